@@ -12,9 +12,8 @@
 static_assert(sizeof(struct launch_copy) <= 4096, "parameters of a launch");
 
 template <typename V>
-static __device__ __forceinline__ void copy_unit(const struct launch_copy_shape &s,
-						 uint32_t from_slot, uint32_t to_slot,
-						 uint64_t first)
+static __device__ __forceinline__ void
+copy_unit(const struct launch_copy_shape &s, uint32_t from_slot, uint32_t to_slot, uint64_t first)
 {
 	const uint8_t *from = s.from + from_slot * s.from_slot;
 	uint8_t *to = s.to + to_slot * s.to_slot;
@@ -36,8 +35,7 @@ static __device__ __forceinline__ void copy_unit(const struct launch_copy_shape 
 		uint32_t at = in_row + k * LAUNCH_COPY_BLOCK, down = at / s.row_vectors;
 
 		if (first + threadIdx.x + k * LAUNCH_COPY_BLOCK < s.vectors)
-			__stcs((V *)(to + (row + down) * s.to_pitch) +
-				       (at - down * s.row_vectors),
+			__stcs((V *)(to + (row + down) * s.to_pitch) + (at - down * s.row_vectors),
 			       v[k]);
 	}
 }

@@ -14,25 +14,27 @@ extern "C" {
 
 #define LAUNCH_COPY_SHAPES 8u
 #define LAUNCH_COPY_PAIRS  400u
-#define LAUNCH_COPY_BLOCK  256u          /* threads */
-#define LAUNCH_COPY_EACH   4u            /* vectors of a thread that are under way together */
-#define LAUNCH_COPY_UNIT   (LAUNCH_COPY_BLOCK * LAUNCH_COPY_EACH)        /* vectors */
+#define LAUNCH_COPY_BLOCK  256u /* threads */
+#define LAUNCH_COPY_EACH   4u   /* vectors of a thread that are under way together */
+#define LAUNCH_COPY_UNIT   (LAUNCH_COPY_BLOCK * LAUNCH_COPY_EACH) /* vectors */
 
 /* Rows of vectors of 1 << shift bytes; every address, stride and pitch is a multiple of that. */
 struct launch_copy_shape {
-	uint8_t *to;                     /* of slot 0 */
+	uint8_t *to; /* of slot 0 */
 	const uint8_t *from;
 	uint64_t to_slot, from_slot, to_pitch, from_pitch;
-	uint64_t vectors;                /* of all rows */
+	uint64_t vectors; /* of all rows */
 	uint32_t row_vectors, shift;
-	uint64_t before;                 /* units of the shapes before it, of one pair */
+	uint64_t before; /* units of the shapes before it, of one pair */
 };
 
 struct launch_copy {
-	uint64_t units;                  /* of one pair */
+	uint64_t units; /* of one pair */
 	uint32_t nshapes, npairs;
 	struct launch_copy_shape shape[LAUNCH_COPY_SHAPES];
-	struct { uint32_t from, to; } pair[LAUNCH_COPY_PAIRS];
+	struct {
+		uint32_t from, to;
+	} pair[LAUNCH_COPY_PAIRS];
 };
 
 /* Both asynchronous on `stream` (a cudaStream_t), without allocation; 0 or a cudaError_t.

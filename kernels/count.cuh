@@ -27,8 +27,7 @@ static __device__ __forceinline__ bool any_ram(const struct mirror_status *statu
 }
 
 /* of a hit */
-static __device__ __forceinline__ bool is_ram(const struct mirror_status *status,
-					      uint32_t find)
+static __device__ __forceinline__ bool is_ram(const struct mirror_status *status, uint32_t find)
 {
 	uint32_t pool = (uint32_t)find_block(find) >> 24;
 
@@ -36,8 +35,8 @@ static __device__ __forceinline__ bool is_ram(const struct mirror_status *status
 }
 
 /* By a warp: one find of each lane. */
-static __device__ __forceinline__ void
-tally_add(struct tally *t, const struct mirror_view *view, uint32_t find)
+static __device__ __forceinline__ void tally_add(struct tally *t, const struct mirror_view *view,
+						 uint32_t find)
 {
 	const struct mirror_status *status = (const struct mirror_status *)load_view16(view).y;
 	bool hit = find_hit(find);
@@ -52,22 +51,19 @@ tally_add(struct tally *t, const struct mirror_view *view, uint32_t find)
 }
 
 /* By a warp: one lane for each of the four words, in the order of launch.h. */
-static __device__ __forceinline__ void
-count_add(unsigned long long *counters, uint64_t asked, uint64_t hits, uint64_t ram)
+static __device__ __forceinline__ void count_add(unsigned long long *counters, uint64_t asked,
+						 uint64_t hits, uint64_t ram)
 {
 	uint32_t lane = threadIdx.x % WARP;
-	uint64_t n = lane == 0	 ? asked
-		     : lane == 1 ? hits - ram
-		     : lane == 2 ? ram
-				 : asked - hits;
+	uint64_t n = lane == 0 ? asked : lane == 1 ? hits - ram : lane == 2 ? ram : asked - hits;
 
 	if (lane < 4 && n)
 		atomicAdd(&counters[lane], (unsigned long long)n);
 }
 
 /* By the block, at its end. */
-static __device__ __forceinline__ void
-tally_end(const struct tally *t, unsigned long long *counters, uint64_t asked)
+static __device__ __forceinline__ void tally_end(const struct tally *t,
+						 unsigned long long *counters, uint64_t asked)
 {
 	__syncthreads();
 	if (threadIdx.x < WARP)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* launch.h - the kernels, as C sees them.  Includes probe.h and nothing of ours.
  *
- * A mirror in device memory is the table's entries and, behind them, one struct mirror_status that the
- * writer's flush stores last.  Kernels find a mirror through two steps in memory of the
- * launching process: a word that names the current descriptor, and the descriptor,
- * which never changes while the word names it.  So a captured graph, which keeps the
- * address of the word, finds each later mirror as well. */
+ * A mirror in device memory is the table's entries and, behind them, one struct mirror_status that
+ * the writer's flush stores last.  Kernels find a mirror through two steps in memory of the
+ * launching process: a word that names the current descriptor, and the descriptor, which never
+ * changes while the word names it.  So a captured graph, which keeps the address of the word, finds
+ * each later mirror as well. */
 #ifndef GPC_LAUNCH_H
 #define GPC_LAUNCH_H
 
@@ -19,9 +19,9 @@ extern "C" {
 
 /* 128 bytes behind the entries; every field is stored by the writer's flush. */
 struct mirror_status {
-	uint64_t sequence;               /* changes that the mirror shows */
-	uint64_t ram_pools[2];           /* bit p: pool p is RAM; for the counters */
-	uint32_t spaces;                 /* of all live pools: what "all spaces" means */
+	uint64_t sequence;     /* changes that the mirror shows */
+	uint64_t ram_pools[2]; /* bit p: pool p is RAM; for the counters */
+	uint32_t spaces;       /* of all live pools: what "all spaces" means */
 	uint32_t pad[25];
 };
 
@@ -33,7 +33,10 @@ struct mirror_view {
 	uint64_t mask[LAUNCH_SPACES][2]; /* XORed to keys of a space; at 16 bytes */
 };
 
-struct launch_change { uint32_t slot, pad[3]; struct probe_entry entry; };
+struct launch_change {
+	uint32_t slot, pad[3];
+	struct probe_entry entry;
+};
 
 /* All: asynchronous on `stream` (a cudaStream_t), no allocation, no synchronisation,
  * capturable; 0 or a cudaError_t.  `view` is a word in device memory that holds the
@@ -47,9 +50,8 @@ int launch_load_match(void);
 int launch_load_scatter(void);
 
 /* blocks[i] = block of keys[i] in the lowest space of the set that has it, or -1. */
-int launch_lookup(struct mirror_view *const *view, uint32_t spaces,
-		  const uint64_t (*keys)[2], uint32_t n, int32_t *blocks,
-		  unsigned long long *counters, void *stream);
+int launch_lookup(struct mirror_view *const *view, uint32_t spaces, const uint64_t (*keys)[2],
+		  uint32_t n, int32_t *blocks, unsigned long long *counters, void *stream);
 
 /* Sequence i = keys[start[i] .. start[i + 1]); len[i] = how many of its first keys are
  * resident, blocks (may be NULL) like keys, written for the matched part only.  In the
@@ -57,10 +59,9 @@ int launch_lookup(struct mirror_view *const *view, uint32_t spaces,
  * at its end), so a wide search is exact; from the first miss there on, the other
  * spaces key by key.  Hits by tier are exact while a chain's blocks in RAM lie behind
  * those in VRAM, or blocks is given. */
-int launch_match(struct mirror_view *const *view, uint32_t spaces,
-		 const uint64_t (*keys)[2], const uint32_t *start, uint32_t nseq,
-		 uint32_t *len, int32_t *blocks, unsigned long long *counters,
-		 void *stream);
+int launch_match(struct mirror_view *const *view, uint32_t spaces, const uint64_t (*keys)[2],
+		 const uint32_t *start, uint32_t nseq, uint32_t *len, int32_t *blocks,
+		 unsigned long long *counters, void *stream);
 
 /* Writer: store n entries, each slot at most once, then `status` (passed by value; its
  * sequence after all entries are visible, st.release.sys).  changes: in device memory
@@ -78,7 +79,7 @@ int launch_scatter(struct probe_entry *table, struct mirror_status *status,
 #define LAUNCH_STAGE 1024
 
 struct launch_stage {
-	uint64_t done, pad0[15];         /* stored by the device, alone in its line */
+	uint64_t done, pad0[15]; /* stored by the device, alone in its line */
 	struct mirror_status value;
 	uint64_t ticket;
 	uint32_t n, pad1[5];

@@ -20,9 +20,9 @@
 
 #include <cuda_runtime.h>
 
-#define WARP	  32u
+#define WARP      32u
 #define ALL_LANES 0xffffffffu
-#define TILE	  4
+#define TILE      4
 
 /* What lanes make of a bucket, a "find": (block + 1) << 1 of the entry that matches,
  * else 0; bit 0 is the bucket's overflow flag.  Blocks are below 2^31 - 1, so it fits.
@@ -80,8 +80,7 @@ load_word(struct mirror_view *const *word)
 	return (const struct mirror_view *)load_cta64(word);
 }
 
-static __device__ __forceinline__ struct load_view
-load_view_of(const struct mirror_view *view)
+static __device__ __forceinline__ struct load_view load_view_of(const struct mirror_view *view)
 {
 	ulonglong2 both = load_view16(&view->table);
 	struct load_view v;
@@ -93,8 +92,7 @@ load_view_of(const struct mirror_view *view)
 }
 
 /* Queries are read once: past L1.  They may lie at 8 bytes, or in host memory. */
-template <bool ALIGNED>
-static __device__ __forceinline__ ulonglong2 load_key(const uint64_t *key)
+template <bool ALIGNED> static __device__ __forceinline__ ulonglong2 load_key(const uint64_t *key)
 {
 	ulonglong2 v;
 
@@ -112,8 +110,8 @@ static __device__ __forceinline__ ulonglong2 load_key(const uint64_t *key)
 
 /* Where `on`; else an empty entry.  Predicated and not branched around, so that the
  * loads of a tile's queries are in flight together. */
-static __device__ __forceinline__ struct probe_entry
-load_entry(const struct probe_entry *p, bool on)
+static __device__ __forceinline__ struct probe_entry load_entry(const struct probe_entry *p,
+								bool on)
 {
 	uint64_t lo = 0, hi = 0;
 	struct probe_entry e;
@@ -159,8 +157,8 @@ static __device__ __forceinline__ uint32_t tile_max(const uint32_t find[TILE])
 
 /* This lane's entry against the key of lane `from` of the tile.  Only entry 0 has the
  * flag; a copy of it in another entry would cost one more read, no more. */
-static __device__ __forceinline__ uint32_t tile_compare(struct probe_entry e,
-							struct probe_key p, int from)
+static __device__ __forceinline__ uint32_t tile_compare(struct probe_entry e, struct probe_key p,
+							int from)
 {
 	uint32_t w0 = __shfl_sync(ALL_LANES, p.w[0], from, TILE);
 	uint32_t w1 = __shfl_sync(ALL_LANES, p.w[1], from, TILE);
@@ -170,8 +168,8 @@ static __device__ __forceinline__ uint32_t tile_compare(struct probe_entry e,
 	return (differs ? 0 : e.w[3] << 1) | (e.w[2] & PROBE_OVERFLOW);
 }
 
-static __device__ __forceinline__ struct probe_entry
-tile_load(const struct probe_entry *table, uint32_t bucket, int from, bool on)
+static __device__ __forceinline__ struct probe_entry tile_load(const struct probe_entry *table,
+							       uint32_t bucket, int from, bool on)
 {
 	uint32_t b = __shfl_sync(ALL_LANES, bucket, from, TILE);
 
@@ -204,8 +202,8 @@ static __device__ __forceinline__ uint32_t tile_probe(const struct probe_entry *
 
 /* The same where no tile wants more than one: one load a tile. */
 static __device__ __forceinline__ uint32_t tile_probe_one(const struct probe_entry *table,
-							  struct probe_key p,
-							  uint32_t bucket, uint32_t wants)
+							  struct probe_key p, uint32_t bucket,
+							  uint32_t wants)
 {
 	int from = wants ? __ffs(wants) - 1 : 0;
 	struct probe_entry e = tile_load(table, bucket, from, wants != 0);
@@ -221,9 +219,8 @@ static __device__ __forceinline__ uint32_t tile_probe_one(const struct probe_ent
  * dependent reads.  ALL: nearly all lanes want it, and testing each would cost more
  * than it saves. */
 template <bool ALL>
-static __device__ __forceinline__ uint32_t probe_warp(const struct load_view &v,
-						      uint64_t k0, uint64_t k1,
-						      bool wanted)
+static __device__ __forceinline__ uint32_t probe_warp(const struct load_view &v, uint64_t k0,
+						      uint64_t k1, bool wanted)
 {
 	struct probe_key p = probe_prepare(k0, k1, v.buckets);
 	uint32_t find = tile_probe(v.table, p, p.first, ALL ? 15 : tile_wants(wanted));
@@ -247,8 +244,8 @@ struct space_set {
 	uint32_t first, all;
 };
 
-static __device__ __forceinline__ struct space_set
-space_set_begin(const struct load_view &v, uint32_t spaces)
+static __device__ __forceinline__ struct space_set space_set_begin(const struct load_view &v,
+								   uint32_t spaces)
 {
 	struct space_set set;
 
@@ -260,8 +257,8 @@ space_set_begin(const struct load_view &v, uint32_t spaces)
 /* The find of each lane's key in the lowest space of the set that has it. */
 static __device__ __forceinline__ uint32_t probe_spaces(const struct load_view &v,
 							const struct mirror_view *view,
-							struct space_set set,
-							ulonglong2 key, bool wanted)
+							struct space_set set, ulonglong2 key,
+							bool wanted)
 {
 	ulonglong2 mask = load_view16(view->mask[set.first]);
 	uint32_t find = probe_warp<true>(v, key.x ^ mask.x, key.y ^ mask.y, wanted);
@@ -286,7 +283,7 @@ static __device__ __forceinline__ uint32_t probe_spaces(const struct load_view &
 /* A kernel is loaded at its first launch otherwise, which may allocate and wait. */
 template <typename... Kernels> static int load_kernels(Kernels... kernels)
 {
-	const void *list[] = {(const void *)kernels...};
+	const void *list[] = { (const void *)kernels... };
 	cudaFuncAttributes attributes;
 	cudaError_t e = cudaSuccess;
 

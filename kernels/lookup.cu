@@ -13,7 +13,7 @@
 #include "count.cuh"
 #include "load.cuh"
 
-#define LOOKUP_FEW    16384u	 /* keys of a small batch */
+#define LOOKUP_FEW    16384u     /* keys of a small batch */
 #define LOOKUP_MANY   (1u << 20) /* keys that fill any device many times */
 #define LOOKUP_BLOCK  128u
 #define LOOKUP_ROUNDS 3u
@@ -35,15 +35,14 @@ struct lookup {
 };
 
 template <bool ALIGNED>
-static __device__ __forceinline__ ulonglong2 lookup_key(const struct lookup &l,
-							uint64_t i)
+static __device__ __forceinline__ ulonglong2 lookup_key(const struct lookup &l, uint64_t i)
 {
 	return i < l.n ? load_key<ALIGNED>(l.keys + 2 * i) : make_ulonglong2(0, 0);
 }
 
 /* By the block, at its end. */
-static __device__ __forceinline__ void
-lookup_count(const struct lookup &l, const struct tally *tally, uint32_t rounds)
+static __device__ __forceinline__ void lookup_count(const struct lookup &l,
+						    const struct tally *tally, uint32_t rounds)
 {
 	uint64_t most = blockDim.x * (uint64_t)rounds;
 
@@ -51,8 +50,7 @@ lookup_count(const struct lookup &l, const struct tally *tally, uint32_t rounds)
 }
 
 template <bool ALIGNED, bool COUNT>
-static __global__ void __launch_bounds__(LOOKUP_BLOCK,
-					 LOOKUP_THREADS(COUNT) / LOOKUP_BLOCK)
+static __global__ void __launch_bounds__(LOOKUP_BLOCK, LOOKUP_THREADS(COUNT) / LOOKUP_BLOCK)
 	lookup_kernel(struct lookup l)
 {
 	uint64_t warp = (blockIdx.x * (uint64_t)LOOKUP_BLOCK + threadIdx.x) / WARP;
@@ -111,11 +109,10 @@ static void probe_start(const struct lookup &l, cudaStream_t stream)
 	uint64_t most = (uint64_t)LOOKUP_BLOCK * l.rounds;
 
 	if (l.n <= LOOKUP_FEW)
-		lookup_few<ALIGNED, COUNT>
-			<<<(l.n + WARP - 1) / WARP, WARP, 0, stream>>>(l);
+		lookup_few<ALIGNED, COUNT><<<(l.n + WARP - 1) / WARP, WARP, 0, stream>>>(l);
 	else
-		lookup_kernel<ALIGNED, COUNT><<<(uint32_t)((l.n + most - 1) / most),
-						LOOKUP_BLOCK, 0, stream>>>(l);
+		lookup_kernel<ALIGNED, COUNT>
+			<<<(uint32_t)((l.n + most - 1) / most), LOOKUP_BLOCK, 0, stream>>>(l);
 }
 
 extern "C" int launch_lookup(struct mirror_view *const *view, uint32_t spaces,
@@ -123,8 +120,7 @@ extern "C" int launch_lookup(struct mirror_view *const *view, uint32_t spaces,
 			     unsigned long long *counters, void *stream)
 {
 	uint32_t rounds = n >= LOOKUP_MANY ? LOOKUP_ROUNDS : 1;
-	struct lookup l = {view,  (const uint64_t *)keys, blocks, counters, n, rounds,
-			   spaces};
+	struct lookup l = { view, (const uint64_t *)keys, blocks, counters, n, rounds, spaces };
 	bool aligned = (uintptr_t)keys % 16 == 0;
 	cudaStream_t s = (cudaStream_t)stream;
 

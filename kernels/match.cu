@@ -16,8 +16,8 @@
 #include "count.cuh"
 #include "load.cuh"
 
-#define MATCH_WIDE   256u	/* threads, where all keys are looked at */
-#define MATCH_UNSURE 128u	/* where that depends on the status's spaces */
+#define MATCH_WIDE   256u       /* threads, where all keys are looked at */
+#define MATCH_UNSURE 128u       /* where that depends on the status's spaces */
 #define MATCH_GRID   (1u << 20) /* blocks at most; each takes every so-manyth */
 
 struct match {
@@ -25,7 +25,7 @@ struct match {
 	const uint64_t *keys; /* two words each */
 	const uint32_t *start;
 	uint32_t *len;
-	int32_t *blocks;	      /* or NULL */
+	int32_t *blocks;              /* or NULL */
 	unsigned long long *counters; /* or NULL */
 	uint32_t nseq;
 	uint32_t spaces; /* 0: the status's */
@@ -53,8 +53,8 @@ static __device__ __forceinline__ uint32_t search_width(uint32_t n)
 }
 
 /* Of k probes that part `open` keys from lo on evenly: the key of number i. */
-static __device__ __forceinline__ uint32_t search_at(uint32_t lo, uint32_t open,
-						     uint32_t k, uint32_t i)
+static __device__ __forceinline__ uint32_t search_at(uint32_t lo, uint32_t open, uint32_t k,
+						     uint32_t i)
 {
 	return lo + (uint32_t)((i + 1) * ((uint64_t)open + 1) / (k + 1)) - 1;
 }
@@ -62,21 +62,18 @@ static __device__ __forceinline__ uint32_t search_at(uint32_t lo, uint32_t open,
 /* By one warp: how many of the first n keys of the chain are in the space; `vram`: in
  * VRAM there. */
 template <bool ALIGNED>
-static __device__ __forceinline__ uint32_t search(const struct load_view &v,
-						  ulonglong2 mask, const struct chain &c,
-						  uint32_t n, bool vram)
+static __device__ __forceinline__ uint32_t search(const struct load_view &v, ulonglong2 mask,
+						  const struct chain &c, uint32_t n, bool vram)
 {
 	uint32_t lane = threadIdx.x % WARP, width = search_width(n), lo = 0, hi = n;
 
 	while (lo < hi) { /* keys below lo are there, key hi is not */
-		uint32_t from = lo, open = hi - lo, k = min(width, open), misses, hits,
-			 find;
+		uint32_t from = lo, open = hi - lo, k = min(width, open), misses, hits, find;
 		ulonglong2 key = make_ulonglong2(0, 0);
 		bool probes = lane < k, miss;
 
 		if (probes)
-			key = load_key<ALIGNED>(c.keys +
-						2ull * search_at(from, open, k, lane));
+			key = load_key<ALIGNED>(c.keys + 2ull * search_at(from, open, k, lane));
 		find = probe_warp<false>(v, key.x ^ mask.x, key.y ^ mask.y, probes);
 		miss = !find_hit(find) || (vram && is_ram(v.status, find));
 		misses = __ballot_sync(ALL_LANES, probes && miss);
@@ -93,9 +90,8 @@ static __device__ __forceinline__ uint32_t search(const struct load_view &v,
  * hits in RAM are counted here. */
 template <bool ALIGNED>
 static __device__ __forceinline__ void
-search_chain(const struct load_view &v, const struct mirror_view *view,
-	     struct space_set set, const struct chain &c, bool tiers,
-	     struct match_shared *sh)
+search_chain(const struct load_view &v, const struct mirror_view *view, struct space_set set,
+	     const struct chain &c, bool tiers, struct match_shared *sh)
 {
 	ulonglong2 mask = load_view16(view->mask[set.first]);
 	bool vram = false;
@@ -120,9 +116,8 @@ search_chain(const struct load_view &v, const struct mirror_view *view,
 template <bool ALIGNED>
 static __device__ __forceinline__ uint32_t walk(const struct load_view &v,
 						const struct mirror_view *view,
-						struct space_set set,
-						const struct chain &c, uint32_t at,
-						uint32_t end, bool tiers,
+						struct space_set set, const struct chain &c,
+						uint32_t at, uint32_t end, bool tiers,
 						struct match_shared *sh, uint32_t &ram)
 {
 	while (at < end) {
@@ -169,8 +164,8 @@ match_one(const struct load_view &v, const struct mirror_view *view, struct spac
 	if (!direct && threadIdx.x < WARP)
 		search_chain<ALIGNED>(v, view, set, c, tiers, sh);
 	__syncthreads();
-	matched = walk<ALIGNED>(v, view, set, c, c.blocks ? 0 : sh->len,
-				alone ? sh->len : c.n, tiers, sh, ram);
+	matched = walk<ALIGNED>(v, view, set, c, c.blocks ? 0 : sh->len, alone ? sh->len : c.n,
+				tiers, sh, ram);
 	if (!threadIdx.x)
 		*len = matched;
 	if (!counters)
@@ -197,8 +192,8 @@ static __global__ void __launch_bounds__(MATCH_WIDE, 4) match_kernel(struct matc
 		set.first = __ffs(set.all) - 1;
 	for (uint64_t i = blockIdx.x; i < m.nseq; i += gridDim.x) {
 		uint32_t from = m.start[i], to = m.start[i + 1];
-		struct chain c = {m.keys + 2ull * from, m.blocks ? m.blocks + from : NULL,
-				  to > from ? to - from : 0};
+		struct chain c = { m.keys + 2ull * from, m.blocks ? m.blocks + from : NULL,
+				   to > from ? to - from : 0 };
 
 		match_one<ALIGNED>(v, view, set, c, tiers, m.counters, m.len + i, &sh);
 		__syncthreads();
@@ -206,12 +201,13 @@ static __global__ void __launch_bounds__(MATCH_WIDE, 4) match_kernel(struct matc
 }
 
 extern "C" int launch_match(struct mirror_view *const *view, uint32_t spaces,
-			    const uint64_t (*keys)[2], const uint32_t *start,
-			    uint32_t nseq, uint32_t *len, int32_t *blocks,
-			    unsigned long long *counters, void *stream)
+			    const uint64_t (*keys)[2], const uint32_t *start, uint32_t nseq,
+			    uint32_t *len, int32_t *blocks, unsigned long long *counters,
+			    void *stream)
 {
 	struct match m = {
-		view, (const uint64_t *)keys, start, len, blocks, counters, nseq, spaces};
+		view, (const uint64_t *)keys, start, len, blocks, counters, nseq, spaces
+	};
 	uint32_t grid = nseq < MATCH_GRID ? nseq : MATCH_GRID;
 	bool alone = spaces && !(spaces & (spaces - 1));
 	uint32_t block = blocks ? MATCH_WIDE : alone ? WARP : MATCH_UNSURE;

@@ -27,14 +27,16 @@
 #define PROBE_INLINE static inline __attribute__((always_inline))
 #endif
 
-#define PROBE_OVERFLOW  1u               /* in word 2 of entry 0 */
-#define PROBE_KEY2      0xffffff00u      /* the key bits of word 2 */
+#define PROBE_OVERFLOW 1u          /* in word 2 of entry 0 */
+#define PROBE_KEY2     0xffffff00u /* the key bits of word 2 */
 
-struct probe_entry { uint32_t w[4]; };
+struct probe_entry {
+	uint32_t w[4];
+};
 
-struct probe_key {                       /* a key made ready for probing */
+struct probe_key { /* a key made ready for probing */
 	uint32_t w[3];
-	uint32_t first, second;          /* buckets; always different */
+	uint32_t first, second; /* buckets; always different */
 };
 
 PROBE_INLINE uint32_t probe_nonzero(uint32_t w, uint32_t if_zero)
@@ -46,7 +48,7 @@ PROBE_INLINE uint32_t probe_nonzero(uint32_t w, uint32_t if_zero)
 PROBE_INLINE struct probe_key probe_prepare(uint64_t k0, uint64_t k1, uint32_t buckets)
 {
 	struct probe_key p;
-	uint64_t home = k1 >> 24;        /* 40 bits, not stored */
+	uint64_t home = k1 >> 24; /* 40 bits, not stored */
 	uint32_t h1 = (uint32_t)((home * 0x9e3779b97f4a7c15ull) >> 32);
 	uint32_t h2 = (uint32_t)((home * 0xd6e8feb86659fd93ull) >> 32);
 
@@ -70,10 +72,9 @@ PROBE_INLINE struct probe_key probe_masked(const uint64_t key[2], const uint64_t
 /* block of this entry when it is the key's, else -1 */
 PROBE_INLINE int32_t probe_entry_block(struct probe_entry e, struct probe_key p)
 {
-	uint32_t differs = (e.w[0] ^ p.w[0]) | (e.w[1] ^ p.w[1]) |
-			   ((e.w[2] & PROBE_KEY2) ^ p.w[2]);
+	uint32_t differs = (e.w[0] ^ p.w[0]) | (e.w[1] ^ p.w[1]) | ((e.w[2] & PROBE_KEY2) ^ p.w[2]);
 
-	return differs ? -1 : (int32_t)(e.w[3] - 1);    /* empty: 0 - 1 = -1 */
+	return differs ? -1 : (int32_t)(e.w[3] - 1); /* empty: 0 - 1 = -1 */
 }
 
 PROBE_INLINE int probe_overflows(struct probe_entry entry0)

@@ -12,8 +12,7 @@
 #define SCATTER_DEEP  2 /* halves of a thread under way together */
 #define SCATTER_ONE   2048u
 
-static __device__ __forceinline__ void store_entry(struct probe_entry *p,
-						   ulonglong2 entry)
+static __device__ __forceinline__ void store_entry(struct probe_entry *p, ulonglong2 entry)
 {
 	asm volatile("{\n\t"
 		     ".reg .b128 t;\n\t"
@@ -44,8 +43,8 @@ static __device__ __forceinline__ void store_release64(void *p, uint64_t v)
 }
 
 /* Half h of the list: odd ones are entries, and the slot is in the half before. */
-static __device__ __forceinline__ void scatter_half(struct probe_entry *table,
-						    ulonglong2 half, bool mine)
+static __device__ __forceinline__ void scatter_half(struct probe_entry *table, ulonglong2 half,
+						    bool mine)
 {
 	uint32_t slot = __shfl_up_sync(ALL_LANES, (uint32_t)half.x, 1);
 
@@ -58,8 +57,8 @@ struct halves {
 	ulonglong2 half[SCATTER_DEEP];
 };
 
-static __device__ __forceinline__ struct halves
-load_halves(const struct launch_change *changes, uint64_t h, uint64_t step, uint64_t end)
+static __device__ __forceinline__ struct halves load_halves(const struct launch_change *changes,
+							    uint64_t h, uint64_t step, uint64_t end)
 {
 	const uint64_t *words = (const uint64_t *)changes;
 	struct halves v;
@@ -82,8 +81,8 @@ static __device__ __forceinline__ void store_halves(struct probe_entry *table,
 		scatter_half(table, v.half[k], h + k * step < end);
 }
 
-static __device__ __forceinline__ void
-scatter(struct probe_entry *table, const struct launch_change *changes, uint32_t n)
+static __device__ __forceinline__ void scatter(struct probe_entry *table,
+					       const struct launch_change *changes, uint32_t n)
 {
 	uint64_t step = gridDim.x * (uint64_t)blockDim.x, end = 2ull * n;
 	uint64_t base = blockIdx.x * (uint64_t)blockDim.x;
@@ -99,7 +98,7 @@ scatter(struct probe_entry *table, const struct launch_change *changes, uint32_t
  * it sees all entries and the rest of the status.  The block's stores are before the
  * barrier, so the release covers them. */
 static __device__ __forceinline__ void store_status(struct mirror_status *status,
-						  const struct mirror_status &value)
+						    const struct mirror_status &value)
 {
 	store_relaxed64(&status->ram_pools[0], value.ram_pools[0]);
 	store_relaxed64(&status->ram_pools[1], value.ram_pools[1]);
@@ -111,16 +110,14 @@ static __device__ __forceinline__ void store_status(struct mirror_status *status
 }
 
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
-	scatter_many(struct probe_entry *table, const struct launch_change *changes,
-		     uint32_t n)
+	scatter_many(struct probe_entry *table, const struct launch_change *changes, uint32_t n)
 {
 	scatter(table, changes, n);
 }
 
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
 	scatter_one(struct probe_entry *table, struct mirror_status *status,
-		    const struct launch_change *changes, uint32_t n,
-		    struct mirror_status value)
+		    const struct launch_change *changes, uint32_t n, struct mirror_status value)
 {
 	scatter(table, changes, n);
 	__syncthreads();
@@ -133,8 +130,7 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 	scatter_staged(struct probe_entry *table, struct mirror_status *status,
 		       struct launch_stage *stage, uint32_t most)
 {
-	struct halves v =
-		load_halves(stage->change, threadIdx.x, blockDim.x, 2ull * most);
+	struct halves v = load_halves(stage->change, threadIdx.x, blockDim.x, 2ull * most);
 	uint32_t n = stage->n;
 	struct mirror_status value;
 	uint64_t ticket;
@@ -155,8 +151,7 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 }
 
 extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_status *status,
-				     struct launch_stage *stage, uint32_t most,
-				     void *stream)
+				     struct launch_stage *stage, uint32_t most, void *stream)
 {
 	uint32_t threads = (2 * most + WARP - 1) / WARP * WARP;
 
@@ -194,8 +189,7 @@ extern "C" int launch_scatter(struct probe_entry *table, struct mirror_status *s
  * streams have counted so far comes along; the rest comes with their own signals.  The
  * ticket is never lowered: a signal may be late, and the slot somebody else's. */
 static __global__ void signal_kernel(uint64_t *done, uint64_t ticket,
-				     const unsigned long long *counters,
-				     uint64_t *totals)
+				     const unsigned long long *counters, uint64_t *totals)
 {
 	const volatile unsigned long long *now = counters;
 
@@ -205,9 +199,8 @@ static __global__ void signal_kernel(uint64_t *done, uint64_t ticket,
 		store_release64(done, ticket);
 }
 
-extern "C" int launch_signal(uint64_t *done, uint64_t ticket,
-			     const unsigned long long *counters, uint64_t *totals,
-			     void *stream)
+extern "C" int launch_signal(uint64_t *done, uint64_t ticket, const unsigned long long *counters,
+			     uint64_t *totals, void *stream)
 {
 	signal_kernel<<<1, 1, 0, (cudaStream_t)stream>>>(done, ticket, counters, totals);
 	return (int)cudaGetLastError();

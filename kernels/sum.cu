@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sum.cu - CRC32C of images.
  *
- * Each lane of a warp has four sums of words that lie a row apart: one table step advances a sum by a whole row, so all
- * loads are of vectors side by side, and the four are independent.  At the end they are advanced to the end of the unit
- * and added.  Tables are in shared memory. */
+ * Each lane of a warp has four sums of words that lie a row apart: one table step advances a sum by
+ * a whole row, so all loads are of vectors side by side, and the four are independent.  At the end
+ * they are advanced to the end of the unit and added.  Tables are in shared memory. */
 #include "sum.h"
 
 #include <cuda_runtime.h>
@@ -11,7 +11,11 @@
 static_assert(sizeof(struct launch_sum) <= 4096, "parameters of a launch");
 static_assert(sizeof(struct launch_sum_unit) == 32, "units");
 
-struct trailer { uint64_t key[2]; uint32_t crc, life; uint64_t pad; };   /* shm_trailer */
+struct trailer {
+	uint64_t key[2];
+	uint32_t crc, life;
+	uint64_t pad;
+}; /* shm_trailer */
 
 static __device__ __forceinline__ uint32_t times(uint32_t a, uint32_t b)
 {
@@ -41,8 +45,8 @@ static __device__ uint32_t power(const uint32_t *square, uint32_t bytes)
 }
 
 /* Whole rows of vectors. */
-static __device__ uint32_t sum_rows(const struct launch_sum_tables &t, const uint8_t *at, uint32_t bytes,
-				    uint32_t lane)
+static __device__ uint32_t sum_rows(const struct launch_sum_tables &t, const uint8_t *at,
+				    uint32_t bytes, uint32_t lane)
 {
 	const uint4 *p = (const uint4 *)at + lane;
 	uint4 s = __ldcs(p), v;
@@ -63,10 +67,11 @@ static __device__ uint32_t sum_rows(const struct launch_sum_tables &t, const uin
 }
 
 /* Any bytes: each lane has its share in a piece. */
-static __device__ uint32_t sum_bytes(const struct launch_sum_tables &t, const uint8_t *at, uint32_t bytes,
-				     uint32_t lane)
+static __device__ uint32_t sum_bytes(const struct launch_sum_tables &t, const uint8_t *at,
+				     uint32_t bytes, uint32_t lane)
 {
-	uint32_t share = (bytes + 31) / 32, from = min(lane * share, bytes), to = min(from + share, bytes), s = 0;
+	uint32_t share = (bytes + 31) / 32, from = min(lane * share, bytes),
+		 to = min(from + share, bytes), s = 0;
 
 	for (uint32_t i = from; i < to; i++)
 		s = s >> 8 ^ t.byte[(s ^ at[i]) & 255];
@@ -79,7 +84,8 @@ static __device__ void end_item(const struct launch_sum &l, uint32_t i, uint32_t
 	volatile struct trailer *t = (volatile struct trailer *)it.trailer;
 
 	if (l.bad) {
-		if (t->life == it.life && t->key[0] == it.key[0] && t->key[1] == it.key[1] && t->crc != crc)
+		if (t->life == it.life && t->key[0] == it.key[0] && t->key[1] == it.key[1] &&
+		    t->crc != crc)
 			atomicMin((unsigned long long *)l.bad, (unsigned long long)it.index + 1);
 		return;
 	}
@@ -102,10 +108,12 @@ static __global__ void __launch_bounds__(LAUNCH_SUM_BLOCK)
 	__syncthreads();
 	for (g = (uint64_t)blockIdx.x * (LAUNCH_SUM_BLOCK / 32) + warp; g < all;
 	     g += (uint64_t)gridDim.x * (LAUNCH_SUM_BLOCK / 32)) {
-		uint32_t i = (uint32_t)(g / what.nunits), u = (uint32_t)(g - (uint64_t)i * what.nunits);
+		uint32_t i = (uint32_t)(g / what.nunits),
+			 u = (uint32_t)(g - (uint64_t)i * what.nunits);
 		const struct launch_sum_unit unit = what.units[u];
 		const uint8_t *at = unit.at + what.item[i].slot * unit.slot_stride;
-		uint32_t s = unit.rows ? sum_rows(t, at, unit.bytes, lane) : sum_bytes(t, at, unit.bytes, lane);
+		uint32_t s = unit.rows ? sum_rows(t, at, unit.bytes, lane)
+				       : sum_bytes(t, at, unit.bytes, lane);
 
 		for (int k = 16; k; k /= 2)
 			s ^= __shfl_xor_sync(0xffffffffu, s, k);
@@ -128,8 +136,8 @@ extern "C" int launch_sum(const struct launch_sum *what, uint32_t blocks, void *
 
 	if (!need)
 		return 0;
-	sum_blocks<<<(uint32_t)(need < blocks ? need : blocks), LAUNCH_SUM_BLOCK, 0, (cudaStream_t)stream>>>(
-		*what);
+	sum_blocks<<<(uint32_t)(need < blocks ? need : blocks), LAUNCH_SUM_BLOCK, 0,
+		     (cudaStream_t)stream>>>(*what);
 	return (int)cudaGetLastError();
 }
 

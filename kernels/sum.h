@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sum.h - the kernel that sums images (CRC32C), as C sees it.
  *
- * An image is cut into units, each of one piece; a warp sums one, and the sums of a block's units are added
- * where the last of them finds all (base/crc.h has the arithmetic).  The units of a layout, and the tables, are in
- * the memory of the device; what differs from launch to launch is in its parameters. */
+ * An image is cut into units, each of one piece; a warp sums one, and the sums of a block's units
+ * are added where the last of them finds all (base/crc.h has the arithmetic).  The units of a
+ * layout, and the tables, are in the memory of the device; what differs from launch to launch is in
+ * its parameters. */
 #ifndef GPC_SUM_H
 #define GPC_SUM_H
 
@@ -13,48 +14,54 @@
 extern "C" {
 #endif
 
-#define LAUNCH_SUM_ITEMS  64u
-#define LAUNCH_SUM_BLOCK  256u           /* threads */
-#define LAUNCH_SUM_ROW    512u           /* bytes that a warp reads together */
-#define LAUNCH_SUM_UNIT   16384u         /* bytes of a unit, at most */
+#define LAUNCH_SUM_ITEMS 64u
+#define LAUNCH_SUM_BLOCK 256u   /* threads */
+#define LAUNCH_SUM_ROW   512u   /* bytes that a warp reads together */
+#define LAUNCH_SUM_UNIT  16384u /* bytes of a unit, at most */
 
 /* Tables for the advance of a sum by 512, 4 and 1 bytes; of each lane's end; of squares. */
 struct launch_sum_tables {
 	uint32_t row[4][256], word[4][256], byte[256];
-	uint32_t lane[32];               /* x^(8 * bytes behind the lane's last word of a row) */
-	uint32_t square[32];             /* x^(8 * 2^i) */
+	uint32_t lane[32];   /* x^(8 * bytes behind the lane's last word of a row) */
+	uint32_t square[32]; /* x^(8 * 2^i) */
 };
 
 struct launch_sum_unit {
-	const uint8_t *at;               /* of slot 0 */
+	const uint8_t *at; /* of slot 0 */
 	uint64_t slot_stride;
 	uint32_t bytes;
-	uint32_t behind;                 /* x^(8 * bytes of the image behind it) */
-	uint32_t rows;                   /* 1: vectors, whole rows; 0: any bytes */
+	uint32_t behind; /* x^(8 * bytes of the image behind it) */
+	uint32_t rows;   /* 1: vectors, whole rows; 0: any bytes */
 	uint32_t pad;
 };
 
-struct launch_sum_part { uint32_t sum, units; };         /* of a block: of so many units; zeros between launches */
+/* of a block: of so many units; zeros between launches */
+struct launch_sum_part {
+	uint32_t sum, units;
+};
 
 struct launch_sum_item {
 	uint64_t key[2];
-	void *trailer;                   /* struct shm_trailer, as the device addresses it */
+	void *trailer; /* struct shm_trailer, as the device addresses it */
 	uint32_t slot, index, life, pad;
 };
 
 struct launch_sum {
 	const struct launch_sum_tables *tables;
 	const struct launch_sum_unit *units;
-	struct launch_sum_part *parts;   /* LAUNCH_SUM_ITEMS, of no other launch that may run beside */
-	uint64_t *bad;                   /* NULL: trailers are stored; else compared, and *bad is the least of what it
-	                                  * was and of index + 1 of those that differ */
+	/* LAUNCH_SUM_ITEMS, of no other launch that may run beside */
+	struct launch_sum_part *parts;
+	/* NULL: trailers are stored; else compared, and *bad is the least of what it was and of
+	 * index + 1 of those that differ */
+	uint64_t *bad;
 	uint32_t nunits, nitems;
-	uint32_t ends;                   /* what beginning and end of a sum add for an image of this size */
+	uint32_t ends; /* what beginning and end of a sum add for an image of this size */
 	uint32_t pad;
 	struct launch_sum_item item[LAUNCH_SUM_ITEMS];
 };
 
-/* Asynchronous on `stream`, without allocation; 0 or a cudaError_t.  blocks: of threads, at most. */
+/* Asynchronous on `stream`, without allocation; 0 or a cudaError_t.  blocks: of threads, at
+ * most. */
 int launch_sum(const struct launch_sum *what, uint32_t blocks, void *stream);
 int launch_load_sum(void);
 

@@ -20,10 +20,10 @@
 #include "segment/memory.h"
 #include "serve.h"
 
-#define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
-#define DEAD_NS (20 * NS_PER_MS)         /* between looks for the dead on seats */
-#define SPARE_CPUS 4                     /* for a peer, the writer and those who work */
-#define PATIENCE_NS (1000 * NS_PER_MS)   /* with a writer that has dead seats to clear */
+#define LOOK_NS       (5 * NS_PER_MS)    /* between looks for a name or a seat */
+#define DEAD_NS       (20 * NS_PER_MS)   /* between looks for the dead on seats */
+#define SPARE_CPUS    4                  /* for a peer, the writer and those who work */
+#define PATIENCE_NS   (1000 * NS_PER_MS) /* with a writer that has dead seats to clear */
 #define LAST_WORDS_NS (1000 * NS_PER_MS) /* for what was submitted without waiting */
 
 /* ---- the handle ---- */
@@ -67,7 +67,7 @@ static int stock_new(gpc *c, uint32_t want)
 {
 	uint32_t i;
 
-	if (c->quota)                    /* the program's own need comes first */
+	if (c->quota) /* the program's own need comes first */
 		want = MIN(want, c->quota / 2);
 	if (!want)
 		return 0;
@@ -101,10 +101,14 @@ static int no_seat(const gpc *c, uint32_t dead)
 	uint32_t all = c->seg.header.geometry.max_peers, kept = 0, i;
 
 	for (i = 0; i < all; i++)
-		kept += !segment_peer_alive(&c->seg, i) && companion_lives(&c->seg, c->seg.lock_fd, i);
+		kept += !segment_peer_alive(&c->seg, i) &&
+			companion_lives(&c->seg, c->seg.lock_fd, i);
 	if (kept)
-		return err_set(EUSERS, "all %u seats of %s are taken, %u of them by leaders that have ended and "
-			       "whose companions go on", all, c->seg.name, kept);
+		return err_set(
+			EUSERS,
+			"all %u seats of %s are taken, %u of them by leaders that have ended and "
+			"whose companions go on",
+			all, c->seg.name, kept);
 	if (!dead)
 		return err_set(EUSERS, "all %u seats of %s are taken", all, c->seg.name);
 	return err_set(EUSERS,
@@ -229,7 +233,7 @@ static int options_check(const struct gpc_attach_options *opt, uint32_t flags, u
 		err = leader_check(opt, flags);
 	if (err == 0 && (flags & GPC_READONLY) && (flags & GPC_SERVE))
 		err = err_set(EINVAL, "flags has GPC_READONLY and GPC_SERVE: a read-only handle "
-			      "cannot serve");
+				      "cannot serve");
 	return err;
 }
 
@@ -298,11 +302,14 @@ static int ram_fits(const gpc *c, const struct gpc_config *cfg)
 	const struct shm_pool *p = seg_pool(&c->seg, cfg->vram_blocks ? 1 : 0);
 
 	if (cfg->ram_space && p->space != cfg->ram_space)
-		return err_set(EPROTO, "%s exists, but with ram_space %u, not %u", c->seg.name, p->space,
-			       cfg->ram_space);
+		return err_set(EPROTO, "%s exists, but with ram_space %u, not %u", c->seg.name,
+			       p->space, cfg->ram_space);
 	if (cfg->ram_flags & ~p->flags)
-		return err_set(EPROTO, "%s exists, but its RAM pool is chained: ram_flags is 0x%x, and it has "
-			       "0x%x", c->seg.name, cfg->ram_flags, p->flags);
+		return err_set(
+			EPROTO,
+			"%s exists, but its RAM pool is chained: ram_flags is 0x%x, and it has "
+			"0x%x",
+			c->seg.name, cfg->ram_flags, p->flags);
 	return 0;
 }
 
@@ -321,11 +328,14 @@ static int memory_fits(const gpc *c, const struct gpc_config *cfg)
 		return err_set(EPROTO, "%s exists, but the pool of its ram_blocks has no memory",
 			       c->seg.name);
 	if (p->block_bytes != m.block_bytes)
-		return err_set(EPROTO, "%s exists, but with block_bytes %llu, not %llu", c->seg.name,
-			       (unsigned long long)p->block_bytes, (unsigned long long)m.block_bytes);
+		return err_set(EPROTO, "%s exists, but with block_bytes %llu, not %llu",
+			       c->seg.name, (unsigned long long)p->block_bytes,
+			       (unsigned long long)m.block_bytes);
 	if (memcmp(p->fingerprint, m.fingerprint, sizeof(m.fingerprint)))
-		return err_set(EPROTO, "%s exists, but the images of its ram_blocks have another "
-			       "fingerprint", c->seg.name);
+		return err_set(EPROTO,
+			       "%s exists, but the images of its ram_blocks have another "
+			       "fingerprint",
+			       c->seg.name);
 	return 0;
 }
 
@@ -343,8 +353,8 @@ static int config_fits(const gpc *c, const struct gpc_config *cfg)
 		err = ram_fits(c, cfg);
 	if (err == 0 && cfg->ram_blocks && cfg->ram_memory)
 		err = memory_fits(c, cfg);
-	if (err == 0 && cfg->devices && strncmp(cfg->devices, c->seg.header.devices,
-						sizeof(c->seg.header.devices)))
+	if (err == 0 && cfg->devices &&
+	    strncmp(cfg->devices, c->seg.header.devices, sizeof(c->seg.header.devices)))
 		err = err_set(EPROTO, "%s exists with devices %.63s instead of %s", c->seg.name,
 			      c->seg.header.devices, cfg->devices);
 	return err;
@@ -402,7 +412,8 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 	if (err == 0 && cfg)
 		err = err_size("gpc_config", cfg->size, sizeof(*cfg));
 	if (err == 0 && opt && opt->leader)
-		err = err_set(EINVAL, "leader is %d: a companion calls gpc_attach", (int)opt->leader);
+		err = err_set(EINVAL, "leader is %d: a companion calls gpc_attach",
+			      (int)opt->leader);
 	if (err == 0)
 		err = segment_name_check(name);
 	if (err == 0)
@@ -443,7 +454,7 @@ GPC_EXPORT int gpc_close(gpc *c)
 {
 	if (!c)
 		return 0;
-	if (c->forked) {                 /* descriptors and mappings are gone already */
+	if (c->forked) { /* descriptors and mappings are gone already */
 		transfer_abandon(c);
 		map_abandon(c);
 		make_abandon(c);
@@ -461,8 +472,8 @@ GPC_EXPORT int gpc_close(gpc *c)
 		else
 			seat_forsake(c);
 		serve_leave(c);
-		transfer_free(c);        /* which frees what it planned for maps ... */
-		map_close_all(c);        /* ... and these are unmapped while the segment is there */
+		transfer_free(c); /* which frees what it planned for maps ... */
+		map_close_all(c); /* ... and these are unmapped while the segment is there */
 		make_close(c);
 	}
 	log_say(&c->log, LOG_DEBUG, "left %s", c->seg.name);

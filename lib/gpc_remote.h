@@ -3,25 +3,27 @@
  *
  * A plugin is a shared object that defines one symbol,
  *
- *	const struct gpc_remote_plugin gpc_remote_plugin = {
- *		.size = sizeof(struct gpc_remote_plugin), .abi = GPC_REMOTE_ABI, .name = "mine", ...
- *	};
+ * 	const struct gpc_remote_plugin gpc_remote_plugin = {
+ * 		.size = sizeof(struct gpc_remote_plugin), .abi = GPC_REMOTE_ABI, .name = "mine", ...
+ * 	};
  *
  * It is loaded by the one process that keeps the tiers of a cache, gpcd as a rule, and by no
  * worker.  gpc_remote(7) has the whole contract, and a plugin that is short enough to read.
  *
- *   value  what a store keeps under a key: a header of GPC_REMOTE_HEADER bytes, in which gpc names the
- *          key and keeps checksums, and behind it the image of a block.  The image lies in the memory of the
- *          cache, in one piece as a rule: it is sent from there and comes to there.  A store looks at none
- *          of it, and may keep the two apart, as long as they come back together.
+ *   value  what a store keeps under a key: a header of GPC_REMOTE_HEADER bytes, in which gpc names
+ *   the
+ *          key and keeps checksums, and behind it the image of a block.  The image lies in the
+ *          memory of the cache, in one piece as a rule: it is sent from there and comes to there.
+ *          A store looks at none of it, and may keep the two apart, as long as they come back
+ *          together.
  *   key    GPC_REMOTE_KEY bytes at most, of [A-Za-z0-9._:-], with a 0 behind them.  Two nodes that share
- *          a key file, a layout and a version tag use the same keys for the same contents, so whoever
- *          writes a key that is there writes the same bytes.
+ *          a key file, a layout and a version tag use the same keys for the same contents, so
+ *          whoever writes a key that is there writes the same bytes.
  *   lane   one of `lanes` numbers from 0.  Calls of different lanes run at the same time, those of one
  *          lane do not.  What belongs to a lane, a connection for instance, needs no lock.
  *
- * Nothing that a store answers is believed before gpc has verified it.  A store may lose anything at any
- * time: that is a miss. */
+ * Nothing that a store answers is believed before gpc has verified it.  A store may lose anything
+ * at any time: that is a miss. */
 #ifndef GPC_REMOTE_H
 #define GPC_REMOTE_H
 
@@ -33,118 +35,125 @@
 extern "C" {
 #endif
 
-#define GPC_REMOTE_ABI      1        /* another number: another table, and the plugin is refused */
-#define GPC_REMOTE_KEY      200      /* bytes of a key, without the final 0 */
-#define GPC_REMOTE_BATCH    256      /* items of one call */
-#define GPC_REMOTE_HEADER   128      /* bytes of a header */
-#define GPC_REMOTE_LANES    64
+#define GPC_REMOTE_ABI    1   /* another number: another table, and the plugin is refused */
+#define GPC_REMOTE_KEY    200 /* bytes of a key, without the final 0 */
+#define GPC_REMOTE_BATCH  256 /* items of one call */
+#define GPC_REMOTE_HEADER 128 /* bytes of a header */
+#define GPC_REMOTE_LANES  64
 
 struct gpc_remote_item {
 	const char *key;
-	uint32_t key_bytes;          /* without the final 0 */
-	uint32_t npieces;            /* of the image: 1 to 65536; 0 in exists and remove */
-	void *header;                /* put: read only; get: where it goes ... */
-	const struct iovec *image;   /* ... as the pieces of the image, in their order, none of them empty */
-	uint64_t image_bytes;        /* all pieces together */
-	int32_t result;              /* out: 0, or a negative errno of the list below */
+	uint32_t key_bytes; /* without the final 0 */
+	uint32_t npieces;   /* of the image: 1 to 65536; 0 in exists and remove */
+	void *header;       /* put: read only; get: where it goes ... */
+	/* ... as the pieces of the image, in their order, none of them empty */
+	const struct iovec *image;
+	uint64_t image_bytes; /* all pieces together */
+	int32_t result;       /* out: 0, or a negative errno of the list below */
 	uint32_t reserved;
 };
 
 /* Results of an item:
  *
- *	0             exists: it is there.  get: header and image are filled.  put: it is stored.  remove: it is gone
- *	-ENOENT       exists, get: the store has no such key.  remove: answers 0
- *	-EBADMSG      get: the value has another length than header and image together
- *	-ENOSPC       put: the store is full
- *	-EFBIG        put: the store takes no value of that length
- *	-EACCES       the store refuses this user, or this command to it
- *	-EAGAIN       the store answers that it cannot now (it is loading, or moves the key)
- *	-EHOSTDOWN    the store is not reached, this is known, and nothing was tried
- *	-ETIMEDOUT    the deadline has passed
- *	-ECANCELED    the call was cancelled
- *	-EIO          anything else
+ * 	0             exists: it is there.  get: header and image are filled.  put: it is stored.  remove: it is gone
+ * 	-ENOENT       exists, get: the store has no such key.  remove: answers 0
+ * 	-EBADMSG      get: the value has another length than header and image together
+ * 	-ENOSPC       put: the store is full
+ * 	-EFBIG        put: the store takes no value of that length
+ * 	-EACCES       the store refuses this user, or this command to it
+ * 	-EAGAIN       the store answers that it cannot now (it is loading, or moves the key)
+ * 	-EHOSTDOWN    the store is not reached, this is known, and nothing was tried
+ * 	-ETIMEDOUT    the deadline has passed
+ * 	-ECANCELED    the call was cancelled
+ * 	-EIO          anything else
  *
  * Of an item whose result is not 0 a get may have filled header and image in part. */
 
-struct gpc_remote_call {             /* what goes with each call; may grow at its end */
+struct gpc_remote_call { /* what goes with each call; may grow at its end */
 	uint32_t size;
 	uint32_t lane;
-	uint64_t deadline_ns;        /* CLOCK_MONOTONIC: nothing is waited for beyond it */
-	int cancel_fd;               /* becomes readable when the call is to end now; nothing is read from
-				      * it.  -1 = none */
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC: nothing is waited for beyond it */
+	/* becomes readable when the call is to end now; nothing is read from it.  -1 = none */
+	int cancel_fd;
 	int reserved;
 };
 
-struct gpc_remote_option {           /* --remote NAME:word=value,word=value */
-	const char *word, *value;    /* value: "" where none was given */
+struct gpc_remote_option {        /* --remote NAME:word=value,word=value */
+	const char *word, *value; /* value: "" where none was given */
 };
 
-struct gpc_remote_word {             /* an option that a plugin takes */
+struct gpc_remote_word { /* an option that a plugin takes */
 	const char *word;
-	const char *help;            /* a phrase for people */
+	const char *help; /* a phrase for people */
 };
 
-struct gpc_remote_setup {            /* what open is told; may grow at its end */
+struct gpc_remote_setup { /* what open is told; may grow at its end */
 	uint32_t size;
-	uint32_t lanes;              /* of exists, get, put, remove and tick */
-	uint64_t value_bytes;        /* no value is longer */
-	const struct gpc_remote_option *options;     /* each word is one of the plugin's, at most once */
+	uint32_t lanes;       /* of exists, get, put, remove and tick */
+	uint64_t value_bytes; /* no value is longer */
+	/* each word is one of the plugin's, at most once */
+	const struct gpc_remote_option *options;
 	uint32_t noptions;
 	uint32_t reserved;
-	/* A line for the log of the process; level as in syslog(3); any thread may call it until close
-	 * has returned. */
+	/* A line for the log of the process; level as in syslog(3); any thread may call it until
+	 * close has returned. */
 	void (*log)(void *log_arg, int level, const char *text);
 	void *log_arg;
 };
 
 struct gpc_remote_counter {
-	const char *name;            /* [a-z_]+; constant memory of the plugin */
-	uint64_t value;              /* never falls while the store is open */
+	const char *name; /* [a-z_]+; constant memory of the plugin */
+	uint64_t value;   /* never falls while the store is open */
 };
 
-struct gpc_remote_plugin {           /* may grow at its end: size says which functions there are */
+struct gpc_remote_plugin { /* may grow at its end: size says which functions there are */
 	uint32_t size;
-	uint32_t abi;                /* GPC_REMOTE_ABI */
-	const char *name;            /* that of the file: NAME in gpc_remote_NAME.so */
-	const char *about;           /* a phrase for people */
-	const struct gpc_remote_word *words;         /* ends with a NULL word; NULL = no options */
+	uint32_t abi;                        /* GPC_REMOTE_ABI */
+	const char *name;                    /* that of the file: NAME in gpc_remote_NAME.so */
+	const char *about;                   /* a phrase for people */
+	const struct gpc_remote_word *words; /* ends with a NULL word; NULL = no options */
 
-	/* A store, in *store, which is not NULL: 0 without one is an error.  It need not be reached yet: a store that is down is 0, and tick goes on.
-	 * Otherwise a negative errno, with a sentence of at most room - 1 bytes in why: what was wrong with
-	 * which option, and the remedy. */
+	/* A store, in *store, which is not NULL: 0 without one is an error.  It need not be reached
+	 * yet: a store that is down is 0, and tick goes on. Otherwise a negative errno, with a
+	 * sentence of at most room - 1 bytes in why: what was wrong with which option, and the
+	 * remedy. */
 	int (*open)(const struct gpc_remote_setup *setup, void **store, char *why, size_t room);
-	/* No call is under way; NULL is never closed.  What has not returned after some seconds is left as it is. */
+	/* No call is under way; NULL is never closed.  What has not returned after some seconds is
+	 * left as it is. */
 	void (*close)(void *store);
 
-	/* Each fills result of all n items, at most GPC_REMOTE_BATCH, and returns before the deadline and
-	 * some milliseconds, whatever the store does.  Order within a batch is free.
+	/* Each fills result of all n items, at most GPC_REMOTE_BATCH, and returns before the
+	 * deadline and some milliseconds, whatever the store does.  Order within a batch is free.
 	 *
-	 * Until it returns, items, headers and images are the plugin's.  After a second behind the deadline gpc
-	 * goes on without it: the store is down until it returns, and the images are given to nobody else.
-	 * Once it has returned it stores nowhere any more.  A plugin that does so all the same spoils the bytes of
-	 * others: it is code of this process, from which nothing can be kept.  Readers that verify checksums
-	 * (GPC_VERIFY_FIRST) find such bytes. */
-	void (*exists)(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
-		       uint32_t n);
+	 * Until it returns, items, headers and images are the plugin's.  After a second behind the
+	 * deadline gpc goes on without it: the store is down until it returns, and the images are
+	 * given to nobody else. Once it has returned it stores nowhere any more.  A plugin that
+	 * does so all the same spoils the bytes of others: it is code of this process, from which
+	 * nothing can be kept.  Readers that verify checksums (GPC_VERIFY_FIRST) find such
+	 * bytes. */
+	void (*exists)(void *store, const struct gpc_remote_call *call,
+		       struct gpc_remote_item *items, uint32_t n);
 	void (*get)(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
 		    uint32_t n);
 	void (*put)(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
 		    uint32_t n);
-	void (*remove)(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
-		       uint32_t n);
+	void (*remove)(void *store, const struct gpc_remote_call *call,
+		       struct gpc_remote_item *items, uint32_t n);
 
-	/* About ten times a second, in a lane of its own, from a thread on which nobody waits: connect
-	 * again, look for what has changed.  0: the store is reached.  A negative errno: it is not, with a
-	 * sentence in why.  NULL: gpc itself keeps off a store whose calls have failed, for longer
-	 * each time, 30 s at most. */
+	/* About ten times a second, in a lane of its own, from a thread on which nobody waits:
+	 * connect again, look for what has changed.  0: the store is reached.  A negative errno: it
+	 * is not, with a sentence in why.  NULL: gpc itself keeps off a store whose calls have
+	 * failed, for longer each time, 30 s at most. */
 	int (*tick)(void *store, const struct gpc_remote_call *call, char *why, size_t room);
-	/* Images will lie at base (there = 1), or will no more (0): for those who register memory.  No call
-	 * is under way.  Returns 0 or a negative errno, after which images may lie there all the same.  NULL:
-	 * not wanted. */
+	/* Images will lie at base (there = 1), or will no more (0): for those who register memory.
+	 * No call is under way.  Returns 0 or a negative errno, after which images may lie there
+	 * all the same.  NULL: not wanted. */
 	int (*memory)(void *store, void *base, uint64_t bytes, int there);
-	/* Up to n counters of the plugin's own; returns how many there are.  Any thread.  NULL: none. */
+	/* Up to n counters of the plugin's own; returns how many there are.  Any thread.  NULL:
+	 * none. */
 	uint32_t (*counters)(void *store, struct gpc_remote_counter *ret, uint32_t n);
-	/* Where the store is, without secrets, for people.  Any thread.  NULL: the name is enough. */
+	/* Where the store is, without secrets, for people.  Any thread.  NULL: the name is
+	 * enough. */
 	void (*where)(void *store, char *ret, size_t room);
 };
 

@@ -11,12 +11,12 @@
 #include "writer/loop.h"
 #include "serve.h"
 
-#define LOOK_NS (5 * NS_PER_MS)          /* between looks whether the seat is empty */
-#define PATIENCE_NS (2000 * NS_PER_MS)   /* with a writer that is giving the seat up */
-#define SERVE_NS (50 * NS_PER_MS)        /* of one round of the thread */
+#define LOOK_NS     (5 * NS_PER_MS)    /* between looks whether the seat is empty */
+#define PATIENCE_NS (2000 * NS_PER_MS) /* with a writer that is giving the seat up */
+#define SERVE_NS    (50 * NS_PER_MS)   /* of one round of the thread */
 
-/* A thread that serves again and again would have the lock back before one that waits for it is awake.  So
- * both come through the gate: who waits for the lock has that. */
+/* A thread that serves again and again would have the lock back before one that waits for it is
+ * awake.  So both come through the gate: who waits for the lock has that. */
 static void serve_begin(gpc *c)
 {
 	pthread_mutex_lock(&c->serve_gate);
@@ -111,9 +111,11 @@ static int has_writer(gpc *c)
 {
 	int32_t pid = dead_writer(c);
 
-	if (pid)                         /* made without fork handlers */
-		return err_set(EAGAIN, "the writer of %s, process %d, has died, but a child of it "
-			       "keeps its lock: end that child", c->seg.name, pid);
+	if (pid) /* made without fork handlers */
+		return err_set(EAGAIN,
+			       "the writer of %s, process %d, has died, but a child of it "
+			       "keeps its lock: end that child",
+			       c->seg.name, pid);
 	return err_set(EAGAIN, "%s has a writer", c->seg.name);
 }
 
@@ -166,7 +168,7 @@ GPC_EXPORT void gpc_writer_wake(gpc *c)
 	if (!c || c->readonly || c->forked)
 		return;
 	store_relaxed(&c->wake, 1);
-	ring_doorbell(c);                /* wake before the bell: who answers it reads wake then */
+	ring_doorbell(c); /* wake before the bell: who answers it reads wake then */
 	errno = saved;
 }
 
@@ -246,8 +248,10 @@ int serve_reap(gpc *c)
 
 	if (err < 0)
 		return err;
-	log_say(&c->log, LOG_INFO, "%s has no writer, and the dead have its seats: they are "
-		"cleared", c->seg.name);
+	log_say(&c->log, LOG_INFO,
+		"%s has no writer, and the dead have its seats: they are "
+		"cleared",
+		c->seg.name);
 	err = writer_reap(w);
 	writer_close(w);
 	return err;

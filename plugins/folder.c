@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* folder.c - a remote store that is a folder: one file a key.
  *
- * For tests, and for a look at what goes to a store; a folder of a network file system works, and waits
- * for as long as that does.  A value is written beside its name and renamed, so a file is whole or not there. */
+ * For tests, and for a look at what goes to a store; a folder of a network file system works, and
+ * waits for as long as that does.  A value is written beside its name and renamed, so a file is
+ * whole or not there. */
 #include "gpc_remote.h"
 
 #include <errno.h>
@@ -19,8 +20,8 @@
 
 struct folder {
 	int fd;
-	unsigned long long self;             /* of this store, among those of all machines */
-	int slow_ms;                         /* before each item: for tests of deadlines */
+	unsigned long long self; /* of this store, among those of all machines */
+	int slow_ms;             /* before each item: for tests of deadlines */
 	char path[256];
 };
 
@@ -64,7 +65,8 @@ static int wait_turn(const struct folder *f, const struct gpc_remote_call *call)
 	return now_ns() < call->deadline_ns ? 0 : -ETIMEDOUT;
 }
 
-static void exists(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void exists(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		   uint32_t n)
 {
 	struct folder *f = store;
 	uint32_t i;
@@ -76,7 +78,7 @@ static void exists(void *store, const struct gpc_remote_call *call, struct gpc_r
 	}
 }
 
-enum { AT_ONCE = 64 };                       /* pieces of one readv or writev */
+enum { AT_ONCE = 64 }; /* pieces of one readv or writev */
 enum { SLOW_MOST = 600000 };
 
 /* Bytes of a value from `at` on, where they lie: up to AT_ONCE pieces.  Returns how many. */
@@ -139,7 +141,8 @@ static int get_one(const struct folder *f, struct gpc_remote_item *item)
 	return r;
 }
 
-static void get(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void get(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		uint32_t n)
 {
 	uint32_t i;
 
@@ -168,7 +171,8 @@ static int put_one(const struct folder *f, uint32_t lane, struct gpc_remote_item
 	return r;
 }
 
-static void put(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void put(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		uint32_t n)
 {
 	uint32_t i;
 
@@ -179,7 +183,8 @@ static void put(void *store, const struct gpc_remote_call *call, struct gpc_remo
 	}
 }
 
-static void take_away(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void take_away(void *store, const struct gpc_remote_call *call,
+		      struct gpc_remote_item *items, uint32_t n)
 {
 	struct folder *f = store;
 	uint32_t i;
@@ -199,14 +204,17 @@ static int take(struct folder *f, const struct gpc_remote_option *o, char *why, 
 	if (strcmp(o->word, "slow") == 0) {
 		ms = strtoul(o->value, &end, 10);
 		if (o->value[0] < '0' || o->value[0] > '9' || *end || ms > SLOW_MOST) {
-			snprintf(why, room, "slow=%s: it must be a number of milliseconds from 0 to %d", o->value, SLOW_MOST);
+			snprintf(why, room,
+				 "slow=%s: it must be a number of milliseconds from 0 to %d",
+				 o->value, SLOW_MOST);
 			return -EINVAL;
 		}
 		f->slow_ms = (int)ms;
 		return 0;
 	}
 	if (strlen(o->value) >= sizeof(f->path)) {
-		snprintf(why, room, "dir has %zu bytes, and may have %zu", strlen(o->value), sizeof(f->path) - 1);
+		snprintf(why, room, "dir has %zu bytes, and may have %zu", strlen(o->value),
+			 sizeof(f->path) - 1);
 		return -EINVAL;
 	}
 	memcpy(f->path, o->value, strlen(o->value) + 1);
@@ -231,8 +239,10 @@ static int open_folder(const struct gpc_remote_setup *setup, void **store, char 
 		f->fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		r = f->fd < 0 ? -errno : 0;
 		if (r < 0)
-			snprintf(why, room, "dir=%s is no folder that can be opened: %s; %s", f->path, strerror(-r),
-				 r == -ENOENT ? "make it" : "give a folder that this user may read");
+			snprintf(why, room, "dir=%s is no folder that can be opened: %s; %s",
+				 f->path, strerror(-r),
+				 r == -ENOENT ? "make it"
+					      : "give a folder that this user may read");
 	}
 	if (r < 0) {
 		free(f);

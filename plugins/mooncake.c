@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mooncake.c - a remote store that is Mooncake Store, by its C interface.
  *
- * An object of Mooncake is one run of bytes at one place.  So a value is two objects: KEY, the image, which goes between
- * the store and the registered memory of the cache without a copy, and KEY:h, the header, which is written after it
- * and asked for by `exists`.  The store evicts each for itself: one without the other is a miss.
+ * An object of Mooncake is one run of bytes at one place.  So a value is two objects: KEY, the
+ * image, which goes between the store and the registered memory of the cache without a copy, and
+ * KEY:h, the header, which is written after it and asked for by `exists`.  The store evicts each
+ * for itself: one without the other is a miss.
  *
- * Its calls have deadlines of their own, which this interface cannot set.  A call that has begun is waited for, since it
- * may store to the memory of images; between calls the deadline is looked at. */
+ * Its calls have deadlines of their own, which this interface cannot set.  A call that has begun is
+ * waited for, since it may store to the memory of images; between calls the deadline is looked
+ * at. */
 #include "gpc_remote.h"
 
 #include <errno.h>
@@ -18,11 +20,21 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum {                                       /* of its results (mooncake's types.h) */
-	NO_SEGMENT = -101, NO_HANDLE = -200, NOT_READY = -703, NOT_FOUND = -704, ALREADY = -705, LEASED = -706,
-	NO_REPLICA = -710, GONE = -712, RPC_FAIL = -900, RPC_TIMEOUT = -901, QUOTA = -1700,
+/* of its results (mooncake's types.h) */
+enum {
+	NO_SEGMENT = -101,
+	NO_HANDLE = -200,
+	NOT_READY = -703,
+	NOT_FOUND = -704,
+	ALREADY = -705,
+	LEASED = -706,
+	NO_REPLICA = -710,
+	GONE = -712,
+	RPC_FAIL = -900,
+	RPC_TIMEOUT = -901,
+	QUOTA = -1700,
 };
-enum { SOME = 64, RANGES = 64 };             /* items of one call of its; ranges of registered memory */
+enum { SOME = 64, RANGES = 64 }; /* items of one call of its; ranges of registered memory */
 
 struct lane {
 	char key[2 * SOME][GPC_REMOTE_KEY + 3];
@@ -33,7 +45,10 @@ struct lane {
 	int64_t got[2 * SOME];
 };
 
-struct range { char *base; uint64_t bytes; };
+struct range {
+	char *base;
+	uint64_t bytes;
+};
 
 struct mooncake {
 	mooncake_store_t store;
@@ -59,15 +74,20 @@ static uint64_t now_ns(void)
 static int result_of(int64_t r)
 {
 	switch (r) {
-	case NOT_FOUND: case NO_REPLICA: case GONE:
+	case NOT_FOUND:
+	case NO_REPLICA:
+	case GONE:
 		return -ENOENT;
-	case NO_HANDLE: case NO_SEGMENT: case QUOTA:
+	case NO_HANDLE:
+	case NO_SEGMENT:
+	case QUOTA:
 		return -ENOSPC;
-	case NOT_READY: case LEASED:
+	case NOT_READY:
+	case LEASED:
 		return -EAGAIN;
 	case RPC_TIMEOUT:
 		return -ETIMEDOUT;
-	case ALREADY:                        /* the same key has the same bytes */
+	case ALREADY: /* the same key has the same bytes */
 		return 0;
 	default:
 		return r >= 0 ? 0 : -EIO;
@@ -94,7 +114,8 @@ static bool is_direct(const struct mooncake *m, const struct gpc_remote_item *it
 	if (item->npieces != 1)
 		return false;
 	for (i = 0; i < m->nranges; i++)
-		if (at >= m->range[i].base && at + item->image_bytes <= m->range[i].base + m->range[i].bytes)
+		if (at >= m->range[i].base &&
+		    at + item->image_bytes <= m->range[i].base + m->range[i].bytes)
 			return true;
 	return false;
 }
@@ -114,7 +135,8 @@ static void gather(const struct gpc_remote_item *item, char *to, const char *fro
 }
 
 /* Place i of a call: an object of this item. */
-static void name(struct lane *l, uint32_t i, const struct gpc_remote_item *item, bool header, void *at, uint64_t bytes)
+static void name(struct lane *l, uint32_t i, const struct gpc_remote_item *item, bool header,
+		 void *at, uint64_t bytes)
 {
 	memcpy(l->key[i], item->key, item->key_bytes);
 	memcpy(l->key[i] + item->key_bytes, header ? ":h" : "", header ? 3 : 1);
@@ -125,7 +147,8 @@ static void name(struct lane *l, uint32_t i, const struct gpc_remote_item *item,
 
 /* ---- calls ---- */
 
-typedef void (*some_call)(struct mooncake *m, uint32_t lane, struct gpc_remote_item *items, uint32_t n);
+typedef void (*some_call)(struct mooncake *m, uint32_t lane, struct gpc_remote_item *items,
+			  uint32_t n);
 
 static void get_some(struct mooncake *m, uint32_t lane, struct gpc_remote_item *items, uint32_t n)
 {
@@ -137,15 +160,18 @@ static void get_some(struct mooncake *m, uint32_t lane, struct gpc_remote_item *
 
 	for (i = 0; i < n; i++) {
 		name(l, i, &items[i], true, headers + i * GPC_REMOTE_HEADER, GPC_REMOTE_HEADER);
-		name(l, n + i, &items[i], false, direct ? items[i].image[0].iov_base : bounce, items[i].image_bytes);
+		name(l, n + i, &items[i], false, direct ? items[i].image[0].iov_base : bounce,
+		     items[i].image_bytes);
 	}
 	if (mooncake_store_batch_get_into(m->store, l->keys, l->buffers, l->sizes, 2 * n, l->got))
 		return;
 	for (i = 0; i < n; i++) {
 		wrong = l->got[i] < 0 ? l->got[i] : l->got[n + i] < 0 ? l->got[n + i] : 0;
-		items[i].result = wrong ? result_of(wrong) :
-				  l->got[i] != GPC_REMOTE_HEADER || (uint64_t)l->got[n + i] != items[i].image_bytes ?
-				  -EBADMSG : 0;
+		items[i].result = wrong ? result_of(wrong)
+				  : l->got[i] != GPC_REMOTE_HEADER ||
+						  (uint64_t)l->got[n + i] != items[i].image_bytes
+					  ? -EBADMSG
+					  : 0;
 		if (items[i].result)
 			continue;
 		memcpy(items[i].header, headers + i * GPC_REMOTE_HEADER, GPC_REMOTE_HEADER);
@@ -160,7 +186,8 @@ static void put_places(struct mooncake *m, struct lane *l, uint32_t n)
 	mooncake_replicate_config_t one = { .replica_num = 1 };
 	uint32_t i;
 
-	if (n && mooncake_store_batch_put_from(m->store, l->keys, l->buffers, l->sizes, n, &one, l->results))
+	if (n && mooncake_store_batch_put_from(m->store, l->keys, l->buffers, l->sizes, n, &one,
+					       l->results))
 		for (i = 0; i < n; i++)
 			l->results[i] = RPC_FAIL;
 }
@@ -175,7 +202,8 @@ static void put_some(struct mooncake *m, uint32_t lane, struct gpc_remote_item *
 	for (i = 0; i < n; i++) {
 		if (!direct)
 			gather(&items[i], bounce, NULL);
-		name(l, i, &items[i], false, direct ? items[i].image[0].iov_base : bounce, items[i].image_bytes);
+		name(l, i, &items[i], false, direct ? items[i].image[0].iov_base : bounce,
+		     items[i].image_bytes);
 	}
 	put_places(m, l, n);
 	for (i = 0; i < n; i++) {
@@ -192,7 +220,8 @@ static void put_some(struct mooncake *m, uint32_t lane, struct gpc_remote_item *
 		items[at[i]].result = result_of(l->results[i]);
 }
 
-static void exists_some(struct mooncake *m, uint32_t lane, struct gpc_remote_item *items, uint32_t n)
+static void exists_some(struct mooncake *m, uint32_t lane, struct gpc_remote_item *items,
+			uint32_t n)
 {
 	struct lane *l = &m->lane[lane];
 	uint32_t i;
@@ -202,10 +231,13 @@ static void exists_some(struct mooncake *m, uint32_t lane, struct gpc_remote_ite
 	if (mooncake_store_batch_is_exist(m->store, l->keys, n, l->results))
 		return;
 	for (i = 0; i < n; i++)
-		items[i].result = l->results[i] > 0 ? 0 : l->results[i] == 0 ? -ENOENT : result_of(l->results[i]);
+		items[i].result = l->results[i] > 0    ? 0
+				  : l->results[i] == 0 ? -ENOENT
+						       : result_of(l->results[i]);
 }
 
-static void remove_some(struct mooncake *m, uint32_t lane, struct gpc_remote_item *items, uint32_t n)
+static void remove_some(struct mooncake *m, uint32_t lane, struct gpc_remote_item *items,
+			uint32_t n)
 {
 	struct lane *l = &m->lane[lane];
 	uint32_t i, part;
@@ -223,7 +255,8 @@ static void remove_some(struct mooncake *m, uint32_t lane, struct gpc_remote_ite
 }
 
 /* Items that go together: those whose images can be used where they lie, or a single one. */
-static uint32_t together(const struct mooncake *m, const struct gpc_remote_item *items, uint32_t n, bool images)
+static uint32_t together(const struct mooncake *m, const struct gpc_remote_item *items, uint32_t n,
+			 bool images)
 {
 	uint32_t i = 1;
 
@@ -234,8 +267,8 @@ static uint32_t together(const struct mooncake *m, const struct gpc_remote_item 
 	return i;
 }
 
-static void run(struct mooncake *m, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n,
-		some_call some, bool images)
+static void run(struct mooncake *m, const struct gpc_remote_call *call,
+		struct gpc_remote_item *items, uint32_t n, some_call some, bool images)
 {
 	uint32_t i, k, left;
 
@@ -249,22 +282,26 @@ static void run(struct mooncake *m, const struct gpc_remote_call *call, struct g
 	}
 }
 
-static void exists(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void exists(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		   uint32_t n)
 {
 	run(store, call, items, n, exists_some, false);
 }
 
-static void get(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void get(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		uint32_t n)
 {
 	run(store, call, items, n, get_some, true);
 }
 
-static void put(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void put(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		uint32_t n)
 {
 	run(store, call, items, n, put_some, true);
 }
 
-static void take_away(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void take_away(void *store, const struct gpc_remote_call *call,
+		      struct gpc_remote_item *items, uint32_t n)
 {
 	run(store, call, items, n, remove_some, false);
 }
@@ -294,9 +331,15 @@ static int memory(void *store, void *base, uint64_t bytes, int there)
 
 static int take(struct mooncake *m, const struct gpc_remote_option *o, char *why, size_t room)
 {
-	struct { const char *word; char *to; size_t size; } text[] = {
-		{ "master", m->master, sizeof(m->master) }, { "local", m->local, sizeof(m->local) },
-		{ "metadata", m->metadata, sizeof(m->metadata) }, { "protocol", m->protocol, sizeof(m->protocol) },
+	struct {
+		const char *word;
+		char *to;
+		size_t size;
+	} text[] = {
+		{ "master", m->master, sizeof(m->master) },
+		{ "local", m->local, sizeof(m->local) },
+		{ "metadata", m->metadata, sizeof(m->metadata) },
+		{ "protocol", m->protocol, sizeof(m->protocol) },
 		{ "device", m->device, sizeof(m->device) },
 	};
 	uint64_t *number = strcmp(o->word, "segment") == 0 ? &m->segment_mb : &m->buffer_mb;
@@ -315,7 +358,8 @@ static int take(struct mooncake *m, const struct gpc_remote_option *o, char *why
 	}
 	*number = strtoull(o->value, &end, 10);
 	if (!*o->value || *end || *number > 1u << 24) {
-		snprintf(why, room, "%s=%s is a number of MiB, at most 16777216", o->word, o->value);
+		snprintf(why, room, "%s=%s is a number of MiB, at most 16777216", o->word,
+			 o->value);
 		return -EINVAL;
 	}
 	return 0;
@@ -341,7 +385,8 @@ static int make_own(struct mooncake *m)
 	m->each = (SOME * GPC_REMOTE_HEADER + m->setup.value_bytes + 4095) / 4096 * 4096;
 	m->own_bytes = m->each * m->setup.lanes;
 	m->lane = calloc(m->setup.lanes, sizeof(*m->lane));
-	m->own = mmap(NULL, m->own_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	m->own = mmap(NULL, m->own_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		      0);
 	if (m->own == MAP_FAILED)
 		m->own = NULL;
 	return m->own && m->lane ? 0 : -ENOMEM;
@@ -352,10 +397,12 @@ static int connect_store(struct mooncake *m, char *why, size_t room)
 	m->store = mooncake_store_create();
 	if (!m->store)
 		return -ENOMEM;
-	if (mooncake_store_setup(m->store, m->local, m->metadata, m->segment_mb << 20, m->buffer_mb << 20, m->protocol,
-				 m->device, m->master)) {
-		snprintf(why, room, "master=%.80s, metadata=%.80s, local=%.60s: Mooncake does not take them, or is not there",
-			 m->master, m->metadata, m->local);
+	if (mooncake_store_setup(m->store, m->local, m->metadata, m->segment_mb << 20,
+				 m->buffer_mb << 20, m->protocol, m->device, m->master)) {
+		snprintf(
+			why, room,
+			"master=%.80s, metadata=%.80s, local=%.60s: Mooncake does not take them, or is not there",
+			m->master, m->metadata, m->local);
 		mooncake_store_destroy(m->store);
 		m->store = NULL;
 		return -EHOSTDOWN;

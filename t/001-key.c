@@ -11,36 +11,36 @@
 #include "base/key.h"
 #include "t/lib/tap.h"
 
-static const struct key_secret secret = {{0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull}};
+static const struct key_secret secret = { { 0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull } };
 
 static const struct vector {
 	int c, d;
 	size_t n;
 	const char *mac;
 } vectors[] = {
-	{ 2, 4,    0, "a3817f04ba25a8e66df67214c7550293" },
-	{ 2, 4,    1, "da87c1d86b99af44347659119b22fc45" },
-	{ 2, 4,    7, "a1f1ebbed8dbc153c0b84aa61ff08239" },
-	{ 2, 4,    8, "3b62a9ba6258f5610f83e264f31497b4" },
-	{ 2, 4,    9, "264499060ad9baabc47f8b02bb6d71ed" },
-	{ 2, 4,   15, "5493e99933b0a8117e08ec0f97cfc3d9" },
-	{ 2, 4,   16, "6ee2a4ca67b054bbfd3315bf85230577" },
-	{ 2, 4,   63, "5150d1772f50834a503e069a973fbd7c" },
-	{ 2, 4,   64, "1eaf077dc0d4cd3f8cad4d383658a74b" },
-	{ 2, 4,  255, "1c9bb67528165f8e468248e3799b0eab" },
-	{ 2, 4,  256, "67a00304d3834c4612eaee7b5f579acb" },
+	{ 2, 4, 0, "a3817f04ba25a8e66df67214c7550293" },
+	{ 2, 4, 1, "da87c1d86b99af44347659119b22fc45" },
+	{ 2, 4, 7, "a1f1ebbed8dbc153c0b84aa61ff08239" },
+	{ 2, 4, 8, "3b62a9ba6258f5610f83e264f31497b4" },
+	{ 2, 4, 9, "264499060ad9baabc47f8b02bb6d71ed" },
+	{ 2, 4, 15, "5493e99933b0a8117e08ec0f97cfc3d9" },
+	{ 2, 4, 16, "6ee2a4ca67b054bbfd3315bf85230577" },
+	{ 2, 4, 63, "5150d1772f50834a503e069a973fbd7c" },
+	{ 2, 4, 64, "1eaf077dc0d4cd3f8cad4d383658a74b" },
+	{ 2, 4, 255, "1c9bb67528165f8e468248e3799b0eab" },
+	{ 2, 4, 256, "67a00304d3834c4612eaee7b5f579acb" },
 	{ 2, 4, 1000, "24dafa789ae03d86536a4b57372f0ba6" },
-	{ 1, 3,    0, "e77ebcb22788a5befd62db6add303001" },
-	{ 1, 3,    1, "fc6f370460d3eda85e0573cc2b2ff063" },
-	{ 1, 3,    7, "1084b923f2aae0c3a62f2ec80848ab77" },
-	{ 1, 3,    8, "aa12fee1d5e3dab4724f16ab35f9c799" },
-	{ 1, 3,    9, "81ddb8042cf33994f4720e0094137c42" },
-	{ 1, 3,   15, "c17e5505b2bd526c2921cdec1e7e0109" },
-	{ 1, 3,   16, "d0a8d95715518eebb513b0f83d9e1793" },
-	{ 1, 3,   63, "4c5800e34efe426f079f6b0aa75260ad" },
-	{ 1, 3,   64, "1253def24b4aa5364ec8a759ba6a66c2" },
-	{ 1, 3,  255, "f528a4c10a2158a5f1a465d0aebb3ee9" },
-	{ 1, 3,  256, "f56c8b243a0c025a6a687aa2b99c707a" },
+	{ 1, 3, 0, "e77ebcb22788a5befd62db6add303001" },
+	{ 1, 3, 1, "fc6f370460d3eda85e0573cc2b2ff063" },
+	{ 1, 3, 7, "1084b923f2aae0c3a62f2ec80848ab77" },
+	{ 1, 3, 8, "aa12fee1d5e3dab4724f16ab35f9c799" },
+	{ 1, 3, 9, "81ddb8042cf33994f4720e0094137c42" },
+	{ 1, 3, 15, "c17e5505b2bd526c2921cdec1e7e0109" },
+	{ 1, 3, 16, "d0a8d95715518eebb513b0f83d9e1793" },
+	{ 1, 3, 63, "4c5800e34efe426f079f6b0aa75260ad" },
+	{ 1, 3, 64, "1253def24b4aa5364ec8a759ba6a66c2" },
+	{ 1, 3, 255, "f528a4c10a2158a5f1a465d0aebb3ee9" },
+	{ 1, 3, 256, "f56c8b243a0c025a6a687aa2b99c707a" },
 	{ 1, 3, 1000, "e782faff9d1d1648254286a620d3f3fa" },
 };
 
@@ -53,8 +53,7 @@ static const char *hex(gpc_key key)
 	int i;
 
 	for (i = 0; i < 16; i++)
-		sprintf(out + 2 * i, "%02x",
-			(unsigned)(key.w[i >> 3] >> (8 * (i & 7)) & 0xff));
+		sprintf(out + 2 * i, "%02x", (unsigned)(key.w[i >> 3] >> (8 * (i & 7)) & 0xff));
 	return out;
 }
 
@@ -79,9 +78,9 @@ static void test_vectors(void)
 static void test_layouts(void)
 {
 	const char *group = "\x88\x77\x66\x55\x44\x33\x22\x11";
-	struct gpc_field f[] = {{1, 0, 7, "model-x"}, {3, 0, 0, NULL}};
-	struct gpc_extra x[] = {{0, 5, "hello"}, {2, 8, "eightbyt"}};
-	uint32_t t[16], i, odd[] = {7, 8, 9};
+	struct gpc_field f[] = { { 1, 0, 7, "model-x" }, { 3, 0, 0, NULL } };
+	struct gpc_extra x[] = { { 0, 5, "hello" }, { 2, 8, "eightbyt" } };
+	uint32_t t[16], i, odd[] = { 7, 8, 9 };
 	gpc_key k, parent, mask[GPC_MAX_SPACES];
 	uint8_t bytes[16];
 
@@ -98,9 +97,11 @@ static void test_layouts(void)
 	is_str(hex(k), "b336b0bb8eca6c21da8c06c90400c5b6", "its key");
 	is_int(key_import(&secret, group, 8, 8, 1, 5, &k), 0, "import");
 	is_str(hex(k), "85609b4f0c9cef723790b0b050cff53e", "its key");
-	is_int(key_hash_group(&secret, 7, 16, NULL, t, 16, NULL, 0, false, &k), 1, "one of a group");
+	is_int(key_hash_group(&secret, 7, 16, NULL, t, 16, NULL, 0, false, &k), 1,
+	       "one of a group");
 	is_str(hex(k), "08d5d659490131a874873c239f2f3565", "its key");
-	is_int(key_hash_group(&secret, 7, 16, &parent, odd, 3, x, 2, true, &k), 1, "a tail, extras");
+	is_int(key_hash_group(&secret, 7, 16, &parent, odd, 3, x, 2, true, &k), 1,
+	       "a tail, extras");
 	is_str(hex(k), "9f50662d263e2386e8f6c392dab95f24", "its key");
 	key_masks(&secret, mask);
 	is_str(hex(mask[1]), "0211dbbadafcc919645cced478fc3928", "mask of space 1");
@@ -125,15 +126,14 @@ static void test_masks(void)
 static uint32_t tokens[TOKENS];
 
 /* keys of the first n tokens; returns their number */
-static int chain(uint32_t block, const gpc_key *parent, size_t n, bool tail,
-		 gpc_key *keys)
+static int chain(uint32_t block, const gpc_key *parent, size_t n, bool tail, gpc_key *keys)
 {
 	return key_hash(&secret, block, parent, tokens, n, NULL, 0, tail, keys);
 }
 
 static void test_length(void)
 {
-	static const uint32_t blocks[] = {1, 2, 3, 16, 17, 999, 1000, 1001};
+	static const uint32_t blocks[] = { 1, 2, 3, 16, 17, 999, 1000, 1001 };
 	gpc_key keys[TOKENS + 1];
 	size_t i, n;
 	int bad = 0;
@@ -142,19 +142,18 @@ static void test_length(void)
 		for (n = 0; n <= TOKENS; n += 1 + n / 7) {
 			uint32_t b = blocks[i];
 
-			keys[n / b] = (gpc_key){{7, 7}};
+			keys[n / b] = (gpc_key){ { 7, 7 } };
 			bad += chain(b, NULL, n, false, keys) != (int)(n / b);
 			bad += keys[n / b].w[0] != 7;
 			bad += chain(b, NULL, n, true, keys) != (int)((n + b - 1) / b);
 		}
-	is_int(bad, 0,
-	       "one key a full block, one more with a tail, nothing written beyond");
+	is_int(bad, 0, "one key a full block, one more with a tail, nothing written beyond");
 }
 
 static void test_chain(void)
 {
 	gpc_key a[64], b[64], c[64], root;
-	struct key_secret other = {{1, 2}};
+	struct key_secret other = { { 1, 2 } };
 	int n, i, bad = 0;
 
 	n = chain(16, NULL, TOKENS, false, a);
@@ -218,10 +217,10 @@ static void with_extra(const struct gpc_extra *x, uint32_t nx, gpc_key keys[4])
 
 static void test_extras(void)
 {
-	struct gpc_extra one = {20, 9, "image one"}, moved = {21, 9, "image one"};
-	struct gpc_extra longer = {20, 10, "image one"}, last = {63, 1, "x"};
-	struct gpc_extra two[] = {{20, 4, "imag"}, {20, 5, "e one"}};
-	struct gpc_extra empty = {20, 0, NULL}, first_of_next = {32, 9, "image one"};
+	struct gpc_extra one = { 20, 9, "image one" }, moved = { 21, 9, "image one" };
+	struct gpc_extra longer = { 20, 10, "image one" }, last = { 63, 1, "x" };
+	struct gpc_extra two[] = { { 20, 4, "imag" }, { 20, 5, "e one" } };
+	struct gpc_extra empty = { 20, 0, NULL }, first_of_next = { 32, 9, "image one" };
 	gpc_key none[4], a[4], b[4];
 
 	with_extra(NULL, 0, none);
@@ -249,15 +248,16 @@ static void test_extras(void)
 	key_hash(&secret, 16, &b[0], tokens + 16, 48, two, 2, false, b + 1);
 	ok(!memcmp(a, b, sizeof(a)), "offsets count from the block, not from the call");
 	ok(key_hash(&secret, 16, NULL, tokens, 40, &first_of_next, 1, false, b) == 2 &&
-	   key_same(&b[1], &none[1]), "an extra in an unhashed tail does nothing");
+		   key_same(&b[1], &none[1]),
+	   "an extra in an unhashed tail does nothing");
 }
 
 static void test_roots(void)
 {
-	struct gpc_field ab[] = {{1, 0, 1, "a"}, {2, 0, 1, "b"}};
-	struct gpc_field ba[] = {{2, 0, 1, "b"}, {1, 0, 1, "a"}};
-	struct gpc_field joined[] = {{1, 0, 2, "ab"}}, tag[] = {{2, 0, 2, "ab"}};
-	struct gpc_field empty[] = {{1, 0, 0, NULL}};
+	struct gpc_field ab[] = { { 1, 0, 1, "a" }, { 2, 0, 1, "b" } };
+	struct gpc_field ba[] = { { 2, 0, 1, "b" }, { 1, 0, 1, "a" } };
+	struct gpc_field joined[] = { { 1, 0, 2, "ab" } }, tag[] = { { 2, 0, 2, "ab" } };
+	struct gpc_field empty[] = { { 1, 0, 0, NULL } };
 	gpc_key k[6];
 	int i, j, bad = 0;
 
@@ -279,7 +279,7 @@ static void test_imports(void)
 {
 	uint8_t digests[100], shifted[101];
 	gpc_key a[4], b[4], root;
-	struct gpc_field f = {0, 0, 16, digests};
+	struct gpc_field f = { 0, 0, 16, digests };
 	int i;
 
 	for (i = 0; i < 100; i++)
@@ -297,34 +297,30 @@ static void test_imports(void)
 	key_root(&secret, &f, 1, &root);
 	root.w[1] &= ~KEY_ROOT_BIT;
 	ok(!key_same(&root, &a[0]), "a root is no import");
-	ok(!key_is_root(&a[0]) && !key_is_root(&a[1]) && !key_is_root(&a[2]) &&
-	   !key_is_root(&a[3]), "imported keys are no roots");
+	ok(!key_is_root(&a[0]) && !key_is_root(&a[1]) && !key_is_root(&a[2]) && !key_is_root(&a[3]),
+	   "imported keys are no roots");
 	is_int(key_import(&secret, NULL, 8, 8, 0, 0, NULL), 0, "none is fine");
 }
 
 static void test_refusals(void)
 {
-	struct gpc_extra x[] = {{9, 1, "a"}, {3, 1, "b"}}, past = {32, 1, "a"};
-	struct gpc_extra no_data = {3, 1, NULL};
-	struct gpc_field f = {1, 0, 3, NULL}, reserved = {1, 9, 1, "a"};
-	gpc_key k[4] = {{{5, 5}}};
+	struct gpc_extra x[] = { { 9, 1, "a" }, { 3, 1, "b" } }, past = { 32, 1, "a" };
+	struct gpc_extra no_data = { 3, 1, NULL };
+	struct gpc_field f = { 1, 0, 3, NULL }, reserved = { 1, 9, 1, "a" };
+	gpc_key k[4] = { { { 5, 5 } } };
 
-#define REFUSED(call, what) do { \
-	is_int(call, -EINVAL, "refused: %s", what); \
-	ok(*gpc_last_error(), "with a sentence: %s", gpc_last_error()); \
-} while (0)
+#define REFUSED(call, what)                                                     \
+	do {                                                                    \
+		is_int(call, -EINVAL, "refused: %s", what);                     \
+		ok(*gpc_last_error(), "with a sentence: %s", gpc_last_error()); \
+	} while (0)
 	REFUSED(key_hash(&secret, 16, NULL, NULL, 16, NULL, 0, false, k), "no tokens");
-	REFUSED(key_hash(&secret, 16, NULL, tokens, 16, NULL, 0, false, NULL),
-		"no output");
+	REFUSED(key_hash(&secret, 16, NULL, tokens, 16, NULL, 0, false, NULL), "no output");
 	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, NULL, 1, false, k), "no extras");
-	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, x, 2, false, k),
-		"unsorted extras");
-	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, &past, 1, false, k),
-		"extra past the end");
-	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, &no_data, 1, false, k),
-		"extra, no data");
-	REFUSED(key_hash(&secret, 1, NULL, tokens, 1ull << 31, NULL, 0, false, k),
-		"2^31 keys");
+	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, x, 2, false, k), "unsorted extras");
+	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, &past, 1, false, k), "extra past the end");
+	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, &no_data, 1, false, k), "extra, no data");
+	REFUSED(key_hash(&secret, 1, NULL, tokens, 1ull << 31, NULL, 0, false, k), "2^31 keys");
 	REFUSED(key_root(&secret, NULL, 1, k), "no fields");
 	REFUSED(key_root(&secret, &f, 1, k), "field without data");
 	REFUSED(key_root(&secret, &reserved, 1, k), "reserved word of a field");
@@ -335,13 +331,12 @@ static void test_refusals(void)
 	REFUSED(key_import(&secret, tokens, 8, 8, 1, 0, NULL), "no place for keys");
 	REFUSED(key_import(&secret, tokens, 8, 8, 1u << 31, 0, k), "2^31 digests");
 	ok(k[0].w[0] == 5 && k[0].w[1] == 5, "and nothing was written");
-	is_int(key_hash(&secret, 16, NULL, NULL, 0, NULL, 0, true, NULL), 0,
-	       "0 tokens: 0 keys");
+	is_int(key_hash(&secret, 16, NULL, NULL, 0, NULL, 0, true, NULL), 0, "0 tokens: 0 keys");
 }
 
 static void test_checks(void)
 {
-	uint64_t words[4] = {1, 2, 3, 4};
+	uint64_t words[4] = { 1, 2, 3, 4 };
 	uint16_t first = key_check(words, words + 2, 5, 6);
 	uint8_t data[64] = "some bytes";
 	uint64_t sum = key_checksum(data, 64);

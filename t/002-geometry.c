@@ -31,8 +31,7 @@ static void test_defaults(void)
 	is_int(g.max_blocks, 74, "and its transit blocks");
 	is_int(FROM(.vram_blocks = 1000, .ram_blocks = 500), 0, "both");
 	is_int(g.max_blocks, 1564, "all of it");
-	is_int(FROM(.vram_blocks = 1000, .ram_blocks = 500, .max_blocks = 1564), 0,
-	       "exact fit");
+	is_int(FROM(.vram_blocks = 1000, .ram_blocks = 500, .max_blocks = 1564), 0, "exact fit");
 	is_int(FROM(.max_blocks = 1), 0, "one block");
 	is_int(g.buckets, 2, "has two buckets, since a key needs two");
 	is_int(FROM(.max_blocks = 7), 0, "seven blocks");
@@ -79,8 +78,7 @@ static void test_refusals(void)
 	REFUSED("keep_tokens", .keep_tokens = 2);
 	REFUSED("keep_digests", .keep_digests = 2);
 	REFUSED("quarantine_ms", .quarantine_ms = UINT32_MAX);
-	is_int(FROM(.max_blocks = 164, .vram_blocks = 50, .ram_blocks = 50), 0,
-	       "just enough");
+	is_int(FROM(.max_blocks = 164, .vram_blocks = 50, .ram_blocks = 50), 0, "just enough");
 }
 
 static void test_check(void)
@@ -96,11 +94,12 @@ static void test_check(void)
 		bad = g;
 		word[i / 32] ^= 1u << (i % 32);
 		switch (geometry_check(&bad, 16)) {
-		case 0:                          /* these stand alone */
+		case 0: /* these stand alone */
 			pools += bad.max_pools != g.max_pools;
 			aliases += bad.alias_buckets != g.alias_buckets;
 			peers += bad.max_peers != g.max_peers;
-			wrong += bad.max_pools == g.max_pools && bad.alias_buckets == g.alias_buckets &&
+			wrong += bad.max_pools == g.max_pools &&
+				 bad.alias_buckets == g.alias_buckets &&
 				 bad.max_peers == g.max_peers;
 			break;
 		case -EBADMSG:
@@ -109,7 +108,8 @@ static void test_check(void)
 			wrong++;
 		}
 	}
-	is_int(wrong, 0, "one flipped bit is noticed in all but max_peers, max_pools and alias_buckets");
+	is_int(wrong, 0,
+	       "one flipped bit is noticed in all but max_peers, max_pools and alias_buckets");
 	ok(peers >= 5 && peers <= 8, "%d other numbers of peers are possible", peers);
 	ok(pools >= 3 && pools <= 6, "%d other numbers of pools are possible", pools);
 	ok(aliases >= 20 && aliases <= 27, "%d other numbers of aliases are possible", aliases);
@@ -135,47 +135,64 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 	uint64_t p = geo->max_peers, b = geo->max_blocks;
 
 	geometry_layout(geo, &at);
-	const uint64_t index[] = {0,
-				  4096,
-				  at.state,
-				  4096,
-				  at.pool,
-				  geo->max_pools * 2048ull,
-				  at.mirror,
-				  2048,
-				  at.tally,
-				  p * 128,
-				  at.xfer,
-				  p * 64 * 64,
-				  at.table,
-				  geo->buckets * 64ull,
-				  at.record,
-				  b * 64,
-				  at.change,
-				  geo->changes * 64ull,
-				  at.change_note,
-				  geo->keep & KEEP_DIGESTS ? geo->changes * 64ull : 0,
-				  at.alias,
-				  geo->alias_buckets * 128ull,
-				  at.root,
-				  root_places(geo) * 512ull,
-				  at.index_bytes,
-				  0};
-	const uint64_t control[] = {
-		0,	  4096,		 at.shared,	   4096,
-		at.seat,  p * 4096,	 at.section,	   p * 4096,
-		at.ring,  p * 4096 * 64, at.ref,	   p * at.column,
-		at.stamp, b * 8,	 at.use,	   b * 4,
-		at.note,  b * geo->note_lines * 64,
-		at.transfer, p * 12288,	 at.desk,	   4096,
-		at.ask,	  p * 4 * 16448, at.control_bytes, 0};
-	const uint64_t *all[] = {index, control};
-	size_t sizes[] = {ARRAY_SIZE(index), ARRAY_SIZE(control)}, i, j;
+	const uint64_t index[] = { 0,
+				   4096,
+				   at.state,
+				   4096,
+				   at.pool,
+				   geo->max_pools * 2048ull,
+				   at.mirror,
+				   2048,
+				   at.tally,
+				   p * 128,
+				   at.xfer,
+				   p * 64 * 64,
+				   at.table,
+				   geo->buckets * 64ull,
+				   at.record,
+				   b * 64,
+				   at.change,
+				   geo->changes * 64ull,
+				   at.change_note,
+				   geo->keep & KEEP_DIGESTS ? geo->changes * 64ull : 0,
+				   at.alias,
+				   geo->alias_buckets * 128ull,
+				   at.root,
+				   root_places(geo) * 512ull,
+				   at.index_bytes,
+				   0 };
+	const uint64_t control[] = { 0,
+				     4096,
+				     at.shared,
+				     4096,
+				     at.seat,
+				     p * 4096,
+				     at.section,
+				     p * 4096,
+				     at.ring,
+				     p * 4096 * 64,
+				     at.ref,
+				     p * at.column,
+				     at.stamp,
+				     b * 8,
+				     at.use,
+				     b * 4,
+				     at.note,
+				     b * geo->note_lines * 64,
+				     at.transfer,
+				     p * 12288,
+				     at.desk,
+				     4096,
+				     at.ask,
+				     p * 4 * 16448,
+				     at.control_bytes,
+				     0 };
+	const uint64_t *all[] = { index, control };
+	size_t sizes[] = { ARRAY_SIZE(index), ARRAY_SIZE(control) }, i, j;
 
 	for (j = 0; j < 2; j++)
 		for (i = 0; i + 2 < sizes[j]; i += 2)
-			if (all[j][i + 2] % 4096 ||
-			    all[j][i + 2] < all[j][i] + all[j][i + 1] ||
+			if (all[j][i + 2] % 4096 || all[j][i + 2] < all[j][i] + all[j][i + 1] ||
 			    all[j][i + 2] >= all[j][i] + all[j][i + 1] + 4096)
 				return 1;
 	if (at.column < b * 2 || at.column > b * 2 + 128 || at.column % 64)
@@ -185,18 +202,15 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 
 static void test_layout(void)
 {
-	static const uint32_t blocks[] = {1,  2,    3,	   63,	    64,
-					  65, 1000, 65536, 1000003, 1u << 28};
-	static const uint32_t peers[] = {1, 2, 5, 32, 249, 250},
-			      pools[] = {1, 2, 16, 127};
+	static const uint32_t blocks[] = { 1, 2, 3, 63, 64, 65, 1000, 65536, 1000003, 1u << 28 };
+	static const uint32_t peers[] = { 1, 2, 5, 32, 249, 250 }, pools[] = { 1, 2, 16, 127 };
 	size_t i, j, k;
 	int bad = 0;
 
 	for (i = 0; i < ARRAY_SIZE(blocks); i++)
 		for (j = 0; j < ARRAY_SIZE(peers); j++)
 			for (k = 0; k < ARRAY_SIZE(pools); k++) {
-				bad += FROM(.max_blocks = blocks[i],
-					    .max_peers = peers[j],
+				bad += FROM(.max_blocks = blocks[i], .max_peers = peers[j],
 					    .max_pools = pools[k]) != 0;
 				bad += geometry_check(&g, 16) != 0;
 				bad += layout_is_wrong(&g);
@@ -249,7 +263,8 @@ static void test_aliases(void)
 	is_int(layout_is_wrong(&g), 0, "fits");
 	g.alias_buckets++;
 	is_int(geometry_check(&g, 16), -EBADMSG, "one more does not");
-	is_int(FROM(.max_pools = GPC_MAX_POOLS, .max_peers = GPC_MAX_PEERS), 0, "the most pools and peers");
+	is_int(FROM(.max_pools = GPC_MAX_POOLS, .max_peers = GPC_MAX_PEERS), 0,
+	       "the most pools and peers");
 	ok(g.max_pools == GPC_MAX_POOLS && g.max_peers == GPC_MAX_PEERS, "fit their fields");
 }
 

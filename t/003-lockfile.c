@@ -23,8 +23,7 @@ static int open_again(int flags)
 
 static void test_descriptions(void)
 {
-	int a = open_again(O_RDWR), b = open_again(O_RDWR), c = open_again(O_RDONLY),
-	    copy;
+	int a = open_again(O_RDWR), b = open_again(O_RDWR), c = open_again(O_RDONLY), copy;
 
 	is_int(lock_try(a, 0), 0, "a free byte is ours");
 	is_int(lock_try(a, 0), 0, "taking it twice is fine");

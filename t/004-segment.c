@@ -18,9 +18,8 @@
 
 static void test_names(void)
 {
-	static const char *const bad[] = {"",	".",   ".a",   "..",
-					  "/a", "a/b", "a\nb", "a\x7f"};
-	static const char *const good[] = {"a", "A-b_c.d:e", "\xc3\xa4", "a b"};
+	static const char *const bad[] = { "", ".", ".a", "..", "/a", "a/b", "a\nb", "a\x7f" };
+	static const char *const good[] = { "a", "A-b_c.d:e", "\xc3\xa4", "a b" };
 	char name[GPC_MAX_NAME + 2];
 	size_t i;
 
@@ -69,17 +68,13 @@ static void test_refused_configs(void)
 	is_int(CREATE(.max_blocks = 64, .mode = 04600), -EINVAL, "mode 4600");
 	is_int(CREATE(.max_blocks = 64, .mode = 0400), -EINVAL, "mode 400");
 	is_int(CREATE(.max_blocks = 64, .mode = 0060), -EINVAL, "mode 060");
-	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL,
-	       "devices with a slash");
+	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL, "devices with a slash");
 	is_int(CREATE(.max_blocks = 64, .max_peers = 251), -EINVAL, "absurd geometry");
-	is_int(CREATE(.max_blocks = 64, .dir = "/dev/shm/no/such"), -ENOENT,
-	       "no directory");
-	is_int(CREATE(.max_blocks = 64, .dir = "/dev/null"), -ENOENT,
-	       "no directory at all");
+	is_int(CREATE(.max_blocks = 64, .dir = "/dev/shm/no/such"), -ENOENT, "no directory");
+	is_int(CREATE(.max_blocks = 64, .dir = "/dev/null"), -ENOENT, "no directory at all");
 	is_int(scratch_files("", false), 0, "and no file was left");
 	memcpy(devices, "cuda:0", 6);
-	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL,
-	       "64 bytes of devices");
+	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL, "64 bytes of devices");
 	devices[63] = 0;
 	is_int(CREATE(.max_blocks = 64, .devices = devices), 0, "63 bytes of devices");
 }
@@ -113,8 +108,11 @@ static void test_files(void)
 {
 	static const char *const suffix[] = { "idx", "ctl", "lock" };
 	mode_t old = umask(077);
-	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .max_blocks = 64,
-				  .mode = 0660, .gid = getegid() };
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .dir = scratch,
+				  .max_blocks = 64,
+				  .mode = 0660,
+				  .gid = getegid() };
 	struct segment s;
 	struct stat st;
 	size_t i;
@@ -156,8 +154,7 @@ static void test_content(struct segment *s)
 	for (peer = 0; peer < 2; peer++)
 		for (i = 0; i < SHM_SECTIONS; i++) {
 			tickets += seg_section(s, peer, i)->ticket == 1;
-			idle += !seg_section(s, peer, i)->epoch &&
-				!seg_section(s, peer, i)->done;
+			idle += !seg_section(s, peer, i)->epoch && !seg_section(s, peer, i)->done;
 		}
 	is_int(tickets, 2 * SHM_SECTIONS, "every section has a ticket to come");
 	is_int(idle, 2 * SHM_SECTIONS, "and is idle");
@@ -166,8 +163,7 @@ static void test_content(struct segment *s)
 	       "rings, cells and stamps are empty");
 	ok(memcmp(s->header.secret, zero, 16), "there is a secret");
 	ok(!memcmp(control->secret, zero, 16), "not in the control segment");
-	ok(!memcmp(s->header.id, control->id, 16) && memcmp(control->id, zero, 16),
-	   "one id");
+	ok(!memcmp(s->header.id, control->id, 16) && memcmp(control->id, zero, 16), "one id");
 	is_int(control->ready, SHM_READY, "ready");
 	is_int(s->header.block_tokens, 16, "16 tokens a block");
 	is_int(s->header.tick_us, 1000, "a millisecond");
@@ -239,13 +235,12 @@ static void test_wants(void)
 
 static void test_layouts(void)
 {
-	struct gpc_config cfg = {.size = sizeof(cfg),
-				 .dir = scratch,
-				 .max_blocks = 64,
-				 .layout = {1, 2, 3}};
-	uint8_t same[32] = {1, 2, 3}, other[32] = {1, 2, 3, [31] = 1}, any[32] = {0};
-	const uint8_t *layouts[] = {same, other, any, NULL};
-	const int results[] = {0, -EPROTO, 0, 0};
+	struct gpc_config cfg = {
+		.size = sizeof(cfg), .dir = scratch, .max_blocks = 64, .layout = { 1, 2, 3 }
+	};
+	uint8_t same[32] = { 1, 2, 3 }, other[32] = { 1, 2, 3, [31] = 1 }, any[32] = { 0 };
+	const uint8_t *layouts[] = { same, other, any, NULL };
+	const int results[] = { 0, -EPROTO, 0, 0 };
 	struct segment s;
 	int i;
 
@@ -310,8 +305,7 @@ static bool has_huge_pages(void)
 
 static void test_pages(void)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch,
-				  .max_blocks = 65536 };
+	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .max_blocks = 65536 };
 	uint64_t sum = 0, i;
 	struct segment s;
 
@@ -328,8 +322,7 @@ static void test_pages(void)
 	ok(sum > 0, "every page is there");
 	if (has_huge_pages())
 		is_int(mapped_as(s.index, "ShmemPmdMapped:"),
-		       (long long)(s.at.index_bytes >> 21 << 11),
-		       "all but its end in huge pages");
+		       (long long)(s.at.index_bytes >> 21 << 11), "all but its end in huge pages");
 	else
 		skip(1, "this kernel gives no huge pages for shared memory");
 	segment_close(&s);

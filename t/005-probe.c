@@ -7,7 +7,7 @@
 #include "kernels/probe.h"
 #include "t/lib/tap.h"
 
-static const struct key_secret secret = {{4, 2}};
+static const struct key_secret secret = { { 4, 2 } };
 
 static gpc_key random_key(uint64_t i)
 {
@@ -24,13 +24,13 @@ static struct probe_key prepare(gpc_key key, uint32_t buckets)
 
 static struct probe_entry entry_of(struct probe_key p, int32_t block)
 {
-	return (struct probe_entry){{p.w[0], p.w[1], p.w[2], (uint32_t)block + 1}};
+	return (struct probe_entry){ { p.w[0], p.w[1], p.w[2], (uint32_t)block + 1 } };
 }
 
 static void test_buckets(void)
 {
-	static const uint32_t buckets[] = {2,	 3,	4,	 5,	   7,	      64,
-					   1000, 32768, 1000003, 1u << 27, UINT32_MAX};
+	static const uint32_t buckets[] = { 2,    3,     4,       5,        7,         64,
+					    1000, 32768, 1000003, 1u << 27, UINT32_MAX };
 	size_t i;
 	uint64_t k;
 	int same = 0, out = 0;
@@ -48,8 +48,7 @@ static void test_buckets(void)
 	same = out = 0;
 	for (i = 0; i < ARRAY_SIZE(buckets); i++)
 		for (k = 0; k < 128; k++) { /* keys with hardly a bit set */
-			gpc_key key = {
-				{k < 64 ? 1ull << k : 0, k < 64 ? 0 : 1ull << (k - 64)}};
+			gpc_key key = { { k < 64 ? 1ull << k : 0, k < 64 ? 0 : 1ull << (k - 64) } };
 			struct probe_key p = prepare(key, buckets[i]);
 
 			same += p.first == p.second;
@@ -106,7 +105,7 @@ static void test_spread(void)
 
 static void test_match(void)
 {
-	struct probe_entry none = {{0, 0, 0, 0}};
+	struct probe_entry none = { { 0, 0, 0, 0 } };
 	int i, j, own = 0, others = 0, empty = 0;
 	struct probe_key p[64];
 
@@ -115,8 +114,7 @@ static void test_match(void)
 	for (i = 0; i < 64; i++) {
 		empty += probe_entry_block(none, p[i]) != -1;
 		for (j = 0; j < 64; j++) {
-			int32_t got =
-				probe_entry_block(entry_of(p[i], i << 24 | 77), p[j]);
+			int32_t got = probe_entry_block(entry_of(p[i], i << 24 | 77), p[j]);
 
 			own += i == j && got == (i << 24 | 77);
 			others += i != j && got != -1;
@@ -126,15 +124,14 @@ static void test_match(void)
 	is_int(others, 0, "and to no other");
 	is_int(empty, 0, "an empty one to none");
 	is_int(probe_entry_block(entry_of(p[0], 0), p[0]), 0, "block 0 is a block");
-	is_int(probe_entry_block(entry_of(p[0], INT32_MAX), p[0]), INT32_MAX,
-	       "the last, too");
+	is_int(probe_entry_block(entry_of(p[0], INT32_MAX), p[0]), INT32_MAX, "the last, too");
 	is_int(probe_entry_block(entry_of(p[0], -1), p[0]), -1, "block word 0 is a miss");
 }
 
 static void test_flag(void)
 {
 	struct probe_key p = prepare(random_key(9), 64);
-	struct probe_entry e = entry_of(p, 5), none = {{0, 0, PROBE_OVERFLOW, 0}};
+	struct probe_entry e = entry_of(p, 5), none = { { 0, 0, PROBE_OVERFLOW, 0 } };
 
 	ok(!probe_overflows(e), "no flag");
 	e.w[2] |= PROBE_OVERFLOW;
@@ -148,13 +145,13 @@ static void test_flag(void)
 /* Zero words in a key: half of an entry must not look like one (rule T4). */
 static void test_torn(void)
 {
-	uint64_t zeros[] = {0, 1ull << 32, 0xffffffff00000000ull, 1, 0xffffffff};
+	uint64_t zeros[] = { 0, 1ull << 32, 0xffffffff00000000ull, 1, 0xffffffff };
 	int i, mix, words = 0, wrong = 0;
 	size_t z;
 
 	for (z = 0; z < ARRAY_SIZE(zeros); z++)
 		for (i = 0; i < 2; i++) {
-			gpc_key key = {{zeros[z], i ? 0xabcdefull << 24 : 0}};
+			gpc_key key = { { zeros[z], i ? 0xabcdefull << 24 : 0 } };
 			struct probe_key p = prepare(key, 64);
 			struct probe_entry e = entry_of(p, 3), torn;
 

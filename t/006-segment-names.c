@@ -54,8 +54,7 @@ static void test_unlink_attached(void)
 	close(fd);
 
 	is_int(scratch_create(NAME, &c), 0, "the name is free");
-	ok(memcmp(c.header.id, a.header.id, 16) &&
-		   memcmp(c.header.secret, a.header.secret, 16),
+	ok(memcmp(c.header.id, a.header.id, 16) && memcmp(c.header.secret, a.header.secret, 16),
 	   "for a cache with its own id and secret");
 	is_int(lock_test(c.lock_fd, LOCK_PEER(0)), 0, "and its own seats");
 	is_int(seg_record(&c, 0)->word, 0, "empty");
@@ -107,8 +106,7 @@ static void test_leftovers(void)
 	for (locked = 0; locked < 2; locked++)
 		for (i = 0; i < ARRAY_SIZE(left); i++) {
 			for (j = 0; j < 5 && left[i][j]; j++)
-				scratch_put(NAME, left[i][j],
-					    locked ? "sixteen bytes id" : "");
+				scratch_put(NAME, left[i][j], locked ? "sixteen bytes id" : "");
 			is_int(scratch_open(NAME), -ENOENT, "leftovers are no cache");
 			is_int(scratch_create(NAME, &s), 0, "and in nobody's way");
 			segment_close(&s);
@@ -117,8 +115,7 @@ static void test_leftovers(void)
 			segment_unlink(NAME, scratch);
 			for (j = 0; j < 5 && left[i][j]; j++)
 				scratch_put(NAME, left[i][j], "");
-			is_int(segment_unlink(NAME, scratch), -ENOENT,
-			       "nothing to remove");
+			is_int(segment_unlink(NAME, scratch), -ENOENT, "nothing to remove");
 			is_int(scratch_files("", false), 0, "but leftovers are swept");
 		}
 }
@@ -154,8 +151,7 @@ static void test_creator_at_work(void)
 	scratch_put(NAME, "lock", "");
 	fd = open(scratch_file(NAME, "lock"), O_RDWR | O_CLOEXEC);
 	lock_try(fd, LOCK_CREATE);
-	is_int(scratch_create(NAME, &s), -EAGAIN,
-	       "another creator is at work, and stays");
+	is_int(scratch_create(NAME, &s), -EAGAIN, "another creator is at work, and stays");
 	is_int(segment_unlink(NAME, scratch), -EAGAIN, "nor can it be removed");
 	close(fd);
 	is_int(segment_unlink(NAME, scratch), -ENOENT, "when it is gone, it can");
@@ -239,11 +235,9 @@ static int make_and_break(int number)
 
 static void test_crowds(void)
 {
-	is_int(crowd(create_or_open), 1, "of %d creators one wins, all others find it",
-	       CROWD);
+	is_int(crowd(create_or_open), 1, "of %d creators one wins, all others find it", CROWD);
 	segment_unlink(NAME, scratch);
-	is_int(crowd(make_and_break), CROWD,
-	       "a name made, removed and opened all the time");
+	is_int(crowd(make_and_break), CROWD, "a name made, removed and opened all the time");
 	segment_unlink(NAME, scratch);
 	is_int(scratch_files("", false), 0, "nothing left");
 }

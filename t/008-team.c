@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/parallel.h: each job once, whatever threads there are; the program's signals are the caller's. */
+/* base/parallel.h: each job once, whatever threads there are; the program's signals are the
+ * caller's. */
 #include "config.h"
 
 #include "base/parallel.h"
@@ -15,10 +16,14 @@
 
 enum { MOST = 1000, LIMIT = 16 };
 
-struct job { uint32_t done; pthread_t by; sigset_t mask; };
+struct job {
+	uint32_t done;
+	pthread_t by;
+	sigset_t mask;
+};
 
-static struct job job[MOST + 1];         /* the last one is nobody's */
-static uint32_t started, allowed = UINT32_MAX;   /* of pthread_create */
+static struct job job[MOST + 1];               /* the last one is nobody's */
+static uint32_t started, allowed = UINT32_MAX; /* of pthread_create */
 
 /* The system gives so many threads, and no more. */
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
@@ -26,8 +31,7 @@ int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
 			  void *arg);
 
-int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
-			  void *arg)
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
 	int err = started < allowed ? __real_pthread_create(t, attr, run, arg) : EAGAIN;
 
@@ -88,7 +92,11 @@ static void test_few_threads(void)
 
 /* ---- two at the same time ---- */
 
-struct pair { bool both; pthread_t by; sigset_t mask; };
+struct pair {
+	bool both;
+	pthread_t by;
+	sigset_t mask;
+};
 
 static uint32_t met;
 
@@ -227,7 +235,8 @@ static void test_size(void)
 	cpu_set_t all, one;
 	int cpu = 0;
 
-	ok(parallel_size() >= 1 && parallel_size() <= LIMIT, "%u threads here", (unsigned)parallel_size());
+	ok(parallel_size() >= 1 && parallel_size() <= LIMIT, "%u threads here",
+	   (unsigned)parallel_size());
 	if (sched_getaffinity(0, sizeof(all), &all)) {
 		skip(2, "more processors than a set has room for");
 		return;

@@ -12,12 +12,12 @@
 #include "segment/lockfile.h"
 #include "t/lib/scratch.h"
 
-#define NAME "a"
+#define NAME       "a"
 #define OTHER_USER 65534
 
 /* ---- damage ---- */
 
-static struct shm_header good;           /* of the index */
+static struct shm_header good; /* of the index */
 
 static void put_header(const struct shm_header *h)
 {
@@ -71,11 +71,12 @@ static int open_forged(struct shm_header h)
 	put_header(&good);
 	return err;
 }
-#define FORGE(field, value, want, what) do { \
-	struct shm_header forged = good; \
-	forged.field = value; \
-	is_int(open_forged(forged), want, what); \
-} while (0)
+#define FORGE(field, value, want, what)                  \
+	do {                                             \
+		struct shm_header forged = good;         \
+		forged.field = value;                    \
+		is_int(open_forged(forged), want, what); \
+	} while (0)
 
 static void test_forgeries(void)
 {
@@ -178,8 +179,7 @@ static void test_kinds(void)
 
 		if (rename(path, moved))
 			bail("%s: rename", path);
-		is_int(scratch_open(NAME), i ? -EBADMSG : -ENOENT, ".%s missing",
-		       suffix[i]);
+		is_int(scratch_open(NAME), i ? -EBADMSG : -ENOENT, ".%s missing", suffix[i]);
 		ok(!symlink(moved, path), "a link");
 		is_int(scratch_open(NAME), -EACCES, "is not followed");
 		unlink(path);
@@ -188,8 +188,7 @@ static void test_kinds(void)
 		rmdir(path);
 		ok(!mkfifo(path, 0600), "a FIFO");
 		is_int(scratch_open(NAME), -EBADMSG, "neither, and nobody waits for it");
-		is_int(segment_snapshot(&s, NAME, scratch), i ? 0 : -EBADMSG,
-		       "nor looking");
+		is_int(segment_snapshot(&s, NAME, scratch), i ? 0 : -EBADMSG, "nor looking");
 		segment_close(&s);
 		unlink(path);
 		if (rename(moved, path))

@@ -21,8 +21,7 @@ static void test_slot(void)
 	const struct segment *s = &f.c.seg;
 
 	ok(epoch_enter(s, 0, 3), "an idle slot can be taken");
-	is_int(section(0, 3)->epoch, 1,
-	       "the first epoch of a fresh segment is 1, not idle");
+	is_int(section(0, 3)->epoch, 1, "the first epoch of a fresh segment is 1, not idle");
 	ok(epoch_is_open(section(0, 3)), "it is open");
 	ok(!epoch_is_open(section(0, 2)), "its neighbour is not");
 	is_int(f.seat->sections, 4, "the seat's mark covers the slot");
@@ -123,13 +122,11 @@ static void test_device_section(void)
 	handle_sweep_sections(&f.c);
 	is_int(sec->epoch, 0, "swept, the slot is idle");
 	is_int(sec->kind, 0, "a host slot again");
-	ok(sec->ticket > ticket && sec->done < sec->ticket,
-	   "with a ticket not yet signalled");
+	ok(sec->ticket > ticket && sec->done < sec->ticket, "with a ticket not yet signalled");
 
 	epoch_enter(s, 0, 17);
 	store_release(&sec->done, ticket);
-	ok(epoch_is_open(sec),
-	   "a late signal of the old ticket does not end the next section");
+	ok(epoch_is_open(sec), "a late signal of the old ticket does not end the next section");
 	sec->done = sec->ticket;
 	ok(!epoch_sweep(s, 0, 17), "only device sections are swept");
 	sec->ticket++;
@@ -225,15 +222,15 @@ static void test_public_grace(void)
 	gpc_section_leave(&f.c, inside);
 	is_int(gpc_grace_done(&f.c, cookie), 1, "and no longer");
 	is_int(gpc_grace_done(&f.c, 0), 1, "cookie 0 is always over");
-	is_int(gpc_grace_done(&f.c, cookie + 1), -EINVAL,
-	       "a cookie that was never given");
+	is_int(gpc_grace_done(&f.c, cookie + 1), -EINVAL, "a cookie that was never given");
 
 	inside = gpc_section_enter(&f.c);
 	section(0, SHM_SECTION((uint32_t)inside))->kind = 1;
 	f.c.section_thread[inside] = 0;
 	cookie = gpc_grace_start(&f.c);
 	is_int(gpc_grace_done(&f.c, cookie), 0, "a device section of the caller counts");
-	section(0, SHM_SECTION((uint32_t)inside))->done = section(0, SHM_SECTION((uint32_t)inside))->ticket;
+	section(0, SHM_SECTION((uint32_t)inside))->done =
+		section(0, SHM_SECTION((uint32_t)inside))->ticket;
 	is_int(gpc_grace_done(&f.c, cookie), 1, "until the device is done");
 	is_int(section(0, SHM_SECTION((uint32_t)inside))->epoch, 0, "polling sweeps it (rule S4)");
 }
@@ -321,7 +318,7 @@ static void test_fork(void)
 			    gpc_acquire(&g->c, 0, &key, 1, &b, 0) == -ECHILD &&
 			    gpc_key_hash(&f.c, NULL, NULL, 0, NULL, 0, 0, NULL) == -ECHILD;
 
-		fork_forget(&f.c);               /* of an empty list */
+		fork_forget(&f.c); /* of an empty list */
 		free(index);
 		free(control);
 		_exit(!good);
@@ -344,7 +341,7 @@ static void test_fork(void)
  * grace period and spoils the old place.  A reader that meets a spoiled place was not
  * waited for. */
 #define PLACES 4
-#define TURNS 10000
+#define TURNS  10000
 
 static uint64_t place[PLACES], visible, wrong, reads, stop;
 
@@ -357,7 +354,7 @@ static void *reader(void *arg)
 
 		i = (i + 5) % SHM_SECTIONS;
 		if (!i)
-			sched_yield();           /* there may be two processors */
+			sched_yield(); /* there may be two processors */
 		if (!epoch_enter(&f.c.seg, peer, i))
 			continue;
 		p = &place[load_relaxed(&visible)];
@@ -404,7 +401,7 @@ static void test_threads(void)
 
 static struct made g;
 static uint64_t published, begun, ended, saw;
-static uint64_t delay;                   /* of the writer */
+static uint64_t delay; /* of the writer */
 enum { OVER = 2, TOO_LATE = 1 << 15 };
 
 static void spin_until(const uint64_t *word, uint64_t value)
@@ -441,10 +438,11 @@ static void test_lockstep(void)
 	pthread_t thread;
 	uint64_t round, step, cookie, both_blind = 0;
 	const char *seconds = getenv("GPC_T_SECONDS");
-	uint64_t until = clock_ns() + (seconds ? strtoull(seconds, NULL, 10) : 0) * 1000 * NS_PER_MS;
+	uint64_t until =
+		clock_ns() + (seconds ? strtoull(seconds, NULL, 10) : 0) * 1000 * NS_PER_MS;
 	bool over;
 
-	made_in_memory(&g, 16, 8);                     /* a short scan */
+	made_in_memory(&g, 16, 8); /* a short scan */
 	pthread_create(&thread, NULL, lockstep_reader, NULL);
 	meet_on(0);
 	for (round = 1; (round <= ROUNDS || clock_ns() < until) && !both_blind; round++) {

@@ -85,8 +85,7 @@ static void test_take(void)
 static void is_stale(gpc_block block, gpc_key key, const char *why)
 {
 	is_int(take(block, key), -ESTALE, "stale: %s", why);
-	ok(!cell_of(block) && !f.seat->refs && !f.seat->in_use[0],
-	   "and nothing is left of it");
+	ok(!cell_of(block) && !f.seat->refs && !f.seat->in_use[0], "and nothing is left of it");
 }
 
 static void test_stale(void)
@@ -206,7 +205,8 @@ static void test_stock(void)
 	reserved(VRAM + 6, 1);
 	cell = refs_cell(&f.c, 6);
 	*cell = CELL_STOCK;
-	ok(!step(VRAM + 6, HOLD_SEND) && !step(VRAM + 6, HOLD_GIVE), "the stock is not the program's");
+	ok(!step(VRAM + 6, HOLD_SEND) && !step(VRAM + 6, HOLD_GIVE),
+	   "the stock is not the program's");
 	ok(hold_take(cell), "which takes it");
 	ok(!hold_take(cell), "once");
 	ok(step(VRAM + 6, HOLD_SEND) && step(VRAM + 6, HOLD_REFUSED), "to publish it");
@@ -239,7 +239,7 @@ static void test_gpc_ref(void)
 	is_counted(128, 64, 64, "gpc_ref");
 	is_int((long long)(f.shared->tick - tick), 1, "one tick for all");
 	ok(seg_last_use(&f.c.seg, 0) == (f.shared->tick << STAMP_BITS | STAMP_PLACES) &&
-	   seg_last_use(&f.c.seg, 127) == seg_last_use(&f.c.seg, 0) - 127,
+		   seg_last_use(&f.c.seg, 127) == seg_last_use(&f.c.seg, 0) - 127,
 	   "it is a use of each, at its place");
 	is_int((long long)f.seat->lookups, 0, "but no lookup");
 
@@ -259,12 +259,10 @@ static void test_gpc_ref(void)
 	is_int(gpc_ref(&f.c, keys, blocks, 128), 1, "and a block of another key");
 
 	*refs_cell(&f.c, 0) = REF_CAP;
-	is_int(gpc_ref(&f.c, keys, blocks, 1), -EOVERFLOW,
-	       "the cap on the first is an error");
+	is_int(gpc_ref(&f.c, keys, blocks, 1), -EOVERFLOW, "the cap on the first is an error");
 	*refs_cell(&f.c, 2) = REF_CAP;
 	is_int(gpc_ref(&f.c, keys + 2, blocks + 2, 1), -EOVERFLOW, "always");
-	is_int(gpc_ref(&f.c, keys + 3, blocks + 3, 5), 5,
-	       "other blocks are not concerned");
+	is_int(gpc_ref(&f.c, keys + 3, blocks + 3, 5), 5, "other blocks are not concerned");
 	f.c.readonly = true;
 	is_int(gpc_ref(&f.c, keys, blocks, 1), -EROFS, "read-only: no references");
 	made_free(&f);
@@ -290,7 +288,7 @@ static void *acquirer(void *arg)
 
 	for (n = 1; !load_relaxed(&stop); n++) {
 		if (n % 64 == 0)
-			sched_yield();           /* there may be two processors */
+			sched_yield(); /* there may be two processors */
 		if (gpc_acquire(c, 0, &key, 1, &block, GPC_QUIET) != 1) {
 			count_add(&missed, 1);
 			continue;
@@ -343,7 +341,7 @@ static void test_moving_key(void)
 	uint32_t i;
 
 	begin();
-	other = f;                               /* another process, as it were */
+	other = f; /* another process, as it were */
 	other.c.peer = 1;
 	pthread_mutex_init(&other.c.device_sections, NULL);
 	peers[0] = &f;
@@ -364,7 +362,7 @@ static void test_moving_key(void)
 	is_int((long long)wrong, 0, "and its bytes stay while they are referenced");
 	is_counted(0, 0, 0, "in the end");
 	ok(!seg_seat(&f.c.seg, 1)->refs && !seg_seat(&f.c.seg, 1)->in_use[0] &&
-	   !seg_seat(&f.c.seg, 1)->in_use[1] && row_is_zero(0) && row_is_zero(64),
+		   !seg_seat(&f.c.seg, 1)->in_use[1] && row_is_zero(0) && row_is_zero(64),
 	   "nothing is left of the other peer's either");
 	made_free(&f);
 }

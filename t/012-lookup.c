@@ -7,8 +7,7 @@
 /* By the path of single keys and as part of a group; -99 when they differ. */
 static gpc_block find_in(uint32_t spaces, gpc_key key)
 {
-	gpc_key keys[5] = { made_key(1u << 20), made_key(2u << 20), key, key,
-			    made_key(3u << 20) };
+	gpc_key keys[5] = { made_key(1u << 20), made_key(2u << 20), key, key, made_key(3u << 20) };
 	gpc_block blocks[5], one;
 	struct probe l;
 
@@ -64,7 +63,7 @@ static void test_bits(void)
 	e = made_put(&f, 0, key, VRAM + 1);
 	for (bit = 0; bit < 96; bit++) {
 		if (bit >= 64 && bit < 72)
-			continue;                /* no key bits: flag and spare */
+			continue; /* no key bits: flag and spare */
 		e->w[bit / 32] ^= 1u << bit % 32;
 		found += find(key) != -1;
 		e->w[bit / 32] ^= 1u << bit % 32;
@@ -121,8 +120,7 @@ static void test_spaces(void)
 	is_int(find(key), VRAM + 3, "space 0 before all");
 	is_int(find_in(GPC_SPACE(1) | GPC_SPACE(31), key), OTHER + 1, "a set, ascending");
 	is_int(find_in(GPC_SPACE(7), key), -1, "a space without pools has nothing");
-	is_int(find_in(~GPC_SPACE(0) & ~GPC_SPACE(1), key), LAST + 2,
-	       "and does not disturb");
+	is_int(find_in(~GPC_SPACE(0) & ~GPC_SPACE(1), key), LAST + 2, "and does not disturb");
 	made_put(&f, 31, only, LAST + 9);
 	is_int(find(only), LAST + 9, "the last of three");
 	made_free(&f);
@@ -168,8 +166,7 @@ static void test_new_pool(void)
 	probe_begin(&l, &f.c, 0);
 	made_add_pool(&f, 4, GPC_VRAM, 0, 0, 4);
 	made_put(&f, 0, key, GPC_BLOCK(4, 2));
-	is_int(probe_one(&l, &key), GPC_BLOCK(4, 2),
-	       "one key: found in a pool added since");
+	is_int(probe_one(&l, &key), GPC_BLOCK(4, 2), "one key: found in a pool added since");
 	probe_group(&l, keys, 2, blocks);
 	is_int(blocks[1], GPC_BLOCK(4, 2), "a group: too");
 	made_free(&f);
@@ -197,7 +194,7 @@ static void test_no_space(void)
 
 /* ---- a full-size table against what was put into it ---- */
 
-#define MANY 131072u                     /* keys put in, and as many that are not */
+#define MANY 131072u /* keys put in, and as many that are not */
 
 static gpc_key many_keys[2 * MANY];
 static gpc_block truth[2 * MANY], answer[2 * MANY];
@@ -217,7 +214,7 @@ static void fill_many(void)
 	made_in_memory(&f, MANY, MANY / 2);
 	for (i = 0; i < 4; i++)
 		made_add_pool(&f, i, i & 1 ? GPC_RAM : GPC_VRAM, space[i], i * (MANY / 4),
-			  MANY / 4);
+			      MANY / 4);
 	for (i = 0; i < 2 * MANY; i++) {
 		at = shuffled(i);
 		many_keys[at] = made_key(i + 1);
@@ -253,13 +250,11 @@ static void compare_many(const char *when)
 		n = MIN(1 + i % PROBE_GROUP, 2 * MANY - i);
 		probe_group(&l, many_keys + i, n, answer + i);
 	}
-	is_int(differences(answer, truth, 2 * MANY), 0,
-	       "%s: in groups of all sizes", when);
+	is_int(differences(answer, truth, 2 * MANY), 0, "%s: in groups of all sizes", when);
 	memset(answer, 0, sizeof(answer));
 	for (i = 0; i < 2 * MANY; i++)
 		hits += truth[i] >= 0;
-	is_int(gpc_lookup(&f.c, 0, many_keys, 2 * MANY, answer, 0), hits,
-	       "%s: in one call", when);
+	is_int(gpc_lookup(&f.c, 0, many_keys, 2 * MANY, answer, 0), hits, "%s: in one call", when);
 	is_int(differences(answer, truth, 2 * MANY), 0, "with the same answers");
 }
 
@@ -276,7 +271,8 @@ static void test_many(void)
 	   "%u of %u keys are in, %u buckets overflow", put, MANY, spilled);
 	compare_many("all pools");
 	ok(f.seat->lookups == 2 * MANY && f.seat->hit_vram + f.seat->hit_ram == put &&
-	   f.seat->miss == 2 * MANY - put, "counted: hits and misses");
+		   f.seat->miss == 2 * MANY - put,
+	   "counted: hits and misses");
 	made_kill_pool(&f, 0);
 	for (i = 0; i < 2 * MANY; i++)
 		if (truth[i] >= 0 && GPC_POOL(truth[i]) == 0)

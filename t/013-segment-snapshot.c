@@ -26,8 +26,7 @@ static void test_snapshot(void)
 	ok(s.snapshot && !s.truncated && !s.index && !s.control, "copies nothing");
 	is_int(segment_refresh(&s), 0, "a look");
 	ok(!memcmp(s.index, a.index, a.at.index_bytes), "the whole index");
-	ok(!memcmp(s.control, a.control, a.at.control_bytes),
-	   "the whole control segment");
+	ok(!memcmp(s.control, a.control, a.at.control_bytes), "the whole control segment");
 	ok(s.snapshot && !s.truncated, "a snapshot, complete");
 	seg_shared(&s)->tick = 99;
 	is_int(seg_shared(&a)->tick, 1234, "private");
@@ -63,13 +62,11 @@ static void test_truncated(void)
 	is_int(scratch_look(NAME, &s), 0, "a look at a whole cache");
 	s.index[bytes - 1] = 7;
 	s.index[8192] = 7;
-	if (truncate(scratch_file(NAME, "idx"), 8000) ||
-	    truncate(scratch_file(NAME, "ctl"), 4096))
+	if (truncate(scratch_file(NAME, "idx"), 8000) || truncate(scratch_file(NAME, "ctl"), 4096))
 		bail("truncate failed");
 	is_int(segment_refresh(&s), 0, "a look at half of one");
 	ok(s.truncated, "is called truncated");
-	ok(!s.index[bytes - 1] && !s.index[8192] && !seg_shared(&s)->tick,
-	   "zeros are there");
+	ok(!s.index[bytes - 1] && !s.index[8192] && !seg_shared(&s)->tick, "zeros are there");
 	segment_close(&s);
 	is_int(scratch_open(NAME), -EBADMSG, "nobody opens it");
 	is_int(scratch_look(NAME, &s), 0, "but tools can look");
@@ -78,8 +75,7 @@ static void test_truncated(void)
 	unlink(scratch_file(NAME, "ctl"));
 	unlink(scratch_file(NAME, "lock"));
 	is_int(scratch_look(NAME, &s), 0, "without control segment and lock");
-	ok(s.truncated && s.control_fd < 0 && s.lock_fd < 0 && !seg_shared(&s)->tick,
-	   "too");
+	ok(s.truncated && s.control_fd < 0 && s.lock_fd < 0 && !seg_shared(&s)->tick, "too");
 	is_int(segment_open_lock(&s), -ENOENT, "no lock file, no lock");
 	segment_close(&s);
 	scratch_put(NAME, "lock", "another cache's ");
@@ -88,8 +84,7 @@ static void test_truncated(void)
 	segment_close(&s);
 	if (truncate(scratch_file(NAME, "idx"), 100))
 		bail("truncate failed");
-	is_int(segment_snapshot(&s, NAME, scratch), -EBADMSG,
-	       "without a header nothing works");
+	is_int(segment_snapshot(&s, NAME, scratch), -EBADMSG, "without a header nothing works");
 	segment_close(&a);
 	segment_unlink(NAME, scratch);
 }
@@ -106,12 +101,10 @@ static void test_damaged_body(void)
 		writer[i] = (uint8_t)(i * 31 + 7);
 	segment_unmap_writer(&a, writer);
 	is_int(scratch_look(NAME, &s), 0, "a body of rubbish");
-	ok(!s.truncated && s.index[a.at.record] == (uint8_t)(a.at.record * 31 + 7),
-	   "is shown");
+	ok(!s.truncated && s.index[a.at.record] == (uint8_t)(a.at.record * 31 + 7), "is shown");
 	segment_close(&s);
 	scratch_patch(scratch_file(NAME, "ctl"), 100, "x", NULL, 1);
-	is_int(segment_snapshot(&s, NAME, scratch), -EBADMSG,
-	       "a foreign control segment is not");
+	is_int(segment_snapshot(&s, NAME, scratch), -EBADMSG, "a foreign control segment is not");
 	segment_close(&a);
 	segment_unlink(NAME, scratch);
 }
@@ -142,8 +135,7 @@ static void test_fork(void)
 
 		segment_abandon(&s);
 		segment_abandon(&look);
-		bad |= s.index || s.control || s.index_fd != -1 ||
-		       fcntl(was, F_GETFD) != -1;
+		bad |= s.index || s.control || s.index_fd != -1 || fcntl(was, F_GETFD) != -1;
 		bad |= is_mapped(copy);
 		_exit(bad);
 	}

@@ -27,8 +27,8 @@ static void chain(uint32_t n, uint32_t vram)
 
 static void are_counted(uint64_t lookups, uint64_t vram, uint64_t ram, const char *what)
 {
-	ok(f.seat->lookups == lookups && f.seat->hit_vram == vram &&
-	   f.seat->hit_ram == ram && f.seat->miss == lookups - vram - ram,
+	ok(f.seat->lookups == lookups && f.seat->hit_vram == vram && f.seat->hit_ram == ram &&
+		   f.seat->miss == lookups - vram - ram,
 	   "%s: %d asked, %d and %d found", what, (int)lookups, (int)vram, (int)ram);
 }
 
@@ -61,27 +61,19 @@ static void test_arguments(void)
 	is_int(gpc_lookup(&f.c, 0, key, 1, NULL, 0), -EINVAL, "lookup: NULL blocks");
 	is_int(gpc_lookup(&f.c, 0, NULL, 0, NULL, 0), 0, "lookup: nothing of nothing");
 	is_int(gpc_lookup(&f.c, 0, key, 1u << 31, got, 0), -EINVAL, "lookup: too many");
-	is_int(gpc_lookup(&f.c, 0, key, 1, got, GPC_TAKE), -EINVAL,
-	       "lookup: unknown flag");
-	is_int(gpc_acquire(&f.c, 0, key, 1, got, GPC_REF), -EINVAL,
-	       "acquire: unknown flag");
+	is_int(gpc_lookup(&f.c, 0, key, 1, got, GPC_TAKE), -EINVAL, "lookup: unknown flag");
+	is_int(gpc_acquire(&f.c, 0, key, 1, got, GPC_REF), -EINVAL, "acquire: unknown flag");
 	is_int(gpc_acquire(&f.c, 0, NULL, 1, got, 0), -EINVAL, "acquire: NULL keys");
-	is_int(gpc_acquire(&f.c, 0, key, UINT32_MAX, got, 0), -EINVAL,
-	       "acquire: too many");
+	is_int(gpc_acquire(&f.c, 0, key, UINT32_MAX, got, 0), -EINVAL, "acquire: too many");
 	is_int(gpc_acquire(&f.c, 0, NULL, 0, NULL, 0), 0, "acquire: nothing of nothing");
 	is_int(gpc_match(&f.c, 0, key, start, 1, len, got, GPC_REF), -EINVAL,
 	       "match: unknown flag");
-	is_int(gpc_match(&f.c, 0, key, NULL, 1, len, got, 0), -EINVAL,
-	       "match: NULL start");
-	is_int(gpc_match(&f.c, 0, key, start, 1, NULL, got, 0), -EINVAL,
-	       "match: NULL len");
-	is_int(gpc_match(&f.c, 0, NULL, start, 1, len, got, 0), -EINVAL,
-	       "match: NULL keys");
-	is_int(gpc_match(&f.c, 0, key, start, 2, len, got, 0), -EINVAL,
-	       "match: descending");
+	is_int(gpc_match(&f.c, 0, key, NULL, 1, len, got, 0), -EINVAL, "match: NULL start");
+	is_int(gpc_match(&f.c, 0, key, start, 1, NULL, got, 0), -EINVAL, "match: NULL len");
+	is_int(gpc_match(&f.c, 0, NULL, start, 1, len, got, 0), -EINVAL, "match: NULL keys");
+	is_int(gpc_match(&f.c, 0, key, start, 2, len, got, 0), -EINVAL, "match: descending");
 	start[1] = start[2] = 1u << 31;
-	is_int(gpc_match(&f.c, 0, key, start, 2, len, got, 0), -EINVAL,
-	       "match: too many");
+	is_int(gpc_match(&f.c, 0, key, start, 2, len, got, 0), -EINVAL, "match: too many");
 	is_int(gpc_match(&f.c, 0, NULL, NULL, 0, NULL, NULL, 0), 0, "match: no sequence");
 	ok(got[0] == 77 && len[0] == 9, "outputs are untouched");
 	are_counted(0, 0, 0, "refused calls");
@@ -112,13 +104,11 @@ static void test_lookup(void)
 	is_int((long long)(f.shared->tick - tick), 1, "touch nothing and take no tick");
 	are_counted(301, 100, 51, "lookup");
 
-	is_int(gpc_lookup(&f.c, 0, key, 200, got, GPC_QUIET | GPC_ANYWHERE), 150,
-	       "quiet");
+	is_int(gpc_lookup(&f.c, 0, key, 200, got, GPC_QUIET | GPC_ANYWHERE), 150, "quiet");
 	are_counted(301, 100, 51, "quiet lookup");
 	is_int((long long)(f.shared->tick - tick), 1, "no tick");
 	f.pool[1].range = 512ull << 32 | 120;
-	is_int(gpc_lookup(&f.c, 0, key, 200, got, 0), 120,
-	       "slots that a pool has not are misses");
+	is_int(gpc_lookup(&f.c, 0, key, 200, got, 0), 120, "slots that a pool has not are misses");
 	ok(got[119] == RAM + 119 && got[120] == -1, "from the first on");
 	is_int(open_sections(), 0, "no section is left open");
 	made_free(&f);
@@ -165,20 +155,17 @@ static void test_lookup_ref(void)
 
 	begin();
 	chain(100, 60);
-	is_int(gpc_lookup(&f.c, 0, key, 120, got, GPC_REF), 100,
-	       "a reference on every hit");
+	is_int(gpc_lookup(&f.c, 0, key, 120, got, GPC_REF), 100, "a reference on every hit");
 	for (i = 0; i < 2048; i++)
 		cells += *refs_cell(&f.c, i);
 	is_int(cells, 100, "and on nothing else");
-	ok(f.seat->refs == 100 && f.seat->in_use[0] == 60 && f.seat->in_use[1] == 40,
-	   "counted");
+	ok(f.seat->refs == 100 && f.seat->in_use[0] == 60 && f.seat->in_use[1] == 40, "counted");
 	f.record[10].word = WORD(DYING, 1);
 	*refs_cell(&f.c, 20) = REF_CAP;
 	is_int(gpc_lookup(&f.c, 0, key, 120, got, GPC_REF | GPC_QUIET), 98,
 	       "a dying block and one at the cap are misses");
 	ok(got[10] == -1 && got[20] == -1 && got[19] == VRAM + 19, "these and no others");
-	ok(*refs_cell(&f.c, 10) == 1 && *refs_cell(&f.c, 20) == REF_CAP,
-	   "cells as they were");
+	ok(*refs_cell(&f.c, 10) == 1 && *refs_cell(&f.c, 20) == REF_CAP, "cells as they were");
 	is_int((long long)f.seat->stale_refs, 0, "quiet");
 	is_int(gpc_lookup(&f.c, 0, key, 120, got, GPC_REF), 98, "once more");
 	is_int((long long)f.seat->stale_refs, 1, "the stale one is counted");
@@ -198,8 +185,7 @@ static void test_acquire(void)
 		chain(n, n / 2);
 		made_publish_key(&f, VRAM + 500, key[n + 1]);
 		is_int(gpc_acquire(&f.c, 0, key, 200, got, 0), n, "a prefix of %u", n);
-		ok((!n || got[n - 1] == RAM + (int)n - 1) && got[n] == 77 &&
-		   got[n + 1] == 77,
+		ok((!n || got[n - 1] == RAM + (int)n - 1) && got[n] == 77 && got[n + 1] == 77,
 		   "blocks past it are untouched");
 		are_counted(200, n / 2, n - n / 2, "acquire");
 		is_int(f.seat->refs, n, "all referenced");
@@ -209,8 +195,7 @@ static void test_acquire(void)
 
 	begin();
 	chain(130, 130);
-	is_int(gpc_acquire(&f.c, 0, key, 64, got, GPC_QUIET), 64,
-	       "no further than asked");
+	is_int(gpc_acquire(&f.c, 0, key, 64, got, GPC_QUIET), 64, "no further than asked");
 	is_int(gpc_acquire(&f.c, 0, key, 130, got, GPC_QUIET), 130, "to the very end");
 	refs += 64 + 130;
 	is_int(f.seat->refs, refs, "references are counted");
@@ -222,8 +207,7 @@ static void test_acquire(void)
 	is_int(f.seat->stale_refs, 1, "counted as stale");
 	*refs_cell(&f.c, 5) = REF_CAP;
 	is_int(gpc_acquire(&f.c, 0, key, 130, got, 0), 5, "cut at the cap");
-	is_int(gpc_acquire(&f.c, 0, key + 5, 10, got, 0), -EOVERFLOW,
-	       "an error at the first");
+	is_int(gpc_acquire(&f.c, 0, key + 5, 10, got, 0), -EOVERFLOW, "an error at the first");
 	is_int(f.seat->refs, refs + 75, "no reference is lost");
 	is_int(open_sections(), 0, "no section is left open");
 	made_free(&f);
@@ -235,7 +219,7 @@ static void test_match(void)
 
 	begin();
 	chain(250, 100);
-	wipe(made_put(&f, 0, made_key(5), VRAM));        /* a place that was used */
+	wipe(made_put(&f, 0, made_key(5), VRAM)); /* a place that was used */
 	f.record[150].word = WORD(DYING, 1);
 	is_int(gpc_match(&f.c, 0, key, start, 5, len, got, 0), 0 + 10 + 87 + 80 + 70,
 	       "the sum of all");
@@ -248,10 +232,8 @@ static void test_match(void)
 	are_counted(277, 97, 150, "match");
 	is_int(stamped(f.shared->tick), 247, "all hits at one tick");
 	is_int(f.seat->refs, 0, "no references: these are hints");
-	is_int(gpc_match(&f.c, 0, key, start, 5, len, NULL, GPC_QUIET), 247,
-	       "without blocks");
-	is_int(gpc_match(&f.c, GPC_SPACE(1), key, start, 5, len, NULL, 0), 0,
-	       "another space");
+	is_int(gpc_match(&f.c, 0, key, start, 5, len, NULL, GPC_QUIET), 247, "without blocks");
+	is_int(gpc_match(&f.c, GPC_SPACE(1), key, start, 5, len, NULL, 0), 0, "another space");
 	is_int(len[4], 0, "has nothing");
 	made_free(&f);
 }
@@ -265,14 +247,11 @@ static void test_match_spaces(void)
 	chain(50, 50);
 	for (i = 30; i < 110; i++)
 		made_publish_key(&f, LAST + (int)i, key[i]);
-	is_int(gpc_match(&f.c, 0, key, start, 1, &len, got, 0), 110,
-	       "on through another space");
-	ok(got[49] == VRAM + 49 && got[50] == LAST + 50,
-	   "the lowest space as far as it goes");
+	is_int(gpc_match(&f.c, 0, key, start, 1, &len, got, 0), 110, "on through another space");
+	ok(got[49] == VRAM + 49 && got[50] == LAST + 50, "the lowest space as far as it goes");
 	is_int(gpc_acquire(&f.c, 0, key, 120, got, 0), 110, "acquire: the same");
 	ok(f.seat->in_use[0] == 50 && f.seat->in_use[3] == 60, "of both pools");
-	is_int(gpc_acquire(&f.c, GPC_SPACE(31), key, 120, got, 0), 0,
-	       "a prefix begins at 0");
+	is_int(gpc_acquire(&f.c, GPC_SPACE(31), key, 120, got, 0), 0, "a prefix begins at 0");
 	made_free(&f);
 }
 

@@ -14,13 +14,15 @@ static void test_open(void)
 	ok(k.number && k.fd >= 0 && is_there(k.number), "a file of a number of its own is made");
 	is_int(k.images % SHM_IMAGES, 0, "its images begin at a huge page");
 	ok(!stat(file_of(k.number), &st) && !fstat(s->index_fd, &like) &&
-	   st.st_mode == like.st_mode && st.st_gid == like.st_gid, "with the index's mode and group");
+		   st.st_mode == like.st_mode && st.st_gid == like.st_gid,
+	   "with the index's mode and group");
 	is_int(memory_open(s, k.number, true, &o), 0, "it is opened by its number");
 	ok(o.kind == GPC_RAM && o.slots == SLOTS && o.nruns == 2 && o.nparts == 1 &&
-	   o.block_bytes == k.block_bytes && o.images == k.images &&
-	   o.images_bytes == k.images_bytes && o.maker_pid == getpid() &&
-	   !memcmp(o.run, k.run, 2 * sizeof(k.run[0])) &&
-	   !memcmp(o.fingerprint, k.fingerprint, 32), "with all that its maker said");
+		   o.block_bytes == k.block_bytes && o.images == k.images &&
+		   o.images_bytes == k.images_bytes && o.maker_pid == getpid() &&
+		   !memcmp(o.run, k.run, 2 * sizeof(k.run[0])) &&
+		   !memcmp(o.fingerprint, k.fingerprint, 32),
+	   "with all that its maker said");
 	is_int(memory_map_images(s, &o, &p), 0, "its images can be mapped");
 	if (p) {
 		size_t i, set = 0;
@@ -46,7 +48,10 @@ static void test_open(void)
 
 /* ---- forged ---- */
 
-struct whole { struct shm_memory h; struct shm_run run[2]; };
+struct whole {
+	struct shm_memory h;
+	struct shm_run run[2];
+};
 
 static void get(uint64_t number, struct whole *w)
 {
@@ -171,8 +176,9 @@ static void test_cut(void)
 	is_int(memory_map_images(s, &o, &p), -EBADMSG, "until it is to be mapped: %s",
 	       gpc_last_error());
 	memory_close(&o);
-	if (truncate(path, st.st_size - 1) || (is_int(opens(k.number), -EBADMSG, "a byte short: %s",
-						      gpc_last_error()), truncate(path, 100)))
+	if (truncate(path, st.st_size - 1) ||
+	    (is_int(opens(k.number), -EBADMSG, "a byte short: %s", gpc_last_error()),
+	     truncate(path, 100)))
 		bail("it cannot be cut");
 	is_int(opens(k.number), -EBADMSG, "cut within its header: %s", gpc_last_error());
 	if (truncate(path, 0))
@@ -196,8 +202,11 @@ static void test_cut(void)
 static void test_parts(void)
 {
 	struct memory k = make(GPC_VRAM);
-	struct shm_part part = { .bytes = SLOTS * 2 * PIECE, .offset = 512, .handle_bytes = 4,
-				 .handle = "abc" }, got, bad;
+	struct shm_part part = { .bytes = SLOTS * 2 * PIECE,
+				 .offset = 512,
+				 .handle_bytes = 4,
+				 .handle = "abc" },
+			got, bad;
 	long at = (long)memory_entry_place(2, 0);
 	uint8_t *p;
 
@@ -213,14 +222,16 @@ static void test_parts(void)
 	is_int(memory_store_part(&k, 2, &part), -EINVAL, "to lend, too");
 	part.handle_bytes = 233;
 	is_int(memory_store_part(&k, 1, &part), -EINVAL, "too long a handle: %s", gpc_last_error());
-	is_int(memory_map_images(s, &k, &p), -ENOENT, "no images in the file: %s", gpc_last_error());
+	is_int(memory_map_images(s, &k, &p), -ENOENT, "no images in the file: %s",
+	       gpc_last_error());
 	memory_read_part(&k, 0, &part);
-#define PART(field, value)                                                                      \
-	do {                                                                                    \
-		bad = part;                                                                     \
-		bad.field = (value);                                                            \
-		scratch_patch(file_of(k.number), at, &bad, NULL, sizeof(bad));                  \
-		is_int(memory_read_part(&k, 0, &got), -EBADMSG, "forged part: " #field " " #value); \
+#define PART(field, value)                                                     \
+	do {                                                                   \
+		bad = part;                                                    \
+		bad.field = (value);                                           \
+		scratch_patch(file_of(k.number), at, &bad, NULL, sizeof(bad)); \
+		is_int(memory_read_part(&k, 0, &got), -EBADMSG,                \
+		       "forged part: " #field " " #value);                     \
 	} while (0)
 	PART(bytes, part.bytes - 1);
 	PART(bytes, UINT64_MAX);

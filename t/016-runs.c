@@ -12,7 +12,7 @@
 #include "t/lib/layouts.h"
 
 #define SLOTS (1u << 24)
-#define MOST ((uint64_t)1 << 62)
+#define MOST  ((uint64_t)1 << 62)
 
 static struct runs l;
 static uint64_t part[SHM_PARTS], image;
@@ -81,14 +81,15 @@ static void test_cost(void)
 	l.run[511].offset -= 3 * 8192;
 	is_int(check(SLOTS), -EINVAL, "and one of them too near");
 	ok(strstr(gpc_last_error(), "runs[511].offset is ") &&
-	   strstr(gpc_last_error(), "runs[510]"), "the sentence names both: %s", gpc_last_error());
+		   strstr(gpc_last_error(), "runs[510]"),
+	   "the sentence names both: %s", gpc_last_error());
 	ok(ns < 2000 * NS_PER_MS, "nothing is counted slot by slot");
 }
 
 /* ---- bad fields ---- */
 
 struct bad {
-	const char *what;        /* of the sentence */
+	const char *what; /* of the sentence */
 	uint32_t slots, nparts;
 	struct shm_run run;
 };
@@ -100,25 +101,37 @@ static const struct bad bad[] = {
 	{ "runs[1].bytes is 0: it must be 1 to ", 8, 2, { 0, 1, 0, 1000, 8, 0 } },
 	{ "runs[1].bytes is 9223372036854775808", 8, 2, { 0, 1, 2 * MOST, 1000, 8, 0 } },
 	{ "runs[1].bytes is 18446744073709551615", 8, 2, { 0, 1, UINT64_MAX, 1000, 8, 0 } },
-	{ "runs[1].bytes is 1099511627776: 16777216 slots of so many bytes must end within", 1u << 24, 2,
+	{ "runs[1].bytes is 1099511627776: 16777216 slots of so many bytes must end within",
+	  1u << 24,
+	  2,
 	  { 0, 1, 1ull << 40, 1000, 1ull << 40, 0 } },
-	{ "runs[1].bytes is 1099511627776: 4194305 pieces of a slot of so many bytes must end within", 1, 2,
+	{ "runs[1].bytes is 1099511627776: 4194305 pieces of a slot of so many bytes must end within",
+	  1,
+	  2,
 	  { 0, (1u << 22) + 1, 1ull << 40, 1000, 1, 1ull << 40 } },
-	{ "runs[1].offset is 4611686018427387897: it must be 0 to 4611686018427387896", 1, 2,
+	{ "runs[1].offset is 4611686018427387897: it must be 0 to 4611686018427387896",
+	  1,
+	  2,
 	  { 0, 1, 8, MOST - 7, 8, 0 } },
 	{ "runs[1].offset is 18446744073709551615", 8, 2, { 0, 1, 8, UINT64_MAX, 8, 0 } },
 	{ "runs[1].slot_stride is 0: it must be 1 to ", 1, 2, { 0, 1, 8, 1000, 0, 0 } },
 	{ "runs[1].slot_stride is 7: it must be 8 to ", 8, 2, { 0, 1, 8, 1000, 7, 0 } },
-	{ "runs[1].slot_stride is 658812288346769557: it must be 8 to 658812288346769556", 8, 2,
+	{ "runs[1].slot_stride is 658812288346769557: it must be 8 to 658812288346769556",
+	  8,
+	  2,
 	  { 0, 1, 8, 1000, (MOST - 1008) / 7 + 1, 0 } },
 	{ "runs[1].slot_stride is 9223372036854775808", 8, 2, { 0, 1, 8, 1000, 2 * MOST, 0 } },
 	{ "runs[1].slot_stride is 9223372036854775808", 1, 2, { 0, 1, 8, 1000, 2 * MOST, 0 } },
 	{ "runs[1].run_stride is 0: it must be 8 to ", 8, 2, { 0, 2, 8, 1000, 16, 0 } },
 	{ "runs[1].run_stride is 7: it must be 8 to ", 8, 2, { 0, 2, 8, 1000, 16, 7 } },
 	{ "runs[1].run_stride is 9223372036854775808", 8, 2, { 0, 2, 8, 1000, 16, 2 * MOST } },
-	{ "runs[1].run_stride is 18446744073709551615", 8, 2,
+	{ "runs[1].run_stride is 18446744073709551615",
+	  8,
+	  2,
 	  { 0, UINT32_MAX, 8, 1000, 16, UINT64_MAX } },
-	{ "runs[1].run_stride is 8: pieces of a slot lie on those of another", 8, 2,
+	{ "runs[1].run_stride is 8: pieces of a slot lie on those of another",
+	  8,
+	  2,
 	  { 0, 3, 8, 1000, 16, 8 } },
 	{ "runs[1].offset is 63: ", 8, 2, { 0, 1, 8, 63, 8, 0 } },
 	{ "runs[0], whose offset is 0", 8, 2, { 0, 1, 8, 0, 8, 0 } },
@@ -170,8 +183,10 @@ static void test_limits(void)
 	is_int(check(1u << 24), -EINVAL, "a byte less");
 	/* Neither nests: slots of one are 3 units apart, those of the other 5, and always half
 	 * a unit from each other. */
-	l = (struct runs){ 2, 1, { { 0, 100000, 16, 0, 3ull << 40, 17 },
-				     { 0, 1, 16, 1ull << 39, 5ull << 40, 0 } } };
+	l = (struct runs){ 2,
+			   1,
+			   { { 0, 100000, 16, 0, 3ull << 40, 17 },
+			     { 0, 1, 16, 1ull << 39, 5ull << 40, 0 } } };
 	is_int(check(1u << 18), -EINVAL, "too irregular to tell");
 	ok(strstr(gpc_last_error(), "runs[1].slot_stride is 5497558138880"), "%s",
 	   gpc_last_error());
@@ -186,7 +201,7 @@ static void test_limits(void)
 
 /* ---- small layouts, byte by byte ---- */
 
-#define BYTES 8192u
+#define BYTES  8192u
 #define ROUNDS 60000
 
 static bool overlaps(uint32_t slots, uint64_t *ret_end)

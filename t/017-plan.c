@@ -11,11 +11,11 @@
 /* ---- choices ---- */
 
 #define LAYERS 32u
-#define PIECE 4096u
+#define PIECE  4096u
 #define BLOCKS 1024u
 #define TENSOR ((uint64_t)BLOCKS * PIECE)
 
-enum parts { EVEN, TIGHT, UNEVEN, DOWN };        /* where the parts of a pool are */
+enum parts { EVEN, TIGHT, UNEVEN, DOWN }; /* where the parts of a pool are */
 enum slots { FAR, NEAR8, NEAR128, MIXED };
 
 static void place(struct side *s, enum layout_name name, enum parts parts, uint64_t base)
@@ -26,9 +26,10 @@ static void place(struct side *s, enum layout_name name, enum parts parts, uint6
 	layout_make(&s->l, name % LAYOUTS, LAYERS, piece, BLOCKS);
 	for (i = 0; i < s->l.nparts; i++) {
 		s->base[i] = (uint8_t *)(uintptr_t)base;
-		base += parts == DOWN ? -3 * TENSOR
-			: parts == EVEN ? 3 * TENSOR
-			: parts == TIGHT ? 2 * TENSOR : 2 * TENSOR + 4096 * (1ull << (i % 20));
+		base += parts == DOWN    ? -3 * TENSOR
+			: parts == EVEN  ? 3 * TENSOR
+			: parts == TIGHT ? 2 * TENSOR
+					 : 2 * TENSOR + 4096 * (1ull << (i % 20));
 	}
 }
 
@@ -39,7 +40,7 @@ static uint32_t draw_slots(enum slots slots, struct copy_pair *ret)
 	for (i = 0; i < n; i++)
 		ret[i] = slots == FAR ? (struct copy_pair){ i * 37 % BLOCKS, i * 101 % BLOCKS }
 				      : (struct copy_pair){ 5 + i, 700 + i };
-	if (slots == MIXED)              /* 100 neighbours, another pair, 27 neighbours */
+	if (slots == MIXED) /* 100 neighbours, another pair, 27 neighbours */
 		ret[100] = (struct copy_pair){ 900, 3 };
 	return n;
 }
@@ -68,8 +69,8 @@ static int see(void *arg, const struct copy_op *ops, uint32_t nops)
 	return 0;
 }
 
-#define RAM WHOLE
-#define RAM_MLA (WHOLE + LAYOUTS)        /* an image of MLA's size */
+#define RAM     WHOLE
+#define RAM_MLA (WHOLE + LAYOUTS) /* an image of MLA's size */
 
 static const struct {
 	int to;
@@ -78,55 +79,55 @@ static const struct {
 	enum slots slots;
 	uint64_t max_pitch;
 	bool slices;
-	uint32_t shapes, ops, rows, nslices;     /* wanted; rows and slices: the most */
+	uint32_t shapes, ops, rows, nslices; /* wanted; rows and slices: the most */
 	uint64_t width;
 } choice[] = {
 	/* images on both sides */
-	{ RAM, EVEN, RAM, FAR, FREE_PITCH, 1,                         1, 128, 1, 1, 64 * PIECE },
-	{ RAM, EVEN, RAM, NEAR128, FREE_PITCH, 1,                     1, 1, 1, 1, 8192 * PIECE },
-	{ RAM, EVEN, RAM, MIXED, FREE_PITCH, 1,                       1, 3, 1, 1, 6400 * PIECE },
-	{ RAM, EVEN, RAM, NEAR128, 1, 0,                              1, 1, 1, 1, 8192 * PIECE },
-	{ CROSS_LAYER, EVEN, RAM, FAR, FREE_PITCH, 1,                 1, 128, 1, 1, 64 * PIECE },
-	{ CROSS_LAYER_SPLIT, EVEN, CROSS_LAYER_SPLIT, NEAR128, FREE_PITCH, 1,
-								      1, 1, 1, 1, 8192 * PIECE },
+	{ RAM, EVEN, RAM, FAR, FREE_PITCH, 1, 1, 128, 1, 1, 64 * PIECE },
+	{ RAM, EVEN, RAM, NEAR128, FREE_PITCH, 1, 1, 1, 1, 1, 8192 * PIECE },
+	{ RAM, EVEN, RAM, MIXED, FREE_PITCH, 1, 1, 3, 1, 1, 6400 * PIECE },
+	{ RAM, EVEN, RAM, NEAR128, 1, 0, 1, 1, 1, 1, 8192 * PIECE },
+	{ CROSS_LAYER, EVEN, RAM, FAR, FREE_PITCH, 1, 1, 128, 1, 1, 64 * PIECE },
+	{ CROSS_LAYER_SPLIT, EVEN, CROSS_LAYER_SPLIT, NEAR128, FREE_PITCH, 1, 1, 1, 1, 1,
+	  8192 * PIECE },
 	/* layers */
-	{ ONE_ALLOCATION, EVEN, RAM, FAR, FREE_PITCH, 1,              1, 128, 64, 1, PIECE },
-	{ ONE_ALLOCATION, EVEN, RAM, NEAR8, FREE_PITCH, 1,            1, 8, 64, 1, PIECE },
-	{ ONE_ALLOCATION, EVEN, RAM, NEAR128, FREE_PITCH, 1,          1, 64, 128, 1, PIECE },
-	{ ONE_ALLOCATION, EVEN, RAM, MIXED, FREE_PITCH, 1,            1, 92, 100, 1, PIECE },
-	{ RAM, EVEN, ONE_ALLOCATION, FAR, FREE_PITCH, 1,              1, 128, 64, 1, PIECE },
-	{ RAM, EVEN, ONE_ALLOCATION, NEAR128, FREE_PITCH, 1,          1, 64, 128, 1, PIECE },
-	{ RAM, EVEN, ONE_ALLOCATION, NEAR128, TENSOR, 1,              1, 64, 128, 1, PIECE },
-	{ LISTED, EVEN, RAM, FAR, FREE_PITCH, 1,                      1, 128, 64, 1, PIECE },
-	{ KEYS_THEN_VALUES, EVEN, RAM, FAR, FREE_PITCH, 1,            2, 256, 32, 1, PIECE },
+	{ ONE_ALLOCATION, EVEN, RAM, FAR, FREE_PITCH, 1, 1, 128, 64, 1, PIECE },
+	{ ONE_ALLOCATION, EVEN, RAM, NEAR8, FREE_PITCH, 1, 1, 8, 64, 1, PIECE },
+	{ ONE_ALLOCATION, EVEN, RAM, NEAR128, FREE_PITCH, 1, 1, 64, 128, 1, PIECE },
+	{ ONE_ALLOCATION, EVEN, RAM, MIXED, FREE_PITCH, 1, 1, 92, 100, 1, PIECE },
+	{ RAM, EVEN, ONE_ALLOCATION, FAR, FREE_PITCH, 1, 1, 128, 64, 1, PIECE },
+	{ RAM, EVEN, ONE_ALLOCATION, NEAR128, FREE_PITCH, 1, 1, 64, 128, 1, PIECE },
+	{ RAM, EVEN, ONE_ALLOCATION, NEAR128, TENSOR, 1, 1, 64, 128, 1, PIECE },
+	{ LISTED, EVEN, RAM, FAR, FREE_PITCH, 1, 1, 128, 64, 1, PIECE },
+	{ KEYS_THEN_VALUES, EVEN, RAM, FAR, FREE_PITCH, 1, 2, 256, 32, 1, PIECE },
 	{ KEYS_THEN_VALUES, EVEN, KEYS_THEN_VALUES, FAR, FREE_PITCH, 1, 1, 128, 64, 1, PIECE },
-	{ ONE_ALLOCATION, EVEN, ONE_ALLOCATION, FAR, FREE_PITCH, 1,   1, 128, 64, 1, PIECE },
+	{ ONE_ALLOCATION, EVEN, ONE_ALLOCATION, FAR, FREE_PITCH, 1, 1, 128, 64, 1, PIECE },
 	{ ONE_ALLOCATION, EVEN, ONE_ALLOCATION, NEAR128, FREE_PITCH, 0, 1, 1, 64, 1, 128 * PIECE },
-	{ CROSS_LAYER_SPLIT, EVEN, RAM, FAR, FREE_PITCH, 1,           2, 256, 32, 1, PIECE },
-	{ CROSS_LAYER_SPLIT, EVEN, RAM, NEAR128, FREE_PITCH, 1,       2, 2, 32, 128, PIECE },
-	{ CROSS_LAYER_SPLIT, EVEN, RAM, NEAR128, FREE_PITCH, 0,       2, 64, 128, 1, PIECE },
-	{ CROSS_LAYER_SPLIT, EVEN, RAM, NEAR8, FREE_PITCH, 0,         2, 16, 32, 1, PIECE },
-	{ CROSS_LAYER_SPLIT, EVEN, RAM, NEAR128, 64 * PIECE - 1, 1,   2, 256, 32, 1, PIECE },
+	{ CROSS_LAYER_SPLIT, EVEN, RAM, FAR, FREE_PITCH, 1, 2, 256, 32, 1, PIECE },
+	{ CROSS_LAYER_SPLIT, EVEN, RAM, NEAR128, FREE_PITCH, 1, 2, 2, 32, 128, PIECE },
+	{ CROSS_LAYER_SPLIT, EVEN, RAM, NEAR128, FREE_PITCH, 0, 2, 64, 128, 1, PIECE },
+	{ CROSS_LAYER_SPLIT, EVEN, RAM, NEAR8, FREE_PITCH, 0, 2, 16, 32, 1, PIECE },
+	{ CROSS_LAYER_SPLIT, EVEN, RAM, NEAR128, 64 * PIECE - 1, 1, 2, 256, 32, 1, PIECE },
 	/* slots that are slices, and rows that are; padding is not copied */
-	{ PADDED, EVEN, PADDED, FAR, FREE_PITCH, 1,                   1, 128, 64, 1, PIECE },
-	{ PADDED, EVEN, PADDED, NEAR128, FREE_PITCH, 1,               1, 1, 128, 64, PIECE },
-	{ PADDED, EVEN, PADDED, NEAR128, FREE_PITCH, 0,               1, 64, 128, 1, PIECE },
+	{ PADDED, EVEN, PADDED, FAR, FREE_PITCH, 1, 1, 128, 64, 1, PIECE },
+	{ PADDED, EVEN, PADDED, NEAR128, FREE_PITCH, 1, 1, 1, 128, 64, PIECE },
+	{ PADDED, EVEN, PADDED, NEAR128, FREE_PITCH, 0, 1, 64, 128, 1, PIECE },
 	/* a part a layer */
-	{ LAYER_PARTS, TIGHT, RAM, FAR, FREE_PITCH, 1,                1, 128, 64, 1, PIECE },
-	{ LAYER_PARTS, EVEN, RAM, FAR, FREE_PITCH, 1,                 2, 256, 32, 1, PIECE },
-	{ LAYER_PARTS, UNEVEN, RAM, FAR, FREE_PITCH, 1,               32, 4096, 2, 1, PIECE },
-	{ LAYER_PARTS, DOWN, RAM, FAR, FREE_PITCH, 1,                 32, 4096, 2, 1, PIECE },
-	{ LAYER_PARTS, UNEVEN, RAM, NEAR128, FREE_PITCH, 1,           32, 64, 128, 1, PIECE },
-	{ LAYER_PARTS_BLOCKS, EVEN, RAM, FAR, FREE_PITCH, 1,          1, 128, 32, 1, 2 * PIECE },
-	{ LAYER_PARTS_BLOCKS, DOWN, RAM, FAR, FREE_PITCH, 1,          32, 4096, 1, 1, 2 * PIECE },
-	{ MLA, EVEN, RAM_MLA, FAR, FREE_PITCH, 1,                     2, 256, 32, 1, PIECE },
-	{ MLA, EVEN, MLA, NEAR128, FREE_PITCH, 1,                     2, 2, 32, 1, 128 * PIECE },
+	{ LAYER_PARTS, TIGHT, RAM, FAR, FREE_PITCH, 1, 1, 128, 64, 1, PIECE },
+	{ LAYER_PARTS, EVEN, RAM, FAR, FREE_PITCH, 1, 2, 256, 32, 1, PIECE },
+	{ LAYER_PARTS, UNEVEN, RAM, FAR, FREE_PITCH, 1, 32, 4096, 2, 1, PIECE },
+	{ LAYER_PARTS, DOWN, RAM, FAR, FREE_PITCH, 1, 32, 4096, 2, 1, PIECE },
+	{ LAYER_PARTS, UNEVEN, RAM, NEAR128, FREE_PITCH, 1, 32, 64, 128, 1, PIECE },
+	{ LAYER_PARTS_BLOCKS, EVEN, RAM, FAR, FREE_PITCH, 1, 1, 128, 32, 1, 2 * PIECE },
+	{ LAYER_PARTS_BLOCKS, DOWN, RAM, FAR, FREE_PITCH, 1, 32, 4096, 1, 1, 2 * PIECE },
+	{ MLA, EVEN, RAM_MLA, FAR, FREE_PITCH, 1, 2, 256, 32, 1, PIECE },
+	{ MLA, EVEN, MLA, NEAR128, FREE_PITCH, 1, 2, 2, 32, 1, 128 * PIECE },
 	/* pitches that the device does not take */
-	{ ONE_ALLOCATION, EVEN, RAM, FAR, TENSOR, 1,                  1, 128, 64, 1, PIECE },
-	{ ONE_ALLOCATION, EVEN, RAM, FAR, TENSOR - 1, 1,              64, 8192, 1, 1, PIECE },
-	{ RAM, EVEN, ONE_ALLOCATION, FAR, TENSOR - 1, 1,              64, 8192, 1, 1, PIECE },
-	{ ONE_ALLOCATION, EVEN, RAM, NEAR128, TENSOR - 1, 1,          64, 64, 128, 1, PIECE },
-	{ ONE_ALLOCATION, EVEN, RAM, NEAR8, 64 * PIECE - 1, 1,        64, 512, 1, 1, PIECE },
+	{ ONE_ALLOCATION, EVEN, RAM, FAR, TENSOR, 1, 1, 128, 64, 1, PIECE },
+	{ ONE_ALLOCATION, EVEN, RAM, FAR, TENSOR - 1, 1, 64, 8192, 1, 1, PIECE },
+	{ RAM, EVEN, ONE_ALLOCATION, FAR, TENSOR - 1, 1, 64, 8192, 1, 1, PIECE },
+	{ ONE_ALLOCATION, EVEN, RAM, NEAR128, TENSOR - 1, 1, 64, 64, 128, 1, PIECE },
+	{ ONE_ALLOCATION, EVEN, RAM, NEAR8, 64 * PIECE - 1, 1, 64, 512, 1, 1, PIECE },
 	{ ONE_ALLOCATION, EVEN, ONE_ALLOCATION, NEAR8, TENSOR - 1, 1, 64, 64, 1, 1, 8 * PIECE },
 };
 
@@ -165,7 +166,8 @@ static void test_refusals(void)
 	p.nshapes = 4711;
 	is_int(make_plan(FREE_PITCH), -EPROTO, "images of another size");
 	ok(strstr(gpc_last_error(), "images of 163840 bytes") &&
-	   strstr(gpc_last_error(), "have 262144"), "the sentence: %s", gpc_last_error());
+		   strstr(gpc_last_error(), "have 262144"),
+	   "the sentence: %s", gpc_last_error());
 	memset(&to.l, 0, sizeof(to.l));
 	memset(&from.l, 0, sizeof(from.l));
 	layout_add(&to.l, 0, PLAN_CUTS + 1, 4, 0, 8, 8 * BLOCKS);
@@ -307,7 +309,7 @@ static void test_strides(void)
 static const struct {
 	int to;
 	enum slots slots;
-	uint64_t base, chunk;    /* of the host's side: before the first byte; bytes */
+	uint64_t base, chunk; /* of the host's side: before the first byte; bytes */
 	uint32_t ops, rows;
 } chunked[] = {
 	{ RAM, FAR, 0, 64 * PIECE, 128, 1 },
@@ -317,10 +319,10 @@ static const struct {
 	{ RAM, NEAR128, 0, 1ull << 40, 1, 1 },
 	{ ONE_ALLOCATION, FAR, 0, 64 * PIECE, 128, 64 },
 	{ ONE_ALLOCATION, FAR, 0, 32 * PIECE, 256, 32 },
-	{ ONE_ALLOCATION, FAR, PIECE / 2, 64 * PIECE, 128 * 3, 63 },     /* a row in two */
+	{ ONE_ALLOCATION, FAR, PIECE / 2, 64 * PIECE, 128 * 3, 63 }, /* a row in two */
 	{ ONE_ALLOCATION, FAR, PIECE / 2, 16 * PIECE, 128 * 12, 15 },
 	{ CROSS_LAYER_SPLIT, NEAR128, 0, 1ull << 40, 2, 32 },
-	{ CROSS_LAYER_SPLIT, NEAR128, 0, 64 * 64 * PIECE, 6, 32 },       /* slices 59, 64, 5 */
+	{ CROSS_LAYER_SPLIT, NEAR128, 0, 64 * 64 * PIECE, 6, 32 }, /* slices 59, 64, 5 */
 };
 
 static void test_chunks(void)
@@ -336,7 +338,7 @@ static void test_chunks(void)
 		struct check c = { .limits = &limits, .host = &host };
 
 		n = draw_slots(chunked[i].slots, pairs);
-		for (k = 0; k < n; k++)          /* RAM: 5 to 132 */
+		for (k = 0; k < n; k++) /* RAM: 5 to 132 */
 			pairs[k].from = chunked[i].slots == FAR ? pairs[k].from : 5 + k;
 		place(&to, (enum layout_name)chunked[i].to, EVEN, 1ull << 45);
 		place(&from, RAM, EVEN, 1ull << 44);

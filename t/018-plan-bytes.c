@@ -10,7 +10,7 @@
 #include "t/lib/plans.h"
 
 #define ARENA 65536u
-#define FEW 12u                          /* slots */
+#define FEW   12u /* slots */
 #ifdef __SANITIZE_THREAD__
 #define ROUNDS 500
 #else
@@ -57,7 +57,7 @@ static void random_runs(struct runs *l, uint64_t left)
 	slot += dice(2) ? 0 : dice(30);
 	for (i = 0; by_slot && i < l->nruns; i++)
 		l->run[i].slot_stride = slot;
-	for (i = l->nruns - 1; i > 0 && dice(2); i--) {          /* another order of the image */
+	for (i = l->nruns - 1; i > 0 && dice(2); i--) { /* another order of the image */
 		uint32_t j = dice(i + 1);
 		struct shm_run r = l->run[i];
 
@@ -70,8 +70,15 @@ static void random_runs(struct runs *l, uint64_t left)
 static void random_side(struct side *s, uint8_t *arena, uint32_t layers, uint64_t piece)
 {
 	static const enum layout_name name[] = {
-		WHOLE, LAYER_PARTS, LAYER_PARTS_BLOCKS, ONE_ALLOCATION, KEYS_THEN_VALUES,
-		CROSS_LAYER, CROSS_LAYER_SPLIT, PADDED, LISTED,
+		WHOLE,
+		LAYER_PARTS,
+		LAYER_PARTS_BLOCKS,
+		ONE_ALLOCATION,
+		KEYS_THEN_VALUES,
+		CROSS_LAYER,
+		CROSS_LAYER_SPLIT,
+		PADDED,
+		LISTED,
 	};
 	uint64_t bytes[SHM_PARTS], image, at = dice(64), gap = dice(3) ? dice(200) : 0;
 	uint32_t i, k;

@@ -16,7 +16,7 @@ static struct map *fake(void)
 
 	m->pool = 99;
 	m->device = &device_bytes_host;
-	m->transfers = 1000;             /* never unmapped */
+	m->transfers = 1000; /* never unmapped */
 	return m;
 }
 
@@ -73,7 +73,8 @@ static void test_values(void)
 		t[i] = begin_one(c, &slot[i], 0, true);
 		grows &= !i || t[i] > t[i - 1];
 	}
-	refused(gpc_transfer_wait(c, t[0] - GPC_TRANSFERS, 0), EINVAL, "what a peer before it may "
+	refused(gpc_transfer_wait(c, t[0] - GPC_TRANSFERS, 0), EINVAL,
+		"what a peer before it may "
 		"have given out");
 	ok(grows, "names grow");
 	is_int(to->transfers, 1000, "a transfer takes over holds, and adds none");
@@ -107,7 +108,8 @@ static void test_failures(void)
 	uint32_t s, i;
 
 	first = t = begin_one(c, &s, -EIO, true);
-	refused(gpc_transfer_wait(c, t, 0), EAGAIN, "one that failed ends when its stream gets there");
+	refused(gpc_transfer_wait(c, t, 0), EAGAIN,
+		"one that failed ends when its stream gets there");
 	play_device(c, s);
 	refused(gpc_transfer_wait(c, t, 0), EIO, "in an error");
 	refused(gpc_transfer_wait(c, t, -1), EIO, "which stays");
@@ -153,7 +155,7 @@ static void test_lost(void)
 			transfer_sweep(c);
 	}
 	is_int(n, 0, "and its slot is not used again");
-	device_host_copy_lost = true;    /* which it is for good */
+	device_host_copy_lost = true; /* which it is for good */
 	transfer_sweep(c);
 	to->transfers = from->transfers = 1000;
 	cache_end(c);
@@ -183,7 +185,7 @@ static void test_next_peer(void)
 {
 	gpc *c = cache_new(4, 0), *d = cache_attach(0, 0);
 	uint64_t *done = seg_transfer(&c->seg, (uint32_t)info_of(d).peer)->done, value;
-	const uint64_t before = (uint64_t)1 << 55;       /* a clock that is far ahead */
+	const uint64_t before = (uint64_t)1 << 55; /* a clock that is far ahead */
 	int seat = info_of(d).peer;
 	uint32_t s, i;
 	gpc_transfer t;
@@ -197,7 +199,8 @@ static void test_next_peer(void)
 	is_int(info_of(d).peer, seat, "the next one in that seat");
 	t = begin_one(d, &s, 0, true);
 	transfer_word(d, s, &value);
-	is_int(value, before + SHM_TRANSFERS + 1, "begins above all that can have been given out there");
+	is_int(value, before + SHM_TRANSFERS + 1,
+	       "begins above all that can have been given out there");
 	refused(gpc_transfer_wait(d, t, 0), EAGAIN, "and is not done");
 	play_device(d, s);
 	is_int(gpc_transfer_wait(d, t, 0), 0, "until it is");
@@ -224,7 +227,8 @@ static void test_descriptors(void)
 	for (i = 0; i < 2000 && users(c) != 999; i++)
 		usleep(1000);
 	is_int(users(c), 999, "the thread has put its maps");
-	/* the number is the program's: when it is another file's by then, nothing is written to that */
+	/* the number is the program's: when it is another file's by then, nothing is written to
+	 * that */
 	close(b);
 	other = open("/dev/null", O_RDWR);
 	is_int(dup2(other, b), b, "the program closes one, and has another file there");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of memory goes when no pool names it and nobody makes or uses it, wherever its maker died, and
- * with it the file of huge pages that it leads to; and no other file does. */
+/* A file of memory goes when no pool names it and nobody makes or uses it, wherever its maker died,
+ * and with it the file of huge pages that it leads to; and no other file does. */
 #include "t/lib/memfile.h"
 #include "t/lib/steps.h"
 
@@ -8,10 +8,11 @@
 
 /* ---- a kill at each step ---- */
 
-static bool sweep_first;                 /* somebody sweeps between a name and its lock */
+static bool sweep_first; /* somebody sweeps between a name and its lock */
 
 STEP(int, madvise, (void *at, size_t n, int advice), (at, n, advice))
-STEP(int, memory_store_part, (const struct memory *k, uint32_t i, const struct shm_part *p), (k, i, p))
+STEP(int, memory_store_part, (const struct memory *k, uint32_t i, const struct shm_part *p),
+     (k, i, p))
 
 int __real_lock_try(int fd, uint64_t byte);
 int __wrap_lock_try(int fd, uint64_t byte);
@@ -163,7 +164,7 @@ static bool maker_dies(long n, uint32_t kind)
 			_exit(2);
 		steps = n;
 		memory_make(&own, &k, &pages);
-		_exit(steps > 0);        /* nothing was left to kill it at */
+		_exit(steps > 0); /* nothing was left to kill it at */
 	}
 	while (waitpid(pid, &status, 0) < 0)
 		;
@@ -180,7 +181,8 @@ static void test_kills(uint32_t kind, const char *what)
 		memory_sweep(s);
 		left += memory_files();
 	}
-	ok(n > 5 && garbage > 4, "%s: killed at %ld steps, %d times with a file", what, n - 1, garbage);
+	ok(n > 5 && garbage > 4, "%s: killed at %ld steps, %d times with a file", what, n - 1,
+	   garbage);
 	is_int(left, 0, "and each is swept");
 	memory_sweep(s);
 	is_int(memory_files(), 0, "so is what a maker left that came through");
@@ -198,8 +200,8 @@ static const char *find_hugetlbfs(void)
 
 	while (mounts && !found && fgets(line, sizeof(line), mounts))
 		found = sscanf(line, "%*s %199s %63s", dir, type) == 2 &&
-			!strcmp(type, "hugetlbfs") && !access(dir, W_OK) && !memory_check_room(
-			s, dir, 0, 4ull << 20);
+			!strcmp(type, "hugetlbfs") && !access(dir, W_OK) &&
+			!memory_check_room(s, dir, 0, 4ull << 20);
 	if (mounts)
 		fclose(mounts);
 	return found ? dir : NULL;

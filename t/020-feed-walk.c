@@ -28,8 +28,7 @@ static void test_info(struct made *m)
 
 	memset(&small, 0xaa, sizeof(small));
 	small.info.size = offsetof(struct gpc_info, max_blocks);
-	is_int(gpc_info_get(&m->c, &small.info), 0,
-	       "a caller built with an older header");
+	is_int(gpc_info_get(&m->c, &small.info), 0, "a caller built with an older header");
 	is_int(small.info.block_tokens, 16, "gets what it has room for");
 	is_int(small.info.max_blocks, 0xaaaaaaaa, "and nothing beyond");
 	is_int(small.info.size, offsetof(struct gpc_info, max_blocks), "its size stays");
@@ -58,14 +57,11 @@ static void test_stats(struct made *m)
 	made_count(m);
 
 	is_int(gpc_stats_get(&m->c, MADE_PEER, &st), 0, "statistics of a peer");
-	ok(st.lookups == 10 && st.hit_vram == 6 && st.hit_ram == 1 && st.miss == 3,
-	   "its lookups");
-	ok(st.published == 5 && st.reserved == 4 && st.refs == 2,
-	   "what the writer counted, "
-	   "what it holds");
+	ok(st.lookups == 10 && st.hit_vram == 6 && st.hit_ram == 1 && st.miss == 3, "its lookups");
+	ok(st.published == 5 && st.reserved == 4 && st.refs == 2, "what the writer counted, "
+								  "what it holds");
 	is_int(st.sections, 1, "its open section");
-	ok(st.oldest_section_ns > 0 && st.oldest_section_ns < 60ull * 1000000000,
-	   "and its age");
+	ok(st.oldest_section_ns > 0 && st.oldest_section_ns < 60ull * 1000000000, "and its age");
 	is_str(st.label, "made", "its label");
 	is_int(st.pid, getpid(), "its process");
 	is_int(st.alive, 1, "alive, as we are");
@@ -75,8 +71,7 @@ static void test_stats(struct made *m)
 	is_int(sum.ring_full, 9, "in the order of the struct");
 	is_int(sum.relocated, 3, "moves of the table");
 	is_int(sum.live, 4, "live blocks");
-	is_int(sum.free_blocks, 32 + 16 - 4 - 2,
-	       "free blocks: neither reserved nor dying");
+	is_int(sum.free_blocks, 32 + 16 - 4 - 2, "free blocks: neither reserved nor dying");
 	is_int(sum.dying, 1, "dying blocks");
 	is_int(gpc_stats_get(&m->c, 0, &st), -ENOENT, "an empty seat");
 	is_int(gpc_stats_get(&m->c, MADE_PEERS, &st), -EINVAL, "no such seat");
@@ -104,8 +99,7 @@ static void test_alive(struct made *m)
 	is_int(gpc_stats_get(&look.c, 2, &st), 0, "again");
 	is_int(st.alive, 1, "with the lock it lives");
 	is_int(st.lookups, 77, "and the snapshot is read anew");
-	is_int(gpc_info_get(&look.c, &info) ? -2 : info.writer_pid, 4711,
-	       "the writer, too");
+	is_int(gpc_info_get(&look.c, &info) ? -2 : info.writer_pid, 4711, "the writer, too");
 	close(fd);
 	made_look_end(&look);
 	memset(seg_seat(&m->c.seg, 2), 0, sizeof(struct shm_seat));
@@ -182,8 +176,7 @@ static void test_walk_pools(struct made *m)
 	made_state(m)->live_pools[0] &= ~2ull;
 	is_int(gpc_walk(&look.c, &cursor, e, 16), 0, "its copy");
 	cursor = 0;
-	is_int(gpc_walk(&look.c, &cursor, e, 16), 3,
-	       "the blocks of a dead pool are gone");
+	is_int(gpc_walk(&look.c, &cursor, e, 16), 3, "the blocks of a dead pool are gone");
 	made_state(m)->live_pools[0] |= 2;
 	made_look_end(&look);
 }
@@ -299,8 +292,7 @@ static void test_changes_lost(struct made *m)
 
 	st->events_floor = st->events_head - 2;
 	cursor = st->events_head - 3;
-	is_int(gpc_event_read(&m->c, &cursor, ch, 8), -ESTALE,
-	       "below the floor of a successor");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), -ESTALE, "below the floor of a successor");
 	cursor = 0;
 	is_int(gpc_event_read(&m->c, &cursor, ch, 8), 2, "the floor bounds the oldest");
 	cursor = st->events_head + 50;

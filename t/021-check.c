@@ -8,8 +8,7 @@ static void test_records(struct made *m)
 {
 	struct shm_record *r = made_record(m, 7);
 
-	BREAK(m, r->check, r->check ^ 1, 1,
-	      "record 7 (block 0x00000007): its check word");
+	BREAK(m, r->check, r->check ^ 1, 1, "record 7 (block 0x00000007): its check word");
 	BREAK(m, made_record(m, 12)->word, WORD(5, 1), 1,
 	      "record 12 (block 0x0000000c): its "
 	      "state is none");
@@ -27,12 +26,10 @@ static void test_records(struct made *m)
 
 	r->depth = 5;
 	made_check_word(r);
-	expect(m, 1,
-	       "record 7 (block 0x00000007): depth 5, but its parent, record 3, has 1");
+	expect(m, 1, "record 7 (block 0x00000007): depth 5, but its parent, record 3, has 1");
 	r->depth = 2;
 	made_check_word(r);
-	BREAK(m, r->word, WORD(FREE, 9), 1,
-	      "(block 0x00000007): names a block that is not live");
+	BREAK(m, r->word, WORD(FREE, 9), 1, "(block 0x00000007): names a block that is not live");
 }
 
 static void test_chain(struct made *m)
@@ -96,11 +93,9 @@ static void test_table(struct made *m)
 	e->w[1] = 5;
 	expect(m, 2, "half written: key words without a block");
 	*e = saved;
-	BREAK(m, e->w[0], 77, 2,
-	      "(block 0x00000007): its key is not the block's in its space");
+	BREAK(m, e->w[0], 77, 2, "(block 0x00000007): its key is not the block's in its space");
 	BREAK(m, e->w[3], 20, 2, "(block 0x00000013): names a block that is not live");
-	BREAK(m, e->w[3], (5u << 24) + 1, 2,
-	      "(block 0x05000000): names a block of no pool");
+	BREAK(m, e->w[3], (5u << 24) + 1, 2, "(block 0x05000000): names a block of no pool");
 	BREAK(m, e->w[3], 0xffffffff, 2, "(block 0xfffffffe): names a block of no pool");
 	BREAK(m, e->w[3], 33, 2, "(block 0x00000020): names a block of no pool");
 }
@@ -183,7 +178,8 @@ static void test_pools(struct made *m)
 	BREAK(m, a->owner, 77, 1, "pool 0: its owner 77 is no peer");
 	BREAK(m, a->owner, 3, 1, "pool 0: the seat of its owner 3 is empty");
 	BREAK(m, a->owner, MADE_PEER, 0, "");
-	BREAK(m, st->spaces, 1, 1, "state: the sets of spaces are 0x1 and 0x0, the pools have 0x3 and 0x0");
+	BREAK(m, st->spaces, 1, 1,
+	      "state: the sets of spaces are 0x1 and 0x0, the pools have 0x3 and 0x0");
 	BREAK(m, st->live_pools[1], 1, 1, "pool 64: counts as live, but is not");
 	BREAK(m, st->live_pools[0], 1, 1, "pool 1: is ready, but does not count as live");
 
@@ -191,15 +187,13 @@ static void test_pools(struct made *m)
 	ok(check(m) > 0 && was_heard("pool 1: record 31 belongs to pool 0 too"),
 	   "overlapping pools");
 	b->range = (uint64_t)MADE_BLOCKS << 32 | 0xffffffff;
-	ok(check(m) > 0 && was_heard("pool 1: records 64 to 63 of 64"),
-	   "a pool beyond the end");
+	ok(check(m) > 0 && was_heard("pool 1: records 64 to 63 of 64"), "a pool beyond the end");
 	b->range = 32ull << 32 | 16;
 	a->state = 9;
 	ok(check(m) > 0 && was_heard("pool 0: state 9 is none"), "a pool in no state");
 	a->state = POOL_READY;
 	b->space = 1000;
-	ok(check(m) > 0 && was_heard("pool 1: space 1000 is out of range"),
-	   "a space too far");
+	ok(check(m) > 0 && was_heard("pool 1: space 1000 is out of range"), "a space too far");
 	b->space = 1;
 	expect(m, 0, "");
 }
@@ -230,8 +224,7 @@ static void test_control(struct made *m)
 	      "record 7 (block 0x00000007): its stamp 102 "
 	      "is in the future");
 	BREAK(m, *seg_stamp(&m->c.seg, 7), 101 << STAMP_BITS | STAMP_PLACES, 0, "");
-	BREAK(m, made_state(m)->events_floor, 1, 1,
-	      "changes feed: its floor 1 is above its head");
+	BREAK(m, made_state(m)->events_floor, 1, 1, "changes feed: its floor 1 is above its head");
 }
 
 /* Space 0 has no mask, so that the places of its entries do not depend on the secret. */

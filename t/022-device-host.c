@@ -56,15 +56,13 @@ static void test_lookups(const struct dev_view *view, const char *when)
 	is_int(blocks[KEYS], GPC_BLOCK(1, 4), "%s: RAM answers to the same probe", when);
 	is_int(blocks[KEYS + 1], GPC_NONE, "%s: other spaces are not asked", when);
 	is_int(blocks[KEYS + 2], GPC_NONE, "%s: an unknown key is a miss", when);
-	host->lookup(NULL, view, GPC_SPACE(0) | GPC_SPACE(3), keys, KEYS + 3, blocks,
-		     NULL);
+	host->lookup(NULL, view, GPC_SPACE(0) | GPC_SPACE(3), keys, KEYS + 3, blocks, NULL);
 	host->wait(NULL, NULL, 5000);
 	is_int(blocks[0], 0, "%s: of two spaces the lowest answers", when);
 	is_int(blocks[KEYS + 1], GPC_BLOCK(2, 6), "%s: or the one that has it", when);
 	host->lookup(NULL, view, GPC_SPACE(3), keys, 1, blocks, NULL);
 	host->wait(NULL, NULL, 5000);
-	is_int(blocks[0], GPC_BLOCK(2, 5), "%s: each space has its own block of a key",
-	       when);
+	is_int(blocks[0], GPC_BLOCK(2, 5), "%s: each space has its own block of a key", when);
 }
 
 static void test_match(const struct dev_view *view)
@@ -79,22 +77,18 @@ static void test_match(const struct dev_view *view)
 		keys[i] = made_key(i < 4 ? i + 1 : i < 10 ? i - 3 : 100);
 	keys[6] = made_key(777);
 	memset(blocks, 0x55, sizeof(blocks));
-	is_int(host->match(counters, view, 1, keys, start, 4, len, blocks, NULL), 0,
-	       "a match");
+	is_int(host->match(counters, view, 1, keys, start, 4, len, blocks, NULL), 0, "a match");
 	host->wait(NULL, NULL, 5000);
-	ok(len[0] == 4 && len[1] == 0 && len[2] == 2 && len[3] == 2,
-	   "lengths up to the first "
-	   "miss");
-	ok(blocks[3] == 3 && blocks[5] == 1 && blocks[6] == 0x55555555,
-	   "blocks of the matched "
-	   "part only");
+	ok(len[0] == 4 && len[1] == 0 && len[2] == 2 && len[3] == 2, "lengths up to the first "
+								     "miss");
+	ok(blocks[3] == 3 && blocks[5] == 1 && blocks[6] == 0x55555555, "blocks of the matched "
+									"part only");
 	ok(counters[COUNT_LOOKUPS] == 12 && counters[COUNT_HIT_VRAM] == 6 &&
 		   counters[COUNT_HIT_RAM] == 2 && counters[COUNT_MISS] == 4,
 	   "counted by tier");
 	start[1] = 3;
 	start[2] = 1;
-	is_int(host->match(NULL, view, 1, keys, start, 3, len, NULL, NULL), 0,
-	       "without blocks");
+	is_int(host->match(NULL, view, 1, keys, start, 3, len, NULL, NULL), 0, "without blocks");
 	host->wait(NULL, NULL, 5000);
 	is_int(len[1], 0, "a sequence that ends before it begins is empty");
 }
@@ -128,8 +122,7 @@ static void test_flush(struct made *m, void *mirror, const struct dev_view *view
 	memset(e, 0, sizeof(*e));
 	ch.slot = (uint32_t)entries(m);
 	is_int(host->flush(mirror, &ch, 1, status_of(n)), -EINVAL, "no slot beyond the table");
-	is_int(host->upload(mirror, made_entry(m, 0), 4, status_of(n)), -EINVAL,
-	       "no other table");
+	is_int(host->upload(mirror, made_entry(m, 0), 4, status_of(n)), -EINVAL, "no other table");
 	is_int(host->flush(mirror, NULL, 0, status_of(n + 7)), 0, "a flush without changes");
 	is_int(wait_flushed(mirror), 0, "ends");
 	is_int(load_acquire(&view->status->sequence), n + 7, "and moves the number");
@@ -155,9 +148,8 @@ static void test_flush_fails(struct made *m)
 	host->flush(mirror, NULL, 0, status_of(4));
 	t = clock_ns();
 	host->destroy(mirror);
-	ok(clock_ns() - t < 20ull * 1000000000,
-	   "a flush that never ends does not keep a mirror "
-	   "from going");
+	ok(clock_ns() - t < 20ull * 1000000000, "a flush that never ends does not keep a mirror "
+						"from going");
 	device_host_flush_delay_us = 0;
 	fd = file_of(m, &d, O_RDONLY);
 	is_int(fd, -1, "its file is gone");
@@ -243,8 +235,7 @@ static void test_stream_fork(void)
 #ifdef __SANITIZE_THREAD__
 	skip(1, "the thread sanitizer knows no threads after fork");
 #else
-	is_int(child_status(child_stream, NULL), 0,
-	       "a forked child has a stream of its own");
+	is_int(child_status(child_stream, NULL), 0, "a forked child has a stream of its own");
 #endif
 	is_int(host->wait(NULL, NULL, 5000), 0, "and the parent goes on with its");
 	is_int(done, 1, "jobs");
@@ -253,8 +244,8 @@ static void test_stream_fork(void)
 
 /* ---- hostile mirrors ---- */
 
-static void poke(const struct made *m, const struct shm_mirror *d, off_t at,
-		 uint32_t value, int want, const char *what)
+static void poke(const struct made *m, const struct shm_mirror *d, off_t at, uint32_t value,
+		 int want, const char *what)
 {
 	int fd = file_of(m, d, O_RDWR);
 	struct dev_view view;
@@ -291,16 +282,13 @@ static void test_hostile(struct made *m)
 
 	bad = d;
 	snprintf((char *)bad.handle, sizeof(bad.handle), "80/../../etc/passwd");
-	is_int(host->import(&m->c.seg, &bad, &im, &view), -EBADMSG,
-	       "a handle that is a path");
+	is_int(host->import(&m->c.seg, &bad, &im, &view), -EBADMSG, "a handle that is a path");
 	memset(bad.handle, '8', sizeof(bad.handle));
-	is_int(host->import(&m->c.seg, &bad, &im, &view), -EBADMSG,
-	       "a handle without end");
+	is_int(host->import(&m->c.seg, &bad, &im, &view), -EBADMSG, "a handle without end");
 	memset(bad.handle, 0, sizeof(bad.handle));
 	is_int(host->import(&m->c.seg, &bad, &im, &view), -EBADMSG, "no handle");
 	snprintf((char *)bad.handle, sizeof(bad.handle), "81");
-	is_int(host->import(&m->c.seg, &bad, &im, &view), -ESTALE,
-	       "a mirror that is gone");
+	is_int(host->import(&m->c.seg, &bad, &im, &view), -ESTALE, "a mirror that is gone");
 
 	fd = file_of(m, &d, O_RDWR);
 	if (ftruncate(fd, 4096 + 64))

@@ -184,8 +184,7 @@ static void test_peer(const struct bench_peer *p)
 		p->close(t);
 	is_int(files_in(dir, ""), 0, "%s: no file is left", p->name);
 	is_int(files_in("/dev/shm", shm_prefix), 0, "%s: nor in /dev/shm", p->name);
-	ok(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "%s: nor a process",
-	   p->name);
+	ok(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "%s: nor a process", p->name);
 }
 
 static void test_start_hash(void)

@@ -9,7 +9,7 @@
 #include "writer/queue.h"
 
 #define RECORDS 8000u
-#define STEPS 20000u
+#define STEPS   20000u
 
 static struct made m;
 static struct writer w;
@@ -102,21 +102,19 @@ static bool churn(uint32_t fill, uint32_t step, uint32_t old, uint32_t taken_out
 		if (is_in[i] && chance(100) < taken_out)
 			leave(i);
 		if (!is_in[i])
-			come(i, chance(100) < old ? tick - chance((uint32_t)MIN(tick, 3000u)) :
-						    tick);
+			come(i,
+			     chance(100) < old ? tick - chance((uint32_t)MIN(tick, 3000u)) : tick);
 		if (!(n % step))
 			tick++;
 		if (nin > fill && !go(nin - fill, 500))
 			return false;
-		if (items() != q.queued + q.stale || q.queued != nin ||
-		    q.stale > nin + 4096)
+		if (items() != q.queued + q.stale || q.queued != nin || q.stale > nin + 4096)
 			return false;
 	}
 	return go(nin + 1, 50);
 }
 
-static void churns(const char *what, uint32_t fill, uint32_t step, uint32_t old,
-		   uint32_t taken_out)
+static void churns(const char *what, uint32_t fill, uint32_t step, uint32_t old, uint32_t taken_out)
 {
 	ok(churn(fill, step, old, taken_out) && !nin && !q.queued, "%s", what);
 	queue_free(&q);

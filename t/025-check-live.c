@@ -39,8 +39,8 @@ static void test_files(void)
 	if (pwrite(fd, &bad, sizeof(bad), offsetof(struct shm_header, quarantine_ms)) < 0)
 		bail("cannot write");
 	expect(&m, 0, "");
-	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-		      (off_t)m.c.seg.at.ring, 65536))
+	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)m.c.seg.at.ring,
+		      65536))
 		bail("cannot punch a hole");
 	expect(&m, 1, "control segment: sparse");
 	fstat(fd, &st);

@@ -18,26 +18,24 @@ static void test_dev_lookup(struct made *m, gpc_dev *dev)
 	gpc_block b[3] = { 9, 9, 9 };
 	int s;
 
-	is_int(gpc_dev_lookup(dev, 0, keys, 3, b, NULL), -EINVAL,
-	       "a lookup outside of sections");
+	is_int(gpc_dev_lookup(dev, 0, keys, 3, b, NULL), -EINVAL, "a lookup outside of sections");
 	s = gpc_dev_enter(dev);
 	ok(s >= 0, "a section");
 	ok(epoch_of(m, s) != 0, "is open for the writer to see");
-	is_int(seg_section(&m->c.seg, MADE_PEER, SHM_SECTION((uint32_t)s))->kind, 1, "as a device's");
+	is_int(seg_section(&m->c.seg, MADE_PEER, SHM_SECTION((uint32_t)s))->kind, 1,
+	       "as a device's");
 	is_int(gpc_dev_lookup(dev, 0, keys, 3, b, NULL), 0, "a lookup");
 	is_int(gpc_dev_leave(dev, s, NULL), 0, "the section ends with the stream");
 	is_int(gpc_dev_leave(dev, s, NULL), -EINVAL, "once");
 	is_int(gpc_dev_wait(dev, NULL, 5000), 0, "which is waited for");
 	ok(b[0] == 0 && b[1] == GPC_BLOCK(1, 4) && b[2] == -1, "the results");
 	ok(!epoch_of(m, s), "the section is over");
-	ok(seat->lookups == 3 && seat->hit_vram == 1 && seat->hit_ram == 1 &&
-		   seat->miss == 1,
+	ok(seat->lookups == 3 && seat->hit_vram == 1 && seat->hit_ram == 1 && seat->miss == 1,
 	   "device hits count, by tier");
 	s = gpc_dev_enter(dev);
 	is_int(gpc_dev_match(dev, 0, keys, start, 1, &len, NULL, NULL), 0, "a match");
 	is_int(gpc_dev_lookup(dev, 0, NULL, 0, NULL, NULL), 0, "nothing to look up");
-	is_int(gpc_dev_lookup(dev, 0, keys, 0x80000000u, b, NULL), -EINVAL,
-	       "far too much");
+	is_int(gpc_dev_lookup(dev, 0, keys, 0x80000000u, b, NULL), -EINVAL, "far too much");
 	is_int(gpc_dev_lookup(dev, 0, NULL, 1, b, NULL), -EINVAL, "no keys");
 	gpc_dev_leave(dev, s, NULL);
 	gpc_dev_wait(dev, NULL, 5000);
@@ -105,8 +103,7 @@ static void test_dev_replace(struct made *m, gpc_dev *dev, const struct shm_mirr
 	s2 = gpc_dev_enter(dev);
 	ok(s2 >= 0 && s2 != s, "the next section adopts the new mirror");
 	is_int(imports_of(m, next), 1, "which is imported");
-	is_int(imports_of(m, old), 1,
-	       "beside the old one, that work in flight still reads");
+	is_int(imports_of(m, old), 1, "beside the old one, that work in flight still reads");
 	device_host_delay_us = 0;
 	gpc_dev_lookup(dev, 0, &key, 1, &b2, NULL);
 	gpc_dev_leave(dev, s2, NULL);
@@ -188,10 +185,10 @@ static void test_dev_crew(struct made *m, gpc_dev *dev)
 	for (i = 0; i < 3; i++)
 		pthread_join(t[i], NULL);
 	is_int(crew.bad, 0, "lookups go on while mirrors come and go");
-	diag("%llu rounds, %llu met a mirror that had just gone",
-	     (unsigned long long)crew.rounds, (unsigned long long)crew.stale);
+	diag("%llu rounds, %llu met a mirror that had just gone", (unsigned long long)crew.rounds,
+	     (unsigned long long)crew.stale);
 	i = 0;
-	do {                            /* the last mirror may not have been met yet */
+	do { /* the last mirror may not have been met yet */
 		s = gpc_dev_enter(dev);
 		gpc_dev_leave(dev, s, NULL);
 		gpc_dev_wait(dev, NULL, 10000);
@@ -275,8 +272,7 @@ static void test_dev(void)
 	host->destroy(mirror);
 
 	store_release(&made_mirror(&m, 0)->state, MIRROR_RETIRED);
-	is_int(gpc_dev_enter(dev), -ESTALE,
-	       "a retired mirror sends peers to the host path");
+	is_int(gpc_dev_enter(dev), -ESTALE, "a retired mirror sends peers to the host path");
 	handle_sweep_sections(&m.c);
 	ok(!epoch_of(&m, 0), "and leaves no section open");
 	store_release(&made_mirror(&m, 0)->state, MIRROR_READY);

@@ -26,16 +26,14 @@ static void test_sync(void)
 	made_new(&m, "host-sync", MADE_BLOCKS);
 	fill(&m);
 	fd = segment_open_lock(&m.c.seg);
-	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0,
-	       "without mirrors all is in step");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0, "without mirrors all is in step");
 	is_int(gpc_mirror_lag(&m.c), 0, "and nothing dirty");
 	mirror = make_mirror(&m, 12, &d);
 	publish_mirror(&m, 0, &d);
 	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0, "a mirror in step");
 	made_publish(&m, 30, 250, 0, 1);
 	is_int(gpc_mirror_lag(&m.c), 1, "a change makes it dirty");
-	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), -ENOTCONN,
-	       "without a writer it stays so");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), -ENOTCONN, "without a writer it stays so");
 	lock_try(fd, LOCK_WRITER);
 	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), -EAGAIN, "not yet");
 	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 20), -ETIMEDOUT, "not in time");
@@ -44,8 +42,7 @@ static void test_sync(void)
 	pthread_join(t, NULL);
 	made_publish(&m, 29, 251, 0, 1);
 	store_release(&made_mirror(&m, 0)->state, MIRROR_RETIRED);
-	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0,
-	       "retired mirrors are not waited for");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0, "retired mirrors are not waited for");
 	close(fd);
 	host->destroy(mirror);
 	made_free(&m);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CRC32C: the examples of RFC 3720, the processor's instruction against tables, sums put together. */
+/* CRC32C: the examples of RFC 3720, the processor's instruction against tables, sums put
+ * together. */
 #include <string.h>
 
 #include "base/crc.h"

@@ -22,7 +22,8 @@ static int copy_all(void *arg, const struct copy_op *ops, uint32_t nops)
 			for (row = 0; row < ops[i].rows; row++)
 				memcpy(ops[i].to + slice * ops[i].to_slice + row * ops[i].to_pitch,
 				       ops[i].from + slice * ops[i].from_slice +
-				       row * ops[i].from_pitch, ops[i].width);
+					       row * ops[i].from_pitch,
+				       ops[i].width);
 	return 0;
 }
 

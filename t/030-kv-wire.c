@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches of KV events are byte for byte those of engines: t/data/kv_events_golden.txt, where each line has a
- * name, what it is, its bytes and themselves in hex. */
+/* Batches of KV events are byte for byte those of engines: t/data/kv_events_golden.txt, where each
+ * line has a name, what it is, its bytes and themselves in hex. */
 #include "config.h"
 
 #include "t/lib/tap.h"
@@ -48,13 +48,22 @@ static void test_stored(void)
 	const uint32_t tokens[] = { 1, 2, 3, 4, 5, 6, 7, 8 }, large[] = { 1, 2, 70000, 128 };
 
 	wire_begin(&w, 1.5, 1);
-	wire_stored(&w, &(struct wire_stored){ .hashes = both, .n = 2, .tokens = tokens, .ntokens = 8,
-					       .block_tokens = 4, .medium = "GPU" });
+	wire_stored(&w, &(struct wire_stored){ .hashes = both,
+					       .n = 2,
+					       .tokens = tokens,
+					       .ntokens = 8,
+					       .block_tokens = 4,
+					       .medium = "GPU" });
 	wire_end(&w, 0);
 	is_golden("M1");
 	wire_begin(&w, 1.5, 1);
-	wire_stored(&w, &(struct wire_stored){ .hashes = &h2, .n = 1, .has_parent = true, .parent = h1,
-					       .tokens = large, .ntokens = 4, .block_tokens = 4,
+	wire_stored(&w, &(struct wire_stored){ .hashes = &h2,
+					       .n = 1,
+					       .has_parent = true,
+					       .parent = h1,
+					       .tokens = large,
+					       .ntokens = 4,
+					       .block_tokens = 4,
 					       .medium = "CPU" });
 	wire_end(&w, 1);
 	is_golden("M2");
@@ -65,47 +74,84 @@ static struct text text(const char *s)
 	return (struct text){ s, (uint32_t)strlen(s) };
 }
 
-/* Engines of one kind have the salt beside a first block's other keys, engines of another kind have a field. */
+/* Engines of one kind have the salt beside a first block's other keys, engines of another kind have
+ * a field. */
 static void test_namespaces(void)
 {
-	static const char field[] = "\xaa" "cache_salt" "\xa8" "tenant-a";
+	static const char field[] = "\xaa"
+				    "cache_salt"
+				    "\xa8"
+				    "tenant-a";
 	const uint32_t tokens[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
 	const uint64_t both[] = { h0, h1 };
 	size_t n = sizeof(field) - 1, all;
 
 	wire_begin(&w, 1.5, 1);
-	wire_stored(&w, &(struct wire_stored){ .hashes = &h2, .n = 1, .tokens = tokens, .ntokens = 4,
-					       .block_tokens = 4, .medium = "GPU", .salt = text("tenant-a") });
+	wire_stored(&w, &(struct wire_stored){ .hashes = &h2,
+					       .n = 1,
+					       .tokens = tokens,
+					       .ntokens = 4,
+					       .block_tokens = 4,
+					       .medium = "GPU",
+					       .salt = text("tenant-a") });
 	wire_end(&w, 0);
 	all = w.bytes.size;
-	ok(all > n && !memcmp(w.bytes.data + all - 1 - n, field, n) && w.bytes.data[11] == (char)0x8a,
+	ok(all > n && !memcmp(w.bytes.data + all - 1 - n, field, n) &&
+		   w.bytes.data[11] == (char)0x8a,
 	   "a salt is a field, the tenth and last");
 	w.bytes.data[11] = (char)0x89;
 	w.bytes.data[all - 1 - n] = w.bytes.data[all - 1];
 	w.bytes.size = all - n;
 	is_golden("M4");
 	wire_begin(&w, 1.5, 1);
-	wire_stored(&w, &(struct wire_stored){ .hashes = both, .n = 2, .tokens = tokens, .ntokens = 8,
-					       .block_tokens = 4, .medium = "GPU", .group = 7,
-					       .adapter = text("fr"), .salt = text("s") });
+	wire_stored(&w, &(struct wire_stored){ .hashes = both,
+					       .n = 2,
+					       .tokens = tokens,
+					       .ntokens = 8,
+					       .block_tokens = 4,
+					       .medium = "GPU",
+					       .group = 7,
+					       .adapter = text("fr"),
+					       .salt = text("s") });
 	wire_end(&w, 0);
-	ok(memmem(w.bytes.data, w.bytes.size, "lora_name\xa2" "fr\xaa" "extra_keys\x92\x92\xa2" "fr\xa1s\x91\xa2" "fr"
-		  "\xa9group_idx\x07\xaa" "cache_salt\xa1s", 56), "an adapter is in every block, a salt in the first one");
+	ok(memmem(w.bytes.data, w.bytes.size,
+		  "lora_name\xa2"
+		  "fr\xaa"
+		  "extra_keys\x92\x92\xa2"
+		  "fr\xa1s\x91\xa2"
+		  "fr"
+		  "\xa9group_idx\x07\xaa"
+		  "cache_salt\xa1s",
+		  56),
+	   "an adapter is in every block, a salt in the first one");
 	wire_begin(&w, 1.5, 1);
-	wire_stored(&w, &(struct wire_stored){ .hashes = both, .n = 2, .has_parent = true, .parent = h2,
-					       .block_tokens = 4, .medium = "GPU", .salt = text("s") });
+	wire_stored(&w, &(struct wire_stored){ .hashes = both,
+					       .n = 2,
+					       .has_parent = true,
+					       .parent = h2,
+					       .block_tokens = 4,
+					       .medium = "GPU",
+					       .salt = text("s") });
 	wire_end(&w, 0);
-	ok(!memmem(w.bytes.data, w.bytes.size, "extra_keys", 10) && memmem(w.bytes.data, w.bytes.size, "cache_salt", 10),
+	ok(!memmem(w.bytes.data, w.bytes.size, "extra_keys", 10) &&
+		   memmem(w.bytes.data, w.bytes.size, "cache_salt", 10),
 	   "behind the first block a salt is no key");
 }
 
 static void test_texts(void)
 {
-	static const char *const good[] = { "", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf",
+	static const char *const good[] = { "",
+					    "a",
+					    "\xc3\xa9",
+					    "\xe2\x82\xac",
+					    "\xf0\x9f\x98\x80",
+					    "\xf4\x8f\xbf\xbf",
 					    "\xed\x9f\xbf" };
-	static const char *const bad[] = { "\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xc3",
-					   "a\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
-					   "\xff", "\xc3(" };
+	static const char *const bad[] = {
+		"\x80", "\xc0\x80",  "\xc1\xbf",     "\xe0\x80\x80",     "\xf0\x80\x80\x80",
+		"\xc3", "a\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
+		"\xff", "\xc3("
+	};
 	int wrong = 0;
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
@@ -126,8 +172,8 @@ static void test_others(void)
 	wire_end(&w, 0);
 	is_golden("M6");
 	wire_begin(&w, 1.5, 2);
-	wire_stored(&w, &(struct wire_stored){ .hashes = &h2, .n = 1, .block_tokens = 4,
-					       .medium = "CPU" });
+	wire_stored(&w, &(struct wire_stored){
+				.hashes = &h2, .n = 1, .block_tokens = 4, .medium = "CPU" });
 	wire_removed(&w, &h2, 1, "GPU", 0);
 	wire_end(&w, 0);
 	is_golden("M7");
@@ -141,7 +187,8 @@ static void test_names(void)
 		digest[i] = i;
 	is_int(wire_hash(digest + 1, 1), 1, "a name of one byte");
 	is_int(wire_hash(digest + 1, 8), 0x0102030405060708, "of eight: the highest first");
-	is_int(wire_hash(digest, 32), 0x18191a1b1c1d1e1f, "of 32: its last eight, as engines have it");
+	is_int(wire_hash(digest, 32), 0x18191a1b1c1d1e1f,
+	       "of 32: its last eight, as engines have it");
 }
 
 static int body(void)

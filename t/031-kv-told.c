@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the publisher of KV events remembers: a table that holds what a list holds, also where keys crowd, and
- * tells parents first. */
+/* What the publisher of KV events remembers: a table that holds what a list holds, also where keys
+ * crowd, and tells parents first. */
 #include "config.h"
 
 #include "t/lib/tap.h"
@@ -30,8 +30,11 @@ static gpc_key key_of(uint32_t i)
 
 static struct told_block block_of(uint32_t i)
 {
-	return (struct told_block){ .key = key_of(i), .block = GPC_BLOCK((gpc_block)(i % 3), (gpc_block)i),
-				    .space = i % 2, .depth = chance(9), .hash = chance(1000) };
+	return (struct told_block){ .key = key_of(i),
+				    .block = GPC_BLOCK((gpc_block)(i % 3), (gpc_block)i),
+				    .space = i % 2,
+				    .depth = chance(9),
+				    .hash = chance(1000) };
 }
 
 static bool is_same(uint32_t i)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The screen of gpc-inspect top without a terminal: what is there at each width and height, in which order
- * columns go, how processes are sorted, and what is said to be wrong. */
+/* The screen of gpc-inspect top without a terminal: what is there at each width and height, in
+ * which order columns go, how processes are sorted, and what is said to be wrong. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,13 @@ static char screen[ROWS * TOP_TEXT];
 
 static struct top top_of(unsigned columns, unsigned rows)
 {
-	return (struct top){ .name = "llama", .then = &then, .now = &now, .last = &then, .columns = columns,
-			     .rows = rows, .seconds = 2 };
+	return (struct top){ .name = "llama",
+			     .then = &then,
+			     .now = &now,
+			     .last = &then,
+			     .columns = columns,
+			     .rows = rows,
+			     .seconds = 2 };
 }
 
 static void add_peer(struct sample *s, int pid, const char *label, uint64_t lookups, uint64_t refs)
@@ -36,19 +41,41 @@ static void add_peer(struct sample *s, int pid, const char *label, uint64_t look
 
 static void fill(struct sample *s, uint64_t at_s, unsigned factor)
 {
-	*s = (struct sample){ .there = true, .at_ns = at_s * 1000000000, .wall_ns = (at_s + 1000) * 1000000000,
-			      .alive = 4, .npools = 2, .nmirrors = 1, .writer_cpu_ns = factor * 500000000 };
+	*s = (struct sample){ .there = true,
+			      .at_ns = at_s * 1000000000,
+			      .wall_ns = (at_s + 1000) * 1000000000,
+			      .alive = 4,
+			      .npools = 2,
+			      .nmirrors = 1,
+			      .writer_cpu_ns = factor * 500000000 };
 	snprintf(s->state, sizeof(s->state), "served");
-	s->info = (struct gpc_info){ .created_ns = 5000000000, .writer_since_ns = 6000000000, .writer_pid = 100,
-				     .writer_generation = 2, .max_peers = 250 };
+	s->info = (struct gpc_info){ .created_ns = 5000000000,
+				     .writer_since_ns = 6000000000,
+				     .writer_pid = 100,
+				     .writer_generation = 2,
+				     .max_peers = 250 };
 	snprintf(s->info.devices, sizeof(s->info.devices), "host");
-	s->all = (struct gpc_stats){ .lookups = 1000 * factor, .hit_vram = 600 * factor, .hit_ram = 100 * factor,
-				     .miss = 300 * factor, .evicted = 40 * factor, .commands = 500 * factor,
-				     .spilled_bytes = 1048576 * factor, .live = 70 };
-	s->pool[0] = (struct sample_pool){ .kind = GPC_VRAM, .blocks = 100, .slots = 100, .live = 70, .reserved = 10,
-					   .available = 60, .demote_to = 1 };
-	s->pool[1] = (struct sample_pool){ .number = 1, .kind = GPC_RAM, .blocks = 100, .slots = 164,
-					   .available = 100, .demote_to = -1 };
+	s->all = (struct gpc_stats){ .lookups = 1000 * factor,
+				     .hit_vram = 600 * factor,
+				     .hit_ram = 100 * factor,
+				     .miss = 300 * factor,
+				     .evicted = 40 * factor,
+				     .commands = 500 * factor,
+				     .spilled_bytes = 1048576 * factor,
+				     .live = 70 };
+	s->pool[0] = (struct sample_pool){ .kind = GPC_VRAM,
+					   .blocks = 100,
+					   .slots = 100,
+					   .live = 70,
+					   .reserved = 10,
+					   .available = 60,
+					   .demote_to = 1 };
+	s->pool[1] = (struct sample_pool){ .number = 1,
+					   .kind = GPC_RAM,
+					   .blocks = 100,
+					   .slots = 164,
+					   .available = 100,
+					   .demote_to = -1 };
 	s->mirror[0] = (struct gpc_mirror){ .generation = 1, .flushed = 90, .changes = 100 };
 	snprintf(s->mirror[0].device, sizeof(s->mirror[0].device), "host");
 	add_peer(s, 100, "gpcd", 0, 0);
@@ -102,9 +129,28 @@ static bool shows_all(const char *const *texts)
 
 static void test_sizes(void)
 {
-	static const char *const always[] = { "llama", "served", "nothing is wrong", "WRITER  100  cpu 25.0%",
-		"VRAM 60.0%", "RAM 10.0%", "miss 30.0%", "PER SECOND", "LOOKUPS", "EVICTED", "BYTES", "POOL", "USED",
-		"MIRROR", "LAG", "PID", "LABEL", "STATE", "LOOK/S", "REFS", "quit", NULL };
+	static const char *const always[] = { "llama",
+					      "served",
+					      "nothing is wrong",
+					      "WRITER  100  cpu 25.0%",
+					      "VRAM 60.0%",
+					      "RAM 10.0%",
+					      "miss 30.0%",
+					      "PER SECOND",
+					      "LOOKUPS",
+					      "EVICTED",
+					      "BYTES",
+					      "POOL",
+					      "USED",
+					      "MIRROR",
+					      "LAG",
+					      "PID",
+					      "LABEL",
+					      "STATE",
+					      "LOOK/S",
+					      "REFS",
+					      "quit",
+					      NULL };
 	static const unsigned columns[] = { 40, 80, 160, 200 }, rows[] = { 24, 30, 60 };
 	unsigned i, j, bad = 0;
 
@@ -113,8 +159,8 @@ static void test_sizes(void)
 		for (j = 0; j < ARRAY_SIZE(rows); j++) {
 			struct top t = top_of(columns[i], rows[j]);
 
-			ok(fits(&t) && shows_all(always), "%u columns, %u rows: each part is there", columns[i],
-			   rows[j]);
+			ok(fits(&t) && shows_all(always), "%u columns, %u rows: each part is there",
+			   columns[i], rows[j]);
 		}
 	for (i = 1; i <= 210; i++)
 		for (j = 1; j <= 40; j++) {
@@ -137,8 +183,8 @@ static void test_sizes(void)
 /* As gpc-inspect(1) says. */
 static void test_columns(void)
 {
-	static const char *const order[] = { "WAITING", "SEAT", "EVICT/S", "CLAIMS", "TRANSF", "SECTION", "BYTES/S",
-					     "CMD/S", "HITS", "RESRVD" };
+	static const char *const order[] = { "WAITING", "SEAT",    "EVICT/S", "CLAIMS", "TRANSF",
+					     "SECTION", "BYTES/S", "CMD/S",   "HITS",   "RESRVD" };
 	unsigned columns, i, gone = 0, before = 0, wrong = 0;
 
 	reset();
@@ -148,7 +194,8 @@ static void test_columns(void)
 
 		fits(&t);
 		head = strstr(screen, "    PID LABEL");
-		for (gone = 0; head && gone < ARRAY_SIZE(order) && !strstr(head, order[gone]); gone++)
+		for (gone = 0; head && gone < ARRAY_SIZE(order) && !strstr(head, order[gone]);
+		     gone++)
 			;
 		for (i = gone; head && i < ARRAY_SIZE(order); i++)
 			wrong += !strstr(head, order[i]);
@@ -169,7 +216,8 @@ static const char *order_of(enum sort sort)
 
 	t.sort = sort;
 	fits(&t);
-	for (at = strstr(screen, "    PID LABEL"); at && (at = strstr(at, "\n    10")) && n + 4 < sizeof(text); at++)
+	for (at = strstr(screen, "    PID LABEL");
+	     at && (at = strstr(at, "\n    10")) && n + 4 < sizeof(text); at++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%.3s ", at + 5);
 	return text;
 }
@@ -214,7 +262,9 @@ static void test_alerts(void)
 	says("! 2 seats of processes that are gone", "dead peers");
 	reset();
 	now.ntiers = 1;
-	now.tier[0] = (struct gpc_tier){ .kind = GPC_REMOTE, .state = GPC_TIER_DOWN, .ready = 1, .brought = 64 };
+	now.tier[0] = (struct gpc_tier){
+		.kind = GPC_REMOTE, .state = GPC_TIER_DOWN, .ready = 1, .brought = 64
+	};
 	says("! the tier REMOTE is down, and all of it is a miss", "a store that does not answer");
 	ok(shows("REMOTE  down  brought 64"), "whose line has its state, and no other way down");
 	now.tier[0].state = GPC_TIER_OFF;
@@ -239,14 +289,16 @@ static void test_alerts(void)
 	ok(shows("PID") && shows("alpha"), "which is shown as it was");
 }
 
-/* Of a cache that was made again, and of what was seen once, nothing is known but since it was made. */
+/* Of a cache that was made again, and of what was seen once, nothing is known but since it was
+ * made. */
 static void test_restarts(void)
 {
 	struct top t = top_of(80, 24);
 
 	reset();
 	now.info.created_ns += 1000;
-	ok(fits(&t) && shows("HITS now VRAM     -") && shows("HITS all VRAM 60.0%"), "another cache of the name");
+	ok(fits(&t) && shows("HITS now VRAM     -") && shows("HITS all VRAM 60.0%"),
+	   "another cache of the name");
 	reset();
 	now.all.lookups = 1;
 	ok(fits(&t) && !shows("e+") && !shows("P "), "a counter that fell makes no rate");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checksums in the file of a pool's memory: where they are, and what is refused of a forged or cut file. */
+/* The checksums in the file of a pool's memory: where they are, and what is refused of a forged or
+ * cut file. */
 #include "t/lib/memfile.h"
 
 static struct memory make_summed(void)
@@ -49,7 +50,8 @@ static void test_place(void)
 		set += p[i] != 0;
 	is_int(set, 0, "no image does");
 	memset(p, 0x11, k.images_bytes);
-	ok(again.at[SLOTS - 1].life == UINT32_MAX && again.at[0].key[0] == UINT64_MAX, "nor the other way");
+	ok(again.at[SLOTS - 1].life == UINT32_MAX && again.at[0].key[0] == UINT64_MAX,
+	   "nor the other way");
 	is_int(opens(k.number), 0, "and the tables are what they were");
 	memory_unmap_images(s, &o, p);
 	memory_unmap_trailers(&t);
@@ -67,7 +69,8 @@ static void test_none(void)
 
 	is_int((long long)k.trailers, 0, "who asks for none has none");
 	is_int(memory_open(s, k.number, false, &o), 0, "the file opens");
-	is_int(memory_map_trailers(s, &o, &t), -ENOENT, "and nothing is to be mapped: %s", gpc_last_error());
+	is_int(memory_map_trailers(s, &o, &t), -ENOENT, "and nothing is to be mapped: %s",
+	       gpc_last_error());
 	ok(!t.at, "it is not");
 	memory_close(&o);
 	end(&k);
@@ -87,7 +90,8 @@ static void test_many(void)
 	k.trailers = 1;
 	if (memory_make(s, &k, NULL) || memory_open(s, k.number, true, &o))
 		bail("no memory: %s", gpc_last_error());
-	ok(k.images >= k.trailers + 3000 * sizeof(struct shm_trailer), "3000 of them are before the images");
+	ok(k.images >= k.trailers + 3000 * sizeof(struct shm_trailer),
+	   "3000 of them are before the images");
 	is_int(memory_map_trailers(s, &o, &t), 0, "and are mapped");
 	if (t.at)
 		memset(t.at, 1, 3000 * sizeof(*t.at));
@@ -124,16 +128,42 @@ static void forge(uint64_t number, void (*change)(struct shm_memory *h), int ope
 	scratch_patch(file_of(number), 0, &good, NULL, sizeof(good));
 }
 
-static void in_header(struct shm_memory *h) { h->trailers = 64; }
-static void in_runs(struct shm_memory *h) { h->trailers = SHM_PAGE; }
-static void at_odd(struct shm_memory *h) { h->trailers += 32; }
-static void in_images(struct shm_memory *h) { h->trailers = h->images; }
-static void across(struct shm_memory *h) { h->trailers = h->images - SHM_PAGE; h->slots = SLOTS; }
-static void at_end(struct shm_memory *h) { h->trailers = UINT64_MAX - 4095; }
-static void far(struct shm_memory *h) { h->trailers = (uint64_t)1 << 46; }
-static void of_none(struct shm_memory *h) { h->trailers = 0; }
+static void in_header(struct shm_memory *h)
+{
+	h->trailers = 64;
+}
+static void in_runs(struct shm_memory *h)
+{
+	h->trailers = SHM_PAGE;
+}
+static void at_odd(struct shm_memory *h)
+{
+	h->trailers += 32;
+}
+static void in_images(struct shm_memory *h)
+{
+	h->trailers = h->images;
+}
+static void across(struct shm_memory *h)
+{
+	h->trailers = h->images - SHM_PAGE;
+	h->slots = SLOTS;
+}
+static void at_end(struct shm_memory *h)
+{
+	h->trailers = UINT64_MAX - 4095;
+}
+static void far(struct shm_memory *h)
+{
+	h->trailers = (uint64_t)1 << 46;
+}
+static void of_none(struct shm_memory *h)
+{
+	h->trailers = 0;
+}
 
-/* Without images of its own the file is VRAM's, or has huge pages elsewhere: these have no end before images. */
+/* Without images of its own the file is VRAM's, or has huge pages elsewhere: these have no end
+ * before images. */
 static void elsewhere(struct shm_memory *h)
 {
 	h->images = 0;
@@ -175,7 +205,8 @@ static void test_cut(void)
 	if (fallocate(k.fd, 0, (off_t)(k.trailers + 8192), 4096))
 		bail("no page for it");
 	is_int(memory_open(s, k.number, false, &o), 0, "another page hides that");
-	is_int(memory_map_trailers(s, &o, &t), -EBADMSG, "until they are to be mapped: %s", gpc_last_error());
+	is_int(memory_map_trailers(s, &o, &t), -EBADMSG, "until they are to be mapped: %s",
+	       gpc_last_error());
 	ok(!t.at && !t.base, "nothing is mapped");
 	memory_close(&o);
 	if (fallocate(k.fd, 0, (off_t)k.trailers, 4096))
@@ -183,7 +214,8 @@ static void test_cut(void)
 	is_int(memory_open(s, k.number, false, &o), 0, "whole again");
 	if (ftruncate(k.fd, (off_t)k.trailers + 32))
 		bail("it cannot be cut");
-	is_int(memory_map_trailers(s, &o, &t), -EBADMSG, "cut when it was open: %s", gpc_last_error());
+	is_int(memory_map_trailers(s, &o, &t), -EBADMSG, "cut when it was open: %s",
+	       gpc_last_error());
 	memory_close(&o);
 	end(&k);
 }

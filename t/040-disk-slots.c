@@ -42,7 +42,8 @@ static void one_block(void)
 	is_int(disk_put(d, 9, 11, 0, 5), 0, "and may be written again");
 	disk_close(d);
 	d = disk_must(&opt);
-	is_int(disk_has(d, 9, 11), 0, "a block of the new epoch is there after it was opened again");
+	is_int(disk_has(d, 9, 11), 0,
+	       "a block of the new epoch is there after it was opened again");
 	disk_info(d, &info);
 	is_int(info.epoch, 1ll << 32, "the epoch has stayed: the first one of the second opening");
 	disk_close(d);
@@ -51,11 +52,14 @@ static void one_block(void)
 
 /* ---- pieces ---- */
 
-static int move_pieces(struct disk *d, enum disk_kind kind, uint8_t *at, const uint32_t *cut, uint32_t n)
+static int move_pieces(struct disk *d, enum disk_kind kind, uint8_t *at, const uint32_t *cut,
+		       uint32_t n)
 {
 	struct iovec iov[20];
-	struct disk_op op = { .kind = kind, .what = { .slot = 1, .key = disk_key(1), .tag = 1 },
-			      .iov = iov, .niov = n };
+	struct disk_op op = { .kind = kind,
+			      .what = { .slot = 1, .key = disk_key(1), .tag = 1 },
+			      .iov = iov,
+			      .niov = n };
 	uint32_t i;
 
 	for (i = 0; i < n; at += cut[i++])
@@ -67,7 +71,8 @@ static void pieces(uint32_t bytes, uint32_t flags)
 {
 	static const uint32_t shift[] = { 0, 512, 1, 4096 };
 	struct disk_options opt = disk_opt(4);
-	uint32_t cuts[4][20] = { { bytes }, { 512, bytes - 512 }, { 1, bytes - 1 }, { 0 } }, n[4] = { 1, 2, 2, 20 };
+	uint32_t cuts[4][20] = { { bytes }, { 512, bytes - 512 }, { 1, bytes - 1 }, { 0 } },
+		 n[4] = { 1, 2, 2, 20 };
 	uint8_t *want = malloc(bytes), *back = malloc(bytes + 8192);
 	uint32_t i, j, k, bad = 0;
 	struct disk *d;
@@ -109,7 +114,10 @@ static void notes(void)
 	struct disk *d = disk_must(&opt);
 	struct iovec iov = { image, DISK_TEST_IMAGE };
 	char note[100], back[100] = "";
-	struct disk_op op = { .kind = DISK_WRITE, .iov = &iov, .niov = 1, .note = note,
+	struct disk_op op = { .kind = DISK_WRITE,
+			      .iov = &iov,
+			      .niov = 1,
+			      .note = note,
 			      .what = { .slot = 2, .key = disk_key(5), .note_bytes = 100 } };
 	struct disk_slot s = { .slot = 2, .key = disk_key(5) };
 	struct disk_counts c;
@@ -147,7 +155,8 @@ static uint32_t order_faults(const struct disk_slot *s, uint64_t n)
 	for (i = 0; i < n; i++)
 		if (s[i].depth) {
 			for (j = 0; j < i; j++)
-				if (s[j].key.w[0] == s[i].parent.w[0] && s[j].key.w[1] == s[i].parent.w[1])
+				if (s[j].key.w[0] == s[i].parent.w[0] &&
+				    s[j].key.w[1] == s[i].parent.w[1])
 					break;
 			bad += j == i;
 		}
@@ -166,9 +175,9 @@ static void scan(void)
 	is_int(disk_scan(d, &s, &n), 0, "an empty file is scanned");
 	is_int(n, 0, "and has nothing");
 	free(s);
-	for (i = 0; i < 40; i++)         /* 4 chains of 10, children before parents in the file */
+	for (i = 0; i < 40; i++) /* 4 chains of 10, children before parents in the file */
 		bad += disk_put(d, 2499 - i * 60, i, (uint32_t)(i % 10), 1) != 0;
-	bad += disk_put(d, 1, 5, 5, 9) != 0;     /* once more, later */
+	bad += disk_put(d, 1, 5, 5, 9) != 0; /* once more, later */
 	bad += disk_put(d, 2, 999, 0, 9) != 0;
 	bad += disk_free(d, 2) != 0;
 	disk_close(d);
@@ -190,7 +199,8 @@ static void scan(void)
 	is_int(disk_put(d, 7, 77, 0, 1), 0, "one more");
 	is_int(disk_scan(d, &s, &n), 0, "scanned");
 	disk_counts(d, &c);
-	ok(n == 1 && s[0].slot == 7 && c.scan_old == 40, "only that one, 40 are of the epoch before");
+	ok(n == 1 && s[0].slot == 7 && c.scan_old == 40,
+	   "only that one, 40 are of the epoch before");
 	free(s);
 	disk_close(d);
 	unlink(disk_path);
@@ -201,7 +211,9 @@ static void refused(void)
 	struct disk_options opt = disk_opt(3);
 	struct disk *d = disk_must(&opt);
 	struct iovec iov = { image, DISK_TEST_IMAGE };
-	struct disk_op op = { .kind = DISK_WRITE, .iov = &iov, .niov = 1,
+	struct disk_op op = { .kind = DISK_WRITE,
+			      .iov = &iov,
+			      .niov = 1,
 			      .what = { .slot = 3, .key = disk_key(5) } };
 	struct disk_slot s = { .slot = 3 };
 	uint64_t slot = 3;

@@ -27,7 +27,8 @@ static uint64_t file_sum(void)
 }
 
 /* With this error and these words in the sentence, and the file as before. */
-static void must_refuse(const struct disk_options *opt, int err, const char *words, const char *what)
+static void must_refuse(const struct disk_options *opt, int err, const char *words,
+			const char *what)
 {
 	struct disk *d = NULL;
 	uint64_t before = file_sum();
@@ -142,7 +143,7 @@ static void locks(void)
 	d = disk_must(&opt);
 	must_refuse(&opt, EBUSY, "locked by another process", "a second one");
 	pid = fork();
-	if (!pid) {                              /* a child has the disk no more, and closes it */
+	if (!pid) { /* a child has the disk no more, and closes it */
 		disk_close(d);
 		_exit(0);
 	}
@@ -169,13 +170,14 @@ static int stay(void *arg)
 	return 0;
 }
 
-/* A process is killed, and its memory lives on for a while, as where a driver holds it: here somebody else has it, who
- * shares nothing but the memory. */
+/* A process is killed, and its memory lives on for a while, as where a driver holds it: here
+ * somebody else has it, who shares nothing but the memory. */
 static void outlived(void)
 {
 	static char stack[65536];
 	struct disk_options opt = disk_opt(4);
-	pid_t pid, *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid, *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+				 0);
 
 	make(4);
 	*other = 0;
@@ -230,14 +232,17 @@ static void layouts(void)
 	opt.secret = mine;
 	d = disk_must(&opt);
 	disk_info(d, &info);
-	ok(!info.has_secret && disk_put(d, 2, 22, 0, 1) == 0, "a file whose secret is kept elsewhere");
+	ok(!info.has_secret && disk_put(d, 2, 22, 0, 1) == 0,
+	   "a file whose secret is kept elsewhere");
 	disk_close(d);
 	ok(is_whole(&opt), "is opened with it");
 	is_int(disk_peek(disk_path, &info), 0, "it is peeked at");
-	ok(!info.has_secret && info.slots == 4 && info.image_bytes == DISK_TEST_IMAGE, "and has none");
+	ok(!info.has_secret && info.slots == 4 && info.image_bytes == DISK_TEST_IMAGE,
+	   "and has none");
 	opt.secret = NULL;
 	must_refuse(&opt, EXDEV, "kept elsewhere", "without it");
-	ok(!strcmp(strrchr(gpc_last_error(), ' ') + 1, disk_path), "which file to remove is said: %s", gpc_last_error());
+	ok(!strcmp(strrchr(gpc_last_error(), ' ') + 1, disk_path),
+	   "which file to remove is said: %s", gpc_last_error());
 	opt.secret = secret;
 	must_refuse(&opt, EXDEV, "another secret", "with another one");
 	unlink(disk_path);
@@ -312,7 +317,8 @@ static void epochs(void)
 		disk_close(d);
 		disk_poke(i ? 65536 : 0, junk, sizeof(junk));
 		d = disk_must(&opt);
-		is_int(disk_has(d, 2, 22), -ENOENT, "with superblock %c lost, nothing comes back", 'A' + i);
+		is_int(disk_has(d, 2, 22), -ENOENT, "with superblock %c lost, nothing comes back",
+		       'A' + i);
 		disk_close(d);
 	}
 }
@@ -367,14 +373,16 @@ static void sizes(void)
 	d = disk_must(&opt);
 	disk_info(d, &info);
 	ok(info.slots == 3000 && !stat(disk_path, &st) && (uint64_t)st.st_size == info.file_bytes &&
-	   info.file_bytes == disk_test_image(2999) + DISK_TEST_IMAGE, "grown to 3000 slots");
+		   info.file_bytes == disk_test_image(2999) + DISK_TEST_IMAGE,
+	   "grown to 3000 slots");
 	ok(!disk_has(d, 2, 22) && !disk_has(d, 1400, 14), "blocks are where they were");
 	is_int(disk_put(d, 2999, 29, 0, 1), 0, "the last slot is there");
 	disk_close(d);
 	opt.slots = 1401;
 	d = disk_must(&opt);
 	ok(!disk_has(d, 1400, 14) && !stat(disk_path, &st) &&
-	   (uint64_t)st.st_size == disk_test_image(1400) + DISK_TEST_IMAGE, "cut to 1401 slots");
+		   (uint64_t)st.st_size == disk_test_image(1400) + DISK_TEST_IMAGE,
+	   "cut to 1401 slots");
 	disk_close(d);
 	opt.slots = 3;
 	d = disk_must(&opt);
@@ -382,7 +390,7 @@ static void sizes(void)
 	is_int(disk_clear(d), 0, "cleared");
 	is_int(disk_put(d, 1, 11, 0, 1), 0, "written");
 	disk_close(d);
-	truncate(disk_path, (off_t)disk_test_image(5000));       /* as who died before its end was cut */
+	truncate(disk_path, (off_t)disk_test_image(5000)); /* as who died before its end was cut */
 	disk_see(disk_test_header(1), &h, sizeof(h));
 	h.slot = 10;
 	h.key[0]++;
@@ -411,8 +419,10 @@ static void limits(void)
 		struct disk *d = NULL;
 
 		setrlimit(RLIMIT_FSIZE, &low);
-		_exit(disk_open(disk_path, &opt, &d) == -EFBIG && strstr(gpc_last_error(), "ulimit") &&
-		      access(disk_path, F_OK) ? 0 : 1);
+		_exit(disk_open(disk_path, &opt, &d) == -EFBIG &&
+				      strstr(gpc_last_error(), "ulimit") && access(disk_path, F_OK)
+			      ? 0
+			      : 1);
 	}
 	waitpid(pid, &status, 0);
 	is_int(status, 0, "a limit of file sizes is an error, and no signal");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes wrong with a disk: bits, errors of the device, no room, files that are cut under way, short and
- * interrupted transfers.  Each is a miss that is counted; no wrong byte is ever served. */
+/* What goes wrong with a disk: bits, errors of the device, no room, files that are cut under way,
+ * short and interrupted transfers.  Each is a miss that is counted; no wrong byte is ever
+ * served. */
 #include <sys/mount.h>
 
 #include "t/lib/disk_shim.h"
@@ -80,12 +81,23 @@ static void bits(void)
 /* Fields that cannot be, below a good checksum. */
 static void forged(void)
 {
-	static const struct { const char *what; uint32_t at, bytes; uint64_t value; } f[] = {
-		{ "magic", 0, 4, 0 }, { "state", 4, 4, 2 }, { "file", 8, 8, 1 },
-		{ "a later epoch", 24, 8, 2 }, { "epoch -1", 24, 8, UINT64_MAX }, { "slot", 32, 8, 3 },
-		{ "a root key", 56, 8, 1ull << 63 }, { "length 0", 88, 8, 0 },
-		{ "length", 88, 8, DISK_TEST_IMAGE + 1 }, { "length -1", 88, 8, UINT64_MAX },
-		{ "note_bytes", 116, 4, 101 }, { "note_bytes -1", 116, 4, UINT32_MAX },
+	static const struct {
+		const char *what;
+		uint32_t at, bytes;
+		uint64_t value;
+	} f[] = {
+		{ "magic", 0, 4, 0 },
+		{ "state", 4, 4, 2 },
+		{ "file", 8, 8, 1 },
+		{ "a later epoch", 24, 8, 2 },
+		{ "epoch -1", 24, 8, UINT64_MAX },
+		{ "slot", 32, 8, 3 },
+		{ "a root key", 56, 8, 1ull << 63 },
+		{ "length 0", 88, 8, 0 },
+		{ "length", 88, 8, DISK_TEST_IMAGE + 1 },
+		{ "length -1", 88, 8, UINT64_MAX },
+		{ "note_bytes", 116, 4, 101 },
+		{ "note_bytes -1", 116, 4, UINT32_MAX },
 	};
 	struct disk_header h, whole;
 	struct disk_slot *s;
@@ -99,7 +111,8 @@ static void forged(void)
 		memcpy((char *)&h + f[i].at, &f[i].value, f[i].bytes);
 		disk_seal_header(&h);
 		disk_poke(disk_test_header(2), &h, sizeof(h));
-		ok(disk_has(d, 2, 2) == -EBADMSG && !disk_scan(d, &s, &n) && n == 3, "%s", f[i].what);
+		ok(disk_has(d, 2, 2) == -EBADMSG && !disk_scan(d, &s, &n) && n == 3, "%s",
+		   f[i].what);
 		free(s);
 	}
 	h = whole;
@@ -131,7 +144,7 @@ static void pieces_of_transfers(uint32_t flags)
 		fault(SHIM_READ | SHIM_WRITE, 0, ALL, 0, 100000);
 		shim.part = part[i];
 		err = disk_put(d, 1, 11, 0, i);
-		stuck += err == -EIO;    /* direct, and less than a page at a time */
+		stuck += err == -EIO; /* direct, and less than a page at a time */
 		bad += err && (err != -EIO || flags || part[i] >= 4096);
 		shim.times = 100000;
 		err = disk_has(d, 1, 11);
@@ -179,7 +192,8 @@ static void writes_fail(int err)
 	renew(4, 0);
 	count_before();
 	fault(SHIM_WRITE, disk_test_image(1), disk_test_image(2), err, 1);
-	is_int(disk_put(d, 1, 11, 0, 2), -err, "an image that cannot be written: %s", strerror(err));
+	is_int(disk_put(d, 1, 11, 0, 2), -err, "an image that cannot be written: %s",
+	       strerror(err));
 	ok(disk_has(d, 1, 11) == -ENOENT && disk_has(d, 1, 1) == -ENOENT, "its slot is free");
 	is_int(disk_put(d, 1, 11, 0, 2), 0, "and may be written");
 	fault(SHIM_WRITE, disk_test_header(1), disk_test_header(2), err, 1);
@@ -250,7 +264,10 @@ static void syncs_fail_for_all(void)
 	refused_answers = 0;
 	for (i = 0; i < 20; i++) {
 		slots[i] = (uint64_t)i;
-		op[i] = (struct disk_op){ .kind = DISK_FORGET, .slots = &slots[i], .n = 1, .done = told,
+		op[i] = (struct disk_op){ .kind = DISK_FORGET,
+					  .slots = &slots[i],
+					  .n = 1,
+					  .done = told,
 					  .arg = &end[i] };
 		if (disk_submit(d, &op[i]))
 			bail("not submitted");
@@ -274,8 +291,8 @@ static uint64_t found(void)
 	return n;
 }
 
-/* The power is lost under a clear: the header of a block that was written behind it is on the disk, and the
- * superblocks are not. */
+/* The power is lost under a clear: the header of a block that was written behind it is on the disk,
+ * and the superblocks are not. */
 static void clear_is_lost(void)
 {
 	static uint8_t front[DISK_GROUPS];
@@ -323,16 +340,18 @@ static void unread_stays(bool worse)
 	int err;
 
 	renew(70, 0);
-	fault(SHIM_READ | (worse ? SHIM_WRITE : 0), disk_test_header(0), disk_test_header(0) + 1, EIO,
-	      worse ? UINT32_MAX : 2);
+	fault(SHIM_READ | (worse ? SHIM_WRITE : 0), disk_test_header(0), disk_test_header(0) + 1,
+	      EIO, worse ? UINT32_MAX : 2);
 	is_int(found(), 70 - 32, "headers that cannot be read%s", worse ? ", or written" : "");
 	fault(0, 0, 0, 0, 0);
 	is_int(disk_put(d, slot, 5, 0, 1), 0, "a key of theirs is written elsewhere");
 	err = disk_forget(d, &slot, 1);
-	ok(worse ? err == -EIO && !disk_clear(d) : !err, "and forgotten%s", worse ? ", by a clear" : "");
+	ok(worse ? err == -EIO && !disk_clear(d) : !err, "and forgotten%s",
+	   worse ? ", by a clear" : "");
 	disk_close(d);
 	d = disk_must(&opt);
-	ok(disk_has(d, 5, 5) == -ENOENT && disk_has(d, 40, 5) == -ENOENT, "it is nowhere at the next start");
+	ok(disk_has(d, 5, 5) == -ENOENT && disk_has(d, 40, 5) == -ENOENT,
+	   "it is nowhere at the next start");
 }
 
 /* ---- opened ---- */
@@ -340,9 +359,17 @@ static void unread_stays(bool worse)
 static void opens_fail(void)
 {
 	struct disk_options opt = disk_opt(4);
-	static const struct { uint32_t call; int err; const char *what; } f[] = {
-		{ SHIM_WRITE, EIO, "written" }, { SHIM_SYNC, EIO, "synced" }, { SHIM_ROOM, ENOSPC, "found room" },
-		{ SHIM_WRITE, ENOSPC, "written, no room" }, { SHIM_CUT, EIO, "cut" }, { SHIM_ROOM, EFBIG, "so long" },
+	static const struct {
+		uint32_t call;
+		int err;
+		const char *what;
+	} f[] = {
+		{ SHIM_WRITE, EIO, "written" },
+		{ SHIM_SYNC, EIO, "synced" },
+		{ SHIM_ROOM, ENOSPC, "found room" },
+		{ SHIM_WRITE, ENOSPC, "written, no room" },
+		{ SHIM_CUT, EIO, "cut" },
+		{ SHIM_ROOM, EFBIG, "so long" },
 	};
 	struct disk *e = NULL;
 	uint32_t i, k;
@@ -360,7 +387,8 @@ static void opens_fail(void)
 				disk_close(e);
 				continue;
 			}
-			is_int(err, -f[i].err, "a file that cannot be %s: %s", f[i].what, gpc_last_error());
+			is_int(err, -f[i].err, "a file that cannot be %s: %s", f[i].what,
+			       gpc_last_error());
 		}
 		fault(0, 0, 0, 0, 0);
 		d = disk_must(&opt);
@@ -372,16 +400,19 @@ static void opens_fail(void)
 	for (i = 0; i < sizeof(f) / sizeof(*f); i++) {
 		fault(f[i].call, 0, ALL, f[i].err, 1);
 		err = disk_open(disk_path, &opt, &e);
-		ok(err == -f[i].err && access(disk_path, F_OK), "a new one that cannot be %s: %s", f[i].what,
-		   gpc_last_error());
+		ok(err == -f[i].err && access(disk_path, F_OK), "a new one that cannot be %s: %s",
+		   f[i].what, gpc_last_error());
 	}
 	fault(SHIM_ROOM, 0, ALL, EDQUOT, 1);
-	ok(disk_open(disk_path, &opt, &e) == -ENOSPC && strstr(gpc_last_error(), "than the quota leaves"), "a quota");
+	ok(disk_open(disk_path, &opt, &e) == -ENOSPC &&
+		   strstr(gpc_last_error(), "than the quota leaves"),
+	   "a quota");
 	renew(4, 0);
 	disk_close(d);
 	d = NULL;
 	fault(SHIM_READ, 0, 70000, EIO, UINT32_MAX);
-	is_int(disk_open(disk_path, &opt, &e), -EIO, "superblocks that cannot be read: %s", gpc_last_error());
+	is_int(disk_open(disk_path, &opt, &e), -EIO, "superblocks that cannot be read: %s",
+	       gpc_last_error());
 	fault(SHIM_READ, 0, 1, EIO, UINT32_MAX);
 	d = disk_must(&opt);
 	ok(disk_has(d, 2, 2) == 0, "one that cannot be read");
@@ -416,7 +447,8 @@ static void cut_under_way(uint32_t flags)
 	is_int(disk_has(d, 0, 0), -ENODATA, "an empty file has no blocks");
 	ok(!disk_scan(d, &s, &n) && n == 0, "nor has a scan");
 	free(s);
-	is_int(disk_forget(d, &slot, 1), 0, "what had a place in it may be forgotten, and is no signal");
+	is_int(disk_forget(d, &slot, 1), 0,
+	       "what had a place in it may be forgotten, and is no signal");
 	is_int(disk_clear(d), 0, "cleared");
 	disk_close(d);
 	d = NULL;
@@ -441,7 +473,8 @@ static void small_file_system(void)
 		return;
 	}
 	snprintf(disk_path, sizeof(disk_path), "%s/blocks", folder);
-	ok(disk_open(disk_path, &opt, &d) == -ENOSPC && disk_says_free() && stat(disk_path, &st), "no room: %s", gpc_last_error());
+	ok(disk_open(disk_path, &opt, &d) == -ENOSPC && disk_says_free() && stat(disk_path, &st),
+	   "no room: %s", gpc_last_error());
 	opt.slots = 4;
 	d = disk_must(&opt);
 	ok(!disk_put(d, 1, 1, 0, 1) && !disk_has(d, 1, 1), "a smaller file has");
@@ -449,7 +482,8 @@ static void small_file_system(void)
 	opt.flags |= DISK_RESIZE;
 	disk_close(d);
 	d = NULL;
-	ok(disk_open(disk_path, &opt, &d) == -ENOSPC && disk_says_free(), "it cannot grow: %s", gpc_last_error());
+	ok(disk_open(disk_path, &opt, &d) == -ENOSPC && disk_says_free(), "it cannot grow: %s",
+	   gpc_last_error());
 	opt.slots = 4;
 	d = disk_must(&opt);
 	is_int(disk_has(d, 1, 1), 0, "and has its block still");

@@ -2,22 +2,25 @@
 /* A loss of power, at any call that changes the file.
  *
  * A model of a disk that keeps what was synced; of all that was written since, any sectors of 512
- * bytes, each as it was, as it is, or as it was in between.  The file is then opened again.  It opens; no
- * byte is wrong; what was acknowledged as removed is nowhere; what was synced and not touched since is
- * there. */
+ * bytes, each as it was, as it is, or as it was in between.  The file is then opened again.  It
+ * opens; no byte is wrong; what was acknowledged as removed is nowhere; what was synced and not
+ * touched since is there. */
 #include "t/lib/disk_shim.h"
 #include "t/lib/disks.h"
 
 #define SLOTS  10u
 #define KEYS   14u
-#define BLOCKS 64u                       /* written in a round, at most */
+#define BLOCKS 64u /* written in a round, at most */
 #define SECTOR 512u
 #define MOST   (1u << 20)
 
 /* What the caller knows of each block that it wrote; the tag is its number. */
 struct model {
-	struct { bool gone, safe; uint32_t slot, key; } block[BLOCKS];
-	uint32_t n, in_slot[SLOTS];      /* + 1; 0: none */
+	struct {
+		bool gone, safe;
+		uint32_t slot, key;
+	} block[BLOCKS];
+	uint32_t n, in_slot[SLOTS]; /* + 1; 0: none */
 };
 
 static struct model now, then;
@@ -25,7 +28,7 @@ static uint8_t durable[MOST], lost[MOST];
 static bool dirty[MOST / SECTOR];
 static uint64_t file_bytes, random_state = 1;
 static uint32_t calls, loss_at;
-static bool was_lost, clears;             /* clears: most of what happens */
+static bool was_lost, clears; /* clears: most of what happens */
 
 static uint32_t draw(uint32_t n)
 {
@@ -153,7 +156,9 @@ static void do_something(struct disk *d)
 
 /* ---- and what it finds ---- */
 
-static struct { uint32_t found, wrong, back, lacking, closed, damaged; } sum;
+static struct {
+	uint32_t found, wrong, back, lacking, closed, damaged;
+} sum;
 
 static void look(void)
 {
@@ -229,7 +234,8 @@ static int body(void)
 		if (sum.wrong || sum.back || sum.lacking || sum.closed)
 			break;
 	}
-	diag("up to seed %llu: %u blocks found, %u damaged", (unsigned long long)i, sum.found, sum.damaged);
+	diag("up to seed %llu: %u blocks found, %u damaged", (unsigned long long)i, sum.found,
+	     sum.damaged);
 	is_int(sum.closed, 0, "the file opens");
 	is_int(sum.wrong, 0, "no wrong byte is served");
 	is_int(sum.back, 0, "nothing that was acknowledged as removed comes back");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process is killed before each call that it makes on the file, and in the middle of each that writes: while
- * the file is made, grown and cut, while a block is written, replaced, forgotten, cleared, while it is
- * scanned.  The next one opens it, and finds what was answered. */
+/* A process is killed before each call that it makes on the file, and in the middle of each that
+ * writes: while the file is made, grown and cut, while a block is written, replaced, forgotten,
+ * cleared, while it is scanned.  The next one opens it, and finds what was answered. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -10,12 +10,13 @@
 
 #define SLOTS 6u
 
-/* What the caller was told; in memory that outlives it.  has[s]: block in slot s + 1; MAYBE: it was at it. */
+/* What the caller was told; in memory that outlives it.  has[s]: block in slot s + 1; MAYBE: it was
+ * at it. */
 enum { MAYBE = 1000 };
 static struct told {
 	uint32_t has[SLOTS + 2];
 	uint32_t done, stage;
-} *told;
+} * told;
 
 static void seen(enum shim_call call, int fd, uint64_t at, size_t n, bool before)
 {
@@ -77,7 +78,7 @@ static void live(void)
 
 	d = open_with(SLOTS + 2);
 	put(d, SLOTS + 1, 30);
-	put(d, 4, 21);                   /* a twin: the earlier one goes with the scan */
+	put(d, 4, 21); /* a twin: the earlier one goes with the scan */
 	told->has[2] = MAYBE;
 	if (disk_scan(d, &s, &n))
 		_exit(3);
@@ -98,7 +99,9 @@ static void live(void)
 	told->done = 1;
 }
 
-static struct { uint32_t lives, wrong, lost, back, closed, empty; } sum;
+static struct {
+	uint32_t lives, wrong, lost, back, closed, empty;
+} sum;
 
 static void look(void)
 {
@@ -111,7 +114,7 @@ static void look(void)
 
 	opt.flags = 0;
 	err = disk_open(disk_path, &opt, &d);
-	if (err == -ENOENT) {            /* it was not made yet: the next one makes it */
+	if (err == -ENOENT) { /* it was not made yet: the next one makes it */
 		sum.empty++;
 		opt.flags = DISK_CREATE;
 		opt.slots = SLOTS;
@@ -132,7 +135,8 @@ static void look(void)
 			continue;
 		if (told->has[i] && (err || s.tag != told->has[i] - 1)) {
 			sum.lost++;
-			diag("step %u: slot %d lacks block %u", shim_death.die, (int)i, told->has[i] - 1);
+			diag("step %u: slot %d lacks block %u", shim_death.die, (int)i,
+			     told->has[i] - 1);
 		}
 		if (!told->has[i] && !err) {
 			sum.back++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of a disk: reads before writes, a thread that never writes, bounds, deadlines, the rate, one
- * sync for many, the end. */
+/* Threads of a disk: reads before writes, a thread that never writes, bounds, deadlines, the rate,
+ * one sync for many, the end. */
 #include <pthread.h>
 
 #include "disk/state.h"
@@ -15,16 +15,21 @@ static const struct iovec iov = { image, DISK_TEST_IMAGE };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static struct { bool closed; uint32_t at; } gate;
-static uint32_t order[OPS], ended, syncs;        /* order: slots, + 1000 for a write */
+static struct {
+	bool closed;
+	uint32_t at;
+} gate;
+static uint32_t order[OPS], ended, syncs; /* order: slots, + 1000 for a write */
 
-int __real_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n, uint32_t crc);
-int __real_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n, bool has,
-			  uint32_t *crc);
+int __real_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
+			 uint32_t crc);
+int __real_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
+			  bool has, uint32_t *crc);
 int __real_disk_sync(struct disk *d);
-int __wrap_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n, uint32_t crc);
-int __wrap_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n, bool has,
-			  uint32_t *crc);
+int __wrap_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
+			 uint32_t crc);
+int __wrap_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
+			  bool has, uint32_t *crc);
 int __wrap_disk_sync(struct disk *d);
 
 static void pass_gate(void)
@@ -62,14 +67,15 @@ static void wait_ended(uint32_t n)
 	pthread_mutex_unlock(&lock);
 }
 
-int __wrap_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n, uint32_t crc)
+int __wrap_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
+			 uint32_t crc)
 {
 	pass_gate();
 	return __real_io_read_image(d, slot, v, n, crc);
 }
 
-int __wrap_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n, bool has,
-			  uint32_t *crc)
+int __wrap_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
+			  bool has, uint32_t *crc)
 {
 	pass_gate();
 	return __real_io_write_image(d, slot, v, n, has, crc);
@@ -104,9 +110,14 @@ static int submit(uint32_t i, enum disk_kind kind)
 {
 	into[i] = (struct iovec){ room[i], DISK_TEST_IMAGE };
 	slot_of[i] = i;
-	op[i] = (struct disk_op){ .kind = kind, .what = { .slot = i, .key = disk_key(i) }, .niov = 1,
-				  .iov = kind == DISK_READ ? &into[i] : &iov, .done = note_end, .result = 12345,
-				  .slots = &slot_of[i], .n = 1 };
+	op[i] = (struct disk_op){ .kind = kind,
+				  .what = { .slot = i, .key = disk_key(i) },
+				  .niov = 1,
+				  .iov = kind == DISK_READ ? &into[i] : &iov,
+				  .done = note_end,
+				  .result = 12345,
+				  .slots = &slot_of[i],
+				  .n = 1 };
 	return disk_submit(d, &op[i]);
 }
 
@@ -174,8 +185,8 @@ static void one_never_writes(void)
 	wait_ended(11);
 }
 
-/* Reads that a bad place of the disk holds up are not waited for by a write: who acknowledges removals waits for
- * it. */
+/* Reads that a bad place of the disk holds up are not waited for by a write: who acknowledges
+ * removals waits for it. */
 static void reads_hang(void)
 {
 	struct disk_counts c;
@@ -227,10 +238,18 @@ static void deadlines(void)
 	set_gate(true);
 	submit(0, DISK_READ);
 	wait_at_gate(1);
-	op[1] = (struct disk_op){ .kind = DISK_READ, .what = { .slot = 1, .key = disk_key(1) }, .niov = 1,
-				  .iov = &iov, .done = note_end, .deadline_ns = clock_ns() + 1000 };
-	op[2] = (struct disk_op){ .kind = DISK_READ, .what = { .slot = 2, .key = disk_key(2) }, .niov = 1,
-				  .iov = &iov, .done = note_end, .deadline_ns = clock_ns() + 60000000000ull };
+	op[1] = (struct disk_op){ .kind = DISK_READ,
+				  .what = { .slot = 1, .key = disk_key(1) },
+				  .niov = 1,
+				  .iov = &iov,
+				  .done = note_end,
+				  .deadline_ns = clock_ns() + 1000 };
+	op[2] = (struct disk_op){ .kind = DISK_READ,
+				  .what = { .slot = 2, .key = disk_key(2) },
+				  .niov = 1,
+				  .iov = &iov,
+				  .done = note_end,
+				  .deadline_ns = clock_ns() + 60000000000ull };
 	is_int(disk_submit(d, &op[1]), 0, "one that has little time");
 	is_int(disk_submit(d, &op[2]), 0, "one that has much");
 	usleep(2000);
@@ -260,7 +279,7 @@ static void ends(void)
 		bad += submit(i, i & 1 ? DISK_READ : i & 2 ? DISK_WRITE : DISK_FORGET) != 0;
 	if (pthread_create(&thread, NULL, close_it, d))
 		bail("no thread");
-	while (submit(20, DISK_READ) != -ESHUTDOWN)      /* some of these wait as well */
+	while (submit(20, DISK_READ) != -ESHUTDOWN) /* some of these wait as well */
 		usleep(1000);
 	set_gate(false);
 	pthread_join(thread, NULL);
@@ -291,11 +310,13 @@ static void rates(void)
 	wait_ended(4);
 	ok(!bad && (order[2] == 1 || order[3] == 1 || ms_since(start) > 90), "a read goes by");
 	wait_ended(7);
-	ok(ms_since(start) >= 250, "six writes at ten a second, after a pause: %d ms", (int)ms_since(start));
+	ok(ms_since(start) >= 250, "six writes at ten a second, after a pause: %d ms",
+	   (int)ms_since(start));
 	submit(57, DISK_WRITE);
 	submit(58, DISK_WRITE);
 	wait_ended(9);
-	ok(!op[57].result && !op[58].result, "two more, when all threads sleep and it is nobody's turn yet");
+	ok(!op[57].result && !op[58].result,
+	   "two more, when all threads sleep and it is nobody's turn yet");
 	disk_counts(d, &c);
 	ok(c.held_ns > 200 * NS_PER_MS, "the time is counted");
 	disk_rate(d, 1, 1);
@@ -332,7 +353,8 @@ static void one_sync(void)
 	bad += submit(20, DISK_READ) != 0;
 	wait_at_gate(2);
 	disk_counts(d, &c);
-	ok(!bad && c.removals_waiting == 12 && c.reads_running == 1, "one thread removes, reads go on");
+	ok(!bad && c.removals_waiting == 12 && c.reads_running == 1,
+	   "one thread removes, reads go on");
 	set_gate(false);
 	wait_ended(14);
 	is_int(syncs, 3, "one sync for all that waited, as far as the clear; and one behind it");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ages of blocks: the clock of the day jumps both ways, the machine is restarted, the file lies about for a
- * while.  No age jumps, none is negative. */
+/* Ages of blocks: the clock of the day jumps both ways, the machine is restarted, the file lies
+ * about for a while.  No age jumps, none is negative. */
 #include <time.h>
 
 #include "base/fd.h"
@@ -85,7 +85,8 @@ static int body(void)
 	ok(age(0) == 110 && age(1) == 10, "and back");
 	if (disk_look(d, &s, NULL))
 		bail("no block");
-	is_int((int64_t)s.written_ns, 50 * YEAR, "the day on which it was written is told as it was");
+	is_int((int64_t)s.written_ns, 50 * YEAR,
+	       "the day on which it was written is told as it was");
 	pass(5);
 	reopen();
 	is_int(age(0), 115, "opened again");
@@ -99,7 +100,7 @@ static int body(void)
 	d = NULL;
 	day_ns -= 7 * YEAR;
 	pass(1);
-	reopen();                        /* which notes both clocks */
+	reopen(); /* which notes both clocks */
 	is_int(age(0), 166, "and back");
 
 	disk_close(d);
@@ -124,7 +125,7 @@ static int body(void)
 	pass(100);
 	is_int(disk_put(d, 3, 4, 0, 1), 0, "a write, which notes the clock");
 	pass(10);
-	if (!fork()) {                   /* its descriptors are closed, the superblocks are as they are */
+	if (!fork()) { /* its descriptors are closed, the superblocks are as they are */
 		disk_close(d);
 		_exit(0);
 	}
@@ -132,7 +133,8 @@ static int body(void)
 	boot_ns = 0;
 	day_ns += 20 * SECOND;
 	reopen();
-	ok(age(2) >= 110 && age(2) <= 140 && age(3) <= 40, "the end of the machine: %d s", (int)age(2));
+	ok(age(2) >= 110 && age(2) <= 140 && age(3) <= 40, "the end of the machine: %d s",
+	   (int)age(2));
 	boot_ns = 0;
 	is_int(disk_put(d, 0, 9, 0, 1), 0, "a block");
 	unlink(boot_path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 2^20 headers are read, sorted and given within ten seconds, with a file that was never written to for the
- * most part; and hostile ones at random: any header may say anything. */
+/* 2^20 headers are read, sorted and given within ten seconds, with a file that was never written to
+ * for the most part; and hostile ones at random: any header may say anything. */
 #include <time.h>
 
 #include "disk/state.h"
@@ -28,8 +28,12 @@ static double seconds(void)
 /* Block n: child of n - 1, but the first of each 64. */
 static struct disk_header header_of(const struct disk *d, uint64_t slot, uint64_t n)
 {
-	struct disk_header h = { .magic = DISK_HEADER_MAGIC, .state = DISK_WHOLE, .epoch = d->epoch,
-				 .slot = slot, .serial = n + 1, .depth = (uint32_t)(n % 64),
+	struct disk_header h = { .magic = DISK_HEADER_MAGIC,
+				 .state = DISK_WHOLE,
+				 .epoch = d->epoch,
+				 .slot = slot,
+				 .serial = n + 1,
+				 .depth = (uint32_t)(n % 64),
 				 .length = d->super.image_bytes };
 
 	memcpy(h.file, d->super.file, 16);
@@ -55,8 +59,8 @@ static struct disk *sparse(uint64_t slots, uint64_t image_bytes)
 	s.generation++;
 	disk_seal_super(&s);
 	disk_poke(0, &s, sizeof(s));
-	if (truncate(disk_path, (off_t)(DISK_GROUPS + (slots / DISK_GROUP + 1) *
-					(131072 + DISK_GROUP * s.slot_bytes))))
+	if (truncate(disk_path, (off_t)(DISK_GROUPS + (slots / DISK_GROUP +
+						       1) * (131072 + DISK_GROUP * s.slot_bytes))))
 		bail("no file of that length");
 	opt.slots = 0;
 	return disk_must(&opt);
@@ -72,7 +76,7 @@ static void many(void)
 
 	for (i = 0; i < MANY; i += DISK_GROUP) {
 		for (k = 0; k < DISK_GROUP; k++)
-			h[k] = header_of(d, i + k, MANY - 1 - i - k);    /* children before parents */
+			h[k] = header_of(d, i + k, MANY - 1 - i - k); /* children before parents */
 		disk_poke(disk_header_at(d, i), h, sizeof(h));
 	}
 	disk_close(d);
@@ -92,7 +96,7 @@ static void many(void)
 
 static void holes(void)
 {
-	struct disk *d = sparse(1u << 26, 1 << 16);      /* 4 TiB, 8 GiB of headers */
+	struct disk *d = sparse(1u << 26, 1 << 16); /* 4 TiB, 8 GiB of headers */
 	struct disk_slot *s = NULL;
 	struct disk_header h;
 	uint64_t n = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often keys were next to go: exact for those that came last, whatever shares their place, and never too many. */
+/* How often keys were next to go: exact for those that came last, whatever shares their place, and
+ * never too many. */
 #include "t/lib/tap.h"
 
 #include <stdlib.h>
@@ -29,7 +30,8 @@ static void test_lives(void)
 	ok(!is_new, "is not");
 	is_int((int)see(k, 5, 12), 2, "the next life of the same block");
 	is_int((int)see(k, 6, 12), 3, "another block with the same word");
-	is_int((int)see((gpc_key){ { k.w[0], k.w[1] + 1 } }, 6, 12), 1, "a key that differs in its second half alone");
+	is_int((int)see((gpc_key){ { k.w[0], k.w[1] + 1 } }, 6, 12), 1,
+	       "a key that differs in its second half alone");
 	is_int((int)see(k, 6, 12), 3, "takes nothing from the first one");
 	free(u);
 }

@@ -10,7 +10,11 @@
 
 static struct image_what what(void)
 {
-	struct image_what w = { .key = { { 1, 2 } }, .parent = { { 3, 4 } }, .depth = 5, .tag = 6, .crc = 7,
+	struct image_what w = { .key = { { 1, 2 } },
+				.parent = { { 3, 4 } },
+				.depth = 5,
+				.tag = 6,
+				.crc = 7,
 				.bytes = 4096 };
 
 	memset(w.fingerprint, 0x5a, sizeof(w.fingerprint));
@@ -26,7 +30,8 @@ static void headers(void)
 
 	image_header_make(&h, &w);
 	is_int(image_header_read(&h, &w, &is, &why), 0, "a header is read");
-	ok(is.parent.w[0] == 3 && is.parent.w[1] == 4 && is.depth == 5 && is.tag == 6 && is.crc == 7,
+	ok(is.parent.w[0] == 3 && is.parent.w[1] == 4 && is.depth == 5 && is.tag == 6 &&
+		   is.crc == 7,
 	   "and says what it was made of");
 	ok(!memcmp(&h, "gpcimg 1", 8), "it begins with its name");
 	for (i = 0; i < 8 * sizeof(h); i++) {
@@ -59,7 +64,9 @@ static void refused(const char *spec, const char *sentence)
 
 static void options(void)
 {
-	static const struct gpc_remote_word words[] = { { "server", "" }, { "db", "" }, { NULL, NULL } };
+	static const struct gpc_remote_word words[] = { { "server", "" },
+							{ "db", "" },
+							{ NULL, NULL } };
 	struct gpc_remote_plugin p = { .name = "x", .words = words };
 	struct options o;
 	char many[2048] = "x:";
@@ -68,7 +75,8 @@ static void options(void)
 	is_int(options_parse("redis", &o), 0, "a name alone");
 	ok(!strcmp(o.name, "redis") && o.n == 0, "has no options");
 	options_free(&o);
-	is_int(options_parse("/a/b.so:server=h:1,db=3,on,dir=/a\\,b\\\\c=d", &o), 0, "a path and options");
+	is_int(options_parse("/a/b.so:server=h:1,db=3,on,dir=/a\\,b\\\\c=d", &o), 0,
+	       "a path and options");
 	is_str(o.name, "/a/b.so", "the path");
 	is_int(o.n, 4, "four options");
 	is_str(o.option[0].value, "h:1", "a colon in a value");
@@ -76,13 +84,15 @@ static void options(void)
 	is_str(o.option[2].value, "", "has an empty value");
 	is_str(o.option[3].value, "/a,b\\c=d", "a comma, a backslash and a = in a value");
 	is_int(options_check(&o, &p), -EINVAL, "options that the plugin does not take");
-	is_str(gpc_last_error(), "x has no option on; it takes server, db", "are named, and those that it takes");
+	is_str(gpc_last_error(), "x has no option on; it takes server, db",
+	       "are named, and those that it takes");
 	options_free(&o);
 	refused("", "has no name");
 	refused(":a=b", "has no name");
 	refused("x:a=1,a=2", "option a of x stands there twice");
 	refused("x:a=1,,b=2", "option 2 of x has no name");
-	refused("redis://host:6379/0", "redis://host:6379/0 is a URL: a remote store is NAME:word=value");
+	refused("redis://host:6379/0",
+		"redis://host:6379/0 is a URL: a remote store is NAME:word=value");
 	for (i = 0; i < 40; i++)
 		snprintf(many + strlen(many), 16, "o%u=1,", i);
 	refused(many, "more than 32 options");

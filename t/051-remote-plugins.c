@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which files are loaded as plugins: those of root or of this user that nobody else can write, and that are plugins
- * of this version. */
+/* Which files are loaded as plugins: those of root or of this user that nobody else can write, and
+ * that are plugins of this version. */
 #include "t/lib/remote.h"
 
 static char plugin[512], redis[512];
 
 static void refused(const char *spec, int err, const char *sentence)
 {
-	struct remote_options o = { .spec = spec, .image_bytes = 4096, .lanes = 1, .log = remote_note };
+	struct remote_options o = {
+		.spec = spec, .image_bytes = 4096, .lanes = 1, .log = remote_note
+	};
 	struct remote *r = NULL;
 
 	is_int(remote_open(&o, &r), err, "%s is refused", spec);
@@ -61,9 +63,11 @@ static void names(void)
 	refused("a/b", -EINVAL, "'a/b' names no plugin");
 	refused("../x", -EINVAL, "names no plugin");
 	refused("Redis", -EINVAL, "names no plugin");
-	refused("nothing", -ENOENT, "gpc_remote_nothing.so does not exist; correct the name, or install");
+	refused("nothing", -ENOENT,
+		"gpc_remote_nothing.so does not exist; correct the name, or install");
 	refused("/nowhere/x.so", -ENOENT, "there is no plugin /nowhere/x.so: correct the path, or");
-	refused("/etc/passwd/x.so", -ENOTDIR, "plugin /etc/passwd/x.so: Not a directory; correct the path");
+	refused("/etc/passwd/x.so", -ENOTDIR,
+		"plugin /etc/passwd/x.so: Not a directory; correct the path");
 }
 
 static void options(void)
@@ -75,9 +79,11 @@ static void options(void)
 	snprintf(spec, sizeof(spec), "%s:dir=%s,colour=red", plugin, remote_dir);
 	refused(spec, -EINVAL, "folder has no option colour; it takes dir, slow");
 	snprintf(spec, sizeof(spec), "%s:dir=/nowhere/at/all", plugin);
-	refused(spec, -ENOENT, "remote store folder: dir=/nowhere/at/all is no folder that can be opened: No such file or directory; make it");
+	refused(spec, -ENOENT,
+		"remote store folder: dir=/nowhere/at/all is no folder that can be opened: No such file or directory; make it");
 	snprintf(spec, sizeof(spec), "%s:dir=/etc/passwd", plugin);
-	refused(spec, -ENOTDIR, "dir=/etc/passwd is no folder that can be opened: Not a directory; give a folder that");
+	refused(spec, -ENOTDIR,
+		"dir=/etc/passwd is no folder that can be opened: Not a directory; give a folder that");
 	snprintf(spec, sizeof(spec), "%s:dir=/%0300d", plugin, 0);
 	refused(spec, -EINVAL, "dir has 301 bytes, and may have 255");
 	snprintf(spec, sizeof(spec), "%s:dir=%s,slow=x", plugin, remote_dir);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store, by the plugin of folders: images come back whole or not at all, a store that is late or away costs one
- * deadline, and one that answers wrong bytes is switched off. */
+/* A store, by the plugin of folders: images come back whole or not at all, a store that is late or
+ * away costs one deadline, and one that answers wrong bytes is switched off. */
 #include <dirent.h>
 #include <fcntl.h>
 
@@ -43,7 +43,8 @@ static void there_and_back(struct remote *r)
 	for (i = 0; i < N; i++)
 		keys[i] = remote_key(i);
 	is_int(remote_remove(r, 3, keys + 10, 5, NULL, 0), 5, "five are removed");
-	is_int(remote_remove(r, 3, keys + 10, 5, results, 0), 5, "which is so when they are gone already");
+	is_int(remote_remove(r, 3, keys + 10, 5, results, 0), 5,
+	       "which is so when they are gone already");
 	is_int(remote_exists(r, 3, keys, N, NULL, 0), N - 5, "five are gone");
 	is_int(remote_reach(r, 0, keys, N, 0), 10, "the chain ends before them");
 	is_int(remote_reach(r, 0, keys + 15, N - 15, 0), N - 15, "the rest of it is whole");
@@ -56,7 +57,7 @@ static void there_and_back(struct remote *r)
 /* Long chains, wherever they end. */
 static void reaches(struct remote *r)
 {
-	enum { LONG = 2000 };           /* more than seven times what a batch has */
+	enum { LONG = 2000 }; /* more than seven times what a batch has */
 	gpc_key *keys = calloc(LONG, sizeof(*keys));
 	static const uint32_t ends[] = { 0, 1, 6, 7, 8, 255, 256, 257, 1000, 1998, 1999, 2000 };
 	uint32_t i, k, n, had = 0;
@@ -69,7 +70,8 @@ static void reaches(struct remote *r)
 			images_put(&m, 100000 + had);
 			remote_put(r, 0, m.b, n, 0);
 		}
-		is_int(remote_reach(r, 0, keys, LONG, 0), ends[k], "a chain of %u of %u", ends[k], LONG);
+		is_int(remote_reach(r, 0, keys, LONG, 0), ends[k], "a chain of %u of %u", ends[k],
+		       LONG);
 	}
 	free(keys);
 }
@@ -141,7 +143,8 @@ static void wrong_bytes(const char *what, off_t at, off_t cut)
 	images_want(&few, 0);
 	remote_get(r, 0, few.b, 4, 0);
 	is_int(state(r).state, REMOTE_OFF, "a third one switches the store off");
-	ok(strstr(remote_log, "is switched off: it has answered wrong bytes 3 times"), "which is said");
+	ok(strstr(remote_log, "is switched off: it has answered wrong bytes 3 times"),
+	   "which is said");
 	ok(strstr(state(r).why, "gpc1:w:") != NULL, "and kept: %s", state(r).why);
 	images_put(&few, 0);
 	is_int(remote_put(r, 0, few.b, 4, 0), 0, "nothing is stored");
@@ -232,7 +235,8 @@ static void late_and_away(void)
 	began = clock_ns();
 	images_put(&m, 0);
 	is_int(remote_put(r, 0, m.b, N, 0), 0, "nothing is stored");
-	ok(clock_ns() - began < 50 * NS_PER_MS && images_with(&m, -EHOSTDOWN) == N, "at once: it costs one deadline");
+	ok(clock_ns() - began < 50 * NS_PER_MS && images_with(&m, -EHOSTDOWN) == N,
+	   "at once: it costs one deadline");
 	remote_close(r);
 
 	r = remote_start(slow, "s", m.bytes, 60000);
@@ -240,7 +244,8 @@ static void late_and_away(void)
 	began = clock_ns();
 	images_put(&few, 0);
 	remote_put(r, 0, few.b, 4, 0);
-	ok(clock_ns() - began < 5000 * NS_PER_MS, "a call under way ends when the store is stopped");
+	ok(clock_ns() - began < 5000 * NS_PER_MS,
+	   "a call under way ends when the store is stopped");
 	is_int(images_with(&few, -ECANCELED), 4, "as cancelled");
 	pthread_join(thread, NULL);
 	images_put(&few, 0);
@@ -282,7 +287,8 @@ static void same_number(void)
 	if (mkdir(path, 0755))
 		bail("mkdir");
 	images_put(&few, 0);
-	is_int(remote_put(r, 0, few.b, few.n, 0), few.n, "what a process of the same number writes is in nobody's way");
+	is_int(remote_put(r, 0, few.b, few.n, 0), few.n,
+	       "what a process of the same number writes is in nobody's way");
 	rmdir(path);
 	remote_close(r);
 }

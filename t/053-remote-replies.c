@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a server of Redis may answer, and a server that is none: the plugin gives each item a result of its contract by the
- * deadline, fills no image with anything else, and works again when the server does. */
+/* What a server of Redis may answer, and a server that is none: the plugin gives each item a result
+ * of its contract by the deadline, fills no image with anything else, and works again when the
+ * server does. */
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "t/lib/remote.h"
 
-#define N 8u
+#define N     8u
 #define BYTES 3000u
 
 static char plugin[512], spec[1200], path[256];
@@ -16,9 +17,9 @@ static struct images m;
 /* ---- a server whose answers the test chooses ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const char *reply_text;               /* to GET and SET; NULL: none */
+static const char *reply_text; /* to GET and SET; NULL: none */
 static size_t reply_bytes;
-static bool closes;                          /* behind it */
+static bool closes; /* behind it */
 static int listener;
 
 static void answers(const char *text, size_t n, bool then_closes)
@@ -33,7 +34,9 @@ static void answers(const char *text, size_t n, bool then_closes)
 /* Commands in the bytes that have come: their verbs are looked for, which our images have not. */
 static bool serve_bytes(int fd, const char *in, size_t n)
 {
-	static const struct { const char *verb, *reply; } fixed[] = {
+	static const struct {
+		const char *verb, *reply;
+	} fixed[] = {
 		{ "$4\r\nPING\r\n", "+PONG\r\n" },
 		{ "$5\r\nSLOTS\r\n", "-ERR This instance has cluster support disabled\r\n" },
 	};
@@ -43,7 +46,8 @@ static bool serve_bytes(int fd, const char *in, size_t n)
 
 	for (i = 0; i + 8 < n; i++) {
 		for (k = 0; k < 2; k++)
-			if (i + strlen(fixed[k].verb) <= n && !memcmp(in + i, fixed[k].verb, strlen(fixed[k].verb)) &&
+			if (i + strlen(fixed[k].verb) <= n &&
+			    !memcmp(in + i, fixed[k].verb, strlen(fixed[k].verb)) &&
 			    send(fd, fixed[k].reply, strlen(fixed[k].reply), MSG_NOSIGNAL) < 0)
 				return false;
 		if (memcmp(in + i, "$3\r\nGET\r\n", 9 < n - i ? 9 : n - i) &&
@@ -55,7 +59,7 @@ static bool serve_bytes(int fd, const char *in, size_t n)
 		ends = closes;
 		pthread_mutex_unlock(&lock);
 		if (!text)
-			return true;                 /* nor is what comes behind answered */
+			return true; /* nor is what comes behind answered */
 		if (send(fd, text, bytes, MSG_NOSIGNAL) < 0)
 			return false;
 		if (ends)
@@ -103,7 +107,8 @@ static void start_server(void)
 
 /* ---- answers ---- */
 
-static const int contract[] = { 0, -ENOENT, -EBADMSG, -ENOSPC, -EFBIG, -EACCES, -EAGAIN, -EHOSTDOWN, -ETIMEDOUT, -EIO };
+static const int contract[] = { 0,       -ENOENT, -EBADMSG,   -ENOSPC,    -EFBIG,
+				-EACCES, -EAGAIN, -EHOSTDOWN, -ETIMEDOUT, -EIO };
 
 static bool is_of_contract(int result)
 {
@@ -115,7 +120,7 @@ static bool is_of_contract(int result)
 	return false;
 }
 
-static char *value;                          /* a reply with the image of block 0 */
+static char *value; /* a reply with the image of block 0 */
 static size_t value_bytes;
 
 static void make_value(void)
@@ -144,7 +149,8 @@ static void make_value(void)
 }
 
 /* All items get that, and the server's connection is good for a right answer afterwards. */
-static void check(struct remote *r, const char *what, const char *text, size_t n, bool then_closes, int want)
+static void check(struct remote *r, const char *what, const char *text, size_t n, bool then_closes,
+		  int want)
 {
 	uint64_t began;
 	uint32_t i, odd = 0, wanted = 0;
@@ -179,11 +185,13 @@ static void replies(struct remote *r)
 {
 	CHECK("no such key", "$-1\r\n", false, -ENOENT);
 	CHECK("an error", "-ERR unknown\r\n", false, -EIO);
-	CHECK("a server that loads", "-LOADING Redis is loading the dataset in memory\r\n", false, -EAGAIN);
+	CHECK("a server that loads", "-LOADING Redis is loading the dataset in memory\r\n", false,
+	      -EAGAIN);
 	CHECK("a cluster that is down", "-CLUSTERDOWN Hash slot not served\r\n", false, -EAGAIN);
 	CHECK("no permission", "-NOPERM this user has no permissions\r\n", false, -EACCES);
 	CHECK("authentication is wanted", "-NOAUTH Authentication required.\r\n", false, 0);
-	CHECK("no room", "-OOM command not allowed when used memory > 'maxmemory'.\r\n", false, -ENOSPC);
+	CHECK("no room", "-OOM command not allowed when used memory > 'maxmemory'.\r\n", false,
+	      -ENOSPC);
 	CHECK("a status", "+OK\r\n", false, 0);
 	CHECK("a number", ":7\r\n", false, 0);
 	CHECK("an array", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", false, 0);
@@ -222,7 +230,7 @@ static void of_another_length(void)
 static void endless(void)
 {
 	struct remote *r = remote_start(spec, NULL, BYTES, 300);
-	static char much[8 << 20];       /* that are still being sent when this returns */
+	static char much[8 << 20]; /* that are still being sent when this returns */
 	uint64_t began = clock_ns();
 
 	memset(much, 'x', sizeof(much));

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin that breaks its contract: what it does not return from costs the call that asked its deadline and a second,
- * and others nothing; what it answers is believed after gpc's own checks; a store that is none is refused. */
+/* A plugin that breaks its contract: what it does not return from costs the call that asked its
+ * deadline and a second, and others nothing; what it answers is believed after gpc's own checks; a
+ * store that is none is refused. */
 #include "t/lib/remote.h"
 
-#define N 8u
-#define MS 100u
-#define GRACE 150u
-#define MOST_NS (3000 * NS_PER_MS)           /* the deadline, the time behind it, and a slow machine */
+#define N       8u
+#define MS      100u
+#define GRACE   150u
+#define MOST_NS (3000 * NS_PER_MS) /* the deadline, the time behind it, and a slow machine */
 
 static char plugin[512], with_tick[512], flag[256];
-static struct images m[4];                    /* of lanes: a plugin has those of a lost one until it returns */
+static struct images m[4]; /* of lanes: a plugin has those of a lost one until it returns */
 
 static void raise_flag(void)
 {
@@ -18,7 +19,11 @@ static void raise_flag(void)
 
 static struct remote *open_it(const char *spec, uint32_t ms)
 {
-	struct remote_options o = { .spec = spec, .image_bytes = m[0].bytes, .lanes = 4, .deadline_ms = ms, .grace_ms = GRACE,
+	struct remote_options o = { .spec = spec,
+				    .image_bytes = m[0].bytes,
+				    .lanes = 4,
+				    .deadline_ms = ms,
+				    .grace_ms = GRACE,
 				    .log = remote_note };
 	struct remote *r = NULL;
 
@@ -94,8 +99,10 @@ static void does_not_return(const char *path, int what, const char *how)
 	stored(r);
 	raise_flag();
 	began = clock_ns();
-	is_int(call(r, what, 1), -EINPROGRESS, "%s does not return, and has what it was given", how);
-	ok(clock_ns() - began < MOST_NS, "which is known after %d ms", (int)((clock_ns() - began) / NS_PER_MS));
+	is_int(call(r, what, 1), -EINPROGRESS, "%s does not return, and has what it was given",
+	       how);
+	ok(clock_ns() - began < MOST_NS, "which is known after %d ms",
+	   (int)((clock_ns() - began) / NS_PER_MS));
 	ok(remote_is_lost(r, 1) && !remote_is_lost(r, 0), "its lane is lost, and no other one");
 	snprintf(words, sizeof(words), "does not return from %s", how);
 	ok(strstr(remote_log, words) != NULL, "which is said");
@@ -129,7 +136,7 @@ static void closed_meanwhile(const char *path, const char *how, bool calls)
 	ok(!remote_close(r), "%s does not return: the store stays", how);
 	ok(clock_ns() - began < MOST_NS, "its close does not wait for it");
 	ok(strstr(remote_log, "it stays loaded until this process ends") != NULL, "which is said");
-	unlink(flag);                    /* nobody is there for it any more */
+	unlink(flag); /* nobody is there for it any more */
 }
 
 static void *stop_soon(void *arg)
@@ -154,7 +161,8 @@ static void stopped_meanwhile(void)
 	pthread_create(&thread, NULL, stop_soon, r);
 	began = clock_ns();
 	is_int(call(r, GET, 0), -EINPROGRESS, "a call with a minute, and a stop");
-	ok(clock_ns() - began < MOST_NS, "ends after %d ms", (int)((clock_ns() - began) / NS_PER_MS));
+	ok(clock_ns() - began < MOST_NS, "ends after %d ms",
+	   (int)((clock_ns() - began) / NS_PER_MS));
 	pthread_join(thread, NULL);
 	unlink(flag);
 	while (remote_is_lost(r, 0))
@@ -225,7 +233,7 @@ static void nothing_came(void)
 	stored(r);
 	is_int(call(r, GET, 0), 0, "a get");
 	raise_flag();
-	remote_get(r, 0, m[0].b, 1, 0);     /* the image is there still */
+	remote_get(r, 0, m[0].b, 1, 0); /* the image is there still */
 	is_int(m[0].b[0].result, -EBADMSG, "a header of an earlier get is none of this one");
 	remote_close(r);
 }

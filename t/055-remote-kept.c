@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node removes from a store, and what it leaves to the others: a clear, an eviction of hints and a value that is missing
- * in the middle of a prompt take nothing away; what was dropped is not given to anybody here again. */
+/* What a node removes from a store, and what it leaves to the others: a clear, an eviction of hints
+ * and a value that is missing in the middle of a prompt take nothing away; what was dropped is not
+ * given to anybody here again. */
 #include "t/lib/node.h"
 
 #include <dirent.h>
 
 #define WAIT_MS 20000
-#define N 8u
+#define N       8u
 
 /* ---- a store from which nothing can be removed for a while ---- */
 
-uint32_t __real_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
-			      uint64_t deadline_ns);
-uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
-			      uint64_t deadline_ns);
+uint32_t __real_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+			      int32_t *results, uint64_t deadline_ns);
+uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+			      int32_t *results, uint64_t deadline_ns);
 
 static uint32_t refuses, refused;
 
-uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
-			      uint64_t deadline_ns)
+uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+			      int32_t *results, uint64_t deadline_ns)
 {
 	uint32_t i;
 
@@ -32,8 +33,10 @@ uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *ke
 
 /* ---- a write that stands still, before and behind the store ---- */
 
-uint32_t __real_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns);
-uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns);
+uint32_t __real_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+			   uint64_t deadline_ns);
+uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+			   uint64_t deadline_ns);
 
 enum { RUNS, HOLDS_BEFORE, HOLDS_BEHIND };
 static uint32_t put_wanted, put_is;
@@ -47,7 +50,8 @@ static void stand_at(uint32_t place)
 	__atomic_store_n(&put_is, RUNS, __ATOMIC_SEQ_CST);
 }
 
-uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns)
+uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+			   uint64_t deadline_ns)
 {
 	uint32_t stored;
 
@@ -85,7 +89,8 @@ static void fill(gpc *c, uint64_t first, uint32_t tag)
 	must(gpc_reserve(c, ram, N, b, NULL, 0, 1000));
 	for (i = 0; i < N; i++)
 		bytes_write(c, b[i], first + i, BYTES_IMAGE);
-	is_int(gpc_publish(c, k, k + 1, b, N, GPC_OPTIONS(gpc_publish_options, .tag = tag), 0, -1), N, "a chain");
+	is_int(gpc_publish(c, k, k + 1, b, N, GPC_OPTIONS(gpc_publish_options, .tag = tag), 0, -1),
+	       N, "a chain");
 	must(gpc_release(c, b, N));
 	must(gpc_tiers_sync(c, WAIT_MS));
 }
@@ -118,7 +123,8 @@ static void name_of(gpc *c, uint64_t n, char *tail)
 {
 	gpc_key k = key_of(c, n);
 
-	snprintf(tail, 40, ":%016llx%016llx", (unsigned long long)k.w[0], (unsigned long long)k.w[1]);
+	snprintf(tail, 40, ":%016llx%016llx", (unsigned long long)k.w[0],
+		 (unsigned long long)k.w[1]);
 }
 
 /* Looks for the value of number n; removes it if told to. */
@@ -176,7 +182,8 @@ static void clears(void)
 	t = keep(256);
 	fill(c, 1, 7);
 	fill(c, 101, 3);
-	is_int(stored(c, 1, N) + stored(c, 101, N), 2 * N, "two chains are in the store, with two tags");
+	is_int(stored(c, 1, N) + stored(c, 101, N), 2 * N,
+	       "two chains are in the store, with two tags");
 	must(gpc_pool_clear(c, -1, 7, 0, 5000));
 	is_int(hints(c, 1, N), 0, "a clear of one tag: nothing of it is known here");
 	pass(c);
@@ -233,7 +240,8 @@ static void drop_first(gpc *c, uint64_t n)
 	gpc_block b = find(c, n);
 	int err = gpc_drop(c, &b, 1, NULL, 0, 5000);
 
-	/* the pool of a keeper that leaves is there a moment longer, and then the call says that its keeper has ended */
+	/* the pool of a keeper that leaves is there a moment longer, and then the call says that
+	 * its keeper has ended */
 	ok(err == 1 || err == -ENOTCONN, "number %d is dropped: %d", (int)n, err);
 }
 
@@ -257,7 +265,8 @@ static void drops(void)
 	fill(c, 1, 0);
 	__atomic_store_n(&refuses, 1, __ATOMIC_SEQ_CST);
 	drop_first(c, 1);
-	is_int(comes(c, 1, N), 0, "a store that removes nothing now: what was dropped does not come back");
+	is_int(comes(c, 1, N), 0,
+	       "a store that removes nothing now: what was dropped does not come back");
 	is_int(stored(c, 1, N), N, "while the store has it");
 	usleep(300000);
 	ok(__atomic_load_n(&refused, __ATOMIC_SEQ_CST) > 1, "the removal is tried again");
@@ -305,7 +314,7 @@ static void drops_unkept(void)
 	pool = remote_pool(c, &space);
 	must(gpc_tiers_close(t));
 	for (i = 0; i < 5000 && gpc_pool_get(c, pool, &p) >= 0; i++)
-		usleep(1000);            /* until then a drop waits for the one who kept it */
+		usleep(1000); /* until then a drop waits for the one who kept it */
 	drop_first(c, 101);
 	__atomic_store_n(&refuses, 1, __ATOMIC_SEQ_CST);
 	t = keep(256);
@@ -329,7 +338,7 @@ static void drops_under_way(void)
 	bytes_chain(c, ram, 1, N, b, false);
 	put_until(HOLDS_BEFORE);
 	drop_first(c, 1);
-	usleep(200000);                  /* its removal would be over */
+	usleep(200000); /* its removal would be over */
 	put_until(HOLDS_BEHIND);
 	is_int(stored(c, 1, N), N, "written behind a drop: the store has it");
 	is_int(comes(c, 1, N), 0, "and it does not come back");

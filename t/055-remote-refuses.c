@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store that refuses what it is told, and one for whose keys there is little room: what this node has goes on, refusals are
- * not asked for again and again, and what is seen of it is what it does. */
+/* A store that refuses what it is told, and one for whose keys there is little room: what this node
+ * has goes on, refusals are not asked for again and again, and what is seen of it is what it
+ * does. */
 #include "t/lib/node.h"
 
 #include "stage/gone.h"
-#define slot_state slot_of_tier_state    /* transfers have slots, too */
-#define slot slot_of_tier
+#define slot_state slot_of_tier_state /* transfers have slots, too */
+#define slot       slot_of_tier
 #include "stage/stage.h"
 #undef slot
 #undef slot_state
 
 #define WAIT_MS 20000
-#define N 40u
+#define N       40u
 
 /* ---- a store that refuses ---- */
 
-uint32_t __real_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
-			      uint64_t deadline_ns);
-uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
-			      uint64_t deadline_ns);
-uint32_t __real_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns);
-uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns);
+uint32_t __real_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+			      int32_t *results, uint64_t deadline_ns);
+uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+			      int32_t *results, uint64_t deadline_ns);
+uint32_t __real_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+			   uint64_t deadline_ns);
+uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+			   uint64_t deadline_ns);
 bool __real_gone_add(struct gone *g, const gpc_key *key);
 bool __wrap_gone_add(struct gone *g, const gpc_key *key);
 
@@ -28,8 +31,8 @@ static int put_result, remove_result;
 static uint32_t put_calls;
 static bool no_room;
 
-uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
-			      uint64_t deadline_ns)
+uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+			      int32_t *results, uint64_t deadline_ns)
 {
 	int result = __atomic_load_n(&remove_result, __ATOMIC_SEQ_CST);
 	uint32_t i;
@@ -41,7 +44,8 @@ uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *ke
 	return 0;
 }
 
-uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns)
+uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+			   uint64_t deadline_ns)
 {
 	int result = __atomic_load_n(&put_result, __ATOMIC_SEQ_CST);
 	uint32_t i;
@@ -68,7 +72,7 @@ void __wrap_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint
 
 static uint32_t twice, takes;
 static _Thread_local uint32_t taken_at;
-static uint32_t waits;                        /* with what it notes, until another one has taken slots */
+static uint32_t waits; /* with what it notes, until another one has taken slots */
 
 uint32_t __wrap_slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 {
@@ -86,7 +90,7 @@ uint32_t __wrap_slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 	if (got)
 		taken_at = __atomic_add_fetch(&takes, 1, __ATOMIC_SEQ_CST);
 	if (got && __atomic_load_n(&waits, __ATOMIC_SEQ_CST))
-		usleep(3000);            /* whoever had them before notes them now */
+		usleep(3000); /* whoever had them before notes them now */
 	return got;
 }
 
@@ -95,7 +99,8 @@ void __wrap_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint
 	uint32_t i;
 
 	for (i = 0; i < 20 && __atomic_load_n(&waits, __ATOMIC_SEQ_CST) &&
-		    __atomic_load_n(&takes, __ATOMIC_SEQ_CST) == taken_at; i++)
+		    __atomic_load_n(&takes, __ATOMIC_SEQ_CST) == taken_at;
+	     i++)
 		usleep(500);
 	__real_slots_live(d, block, key, born);
 }
@@ -182,7 +187,8 @@ static void few_hints_for_copies(void)
 	usleep(300000);
 	before = __atomic_load_n(&put_calls, __ATOMIC_SEQ_CST);
 	usleep(300000);
-	is_int(__atomic_load_n(&put_calls, __ATOMIC_SEQ_CST) - before, 0, "sixty blocks of RAM and sixteen hints: none is written again "
+	is_int(__atomic_load_n(&put_calls, __ATOMIC_SEQ_CST) - before, 0,
+	       "sixty blocks of RAM and sixteen hints: none is written again "
 	       "and again");
 	ok(node_tier(c).written >= 8, "some are stored: %d", (int)node_tier(c).written);
 	node_end(c, t, "few hints for copies");
@@ -196,7 +202,9 @@ static void *ask_for(void *arg)
 	uint64_t end = clock_ns() + 5000 * NS_PER_MS;
 	gpc *c;
 
-	must(gpc_attach(cache_name, GPC_OPTIONS(gpc_attach_options, .dir = cache_dir, .timeout_ms = 5000), 0, &c));
+	must(gpc_attach(cache_name,
+			GPC_OPTIONS(gpc_attach_options, .dir = cache_dir, .timeout_ms = 5000), 0,
+			&c));
 	chain_keys(c, first, N, k);
 	while (__atomic_load_n(&takes, __ATOMIC_SEQ_CST) < 16 && clock_ns() < end) {
 		must(gpc_prefetch(c, vram, k + 1, N, 0, 5000));
@@ -255,7 +263,8 @@ static void refused_writes(int result, const char *what)
 	fill(c, 1, 8);
 	usleep(300000);
 	before = __atomic_load_n(&put_calls, __ATOMIC_SEQ_CST) - before;
-	ok(before >= 1 && before <= 2, "a store that refuses writes (%s): it is told %u times in 0.3 s", what, before);
+	ok(before >= 1 && before <= 2,
+	   "a store that refuses writes (%s): it is told %u times in 0.3 s", what, before);
 	__atomic_store_n(&put_result, 0, __ATOMIC_SEQ_CST);
 	ok(until(c, is_stored), "it takes them again: they are stored");
 	node_end(c, t, what);

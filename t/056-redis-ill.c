@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Redis that is ill, or a cluster whose answers lead astray: each call ends by its deadline, what one key or one node has is
- * no other's trouble, no wrong byte comes, and nothing that is right is removed or switched off. */
+/* A Redis that is ill, or a cluster whose answers lead astray: each call ends by its deadline, what
+ * one key or one node has is no other's trouble, no wrong byte comes, and nothing that is right is
+ * removed or switched off. */
 #include "t/lib/resp.h"
 
-#define N 8u
+#define N     8u
 #define BYTES 3000u
-#define MS 300u
+#define MS    300u
 
 static char plugin[512];
 static struct resp one, six;
@@ -87,11 +88,13 @@ static void slow(void)
 	for (i = 0; i < N; i++)
 		keys[i] = remote_key(i);
 	resp_hook(&one, in_bytes);
-	is_int(remote_exists(r, 0, keys, N, NULL, 0), N, "answers that come byte by byte are answers");
+	is_int(remote_exists(r, 0, keys, N, NULL, 0), N,
+	       "answers that come byte by byte are answers");
 	resp_hook(&one, too_slowly);
 	began = clock_ns();
 	is_int(get(r), 0, "a value that never ends is none");
-	ok(clock_ns() - began < 3 * MS * NS_PER_MS, "and costs the deadline of the call, not of a byte");
+	ok(clock_ns() - began < 3 * MS * NS_PER_MS,
+	   "and costs the deadline of the call, not of a byte");
 	resp_hook(&one, NULL);
 	remote_until(r, REMOTE_UP);
 	is_int(get(r), N, "then all are there");
@@ -107,7 +110,8 @@ static bool stray(struct resp *s, int fd, int argc, char **argv, const size_t *l
 {
 	resp_plain(fd, argc, argv, len);
 	(void)s;
-	if (strcmp(argv[0], "GET") || number_of(argv[1]) != N - 1 || !__atomic_exchange_n(&stray_of, 0, __ATOMIC_SEQ_CST))
+	if (strcmp(argv[0], "GET") || number_of(argv[1]) != N - 1 ||
+	    !__atomic_exchange_n(&stray_of, 0, __ATOMIC_SEQ_CST))
 		return true;
 	usleep(30000);
 	resp_get(fd, argv[1]);
@@ -212,10 +216,11 @@ static void map_is(const char *text)
 /* "*3 first last *2 host port": host is a whole reply. */
 static void range(const char *first, const char *last, const char *host, int port)
 {
-	resp_text(map, sizeof(map), "*3\r\n%s\r\n%s\r\n*2\r\n%s\r\n:%d\r\n", first, last, host, port);
+	resp_text(map, sizeof(map), "*3\r\n%s\r\n%s\r\n*2\r\n%s\r\n:%d\r\n", first, last, host,
+		  port);
 }
 
-#define ALL ":0", ":16383"
+#define ALL  ":0", ":16383"
 #define HERE "$9\r\n127.0.0.1"
 
 static void map_gives(uint32_t n, const char *what)
@@ -303,7 +308,8 @@ static void deaf(void)
 		usleep(5000);
 	}
 	/* without a pause that grows it would be 16, and a busy machine adds some */
-	ok(late <= 8, "a server that answers nothing but PING: %u calls have waited in a second", late);
+	ok(late <= 8, "a server that answers nothing but PING: %u calls have waited in a second",
+	   late);
 	resp_hook(&one, NULL);
 	ok(remote_until(r, REMOTE_UP) && get(r) == N, "then it answers, and all come");
 	remote_close(r);
@@ -338,7 +344,8 @@ static void bad_pongs(void)
 	resp_text(pong, sizeof(pong), "-ERR \033[31mred\r\n");
 	r = start(&one, MS);
 	is_int(remote_status(r), REMOTE_DOWN, "an error to PING");
-	ok(strstr(remote_log, "red") && !strchr(remote_log, '\033'), "which is in the log, without control characters");
+	ok(strstr(remote_log, "red") && !strchr(remote_log, '\033'),
+	   "which is in the log, without control characters");
 	remote_close(r);
 	resp_hook(&one, NULL);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes of Redis that are down, or that answer some things and not others: an outage is told once, and its end once; no node
- * suffers for another one; and what is no use costs a worker one deadline. */
+/* Nodes of Redis that are down, or that answer some things and not others: an outage is told once,
+ * and its end once; no node suffers for another one; and what is no use costs a worker one
+ * deadline. */
 #include "t/lib/resp.h"
 
-#define N 8u
+#define N     8u
 #define BYTES 3000u
-#define MS 300u
+#define MS    300u
 
 static char plugin[512];
 static struct resp one, two;
@@ -113,7 +114,8 @@ static void told_once(void)
 	snprintf(node, sizeof(node), "node 127.0.0.1:%d is down", one.port);
 	if (!ok(lines_with(node) == 1, "the log says once that the node is down"))
 		diag("%s", remote_log);
-	is_int(lines_with("until it answers again all of it is a miss"), 1, "and once that the store is");
+	is_int(lines_with("until it answers again all of it is a miss"), 1,
+	       "and once that the store is");
 	is_out = false;
 	ok(remote_until(r, REMOTE_UP), "it answers again");
 	is_int(get(r), N, "all come");
@@ -148,7 +150,8 @@ static void deaf_is_told_once(void)
 		get(r);
 		remote_tick(r);
 	}
-	if (!ok(lines_with("is down: ") == 2, "a server that answers PING and nothing else: down, told once of node and store"))
+	if (!ok(lines_with("is down: ") == 2,
+		"a server that answers PING and nothing else: down, told once of node and store"))
 		diag("%s", remote_log);
 	is_int(lines_with("answers again\n"), 0, "and not up");
 	is_out = false;
@@ -184,7 +187,8 @@ static void refusal_is_told(void)
 	one.hook = refuses;
 	r = start_one("", MS);
 	tick_for(r, 400);
-	if (!ok(lines_with("is down: NOAUTH") == 1, "that it refuses us once it is there is told as well, once"))
+	if (!ok(lines_with("is down: NOAUTH") == 1,
+		"that it refuses us once it is there is told as well, once"))
 		diag("%s", remote_log);
 	one.hook = NULL;
 	remote_close(r);
@@ -212,11 +216,14 @@ static void dead_seeds(void)
 	int fd[3], i;
 
 	for (i = 0; i < 3; i++)
-		snprintf(servers + strlen(servers), sizeof(servers) - strlen(servers), "127.0.0.1:%d+", hole(&fd[i]));
-	snprintf(servers + strlen(servers), sizeof(servers) - strlen(servers), "127.0.0.1:%d", one.port);
+		snprintf(servers + strlen(servers), sizeof(servers) - strlen(servers),
+			 "127.0.0.1:%d+", hole(&fd[i]));
+	snprintf(servers + strlen(servers), sizeof(servers) - strlen(servers), "127.0.0.1:%d",
+		 one.port);
 	remote_log[0] = 0;
 	r = start(servers, MS);
-	ok(remote_until(r, REMOTE_UP), "three servers that do not answer, and one that does: the store is up");
+	ok(remote_until(r, REMOTE_UP),
+	   "three servers that do not answer, and one that does: the store is up");
 	tick_for(r, 400);
 	snprintf(line, sizeof(line), "node 127.0.0.1:%d is down", one.port);
 	if (!ok(!strstr(remote_log, line), "the one that answers was never called down"))
@@ -302,7 +309,7 @@ static bool half(struct resp *s, int fd, int argc, char **argv, const size_t *le
 		__atomic_fetch_add(&at_two, 1, __ATOMIC_SEQ_CST);
 	if (!strcmp(argv[0], "GET") && map_is_busy && !next_of(&turn)) {
 		snprintf(text, sizeof(text), "-MOVED 1 127.0.0.1:%d\r\n", two.port);
-		resp_say(fd, text);          /* the map is stale */
+		resp_say(fd, text); /* the map is stale */
 		return true;
 	}
 	if (strcmp(argv[0], "CLUSTER"))
@@ -311,8 +318,10 @@ static bool half(struct resp *s, int fd, int argc, char **argv, const size_t *le
 		resp_say(fd, "-BUSY Redis is busy running a script\r\n");
 		return true;
 	}
-	snprintf(text, sizeof(text), "*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n"
-		 "*3\r\n:8192\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", one.port, two.port);
+	snprintf(text, sizeof(text),
+		 "*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n"
+		 "*3\r\n:8192\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n",
+		 one.port, two.port);
 	resp_say(fd, text);
 	return true;
 }
@@ -353,11 +362,15 @@ static bool moves_on(struct resp *s, int fd, int argc, char **argv, const size_t
 
 	(void)argc, (void)len;
 	if (!strcmp(argv[0], "CLUSTER"))
-		resp_say(fd, "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n");
+		resp_say(
+			fd,
+			"-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n");
 	else if (strcmp(argv[0], "GET") || s == &two)
 		return false;
 	else
-		resp_send(fd, text, (size_t)snprintf(text, sizeof(text), "-MOVED 7 127.0.0.1:%d\r\n", moved_to));
+		resp_send(fd, text,
+			  (size_t)snprintf(text, sizeof(text), "-MOVED 7 127.0.0.1:%d\r\n",
+					   moved_to));
 	return true;
 }
 
@@ -403,8 +416,8 @@ static void no_room(void)
 		remote_tick(r);
 		usleep(5000);
 	}
-	ok(one.connections - before <= 6, "a server that has too many clients: %u connections in 0.3 s",
-	   one.connections - before);
+	ok(one.connections - before <= 6,
+	   "a server that has too many clients: %u connections in 0.3 s", one.connections - before);
 	if (!ok(lines_with("is down: ERR max number of clients reached") >= 1, "the log says why"))
 		diag("%s", remote_log);
 	is_out = false;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of Redis that are not ours, in the middle of a call, and those that are errors: nobody is given what belongs to another
- * key, nothing is lost, and each error has its result. */
+/* Answers of Redis that are not ours, in the middle of a call, and those that are errors: nobody is
+ * given what belongs to another key, nothing is lost, and each error has its result. */
 #include "t/lib/resp.h"
 
-#define N 8u
+#define N     8u
 #define BYTES 3000u
-#define MS 300u
+#define MS    300u
 
 static char plugin[512];
 static struct resp one;
@@ -67,7 +67,8 @@ static void a_stray(const char *verb, const char *text)
 	turn = 0;
 	one.hook = stray;
 	if (!strcmp(verb, "EXISTS"))
-		is_int(remote_exists(r, 0, keys, N, NULL, 0), N, "%s: an answer to nothing in front: all are there", verb);
+		is_int(remote_exists(r, 0, keys, N, NULL, 0), N,
+		       "%s: an answer to nothing in front: all are there", verb);
 	else if (!strcmp(verb, "GET"))
 		is_int(get(r), N, "%s: an answer to nothing in front: all come", verb);
 	is_int(get(r), N, "all come in the next call");
@@ -100,7 +101,8 @@ static void an_unlink_that_was_not(void)
 
 	turn = 0;
 	one.hook = unlinks;
-	is_int(remote_remove(r, 0, keys, 2, NULL, 0), 2, "a removal with an answer to nothing in front");
+	is_int(remote_remove(r, 0, keys, 2, NULL, 0), 2,
+	       "a removal with an answer to nothing in front");
 	is_int(remote_exists(r, 0, keys, 2, NULL, 0), 0, "is one");
 	one.hook = NULL;
 	remote_close(r);
@@ -122,11 +124,15 @@ static bool errs(struct resp *s, int fd, int argc, char **argv, const size_t *le
 
 static void errors(void)
 {
-	static const struct { const char *text; int result; } of[] = {
+	static const struct {
+		const char *text;
+		int result;
+	} of[] = {
 		{ "-OOM command not allowed when used memory > 'maxmemory'.\r\n", -ENOSPC },
 		{ "-READONLY You can't write against a read only replica.\r\n", -EAGAIN },
 		{ "-NOREPLICAS Not enough good replicas to write.\r\n", -EAGAIN },
-		{ "-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist.\r\n", -EAGAIN },
+		{ "-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist.\r\n",
+		  -EAGAIN },
 		{ "-MASTERDOWN Link with MASTER is down\r\n", -EAGAIN },
 		{ "-CLUSTERDOWN Hash slot not served\r\n", -EAGAIN },
 		{ "-BUSY Redis is busy running a script.\r\n", -EAGAIN },
@@ -152,9 +158,10 @@ static void errors(void)
 		began = clock_ns();
 		remote_put(r, 0, m.b, N, 0);
 		remote_put(r, 1, m.b, 1, 0);
-		if (!ok(images_with(&m, of[i].result) == N && clock_ns() - began < MS * NS_PER_MS, "%.*s", (int)strlen(of[i].text) - 2,
-			of[i].text))
-			diag("result %d, %u ms", m.b[0].result, (unsigned)((clock_ns() - began) / NS_PER_MS));
+		if (!ok(images_with(&m, of[i].result) == N && clock_ns() - began < MS * NS_PER_MS,
+			"%.*s", (int)strlen(of[i].text) - 2, of[i].text))
+			diag("result %d, %u ms", m.b[0].result,
+			     (unsigned)((clock_ns() - began) / NS_PER_MS));
 		remote_close(r);
 	}
 	one.hook = NULL;
@@ -187,7 +194,8 @@ static void password(void)
 	fputs("open sesame\r\n# of the cache\n", f);
 	fclose(f);
 	chmod(path, 0600);
-	snprintf(spec, sizeof(spec), "%s:server=127.0.0.1:%d,password-file=%s", plugin, one.port, path);
+	snprintf(spec, sizeof(spec), "%s:server=127.0.0.1:%d,password-file=%s", plugin, one.port,
+		 path);
 	one.hook = auths;
 	r = remote_start(spec, NULL, BYTES, MS);
 	if (!ok(!strcmp(auth_with, "open sesame"), "the password is the first line of its file"))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of servers of Redis: those that nobody answers hold up neither a tick nor other servers; one whose address has
- * changed is found again, and so is one of which only the second address serves.
+/* Names of servers of Redis: those that nobody answers hold up neither a tick nor other servers;
+ * one whose address has changed is found again, and so is one of which only the second address
+ * serves.
  *
  * The names are this program's own: it stands before the resolver of the C library. */
 #include <netdb.h>
@@ -8,14 +9,14 @@
 
 #include "t/lib/resp.h"
 
-#define N 8u
+#define N     8u
 #define BYTES 3000u
-#define MS 400u
+#define MS    400u
 
 static char plugin[512];
 static struct resp one;
 static struct images m;
-static uint32_t first_address;               /* of "moving.test": 127.0.0.1 or 127.0.0.x */
+static uint32_t first_address; /* of "moving.test": 127.0.0.1 or 127.0.0.x */
 static uint32_t lookups;
 
 /* ---- the resolver ---- */
@@ -53,7 +54,8 @@ static int answer(const char *host, struct addrinfo **ret)
 	return 0;
 }
 
-OURS int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **ret)
+OURS int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+		     struct addrinfo **ret)
 {
 	static __typeof__(getaddrinfo) *real;
 
@@ -80,8 +82,9 @@ OURS int getaddrinfo_a(int mode, struct gaicb **list, int n, struct sigevent *si
 {
 	(void)mode, (void)n, (void)sig;
 	list[0]->ar_result = NULL;
-	list[0]->__return = !strcmp(list[0]->ar_name, "hangs.test") ? EAI_INPROGRESS :
-			    answer(list[0]->ar_name, &list[0]->ar_result);
+	list[0]->__return = !strcmp(list[0]->ar_name, "hangs.test")
+				    ? EAI_INPROGRESS
+				    : answer(list[0]->ar_name, &list[0]->ar_result);
 	return 0;
 }
 
@@ -138,7 +141,8 @@ static void hangs(void)
 
 	snprintf(more, sizeof(more), "+127.0.0.1:%d", one.port);
 	r = start("hangs.test", one.port, more);
-	ok(remote_until(r, REMOTE_UP), "a name that nobody answers, and a server beside it: the store is up");
+	ok(remote_until(r, REMOTE_UP),
+	   "a name that nobody answers, and a server beside it: the store is up");
 	is_int(get(r), N, "and gives what it has");
 	if (!ok(clock_ns() - began < 3000 * NS_PER_MS, "soon"))
 		diag("%u ms", (unsigned)((clock_ns() - began) / NS_PER_MS));
@@ -179,7 +183,8 @@ static void nobody(void)
 	struct remote_state st;
 
 	remote_state(r, &st);
-	ok(st.state == REMOTE_DOWN && strstr(st.why, "nobody.test: "), "a name that is none: %s", st.why);
+	ok(st.state == REMOTE_DOWN && strstr(st.why, "nobody.test: "), "a name that is none: %s",
+	   st.why);
 	ok(lookups > 0, "the resolver is this program's own: %u questions", lookups);
 	remote_close(r);
 }

@@ -25,9 +25,9 @@ static bool insert(gpc *c, uint64_t n, gpc_block block)
 {
 	gpc_key k = key_of(c, n);
 	gpc_block resident = -2;
-	int live = must(gpc_publish(c, NULL, &k, &block, 1,
-				    GPC_OPTIONS(gpc_publish_options,
-						.resident = &resident), 0, -1));
+	int live =
+		must(gpc_publish(c, NULL, &k, &block, 1,
+				 GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1));
 
 	if (resident >= 0)
 		must(gpc_release(c, &resident, 1));
@@ -46,8 +46,7 @@ static int demote(gpc *c, gpc_block block)
 	struct gpc_move m;
 	int result = -1;
 
-	if (must(gpc_demote(c, HOT, WARM, &block, 1, &m, 0, 1000)) != 1 ||
-	    m.from != block)
+	if (must(gpc_demote(c, HOT, WARM, &block, 1, &m, 0, 1000)) != 1 || m.from != block)
 		bail("demotion of block %d", block);
 	must(gpc_commit(c, &m, 1, &result, 0, -1));
 	return result ? result : m.to;
@@ -188,8 +187,7 @@ static void test_promotion_without_room(void)
 		"the hot tier is full of blocks in use");
 	is_int(find(c, 1), warm, "it can be used from where it is");
 	must(gpc_release(c, held, 2));
-	is_int(gpc_promote(c, &warm, 1, HOT, &m, NULL, 0, 1000), 1,
-	       "with room it comes up");
+	is_int(gpc_promote(c, &warm, 1, HOT, &m, NULL, 0, 1000), 1, "with room it comes up");
 	is_int(gpc_commit(c, &m, 1, NULL, GPC_CANCEL, -1), 1, "or not");
 	is_int(find(c, 1), warm, "then it stays");
 	must(gpc_release(c, &warm, 1));
@@ -236,8 +234,7 @@ static void test_references_and_eviction(void)
 	is_int(find(c, 2), -1, "the others do not");
 	ok(insert(c, 9, 3), "evicted ids are the caller's again");
 	must(gpc_release(c, &b, 1));
-	is_int(gpc_evict(c, HOT, 8, out, 0, 1000), 1,
-	       "one of two references is still one");
+	is_int(gpc_evict(c, HOT, 8, out, 0, 1000), 1, "one of two references is still one");
 	is_int(out[0], 3, "so the other goes");
 	must(gpc_release(c, &b, 1));
 	is_int(gpc_evict(c, HOT, 8, out, 0, 1000), 1, "without any");
@@ -277,7 +274,8 @@ static void test_load_limit(void)
 	for (i = 0; i < 4; i++)
 		ok(insert(c, i, (gpc_block)i), "%d of 4", (int)i + 1);
 	is_int(gpc_publish(c, NULL, &k, &beyond, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = &b), 0, -1), 0, "no fifth block");
+			   GPC_OPTIONS(gpc_publish_options, .resident = &b), 0, -1),
+	       0, "no fifth block");
 	is_int(b, -EINVAL, "there is none");
 	refused(gpc_reserve(c, HOT, 1, &b, NULL, 0, 1000), EPERM,
 		"its blocks are the caller's to give");
@@ -301,8 +299,7 @@ static void test_hash(void)
 
 	for (i = 0; i < 100; i++)
 		tok[i] = i * 7;
-	is_int(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, a), 6,
-	       "100 tokens, 6 full blocks");
+	is_int(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, a), 6, "100 tokens, 6 full blocks");
 	is_int(gpc_key_hash(c, NULL, tok, 100, NULL, 0, GPC_TAIL, b), 7, "and a partial one");
 	ok(!memcmp(a, b, 6 * sizeof(a[0])), "the same tokens, the same keys");
 	is_int(gpc_key_hash(c, NULL, tok, 15, NULL, 0, 0, b), 0, "less than a block");
@@ -318,8 +315,7 @@ static void test_hash(void)
 	tok[0] ^= 1;
 	tok[95] ^= 1;
 	must(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, b));
-	ok(!memcmp(a, b, 5 * sizeof(a[0])),
-	   "a late token leaves the blocks before it alone");
+	ok(!memcmp(a, b, 5 * sizeof(a[0])), "a late token leaves the blocks before it alone");
 	ok(!key_is(a[5], b[5]), "and changes its own");
 	must(gpc_key_hash(c, &a[2], tok + 48, 47, NULL, 0, 0, b));
 	ok(!memcmp(a + 3, b, 2 * sizeof(a[0])), "a chain goes on from any of its keys");
@@ -337,8 +333,7 @@ static void test_hit_rate(void)
 	uint64_t i;
 
 	st = stats_of(c, -1);
-	ok(!st.lookups && !st.hit_vram && !st.hit_ram && !st.miss,
-	   "nothing was asked yet");
+	ok(!st.lookups && !st.hit_vram && !st.hit_ram && !st.miss, "nothing was asked yet");
 	for (i = 0; i < 4; i++)
 		insert(c, i, (gpc_block)i);
 	demote(c, 3);

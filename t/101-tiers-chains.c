@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes down to a disk goes with what it hangs on: a block without the blocks before it in its prompt is of no use when
- * the cache is made anew. */
+/* What goes down to a disk goes with what it hangs on: a block without the blocks before it in its
+ * prompt is of no use when the cache is made anew. */
 #include "t/lib/below.h"
 
 #define NUMBERS 4096u
 
 static int ram;
-static uint32_t parent_of[NUMBERS];      /* 0: it begins a prompt */
+static uint32_t parent_of[NUMBERS]; /* 0: it begins a prompt */
 
 static gpc *one(uint32_t blocks)
 {
@@ -46,7 +46,8 @@ static int without_parent(gpc *c, uint32_t last)
 	uint32_t i;
 
 	for (i = 1; i <= last; i++)
-		n += tiers_block_below(c, i) >= 0 && parent_of[i] && tiers_block_below(c, parent_of[i]) < 0;
+		n += tiers_block_below(c, i) >= 0 && parent_of[i] &&
+		     tiers_block_below(c, parent_of[i]) < 0;
 	return n;
 }
 
@@ -92,8 +93,8 @@ static void test_common(void)
 	tiers_finish(c, t, "the second cache");
 }
 
-/* Longer than a batch, and than what one walk remembers: the root goes first, so whenever this ends no block is there
- * without its parent. */
+/* Longer than a batch, and than what one walk remembers: the root goes first, so whenever this ends
+ * no block is there without its parent. */
 static void test_long(void)
 {
 	gpc *c = one(1600);
@@ -106,13 +107,15 @@ static void test_long(void)
 	o.ahead = 101;
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	is_int((int)tier_of(c).written, 1500, "100 blocks are free, one is next to go: it brings all 1500");
+	is_int((int)tier_of(c).written, 1500,
+	       "100 blocks are free, one is next to go: it brings all 1500");
 	is_int(tiers_below(c, 1, 1500), 1500, "which are below");
 	is_int((int)tier_of(c).refused, 0, "each came behind its parent");
 	tiers_finish(c, t, "long");
 }
 
-/* With a limit on what is written (a second of it may come at once) a look at any time finds parents first. */
+/* With a limit on what is written (a second of it may come at once) a look at any time finds
+ * parents first. */
 static void test_slow(void)
 {
 	gpc *c = one(64);
@@ -127,7 +130,7 @@ static void test_slow(void)
 	while ((n = tiers_below(c, 1, 60)) < 60) {
 		seen += n > 0;
 		if (n && (tiers_block_below(c, 1) < 0 || tiers_block_below(c, (uint64_t)n) < 0))
-			bad++;           /* not the first n */
+			bad++; /* not the first n */
 		usleep(5000);
 	}
 	ok(seen > 0, "blocks were on their way at %d looks", seen);
@@ -153,7 +156,8 @@ static void test_uses(void)
 			use(c, 1, 8);
 			must(gpc_tiers_sync(c, TIERS_MS));
 		}
-	ok(tier_of(c).written >= 16, "the second time blocks are written: %d", (int)tier_of(c).written);
+	ok(tier_of(c).written >= 16, "the second time blocks are written: %d",
+	   (int)tier_of(c).written);
 	is_int(tiers_below(c, 1, 8), 8, "with what they hang on, which never was next to go");
 	is_int(without_parent(c, 48), 0, "nothing is without its parent");
 	tiers_finish(c, t, "uses");
@@ -218,7 +222,8 @@ static void test_makes_room(void)
 		use(c, 1, 4);
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
-	is_int(tiers_below(c, 5, 4), 0, "the first that hung on a beginning have gone from a file that is full");
+	is_int(tiers_below(c, 5, 4), 0,
+	       "the first that hung on a beginning have gone from a file that is full");
 	is_int(tiers_below(c, 1, 4), 4, "and it has not");
 	grow(c, 4, 9, 4);
 	for (i = 5; i < 9; i++)

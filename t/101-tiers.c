@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-
 static int ram, vram;
 
 /* The clock that ages are counted by, ahead of its time. */
@@ -48,11 +47,12 @@ static void test_down_and_up(void)
 	tiers_fill(c, ram, 1, 40, 8);
 	s = tier_of(c);
 	is_int(s.kind, GPC_DISK, "the first tier below RAM is a disk");
-	ok(s.written >= 24 && s.written_bytes == s.written * BYTES_IMAGE, "at least 24 of 40 blocks were written: %d",
-	   (int)s.written);
+	ok(s.written >= 24 && s.written_bytes == s.written * BYTES_IMAGE,
+	   "at least 24 of 40 blocks were written: %d", (int)s.written);
 	ok(tiers_below(c, 1, 40) >= 24, "and are in its pool");
 	chain_keys(c, 1, 8, k);
-	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 0, "the first blocks are in VRAM and RAM no more");
+	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 0,
+	       "the first blocks are in VRAM and RAM no more");
 	is_int(gpc_prefetch(c, vram, k + 1, 4, 0, 5000), 4, "four are asked for, and come");
 	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 4, "they are in RAM");
 	is_int(fetch_in(b, 4, ram), 4, "all of them");
@@ -90,7 +90,8 @@ static void test_background(void)
 	}
 	is_int(got, 6, "and soon all are");
 	is_int(gpc_prefetch(c, vram, k + 1, 6, 0, 0), 6, "which a second call says");
-	is_int(gpc_prefetch(c, vram, (gpc_key[1]){ key_of(c, 999) }, 1, 0, 1000), 0, "what is nowhere is a miss at once");
+	is_int(gpc_prefetch(c, vram, (gpc_key[1]){ key_of(c, 999) }, 1, 0, 1000), 0,
+	       "what is nowhere is a miss at once");
 	tiers_finish(c, t, "background");
 }
 
@@ -115,10 +116,11 @@ static void log_agrees(const struct gpc_tier *s)
 	char want[512], wait[128] = "";
 
 	if (s->orphans)
-		snprintf(wait, sizeof(wait), "; %d are of use when the blocks before them have been computed again",
+		snprintf(wait, sizeof(wait),
+			 "; %d are of use when the blocks before them have been computed again",
 			 (int)s->orphans);
-	snprintf(want, sizeof(want), "tier disk of %s: %d of %d blocks are found again%s", cache_name, (int)s->restored,
-		 (int)s->found, wait);
+	snprintf(want, sizeof(want), "tier disk of %s: %d of %d blocks are found again%s",
+		 cache_name, (int)s->restored, (int)s->found, wait);
 	pthread_mutex_lock(&told_lock);
 	ok(strcmp(told, want) == 0, "the log says so: %s", told);
 	told[0] = 0;
@@ -179,7 +181,8 @@ static void test_order(void)
 	is_int(tiers_below(c, oldest, 64), 64, "a file is full when it is opened again");
 	for (n = 0; n < 4; n++) {
 		tiers_fill(c, ram, 97 + 8 * n, 8, 8);
-		ok(tiers_below(c, oldest + 8 * n, 8) == 0 && tiers_below(c, oldest + 8 * (n + 1), 8) == 8,
+		ok(tiers_below(c, oldest + 8 * n, 8) == 0 &&
+			   tiers_below(c, oldest + 8 * (n + 1), 8) == 8,
 		   "chain %d goes, as it is the oldest", (int)n);
 	}
 	tiers_finish(c, t, "order");
@@ -214,7 +217,8 @@ static void test_orphans(void)
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 2, "a prompt gets what is before the gap");
 	bytes_chain(c, vram, 1, 3, b, false);
 	is_int(gpc_acquire(c, 0, k + 1, 3, b, 0), 3, "the gap is computed again");
-	is_int(gpc_prefetch(c, vram, k + 4, 5, 0, 5000), 5, "and the next prompt gets what is behind it");
+	is_int(gpc_prefetch(c, vram, k + 4, 5, 0, 5000), 5,
+	       "and the next prompt gets what is behind it");
 	is_int(gpc_acquire(c, 0, k + 4, 5, b + 3, 0), 5, "in RAM");
 	is_int(fetch_right(c, b, 8, 1), 8, "every byte");
 	must(gpc_release(c, b, 8));
@@ -241,14 +245,16 @@ static void test_other_cache(void)
 	tiers_fill(c, ram, 1, 40, 8);
 	must(gpc_tiers_close(t));
 	is_int(gpc_tiers_file_get(tiers_path, &file), 0, "the file says of itself");
-	ok(file.blocks == 64 && file.block_bytes == BYTES_IMAGE && file.has_secret, "how large it is, and that it keeps a "
+	ok(file.blocks == 64 && file.block_bytes == BYTES_IMAGE && file.has_secret,
+	   "how large it is, and that it keeps a "
 	   "secret");
 	fetch_end(c, "the first cache");
 
 	c = tiers_cache(1024);
 	ram = bytes_ram(c, 16, 0, 0);
 	o.disk_blocks = 0;
-	refused(gpc_tiers_open(cache_name, &o, &t), EPROTO, "a cache of another secret has no use for it");
+	refused(gpc_tiers_open(cache_name, &o, &t), EPROTO,
+		"a cache of another secret has no use for it");
 	cache_end(c);
 
 	cfg.max_blocks = 1024;
@@ -260,7 +266,8 @@ static void test_other_cache(void)
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	chain_keys(c, 1, 8, k);
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8, "one of the same secret finds its blocks");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8,
+	       "one of the same secret finds its blocks");
 	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "eight are in RAM");
 	is_int(fetch_right(c, b, 8, 1), 8, "every byte");
 	must(gpc_release(c, b, 8));
@@ -317,23 +324,23 @@ static void test_min_uses(void)
 	tiers_finish(c, t, "min_uses");
 }
 
-int __real_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results, uint32_t flags,
-		       int timeout_ms);
-int __wrap_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results, uint32_t flags,
-		       int timeout_ms);
+int __real_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		       int *results, uint32_t flags, int timeout_ms);
+int __wrap_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		       int *results, uint32_t flags, int timeout_ms);
 
-static uint32_t reclaims, asked_back;    /* calls; blocks */
+static uint32_t reclaims, asked_back; /* calls; blocks */
 
-int __wrap_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results, uint32_t flags,
-		       int timeout_ms)
+int __wrap_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		       int *results, uint32_t flags, int timeout_ms)
 {
 	__atomic_fetch_add(&reclaims, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&asked_back, n, __ATOMIC_SEQ_CST);
 	return __real_gpc_reclaim(c, keys, blocks, n, results, flags, timeout_ms);
 }
 
-/* Old blocks that stay, since they are in use or others hang on them, are asked for all the time: together, or the
- * removals that wait behind that are late. */
+/* Old blocks that stay, since they are in use or others hang on them, are asked for all the time:
+ * together, or the removals that wait behind that are late. */
 static void test_age_held(void)
 {
 	gpc *c = three(64, 16, 1024);
@@ -351,13 +358,15 @@ static void test_age_held(void)
 	must(gpc_pool_get(c, tier_of(c).pool, &p));
 	chain_keys(c, 1, 24, k);
 	for (i = 0; i < 24; i += 8)
-		is_int(gpc_acquire(c, GPC_SPACE(p.space), k + 1 + i, 8, b + i, 0), 8, "blocks below are in use");
+		is_int(gpc_acquire(c, GPC_SPACE(p.space), k + 1 + i, 8, b + i, 0), 8,
+		       "blocks below are in use");
 	__atomic_store_n(&asked_back, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&reclaims, 0, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&seconds_later, 62, __ATOMIC_SEQ_CST);
 	for (i = 0; i < 600 && __atomic_load_n(&asked_back, __ATOMIC_SEQ_CST) < 24; i++)
 		usleep(10000);
-	ok(asked_back >= 24 && reclaims <= asked_back / 8, "%u are asked for by %u calls", asked_back, reclaims);
+	ok(asked_back >= 24 && reclaims <= asked_back / 8, "%u are asked for by %u calls",
+	   asked_back, reclaims);
 	is_int(tiers_below(c, 1, 24), 24, "and stay while they are");
 	must(gpc_release(c, b, 24));
 	tiers_finish(c, t, "age, in use");

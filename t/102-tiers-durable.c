@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removals and the disk (rule B19): what a call has acknowledged does not come back, whatever was on its way; who may
- * keep tiers; pools that go.  A restart after a crash is a copy of the file as it is at that moment. */
+/* Removals and the disk (rule B19): what a call has acknowledged does not come back, whatever was
+ * on its way; who may keep tiers; pools that go.  A restart after a crash is a copy of the file as
+ * it is at that moment. */
 #include "t/lib/below.h"
 
 #include <pthread.h>
@@ -20,7 +21,7 @@ int __wrap_fdatasync(int fd);
 
 static uint32_t syncs;
 static int sync_error;
-static uint32_t hold_write, hold_read, held;     /* 1: the next image waits until it is 0 */
+static uint32_t hold_write, hold_read, held; /* 1: the next image waits until it is 0 */
 
 static size_t bytes_of(const struct iovec *v, int n)
 {
@@ -33,7 +34,8 @@ static size_t bytes_of(const struct iovec *v, int n)
 
 static void stand(uint32_t *hold, const struct iovec *v, int n)
 {
-	if (bytes_of(v, n) < BYTES_IMAGE || bytes_of(v, n) > 4 * BYTES_IMAGE || !__atomic_load_n(hold, __ATOMIC_SEQ_CST))
+	if (bytes_of(v, n) < BYTES_IMAGE || bytes_of(v, n) > 4 * BYTES_IMAGE ||
+	    !__atomic_load_n(hold, __ATOMIC_SEQ_CST))
 		return;
 	__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(hold, __ATOMIC_SEQ_CST))
@@ -81,7 +83,7 @@ static gpc_tiers *begin(gpc **ret, struct gpc_tiers_options *o)
 {
 	*ret = tiers_begin(1024, o, &ram, &vram);
 	o->ahead = ahead;
-	o->disk_threads = 16;            /* those that stand still keep nobody else */
+	o->disk_threads = 16; /* those that stand still keep nobody else */
 	return tiers_open(o);
 }
 
@@ -100,7 +102,8 @@ static void test_drop(void)
 	b = tiers_block_below(c, 8);
 	before = __atomic_load_n(&syncs, __ATOMIC_SEQ_CST);
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "a block on the disk is dropped");
-	ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before, "and that is synced before the call returns");
+	ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before,
+	   "and that is synced before the call returns");
 	tiers_copy_file("tiers-crash.tmp");
 	is_int(tiers_block_below(c, 8), -1, "it is in the index no more");
 	t = tiers_crash(c, t, "tiers-crash.tmp", &o);
@@ -123,12 +126,15 @@ static void test_last_change(void)
 		bytes_chain(c, ram, 1, 1, &b, false);
 		must(gpc_tiers_sync(c, TIERS_MS));
 		before = __atomic_load_n(&syncs, __ATOMIC_SEQ_CST);
-		is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "a block of RAM is dropped, and nothing else changes");
-		ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before, "which is synced before the call returns");
+		is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1,
+		       "a block of RAM is dropped, and nothing else changes");
+		ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before,
+		   "which is synced before the call returns");
 	}
 	is_int(gpc_tiers_sync(c, TIERS_MS), 0, "nothing is left to do");
 	before = __atomic_load_n(&syncs, __ATOMIC_SEQ_CST);
-	is_int(gpc_pool_clear(c, tier_of(c).pool, 9, 0, 5000), 0, "a tag that no block has is cleared");
+	is_int(gpc_pool_clear(c, tier_of(c).pool, 9, 0, 5000), 0,
+	       "a tag that no block has is cleared");
 	ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before, "which is synced, too");
 	tiers_finish(c, t, "the last change");
 }
@@ -144,7 +150,8 @@ static void clear_one(int pool, uint32_t tag, const char *what)
 	tiers_fill(c, ram, 1, 40, 8);
 	n = tiers_below(c, 1, 40);
 	ok(n >= 24, "%s: %d blocks are on the disk", what, n);
-	is_int(gpc_pool_clear(c, pool == -2 ? tier_of(c).pool : pool, tag, 0, 5000), 0, "%s: cleared", what);
+	is_int(gpc_pool_clear(c, pool == -2 ? tier_of(c).pool : pool, tag, 0, 5000), 0,
+	       "%s: cleared", what);
 	tiers_copy_file("tiers-crash.tmp");
 	/* what RAM has still is written again */
 	is_int(tiers_below(c, 1, 24), tag == 5 ? 24 : 0, "%s: in the index", what);
@@ -176,7 +183,8 @@ static void test_tag(void)
 	for (i = 0; i < 5; i++) {
 		chain_keys(c, 1 + 8 * i, 8, k);
 		must(gpc_reserve(c, ram, 8, b, NULL, 0, 1000));
-		must(gpc_publish(c, k, k + 1, b, 8, GPC_OPTIONS(gpc_publish_options, .tag = 1 + i % 2), 0, -1));
+		must(gpc_publish(c, k, k + 1, b, 8,
+				 GPC_OPTIONS(gpc_publish_options, .tag = 1 + i % 2), 0, -1));
 		must(gpc_release(c, b, 8));
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
@@ -202,7 +210,8 @@ static void test_cleared_meanwhile(void)
 	t = begin(&c, &o);
 	tiers_fill(c, ram, 1, 40, 8);
 	must(gpc_tiers_close(t));
-	/* the pool of a keeper that leaves is there a moment longer, and then the call says that its keeper has ended */
+	/* the pool of a keeper that leaves is there a moment longer, and then the call says that
+	 * its keeper has ended */
 	for (i = 0; (err = gpc_pool_clear(c, -1, 0, 0, 5000)) == -ENOTCONN && i < 100; i++)
 		usleep(20000);
 	is_int(err, 0, "all is cleared while nobody keeps the tiers");
@@ -215,7 +224,10 @@ static void test_cleared_meanwhile(void)
 
 /* ---- what is on its way ---- */
 
-struct clearing { gpc *c; int pool, timeout, got; };
+struct clearing {
+	gpc *c;
+	int pool, timeout, got;
+};
 
 static void *clear_run(void *arg)
 {
@@ -225,7 +237,8 @@ static void *clear_run(void *arg)
 	return NULL;
 }
 
-/* A write is under way when all is cleared: the answer waits until that is over, and nothing of it comes back. */
+/* A write is under way when all is cleared: the answer waits until that is over, and nothing of it
+ * comes back. */
 static void test_clear_under_write(void)
 {
 	struct clearing q = { .pool = -1, .timeout = 10000 };
@@ -264,7 +277,7 @@ static void test_drop_under_write(void)
 	gpc_tiers *t;
 	gpc *c;
 
-	ahead = 16;                      /* all of RAM, so that nothing else is written behind it */
+	ahead = 16; /* all of RAM, so that nothing else is written behind it */
 	t = begin(&c, &o);
 	ahead = 8;
 	tiers_fill(c, ram, 1, 16, 8);
@@ -272,7 +285,8 @@ static void test_drop_under_write(void)
 	bytes_chain(c, ram, 17, 8, b, false);
 	wait_held();
 	b[0] = find(c, 17);
-	is_int(gpc_drop(c, b, 1, NULL, 0, 100), -ETIMEDOUT, "the source is dropped, and copies of it are being written");
+	is_int(gpc_drop(c, b, 1, NULL, 0, 100), -ETIMEDOUT,
+	       "the source is dropped, and copies of it are being written");
 	is_int(find(c, 17), -1, "it is found no more, nor are its descendants");
 	set(&hold_write, 0);
 	must(gpc_tiers_sync(c, TIERS_MS));
@@ -283,7 +297,11 @@ static void test_drop_under_write(void)
 	tiers_finish(c, t, "drop under a write");
 }
 
-struct fetching { gpc *c; int got; gpc_key k[9]; };
+struct fetching {
+	gpc *c;
+	int got;
+	gpc_key k[9];
+};
 
 static void *prefetch_run(void *arg)
 {
@@ -309,7 +327,8 @@ static void test_clear_under_read(void)
 	set(&hold_read, 1);
 	pthread_create(&thread, NULL, prefetch_run, &q);
 	wait_held();
-	is_int(gpc_pool_clear(c, tier_of(c).pool, 0, 0, 5000), 8, "eight blocks are held while they are read");
+	is_int(gpc_pool_clear(c, tier_of(c).pool, 0, 0, 5000), 8,
+	       "eight blocks are held while they are read");
 	set(&hold_read, 0);
 	pthread_join(thread, NULL);
 	is_int(q.got, 0, "none of them comes to RAM");
@@ -335,12 +354,14 @@ static void test_ram_goes(void)
 	set(&hold_read, 1);
 	pthread_create(&thread, NULL, prefetch_run, &q);
 	wait_held();
-	ok(gpc_pool_clear(c, ram, 0, GPC_REMOVE, 0) >= 8, "the pool of RAM is removed, and eight blocks or more are held");
+	ok(gpc_pool_clear(c, ram, 0, GPC_REMOVE, 0) >= 8,
+	   "the pool of RAM is removed, and eight blocks or more are held");
 	set(&hold_read, 0);
 	pthread_join(thread, NULL);
 	is_int(q.got, 0, "nothing came");
 	again = bytes_ram(c, 16, 0, 0);
-	is_int(gpc_prefetch(c, vram, q.k + 1, 8, 0, 10000), 8, "another pool, of whatever number, is served: %d", again);
+	is_int(gpc_prefetch(c, vram, q.k + 1, 8, 0, 10000), 8,
+	       "another pool, of whatever number, is served: %d", again);
 	ram = again;
 	is_int(fetch_live(c, 1, 8, ram), 8, "every byte");
 	tiers_finish(c, t, "RAM goes");
@@ -360,13 +381,16 @@ static void test_refused(void)
 	second = o;
 	second.disk = "tiers-second.disk";
 	second.disk_blocks = 8;
-	refused(gpc_tiers_open(cache_name, &second, &u), EBUSY, "a second keeper of a cache is refused");
+	refused(gpc_tiers_open(cache_name, &second, &u), EBUSY,
+		"a second keeper of a cache is refused");
 	chain_keys(c, 1, 8, k);
 	set(&hold_read, 1);
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 100), 0, "when time is up a prefetch returns what there is");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 100), 0,
+	       "when time is up a prefetch returns what there is");
 	set(&hold_read, 0);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 10000), 8, "and what it asked for has come, or comes");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 10000), 8,
+	       "and what it asked for has come, or comes");
 	must(gpc_tiers_close(t));
 	refused(gpc_tiers_sync(c, 1000), ENOTCONN, "nobody keeps tiers");
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 1000), 8, "what is in RAM needs nobody");
@@ -388,7 +412,8 @@ static void test_no_sync(void)
 	tiers_fill(c, ram, 1, 40, 8);
 	b = tiers_block_below(c, 8);
 	__atomic_store_n(&sync_error, 1, __ATOMIC_SEQ_CST);
-	is_int(gpc_drop(c, &b, 1, NULL, 0, 500), -ETIMEDOUT, "a drop that cannot be synced is not acknowledged");
+	is_int(gpc_drop(c, &b, 1, NULL, 0, 500), -ETIMEDOUT,
+	       "a drop that cannot be synced is not acknowledged");
 	is_int(tiers_block_below(c, 8), -1, "the block is gone from the index all the same");
 	__atomic_store_n(&sync_error, 0, __ATOMIC_SEQ_CST);
 	tiers_finish(c, t, "no sync");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store whose plugin does not return: peers have their answer and their lookups all the same, what the plugin was given
- * is nobody's until it returns, and what it stores then, or after the tiers were closed, is in no block of anybody. */
+/* A store whose plugin does not return: peers have their answer and their lookups all the same,
+ * what the plugin was given is nobody's until it returns, and what it stores then, or after the
+ * tiers were closed, is in no block of anybody. */
 #include "t/lib/node.h"
 
 #define WAIT_MS 20000
@@ -111,8 +112,10 @@ static void get(void)
 	raise_flag();
 	chain_keys(c, 1, 8, k);
 	began = clock_ns();
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 0, "a get that does not return brings nothing");
-	ok(clock_ns() - began < MOST_NS, "which a peer knows after %d ms", (int)((clock_ns() - began) / NS_PER_MS));
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 0,
+	       "a get that does not return brings nothing");
+	ok(clock_ns() - began < MOST_NS, "which a peer knows after %d ms",
+	   (int)((clock_ns() - began) / NS_PER_MS));
 	ok(until_state(c, GPC_TIER_DOWN), "the store is down");
 	s = node_tier(c);
 	is_int((int)s.late, 8, "eight were late");
@@ -133,13 +136,15 @@ static void get(void)
 	ok(until_available(c, BLOCKS), "what it had is free");
 	is_int(right_in_ram(c, 200, 24, &there), 24, "what it has stored is in no block of others");
 	is_int(gpc_lookup(c, GPC_SPACE(0), k + 1, 8, b, 0), 0, "and nobody finds it");
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 8, "the store is asked again, and has all");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 8,
+	       "the store is asked again, and has all");
 	is_int(right_in_ram(c, 1, 8, &there), 8, "with their bytes");
 	must(gpc_tiers_close(t));
 	fetch_end(c, "a get that does not return");
 }
 
-/* One that does not return before the tiers are closed: what it stores then is in no block of anybody. */
+/* One that does not return before the tiers are closed: what it stores then is in no block of
+ * anybody. */
 static void get_and_close(void)
 {
 	gpc *c = node(BLOCKS);
@@ -161,8 +166,9 @@ static void get_and_close(void)
 	ok(until_available(c, BLOCKS), "all blocks are free");
 	bytes_chain(c, ram, 300, BLOCKS, b, false);
 	unlink(flag);
-	usleep(300000);                  /* it stores: an event that nobody is told of */
-	is_int(right_in_ram(c, 300, BLOCKS, &there), BLOCKS, "what it stores now is in none of them");
+	usleep(300000); /* it stores: an event that nobody is told of */
+	is_int(right_in_ram(c, 300, BLOCKS, &there), BLOCKS,
+	       "what it stores now is in none of them");
 	fetch_end(c, "closed meanwhile");
 }
 
@@ -204,8 +210,10 @@ static void exists(void)
 	raise_flag();
 	chain_keys(c, 1, 8, k);
 	began = clock_ns();
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 0, "exists that does not return has learned nothing");
-	ok(clock_ns() - began < MOST_NS, "which a peer knows after %d ms", (int)((clock_ns() - began) / NS_PER_MS));
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 0,
+	       "exists that does not return has learned nothing");
+	ok(clock_ns() - began < MOST_NS, "which a peer knows after %d ms",
+	   (int)((clock_ns() - began) / NS_PER_MS));
 	ok(until_state(c, GPC_TIER_DOWN), "the store is down");
 	is_int(gpc_pool_available(c, ram), BLOCKS, "no block is with it");
 	unlink(flag);
@@ -229,13 +237,14 @@ static void is_seen(void)
 	chain_keys(c, 1, 8, k);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 8, "eight come");
 	while ((s = node_tier(c)).there < 8)
-		usleep(5000);            /* seen with the next tick */
-	ok(s.asked >= 8 && s.there >= 8, "the store was asked for %d keys, and has %d", (int)s.asked, (int)s.there);
+		usleep(5000); /* seen with the next tick */
+	ok(s.asked >= 8 && s.there >= 8, "the store was asked for %d keys, and has %d",
+	   (int)s.asked, (int)s.there);
 	is_int((int)s.full, 0, "it was never full");
 	is_int((int)s.ncounters, 1, "its plugin has a counter");
 	is_str(s.counter[0].name, "calls", "with its name");
 	while (node_tier(c).counter[0].value < 8)
-		usleep(5000);            /* seen with the next tick */
+		usleep(5000); /* seen with the next tick */
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	raise_flag();
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 0, "wrong bytes are a miss");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store on other machines as a tier: what one node computed another one loads, as long as both have the same secret,
- * layout and version tag; what the store loses, or spoils, is a miss. */
+/* A store on other machines as a tier: what one node computed another one loads, as long as both
+ * have the same secret, layout and version tag; what the store loses, or spoils, is a miss. */
 #include "t/lib/node.h"
 
 #define WAIT_MS 20000
@@ -98,19 +98,23 @@ static void others_do_not(void)
 	o.remote_tag = "v2";
 	t = node_keep(&o);
 	chain_keys(c, 1, 8, k);
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "another version tag is a clear for all");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0,
+	       "another version tag is a clear for all");
 	node_end(c, t, "another tag");
 	secret[0] ^= 1;
 	c = node(32);
 	o.remote_tag = NULL;
 	t = node_keep(&o);
 	chain_keys(c, 1, 8, k);
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "under another secret keys mean nothing");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0,
+	       "under another secret keys mean nothing");
 	must(gpc_tiers_close(t));
 	secret[0] ^= 1;
 	o.secret = secret;
-	is_int(gpc_tiers_open(cache_name, &o, &t), -EPROTO, "and a cache that has one is refused under that of the others");
-	ok(strstr(gpc_last_error(), "no other node would find"), "which says: %s", gpc_last_error());
+	is_int(gpc_tiers_open(cache_name, &o, &t), -EPROTO,
+	       "and a cache that has one is refused under that of the others");
+	ok(strstr(gpc_last_error(), "no other node would find"), "which says: %s",
+	   gpc_last_error());
 	fetch_end(c, "another secret");
 }
 
@@ -137,7 +141,8 @@ static void forgets(void)
 	node_end(c, t, "a store that forgets");
 }
 
-/* What others hang on has been lost, and is computed again: it is stored with the next of them, though it is in use. */
+/* What others hang on has been lost, and is computed again: it is stored with the next of them,
+ * though it is in use. */
 static void mends(void)
 {
 	gpc *c = node(16);
@@ -165,7 +170,8 @@ static void mends(void)
 	node_end(c, t, "a store that is mended");
 }
 
-/* A store has what follows a block that this node does not know: a drop of another one says nothing of that. */
+/* A store has what follows a block that this node does not know: a drop of another one says nothing
+ * of that. */
 static void gaps_stay(void)
 {
 	gpc *c = node(16);
@@ -207,7 +213,8 @@ static int values(void)
 	return n;
 }
 
-/* Of a file and a store with the same blocks behind a gap the file loses them, and other nodes find them in the store. */
+/* Of a file and a store with the same blocks behind a gap the file loses them, and other nodes find
+ * them in the store. */
 static void gaps_stay_there(void)
 {
 	gpc *c = node(16);
@@ -238,12 +245,13 @@ static void gaps_stay_there(void)
 	bytes_chain(c, ram, 601, 1, b, false);
 	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1, "that has gone, and another block is dropped");
 	is_int((int)node_tier(c).forgotten, 7, "the file has lost them");
-	usleep(1200000);                 /* a tick of the store's thread, and some */
+	usleep(1200000); /* a tick of the store's thread, and some */
 	is_int(values(), 7, "and the store has them");
 	node_end(c, t, "gaps in a file and a store");
 }
 
-/* Fewer hints than RAM has blocks: with all that they hang on, blocks would push one another's hints out for ever. */
+/* Fewer hints than RAM has blocks: with all that they hang on, blocks would push one another's
+ * hints out for ever. */
 static void few_hints(void)
 {
 	gpc *c = node(64);
@@ -279,10 +287,12 @@ static void removes(void)
 	must(gpc_pool_clear(c, -1, 0, 0, 5000));
 	is_int(hints(c, 1, 40), 0, "after a clear nothing is known");
 	chain_keys(c, 1, 60, longer);
-	ok(gpc_prefetch(c, vram, longer + 1, 60, 0, 5000) >= 8, "a prompt of 60 of which the store has 40");
+	ok(gpc_prefetch(c, vram, longer + 1, 60, 0, 5000) >= 8,
+	   "a prompt of 60 of which the store has 40");
 	is_int(hints_of(c, longer + 41, 20), 0, "leaves hints of what is there alone");
 	must(gpc_pool_clear(c, -1, 0, 0, 5000));
-	is_int(gpc_prefetch(c, vram, k + 1, 4, 0, 5000), 4, "the store has it still, as other nodes use it");
+	is_int(gpc_prefetch(c, vram, k + 1, 4, 0, 5000), 4,
+	       "the store has it still, as other nodes use it");
 	is_int(gpc_lookup(c, GPC_SPACE(p.space), k + 1, 1, b, 0), 1, "the first block's hint");
 	must(gpc_drop(c, b, 1, NULL, 0, 5000));
 	for (i = 0; i < 300; i++) {
@@ -309,7 +319,8 @@ static void is_dead(void)
 	t = node_keep(&o);
 	chain_keys(c, 1, 8, k);
 	began = clock_ns();
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 10000), 0, "a store that does not answer has nothing");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 10000), 0,
+	       "a store that does not answer has nothing");
 	ok(clock_ns() - began < 5000 * NS_PER_MS, "which a peer knows after the store's deadline");
 	for (i = 0; i < 300 && gpc_prefetch(c, vram, k + 1, 8, 0, 10000) == 0; i++) {
 		began = clock_ns();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keeper of a file and of a store: memory that is missing at its start, a pool of it that another one takes the number
- * of, and what it says at its end. */
+/* A keeper of a file and of a store: memory that is missing at its start, a pool of it that another
+ * one takes the number of, and what it says at its end. */
 #include "t/lib/below.h"
 #include "t/lib/node.h"
 
 /* ---- memory that cannot be had ---- */
 
-static uint32_t fails;                   /* the n-th large one from now on */
+static uint32_t fails; /* the n-th large one from now on */
 
 void *__real_malloc(size_t n);
 void *__wrap_malloc(size_t n);
@@ -52,8 +52,11 @@ static const char *open_without(gpc *c, const struct gpc_tiers_options *o, uint3
 		must(gpc_tiers_close(t));
 	}
 	__atomic_store_n(&fails, 0, __ATOMIC_SEQ_CST);
-	ok(err ? err == -ENOMEM && access(tiers_path, F_OK) : !sync, "without allocation %u: %s", nth,
-	   err ? text : sync ? "a thread is missing" : "it works");
+	ok(err ? err == -ENOMEM && access(tiers_path, F_OK) : !sync, "without allocation %u: %s",
+	   nth,
+	   err    ? text
+	   : sync ? "a thread is missing"
+		  : "it works");
 	unlink(tiers_path);
 	return text;
 }
@@ -71,8 +74,10 @@ static void test_memory(void)
 	bytes_chain(c, ram, 901, 8, b, false);
 	for (i = 1; i <= 6; i++) {
 		text = open_without(c, &o, i);
-		tier |= strstr(text, "no memory for a batch of blocks on its way to a tier") != NULL;
-		afar |= strstr(text, "no memory for a batch of blocks on its way to the store") != NULL;
+		tier |= strstr(text, "no memory for a batch of blocks on its way to a tier") !=
+			NULL;
+		afar |= strstr(text, "no memory for a batch of blocks on its way to the store") !=
+			NULL;
 	}
 	ok(tier && afar, "both threads that write had something to be refused for");
 	t = node_keep(&o);
@@ -84,7 +89,8 @@ static void test_memory(void)
 
 /* ---- a pool of RAM has the number of a tier's ---- */
 
-/* What happens there is no business of the tier that had the number: what is dropped is bad in the store as well. */
+/* What happens there is no business of the tier that had the number: what is dropped is bad in the
+ * store as well. */
 static void test_number(void)
 {
 	struct gpc_tiers_options o;
@@ -96,14 +102,17 @@ static void test_number(void)
 
 	tiers_fill(c, ram, 1, 24, 8);
 	must(gpc_pool_clear(c, number, 0, GPC_REMOVE, 5000));
-	is_int(bytes_ram(c, 16, 0, GPC_POOL_UNCHAINED), number, "a pool of RAM takes the number of a file's pool, which was removed");
+	is_int(bytes_ram(c, 16, 0, GPC_POOL_UNCHAINED), number,
+	       "a pool of RAM takes the number of a file's pool, which was removed");
 	tiers_fill(c, number, 101, 24, 8);
 	chain_keys(c, 101, 8, k);
 	must(gpc_pool_clear(c, number, 0, 0, 5000));
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8, "its blocks have gone to the store, and come from there");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8,
+	       "its blocks have gone to the store, and come from there");
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	bytes_chain(c, number, 101, 1, b, false);
-	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1, "the first of them is computed again, and dropped");
+	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1,
+	       "the first of them is computed again, and dropped");
 	is_int(gpc_prefetch(c, vram, k + 1, 1, 0, 5000), 0, "it does not come back from the store");
 	chain_keys(c, 201, 2, k);
 	must(gpc_reserve(c, number, 1, b, NULL, 0, 1000));
@@ -117,8 +126,8 @@ static void test_number(void)
 
 /* ---- the numbers of the next keeper ---- */
 
-static struct shm_desk *watched;         /* NULL: nobody looks */
-static uint32_t up_with_lock;            /* tiers that are up still when the lock goes */
+static struct shm_desk *watched; /* NULL: nobody looks */
+static uint32_t up_with_lock;    /* tiers that are up still when the lock goes */
 
 void __real_lock_drop(int fd, uint64_t byte);
 void __wrap_lock_drop(int fd, uint64_t byte);
@@ -147,7 +156,8 @@ static void test_end(void)
 	must(gpc_tiers_close(t));
 	is_int((int)up_with_lock, 0, "a tier is down before its keeper gives the lock back");
 	for (i = 0; i < SHM_TIERS; i++)
-		is_int((int)load_relaxed(&watched->tier[i].state), GPC_TIER_UP, "what the next one says of tier %u stays", i);
+		is_int((int)load_relaxed(&watched->tier[i].state), GPC_TIER_UP,
+		       "what the next one says of tier %u stays", i);
 	watched = NULL;
 	unlink(tiers_path);
 	fetch_end(c, "the end");

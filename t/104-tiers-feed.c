@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the feed tells the keeper of a file late, or not at all: a header is freed when its block is gone, and stays when the
- * block has come again.  A restart after a crash is a copy of the file as it is at that moment. */
+/* What the feed tells the keeper of a file late, or not at all: a header is freed when its block is
+ * gone, and stays when the block has come again.  A restart after a crash is a copy of the file as
+ * it is at that moment. */
 #include "t/lib/below.h"
 
 #include "request/request.h"
@@ -10,17 +11,22 @@ static int ram;
 /* ---- the feed, and publishes, as the test wants them ---- */
 
 enum { FLOWS, STANDS, OVERWRITTEN };
-static uint32_t feed, told;                  /* told: 1, the feed has told of a removal; 2, and has been asked again */
-static uint32_t hold, held;                  /* 1: a publish that is answered waits until it is 0 */
-static uint32_t hold_start;                  /* 1: nothing of what was there at the start is published */
+/* told: 1, the feed has told of a removal; 2, and has been asked again */
+static uint32_t feed, told;
+static uint32_t hold, held; /* 1: a publish that is answered waits until it is 0 */
+static uint32_t hold_start; /* 1: nothing of what was there at the start is published */
 
 int __real_gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
 int __wrap_gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
-int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
-int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
+int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
+			  const uint32_t *stop);
+int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
+			  const uint32_t *stop);
 
-int __real_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
-int __wrap_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
+int __real_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags,
+		     int timeout_ms);
+int __wrap_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags,
+		     int timeout_ms);
 
 static uint32_t get(const uint32_t *at)
 {
@@ -55,7 +61,8 @@ int __wrap_gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint3
 	return how == OVERWRITTEN && got ? -ESTALE : some;
 }
 
-int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop)
+int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
+			  const uint32_t *stop)
 {
 	int got;
 
@@ -70,7 +77,8 @@ int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_
 }
 
 /* Who makes room in a tier that is being published does so when all of it is. */
-int __wrap_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms)
+int __wrap_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags,
+		     int timeout_ms)
 {
 	if (pool != ram && get(&hold_start)) {
 		set(&hold_start, 0);
@@ -124,13 +132,15 @@ static void overwritten(void)
 	for (i = 0; i < 5; i++) {
 		chain_keys(c, 1 + 8 * i, 8, k);
 		must(gpc_reserve(c, ram, 8, b, NULL, 0, 1000));
-		must(gpc_publish(c, k, k + 1, b, 8, GPC_OPTIONS(gpc_publish_options, .tag = 1 + i % 2), 0, -1));
+		must(gpc_publish(c, k, k + 1, b, 8,
+				 GPC_OPTIONS(gpc_publish_options, .tag = 1 + i % 2), 0, -1));
 		must(gpc_release(c, b, 8));
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
 	is_int(tiers_below(c, 1, 24), 24, "three chains of two tags are on the disk");
 	set(&feed, OVERWRITTEN);
-	is_int(gpc_pool_clear(c, tier_of(c).pool, 1, 0, 5000), 0, "one tag is cleared, and the feed is overwritten");
+	is_int(gpc_pool_clear(c, tier_of(c).pool, 1, 0, 5000), 0,
+	       "one tag is cleared, and the feed is overwritten");
 	set(&feed, FLOWS);
 	t = crash(c, t, &o);
 	is_int(tiers_below(c, 1, 8) + tiers_below(c, 17, 8), 0, "its chains do not come back");
@@ -148,16 +158,19 @@ static void comes_again(void)
 
 	t = begin(&c, &o);
 	tiers_fill(c, ram, 1, 40, 8);
-	tiers_fill(c, ram, 1, 8, 8);             /* in RAM as well, and the next to go but one */
+	tiers_fill(c, ram, 1, 8, 8); /* in RAM as well, and the next to go but one */
 	b = tiers_block_below(c, 8);
 	set(&feed, STANDS);
 	drop(c, b);
-	must(gpc_tiers_sync(c, TIERS_MS));       /* its slot has come back, and is the first to be taken */
+	/* its slot has come back, and is the first to be taken */
+	must(gpc_tiers_sync(c, TIERS_MS));
 	tiers_fill(c, ram, 41, 8, 8);
-	is_int(tiers_block_below(c, 8), b, "a key that was removed is written into the same slot again");
+	is_int(tiers_block_below(c, 8), b,
+	       "a key that was removed is written into the same slot again");
 	set(&feed, FLOWS);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	tiers_fill(c, ram, 49, 8, 8);            /* RAM has it no more, and so it is not written a third time */
+	/* RAM has it no more, and so it is not written a third time */
+	tiers_fill(c, ram, 49, 8, 8);
 	t = crash(c, t, &o);
 	is_int(tiers_below(c, 1, 8), 8, "what the feed told late has not freed its header");
 	tiers_finish(c, t, "comes again");
@@ -205,7 +218,8 @@ static void starts_full(void)
 	o.disk_blocks = 0;
 	set(&hold_start, 1);
 	t = tiers_open(&o);
-	is_int(gpc_tiers_sync(c, 100), -ETIMEDOUT, "it is opened again, and nothing is published for a while");
+	is_int(gpc_tiers_sync(c, 100), -ETIMEDOUT,
+	       "it is opened again, and nothing is published for a while");
 	set(&hold_start, 0);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(tiers_below(c, 1, 96), below, "nothing of it has gone");
@@ -213,7 +227,8 @@ static void starts_full(void)
 	tiers_finish(c, t, "starts full");
 }
 
-/* The keeper finds that its pool has gone before the feed has told of it, and another pool has the number by then. */
+/* The keeper finds that its pool has gone before the feed has told of it, and another pool has the
+ * number by then. */
 static void pool_ends(void)
 {
 	struct gpc_tiers_options o;
@@ -226,7 +241,8 @@ static void pool_ends(void)
 	pool = tier_of(c).pool;
 	is_int(tiers_below(c, 1, 24), 24, "blocks are on the disk");
 	set(&feed, STANDS);
-	gpc_pool_clear(c, pool, 0, GPC_REMOVE, 0);       /* nobody acknowledges that while the feed stands */
+	/* nobody acknowledges that while the feed stands */
+	gpc_pool_clear(c, pool, 0, GPC_REMOVE, 0);
 	while (tier_of(c).state != GPC_TIER_DOWN)
 		usleep(500);
 	is_int(bytes_ram(c, 16, 0, 0), pool, "a pool of RAM has the number");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a keeper of tiers that is refused leaves behind; what it must not acknowledge, and must not keep waiting. */
+/* What a keeper of tiers that is refused leaves behind; what it must not acknowledge, and must not
+ * keep waiting. */
 #include "t/lib/below.h"
 
 #include <pthread.h>
@@ -22,7 +23,7 @@ int __wrap_fdatasync(int fd)
 int __real_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms);
 int __wrap_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms);
 
-static gpc *goes;                        /* its pool is in the way, and goes behind the refusal that it is the cause of */
+static gpc *goes; /* its pool is in the way, and goes behind the refusal that it is the cause of */
 static uint32_t in_way, tries;
 
 int __wrap_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms)
@@ -105,12 +106,13 @@ static void says(int got, int want, const char *a, const char *b)
 	ok(got == want && strstr(text, a) && strstr(text, b), "%d: %s", got, text);
 }
 
-#define TRY(field, value, want, a, b) do { \
-	struct gpc_tiers_options x = o; \
-	gpc_tiers *none = NULL; \
-	x.field = value; \
-	says(gpc_tiers_open(cache_name, &x, &none), want, a, b); \
-} while (0)
+#define TRY(field, value, want, a, b)                                    \
+	do {                                                             \
+		struct gpc_tiers_options x = o;                          \
+		gpc_tiers *none = NULL;                                  \
+		x.field = value;                                         \
+		says(gpc_tiers_open(cache_name, &x, &none), want, a, b); \
+	} while (0)
 
 static void test_arguments(void)
 {
@@ -217,8 +219,12 @@ static void test_removed(void)
 
 static void test_in_the_way(uint32_t blocks, uint32_t space, const char *why)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_DISK, .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED,
-			      .blocks = blocks, .space = space, .demote_to = -1 };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_DISK,
+			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED,
+			      .blocks = blocks,
+			      .space = space,
+			      .demote_to = -1 };
 	struct gpc_tiers_options o;
 	gpc *c = tiers_begin(1024, &o, &ram, &vram), *d;
 	gpc_tiers *t;
@@ -253,7 +259,8 @@ static void test_rate(void)
 		usleep(1000);
 	usleep(50000);
 	start = clock_ns();
-	is_int(gpc_pool_clear(c, tier_of(c).pool, 0, 0, 5000), 0, "with a byte a second all on the disk is cleared");
+	is_int(gpc_pool_clear(c, tier_of(c).pool, 0, 0, 5000), 0,
+	       "with a byte a second all on the disk is cleared");
 	must(gpc_tiers_close(t));
 	ok(clock_ns() - start < 2000 * NS_PER_MS, "and the tier ends soon: %d ms",
 	   (int)((clock_ns() - start) / NS_PER_MS));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes up from disk is read into the reserved slot of RAM itself: the system gets addresses of the pool's memory,
- * and no byte is copied from another place. */
+/* What comes up from disk is read into the reserved slot of RAM itself: the system gets addresses
+ * of the pool's memory, and no byte is copied from another place. */
 #include "t/lib/below.h"
 
 #include <pthread.h>
@@ -13,9 +13,12 @@ ssize_t __wrap_preadv(int fd, const struct iovec *v, int n, off_t at);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool watching;
-static struct place { uint64_t offset, bytes; bool in_pool; } seen[MOST];
+static struct place {
+	uint64_t offset, bytes;
+	bool in_pool;
+} seen[MOST];
 static uint32_t nseen;
-static off_t bad_at = -1;                   /* a read from there fails */
+static off_t bad_at = -1; /* a read from there fails */
 
 /* The file that is mapped at that address, and where in it. */
 static struct place place_of(const void *at, uint64_t bytes)
@@ -26,7 +29,8 @@ static struct place place_of(const void *at, uint64_t bytes)
 	FILE *f = fopen("/proc/self/maps", "r");
 
 	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%lx-%lx %*s %lx", &from, &to, &offset) == 3 && want >= from && want + bytes <= to) {
+		if (sscanf(line, "%lx-%lx %*s %lx", &from, &to, &offset) == 3 && want >= from &&
+		    want + bytes <= to) {
 			p.offset = offset + want - from;
 			p.in_pool = strstr(line, cache_name) != NULL;
 		}
@@ -43,7 +47,7 @@ ssize_t __wrap_preadv(int fd, const struct iovec *v, int n, off_t at)
 	pthread_mutex_lock(&lock);
 	fails = at == bad_at;
 	for (i = 0; watching && i < n && nseen < MOST; i++)
-		if (v[i].iov_len > 128)          /* no header */
+		if (v[i].iov_len > 128) /* no header */
 			seen[nseen++] = place_of(v[i].iov_base, v[i].iov_len);
 	pthread_mutex_unlock(&lock);
 	if (fails) {
@@ -126,11 +130,13 @@ static void one_fails(gpc *c, int ram)
 
 	chain_keys(c, 1 + BLOCKS, BLOCKS, k);
 	fail_at(tiers_find_image(BLOCKS + 3));
-	is_int(gpc_prefetch(c, ram, k + 1, BLOCKS, 0, 5000), 2, "where a block cannot be read those before it come");
+	is_int(gpc_prefetch(c, ram, k + 1, BLOCKS, 0, 5000), 2,
+	       "where a block cannot be read those before it come");
 	is_int(gpc_lookup(c, GPC_SPACE(0), k + 3, 1, b, 0), 0, "it does not");
 	is_int((int)tier_of(c).errors, 1, "it is counted");
 	fail_at(-1);
-	is_int(gpc_prefetch(c, ram, k + 1, BLOCKS, 0, 5000), BLOCKS, "and when it can be read, all come");
+	is_int(gpc_prefetch(c, ram, k + 1, BLOCKS, 0, 5000), BLOCKS,
+	       "and when it can be read, all come");
 	n = must(gpc_acquire(c, GPC_SPACE(0), k + 1, BLOCKS, b, 0));
 	for (i = 0; i < n; i++) {
 		store_image(want, (uint64_t)(1 + BLOCKS + i));

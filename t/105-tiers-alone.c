@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pool of RAM that takes blocks without their parents: what follows a block that is dropped hangs on nothing there, and
- * the keeper of the tiers, which brings such blocks up, finds them by their keys; and it knows what is on its way. */
+/* A pool of RAM that takes blocks without their parents: what follows a block that is dropped hangs
+ * on nothing there, and the keeper of the tiers, which brings such blocks up, finds them by their
+ * keys; and it knows what is on its way. */
 #include "t/lib/below.h"
 
 static int ram, vram;
@@ -13,7 +14,7 @@ static gpc *begin(struct gpc_tiers_options *o, uint32_t ram_space)
 	vram = bytes_vram(c, 64, 0, ram_space ? -1 : ram, 0);
 	tiers_file();
 	*o = tiers_options(64);
-	o->ahead = 24;                   /* all that is in RAM has a copy */
+	o->ahead = 24; /* all that is in RAM has a copy */
 	return c;
 }
 
@@ -93,8 +94,8 @@ static void test_spaces(void)
 	nothing_comes_back(c, t, &o, "spaces");
 }
 
-/* Blocks of VRAM give their places to others, and their bytes are on their way to RAM: they are found nowhere, and are no
- * gap for what follows them. */
+/* Blocks of VRAM give their places to others, and their bytes are on their way to RAM: they are
+ * found nowhere, and are no gap for what follows them. */
 static void test_flights(bool cancel)
 {
 	const char *what = cancel ? "given up" : "moved";
@@ -128,7 +129,8 @@ static void test_flights(bool cancel)
 			m[n++] = m[i];
 	is_int(gpc_commit(c, m, n, NULL, cancel ? GPC_CANCEL : 0, 1000), 3, "%s: all three", what);
 	bytes_chain(c, ram, 302, 1, &first, false);
-	is_int(gpc_drop(c, &first, 1, NULL, 0, 5000), 1, "%s: and another one behind the moves", what);
+	is_int(gpc_drop(c, &first, 1, NULL, 0, 5000), 1, "%s: and another one behind the moves",
+	       what);
 	is_int(tiers_below(c, 4, 5), cancel ? 0 : 5, "%s: it %s", what, cancel ? "goes" : "stays");
 	must(gpc_release(c, v, 4));
 	tiers_finish(c, t, what);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_drop says that bytes are bad.  Copies below RAM have the same bytes, and what follows them was computed from them:
- * none of it is found again, whenever the keeper of the tiers dies, or is not there. */
+/* gpc_drop says that bytes are bad.  Copies below RAM have the same bytes, and what follows them
+ * was computed from them: none of it is found again, whenever the keeper of the tiers dies, or is
+ * not there. */
 #include "t/lib/below.h"
 
 #include <pthread.h>
@@ -13,12 +14,15 @@ static int ram, vram;
 
 /* ---- a restart that stands still before it publishes ---- */
 
-int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
-int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
+int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
+			  const uint32_t *stop);
+int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
+			  const uint32_t *stop);
 
 static uint32_t hold, held, hold_up, held_up;
 
-int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop)
+int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
+			  const uint32_t *stop)
 {
 	while (p[0].source == GPC_NONE && __atomic_load_n(&hold, __ATOMIC_SEQ_CST)) {
 		__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
@@ -79,7 +83,8 @@ static gpc *begin(struct gpc_tiers_options *o, uint32_t flags)
 	return c;
 }
 
-/* Chain 1 to 8 is below RAM, and its first two blocks are in RAM as well; 9 to 40 are other chains. */
+/* Chain 1 to 8 is below RAM, and its first two blocks are in RAM as well; 9 to 40 are other
+ * chains. */
 static void fill(gpc *c)
 {
 	gpc_key k[9];
@@ -104,7 +109,8 @@ static void is_gone(gpc *c, const char *when)
 
 	chain_keys(c, 1, 8, k);
 	is_int(tiers_below(c, 1, 8), 0, "%s: nothing of the chain is below", when);
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "%s: nor comes anything of it back", when);
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "%s: nor comes anything of it back",
+	       when);
 	is_int(tiers_below(c, 9, 8), 8, "%s: the next chain is there", when);
 }
 
@@ -217,14 +223,16 @@ static void test_feed_lost(void)
 	drop_first(c, 5000);
 	tiers_overwrite_feed(c, ram);
 	t = tiers_again(c, &o);
-	is_int(tiers_below(c, 1, 40), 0, "where nobody knows what was dropped, all of the file goes");
+	is_int(tiers_below(c, 1, 40), 0,
+	       "where nobody knows what was dropped, all of the file goes");
 	must(gpc_tiers_close(t));
 	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "for ever");
 	tiers_finish(c, t, "feed lost");
 }
 
-/* A block is dropped behind the place from where a keeper follows the feed, which dies before it has read of that. */
+/* A block is dropped behind the place from where a keeper follows the feed, which dies before it
+ * has read of that. */
 static void test_begins(void)
 {
 	struct gpc_tiers_options o;
@@ -244,7 +252,7 @@ static void test_begins(void)
 		_exit(gpc_tiers_open(cache_name, &o, &t) < 0 ? 3 : 5);
 	if (read(says[0], &x, 1) != 1)
 		bail("the keeper does not begin");
-	for (i = 0; i < 600; i++)        /* more than one read of the feed brings */
+	for (i = 0; i < 600; i++) /* more than one read of the feed brings */
 		must(gpc_pool_clear(c, ram, 77, 0, 1000));
 	is_int(drop_first(c, 0), 0, "a block is dropped while a keeper begins");
 	done(c);
@@ -255,11 +263,13 @@ static void test_begins(void)
 	says[1] = -1;
 	tiers_overwrite_feed(c, ram);
 	t = tiers_again(c, &o);
-	is_int(tiers_below(c, 1, 8), 0, "it dies, and the feed is overwritten: nothing of the chain is back");
+	is_int(tiers_below(c, 1, 8), 0,
+	       "it dies, and the feed is overwritten: nothing of the chain is back");
 	tiers_finish(c, t, "begins");
 }
 
-/* Blocks of two tags in one prompt: a clear of the first one's takes what follows along, published or not. */
+/* Blocks of two tags in one prompt: a clear of the first one's takes what follows along, published
+ * or not. */
 static void test_tags(void)
 {
 	struct gpc_tiers_options o;
@@ -274,7 +284,8 @@ static void test_tags(void)
 	for (i = 0; i < 8; i++)
 		bytes_write(c, b[i], 1 + i, BYTES_IMAGE);
 	for (i = 0; i < 8; i += 4)
-		must(gpc_publish(c, k + i, k + i + 1, b + i, 4, GPC_OPTIONS(gpc_publish_options, .tag = 5 + i), 0, -1));
+		must(gpc_publish(c, k + i, k + i + 1, b + i, 4,
+				 GPC_OPTIONS(gpc_publish_options, .tag = 5 + i), 0, -1));
 	must(gpc_release(c, b, 8));
 	must(gpc_tiers_sync(c, TIERS_MS));
 	tiers_fill(c, ram, 9, 32, 8);
@@ -298,7 +309,10 @@ static void test_tags(void)
 	tiers_finish(c, t, "tags");
 }
 
-struct dropping { gpc *c; int got; };
+struct dropping {
+	gpc *c;
+	int got;
+};
 
 static void *drop_run(void *arg)
 {
@@ -334,7 +348,8 @@ static void test_restart(void)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_gone(c, "restart");
 	/* blocks of RAM are written again while nothing is published */
-	is_int((int)(tier_of(c).restored + tier_of(c).written), tiers_below(c, 1, 40), "not for a moment was it back");
+	is_int((int)(tier_of(c).restored + tier_of(c).written), tiers_below(c, 1, 40),
+	       "not for a moment was it back");
 	must(gpc_tiers_close(t));
 	t = tiers_again(c, &o);
 	is_gone(c, "and the next one");
@@ -351,8 +366,9 @@ static void *ask_run(void *arg)
 	return NULL;
 }
 
-/* What follows on an exclusive disk hangs on nothing.  The first blocks are computed again before the keeper has followed the
- * drop, and the others are asked for; early: they were asked for before the drop, and their bytes have come. */
+/* What follows on an exclusive disk hangs on nothing.  The first blocks are computed again before
+ * the keeper has followed the drop, and the others are asked for; early: they were asked for before
+ * the drop, and their bytes have come. */
 static void test_comes_up(bool early)
 {
 	struct gpc_tiers_options o;

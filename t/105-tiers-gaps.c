@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that lacks a block keeps what follows it in a prompt: that is of use when the block has been computed again.  If
- * something before the gap is dropped as bad, what is behind it goes too, whatever the gap is filled with by then. */
+/* A file that lacks a block keeps what follows it in a prompt: that is of use when the block has
+ * been computed again.  If something before the gap is dropped as bad, what is behind it goes too,
+ * whatever the gap is filled with by then. */
 #include "t/lib/below.h"
 
 #include <pthread.h>
@@ -11,17 +12,20 @@ static int ram, vram;
 
 /* ---- a keeper that stands still as it looks for a block in VRAM and RAM ---- */
 
-int __real_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks, uint32_t flags);
-int __wrap_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks, uint32_t flags);
+int __real_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
+		      uint32_t flags);
+int __wrap_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
+		      uint32_t flags);
 
 static uint32_t hold, held;
 static gpc_key hold_at;
 static pthread_t engine;
 
-int __wrap_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks, uint32_t flags)
+int __wrap_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
+		      uint32_t flags)
 {
-	while (__atomic_load_n(&hold, __ATOMIC_SEQ_CST) && !spaces && n == 1 && !memcmp(keys, &hold_at, sizeof(*keys)) &&
-	       !pthread_equal(pthread_self(), engine)) {
+	while (__atomic_load_n(&hold, __ATOMIC_SEQ_CST) && !spaces && n == 1 &&
+	       !memcmp(keys, &hold_at, sizeof(*keys)) && !pthread_equal(pthread_self(), engine)) {
 		__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
 		usleep(500);
 	}
@@ -98,7 +102,8 @@ static void come_up(gpc *c, uint64_t first, int n)
 	gpc_key k[9];
 
 	chain_keys(c, first, 8, k);
-	is_int(gpc_prefetch(c, vram, k + 1, (uint32_t)n, 0, 5000), n, "%d blocks of a chain come up", n);
+	is_int(gpc_prefetch(c, vram, k + 1, (uint32_t)n, 0, 5000), n,
+	       "%d blocks of a chain come up", n);
 }
 
 static int drop(gpc *c, uint64_t n, int timeout_ms)
@@ -143,7 +148,8 @@ static void test_elsewhere(bool filled)
 		bytes_chain(c, vram, 1, 3, b, false);
 	come_up(c, 9, 1);
 	is_int(drop(c, 9, 5000), 1, "a block of another chain is dropped");
-	chains_are(c, filled ? 5 : 0, 0, filled ? "what is before is in VRAM" : "what is before is nowhere");
+	chains_are(c, filled ? 5 : 0, 0,
+		   filled ? "what is before is in VRAM" : "what is before is nowhere");
 	tiers_finish(c, t, "elsewhere");
 }
 
@@ -164,7 +170,8 @@ static void test_nobody_keeps(void)
 	tiers_finish(c, t, "nobody keeps");
 }
 
-/* The keeper is stopped while the first block is dropped, and that and the gap are computed again. */
+/* The keeper is stopped while the first block is dropped, and that and the gap are computed
+ * again. */
 static void test_filled_since(void)
 {
 	struct gpc_tiers_options o;
@@ -197,7 +204,8 @@ static void test_filled_since(void)
 	tiers_finish(c, t, "filled since");
 }
 
-/* A block with a copy is no sign that those before it have one: what is computed again goes down with what follows it. */
+/* A block with a copy is no sign that those before it have one: what is computed again goes down
+ * with what follows it. */
 static void test_written(void)
 {
 	struct gpc_tiers_options o;
@@ -230,7 +238,8 @@ static void test_written(void)
 	tiers_finish(c, t, "written");
 }
 
-/* Of a prompt the first n blocks in VRAM, and the others in RAM, with copies below.  Returns the first one. */
+/* Of a prompt the first n blocks in VRAM, and the others in RAM, with copies below.  Returns the
+ * first one. */
 static gpc_block two_places(gpc *c, uint64_t first, uint32_t n)
 {
 	gpc_block b[8], others[8];
@@ -258,7 +267,11 @@ static gpc_block take_back(gpc *c, uint64_t n)
 	return b;
 }
 
-struct dropping { gpc *c; gpc_block block; int got; };
+struct dropping {
+	gpc *c;
+	gpc_block block;
+	int got;
+};
 
 static void *drop_run(void *arg)
 {
@@ -284,14 +297,15 @@ static void test_in_its_place(void)
 	vram = bytes_vram(c, 64, 0, ram, 0);
 	tiers_file();
 	o = tiers_options(64);
-	o.ahead = 24;                    /* all that is in RAM has a copy */
+	o.ahead = 24; /* all that is in RAM has a copy */
 	t = tiers_open(&o);
 	two_places(c, 9, 1);
 	q.block = two_places(c, 1, 3);
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	b[1] = take_back(c, 3);
 	b[0] = take_back(c, 2);
-	is_int(tiers_below(c, 4, 5) + tiers_below(c, 10, 7), 12, "what follows two blocks of VRAM is below");
+	is_int(tiers_below(c, 4, 5) + tiers_below(c, 10, 7), 12,
+	       "what follows two blocks of VRAM is below");
 	chain_keys(c, 1, 3, k);
 	engine = pthread_self();
 	hold_at = k[3];
@@ -306,13 +320,14 @@ static void test_in_its_place(void)
 	must(gpc_release(c, b, 3));
 	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
 	pthread_join(thread, NULL);
-	is_int(q.got, 1, "the first one is dropped, and it and its gap are computed again in other places");
+	is_int(q.got, 1,
+	       "the first one is dropped, and it and its gap are computed again in other places");
 	is_int(tiers_below(c, 4, 5), 0, "what follows it goes");
 	tiers_finish(c, t, "in its place");
 }
 
-/* The keeper reads the feed while the writer has begun a drop, of which the feed tells nothing yet; and all that it tells
- * later is overwritten before the keeper reads it. */
+/* The keeper reads the feed while the writer has begun a drop, of which the feed tells nothing yet;
+ * and all that it tells later is overwritten before the keeper reads it. */
 static void test_begun(void)
 {
 	struct gpc_tiers_options o;
@@ -331,7 +346,7 @@ static void test_begun(void)
 	stands(&hold_keeper, &held_keeper);
 	__atomic_store_n(&hold_keeper, 0, __ATOMIC_SEQ_CST);
 	usleep(2000);
-	stands(&hold_keeper, &held_keeper);      /* a whole round behind the writer's first step */
+	stands(&hold_keeper, &held_keeper); /* a whole round behind the writer's first step */
 	__atomic_store_n(&hold_writer, 0, __ATOMIC_SEQ_CST);
 	while (find(c, 1) >= 0)
 		usleep(500);
@@ -355,7 +370,8 @@ static void alone(gpc *c, uint64_t parent, uint64_t n)
 	must(gpc_release(c, &b, 1));
 }
 
-/* What the keeper itself drops, of what is without its parent in RAM, is no reason to drop what comes there later. */
+/* What the keeper itself drops, of what is without its parent in RAM, is no reason to drop what
+ * comes there later. */
 static void test_ours(void)
 {
 	gpc *c = tiers_cache(1024);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes of blocks on disk: they lie beside the blocks in the file, and come back with them after a restart. */
+/* Notes of blocks on disk: they lie beside the blocks in the file, and come back with them after a
+ * restart. */
 #include "t/lib/below.h"
 #include "t/lib/notes.h"
 
@@ -61,7 +62,8 @@ static void fill(gpc *c)
 	}
 }
 
-/* Of the first `most` keys, those that have their digest, and their tokens, where they lie on disk. */
+/* Of the first `most` keys, those that have their digest, and their tokens, where they lie on
+ * disk. */
 static void count(gpc *c, uint64_t most, int *ret_digests, int *ret_tokens, int *ret_unsaid)
 {
 	uint64_t n;
@@ -109,7 +111,8 @@ static void test_restart(void)
 	fill(c);
 	ok(tiers_below(c, 1, 24) == 24, "24 blocks are on the disk");
 	count(c, 24, &digests, &tokens, &unsaid);
-	is_int(digests + 100 * tokens, 1818, "18 of them with digest and tokens, as long as their keeper lives");
+	is_int(digests + 100 * tokens, 1818,
+	       "18 of them with digest and tokens, as long as their keeper lives");
 	must(gpc_tiers_close(t));
 	notes_cursor = UINT64_MAX;
 	must(gpc_event_read(c, &notes_cursor, NULL, 0));
@@ -126,7 +129,8 @@ static void test_restart(void)
 	for (i = 1; i < 4; i++) {
 		gpc_block b = find(c, (uint64_t)i);
 
-		ok(b >= 0 && GPC_POOL(b) == ram && tokens_say(c, (uint64_t)i, b), "and have their tokens there: %d", i);
+		ok(b >= 0 && GPC_POOL(b) == ram && tokens_say(c, (uint64_t)i, b),
+		   "and have their tokens there: %d", i);
 	}
 	is_int((int)tier_of(c).bad, 0, "nothing was damaged");
 	finish(c, t);
@@ -160,8 +164,10 @@ static void test_other_cache(void)
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	count(c, 24, &digests, &tokens, &unsaid);
-	is_int(digests + 100 * tokens, 18, "one of another number of tokens has digests, and no tokens");
-	ok(strstr(told, "has room for notes of 112 bytes, and those of"), "and hears that the file has too little room");
+	is_int(digests + 100 * tokens, 18,
+	       "one of another number of tokens has digests, and no tokens");
+	ok(strstr(told, "has room for notes of 112 bytes, and those of"),
+	   "and hears that the file has too little room");
 	finish(c, t);
 	notes_block_tokens = 16;
 }
@@ -179,7 +185,8 @@ static void test_damaged(void)
 
 	must(pread(fd, front, bytes, 0) == (ssize_t)bytes ? 0 : -1);
 	for (at = DISK_GROUPS + DISK_GROUP * DISK_HEADER_BYTES; at + 112 <= bytes; at += 112)
-		if (front[at + 8] == s.digest_bytes && !memcmp(front + at + 16, s.digest, sizeof(s.digest))) {
+		if (front[at + 8] == s.digest_bytes &&
+		    !memcmp(front + at + 16, s.digest, sizeof(s.digest))) {
 			front[at + 48] ^= 1;
 			found += pwrite(fd, front + at + 48, 1, (off_t)at + 48) == 1;
 		}
@@ -213,7 +220,8 @@ static void test_no_room(void)
 	finish(c, t);
 	c = cache(true, true, secret_of_file());
 	t = tiers_open(&o);
-	ok(strstr(told, "has room for notes of 0 bytes, and those of"), "a file without room is used, and that is said");
+	ok(strstr(told, "has room for notes of 0 bytes, and those of"),
+	   "a file without room is used, and that is said");
 	must(gpc_pool_clear(c, -1, 0, 0, 5000));
 	fill(c);
 	count(c, 24, &digests, &tokens, &unsaid);
@@ -246,7 +254,8 @@ static void test_large(void)
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	count(c, 24, &digests, &tokens, &unsaid);
-	is_int(digests + 100 * tokens, 18, "of %d tokens a block group and digest come back, and no tokens", NOTES_TOKENS);
+	is_int(digests + 100 * tokens, 18,
+	       "of %d tokens a block group and digest come back, and no tokens", NOTES_TOKENS);
 	finish(c, t);
 	notes_block_tokens = 16;
 	unlink(tiers_path);
@@ -254,10 +263,13 @@ static void test_large(void)
 
 /* ---- a note as it stands in a file ---- */
 
-bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key, struct shm_note *ret,
-		  uint32_t *tokens);         /* of stage/stage.h */
+bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key,
+		  struct shm_note *ret, uint32_t *tokens); /* of stage/stage.h */
 
-static struct { struct disk_note n; uint32_t token[64]; } in_file;
+static struct {
+	struct disk_note n;
+	uint32_t token[64];
+} in_file;
 
 static bool unpacks(const gpc *c, uint32_t ntokens, struct shm_note *ret)
 {
@@ -266,7 +278,8 @@ static bool unpacks(const gpc *c, uint32_t ntokens, struct shm_note *ret)
 
 	for (i = 0; i < 64; i++)
 		in_file.token[i] = 100 + i;
-	return notes_unpack(c, &in_file, (uint32_t)sizeof(in_file.n) + 4 * ntokens, &key, ret, tokens) &&
+	return notes_unpack(c, &in_file, (uint32_t)sizeof(in_file.n) + 4 * ntokens, &key, ret,
+			    tokens) &&
 	       (!ret->has_tokens || (tokens[0] == 100 && tokens[15] == 115 && !tokens[16]));
 }
 
@@ -275,11 +288,15 @@ static void test_of_others(void)
 	gpc *c = cache(true, true, NULL);
 	struct shm_note note;
 
-	in_file.n = (struct disk_note){ .version = DISK_NOTE_VERSION, .group = 3, .digest_bytes = 8, .ntokens = 16 };
-	ok(unpacks(c, 16, &note) && note.group == 3 && note.digest_bytes == 8 && note.has_tokens, "a note has all that it says");
+	in_file.n = (struct disk_note){
+		.version = DISK_NOTE_VERSION, .group = 3, .digest_bytes = 8, .ntokens = 16
+	};
+	ok(unpacks(c, 16, &note) && note.group == 3 && note.digest_bytes == 8 && note.has_tokens,
+	   "a note has all that it says");
 	ok(!unpacks(c, 15, &note), "one that ends before its tokens do is none");
 	in_file.n.ntokens = 32;
-	ok(unpacks(c, 32, &note) && note.group == 3 && !note.has_tokens, "tokens of larger blocks are left out");
+	ok(unpacks(c, 32, &note) && note.group == 3 && !note.has_tokens,
+	   "tokens of larger blocks are left out");
 	in_file.n.ntokens = 8;
 	ok(unpacks(c, 64, &note) && note.group == 3 && !note.has_tokens, "and of smaller ones");
 	in_file.n.ntokens = 16;
@@ -295,7 +312,8 @@ static void test_of_others(void)
 	   "a cache that keeps tokens alone has those");
 	cache_end(c);
 	c = cache(false, true, NULL);
-	ok(unpacks(c, 16, &note) && note.group == 3 && !note.has_tokens, "one that keeps digests has no tokens");
+	ok(unpacks(c, 16, &note) && note.group == 3 && !note.has_tokens,
+	   "one that keeps digests has no tokens");
 	cache_end(c);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A disk that fails for a while: its tier rests, says so, acknowledges nothing, and is up again by itself.  Nothing that
- * was removed meanwhile comes back, whenever the keeper ends. */
+/* A disk that fails for a while: its tier rests, says so, acknowledges nothing, and is up again by
+ * itself.  Nothing that was removed meanwhile comes back, whenever the keeper ends. */
 #include "t/lib/below.h"
 #include "t/lib/disk_shim.h"
 
@@ -88,7 +88,8 @@ static void is_resting(gpc *c, const char *when)
 	more(c, 500, 32);
 	usleep(200000);
 	is_int((int)(tier_of(c).written - written), 0, "%s: nothing is written", when);
-	ok(shim_met() - tried <= 2, "%s: the disk has its peace: %u calls", when, shim_met() - tried);
+	ok(shim_met() - tried <= 2, "%s: the disk has its peace: %u calls", when,
+	   shim_met() - tried);
 	is_int(gpc_tiers_sync(c, 0), -EAGAIN, "%s: there is work left", when);
 	is_int((int)tier_of(c).state, GPC_TIER_DOWN, "%s: it is down", when);
 	is_int(tiers_below(c, 1, 40), 0, "%s: the index has nothing of it", when);
@@ -109,8 +110,9 @@ static void test_sync(void)
 	ok(until_state(c, GPC_TIER_DOWN, 2000), "and the tier is down");
 	is_resting(c, "rests");
 	is_int(times_said("it rests"), 1, "which is said once");
-	usleep(600000);                  /* the first probe fails */
-	ok(clock_ns() - began > 1000 * NS_PER_MS && tier_of(c).state == GPC_TIER_DOWN, "a probe that fails: it rests on");
+	usleep(600000); /* the first probe fails */
+	ok(clock_ns() - began > 1000 * NS_PER_MS && tier_of(c).state == GPC_TIER_DOWN,
+	   "a probe that fails: it rests on");
 	shim_works();
 	ok(until_state(c, GPC_TIER_UP, 5000), "the next one succeeds, and it is up again");
 	ok(clock_ns() - began > 2500 * NS_PER_MS, "two seconds after the first: %d ms",
@@ -122,7 +124,8 @@ static void test_sync(void)
 	must(gpc_tiers_close(t));
 	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "nothing of before comes back");
-	ok(tiers_below(c, 109, 8) == 8 && tiers_below(c, 104, 1) == 0, "what came behind it does, less what was dropped");
+	ok(tiers_below(c, 109, 8) == 8 && tiers_below(c, 104, 1) == 0,
+	   "what came behind it does, less what was dropped");
 	tiers_finish(c, t, "sync");
 }
 
@@ -164,7 +167,8 @@ static void test_clear(void)
 
 	tiers_fill(c, ram, 1, 40, 8);
 	shim_breaks(SHIM_SYNC | SHIM_WRITE, 0, UINT64_MAX);
-	is_int(gpc_pool_clear(c, -1, 0, 0, 300), -ETIMEDOUT, "a clear that cannot be written is not acknowledged");
+	is_int(gpc_pool_clear(c, -1, 0, 0, 300), -ETIMEDOUT,
+	       "a clear that cannot be written is not acknowledged");
 	ok(until_state(c, GPC_TIER_DOWN, 2000), "and the tier is down");
 	shim_works();
 	ok(gpc_pool_clear(c, -1, 0, 0, 10000) >= 0, "one that waits is, once the disk works");
@@ -217,7 +221,8 @@ static void test_writes(void)
 	tried = shim_met();
 	more(c, 201, 16);
 	usleep(300000);
-	ok(shim_met() - tried <= 8, "writes fail, and are not tried all the time: %u in 0.3 s", shim_met() - tried);
+	ok(shim_met() - tried <= 8, "writes fail, and are not tried all the time: %u in 0.3 s",
+	   shim_met() - tried);
 	is_int(times_said("writes fail"), 1, "which is said once");
 	is_int(tiers_below(c, 9, 8), 8, "what is on the disk stays");
 	chain_keys(c, 9, 8, k);
@@ -250,7 +255,8 @@ static void test_place(void)
 	ok(shim_met() >= 1, "a place that cannot be written is met");
 	ok(tier_of(c).failed <= 8, "and passed over: %d writes failed", (int)tier_of(c).failed);
 	ok(tiers_below(c, 1, 24) >= 23, "all blocks are below");
-	ok(clock_ns() - start < 8000 * NS_PER_MS, "after %d ms", (int)((clock_ns() - start) / NS_PER_MS));
+	ok(clock_ns() - start < 8000 * NS_PER_MS, "after %d ms",
+	   (int)((clock_ns() - start) / NS_PER_MS));
 	shim_works();
 	tiers_finish(c, t, "place");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are full, or smaller than what is next to go: nothing is written in a circle, one bad place holds up no other
- * block, no thread runs for nothing. */
+/* Files that are full, or smaller than what is next to go: nothing is written in a circle, one bad
+ * place holds up no other block, no thread runs for nothing. */
 #include "t/lib/below.h"
 #include "t/lib/disk_shim.h"
 
@@ -42,7 +42,8 @@ static void is_quiet(gpc *c, int most, const char *what)
 	written = tier_of(c).written;
 	usleep(150000);
 	is_int((int)(tier_of(c).written - written), 0, "%s: nothing more is written", what);
-	ok(tier_of(c).written <= (uint64_t)most, "%s: %d were written", what, (int)tier_of(c).written);
+	ok(tier_of(c).written <= (uint64_t)most, "%s: %d were written", what,
+	   (int)tier_of(c).written);
 	ok(cpu_ms() - cpu < 50, "%s: and little runs: %d ms of 150", what, (int)(cpu_ms() - cpu));
 }
 
@@ -66,7 +67,8 @@ static void test_pools(uint32_t blocks)
 	a = tiers_below(c, 1, 60);
 	b = tiers_below(c, 1001, 60);
 	is_int(a + b, (int)blocks, "two pools of RAM: the file is full");
-	ok(a <= (int)(blocks + 1) / 2 && b <= (int)(blocks + 1) / 2, "two pools of RAM: each has its part: %d, %d", a, b);
+	ok(a <= (int)(blocks + 1) / 2 && b <= (int)(blocks + 1) / 2,
+	   "two pools of RAM: each has its part: %d, %d", a, b);
 	tiers_finish(c, t, "two pools of RAM");
 }
 
@@ -115,7 +117,8 @@ static void test_held(void)
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
 	is_quiet(c, 51, "when others go");
-	ok(tiers_below(c, 23, 16) >= 15, "when others go: the ones that follow are below: %d", tiers_below(c, 23, 16));
+	ok(tiers_below(c, 23, 16) >= 15, "when others go: the ones that follow are below: %d",
+	   tiers_below(c, 23, 16));
 	tiers_finish(c, t, "a block is held");
 }
 
@@ -160,7 +163,8 @@ static void test_leaves(void)
 	must(gpc_release(c, busy, 14));
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	must(gpc_pool_get(c, tier_of(c).pool, &p));
-	is_int(gpc_acquire(c, GPC_SPACE(p.space), &k, 1, &below, 0), 1, "the only block below is held");
+	is_int(gpc_acquire(c, GPC_SPACE(p.space), &k, 1, &below, 0), 1,
+	       "the only block below is held");
 	is_int(gpc_prefetch(c, ram, &k, 1, 0, 5000), 1, "and comes up");
 	tiers_grow(c, ram, 1, 2, 1);
 	bytes_chain(c, ram, 200, 13, busy, true);
@@ -192,12 +196,14 @@ static void test_place(void)
 	ok(shim_met() >= 1, "a place that cannot be written is met");
 	ok(tier_of(c).failed <= 3, "and left alone: %d writes failed", (int)tier_of(c).failed);
 	is_int(tiers_below(c, 71, 22), 22, "what has left RAM last is below");
-	ok(clock_ns() - began < 4000 * NS_PER_MS, "after %d ms", (int)((clock_ns() - began) / NS_PER_MS));
+	ok(clock_ns() - began < 4000 * NS_PER_MS, "after %d ms",
+	   (int)((clock_ns() - began) / NS_PER_MS));
 	shim_works();
 	tiers_finish(c, t, "a bad place");
 }
 
-/* Of what many prompts begin with one block cannot be written at first: nothing is there that hangs on it before it is. */
+/* Of what many prompts begin with one block cannot be written at first: nothing is there that hangs
+ * on it before it is. */
 static void test_hole(void)
 {
 	const uint64_t slot_bytes = ROUND_UP((uint64_t)BYTES_IMAGE, DISK_PAGE);

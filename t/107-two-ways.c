@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What looks as if it could go the short way (writer/plain.h), and must not: a reserve whose call is withdrawn while
- * the writer looks, or that another one has come before; a publish below the last block, when that has gone or is
- * in another space. */
+/* What looks as if it could go the short way (writer/plain.h), and must not: a reserve whose call
+ * is withdrawn while the writer looks, or that another one has come before; a publish below the
+ * last block, when that has gone or is in another space. */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"
@@ -9,7 +9,7 @@
 enum { BLOCKS = 8, FIRST = 5, SECOND = 2 };
 
 static gpc *c;
-static uint64_t *withdrawn;              /* in the middle of the next look; NULL: none */
+static uint64_t *withdrawn; /* in the middle of the next look; NULL: none */
 
 struct writer;
 
@@ -35,7 +35,10 @@ static struct shm_command *add(uint8_t op, uint32_t count, gpc_block block)
 
 	for (i = 0; i < count; i++)
 		*seg_command(&c->seg, c->peer, seat->head + i) = (struct shm_command){
-			.op = op, .count = (uint16_t)(i ? 0 : count), .block = block, .to = GPC_NONE,
+			.op = op,
+			.count = (uint16_t)(i ? 0 : count),
+			.block = block,
+			.to = GPC_NONE,
 			.result = CMD_PENDING,
 		};
 	store_release(&seat->head, seat->head + count);
@@ -66,7 +69,8 @@ static void test_withdrawn(void)
 /* The three that are free are the first one's. */
 static void test_in_order(void)
 {
-	struct shm_command *first = add(CMD_RESERVE, FIRST, GPC_NONE), *second = add(CMD_RESERVE, SECOND, GPC_NONE);
+	struct shm_command *first = add(CMD_RESERVE, FIRST, GPC_NONE),
+			   *second = add(CMD_RESERVE, SECOND, GPC_NONE);
 	gpc_block had[FIRST + SECOND];
 	int i, fresh = 0;
 

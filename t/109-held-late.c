@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Somebody takes a reference on a block that has been chosen to go, before it is DYING: the reference is good,
- * another block goes, and a pool of CALLER blocks says that one less can be had. */
+/* Somebody takes a reference on a block that has been chosen to go, before it is DYING: the
+ * reference is good, another block goes, and a pool of CALLER blocks says that one less can be
+ * had. */
 #include "t/lib/moved.h"
 
-static gpc_block wanted = GPC_NONE;      /* with key 1; none: it is held */
+static gpc_block wanted = GPC_NONE; /* with key 1; none: it is held */
 
 struct writer;
 
@@ -66,7 +67,8 @@ static void test_caller(void)
 	settle(c);
 	pool = pool_new(c, GPC_VRAM, 4, 1, GPC_POOL_CALLER);
 	b = GPC_BLOCK(pool, 0);
-	must(gpc_publish(c, NULL, &(gpc_key){ { key_of(c, 1).w[0], key_of(c, 1).w[1] } }, &b, 1, NULL, 0, -1));
+	must(gpc_publish(c, NULL, &(gpc_key){ { key_of(c, 1).w[0], key_of(c, 1).w[1] } }, &b, 1,
+			 NULL, 0, -1));
 	must(gpc_release(c, &b, 1));
 	before = gpc_pool_available(c, pool);
 	wanted = b;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keeper of tiers that is refused leaves everything as it was, whichever step of its start fails: each byte of the
- * file, no pool, no thread, no lock, and what was dropped and cleared before is still owed. */
+/* A keeper of tiers that is refused leaves everything as it was, whichever step of its start fails:
+ * each byte of the file, no pool, no thread, no lock, and what was dropped and cleared before is
+ * still owed. */
 #include "t/lib/below.h"
 #include "t/lib/disk_shim.h"
 
@@ -14,7 +15,7 @@ static int ram, vram;
 
 /* ---- steps that fail ---- */
 
-static int thread_fails = -1, threads;   /* the n-th that is started */
+static int thread_fails = -1, threads; /* the n-th that is started */
 static bool scan_fails, queue_fails, event_fails;
 
 int __real_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
@@ -58,13 +59,41 @@ static void shim_fails(uint32_t call, uint32_t skip, int err)
 }
 
 enum step {
-	SOUND, NO_STORE, NO_SPACE, NO_USES, NO_EVENT, NO_SCAN, NO_QUEUE, THREAD_1, THREAD_2, THREAD_3, THREAD_4,
-	SYNC_1, SYNC_2, STORE_1, STORE_2, NO_ROOM, STEPS
+	SOUND,
+	NO_STORE,
+	NO_SPACE,
+	NO_USES,
+	NO_EVENT,
+	NO_SCAN,
+	NO_QUEUE,
+	THREAD_1,
+	THREAD_2,
+	THREAD_3,
+	THREAD_4,
+	SYNC_1,
+	SYNC_2,
+	STORE_1,
+	STORE_2,
+	NO_ROOM,
+	STEPS
 };
 static const char *const step_name[] = {
-	"sound", "no such store", "another pool is in its space", "no memory to count uses", "no feed", "no memory to scan",
-	"no thread of the disk", "no first thread", "no second thread", "no third thread", "no fourth thread",
-	"no sync", "no second sync", "no superblock", "no second superblock", "no room",
+	"sound",
+	"no such store",
+	"another pool is in its space",
+	"no memory to count uses",
+	"no feed",
+	"no memory to scan",
+	"no thread of the disk",
+	"no first thread",
+	"no second thread",
+	"no third thread",
+	"no fourth thread",
+	"no sync",
+	"no second sync",
+	"no superblock",
+	"no second superblock",
+	"no room",
 };
 
 void *__real_uses_new(void);
@@ -146,7 +175,11 @@ static gpc *begin(struct gpc_tiers_options *o)
 }
 
 /* What a keeper of the file that was kept last would say of it. */
-struct desk_now { uint8_t file[16]; uint64_t durable, cleared; uint32_t drops, keeper, kept; };
+struct desk_now {
+	uint8_t file[16];
+	uint64_t durable, cleared;
+	uint32_t drops, keeper, kept;
+};
 
 static struct desk_now desk_of(gpc *c)
 {
@@ -175,9 +208,11 @@ static void refuse(gpc *c, const struct gpc_tiers_options *as, enum step s, cons
 	fail(s, &o);
 	err = gpc_tiers_open(cache_name, &o, &t);
 	fail(SOUND, &o);
-	ok(err < 0 && !t && *gpc_last_error(), "%s: %s: %d, %s", what, step_name[s], err, gpc_last_error());
+	ok(err < 0 && !t && *gpc_last_error(), "%s: %s: %d, %s", what, step_name[s], err,
+	   gpc_last_error());
 	after = read_all(&after_bytes);
-	ok(!before == !after && before_bytes == after_bytes && (!before || !memcmp(before, after, before_bytes)),
+	ok(!before == !after && before_bytes == after_bytes &&
+		   (!before || !memcmp(before, after, before_bytes)),
 	   "%s: each byte of the file is as it was", what);
 	then = desk_of(c);
 	ok(!memcmp(&desk, &then, sizeof(desk)), "%s: and what the cache knows of it", what);
@@ -194,7 +229,8 @@ static bool applies(enum step s, bool grows)
 	return s != NO_ROOM || grows;
 }
 
-static void refuse_all(gpc *c, const struct gpc_tiers_options *o, bool scanned, bool grows, const char *what)
+static void refuse_all(gpc *c, const struct gpc_tiers_options *o, bool scanned, bool grows,
+		       const char *what)
 {
 	enum step s;
 
@@ -232,7 +268,7 @@ static void test_resize(void)
 	o.flags = GPC_TIERS_RESIZE;
 	o.disk_blocks = 10;
 	refuse_all(c, &o, true, false, "a file to be cut");
-	o.disk_blocks = 1500;            /* another group of slots, too */
+	o.disk_blocks = 1500; /* another group of slots, too */
 	refuse_all(c, &o, true, true, "a file to be grown");
 	o.disk_blocks = 0;
 	t = tiers_open(&o);
@@ -249,7 +285,7 @@ static void test_resize(void)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	ok(tiers_below(c, 1, 40) <= 16, "cut: as many as fit");
 	must(gpc_tiers_close(t));
-	o.disk_blocks = 48;              /* where blocks were before it was cut */
+	o.disk_blocks = 48; /* where blocks were before it was cut */
 	refuse_all(c, &o, true, true, "a file that was cut, to be grown");
 	i = tiers_below_next(c, &o);
 	ok(i > 0 && i <= 16, "grown: %d, and nothing of before it was cut", i);

@@ -24,8 +24,8 @@ static void reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks)
 		bail("no %u blocks", n);
 }
 
-static int publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
-		   const gpc_block *blocks, uint32_t n, gpc_block *res)
+static int publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
+		   uint32_t n, gpc_block *res)
 {
 	uint32_t i;
 
@@ -50,16 +50,14 @@ static void test_chain(void)
 	is_int(stats_of(c, info_of(c).peer).reserved, 5, "five reserved");
 	is_int(find(c, 1), -1, "nobody finds a reservation");
 	is_int(gpc_publish(c, k, k + 1, b, 5,
-			   GPC_OPTIONS(gpc_publish_options, .tag = 42, .resident = res),
-			   0, -1), 5,
-	       "a chain below a root");
+			   GPC_OPTIONS(gpc_publish_options, .tag = 42, .resident = res), 0, -1),
+	       5, "a chain below a root");
 	ok(!memcmp(b, res, sizeof(b)), "all live in their own blocks");
 	for (i = 0; i < 5; i++) {
 		is_int(find(c, i + 1), b[i], "block %u is found", i);
 		e = entry_of(c, b[i]);
 		ok(key_is(e.key, k[i + 1]) && key_is(e.parent, k[i]), "key and parent");
-		ok(e.depth == i && e.tag == 42 && e.refs == 1,
-		   "depth, tag, one reference");
+		ok(e.depth == i && e.tag == 42 && e.refs == 1, "depth, tag, one reference");
 	}
 	is_int(stats_of(c, info_of(c).peer).reserved, 0, "no reservation is left");
 	is_int(stats_of(c, info_of(c).peer).refs, 5, "five references instead");
@@ -163,8 +161,7 @@ static void test_twice_in_one_call(void)
 }
 
 /* A refusal leaves the reservation as it was: afterwards it takes a good key. */
-static void refusal(gpc *c, gpc_key parent, gpc_key key, gpc_block block, int want,
-		    const char *why)
+static void refusal(gpc *c, gpc_key parent, gpc_key key, gpc_block block, int want, const char *why)
 {
 	uint64_t live = stats_of(c, -1).live, reserved = stats_of(c, -1).reserved;
 	gpc_block res;
@@ -199,15 +196,13 @@ static void test_refusals(void)
 	reserve(d, 0, 1, &theirs);
 	serve_end();
 
-	refusal(c, key_of(c, 2), key_of(c, 3), b[0], -ENOENT,
-		"a parent that is not live");
+	refusal(c, key_of(c, 2), key_of(c, 3), b[0], -ENOENT, "a parent that is not live");
 	refusal(c, k, key_of(c, 3), b[0], -EXDEV, "a parent that lives in another space");
 	refusal(c, zero, key_of(c, 3), theirs, -EPERM, "a block that another reserved");
 	refusal(c, zero, key_of(c, 3), GPC_BLOCK(0, 9), -EPERM, "a free block");
 	refusal(c, zero, key_of(c, 3), live, -EPERM, "a live block");
 	refusal(c, zero, key_of(c, 3), -1, -EINVAL, "no block");
-	refusal(c, zero, key_of(c, 3), GPC_BLOCK(0, 16), -EINVAL,
-		"a slot beyond the pool");
+	refusal(c, zero, key_of(c, 3), GPC_BLOCK(0, 16), -EINVAL, "a slot beyond the pool");
 	refusal(c, zero, key_of(c, 3), GPC_BLOCK(9, 0), -EINVAL, "a pool that is none");
 	refusal(c, zero, key_of(c, 3), GPC_BLOCK(120, 0), -EINVAL, "a pool out of range");
 	refusal(c, zero, zero, b[0], -EINVAL, "no key");
@@ -216,8 +211,7 @@ static void test_refusals(void)
 	clean(c, "refusals");
 
 	k = key_of(c, 3);
-	is_int(publish(c, &zero, &k, b, 1, &res), 1,
-	       "after all that it can be published");
+	is_int(publish(c, &zero, &k, b, 1, &res), 1, "after all that it can be published");
 	is_int(find(c, 3), b[0], "and is found");
 	serve_begin(c);
 	refusal(d, zero, key_of(c, 4), b[0], -EPERM, "not by another peer");
@@ -322,25 +316,23 @@ static void test_nowait(void)
 	for (i = 0; i < 5; i++)
 		res[i] = -77;
 	is_int(gpc_publish(c, k, k + 1, b, 2,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res,
-				       .ticket = &t), 0, 0), 0,
-	       "not waited for");
+			   GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = &t), 0, 0),
+	       0, "not waited for");
 	is_int(gpc_publish(c, k + 2, k + 3, b + 2, 3,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res + 2,
-				       .ticket = &u), 0, 0), 0,
-	       "nor is this one");
+			   GPC_OPTIONS(gpc_publish_options, .resident = res + 2, .ticket = &u), 0,
+			   0),
+	       0, "nor is this one");
 	ok(t && u > t, "tickets grow");
 	is_int(gpc_ticket_wait(c, u, 1000), 0, "waiting for the second");
 	ok(res[0] == spare && res[1] == b[1], "has the first one's answers, too");
 	ok(res[2] == b[2] && res[3] == b[3] && res[4] == b[4], "and its own");
-	is_int(stats_of(c, info_of(c).peer).refs, 5,
-	       "the resident is referenced as well");
+	is_int(stats_of(c, info_of(c).peer).refs, 5, "the resident is referenced as well");
 	is_int(gpc_ticket_wait(c, t, 0), 0, "the first one is done");
 	is_int(gpc_ticket_wait(c, 0, 0), 0, "no ticket, nothing to wait for");
 	refused(gpc_ticket_wait(c, u + 100, 0), EINVAL, "a ticket that was never given");
 	is_int(find(c, 5), b[4], "findable");
-	is_int(gpc_publish(c, k, k + 1, b, 1,
-			   GPC_OPTIONS(gpc_publish_options, .ticket = &v), 0, 0), 0, "nobody asks");
+	is_int(gpc_publish(c, k, k + 1, b, 1, GPC_OPTIONS(gpc_publish_options, .ticket = &v), 0, 0),
+	       0, "nobody asks");
 	is_int(gpc_ticket_wait(c, v, 1000), 0, "what became of it");
 	is_int(stats_of(c, info_of(c).peer).reserved, 1, "a duplicate, still reserved");
 	must(gpc_release(c, b, 1));
@@ -363,21 +355,20 @@ static void test_resident_gone(void)
 	serve_begin(c);
 	reserve(d, 0, 2, b);
 	is_int(gpc_publish(d, &zero, &k, b, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res,
-				       .ticket = &t), 0, 0), 0, "a duplicate");
+			   GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = &t), 0, 0),
+	       0, "a duplicate");
 	while (!stats_of(c, -1).duplicate)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	is_int(gpc_evict(c, 0, 1, &out, 0, 2000), 1,
-	       "its resident goes before that is read");
+	is_int(gpc_evict(c, 0, 1, &out, 0, 2000), 1, "its resident goes before that is read");
 	is_int(gpc_ticket_wait(d, t, 2000), 0, "waited for");
 	is_int(res[0], b[0], "so the block is published after all");
 	is_int(find(c, 1), b[0], "and found");
 	must(gpc_release(d, b, 1));
 
 	is_int(gpc_publish(d, &zero, &k, b + 1, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res + 1,
-				       .ticket = &t), 0, 0), 0,
-	       "one more");
+			   GPC_OPTIONS(gpc_publish_options, .resident = res + 1, .ticket = &t), 0,
+			   0),
+	       0, "one more");
 	while (stats_of(c, -1).duplicate < 2)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	must(gpc_demote(c, 0, 1, b, 1, &m, 0, 2000));
@@ -387,8 +378,7 @@ static void test_resident_gone(void)
 	must(gpc_release(d, b + 1, 1));
 	done(d);
 	serve_end();
-	is_int(stats_of(c, -1).refs + stats_of(c, -1).reserved, 0,
-	       "nothing is left over");
+	is_int(stats_of(c, -1).refs + stats_of(c, -1).reserved, 0, "nothing is left over");
 	must(gpc_close(d));
 	clean(c, "residents that went");
 	cache_end(c);
@@ -432,13 +422,11 @@ static void test_unref(void)
 	reserve(c, 0, 2, b + 2);
 	memcpy(some, (gpc_block[4]){ b[0], -1, GPC_BLOCK(0, 7), b[2] }, sizeof(some));
 	refused(gpc_release(c, some, 4), EPERM, "one of them is not held");
-	is_int(stats_of(c, info_of(c).peer).refs, 1,
-	       "the reference went back all the same");
+	is_int(stats_of(c, info_of(c).peer).refs, 1, "the reference went back all the same");
 	done(c);
 	is_int(stats_of(c, info_of(c).peer).reserved, 1, "and the reservation");
 	refused(gpc_release(c, &b[0], 1), EPERM, "once");
-	refused(gpc_release(c, (gpc_block[1]){ GPC_BLOCK(99, 0) }, 1), EPERM,
-		"no such block");
+	refused(gpc_release(c, (gpc_block[1]){ GPC_BLOCK(99, 0) }, 1), EPERM, "no such block");
 	is_int(gpc_release(c, (gpc_block[2]){ -1, -1 }, 2), 0, "nothing at all");
 	is_int(gpc_release(c, NULL, 0), 0, "not even a list");
 	refused(gpc_release(c, NULL, 1), EINVAL, "no list");
@@ -446,8 +434,7 @@ static void test_unref(void)
 	is_int(gpc_acquire(c, 0, k + 1, 2, some, 0), 2, "once more");
 	is_int(gpc_acquire(c, 0, k + 1, 2, some, 0), 2, "and once more");
 	is_int(entry_of(c, b[1]).refs, 3, "references count");
-	is_int(gpc_release(c, (gpc_block[3]){ b[1], b[1], b[1] }, 3), 0,
-	       "three go back at once");
+	is_int(gpc_release(c, (gpc_block[3]){ b[1], b[1], b[1] }, 3), 0, "three go back at once");
 	refused(gpc_release(c, &b[1], 1), EPERM, "but not four");
 	is_int(find(c, 2), b[1], "it stays findable");
 	clean(c, "given back");

@@ -53,8 +53,7 @@ static void test_prefix(void)
 	is_int(gpc_acquire(c, 0, NULL, 0, NULL, 0), 0, "of nothing");
 	refused(gpc_acquire(c, 0, NULL, 1, got, 0), EINVAL, "no keys");
 	refused(gpc_acquire(c, 0, k + 1, 1, NULL, 0), EINVAL, "no room");
-	refused(gpc_acquire(c, 0, k + 1, 1, got, GPC_REF), EINVAL,
-		"it always references");
+	refused(gpc_acquire(c, 0, k + 1, 1, got, GPC_REF), EINVAL, "it always references");
 	clean(c, "prefixes");
 	cache_end(c);
 }
@@ -93,8 +92,7 @@ static void test_lookup_refs(void)
 	chain_make(c, 0, 1, N, b);
 	memcpy(odd, (gpc_key[4]){ k[8], key_of(c, 99), k[2], k[8] }, sizeof(odd));
 	is_int(gpc_lookup(c, 0, odd, 4, got, GPC_REF), 3, "three hits");
-	ok(got[0] == b[7] && got[1] == -1 && got[2] == b[1] && got[3] == b[7],
-	   "in place");
+	ok(got[0] == b[7] && got[1] == -1 && got[2] == b[1] && got[3] == b[7], "in place");
 	is_int(mine(c).refs, 3, "a reference on each hit");
 	is_int(gpc_evict(c, 0, N, out, 0, 1000), 0, "the leaf is held, so nothing goes");
 	is_int(gpc_release(c, got, 4), 0, "hits and misses go back in one list");
@@ -129,8 +127,7 @@ static void test_match(void)
 	fill(got, 12);
 	before = mine(c);
 	is_int(gpc_match(c, 0, k, start, 4, len, got, 0), 7, "four sequences");
-	ok(len[0] == 3 && len[1] == 0 && len[2] == 0 && len[3] == 4,
-	   "each with its prefix");
+	ok(len[0] == 3 && len[1] == 0 && len[2] == 0 && len[3] == 4, "each with its prefix");
 	ok(!memcmp(got + 1, a, sizeof(a)) && !memcmp(got + 8, b, sizeof(b)),
 	   "blocks stand where the keys do");
 	ok(got[0] == -77 && got[4] == -77 && untouched(got + 5, 3), "and nowhere else");
@@ -147,8 +144,7 @@ static void test_match(void)
 	refused(gpc_match(c, 0, k, NULL, 4, len, got, 0), EINVAL, "no starts");
 	refused(gpc_match(c, 0, k, start, 4, NULL, got, 0), EINVAL, "no lengths");
 	refused(gpc_match(c, 0, NULL, start, 4, len, got, 0), EINVAL, "no keys");
-	refused(gpc_match(c, 0, k, start, 4, len, got, GPC_REF), EINVAL,
-		"it never references");
+	refused(gpc_match(c, 0, k, start, 4, len, got, GPC_REF), EINVAL, "it never references");
 	cache_end(c);
 }
 
@@ -177,8 +173,7 @@ static void test_spaces(void)
 	is_int(gpc_lookup(c, GPC_SPACE(5) | GPC_SPACE(1), k + 1, 4, got, 0), 4, "two");
 	ok(got[1] == b[1] && got[2] == r[2], "in ascending order");
 	is_int(gpc_lookup(c, GPC_SPACE(9), k + 1, 4, got, 0), 0, "a space without pools");
-	is_int(gpc_acquire(c, GPC_SPACE(1), k + 1, 4, got, 0), 2,
-	       "a prefix in one space");
+	is_int(gpc_acquire(c, GPC_SPACE(1), k + 1, 4, got, 0), 2, "a prefix in one space");
 	must(gpc_release(c, got, 2));
 	is_int(gpc_acquire(c, 0, k + 1, 4, got, 0), 4, "and through all");
 	ok(got[2] == a[2] && got[3] == r[3], "from tier to tier");
@@ -281,12 +276,10 @@ static void test_cap(void)
 	refused(gpc_acquire(c, 0, &k, 1, &got, 0), EOVERFLOW, "and not one more");
 	is_int(got, -77, "nothing is written");
 	refused(gpc_ref(c, &k, &b, 1), EOVERFLOW, "by any call");
-	is_int(gpc_lookup(c, 0, &k, 1, &got, GPC_REF), 0,
-	       "a hit without reference is none");
+	is_int(gpc_lookup(c, 0, &k, 1, &got, GPC_REF), 0, "a hit without reference is none");
 	is_int(got, -1, "to a lookup that wants one");
 	is_int(gpc_lookup(c, 0, &k, 1, &got, 0), 1, "others find it");
-	is_int(gpc_acquire(d, 0, &k, 1, &got, 0), 1,
-	       "and other peers may have their own");
+	is_int(gpc_acquire(d, 0, &k, 1, &got, 0), 1, "and other peers may have their own");
 	is_int(mine(c).refs, CAP, "the count is exact");
 	for (i = n = 0; i < CAP; i++)
 		n += gpc_release(c, &b, 1) == 0;
@@ -340,7 +333,7 @@ static void test_readonly(void)
 /* The call stops where it comes to keys that cannot be read yet. */
 static struct {
 	gpc *c;
-	void *closed;                    /* page */
+	void *closed; /* page */
 	gpc_block block[2];
 } swap;
 
@@ -361,8 +354,8 @@ static void test_pool_anew(void)
 	struct sigaction act = { .sa_handler = on_fault }, before;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	uint32_t n = (uint32_t)(page / sizeof(gpc_key)) + 1, i;
-	gpc_key *k = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	gpc_key *k =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	gpc_block *got = calloc(n, sizeof(*got)), out;
 
 	if (k == MAP_FAILED || !got)
@@ -370,7 +363,7 @@ static void test_pool_anew(void)
 	cfg.max_blocks = 64;
 	swap.c = cache_make(&cfg, NULL);
 	pool_new(swap.c, GPC_VRAM, 8, 0, 0);
-	pool_new(swap.c, GPC_VRAM, 8, 1, 0);     /* so that the next one lies behind it */
+	pool_new(swap.c, GPC_VRAM, 8, 1, 0); /* so that the next one lies behind it */
 	for (i = 0; i < n; i++)
 		k[i] = key_of(swap.c, i == n - 1 ? 1 : 3 + i);
 	swap.closed = (char *)k + page;

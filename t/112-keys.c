@@ -12,9 +12,7 @@ static gpc_key root_of(gpc *c, const struct gpc_field *f, uint32_t n)
 
 static struct gpc_field field(uint16_t tag, const char *text)
 {
-	return (struct gpc_field){ .tag = tag,
-				   .len = (uint32_t)strlen(text),
-				   .data = text };
+	return (struct gpc_field){ .tag = tag, .len = (uint32_t)strlen(text), .data = text };
 }
 
 /* No two alike. */
@@ -51,8 +49,7 @@ static void test_roots(gpc *c, gpc *d)
 static void test_hashes(gpc *c)
 {
 	struct gpc_extra at3 = { 3, 2, "xy" }, at4 = { 4, 2, "xy" }, z = { 3, 2, "xz" };
-	struct gpc_extra both[2] = { { 3, 1, "x" }, { 3, 1, "y" } },
-			 late = { 20, 2, "xy" };
+	struct gpc_extra both[2] = { { 3, 1, "x" }, { 3, 1, "y" } }, late = { 20, 2, "xy" };
 	gpc_key root, zero = { { 0, 0 } }, k[9], a[3], b[3];
 	uint32_t tok[48], i;
 
@@ -72,17 +69,14 @@ static void test_hashes(gpc *c)
 	k[8] = root;
 	all_differ(k, 9, "parents, extras, their place and number, a tail, a root");
 
-	is_int(gpc_key_hash(c, NULL, tok, 48, &late, 1, 0, a), 3,
-	       "an extra in the second block");
+	is_int(gpc_key_hash(c, NULL, tok, 48, &late, 1, 0, a), 3, "an extra in the second block");
 	must(gpc_key_hash(c, NULL, tok, 48, NULL, 0, 0, b));
 	ok(key_is(a[0], b[0]) && !key_is(a[1], b[1]) && !key_is(a[2], b[2]),
 	   "leaves the first alone, and counts for all behind");
 	late.token = 4;
 	is_int(gpc_key_hash(c, &a[0], tok + 16, 32, &late, 1, 0, b), 2, "continued there");
-	ok(key_is(a[1], b[0]) && key_is(a[2], b[1]),
-	   "tokens count from the call's first");
-	is_int(gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_TAIL, a), 1,
-	       "a full block has no tail");
+	ok(key_is(a[1], b[0]) && key_is(a[2], b[1]), "tokens count from the call's first");
+	is_int(gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_TAIL, a), 1, "a full block has no tail");
 	ok(key_is(a[0], k[0]), "and the same key");
 }
 
@@ -98,9 +92,11 @@ static void test_groups(gpc *c, gpc *d)
 	k[0] = root;
 	must(gpc_key_hash(c, &root, tok, 16, NULL, 0, 0, &k[1]));
 	must(gpc_key_import(c, &k[1], 16, 16, 1, 0, &k[2]));
-	is_int(gpc_key_hash_group(c, 0, 0, &root, tok, 16, NULL, 0, 0, &k[3]), 1, "of the cache's size");
+	is_int(gpc_key_hash_group(c, 0, 0, &root, tok, 16, NULL, 0, 0, &k[3]), 1,
+	       "of the cache's size");
 	must(gpc_key_hash_group(c, 1, 0, &root, tok, 16, NULL, 0, 0, &k[4]));
-	is_int(gpc_key_hash_group(c, 1, 8, &root, tok, 15, NULL, 0, 0, &k[5]), 1, "of 8 tokens, one is full");
+	is_int(gpc_key_hash_group(c, 1, 8, &root, tok, 15, NULL, 0, 0, &k[5]), 1,
+	       "of 8 tokens, one is full");
 	must(gpc_key_hash_group(c, 1, 16, &root, tok, 8, NULL, 0, GPC_TAIL, &k[6]));
 	must(gpc_key_hash(c, &root, tok, 8, NULL, 0, GPC_TAIL, &k[7]));
 	must(gpc_key_hash_group(c, 8, 1, &root, tok, 1, NULL, 0, 0, &k[8]));
@@ -110,18 +106,21 @@ static void test_groups(gpc *c, gpc *d)
 	all_differ(k, 12, "groups, sizes, tails, extras, no group");
 	must(gpc_key_hash_group(c, 1, 16, &root, tok, 16, NULL, 0, 0, again));
 	ok(key_is(again[0], k[4]), "0 is the cache's size");
-	is_int(gpc_key_hash_group(c, 3, 8, &root, tok, 47, NULL, 0, GPC_TAIL, whole), 6, "a chain with a tail");
+	is_int(gpc_key_hash_group(c, 3, 8, &root, tok, 47, NULL, 0, GPC_TAIL, whole), 6,
+	       "a chain with a tail");
 	must(gpc_key_hash_group(d, 3, 8, &root, tok, 24, NULL, 0, 0, again));
 	must(gpc_key_hash_group(d, 3, 8, &again[2], tok + 24, 23, NULL, 0, GPC_TAIL, again + 3));
 	ok(!memcmp(whole, again, sizeof(whole)), "in two steps, by another peer");
 	all_differ(whole, 6, "a chain");
-	refused(gpc_key_hash_group(c, 1, 65537, &root, tok, 16, NULL, 0, 0, k), EINVAL, "blocks too large");
+	refused(gpc_key_hash_group(c, 1, 65537, &root, tok, 16, NULL, 0, 0, k), EINVAL,
+		"blocks too large");
 	refused(gpc_key_hash_group(c, 1, 8, &root, tok, 16, NULL, 0, GPC_REF, k), EINVAL, "a flag");
 	refused(gpc_key_hash_group(c, 1, 8, &root, NULL, 16, NULL, 0, 0, k), EINVAL, "no tokens");
 	is_int(gpc_key_hash_group(c, 1, 65536, &root, tok, 48, NULL, 0, 0, k), 0, "no full block");
 }
 
-/* Prompts together have the keys that each has alone; t/034-many-keys.c has each way of hashing them. */
+/* Prompts together have the keys that each has alone; t/034-many-keys.c has each way of hashing
+ * them. */
 static void test_many(gpc *c, gpc *d)
 {
 	enum { MANY = 20, ROOM = 12 };
@@ -135,7 +134,9 @@ static void test_many(gpc *c, gpc *d)
 	for (i = 0; i < 200; i++)
 		tok[i] = i * i;
 	for (i = 0; i < MANY; i++) {
-		p[i] = (struct gpc_prompt){ .parent = i & 1 ? &root : NULL, .tokens = tok + i, .n = 9 * i,
+		p[i] = (struct gpc_prompt){ .parent = i & 1 ? &root : NULL,
+					    .tokens = tok + i,
+					    .n = 9 * i,
 					    .ret_keys = keys[i] };
 		all += (9 * i + 15) / 16;
 	}
@@ -148,7 +149,8 @@ static void test_many(gpc *c, gpc *d)
 	is_int(gpc_key_hash_many(d, p, MANY, GPC_TAIL), all, "so many keys in all");
 	for (i = 0; i < MANY; i++) {
 		memset(want, 7, sizeof(want));
-		must(gpc_key_hash(c, p[i].parent, p[i].tokens, p[i].n, p[i].x, p[i].nx, GPC_TAIL, want));
+		must(gpc_key_hash(c, p[i].parent, p[i].tokens, p[i].n, p[i].x, p[i].nx, GPC_TAIL,
+				  want));
 		bad += !!memcmp(want, keys[i], sizeof(want));
 	}
 	is_int(bad, 0, "of each prompt those that it has alone, and no more");
@@ -168,19 +170,15 @@ static void test_imports(gpc *c, gpc *d)
 		item[i].digest[31] = (uint8_t)i;
 		item[i].rest[0] = (uint8_t)chance(256);
 	}
-	is_int(gpc_key_import(c, item, 32, sizeof(item[0]), 4, 0, k), 0,
-	       "digests with a stride");
-	is_int(gpc_key_import(c, item, 32, sizeof(item[0]), 4, 1, k + 4), 0,
-	       "of another group");
+	is_int(gpc_key_import(c, item, 32, sizeof(item[0]), 4, 0, k), 0, "digests with a stride");
+	is_int(gpc_key_import(c, item, 32, sizeof(item[0]), 4, 1, k + 4), 0, "of another group");
 	is_int(gpc_key_import(c, item, 31, 31, 1, 0, k + 8), 0, "a shorter one");
 	all_differ(k, 9, "digests, groups, lengths");
 	for (i = 0; i < 4; i++)
 		item[i].rest[0] ^= 0xff;
-	is_int(gpc_key_import(d, item, 32, sizeof(item[0]), 4, 0, again), 0,
-	       "by another peer");
+	is_int(gpc_key_import(d, item, 32, sizeof(item[0]), 4, 0, again), 0, "by another peer");
 	ok(!memcmp(k, again, sizeof(again)), "the same, whatever stands between them");
-	is_int(gpc_key_import(c, item[2].digest, 32, 32, 1, 0, again), 0,
-	       "one of them alone");
+	is_int(gpc_key_import(c, item[2].digest, 32, 32, 1, 0, again), 0, "one of them alone");
 	ok(key_is(k[2], again[0]), "the same");
 	is_int(gpc_key_import(c, NULL, 32, 32, 0, 0, NULL), 0, "none");
 }
@@ -203,8 +201,7 @@ static void test_use(gpc *c)
 	is_int(gpc_publish(c, p, k, b, 3, NULL, 0, -1), 3, "of all kinds");
 	is_int(gpc_acquire(c, 0, k, 3, got, 0), 3, "in one chain");
 	is_int(gpc_lookup(c, 0, &root, 1, got, 0), 0, "a root is never live");
-	is_int(gpc_lookup(c, 0, (gpc_key[1]){ { { 0, 0 } } }, 1, got, 0), 0,
-	       "nor is no key");
+	is_int(gpc_lookup(c, 0, (gpc_key[1]){ { { 0, 0 } } }, 1, got, 0), 0, "nor is no key");
 	must(gpc_release(c, b, 3));
 	must(gpc_release(c, b, 3));
 	clean(c, "keys of all kinds");

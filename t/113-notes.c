@@ -64,14 +64,15 @@ static void test_many(void)
 	for (i = 0; i < N; i++) {
 		k[i] = key_of(c, i + 1);
 		memcpy(digests + (size_t)i * 2 * BYTES, &i, sizeof(i));
-		digests[(size_t)i * 2 * BYTES + BYTES] = 0xee;        /* between two */
+		digests[(size_t)i * 2 * BYTES + BYTES] = 0xee; /* between two */
 	}
 	for (i = 0; i < N * 16; i++)
 		tokens[i] = i;
 	must(gpc_reserve(c, 0, N, b, NULL, 0, 1000));
 	is_int(gpc_publish(c, NULL, k, b, N,
 			   GPC_OPTIONS(gpc_publish_options, .tokens = tokens, .digests = digests,
-				       .digest_bytes = BYTES, .digest_stride = 2 * BYTES), 0, -1),
+				       .digest_bytes = BYTES, .digest_stride = 2 * BYTES),
+			   0, -1),
 	       N, "%d in one call", N);
 	for (i = 0; i < N; i++)
 		good += gpc_tokens_get(c, &k[i], b[i], got, 16) == 16 &&
@@ -97,7 +98,8 @@ static void test_many(void)
 static void test_nowait(void)
 {
 	gpc *c = notes_cache(cache_config(4, 0), true, true);
-	struct gpc_publish_options opt = { .size = sizeof(opt), .digest_bytes = 5,
+	struct gpc_publish_options opt = { .size = sizeof(opt),
+					   .digest_bytes = 5,
 					   .digest_stride = 5 };
 	struct said s = said_of(4), spoilt = s;
 	gpc_key key = key_of(c, 4);
@@ -166,12 +168,12 @@ static void test_some_kept(void)
 	cache_end(c);
 }
 
-#define REFUSED(sentence, ...)                                                                 \
-	do {                                                                                   \
-		refused(gpc_publish(c, NULL, &key, &b, 1,                                      \
-				    GPC_OPTIONS(gpc_publish_options, __VA_ARGS__), 0, -1),     \
-			EINVAL, "refused: %s", #__VA_ARGS__);                                  \
-		ok(strstr(gpc_last_error(), sentence), "\"%s\"", gpc_last_error());            \
+#define REFUSED(sentence, ...)                                                             \
+	do {                                                                               \
+		refused(gpc_publish(c, NULL, &key, &b, 1,                                  \
+				    GPC_OPTIONS(gpc_publish_options, __VA_ARGS__), 0, -1), \
+			EINVAL, "refused: %s", #__VA_ARGS__);                              \
+		ok(strstr(gpc_last_error(), sentence), "\"%s\"", gpc_last_error());        \
 	} while (0)
 
 static void test_refusals(void)
@@ -184,10 +186,11 @@ static void test_refusals(void)
 
 	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
 	REFUSED("tokens is given, and this cache keeps none: it was made without "
-		"gpc_config.keep_tokens", .tokens = tokens);
+		"gpc_config.keep_tokens",
+		.tokens = tokens);
 	REFUSED("digests is given, and this cache keeps none: it was made without "
-		"gpc_config.keep_digests", .digests = digest, .digest_bytes = 8,
-		.digest_stride = 8);
+		"gpc_config.keep_digests",
+		.digests = digest, .digest_bytes = 8, .digest_stride = 8);
 	REFUSED("group is given", .group = 3);
 	is_int(say(c, 1, b, NULL, -1), 1, "without notes it is published");
 	must(gpc_release(c, &b, 1));
@@ -254,7 +257,8 @@ static void test_duplicate(void)
 			 GPC_OPTIONS(gpc_publish_options, .resident = &res, .group = s.group,
 				     .tokens = tokens_of(9), .digests = s.digest,
 				     .digest_bytes = s.digest_bytes,
-				     .digest_stride = s.digest_bytes), 0, -1));
+				     .digest_stride = s.digest_bytes),
+			 0, -1));
 	is_int(res, b, "a duplicate");
 	says_all(c, 1, b, "the first publisher's stay");
 	is_int(say(c, 2, other, NULL, -1), 1, "its block is published under another key");
@@ -277,7 +281,8 @@ static void test_over_ram(void)
 	must(gpc_publish(c, NULL, &key, &v, 1,
 			 GPC_OPTIONS(gpc_publish_options, .group = s.group, .digests = s.digest,
 				     .digest_bytes = s.digest_bytes,
-				     .digest_stride = s.digest_bytes), 0, -1));
+				     .digest_stride = s.digest_bytes),
+			 0, -1));
 	e = notes_entry(c, 1);
 	ok(e.block == v && is_said(e.group, e.digest_bytes, e.digest, 9),
 	   "the notes of the block that is live");

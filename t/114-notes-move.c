@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes go with the key: a move takes them to its target, within a space and between two, by the peer
- * that commits it. */
+/* Notes go with the key: a move takes them to its target, within a space and between two, by the
+ * peer that commits it. */
 #include "t/lib/notes.h"
 
 #include "peer/handle.h"
@@ -58,18 +58,19 @@ static void test_victim(enum victim how)
 	struct gpc_move m = { .to = -1 };
 	gpc_block res;
 
-	must(gpc_release(c, (gpc_block[2]){ b[1], b[0] }, 2));     /* the last goes first */
-	is_int(gpc_reserve(c, VRAM, 1, &got, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0, 1000),
+	must(gpc_release(c, (gpc_block[2]){ b[1], b[0] }, 2)); /* the last goes first */
+	is_int(gpc_reserve(c, VRAM, 1, &got, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0,
+			   1000),
 	       1, "a block with a victim in it");
 	ok(m.to >= 0 && got == b[0], "which moves");
-	if (how == REFUSED_FIRST) {      /* against the rule, as is the next one */
+	if (how == REFUSED_FIRST) { /* against the rule, as is the next one */
 		is_int(say(c, 2, got, &res, -1), 0, "its block does not get a key that is live");
 		must(gpc_release(c, &res, 1));
 		is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "the victim's key is live");
 		ok(!tokens_say(c, 1, m.to) && notes_entry(c, 1).digest_bytes == 0,
 		   "without that key's note");
 		is_int(say(c, 3, got, NULL, -1), 1, "another one");
-	} else if (how == PUBLISHED_FIRST) {     /* its bytes are gone, and so is its note */
+	} else if (how == PUBLISHED_FIRST) { /* its bytes are gone, and so is its note */
 		is_int(say(c, 3, got, NULL, -1), 1, "published anew before that");
 		is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "the victim's key is live");
 		ok(!tokens_say(c, 1, m.to) && notes_entry(c, 1).digest_bytes == 0,

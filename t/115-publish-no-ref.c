@@ -15,8 +15,8 @@ static int publish(gpc *c, const gpc_key *k, const gpc_block *b, uint32_t n, gpc
 		   gpc_ticket *t)
 {
 	return gpc_publish(c, k, k + 1, b, n,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = t), GPC_NO_REF,
-			   ms);
+			   GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = t),
+			   GPC_NO_REF, ms);
 }
 
 static void holds(gpc *c, uint64_t refs, uint64_t reserved, const char *when)
@@ -25,7 +25,8 @@ static void holds(gpc *c, uint64_t refs, uint64_t reserved, const char *when)
 
 	ok(st.refs == refs && st.reserved == reserved, "%s: %d references, %d reservations", when,
 	   (int)st.refs, (int)st.reserved);
-	is_int(seg_seat(&c->seg, c->peer)->in_use[0], (int64_t)(refs + reserved), "and that is counted");
+	is_int(seg_seat(&c->seg, c->peer)->in_use[0], (int64_t)(refs + reserved),
+	       "and that is counted");
 }
 
 static void test_live(void)
@@ -46,7 +47,8 @@ static void test_live(void)
 	ok(out[0] == b[7] && out[1] == b[6], "as after a release");
 	is_int(find(c, 6), b[5], "the others stay");
 
-	/* without a chain: the last one of the array goes first, and all are newer than what was released before */
+	/* without a chain: the last one of the array goes first, and all are newer than what was
+	 * released before */
 	must(gpc_reserve(c, 0, 4, b, NULL, 0, 1000));
 	chain_keys(c, 101, 4, k);
 	is_int(gpc_publish(c, NULL, k + 1, b, 4, NULL, GPC_NO_REF, -1), 4, "four without a chain");
@@ -79,7 +81,8 @@ static void test_resident(void)
 	is_int(publish(c, k + 1, b, 1, res, -1, NULL), 0, "a parent that is not live");
 	is_int(res[0], -ENOENT, "is refused");
 	holds(c, 0, 1, "the block stays reserved");
-	is_int(publish(c, k, b, 1, NULL, -1, NULL), 1, "published under another key, nobody asks where");
+	is_int(publish(c, k, b, 1, NULL, -1, NULL), 1,
+	       "published under another key, nobody asks where");
 	holds(c, 0, 0, "nothing is kept");
 	serve_end();
 	must(gpc_close(d));
@@ -141,8 +144,8 @@ static void test_late(void)
 	cache_end(c);
 }
 
-/* Part of the answers is there, and the program gives a block up: the answer takes nothing from who has
- * referenced it since. */
+/* Part of the answers is there, and the program gives a block up: the answer takes nothing from who
+ * has referenced it since. */
 static void test_given_up(void)
 {
 	gpc *c = cache_new(BLOCKS, 0), *d = cache_attach(0, 0);
@@ -161,7 +164,7 @@ static void test_given_up(void)
 	while (find(c, 2) < 0 || load_acquire(&second->result) == CMD_PENDING)
 		cache_thread ? sched_yield() : must(gpc_writer_serve(c, 1));
 	result = second->result;
-	store_release(&second->result, CMD_PENDING);     /* as if the writer was between the two */
+	store_release(&second->result, CMD_PENDING); /* as if the writer was between the two */
 	is_int(gpc_release(d, b, 1), 0, "given up before the answer");
 	refused(gpc_release(d, b, 1), EPERM, "once");
 	is_int(gpc_acquire(d, 0, k + 1, 1, &got, 0), 1, "it is live, and referenced anew");

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The longest prefix that all KV groups can go on from: against a search that tries every length, and
- * case by case. */
+/* The longest prefix that all KV groups can go on from: against a search that tries every length,
+ * and case by case. */
 #include "t/lib/cache.h"
 
 #include "peer/refs.h"
 
-enum { MOST = 150, GROUPS = 4 };           /* more than are looked up in one go, twice */
+enum { MOST = 150, GROUPS = 4 }; /* more than are looked up in one go, twice */
 
 struct test_group {
 	uint32_t tokens, last, n;
 	gpc_key key[MOST];
-	gpc_block at[MOST], blocks[MOST];        /* where it is, or -1; the answer */
+	gpc_block at[MOST], blocks[MOST]; /* where it is, or -1; the answer */
 };
 
 static struct test_group group[GROUPS];
@@ -22,8 +22,11 @@ static int match(gpc *c, uint32_t multiple, uint32_t flags)
 	uint32_t i;
 
 	for (i = 0; i < ngroups; i++)
-		g[i] = (struct gpc_group){ .size = sizeof(g[i]), .block_tokens = group[i].tokens,
-					   .last = group[i].last, .n = group[i].n, .keys = group[i].key,
+		g[i] = (struct gpc_group){ .size = sizeof(g[i]),
+					   .block_tokens = group[i].tokens,
+					   .last = group[i].last,
+					   .n = group[i].n,
+					   .keys = group[i].key,
 					   .blocks = group[i].blocks };
 	return gpc_match_groups(c, 0, g, ngroups,
 				GPC_OPTIONS(gpc_match_options, .multiple = multiple), flags);
@@ -82,7 +85,8 @@ static uint32_t wrong_blocks(uint32_t len)
 
 	for (i = 0; i < ngroups; i++)
 		for (k = 0; k < group[i].n; k++)
-			wrong += group[i].blocks[k] != (is_needed(&group[i], k, len) ? group[i].at[k] : -1);
+			wrong += group[i].blocks[k] !=
+				 (is_needed(&group[i], k, len) ? group[i].at[k] : -1);
 	return wrong;
 }
 
@@ -106,7 +110,8 @@ static void fill(gpc *c, struct test_group *g, uint32_t number)
 		must(gpc_key_import(c, &i, sizeof(i), sizeof(i), 1, number, &g->key[i]));
 		g->at[i] = GPC_NONE;
 		g->blocks[i] = -7;
-		if (i >= live + chance(3) * chance(4) || (holes == 5 ? chance(30) : holes && !chance(20 * holes)))
+		if (i >= live + chance(3) * chance(4) ||
+		    (holes == 5 ? chance(30) : holes && !chance(20 * holes)))
 			continue;
 		must(gpc_reserve(c, 0, 1, &g->at[i], NULL, 0, 1000));
 		must(gpc_publish(c, &none, &g->key[i], &g->at[i], 1, NULL, 0, -1));
@@ -114,8 +119,8 @@ static void fill(gpc *c, struct test_group *g, uint32_t number)
 	}
 }
 
-/* Some take no reference, though lookups find them, as when they go in this very moment: the cell of
- * this peer is full. */
+/* Some take no reference, though lookups find them, as when they go in this very moment: the cell
+ * of this peer is full. */
 static uint16_t *cell_of(gpc *c, const struct test_group *g, uint32_t i)
 {
 	return refs_cell(c, pool_record(&c->seg, g->at[i]));
@@ -131,7 +136,7 @@ static void refuse_some(gpc *c, bool *ret, uint32_t one_of)
 			if (!ret[i * MOST + k])
 				continue;
 			*cell_of(c, &group[i], k) = REF_CAP;
-			group[i].at[k] |= INT32_MIN;     /* none, to the model */
+			group[i].at[k] |= INT32_MIN; /* none, to the model */
 		}
 }
 
@@ -151,7 +156,8 @@ static void test_random(void)
 	bool refused[GROUPS * MOST];
 	int r;
 
-	static const uint32_t tokens[] = { 4, 4, 8, 12, 16, 1 }, last[] = { 0, 1, 3, 4, 5, 30, 200 },
+	static const uint32_t tokens[] = { 4, 4, 8, 12, 16, 1 },
+			      last[] = { 0, 1, 3, 4, 5, 30, 200 },
 			      multiples[] = { 0, 0, 1, 8, 24, 100, 5000 };
 	gpc *c = cache_new(GROUPS * MOST, 0);
 	uint32_t round, i, multiple, want, got[4] = { 0 }, flags, number = 0;
@@ -179,9 +185,10 @@ static void test_random(void)
 		after = stats_of(c, info_of(c).peer);
 		got[0] += i == want;
 		got[1] += !wrong_blocks(want);
-		got[2] += after.refs - before.refs == (flags ? needs(want) : 0) &&
-			  after.hit_vram - before.hit_vram == needs(want) &&
-			  after.lookups - after.miss - (before.lookups - before.miss) == needs(want);
+		got[2] +=
+			after.refs - before.refs == (flags ? needs(want) : 0) &&
+			after.hit_vram - before.hit_vram == needs(want) &&
+			after.lookups - after.miss - (before.lookups - before.miss) == needs(want);
 		if (flags)
 			release_all(c);
 		allow_all(c, refused);
@@ -222,8 +229,8 @@ static void test_hybrid(void)
 	gpc *c = cache_new(GROUPS * MOST, 0);
 
 	ngroups = 3;
-	all_live(c, 0, 16, 0, 16);               /* 256 tokens */
-	all_live(c, 1, 32, 63, 8);               /* a window of 64 */
+	all_live(c, 0, 16, 0, 16); /* 256 tokens */
+	all_live(c, 1, 32, 63, 8); /* a window of 64 */
 	all_live(c, 2, 64, 1, 4);
 	is_int(match(c, 0, 0), 256, "all");
 	is_int(wrong_blocks(256), 0, "16 blocks, the last two, the last one");
@@ -256,10 +263,18 @@ static void test_large(void)
 	gpc *c = cache_new(4, 0);
 	gpc_key *keys = calloc(N, sizeof(*keys));
 	gpc_block *b = malloc(2 * N * sizeof(*b)), one;
-	struct gpc_group g[2] = {
-		{ .size = sizeof(g[0]), .block_tokens = 65536, .last = 1, .n = N, .keys = keys, .blocks = b },
-		{ .size = sizeof(g[0]), .block_tokens = 65535, .last = 1, .n = N, .keys = keys,
-		  .blocks = b + N } };
+	struct gpc_group g[2] = { { .size = sizeof(g[0]),
+				    .block_tokens = 65536,
+				    .last = 1,
+				    .n = N,
+				    .keys = keys,
+				    .blocks = b },
+				  { .size = sizeof(g[0]),
+				    .block_tokens = 65535,
+				    .last = 1,
+				    .n = N,
+				    .keys = keys,
+				    .blocks = b + N } };
 	uint32_t i;
 
 	for (i = 0; i < N; i++)
@@ -270,8 +285,9 @@ static void test_large(void)
 	ok(b[9] == one && b[8] == -1 && b[10] == -1 && b[N - 1] == -1, "one block");
 	is_int(gpc_match_groups(c, 0, g, 2, NULL, 0), 0, "the least multiple of both is too long");
 	g[0].block_tokens = g[1].block_tokens = 2;
-	is_int(gpc_match_groups(c, 0, g, 2, GPC_OPTIONS(gpc_match_options, .multiple = UINT32_MAX), 0), 0,
-	       "so is the chunk");
+	is_int(gpc_match_groups(c, 0, g, 2, GPC_OPTIONS(gpc_match_options, .multiple = UINT32_MAX),
+				0),
+	       0, "so is the chunk");
 	is_int(gpc_match_groups(c, 0, g, 2, NULL, GPC_REF), 20, "one key, in two groups");
 	must(gpc_release(c, b, 2 * N));
 	is_int((long long)stats_of(c, -1).refs, 1, "a reference for each");
@@ -311,7 +327,8 @@ static void test_read_only(void)
 
 	ngroups = 1;
 	all_live(c, 0, 16, 17, 4);
-	must(gpc_attach(cache_name, GPC_OPTIONS(gpc_attach_options, .dir = cache_dir), GPC_READONLY, &r));
+	must(gpc_attach(cache_name, GPC_OPTIONS(gpc_attach_options, .dir = cache_dir), GPC_READONLY,
+			&r));
 	is_int(match(r, 0, 0), 64, "a read-only handle finds");
 	is_int(wrong_blocks(64), 0, "the blocks");
 	refused(match(r, 0, GPC_REF), EROFS, "and holds none");

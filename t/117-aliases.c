@@ -56,8 +56,9 @@ static void test_pairs(void)
 	is_int(gpc_alias_resolve(c, keys, 5), 0, "a new cache has none");
 	ok(!memcmp(keys, was, sizeof(keys)), "and the keys stay");
 	is_int((long)info_of(c).max_aliases, 3, "there is room for some");
-	is_int(gpc_alias(c, (gpc_key[]){ number(1), number(3) }, (gpc_key[]){ number(101), number(103) },
-			 2, 0, -1), 0, "two pairs");
+	is_int(gpc_alias(c, (gpc_key[]){ number(1), number(3) },
+			 (gpc_key[]){ number(101), number(103) }, 2, 0, -1),
+	       0, "two pairs");
 	is_int(gpc_alias_resolve(c, keys, 5), 2, "two of five");
 	ok(key_is(keys[0], number(101)) && key_is(keys[3], number(103)), "are replaced");
 	ok(!memcmp(&keys[1], &was[1], 2 * sizeof(*keys)) && key_is(keys[4], was[4]),
@@ -88,7 +89,8 @@ static void test_chains(void)
 	store(c, 2, 9);
 	ok(is_pair(c, 3, 2), "as it was at that moment");
 	store(c, 9, 2);
-	ok(is_pair(c, 2, 9) && is_no_alias(c, 9), "a pair that is there the other way round adds nothing");
+	ok(is_pair(c, 2, 9) && is_no_alias(c, 9),
+	   "a pair that is there the other way round adds nothing");
 	is_int((long)stats_of(c, -1).aliases, 3, "three pairs");
 	clean(c, "aliases of aliases");
 	cache_end(c);
@@ -177,7 +179,8 @@ static void test_many(int32_t room, int least)
 static void test_refused(void)
 {
 	gpc *c = cache_of(0), *r;
-	gpc_key zero = { { 0, 0 } }, a[2] = { number(1), number(2) }, b[2] = { number(3), number(4) };
+	gpc_key zero = { { 0, 0 } }, a[2] = { number(1), number(2) },
+		b[2] = { number(3), number(4) };
 	gpc_key root;
 	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 	int s;
@@ -232,7 +235,8 @@ static void test_none(void)
 	ok(strstr(gpc_last_error(), "max_aliases") != NULL, "%s", gpc_last_error());
 	is_int(gpc_alias_resolve(c, &a, 1), 0, "and finds none");
 	cfg.max_aliases = 5;
-	refused(gpc_create(cache_name, &cfg, NULL, GPC_IF_ABSENT, &d), EPROTO, "who wants some is refused");
+	refused(gpc_create(cache_name, &cfg, NULL, GPC_IF_ABSENT, &d), EPROTO,
+		"who wants some is refused");
 	ok(strstr(gpc_last_error(), "max_aliases -1 instead of 5") != NULL, "%s", gpc_last_error());
 	cfg.max_aliases = -1;
 	is_int(gpc_create(cache_name, &cfg, NULL, GPC_IF_ABSENT, &d), 0, "who wants none is not");

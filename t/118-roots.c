@@ -45,14 +45,16 @@ static gpc *reader(void)
 
 static void test_fields(void)
 {
-	struct gpc_field f[4] = { field(1, "llama"), field(2, "german"), field(3, ""), field(777, "12345678") };
+	struct gpc_field f[4] = { field(1, "llama"), field(2, "german"), field(3, ""),
+				  field(777, "12345678") };
 	gpc *c = cache_of(true, true), *r = reader();
 	struct gpc_field got[4] = { { 0 } };
 	gpc_key root, same, bare;
 	uint8_t data[16];
 
 	must(gpc_key_root(c, f, 4, &same));
-	is_int(gpc_root_get(c, &same, NULL, 0, NULL, 0), -ENOENT, "of a root that was only computed nothing is kept");
+	is_int(gpc_root_get(c, &same, NULL, 0, NULL, 0), -ENOENT,
+	       "of a root that was only computed nothing is kept");
 	is_int(gpc_root_keep(c, f, 4, &root, 0, -1), 0, "four fields are kept");
 	ok(key_is(root, same), "of the root that gpc_key_root makes of them");
 	ok(has(c, &root, f, 4), "they are what was given");
@@ -60,13 +62,15 @@ static void test_fields(void)
 	is_int(gpc_root_get(c, &root, NULL, 0, NULL, 0), 4, "only how many");
 	is_int(gpc_root_get(c, &root, got, 2, data, sizeof(data)), 4, "two of them");
 	ok(got[0].len == 5 && !memcmp(got[1].data, "german", 6) && !got[2].data, "are two");
-	is_int(gpc_root_get(c, &root, got, 4, data, sizeof(data)), -ENOSPC, "room for 16 bytes of 19");
+	is_int(gpc_root_get(c, &root, got, 4, data, sizeof(data)), -ENOSPC,
+	       "room for 16 bytes of 19");
 	is_int(gpc_root_keep(c, f, 3, NULL, 0, -1), 0, "nobody wants the root");
 	must(gpc_key_root(c, f, 3, &bare));
 	ok(has(c, &bare, f, 3), "it is kept");
 	is_int(gpc_root_keep(c, NULL, 0, &bare, 0, -1), 0, "a root of nothing");
 	ok(has(c, &bare, f, 0), "has no fields");
-	is_int(gpc_root_get(c, &(gpc_key){ { 1, 2 } }, NULL, 0, NULL, 0), -ENOENT, "a block's key has none");
+	is_int(gpc_root_get(c, &(gpc_key){ { 1, 2 } }, NULL, 0, NULL, 0), -ENOENT,
+	       "a block's key has none");
 	must(gpc_close(r));
 	clean(c, "fields");
 	cache_end(c);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that are staged together, and go the short way (writer/plain.h), do what they do one by one in the
- * general way.
+/* Commands that are staged together, and go the short way (writer/plain.h), do what they do one by
+ * one in the general way.
  *
- * Two caches get the same commands at random.  The writer of one finds each of them alone in the ring, and knows
- * no short way; that of the other one finds bursts, so that each is copied, and made ready, before those in
- * front of it have run.  Answers, records, the feed, and by them the order of victims are the same, and each record is at
- * the depth that its parent's says.  In between another writer takes over. */
+ * Two caches get the same commands at random.  The writer of one finds each of them alone in the
+ * ring, and knows no short way; that of the other one finds bursts, so that each is copied, and
+ * made ready, before those in front of it have run.  Answers, records, the feed, and by them the
+ * order of victims are the same, and each record is at the depth that its parent's says.  In
+ * between another writer takes over. */
 #include "config.h"
 
 #include <string.h>
@@ -18,10 +19,13 @@
 
 enum { BLOCKS = 256, BURST = 700, ROUNDS = 1500, KEYS = 600 };
 
-static struct side { gpc *c; char name[sizeof(cache_name)]; } side[2];
+static struct side {
+	gpc *c;
+	char name[sizeof(cache_name)];
+} side[2];
 static struct shm_command burst[BURST];
 static uint32_t nburst, keys_made;
-static gpc_block had[BLOCKS];            /* RESERVED for us, and answered */
+static gpc_block had[BLOCKS]; /* RESERVED for us, and answered */
 static uint32_t nhad, answers[4];
 static uint64_t tick = 10;
 
@@ -35,8 +39,10 @@ static void went(const struct writer *w, int what)
 
 bool __real_command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
 bool __wrap_command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
-void __real_grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd);
-void __wrap_grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd);
+void __real_grant_start(struct writer *w, uint32_t peer, uint64_t position,
+			const struct shm_command *cmd);
+void __wrap_grant_start(struct writer *w, uint32_t peer, uint64_t position,
+			const struct shm_command *cmd);
 void __real_retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 void __wrap_retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 void __real_record_free(struct writer *w, uint32_t record);
@@ -49,7 +55,8 @@ bool __wrap_command_run(struct writer *w, uint32_t peer, uint64_t position, cons
 	return __real_command_run(w, peer, position, s);
 }
 
-void __wrap_grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd)
+void __wrap_grant_start(struct writer *w, uint32_t peer, uint64_t position,
+			const struct shm_command *cmd)
 {
 	if (cmd->op == CMD_RESERVE)
 		went(w, 1);
@@ -85,8 +92,9 @@ static struct shm_command *add(uint8_t op, gpc_block b)
 {
 	struct shm_command *cmd = &burst[nburst++];
 
-	*cmd = (struct shm_command){ .op = op, .count = 1, .block = b, .to = GPC_NONE,
-				     .result = CMD_PENDING };
+	*cmd = (struct shm_command){
+		.op = op, .count = 1, .block = b, .to = GPC_NONE, .result = CMD_PENDING
+	};
 	return cmd;
 }
 
@@ -114,7 +122,10 @@ static void add_group(uint8_t op, uint32_t n, bool peek)
 		struct shm_command *cmd = add(op, GPC_NONE);
 
 		cmd->count = i ? 0 : n;
-		cmd->flags = peek ? CF_PEEK : op == CMD_EVICT && chance(2) ? CF_TAKE : op == CMD_RESERVE ? CF_PARTIAL : 0;
+		cmd->flags = peek                           ? CF_PEEK
+			     : op == CMD_EVICT && chance(2) ? CF_TAKE
+			     : op == CMD_RESERVE            ? CF_PARTIAL
+							    : 0;
 		if (!i && op == CMD_RESERVE && chance(2))
 			cmd->flags |= CF_STOCK;
 		if (i)
@@ -122,26 +133,29 @@ static void add_group(uint8_t op, uint32_t n, bool peek)
 	}
 }
 
-/* What frees blocks changes which comes next; so a burst drops or gives back, and ends with what takes. */
+/* What frees blocks changes which comes next; so a burst drops or gives back, and ends with what
+ * takes. */
 static void burst_make(bool last)
 {
 	uint32_t n = 1 + chance(70), drops = chance(2), i, which;
 
 	for (nburst = i = 0; last && i < nhad; i++)
-		add(CMD_FREE, had[i]);   /* gpc_check asks for their cells */
+		add(CMD_FREE, had[i]); /* gpc_check asks for their cells */
 	if (last)
 		return;
 	for (nburst = i = 0; i < n; i++) {
 		which = chance(20);
 		if (which < 15)
-			add_publish(nhad && chance(30) ? had[chance(nhad)] : (gpc_block)chance(BLOCKS + 4));
+			add_publish(nhad && chance(30) ? had[chance(nhad)]
+						       : (gpc_block)chance(BLOCKS + 4));
 		else if (which < 16 && nhad)
 			key_make(add(CMD_CLAIM, had[chance(nhad)])->key, 1 + chance(KEYS));
 		else if (which < 18)
 			add(drops ? CMD_DROP : CMD_FREE,
 			    drops || !nhad ? (gpc_block)chance(BLOCKS) : had[chance(nhad)]);
 		else if (which < 19)
-			add_group(CMD_EVICT, 1 + chance(n < 30 ? 24 : 9), true);     /* some longer than what is staged */
+			/* some longer than what is staged */
+			add_group(CMD_EVICT, 1 + chance(n < 30 ? 24 : 9), true);
 		else
 			key_make(add(CMD_ALIAS, GPC_NONE)->key, 1 + chance(KEYS));
 	}
@@ -175,7 +189,7 @@ static void serve(const struct side *s)
 
 	for (i = 0; i < 2000 && (seat->tail != seat->head || stats_of(s->c, -1).dying); i++)
 		must(gpc_writer_serve(s->c, i ? 1 : 0));
-	seat->taken = seat->tail;        /* as the library does, that knows nothing of these */
+	seat->taken = seat->tail; /* as the library does, that knows nothing of these */
 }
 
 static void run_alone(const struct side *s)
@@ -200,8 +214,8 @@ static bool same_answers(void)
 
 		if (a->result == b->result && a->block == b->block && a->to == b->to)
 			continue;
-		diag("command %d of %d, op %d: %d, block %d, and %d, block %d", (int)i, (int)nburst, a->op,
-		     a->result, a->block, b->result, b->block);
+		diag("command %d of %d, op %d: %d, block %d, and %d, block %d", (int)i, (int)nburst,
+		     a->op, a->result, a->block, b->result, b->block);
 		return false;
 	}
 	return true;
@@ -215,12 +229,14 @@ static bool same_records(void)
 		const struct shm_record *a = record_of(&side[0], i), *b = record_of(&side[1], i);
 		bool live = WORD_STATE(a->word) == LIVE;
 
-		if (a->word == b->word && a->owner == b->owner && a->op == b->op && a->flags == b->flags &&
+		if (a->word == b->word && a->owner == b->owner && a->op == b->op &&
+		    a->flags == b->flags &&
 		    (!live || (!memcmp(a->key, b->key, 16) && !memcmp(a->parent, b->parent, 16) &&
 			       a->depth == b->depth && a->tag == b->tag && a->check == b->check &&
 			       a->source == b->source && a->source_word == b->source_word)))
 			continue;
-		diag("block %d: 0x%x and 0x%x, op %d and %d", i, a->word, b->word, (int)a->op, (int)b->op);
+		diag("block %d: 0x%x and 0x%x, op %d and %d", i, a->word, b->word, (int)a->op,
+		     (int)b->op);
 		return false;
 	}
 	return true;
@@ -257,7 +273,8 @@ static bool same_feed(void)
 	return true;
 }
 
-/* Each is one deeper than its parent, which is LIVE and where the record says, and no key is there twice. */
+/* Each is one deeper than its parent, which is LIVE and where the record says, and no key is there
+ * twice. */
 static bool chains_are_sound(const struct side *s)
 {
 	gpc_block i, j;
@@ -297,7 +314,8 @@ static void use_some(void)
 	for (i = 0; i < n; i++) {
 		which = chance(BLOCKS);
 		for (s = 0; s < 2; s++)
-			use_raise(seg_use(&side[s].c->seg, which), (uint32_t)(tick << STAMP_BITS | (n - i)));
+			use_raise(seg_use(&side[s].c->seg, which),
+				  (uint32_t)(tick << STAMP_BITS | (n - i)));
 	}
 }
 
@@ -358,7 +376,7 @@ static int body(void)
 	uint32_t round;
 	int s;
 
-	cfg.tick_us = 10000000;          /* it is this test that raises it */
+	cfg.tick_us = 10000000; /* it is this test that raises it */
 	for (s = 0; s < 2; s++) {
 		side[s].c = cache_make(&cfg, NULL);
 		memcpy(side[s].name, cache_name, sizeof(cache_name));
@@ -369,13 +387,14 @@ static int body(void)
 		;
 	is_int(round, ROUNDS, "bursts do what their commands do one by one");
 	ok(answers[0] > 100 && answers[1] > 1000 && answers[2] > 20 && answers[3] > 100,
-	   "enough of everything: %d refused, %d published, %d live already, %d went", (int)answers[0],
-	   (int)answers[1], (int)answers[2], (int)answers[3]);
-	diag("general ways: publish %d and %d, reserve %d and %d, retire %d and %d, free %d and %d", (int)ways[0][0],
-	     (int)ways[1][0], (int)ways[0][1], (int)ways[1][1], (int)ways[0][2], (int)ways[1][2], (int)ways[0][3],
-	     (int)ways[1][3]);
-	ok(ways[0][0] - ways[1][0] > answers[1] / 2 && ways[1][1] < ways[0][1] / 2 && ways[1][2] < ways[0][2] / 10 &&
-	   ways[1][3] < ways[0][3] * 2 / 3, "of all four the short way is gone often");
+	   "enough of everything: %d refused, %d published, %d live already, %d went",
+	   (int)answers[0], (int)answers[1], (int)answers[2], (int)answers[3]);
+	diag("general ways: publish %d and %d, reserve %d and %d, retire %d and %d, free %d and %d",
+	     (int)ways[0][0], (int)ways[1][0], (int)ways[0][1], (int)ways[1][1], (int)ways[0][2],
+	     (int)ways[1][2], (int)ways[0][3], (int)ways[1][3]);
+	ok(ways[0][0] - ways[1][0] > answers[1] / 2 && ways[1][1] < ways[0][1] / 2 &&
+		   ways[1][2] < ways[0][2] / 10 && ways[1][3] < ways[0][3] * 2 / 3,
+	   "of all four the short way is gone often");
 	test_long_burst();
 	for (s = 0; s < 2; s++) {
 		clean(side[s].c, s ? "bursts" : "one by one");

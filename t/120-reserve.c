@@ -86,13 +86,11 @@ static void test_all_or_nothing(void)
 	ok(b[5] == -7 && b[6] == -7, "five are written");
 	is_int(reserved(c), 5, "five are reserved");
 	is_int(gpc_pool_available(c, 0), 0, "nothing is left");
-	refused(gpc_reserve(c, 0, 6, b, NULL, GPC_PARTIAL, 1000), ENOSPC,
-		"not even partly");
+	refused(gpc_reserve(c, 0, 6, b, NULL, GPC_PARTIAL, 1000), ENOSPC, "not even partly");
 	must(gpc_release(c, b, 5));
 	done(c);
 	is_int(gpc_pool_available(c, 0), 5, "returned");
-	refused(gpc_reserve(c, 0, 100000, b, NULL, 0, 1000), ENOSPC,
-		"more than there are");
+	refused(gpc_reserve(c, 0, 100000, b, NULL, 0, 1000), ENOSPC, "more than there are");
 	is_int(gpc_reserve(c, 0, 100000, b, NULL, GPC_PARTIAL, 1000), 5, "partly");
 	clean(c, "all or nothing");
 	cache_end(c);
@@ -105,26 +103,24 @@ static void test_leave(void)
 
 	chain_make(c, 0, 1, 3, NULL);
 	chain_hold(c, 0, 10, 2, held);
-	refused(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 4),
-			    0, 1000), ENOSPC,
-		"3 and 4 are more than 6");
+	refused(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 4), 0, 1000),
+		ENOSPC, "3 and 4 are more than 6");
 	ok(find(c, 3) >= 0 && !reserved(c), "nothing happened");
-	is_int(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 3), 0,
-			   1000), 3, "3 and 3 are 6");
+	is_int(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 3), 0, 1000), 3,
+	       "3 and 3 are 6");
 	ok(find(c, 1) >= 0 && find(c, 3) >= 0, "what is left need not be free");
 	is_int(gpc_pool_available(c, 0), 3, "three are left");
-	refused(gpc_reserve(c, 0, 1, b + 3,
-			    GPC_OPTIONS(gpc_reserve_options, .headroom = 3), 0, 1000), ENOSPC, "and stay");
-	is_int(gpc_reserve(c, 0, 8, b + 3,
-			   GPC_OPTIONS(gpc_reserve_options, .headroom = 1), GPC_PARTIAL,
-			   1000), 2,
-	       "partly: all but 1");
+	refused(gpc_reserve(c, 0, 1, b + 3, GPC_OPTIONS(gpc_reserve_options, .headroom = 3), 0,
+			    1000),
+		ENOSPC, "and stay");
+	is_int(gpc_reserve(c, 0, 8, b + 3, GPC_OPTIONS(gpc_reserve_options, .headroom = 1),
+			   GPC_PARTIAL, 1000),
+	       2, "partly: all but 1");
 	is_int(gpc_pool_available(c, 0), 1, "which stays");
 	is_int(find(c, 1), 0, "the root of the old chain");
-	refused(gpc_reserve(c, 0, 1, b,
-			    GPC_OPTIONS(gpc_reserve_options, .headroom = 4000000000u), 0,
-			    1000), ENOSPC,
-		"absurdly many");
+	refused(gpc_reserve(c, 0, 1, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 4000000000u),
+			    0, 1000),
+		ENOSPC, "absurdly many");
 	is_int(gpc_reserve(c, 0, 1, b + 5, NULL, 0, 1000), 1, "without a rest");
 	is_int(gpc_pool_available(c, 0), 0, "it is the last one");
 	clean(c, "what stays");
@@ -138,17 +134,16 @@ static void test_long(void)
 	gpc *c = cache_new(N, 0);
 	int i, n = 0;
 
-	refused(gpc_reserve(c, 0, N, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 1),
-			    0, 1000), ENOSPC,
-		"all, in several parts, and one to stay");
+	refused(gpc_reserve(c, 0, N, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 1), 0, 1000),
+		ENOSPC, "all, in several parts, and one to stay");
 	is_int(reserved(c), 0, "nothing is reserved");
-	is_int(gpc_reserve(c, 0, N - 1, b,
-			   GPC_OPTIONS(gpc_reserve_options, .headroom = 1), 0, 1000), N - 1, "all but one");
+	is_int(gpc_reserve(c, 0, N - 1, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 1), 0,
+			   1000),
+	       N - 1, "all but one");
 	for (i = 0; i < N - 1; i++)
 		n += b[i] == i;
 	is_int(n, N - 1, "ascending through all parts");
-	is_int(gpc_reserve(c, 0, N, b + N - 1, NULL, GPC_PARTIAL, 1000), 1,
-	       "the last one");
+	is_int(gpc_reserve(c, 0, N, b + N - 1, NULL, GPC_PARTIAL, 1000), 1, "the last one");
 	is_int(gpc_release(c, b, N), 0, "all back at once");
 	done(c);
 	is_int(reserved(c), 0, "none is lost");
@@ -168,12 +163,10 @@ static void test_quota(void)
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 4);
 	serve_begin(c);
-	refused(gpc_reserve(d, 0, 5, d_b, NULL, 0, 1000), EDQUOT,
-		"five with a quota of 4");
+	refused(gpc_reserve(d, 0, 5, d_b, NULL, 0, 1000), EDQUOT, "five with a quota of 4");
 	is_int(gpc_reserve(d, 0, 5, d_b, NULL, GPC_PARTIAL, 1000), 4, "partly: four");
 	refused(gpc_reserve(d, 0, 1, d_b + 4, NULL, 0, 1000), EDQUOT, "it is used up");
-	refused(gpc_reserve(d, 0, 1, d_b + 4, NULL, GPC_PARTIAL, 1000), EDQUOT,
-		"for all ways");
+	refused(gpc_reserve(d, 0, 1, d_b + 4, NULL, GPC_PARTIAL, 1000), EDQUOT, "for all ways");
 	k = key_of(d, 1);
 	is_int(gpc_publish(d, NULL, &k, d_b, 1, NULL, 0, -1), 1, "a published one");
 	is_int(gpc_reserve(d, 0, 1, d_b + 4, NULL, 0, 1000), 1, "does not count");
@@ -182,13 +175,11 @@ static void test_quota(void)
 	is_int(gpc_reserve(d, 0, 1, d_b + 1, NULL, 0, 1000), 1, "nor a returned one");
 	is_int(stats_of(c, info_of(d).peer).reserved, 4, "four is the most");
 	must(gpc_release(d, d_b, 1));
-	refused(gpc_evict(d, 0, 1, d_b + 5, GPC_TAKE, 1000), EDQUOT,
-		"an evicted one counts, too");
+	refused(gpc_evict(d, 0, 1, d_b + 5, GPC_TAKE, 1000), EDQUOT, "an evicted one counts, too");
 	is_int(gpc_evict(d, 0, 1, d_b + 5, 0, 1000), 1, "if it is taken");
 	serve_end();
 
-	refused(gpc_reserve(c, 0, 7, b, NULL, 0, 1000), EDQUOT,
-		"the cache's quota is 6");
+	refused(gpc_reserve(c, 0, 7, b, NULL, 0, 1000), EDQUOT, "the cache's quota is 6");
 	is_int(gpc_reserve(c, 0, 6, b, NULL, 0, 1000), 6, "six");
 	refused(gpc_reserve(c, 0, 1, b + 6, NULL, 0, 1000), EDQUOT, "not one more");
 	is_int(gpc_pool_available(c, 0), 6, "though there are some");
@@ -254,8 +245,7 @@ static void test_stock(void)
 	int i, n = 0;
 
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 1, &first, NULL, 0, 1000), 1,
-	       "the first one fills it");
+	is_int(gpc_reserve(d, 0, 1, &first, NULL, 0, 1000), 1, "the first one fills it");
 	done(d);
 	serve_end();
 	is_int(stats_of(c, info_of(d).peer).reserved, 9, "eight are in hand");
@@ -271,8 +261,8 @@ static void test_stock(void)
 	for (i = n = 0; i < 8; i++)
 		n += b[i] != first && (!i || b[i] != b[i - 1]) && b[i] >= 0 && b[i] < 32;
 	is_int(n, 8, "eight different ones");
-	refused(gpc_reserve(d, 0, 1, &b[8], NULL, 0, c ? 0 : 1000),
-		c ? EAGAIN : ENOTCONN, "the ninth needs an answer");
+	refused(gpc_reserve(d, 0, 1, &b[8], NULL, 0, c ? 0 : 1000), c ? EAGAIN : ENOTCONN,
+		"the ninth needs an answer");
 	if (!c) {
 		c = d;
 		must(gpc_writer_take(c, 0, 0));
@@ -284,16 +274,14 @@ static void test_stock(void)
 	done(d ? d : c);
 	serve_end();
 	n = (int)stats_of(c, -1).reserved;
-	ok(n >= 9 && n <= 17,
-	   "nine in use and a stock again: what came too late went back");
+	ok(n >= 9 && n <= 17, "nine in use and a stock again: what came too late went back");
 	is_int(gpc_pool_available(c, 0), 32 - 9, "the books agree");
 	if (d) {
 		serve_begin(c);
 		done(d);
-		is_int(gpc_reserve(d, 0, 12, b,
-				   GPC_OPTIONS(gpc_reserve_options, .headroom = 4), 0,
-				   1000), 12,
-		       "a rest goes around it");
+		is_int(gpc_reserve(d, 0, 12, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 4), 0,
+				   1000),
+		       12, "a rest goes around it");
 		serve_end();
 		must(gpc_close(d));
 		must(gpc_writer_serve(c, 10));
@@ -315,8 +303,8 @@ static void test_stock_of_all(void)
 	is_int(gpc_reserve(d, 0, 3, b + 1, NULL, 0, 1000), 3, "the others");
 	done(d);
 	is_int(gpc_release(d, b, 4), 0, "they go back");
-	is_int(gpc_reserve(d, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 2), 0,
-			   1000), 2, "two, and two are left");
+	is_int(gpc_reserve(d, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 2), 0, 1000), 2,
+	       "two, and two are left");
 	is_int(gpc_reserve(d, 0, 3, b + 2, NULL, 0, 0), -ENOSPC, "three are not");
 	is_int(gpc_release(d, b, 2), 0, "two go back");
 	done(d);
@@ -339,14 +327,13 @@ static void test_moves(void)
 
 	chain_keys(c, 1, 4, k);
 	chain_make(c, 0, 1, 4, old);
-	is_int(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 3, "three victims");
+	is_int(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 3,
+	       "three victims");
 	for (i = 0; i < 3; i++)
-		right += m[i].from == b[i] && b[i] == old[3 - i] &&
-			 GPC_POOL(m[i].to) == 1 && key_is(m[i].key, k[4 - i]) && m[i].op;
+		right += m[i].from == b[i] && b[i] == old[3 - i] && GPC_POOL(m[i].to) == 1 &&
+			 key_is(m[i].key, k[4 - i]) && m[i].op;
 	is_int(right, 3, "leaf first; where from, where to, whose");
-	ok(find(c, 4) == -1 && find(c, 2) == -1,
-	   "until the commit they are not findable");
+	ok(find(c, 4) == -1 && find(c, 2) == -1, "until the commit they are not findable");
 	is_int(find(c, 1), old[0], "the root is");
 	clean(c, "victims between two places");
 	is_int(gpc_commit(c, m, 3, result, 0, -1), 3, "committed in one call");
@@ -359,8 +346,8 @@ static void test_moves(void)
 	is_int(stats_of(c, -1).evicted, 0, "no eviction");
 	must(gpc_release(c, b, 3));
 	done(c);
-	is_int(gpc_reserve(c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 2, "free ones");
+	is_int(gpc_reserve(c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2,
+	       "free ones");
 	ok(m[0].to == -1 && m[1].to == -1, "have nothing to save");
 	is_int(gpc_commit(c, m, 2, result, 0, -1), 0, "and nothing to commit");
 	must(gpc_release(c, b, 2));
@@ -375,8 +362,8 @@ static void test_moves_given_up(void)
 	struct gpc_move m[2];
 
 	chain_make(c, 0, 1, 2, NULL);
-	is_int(gpc_reserve(c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 2, "two victims");
+	is_int(gpc_reserve(c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2,
+	       "two victims");
 	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL, -1), 2, "given up");
 	ok(find(c, 1) == -1 && find(c, 2) == -1, "they are gone");
 	settle(c);
@@ -405,24 +392,22 @@ static void test_moves_into_full_ram(void)
 	chain_keys(c, 1, 4, k);
 	chain_make(c, 1, 100, 2, NULL);
 	chain_make(c, 0, 1, 4, NULL);
-	is_int(gpc_reserve(c, 0, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 4, "four victims, two places");
+	is_int(gpc_reserve(c, 0, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 4,
+	       "four victims, two places");
 	for (i = 0; i < 4; i++)
 		n += m[i].to >= 0;
 	is_int(n, 2, "two can be saved");
 	ok(find(c, 100) == -1 && find(c, 101) == -1, "at the cost of older ones");
 	ok(m[2].to >= 0 && m[3].to >= 0, "the most recent of the victims");
-	ok(key_is(m[3].key, k[1]) && key_is(m[2].key, k[2]),
-	   "the beginning of their chain");
+	ok(key_is(m[3].key, k[1]) && key_is(m[2].key, k[2]), "the beginning of their chain");
 	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 2, "two to commit");
 	is_int(gpc_acquire(c, 0, k + 1, 4, r, 0), 2, "half of the chain is left");
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 4,
-	       "four keys were lost");
+	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 4, "four keys were lost");
 	must(gpc_release(c, b, 4));
 	done(c);
 	chain_make(c, 0, 50, 4, NULL);
-	is_int(gpc_reserve(c, 0, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 4, "RAM is full of blocks in use");
+	is_int(gpc_reserve(c, 0, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 4,
+	       "RAM is full of blocks in use");
 	for (i = n = 0; i < 4; i++)
 		n += m[i].to >= 0;
 	is_int(n, 0, "so nothing is saved");

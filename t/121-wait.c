@@ -54,15 +54,13 @@ static void all_is_back(gpc *c, int vram, int ram, const char *when)
 	done(c);
 	st = stats_of(c, -1);
 	ok(!st.reserved && !st.refs && !st.dying, "%s: nothing is held", when);
-	is_int(st.live + st.free_blocks, vram + (ram ? ram + 64 : 0), "%s: none is lost",
-	       when);
+	is_int(st.live + st.free_blocks, vram + (ram ? ram + 64 : 0), "%s: none is lost", when);
 	is_int(gpc_pool_available(c, 0), vram, "%s: all can be had", when);
-	is_int(gpc_reserve(c, 0, (uint32_t)vram, b, NULL, 0, 1000), vram, "%s: really",
-	       when);
+	is_int(gpc_reserve(c, 0, (uint32_t)vram, b, NULL, 0, 1000), vram, "%s: really", when);
 	must(gpc_release(c, b, (uint32_t)vram));
 	if (ram) {
-		is_int(gpc_reserve(c, 1, (uint32_t)ram, b, NULL, 0, 1000), ram,
-		       "%s: in RAM, too", when);
+		is_int(gpc_reserve(c, 1, (uint32_t)ram, b, NULL, 0, 1000), ram, "%s: in RAM, too",
+		       when);
 		must(gpc_release(c, b, (uint32_t)ram));
 	}
 	done(c);
@@ -77,18 +75,15 @@ static void test_try(void)
 
 	chain_make(s.c, 0, 1, V, NULL);
 	for (i = 0; i < 4; i++)
-		refused(gpc_reserve(s.c, 0, 1, b, NULL, 0, 0), EAGAIN,
-			"a try, number %d", i);
+		refused(gpc_reserve(s.c, 0, 1, b, NULL, 0, 0), EAGAIN, "a try, number %d", i);
 	is_int(b[0], -7, "nothing is written");
-	is_int(stats_of(s.c, -1).live, V - 1,
-	       "one block is on its way, not one for each try");
+	is_int(stats_of(s.c, -1).live, V - 1, "one block is on its way, not one for each try");
 	is_int(stats_of(s.c, -1).reserved, 0, "none is reserved");
 	refused(gpc_reserve(s.c, 0, 2, b, NULL, GPC_PARTIAL, 0), EAGAIN, "partly");
 	clean(s.c, "tries");
 	scene_open(&s);
 	settle(s.c);
-	is_int(gpc_reserve(s.c, 0, 1, b, NULL, 0, 0), 1,
-	       "when it has come, a try is enough");
+	is_int(gpc_reserve(s.c, 0, 1, b, NULL, 0, 0), 1, "when it has come, a try is enough");
 	must(gpc_release(s.c, b, 1));
 	all_is_back(s.c, V, 0, "after tries");
 	scene_end(&s);
@@ -131,11 +126,9 @@ static void test_short(void)
 	gpc_block b[3];
 
 	chain_make(s.c, 0, 1, V, NULL);
-	refused(gpc_reserve(s.c, 0, 3, b, NULL, 0, SHORT_MS), ETIMEDOUT,
-		"a short wait");
+	refused(gpc_reserve(s.c, 0, 3, b, NULL, 0, SHORT_MS), ETIMEDOUT, "a short wait");
 	refused(gpc_reserve(s.c, 0, 3, b, NULL, 0, SHORT_MS), ETIMEDOUT, "once more");
-	refused(gpc_reserve(s.c, 0, 3, b, NULL, GPC_PARTIAL, SHORT_MS), ETIMEDOUT,
-		"partly");
+	refused(gpc_reserve(s.c, 0, 3, b, NULL, GPC_PARTIAL, SHORT_MS), ETIMEDOUT, "partly");
 	clean(s.c, "short waits");
 	scene_open(&s);
 	all_is_back(s.c, V, 0, "after short waits");
@@ -150,12 +143,10 @@ static void test_free_ones(void)
 
 	chain_make(s.c, 0, 1, V - 2, NULL);
 	is_int(gpc_reserve(s.c, 0, 2, b, NULL, 0, 0), 2, "two free ones at once");
-	refused(gpc_reserve(s.c, 0, 1, b + 2, NULL, 0, 0), EAGAIN,
-		"the third is a victim");
+	refused(gpc_reserve(s.c, 0, 1, b + 2, NULL, 0, 0), EAGAIN, "the third is a victim");
 	must(gpc_release(s.c, b, 2));
 	done(s.c);
-	refused(gpc_reserve(s.c, 0, 4, b, NULL, 0, SHORT_MS), ETIMEDOUT,
-		"two and two");
+	refused(gpc_reserve(s.c, 0, 4, b, NULL, 0, SHORT_MS), ETIMEDOUT, "two and two");
 	is_int(stats_of(s.c, -1).reserved + stats_of(s.c, -1).free_blocks +
 		       stats_of(s.c, -1).dying + stats_of(s.c, -1).live,
 	       V, "the books agree");
@@ -179,8 +170,7 @@ static void test_evict(void)
 
 	chain_make(s.c, 0, 20, V, NULL);
 	refused(gpc_evict(s.c, 0, 2, b, GPC_TAKE, 0), EAGAIN, "to be taken, tried");
-	refused(gpc_evict(s.c, 0, 2, b, GPC_TAKE, SHORT_MS), ETIMEDOUT,
-		"waited for shortly");
+	refused(gpc_evict(s.c, 0, 2, b, GPC_TAKE, SHORT_MS), ETIMEDOUT, "waited for shortly");
 	is_int(b[0], -7, "no id is handed out");
 	scene_open(&s);
 	all_is_back(s.c, V, 0, "after evictions that nobody took");
@@ -195,11 +185,11 @@ static void test_moves(void)
 	gpc_block b[V];
 
 	chain_make(s.c, 0, 1, V, NULL);
-	refused(gpc_reserve(s.c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			    0), EAGAIN, "with moves, tried");
+	refused(gpc_reserve(s.c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 0),
+		EAGAIN, "with moves, tried");
 	refused(gpc_reserve(s.c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			    SHORT_MS), ETIMEDOUT,
-		"waited for shortly");
+			    SHORT_MS),
+		ETIMEDOUT, "waited for shortly");
 	clean(s.c, "moves not waited for");
 	scene_open(&s);
 	all_is_back(s.c, V, W, "after moves");
@@ -217,8 +207,7 @@ static void test_demote(void)
 	chain_make(s.c, 1, 100, W, NULL);
 	refused(gpc_demote(s.c, 0, 1, &b[1], 1, m, 0, 0), EAGAIN, "a demotion, tried");
 	is_int(find(s.c, 2), b[1], "the source is where it was");
-	refused(gpc_demote(s.c, 0, 1, NULL, 2, m, 0, SHORT_MS), ETIMEDOUT,
-		"waited for shortly");
+	refused(gpc_demote(s.c, 0, 1, NULL, 2, m, 0, SHORT_MS), ETIMEDOUT, "waited for shortly");
 	ok(find(s.c, 1) == b[0] && find(s.c, 2) == b[1], "the sources stay");
 	scene_open(&s);
 	settle(s.c);
@@ -244,8 +233,7 @@ static void test_promote(void)
 	chain_make(s.c, 0, 100, V, NULL);
 	must(gpc_acquire(s.c, 0, k + 1, 2, got, 0));
 	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, 0), EAGAIN, "a promotion, tried");
-	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, SHORT_MS), ETIMEDOUT,
-		"waited for shortly");
+	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, SHORT_MS), ETIMEDOUT, "waited for shortly");
 	n = gpc_promote(s.c, b, 2, 0, m, NULL, 0, SHORT_MS);
 	ok(n == -ENOSPC || n == -ETIMEDOUT, "the sources are pinned still, or just let go: %d", n);
 	ok(find(s.c, 1) == b[0] && find(s.c, 2) == b[1], "the sources stay");
@@ -317,8 +305,9 @@ static void test_own_section(void)
 	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
 	section = must(gpc_section_enter(c));
 	refused(gpc_reserve(c, 0, 1, &res, NULL, 0, 0), EDEADLK, "reserve");
-	refused(gpc_publish(c, NULL, &k, &b, 1,
-			    GPC_OPTIONS(gpc_publish_options, .resident = &res), 0, -1), EDEADLK, "publish");
+	refused(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &res),
+			    0, -1),
+		EDEADLK, "publish");
 	refused(gpc_evict(c, 0, 1, &res, 0, 0), EDEADLK, "evict");
 	refused(gpc_demote(c, 0, 1, &live, 1, &m, 0, 0), EDEADLK, "demote");
 	refused(gpc_promote(c, &live, 1, 0, &m, NULL, 0, 0), EDEADLK, "promote");
@@ -328,9 +317,8 @@ static void test_own_section(void)
 	is_int(res, -77, "nothing is written");
 	is_int(find(c, 1), live, "lookups may");
 	is_int(gpc_publish(c, NULL, &k, &b, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = &res,
-				       .ticket = &t), 0, 0), 0,
-	       "no wait, no harm");
+			   GPC_OPTIONS(gpc_publish_options, .resident = &res, .ticket = &t), 0, 0),
+	       0, "no wait, no harm");
 	is_int(gpc_release(c, &live, 1), 0, "unref may");
 	is_int(gpc_drop(c, &live, 1, NULL, 0, -1), 1, "drop may");
 	is_int(gpc_pool_clear(c, -1, 77, 0, 0), 0, "clear may, without waiting");
@@ -369,15 +357,13 @@ static void test_ahead(void)
 			nanosleep(&pause, NULL);
 		st = stats_of(c, -1);
 	}
-	ok(st.free_blocks >= 4 && st.free_blocks <= 8, "%d are free",
-	   (int)st.free_blocks);
+	ok(st.free_blocks >= 4 && st.free_blocks <= 8, "%d are free", (int)st.free_blocks);
 	is_int(st.live + st.free_blocks, 256, "the others are in use");
 	ok(find(c, 3) == -1 && find(c, 6303) >= 0, "the oldest leaves had to go");
 	is_int(gpc_pool_available(c, 0), 256, "all can be had");
 	d = cache_attach(0, 0);
 	section = must(gpc_section_enter(d));
-	is_int(gpc_reserve(c, 0, 4, b, NULL, 0, 0), 4,
-	       "with a section open all the while");
+	is_int(gpc_reserve(c, 0, 4, b, NULL, 0, 0), 4, "with a section open all the while");
 	gpc_section_leave(d, section);
 	must(gpc_close(d));
 	must(gpc_release(c, b, 4));
@@ -398,8 +384,8 @@ static void test_full_ring(void)
 	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
 	must(gpc_writer_drop(c));
 	must(gpc_publish(c, NULL, k, b, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = &there,
-				     .ticket = &first), 0, 0));
+			 GPC_OPTIONS(gpc_publish_options, .resident = &there, .ticket = &first), 0,
+			 0));
 	do
 		n = gpc_drop(c, b + 1, 1, NULL, 0, 0);
 	while (n >= 0);
@@ -407,16 +393,16 @@ static void test_full_ring(void)
 	refused(gpc_drop(c, b + 1, 1, &none, 0, 0), EAGAIN, "for a drop");
 	is_int(none, 77, "which has no ticket");
 	refused(gpc_publish(c, NULL, k + 1, b + 1, 1,
-			    GPC_OPTIONS(gpc_publish_options, .ticket = &none), 0, 0), EAGAIN,
-		"for a publish");
+			    GPC_OPTIONS(gpc_publish_options, .ticket = &none), 0, 0),
+		EAGAIN, "for a publish");
 	is_int(none, 77, "nor has that one");
 	refused(gpc_publish(c, NULL, k + 1, b + 1, 5000,
-			    GPC_OPTIONS(gpc_publish_options, .ticket = &none), 0, 0), EINVAL,
-		"more than a ring");
+			    GPC_OPTIONS(gpc_publish_options, .ticket = &none), 0, 0),
+		EINVAL, "more than a ring");
 	is_int(none, 77, "nor that");
 	refused(gpc_publish(c, NULL, k + 1, b + 1, 1,
-			    GPC_OPTIONS(gpc_publish_options, .ticket = &last), 0, -1), ENOTCONN,
-		"a publish that waits for room");
+			    GPC_OPTIONS(gpc_publish_options, .ticket = &last), 0, -1),
+		ENOTCONN, "a publish that waits for room");
 	is_int((long)last, 0, "whose ticket is 0: nothing of it was sent");
 	must(gpc_writer_take(c, 0, 0));
 	is_int(gpc_ticket_wait(c, first, 2000), 0, "a new writer serves what was sent");
@@ -436,8 +422,8 @@ static void test_drop_unanswered(void)
 	gpc_key k = key_of(c, 1);
 
 	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, &k, &b, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = &there), 0, -1));
+	must(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &there),
+			 0, -1));
 	must(gpc_release(c, &b, 1));
 	must(gpc_writer_drop(c));
 	refused(gpc_drop(c, &b, 1, &t, 0, -1), ENOTCONN, "a drop without a writer");
@@ -466,7 +452,7 @@ static void tests(void)
 static int body(void)
 {
 	cache_both(tests);
-	cache_thread = false;            /* where a writer can be missing */
+	cache_thread = false; /* where a writer can be missing */
 	test_tries_ahead();
 	test_full_ring();
 	test_drop_unanswered();

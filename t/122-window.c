@@ -6,7 +6,11 @@
 #include "peer/handle.h"
 #include "peer/refs.h"
 
-struct waiting { gpc *c; gpc_block b; int got; };
+struct waiting {
+	gpc *c;
+	gpc_block b;
+	int got;
+};
 
 static void *reserve_one(void *arg)
 {

@@ -130,8 +130,7 @@ static void test_round_trips(void)
 	must(gpc_close(d));
 	while (gpc_stats_get(c, seat, &(struct gpc_stats){ .size = 100 }) == 0)
 		must(gpc_writer_serve(c, 1));
-	refused(gpc_histogram_get(c, GPC_ROUND_TRIP, seat, &h), ENOENT,
-		"an empty seat");
+	refused(gpc_histogram_get(c, GPC_ROUND_TRIP, seat, &h), ENOENT, "an empty seat");
 	ok(count_of(c, GPC_ROUND_TRIP) >= before, "its round trips count when it has left");
 	cache_end(c);
 }
@@ -159,7 +158,8 @@ static void test_copies(void)
 	h = histogram_of(c, GPC_COPY_RAM_VRAM, -1);
 	is_int((long)(h.count * 10 + h.blocks), 13, "one transfer of three blocks the other way");
 	is_int((long)h.bytes, (long)stats_of(c, -1).fetched_bytes, "and their bytes");
-	is_int(count_of(c, GPC_COPY_VRAM_VRAM) + count_of(c, GPC_COPY_RAM_RAM), 0, "none between the same tiers");
+	is_int(count_of(c, GPC_COPY_VRAM_VRAM) + count_of(c, GPC_COPY_RAM_RAM), 0,
+	       "none between the same tiers");
 	must(gpc_release(c, b, 8));
 	fetch_end(c, "histograms");
 }

@@ -53,8 +53,8 @@ static gpc_ticket publish_and_leave(gpc_key key, const gpc_key *parent, gpc_bloc
 {
 	gpc_ticket t;
 
-	must(gpc_publish(d, parent, &key, &b, 1,
-			 GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
+	must(gpc_publish(d, parent, &key, &b, 1, GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0,
+			 0));
 	is_int(gpc_release(d, &b, 1), 0, "given up before the answer");
 	refused(gpc_release(d, &b, 1), EPERM, "which works once");
 	return t;
@@ -236,8 +236,8 @@ static void test_again(void)
 	key = key_of(c, 1);
 	b = one();
 	must(gpc_publish(d, NULL, &key, &b, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = &resident,
-				     .ticket = &t), 0, 0));
+			 GPC_OPTIONS(gpc_publish_options, .resident = &resident, .ticket = &t), 0,
+			 0));
 	must(gpc_release(d, &b, 1));
 	serve();
 	is_int(gpc_drop(c, &there, 1, NULL, 0, -1), 1, "the resident block goes");
@@ -258,7 +258,8 @@ static void test_twice_in_a_call(void)
 	b[0] = b[1] = one();
 	serve_begin(c);
 	is_int(gpc_publish(d, NULL, key, b, 2,
-			   GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1), 1, "one block twice");
+			   GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1),
+	       1, "one block twice");
 	serve_end();
 	ok(resident[0] == b[0] && resident[1] == -EPERM, "the first one counts");
 	is_int(gpc_release(d, b, 1), 0, "one reference");

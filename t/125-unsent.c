@@ -30,8 +30,8 @@ static void begin(struct gpc_move *m, bool held)
 	serve_begin(c);
 	if (held)
 		must(gpc_acquire(d, 0, k + 1, 8, b, 0));
-	must(gpc_demote(d, 0, 1, held ? (gpc_block[]){ b[7], b[6], b[5], b[4] } : NULL, MOVES, m,
-			0, 1000));
+	must(gpc_demote(d, 0, 1, held ? (gpc_block[]){ b[7], b[6], b[5], b[4] } : NULL, MOVES, m, 0,
+			1000));
 	done(d);
 	serve_end();
 	must(gpc_writer_drop(c));

@@ -132,8 +132,7 @@ static void test_not_the_programs(void)
 	for (b = 0; b < BLOCKS; b++) {
 		resident = -7;
 		must(gpc_publish(d, NULL, &k, &b, b != own,
-				 GPC_OPTIONS(gpc_publish_options, .resident = &resident),
-				 0, 0));
+				 GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, 0));
 		n += b != own && resident != -EPERM;
 	}
 	is_int(n, 0, "or published");
@@ -155,8 +154,7 @@ static int ask(int way, int pool, int n)
 		for (i = 0; i < got; i++)
 			b[i] = m[i].to;
 	} else {
-		got = gpc_reserve(d, pool, (uint32_t)n, b, NULL, way ? GPC_PARTIAL : 0,
-				  1000);
+		got = gpc_reserve(d, pool, (uint32_t)n, b, NULL, way ? GPC_PARTIAL : 0, 1000);
 	}
 	if (got > 0)
 		must(gpc_release(d, b, (uint32_t)got));
@@ -190,7 +188,8 @@ static void test_quota(uint32_t own, uint32_t of_cache)
 					diag("way %d, pool %d: %d of %d", way, pool, got, n);
 				wrong += before != 1;
 				/* what is alive is not used up */
-				chain_make(c, pool, 5000 + (uint64_t)(way * 1000 + pool * 500 + n * 20),
+				chain_make(c, pool,
+					   5000 + (uint64_t)(way * 1000 + pool * 500 + n * 20),
 					   (uint32_t)n, NULL);
 			}
 	is_int(wrong, 0, "quota %u of %u: each call gets what the quota leaves", own, of_cache);

@@ -61,8 +61,9 @@ static void test_section(void)
 
 	begin(BLOCKS);
 	section = must(gpc_section_enter(c));
-	refused(gpc_reserve(idle, 0, BLOCKS, b,
-			    GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 50), ETIMEDOUT, "and one with moves");
+	refused(gpc_reserve(idle, 0, BLOCKS, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			    50),
+		ETIMEDOUT, "and one with moves");
 	gpc_section_leave(c, section);
 	all_can_be_had("moves");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stock of a pool of CALLER blocks: evicted ahead of demand, in the order of an eviction without one, its
- * owner's alone, told once, and counted as what it is: blocks that gpc_evict brings. */
+/* A stock of a pool of CALLER blocks: evicted ahead of demand, in the order of an eviction without
+ * one, its owner's alone, told once, and counted as what it is: blocks that gpc_evict brings. */
 #include "t/lib/owned.h"
 
 #include <stdlib.h>
@@ -98,13 +98,15 @@ static void test_order(void)
 
 	before = commands();
 	for (i = 0; i < STOCK / 2 - 1; i++)
-		wrong += gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000) != 1 || b[0] != GPC_BLOCK(pool, 1 + i);
+		wrong += gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000) != 1 ||
+			 b[0] != GPC_BLOCK(pool, 1 + i);
 	is_int(wrong, 0, "in the order of eviction");
 	is_int(commands(), before, "without a command");
 	is_int(gpc_pool_available(other, pool), BLOCKS - STOCK / 2, "fewer are left");
 	ok(none(), "the calls have told of them");
 	is_int(gpc_release(owner, b, 1), 0, "what was brought is the owner's");
-	for (n = 1 + i; n < BLOCKS && gpc_evict(owner, pool, 1, b, n & 1 ? GPC_TAKE : 0, 1000) == 1; n++)
+	for (n = 1 + i; n < BLOCKS && gpc_evict(owner, pool, 1, b, n & 1 ? GPC_TAKE : 0, 1000) == 1;
+	     n++)
 		wrong += b[0] != GPC_BLOCK(pool, n);
 	is_int(n, BLOCKS, "all of them, with GPC_TAKE and without");
 	is_int(wrong, 0, "each in its turn");
@@ -116,7 +118,8 @@ static void test_order(void)
 	fill_all();
 	is_int(gpc_evict(owner, pool, 3, all, 0, 1000), 3, "some at once");
 	done(owner);
-	is_int(gpc_evict(owner, pool, BLOCKS, all + 3, 0, 1000), BLOCKS - 3, "the stock and the rest");
+	is_int(gpc_evict(owner, pool, BLOCKS, all + 3, 0, 1000), BLOCKS - 3,
+	       "the stock and the rest");
 	for (i = 0; i < BLOCKS; i++)
 		wrong += all[i] != GPC_BLOCK(pool, i);
 	is_int(wrong, 0, "in one order");
@@ -159,7 +162,8 @@ static void test_no_writer(void)
 	must(gpc_writer_take(c, 0, 0));
 	serve_begin(c);
 	done(owner);
-	is_int(gpc_evict(owner, pool, BLOCKS, b, GPC_TAKE, 1000) + must(gpc_returned(owner, pool, b, BLOCKS, 0)),
+	is_int(gpc_evict(owner, pool, BLOCKS, b, GPC_TAKE, 1000) +
+		       must(gpc_returned(owner, pool, b, BLOCKS, 0)),
 	       BLOCKS - 1 - STOCK, "the rest, or it came back");
 	end("no writer");
 }
@@ -175,8 +179,10 @@ static void test_late(void)
 	must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000));
 	done(owner);
 	section = must(gpc_section_enter(other));
-	is_int(gpc_evict(owner, pool, STOCK, b, GPC_TAKE, 1000), STOCK, "what is in stock comes at once");
-	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT, "what comes next has to wait");
+	is_int(gpc_evict(owner, pool, STOCK, b, GPC_TAKE, 1000), STOCK,
+	       "what is in stock comes at once");
+	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT,
+		"what comes next has to wait");
 	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 0), EAGAIN, "or is not there yet");
 	ok(none(), "nor anywhere else");
 	gpc_section_leave(other, section);
@@ -243,8 +249,9 @@ static void take_any(gpc *handle, struct op *op)
 /* A refill of that pool, as only a peer that forges commands sends it. */
 static int forge(gpc *d, int in, uint8_t flags)
 {
-	struct shm_command cmd = { .op = CMD_EVICT, .flags = flags, .pool = (uint8_t)in, .count = 1,
-				   .block = GPC_NONE };
+	struct shm_command cmd = {
+		.op = CMD_EVICT, .flags = flags, .pool = (uint8_t)in, .count = 1, .block = GPC_NONE
+	};
 	struct op *op = ring_op(1, 1);
 	bool pending;
 	int result;
@@ -284,7 +291,8 @@ static void test_number(void)
 		if (i & 1)
 			done(owner);
 		must(gpc_pool_clear(owner, pool, 0, GPC_REMOVE, 2000));
-		refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000), ENOENT, "nothing is left of it");
+		refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000), ENOENT,
+			"nothing is left of it");
 		if (i % 3 == 2) {
 			n += pool_new(other, GPC_VRAM, BLOCKS, 0, GPC_POOL_CALLER) != pool;
 			refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000), EPERM, "another's");
@@ -314,13 +322,15 @@ static void test_quota(void)
 
 	begin(STOCK, 8, 16);
 	fill_all();
-	is_int(gpc_evict(owner, pool, 4, x, GPC_TAKE, 1000), 4, "more blocks than the quota are the owner's");
+	is_int(gpc_evict(owner, pool, 4, x, GPC_TAKE, 1000), 4,
+	       "more blocks than the quota are the owner's");
 	done(owner);
 	is_int(in_stock(), 4, "and half of it in stock");
 	is_int(gpc_reserve(owner, 0, 1, b, NULL, 0, 1000), 1, "a block of another pool");
 	done(owner);
 	is_int(load_relaxed(&owner->stock[0].n), 4, "which has a stock, too");
-	is_int(gpc_reserve(owner, 0, 8, b, NULL, 0, 1000), -EDQUOT, "whose blocks the quota is for");
+	is_int(gpc_reserve(owner, 0, 8, b, NULL, 0, 1000), -EDQUOT,
+	       "whose blocks the quota is for");
 	is_int(gpc_evict(owner, pool, 1, x, GPC_TAKE, 1000), 1, "the other one stays");
 	must(gpc_release(owner, b, 1));
 	done(owner);
@@ -340,7 +350,8 @@ static void publish_one(gpc_block b)
 	gpc_block res = -7;
 
 	__atomic_store_n(&state[GPC_SLOT(b)], CACHED, __ATOMIC_RELEASE);
-	must(gpc_publish(owner, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &res), 0, -1));
+	must(gpc_publish(owner, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &res),
+			 0, -1));
 	__atomic_fetch_add(&wrong, res != b, __ATOMIC_RELAXED);
 	must(gpc_release(owner, &b, 1));
 }

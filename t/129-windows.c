@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uses are told by 4 bytes for a window of ticks (segment/stamps.h): their order is exact across windows,
- * whether the writer has moved them in time or not, and so are places of long arrays. */
+/* Uses are told by 4 bytes for a window of ticks (segment/stamps.h): their order is exact across
+ * windows, whether the writer has moved them in time or not, and so are places of long arrays. */
 #include "t/lib/cache.h"
 
 #include "t/lib/goes.h"
@@ -30,10 +30,12 @@ static void window_moves(gpc *c)
 	ok(i < 2000, "the writer moves the window");
 }
 
-/* Keys 1 to 4, used one in each window, are as old as they are; `moves`: the writer has time for it. */
+/* Keys 1 to 4, used one in each window, are as old as they are; `moves`: the writer has time for
+ * it. */
 static void test_windows(bool moves)
 {
-	static const uint64_t span = USE_SPAN >> STAMP_BITS, leaps[] = { 7, span - 3, span + 1, 3 * span, 1 << 22 };
+	static const uint64_t span = USE_SPAN >> STAMP_BITS,
+			      leaps[] = { 7, span - 3, span + 1, 3 * span, 1 << 22 };
 	uint32_t i, *use;
 	uint64_t *stamp;
 	gpc_block b;
@@ -61,8 +63,10 @@ static void test_windows(bool moves)
 		       (long long)info_of(c).tick, "leaps of %llu ticks: a use is told",
 		       (unsigned long long)leaps[i]);
 		if (moves)
-			ok(*use && *stamp <= load_relaxed(&seg_state(&c->seg)->uses_from), "by 4 bytes");
-		goes(c, ORDER(3, 1, 4, 2), moves ? "each in a window of its own" : "by windows that are past");
+			ok(*use && *stamp <= load_relaxed(&seg_state(&c->seg)->uses_from),
+			   "by 4 bytes");
+		goes(c, ORDER(3, 1, 4, 2),
+		     moves ? "each in a window of its own" : "by windows that are past");
 		window_moves(c);
 		clean(c, "windows");
 		cache_end(c);
@@ -80,13 +84,14 @@ static void test_late_use(void)
 	chain_make(c, 0, 2, 1, NULL);
 	leap(c, USE_SPAN >> STAMP_BITS);
 	touch(c, 2);
-	to = handle_ticks(c, 1) << STAMP_BITS;   /* the call has its tick ... */
+	to = handle_ticks(c, 1) << STAMP_BITS; /* the call has its tick ... */
 	leap(c, 10);
 	window_moves(c);
 	leap(c, USE_SPAN >> STAMP_BITS);
 	window_moves(c);
 	refs_stamp(c, pool_record(&c->seg, b), to | STAMP_PLACES);
-	is_int(seg_last_use(&c->seg, pool_record(&c->seg, b)) >> STAMP_BITS, (long long)(to >> STAMP_BITS),
+	is_int(seg_last_use(&c->seg, pool_record(&c->seg, b)) >> STAMP_BITS,
+	       (long long)(to >> STAMP_BITS),
 	       "a use of a call that was held up is told as what it is");
 	goes(c, ORDER(2, 1), "held up");
 	cache_end(c);
@@ -104,20 +109,21 @@ static void test_overtaken(void)
 	chain_make(c, 0, 2, 1, NULL);
 	use = seg_use(&c->seg, pool_record(&c->seg, b));
 	leap(c, 10);
-	to = handle_ticks(c, 1) << STAMP_BITS;   /* the call has its tick, and has seen the window ... */
+	/* the call has its tick, and has seen the window ... */
+	to = handle_ticks(c, 1) << STAMP_BITS;
 	leap(c, 10);
 	touch(c, 2);
 	leap(c, 10);
 	touch(c, 1);
 	leap(c, 1 << 20);
 	window_moves(c);
-	use_raise(use, (uint32_t)(to | STAMP_PLACES));   /* ... and stores now */
+	use_raise(use, (uint32_t)(to | STAMP_PLACES)); /* ... and stores now */
 	goes(c, ORDER(2, 1), "a use that was held up is older than one that has left its window");
 	cache_end(c);
 }
 
-/* A window takes some passes to be moved, where there are so many blocks.  What is evicted meanwhile leaves its
- * parent as young as it was. */
+/* A window takes some passes to be moved, where there are so many blocks.  What is evicted
+ * meanwhile leaves its parent as young as it was. */
 static void test_while_it_moves(void)
 {
 	struct gpc_config cfg = cache_config(8 << 16, 0);
@@ -151,7 +157,8 @@ static void test_while_it_moves(void)
 	cache_end(c);
 }
 
-/* Its end comes before it has been moved: what is used then is not in use[], which has an older use of it. */
+/* Its end comes before it has been moved: what is used then is not in use[], which has an older use
+ * of it. */
 static void test_over_while_it_moves(void)
 {
 	struct gpc_config cfg = cache_config(8 << 16, 0);
@@ -174,7 +181,8 @@ static void test_over_while_it_moves(void)
 	touch(c, 2);
 	leap(c, (USE_SPAN >> STAMP_BITS) - (1 << 20));
 	touch(c, 1);
-	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "a window is over while it is being moved");
+	ok(!load_relaxed(&seg_state(&c->seg)->uses_from),
+	   "a window is over while it is being moved");
 	window_moves(c);
 	goes(c, ORDER(3, 2, 1), "used behind its end");
 	cache_end(c);
@@ -193,7 +201,7 @@ static void test_down(void)
 	c = cache_make(&cfg, NULL);
 	chain_make(c, 0, 1, 1, b);
 	leap(c, 10);
-	chain_make(c, 1, 2, 1, b + 1);           /* the first place of RAM is used later */
+	chain_make(c, 1, 2, 1, b + 1); /* the first place of RAM is used later */
 	leap(c, 10);
 	chain_make(c, 1, 3, 1, &low);
 	leap(c, 10);
@@ -255,10 +263,11 @@ static void test_seats(void)
 	for (i = 0; i < ARRAY_SIZE(d); i++)
 		d[i] = cache_attach(0, 0);
 	k = key_of(c, 1);
-	is_int(gpc_acquire(d[65], 0, &k, 1, &b, 0), 1, "a peer in seat %u has a reference", d[65]->peer);
+	is_int(gpc_acquire(d[65], 0, &k, 1, &b, 0), 1, "a peer in seat %u has a reference",
+	       d[65]->peer);
 	is_int(gpc_evict(c, 0, 2, out, 0, 1000), 1, "and keeps its block");
 	store_relaxed(&seg_seat(&c->seg, d[65]->peer)->refs, 0);
-	for (i = 0; i < 100; i++)        /* its column is looked at */
+	for (i = 0; i < 100; i++) /* its column is looked at */
 		pass(c);
 	is_int(gpc_evict(c, 0, 2, out, 0, 1000), 0, "whatever its seat counts");
 	store_relaxed(&seg_seat(&c->seg, d[65]->peer)->refs, 1);
@@ -287,7 +296,7 @@ static void tests(void)
 static int body(void)
 {
 	cache_both(tests);
-	cache_thread = false;            /* pass by pass */
+	cache_thread = false; /* pass by pass */
 	test_while_it_moves();
 	test_over_while_it_moves();
 	test_down();

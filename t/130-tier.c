@@ -67,8 +67,8 @@ static void there_and_back(order_fn *order, const char *how)
 		b[i] = m[i].to;
 	is_int(gpc_release(c, b, LONG), 0, "%s: references moved along", how);
 	is_int(stats_of(c, -1).refs, 0, "%s: none is left", how);
-	ok(stats_of(c, -1).demoted == LONG && stats_of(c, -1).promoted == LONG,
-	   "%s: statistics", how);
+	ok(stats_of(c, -1).demoted == LONG && stats_of(c, -1).promoted == LONG, "%s: statistics",
+	   how);
 	clean(c, how);
 	cache_end(c);
 }
@@ -94,24 +94,20 @@ static void test_in_parts(void)
 	for (i = 0; i < LONG; i += 5) {
 		is_int(gpc_commit(c, m + i, 5, NULL, 0, -1), 5, "five, from the leaf up");
 		is_int(found_in(c, RAM, LONG - i - 4, 5 + i), 5 + (int)i, "are in RAM");
-		is_int(found_in(c, VRAM, 1, LONG - i - 5), LONG - (int)i - 5,
-		       "no others");
+		is_int(found_in(c, VRAM, 1, LONG - i - 5), LONG - (int)i - 5, "no others");
 		is_int(hold_chain(c, 1, LONG, b), LONG, "one chain all the while");
 		must(gpc_release(c, b, LONG));
 		clean(c, "a chain in two tiers");
 	}
 	hold_chain(c, 1, LONG, b);
 	for (i = 0; i < LONG; i += 5) {
-		is_int(gpc_promote(c, b + i, 5, VRAM, m, NULL, 0, 1000), 5,
-		       "five, root first");
+		is_int(gpc_promote(c, b + i, 5, VRAM, m, NULL, 0, 1000), 5, "five, root first");
 		copy(m, 5);
 		is_int(gpc_commit(c, m, 5, NULL, 0, -1), 5, "go up");
 		is_int(found_in(c, VRAM, 1, i + 5), (int)i + 5, "in VRAM");
-		is_int(found_in(c, RAM, i + 6, LONG - i - 5), LONG - (int)i - 5,
-		       "in RAM");
-		must(gpc_release(
-			c, (gpc_block[5]){ m[0].to, m[1].to, m[2].to, m[3].to, m[4].to },
-			5));
+		is_int(found_in(c, RAM, i + 6, LONG - i - 5), LONG - (int)i - 5, "in RAM");
+		must(gpc_release(c, (gpc_block[5]){ m[0].to, m[1].to, m[2].to, m[3].to, m[4].to },
+				 5));
 		clean(c, "a chain in two tiers");
 	}
 	is_int(stats_of(c, -1).refs, 0, "nothing is held");
@@ -126,26 +122,24 @@ static void test_named_blocks(void)
 
 	chain_make(c, VRAM, 1, 4, b);
 	chain_make(c, VRAM, 10, 1, &x);
-	refused(gpc_demote(c, VRAM, RAM, b, 1, m, 0, 1000), EPERM,
-		"a parent before its children");
-	refused(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[2], b[3] }, 2, m, 0, 1000),
-		EPERM, "even in one call");
+	refused(gpc_demote(c, VRAM, RAM, b, 1, m, 0, 1000), EPERM, "a parent before its children");
+	refused(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[2], b[3] }, 2, m, 0, 1000), EPERM,
+		"even in one call");
 	is_int(m[0].to, -7, "nothing is written");
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], b[1], x }, 3, m, 0, 1000),
-	       1, "the first ones, up to one that cannot");
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], b[1], x }, 3, m, 0, 1000), 1,
+	       "the first ones, up to one that cannot");
 	ok(m[0].from == b[3] && key_is(m[0].key, key_of(c, 4)), "is the leaf");
 	is_int(gpc_commit(c, m, 1, NULL, GPC_CANCEL, -1), 1, "cancelled");
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], x, b[2] }, 3, m, 0, 1000),
-	       3, "leaf first, with another chain in between");
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], x, b[2] }, 3, m, 0, 1000), 3,
+	       "leaf first, with another chain in between");
 	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 3, "moved");
 	is_int(GPC_POOL(find(c, 3)), RAM, "the parent as well");
-	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ find(c, 3) }, 1, m, 0, 1000),
-		EINVAL, "a block of another pool");
+	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ find(c, 3) }, 1, m, 0, 1000), EINVAL,
+		"a block of another pool");
 	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ b[3] }, 1, m, 0, 1000), ESTALE,
 		"a block that is not live");
-	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ GPC_BLOCK(0, 8) }, 1, m, 0,
-			   1000),
-		EINVAL, "a block that does not exist");
+	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ GPC_BLOCK(0, 8) }, 1, m, 0, 1000), EINVAL,
+		"a block that does not exist");
 	is_int(gpc_demote(c, VRAM, RAM, b, 0, m, 0, 1000), 0, "none at all");
 	must(gpc_demote(c, VRAM, RAM, b + 1, 1, m, 0, 1000));
 	refused(gpc_demote(c, VRAM, RAM, b + 1, 1, m + 1, 0, 1000), ENOSPC,
@@ -192,8 +186,7 @@ static void test_swap(void)
 		must(gpc_release(c, held, LONG));
 		settle(c);
 	}
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0,
-	       "nothing was dropped");
+	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0, "nothing was dropped");
 	is_int(stats_of(c, -1).live, 2 * LONG, "everything is there");
 	clean(c, "six swaps");
 	cache_end(c);
@@ -212,8 +205,7 @@ static void test_transit(void)
 	demote_all(c, N);
 	write_chain(c, VRAM, 1001, N);
 	is_int(hold_chain(c, 1, N, b), N, "a long one");
-	is_int(gpc_promote(c, b, TRANSIT, VRAM, m, v, 0, 1000), TRANSIT,
-	       "as many as fit");
+	is_int(gpc_promote(c, b, TRANSIT, VRAM, m, v, 0, 1000), TRANSIT, "as many as fit");
 	for (i = 0; i < TRANSIT; i++)
 		n += v[i].to >= 0;
 	is_int(n, TRANSIT, "every victim has a place");
@@ -221,8 +213,7 @@ static void test_transit(void)
 	is_int(gpc_commit(c, v, TRANSIT, NULL, 0, -1), TRANSIT, "victims first");
 	copy(m, TRANSIT);
 	is_int(gpc_commit(c, m, TRANSIT, NULL, 0, -1), TRANSIT, "then the others");
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0,
-	       "nothing was dropped");
+	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0, "nothing was dropped");
 	for (i = 0; i < TRANSIT; i++)
 		b[i] = m[i].to;
 	must(gpc_release(c, b, N));
@@ -254,8 +245,7 @@ static void test_no_room(void)
 	refused(gpc_promote(c, b + 1, 3, VRAM, m, v, 0, 1000), ENOSPC, "no more");
 	is_int(found_in(c, RAM, 2, 3), 3, "the others are where they were");
 	is_int(gpc_acquire(c, 0, (gpc_key[1]){ key_of(c, 1) }, 1, b, 0), 1, "usable");
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0,
-	       "nothing was dropped");
+	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0, "nothing was dropped");
 	clean(c, "no room");
 	cache_end(c);
 }
@@ -270,8 +260,7 @@ static void test_no_victims(void)
 	demote_all(c, 4);
 	write_chain(c, VRAM, 11, 4);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_promote(c, b, 2, VRAM, m, NULL, 0, 1000), 2,
-	       "nobody saves the victims");
+	is_int(gpc_promote(c, b, 2, VRAM, m, NULL, 0, 1000), 2, "nobody saves the victims");
 	is_int(found_in(c, -1, 13, 2), 2, "so they are dropped");
 	is_int(found_in(c, VRAM, 11, 2), 2, "no more than needed");
 	copy(m, 2);

@@ -93,8 +93,9 @@ static void test_published_meanwhile(void)
 	is_int(hold(c, 1, 1, r), 1, "referenced");
 	is_int(gpc_promote(c, r, 1, VRAM, &m, NULL, 0, 1000), 1, "on its way up");
 	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 1000));
-	is_int(gpc_publish(c, k, k + 1, &b, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = &res), 0, -1), 1, "computed anew");
+	is_int(gpc_publish(c, k, k + 1, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &res),
+			   0, -1),
+	       1, "computed anew");
 	is_int(res, b, "is live in its own block");
 	is_int(commit_one(c, &m), -ESTALE, "the move comes too late");
 	is_int(find(c, 1), b, "the new one stays");
@@ -187,8 +188,8 @@ static void test_avail(void)
 
 	/* targets of victims as well, committed or cancelled */
 	chain_make(c, VRAM, 11, 4, NULL);
-	is_int(gpc_reserve(c, VRAM, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 4, "four victims");
+	is_int(gpc_reserve(c, VRAM, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 4,
+	       "four victims");
 	is_int(gpc_pool_available(c, RAM), 0, "four targets");
 	is_int(gpc_pool_available(c, VRAM), 0, "four reservations");
 	is_int(gpc_commit(c, m + 2, 2, NULL, 0, -1), 2, "two moves end");
@@ -211,8 +212,8 @@ static void test_returned_target(void)
 	chain_make(c, VRAM, 1, 1, &b);
 	begin(c, &b, 1, &m);
 	is_int(gpc_publish(c, NULL, &k, &m.to, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = &res), 0, -1), 0,
-	       "a target is for its move");
+			   GPC_OPTIONS(gpc_publish_options, .resident = &res), 0, -1),
+	       0, "a target is for its move");
 	is_int(res, -EPERM, "and nothing else");
 	is_int(gpc_release(c, &m.to, 1), 0, "it goes back");
 	done(c);
@@ -274,8 +275,7 @@ static void test_hairpin(void)
 	struct gpc_move m[3];
 
 	is_int(gpc_evict(c, VRAM, 1, &out, 0, 1000), 1, "one goes");
-	ok(find(c, 3) == -1 || (find(c, 2) >= 0 && find(c, 1) >= 0),
-	   "no child without parents");
+	ok(find(c, 3) == -1 || (find(c, 2) >= 0 && find(c, 1) >= 0), "no child without parents");
 	vram_is_sound(c, 4, "one evicted");
 
 	c = hairpin(4);
@@ -290,18 +290,17 @@ static void test_hairpin(void)
 	vram_is_sound(c, 4, "dropped at once");
 
 	c = hairpin(4);
-	is_int(gpc_reserve(c, VRAM, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 3, "all of VRAM");
+	is_int(gpc_reserve(c, VRAM, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 3,
+	       "all of VRAM");
 	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 3, "goes to RAM");
-	is_int(GPC_POOL(find(c, 1)) + GPC_POOL(find(c, 2)) + GPC_POOL(find(c, 3)), 3,
-	       "all");
+	is_int(GPC_POOL(find(c, 1)) + GPC_POOL(find(c, 2)) + GPC_POOL(find(c, 3)), 3, "all");
 	must(gpc_release(c, b, 3));
 	vram_is_sound(c, 4, "demoted at once");
 
 	c = hairpin(2);
 	chain_make(c, RAM, 20, 1, NULL);
-	is_int(gpc_reserve(c, VRAM, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 3, "all of VRAM, RAM is full");
+	is_int(gpc_reserve(c, VRAM, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 3,
+	       "all of VRAM, RAM is full");
 	must(gpc_commit(c, m, 3, NULL, 0, -1));
 	must(gpc_release(c, b, 3));
 	vram_is_sound(c, 2, "some saved, some dropped");
@@ -354,11 +353,9 @@ static void test_refused_begins(void)
 
 	chain_make(c, VRAM, 1, 1, &b);
 	chain_make(c, RAM, 2, 1, &r);
-	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), EPERM,
-		"without a reference");
+	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), EPERM, "without a reference");
 	must(gpc_acquire(d, 0, (gpc_key[1]){ key_of(d, 2) }, 1, &r, 0));
-	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), EPERM,
-		"with another peer's");
+	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), EPERM, "with another peer's");
 	is_int(hold(c, 2, 1, &r), 1, "with one's own");
 	is_int(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), 1, "it goes");
 	serve_begin(c);
@@ -367,37 +364,27 @@ static void test_refused_begins(void)
 	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "up");
 	is_int(find(c, 2), m.to, "it is");
 	must(gpc_release(c, &m.to, 1));
-	refused(gpc_promote(c, &m.to, 1, VRAM, &n, NULL, 0, 1000), EINVAL,
-		"it is there already");
+	refused(gpc_promote(c, &m.to, 1, VRAM, &n, NULL, 0, 1000), EINVAL, "it is there already");
 	refused(gpc_promote(c, &r, 1, 9, &n, NULL, 0, 1000), ENOENT, "no such pool");
 	refused(gpc_promote(c, &r, 1, 99, &n, NULL, 0, 1000), EINVAL, "no such number");
 	refused(gpc_promote(c, &r, 1, -1, &n, NULL, 0, 1000), EINVAL, "no number at all");
 	refused(gpc_promote(c, NULL, 1, VRAM, &n, NULL, 0, 1000), EINVAL, "no blocks");
-	refused(gpc_promote(c, &r, 1, VRAM, NULL, NULL, 0, 1000), EINVAL,
-		"no room for moves");
-	is_int(gpc_promote(c, NULL, 0, VRAM, NULL, NULL, 0, 1000), 0,
-	       "nothing to promote");
+	refused(gpc_promote(c, &r, 1, VRAM, NULL, NULL, 0, 1000), EINVAL, "no room for moves");
+	is_int(gpc_promote(c, NULL, 0, VRAM, NULL, NULL, 0, 1000), 0, "nothing to promote");
 	refused(gpc_demote(c, VRAM, VRAM, &b, 1, &n, 0, 1000), EINVAL, "to itself");
-	refused(gpc_demote(c, RAM, -1, NULL, 1, &n, 0, 1000), ENOENT,
-		"RAM has nothing below it");
+	refused(gpc_demote(c, RAM, -1, NULL, 1, &n, 0, 1000), ENOENT, "RAM has nothing below it");
 	refused(gpc_demote(c, VRAM, -5, &b, 1, &n, 0, 1000), EINVAL, "no pool");
-	refused(gpc_demote(c, VRAM, 9, &b, 1, &n, 0, 1000), ENOENT,
-		"a pool that is not there");
-	refused(gpc_demote(c, 9, RAM, &b, 1, &n, 0, 1000), EINVAL,
-		"a source pool that is not");
-	refused(gpc_demote(c, 99, RAM, &b, 1, &n, 0, 1000), EINVAL,
-		"a source out of range");
-	refused(gpc_demote(c, VRAM, RAM, &b, 1, NULL, 0, 1000), EINVAL,
-		"no room for moves");
+	refused(gpc_demote(c, VRAM, 9, &b, 1, &n, 0, 1000), ENOENT, "a pool that is not there");
+	refused(gpc_demote(c, 9, RAM, &b, 1, &n, 0, 1000), EINVAL, "a source pool that is not");
+	refused(gpc_demote(c, 99, RAM, &b, 1, &n, 0, 1000), EINVAL, "a source out of range");
+	refused(gpc_demote(c, VRAM, RAM, &b, 1, NULL, 0, 1000), EINVAL, "no room for moves");
 	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_COPY, 1000), EINVAL,
 		"kept within one space");
-	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_TAKE, 1000), EINVAL,
-		"a flag of others");
+	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_TAKE, 1000), EINVAL, "a flag of others");
 	must(gpc_close(d));
 	must(gpc_pool_clear(c, -1, 0, 0, 1000));
 	settle(c);
-	refused(gpc_demote(c, VRAM, -1, NULL, 1, &n, 0, 1000), ENOSPC,
-		"no leaf to demote");
+	refused(gpc_demote(c, VRAM, -1, NULL, 1, &n, 0, 1000), ENOSPC, "no leaf to demote");
 	nothing_left(c, 4, 4, "refusals");
 	cache_end(c);
 }
@@ -422,8 +409,7 @@ static void test_parent_not_there(void)
 	begin(c, (gpc_block[2]){ b[1], b[0] }, 2, m);
 	k = key_of(c, 1);
 	must(gpc_reserve(c, RAM, 1, &x, NULL, 0, 1000));
-	is_int(gpc_publish(c, NULL, &k, &x, 1, NULL, 0, -1), 1,
-	       "the parent comes by itself");
+	is_int(gpc_publish(c, NULL, &k, &x, 1, NULL, 0, -1), 1, "the parent comes by itself");
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 1, "then the child may");
 	is_int(gpc_lookup(c, GPC_SPACE(3), &m[0].key, 1, b, 0), 1, "it is there");
 	is_int(find(c, 1), m[1].from, "the parent's source stays: it was not moved");

@@ -76,7 +76,7 @@ static uint32_t request(uint32_t *req, uint32_t longest)
 
 struct worker {
 	gpc *c;
-	gpc_key key[KEYS];	 /* by number */
+	gpc_key key[KEYS];       /* by number */
 	uint32_t bytes[2][2048]; /* by pool and slot */
 	uint32_t wrong, hot, warm;
 	bool ram;
@@ -88,8 +88,7 @@ static uint32_t *bytes_of(struct worker *w, gpc_block b)
 }
 
 /* at[i]: where the bytes of the victim of m[i] are. */
-static void victims_down(struct worker *w, const gpc_block *at, struct gpc_move *m,
-			 uint32_t n)
+static void victims_down(struct worker *w, const gpc_block *at, struct gpc_move *m, uint32_t n)
 {
 	uint32_t i, some = 0;
 
@@ -124,8 +123,7 @@ static void promote(struct worker *w, gpc_block *held, uint32_t n)
 }
 
 /* Count the hits; what is warm comes up, in batches, root first. */
-static void use_hits(struct worker *w, const uint32_t *req, gpc_block *held,
-		     uint32_t hits)
+static void use_hits(struct worker *w, const uint32_t *req, gpc_block *held, uint32_t hits)
 {
 	uint32_t i, n;
 
@@ -150,9 +148,8 @@ static void fill(struct worker *w, const uint32_t *req, gpc_block *blocks, uint3
 	uint32_t i;
 
 	if (must(gpc_reserve(w->c, 0, n, blocks,
-			     GPC_OPTIONS(gpc_reserve_options, .moves = w->ram ? m : NULL),
-			     0, 1000)) !=
-	    (int)n)
+			     GPC_OPTIONS(gpc_reserve_options, .moves = w->ram ? m : NULL), 0,
+			     1000)) != (int)n)
 		bail("no room for %u", n);
 	if (w->ram)
 		victims_down(w, blocks, m, n);
@@ -204,8 +201,7 @@ static void replay(uint32_t v, uint32_t r, uint32_t requests)
 		if (i % 500 == 499)
 			clean(w.c, "while it runs");
 	}
-	is_int(same, requests, "V %u, R %u: every request hits what the oracle says", v,
-	       r);
+	is_int(same, requests, "V %u, R %u: every request hits what the oracle says", v, r);
 	is_int(w.wrong, 0, "no wrong bytes");
 	ok(hits && (!r || warms), "%d hot and %d warm hits", (int)hits, (int)warms);
 	settle(w.c);

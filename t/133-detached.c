@@ -18,10 +18,9 @@ static void test_published_anew(bool give_up)
 	must(gpc_commit(c, m, 2, NULL, 0, -1));
 	r = find(c, 3);
 	is_int(GPC_POOL(r), RAM, "the children are in RAM");
-	is_int(gpc_reserve(c, VRAM, 3, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 3, "two free, one victim");
-	ok(m[0].to == -1 && m[1].to == -1 && key_is(m[2].key, k[2]),
-	   "the parent in VRAM");
+	is_int(gpc_reserve(c, VRAM, 3, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 3,
+	       "two free, one victim");
+	ok(m[0].to == -1 && m[1].to == -1 && key_is(m[2].key, k[2]), "the parent in VRAM");
 	is_int(find(c, 2), -1, "it is nowhere");
 	is_int(find(c, 3), r, "its child is found by itself");
 	clean(c, "a parent in between");
@@ -36,10 +35,8 @@ static void test_published_anew(bool give_up)
 	is_int(hold(c, 1, 4, b), 4, "the chain is whole");
 	must(gpc_release(c, b, 4));
 	must(gpc_release(c, x, 3));
-	is_int(gpc_drop(c, (gpc_block[1]){ find(c, 2) }, 1, NULL, 0, -1), 1,
-	       "drop the new parent");
-	ok(find(c, 3) == -1 && find(c, 4) == -1,
-	   "and the children that hang there now go");
+	is_int(gpc_drop(c, (gpc_block[1]){ find(c, 2) }, 1, NULL, 0, -1), 1, "drop the new parent");
+	ok(find(c, 3) == -1 && find(c, 4) == -1, "and the children that hang there now go");
 	nothing_left(c, 4, 8, "published anew");
 	cache_end(c);
 }
@@ -54,8 +51,8 @@ static void test_given_up(void)
 	chain_make(c, VRAM, 1, 2, b);
 	begin(c, &b[1], 1, m);
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
-	is_int(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 2, "one free, one victim");
+	is_int(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2,
+	       "one free, one victim");
 	is_int(find(c, 1), -1, "the parent is on its way");
 	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL, -1), 1, "and given up");
 	is_int(find(c, 2), -1, "without it the child is no use");
@@ -74,8 +71,7 @@ static void test_dropped_child(void)
 	begin(c, &b[1], 1, m);
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
 	r = find(c, 2);
-	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	is_int(gpc_drop(c, &r, 1, NULL, 0, -1), 1, "the child goes");
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 1, "the parent comes");
 	is_int(GPC_POOL(find(c, 1)), RAM, "and is found");
@@ -94,20 +90,17 @@ static void test_order(void)
 	int results[2] = { 77, 77 };
 
 	chain_make(c, VRAM, 1, 2, NULL);
-	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	is_int(commit_one(c, &m[0]), -ENOENT, "the leaf alone has no parent");
 	is_int(commit_one(c, &m[1]), 0, "the parent is first");
 	is_int(find(c, 2), -1, "the leaf is lost");
 	must(gpc_release(c, x, 2));
 	done(c);
 	chain_make(c, VRAM, 11, 2, NULL);
-	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	is_int(gpc_commit(c, m, 2, results, 0, -1), 2, "both in one call");
 	ok(!results[0] && !results[1], "is how it should be");
-	ok(GPC_POOL(find(c, 11)) == RAM && GPC_POOL(find(c, 12)) == RAM,
-	   "both are there");
+	ok(GPC_POOL(find(c, 11)) == RAM && GPC_POOL(find(c, 12)) == RAM, "both are there");
 	must(gpc_release(c, x, 2));
 	nothing_left(c, 2, 8, "orders");
 	cache_end(c);
@@ -121,8 +114,7 @@ static void test_returned(void)
 	gpc_block x[2];
 
 	chain_make(c, VRAM, 1, 2, NULL);
-	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	is_int(gpc_release(c, x, 2), 0, "not needed after all");
 	done(c);
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "what was copied counts all the same");
@@ -142,14 +134,11 @@ static void test_published_first(void)
 
 	chain_keys(c, 11, 2, k);
 	chain_make(c, VRAM, 1, 2, NULL);
-	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			 1000));
-	is_int(gpc_publish(c, k, k + 1, x, 2, NULL, 0, -1), 2,
-	       "new keys in their place");
+	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
+	is_int(gpc_publish(c, k, k + 1, x, 2, NULL, 0, -1), 2, "new keys in their place");
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "the old ones arrive in RAM");
 	ok(GPC_POOL(find(c, 1)) == RAM && find(c, 11) == x[0], "all are found");
-	is_int(gpc_reserve(c, VRAM, 1, x, NULL, 0, 1000), -ENOSPC,
-	       "the new ones are held");
+	is_int(gpc_reserve(c, VRAM, 1, x, NULL, 0, 1000), -ENOSPC, "the new ones are held");
 	is_int(gpc_release(c, x, 2), 0, "where they are");
 	refused(gpc_release(c, &m[0].to, 1), EPERM, "the old ones are nobody's");
 	nothing_left(c, 2, 8, "published first");
@@ -165,16 +154,14 @@ static void test_two_targets(void)
 	gpc_block x[2];
 	gpc_key k[3];
 
-	must(gpc_writer_drop(c));        /* places in RAM are given in this order, or in that */
+	must(gpc_writer_drop(c)); /* places in RAM are given in this order, or in that */
 	must(gpc_writer_take(c, 0, 0));
 	chain_keys(c, 1, 2, k);
 	chain_make(c, VRAM, 1, 2, NULL);
-	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	must(gpc_publish(c, k, k + 1, x, 1, NULL, 0, -1));
 	must(gpc_release(c, x, 2));
-	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = again),
-			 0, 1000));
+	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = again), 0, 1000));
 	ok(again[0].to == -1 && key_is(again[1].key, k[1]) && key_is(m[1].key, k[1]),
 	   "a key is detached twice");
 	must(gpc_writer_drop(c));
@@ -205,8 +192,7 @@ static void test_dropped_parent(bool succeeds)
 
 	chain_keys(c, 1, 2, k);
 	chain_make(c, VRAM, 1, 2, NULL);
-	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	ok(key_is(m[1].key, k[2]), "the leaf is on its way");
 	must(gpc_publish(c, k + 1, k + 2, x, 1, NULL, 0, -1));
 	if (succeeds)
@@ -248,8 +234,8 @@ static void test_parent_evicted(bool anew)
 	begin(c, &b[2], 1, m);
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
 	r = find(c, 3);
-	is_int(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 2, "one free, one victim");
+	is_int(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2,
+	       "one free, one victim");
 	must(gpc_writer_drop(c));
 	evict_by_hand(c, b[0]);
 	uncounted = 1;
@@ -280,8 +266,7 @@ static void test_both_anew(bool parent_first)
 	chain_make(c, VRAM, 1, 3, b);
 	begin(c, &b[2], 1, m);
 	is_int(commit_one(c, m), 0, "the last of a chain is in RAM");
-	must(gpc_reserve(c, VRAM, 3, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 3, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	ok(key_is(m[1].key, k[2]) && key_is(m[2].key, k[1]), "the others are on their way");
 	is_int(gpc_publish(c, k, k + 1, x, 2, NULL, 0, -1), 2, "and computed anew");
 	must(gpc_commit(c, &m[parent_first ? 2 : 1], 1, NULL, GPC_CANCEL, -1));
@@ -309,7 +294,7 @@ static void tests(void)
 	test_returned();
 	test_published_first();
 	test_two_targets();
-	if (cache_thread)                /* which takes the seat before the test's own hand */
+	if (cache_thread) /* which takes the seat before the test's own hand */
 		return;
 	test_parent_evicted(false);
 	test_parent_evicted(true);

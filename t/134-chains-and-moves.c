@@ -19,8 +19,7 @@ static void test_dropped_above(void)
 	gpc_block b[3], x;
 
 	chain_make(c, VRAM, 1, 3, b);
-	must(gpc_reserve(c, VRAM, 1, &x, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 1, &x, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0, 1000));
 	ok(x == b[2] && m.to >= 0, "the leaf is on its way to RAM");
 	is_int(gpc_drop(c, b, 1, NULL, 0, -1), 1, "the chain is dropped");
 	done(c);
@@ -45,8 +44,7 @@ static void test_no_cycle(void)
 	chain_make(c, VRAM, 1, 3, b);
 	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
 	must(gpc_commit(c, m, 2, NULL, 0, -1));
-	must(gpc_reserve(c, VRAM, 4, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 4, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	ok(m[3].to >= 0 && key_is(m[3].key, k[1]), "the first is on its way");
 	is_int(gpc_publish(c, k + 3, k + 1, x, 1, NULL, 0, -1), 1,
 	       "and published below its own grandchild");
@@ -115,14 +113,14 @@ static void test_no_place_in_ram(void)
 	chain_make(c, VRAM, 11, 5, NULL);
 	chain_make(c, VRAM, 31, 1, NULL);
 	touch(c, 3);
-	is_int(gpc_reserve(c, VRAM, 1, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 1, "a block");
+	is_int(gpc_reserve(c, VRAM, 1, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 1,
+	       "a block");
 	is_int(m[0].to, -1, "RAM is in use: its victim is dropped");
 	ok(find(c, 1) >= 0 && find(c, 2) >= 0 && find(c, 3) == third, "no chain is cut");
 	is_int(find(c, 15), -1, "the least recent leaf is gone");
 	must(gpc_release(c, x, 1));
-	is_int(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 2, "two more: one was free");
+	is_int(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2,
+	       "two more: one was free");
 	is_int(find(c, 14), -1, "the next leaf");
 	ok(find(c, 1) >= 0 && find(c, 31) >= 0, "and nothing else");
 	must(gpc_release(c, x, 2));
@@ -160,13 +158,18 @@ static int remove_pool(gpc *c, int pool)
 	int held = gpc_pool_clear(c, pool, 0, GPC_REMOVE, 0), i;
 
 	settle(c);
-	for (i = 0; i < 3; i++)          /* emptied pools are looked for now and then */
+	for (i = 0; i < 3; i++) /* emptied pools are looked for now and then */
 		must(gpc_writer_serve(c, 25));
 	return held;
 }
 
 /* One whose source goes while it waits for its place does not begin. */
-struct waiting { gpc *c; gpc_block b; struct gpc_move m; int got; };
+struct waiting {
+	gpc *c;
+	gpc_block b;
+	struct gpc_move m;
+	int got;
+};
 
 static void *wait_for_place(void *arg)
 {
@@ -213,8 +216,7 @@ static void test_cleared_on_its_way(void)
 	gpc_block x;
 
 	chain_make(c, VRAM, 1, 1, NULL);
-	must(gpc_reserve(c, VRAM, 1, &x, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0,
-			 1000));
+	must(gpc_reserve(c, VRAM, 1, &x, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0, 1000));
 	ok(m.to >= 0, "a key is on its way to RAM");
 	is_int(gpc_pool_clear(c, RAM, 0, 0, 0), 0, "which is cleared");
 	is_int(commit_one(c, &m), -ESTALE, "it does not arrive");
@@ -253,13 +255,18 @@ static void test_source_goes(void)
 
 /* A reserve that waits for its victims, whose keys are cleared, or whose chain is dropped, in
  * the same turn in which they come. */
-static struct { gpc *c; gpc_block x[2]; struct gpc_move m[2]; uint32_t n; int got; } waiting;
+static struct {
+	gpc *c;
+	gpc_block x[2];
+	struct gpc_move m[2];
+	uint32_t n;
+	int got;
+} waiting;
 
 static void *wait_for_victims(void *arg)
 {
 	waiting.got = gpc_reserve(waiting.c, VRAM, waiting.n, waiting.x,
-				  GPC_OPTIONS(gpc_reserve_options, .moves = waiting.m), 0,
-				  5000);
+				  GPC_OPTIONS(gpc_reserve_options, .moves = waiting.m), 0, 5000);
 	return arg;
 }
 
@@ -310,8 +317,7 @@ static void test_forgotten(bool drop)
 		chain_make(c, VRAM, 1, 1, NULL);
 	must(gpc_commit(waiting.c, waiting.m, waiting.n, NULL, 0, -1));
 	serve_end();
-	is_int(find(c, 2), -1, "what was %s does not come back",
-	       drop ? "dropped" : "cleared");
+	is_int(find(c, 2), -1, "what was %s does not come back", drop ? "dropped" : "cleared");
 	ok(drop || find(c, 1) == -1, "nor its parent");
 	clean(c, "forgotten");
 	cache_end(c);
@@ -333,7 +339,7 @@ static void tests(void)
 
 static int body(void)
 {
-	cache_thread = false;            /* takeovers: the caller has the seat */
+	cache_thread = false; /* takeovers: the caller has the seat */
 	tests();
 	return done_testing();
 }

@@ -6,8 +6,7 @@
 /* ---- from space to space ---- */
 
 /* The reader asks `low` before the move and `high` after it. */
-static void crosses(const char *what, uint32_t low, uint32_t high, bool rises,
-		    bool taken_over)
+static void crosses(const char *what, uint32_t low, uint32_t high, bool rises, bool taken_over)
 {
 	gpc_block b;
 	struct gpc_move m;
@@ -69,8 +68,7 @@ static void test_there_and_back(void)
 	is_int(ask(1, 1), b, "there and back: it has not");
 	reader_ends();
 	n = down(m.to, 0);
-	ok(n.to >= 0 && at(1, 1) == n.to && at(0, 1) == -1,
-	   "there and back: then it goes");
+	ok(n.to >= 0 && at(1, 1) == n.to && at(0, 1) == -1, "there and back: then it goes");
 	must(gpc_release(c, &n.to, 1));
 	end("there and back");
 }
@@ -210,8 +208,8 @@ static void test_outside(void)
 	end("outside, two spaces");
 }
 
-/* What is published below a block that has moved just now hangs below the block that has the key, and not
- * below the one that is about to go. */
+/* What is published below a block that has moved just now hangs below the block that has the key,
+ * and not below the one that is about to go. */
 static void test_parent_moved(void)
 {
 	gpc_key parent, key;
@@ -225,7 +223,8 @@ static void test_parent_moved(void)
 	parent = key_of(c, 1);
 	key = key_of(c, 2);
 	must(gpc_reserve(c, vram, 1, &child, NULL, 0, 1000));
-	is_int(gpc_publish(c, &parent, &key, &child, 1, NULL, 0, -1), 1, "a child of what has moved");
+	is_int(gpc_publish(c, &parent, &key, &child, 1, NULL, 0, -1), 1,
+	       "a child of what has moved");
 	reader_ends();
 	must(gpc_release(c, &m.to, 1));
 	must(gpc_release(c, &child, 1));

@@ -10,13 +10,13 @@
 
 enum { SPACES = 4, BLOCKS = 8 };
 
-static gpc *c, *d;                       /* who moves, and writes; who reads */
+static gpc *c, *d; /* who moves, and writes; who reads */
 static int pool[SPACES];
 
 /* ---- the gate ---- */
 
 static struct {
-	void (*pass)(int n);             /* before reference n is tried, from 0 on */
+	void (*pass)(int n); /* before reference n is tried, from 0 on */
 	int n;
 } gate;
 
@@ -47,13 +47,13 @@ static int acquire_at_gate(void (*pass)(int n), gpc_block *b)
 
 /* ---- moves ---- */
 
-static gpc_block now;                    /* where key 1 is; c holds it */
+static gpc_block now; /* where key 1 is; c holds it */
 
 static void move_to(int to)
 {
 	struct gpc_move m;
-	int n = to ? gpc_demote(c, GPC_POOL(now), pool[to], &now, 1, &m, 0, 0) :
-		     gpc_promote(c, &now, 1, pool[0], &m, NULL, 0, 0);
+	int n = to ? gpc_demote(c, GPC_POOL(now), pool[to], &now, 1, &m, 0, 0)
+		   : gpc_promote(c, &now, 1, pool[0], &m, NULL, 0, 0);
 
 	if (must(n) != 1 || must(gpc_commit(c, &m, 1, NULL, 0, -1)) != 1)
 		bail("key 1 does not move");
@@ -126,7 +126,7 @@ static void test_three_spaces(void)
 	int i;
 
 	begin(3);
-	for (i = 0; i < 2; i++) {        /* of the second one's grace period the first knows nothing */
+	for (i = 0; i < 2; i++) { /* of the second one's grace period the first knows nothing */
 		older[i] = cache_attach(0, 0);
 		section[i] = must(gpc_section_enter(older[i]));
 		move_to(i + 1);

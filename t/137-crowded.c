@@ -35,8 +35,8 @@ static gpc *full(uint32_t ahead)
 	c = cache_make(&cfg, NULL);
 	for (i = 1; i <= 2 * BLOCKS; i++) {
 		k = key_of(c, i);
-		must(gpc_reserve(c, VRAM, 1, &b,
-				 GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0, 1000));
+		must(gpc_reserve(c, VRAM, 1, &b, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0,
+				 1000));
 		must(gpc_commit(c, &m, 1, NULL, 0, -1));
 		must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1));
 		must(gpc_release(c, &b, 1));
@@ -110,7 +110,7 @@ static void test_held(void)
 	must(gpc_commit(c, &m, 1, NULL, GPC_CANCEL, -1));
 	must(gpc_writer_serve(c, 1));
 	is_int(live_in(c, RAM, &any), BLOCKS + 1, "held: all of it stays");
-	must(gpc_writer_drop(c));        /* the next one goes on */
+	must(gpc_writer_drop(c)); /* the next one goes on */
 	must(gpc_writer_take(c, 0, 0));
 	must(gpc_release(c, &b[3], 1));
 	must(gpc_writer_serve(c, 1));

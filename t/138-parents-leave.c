@@ -8,8 +8,8 @@
 enum { BLOCKS = 8, NEAR_SPACE = 1, FAR_SPACE = 2 };
 
 static gpc *c;
-static int near, far;                    /* pools of two spaces */
-static gpc_block block[BLOCKS];          /* in near: the chain of keys 1 .. BLOCKS */
+static int near, far;           /* pools of two spaces */
+static gpc_block block[BLOCKS]; /* in near: the chain of keys 1 .. BLOCKS */
 
 static void begin(void)
 {
@@ -31,8 +31,9 @@ static void move_away(uint32_t first, uint32_t n)
 	    must(gpc_commit(c, m, n, NULL, 0, -1)) != (int)n)
 		bail("the keys do not move");
 	for (i = 0; i < BLOCKS; i++)
-		must(gpc_release(c, i + 1 < first || i + 1 >= first + n ?
-				  &block[i] : &m[i + 1 - first].to, 1));
+		must(gpc_release(
+			c, i + 1 < first || i + 1 >= first + n ? &block[i] : &m[i + 1 - first].to,
+			1));
 	must(gpc_writer_serve(c, 1));
 }
 
@@ -58,8 +59,8 @@ static void test_as_a_whole(uint32_t first, uint32_t n, bool again)
 		must(gpc_writer_serve(c, 1));
 	}
 	is_int(find(c, first), block[first - 1], "%s: it is found where its children are", what);
-	is_int(gpc_reserve(c, near, BLOCKS, b, NULL, 0, 1000), BLOCKS,
-	       "%s: the pool can be had", what);
+	is_int(gpc_reserve(c, near, BLOCKS, b, NULL, 0, 1000), BLOCKS, "%s: the pool can be had",
+	       what);
 	is_int(GPC_POOL(find(c, first)), far, "%s: and the key is where it went", what);
 	must(gpc_release(c, b, BLOCKS));
 	end(what);
@@ -93,7 +94,8 @@ static void test_evict(void)
 	is_int(gpc_evict(c, near, BLOCKS, b, 0, 1000), BLOCKS, "evict: all of them");
 	is_int(b[0], block[BLOCKS - 1], "evict: the last one first");
 	is_int(b[BLOCKS - 1], block[0], "evict: the first one last");
-	is_int((int)stats_of(c, -1).evicted, BLOCKS - 3, "evict: keys that are elsewhere are not lost");
+	is_int((int)stats_of(c, -1).evicted, BLOCKS - 3,
+	       "evict: keys that are elsewhere are not lost");
 	end("evict");
 }
 
@@ -161,13 +163,13 @@ static void test_tiers(bool moves)
 	far = pool_new(c, GPC_RAM, BLOCKS, FAR_SPACE, GPC_POOL_UNCHAINED);
 	chain_make(c, near, 1, BLOCKS, block);
 	n = must(gpc_demote(c, near, ram, NULL, BLOCKS - 1, m, 0, 1000));
-	is_int(gpc_commit(c, m, (uint32_t)n, NULL, 0, -1), BLOCKS - 1, "%s: all but one in RAM", what);
+	is_int(gpc_commit(c, m, (uint32_t)n, NULL, 0, -1), BLOCKS - 1, "%s: all but one in RAM",
+	       what);
 	is_int(gpc_demote(c, near, far, block, 1, m, 0, 1000), 1, "%s: their parent", what);
 	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "%s: goes elsewhere", what);
 	must(gpc_writer_serve(c, 1));
 	n = gpc_reserve(c, near, BLOCKS, b,
-			GPC_OPTIONS(gpc_reserve_options, .moves = moves ? m : NULL), 0,
-			1000);
+			GPC_OPTIONS(gpc_reserve_options, .moves = moves ? m : NULL), 0, 1000);
 	is_int(n, BLOCKS, "%s: VRAM can be had", what);
 	is_int(find(c, 2) >= 0, moves, "%s: what hung below is dropped, or moved along", what);
 	reserve_end(m, moves ? n : 0);
@@ -196,7 +198,7 @@ static void test_comes_back(void)
 	is_int(gpc_promote(c, &x, 1, near, &m, NULL, 0, 1000), 1, "comes back: it rises");
 	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "comes back: it is there");
 	must(gpc_release(c, &m.to, 1));
-	touch(c, 2);                     /* its parent is the less recent one */
+	touch(c, 2); /* its parent is the less recent one */
 	is_int(gpc_evict(c, near, 1, &x, 0, 1000), 1, "comes back: one is evicted");
 	is_int(x, m.to, "comes back: the child, before its parent");
 	end("comes back");

@@ -22,8 +22,7 @@ static void test_references(void)
 	copy(m, 2);
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "and do");
 	is_int(found_in(c, RAM, 1, 2), 2, "the keys have moved");
-	ok(*bytes_of(theirs[0]) == 1 && *bytes_of(theirs[1]) == 2,
-	   "the old bytes are there");
+	ok(*bytes_of(theirs[0]) == 1 && *bytes_of(theirs[1]) == 2, "the old bytes are there");
 	is_int(stats_of(c, -1).dying, 2, "for those who use them still");
 	is_int(gpc_release(c, (gpc_block[2]){ m[1].to, m[0].to }, 2), 0,
 	       "one reference of each block moved along");
@@ -47,8 +46,7 @@ static void test_cancel(void)
 
 	write_chain(c, VRAM, 1, 4);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[3], b[2] }, 2, m, 0, 1000), 2,
-	       "begun");
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[3], b[2] }, 2, m, 0, 1000), 2, "begun");
 	is_int(gpc_commit(c, m, 2, results, GPC_CANCEL, -1), 2, "given up");
 	ok(!results[0] && !results[1], "without fault");
 	is_int(found_in(c, VRAM, 1, 4), 4, "nothing moved");
@@ -69,8 +67,7 @@ static void cancel_too_late(gpc *c, const struct gpc_move *m)
 	int result = 77, i;
 
 	for (i = 0; i < 2; i++) {
-		is_int(gpc_commit(c, m, 1, &result, GPC_CANCEL, -1), 0,
-		       "too late to give it up");
+		is_int(gpc_commit(c, m, 1, &result, GPC_CANCEL, -1), 0, "too late to give it up");
 		is_int(result, -EEXIST, "since it is committed");
 		ok(strstr(gpc_last_error(), "committed already"), "%s", gpc_last_error());
 	}
@@ -142,8 +139,7 @@ static void test_keep(void)
 	chain_keys(c, 1, 4, k);
 	write_chain(c, 0, 1, 4);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_demote(c, 0, 2, (gpc_block[4]){ b[3], b[2], b[1], b[0] }, 4, m,
-			  GPC_COPY, 1000),
+	is_int(gpc_demote(c, 0, 2, (gpc_block[4]){ b[3], b[2], b[1], b[0] }, 4, m, GPC_COPY, 1000),
 	       4, "a copy for everybody");
 	copy(m, 4);
 	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 4, "made");
@@ -158,22 +154,23 @@ static void test_keep(void)
 	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 4, "made");
 	is_int(stats_of(c, -1).live, 12, "three are live");
 	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, r, 0), 4, "in the third place, too");
-	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4 && GPC_POOL(r[0]) == 1,
-	   "same bytes");
-	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, NULL, GPC_COPY, 1000),
-		EINVAL, "to where it is");
+	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4 && GPC_POOL(r[0]) == 1, "same bytes");
+	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, NULL, GPC_COPY, 1000), EINVAL,
+		"to where it is");
 	clean(c, "three copies");
 	cache_end(c);
 }
 
-/* How many of a chain of four are found in that space, when sources that have moved away have gone: that takes a
- * grace period behind the commit. */
+/* How many of a chain of four are found in that space, when sources that have moved away have gone:
+ * that takes a grace period behind the commit. */
 static int left_in(gpc *c, uint32_t space, const gpc_key *k, int want)
 {
 	gpc_block b[4];
 	int n, i;
 
-	for (i = 0; (n = must(gpc_lookup(c, GPC_SPACE(space), k + 1, 4, b, GPC_QUIET))) != want && i < 2000; i++) {
+	for (i = 0; (n = must(gpc_lookup(c, GPC_SPACE(space), k + 1, 4, b, GPC_QUIET))) != want &&
+		    i < 2000;
+	     i++) {
 		if (!cache_thread)
 			must(gpc_writer_serve(c, 1));
 		else
@@ -199,19 +196,16 @@ static void test_forget(void)
 	is_int(left_in(c, 0, k, 2), 2, "two are left");
 	is_int(gpc_demote(c, 1, 2, NULL, 3, m, 0, 1000), 3, "the leaves of the other");
 	ok(m[0].to == -1 && m[1].to == -1 && m[2].to >= 0, "two are there already");
-	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, b, GPC_QUIET), 2,
-	       "their sources are gone");
+	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, b, GPC_QUIET), 2, "their sources are gone");
 	copy(m, 3);
 	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 1, "one to commit");
 	is_int(gpc_lookup(c, GPC_SPACE(2), k + 1, 4, b, 0), 3, "three are shared");
-	ok(b[0] == -1 && *bytes_of(b[1]) == 2 && *bytes_of(b[3]) == 4,
-	   "over their bytes");
+	ok(b[0] == -1 && *bytes_of(b[1]) == 2 && *bytes_of(b[3]) == 4, "over their bytes");
 	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_COPY, 1000), 1, "the last one, kept");
 	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "copied");
 	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_COPY, 1000), 1, "once more");
 	is_int(m[0].to, -1, "is not needed");
-	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 1, &r, 0), 1,
-	       "and nothing is forgotten");
+	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 1, &r, 0), 1, "and nothing is forgotten");
 	settle(c);
 	clean(c, "what is there already");
 	cache_end(c);
@@ -222,7 +216,7 @@ static void tests(void)
 	test_references();
 	test_cancel();
 	test_cancel_late();
-	if (!cache_thread)       /* whose handle would serve itself */
+	if (!cache_thread) /* whose handle would serve itself */
 		test_cancel_pending();
 	test_keep();
 	test_forget();

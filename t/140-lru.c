@@ -14,7 +14,6 @@ static void use_until_next_tick(gpc *c, uint64_t key)
 		touch(c, key);
 }
 
-
 static void test_rules(void)
 {
 	gpc *c = cache_new(16, 0);
@@ -28,8 +27,7 @@ static void test_rules(void)
 	chain_make(c, 0, 1, 3, NULL);
 	chain_make(c, 0, 11, 1, NULL);
 	touch(c, 1);
-	goes(c, ORDER(3, 2, 11, 1),
-	     "a used parent waits for its children, then is recent");
+	goes(c, ORDER(3, 2, 11, 1), "a used parent waits for its children, then is recent");
 
 	chain_make(c, 0, 1, 2, NULL);
 	chain_make(c, 0, 11, 1, NULL);
@@ -49,8 +47,7 @@ static void test_rules(void)
 	must(gpc_acquire(c, 0, k + 1, 4, got, 0));
 	chain_make(c, 0, 12, 1, NULL);
 	must(gpc_release(c, got, 4));
-	goes(c, ORDER(11, 12, 4, 3, 2, 1),
-	     "given back root first, the leaf is the oldest");
+	goes(c, ORDER(11, 12, 4, 3, 2, 1), "given back root first, the leaf is the oldest");
 
 	chain_make(c, 0, 1, 3, NULL);
 	chain_make(c, 0, 11, 1, NULL);
@@ -209,8 +206,7 @@ static bool model_evicts(const gpc_block *out, uint32_t n)
 	for (i = 0; i < n; i++) {
 		k = at_block(out[i]);
 		want = model_next();
-		if (k == KEYS || !want || !may_go(&node[k]) ||
-		    before(&node[want], &node[k]))
+		if (k == KEYS || !want || !may_go(&node[k]) || before(&node[want], &node[k]))
 			return false;
 		model_remove(k);
 	}
@@ -289,8 +285,7 @@ static void begin_request(gpc *c, gpc *by, uint32_t at)
 		use(p[i], i);
 	if (by == c && nlive + n - hits <= BLOCKS && n > hits) {
 		must(gpc_reserve(c, 0, n - hits, b + hits, NULL, 0, 1000));
-		must(gpc_publish(c, k + hits, k + hits + 1, b + hits, n - hits, NULL, 0,
-				 -1));
+		must(gpc_publish(c, k + hits, k + hits + 1, b + hits, n - hits, NULL, 0, -1));
 		for (i = hits; i < n; i++) {
 			node[p[i]].live = true;
 			node[p[i]].block = b[i];

@@ -70,8 +70,8 @@ static bool goes_backwards(const gpc_block *list, uint32_t n)
 		;
 	if (i == n)
 		return true;
-	diag("of %u blocks %u went; number %u is 0x%x, not 0x%x", n, got, i,
-	     (unsigned)out[i], (unsigned)list[n - 1 - i]);
+	diag("of %u blocks %u went; number %u is 0x%x, not 0x%x", n, got, i, (unsigned)out[i],
+	     (unsigned)list[n - 1 - i]);
 	return false;
 }
 
@@ -126,11 +126,21 @@ static void use(int way, const gpc_block *list, uint32_t n)
 	for (i = 0; i < n; i++)
 		keys[i] = key_at(list[i], n);
 	switch (way) {
-	case LOOKUP: must(gpc_lookup(c, 0, keys, n, got, 0)); break;
-	case LOOKUP_REF: must(gpc_lookup(c, 0, keys, n, got, GPC_REF)); break;
-	case ACQUIRE: must(gpc_acquire(c, 0, keys, n, got, 0)); break;
-	case REF: must(gpc_ref(c, keys, list, n)); break;
-	case MATCH: must(gpc_match(c, 0, keys, start, 1, len, got, 0)); break;
+	case LOOKUP:
+		must(gpc_lookup(c, 0, keys, n, got, 0));
+		break;
+	case LOOKUP_REF:
+		must(gpc_lookup(c, 0, keys, n, got, GPC_REF));
+		break;
+	case ACQUIRE:
+		must(gpc_acquire(c, 0, keys, n, got, 0));
+		break;
+	case REF:
+		must(gpc_ref(c, keys, list, n));
+		break;
+	case MATCH:
+		must(gpc_match(c, 0, keys, start, 1, len, got, 0));
+		break;
 	}
 }
 
@@ -171,7 +181,7 @@ static void test_mixed(uint32_t tick_us)
 	uint32_t i, good = 0;
 
 	begin(60, tick_us);
-	for (i = 0; i < 10; i++) {       /* flat, chain, flat, chain: each as it stands */
+	for (i = 0; i < 10; i++) { /* flat, chain, flat, chain: each as it stands */
 		flat(10);
 		memcpy(list, b, 10 * sizeof(*b));
 		shuffle(list, 10);

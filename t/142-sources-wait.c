@@ -39,8 +39,7 @@ static void goes(const char *what, void (*go)(gpc_block b), bool chain)
 	struct gpc_move m;
 
 	must(gpc_reserve(c, ram, 1, &b, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .tag = 7),
-			 0, -1));
+	must(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .tag = 7), 0, -1));
 	reader_begins();
 	is_int(ask(0, 1), b, "%s: it is there", what);
 	m = up(b, 0);
@@ -61,9 +60,12 @@ static void goes(const char *what, void (*go)(gpc_block b), bool chain)
 
 static void test_goes(void)
 {
-	static const struct { const char *what; void (*go)(gpc_block b); } how[] = {
-		{ "dropped", drop_target }, { "cleared", clear_all },
-		{ "cleared by tag", clear_tag }, { "cleared by pool", clear_pool },
+	static const struct {
+		const char *what;
+		void (*go)(gpc_block b);
+	} how[] = {
+		{ "dropped", drop_target },       { "cleared", clear_all },
+		{ "cleared by tag", clear_tag },  { "cleared by pool", clear_pool },
 		{ "its pool goes", remove_pool },
 	};
 	size_t i;
@@ -86,8 +88,7 @@ static void test_evicted(void)
 	reader_begins();
 	m = up(b, 0);
 	must(gpc_release(c, &m.to, 1));
-	refused(gpc_evict(c, vram, 1, &x, 0, 0), EAGAIN,
-		"evicted: its block waits for readers");
+	refused(gpc_evict(c, vram, 1, &x, 0, 0), EAGAIN, "evicted: its block waits for readers");
 	is_int(find(c, 1), -1, "evicted: the key is gone");
 	ok(!gives(b, 1), "evicted: from what it moved from as well");
 	reader_ends();
@@ -106,8 +107,7 @@ static void test_source_pool(uint32_t space)
 	reader_begins();
 	m = up(b, 0);
 	must(gpc_pool_clear(c, ram, 0, GPC_REMOVE, 0));
-	ok(!gives(b, 1), "the source's pool goes, space %u: its blocks give nothing",
-	   space);
+	ok(!gives(b, 1), "the source's pool goes, space %u: its blocks give nothing", space);
 	is_int(at(0, 1), m.to, "the source's pool goes: the key stays");
 	clean(c, "the source's pool goes");
 	no_writer_for_a_while();
@@ -133,17 +133,14 @@ static void test_no_victim(void)
 	must(gpc_release(c, b, BLOCKS));
 	reader_begins();
 	m = down(b[0], 0);
-	refused(gpc_reserve(c, vram, 1, &x, NULL, 0, 0), EAGAIN,
-		"no victim: room is coming");
+	refused(gpc_reserve(c, vram, 1, &x, NULL, 0, 0), EAGAIN, "no victim: room is coming");
 	for (i = 0; i < BLOCKS; i++)
 		if (ask(1, 1 + i) != b[i])
 			break;
 	is_int(i, BLOCKS, "no victim: so nothing else goes for it, nor does it go");
-	refused(gpc_evict(c, vram, 1, &x, GPC_TAKE, 0), EAGAIN,
-		"no victim: nor for an eviction");
+	refused(gpc_evict(c, vram, 1, &x, GPC_TAKE, 0), EAGAIN, "no victim: nor for an eviction");
 	reader_ends();
-	is_int(gpc_reserve(c, vram, 1, &x, NULL, 0, 0), 1,
-	       "no victim: then there is room");
+	is_int(gpc_reserve(c, vram, 1, &x, NULL, 0, 0), 1, "no victim: then there is room");
 	is_int(x, b[0], "no victim: its own");
 	is_int(stats_of(c, -1).live, BLOCKS, "no victim: all keys are there");
 	is_int(at(0, 1), m.to, "no victim: that one, too");
@@ -223,8 +220,7 @@ static void test_pinned(void)
 	reader_begins();
 	m = up(b, 0);
 	must(gpc_drop(c, &m.to, 1, NULL, 0, -1));
-	is_int(gpc_promote(c, &b, 1, vram, &n, NULL, 0, 1000), 1,
-	       "read once more: another move");
+	is_int(gpc_promote(c, &b, 1, vram, &n, NULL, 0, 1000), 1, "read once more: another move");
 	reader_ends();
 	is_int(at(1, 1), b, "read once more: it stays for it");
 	is_int(gpc_commit(c, &n, 1, NULL, GPC_CANCEL, -1), 1, "read once more: given up");
@@ -249,8 +245,7 @@ static void test_wanted_again(void)
 	m = up(b, 0);
 	must(gpc_reserve(c, ram, 1, &x, NULL, 0, 1000));
 	is_int(gpc_publish(c, NULL, &k, &x, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0,
-			   -1),
+			   GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1),
 	       0, "wanted again: known");
 	is_int(resident, b, "wanted again: where it was");
 	reader_ends();
@@ -259,8 +254,7 @@ static void test_wanted_again(void)
 	is_int(at(1, 1), b, "wanted again: for the next writer, too");
 	must(gpc_release(c, &x, 1));
 	must(gpc_release(c, &b, 1));
-	is_int(gpc_evict(c, ram, 1, &x, 0, 1000), 1,
-	       "wanted again: a block as any other");
+	is_int(gpc_evict(c, ram, 1, &x, 0, 1000), 1, "wanted again: a block as any other");
 	must(gpc_release(c, &m.to, 1));
 	end("wanted again");
 }

@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "device/host_bytes.h"
 
-enum { RAM = 0, VRAM = 1 };              /* made in this order: VRAM demotes to RAM */
+enum { RAM = 0, VRAM = 1 }; /* made in this order: VRAM demotes to RAM */
 
 static gpc *tiers(uint32_t vram, uint32_t ram)
 {
@@ -122,26 +122,32 @@ static void test_spaces(void)
 	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 2, "committed, and the references move along");
 	chain_keys(c, 1, 2, k);
 	must(gpc_lookup(c, GPC_SPACE(1), k + 1, 2, b, 0));
-	ok(bytes_are(c, b[0], 1, BYTES_IMAGE) && bytes_are(c, b[1], 2, BYTES_IMAGE), "RAM has the bytes");
+	ok(bytes_are(c, b[0], 1, BYTES_IMAGE) && bytes_are(c, b[1], 2, BYTES_IMAGE),
+	   "RAM has the bytes");
 	must(gpc_reserve(c, other, 2, (gpc_block[2]){ 0 }, NULL, 0, 1000));
 	m[0] = (struct gpc_move){ .from = b[0], .to = GPC_BLOCK(other, 0) };
 	m[1] = (struct gpc_move){ .from = b[1], .to = GPC_BLOCK(other, 1) };
-	is_int(bytes_copy(c, m, 2), 0, "from there to another VRAM, between reference and reservation");
-	ok(bytes_are(c, m[0].to, 1, BYTES_IMAGE) && bytes_are(c, m[1].to, 2, BYTES_IMAGE), "and there they are");
+	is_int(bytes_copy(c, m, 2), 0,
+	       "from there to another VRAM, between reference and reservation");
+	ok(bytes_are(c, m[0].to, 1, BYTES_IMAGE) && bytes_are(c, m[1].to, 2, BYTES_IMAGE),
+	   "and there they are");
 	m[2] = (struct gpc_move){ .from = m[0].to, .to = m[1].to };
 	is_int(bytes_copy(c, &m[2], 1), 0, "within one pool");
 	ok(bytes_are(c, m[1].to, 1, BYTES_IMAGE), "too");
 	m[1] = (struct gpc_move){ .from = m[0].to, .to = GPC_BLOCK(vram, 5) };
 	refused(gpc_copy(c, (struct gpc_move[2]){ m[2], { .from = m[2].to, .to = m[0].to } }, 2, 0,
-			 NULL, NULL), EINVAL, "but not from what the call writes");
+			 NULL, NULL),
+		EINVAL, "but not from what the call writes");
 	ok(strstr(gpc_last_error(), "moves[0].from"), "which is named: %s", gpc_last_error());
 	refused(gpc_copy(c, (struct gpc_move[2]){ m[2], m[2] }, 2, 0, NULL, NULL), EINVAL,
 		"nor twice to one block");
 	ok(strstr(gpc_last_error(), "moves[1].to"), "which is named: %s", gpc_last_error());
 	is_int(bytes_copy(c, &m[2], 1), 0, "and a refusal leaves nothing behind");
-	refused(gpc_copy(c, (struct gpc_move[2]){ { .from = b[0], .to = m[0].to },
-			 { .from = b[1], .to = m[0].to } }, 2, 0, NULL, NULL), EINVAL,
-		"between pools neither");
+	refused(gpc_copy(c,
+			 (struct gpc_move[2]){ { .from = b[0], .to = m[0].to },
+					       { .from = b[1], .to = m[0].to } },
+			 2, 0, NULL, NULL),
+		EINVAL, "between pools neither");
 	ok(strstr(gpc_last_error(), "moves[1].to"), "%s", gpc_last_error());
 	must(gpc_release(c, b, 2));
 	must(gpc_release(c, (gpc_block[2]){ m[0].to, m[2].to }, 2));
@@ -153,10 +159,14 @@ static void test_ram(void)
 {
 	gpc *c = bytes_cache();
 	struct gpc_pool p = pool_of(GPC_RAM, 300, 1);
-	struct gpc_run run[3] = { { .count = 2, .bytes = BYTES_PIECE, .run_stride = BYTES_PIECE },
-				  { .count = 1, .bytes = 3 * BYTES_PIECE, .offset = 2 * BYTES_PIECE },
-				  { .count = 3, .bytes = BYTES_PIECE, .offset = 7 * BYTES_PIECE,
-				    .run_stride = BYTES_PIECE } };
+	struct gpc_run run[3] = {
+		{ .count = 2, .bytes = BYTES_PIECE, .run_stride = BYTES_PIECE },
+		{ .count = 1, .bytes = 3 * BYTES_PIECE, .offset = 2 * BYTES_PIECE },
+		{ .count = 3,
+		  .bytes = BYTES_PIECE,
+		  .offset = 7 * BYTES_PIECE,
+		  .run_stride = BYTES_PIECE }
+	};
 	struct gpc_memory m = { .size = sizeof(m), .nruns = 3, .runs = run };
 	static gpc_block a[300], b[300];
 	static struct gpc_move mv[300];
@@ -209,7 +219,8 @@ static void test_caller(void)
 
 /* ---- refused ---- */
 
-static bool refused_one(gpc *c, gpc_block from, gpc_block to, int err, const char *word, const char *what)
+static bool refused_one(gpc *c, gpc_block from, gpc_block to, int err, const char *word,
+			const char *what)
 {
 	struct gpc_move m = { .from = from, .to = to };
 	gpc_transfer t = 77;
@@ -223,7 +234,9 @@ static void test_refused(void)
 {
 	gpc *c = tiers(8, 8), *d;
 	struct gpc_pool p = pool_of(GPC_RAM, 4, 3), odd = pool_of(GPC_RAM, 4, 4);
-	struct gpc_memory m = { .size = sizeof(m), .block_bytes = BYTES_IMAGE, .fingerprint = { 9 } };
+	struct gpc_memory m = { .size = sizeof(m),
+				.block_bytes = BYTES_IMAGE,
+				.fingerprint = { 9 } };
 	struct gpc_move two[2];
 	gpc_block b[4], v, r, x, y, none;
 	int bare = pool_new(c, GPC_RAM, 4, 2, 0), print, size;
@@ -279,7 +292,7 @@ static void test_fails(void)
 
 	bytes_chain(c, VRAM, 1, 4, b, true);
 	must(gpc_reserve(c, RAM, 4, r, NULL, 0, 1000));
-	for (i = 0; i < 4; i++) {        /* no two neighbours on both sides: an operation each, or more */
+	for (i = 0; i < 4; i++) { /* no two neighbours on both sides: an operation each, or more */
 		m[i] = (struct gpc_move){ .from = b[i], .to = r[i * 2 % 4 + i / 2] };
 		bytes_write(c, m[i].to, 70, BYTES_IMAGE);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps of pools' memory: once in a process, stale when the pool goes, let go by themselves in a process
- * that only copied; parts that are lent; a maker that dies. */
+/* Maps of pools' memory: once in a process, stale when the pool goes, let go by themselves in a
+ * process that only copied; parts that are lent; a maker that dies. */
 #include "t/lib/crew.h"
 #include "t/lib/bytes.h"
 
@@ -25,8 +25,8 @@ static int maps_in_proc(void *base)
 	int n = 0;
 
 	while (f && fgets(line, sizeof(line), f))
-		n += sscanf(line, "%llx-%llx", &from, &to) == 2 &&
-		     (uintptr_t)base >= from && (uintptr_t)base < to;
+		n += sscanf(line, "%llx-%llx", &from, &to) == 2 && (uintptr_t)base >= from &&
+		     (uintptr_t)base < to;
 	if (f)
 		fclose(f);
 	return n;
@@ -50,7 +50,8 @@ static void test_map(void)
 	void *base = (void *)7;
 
 	a = map_of(c, vram, 0);
-	ok(mapped_by(c, vram) == 1 && mapped_by(d, vram) == 0, "what one handle has the other has not");
+	ok(mapped_by(c, vram) == 1 && mapped_by(d, vram) == 0,
+	   "what one handle has the other has not");
 	refused(gpc_pool_unmap(d, vram), ENOENT, "nor can it unmap it");
 	b = map_of(d, vram, 0);
 	is_int(mapped_by(d, vram), 1, "until it maps it, too");
@@ -80,10 +81,12 @@ static void test_map(void)
 	must(gpc_pool_clear(c, vram, 0, GPC_REMOVE, 1000));
 	refused(gpc_pool_map(d, vram, 0, &base, &bytes), ESTALE, "its pool has been removed");
 	ok(strstr(gpc_last_error(), "what this handle has mapped") &&
-	   strstr(gpc_last_error(), "gpc_pool_unmap"), "which says what to do: %s", gpc_last_error());
+		   strstr(gpc_last_error(), "gpc_pool_unmap"),
+	   "which says what to do: %s", gpc_last_error());
 	is_int(again[5], 77, "what is mapped stays");
 	is_int(bytes_ram(c, 4, 0, 0), vram, "another pool gets its number");
-	refused(gpc_pool_map(d, vram, 0, &base, &bytes), ESTALE, "the map is of the first one still");
+	refused(gpc_pool_map(d, vram, 0, &base, &bytes), ESTALE,
+		"the map is of the first one still");
 	is_int(gpc_pool_unmap(d, vram), 0, "unmapped");
 	is_int(maps_in_proc(again), 0, "the old one is gone");
 	again = map_of(d, vram, 0);
@@ -114,13 +117,16 @@ static int lent_pool(gpc *c, uint32_t parts)
 {
 	struct gpc_pool p = pool_of(GPC_VRAM, 4, 0);
 	struct gpc_run run[4];
-	struct gpc_memory m = { .size = sizeof(m), .device = "host", .parts = parts, .nruns = parts,
-				.runs = run };
+	struct gpc_memory m = {
+		.size = sizeof(m), .device = "host", .parts = parts, .nruns = parts, .runs = run
+	};
 	uint32_t i;
 
 	p.flags = GPC_POOL_OWNED;
 	for (i = 0; i < parts; i++)
-		run[i] = (struct gpc_run){ .part = i, .count = 2, .bytes = BYTES_PIECE,
+		run[i] = (struct gpc_run){ .part = i,
+					   .count = 2,
+					   .bytes = BYTES_PIECE,
 					   .slot_stride = 2 * BYTES_PIECE,
 					   .run_stride = BYTES_PIECE };
 	return must(gpc_pool_make(c, &p, &m, -1));
@@ -145,7 +151,8 @@ static void test_lend(void)
 
 	priv = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	refused_lend(c, pool, priv, 16384, "private");
-	priv = mmap(priv, 16384, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	priv = mmap(priv, 16384, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
+		    0);
 	refused_lend(c, pool, priv, 16384, "no file that others can open");
 	copy = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	refused_lend(c, pool, copy, 16384, "MAP_SHARED");
@@ -162,7 +169,7 @@ static void test_lend(void)
 	refused(gpc_pool_map(d, pool, 0, &base, &bytes), EAGAIN, "no part is lent yet");
 	refused(gpc_pool_map(c, pool, 0, &base, &bytes), EAGAIN, "nor has the maker a map of it");
 
-	for (i = 0; i < 3; i++)          /* within pages, too */
+	for (i = 0; i < 3; i++) /* within pages, too */
 		is_int(gpc_pool_lend(c, pool, (uint32_t)i, all + i * 16384 + 512, PART), 0,
 		       "part %d is lent", i);
 	refused(gpc_pool_map(d, pool, 0, &base, &bytes), EAGAIN, "one is missing");
@@ -192,7 +199,8 @@ static void test_lend(void)
 	refused(gpc_pool_map(d, pool, 0, &base, &bytes), ESTALE, "none");
 	if (symlink("/etc/passwd", path))
 		bail("symlink");
-	ok(gpc_pool_map(d, pool, 0, &base, &bytes) < 0, "a link to what nobody lent: %s", gpc_last_error());
+	ok(gpc_pool_map(d, pool, 0, &base, &bytes) < 0, "a link to what nobody lent: %s",
+	   gpc_last_error());
 	unlink(path);
 	close(other);
 	close(fd);
@@ -282,7 +290,7 @@ static int writer(int how)
 	crew_serve(c, GATE_DEAD, 1);
 	crew_until(gpc_pool_get(c, W_VRAM, &p) == -ENOENT, gpc_writer_serve(c, 1));
 	if (how == HOW_MAP) {
-		crew_until(used(c), gpc_writer_serve(c, 1));     /* by an importer, who keeps it */
+		crew_until(used(c), gpc_writer_serve(c, 1)); /* by an importer, who keeps it */
 		crew_open(GATE_UNMAP);
 	}
 	crew_until(scratch_files(CREW_NAME ".p", false) == 1, gpc_writer_serve(c, 1));
@@ -334,7 +342,7 @@ static int importer(int how)
 		must_be(*at, bytes_at(1, 0));
 		must_be(gpc_pool_unmap(c, W_VRAM), 0);
 	}
-	crew_wait(GATE_END, 1);          /* idle: no call of the library */
+	crew_wait(GATE_END, 1); /* idle: no call of the library */
 	must_be(gpc_pool_map(c, W_VRAM, 0, &base, &bytes), -ENOENT);
 	gpc_close(c);
 	return 0;
@@ -359,7 +367,7 @@ static void test_dies(int how, const char *what)
 
 static int body(void)
 {
-	crew_begin();                    /* members are forked before there are threads */
+	crew_begin(); /* members are forked before there are threads */
 	test_dies(HOW_COPY, "an idle process that only copied from it");
 	test_dies(HOW_MAP, "a process that has it mapped");
 	test_map();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts that are lent begin anywhere in a file, whose pages may be of any size: whoever maps them sees
- * the lender's bytes. */
+/* Parts that are lent begin anywhere in a file, whose pages may be of any size: whoever maps them
+ * sees the lender's bytes. */
 #include "t/lib/cache.h"
 #include "t/lib/namespaces.h"
 
@@ -15,8 +15,19 @@ enum { BLOCK = 5000, BLOCKS = 4, PART = BLOCK * BLOCKS, FILE_BYTES = 8 << 20 };
 enum { NO_MOUNT = 77 };
 
 static const size_t offset[] = {
-	0, 1, 64, 4095, 4096, 4097, 8192, 1 << 20, (2 << 20) - 4096, 2 << 20, (2 << 20) + 4096,
-	(3 << 20) + 777, FILE_BYTES - PART,
+	0,
+	1,
+	64,
+	4095,
+	4096,
+	4097,
+	8192,
+	1 << 20,
+	(2 << 20) - 4096,
+	2 << 20,
+	(2 << 20) + 4096,
+	(3 << 20) + 777,
+	FILE_BYTES - PART,
 };
 
 static uint8_t *file_map(const char *dir)
@@ -31,7 +42,7 @@ static uint8_t *file_map(const char *dir)
 		bail("%s", path);
 	p = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
-	return p == MAP_FAILED ? NULL : p;       /* a hugetlbfs without pages */
+	return p == MAP_FAILED ? NULL : p; /* a hugetlbfs without pages */
 }
 
 static void fill(uint8_t *at, uint32_t seed)

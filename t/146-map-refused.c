@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A map that has no thread to see its pool go is none: what the caller gave is as it was, and nothing
- * is kept. */
+/* A map that has no thread to see its pool go is none: what the caller gave is as it was, and
+ * nothing is kept. */
 #include "t/lib/memory_files.h"
 
 #include "base/err.h"
@@ -54,7 +54,8 @@ static void test_refused(uint32_t kind)
 	no_thread = false;
 	must(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 5000));
 	is_int(make(c, kind), pool, "another pool has its number");
-	is_int(gpc_pool_map(d, pool, 0, &base, &bytes), 0, "which is mapped: nobody had the old one");
+	is_int(gpc_pool_map(d, pool, 0, &base, &bytes), 0,
+	       "which is mapped: nobody had the old one");
 	must(gpc_close(d));
 	cache_end(c);
 }

@@ -8,7 +8,7 @@
 #include "device/host_bytes.h"
 #include "memory/map.h"
 
-enum { RAM = 0, VRAM = 1 };              /* made in this order: VRAM demotes to RAM */
+enum { RAM = 0, VRAM = 1 }; /* made in this order: VRAM demotes to RAM */
 
 static gpc *tiers(uint32_t vram, uint32_t ram)
 {
@@ -57,8 +57,8 @@ static void test_pin(void)
 	struct gpc_pool_memory pm = { .size = sizeof(pm) };
 	gpc *c;
 
-	map_pin_chunk = (uint64_t)2 << 20;       /* as long as there are maps */
-	c = tiers(8, 600);               /* RAM of more than 4 MiB */
+	map_pin_chunk = (uint64_t)2 << 20; /* as long as there are maps */
+	c = tiers(8, 600);                 /* RAM of more than 4 MiB */
 	is_int(gpc_pool_pin(c, RAM, 0), 0, "without GPUs there is nothing to register");
 	counter = device_bytes_host;
 	counter.pin = pin;

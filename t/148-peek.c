@@ -18,8 +18,9 @@ static void same(gpc *c, int pool, uint32_t n, int want, const char *what)
 	ok(!memcmp(named, again, (size_t)want * sizeof(*named)), "the same");
 	after = stats_of(c, -1);
 	ok(before.live == after.live && before.free_blocks == after.free_blocks &&
-	   before.reserved == after.reserved && before.dying == after.dying &&
-	   before.evicted == after.evicted && before.dropped == after.dropped, "nothing has changed");
+		   before.reserved == after.reserved && before.dying == after.dying &&
+		   before.evicted == after.evicted && before.dropped == after.dropped,
+	   "nothing has changed");
 	is_int(gpc_event_read(c, &cursor, &e, 1), 0, "no event");
 	clean(c, what);
 	is_int(gpc_evict(c, pool, n, out, 0, 2000), want, "so many are evicted");
@@ -67,7 +68,8 @@ static void test_hint(void)
 	is_int(b, find(c, 10), "the oldest");
 	touch(c, 10);
 	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "one goes");
-	ok(out != b && find(c, 10) == b && find(c, 20) == -1, "not the one that was used meanwhile");
+	ok(out != b && find(c, 10) == b && find(c, 20) == -1,
+	   "not the one that was used meanwhile");
 	cache_end(c);
 }
 
@@ -126,7 +128,8 @@ static void test_caller(void)
 	ok(out[0] == 2 && out[1] == 1, "the deepest first");
 	is_int(gpc_evict(d, 0, 2, out, GPC_PEEK, 1000), 2, "the owner looks");
 	is_int(gpc_returned(d, 0, out, 3, 0), 0, "nothing comes back to it");
-	is_int(gpc_publish(d, k, k + 1, out, 1, NULL, 0, -1), 0, "what it has seen is not its own to fill");
+	is_int(gpc_publish(d, k, k + 1, out, 1, NULL, 0, -1), 0,
+	       "what it has seen is not its own to fill");
 	serve_end();
 	must(gpc_close(d));
 	cache_end(c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_reclaim: chosen blocks become reservations, with a reference of the caller or without one; and
- * gpc_rekey, which publishes them anew. */
+/* gpc_reclaim: chosen blocks become reservations, with a reference of the caller or without one;
+ * and gpc_rekey, which publishes them anew. */
 #include "t/lib/cache.h"
 
 #include <pthread.h>
@@ -64,7 +64,8 @@ static void test_idle(void)
 	ok(e.what == GPC_REMOVED && e.block == b[2], "it was removed");
 	is_int(reclaim_one(c, b[2]), -ESTALE, "it is not live any more");
 	after = stats_of(c, -1);
-	ok(after.dropped == before.dropped + 1 && after.evicted == before.evicted, "it counts as dropped");
+	ok(after.dropped == before.dropped + 1 && after.evicted == before.evicted,
+	   "it counts as dropped");
 	is_int((long)stats_of(c, c->peer).reserved, 1, "and as reserved");
 	must(gpc_release(c, &b[2], 1));
 	done(c);
@@ -89,7 +90,8 @@ static void test_list(void)
 	is_int(result[3], -ESTALE, "named twice");
 	is_int(result[4], -EINVAL, "no block");
 	is_int(result[5], -ESTALE, "another key");
-	ok(strstr(gpc_last_error(), "blocks[1]") != NULL, "the first refusal: %s", gpc_last_error());
+	ok(strstr(gpc_last_error(), "blocks[1]") != NULL, "the first refusal: %s",
+	   gpc_last_error());
 	k[5] = key_of(c, 2);
 	is_int(gpc_reclaim(c, k + 5, list + 5, 1, NULL, 0, 1000), 1, "its own key, no results");
 	is_int(gpc_reclaim(c, NULL, NULL, 0, NULL, 0, 1000), 0, "nothing");
@@ -135,8 +137,12 @@ static void test_held(void)
 static void test_caller(void)
 {
 	gpc *c = cache_new(BLOCKS, 0), *d = cache_attach(0, 0);
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
-			      .demote_to = -1, .flags = GPC_POOL_CALLER };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_VRAM,
+			      .space = 1,
+			      .blocks = 4,
+			      .demote_to = -1,
+			      .flags = GPC_POOL_CALLER };
 	gpc_block b[2], back;
 	gpc_key k[2] = { key_of(c, 1), key_of(c, 2) };
 	int pool;
@@ -174,13 +180,15 @@ static void test_gives_up(void)
 	settle(c);
 	section = must(gpc_section_enter(d));
 	is_int(gpc_reclaim(c, NULL, b, 2, &result, 0, 20), -ETIMEDOUT, "a section is open");
-	ok(strstr(gpc_last_error(), "section open"), "and the sentence says so: %s", gpc_last_error());
+	ok(strstr(gpc_last_error(), "section open"), "and the sentence says so: %s",
+	   gpc_last_error());
 	is_int(result, 77, "no results");
 	must(gpc_section_leave(d, section));
 	while (stats_of(c, -1).free_blocks < BLOCKS - 1)
 		must(gpc_writer_serve(c, 1));
 	done(c);
-	ok(cell_of(c, b[0]) == HOLD_REF && find(c, 1) == -1, "the key has gone, the reference has not");
+	ok(cell_of(c, b[0]) == HOLD_REF && find(c, 1) == -1,
+	   "the key has gone, the reference has not");
 	is_int((long)stats_of(c, -1).free_blocks, BLOCKS - 1, "the other one is free");
 	clean(c, "given up");
 	must(gpc_release(c, &b[0], 1));
@@ -202,25 +210,29 @@ static void test_rekey(void)
 	chain_make(c, 0, 1, 3, b);
 	is_int(gpc_acquire(c, 0, k, 2, got, 0), 2, "two of three are held");
 	is_int(gpc_rekey(c, k + 1, up, k + 2, b + 1, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000), 0, "with a child");
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000),
+	       0, "with a child");
 	is_int(res[0], -EBUSY, "it keeps its key: %s", gpc_last_error());
 	ok(find(c, 2) == b[1] && cell_of(c, b[1]) == HOLD_REF, "and its reference");
 	is_int(gpc_rekey(c, NULL, up, k + 2, b + 1, 2,
-			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000), 2, "two of a chain");
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000),
+	       2, "two of a chain");
 	ok(res[0] == b[1] && res[1] == b[2], "both live");
 	ok(find(c, 2) == -1 && find(c, 3) == -1 && find(c, 50) == b[1] && find(c, 51) == b[2],
 	   "under their new keys");
 	ok(cell_of(c, b[1]) == HOLD_REF && cell_of(c, b[2]) == HOLD_REF, "and referenced");
 	clean(c, "rekeyed");
 	is_int(gpc_rekey(c, NULL, &none, k + 1, b + 2, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000), 0, "no such parent");
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000),
+	       0, "no such parent");
 	ok(res[0] == -ENOENT && cell_of(c, b[2]) == HOLD_RESERVED, "it is reserved");
 	is_int(gpc_rekey(c, NULL, up, k + 1, b + 2, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = res), GPC_NO_REF, 1000), 1,
-	       "a second call goes on");
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), GPC_NO_REF, 1000),
+	       1, "a second call goes on");
 	ok(find(c, 2) == b[2] && cell_of(c, b[2]) == HOLD_NONE, "and references nothing");
 	is_int(gpc_rekey(c, k + 1, NULL, k, b + 2, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000), 0, "a key that is live");
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000),
+	       0, "a key that is live");
 	ok(res[0] == b[0] && cell_of(c, b[2]) == HOLD_RESERVED, "is another block's");
 	clean(c, "all of it");
 	cache_end(c);

@@ -54,12 +54,11 @@ static void test_description(void)
 	is_int(gpc_pool_add(c, &p, -1), 0, "the first one");
 	ok(p.number == 0 && p.generation && p.owner == -1, "is told back");
 	q = get(c, 0);
-	ok(q.kind == GPC_VRAM && q.flags == GPC_POOL_UNCHAINED && q.space == 3 &&
-		   q.blocks == 100 && q.transit == 0 && q.demote_to == -1,
+	ok(q.kind == GPC_VRAM && q.flags == GPC_POOL_UNCHAINED && q.space == 3 && q.blocks == 100 &&
+		   q.transit == 0 && q.demote_to == -1,
 	   "as it was asked for");
 	ok(q.gpus == 2 && !memcmp(q.uuid, p.uuid, sizeof(q.uuid)), "a group of two");
-	ok(q.backing_size == 14 && !strcmp((char *)q.backing, "how to map it"),
-	   "its words");
+	ok(q.backing_size == 14 && !strcmp((char *)q.backing, "how to map it"), "its words");
 	is_int(q.generation, p.generation, "its generation");
 	p = pool_of(GPC_RAM, 50, 3);
 	is_int(gpc_pool_add(c, &p, -1), 1, "the second one");
@@ -108,7 +107,7 @@ static void test_no_pools(void)
 		dirty_stack();
 		is_int(gpc_acquire(c, spaces, k + 1, CACHE_KEYS, b, 0), 0, "nothing to hold");
 		if (spaces == 1)
-			pool_new(c, GPC_VRAM, 8, 0, 0);          /* the second space has none */
+			pool_new(c, GPC_VRAM, 8, 0, 0); /* the second space has none */
 	}
 	cache_end(c);
 }
@@ -123,7 +122,7 @@ static void test_refused_pools(void)
 		p = pool_of(GPC_VRAM, 8, 0);                              \
 		__VA_ARGS__;                                              \
 		q = p;                                                    \
-		refused(gpc_pool_add(c, &p, -1), err, why);                   \
+		refused(gpc_pool_add(c, &p, -1), err, why);               \
 		ok(!memcmp(&p, &q, sizeof(p)), "and nothing is written"); \
 	} while (0)
 	BAD_POOL(EINVAL, "no kind", p.kind = 0);
@@ -231,8 +230,7 @@ static void test_kept(void)
 	serve_end();
 	p = get(c, pool);
 	is_int(p.owner, peer, "the adding peer keeps it");
-	ok(pool_new(c, GPC_VRAM, 8, 1, 0) == 1 && get(c, 1).owner == -1,
-	   "this one nobody");
+	ok(pool_new(c, GPC_VRAM, 8, 1, 0) == 1 && get(c, 1).owner == -1, "this one nobody");
 	serve_begin(c);
 	chain_make(c, pool, 1, 4, b);
 	chain_make(c, 1, 11, 4, NULL);
@@ -270,23 +268,24 @@ static void test_caller(void)
 	p = get(c, 0);
 	is_int(p.flags, GPC_POOL_CALLER | GPC_POOL_OWNED, "it keeps them as well");
 	is_int(stats_of(c, p.owner).reserved, 8, "all are its reservations");
-	is_int(gpc_publish(d, k, k + 1, b, 8,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 8, "it fills them");
+	is_int(gpc_publish(d, k, k + 1, b, 8, GPC_OPTIONS(gpc_publish_options, .resident = res), 0,
+			   -1),
+	       8, "it fills them");
 	ok(!memcmp(b, res, sizeof(b)), "as it likes");
 	is_int(stats_of(c, p.owner).reserved, 0, "none is a reservation now");
-	refused(gpc_reserve(d, 0, 1, &x, NULL, 0, 1000), EPERM,
-		"nobody gets any otherwise");
+	refused(gpc_reserve(d, 0, 1, &x, NULL, 0, 1000), EPERM, "nobody gets any otherwise");
 	must(gpc_release(d, b, 8));
 	is_int(gpc_evict(c, 0, 3, out, 0, 1000), 3, "another peer may evict");
 	ok(out[0] == 7 && out[1] == 6 && out[2] == 5, "the oldest leaves");
 	is_int(stats_of(c, p.owner).reserved, 3, "which are the owner's again");
 	x = 6;
 	is_int(gpc_publish(c, k + 6, k + 7, &x, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 0,
-	       "not the other's");
+			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1),
+	       0, "not the other's");
 	is_int(res[0], -EPERM, "who may not fill them");
 	is_int(gpc_publish(d, k + 5, k + 6, &x, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 1, "the owner may");
+			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1),
+	       1, "the owner may");
 	is_int(res[0], 6, "in any of them");
 	is_int(find(c, 6), 6, "found there");
 	is_int(gpc_release(d, &x, 1), 0, "given back");
@@ -315,12 +314,12 @@ static void test_unchained(void)
 	pool_new(c, GPC_RAM, 8, 0, GPC_POOL_UNCHAINED);
 	pool_new(c, GPC_VRAM, 8, 1, 0);
 	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
-	is_int(gpc_publish(c, k + 2, k + 3, b, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 1,
-	       "without its parent");
+	is_int(gpc_publish(c, k + 2, k + 3, b, 1, GPC_OPTIONS(gpc_publish_options, .resident = res),
+			   0, -1),
+	       1, "without its parent");
 	is_int(gpc_publish(c, k + 1, k + 2, b + 1, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 1,
-	       "nor has this one");
+			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1),
+	       1, "nor has this one");
 	must(gpc_release(c, b, 2));
 	touch(c, 3);
 	is_int(gpc_evict(c, 0, 1, res, 0, 1000), 1, "one of them goes");
@@ -362,8 +361,7 @@ static void test_avail(void)
 		if (!n[j] && gpc_pool_available(c, 0) >= 8) {
 			if (find(c, j * 100 + 1) == -1)
 				chain_make(c, 0, j * 100 + 1, 8, NULL);
-			n[j] = (uint32_t)must(
-				gpc_acquire(c, 0, k + 1, 1 + chance(8), held[j], 0));
+			n[j] = (uint32_t)must(gpc_acquire(c, 0, k + 1, 1 + chance(8), held[j], 0));
 		}
 		avail = must(gpc_pool_available(c, 0));
 		for (j = 0, sum = 0; j < 4; j++)
@@ -403,10 +401,8 @@ static void test_held_leaf(void)
 
 	chain_make(c, 0, 1, 4, NULL);
 	is_int(gpc_lookup(c, 0, &k, 1, &b, GPC_REF), 1, "the leaf of four");
-	refused(gpc_reserve(c, 0, 5, out, NULL, 0, 1000), ENOSPC,
-		"its parents cannot go");
-	is_int(gpc_reserve(c, 0, 8, out, NULL, GPC_PARTIAL, 1000), 4,
-	       "the others can");
+	refused(gpc_reserve(c, 0, 5, out, NULL, 0, 1000), ENOSPC, "its parents cannot go");
+	is_int(gpc_reserve(c, 0, 8, out, NULL, GPC_PARTIAL, 1000), 4, "the others can");
 	is_int(find(c, 1), 0, "the root is there");
 	must(gpc_release(c, out, 4));
 	must(gpc_release(c, &b, 1));

@@ -54,8 +54,7 @@ static void publish_tagged(gpc *c, int pool, uint64_t from, uint32_t n, uint32_t
 
 	chain_keys(c, from, n, k);
 	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
-	if (must(gpc_publish(c, k, k + 1, b, n,
-			     GPC_OPTIONS(gpc_publish_options, .tag = tag), 0,
+	if (must(gpc_publish(c, k, k + 1, b, n, GPC_OPTIONS(gpc_publish_options, .tag = tag), 0,
 			     -1)) != (int)n)
 		bail("publish");
 	must(gpc_release(c, b, n));
@@ -67,8 +66,8 @@ static void all_free(gpc *c, const char *when)
 	done(c);
 	ok(!stats_of(c, -1).live && !stats_of(c, -1).reserved && !stats_of(c, -1).dying,
 	   "%s: nothing is left", when);
-	ok(gpc_pool_available(c, VRAM) == 16 && gpc_pool_available(c, RAM) == 16, "%s: all can be had",
-	   when);
+	ok(gpc_pool_available(c, VRAM) == 16 && gpc_pool_available(c, RAM) == 16,
+	   "%s: all can be had", when);
 	clean(c, when);
 }
 
@@ -125,8 +124,7 @@ static void test_drop_held(void)
 	must(gpc_acquire(d, 0, k + 1, 1, theirs, 0));
 	is_int(gpc_drop(c, b, 1, NULL, 0, -1), 1, "dropped while two peers use it");
 	is_int(gpc_ref(c, k + 1, b, 1), 0, "nobody else can");
-	is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 1000), 15,
-	       "all but that");
+	is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 1000), 15, "all but that");
 	must(gpc_release(c, all, 15));
 	must(gpc_release(c, mine, 1));
 	done(c);
@@ -134,8 +132,7 @@ static void test_drop_held(void)
 	must(gpc_release(c, all, 15));
 	must(gpc_release(d, theirs, 1));
 	settle(c);
-	is_int(gpc_reserve(c, VRAM, 16, all, NULL, 0, 1000), 16,
-	       "when both are through");
+	is_int(gpc_reserve(c, VRAM, 16, all, NULL, 0, 1000), 16, "when both are through");
 	must(gpc_release(c, all, 16));
 	must(gpc_close(d));
 	all_free(c, "a drop in use");
@@ -180,11 +177,10 @@ static void test_clear_pool(void)
 	chain_make(c, RAM, 20, 2, NULL);
 	is_int(hold(c, 1, 4, got), 4, "two in VRAM, two in RAM, in use");
 	is_int(gpc_pool_clear(c, VRAM, 0, 0, 1000), 2, "VRAM is cleared: two are held");
-	is_int(live_of(c, 1, 5), 4,
-	       "with all below it; the other space has four of them");
+	is_int(live_of(c, 1, 5), 4, "with all below it; the other space has four of them");
 	is_int(live_of(c, 20, 2), 2, "other chains in RAM stay");
-	is_int(gpc_lookup(c, GPC_SPACE(0), (gpc_key[1]){ key_of(c, 1) }, 1, got + 4, 0),
-	       0, "in this space the first is gone");
+	is_int(gpc_lookup(c, GPC_SPACE(0), (gpc_key[1]){ key_of(c, 1) }, 1, got + 4, 0), 0,
+	       "in this space the first is gone");
 	is_int(stats_of(c, -1).dying, 4, "four are in use");
 	is_int(gpc_pool_clear(c, -1, 0, 0, 1000), 4, "all pools: four are held");
 	is_int(live_of(c, 1, 5) + live_of(c, 20, 2), 0, "all is gone");
@@ -206,8 +202,7 @@ static void test_clear_tag(void)
 	/* a child with another tag */
 	chain_keys(c, 4, 2, k);
 	must(gpc_reserve(c, VRAM, 2, b, NULL, 0, 1000));
-	must(gpc_publish(c, k + 1, k + 2, b, 1,
-			 GPC_OPTIONS(gpc_publish_options, .tag = 8), 0, -1));
+	must(gpc_publish(c, k + 1, k + 2, b, 1, GPC_OPTIONS(gpc_publish_options, .tag = 8), 0, -1));
 	must(gpc_release(c, b, 2));
 	is_int(live_of(c, 1, 5), 5, "a child with a tag of its own");
 	is_int(gpc_pool_clear(c, VRAM, 7, 0, 1000), 0, "one tag of one pool");
@@ -238,8 +233,7 @@ static void test_clear_reserved(void)
 
 	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 1000));
 	is_int(gpc_pool_clear(c, VRAM, 0, 0, 1000), 0, "nothing to forget");
-	is_int(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), 1,
-	       "a reservation survives");
+	is_int(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), 1, "a reservation survives");
 	must(gpc_release(c, &b, 1));
 	must(gpc_pool_clear(c, -1, 0, 0, 1000));
 	all_free(c, "cleared beside a reservation");
@@ -308,15 +302,13 @@ static void test_remove(void)
 	chain_make(c, OTHER, 1, 4, NULL);
 	is_int(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, 1000), 0, "removed");
 	ok(!is_there(c, VRAM) && is_there(c, RAM) && is_there(c, OTHER), "one of three");
-	is_int(gpc_lookup(c, GPC_SPACE(0), (gpc_key[1]){ key_of(c, 4) }, 1,
-			  (gpc_block[1]){ 0 }, 0),
+	is_int(gpc_lookup(c, GPC_SPACE(0), (gpc_key[1]){ key_of(c, 4) }, 1, (gpc_block[1]){ 0 }, 0),
 	       0, "what hung below it in RAM went along");
 	is_int(live_of(c, 1, 4), 4, "the other space has its own");
 	is_int(info_of(c).pools, 2, "two pools");
 	refused(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, 1000), ENOENT, "it goes once");
 	refused(gpc_pool_clear(c, VRAM, 0, 0, 1000), ENOENT, "and cannot be cleared");
-	refused(gpc_reserve(c, VRAM, 1, (gpc_block[1]){ 0 }, NULL, 0, 1000), ENOENT,
-		"or used");
+	refused(gpc_reserve(c, VRAM, 1, (gpc_block[1]){ 0 }, NULL, 0, 1000), ENOENT, "or used");
 	number_is_free(c, VRAM, "removed");
 	clean(c, "a removed pool");
 	cache_end(c);
@@ -347,11 +339,11 @@ static void test_remove_held(void)
 	ok(!is_there(c, VRAM), "it is on its way");
 	refused(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, SHORT_MS), ETIMEDOUT, "a short wait");
 	is_int(live_of(c, 1, 4), 0, "nothing of it is found");
-	refused(gpc_reserve(c, VRAM, 1, res, NULL, 0, 1000), ESTALE,
-		"nothing can be had");
+	refused(gpc_reserve(c, VRAM, 1, res, NULL, 0, 1000), ESTALE, "nothing can be had");
 	refused(gpc_evict(c, VRAM, 1, res, 0, 1000), ESTALE, "or evicted");
-	is_int(gpc_publish(c, k, k + 1, b, 2,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 0, "nothing published");
+	is_int(gpc_publish(c, k, k + 1, b, 2, GPC_OPTIONS(gpc_publish_options, .resident = res), 0,
+			   -1),
+	       0, "nothing published");
 	ok(res[0] == -ESTALE && res[1] == -ESTALE, "its pool is gone");
 	is_int(begins_to_go(c, VRAM), 4, "the same four hold it up still");
 	clean(c, "a pool on its way");
@@ -413,8 +405,7 @@ static void test_remove_with_stock(void)
 	cfg.max_blocks = 128;
 	c = cache_make(&cfg, &opt);
 	pool_new(c, GPC_VRAM, 16, 0, 0);
-	is_int(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000), 1,
-	       "one to use, four in stock");
+	is_int(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000), 1, "one to use, four in stock");
 	done(c);
 	is_int(stats_of(c, -1).reserved, 5, "all reserved");
 	is_int(gpc_release(c, &b, 1), 0, "the one goes back");
@@ -440,13 +431,11 @@ static void test_remove_with_their_stock(void)
 	gpc_block b;
 
 	serve_begin(c);
-	is_int(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 1000), 1,
-	       "another peer has a stock");
+	is_int(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 1000), 1, "another peer has a stock");
 	must(gpc_release(d, &b, 1));
 	done(d);
 	is_int(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, 1000), 0, "which holds nothing up");
-	refused(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 1000), ENOENT,
-		"the peer learns of it");
+	refused(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 1000), ENOENT, "the peer learns of it");
 	number_is_free(c, VRAM, "their stock");
 	serve_end();
 	must(gpc_close(d));

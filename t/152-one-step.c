@@ -66,7 +66,7 @@ static int body(void)
 	cfg.max_blocks = 4 * BLOCKS;
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 0);
-	pool_new(c, GPC_RAM, 8, 0, 0);   /* the space goes on */
+	pool_new(c, GPC_RAM, 8, 0, 0); /* the space goes on */
 	pool = pool_new(c, GPC_VRAM, BLOCKS, 0, 0);
 	fill(c, pool);
 	reader = d;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools of CALLER blocks: what gpc_pool_available says of them, and that nobody but the owner gets any of
- * its blocks, whatever way is tried. */
+/* Pools of CALLER blocks: what gpc_pool_available says of them, and that nobody but the owner gets
+ * any of its blocks, whatever way is tried. */
 #include "t/lib/owned.h"
 
 enum { BLOCKS = 24, ROUNDS = 400 };
@@ -49,8 +49,7 @@ static void fill(uint64_t from, uint32_t n, gpc_block *b)
 
 	for (i = 0; i < n; i++)
 		k[i] = key_of(c, from + i);
-	if (must(gpc_publish(owner, NULL, k, b, n,
-			     GPC_OPTIONS(gpc_publish_options, .tag = 9), 0,
+	if (must(gpc_publish(owner, NULL, k, b, n, GPC_OPTIONS(gpc_publish_options, .tag = 9), 0,
 			     -1)) != (int)n)
 		bail("not published");
 }
@@ -97,7 +96,11 @@ static void test_avail(void)
 
 /* ---- avail, in any order ---- */
 
-static struct { uint64_t key; int held; bool live, lingers; } model[BLOCKS];
+static struct {
+	uint64_t key;
+	int held;
+	bool live, lingers;
+} model[BLOCKS];
 static gpc *holder[2];
 
 static int model_avail(void)
@@ -128,10 +131,11 @@ static void act_publish(uint64_t key)
 
 	if (model[i].live || model[i].lingers)
 		return;
-	for (j = 0; j < 2000; j++) {     /* until its grace period is over */
-		must(gpc_publish(owner, NULL, &k, &b, 1,
-				 GPC_OPTIONS(gpc_publish_options, .tag = key % 3 + 1,
-					     .resident = &res), 0, -1));
+	for (j = 0; j < 2000; j++) { /* until its grace period is over */
+		must(gpc_publish(
+			owner, NULL, &k, &b, 1,
+			GPC_OPTIONS(gpc_publish_options, .tag = key % 3 + 1, .resident = &res), 0,
+			-1));
 		if (res == b)
 			break;
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -165,8 +169,8 @@ static void act_hold(void)
 static void act_evict(uint32_t flags)
 {
 	gpc_block b[4];
-	int i, n = must(gpc_evict(flags ? owner : holder[chance(2)], pool, 1 + chance(4), b,
-				  flags, 5000));
+	int i, n = must(gpc_evict(flags ? owner : holder[chance(2)], pool, 1 + chance(4), b, flags,
+				  5000));
 
 	for (i = 0; i < n; i++)
 		gone(GPC_SLOT(b[i]));
@@ -208,10 +212,18 @@ static void test_model(void)
 		for (j = 0; j < 8; j++)
 			act_hold();
 		switch (chance(5)) {
-		case 0: act_evict(0); break;
-		case 1: act_evict(GPC_TAKE); break;
-		case 2: act_drop(); break;
-		case 3: act_clear(); break;
+		case 0:
+			act_evict(0);
+			break;
+		case 1:
+			act_evict(GPC_TAKE);
+			break;
+		case 2:
+			act_drop();
+			break;
+		case 3:
+			act_clear();
+			break;
 		}
 		if (!becomes(model_avail()))
 			break;
@@ -311,8 +323,9 @@ static void test_moves_into(void)
 	}
 	must(gpc_release(other, got, 4));
 	refused(gpc_demote(other, vram, ram, NULL, 1, m, 0, 1000), EPERM, "no demotion into it");
-	is_int(gpc_reserve(other, vram, 2, got,
-			   GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2, "a reserve with moves");
+	is_int(gpc_reserve(other, vram, 2, got, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000),
+	       2, "a reserve with moves");
 	is_int(m[0].to, GPC_NONE, "has none to it");
 	is_int(m[1].to, GPC_NONE, "not one");
 	is_int(gpc_pool_available(c, ram), 8, "all the owner's blocks are as they were");

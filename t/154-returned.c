@@ -20,8 +20,7 @@ static void test_evicted(void)
 	is_int(gpc_release(owner, own, 1), -EPERM, "which is not the owner's any more");
 
 	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "another peer evicts");
-	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]),
-	       "and the owner is told");
+	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]), "and the owner is told");
 	ok(none(), "once");
 	is_int(gpc_release(owner, b, 2), 0, "they are its own");
 	cache(b, 2);
@@ -49,16 +48,14 @@ static void test_dropped(void)
 	k = key_of(c, last_key);
 	is_int(gpc_acquire(other, 0, &k, 1, &ref, 0), 1, "another peer holds one");
 	must(gpc_release(owner, own + 5, 1));
-	is_int(gpc_pool_clear(other, -1, 1, 0, 1000), 1,
-	       "all are cleared, one is still held");
-	is_int(back(BLOCKS - 1), ((1u << BLOCKS) - 1) & ~(1u << 5),
-	       "the others are back");
+	is_int(gpc_pool_clear(other, -1, 1, 0, 1000), 1, "all are cleared, one is still held");
+	is_int(back(BLOCKS - 1), ((1u << BLOCKS) - 1) & ~(1u << 5), "the others are back");
 	is_int(block_of(last_key), -1, "that one is not found");
 	ok(none(), "but not the owner's");
 	k = key_of(c, ++last_key);
 	is_int(gpc_publish(owner, NULL, &k, &ref, 1,
-			   GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &b),
-			   0, -1), 0, "who cannot");
+			   GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &b), 0, -1),
+	       0, "who cannot");
 	is_int(b, -EPERM, "publish it");
 	must(gpc_release(other, &ref, 1));
 	is_int(back(1), 1u << 5, "until its holder lets go");
@@ -76,8 +73,7 @@ static void test_demoted(void)
 	is_int(gpc_demote(other, pool, ram, NULL, 2, m, 0, 1000), 2, "two are demoted");
 	ok(none(), "they are there still");
 	is_int(gpc_commit(other, m, 2, NULL, 0, -1), 2, "moved");
-	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from),
-	       "and back");
+	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from), "and back");
 	ok(none(), "once");
 	end("demoted");
 }
@@ -128,8 +124,7 @@ static void test_pools(void)
 	cache(&(gpc_block){ GPC_BLOCK(second, 2) }, 1);
 	must(gpc_pool_clear(owner, second, 0, GPC_REMOVE, 2000));
 	is_int(gpc_returned(owner, -1, b, 4, 0), 0, "a removed one is left out");
-	is_int(pool_new(owner, GPC_VRAM, 8, 1, GPC_POOL_CALLER), second,
-	       "another has its number");
+	is_int(pool_new(owner, GPC_VRAM, 8, 1, GPC_POOL_CALLER), second, "another has its number");
 	is_int(gpc_returned(owner, second, b, 4, 0), 0, "and begins anew");
 	cache(&(gpc_block){ GPC_BLOCK(second, 7) }, 1);
 	must(gpc_pool_clear(owner, second, 0, 0, 0));
@@ -137,11 +132,9 @@ static void test_pools(void)
 	is_int(b[0], GPC_BLOCK(second, 7), "of its own");
 
 	must(gpc_pool_clear(owner, second, 0, GPC_REMOVE, 2000));
-	is_int(pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_OWNED), second,
-	       "one of another kind");
+	is_int(pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_OWNED), second, "one of another kind");
 	refused(gpc_returned(owner, second, b, 4, 0), ESTALE, "has none to tell of");
-	is_int(gpc_reserve(owner, second, 4, b, NULL, 0, 1000), 4,
-	       "its blocks are reserved");
+	is_int(gpc_reserve(owner, second, 4, b, NULL, 0, 1000), 4, "its blocks are reserved");
 	is_int(gpc_pool_available(owner, second), 0, "counted");
 	must(gpc_release(owner, b, 4));
 	done(owner);
@@ -154,7 +147,10 @@ static void test_pools(void)
 
 /* ---- waiting ---- */
 
-static struct { int got; gpc_block b[4]; } waits;
+static struct {
+	int got;
+	gpc_block b[4];
+} waits;
 
 static void *wait_back(void *arg)
 {
@@ -209,10 +205,8 @@ static void test_given_up(void)
 	begin();
 	cache(own, 4);
 	section = must(gpc_section_enter(other));
-	refused(gpc_evict(owner, pool, 2, b, 0, 20), ETIMEDOUT,
-		"an evict that takes too long");
-	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT,
-		"and one that takes");
+	refused(gpc_evict(owner, pool, 2, b, 0, 20), ETIMEDOUT, "an evict that takes too long");
+	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT, "and one that takes");
 	refused(gpc_evict(owner, pool, 1, b, 0, 0), EAGAIN, "and one that tries");
 	ok(none(), "nothing is back yet");
 	gpc_section_leave(other, section);
@@ -228,7 +222,9 @@ static void test_given_up(void)
 
 enum { MINE, CACHED };
 
-static struct { uint32_t state, key; } slot[BLOCKS];
+static struct {
+	uint32_t state, key;
+} slot[BLOCKS];
 static uint32_t keys, told, wrong;
 static bool stop;
 
@@ -241,8 +237,7 @@ static void publish_one(gpc_block b)
 	__atomic_store_n(&slot[GPC_SLOT(b)].key, n, __ATOMIC_RELAXED);
 	__atomic_store_n(&slot[GPC_SLOT(b)].state, CACHED, __ATOMIC_RELEASE);
 	must(gpc_publish(owner, NULL, &k, &b, 1,
-			 GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &res), 0,
-			 -1));
+			 GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &res), 0, -1));
 	__atomic_fetch_add(&wrong, res != b, __ATOMIC_RELAXED);
 	must(gpc_release(owner, &b, 1));
 }
@@ -256,12 +251,12 @@ static void *engine(void *arg)
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
 		n = must(gpc_returned(owner, pool, b, 2, 10));
 		for (i = 0; i < n; i++) {
-			k = key_of(owner,
-				   1000000 + __atomic_load_n(&slot[GPC_SLOT(b[i])].key,
-							     __ATOMIC_RELAXED));
+			k = key_of(owner, 1000000 + __atomic_load_n(&slot[GPC_SLOT(b[i])].key,
+								    __ATOMIC_RELAXED));
 			must(gpc_lookup(owner, 0, &k, 1, &found, GPC_QUIET));
 			if (__atomic_exchange_n(&slot[GPC_SLOT(b[i])].state, MINE,
-						__ATOMIC_ACQ_REL) != CACHED || found >= 0)
+						__ATOMIC_ACQ_REL) != CACHED ||
+			    found >= 0)
 				__atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
 			__atomic_fetch_add(&told, 1, __ATOMIC_RELAXED);
 			publish_one(b[i]);
@@ -310,8 +305,7 @@ static void test_all(void)
 	for (i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
 	ok(told >= 2000, "%u returns in two threads", told);
-	is_int(wrong, 0,
-	       "each block was told once, was not found then, and could be filled");
+	is_int(wrong, 0, "each block was told once, was not found then, and could be filled");
 	end("all at once");
 }
 

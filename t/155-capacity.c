@@ -42,14 +42,14 @@ static bool one(uint32_t held, uint32_t cached, uint32_t n, uint32_t leave, uint
 	fill(held, cached, b);
 	if (must(gpc_pool_available(c, pool)) != avail)
 		bail("avail %d, not %d", gpc_pool_available(c, pool), avail);
-	r = gpc_reserve(c, pool, n, got,
-			GPC_OPTIONS(gpc_reserve_options, .headroom = leave), flags, 1000);
+	r = gpc_reserve(c, pool, n, got, GPC_OPTIONS(gpc_reserve_options, .headroom = leave), flags,
+			1000);
 	want = (int)n <= left ? (int)n : flags && left > 0 ? left : -ENOSPC;
 	empty(b, held, got, r);
 	if (r == want)
 		return true;
-	diag("%u held, %u cached of %d: reserve %u%s, leave %u: %d, not %d", held, cached, POOL,
-	     n, flags ? " or fewer" : "", leave, r, want);
+	diag("%u held, %u cached of %d: reserve %u%s, leave %u: %d, not %d", held, cached, POOL, n,
+	     flags ? " or fewer" : "", leave, r, want);
 	return false;
 }
 
@@ -105,8 +105,8 @@ static void test_moves(void)
 	uint32_t i;
 
 	c = quota_cache();
-	is_int(gpc_reserve(c, 0, QUOTA, b, GPC_OPTIONS(gpc_reserve_options, .moves = m),
-			   0, 1000), QUOTA, "the quota, with moves");
+	is_int(gpc_reserve(c, 0, QUOTA, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000),
+	       QUOTA, "the quota, with moves");
 	for (i = 0; i < QUOTA && m[i].to >= 0; i++)
 		;
 	is_int(i, QUOTA, "a place for each victim besides");
@@ -115,12 +115,12 @@ static void test_moves(void)
 	refused(gpc_reserve(c, 1, 1, x, NULL, 0, 1000), EDQUOT, "of no pool");
 	is_int(gpc_commit(c, m, QUOTA, NULL, 0, -1), QUOTA, "when the moves are done");
 	is_int(reserved(), QUOTA, "what was asked for is left");
-	refused(gpc_reserve(c, 0, 1, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			    1000), EDQUOT, "which is the quota");
+	refused(gpc_reserve(c, 0, 1, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000),
+		EDQUOT, "which is the quota");
 	must(gpc_release(c, b, 1));
 	done(c);
-	is_int(gpc_reserve(c, 0, 1, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 1, "room for one");
+	is_int(gpc_reserve(c, 0, 1, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 1,
+	       "room for one");
 	must(gpc_release(c, x, 1));
 	if (m[0].to >= 0)
 		must(gpc_release(c, &m[0].to, 1));

@@ -26,8 +26,7 @@ static void overwrite(int busy, uint64_t cursor)
 	struct gpc_event ch;
 
 	flood(busy, FLOOD);
-	is_int(gpc_event_read(c, &cursor, &ch, 1), -ESTALE,
-	       "the feed has lost what was before");
+	is_int(gpc_event_read(c, &cursor, &ch, 1), -ESTALE, "the feed has lost what was before");
 }
 
 static void all_back(void)
@@ -74,8 +73,7 @@ static void test_lost(void)
 	all_back();
 	overwrite(busy, cursor);
 	cache(own + 3, 5);
-	is_int(back(BLOCKS - 5), all & ~(31u << 3),
-	       "without those that it has published since");
+	is_int(back(BLOCKS - 5), all & ~(31u << 3), "without those that it has published since");
 	ok(none(), "and no more");
 	is_int(gpc_evict(other, pool, 5, b, 0, 1000), 5, "which go as well");
 	for (i = 0; i < 5; i++)
@@ -154,8 +152,7 @@ static void test_found(void)
 	serve_end();
 	must(gpc_writer_drop(c));
 	p.flags = GPC_POOL_CALLER;
-	refused(gpc_pool_add(owner, &p, -1), ENOTCONN,
-		"a pool is added without a writer");
+	refused(gpc_pool_add(owner, &p, -1), ENOTCONN, "a pool is added without a writer");
 	must(gpc_writer_take(c, 0, 0));
 	serve_begin(c);
 	done(owner);

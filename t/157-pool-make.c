@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools that are made with memory: what is there then, what is refused, what becomes of the file when
- * the pool goes, and when its owner dies. */
+/* Pools that are made with memory: what is there then, what is refused, what becomes of the file
+ * when the pool goes, and when its owner dies. */
 #include "t/lib/memory_files.h"
 
 #include <signal.h>
@@ -42,15 +42,17 @@ static void test_ram(void)
 	   "anybody is told the same");
 	got = memory_get(c, 0);
 	ok(got.kind == GPC_RAM && got.slots == BLOCKS + 2 && got.nruns == 1 && got.parts == 1 &&
-	   got.parts_lent == 1 && got.memory == p.memory && got.block_bytes == BLOCK,
+		   got.parts_lent == 1 && got.memory == p.memory && got.block_bytes == BLOCK,
 	   "the file says so, too");
 	ok(got.bytes >= (BLOCKS + 2) * BLOCK && !memcmp(got.fingerprint, layout, 32) &&
-	   got.huge_bytes <= got.bytes && !got.device[0], "bytes for all slots");
+		   got.huge_bytes <= got.bytes && !got.device[0],
+	   "bytes for all slots");
 	ok(memory_file_exists(p.memory) && access(got.file, F_OK) == 0 && memory_files() == 1,
 	   "one file, where it is said to be");
 	is_int(gpc_pool_runs(c, 0, run, 2), 1, "one run");
 	ok(run[0].part == 0 && run[0].count == 1 && run[0].bytes == BLOCK && !run[0].offset &&
-	   run[0].slot_stride == BLOCK, "an image after the other");
+		   run[0].slot_stride == BLOCK,
+	   "an image after the other");
 	is_int(run[1].part, 77, "and no more is written");
 	is_int(gpc_pool_runs(c, 0, NULL, 0), 1, "the number alone");
 	clean(c, "RAM");
@@ -82,7 +84,8 @@ static void test_layered(void)
 	   "an image is the pieces of both runs; the maker is the owner");
 	got = memory_get(c, 0);
 	ok(got.kind == GPC_VRAM && got.slots == BLOCKS && got.nruns == 2 && got.parts == 1 &&
-	   got.parts_lent == 1 && !strcmp(got.device, "host"), "the file says so");
+		   got.parts_lent == 1 && !strcmp(got.device, "host"),
+	   "the file says so");
 	ok(got.bytes >= 3 * 8192 + 5 * 1024 + 1024, "bytes up to the last piece");
 	ok(got.fingerprint[0] == 7 && got.fingerprint[31] == 7, "a fingerprint of its own");
 	is_int(gpc_pool_runs(c, 0, back, 2), 2, "two runs");
@@ -109,18 +112,20 @@ static void says(gpc *c, struct gpc_pool p, struct gpc_memory m, int err, const 
 	is_int(memory_files(), before, "and no file is left");
 }
 
-#define RAM_SAYS(err, word, ...) do { \
+#define RAM_SAYS(err, word, ...)                   \
+	do {                                       \
 		p = pool_with(GPC_RAM, BLOCKS, 0); \
-		m = memory_of(BLOCK); \
-		__VA_ARGS__; \
-		says(c, p, m, err, word); \
+		m = memory_of(BLOCK);              \
+		__VA_ARGS__;                       \
+		says(c, p, m, err, word);          \
 	} while (0)
 
-#define VRAM_SAYS(err, word, ...) do { \
+#define VRAM_SAYS(err, word, ...)                   \
+	do {                                        \
 		p = pool_with(GPC_VRAM, BLOCKS, 0); \
-		m = memory_of(BLOCK); \
-		__VA_ARGS__; \
-		says(c, p, m, err, word); \
+		m = memory_of(BLOCK);               \
+		__VA_ARGS__;                        \
+		says(c, p, m, err, word);           \
 	} while (0)
 
 static void test_fields(void)
@@ -188,8 +193,8 @@ static void test_demote(void)
 	struct gpc_memory m = memory_of(BLOCK);
 
 	is_int(gpc_pool_make(c, &p, &m, -1), 0, "RAM below");
-	VRAM_SAYS(EPROTO, "block_bytes is 4096, and the images of pool 0",
-		  p.demote_to = 0; m.block_bytes = 4096);
+	VRAM_SAYS(EPROTO, "block_bytes is 4096, and the images of pool 0", p.demote_to = 0;
+		  m.block_bytes = 4096);
 	VRAM_SAYS(EPROTO, "fingerprint is not that of pool 0", p.demote_to = 0;
 		  m.fingerprint[9] = 1);
 	p = pool_with(GPC_VRAM, BLOCKS, 0);
@@ -201,8 +206,9 @@ static void test_demote(void)
 	p.demote_to = 0;
 	is_int(gpc_pool_add(c, &p, -1), 2, "a pool without memory brings its bytes by itself");
 	ok(!p.memory && !p.block_bytes, "and has no images");
-	refused(gpc_pool_memory_get(c, 2, &(struct gpc_pool_memory){ .size =
-		sizeof(struct gpc_pool_memory) }), ENOENT, "none to be told of");
+	refused(gpc_pool_memory_get(
+			c, 2, &(struct gpc_pool_memory){ .size = sizeof(struct gpc_pool_memory) }),
+		ENOENT, "none to be told of");
 	refused(gpc_pool_runs(c, 2, NULL, 0), ENOENT, "and no runs");
 	refused(gpc_pool_runs(c, 0, NULL, 1), EINVAL, "no room");
 	clean(c, "two tiers");
@@ -226,9 +232,14 @@ static void test_writer_checks(void)
 	gpc *c = new_cache();
 	struct gpc_pool p = pool_with(GPC_RAM, BLOCKS, 0);
 	struct gpc_memory m = memory_of(BLOCK);
-	struct shm_pool good = { .range = 4, .blocks = 4, .kind = GPC_VRAM, .demote_to = -1,
-				 .flags = GPC_POOL_OWNED, .memory = 4711,
-				 .block_bytes = BLOCK }, bad;
+	struct shm_pool good = { .range = 4,
+				 .blocks = 4,
+				 .kind = GPC_VRAM,
+				 .demote_to = -1,
+				 .flags = GPC_POOL_OWNED,
+				 .memory = 4711,
+				 .block_bytes = BLOCK },
+			bad;
 
 	memset(good.fingerprint, 0x6c, sizeof(good.fingerprint));
 	must(gpc_pool_make(c, &p, &m, -1));
@@ -390,8 +401,9 @@ static void test_check(void)
 	is_int(gpc_check(c, note, line), 1, "a pool whose file is missing");
 	ok(strstr(line, "pool 0: its memory") != NULL, "is told of");
 	diag("%s", line);
-	refused(gpc_pool_memory_get(c, 0, &(struct gpc_pool_memory){ .size =
-		sizeof(struct gpc_pool_memory) }), ESTALE, "it cannot be described");
+	refused(gpc_pool_memory_get(
+			c, 0, &(struct gpc_pool_memory){ .size = sizeof(struct gpc_pool_memory) }),
+		ESTALE, "it cannot be described");
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
 	serve(c);

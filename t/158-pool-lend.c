@@ -32,8 +32,9 @@ static int make_lent(gpc *c, uint32_t space)
 	uint32_t i;
 
 	for (i = 0; i < PARTS; i++)
-		run[i] = (struct gpc_run){ .part = i, .count = 1, .bytes = PIECE,
-					   .slot_stride = PIECE };
+		run[i] = (struct gpc_run){
+			.part = i, .count = 1, .bytes = PIECE, .slot_stride = PIECE
+		};
 	return must(gpc_pool_make(c, &p, &m, -1));
 }
 
@@ -92,7 +93,8 @@ static void test_parts(void)
 		ok(there != at && bytes >= PART && !memcmp(there, at, PART),
 		   "another process would see its bytes");
 	}
-	lend_refused(c, pool, 1, base, PART, EEXIST, "part is 1: that part of pool 0 is lent already");
+	lend_refused(c, pool, 1, base, PART, EEXIST,
+		     "part is 1: that part of pool 0 is lent already");
 	clean(c, "lent");
 	must(gpc_close(d));
 	cache_end(c);
@@ -109,7 +111,8 @@ static void test_refused(void)
 
 	made = must(gpc_pool_make(c, &p, &m, -1));
 	lend_refused(c, pool, 0, NULL, PART, EINVAL, "base is NULL");
-	lend_refused(c, pool, 0, base, PART - 1, EINVAL, "part 0 of pool 0 must have at least 32768");
+	lend_refused(c, pool, 0, base, PART - 1, EINVAL,
+		     "part 0 of pool 0 must have at least 32768");
 	lend_refused(c, pool, 0, base, 0, EINVAL, "bytes is 0");
 	lend_refused(c, pool, PARTS, base, PART, EINVAL, "part is 3");
 	lend_refused(c, pool, 0, own, PART, EINVAL, "base is");
@@ -242,7 +245,7 @@ static void test_dies(void)
 
 static int body(void)
 {
-	test_dies();                     /* which forks: before there are threads */
+	test_dies(); /* which forks: before there are threads */
 	cache_both(test_parts);
 	cache_both(test_refused);
 	cache_both(test_apart);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes wrong between two steps of a maker: a part that cannot be told to others is not kept either,
- * and a pool that goes before its maker has the call's answer takes none of the maker's other files
- * along. */
+/* What goes wrong between two steps of a maker: a part that cannot be told to others is not kept
+ * either, and a pool that goes before its maker has the call's answer takes none of the maker's
+ * other files along. */
 #include "t/lib/memory_files.h"
 
 #include <fcntl.h>
@@ -14,15 +14,15 @@
 enum { PIECE = 4096, BLOCKS = 4, PART = PIECE * BLOCKS };
 
 static bool store_fails;
-static bool removes;                     /* the pool, as soon as its maker has it */
-static int stranger = -1;                /* descriptor of a file that has nothing to do with it */
+static bool removes;      /* the pool, as soon as its maker has it */
+static int stranger = -1; /* descriptor of a file that has nothing to do with it */
 
 int __real_memory_store_part(const struct memory *m, uint32_t i, const struct shm_part *part);
 int __wrap_memory_store_part(const struct memory *m, uint32_t i, const struct shm_part *part);
 int __wrap_memory_store_part(const struct memory *m, uint32_t i, const struct shm_part *part)
 {
-	return store_fails ? err_set(ENOMEM, "no room for another mapping") :
-	       __real_memory_store_part(m, i, part);
+	return store_fails ? err_set(ENOMEM, "no room for another mapping")
+			   : __real_memory_store_part(m, i, part);
 }
 
 /* Another thread of the maker sweeps, and the number of what it closed is the next file's. */

@@ -18,7 +18,6 @@ static gpc *new_cache(const struct gpc_attach_options *opt)
 	return cache_make(&cfg, opt);
 }
 
-
 static void map_and_remove(gpc *maker, gpc *holder, const char *who)
 {
 	struct gpc_pool p = pool_with(GPC_VRAM, BLOCKS, 1);
@@ -30,8 +29,10 @@ static void map_and_remove(gpc *maker, gpc *holder, const char *who)
 	must(gpc_pool_map(holder, n, 0, &base, &bytes));
 	must(gpc_pool_clear(maker, n, 0, GPC_REMOVE, 5000));
 	p = pool_with(GPC_VRAM, BLOCKS, 1);
-	refused(gpc_pool_make(maker, &p, &m, -1), ESTALE, "%s has the map: no wait without end", who);
-	ok(strstr(gpc_last_error(), "former pool 0 of host"), "which is named: %s", gpc_last_error());
+	refused(gpc_pool_make(maker, &p, &m, -1), ESTALE, "%s has the map: no wait without end",
+		who);
+	ok(strstr(gpc_last_error(), "former pool 0 of host"), "which is named: %s",
+	   gpc_last_error());
 	((char *)base)[BLOCK] = 1;
 	must(gpc_pool_unmap(holder, n));
 	is_int(gpc_pool_make(maker, &p, &m, -1), n, "%s has let go: the next is made", who);
@@ -53,7 +54,10 @@ static void test_own_maps(void)
 	cache_end(c);
 }
 
-static struct { int level; char text[256]; } said;
+static struct {
+	int level;
+	char text[256];
+} said;
 
 static void hear(void *arg, int level, const char *text)
 {

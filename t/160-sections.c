@@ -221,8 +221,7 @@ static void test_threads(void)
 			bail("no thread");
 	for (i = 0; i < 4; i++)
 		pthread_join(thread[i], NULL);
-	is_int(w.bad, 0,
-	       "a grace period that began in a section outlasts it, in all threads");
+	is_int(w.bad, 0, "a grace period that began in a section outlasts it, in all threads");
 	is_int(mine(w.c).sections, 0, "no section is left over");
 	cookie = gpc_grace_start(w.c);
 	is_int(gpc_grace_done(w.c, cookie), 1, "and none is waited for");

@@ -94,8 +94,7 @@ static bool walk(gpc *c, bool anew)
 		struct replica *r = at(all[i].block);
 
 		if (anew)
-			*r = (struct replica){ true, all[i].key, all[i].parent,
-					       all[i].tag };
+			*r = (struct replica){ true, all[i].key, all[i].parent, all[i].tag };
 		bad += !r->live || !key_is(r->key, all[i].key) ||
 		       !key_is(r->parent, all[i].parent) || r->tag != all[i].tag;
 		for (j = i + 1; j < n; j++) /* a parent never comes behind its child */
@@ -133,10 +132,10 @@ static void test_follow(void)
 	}
 	is_int(same, looks, "%u times, what the changes say is what a walk shows", looks);
 	is_int(odd, 0, "every change makes sense, and none is missing");
-	ok(applied[GPC_STORED] > 500 && applied[GPC_REMOVED] > 300 &&
-		   applied[GPC_MOVED] > 100 && applied[GPC_CLEARED] > 20,
-	   "%u stored, %u removed, %u moved, %u cleared", applied[1], applied[2],
-	   applied[3], applied[4]);
+	ok(applied[GPC_STORED] > 500 && applied[GPC_REMOVED] > 300 && applied[GPC_MOVED] > 100 &&
+		   applied[GPC_CLEARED] > 20,
+	   "%u stored, %u removed, %u moved, %u cleared", applied[1], applied[2], applied[3],
+	   applied[4]);
 	churn_end();
 	follow(c);
 	ok(walk(c, false), "to the last one");
@@ -204,12 +203,10 @@ static void test_each(void)
 	is_int(gpc_event_read(c, &at_change, ch, 8), 0, "an empty cache has no past");
 	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 0, "reservations are no news");
-	must(gpc_publish(c, k, k + 1, b, 2, GPC_OPTIONS(gpc_publish_options, .tag = 9), 0,
-			 -1));
+	must(gpc_publish(c, k, k + 1, b, 2, GPC_OPTIONS(gpc_publish_options, .tag = 9), 0, -1));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 2, "two are published");
 	ok(ch[0].what == GPC_STORED && ch[0].block == b[0] && ch[0].tag == 9 &&
-		   key_is(ch[0].key, k[1]) && key_is(ch[0].parent, k[0]) &&
-		   ch[0].seq == 1,
+		   key_is(ch[0].key, k[1]) && key_is(ch[0].parent, k[0]) && ch[0].seq == 1,
 	   "the first");
 	ok(ch[1].what == GPC_STORED && ch[1].block == b[1] && key_is(ch[1].key, k[2]) &&
 		   key_is(ch[1].parent, k[1]) && ch[1].seq == 2,
@@ -222,14 +219,13 @@ static void test_each(void)
 	ok(ch[0].what == GPC_MOVED && ch[0].was == b[1] && ch[0].block == m[0].to &&
 		   key_is(ch[0].key, k[2]) && ch[0].tag == 9,
 	   "from where to where");
-	must(gpc_reserve(c, 0, 4, (gpc_block[4]){ 0 },
-			 GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
+	must(gpc_reserve(c, 0, 4, (gpc_block[4]){ 0 }, GPC_OPTIONS(gpc_reserve_options, .moves = m),
+			 0, 1000));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 1, "a victim");
 	ok(ch[0].what == GPC_REMOVED && ch[0].block == b[0], "is removed");
 	must(gpc_pool_clear(c, 1, 0, 0, 1000));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 1, "a pool is cleared");
-	ok(ch[0].what == GPC_CLEARED && GPC_POOL(ch[0].block) == 1 && !ch[0].tag,
-	   "as one");
+	ok(ch[0].what == GPC_CLEARED && GPC_POOL(ch[0].block) == 1 && !ch[0].tag, "as one");
 	chain_make(c, 1, 20, 1, &x);
 	must(gpc_drop(c, &x, 1, NULL, 0, -1));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 2, "a drop");
@@ -273,8 +269,7 @@ static void test_order(void)
 	b[0] = find(c, 1);
 	must(gpc_drop(c, b, 1, NULL, 0, -1));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 4, "four are dropped");
-	for (i = 0; i < 4 && ch[i].what == GPC_REMOVED && key_is(ch[i].key, k[4 - i]);
-	     i++)
+	for (i = 0; i < 4 && ch[i].what == GPC_REMOVED && key_is(ch[i].key, k[4 - i]); i++)
 		;
 	is_int(i, 4, "deepest first");
 	cache_end(c);

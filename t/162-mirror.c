@@ -19,8 +19,7 @@ static void synced(gpc *c)
 }
 
 /* One launch: keys to blocks. */
-static void launch(gpc_dev *d, uint32_t spaces, const gpc_key *keys, uint32_t n,
-		   gpc_block *b)
+static void launch(gpc_dev *d, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *b)
 {
 	int section = must(gpc_dev_enter(d));
 
@@ -45,8 +44,7 @@ static uint32_t differences(gpc *c, gpc_dev *d)
 		launch(d, masks[i], churn.key, CHURN_KEYS, dev);
 		for (j = 0; j < CHURN_KEYS; j++)
 			bad += host[j] != dev[j];
-		must(gpc_lookup(c, masks[i], churn.key, CHURN_KEYS, dev,
-				GPC_QUIET | GPC_ANYWHERE));
+		must(gpc_lookup(c, masks[i], churn.key, CHURN_KEYS, dev, GPC_QUIET | GPC_ANYWHERE));
 		bad += memcmp(host, dev, sizeof(host)) != 0;
 	}
 	return bad;
@@ -89,7 +87,9 @@ static uint64_t changes_of(gpc *c)
 /* Host and device are compared while nothing changes: what a key has moved from goes by itself,
  * a while after the call that moved it.  So the count is read before the sync: a change behind
  * the sync is on no mirror yet, and is a reason to look again. */
-struct compared { uint32_t blocks, matches, dirty; };
+struct compared {
+	uint32_t blocks, matches, dirty;
+};
 
 static struct compared compare(gpc *c, gpc_dev *d)
 {
@@ -151,16 +151,14 @@ static void test_sync(void)
 	is_int(info_of(c).mirrors, 1, "one mirror");
 	is_str(info_of(c).devices, "host", "on the host");
 	is_int(gpc_mirror_get(c, 0, &m), 0, "described");
-	ok(!strcmp(m.device, "host") && !m.retired && m.bytes && m.generation,
-	   "as it is");
+	ok(!strcmp(m.device, "host") && !m.retired && m.bytes && m.generation, "as it is");
 	refused(gpc_mirror_get(c, 1, &m), ENOENT, "there is no other");
 	refused(gpc_mirror_get(c, -1, &m), EINVAL, "they count from 0");
 	must(gpc_dev_open(c, "host", &d));
 	must(gpc_reserve(c, 0, 4, b, NULL, 0, 1000));
 	is_int(gpc_publish(c, k, k + 1, b, 4,
-			   GPC_OPTIONS(gpc_publish_options, .resident = res,
-				       .ticket = &t), 0, 0), 0,
-	       "published, no wait");
+			   GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = &t), 0, 0),
+	       0, "published, no wait");
 	is_int(gpc_mirror_sync(c, t, 2000), 0, "until that is on all mirrors");
 	ok(!memcmp(b, res, sizeof(b)), "so it was acknowledged before");
 	launch(d, 0, k + 1, 4, got);
@@ -171,8 +169,7 @@ static void test_sync(void)
 	must(gpc_drop(c, &b[2], 1, NULL, 0, -1));
 	synced(c);
 	launch(d, 0, k + 1, 4, got);
-	ok(got[0] == b[0] && got[1] == b[1] && got[2] == -1 && got[3] == -1,
-	   "dropped there, too");
+	ok(got[0] == b[0] && got[1] == b[1] && got[2] == -1 && got[3] == -1, "dropped there, too");
 	is_int(gpc_mirror_sync(c, t, 0), 0, "an old ticket is done");
 	refused(gpc_mirror_sync(c, t + 1000, 0), EINVAL, "a ticket that was never given");
 	must(gpc_release(c, b, 4));
@@ -237,8 +234,7 @@ static void test_sections(void)
 	e = cache_attach(0, 0);
 	must(gpc_dev_open(c, "host", &d));
 	must(gpc_dev_open(e, "host", &f));
-	refused(gpc_dev_lookup(d, 0, &k, 1, &got, NULL), EINVAL,
-		"a launch without a section");
+	refused(gpc_dev_lookup(d, 0, &k, 1, &got, NULL), EINVAL, "a launch without a section");
 	refused(gpc_dev_leave(d, 0, NULL), EINVAL, "a section that is not open");
 	refused(gpc_dev_leave(d, -1, NULL), EINVAL, "a section that cannot be");
 	refused(gpc_dev_leave(d, GPC_SECTIONS, NULL), EINVAL, "nor can this");
@@ -265,8 +261,7 @@ static void test_sections(void)
 	s[1] = must(gpc_section_enter(c));
 	ok(s[0] != s[1], "both kinds share their numbers");
 	gpc_section_leave(c, s[0]);
-	is_int(stats_of(c, info_of(c).peer).sections, 2,
-	       "a host call does not end a device's");
+	is_int(stats_of(c, info_of(c).peer).sections, 2, "a host call does not end a device's");
 	gpc_section_leave(c, s[1]);
 	must(gpc_dev_leave(d, s[0], NULL));
 	must(gpc_dev_wait(d, NULL, 1000));
@@ -293,8 +288,7 @@ static void test_open(void)
 	gpc_block got;
 	gpc_key k = key_of(c, 1);
 
-	refused(gpc_dev_open(c, "cuda:0", &none), ENODEV,
-		"built without, or no such device");
+	refused(gpc_dev_open(c, "cuda:0", &none), ENODEV, "built without, or no such device");
 	refused(gpc_dev_open(c, "tape", &none), EINVAL, "no such kind");
 	refused(gpc_dev_open(c, NULL, &none), EINVAL, "no name");
 	refused(gpc_dev_open(c, "host", NULL), EINVAL, "no place for it");

@@ -13,10 +13,10 @@ int __wrap_device_find(const char *device, const struct device_ops **ret);
 
 static const struct device_ops *real;
 static struct device_ops watched;
-static gpc *looker;                      /* another handle, which reads what the writer stores */
+static gpc *looker; /* another handle, which reads what the writer stores */
 static uint32_t early, uploads, flushes, largest, hurried;
-static uint64_t epoch;                   /* when the flush in flight began */
-static uint64_t changed;                 /* when the last flush that had entries did */
+static uint64_t epoch;   /* when the flush in flight began */
+static uint64_t changed; /* when the last flush that had entries did */
 static bool slow;
 
 static bool is_published(void)

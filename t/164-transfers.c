@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers, as the writer sees them: commands by hand, done words by the test.  The table of states of
- * writer/transfer.h, row by row, with a writer that goes on and with a successor in each; and what
- * commands answer that name a target. */
+/* Transfers, as the writer sees them: commands by hand, done words by the test.  The table of
+ * states of writer/transfer.h, row by row, with a writer that goes on and with a successor in each;
+ * and what commands answer that name a target. */
 #include "t/lib/xfers.h"
 
-enum { VRAM, RAM, OTHER };               /* pools: OTHER is VRAM of a space of its own */
+enum { VRAM, RAM, OTHER }; /* pools: OTHER is VRAM of a space of its own */
 
-static gpc *p, *q;                       /* peers */
+static gpc *p, *q; /* peers */
 
 static void begin(void)
 {
@@ -79,8 +79,9 @@ static void test_fetch(bool dies)
 	is_int(stats_of(c, -1).transfers, 1, "one is under way");
 	is_int(gpc_transfer_get(c, 0, &info), 0, "which can be asked for");
 	ok(info.peer == (int)p->peer && info.transfer == (7 << 6 | 5) && info.blocks == 4 &&
-	   info.left == 4 && info.ranks == 1 && !info.passed && info.from == RAM &&
-	   info.to == VRAM && info.age_ns < 10000000000, "whose, how much, where");
+		   info.left == 4 && info.ranks == 1 && !info.passed && info.from == RAM &&
+		   info.to == VRAM && info.age_ns < 10000000000,
+	   "whose, how much, where");
 	refused(gpc_transfer_get(c, 1, &info), ENOENT, "there is one");
 	store_release(&xfers_words(p)->done[5], 8);
 	serve_some();
@@ -182,10 +183,10 @@ static void test_readers(void)
 
 enum how { DROPPED, CLEARED, SOURCE_GONE, TARGET_GONE, PUBLISHED, HOWS };
 
-static const char *const how_name[] = {
-	"the source is dropped", "the pool is cleared", "the pool of the sources goes",
-	"the pool of the targets goes", "the key is computed anew"
-};
+static const char *const how_name[] = { "the source is dropped", "the pool is cleared",
+					"the pool of the sources goes",
+					"the pool of the targets goes",
+					"the key is computed anew" };
 
 static void source_goes(enum how how, const gpc_block *b)
 {
@@ -200,10 +201,12 @@ static void source_goes(enum how how, const gpc_block *b)
 		must(gpc_pool_clear(c, RAM, 0, 0, -1));
 		break;
 	case SOURCE_GONE:
-		refused(gpc_pool_clear(c, RAM, 0, GPC_REMOVE, 10), ETIMEDOUT, "it cannot go while it is read");
+		refused(gpc_pool_clear(c, RAM, 0, GPC_REMOVE, 10), ETIMEDOUT,
+			"it cannot go while it is read");
 		break;
 	case TARGET_GONE:
-		refused(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, 10), ETIMEDOUT, "it cannot go before the transfer");
+		refused(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, 10), ETIMEDOUT,
+			"it cannot go before the transfer");
 		break;
 	default:
 		chain_keys(c, 1, 2, k);
@@ -256,7 +259,7 @@ static void test_held(bool dies)
 	is_int(fetch(&x, VRAM, b, 1), 1, "on its way");
 	must(gpc_release(p, b, 1));
 	must(gpc_drop(c, b, 1, NULL, 0, -1));
-	*cell_of(p, x.to[0]) = 1;        /* as a fetch does */
+	*cell_of(p, x.to[0]) = 1; /* as a fetch does */
 	clean(c, "held before done");
 	xfer_done(&x);
 	ok(ends(&x), "done");
@@ -294,7 +297,8 @@ static void test_commands(bool cut)
 	{
 		gpc_block all[16];
 
-		is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 1000), 15, "the other blocks");
+		is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 1000), 15,
+		       "the other blocks");
 		is_int(*cell_of(p, x.to[0]), CELL_STOCK, "its cell is not the writer's");
 		*cell_of(p, x.to[0]) = CELL_BACK;
 		xfers_seat(p)->back_waits = 1;
@@ -409,7 +413,8 @@ static void test_names(void)
 	is_int(named(4, 5, b + 1), -EALREADY, "the same value");
 	is_int(named(4, 4, b + 1), -EALREADY, "a smaller one");
 	is_int(named(4, UINT64_MAX >> 6, b + 1), 1, "the greatest");
-	is_int(xfer_cut(&(struct xfer){ .p = p, .slot = 4, .value = UINT64_MAX >> 6 }, 0), 0, "cut");
+	is_int(xfer_cut(&(struct xfer){ .p = p, .slot = 4, .value = UINT64_MAX >> 6 }, 0), 0,
+	       "cut");
 	is_int(named(4, UINT64_MAX >> 6, b + 1), -EALREADY, "there is none above it");
 	is_int(run1(p, (struct shm_command){ .op = CMD_CUT }), -EINVAL, "CUT of nothing");
 	must(gpc_release(p, b, 3));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_fetch in one process: from where the prefix comes, where it ends, what becomes of its bytes. */
+/* gpc_fetch in one process: from where the prefix comes, where it ends, what becomes of its
+ * bytes. */
 #include "t/lib/fetch.h"
 
-enum { RAM = 0, VRAM = 1 };              /* made in this order: VRAM spills to RAM */
+enum { RAM = 0, VRAM = 1 }; /* made in this order: VRAM spills to RAM */
 
 static gpc *tiers(uint32_t vram, uint32_t ram)
 {
@@ -25,7 +26,8 @@ static void test_move(void)
 
 	bytes_chain(c, RAM, 1, 6, r, false);
 	chain_keys(c, 1, 8, k);
-	is_int(gpc_fetch(c, VRAM, k + 1, 8, b, NULL, 0, NULL, 1000, &t), 6, "six blocks of a prompt are in RAM");
+	is_int(gpc_fetch(c, VRAM, k + 1, 8, b, NULL, 0, NULL, 1000, &t), 6,
+	       "six blocks of a prompt are in RAM");
 	ok(t, "a transfer brings them");
 	is_int(fetch_in(b, 6, VRAM), 6, "to VRAM");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "it is committed");
@@ -49,9 +51,11 @@ static void test_mixed(void)
 	gpc_key k[9];
 
 	bytes_chain(c, VRAM, 1, 6, b, false);
-	is_int(fetch_spill(c, VRAM, RAM, (gpc_block[2]){ b[5], b[4] }, 2, 0), 2, "two leaves are spilled");
+	is_int(fetch_spill(c, VRAM, RAM, (gpc_block[2]){ b[5], b[4] }, 2, 0), 2,
+	       "two leaves are spilled");
 	chain_keys(c, 1, 6, k);
-	is_int(gpc_fetch(c, VRAM, k + 1, 6, r, NULL, 0, NULL, 1000, &t), 6, "four are there, two come back");
+	is_int(gpc_fetch(c, VRAM, k + 1, 6, r, NULL, 0, NULL, 1000, &t), 6,
+	       "four are there, two come back");
 	ok(r[0] == b[0] && r[3] == b[3], "those that are there are referenced");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "the others are brought");
 	is_int(fetch_right(c, r, 6, 1), 6, "every byte");
@@ -96,7 +100,9 @@ static void test_ends(void)
 	int vram = bytes_vram(c, 16, 0, -1, 0), second = bytes_vram(c, 16, 0, -1, 0);
 	int ram = bytes_ram(c, 16, 1, 0), bare = pool_new(c, GPC_RAM, 4, 2, 0), print;
 	struct gpc_pool p = pool_of(GPC_RAM, 4, 3);
-	struct gpc_memory m = { .size = sizeof(m), .block_bytes = BYTES_IMAGE, .fingerprint = { 9 } };
+	struct gpc_memory m = { .size = sizeof(m),
+				.block_bytes = BYTES_IMAGE,
+				.fingerprint = { 9 } };
 	struct gpc_fetch_options o = { .size = sizeof(o) };
 	gpc_block b[8] = { -7, -7, -7, -7, -7, -7, -7, -7 }, r[8];
 	gpc_transfer t = 77;
@@ -112,7 +118,8 @@ static void test_ends(void)
 	is_int(b[0], -7, "no block is told");
 	t = 77;
 	o.min = 1;
-	refused(gpc_fetch(c, vram, k + 1, 8, b, &o, 0, NULL, 1000, &t), ENOENT, "one at least is wanted");
+	refused(gpc_fetch(c, vram, k + 1, 8, b, &o, 0, NULL, 1000, &t), ENOENT,
+		"one at least is wanted");
 	is_int((int)t, 77, "and nothing is told");
 	o.min = 0;
 	bytes_chain(c, ram, 1, 6, r, false);
@@ -123,15 +130,18 @@ static void test_ends(void)
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "they come");
 	must(gpc_release(c, b, 4));
 	o.most = 1;
-	is_int(gpc_fetch(c, vram, k + 1, 8, b, &o, 0, NULL, 1000, &t), 5, "what is there is none of the most");
+	is_int(gpc_fetch(c, vram, k + 1, 8, b, &o, 0, NULL, 1000, &t), 5,
+	       "what is there is none of the most");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "the fifth comes");
 	must(gpc_release(c, b, 5));
 	o.most = 0;
 	o.min = 7;
-	refused(gpc_fetch(c, vram, k + 1, 8, b, &o, 0, NULL, 1000, &t), ENOENT, "seven are not there");
+	refused(gpc_fetch(c, vram, k + 1, 8, b, &o, 0, NULL, 1000, &t), ENOENT,
+		"seven are not there");
 	o.min = 0;
 	o.spaces = GPC_SPACE(5);
-	is_int(gpc_fetch(c, vram, k + 1, 8, b, &o, 0, NULL, 1000, &t), 5, "other spaces are not looked in");
+	is_int(gpc_fetch(c, vram, k + 1, 8, b, &o, 0, NULL, 1000, &t), 5,
+	       "other spaces are not looked in");
 	is_int(results[5], -ENOENT, "so the sixth is not there");
 	must(gpc_release(c, b, 5));
 	o.spaces = 0;
@@ -143,15 +153,17 @@ static void test_ends(void)
 		must(gpc_publish(c, k, k + 1, r, 2, NULL, 0, -1));
 		must(gpc_release(c, r, 2));
 		is_int(gpc_fetch(c, vram, k + 1, 2, b, &o, 0, NULL, 1000, &t), 0, "%s",
-		       i == 0 ? "in another VRAM of the space" : i == 1 ? "in a pool without memory" :
-		       "images of another fingerprint");
+		       i == 0   ? "in another VRAM of the space"
+		       : i == 1 ? "in a pool without memory"
+				: "images of another fingerprint");
 		is_int(results[0], -EPROTO, "cannot come");
 	}
 	fetch_end(c, "prefixes");
 }
 
 /* The pool is full of blocks that are held. */
-/* Why the prefix ends, when the writer gives a part of it: a block that another peer loads, the quota. */
+/* Why the prefix ends, when the writer gives a part of it: a block that another peer loads, the
+ * quota. */
 static void test_given_in_part(void)
 {
 	gpc *c = tiers(16, 16), *d = cache_attach(0, 0), *e = cache_attach(0, 0);
@@ -166,12 +178,14 @@ static void test_given_in_part(void)
 	serve_begin(c);
 	o.results = results;
 	device_host_delay_us = 20000;
-	is_int(gpc_fetch(d, VRAM, k + 5, 2, own, NULL, 0, NULL, 1000, &other), 2, "a peer loads the last two");
+	is_int(gpc_fetch(d, VRAM, k + 5, 2, own, NULL, 0, NULL, 1000, &other), 2,
+	       "a peer loads the last two");
 	device_host_delay_us = 0;
 	is_int(gpc_fetch(e, VRAM, k + 1, 6, b, &o, 0, NULL, 1000, &t), 4, "the others come");
 	is_int(results[3], 0, "the fourth, too");
 	is_int(results[4], -EALREADY, "the next is loaded by another peer");
-	is_int(gpc_transfer_wait(e, t, 5000) | gpc_transfer_wait(d, other, 5000), 0, "all are there");
+	is_int(gpc_transfer_wait(e, t, 5000) | gpc_transfer_wait(d, other, 5000), 0,
+	       "all are there");
 	must(gpc_release(e, b, 4));
 	must(gpc_release(d, own, 2));
 	must(gpc_close(e));
@@ -225,7 +239,8 @@ static void test_early(void)
 	bytes_chain(c, RAM, 1, 4, r, false);
 	chain_keys(c, 1, 4, k);
 	device_host_delay_us = 20000;
-	is_int(gpc_fetch(c, VRAM, k + 1, 4, b, NULL, 0, NULL, 1000, &t), 4, "four are on their way");
+	is_int(gpc_fetch(c, VRAM, k + 1, 4, b, NULL, 0, NULL, 1000, &t), 4,
+	       "four are on their way");
 	device_host_delay_us = 0;
 	is_int(gpc_transfer_wait(c, t, 0), -EAGAIN, "and not there yet");
 	is_int(gpc_transfer_results(c, t, results, 4), -EAGAIN, "nor are results");

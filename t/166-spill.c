@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_spill and gpc_spill_ahead in one process: to RAM of the space, to RAM that spaces share, what the
- * caller names and what the writer chooses; RAM to RAM. */
+/* gpc_spill and gpc_spill_ahead in one process: to RAM of the space, to RAM that spaces share, what
+ * the caller names and what the writer chooses; RAM to RAM. */
 #include "t/lib/fetch.h"
 
 static void test_spill(void)
@@ -14,14 +14,17 @@ static void test_spill(void)
 	bytes_chain(c, vram, 1, 8, b, false);
 	for (i = 0; i < 8; i++)
 		leaf_first[i] = b[7 - i];
-	is_int(gpc_spill(c, vram, -1, leaf_first, 3, NULL, 0, NULL, 1000, &t), 3, "three named leaves");
+	is_int(gpc_spill(c, vram, -1, leaf_first, 3, NULL, 0, NULL, 1000, &t), 3,
+	       "three named leaves");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "are spilled");
 	is_int(gpc_transfer_results(c, t, results, 8), 3, "three results");
 	is_int(results[0] | results[1] | results[2], 0, "all committed");
-	is_int(fetch_live(c, 1, 5, vram) + fetch_live(c, 6, 3, ram), 8, "every byte, where it should be");
+	is_int(fetch_live(c, 1, 5, vram) + fetch_live(c, 6, 3, ram), 8,
+	       "every byte, where it should be");
 	settle(c);
 	is_int((int)stats_of(c, -1).reserved, 0, "targets are held by nobody");
-	is_int(gpc_spill(c, vram, ram, NULL, 4, NULL, 0, NULL, 1000, &t), 4, "four that the writer chooses");
+	is_int(gpc_spill(c, vram, ram, NULL, 4, NULL, 0, NULL, 1000, &t), 4,
+	       "four that the writer chooses");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "are spilled");
 	is_int(fetch_live(c, 1, 1, vram) + fetch_live(c, 2, 7, ram), 8, "the root is left");
 	is_int(gpc_spill(c, vram, ram, NULL, 0, NULL, 0, NULL, 1000, &t), 0, "none");
@@ -61,10 +64,12 @@ static void test_spaces(void)
 	gpc_transfer t = 0;
 
 	bytes_chain(c, vram, 1, 6, b, false);
-	is_int(fetch_spill(c, vram, ram, (gpc_block[2]){ b[5], b[4] }, 2, GPC_COPY), 2, "two are copied");
+	is_int(fetch_spill(c, vram, ram, (gpc_block[2]){ b[5], b[4] }, 2, GPC_COPY), 2,
+	       "two are copied");
 	is_int(fetch_there(c, 1, 6, 0, vram), 6, "and stay");
 	is_int(fetch_there(c, 1, 6, 1, ram), 2, "and are there, too");
-	is_int(gpc_spill(c, vram, ram, (gpc_block[3]){ b[5], b[4], b[3] }, 3, NULL, GPC_COPY, NULL, 1000, &t),
+	is_int(gpc_spill(c, vram, ram, (gpc_block[3]){ b[5], b[4], b[3] }, 3, NULL, GPC_COPY, NULL,
+			 1000, &t),
 	       3, "two that are there already, and one");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "which is copied");
 	is_int(gpc_transfer_results(c, t, NULL, 0), 1, "alone");
@@ -92,11 +97,15 @@ static void test_ram(void)
 	is_int(fetch_right(c, s, 200, 1), 200, "every byte");
 	must(gpc_release(c, s, 200));
 	is_int(gpc_pool_clear(c, b, 0, 0, -1), 0, "the copies go");
-	refused(gpc_spill(c, a, b, NULL, 8, NULL, GPC_COPY, c, 1000, &t), EINVAL, "a stream is of no use");
-	refused(gpc_spill(c, a, b, (gpc_block[2]){ GPC_BLOCK(a, 0), -1 }, 2, NULL, GPC_COPY, NULL, 1000, &t), EINVAL,
-		"no block");
-	ok(strstr(gpc_last_error(), "blocks[1] is -1") != NULL, "which is named: %s", gpc_last_error());
-	is_int(gpc_spill(c, a, b, NULL, 1, NULL, GPC_COPY, NULL, 1000, &t), 1, "and a leaf back, the other way");
+	refused(gpc_spill(c, a, b, NULL, 8, NULL, GPC_COPY, c, 1000, &t), EINVAL,
+		"a stream is of no use");
+	refused(gpc_spill(c, a, b, (gpc_block[2]){ GPC_BLOCK(a, 0), -1 }, 2, NULL, GPC_COPY, NULL,
+			  1000, &t),
+		EINVAL, "no block");
+	ok(strstr(gpc_last_error(), "blocks[1] is -1") != NULL, "which is named: %s",
+	   gpc_last_error());
+	is_int(gpc_spill(c, a, b, NULL, 1, NULL, GPC_COPY, NULL, 1000, &t), 1,
+	       "and a leaf back, the other way");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "its parent is not there");
 	is_int(gpc_transfer_results(c, t, (int[1]){ 0 }, 1), 1, "so the writer");
 	fetch_end(c, "RAM to RAM");
@@ -160,7 +169,8 @@ static void test_ahead(void)
 static void test_ahead_dying(void)
 {
 	gpc *c = bytes_cache(), *reader = cache_attach(0, 0);
-	int ram = bytes_ram(c, 32, 0, 0), vram = ahead_pool(c, 16, 0, ram, 5, GPC_POOL_OWNED), section;
+	int ram = bytes_ram(c, 32, 0, 0), vram = ahead_pool(c, 16, 0, ram, 5, GPC_POOL_OWNED),
+	    section;
 	gpc_transfer t = 0;
 	gpc_block b[16];
 
@@ -187,7 +197,8 @@ static void test_ahead_lingering(void)
 
 	bytes_chain(c, vram, 1, 16, b, true);
 	must(gpc_release(c, b, 14));
-	is_int(fetch_spill(c, vram, ram, (gpc_block[]){ b[15], b[14] }, 2, 0), 2, "two that are held have gone");
+	is_int(fetch_spill(c, vram, ram, (gpc_block[]){ b[15], b[14] }, 2, 0), 2,
+	       "two that are held have gone");
 	for (i = 0; i < 2000 && p->lingering < 2; i++)
 		must(gpc_writer_serve(c, 1));
 	is_int((int)p->lingering, 2, "and keep their blocks");
@@ -230,7 +241,8 @@ static void test_ahead_elsewhere(void)
 	is_int(first, 2, "the two least recent leaves are copied");
 	n = fetch_there(c, 1, 30, 1, ram);
 	is_int(n, 2, "to the other space");
-	is_int(fetch_there(c, 1, 3, 0, vram) + fetch_there(c, 11, 3, 0, vram) + fetch_there(c, 21, 3, 0, vram),
+	is_int(fetch_there(c, 1, 3, 0, vram) + fetch_there(c, 11, 3, 0, vram) +
+		       fetch_there(c, 21, 3, 0, vram),
 	       9, "and stay where they are");
 	is_int(step(c, vram), 0, "they have a copy: nothing is due");
 	must(gpc_evict(c, vram, 2, b, 0, 1000));
@@ -274,7 +286,8 @@ static void test_torn(void)
 
 	bytes_chain(c, vram, 1, 4, b, false);
 	device_host_copy_fail_at = 1;
-	refused(gpc_spill(c, vram, ram, NULL, 4, NULL, 0, NULL, 1000, &t), EIO, "the first copy is refused");
+	refused(gpc_spill(c, vram, ram, NULL, 4, NULL, 0, NULL, 1000, &t), EIO,
+		"the first copy is refused");
 	is_int((int)t, 0, "no transfer");
 	for (i = 0; i < 200 && c->transfers->used; i++) {
 		gpc_writer_serve(c, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams and transfers: gpc_order by stages, gpc_release_after, streams that capture; a lost device; close
- * and fork with transfers under way. */
+/* Streams and transfers: gpc_order by stages, gpc_release_after, streams that capture; a lost
+ * device; close and fork with transfers under way. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -64,7 +64,8 @@ static void test_stages(void)
 	bytes_chain(c, RAM, 1, 4, r, false);
 	chain_keys(c, 1, 4, k);
 	device_host_delay_us = 5000;
-	is_int(gpc_fetch(c, VRAM, k + 1, 4, b, &o, 0, copies, 1000, &t), 4, "four blocks in four stages");
+	is_int(gpc_fetch(c, VRAM, k + 1, 4, b, &o, 0, copies, 1000, &t), 4,
+	       "four blocks in four stages");
 	device_host_delay_us = 0;
 	for (i = 0; i < 4; i++) {
 		is_int(gpc_order(c, t, i, reader), 0, "another stream waits for stage %u", i);
@@ -73,7 +74,8 @@ static void test_stages(void)
 	ok(!load_acquire(&seen[0]), "nothing waits in the call");
 	refused(gpc_order(c, t, 4, reader), EINVAL, "there is no fifth");
 	wait_seen(&seen[0]);
-	ok(seen[0] && gpc_transfer_wait(c, t, 0) == -EAGAIN, "the first stage is there before the last");
+	ok(seen[0] && gpc_transfer_wait(c, t, 0) == -EAGAIN,
+	   "the first stage is there before the last");
 	wait_seen(&seen[3]);
 	for (i = 0; i < 4; i++)
 		right += seen[i] == (0x100u | bytes_at(4, BYTES_IMAGE / 4 * (i + 1) - 1));
@@ -92,8 +94,10 @@ static void test_stages(void)
 		"five are no equal parts of the image");
 	o.stages = 4;
 	device_host_captures = copies;
-	refused(gpc_fetch(c, VRAM, k + 1, 4, b, &o, 0, copies, 1000, &t), EINVAL, "a stream that captures");
-	refused(gpc_spill(c, VRAM, RAM, NULL, 4, NULL, 0, copies, 1000, &t), EINVAL, "nor spills it");
+	refused(gpc_fetch(c, VRAM, k + 1, 4, b, &o, 0, copies, 1000, &t), EINVAL,
+		"a stream that captures");
+	refused(gpc_spill(c, VRAM, RAM, NULL, 4, NULL, 0, copies, 1000, &t), EINVAL,
+		"nor spills it");
 	device_host_captures = NULL;
 	host_stream_close(copies);
 	host_stream_close(reader);
@@ -136,7 +140,8 @@ static void test_release_after(void)
 	bytes_chain(c, VRAM, 1, 3, b, true);
 	must(gpc_reserve(c, VRAM, 1, &r, NULL, 0, 1000));
 	device_host_delay_us = 30000;
-	is_int(gpc_release_after(c, b, 3, stream), 0, "three references, when the stream gets there");
+	is_int(gpc_release_after(c, b, 3, stream), 0,
+	       "three references, when the stream gets there");
 	device_host_delay_us = 0;
 	is_int((int)stats_of(c, -1).refs, 3, "are held until then");
 	look_on(stream, bytes_place(c, b[0], 0), &seen);
@@ -147,7 +152,8 @@ static void test_release_after(void)
 	refused(gpc_release_after(c, b, 1, stream), EPERM, "a block that is not held");
 	refused(gpc_release_after(c, &r, 1, stream), EPERM, "nor a reservation");
 	refused(gpc_release_after(c, NULL, 1, stream), EINVAL, "no blocks");
-	refused(gpc_release_after(c, (gpc_block[1]){ GPC_BLOCK(99, 0) }, 1, stream), EINVAL, "no block");
+	refused(gpc_release_after(c, (gpc_block[1]){ GPC_BLOCK(99, 0) }, 1, stream), EINVAL,
+		"no block");
 	refused(gpc_release_after(NULL, b, 1, stream), EINVAL, "no handle");
 	is_int(gpc_release_after(c, b, 0, stream), 0, "none at all");
 	is_int(gpc_release_after(c, (gpc_block[1]){ -1 }, 1, stream), 0, "-1 is skipped");
@@ -170,7 +176,8 @@ static void test_lent(void)
 	twice[0] = twice[2] = b[0];
 	twice[1] = b[1];
 	refused(gpc_release_after(c, twice, 3, stream), EPERM, "one reference, twice in a list");
-	ok(strstr(gpc_last_error(), "blocks[2]") != NULL, "the second is named: %s", gpc_last_error());
+	ok(strstr(gpc_last_error(), "blocks[2]") != NULL, "the second is named: %s",
+	   gpc_last_error());
 	is_int((int)stats_of(c, -1).refs, 2, "and nothing of the list is released");
 	device_host_delay_us = 50000;
 	is_int(gpc_release_after(c, b, 1, stream), 0, "once");
@@ -196,8 +203,10 @@ static void test_lent(void)
 /* The thread that would see the stream get there cannot be started: the caller still holds all. */
 static bool no_threads;
 
-int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *arg);
 
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
@@ -254,7 +263,8 @@ static void test_close(void)
 	serve_end();
 	for (i = 0; i < 2000 && fetch_live(c, 1, 4, VRAM) < 4; i++)
 		gpc_writer_serve(c, 1);
-	is_int(fetch_live(c, 1, 4, VRAM), 4, "a closed handle's transfer is committed all the same");
+	is_int(fetch_live(c, 1, 4, VRAM), 4,
+	       "a closed handle's transfer is committed all the same");
 	fetch_end(c, "closed");
 }
 
@@ -311,7 +321,8 @@ static void test_no_writer(void)
 	must(gpc_writer_drop(c));
 	for (i = 0; i < 1000 && gpc_transfer_wait(d, t, 0) == -EAGAIN; i++)
 		usleep(1000);
-	is_int(gpc_transfer_wait(d, t, 0), -ENOTCONN, "no writer commits them, as who asks again and again is told");
+	is_int(gpc_transfer_wait(d, t, 0), -ENOTCONN,
+	       "no writer commits them, as who asks again and again is told");
 	refused(gpc_transfer_wait(d, t, 5000), ENOTCONN, "and who waits");
 	is_int(fetch_right(d, b, 4, 1), 4, "though the bytes are there");
 	must(gpc_writer_take(c, 0, 1000));

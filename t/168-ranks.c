@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks: transfers that other peers copy, here and in another process; what the calls refuse, each with its
- * sentence. */
+/* Ranks: transfers that other peers copy, here and in another process; what the calls refuse, each
+ * with its sentence. */
 #include <sys/wait.h>
 
 #include "t/lib/fetch.h"
@@ -30,10 +30,12 @@ static void test_ranks(void)
 	int32_t ranks[2] = { info_of(c).peer, info_of(d).peer };
 	struct gpc_move m[8];
 	uint32_t nm = 99;
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 2, .ranks = ranks, .moves = m,
-				       .nmoves = &nm };
-	struct gpc_spill_options s = { .size = sizeof(s), .nranks = 1, .ranks = ranks + 1, .moves = m,
-				       .nmoves = &nm };
+	struct gpc_fetch_options o = {
+		.size = sizeof(o), .nranks = 2, .ranks = ranks, .moves = m, .nmoves = &nm
+	};
+	struct gpc_spill_options s = {
+		.size = sizeof(s), .nranks = 1, .ranks = ranks + 1, .moves = m, .nmoves = &nm
+	};
 	gpc_block b[4], r[4];
 	gpc_transfer t = 0;
 	gpc_key k[5];
@@ -41,9 +43,11 @@ static void test_ranks(void)
 
 	bytes_chain(c, RAM, 1, 4, r, false);
 	chain_keys(c, 1, 4, k);
-	is_int(gpc_fetch(c, VRAM, k + 1, 4, b, &o, 0, NULL, 1000, &t), 4, "four blocks, copied by ranks");
+	is_int(gpc_fetch(c, VRAM, k + 1, 4, b, &o, 0, NULL, 1000, &t), 4,
+	       "four blocks, copied by ranks");
 	is_int((int)nm, 4, "four moves are told");
-	ok(m[2].from == r[2] && m[2].to == b[2] && !memcmp(&m[2].key, &k[3], sizeof(k[3])), "with their keys");
+	ok(m[2].from == r[2] && m[2].to == b[2] && !memcmp(&m[2].key, &k[3], sizeof(k[3])),
+	   "with their keys");
 	copy_here(c, m, 4, 1);
 	refused(gpc_order(c, t, 0, NULL), EINVAL, "their streams are theirs");
 	is_int(gpc_transfer_mark(c, ranks[0], t, NULL), 0, "one rank is done");
@@ -54,7 +58,8 @@ static void test_ranks(void)
 	is_int(fetch_live(c, 1, 4, VRAM), 4, "every byte");
 	refused(gpc_transfer_mark(d, ranks[0], t, NULL), ENOENT, "it is over");
 	must(gpc_release(c, b, 4));
-	is_int(gpc_spill(c, VRAM, RAM, NULL, 2, &s, 0, NULL, 1000, &t), 2, "two go down, copied by another peer");
+	is_int(gpc_spill(c, VRAM, RAM, NULL, 2, &s, 0, NULL, 1000, &t), 2,
+	       "two go down, copied by another peer");
 	is_int((int)nm, 2, "two moves");
 	refused(gpc_transfer_mark(c, ranks[0], t, NULL), EPERM, "the caller is no rank");
 	copy_here(c, m, 1, 4);
@@ -66,7 +71,8 @@ static void test_ranks(void)
 	is_int(gpc_fetch(c, VRAM, k + 1, 4, b, &o, 0, NULL, 1000, &t), 4, "two come back");
 	must(gpc_close(d));
 	must(gpc_transfer_mark(c, ranks[0], t, NULL));
-	is_int(gpc_transfer_wait(c, t, 5000), 0, "a rank has left without a word: the transfer ends with the others");
+	is_int(gpc_transfer_wait(c, t, 5000), 0,
+	       "a rank has left without a word: the transfer ends with the others");
 	is_int(gpc_transfer_results(c, t, (int *)memset(r, 0, sizeof(r)), 4), 2, "two results");
 	ok(r[0] == -ESTALE && r[1] == -ESTALE, "both refused");
 	must(gpc_release(c, b, 4));
@@ -88,9 +94,13 @@ static void test_processes(void)
 	gpc_key k[5];
 	struct gpc_move m[4];
 	uint32_t nm;
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 1, .ranks = &peer, .moves = m,
-				       .nmoves = &nm };
-	struct { int32_t peer; gpc_transfer t; } say;
+	struct gpc_fetch_options o = {
+		.size = sizeof(o), .nranks = 1, .ranks = &peer, .moves = m, .nmoves = &nm
+	};
+	struct {
+		int32_t peer;
+		gpc_transfer t;
+	} say;
 	pid_t pid;
 
 	bytes_chain(c, RAM, 1, 4, r, false);
@@ -100,7 +110,9 @@ static void test_processes(void)
 	pid = fork();
 	if (!pid) {
 		gpc *e = NULL;
-		struct gpc_attach_options a = { .size = sizeof(a), .timeout_ms = 5000, .dir = cache_dir };
+		struct gpc_attach_options a = { .size = sizeof(a),
+						.timeout_ms = 5000,
+						.dir = cache_dir };
 
 		if (gpc_attach(cache_name, &a, 0, &e) < 0)
 			_exit(2);
@@ -116,7 +128,8 @@ static void test_processes(void)
 		bail("the rank has no peer");
 	d = cache_attach(0, 0);
 	serve_begin(c);
-	is_int(gpc_fetch(d, VRAM, k + 1, 4, b, &o, 0, NULL, 2000, &t), 4, "a leader, and a rank elsewhere");
+	is_int(gpc_fetch(d, VRAM, k + 1, 4, b, &o, 0, NULL, 2000, &t), 4,
+	       "a leader, and a rank elsewhere");
 	copy_here(d, m, 4, 1);
 	say.peer = info_of(d).peer;
 	say.t = t;
@@ -153,10 +166,12 @@ static void test_refused(void)
 	gpc_transfer t = 5;
 	struct gpc_pool p = pool_of(GPC_VRAM, 4, 3);
 
-#define FETCH(to, keys, n, blocks, flags, ms, ...) \
-	gpc_fetch(c, to, keys, n, blocks, GPC_OPTIONS(gpc_fetch_options, __VA_ARGS__), flags, NULL, ms, &t)
-#define SPILL(from, to, flags, ms, ...) \
-	gpc_spill(c, from, to, NULL, 1, GPC_OPTIONS(gpc_spill_options, __VA_ARGS__), flags, NULL, ms, &t)
+#define FETCH(to, keys, n, blocks, flags, ms, ...)                                            \
+	gpc_fetch(c, to, keys, n, blocks, GPC_OPTIONS(gpc_fetch_options, __VA_ARGS__), flags, \
+		  NULL, ms, &t)
+#define SPILL(from, to, flags, ms, ...)                                                           \
+	gpc_spill(c, from, to, NULL, 1, GPC_OPTIONS(gpc_spill_options, __VA_ARGS__), flags, NULL, \
+		  ms, &t)
 	chain_keys(c, 1, 2, k);
 	says(c, gpc_fetch(NULL, VRAM, k, 1, b, NULL, 0, NULL, 0, &t), -EINVAL, "handle is NULL");
 	says(c, FETCH(99, k, 1, b, 0, 0, .min = 0), -EINVAL, "to is 99");
@@ -168,22 +183,29 @@ static void test_refused(void)
 	says(c, FETCH(VRAM, k, 1, b, GPC_COPY, 0, .min = 0), -EINVAL, "flags");
 	says(c, FETCH(VRAM, k, 1, b, 0, -2, .min = 0), -EINVAL, "timeout_ms");
 	says(c, FETCH(VRAM, k, 1, b, 0, 0, .stages = 17), -EINVAL, "stages is 17");
-	says(c, FETCH(VRAM, k, 1, b, GPC_VERIFY_FIRST, 0, .stages = 2), -EINVAL, "GPC_VERIFY_FIRST");
+	says(c, FETCH(VRAM, k, 1, b, GPC_VERIFY_FIRST, 0, .stages = 2), -EINVAL,
+	     "GPC_VERIFY_FIRST");
 	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 17), -EINVAL, "nranks is 17");
 	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1), -EINVAL, "ranks is NULL");
 	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1, .ranks = ranks), -EINVAL, "moves is NULL");
-	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1, .ranks = ranks, .moves = m), -EINVAL, "nmoves is NULL");
-	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 2, .ranks = ranks, .moves = m, .nmoves = &nm), -EINVAL,
-	     "ranks[0] and ranks[1]");
-	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1, .ranks = ranks + 2, .moves = m, .nmoves = &nm), -EINVAL,
-	     "no peer in that seat");
+	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1, .ranks = ranks, .moves = m), -EINVAL,
+	     "nmoves is NULL");
+	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 2, .ranks = ranks, .moves = m, .nmoves = &nm),
+	     -EINVAL, "ranks[0] and ranks[1]");
+	says(c,
+	     FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1, .ranks = ranks + 2, .moves = m, .nmoves = &nm),
+	     -EINVAL, "no peer in that seat");
 	ranks[2] = 77;
-	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1, .ranks = ranks + 2, .moves = m, .nmoves = &nm), -EINVAL,
-	     "ranks[0] is 77");
-	says(c, FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1, .ranks = ranks, .moves = m, .nmoves = &nm, .stages = 2),
+	says(c,
+	     FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1, .ranks = ranks + 2, .moves = m, .nmoves = &nm),
+	     -EINVAL, "ranks[0] is 77");
+	says(c,
+	     FETCH(VRAM, k, 1, b, 0, 0, .nranks = 1, .ranks = ranks, .moves = m, .nmoves = &nm,
+		   .stages = 2),
 	     -EINVAL, "ranks copy as they like");
-	says(c, gpc_fetch(c, VRAM, k, 1, b, &(struct gpc_fetch_options){ .size = 8 }, 0, NULL, 0, &t), -EINVAL,
-	     "gpc_fetch_options");
+	says(c,
+	     gpc_fetch(c, VRAM, k, 1, b, &(struct gpc_fetch_options){ .size = 8 }, 0, NULL, 0, &t),
+	     -EINVAL, "gpc_fetch_options");
 	says(c, SPILL(99, RAM, 0, 0, .nranks = 0), -EINVAL, "from is 99");
 	says(c, SPILL(7, RAM, 0, 0, .nranks = 0), -ENOENT, "from is 7");
 	says(c, SPILL(VRAM, VRAM, 0, 0, .nranks = 0), -EINVAL, "both 1");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claims: who computes a key that many want.  Every way in which one begins and ends, what the others are told, and
- * how long it takes until a waiter is awake. */
+/* Claims: who computes a key that many want.  Every way in which one begins and ends, what the
+ * others are told, and how long it takes until a waiter is awake. */
 #include "t/lib/cache.h"
 
 #include <limits.h>
@@ -70,13 +70,16 @@ static void test_answers(void)
 	ok(q.state == GPC_CLAIM_MINE && q.block == mine[0], "the first one has it");
 	ok(claim(a, 1, mine[0]).state == GPC_CLAIM_MINE, "and has it when it asks again");
 	p = claim(b, 1, other[0]);
-	ok(p.state == GPC_CLAIM_PENDING && p.block == mine[0] && p.peer == info_of(a).peer && !p.loading &&
-	   p.ahead == 0 && p.age_ns < 10000000000ull, "the second one is told by whom");
+	ok(p.state == GPC_CLAIM_PENDING && p.block == mine[0] && p.peer == info_of(a).peer &&
+		   !p.loading && p.ahead == 0 && p.age_ns < 10000000000ull,
+	   "the second one is told by whom");
 	is_int(p.pid, (int)getpid(), "and in which process");
-	ok(claim(a, 1, mine[1]).state == GPC_CLAIM_PENDING, "another block of the same peer is a second one, too");
+	ok(claim(a, 1, mine[1]).state == GPC_CLAIM_PENDING,
+	   "another block of the same peer is a second one, too");
 	is_int(gpc_claim_walk(c, &cursor, walked, 4), 1, "one is walked");
-	ok(walked[0].block == mine[0] && key_is(walked[0].key, key_of(c, 1)) && walked[0].peer == p.peer &&
-	   walked[0].life == p.life, "with its block, key, peer and life");
+	ok(walked[0].block == mine[0] && key_is(walked[0].key, key_of(c, 1)) &&
+		   walked[0].peer == p.peer && walked[0].life == p.life,
+	   "with its block, key, peer and life");
 	is_int(gpc_claim_walk(c, &cursor, walked, 4), 0, "and no more");
 	is_int(open_claims(a), 1, "its peer has one open");
 	is_int(gpc_claim_wait(b, &p, 1, 0), -EAGAIN, "it has not ended");
@@ -89,8 +92,8 @@ static void test_answers(void)
 		struct gpc_claim both[2];
 
 		refused(gpc_claim(a, two, one, 2, both, 0, 1000), EINVAL, "one block for two keys");
-		ok(strstr(gpc_last_error(), "blocks[1]") && strstr(gpc_last_error(), "blocks[0]"), "both are named: %s",
-		   gpc_last_error());
+		ok(strstr(gpc_last_error(), "blocks[1]") && strstr(gpc_last_error(), "blocks[0]"),
+		   "both are named: %s", gpc_last_error());
 		is_int(gpc_claim_drop(a, one, 1, 1000), 1, "one claim of them is left");
 	}
 	ok(claim(a, 2, mine[0]).state == GPC_CLAIM_MINE, "the block is claimed for another key");
@@ -151,7 +154,8 @@ static void act_refused(void)
 	gpc_key k = key_of(a, 1), parent = key_of(a, 60);
 	gpc_block r;
 
-	must(gpc_publish(a, &parent, &k, mine, 1, GPC_OPTIONS(gpc_publish_options, .resident = &r), 0, 2000));
+	must(gpc_publish(a, &parent, &k, mine, 1, GPC_OPTIONS(gpc_publish_options, .resident = &r),
+			 0, 2000));
 	if (r != -ENOENT)
 		bail("it was not refused: %d", r);
 }
@@ -174,7 +178,7 @@ static void act_close(void)
 	usleep(100000);
 }
 
-static void act_promoted(void)           /* the key comes from RAM into the space: it is live already there */
+static void act_promoted(void) /* the key comes from RAM into the space: it is live already there */
 {
 	gpc_key k = key_of(a, 1);
 	gpc_block r;
@@ -205,7 +209,8 @@ static void test_ahead(void)
 	begin();
 	for (i = 0; i < 4; i++)
 		k[i] = key_of(a, 10 + i);
-	is_int(gpc_claim(a, k, mine, 4, (struct gpc_claim[4]){ { .state = 0 } }, 0, 2000), 4, "four in one call");
+	is_int(gpc_claim(a, k, mine, 4, (struct gpc_claim[4]){ { .state = 0 } }, 0, 2000), 4,
+	       "four in one call");
 	p = claim(b, 13, other[0]);
 	is_int(p.ahead, 3, "three are ahead of the last");
 	must(gpc_publish(a, NULL, k, mine, 2, NULL, 0, 2000));
@@ -235,20 +240,25 @@ static void test_unasked(void)
 	k[1] = key_of(a, 1);
 	do
 		k[2] = key_of(a, ++second);
-	while (wait_word(&k[2]) == wait_word(&k[1]));    /* its note has another place */
+	while (wait_word(&k[2]) == wait_word(&k[1])); /* its note has another place */
 	k[3] = key_of(a, 3);
 	must(gpc_claim(a, k + 1, mine, 2, q, 0, 2000) == 2 ? 0 : -1);
 	serve_end();
 	is_int(gpc_claim(b, k, mixed, 3, q, 0, 0), 0, "nobody serves, and three are answered");
 	ok(q[0].state == GPC_CLAIM_LIVE && q[0].block == live, "one is live");
 	ok(q[1].state == GPC_CLAIM_PENDING && q[1].block == mine[0] && q[1].ahead == 0 &&
-	   q[1].peer == info_of(a).peer && !has_ended(b, &q[1]), "one is pending");
-	ok(q[2].state == GPC_CLAIM_PENDING && q[2].block == mine[1] && q[2].ahead == 1, "behind it the next");
-	if (!cache_thread) {             /* else somebody serves all the same */
-		ok(gpc_claim(b, k + 3, mixed, 1, q, 0, 20) < 0, "what is neither is the writer's to say");
-		ok(gpc_claim(b, k, &far, 1, q, 0, 20) < 0 && gpc_claim(b, k + 1, &far, 1, q, 0, 20) < 0,
+		   q[1].peer == info_of(a).peer && !has_ended(b, &q[1]),
+	   "one is pending");
+	ok(q[2].state == GPC_CLAIM_PENDING && q[2].block == mine[1] && q[2].ahead == 1,
+	   "behind it the next");
+	if (!cache_thread) { /* else somebody serves all the same */
+		ok(gpc_claim(b, k + 3, mixed, 1, q, 0, 20) < 0,
+		   "what is neither is the writer's to say");
+		ok(gpc_claim(b, k, &far, 1, q, 0, 20) < 0 &&
+			   gpc_claim(b, k + 1, &far, 1, q, 0, 20) < 0,
 		   "and what is so in another space alone");
-		ok(gpc_claim(a, k + 2, mine + 2, 1, q, 0, 20) < 0, "and what the same peer has claimed");
+		ok(gpc_claim(a, k + 2, mine + 2, 1, q, 0, 20) < 0,
+		   "and what the same peer has claimed");
 	}
 	serve_begin(c);
 	must(gpc_claim_drop(b, mixed, 4, 2000));
@@ -285,7 +295,9 @@ static void test_spaces(void)
 	ok(claim(b, 1, other[0]).state == GPC_CLAIM_MINE, "it is free in another one");
 	must(gpc_pool_clear(a, pool, 0, GPC_REMOVE, 0));
 	usleep(10000);
-	p = (struct gpc_claim){ .key = key_of(a, 1), .state = GPC_CLAIM_PENDING, .block = far, .life = p.life };
+	p = (struct gpc_claim){
+		.key = key_of(a, 1), .state = GPC_CLAIM_PENDING, .block = far, .life = p.life
+	};
 	ok(has_ended(b, &p), "a pool that is removed ends its claims for who waits");
 	must(gpc_release(a, &far, 1));
 	end("spaces");
@@ -334,7 +346,12 @@ static void test_refusals(void)
 
 /* ---- awake ---- */
 
-struct sleeper { gpc *c; struct gpc_claim q; int got; uint64_t asleep, awake; };
+struct sleeper {
+	gpc *c;
+	struct gpc_claim q;
+	int got;
+	uint64_t asleep, awake;
+};
 
 static uint64_t now_ns(void)
 {

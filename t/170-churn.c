@@ -29,8 +29,7 @@ static void run(const struct gpc_config *cfg, uint32_t steps, const char *what)
 			another_writer();
 	}
 	is_int(bad, 0, "%s: clean all the while", what);
-	ok(churn.did[0] > 1000 && churn.did[2] > 100 && churn.did[3] > 100 &&
-		   churn.did[5] > 50,
+	ok(churn.did[0] > 1000 && churn.did[2] > 100 && churn.did[3] > 100 && churn.did[5] > 50,
 	   "%s: enough of everything", what);
 	st = stats_of(churn.c, -1);
 	ok(st.demoted > 100 && st.promoted > 50, "%s: %d keys went down, %d up", what,

@@ -52,9 +52,8 @@ static void keys_in(gpc *c, uint64_t *n, uint32_t first, uint32_t second, gpc_ke
 static int publish(gpc *c, const gpc_key *k, gpc_block *b, uint32_t n, gpc_block *res)
 {
 	must(gpc_reserve(c, 0, n, b, NULL, 0, 1000));
-	return must(gpc_publish(c, NULL, k, b, n,
-				GPC_OPTIONS(gpc_publish_options, .resident = res), 0,
-				-1));
+	return must(gpc_publish(c, NULL, k, b, n, GPC_OPTIONS(gpc_publish_options, .resident = res),
+				0, -1));
 }
 
 static uint32_t misses(gpc *c, const gpc_key *k, const gpc_block *b, uint32_t n)
@@ -91,12 +90,10 @@ static void test_full(void)
 	clean(c, "two full buckets");
 	is_int(gpc_drop(c, &b[3], 1, NULL, 0, -1), 1, "one of them goes");
 	is_int(must(gpc_publish(c, NULL, k + 8, b + 8, 1,
-				GPC_OPTIONS(gpc_publish_options, .resident = res + 8), 0,
-				-1)), 1,
-	       "then there is a place");
+				GPC_OPTIONS(gpc_publish_options, .resident = res + 8), 0, -1)),
+	       1, "then there is a place");
 	b[3] = -1;
-	is_int(misses(c, k, b, 2 * FULL + 1), 0,
-	       "all are found, and the one that went is not");
+	is_int(misses(c, k, b, 2 * FULL + 1), 0, "all are found, and the one that went is not");
 	clean(c, "two full buckets again");
 	cache_end(c);
 }
@@ -119,8 +116,8 @@ static void fill_two(gpc *c, gpc_key *k, gpc_block *b)
 /* Buckets whose keys are looked for in their second bucket as well. */
 static int flags(gpc *c)
 {
-	const struct probe_entry *e = SEG_AT(c->seg.index, c->seg.at.table,
-					     const struct probe_entry, 0);
+	const struct probe_entry *e =
+		SEG_AT(c->seg.index, c->seg.at.table, const struct probe_entry, 0);
 	int i, n = 0;
 
 	for (i = 0; i < BUCKETS; i++)
@@ -153,8 +150,8 @@ static void test_relocation(void)
 
 static int entries(gpc *c)
 {
-	const struct probe_entry *e = SEG_AT(c->seg.index, c->seg.at.table,
-					     const struct probe_entry, 0);
+	const struct probe_entry *e =
+		SEG_AT(c->seg.index, c->seg.at.table, const struct probe_entry, 0);
 	int i, n = 0;
 
 	for (i = 0; i < BUCKETS * FULL; i++)
@@ -189,12 +186,11 @@ static void hold_up(struct held_up *h)
 	h->section = must(gpc_section_enter(h->d));
 	must(gpc_reserve(h->c, 0, 1, h->b + 8, NULL, 0, 1000));
 	must(gpc_publish(h->c, NULL, h->k + 8, h->b + 8, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = &h->res,
-				     .ticket = &h->t), 0, 0));
+			 GPC_OPTIONS(gpc_publish_options, .resident = &h->res, .ticket = &h->t), 0,
+			 0));
 	refused(gpc_ticket_wait(h->c, h->t, 20), ETIMEDOUT,
 		"a section is open: no room is made yet");
-	is_int(misses(h->d, h->k, h->b, 2 * FULL), 0,
-	       "the others are found all the while");
+	is_int(misses(h->d, h->k, h->b, 2 * FULL), 0, "the others are found all the while");
 	is_int(entries(h->d), 2 * FULL + 1, "and what moves stands in both places");
 	clean(h->c, "a relocation under way");
 }
@@ -216,8 +212,7 @@ static void test_relocation_waits(void)
 	struct held_up h;
 
 	hold_up(&h);
-	is_int(gpc_drop(h.c, &h.b[1], 1, NULL, 0, 0), 0,
-	       "what comes behind it waits");
+	is_int(gpc_drop(h.c, &h.b[1], 1, NULL, 0, 0), 0, "what comes behind it waits");
 	is_int(misses(h.d, h.k, h.b, 2 * FULL), 0, "so it is found");
 	gpc_section_leave(h.d, h.section);
 	done(h.c);
@@ -291,8 +286,7 @@ static void test_relocation_moved(void)
 	hold_up(&h);
 	e = cache_attach(0, 0);
 	serve_begin(h.c);
-	is_int(gpc_demote(e, 0, 1, h.b, 2 * FULL, m, 0, 2000), 2 * FULL,
-	       "all eight move");
+	is_int(gpc_demote(e, 0, 1, h.b, 2 * FULL, m, 0, 2000), 2 * FULL, "all eight move");
 	is_int(gpc_commit(e, m, 2 * FULL, NULL, 0, -1), 2 * FULL, "to RAM");
 	serve_end();
 	for (i = 0; i < 2 * FULL; i++)
@@ -371,8 +365,7 @@ static void test_corner(uint32_t steps)
 	is_int(bad, 0, "%u steps: what is live is found, nothing else is", steps);
 	is_int(l.bad, 0, "what stays is found at every moment: %d looks", (int)l.looks);
 	is_int(unclean, 0, "clean all the while");
-	ok(stats_of(c, -1).relocated > 20, "%d relocations",
-	   (int)stats_of(c, -1).relocated);
+	ok(stats_of(c, -1).relocated > 20, "%d relocations", (int)stats_of(c, -1).relocated);
 	is_int(stats_of(c, -1).no_bucket, full, "%u had no place", full);
 	must(gpc_close(d));
 	cache_end(c);
@@ -403,8 +396,7 @@ static void test_whole(uint32_t steps)
 		if (i >= SMALL)
 			bad += misses(c, k, b, SMALL);
 	}
-	is_int(bad, 0, "a full cache of 16: every live key is found, %d times",
-	       (int)steps);
+	is_int(bad, 0, "a full cache of 16: every live key is found, %d times", (int)steps);
 	diag("%d relocations, %d without a place", (int)stats_of(c, -1).relocated,
 	     (int)stats_of(c, -1).no_bucket);
 	clean(c, "a full cache");
@@ -447,8 +439,7 @@ static void test_relocation_home(bool moves)
 	section = must(gpc_section_enter(d));
 	must(gpc_reserve(c, 0, 1, b + 13, NULL, 0, 1000));
 	must(gpc_publish(c, NULL, k + 13, b + 13, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = &t),
-			 0, 0));
+			 GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = &t), 0, 0));
 	refused(gpc_ticket_wait(c, t, 20), ETIMEDOUT, "a spilled key is on its way home");
 	serve_begin(c);
 	if (moves) {

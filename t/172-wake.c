@@ -18,9 +18,9 @@
 #include "peer/handle.h"
 #include "t/lib/meet.h"
 
-#define SECONDS 2                        /* of commands, or GPC_T_SECONDS */
-#define LONG_NS (300 * NS_PER_MS)        /* a sleep that is looked into */
-#define LOST_NS (5000 * NS_PER_MS)       /* nobody is held up for so long between two steps */
+#define SECONDS 2                  /* of commands, or GPC_T_SECONDS */
+#define LONG_NS (300 * NS_PER_MS)  /* a sleep that is looked into */
+#define LOST_NS (5000 * NS_PER_MS) /* nobody is held up for so long between two steps */
 
 int __real_futex_wait(uint32_t *word, uint32_t value, uint64_t ns);
 int __wrap_futex_wait(uint32_t *word, uint32_t value, uint64_t ns);
@@ -30,7 +30,9 @@ uint64_t __real_clock_ns(void);
 uint64_t __wrap_clock_ns(void);
 
 static __thread bool is_writer;
-static struct sleeper { uint32_t slept, unwoken, lost; } of_writer, of_peer;
+static struct sleeper {
+	uint32_t slept, unwoken, lost;
+} of_writer, of_peer;
 static uint32_t leave;
 
 static bool bells(void)
@@ -109,7 +111,8 @@ static uint64_t commands(void)
 	gpc_block b;
 
 	meet_on(0);
-	while (clock_ns() < until && !load_relaxed(&of_writer.lost) && !load_relaxed(&of_peer.lost)) {
+	while (clock_ns() < until && !load_relaxed(&of_writer.lost) &&
+	       !load_relaxed(&of_peer.lost)) {
 		must(gpc_reserve(peer, 0, 1, &b, NULL, 0, -1));
 		spin((uint32_t)(n * 7 % 256));
 		must(gpc_release(peer, &b, 1));

@@ -122,7 +122,8 @@ static void test_turns(void)
 	for (i = 0; i < 50; i++)
 		must(gpc_writer_serve(server, 0));
 	serve_end();
-	ok(clock_ns() - from < 2000 * NS_PER_MS, "50 calls get their turn beside a thread that serves: %d ms",
+	ok(clock_ns() - from < 2000 * NS_PER_MS,
+	   "50 calls get their turn beside a thread that serves: %d ms",
 	   (int)((clock_ns() - from) / NS_PER_MS));
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the writer decides a transfer: before commands that its peer sent after done; as often as its age
- * says; when there is a bucket. */
+/* When the writer decides a transfer: before commands that its peer sent after done; as often as
+ * its age says; when there is a bucket. */
 #include <unistd.h>
 
 #include "t/lib/xfers.h"
 
 #include "kernels/probe.h"
 
-enum { VRAM, RAM, OTHER };               /* pools: OTHER is VRAM of a space of its own */
+enum { VRAM, RAM, OTHER }; /* pools: OTHER is VRAM of a space of its own */
 
-static gpc *p, *q;                       /* peers */
+static gpc *p, *q; /* peers */
 
 static void begin(void)
 {
@@ -62,8 +62,8 @@ static gpc_block reserve(int pool)
 	return seg_command(&p->seg, p->peer, at)->block;
 }
 
-/* The peer saw done, and publishes a child below what it has fetched: in one pass of the writer, which has
- * looked at that transfer a moment ago, and whose bell does not ring yet. */
+/* The peer saw done, and publishes a child below what it has fetched: in one pass of the writer,
+ * which has looked at that transfer a moment ago, and whose bell does not ring yet. */
 static void test_child_of_fetched(void)
 {
 	enum { N = 12 };
@@ -81,7 +81,7 @@ static void test_child_of_fetched(void)
 		if (fetch(&x[i], chained, b + i, 1) != 1)
 			bail("not bound");
 	}
-	usleep(15000);                   /* from here on it looks each 1 ms */
+	usleep(15000); /* from here on it looks each 1 ms */
 	for (i = 0; i < N; i++) {
 		struct shm_command cmd = { .op = CMD_PUBLISH, .block = child[i] };
 		gpc_key parent = key_of(c, i + 1), own = key_of(c, 1000 + i);
@@ -134,7 +134,8 @@ static void test_old(void)
 	end("old ones");
 }
 
-/* One that is under way holds up no ring (rule B18): all positions are used again, and more than once. */
+/* One that is under way holds up no ring (rule B18): all positions are used again, and more than
+ * once. */
 static void test_ring(void)
 {
 	gpc_block b[1];
@@ -145,7 +146,8 @@ static void test_ring(void)
 	chain(p, RAM, 1, b);
 	x = xfer(p, 0, 1);
 	is_int(fetch(&x, VRAM, b, 1), 1, "one is on its way");
-	is_int((long long)xfers_seat(p)->tail, (long long)xfers_seat(p)->head, "and has left the ring");
+	is_int((long long)xfers_seat(p)->tail, (long long)xfers_seat(p)->head,
+	       "and has left the ring");
 	for (i = 0; i < 2 * SHM_RING + 7; i++)
 		n += run1(p, (struct shm_command){ .op = CMD_NOP }) == 0;
 	is_int(n, 2 * SHM_RING + 7, "its peer goes twice around the ring");
@@ -157,8 +159,8 @@ static void test_ring(void)
 	end("the ring");
 }
 
-/* The source is dropped, and its key computed anew, in the same block if the writer gives that away: neither
- * its pin nor its word lets the old copy pass for the new one (rule B10). */
+/* The source is dropped, and its key computed anew, in the same block if the writer gives that
+ * away: neither its pin nor its word lets the old copy pass for the new one (rule B10). */
 static void test_reborn(bool dies)
 {
 	gpc_block b[1], all[18], own;
@@ -248,7 +250,8 @@ static void test_bucket(bool dies)
 	is_int(must(gpc_publish(c, NULL, key, b, 8, NULL, 0, -1)), 8, "two buckets are full");
 	must(gpc_release(c, b, 8));
 	must(gpc_reserve(c, far, 1, &source, NULL, 0, 1000));
-	is_int(must(gpc_publish(c, NULL, key + 8, &source, 1, NULL, 0, -1)), 1, "a ninth key is elsewhere");
+	is_int(must(gpc_publish(c, NULL, key + 8, &source, 1, NULL, 0, -1)), 1,
+	       "a ninth key is elsewhere");
 	must(gpc_release(c, &source, 1));
 	must(gpc_acquire(p, GPC_SPACE(1), key + 8, 1, &source, 0));
 	x = xfer(p, 0, 1);
@@ -292,7 +295,8 @@ static void test_cut_all(void)
 	done(c);
 	x = xfer(p, 0, 1);
 	is_int(fetch(&x, VRAM, b, 1), 1, "the last block");
-	is_int(xfer_cut(&(struct xfer){ .p = p, .slot = 1, .value = 1 }, 0), -EINVAL, "no such transfer");
+	is_int(xfer_cut(&(struct xfer){ .p = p, .slot = 1, .value = 1 }, 0), -EINVAL,
+	       "no such transfer");
 	is_int(xfer_cut(&x, 0), 0, "cut");
 	ok(is_over(&x), "and over");
 	must(gpc_release(c, all, 15));

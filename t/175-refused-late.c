@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A commit is refused since the pool of its target goes, and the pool has gone before its peer takes the answer: the
- * target's cell is empty again all the same, so whoever gets that block next has it whole. */
+/* A commit is refused since the pool of its target goes, and the pool has gone before its peer
+ * takes the answer: the target's cell is empty again all the same, so whoever gets that block next
+ * has it whole. */
 #include "config.h"
 
 #include <pthread.h>
@@ -36,7 +37,10 @@ static void pause_writer(void)
 
 static int add_pool(gpc *c)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .flags = GPC_POOL_OWNED, .blocks = 4,
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_VRAM,
+			      .flags = GPC_POOL_OWNED,
+			      .blocks = 4,
 			      .demote_to = -1 };
 
 	return must(gpc_pool_add(c, &p, 1000));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPC_POOL_ONCE: a pool that several ask for is added once; one that differs is refused, and the sentence
- * says in what.  Nobody makes memory that is there, and the file of who comes second goes. */
+/* GPC_POOL_ONCE: a pool that several ask for is added once; one that differs is refused, and the
+ * sentence says in what.  Nobody makes memory that is there, and the file of who comes second
+ * goes. */
 #include "t/lib/memory_files.h"
 
 #include <fcntl.h>
@@ -48,7 +49,8 @@ static void test_add(void)
 	q.owner = 7;
 	is_int(gpc_pool_add(d, &q, -1), 0, "the second one has it");
 	ok(q.number == 0 && q.owner == -1 && q.generation == p.generation && q.blocks == BLOCKS &&
-	   q.transit == 2 && q.flags == GPC_POOL_UNCHAINED, "and is told what it is");
+		   q.transit == 2 && q.flags == GPC_POOL_UNCHAINED,
+	   "and is told what it is");
 	p = wanted();
 	p.flags = GPC_POOL_UNCHAINED;
 	is_int(gpc_pool_add(c, &p, -1), 1, "without the flag it is a second one");
@@ -64,23 +66,26 @@ static void test_add(void)
 	cache_end(c);
 }
 
-#define OTHER(field_is, what) do { \
-		p = wanted(); \
-		field_is; \
-		n = must(gpc_pool_add(c, &p, -1)); \
+#define OTHER(field_is, what)                                                        \
+	do {                                                                         \
+		p = wanted();                                                        \
+		field_is;                                                            \
+		n = must(gpc_pool_add(c, &p, -1));                                   \
 		ok(n > 0 && n == ++last, "another %s is another pool: %d", what, n); \
 	} while (0)
 
-#define DIFFERS(field_is, sentence) do { \
-		p = wanted(); \
-		field_is; \
-		refused(gpc_pool_add(c, &p, -1), EEXIST, "%s", sentence); \
+#define DIFFERS(field_is, sentence)                                                           \
+	do {                                                                                  \
+		p = wanted();                                                                 \
+		field_is;                                                                     \
+		refused(gpc_pool_add(c, &p, -1), EEXIST, "%s", sentence);                     \
 		ok(strstr(gpc_last_error(), sentence), "the sentence: %s", gpc_last_error()); \
 	} while (0)
 
-#define WRONG(flag, of) do { \
-		p = wanted(); \
-		p.flags |= (flag); \
+#define WRONG(flag, of)                                             \
+	do {                                                        \
+		p = wanted();                                       \
+		p.flags |= (flag);                                  \
 		refused(gpc_pool_add(c, &p, -1), EINVAL, "%s", of); \
 	} while (0)
 
@@ -91,15 +96,18 @@ static void test_differs(void)
 	int n, last = 0;
 
 	must(gpc_pool_add(c, &p, -1));
-	DIFFERS(p.blocks = 7, "blocks is 7: pool 0 is the one that is asked for, and its blocks is 6");
-	DIFFERS(p.transit = 5, "transit is 5: pool 0 is the one that is asked for, and its transit is 2");
+	DIFFERS(p.blocks = 7,
+		"blocks is 7: pool 0 is the one that is asked for, and its blocks is 6");
+	DIFFERS(p.transit = 5,
+		"transit is 5: pool 0 is the one that is asked for, and its transit is 2");
 	DIFFERS(p.gpus = 3, "gpus is 3: pool 0 is the one that is asked for, and its gpus is 1");
 	DIFFERS(p.uuid[1][3] = 1, "uuid is another one than that of pool 0");
 	DIFFERS(p.backing_size = 1, "backing is another one than that of pool 0");
 	OTHER(p.kind = GPC_VRAM, "kind");
 	OTHER(p.space = 3, "space");
 	OTHER(p.flags = GPC_POOL_ONCE, "set of flags");
-	DIFFERS(p.demote_to = 2, "demote_to is 2: pool 0 is the one that is asked for, and its demote_to is -1");
+	DIFFERS(p.demote_to = 2,
+		"demote_to is 2: pool 0 is the one that is asked for, and its demote_to is -1");
 	DIFFERS(p.demote_to = 2; p.spill_ahead = 3, "demote_to is 2");
 	p = wanted();
 	p.blocks = 7;
@@ -130,8 +138,10 @@ static void test_ahead(void)
 	q.flags = GPC_POOL_ONCE;
 	q.spill_ahead = 3;
 	refused(gpc_pool_add(c, &q, -1), EEXIST, "this one 3");
-	ok(strstr(gpc_last_error(), "spill_ahead is 3: pool 1 is the one that is asked for, and its "
-		  "spill_ahead is 2"), "the sentence: %s", gpc_last_error());
+	ok(strstr(gpc_last_error(),
+		  "spill_ahead is 3: pool 1 is the one that is asked for, and its "
+		  "spill_ahead is 2"),
+	   "the sentence: %s", gpc_last_error());
 	cache_end(c);
 }
 
@@ -165,7 +175,8 @@ static void test_make(void)
 	q = wanted();
 	q.blocks = 9;
 	refused(gpc_pool_make(d, &q, &m, -1), EEXIST, "more blocks");
-	ok(strstr(gpc_last_error(), "blocks is 9") && looks == 0, "the sentence: %s", gpc_last_error());
+	ok(strstr(gpc_last_error(), "blocks is 9") && looks == 0, "the sentence: %s",
+	   gpc_last_error());
 	q = wanted();
 	m.block_bytes = 4096;
 	is_int(gpc_pool_make(d, &q, &m, -1), 1, "other images are another pool's");
@@ -185,7 +196,10 @@ static void test_make(void)
 }
 
 /* Another one adds the pool while we make memory, since it says nothing of once. */
-static struct { gpc *d; int number, files; } rival;
+static struct {
+	gpc *d;
+	int number, files;
+} rival;
 
 static int rival_adds(void *arg, uint64_t done, uint64_t bytes)
 {
@@ -275,7 +289,8 @@ static void test_late(void)
 	is_int(gpc_pool_make(d, &p, &m, -1), 0, "and the third");
 	__atomic_store_n(&cache_server.stop, true, __ATOMIC_RELEASE);
 	pthread_join(cache_server.thread, NULL);
-	ok(memory_files() == 1 && memory_file_exists(p.memory) && pools(c) == 1, "one pool, one file");
+	ok(memory_files() == 1 && memory_file_exists(p.memory) && pools(c) == 1,
+	   "one pool, one file");
 	must(gpc_close(d));
 	clean(c, "a call that was given up");
 	cache_end(c);
@@ -317,7 +332,7 @@ static void test_engines(void)
 		}
 	}
 	close(go[0]);
-	close(go[1]);                    /* they all go */
+	close(go[1]); /* they all go */
 	while (left) {
 		if (!cache_thread)
 			must(gpc_writer_serve(c, 1));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPC_IF_IDLE: a clear that does nothing when somebody holds a block of what is to go, and says how many
- * are held.  What counts is what programs hold, and moves that are open. */
+/* GPC_IF_IDLE: a clear that does nothing when somebody holds a block of what is to go, and says how
+ * many are held.  What counts is what programs hold, and moves that are open. */
 #include "t/lib/cache.h"
 
 enum { VRAM = 0, RAM = 1, OTHER = 2, BLOCKS = 16 };
@@ -55,7 +55,8 @@ static void busy(gpc *c, int pool, uint32_t tag, int held, const char *why)
 	ok(strstr(gpc_last_error(), want), "%s are held: %s", want, gpc_last_error());
 	after = stats_of(c, -1);
 	ok(after.live == before.live && after.dropped == before.dropped &&
-	   after.evicted == before.evicted && after.dying == before.dying, "nothing has changed");
+		   after.evicted == before.evicted && after.dying == before.dying,
+	   "nothing has changed");
 	is_int(gpc_event_read(c, &cursor, &e, 1), 0, "and there is no event");
 }
 
@@ -149,7 +150,8 @@ static void test_tags(void)
 	publish_tagged(c, VRAM, 1, 2, 7);
 	chain_keys(c, 1, 4, k);
 	must(gpc_reserve(c, VRAM, 2, got, NULL, 0, 1000));
-	is_int(gpc_publish(c, k + 2, k + 3, got, 2, GPC_OPTIONS(gpc_publish_options, .tag = 9), 0, -1),
+	is_int(gpc_publish(c, k + 2, k + 3, got, 2, GPC_OPTIONS(gpc_publish_options, .tag = 9), 0,
+			   -1),
 	       2, "two of tag 9 below");
 	must(gpc_release(c, got, 1));
 	publish_tagged(c, VRAM, 11, 2, 7);
@@ -199,12 +201,14 @@ static void test_remove(void)
 
 	chain_make(c, OTHER, 1, 2, NULL);
 	must(gpc_reserve(c, OTHER, 1, &b, NULL, 0, 1000));
-	refused(gpc_pool_clear(c, OTHER, 0, GPC_IF_IDLE | GPC_REMOVE, 1000), EBUSY, "a reservation");
+	refused(gpc_pool_clear(c, OTHER, 0, GPC_IF_IDLE | GPC_REMOVE, 1000), EBUSY,
+		"a reservation");
 	is_int(gpc_pool_get(c, OTHER, &p), 0, "the pool stays");
 	is_int(find(c, 1), GPC_BLOCK(OTHER, 0), "with its entries");
 	must(gpc_release(c, &b, 1));
 	done(c);
-	is_int(gpc_pool_clear(c, OTHER, 0, GPC_IF_IDLE | GPC_REMOVE, 2000), 0, "given back: it goes");
+	is_int(gpc_pool_clear(c, OTHER, 0, GPC_IF_IDLE | GPC_REMOVE, 2000), 0,
+	       "given back: it goes");
 	refused(gpc_pool_get(c, OTHER, &p), ENOENT, "for good");
 	refused(gpc_pool_clear(c, OTHER, 0, GPC_IF_IDLE, 1000), ENOENT, "there is none to clear");
 	cache_end(c);
@@ -230,7 +234,12 @@ static void test_caller(void)
 
 /* ---- readers at the same moment ---- */
 
-static struct { gpc *d; bool stop; uint64_t taken, wrong; gpc_block at; } reader;
+static struct {
+	gpc *d;
+	bool stop;
+	uint64_t taken, wrong;
+	gpc_block at;
+} reader;
 
 static void *reads(void *arg)
 {
@@ -272,7 +281,8 @@ static void test_readers(void)
 	__atomic_store_n(&reader.stop, true, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
 	serve_end();
-	ok(!wrong, "%d clears, %d of them refused, while a peer took %d references: each did as it said",
+	ok(!wrong,
+	   "%d clears, %d of them refused, while a peer took %d references: each did as it said",
 	   (int)cleared, (int)busy_ones, (int)reader.taken);
 	must(gpc_close(reader.d));
 	clean(c, "readers");

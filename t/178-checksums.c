@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksums of images from end to end: a spill stores them, a fetch compares; what has changed meanwhile is
- * never committed, goes with its descendants, is counted and named.  VRAM is that of the host device. */
+/* Checksums of images from end to end: a spill stores them, a fetch compares; what has changed
+ * meanwhile is never committed, goes with its descendants, is counted and named.  VRAM is that of
+ * the host device. */
 #include "t/lib/sums.h"
 
 /* ---- what is stored ---- */
@@ -70,7 +71,8 @@ static void test_bad(uint32_t space, const int *bad, int nbad, uint64_t at, cons
 	snprintf(want, sizeof(want), "and %d blocks that descend from it", CHAIN - first);
 	ok(strstr(said[0], want) != NULL, "with how many descend from it");
 	must(gpc_release(c, b, CHAIN));
-	is_int(fetch_all(c, b, 0, &t), first > 1 ? first - 1 : 0, "the next fetch is of what is good");
+	is_int(fetch_all(c, b, 0, &t), first > 1 ? first - 1 : 0,
+	       "the next fetch is of what is good");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "and ends well");
 	is_int(fetch_right(c, b, (uint32_t)first - 1, 1), first - 1, "every byte");
 	must(gpc_release(c, b, (uint32_t)first - 1));
@@ -79,9 +81,13 @@ static void test_bad(uint32_t space, const int *bad, int nbad, uint64_t at, cons
 
 /* ---- streams ---- */
 
-/* What the stream still waits for comes before the sums: those of a spill are of bytes that are written first,
- * those of a fetch of bytes that are copied first. */
-struct writes { struct stream_job job; gpc *c; gpc_block b[CHAIN]; };
+/* What the stream still waits for comes before the sums: those of a spill are of bytes that are
+ * written first, those of a fetch of bytes that are copied first. */
+struct writes {
+	struct stream_job job;
+	gpc *c;
+	gpc_block b[CHAIN];
+};
 
 static void writes_run(struct stream_job *job)
 {
@@ -146,19 +152,21 @@ static void test_verify_first(void)
 	must(gpc_reserve(c, RAM, 2, own, NULL, 0, 1000));
 	for (i = 0; i < 2; i++)
 		bytes_write(c, own[i], CHAIN + 1 + (uint64_t)i, BYTES_IMAGE);
-	is_int(gpc_publish(c, k + CHAIN, k + CHAIN + 1, own, 2, NULL, 0, -1), 2, "an engine's own blocks");
+	is_int(gpc_publish(c, k + CHAIN, k + CHAIN + 1, own, 2, NULL, 0, -1), 2,
+	       "an engine's own blocks");
 	must(gpc_release(c, own, 2));
 	{
 		gpc_block all[CHAIN + 2];
 
-		is_int(gpc_fetch(c, VRAM, k + 1, CHAIN + 2, all, &opt, GPC_VERIFY_FIRST, NULL, 5000, &t), CHAIN,
-		       "verified first: those that have a checksum");
+		is_int(gpc_fetch(c, VRAM, k + 1, CHAIN + 2, all, &opt, GPC_VERIFY_FIRST, NULL, 5000,
+				 &t),
+		       CHAIN, "verified first: those that have a checksum");
 		is_int(results[CHAIN], -EBADMSG, "and why not the next");
 		is_int(gpc_transfer_wait(c, t, 5000), 0, "they are good");
 		is_int(fetch_right(c, all, CHAIN, 1), CHAIN, "every byte");
 		must(gpc_release(c, all, CHAIN));
-		is_int(gpc_fetch(c, VRAM, k + 1, CHAIN + 2, all, &opt, 0, NULL, 5000, &t), CHAIN + 2,
-		       "without: all of them");
+		is_int(gpc_fetch(c, VRAM, k + 1, CHAIN + 2, all, &opt, 0, NULL, 5000, &t),
+		       CHAIN + 2, "without: all of them");
 		is_int(gpc_transfer_wait(c, t, 5000), 0, "unverified ones too");
 		is_int(fetch_right(c, all, CHAIN + 2, 1), CHAIN + 2, "every byte");
 		must(gpc_release(c, all, CHAIN + 2));
@@ -196,7 +204,7 @@ static void test_another_life(void)
 	is_int(must(gpc_publish(c, k, k + 1, again, CHAIN, NULL, 0, -1)), CHAIN,
 	       "the same keys in slots that had been spilled to");
 	must(gpc_release(c, again, (uint32_t)n));
-	flip(c, find(c, 3), 77);         /* the engine's own affair */
+	flip(c, find(c, 3), 77); /* the engine's own affair */
 	is_int(fetch_all(c, b, 0, &t), CHAIN, "they are fetched");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "unverified");
 	is_int(fetch_right(c, b, CHAIN, 1), CHAIN - 1, "as they are");
@@ -236,7 +244,9 @@ static void test_carried(bool to_keeps)
 {
 	gpc *c = tiers(0);
 	struct gpc_pool p = pool_of(GPC_RAM, 32, 1);
-	struct gpc_memory m = { .size = sizeof(m), .block_bytes = BYTES_IMAGE, .no_checksums = !to_keeps };
+	struct gpc_memory m = { .size = sizeof(m),
+				.block_bytes = BYTES_IMAGE,
+				.no_checksums = !to_keeps };
 	gpc_block b[CHAIN], at;
 	gpc_key k[CHAIN + 1];
 	gpc_transfer t = 0;
@@ -251,7 +261,8 @@ static void test_carried(bool to_keeps)
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "is verified");
 	for (i = 0; to_keeps && i < CHAIN; i++)
 		known += trailer_of(c, b[i])->life == life_of(c, b[i]) &&
-			 trailer_of(c, b[i])->crc == trailer_of(c, in_space(c, 1 + (uint64_t)i, 0))->crc;
+			 trailer_of(c, b[i])->crc ==
+				 trailer_of(c, in_space(c, 1 + (uint64_t)i, 0))->crc;
 	is_int(known, to_keeps ? CHAIN : 0, "sums go along");
 	must(gpc_release(c, b, CHAIN));
 	must(gpc_pool_clear(c, far, 0, 0, 1000));

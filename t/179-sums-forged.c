@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trailers that somebody else has written, and a bit anywhere in an image.  VRAM is that of the host device. */
+/* Trailers that somebody else has written, and a bit anywhere in an image.  VRAM is that of the
+ * host device. */
 #include "t/lib/sums.h"
 
 /* ---- forged trailers ---- */
@@ -25,8 +26,8 @@ static void forge(gpc *c, int number, enum forgery how)
 	}
 }
 
-/* A sum that is this block's and wrong: bad.  One that says it is another block's: none, and who wants only what
- * has one gets nothing from there on.  The image is good all the same. */
+/* A sum that is this block's and wrong: bad.  One that says it is another block's: none, and who
+ * wants only what has one gets nothing from there on.  The image is good all the same. */
 static void test_forged(enum forgery how, const char *what)
 {
 	gpc *c = tiers(0);

@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every counter of gpc_stats, as its page defines it: what each event adds, to whom, and nothing else. */
+/* Every counter of gpc_stats, as its page defines it: what each event adds, to whom, and nothing
+ * else. */
 #include "t/lib/sums.h"
 
-enum { UP = 0, DOWN = 1, N = 8 };        /* pools of the first cache */
+enum { UP = 0, DOWN = 1, N = 8 }; /* pools of the first cache */
 
 #define COUNT(...) ((struct gpc_stats){ __VA_ARGS__ })
 #define NOTHING    COUNT(.size = 0)
 
-static const struct { const char *name; size_t at; } fields[] = {
-#define FIELD(f) { #f, offsetof(struct gpc_stats, f) }
-	FIELD(lookups), FIELD(hit_vram), FIELD(hit_ram), FIELD(miss), FIELD(published),
-	FIELD(duplicate), FIELD(evicted), FIELD(demoted), FIELD(promoted), FIELD(dropped),
+static const struct {
+	const char *name;
+	size_t at;
+} fields[] = {
+#define FIELD(f)                                  \
+	{                                         \
+#f, offsetof(struct gpc_stats, f) \
+	}
+	FIELD(lookups),    FIELD(hit_vram),  FIELD(hit_ram),   FIELD(miss),      FIELD(published),
+	FIELD(duplicate),  FIELD(evicted),   FIELD(demoted),   FIELD(promoted),  FIELD(dropped),
 	FIELD(stale_refs), FIELD(ring_full), FIELD(relocated), FIELD(no_bucket), FIELD(fetched),
-	FIELD(spilled), FIELD(bad),
+	FIELD(spilled),    FIELD(bad),
 };
 
 static gpc *c, *d;
-static int seat[3];                      /* of c, of d, all */
+static int seat[3]; /* of c, of d, all */
 static struct gpc_stats was[3];
 
 static uint64_t field(const struct gpc_stats *st, size_t i)
@@ -56,7 +63,8 @@ static int differs(int who, const struct gpc_stats *want, const struct gpc_stats
 }
 
 /* Since the last look: what c has counted, and d, and what only the sums have. */
-static void adds(const char *event, struct gpc_stats of_c, struct gpc_stats of_d, struct gpc_stats rest)
+static void adds(const char *event, struct gpc_stats of_c, struct gpc_stats of_d,
+		 struct gpc_stats rest)
 {
 	struct gpc_stats both = NOTHING;
 	size_t i;
@@ -124,11 +132,13 @@ static void test_finds(void)
 	chain_make(c, UP, 1, 4, NULL);
 	adds("four published", COUNT(.published = 4), NOTHING, NOTHING);
 	uses(d, 1, 6);
-	adds("a prefix of four is found", NOTHING, COUNT(.lookups = 6, .hit_vram = 4, .miss = 2), NOTHING);
+	adds("a prefix of four is found", NOTHING, COUNT(.lookups = 6, .hit_vram = 4, .miss = 2),
+	     NOTHING);
 	chain_keys(d, 1, 6, k);
 	k[1] = key_of(d, 99);
 	must(gpc_acquire(d, 0, k + 1, 4, b, 0));
-	adds("what stands behind a miss is missed", NOTHING, COUNT(.lookups = 4, .miss = 4), NOTHING);
+	adds("what stands behind a miss is missed", NOTHING, COUNT(.lookups = 4, .miss = 4),
+	     NOTHING);
 	must(gpc_lookup(d, 0, k + 1, 6, b, 0));
 	adds("one by one", NOTHING, COUNT(.lookups = 6, .hit_vram = 3, .miss = 3), NOTHING);
 	must(gpc_lookup(d, 0, k + 1, 6, b, GPC_QUIET));
@@ -138,18 +148,20 @@ static void test_finds(void)
 	goes_down(2);
 	adds("two moved to RAM", COUNT(.demoted = 2), NOTHING, NOTHING);
 	uses(d, 1, 4);
-	adds("found in both tiers", NOTHING, COUNT(.lookups = 4, .hit_vram = 2, .hit_ram = 2), NOTHING);
+	adds("found in both tiers", NOTHING, COUNT(.lookups = 4, .hit_vram = 2, .hit_ram = 2),
+	     NOTHING);
 	is_int(acquire(c, 1, 4, b), 4, "held");
 	is_int(gpc_promote(c, b + 2, 2, UP, m, NULL, 0, 1000), 2, "up");
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "and there");
 	b[2] = m[0].to;
 	b[3] = m[1].to;
 	must(gpc_release(c, b, 4));
-	adds("two moved to VRAM", COUNT(.lookups = 4, .hit_vram = 2, .hit_ram = 2, .promoted = 2), NOTHING,
-	     NOTHING);
+	adds("two moved to VRAM", COUNT(.lookups = 4, .hit_vram = 2, .hit_ram = 2, .promoted = 2),
+	     NOTHING, NOTHING);
 	goes_down(1);
 	publishes(d, 1, 3);
-	adds("computed anew while it is in RAM", COUNT(.demoted = 1), COUNT(.promoted = 1), NOTHING);
+	adds("computed anew while it is in RAM", COUNT(.demoted = 1), COUNT(.promoted = 1),
+	     NOTHING);
 }
 
 /* ---- what is lost ---- */
@@ -170,10 +182,12 @@ static void test_lost(void)
 	adds("a reserve takes two", NOTHING, COUNT(.evicted = 2), NOTHING);
 	chain_make(c, UP, 11, 4, b);
 	must(gpc_drop(c, b + 2, 1, NULL, 0, -1));
-	adds("one is dropped with its descendant", COUNT(.published = 4, .dropped = 2), NOTHING, NOTHING);
+	adds("one is dropped with its descendant", COUNT(.published = 4, .dropped = 2), NOTHING,
+	     NOTHING);
 	goes_down(1);
 	must(gpc_pool_clear(d, UP, 0, 0, 1000));
-	adds("a clear, with what hangs below in RAM", COUNT(.demoted = 1), NOTHING, COUNT(.dropped = 2));
+	adds("a clear, with what hangs below in RAM", COUNT(.demoted = 1), NOTHING,
+	     COUNT(.dropped = 2));
 	chain_make(c, UP, 21, 2, NULL);
 	must(gpc_reserve(c, UP, N, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	must(gpc_commit(c, m, N, NULL, GPC_CANCEL, -1));
@@ -210,7 +224,8 @@ static void test_departed(void)
 		must(gpc_writer_serve(c, 1));
 	seat[1] = -2;
 	adds("a peer that leaves", NOTHING, NOTHING, NOTHING);
-	ok(stats_of(c, -1).duplicate == 1 && stats_of(c, -1).stale_refs == 1, "its counts are in the sums");
+	ok(stats_of(c, -1).duplicate == 1 && stats_of(c, -1).stale_refs == 1,
+	   "its counts are in the sums");
 }
 
 /* ---- transfers ---- */
@@ -227,13 +242,14 @@ static void test_transfers(void)
 	seat[1] = -2;
 	forget();
 	spill_chain(c, 0);
-	adds("a chain is spilled", COUNT(.published = CHAIN, .spilled = CHAIN, .demoted = CHAIN), NOTHING,
-	     NOTHING);
+	adds("a chain is spilled", COUNT(.published = CHAIN, .spilled = CHAIN, .demoted = CHAIN),
+	     NOTHING, NOTHING);
 	is_int(fetch_all(c, b, 0, &t), CHAIN, "and fetched");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "it is there");
 	must(gpc_release(c, b, CHAIN));
 	adds("a chain is fetched",
-	     COUNT(.lookups = CHAIN, .hit_ram = CHAIN, .fetched = CHAIN, .promoted = CHAIN), NOTHING, NOTHING);
+	     COUNT(.lookups = CHAIN, .hit_ram = CHAIN, .fetched = CHAIN, .promoted = CHAIN),
+	     NOTHING, NOTHING);
 	must(gpc_pool_clear(c, -1, 0, 0, 1000));
 	adds("cleared", NOTHING, NOTHING, COUNT(.dropped = CHAIN));
 	spill_chain(c, 0);
@@ -243,8 +259,9 @@ static void test_transfers(void)
 	must(gpc_release(c, b, CHAIN));
 	done(c);
 	adds("a bad block goes with its descendants",
-	     COUNT(.published = CHAIN, .spilled = CHAIN, .demoted = CHAIN, .lookups = CHAIN, .hit_ram = CHAIN,
-		   .bad = 1, .dropped = CHAIN - 2), NOTHING, NOTHING);
+	     COUNT(.published = CHAIN, .spilled = CHAIN, .demoted = CHAIN, .lookups = CHAIN,
+		   .hit_ram = CHAIN, .bad = 1, .dropped = CHAIN - 2),
+	     NOTHING, NOTHING);
 	is_int(stats_of(c, -1).transfers, 0, "no transfer is under way");
 	k = key_of(c, 77);
 	must(gpc_reserve(c, VRAM, 1, &one, NULL, 0, 1000));

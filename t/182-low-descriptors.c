@@ -57,12 +57,12 @@ static bool all_closed(void)
 }
 
 /* What it comes to: 0, or the number of the step that went wrong. */
-#define step(n, good)            \
-	do {                     \
-		if (!(good))     \
-			return n; \
+#define step(n, good)                                                           \
+	do {                                                                    \
+		if (!(good))                                                    \
+			return n;                                               \
 		if (!print("an engine's own words, where a header might be\n")) \
-			return 100 + (n); \
+			return 100 + (n);                                       \
 	} while (0)
 
 static int look(void)

@@ -68,7 +68,8 @@ static void test_present(void)
 	chain_hold(c, 0, 1, 3, b);
 	is_int(stats_of(r, -1).live, 3, "three");
 	is_int(stats_of(r, 0).refs, 3, "held by the peer");
-	is_int(gpc_pool_available(r, 0), gpc_pool_available(c, 0), "as many are available as others find");
+	is_int(gpc_pool_available(r, 0), gpc_pool_available(c, 0),
+	       "as many are available as others find");
 	is_int(gpc_pool_get(r, 0, &p), 0, "the pool");
 	is_int(p.blocks, BLOCKS, "has its blocks");
 	is_int(gpc_event_read(r, &cursor, ch, 8), 3, "three changes");
@@ -223,8 +224,10 @@ static void test_damage(void)
 	must(gpc_unlink(cache_name, cache_dir));
 	info = info_of(r);
 	is_int(info.refused, -ENOENT, "removed: %s", info.why);
-	c = cache_make(&(struct gpc_config){ .size = sizeof(struct gpc_config), .vram_blocks = 64,
-					     .dir = cache_dir }, NULL);
+	c = cache_make(&(struct gpc_config){ .size = sizeof(struct gpc_config),
+					     .vram_blocks = 64,
+					     .dir = cache_dir },
+		       NULL);
 	must(gpc_close(r));
 }
 

@@ -199,9 +199,15 @@ static void tests(void)
 	test_reserve();
 	test_others();
 	cache_end(c);
-	c = cache_make(&(struct gpc_config){ .size = sizeof(struct gpc_config), .tick_us = 1,
-			.free_target = -1, .vram_blocks = N, .ram_blocks = N, .max_blocks = 256,
-			.max_peers = 4, .dir = cache_dir }, NULL);
+	c = cache_make(&(struct gpc_config){ .size = sizeof(struct gpc_config),
+					     .tick_us = 1,
+					     .free_target = -1,
+					     .vram_blocks = N,
+					     .ram_blocks = N,
+					     .max_blocks = 256,
+					     .max_peers = 4,
+					     .dir = cache_dir },
+		       NULL);
 	test_spaces();
 	cache_end(c);
 	test_ahead();

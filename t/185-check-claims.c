@@ -5,17 +5,17 @@
 enum { VRAM, RAM };
 
 static gpc *p, *q;
-static uint8_t *hand;                    /* the index, written to */
+static uint8_t *hand; /* the index, written to */
 static gpc_block mine[3], other[2];
 
 /* A call of a peer, answered meanwhile. */
-#define SERVED(call)                \
-	({                          \
-		int got_;           \
-		serve_begin(c);     \
-		got_ = must(call);  \
-		serve_end();        \
-		got_;               \
+#define SERVED(call)               \
+	({                         \
+		int got_;          \
+		serve_begin(c);    \
+		got_ = must(call); \
+		serve_end();       \
+		got_;              \
 	})
 
 static void give_back(gpc *who, gpc_block *b, uint32_t n)
@@ -58,7 +58,10 @@ static struct shm_tally *tally(gpc *who)
 	return SEG_AT(hand, c->seg.at.tally, struct shm_tally, who->peer);
 }
 
-static struct { const char *want; int lines, hits; } heard;
+static struct {
+	const char *want;
+	int lines, hits;
+} heard;
 
 static void look_for(void *arg, const char *line)
 {

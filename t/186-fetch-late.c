@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fetches and spills whose command is answered when their caller has given up, whose CUT finds the ring full, and
- * whose quota is used up by a stock.  What was bound comes back, what was to be read stays where it is, and
- * nothing is pinned: all of it is fetched in the end. */
+/* Fetches and spills whose command is answered when their caller has given up, whose CUT finds the
+ * ring full, and whose quota is used up by a stock.  What was bound comes back, what was to be read
+ * stays where it is, and nothing is pinned: all of it is fetched in the end. */
 #include "t/lib/fetch.h"
 
 #include "payload/bring.h"
@@ -11,10 +11,10 @@
 
 enum { RAM = 0, VRAM = 1, BLOCKS = 16, N = 6 };
 
-static gpc *c, *d;                       /* the writer; who fetches */
+static gpc *c, *d; /* the writer; who fetches */
 static gpc_key keys[N + 1];
 static gpc_block sources[N];
-static int home;                         /* where they are */
+static int home; /* where they are */
 
 static void begin_in(int pool, uint32_t stock, uint32_t quota)
 {
@@ -46,8 +46,9 @@ static bool is_idle(void)
 
 static int fetch(int timeout_ms, gpc_block b[N], int results[N], gpc_transfer *t)
 {
-	return gpc_fetch(d, VRAM, keys + 1, N, b, GPC_OPTIONS(gpc_fetch_options, .results = results), 0,
-			 NULL, timeout_ms, t);
+	return gpc_fetch(d, VRAM, keys + 1, N, b,
+			 GPC_OPTIONS(gpc_fetch_options, .results = results), 0, NULL, timeout_ms,
+			 t);
 }
 
 /* Where a transfer that is not to be has come to its end. */
@@ -116,14 +117,15 @@ static void test_withdrawn(bool spills)
 		refused(fetch(20, b, results, &t), ETIMEDOUT, "a fetch in vain");
 	is_int((int)t, 5, "which has no name");
 	is_int((int)d->transfers->slot[0].state, SLOT_UNTOLD, "its command is still in the ring");
-	refused(gpc_transfer_wait(d, GPC_TRANSFER_ALL, 20), ETIMEDOUT, "who waits for all waits for it, too");
+	refused(gpc_transfer_wait(d, GPC_TRANSFER_ALL, 20), ETIMEDOUT,
+		"who waits for all waits for it, too");
 	nothing_is_left("withdrawn");
 	is_int((int)seg_xfer(&c->seg, d->peer, 0)->value, 0, "nothing was ever bound");
 	end("withdrawn");
 }
 
-/* The writer has granted the command, and died before its answer.  The program has the sources, so that they
- * can be bound though the call has let them go. */
+/* The writer has granted the command, and died before its answer.  The program has the sources, so
+ * that they can be bound though the call has let them go. */
 static void *grants(void *arg)
 {
 	struct shm_seat *seat = seg_seat(&d->seg, d->peer);
@@ -152,7 +154,8 @@ static void give_up_granted(bool spills)
 	if (spills)
 		refused(spill(10000, &t), ENOTCONN, "a writer dies that has granted a spill");
 	else
-		refused(fetch(10000, b, results, &t), ENOTCONN, "a writer dies that has granted a fetch");
+		refused(fetch(10000, b, results, &t), ENOTCONN,
+			"a writer dies that has granted a fetch");
 	pthread_join(thread, NULL);
 	is_int((int)t, 5, "which has no name");
 	is_int((int)d->transfers->slot[0].state, SLOT_UNTOLD, "its command is still in the ring");
@@ -249,7 +252,9 @@ static void answer_fetch(void)
 	uint64_t at = seg_seat(&d->seg, d->peer)->head - N;
 	int i;
 
-	for (i = 0; i < 1000 && load_acquire(&seg_command(&d->seg, d->peer, at)->result) == CMD_PENDING; i++)
+	for (i = 0;
+	     i < 1000 && load_acquire(&seg_command(&d->seg, d->peer, at)->result) == CMD_PENDING;
+	     i++)
 		must(gpc_writer_serve(c, 1));
 }
 
@@ -290,7 +295,8 @@ static void test_full_torn(void)
 	}
 	settle(c);
 	is_int((int)stats_of(c, -1).reserved, 0, "torn: nothing is reserved");
-	is_int(fetch_live(c, 1, N, RAM) + fetch_live(c, 1, N, VRAM), N, "torn: each key has its bytes");
+	is_int(fetch_live(c, 1, N, RAM) + fetch_live(c, 1, N, VRAM), N,
+	       "torn: each key has its bytes");
 	must(gpc_close(d));
 	fetch_end(c, "torn");
 }
@@ -358,7 +364,7 @@ static void test_filling(void)
 	uint64_t first;
 
 	own[0] = with_stock();
-	for (n = 1; n < 5; n++)          /* out of the stock, whose refill nobody answers */
+	for (n = 1; n < 5; n++) /* out of the stock, whose refill nobody answers */
 		is_int(gpc_reserve(d, VRAM, 1, &own[n], NULL, 0, 0), 1, "out of the stock");
 	must(gpc_release(d, own + 1, 4));
 	first = d->transfers->last;
@@ -440,7 +446,8 @@ static void test_gone(void)
 	d = cache_attach(0, 0);
 	chain_keys(d, 1, N, keys);
 	leaves = true;
-	is_int(fetch(5000, b, results, &t), 0, "blocks that have gone since they were looked up are not there");
+	is_int(fetch(5000, b, results, &t), 0,
+	       "blocks that have gone since they were looked up are not there");
 	ok(!leaves, "they had been");
 	is_int(results[0], -ENOENT, "which the results say");
 	must(gpc_close(d));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes go with the key when a transfer takes it: fetched, spilled, spilled ahead, copied to another space, by
- * ranks; and where nothing is committed they stay with the source. */
+/* Notes go with the key when a transfer takes it: fetched, spilled, spilled ahead, copied to
+ * another space, by ranks; and where nothing is committed they stay with the source. */
 #include "t/lib/fetch.h"
 #include "t/lib/notes.h"
 
@@ -60,10 +60,10 @@ static void have_gone(int pool, uint32_t space, uint32_t what, const char *how)
 	for (n = 1; n <= N; n++) {
 		gpc_key k = key_of(c, n);
 
-		notes_cursor = from;             /* the writer goes by its own order */
+		notes_cursor = from; /* the writer goes by its own order */
 		must(gpc_lookup(c, GPC_SPACE(space), &k, 1, &b, GPC_QUIET));
-		ok(b >= 0 && GPC_POOL(b) == pool && bytes_are(c, b, n, BYTES_IMAGE), "%s: key %d is there", how,
-		   (int)n);
+		ok(b >= 0 && GPC_POOL(b) == pool && bytes_are(c, b, n, BYTES_IMAGE),
+		   "%s: key %d is there", how, (int)n);
 		ok(tokens_say(c, n, b), "%s: with its tokens", how);
 		ok(event_says(c, what, n), "%s: and its digest, in the change", how);
 		if (!space)
@@ -79,10 +79,10 @@ static void fetch(int pool, gpc_block *b)
 	gpc_key k;
 	uint64_t n;
 
-	for (n = 1; n <= N; n++) {       /* each is a prompt of its own */
+	for (n = 1; n <= N; n++) { /* each is a prompt of its own */
 		k = key_of(c, n);
-		is_int(gpc_fetch(c, pool, &k, 1, &b[n - 1], NULL, 0, NULL, 1000, &t), 1, "key %d is fetched",
-		       (int)n);
+		is_int(gpc_fetch(c, pool, &k, 1, &b[n - 1], NULL, 0, NULL, 1000, &t), 1,
+		       "key %d is fetched", (int)n);
 		must(gpc_transfer_wait(c, t, 5000));
 	}
 	must(gpc_release(c, b, N));

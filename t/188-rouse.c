@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waits for a claim is woken by the publish, before the writer has seen it: where CPUs are to spare, only if
- * somebody waits, and only for a key that is claimed.  Woken too early it waits on. */
+/* Who waits for a claim is woken by the publish, before the writer has seen it: where CPUs are to
+ * spare, only if somebody waits, and only for a key that is claimed.  Woken too early it waits
+ * on. */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"
@@ -79,7 +80,10 @@ static void test_when(void)
 	end("no CPU to spare");
 }
 
-struct waiter { uint32_t i; int got; };
+struct waiter {
+	uint32_t i;
+	int got;
+};
 
 static void *wait_run(void *arg)
 {
@@ -106,7 +110,7 @@ static void waits_on(uint32_t i, const char *what)
 	seq = load_acquire(&word->seq);
 	must(gpc_publish(a, NULL, &key[i], &mine[i], 1, NULL, 0, 0));
 	ok(load_acquire(&word->seq) != seq, "%s: woken", what);
-	usleep(5000);                    /* it has looked awake, and sleeps again */
+	usleep(5000); /* it has looked awake, and sleeps again */
 	for (k = 0; k < 2000 && !load_acquire(&word->waiters); k++)
 		usleep(1000);
 	ok(load_acquire(&word->waiters), "%s: the claim is open, so it waits on", what);

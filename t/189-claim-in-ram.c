@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two engines, each with VRAM in a space of its own, want one prompt.  They meet in the RAM that they share, as
- * gpc(7) says: who has claimed there computes, copies up and publishes; the other wakes and fetches. */
+/* Two engines, each with VRAM in a space of its own, want one prompt.  They meet in the RAM that
+ * they share, as gpc(7) says: who has claimed there computes, copies up and publishes; the other
+ * wakes and fetches. */
 #include "t/lib/fetch.h"
 
 enum { PROMPT = 6 };
@@ -46,12 +47,16 @@ static void compute(int i, const gpc_block *up)
 	must(gpc_copy(engine[i], m, PROMPT, 0, NULL, &t));
 	must(gpc_transfer_wait(engine[i], t, 5000));
 	chain_keys(engine[i], 1, PROMPT, k);
-	is_int(gpc_publish(engine[i], k, k + 1, up, PROMPT, NULL, 0, 2000), PROMPT, "published in RAM");
+	is_int(gpc_publish(engine[i], k, k + 1, up, PROMPT, NULL, 0, 2000), PROMPT,
+	       "published in RAM");
 	must(gpc_release(engine[i], up, PROMPT));
 	must(gpc_release(engine[i], b, PROMPT));
 }
 
-struct follower { struct gpc_claim q; int got; };
+struct follower {
+	struct gpc_claim q;
+	int got;
+};
 
 static void *follow(void *arg)
 {
@@ -94,8 +99,10 @@ static int body(void)
 	is_int(fetch_in(down, PROMPT, vram[1]), PROMPT, "into VRAM of its own");
 	is_int(fetch_right(engine[1], down, PROMPT, 1), PROMPT, "every byte");
 	must(gpc_release(engine[1], down, PROMPT));
-	is_int(fetch_there(engine[0], 1, PROMPT, 1, vram[0]), PROMPT, "the first one has its own still");
-	is_int(fetch_there(engine[0], 1, PROMPT, 0, ram), PROMPT, "and RAM has a copy for the next one");
+	is_int(fetch_there(engine[0], 1, PROMPT, 1, vram[0]), PROMPT,
+	       "the first one has its own still");
+	is_int(fetch_there(engine[0], 1, PROMPT, 0, ram), PROMPT,
+	       "and RAM has a copy for the next one");
 	for (i = 0; i < 2; i++)
 		must(gpc_close(engine[i]));
 	serve_end();

@@ -24,7 +24,7 @@ static int files(void)
 static struct gpc_attach_options here(void)
 {
 	return (struct gpc_attach_options){ .size = sizeof(struct gpc_attach_options),
-				     .dir = cache_dir };
+					    .dir = cache_dir };
 }
 
 static void test_names(void)
@@ -32,17 +32,14 @@ static void test_names(void)
 	struct gpc_config cfg = cache_config(8, 0);
 	struct gpc_attach_options opt = here();
 	char longest[GPC_MAX_NAME + 2];
-	const char *bad[] = {
-		"a/b", "/", "", NULL, ".", "..", ".hidden", "a\nb", longest
-	};
+	const char *bad[] = { "a/b", "/", "", NULL, ".", "..", ".hidden", "a\nb", longest };
 	gpc *c = (gpc *)&cfg, *old = c;
 	uint32_t i;
 
 	memset(longest, 'x', sizeof(longest));
 	longest[GPC_MAX_NAME + 1] = 0;
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		refused(gpc_create(bad[i], &cfg, NULL, 0, &c), EINVAL, "create: name %u",
-			i);
+		refused(gpc_create(bad[i], &cfg, NULL, 0, &c), EINVAL, "create: name %u", i);
 		refused(gpc_attach(bad[i], &opt, 0, &c), EINVAL, "attach: name %u", i);
 		refused(gpc_unlink(bad[i], cache_dir), EINVAL, "unlink: name %u", i);
 	}
@@ -98,12 +95,9 @@ static void test_geometry(void)
 		   cfg.max_peers = GPC_MAX_PEERS);
 	ok(strstr(gpc_last_error(), "lacks") != NULL, "and it says how much is missing");
 	cfg = good;
-	refused(gpc_create("geometry", &cfg, NULL, 0x10000, &c), EINVAL,
-		"an unknown flag");
-	refused(gpc_create("geometry", &cfg, NULL, GPC_READONLY, &c), EINVAL,
-		"a flag of others");
-	refused(gpc_create("geometry", &cfg, NULL, 0, NULL), EINVAL,
-		"no place for the handle");
+	refused(gpc_create("geometry", &cfg, NULL, 0x10000, &c), EINVAL, "an unknown flag");
+	refused(gpc_create("geometry", &cfg, NULL, GPC_READONLY, &c), EINVAL, "a flag of others");
+	refused(gpc_create("geometry", &cfg, NULL, 0, NULL), EINVAL, "no place for the handle");
 	ok(!c, "no handle was made");
 	is_int(files(), 0, "and no file");
 }
@@ -120,14 +114,12 @@ static void test_exists(void)
 	c = cache_make(&cfg, NULL);
 	chain_make(c, 0, 1, 2, NULL);
 	refused(gpc_create(cache_name, &cfg, NULL, 0, &d), EEXIST, "the name is taken");
-	is_int(gpc_create(cache_name, &cfg, NULL, GPC_IF_ABSENT, &d), 0,
-	       "it fits, so attach");
+	is_int(gpc_create(cache_name, &cfg, NULL, GPC_IF_ABSENT, &d), 0, "it fits, so attach");
 	is_int(find(d, 2), 1, "it is the same");
 	must(gpc_close(d));
 	other = cfg;
 	other.vram_blocks = 9;
-	refused(gpc_create(cache_name, &other, NULL, GPC_IF_ABSENT, &d), EPROTO,
-		"another pool");
+	refused(gpc_create(cache_name, &other, NULL, GPC_IF_ABSENT, &d), EPROTO, "another pool");
 	ok(strstr(gpc_last_error(), "with vram_blocks 8, not 9") != NULL, "... and which there is");
 	other = cfg;
 	other.max_blocks = 65;
@@ -139,8 +131,7 @@ static void test_exists(void)
 		"blocks of another size");
 	other = cfg;
 	other.layout[31] ^= 1;
-	refused(gpc_create(cache_name, &other, NULL, GPC_IF_ABSENT, &d), EPROTO,
-		"another layout");
+	refused(gpc_create(cache_name, &other, NULL, GPC_IF_ABSENT, &d), EPROTO, "another layout");
 	memset(opt.layout, 0x22, sizeof(opt.layout));
 	refused(gpc_attach(cache_name, &opt, 0, &d), EPROTO, "another model");
 	memset(opt.layout, 0x11, sizeof(opt.layout));
@@ -210,14 +201,12 @@ static void damaged(const char *suffix, off_t at, const void *bytes, size_t n, i
 	c = cache_make(&cfg, NULL);
 	must(gpc_close(c));
 	fd = file_of(suffix, O_RDWR);
-	if (fd < 0 ||
-	    (bytes ? pwrite(fd, bytes, n, at) != (ssize_t)n : ftruncate(fd, at)))
+	if (fd < 0 || (bytes ? pwrite(fd, bytes, n, at) != (ssize_t)n : ftruncate(fd, at)))
 		bail("cannot damage gpc.%s.%s", cache_name, suffix);
 	close(fd);
 	refused(gpc_attach(cache_name, &opt, 0, &d), err, "%s: attach", why);
 	refused(gpc_attach(cache_name, &opt, GPC_SERVE, &d), err, "%s: serve", why);
-	refused(gpc_create(cache_name, &cfg, NULL, 0, &d), EEXIST,
-		"%s: the name is taken", why);
+	refused(gpc_create(cache_name, &cfg, NULL, 0, &d), EEXIST, "%s: the name is taken", why);
 	ok(!d, "%s: no handle", why);
 	is_int(gpc_unlink(cache_name, cache_dir), 0, "%s: it can be removed", why);
 	is_int(files(), 0, "%s: as a whole", why);
@@ -293,8 +282,7 @@ static void test_seats(void)
 	refused(gpc_attach(cache_name, &opt, 0, &e), EUSERS, "no seat is free");
 	opt.timeout_ms = 20;
 	refused(gpc_attach(cache_name, &opt, 0, &e), EUSERS, "not in 20 ms either");
-	is_int(gpc_attach(cache_name, &opt, GPC_READONLY, &e), 0,
-	       "who only reads needs none");
+	is_int(gpc_attach(cache_name, &opt, GPC_READONLY, &e), 0, "who only reads needs none");
 	must(gpc_close(e));
 	must(gpc_close(d));
 	must(gpc_writer_serve(c, 30));
@@ -352,8 +340,7 @@ static void test_writer_seat(void)
 	is_int(gpc_writer_take(c, 0, 0), 0, "it has the seat already");
 	is_int(info_of(c).writer_generation, generation, "so it does not take it again");
 	refused(gpc_writer_take(d, 0, 0), EAGAIN, "the other handle cannot");
-	refused(gpc_writer_take(d, GPC_STANDBY, 20), ETIMEDOUT,
-		"nor by waiting a little");
+	refused(gpc_writer_take(d, GPC_STANDBY, 20), ETIMEDOUT, "nor by waiting a little");
 	refused(gpc_writer_take(d, GPC_SERVE, 0), EINVAL, "a flag of others");
 	refused(gpc_writer_serve(d, 0), ENOTCONN, "it is not the writer");
 	refused(gpc_writer_drop(d), ENOTCONN, "so it has nothing to give up");

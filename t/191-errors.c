@@ -9,10 +9,10 @@ enum { RING = 4096 }; /* commands that a peer may have under way */
 
 static void test_texts(void)
 {
-	static const int errs[] = { EINVAL, ENOENT, EEXIST, EPROTO,    EBADMSG,	  EACCES,
+	static const int errs[] = { EINVAL, ENOENT, EEXIST, EPROTO,    EBADMSG,   EACCES,
 				    ENOSPC, EDQUOT, EAGAIN, ETIMEDOUT, ENOTCONN,  EDEADLK,
-				    ESTALE, EPERM,  EUSERS, EXDEV,     EOVERFLOW, ECHILD, EBUSY,
-				    EROFS,  ENODEV, ENOMEM, EINTR,     EIO };
+				    ESTALE, EPERM,  EUSERS, EXDEV,     EOVERFLOW, ECHILD,
+				    EBUSY,  EROFS,  ENODEV, ENOMEM,    EINTR,     EIO };
 	enum { N = sizeof(errs) / sizeof(errs[0]) };
 	uint32_t i, j, same = 0, signs = 0, empty = 0;
 
@@ -69,8 +69,7 @@ static void test_no_handle(void)
 	refused(gpc_ref(NULL, &k, &b, 1), EINVAL, "gpc_ref");
 	refused(gpc_release(NULL, &b, 1), EINVAL, "gpc_release");
 	refused(gpc_reserve(NULL, 0, 1, &b, NULL, 0, 1000), EINVAL, "gpc_reserve");
-	refused(gpc_publish(NULL, NULL, &k, &b, 1, NULL, 0, -1), EINVAL,
-		"gpc_publish");
+	refused(gpc_publish(NULL, NULL, &k, &b, 1, NULL, 0, -1), EINVAL, "gpc_publish");
 	refused(gpc_ticket_wait(NULL, 0, 0), EINVAL, "gpc_ticket_wait");
 	refused(gpc_evict(NULL, 0, 1, &b, 0, 1000), EINVAL, "gpc_evict");
 	refused(gpc_drop(NULL, &b, 1, NULL, 0, -1), EINVAL, "gpc_drop");
@@ -103,14 +102,11 @@ static void test_keys(void)
 	uint32_t tok[64] = { 0 };
 
 	refused(gpc_key_hash(c, NULL, NULL, 16, NULL, 0, 0, &k), EINVAL, "no tokens");
-	refused(gpc_key_hash(c, NULL, tok, 16, NULL, 0, 0, NULL), EINVAL,
-		"no place for keys");
-	refused(gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, &k), EINVAL,
-		"a flag of others");
+	refused(gpc_key_hash(c, NULL, tok, 16, NULL, 0, 0, NULL), EINVAL, "no place for keys");
+	refused(gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, &k), EINVAL, "a flag of others");
 	refused(gpc_key_hash(c, NULL, tok, 64, NULL, 1, 0, &k), EINVAL, "no extras");
 	refused(gpc_key_hash(c, NULL, tok, 64, x, 2, 0, &k), EINVAL, "extras that descend");
-	refused(gpc_key_hash(c, NULL, tok, 16, x, 1, 0, &k), EINVAL,
-		"an extra beyond the end");
+	refused(gpc_key_hash(c, NULL, tok, 16, x, 1, 0, &k), EINVAL, "an extra beyond the end");
 	x[0].data = NULL;
 	refused(gpc_key_hash(c, NULL, tok, 64, x, 1, 0, &k), EINVAL, "an extra without data");
 	refused(gpc_key_root(c, &f, 1, &k), EINVAL, "a field without data");
@@ -134,14 +130,11 @@ static void test_arguments(void)
 	gpc_key k = key_of(c, 1);
 	gpc_block b = -7;
 
-	refused(gpc_reserve(c, 16, 1, &b, NULL, 0, 1000), EINVAL,
-		"a pool out of range");
+	refused(gpc_reserve(c, 16, 1, &b, NULL, 0, 1000), EINVAL, "a pool out of range");
 	refused(gpc_reserve(c, -1, 1, &b, NULL, 0, 1000), EINVAL, "no pool");
 	refused(gpc_reserve(c, 3, 1, &b, NULL, 0, 1000), ENOENT, "a pool that is not");
-	refused(gpc_reserve(c, 0, 1, NULL, NULL, 0, 1000), EINVAL,
-		"no place for blocks");
-	refused(gpc_reserve(c, 0, 1, &b, NULL, GPC_COPY, 1000), EINVAL,
-		"a flag of others");
+	refused(gpc_reserve(c, 0, 1, NULL, NULL, 0, 1000), EINVAL, "no place for blocks");
+	refused(gpc_reserve(c, 0, 1, &b, NULL, GPC_COPY, 1000), EINVAL, "a flag of others");
 	refused(gpc_evict(c, 16, 1, &b, 0, 1000), EINVAL, "a pool out of range");
 	refused(gpc_evict(c, 3, 1, &b, 0, 1000), ENOENT, "a pool that is not");
 	refused(gpc_evict(c, 0, 1, NULL, 0, 1000), EINVAL, "no place for ids");
@@ -149,8 +142,7 @@ static void test_arguments(void)
 	is_int(gpc_evict(c, 0, 0, NULL, 0, 1000), 0, "no ids");
 	refused(gpc_publish(c, NULL, NULL, &b, 1, NULL, 0, -1), EINVAL, "no keys");
 	refused(gpc_publish(c, NULL, &k, NULL, 1, NULL, 0, -1), EINVAL, "no blocks");
-	refused(gpc_publish(c, NULL, &k, &b, 1, NULL, GPC_REF, -1), EINVAL,
-		"a flag");
+	refused(gpc_publish(c, NULL, &k, &b, 1, NULL, GPC_REF, -1), EINVAL, "a flag");
 	refused(gpc_publish(c, NULL, &k, &b, RING + 1, NULL, 0, 0), EINVAL,
 		"more than a ring without waiting");
 	refused(gpc_stats_get(c, 99, &st), EINVAL, "a seat out of range");
@@ -190,9 +182,9 @@ static void test_full_ring(void)
 	is_int(i, RING, "a ring full of commands that nobody serves");
 	is_int(n, RING, "each with its ticket");
 	refused(gpc_drop(d, &b, 1, &t, 0, 0), EAGAIN, "not one more");
-	refused(gpc_publish(d, k, k + 1, held, 4,
-			    GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0), EAGAIN,
-		"of any kind");
+	refused(gpc_publish(d, k, k + 1, held, 4, GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0,
+			    0),
+		EAGAIN, "of any kind");
 	is_int(stats_of(c, info_of(d).peer).refs, 0, "and no reference is left over");
 	refused(gpc_reserve(d, 0, 1, &b, NULL, 0, 0), EAGAIN, "nor a reservation");
 	ok(stats_of(c, info_of(d).peer).ring_full >= 3, "which is counted");
@@ -202,8 +194,7 @@ static void test_full_ring(void)
 	refused(gpc_ticket_wait(d, last, 0), EAGAIN, "nothing is done yet");
 	serve_begin(c);
 	is_int(gpc_ticket_wait(d, last, 2000), 0, "served, all are done");
-	is_int(gpc_publish(d, k, k + 1, held + 2, 2, NULL, 0, -1), 2,
-	       "there is room again");
+	is_int(gpc_publish(d, k, k + 1, held + 2, 2, NULL, 0, -1), 2, "there is room again");
 	done(d);
 	serve_end();
 	is_int(stats_of(c, info_of(d).peer).reserved, 0, "what went back late came back");
@@ -263,9 +254,9 @@ static void *call_in_vain(void *arg)
 		x->result = gpc_reserve(x->c, 0, 1, &b, NULL, 0, 5000);
 		break;
 	case 1:
-		x->result = gpc_publish(x->c, NULL, x->key, &x->block, 1,
-					GPC_OPTIONS(gpc_publish_options,
-						    .resident = &x->res), 0, -1);
+		x->result =
+			gpc_publish(x->c, NULL, x->key, &x->block, 1,
+				    GPC_OPTIONS(gpc_publish_options, .resident = &x->res), 0, -1);
 		break;
 	case 2:
 		x->result = gpc_drop(x->c, &x->live, 1, NULL, 0, -1);
@@ -287,7 +278,7 @@ static void test_no_writer(void)
 {
 	enum { CALLS = 6 };
 	static const char *const name[CALLS] = { "reserve",  "publish", "drop",
-						 "pool_add", "evict",	"clear" };
+						 "pool_add", "evict",   "clear" };
 	struct gpc_config cfg = cache_config(8, 0);
 	struct call x[CALLS];
 	pthread_t thread[CALLS];

@@ -5,11 +5,11 @@
 
 /* ---- making and attaching ---- */
 
-#define cfg_bad(words, field, value)                                           \
-	do {                                                                   \
-		struct gpc_config cfg = cache_config(8, 8);                    \
-		cfg.field = value;                                             \
-		diag("%s %s", #field, #value);                                 \
+#define cfg_bad(words, field, value)                                              \
+	do {                                                                      \
+		struct gpc_config cfg = cache_config(8, 8);                       \
+		cfg.field = value;                                                \
+		diag("%s %s", #field, #value);                                    \
 		bad(EINVAL, words, gpc_create("no", &cfg, NULL, 0, &out.handle)); \
 	} while (0)
 
@@ -54,12 +54,12 @@ static void test_config(void)
 	    gpc_create("no", &good, NULL, 0x10004, &out.handle));
 }
 
-#define opt_bad(words, field, value)                                           \
-	do {                                                                   \
+#define opt_bad(words, field, value)                                                   \
+	do {                                                                           \
 		struct gpc_attach_options o = { .size = sizeof(o), .dir = cache_dir }; \
-		o.field = value;                                               \
-		diag("%s %s", #field, #value);                                 \
-		bad(EINVAL, words, gpc_attach(cache_name, &o, 0, &out.handle)); \
+		o.field = value;                                                       \
+		diag("%s %s", #field, #value);                                         \
+		bad(EINVAL, words, gpc_attach(cache_name, &o, 0, &out.handle));        \
 	} while (0)
 
 static void test_options(gpc *c)
@@ -75,14 +75,17 @@ static void test_options(gpc *c)
 	opt_bad("life|leader|both", life, 7);
 	opt_bad("label|byte 4", label, "red\033[31m");
 	opt_bad("label|byte 1|UTF-8", label, "\xff\xfe");
-	opt_bad("label|byte 3", label, "c1\xc2\x9b" "2J");
+	opt_bad("label|byte 3", label,
+		"c1\xc2\x9b"
+		"2J");
 	bad(EINVAL, "flags|0x10|GPC_SERVE, GPC_READONLY",
 	    gpc_attach(cache_name, &opt, GPC_REF, &out.handle));
 	bad(EINVAL, "GPC_READONLY|GPC_SERVE",
 	    gpc_attach(cache_name, &opt, GPC_READONLY | GPC_SERVE, &out.handle));
 	opt.leader = 1;
 	opt.life = 1;
-	bad(EINVAL, "GPC_READONLY|companion", gpc_attach(cache_name, &opt, GPC_READONLY, &out.handle));
+	bad(EINVAL, "GPC_READONLY|companion",
+	    gpc_attach(cache_name, &opt, GPC_READONLY, &out.handle));
 	bad(EINVAL, "leader|gpc_attach", gpc_create(cache_name, NULL, &opt, 0, &out.handle));
 	bad(ESTALE, "leader is 1|0x1", gpc_attach(cache_name, &opt, 0, &out.handle));
 	opt.leader = GPC_MAX_PEERS;
@@ -105,15 +108,15 @@ static void test_options(gpc *c)
 
 /* ---- pools ---- */
 
-#define pool_bad(err, words, field, value)                                     \
-	do {                                                                   \
-		struct gpc_pool p = pool_of(GPC_VRAM, 2, 0);                   \
-		struct gpc_pool was_;                                          \
-		p.field = value;                                               \
-		was_ = p;                                                      \
-		diag("%s %s", #field, #value);                                 \
-		bad(err, words, gpc_pool_add(c, &p, -1));                          \
-		ok(!memcmp(&p, &was_, sizeof(p)), "the description stays");     \
+#define pool_bad(err, words, field, value)                                  \
+	do {                                                                \
+		struct gpc_pool p = pool_of(GPC_VRAM, 2, 0);                \
+		struct gpc_pool was_;                                       \
+		p.field = value;                                            \
+		was_ = p;                                                   \
+		diag("%s %s", #field, #value);                              \
+		bad(err, words, gpc_pool_add(c, &p, -1));                   \
+		ok(!memcmp(&p, &was_, sizeof(p)), "the description stays"); \
 	} while (0)
 
 static void test_pools(gpc *c)
@@ -174,10 +177,8 @@ static void test_keys(gpc *c)
 	    gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, out.keys));
 	bad(EINVAL, "x|NULL", gpc_key_hash(c, NULL, tok, 64, NULL, 1, 0, out.keys));
 	bad(EINVAL, "x[1].token|4|20", gpc_key_hash(c, NULL, tok, 64, x, 2, 0, out.keys));
-	bad(EINVAL, "x[0].token|20|0 to 15",
-	    gpc_key_hash(c, NULL, tok, 16, x, 1, 0, out.keys));
-	bad(EINVAL, "x[0].data|NULL|7",
-	    gpc_key_hash(c, NULL, tok, 16, &none, 1, 0, out.keys));
+	bad(EINVAL, "x[0].token|20|0 to 15", gpc_key_hash(c, NULL, tok, 16, x, 1, 0, out.keys));
+	bad(EINVAL, "x[0].data|NULL|7", gpc_key_hash(c, NULL, tok, 16, &none, 1, 0, out.keys));
 	bad(EINVAL, "n|2147483647",
 	    gpc_key_hash_group(c, 0, 16, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
 	bad(EINVAL, "block_tokens|65537|65536",
@@ -215,25 +216,28 @@ static void test_asking(gpc *c)
 {
 	gpc_key k = key_of(c, 1);
 	uint32_t start[3] = { 0, 2, 1 }, far[2] = { 0, UINT32_MAX };
-	struct gpc_group g[2] = { { .size = sizeof(g[0]), .n = 1, .keys = &k, .blocks = out.blocks } };
+	struct gpc_group g[2] = {
+		{ .size = sizeof(g[0]), .n = 1, .keys = &k, .blocks = out.blocks }
+	};
 
 	bad(EINVAL, "keys|NULL", gpc_lookup(c, 0, NULL, 1, out.blocks, 0));
 	bad(EINVAL, "blocks|NULL", gpc_lookup(c, 0, &k, 1, NULL, 0));
-	bad(EINVAL, "n|4294967295|2147483647",
-	    gpc_lookup(c, 0, &k, UINT32_MAX, out.blocks, 0));
+	bad(EINVAL, "n|4294967295|2147483647", gpc_lookup(c, 0, &k, UINT32_MAX, out.blocks, 0));
 	bad(EINVAL, "flags|0x40|GPC_QUIET, GPC_REF, GPC_ANYWHERE, GPC_DEVICE",
 	    gpc_lookup(c, 0, &k, 1, out.blocks, GPC_PARTIAL));
 	bad(ENODEV, "gpc_dev_open", gpc_lookup(c, 0, &k, 1, out.blocks, GPC_DEVICE));
-	bad(EINVAL, "start[1]|2|start[2]|1",
-	    gpc_match(c, 0, &k, start, 2, out.len, out.blocks, 0));
+	bad(EINVAL, "start[1]|2|start[2]|1", gpc_match(c, 0, &k, start, 2, out.len, out.blocks, 0));
 	bad(EINVAL, "start|NULL", gpc_match(c, 0, &k, NULL, 1, out.len, out.blocks, 0));
 	bad(EINVAL, "len|NULL", gpc_match(c, 0, &k, start, 1, NULL, out.blocks, 0));
 	bad(EINVAL, "keys|NULL", gpc_match(c, 0, NULL, start, 1, out.len, out.blocks, 0));
-	bad(EINVAL, "nseq|4294967295", gpc_match(c, 0, &k, start, UINT32_MAX, out.len, out.blocks, 0));
-	bad(EINVAL, "start[1]|4294967295|2147483647", gpc_match(c, 0, &k, far, 1, out.len, out.blocks, 0));
+	bad(EINVAL, "nseq|4294967295",
+	    gpc_match(c, 0, &k, start, UINT32_MAX, out.len, out.blocks, 0));
+	bad(EINVAL, "start[1]|4294967295|2147483647",
+	    gpc_match(c, 0, &k, far, 1, out.len, out.blocks, 0));
 	bad(EINVAL, "flags|0x10|GPC_QUIET, GPC_ANYWHERE, GPC_DEVICE",
 	    gpc_match(c, 0, &k, start, 1, out.len, out.blocks, GPC_REF));
-	bad(EINVAL, "flags|0x20|GPC_QUIET, GPC_REF", gpc_match_groups(c, 0, g, 2, NULL, GPC_ANYWHERE));
+	bad(EINVAL, "flags|0x20|GPC_QUIET, GPC_REF",
+	    gpc_match_groups(c, 0, g, 2, NULL, GPC_ANYWHERE));
 	bad(EINVAL, "groups|NULL", gpc_match_groups(c, 0, NULL, 1, NULL, 0));
 	bad(EINVAL, "n|65|64", gpc_match_groups(c, 0, g, 65, NULL, 0));
 	bad(EINVAL, "groups[1].size|0|groups[0].size", gpc_match_groups(c, 0, g, 2, NULL, 0));
@@ -263,14 +267,13 @@ static void test_reserving(gpc *c)
 	bad(EINVAL, "pool|16|15", gpc_reserve(c, 16, 1, out.blocks, NULL, 0, 0));
 	bad(EINVAL, "pool|-1|15", gpc_reserve(c, -1, 1, out.blocks, NULL, 0, 0));
 	bad(EINVAL, "blocks|NULL", gpc_reserve(c, 0, 1, NULL, NULL, 0, 0));
-	bad(EINVAL, "flags|0x100|GPC_PARTIAL",
-	    gpc_reserve(c, 0, 1, out.blocks, NULL, GPC_COPY, 0));
+	bad(EINVAL, "flags|0x100|GPC_PARTIAL", gpc_reserve(c, 0, 1, out.blocks, NULL, GPC_COPY, 0));
 	bad(EINVAL, "timeout_ms|-2|-1", gpc_reserve(c, 0, 1, out.blocks, NULL, 0, -2));
 	bad(ENOENT, "pool|9", gpc_reserve(c, 9, 1, out.blocks, NULL, 0, 1000));
 	bad(ENOSPC, "n|5000|max_blocks", gpc_reserve(c, 0, 5000, out.blocks, NULL, 0, 0));
 	bad(ENOSPC, "n is 2|headroom 7|8 blocks|pool 0",
-	    gpc_reserve(c, 0, 2, out.blocks,
-			GPC_OPTIONS(gpc_reserve_options, .headroom = 7), 0, 1000));
+	    gpc_reserve(c, 0, 2, out.blocks, GPC_OPTIONS(gpc_reserve_options, .headroom = 7), 0,
+			1000));
 	bad(EINVAL, "pool|16|15", gpc_evict(c, 16, 1, out.blocks, 0, 1000));
 	bad(EINVAL, "blocks|NULL", gpc_evict(c, 0, 1, NULL, 0, 1000));
 	bad(EINVAL, "flags|GPC_TAKE|GPC_PEEK",
@@ -295,22 +298,26 @@ static void test_filling(gpc *c)
 	gpc_key k = key_of(c, 1);
 	gpc_block b = 0, far = GPC_BLOCK(9, 1), slot = GPC_BLOCK(0, 77), neg = -5;
 
-	bad(EINVAL, "keys|NULL", gpc_publish(c, NULL, NULL, &b, 1,
-					     GPC_OPTIONS(gpc_publish_options,
-							 .resident = out.resident,
-							 .ticket = &out.t), 0, -1));
+	bad(EINVAL, "keys|NULL",
+	    gpc_publish(
+		    c, NULL, NULL, &b, 1,
+		    GPC_OPTIONS(gpc_publish_options, .resident = out.resident, .ticket = &out.t), 0,
+		    -1));
 	bad(EINVAL, "blocks|NULL",
-	    gpc_publish(c, NULL, &k, NULL, 1,
-			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
-				    .ticket = &out.t), 0, -1));
+	    gpc_publish(
+		    c, NULL, &k, NULL, 1,
+		    GPC_OPTIONS(gpc_publish_options, .resident = out.resident, .ticket = &out.t), 0,
+		    -1));
 	bad(EINVAL, "flags|0x10|GPC_NO_REF",
-	    gpc_publish(c, NULL, &k, &b, 1,
-			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
-				    .ticket = &out.t), GPC_REF, -1));
+	    gpc_publish(
+		    c, NULL, &k, &b, 1,
+		    GPC_OPTIONS(gpc_publish_options, .resident = out.resident, .ticket = &out.t),
+		    GPC_REF, -1));
 	bad(EINVAL, "n|4294967295",
-	    gpc_publish(c, NULL, &k, &b, UINT32_MAX,
-			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
-				    .ticket = &out.t), 0, -1));
+	    gpc_publish(
+		    c, NULL, &k, &b, UINT32_MAX,
+		    GPC_OPTIONS(gpc_publish_options, .resident = out.resident, .ticket = &out.t), 0,
+		    -1));
 	bad(EINVAL, "blocks|NULL", gpc_drop(c, NULL, 1, &out.t, 0, -1));
 	bad(EINVAL, "blocks[0]|pool 9", gpc_drop(c, &far, 1, &out.t, 0, -1));
 	bad(EINVAL, "blocks[0]|slot 77|0 to 7", gpc_drop(c, &slot, 1, &out.t, 0, -1));
@@ -333,17 +340,14 @@ static void test_moving(gpc *c)
 	bad(EINVAL, "to|-2|15", gpc_demote(c, 0, -2, NULL, 1, out.moves, 0, 1000));
 	bad(EINVAL, "from|to|1", gpc_demote(c, 1, 1, NULL, 1, out.moves, 0, 1000));
 	bad(EINVAL, "moves|NULL", gpc_demote(c, 0, 1, NULL, 1, NULL, 0, 1000));
-	bad(EINVAL, "flags|0x40|GPC_COPY",
-	    gpc_demote(c, 0, 1, NULL, 1, out.moves, 64, 1000));
+	bad(EINVAL, "flags|0x40|GPC_COPY", gpc_demote(c, 0, 1, NULL, 1, out.moves, 64, 1000));
 	bad(EINVAL, "timeout_ms|-4", gpc_demote(c, 0, 1, NULL, 1, out.moves, 0, -4));
 	bad(ENOENT, "to|9", gpc_demote(c, 0, 9, NULL, 1, out.moves, 0, 1000));
 	bad(ENOENT, "to|-1|pool 1", gpc_demote(c, 1, -1, NULL, 1, out.moves, 0, 1000));
 	bad(ENOENT, "from|9", gpc_demote(c, 9, 1, NULL, 1, out.moves, 0, 1000));
-	bad(ESTALE, "blocks[0]|slot 0|no key",
-	    gpc_demote(c, 0, 1, &b, 1, out.moves, 0, 1000));
+	bad(ESTALE, "blocks[0]|slot 0|no key", gpc_demote(c, 0, 1, &b, 1, out.moves, 0, 1000));
 	bad(EINVAL, "blocks[0]|pool 9", gpc_demote(c, 0, 1, &far, 1, out.moves, 0, 1000));
-	bad(EINVAL, "GPC_COPY|0 and 1",
-	    gpc_demote(c, 0, 1, NULL, 1, out.moves, GPC_COPY, 1000));
+	bad(EINVAL, "GPC_COPY|0 and 1", gpc_demote(c, 0, 1, NULL, 1, out.moves, GPC_COPY, 1000));
 	bad(EINVAL, "to|16|15", gpc_promote(c, &b, 1, 16, out.moves, NULL, 0, 1000));
 	bad(EINVAL, "blocks|NULL", gpc_promote(c, NULL, 1, 0, out.moves, NULL, 0, 1000));
 	bad(EINVAL, "moves|NULL", gpc_promote(c, &b, 1, 0, NULL, NULL, 0, 1000));
@@ -355,11 +359,9 @@ static void test_moving(gpc *c)
 	bad(ENOENT, "to|9", gpc_promote(c, &ram, 1, 9, out.moves, NULL, 0, 1000));
 	bad(EINVAL, "moves|NULL", gpc_commit(c, NULL, 1, out.results, 0, -1));
 	bad(EINVAL, "n|4097|4096", gpc_commit(c, &gone, 4097, out.results, 0, -1));
-	bad(EINVAL, "flags|0x40|GPC_CANCEL", gpc_commit(c, &gone, 1, out.results, 64,
-							-1));
+	bad(EINVAL, "flags|0x40|GPC_CANCEL", gpc_commit(c, &gone, 1, out.results, 64, -1));
 	item(0, "moves[0].to|pool 9", gpc_commit(c, &none, 1, out.results, 0, -1));
-	item(0, "moves[0]|pool 1|slot 0|under way", gpc_commit(c, &gone, 1, out.results,
-							       0, -1));
+	item(0, "moves[0]|pool 1|slot 0|under way", gpc_commit(c, &gone, 1, out.results, 0, -1));
 	item(0, "", gpc_commit(c, &gone, 0, out.results, 0, -1));
 }
 
@@ -372,8 +374,7 @@ static void test_strerror(void)
 
 	for (i = -200; i <= 200; i++)
 		round += strstr(gpc_strerror(i), "gpc_last_error") != NULL;
-	is_int(round, 0,
-	       "no sentence of gpc_strerror sends its reader to gpc_last_error");
+	is_int(round, 0, "no sentence of gpc_strerror sends its reader to gpc_last_error");
 }
 
 static int body(void)

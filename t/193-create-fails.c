@@ -3,8 +3,10 @@
  * refuses leaves nothing behind, and never touches a cache that was there before. */
 #include "t/lib/cache.h"
 
-int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *arg);
 
 static bool refuse;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tools make rates of: since when a cache is there and its writer serves, commands, bytes of transfers, and
- * the blocks of each pool by state. */
+/* What tools make rates of: since when a cache is there and its writer serves, commands, bytes of
+ * transfers, and the blocks of each pool by state. */
 #include "t/lib/fetch.h"
 
 static struct gpc_pool pool_now(gpc *c, int number)
@@ -21,7 +21,8 @@ static uint64_t now_ns(clockid_t clock)
 
 static void test_times(void)
 {
-	uint64_t before = now_ns(CLOCK_REALTIME), start = now_ns(CLOCK_MONOTONIC), made, served, between;
+	uint64_t before = now_ns(CLOCK_REALTIME), start = now_ns(CLOCK_MONOTONIC), made, served,
+		 between;
 	gpc *c = cache_new(8, 0), *d;
 
 	made = info_of(c).created_ns;
@@ -58,9 +59,11 @@ static void test_commands(void)
 	is_int((long)stats_of(c, seat).pending, 0, "none, when the writer has served");
 	is_int((long)stats_of(c, seat).commands, 2, "which has carried out two");
 	must(gpc_close(d));
-	is_int((long)(info_of(c).peers_alive * 10 + info_of(c).peers_dead), 11, "one has left, and is there still");
+	is_int((long)(info_of(c).peers_alive * 10 + info_of(c).peers_dead), 11,
+	       "one has left, and is there still");
 	must(gpc_writer_serve(c, 0));
-	is_int((long)(info_of(c).peers_alive * 10 + info_of(c).peers_dead), 10, "until the writer has seen that");
+	is_int((long)(info_of(c).peers_alive * 10 + info_of(c).peers_dead), 10,
+	       "until the writer has seen that");
 	ok(stats_of(c, -1).commands >= all + 2, "they count when the peer has left");
 	cache_end(c);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_create with ram_memory: the pool of ram_blocks has its memory when the cache appears, and what
- * cannot be had is refused before anything is allocated. */
+/* gpc_create with ram_memory: the pool of ram_blocks has its memory when the cache appears, and
+ * what cannot be had is refused before anything is allocated. */
 #include "t/lib/ram_memory.h"
 
 #include <fcntl.h>
@@ -26,7 +26,8 @@ static void test_made(void)
 	is_int(files(NAME ".p"), 1, "there is one file");
 	is_int(memory_open(&c->seg, p->memory, true, &m), 0, "which opens");
 	ok(m.kind == GPC_RAM && m.slots == SLOTS && m.nruns == 1 && m.block_bytes == BYTES &&
-	   m.run[0].slot_stride == BYTES, "with a slot for each block, and for transit");
+		   m.run[0].slot_stride == BYTES,
+	   "with a slot for each block, and for transit");
 	is_int(lock_test(m.fd, MEMORY_LOCK_MADE), 0, "its maker is done with it");
 	must(memory_map_images(&c->seg, &m, &base));
 	memset(base, 1, SLOTS * BYTES);
@@ -71,9 +72,9 @@ static void refuses(struct gpc_memory m, int want, const char *sentence)
 		ok(false, "files are left");
 }
 
-#define REFUSES(want, sentence, ...)                                                    \
-	refuses((struct gpc_memory){ .size = sizeof(struct gpc_memory), __VA_ARGS__ },  \
-		want, sentence)
+#define REFUSES(want, sentence, ...)                                                         \
+	refuses((struct gpc_memory){ .size = sizeof(struct gpc_memory), __VA_ARGS__ }, want, \
+		sentence)
 
 static void test_refused(void)
 {
@@ -95,8 +96,8 @@ static void test_refused(void)
 	REFUSES(-EINVAL, "parts is 1", .block_bytes = 64, .parts = 1);
 	REFUSES(-EINVAL, "numa is 3", .block_bytes = 64, .numa = 3);
 	REFUSES(-EINVAL, "nodes is 0x1", .block_bytes = 64, .nodes = 1);
-	REFUSES(-EINVAL, "nodes is 0x8000000000000000", .block_bytes = 64,
-		.numa = GPC_NUMA_BIND, .nodes = 1ull << 63);
+	REFUSES(-EINVAL, "nodes is 0x8000000000000000", .block_bytes = 64, .numa = GPC_NUMA_BIND,
+		.nodes = 1ull << 63);
 	REFUSES(-EINVAL, "threads is 17", .block_bytes = 64, .threads = 17);
 	REFUSES(-EINVAL, "huge_dir is /proc", .block_bytes = 64, .huge_dir = "/proc");
 	REFUSES(-ENOENT, "huge_dir /no/such", .block_bytes = 64, .huge_dir = "/no/such");
@@ -123,8 +124,8 @@ static void test_missing(void)
 		       &there);
 	if (strrchr(text, ':'))
 		sscanf(strrchr(text, ':'), ": %llu bytes are missing", &missing);
-	ok(need > (SLOTS << 24) && there && missing == need - there, "%llu - %llu = %llu are missing",
-	   need, there, missing);
+	ok(need > (SLOTS << 24) && there && missing == need - there,
+	   "%llu - %llu = %llu are missing", need, there, missing);
 }
 
 /* ---- a cache that is there ---- */
@@ -189,8 +190,8 @@ static int orphan(gpc *c, int pool)
 
 	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 1000));
 	chain_keys(c, 1, 7, key);
-	r = gpc_publish(c, key + 6, key + 7, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &answer),
-			0, 1000);
+	r = gpc_publish(c, key + 6, key + 7, &b, 1,
+			GPC_OPTIONS(gpc_publish_options, .resident = &answer), 0, 1000);
 	gpc_release(c, &b, 1);
 	return r < 0 ? r : answer < 0 ? answer : 0;
 }
@@ -209,9 +210,11 @@ static void test_place(uint32_t vram, uint32_t space, uint32_t flags)
 	cfg.ram_flags = flags;
 	must(gpc_create(NAME, &cfg, &here, GPC_SERVE, &c));
 	must(gpc_pool_get(c, number, &p));
-	ok(p.kind == GPC_RAM && p.space == space && p.flags == flags && p.memory && p.demote_to == -1,
+	ok(p.kind == GPC_RAM && p.space == space && p.flags == flags && p.memory &&
+		   p.demote_to == -1,
 	   "with %u blocks of VRAM: RAM is in space %u, with flags 0x%x", vram, p.space, p.flags);
-	is_int(seg_state(&c->seg)->spaces, (vram ? 1 : 0) | GPC_SPACE(space), "these spaces are in use");
+	is_int(seg_state(&c->seg)->spaces, (vram ? 1 : 0) | GPC_SPACE(space),
+	       "these spaces are in use");
 	if (vram) {
 		must(gpc_pool_get(c, 0, &p));
 		ok(p.kind == GPC_VRAM && !p.space && !p.flags && p.demote_to == 1,
@@ -223,8 +226,8 @@ static void test_place(uint32_t vram, uint32_t space, uint32_t flags)
 	is_int(fits_place(vram, 0, 0), 0, "and who does not care");
 	is_int(fits_place(vram, space ^ 1, flags), -EPROTO, "another space: %s", gpc_last_error());
 	ok(strstr(gpc_last_error(), "but with ram_space"), "names it");
-	is_int(fits_place(vram, space, GPC_POOL_UNCHAINED), flags ? 0 : -EPROTO, "without parents: %s",
-	       flags ? "as it is" : gpc_last_error());
+	is_int(fits_place(vram, space, GPC_POOL_UNCHAINED), flags ? 0 : -EPROTO,
+	       "without parents: %s", flags ? "as it is" : gpc_last_error());
 	ok(flags || strstr(gpc_last_error(), "chained: ram_flags is 0x4"), "which is told");
 	end(c);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creators while they make memory: they tell how far they are, may be stopped, killed at each step, or
- * have their cache removed, and leave nothing that stays; others wait for one that is at work. */
+/* Creators while they make memory: they tell how far they are, may be stopped, killed at each step,
+ * or have their cache removed, and leave nothing that stays; others wait for one that is at
+ * work. */
 #include "t/lib/ram_memory.h"
 #include "t/lib/steps.h"
 
@@ -94,8 +95,8 @@ static void test_kills(void)
 		err = gpc_unlink(NAME, cache_dir);
 		wrong += (err && err != -ENOENT) || files("");
 	}
-	ok(n > 15 && with_memory > 5, "a creator was killed at %ld steps, %d times with memory", n - 1,
-	   with_memory);
+	ok(n > 15 && with_memory > 5, "a creator was killed at %ld steps, %d times with memory",
+	   n - 1, with_memory);
 	ok(whole >= 1, "%d times the cache was there already", whole);
 	is_int(wrong, 0, "the next one makes it all the same, and a remover removes all of it");
 	must(gpc_unlink(NAME, cache_dir));
@@ -136,7 +137,9 @@ static pid_t creator_that_waits(int go[2], int want)
 /* Others, while a creator touches its memory for more than two seconds. */
 static void test_waiting(void)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .timeout_ms = 20000,
+					  .dir = cache_dir };
 	struct gpc_config cfg = config();
 	int go[2], status;
 	gpc *c = NULL;
@@ -147,17 +150,19 @@ static void test_waiting(void)
 		bail("no pipe");
 	pid = creator_that_waits(go, 0);
 	waiter = fork();
-	if (!waiter) {                   /* its first try ends before ours */
+	if (!waiter) { /* its first try ends before ours */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit(write(seen.gate[1], "", 1) != 1 ||
 		      gpc_create(NAME, &cfg, &opt, GPC_IF_ABSENT, &c) != 0);
 	}
 	if (read(seen.gate[0], &byte, 1) != 1)
 		bail("nobody waits");
-	refused(gpc_attach(NAME, &(struct gpc_attach_options){ .size = sizeof(opt),
-			   .dir = cache_dir }, 0, &c), ENOENT, "no cache while its memory is made");
-	is_int(gpc_create(NAME, &cfg, NULL, GPC_IF_ABSENT, &c), -EAGAIN, "a creator without timeout: %s",
-	       gpc_last_error());
+	refused(gpc_attach(NAME,
+			   &(struct gpc_attach_options){ .size = sizeof(opt), .dir = cache_dir }, 0,
+			   &c),
+		ENOENT, "no cache while its memory is made");
+	is_int(gpc_create(NAME, &cfg, NULL, GPC_IF_ABSENT, &c), -EAGAIN,
+	       "a creator without timeout: %s", gpc_last_error());
 	is_int(files(NAME ".p"), 1, "has made no memory of its own");
 	if (write(go[1], "", 1) != 1)
 		bail("no gate");
@@ -188,7 +193,9 @@ static void test_stopped(void)
 	memory.progress_arg = &when;
 	for (when = 0; when < 3; when++) {
 		refused(gpc_create(NAME, &cfg, NULL, 0, &c), ECANCELED, "progress() ends it, %s",
-			when == 0 ? "at once" : when == 1 ? "soon" : "at the end");
+			when == 0   ? "at once"
+			: when == 1 ? "soon"
+				    : "at the end");
 		ok(strstr(gpc_last_error(), "of which"), "says: %s", gpc_last_error());
 		is_int(files(""), 0, "nothing is left");
 	}
@@ -234,7 +241,9 @@ static void test_removed(bool again)
 /* A creator that waits goes on where the one before it died. */
 static void test_waits_for_dead(void)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .timeout_ms = 20000,
+					  .dir = cache_dir };
 	struct gpc_config cfg = config();
 	int go[2], status;
 	gpc *c = NULL;

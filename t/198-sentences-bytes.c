@@ -4,13 +4,15 @@
 
 /* ---- memory ---- */
 
-#define mem_bad(words, kind_, field, value)                                    \
-	do {                                                                   \
-		struct gpc_pool of = { .size = sizeof(of), .kind = kind_, .blocks = 4, .demote_to = -1 }; \
-		struct gpc_memory m = { .size = sizeof(m), .block_bytes = 4096 }; \
-		m.field = value;                                               \
-		diag("%s %s", #field, #value);                                 \
-		bad(EINVAL, words, gpc_pool_make(c, &of, &m, 0));              \
+#define mem_bad(words, kind_, field, value)                                             \
+	do {                                                                            \
+		struct gpc_pool of = {                                                  \
+			.size = sizeof(of), .kind = kind_, .blocks = 4, .demote_to = -1 \
+		};                                                                      \
+		struct gpc_memory m = { .size = sizeof(m), .block_bytes = 4096 };       \
+		m.field = value;                                                        \
+		diag("%s %s", #field, #value);                                          \
+		bad(EINVAL, words, gpc_pool_make(c, &of, &m, 0));                       \
 	} while (0)
 
 static int no_progress(void *arg, uint64_t done, uint64_t bytes)
@@ -54,7 +56,8 @@ static void test_memory(gpc *c)
 	bad(ENOENT, "pool|0|no memory", gpc_pool_runs(c, 0, &run, 1));
 	bad(EINVAL, "base|NULL", gpc_pool_map(c, 0, 0, NULL, &out.cursor));
 	bad(EINVAL, "bytes|NULL", gpc_pool_map(c, 0, 0, (void **)&out.handle, NULL));
-	bad(ENOENT, "pool|0|gpc_pool_make", gpc_pool_map(c, 0, 0, (void **)&out.handle, &out.cursor));
+	bad(ENOENT, "pool|0|gpc_pool_make",
+	    gpc_pool_map(c, 0, 0, (void **)&out.handle, &out.cursor));
 	bad(EINVAL, "pool|99", gpc_pool_unmap(c, 99));
 	bad(ENOENT, "pool|0|nothing", gpc_pool_unmap(c, 0));
 	bad(EINVAL, "moves|NULL|n is 1", gpc_copy(c, NULL, 1, 0, NULL, NULL));
@@ -115,10 +118,8 @@ static void test_devices(gpc *c)
 	bad(EINVAL, "section|3|host", gpc_dev_leave(d, 3, NULL));
 	bad(EINVAL, "d_keys|NULL", gpc_dev_lookup(d, 0, NULL, 1, out.blocks, NULL));
 	bad(EINVAL, "d_blocks|NULL", gpc_dev_lookup(d, 0, &k, 1, NULL, NULL));
-	bad(EINVAL, "n|4294967295",
-	    gpc_dev_lookup(d, 0, &k, UINT32_MAX, out.blocks, NULL));
-	bad(EINVAL, "d_start|NULL",
-	    gpc_dev_match(d, 0, &k, NULL, 1, out.len, NULL, NULL));
+	bad(EINVAL, "n|4294967295", gpc_dev_lookup(d, 0, &k, UINT32_MAX, out.blocks, NULL));
+	bad(EINVAL, "d_start|NULL", gpc_dev_match(d, 0, &k, NULL, 1, out.len, NULL, NULL));
 	bad(EINVAL, "d_len|NULL", gpc_dev_match(d, 0, &k, start, 1, NULL, NULL, NULL));
 	bad(EINVAL, "nseq|4294967295",
 	    gpc_dev_match(d, 0, &k, start, UINT32_MAX, out.len, NULL, NULL));
@@ -128,18 +129,22 @@ static void test_devices(gpc *c)
 	bad(EINVAL, "d|NULL", gpc_dev_enter(NULL));
 }
 
-#define tiers_bad(words, field, value)                                         \
-	do {                                                                   \
-		struct gpc_tiers_options o = { .size = sizeof(o), .dir = cache_dir, .disk = "no", .disk_blocks = 8 }; \
-		gpc_tiers *none = NULL;                                        \
-		o.field = value;                                               \
-		diag("%s %s", #field, #value);                                 \
-		bad(EINVAL, words, gpc_tiers_open(cache_name, &o, &none));     \
+#define tiers_bad(words, field, value)                                                      \
+	do {                                                                                \
+		struct gpc_tiers_options o = {                                              \
+			.size = sizeof(o), .dir = cache_dir, .disk = "no", .disk_blocks = 8 \
+		};                                                                          \
+		gpc_tiers *none = NULL;                                                     \
+		o.field = value;                                                            \
+		diag("%s %s", #field, #value);                                              \
+		bad(EINVAL, words, gpc_tiers_open(cache_name, &o, &none));                  \
 	} while (0)
 
 static void test_tiers(gpc *c)
 {
-	struct gpc_tiers_options good = { .size = sizeof(good), .dir = cache_dir, .disk = "no", .disk_blocks = 8 };
+	struct gpc_tiers_options good = {
+		.size = sizeof(good), .dir = cache_dir, .disk = "no", .disk_blocks = 8
+	};
 	struct gpc_tiers_file file = { .size = sizeof(file) };
 	struct gpc_tier tier = { .size = sizeof(tier) };
 	gpc_key k = key_of(c, 1);

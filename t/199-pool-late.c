@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools with memory whose making no writer answers in time: what becomes of the file, and whose time
- * the timeout counts. */
+/* Pools with memory whose making no writer answers in time: what becomes of the file, and whose
+ * time the timeout counts. */
 #include "t/lib/memory_files.h"
 
 #include "request/request.h"
@@ -119,7 +119,8 @@ static void test_timeout(void)
 	c = new_cache();
 	m.progress = dawdle;
 	m.progress_arg = &slept;
-	is_int(gpc_pool_make(c, &p, &m, 500), 0, "the time of making is not taken from the writer's");
+	is_int(gpc_pool_make(c, &p, &m, 500), 0,
+	       "the time of making is not taken from the writer's");
 	is_int(slept, 1, "and was longer than the timeout");
 	clean(c, "a slow making");
 	cache_end(c);

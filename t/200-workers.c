@@ -11,14 +11,22 @@
 #define REQUESTS 1200
 
 enum { GATE_READY, GATE_GO, GATE_DUP, GATE_SAME, GATE_LEFT, GATE_END };
-enum { N_HIT, N_PUBLISHED, N_DUPLICATE, N_EVICTED, N_DROPPED, N_FULL, N_DUP_OWN,
-       N_DUP_BLOCK };                    /* the last one: one for each worker */
+enum {
+	N_HIT,
+	N_PUBLISHED,
+	N_DUPLICATE,
+	N_EVICTED,
+	N_DROPPED,
+	N_FULL,
+	N_DUP_OWN,
+	N_DUP_BLOCK
+}; /* the last one: one for each worker */
 
 struct request {
 	gpc *c;
 	uint64_t seed;
-	uint32_t n, hit, got;            /* blocks wanted, found, reserved */
-	gpc_key key[DEEP + 1];           /* key[0]: no parent */
+	uint32_t n, hit, got;  /* blocks wanted, found, reserved */
+	gpc_key key[DEEP + 1]; /* key[0]: no parent */
 	gpc_block block[DEEP], resident[DEEP];
 };
 
@@ -35,8 +43,7 @@ static void verify(const struct request *r)
 
 	for (i = 0; i < r->hit + r->got; i++)
 		need(r->resident[i] < 0 || crew_holds(r->resident[i], r->key[i + 1]),
-		     "block 0x%x has other bytes than those of its key",
-		     (unsigned)r->resident[i]);
+		     "block 0x%x has other bytes than those of its key", (unsigned)r->resident[i]);
 }
 
 static void find(struct request *r)
@@ -57,10 +64,9 @@ static void find(struct request *r)
 static void compute(struct request *r)
 {
 	uint32_t i;
-	int got = gpc_reserve(r->c, 0, r->n - r->hit, r->block + r->hit, NULL,
-			      GPC_PARTIAL, -1);
+	int got = gpc_reserve(r->c, 0, r->n - r->hit, r->block + r->hit, NULL, GPC_PARTIAL, -1);
 
-	if (got == -ENOSPC) {            /* the others hold everything */
+	if (got == -ENOSPC) { /* the others hold everything */
 		count(N_FULL, 1);
 		return;
 	}
@@ -98,12 +104,11 @@ static void publish(struct request *r)
 
 	if (!r->got)
 		return;
-	n = gpc_publish(r->c, r->key + r->hit, r->key + r->hit + 1, r->block + r->hit,
-			r->got,
-			GPC_OPTIONS(gpc_publish_options, .tag = 1,
-				    .resident = r->resident + r->hit, .ticket = &t),
+	n = gpc_publish(r->c, r->key + r->hit, r->key + r->hit + 1, r->block + r->hit, r->got,
+			GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = r->resident + r->hit,
+				    .ticket = &t),
 			0, waits ? -1 : 0);
-	if (!waits && n == -EAGAIN)       /* never with so few in flight */
+	if (!waits && n == -EAGAIN) /* never with so few in flight */
 		need(false, "the ring is full");
 	need(n >= 0 && n <= (int)r->got, "publish: %s", gpc_last_error());
 	if (!waits)
@@ -161,8 +166,8 @@ static void compute_the_same(gpc *c, int me)
 	crew_open(GATE_DUP);
 	crew_wait(GATE_DUP, WORKERS);
 	must_be(gpc_publish(c, &crew_no_key, &key, &b, 1,
-			    GPC_OPTIONS(gpc_publish_options, .resident = &at), 0,
-			    -1) == (at == b), 1);
+			    GPC_OPTIONS(gpc_publish_options, .resident = &at), 0, -1) == (at == b),
+		1);
 	need(at >= 0 && crew_holds(at, key), "publish answers %d", at);
 	crew->count[N_DUP_BLOCK + me] = (uint64_t)at;
 	count(N_DUP_OWN, at == b);
@@ -195,8 +200,9 @@ static int worker(int me)
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = WORKERS + 2,
-				  .tick_us = 1, .free_target = me };
+	struct gpc_config cfg = {
+		.vram_blocks = BLOCKS, .max_peers = WORKERS + 2, .tick_us = 1, .free_target = me
+	};
 	gpc *c = crew_create(cfg, 0);
 	struct gpc_stats st;
 	uint32_t i;
@@ -238,9 +244,9 @@ static void test(int ahead)
 		is_int(crew->count[N_DUP_BLOCK + i], crew->count[N_DUP_BLOCK],
 		       "the others are given that one");
 	ok(crew->count[N_HIT] && crew->count[N_PUBLISHED] > BLOCKS && crew->count[N_EVICTED] &&
-	   crew->count[N_DROPPED], "%llu hits, %llu published, %llu duplicates, %llu evicted",
-	   (unsigned long long)crew->count[N_HIT],
-	   (unsigned long long)crew->count[N_PUBLISHED],
+		   crew->count[N_DROPPED],
+	   "%llu hits, %llu published, %llu duplicates, %llu evicted",
+	   (unsigned long long)crew->count[N_HIT], (unsigned long long)crew->count[N_PUBLISHED],
 	   (unsigned long long)crew->count[N_DUPLICATE],
 	   (unsigned long long)crew->count[N_EVICTED]);
 }
@@ -248,8 +254,8 @@ static void test(int ahead)
 static int body(void)
 {
 	crew_begin();
-	test(-1);                        /* exact capacity */
-	test(8);                         /* some kept free ahead of demand */
+	test(-1); /* exact capacity */
+	test(8);  /* some kept free ahead of demand */
 	return done_testing();
 }
 

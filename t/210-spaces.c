@@ -16,7 +16,7 @@ enum { N_RAM, N_PUBLISHED, N_DEMOTED, N_SPARED, N_PROMOTED, N_FOUND };
 struct side {
 	gpc *c;
 	int me, pool, ram;
-	uint32_t own;                    /* its space, as a set */
+	uint32_t own; /* its space, as a set */
 	uint64_t seed;
 	uint32_t step;
 };
@@ -29,8 +29,12 @@ static void count(int what, uint64_t n)
 static int add_pool(gpc *c, uint32_t kind, uint32_t flags, uint32_t space, uint32_t blocks,
 		    int demote_to)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = kind, .flags = flags, .space = space,
-			      .blocks = blocks, .demote_to = demote_to };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = kind,
+			      .flags = flags,
+			      .space = space,
+			      .blocks = blocks,
+			      .demote_to = demote_to };
 	int n = gpc_pool_add(c, &p, -1);
 
 	need(n >= 0, "pool_add: %s", gpc_last_error());
@@ -41,8 +45,7 @@ static gpc_block at(struct side *s, uint32_t spaces, gpc_key key)
 {
 	gpc_block b = GPC_NONE;
 
-	need(gpc_lookup(s->c, spaces, &key, 1, &b, GPC_QUIET) >= 0, "lookup: %s",
-	     gpc_last_error());
+	need(gpc_lookup(s->c, spaces, &key, 1, &b, GPC_QUIET) >= 0, "lookup: %s", gpc_last_error());
 	return b;
 }
 
@@ -107,7 +110,7 @@ static void first_demotes(struct side *s, const gpc_key *key, const gpc_block *b
 	if (s->me == 0) {
 		must_be(gpc_demote(s->c, s->pool, -1, list, 4, m, GPC_COPY, -1), 4);
 		carry_out(s, m, 4);
-		for (i = 0; i < 4; i++) {        /* the references have moved along */
+		for (i = 0; i < 4; i++) { /* the references have moved along */
 			must_be(gpc_release(s->c, &m[i].to, 1), 0);
 			must_be(gpc_release(s->c, &m[i].from, 1), -EPERM);
 		}
@@ -225,7 +228,7 @@ static void step_by_step(struct side *s)
 /* ---- under load ---- */
 
 struct prompt {
-	uint32_t n, hit, local;          /* blocks, found, of those in its own space */
+	uint32_t n, hit, local; /* blocks, found, of those in its own space */
 	gpc_key key[DEEP + 1];
 	gpc_block block[DEEP];
 };
@@ -277,7 +280,7 @@ static void bring_up(struct side *s, struct prompt *p)
 		     gpc_last_error());
 	for (i = 0, base = p->local; i < n; i++) {
 		if (m[i].to < 0 || result[i] != 0)
-			continue;        /* in its own space already, or refused: it stays */
+			continue; /* in its own space already, or refused: it stays */
 		need(m[i].from == p->block[base + (uint32_t)i], "in order");
 		p->block[base + (uint32_t)i] = m[i].to;
 		p->local += p->local == base + (uint32_t)i;
@@ -368,7 +371,7 @@ static int worker(int me)
 	struct side s = { .c = crew_attach("worker"), .me = me, .seed = 77 + (uint64_t)me };
 
 	crew_wait(GATE_RAM, 1);
-	crew_wait(GATE_POOLS, (uint32_t)me);     /* the first one's pool has the lower number */
+	crew_wait(GATE_POOLS, (uint32_t)me); /* the first one's pool has the lower number */
 	s.ram = (int)crew->count[N_RAM];
 	s.own = GPC_SPACE(me);
 	s.pool = add_pool(s.c, GPC_VRAM, GPC_POOL_OWNED, (uint32_t)me, VRAM, s.ram);
@@ -383,15 +386,16 @@ static int worker(int me)
 	under_load(&s);
 	crew_open(GATE_LEFT);
 	crew_wait(GATE_LEFT, 2);
-	crew_wait(GATE_LEFT, 3);                 /* checked, while the pools are there */
+	crew_wait(GATE_LEFT, 3); /* checked, while the pools are there */
 	gpc_close(s.c);
 	return 0;
 }
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .max_blocks = 400, .max_peers = 4, .max_pools = 4,
-				  .free_target = me };
+	struct gpc_config cfg = {
+		.max_blocks = 400, .max_peers = 4, .max_pools = 4, .free_target = me
+	};
 	gpc *c = crew_create(cfg, 0);
 	struct gpc_pool p = { .size = sizeof(p) };
 
@@ -426,12 +430,10 @@ static int body(void)
 		crew_join(pid[i], "worker");
 	crew_join(pid[2], "writer, with a clean check");
 	ok(crew->count[N_RAM] && crew->count[N_PUBLISHED] && crew->count[N_DEMOTED] &&
-	   crew->count[N_SPARED] && crew->count[N_PROMOTED],
+		   crew->count[N_SPARED] && crew->count[N_PROMOTED],
 	   "%llu found in RAM, %llu published, %llu demoted, %llu spared, %llu promoted",
-	   (unsigned long long)crew->count[N_RAM],
-	   (unsigned long long)crew->count[N_PUBLISHED],
-	   (unsigned long long)crew->count[N_DEMOTED],
-	   (unsigned long long)crew->count[N_SPARED],
+	   (unsigned long long)crew->count[N_RAM], (unsigned long long)crew->count[N_PUBLISHED],
+	   (unsigned long long)crew->count[N_DEMOTED], (unsigned long long)crew->count[N_SPARED],
 	   (unsigned long long)crew->count[N_PROMOTED]);
 	return done_testing();
 }

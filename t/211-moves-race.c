@@ -30,8 +30,8 @@ static void *look(void *arg)
 	for (i = 0; i <= KEYS; i++)
 		start[i] = i;
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
-		got = r->prefix ? gpc_match(c, 0, key, start, KEYS, len, b, GPC_QUIET) :
-				  gpc_lookup(c, 0, key, KEYS, b, r->flags);
+		got = r->prefix ? gpc_match(c, 0, key, start, KEYS, len, b, GPC_QUIET)
+				: gpc_lookup(c, 0, key, KEYS, b, r->flags);
 		__atomic_add_fetch(&r->looks, 1, __ATOMIC_RELAXED);
 		r->misses += (uint64_t)(KEYS - must(got));
 		if (r->flags & GPC_REF)
@@ -44,8 +44,8 @@ static void move_all(gpc_block *b, int from, int to)
 {
 	struct gpc_move m[KEYS];
 	uint32_t i;
-	int n = from ? gpc_promote(c, b, KEYS, to, m, NULL, 0, 10000) :
-		       gpc_demote(c, from, to, b, KEYS, m, 0, 10000);
+	int n = from ? gpc_promote(c, b, KEYS, to, m, NULL, 0, 10000)
+		     : gpc_demote(c, from, to, b, KEYS, m, 0, 10000);
 
 	if (must(n) != KEYS || must(gpc_commit(c, m, KEYS, NULL, 0, -1)) != KEYS)
 		bail("%d of %d begin to move", n, KEYS);
@@ -55,7 +55,8 @@ static void move_all(gpc_block *b, int from, int to)
 
 static void race(const char *what, uint32_t vram_space, uint32_t ram_space)
 {
-	struct reader r[READERS] = { { .flags = GPC_QUIET }, { .flags = GPC_REF },
+	struct reader r[READERS] = { { .flags = GPC_QUIET },
+				     { .flags = GPC_REF },
 				     { .prefix = true } };
 	struct gpc_config cfg = cache_config(0, 0);
 	uint64_t looks = 0, misses = 0;
@@ -74,7 +75,7 @@ static void race(const char *what, uint32_t vram_space, uint32_t ram_space)
 	for (i = 0; i < READERS; i++)
 		if (pthread_create(&r[i].thread, NULL, look, &r[i]))
 			bail("no thread");
-	for (i = 0; i < READERS; i++)    /* each has had a processor */
+	for (i = 0; i < READERS; i++) /* each has had a processor */
 		while (!__atomic_load_n(&r[i].looks, __ATOMIC_RELAXED))
 			sched_yield();
 	for (i = 0; i < ROUNDS; i++) {

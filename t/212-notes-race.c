@@ -10,8 +10,8 @@
 
 enum { BLOCKS = 2, MS = 1500 };
 
-struct shared {                          /* between the two */
-	uint64_t number[BLOCKS];         /* of the key that was published last */
+struct shared {                  /* between the two */
+	uint64_t number[BLOCKS]; /* of the key that was published last */
 	gpc_block block[BLOCKS];
 	uint64_t rounds;
 	bool stop;
@@ -51,7 +51,8 @@ static void read_one(gpc *c, uint64_t n, gpc_block block, uint64_t *good, uint64
 		++*bad;
 }
 
-/* A read-only handle walks a copy: a block that changed while that was made is there without a note. */
+/* A read-only handle walks a copy: a block that changed while that was made is there without a
+ * note. */
 static void walk_all(gpc *c, bool readonly, uint64_t *good, uint64_t *bad)
 {
 	struct gpc_entry e[4];
@@ -64,7 +65,8 @@ static void walk_all(gpc *c, bool readonly, uint64_t *good, uint64_t *bad)
 			if (is_said(e[i].group, e[i].digest_bytes, e[i].digest, n) &&
 			    key_is(e[i].key, key_of(c, n)))
 				++*good;
-			else if (!readonly || !is_unsaid(e[i].group, e[i].digest_bytes, e[i].digest))
+			else if (!readonly ||
+				 !is_unsaid(e[i].group, e[i].digest_bytes, e[i].digest))
 				++*bad;
 		}
 }
@@ -124,7 +126,7 @@ static int body(void)
 	if (sh == MAP_FAILED)
 		bail("no shared page");
 	cache_thread = true;
-	notes_block_tokens = NOTES_TOKENS;       /* a note takes long to copy, and to store */
+	notes_block_tokens = NOTES_TOKENS; /* a note takes long to copy, and to store */
 	race(false);
 	race(true);
 	return done_testing();

@@ -11,15 +11,15 @@
 #include "device/host_bytes.h"
 #include "memory/map.h"
 
-#define OWN     2                /* threads with a handle each */
-#define SHARED  3                /* threads that share one */
+#define OWN     2 /* threads with a handle each */
+#define SHARED  3 /* threads that share one */
 #define COPIERS (OWN + SHARED)
 #define THREADS (COPIERS + 5)
 #define BLOCKS  16
 #define MOST    4
 #define IMAGE   4096u
 #define WORDS   (IMAGE / 8)
-#define RAMS    2                /* pools 0 and 1 stay; VRAM comes and goes */
+#define RAMS    2 /* pools 0 and 1 stay; VRAM comes and goes */
 
 #ifdef __SANITIZE_THREAD__
 #define MS 2500
@@ -27,11 +27,21 @@
 #define MS 3000
 #endif
 
-enum { N_COPIED, N_STALE, N_POLLED, N_ALL, N_MAPPED, N_UNMAPPED, N_PINNED, N_POOLS, N_WRITERS,
-       N_FORMER };
+enum {
+	N_COPIED,
+	N_STALE,
+	N_POLLED,
+	N_ALL,
+	N_MAPPED,
+	N_UNMAPPED,
+	N_PINNED,
+	N_POOLS,
+	N_WRITERS,
+	N_FORMER
+};
 
 static gpc *common;
-static uint32_t stop, vram_now;          /* vram_now: number of the pool, + 1 */
+static uint32_t stop, vram_now; /* vram_now: number of the pool, + 1 */
 static uint32_t pins, unpins;
 
 static void count(int what)
@@ -103,7 +113,7 @@ int __wrap_pthread_join(pthread_t thread, void **ret)
 struct worker {
 	gpc *c;
 	uint64_t seed, number;
-	gpc_block from[MOST], to[MOST];  /* reservations in the RAMs */
+	gpc_block from[MOST], to[MOST]; /* reservations in the RAMs */
 };
 
 /* Words of an image in RAM, which stays; each thread has its own blocks. */
@@ -230,7 +240,8 @@ static void reserve_all(struct worker *w, int pool, gpc_block *b)
 static void *copier(void *arg)
 {
 	uint64_t me = (uint64_t)(uintptr_t)arg;
-	struct worker w = { .c = me < OWN ? crew_attach("own") : common, .seed = 31 + me,
+	struct worker w = { .c = me < OWN ? crew_attach("own") : common,
+			    .seed = 31 + me,
 			    .number = (me + 1) << 32 };
 
 	while (goes_on()) {
@@ -242,7 +253,7 @@ static void *copier(void *arg)
 			carry(&w);
 		must_be(gpc_release(w.c, w.from, MOST), 0);
 		must_be(gpc_release(w.c, w.to, MOST), 0);
-		if (me < OWN) {          /* comes and goes with its handle */
+		if (me < OWN) { /* comes and goes with its handle */
 			gpc_close(w.c);
 			w.c = crew_attach("own");
 		}
@@ -318,9 +329,13 @@ static void *pinner(void *arg)
 
 static int make(gpc *c, uint32_t kind, uint32_t space)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = kind, .blocks = 4 * BLOCKS, .space = space,
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = kind,
+			      .blocks = 4 * BLOCKS,
+			      .space = space,
 			      .demote_to = -1 };
-	struct gpc_memory m = { .size = sizeof(m), .block_bytes = IMAGE,
+	struct gpc_memory m = { .size = sizeof(m),
+				.block_bytes = IMAGE,
 				.device = kind == GPC_VRAM ? "host" : NULL };
 
 	p.flags = kind == GPC_VRAM ? GPC_POOL_OWNED : 0;
@@ -341,7 +356,7 @@ static void *remaker(void *arg)
 			usleep(100);
 			continue;
 		}
-		if (pool < 0) {          /* what may still be made goes with the handle */
+		if (pool < 0) { /* what may still be made goes with the handle */
 			need(pool == -ENOTCONN || pool == -ETIMEDOUT, "make: %s", gpc_last_error());
 			gpc_close(c);
 			c = crew_attach("maker");
@@ -387,9 +402,9 @@ static void run_all(void)
 
 	must_be(pthread_create(&thread[THREADS - 1], NULL, writer, NULL), 0);
 	for (i = 0; i < THREADS - 1; i++)
-		must_be(pthread_create(&thread[i], NULL,
-				       i < COPIERS ? copier : other[i - COPIERS],
-				       (void *)(uintptr_t)i), 0);
+		must_be(pthread_create(&thread[i], NULL, i < COPIERS ? copier : other[i - COPIERS],
+				       (void *)(uintptr_t)i),
+			0);
 	while (clock_ns() < end)
 		usleep(10000);
 	store_release(&stop, 1);
@@ -425,9 +440,8 @@ static int body(void)
 	   (unsigned long long)crew->count[N_COPIED], (unsigned long long)crew->count[N_POLLED],
 	   (unsigned long long)crew->count[N_ALL], (unsigned long long)crew->count[N_STALE]);
 	ok(crew->count[N_MAPPED] && crew->count[N_UNMAPPED] && crew->count[N_PINNED],
-	   "%llu maps, %llu unmaps, %llu pins",
-	   (unsigned long long)crew->count[N_MAPPED], (unsigned long long)crew->count[N_UNMAPPED],
-	   (unsigned long long)crew->count[N_PINNED]);
+	   "%llu maps, %llu unmaps, %llu pins", (unsigned long long)crew->count[N_MAPPED],
+	   (unsigned long long)crew->count[N_UNMAPPED], (unsigned long long)crew->count[N_PINNED]);
 	ok(crew->count[N_POOLS] > 2 && crew->count[N_WRITERS] > 2,
 	   "%llu pools, %llu writers; %llu times the former pool was mapped still",
 	   (unsigned long long)crew->count[N_POOLS], (unsigned long long)crew->count[N_WRITERS],

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matches over groups while their blocks are published, dropped and evicted: whatever a match says, it
- * holds exactly what the prefix needs, with the right bytes; and it never says less than what is live
- * all the while. */
+/* Matches over groups while their blocks are published, dropped and evicted: whatever a match says,
+ * it holds exactly what the prefix needs, with the right bytes; and it never says less than what is
+ * live all the while. */
 #include "t/lib/crew.h"
 
-#define GROUPS  3
-#define TOKENS  192              /* of the prompt */
-#define PINNED  48               /* so long a prefix is there throughout */
-#define MOST    (TOKENS / 4)
-#define BLOCKS  64               /* fewer than there are keys: 48 + 24 + 12 */
-#define TURNS   12000
+#define GROUPS 3
+#define TOKENS 192 /* of the prompt */
+#define PINNED 48  /* so long a prefix is there throughout */
+#define MOST   (TOKENS / 4)
+#define BLOCKS 64 /* fewer than there are keys: 48 + 24 + 12 */
+#define TURNS  12000
 
 enum { GATE_FULL, GATE_MATCHERS, GATE_END, GATE_LEFT };
 enum { N_MATCHED, N_LONGER, N_STALE };
 enum { HOLDER, CHURNER, MATCHER, HINTER, MEMBERS };
 
-static const struct { uint32_t tokens, last; } kind[GROUPS] = { { 4, 0 }, { 8, 23 }, { 16, 1 } };
+static const struct {
+	uint32_t tokens, last;
+} kind[GROUPS] = { { 4, 0 }, { 8, 23 }, { 16, 1 } };
 
 static gpc_key key_at(uint32_t g, uint32_t i)
 {
@@ -40,7 +42,8 @@ static bool publish(gpc *c, gpc_key k, gpc_block *b)
 	crew_own(*b);
 	crew_write(*b, k);
 	crew_disown(*b);
-	need(gpc_publish(c, NULL, &k, b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &at), 0, -1) >= 0,
+	need(gpc_publish(c, NULL, &k, b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &at), 0,
+			 -1) >= 0,
 	     "publish: %s", gpc_last_error());
 	need(at >= 0 || at == -EAGAIN, "publish answers %d", at);
 	if (at >= 0 && at != *b)
@@ -91,9 +94,12 @@ static uint32_t match(gpc *c, const gpc_key *k, gpc_block *b, uint32_t flags)
 	int len;
 
 	for (g = 0; g < GROUPS; g++)
-		group[g] = (struct gpc_group){ .size = sizeof(group[g]), .block_tokens = kind[g].tokens,
-					       .last = kind[g].last, .n = TOKENS / kind[g].tokens,
-					       .keys = k + g * MOST, .blocks = b + g * MOST };
+		group[g] = (struct gpc_group){ .size = sizeof(group[g]),
+					       .block_tokens = kind[g].tokens,
+					       .last = kind[g].last,
+					       .n = TOKENS / kind[g].tokens,
+					       .keys = k + g * MOST,
+					       .blocks = b + g * MOST };
 	memset(b, 7, GROUPS * MOST * sizeof(*b));
 	len = gpc_match_groups(c, 0, group, GROUPS, NULL, flags);
 	need(len >= PINNED, "the prefix is %d long, and %d are live all the while", len, PINNED);
@@ -110,8 +116,8 @@ static uint32_t judge(const gpc_key *k, const gpc_block *b, uint32_t len, bool h
 	for (g = 0; g < GROUPS; g++)
 		for (i = 0; i < TOKENS / kind[g].tokens; i++) {
 			is = b[g * MOST + i];
-			need(is_needed(g, i, len) == (is >= 0), "%u tokens: group %u, block %u is 0x%x", len, g,
-			     i, (unsigned)is);
+			need(is_needed(g, i, len) == (is >= 0),
+			     "%u tokens: group %u, block %u is 0x%x", len, g, i, (unsigned)is);
 			need(is < 0 || !held || crew_holds(is, k[g * MOST + i]),
 			     "%u tokens: group %u, block %u has other bytes", len, g, i);
 			n += is >= 0;
@@ -142,7 +148,7 @@ static void matches(gpc *c, uint32_t flags)
 		must_be(crew_stats(c, seat).refs, flags ? n : 0);
 		if (flags)
 			sched_yield();
-		judge(k, b, len, flags);         /* they stay as they are */
+		judge(k, b, len, flags); /* they stay as they are */
 		for (g = 0; flags && g < GROUPS; g++)
 			must_be(gpc_release(c, b + g * MOST, TOKENS / kind[g].tokens), 0);
 		__atomic_fetch_add(&crew->count[N_MATCHED], 1, __ATOMIC_RELAXED);
@@ -165,7 +171,7 @@ static int hinter(gpc *c)
 
 static int member(int me)
 {
-	static int (*const role[MEMBERS])(gpc *c) = { holder, churner, matcher, hinter };
+	static int (*const role[MEMBERS])(gpc * c) = { holder, churner, matcher, hinter };
 	gpc *c = crew_attach("member");
 
 	if (me != HOLDER) {
@@ -181,7 +187,9 @@ static int member(int me)
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = MEMBERS + 1, .free_target = -1 };
+	struct gpc_config cfg = { .vram_blocks = BLOCKS,
+				  .max_peers = MEMBERS + 1,
+				  .free_target = -1 };
 	gpc *c = crew_create(cfg, 0);
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
@@ -208,7 +216,8 @@ static int body(void)
 	for (i = 0; i <= MEMBERS; i++)
 		crew_join(pid[i], name[i]);
 	ok(n[N_MATCHED] > 100, "%llu matches", (unsigned long long)n[N_MATCHED]);
-	ok(n[N_LONGER] > 10, "%llu found more than what is always there; %llu references came too late",
+	ok(n[N_LONGER] > 10,
+	   "%llu found more than what is always there; %llu references came too late",
 	   (unsigned long long)n[N_LONGER], (unsigned long long)n[N_STALE]);
 	return done_testing();
 }

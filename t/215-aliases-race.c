@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads and another process read the table of aliases while one writer stores into it without rest: a key
- * is itself, or a key that was stored for it, and never words of two. */
+/* Threads and another process read the table of aliases while one writer stores into it without
+ * rest: a key is itself, or a key that was stored for it, and never words of two. */
 #include "t/lib/cache.h"
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ enum { CALLS = 40 };
 enum { CALLS = 400 };
 #endif
 
-struct shared {                          /* with the other process */
+struct shared { /* with the other process */
 	uint64_t found, missed, wrong;
 	bool stop;
 };

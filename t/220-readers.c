@@ -6,22 +6,22 @@
 
 #include "kernels/probe.h"
 
-#define VRAM     512
-#define RAM      32
-#define BUCKETS  320             /* of VRAM + RAM + its 64 transit + 32 more records */
-#define CROWDED  24              /* buckets that all keys of this test fight for */
-#define PINNED   44              /* referenced throughout, stay where they are */
-#define MOVING   8               /* referenced throughout, move between tiers */
-#define HELD     (PINNED + MOVING)
-#define CHURN    200             /* come and go */
-#define ALIVE    32              /* of those at a time */
-#define TURNS    300
+#define VRAM    512
+#define RAM     32
+#define BUCKETS 320 /* of VRAM + RAM + its 64 transit + 32 more records */
+#define CROWDED 24  /* buckets that all keys of this test fight for */
+#define PINNED  44  /* referenced throughout, stay where they are */
+#define MOVING  8   /* referenced throughout, move between tiers */
+#define HELD    (PINNED + MOVING)
+#define CHURN   200 /* come and go */
+#define ALIVE   32  /* of those at a time */
+#define TURNS   300
 
 enum { GATE_FULL, GATE_READERS, GATE_END, GATE_LEFT };
 enum { N_LOOKED, N_ACQUIRED, N_DEVICE, N_SECTIONS, N_SEEN, N_MOVED, N_REFUSED, N_RELOCATED };
 enum { HOLDER, CHURNER, MOVER, LOOKER, ACQUIRER, WATCHER, DEVICE, MEMBERS };
 
-static gpc_key key[HELD + CHURN];        /* made before anybody is forked */
+static gpc_key key[HELD + CHURN]; /* made before anybody is forked */
 
 static void count(int what, uint64_t n)
 {
@@ -51,9 +51,9 @@ static bool publish(gpc *c, gpc_key k, gpc_block *b)
 	crew_own(*b);
 	crew_write(*b, k);
 	crew_disown(*b);
-	need(gpc_publish(c, NULL, &k, b, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = &at), 0, -1) >= 0, "publish: %s",
-	     gpc_last_error());
+	need(gpc_publish(c, NULL, &k, b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &at), 0,
+			 -1) >= 0,
+	     "publish: %s", gpc_last_error());
 	if (at == *b)
 		return true;
 	need(at == -EAGAIN, "publish answers %d", at);
@@ -116,8 +116,8 @@ static void move(gpc *c, gpc_block *b, int from)
 			list[n++] = b[i];
 	if (!n)
 		return;
-	n = from == 0 ? gpc_demote(c, 0, 1, list, (uint32_t)n, m, 0, -1) :
-			gpc_promote(c, list, (uint32_t)n, 0, m, NULL, 0, -1);
+	n = from == 0 ? gpc_demote(c, 0, 1, list, (uint32_t)n, m, 0, -1)
+		      : gpc_promote(c, list, (uint32_t)n, 0, m, NULL, 0, -1);
 	need(n > 0 || n == -ENOSPC, "from pool %d: %d, %s", from, n, gpc_last_error());
 	if (n <= 0)
 		return;
@@ -247,8 +247,8 @@ static int device(gpc *c)
 
 static int member(int me)
 {
-	static int (*const role[MEMBERS])(gpc *c) = { holder, churner, mover,   looker,
-						      acquirer, watcher, device };
+	static int (*const role[MEMBERS])(gpc * c) = { holder,   churner, mover, looker,
+						       acquirer, watcher, device };
 	gpc *c = crew_attach("member");
 
 	if (me != HOLDER && me != MOVER) {
@@ -264,8 +264,11 @@ static int member(int me)
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = VRAM, .ram_blocks = RAM, .devices = "host",
-				  .max_blocks = BUCKETS * 2, .max_peers = MEMBERS + 1 };
+	struct gpc_config cfg = { .vram_blocks = VRAM,
+				  .ram_blocks = RAM,
+				  .devices = "host",
+				  .max_blocks = BUCKETS * 2,
+				  .max_peers = MEMBERS + 1 };
 	gpc *c = crew_create(cfg, 0);
 	struct gpc_info info = { .size = sizeof(info) };
 
@@ -283,8 +286,8 @@ static int writer(int me)
 static int body(void)
 {
 	static const char *const name[MEMBERS + 1] = {
-		"holder", "churner", "mover", "looker", "acquirer", "section watcher",
-		"device reader", "writer, with a clean check"
+		"holder",   "churner",         "mover",         "looker",
+		"acquirer", "section watcher", "device reader", "writer, with a clean check"
 	};
 	uint64_t *n;
 	pid_t pid[MEMBERS + 1];
@@ -302,10 +305,11 @@ static int body(void)
 	ok(n[N_MOVED] > 20, "and blocks moved: %llu", (unsigned long long)n[N_MOVED]);
 	ok(n[N_SECTIONS] && n[N_SEEN], "%llu sections saw %llu blocks without a reference",
 	   (unsigned long long)n[N_SECTIONS], (unsigned long long)n[N_SEEN]);
-	ok(n[N_LOOKED] && n[N_ACQUIRED] && n[N_DEVICE], "%llu looked up, %llu acquired, %llu in "
-	   "the mirror; %llu publishes without a bucket", (unsigned long long)n[N_LOOKED],
-	   (unsigned long long)n[N_ACQUIRED], (unsigned long long)n[N_DEVICE],
-	   (unsigned long long)n[N_REFUSED]);
+	ok(n[N_LOOKED] && n[N_ACQUIRED] && n[N_DEVICE],
+	   "%llu looked up, %llu acquired, %llu in "
+	   "the mirror; %llu publishes without a bucket",
+	   (unsigned long long)n[N_LOOKED], (unsigned long long)n[N_ACQUIRED],
+	   (unsigned long long)n[N_DEVICE], (unsigned long long)n[N_REFUSED]);
 	return done_testing();
 }
 

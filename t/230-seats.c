@@ -5,17 +5,18 @@
 
 #include "peer/handle.h"
 
-#define CROWD 6                  /* processes that share ... */
-#define SEATS 4                  /* ... so many seats, one of them the writer's */
+#define CROWD  6 /* processes that share ... */
+#define SEATS  4 /* ... so many seats, one of them the writer's */
 #define VISITS 40
 
 enum { GATE_ABOUT, GATE_SEATED, GATE_GO, GATE_LEAVE, GATE_END };
-enum { N_SEAT0 };                /* who sits there, + 1 */
+enum { N_SEAT0 }; /* who sits there, + 1 */
 
 static int attach(int timeout_ms, uint32_t flags, gpc **c)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = timeout_ms,
-				   .dir = scratch, .label = "guest" };
+	struct gpc_attach_options opt = {
+		.size = sizeof(opt), .timeout_ms = timeout_ms, .dir = scratch, .label = "guest"
+	};
 
 	return gpc_attach(CREW_NAME, &opt, flags, c);
 }
@@ -82,7 +83,7 @@ static int sitter(int me)
 	crew_open(GATE_SEATED);
 	crew_wait(GATE_LEAVE, 1);
 	if (me == 2)
-		pause();                 /* to be killed in its seat */
+		pause(); /* to be killed in its seat */
 	gpc_close(c);
 	return 0;
 }
@@ -100,7 +101,7 @@ static int newcomer(int me)
 	must_be(crew_seat(c), -1);
 	gpc_close(c);
 	crew_open(GATE_LEAVE);
-	c = crew_attach("newcomer");     /* waits for the other to leave, or to be reaped */
+	c = crew_attach("newcomer"); /* waits for the other to leave, or to be reaped */
 	must_be(crew_seat(c), 1);
 	need(!strcmp(crew_stats(c, 1).label, "newcomer"), "the label is the new one's");
 	must_be(crew_stats(c, 1).pid, getpid());
@@ -123,8 +124,8 @@ static void test_full(bool killed)
 		crew_wait(GATE_LEAVE, 1);
 		crew_kill(b);
 	}
-	crew_join(n, killed ? "who got a dead process's seat" :
-			      "who was refused, waited, and got the seat");
+	crew_join(n, killed ? "who got a dead process's seat"
+			    : "who was refused, waited, and got the seat");
 	if (!killed)
 		crew_join(b, "who had it");
 	crew_join(a, "the host of both");
@@ -154,7 +155,7 @@ static int visitor(int me)
 		}
 		must_be(crew_stats(c, seat).refs, 1);
 		order_swap64(&crew->count[N_SEAT0 + seat], 0);
-		gpc_close(c);            /* gives the reference back, too */
+		gpc_close(c); /* gives the reference back, too */
 	}
 	return 0;
 }
@@ -193,25 +194,41 @@ static void use_parents_handle(gpc *c, gpc_dev *d)
 	uint64_t cursor = 0;
 	gpc_dev *dev;
 	const int answer[] = {
-		gpc_info_get(c, &info), gpc_pool_add(c, &p, -1), gpc_pool_get(c, 0, &p),
-		gpc_pool_available(c, 0), gpc_pool_clear(c, -1, 0, 0, 0), gpc_key_root(c, NULL, 0, &k),
+		gpc_info_get(c, &info),
+		gpc_pool_add(c, &p, -1),
+		gpc_pool_get(c, 0, &p),
+		gpc_pool_available(c, 0),
+		gpc_pool_clear(c, -1, 0, 0, 0),
+		gpc_key_root(c, NULL, 0, &k),
 		gpc_key_hash(c, NULL, &token, 1, NULL, 0, GPC_TAIL, &k),
-		gpc_key_import(c, &k, 16, 16, 1, 0, &k), gpc_lookup(c, 0, &k, 1, &b, 0),
-		gpc_match(c, 0, &k, start, 1, &len, &b, 0), gpc_acquire(c, 0, &k, 1, &b, 0),
-		gpc_ref(c, &k, &b, 1), gpc_release(c, &b, 1),
+		gpc_key_import(c, &k, 16, 16, 1, 0, &k),
+		gpc_lookup(c, 0, &k, 1, &b, 0),
+		gpc_match(c, 0, &k, start, 1, &len, &b, 0),
+		gpc_acquire(c, 0, &k, 1, &b, 0),
+		gpc_ref(c, &k, &b, 1),
+		gpc_release(c, &b, 1),
 		gpc_reserve(c, 0, 1, &b, NULL, 0, 0),
-		gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), gpc_ticket_wait(c, 0, 0),
-		gpc_evict(c, 0, 1, &b, 0, 0), gpc_drop(c, &b, 1, NULL, 0, -1),
+		gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1),
+		gpc_ticket_wait(c, 0, 0),
+		gpc_evict(c, 0, 1, &b, 0, 0),
+		gpc_drop(c, &b, 1, NULL, 0, -1),
 		gpc_demote(c, 0, 1, &b, 1, &move, 0, 0),
-		gpc_promote(c, &b, 1, 0, &move, NULL, 0, 0), gpc_commit(c, &move, 1, NULL,
-									0, -1),
-		gpc_section_enter(c), gpc_grace_done(c, 0), gpc_mirror_sync(c,
-									    GPC_TICKET_ALL,
-									    0), gpc_mirror_lag(c),
-		gpc_dev_open(c, "host", &dev), gpc_dev_enter(d), gpc_dev_close(d),
-		gpc_stats_get(c, -1, &st), gpc_mirror_get(c, 0, &mirror),
-		gpc_walk(c, &cursor, &entry, 1), gpc_event_read(c, &cursor, &change, 1),
-		gpc_check(c, NULL, NULL), gpc_writer_take(c, 0, 0), gpc_writer_serve(c, 0),
+		gpc_promote(c, &b, 1, 0, &move, NULL, 0, 0),
+		gpc_commit(c, &move, 1, NULL, 0, -1),
+		gpc_section_enter(c),
+		gpc_grace_done(c, 0),
+		gpc_mirror_sync(c, GPC_TICKET_ALL, 0),
+		gpc_mirror_lag(c),
+		gpc_dev_open(c, "host", &dev),
+		gpc_dev_enter(d),
+		gpc_dev_close(d),
+		gpc_stats_get(c, -1, &st),
+		gpc_mirror_get(c, 0, &mirror),
+		gpc_walk(c, &cursor, &entry, 1),
+		gpc_event_read(c, &cursor, &change, 1),
+		gpc_check(c, NULL, NULL),
+		gpc_writer_take(c, 0, 0),
+		gpc_writer_serve(c, 0),
 		gpc_writer_drop(c),
 	};
 	size_t i;
@@ -231,12 +248,12 @@ static int child_of(gpc *parents, gpc_dev *d)
 	gpc *c;
 
 	use_parents_handle(parents, d);
-	c = crew_attach("child");        /* a handle of its own works */
+	c = crew_attach("child"); /* a handle of its own works */
 	must_be(gpc_acquire(c, 0, &k, 1, &b, 0), 1);
 	need(crew_holds(b, k), "other bytes");
 	gpc_close(c);
 	crew_open(GATE_SEATED);
-	crew_wait(GATE_END, 1);          /* outlives its parent */
+	crew_wait(GATE_END, 1); /* outlives its parent */
 	return 0;
 }
 
@@ -257,10 +274,10 @@ static int parent(int me)
 	if (!pid)
 		_exit(child_of(c, d));
 	crew_wait(GATE_SEATED, 1);
-	must_be(gpc_release(c, &b, 1), 0);         /* ours is as it was */
+	must_be(gpc_release(c, &b, 1), 0); /* ours is as it was */
 	must_be(gpc_reserve(c, 0, 8, (gpc_block[8]){ 0 }, NULL, 0, -1), 8);
 	crew_check(c);
-	return 0;                        /* without gpc_close: as if it had died */
+	return 0; /* without gpc_close: as if it had died */
 }
 
 static void test_fork(void)
@@ -293,7 +310,7 @@ static int body(void)
 	test_full(false);
 	test_full(true);
 	test_visitors();
-	test_fork();                     /* last: this process has a handle in it */
+	test_fork(); /* last: this process has a handle in it */
 	return done_testing();
 }
 

@@ -16,12 +16,13 @@
 enum { GATE_HELD, GATE_CLEARS, GATE_ASKS, GATE_SEATED, GATE_END };
 enum { N_STORES, N_ASKER };
 
-static int first_mirror = -1;            /* generation */
+static int first_mirror = -1; /* generation */
 
 static int attach(int timeout_ms, gpc **c)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = timeout_ms,
-				   .dir = scratch, .label = "heir" };
+	struct gpc_attach_options opt = {
+		.size = sizeof(opt), .timeout_ms = timeout_ms, .dir = scratch, .label = "heir"
+	};
 
 	return gpc_attach(CREW_NAME, &opt, 0, c);
 }
@@ -29,8 +30,9 @@ static int attach(int timeout_ms, gpc **c)
 /* What a process may have when it dies; the first one made the cache and serves it. */
 static int holder(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = SEATS, .free_target = -1,
-				  .devices = "host" };
+	struct gpc_config cfg = {
+		.vram_blocks = BLOCKS, .max_peers = SEATS, .free_target = -1, .devices = "host"
+	};
 	gpc *c = me ? crew_attach("holder") : crew_create(cfg, GPC_SERVE);
 	gpc_key k = crew_key((uint64_t)me);
 	gpc_block b[3];
@@ -101,7 +103,7 @@ static int heir(int me)
 	crew_check(c);
 	must_be(gpc_info_get(c, &info), 0);
 	must_be(info.writer_pid, 0);
-	must_be(mirror_generation(), first_mirror);      /* nobody opened a device for that */
+	must_be(mirror_generation(), first_mirror); /* nobody opened a device for that */
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	crew_until(peers_of(c) == 1, gpc_writer_serve(c, 1));
 	must_be(crew_stats(c, -1).refs, 0);
@@ -167,8 +169,7 @@ static void test_killed(void)
 		good = (status == 0 || status == 256 + SIGKILL) &&
 		       crew_status(crew_fork(heir, 0)) == 0;
 	}
-	ok(good, "one who clears the seats dies before store %d: another one does it",
-	   n - step);
+	ok(good, "one who clears the seats dies before store %d: another one does it", n - step);
 	if (!good)
 		diag("%s", crew->why);
 	is_int(status, 0, "all of its stores");
@@ -227,8 +228,9 @@ static int clearer(int me)
 
 static int asker(int me)
 {
-	struct gpc_config cfg = { .max_blocks = 1 << 17, .vram_blocks = BLOCKS, .max_peers = 3,
-				  .free_target = -1 };
+	struct gpc_config cfg = {
+		.max_blocks = 1 << 17, .vram_blocks = BLOCKS, .max_peers = 3, .free_target = -1
+	};
 	gpc *c = crew_create(cfg, 0);
 
 	crew->count[N_ASKER] = (uint64_t)getpid();
@@ -280,8 +282,9 @@ static int refused(int dead)
 	gpc *c = NULL;
 
 	must_be(attach(0, &c), -EUSERS);
-	snprintf(want, sizeof(want), dead ? "%d of them by processes that are gone" :
-		 "all %d seats", dead ? dead : SEATS);
+	snprintf(want, sizeof(want),
+		 dead ? "%d of them by processes that are gone" : "all %d seats",
+		 dead ? dead : SEATS);
 	need(strstr(gpc_last_error(), want), "%s", gpc_last_error());
 	need(!c, "a handle");
 	return 0;
@@ -293,7 +296,7 @@ static void test_alive(void)
 
 	bury(pid, 0);
 	crew_join(crew_fork(refused, 0), "who found all seats taken by the living");
-	crew_kill(pid[0]);               /* the writer */
+	crew_kill(pid[0]); /* the writer */
 	crew_join(crew_fork(guest, 1), "who got the one seat of the dead");
 	crew_join(crew_fork(guest, 1), "and who got that one's, when it was gone");
 	crew_kill(pid[1]);
@@ -335,8 +338,7 @@ static int late_writer(int me)
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	crew_open(GATE_HELD);
 	crew_wait(GATE_CLEARS, 1);
-	crew_until(load_acquire(&seg_seat(&c->seg, 1)->state) == SEAT_FREE,
-		   gpc_writer_serve(c, 1));
+	crew_until(load_acquire(&seg_seat(&c->seg, 1)->state) == SEAT_FREE, gpc_writer_serve(c, 1));
 	crew_open(GATE_ASKS);
 	crew_wait(GATE_END, 1);
 	return me;

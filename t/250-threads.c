@@ -5,13 +5,13 @@
 
 #include <pthread.h>
 
-#define VRAM     64
-#define RAM      32
-#define OWN      3               /* threads with a handle each */
-#define SHARED   4               /* threads that share one */
-#define THREADS  (OWN + SHARED + 3)
-#define CHAINS   24
-#define DEEP     6
+#define VRAM    64
+#define RAM     32
+#define OWN     3 /* threads with a handle each */
+#define SHARED  4 /* threads that share one */
+#define THREADS (OWN + SHARED + 3)
+#define CHAINS  24
+#define DEEP    6
 
 #ifdef __SANITIZE_THREAD__
 #define REQUESTS 150
@@ -58,8 +58,8 @@ static void compute(struct work *w)
 	if (got <= 0)
 		return;
 	n = gpc_publish(w->c, w->key + w->hit, w->key + w->hit + 1, w->block, w->got,
-			GPC_OPTIONS(gpc_publish_options, .tag = 1,
-				    .resident = w->at + w->hit), 0, -1);
+			GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = w->at + w->hit), 0,
+			-1);
 	need(n >= 0, "publish: %s", gpc_last_error());
 	count(N_PUBLISHED, (uint64_t)n);
 	for (i = 0; i < got; i++) {
@@ -205,8 +205,10 @@ static void run_all(void)
 	uint64_t i;
 
 	for (i = 0; i < THREADS; i++)
-		must_be(pthread_create(&thread[i], NULL, i < OWN + SHARED ? worker :
-				       other[i - OWN - SHARED], (void *)(uintptr_t)i), 0);
+		must_be(pthread_create(&thread[i], NULL,
+				       i < OWN + SHARED ? worker : other[i - OWN - SHARED],
+				       (void *)(uintptr_t)i),
+			0);
 	for (i = 0; i < OWN + SHARED; i++)
 		must_be(pthread_join(thread[i], NULL), 0);
 	crew_open(GATE_END);
@@ -216,8 +218,11 @@ static void run_all(void)
 
 static int body(void)
 {
-	struct gpc_config cfg = { .vram_blocks = VRAM, .ram_blocks = RAM, .tick_us = 1,
-				  .devices = "host", .max_peers = OWN + 2 };
+	struct gpc_config cfg = { .vram_blocks = VRAM,
+				  .ram_blocks = RAM,
+				  .tick_us = 1,
+				  .devices = "host",
+				  .max_peers = OWN + 2 };
 	struct gpc_stats st;
 	gpc *c;
 
@@ -227,14 +232,11 @@ static int body(void)
 	run_all();
 	ok(crew->count[N_HIT] && crew->count[N_PUBLISHED] && crew->count[N_MOVED],
 	   "%llu hits, %llu published, %llu duplicates, %llu moved",
-	   (unsigned long long)crew->count[N_HIT],
-	   (unsigned long long)crew->count[N_PUBLISHED],
-	   (unsigned long long)crew->count[N_DUPLICATE],
-	   (unsigned long long)crew->count[N_MOVED]);
+	   (unsigned long long)crew->count[N_HIT], (unsigned long long)crew->count[N_PUBLISHED],
+	   (unsigned long long)crew->count[N_DUPLICATE], (unsigned long long)crew->count[N_MOVED]);
 	ok(crew->count[N_DEVICE] && crew->count[N_WALKED] && crew->count[N_FORKED],
 	   "%llu device lookups, %llu entries walked, %llu forks",
-	   (unsigned long long)crew->count[N_DEVICE],
-	   (unsigned long long)crew->count[N_WALKED],
+	   (unsigned long long)crew->count[N_DEVICE], (unsigned long long)crew->count[N_WALKED],
 	   (unsigned long long)crew->count[N_FORKED]);
 	st = crew_stats(common, crew_seat(common));
 	is_int(st.refs, 0, "the shared handle holds no reference");

@@ -7,8 +7,8 @@
 #define ROUNDS  100
 #define VRAM    96
 #define RAM     48
-#define OWNED    16               /* blocks that each worker holds */
-#define STEPS   40               /* of all workers together, between two kills */
+#define OWNED   16 /* blocks that each worker holds */
+#define STEPS   40 /* of all workers together, between two kills */
 
 enum { GATE_READY, GATE_TAKEN, GATE_END, GATE_LEFT };
 enum { N_STEPS, N_PUBLISHED, N_MOVED, N_EVICTED, N_LOST, N_WRITER };
@@ -69,8 +69,8 @@ static int reserve(struct work *w, uint32_t n, gpc_block *b)
 
 	do
 		got = gpc_reserve(w->c, 0, n, b,
-				  GPC_OPTIONS(gpc_reserve_options,
-					      .moves = keep ? m : NULL), GPC_PARTIAL, -1);
+				  GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL),
+				  GPC_PARTIAL, -1);
 	while (again(got));
 	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; keep && i < got; i++)
@@ -89,7 +89,7 @@ static uint32_t choose_leaf(struct work *w)
 	for (j = 0; j < w->n; j++)
 		if (key_same(&w->parent[j], &w->key[i])) {
 			i = j;
-			j = UINT32_MAX;          /* from the start again */
+			j = UINT32_MAX; /* from the start again */
 		}
 	return i;
 }
@@ -121,8 +121,8 @@ static void publish(struct work *w)
 	if (!n)
 		return;
 	err = gpc_publish(w->c, key, key + 1, b, (uint32_t)n,
-			  GPC_OPTIONS(gpc_publish_options, .resident = at, .ticket = &t),
-			  0, waits ? -1 : 0);
+			  GPC_OPTIONS(gpc_publish_options, .resident = at, .ticket = &t), 0,
+			  waits ? -1 : 0);
 	need(err >= 0 || again(err), "publish: %s", gpc_last_error());
 	while (!waits || err < 0)
 		if (!again(gpc_ticket_wait(w->c, t, -1)))
@@ -161,9 +161,8 @@ static void move(struct work *w)
 	if (!w->n)
 		return;
 	do
-		n = GPC_POOL(w->block[i]) ?
-			gpc_promote(w->c, &w->block[i], 1, 0, &m, NULL, 0, -1) :
-			gpc_demote(w->c, 0, 1, &w->block[i], 1, &m, 0, -1);
+		n = GPC_POOL(w->block[i]) ? gpc_promote(w->c, &w->block[i], 1, 0, &m, NULL, 0, -1)
+					  : gpc_demote(w->c, 0, 1, &w->block[i], 1, &m, 0, -1);
 	while (again(n));
 	/* -EPERM: it has children above it; or it was pinned by a begin that got no answer */
 	need(n > 0 || n == -ENOSPC || n == -EPERM, "move: %s", gpc_last_error());
@@ -172,7 +171,7 @@ static void move(struct work *w)
 	commit(w, &m, 1, &result);
 	if (result == 0)
 		w->block[i] = m.to;
-	else                             /* promoted before its parent */
+	else /* promoted before its parent */
 		must_be(result, -ENOENT);
 }
 
@@ -225,8 +224,9 @@ static int worker(int me)
 /* The first one makes the cache. */
 static int server(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = VRAM, .ram_blocks = RAM, .max_peers = 8,
-				  .free_target = 4 };
+	struct gpc_config cfg = {
+		.vram_blocks = VRAM, .ram_blocks = RAM, .max_peers = 8, .free_target = 4
+	};
 	gpc *c = me ? crew_attach("server") : crew_create(cfg, 0);
 
 	crew_open(GATE_READY);
@@ -268,10 +268,11 @@ static int body(void)
 	for (i = 0; i < WORKERS; i++)
 		crew_join(pid[i], "worker, which found all it holds");
 	crew_join(next, "the last writer, with a clean check");
-	ok(n[N_PUBLISHED] && n[N_MOVED] && n[N_EVICTED], "%llu published, %llu moved, %llu "
-	   "evicted; %llu calls without an answer", (unsigned long long)n[N_PUBLISHED],
-	   (unsigned long long)n[N_MOVED], (unsigned long long)n[N_EVICTED],
-	   (unsigned long long)n[N_LOST]);
+	ok(n[N_PUBLISHED] && n[N_MOVED] && n[N_EVICTED],
+	   "%llu published, %llu moved, %llu "
+	   "evicted; %llu calls without an answer",
+	   (unsigned long long)n[N_PUBLISHED], (unsigned long long)n[N_MOVED],
+	   (unsigned long long)n[N_EVICTED], (unsigned long long)n[N_LOST]);
 	return done_testing();
 }
 

@@ -6,16 +6,16 @@
 #include "peer/handle.h"
 #include "segment/blocks.h"
 
-#define VRAM     16
-#define RAM      8
-#define TRANSIT  64              /* of the shorthand pool */
-#define HELD     4               /* blocks that the victim holds, the bystander too */
-#define CRASHES  40              /* at any moment */
+#define VRAM    16
+#define RAM     8
+#define TRANSIT 64 /* of the shorthand pool */
+#define HELD    4  /* blocks that the victim holds, the bystander too */
+#define CRASHES 40 /* at any moment */
 
 enum { GATE_MADE, GATE_START, GATE_READY, GATE_STAND, GATE_DEAD, GATE_END };
 enum { N_VICTIM, N_BYSTANDER, N_PUBLISHED };
 
-static gpc_key held[HELD + 1];           /* [0]: no parent */
+static gpc_key held[HELD + 1]; /* [0]: no parent */
 
 static void begin(void)
 {
@@ -134,8 +134,7 @@ static void with_detached(gpc *c)
 	gpc_block b[3];
 
 	fill(c, VRAM - HELD, 100);
-	must_be(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			    -1), 3);
+	must_be(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, -1), 3);
 	need(m[0].to >= 0 && m[2].to >= 0, "a full pool has victims");
 	must_be(gpc_commit(c, m, 1, NULL, 0, -1), 1);
 }
@@ -162,7 +161,7 @@ static void with_publish_in_flight(gpc *c)
 	crew_write(b[0], k[1]);
 	crew_write(b[1], k[2]);
 	crew_write(b[2], k[3]);
-	crew_open(GATE_STAND);           /* the writer stops serving */
+	crew_open(GATE_STAND); /* the writer stops serving */
 	crew_wait(GATE_STAND, 3);
 	must_be(gpc_publish(c, k, k + 1, b, 3, NULL, 0, 0), 0);
 	must_be(gpc_release(c, b, 1), 0);
@@ -170,8 +169,12 @@ static void with_publish_in_flight(gpc *c)
 
 static void with_pool(gpc *c)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .blocks = 4, .space = 1,
-			      .flags = GPC_POOL_CALLER, .demote_to = -1 };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_VRAM,
+			      .blocks = 4,
+			      .space = 1,
+			      .flags = GPC_POOL_CALLER,
+			      .demote_to = -1 };
 	gpc_block b;
 	int n = gpc_pool_add(c, &p, -1);
 
@@ -200,8 +203,11 @@ static const struct {
 
 static int victim(int which)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = scratch,
-				   .label = "victim", .stock = scene[which].stock };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .timeout_ms = 20000,
+					  .dir = scratch,
+					  .label = "victim",
+					  .stock = scene[which].stock };
 	gpc *c;
 
 	must_be(gpc_attach(CREW_NAME, &opt, 0, &c), 0);
@@ -239,7 +245,7 @@ static int bystander(int which)
 		gpc_section_leave(c, section);
 	crew_open(GATE_STAND);
 	crew_wait(GATE_END, 1);
-	must_be(gpc_release(c, b, HELD), 0);       /* exactly once each */
+	must_be(gpc_release(c, b, HELD), 0); /* exactly once each */
 	must_be(gpc_release(c, b, 1), -EPERM);
 	gpc_close(c);
 	return 0;
@@ -290,8 +296,11 @@ static bool is_settled(gpc *c)
 
 static int writer(int which)
 {
-	struct gpc_config cfg = { .vram_blocks = VRAM, .ram_blocks = RAM, .max_peers = 4,
-				  .max_blocks = VRAM + RAM + TRANSIT + 4, .free_target = -1,
+	struct gpc_config cfg = { .vram_blocks = VRAM,
+				  .ram_blocks = RAM,
+				  .max_peers = 4,
+				  .max_blocks = VRAM + RAM + TRANSIT + 4,
+				  .free_target = -1,
 				  .devices = "host" };
 	gpc *c = crew_create(cfg, 0);
 
@@ -310,7 +319,8 @@ static int writer(int which)
 	all_to_be_had(c);
 	crew_open(GATE_END);
 	crew_until(crew_stats(c, -1).refs == 0 &&
-		   crew_seat_is_free(c, (int)crew->count[N_BYSTANDER]), gpc_writer_serve(c, 1));
+			   crew_seat_is_free(c, (int)crew->count[N_BYSTANDER]),
+		   gpc_writer_serve(c, 1));
 	must_be(gpc_pool_available(c, 0), VRAM);
 	crew_check(c);
 	gpc_close(c);
@@ -325,7 +335,7 @@ static void test_scene(int which)
 	begin();
 	w = crew_fork(writer, which);
 	b = crew_fork(bystander, which);
-	crew_wait(GATE_START, 1);        /* its references are there first */
+	crew_wait(GATE_START, 1); /* its references are there first */
 	v = crew_fork(victim, which);
 	crew_wait(GATE_READY, 1);
 	crew_kill(v);
@@ -357,11 +367,11 @@ static int busy(int me)
 
 	crew->count[N_VICTIM] = (uint64_t)crew_seat(c);
 	while (crew_goes_on(GATE_START, 1)) {
-		n = gpc_reserve(c, 0, 4, b,
-				GPC_OPTIONS(gpc_reserve_options,
-					    .moves = crew_random(&seed, 2) ? m : NULL),
-				GPC_PARTIAL, -1);
-		if (n == -ENOSPC) {      /* where it lives for long, it holds all of them */
+		n = gpc_reserve(
+			c, 0, 4, b,
+			GPC_OPTIONS(gpc_reserve_options, .moves = crew_random(&seed, 2) ? m : NULL),
+			GPC_PARTIAL, -1);
+		if (n == -ENOSPC) { /* where it lives for long, it holds all of them */
 			c = comes_anew(c);
 			continue;
 		}
@@ -401,7 +411,8 @@ static int judge(int rounds)
 	for (i = 1; i <= (uint32_t)rounds; i++) {
 		crew_serve(c, GATE_DEAD, i);
 		crew_until(crew_seat_is_free(c, 0) + crew_seat_is_free(c, 1) +
-			   crew_seat_is_free(c, 2) + crew_seat_is_free(c, 3) == 3,
+					   crew_seat_is_free(c, 2) + crew_seat_is_free(c, 3) ==
+				   3,
 			   gpc_writer_serve(c, 1));
 		crew_until(is_settled(c), gpc_writer_serve(c, 1));
 		must_be(crew_stats(c, -1).refs, 0);

@@ -13,11 +13,14 @@
 #include "t/lib/serve_stops.h"
 
 #define BLOCKS 6
-#define STORES 1000              /* more than any of it has */
+#define STORES 1000 /* more than any of it has */
 
-static gpc *c, *d;               /* who asks for blocks; a peer with a stock of four */
-static gpc_block own;            /* of the peer's program */
-static struct { gpc_block b[BLOCKS]; int n; } got;
+static gpc *c, *d;    /* who asks for blocks; a peer with a stock of four */
+static gpc_block own; /* of the peer's program */
+static struct {
+	gpc_block b[BLOCKS];
+	int n;
+} got;
 
 static void take_answer(gpc *handle, struct op *op)
 {
@@ -52,8 +55,8 @@ static void begin(bool filled)
 	d = cache_attach(4, 0);
 	serve_begin(c);
 	must(gpc_reserve(d, 0, 1, &own,
-			 GPC_OPTIONS(gpc_reserve_options,
-				     .headroom = filled ? 0 : BLOCKS - 1), 0, 1000));
+			 GPC_OPTIONS(gpc_reserve_options, .headroom = filled ? 0 : BLOCKS - 1), 0,
+			 1000));
 	done(d);
 	serve_end();
 	must(gpc_writer_drop(c));

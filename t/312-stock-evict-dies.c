@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stock of a pool of CALLER blocks when somebody dies.
  *
- * The writer, before each store of a refill, of the end of the pool, and of the reaping of its owner: as many
- * blocks are evicted as were asked for, each is in stock or live and in one place, and of a pool that has gone
- * no cell is left.  The owner, before each store of what it does with a stock: the pool goes with it. */
+ * The writer, before each store of a refill, of the end of the pool, and of the reaping of its
+ * owner: as many blocks are evicted as were asked for, each is in stock or live and in one place,
+ * and of a pool that has gone no cell is left.  The owner, before each store of what it does with a
+ * stock: the pool goes with it. */
 #include "config.h"
 
 #include "t/lib/cache.h"
@@ -19,7 +20,7 @@
 
 enum { BLOCKS = 8, STOCK = 4, STORES = 2000 };
 
-static gpc *c, *owner;                   /* c: the next writer */
+static gpc *c, *owner; /* c: the next writer */
 static int pool;
 static uint64_t last_key;
 
@@ -59,7 +60,7 @@ static void add(gpc *d)
 	fill(d);
 }
 
-static void ask(gpc *d)                  /* a refill is sent, and nothing waits for it */
+static void ask(gpc *d) /* a refill is sent, and nothing waits for it */
 {
 	gpc_block none;
 	bool comes;
@@ -186,13 +187,13 @@ static void test_removed(bool answered)
 		good = pool_went(n, owner->peer);
 		serve_begin(c);
 		done(owner);
-		add(owner);              /* the same number, and nothing of the old one */
+		add(owner); /* the same number, and nothing of the old one */
 		good &= all_come(n);
 		must(gpc_pool_clear(owner, pool, 0, GPC_REMOVE, 2000));
 		serve_end();
 	}
-	ok(good, "the pool goes %s: dead before each of %d stores", answered ? "with its stock" :
-	   "before the refill's answer is taken", (int)n - 2);
+	ok(good, "the pool goes %s: dead before each of %d stores",
+	   answered ? "with its stock" : "before the refill's answer is taken", (int)n - 2);
 	ok(!good || !died, "which are all");
 	must(gpc_close(owner));
 	must(gpc_writer_serve(c, 50));
@@ -202,7 +203,11 @@ static void test_removed(bool answered)
 
 /* ---- the owner ---- */
 
-static struct shared { uint32_t gate, peer; int pool; uint64_t key; } *shared;
+static struct shared {
+	uint32_t gate, peer;
+	int pool;
+	uint64_t key;
+} * shared;
 
 /* Evicts, fills and evicts, until it is killed, or before its store number `last` of that. */
 static void be_owner(uint64_t last)
@@ -233,7 +238,7 @@ static void be_owner(uint64_t last)
 		gpc_evict(d, pool, 1, b, GPC_TAKE, 1000);
 	done(d);
 	stops_protect(PROT_READ | PROT_WRITE);
-	kill(getpid(), SIGUSR1);         /* all its stores are done; and it leaves nothing in order */
+	kill(getpid(), SIGUSR1); /* all its stores are done; and it leaves nothing in order */
 }
 
 static pid_t owner_begins(uint64_t last)
@@ -283,7 +288,8 @@ static void test_reaped(void)
 		pool = shared->pool;
 		good = pool_went(n, shared->peer);
 	}
-	ok(good, "the owner is dead, and a writer before a quarter of %d stores of its end", (int)n - 5);
+	ok(good, "the owner is dead, and a writer before a quarter of %d stores of its end",
+	   (int)n - 5);
 	ok(!good || !died, "which are all");
 	clean(c, "dead owners");
 	cache_end(c);

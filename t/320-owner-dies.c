@@ -12,8 +12,13 @@ static uint32_t pool_flags;
 
 static int add_pool(gpc *c, uint32_t kind, uint32_t flags, uint32_t space)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = kind, .flags = flags, .space = space,
-			      .blocks = 16, .demote_to = -1, .backing_size = 4 };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = kind,
+			      .flags = flags,
+			      .space = space,
+			      .blocks = 16,
+			      .demote_to = -1,
+			      .backing_size = 4 };
 	int n;
 
 	memcpy(p.backing, "mine", 4);
@@ -134,10 +139,11 @@ static void keep_again(gpc *c)
 	gpc_block b[CHAIN];
 	int pool;
 
-	do {                             /* it goes when all its blocks have come back */
+	do { /* it goes when all its blocks have come back */
 		gpc_writer_serve(c, 1);
 		pool = add_pool(c, GPC_VRAM, pool_flags, 0);
-	} while (pool != (int)crew->count[N_POOL] && gpc_pool_clear(c, pool, 0, GPC_REMOVE, -1) >= 0);
+	} while (pool != (int)crew->count[N_POOL] &&
+		 gpc_pool_clear(c, pool, 0, GPC_REMOVE, -1) >= 0);
 	need(crew->count[N_GENERATION] > generation, "generation %llu after %llu",
 	     (unsigned long long)crew->count[N_GENERATION], (unsigned long long)generation);
 	publish_chain(c, pool, crew_no_key, 100, b);
@@ -147,8 +153,9 @@ static void keep_again(gpc *c)
 
 static gpc *new_cache(void)
 {
-	struct gpc_config cfg = { .vram_blocks = 32, .max_blocks = 128, .max_peers = 5,
-				  .max_pools = 3 };
+	struct gpc_config cfg = {
+		.vram_blocks = 32, .max_blocks = 128, .max_peers = 5, .max_pools = 3
+	};
 
 	return crew_create(cfg, 0);
 }

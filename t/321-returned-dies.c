@@ -11,7 +11,7 @@
 
 enum { BLOCKS = 3, STORES = 1000 };
 
-static gpc *c, *owner;                  /* c: the next writer, and another peer */
+static gpc *c, *owner; /* c: the next writer, and another peer */
 static int pool;
 static uint64_t cursor;
 
@@ -39,8 +39,9 @@ static int reserved(gpc *d)
 	int i, n = 0;
 
 	for (i = 0; i < BLOCKS; i++)
-		n += WORD_STATE(load_acquire(&seg_record(&d->seg, pool_record(
-			&d->seg, GPC_BLOCK(pool, i)))->word)) == RESERVED;
+		n += WORD_STATE(load_acquire(
+			     &seg_record(&d->seg, pool_record(&d->seg, GPC_BLOCK(pool, i)))
+				      ->word)) == RESERVED;
 	return n;
 }
 
@@ -103,7 +104,8 @@ static void fill(uint64_t from)
 		if (must(gpc_publish(owner, NULL, &k[i], &b[i], 1,
 				     GPC_OPTIONS(gpc_publish_options,
 						 .tag = 1 + (uint32_t)GPC_SLOT(b[i]),
-						 .resident = res), 0, -1)) != 1)
+						 .resident = res),
+				     0, -1)) != 1)
 			bail("not published: %d", res[0]);
 	must(gpc_release(owner, b, n));
 	serve_end();
@@ -143,8 +145,9 @@ static bool answer_tells(void)
 	if (must(gpc_returned(owner, pool, &b, 1, 0)) != 0)
 		return failed("told besides the answer", b, GPC_NONE);
 	/* as the library does when nobody waits for the answer */
-	submit(c, owner, (struct shm_command){ .op = CMD_FREE, .block = named,
-						.life = (uint64_t)WORD_GEN(r->word) + 1 });
+	submit(c, owner,
+	       (struct shm_command){
+		       .op = CMD_FREE, .block = named, .life = (uint64_t)WORD_GEN(r->word) + 1 });
 	while (load_acquire(&command(c, owner)->result) == CMD_PENDING)
 		must(gpc_writer_serve(c, 1));
 	return true;
@@ -218,8 +221,8 @@ static int body(void)
 	cmd.flags = CF_TAKE;
 	test("one that takes", owner, cmd);
 	test("a drop", c, (struct shm_command){ .op = CMD_DROP, .block = GPC_BLOCK(pool, 1) });
-	test("a clear", c, (struct shm_command){ .op = CMD_CLEAR, .pool = (uint8_t)pool,
-						 .tag = 2 });
+	test("a clear", c,
+	     (struct shm_command){ .op = CMD_CLEAR, .pool = (uint8_t)pool, .tag = 2 });
 	must(gpc_close(owner));
 	must(gpc_writer_serve(c, 50));
 	cache_end(c);

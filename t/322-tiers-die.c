@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whoever takes part in a tier is killed at each step: its keeper while it writes, reads, publishes and starts; a
- * worker that has asked; the writer.  What is found afterwards has its bytes, and the index is sound. */
+/* Whoever takes part in a tier is killed at each step: its keeper while it writes, reads, publishes
+ * and starts; a worker that has asked; the writer.  What is found afterwards has its bytes, and the
+ * index is sound. */
 #include "t/lib/below.h"
 
 #include <signal.h>
@@ -13,7 +14,9 @@
 static int ram, vram;
 
 /* Steps of the child: at which it dies, and how many there were. */
-static struct { uint32_t die_at, steps; } *shared;
+static struct {
+	uint32_t die_at, steps;
+} * shared;
 static bool counts;
 
 static void step(void)
@@ -27,8 +30,10 @@ ssize_t __wrap_pwritev(int fd, const struct iovec *v, int n, off_t at);
 int __wrap_fdatasync(int fd);
 ssize_t __real_preadv(int fd, const struct iovec *v, int n, off_t at);
 ssize_t __wrap_preadv(int fd, const struct iovec *v, int n, off_t at);
-int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
-int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
+int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
+			  const uint32_t *stop);
+int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
+			  const uint32_t *stop);
 
 /* What a killed process has written is there without one. */
 int __wrap_fdatasync(int fd)
@@ -52,7 +57,8 @@ ssize_t __wrap_preadv(int fd, const struct iovec *v, int n, off_t at)
 /* 1: the next one waits until it is 0; 2: it does. */
 static uint32_t hold;
 
-int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop)
+int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
+			  const uint32_t *stop)
 {
 	int r;
 
@@ -176,7 +182,7 @@ static void one_life(uint32_t flags, uint32_t die_at, bool *ret_died)
 	if (!*ret_died)
 		end(pid);
 	o.disk_blocks = 0;
-	if (gpc_tiers_open(cache_name, &o, &t) == -EINVAL) {     /* it had not made its file */
+	if (gpc_tiers_open(cache_name, &o, &t) == -EINVAL) { /* it had not made its file */
 		o.disk_blocks = 64;
 		t = tiers_open(&o);
 	} else {
@@ -239,7 +245,10 @@ static void test_start(void)
 	fetch_end(c, "start");
 }
 
-struct clearing { gpc *c; int got; };
+struct clearing {
+	gpc *c;
+	int got;
+};
 
 static void *clear_run(void *arg)
 {
@@ -305,7 +314,8 @@ static void test_durable(void)
 		kill(pid, SIGKILL);
 		_exit(0);
 	}
-	refused(gpc_drop(c, &b, 1, NULL, 0, 10000), ENOTCONN, "a drop whose keeper dies says what may come back");
+	refused(gpc_drop(c, &b, 1, NULL, 0, 10000), ENOTCONN,
+		"a drop whose keeper dies says what may come back");
 	while (waitpid(-1, NULL, 0) > 0)
 		;
 	unlink(tiers_path);
@@ -317,7 +327,7 @@ static void test_durable(void)
 static void test_worker(void)
 {
 	struct gpc_tiers_options o;
-	gpc *c = begin(16, &o, 0);       /* all of RAM: whatever goes has a copy */
+	gpc *c = begin(16, &o, 0); /* all of RAM: whatever goes has a copy */
 	gpc_tiers *t = tiers_open(&o);
 	gpc_key k[9];
 	uint32_t i;
@@ -329,8 +339,10 @@ static void test_worker(void)
 		if (!pid) {
 			gpc *w;
 
-			if (gpc_attach(cache_name, GPC_OPTIONS(gpc_attach_options, .dir = cache_dir,
-							       .timeout_ms = 5000), 0, &w) < 0)
+			if (gpc_attach(cache_name,
+				       GPC_OPTIONS(gpc_attach_options, .dir = cache_dir,
+						   .timeout_ms = 5000),
+				       0, &w) < 0)
 				_exit(3);
 			chain_keys(w, 1 + 8 * (i % 5), 8, k);
 			gpc_prefetch(w, vram, k + 1, 8, 0, i % 2 ? 0 : 5000);
@@ -341,7 +353,8 @@ static void test_worker(void)
 	}
 	must(gpc_tiers_sync(c, TIERS_MS));
 	chain_keys(c, 1, 8, k);
-	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8, "twenty workers died with questions, and the tier goes on");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8,
+	       "twenty workers died with questions, and the tier goes on");
 	check_all(c, 5, 0);
 	must(gpc_tiers_close(t));
 	unlink(tiers_path);
@@ -369,7 +382,9 @@ static void test_writer(void)
 		if (!pid) {
 			gpc *w;
 
-			if (gpc_attach(cache_name, GPC_OPTIONS(gpc_attach_options, .dir = cache_dir), GPC_SERVE, &w) < 0)
+			if (gpc_attach(cache_name,
+				       GPC_OPTIONS(gpc_attach_options, .dir = cache_dir), GPC_SERVE,
+				       &w) < 0)
 				_exit(3);
 			for (;;)
 				pause();
@@ -406,13 +421,15 @@ static void test_writer(void)
 	if (!pid) {
 		gpc *w;
 
-		if (gpc_attach(cache_name, GPC_OPTIONS(gpc_attach_options, .dir = cache_dir), GPC_SERVE, &w) < 0)
+		if (gpc_attach(cache_name, GPC_OPTIONS(gpc_attach_options, .dir = cache_dir),
+			       GPC_SERVE, &w) < 0)
 			_exit(3);
 		for (;;)
 			pause();
 	}
 	must(gpc_tiers_sync(c, TIERS_MS));
-	ok(tier_of(c).written >= 16, "twelve writers died, and %d blocks were written", (int)tier_of(c).written);
+	ok(tier_of(c).written >= 16, "twelve writers died, and %d blocks were written",
+	   (int)tier_of(c).written);
 	check_all(c, 24, 0);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	must(gpc_tiers_close(t));

@@ -7,7 +7,7 @@
 
 enum { GATE_MADE, GATE_FORKED, GATE_DEAD, GATE_END };
 enum { N_SEAT, N_CHILD };
-enum { BY_FORK, BY_CLONE };              /* with our fork handler, and behind its back */
+enum { BY_FORK, BY_CLONE }; /* with our fork handler, and behind its back */
 
 static int how;
 
@@ -43,8 +43,9 @@ static int parent(int me)
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = 16, .max_peers = 3, .free_target = -1,
-				  .quarantine_ms = 3600000 };    /* nobody waits for that */
+	struct gpc_config cfg = {
+		.vram_blocks = 16, .max_peers = 3, .free_target = -1, .quarantine_ms = 3600000
+	}; /* nobody waits for that */
 	gpc *c = crew_create(cfg, 0);
 	struct gpc_info info = { .size = sizeof(info) };
 	gpc_key k = crew_key(1);
@@ -125,8 +126,8 @@ static void test_writer(int serving)
 	s = crew_fork(successor, 1);
 	crew_wait(GATE_MADE, 1);
 	crew_kill(w);
-	crew_join(s, serving ? "the successor of a writer thread whose process had forked" :
-			       "the successor of a writer that had forked");
+	crew_join(s, serving ? "the successor of a writer thread whose process had forked"
+			     : "the successor of a writer that had forked");
 	kill((pid_t)crew->count[N_CHILD], SIGKILL);
 }
 

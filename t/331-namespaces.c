@@ -10,19 +10,19 @@
 #include "t/lib/namespaces.h"
 
 #define BLOCKS  64
-#define HELD    4                /* references of each worker, and reservations */
+#define HELD    4 /* references of each worker, and reservations */
 #define MEMBERS 4
 
 enum { A, B, HOUSES };
-enum { FIRST, SECOND, THIRD, FOURTH };   /* in each: numbers 2 to 5 */
+enum { FIRST, SECOND, THIRD, FOURTH }; /* in each: numbers 2 to 5 */
 enum { GATE_MADE, GATE_SEATED, GATE_DEAD, GATE_END, GATE_ORDER };
 enum { N_INIT, N_ORDER = 2, N_SEAT = 4, N_PID = N_SEAT + HOUSES * MEMBERS };
 
 static const struct way {
 	const char *what;
 	int flags;
-	bool proc;                       /* of its own */
-	const char *clock[HOUSES];       /* offsets */
+	bool proc;                 /* of its own */
+	const char *clock[HOUSES]; /* offsets */
 } ways[] = {
 	{ "PID namespaces", CLONE_NEWPID | CLONE_NEWNS, true, { NULL } },
 	{ "PID namespaces with a foreign /proc", CLONE_NEWPID | CLONE_NEWNS, false, { NULL } },
@@ -113,8 +113,9 @@ static int worker(int house, int i)
 
 static int serve(int house, int i)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 12, .free_target = -1,
-				  .quarantine_ms = 50 };
+	struct gpc_config cfg = {
+		.vram_blocks = BLOCKS, .max_peers = 12, .free_target = -1, .quarantine_ms = 50
+	};
 	gpc *c = house == A ? crew_create(cfg, 0) : crew_attach("standby");
 
 	crew_me = house * MEMBERS + i;
@@ -183,26 +184,24 @@ static void is_as_it_should_be(gpc *c)
 	for (house = A; house < HOUSES; house++)
 		for (i = 0; i < MEMBERS; i++) {
 			if (!lives[house][i]) {
-				crew_until(crew_seat_is_free(c, *seat_of(house, i)),
-					   crew_breath());
+				crew_until(crew_seat_is_free(c, *seat_of(house, i)), crew_breath());
 				continue;
 			}
-			st = is_worker(house, i) ? counted(c, house, i) :
-				crew_stats(c, *seat_of(house, i));
+			st = is_worker(house, i) ? counted(c, house, i)
+						 : crew_stats(c, *seat_of(house, i));
 			need(st.alive == 1 &&
-			     st.pid == (int)crew->count[N_PID + house * MEMBERS + i],
+				     st.pid == (int)crew->count[N_PID + house * MEMBERS + i],
 			     "house %d, member %d: process %d, alive: %d", house, i, st.pid,
 			     st.alive);
 			need(st.here == !(way->flags & CLONE_NEWPID) &&
-			     (way->clock[house] ? !st.oldest_section_ns :
-			      st.oldest_section_ns < 60000 * NS_PER_MS),
-			     "house %d, member %d is here: %d, its section of age %llu", house,
-			     i, st.here, (unsigned long long)st.oldest_section_ns);
+				     (way->clock[house] ? !st.oldest_section_ns
+							: st.oldest_section_ns < 60000 * NS_PER_MS),
+			     "house %d, member %d is here: %d, its section of age %llu", house, i,
+			     st.here, (unsigned long long)st.oldest_section_ns);
 			if (is_worker(house, i)) /* a lookup of its own has a section, too */
 				need(st.refs == HELD && (st.sections == 1 || st.sections == 2),
 				     "house %d, member %d holds %llu, %llu", house, i,
-				     (unsigned long long)st.refs,
-				     (unsigned long long)st.sections);
+				     (unsigned long long)st.refs, (unsigned long long)st.sections);
 		}
 }
 
@@ -237,9 +236,9 @@ static int script(int me)
 	for (i = 0; i < MEMBERS && way->flags & CLONE_NEWPID; i++)
 		must_be(crew_stats(c, *seat_of(A, i)).pid, crew_stats(c, *seat_of(B, i)).pid);
 	is_as_it_should_be(c);
-	kill_one(c, A, SECOND);          /* beside the writer */
-	kill_one(c, B, SECOND);          /* the same number, elsewhere */
-	kill_one(c, A, FIRST);           /* the writer; FIRST of B has its number */
+	kill_one(c, A, SECOND); /* beside the writer */
+	kill_one(c, B, SECOND); /* the same number, elsewhere */
+	kill_one(c, A, FIRST);  /* the writer; FIRST of B has its number */
 	crew_until(gpc_info_get(c, &info) == 0 && info.writer_generation == 2, crew_breath());
 	must_be(info.writer_pid, crew->count[N_PID + B * MEMBERS + THIRD]);
 	is_as_it_should_be(c);
@@ -263,8 +262,8 @@ static bool has_proc(void)
 	int status;
 
 	if (!pid)
-		_exit(way->proc && (namespaces_own_mounts() ||
-				    mount("proc", "/proc", "proc", 0, NULL)));
+		_exit(way->proc &&
+		      (namespaces_own_mounts() || mount("proc", "/proc", "proc", 0, NULL)));
 	return waitpid(pid, &status, 0) == pid && status == 0;
 }
 

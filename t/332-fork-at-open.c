@@ -14,9 +14,9 @@
 
 #include "segment/lockfile.h"
 
-#define SEATS 3
-#define MOST  100                /* instants of a call */
-#define NONE_LEFT 3              /* exit status: the call had no such instant */
+#define SEATS     3
+#define MOST      100 /* instants of a call */
+#define NONE_LEFT 3   /* exit status: the call had no such instant */
 
 enum { N_CHILD };
 enum { GATE_GO, GATE_PREPARES, GATE_FORKED, GATE_CHILD };
@@ -28,7 +28,12 @@ void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t from);
 int __real_fcntl(int fd, int cmd, ...);
 int __wrap_fcntl(int fd, int cmd, ...);
 
-static struct { bool armed, hit; int at; uint32_t count; pid_t forker; } gate;
+static struct {
+	bool armed, hit;
+	int at;
+	uint32_t count;
+	pid_t forker;
+} gate;
 
 /* ---- the thread that forks ---- */
 
@@ -145,13 +150,15 @@ static gpc *c;
 
 static struct gpc_attach_options here(void)
 {
-	return (struct gpc_attach_options){ .size = sizeof(struct gpc_attach_options), .dir = scratch };
+	return (struct gpc_attach_options){ .size = sizeof(struct gpc_attach_options),
+					    .dir = scratch };
 }
 
 static int create(const char *called, uint32_t flags)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .vram_blocks = 16,
-				  .max_peers = SEATS };
+	struct gpc_config cfg = {
+		.size = sizeof(cfg), .dir = scratch, .vram_blocks = 16, .max_peers = SEATS
+	};
 
 	return gpc_create(called, &cfg, NULL, flags, &c);
 }
@@ -163,18 +170,39 @@ static int attach(uint32_t flags)
 	return gpc_attach(name, &opt, flags, &c);
 }
 
-static int call_attach(void) { return attach(0); }
-static int call_serve(void) { return attach(GPC_SERVE); }
-static int call_look(void) { return attach(GPC_READONLY); }
-static int call_create(void) { return create(name, 0); }
-static int call_again(void) { return create(name, GPC_IF_ABSENT); }
-static int call_take(void) { return gpc_writer_take(c, 0, 0); }
-static int call_unlink(void) { return gpc_unlink(name, scratch); }
+static int call_attach(void)
+{
+	return attach(0);
+}
+static int call_serve(void)
+{
+	return attach(GPC_SERVE);
+}
+static int call_look(void)
+{
+	return attach(GPC_READONLY);
+}
+static int call_create(void)
+{
+	return create(name, 0);
+}
+static int call_again(void)
+{
+	return create(name, GPC_IF_ABSENT);
+}
+static int call_take(void)
+{
+	return gpc_writer_take(c, 0, 0);
+}
+static int call_unlink(void)
+{
+	return gpc_unlink(name, scratch);
+}
 
 static const struct call {
 	const char *what;
 	int (*call)(void);
-	bool exists, attached;           /* the cache, and the handle, are there before */
+	bool exists, attached; /* the cache, and the handle, are there before */
 } calls[] = {
 	{ "attaches", call_attach, true, false },
 	{ "attaches and serves", call_serve, true, false },
@@ -207,7 +235,7 @@ static int subject(int at)
 	if (!gate.hit)
 		_exit(NONE_LEFT);
 	pthread_join(thread, NULL);
-	_exit(0);                        /* as if it was killed: nothing is given back */
+	_exit(0); /* as if it was killed: nothing is given back */
 }
 
 /* ---- the child ---- */
@@ -244,7 +272,7 @@ static int locks_left(void)
 	int fd = open(scratch_file(name, "lock"), O_RDWR | O_CLOEXEC), i, n = 0;
 
 	if (fd < 0)
-		return 0;                /* removed */
+		return 0; /* removed */
 	n += lock_test(fd, LOCK_WRITER) + lock_test(fd, LOCK_CREATE);
 	for (i = 0; i < SEATS; i++)
 		n += lock_test(fd, LOCK_PEER(i));
@@ -272,8 +300,8 @@ static bool instant_is_good(int at, bool *good)
 	locks = locks_left();
 	kill(child, SIGKILL);
 	if (files || locks)
-		diag("%s, instant %d: the child has %d files and mappings, %d locks", now->what,
-		     at, files, locks);
+		diag("%s, instant %d: the child has %d files and mappings, %d locks", now->what, at,
+		     files, locks);
 	*good &= !files && !locks;
 	return true;
 }
@@ -290,8 +318,8 @@ static int body(void)
 		good = true;
 		for (n = 0; n < MOST && instant_is_good(n, &good); n++)
 			;
-		ok(good && n > 1, "a child forked at any of %d instants while another thread %s",
-		   n, now->what);
+		ok(good && n > 1, "a child forked at any of %d instants while another thread %s", n,
+		   now->what);
 	}
 	return done_testing();
 }

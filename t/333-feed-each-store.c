@@ -13,15 +13,24 @@
 #include "peer/handle.h"
 #include "t/lib/stops.h"
 
-enum { VRAM = 6, RAM = 4, CHAIN = 5, IN_VRAM = 3, OTHER = 4, TAG = 7, STORES = 4000,
-       SLOTS = 128, POOLS = 5 };
+enum {
+	VRAM = 6,
+	RAM = 4,
+	CHAIN = 5,
+	IN_VRAM = 3,
+	OTHER = 4,
+	TAG = 7,
+	STORES = 4000,
+	SLOTS = 128,
+	POOLS = 5
+};
 
-static gpc *c;                           /* the last writer */
-static uint64_t keys = 1;                /* numbers of keys */
-static int other;                        /* a pool that comes and goes */
-static uint32_t other_life;              /* its generation */
-static uint64_t first_key;               /* of this round's chain ... */
-static gpc_block chain[CHAIN];           /* ... the first IN_VRAM of it are in VRAM */
+static gpc *c;                 /* the last writer */
+static uint64_t keys = 1;      /* numbers of keys */
+static int other;              /* a pool that comes and goes */
+static uint32_t other_life;    /* its generation */
+static uint64_t first_key;     /* of this round's chain ... */
+static gpc_block chain[CHAIN]; /* ... the first IN_VRAM of it are in VRAM */
 
 /* ---- what the cache has before each round ---- */
 
@@ -35,8 +44,7 @@ static void store(int pool, uint32_t n, const uint32_t *tags, gpc_block *b)
 	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
 	for (i = 0; i < n; i++)
 		must(gpc_publish(c, k + i, k + i + 1, b + i, 1,
-				 GPC_OPTIONS(gpc_publish_options, .tag = tags[i]), 0,
-				 -1));
+				 GPC_OPTIONS(gpc_publish_options, .tag = tags[i]), 0, -1));
 	must(gpc_release(c, b, n));
 }
 
@@ -82,12 +90,30 @@ static void fill(void)
 
 /* ---- what is done; by the one who dies ---- */
 
-static bool clear_one(gpc *d) { return gpc_pool_clear(d, 0, 0, 0, 0) == 0; }
-static bool clear_all(gpc *d) { return gpc_pool_clear(d, -1, 0, 0, 0) == 0; }
-static bool clear_tag(gpc *d) { return gpc_pool_clear(d, 0, TAG, 0, 0) == 0; }
-static bool clear_tags(gpc *d) { return gpc_pool_clear(d, -1, TAG, 0, 0) == 0; }
-static bool shut(gpc *d) { return gpc_pool_clear(d, other, 0, GPC_REMOVE, 1000) == 0; }
-static bool drop(gpc *d) { return gpc_drop(d, &chain[1], 1, NULL, 0, -1) == 1; }
+static bool clear_one(gpc *d)
+{
+	return gpc_pool_clear(d, 0, 0, 0, 0) == 0;
+}
+static bool clear_all(gpc *d)
+{
+	return gpc_pool_clear(d, -1, 0, 0, 0) == 0;
+}
+static bool clear_tag(gpc *d)
+{
+	return gpc_pool_clear(d, 0, TAG, 0, 0) == 0;
+}
+static bool clear_tags(gpc *d)
+{
+	return gpc_pool_clear(d, -1, TAG, 0, 0) == 0;
+}
+static bool shut(gpc *d)
+{
+	return gpc_pool_clear(d, other, 0, GPC_REMOVE, 1000) == 0;
+}
+static bool drop(gpc *d)
+{
+	return gpc_drop(d, &chain[1], 1, NULL, 0, -1) == 1;
+}
 
 static bool evict(gpc *d)
 {
@@ -121,8 +147,8 @@ static bool publish(gpc *d)
 	gpc_block b;
 
 	return gpc_reserve(d, 0, 1, &b, NULL, 0, 1000) == 1 &&
-	       gpc_publish(d, NULL, &k, &b, 1,
-			   GPC_OPTIONS(gpc_publish_options, .tag = TAG), 0, -1) == 1 &&
+	       gpc_publish(d, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .tag = TAG), 0,
+			   -1) == 1 &&
 	       gpc_release(d, &b, 1) == 0;
 }
 
@@ -133,8 +159,7 @@ static bool publish_over(gpc *d)
 	gpc_block b;
 
 	return gpc_reserve(d, 0, 1, &b, NULL, 0, 1000) == 1 &&
-	       gpc_publish(d, &up, &k, &b, 1, NULL, 0, -1) == 1 &&
-	       gpc_release(d, &b, 1) == 0;
+	       gpc_publish(d, &up, &k, &b, 1, NULL, 0, -1) == 1 && gpc_release(d, &b, 1) == 0;
 }
 
 /* A pool whose owner has died. */
@@ -152,20 +177,24 @@ static const struct act {
 	bool (*act)(gpc *d);
 	bool owner;
 } acts[] = {
-	{ "a clear of a pool", clear_one, false }, { "a clear of all pools", clear_all, false },
+	{ "a clear of a pool", clear_one, false },
+	{ "a clear of all pools", clear_all, false },
 	{ "a clear of a tag", clear_tag, false },
 	{ "a clear of a tag in all pools", clear_tags, false },
-	{ "the removal of a pool", shut, false }, { "a drop", drop, false },
-	{ "an eviction", evict, false }, { "a demotion", demote, false },
-	{ "a promotion", promote, false }, { "a publication", publish, false },
+	{ "the removal of a pool", shut, false },
+	{ "a drop", drop, false },
+	{ "an eviction", evict, false },
+	{ "a demotion", demote, false },
+	{ "a promotion", promote, false },
+	{ "a publication", publish, false },
 	{ "a publication over RAM", publish_over, false },
 	{ "the end of a pool whose owner died", reap, true },
 };
 
 /* ---- who dies ---- */
 
-static uint64_t *count;                  /* of stores; shared */
-static uint32_t *kept;                   /* the owner is ready; shared */
+static uint64_t *count; /* of stores; shared */
+static uint32_t *kept;  /* the owner is ready; shared */
 
 static bool was_killed(pid_t pid)
 {
@@ -250,7 +279,9 @@ static pid_t owner(void)
 
 /* ---- feed and walk ---- */
 
-static struct content { gpc_key key[POOLS][SLOTS]; } told, there;
+static struct content {
+	gpc_key key[POOLS][SLOTS];
+} told, there;
 static uint64_t cursor;
 
 static gpc_key *at(struct content *t, gpc_block b)

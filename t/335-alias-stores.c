@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer dies before each store of an alias in turn.  Each alias stands for what it did, or for what it is
- * to, or is none; never for another key.  The next writer runs the command again, and then the pair is
- * there, once, and none has gone that an uninterrupted command would have left. */
+/* The writer dies before each store of an alias in turn.  Each alias stands for what it did, or for
+ * what it is to, or is none; never for another key.  The next writer runs the command again, and
+ * then the pair is there, once, and none has gone that an uninterrupted command would have left. */
 #include "t/lib/counts.h"
 #include "segment/segment.h"
 
@@ -24,9 +24,9 @@ static bool stands_for(uint64_t alias, uint64_t to)
 
 struct how {
 	const char *what;
-	int32_t room;                    /* of the table */
-	bool anew;                       /* the first of three pairs gets another key; else a fourth one comes */
-	bool forgets;                    /* ... for which the first one goes */
+	int32_t room; /* of the table */
+	bool anew;    /* the first of three pairs gets another key; else a fourth one comes */
+	bool forgets; /* ... for which the first one goes */
 };
 
 /* Three pairs, a + 1 .. a + 3, and a command for one of them or a fourth one. */
@@ -41,8 +41,10 @@ static bool round_of(const struct how *h, uint64_t n, bool *died)
 
 	must(gpc_alias(c, alias, to, 3, 0, -1));
 	must(gpc_writer_drop(c));
-	*died = writer_dies((struct shm_command){ .op = CMD_ALIAS, .key = { named.w[0], named.w[1] },
-						  .parent = { is.w[0], is.w[1] } }, n);
+	*died = writer_dies((struct shm_command){ .op = CMD_ALIAS,
+						  .key = { named.w[0], named.w[1] },
+						  .parent = { is.w[0], is.w[1] } },
+			    n);
 	first = stands_for(a + 1, a + 5);
 	good = stands_for(a + 2, a + 6) && stands_for(a + 3, a + 7) &&
 	       (first || ((h->anew || h->forgets) && stands_for(a + 1, a + 1)) ||
@@ -52,8 +54,8 @@ static bool round_of(const struct how *h, uint64_t n, bool *died)
 	good = good && counts_agree(c);
 	for (i = 0; i < 2000 && waits(c); i++)
 		must(gpc_writer_serve(c, 1));
-	return good && command(c)->result == 0 && stands_for(at, a + 8) && stands_for(a + 2, a + 6) &&
-	       stands_for(a + 3, a + 7) &&
+	return good && command(c)->result == 0 && stands_for(at, a + 8) &&
+	       stands_for(a + 2, a + 6) && stands_for(a + 3, a + 7) &&
 	       (h->anew || stands_for(a + 1, h->forgets ? a + 1 : a + 5)) &&
 	       gpc_check(c, NULL, NULL) == 0;
 }

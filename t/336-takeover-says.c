@@ -15,7 +15,7 @@ enum { BLOCKS = 64, BUCKETS = 32, STORES = 2000, LINES = 64 };
 
 static gpc *c;
 static uint8_t *index_of_hand;
-static char line[LINES][300];            /* that gpcd prints by default */
+static char line[LINES][300]; /* that gpcd prints by default */
 static int lines, dead;
 static uint64_t keys;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who makes memory dies before each step of it; the writer dies before each store of the command that
- * names it, and of the pool's end, and so does the next one in its takeover; the owner of VRAM dies
- * while others have it mapped.  When all is quiet, each file is a pool's, and each pool has its file.
+/* Who makes memory dies before each step of it; the writer dies before each store of the command
+ * that names it, and of the pool's end, and so does the next one in its takeover; the owner of VRAM
+ * dies while others have it mapped.  When all is quiet, each file is a pool's, and each pool has
+ * its file.
  *
  *   GPC_T_ROUNDS=1    each store, not each sixth one */
 #include "t/lib/memory_files.h"
@@ -30,29 +31,32 @@ static void step(void)
 		stops_die();
 }
 
-#define STEP(type, name, params, args)          \
-	type __real_##name params;              \
-	type __wrap_##name params;              \
-	type __wrap_##name params               \
-	{                                       \
-		step();                         \
-		return __real_##name args;      \
+#define STEP(type, name, params, args)     \
+	type __real_##name params;         \
+	type __wrap_##name params;         \
+	type __wrap_##name params          \
+	{                                  \
+		step();                    \
+		return __real_##name args; \
 	}
 
 STEP(int, fd_open, (const char *path, int flags, mode_t mode), (path, flags, mode))
 STEP(void, fd_close, (int fd), (fd))
 STEP(int, lock_try, (int fd, uint64_t byte), (fd, byte))
 STEP(void, lock_drop, (int fd, uint64_t byte), (fd, byte))
-STEP(int, segment_map_range, (const struct segment *s, int fd, uint64_t from, uint64_t bytes,
-			      int prot, uint8_t **ret), (s, fd, from, bytes, prot, ret))
+STEP(int, segment_map_range,
+     (const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot, uint8_t **ret),
+     (s, fd, from, bytes, prot, ret))
 STEP(int, memory_store_part, (const struct memory *m, uint32_t i, const struct shm_part *part),
      (m, i, part))
-STEP(int, ring_call, (gpc *d, struct op *op, const struct shm_command *cmds, uint64_t deadline,
-		      bool *ret_pending), (d, op, cmds, deadline, ret_pending))
+STEP(int, ring_call,
+     (gpc * d, struct op *op, const struct shm_command *cmds, uint64_t deadline, bool *ret_pending),
+     (d, op, cmds, deadline, ret_pending))
 STEP(int, posix_fallocate, (int fd, off_t at, off_t bytes), (fd, at, bytes))
-STEP(void, memory_made, (struct memory *m), (m))
-STEP(int, map_adopt, (gpc *d, uint32_t pool, const struct memory *m, uint32_t nparts,
-		      const struct map_part *part), (d, pool, m, nparts, part))
+STEP(void, memory_made, (struct memory * m), (m))
+STEP(int, map_adopt,
+     (gpc * d, uint32_t pool, const struct memory *m, uint32_t nparts, const struct map_part *part),
+     (d, pool, m, nparts, part))
 
 /* Dies before that step; or comes through, and then all is made. */
 static void makes(uint32_t kind, int before)
@@ -139,8 +143,10 @@ static void test_maker(uint32_t kind, const char *what)
 		remove_pools();
 		good = good && memory_files_come_to(c, 0) && gpc_check(c, cache_line, NULL) == 0;
 	}
-	ok(good && status == 0 && n > 10, "the maker of %s dies before step %d: no file without "
-	   "pool, no pool without file", what, n - 2);
+	ok(good && status == 0 && n > 10,
+	   "the maker of %s dies before step %d: no file without "
+	   "pool, no pool without file",
+	   what, n - 2);
 	if (status)
 		diag("status %x", status);
 	is_int(kept > 0, kind == GPC_RAM, "%d of its pools were there afterwards", kept);
@@ -152,15 +158,24 @@ static void test_maker(uint32_t kind, const char *what)
 static struct memory mine;
 
 /* As gpc_pool_make does before its command.  VRAM of CALLER blocks: those of a pool whose writer
- * died before its live bit are RESERVED, and it must be FREE all the same when the command runs again. */
+ * died before its live bit are RESERVED, and it must be FREE all the same when the command runs
+ * again. */
 static void make_mine(uint32_t kind)
 {
-	struct shm_pool rq = { .range = BLOCKS, .blocks = BLOCKS, .kind = kind, .space = 1,
-			       .demote_to = -1, .block_bytes = BLOCK,
+	struct shm_pool rq = { .range = BLOCKS,
+			       .blocks = BLOCKS,
+			       .kind = kind,
+			       .space = 1,
+			       .demote_to = -1,
+			       .block_bytes = BLOCK,
 			       .flags = kind == GPC_VRAM ? GPC_POOL_CALLER : 0 };
 
-	mine = (struct memory){ .kind = kind, .slots = BLOCKS, .nruns = 1, .nparts = 1,
-				.block_bytes = BLOCK, .images_bytes = BLOCK * BLOCKS,
+	mine = (struct memory){ .kind = kind,
+				.slots = BLOCKS,
+				.nruns = 1,
+				.nparts = 1,
+				.block_bytes = BLOCK,
+				.images_bytes = BLOCK * BLOCKS,
 				.run = { { .count = 1, .bytes = BLOCK, .slot_stride = BLOCK } } };
 	must(memory_make(&c->seg, &mine, NULL));
 	rq.memory = mine.number;
@@ -171,8 +186,12 @@ static void make_mine(uint32_t kind)
 
 static void test_orphan(void)
 {
-	struct memory m = { .kind = GPC_RAM, .slots = BLOCKS, .nruns = 1, .nparts = 1,
-			    .block_bytes = BLOCK, .images_bytes = BLOCK * BLOCKS,
+	struct memory m = { .kind = GPC_RAM,
+			    .slots = BLOCKS,
+			    .nruns = 1,
+			    .nparts = 1,
+			    .block_bytes = BLOCK,
+			    .images_bytes = BLOCK * BLOCKS,
 			    .run = { { .count = 1, .bytes = BLOCK, .slot_stride = BLOCK } } };
 
 	c = new_cache();
@@ -199,7 +218,7 @@ static void test_late_lock(void)
 		stops_die();
 	}
 	served(pid);
-	for (i = 0; i < 200; i++)        /* the sweeper comes, and comes again */
+	for (i = 0; i < 200; i++) /* the sweeper comes, and comes again */
 		must(gpc_writer_serve(c, 1));
 	is_int(memory_files(), 1, "its maker's seat is cleared, and the file is locked still");
 	memory_close(&mine);
@@ -213,17 +232,25 @@ static void test_late_lock(void)
 static void asks_and_dies(void)
 {
 	gpc *d = cache_attach(0, 0);
-	struct memory m = { .kind = GPC_RAM, .slots = BLOCKS, .nruns = 1, .nparts = 1,
-			    .block_bytes = BLOCK, .images_bytes = BLOCK * BLOCKS,
+	struct memory m = { .kind = GPC_RAM,
+			    .slots = BLOCKS,
+			    .nruns = 1,
+			    .nparts = 1,
+			    .block_bytes = BLOCK,
+			    .images_bytes = BLOCK * BLOCKS,
 			    .run = { { .count = 1, .bytes = BLOCK, .slot_stride = BLOCK } } };
 	struct shm_seat *s = seg_seat(&d->seg, d->peer);
 
 	must(memory_make(&d->seg, &m, NULL));
-	s->request = (struct shm_pool){ .range = BLOCKS, .blocks = BLOCKS, .kind = GPC_RAM,
-					.space = 1, .demote_to = -1, .memory = m.number,
+	s->request = (struct shm_pool){ .range = BLOCKS,
+					.blocks = BLOCKS,
+					.kind = GPC_RAM,
+					.space = 1,
+					.demote_to = -1,
+					.memory = m.number,
 					.block_bytes = BLOCK };
-	*seg_command(&d->seg, d->peer, s->head) = (struct shm_command){
-		.op = CMD_POOL, .count = 1, .result = CMD_PENDING };
+	*seg_command(&d->seg, d->peer, s->head) =
+		(struct shm_command){ .op = CMD_POOL, .count = 1, .result = CMD_PENDING };
 	store_release(&s->head, s->head + 1);
 	stops_die();
 }
@@ -238,7 +265,7 @@ static void test_dead_maker(void)
 		asks_and_dies();
 	while (waitpid(pid, NULL, 0) < 0)
 		;
-	c->writer->next_housekeep_ns = NEVER;    /* it is reaped later */
+	c->writer->next_housekeep_ns = NEVER; /* it is reaped later */
 	must(gpc_writer_serve(c, 0));
 	is_int(seg_command(&c->seg, 1, 0)->result, -ESTALE, "its command is run, and refused");
 	is_int(seg_pool(&c->seg, 1)->state, POOL_DRAINING, "its pool goes at once");
@@ -256,7 +283,7 @@ static bool is_answered(void)
 
 	for (i = 0; i < 2000 && waits(c); i++)
 		must(gpc_writer_serve(c, 1));
-	for (i = 0; i < 30; i++)         /* phantoms end */
+	for (i = 0; i < 30; i++) /* phantoms end */
 		must(gpc_writer_serve(c, 1));
 	return !waits(c);
 }
@@ -266,8 +293,7 @@ static bool has_mine(int pool)
 	struct gpc_pool p = { .size = sizeof(p) };
 
 	return gpc_pool_get(c, pool, &p) == 0 && p.memory == mine.number &&
-	       memory_file_exists(mine.number) && memory_files() == 1 &&
-	       pools_with_memory() == 1;
+	       memory_file_exists(mine.number) && memory_files() == 1 && pools_with_memory() == 1;
 }
 
 /* Goes on until the pool is FREE. */
@@ -290,7 +316,9 @@ static void dies_ending(struct shm_command cmd, uint64_t last)
 
 static bool end_round(int pool, uint64_t n, uint64_t next, bool *died)
 {
-	struct shm_command clear = { .op = CMD_CLEAR, .pool = (uint8_t)pool, .flags = CF_REMOVE,
+	struct shm_command clear = { .op = CMD_CLEAR,
+				     .pool = (uint8_t)pool,
+				     .flags = CF_REMOVE,
 				     .generation = seg_pool(&c->seg, (uint32_t)pool)->generation };
 
 	must(gpc_writer_drop(c));
@@ -327,8 +355,10 @@ static void test_writer(uint32_t kind, uint64_t first, const char *what)
 		       end_round(pool, n, 1 + n * 31 % 97, &ends) &&
 		       gpc_check(c, cache_line, NULL) == 0;
 	}
-	ok(good, "the writer dies before store %d of a pool of %s, and of its end: the pool has its "
-	   "file, and no other is left", (int)(n - step_by), what);
+	ok(good,
+	   "the writer dies before store %d of a pool of %s, and of its end: the pool has its "
+	   "file, and no other is left",
+	   (int)(n - step_by), what);
 	if (!good)
 		diag("answer %d, %d files, %d pools", command(c)->result, memory_files(),
 		     pools_with_memory());
@@ -338,7 +368,7 @@ static void test_writer(uint32_t kind, uint64_t first, const char *what)
 
 /* ---- VRAM of the dead ---- */
 
-static uint32_t *gates;                  /* shared: 1 = the owner has made it, 2 .. = importers */
+static uint32_t *gates; /* shared: 1 = the owner has made it, 2 .. = importers */
 
 static void owns(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process is killed while it maps, and while it copies and commits: no key is found with other bytes than
- * its own, none is lost, nothing stays held, and nobody gets a block that may still be written to.  On
- * the host device, or on the GPU of GPC_TEST_DEVICE. */
+/* A process is killed while it maps, and while it copies and commits: no key is found with other
+ * bytes than its own, none is lost, nothing stays held, and nobody gets a block that may still be
+ * written to.  On the host device, or on the GPU of GPC_TEST_DEVICE. */
 #include "t/lib/crew.h"
 #include "t/lib/bytes.h"
 
@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "peer/handle.h"
 
-#define KILLS  20                        /* while it maps, and as many while it copies */
+#define KILLS  20 /* while it maps, and as many while it copies */
 #define BLOCKS 8
 #define KEYS   6
 
@@ -29,8 +29,8 @@ static void move_one(gpc *c, uint64_t n)
 
 	if (gpc_acquire(c, 0, &k, 1, &b, 0) != 1)
 		return;
-	got = GPC_POOL(b) == P_VRAM ? gpc_demote(c, P_VRAM, P_RAM, &b, 1, &m, 0, 1000) :
-				      gpc_promote(c, &b, 1, P_VRAM, &m, NULL, 0, 1000);
+	got = GPC_POOL(b) == P_VRAM ? gpc_demote(c, P_VRAM, P_RAM, &b, 1, &m, 0, 1000)
+				    : gpc_promote(c, &b, 1, P_VRAM, &m, NULL, 0, 1000);
 	if (got == 1) {
 		must_be(bytes_copy(c, &m, 1), 0);
 		if (gpc_commit(c, &m, 1, NULL, 0, 1000) == 1)
@@ -57,8 +57,9 @@ static int mover(int me)
 
 static gpc *make(void)
 {
-	struct gpc_config cfg = { .max_blocks = 256, .max_peers = 4, .free_target = -1,
-				  .quarantine_ms = 3600000 };
+	struct gpc_config cfg = {
+		.max_blocks = 256, .max_peers = 4, .free_target = -1, .quarantine_ms = 3600000
+	};
 	gpc *c = crew_create(cfg, 0);
 	gpc_block b;
 	uint64_t n;
@@ -132,7 +133,7 @@ static void test_kills(void)
 		m = crew_fork(mover, (int)i);
 		crew_wait(GATE_BUSY, i);
 		before = crew->count[N_MOVES];
-		if (i % 2) {             /* it maps and registers, which takes longer on a GPU */
+		if (i % 2) { /* it maps and registers, which takes longer on a GPU */
 			usleep(crew_random(&random, device_is_gpu() ? 800000 : 1500));
 		} else {
 			upto = before + 1 + crew_random(&random, 12);
@@ -145,7 +146,8 @@ static void test_kills(void)
 		crew_wait(GATE_CLEAN, i);
 	}
 	crew_join(w, "a writer that found everything whole after each of 40 kills");
-	diag("%llu moves; %d died before their first", (unsigned long long)crew->count[N_MOVES], early);
+	diag("%llu moves; %d died before their first", (unsigned long long)crew->count[N_MOVES],
+	     early);
 	ok(crew->count[N_MOVES] > KILLS, "and there was something to kill");
 }
 
@@ -164,9 +166,9 @@ static int zombie(int me)
 	must_be(GPC_SLOT(m.to), 0);
 	device_host_delay_us = 1000000;
 	must_be(gpc_copy(c, &m, 1, 0, NULL, NULL), 0);
-	fd_close(lock);                  /* as an exiting process does, some time before its end */
+	fd_close(lock); /* as an exiting process does, some time before its end */
 	crew_open(GATE_BUSY);
-	crew_wait(GATE_END, 1);          /* which is a SIGKILL */
+	crew_wait(GATE_END, 1); /* which is a SIGKILL */
 	return me;
 }
 
@@ -184,14 +186,15 @@ static int heir(int me)
 		need(gpc_writer_serve(c, 5) >= 0, "%s", gpc_last_error());
 	must_be(gpc_reserve(c, P_RAM, BLOCKS, b, NULL, GPC_PARTIAL, 0), BLOCKS);
 	for (i = 0; i < BLOCKS; i++)
-		need(b[i] != GPC_BLOCK(P_RAM, 0), "the target of a copy that goes on was given away");
+		need(b[i] != GPC_BLOCK(P_RAM, 0),
+		     "the target of a copy that goes on was given away");
 	must_be(gpc_release(c, b, BLOCKS), 0);
 	must_be(crew_stats(c, -1).dying, 1);
 	crew_open(GATE_GO);
 	crew_serve(c, GATE_KILLED, 1);
 	crew_until(!crew_stats(c, -1).dying, gpc_writer_serve(c, 1));
 	must_be(gpc_reserve(c, P_RAM, 1, b, NULL, 0, 0), 1);
-	must_be(b[0], GPC_BLOCK(P_RAM, 0));      /* the last that came back is the first that goes */
+	must_be(b[0], GPC_BLOCK(P_RAM, 0)); /* the last that came back is the first that goes */
 	must_be(gpc_release(c, b, 1), 0);
 	crew_until(crew_seat_is_free(c, (int)crew->count[N_SEAT]), gpc_writer_serve(c, 1));
 	look(c);

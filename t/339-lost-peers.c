@@ -16,9 +16,9 @@
 
 enum { BLOCKS = 8, SEATS = 2, LONG_MS = 3600 * 1000, TEN_S = 10 * 1000 };
 
-static gpc *c;                           /* the writer */
-static uint32_t peer = 1;                /* the one that is lost */
-static gpc_block held, reserved;         /* what it has */
+static gpc *c;                   /* the writer */
+static uint32_t peer = 1;        /* the one that is lost */
+static gpc_block held, reserved; /* what it has */
 
 static void begin(uint32_t quarantine_ms)
 {
@@ -72,8 +72,10 @@ static bool comes_back(void)
 {
 	int i;
 
-	for (i = 0; i < 1000 && !(is_given_back() && WORD_STATE(seg_record(&c->seg,
-			(uint32_t)reserved)->word) == FREE); i++)
+	for (i = 0;
+	     i < 1000 && !(is_given_back() &&
+			   WORD_STATE(seg_record(&c->seg, (uint32_t)reserved)->word) == FREE);
+	     i++)
 		serves(1);
 	return i < 1000;
 }
@@ -94,7 +96,10 @@ static void ends(const char *what)
 
 /* ---- a process of its own ---- */
 
-static struct { gpc_block held, reserved; uint32_t ready; } *told;
+static struct {
+	gpc_block held, reserved;
+	uint32_t ready;
+} * told;
 
 static void sits_without_lock(void)
 {
@@ -130,9 +135,10 @@ static void test_stopped(void)
 {
 	pid_t pid;
 
-	begin(1);                        /* no time counts as long as the process is seen */
+	begin(1); /* no time counts as long as the process is seen */
 	pid = one_that_stops();
-	is_int(lock_test(c->seg.lock_fd, LOCK_PEER(peer)), 0, "a process that is stopped has lost its lock");
+	is_int(lock_test(c->seg.lock_fd, LOCK_PEER(peer)), 0,
+	       "a process that is stopped has lost its lock");
 	serves(40);
 	ok(is_kept(), "what it has is its own still");
 	ok(seat()->lost_ns, "it is noted that it is lost");
@@ -235,7 +241,7 @@ static void test_elsewhere(void)
 	store_release(&s->lost_ns, clock_ns() + LONG_MS * NS_PER_MS);
 	serves(40);
 	ok(is_kept() && s->lost_ns <= clock_ns(), "a time to come, of another clock, is now");
-	store_release(&s->lost_ns, 1);   /* long ago, as a writer that is dead has noted it */
+	store_release(&s->lost_ns, 1); /* long ago, as a writer that is dead has noted it */
 	next_writer();
 	serves(10);
 	ok(is_given_back(), "when that is over the seat is free, also for the next writer");
@@ -246,7 +252,9 @@ static void test_elsewhere(void)
 /* All seats are of the lost, and no writer: who attaches clears them when the time is over. */
 static void test_no_writer(void)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir, .timeout_ms = 20000 };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .dir = cache_dir,
+					  .timeout_ms = 20000 };
 	struct shm_seat *s;
 	gpc *d, *e;
 
@@ -312,8 +320,10 @@ static void test_cost(void)
 		c->writer->next_housekeep_ns = 0;
 		must(gpc_writer_serve(c, 0));
 	}
-	ok(looks <= 2 * 100, "of a peer that lives only the lock is looked at: %d looks at its "
-	   "process in 200 rounds", looks);
+	ok(looks <= 2 * 100,
+	   "of a peer that lives only the lock is looked at: %d looks at its "
+	   "process in 200 rounds",
+	   looks);
 	must(gpc_close(d));
 	ends("peers that live");
 }

@@ -6,8 +6,16 @@
 
 #define BLOCKS 8
 
-enum { GATE_MADE, GATE_IN, GATE_STOPPED, GATE_GOES_ON, GATE_END, GATE_STANDS, GATE_TAKEN,
-       GATE_ALONE };
+enum {
+	GATE_MADE,
+	GATE_IN,
+	GATE_STOPPED,
+	GATE_GOES_ON,
+	GATE_END,
+	GATE_STANDS,
+	GATE_TAKEN,
+	GATE_ALONE
+};
 enum { N_SEAT, N_OLD };
 
 static void publish(gpc *c, uint64_t n, gpc_block *b)
@@ -36,7 +44,7 @@ static int reader(int me)
 	section = gpc_section_enter(c);
 	must_be(gpc_lookup(c, 0, k, BLOCKS, b, GPC_QUIET), BLOCKS);
 	crew_open(GATE_IN);
-	crew_wait(GATE_GOES_ON, 1);      /* stopped here, or wherever */
+	crew_wait(GATE_GOES_ON, 1); /* stopped here, or wherever */
 	for (i = 0; i < BLOCKS; i++)
 		need(crew_holds(b[i], k[i]), "block %d has other bytes in an open section", i);
 	gpc_section_leave(c, section);
@@ -73,7 +81,7 @@ static int host(int me)
 	int i;
 
 	must_be(gpc_writer_take(w, 0, 0), 0);
-	c = w;                           /* this handle serves its own calls */
+	c = w; /* this handle serves its own calls */
 	for (i = 0; i < BLOCKS; i++) {
 		publish(c, (uint64_t)i + 1, &b[i]);
 		must_be(gpc_release(c, &b[i], 1), 0);
@@ -81,7 +89,7 @@ static int host(int me)
 	crew_open(GATE_MADE);
 	crew_serve(w, GATE_STOPPED, 1);
 	nothing_comes_back(c, w);
-	i = gpc_lookup(c, 0, &k, 1, b, 0);       /* lookups go on, whatever they find */
+	i = gpc_lookup(c, 0, &k, 1, b, 0); /* lookups go on, whatever they find */
 	need(i == 0 || i == 1, "lookup: %s", gpc_last_error());
 	crew_open(GATE_GOES_ON);
 	crew_serve(w, GATE_END, 1);
@@ -142,8 +150,9 @@ static int worker(int me)
 	/* a stopped writer is no missing one: calls time out, and what was sent stays sent */
 	must_be(gpc_reserve(c, 0, 1, &(gpc_block){ 0 }, NULL, 0, 250), -ETIMEDOUT);
 	crew_write(at, k2);
-	must_be(gpc_publish(c, NULL, &k2, &at, 1,
-			    GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0), 0);
+	must_be(gpc_publish(c, NULL, &k2, &at, 1, GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0,
+			    0),
+		0);
 	must_be(gpc_ticket_wait(c, t, 0), -EAGAIN);
 	must_be(gpc_ticket_wait(c, t, 10), -ETIMEDOUT);
 	must_be(gpc_lookup(c, 0, &k2, 1, &b, 0), 0);
@@ -221,18 +230,18 @@ static int client(int me)
 	publish(c, 1, &b);
 	need(writer_is(c) == (int)crew->count[N_OLD], "another writer");
 	crew_open(GATE_IN);
-	crew_wait(GATE_TAKEN, 1);        /* the one that was not stopped */
+	crew_wait(GATE_TAKEN, 1); /* the one that was not stopped */
 	works(c, 2);
 	crew_open(GATE_GOES_ON);
-	crew_wait(GATE_ALONE, 1);        /* there is none but the stopped one */
+	crew_wait(GATE_ALONE, 1); /* there is none but the stopped one */
 	must_be(writer_is(c), 0);
 	must_be(gpc_reserve(c, 0, 1, &x, NULL, 0, 20000), -ENOTCONN);
 	must_be(gpc_lookup(c, 0, &k, 1, &x, 0), 1);
 	need(x == b && crew_holds(b, k), "other bytes");
-	section = gpc_section_enter(d);          /* its recovery has to wait for that */
+	section = gpc_section_enter(d); /* its recovery has to wait for that */
 	crew_open(GATE_GOES_ON);
 	crew_wait(GATE_TAKEN, 2);
-	crew_wait(GATE_STOPPED, 1);      /* in the midst of it */
+	crew_wait(GATE_STOPPED, 1); /* in the midst of it */
 	need(writer_is(c) == (int)crew->count[N_SEAT], "another writer");
 	must_be(gpc_writer_take(c, GPC_STANDBY, 20), -ETIMEDOUT);
 	must_be(gpc_lookup(c, 0, &k, 1, &x, 0), 1);

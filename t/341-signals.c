@@ -7,12 +7,12 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-#define LARGE  (1u << 16)        /* blocks of a creation ... */
-#define MOST   65536             /* ... in which so many bytes come between two signals */
+#define LARGE (1u << 16) /* blocks of a creation ... */
+#define MOST  65536      /* ... in which so many bytes come between two signals */
 
 enum { GATE_GOES_ON = WAITS_GATES, GATE_CHECK };
 
-static uint64_t *heard;                  /* by all, together */
+static uint64_t *heard; /* by all, together */
 
 /* ---- the storm ---- */
 

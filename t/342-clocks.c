@@ -8,9 +8,9 @@
 #include <sys/time.h>
 
 static struct asked {
-	uint64_t day, others;            /* by members: time of day, clocks that nobody needs */
-	uint64_t makers;                 /* of caches: they may, once */
-} *asked;
+	uint64_t day, others; /* by members: time of day, clocks that nobody needs */
+	uint64_t makers;      /* of caches: they may, once */
+} * asked;
 
 int __real_clock_gettime(clockid_t id, struct timespec *ts);
 int __wrap_clock_gettime(clockid_t id, struct timespec *ts);

@@ -68,7 +68,7 @@ static void test_shares(void)
 		m[i] = (struct gpc_move){ .from = a[i], .to = b[i] };
 	}
 	slow = base_of(c, from) + (size_t)GPC_SLOT(a[0]) * BLOCK;
-	c->transfers->most = 2;          /* threads, on any machine */
+	c->transfers->most = 2; /* threads, on any machine */
 	must(gpc_copy(c, m, BLOCKS, 0, NULL, &t));
 	ok(comes(&ops, 1), "the second of two threads has copied its share");
 	refused(gpc_transfer_wait(c, t, 30), ETIMEDOUT, "that is not the end");
@@ -106,13 +106,13 @@ static void test_refused(void)
 
 	must(gpc_reserve(c, from, 2, a, NULL, 0, 1000));
 	must(gpc_reserve(c, to, 2, b, NULL, 0, 1000));
-	for (i = 0; i < 2; i++) {        /* no neighbours */
+	for (i = 0; i < 2; i++) { /* no neighbours */
 		bytes_write(c, a[i], 5 + (uint64_t)i, BYTES_IMAGE);
 		bytes_write(c, b[i], 70, BYTES_IMAGE);
 		m[i] = (struct gpc_move){ .from = a[i], .to = b[!i] };
 	}
 	device_host_delay_us = 50000;
-	device_host_copy_fail_at = 3;    /* two operations a block */
+	device_host_copy_fail_at = 3; /* two operations a block */
 	refused(gpc_copy(c, m, 2, 0, NULL, &t), EIO, "the second block is refused");
 	is_int(gpc_transfer_wait(c, t, 0), -EAGAIN, "the first one's bytes are still to come");
 	is_int(gpc_transfer_wait(c, t, 5000), -EIO, "then it has failed");
@@ -138,11 +138,11 @@ static void test_close(void)
 
 	m->pool = 99;
 	m->device = &device_bytes_host;
-	m->transfers = 1000;             /* never unmapped */
+	m->transfers = 1000; /* never unmapped */
 	must(transfer_begin(c, m, m, &slot));
 	t = transfer_end(c, slot, 0, true);
 	p.fd = must(gpc_transfer_fd(c, t));
-	map_stop(c);                     /* nobody looks any more */
+	map_stop(c); /* nobody looks any more */
 	word = transfer_word(c, slot, &value);
 	is_int(poll(&p, 1, 0), 0, "a copy is under way");
 	store_release(word, value);

@@ -13,7 +13,7 @@
 
 /* ---- the pool goes while it is mapped ---- */
 
-static void (*between)(void);            /* once, when the images are mapped */
+static void (*between)(void); /* once, when the images are mapped */
 static gpc *c, *d;
 static int pool;
 
@@ -91,7 +91,8 @@ static void until_next(void)
 	int i;
 
 	for (i = 0; i < 400 && !__atomic_load_n(&crew->count[N_ENDED], __ATOMIC_SEQ_CST) &&
-	     lock_test(d->seg.lock_fd, LOCK_PIN_NEXT) != 1; i++)
+		    lock_test(d->seg.lock_fd, LOCK_PIN_NEXT) != 1;
+	     i++)
 		usleep(1000);
 }
 

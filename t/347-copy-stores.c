@@ -20,10 +20,15 @@
 enum { BLOCKS = 4, KEYS = 2, LAYERS = 2, PIECE = 64, IMAGE = LAYERS * PIECE, STORES = 3000 };
 enum { RAM, VRAM, OTHER };
 
-static gpc *c;                           /* who is left */
+static gpc *c; /* who is left */
 
 /* What the dying says before it does. */
-static struct { int32_t seat; uint64_t done[2]; gpc_block to; uint64_t key; } *said;
+static struct {
+	int32_t seat;
+	uint64_t done[2];
+	gpc_block to;
+	uint64_t key;
+} * said;
 
 /* ---- bytes ---- */
 
@@ -39,8 +44,8 @@ static uint8_t *piece(gpc *d, gpc_block b, uint32_t layer)
 	void *base;
 
 	must(gpc_pool_map(d, GPC_POOL(b), 0, &base, &bytes));
-	return (uint8_t *)base + (GPC_POOL(b) == VRAM ? layer * BLOCKS + slot :
-						      slot * LAYERS + layer) * PIECE;
+	return (uint8_t *)base +
+	       (GPC_POOL(b) == VRAM ? layer * BLOCKS + slot : slot * LAYERS + layer) * PIECE;
 }
 
 static void fill(gpc *d, gpc_block b, uint64_t key)
@@ -75,8 +80,9 @@ static void make_pools(void)
 	struct gpc_pool ram = pool_with(GPC_RAM, BLOCKS, 0), vram = pool_of(GPC_VRAM, BLOCKS, 0),
 			other = pool_with(GPC_RAM, BLOCKS, 1);
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = IMAGE };
-	struct gpc_run run = { .count = LAYERS, .bytes = PIECE, .slot_stride = PIECE,
-			       .run_stride = BLOCKS * PIECE };
+	struct gpc_run run = {
+		.count = LAYERS, .bytes = PIECE, .slot_stride = PIECE, .run_stride = BLOCKS * PIECE
+	};
 	struct gpc_memory l = { .size = sizeof(l), .device = "host", .nruns = 1, .runs = &run };
 
 	vram.flags = GPC_POOL_OWNED;
@@ -94,7 +100,7 @@ static void new_cache(void)
 
 	cfg.max_blocks = 64;
 	cfg.max_pools = 6;
-	cfg.quarantine_ms = 3600000;     /* exits are seen, or nothing comes back */
+	cfg.quarantine_ms = 3600000; /* exits are seen, or nothing comes back */
 	c = cache_make(&cfg, NULL);
 	make_pools();
 	for (n = 1; n <= KEYS; n++) {
@@ -118,8 +124,8 @@ static void moves(gpc *d, uint64_t key)
 
 	if (must(gpc_acquire(d, 0, &k, 1, &b, 0)) != 1)
 		_exit(2);
-	if ((GPC_POOL(b) == VRAM ? gpc_demote(d, VRAM, RAM, &b, 1, &m, 0, 1000) :
-				   gpc_promote(d, &b, 1, VRAM, &m, NULL, 0, 1000)) != 1)
+	if ((GPC_POOL(b) == VRAM ? gpc_demote(d, VRAM, RAM, &b, 1, &m, 0, 1000)
+				 : gpc_promote(d, &b, 1, VRAM, &m, NULL, 0, 1000)) != 1)
 		_exit(3);
 	said->to = m.to;
 	if (copy(d, &m) || gpc_commit(d, &m, 1, NULL, 0, 1000) != 1 || gpc_release(d, &m.to, 1))
@@ -177,8 +183,9 @@ static void lends(gpc *d, uint64_t key)
 {
 	struct gpc_run run[2] = { { .part = 0, .count = 1, .bytes = PIECE, .slot_stride = PIECE },
 				  { .part = 1, .count = 1, .bytes = PIECE, .slot_stride = PIECE } };
-	struct gpc_memory m = { .size = sizeof(m), .device = "host", .nruns = 2, .runs = run,
-				.parts = 2 };
+	struct gpc_memory m = {
+		.size = sizeof(m), .device = "host", .nruns = 2, .runs = run, .parts = 2
+	};
 	struct gpc_pool p = pool_of(GPC_VRAM, BLOCKS, 3);
 	uint8_t *mine = engine();
 	uint64_t bytes;
@@ -197,7 +204,8 @@ static void lends(gpc *d, uint64_t key)
 static void make(gpc *d, uint32_t kind)
 {
 	struct gpc_pool p = pool_with(kind, BLOCKS, 3);
-	struct gpc_memory m = { .size = sizeof(m), .block_bytes = IMAGE,
+	struct gpc_memory m = { .size = sizeof(m),
+				.block_bytes = IMAGE,
 				.threads = kind == GPC_RAM };
 
 	p.flags = kind == GPC_VRAM ? GPC_POOL_OWNED : 0;
@@ -219,13 +227,13 @@ static void makes_vram(gpc *d, uint64_t key)
 
 /* ---- and who sweeps ---- */
 
-#define STEP(type, name, params, args)          \
-	type __real_##name params;              \
-	type __wrap_##name params;              \
-	type __wrap_##name params               \
-	{                                       \
-		stores_step();                  \
-		return __real_##name args;      \
+#define STEP(type, name, params, args)     \
+	type __real_##name params;         \
+	type __wrap_##name params;         \
+	type __wrap_##name params          \
+	{                                  \
+		stores_step();             \
+		return __real_##name args; \
 	}
 STEP(int, fd_open, (const char *path, int flags, mode_t mode), (path, flags, mode))
 STEP(void, fd_close, (int fd), (fd))
@@ -241,8 +249,12 @@ static void sweeps(gpc *d, uint64_t key)
 /* A file that nobody has any more. */
 static void leave_orphan(uint32_t kind)
 {
-	struct memory m = { .kind = kind, .slots = BLOCKS, .nruns = 1, .nparts = 1,
-			    .block_bytes = IMAGE, .images_bytes = IMAGE * BLOCKS,
+	struct memory m = { .kind = kind,
+			    .slots = BLOCKS,
+			    .nruns = 1,
+			    .nparts = 1,
+			    .block_bytes = IMAGE,
+			    .images_bytes = IMAGE * BLOCKS,
 			    .run = { { .count = 1, .bytes = IMAGE, .slot_stride = IMAGE } } };
 
 	must(memory_make(&c->seg, &m, NULL));
@@ -392,8 +404,8 @@ static void put_back(int pool)
 		if (GPC_POOL(b) == pool)
 			continue;
 		must(gpc_acquire(c, 0, &k, 1, &b, 0));
-		if ((pool == RAM ? gpc_demote(c, VRAM, RAM, &b, 1, &m, 0, 1000) :
-				   gpc_promote(c, &b, 1, VRAM, &m, NULL, 0, 1000)) != 1 ||
+		if ((pool == RAM ? gpc_demote(c, VRAM, RAM, &b, 1, &m, 0, 1000)
+				 : gpc_promote(c, &b, 1, VRAM, &m, NULL, 0, 1000)) != 1 ||
 		    copy(c, &m) || gpc_commit(c, &m, 1, NULL, 0, 1000) != 1)
 			bail("key %d cannot be put back: %s", (int)n, gpc_last_error());
 		must(gpc_release(c, &m.to, 1));

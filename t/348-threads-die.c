@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process is killed while threads of the library copy for it from RAM to RAM: when its blocks are given to
- * others, no byte of its copies lands there any more. */
+/* A process is killed while threads of the library copy for it from RAM to RAM: when its blocks are
+ * given to others, no byte of its copies lands there any more. */
 #include "t/lib/crew.h"
 
 #define KILLS  20
@@ -60,7 +60,7 @@ static int copier(int me)
 		crew_open(GATE_BUSY);
 		while ((err = gpc_copy(c, m, BLOCKS, 0, NULL, NULL)) == 0)
 			;
-		must_be(err, -EAGAIN);   /* as many as can be under way */
+		must_be(err, -EAGAIN); /* as many as can be under way */
 		must_be(gpc_transfer_wait(c, GPC_TRANSFER_ALL, -1), 0);
 	}
 	return me;
@@ -68,8 +68,12 @@ static int copier(int me)
 
 static int make_pool(gpc *c, uint32_t space)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .blocks = BLOCKS, .transit = 1,
-			      .space = space, .demote_to = -1 };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_RAM,
+			      .blocks = BLOCKS,
+			      .transit = 1,
+			      .space = space,
+			      .demote_to = -1 };
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = IMAGE };
 
 	return gpc_pool_make(c, &p, &m, -1);
@@ -134,7 +138,8 @@ static int body(void)
 		crew_wait(GATE_CLEAN, i);
 	}
 	crew_join(w, "a writer in whose blocks nothing landed after each of 20 kills");
-	diag("%llu died between the first and the last word", (unsigned long long)crew->count[N_HALF]);
+	diag("%llu died between the first and the last word",
+	     (unsigned long long)crew->count[N_HALF]);
 	return done_testing();
 }
 

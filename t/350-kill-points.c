@@ -13,12 +13,22 @@
 #include "t/lib/stops.h"
 
 #define ROUNDS 320
-#define STORES 300               /* of a writer, at most */
-#define ACTS   60                /* of the worker in a round, at most */
+#define STORES 300 /* of a writer, at most */
+#define ACTS   60  /* of the worker in a round, at most */
 
 enum { GATE_MADE, GATE_ACT, GATE_ACTED, GATE_JUDGE, GATE_JUDGED, GATE_END };
-enum { N_STORES, N_TARGET, N_TAKEOVER, N_SURVIVED, N_LOST, N_SEAT, N_GENERATION, N_ACTS,
-       N_ROUND, N_KEPT };
+enum {
+	N_STORES,
+	N_TARGET,
+	N_TAKEOVER,
+	N_SURVIVED,
+	N_LOST,
+	N_SEAT,
+	N_GENERATION,
+	N_ACTS,
+	N_ROUND,
+	N_KEPT
+};
 
 static uint64_t seed = 1;
 static const char *devices;
@@ -92,7 +102,7 @@ static int victim(int round)
 struct judge {
 	gpc *c;
 	uint64_t cursor;
-	gpc_block feed[KEYS];            /* what the feed says: block or -1 */
+	gpc_block feed[KEYS]; /* what the feed says: block or -1 */
 };
 
 static int key_number(gpc_key k)
@@ -120,7 +130,7 @@ static void feed_change(struct judge *j, const struct gpc_event *ch)
 {
 	gpc_block *at;
 
-	if (ch->what == GPC_RETURNED)    /* says nothing of the content */
+	if (ch->what == GPC_RETURNED) /* says nothing of the content */
 		return;
 	if (ch->what == GPC_CLEARED) {
 		events_cleared(j, ch);
@@ -134,8 +144,8 @@ static void feed_change(struct judge *j, const struct gpc_event *ch)
 		*at = ch->block;
 		break;
 	case GPC_MOVED:
-		need(*at == ch->was, "feed: moved from 0x%x, but was in 0x%x",
-		     (unsigned)ch->was, (unsigned)*at);
+		need(*at == ch->was, "feed: moved from 0x%x, but was in 0x%x", (unsigned)ch->was,
+		     (unsigned)*at);
 		*at = ch->block;
 		break;
 	default:
@@ -194,11 +204,11 @@ static void compare_keys(struct judge *j)
 		}
 		need(model->key[i].live || b[i] < 0, "key %d is back, in block 0x%x", i,
 		     (unsigned)b[i]);
-		need(b[i] < 0 || b[i] == model->key[i].block, "key %d: in 0x%x instead of 0x%x",
-		     i, (unsigned)b[i], (unsigned)model->key[i].block);
+		need(b[i] < 0 || b[i] == model->key[i].block, "key %d: in 0x%x instead of 0x%x", i,
+		     (unsigned)b[i], (unsigned)model->key[i].block);
 		need(b[i] < 0 || crew_holds(b[i], k[i]), "key %d: other bytes", i);
-		need(j->feed[i] == b[i], "key %d: in 0x%x, the feed says 0x%x", i,
-		     (unsigned)b[i], (unsigned)j->feed[i]);
+		need(j->feed[i] == b[i], "key %d: in 0x%x, the feed says 0x%x", i, (unsigned)b[i],
+		     (unsigned)j->feed[i]);
 	}
 }
 
@@ -215,8 +225,9 @@ static void compare_walk(struct judge *j)
 		gpc_key up = model_parent(k = key_number(e[i].key));
 
 		need(e[i].block == model->key[k].block && e[i].tag == model_tag(k) &&
-		     key_same(&e[i].parent, &up) && e[i].depth == (uint32_t)(k % DEEP) &&
-		     e[i].refs == *model_refs(e[i].block), "key %d: walk shows another", k);
+			     key_same(&e[i].parent, &up) && e[i].depth == (uint32_t)(k % DEEP) &&
+			     e[i].refs == *model_refs(e[i].block),
+		     "key %d: walk shows another", k);
 	}
 }
 
@@ -237,10 +248,14 @@ static bool blocks_are_settled(struct judge *j, char *why)
 				continue;
 			r = seg_record(s, record);
 			state = WORD_STATE(r->word);
-			want = *model_hand(b) ? RESERVED : model_at(b) >= 0 ? LIVE :
-			       *model_refs(b) ? DYING : FREE;
-			snprintf(why, 200, "block 0x%x: state %u instead of %u, owner %u, %u "
-				 "references instead of %u", (unsigned)b, state, want, r->owner,
+			want = *model_hand(b)     ? RESERVED
+			       : model_at(b) >= 0 ? LIVE
+			       : *model_refs(b)   ? DYING
+						  : FREE;
+			snprintf(why, 200,
+				 "block 0x%x: state %u instead of %u, owner %u, %u "
+				 "references instead of %u",
+				 (unsigned)b, state, want, r->owner,
 				 hold_refs(*seg_cell(s, record, seat)), *model_refs(b));
 			if (state != want || (state == RESERVED && r->owner != seat) ||
 			    hold_refs(*seg_cell(s, record, seat)) != *model_refs(b))
@@ -292,13 +307,17 @@ static void judge_round(struct judge *j, uint32_t round, int section)
 
 static void make_pools(gpc *c)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .blocks = RAM_BLOCKS, .transit = 4,
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_RAM,
+			      .blocks = RAM_BLOCKS,
+			      .transit = 4,
 			      .demote_to = -1 };
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	must_be(gpc_pool_add(c, &p, -1), RAM);
-	p = (struct gpc_pool){ .size = sizeof(p), .kind = GPC_VRAM, .blocks = 12,
-			       .demote_to = RAM };
+	p = (struct gpc_pool){
+		.size = sizeof(p), .kind = GPC_VRAM, .blocks = 12, .demote_to = RAM
+	};
 	must_be(gpc_pool_add(c, &p, -1), VRAM);
 	must_be(gpc_writer_drop(c), 0);
 }
@@ -306,8 +325,12 @@ static void make_pools(gpc *c)
 /* Sometimes an open section of its own holds everything back while the writer dies. */
 static int judge(int rounds)
 {
-	struct gpc_config cfg = { .max_blocks = 40, .max_peers = 4, .max_pools = POOLS,
-				  .tick_us = 1, .free_target = -1, .devices = devices };
+	struct gpc_config cfg = { .max_blocks = 40,
+				  .max_peers = 4,
+				  .max_pools = POOLS,
+				  .tick_us = 1,
+				  .free_target = -1,
+				  .devices = devices };
 	struct judge j = { .c = crew_create(cfg, 0) };
 	struct gpc_info info = { .size = sizeof(info) };
 	uint64_t random = seed * 31 + 5;
@@ -337,12 +360,12 @@ static void where(char *to, size_t size)
 {
 	const uint64_t *n = crew->count;
 
-	snprintf(to, size, " [seed %llu, mirrors: %s, round %llu; %s%s; the writer was to die "
+	snprintf(to, size,
+		 " [seed %llu, mirrors: %s, round %llu; %s%s; the writer was to die "
 		 "before store %llu since its %s began, and came to %llu]",
 		 (unsigned long long)seed, devices, (unsigned long long)n[N_ROUND], model->op,
 		 model->evicts ? ", evicting" : "", (unsigned long long)n[N_TARGET],
-		 n[N_TAKEOVER] ? "takeover" : "service",
-		 (unsigned long long)n[N_STORES]);
+		 n[N_TAKEOVER] ? "takeover" : "service", (unsigned long long)n[N_STORES]);
 }
 
 static void round_of(uint32_t i, uint64_t *random)
@@ -374,9 +397,11 @@ static void course(int rounds, const char *with)
 	crew_open(GATE_ACT);
 	crew_join(b, "the worker");
 	crew_join(a, "the judge, who found everything as it was acknowledged,");
-	ok(n[N_SURVIVED] < (uint64_t)rounds / 4, "mirrors: %s; %d rounds, %llu acts; in %llu "
+	ok(n[N_SURVIVED] < (uint64_t)rounds / 4,
+	   "mirrors: %s; %d rounds, %llu acts; in %llu "
 	   "rounds the writer came through; %llu idle keys were lost, %llu stayed below a key in "
-	   "detached, %llu went from a crowded pool", with, rounds, (unsigned long long)n[N_ACTS], (unsigned long long)n[N_SURVIVED],
+	   "detached, %llu went from a crowded pool",
+	   with, rounds, (unsigned long long)n[N_ACTS], (unsigned long long)n[N_SURVIVED],
 	   (unsigned long long)n[N_LOST], (unsigned long long)n[N_KEPT],
 	   (unsigned long long)model->trimmed);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer dies before each store of a root's fields in turn.  They are there or not, and never others; the next
- * writer runs the command again, and then they are there, and no other root has gone that need not. */
+/* The writer dies before each store of a root's fields in turn.  They are there or not, and never
+ * others; the next writer runs the command again, and then they are there, and no other root has
+ * gone that need not. */
 #include "t/lib/counts.h"
 #include "segment/segment.h"
 
@@ -17,8 +18,8 @@ static bool has(uint64_t n, uint32_t len)
 	memset(want, (int)('a' + n % 26), sizeof(want));
 	memcpy(want, &n, sizeof(n));
 	must(gpc_key_root(c, &(struct gpc_field){ .tag = 3, .len = len, .data = want }, 1, &root));
-	return gpc_root_get(c, &root, &f, 1, data, sizeof(data)) == 1 && f.tag == 3 && f.len == len &&
-	       !memcmp(f.data, want, len);
+	return gpc_root_get(c, &root, &f, 1, data, sizeof(data)) == 1 && f.tag == 3 &&
+	       f.len == len && !memcmp(f.data, want, len);
 }
 
 /* What gpc_root_keep gives to the writer. */
@@ -57,7 +58,8 @@ static void fill(uint64_t n)
 
 		memset(want, (int)('a' + i % 26), sizeof(want));
 		memcpy(want, &i, sizeof(i));
-		must(gpc_root_keep(c, &(struct gpc_field){ .tag = 3, .len = 16, .data = want }, 1, NULL, 0, -1));
+		must(gpc_root_keep(c, &(struct gpc_field){ .tag = 3, .len = 16, .data = want }, 1,
+				   NULL, 0, -1));
 	}
 }
 

@@ -5,7 +5,7 @@
 
 #define ROUNDS 20
 #define BLOCKS 64
-#define OWNED   24
+#define OWNED  24
 
 enum { GATE_READY, GATE_TAKEN, GATE_HELD, GATE_LOOKED, GATE_END, GATE_LEFT };
 enum { N_DEVICE, N_HOST, N_STALE, N_PUBLISHED, N_GENERATION, N_SEAT };
@@ -50,8 +50,7 @@ static void publish(gpc *c, gpc_key k, gpc_block *b, gpc_ticket *t)
 	crew_write(*b, k);
 	crew_disown(*b);
 	n = gpc_publish(c, NULL, &k, b, 1,
-			GPC_OPTIONS(gpc_publish_options, .resident = &at, .ticket = t), 0,
-			-1);
+			GPC_OPTIONS(gpc_publish_options, .resident = &at, .ticket = t), 0, -1);
 	while (n == -ENOTCONN && gpc_ticket_wait(c, *t, -1) == -ENOTCONN)
 		;
 	need(at == *b, "publish answers %d", at);
@@ -164,8 +163,7 @@ static void test_mirrors(void)
 	is_int(scratch_files(".m", false), 0, "no mirror is left over");
 	ok(crew->count[N_DEVICE] > ROUNDS && crew->count[N_PUBLISHED] > ROUNDS,
 	   "%llu lookups in mirrors, %llu without one, %llu published",
-	   (unsigned long long)crew->count[N_DEVICE],
-	   (unsigned long long)crew->count[N_HOST],
+	   (unsigned long long)crew->count[N_DEVICE], (unsigned long long)crew->count[N_HOST],
 	   (unsigned long long)crew->count[N_PUBLISHED]);
 }
 
@@ -252,7 +250,9 @@ static void test_together(int standbys, const char *what)
 
 static int heir(int me)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .timeout_ms = 20000,
+					  .dir = scratch };
 	struct gpc_info info = { .size = sizeof(info) };
 	gpc_key k[4];
 	gpc_block b[4];
@@ -261,7 +261,7 @@ static int heir(int me)
 
 	for (i = 0; i < 4; i++)
 		k[i] = crew_key((uint64_t)i + 1);
-	opt.timeout_ms = 0;              /* the dead have them all */
+	opt.timeout_ms = 0; /* the dead have them all */
 	must_be(gpc_attach(CREW_NAME, &opt, GPC_SERVE, &c), 0);
 	must_be(gpc_acquire(c, 0, k, 4, b, 0), 4);
 	for (i = 0; i < 4; i++)

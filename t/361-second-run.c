@@ -6,7 +6,7 @@
 #include "peer/handle.h"
 #include "peer/ring.h"
 
-#define WAITING 64                       /* commands of one turn of a ring */
+#define WAITING 64 /* commands of one turn of a ring */
 
 static struct shm_seat *seat_of(gpc *c)
 {
@@ -18,8 +18,9 @@ static void submit(gpc *b, uint32_t op, gpc_block block, uint64_t arg)
 {
 	struct shm_command *cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
 
-	*cmd = (struct shm_command){ .op = (uint8_t)op, .count = 1, .block = block, .arg = arg,
-				     .result = CMD_PENDING };
+	*cmd = (struct shm_command){
+		.op = (uint8_t)op, .count = 1, .block = block, .arg = arg, .result = CMD_PENDING
+	};
 	store_release(&seat_of(b)->head, seat_of(b)->head + 1);
 }
 
@@ -51,7 +52,7 @@ static void test_free(void)
 	for (i = 0; i < WAITING; i++)
 		submit(b, CMD_RESERVE, 0, 0);
 	submit(b, CMD_FREE, x[0], life);
-	free_by_hand(c, x[0]);           /* and dies */
+	free_by_hand(c, x[0]); /* and dies */
 	must(gpc_writer_take(c, 0, 0));
 	for (i = 0; i < 3; i++)
 		must(gpc_writer_serve(c, 10));
@@ -89,7 +90,11 @@ static void test_tail(void)
 }
 
 /* Who evicts from a pool of somebody else's: whose command it was is not in that one's ring. */
-static struct { gpc *a, *b; int pool, evicted; gpc_block out; } owner;
+static struct {
+	gpc *a, *b;
+	int pool, evicted;
+	gpc_block out;
+} owner;
 
 static void *keep(void *arg)
 {
@@ -110,7 +115,7 @@ static void *evict_owners(void *arg)
 	gpc_block none = 1;
 	int i;
 
-	for (i = 0; i < 10; i++)         /* the command's number is to be one of the owner's */
+	for (i = 0; i < 10; i++) /* the command's number is to be one of the owner's */
 		must(gpc_drop(owner.b, &none, 1, NULL, 0, -1));
 	owner.evicted = gpc_evict(owner.b, owner.pool, 1, &owner.out, 0, 5000);
 	return arg;
@@ -214,8 +219,8 @@ static void test_dropped(void)
 	k = key_of(b, 1);
 	cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
 	must(gpc_publish(b, NULL, &k, &x, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = &resident,
-				     .ticket = &t), 0, 0));
+			 GPC_OPTIONS(gpc_publish_options, .resident = &resident, .ticket = &t), 0,
+			 0));
 	must(gpc_writer_serve(c, 10));
 	must(gpc_writer_drop(c));
 	is_int(cmd->result, x, "a writer has published");
@@ -247,8 +252,8 @@ static void test_half_dropped(void)
 	serve_end();
 	k = key_of(b, 1);
 	must(gpc_publish(b, NULL, &k, &x, 1,
-			 GPC_OPTIONS(gpc_publish_options, .resident = &resident,
-				     .ticket = &t), 0, 0));
+			 GPC_OPTIONS(gpc_publish_options, .resident = &resident, .ticket = &t), 0,
+			 0));
 	must(gpc_writer_serve(c, 10));
 	must(gpc_writer_drop(c));
 	unanswer(b);
@@ -294,7 +299,11 @@ static void test_pool(void)
 }
 
 /* A command that waits for a grace period has no answer: the next writer has it as well. */
-struct parked { gpc *c; gpc_block b; int got; };
+struct parked {
+	gpc *c;
+	gpc_block b;
+	int got;
+};
 
 static void *evict_one(void *arg)
 {

@@ -62,8 +62,7 @@ static void test_empty_entries(void)
 	writer_dies();
 	writer_comes(true);
 	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, &k, &b, 1,
-			 GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
+	must(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
 	err = gpc_ticket_wait(c, t, 20);
 	is_int(err, -ETIMEDOUT, "a publish waits: no empty entry is used");
 	is_int(look(k), -1, "it is not found");
@@ -93,7 +92,8 @@ static void test_twice(bool evicted)
 	is_int(entries_of(k, b), 2, "a relocation half done: both entries stay at first");
 	is_int(look(k), b, "the key is found");
 	if (evicted) {
-		refused(gpc_evict(c, 0, 1, &b, 0, 0), EAGAIN, "the block is evicted, and waited for");
+		refused(gpc_evict(c, 0, 1, &b, 0, 0), EAGAIN,
+			"the block is evicted, and waited for");
 		is_int(entries_of(k, b), 0, "both entries go at once");
 	}
 	recovers();
@@ -119,7 +119,7 @@ static void test_renamed_half(void)
 	*record(to) = *record(from);
 	record(to)->source = (uint32_t)from + 1;
 	record(to)->source_word = record(from)->word;
-	*refs_cell(c, (uint32_t)to) = 0;         /* the commit had been sent */
+	*refs_cell(c, (uint32_t)to) = 0; /* the commit had been sent */
 	writer_comes(true);
 	is_int(entries_of(k, to), 2, "a move half done: both entries name its target");
 	is_int(look(k), to, "the key is found there");

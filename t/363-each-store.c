@@ -2,8 +2,8 @@
 /* The writer dies before each store of one command in turn.
  *
  * An eviction: the next writer finds it without an answer, and it has one victim, whichever of
- * the two has chosen that (rule C1).  One of named blocks has those.  The commit of a move: its key is found, and can be
- * referenced, all the time, while there is no writer as well (rule C3).
+ * the two has chosen that (rule C1).  One of named blocks has those.  The commit of a move: its key
+ * is found, and can be referenced, all the time, while there is no writer as well (rule C3).
  *
  * And a peer dies before each store of a call: what its ring holds by then is a whole command. */
 #include "t/lib/counts.h"
@@ -22,8 +22,8 @@ static void give_back(gpc_block b)
 {
 	const struct shm_record *r = seg_record(&c->seg, (uint32_t)b);
 
-	submit(c, (struct shm_command){ .op = CMD_FREE, .block = b,
-					.life = (uint64_t)WORD_GEN(r->word) + 1 });
+	submit(c, (struct shm_command){
+			  .op = CMD_FREE, .block = b, .life = (uint64_t)WORD_GEN(r->word) + 1 });
 	while (waits(c))
 		must(gpc_writer_serve(c, 1));
 }
@@ -46,8 +46,9 @@ static bool one_went(void)
 
 static void test_evict(void)
 {
-	struct shm_command evict = { .op = CMD_EVICT, .flags = CF_TAKE, .block = GPC_NONE,
-				     .to = GPC_NONE };
+	struct shm_command evict = {
+		.op = CMD_EVICT, .flags = CF_TAKE, .block = GPC_NONE, .to = GPC_NONE
+	};
 	uint64_t n, key = 1;
 	bool died = true, good = true;
 
@@ -71,11 +72,13 @@ static void test_evict(void)
 	cache_end(c);
 }
 
-/* GPC_PEEK: whichever store it dies before, nothing has gone, and the next one names what an evict takes. */
+/* GPC_PEEK: whichever store it dies before, nothing has gone, and the next one names what an evict
+ * takes. */
 static void test_peek(void)
 {
-	struct shm_command peek = { .op = CMD_EVICT, .flags = CF_PEEK, .block = GPC_NONE,
-				    .to = GPC_NONE };
+	struct shm_command peek = {
+		.op = CMD_EVICT, .flags = CF_PEEK, .block = GPC_NONE, .to = GPC_NONE
+	};
 	bool died = true, good = true;
 	gpc_block out, named;
 	uint64_t n;
@@ -91,8 +94,8 @@ static void test_peek(void)
 		for (i = 0; i < 2000 && waits(c); i++)
 			must(gpc_writer_serve(c, 1));
 		named = command(c)->block;
-		good = command(c)->result == 1 && stats_of(c, -1).live == BLOCKS && counts_agree(c) &&
-		       find(c, 4) == named;
+		good = command(c)->result == 1 && stats_of(c, -1).live == BLOCKS &&
+		       counts_agree(c) && find(c, 4) == named;
 	}
 	ok(good, "a writer dies before store %d of a peek: nothing goes", (int)n - 1);
 	ok(!good || !died, "all of its stores: %d", (int)n - 2);
@@ -113,7 +116,7 @@ static bool named_end(gpc_block b, enum named how)
 	bool given = cmd->result == 1 && cmd->to == 0, ours = hold_is_owner(c, record);
 
 	if (!given && WORD_STATE(seg_record(&c->seg, record)->word) == FREE)
-		return false;            /* with a reference on it */
+		return false; /* with a reference on it */
 	if (how != IDLE && !hold_step(c, record, b, given ? HOLD_GONE : HOLD_LIVE, &sum))
 		return false;
 	refs_account(c, &sum);
@@ -162,8 +165,8 @@ static bool named_round(uint64_t n, enum named how, bool *died)
 	return counts_agree(c) && stats_of(c, -1).free_blocks == BLOCKS;
 }
 
-/* A block that is named is its peer's in the end, whoever dies; or the call was given up, and the peer's
- * reference keeps the bytes. */
+/* A block that is named is its peer's in the end, whoever dies; or the call was given up, and the
+ * peer's reference keeps the bytes. */
 static void test_named(enum named how, const char *what)
 {
 	bool died = true, good = true;
@@ -231,8 +234,12 @@ static bool commit_round(gpc *d, uint64_t n, bool *died)
 
 	chain_make(c, 0, n, 1, &b);
 	must(gpc_demote(c, 0, 1, &b, 1, &m, 0, 1000));
-	commit = (struct shm_command){ .op = CMD_COMMIT, .block = m.from, .to = m.to,
-				       .move_op = seg_record(&c->seg, pool_record(&c->seg, m.to))->op };
+	commit =
+		(struct shm_command){ .op = CMD_COMMIT,
+				      .block = m.from,
+				      .to = m.to,
+				      .move_op =
+					      seg_record(&c->seg, pool_record(&c->seg, m.to))->op };
 	part_with(m.to);
 	must(gpc_writer_drop(c));
 	*died = writer_dies(commit, n);
@@ -298,9 +305,12 @@ static void test_once(bool there)
 
 	cfg.max_blocks = 4 * BLOCKS;
 	c = cache_make(&cfg, NULL);
-	seg_seat(&c->seg, c->peer)->request = (struct shm_pool){
-		.range = 4, .blocks = 4, .kind = GPC_RAM, .flags = GPC_POOL_ONCE, .space = 1,
-		.demote_to = -1 };
+	seg_seat(&c->seg, c->peer)->request = (struct shm_pool){ .range = 4,
+								 .blocks = 4,
+								 .kind = GPC_RAM,
+								 .flags = GPC_POOL_ONCE,
+								 .space = 1,
+								 .demote_to = -1 };
 	for (n = 1; n < STORES && died && good; n++) {
 		if (there) {
 			submit(c, (struct shm_command){ .op = CMD_POOL });
@@ -318,7 +328,8 @@ static void test_once(bool there)
 	cache_end(c);
 }
 
-/* GPC_IF_IDLE: a clear that has been begun is ended, though somebody holds a block of the pool by then. */
+/* GPC_IF_IDLE: a clear that has been begun is ended, though somebody holds a block of the pool by
+ * then. */
 static bool idle_round(gpc *d, uint64_t n, bool *died)
 {
 	struct shm_command clear = { .op = CMD_CLEAR, .flags = CF_IDLE };
@@ -407,9 +418,8 @@ static void test_submit(void)
 	for (n = 1; n < STORES && died && good; n++) {
 		died = peer_dies(c->peer + 1, b, n);
 		cmd = seg_command(&c->seg, c->peer + 1, s->tail);
-		good = s->head == s->tail ||
-		       (s->head == s->tail + 1 && cmd->op == CMD_DROP && cmd->block == b &&
-			cmd->result == CMD_PENDING);
+		good = s->head == s->tail || (s->head == s->tail + 1 && cmd->op == CMD_DROP &&
+					      cmd->block == b && cmd->result == CMD_PENDING);
 		for (i = 0; i < 2000 && s->state != SEAT_FREE; i++)
 			must(gpc_writer_serve(c, 5));
 		if (find(c, 1) < 0)

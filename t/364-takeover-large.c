@@ -38,8 +38,8 @@ static void hold_some(void)
 	}
 	held.demoted = (uint32_t)must(gpc_demote(c, 0, 1, NULL, MOVES, held.move, 0, 1000));
 	held.moves = held.demoted;
-	must(gpc_reserve(c, 0, MOVES, held.room,
-			 GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
+	must(gpc_reserve(c, 0, MOVES, held.room, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			 1000));
 	for (i = 0; i < MOVES; i++)
 		if (m[i].to >= 0)
 			held.move[held.moves++] = m[i];
@@ -103,7 +103,7 @@ static void test_drop(void)
 			is_as_before(true, "later");
 		b = stats_of(c, -1);
 		ok(a.live == b.live && a.refs == b.refs && a.reserved == b.reserved &&
-		   a.free_blocks == b.free_blocks && a.dying == b.dying,
+			   a.free_blocks == b.free_blocks && a.dying == b.dying,
 		   "%llu live, %llu referenced, %llu reserved, %llu free: as before",
 		   (unsigned long long)b.live, (unsigned long long)b.refs,
 		   (unsigned long long)b.reserved, (unsigned long long)b.free_blocks);
@@ -182,7 +182,7 @@ static void test_small_pools(void)
 			bail("pools count from 0");
 	pool_new(c, GPC_VRAM, 140000, 2, 0);
 	for (i = 0; i < POOLS; i++) {
-		pool = i % 3 ? i / 3 * 3 + 3 - i % 3 : i;        /* parents before children */
+		pool = i % 3 ? i / 3 * 3 + 3 - i % 3 : i; /* parents before children */
 		must(gpc_reserve(c, pool, 1, &b[pool], NULL, 0, 1000));
 		if (must(gpc_publish(c, pool % 3 == 1 ? &key[pool / 3] : &none,
 				     pool % 3 == 1 ? &key[POOLS + pool / 3] : &key[pool / 3],

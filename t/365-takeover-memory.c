@@ -11,17 +11,17 @@ enum { VRAM = 131072, RAM = 1024, BATCH = 512, CHAIN = 8, TEAM = 4, TRIES = 24 }
 static gpc *c;
 
 static struct {
-	bool on, members, once;          /* of other threads than the caller; one call fails */
+	bool on, members, once; /* of other threads than the caller; one call fails */
 	pthread_t caller;
-	uint32_t asked, good, failed;    /* so many are still given */
-	int64_t held;                    /* allocations that were not freed */
+	uint32_t asked, good, failed; /* so many are still given */
+	int64_t held;                 /* allocations that were not freed */
 } memory;
 
 uint32_t __wrap_parallel_size(void);
 void __real_parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
-		     uint32_t n);
+			 uint32_t n);
 void __wrap_parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
-		     uint32_t n);
+			 uint32_t n);
 void *__real_malloc(size_t n);
 void *__wrap_malloc(size_t n);
 void *__real_calloc(size_t n, size_t item);
@@ -57,7 +57,7 @@ static void *run_part(void *arg)
 
 /* If it is theirs to fail, others than the caller do all. */
 void __wrap_parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
-		     uint32_t n)
+			 uint32_t n)
 {
 	struct part part[TEAM];
 	pthread_t thread[TEAM];
@@ -141,7 +141,7 @@ static void fill(void)
 			bail("not all were published");
 		must(gpc_release(c, b, BATCH));
 	}
-	must(gpc_evict(c, 0, BATCH, b, 0, 1000));        /* FREE, too */
+	must(gpc_evict(c, 0, BATCH, b, 0, 1000)); /* FREE, too */
 	must(gpc_demote(c, 0, 1, NULL, CHAIN, m, 0, 1000));
 }
 
@@ -227,7 +227,8 @@ static int body(void)
 	ok(all_found(1, VRAM, block), "each key is where it was");
 	after = stats_of(c, -1);
 	ok(before.live == after.live && before.reserved == after.reserved &&
-	   before.free_blocks == after.free_blocks, "nothing came and nothing went");
+		   before.free_blocks == after.free_blocks,
+	   "nothing came and nothing went");
 	cache_end(c);
 	return done_testing();
 }

@@ -14,7 +14,7 @@
 
 enum { BLOCKS = 4, STORES = 400 };
 
-static gpc *d;                           /* reads */
+static gpc *d; /* reads */
 static int vram, ram, section;
 /* d has a section open from before the last move on; LATE: since the writer that is to die has
  * taken over, which gets no empty entry of the table before */
@@ -22,7 +22,7 @@ static enum { NOBODY, EARLY, LATE } reads;
 
 /* ---- a cache for each death ---- */
 
-static gpc_block before;                 /* where the key is before the command ... */
+static gpc_block before; /* where the key is before the command ... */
 
 static void reader_begins(void)
 {
@@ -34,7 +34,7 @@ static void begin(uint32_t ram_space, int how)
 	struct gpc_config cfg = cache_config(0, 0);
 	struct gpc_pool p = pool_of(GPC_RAM, BLOCKS, ram_space);
 
-	cfg.max_blocks = 16;             /* takeover stores to each that is free */
+	cfg.max_blocks = 16; /* takeover stores to each that is free */
 	cfg.max_peers = 8;
 	p.transit = 2;
 	c = cache_make(&cfg, NULL);
@@ -127,8 +127,8 @@ struct scene {
 	const char *what;
 	uint32_t ram_space;
 	int reads;
-	gpc_block (*prepare)(struct shm_command *cmd);   /* where the key is to be afterwards */
-	bool removes;                    /* it need not be found meanwhile */
+	gpc_block (*prepare)(struct shm_command *cmd); /* where the key is to be afterwards */
+	bool removes;                                  /* it need not be found meanwhile */
 };
 
 static gpc_block put(int pool)
@@ -141,8 +141,11 @@ static gpc_block put(int pool)
 
 static struct shm_command commit_of(const struct gpc_move *m)
 {
-	return (struct shm_command){ .op = CMD_COMMIT, .block = m->from, .to = m->to,
-				     .move_op = seg_record(&c->seg, pool_record(&c->seg, m->to))->op };
+	return (struct shm_command){ .op = CMD_COMMIT,
+				     .block = m->from,
+				     .to = m->to,
+				     .move_op =
+					     seg_record(&c->seg, pool_record(&c->seg, m->to))->op };
 }
 
 static gpc_block goes_down(struct shm_command *cmd)
@@ -207,8 +210,9 @@ static gpc_block is_known(struct shm_command *cmd)
 
 	before = put(vram);
 	b = put(ram);
-	*cmd = (struct shm_command){ .op = CMD_DEMOTE, .pool = (uint8_t)vram,
-				     .to_pool = (uint8_t)ram, .block = before };
+	*cmd = (struct shm_command){
+		.op = CMD_DEMOTE, .pool = (uint8_t)vram, .to_pool = (uint8_t)ram, .block = before
+	};
 	return b;
 }
 
@@ -268,7 +272,8 @@ static bool dies_before(const struct scene *s, uint64_t n, uint64_t of_successor
 	must(gpc_writer_serve(c, 1));
 	good &= s->removes || is_there("which serves", n);
 	/* nobody who looks at the old space first misses it */
-	good &= s->removes || !reads || !s->ram_space || in_space(before >> 24 == vram ? 0 : 1) >= 0;
+	good &= s->removes || !reads || !s->ram_space ||
+		in_space(before >> 24 == vram ? 0 : 1) >= 0;
 	forget(at);
 	good &= at_rest(at, n);
 	end();

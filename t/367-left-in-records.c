@@ -104,7 +104,8 @@ static void test_deepest(void)
 	k = key_in(6, 9);
 	must(gpc_reserve(c, 0, 1, &x, NULL, 0, 1000));
 	is_int(gpc_publish(c, &up, &k, &x, 1,
-			   GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1), 0, "nothing is deeper");
+			   GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1),
+	       0, "nothing is deeper");
 	is_int(resident, -ENOENT, "than the deepest block");
 	must(gpc_release(c, &x, 1));
 	end("the deepest block");
@@ -183,8 +184,8 @@ static void test_detached_of_a_dead_pool(void)
 	chain_make(c, 0, 1, 2, b);
 	is_int(gpc_demote(c, 0, 1, &b[1], 1, m, 0, 1000), 1, "a child goes to RAM");
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
-	is_int(gpc_reserve(c, 0, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000), 2, "its parent is evicted");
+	is_int(gpc_reserve(c, 0, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2,
+	       "its parent is evicted");
 	victim = m[0].to >= 0 ? m[0] : m[1];
 	ok(victim.to >= 0, "and would go there, too");
 	must(gpc_release(c, &x[victim.from == x[0]], 1));
@@ -240,7 +241,8 @@ static void test_forged_lingers(void)
 	writer_comes(false);
 	recovers();
 	must(gpc_pool_clear(c, 0, 0, 0, 1000));
-	is_int(seg_pool(&c->seg, 0)->lingering, 0, "a live block that lingers is counted off by nobody");
+	is_int(seg_pool(&c->seg, 0)->lingering, 0,
+	       "a live block that lingers is counted off by nobody");
 	end("a forged flag");
 }
 

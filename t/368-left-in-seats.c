@@ -80,7 +80,7 @@ static void test_renewed_seat(void)
 	e = cache_attach(0, 0);
 	is_int(e->peer, d->peer + 1, "it dies, and we have it");
 	is_int(gpc_acquire(e, 0, &k, 1, &b, 0), 1, "with a reference");
-	for (i = 0; i < 24; i++)         /* long enough for looks behind locks, too */
+	for (i = 0; i < 24; i++) /* long enough for looks behind locks, too */
 		must(gpc_writer_serve(c, 25));
 	is_int(s->state, SEAT_TAKEN, "nobody takes it away");
 	is_int(*refs_cell(e, (uint32_t)b), 1, "nor the reference");

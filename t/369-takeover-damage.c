@@ -8,7 +8,7 @@
 /* ---- damage ---- */
 
 static uint8_t *index_of_hand;
-static uint32_t buckets, missing;        /* entries that are not there at first */
+static uint32_t buckets, missing; /* entries that are not there at first */
 
 static struct probe_entry *entry(uint32_t slot)
 {
@@ -155,7 +155,7 @@ static void damage_table(void)
 	for (region = 0; region < regions; region++) {
 		for (i = 0; i < 8; i++)
 			turn_flag(region);
-		if (region % 3 == 0)     /* nothing else, as nearly always */
+		if (region % 3 == 0) /* nothing else, as nearly always */
 			continue;
 		for (i = 0; i < 6; i++) {
 			if (region % 3 == 1)

@@ -11,7 +11,7 @@
 #define BLOCKS 16384
 #define FILES  3
 
-static bool lie;                         /* all of the file system seems free */
+static bool lie; /* all of the file system seems free */
 
 int __real_fstatfs(int fd, struct statfs *fs);
 int __wrap_fstatfs(int fd, struct statfs *fs);
@@ -48,8 +48,9 @@ static uint64_t used(void)
 
 static int create(const char *devices, gpc **c)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = BLOCKS, .max_peers = 8,
-				  .devices = devices };
+	struct gpc_config cfg = {
+		.size = sizeof(cfg), .vram_blocks = BLOCKS, .max_peers = 8, .devices = devices
+	};
 
 	return gpc_create("full", &cfg, NULL, 0, c);
 }
@@ -69,10 +70,12 @@ static uint64_t refused(const char *when)
 	gpc *c = NULL;
 
 	must_be(create(NULL, &c), -ENOSPC);
-	need(sscanf(gpc_last_error(), "%31s lacks %llu bytes (%llu MiB): %31s needs %llu MiB "
-		    "and %llu MiB are free", dir, &missing, &mib, name, &need, &there) == 6 &&
-	     !strcmp(dir, "/dev/shm") && !strcmp(name, "full"), "%s: %s", when,
-	     gpc_last_error());
+	need(sscanf(gpc_last_error(),
+		    "%31s lacks %llu bytes (%llu MiB): %31s needs %llu MiB "
+		    "and %llu MiB are free",
+		    dir, &missing, &mib, name, &need, &there) == 6 &&
+		     !strcmp(dir, "/dev/shm") && !strcmp(name, "full"),
+	     "%s: %s", when, gpc_last_error());
 	need(!c && missing && need, "%s: %s", when, gpc_last_error());
 	nothing_is_left(when);
 	return missing;
@@ -123,7 +126,7 @@ static int test_inodes(int me)
 	gpc *c = NULL;
 	int n;
 
-	for (n = 2; n < 1 + FILES; n++) {        /* one is the folder's */
+	for (n = 2; n < 1 + FILES; n++) { /* one is the folder's */
 		need(!umount("/dev/shm") && mount_size(64 * MIB, 0, n), "mount: %s",
 		     strerror(errno));
 		must_be(create(NULL, &c), -ENOSPC);

@@ -8,17 +8,17 @@
 
 enum { STORES = 2000 };
 
-static bool lives;                       /* a process other than this one is the peer */
+static bool lives; /* a process other than this one is the peer */
 
 /* ---- a writer, at each store ---- */
 
 struct scene {
 	const char *what;
-	void (*prepare)(void);           /* by a writer that lives; before, what is said is done */
-	void (*command)(gpc *p);         /* put into the ring of the handle, by who is to die */
+	void (*prepare)(void);   /* by a writer that lives; before, what is said is done */
+	void (*command)(gpc *p); /* put into the ring of the handle, by who is to die */
 	bool (*over)(gpc *p);
-	bool (*holds)(void);             /* what must be so in the end */
-	bool dead;                       /* the peer is another process, which is dead by then */
+	bool (*holds)(void); /* what must be so in the end */
+	bool dead;           /* the peer is another process, which is dead by then */
 };
 
 static const struct scene *scene;
@@ -40,7 +40,7 @@ static void dies_in_scene(struct shm_command cmd, uint64_t last)
 	(void)cmd;
 	stops.count = &count;
 	stops.last = last;
-	stops.on_map = scene->dead;      /* its first pass reaps */
+	stops.on_map = scene->dead; /* its first pass reaps */
 	must(gpc_writer_take(d, 0, 0));
 	for (i = 0; !scene->dead && i < 3 && load_acquire(&seg_state(&d->seg)->recovering); i++)
 		must(gpc_writer_serve(d, 1));
@@ -284,7 +284,6 @@ static void test_each(const struct scene *s, uint64_t first)
 static int body(void)
 {
 	size_t i;
-
 
 	for (i = 0; i < ARRAY_SIZE(scenes); i++)
 		test_each(&scenes[i], 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A peer dies while its transfer is under way, or is stopped: alone, with ranks that go on, as a rank.  With a
- * writer that goes on, and with a successor. */
+/* A peer dies while its transfer is under way, or is stopped: alone, with ranks that go on, as a
+ * rank.  With a writer that goes on, and with a successor. */
 #include "t/lib/ghosts.h"
 
 /* ---- peers ---- */
@@ -142,7 +142,8 @@ static void test_peer_dies(bool held, bool dies)
 static void test_bad_ranks(void)
 {
 	static const uint8_t lists[][3] = {
-		{ 200, 255, 255 }, { 0, 0, 255 }, { 7, 255, 255 }, { 255, 0, 255 }, { 254, 255, 255 },
+		{ 200, 255, 255 }, { 0, 0, 255 },     { 7, 255, 255 },
+		{ 255, 0, 255 },   { 254, 255, 255 },
 	};
 	static const int32_t answers[] = { -EINVAL, -EINVAL, -ESRCH, -EINVAL, -EINVAL };
 	struct shm_command cmd;

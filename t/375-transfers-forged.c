@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hostile commands and damaged segments: names of transfers out of range, reused, overlapping; what a
- * takeover makes of it, and what gpc_check says. */
+/* Hostile commands and damaged segments: names of transfers out of range, reused, overlapping; what
+ * a takeover makes of it, and what gpc_check says. */
 #include "t/lib/xfers.h"
 
 enum { VRAM, RAM };
 
 static gpc *p;
-static uint8_t *hand;                    /* the index, written to */
+static uint8_t *hand; /* the index, written to */
 
 static void begin(gpc_block *b)
 {
@@ -14,7 +14,7 @@ static void begin(gpc_block *b)
 	gpc_key k[5];
 
 	cfg.max_blocks = 256;
-	cfg.quarantine_ms = 50;          /* a handle that leaves does so in a process that goes on */
+	cfg.quarantine_ms = 50; /* a handle that leaves does so in a process that goes on */
 	c = cache_make(&cfg, NULL);
 	p = cache_attach(0, 0);
 	pool_new(c, GPC_VRAM, 16, 0, 0);
@@ -134,8 +134,8 @@ static void damage(enum damage how, const struct xfer *x)
 		*forge(5) = *forge(3);
 		break;
 	case SOURCE:
-		SEG_AT(hand, c->seg.at.record, struct shm_record,
-		       pool_record(&c->seg, x->to[0]))->source = 0x7fffffff;
+		SEG_AT(hand, c->seg.at.record, struct shm_record, pool_record(&c->seg, x->to[0]))
+			->source = 0x7fffffff;
 		break;
 	default:
 		forge(9)->left = 3;
@@ -162,7 +162,7 @@ static void test_takeover(enum damage how)
 	must(gpc_writer_take(c, 0, 0));
 	serve_some();
 	xfer_done(&x);
-	for (i = 0; i < SHM_RANKS && how != RANK; i++)     /* nobody can be that rank */
+	for (i = 0; i < SHM_RANKS && how != RANK; i++) /* nobody can be that rank */
 		rank_done(&x, i);
 	ok(ends(&x), "a successor goes on");
 	must(gpc_release(p, b, 4));
@@ -179,8 +179,9 @@ static void test_takeover(enum damage how)
 /* Whatever stands in them: an answer, and nothing is left when the peer has gone. */
 static void test_random(void)
 {
-	static const uint64_t odd[] = { 0, 1, 63, 64, 65, 1 << 6 | 3, 2 << 6 | 3, UINT64_MAX,
-					UINT64_MAX >> 6, 1ull << 63 };
+	static const uint64_t odd[] = {
+		0, 1, 63, 64, 65, 1 << 6 | 3, 2 << 6 | 3, UINT64_MAX, UINT64_MAX >> 6, 1ull << 63
+	};
 	gpc_block b[4] = { 0 };
 	uint32_t i, j, n = 0, seat;
 
@@ -193,8 +194,11 @@ static void test_random(void)
 		memset(cmd, 0, sizeof(cmd));
 		for (j = 0; j < 3; j++)
 			cmd[j] = (struct shm_command){
-				.op = (uint8_t)(chance(3) ? CMD_PROMOTE : chance(2) ? CMD_DEMOTE : CMD_CUT),
-				.pool = (uint8_t)chance(3), .to_pool = (uint8_t)chance(3),
+				.op = (uint8_t)(chance(3)   ? CMD_PROMOTE
+						: chance(2) ? CMD_DEMOTE
+							    : CMD_CUT),
+				.pool = (uint8_t)chance(3),
+				.to_pool = (uint8_t)chance(3),
 				.block = chance(8) ? b[chance(4)] : (gpc_block)chance(1 << 25),
 				.transfer = odd[chance(10)] + (uint64_t)chance(64) * chance(100),
 				.from = odd[chance(10)],
@@ -213,7 +217,8 @@ static void test_random(void)
 	is_int(n, 3000, "each is answered");
 	clean(c, "nonsense");
 	must(gpc_release(p, b, 4));
-	for (i = 0; i < SHM_TRANSFERS; i++) {    /* what is bound is copied: else it waits for the end of the process */
+	for (i = 0; i < SHM_TRANSFERS; i++) {
+		/* what is bound is copied: else it waits for the end of the process */
 		xfers_words(p)->done[i] = seg_xfer(&c->seg, seat, i)->value;
 		for (n = 0; n < SHM_RANKS; n++)
 			xfers_words(p)->rank[i][n] = seg_xfer(&c->seg, seat, i)->value;

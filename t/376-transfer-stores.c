@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer dies before each store into shared memory of gpc_fetch, gpc_spill, of a claim, of
- * gpc_release_after, and of gpc_transfer_mark, for a transfer of its own and for another peer's.  Who is
- * left finds each key with its bytes, those that the device has said to be done where they are to
- * be; what it holds itself keeps its bytes all the while; and nothing stays held, claimed or under way.
+ * gpc_release_after, and of gpc_transfer_mark, for a transfer of its own and for another peer's.
+ * Who is left finds each key with its bytes, those that the device has said to be done where they
+ * are to be; what it holds itself keeps its bytes all the while; and nothing stays held, claimed or
+ * under way.
  *
  *   GPC_T_ROUNDS=1    each store of all of them; else some */
 #include "t/lib/memory_files.h"
@@ -10,22 +11,35 @@
 
 #include <sys/wait.h>
 
-enum { BLOCKS = 4, KEYS = 2, LAYERS = 2, PIECE = 64, IMAGE = LAYERS * PIECE, STORES = 3000, WORDS = 4 };
+enum {
+	BLOCKS = 4,
+	KEYS = 2,
+	LAYERS = 2,
+	PIECE = 64,
+	IMAGE = LAYERS * PIECE,
+	STORES = 3000,
+	WORDS = 4
+};
 enum { RAM, VRAM };
 
-static gpc *c;                           /* who is left */
-static gpc_block kept;                   /* what it holds */
+static gpc *c;         /* who is left */
+static gpc_block kept; /* what it holds */
 
 /* What the dying says, and is told. */
-static struct { int32_t seat, leader; uint64_t done[WORDS], key; gpc_transfer transfer; uint32_t go; } *said;
+static struct {
+	int32_t seat, leader;
+	uint64_t done[WORDS], key;
+	gpc_transfer transfer;
+	uint32_t go;
+} * said;
 
 struct scene {
 	const char *name;
 	void (*run)(gpc *d, uint64_t key);
-	void (*with)(gpc *leader);       /* done by who is left, once the dying has its seat */
-	int from, to;                    /* where keys are before; where done has them, or -1 */
+	void (*with)(gpc *leader); /* done by who is left, once the dying has its seat */
+	int from, to;              /* where keys are before; where done has them, or -1 */
 	uint32_t step;
-	bool keeps;                      /* somebody else has a reference on the source */
+	bool keeps; /* somebody else has a reference on the source */
 };
 
 /* ---- bytes ---- */
@@ -41,8 +55,8 @@ static uint8_t *piece(gpc *d, gpc_block b, uint32_t layer)
 	void *base;
 
 	must(gpc_pool_map(d, GPC_POOL(b), 0, &base, &bytes));
-	return (uint8_t *)base + (GPC_POOL(b) == VRAM ? layer * BLOCKS + slot :
-						      slot * LAYERS + layer) * PIECE;
+	return (uint8_t *)base +
+	       (GPC_POOL(b) == VRAM ? layer * BLOCKS + slot : slot * LAYERS + layer) * PIECE;
 }
 
 static void fill(gpc *d, gpc_block b, uint64_t key)
@@ -69,14 +83,15 @@ static void new_cache(void)
 	struct gpc_config cfg = cache_config(0, 0);
 	struct gpc_pool ram = pool_with(GPC_RAM, BLOCKS, 0), vram = pool_of(GPC_VRAM, BLOCKS, 0);
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = IMAGE };
-	struct gpc_run run = { .count = LAYERS, .bytes = PIECE, .slot_stride = PIECE,
-			       .run_stride = BLOCKS * PIECE };
+	struct gpc_run run = {
+		.count = LAYERS, .bytes = PIECE, .slot_stride = PIECE, .run_stride = BLOCKS * PIECE
+	};
 	struct gpc_memory l = { .size = sizeof(l), .device = "host", .nruns = 1, .runs = &run };
 	gpc_block b;
 	uint64_t n;
 
 	cfg.max_blocks = 64;
-	cfg.quarantine_ms = 3600000;     /* exits are seen, or nothing comes back */
+	cfg.quarantine_ms = 3600000; /* exits are seen, or nothing comes back */
 	c = cache_make(&cfg, NULL);
 	vram.flags = GPC_POOL_OWNED;
 	vram.demote_to = RAM;
@@ -108,7 +123,9 @@ static void moves(gpc *d, uint64_t key, bool up)
 	gpc_block b = find(d, key);
 
 	if (up) {
-		need_that(gpc_fetch(d, VRAM, &k, 1, &b, NULL, GPC_VERIFY_FIRST, NULL, 1000, &t) == 1, 2);
+		need_that(gpc_fetch(d, VRAM, &k, 1, &b, NULL, GPC_VERIFY_FIRST, NULL, 1000, &t) ==
+				  1,
+			  2);
 		need_that(gpc_transfer_wait(d, t, 5000) == 0 && has(d, b, key), 3);
 		need_that(gpc_release(d, &b, 1) == 0, 4);
 		return;
@@ -129,8 +146,8 @@ static void put_back(int pool)
 
 		if (GPC_POOL(b) == pool)
 			continue;
-		if ((pool == RAM ? gpc_spill(c, VRAM, RAM, &b, 1, NULL, 0, NULL, 1000, &t) :
-				   gpc_fetch(c, VRAM, &k, 1, &b, NULL, 0, NULL, 1000, &t)) != 1 ||
+		if ((pool == RAM ? gpc_spill(c, VRAM, RAM, &b, 1, NULL, 0, NULL, 1000, &t)
+				 : gpc_fetch(c, VRAM, &k, 1, &b, NULL, 0, NULL, 1000, &t)) != 1 ||
 		    gpc_transfer_wait(c, t, 5000))
 			bail("key %d cannot be put back: %s", (int)n, gpc_last_error());
 		if (pool == VRAM)
@@ -191,8 +208,9 @@ static void marks(gpc *d, uint64_t key)
 	int32_t self = said->seat;
 	struct gpc_move m;
 	uint32_t n = 0;
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 1, .ranks = &self, .moves = &m,
-				       .nmoves = &n };
+	struct gpc_fetch_options o = {
+		.size = sizeof(o), .nranks = 1, .ranks = &self, .moves = &m, .nmoves = &n
+	};
 	gpc_key k = key_of(d, key);
 	gpc_transfer t = 0;
 	gpc_block b;
@@ -209,8 +227,9 @@ static void leads(gpc *leader)
 {
 	struct gpc_move m;
 	uint32_t n = 0;
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 1, .ranks = &said->seat,
-				       .moves = &m, .nmoves = &n };
+	struct gpc_fetch_options o = {
+		.size = sizeof(o), .nranks = 1, .ranks = &said->seat, .moves = &m, .nmoves = &n
+	};
 	gpc_key k = key_of(leader, said->key);
 
 	if (gpc_fetch(leader, VRAM, &k, 1, &kept, &o, 0, NULL, 1000, &said->transfer) != 1)
@@ -221,7 +240,8 @@ static void leads(gpc *leader)
 
 static void follows(gpc *d, uint64_t key)
 {
-	const struct shm_xfer *x = seg_xfer(&d->seg, (uint32_t)said->leader, said->transfer % SHM_TRANSFERS);
+	const struct shm_xfer *x =
+		seg_xfer(&d->seg, (uint32_t)said->leader, said->transfer % SHM_TRANSFERS);
 	int i;
 
 	(void)key;
@@ -389,8 +409,8 @@ static void test_stores(const struct scene *s)
 			wrong = look(s, key);
 		died += WIFSIGNALED(status) && WTERMSIG(status) != SIGALRM;
 	}
-	ok(!wrong, "%s%s: dead before %u of %u stores: %s", s->name, s->keeps ? ", somebody reads" : "",
-	   died, n - step, wrong ? wrong : "nothing is wrong");
+	ok(!wrong, "%s%s: dead before %u of %u stores: %s", s->name,
+	   s->keeps ? ", somebody reads" : "", died, n - step, wrong ? wrong : "nothing is wrong");
 	if (wrong)
 		diag("status %x: %s", (unsigned)status, gpc_last_error());
 	ok(!status && died, "and then it came through");

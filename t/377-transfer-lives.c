@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine that is stopped, whose device is lost, whose stream never ends, or whose VRAM others copy to and
- * read when it dies: each in the middle of a transfer.  The others go on, and what it has is given to
- * nobody before it is gone. */
+/* An engine that is stopped, whose device is lost, whose stream never ends, or whose VRAM others
+ * copy to and read when it dies: each in the middle of a transfer.  The others go on, and what it
+ * has is given to nobody before it is gone. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -13,9 +13,9 @@ static struct {
 	uint32_t step, go;
 	int32_t peer, results[4];
 	gpc_block b[4];
-} *sh;
+} * sh;
 
-static gpc *c;                           /* the writer */
+static gpc *c; /* the writer */
 static pid_t engine;
 
 static void sleep_ms(int ms)
@@ -28,7 +28,7 @@ static void begin(void)
 	struct gpc_config cfg = cache_config(0, 0);
 
 	cfg.max_blocks = 256;
-	cfg.quarantine_ms = 3600000;     /* exits are seen, or nothing comes back */
+	cfg.quarantine_ms = 3600000; /* exits are seen, or nothing comes back */
 	c = cache_make(&cfg, NULL);
 	bytes_ram(c, BLOCKS, 0, 0);
 	memset(sh, 0, sizeof(*sh));
@@ -182,7 +182,8 @@ static void test_stopped(bool killed)
 	refused(gpc_fetch(d, VRAM, keys + 1, 4, b, NULL, 0, NULL, 2000, &t), EALREADY,
 		"what it moves is moved by nobody else");
 	ok(strstr(gpc_last_error(), "another transfer moves it") &&
-	   strstr(gpc_last_error(), "fetch again when that is over"), "%s", gpc_last_error());
+		   strstr(gpc_last_error(), "fetch again when that is over"),
+	   "%s", gpc_last_error());
 	is_int(fetch_right(d, r, 4, 1), 4, "and read by who holds it");
 	must(gpc_close(d));
 	serve_end();
@@ -243,7 +244,8 @@ static void test_lost(void)
 	is_int(sh->results[0], -EIO, "of a lost device a transfer fails");
 	is_int(sh->results[1], -EIO, "no stream waits for it");
 	is_int(sh->results[2], -EIO, "nor does who waits for all");
-	is_int(sh->results[3], 4, "what a stream was to release is released, what was fetched is held");
+	is_int(sh->results[3], 4,
+	       "what a stream was to release is released, what was fetched is held");
 	for (i = 0; i < 100; i++)
 		must(gpc_writer_serve(c, 1));
 	ok(comes(others), "its handle is closed, and its process still there");
@@ -253,7 +255,8 @@ static void test_lost(void)
 	must(gpc_release(c, all, BLOCKS - 4));
 	end_engine();
 	ok(comes(busy), "it is gone");
-	is_int(must(gpc_reserve(c, VRAM, BLOCKS, all, NULL, GPC_PARTIAL, 1000)), BLOCKS, "then all is free");
+	is_int(must(gpc_reserve(c, VRAM, BLOCKS, all, NULL, GPC_PARTIAL, 1000)), BLOCKS,
+	       "then all is free");
 	must(gpc_release(c, all, BLOCKS));
 	finish("a lost device");
 }
@@ -285,7 +288,8 @@ static void test_never_ends(void)
 	come_to(2);
 	is_int(sh->results[0], -ETIMEDOUT, "a stream that never ends");
 	is_int((int)stats_of(c, -1).transfers, 1, "its transfer is under way");
-	refused(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, 20), ETIMEDOUT, "the pool cannot go before it");
+	refused(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, 20), ETIMEDOUT,
+		"the pool cannot go before it");
 	from = clock_ns();
 	must(gpc_drop(c, r, 4, NULL, 0, 1000));
 	must(gpc_reserve(c, RAM, 1, &own, NULL, 0, 1000));
@@ -345,7 +349,8 @@ static void test_keeper(void)
 	bytes_chain(d, VRAM, 41, 4, mine, true);
 	chain_keys(d, 1, 4, k);
 	device_host_delay_us = 100000;
-	is_int(gpc_fetch(d, VRAM, k + 1, 4, b, NULL, 0, stream, 2000, &t), 4, "four on their way to VRAM of another");
+	is_int(gpc_fetch(d, VRAM, k + 1, 4, b, NULL, 0, stream, 2000, &t), 4,
+	       "four on their way to VRAM of another");
 	device_host_delay_us = 0;
 	for (i = 0; i < 4; i++) {
 		at_mine[i] = bytes_place(d, mine[i], 0);
@@ -364,7 +369,8 @@ static void test_keeper(void)
 	is_int(pieces(at_b, 1), 4, "its bytes are there as long as it is held");
 	is_int(fetch_live(c, 1, 4, RAM), 4, "the keys are in RAM");
 	is_int(find(c, 41), -1, "what was in its VRAM is found no more");
-	refused(gpc_fetch(d, VRAM, k + 1, 4, r, NULL, 0, NULL, 1000, &t), ESTALE, "nothing goes there");
+	refused(gpc_fetch(d, VRAM, k + 1, 4, r, NULL, 0, NULL, 1000, &t), ESTALE,
+		"nothing goes there");
 	must(gpc_release(d, b, 4));
 	must(gpc_release(d, mine, 4));
 	must(gpc_close(d));

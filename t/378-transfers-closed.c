@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles that are closed with ranks outstanding: that of the transfer, and that of a rank, whose processes go
- * on, exit, or copy still.  And an owner whose process nobody can see: what its devices may write to waits for a
- * time, whose beginning each next writer finds, or begins anew where nobody knows whose it was. */
+/* Handles that are closed with ranks outstanding: that of the transfer, and that of a rank, whose
+ * processes go on, exit, or copy still.  And an owner whose process nobody can see: what its
+ * devices may write to waits for a time, whose beginning each next writer finds, or begins anew
+ * where nobody knows whose it was. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -15,10 +16,10 @@ static struct {
 	gpc_transfer t;
 	gpc_block b[N];
 	struct gpc_move m[N];
-} *sh;
+} * sh;
 
-static gpc *c;                           /* the writer */
-static pid_t other;                      /* the other process */
+static gpc *c;      /* the writer */
+static pid_t other; /* the other process */
 
 static void begin(uint32_t quarantine_ms)
 {
@@ -145,7 +146,10 @@ static uint32_t target_state(int i)
 
 static void lead(gpc *d, bool releases)
 {
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 1, .ranks = &sh->rank, .moves = sh->m,
+	struct gpc_fetch_options o = { .size = sizeof(o),
+				       .nranks = 1,
+				       .ranks = &sh->rank,
+				       .moves = sh->m,
 				       .nmoves = &sh->nmoves };
 	gpc_key k[N + 1];
 
@@ -182,7 +186,7 @@ static void copy_and_mark(void)
 
 static void begin_led(void (*run)(gpc *d))
 {
-	begin(3600000);                  /* exits are seen, or nothing comes back */
+	begin(3600000); /* exits are seen, or nothing comes back */
 	sh->rank = info_of(c).peer;
 	start(run);
 	come_to(1);
@@ -195,7 +199,8 @@ static void begin_led(void (*run)(gpc *d))
 static void test_closed(void (*run)(gpc *d), bool dies)
 {
 	begin_led(run);
-	is_int((int)seat(), SEAT_TAKEN, "a handle is closed whose transfer others copy: its seat stays");
+	is_int((int)seat(), SEAT_TAKEN,
+	       "a handle is closed whose transfer others copy: its seat stays");
 	is_int((int)stats_of(c, -1).transfers, 1, "so does the transfer");
 	is_int((int)target_state(0), RESERVED, "and its targets");
 	is_int(fetch_live(c, 1, N, RAM), N, "the keys are where they were");
@@ -229,7 +234,8 @@ static void test_exited(void (*run)(gpc *d), bool dies)
 	must(gpc_release(c, all, (uint32_t)got));
 	copy_and_mark();
 	ok(comes(is_over), "then it is over");
-	is_int(fetch_live(c, 1, N, RAM), N, "and nothing is committed: nobody was there to want it");
+	is_int(fetch_live(c, 1, N, RAM), N,
+	       "and nothing is committed: nobody was there to want it");
 	finish("closed, and exited");
 }
 
@@ -276,8 +282,9 @@ static void marks_never(gpc *d)
 /* The other process is the rank, this handle leads. */
 static void begin_ranked(void (*run)(gpc *d))
 {
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 1, .moves = sh->m,
-				       .nmoves = &sh->nmoves };
+	struct gpc_fetch_options o = {
+		.size = sizeof(o), .nranks = 1, .moves = sh->m, .nmoves = &sh->nmoves
+	};
 	gpc_key k[N + 1];
 
 	begin(3600000);
@@ -286,7 +293,8 @@ static void begin_ranked(void (*run)(gpc *d))
 	sh->rank = info_of(c).peer;
 	o.ranks = &sh->peer;
 	chain_keys(c, 1, N, k);
-	is_int(gpc_fetch(c, VRAM, k + 1, N, sh->b, &o, 0, NULL, 1000, &sh->t), N, "four, by another process");
+	is_int(gpc_fetch(c, VRAM, k + 1, N, sh->b, &o, 0, NULL, 1000, &sh->t), N,
+	       "four, by another process");
 	store_release(&sh->go, 1);
 }
 
@@ -299,7 +307,8 @@ static void test_rank_closes(void)
 	while (load_acquire(&sh->step) < 3)
 		usleep(500);
 	is_int(sh->got, 0, "a rank is closed whose stream still copies");
-	is_int((long long)load_acquire(word), (long long)(sh->t / SHM_TRANSFERS), "it has waited for that");
+	is_int((long long)load_acquire(word), (long long)(sh->t / SHM_TRANSFERS),
+	       "it has waited for that");
 	is_int(gpc_transfer_wait(c, sh->t, 5000), 0, "so the transfer is done");
 	is_int(fetch_live(c, 1, N, VRAM), N, "every byte");
 	ok(comes(seat_is_free), "and its seat is free, though its process is there");
@@ -365,21 +374,23 @@ static void test_unseen(void)
 	come_to(1);
 	s = seg_seat(&c->seg, (uint32_t)sh->peer);
 	must(gpc_writer_drop(c));
-	s->namespaces = 4711;            /* as of another container */
+	s->namespaces = 4711; /* as of another container */
 	must(gpc_writer_take(c, 0, 0));
 	end_other();
 	ok(comes(is_lost), "an owner that nobody can see has lost its lock");
 	lost = load_acquire(&s->lost_ns);
 	is_int((int)target_state(0), RESERVED, "its targets are reserved");
 	successor();
-	is_int((long long)load_acquire(&s->lost_ns), (long long)lost, "a next writer does not begin anew");
+	is_int((long long)load_acquire(&s->lost_ns), (long long)lost,
+	       "a next writer does not begin anew");
 	ok(comes(seat_is_free), "then its seat is free");
 	ok(clock_ns() - lost >= wait_ms * NS_PER_MS, "not before its time");
 	is_int((int)target_state(0), DYING, "what it may write to is nobody's");
 	is_int(fetch_live(c, 1, N, RAM), N, "the keys are where they were");
 	from = clock_ns();
 	successor();
-	is_int((int)target_state(0), DYING, "nor is it to a next writer, who does not know whose it was");
+	is_int((int)target_state(0), DYING,
+	       "nor is it to a next writer, who does not know whose it was");
 	got = must(gpc_reserve(c, VRAM, BLOCKS, all, NULL, GPC_PARTIAL, 100));
 	is_int(got, BLOCKS - N, "which gives it to nobody");
 	must(gpc_release(c, all, (uint32_t)got));

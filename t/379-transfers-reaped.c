@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nobody serves, the seats are those of the dead, and who attaches clears them: with transfers that were done, or
- * were not, that wait for a bucket, whose ranks live or are dead, too.  Who clears seats may be killed before any
- * of its stores.  What a next writer finds is what the transfers came to.
+/* Nobody serves, the seats are those of the dead, and who attaches clears them: with transfers that
+ * were done, or were not, that wait for a bucket, whose ranks live or are dead, too.  Who clears
+ * seats may be killed before any of its stores.  What a next writer finds is what the transfers
+ * came to.
  *
  *   GPC_T_EACH=1   each store; else each 13th */
 #include "t/lib/ghosts.h"
@@ -16,7 +17,7 @@ static void new_cache(uint32_t seats)
 	struct gpc_config cfg = cache_config(0, 0);
 	struct gpc_pool ram = pool_of(GPC_RAM, BLOCKS, 0);
 
-	cfg.quarantine_ms = 20;          /* a successor does not know who it was */
+	cfg.quarantine_ms = 20; /* a successor does not know who it was */
 	ram.transit = 2;
 	cfg.max_blocks = 12;
 	cfg.max_peers = (uint8_t)seats;
@@ -115,7 +116,7 @@ static void test_rank_lives(void)
 	must(gpc_writer_drop(c));
 	ghost_kill(&ghosts[0]);
 	pid = fork();
-	if (!pid) {                      /* this one waits for a seat, or is told that there is none */
+	if (!pid) { /* this one waits for a seat, or is told that there is none */
 		do
 			err = attach(&e);
 		while (err == -EUSERS);
@@ -123,7 +124,8 @@ static void test_rank_lives(void)
 	}
 	for (i = 0; i < 3000 && load_relaxed(cell_of(&ghosts[0].gpc, bound.to[0])); i++)
 		nanosleep(&pause, NULL);
-	is_int(*cell_of(&ghosts[0].gpc, bound.to[0]), 0, "a dead owner whose rank copies: what it held goes");
+	is_int(*cell_of(&ghosts[0].gpc, bound.to[0]), 0,
+	       "a dead owner whose rank copies: what it held goes");
 	ok(is_taken(seat), "its seat stays");
 	is_int(left(), 2, "so does its transfer");
 	is_int(state_of(bound.to[0]), RESERVED, "and its targets");
@@ -157,7 +159,8 @@ static void test_rank_dies(bool passed)
 	rank_dies(passed);
 	is_int(attach(&e), 0, "a dead rank that %s", passed ? "had passed" : "had not passed");
 	is_int((int)e->peer, (int)ghosts[0].gpc.peer, "its seat is taken");
-	is_int(xfers_of(c, 3)->rank[0], passed ? ghosts[0].gpc.peer : SHM_RANK_GONE, "which the transfer knows");
+	is_int(xfers_of(c, 3)->rank[0], passed ? ghosts[0].gpc.peer : SHM_RANK_GONE,
+	       "which the transfer knows");
 	is_int(left(), 2, "and is not over: its owner lives");
 	must(gpc_writer_take(c, 0, 0));
 	ok(ends(&bound), "the next writer ends it");
@@ -208,8 +211,8 @@ static bool is_there(void)
 	return b >= 0;
 }
 
-/* Done, but the only place of the key is one that a reader still looks at: who serves nobody waits for no
- * reader, so nothing is committed, and nothing is lost. */
+/* Done, but the only place of the key is one that a reader still looks at: who serves nobody waits
+ * for no reader, so nothing is committed, and nothing is lost. */
 static void test_bucket(void)
 {
 	struct gpc_config cfg = cache_config(48, 0);
@@ -236,7 +239,7 @@ static void test_bucket(void)
 	ghost_make(&ghosts[0], false);
 	serve_some();
 	bound = xfer(&ghosts[0].gpc, 3, 1);
-	*cell_of(bound.p, source) = 1;   /* as if that peer had acquired it */
+	*cell_of(bound.p, source) = 1; /* as if that peer had acquired it */
 	is_int(fetch(&bound, 0, &source, 1), 1, "a ninth key is fetched");
 	section = must(gpc_section_enter(c));
 	must(gpc_drop(c, b, 1, NULL, 0, -1));
@@ -266,7 +269,8 @@ static void attaches(uint64_t last)
 	_exit(attach(&e) ? 1 : 0);
 }
 
-static bool dies_before(void (*prepare)(bool), bool arg, bool (*holds)(void), uint64_t n, bool *died)
+static bool dies_before(void (*prepare)(bool), bool arg, bool (*holds)(void), uint64_t n,
+			bool *died)
 {
 	int status = 0, err;
 	gpc *e = NULL;
@@ -282,7 +286,7 @@ static bool dies_before(void (*prepare)(bool), bool arg, bool (*holds)(void), ui
 	while (waitpid(pid, &status, 0) < 0)
 		;
 	*died = WIFSIGNALED(status);
-	err = attach(&e);                /* the next one clears what that one did not */
+	err = attach(&e); /* the next one clears what that one did not */
 	good = !err && (*died || WEXITSTATUS(status) == 0);
 	if (e)
 		must(gpc_close(e));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pool goes and is made again while copies to it, or from it, are queued: its number and memory are another's
- * only when they have passed.  The new pool keeps its bytes, nothing is committed of the old one, and the
- * transfer ends with -ESTALE for each block.  The same between the map of a pool and the command that binds its
- * blocks. */
+/* A pool goes and is made again while copies to it, or from it, are queued: its number and memory
+ * are another's only when they have passed.  The new pool keeps its bytes, nothing is committed of
+ * the old one, and the transfer ends with -ESTALE for each block.  The same between the map of a
+ * pool and the command that binds its blocks. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -12,10 +12,13 @@
 
 enum { RAM = 0, VRAM = 1, BLOCKS = 8, N = 4 };
 
-static struct { uint32_t step, go; int32_t pool; } *sh;
+static struct {
+	uint32_t step, go;
+	int32_t pool;
+} * sh;
 
-static gpc *c;                           /* the writer, served by a thread */
-static gpc *d;                           /* who fetches */
+static gpc *c; /* the writer, served by a thread */
+static gpc *d; /* who fetches */
 static pid_t keeper;
 static gpc_key keys[N + 1];
 static gpc_block from[N], b[N];
@@ -27,7 +30,7 @@ static void begin(void)
 	struct gpc_config cfg = cache_config(0, 0);
 
 	cfg.max_blocks = 256;
-	cfg.quarantine_ms = 3600000;     /* exits are seen, or nothing comes back */
+	cfg.quarantine_ms = 3600000; /* exits are seen, or nothing comes back */
 	c = cache_make(&cfg, NULL);
 	bytes_ram(c, BLOCKS, 0, 0);
 	bytes_chain(c, RAM, 1, N, from, false);
@@ -102,7 +105,8 @@ static void hold_stream(void)
 
 static void fetch(int pool)
 {
-	is_int(gpc_fetch(d, pool, keys + 1, N, b, NULL, 0, stream, 2000, &transfer), N, "%d are fetched", N);
+	is_int(gpc_fetch(d, pool, keys + 1, N, b, NULL, 0, stream, 2000, &transfer), N,
+	       "%d are fetched", N);
 }
 
 static void fetch_held(int pool)
@@ -159,12 +163,14 @@ static void test_keeper(void)
 	wait_state(first, POOL_DRAINING);
 	keep(2);
 	second = sh->pool;
-	ok(second != first, "a keeper dies under queued copies: the next one's pool has another number");
+	ok(second != first,
+	   "a keeper dies under queued copies: the next one's pool has another number");
 	bytes_chain(d, second, 41, N, own, true);
 	is_refused("the old pool");
 	is_int(fetch_right(d, own, N, 41), N, "the new pool has its bytes");
 	is_int(fetch_live(c, 1, N, RAM), N, "the keys are in RAM");
-	is_int((int)pool_state(first), POOL_DRAINING, "the old pool stays as long as its blocks are held");
+	is_int((int)pool_state(first), POOL_DRAINING,
+	       "the old pool stays as long as its blocks are held");
 	must(gpc_release(d, b, N));
 	wait_state(first, POOL_FREE);
 	keep(3);
@@ -190,7 +196,8 @@ static void test_removed(bool dies)
 	was = generation(pool);
 	serve_begin(c);
 	fetch_held(pool);
-	refused(gpc_pool_clear(d, pool, 0, GPC_REMOVE, 10), ETIMEDOUT, "a pool is removed under queued copies");
+	refused(gpc_pool_clear(d, pool, 0, GPC_REMOVE, 10), ETIMEDOUT,
+		"a pool is removed under queued copies");
 	is_int((int)pool_state(pool), POOL_DRAINING, "it is on its way out");
 	if (dies) {
 		serve_end();
@@ -230,7 +237,8 @@ static void test_source(bool dies)
 	chain_keys(d, 21, N, keys);
 	serve_begin(c);
 	fetch_held(vram);
-	refused(gpc_pool_clear(d, ram, 0, GPC_REMOVE, 10), ETIMEDOUT, "the pool of the sources is removed");
+	refused(gpc_pool_clear(d, ram, 0, GPC_REMOVE, 10), ETIMEDOUT,
+		"the pool of the sources is removed");
 	if (dies) {
 		serve_end();
 		must(gpc_writer_drop(c));
@@ -277,14 +285,15 @@ int __wrap_request_group_by(gpc *h, struct shm_command *cmds, uint32_t n, uint64
 	return __real_request_group_by(h, cmds, n, deadline, how, ret);
 }
 
-static int again;                        /* RAM of another space: nobody waits until it is unmapped */
+static int again; /* RAM of another space: nobody waits until it is unmapped */
 
 static void make_again(void)
 {
 	must(gpc_pool_clear(c, again, 0, GPC_REMOVE, 5000));
-	gpc_pool_unmap(c, again);        /* what the test has written by */
+	gpc_pool_unmap(c, again); /* what the test has written by */
 	gpc_pool_unmap(d, again);
-	is_int(bytes_ram(c, BLOCKS, 1, 0), again, "a pool goes when it is mapped, and is made again");
+	is_int(bytes_ram(c, BLOCKS, 1, 0), again,
+	       "a pool goes when it is mapped, and is made again");
 }
 
 static void make_again_with_blocks(void)
@@ -303,18 +312,22 @@ static void test_between(void)
 	again = bytes_ram(c, BLOCKS, 1, 0);
 	serve_begin(c);
 	before_command = make_again;
-	refused(gpc_fetch(d, again, keys + 1, N, b, NULL, 0, NULL, 2000, &transfer), ESTALE, "nothing is fetched");
-	ok(strstr(gpc_last_error(), "another one has its number") != NULL, "and why: %s", gpc_last_error());
+	refused(gpc_fetch(d, again, keys + 1, N, b, NULL, 0, NULL, 2000, &transfer), ESTALE,
+		"nothing is fetched");
+	ok(strstr(gpc_last_error(), "another one has its number") != NULL, "and why: %s",
+	   gpc_last_error());
 	is_int(gpc_transfer_wait(d, GPC_TRANSFER_ALL, 5000), 0, "what was bound is given back");
 	is_int(fetch_there(c, 1, N, 0, RAM), N, "the keys are in RAM");
-	is_int(gpc_fetch(d, again, keys + 1, N, b, NULL, 0, NULL, 2000, &transfer), N, "the next one comes");
+	is_int(gpc_fetch(d, again, keys + 1, N, b, NULL, 0, NULL, 2000, &transfer), N,
+	       "the next one comes");
 	is_int(gpc_transfer_wait(d, transfer, 5000), 0, "and is committed");
 	is_int(fetch_right(c, b, N, 1), N, "every byte");
 	must(gpc_release(d, b, N));
 	must(gpc_pool_clear(c, again, 0, 0, 5000));
 	bytes_chain(c, again, 21, N, from, false);
 	before_command = make_again_with_blocks;
-	refused(gpc_spill(d, again, RAM, NULL, N, NULL, GPC_COPY, NULL, 2000, &transfer), ESTALE, "nor is anything spilled");
+	refused(gpc_spill(d, again, RAM, NULL, N, NULL, GPC_COPY, NULL, 2000, &transfer), ESTALE,
+		"nor is anything spilled");
 	is_int(gpc_transfer_wait(d, GPC_TRANSFER_ALL, 5000), 0, "what was bound is given back");
 	is_int(fetch_there(c, 41, N, 1, again), N, "the new blocks stay where they are");
 	for (i = 0; i < N; i++)

@@ -32,7 +32,7 @@ static void test_dies(void)
 	begin(3);
 	a = run(leader);
 	b = run(companion);
-	for (i = 0; i < SLOTS; i++)      /* as the companion does, now and later */
+	for (i = 0; i < SLOTS; i++) /* as the companion does, now and later */
 		told->bytes[told->slot[i]] = 2;
 	kills(a);
 	ok(is_kept(), "a leader is dead: what it held is nobody's while its companion lives");
@@ -43,7 +43,8 @@ static void test_dies(void)
 	is_int(stats_of(c, told->leader - 1).alive, 0, "it is dead");
 	is_int(gpc_attach(cache_name, &opt, 0, &e), -EUSERS, "nobody gets its seat");
 	ok(strstr(gpc_last_error(), "companions"), "which is kept: %s", gpc_last_error());
-	is_int(attach_to(told->leader, told->life, &e), -ESTALE, "nobody is its companion any more");
+	is_int(attach_to(told->leader, told->life, &e), -ESTALE,
+	       "nobody is its companion any more");
 	clean(c, "a seat that is kept");
 	kills(b);
 	ok(comes_back(), "when the companion is gone all comes back");
@@ -69,7 +70,8 @@ static void test_companion_first(void)
 	is_int(gpc_check(c, NULL, NULL), 0, "as it was");
 	kills(b);
 	serves(10);
-	ok(seat()->state == SEAT_TAKEN && !rival_gets_leaders(), "a companion dies: its leader has what "
+	ok(seat()->state == SEAT_TAKEN && !rival_gets_leaders(),
+	   "a companion dies: its leader has what "
 	   "it had");
 	kills(a);
 	ok(comes_back(), "then the leader: nobody is waited for");
@@ -211,7 +213,8 @@ static void test_stock(void)
 	kills(a);
 	serves(10);
 	n = gpc_pool_available(c, 0);
-	is_int(n, BLOCKS - 1, "a leader with a stock is dead: all can be had but what it had reserved");
+	is_int(n, BLOCKS - 1,
+	       "a leader with a stock is dead: all can be had but what it had reserved");
 	is_int(gpc_reserve(c, 0, (uint32_t)n, b, NULL, 0, 5000), n, "and is");
 	for (i = 0; i < n; i++)
 		mine += b[i] == told->held;
@@ -232,7 +235,7 @@ static void test_elsewhere(void)
 	pid_t a;
 	gpc *d;
 
-	quarantine_ms = 10 * 1000;       /* the machine runs longer */
+	quarantine_ms = 10 * 1000; /* the machine runs longer */
 	begin(4);
 	quarantine_ms = 1;
 	a = run(leader);
@@ -240,7 +243,7 @@ static void test_elsewhere(void)
 	s = seg_seat(&d->seg, d->peer);
 	lock_drop(d->seg.lock_fd, LOCK_PEER(d->peer));
 	s->namespaces ^= 1;
-	next_writer();                   /* who it is is noted once */
+	next_writer(); /* who it is is noted once */
 	kills(a);
 	ok(is_kept() && s->lost_ns, "a companion that is lost counts for the quarantine");
 	next_writer();
@@ -266,7 +269,8 @@ static void test_leaves(void)
 	must(gpc_close(d));
 	ok(is_kept(), "a leader has left: its companion keeps what was not released");
 	is_int(stats_of(c, told->leader - 1).left, 1, "it has left");
-	is_int(attach_to(told->leader, told->life, &e), -ESTALE, "nobody is its companion any more");
+	is_int(attach_to(told->leader, told->life, &e), -ESTALE,
+	       "nobody is its companion any more");
 	kills(b);
 	ok(comes_back(), "and all comes back, though the process of the leader lives");
 	ends("a leader that leaves");
@@ -305,10 +309,12 @@ static void test_no_writer(void)
 	b = run(companion);
 	must(gpc_writer_drop(c));
 	kills(a);
-	is_int(gpc_attach(cache_name, &opt, 0, &e), -EUSERS, "no writer, and the only seat is kept");
+	is_int(gpc_attach(cache_name, &opt, 0, &e), -EUSERS,
+	       "no writer, and the only seat is kept");
 	ok(strstr(gpc_last_error(), "all 3 seats"), "the sentence says that all are taken");
 	kills(b);
-	is_int(gpc_attach(cache_name, &opt, 0, &e), 0, "when the companion is dead, who comes takes a seat");
+	is_int(gpc_attach(cache_name, &opt, 0, &e), 0,
+	       "when the companion is dead, who comes takes a seat");
 	must(gpc_writer_take(c, 0, 0));
 	must(gpc_close(e));
 	ok(comes_back(), "and all is back");
@@ -331,10 +337,12 @@ static void test_stale(void)
 	refused(attach_to(told->leader + 1, life, &e), ESTALE, "the life of another seat");
 	refused(attach_to(5, life, &e), EINVAL, "a seat that there is not");
 	must(attach_to(told->leader, life, &e));
-	refused(attach_to((int32_t)e->peer + 1, info_of(e).life, &f), EINVAL, "the companion of a companion");
+	refused(attach_to((int32_t)e->peer + 1, info_of(e).life, &f), EINVAL,
+		"the companion of a companion");
 	must(gpc_close(e));
 	lock_drop(d->seg.lock_fd, LOCK_PEER(d->peer));
-	refused(attach_to(told->leader, life, &e), ESTALE, "a leader without its lock, as the dead have none");
+	refused(attach_to(told->leader, life, &e), ESTALE,
+		"a leader without its lock, as the dead have none");
 	must(gpc_close(d));
 	serves(4);
 	refused(attach_to(told->leader, life, &e), ESTALE, "a seat that is free");
@@ -354,7 +362,7 @@ static void forks(void)
 	companion();
 	if (!fork())
 		for (;;)
-			pause();         /* tap_guard() ends it */
+			pause(); /* tap_guard() ends it */
 }
 
 /* No handler runs in such a child: it has the lock of its parent. */
@@ -388,7 +396,8 @@ static void test_fork(void)
 	b = run(forks_raw);
 	kills(a);
 	kills(b);
-	is_int(lock_test(c->seg.lock_fd, LOCK_PEER((uint32_t)told->leader)), 1, "a child has the dead one's lock");
+	is_int(lock_test(c->seg.lock_fd, LOCK_PEER((uint32_t)told->leader)), 1,
+	       "a child has the dead one's lock");
 	ok(comes_back(), "its process is looked at, too");
 	kill(told->child, SIGKILL);
 	ends("a child with the lock");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A companion comes at the very moment at which its leader ends: before, between and after the looks of
- * both sides.  And each side is killed before each of its stores: who attaches as a companion, a leader
- * that leaves, and the writer that ends a life whose companion lives.
+/* A companion comes at the very moment at which its leader ends: before, between and after the
+ * looks of both sides.  And each side is killed before each of its stores: who attaches as a
+ * companion, a leader that leaves, and the writer that ends a life whose companion lives.
  *
  *   GPC_T_EACH=1   each store of that writer; else each 7th */
 #include <pthread.h>
@@ -16,17 +16,18 @@ enum { STORES = 2000 };
 
 /* Where the two are to stop; a word that moves says that one of them has come there. */
 static struct {
-	uint64_t looks;                  /* of the companion, begun or over: 1 after the first, 2 before the second */
-	uint64_t stop_at;                /* it waits there ... */
-	uint64_t go;                     /* ... for this */
-	bool in_reaper, marked;          /* it goes on within the reaper, before or after the mark */
+	/* of the companion, begun or over: 1 after the first, 2 before the second */
+	uint64_t looks;
+	uint64_t stop_at;       /* it waits there ... */
+	uint64_t go;            /* ... for this */
+	bool in_reaper, marked; /* it goes on within the reaper, before or after the mark */
 	int result;
 	uint64_t over;
 	gpc *handle;
 	pthread_t thread;
 } race;
 
-static bool dies_looking;                /* in a process that is killed at its n-th store */
+static bool dies_looking; /* in a process that is killed at its n-th store */
 
 int __real_companion_may(const struct segment *s, uint32_t leader, uint64_t life);
 int __wrap_companion_may(const struct segment *s, uint32_t leader, uint64_t life);
@@ -88,8 +89,9 @@ bool __wrap_companion_end_life(const struct segment *s, int lock_fd, uint32_t le
 
 static void *attaches(void *arg)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir, .leader = told->leader,
-					  .life = told->life };
+	struct gpc_attach_options opt = {
+		.size = sizeof(opt), .dir = cache_dir, .leader = told->leader, .life = told->life
+	};
 
 	(void)arg;
 	race.result = gpc_attach(cache_name, &opt, 0, &race.handle);
@@ -159,7 +161,8 @@ static void test_in_reaper(bool marked)
 	if (marked) {
 		is_int(race.result, -ESTALE, "a companion that sits down when the life is marked");
 	} else {
-		is_int(race.result, 0, "one that sits down before, of a leader whose lock the writer has");
+		is_int(race.result, 0,
+		       "one that sits down before, of a leader whose lock the writer has");
 		ok(is_kept(), "is seen");
 		must(gpc_close(race.handle));
 	}
@@ -169,7 +172,7 @@ static void test_in_reaper(bool marked)
 
 /* ---- killed at each store ---- */
 
-static uint64_t *count;                  /* stores of who is killed */
+static uint64_t *count; /* stores of who is killed */
 
 static bool companion_dies(uint64_t last)
 {
@@ -195,7 +198,8 @@ static bool companion_dies(uint64_t last)
 static bool has_all(pid_t leader_pid)
 {
 	return !kill(leader_pid, 0) && seat()->state == SEAT_TAKEN &&
-	       *seg_cell(&c->seg, (uint32_t)told->held, told->leader - 1) == 1 && !rival_gets_leaders();
+	       *seg_cell(&c->seg, (uint32_t)told->held, told->leader - 1) == 1 &&
+	       !rival_gets_leaders();
 }
 
 static void test_companion_dies(void)
@@ -215,7 +219,8 @@ static void test_companion_dies(void)
 		kills(a);
 		good &= comes_back() && gpc_check(c, cache_line, NULL) == 0;
 	}
-	ok(good, "a companion dies before store %d of its coming: its leader has all, and then nobody",
+	ok(good,
+	   "a companion dies before store %d of its coming: its leader has all, and then nobody",
 	   (int)n - 1);
 	ok(!good || !died, "all of its stores: %d", (int)n - 2);
 	ends("all those companions");
@@ -282,7 +287,8 @@ static void test_writer_dies(void)
 		kills(b);
 		good &= comes_back() && gpc_check(c, cache_line, NULL) == 0;
 	}
-	ok(good, "a writer dies before store %d of the end of a leader: its successor keeps what that had",
+	ok(good,
+	   "a writer dies before store %d of the end of a leader: its successor keeps what that had",
 	   (int)(n - step));
 	ok(!good || !died, "all of its stores: about %d", (int)(n - step));
 	ends("all those writers");

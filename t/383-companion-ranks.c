@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A leader that has its companion copy, as a rank of a fetch, and dies.  What the companion had copied by
- * then is committed, the rest is refused; either way it may go on reading and writing these blocks
- * for as long as it lives. */
+/* A leader that has its companion copy, as a rank of a fetch, and dies.  What the companion had
+ * copied by then is committed, the rest is refused; either way it may go on reading and writing
+ * these blocks for as long as it lives. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,9 +19,9 @@ static struct shared {
 	gpc_transfer t;
 	struct gpc_move move[BLOCKS];
 	gpc_block b[BLOCKS];
-} *told;
+} * told;
 
-static gpc *c, *d;                       /* the writer, the companion */
+static gpc *c, *d; /* the writer, the companion */
 
 static void waits(const uint64_t *word, uint64_t value)
 {
@@ -34,8 +34,11 @@ static void leads(void)
 	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 	gpc_key k[BLOCKS + 1];
 	uint32_t n;
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 1, .ranks = &told->rank,
-				       .moves = told->move, .nmoves = &n };
+	struct gpc_fetch_options o = { .size = sizeof(o),
+				       .nranks = 1,
+				       .ranks = &told->rank,
+				       .moves = told->move,
+				       .nmoves = &n };
 	gpc *e;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -143,7 +146,8 @@ static void ends(const char *what)
 	must(gpc_close(d));
 	for (i = 0; i < 2000 && !is_free(told->peer); i++)
 		serves();
-	ok(i < 2000 && gpc_pool_available(c, VRAM) == SLOTS, "when the companion has gone all comes back");
+	ok(i < 2000 && gpc_pool_available(c, VRAM) == SLOTS,
+	   "when the companion has gone all comes back");
 	fetch_end(c, what);
 }
 
@@ -180,8 +184,9 @@ static void test_rank(void)
 	int32_t ranks[2];
 	struct gpc_move m[BLOCKS];
 	uint32_t n;
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 2, .ranks = ranks, .moves = m,
-				       .nmoves = &n };
+	struct gpc_fetch_options o = {
+		.size = sizeof(o), .nranks = 2, .ranks = ranks, .moves = m, .nmoves = &n
+	};
 	gpc_block b[BLOCKS];
 	gpc_key k[BLOCKS + 1];
 	gpc_transfer t;
@@ -193,11 +198,13 @@ static void test_rank(void)
 	chain_keys(c, 11, 2, k);
 	ranks[0] = info_of(c).peer;
 	ranks[1] = told->peer;
-	is_int(gpc_fetch(c, VRAM, k + 1, 2, b, &o, 0, NULL, 1000, &t), 2, "a fetch, with a leader among its ranks");
+	is_int(gpc_fetch(c, VRAM, k + 1, 2, b, &o, 0, NULL, 1000, &t), 2,
+	       "a fetch, with a leader among its ranks");
 	must(gpc_transfer_mark(c, ranks[0], t, NULL));
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	is_int(gpc_transfer_wait(c, t, 5000), 0, "which dies: the transfer ends, while its companion lives");
+	is_int(gpc_transfer_wait(c, t, 5000), 0,
+	       "which dies: the transfer ends, while its companion lives");
 	is_int(gpc_transfer_results(c, t, results, BLOCKS), 2, "two results");
 	is_int(results[1], -ESTALE, "refused");
 	must(gpc_release(c, b, 2));
@@ -213,7 +220,9 @@ static void fetches(uint32_t me)
 	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 	gpc_key k[3];
 	uint32_t n;
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 1, .moves = told->move, .nmoves = &n };
+	struct gpc_fetch_options o = {
+		.size = sizeof(o), .nranks = 1, .moves = told->move, .nmoves = &n
+	};
 	int32_t rank;
 	gpc_block b[2];
 	gpc *e;
@@ -222,10 +231,10 @@ static void fetches(uint32_t me)
 	if (gpc_attach(cache_name, &opt, 0, &e) < 0)
 		_exit(1);
 	order_add64(&told->ready, 1);
-	waits(&told->ready, 2);          /* seats 1 and 2 are theirs */
+	waits(&told->ready, 2); /* seats 1 and 2 are theirs */
 	rank = 3 - info_of(e).peer;
 	o.ranks = &rank;
-	waits(&told->go, me + 1);        /* one fetches after the other */
+	waits(&told->go, me + 1); /* one fetches after the other */
 	chain_keys(e, 1 + 2 * me, 2, k);
 	if (gpc_fetch(e, VRAM, k + 1, 2, b, &o, 0, NULL, 5000, &told->t) != 2)
 		_exit(2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer is killed before each store of moving the window of use[] (writer/uses.c), in time and too late, and its
- * successor before one of the same, while peers use blocks in between: the least recent goes first all the same. */
+/* The writer is killed before each store of moving the window of use[] (writer/uses.c), in time and
+ * too late, and its successor before one of the same, while peers use blocks in between: the least
+ * recent goes first all the same. */
 #include "config.h"
 
 #include "t/lib/cache.h"
@@ -12,15 +13,21 @@ enum { KEYS = 6, STORES = 400, BEYOND = 6 };
 
 #define SPAN (USE_SPAN >> STAMP_BITS)
 
-/* When the window is moved, how many ticks of it have passed; and what a peer does when the writer has died. */
-static const struct when { const char *name; uint64_t ticks; } whens[] = {
-	{ "in time", 1 << 20 }, { "too late", SPAN + 5 }, { "very late", 3 * SPAN },
+/* When the window is moved, how many ticks of it have passed; and what a peer does when the writer
+ * has died. */
+static const struct when {
+	const char *name;
+	uint64_t ticks;
+} whens[] = {
+	{ "in time", 1 << 20 },
+	{ "too late", SPAN + 5 },
+	{ "very late", 3 * SPAN },
 };
 
 enum { NOTHING, USES, STORES_LATE, LEAPS, EVENTS };
 
 static gpc *c;
-static uint64_t last[KEYS + 1], uses;    /* of each key: the number of its last use */
+static uint64_t last[KEYS + 1], uses; /* of each key: the number of its last use */
 static gpc_block block[KEYS + 1];
 
 static void use(uint64_t k)
@@ -74,7 +81,7 @@ static void use_all(uint64_t *ret_held)
 
 	_Static_assert(KEYS - 1 == 5, "a prime: each step comes to all of them");
 	for (i = 0; i < KEYS - 1; i++, at += step) {
-		if (i == 2)              /* a call has its tick, and its key is used since */
+		if (i == 2) /* a call has its tick, and its key is used since */
 			*ret_held = handle_ticks(c, 1) << STAMP_BITS | STAMP_PLACES;
 		use(1 + at % (KEYS - 1));
 	}
@@ -87,10 +94,10 @@ static void happens(int event, uint64_t held)
 	case USES:
 		use(2 + chance(KEYS - 1));
 		break;
-	case STORES_LATE:                /* it has looked at the window before */
+	case STORES_LATE: /* it has looked at the window before */
 		use_raise(seg_use(&c->seg, pool_record(&c->seg, block[1])), (uint32_t)held);
 		break;
-	case LEAPS:                      /* that writer was the last one for long */
+	case LEAPS: /* that writer was the last one for long */
 		leap(c, SPAN + 3);
 		use(3);
 		break;
@@ -107,7 +114,7 @@ static bool one(const struct when *when, int event, uint64_t n, uint32_t *beyond
 	use_all(&held);
 	leap(c, when->ticks);
 	if (when->ticks >= SPAN)
-		use(4);                  /* to stamp[] */
+		use(4); /* to stamp[] */
 	before = from();
 	must(gpc_writer_drop(c));
 	if (!writer_dies(n))
@@ -139,7 +146,8 @@ static void test(const struct when *when)
 		for (beyond = 0, n = 1; n < STORES && right; n++)
 			if (!one(when, (int)event, n, &beyond, &right))
 				break;
-	ok(right, "a window that is moved %s, the writer dead before each of its stores", when->name);
+	ok(right, "a window that is moved %s, the writer dead before each of its stores",
+	   when->name);
 	ok(!right || (n > 2 * (KEYS - 1) + 2 && n < STORES), "which are %d", (int)n);
 	clean(c, "windows");
 	cache_end(c);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer is killed before each store of a drop whose block has copies below RAM, and so have its descendants, some of
- * them below RAM alone.  The keeper of the disk goes on, or is killed with it.  What was dropped is never found there again:
- * not while there is no writer, not behind the next one, not by the next keeper, and not in a cache that is made anew with
- * that file. */
+/* The writer is killed before each store of a drop whose block has copies below RAM, and so have
+ * its descendants, some of them below RAM alone.  The keeper of the disk goes on, or is killed with
+ * it.  What was dropped is never found there again: not while there is no writer, not behind the
+ * next one, not by the next keeper, and not in a cache that is made anew with that file. */
 #include "t/lib/below.h"
 #include "t/lib/serve_stops.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-enum { STORES = 2000, BEHIND = 10, CHAIN = 6, HERE = 2 };    /* of a chain so many blocks are in RAM as well */
+/* of a chain so many blocks are in RAM as well */
+enum { STORES = 2000, BEHIND = 10, CHAIN = 6, HERE = 2 };
 
 static int ram, vram;
-static gpc *c, *d;                       /* who writes; who works */
+static gpc *c, *d; /* who writes; who works */
 static struct gpc_tiers_options o;
 static pid_t keeper;
 
@@ -93,7 +94,8 @@ static bool is_in_order(uint64_t from, uint64_t store)
 	return is_so(good, store, "a copy outlives what was dropped");
 }
 
-/* killed: the keeper, too, before it has heard of anything.  False: this writer had answered before it died. */
+/* killed: the keeper, too, before it has heard of anything.  False: this writer had answered before
+ * it died. */
 static bool one(uint64_t from, uint64_t store, bool killed, bool *good)
 {
 	gpc_ticket ticket = 0;
@@ -170,12 +172,12 @@ static void test(bool killed, uint64_t step)
 	make(NULL);
 	tiers_file();
 	o = tiers_options(64);
-	o.ahead = 16;                    /* all of RAM */
+	o.ahead = 16; /* all of RAM */
 	keeper_start();
 	for (n = 1; n < STORES && behind < BEHIND && good; n += step)
 		behind += !one(1 + CHAIN * chains++, n, killed, &good);
-	ok(good, "a writer that dies %s before each of %d stores of a drop brings nothing back", what,
-	   (int)(n - step));
+	ok(good, "a writer that dies %s before each of %d stores of a drop brings nothing back",
+	   what, (int)(n - step));
 	ok(!good || (behind == BEHIND && n > 50), "which are all");
 	keeper_end(SIGKILL);
 	keeper_start();
@@ -188,8 +190,10 @@ static void test(bool killed, uint64_t step)
 	make(file.secret);
 	keeper_start();
 	must(gpc_tiers_sync(d, TIERS_MS));
-	ok(none_is_back(chains, "made anew"), "%s: nor does the file in a cache that is made anew", what);
-	is_int(tiers_below(d, 1 + CHAIN * chains, CHAIN), CHAIN, "%s: what was not dropped is there", what);
+	ok(none_is_back(chains, "made anew"), "%s: nor does the file in a cache that is made anew",
+	   what);
+	is_int(tiers_below(d, 1 + CHAIN * chains, CHAIN), CHAIN,
+	       "%s: what was not dropped is there", what);
 	unmake("made anew");
 	unlink(tiers_path);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper of a tier dies under a call that waits for it, and another one keeps the tiers before the caller has looked:
- * what the new one has on its disk is no answer about what the old one's file still had. */
+/* The keeper of a tier dies under a call that waits for it, and another one keeps the tiers before
+ * the caller has looked: what the new one has on its disk is no answer about what the old one's
+ * file still had. */
 #include "t/lib/below.h"
 #include "t/lib/remote.h"
 
@@ -18,7 +19,7 @@ static int ram, vram;
 int __real_futex_wait(uint32_t *word, uint32_t value, uint64_t ns);
 int __wrap_futex_wait(uint32_t *word, uint32_t value, uint64_t ns);
 
-static uint32_t *told;                   /* the word that callers sleep on, while they are to sleep on */
+static uint32_t *told; /* the word that callers sleep on, while they are to sleep on */
 static uint32_t asleep;
 static __thread bool calls;
 
@@ -101,7 +102,8 @@ static pid_t keeper_start(gpc *c, const struct gpc_tiers_options *o)
 	return pid;
 }
 
-/* Chain 1 to 8 is below RAM, and its first two blocks are in RAM as well; 9 to 40 are other chains. */
+/* Chain 1 to 8 is below RAM, and its first two blocks are in RAM as well; 9 to 40 are other
+ * chains. */
 static void fill(gpc *c)
 {
 	gpc_key k[9];
@@ -139,7 +141,8 @@ static void test_same_file(void)
 	o.disk_blocks = 0;
 	q.run = run_clear;
 	q.pool = tier_of(c).pool;
-	is_int(replaced(&q, pid, &o, &t), -ENOTCONN, "a clear of the pool on disk is not answered by the next keeper");
+	is_int(replaced(&q, pid, &o, &t), -ENOTCONN,
+	       "a clear of the pool on disk is not answered by the next keeper");
 	ok(tiers_below(c, 9, 8) > 0, "which has published blocks again");
 	must(gpc_tiers_close(t));
 
@@ -161,7 +164,8 @@ static void test_same_file(void)
 		must(gpc_prefetch(c, vram, k + 1, 2, 0, 5000));
 		q.block = find(c, 1);
 	}
-	is_int(replaced(&q, pid, &o, &t), 1, "a drop is: the next keeper of that file has read of it");
+	is_int(replaced(&q, pid, &o, &t), 1,
+	       "a drop is: the next keeper of that file has read of it");
 	is_int(tiers_below(c, 1, 8), 0, "and its chain is not there");
 	must(gpc_tiers_close(t));
 
@@ -176,13 +180,15 @@ static void test_same_file(void)
 	pid = keeper_start(c, &o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	q.run = run_sync;
-	is_int(replaced(&q, pid, &o, &t), -ENOTCONN, "gpc_tiers_sync says that there was another one");
+	is_int(replaced(&q, pid, &o, &t), -ENOTCONN,
+	       "gpc_tiers_sync says that there was another one");
 	must(gpc_tiers_close(t));
 	unlink(tiers_path);
 	fetch_end(c, "same file");
 }
 
-/* It ends by itself, with all that was asked for on its disk, and another one comes before the caller looks. */
+/* It ends by itself, with all that was asked for on its disk, and another one comes before the
+ * caller looks. */
 static void test_said_before(void)
 {
 	struct gpc_tiers_options o;
@@ -230,7 +236,11 @@ static void test_begins(void)
 	struct gpc_tiers_options o;
 	gpc *c = tiers_begin(2048, &o, &ram, &vram);
 	struct call q = { .c = c, .run = run_clear, .pool = -1, .tag = 77 };
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_DISK, .space = 5, .blocks = 8, .demote_to = -1,
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_DISK,
+			      .space = 5,
+			      .blocks = 8,
+			      .demote_to = -1,
 			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED };
 	gpc_tiers *t = tiers_open(&o);
 	pthread_t thread;
@@ -249,7 +259,8 @@ static void test_begins(void)
 	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
 	pthread_join(thread, &ret);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	is_int(wakes(&q), -ENOTCONN, "a keeper that had not followed the feed does not answer for a clear of a tag");
+	is_int(wakes(&q), -ENOTCONN,
+	       "a keeper that had not followed the feed does not answer for a clear of a tag");
 	must(gpc_tiers_close(ret));
 	must(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 0));
 	unlink(tiers_path);
@@ -270,7 +281,8 @@ static void test_space(void)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	err = gpc_tiers_open(cache_name, &o, &t);
-	ok(err == 0, "a space that a dead keeper's pool is in is had when that has gone: %d, %s", err, gpc_last_error());
+	ok(err == 0, "a space that a dead keeper's pool is in is had when that has gone: %d, %s",
+	   err, gpc_last_error());
 	o.disk_space = 0;
 	must(gpc_tiers_close(t));
 	unlink(tiers_path);
@@ -294,7 +306,8 @@ static void test_other_file(bool drop)
 	strcpy(first, tiers_path);
 	tiers_file();
 	other = tiers_options(64);
-	is_int(replaced(&q, pid, &other, &t), -ENOTCONN, "%s is not answered by the keeper of another file", what);
+	is_int(replaced(&q, pid, &other, &t), -ENOTCONN,
+	       "%s is not answered by the keeper of another file", what);
 	must(gpc_tiers_close(t));
 	unlink(tiers_path);
 	strcpy(tiers_path, first);

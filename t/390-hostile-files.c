@@ -8,11 +8,14 @@
 #include "t/lib/looks.h"
 
 #define MUTATIONS 1000
-#define TOOLS     50             /* mutations between two that gpc-inspect sees */
+#define TOOLS     50 /* mutations between two that gpc-inspect sees */
 
 /* ---- mutations ---- */
 
-struct region { int file; uint64_t at, bytes; };
+struct region {
+	int file;
+	uint64_t at, bytes;
+};
 
 static struct region choose_region(void)
 {
@@ -74,8 +77,7 @@ static void change_sizes(void)
 		need(!ftruncate(fd, (off_t)file[i].size + half), "cannot grow");
 		break;
 	default:
-		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, half & ~4095,
-			  8192);
+		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, half & ~4095, 8192);
 	}
 	close(fd);
 }
@@ -149,7 +151,7 @@ static void look(uint32_t i)
 		crew->count[N_ATTACHED]++;
 		look_up(c);
 		be_a_peer(c);
-		look_around(c, i % 32 == 0);     /* a check takes time on a live one */
+		look_around(c, i % 32 == 0); /* a check takes time on a live one */
 		if (i % 4 == 0 && gpc_writer_take(c, 0, 0) == 0) {
 			crew->count[N_TAKEN]++;
 			gpc_writer_serve(c, 0);
@@ -204,7 +206,8 @@ static void run_tool(const char *command)
 	need(status == 0 || status == 1 || (status == 3 && !strcmp(command, "check")),
 	     "gpc-inspect %s: %d (from 256 on: signals), %.200s", command, status, text);
 	need((*text || !strcmp(command, "list")) && !strstr(text, "Sanitizer") &&
-	     !strstr(text, "runtime error"), "gpc-inspect %s: %.300s", command, text);
+		     !strstr(text, "runtime error"),
+	     "gpc-inspect %s: %.300s", command, text);
 	crew->count[N_TOOLS]++;
 	crew->count[N_GOOD] += status == 0;
 }
@@ -258,36 +261,32 @@ static void test_mutations(void)
 	}
 	is_int(bad, 0, "%d mutations and no signal", MUTATIONS);
 	ok(crew->count[N_TOOLS] && crew->count[N_GOOD] &&
-	   crew->count[N_GOOD] < crew->count[N_TOOLS], "gpc-inspect looked %llu times",
-	   (unsigned long long)crew->count[N_TOOLS]);
-	ok(crew->count[N_REFUSED] > 50 && crew->count[N_ATTACHED] > 50 &&
-	   crew->count[N_TAKEN] && crew->count[N_FOUND] && crew->count[N_LINES],
+		   crew->count[N_GOOD] < crew->count[N_TOOLS],
+	   "gpc-inspect looked %llu times", (unsigned long long)crew->count[N_TOOLS]);
+	ok(crew->count[N_REFUSED] > 50 && crew->count[N_ATTACHED] > 50 && crew->count[N_TAKEN] &&
+		   crew->count[N_FOUND] && crew->count[N_LINES],
 	   "%llu refused, %llu attached to, %llu served; %llu keys found, %llu lines",
-	   (unsigned long long)crew->count[N_REFUSED],
-	   (unsigned long long)crew->count[N_ATTACHED],
-	   (unsigned long long)crew->count[N_TAKEN],
-	   (unsigned long long)crew->count[N_FOUND],
+	   (unsigned long long)crew->count[N_REFUSED], (unsigned long long)crew->count[N_ATTACHED],
+	   (unsigned long long)crew->count[N_TAKEN], (unsigned long long)crew->count[N_FOUND],
 	   (unsigned long long)crew->count[N_LINES]);
 }
 
 /* ---- whole files ---- */
 
-static const char *const damage[] = {
-	"empty", "one page", "cut in half", "a byte short", "zero", "noise", "a hole",
-	"gone"
-};
+static const char *const damage[] = { "empty", "one page", "cut in half", "a byte short",
+				      "zero",  "noise",    "a hole",      "gone" };
 
 static void damage_file(int i, uint32_t how)
 {
 	const char *path = scratch_file(CREW_NAME, suffix[i]);
-	const off_t size = (off_t)file[i].size, length[] = {
-		0, SHM_PAGE, size / 2, size - 1, size, size, 0, size };
+	const off_t size = (off_t)file[i].size,
+		    length[] = { 0, SHM_PAGE, size / 2, size - 1, size, size, 0, size };
 	uint8_t *bytes = calloc(1, file[i].size);
 	size_t j;
 
 	put_back(file[0].bytes, file[1].bytes);
-	need(!truncate(path, length[how]) &&
-	     !truncate(path, how < 4 ? length[how] : size), "cannot cut");
+	need(!truncate(path, length[how]) && !truncate(path, how < 4 ? length[how] : size),
+	     "cannot cut");
 	for (j = 0; how == 5 && j < file[i].size; j++)
 		bytes[j] = (uint8_t)random_below(256);
 	if (how == 4 || how == 5)

@@ -10,8 +10,7 @@
 static void never_shown(struct brat *g, uint64_t from, uint32_t n)
 {
 	while (n--)
-		*slot(g, from++) = (struct shm_command){ .op = CMD_NOP,
-							 .result = CMD_PENDING };
+		*slot(g, from++) = (struct shm_command){ .op = CMD_NOP, .result = CMD_PENDING };
 }
 
 static void far_head(struct brat *g)
@@ -37,7 +36,7 @@ static void head_goes_back(struct brat *g)
 	for (i = 0; i < 5; i++)
 		must_be(ask(g, nop), 0);
 	never_shown(g, from + 64, SHM_RING - 64);
-	for (i = PARKED + 5; i--; ) {
+	for (i = PARKED + 5; i--;) {
 		show_head(g, from + i);
 		crew_breath();
 	}
@@ -52,12 +51,14 @@ static void use_parked(struct brat *g)
 	uint64_t from = park(g, CF_MOVES);
 
 	n = its(g, RESERVED, list);
-	must_be(n, PARKED - VICTIMS + VICTIMS);  /* blocks, and places in RAM */
+	must_be(n, PARKED - VICTIMS + VICTIMS); /* blocks, and places in RAM */
 	n += its(g, DYING, list + n);
 	for (i = 0; i < n; i++) {
 		const struct shm_record *r = seg_record(&g->c->seg, list[i]);
-		struct shm_command cmd = { .count = 1, .block = block_of(g, list[i]),
-					   .to = block_of(g, list[i]), .arg = r->op,
+		struct shm_command cmd = { .count = 1,
+					   .block = block_of(g, list[i]),
+					   .to = block_of(g, list[i]),
+					   .arg = r->op,
 					   .flags = CF_UNCHAINED,
 					   .key = { crew_mix(i), 5 } };
 		uint32_t word = r->word;
@@ -66,8 +67,10 @@ static void use_parked(struct brat *g)
 			cmd.op = op[j];
 			cmd.flags = j == 3 ? CF_CANCEL : CF_UNCHAINED;
 			ask_refused(g, cmd, "a block of a waiting command");
-			need(r->word == word, "op %u on a block of a waiting command: "
-			     "its word was 0x%x and is 0x%x", cmd.op, word, r->word);
+			need(r->word == word,
+			     "op %u on a block of a waiting command: "
+			     "its word was 0x%x and is 0x%x",
+			     cmd.op, word, r->word);
 		}
 	}
 	gpc_section_leave(g->c, g->section);
@@ -82,10 +85,8 @@ static void use_parked(struct brat *g)
 
 static void wrong_counts(struct brat *g)
 {
-	static const uint8_t op[] = { CMD_RESERVE, CMD_EVICT, CMD_DEMOTE, CMD_PROMOTE,
-				      CMD_COMMIT };
-	static const uint32_t count[] = { 0, 2, SHM_RING, SHM_RING + 1, 1u << 31,
-					  UINT32_MAX };
+	static const uint8_t op[] = { CMD_RESERVE, CMD_EVICT, CMD_DEMOTE, CMD_PROMOTE, CMD_COMMIT };
+	static const uint32_t count[] = { 0, 2, SHM_RING, SHM_RING + 1, 1u << 31, UINT32_MAX };
 	struct shm_command cmd = { .pool = PLAY, .to_pool = ATTIC };
 	uint32_t i, j;
 
@@ -118,7 +119,7 @@ static void false_results(struct brat *g)
 
 	for (i = 0; i < 64; i++)
 		nop[i] = (struct shm_command){ .op = CMD_NOP };
-	for (i = PARKED; i--; )
+	for (i = PARKED; i--;)
 		store_release(&slot(g, from + i)->result, (int32_t)i);
 	for (i = 0; i < SHM_RING / 64 + 2; i++)
 		must_be(answer(g, submit(g, nop, 64) + 63), 0);
@@ -141,7 +142,7 @@ static void scribble_seat(struct brat *g)
 	store_relaxed(&s->quota, (uint32_t)nasty(g));
 	store_relaxed(&s->sections, (uint32_t)nasty(g));
 	store_relaxed(&s->incarnation, (uint32_t)nasty(g));
-	for (i = 0; i < 16 + 128; i++)           /* counters, held */
+	for (i = 0; i < 16 + 128; i++) /* counters, held */
 		if (&word[i] != &s->sections)
 			store_relaxed(&word[i], (uint32_t)nasty(g));
 	memset(s->label, 0xff, sizeof(s->label));
@@ -150,8 +151,9 @@ static void scribble_seat(struct brat *g)
 
 static void bad_requests(struct brat *g)
 {
-	static const struct shm_pool good = { .range = 4, .blocks = 4, .kind = GPC_VRAM,
-					      .owner = -1, .demote_to = -1, .gpus = 1 };
+	static const struct shm_pool good = {
+		.range = 4, .blocks = 4, .kind = GPC_VRAM, .owner = -1, .demote_to = -1, .gpus = 1
+	};
 	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
 	struct shm_pool bad[14];
 	uint32_t i, j;
@@ -166,9 +168,10 @@ static void bad_requests(struct brat *g)
 	bad[6].gpus = 17;
 	bad[7].backing_size = UINT32_MAX;
 	bad[8].demote_to = INT32_MAX;
-	bad[10].memory = bad[11].memory = bad[12].memory = 77;   /* images of no bytes, VRAM of nobody, */
+	/* images of no bytes, VRAM of nobody, */
+	bad[10].memory = bad[11].memory = bad[12].memory = 77;
 	bad[11].block_bytes = bad[12].block_bytes = bad[13].block_bytes = 64;
-	bad[12].flags = GPC_POOL_OWNED;                          /* words beside, images of no memory */
+	bad[12].flags = GPC_POOL_OWNED; /* words beside, images of no memory */
 	bad[12].backing_size = 8;
 	for (j = 0; j < sizeof(bad[9]); j++)
 		((uint8_t *)&bad[9])[j] = (uint8_t)(128 + below(g, 128));
@@ -200,7 +203,7 @@ static void scribble_sections(struct brat *g)
 		store_relaxed(&s->epoch, nasty(g));
 	}
 	store_relaxed(&g->seat->sections, UINT32_MAX);
-	s = seg_section(&g->c->seg, g->c->peer, 9);      /* one is open, for ever */
+	s = seg_section(&g->c->seg, g->c->peer, 9); /* one is open, for ever */
 	store_relaxed(&s->ticket, UINT64_MAX);
 	store_relaxed(&s->done, 0);
 	store_relaxed(&s->epoch, 1);

@@ -32,7 +32,7 @@ static void test_epoch(uint64_t value)
 	store_relaxed(&seg_shared(&c->seg)->epoch, value);
 	for (i = 0; i < 3; i++) {
 		section = must(gpc_section_enter(d));
-		if (i == 2)              /* lowered while it is open */
+		if (i == 2) /* lowered while it is open */
 			store_relaxed(&seg_shared(&c->seg)->epoch, 5);
 		is_int(gpc_drop(c, &b[i], 1, NULL, 0, -1), 1, "epoch 0x%llx: a block is dropped",
 		       (unsigned long long)value);
@@ -108,7 +108,7 @@ static void test_sections(void)
 	is_int(gpc_reserve(c, 0, 2, x, NULL, 0, 100), -ETIMEDOUT, "which counts");
 	gpc_section_leave(d, section);
 	settle(c);
-	done(c);                         /* what came too late goes back */
+	done(c); /* what came too late goes back */
 	is_int(gpc_reserve(c, 0, 2, x, NULL, 0, 2000), 2, "until it ends");
 	must(gpc_close(d));
 	cache_end(c);

@@ -11,23 +11,36 @@
 
 #define BLOCKS 64
 #define QUOTA  12
-#define OWNED   4                 /* of the neighbour: published, and as many reserved */
-#define ENOUGH 300               /* rounds, to know how long most of them take */
-#define SLOWER 4                 /* powers of two */
-#define POWERS 20                /* of microseconds */
-#define BOUND  10000             /* milliseconds for a round of the neighbour */
+#define OWNED  4     /* of the neighbour: published, and as many reserved */
+#define ENOUGH 300   /* rounds, to know how long most of them take */
+#define SLOWER 4     /* powers of two */
+#define POWERS 20    /* of microseconds */
+#define BOUND  10000 /* milliseconds for a round of the neighbour */
 
 enum { GATE_SERVED, GATE_NEAR, GATE_LIE, GATE_SEEN, GATE_GONE, GATE_END };
-enum { N_LIAR, N_KEPT, N_RESERVED = N_KEPT + OWNED, N_STUCK = N_RESERVED + OWNED, N_FROM,
-       N_TO, N_OP, N_BESIDE, N_TOOK, N_MOST = N_TOOK + 2 * POWERS };
+enum {
+	N_LIAR,
+	N_KEPT,
+	N_RESERVED = N_KEPT + OWNED,
+	N_STUCK = N_RESERVED + OWNED,
+	N_FROM,
+	N_TO,
+	N_OP,
+	N_BESIDE,
+	N_TOOK,
+	N_MOST = N_TOOK + 2 * POWERS
+};
 _Static_assert(N_MOST <= CREW_COUNTS, "counts");
 
 /* ---- what is there ---- */
 
 static int server(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .ram_blocks = 8, .max_peers = 4,
-				  .free_target = -1, .peer_quota = QUOTA,
+	struct gpc_config cfg = { .vram_blocks = BLOCKS,
+				  .ram_blocks = 8,
+				  .max_peers = 4,
+				  .free_target = -1,
+				  .peer_quota = QUOTA,
 				  .quarantine_ms = 20 };
 	gpc *c = crew_create(cfg, GPC_SERVE);
 
@@ -39,7 +52,7 @@ static int server(int me)
 
 static gpc_key key[OWNED];
 static gpc_block kept[OWNED], reserved[OWNED];
-static struct gpc_move moving;           /* begun, and committed when all is over */
+static struct gpc_move moving; /* begun, and committed when all is over */
 
 static void took(uint64_t ns)
 {
@@ -66,11 +79,12 @@ static void one_round(gpc *c, uint64_t n)
 	must_be(gpc_release(c, b, OWNED), 0);
 	for (i = 0; i < OWNED; i++)
 		need(WORD_STATE(load_acquire(&seg_record(&c->seg, (uint32_t)reserved[i])->word)) ==
-			     RESERVED && crew_at(reserved[i])->owner == (uint32_t)crew_me + 1,
+				     RESERVED &&
+			     crew_at(reserved[i])->owner == (uint32_t)crew_me + 1,
 		     "a reservation is gone");
 	r = gpc_reserve(c, 0, 1, &x, NULL, 0, crew->count[N_STUCK] ? 0 : -1);
-	need(r == 1 || (crew->count[N_STUCK] && (r == -ENOSPC || r == -EAGAIN)),
-	     "reserve: %d, %s", r, gpc_last_error());
+	need(r == 1 || (crew->count[N_STUCK] && (r == -ENOSPC || r == -EAGAIN)), "reserve: %d, %s",
+	     r, gpc_last_error());
 	if (r == 1) {
 		must_be(gpc_publish(c, NULL, &k, &x, 1, NULL, 0, -1), 1);
 		must_be(gpc_release(c, &x, 1), 0);
@@ -183,9 +197,11 @@ static int32_t ask(gpc *c, struct shm_command cmd)
 /* The neighbour's: as if it were its own. */
 static void foreign_move(gpc *c)
 {
-	struct shm_command cmd = { .op = CMD_COMMIT, .count = 1,
+	struct shm_command cmd = { .op = CMD_COMMIT,
+				   .count = 1,
 				   .block = (gpc_block)crew->count[N_FROM],
-				   .to = (gpc_block)crew->count[N_TO], .arg = crew->count[N_OP] };
+				   .to = (gpc_block)crew->count[N_TO],
+				   .arg = crew->count[N_OP] };
 
 	must_be(ask(c, cmd), -ESTALE);
 	cmd.flags = CF_CANCEL;
@@ -198,9 +214,16 @@ static void foreign_move(gpc *c)
 static void wrong_ids(gpc *c)
 {
 	static const uint8_t op[] = { CMD_PUBLISH, CMD_FREE, CMD_COMMIT, CMD_COMMIT };
-	gpc_block id[] = { 60, (gpc_block)crew->count[N_KEPT], (gpc_block)crew->count[N_RESERVED],
-			   BLOCKS, GPC_BLOCK(1, 0), GPC_BLOCK(100, 3), 0xffffff, INT32_MAX,
-			   INT32_MIN, -1 };
+	gpc_block id[] = { 60,
+			   (gpc_block)crew->count[N_KEPT],
+			   (gpc_block)crew->count[N_RESERVED],
+			   BLOCKS,
+			   GPC_BLOCK(1, 0),
+			   GPC_BLOCK(100, 3),
+			   0xffffff,
+			   INT32_MAX,
+			   INT32_MIN,
+			   -1 };
 	struct gpc_move m = { .op = 5 };
 	gpc_block resident;
 	gpc_key k = crew_key(7);
@@ -210,9 +233,13 @@ static void wrong_ids(gpc *c)
 	for (i = 0; i < ARRAY_SIZE(id); i++) {
 		for (j = 0; j < ARRAY_SIZE(op); j++) {
 			struct shm_command cmd = {
-				.op = op[j], .count = 1, .block = id[i], .to = id[i],
+				.op = op[j],
+				.count = 1,
+				.block = id[i],
+				.to = id[i],
 				.flags = j == 3 ? CF_CANCEL : CF_UNCHAINED,
-				.key = { k.w[0], k.w[1] }, .arg = 5,
+				.key = { k.w[0], k.w[1] },
+				.arg = 5,
 			};
 
 			r = ask(c, cmd);
@@ -222,8 +249,7 @@ static void wrong_ids(gpc *c)
 	foreign_move(c);
 	for (i = 0; i < ARRAY_SIZE(id); i++) {
 		r = gpc_publish(c, NULL, &k, &id[i], 1,
-				GPC_OPTIONS(gpc_publish_options, .resident = &resident),
-				0, -1);
+				GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1);
 		need(r < 0 || (r == 0 && (resident == -EPERM || resident == -EINVAL)),
 		     "publish of block 0x%x: %d, %d", (unsigned)id[i], r, resident);
 		m.from = id[i];
@@ -308,7 +334,7 @@ static void full_ring(gpc *c)
 	int r, i;
 
 	for (i = 0; i < (int)SHM_RING; i++)
-		b[i] = BLOCKS - 1;       /* free: nothing is dropped */
+		b[i] = BLOCKS - 1; /* free: nothing is dropped */
 	do
 		r = gpc_drop(c, b, SHM_RING, NULL, 0, 0);
 	while (r == 0);
@@ -355,7 +381,7 @@ static bool sees_nothing(const struct gpc_stats *st)
 static const struct lie {
 	const char *what;
 	void (*tell)(gpc *c);
-	void (*again)(gpc *c);           /* until it is killed */
+	void (*again)(gpc *c); /* until it is killed */
 	bool (*sees)(const struct gpc_stats *st);
 } lies[] = {
 	{ "wrong and foreign ids", wrong_ids, NULL, sees_nothing },

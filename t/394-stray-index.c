@@ -13,10 +13,10 @@
 enum { GATE_SERVED, GATE_NEAR, GATE_END, GATE_LEFT };
 enum { N_ROUNDS, N_SEAT, N_SUM };
 
-static uint64_t all_of_it;               /* sum over the index, when nobody writes */
+static uint64_t all_of_it; /* sum over the index, when nobody writes */
 
-static const char *const area[] = { "header", "state", "pools", "mirrors", "tallies", "table",
-				    "records", "changes", "the last byte" };
+static const char *const area[] = { "header", "state",   "pools",   "mirrors",      "tallies",
+				    "table",  "records", "changes", "the last byte" };
 
 static int server(int me)
 {
@@ -61,9 +61,10 @@ static int neighbour(int me)
 
 static uint64_t place(const struct segment *s, int i)
 {
-	const uint64_t at[] = { 8, s->at.state, s->at.pool, s->at.mirror, s->at.tally,
-				s->at.table, s->at.record + 4, s->at.change,
-				s->at.index_bytes - 1 };
+	const uint64_t at[] = {
+		8,           s->at.state,      s->at.pool,   s->at.mirror,         s->at.tally,
+		s->at.table, s->at.record + 4, s->at.change, s->at.index_bytes - 1
+	};
 
 	return at[i];
 }
@@ -111,8 +112,7 @@ static void test_area(int i)
 {
 	uint64_t rounds = crew->count[N_ROUNDS];
 
-	is_int(crew_status(crew_fork(stray, i)), 256 + SIGSEGV, "a store into %s faults",
-	       area[i]);
+	is_int(crew_status(crew_fork(stray, i)), 256 + SIGSEGV, "a store into %s faults", area[i]);
 	is_int(crew_status(crew_fork(add_up, i)), 0, "its seat comes back");
 	ok(crew->count[N_SUM] == all_of_it, "nothing of the index has changed");
 	crew_until(crew->count[N_ROUNDS] > rounds + 2, crew_breath());

@@ -20,8 +20,7 @@ static void make_ring_of(uint8_t *index, const uint32_t *list, uint32_t n)
 
 	for (i = 0; i < n; i++) {
 		r = record_at(index, list[i]);
-		memcpy(r->parent, record_at(index, list[(i + 1) % n])->key,
-		       sizeof(r->parent));
+		memcpy(r->parent, record_at(index, list[(i + 1) % n])->key, sizeof(r->parent));
 		r->flags &= (uint8_t)~REC_UNCHAINED;
 		r->check = key_check(r->key, r->parent, r->depth, r->tag);
 	}
@@ -43,8 +42,7 @@ static int circled(int me)
 	for (i = 0; i < BLOCKS; i++)
 		b[i] = GPC_BLOCK(0, i);
 	need(gpc_drop(c, b, BLOCKS, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
-	need(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1) == BLOCKS, "reserve: %s",
-	     gpc_last_error());
+	need(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1) == BLOCKS, "reserve: %s", gpc_last_error());
 	must_be(gpc_check(c, NULL, NULL), 0);
 	gpc_close(c);
 	return me;
@@ -118,8 +116,9 @@ static void test_free_seat(void)
 static int between(int me)
 {
 	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .blocks = BETWEEN,
-			      .demote_to = -1 };
+	struct gpc_pool p = {
+		.size = sizeof(p), .kind = GPC_VRAM, .blocks = BETWEEN, .demote_to = -1
+	};
 	gpc_block b[BETWEEN];
 	gpc *c;
 
@@ -241,7 +240,8 @@ static int aliased(int me)
 	return me;
 }
 
-/* Whose check is true: keys that are none, that are their own aliases, and each other's; and other words. */
+/* Whose check is true: keys that are none, that are their own aliases, and each other's; and other
+ * words. */
 static void test_aliases(void)
 {
 	uint8_t *index = malloc(file[0].size);
@@ -257,7 +257,8 @@ static void test_aliases(void)
 		b->turn = UINT32_MAX - i;
 		for (j = 0; j < SHM_ALIASES; j++) {
 			struct shm_alias *a = &b->pair[j];
-			gpc_key from = crew_key(random_below(24) + 1), to = crew_key(random_below(24) + 1);
+			gpc_key from = crew_key(random_below(24) + 1),
+				to = crew_key(random_below(24) + 1);
 
 			if (j == 2)
 				to = (gpc_key){ { 0, (uint64_t)random_below(2) << 63 } };
@@ -268,7 +269,8 @@ static void test_aliases(void)
 	}
 	((struct shm_state *)(index + at.state))->aliases = UINT64_MAX;
 	put_back(index, file[1].bytes);
-	is_int(crew_status(crew_fork(aliased, 0)), 0, "aliases of anything are misses, or other keys");
+	is_int(crew_status(crew_fork(aliased, 0)), 0,
+	       "aliases of anything are misses, or other keys");
 	if (crew->why[0])
 		diag("%s", crew->why);
 	free(index);

@@ -29,9 +29,13 @@ static struct shm_command any_command(struct brat *g)
 	struct shm_command cmd = {
 		.op = (uint8_t)(below(g, 16) ? 1 + below(g, CMD_LAST) : below(g, 256)),
 		.flags = (uint8_t)(below(g, 256) & ~(uint32_t)CF_REMOVE),
-		.pool = pool[below(g, ARRAY_SIZE(pool))], .to_pool = pool[below(g, 3)],
-		.count = count[below(g, ARRAY_SIZE(count))], .block = block, .to = to,
-		.arg = nasty(g), .tag = below(g, 3),
+		.pool = pool[below(g, ARRAY_SIZE(pool))],
+		.to_pool = pool[below(g, 3)],
+		.count = count[below(g, ARRAY_SIZE(count))],
+		.block = block,
+		.to = to,
+		.arg = nasty(g),
+		.tag = below(g, 3),
 	};
 	gpc_key key = crew_key(4000 + below(g, 12));
 	gpc_key parent = crew_key(4000 + below(g, 12));
@@ -94,8 +98,7 @@ static void anything(struct brat *g)
 		order_or64(&g->shared->pending[below(g, 4)], nasty(g));
 		break;
 	case 4:
-		store_release(&slot(g, g->head - below(g, 32))->result,
-			      (int32_t)nasty(g));
+		store_release(&slot(g, g->head - below(g, 32))->result, (int32_t)nasty(g));
 		break;
 	case 5:
 		((uint32_t *)&g->seat->request)[below(g, 12)] = (uint32_t)nasty(g);

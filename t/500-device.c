@@ -18,8 +18,7 @@ static uint32_t lookup_differences(gpc *c, struct lookup *a)
 		must(gpc_lookup(c, masks[i], churn.key, CHURN_KEYS, host, GPC_QUIET));
 		ask_lookup(a, masks[i], churn.key, CHURN_KEYS, dev);
 		bad += memcmp(host, dev, sizeof(host)) != 0;
-		must(gpc_lookup(c, masks[i], churn.key, CHURN_KEYS, dev,
-				GPC_QUIET | GPC_ANYWHERE));
+		must(gpc_lookup(c, masks[i], churn.key, CHURN_KEYS, dev, GPC_QUIET | GPC_ANYWHERE));
 		bad += memcmp(host, dev, sizeof(host)) != 0;
 	}
 	return bad;
@@ -108,8 +107,8 @@ static gpc_block want[MANY], got[MANY];
 
 static void test_sizes(void)
 {
-	static const uint32_t size[] = {1,   2,	  3,   31,   32,   33,	 63,	65,
-					127, 255, 257, 1001, 4095, 4097, 99999, MANY};
+	static const uint32_t size[] = { 1,   2,   3,   31,   32,   33,   63,    65,
+					 127, 255, 257, 1001, 4095, 4097, 99999, MANY };
 	gpc *c = mirror_cache(LIVE_KEYS, 0);
 	gpc_dev *d = mirror_open(c);
 	struct lookup a = ask_new(d, MANY + 1, 0);
@@ -141,8 +140,7 @@ static void test_sizes(void)
 	is_int(i, 64, "33 answers and not one more");
 	s = must(gpc_dev_enter(d));
 	is_int(gpc_dev_lookup(d, 0, NULL, 0, NULL, a.stream), 0, "nothing to look up");
-	is_int(gpc_dev_match(d, 0, NULL, NULL, 0, NULL, NULL, a.stream), 0,
-	       "nothing to match");
+	is_int(gpc_dev_match(d, 0, NULL, NULL, 0, NULL, NULL, a.stream), 0, "nothing to match");
 	must(gpc_dev_leave(d, s, a.stream));
 	must(gpc_dev_wait(d, a.stream, 5000));
 	ask_free(&a);
@@ -186,8 +184,7 @@ static void matches(gpc *c, struct lookup *a, uint32_t nseq, const char *what)
 	ok(!memcmp(seq.block, seq.host, bytes), "%s: blocks, and no others", what);
 	memset(seq.len, 0x5a, nseq * sizeof(*seq.len));
 	ask_match(a, 0, seq.key, seq.start, nseq, seq.len, NULL);
-	ok(!memcmp(seq.len, seq.want, nseq * sizeof(*seq.len)), "%s: without blocks",
-	   what);
+	ok(!memcmp(seq.len, seq.want, nseq * sizeof(*seq.len)), "%s: without blocks", what);
 }
 
 static void test_sequences(void)
@@ -291,8 +288,7 @@ static void test_counters(void)
 	must(gpc_dev_close(f));
 	must(gpc_close(e));
 	seat_is_free(c, peer);
-	is_int(stats_of(c, -1).lookups - all.lookups, 24,
-	       "the departed are summed up, too");
+	is_int(stats_of(c, -1).lookups - all.lookups, 24, "the departed are summed up, too");
 	is_int(stats_of(c, -1).hit_ram - all.hit_ram, 6, "their hits as well");
 	ask_free(&a);
 	must(gpc_dev_close(d));

@@ -72,7 +72,7 @@ static void test_match(gpc *c)
 	int sum;
 
 	sum = gpc_match(c, 0, key, start, 7, len[0], here, GPC_QUIET);
-	memcpy(there, here, sizeof(there));      /* what is not matched is not touched */
+	memcpy(there, here, sizeof(there)); /* what is not matched is not touched */
 	is_int(gpc_match(c, 0, key, start, 7, len[1], there, GPC_DEVICE), sum, "a match");
 	ok(!memcmp(len[0], len[1], sizeof(len[0])), "of the same lengths");
 	is_int(same(KEYS), KEYS, "and blocks");
@@ -108,10 +108,16 @@ static int counted_ask(void *dev, const struct dev_view *view, const struct devi
 /* A round trip pays from so many keys on: gpc_lookup(3), gpc_match(3). */
 static void test_worth(gpc *c, gpc_dev *d)
 {
-	static const struct { uint32_t lookup, match, flags, there; } calls[] = {
-		{ 1024, 0, GPC_ANYWHERE, 0 }, { 2047, 0, GPC_ANYWHERE, 0 },
-		{ 2048, 0, GPC_ANYWHERE, 1 }, { 0, 4095, GPC_ANYWHERE, 0 },
-		{ 0, 4096, GPC_ANYWHERE, 1 }, { 1, 0, GPC_DEVICE, 1 }, { KEYS, 0, 0, 0 },
+	static const struct {
+		uint32_t lookup, match, flags, there;
+	} calls[] = {
+		{ 1024, 0, GPC_ANYWHERE, 0 },
+		{ 2047, 0, GPC_ANYWHERE, 0 },
+		{ 2048, 0, GPC_ANYWHERE, 1 },
+		{ 0, 4095, GPC_ANYWHERE, 0 },
+		{ 0, 4096, GPC_ANYWHERE, 1 },
+		{ 1, 0, GPC_DEVICE, 1 },
+		{ KEYS, 0, 0, 0 },
 	};
 	struct device_ops counting = *d->ops;
 	uint32_t i, start[2] = { 0 }, len;
@@ -128,9 +134,8 @@ static void test_worth(gpc *c, gpc_dev *d)
 		else
 			must(gpc_lookup(c, 0, key, calls[i].lookup, there, calls[i].flags));
 		is_int(questions, calls[i].there, "%s of %u keys, flags 0x%x: %s",
-		       calls[i].match ? "a match" : "a lookup",
-		       calls[i].match + calls[i].lookup, calls[i].flags,
-		       calls[i].there ? "the device" : "the host");
+		       calls[i].match ? "a match" : "a lookup", calls[i].match + calls[i].lookup,
+		       calls[i].flags, calls[i].there ? "the device" : "the host");
 	}
 	d->ops = real_ops;
 }

@@ -47,8 +47,7 @@ static void test_numbers(void)
 	refused(gpc_dev_leave(d, -1, a.stream), EINVAL, "one that cannot be");
 	refused(gpc_dev_leave(d, GPC_SECTIONS, a.stream), EINVAL, "nor this");
 	s[0] = must(gpc_dev_enter(d));
-	refused(gpc_dev_leave(f, s[0], a.stream), EINVAL,
-		"one of another handle's device");
+	refused(gpc_dev_leave(f, s[0], a.stream), EINVAL, "one of another handle's device");
 	refused(gpc_dev_lookup(f, 0, a.keys, 1, a.blocks, a.stream), EINVAL,
 		"nor does it open that device");
 	is_int(gpc_dev_leave(d, s[0], a.stream), 0, "left");
@@ -97,8 +96,7 @@ static void test_eviction_waits(void)
 	is_int(stats_of(c, info_of(e).peer).sections, 1, "a lookup in flight");
 	refused(gpc_evict(c, 0, 1, b, GPC_TAKE, 50), ETIMEDOUT, "is waited for");
 	is_int(find(c, KEYS), GPC_NONE, "though the key is gone");
-	refused(gpc_reserve(c, 0, 1, b, NULL, 0, 50), ETIMEDOUT,
-		"by a reserve as well");
+	refused(gpc_reserve(c, 0, 1, b, NULL, 0, 50), ETIMEDOUT, "by a reserve as well");
 	refused(gpc_dev_wait(f, a.stream, 0), EAGAIN, "it is in flight still");
 	refused(gpc_dev_wait(f, a.stream, 20), ETIMEDOUT, "and not done in time");
 	device_let_go();
@@ -107,8 +105,7 @@ static void test_eviction_waits(void)
 	ask_get(&a, hint, KEYS);
 	is_int(hint[0], find(c, 1), "the lookup has its answer");
 	k = key_of(c, KEYS);
-	is_int(gpc_ref(e, &k, hint + KEYS - 1, 1), 0,
-	       "what it saw of the victims is stale");
+	is_int(gpc_ref(e, &k, hint + KEYS - 1, 1), 0, "what it saw of the victims is stale");
 	ask_free(&a);
 	must(gpc_dev_close(f));
 	must(gpc_close(e));
@@ -156,8 +153,7 @@ static void test_sync(void)
 	must(gpc_reserve(e, 0, 1, b, NULL, 0, 1000));
 	serve_end();
 	/* nobody serves now */
-	must(gpc_publish(e, &none, &k, b, 1,
-			 GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
+	must(gpc_publish(e, &none, &k, b, 1, GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
 	refused(gpc_mirror_sync(e, t, 0), EAGAIN, "a command that is not done");
 	refused(gpc_mirror_sync(e, t, 20), ETIMEDOUT, "nor in time");
 	refused(gpc_mirror_sync(e, t + 1000, 0), EINVAL, "one that was never given");
@@ -311,8 +307,7 @@ static void test_bad_devices(void)
 	if (!dlopen("libcuda.so.1", RTLD_LAZY))
 		ok(strstr(gpc_last_error(), "no NVIDIA driver (CUDA: "), "nor a driver");
 #endif
-	refused(gpc_dev_open(c, "GPU-00000000-dead-beef", &none), ENODEV,
-		"a UUID that nobody has");
+	refused(gpc_dev_open(c, "GPU-00000000-dead-beef", &none), ENODEV, "a UUID that nobody has");
 	refused(gpc_dev_open(c, "tape", &none), EINVAL, "no kind of device");
 	refused(gpc_dev_open(c, text, &none), EINVAL, "a name that is too long");
 	refused(gpc_dev_open(c, NULL, &none), EINVAL, "none");
@@ -343,18 +338,16 @@ static void test_bad_addresses(gpc_dev *d, struct lookup *a)
 	gpc_block *odd_blocks = (gpc_block *)((char *)a->blocks + 2);
 
 	refused(gpc_dev_lookup(d, 0, keys, 1, a->blocks, a->stream), EINVAL, "host keys");
-	refused(gpc_dev_lookup(d, 0, a->keys, 1, blocks, a->stream), EINVAL,
-		"host blocks");
+	refused(gpc_dev_lookup(d, 0, a->keys, 1, blocks, a->stream), EINVAL, "host blocks");
 	refused(gpc_dev_match(d, 0, keys, a->start, 1, a->len, NULL, a->stream), EINVAL,
 		"host keys of a match");
 	refused(gpc_dev_match(d, 0, a->keys, start, 1, a->len, NULL, a->stream), EINVAL,
 		"host starts");
 	refused(gpc_dev_match(d, 0, a->keys, a->start, 1, len, NULL, a->stream), EINVAL,
 		"host lengths");
-	refused(gpc_dev_match(d, 0, a->keys, a->start, 1, a->len, blocks, a->stream),
-		EINVAL, "host blocks of a match");
-	refused(gpc_dev_lookup(d, 0, odd, 1, a->blocks, a->stream), EINVAL,
-		"keys at half a key");
+	refused(gpc_dev_match(d, 0, a->keys, a->start, 1, a->len, blocks, a->stream), EINVAL,
+		"host blocks of a match");
+	refused(gpc_dev_lookup(d, 0, odd, 1, a->blocks, a->stream), EINVAL, "keys at half a key");
 	refused(gpc_dev_lookup(d, 0, a->keys, 1, odd_blocks, a->stream), EINVAL,
 		"blocks at half a block");
 }
@@ -372,17 +365,15 @@ static void test_bad_launches(void)
 	refused(gpc_dev_lookup(d, 0, a.keys, 1, NULL, a.stream), EINVAL, "no blocks");
 	refused(gpc_dev_match(d, 0, NULL, a.start, 1, a.len, NULL, a.stream), EINVAL,
 		"no keys to match");
-	refused(gpc_dev_match(d, 0, a.keys, NULL, 1, a.len, NULL, a.stream), EINVAL,
-		"no starts");
+	refused(gpc_dev_match(d, 0, a.keys, NULL, 1, a.len, NULL, a.stream), EINVAL, "no starts");
 	refused(gpc_dev_match(d, 0, a.keys, a.start, 1, NULL, NULL, a.stream), EINVAL,
 		"no lengths");
-	refused(gpc_dev_lookup(NULL, 0, a.keys, 1, a.blocks, a.stream), EINVAL,
-		"no device");
+	refused(gpc_dev_lookup(NULL, 0, a.keys, 1, a.blocks, a.stream), EINVAL, "no device");
 	for (i = 0; i < 3; i++) {
 		refused(gpc_dev_lookup(d, 0, a.keys, n[i], a.blocks, a.stream), EINVAL,
 			"a lookup of %u", n[i]);
-		refused(gpc_dev_match(d, 0, a.keys, a.start, n[i], a.len, NULL, a.stream),
-			EINVAL, "a match of %u", n[i]);
+		refused(gpc_dev_match(d, 0, a.keys, a.start, n[i], a.len, NULL, a.stream), EINVAL,
+			"a match of %u", n[i]);
 	}
 	if (device_is_gpu())
 		test_bad_addresses(d, &a);

@@ -115,8 +115,7 @@ static void test_replaced_in_flight(void)
 	/* CUDA lets no process give memory back while its kernels run: with a writer in
 	 * another process this is in 601-cuda-peer.c */
 	if (!device_is_gpu())
-		is_int(stats_of(c, info_of(c).peer).sections, 2,
-		       "two lookups, two mirrors");
+		is_int(stats_of(c, info_of(c).peer).sections, 2, "two lookups, two mirrors");
 	device_let_go();
 	ask_get(&new, b, KEYS);
 	ok(b[0] == find(c, 1) && b[KEYS - 1] == GPC_NONE, "the new one answers");
@@ -190,8 +189,8 @@ static void three_rounds(gpc *writer, struct crew *w)
 	while (load_relaxed(&w->rounds) < target && tries--)
 		must(gpc_writer_serve(writer, 1));
 	if (load_relaxed(&w->rounds) < target)
-		bail("no lookup any more, %u mirrors: %d, %s; %s",
-		     info_of(writer).mirrors, w->last, w->why, heard);
+		bail("no lookup any more, %u mirrors: %d, %s; %s", info_of(writer).mirrors, w->last,
+		     w->why, heard);
 }
 
 /* Three handles, a thread each, while the writer's seat goes round. */
@@ -320,7 +319,8 @@ static void test_flush_never_ends(void)
 	device_host_flush_delay_us = 3600u * 1000000u;
 	must(gpc_drop(c, &(gpc_block){ 0 }, 1, NULL, 0, -1));
 	ok(gpc_mirror_lag(e) > 0, "a flush that does not end");
-	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 50), ETIMEDOUT, "is waited for, but not longer than told");
+	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 50), ETIMEDOUT,
+		"is waited for, but not longer than told");
 	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 0), EAGAIN, "or not at all");
 	refused(gpc_reserve(c, 0, 1, b, NULL, 0, 50), ETIMEDOUT, "nor do ids come");
 	is_int(gpc_mirror_sync(c, GPC_TICKET_ALL, 10000), 0, "until the mirror is given up");

@@ -40,8 +40,8 @@ static void end(const char *what)
 static void move_all(int to)
 {
 	struct gpc_move m[KEYS];
-	int i, n = to == vram ? gpc_promote(c, block, KEYS, vram, m, NULL, 0, 10000) :
-				gpc_demote(c, vram, ram, block, KEYS, m, 0, 10000);
+	int i, n = to == vram ? gpc_promote(c, block, KEYS, vram, m, NULL, 0, 10000)
+			      : gpc_demote(c, vram, ram, block, KEYS, m, 0, 10000);
 
 	if (must(n) != KEYS || must(gpc_commit(c, m, KEYS, NULL, 0, -1)) != KEYS)
 		bail("%d of %d begin to move", n, KEYS);
@@ -72,7 +72,7 @@ static void in_steps(bool rises, const char *what)
 	begin(rises ? 0 : 1, rises ? 1 : 0);
 	if (!rises)
 		move_all(vram);
-	for (i = 0; i < 2000 && stats_of(c, -1).live > KEYS; i++)       /* and they are there alone */
+	for (i = 0; i < 2000 && stats_of(c, -1).live > KEYS; i++) /* and they are there alone */
 		must(gpc_writer_serve(c, 1));
 	mirror_sync(c);
 	d = mirror_open(c);
@@ -108,7 +108,10 @@ static void in_steps(bool rises, const char *what)
 
 /* ---- without rest ---- */
 
-static struct { bool stop; uint64_t looks, misses; } looker;
+static struct {
+	bool stop;
+	uint64_t looks, misses;
+} looker;
 
 static void *look(void *arg)
 {

@@ -4,11 +4,13 @@
  * device that is lost. */
 #include "gpu/bytes.h"
 
-#define FRAME ((size_t)4 << 20)          /* bytes of a buffer in which copies are compared */
+#define FRAME ((size_t)4 << 20) /* bytes of a buffer in which copies are compared */
 
 /* ---- frames: both sides of copies, and what they must be ---- */
 
-struct frame { uint8_t *host, *vram, *other, *want, *got; };
+struct frame {
+	uint8_t *host, *vram, *other, *want, *got;
+};
 
 static void randomize(uint8_t *p, size_t n, uint64_t *seed)
 {
@@ -106,26 +108,35 @@ static void run_ops(struct frame *f, uint8_t *to, const uint8_t *from, const uin
 
 #define AT(n) ((uint8_t *)(uintptr_t)(n))
 
-static const struct { const char *what; uint32_t n; struct copy_op op[3]; } forms[] = {
+static const struct {
+	const char *what;
+	uint32_t n;
+	struct copy_op op[3];
+} forms[] = {
 	{ "one row", 1, { { AT(4096), AT(8192), 70000, 1, 0, 0, 1, 0, 0 } } },
 	{ "odd bytes", 1, { { AT(3), AT(77), 1023, 1, 0, 0, 1, 0, 0 } } },
-	{ "layers to an image", 1,
-	  { { AT(65536), AT(8192), 4096, 64, 4096, 49152, 1, 0, 0 } } },
-	{ "an image to layers", 1,
-	  { { AT(8192), AT(65536), 4096, 64, 49152, 4096, 1, 0, 0 } } },
+	{ "layers to an image", 1, { { AT(65536), AT(8192), 4096, 64, 4096, 49152, 1, 0, 0 } } },
+	{ "an image to layers", 1, { { AT(8192), AT(65536), 4096, 64, 49152, 4096, 1, 0, 0 } } },
 	{ "odd rows", 1, { { AT(1), AT(5), 333, 17, 1001, 777, 1, 0, 0 } } },
-	{ "three ops", 3, { { AT(0), AT(0), 4096, 8, 4096, 16384, 1, 0, 0 },
-			    { AT(1 << 20), AT(4096), 4096, 8, 8192, 16384, 1, 0, 0 },
-			    { AT(2 << 20), AT(8192), 100, 1, 0, 0, 1, 0, 0 } } },
-	{ "slices of whole rows", 1,
+	{ "three ops",
+	  3,
+	  { { AT(0), AT(0), 4096, 8, 4096, 16384, 1, 0, 0 },
+	    { AT(1 << 20), AT(4096), 4096, 8, 8192, 16384, 1, 0, 0 },
+	    { AT(2 << 20), AT(8192), 100, 1, 0, 0, 1, 0, 0 } } },
+	{ "slices of whole rows",
+	  1,
 	  { { AT(4096), AT(0), 1024, 5, 2048, 4096, 7, 2048 * 6, 4096 * 9 } } },
-	{ "slices at no multiple of a row", 1,
+	{ "slices at no multiple of a row",
+	  1,
 	  { { AT(0), AT(64), 1024, 3, 2048, 4096, 5, 2048 * 4 + 512, 4096 * 4 } } },
-	{ "slices closer than rows", 1,          /* 3D copies cannot: one copy a slice */
+	{ "slices closer than rows",
+	  1, /* 3D copies cannot: one copy a slice */
 	  { { AT(0), AT(0), 1024, 8, 65536, 1024, 7, 1024, 8192 } } },
-	{ "nothing, and a row", 3, { { AT(0), AT(0), 0, 1, 0, 0, 1, 0, 0 },
-				     { AT(0), AT(0), 64, 0, 64, 64, 1, 0, 0 },
-				     { AT(64), AT(64), 64, 1, 0, 0, 1, 0, 0 } } },
+	{ "nothing, and a row",
+	  3,
+	  { { AT(0), AT(0), 0, 1, 0, 0, 1, 0, 0 },
+	    { AT(0), AT(0), 64, 0, 64, 64, 1, 0, 0 },
+	    { AT(64), AT(64), 64, 1, 0, 0, 1, 0, 0 } } },
 };
 
 static int copies(int me)
@@ -191,8 +202,14 @@ static void naive_pairs(uint8_t *to, const uint8_t *from, const struct copy_shap
 	for (i = 0; i < ns; i++)
 		for (j = 0; j < np; j++) {
 			struct copy_op op = { s[i].to + p[j].to * s[i].to_slot,
-					      s[i].from + p[j].from * s[i].from_slot, s[i].width,
-					      s[i].rows, s[i].to_pitch, s[i].from_pitch, 1, 0, 0 };
+					      s[i].from + p[j].from * s[i].from_slot,
+					      s[i].width,
+					      s[i].rows,
+					      s[i].to_pitch,
+					      s[i].from_pitch,
+					      1,
+					      0,
+					      0 };
 
 			naive(to, from, &op);
 		}
@@ -232,11 +249,15 @@ static void alignments(struct frame *f)
 	for (i = 0; i < ARRAY_SIZE(off); i++)
 		for (j = 0; j < ARRAY_SIZE(off); j++)
 			for (k = 0; k < ARRAY_SIZE(width); k++) {
-				struct copy_shape s = { AT(64 + off[i]), AT(128 + off[j]), 262144,
-							524288, width[k], 7, 20016, 32768 };
+				struct copy_shape s = { AT(64 + off[i]), AT(128 + off[j]),
+							262144,          524288,
+							width[k],        7,
+							20016,           32768 };
 
-				snprintf(what, sizeof(what), "rows of %u to an address at %u from "
-					 "one at %u", width[k], off[i], off[j]);
+				snprintf(what, sizeof(what),
+					 "rows of %u to an address at %u from "
+					 "one at %u",
+					 width[k], off[i], off[j]);
 				run_pairs(f, &s, 1, p, 3, what);
 			}
 }
@@ -255,8 +276,8 @@ static int pairs(int me)
 	alignments(&f);
 	/* more shapes and more pairs than a launch has room for */
 	for (i = 0; i < 19; i++)
-		s[i] = (struct copy_shape){ AT(i * 64), AT(i * 128), 4096, 3000, 16 + i, 2, 2048,
-					    1024 };
+		s[i] = (struct copy_shape){ AT(i * 64), AT(i * 128), 4096, 3000,
+					    16 + i,     2,           2048, 1024 };
 	for (i = 0; i < 1000; i++)
 		p[i] = (struct copy_pair){ .from = crew_random(&seed, 1000), .to = i };
 	run_pairs(&f, s, 19, p, 1000, "19 shapes of 1000 pairs");
@@ -322,7 +343,7 @@ static int pins(int me)
 	must_be(B->pin(p, 2 * MIB), -EINVAL);
 	B->unpin(p);
 	need(!is_host(p), "it is registered still");
-	B->unpin(p);                     /* none is there: nothing happens */
+	B->unpin(p); /* none is there: nothing happens */
 	must_be(B->pin(p, 2 * MIB), 0);
 	B->unpin(p);
 	/* what the engine has registered stays the engine's */
@@ -374,7 +395,7 @@ static int marks(int me)
 	uuid();
 	must_cuda(cudaMalloc((void **)&vram, 32 * MIB));
 	op.from = vram;
-	must_be(B->mark(uuid(), word, 1, stream), -EINVAL);      /* not pinned yet */
+	must_be(B->mark(uuid(), word, 1, stream), -EINVAL); /* not pinned yet */
 	must_be(B->pin(word, 2 * MIB), 0);
 	for (round = 1; round <= 20; round++) {
 		store_release(&spin->stop, 0);
@@ -406,7 +427,7 @@ static int loser(int me)
 	struct copy_op op = { host, host, 4096, 1, 0, 0, 1, 0, 0 };
 
 	must_be(B->state(uuid()), 0);
-	must_cuda(work_fill((uint32_t *)(uintptr_t)0x100, 1, slots, 1, 1, 0, stream));  /* faults */
+	must_cuda(work_fill((uint32_t *)(uintptr_t)0x100, 1, slots, 1, 1, 0, stream)); /* faults */
 	need(cudaStreamSynchronize(stream) != cudaSuccess, "no fault");
 	must_be(B->state(uuid()), -EIO);
 	need(B->copy(uuid(), &op, 1, stream, &done) < 0 && done == 0, "a lost device copies");

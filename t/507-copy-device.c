@@ -9,7 +9,7 @@
 
 enum { BLOCKS = 48, PIECES = 64, PIECE = 1024, IMAGE = PIECES * PIECE, BATCH = 24, ROUNDS = 40 };
 enum { GATE_MADE, GATE_MAPPED, GATE_DEAD, GATE_END, GATE_CREATED, GATE_SERVED };
-enum { N_RAM, N_NEAR, N_FAR };           /* counts: numbers of the pools */
+enum { N_RAM, N_NEAR, N_FAR }; /* counts: numbers of the pools */
 
 static uint64_t count_of(int i)
 {
@@ -61,13 +61,19 @@ static void verify(gpc *c, gpc_block b, uint64_t n, const char *what)
 static int make_vram(gpc *c, uint32_t halves, int timeout_ms)
 {
 	struct gpc_run run[2] = {
-		{ .count = PIECES / halves, .bytes = PIECE, .slot_stride = PIECE,
+		{ .count = PIECES / halves,
+		  .bytes = PIECE,
+		  .slot_stride = PIECE,
 		  .run_stride = (uint64_t)halves * BLOCKS * PIECE },
 	};
-	struct gpc_memory m = { .size = sizeof(m), .nruns = halves, .runs = run,
-				.device = device_name() };
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .blocks = BLOCKS,
-			      .space = halves, .demote_to = -1 };
+	struct gpc_memory m = {
+		.size = sizeof(m), .nruns = halves, .runs = run, .device = device_name()
+	};
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_VRAM,
+			      .blocks = BLOCKS,
+			      .space = halves,
+			      .demote_to = -1 };
 
 	run[1] = run[0];
 	run[1].offset = (uint64_t)BLOCKS * PIECE;
@@ -77,8 +83,9 @@ static int make_vram(gpc *c, uint32_t halves, int timeout_ms)
 static int make_ram(gpc *c, uint32_t blocks)
 {
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = IMAGE };
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .blocks = blocks, .transit = 1,
-			      .demote_to = -1 };
+	struct gpc_pool p = {
+		.size = sizeof(p), .kind = GPC_RAM, .blocks = blocks, .transit = 1, .demote_to = -1
+	};
 
 	return gpc_pool_make(c, &p, &m, -1);
 }
@@ -155,7 +162,8 @@ static void round_trip(gpc *c, uint64_t n, bool polls, uint64_t *seed)
 	for (i = 0; i < BATCH; i++)
 		verify(c, e[i], n + i, "there and back");
 	must_be(gpc_release(c, a, BATCH) | gpc_release(c, b, BATCH) | gpc_release(c, d, BATCH) |
-		gpc_release(c, e, BATCH), 0);
+			gpc_release(c, e, BATCH),
+		0);
 }
 
 /* As many as may be under way, and one more. */
@@ -188,7 +196,7 @@ static int keeper(int me)
 	uint32_t i;
 
 	crew_open(GATE_CREATED);
-	crew_wait(GATE_SERVED, 1);      /* there is a writer of its own process */
+	crew_wait(GATE_SERVED, 1); /* there is a writer of its own process */
 	set_count(N_RAM, make_ram(c, 2 * BATCH * 2));
 	set_count(N_NEAR, make_vram(c, 1, -1));
 	set_count(N_FAR, make_vram(c, 2, -1));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of images, by the table of device/bytes.h: of any layout, stored and compared, on the host device, or on the
- * GPU of GPC_TEST_DEVICE.  What the processor sums of the same bytes is the truth. */
+/* Sums of images, by the table of device/bytes.h: of any layout, stored and compared, on the host
+ * device, or on the GPU of GPC_TEST_DEVICE.  What the processor sums of the same bytes is the
+ * truth. */
 #include "t/lib/devices.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include "device/bytes.h"
 #include "device/device.h"
 
-#define SLOTS 90u                        /* more than a launch takes */
+#define SLOTS 90u /* more than a launch takes */
 #define AREA  ((size_t)48 << 20)
 
 static const struct device_bytes *by;
@@ -30,7 +31,8 @@ static void settle(void)
 /* Memory that the device reaches, 2 MiB aligned. */
 static void *pinned(size_t bytes)
 {
-	void *p = aligned_alloc((size_t)2 << 20, (bytes + ((size_t)2 << 20) - 1) & ~(((size_t)2 << 20) - 1));
+	void *p = aligned_alloc((size_t)2 << 20,
+				(bytes + ((size_t)2 << 20) - 1) & ~(((size_t)2 << 20) - 1));
 
 	if (!p || by->pin(p, bytes))
 		bail("no pinned memory: %s", gpc_last_error());
@@ -52,8 +54,11 @@ static void want_all(struct sum_want *w)
 	uint32_t i;
 
 	for (i = 0; i < SLOTS; i++)
-		w[i] = (struct sum_want){ .trailer = &trailer[(i * 7) % SLOTS], .key = { i + 1, ~(uint64_t)i },
-					  .slot = (i * 13) % SLOTS, .index = 2 * i, .life = i + 5 };
+		w[i] = (struct sum_want){ .trailer = &trailer[(i * 7) % SLOTS],
+					  .key = { i + 1, ~(uint64_t)i },
+					  .slot = (i * 13) % SLOTS,
+					  .index = 2 * i,
+					  .life = i + 5 };
 }
 
 /* As the layout says, of so many bytes each. */
@@ -64,8 +69,9 @@ static void one(const char *what, uint32_t npieces, uint64_t bytes, uint64_t gap
 	uint32_t i, wrong = 0, hurt;
 	void *sums;
 
-	for (i = 0; i < npieces; i++)    /* layer after layer */
-		p[i] = (struct sum_piece){ vram + offset + i * (SLOTS * (bytes + gap)), bytes + gap, bytes };
+	for (i = 0; i < npieces; i++) /* layer after layer */
+		p[i] = (struct sum_piece){ vram + offset + i * (SLOTS * (bytes + gap)), bytes + gap,
+					   bytes };
 	if (offset + npieces * SLOTS * (bytes + gap) > AREA)
 		bail("%s does not fit", what);
 	if (by->sum_open(uuid, p, npieces, &sums))
@@ -75,15 +81,16 @@ static void one(const char *what, uint32_t npieces, uint64_t bytes, uint64_t gap
 	is_int(by->sum(sums, w, SLOTS, 3, NULL, stream), 0, "%s: summed", what);
 	settle();
 	for (i = 0; i < SLOTS; i++)
-		wrong += w[i].trailer->crc != truth(p, npieces, w[i].slot) || w[i].trailer->life != w[i].life ||
-			 w[i].trailer->key[0] != w[i].key[0] || w[i].trailer->key[1] != w[i].key[1];
+		wrong += w[i].trailer->crc != truth(p, npieces, w[i].slot) ||
+			 w[i].trailer->life != w[i].life || w[i].trailer->key[0] != w[i].key[0] ||
+			 w[i].trailer->key[1] != w[i].key[1];
 	is_int(wrong, 0, "%s: each sum, key and life", what);
 	*bad = UINT64_MAX;
 	is_int(by->sum(sums, w, SLOTS, 3, bad, stream), 0, "%s: compared", what);
 	settle();
 	ok(*bad == UINT64_MAX, "%s: nothing is wrong", what);
 
-	hurt = 41;                       /* one bit of its last byte, and of another one behind it */
+	hurt = 41; /* one bit of its last byte, and of another one behind it */
 	w[hurt].trailer->crc ^= 1;
 	w[hurt + 9].trailer->crc ^= 0x80000000u;
 	is_int(by->sum(sums, w, SLOTS, 3, bad, stream), 0, "%s: compared again", what);
@@ -94,7 +101,7 @@ static void one(const char *what, uint32_t npieces, uint64_t bytes, uint64_t gap
 	settle();
 	is_int(*bad, 7, "%s: a smaller one stays", what);
 	*bad = UINT64_MAX;
-	w[hurt].life++;                  /* of another life: nothing is known of it */
+	w[hurt].life++; /* of another life: nothing is known of it */
 	w[hurt + 9].key[1]++;
 	by->sum(sums, w, SLOTS, 3, bad, stream);
 	settle();
@@ -113,7 +120,9 @@ static void each_byte(void)
 	uint8_t was, now;
 	void *sums;
 
-	w = (struct sum_want){ .trailer = &trailer[0], .key = { 1, 1 }, .slot = 2, .index = 0, .life = 9 };
+	w = (struct sum_want){
+		.trailer = &trailer[0], .key = { 1, 1 }, .slot = 2, .index = 0, .life = 9
+	};
 	if (by->sum_open(uuid, &p, 1, &sums))
 		bail("sum_open: %s", gpc_last_error());
 	by->sum(sums, &w, 1, 0, NULL, stream);
@@ -161,7 +170,8 @@ static void own(void)
 	for (i = 0; i < SLOTS; i++)
 		wrong += crc[i] != truth(same, 5, block[i]);
 	is_int(wrong, 0, "what gpc_crc32c says of each");
-	fails(gpc_sums_ask(s, GPC_SUMS - SLOTS + 1, block, SLOTS, in), "first is 4007 and n is 90: there are");
+	fails(gpc_sums_ask(s, GPC_SUMS - SLOTS + 1, block, SLOTS, in),
+	      "first is 4007 and n is 90: there are");
 	fails(gpc_sums_ask(s, 0, NULL, 1, in), "blocks is NULL, and n is 1");
 	fails(gpc_sums_get(s, GPC_SUMS, crc, 1), "first is 4096 and n is 1: there are 4096");
 	is_int(gpc_sums_close(s), 0, "closed");

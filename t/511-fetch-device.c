@@ -1,26 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fetch and spill of two processes, each with a VRAM pool in a space of its own, that share RAM: what one computes
- * the other loads, by the whole, by stages that another stream waits for, verified first, by ranks of both,
- * released by the stream; and what has changed in RAM meanwhile.  Every byte.  On the host device, or on the
- * GPU of GPC_TEST_DEVICE. */
+/* Fetch and spill of two processes, each with a VRAM pool in a space of its own, that share RAM:
+ * what one computes the other loads, by the whole, by stages that another stream waits for,
+ * verified first, by ranks of both, released by the stream; and what has changed in RAM meanwhile.
+ * Every byte.  On the host device, or on the GPU of GPC_TEST_DEVICE. */
 #include "t/lib/images.h"
 
 enum { CHAIN = 24, BLOCKS = 3 * CHAIN, RAM_BLOCKS = 6 * CHAIN, STAGES = 4 };
 enum { WHOLE, BY_STAGES, VERIFIED, RELEASED, RANKED, DAMAGED, WAYS };
 enum { ROUNDS = 3 * WAYS };
 /* gates: those of the second member follow */
-enum { GATE_CREATED, GATE_SERVED, GATE_MADE, GATE_END, GATE_SPILLED, GATE_POSTED = 6, GATE_COPIED = 8, GATE_TAKEN = 10 };
+enum {
+	GATE_CREATED,
+	GATE_SERVED,
+	GATE_MADE,
+	GATE_END,
+	GATE_SPILLED,
+	GATE_POSTED = 6,
+	GATE_COPIED = 8,
+	GATE_TAKEN = 10
+};
 enum { N_RAM, N_PEER, N_TRANSFER = 3, N_MOVES = 5, N_BAD = 7 };
 
-static struct page { struct gpc_move moves[2][CHAIN]; } *page;
+static struct page {
+	struct gpc_move moves[2][CHAIN];
+} * page;
 
 struct me {
 	gpc *c;
-	uint32_t me, other;              /* members, from 0 */
+	uint32_t me, other; /* members, from 0 */
 	int ram, vram, peer;
 	void *stream, *second;
 	uint32_t round;
-	gpc_key k[CHAIN + 1];            /* of the other's chain of this round */
+	gpc_key k[CHAIN + 1]; /* of the other's chain of this round */
 	gpc_block b[CHAIN];
 };
 
@@ -41,7 +52,8 @@ static void produce(struct me *m)
 
 	images_chain(m->c, m->vram, from, CHAIN, b);
 	images_leaf_first(b, CHAIN, leaf_first);
-	got = gpc_spill(m->c, m->vram, m->ram, leaf_first, CHAIN, NULL, GPC_COPY, m->stream, 20000, &t);
+	got = gpc_spill(m->c, m->vram, m->ram, leaf_first, CHAIN, NULL, GPC_COPY, m->stream, 20000,
+			&t);
 	need(got == CHAIN && t, "gpc_spill is %d: %s", got, gpc_last_error());
 	must_be(gpc_transfer_wait(m->c, t, 20000), 0);
 	images_keys(from, CHAIN, k);
@@ -82,7 +94,7 @@ static void whole(struct me *m, uint32_t flags)
 	int results[CHAIN], i;
 	gpc_transfer t = start(m, NULL, flags);
 
-	if (!flags) {                    /* good in the order of the stream, whoever has committed it */
+	if (!flags) { /* good in the order of the stream, whoever has committed it */
 		images_settle(m->stream);
 		check_all(m, "in the order of the stream");
 	}
@@ -94,7 +106,8 @@ static void whole(struct me *m, uint32_t flags)
 	must_be(gpc_release(m->c, m->b, CHAIN), 0);
 }
 
-/* Each part of the image is there when the other stream gets there, which waits for no more than that. */
+/* Each part of the image is there when the other stream gets there, which waits for no more than
+ * that. */
 static void by_stages(struct me *m)
 {
 	gpc_transfer t = start(m, GPC_OPTIONS(gpc_fetch_options, .stages = STAGES), 0);
@@ -104,10 +117,11 @@ static void by_stages(struct me *m)
 		must_be(gpc_order(m->c, t, s, m->second), 0);
 		images_settle(m->second);
 		for (i = 0; i < CHAIN; i++)
-			must_be(image_wrong(m->c, m->b[i], &m->k[i + 1], s * each, (s + 1) * each), 0);
+			must_be(image_wrong(m->c, m->b[i], &m->k[i + 1], s * each, (s + 1) * each),
+				0);
 	}
 	must_be(gpc_transfer_wait(m->c, t, 20000), 0);
-	must_be(gpc_order(m->c, t, STAGES - 1, m->second), 0);   /* of one that is over */
+	must_be(gpc_order(m->c, t, STAGES - 1, m->second), 0); /* of one that is over */
 	must_be(gpc_release(m->c, m->b, CHAIN), 0);
 }
 
@@ -123,8 +137,10 @@ static void released(struct me *m)
 	must_be(gpc_transfer_wait(m->c, t, 0), -EAGAIN);
 	device_let_go();
 	must_be(gpc_transfer_wait(m->c, t, 20000), 0);
-	crew_until(crew_stats(m->c, m->peer).refs == 0,
-		   { gpc_transfer_wait(m->c, GPC_TRANSFER_ALL, 20000); crew_breath(); });
+	crew_until(crew_stats(m->c, m->peer).refs == 0, {
+		gpc_transfer_wait(m->c, GPC_TRANSFER_ALL, 20000);
+		crew_breath();
+	});
 	must_be(gpc_acquire(m->c, GPC_SPACE(m->me + 1), m->k + 1, CHAIN, m->b, 0), CHAIN);
 	check_all(m, "released by the stream");
 	must_be(gpc_release(m->c, m->b, CHAIN), 0);
@@ -139,15 +155,18 @@ static void copy_half(struct me *m, uint32_t whose, uint32_t first)
 	for (i = first; i < n; i += 2)
 		image_fill(m->c, moves[i].to, &moves[i].key);
 	must_be(gpc_transfer_mark(m->c, (int)crew->count[N_PEER + (int)whose],
-				  crew->count[N_TRANSFER + (int)whose], m->stream), 0);
+				  crew->count[N_TRANSFER + (int)whose], m->stream),
+		0);
 }
 
 static void ranked(struct me *m)
 {
 	int32_t ranks[2] = { (int32_t)crew->count[N_PEER], (int32_t)crew->count[N_PEER + 1] };
 	uint32_t n = 0, posted = m->round / WAYS + 1;
-	gpc_transfer t = start(m, GPC_OPTIONS(gpc_fetch_options, .nranks = 2, .ranks = ranks,
-					      .moves = page->moves[m->me], .nmoves = &n), 0);
+	gpc_transfer t = start(m,
+			       GPC_OPTIONS(gpc_fetch_options, .nranks = 2, .ranks = ranks,
+					   .moves = page->moves[m->me], .nmoves = &n),
+			       0);
 
 	must_be(n, CHAIN);
 	crew->count[N_MOVES + (int)m->me] = n;
@@ -175,7 +194,8 @@ static void damaged(struct me *m)
 		must_be(results[i], i == CHAIN / 2 ? -EBADMSG : -ESTALE);
 	must_be(gpc_release(m->c, m->b, CHAIN), 0);
 	__atomic_fetch_add(&crew->count[N_BAD], 1, __ATOMIC_SEQ_CST);
-	got = gpc_fetch(m->c, m->vram, m->k + 1, CHAIN, m->b, NULL, GPC_VERIFY_FIRST, m->stream, 20000, &t);
+	got = gpc_fetch(m->c, m->vram, m->k + 1, CHAIN, m->b, NULL, GPC_VERIFY_FIRST, m->stream,
+			20000, &t);
 	must_be(got, CHAIN / 2);
 	must_be(gpc_transfer_wait(m->c, t, 20000), 0);
 	for (i = 0; i < got; i++)

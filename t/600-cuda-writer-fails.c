@@ -8,7 +8,7 @@
 #include "device/cuda.h"
 
 #define TEXT "unknown error" /* CUDA's, for what is injected */
-#define MOST 200	     /* calls; more are a loop that does not end */
+#define MOST 200             /* calls; more are a loop that does not end */
 
 enum { KEYS = 8 };
 
@@ -125,8 +125,7 @@ static void test_take(gpc *c)
 		if (!failed)
 			break;
 	}
-	ok(n > 10 && n < MOST, "a mirror is made by %u calls, each of which has failed",
-	   n - 1);
+	ok(n > 10 && n < MOST, "a mirror is made by %u calls, each of which has failed", n - 1);
 	ok(without >= n - 2, "%u times without a mirror", without);
 	is_int(bad, 0, "the host's calls worked each time");
 	is_int(silent, 0, "CUDA's text was in the log each time");
@@ -138,7 +137,7 @@ static void test_flush(gpc *c)
 	uint32_t n, bad = 0, leaks = 0, retired = 0, silent = 0, failed = 0;
 	struct gpc_mirror m = { .size = sizeof(m) };
 
-	for (n = 1; n <= 12; n++) {      /* the last ones may be more than there are */
+	for (n = 1; n <= 12; n++) { /* the last ones may be more than there are */
 		must(gpc_writer_take(c, 0, 0));
 		mirror_sync(c);
 		fail_at(n);
@@ -148,8 +147,7 @@ static void test_flush(gpc *c)
 			failed++;
 			retired += m.retired;
 			silent += m.retired && !strstr(heard, TEXT);
-			bad += gpc_mirror_sync(c, GPC_TICKET_ALL,
-					       2000) != 0 || !host_works(c);
+			bad += gpc_mirror_sync(c, GPC_TICKET_ALL, 2000) != 0 || !host_works(c);
 		}
 		must(gpc_writer_drop(c));
 		leaks += !held_is(&before);
@@ -255,8 +253,8 @@ static int body(void)
 	test_flush(c);
 	test_drop(c);
 	test_check(c);
-	ok(free_memory() + ((size_t)4 << 20) >= memory,
-	   "memory of the device: %zu KiB less", (memory - free_memory()) >> 10);
+	ok(free_memory() + ((size_t)4 << 20) >= memory, "memory of the device: %zu KiB less",
+	   (memory - free_memory()) >> 10);
 	is_int(open_files(), files, "as many open files");
 	cache_end(c);
 	test_no_room();

@@ -8,10 +8,10 @@
 
 #include "device/cuda.h"
 
-#define TEXT	 "unknown error" /* CUDA's, for what is injected */
-#define MOST	 200
-#define REPLACED 4	/* times that the mirror is replaced */
-#define SOON_US	 500000 /* what does not wait is over long before */
+#define TEXT     "unknown error" /* CUDA's, for what is injected */
+#define MOST     200
+#define REPLACED 4      /* times that the mirror is replaced */
+#define SOON_US  500000 /* what does not wait is over long before */
 
 enum { KEYS = 8 };
 enum { GATE_MADE, GATE_REPLACE, GATE_REPLACED, GATE_END };
@@ -142,12 +142,10 @@ static void test_close(void)
 	must_be(gpc_dev_open(peer.c, device_name(), &d), 0);
 	need(gpc_dev_enter(d) >= 0, "enter: %s", gpc_last_error());
 	must_be(gpc_dev_wait(d, peer.stream, 1000), 0);
-	store_relaxed(&device_cuda_fail_at,
-		      2); /* the launch, behind asking for the device */
+	store_relaxed(&device_cuda_fail_at, 2); /* the launch, behind asking for the device */
 	err = gpc_dev_close(d);
 	store_relaxed(&device_cuda_fail_at, 0);
-	if (ok(!err || strstr(gpc_last_error(), TEXT),
-	       "closing ends the section, or says why"))
+	if (ok(!err || strstr(gpc_last_error(), TEXT), "closing ends the section, or says why"))
 		ok(!err || gpc_dev_close(d) == 0, "then it works the second time");
 	else
 		diag("%d: %s", err, gpc_last_error());
@@ -215,8 +213,7 @@ static void test_in_flight(void)
 	is_int(gpc_dev_wait(d, busy, 0), -EAGAIN, "a kernel is in flight all the while");
 	ok(import < SOON_US, "it keeps no new mirror from being imported: %llu us",
 	   (unsigned long long)import);
-	ok(us < SOON_US, "nor a lookup from being launched: %llu us",
-	   (unsigned long long)us);
+	ok(us < SOON_US, "nor a lookup from being launched: %llu us", (unsigned long long)us);
 	is_int(peer.blocks[KEYS - 1], KEYS - 1, "which has its answer before it ends");
 	store_release(&spin->stop, 1);
 	must_be(gpc_dev_wait(d, busy, 10000), 0);

@@ -21,8 +21,7 @@ static gpc *writer_now;
 static void launches(void)
 {
 	must(gpc_dev_lookup(g.d, 0, g.a.keys, KEYS, g.a.blocks, g.a.stream));
-	must(gpc_dev_match(g.d, 0, g.a.keys, g.a.start, SEQS, g.a.len, g.matched,
-			   g.a.stream));
+	must(gpc_dev_match(g.d, 0, g.a.keys, g.a.start, SEQS, g.a.len, g.matched, g.a.stream));
 }
 
 static cudaGraphExec_t instance(cudaGraph_t graph)
@@ -146,8 +145,7 @@ static void test_between(void)
 	must(gpc_dev_leave(g.d, s2, g.a.stream));
 	must(gpc_dev_wait(g.d, g.a.stream, 10000));
 	device_get(dev, g.a.blocks, sizeof(dev));
-	ok(!memcmp(host, dev, sizeof(host)),
-	   "a mirror that came between enter and launch");
+	ok(!memcmp(host, dev, sizeof(host)), "a mirror that came between enter and launch");
 }
 
 /* A capture that forbids what may wait, in all threads; the library still replaces
@@ -176,12 +174,10 @@ static void test_during_capture(void)
 	if (pthread_create(&t, NULL, replace_meanwhile, NULL))
 		bail("no thread");
 	pthread_join(t, NULL);
-	must(gpc_dev_match(g.d, 0, g.a.keys, g.a.start, SEQS, g.a.len, g.matched,
-			   g.a.stream));
+	must(gpc_dev_match(g.d, 0, g.a.keys, g.a.start, SEQS, g.a.len, g.matched, g.a.stream));
 	e = cudaStreamEndCapture(g.a.stream, &graph);
 	must(gpc_dev_leave(g.d, s, g.a.stream));
-	if (!ok(e == cudaSuccess, "a mirror is replaced during a capture: %s",
-		cudaGetErrorName(e)))
+	if (!ok(e == cudaSuccess, "a mirror is replaced during a capture: %s", cudaGetErrorName(e)))
 		return;
 	device_must(cudaGraphExecDestroy(g.graph));
 	g.graph = instance(graph);

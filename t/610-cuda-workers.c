@@ -7,13 +7,13 @@
  * out too early shows. */
 #include "gpu/worker.h"
 
-#define WORKERS	   8
+#define WORKERS    8
 #define PUBLISHERS 2
-#define BLOCKS	   512
-#define KEYS	   1500
-#define ANCHORS	   16 /* held by a publisher, all the time */
-#define N	   512
-#define SLOW_NS	   3000000
+#define BLOCKS     512
+#define KEYS       1500
+#define ANCHORS    16 /* held by a publisher, all the time */
+#define N          512
+#define SLOW_NS    3000000
 
 enum { GATE_MADE, GATE_ANCHORED, GATE_DONE, GATE_STOP, GATE_LEFT, GATE_END };
 enum { N_ASKED, N_HITS, N_REFS, N_PUBLISHED, N_DROPPED };
@@ -39,14 +39,12 @@ static void fill(gpc *c, const gpc_key *k, uint32_t n)
 	}
 	for (i = 0; i < n; i++)
 		crew_disown(b[i]);
-	need(gpc_publish(c, NULL, k, b, n,
-			 GPC_OPTIONS(gpc_publish_options, .resident = resident), 0,
-			 -1) >= 0, "publish: %s",
-	     gpc_last_error());
+	need(gpc_publish(c, NULL, k, b, n, GPC_OPTIONS(gpc_publish_options, .resident = resident),
+			 0, -1) >= 0,
+	     "publish: %s", gpc_last_error());
 	for (i = 0; i < n; i++) {
 		need(resident[i] >= 0, "refused: %d", resident[i]);
-		need(crew_holds(resident[i], k[i]), "other bytes in 0x%x",
-		     (unsigned)b[i]);
+		need(crew_holds(resident[i], k[i]), "other bytes in 0x%x", (unsigned)b[i]);
 		if (resident[i] != b[i])
 			must_be(gpc_release(c, &resident[i], 1), 0);
 	}
@@ -101,8 +99,7 @@ static int publisher(int me)
 	crew_open(GATE_ANCHORED);
 	for (turn = 0; crew_goes_on(GATE_STOP, 1); turn++) {
 		for (i = 0; i < 8; i++)
-			k[i] = crew_key(
-				1 + (crew_random(&seed, KEYS - 8) / 8 * 8 + (uint64_t)i));
+			k[i] = crew_key(1 + (crew_random(&seed, KEYS - 8) / 8 * 8 + (uint64_t)i));
 		fill(c, k, 8);
 		if (turn % 8 == 7)
 			take_away(c, &seed);
@@ -119,8 +116,7 @@ static void ask_for(struct asker *a, uint64_t *seed)
 	uint32_t i;
 
 	for (i = 0; i < N; i++)
-		a->keys[i] =
-			crew_key(1 + (i < ANCHORS ? KEYS + i : crew_random(seed, KEYS)));
+		a->keys[i] = crew_key(1 + (i < ANCHORS ? KEYS + i : crew_random(seed, KEYS)));
 }
 
 static void in_section(struct asker *a, const char *when)
@@ -146,8 +142,7 @@ static void with_reference(struct asker *a)
 			need(i >= ANCHORS, "an anchor is stale");
 			continue;
 		}
-		need(crew_holds(a->blocks[i], a->keys[i]),
-		     "referenced, with other bytes");
+		need(crew_holds(a->blocks[i], a->keys[i]), "referenced, with other bytes");
 		must_be(gpc_release(a->c, &a->blocks[i], 1), 0);
 		count(N_REFS, 1);
 	}

@@ -8,10 +8,10 @@
 #include "gpu/worker.h"
 
 #define WORKERS 4
-#define BLOCKS	128
-#define KEYS	400
-#define N	256
-#define AHEAD	2 /* standbys that are being made */
+#define BLOCKS  128
+#define KEYS    400
+#define N       256
+#define AHEAD   2 /* standbys that are being made */
 
 enum {
 	GATE_MAY,
@@ -56,13 +56,12 @@ static void publish(gpc *c, uint64_t *seed)
 	crew_write(b, k);
 	crew_disown(b);
 	n = gpc_publish(c, NULL, &k, &b, 1,
-			GPC_OPTIONS(gpc_publish_options, .resident = &resident,
-				    .ticket = &t), 0, -1);
+			GPC_OPTIONS(gpc_publish_options, .resident = &resident, .ticket = &t), 0,
+			-1);
 	while (again(n) && crew_goes_on(GATE_LAST, 1))
 		n = gpc_ticket_wait(c, t, 1000);
 	need(n >= 0, "publish: %s", gpc_last_error());
-	need(resident >= 0 && crew_holds(resident, k), "published in 0x%x",
-	     (unsigned)resident);
+	need(resident >= 0 && crew_holds(resident, k), "published in 0x%x", (unsigned)resident);
 	if (resident != b)
 		must_be(gpc_release(c, &resident, 1), 0);
 	must_be(gpc_release(c, &b, 1), 0);
@@ -219,8 +218,7 @@ static int body(void)
 	   "%d writers killed: %llu lookups on the device with %llu "
 	   "hits, %llu on the host meanwhile",
 	   rounds, (unsigned long long)crew->count[N_ROUNDS],
-	   (unsigned long long)crew->count[N_HITS],
-	   (unsigned long long)crew->count[N_STALE]);
+	   (unsigned long long)crew->count[N_HITS], (unsigned long long)crew->count[N_STALE]);
 	free(writers);
 	return done_testing();
 }

@@ -8,25 +8,16 @@
  * handle. */
 #include "gpu/worker.h"
 
-#define VICTIMS	 4 /* a round */
-#define HELD	 6 /* blocks that each has reserved */
-#define BLOCKS	 32
-#define WORDS	 (65536 / 4) /* of a block */
-#define N	 256
+#define VICTIMS  4 /* a round */
+#define HELD     6 /* blocks that each has reserved */
+#define BLOCKS   32
+#define WORDS    (65536 / 4) /* of a block */
+#define N        256
 #define WRITE_NS 2000000000ull
-#define LOOK_NS	 15000000ull /* for bytes of the dead; once WRITE_NS */
-#define MINE	 0x4d494e45u
+#define LOOK_NS  15000000ull /* for bytes of the dead; once WRITE_NS */
+#define MINE     0x4d494e45u
 
-enum {
-	GATE_MADE,
-	GATE_SLAB,
-	GATE_GO,
-	GATE_READY,
-	GATE_DEAD,
-	GATE_JUDGED,
-	GATE_END,
-	GATE_LEFT
-};
+enum { GATE_MADE, GATE_SLAB, GATE_GO, GATE_READY, GATE_DEAD, GATE_JUDGED, GATE_END, GATE_LEFT };
 enum { N_ROUND, N_WRITTEN };
 
 static int rounds;
@@ -44,8 +35,7 @@ static void write_blocks(uint32_t *slab, const gpc_block *b, uint32_t me)
 	must_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	must_cuda(work_fill(slab, WORDS, slots, HELD, 0xdead0000u + me, 0, stream));
 	must_cuda(cudaStreamSynchronize(stream));
-	must_cuda(
-		work_fill(slab, WORDS, slots, HELD, 0xdead0000u + me, WRITE_NS, stream));
+	must_cuda(work_fill(slab, WORDS, slots, HELD, 0xdead0000u + me, WRITE_NS, stream));
 }
 
 static void reserve(gpc *c, gpc_block *b, uint32_t me)
@@ -71,8 +61,7 @@ static int victim(int me)
 	device_use();
 	must_cuda(cudaFree(NULL));
 	crew_wait(GATE_SLAB, 1);
-	must_cuda(cudaIpcOpenMemHandle(&slab, *slab_handle,
-				       cudaIpcMemLazyEnablePeerAccess));
+	must_cuda(cudaIpcOpenMemHandle(&slab, *slab_handle, cudaIpcMemLazyEnablePeerAccess));
 	crew_wait(GATE_GO, (uint32_t)(me + VICTIMS - 1) / VICTIMS);
 	c = crew_attach("victim");
 	a = asker_new(c, N);
@@ -86,7 +75,7 @@ static int victim(int me)
 	for (;;) { /* sections and kernels, until it is killed */
 		int s = gpc_dev_enter(a.d);
 
-		if (s == -EAGAIN) {      /* all are in flight */
+		if (s == -EAGAIN) { /* all are in flight */
 			gpc_dev_wait(a.d, a.stream, 1);
 			continue;
 		}
@@ -134,8 +123,8 @@ static void take_all(struct judge *j, gpc_block *b)
 	int n;
 
 	for (; have < BLOCKS; have += (uint32_t)n) {
-		crew_until((n = gpc_reserve(j->c, 0, BLOCKS - have, b + have, NULL,
-					    GPC_PARTIAL, 1000)) > 0,
+		crew_until((n = gpc_reserve(j->c, 0, BLOCKS - have, b + have, NULL, GPC_PARTIAL,
+					    1000)) > 0,
 			   crew_breath());
 		for (i = have; i < have + (uint32_t)n; i++)
 			j->slots[i] = (uint32_t)GPC_SLOT(b[i]);
@@ -160,8 +149,7 @@ static void look(struct judge *j, uint64_t ns)
 	gpc_block b[BLOCKS];
 
 	take_all(j, b);
-	must_cuda(work_verify(j->slab, WORDS, j->slots, BLOCKS, MINE, ns, j->foreign,
-			      j->stream));
+	must_cuda(work_verify(j->slab, WORDS, j->slots, BLOCKS, MINE, ns, j->foreign, j->stream));
 	must_cuda(cudaStreamSynchronize(j->stream));
 	need(!foreign(j), "%llu words of the dead after their ids came back", foreign(j));
 	must_be(gpc_release(j->c, b, BLOCKS), 0);
@@ -170,8 +158,7 @@ static void look(struct judge *j, uint64_t ns)
 /* Did the victims write at all? */
 static void count_written(struct judge *j)
 {
-	must_cuda(work_verify(j->slab, WORDS, j->slots, BLOCKS, MINE, 0, j->foreign,
-			      j->stream));
+	must_cuda(work_verify(j->slab, WORDS, j->slots, BLOCKS, MINE, 0, j->foreign, j->stream));
 	must_cuda(cudaStreamSynchronize(j->stream));
 	crew->count[N_WRITTEN] += foreign(j);
 }
@@ -195,8 +182,7 @@ static void no_trace(struct judge *j)
 	for (i = 0; i < 16; i++)
 		crew_until(i == crew_seat(j->c) || crew_seat_is_free(j->c, i) || i == 0,
 			   crew_breath());
-	crew_until(!crew_stats(j->c, -1).dying && !crew_stats(j->c, -1).reserved,
-		   crew_breath());
+	crew_until(!crew_stats(j->c, -1).dying && !crew_stats(j->c, -1).reserved, crew_breath());
 	st = crew_stats(j->c, -1);
 	must_be(st.refs, 0);
 	must_be(st.sections, 0);
@@ -310,8 +296,7 @@ static int body(void)
 	kill_victims();
 	after = measure(31);
 	crew_open(GATE_END);
-	crew_join(j,
-		  "the judge, who found no byte of the dead in a block that was back,");
+	crew_join(j, "the judge, who found no byte of the dead in a block that was back,");
 	crew_join(w, "the writer, with a clean check,");
 	is_int(crew->count[N_ROUND] * VICTIMS, rounds * VICTIMS, "workers were killed");
 	ok(crew->count[N_WRITTEN] > 0, "%llu words had been written by then",

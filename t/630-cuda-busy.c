@@ -88,8 +88,8 @@ static int neighbour(void)
 /* Before this process uses CUDA. */
 static void neighbour_begin(void)
 {
-	beside = mmap(NULL, sizeof(*beside), PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	beside = mmap(NULL, sizeof(*beside), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	if (beside == MAP_FAILED)
 		bail("no shared page");
 	fflush(stdout);
@@ -123,8 +123,8 @@ static uint32_t syncs(gpc *c, struct lookup *a, uint32_t n, uint32_t *wrong)
 			*wrong += !right(c, a);
 	}
 	qsort(us, n, sizeof(us[0]), compare);
-	diag("a sync: %u us at least, %u and %u at the first and last tenth, %u at most",
-	     us[0], us[n / 10], us[n - n / 10], us[n - 1]);
+	diag("a sync: %u us at least, %u and %u at the first and last tenth, %u at most", us[0],
+	     us[n / 10], us[n - n / 10], us[n - 1]);
 	return us[n / 2];
 }
 
@@ -147,10 +147,9 @@ static void test_neighbour(void)
 	us = syncs(c, &a, ROUNDS, &wrong);
 	copies = held_copies;
 	is_int(wrong, 0, "beside a busy neighbour the mirror is right");
-	ok(copies > ROUNDS / 2,
-	   "most flushes are copies of chunks: %u copies in %d syncs", copies, ROUNDS);
-	ok(us < LIMIT_US, "they do not wait for its turns to end: a sync takes %u us",
-	   us);
+	ok(copies > ROUNDS / 2, "most flushes are copies of chunks: %u copies in %d syncs", copies,
+	   ROUNDS);
+	ok(us < LIMIT_US, "they do not wait for its turns to end: a sync takes %u us", us);
 	store_release(&beside->stop, 1);
 	if (waitpid(neighbour_pid, &status, 0) != neighbour_pid)
 		bail("no neighbour");
@@ -160,8 +159,7 @@ static void test_neighbour(void)
 	held_copies = 0;
 	us = syncs(c, &a, ROUNDS, &wrong);
 	is_int(wrong, 0, "alone, it is right as well");
-	ok(held_copies < ROUNDS / 10, "and changes are scattered: %u copies",
-	   held_copies);
+	ok(held_copies < ROUNDS / 10, "and changes are scattered: %u copies", held_copies);
 	diag("a sync alone: %u us, at the median", us);
 	ask_free(&a);
 	must(gpc_dev_close(d));
@@ -217,7 +215,8 @@ static void test_never_ends(void)
 	occupy(stream);
 	must(gpc_drop(c, &(gpc_block){ 0 }, 1, NULL, 0, -1));
 	ok(gpc_mirror_lag(e) > 0, "a flush that does not end");
-	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 50), ETIMEDOUT, "is waited for, but not longer than told");
+	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 50), ETIMEDOUT,
+		"is waited for, but not longer than told");
 	refused(gpc_reserve(c, 0, 1, b, NULL, 0, 50), ETIMEDOUT, "nor do ids come");
 	is_int(gpc_mirror_sync(c, GPC_TICKET_ALL, 10000), 0, "until the mirror is given up");
 	must(gpc_close(e));

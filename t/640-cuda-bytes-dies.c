@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of pools on a GPU, in several processes: made, lent and mapped, also after its maker's death; copies
- * between two GPUs. */
+/* Memory of pools on a GPU, in several processes: made, lent and mapped, also after its maker's
+ * death; copies between two GPUs. */
 #include "gpu/bytes.h"
 
 enum { GATE_MADE, GATE_MAPPED, GATE_DEAD, GATE_READY };
 
-static struct page { struct shm_part part; } *page;      /* shared by all */
-static uint64_t nowhere;                 /* that no GPU knows */
+static struct page {
+	struct shm_part part;
+} * page;                /* shared by all */
+static uint64_t nowhere; /* that no GPU knows */
 
 /* ---- made, lent, mapped ---- */
 
@@ -37,7 +39,7 @@ static int maker(int me)
 	must_be(B->make(uuid(), (uint64_t)1 << 50, &none, &again, &mine), -ENOSPC);
 	need(strstr(gpc_last_error(), "missing"), "the sentence is: %s", gpc_last_error());
 	put(base, 0x11, 5 * MIB + 3);
-	must_be(B->map(uuid(), &page->part, &again, &mine), 0);  /* its own */
+	must_be(B->map(uuid(), &page->part, &again, &mine), 0); /* its own */
 	need(mine == base, "its own allocation is mapped elsewhere");
 	B->unmap(again);
 	crew_open(GATE_MADE);
@@ -67,7 +69,7 @@ static int importer(int me)
 	find(base, 0x11, page->part.bytes, "what its maker wrote");
 	put(base, 0x22, page->part.bytes);
 	crew_open(GATE_MAPPED);
-	crew_wait(GATE_READY, 1);        /* the maker is dead */
+	crew_wait(GATE_READY, 1); /* the maker is dead */
 	find(base, 0x22, page->part.bytes, "after the maker's death");
 	put(base, 0x33, page->part.bytes);
 	find(base, 0x33, page->part.bytes, "written after the maker's death");
@@ -98,7 +100,7 @@ static int lender(int me)
 	must_cuda(cudaMalloc((void **)&small, 100000));
 	must_be(B->lend(uuid(), host, 4096, &part), -EINVAL);
 	must_be(B->lend(uuid(), &nowhere, 8, &part), -EINVAL);
-	must_be(B->lend(uuid(), big + MIB, 64 * MIB, &part), -EINVAL);   /* beyond its end */
+	must_be(B->lend(uuid(), big + MIB, 64 * MIB, &part), -EINVAL); /* beyond its end */
 	must_cuda(cudaMallocAsync(&pool, 4 * MIB, NULL));
 	must_cuda(cudaDeviceSynchronize());
 	must_be(B->lend(uuid(), pool, 4096, &part), -EINVAL);

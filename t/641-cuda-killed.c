@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes killed in the middle of copies and of kernels' stores, into shared memory and into another
- * process's VRAM, twenty of each.  When their end has been seen, nothing of theirs lands any more: what
- * they wrote to is written anew, and stays so. */
+/* Processes killed in the middle of copies and of kernels' stores, into shared memory and into
+ * another process's VRAM, twenty of each.  When their end has been seen, nothing of theirs lands
+ * any more: what they wrote to is written anew, and stays so. */
 #include "gpu/bytes.h"
 
-#define VICTIMS 4u                       /* at a time: what takes long is that each opens the GPU */
-#define PART   (64 * MIB)                /* that one of them copies into ... */
-#define AREA   (VICTIMS * PART)          /* ... and all of them */
-#define SMALL  32768u                    /* bytes of small copies */
-#define WORDS  (65536 / 4)               /* of a block that kernels of victims fill */
-#define BLOCKS 64u
-#define MINE   0x4d494e45u
-#define THEIRS 0xdeadu
+#define VICTIMS 4u               /* at a time: what takes long is that each opens the GPU */
+#define PART    (64 * MIB)       /* that one of them copies into ... */
+#define AREA    (VICTIMS * PART) /* ... and all of them */
+#define SMALL   32768u           /* bytes of small copies */
+#define WORDS   (65536 / 4)      /* of a block that kernels of victims fill */
+#define BLOCKS  64u
+#define MINE    0x4d494e45u
+#define THEIRS  0xdeadu
 
 enum { GATE_MADE, GATE_READY, GATE_LOOK, GATE_LOOKED, GATE_END };
 enum { N_WRITTEN, N_LATE };
 
-static struct page { struct shm_part part; } *page;      /* shared by all */
-static uint32_t *area;                   /* host memory, shared by all */
+static struct page {
+	struct shm_part part;
+} * page;              /* shared by all */
+static uint32_t *area; /* host memory, shared by all */
 
 /* ---- into shared memory ---- */
 
@@ -34,7 +36,7 @@ static const char *const what_writes[WAYS] = {
 };
 
 /* A victim's number: its way, and which of its way it is. */
-#define VICTIM(way, n) ((int)(way) * 256 + (int)(n))
+#define VICTIM(way, n) ((int)(way)*256 + (int)(n))
 
 static uint32_t *part_of(int me)
 {
@@ -55,9 +57,12 @@ static void enqueue_copies(int me, const uint32_t *vram, cudaStream_t stream)
 
 	for (j = 0; j < 32; j++) {
 		for (i = 0; i < n; i++)
-			op[i] = (struct copy_op){ .to = (uint8_t *)part_of(me) + (j * n + i) * bytes % PART,
+			op[i] = (struct copy_op){ .to = (uint8_t *)part_of(me) +
+							(j * n + i) * bytes % PART,
 						  .from = (const uint8_t *)vram + i * bytes,
-						  .width = bytes, .rows = 1, .slices = 1 };
+						  .width = bytes,
+						  .rows = 1,
+						  .slices = 1 };
 		must_be(B->copy(uuid(), op, n, stream, &done), 0);
 	}
 }
@@ -87,7 +92,7 @@ static int copier(int me)
 	slots[0] = 0;
 	must_cuda(work_fill(vram, PART / 4, slots, 1, word_of(me), 0, stream));
 	must_be(B->pin(part_of(me), PART), 0);
-	for (round = 0; ; round++) {
+	for (round = 0;; round++) {
 		cudaError_t e;
 
 		if (kernel)
@@ -95,7 +100,7 @@ static int copier(int me)
 		else
 			enqueue_copies(me, vram, stream);
 		if (round == 1)
-			crew_open(GATE_READY);   /* one round has ended, the next one is under way */
+			crew_open(GATE_READY); /* one round has ended, the next one is under way */
 		e = round == 1 && !kernel ? cudaSuccess : cudaStreamSynchronize(stream);
 		need(e == cudaSuccess, "%s: %s", what_writes[me / 256], cudaGetErrorString(e));
 	}
@@ -169,7 +174,7 @@ static void kill_copiers(int way, int n)
 		for (i = 0; i < VICTIMS; i++)
 			wrote += *part_of((int)i) == word_of(VICTIM(way, (uint32_t)first + i));
 		fill_area();
-		for (until = now_ns() + 500000000; now_ns() < until; )
+		for (until = now_ns() + 500000000; now_ns() < until;)
 			late += foreign_words();
 	}
 	is_int(wrote, n * (int)VICTIMS, "%s: their processes are killed in the middle",
@@ -194,7 +199,7 @@ static int keeper(int me)
 	must_cuda(work_fill(base, WORDS, slots, BLOCKS, MINE, 0, stream));
 	must_cuda(cudaStreamSynchronize(stream));
 	crew_open(GATE_MADE);
-	for (r = 1; crew_goes_on(GATE_END, 1); ) {
+	for (r = 1; crew_goes_on(GATE_END, 1);) {
 		if (!crew_is_open(GATE_LOOK, r)) {
 			crew_breath();
 			continue;
@@ -242,16 +247,17 @@ static int storer(int me)
 	op.to = s.to = base;
 	s.from = (uint8_t *)vram;
 	op.from = host;
-	for (round = 0; ; round++) {
+	for (round = 0;; round++) {
 		if (way == ENGINE_KERNEL)
 			must_cuda(work_fill(base, WORDS, slots, MINE_ONLY, THEIRS,
 					    round ? 2000000000 : 0, stream));
 		for (i = 0; way != ENGINE_KERNEL && i < (round ? 200u : 1u); i++)
-			must_be(way == OUR_KERNEL ?
-				B->copy_pairs(uuid(), &s, 1, pair, MINE_ONLY, stream) :
-				B->copy(uuid(), &op, 1, stream, &done), 0);
+			must_be(way == OUR_KERNEL
+					? B->copy_pairs(uuid(), &s, 1, pair, MINE_ONLY, stream)
+					: B->copy(uuid(), &op, 1, stream, &done),
+				0);
 		if (round == 1)
-			crew_open(GATE_READY);   /* one round has ended, the next one is under way */
+			crew_open(GATE_READY); /* one round has ended, the next one is under way */
 		must_cuda(cudaStreamSynchronize(stream));
 	}
 	return 0;
@@ -274,7 +280,8 @@ static void kill_storers(int n)
 		is_int((long long)(crew->count[N_WRITTEN] - written), (long long)n * BLOCKS,
 		       "%s: its process is killed in the middle, %d times", what_writes[way],
 		       n * (int)VICTIMS);
-		is_int((long long)(crew->count[N_LATE] - late), 0, "and no word of theirs comes later");
+		is_int((long long)(crew->count[N_LATE] - late), 0,
+		       "and no word of theirs comes later");
 		written = crew->count[N_WRITTEN];
 		late = crew->count[N_LATE];
 	}

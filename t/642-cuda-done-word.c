@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The word that says done, on a GPU: whoever sees a value of it sees all bytes of the copies before it,
- * also when the process was killed in the middle, or a kernel of its own broke its context.  What is
- * between the drop of a dying process's locks and its end is measured, and what unregistering and
- * unmapping do under queued copies. */
+/* The word that says done, on a GPU: whoever sees a value of it sees all bytes of the copies before
+ * it, also when the process was killed in the middle, or a kernel of its own broke its context.
+ * What is between the drop of a dying process's locks and its end is measured, and what
+ * unregistering and unmapping do under queued copies. */
 #include <sys/file.h>
 
 #include "gpu/bytes.h"
 
 #define AREA  (64 * MIB)
-#define AHEAD 32u                        /* copies that are queued */
-#define LARGE (8192 * MIB)               /* registered while it dies */
+#define AHEAD 32u          /* copies that are queued */
+#define LARGE (8192 * MIB) /* registered while it dies */
 
 enum { GATE_MADE, GATE_READY, GATE_LOOK, GATE_LOOKED, GATE_END };
 enum { N_TORN, N_BEHIND, N_BROKEN };
 
-static struct page { struct shm_part part; uint64_t done[512]; } *page;
+static struct page {
+	struct shm_part part;
+	uint64_t done[512];
+} * page;
 static uint32_t *area;
 static uint8_t *large;
 
@@ -36,7 +39,12 @@ static void kill_at_random(pid_t pid, uint64_t *seed)
 }
 
 /* One after the other: the area filled with 1, 2, 3, ..., and each number said done. */
-struct queue { uint32_t *vram, *slots; cudaStream_t stream; struct copy_op op; uint32_t next; };
+struct queue {
+	uint32_t *vram, *slots;
+	cudaStream_t stream;
+	struct copy_op op;
+	uint32_t next;
+};
 
 static void queue_open(struct queue *q, bool pitched)
 {
@@ -238,9 +246,10 @@ static void after_faults(int rounds)
 		bad += crew_status(crew_fork(broken, r)) != 0;
 	}
 	is_int(bad, 0, "processes whose kernel broke the context saw that: %s", crew->why);
-	diag("%llu of %d contexts broke with copies queued", (unsigned long long)crew->count[N_BROKEN],
-	     rounds);
-	is_int(crew->count[N_TORN], 0, "no word is older than done when a kernel has broken the context");
+	diag("%llu of %d contexts broke with copies queued",
+	     (unsigned long long)crew->count[N_BROKEN], rounds);
+	is_int(crew->count[N_TORN], 0,
+	       "no word is older than done when a kernel has broken the context");
 }
 
 /* ---- between the locks and the end ---- */
@@ -299,11 +308,12 @@ static void locks_and_end(int rounds)
 		longest = now_ns() - dropped > longest ? now_ns() - dropped : longest;
 		diag("killed, %.1f ms later its lock dropped, %.1f ms later it had exited; %s",
 		     (double)(dropped - killed) / 1e6, (double)(now_ns() - dropped) / 1e6,
-		     load_acquire(&page->done[0]) == done ? "no copy ended between" :
-							    "copies ended between");
+		     load_acquire(&page->done[0]) == done ? "no copy ended between"
+							  : "copies ended between");
 		flock(fd, LOCK_UN);
 	}
-	ok(1, "between the drop of its locks and its end at most %.1f ms passed, with copies in %llu of %d",
+	ok(1,
+	   "between the drop of its locks and its end at most %.1f ms passed, with copies in %llu of %d",
 	   (double)longest / 1e6, (unsigned long long)changed, rounds);
 	unlink(lock_path());
 }
@@ -327,7 +337,8 @@ static int pulls(int me)
 	took = now_ns() - from;
 	i = (uint32_t)load_acquire(&page->done[0]);
 	e = cudaStreamSynchronize(q.stream);
-	fprintf(stderr, "# unregistering under %u queued copies took %.1f ms, %u were done then; then: %s\n",
+	fprintf(stderr,
+		"# unregistering under %u queued copies took %.1f ms, %u were done then; then: %s\n",
 		4 * AHEAD, (double)took / 1e6, i, cudaGetErrorString(e));
 	need(behind(page->done[0]) == 0, "words are older than done");
 	return 0;

@@ -1,31 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes killed while they fetch, spill and claim, a hundred of each on a GPU.  Somebody who survives them all finds
- * every block that there is with its own bytes, under references, nothing that the dead held, and nothing bad; who
- * waits for a claim of theirs is woken.  On the host device, or on the GPU of GPC_TEST_DEVICE.
+/* Processes killed while they fetch, spill and claim, a hundred of each on a GPU.  Somebody who
+ * survives them all finds every block that there is with its own bytes, under references, nothing
+ * that the dead held, and nothing bad; who waits for a claim of theirs is woken.  On the host
+ * device, or on the GPU of GPC_TEST_DEVICE.
  *
  *   GPC_TEST_ROUNDS=N   kills of each kind */
 #include "t/lib/images.h"
 
 #include "device/device.h"
 
-#define VICTIMS 4u                       /* at a time: what takes long is that each opens the GPU */
+#define VICTIMS 4u /* at a time: what takes long is that each opens the GPU */
 
-/* RAM holds all that victims spill before they wait for it, so that a slow writer refuses nobody. */
-enum { CHAIN = 16, CHAINS = 3, RAM_BLOCKS = (VICTIMS + 1) * CHAINS * CHAIN, KEPT_BLOCKS = 8 * CHAIN, PART = 4,
-       LOOK_BACK = 12 };
+/* RAM holds all that victims spill before they wait for it, so that a slow writer refuses
+ * nobody. */
+enum {
+	CHAIN = 16,
+	CHAINS = 3,
+	RAM_BLOCKS = (VICTIMS + 1) * CHAINS * CHAIN,
+	KEPT_BLOCKS = 8 * CHAIN,
+	PART = 4,
+	LOOK_BACK = 12
+};
 enum { FETCH, SPILL, CLAIM, KINDS };
-enum { GATE_CREATED, GATE_SERVED, GATE_MADE, GATE_BEGUN, GATE_GO, GATE_READY, GATE_WAITS, GATE_DEAD,
-       GATE_JUDGED, GATE_END };
+enum {
+	GATE_CREATED,
+	GATE_SERVED,
+	GATE_MADE,
+	GATE_BEGUN,
+	GATE_GO,
+	GATE_READY,
+	GATE_WAITS,
+	GATE_DEAD,
+	GATE_JUDGED,
+	GATE_END
+};
 /* counts; those of each victim follow */
-enum { N_RAM, N_KEPT, N_FOUND, N_MISSED = N_FOUND + KINDS, N_WOKEN, N_PEER = 16, N_CHAIN = N_PEER + VICTIMS };
+enum {
+	N_RAM,
+	N_KEPT,
+	N_FOUND,
+	N_MISSED = N_FOUND + KINDS,
+	N_WOKEN,
+	N_PEER = 16,
+	N_CHAIN = N_PEER + VICTIMS
+};
 
 static const char *const what[KINDS] = { "fetches", "spills", "claims" };
-static int kills;                        /* of a kind */
+static int kills; /* of a kind */
 
 /* A victim's number: its kind, and which of its kind it is; n % VICTIMS is its place. */
-#define VICTIM(kind, n) ((int)(kind) * 100000 + (int)(n))
+#define VICTIM(kind, n) ((int)(kind)*100000 + (int)(n))
 
-static uint64_t base_of(int kind, uint32_t chain)        /* chains that the survivor makes */
+static uint64_t base_of(int kind, uint32_t chain) /* chains that the survivor makes */
 {
 	return 1 + ((uint64_t)kind * CHAINS + chain) * 1000;
 }
@@ -35,7 +61,7 @@ static uint64_t number_of(int victim, uint64_t chain)
 	return 1000000000ull + (uint64_t)victim * 1000000 + chain * CHAIN;
 }
 
-static uint64_t shared_of(uint64_t turn)         /* that all victims of claims are after */
+static uint64_t shared_of(uint64_t turn) /* that all victims of claims are after */
 {
 	return 900000000ull + turn * PART;
 }
@@ -70,12 +96,14 @@ static void fetches(struct victim *v)
 	int got;
 
 	images_keys(base_of(FETCH, chain), CHAIN, k);
-	got = gpc_fetch(v->c, v->vram, k + 1, CHAIN, b, NULL, coin(v) ? GPC_VERIFY_FIRST : 0, v->stream, 20000, &t);
+	got = gpc_fetch(v->c, v->vram, k + 1, CHAIN, b, NULL, coin(v) ? GPC_VERIFY_FIRST : 0,
+			v->stream, 20000, &t);
 	need(got == CHAIN, "gpc_fetch is %d: %s", got, gpc_last_error());
 	ready(v);
 	if (coin(v)) {
 		must_be(gpc_transfer_wait(v->c, t ? t : GPC_TRANSFER_ALL, 20000), 0);
-		image_check(v->c, b[v->turn % CHAIN], &k[1 + v->turn % CHAIN], "fetched by a victim");
+		image_check(v->c, b[v->turn % CHAIN], &k[1 + v->turn % CHAIN],
+			    "fetched by a victim");
 	}
 	must_be(gpc_release(v->c, b, CHAIN), 0);
 	if (chain != CHAINS - 1)
@@ -93,7 +121,8 @@ static void spills(struct victim *v)
 	__atomic_store_n(&crew->count[N_CHAIN + v->at], v->turn + 1, __ATOMIC_RELEASE);
 	images_chain(v->c, v->vram, number_of(v->me, v->turn), CHAIN, b);
 	images_leaf_first(b, CHAIN, leaf_first);
-	got = gpc_spill(v->c, v->vram, v->ram, leaf_first, CHAIN, NULL, GPC_COPY, v->stream, 20000, &t);
+	got = gpc_spill(v->c, v->vram, v->ram, leaf_first, CHAIN, NULL, GPC_COPY, v->stream, 20000,
+			&t);
 	need(got >= 0, "gpc_spill is %d: %s", got, gpc_last_error());
 	ready(v);
 	if (t && coin(v))
@@ -126,7 +155,7 @@ static void claims(struct victim *v)
 	struct gpc_claim q[PART];
 	gpc_key k[PART + 1];
 	gpc_block b[PART];
-	bool holds = v->at & 1;          /* one key, and computes it for ever */
+	bool holds = v->at & 1; /* one key, and computes it for ever */
 	uint32_t n = holds ? 1 : PART;
 
 	images_keys(holds ? number_of(v->me, 0) : shared_of(v->turn), n, k);
@@ -145,14 +174,16 @@ static void claims(struct victim *v)
 
 static int victim(int me)
 {
-	struct victim v = { .me = me, .at = (uint32_t)me % VICTIMS, .seed = 88172645463325252u + (uint64_t)me };
+	struct victim v = { .me = me,
+			    .at = (uint32_t)me % VICTIMS,
+			    .seed = 88172645463325252u + (uint64_t)me };
 	int kind = me / 100000;
 
 	v.c = crew_attach("victim");
 	crew->count[N_PEER + v.at] = (uint64_t)crew_seat(v.c);
 	v.ram = (int)crew->count[N_RAM];
 	v.stream = device_stream();
-	device_host_delay_us = 400;      /* the host's copies take their time, as a GPU's do */
+	device_host_delay_us = 400; /* the host's copies take their time, as a GPU's do */
 	if (kind != CLAIM)
 		v.vram = images_vram(v.c, (CHAINS + 1) * CHAIN, 2 + v.at, v.ram);
 	for (;; v.turn++)
@@ -166,18 +197,20 @@ struct survivor {
 	gpc *c;
 	int ram, vram, peer;
 	void *stream;
-	uint64_t turns;                  /* of shared claims, that have been judged */
+	uint64_t turns; /* of shared claims, that have been judged */
 };
 
 /* Those that are there have their bytes, as long as they are held.  Returns how many. */
-static int check_there(struct survivor *s, uint32_t space, uint64_t from, uint32_t n, const char *of)
+static int check_there(struct survivor *s, uint32_t space, uint64_t from, uint32_t n,
+		       const char *of)
 {
 	gpc_block b[IMAGE_CHAIN], held[IMAGE_CHAIN];
 	gpc_key k[IMAGE_CHAIN + 1];
 	uint32_t i, m = 0;
 
 	images_keys(from, n, k);
-	need(gpc_lookup(s->c, GPC_SPACE(space), k + 1, n, b, GPC_REF) >= 0, "a lookup: %s", gpc_last_error());
+	need(gpc_lookup(s->c, GPC_SPACE(space), k + 1, n, b, GPC_REF) >= 0, "a lookup: %s",
+	     gpc_last_error());
 	for (i = 0; i < n; i++)
 		if (b[i] >= 0) {
 			held[m++] = b[i];
@@ -196,7 +229,8 @@ static void fetch_one(struct survivor *s, uint64_t from)
 	int got, i;
 
 	images_keys(from, CHAIN, k);
-	got = gpc_fetch(s->c, s->vram, k + 1, CHAIN, b, NULL, GPC_VERIFY_FIRST, s->stream, 20000, &t);
+	got = gpc_fetch(s->c, s->vram, k + 1, CHAIN, b, NULL, GPC_VERIFY_FIRST, s->stream, 20000,
+			&t);
 	need(got >= 0, "fetching after deaths: %s", gpc_last_error());
 	must_be(gpc_transfer_wait(s->c, t ? t : GPC_TRANSFER_ALL, 20000), 0);
 	for (i = 0; i < got; i++)
@@ -215,7 +249,8 @@ static void make_base(struct survivor *s)
 	for (i = 0; i < CHAINS; i++) {
 		images_chain(s->c, s->vram, base_of(FETCH, i), CHAIN, b);
 		images_leaf_first(b, CHAIN, leaf_first);
-		must_be(gpc_spill(s->c, s->vram, s->ram, leaf_first, CHAIN, NULL, GPC_COPY, s->stream, 20000, &t),
+		must_be(gpc_spill(s->c, s->vram, s->ram, leaf_first, CHAIN, NULL, GPC_COPY,
+				  s->stream, 20000, &t),
 			CHAIN);
 		must_be(gpc_transfer_wait(s->c, t, 20000), 0);
 	}
@@ -227,7 +262,8 @@ static void judge_fetches(struct survivor *s)
 	uint32_t i;
 
 	for (i = 0; i < CHAINS; i++) {
-		must_be(check_there(s, 0, base_of(FETCH, i), CHAIN, "in RAM, fetched by the dead"), CHAIN);
+		must_be(check_there(s, 0, base_of(FETCH, i), CHAIN, "in RAM, fetched by the dead"),
+			CHAIN);
 		crew->count[N_FOUND + FETCH] += CHAIN;
 	}
 	fetch_one(s, base_of(FETCH, 0));
@@ -241,7 +277,8 @@ static void judge_spills(struct survivor *s, int first)
 		uint64_t n = crew->count[N_CHAIN + v], i;
 
 		for (i = n > LOOK_BACK ? n - LOOK_BACK : 0; i < n; i++) {
-			int there = check_there(s, 0, number_of(first + (int)v, i), CHAIN, "spilled by the dead");
+			int there = check_there(s, 0, number_of(first + (int)v, i), CHAIN,
+						"spilled by the dead");
 
 			crew->count[N_FOUND + SPILL] += (uint64_t)there;
 			crew->count[N_MISSED] += CHAIN - (uint64_t)there;
@@ -296,10 +333,11 @@ static void judge_claims(struct survivor *s, int first)
 	for (i = turns > LOOK_BACK ? (turns - LOOK_BACK) * PART : 0; i < turns * PART; i++) {
 		struct gpc_claim q = claim_one(s, shared_of(0) + i);
 
-		need(q.state != GPC_CLAIM_PENDING, "a claim of the dead: key %llu", (unsigned long long)i);
+		need(q.state != GPC_CLAIM_PENDING, "a claim of the dead: key %llu",
+		     (unsigned long long)i);
 		if (q.state == GPC_CLAIM_LIVE)
-			crew->count[N_FOUND + CLAIM] +=
-				(uint64_t)check_there(s, 1, shared_of(0) + i, 1, "published by the dead");
+			crew->count[N_FOUND + CLAIM] += (uint64_t)check_there(
+				s, 1, shared_of(0) + i, 1, "published by the dead");
 	}
 	for (v = 1; v < VICTIMS; v += 2)
 		must_be(claim_one(s, number_of(first + (int)v, 0)).state, GPC_CLAIM_MINE);
@@ -411,7 +449,7 @@ static void kill_batch(int kind, uint32_t batch, uint32_t nth, uint64_t *seed)
 		crew_wait(GATE_WAITS, batch + 1);
 	for (i = 0; i < VICTIMS; i++)
 		kill_at_random(pid[i], seed);
-	for (i = 0; i < VICTIMS; i++)    /* a driver takes its time to let go of them */
+	for (i = 0; i < VICTIMS; i++) /* a driver takes its time to let go of them */
 		must_be(crew_status(pid[i]), 256 + SIGKILL);
 	crew_open(GATE_DEAD);
 }
@@ -433,7 +471,8 @@ static int body(void)
 		for (i = 0; i < batches(); i++)
 			kill_batch(kind, i, nth++, &seed);
 		crew_wait(GATE_JUDGED, nth);
-		ok(crew->count[N_FOUND + kind] > 0, "%u killed in the middle of %s: %llu blocks found, with their bytes",
+		ok(crew->count[N_FOUND + kind] > 0,
+		   "%u killed in the middle of %s: %llu blocks found, with their bytes",
 		   i * VICTIMS, what[kind], (unsigned long long)crew->count[N_FOUND + kind]);
 	}
 	crew_join(s, "who survives them");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients of gpcd's KV events that send rubbish, subscribe to too much, come in crowds or never read, and a gpcd that is
- * stopped, or killed in the middle of an answer: others hear what they should, and gpcd keeps its memory. */
+/* Clients of gpcd's KV events that send rubbish, subscribe to too much, come in crowds or never
+ * read, and a gpcd that is stopped, or killed in the middle of an answer: others hear what they
+ * should, and gpcd keeps its memory. */
 #include "config.h"
 
 #ifdef HAVE_EVENTS
@@ -23,8 +24,9 @@ static void begin(void)
 {
 	memset(&model, 0, sizeof(model));
 	kv_name_cache();
-	daemon_pid = kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "8192", "--free-target", "0",
-		"--keep-tokens", "--keep-digests", "--events", kv_out, "--events-replay", kv_replay, NULL });
+	daemon_pid = kv_start((const char *const[]){
+		"--block-size", "4", "--vram-blocks", "8192", "--free-target", "0", "--keep-tokens",
+		"--keep-digests", "--events", kv_out, "--events-replay", kv_replay, NULL });
 	c = kv_worker();
 	kv_until_writer(c, daemon_pid);
 	sub = kv_subscribe();
@@ -42,7 +44,7 @@ static void end(void)
 	cache_end(c);
 }
 
-static long resident(void)               /* KiB of gpcd */
+static long resident(void) /* KiB of gpcd */
 {
 	char path[64], line[256];
 	long n = -1;
@@ -69,11 +71,12 @@ static pid_t writer_of(void)
 static void goes_on(uint64_t n, const char *when)
 {
 	kv_store(c, 0, 0, n);
-	ok(kv_follow(&model, sub, dealer, kv_last_change(c)) && kv_is_what_there_is(c, &model), "%s: the stream goes on",
-	   when);
+	ok(kv_follow(&model, sub, dealer, kv_last_change(c)) && kv_is_what_there_is(c, &model),
+	   "%s: the stream goes on", when);
 	kv_ask(dealer, kv_last_change(c));
 	ok(kv_answer(dealer, &batch, 20000) && batch.sequence == kv_last_change(c) &&
-	   kv_answer(dealer, &batch, 20000) && batch.sequence == UINT64_MAX, "%s: so does the replay", when);
+		   kv_answer(dealer, &batch, 20000) && batch.sequence == UINT64_MAX,
+	   "%s: so does the replay", when);
 }
 
 static int connect_raw(const char *endpoint)
@@ -99,7 +102,7 @@ static void test_rubbish(void)
 
 		for (size_t k = 0; k < sizeof(bytes); k++)
 			bytes[k] = (uint8_t)(k * 7 + (size_t)i * 131 + (k >> 5));
-		if (i % 3 == 0)                  /* begins like a greeting */
+		if (i % 3 == 0) /* begins like a greeting */
 			memcpy(bytes, "\xff\0\0\0\0\0\0\0\1\x7f\3", 11);
 		if (send(fd, bytes, sizes[i % 6], MSG_NOSIGNAL) < 0)
 			diag("send: %s", strerror(errno));
@@ -149,8 +152,9 @@ static void test_crowd(void)
 	few = (struct rlimit){ .rlim_cur = 64, .rlim_max = most.rlim_max };
 	setrlimit(RLIMIT_NOFILE, &few);
 	kv_name_cache();
-	daemon_pid = kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "64", "--events", kv_out,
-						     "--events-replay", kv_replay, NULL });
+	daemon_pid = kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "64",
+						     "--events", kv_out, "--events-replay",
+						     kv_replay, NULL });
 	setrlimit(RLIMIT_NOFILE, &most);
 	c = kv_worker();
 	kv_until_writer(c, daemon_pid);
@@ -179,8 +183,9 @@ static void test_larger_crowd(void)
 	daemon_pid = fork();
 	if (!daemon_pid) {
 		setrlimit(RLIMIT_NOFILE, &few);
-		daemon_pid = kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "64", "--events",
-							     kv_out, "--events-replay", kv_replay, NULL });
+		daemon_pid = kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks",
+							     "64", "--events", kv_out,
+							     "--events-replay", kv_replay, NULL });
 		_exit(kv_end(daemon_pid, 0));
 	}
 	c = kv_worker();
@@ -196,8 +201,13 @@ static void test_larger_crowd(void)
 		heard += kv_next(each[i], &batch, 100);
 	ok(heard > 0 && heard < CROWD / 2, "%d of %d are let in", heard, CROWD / 2);
 	other = kv_worker();
-	ok(gpc_pool_add(other, &(struct gpc_pool){ .size = sizeof(struct gpc_pool), .kind = GPC_RAM, .blocks = 1,
-						   .transit = 1, .demote_to = -1 }, 10000) == -ENOSPC,
+	ok(gpc_pool_add(other,
+			&(struct gpc_pool){ .size = sizeof(struct gpc_pool),
+					    .kind = GPC_RAM,
+					    .blocks = 1,
+					    .transit = 1,
+					    .demote_to = -1 },
+			10000) == -ENOSPC,
 	   "the writer answers");
 	must(gpc_close(other));
 	for (int i = 0; i < CROWD; i++)
@@ -223,9 +233,10 @@ static void test_never_reads(void)
 	for (int i = 0; i < AT_ONCE; i++)
 		kv_ask(deaf, 0);
 	goes_on(BLOCKS + 1, "who never reads has asked 500 times");
-	usleep(1500000);                     /* it is given up by then: the more it would hold */
+	usleep(1500000); /* it is given up by then: the more it would hold */
 	goes_on(BLOCKS + 2, "and later");
-	ok(resident() - before < 131072, "not all answers wait for it: %ld KiB", resident() - before);
+	ok(resident() - before < 131072, "not all answers wait for it: %ld KiB",
+	   resident() - before);
 	zmq_close(deaf);
 	end();
 }
@@ -243,7 +254,8 @@ static void test_killed_in_answer(void)
 	kv_end(daemon_pid, SIGKILL);
 	zmq_close(slow);
 	zmq_close(sub);
-	daemon_pid = kv_start((const char *const[]){ "--events", kv_out, "--events-replay", kv_replay, NULL });
+	daemon_pid = kv_start(
+		(const char *const[]){ "--events", kv_out, "--events-replay", kv_replay, NULL });
 	kv_until_writer(c, daemon_pid);
 	sub = kv_subscribe();
 	goes_on(BLOCKS + 1, "gpcd was killed in the middle, and asked again");
@@ -306,8 +318,9 @@ static void test_made_anew(void)
 	is_int(kv_end(daemon_pid, SIGTERM), 0, "gpcd ends");
 	must(gpc_close(c));
 	must(gpc_unlink(cache_name, cache_dir));
-	daemon_pid = kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "64", "--keep-digests", "--events",
-						     kv_out, "--events-replay", kv_replay, NULL });
+	daemon_pid = kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "64",
+						     "--keep-digests", "--events", kv_out,
+						     "--events-replay", kv_replay, NULL });
 	c = kv_worker();
 	kv_until_writer(c, daemon_pid);
 	zmq_close(sub);
@@ -321,8 +334,10 @@ static void test_made_anew(void)
 static int status_of(const char *events, const char *topic)
 {
 	kv_name_cache();
-	return kv_end(kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "64", "--unlink", "--events",
-						      events, "--topic", topic, NULL }), 0);
+	return kv_end(kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "64",
+						      "--unlink", "--events", events, "--topic",
+						      topic, NULL }),
+		      0);
 }
 
 static void test_options(void)

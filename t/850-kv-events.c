@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gpcd tells subscribers, change by change: the bytes of engines, one batch a change, the feed's own
- * numbers. */
+/* What gpcd tells subscribers, change by change: the bytes of engines, one batch a change, the
+ * feed's own numbers. */
 #include "config.h"
 
 #ifdef HAVE_EVENTS
@@ -39,11 +39,11 @@ static bool next(uint64_t sequence, uint32_t n)
 	do {
 		if (!kv_next(sub, &batch, 20000))
 			bail("no batch %llu", (unsigned long long)sequence);
-	} while (batch.sequence < sequence);         /* one more subscriber got the last one */
+	} while (batch.sequence < sequence); /* one more subscriber got the last one */
 	if (batch.sequence == sequence && batch.n == n)
 		return true;
-	diag("batch %llu of %u events, want %llu of %u", (unsigned long long)batch.sequence, batch.n,
-	     (unsigned long long)sequence, n);
+	diag("batch %llu of %u events, want %llu of %u", (unsigned long long)batch.sequence,
+	     batch.n, (unsigned long long)sequence, n);
 	return false;
 }
 
@@ -78,7 +78,8 @@ static gpc_block store(gpc *c, int pool, const gpc_key *parent, uint64_t name, u
 	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 1000));
 	must(gpc_publish(c, parent ? parent : &none, ret, &b, 1,
 			 GPC_OPTIONS(gpc_publish_options, .digests = (char *)&be + 8 - bytes,
-				     .digest_bytes = bytes, .digest_stride = bytes, .tokens = tokens),
+				     .digest_bytes = bytes, .digest_stride = bytes,
+				     .tokens = tokens),
 			 0, 1000));
 	return b;
 }
@@ -86,28 +87,32 @@ static gpc_block store(gpc *c, int pool, const gpc_key *parent, uint64_t name, u
 static void test_golden_child(void)
 {
 	static const uint32_t tokens[] = { 1, 2, 70000, 128 };
-	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16", "--ram-blocks",
-		"16", "--ram-space", "1", "--keep-tokens", "--keep-digests", "--events", kv_out, NULL });
+	gpc *c = begin((const char *const[]){
+		"--block-size", "4", "--vram-blocks", "16", "--ram-blocks", "16", "--ram-space",
+		"1", "--keep-tokens", "--keep-digests", "--events", kv_out, NULL });
 	gpc_block b[2];
 	gpc_key k[2];
 
 	b[0] = store(c, 1, NULL, 0xfedcba9876543210, 8, tokens, &k[0]);
 	ok(next(1, 1), "a first block");
-	ok(!batch.event[0].has_parent && batch.rank == 1, "has no parent, and the rank of its space");
+	ok(!batch.event[0].has_parent && batch.rank == 1,
+	   "has no parent, and the rank of its space");
 	b[1] = store(c, 1, &k[0], 42, 1, tokens, &k[1]);
 	ok(next(2, 1), "a child");
-	is_golden("93cb3ff80000000000009188a474797065ab426c6f636b53746f726564ac626c6f636b5f686173686573912ab1"
-		  "706172656e745f626c6f636b5f68617368cffedcba9876543210a9746f6b656e5f696473940102ce00011170cc80"
-		  "aa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756da3435055a96c6f72615f6e616d65c001",
-		  "M2: stored, a child, CPU, rank 1");
+	is_golden(
+		"93cb3ff80000000000009188a474797065ab426c6f636b53746f726564ac626c6f636b5f686173686573912ab1"
+		"706172656e745f626c6f636b5f68617368cffedcba9876543210a9746f6b656e5f696473940102ce00011170cc80"
+		"aa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756da3435055a96c6f72615f6e616d65c001",
+		"M2: stored, a child, CPU, rank 1");
 	must(gpc_release(c, b, 2));
 	end(c);
 }
 
 static void test_golden_others(void)
 {
-	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16", "--ram-blocks",
-		"16", "--keep-digests", "--free-target", "0", "--events", kv_out, NULL });
+	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16",
+					      "--ram-blocks", "16", "--keep-digests",
+					      "--free-target", "0", "--events", kv_out, NULL });
 	struct gpc_move m;
 	gpc_block b;
 	gpc_key k;
@@ -117,8 +122,10 @@ static void test_golden_others(void)
 	is_int(batch.event[0].tokens, 0, "a cache that keeps none tells none");
 	must(gpc_drop(c, &b, 1, NULL, 0, 1000));
 	ok(next(2, 1), "dropped");
-	is_golden("93cb3ff80000000000009183a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391cf"
-		  "1122334455667788a66d656469756da347505500", "M5: removed, GPU");
+	is_golden(
+		"93cb3ff80000000000009183a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391cf"
+		"1122334455667788a66d656469756da347505500",
+		"M5: removed, GPU");
 	must(gpc_release(c, &b, 1));
 	b = store(c, 0, NULL, 42, 1, NULL, &k);
 	next(3, 1);
@@ -126,10 +133,12 @@ static void test_golden_others(void)
 	is_int(gpc_demote(c, 0, 1, NULL, 1, &m, 0, 1000), 1, "a move");
 	must(gpc_commit(c, &m, 1, NULL, 0, 1000));
 	ok(next(4, 2), "two events, the new place first");
-	is_golden("93cb3ff80000000000009288a474797065ab426c6f636b53746f726564ac626c6f636b5f686173686573912ab1"
-		  "706172656e745f626c6f636b5f68617368c0a9746f6b656e5f69647390aa626c6f636b5f73697a6504a76c6f7261"
-		  "5f6964c0a66d656469756da3435055a96c6f72615f6e616d65c083a474797065ac426c6f636b52656d6f766564ac"
-		  "626c6f636b5f686173686573912aa66d656469756da347505500", "M7: moved to RAM");
+	is_golden(
+		"93cb3ff80000000000009288a474797065ab426c6f636b53746f726564ac626c6f636b5f686173686573912ab1"
+		"706172656e745f626c6f636b5f68617368c0a9746f6b656e5f69647390aa626c6f636b5f73697a6504a76c6f7261"
+		"5f6964c0a66d656469756da3435055a96c6f72615f6e616d65c083a474797065ac426c6f636b52656d6f766564ac"
+		"626c6f636b5f686173686573912aa66d656469756da347505500",
+		"M7: moved to RAM");
 	must(gpc_pool_clear(c, 1, 0, 0, 1000));
 	ok(next(5, 1), "cleared");
 	is_golden("93cb3ff80000000000009181a474797065b0416c6c426c6f636b73436c656172656400",
@@ -141,9 +150,10 @@ static void test_golden_others(void)
 
 static void test_clear(void)
 {
-	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16", "--ram-blocks",
-		"16", "--ram-space", "1", "--keep-tokens", "--keep-digests", "--events", kv_out, "--topic",
-		"kv@pod@m", NULL });
+	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16",
+					      "--ram-blocks", "16", "--ram-space", "1",
+					      "--keep-tokens", "--keep-digests", "--events", kv_out,
+					      "--topic", "kv@pod@m", NULL });
 
 	is_str(batch.topic, "kv@pod@m", "the topic");
 	kv_store(c, 0, 0, 1);
@@ -151,13 +161,15 @@ static void test_clear(void)
 	kv_store(c, 1, 0, 3);
 	ok(next(1, 1) && next(2, 1), "a batch a change");
 	ok(batch.event[0].parent == KV_NAME + 1 && batch.event[0].tokens == 4 &&
-	   batch.event[0].first == 2 << 16 && batch.event[0].block_tokens == 4 && batch.rank == 0,
+		   batch.event[0].first == 2 << 16 && batch.event[0].block_tokens == 4 &&
+		   batch.rank == 0,
 	   "a parent by the engine's name, tokens, block size, rank");
 	ok(next(3, 1) && batch.rank == 1, "another space, another rank");
 	must(gpc_pool_clear(c, 0, 0, 0, 1000));
 	ok(next(4, 2), "a pool of several: each of its blocks by name");
 	ok(!strcmp(batch.event[0].type, "BlockRemoved") && batch.event[0].hash == KV_NAME + 1 &&
-	   batch.event[1].hash == KV_NAME + 2, "and none of another pool");
+		   batch.event[1].hash == KV_NAME + 2,
+	   "and none of another pool");
 	must(gpc_pool_clear(c, 1, 77, 0, 1000));
 	ok(next(5, 0), "a clear of a tag says nothing by itself");
 	must(gpc_pool_clear(c, 1, 0, 0, 1000));
@@ -168,8 +180,9 @@ static void test_clear(void)
 /* A batch has one rank, and what goes to another space is two changes. */
 static void test_two_ranks(void)
 {
-	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16", "--ram-blocks",
-		"16", "--ram-space", "1", "--keep-tokens", "--keep-digests", "--events", kv_out, NULL });
+	gpc *c = begin((const char *const[]){
+		"--block-size", "4", "--vram-blocks", "16", "--ram-blocks", "16", "--ram-space",
+		"1", "--keep-tokens", "--keep-digests", "--events", kv_out, NULL });
 	gpc_block b = kv_store(c, 0, 0, 1);
 	struct gpc_move m;
 
@@ -177,17 +190,18 @@ static void test_two_ranks(void)
 	is_int(must(gpc_demote(c, 0, 1, &b, 1, &m, 0, 1000)), 1, "to RAM of another space");
 	must(gpc_commit(c, &m, 1, NULL, 0, 1000));
 	ok(next(2, 1) && !strcmp(batch.event[0].type, "BlockStored") && batch.rank == 1 &&
-	   batch.event[0].tokens == 4 && !strcmp(batch.event[0].medium, "CPU"), "there, in one rank");
+		   batch.event[0].tokens == 4 && !strcmp(batch.event[0].medium, "CPU"),
+	   "there, in one rank");
 	ok(next(3, 1) && !strcmp(batch.event[0].type, "BlockRemoved") && batch.rank == 0 &&
-	   batch.event[0].hash == KV_NAME + 1 && !strcmp(batch.event[0].medium, "GPU"),
+		   batch.event[0].hash == KV_NAME + 1 && !strcmp(batch.event[0].medium, "GPU"),
 	   "and not here any more, in the other one");
 	end(c);
 }
 
 static void test_keys(void)
 {
-	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16", "--events", kv_out,
-					      "--keep-tokens", NULL });
+	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16",
+					      "--events", kv_out, "--keep-tokens", NULL });
 	gpc_key up = kv_key(c, 1), root, key = kv_key(c, 9);
 	gpc_block b;
 
@@ -205,8 +219,9 @@ static void test_keys(void)
 
 static void test_subscribers(void)
 {
-	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "64", "--keep-digests",
-		"--keep-tokens", "--events", kv_out, "--topic", "kv@a", NULL });
+	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "64",
+					      "--keep-digests", "--keep-tokens", "--events", kv_out,
+					      "--topic", "kv@a", NULL });
 	void *more[3];
 	int same = 0;
 
@@ -232,7 +247,8 @@ static void test_subscribers(void)
 	ok(!kv_next(more[2], &batch, 0), "but for one of another topic");
 	zmq_close(more[0]);
 	more[0] = kv_subscribe();
-	ok(kv_next(more[0], &batch, 20000) && batch.sequence == 6, "one that comes back gets it as well");
+	ok(kv_next(more[0], &batch, 20000) && batch.sequence == 6,
+	   "one that comes back gets it as well");
 	for (int i = 0; i < 3; i++)
 		zmq_close(more[i]);
 	end(c);

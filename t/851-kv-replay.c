@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has missed batches gets them again, or all that is there: afterwards it knows what a walk shows, and nothing
- * was told twice. */
+/* Who has missed batches gets them again, or all that is there: afterwards it knows what a walk
+ * shows, and nothing was told twice. */
 #include "config.h"
 
 #ifdef HAVE_EVENTS
@@ -16,9 +16,10 @@ static void begin(const char *ram_space)
 {
 	memset(&model, 0, sizeof(model));
 	kv_name_cache();
-	daemon_pid = kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "512",
-		"--ram-blocks", "512", "--ram-space", ram_space, "--free-target", "0", "--keep-tokens",
-		"--keep-digests", "--events", kv_out, "--events-replay", kv_replay, NULL });
+	daemon_pid = kv_start((const char *const[]){
+		"--block-size", "4", "--vram-blocks", "512", "--ram-blocks", "512", "--ram-space",
+		ram_space, "--free-target", "0", "--keep-tokens", "--keep-digests", "--events",
+		kv_out, "--events-replay", kv_replay, NULL });
 	c = kv_worker();
 	kv_until_writer(c, daemon_pid);
 	sub = kv_subscribe();
@@ -82,7 +83,8 @@ static void come_anew(void)
 static void restart(int sig)
 {
 	kv_end(daemon_pid, sig);
-	daemon_pid = kv_start((const char *const[]){ "--events", kv_out, "--events-replay", kv_replay, NULL });
+	daemon_pid = kv_start(
+		(const char *const[]){ "--events", kv_out, "--events-replay", kv_replay, NULL });
 	kv_until_writer(c, daemon_pid);
 }
 
@@ -116,7 +118,8 @@ static void test_moves(void)
 	n = must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 1000));
 	must(gpc_commit(c, m, (uint32_t)n, NULL, 0, 1000));
 	knows_all("blocks that move");
-	ok(model.at[0].medium[0] == 'C' || model.at[model.n - 1].medium[0] == 'C', "some are in RAM");
+	ok(model.at[0].medium[0] == 'C' || model.at[model.n - 1].medium[0] == 'C',
+	   "some are in RAM");
 	end();
 }
 
@@ -152,7 +155,8 @@ static void test_other_rank(void)
 		must(gpc_pool_clear(c, 1, 0, 0, 1000));
 		lose(1);
 		kv_store(c, 0, 0, 300);
-		knows_all(all ? "one was cleared, who takes that for all" : "one was cleared, who takes it for a rank");
+		knows_all(all ? "one was cleared, who takes that for all"
+			      : "one was cleared, who takes it for a rank");
 		is_int(model.snapshots, 1, "by a snapshot");
 		end();
 	}
@@ -182,7 +186,7 @@ static void test_too_short(void)
 	chains(200, 5);
 	last = kv_last_change(c);
 	while (kv_next(sub, &batch, 20000) && batch.sequence < last)
-		;                            /* 1024 changes are kept, and none of those is known */
+		; /* 1024 changes are kept, and none of those is known */
 	kv_store(c, 0, 0, 6000);
 	knows_all("the feed is too short");
 	ok(model.replays == 1 && model.snapshots == 1, "so a snapshot has come");
@@ -198,7 +202,7 @@ static void test_cleared(void)
 	chains(100, 3);
 	must(gpc_pool_clear(c, 0, 0, 0, 1000));
 	chains(200, 3);
-	lose(10);                            /* with the clear */
+	lose(10); /* with the clear */
 	knows_all("a pool was cleared meanwhile");
 	ok(model.snapshots == 1, "what went then is not in the feed: a snapshot");
 	must(gpc_pool_clear(c, -1, 0, 0, 1000));
@@ -290,7 +294,7 @@ static void test_requests(void)
 	zmq_send(dealer, "more", 4, 0);
 	is_int(ask(9), 1, "what is no request has no answer");
 	kv_ask(dealer, 1);
-	zmq_close(dealer);                   /* gone before its answer */
+	zmq_close(dealer); /* gone before its answer */
 	dealer = kv_open(ZMQ_DEALER, kv_replay, 0, NULL);
 	is_int(ask(9), 1, "who has gone keeps nobody");
 	end();

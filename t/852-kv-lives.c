@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV events over the lives of writers: the sequence goes on, who follows it knows what there is, and nobody takes
- * the endpoint of one that lives. */
+/* KV events over the lives of writers: the sequence goes on, who follows it knows what there is,
+ * and nobody takes the endpoint of one that lives. */
 #include "config.h"
 
 #ifdef HAVE_EVENTS
@@ -12,8 +12,9 @@ static struct kv_batch batch;
 static struct kv_model model;
 static void *sub, *dealer;
 
-#define GEOMETRY "--block-size", "4", "--vram-blocks", "512", "--keep-tokens", "--keep-digests", "--events", \
-	kv_out, "--events-replay", kv_replay
+#define GEOMETRY                                                                        \
+	"--block-size", "4", "--vram-blocks", "512", "--keep-tokens", "--keep-digests", \
+		"--events", kv_out, "--events-replay", kv_replay
 
 static pid_t start(const char *option)
 {
@@ -123,7 +124,7 @@ static void test_restart(void)
 	kv_store(c, 0, 1, 2);
 	knows_all(c, "before");
 	is_int(kv_end(pid, SIGTERM), 0, "ends well");
-	must(gpc_writer_take(c, 0, 0));      /* somebody else, who tells nobody */
+	must(gpc_writer_take(c, 0, 0)); /* somebody else, who tells nobody */
 	must(gpc_writer_drop(c));
 	pid = start(NULL);
 	kv_until_writer(c, pid);
@@ -139,7 +140,8 @@ static void test_restart(void)
 	end(c);
 }
 
-/* The last change before a start is told with its own number: who had missed just that one gets it. */
+/* The last change before a start is told with its own number: who had missed just that one gets
+ * it. */
 static void test_just_the_last(void)
 {
 	pid_t pid;
@@ -148,7 +150,7 @@ static void test_just_the_last(void)
 	kv_store(c, 0, 0, 1);
 	knows_all(c, "one");
 	kv_store(c, 0, 1, 2);
-	kv_next(sub, &batch, 20000);         /* lost */
+	kv_next(sub, &batch, 20000); /* lost */
 	kv_end(pid, SIGKILL);
 	pid = start(NULL);
 	kv_until_writer(c, pid);

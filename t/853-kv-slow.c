@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Subscribers that are too slow, and a publisher that is: the writer waits for neither, batches that are left out
- * are seen as a gap, and what was overwritten is told as a snapshot. */
+/* Subscribers that are too slow, and a publisher that is: the writer waits for neither, batches
+ * that are left out are seen as a gap, and what was overwritten is told as a snapshot. */
 #include "config.h"
 
 #ifdef HAVE_EVENTS
@@ -19,8 +19,9 @@ static void begin(const char *blocks)
 	memset(&model, 0, sizeof(model));
 	kv_name_cache();
 	daemon_pid = kv_start((const char *const[]){ "--block-size", "4", "--vram-blocks", "2048",
-		"--max-blocks", blocks, "--free-target", "0", "--keep-digests", "--events", kv_out,
-		"--events-replay", kv_replay, NULL });
+						     "--max-blocks", blocks, "--free-target", "0",
+						     "--keep-digests", "--events", kv_out,
+						     "--events-replay", kv_replay, NULL });
 	c = kv_worker();
 	kv_until_writer(c, daemon_pid);
 	sub = kv_subscribe();
@@ -51,8 +52,8 @@ static void burst(uint64_t from)
 	must(gpc_drop(c, b, MANY, NULL, 0, 10000));
 }
 
-/* The feed has room for a burst, and each burst waits for the one who keeps up: 143360 changes, of which the
- * one who sleeps has place for 100000 and what the sockets take. */
+/* The feed has room for a burst, and each burst waits for the one who keeps up: 143360 changes, of
+ * which the one who sleeps has place for 100000 and what the sockets take. */
 static void test_slow_subscriber(void)
 {
 	struct kv_model sleeper = { .n = 0 };
@@ -72,7 +73,7 @@ static void test_slow_subscriber(void)
 	while (!kv_has_said("a subscriber is too slow"))
 		usleep(1000);
 	ok(true, "gpcd says that another one is too slow");
-	while (good && sleeper.last < 90000) {       /* it wakes up, and there is room again */
+	while (good && sleeper.last < 90000) { /* it wakes up, and there is room again */
 		good = kv_next(slow, &batch, 20000) && batch.sequence == sleeper.last + 1;
 		sleeper.last = batch.sequence;
 	}
@@ -81,7 +82,8 @@ static void test_slow_subscriber(void)
 	ok(kv_follow(&model, sub, dealer, kv_last_change(c)) && kv_is_what_there_is(c, &model),
 	   "the one knows what there is");
 	ok(kv_follow(&sleeper, slow, dealer, kv_last_change(c)) && sleeper.replays > 0 &&
-	   kv_is_what_there_is(c, &sleeper), "the other one, too, when it has asked");
+		   kv_is_what_there_is(c, &sleeper),
+	   "the other one, too, when it has asked");
 	zmq_close(slow);
 	end();
 }
@@ -94,7 +96,7 @@ static void test_slow_publisher(void)
 	int i;
 
 	begin("2048");
-	only = kv_subscribe();               /* and never asks */
+	only = kv_subscribe(); /* and never asks */
 	for (i = 0; i < 300 && !kv_has_said("came too fast"); i++)
 		burst((uint64_t)i * MANY + 1);
 	if (kv_has_said("came too fast"))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV events name adapter and salt of what was published below a root of gpc_root_keep: to who follows, in replays and
- * snapshots, after moves, and after publisher and gpcd have gone. */
+/* KV events name adapter and salt of what was published below a root of gpc_root_keep: to who
+ * follows, in replays and snapshots, after moves, and after publisher and gpcd have gone. */
 #include "config.h"
 
 #ifdef HAVE_EVENTS
@@ -9,8 +9,9 @@
 static struct kv_batch batch;
 static void *sub, *dealer;
 
-#define GEOMETRY "--block-size", "4", "--vram-blocks", "64", "--ram-blocks", "64", "--keep-tokens", "--keep-digests", \
-	"--events", kv_out, "--events-replay", kv_replay
+#define GEOMETRY                                                                           \
+	"--block-size", "4", "--vram-blocks", "64", "--ram-blocks", "64", "--keep-tokens", \
+		"--keep-digests", "--events", kv_out, "--events-replay", kv_replay
 
 static pid_t start(const char *option)
 {
@@ -24,9 +25,12 @@ static gpc_key root_of(gpc *c, const char *adapter, const char *salt)
 	gpc_key root;
 
 	if (adapter)
-		f[n++] = (struct gpc_field){ .tag = 2, .len = (uint32_t)strlen(adapter), .data = adapter };
+		f[n++] = (struct gpc_field){ .tag = 2,
+					     .len = (uint32_t)strlen(adapter),
+					     .data = adapter };
 	if (salt)
-		f[n++] = (struct gpc_field){ .tag = 3, .len = (uint32_t)strlen(salt), .data = salt };
+		f[n++] =
+			(struct gpc_field){ .tag = 3, .len = (uint32_t)strlen(salt), .data = salt };
 	must(gpc_root_keep(c, f, n, &root, 0, 10000));
 	return root;
 }
@@ -42,33 +46,38 @@ static gpc_block store(gpc *c, gpc_key up, uint64_t n)
 	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 10000));
 	if (must(gpc_publish(c, &up, &key, &b, 1,
 			     GPC_OPTIONS(gpc_publish_options, .tokens = tokens, .digests = &name,
-					 .digest_bytes = 8, .digest_stride = 8), GPC_NO_REF, 10000)) != 1)
+					 .digest_bytes = 8, .digest_stride = 8),
+			     GPC_NO_REF, 10000)) != 1)
 		bail("block %llu was not published: %s", (unsigned long long)n, gpc_last_error());
 	return b;
 }
 
-static bool is(const struct kv_event *e, const char *type, uint64_t n, const char *adapter, const char *salt,
-	       const char *extra)
+static bool is(const struct kv_event *e, const char *type, uint64_t n, const char *adapter,
+	       const char *salt, const char *extra)
 {
-	bool same = !strcmp(e->type, type) && e->hash == KV_NAME + n && !strcmp(e->adapter, adapter) &&
-		    !strcmp(e->salt, salt) && !strcmp(e->extra, extra);
+	bool same = !strcmp(e->type, type) && e->hash == KV_NAME + n &&
+		    !strcmp(e->adapter, adapter) && !strcmp(e->salt, salt) &&
+		    !strcmp(e->extra, extra);
 
 	if (!same)
-		diag("%s %llx adapter '%s' salt '%s' extra '%s'", e->type, (unsigned long long)e->hash, e->adapter,
-		     e->salt, e->extra);
+		diag("%s %llx adapter '%s' salt '%s' extra '%s'", e->type,
+		     (unsigned long long)e->hash, e->adapter, e->salt, e->extra);
 	return same;
 }
 
-static bool hears(const char *type, uint64_t n, const char *adapter, const char *salt, const char *extra)
+static bool hears(const char *type, uint64_t n, const char *adapter, const char *salt,
+		  const char *extra)
 {
-	return kv_next(sub, &batch, 20000) && batch.n && is(&batch.event[0], type, n, adapter, salt, extra);
+	return kv_next(sub, &batch, 20000) && batch.n &&
+	       is(&batch.event[0], type, n, adapter, salt, extra);
 }
 
 #define S "BlockStored"
 
 static void stores(gpc *c)
 {
-	gpc_key both = root_of(c, "fr", "tenant-a"), salted = root_of(c, NULL, "tenant-b"), plain = root_of(c, NULL, NULL);
+	gpc_key both = root_of(c, "fr", "tenant-a"), salted = root_of(c, NULL, "tenant-b"),
+		plain = root_of(c, NULL, NULL);
 	gpc_key bare;
 
 	must(gpc_key_root(c, &(struct gpc_field){ .tag = 3, .len = 3, .data = "own" }, 1, &bare));
@@ -100,11 +109,13 @@ static void moves(gpc *c)
 	must(gpc_release(c, &b, 1));
 	is_int(gpc_demote(c, 0, 1, &b, 1, &m, 0, 10000), 1, "moves");
 	must(gpc_commit(c, &m, 1, NULL, 0, 10000));
-	ok(hears(S, 7, "fr", "tenant-a", "fr") && batch.n == 2 && !strcmp(batch.event[0].medium, "CPU"),
+	ok(hears(S, 7, "fr", "tenant-a", "fr") && batch.n == 2 &&
+		   !strcmp(batch.event[0].medium, "CPU"),
 	   "to RAM, with its words");
 }
 
-/* All that a consumer gets that asks from that change on: how many events of each block are as they should be. */
+/* All that a consumer gets that asks from that change on: how many events of each block are as they
+ * should be. */
 static int answers(uint64_t first, int *snapshots)
 {
 	int good = 0;
@@ -170,7 +181,8 @@ static int body(void)
 		if (!kv_next(sub, &batch, 20000))
 			break;
 	while (!batch.n || batch.event[0].hash != KV_NAME + 9);
-	ok(is(&batch.event[0], S, 9, "", "tenant-b", ""), "and names those of blocks that come after");
+	ok(is(&batch.event[0], S, 9, "", "tenant-b", ""),
+	   "and names those of blocks that come after");
 	is_int(kv_end(second, SIGTERM), 0, "gpcd ends well");
 	zmq_close(sub);
 	zmq_close(dealer);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A remote store in a real redis-server: killed and stopped under load, full, closed to us, with values that others
- * have spoilt.  Nothing is lost but hits, and no wrong byte is given to anybody. */
+/* A remote store in a real redis-server: killed and stopped under load, full, closed to us, with
+ * values that others have spoilt.  Nothing is lost but hits, and no wrong byte is given to
+ * anybody. */
 #include "t/lib/tap.h"
 
 #ifndef HAVE_HIREDIS
@@ -12,7 +13,7 @@ int main(void)
 #else
 #include "t/lib/redis.h"
 
-#define N 64u
+#define N     64u
 #define BYTES (64u << 10)
 
 static char plugin[512], spec[1200];
@@ -83,7 +84,11 @@ static void many_pieces(void)
 
 /* ---- a server that ends, or does not answer, under load ---- */
 
-static struct load { struct remote *r; uint32_t lane, stop, hits, wrong; uint64_t longest; } load[3];
+static struct load {
+	struct remote *r;
+	uint32_t lane, stop, hits, wrong;
+	uint64_t longest;
+} load[3];
 
 static void *run_load(void *arg)
 {
@@ -97,7 +102,8 @@ static void *run_load(void *arg)
 		images_put(&own, 100 * l->lane);
 		remote_put(l->r, l->lane, own.b, 16, 0);
 		images_want(&own, 100 * l->lane);
-		__atomic_fetch_add(&l->hits, remote_get(l->r, l->lane, own.b, 16, 0), __ATOMIC_RELAXED);
+		__atomic_fetch_add(&l->hits, remote_get(l->r, l->lane, own.b, 16, 0),
+				   __ATOMIC_RELAXED);
 		l->wrong += images_wrong(&own);
 		ns = clock_ns() - began;
 		if (ns > l->longest)
@@ -173,8 +179,8 @@ static void costs_once(void)
 		remote_get(r, i % 4, m.b, 1, 0);
 	}
 	later = (clock_ns() - began) / 1000;
-	diag("the first call took %llu ms, a later one %llu us, image cleared", (unsigned long long)first / 1000000,
-	     (unsigned long long)later / 1000);
+	diag("the first call took %llu ms, a later one %llu us, image cleared",
+	     (unsigned long long)first / 1000000, (unsigned long long)later / 1000);
 	is_int(m.b[0].result, -EHOSTDOWN, "later ones are not tried, in any lane");
 	ok(remote_until(r, REMOTE_DOWN), "the store says that it is down");
 	kill(server.pid, SIGCONT);
@@ -258,7 +264,8 @@ static void auth(void)
 	images_put(&m, 0);
 	is_int(remote_put(r, 0, m.b, N, 0), 0, "nothing is stored");
 	server_ask(&server, "sesame", "CONFIG SET requirepass barley");
-	ok(remote_until(r, REMOTE_UP), "the server's password is changed: it is tried again, and found");
+	ok(remote_until(r, REMOTE_UP),
+	   "the server's password is changed: it is tried again, and found");
 	remote_close(r);
 	server_ask(&server, "barley", "CONFIG SET requirepass sesame");
 	r = start(right, 0);
@@ -277,7 +284,8 @@ static void auth(void)
 	remote_close(r);
 	server_ask(&server, "sesame", "CONFIG SET requirepass %s", "");
 	r = start(open_to_all, 0);
-	ok(!r && strstr(gpc_last_error(), "no other user may read"), "a password that others may read is refused");
+	ok(!r && strstr(gpc_last_error(), "no other user may read"),
+	   "a password that others may read is refused");
 }
 
 /* ---- values that others have spoilt ---- */
@@ -351,16 +359,20 @@ static void tls_is_refused(void)
 
 #ifdef HAVE_HIREDIS_SSL
 	refused(",tls-ca=/etc/none.pem", "tls-ca=/etc/none.pem: ");
-	refused(",tls-cert=/x", "tls-cert without tls-ca: TLS needs the certificate of the authority");
+	refused(",tls-cert=/x",
+		"tls-cert without tls-ca: TLS needs the certificate of the authority");
 #else
-	refused(",tls-ca=/etc/none.pem", "tls-ca: there is no TLS here: the hiredis that this plugin was built with has none, "
+	refused(",tls-ca=/etc/none.pem",
+		"tls-ca: there is no TLS here: the hiredis that this plugin was built with has none, "
 		"it came with hiredis 1.0");
 	refused(",tls-cert=/x", "tls-cert: there is no TLS here");
 #endif
 	r = start(",db=x", 0);
-	ok(!r && strstr(gpc_last_error(), "db=x: it must be a number from 0 to 65535"), "and a database that is no number");
+	ok(!r && strstr(gpc_last_error(), "db=x: it must be a number from 0 to 65535"),
+	   "and a database that is no number");
 	r = start(",user=u", 0);
-	ok(!r && strstr(gpc_last_error(), "user without password-file"), "and a user without a password");
+	ok(!r && strstr(gpc_last_error(), "user without password-file"),
+	   "and a user without a password");
 }
 
 static int body(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crc.c - CRC32C by the processor's instruction, three runs at a time; by tables where it has none. */
+/* crc.c - CRC32C by the processor's instruction, three runs at a time; by tables where it has
+ * none. */
 #include "config.h"
 
 #include "base/crc.h"
@@ -18,10 +19,10 @@
 #endif
 
 #define TABLES 8u
-#define RUN    4096u                     /* bytes of one of the three */
+#define RUN    4096u /* bytes of one of the three */
 
 static uint32_t table[TABLES][256];
-static uint32_t run_power[2];            /* x^(8 * RUN), x^(8 * 2 * RUN) */
+static uint32_t run_power[2]; /* x^(8 * RUN), x^(8 * 2 * RUN) */
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 
 uint32_t crc_times(uint32_t a, uint32_t b)
@@ -37,7 +38,7 @@ uint32_t crc_times(uint32_t a, uint32_t b)
 
 uint32_t crc_power(uint64_t bytes)
 {
-	uint32_t power = 1u << 31, square = 1u << 23;    /* 1; x^8 */
+	uint32_t power = 1u << 31, square = 1u << 23; /* 1; x^8 */
 
 	for (; bytes; bytes >>= 1) {
 		if (bytes & 1)
@@ -66,11 +67,11 @@ static uint32_t by_tables(uint32_t crc, const uint8_t *p, size_t n)
 	uint64_t v;
 
 	for (; n >= 8; n -= 8, p += 8) {
-		memcpy(&v, p, 8);        /* little endian, as all of gpc */
+		memcpy(&v, p, 8); /* little endian, as all of gpc */
 		v ^= crc;
 		crc = table[7][v & 255] ^ table[6][v >> 8 & 255] ^ table[5][v >> 16 & 255] ^
-		      table[4][v >> 24 & 255] ^ table[3][v >> 32 & 255] ^
-		      table[2][v >> 40 & 255] ^ table[1][v >> 48 & 255] ^ table[0][v >> 56];
+		      table[4][v >> 24 & 255] ^ table[3][v >> 32 & 255] ^ table[2][v >> 40 & 255] ^
+		      table[1][v >> 48 & 255] ^ table[0][v >> 56];
 	}
 	while (n--)
 		crc = crc >> 8 ^ table[0][(crc ^ *p++) & 255];

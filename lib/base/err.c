@@ -55,7 +55,7 @@ int err_sys(int err, const char *fmt, ...)
 	n = vsnprintf(last_error, room, fmt, ap);
 	va_end(ap);
 	if (n >= 0 && (size_t)n < room) {
-		errno = saved;                   /* %m reads it, safe with threads */
+		errno = saved; /* %m reads it, safe with threads */
 		snprintf(last_error + n, room - (size_t)n, ": %m");
 	}
 	clean_last_error();
@@ -70,11 +70,12 @@ void err_clear(void)
 
 /* ---- arguments that many calls take ---- */
 
-static const char *const flag_names[] = {        /* by bit */
-	"GPC_IF_ABSENT", "GPC_SERVE", "GPC_READONLY", "GPC_QUIET", "GPC_REF", "GPC_ANYWHERE",
-	"GPC_PARTIAL", "GPC_TAKE", "GPC_COPY", "GPC_CANCEL", "GPC_TAIL",
-	"GPC_STANDBY", "GPC_REMOVE", "GPC_DEVICE",
-	"GPC_VERIFY_FIRST", "GPC_IF_IDLE", "GPC_NO_REF", "GPC_PEEK",
+static const char *const flag_names[] = {
+	/* by bit */
+	"GPC_IF_ABSENT", "GPC_SERVE",   "GPC_READONLY", "GPC_QUIET",  "GPC_REF",
+	"GPC_ANYWHERE",  "GPC_PARTIAL", "GPC_TAKE",     "GPC_COPY",   "GPC_CANCEL",
+	"GPC_TAIL",      "GPC_STANDBY", "GPC_REMOVE",   "GPC_DEVICE", "GPC_VERIFY_FIRST",
+	"GPC_IF_IDLE",   "GPC_NO_REF",  "GPC_PEEK",
 };
 _Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_PEEK, "each flag has its name");
 
@@ -85,8 +86,8 @@ static void name_flags(char *ret, size_t room, uint32_t flags)
 	ret[0] = 0;
 	for (i = 0; i < ARRAY_SIZE(flag_names); i++)
 		if (flags >> i & 1)
-			used += (size_t)snprintf(ret + used, room - used, "%s%s",
-						 used ? ", " : "", flag_names[i]);
+			used += (size_t)snprintf(ret + used, room - used, "%s%s", used ? ", " : "",
+						 flag_names[i]);
 }
 
 int err_bad_flags(uint32_t flags, uint32_t known)
@@ -95,15 +96,19 @@ int err_bad_flags(uint32_t flags, uint32_t known)
 
 	name_flags(names, sizeof(names), known);
 	if (known)
-		return err_set(EINVAL, "flags is 0x%x: this call takes %s, and 0x%x is not "
-			       "among them", flags, names, flags & ~known);
+		return err_set(EINVAL,
+			       "flags is 0x%x: this call takes %s, and 0x%x is not "
+			       "among them",
+			       flags, names, flags & ~known);
 	return err_set(EINVAL, "flags is 0x%x: this call takes none", flags);
 }
 
 int err_bad_timeout(int timeout_ms)
 {
-	return err_set(EINVAL, "timeout_ms is %d: it must be -1 (no limit), 0 (do not wait) or "
-		       "more", timeout_ms);
+	return err_set(EINVAL,
+		       "timeout_ms is %d: it must be -1 (no limit), 0 (do not wait) or "
+		       "more",
+		       timeout_ms);
 }
 
 int err_range(const char *field, uint64_t value, uint64_t low, uint64_t high)
@@ -119,8 +124,10 @@ int err_size(const char *type, uint32_t size, size_t least)
 {
 	if (size >= least)
 		return 0;
-	return err_set(EINVAL, "the field size of struct %s is %u: set it to sizeof(struct %s), "
-		       "at least %zu", type, size, type, least);
+	return err_set(EINVAL,
+		       "the field size of struct %s is %u: set it to sizeof(struct %s), "
+		       "at least %zu",
+		       type, size, type, least);
 }
 
 int err_struct(const char *type, const void *from, size_t least, void *to, size_t size)
@@ -130,8 +137,10 @@ int err_struct(const char *type, const void *from, size_t least, void *to, size_
 
 	for (i = (uint32_t)size; err == 0 && i < has; i++)
 		if (((const uint8_t *)from)[i])
-			err = err_set(EINVAL, "the field size of struct %s is %u: this library knows "
-				      "%zu bytes of it, and byte %u is not 0", type, has, size, i);
+			err = err_set(EINVAL,
+				      "the field size of struct %s is %u: this library knows "
+				      "%zu bytes of it, and byte %u is not 0",
+				      type, has, size, i);
 	memset(to, 0, size);
 	if (err == 0)
 		memcpy(to, from, MIN((size_t)has, size));
@@ -161,51 +170,55 @@ static const struct {
 	int err;
 	const char *text;
 } sentences[] = {
-	{0, "success"},
-	{EINVAL, "an argument is out of range: compare what you pass with the page of the "
-		 "function"},
-	{ENOENT, "no such name, key, pool or peer: check the spelling and the directory, "
-		 "or create it first"},
-	{EEXIST, "the name is taken: attach to it, choose another, or remove it with "
-		 "gpc_unlink"},
-	{EPROTO, "another version, geometry or layout: use the same release and the same "
-		 "model configuration in all processes"},
-	{EBADMSG, "bytes are not what they were: of a transfer, its bad block has been dropped: "
-		  "compute it again; of any other call, the segment is damaged: remove it with "
-		  "gpc-inspect rm and create it again"},
-	{EACCES, "the segment belongs to another user: create it with mode 0660 and a "
-		 "common group, or use another name"},
-	{ENOSPC, "nothing is free or evictable, or there is too little shared memory: "
-		 "release references, or enlarge the file system"},
-	{EDQUOT, "your quota of reserved blocks is used up: publish or release some "
-		 "first"},
-	{EAGAIN, "not yet: the ring is full or the timeout was 0; try again"},
-	{ETIMEDOUT, "time is up: try again, or allow more time"},
-	{ENOTCONN, "there is no writer: start gpcd, or attach with GPC_SERVE"},
-	{EDEADLK, "the call would wait for its own caller: leave the section first "
-		  "(gpc_section_leave); before gpc_claim_wait, give reservations and claims back"},
-	{EALREADY, "another peer computes, loads or moves it already, or it has been said already: "
-		   "look again later, or go on without it"},
-	{ECANCELED, "it was ended before it was done, by progress() or by whoever removed the cache: "
-		    "nothing of it is left; call again if you still want it"},
-	{EMFILE, "this process may open no more descriptors: close some, or raise the limit "
-		 "(ulimit -n)"},
-	{ESTALE, "the block, key, mirror, pool or leader has changed since: look it up again"},
-	{EPERM, "not your block or pool, or not yet yours again: only its holder may do that"},
-	{EUSERS, "no seat is free: close a handle, or create the cache with more "
-		 "max_peers"},
-	{EBUSY, "somebody holds a block of it, so nothing has changed: release it first, or do without "
-		"the condition"},
-	{EXDEV, "the parent lives only in another space: publish it in this one first"},
-	{EOVERFLOW, "32768 references of one peer on one block: release some"},
-	{ECHILD, "the handle belongs to the parent process: attach again in the child"},
-	{EROFS, "the handle is read-only: attach without GPC_READONLY"},
-	{ENODEV, "no such device, a cache made without it, or a library built without it: "
-		 "use the host calls"},
-	{ENOMEM, "out of memory: make room in this process and try again"},
-	{EINTR, "interrupted by a signal: call again"},
-	{EIO, "the system or the device reported an error: look into the log of the kernel "
-	      "or of the driver"},
+	{ 0, "success" },
+	{ EINVAL, "an argument is out of range: compare what you pass with the page of the "
+		  "function" },
+	{ ENOENT, "no such name, key, pool or peer: check the spelling and the directory, "
+		  "or create it first" },
+	{ EEXIST, "the name is taken: attach to it, choose another, or remove it with "
+		  "gpc_unlink" },
+	{ EPROTO, "another version, geometry or layout: use the same release and the same "
+		  "model configuration in all processes" },
+	{ EBADMSG, "bytes are not what they were: of a transfer, its bad block has been dropped: "
+		   "compute it again; of any other call, the segment is damaged: remove it with "
+		   "gpc-inspect rm and create it again" },
+	{ EACCES, "the segment belongs to another user: create it with mode 0660 and a "
+		  "common group, or use another name" },
+	{ ENOSPC, "nothing is free or evictable, or there is too little shared memory: "
+		  "release references, or enlarge the file system" },
+	{ EDQUOT, "your quota of reserved blocks is used up: publish or release some "
+		  "first" },
+	{ EAGAIN, "not yet: the ring is full or the timeout was 0; try again" },
+	{ ETIMEDOUT, "time is up: try again, or allow more time" },
+	{ ENOTCONN, "there is no writer: start gpcd, or attach with GPC_SERVE" },
+	{ EDEADLK,
+	  "the call would wait for its own caller: leave the section first "
+	  "(gpc_section_leave); before gpc_claim_wait, give reservations and claims back" },
+	{ EALREADY,
+	  "another peer computes, loads or moves it already, or it has been said already: "
+	  "look again later, or go on without it" },
+	{ ECANCELED,
+	  "it was ended before it was done, by progress() or by whoever removed the cache: "
+	  "nothing of it is left; call again if you still want it" },
+	{ EMFILE, "this process may open no more descriptors: close some, or raise the limit "
+		  "(ulimit -n)" },
+	{ ESTALE, "the block, key, mirror, pool or leader has changed since: look it up again" },
+	{ EPERM, "not your block or pool, or not yet yours again: only its holder may do that" },
+	{ EUSERS, "no seat is free: close a handle, or create the cache with more "
+		  "max_peers" },
+	{ EBUSY,
+	  "somebody holds a block of it, so nothing has changed: release it first, or do without "
+	  "the condition" },
+	{ EXDEV, "the parent lives only in another space: publish it in this one first" },
+	{ EOVERFLOW, "32768 references of one peer on one block: release some" },
+	{ ECHILD, "the handle belongs to the parent process: attach again in the child" },
+	{ EROFS, "the handle is read-only: attach without GPC_READONLY" },
+	{ ENODEV, "no such device, a cache made without it, or a library built without it: "
+		  "use the host calls" },
+	{ ENOMEM, "out of memory: make room in this process and try again" },
+	{ EINTR, "interrupted by a signal: call again" },
+	{ EIO, "the system or the device reported an error: look into the log of the kernel "
+	       "or of the driver" },
 };
 
 GPC_EXPORT const char *gpc_strerror(int err)

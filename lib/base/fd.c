@@ -16,7 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define PART  4096u                      /* numbers of one part of the set */
+#define PART  4096u /* numbers of one part of the set */
 #define PARTS 1024u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -89,7 +89,7 @@ static int open_high(const char *path, int flags, mode_t mode)
 	       (low[n] = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0)
 		n++;
 	fd = open(path, flags | O_CLOEXEC, mode);
-	if (fd >= 0 && fd < 3) {         /* there is no /dev/null, or somebody closes 0 to 2 now */
+	if (fd >= 0 && fd < 3) { /* there is no /dev/null, or somebody closes 0 to 2 now */
 		high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 		saved = errno;
 		close(fd);
@@ -108,8 +108,8 @@ int fd_peek(const char *path, int flags)
 	return open_high(path, flags, 0);
 }
 
-/* Of either the one number goes to the library, the other to the caller: neither closes or writes to
- * what the other one has, whatever becomes of it. */
+/* Of either the one number goes to the library, the other to the caller: neither closes or writes
+ * to what the other one has, whatever becomes of it. */
 int fd_event(int *ret_fd, int *ret_other)
 {
 	uint64_t *spare = calloc(PART / 64, sizeof(*spare));
@@ -170,7 +170,8 @@ static int raise_pipe(int fd[2])
 
 int fd_pipe(int ret_fd[2])
 {
-	uint64_t *spare[2] = { calloc(PART / 64, sizeof(**spare)), calloc(PART / 64, sizeof(**spare)) };
+	uint64_t *spare[2] = { calloc(PART / 64, sizeof(**spare)),
+			       calloc(PART / 64, sizeof(**spare)) };
 	int fd[2] = { -1, -1 }, err, saved;
 
 	pthread_once(&once, hook);

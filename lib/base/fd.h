@@ -23,7 +23,8 @@ int fd_peek(const char *path, int flags);
 int fd_event(int *ret_fd, int *ret_other);
 /* pipe2(2) with O_CLOEXEC and O_NONBLOCK, both noted.  0, or -1 and errno. */
 int fd_pipe(int ret_fd[2]);
-/* Only what came from fd_open(), fd_event() or fd_pipe(); in a forked child there is nothing left to close. */
+/* Only what came from fd_open(), fd_event() or fd_pipe(); in a forked child there is nothing left
+ * to close. */
 void fd_close(int fd);
 
 /* Between the two no thread of this process forks.  Short, and no call back to the caller's

@@ -8,7 +8,8 @@
  *
  *   block    {domain 8, tokens 24, extras 32}  parent 16 bytes  tokens u32 each, padded
  *            for each extra: {offset in the block 32, len 32}  data padded
- *   of group {domain 8, tokens 24, extras 32}  {group 32, block_tokens 32}  parent and on as in a block
+ *   of group {domain 8, tokens 24, extras 32}  {group 32, block_tokens 32}  parent and on as in a
+ *   block
  *   root     {domain 8, fields 32 << 32}
  *            for each field: {tag 16, len 32 << 32}  data padded
  *   import   {domain 8, group 32 << 32}  {bytes}  data padded
@@ -49,7 +50,10 @@ gpc_key siphash128(const struct key_secret *s, const void *data, size_t n, int c
 
 /* ---- messages of whole words ---- */
 
-struct message { struct sip sip; uint64_t bytes; };
+struct message {
+	struct sip sip;
+	uint64_t bytes;
+};
 
 static inline struct message message_start(const struct key_secret *s)
 {
@@ -105,8 +109,7 @@ void key_masks(const struct key_secret *s, gpc_key mask[GPC_MAX_SPACES])
 	}
 }
 
-static const struct key_secret no_secret = {
-	{0x6770632068656164ull, 0x657220636865636bull}};
+static const struct key_secret no_secret = { { 0x6770632068656164ull, 0x657220636865636bull } };
 
 uint64_t key_checksum(const void *data, size_t n)
 {
@@ -118,8 +121,7 @@ uint64_t key_checksum(const void *data, size_t n)
 /* Against accidents, not people: whoever can write a record can write its check. */
 /* ---- roots and imports ---- */
 
-int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n,
-	     gpc_key *ret)
+int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n, gpc_key *ret)
 {
 	struct message m = message_start(s);
 	gpc_key key;
@@ -145,24 +147,25 @@ int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n,
 	return 0;
 }
 
-int key_import(const struct key_secret *s, const void *digests, uint32_t bytes,
-	       uint32_t stride, uint32_t n, uint32_t group, gpc_key *ret)
+int key_import(const struct key_secret *s, const void *digests, uint32_t bytes, uint32_t stride,
+	       uint32_t n, uint32_t group, gpc_key *ret)
 {
 	const uint8_t *item = digests;
 	struct message begun = message_start(s), m;
 	uint32_t i;
 
 	if (n > INT32_MAX)
-		return err_set(EINVAL, "import: %u digests are more than one call takes",
-			       n);
+		return err_set(EINVAL, "import: %u digests are more than one call takes", n);
 	if (n && (!digests || !ret))
 		return err_set(EINVAL, "import: %s is NULL",
 			       digests ? "the list of keys" : "the list of digests");
 	if (!bytes)
 		return err_set(EINVAL, "bytes is 0: a digest has at least 1");
 	if (stride < bytes)
-		return err_set(EINVAL, "stride is %u: it must be at least bytes, %u, so that digests "
-			       "do not overlap", stride, bytes);
+		return err_set(EINVAL,
+			       "stride is %u: it must be at least bytes, %u, so that digests "
+			       "do not overlap",
+			       stride, bytes);
 	message_word(&begun, DOMAIN_IMPORT | (uint64_t)group << 32);
 	message_word(&begun, bytes);
 	for (i = 0; i < n; i++, item += stride) {
@@ -180,13 +183,15 @@ struct kind {
 	const struct key_secret *s;
 	uint32_t block_tokens;
 	bool is_group;
-	uint64_t group;                  /* second word, of a group */
+	uint64_t group; /* second word, of a group */
 };
 
 /* The words in front of the parent. */
-static inline void kind_words(const struct kind *kind, struct message *m, uint64_t tokens, uint64_t extras)
+static inline void kind_words(const struct kind *kind, struct message *m, uint64_t tokens,
+			      uint64_t extras)
 {
-	message_word(m, (kind->is_group ? DOMAIN_GROUP : DOMAIN_BLOCK) | tokens << 8 | extras << 32);
+	message_word(m,
+		     (kind->is_group ? DOMAIN_GROUP : DOMAIN_BLOCK) | tokens << 8 | extras << 32);
 	if (kind->is_group)
 		message_word(m, kind->group);
 }
@@ -214,8 +219,7 @@ static inline gpc_key plain_block(struct message m, gpc_key parent, const uint32
 
 /* first: the number of the block's first token in the call */
 static gpc_key any_block(const struct kind *kind, gpc_key parent, const uint32_t *t,
-			 uint32_t tokens, const struct gpc_extra *x, uint32_t nx,
-			 uint64_t first)
+			 uint32_t tokens, const struct gpc_extra *x, uint32_t nx, uint64_t first)
 {
 	struct message m = message_start(kind->s);
 	uint32_t i;
@@ -242,12 +246,14 @@ static int check_extras(const struct gpc_extra *x, uint32_t nx, size_t n)
 		return err_set(EINVAL, "hash: the list of extras is NULL");
 	for (i = 0; i < nx; i++) {
 		if (x[i].token >= n)
-			return err_set(EINVAL, "x[%u].token is %u: the call has the tokens 0 to %zu",
-				       i, x[i].token, n - 1);
+			return err_set(EINVAL,
+				       "x[%u].token is %u: the call has the tokens 0 to %zu", i,
+				       x[i].token, n - 1);
 		if (i && x[i].token < x[i - 1].token)
-			return err_set(EINVAL, "x[%u].token is %u, less than that of x[%u], %u: extras "
-				       "are sorted by token", i, x[i].token, i - 1,
-				       x[i - 1].token);
+			return err_set(EINVAL,
+				       "x[%u].token is %u, less than that of x[%u], %u: extras "
+				       "are sorted by token",
+				       i, x[i].token, i - 1, x[i - 1].token);
 		if (x[i].len && !x[i].data)
 			return err_set(EINVAL, "x[%u].data is NULL, and x[%u].len is %u", i, i,
 				       x[i].len);
@@ -288,15 +294,17 @@ static void hash_chain(const struct kind *kind, gpc_key parent, const uint32_t *
 	}
 }
 
-int key_hash_check(uint32_t block_tokens, const uint32_t *tokens, size_t n, const struct gpc_extra *x,
-		   uint32_t nx, bool tail, const gpc_key *ret)
+int key_hash_check(uint32_t block_tokens, const uint32_t *tokens, size_t n,
+		   const struct gpc_extra *x, uint32_t nx, bool tail, const gpc_key *ret)
 {
 	size_t keys = n / block_tokens + (tail && n % block_tokens);
 	int err;
 
 	if (keys > INT32_MAX)
-		return err_set(EINVAL, "hash: %zu tokens make more keys than one call "
-			       "returns", n);
+		return err_set(EINVAL,
+			       "hash: %zu tokens make more keys than one call "
+			       "returns",
+			       n);
 	if ((n && !tokens) || (keys && !ret))
 		return err_set(EINVAL, "hash: the list of %s is NULL",
 			       n && !tokens ? "tokens" : "keys");
@@ -316,8 +324,8 @@ static int hash(const struct kind *kind, const gpc_key *parent, const uint32_t *
 }
 
 int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *parent,
-	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
-	     bool tail, gpc_key *ret)
+	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx, bool tail,
+	     gpc_key *ret)
 {
 	struct kind kind = { .s = s, .block_tokens = block_tokens };
 
@@ -328,7 +336,9 @@ int key_hash_group(const struct key_secret *s, uint32_t group, uint32_t block_to
 		   const gpc_key *parent, const uint32_t *tokens, size_t n,
 		   const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret)
 {
-	struct kind kind = { .s = s, .block_tokens = block_tokens, .is_group = true,
+	struct kind kind = { .s = s,
+			     .block_tokens = block_tokens,
+			     .is_group = true,
 			     .group = group | (uint64_t)block_tokens << 32 };
 
 	return hash(&kind, parent, tokens, n, x, nx, tail, ret);

@@ -6,11 +6,13 @@
 #include "base/base.h"
 #include "gpc.h"
 
-#define KEY_HASH_NAME   "siphash-1-3-128"
-#define KEY_ROOT_BIT    (1ull << 63)     /* of w[1]: set in root keys, clear in block keys */
-#define KEY_MAX_TOKENS  65536u           /* of a block */
+#define KEY_HASH_NAME  "siphash-1-3-128"
+#define KEY_ROOT_BIT   (1ull << 63) /* of w[1]: set in root keys, clear in block keys */
+#define KEY_MAX_TOKENS 65536u       /* of a block */
 
-struct key_secret { uint64_t k[2]; };
+struct key_secret {
+	uint64_t k[2];
+};
 
 static inline bool key_is_zero(const gpc_key *k)
 {
@@ -35,22 +37,22 @@ void key_masks(const struct key_secret *s, gpc_key mask[GPC_MAX_SPACES]);
 
 int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n, gpc_key *ret);
 int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *parent,
-	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
-	     bool tail, gpc_key *ret);
+	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx, bool tail,
+	     gpc_key *ret);
 /* Keys of a KV group: never those of another group, another block_tokens, or key_hash. */
 int key_hash_group(const struct key_secret *s, uint32_t group, uint32_t block_tokens,
 		   const gpc_key *parent, const uint32_t *tokens, size_t n,
 		   const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret);
 /* The number of keys, or an error. */
-int key_hash_check(uint32_t block_tokens, const uint32_t *tokens, size_t n, const struct gpc_extra *x,
-		   uint32_t nx, bool tail, const gpc_key *ret);
+int key_hash_check(uint32_t block_tokens, const uint32_t *tokens, size_t n,
+		   const struct gpc_extra *x, uint32_t nx, bool tail, const gpc_key *ret);
 /* key_hash of each prompt: the number of keys of all.  run: how to hash several side by side, NULL:
  * one after the other. */
 struct lanes;
-int key_hash_many(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p, uint32_t n,
-		  bool tail, void (*run)(struct lanes *l, uint32_t blocks));
-int key_import(const struct key_secret *s, const void *digests, uint32_t bytes,
-	       uint32_t stride, uint32_t n, uint32_t group, gpc_key *ret);
+int key_hash_many(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p,
+		  uint32_t n, bool tail, void (*run)(struct lanes *l, uint32_t blocks));
+int key_import(const struct key_secret *s, const void *digests, uint32_t bytes, uint32_t stride,
+	       uint32_t n, uint32_t group, gpc_key *ret);
 
 /* checksum of a record's immutable fields */
 static inline uint16_t key_check(const uint64_t key[2], const uint64_t parent[2], uint32_t depth,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lanes.c - the ways that there are of hashing chains side by side, and which this processor has. */
+/* lanes.c - the ways that there are of hashing chains side by side, and which this processor
+ * has. */
 #include "config.h"
 
 #include "base/lanes.h"

@@ -11,12 +11,12 @@
 #define LANES 8
 
 struct lanes {
-	struct sip begun;                /* in front of a block's parent: the same for all blocks */
-	uint64_t last;                   /* the last word of a block's message */
-	uint32_t words;                  /* of a block's tokens, two in each */
-	gpc_key parent[LANES];           /* of the next block of each chain */
-	const uint32_t *tokens[LANES];   /* ... its tokens */
-	gpc_key *key[LANES];             /* ... and where its key goes */
+	struct sip begun;              /* in front of a block's parent: the same for all blocks */
+	uint64_t last;                 /* the last word of a block's message */
+	uint32_t words;                /* of a block's tokens, two in each */
+	gpc_key parent[LANES];         /* of the next block of each chain */
+	const uint32_t *tokens[LANES]; /* ... its tokens */
+	gpc_key *key[LANES];           /* ... and where its key goes */
 };
 
 /* So many blocks of each chain, and on to the next one. */

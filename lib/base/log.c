@@ -13,9 +13,8 @@
 
 #define LOG_TEXT 512
 
-static const char *const level_names[] = {
-	"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"
-};
+static const char *const level_names[] = { "emerg",   "alert",  "crit", "err",
+					   "warning", "notice", "info", "debug" };
 
 /* Whoever sets the variable wants to see something: an unknown word means everything. */
 static int level_from(const char *word)
@@ -47,7 +46,7 @@ static void say_to_stderr(int level, const char *text)
 			 level_names[level & 7], text);
 
 	if (n > 0 && write(STDERR_FILENO, line, MIN((size_t)n, sizeof(line) - 1)) < 0)
-		return;                          /* nobody left to tell */
+		return; /* nobody left to tell */
 }
 
 void log_say(const struct log *l, int level, const char *fmt, ...)
@@ -61,7 +60,7 @@ void log_say(const struct log *l, int level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(raw, sizeof(raw), fmt, ap);
 	va_end(ap);
-	text_clean(text, sizeof(text), raw);     /* a dead peer's label may be in it */
+	text_clean(text, sizeof(text), raw); /* a dead peer's label may be in it */
 	if (l->call)
 		l->call(l->arg, level, text);
 	if (level <= l->level)

@@ -10,7 +10,7 @@
 struct log {
 	void (*call)(void *arg, int level, const char *text);
 	void *arg;
-	int level;                       /* of GPC_LOG; -1 = not set */
+	int level; /* of GPC_LOG; -1 = not set */
 };
 
 void log_init(struct log *l, void (*call)(void *, int, const char *), void *arg);

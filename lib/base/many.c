@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* many.c - keys of many prompts, of several at a time.
  *
- * A lane has one prompt, and takes the next one when that has ended, so prompts of different lengths
- * keep all lanes busy until few are left.  A lane that has none repeats what lane 0 does, which stores the
- * same keys to the same place. */
+ * A lane has one prompt, and takes the next one when that has ended, so prompts of different
+ * lengths keep all lanes busy until few are left.  A lane that has none repeats what lane 0 does,
+ * which stores the same keys to the same place. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,13 +21,14 @@ struct many {
 	bool tail;
 	const struct gpc_prompt *next, *end;
 	struct lanes lanes;
-	size_t left[LANES];              /* full blocks of each lane's prompt; the first `busy` have one */
+	size_t left[LANES]; /* full blocks of each lane's prompt; the first `busy` have one */
 	const struct gpc_prompt *prompt[LANES];
 	uint32_t busy;
 };
 
 /* What is left of it from token `at` on; parent: of the block there. */
-static void hash_rest(const struct many *m, const struct gpc_prompt *p, size_t at, const gpc_key *parent)
+static void hash_rest(const struct many *m, const struct gpc_prompt *p, size_t at,
+		      const gpc_key *parent)
 {
 	key_hash(m->s, m->block_tokens, parent, p->tokens + at, p->n - at, p->x, p->nx, m->tail,
 		 p->ret_keys + at / m->block_tokens);
@@ -94,7 +95,7 @@ static void run_lanes(struct many *m, void (*run)(struct lanes *l, uint32_t bloc
 		m->left[i] -= blocks;
 		if (m->left[i])
 			continue;
-		lane_rest(m, i);                 /* a tail, or nothing */
+		lane_rest(m, i); /* a tail, or nothing */
 		copy_lane(m, i, --m->busy);
 	}
 }
@@ -114,7 +115,8 @@ static int check_prompts(uint32_t block_tokens, const struct gpc_prompt *p, uint
 			return err_set(EINVAL, "p[%u]: %s", i, why);
 		}
 		if (p[i].reserved)
-			return err_set(EINVAL, "p[%u].reserved is %u: it must be 0", i, p[i].reserved);
+			return err_set(EINVAL, "p[%u].reserved is %u: it must be 0", i,
+				       p[i].reserved);
 		keys += (uint32_t)r;
 	}
 	if (keys > INT32_MAX)
@@ -123,10 +125,12 @@ static int check_prompts(uint32_t block_tokens, const struct gpc_prompt *p, uint
 	return (int)keys;
 }
 
-int key_hash_many(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p, uint32_t n,
-		  bool tail, void (*run)(struct lanes *l, uint32_t blocks))
+int key_hash_many(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p,
+		  uint32_t n, bool tail, void (*run)(struct lanes *l, uint32_t blocks))
 {
-	struct many m = { .s = s, .block_tokens = block_tokens, .tail = tail, .next = p, .end = p + n };
+	struct many m = {
+		.s = s, .block_tokens = block_tokens, .tail = tail, .next = p, .end = p + n
+	};
 	int keys = check_prompts(block_tokens, p, n, tail);
 
 	if (keys <= 0)

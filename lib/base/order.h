@@ -15,15 +15,15 @@
 #include <emmintrin.h>
 #endif
 
-#define load_relaxed(p)         __atomic_load_n((p), __ATOMIC_RELAXED)
-#define load_acquire(p)         __atomic_load_n((p), __ATOMIC_ACQUIRE)
-#define store_relaxed(p, v)     __atomic_store_n((p), (v), __ATOMIC_RELAXED)
-#define store_release(p, v)     __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define load_relaxed(p)     __atomic_load_n((p), __ATOMIC_RELAXED)
+#define load_acquire(p)     __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 
 /* counters that several threads raise and nobody orders by */
-#define count_add(p, v)         ((void)__atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
-#define count_next(p)           __atomic_fetch_add((p), 1, __ATOMIC_RELAXED)
-#define count_sub(p, v)         ((void)__atomic_fetch_sub((p), (v), __ATOMIC_RELAXED))
+#define count_add(p, v) ((void)__atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
+#define count_next(p)   __atomic_fetch_add((p), 1, __ATOMIC_RELAXED)
+#define count_sub(p, v) ((void)__atomic_fetch_sub((p), (v), __ATOMIC_RELAXED))
 
 static inline void order_fence(void)
 {
@@ -48,11 +48,11 @@ static inline void order_stores(void)
 }
 
 #if defined(__x86_64__) || defined(__i386__)
-#define order_pause()           __builtin_ia32_pause()
-#define ORDER_SIDE()            ((void)0)
+#define order_pause() __builtin_ia32_pause()
+#define ORDER_SIDE()  ((void)0)
 #else
-#define order_pause()           __asm__ volatile("" ::: "memory")
-#define ORDER_SIDE()            order_fence()
+#define order_pause() __asm__ volatile("" ::: "memory")
+#define ORDER_SIDE()  order_fence()
 #endif
 
 static inline uint64_t order_add64(uint64_t *p, uint64_t v)
@@ -130,8 +130,7 @@ static inline bool order_cas64(uint64_t *p, uint64_t from, uint64_t to)
 	bool ok;
 
 	ORDER_SIDE();
-	ok = __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST,
-					 __ATOMIC_SEQ_CST);
+	ok = __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 	ORDER_SIDE();
 	return ok;
 }
@@ -141,8 +140,7 @@ static inline bool order_cas32(uint32_t *p, uint32_t from, uint32_t to)
 	bool ok;
 
 	ORDER_SIDE();
-	ok = __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST,
-					 __ATOMIC_SEQ_CST);
+	ok = __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 	ORDER_SIDE();
 	return ok;
 }
@@ -153,8 +151,7 @@ static inline bool order_cas16(uint16_t *p, uint16_t *from, uint16_t to)
 	bool ok;
 
 	ORDER_SIDE();
-	ok = __atomic_compare_exchange_n(p, from, to, false, __ATOMIC_SEQ_CST,
-					 __ATOMIC_SEQ_CST);
+	ok = __atomic_compare_exchange_n(p, from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 	ORDER_SIDE();
 	return ok;
 }
@@ -167,8 +164,8 @@ static inline uint16_t order_dec16(uint16_t *p, uint16_t most)
 	uint16_t v = load_relaxed(p);
 
 	while ((uint16_t)(v - 1) < most)
-		if (__atomic_compare_exchange_n(p, &v, (uint16_t)(v - 1), true,
-						__ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(p, &v, (uint16_t)(v - 1), true, __ATOMIC_RELEASE,
+						__ATOMIC_RELAXED))
 			return v;
 	return 0;
 }
@@ -201,14 +198,16 @@ static inline bool order_raise_from32(uint32_t *p, uint32_t *old, uint32_t to)
  * through __atomic on a 16-byte type: libatomic may do that with a locked
  * compare-and-swap, a write, and the table is mapped read-only.  The thread sanitizer
  * cannot see through the intrinsic. */
-struct words4 { uint32_t w[4]; };
+struct words4 {
+	uint32_t w[4];
+};
 
 #ifdef ORDER_VECTORS
 static inline __attribute__((always_inline)) __m128i load_vector4(const uint32_t *p)
 {
 	__m128i x = _mm_load_si128((const __m128i *)(const void *)p);
 
-	__asm__("" : "+x"(x));           /* not again, however often it is used */
+	__asm__("" : "+x"(x)); /* not again, however often it is used */
 	return x;
 }
 #endif
@@ -223,8 +222,8 @@ static inline __attribute__((always_inline)) struct words4 load_words4(const uin
 	return (struct words4){ { (uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi,
 				  (uint32_t)(hi >> 32) } };
 #else
-	return (struct words4){ { load_relaxed(p), load_relaxed(p + 1),
-				  load_relaxed(p + 2), load_relaxed(p + 3) } };
+	return (struct words4){ { load_relaxed(p), load_relaxed(p + 1), load_relaxed(p + 2),
+				  load_relaxed(p + 3) } };
 #endif
 }
 

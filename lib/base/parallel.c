@@ -11,8 +11,8 @@
 #include "base/base.h"
 #include "base/order.h"
 
-#define MOST 16u
-#define STACK ((size_t)1 << 20)           /* and what the program has of thread-local memory */
+#define MOST  16u
+#define STACK ((size_t)1 << 20) /* and what the program has of thread-local memory */
 
 struct team {
 	void (*run)(void *job);

@@ -11,10 +11,12 @@
 #define ROUNDS_C 1
 #define ROUNDS_D 3
 
-#define SIP_V2_LAST 0xee         /* before the first word of the result; and before the second one */
+#define SIP_V2_LAST 0xee /* before the first word of the result; and before the second one */
 #define SIP_V1_MORE 0xdd
 
-struct sip { uint64_t v0, v1, v2, v3; };
+struct sip {
+	uint64_t v0, v1, v2, v3;
+};
 
 static inline uint64_t rotate(uint64_t x, int by)
 {
@@ -51,8 +53,7 @@ static inline struct sip sip_start(const struct key_secret *s)
 {
 	return (struct sip){ s->k[0] ^ 0x736f6d6570736575ull,
 			     s->k[1] ^ 0x646f72616e646f6dull ^ 0xee,
-			     s->k[0] ^ 0x6c7967656e657261ull,
-			     s->k[1] ^ 0x7465646279746573ull };
+			     s->k[0] ^ 0x6c7967656e657261ull, s->k[1] ^ 0x7465646279746573ull };
 }
 
 static inline void sip_word(struct sip *s, uint64_t m, int c)

@@ -21,7 +21,8 @@ int device_bytes_find(const uint8_t uuid[16], const struct device_bytes **ret)
 	*ret = &device_bytes_cuda;
 	return 0;
 #else
-	return err_set(ENODEV, "VRAM of a GPU: this library is built without CUDA; RAM and the host "
+	return err_set(ENODEV,
+		       "VRAM of a GPU: this library is built without CUDA; RAM and the host "
 		       "device work");
 #endif
 }

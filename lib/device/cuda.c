@@ -40,7 +40,7 @@ int cuda_error(cudaError_t e, const char *what)
 {
 	int code = EIO;
 
-	cudaGetLastError();              /* what is not sticky is over with it */
+	cudaGetLastError(); /* what is not sticky is over with it */
 	switch (e) {
 	case cudaErrorNoDevice:
 	case cudaErrorInvalidDevice:
@@ -72,8 +72,7 @@ int cuda_error(cudaError_t e, const char *what)
 	if (driver_is_missing(e))
 		return err_set(code, "%s: no NVIDIA driver (CUDA: %s)", what,
 			       cudaGetErrorString(e));
-	return err_set(code, "%s: %s (%s)", what, cudaGetErrorString(e),
-		       cudaGetErrorName(e));
+	return err_set(code, "%s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
 /* ---- the table ---- */

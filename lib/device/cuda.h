@@ -45,7 +45,10 @@ int cuda_error(cudaError_t e, const char *what) __attribute__((cold));
 /* ---- device/cuda_thread.c ---- */
 /* The calling thread works on this device, until cuda_leave.  Its context is what is kept, not
  * its device: to set a device makes a context there. */
-struct cuda_scope { CUcontext before; enum cudaStreamCaptureMode mode; };
+struct cuda_scope {
+	CUcontext before;
+	enum cudaStreamCaptureMode mode;
+};
 int cuda_switch(int ordinal, CUcontext *ret_before);
 void cuda_switch_back(CUcontext before);
 cudaError_t cuda_check_stream(cudaStream_t stream);
@@ -73,7 +76,7 @@ struct cuda_memory {
 	int ordinal;
 	pid_t pid;
 	bool imported;
-	bool lent;                       /* the caller's: never freed, and known until it is gone */
+	bool lent; /* the caller's: never freed, and known until it is gone */
 	uint8_t *base;
 	cudaIpcMemHandle_t handle;
 };
@@ -106,17 +109,17 @@ struct cuda_query;
 struct mirror_view;
 /* On the device that is entered, made with the first question.  word: of the view. */
 int cuda_query_ask(struct cuda_query **query, struct mirror_view *const *word,
-		  const struct device_query *q, struct device_result *ret);
-void cuda_query_free(struct cuda_query *query);     /* NULL is fine */
+		   const struct device_query *q, struct device_result *ret);
+void cuda_query_free(struct cuda_query *query); /* NULL is fine */
 
 /* ---- device/cuda_copier.c, device/cuda_probe.c: what copies need of a device ---- */
 struct cuda_copier {
 	int ordinal;
-	uint32_t blocks;                 /* of threads, in a launch of copy.cu */
+	uint32_t blocks; /* of threads, in a launch of copy.cu */
 	uint64_t max_pitch;
-	cudaStream_t stream;             /* for probes, and to ask whether the context is lost */
-	bool writes;                     /* the driver's streams write words of 64 bits */
-	uint64_t *word;                  /* of its memory, which nobody reads */
+	cudaStream_t stream; /* for probes, and to ask whether the context is lost */
+	bool writes;         /* the driver's streams write words of 64 bits */
+	uint64_t *word;      /* of its memory, which nobody reads */
 };
 /* Made with the first question, as long as the process lives; with the device entered. */
 int cuda_copier(int ordinal, struct cuda_copier **ret);
@@ -163,8 +166,8 @@ int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 	       const struct mirror_status *status);
 int cuda_flushed(void *mirror);
 void cuda_destroy(void *mirror);
-int cuda_read(const struct segment *s, const struct shm_mirror *desc,
-	      struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence);
+int cuda_read(const struct segment *s, const struct shm_mirror *desc, struct probe_entry *table,
+	      uint64_t entries, uint64_t *ret_sequence);
 
 /* ---- device/cuda_peer.c ---- */
 int cuda_import(const struct segment *s, const struct shm_mirror *desc, void **ret_import,
@@ -173,11 +176,11 @@ void cuda_release(void *import);
 int cuda_open(const struct segment *s, uint32_t peer, const char *device, void **ret_dev);
 void cuda_close(void *dev);
 int cuda_adopt(void *dev, void *import);
-int cuda_lookup(void *dev, const struct dev_view *view, uint32_t spaces,
-		const gpc_key *keys, uint32_t n, gpc_block *blocks, void *stream);
-int cuda_match(void *dev, const struct dev_view *view, uint32_t spaces,
-	       const gpc_key *keys, const uint32_t *start, uint32_t nseq, uint32_t *len,
-	       gpc_block *blocks, void *stream);
+int cuda_lookup(void *dev, const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
+		uint32_t n, gpc_block *blocks, void *stream);
+int cuda_match(void *dev, const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
+	       const uint32_t *start, uint32_t nseq, uint32_t *len, gpc_block *blocks,
+	       void *stream);
 int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream);
 int cuda_ask(void *dev, const struct dev_view *view, const struct device_query *q,
 	     struct device_result *ret);

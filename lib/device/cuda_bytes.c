@@ -99,11 +99,15 @@ static int check_kind(const void *base, int ordinal)
 	case cudaMemoryTypeDevice:
 		break;
 	case cudaMemoryTypeManaged:
-		return err_set(EINVAL, "base is %p, in managed memory: it must be memory of "
-			       "cudaMalloc", base);
+		return err_set(EINVAL,
+			       "base is %p, in managed memory: it must be memory of "
+			       "cudaMalloc",
+			       base);
 	default:
-		return err_set(EINVAL, "base is %p, in host memory: it must be in the memory of GPU "
-			       "%d", base, ordinal);
+		return err_set(EINVAL,
+			       "base is %p, in host memory: it must be in the memory of GPU "
+			       "%d",
+			       base, ordinal);
 	}
 	if (a.device != ordinal)
 		return err_set(EINVAL, "base is %p, in the memory of GPU %d: the pool is on GPU %d",
@@ -116,13 +120,16 @@ static int check_exports(const struct driver *d, const void *base)
 	int can = 0;
 
 	if (d->attribute(&can, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-			 (CUdeviceptr)base) == CUDA_SUCCESS && can)
+			 (CUdeviceptr)base) == CUDA_SUCCESS &&
+	    can)
 		return 0;
-	return err_set(EINVAL, "base is %p, in an allocation that other processes cannot map "
+	return err_set(EINVAL,
+		       "base is %p, in an allocation that other processes cannot map "
 		       "(cuMemCreate, as PyTorch's expandable segments are, or a pool of "
 		       "cudaMallocAsync): set "
 		       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False, or allocate by "
-		       "cudaMalloc", base);
+		       "cudaMalloc",
+		       base);
 }
 
 static int lend_here(void *base, uint64_t bytes, int ordinal, struct shm_part *part)

@@ -19,19 +19,21 @@
 #include <string.h>
 
 #define MAX_DEVICES 64
-#define EACH        8                    /* blocks of threads of a processor; more wait */
+#define EACH        8 /* blocks of threads of a processor; more wait */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_copier copiers[MAX_DEVICES];
-static uint64_t made;                    /* bit: that one is */
+static uint64_t made; /* bit: that one is */
 
 int cuda_enter_uuid(struct cuda_scope *s, const uint8_t uuid[16], int *ret_ordinal)
 {
 	int err = cuda_ordinal_of(uuid, ret_ordinal);
 
 	if (err == -ENODEV)
-		return err_set(ENODEV, "the memory is on GPU %02x%02x%02x%02x-..., which this "
-			       "process does not see", uuid[0], uuid[1], uuid[2], uuid[3]);
+		return err_set(ENODEV,
+			       "the memory is on GPU %02x%02x%02x%02x-..., which this "
+			       "process does not see",
+			       uuid[0], uuid[1], uuid[2], uuid[3]);
 	return err ? err : cuda_enter(s, *ret_ordinal);
 }
 
@@ -53,7 +55,8 @@ static bool streams_write(int ordinal)
 	}
 	memcpy(&get, &call, sizeof(get));
 	return get(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, ordinal) ==
-		       CUDA_SUCCESS && can;
+		       CUDA_SUCCESS &&
+	       can;
 }
 
 static cudaError_t make_copier(struct cuda_copier *c, int ordinal)
@@ -87,7 +90,7 @@ int cuda_copier(int ordinal, struct cuda_copier **ret)
 		if (!(made >> ordinal & 1)) {
 			e = make_copier(&copiers[ordinal], ordinal);
 			if (e == cudaSuccess)
-				order_or64(&made, 1ull << ordinal);      /* pairs with the acquire */
+				order_or64(&made, 1ull << ordinal); /* pairs with the acquire */
 		}
 		pthread_mutex_unlock(&lock);
 	}
@@ -117,7 +120,8 @@ int cuda_check_copies(const uint8_t uuid[16], void *stream)
 		if (e != cudaSuccess)
 			err = cuda_error(e, "the stream cannot be asked whether it captures");
 		else if (capture != cudaStreamCaptureStatusNone)
-			err = err_set(EINVAL, "the stream captures a graph: a copy in a graph "
+			err = err_set(EINVAL,
+				      "the stream captures a graph: a copy in a graph "
 				      "would copy the same blocks with each launch; give it "
 				      "to the stream outside the capture");
 	}
@@ -195,7 +199,7 @@ int cuda_limits(const uint8_t *to, const uint8_t *from, struct copy_limits *ret)
 		err = enable_peer(a, b);
 		if (!err)
 			err = enable_peer(b, a);
-		l.max_pitch = MIN(l.max_pitch, (uint64_t)INT32_MAX);     /* probed with the host only */
+		l.max_pitch = MIN(l.max_pitch, (uint64_t)INT32_MAX); /* probed with the host only */
 	}
 	l.pairs = a >= 0 && a == b;
 	if (!err)

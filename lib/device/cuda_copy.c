@@ -23,7 +23,9 @@
 
 /* ---- words that a stream writes ---- */
 
-static struct { CUresult (*write)(CUstream, CUdeviceptr, cuuint64_t, unsigned int); } driver;
+static struct {
+	CUresult (*write)(CUstream, CUdeviceptr, cuuint64_t, unsigned int);
+} driver;
 
 static cudaError_t write_value(cudaStream_t stream, uint64_t *at, uint64_t value)
 {
@@ -35,11 +37,12 @@ static cudaError_t write_value(cudaStream_t stream, uint64_t *at, uint64_t value
 		e = cuda_driver_call("cuStreamWriteValue64", &call);
 		if (e != cudaSuccess)
 			return e;
-		store_release((void **)&driver.write, call);     /* pairs with the load above */
+		store_release((void **)&driver.write, call); /* pairs with the load above */
 	}
 	memcpy(&write, &call, sizeof(write));
-	return write(stream, (CUdeviceptr)at, value, CU_STREAM_WRITE_VALUE_DEFAULT) ==
-		       CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+	return write(stream, (CUdeviceptr)at, value, CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS
+		       ? cudaSuccess
+		       : cudaErrorUnknown;
 }
 
 /* ---- pitched copies ---- */
@@ -83,9 +86,10 @@ static int refused(cudaError_t e, const struct copy_op *op, uint32_t i, uint32_t
 {
 	char what[300];
 
-	snprintf(what, sizeof(what), "copy %u of %u, of %llu x %llu rows of %llu bytes, from %p at "
-		 "a pitch of %llu to %p at a pitch of %llu", i + 1, n,
-		 (unsigned long long)op->slices, (unsigned long long)op->rows,
+	snprintf(what, sizeof(what),
+		 "copy %u of %u, of %llu x %llu rows of %llu bytes, from %p at "
+		 "a pitch of %llu to %p at a pitch of %llu",
+		 i + 1, n, (unsigned long long)op->slices, (unsigned long long)op->rows,
 		 (unsigned long long)op->width, (const void *)op->from,
 		 (unsigned long long)op->from_pitch, (void *)op->to,
 		 (unsigned long long)op->to_pitch);
@@ -99,17 +103,22 @@ static cudaError_t copy_whole(const struct copy_op *op, cudaStream_t stream)
 
 /* ---- pauses ----
  *
- * The engine that copies to host memory does one stream's copies to their end before another stream's:
- * 64 bytes out of a decode step waited 2.5 ms for 128 MiB of ours, and 10 ms for 512 MiB (H200).  What is
- * no copy lets the others come in between; an event does not, a word that the stream writes does.  One
- * costs about 2 us of the copies' time. */
+ * The engine that copies to host memory does one stream's copies to their end before another
+ * stream's: 64 bytes out of a decode step waited 2.5 ms for 128 MiB of ours, and 10 ms for 512 MiB
+ * (H200).  What is no copy lets the others come in between; an event does not, a word that the
+ * stream writes does.  One costs about 2 us of the copies' time. */
 
-#define PAUSE ((uint64_t)8 << 20)        /* bytes from one to the next: 1 % of the rate, 160 us */
+#define PAUSE ((uint64_t)8 << 20) /* bytes from one to the next: 1 % of the rate, 160 us */
 
 /* What this thread has given to a stream since the last one. */
-static _Thread_local struct { void *stream; uint64_t bytes; } since;
+static _Thread_local struct {
+	void *stream;
+	uint64_t bytes;
+} since;
 
-struct place { uint64_t slice, row, byte; };
+struct place {
+	uint64_t slice, row, byte;
+};
 
 /* At most PAUSE bytes of an op, from that place on. */
 static struct copy_op next_part(const struct copy_op *op, struct place *p)
@@ -144,7 +153,8 @@ static struct copy_op next_part(const struct copy_op *op, struct place *p)
 	return part;
 }
 
-static cudaError_t copy_in_parts(const struct cuda_copier *c, const struct copy_op *op, void *stream)
+static cudaError_t copy_in_parts(const struct cuda_copier *c, const struct copy_op *op,
+				 void *stream)
 {
 	struct place p = { 0 };
 	struct copy_op part;
@@ -184,7 +194,7 @@ static bool pauses(const struct cuda_copier *c, const struct copy_op *op, void *
 static cudaError_t copy_all(const struct cuda_copier *c, const struct copy_op *ops, uint32_t n,
 			    void *stream, uint32_t *ret_done)
 {
-	const bool in_parts = n && pauses(c, &ops[0], stream);   /* one call copies one way */
+	const bool in_parts = n && pauses(c, &ops[0], stream); /* one call copies one way */
 	cudaError_t e = cudaSuccess;
 	uint32_t i;
 
@@ -224,7 +234,7 @@ int cuda_copy(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, voi
 
 /* ---- within one GPU ---- */
 
-#define WIDEST (1ull << 30)              /* bytes of a row in a shape; 32 bits count its vectors */
+#define WIDEST (1ull << 30) /* bytes of a row in a shape; 32 bits count its vectors */
 
 /* The widest vectors that fit all addresses, and rows: 16 bytes, 8, 4 or 1. */
 static uint32_t shift_of(const struct copy_shape *s, uint64_t width)
@@ -280,7 +290,7 @@ static cudaError_t launch_pairs(struct launch_copy *l, uint32_t blocks,
 static cudaError_t launch_all(uint32_t blocks, const struct copy_shape *shapes, uint32_t nshapes,
 			      const struct copy_pair *pairs, uint32_t npairs, void *stream)
 {
-	struct launch_copy l;            /* 4 KiB; only what is used of it is stored */
+	struct launch_copy l; /* 4 KiB; only what is used of it is stored */
 	cudaError_t e = cudaSuccess;
 	uint64_t off;
 	uint32_t i;
@@ -311,8 +321,8 @@ int cuda_copy_pairs(const uint8_t uuid[16], const struct copy_shape *shapes, uin
 		return err;
 	err = cuda_copier(ordinal, &c);
 	if (!err) {
-		cudaGetLastError();      /* what is left of others is no error of a launch */
-		e = cuda_check_stream(stream);   /* a launch on another GPU would fault */
+		cudaGetLastError();            /* what is left of others is no error of a launch */
+		e = cuda_check_stream(stream); /* a launch on another GPU would fault */
 		if (e == cudaSuccess)
 			e = launch_all(c->blocks, shapes, nshapes, pairs, npairs, stream);
 		if (e != cudaSuccess)
@@ -341,7 +351,7 @@ static int mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, bool own
 		cudaGetLastError();
 		e = CUDA(cudaPointerGetAttributes(&a, done));
 		if (e == cudaSuccess && (a.type != cudaMemoryTypeHost || !a.devicePointer))
-			e = cudaErrorInvalidValue;       /* not pinned */
+			e = cudaErrorInvalidValue; /* not pinned */
 		if (e == cudaSuccess && c->writes)
 			e = CUDA(write_value(stream, a.devicePointer, value));
 		else if (e == cudaSuccess)

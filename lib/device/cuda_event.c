@@ -2,8 +2,8 @@
 /* cuda_event.c - events between the streams of this process, and which GPU a stream is of.
  *
  * An event has no clock, so that to record it and to wait for it takes next to nothing.  It belongs
- * to a GPU and is recorded there; streams of any GPU wait for it.  All is done outside of what other threads
- * capture. */
+ * to a GPU and is recorded there; streams of any GPU wait for it.  All is done outside of what
+ * other threads capture. */
 #include "config.h"
 
 #include "device/cuda.h"
@@ -15,7 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct event { int ordinal; cudaEvent_t event; };
+struct event {
+	int ordinal;
+	cudaEvent_t event;
+};
 
 int cuda_event_make(const uint8_t uuid[16], void **ret_event)
 {
@@ -64,7 +67,8 @@ int cuda_event_record(void *event, void *stream)
 		return err;
 	did = CUDA(cudaEventRecord(e->event, stream));
 	cuda_leave(&scope);
-	return did == cudaSuccess ? 0 : cuda_error(did, "the event behind copies cannot be recorded");
+	return did == cudaSuccess ? 0
+				  : cuda_error(did, "the event behind copies cannot be recorded");
 }
 
 /* NULL is the default stream of the thread's own GPU. */
@@ -84,7 +88,8 @@ int cuda_event_wait(void *event, void *stream)
 		return err;
 	did = CUDA(cudaStreamIsCapturing(stream, &capture));
 	if (did == cudaSuccess && capture != cudaStreamCaptureStatusNone)
-		err = err_set(EINVAL, "the stream captures a graph: what it waits for would be done "
+		err = err_set(EINVAL,
+			      "the stream captures a graph: what it waits for would be done "
 			      "once, and the graph launched again");
 	else if (did == cudaSuccess)
 		did = CUDA(cudaStreamWaitEvent(stream, e->event, 0));
@@ -123,8 +128,8 @@ static struct {
 static cudaError_t find_driver(void)
 {
 	void *call[4] = { NULL };
-	static const char *const name[4] = { "cuStreamGetCtx", "cuCtxPushCurrent", "cuCtxPopCurrent",
-					     "cuCtxGetDevice" };
+	static const char *const name[4] = { "cuStreamGetCtx", "cuCtxPushCurrent",
+					     "cuCtxPopCurrent", "cuCtxGetDevice" };
 	cudaError_t e = cudaSuccess;
 	int i;
 
@@ -137,7 +142,7 @@ static cudaError_t find_driver(void)
 	store_relaxed((void **)&driver.push, call[1]);
 	store_relaxed((void **)&driver.pop, call[2]);
 	store_relaxed((void **)&driver.device, call[3]);
-	store_release((void **)&driver.of_stream, call[0]);      /* pairs with the load above */
+	store_release((void **)&driver.of_stream, call[0]); /* pairs with the load above */
 	return e;
 }
 

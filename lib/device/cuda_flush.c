@@ -23,10 +23,10 @@
 #include <errno.h>
 #include <string.h>
 
-#define SLOW_NS       500000u            /* a scatter that waited for somebody */
-#define CHUNKS_NS     200000000u         /* then chunks, for so long */
-#define SILENT_NS     1000000u           /* then CUDA is asked what has become of a flush */
-#define COPY_MAX      (8u << 20)         /* bytes: 256 chunks take as long as a slice */
+#define SLOW_NS   500000u    /* a scatter that waited for somebody */
+#define CHUNKS_NS 200000000u /* then chunks, for so long */
+#define SILENT_NS 1000000u   /* then CUDA is asked what has become of a flush */
+#define COPY_MAX  (8u << 20) /* bytes: 256 chunks take as long as a slice */
 
 /* pairs with the release of scatter.cu: the mirror shows the changes, and the stage is free */
 static bool stage_done(const struct cuda_mirror *m)
@@ -46,17 +46,16 @@ static cudaError_t scatter_staged(struct cuda_mirror *m, const struct launch_cha
 	return CUDA(cudaGraphLaunch(n <= CUDA_MIRROR_FEW ? m->few : m->staged, m->stream));
 }
 
-static cudaError_t scatter(struct cuda_mirror *m, const struct launch_change *changes,
-			   uint32_t n, const struct mirror_status *status)
+static cudaError_t scatter(struct cuda_mirror *m, const struct launch_change *changes, uint32_t n,
+			   const struct mirror_status *status)
 {
 	memcpy(m->many, changes, n * sizeof(*changes));
-	return CUDA((cudaError_t)launch_scatter(cuda_mirror_table(m), cuda_mirror_status(m), m->many, n,
-						status, m->stream));
+	return CUDA((cudaError_t)launch_scatter(cuda_mirror_table(m), cuda_mirror_status(m),
+						m->many, n, status, m->stream));
 }
 
 /* How many bytes the chunks of all changes have together. */
-static uint64_t mark_chunks(struct cuda_mirror *m, const struct launch_change *changes,
-			    uint32_t n)
+static uint64_t mark_chunks(struct cuda_mirror *m, const struct launch_change *changes, uint32_t n)
 {
 	uint64_t words = m->table_bytes / CUDA_CHUNK / 64 + 1, bytes = 0;
 	uint32_t i;
@@ -74,8 +73,7 @@ static uint64_t mark_chunks(struct cuda_mirror *m, const struct launch_change *c
 
 static bool marked(const struct cuda_mirror *m, uint64_t chunk)
 {
-	return chunk * CUDA_CHUNK < m->table_bytes &&
-	       (m->chunks[chunk >> 6] >> (chunk & 63) & 1);
+	return chunk * CUDA_CHUNK < m->table_bytes && (m->chunks[chunk >> 6] >> (chunk & 63) & 1);
 }
 
 /* One copy for each run of chunks; the table's end is taken along with what is before it. */
@@ -96,12 +94,11 @@ static cudaError_t copy_chunks(struct cuda_mirror *m)
 			to = MIN(chunk * CUDA_CHUNK, m->table_bytes);
 			if (to - from < CUDA_CHUNK)
 				from = to - MIN(to, (uint64_t)CUDA_CHUNK);
-			e = CUDA(cudaMemcpyAsync(m->memory->base + from, m->table + from,
-						 to - from, cudaMemcpyHostToDevice,
-						 m->stream));
+			e = CUDA(cudaMemcpyAsync(m->memory->base + from, m->table + from, to - from,
+						 cudaMemcpyHostToDevice, m->stream));
 		}
 	}
-	if (e == cudaSuccess)            /* behind the entries, in the same stream */
+	if (e == cudaSuccess) /* behind the entries, in the same stream */
 		e = CUDA(cudaMemcpyAsync(cuda_mirror_status(m), m->status, CUDA_CHUNK,
 					 cudaMemcpyHostToDevice, m->stream));
 	return e;
@@ -113,7 +110,8 @@ static cudaError_t scatter_many(struct cuda_mirror *m, const struct launch_chang
 {
 	cudaError_t e = cudaSuccess;
 
-	for (; e == cudaSuccess && n > CUDA_MIRROR_MANY; n -= CUDA_MIRROR_MANY, changes += CUDA_MIRROR_MANY) {
+	for (; e == cudaSuccess && n > CUDA_MIRROR_MANY;
+	     n -= CUDA_MIRROR_MANY, changes += CUDA_MIRROR_MANY) {
 		e = scatter(m, changes, CUDA_MIRROR_MANY, &m->shown);
 		if (e == cudaSuccess)
 			e = CUDA(cudaStreamSynchronize(m->stream));
@@ -122,7 +120,7 @@ static cudaError_t scatter_many(struct cuda_mirror *m, const struct launch_chang
 }
 
 static cudaError_t begin_flush(struct cuda_mirror *m, const struct launch_change *changes,
-			 uint32_t n)
+			       uint32_t n)
 {
 	bool slow = m->began_ns < m->chunks_until_ns;
 
@@ -131,8 +129,7 @@ static cudaError_t begin_flush(struct cuda_mirror *m, const struct launch_change
 	    (mark_chunks(m, changes, n) <= COPY_MAX || n > CUDA_MIRROR_MANY))
 		return copy_chunks(m);
 	m->scattered = true;
-	return n <= LAUNCH_STAGE ? scatter_staged(m, changes, n) :
-				   scatter_many(m, changes, n);
+	return n <= LAUNCH_STAGE ? scatter_staged(m, changes, n) : scatter_many(m, changes, n);
 }
 
 /* As a query says it.  A stage that is silent may be about to speak, or never will. */
@@ -164,7 +161,7 @@ int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 		err = cuda_enter(&scope, m->ordinal);
 	if (err)
 		return err;
-	e = cuda_flush_ended(m);                    /* the last one has the buffers until it ends */
+	e = cuda_flush_ended(m); /* the last one has the buffers until it ends */
 	if (e == cudaSuccess) {
 		m->began_ns = clock_ns();
 		*m->status = *status;
@@ -187,7 +184,7 @@ int cuda_flushed(void *mirror)
 	if (!m->flushing)
 		return 0;
 	if (m->by_stage && !stage_done(m) && clock_ns() - m->began_ns < SILENT_NS)
-		return -EAGAIN;          /* without a word to CUDA */
+		return -EAGAIN; /* without a word to CUDA */
 	err = cuda_enter(&scope, m->ordinal);
 	if (err)
 		return err;

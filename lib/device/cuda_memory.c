@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda_memory *memory;       /* all of this process */
+static struct cuda_memory *memory; /* all of this process */
 static struct pin {
 	struct pin *next;
 	void *base;
 	uint8_t id[16];
 	uint64_t offset;
 	uint32_t users;
-} *pins;
+} * pins;
 
 /* ---- memory that several processes have ---- */
 
@@ -112,14 +112,13 @@ static int open_handle(const uint8_t handle[64], int ordinal, struct cuda_memory
 	if (!m)
 		return err_set(ENOMEM, "no memory to open another process's memory");
 	memcpy(&m->handle, handle, sizeof(m->handle));
-	e = CUDA(cudaIpcOpenMemHandle((void **)&m->base, m->handle,
-				      cudaIpcMemLazyEnablePeerAccess));
+	e = CUDA(
+		cudaIpcOpenMemHandle((void **)&m->base, m->handle, cudaIpcMemLazyEnablePeerAccess));
 	if (e != cudaSuccess) {
 		free(m);
 		cuda_error(e, "memory of another process cannot be opened");
 		/* its writer is gone, or going */
-		return e == cudaErrorInvalidResourceHandle ||
-				       e == cudaErrorMapBufferObjectFailed ||
+		return e == cudaErrorInvalidResourceHandle || e == cudaErrorMapBufferObjectFailed ||
 				       e == cudaErrorAlreadyMapped
 			       ? -ESTALE
 			       : cuda_error(e, "memory of another process cannot be opened");
@@ -163,7 +162,7 @@ void cuda_memory_put(struct cuda_memory *m)
 	if (m->pid == getpid() && m->imported)
 		cudaIpcCloseMemHandle(m->base);
 	else if (m->pid == getpid())
-		cudaFree(m->base);       /* it lives on where others have it open */
+		cudaFree(m->base); /* it lives on where others have it open */
 	free(m);
 }
 
@@ -191,8 +190,7 @@ static cudaError_t make_pin(void *base, uint64_t bytes, const uint8_t id[16], ui
 
 	if (!p)
 		return cudaErrorMemoryAllocation;
-	e = CUDA(cudaHostRegister(base, bytes,
-				  cudaHostRegisterPortable | cudaHostRegisterMapped));
+	e = CUDA(cudaHostRegister(base, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped));
 	if (e != cudaSuccess) {
 		free(p);
 		return e;

@@ -60,13 +60,11 @@ static cudaError_t make_mirror_parts(struct cuda_mirror *m)
 		e = CUDA(cudaDeviceGetStreamPriorityRange(&low, &high));
 
 	if (e == cudaSuccess)
-		e = CUDA(cudaStreamCreateWithPriority(&m->stream, cudaStreamNonBlocking,
-						      high));
+		e = CUDA(cudaStreamCreateWithPriority(&m->stream, cudaStreamNonBlocking, high));
 	if (e == cudaSuccess)
 		e = CUDA(cudaEventCreateWithFlags(&m->end, cudaEventDisableTiming));
 	if (e == cudaSuccess)
-		e = CUDA(cudaHostAlloc((void **)&m->stage, sizeof(*m->stage),
-				       cudaHostAllocMapped));
+		e = CUDA(cudaHostAlloc((void **)&m->stage, sizeof(*m->stage), cudaHostAllocMapped));
 	if (e == cudaSuccess)
 		e = CUDA(cudaHostAlloc((void **)&m->many, CUDA_MIRROR_MANY * sizeof(*m->many),
 				       cudaHostAllocMapped));
@@ -105,12 +103,12 @@ static int make_mirror(const struct segment *s, struct cuda_mirror *m)
 		return cuda_error(e, "a mirror cannot be made");
 	m->table = s->index + s->at.table;
 	if (cuda_pin(m->table, pages, s->header.id, s->at.table))
-		m->table = NULL;         /* no chunks, then */
+		m->table = NULL; /* no chunks, then */
 	return 0;
 }
 
 static void describe_mirror(const struct cuda_mirror *m, const char *device,
-		     struct shm_mirror *desc)
+			    struct shm_mirror *desc)
 {
 	desc->bytes = mirror_bytes(m);
 	device_describe(device, desc);
@@ -190,8 +188,8 @@ int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
 	if (err)
 		return err;
 	*m->status = m->shown = *status;
-	e = CUDA(cudaMemcpyAsync(m->memory->base, table, m->table_bytes,
-				 cudaMemcpyHostToDevice, m->stream));
+	e = CUDA(cudaMemcpyAsync(m->memory->base, table, m->table_bytes, cudaMemcpyHostToDevice,
+				 m->stream));
 	if (e == cudaSuccess)
 		e = CUDA(cudaMemcpyAsync(m->memory->base + m->status_at, m->status, CUDA_CHUNK,
 					 cudaMemcpyHostToDevice, m->stream));
@@ -215,16 +213,15 @@ static cudaError_t read_memory(const struct cuda_memory *mem, uint64_t status_at
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(stream));
 	if (e == cudaSuccess)
-		e = CUDA(cudaMemcpyAsync(table, mem->base, bytes, cudaMemcpyDeviceToHost,
-					 stream));
+		e = CUDA(cudaMemcpyAsync(table, mem->base, bytes, cudaMemcpyDeviceToHost, stream));
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(stream));
 	cudaStreamDestroy(stream);
 	return e;
 }
 
-int cuda_read(const struct segment *s, const struct shm_mirror *desc,
-	      struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence)
+int cuda_read(const struct segment *s, const struct shm_mirror *desc, struct probe_entry *table,
+	      uint64_t entries, uint64_t *ret_sequence)
 {
 	uint64_t bytes = cuda_table_bytes(s);
 	struct cuda_memory *mem;

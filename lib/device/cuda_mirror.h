@@ -15,17 +15,17 @@ struct cuda_mirror {
 	int ordinal;
 	pid_t pid;
 	uint64_t table_bytes, entries, status_at;
-	uint8_t *table;                  /* the index's, when it could be pinned */
+	uint8_t *table; /* the index's, when it could be pinned */
 	cudaStream_t stream;
 	cudaEvent_t end;
-	struct launch_stage *stage;      /* pinned, for graphs */
+	struct launch_stage *stage; /* pinned, for graphs */
 	cudaGraphExec_t few, staged;
-	struct launch_change *many;      /* pinned, for more than a stage holds */
-	struct mirror_status *status;        /* pinned, CUDA_CHUNK bytes */
-	uint64_t *chunks;                /* scratch: a bit for each */
-	struct mirror_status shown;        /* by the last flush, or the upload */
-	bool scattered;                  /* the flush under way, or the last one */
-	bool flushing, by_stage;         /* under way; it ends with stage->done = ticket */
+	struct launch_change *many;   /* pinned, for more than a stage holds */
+	struct mirror_status *status; /* pinned, CUDA_CHUNK bytes */
+	uint64_t *chunks;             /* scratch: a bit for each */
+	struct mirror_status shown;   /* by the last flush, or the upload */
+	bool scattered;               /* the flush under way, or the last one */
+	bool flushing, by_stage;      /* under way; it ends with stage->done = ticket */
 	uint64_t began_ns, chunks_until_ns;
 };
 

@@ -34,7 +34,7 @@ int cuda_uuid(int ordinal, uint8_t ret[16])
 		pthread_mutex_lock(&lock);
 		if (!(have >> ordinal & 1)) {
 			memcpy(known[ordinal], prop.uuid.bytes, 16);
-			order_or64(&have, 1ull << ordinal);      /* pairs with the acquire */
+			order_or64(&have, 1ull << ordinal); /* pairs with the acquire */
 		}
 		pthread_mutex_unlock(&lock);
 	}
@@ -64,8 +64,9 @@ int cuda_ordinal_of(const uint8_t uuid[16], int *ret)
 			return 0;
 		}
 	}
-	return err ? err : err_set(ENODEV, "the mirror is on a GPU that this process "
-				   "does not see");
+	return err ? err
+		   : err_set(ENODEV, "the mirror is on a GPU that this process "
+				     "does not see");
 }
 
 static int by_number(const char *device, int *ret)
@@ -79,8 +80,7 @@ static int by_number(const char *device, int *ret)
 	errno = 0;
 	number = strtoul(device + 5, &end, 10);
 	if (device[5] < '0' || device[5] > '9' || *end || errno)
-		return err_set(EINVAL, "%s: cuda: and a number, or GPU- and a UUID",
-			       device);
+		return err_set(EINVAL, "%s: cuda: and a number, or GPU- and a UUID", device);
 	if (number >= (unsigned long)n)
 		return err_set(ENODEV, "%s: this process sees %d GPU%s", device, n,
 			       n == 1 ? "" : "s");
@@ -93,8 +93,8 @@ static void uuid_text(const uint8_t u[16], char ret[48])
 	snprintf(ret, 48,
 		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
 		 "%02x%02x%02x%02x%02x%02x",
-		 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11],
-		 u[12], u[13], u[14], u[15]);
+		 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
+		 u[13], u[14], u[15]);
 }
 
 static int by_uuid(const char *device, int *ret)

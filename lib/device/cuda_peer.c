@@ -7,8 +7,8 @@
  * released when nothing of this process can be looking at it any more (reader/view.c).
  *
  * Counters are in device memory as well.  The kernel that ends a section copies them, as
- * totals, to the section's place in pinned memory before it raises the ticket: whoever sees the section ended finds
- * there what was counted, and adds what is new. */
+ * totals, to the section's place in pinned memory before it raises the ticket: whoever sees the
+ * section ended finds there what was counted, and adds what is new. */
 #include "config.h"
 
 #include "device/cuda.h"
@@ -23,9 +23,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VIEWS 64                         /* imports that one device of a handle may have */
+#define VIEWS 64 /* imports that one device of a handle may have */
 
-struct there {                           /* in device memory of this process */
+struct there { /* in device memory of this process */
 	struct mirror_view *word;
 	uint8_t pad[248];
 	unsigned long long counters[DEVICE_COUNTERS];
@@ -36,16 +36,16 @@ struct there {                           /* in device memory of this process */
 struct cuda_dev {
 	int ordinal;
 	pid_t pid;
-	uint32_t users;                  /* who opened it, and imports with a view of it */
+	uint32_t users; /* who opened it, and imports with a view of it */
 	pthread_mutex_t lock;
 	struct there *there;
-	uint64_t views;                  /* in use */
-	cudaStream_t stream;             /* to store views and the word */
-	void *pinned;                    /* the page of sections, as the host sees it ... */
-	uint8_t *sections;               /* ... and as the device does */
-	uint64_t (*totals)[DEVICE_COUNTERS];     /* pinned; by section; written by the device */
-	struct mirror_view *named;       /* what the word says */
-	struct cuda_query *query;          /* for questions of the host */
+	uint64_t views;                      /* in use */
+	cudaStream_t stream;                 /* to store views and the word */
+	void *pinned;                        /* the page of sections, as the host sees it ... */
+	uint8_t *sections;                   /* ... and as the device does */
+	uint64_t (*totals)[DEVICE_COUNTERS]; /* pinned; by section; written by the device */
+	struct mirror_view *named;           /* what the word says */
+	struct cuda_query *query;            /* for questions of the host */
 	uint64_t told[DEVICE_COUNTERS];
 };
 
@@ -54,7 +54,7 @@ struct cuda_import {
 	int ordinal;
 	pid_t pid;
 	struct mirror_view view;
-	struct cuda_dev *dev;            /* has its view, at ... */
+	struct cuda_dev *dev; /* has its view, at ... */
 	uint32_t slot;
 };
 
@@ -106,7 +106,7 @@ static void cuda_dev_put(struct cuda_dev *d)
 	pthread_mutex_unlock(&d->lock);
 	if (!last)
 		return;
-	if (d->pid == getpid()) {        /* these know their device by themselves */
+	if (d->pid == getpid()) { /* these know their device by themselves */
 		entered = cuda_enter(&scope, d->ordinal) == 0;
 		cuda_query_free(d->query);
 		if (d->stream)
@@ -160,8 +160,7 @@ static cudaError_t make_dev_parts(struct cuda_dev *d)
 	if (e == cudaSuccess)
 		e = CUDA(cudaMemsetAsync(d->there, 0, sizeof(*d->there), d->stream));
 	if (e == cudaSuccess)
-		e = CUDA(cudaHostAlloc((void **)&d->totals,
-				       SHM_SECTIONS * sizeof(*d->totals),
+		e = CUDA(cudaHostAlloc((void **)&d->totals, SHM_SECTIONS * sizeof(*d->totals),
 				       cudaHostAllocMapped | cudaHostAllocPortable));
 	if (e == cudaSuccess) {
 		memset(d->totals, 0, SHM_SECTIONS * sizeof(*d->totals));
@@ -271,8 +270,8 @@ int cuda_adopt(void *dev, void *import)
 	err = cuda_enter(&scope, d->ordinal);
 	if (err)
 		return err;
-	e = CUDA(cudaMemcpyAsync(view, &im->view, sizeof(*view), cudaMemcpyHostToDevice,
-				 d->stream));
+	e = CUDA(
+		cudaMemcpyAsync(view, &im->view, sizeof(*view), cudaMemcpyHostToDevice, d->stream));
 	if (e == cudaSuccess)
 		e = store_word(d, view);
 	cuda_leave(&scope);
@@ -282,8 +281,7 @@ int cuda_adopt(void *dev, void *import)
 /* ---- launches ---- */
 
 /* A kernel that faults takes the process's context with it: look first. */
-static int check_pointer(const struct cuda_dev *d, const void *p, uint64_t align,
-			 const char *what)
+static int check_pointer(const struct cuda_dev *d, const void *p, uint64_t align, const char *what)
 {
 	struct cudaPointerAttributes a;
 	cudaError_t e;
@@ -296,8 +294,8 @@ static int check_pointer(const struct cuda_dev *d, const void *p, uint64_t align
 	if (a.type == cudaMemoryTypeUnregistered || !a.devicePointer)
 		return err_set(EINVAL, "%s is in host memory that no device can reach", what);
 	if (a.type == cudaMemoryTypeDevice && a.device != d->ordinal)
-		return err_set(EINVAL, "%s is in the memory of device %d, not of device %d",
-			       what, a.device, d->ordinal);
+		return err_set(EINVAL, "%s is in the memory of device %d, not of device %d", what,
+			       a.device, d->ordinal);
 	return 0;
 }
 
@@ -307,7 +305,7 @@ static int use(const struct cuda_dev *d, cudaStream_t stream, CUcontext *ret_bef
 	cudaError_t e;
 	int err;
 
-	cudaGetLastError();              /* what is left of others is no error of a launch */
+	cudaGetLastError(); /* what is left of others is no error of a launch */
 	err = cuda_switch(d->ordinal, ret_before);
 	if (err)
 		return err;
@@ -337,8 +335,8 @@ bool cuda_lost(void *dev)
 	       !(e >= cudaErrorStreamCaptureUnsupported && e <= cudaErrorStreamCaptureWrongThread);
 }
 
-int cuda_lookup(void *dev, const struct dev_view *view UNUSED, uint32_t spaces,
-		const gpc_key *keys, uint32_t n, gpc_block *blocks, void *stream)
+int cuda_lookup(void *dev, const struct dev_view *view UNUSED, uint32_t spaces, const gpc_key *keys,
+		uint32_t n, gpc_block *blocks, void *stream)
 {
 	struct cuda_dev *d = dev;
 	CUcontext before;
@@ -350,15 +348,14 @@ int cuda_lookup(void *dev, const struct dev_view *view UNUSED, uint32_t spaces,
 		err = use(d, stream, &before);
 	if (err)
 		return err;
-	return end_use(d, before,
-		       CUDA((cudaError_t)launch_lookup(&d->there->word, spaces,
-						       (const uint64_t(*)[2])keys, n, blocks,
-						       d->there->counters, stream)));
+	return end_use(
+		d, before,
+		CUDA((cudaError_t)launch_lookup(&d->there->word, spaces, (const uint64_t(*)[2])keys,
+						n, blocks, d->there->counters, stream)));
 }
 
-int cuda_match(void *dev, const struct dev_view *view UNUSED, uint32_t spaces,
-	       const gpc_key *keys, const uint32_t *start, uint32_t nseq, uint32_t *len,
-	       gpc_block *blocks, void *stream)
+int cuda_match(void *dev, const struct dev_view *view UNUSED, uint32_t spaces, const gpc_key *keys,
+	       const uint32_t *start, uint32_t nseq, uint32_t *len, gpc_block *blocks, void *stream)
 {
 	struct cuda_dev *d = dev;
 	CUcontext before;
@@ -376,9 +373,8 @@ int cuda_match(void *dev, const struct dev_view *view UNUSED, uint32_t spaces,
 		return err;
 	return end_use(d, before,
 		       CUDA((cudaError_t)launch_match(&d->there->word, spaces,
-						      (const uint64_t(*)[2])keys, start, nseq,
-						      len, blocks, d->there->counters,
-						      stream)));
+						      (const uint64_t(*)[2])keys, start, nseq, len,
+						      blocks, d->there->counters, stream)));
 }
 
 /* The counters first, then the ticket: whoever sees the ticket finds them. */
@@ -396,15 +392,16 @@ int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream)
 	e = CUDA(cudaStreamIsCapturing(stream, &capture));
 	if (e != cudaSuccess || capture != cudaStreamCaptureStatusNone) {
 		end_use(d, before, e);
-		return e != cudaSuccess ? cuda_error(e, "the stream cannot be asked") :
-		       err_set(EINVAL, "a section cannot end inside a graph: leave it behind "
-				       "the launch of the graph");
+		return e != cudaSuccess
+			       ? cuda_error(e, "the stream cannot be asked")
+			       : err_set(EINVAL,
+					 "a section cannot end inside a graph: leave it behind "
+					 "the launch of the graph");
 	}
 	return end_use(d, before,
-		       CUDA((cudaError_t)launch_signal((uint64_t *)(d->sections + at), ticket,
-						       d->there->counters,
-						       d->totals[at / sizeof(struct shm_section)],
-						       stream)));
+		       CUDA((cudaError_t)launch_signal(
+			       (uint64_t *)(d->sections + at), ticket, d->there->counters,
+			       d->totals[at / sizeof(struct shm_section)], stream)));
 }
 
 int cuda_ask(void *dev, const struct dev_view *view UNUSED, const struct device_query *q,

@@ -24,9 +24,9 @@ static struct range {
 	struct range *next;
 	uint8_t *base;
 	uint64_t bytes;
-	pid_t pid;                       /* a forked child has none of it */
-	bool ours;                       /* false: somebody else had registered it */
-} *ranges;
+	pid_t pid; /* a forked child has none of it */
+	bool ours; /* false: somebody else had registered it */
+} * ranges;
 
 static struct range **find(const void *base)
 {
@@ -41,7 +41,7 @@ static struct range **find(const void *base)
 static int choose(void)
 {
 	CUresult (*state)(CUdevice device, unsigned int *flags, int *active);
-	CUresult (*current)(CUcontext *context);
+	CUresult (*current)(CUcontext * context);
 	void *a = NULL, *b = NULL;
 	CUcontext context = NULL;
 	unsigned int flags;
@@ -88,8 +88,7 @@ static int pin(uint8_t *base, uint64_t bytes)
 	if (!r)
 		return err_set(ENOMEM, "no memory to register memory");
 	*r = (struct range){ .next = ranges, .base = base, .bytes = bytes, .pid = getpid() };
-	e = CUDA(cudaHostRegister(base, bytes,
-				  cudaHostRegisterPortable | cudaHostRegisterMapped));
+	e = CUDA(cudaHostRegister(base, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped));
 	r->ours = e == cudaSuccess;
 	if (e == cudaErrorHostMemoryAlreadyRegistered && is_registered(base, bytes)) {
 		cudaGetLastError();
@@ -114,9 +113,12 @@ int cuda_pin_bytes(void *base, uint64_t bytes)
 	pthread_mutex_lock(&lock);
 	r = *find(base);
 	if (r) {
-		err = r->bytes == bytes ? 0 :
-		      err_set(EINVAL, "bytes is %llu: the memory at %p is registered with %llu",
-			      (unsigned long long)bytes, base, (unsigned long long)r->bytes);
+		err = r->bytes == bytes
+			      ? 0
+			      : err_set(EINVAL,
+					"bytes is %llu: the memory at %p is registered with %llu",
+					(unsigned long long)bytes, base,
+					(unsigned long long)r->bytes);
 	} else {
 		err = cuda_enter(&scope, choose());
 		if (!err) {

@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GIB       ((uint64_t)1 << 30)
-#define ROWS      3
-#define WIDTH     4096u
-#define FILL      (16ull << 20)          /* of the page that is everywhere else */
-#define BELOW     (6 * GIB)              /* a pitch with a sign goes down by 2 GiB a row */
+#define GIB   ((uint64_t)1 << 30)
+#define ROWS  3
+#define WIDTH 4096u
+#define FILL  (16ull << 20) /* of the page that is everywhere else */
+#define BELOW (6 * GIB)     /* a pitch with a sign goes down by 2 GiB a row */
 
 /* Beyond 2^31, 2^32, 2^33 and 2^34, and none a power of two. */
 static const uint64_t pitches[] = { 2 * GIB + FILL, 4 * GIB + FILL, 8 * GIB + 3 * FILL,
@@ -41,16 +41,19 @@ struct probe {
 	int ordinal;
 	cudaStream_t stream;
 	uint64_t pitch, bytes, mapped;
-	CUdeviceptr at, row;             /* of the space, and of the first row */
+	CUdeviceptr at, row; /* of the space, and of the first row */
 	CUmemGenericAllocationHandle fill, own[ROWS];
 	bool have_fill;
 	int have_own;
-	uint8_t *scratch;                /* pinned; 2 * ROWS rows */
+	uint8_t *scratch; /* pinned; 2 * ROWS rows */
 };
 
 static bool find_calls(struct probe_driver *d)
 {
-	const struct { const char *name; void *to; } calls[] = {
+	const struct {
+		const char *name;
+		void *to;
+	} calls[] = {
 		{ "cuMemAddressReserve", &d->reserve },
 		{ "cuMemAddressFree", &d->unreserve },
 		{ "cuMemCreate", &d->create },

@@ -17,18 +17,18 @@
 #include <string.h>
 
 #define SMALLEST 256u
-#define SIZES    4                       /* 256, 1024, 4096, 16384 */
+#define SIZES    4 /* 256, 1024, 4096, 16384 */
 #define SIZE(i)  (SMALLEST << 2 * (i))
 
 struct cuda_query {
 	cudaStream_t stream;
 	uint32_t room, seq_room;
-	uint64_t (*keys)[2];             /* pinned: room */
+	uint64_t (*keys)[2]; /* pinned: room */
 	gpc_block *blocks;
-	uint32_t *start, *len;           /* pinned: seq_room */
-	uint64_t (*d_keys)[2];           /* device: room */
+	uint32_t *start, *len; /* pinned: seq_room */
+	uint64_t (*d_keys)[2]; /* device: room */
 	gpc_block *d_blocks;
-	cudaGraphExec_t graph[SIZES];    /* for these spaces, with these buffers */
+	cudaGraphExec_t graph[SIZES]; /* for these spaces, with these buffers */
 	uint32_t spaces;
 };
 
@@ -91,8 +91,7 @@ static cudaError_t make_room(struct cuda_query *l, uint32_t n)
 	if (n <= l->room)
 		return cudaSuccess;
 	free_room(l);
-	e = CUDA(cudaHostAlloc((void **)&l->keys, room * sizeof(*l->keys),
-			       cudaHostAllocMapped));
+	e = CUDA(cudaHostAlloc((void **)&l->keys, room * sizeof(*l->keys), cudaHostAllocMapped));
 	if (e == cudaSuccess)
 		e = CUDA(cudaHostAlloc((void **)&l->blocks, room * sizeof(*l->blocks),
 				       cudaHostAllocMapped));
@@ -115,8 +114,7 @@ static cudaError_t make_sequences(struct cuda_query *l, uint32_t nseq)
 	if (nseq <= l->seq_room)
 		return cudaSuccess;
 	free_sequences(l);
-	e = CUDA(cudaHostAlloc((void **)&l->start, room * sizeof(*l->start),
-			       cudaHostAllocMapped));
+	e = CUDA(cudaHostAlloc((void **)&l->start, room * sizeof(*l->start), cudaHostAllocMapped));
 	if (e == cudaSuccess)
 		e = CUDA(cudaHostAlloc((void **)&l->len, room * sizeof(*l->len),
 				       cudaHostAllocMapped));
@@ -130,7 +128,7 @@ static cudaError_t make_sequences(struct cuda_query *l, uint32_t nseq)
 /* ---- each key by itself ---- */
 
 static cudaError_t capture_lookup(struct cuda_query *l, struct mirror_view *const *word, uint32_t n,
-			   cudaGraphExec_t *ret)
+				  cudaGraphExec_t *ret)
 {
 	cudaError_t e = CUDA(cudaStreamBeginCapture(l->stream, cudaStreamCaptureModeRelaxed));
 
@@ -142,7 +140,7 @@ static cudaError_t capture_lookup(struct cuda_query *l, struct mirror_view *cons
 }
 
 static cudaError_t query_keys(struct cuda_query *l, struct mirror_view *const *word,
-			   const struct device_query *q)
+			      const struct device_query *q)
 {
 	cudaError_t e = cudaSuccess;
 	uint32_t i = 0;
@@ -151,8 +149,8 @@ static cudaError_t query_keys(struct cuda_query *l, struct mirror_view *const *w
 	while (i < SIZES && SIZE(i) < q->n)
 		i++;
 	if (i == SIZES)
-		return CUDA((cudaError_t)launch_lookup(word, q->spaces, l->keys, q->n,
-						       l->blocks, NULL, l->stream));
+		return CUDA((cudaError_t)launch_lookup(word, q->spaces, l->keys, q->n, l->blocks,
+						       NULL, l->stream));
 	memset(l->keys + q->n, 0, (SIZE(i) - q->n) * sizeof(*l->keys));
 	if (l->spaces != q->spaces)
 		forget_graphs(l);
@@ -169,8 +167,8 @@ static const uint64_t (*reach(struct cuda_query *l, const gpc_key *keys, uint32_
 {
 	struct cudaPointerAttributes a;
 
-	if (cudaPointerGetAttributes(&a, keys) == cudaSuccess &&
-	    a.type == cudaMemoryTypeHost && a.devicePointer)
+	if (cudaPointerGetAttributes(&a, keys) == cudaSuccess && a.type == cudaMemoryTypeHost &&
+	    a.devicePointer)
 		return (const uint64_t(*)[2])a.devicePointer;
 	cudaGetLastError();
 	memcpy(l->keys, keys, n * sizeof(*keys));
@@ -178,7 +176,7 @@ static const uint64_t (*reach(struct cuda_query *l, const gpc_key *keys, uint32_
 }
 
 static cudaError_t query_sequences(struct cuda_query *l, struct mirror_view *const *word,
-			 const struct device_query *q)
+				   const struct device_query *q)
 {
 	const gpc_key *keys = q->keys + q->start[0];
 	cudaError_t e = make_sequences(l, q->nseq);
@@ -193,17 +191,15 @@ static cudaError_t query_sequences(struct cuda_query *l, struct mirror_view *con
 						      l->start, q->nseq, l->len, NULL, NULL,
 						      l->stream));
 	memcpy(l->keys, keys, q->n * sizeof(*keys));
-	e = CUDA(cudaMemcpyAsync(l->d_keys, l->keys, q->n * sizeof(*keys),
-				 cudaMemcpyHostToDevice, l->stream));
+	e = CUDA(cudaMemcpyAsync(l->d_keys, l->keys, q->n * sizeof(*keys), cudaMemcpyHostToDevice,
+				 l->stream));
 	if (e == cudaSuccess)
-		e = CUDA((cudaError_t)launch_match(word, q->spaces,
-						   (const uint64_t(*)[2])l->d_keys, l->start,
-						   q->nseq, l->len, l->d_blocks, NULL,
+		e = CUDA((cudaError_t)launch_match(word, q->spaces, (const uint64_t(*)[2])l->d_keys,
+						   l->start, q->nseq, l->len, l->d_blocks, NULL,
 						   l->stream));
 	if (e == cudaSuccess)
-		e = CUDA(cudaMemcpyAsync(l->blocks, l->d_blocks,
-					 q->n * sizeof(*l->blocks), cudaMemcpyDeviceToHost,
-					 l->stream));
+		e = CUDA(cudaMemcpyAsync(l->blocks, l->d_blocks, q->n * sizeof(*l->blocks),
+					 cudaMemcpyDeviceToHost, l->stream));
 	return e;
 }
 
@@ -240,7 +236,7 @@ int cuda_query_ask(struct cuda_query **query, struct mirror_view *const *word,
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(l->stream));
 	if (e != cudaSuccess)
-		cudaStreamSynchronize(l->stream);        /* what was begun uses the buffers */
+		cudaStreamSynchronize(l->stream); /* what was begun uses the buffers */
 	if (e != cudaSuccess)
 		return cuda_error(e, "the device has not answered");
 	*ret = (struct device_result){ .blocks = l->blocks, .len = l->len };

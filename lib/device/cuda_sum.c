@@ -15,7 +15,7 @@
 /* The way through an image of one layout, in the memory of its device. */
 struct sums {
 	int ordinal;
-	void *memory;                    /* tables, units, parts of each lane */
+	void *memory; /* tables, units, parts of each lane */
 	uint64_t units_at, parts_at;
 	uint32_t nunits, ends;
 };
@@ -37,7 +37,8 @@ static uint32_t unit_bytes(const struct sum_piece *p, uint64_t at, bool *ret_row
 }
 
 /* Into `to`, or only counted; the image's bytes. */
-static uint64_t cut(const struct sum_piece *pieces, uint32_t n, struct launch_sum_unit *to, uint32_t *ret_n)
+static uint64_t cut(const struct sum_piece *pieces, uint32_t n, struct launch_sum_unit *to,
+		    uint32_t *ret_n)
 {
 	uint64_t all = 0, at;
 	uint32_t i, count = 0, bytes;
@@ -48,8 +49,10 @@ static uint64_t cut(const struct sum_piece *pieces, uint32_t n, struct launch_su
 			bytes = unit_bytes(&pieces[i], at, &rows);
 			if (to)
 				to[count] = (struct launch_sum_unit){
-					.at = pieces[i].at + at, .slot_stride = pieces[i].slot_stride,
-					.bytes = bytes, .rows = rows,
+					.at = pieces[i].at + at,
+					.slot_stride = pieces[i].slot_stride,
+					.bytes = bytes,
+					.rows = rows,
 				};
 			count++;
 		}
@@ -105,7 +108,8 @@ static cudaError_t upload(struct sums *s, const uint8_t *host, uint64_t bytes, c
 	if (e == cudaSuccess)
 		e = CUDA(cudaMemcpyAsync(s->memory, host, bytes, cudaMemcpyHostToDevice, stream));
 	if (e == cudaSuccess)
-		e = CUDA(cudaMemsetAsync((uint8_t *)s->memory + s->parts_at, 0, parts_bytes(), stream));
+		e = CUDA(cudaMemsetAsync((uint8_t *)s->memory + s->parts_at, 0, parts_bytes(),
+					 stream));
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(stream));
 	return e;
@@ -195,12 +199,13 @@ static int address_of(void *host, const char *what, void **ret)
 }
 
 static int launch_all(const struct sums *s, struct launch_sum *l, uint32_t blocks,
-			      const struct sum_want *want, uint32_t n, void *stream)
+		      const struct sum_want *want, uint32_t n, void *stream)
 {
 	cudaError_t e = cudaSuccess;
 	uint8_t *trailers = NULL;
 	uint32_t at, i;
-	int err = n ? address_of(want[0].trailer, "a trailer", (void **)&trailers) : 0;  /* of one mapping */
+	/* of one mapping */
+	int err = n ? address_of(want[0].trailer, "a trailer", (void **)&trailers) : 0;
 
 	if (err)
 		return err;
@@ -210,9 +215,12 @@ static int launch_all(const struct sums *s, struct launch_sum *l, uint32_t block
 			const struct sum_want *x = &want[at + i];
 
 			l->item[i] = (struct launch_sum_item){
-				.key = { x->key[0], x->key[1] }, .slot = x->slot, .index = x->index,
+				.key = { x->key[0], x->key[1] },
+				.slot = x->slot,
+				.index = x->index,
 				.life = x->life,
-				.trailer = trailers + ((uint8_t *)x->trailer - (uint8_t *)want[0].trailer),
+				.trailer = trailers +
+					   ((uint8_t *)x->trailer - (uint8_t *)want[0].trailer),
 			};
 		}
 		e = CUDA((cudaError_t)launch_sum(l, blocks, stream));
@@ -220,11 +228,12 @@ static int launch_all(const struct sums *s, struct launch_sum *l, uint32_t block
 	return e == cudaSuccess ? 0 : cuda_error(e, "the kernel that sums images was refused");
 }
 
-int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad, void *stream)
+int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
+	     void *stream)
 {
 	const struct sums *s = sums;
 	uint8_t *memory = s->memory;
-	struct launch_sum l;             /* 4 KiB; only what is used of it is stored */
+	struct launch_sum l; /* 4 KiB; only what is used of it is stored */
 	struct cuda_copier *c;
 	struct cuda_scope scope;
 	cudaError_t e;
@@ -237,7 +246,8 @@ int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane,
 		cudaGetLastError();
 		l.tables = (const struct launch_sum_tables *)memory;
 		l.units = (const struct launch_sum_unit *)(memory + s->units_at);
-		l.parts = (struct launch_sum_part *)(memory + s->parts_at) + lane * LAUNCH_SUM_ITEMS;
+		l.parts =
+			(struct launch_sum_part *)(memory + s->parts_at) + lane * LAUNCH_SUM_ITEMS;
 		l.nunits = s->nunits;
 		l.ends = s->ends;
 		l.bad = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_thread.c - the calling thread's device: taken for a while, and given back as it was; what a stream
- * captures. */
+/* cuda_thread.c - the calling thread's device: taken for a while, and given back as it was; what a
+ * stream captures. */
 #include "config.h"
 
 #include "device/cuda.h"
@@ -45,7 +45,7 @@ static cudaError_t find_driver(void)
 		return e;
 	store_relaxed((void **)&driver.get, get);
 	store_relaxed((void **)&driver.of_stream, of_stream);
-	store_release((void **)&driver.set, set);        /* pairs with the load above */
+	store_release((void **)&driver.set, set); /* pairs with the load above */
 	return e;
 }
 

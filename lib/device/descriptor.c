@@ -6,10 +6,12 @@
 #include "device/descriptor.h"
 #include "segment/peek.h"
 
-#define STABLE_TRIES 64                  /* of a copy that a writer may be changing */
+#define STABLE_TRIES 64 /* of a copy that a writer may be changing */
 
 /* The two of a mirror by which a copy of it is judged. */
-struct mirror_life { uint32_t state, generation; };
+struct mirror_life {
+	uint32_t state, generation;
+};
 
 static struct mirror_life mirror_life(const struct segment *s, uint32_t i)
 {

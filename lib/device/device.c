@@ -32,12 +32,14 @@ static bool is_uuid(const char *text)
 
 	for (i = 0; text[i]; i++)
 		if (i >= sizeof(form) - 1 ||
-		    !(form[i] == '-' ? text[i] == '-' : strchr("0123456789abcdef", text[i]) != NULL))
+		    !(form[i] == '-' ? text[i] == '-'
+				     : strchr("0123456789abcdef", text[i]) != NULL))
 			return false;
 	return i > 0;
 }
 
-/* none, host, cuda:N, GPU-UUID or its beginning: by its form, whatever this library is built with. */
+/* none, host, cuda:N, GPU-UUID or its beginning: by its form, whatever this library is built
+ * with. */
 static bool is_device(const char *text)
 {
 	if (!strncmp(text, "cuda:", 5))
@@ -66,7 +68,8 @@ int device_check_list(const char *devices)
 	strcpy(list, devices);
 	while ((one = strsep(&rest, ",")) != NULL) {
 		if (!is_device(one))
-			return err_set(EINVAL, "devices is \"%s\", with \"%s\" in it: there are none, "
+			return err_set(EINVAL,
+				       "devices is \"%s\", with \"%s\" in it: there are none, "
 				       "host, cuda:N, and GPU- and a UUID or its beginning",
 				       devices, one);
 		if (n == GPC_MAX_MIRRORS)

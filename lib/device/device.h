@@ -28,18 +28,18 @@ enum { COUNT_LOOKUPS, COUNT_HIT_VRAM, COUNT_HIT_RAM, COUNT_MISS, DEVICE_COUNTERS
 
 /* Keys in host memory, and answers there. */
 struct device_query {
-	uint32_t spaces;                 /* 0 = those of the mirror's status */
+	uint32_t spaces; /* 0 = those of the mirror's status */
 	const gpc_key *keys;
 	uint32_t n;
-	const uint32_t *start;           /* of sequences, from 0 to n; NULL: each key by itself */
+	const uint32_t *start; /* of sequences, from 0 to n; NULL: each key by itself */
 	uint32_t nseq;
-	bool blocks;                     /* of sequences: wanted beside the lengths */
+	bool blocks; /* of sequences: wanted beside the lengths */
 };
 
 struct device_result {
 	const gpc_block *blocks;
-	const uint32_t *len;             /* of sequences */
-	void *memory;                    /* to be freed after it was read; or NULL */
+	const uint32_t *len; /* of sequences */
+	void *memory;        /* to be freed after it was read; or NULL */
 };
 
 struct device_ops {
@@ -75,22 +75,21 @@ struct device_ops {
 		    struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence);
 
 	/* peer: map the mirror that desc (a private copy) describes */
-	int (*import)(const struct segment *s, const struct shm_mirror *desc,
-		      void **ret_import, struct dev_view *view);
+	int (*import)(const struct segment *s, const struct shm_mirror *desc, void **ret_import,
+		      struct dev_view *view);
 	void (*release)(void *import);
 	/* peer: what this process needs there to launch for that seat */
-	int (*open)(const struct segment *s, uint32_t peer, const char *device,
-		    void **ret_dev);
+	int (*open)(const struct segment *s, uint32_t peer, const char *device, void **ret_dev);
 	void (*close)(void *dev);
 	/* peer: launches from now on, and replays of captured ones, use this import; waits */
 	int (*adopt)(void *dev, void *import);
 	/* peer: a stream of this process; NULL names the default one.  Arrays are the device's
 	 * to read and write, and are not copied.  spaces: 0 = those of the mirror's status. */
-	int (*lookup)(void *dev, const struct dev_view *view, uint32_t spaces,
-		      const gpc_key *keys, uint32_t n, gpc_block *blocks, void *stream);
-	int (*match)(void *dev, const struct dev_view *view, uint32_t spaces,
-		     const gpc_key *keys, const uint32_t *start, uint32_t nseq,
-		     uint32_t *len, gpc_block *blocks, void *stream);
+	int (*lookup)(void *dev, const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
+		      uint32_t n, gpc_block *blocks, void *stream);
+	int (*match)(void *dev, const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
+		     const uint32_t *start, uint32_t nseq, uint32_t *len, gpc_block *blocks,
+		     void *stream);
 	/* raise *done to ticket when the stream gets here; never lowers it (rule S1) */
 	int (*signal)(void *dev, uint64_t *done, uint64_t ticket, void *stream);
 	/* peer: host-in, host-out; waits; counts nothing.  One thread at a time, until it is
@@ -110,7 +109,7 @@ struct device_ops {
  * -ENODEV: known, but absent or not built in; -EINVAL: no such kind of device. */
 int device_find(const char *device, const struct device_ops **ret);
 /* A list of devices, as a cache is made with: each by its form, and once.  -EINVAL. */
-#define DEVICE_LIST 64           /* bytes, the final 0 included */
+#define DEVICE_LIST 64 /* bytes, the final 0 included */
 int device_check_list(const char *devices);
 
 extern const struct device_ops device_host, device_cuda;

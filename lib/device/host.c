@@ -60,8 +60,8 @@ static void shift(const struct device_query *q, uint32_t *start)
 }
 
 /* By the same jobs as a launch.  The one block of memory: blocks, lengths, starts. */
-static int host_ask(void *dev UNUSED, const struct dev_view *view,
-		    const struct device_query *q, struct device_result *ret)
+static int host_ask(void *dev UNUSED, const struct dev_view *view, const struct device_query *q,
+		    struct device_result *ret)
 {
 	uint64_t nseq = q->start ? q->nseq + 1ull : 0;
 	gpc_block *blocks = malloc((q->n + 2 * nseq) * sizeof(*blocks));

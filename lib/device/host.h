@@ -21,12 +21,12 @@
 
 #include "device/device.h"
 
-struct host_header {                     /* at 0; r: all; immutable after creation */
-	uint64_t magic;                  /* SHM_MAGIC_MIRROR */
+struct host_header {    /* at 0; r: all; immutable after creation */
+	uint64_t magic; /* SHM_MAGIC_MIRROR */
 	uint32_t version, endian;
 	uint32_t buckets, generation;
 	uint64_t bytes;
-	uint8_t id[16];                  /* of the segments it mirrors */
+	uint8_t id[16]; /* of the segments it mirrors */
 };
 _Static_assert(sizeof(struct host_header) == 48, "header of a host mirror");
 
@@ -48,7 +48,7 @@ static inline struct mirror_status *host_status(uint8_t *base, uint32_t buckets)
 	return (struct mirror_status *)(base + SHM_PAGE + device_table_bytes(buckets));
 }
 
-#define HOST_PATH 512                    /* bytes of a mirror's path */
+#define HOST_PATH 512 /* bytes of a mirror's path */
 /* The handle comes from a segment: -EBADMSG. */
 int host_path(const struct segment *s, const uint8_t handle[64], char ret[HOST_PATH]);
 
@@ -67,7 +67,7 @@ void host_sweep(const struct segment *s, const struct shm_mirror *desc);
 int host_import(const struct segment *s, const struct shm_mirror *desc, void **ret_import,
 		struct dev_view *view);
 void host_release(void *import);
-int host_read(const struct segment *s, const struct shm_mirror *desc,
-	      struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence);
+int host_read(const struct segment *s, const struct shm_mirror *desc, struct probe_entry *table,
+	      uint64_t entries, uint64_t *ret_sequence);
 
 #endif

@@ -38,7 +38,7 @@ uint32_t device_host_map_unit;
 bool device_host_copy_lost;
 void *device_host_captures;
 
-struct handle {                          /* in shm_part.handle */
+struct handle { /* in shm_part.handle */
 	uint64_t device, inode;
 	char path[sizeof(((struct host_piece *)0)->path)];
 };
@@ -46,8 +46,8 @@ _Static_assert(sizeof(struct handle) == sizeof(((struct shm_part *)0)->handle), 
 
 /* ---- lent memory, at its lender's ---- */
 
-/* A regular file of shared memory, long enough: 0, or an errno.  Nobody gets another one written to by
- * its name in a forged handle. */
+/* A regular file of shared memory, long enough: 0, or an errno.  Nobody gets another one written to
+ * by its name in a forged handle. */
 static int check_file(int fd, uint64_t at, uint64_t bytes, struct stat *ret)
 {
 	struct statfs fs;
@@ -76,15 +76,18 @@ static int host_lend(const uint8_t uuid[16] UNUSED, void *base, uint64_t bytes,
 		return err;
 	fd = piece.path[0] == '/' ? fd_peek(piece.path, O_RDWR | O_NONBLOCK) : -1;
 	if (fd < 0)
-		return host_not_lent(base, bytes, "it is of no file that others can open by a name");
+		return host_not_lent(base, bytes,
+				     "it is of no file that others can open by a name");
 	err = check_file(fd, piece.at, bytes, &st);
 	close(fd);
 	if (!err && st.st_ino != piece.inode)
 		err = ESTALE;
 	if (err)
-		return host_not_lent(base, bytes, err == ENOTSUP ? "its file is not shared memory" :
-				err == ERANGE ? "its file is shorter" :
-				"the name of its file is another file's by now");
+		return host_not_lent(base, bytes,
+				     err == ENOTSUP ? "its file is not shared memory"
+				     : err == ERANGE
+					     ? "its file is shorter"
+					     : "the name of its file is another file's by now");
 	memset(part->handle, 0, sizeof(part->handle));
 	h->device = st.st_dev;
 	h->inode = st.st_ino;
@@ -101,9 +104,9 @@ struct mapped {
 	struct mapped *next;
 	uint32_t users;
 	uint64_t device, inode, at, bytes;
-	uint8_t *start;                  /* of the first page ... */
+	uint8_t *start; /* of the first page ... */
 	uint64_t length;
-	uint8_t *base;                   /* ... and of the part, in it */
+	uint8_t *base; /* ... and of the part, in it */
 };
 
 static struct {
@@ -121,7 +124,8 @@ static void in_parent(void)
 	pthread_mutex_unlock(&mapped.lock);
 }
 
-/* Nothing of it is mapped here (MADV_DONTFORK).  Its memory is not freed: nothing that allocates. */
+/* Nothing of it is mapped here (MADV_DONTFORK).  Its memory is not freed: nothing that
+ * allocates. */
 static void in_child(void)
 {
 	mapped.first = NULL;
@@ -140,7 +144,7 @@ static int map_pages(int fd, struct mapped *m, uint64_t unit)
 	void *p;
 
 	m->length = ROUND_UP(m->at + m->bytes - from, unit);
-	fd_hold();                       /* no child inherits it, whichever instant it is forked at */
+	fd_hold(); /* no child inherits it, whichever instant it is forked at */
 	p = mmap(NULL, m->length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)from);
 	if (p != MAP_FAILED)
 		madvise(p, m->length, MADV_DONTFORK);
@@ -172,13 +176,17 @@ static int open_part(const struct shm_part *part, struct mapped *m)
 	if (!err && (st.st_ino != h.inode || st.st_dev != h.device))
 		err = ESTALE;
 	if (err)
-		err = err_sys(err == ENOTSUP || err == ERANGE ? EBADMSG : err,
-			      "%s: lent memory", h.path);
-	*m = (struct mapped){ .users = 1, .device = h.device, .inode = h.inode,
-			      .at = part->offset, .bytes = part->bytes };
+		err = err_sys(err == ENOTSUP || err == ERANGE ? EBADMSG : err, "%s: lent memory",
+			      h.path);
+	*m = (struct mapped){ .users = 1,
+			      .device = h.device,
+			      .inode = h.inode,
+			      .at = part->offset,
+			      .bytes = part->bytes };
 	if (!err)
-		err = map_pages(fd, m, MAX(MAX((uint64_t)SHM_PAGE, (uint64_t)st.st_blksize),
-					   load_relaxed(&device_host_map_unit)));
+		err = map_pages(fd, m,
+				MAX(MAX((uint64_t)SHM_PAGE, (uint64_t)st.st_blksize),
+				    load_relaxed(&device_host_map_unit)));
 	close(fd);
 	return err;
 }
@@ -253,7 +261,8 @@ static void host_unmap(void *memory)
 static int host_make(const uint8_t uuid[16] UNUSED, uint64_t bytes, struct shm_part *part UNUSED,
 		     void **ret_memory UNUSED, void **ret_base UNUSED)
 {
-	return err_set(EINVAL, "%llu bytes of VRAM: the host device has them in the pool's own file",
+	return err_set(EINVAL,
+		       "%llu bytes of VRAM: the host device has them in the pool's own file",
 		       (unsigned long long)bytes);
 }
 
@@ -313,7 +322,8 @@ static void mark_run(struct stream_job *job)
 static int host_check_stream(const uint8_t uuid[16] UNUSED, void *stream)
 {
 	if (stream && stream == load_relaxed(&device_host_captures))
-		return err_set(EINVAL, "the stream captures a graph: a copy in a graph would copy the "
+		return err_set(EINVAL,
+			       "the stream captures a graph: a copy in a graph would copy the "
 			       "same blocks with each launch");
 	return 0;
 }
@@ -348,7 +358,8 @@ static int submit_copy(const struct copy_op *op, void *stream)
 	if (!j)
 		return err_set(ENOMEM, "no memory for a job of the host device");
 	*j = (struct copy_job){ .job.run = copy_run,
-				.job.delay_us = load_relaxed(&device_host_delay_us), .op = *op };
+				.job.delay_us = load_relaxed(&device_host_delay_us),
+				.op = *op };
 	return stream_submit_to(stream, &j->job);
 }
 
@@ -358,8 +369,9 @@ static int host_copy(const uint8_t uuid[16] UNUSED, const struct copy_op *ops, u
 	int err = 0;
 
 	for (*ret_done = 0; *ret_done < n; ++*ret_done) {
-		err = shall_fail() ? err_set(EIO, "the host device refused a copy, as a test wants it") :
-				     submit_copy(&ops[*ret_done], stream);
+		err = shall_fail()
+			      ? err_set(EIO, "the host device refused a copy, as a test wants it")
+			      : submit_copy(&ops[*ret_done], stream);
 		if (err)
 			break;
 	}
@@ -381,7 +393,8 @@ static int host_mark(const uint8_t uuid[16] UNUSED, uint64_t *done, uint64_t val
 		return err_set(ENOMEM, "no memory for a job of the host device");
 	*m = (struct mark_job){ .job.run = mark_run,
 				.job.delay_us = load_relaxed(&device_host_delay_us),
-				.done = done, .value = value };
+				.done = done,
+				.value = value };
 	return stream_submit_to(stream, &m->job);
 }
 

@@ -23,7 +23,8 @@ extern uint32_t device_host_copy_fail_at;
 extern bool device_host_copy_lost;
 /* The stream that captures a graph: copies are refused there. */
 extern void *device_host_captures;
-/* Lent parts are mapped as on a file system whose pages have so many bytes at least; 0: as they are. */
+/* Lent parts are mapped as on a file system whose pages have so many bytes at least; 0: as they
+ * are. */
 extern uint32_t device_host_map_unit;
 
 #endif

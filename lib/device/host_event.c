@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host_event.c - events of the host device: a stream waits until another one has got to a place.
  *
- * An event counts its records, and a job of the stream counts them as passed.  Who waits does so for the
- * records that there are, and keeps the event until then. */
+ * An event counts its records, and a job of the stream counts them as passed.  Who waits does so
+ * for the records that there are, and keeps the event until then. */
 #include "config.h"
 
 #include "device/host_bytes.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 struct event {
-	uint32_t users;                  /* its maker, and jobs */
+	uint32_t users; /* its maker, and jobs */
 	uint64_t recorded, passed;
 };
 
@@ -26,7 +26,7 @@ struct event_job {
 	uint64_t number;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;         /* of all events */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all events */
 static pthread_cond_t passed = PTHREAD_COND_INITIALIZER;
 static bool ends;
 
@@ -92,7 +92,8 @@ static int submit(struct event *e, bool record, void *stream)
 	pthread_mutex_lock(&lock);
 	e->users++;
 	e->recorded += record;
-	*j = (struct event_job){ .job.run = record ? record_run : wait_run, .event = e,
+	*j = (struct event_job){ .job.run = record ? record_run : wait_run,
+				 .event = e,
 				 .number = e->recorded };
 	if (record)
 		j->job.delay_us = load_relaxed(&device_host_delay_us);
@@ -115,7 +116,8 @@ int host_event_record(void *event, void *stream)
 int host_event_wait(void *event, void *stream)
 {
 	if (stream && stream == load_relaxed(&device_host_captures))
-		return err_set(EINVAL, "the stream captures a graph: what it waits for would be done "
+		return err_set(EINVAL,
+			       "the stream captures a graph: what it waits for would be done "
 			       "once, and the graph launched again");
 	return submit(event, false, stream);
 }

@@ -30,8 +30,8 @@ int host_path(const struct segment *s, const uint8_t handle[64], char ret[HOST_P
 
 	if (!n || n > 10 || strspn((const char *)handle, "0123456789") != n)
 		return err_set(EBADMSG, "the handle of this host mirror is none");
-	if (snprintf(ret, HOST_PATH, "%s/gpc.%s.m%.10s", s->dir, s->name,
-		     (const char *)handle) >= HOST_PATH)
+	if (snprintf(ret, HOST_PATH, "%s/gpc.%s.m%.10s", s->dir, s->name, (const char *)handle) >=
+	    HOST_PATH)
 		return err_set(EINVAL, "the directory's path is too long");
 	return 0;
 }
@@ -46,12 +46,10 @@ static int check_header(const struct segment *s, const struct shm_mirror *desc, 
 	if (fstat(fd, &st))
 		return err_sys(0, "%s: cannot be looked at", path);
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != bytes)
-		return err_set(EBADMSG, "%s: not a mirror of this cache, or truncated",
-			       path);
+		return err_set(EBADMSG, "%s: not a mirror of this cache, or truncated", path);
 	if (pread(fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
 		return err_set(EBADMSG, "%s: cannot be read", path);
-	if (h.magic != SHM_MAGIC_MIRROR || h.version != SHM_VERSION ||
-	    h.endian != SHM_ENDIAN)
+	if (h.magic != SHM_MAGIC_MIRROR || h.version != SHM_VERSION || h.endian != SHM_ENDIAN)
 		return err_set(EBADMSG, "%s: not a mirror, or of another version", path);
 	if (h.bytes != bytes || h.buckets != s->header.geometry.buckets ||
 	    memcmp(h.id, s->header.id, sizeof(h.id)))
@@ -72,8 +70,8 @@ static int open_mirror(const struct segment *s, const struct shm_mirror *desc)
 		return err;
 	fd = fd_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (fd < 0)
-		return err_sys(errno == ENOENT ? ESTALE : 0,
-			       "%s: the mirror cannot be opened", path);
+		return err_sys(errno == ENOENT ? ESTALE : 0, "%s: the mirror cannot be opened",
+			       path);
 	err = check_header(s, desc, fd, path);
 	if (err) {
 		fd_close(fd);
@@ -82,8 +80,8 @@ static int open_mirror(const struct segment *s, const struct shm_mirror *desc)
 	return fd;
 }
 
-int host_import(const struct segment *s, const struct shm_mirror *desc,
-		       void **ret_import, struct dev_view *view)
+int host_import(const struct segment *s, const struct shm_mirror *desc, void **ret_import,
+		struct dev_view *view)
 {
 	struct host_import *im;
 	struct key_secret secret;
@@ -143,8 +141,8 @@ static int read_exactly(int fd, void *to, uint64_t bytes, uint64_t from)
 	return 0;
 }
 
-int host_read(const struct segment *s, const struct shm_mirror *desc,
-		     struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence)
+int host_read(const struct segment *s, const struct shm_mirror *desc, struct probe_entry *table,
+	      uint64_t entries, uint64_t *ret_sequence)
 {
 	uint64_t bytes = device_table_bytes(s->header.geometry.buckets);
 	int fd, err;

@@ -47,8 +47,8 @@ static struct probe_entry load_entry(const struct probe_entry *from)
 }
 
 /* The key's block in this bucket, or -1; *spills: its flag. */
-static gpc_block probe_bucket(const struct dev_view *v, uint32_t bucket,
-			      struct probe_key p, bool *spills)
+static gpc_block probe_bucket(const struct dev_view *v, uint32_t bucket, struct probe_key p,
+			      bool *spills)
 {
 	const struct probe_entry *at = v->table + (uint64_t)bucket * SHM_BUCKET;
 	gpc_block found = GPC_NONE, b;
@@ -78,8 +78,7 @@ static gpc_block probe_space(const struct dev_view *v, uint32_t space, const gpc
 }
 
 /* The key's block in the lowest space that has it, or -1. */
-static gpc_block probe_key_in(const struct dev_view *v, uint32_t spaces,
-			      const gpc_key *key)
+static gpc_block probe_key_in(const struct dev_view *v, uint32_t spaces, const gpc_key *key)
 {
 	gpc_block b = GPC_NONE;
 
@@ -90,8 +89,7 @@ static gpc_block probe_key_in(const struct dev_view *v, uint32_t spaces,
 
 /* ---- counters ---- */
 
-static void count_hit(const struct dev_view *v, gpc_block b,
-		      uint64_t counts[DEVICE_COUNTERS])
+static void count_hit(const struct dev_view *v, gpc_block b, uint64_t counts[DEVICE_COUNTERS])
 {
 	uint32_t pool = (uint32_t)GPC_POOL(b);
 
@@ -104,8 +102,7 @@ static void add_counts(uint64_t *to, uint64_t counts[DEVICE_COUNTERS])
 {
 	uint32_t i;
 
-	counts[COUNT_MISS] =
-		counts[COUNT_LOOKUPS] - counts[COUNT_HIT_VRAM] - counts[COUNT_HIT_RAM];
+	counts[COUNT_MISS] = counts[COUNT_LOOKUPS] - counts[COUNT_HIT_VRAM] - counts[COUNT_HIT_RAM];
 	for (i = 0; to && i < DEVICE_COUNTERS; i++)
 		if (counts[i])
 			count_add(&to[i], counts[i]);
@@ -193,9 +190,8 @@ static int launch(const struct launch *args, void (*run)(struct stream_job *job)
 	return stream_submit(&l->job);
 }
 
-int host_kernel_lookup(void *dev, const struct dev_view *view, uint32_t spaces,
-		       const gpc_key *keys, uint32_t n, gpc_block *blocks,
-		       void *stream UNUSED)
+int host_kernel_lookup(void *dev, const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
+		       uint32_t n, gpc_block *blocks, void *stream UNUSED)
 {
 	struct launch l = { .view = *view,
 			    .spaces = spaces,
@@ -207,9 +203,9 @@ int host_kernel_lookup(void *dev, const struct dev_view *view, uint32_t spaces,
 	return launch(&l, probe_run);
 }
 
-int host_kernel_match(void *dev, const struct dev_view *view, uint32_t spaces,
-		      const gpc_key *keys, const uint32_t *start, uint32_t nseq,
-		      uint32_t *len, gpc_block *blocks, void *stream UNUSED)
+int host_kernel_match(void *dev, const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
+		      const uint32_t *start, uint32_t nseq, uint32_t *len, gpc_block *blocks,
+		      void *stream UNUSED)
 {
 	struct launch l = { .view = *view,
 			    .spaces = spaces,
@@ -223,8 +219,7 @@ int host_kernel_match(void *dev, const struct dev_view *view, uint32_t spaces,
 	return launch(&l, match_run);
 }
 
-int host_kernel_signal(void *dev UNUSED, uint64_t *done, uint64_t ticket,
-		       void *stream UNUSED)
+int host_kernel_signal(void *dev UNUSED, uint64_t *done, uint64_t ticket, void *stream UNUSED)
 {
 	struct signal_job *s = malloc(sizeof(*s));
 

@@ -26,12 +26,12 @@ struct host_mirror {
 	uint8_t *base;
 	uint64_t bytes, entries;
 	uint32_t buckets;
-	pid_t pid;                       /* a forked child has neither mapping nor thread */
+	pid_t pid; /* a forked child has neither mapping nor thread */
 	pthread_t thread;
-	pthread_mutex_t lock;            /* of what follows */
+	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t work;
 	bool busy, stop;
-	int result;                      /* of the last flush */
+	int result; /* of the last flush */
 	uint32_t flushes;
 	struct launch_change *changes;
 	uint32_t n;
@@ -44,8 +44,7 @@ struct host_mirror {
  * miss: the block word is gone before the key changes, and comes back after it. */
 static void store_entry(struct probe_entry *to, const struct probe_entry *e)
 {
-	if ((to->w[0] ^ e->w[0]) | (to->w[1] ^ e->w[1]) |
-		    ((to->w[2] ^ e->w[2]) & PROBE_KEY2) ||
+	if ((to->w[0] ^ e->w[0]) | (to->w[1] ^ e->w[1]) | ((to->w[2] ^ e->w[2]) & PROBE_KEY2) ||
 	    !e->w[3]) {
 		store_relaxed(&to->w[3], 0);
 		order_fence();
@@ -90,8 +89,7 @@ static void *flusher_run(void *arg)
 			continue;
 		}
 		until = clock_ns() + load_relaxed(&device_host_flush_delay_us) * 1000ull;
-		while (!m->stop && clock_ns() < until &&
-		       stream_sleep(&m->work, &m->lock, until))
+		while (!m->stop && clock_ns() < until && stream_sleep(&m->work, &m->lock, until))
 			;
 		if (m->stop)
 			break;
@@ -103,7 +101,7 @@ static void *flusher_run(void *arg)
 }
 
 int host_flush(void *mirror, const struct launch_change *changes, uint32_t n,
-		      const struct mirror_status *status)
+	       const struct mirror_status *status)
 {
 	struct host_mirror *m = mirror;
 	struct launch_change *copy;
@@ -146,7 +144,7 @@ int host_flushed(void *mirror)
 }
 
 int host_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		       const struct mirror_status *status)
+		const struct mirror_status *status)
 {
 	struct host_mirror *m = mirror;
 	uint64_t i;
@@ -205,8 +203,7 @@ static int make_mirror_file(const struct segment *s, struct host_mirror *m)
 	return err;
 }
 
-static void fill_header(const struct segment *s, struct host_mirror *m,
-			uint32_t generation)
+static void fill_header(const struct segment *s, struct host_mirror *m, uint32_t generation)
 {
 	struct host_header h = {
 		.magic = SHM_MAGIC_MIRROR,
@@ -221,8 +218,8 @@ static void fill_header(const struct segment *s, struct host_mirror *m,
 	memcpy(m->base, &h, sizeof(h));
 }
 
-static void fill_descriptor(const char *device, uint32_t generation,
-			    const struct host_mirror *m, struct shm_mirror *desc)
+static void fill_descriptor(const char *device, uint32_t generation, const struct host_mirror *m,
+			    struct shm_mirror *desc)
 {
 	desc->bytes = m->bytes;
 	memset(desc->uuid, 0, sizeof(desc->uuid));
@@ -232,7 +229,7 @@ static void fill_descriptor(const char *device, uint32_t generation,
 }
 
 int host_create(const struct segment *s, const char *device, uint32_t generation,
-		       struct shm_mirror *desc, void **ret_mirror)
+		struct shm_mirror *desc, void **ret_mirror)
 {
 	struct host_mirror *m = calloc(1, sizeof(*m));
 	int err;

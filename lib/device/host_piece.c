@@ -15,7 +15,11 @@
 #include <unistd.h>
 
 /* A line of /proc/self/maps: from-to perms offset dev inode path */
-struct line { uint64_t from, to, offset, inode; char perms[8]; const char *path; };
+struct line {
+	uint64_t from, to, offset, inode;
+	char perms[8];
+	const char *path;
+};
 
 static bool line_read(char *text, struct line *ret)
 {
@@ -24,7 +28,8 @@ static bool line_read(char *text, struct line *ret)
 
 	text[strcspn(text, "\n")] = 0;
 	if (sscanf(text, "%llx-%llx %7s %llx %*s %llu %n", &from, &to, ret->perms, &offset, &inode,
-		   &at) < 5 || !at)
+		   &at) < 5 ||
+	    !at)
 		return false;
 	ret->from = from;
 	ret->to = to;
@@ -36,9 +41,11 @@ static bool line_read(char *text, struct line *ret)
 
 int host_not_lent(const void *base, uint64_t bytes, const char *why)
 {
-	return err_set(EINVAL, "base is %p and bytes %llu: %s; the host device takes a shared, "
+	return err_set(EINVAL,
+		       "base is %p and bytes %llu: %s; the host device takes a shared, "
 		       "writable mapping of a file in /dev/shm or a hugetlbfs: open one there with "
-		       "shm_open(3), and mmap it with MAP_SHARED", base, (unsigned long long)bytes, why);
+		       "shm_open(3), and mmap it with MAP_SHARED",
+		       base, (unsigned long long)bytes, why);
 }
 
 /* Goes on where the piece so far ended: NULL, or why it does not. */

@@ -5,12 +5,13 @@
 
 #include <stdint.h>
 
-struct host_piece {                      /* of a file, mapped */
+struct host_piece { /* of a file, mapped */
 	uint64_t at, inode;
 	char path[216];
 };
 
-/* 0, or the sentence of host_not_lent(): the range is no shared, writable mapping of one piece of one file. */
+/* 0, or the sentence of host_not_lent(): the range is no shared, writable mapping of one piece of
+ * one file. */
 int host_find_piece(void *base, uint64_t bytes, struct host_piece *ret);
 int host_not_lent(const void *base, uint64_t bytes, const char *why);
 

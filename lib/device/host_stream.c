@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define STREAMS 8u                       /* the first one, and those of tests */
+#define STREAMS 8u /* the first one, and those of tests */
 
 struct host_stream {
 	pthread_cond_t work, done;
@@ -30,7 +30,7 @@ struct host_stream {
 	pthread_t thread;
 };
 
-static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;         /* of all of them */
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER; /* of all of them */
 static struct host_stream streams[STREAMS] = {
 	[0 ... STREAMS - 1] = {
 		.work = PTHREAD_COND_INITIALIZER,
@@ -253,8 +253,8 @@ void host_stream_close(void *stream)
 	pthread_mutex_unlock(&streams_lock);
 }
 
-/* At exit, and when the library is unloaded: the threads' code goes away.  One that waits for an event of
- * another one is woken first. */
+/* At exit, and when the library is unloaded: the threads' code goes away.  One that waits for an
+ * event of another one is woken first. */
 __attribute__((destructor)) static void stream_end(void)
 {
 	uint32_t i;

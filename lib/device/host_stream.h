@@ -15,14 +15,14 @@ struct stream_job {
 	uint32_t delay_us; /* before it runs */
 };
 
-/* Append a job to the first stream, allocated with malloc; it is freed after it has run.  The thread starts
- * with the first job.  On failure (-ENOMEM, -EAGAIN: no thread can be made) it is
+/* Append a job to the first stream, allocated with malloc; it is freed after it has run.  The
+ * thread starts with the first job.  On failure (-ENOMEM, -EAGAIN: no thread can be made) it is
  * freed, too. */
 int stream_submit(struct stream_job *job);
 /* The same, to the stream that a caller names. */
 int stream_submit_to(void *stream, struct stream_job *job);
-/* Until all that was submitted to the first stream before this call is done: 0, -EAGAIN (timeout 0),
- * -ETIMEDOUT. */
+/* Until all that was submitted to the first stream before this call is done: 0, -EAGAIN (timeout
+ * 0), -ETIMEDOUT. */
 int stream_wait(int timeout_ms);
 
 /* For tests: one more stream, whose jobs are in no order with those of others.  Closed when it has

@@ -31,7 +31,8 @@ static uint32_t sum_of(const struct sums *s, uint32_t slot)
 	uint32_t crc = 0, i;
 
 	for (i = 0; i < s->npieces; i++)
-		crc = crc32c(crc, s->piece[i].at + slot * s->piece[i].slot_stride, s->piece[i].bytes);
+		crc = crc32c(crc, s->piece[i].at + slot * s->piece[i].slot_stride,
+			     s->piece[i].bytes);
 	return crc;
 }
 
@@ -40,12 +41,13 @@ void host_sum_store(struct shm_trailer *t, const struct sum_want *w, uint32_t cr
 	t->key[0] = w->key[0];
 	t->key[1] = w->key[1];
 	t->crc = crc;
-	store_release(&t->life, w->life);        /* last: of shm_trailer; nobody reads it before done */
+	store_release(&t->life, w->life); /* last: of shm_trailer; nobody reads it before done */
 }
 
 bool host_sum_is_known(const struct shm_trailer *t, const struct sum_want *w)
 {
-	return load_acquire(&t->life) == w->life && t->key[0] == w->key[0] && t->key[1] == w->key[1];
+	return load_acquire(&t->life) == w->life && t->key[0] == w->key[0] &&
+	       t->key[1] == w->key[1];
 }
 
 static void sum_run(struct stream_job *job)
@@ -66,7 +68,8 @@ static void sum_run(struct stream_job *job)
 	}
 }
 
-int host_sum_open(const uint8_t uuid[16] UNUSED, const struct sum_piece *pieces, uint32_t n, void **ret)
+int host_sum_open(const uint8_t uuid[16] UNUSED, const struct sum_piece *pieces, uint32_t n,
+		  void **ret)
 {
 	struct sums *s = malloc(sizeof(*s) + n * sizeof(*pieces));
 
@@ -83,15 +86,18 @@ void host_sum_close(void *sums)
 	free(sums);
 }
 
-int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane UNUSED, uint64_t *bad,
-	     void *stream)
+int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane UNUSED,
+	     uint64_t *bad, void *stream)
 {
 	struct sum_job *j = malloc(sizeof(*j) + n * sizeof(*want));
 
 	if (!j)
 		return err_set(ENOMEM, "no memory for a job of the host device");
-	*j = (struct sum_job){ .job.run = sum_run, .job.delay_us = load_relaxed(&device_host_delay_us),
-			       .sums = sums, .bad = bad, .n = n };
+	*j = (struct sum_job){ .job.run = sum_run,
+			       .job.delay_us = load_relaxed(&device_host_delay_us),
+			       .sums = sums,
+			       .bad = bad,
+			       .n = n };
 	memcpy(j->want, want, n * sizeof(*want));
 	return stream_submit_to(stream, &j->job);
 }

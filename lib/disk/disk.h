@@ -54,28 +54,28 @@ struct disk;
 /* ---- a file ---- */
 
 enum {
-	DISK_CREATE = 1,                 /* make it where there is none, or an empty one */
-	DISK_RESIZE = 2,                 /* give it `slots`, where it has more or fewer; those beyond
-	                                  * the new end are lost */
-	DISK_BUFFERED = 4,               /* no O_DIRECT */
-	DISK_KEEP_SECRET = 8,            /* a file that is made keeps the secret that is given */
-	DISK_LATER = 16,                 /* only look: disk_begin does the rest */
+	DISK_CREATE = 1, /* make it where there is none, or an empty one */
+	/* give it `slots`, where it has more or fewer; those beyond the new end are lost */
+	DISK_RESIZE = 2,
+	DISK_BUFFERED = 4,    /* no O_DIRECT */
+	DISK_KEEP_SECRET = 8, /* a file that is made keeps the secret that is given */
+	DISK_LATER = 16,      /* only look: disk_begin does the rest */
 };
 
-struct disk_options {                    /* zero = default */
+struct disk_options { /* zero = default */
 	uint32_t flags;
-	uint64_t slots;                  /* 0: as many as the file has */
-	uint64_t image_bytes;            /* of a block; 0: as the file has.  1 to 4 GiB */
-	uint32_t note_bytes;             /* most of a note beside a block; at most 65536 */
-	uint8_t fingerprint[32];         /* layout of the images */
-	const uint8_t *secret;           /* 16 bytes, with which keys were hashed: another one is refused
-	                                  * later, and it is only stored with DISK_KEEP_SECRET; NULL:
-	                                  * the file keeps one, drawn when it is made */
-	uint32_t threads;                /* 8; at most 64 */
-	uint32_t queue;                  /* reads that may wait, and as many writes, and removals; 256 */
-	uint64_t write_rate;             /* bytes a second; 0: no limit */
-	uint64_t write_burst;            /* bytes at once, after a pause; 0: one second's */
-	const struct log *log;           /* what is said once; NULL: nothing.  Outlives the disk */
+	uint64_t slots;          /* 0: as many as the file has */
+	uint64_t image_bytes;    /* of a block; 0: as the file has.  1 to 4 GiB */
+	uint32_t note_bytes;     /* most of a note beside a block; at most 65536 */
+	uint8_t fingerprint[32]; /* layout of the images */
+	/* 16 bytes, with which keys were hashed: another one is refused later, and it is only
+	 * stored with DISK_KEEP_SECRET; NULL: the file keeps one, drawn when it is made */
+	const uint8_t *secret;
+	uint32_t threads;      /* 8; at most 64 */
+	uint32_t queue;        /* reads that may wait, and as many writes, and removals; 256 */
+	uint64_t write_rate;   /* bytes a second; 0: no limit */
+	uint64_t write_burst;  /* bytes at once, after a pause; 0: one second's */
+	const struct log *log; /* what is said once; NULL: nothing.  Outlives the disk */
 };
 
 /* Open it for this process alone, make it if asked to, start the threads.
@@ -90,9 +90,10 @@ struct disk_options {                    /* zero = default */
  *   -ENOSPC      no room for that many slots
  *   -EINVAL, -ENOMEM, others of open(2): with a sentence, as all of these */
 int disk_open(const char *path, const struct disk_options *opt, struct disk **ret);
-/* Behind disk_open with DISK_LATER.  The file is made, gets its size and, with clear, loses all its blocks: at once, or not
- * at all.  Before it only disk_scan, which finds what is going to be there, disk_info and disk_close may be called, and a
- * file that did not exist is gone again with disk_close. */
+/* Behind disk_open with DISK_LATER.  The file is made, gets its size and, with clear, loses all its
+ * blocks: at once, or not at all.  Before it only disk_scan, which finds what is going to be there,
+ * disk_info and disk_close may be called, and a file that did not exist is gone again with
+ * disk_close. */
 int disk_begin(struct disk *d, bool clear);
 /* What waits in the queues is answered with -ECANCELED; what is under way ends.  NULL is fine. */
 void disk_close(struct disk *d);
@@ -102,34 +103,36 @@ struct disk_info {
 	uint32_t note_bytes;
 	uint64_t epoch;
 	uint8_t file[16], secret[16];
-	bool has_secret;                 /* the file keeps it */
-	bool made;                       /* it was made by this disk_open, or is going to be by disk_begin */
-	bool mended;                     /* one superblock was damaged: it was written again */
-	bool direct;                     /* O_DIRECT works here */
-	bool removed;                    /* nobody will find the file any more: its name is gone */
-	bool broken;                     /* point 5 */
+	bool has_secret; /* the file keeps it */
+	bool made;       /* it was made by this disk_open, or is going to be by disk_begin */
+	bool mended;     /* one superblock was damaged: it was written again */
+	bool direct;     /* O_DIRECT works here */
+	bool removed;    /* nobody will find the file any more: its name is gone */
+	bool broken;     /* point 5 */
 };
 void disk_info(struct disk *d, struct disk_info *ret);
-/* What the superblocks of a file say (not `direct`, `removed`, `broken`), without a lock: for who needs the
- * secret before there is a cache.  Errors as of disk_open; an empty or unfinished file: -ENOENT. */
+/* What the superblocks of a file say (not `direct`, `removed`, `broken`), without a lock: for who
+ * needs the secret before there is a cache.  Errors as of disk_open; an empty or unfinished file:
+ * -ENOENT. */
 int disk_peek(const char *path, struct disk_info *ret);
 
 /* ---- a block ---- */
 
 struct disk_slot {
 	uint64_t slot;
-	gpc_key key, parent;             /* parent: zero where there is none */
+	gpc_key key, parent; /* parent: zero where there is none */
 	uint32_t depth, tag;
-	uint32_t crc;                    /* CRC32C of the image */
+	uint32_t crc; /* CRC32C of the image */
 	uint32_t note_bytes, note_crc;
-	uint64_t born_ns;                /* when it was written, by disk_now */
-	uint64_t written_ns;             /* CLOCK_REALTIME, for people: it may jump */
+	uint64_t born_ns;    /* when it was written, by disk_now */
+	uint64_t written_ns; /* CLOCK_REALTIME, for people: it may jump */
 	uint64_t serial;
 };
 
-/* How old a block is, in ns; and the clock that this is told by, the file's own, in ns: it never goes back and counts no jump of the clock of the day.  While the machine
- * is up it goes on, whether the file is open or not; over a restart of the machine it takes the
- * difference of the days, where that is not negative. */
+/* How old a block is, in ns; and the clock that this is told by, the file's own, in ns: it never
+ * goes back and counts no jump of the clock of the day.  While the machine is up it goes on,
+ * whether the file is open or not; over a restart of the machine it takes the difference of the
+ * days, where that is not negative. */
 uint64_t disk_now(const struct disk *d);
 uint64_t disk_age(const struct disk *d, const struct disk_slot *s);
 
@@ -141,23 +144,24 @@ enum disk_kind { DISK_READ, DISK_WRITE, DISK_FORGET, DISK_CLEAR, DISK_SYNC };
  *         has, once the result is 0.  Otherwise iov may hold anything.
  * WRITE   what.slot, key, parent, depth, tag; what.crc with has_crc, else it is computed; what.born_ns, 0: now; note.
  *         `what` gets crc, born_ns, written_ns and serial.
- * FORGET  slots, n: their headers become FREE, durably.  Those of another key stay, where `keys` has
+ * FORGET  slots, n: their headers become FREE, durably.  Those of another key stay, where `keys`
+ * has
  *         one for each.
  * CLEAR   all of the file, durably.
  * SYNC    all that was answered, durably. */
 struct disk_op {
 	enum disk_kind kind;
 	struct disk_slot what;
-	const struct iovec *iov;         /* image_bytes together, in any pieces */
+	const struct iovec *iov; /* image_bytes together, in any pieces */
 	uint32_t niov;
 	bool has_crc;
-	void *note;                      /* WRITE: what.note_bytes; READ: room for the most; NULL */
+	void *note; /* WRITE: what.note_bytes; READ: room for the most; NULL */
 	const uint64_t *slots;
 	const gpc_key *keys;
 	uint32_t n;
-	uint64_t deadline_ns;            /* CLOCK_MONOTONIC: not begun after that; 0: none */
-	void (*done)(struct disk_op *op);        /* in a thread of the disk; it may submit, but neither wait
-	                                          * for an operation nor close */
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC: not begun after that; 0: none */
+	/* in a thread of the disk; it may submit, but neither wait for an operation nor close */
+	void (*done)(struct disk_op *op);
 	void *arg;
 	int result;
 	/* private */
@@ -185,44 +189,46 @@ int disk_read(struct disk *d, struct disk_slot *what, void *image);
 int disk_forget(struct disk *d, const uint64_t *slots, uint32_t n);
 int disk_clear(struct disk *d);
 int disk_sync(struct disk *d);
-/* The header becomes FREE, and is on the disk when the next forget, clear or sync has been answered: for who
- * evicts.  A write does it by itself before it begins. */
+/* The header becomes FREE, and is on the disk when the next forget, clear or sync has been
+ * answered: for who evicts.  A write does it by itself before it begins. */
 int disk_free(struct disk *d, uint64_t slot);
 /* The header alone, and the note, as they are now: results as of a read. */
 int disk_look(struct disk *d, struct disk_slot *what, void *note);
-/* The note alone, of a block that a scan or a look has told of: what->note_bytes of it.  -EBADMSG: it is damaged, or
- * the slot has been written since. */
+/* The note alone, of a block that a scan or a look has told of: what->note_bytes of it.  -EBADMSG:
+ * it is damaged, or the slot has been written since. */
 int disk_note(struct disk *d, const struct disk_slot *what, void *note);
 /* The notes beside the 1024 headers around this slot are going to be read: the system may begin. */
 void disk_note_ahead(struct disk *d, uint64_t slot);
 
 /* ---- all blocks ---- */
 
-/* Every WHOLE block of the epoch, a parent before its children (by depth), each key of a depth once (of two
- * the one that was written last; the others are made FREE, and are counted): *ret, which the
- * caller frees, and how many.  The slots that are not among them are free.  2^20 headers take
+/* Every WHOLE block of the epoch, a parent before its children (by depth), each key of a depth once
+ * (of two the one that was written last; the others are made FREE, and are counted): *ret, which
+ * the caller frees, and how many.  The slots that are not among them are free.  2^20 headers take
  * less than a second.  Before any write, else it may miss those. */
 int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n);
 
 /* ---- limits and counters ---- */
 
-void disk_rate(struct disk *d, uint64_t rate, uint64_t burst);   /* from now on */
-/* CLOCK_MONOTONIC: a write that is submitted now would wait until then, for the rate; 0: there is none. */
+void disk_rate(struct disk *d, uint64_t rate, uint64_t burst); /* from now on */
+/* CLOCK_MONOTONIC: a write that is submitted now would wait until then, for the rate; 0: there is
+ * none. */
 uint64_t disk_turn(struct disk *d);
 
 struct disk_counts {
-	uint64_t reads, read_bytes, read_ns;     /* those that gave bytes; time from its submission */
+	uint64_t reads, read_bytes, read_ns; /* those that gave bytes; time from its submission */
 	uint64_t writes, write_bytes, write_ns;
 	uint64_t forgotten, clears, syncs;
-	uint64_t absent, other_key;              /* misses that nothing is wrong with */
+	uint64_t absent, other_key; /* misses that nothing is wrong with */
 	uint64_t bad_header, bad_image, bad_note;
-	uint64_t short_file;                     /* the file ends before it */
+	uint64_t short_file; /* the file ends before it */
 	uint64_t read_errors, write_errors, no_space, sync_errors;
-	uint64_t late, refused, cancelled, overtaken;    /* -ETIME, -EAGAIN, -ECANCELED, cleared meanwhile */
-	uint64_t bounced;                        /* transfers through a buffer, for their alignment */
-	uint64_t held_ns;                        /* writes waited so long for the rate */
+	/* -ETIME, -EAGAIN, -ECANCELED, cleared meanwhile */
+	uint64_t late, refused, cancelled, overtaken;
+	uint64_t bounced; /* transfers through a buffer, for their alignment */
+	uint64_t held_ns; /* writes waited so long for the rate */
 	uint64_t scan_found, scan_old, scan_twice;
-	uint32_t reads_waiting, writes_waiting, removals_waiting, pad;   /* now */
+	uint32_t reads_waiting, writes_waiting, removals_waiting, pad; /* now */
 	uint32_t reads_running, writes_running;
 };
 void disk_counts(struct disk *d, struct disk_counts *ret);

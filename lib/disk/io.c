@@ -3,13 +3,13 @@
  * that they need.
  *
  * With O_DIRECT, memory and lengths must be aligned.  Pieces that are go as they are; an
- * image that ends within a page has that end go through a buffer; any other image goes through one as a
- * whole.  It waits for its reads in this thread, so none arrives after the process has ended.
+ * image that ends within a page has that end go through a buffer; any other image goes through one
+ * as a whole.  It waits for its reads in this thread, so none arrives after the process has ended.
  *
- * Headers and notes are stored through a mapping of the file.  A write(2) of them would take the inode's lock
- * alone, hence wait for every direct write under way, and these for it.  The kernel does the
- * store, reading from a pipe: where the file was cut, or its page cannot be had, that is an error and no
- * signal. */
+ * Headers and notes are stored through a mapping of the file.  A write(2) of them would take the
+ * inode's lock alone, hence wait for every direct write under way, and these for it.  The kernel
+ * does the store, reading from a pipe: where the file was cut, or its page cannot be had, that is
+ * an error and no signal. */
 #include "config.h"
 
 #include "disk/state.h"
@@ -25,7 +25,7 @@
 #include "base/crc.h"
 #include "base/fd.h"
 
-#define TRIES 8u                         /* without progress */
+#define TRIES 8u /* without progress */
 
 /* v without its first n bytes. */
 static void advance(struct iovec **v, uint32_t *count, size_t n)
@@ -47,7 +47,7 @@ int io_move(int fd, bool write, struct iovec *v, uint32_t n, uint64_t at, uint32
 	ssize_t got;
 	size_t whole;
 
-	advance(&v, &n, 0);              /* empty ones */
+	advance(&v, &n, 0); /* empty ones */
 	while (n) {
 		int most = (int)MIN(n, (uint32_t)IOV_MAX);
 
@@ -59,7 +59,8 @@ int io_move(int fd, bool write, struct iovec *v, uint32_t n, uint64_t at, uint32
 		if (!got && !write)
 			return -ENODATA;
 		whole = (size_t)got / align * align;
-		if (!whole && ++tries == TRIES)  /* a page that the file ends in, or a device that stalls */
+		/* a page that the file ends in, or a device that stalls */
+		if (!whole && ++tries == TRIES)
 			return write ? -EIO : -ENODATA;
 		tries = whole ? 0 : tries;
 		at += whole;
@@ -92,7 +93,7 @@ void io_map(struct disk *d, int fd)
 	/* Nothing is read ahead: pages of images have no place in the cache. */
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_RANDOM);
 	if (at == MAP_FAILED)
-		return;                  /* by write(2), then */
+		return; /* by write(2), then */
 	madvise(at, bytes, MADV_RANDOM);
 	madvise(at, bytes, MADV_DONTFORK);
 	d->map = at;
@@ -154,7 +155,7 @@ static int store_part(const struct pipe *p, const uint8_t *from, uint8_t *to, si
 	do
 		got = write(p->fd[1], from, n);
 	while (got < 0 && errno == EINTR);
-	if (got != (ssize_t)n)           /* less than PIPE_BUF is never cut */
+	if (got != (ssize_t)n) /* less than PIPE_BUF is never cut */
 		return -EIO;
 	do
 		got = read(p->fd[0], to, n);
@@ -232,7 +233,8 @@ static uint32_t sum(const struct iovec *iov, uint32_t n)
 }
 
 /* Between the caller's pieces and a buffer: bytes from `from` on. */
-static void gather(const struct iovec *iov, uint32_t n, uint8_t *buffer, uint64_t from, bool scatter)
+static void gather(const struct iovec *iov, uint32_t n, uint8_t *buffer, uint64_t from,
+		   bool scatter)
 {
 	uint64_t at = 0, skip;
 	uint32_t i;
@@ -250,9 +252,14 @@ static void gather(const struct iovec *iov, uint32_t n, uint8_t *buffer, uint64_
 	}
 }
 
-/* How an image goes: `v` is what the system gets.  tail: bytes of it that go through the buffer, at the
- * image's end. */
-struct way { struct iovec few[8], *v; uint32_t n; void *buffer; uint64_t tail, through; };
+/* How an image goes: `v` is what the system gets.  tail: bytes of it that go through the buffer, at
+ * the image's end. */
+struct way {
+	struct iovec few[8], *v;
+	uint32_t n;
+	void *buffer;
+	uint64_t tail, through;
+};
 
 static bool is_aligned(const struct disk *d, const struct iovec *iov, uint32_t n)
 {
@@ -268,8 +275,9 @@ static int find_way(struct disk *d, const struct iovec *iov, uint32_t n, struct 
 {
 	bool aligned = d->direct && is_aligned(d, iov, n);
 
-	*w = (struct way){ .tail = !d->direct ? 0 : aligned ? d->super.image_bytes % DISK_PAGE :
-							      d->super.image_bytes };
+	*w = (struct way){ .tail = !d->direct ? 0
+				   : aligned  ? d->super.image_bytes % DISK_PAGE
+					      : d->super.image_bytes };
 	w->v = n + 1 > ARRAY_SIZE(w->few) ? calloc(n + 1, sizeof(*iov)) : w->few;
 	if (w->tail)
 		w->buffer = take_buffer(d);
@@ -295,8 +303,8 @@ static void leave_way(struct disk *d, struct way *w)
 		free(w->v);
 }
 
-int io_write_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n,
-		   bool has_crc, uint32_t *crc)
+int io_write_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n, bool has_crc,
+		   uint32_t *crc)
 {
 	struct way w;
 	int err = find_way(d, iov, n, &w);

@@ -73,10 +73,15 @@ static int refuse_room(const struct disk *d, int err, uint64_t bytes, uint64_t l
 	if (left != UNKNOWN)
 		snprintf(there, sizeof(there), ", and %llu are free", (unsigned long long)left);
 	if (err == EDQUOT)
-		return err_set(ENOSPC, "no room for %s, which needs %llu bytes more than the quota leaves: free some, or ask "
-			       "for fewer slots", d->path, (unsigned long long)bytes);
-	return err_set(ENOSPC, "no room for %s, which needs %llu bytes more%s: free some, or ask for fewer slots",
-		       d->path, (unsigned long long)bytes, there);
+		return err_set(
+			ENOSPC,
+			"no room for %s, which needs %llu bytes more than the quota leaves: free some, or ask "
+			"for fewer slots",
+			d->path, (unsigned long long)bytes);
+	return err_set(
+		ENOSPC,
+		"no room for %s, which needs %llu bytes more%s: free some, or ask for fewer slots",
+		d->path, (unsigned long long)bytes, there);
 }
 
 /* Bytes that are given now are there when they are written. */
@@ -87,15 +92,18 @@ static int find_room(struct disk *d, uint64_t from, uint64_t to)
 	int err;
 
 	if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY && to > most.rlim_cur)
-		return err_set(EFBIG, "%s needs %llu bytes, and files of this process may have %llu: raise "
-			       "the limit (ulimit -f), or ask for fewer slots", d->path,
-			       (unsigned long long)to, (unsigned long long)most.rlim_cur);
+		return err_set(
+			EFBIG,
+			"%s needs %llu bytes, and files of this process may have %llu: raise "
+			"the limit (ulimit -f), or ask for fewer slots",
+			d->path, (unsigned long long)to, (unsigned long long)most.rlim_cur);
 	do
 		err = posix_fallocate(d->fd, (off_t)from, (off_t)(to - from));
 	while (err == EINTR);
 	if (err == EFBIG)
-		return err_set(EFBIG, "%s cannot have %llu bytes on its file system: ask for fewer slots", d->path,
-			       (unsigned long long)to);
+		return err_set(EFBIG,
+			       "%s cannot have %llu bytes on its file system: ask for fewer slots",
+			       d->path, (unsigned long long)to);
 	errno = err;
 	if (err == ENOSPC || err == EDQUOT)
 		return refuse_room(d, err, to - from, left);
@@ -109,7 +117,8 @@ static int set_end(struct disk *d, uint64_t end)
 	do
 		err = ftruncate(d->fd, (off_t)end) ? -errno : 0;
 	while (err == -EINTR);
-	return err ? err_sys(0, "%s cannot be cut to %llu bytes", d->path, (unsigned long long)end) : 0;
+	return err ? err_sys(0, "%s cannot be cut to %llu bytes", d->path, (unsigned long long)end)
+		   : 0;
 }
 
 /* After an error, whose sentence stays: what cannot be cut off is never looked at. */
@@ -141,13 +150,18 @@ int make_draft(struct disk *d, const struct disk_options *opt)
 	int err;
 
 	if (!opt->slots || !opt->image_bytes)
-		return err_set(EINVAL, "%s is 0: to make %s it must be known", opt->slots ? "image_bytes" :
-			       "slots", d->path);
+		return err_set(EINVAL, "%s is 0: to make %s it must be known",
+			       opt->slots ? "image_bytes" : "slots", d->path);
 	*s = (struct disk_super){
-		.magic = DISK_MAGIC, .version = DISK_VERSION, .endian = DISK_ENDIAN,
-		.slots = opt->slots, .image_bytes = opt->image_bytes,
-		.slot_bytes = ROUND_UP(opt->image_bytes, DISK_PAGE), .note_bytes = opt->note_bytes,
-		.stage = DISK_UNMADE, .epoch = 1,
+		.magic = DISK_MAGIC,
+		.version = DISK_VERSION,
+		.endian = DISK_ENDIAN,
+		.slots = opt->slots,
+		.image_bytes = opt->image_bytes,
+		.slot_bytes = ROUND_UP(opt->image_bytes, DISK_PAGE),
+		.note_bytes = opt->note_bytes,
+		.stage = DISK_UNMADE,
+		.epoch = 1,
 	};
 	memcpy(s->fingerprint, opt->fingerprint, 32);
 	err = draw_random(s->file, sizeof(s->file));
@@ -180,9 +194,14 @@ int make_file(struct disk *d)
 
 /* ---- other sizes ---- */
 
-/* As it was: both superblocks, and headers of the last group that no slot has, of before it was cut.  Of what cannot be
- * read nothing is known. */
-struct before { struct disk_super at[2]; bool known[2]; struct disk_header *rest; uint32_t nrest; };
+/* As it was: both superblocks, and headers of the last group that no slot has, of before it was
+ * cut.  Of what cannot be read nothing is known. */
+struct before {
+	struct disk_super at[2];
+	bool known[2];
+	struct disk_header *rest;
+	uint32_t nrest;
+};
 
 static void read_before(const struct disk *d, bool grows, struct before *b)
 {
@@ -192,7 +211,8 @@ static void read_before(const struct disk *d, bool grows, struct before *b)
 	b->known[0] = !io_read(d->fd, &b->at[0], sizeof(b->at[0]), DISK_SUPER_A);
 	b->known[1] = !io_read(d->fd, &b->at[1], sizeof(b->at[1]), DISK_SUPER_B);
 	b->rest = b->nrest ? malloc(b->nrest * sizeof(*b->rest)) : NULL;
-	if (!b->rest || !io_read(d->fd, b->rest, b->nrest * sizeof(*b->rest), disk_header_at(d, d->super.slots)))
+	if (!b->rest || !io_read(d->fd, b->rest, b->nrest * sizeof(*b->rest),
+				 disk_header_at(d, d->super.slots)))
 		return;
 	free(b->rest);
 	b->rest = NULL;
@@ -202,7 +222,9 @@ static void read_before(const struct disk *d, bool grows, struct before *b)
 static int clear_rest(struct disk *d, const struct before *b)
 {
 	static const struct disk_header none[DISK_GROUP];
-	int err = b->nrest ? io_write(d->fd, none, b->nrest * sizeof(*none), disk_header_at(d, d->super.slots)) : 0;
+	int err = b->nrest ? io_write(d->fd, none, b->nrest * sizeof(*none),
+				      disk_header_at(d, d->super.slots))
+			   : 0;
 
 	errno = -err;
 	return err ? err_sys(-err, "headers of %s cannot be written", d->path) : 0;
@@ -223,7 +245,7 @@ static void stay_small(struct disk *d, const struct before *b, uint64_t slots, u
 
 static int grow(struct disk *d, const struct before *b, uint64_t old, uint64_t now)
 {
-	int err = set_end(d, old);       /* headers of before it was cut would come back */
+	int err = set_end(d, old); /* headers of before it was cut would come back */
 
 	if (!err)
 		err = find_room(d, old, now);

@@ -38,8 +38,11 @@ static int refuse_open(const char *path)
 static int refuse_create(const char *path)
 {
 	if (errno == ENOENT)
-		return err_set(ENOENT, "%s cannot be made: its folder does not exist; make the folder, or name another "
-			       "file", path);
+		return err_set(
+			ENOENT,
+			"%s cannot be made: its folder does not exist; make the folder, or name another "
+			"file",
+			path);
 	return refuse_open(path);
 }
 
@@ -52,8 +55,8 @@ static int open_path(struct disk *d, const struct disk_options *opt)
 	if (d->fd >= 0 || errno != ENOENT || !(opt->flags & DISK_CREATE))
 		return d->fd >= 0 ? 0 : refuse_open(d->path);
 	d->fd = fd_open(d->path, flags | O_CREAT | O_EXCL, 0600);
-	d->created = d->fd >= 0 && !fchmod(d->fd, 0600);         /* whatever the umask */
-	if (d->fd < 0 && errno == EEXIST)        /* somebody else makes it now */
+	d->created = d->fd >= 0 && !fchmod(d->fd, 0600); /* whatever the umask */
+	if (d->fd < 0 && errno == EEXIST)                /* somebody else makes it now */
 		d->fd = fd_open(d->path, flags, 0);
 	return d->fd >= 0 ? 0 : refuse_create(d->path);
 }
@@ -65,8 +68,10 @@ static int check_kind(const struct disk *d, struct stat *st)
 	if (!S_ISREG(st->st_mode))
 		return err_set(ENOTSUP, "%s is no regular file", d->path);
 	if (st->st_uid != geteuid())
-		return err_set(EPERM, "%s belongs to user %u, this process is of user %u: a disk file "
-			       "has one owner", d->path, (unsigned)st->st_uid, (unsigned)geteuid());
+		return err_set(EPERM,
+			       "%s belongs to user %u, this process is of user %u: a disk file "
+			       "has one owner",
+			       d->path, (unsigned)st->st_uid, (unsigned)geteuid());
 	if (st->st_mode & 077)
 		return err_set(EPERM, "%s has mode %04o, others may open it: chmod 600 it", d->path,
 			       (unsigned)st->st_mode & 07777);
@@ -80,11 +85,13 @@ static int lock_file(struct disk *d, const struct stat *st)
 	struct stat named;
 
 	if (fcntl(d->fd, F_OFD_SETLK, &lock)) {
-		d->created = false;              /* it is the other one's now */
-		return errno == EAGAIN || errno == EACCES ?
-			       err_set(EBUSY, "%s is locked by another process that keeps a cache in "
-				       "it: end that one, or name another file", d->path) :
-			       err_sys(0, "%s cannot be locked", d->path);
+		d->created = false; /* it is the other one's now */
+		return errno == EAGAIN || errno == EACCES
+			       ? err_set(EBUSY,
+					 "%s is locked by another process that keeps a cache in "
+					 "it: end that one, or name another file",
+					 d->path)
+			       : err_sys(0, "%s cannot be locked", d->path);
 	}
 	if (lstat(d->path, &named) || named.st_dev != st->st_dev || named.st_ino != st->st_ino)
 		return err_set(EAGAIN, "%s was replaced while it was opened: try again", d->path);
@@ -98,16 +105,25 @@ static int refuse_super(const char *path, enum super_look is, uint32_t version)
 	if (is == SUPER_UNREAD)
 		return err_sys(0, "the superblocks of %s cannot be read", path);
 	if (is == SUPER_VERSION)
-		return err_set(EPROTO, "%s has version %u of the format, this is version %u: use the program "
-			       "that made it, or remove the file", path, version, DISK_VERSION);
+		return err_set(
+			EPROTO,
+			"%s has version %u of the format, this is version %u: use the program "
+			"that made it, or remove the file",
+			path, version, DISK_VERSION);
 	if (is == SUPER_ENDIAN)
-		return err_set(EPROTO, "%s was made on a machine of the other byte order: use it there, or "
-			       "remove the file", path);
+		return err_set(EPROTO,
+			       "%s was made on a machine of the other byte order: use it there, or "
+			       "remove the file",
+			       path);
 	if (is == SUPER_BAD)
-		return err_set(EBADMSG, "both superblocks of %s are damaged: what it holds cannot be told "
-			       "from what was removed; remove the file", path);
-	return err_set(EPROTO, "%s is no disk file of gpc, or both its superblocks are gone: name another "
-		       "file, or remove this one", path);
+		return err_set(EBADMSG,
+			       "both superblocks of %s are damaged: what it holds cannot be told "
+			       "from what was removed; remove the file",
+			       path);
+	return err_set(EPROTO,
+		       "%s is no disk file of gpc, or both its superblocks are gone: name another "
+		       "file, or remove this one",
+		       path);
 }
 
 static int check_layout(const struct disk *d, const struct disk_options *opt)
@@ -115,21 +131,34 @@ static int check_layout(const struct disk *d, const struct disk_options *opt)
 	const struct disk_super *s = &d->super;
 
 	if (opt->image_bytes && opt->image_bytes != s->image_bytes)
-		return err_set(EXDEV, "%s has blocks of %llu bytes, these have %llu: name another file, or "
-			       "remove this one", d->path, (unsigned long long)s->image_bytes,
-			       (unsigned long long)opt->image_bytes);
+		return err_set(
+			EXDEV,
+			"%s has blocks of %llu bytes, these have %llu: name another file, or "
+			"remove this one",
+			d->path, (unsigned long long)s->image_bytes,
+			(unsigned long long)opt->image_bytes);
 	if (memcmp(opt->fingerprint, s->fingerprint, 32))
-		return err_set(EXDEV, "%s has blocks of another layout: name another file, or remove "
-			       "this one", d->path);
+		return err_set(EXDEV,
+			       "%s has blocks of another layout: name another file, or remove "
+			       "this one",
+			       d->path);
 	if (opt->note_bytes > s->note_bytes)
-		return err_set(EXDEV, "%s has room for notes of %u bytes, these may have %u: remove it, or "
-			       "name another file", d->path, s->note_bytes, opt->note_bytes);
+		return err_set(
+			EXDEV,
+			"%s has room for notes of %u bytes, these may have %u: remove it, or "
+			"name another file",
+			d->path, s->note_bytes, opt->note_bytes);
 	if (!opt->secret && !memcmp(s->secret, no_secret, 16))
-		return err_set(EXDEV, "the keys in %s were hashed with a secret that is kept elsewhere: give the "
-			       "key file that it was made with, or remove %s", d->path, d->path);
+		return err_set(
+			EXDEV,
+			"the keys in %s were hashed with a secret that is kept elsewhere: give the "
+			"key file that it was made with, or remove %s",
+			d->path, d->path);
 	if (opt->secret && make_secret_check(opt->secret) != s->secret_check)
-		return err_set(EXDEV, "the keys in %s were hashed with another secret: give the key file "
-			       "that it was made with, or remove %s", d->path, d->path);
+		return err_set(EXDEV,
+			       "the keys in %s were hashed with another secret: give the key file "
+			       "that it was made with, or remove %s",
+			       d->path, d->path);
 	return 0;
 }
 
@@ -138,19 +167,23 @@ static int check_size(const struct disk *d, const struct disk_options *opt, uint
 	const struct disk_super *s = &d->super;
 
 	if (bytes < disk_bytes(d, s->slots))
-		return err_set(EBADMSG, "%s has %llu bytes, and should have %llu: it was cut off; remove it",
+		return err_set(EBADMSG,
+			       "%s has %llu bytes, and should have %llu: it was cut off; remove it",
 			       d->path, (unsigned long long)bytes,
 			       (unsigned long long)disk_bytes(d, s->slots));
 	if (opt->slots && opt->slots != s->slots && !(opt->flags & DISK_RESIZE))
-		return err_set(ERANGE, "%s has %llu slots, asked for are %llu: ask for it to be resized, or for as many "
-			       "as it has", d->path, (unsigned long long)s->slots,
-			       (unsigned long long)opt->slots);
+		return err_set(
+			ERANGE,
+			"%s has %llu slots, asked for are %llu: ask for it to be resized, or for as many "
+			"as it has",
+			d->path, (unsigned long long)s->slots, (unsigned long long)opt->slots);
 	return 0;
 }
 
 static int refuse_empty(const char *path)
 {
-	return err_set(ENOENT, "%s is empty, or whoever made it did not end: ask for it to be made", path);
+	return err_set(ENOENT, "%s is empty, or whoever made it did not end: ask for it to be made",
+		       path);
 }
 
 static int open_made(struct disk *d, const struct disk_options *opt, uint64_t bytes)
@@ -203,8 +236,9 @@ static uint32_t find_align(int fd)
 	struct statx st;
 
 	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) && st.stx_mask & STATX_DIOALIGN)
-		return st.stx_dio_offset_align > DISK_PAGE ? 0 :
-		       MAX(MAX(st.stx_dio_mem_align, st.stx_dio_offset_align), 512u);
+		return st.stx_dio_offset_align > DISK_PAGE
+			       ? 0
+			       : MAX(MAX(st.stx_dio_mem_align, st.stx_dio_offset_align), 512u);
 #endif
 	(void)fd;
 	return DISK_PAGE;
@@ -229,7 +263,8 @@ static int open_again(const struct disk *d, int flags)
 	int fd = fd_open(d->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | flags, 0);
 	struct stat st, again;
 
-	if (fd < 0 || (!fstat(fd, &again) && !fstat(d->fd, &st) && again.st_dev == st.st_dev && again.st_ino == st.st_ino))
+	if (fd < 0 || (!fstat(fd, &again) && !fstat(d->fd, &st) && again.st_dev == st.st_dev &&
+		       again.st_ino == st.st_ino))
 		return fd;
 	fd_close(fd);
 	return -1;
@@ -250,8 +285,9 @@ static void open_direct(struct disk *d)
 	d->direct = true;
 }
 
-/* A mapping keeps its descriptor's file open for as long as the memory of a process lives, which may be longer than the
- * process: on a machine with a GPU it was, by 17 to 100 ms.  So it is none that has the lock. */
+/* A mapping keeps its descriptor's file open for as long as the memory of a process lives, which
+ * may be longer than the process: on a machine with a GPU it was, by 17 to 100 ms.  So it is none
+ * that has the lock. */
 static void map(struct disk *d)
 {
 	int fd = open_again(d, 0);
@@ -267,10 +303,13 @@ static void tell(const struct disk *d)
 	if (!d->log)
 		return;
 	if (d->mended)
-		log_say(d->log, LOG_WARNING, "one superblock of %s was damaged: it was written again", d->path);
+		log_say(d->log, LOG_WARNING,
+			"one superblock of %s was damaged: it was written again", d->path);
 	if (!d->direct && !d->buffered)
-		log_say(d->log, LOG_NOTICE, "the file system of %s has no O_DIRECT: blocks go through the page "
-			"cache", d->path);
+		log_say(d->log, LOG_NOTICE,
+			"the file system of %s has no O_DIRECT: blocks go through the page "
+			"cache",
+			d->path);
 }
 
 /* The name of a new file is to be there after a loss of power; else it is a file that is gone. */
@@ -300,7 +339,7 @@ static int open_file(struct disk *d, const struct disk_options *opt)
 		err = check_kind(d, &st);
 	if (!err)
 		err = lock_file(d, &st);
-	if (!err && fstat(d->fd, &st))           /* its length, now that nobody else may make it */
+	if (!err && fstat(d->fd, &st)) /* its length, now that nobody else may make it */
 		err = err_sys(0, "%s cannot be looked at", d->path);
 	if (!err)
 		err = open_super(d, opt, &st);
@@ -368,7 +407,7 @@ void disk_close(struct disk *d)
 				disk_sync(d);
 		}
 		if (d->created && !d->made)
-			unlink(d->path);         /* empty, and still locked */
+			unlink(d->path); /* empty, and still locked */
 		io_unmap(d);
 		if (d->image_fd != d->fd)
 			fd_close(d->image_fd);
@@ -418,10 +457,15 @@ static void tell_super(const struct disk *d, uint64_t epoch, struct disk_info *r
 	uint64_t slots = d->due ? d->due : s->slots;
 
 	*ret = (struct disk_info){
-		.slots = slots, .image_bytes = s->image_bytes, .slot_bytes = s->slot_bytes,
-		.file_bytes = disk_bytes(d, slots), .note_bytes = s->note_bytes,
-		.epoch = epoch, .has_secret = memcmp(s->secret, no_secret, 16) != 0,
-		.made = d->made || d->unmade, .mended = d->mended,
+		.slots = slots,
+		.image_bytes = s->image_bytes,
+		.slot_bytes = s->slot_bytes,
+		.file_bytes = disk_bytes(d, slots),
+		.note_bytes = s->note_bytes,
+		.epoch = epoch,
+		.has_secret = memcmp(s->secret, no_secret, 16) != 0,
+		.made = d->made || d->unmade,
+		.mended = d->mended,
 	};
 	memcpy(ret->file, s->file, 16);
 	memcpy(ret->secret, s->secret, 16);

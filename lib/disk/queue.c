@@ -3,15 +3,16 @@
  *
  * Reads go before writes, for somebody waits for a read.  Still one write goes after READS_IN_ROW
  * reads, so that a write ends at all; and one thread never writes, where there are several, so
- * that a read never waits for all of them.  There is one thread more than were asked for then, which never
- * reads: where a bad place of the disk holds up all reads, a write goes on, and with it the acknowledgements of
- * removals that wait for it.
+ * that a read never waits for all of them.  There is one thread more than were asked for then,
+ * which never reads: where a bad place of the disk holds up all reads, a write goes on, and with it
+ * the acknowledgements of removals that wait for it.
  *
- * What removes blocks waits for a sync, so it has one thread at a time: that one takes all that wait,
- * and syncs once for them.  It goes first, for its callers have gone nowhere until it is answered.
+ * What removes blocks waits for a sync, so it has one thread at a time: that one takes all that
+ * wait, and syncs once for them.  It goes first, for its callers have gone nowhere until it is
+ * answered.
  *
- * Who takes an operation wakes one more if something is left, and whoever submits in done() looks at the queues
- * itself: so a thread that is busy is not followed by one that wakes for nothing.
+ * Who takes an operation wakes one more if something is left, and whoever submits in done() looks
+ * at the queues itself: so a thread that is busy is not followed by one that wakes for nothing.
  *
  * The rate is one number: when the next write may begin.  Each write moves it on by what its
  * bytes take at that rate; a pause leaves it behind by the burst at most. */
@@ -24,7 +25,7 @@
 #include <time.h>
 
 #define READS_IN_ROW 16u
-#define STACK        ((size_t)1 << 20)   /* and what the program has of thread-local memory */
+#define STACK        ((size_t)1 << 20) /* and what the program has of thread-local memory */
 #define NS           1000000000ull
 
 static void put(struct queue *q, struct disk_op *op)
@@ -69,7 +70,7 @@ void disk_rate(struct disk *d, uint64_t rate, uint64_t burst)
 	pthread_mutex_lock(&d->queue_lock);
 	d->rate = rate;
 	d->burst_ns = burst_ns(rate, burst);
-	d->turn_ns = MIN(d->turn_ns, clock_ns());        /* what was owed at another rate */
+	d->turn_ns = MIN(d->turn_ns, clock_ns()); /* what was owed at another rate */
 	pthread_cond_broadcast(&d->queue_cond);
 	pthread_mutex_unlock(&d->queue_lock);
 }
@@ -88,7 +89,8 @@ uint64_t disk_turn(struct disk *d)
 
 static bool may_write(const struct disk *d, uint64_t now)
 {
-	return d->writes.n && d->writes.running < d->most_writing && (!d->rate || d->turn_ns <= now);
+	return d->writes.n && d->writes.running < d->most_writing &&
+	       (!d->rate || d->turn_ns <= now);
 }
 
 static bool may_read(const struct disk *d)
@@ -98,7 +100,9 @@ static bool may_read(const struct disk *d)
 
 static struct queue *queue_of(struct disk *d, const struct disk_op *op)
 {
-	return op->kind == DISK_READ ? &d->reads : op->kind == DISK_WRITE ? &d->writes : &d->removals;
+	return op->kind == DISK_READ    ? &d->reads
+	       : op->kind == DISK_WRITE ? &d->writes
+					: &d->removals;
 }
 
 /* The disk whose thread this is: it looks for the next one itself, after done(). */
@@ -117,7 +121,8 @@ static void wake_one(struct disk *d, uint64_t now)
 static struct disk_op *next_op(struct disk *d)
 {
 	uint64_t now = clock_ns();
-	bool write = may_write(d, now), remove = d->removals.n && !d->removals.running, read = may_read(d);
+	bool write = may_write(d, now), remove = d->removals.n && !d->removals.running,
+	     read = may_read(d);
 	struct queue *q;
 	struct disk_op *op;
 
@@ -191,7 +196,8 @@ static struct disk_op *take_removals(struct disk *d, struct disk_op *first)
 
 	*last = NULL;
 	pthread_mutex_lock(&d->queue_lock);
-	while (first->kind != DISK_CLEAR && d->removals.n && d->removals.first->kind != DISK_CLEAR) {
+	while (first->kind != DISK_CLEAR && d->removals.n &&
+	       d->removals.first->kind != DISK_CLEAR) {
 		*last = get(&d->removals);
 		last = &(*last)->next;
 		*last = NULL;
@@ -206,7 +212,9 @@ static void run_removals(struct disk *d, struct disk_op *first)
 	int err;
 
 	for (op = list; op; op = op->next)
-		op->result = is_late(d, op) ? -ETIME : op->kind == DISK_FORGET ? slot_forget(d, op) : 0;
+		op->result = is_late(d, op)            ? -ETIME
+			     : op->kind == DISK_FORGET ? slot_forget(d, op)
+						       : 0;
 	err = first->kind == DISK_CLEAR ? 0 : disk_sync(d);
 	if (first->kind == DISK_CLEAR && !first->result)
 		err = disk_clear(d);
@@ -302,7 +310,7 @@ int queue_start(struct disk *d, const struct disk_options *opt)
 	pthread_attr_setstacksize(&attr, STACK);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_mutex_lock(&d->queue_lock);      /* none looks at most_writing before it is there */
+	pthread_mutex_lock(&d->queue_lock); /* none looks at most_writing before it is there */
 	while (d->nthreads < all_of && !err) {
 		err = -pthread_create(&d->thread[d->nthreads], &attr, run, d);
 		d->nthreads += !err;
@@ -312,7 +320,7 @@ int queue_start(struct disk *d, const struct disk_options *opt)
 	pthread_mutex_unlock(&d->queue_lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
-	return d->nthreads ? 0 : err;    /* fewer do */
+	return d->nthreads ? 0 : err; /* fewer do */
 }
 
 void queue_stop(struct disk *d)

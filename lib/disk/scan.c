@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scan.c - all blocks that a file has, parents first.
  *
- * Headers are read a group at a time; where the disk refuses one page of them, a page at a time, so that
- * the others are not lost.  Such a page is written anew, free: its blocks are lost, and one that could be
- * read again later would bring back keys that were removed meanwhile.  Parts of the file that were never
- * written are passed over. */
+ * Headers are read a group at a time; where the disk refuses one page of them, a page at a time, so
+ * that the others are not lost.  Such a page is written anew, free: its blocks are lost, and one
+ * that could be read again later would bring back keys that were removed meanwhile.  Parts of the
+ * file that were never written are passed over. */
 #include "config.h"
 
 #include "disk/state.h"
@@ -17,7 +17,10 @@
 
 #define IN_PAGE (DISK_PAGE / DISK_HEADER_BYTES)
 
-struct found { struct disk_slot *at; uint64_t n, room; };
+struct found {
+	struct disk_slot *at;
+	uint64_t n, room;
+};
 
 static int keep(struct found *f, const struct disk_slot *s)
 {
@@ -35,7 +38,8 @@ static int keep(struct found *f, const struct disk_slot *s)
 	return 0;
 }
 
-static int look_at(struct disk *d, const struct disk_header *h, uint64_t first, uint32_t n, struct found *f)
+static int look_at(struct disk *d, const struct disk_header *h, uint64_t first, uint32_t n,
+		   struct found *f)
 {
 	struct disk_slot s;
 	uint32_t i;
@@ -63,7 +67,7 @@ static bool is_hole(const struct disk *d, uint64_t from, uint64_t bytes)
 
 /* ---- what becomes free ---- */
 
-#define OWED_PAGE (1ull << 63)           /* all headers of the page of this one */
+#define OWED_PAGE (1ull << 63) /* all headers of the page of this one */
 
 static int owe(struct disk *d, uint64_t what)
 {
@@ -124,7 +128,8 @@ void scan_owed(struct disk *d)
 
 /* ---- what is there ---- */
 
-static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, uint32_t n, struct found *f)
+static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, uint32_t n,
+			struct found *f)
 {
 	uint32_t i, k;
 	int err = 0;
@@ -133,7 +138,8 @@ static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, u
 		k = MIN(n - i, IN_PAGE);
 		err = io_read(d->fd, h, k * sizeof(*h), disk_header_at(d, first + i));
 		if (err)
-			count_add(err == -ENODATA ? &d->counts.short_file : &d->counts.read_errors, 1);
+			count_add(err == -ENODATA ? &d->counts.short_file : &d->counts.read_errors,
+				  1);
 		if (err)
 			err = err == -ENODATA ? 0 : page_is_lost(d, first + i);
 		else
@@ -142,7 +148,8 @@ static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, u
 	return err;
 }
 
-static int look_at_group(struct disk *d, uint64_t first, uint64_t end, struct disk_header *h, struct found *f)
+static int look_at_group(struct disk *d, uint64_t first, uint64_t end, struct disk_header *h,
+			 struct found *f)
 {
 	uint32_t n = (uint32_t)MIN(end - first, DISK_GROUP);
 	uint64_t at = disk_header_at(d, first);

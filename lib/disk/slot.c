@@ -23,7 +23,8 @@ static uint32_t checksum(const struct disk_header *h)
 	return crc32c(0, h, offsetof(struct disk_header, checksum));
 }
 
-int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot, struct disk_slot *ret)
+int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
+	       struct disk_slot *ret)
 {
 	const gpc_key key = { { h->key[0], h->key[1] } };
 
@@ -35,10 +36,17 @@ int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 	    key_is_zero(&key) || key_is_root(&key) || h->epoch > load_relaxed(&d->epoch))
 		return -EBADMSG;
 	*ret = (struct disk_slot){
-		.slot = slot, .key = key, .parent = { { h->parent[0], h->parent[1] } },
-		.depth = h->depth, .tag = h->tag, .crc = h->crc,
-		.note_bytes = h->note_bytes, .note_crc = h->note_crc,
-		.born_ns = h->born_ns, .written_ns = h->written_ns, .serial = h->serial,
+		.slot = slot,
+		.key = key,
+		.parent = { { h->parent[0], h->parent[1] } },
+		.depth = h->depth,
+		.tag = h->tag,
+		.crc = h->crc,
+		.note_bytes = h->note_bytes,
+		.note_crc = h->note_crc,
+		.born_ns = h->born_ns,
+		.written_ns = h->written_ns,
+		.serial = h->serial,
 	};
 	return h->epoch == load_relaxed(&d->epoch) ? 0 : -ESTALE;
 }
@@ -47,12 +55,17 @@ static int count_error(struct disk *d, int err, uint64_t *of_system)
 {
 	struct disk_counts *c = &d->counts;
 
-	count_add(err == -ENOENT ? &c->absent : err == -ESTALE ? &c->other_key :
-		  err == -ENODATA ? &c->short_file : err == -ENOSPC ? &c->no_space : of_system, 1);
+	count_add(err == -ENOENT    ? &c->absent
+		  : err == -ESTALE  ? &c->other_key
+		  : err == -ENODATA ? &c->short_file
+		  : err == -ENOSPC  ? &c->no_space
+				    : of_system,
+		  1);
 	return err;
 }
 
-/* The slot's header: as slot_check(), but that an older epoch is no block; or an error of the file. */
+/* The slot's header: as slot_check(), but that an older epoch is no block; or an error of the
+ * file. */
 static int read_header(struct disk *d, uint64_t slot, struct disk_slot *ret)
 {
 	struct disk_header h;
@@ -90,11 +103,21 @@ static int clear_if_used(struct disk *d, uint64_t slot)
 static int store_header(struct disk *d, struct disk_slot *s, uint64_t epoch)
 {
 	struct disk_header h = {
-		.magic = DISK_HEADER_MAGIC, .state = DISK_WHOLE, .epoch = epoch, .slot = s->slot,
-		.serial = s->serial, .key = { s->key.w[0], s->key.w[1] },
-		.parent = { s->parent.w[0], s->parent.w[1] }, .depth = s->depth, .tag = s->tag,
-		.length = d->super.image_bytes, .born_ns = s->born_ns, .written_ns = s->written_ns,
-		.crc = s->crc, .note_bytes = s->note_bytes, .note_crc = s->note_crc,
+		.magic = DISK_HEADER_MAGIC,
+		.state = DISK_WHOLE,
+		.epoch = epoch,
+		.slot = s->slot,
+		.serial = s->serial,
+		.key = { s->key.w[0], s->key.w[1] },
+		.parent = { s->parent.w[0], s->parent.w[1] },
+		.depth = s->depth,
+		.tag = s->tag,
+		.length = d->super.image_bytes,
+		.born_ns = s->born_ns,
+		.written_ns = s->written_ns,
+		.crc = s->crc,
+		.note_bytes = s->note_bytes,
+		.note_crc = s->note_crc,
 	};
 	int err = -ESTALE;
 
@@ -189,7 +212,8 @@ void disk_note_ahead(struct disk *d, uint64_t slot)
 
 	if (d->super.note_bytes && slot < d->super.slots)
 		posix_fadvise(d->fd, (off_t)disk_note_at(d, first),
-			      (off_t)(d->images_at - DISK_GROUP * DISK_HEADER_BYTES), POSIX_FADV_WILLNEED);
+			      (off_t)(d->images_at - DISK_GROUP * DISK_HEADER_BYTES),
+			      POSIX_FADV_WILLNEED);
 }
 
 static int run_read(struct disk *d, struct disk_op *op)
@@ -214,8 +238,8 @@ static int run_read(struct disk *d, struct disk_op *op)
 
 /* ---- what goes away ---- */
 
-/* A header that could not be freed would outlive the next sync: nothing is acknowledged then.  Of a file that was cut
- * it is gone. */
+/* A header that could not be freed would outlive the next sync: nothing is acknowledged then.  Of a
+ * file that was cut it is gone. */
 int disk_free(struct disk *d, uint64_t slot)
 {
 	int err = slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;
@@ -248,7 +272,7 @@ int slot_forget(struct disk *d, const struct disk_op *op)
 			continue;
 		one = slot_clear(d, op->slots[i]);
 		count_add(&d->counts.forgotten, !one);
-		err = err || one == -ENODATA ? err : one;        /* the file is cut: it is gone */
+		err = err || one == -ENODATA ? err : one; /* the file is cut: it is gone */
 	}
 	return err;
 }

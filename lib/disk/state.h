@@ -10,23 +10,31 @@
 #include "disk/disk.h"
 #include "disk/format.h"
 
-#define DISK_MOST_THREADS 64u            /* that may be asked for */
+#define DISK_MOST_THREADS 64u /* that may be asked for */
 
-struct buffer { struct buffer *next; };
-struct pipe { struct pipe *next; int fd[2]; };
+struct buffer {
+	struct buffer *next;
+};
+struct pipe {
+	struct pipe *next;
+	int fd[2];
+};
 
-struct queue { struct disk_op *first, **last; uint32_t n, running; };
+struct queue {
+	struct disk_op *first, **last;
+	uint32_t n, running;
+};
 
 struct disk {
-	int fd;                          /* holds the lock; superblocks, and reads of headers and notes */
-	int image_fd;                    /* the same file, O_DIRECT; else fd */
+	int fd;       /* holds the lock; superblocks, and reads of headers and notes */
+	int image_fd; /* the same file, O_DIRECT; else fd */
 	bool direct, made, mended, created;
-	bool unmade, begun, buffered;    /* unmade: disk_begin makes it */
-	uint64_t due;                    /* slots, from disk_begin on */
-	uint64_t *owed;                  /* scan.c: headers that are to be freed then */
+	bool unmade, begun, buffered; /* unmade: disk_begin makes it */
+	uint64_t due;                 /* slots, from disk_begin on */
+	uint64_t *owed;               /* scan.c: headers that are to be freed then */
 	uint32_t nowed, owed_room;
-	uint32_t align;                  /* of memory, with O_DIRECT */
-	pid_t pid;                       /* threads and descriptors are of this process */
+	uint32_t align; /* of memory, with O_DIRECT */
+	pid_t pid;      /* threads and descriptors are of this process */
 	char *path;
 	const struct log *log;
 
@@ -36,14 +44,14 @@ struct disk {
 	uint64_t serial;                 /* the last one given; atomic */
 	uint64_t epoch;                  /* as super.epoch; stored under epoch_lock */
 
-	pthread_mutex_t super_lock;      /* superblocks, syncs, `broken` */
-	pthread_rwlock_t epoch_lock;     /* shared: a header is stored; exclusive: the epoch rises.
-	                                  * Inside super_lock */
+	pthread_mutex_t super_lock; /* superblocks, syncs, `broken` */
+	/* shared: a header is stored; exclusive: the epoch rises. Inside super_lock */
+	pthread_rwlock_t epoch_lock;
 	uint32_t broken;
-	uint64_t clock_saved;            /* disk_now() of the last superblock; atomic */
+	uint64_t clock_saved; /* disk_now() of the last superblock; atomic */
 
-	struct disk_counts counts;       /* atomic, each by itself */
-	uint8_t *map;                    /* the file, for stores of headers and notes; NULL: by write(2) */
+	struct disk_counts counts; /* atomic, each by itself */
+	uint8_t *map; /* the file, for stores of headers and notes; NULL: by write(2) */
 	uint64_t map_bytes;
 
 	pthread_mutex_t buffer_lock;
@@ -54,8 +62,8 @@ struct disk {
 	pthread_cond_t queue_cond;
 	struct queue reads, writes, removals;
 	uint32_t most_waiting, most_reading, most_writing, reads_in_row, nthreads, idle;
-	bool closing, timed;             /* timed: one thread waits for the turn of a write */
-	uint64_t rate, burst_ns, turn_ns;        /* turn_ns: when the next write may begin */
+	bool closing, timed;              /* timed: one thread waits for the turn of a write */
+	uint64_t rate, burst_ns, turn_ns; /* turn_ns: when the next write may begin */
 	pthread_t thread[DISK_MOST_THREADS + 1];
 };
 
@@ -93,38 +101,38 @@ enum super_look { SUPER_GOOD, SUPER_BAD, SUPER_NONE, SUPER_VERSION, SUPER_ENDIAN
 enum super_look super_read(int fd, struct disk_super *ret, bool *ret_mend, uint32_t *ret_version);
 /* What must be true of one with a good checksum. */
 bool super_is_sane(const struct disk_super *s);
-int super_store(struct disk *d, uint64_t at);    /* one of them, not synced */
-void super_next_epoch(struct disk *d);           /* in d->super */
-int super_commit(struct disk *d);                /* both, on the disk; clears `broken` */
-int super_sync(struct disk *d);                  /* headers and all: fdatasync */
-void super_break(struct disk *d);                /* a header stays that had to go; takes super_lock */
-void super_clock_start(struct disk *d);          /* from what the superblock says */
-void super_clock_save(struct disk *d);           /* now and then; takes super_lock */
+int super_store(struct disk *d, uint64_t at); /* one of them, not synced */
+void super_next_epoch(struct disk *d);        /* in d->super */
+int super_commit(struct disk *d);             /* both, on the disk; clears `broken` */
+int super_sync(struct disk *d);               /* headers and all: fdatasync */
+void super_break(struct disk *d);             /* a header stays that had to go; takes super_lock */
+void super_clock_start(struct disk *d);       /* from what the superblock says */
+void super_clock_save(struct disk *d);        /* now and then; takes super_lock */
 uint64_t super_real_ns(void);
 
 /* ---- make.c ---- */
 
-void make_geometry(struct disk *d);      /* group_bytes, images_at, of the superblock */
+void make_geometry(struct disk *d); /* group_bytes, images_at, of the superblock */
 /* What a file of opt says of itself, in d->super. */
 int make_draft(struct disk *d, const struct disk_options *opt);
 /* The file, empty or never finished, becomes that.  On failure it is empty. */
 int make_file(struct disk *d);
 /* The file has d->due slots, and with clear another epoch, once the superblocks say so. */
 int make_due(struct disk *d, bool clear);
-int make_check(const struct disk_options *opt);  /* can such a file be made? */
+int make_check(const struct disk_options *opt); /* can such a file be made? */
 uint64_t make_secret_check(const uint8_t secret[16]);
 
 /* ---- io.c ---- */
 
-/* All of v, which is used up: 0, -ENODATA (the file ends before), or -errno.  align: transfers go on
- * at multiples of it. */
+/* All of v, which is used up: 0, -ENODATA (the file ends before), or -errno.  align: transfers go
+ * on at multiples of it. */
 int io_move(int fd, bool write, struct iovec *v, uint32_t n, uint64_t at, uint32_t align);
 int io_read(int fd, void *to, size_t n, uint64_t at);
 int io_write(int fd, const void *from, size_t n, uint64_t at);
 /* An image, from or to the caller's pieces, with its checksum: computed before it is written
  * where ret_crc is wanted, after it was read. */
-int io_write_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n,
-		   bool has_crc, uint32_t *crc);
+int io_write_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n, bool has_crc,
+		   uint32_t *crc);
 int io_read_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n, uint32_t crc);
 void io_free_buffers(struct disk *d);
 /* A header or a note, to the page cache.  -ENODATA: the file ends before it. */
@@ -135,14 +143,15 @@ void io_unmap(struct disk *d);
 /* ---- slot.c ---- */
 
 /* 0: a block is there, in *ret; -ENOENT, -EBADMSG. */
-int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot, struct disk_slot *ret);
+int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
+	       struct disk_slot *ret);
 int slot_check_op(const struct disk *d, const struct disk_op *op);
-int slot_clear(struct disk *d, uint64_t slot);   /* its header: zeros */
-int slot_forget(struct disk *d, const struct disk_op *op);       /* without the sync */
+int slot_clear(struct disk *d, uint64_t slot);             /* its header: zeros */
+int slot_forget(struct disk *d, const struct disk_op *op); /* without the sync */
 
 /* ---- scan.c ---- */
 
-void scan_owed(struct disk *d);          /* what a scan before disk_begin would have made free */
+void scan_owed(struct disk *d); /* what a scan before disk_begin would have made free */
 
 /* ---- queue.c ---- */
 

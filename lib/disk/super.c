@@ -16,7 +16,7 @@
 #include "base/crc.h"
 #include "base/fd.h"
 
-#define SAVE_NS (60ull * 1000000000)     /* between two notes of the clock */
+#define SAVE_NS (60ull * 1000000000) /* between two notes of the clock */
 
 static uint64_t now_of(clockid_t clock)
 {
@@ -53,14 +53,16 @@ static enum super_look look(const struct disk_super *s)
 		return SUPER_NONE;
 	if (s->version != DISK_VERSION)
 		return SUPER_VERSION;
-	return s->endian == DISK_ENDIAN && s->checksum == checksum(s) && super_is_sane(s) ?
-		       SUPER_GOOD : SUPER_BAD;
+	return s->endian == DISK_ENDIAN && s->checksum == checksum(s) && super_is_sane(s)
+		       ? SUPER_GOOD
+		       : SUPER_BAD;
 }
 
 /* Another version is only believed where neither is good: it may be a bit that flipped. */
 static enum super_look worse(const enum super_look is[2])
 {
-	static const enum super_look order[] = { SUPER_UNREAD, SUPER_VERSION, SUPER_ENDIAN, SUPER_BAD };
+	static const enum super_look order[] = { SUPER_UNREAD, SUPER_VERSION, SUPER_ENDIAN,
+						 SUPER_BAD };
 	uint32_t i;
 
 	for (i = 0; i < ARRAY_SIZE(order); i++)
@@ -143,8 +145,8 @@ int super_commit(struct disk *d)
 	return err;
 }
 
-/* Above every epoch that an earlier opening may have given, for headers of a clear that was lost with the power
- * may be on the disk. */
+/* Above every epoch that an earlier opening may have given, for headers of a clear that was lost
+ * with the power may be on the disk. */
 void super_next_epoch(struct disk *d)
 {
 	d->super.epoch = MAX(d->super.epoch + 1, d->super.opens << 32);
@@ -185,8 +187,9 @@ static void read_boot(uint8_t ret[16])
 		close(fd);
 	}
 	for (i = 0; n > 0 && i < (uint32_t)n && k < 32; i++) {
-		int c = text[i], v = c >= '0' && c <= '9' ? c - '0' :
-				     c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+		int c = text[i], v = c >= '0' && c <= '9'   ? c - '0'
+				     : c >= 'a' && c <= 'f' ? c - 'a' + 10
+							    : -1;
 
 		if (v >= 0) {
 			ret[k / 2] = (uint8_t)(ret[k / 2] << 4 | v);
@@ -215,7 +218,8 @@ void super_clock_start(struct disk *d)
 /* Only B, and not synced: A is whole and has the same epoch. */
 void super_clock_save(struct disk *d)
 {
-	if (disk_now(d) - load_relaxed(&d->clock_saved) < SAVE_NS || pthread_mutex_trylock(&d->super_lock))
+	if (disk_now(d) - load_relaxed(&d->clock_saved) < SAVE_NS ||
+	    pthread_mutex_trylock(&d->super_lock))
 		return;
 	d->super.generation++;
 	super_store(d, DISK_SUPER_B);

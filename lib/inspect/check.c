@@ -24,7 +24,7 @@
 #include <sys/vfs.h>
 #include <time.h>
 
-#define COPIES	       9  /* half a second */
+#define COPIES         9 /* half a second */
 #define MAX_LINES      1000
 #define RECOVERY_TRIES 40 /* of 50 ms, for a writer that has just taken over */
 
@@ -39,8 +39,7 @@ static int by_value(const void *a, const void *b)
 
 static bool seen_before(const struct check *k, uint64_t hash)
 {
-	return !k->before ||
-	       bsearch(&hash, k->before, k->nbefore, sizeof(hash), by_value) != NULL;
+	return !k->before || bsearch(&hash, k->before, k->nbefore, sizeof(hash), by_value) != NULL;
 }
 
 static void remember(struct check *k, uint64_t hash)
@@ -102,9 +101,8 @@ static void check_file(struct check *k, int fd, const char *what, uint64_t conte
 			  (unsigned long long)st.st_size, (unsigned long long)bytes);
 	else if (!fstatfs(fd, &fs) && fs.f_type != HUGETLBFS_MAGIC &&
 		 (uint64_t)st.st_blocks * 512 < bytes)
-		check_bad(k, 0, "%s: sparse, %llu bytes of %llu are backed by memory",
-			  what, (unsigned long long)st.st_blocks * 512,
-			  (unsigned long long)bytes);
+		check_bad(k, 0, "%s: sparse, %llu bytes of %llu are backed by memory", what,
+			  (unsigned long long)st.st_blocks * 512, (unsigned long long)bytes);
 }
 
 static void check_headers(struct check *k)
@@ -125,13 +123,10 @@ static void check_headers(struct check *k)
 	if (memcmp(c.id, a->id, sizeof(c.id)))
 		check_bad(k, 0, "control segment: belongs to another index segment");
 	if (memcmp(&c.geometry, &a->geometry, sizeof(c.geometry)))
-		check_bad(k, 0,
-			  "control segment: its geometry is not the index segment's");
+		check_bad(k, 0, "control segment: its geometry is not the index segment's");
 	if (c.bytes != k->s->at.control_bytes)
-		check_bad(k, 0,
-			  "control segment: its header speaks of %llu bytes, not %llu",
-			  (unsigned long long)c.bytes,
-			  (unsigned long long)k->s->at.control_bytes);
+		check_bad(k, 0, "control segment: its header speaks of %llu bytes, not %llu",
+			  (unsigned long long)c.bytes, (unsigned long long)k->s->at.control_bytes);
 	if (c.checksum != key_checksum(&c, offsetof(struct shm_header, checksum)))
 		check_bad(k, 0, "control segment: the header's checksum is wrong");
 }
@@ -296,8 +291,7 @@ GPC_EXPORT int gpc_check(gpc *c, void (*report)(void *arg, const char *line), vo
 	if (err)
 		return err;
 	if (memcmp(s.header.id, c->seg.header.id, sizeof(s.header.id)))
-		err = err_set(ESTALE, "the name %s belongs to another cache by now",
-			      s.name);
+		err = err_set(ESTALE, "the name %s belongs to another cache by now", s.name);
 	else
 		err = check_segment(&k, &s);
 	segment_close(&s);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_alias.c - the table of aliases.
  *
- * A place whose check word is wrong holds no pair, and is no violation: a writer that was killed while it
- * stored one leaves that, a copy that is taken meanwhile shows it, and every reader passes it over. */
+ * A place whose check word is wrong holds no pair, and is no violation: a writer that was killed
+ * while it stored one leaves that, a copy that is taken meanwhile shows it, and every reader passes
+ * it over. */
 #include "config.h"
 
 #include "inspect/check.h"
@@ -15,8 +16,8 @@ static void bad_pair(struct check *k, uint32_t bucket, uint32_t place, const cha
 	const struct shm_alias *a = &seg_aliases(k->s, bucket)->pair[place];
 
 	check_bad(k, check_mix(check_mix(a->alias[0], a->alias[1]), a->check),
-		  "aliases bucket %u place %u (alias %016" PRIx64 "%016" PRIx64 "): %s", bucket, place,
-		  a->alias[0], a->alias[1], what);
+		  "aliases bucket %u place %u (alias %016" PRIx64 "%016" PRIx64 "): %s", bucket,
+		  place, a->alias[0], a->alias[1], what);
 }
 
 static bool is_of_block(const gpc_key *key)
@@ -54,6 +55,8 @@ void check_aliases(struct check *k)
 			}
 	/* of a live cache the count is copied first */
 	if (pairs > counted)
-		check_bad(k, check_mix(pairs, counted), "aliases: %" PRIu64 " pairs are stored, and the "
-			  "state counts %" PRIu64, pairs, counted);
+		check_bad(k, check_mix(pairs, counted),
+			  "aliases: %" PRIu64 " pairs are stored, and the "
+			  "state counts %" PRIu64,
+			  pairs, counted);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_claim.c - claims: the table of writer/pending.h.
  *
- * The marks in the records are the truth; what the writer counts for a peer follows from them.  A writer that was
- * killed leaves a number that its successor counts anew, and marks that it ends: only of one that
- * lives is anything said. */
+ * The marks in the records are the truth; what the writer counts for a peer follows from them.  A
+ * writer that was killed leaves a number that its successor counts anew, and marks that it ends:
+ * only of one that lives is anything said. */
 #include "config.h"
 
 #include "inspect/check.h"
@@ -13,7 +13,10 @@
 #include <string.h>
 #include "segment/lockfile.h"
 
-struct claim { uint64_t key[2]; uint32_t space, record; };
+struct claim {
+	uint64_t key[2];
+	uint32_t space, record;
+};
 
 static bool is_claim(const struct check *k, uint32_t i)
 {
@@ -68,15 +71,17 @@ static uint32_t check_counts(struct check *k, struct claim *list)
 		if (!check_pool_ready(k, k->pool_of[i]))
 			continue;
 		check_one(k, i);
-		list[n++] = (struct claim){ { r->key[0], r->key[1] }, k->space_of[k->pool_of[i]], i };
+		list[n++] =
+			(struct claim){ { r->key[0], r->key[1] }, k->space_of[k->pool_of[i]], i };
 	}
 	for (i = 0; i < peers; i++) {
 		const struct shm_tally *t = seg_tally(k->s, i);
 
 		if (t->claims_open != count[i])
-			check_bad(k, check_mix(check_mix(t->claims, t->claims_open), count[i]),
-				  "seat %u: %u blocks are claimed, and %llu claims are said to be open",
-				  i, count[i], (unsigned long long)t->claims_open);
+			check_bad(
+				k, check_mix(check_mix(t->claims, t->claims_open), count[i]),
+				"seat %u: %u blocks are claimed, and %llu claims are said to be open",
+				i, count[i], (unsigned long long)t->claims_open);
 	}
 	return n;
 }
@@ -98,11 +103,14 @@ static void check_twice(struct check *k, struct claim *list, uint32_t n)
 	qsort(list, n, sizeof(*list), by_key);
 	for (i = 1; i < n; i++)
 		if (!by_key(&list[i - 1], &list[i]))
-			check_bad(k, check_mix(witness(k, list[i - 1].record), witness(k, list[i].record)),
-				  "record %u (block 0x%08x): its key is claimed in record %u (block 0x%08x) of "
-				  "the same space, too", list[i].record,
-				  (uint32_t)check_block(k, list[i].record), list[i - 1].record,
-				  (uint32_t)check_block(k, list[i - 1].record));
+			check_bad(
+				k,
+				check_mix(witness(k, list[i - 1].record),
+					  witness(k, list[i].record)),
+				"record %u (block 0x%08x): its key is claimed in record %u (block 0x%08x) of "
+				"the same space, too",
+				list[i].record, (uint32_t)check_block(k, list[i].record),
+				list[i - 1].record, (uint32_t)check_block(k, list[i - 1].record));
 }
 
 void check_claims(struct check *k)

@@ -35,20 +35,24 @@ static void check_sections(struct check *k, uint32_t peer, bool seat_free)
 	}
 }
 
-/* A leader is a peer that is nobody's companion.  Its seat is kept until its companions have gone, so an empty
- * seat, or another life in it, is that of no leader: but a companion that has ended stands there, too. */
+/* A leader is a peer that is nobody's companion.  Its seat is kept until its companions have gone,
+ * so an empty seat, or another life in it, is that of no leader: but a companion that has ended
+ * stands there, too. */
 static void check_leader(struct check *k, uint32_t peer, const struct shm_seat *seat)
 {
 	uint32_t leader = seat->leader - 1;
 
 	if (leader >= k->s->header.geometry.max_peers || leader == peer)
-		check_bad(k, seat->leader, "seat %u: companion of seat %u, which cannot be", peer, leader);
+		check_bad(k, seat->leader, "seat %u: companion of seat %u, which cannot be", peer,
+			  leader);
 	else if (!segment_peer_alive(k->s, peer))
 		return;
 	else if (seg_seat(k->s, leader)->state == SEAT_FREE)
-		check_bad(k, seat->leader_life, "seat %u: companion of seat %u, which is empty", peer, leader);
+		check_bad(k, seat->leader_life, "seat %u: companion of seat %u, which is empty",
+			  peer, leader);
 	else if (seg_seat(k->s, leader)->leader)
-		check_bad(k, seat->leader_life, "seat %u: companion of seat %u, which is a companion", peer, leader);
+		check_bad(k, seat->leader_life,
+			  "seat %u: companion of seat %u, which is a companion", peer, leader);
 }
 
 static void check_seat(struct check *k, uint32_t peer)
@@ -85,8 +89,8 @@ static void check_column(struct check *k, uint32_t peer)
 	for (i = 0; i < max; i++)
 		if (cell[i])
 			check_bad(k, cell[i],
-				  "record %u (block 0x%08x): %u references of seat %u, which %s",
-				  i, (uint32_t)check_block(k, i), cell[i], peer,
+				  "record %u (block 0x%08x): %u references of seat %u, which %s", i,
+				  (uint32_t)check_block(k, i), cell[i], peer,
 				  empty ? "is empty" : "is not among the holders");
 }
 
@@ -122,8 +126,7 @@ void check_control(struct check *k)
 	k->open_sections = false;
 	if (shared->completed > shared->epoch)
 		check_bad(k, 0, "epoch %llu: %llu counts as completed",
-			  (unsigned long long)shared->epoch,
-			  (unsigned long long)shared->completed);
+			  (unsigned long long)shared->epoch, (unsigned long long)shared->completed);
 	for (p = 0; p < k->s->header.geometry.max_peers; p++)
 		check_seat(k, p);
 	check_cells(k);

@@ -21,8 +21,7 @@ static void look_for_peers(struct check *k)
 		const struct shm_seat *seat = seg_seat(k->s, p);
 
 		k->alive[p] = seat->state == SEAT_TAKEN && seat->taken <= seat->head &&
-			      seat->head - seat->taken <= SHM_RING &&
-			      segment_peer_alive(k->s, p);
+			      seat->head - seat->taken <= SHM_RING && segment_peer_alive(k->s, p);
 	}
 }
 
@@ -67,8 +66,8 @@ static void bad_hold(struct check *k, uint32_t record, uint32_t peer, const char
 	uint32_t cell = *seg_cell(k->s, record, peer);
 
 	check_bad(k, check_mix(seg_record(k->s, record)->word, cell),
-		  "record %u (block 0x%08x): %s (cell 0x%04x of seat %u, which is alive)",
-		  record, (uint32_t)check_block(k, record), what, cell, peer);
+		  "record %u (block 0x%08x): %s (cell 0x%04x of seat %u, which is alive)", record,
+		  (uint32_t)check_block(k, record), what, cell, peer);
 }
 
 /* Is it the owner's, which need not know of it? */
@@ -95,8 +94,9 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 		bad_hold(k, i, peer, "reserved, and no command publishes or commits it");
 	if (hold == HOLD_NONE && !k->named[i] && !(r->flags & REC_RECALL) &&
 	    !is_untaken(k, peer, r->op - 1) && !is_the_owners(k, i, peer))
-		bad_hold(k, i, peer, "reserved, but neither the program, a stock nor a command "
-				     "has it");
+		bad_hold(k, i, peer,
+			 "reserved, but neither the program, a stock nor a command "
+			 "has it");
 }
 
 /* The value of a reservation, where there is none of this peer. */

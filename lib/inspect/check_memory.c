@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_memory.c - the memory of pools: a READY pool that names a file must have it, and the two must
- * say the same. */
+/* check_memory.c - the memory of pools: a READY pool that names a file must have it, and the two
+ * must say the same. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,8 +19,10 @@ static void check_file_fits(struct check *k, uint32_t p, const struct shm_pool *
 		check_bad(k, pool->memory, "pool %u: its memory has %u slots, the pool %u", p,
 			  m->slots, (uint32_t)pool->range);
 	if (m->block_bytes != pool->block_bytes)
-		check_bad(k, pool->memory, "pool %u: its memory has images of %llu bytes, the pool of "
-			  "%llu", p, (unsigned long long)m->block_bytes,
+		check_bad(k, pool->memory,
+			  "pool %u: its memory has images of %llu bytes, the pool of "
+			  "%llu",
+			  p, (unsigned long long)m->block_bytes,
 			  (unsigned long long)pool->block_bytes);
 	if (memcmp(m->fingerprint, pool->fingerprint, sizeof(m->fingerprint)))
 		check_bad(k, pool->memory, "pool %u: its memory has another fingerprint", p);
@@ -54,8 +56,9 @@ void check_memory(struct check *k)
 		if (pool->state != POOL_READY)
 			continue;
 		if (!pool->memory && pool->block_bytes)
-			check_bad(k, pool->block_bytes, "pool %u: images of %llu bytes, but no memory",
-				  p, (unsigned long long)pool->block_bytes);
+			check_bad(k, pool->block_bytes,
+				  "pool %u: images of %llu bytes, but no memory", p,
+				  (unsigned long long)pool->block_bytes);
 		if (!pool->memory)
 			continue;
 		if (is_named_before(k, p, pool->memory))

@@ -20,14 +20,12 @@ gpc_block check_block(const struct check *k, uint32_t record)
 
 	if (p == SHM_NO_POOL)
 		return GPC_NONE;
-	return (gpc_block)(p << 24 |
-			   (record - (uint32_t)(seg_pool(k->s, p)->range >> 32)));
+	return (gpc_block)(p << 24 | (record - (uint32_t)(seg_pool(k->s, p)->range >> 32)));
 }
 
 bool check_pool_ready(const struct check *k, uint32_t pool)
 {
-	return pool < k->s->header.geometry.max_pools &&
-	       seg_pool(k->s, pool)->state == POOL_READY;
+	return pool < k->s->header.geometry.max_pools && seg_pool(k->s, pool)->state == POOL_READY;
 }
 
 static void bad_record(struct check *k, uint32_t record, const char *what)
@@ -38,8 +36,7 @@ static void bad_record(struct check *k, uint32_t record, const char *what)
 	if (block == GPC_NONE)
 		check_bad(k, word, "record %u (no block): %s", record, what);
 	else
-		check_bad(k, word, "record %u (block 0x%08x): %s", record,
-			  (uint32_t)block, what);
+		check_bad(k, word, "record %u (block 0x%08x): %s", record, (uint32_t)block, what);
 }
 
 /* ---- pools ---- */
@@ -56,8 +53,7 @@ static void check_pool_fields(struct check *k, uint32_t p, const struct shm_pool
 		check_bad(k, 0, "pool %u: %u blocks in %u slots", p, pool->blocks,
 			  (uint32_t)pool->range);
 	if (pool->demote_to < -1 || pool->demote_to >= (int32_t)g->max_pools)
-		check_bad(k, 0, "pool %u: demotes to %d, which is no pool", p,
-			  pool->demote_to);
+		check_bad(k, 0, "pool %u: demotes to %d, which is no pool", p, pool->demote_to);
 	if (pool->backing_size > sizeof(pool->backing))
 		check_bad(k, 0, "pool %u: %u bytes of backing", p, pool->backing_size);
 	if (pool->state != POOL_READY || pool->owner == -1)
@@ -65,8 +61,7 @@ static void check_pool_fields(struct check *k, uint32_t p, const struct shm_pool
 	if (pool->owner < 0 || pool->owner >= (int32_t)g->max_peers)
 		check_bad(k, 0, "pool %u: its owner %d is no peer", p, pool->owner);
 	else if (seg_seat(k->s, (uint32_t)pool->owner)->state == SEAT_FREE)
-		check_bad(k, 0, "pool %u: the seat of its owner %d is empty", p,
-			  pool->owner);
+		check_bad(k, 0, "pool %u: the seat of its owner %d is empty", p, pool->owner);
 }
 
 /* Take the records of the pool's range; each may belong to one pool only. */
@@ -86,8 +81,7 @@ static void claim_range(struct check *k, uint32_t p, const struct shm_pool *pool
 			k->pool_of[i] = (uint8_t)p;
 		} else if (other != k->pool_of[i]) {
 			other = k->pool_of[i];
-			check_bad(k, pool->range,
-				  "pool %u: record %u belongs to pool %u too", p, i,
+			check_bad(k, pool->range, "pool %u: record %u belongs to pool %u too", p, i,
 				  other);
 		}
 }
@@ -118,8 +112,10 @@ void check_pools(struct check *k)
 		claim_range(k, p, pool);
 	}
 	if (st->spaces != spaces[0] || st->cold_spaces != spaces[1])
-		check_bad(k, 0, "state: the sets of spaces are 0x%x and 0x%x, the pools have 0x%x and 0x%x",
-			  st->spaces, st->cold_spaces, spaces[0], spaces[1]);
+		check_bad(
+			k, 0,
+			"state: the sets of spaces are 0x%x and 0x%x, the pools have 0x%x and 0x%x",
+			st->spaces, st->cold_spaces, spaces[0], spaces[1]);
 }
 
 /* ---- records by key ---- */
@@ -133,8 +129,7 @@ static bool same_key(const uint64_t a[2], const uint64_t b[2])
  * go.  The seed keeps a crafted segment from making this slow. */
 static uint32_t *find_key(const struct check *k, const uint64_t key[2], uint32_t space)
 {
-	uint64_t i =
-		check_mix(check_mix(key[0] ^ k->seed[0], key[1] ^ k->seed[1]), space);
+	uint64_t i = check_mix(check_mix(key[0] ^ k->seed[0], key[1] ^ k->seed[1]), space);
 
 	for (;; i++) {
 		uint32_t *at = &k->by_key[i & k->by_key_mask];
@@ -147,8 +142,7 @@ static uint32_t *find_key(const struct check *k, const uint64_t key[2], uint32_t
 
 static bool counts_as(const struct check *k, uint32_t record, uint32_t state)
 {
-	return k->pool_of[record] != SHM_NO_POOL &&
-	       check_pool_ready(k, k->pool_of[record]) &&
+	return k->pool_of[record] != SHM_NO_POOL && check_pool_ready(k, k->pool_of[record]) &&
 	       WORD_STATE(seg_record(k->s, record)->word) == state;
 }
 
@@ -171,12 +165,11 @@ static void index_live(struct check *k)
 		if (!*at)
 			*at = i + 1;
 		else
-			check_bad(
-				k, check_mix(r->word, seg_record(k->s, *at - 1)->word),
-				"record %u (block 0x%08x): its key is live in record %u "
-				"(block 0x%08x) of the same space too",
-				i, (uint32_t)check_block(k, i), *at - 1,
-				(uint32_t)check_block(k, *at - 1));
+			check_bad(k, check_mix(r->word, seg_record(k->s, *at - 1)->word),
+				  "record %u (block 0x%08x): its key is live in record %u "
+				  "(block 0x%08x) of the same space too",
+				  i, (uint32_t)check_block(k, i), *at - 1,
+				  (uint32_t)check_block(k, *at - 1));
 	}
 }
 
@@ -186,8 +179,7 @@ static void index_live(struct check *k)
 static bool is_detached(const struct check *k, uint32_t record)
 {
 	return counts_as(k, record, RESERVED) ||
-	       (counts_as(k, record, DYING) &&
-		seg_record(k->s, record)->owner != SHM_NO_PEER);
+	       (counts_as(k, record, DYING) && seg_record(k->s, record)->owner != SHM_NO_PEER);
 }
 
 static void index_detached(struct check *k)
@@ -280,8 +272,7 @@ static void check_record(struct check *k, uint32_t i)
 	}
 	if (k->pool_of[i] == SHM_NO_POOL) {
 		if (state != FREE)
-			check_bad(k, r->word,
-				  "record %u (no block): %s outside of every pool", i,
+			check_bad(k, r->word, "record %u (no block): %s outside of every pool", i,
 				  state_name(r->word));
 		return;
 	}
@@ -293,11 +284,13 @@ static void check_record(struct check *k, uint32_t i)
 		check_live(k, i, r);
 }
 
-/* What the writer says of its pools, from which gpc_pool_available() and others reckon.  One that was
- * killed leaves them wrong by a block, for its successor. */
+/* What the writer says of its pools, from which gpc_pool_available() and others reckon.  One that
+ * was killed leaves them wrong by a block, for its successor. */
 static void check_counts(struct check *k)
 {
-	struct { uint32_t live, reserved, dying, lingering; } n[GPC_MAX_POOLS + 1] = { 0 };
+	struct {
+		uint32_t live, reserved, dying, lingering;
+	} n[GPC_MAX_POOLS + 1] = { 0 };
 	uint32_t i, p;
 
 	if (!segment_writer_alive(k->s))
@@ -321,10 +314,12 @@ static void check_counts(struct check *k)
 		if (check_pool_ready(k, p) &&
 		    (pool->live != n[p].live || pool->reserved != n[p].reserved ||
 		     pool->dying != n[p].dying || pool->lingering != n[p].lingering))
-			check_bad(k, check_mix(check_mix(n[p].live, n[p].reserved), n[p].dying),
-				  "pool %u: %u live, %u reserved and %u dying blocks, %u held, and it is said to "
-				  "have %u, %u, %u, %u", p, n[p].live, n[p].reserved, n[p].dying,
-				  n[p].lingering, pool->live, pool->reserved, pool->dying, pool->lingering);
+			check_bad(
+				k, check_mix(check_mix(n[p].live, n[p].reserved), n[p].dying),
+				"pool %u: %u live, %u reserved and %u dying blocks, %u held, and it is said to "
+				"have %u, %u, %u, %u",
+				p, n[p].live, n[p].reserved, n[p].dying, n[p].lingering, pool->live,
+				pool->reserved, pool->dying, pool->lingering);
 	}
 }
 

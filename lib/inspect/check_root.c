@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_root.c - the table of the words of root keys.
  *
- * A place whose words are not those of its root holds nothing, and is no violation: a writer that was killed while it
- * stored them leaves that, a copy that is taken meanwhile shows it, and every reader passes it over. */
+ * A place whose words are not those of its root holds nothing, and is no violation: a writer that
+ * was killed while it stored them leaves that, a copy that is taken meanwhile shows it, and every
+ * reader passes it over. */
 #include "config.h"
 
 #include "inspect/check.h"
@@ -12,8 +13,9 @@
 
 static void bad_root(struct check *k, uint32_t place, const gpc_key *root, const char *what)
 {
-	check_bad(k, check_mix(root->w[0], place), "roots place %u (%016" PRIx64 "%016" PRIx64 "): %s", place,
-		  root->w[0], root->w[1], what);
+	check_bad(k, check_mix(root->w[0], place),
+		  "roots place %u (%016" PRIx64 "%016" PRIx64 "): %s", place, root->w[0],
+		  root->w[1], what);
 }
 
 /* The root whose words stand in that place; zero: none. */

@@ -30,10 +30,9 @@ static void bad_entry(struct check *k, uint64_t slot, uint32_t record, const cha
 	const struct probe_entry *e = entry_at(k, slot);
 	uint32_t word = record == SHM_NO_RECORD ? 0 : seg_record(k->s, record)->word;
 
-	check_bad(k, check_mix(witness(e), word),
-		  "bucket %llu entry %llu (block 0x%08x): %s",
-		  (unsigned long long)slot / SHM_BUCKET,
-		  (unsigned long long)slot % SHM_BUCKET, e->w[3] - 1, what);
+	check_bad(k, check_mix(witness(e), word), "bucket %llu entry %llu (block 0x%08x): %s",
+		  (unsigned long long)slot / SHM_BUCKET, (unsigned long long)slot % SHM_BUCKET,
+		  e->w[3] - 1, what);
 }
 
 /* word 2 without the overflow flag, which belongs to the bucket and lives in entry 0 */
@@ -42,8 +41,7 @@ static uint32_t key_word2(const struct probe_entry *e, uint64_t slot)
 	return slot % SHM_BUCKET ? e->w[2] : e->w[2] & ~PROBE_OVERFLOW;
 }
 
-static struct probe_key key_of(const struct check *k, const struct shm_record *r,
-			       uint32_t space)
+static struct probe_key key_of(const struct check *k, const struct shm_record *r, uint32_t space)
 {
 	return probe_masked(r->key, k->mask[space].w, k->s->header.geometry.buckets);
 }
@@ -62,8 +60,7 @@ static void count_entry(struct check *k, uint32_t record, bool second)
 static void check_place(struct check *k, uint64_t slot, uint32_t record)
 {
 	const struct probe_entry *e = entry_at(k, slot);
-	struct probe_key p =
-		key_of(k, seg_record(k->s, record), k->space_of[k->pool_of[record]]);
+	struct probe_key p = key_of(k, seg_record(k->s, record), k->space_of[k->pool_of[record]]);
 	uint32_t bucket = (uint32_t)(slot / SHM_BUCKET);
 
 	if (e->w[0] != p.w[0] || e->w[1] != p.w[1] || key_word2(e, slot) != p.w[2]) {
@@ -71,15 +68,12 @@ static void check_place(struct check *k, uint64_t slot, uint32_t record)
 		return;
 	}
 	if (bucket != p.first && bucket != p.second) {
-		bad_entry(k, slot, record,
-			  "stands in a bucket where nobody looks for it");
+		bad_entry(k, slot, record, "stands in a bucket where nobody looks for it");
 		return;
 	}
 	count_entry(k, record, bucket == p.second);
-	if (bucket == p.second &&
-	    !probe_overflows(*entry_at(k, (uint64_t)p.first * SHM_BUCKET)))
-		bad_entry(k, slot, record,
-			  "spilled, but the flag of its first bucket is not set");
+	if (bucket == p.second && !probe_overflows(*entry_at(k, (uint64_t)p.first * SHM_BUCKET)))
+		bad_entry(k, slot, record, "spilled, but the flag of its first bucket is not set");
 }
 
 static void check_entry(struct check *k, uint64_t slot)
@@ -130,8 +124,7 @@ static void compare_mirror(struct check *k, uint32_t i, const struct probe_entry
 				  "mirror %u bucket %llu entry %llu (block 0x%08x): the "
 				  "table has block 0x%08x",
 				  i, (unsigned long long)slot / SHM_BUCKET,
-				  (unsigned long long)slot % SHM_BUCKET, a->w[3] - 1,
-				  b->w[3] - 1);
+				  (unsigned long long)slot % SHM_BUCKET, a->w[3] - 1, b->w[3] - 1);
 	}
 }
 
@@ -139,8 +132,7 @@ static void compare_mirror(struct check *k, uint32_t i, const struct probe_entry
  * other entries in the next copy. */
 static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 {
-	uint64_t slots = (uint64_t)k->s->header.geometry.buckets * SHM_BUCKET,
-		 sequence = 0;
+	uint64_t slots = (uint64_t)k->s->header.geometry.buckets * SHM_BUCKET, sequence = 0;
 	const struct device_ops *ops;
 	struct probe_entry *mirror;
 	char device[sizeof(m->device) + 1];
@@ -163,8 +155,7 @@ static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 		check_bad(k, m->generation,
 			  "mirror %u: shows %llu changes, but counts as "
 			  "flushed up to %llu",
-			  i, (unsigned long long)sequence,
-			  (unsigned long long)m->flushed);
+			  i, (unsigned long long)sequence, (unsigned long long)m->flushed);
 	else if (sequence == m->flushed)
 		compare_mirror(k, i, mirror, slots);
 	free(mirror);
@@ -177,15 +168,14 @@ void check_mirrors(struct check *k)
 	uint32_t i;
 
 	for (i = 0; i < SHM_MIRRORS; i++) {
-		m = seg_mirror(k->s, i);         /* of the copy, like the table */
+		m = seg_mirror(k->s, i); /* of the copy, like the table */
 		if (m->state > MIRROR_RETIRED)
 			check_bad(k, 0, "mirror %u: state %u is none", i, m->state);
 		if (m->state != MIRROR_READY)
 			continue;
 		if (m->flushed > changes)
-			check_bad(k, 0, "mirror %u: flushed up to %llu of %llu changes",
-				  i, (unsigned long long)m->flushed,
-				  (unsigned long long)changes);
+			check_bad(k, 0, "mirror %u: flushed up to %llu of %llu changes", i,
+				  (unsigned long long)m->flushed, (unsigned long long)changes);
 		else if (m->flushed == changes)
 			read_mirror(k, i, m);
 	}

@@ -49,10 +49,12 @@ static void check_xfer(struct check *k, uint32_t peer, uint32_t slot)
 	if (!x->left)
 		return;
 	if (!is_sound(x)) {
-		check_bad(k, witness(x),
-			  "seat %u: transfer %u is damaged (value %llu, operation %llu, %u slots, %u "
-			  "left)", peer, slot, (unsigned long long)x->value,
-			  (unsigned long long)x->op, x->n, x->left);
+		check_bad(
+			k, witness(x),
+			"seat %u: transfer %u is damaged (value %llu, operation %llu, %u slots, %u "
+			"left)",
+			peer, slot, (unsigned long long)x->value, (unsigned long long)x->op, x->n,
+			x->left);
 		return;
 	}
 	if (seg_seat(k->s, peer)->state == SEAT_FREE)
@@ -61,8 +63,8 @@ static void check_xfer(struct check *k, uint32_t peer, uint32_t slot)
 	for (i = 0; i < SHM_RANKS && x->rank[i] != SHM_NO_PEER; i++)
 		if (x->rank[i] != SHM_RANK_GONE && x->rank[i] >= k->s->header.geometry.max_peers)
 			check_bad(k, witness(x),
-				  "seat %u: rank %u of transfer %u is seat %u, which cannot be", peer,
-				  i, slot, x->rank[i]);
+				  "seat %u: rank %u of transfer %u is seat %u, which cannot be",
+				  peer, i, slot, x->rank[i]);
 	for (i = 0; i < slot; i++) {
 		y = seg_xfer(k->s, peer, i);
 		if (has(y, x->op) || has(x, y->op))
@@ -72,7 +74,8 @@ static void check_xfer(struct check *k, uint32_t peer, uint32_t slot)
 	}
 }
 
-/* Targets, counted by slot.  A writer that was killed leaves a number that its successor counts anew. */
+/* Targets, counted by slot.  A writer that was killed leaves a number that its successor counts
+ * anew. */
 static void check_left(struct check *k)
 {
 	uint32_t i, slot, n = k->s->header.geometry.max_peers * SHM_TRANSFERS;

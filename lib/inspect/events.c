@@ -15,7 +15,7 @@
 
 #define START_TRIES 8 /* to catch the oldest change while it is being overwritten */
 
-struct change {                          /* with the note beside it, where digests are kept */
+struct change { /* with the note beside it, where digests are kept */
 	struct shm_change ch;
 	struct shm_note note;
 };
@@ -111,8 +111,8 @@ static uint32_t copy_changes(const struct segment *s, uint64_t from, uint64_t he
 	return i;
 }
 
-static int changes_oldest(const struct segment *s, uint64_t *cursor,
-			  struct gpc_event *out, uint32_t n)
+static int changes_oldest(const struct segment *s, uint64_t *cursor, struct gpc_event *out,
+			  uint32_t n)
 {
 	uint64_t head = 0, from;
 	uint32_t got, tries;
@@ -175,7 +175,7 @@ GPC_EXPORT int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, u
 		err = changes_oldest(&c->seg, cursor, out, n);
 	else
 		err = changes_next(&c->seg, cursor, out, n);
-	cut = segment_check_index(&c->seg);      /* after the reads: they were whole */
+	cut = segment_check_index(&c->seg); /* after the reads: they were whole */
 	if (cut < 0)
 		*cursor = start;
 	return cut < 0 ? cut : err;

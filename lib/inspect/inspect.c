@@ -7,7 +7,7 @@
 #include "inspect/inspect.h"
 #include "segment/lockfile.h"
 
-#define STABLE_TRIES 64                  /* of a copy that a writer may be changing */
+#define STABLE_TRIES 64 /* of a copy that a writer may be changing */
 
 int inspect_room(const void *ret, const char *what)
 {
@@ -37,19 +37,19 @@ static bool same_owner(const struct shm_seat *a, const struct shm_seat *b)
 {
 	return a->incarnation == b->incarnation && a->pid == b->pid &&
 	       a->start_time == b->start_time && a->namespaces == b->namespaces &&
-	       a->attached_ns == b->attached_ns &&
-	       !memcmp(a->label, b->label, sizeof(a->label));
+	       a->attached_ns == b->attached_ns && !memcmp(a->label, b->label, sizeof(a->label));
 }
 
 /* Every owner has an incarnation of its own, stores it before it is TAKEN (a), and what it leaves
  * is cleared before the seat is FREE (S): between two looks at the same owner nobody else sat
  * there.  Its state is of the second look, which comes after the look at the lock: a process
  * stores LEFT before its lock goes. */
-bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own,
-		  struct inspect_peer *ret)
+bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own, struct inspect_peer *ret)
 {
-	enum { SEAT_OWNER = offsetof(struct shm_seat, head),
-	       SEAT_LINES = offsetof(struct shm_seat, in_use) };
+	enum {
+		SEAT_OWNER = offsetof(struct shm_seat, head),
+		SEAT_LINES = offsetof(struct shm_seat, in_use)
+	};
 	uint64_t sections = s->at.section + (uint64_t)peer * sizeof(ret->section);
 	uint64_t tally = s->at.tally + (uint64_t)peer * sizeof(ret->tally);
 	struct shm_seat after;
@@ -73,7 +73,7 @@ bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own,
 		if (same_owner(&ret->seat, &after))
 			return true;
 	}
-	return true;                     /* scribbled over all the time: as good as any */
+	return true; /* scribbled over all the time: as good as any */
 }
 
 struct pool_span inspect_span(const struct segment *s, uint32_t pool)

@@ -14,16 +14,15 @@
 
 /* Who sits there, and what is counted for it, all of one owner of the seat. */
 struct inspect_peer {
-	struct shm_seat seat;            /* up to `in_use` */
+	struct shm_seat seat; /* up to `in_use` */
 	uint32_t nsections;
 	struct shm_section section[SHM_SECTIONS];
 	struct shm_tally tally;
-	bool alive;                      /* the kernel says so */
+	bool alive; /* the kernel says so */
 };
 /* own: the seat of the handle that asks, or SHM_NO_PEER: a lock never conflicts with its own
  * description.  false: the seat is empty. */
-bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own,
-		  struct inspect_peer *ret);
+bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own, struct inspect_peer *ret);
 
 /* An output struct that begins with its own size: -EINVAL when the size that the caller
  * set has no room for any field; inspect_give copies what the caller has room for. */

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define STABLE_TRIES 64                  /* while seats are folded */
+#define STABLE_TRIES 64 /* while seats are folded */
 
 _Static_assert(SHM_CELLS <= ARRAY_SIZE(((struct gpc_histogram *)0)->cell), "cells");
 
@@ -37,11 +37,13 @@ static void add_seat(const struct segment *s, uint32_t peer, struct shm_histogra
 	add(to, &h);
 }
 
-/* One moment's sum: no seat was folded meanwhile, or the one that is being folded is left out for the sum that
- * has it.  Pairs with (q) of writer/meter.c. */
+/* One moment's sum: no seat was folded meanwhile, or the one that is being folded is left out for
+ * the sum that has it.  Pairs with (q) of writer/meter.c. */
 static void sum_round_trips(const struct segment *s, struct shm_histogram *ret)
 {
-	struct { uint64_t folds, folding; } before, after;
+	struct {
+		uint64_t folds, folding;
+	} before, after;
 	uint32_t i, tries = 0;
 	bool odd;
 
@@ -49,8 +51,10 @@ static void sum_round_trips(const struct segment *s, struct shm_histogram *ret)
 		peek_meter(s, offsetof(struct shm_meter, folds), &before, sizeof(before));
 		order_fence();
 		odd = before.folds & 1;
-		peek_meter(s, odd ? offsetof(struct shm_meter, folded) :
-				    offsetof(struct shm_meter, round_trip), ret, sizeof(*ret));
+		peek_meter(s,
+			   odd ? offsetof(struct shm_meter, folded)
+			       : offsetof(struct shm_meter, round_trip),
+			   ret, sizeof(*ret));
 		for (i = 0; i < s->header.geometry.max_peers; i++)
 			if (!odd || i != before.folding)
 				add_seat(s, i, ret);
@@ -98,9 +102,11 @@ static void fill(const gpc *c, int what, struct gpc_histogram *out)
 		out->blocks = m.copied_blocks[what - GPC_COPY_VRAM_VRAM];
 		out->bytes = m.copied_bytes[what - GPC_COPY_VRAM_VRAM];
 	}
-	h = what == GPC_AGE_EVICTED ? m.age : what == GPC_IDLE_EVICTED ? m.idle :
-	    what == GPC_REUSE_GAP ? m.gap : what == GPC_TAKEOVER ? m.takeover :
-				    m.copy[what - GPC_COPY_VRAM_VRAM];
+	h = what == GPC_AGE_EVICTED    ? m.age
+	    : what == GPC_IDLE_EVICTED ? m.idle
+	    : what == GPC_REUSE_GAP    ? m.gap
+	    : what == GPC_TAKEOVER     ? m.takeover
+				       : m.copy[what - GPC_COPY_VRAM_VRAM];
 	give(&h, what <= GPC_REUSE_GAP, out);
 }
 
@@ -113,8 +119,10 @@ GPC_EXPORT int gpc_histogram_get(gpc *c, int what, int peer, struct gpc_histogra
 	if (!err)
 		err = inspect_room(ret, "gpc_histogram");
 	if (!err && (what < GPC_AGE_EVICTED || what > GPC_COPY_RAM_RAM))
-		err = err_set(EINVAL, "what is %d: it must be one of GPC_AGE_EVICTED (%d) to "
-			      "GPC_COPY_RAM_RAM (%d)", what, GPC_AGE_EVICTED, GPC_COPY_RAM_RAM);
+		err = err_set(EINVAL,
+			      "what is %d: it must be one of GPC_AGE_EVICTED (%d) to "
+			      "GPC_COPY_RAM_RAM (%d)",
+			      what, GPC_AGE_EVICTED, GPC_COPY_RAM_RAM);
 	if (!err && peer != -1 && what != GPC_ROUND_TRIP)
 		err = err_set(EINVAL, "peer is %d: of one peer there is only GPC_ROUND_TRIP", peer);
 	if (!err && what == GPC_ROUND_TRIP)

@@ -7,7 +7,7 @@
 #include "inspect/inspect.h"
 #include "segment/note.h"
 
-#define STABLE_TRIES 64                  /* of a block that is published anew all the time */
+#define STABLE_TRIES 64 /* of a block that is published anew all the time */
 
 /* A note with its tokens, as one copy has it. */
 struct copy {
@@ -99,8 +99,8 @@ GPC_EXPORT int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint3
 		return err_set(EINVAL, "%s is NULL", key ? "tokens" : "key");
 	if (!seg_keeps(&c->seg, KEEP_TOKENS))
 		return err_set(ENOENT, "this cache keeps no tokens: it was made without "
-			       "gpc_config.keep_tokens");
+				       "gpc_config.keep_tokens");
 	err = get_tokens(&c->seg, key, block, tokens, n);
-	cut = segment_check_index(&c->seg);      /* after the reads: they were whole */
+	cut = segment_check_index(&c->seg); /* after the reads: they were whole */
 	return cut < 0 ? cut : err;
 }

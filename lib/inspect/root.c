@@ -7,8 +7,8 @@
 #include "inspect/inspect.h"
 #include "segment/root.h"
 
-GPC_EXPORT int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, uint32_t n, void *data,
-			    uint32_t bytes)
+GPC_EXPORT int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, uint32_t n,
+			    void *data, uint32_t bytes)
 {
 	struct gpc_field all[SHM_ROOT_WORDS];
 	int i, count, err = handle_check(c, false);
@@ -19,13 +19,15 @@ GPC_EXPORT int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, ui
 		return err;
 	if (!root || (n && !f) || (bytes && !data))
 		return err_set(EINVAL, "%s is NULL", !root ? "root" : n && !f ? "f" : "data");
-	if (!root_is_kept(&c->seg) || !key_is_root(root) || root_find(&c->seg, root, &copy) == SHM_NO_RECORD)
+	if (!root_is_kept(&c->seg) || !key_is_root(root) ||
+	    root_find(&c->seg, root, &copy) == SHM_NO_RECORD)
 		return err_set(ENOENT, "no words of that root are kept");
 	count = root_fields(&copy, all);
 	for (i = 0; i < count && i < (int)n; i++) {
 		if (all[i].len > bytes - (uint32_t)(to - (uint8_t *)data))
-			return err_set(ENOSPC, "bytes is %u: the words of %d fields need more, at most %d", bytes,
-				       i + 1, GPC_ROOT_BYTES);
+			return err_set(ENOSPC,
+				       "bytes is %u: the words of %d fields need more, at most %d",
+				       bytes, i + 1, GPC_ROOT_BYTES);
 		if (all[i].len)
 			memcpy(to, all[i].data, all[i].len);
 		f[i] = (struct gpc_field){ .tag = all[i].tag, .len = all[i].len, .data = to };

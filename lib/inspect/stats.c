@@ -30,7 +30,8 @@ static uint32_t count_pools(const struct segment *s, const struct shm_state *st)
 	return n;
 }
 
-/* Whose lock is free has left or died; its seat may be cleared meanwhile, and then it is nobody's. */
+/* Whose lock is free has left or died; its seat may be cleared meanwhile, and then it is
+ * nobody's. */
 static void count_peers(const gpc *c, struct gpc_info *info)
 {
 	const struct segment *s = &c->seg;
@@ -67,14 +68,14 @@ static uint64_t tick_of(const struct segment *s)
 }
 
 /* Without a writer the words say who was the last one. */
-static void fill_writer(const struct segment *s, const struct shm_state *st,
-			struct gpc_info *info)
+static void fill_writer(const struct segment *s, const struct shm_state *st, struct gpc_info *info)
 {
 	bool alive = segment_writer_alive(s);
 
 	info->writer_pid = alive ? st->writer_pid : 0;
-	info->writer_peer = alive && st->writer_peer <= s->header.geometry.max_peers ?
-		(int32_t)st->writer_peer - 1 : -1;
+	info->writer_peer = alive && st->writer_peer <= s->header.geometry.max_peers
+				    ? (int32_t)st->writer_peer - 1
+				    : -1;
 	info->writer_generation = st->generation;
 	info->writer_since_ns = alive ? st->served_ns : 0;
 }
@@ -86,11 +87,10 @@ static void fill_refused(const struct segment *s, struct gpc_info *info)
 		return;
 	info->refused = segment_verdict(s->name, s->dir);
 	if (!info->refused && !segment_is_named(s, "idx", s->index_fd))
-		info->refused = err_set(ESTALE, "the name %s belongs to another cache by now",
-					s->name);
+		info->refused =
+			err_set(ESTALE, "the name %s belongs to another cache by now", s->name);
 	if (info->refused)
-		seg_copy_text(info->why, sizeof(info->why), gpc_last_error(),
-			     sizeof(info->why));
+		seg_copy_text(info->why, sizeof(info->why), gpc_last_error(), sizeof(info->why));
 }
 
 static void fill_info(const gpc *c, struct gpc_info *info)
@@ -118,8 +118,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	info->bytes = s->at.index_bytes + s->at.control_bytes;
 	info->buckets = h->geometry.buckets;
 	seg_copy_text(info->hash, sizeof(info->hash), h->hash, sizeof(h->hash));
-	seg_copy_text(info->devices, sizeof(info->devices), h->devices,
-		     sizeof(h->devices));
+	seg_copy_text(info->devices, sizeof(info->devices), h->devices, sizeof(h->devices));
 	memcpy(info->layout, h->layout, sizeof(info->layout));
 	info->max_aliases = h->geometry.alias_buckets * SHM_ALIASES;
 	info->created_ns = h->created_ns;
@@ -255,8 +254,7 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 
 /* As the writer counts them, see struct shm_pool.  What it does not count as anything else is free:
  * numbers that do not fit together leave nothing. */
-static void add_blocks(const struct segment *s, const struct shm_state *state,
-		       struct gpc_stats *st)
+static void add_blocks(const struct segment *s, const struct shm_state *state, struct gpc_stats *st)
 {
 	struct shm_pool pool;
 	uint64_t slots, used;
@@ -289,7 +287,8 @@ static int stats_of_peer(gpc *c, uint32_t peer, struct gpc_stats *st)
 	seg_copy_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
 	add_seat(&c->seg, peer, &p, mine, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;
-	st->leader = p.seat.leader <= c->seg.header.geometry.max_peers ? (int32_t)p.seat.leader - 1 : -1;
+	st->leader =
+		p.seat.leader <= c->seg.header.geometry.max_peers ? (int32_t)p.seat.leader - 1 : -1;
 	return 0;
 }
 
@@ -338,8 +337,7 @@ static bool find_mirror(const struct segment *s, int i, struct shm_mirror *ret)
 
 	for (pass = 0; pass < ARRAY_SIZE(order); pass++)
 		for (slot = 0; slot < SHM_MIRRORS; slot++)
-			if (descriptor_read(s, slot, ret) && ret->state == order[pass] &&
-			    !i--)
+			if (descriptor_read(s, slot, ret) && ret->state == order[pass] && !i--)
 				return true;
 	return false;
 }

@@ -18,7 +18,8 @@ static void fill_own(struct gpc_tier *ret, const struct shm_own *own)
 		struct gpc_tier_counter *to = &ret->counter[i];
 
 		for (k = 0; k + 1 < sizeof(to->name) && own[i].name[k] &&
-		     strchr("abcdefghijklmnopqrstuvwxyz0123456789_", own[i].name[k]); k++)
+			    strchr("abcdefghijklmnopqrstuvwxyz0123456789_", own[i].name[k]);
+		     k++)
 			to->name[k] = own[i].name[k];
 		if (!k)
 			break;

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include "inspect/inspect.h"
 
-#define STABLE_TRIES 64                  /* of a copy that a writer may be changing */
+#define STABLE_TRIES 64 /* of a copy that a writer may be changing */
 
 /* The value grows with each transfer of the slot, and is stored first. */
 static void read_xfer(const struct segment *s, uint32_t peer, uint32_t slot, struct shm_xfer *ret)
@@ -41,8 +41,9 @@ static uint32_t count_passed(const struct segment *s, uint32_t peer, uint32_t sl
 	uint32_t i, n = 0;
 
 	if (ranks)
-		seg_peek_control(s, page + offsetof(struct shm_transfer, rank) +
-				 slot * sizeof(word), word, ranks * sizeof(word[0]));
+		seg_peek_control(s,
+				 page + offsetof(struct shm_transfer, rank) + slot * sizeof(word),
+				 word, ranks * sizeof(word[0]));
 	else
 		seg_peek_control(s, page + slot * sizeof(word[0]), word, sizeof(word[0]));
 	for (i = 0; i < MAX(ranks, 1u); i++)

@@ -139,8 +139,7 @@ static int add_pools(struct gather *g)
 		struct pool_span span = inspect_span(g->s, p);
 
 		for (i = 0; i < span.slots && !err; i++)
-			err = add_record(g, span.first + i,
-					 GPC_BLOCK((gpc_block)p, (gpc_block)i));
+			err = add_record(g, span.first + i, GPC_BLOCK((gpc_block)p, (gpc_block)i));
 	}
 	return err;
 }
@@ -208,8 +207,7 @@ static void drop_sources(struct gather *g)
 
 	for (i = 0; i < max; i++) {
 		from = g->source[i] - 1;
-		if (!g->source[i] || from >= max || !is_copied(g, i) ||
-		    !is_copied(g, from))
+		if (!g->source[i] || from >= max || !is_copied(g, i) || !is_copied(g, from))
 			continue;
 		a = &g->walk->entry[g->at[i] - 1];
 		b = &g->walk->entry[g->at[from] - 1];
@@ -292,9 +290,8 @@ static int walk_give(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n
 	uint32_t at = (uint32_t)*cursor;
 
 	if (!w || w->id != *cursor >> 32 || at > w->n)
-		return err_set(ESTALE,
-			       "this walk is over, or another one of the same handle "
-			       "has begun; begin anew with cursor 0");
+		return err_set(ESTALE, "this walk is over, or another one of the same handle "
+				       "has begun; begin anew with cursor 0");
 	n = MIN(n, w->n - at);
 	n = MIN(n, (uint32_t)INT_MAX);
 	memcpy(out, w->entry + at, n * sizeof(*out));
@@ -311,7 +308,8 @@ GPC_EXPORT int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_
 	if (!cursor || !out)
 		return err_set(EINVAL, "%s is NULL", cursor ? "out" : "cursor");
 	if (!n)
-		return err_set(EINVAL, "n is 0: it must be at least 1, since 0 entries mean the end");
+		return err_set(EINVAL,
+			       "n is 0: it must be at least 1, since 0 entries mean the end");
 	err = handle_copy_begin(c, *cursor == 0);
 	if (err)
 		return err;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* huge.c - how much of a pool's RAM lies in huge pages: asked of the kernel, as this process would see
- * it mapped.
+/* huge.c - how much of a pool's RAM lies in huge pages: asked of the kernel, as this process would
+ * see it mapped.
  *
- * The images are mapped once more, one page of each 2 MiB is made present, which maps a huge page as
- * a whole, and smaps tells how much that was.  MADV_POPULATE_READ answers an error where a load would
- * raise a signal, so a file that somebody cuts does no harm. */
+ * The images are mapped once more, one page of each 2 MiB is made present, which maps a huge page
+ * as a whole, and smaps tells how much that was.  MADV_POPULATE_READ answers an error where a load
+ * would raise a signal, so a file that somebody cuts does no harm. */
 #include "config.h"
 
 #include "memory/make.h"
@@ -22,7 +22,7 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22            /* Linux 5.14; before it there is no answer */
+#define MADV_POPULATE_READ 22 /* Linux 5.14; before it there is no answer */
 #endif
 
 static bool make_present(uint8_t *base, uint64_t bytes)

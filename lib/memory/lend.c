@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lend.c - parts of the caller's own for a pool that was made without; and what the memory of a pool
- * is, for anybody. */
+/* lend.c - parts of the caller's own for a pool that was made without; and what the memory of a
+ * pool is, for anybody. */
 #include "config.h"
 
 #include <errno.h>
@@ -43,14 +43,20 @@ static int check_owner(const gpc *c, int pool, const struct shm_pool *p, const s
 		       uint32_t part)
 {
 	if (p->owner < 0 && !m->lent)
-		return err_set(EPERM, "pool is %d: it has no owner, and the library has allocated its "
-			       "memory: nothing is lent to it", pool);
+		return err_set(EPERM,
+			       "pool is %d: it has no owner, and the library has allocated its "
+			       "memory: nothing is lent to it",
+			       pool);
 	if (p->owner != (int32_t)c->peer)
-		return err_set(EPERM, "pool is %d: its owner is peer %d, and this is peer %u: only "
-			       "the owner lends", pool, p->owner, c->peer);
+		return err_set(EPERM,
+			       "pool is %d: its owner is peer %d, and this is peer %u: only "
+			       "the owner lends",
+			       pool, p->owner, c->peer);
 	if (!m->lent)
-		return err_set(EINVAL, "pool is %d: the library has allocated its memory; parts are "
-			       "lent to pools that were made with parts above 0", pool);
+		return err_set(EINVAL,
+			       "pool is %d: the library has allocated its memory; parts are "
+			       "lent to pools that were made with parts above 0",
+			       pool);
 	return err_range("part", part, 0, m->nparts - 1);
 }
 
@@ -60,8 +66,10 @@ static int check_bytes(int pool, const struct memory *m, uint32_t part, uint64_t
 	int err = memory_check_runs(m->run, m->nruns, m->nparts, m->slots, need, &image);
 
 	if (err == 0 && bytes < need[part])
-		err = err_set(EINVAL, "bytes is %llu: part %u of pool %d must have at least %llu for "
-			      "its layout", (unsigned long long)bytes, part, pool,
+		err = err_set(EINVAL,
+			      "bytes is %llu: part %u of pool %d must have at least %llu for "
+			      "its layout",
+			      (unsigned long long)bytes, part, pool,
 			      (unsigned long long)need[part]);
 	return err;
 }
@@ -71,8 +79,7 @@ static int is_lent(int pool, uint32_t part)
 	return err_set(EEXIST, "part is %u: that part of pool %d is lent already", part, pool);
 }
 
-static int lend(gpc *c, int pool, const struct memory *m, uint32_t part, void *base,
-		uint64_t bytes)
+static int lend(gpc *c, int pool, const struct memory *m, uint32_t part, void *base, uint64_t bytes)
 {
 	struct map_part mine = { .base = base, .bytes = bytes };
 	const struct device_bytes *device;
@@ -194,8 +201,10 @@ GPC_EXPORT int gpc_pool_runs(gpc *c, int pool, struct gpc_run *runs, uint32_t n)
 		return err;
 	for (i = 0; i < MIN(n, m.nruns); i++)
 		runs[i] = (struct gpc_run){
-			.part = m.run[i].part, .count = m.run[i].count,
-			.bytes = m.run[i].bytes, .offset = m.run[i].offset,
+			.part = m.run[i].part,
+			.count = m.run[i].count,
+			.bytes = m.run[i].bytes,
+			.offset = m.run[i].offset,
 			.slot_stride = m.run[i].slot_stride,
 			.run_stride = m.run[i].run_stride,
 		};

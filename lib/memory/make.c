@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make.c - memory is made first, then a command names it to the writer: whoever finds the pool finds
- * memory that is there.
+/* make.c - memory is made first, then a command names it to the writer: whoever finds the pool
+ * finds memory that is there.
  *
  *   the maker ...                      the command      the file
  *   ---------------------------------  ---------------  -----------------------------------------
@@ -26,7 +26,8 @@
  *                                      new pool names the same memory, and the file is locked still
  *   before the answer                  finds the pool by its maker's command
  *
- * The maker of VRAM has it in its maps from then on, with MEMORY_LOCK_USED, until the pool has gone. */
+ * The maker of VRAM has it in its maps from then on, with MEMORY_LOCK_USED, until the pool has
+ * gone. */
 #include "config.h"
 
 #include "memory/make.h"
@@ -41,8 +42,8 @@
 #include "segment/once.h"
 #include "segment/peek.h"
 
-#define LOOK_NS (5 * NS_PER_MS)          /* between looks for memory of the dead */
-#define SAY_NS  (1000 * NS_PER_MS)       /* of waiting for it, before the log is told */
+#define LOOK_NS (5 * NS_PER_MS)    /* between looks for memory of the dead */
+#define SAY_NS  (1000 * NS_PER_MS) /* of waiting for it, before the log is told */
 
 /* ---- the bytes ---- */
 
@@ -57,13 +58,13 @@ static bool is_dead_pool(const gpc *c, uint32_t pool, const uint8_t uuid[16])
 	       !segment_peer_alive(&c->seg, (uint32_t)p.owner);
 }
 
-/* As long as importers have memory of a dead process mapped, the GPU has it allocated: the number of
- * such memory, or 0. */
+/* As long as importers have memory of a dead process mapped, the GPU has it allocated: the number
+ * of such memory, or 0. */
 static uint64_t find_in_use(gpc *c, const uint8_t uuid[16])
 {
 	uint32_t i;
 
-	map_sweep(c);                    /* it may be this process that has it */
+	map_sweep(c); /* it may be this process that has it */
 	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
 		if (is_dead_pool(c, i, uuid))
 			return load_relaxed(&seg_pool(&c->seg, i)->memory);
@@ -84,8 +85,8 @@ static void say_waiting(gpc *c, const struct memory *m, uint64_t used)
 	char who[WHO_TEXT];
 
 	memory_who(c, used, who);
-	log_say(&c->log, LOG_WARNING, "waiting to make a pool: %s memory of a former pool of %s mapped",
-		who, m->device);
+	log_say(&c->log, LOG_WARNING,
+		"waiting to make a pool: %s memory of a former pool of %s mapped", who, m->device);
 }
 
 static int wait_unused(gpc *c, const struct memory *m, uint64_t deadline)
@@ -95,9 +96,11 @@ static int wait_unused(gpc *c, const struct memory *m, uint64_t deadline)
 
 	while ((used = find_in_use(c, m->uuid)) != 0) {
 		mine = map_find_stale(c, m->uuid);
-		if (mine >= 0)           /* it would wait for itself */
-			return err_set(ESTALE, "this process has memory of the former pool %d of %s "
-				       "mapped: call gpc_pool_unmap first", mine, m->device);
+		if (mine >= 0) /* it would wait for itself */
+			return err_set(ESTALE,
+				       "this process has memory of the former pool %d of %s "
+				       "mapped: call gpc_pool_unmap first",
+				       mine, m->device);
 		if (!deadline)
 			return still_used(c, m, used, EAGAIN);
 		if (clock_ns() >= deadline)
@@ -144,7 +147,7 @@ static int make_bytes(gpc *c, struct making *mk, uint64_t *deadline)
 	if (err == 0) {
 		err = memory_make(&c->seg, m, &mk->pages);
 		if (err < 0)
-			m->fd = -1;      /* there is no file */
+			m->fd = -1; /* there is no file */
 	}
 	if (err == 0 && allocates && !m->images_bytes)
 		err = make_on_device(mk);
@@ -164,7 +167,8 @@ static int adopt(gpc *c, uint32_t pool, struct making *mk)
 	if (!part)
 		return err_set(ENOMEM, "no memory to keep %u parts", mk->memory.nparts);
 	if (mk->allocation)
-		part[0] = (struct map_part){ .base = mk->base, .bytes = mk->part_bytes[0],
+		part[0] = (struct map_part){ .base = mk->base,
+					     .bytes = mk->part_bytes[0],
 					     .memory = mk->allocation };
 	err = map_adopt(c, pool, &mk->memory, mk->memory.nparts, part);
 	free(part);
@@ -227,7 +231,7 @@ static void settle(gpc *c)
 	pool_answered(c);
 	if (is_there(c, answer, mk))
 		finish(c, (uint32_t)answer, mk);
-	else                             /* refused, or the pool has gone again */
+	else /* refused, or the pool has gone again */
 		discard(c, mk);
 }
 
@@ -270,14 +274,14 @@ static int add(gpc *c, struct making *mk, uint64_t deadline)
 	pthread_mutex_lock(&c->pool_lock);
 	n = pool_turn(c, deadline);
 	if (n == 0)
-		settle(c);               /* one is under way at a time */
+		settle(c); /* one is under way at a time */
 	if (n == 0)
 		n = pool_send(c, &mk->request, deadline, &pending);
 	if (pending)
 		store_relaxed(&c->making, mk);
 	pthread_mutex_unlock(&c->pool_lock);
 	if (n >= 0 && (mk->request.flags & GPC_POOL_ONCE) && !is_there(c, n, mk)) {
-		discard(c, mk);          /* another process was first, or it has gone again */
+		discard(c, mk); /* another process was first, or it has gone again */
 	} else if (n >= 0) {
 		err = finish(c, (uint32_t)n, mk);
 		n = err < 0 ? err : n;
@@ -289,8 +293,8 @@ static int add(gpc *c, struct making *mk, uint64_t deadline)
 
 /* ---- GPC_POOL_ONCE ----
  *
- * Whoever makes such a pool has LOCK_ONCE, so that two do not need memory for two.  It is a courtesy: the
- * writer has the last word, and who dies drops it. */
+ * Whoever makes such a pool has LOCK_ONCE, so that two do not need memory for two.  It is a
+ * courtesy: the writer has the last word, and who dies drops it. */
 
 /* What this handle has asked for before is answered first: it may be that pool. */
 static int once_turn(gpc *c, uint64_t deadline)
@@ -305,7 +309,8 @@ static int once_turn(gpc *c, uint64_t deadline)
 	return err;
 }
 
-/* The pool's number; -ENOENT: there is none, and LOCK_ONCE is ours; or another error, as once_find(). */
+/* The pool's number; -ENOENT: there is none, and LOCK_ONCE is ours; or another error, as
+ * once_find(). */
 static int once_enter(gpc *c, const struct shm_pool *rq, uint64_t deadline)
 {
 	int locked, n = once_turn(c, deadline);
@@ -318,8 +323,10 @@ static int once_enter(gpc *c, const struct shm_pool *rq, uint64_t deadline)
 		if (n != -ENOENT || locked != -EAGAIN)
 			return n;
 		if (clock_ns() >= deadline)
-			return err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: another process makes a pool "
-				       "with GPC_POOL_ONCE", deadline ? "time is up" : "timeout_ms is 0");
+			return err_set(deadline ? ETIMEDOUT : EAGAIN,
+				       "%s: another process makes a pool "
+				       "with GPC_POOL_ONCE",
+				       deadline ? "time is up" : "timeout_ms is 0");
 		if (handle_help(c, LOOK_NS) <= 0)
 			clock_sleep(LOOK_NS);
 		n = 0;
@@ -344,8 +351,7 @@ static int make_once(gpc *c, struct making *mk, uint64_t deadline)
 	return n;
 }
 
-static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m,
-		uint64_t deadline)
+static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m, uint64_t deadline)
 {
 	struct making *mk = calloc(1, sizeof(*mk));
 	int err;
@@ -365,8 +371,7 @@ static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m,
 	return err;
 }
 
-GPC_EXPORT int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m,
-			     int timeout_ms)
+GPC_EXPORT int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	struct gpc_memory want;

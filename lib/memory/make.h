@@ -16,11 +16,11 @@
 /* Memory that no pool of ours names yet. */
 struct making {
 	struct shm_pool request;
-	struct memory memory;            /* fd -1: no file yet */
+	struct memory memory; /* fd -1: no file yet */
 	struct memory_pages pages;
-	uint64_t part_bytes[SHM_PARTS];  /* what the layout needs of each */
-	const struct device_bytes *device;       /* of VRAM; of RAM NULL */
-	void *allocation, *base;         /* of the device's make() */
+	uint64_t part_bytes[SHM_PARTS];    /* what the layout needs of each */
+	const struct device_bytes *device; /* of VRAM; of RAM NULL */
+	void *allocation, *base;           /* of the device's make() */
 };
 
 /* Fill request and memory: 0, -EINVAL, -ENODEV. */
@@ -32,7 +32,7 @@ int make_want(const gpc *c, const struct gpc_pool *p, const struct gpc_memory *m
 void make_settle(gpc *c);
 /* gpc_close, when the seat is given up: what was never answered is nobody's. */
 void make_close(gpc *c);
-void make_abandon(gpc *c);               /* in a forked child: forget, touch no device */
+void make_abandon(gpc *c); /* in a forked child: forget, touch no device */
 
 /* Bytes of the images of this file that huge pages hold; 0 where that cannot be told. */
 uint64_t huge_bytes(const struct segment *s, const struct memory *m);

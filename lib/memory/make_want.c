@@ -21,8 +21,10 @@ static int check_ram(const struct gpc_memory *m)
 		return err_set(EINVAL, "device is \"%s\": RAM is of no device, so it must be NULL",
 			       m->device);
 	if (m->parts)
-		return err_set(EINVAL, "parts is %u: RAM is one file of the library's, so it must "
-			       "be 0", m->parts);
+		return err_set(EINVAL,
+			       "parts is %u: RAM is one file of the library's, so it must "
+			       "be 0",
+			       m->parts);
 	if (err_range("numa", m->numa, GPC_NUMA_DEFAULT, GPC_NUMA_BIND) < 0 ||
 	    err_range("threads", m->threads, 0, MOST_THREADS) < 0 ||
 	    err_range("no_checksums", m->no_checksums, 0, 1) < 0)
@@ -38,11 +40,15 @@ static int check_vram(const struct gpc_pool *p, const struct gpc_memory *m)
 	static const char only_ram[] = "is of RAM alone, so for VRAM it must be";
 
 	if (p->flags & GPC_POOL_ONCE)
-		return err_set(EINVAL, "flags is 0x%x: memory of VRAM is its maker's, so GPC_POOL_ONCE "
-			       "does not go with it", p->flags);
+		return err_set(EINVAL,
+			       "flags is 0x%x: memory of VRAM is its maker's, so GPC_POOL_ONCE "
+			       "does not go with it",
+			       p->flags);
 	if (p->gpus > 1)
-		return err_set(EINVAL, "gpus is %u: memory of a pool lies on one GPU, so it must be "
-			       "0 or 1", p->gpus);
+		return err_set(EINVAL,
+			       "gpus is %u: memory of a pool lies on one GPU, so it must be "
+			       "0 or 1",
+			       p->gpus);
 	if (m->numa || m->nodes)
 		return err_set(EINVAL, "%s is 0x%llx: it %s 0", m->numa ? "numa" : "nodes",
 			       m->numa ? m->numa : (unsigned long long)m->nodes, only_ram);
@@ -60,18 +66,22 @@ static int check_vram(const struct gpc_pool *p, const struct gpc_memory *m)
 static int check_fields(const struct gpc_pool *p, const struct gpc_memory *m)
 {
 	if (p->backing_size)
-		return err_set(EINVAL, "backing_size is %u: a pool with memory needs no words of its "
-			       "owner, so it must be 0", p->backing_size);
+		return err_set(EINVAL,
+			       "backing_size is %u: a pool with memory needs no words of its "
+			       "owner, so it must be 0",
+			       p->backing_size);
 	if (err_range("nruns", m->nruns, 0, GPC_MAX_RUNS) < 0)
 		return -EINVAL;
 	if (m->nruns && !m->runs)
 		return err_set(EINVAL, "runs is NULL, and nruns is %u", m->nruns);
 	if (!m->nruns && !m->block_bytes)
 		return err_set(EINVAL, "block_bytes is 0: without runs it must be the bytes of an "
-			       "image, at least 1");
+				       "image, at least 1");
 	if (!m->nruns && m->parts > 1)
-		return err_set(EINVAL, "parts is %u: without runs a block is one piece, so it must "
-			       "be 0 or 1", m->parts);
+		return err_set(EINVAL,
+			       "parts is %u: without runs a block is one piece, so it must "
+			       "be 0 or 1",
+			       m->parts);
 	return p->kind == GPC_RAM ? check_ram(m) : check_vram(p, m);
 }
 
@@ -98,12 +108,15 @@ static int want_layout(const struct gpc_memory *m, struct making *mk)
 
 	d->nruns = m->nruns ? m->nruns : 1;
 	d->nparts = m->parts ? m->parts : 1;
-	d->run[0] = (struct shm_run){ .count = 1, .bytes = m->block_bytes,
+	d->run[0] = (struct shm_run){ .count = 1,
+				      .bytes = m->block_bytes,
 				      .slot_stride = m->block_bytes };
 	for (i = 0; i < m->nruns; i++)
 		d->run[i] = (struct shm_run){
-			.part = m->runs[i].part, .count = m->runs[i].count,
-			.bytes = m->runs[i].bytes, .offset = m->runs[i].offset,
+			.part = m->runs[i].part,
+			.count = m->runs[i].count,
+			.bytes = m->runs[i].bytes,
+			.offset = m->runs[i].offset,
 			.slot_stride = m->runs[i].slot_stride,
 			.run_stride = m->runs[i].run_stride,
 		};
@@ -113,9 +126,10 @@ static int want_layout(const struct gpc_memory *m, struct making *mk)
 	if (err < 0)
 		return err;
 	if (m->block_bytes && m->block_bytes != image)
-		return err_set(EINVAL, "block_bytes is %llu: the runs have %llu, so it must be that, "
-			       "or 0", (unsigned long long)m->block_bytes,
-			       (unsigned long long)image);
+		return err_set(EINVAL,
+			       "block_bytes is %llu: the runs have %llu, so it must be that, "
+			       "or 0",
+			       (unsigned long long)m->block_bytes, (unsigned long long)image);
 	d->block_bytes = image;
 	return 0;
 }
@@ -147,22 +161,25 @@ static int want_device(const struct gpc_pool *p, const struct gpc_memory *m, str
 		if (err < 0)
 			return err;
 		if (!is_zero(p->uuid[0], sizeof(u)) && memcmp(u, p->uuid[0], sizeof(u)))
-			return err_set(EINVAL, "device is \"%s\", which is another one than that of "
-				       "uuid[0]", m->device);
+			return err_set(EINVAL,
+				       "device is \"%s\", which is another one than that of "
+				       "uuid[0]",
+				       m->device);
 		snprintf(d->device, sizeof(d->device), "%s", m->device);
 	} else if (is_zero(u, sizeof(u))) {
 		snprintf(d->device, sizeof(d->device), "host");
 	} else {
-		snprintf(d->device, sizeof(d->device), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-"
-			 "%02x%02x", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9]);
+		snprintf(d->device, sizeof(d->device),
+			 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-"
+			 "%02x%02x",
+			 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9]);
 	}
 	memcpy(d->uuid, u, sizeof(u));
 	memcpy(mk->request.uuid[0], u, sizeof(u));
 	return device_bytes_find(u, &mk->device);
 }
 
-int make_want(const gpc *c, const struct gpc_pool *p, const struct gpc_memory *m,
-	      struct making *mk)
+int make_want(const gpc *c, const struct gpc_pool *p, const struct gpc_memory *m, struct making *mk)
 {
 	struct memory *d = &mk->memory;
 	int err = pool_request(p, &mk->request);
@@ -187,11 +204,16 @@ int make_want(const gpc *c, const struct gpc_pool *p, const struct gpc_memory *m
 	d->trailers = p->kind == GPC_RAM && !m->no_checksums;
 	d->numa = m->numa;
 	d->nodes = m->nodes;
-	memcpy(d->fingerprint, is_zero(m->fingerprint, sizeof(m->fingerprint)) ?
-	       c->seg.header.layout : m->fingerprint, sizeof(d->fingerprint));
+	memcpy(d->fingerprint,
+	       is_zero(m->fingerprint, sizeof(m->fingerprint)) ? c->seg.header.layout
+							       : m->fingerprint,
+	       sizeof(d->fingerprint));
 	mk->pages = (struct memory_pages){
-		.numa = m->numa, .threads = m->threads, .nodes = m->nodes,
-		.huge_dir = m->huge_dir, .progress = m->progress,
+		.numa = m->numa,
+		.threads = m->threads,
+		.nodes = m->nodes,
+		.huge_dir = m->huge_dir,
+		.progress = m->progress,
 		.progress_arg = m->progress_arg,
 	};
 	mk->request.block_bytes = d->block_bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* map.c - maps: made at first use, counted, unmapped when stale.
  *
- * c->maps->lock is held while a map is made: two threads that want one pool make one map.  It is not
- * held while a map is unmapped; by then nobody finds it. */
+ * c->maps->lock is held while a map is made: two threads that want one pool make one map.  It is
+ * not held while a map is unmapped; by then nobody finds it. */
 #include "config.h"
 
 #include "memory/maps.h"
@@ -20,7 +20,7 @@
 bool map_pool_has(const gpc *c, uint32_t pool, uint64_t number, bool draining_too)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
-	uint32_t state = load_acquire(&p->state);        /* pairs with (Q) */
+	uint32_t state = load_acquire(&p->state); /* pairs with (Q) */
 
 	return (state == POOL_READY || (draining_too && state == POOL_DRAINING)) &&
 	       load_relaxed(&p->memory) == number && load_acquire(&p->state) == state;
@@ -83,11 +83,13 @@ static int map_part(struct map *m, uint32_t i, uint64_t need)
 	int err = memory_read_part(&m->memory, i, &part);
 
 	if (err == -EAGAIN)
-		return err_set(EAGAIN, "pool is %u: part %u of its memory is not lent yet", m->pool, i);
+		return err_set(EAGAIN, "pool is %u: part %u of its memory is not lent yet", m->pool,
+			       i);
 	if (!err && part.bytes < need)
-		err = err_set(EBADMSG, "pool is %u: part %u of its memory has %llu bytes, of which its "
-			      "layout needs %llu", m->pool, i, (unsigned long long)part.bytes,
-			      (unsigned long long)need);
+		err = err_set(EBADMSG,
+			      "pool is %u: part %u of its memory has %llu bytes, of which its "
+			      "layout needs %llu",
+			      m->pool, i, (unsigned long long)part.bytes, (unsigned long long)need);
 	if (!err)
 		err = m->device->map(m->memory.uuid, &part, &to->memory, &base);
 	if (err)
@@ -102,8 +104,10 @@ static int map_images(gpc *c, struct map *m, uint64_t need)
 	int err;
 
 	if (m->memory.nparts > 1 || m->memory.images_bytes < need)
-		return err_set(EBADMSG, "pool is %u: its memory has %u parts and %llu bytes of images, "
-			       "which is not what its layout needs", m->pool, m->memory.nparts,
+		return err_set(EBADMSG,
+			       "pool is %u: its memory has %u parts and %llu bytes of images, "
+			       "which is not what its layout needs",
+			       m->pool, m->memory.nparts,
 			       (unsigned long long)m->memory.images_bytes);
 	err = memory_map_images(&c->seg, &m->memory, &m->images);
 	m->part[0] = (struct map_part){ .base = m->images, .bytes = m->memory.images_bytes };
@@ -175,10 +179,13 @@ static void map_link(gpc *c, struct map *m)
 static int no_memory(const gpc *c, uint32_t pool, uint32_t state)
 {
 	if (state == POOL_READY)
-		return err_set(ENOENT, "pool is %u: it has no memory, since gpc_pool_add made it; "
-			       "gpc_pool_make makes one that has", pool);
+		return err_set(ENOENT,
+			       "pool is %u: it has no memory, since gpc_pool_add made it; "
+			       "gpc_pool_make makes one that has",
+			       pool);
 	if (state == POOL_DRAINING)
-		return err_set(ESTALE, "pool is %u: it is being removed, and its memory with it", pool);
+		return err_set(ESTALE, "pool is %u: it is being removed, and its memory with it",
+			       pool);
 	return err_set(ENOENT, "pool is %u: %s has no pool of that number", pool, c->seg.name);
 }
 
@@ -275,7 +282,7 @@ static struct map *take_unused(gpc *c)
 void map_free_list(gpc *c, struct map *m)
 {
 	struct map *next;
-	bool last = false;               /* user of VRAM: its file is garbage then */
+	bool last = false; /* user of VRAM: its file is garbage then */
 
 	for (; m; m = next) {
 		next = m->next;
@@ -338,7 +345,7 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t npart
 	}
 	if (!err)
 		err = thread_start(c);
-	if (err) {                       /* all of it is the caller's still */
+	if (err) { /* all of it is the caller's still */
 		if (m->images && !(nparts && part[0].base))
 			memory_unmap_images(&c->seg, &m->memory, m->images);
 		memory_unmap_trailers(&m->trailers);
@@ -366,11 +373,13 @@ static int check_apart(const struct map *m, const struct map_part *what)
 
 	for (i = 0; i < m->memory.nparts; i++)
 		if (is_on(what, &m->part[i]))
-			return err_set(EINVAL, "base is %p and bytes %llu: that is on part %u of pool %u, "
+			return err_set(EINVAL,
+				       "base is %p and bytes %llu: that is on part %u of pool %u, "
 				       "which has %llu bytes at %p; what lies side by side in "
 				       "one allocation is one part with several runs",
-				       (void *)what->base, (unsigned long long)what->bytes, i, m->pool,
-				       (unsigned long long)m->part[i].bytes, (void *)m->part[i].base);
+				       (void *)what->base, (unsigned long long)what->bytes, i,
+				       m->pool, (unsigned long long)m->part[i].bytes,
+				       (void *)m->part[i].base);
 	return 0;
 }
 
@@ -403,8 +412,9 @@ int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *
 	for (m = c->maps->first; m; m = m->next)
 		if (m->pool == pool && m->made && is_current(c, m) && part < m->memory.nparts)
 			break;
-	err = m ? keep_part(m, part, what, told) :
-	      err_set(ENOENT, "pool is %u: this process has not made part %u of it", pool, part);
+	err = m ? keep_part(m, part, what, told)
+		: err_set(ENOENT, "pool is %u: this process has not made part %u of it", pool,
+			  part);
 	pthread_mutex_unlock(&c->maps->lock);
 	return err;
 }

@@ -29,31 +29,32 @@
 #include "segment/memory.h"
 
 struct map_part {
-	uint8_t *base;                   /* NULL: not mapped yet */
+	uint8_t *base; /* NULL: not mapped yet */
 	uint64_t bytes;
-	void *memory;                    /* of device_bytes; NULL: images of the file, or the caller's own */
+	void *memory; /* of device_bytes; NULL: images of the file, or the caller's own */
 };
 
 struct map {
-	struct map *next;                /* all of the handle */
+	struct map *next; /* all of the handle */
 	struct memory memory;
-	const struct device_bytes *device;       /* of VRAM; of RAM NULL */
+	const struct device_bytes *device; /* of VRAM; of RAM NULL */
 	uint32_t pool;
-	uint32_t callers, transfers;     /* users, under c->maps' lock */
-	bool made;                       /* this process made it */
-	bool unwanted;                   /* gpc_pool_unmap came while copies were under way */
-	uint8_t *images;                 /* of the file, mapped */
-	uint8_t *pins;                   /* of the images: a byte for each chunk, 1: it is registered */
-	const struct device_bytes *pinner;       /* what they are registered with */
-	bool pin_wanted;                 /* by gpc_pool_pin: the thread has a hold of it; c->maps' lock */
-	int pin_error;                   /* what became of that */
-	struct memory_trailers trailers; /* of RAM with checksums; at NULL: it has none */
-	const struct device_bytes *trailers_by;  /* they are registered with; c->maps->pin_lock */
-	void *sums;                      /* of device: the way through an image; the same lock */
-	struct map_part part[];          /* memory.nparts; at least 1 */
+	uint32_t callers, transfers; /* users, under c->maps' lock */
+	bool made;                   /* this process made it */
+	bool unwanted;               /* gpc_pool_unmap came while copies were under way */
+	uint8_t *images;             /* of the file, mapped */
+	uint8_t *pins;               /* of the images: a byte for each chunk, 1: it is registered */
+	const struct device_bytes *pinner; /* what they are registered with */
+	bool pin_wanted; /* by gpc_pool_pin: the thread has a hold of it; c->maps' lock */
+	int pin_error;   /* what became of that */
+	struct memory_trailers trailers;        /* of RAM with checksums; at NULL: it has none */
+	const struct device_bytes *trailers_by; /* they are registered with; c->maps->pin_lock */
+	void *sums;             /* of device: the way through an image; the same lock */
+	struct map_part part[]; /* memory.nparts; at least 1 */
 };
 
-#define PIN_CHUNK ((uint64_t)1 << 30)    /* bytes that are registered at a time; no copy crosses an end */
+#define PIN_CHUNK \
+	((uint64_t)1 << 30) /* bytes that are registered at a time; no copy crosses an end */
 
 /* The pool's memory as it is now, with all parts mapped and one user (a transfer) more: 0, -ENOENT,
  * -ESTALE, -EAGAIN, -ENODEV, as gpc_pool_map. */
@@ -73,13 +74,18 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *m, uint32_t nparts,
 int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what,
 		   const struct shm_part *told);
 /* What this process has of a pool's memory: parts, registered bytes. */
-struct map_seen { uint32_t parts; uint64_t pinned; };
+struct map_seen {
+	uint32_t parts;
+	uint64_t pinned;
+};
 struct map_seen map_look(gpc *c, uint32_t pool, uint64_t number);
-/* For tests: another size than PIN_CHUNK, and a device that registers in place of the cache's GPUs. */
+/* For tests: another size than PIN_CHUNK, and a device that registers in place of the cache's
+ * GPUs. */
 extern uint64_t map_pin_chunk;
 extern const struct device_bytes *map_pin_device;
 
-/* Register the chunks that hold these bytes of the images, with the GPUs that `device` drives; waits. */
+/* Register the chunks that hold these bytes of the images, with the GPUs that `device` drives;
+ * waits. */
 int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes);
 /* The same for its trailers. */
 int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device);
@@ -93,14 +99,14 @@ void map_sweep(gpc *c);
 
 /* ---- with the handle ---- */
 
-int map_open(gpc *c);                    /* c->maps: -ENOMEM */
+int map_open(gpc *c); /* c->maps: -ENOMEM */
 /* gpc_close: the threads end first; then no transfer is under way, and everything is unmapped. */
 void map_stop(gpc *c);
 void map_close_all(gpc *c);
-void map_abandon(gpc *c);                /* in a forked child: forget, touch no device */
+void map_abandon(gpc *c); /* in a forked child: forget, touch no device */
 
-/* What copies ask of maps: `forget` is called before a map is unmapped, `feed` by the thread, a few times a
- * second; true: again in a fraction of a millisecond.  map_poke: now. */
+/* What copies ask of maps: `forget` is called before a map is unmapped, `feed` by the thread, a few
+ * times a second; true: again in a fraction of a millisecond.  map_poke: now. */
 void map_watch(gpc *c, void (*forget)(gpc *c, struct map *m), bool (*feed)(gpc *c));
 int map_poke(gpc *c);
 

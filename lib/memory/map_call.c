@@ -41,7 +41,8 @@ int map_find_stale(gpc *c, const uint8_t uuid[16])
 	gpc *h;
 
 	for (h = fork_hold(); h && pool < 0; h = h->next) {
-		if (!h->maps || memcmp(h->seg.header.id, c->seg.header.id, sizeof(c->seg.header.id)) ||
+		if (!h->maps ||
+		    memcmp(h->seg.header.id, c->seg.header.id, sizeof(c->seg.header.id)) ||
 		    pthread_mutex_trylock(&h->maps->lock))
 			continue;
 		pool = find_stale(h, uuid);
@@ -57,8 +58,10 @@ static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)
 	int err = 0;
 
 	if (m && !map_pool_has(c, pool, m->memory.number, false))
-		return err_set(ESTALE, "pool is %u: what this handle has mapped is of a pool that has "
-			       "gone; use it no more, and call gpc_pool_unmap", pool);
+		return err_set(ESTALE,
+			       "pool is %u: what this handle has mapped is of a pool that has "
+			       "gone; use it no more, and call gpc_pool_unmap",
+			       pool);
 	if (!m)
 		err = map_get_locked(c, pool, true, &m);
 	if (!m)
@@ -67,7 +70,7 @@ static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)
 		err = err_set(EINVAL, "part is %u: the memory of pool %u has %u", part, pool,
 			      MAX(m->memory.nparts, 1u));
 	else
-		err = thread_start(c);   /* it sees the pool go */
+		err = thread_start(c); /* it sees the pool go */
 	if (err)
 		m->callers -= !had;
 	*ret = m;
@@ -85,7 +88,7 @@ GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64
 		err = err_set(EINVAL, "%s is NULL", base ? "bytes" : "base");
 	if (err < 0)
 		return err;
-	make_settle(c);                  /* it may be our own, of a call that got no answer */
+	make_settle(c); /* it may be our own, of a call that got no answer */
 	pthread_mutex_lock(&c->maps->lock);
 	err = caller_get(c, (uint32_t)pool, part, &m);
 	if (err == 0) {

@@ -39,7 +39,7 @@ int map_open(gpc *c)
 	pthread_mutex_init(&s->thread_lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->pin_ended, NULL);
-	fork_hold();                     /* another handle may look: map_find_stale() */
+	fork_hold(); /* another handle may look: map_find_stale() */
 	c->maps = s;
 	fork_release();
 	return 0;
@@ -67,7 +67,7 @@ void map_close_all(gpc *c)
 
 	if (!s)
 		return;
-	pthread_mutex_lock(&s->lock);    /* another handle may look: map_find_stale() */
+	pthread_mutex_lock(&s->lock); /* another handle may look: map_find_stale() */
 	m = s->first;
 	s->first = NULL;
 	pthread_mutex_unlock(&s->lock);

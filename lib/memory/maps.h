@@ -8,7 +8,7 @@
 #include "memory/map.h"
 
 struct maps {
-	pthread_mutex_t lock;            /* of the list and the users of each map */
+	pthread_mutex_t lock; /* of the list and the users of each map */
 	struct map *first;
 	void (*forget)(gpc *c, struct map *m);
 	bool (*feed)(gpc *c);
@@ -39,8 +39,8 @@ void map_free_list(gpc *c, struct map *m);
 
 /* ---- pin.c ---- */
 
-int pin_prepare(struct map *m);          /* of images: -ENOMEM */
-void pin_drop(struct map *m);            /* before it is unmapped */
+int pin_prepare(struct map *m); /* of images: -ENOMEM */
+void pin_drop(struct map *m);   /* before it is unmapped */
 void pin_stop(gpc *c);
 
 /* ---- thread.c ---- */

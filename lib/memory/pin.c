@@ -18,7 +18,7 @@
 #include "peer/refuse.h"
 #include "segment/lockfile.h"
 
-#define PATIENCE_NS (10000 * NS_PER_MS)  /* with the process whose turn it is */
+#define PATIENCE_NS (10000 * NS_PER_MS) /* with the process whose turn it is */
 
 uint64_t map_pin_chunk = PIN_CHUNK;
 const struct device_bytes *map_pin_device;
@@ -80,7 +80,8 @@ static int pin_range(gpc *c, struct map *m, const struct device_bytes *device, u
 	return err;
 }
 
-/* The look without a lock is for copies: what is registered stays so as long as they have the map. */
+/* The look without a lock is for copies: what is registered stays so as long as they have the
+ * map. */
 int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes)
 {
 	uint64_t from = at / map_pin_chunk, end, i;
@@ -108,7 +109,7 @@ int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device)
 	pthread_mutex_lock(&c->maps->pin_lock);
 	if (!m->trailers_by)
 		err = device->pin(m->trailers.base, m->trailers.bytes);
-	if (!err)                        /* registered before others see it; pairs with the acquire */
+	if (!err) /* registered before others see it; pairs with the acquire */
 		store_release(&m->trailers_by, device);
 	pthread_mutex_unlock(&c->maps->pin_lock);
 	return err;
@@ -229,8 +230,10 @@ static int wait_pinned(gpc *c, struct map *m, int timeout_ms)
 	while (m->pin_wanted && timeout_ms && thread_sleep(&s->pin_ended, &s->lock, until))
 		;
 	if (m->pin_wanted)
-		return err_set(timeout_ms ? ETIMEDOUT : EAGAIN, "pool is %u: its memory is being "
-			       "registered, and that goes on", m->pool);
+		return err_set(timeout_ms ? ETIMEDOUT : EAGAIN,
+			       "pool is %u: its memory is being "
+			       "registered, and that goes on",
+			       m->pool);
 	return m->pin_error ? err_set(-m->pin_error, "%s", s->pin_why) : 0;
 }
 

@@ -24,7 +24,8 @@ static void list_pieces(const struct map *m, struct sum_piece *to)
 		const struct shm_run *r = &m->memory.run[i];
 
 		for (j = 0; j < r->count; j++)
-			*to++ = (struct sum_piece){ m->part[r->part].base + r->offset + j * r->run_stride,
+			*to++ = (struct sum_piece){ m->part[r->part].base + r->offset +
+							    j * r->run_stride,
 						    r->slot_stride, r->bytes };
 	}
 }
@@ -41,7 +42,7 @@ static int open_sums(struct map *m)
 	list_pieces(m, pieces);
 	err = m->device->sum_open(m->memory.uuid, pieces, n, &sums);
 	free(pieces);
-	if (!err)                        /* whole before others see it; pairs with map_sums() */
+	if (!err) /* whole before others see it; pairs with map_sums() */
 		store_release(&m->sums, sums);
 	return err;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thread.c - the thread of a handle that has maps: it unmaps what is stale, so that the memory of a dead
- * pool goes though nobody calls anything, and tells those who wait for copies by a descriptor. */
+/* thread.c - the thread of a handle that has maps: it unmaps what is stale, so that the memory of a
+ * dead pool goes though nobody calls anything, and tells those who wait for copies by a
+ * descriptor. */
 #include "config.h"
 
 #include "memory/maps.h"
@@ -11,8 +12,8 @@
 
 #include "base/err.h"
 
-#define IDLE_NS (250 * NS_PER_MS)        /* between looks at maps ... */
-#define BUSY_NS (NS_PER_MS / 4)          /* ... and at copies that somebody waits for */
+#define IDLE_NS (250 * NS_PER_MS) /* between looks at maps ... */
+#define BUSY_NS (NS_PER_MS / 4)   /* ... and at copies that somebody waits for */
 #define STACK   ((size_t)256 << 10)
 
 int maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg)

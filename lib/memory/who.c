@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* who.c - who has the memory of a former pool: the attached processes that have its file open, as far
- * as /proc tells this one.  Other users' processes, and those of other PID namespaces, stay unnamed. */
+/* who.c - who has the memory of a former pool: the attached processes that have its file open, as
+ * far as /proc tells this one.  Other users' processes, and those of other PID namespaces, stay
+ * unnamed. */
 #include "config.h"
 
 #include "memory/make.h"
@@ -16,7 +17,7 @@
 #include "segment/lockfile.h"
 #include "segment/memory_file.h"
 
-#define WHO_MOST 6u                      /* pids that a sentence names */
+#define WHO_MOST 6u /* pids that a sentence names */
 
 static bool has_open(int32_t pid, const struct stat *file)
 {
@@ -80,7 +81,10 @@ void memory_who(const gpc *c, uint64_t number, char ret[WHO_TEXT])
 	segment_path(&c->seg, suffix, path);
 	if (!stat(path, &file))
 		n = find_pids(c, &file, pid);
-	at = (size_t)snprintf(ret, WHO_TEXT, !n ? "some process has" : n == 1 ? "process" : "processes");
+	at = (size_t)snprintf(ret, WHO_TEXT,
+			      !n       ? "some process has"
+			      : n == 1 ? "process"
+				       : "processes");
 	for (i = 0; i < n; i++)
 		at += (size_t)snprintf(ret + at, WHO_TEXT - at, "%s %d", i ? "," : "", (int)pid[i]);
 	if (n)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ask.c - gpc_prefetch: what is below RAM is asked for, and brought by the process that keeps the tiers.
+/* ask.c - gpc_prefetch: what is below RAM is asked for, and brought by the process that keeps the
+ * tiers.
  *
- * A question is a slot of this peer's (struct shm_ask has its states).  It names keys and nothing else: what comes
- * of it is in the index.  So it may be left alone at any moment, and so may its answer. */
+ * A question is a slot of this peer's (struct shm_ask has its states).  It names keys and nothing
+ * else: what comes of it is in the index.  So it may be left alone at any moment, and so may its
+ * answer. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,9 +12,10 @@
 #include "base/futex.h"
 #include "payload/ask.h"
 
-#define LOOK_NS (20 * NS_PER_MS)         /* between looks whether the keeper lives */
+#define LOOK_NS (20 * NS_PER_MS) /* between looks whether the keeper lives */
 
-/* A tier that says of each key whether it has it stands in the index; of another one only its keeper knows. */
+/* A tier that says of each key whether it has it stands in the index; of another one only its
+ * keeper knows. */
 bool ask_may_help(gpc *c, const gpc_key *key)
 {
 	const struct shm_desk *d = seg_desk(&c->seg);
@@ -29,7 +32,8 @@ bool ask_may_help(gpc *c, const gpc_key *key)
 
 /* ---- slots ---- */
 
-/* Once for each handle: what the last peer on this seat has left.  A question that is taken ends by itself. */
+/* Once for each handle: what the last peer on this seat has left.  A question that is taken ends by
+ * itself. */
 static void settle(gpc *c)
 {
 	uint32_t i, word;
@@ -64,8 +68,11 @@ int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t dead
 	uint32_t i;
 
 	if (!keeper_lives(c))
-		return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s: start gpcd with --disk or "
-			       "--remote, or call gpc_tiers_open", c->seg.name);
+		return err_set(
+			ENOTCONN,
+			"no process keeps the tiers below RAM of %s: start gpcd with --disk or "
+			"--remote, or call gpc_tiers_open",
+			c->seg.name);
 	pthread_mutex_lock(&c->ask_lock);
 	if (!c->asks_settled)
 		settle(c);
@@ -73,7 +80,9 @@ int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t dead
 		;
 	if (i == SHM_ASKS) {
 		pthread_mutex_unlock(&c->ask_lock);
-		return err_set(EAGAIN, "%u prefetches of this handle are under way, as many as may be", SHM_ASKS);
+		return err_set(EAGAIN,
+			       "%u prefetches of this handle are under way, as many as may be",
+			       SHM_ASKS);
 	}
 	a = seg_ask(&c->seg, c->peer, i);
 	a->n = MIN(n, SHM_ASK_KEYS);
@@ -86,8 +95,8 @@ int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t dead
 	ret->word = ASK_WORD(ASK_POSTED, ASK_SEQ(load_relaxed(&a->word)) + 1);
 	if (watched)
 		c->asks_watched |= 1u << i;
-	/* (k) the question before its word; pairs with the load in stage/up.c.  If we die before it, nothing
-	 * was asked */
+	/* (k) the question before its word; pairs with the load in stage/up.c.  If we die before
+	 * it, nothing was asked */
 	store_release(&a->word, ret->word);
 	pthread_mutex_unlock(&c->ask_lock);
 	keeper_ring(c);
@@ -110,8 +119,11 @@ static int give_up(gpc *c, const struct asked *q, int err)
 		    ASK_WORD(ASK_FREE, ASK_SEQ(q->word)));
 	leave(c, q->i);
 	if (err == -ENOTCONN)
-		return err_set(ENOTCONN, "the process that kept the tiers below RAM of %s has ended", c->seg.name);
-	return err_set(ETIMEDOUT, "time is up: the tiers below RAM of %s have not brought all yet", c->seg.name);
+		return err_set(ENOTCONN,
+			       "the process that kept the tiers below RAM of %s has ended",
+			       c->seg.name);
+	return err_set(ETIMEDOUT, "time is up: the tiers below RAM of %s have not brought all yet",
+		       c->seg.name);
 }
 
 static void sleep_on(gpc *c, struct shm_ask *a, uint32_t word, uint64_t ns)
@@ -119,7 +131,7 @@ static void sleep_on(gpc *c, struct shm_ask *a, uint32_t word, uint64_t ns)
 	if (handle_help(c, NS_PER_MS) > 0)
 		return;
 	store_relaxed(&a->waits, 1);
-	order_fence();                   /* waits before the word is looked at: the keeper does the reverse */
+	order_fence(); /* waits before the word is looked at: the keeper does the reverse */
 	futex_wait(&a->word, word, ns);
 	store_relaxed(&a->waits, 0);
 }
@@ -135,7 +147,7 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 		/* pairs with (l) of stage/up.c: the answer before DONE */
 		word = load_acquire(&a->word);
 		if (ASK_SEQ(word) != ASK_SEQ(q->word) || ASK_STATE(word) == ASK_FREE)
-			return give_up(c, q, -ENOTCONN);         /* scribbled over */
+			return give_up(c, q, -ENOTCONN); /* scribbled over */
 		if (ASK_STATE(word) == ASK_DONE)
 			break;
 		now = clock_ns();
@@ -155,7 +167,8 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 
 /* ---- the call ---- */
 
-static int check_call(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags, int timeout_ms)
+static int check_call(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags,
+		      int timeout_ms)
 {
 	int err = request_check(c, flags, 0, timeout_ms != 0);
 
@@ -182,7 +195,8 @@ static int count_warm(gpc *c, const gpc_key *keys, uint32_t n)
 	return got;
 }
 
-GPC_EXPORT int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags, int timeout_ms)
+GPC_EXPORT int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags,
+			    int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	int err = check_call(c, to, keys, n, flags, timeout_ms), len, got, why;

@@ -5,12 +5,13 @@
  *
  *   1  both sides' memory is held, the way planned, the stream looked at: nothing has happened yet
  *   2  a slot and its value; bad[slot] says: none
- *   3  the command.  Its answer is taken with ring_lock held: a fetch's targets get their reference there,
+ *   3  the command.  Its answer is taken with ring_lock held: a fetch's targets get their reference
+ *   there,
  *      before `taken` passes the answer, and the sources lose theirs: the writer pins them now
  *   4  copies, and behind those of each stage an event; checksums; the mark, last
  *
- * A call that gives its command up leaves a slot that is untold: the answer may still bind targets, and then
- * they are cut. */
+ * A call that gives its command up leaves a slot that is untold: the answer may still bind targets,
+ * and then they are cut. */
 #include "config.h"
 
 #include "payload/bring.h"
@@ -31,21 +32,24 @@ int bring_check_ranks(const gpc *c, uint32_t nranks, const int32_t *ranks, const
 	uint32_t i, k;
 
 	if (nranks > GPC_MAX_RANKS)
-		return err_set(EINVAL, "nranks is %u: at most %d processes copy for one transfer", nranks,
-			       GPC_MAX_RANKS);
+		return err_set(EINVAL, "nranks is %u: at most %d processes copy for one transfer",
+			       nranks, GPC_MAX_RANKS);
 	if (!nranks)
 		return 0;
 	if (!ranks || !moves || !nmoves)
 		return err_set(EINVAL, "%s is NULL, and nranks is %u",
-			       !ranks ? "ranks" : !moves ? "moves" : "nmoves", nranks);
+			       !ranks   ? "ranks"
+			       : !moves ? "moves"
+					: "nmoves",
+			       nranks);
 	for (i = 0; i < nranks; i++) {
 		if (ranks[i] < 0 || (uint32_t)ranks[i] >= c->seg.header.geometry.max_peers)
-			return err_set(EINVAL, "ranks[%u] is %d: it must be a peer, below %u", i, ranks[i],
-				       c->seg.header.geometry.max_peers);
+			return err_set(EINVAL, "ranks[%u] is %d: it must be a peer, below %u", i,
+				       ranks[i], c->seg.header.geometry.max_peers);
 		for (k = 0; k < i; k++)
 			if (ranks[k] == ranks[i])
-				return err_set(EINVAL, "ranks[%u] and ranks[%u] are both peer %d", k, i,
-					       ranks[i]);
+				return err_set(EINVAL, "ranks[%u] and ranks[%u] are both peer %d",
+					       k, i, ranks[i]);
 		if (load_acquire(&seg_seat(&c->seg, (uint32_t)ranks[i])->state) != SEAT_TAKEN)
 			return err_set(EINVAL, "ranks[%u] is %d: there is no peer in that seat", i,
 				       ranks[i]);
@@ -83,8 +87,8 @@ int bring_home(struct bring *b, uint32_t pool)
 
 static bool is_same_device(const struct map *a, const struct map *b)
 {
-	return !a == !b && (!a || (a->device == b->device &&
-				   !memcmp(a->memory.uuid, b->memory.uuid, sizeof(a->memory.uuid))));
+	return !a == !b && (!a || (a->device == b->device && !memcmp(a->memory.uuid, b->memory.uuid,
+								     sizeof(a->memory.uuid))));
 }
 
 /* One stream, one mark: all copies are of one device, or all are our threads', who do one lot. */
@@ -112,8 +116,8 @@ int bring_lot(struct bring *b, uint32_t pool, uint32_t *ret_lot)
 	err = map_get(b->c, pool, &l->map);
 	if (err)
 		return err;
-	err = b->fetches ? pair_get(b->c, b->home, l->map, b->stages, &l->pair) :
-			   pair_get(b->c, l->map, b->home, b->stages, &l->pair);
+	err = b->fetches ? pair_get(b->c, b->home, l->map, b->stages, &l->pair)
+			 : pair_get(b->c, l->map, b->home, b->stages, &l->pair);
 	if (!err)
 		err = check_by(b, l->pair);
 	if (!err && b->by && sum_kept(l->map))
@@ -145,16 +149,20 @@ static int make_room(gpc *c, uint32_t slot)
 
 	if (!s->told)
 		s->told = malloc(GPC_TRANSFER_BLOCKS * sizeof(*s->told));
-	return s->told ? 0 : err_set(ENOMEM, "no memory for a transfer of %d blocks",
-				     GPC_TRANSFER_BLOCKS);
+	return s->told ? 0
+		       : err_set(ENOMEM, "no memory for a transfer of %d blocks",
+				 GPC_TRANSFER_BLOCKS);
 }
 
 int bring_begin(struct bring *b)
 {
 	struct map *map[GPC_MAX_POOLS + 1];
 	struct transfer_take start = {
-		.device = b->by ? b->by->device : NULL, .uuid = b->by ? b->by->memory.uuid : NULL,
-		.map = map, .nmaps = all_maps(b, map), .commits = true,
+		.device = b->by ? b->by->device : NULL,
+		.uuid = b->by ? b->by->memory.uuid : NULL,
+		.map = map,
+		.nmaps = all_maps(b, map),
+		.commits = true,
 	};
 	int err = b->nranks ? 0 : check_stream(b->by, b->stream);
 
@@ -299,7 +307,7 @@ static void fill_items(struct bring *b, const struct op *op, uint32_t n)
 			item->to = GPC_NONE;
 			continue;
 		}
-		r = seg_record(&b->c->seg, record);      /* the transfer's: it stays */
+		r = seg_record(&b->c->seg, record); /* the transfer's: it stays */
 		item->key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
 		item->op = load_relaxed(&r->op);
 	}
@@ -312,7 +320,8 @@ int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline
 	struct op *op = NULL;
 	int got = -ENOMEM;
 
-	/* all ones: no slot is bad; a device stores less.  Before the command, so before any done */
+	/* all ones: no slot is bad; a device stores less.  Before the command, so before any
+	 * done */
 	store_relaxed(&seg_transfer(&b->c->seg, b->c->peer)->bad[b->slot], UINT64_MAX);
 	if (cmds)
 		got = request_group_by(b->c, cmds, b->n, deadline, &how, &op);
@@ -328,8 +337,9 @@ int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline
 	return got;
 }
 
-/* Between the map and the answer a pool may have gone, and another one have got its number.  From the answer
- * on targets and pinned sources keep the pools what they are, so one look is enough (rule B11). */
+/* Between the map and the answer a pool may have gone, and another one have got its number.  From
+ * the answer on targets and pinned sources keep the pools what they are, so one look is enough
+ * (rule B11). */
 int bring_check(const struct bring *b)
 {
 	const struct map *m = b->home;
@@ -339,8 +349,11 @@ int bring_check(const struct bring *b)
 		m = b->lot[i].map;
 	if (!m || map_is_of_pool(b->c, m))
 		return 0;
-	return err_set(ESTALE, "pool %u has gone, and another one has its number: what is bound there is not "
-		       "copied", m->pool);
+	return err_set(
+		ESTALE,
+		"pool %u has gone, and another one has its number: what is bound there is not "
+		"copied",
+		m->pool);
 }
 
 /* ---- the end ---- */
@@ -451,7 +464,7 @@ void bring_end(struct bring *b)
 
 	if (!b)
 		return;
-	if (b->begun) {                  /* nothing is bound */
+	if (b->begun) { /* nothing is bound */
 		transfer_drop(b->c, b->slot);
 	} else {
 		for (i = 0; i < b->nlots; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bring_copy.c - the copies of a transfer: by stages, in each lot by lot, and their checksums.
  *
- * A block is whole when all its stages are enqueued.  The driver may refuse one in the middle: then what
- * counts is the first item of the command that is not whole, since only a tail can be cut. */
+ * A block is whole when all its stages are enqueued.  The driver may refuse one in the middle: then
+ * what counts is the first item of the command that is not whole, since only a tail can be cut. */
 #include "config.h"
 
 #include "payload/bring.h"
@@ -63,7 +63,7 @@ static int copy_stage(struct bring *b, uint32_t stage, uint32_t n, uint32_t *ret
 			}
 		}
 	}
-	for (; err && lot < b->nlots; lot++)     /* the lots behind have nothing in this stage */
+	for (; err && lot < b->nlots; lot++) /* the lots behind have nothing in this stage */
 		*ret_whole = MIN(*ret_whole, first_of(b, lot, 0, n));
 	return err;
 }
@@ -74,16 +74,20 @@ static uint32_t life_of(const gpc *c, gpc_block block)
 {
 	uint32_t record = pool_record(&c->seg, block);
 
-	return record == SHM_NO_RECORD ? 0 :
-		WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
+	return record == SHM_NO_RECORD
+		       ? 0
+		       : WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
 }
 
 /* Of item i: the image in `image`, and the trailer of `ram`. */
 static struct sum_item item_of(const struct bring *b, uint32_t i, gpc_block image, gpc_block ram)
 {
 	return (struct sum_item){
-		.slot = (uint32_t)GPC_SLOT(image), .ram = (uint32_t)GPC_SLOT(ram), .index = i,
-		.life = life_of(b->c, ram), .key = b->item[i].key,
+		.slot = (uint32_t)GPC_SLOT(image),
+		.ram = (uint32_t)GPC_SLOT(ram),
+		.index = i,
+		.life = life_of(b->c, ram),
+		.key = b->item[i].key,
 	};
 }
 
@@ -91,7 +95,8 @@ void bring_sum_item(const struct bring *b, uint32_t i, struct sum_item *ret)
 {
 	const struct bring_item *item = &b->item[i];
 
-	*ret = b->fetches ? item_of(b, i, item->to, item->from) : item_of(b, i, item->from, item->to);
+	*ret = b->fetches ? item_of(b, i, item->to, item->from)
+			  : item_of(b, i, item->from, item->to);
 }
 
 /* Those of the lot; of a fetch those that have a sum. */
@@ -119,8 +124,8 @@ static int store_sums(struct bring *b, uint32_t n)
 	return k ? sum_store(b->c, b->home, ram, b->slot, b->sum, k, b->stream) : 0;
 }
 
-/* By threads, from RAM to RAM: the sources, before the copies; the smallest index counts.  Nobody reads `bad`
- * before done. */
+/* By threads, from RAM to RAM: the sources, before the copies; the smallest index counts.  Nobody
+ * reads `bad` before done. */
 static void carry_sums(struct bring *b, uint32_t n)
 {
 	uint64_t *bad = &seg_transfer(&b->c->seg, b->c->peer)->bad[b->slot];
@@ -200,7 +205,8 @@ static uint32_t copy_torn(struct bring *b, uint32_t whole)
 	return 0;
 }
 
-/* Nothing is refused to threads once there is memory for the list; bring_finish() gives it to them. */
+/* Nothing is refused to threads once there is memory for the list; bring_finish() gives it to
+ * them. */
 static int copy_by_threads(struct bring *b, uint32_t n)
 {
 	struct copy_pair *pairs;

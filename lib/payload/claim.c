@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim.c - who computes a key that many want.
  *
- * A claim is a mark on a reservation, by the writer (writer/pending.h has its states and rules).  claim_wait.c
- * has those who wait. */
+ * A claim is a mark on a reservation, by the writer (writer/pending.h has its states and rules).
+ * claim_wait.c has those who wait. */
 #include "config.h"
 
 #include <errno.h>
@@ -30,8 +30,11 @@ static int check_blocks(gpc *c, const gpc_block *blocks, uint32_t n)
 		if (record == SHM_NO_RECORD)
 			return refuse_block(c, "blocks", i, blocks[i]);
 		if (!may_claim(c, record, blocks[i]))
-			return err_set(EPERM, "blocks[%u] is block 0x%x, which this handle has not reserved: "
-				       "only a reservation can be claimed for a key", i, (unsigned)blocks[i]);
+			return err_set(
+				EPERM,
+				"blocks[%u] is block 0x%x, which this handle has not reserved: "
+				"only a reservation can be claimed for a key",
+				i, (unsigned)blocks[i]);
 	}
 	return 0;
 }
@@ -77,7 +80,9 @@ static int ask_part(gpc *c, uint32_t cmd, const gpc_key *keys, const gpc_block *
 		return err_set(ENOMEM, "no memory for %u commands", n);
 	}
 	for (i = 0; i < n; i++) {
-		cmds[i] = (struct shm_command){ .op = (uint8_t)cmd, .count = 1, .block = blocks[i],
+		cmds[i] = (struct shm_command){ .op = (uint8_t)cmd,
+						.count = 1,
+						.block = blocks[i],
 						.life = ring_life(c, blocks[i]) };
 		if (keys) {
 			cmds[i].key[0] = keys[i].w[0];
@@ -109,12 +114,15 @@ static uint64_t age_of(const struct shm_record *r, const gpc_key *key)
 }
 
 /* The record may be another's by now: then its life is another one, and a wait ends at once. */
-static void describe(const gpc *c, const struct answer *a, const gpc_key *key, struct gpc_claim *ret)
+static void describe(const gpc *c, const struct answer *a, const gpc_key *key,
+		     struct gpc_claim *ret)
 {
 	uint32_t record = pool_record(&c->seg, a->block);
 	const struct shm_record *r;
 
-	*ret = (struct gpc_claim){ .key = *key, .state = (uint32_t)a->to, .block = a->block, .peer = -1 };
+	*ret = (struct gpc_claim){
+		.key = *key, .state = (uint32_t)a->to, .block = a->block, .peer = -1
+	};
 	if (record == SHM_NO_RECORD)
 		return;
 	r = seg_record(&c->seg, record);
@@ -133,13 +141,15 @@ static int refuse_claim(const gpc *c, uint32_t i, gpc_block block, int32_t err)
 {
 	if (err == -ESTALE)
 		return refuse_pool(c, "blocks", GPC_POOL(block));
-	return err_set(-err, "blocks[%u] is block 0x%x: it is no reservation of this handle any more", i,
+	return err_set(-err,
+		       "blocks[%u] is block 0x%x: it is no reservation of this handle any more", i,
 		       (unsigned)block);
 }
 
-/* Those that this process cannot answer, by their numbers; in the order of the call, as the writer is asked. */
-static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, uint64_t deadline,
-		    struct answer *a)
+/* Those that this process cannot answer, by their numbers; in the order of the call, as the writer
+ * is asked. */
+static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		    uint64_t deadline, struct answer *a)
 {
 	gpc_key k[CLAIM_GROUP];
 	gpc_block b[CLAIM_GROUP];
@@ -165,22 +175,26 @@ static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32
 	return 0;
 }
 
-/* A claim of a block that has one ends that, so of two keys in one call only the last would have it. */
+/* A claim of a block that has one ends that, so of two keys in one call only the last would have
+ * it. */
 static int check_mine(const struct answer *a, uint32_t i, uint32_t from)
 {
 	uint32_t j;
 
 	for (j = 0; j < i; j++)
 		if (a[j].to == CLAIM_MINE && a[j].block == a[i].block)
-			return err_set(EINVAL, "blocks[%u] is block 0x%x, as blocks[%u] is: a block is claimed for "
-				       "one key", from + i, (unsigned)a[i].block, from + j);
+			return err_set(
+				EINVAL,
+				"blocks[%u] is block 0x%x, as blocks[%u] is: a block is claimed for "
+				"one key",
+				from + i, (unsigned)a[i].block, from + j);
 	return 0;
 }
 
-/* At most CLAIM_GROUP keys, the call's from `from` on.  How many are ours; the first that was refused is the
- * call's error. */
-static int claim_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, uint32_t from,
-		      uint64_t deadline, struct gpc_claim *ret)
+/* At most CLAIM_GROUP keys, the call's from `from` on.  How many are ours; the first that was
+ * refused is the call's error. */
+static int claim_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		      uint32_t from, uint64_t deadline, struct gpc_claim *ret)
 {
 	struct answer a[CLAIM_GROUP];
 	int mine = 0, err;

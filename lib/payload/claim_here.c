@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim_here.c - what this process can say of a claim by itself.
  *
- * Only MINE changes anything, so only MINE is the writer's to say.  LIVE is a lookup.  For PENDING the writer notes
- * in shm_shared.hint, by the key's hash, which block a key has last become pending in; the note may be old, another
- * key's, or scribbled: the record alone is believed, and what it does not confirm is asked.  A block of this very
- * peer is asked as well: it may have been given back by a command that is still on its way. */
+ * Only MINE changes anything, so only MINE is the writer's to say.  LIVE is a lookup.  For PENDING
+ * the writer notes in shm_shared.hint, by the key's hash, which block a key has last become pending
+ * in; the note may be old, another key's, or scribbled: the record alone is believed, and what it
+ * does not confirm is asked.  A block of this very peer is asked as well: it may have been given
+ * back by a command that is still on its way. */
 #include "config.h"
 
 #include "payload/claim_here.h"
@@ -32,7 +33,8 @@ static uint32_t count_alike(const gpc_block *blocks, uint32_t n)
 	return i;
 }
 
-/* Pairs with (f): a mark that is seen has what stands beside it; and with (u), by the second look. */
+/* Pairs with (f): a mark that is seen has what stands beside it; and with (u), by the second
+ * look. */
 bool claim_mark(const struct shm_record *r, struct claim_mark *ret)
 {
 	uint32_t word = load_acquire(&r->word);
@@ -43,8 +45,8 @@ bool claim_mark(const struct shm_record *r, struct claim_mark *ret)
 	ret->since = load_acquire(&r->parent[0]);
 	ret->key.w[0] = load_acquire(&r->key[0]);
 	ret->key.w[1] = load_acquire(&r->key[1]);
-	return (load_acquire(&r->flags) & REC_CLAIM) && load_relaxed(&r->parent[1]) == ret->number &&
-	       load_relaxed(&r->word) == word;
+	return (load_acquire(&r->flags) & REC_CLAIM) &&
+	       load_relaxed(&r->parent[1]) == ret->number && load_relaxed(&r->word) == word;
 }
 
 /* Older claims of that peer that are open, as writer/pending.c counts them. */
@@ -76,11 +78,14 @@ static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struc
 	    load_relaxed(&r->key[0]) != key->w[0] || load_relaxed(&r->key[1]) != key->w[1] ||
 	    owner == c->peer || owner >= c->seg.header.geometry.max_peers)
 		return;
-	*ret = (struct answer){ .block = b, .to = CLAIM_PENDING,
-				.victim = loading ? 0 : (int32_t)count_ahead(c, mark.number, owner) };
+	*ret = (struct answer){ .block = b,
+				.to = CLAIM_PENDING,
+				.victim =
+					loading ? 0 : (int32_t)count_ahead(c, mark.number, owner) };
 }
 
-void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, struct answer *ret)
+void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		struct answer *ret)
 {
 	gpc_block live[CLAIM_GROUP];
 	uint32_t at, k, i, space;
@@ -93,7 +98,8 @@ void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n
 			for (i = 0; i < k; i++)
 				live[i] = GPC_NONE;
 		for (i = 0; i < k; i++) {
-			ret[at + i] = (struct answer){ .block = live[i], .to = live[i] >= 0 ? CLAIM_LIVE : 0 };
+			ret[at + i] = (struct answer){ .block = live[i],
+						       .to = live[i] >= 0 ? CLAIM_LIVE : 0 };
 			if (live[i] < 0 && is_ready(c, blocks[at]))
 				find_pending(c, space, &keys[at + i], &ret[at + i]);
 		}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim_wait.c - waiting for what another peer computes or loads (rules B13 to B15).
  *
- * Who waits looks at the record that is to have the key, and sleeps on the word of the key's hash.  The writer wakes it
- * when the claim has ended; who publishes wakes it before that, at the same time as the writer (peer/rouse.h). */
+ * Who waits looks at the record that is to have the key, and sleeps on the word of the key's hash.
+ * The writer wakes it when the claim has ended; who publishes wakes it before that, at the same
+ * time as the writer (peer/rouse.h). */
 #include "config.h"
 
 #include <errno.h>
@@ -11,8 +12,8 @@
 #include "peer/wait_word.h"
 #include "request/stock.h"
 
-#define LOOK_NS (20 * NS_PER_MS)         /* a sleeper looks so often whether anything has changed */
-#define MANY_NS (NS_PER_MS)              /* ... that waits for keys of several words */
+#define LOOK_NS (20 * NS_PER_MS) /* a sleeper looks so often whether anything has changed */
+#define MANY_NS (NS_PER_MS)      /* ... that waits for keys of several words */
 
 /* Pairs with (f): a mark that is seen has the key that stands beside it. */
 bool claim_is_pending(const gpc *c, const struct gpc_claim *q)
@@ -71,8 +72,8 @@ static int sleep_once(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64
 	int ended;
 
 	count_add(&word->waiters, 1);
-	order_fence();                   /* waiters before the records: pending_wake() does the reverse;
-					  * model/claim.pml */
+	/* waiters before the records: pending_wake() does the reverse; model/claim.pml */
+	order_fence();
 	seq = load_acquire(&word->seq);
 	ended = find_ended(c, claims, n);
 	if (ended < 0)
@@ -83,7 +84,8 @@ static int sleep_once(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64
 	return ended;
 }
 
-/* What this peer has reserved beside stocks, transfers and CALLER blocks, as the writer counts it. */
+/* What this peer has reserved beside stocks, transfers and CALLER blocks, as the writer counts
+ * it. */
 static uint64_t count_reserved(const gpc *c)
 {
 	const struct shm_tally *t = seg_tally(&c->seg, c->peer);
@@ -95,7 +97,8 @@ static uint64_t count_reserved(const gpc *c)
 
 		if (c->stock && !load_relaxed(&c->stock[i].caller))
 			other += load_relaxed(&c->stock[i].n);
-		if (load_acquire(&p->state) == POOL_READY && (load_relaxed(&p->flags) & GPC_POOL_CALLER) &&
+		if (load_acquire(&p->state) == POOL_READY &&
+		    (load_relaxed(&p->flags) & GPC_POOL_CALLER) &&
 		    load_relaxed(&p->owner) == (int32_t)c->peer)
 			other += load_relaxed(&p->reserved);
 	}
@@ -115,12 +118,17 @@ static int check_holds(gpc *c, uint64_t deadline)
 	if (err < 0)
 		return err;
 	if (load_relaxed(&t->claims_open))
-		return err_set(EDEADLK, "this handle has %llu open claims: publish or drop them first, for two that "
-			       "wait for each other's claims wait for ever",
-			       (unsigned long long)load_relaxed(&t->claims_open));
+		return err_set(
+			EDEADLK,
+			"this handle has %llu open claims: publish or drop them first, for two that "
+			"wait for each other's claims wait for ever",
+			(unsigned long long)load_relaxed(&t->claims_open));
 	if (count_reserved(c))
-		return err_set(EDEADLK, "this handle has %llu blocks reserved: give them back first, for the other may "
-			       "need them", (unsigned long long)count_reserved(c));
+		return err_set(
+			EDEADLK,
+			"this handle has %llu blocks reserved: give them back first, for the other may "
+			"need them",
+			(unsigned long long)count_reserved(c));
 	return 0;
 }
 
@@ -142,17 +150,17 @@ GPC_EXPORT int gpc_claim_wait(gpc *c, const struct gpc_claim *claims, uint32_t n
 		return err;
 	ns = one_word(claims, n) ? LOOK_NS : MANY_NS;
 	while (ended < 0 && (now = clock_ns()) < deadline) {
-		if (handle_help(c, NS_PER_MS) > 0) {     /* this very thread served */
+		if (handle_help(c, NS_PER_MS) > 0) { /* this very thread served */
 			ended = find_ended(c, claims, n);
 			continue;
 		}
-		handle_sweep_sections(c);        /* rule S4 */
+		handle_sweep_sections(c); /* rule S4 */
 		ended = sleep_once(c, claims, n, MIN(ns, deadline - now));
 	}
 	if (ended < 0)
 		ended = find_ended(c, claims, n);
 	if (ended >= 0)
 		return ended;
-	return timeout_ms ? err_set(ETIMEDOUT, "time is up: none of these %u claims has ended", n) :
-			    err_set(EAGAIN, "none of these %u claims has ended", n);
+	return timeout_ms ? err_set(ETIMEDOUT, "time is up: none of these %u claims has ended", n)
+			  : err_set(EAGAIN, "none of these %u claims has ended", n);
 }

@@ -4,7 +4,8 @@
  *   1  both pools' memory is held (rule B11)
  *   2  every block is looked at: nothing has been enqueued if one is refused
  *   3  the way from layout to layout, planned once; RAM that a GPU copies is registered
- *   4  a slot; the operations; the mark behind them (rule B3), also where an operation was refused */
+ *   4  a slot; the operations; the mark behind them (rule B3), also where an operation was
+ * refused */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -39,13 +40,15 @@ static int check_pools(const gpc *c, const struct gpc_move *moves, uint32_t n, u
 			return refuse_move_block(c, i, ".to", m->to);
 		first = MIN(first, i);
 		if (GPC_POOL(m->from) != GPC_POOL(moves[first].from))
-			return err_set(EINVAL, "moves[%u].from is a block of pool %d, and moves[%u].from "
-				       "one of pool %d: one call copies from one pool", i,
-				       GPC_POOL(m->from), first, GPC_POOL(moves[first].from));
+			return err_set(EINVAL,
+				       "moves[%u].from is a block of pool %d, and moves[%u].from "
+				       "one of pool %d: one call copies from one pool",
+				       i, GPC_POOL(m->from), first, GPC_POOL(moves[first].from));
 		if (GPC_POOL(m->to) != GPC_POOL(moves[first].to))
-			return err_set(EINVAL, "moves[%u].to is a block of pool %d, and moves[%u].to one "
-				       "of pool %d: one call copies to one pool", i,
-				       GPC_POOL(m->to), first, GPC_POOL(moves[first].to));
+			return err_set(EINVAL,
+				       "moves[%u].to is a block of pool %d, and moves[%u].to one "
+				       "of pool %d: one call copies to one pool",
+				       i, GPC_POOL(m->to), first, GPC_POOL(moves[first].to));
 	}
 	*ret_first = first;
 	return 0;
@@ -66,7 +69,8 @@ static bool may_be_read(const gpc *c, uint32_t record, gpc_block block, uint32_t
 	       load_relaxed(&seg_record(&c->seg, to)->source) == record + 1;
 }
 
-/* Both pools are mapped by now, so their slots are those of the layouts, unless somebody forged them. */
+/* Both pools are mapped by now, so their slots are those of the layouts, unless somebody forged
+ * them. */
 static int check_move(const gpc *c, uint32_t i, const struct gpc_move *m, const struct pair *p)
 {
 	uint32_t to = pool_record(&c->seg, m->to), from = pool_record(&c->seg, m->from);
@@ -76,12 +80,15 @@ static int check_move(const gpc *c, uint32_t i, const struct gpc_move *m, const 
 	if (from == SHM_NO_RECORD || (uint32_t)GPC_SLOT(m->from) >= p->from->memory.slots)
 		return refuse_move_block(c, i, ".from", m->from);
 	if (!is_reserved(c, to, m->to))
-		return err_set(EPERM, "moves[%u].to is block 0x%x, which this handle has not "
-			       "reserved: only into a reservation may be copied", i, (unsigned)m->to);
+		return err_set(EPERM,
+			       "moves[%u].to is block 0x%x, which this handle has not "
+			       "reserved: only into a reservation may be copied",
+			       i, (unsigned)m->to);
 	if (!may_be_read(c, from, m->from, to))
-		return err_set(EPERM, "moves[%u].from is block 0x%x, which this handle does not hold, "
-			       "and which is not the source of the move whose target is 0x%x", i,
-			       (unsigned)m->from, (unsigned)m->to);
+		return err_set(EPERM,
+			       "moves[%u].from is block 0x%x, which this handle does not hold, "
+			       "and which is not the source of the move whose target is 0x%x",
+			       i, (unsigned)m->from, (unsigned)m->to);
 	return 0;
 }
 
@@ -112,15 +119,18 @@ static int check_overlap(struct transfers *t, const struct pair *p, const struct
 		if (is_skipped(&moves[i]))
 			continue;
 		if (is_marked(p->slots, moves[i].to))
-			err = err_set(EINVAL, "moves[%u].to is block 0x%x, which is that of an earlier "
-				      "move of this call, too", i, (unsigned)moves[i].to);
+			err = err_set(EINVAL,
+				      "moves[%u].to is block 0x%x, which is that of an earlier "
+				      "move of this call, too",
+				      i, (unsigned)moves[i].to);
 		mark_slot(p->slots, moves[i].to, true);
 	}
 	for (i = 0; !err && p->to == p->from && i < n; i++)
 		if (!is_skipped(&moves[i]) && is_marked(p->slots, moves[i].from))
-			err = err_set(EINVAL, "moves[%u].from is block 0x%x, which is a `to` of this "
-				      "call, too: copy it by an earlier call", i,
-				      (unsigned)moves[i].from);
+			err = err_set(EINVAL,
+				      "moves[%u].from is block 0x%x, which is a `to` of this "
+				      "call, too: copy it by an earlier call",
+				      i, (unsigned)moves[i].from);
 	for (i = 0; i < n; i++)
 		if (!is_skipped(&moves[i]))
 			mark_slot(p->slots, moves[i].to, false);
@@ -176,7 +186,8 @@ static int by_device(gpc *c, uint32_t slot, const struct pair *p, const struct g
 	while (!err && (k = next_pairs(moves, n, &at, pairs, ROUND)) != 0)
 		err = enqueue_pairs(p, 0, pairs, k, stream);
 	if (!err)
-		err = p->by->device->event_record(c->transfers->slot[slot].events->event[0], stream);
+		err = p->by->device->event_record(c->transfers->slot[slot].events->event[0],
+						  stream);
 	mark = p->by->device->mark(p->by->memory.uuid, word, value, stream);
 	*ret = transfer_end(c, slot, err ? err : mark, !mark);
 	return err || mark ? -EIO : 0;
@@ -229,12 +240,12 @@ static int copy(gpc *c, struct map *to, struct map *from, const struct gpc_move 
 		transfer_drop(c, slot);
 		return err;
 	}
-	return p->by ? by_device(c, slot, p, moves, n, stream, ret) :
-		       by_threads(c, slot, p, moves, n, ret);
+	return p->by ? by_device(c, slot, p, moves, n, stream, ret)
+		     : by_threads(c, slot, p, moves, n, ret);
 }
 
-static int copy_pools(gpc *c, const struct gpc_move *first, const struct gpc_move *moves, uint32_t n,
-		      void *stream, gpc_transfer *ret)
+static int copy_pools(gpc *c, const struct gpc_move *first, const struct gpc_move *moves,
+		      uint32_t n, void *stream, gpc_transfer *ret)
 {
 	struct map *to, *from;
 	bool over = false;
@@ -253,8 +264,8 @@ static int copy_pools(gpc *c, const struct gpc_move *first, const struct gpc_mov
 	return err;
 }
 
-GPC_EXPORT int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t flags, void *stream,
-			gpc_transfer *ret)
+GPC_EXPORT int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t flags,
+			void *stream, gpc_transfer *ret)
 {
 	gpc_transfer name = 0;
 	uint32_t first = n;

@@ -24,8 +24,8 @@ static int pin_slot(gpc *c, struct map *m, const struct device_bytes *device, ui
 	return err;
 }
 
-/* The first copy of a process registers the page of words that say it is done, too; a rank that of its
- * leader. */
+/* The first copy of a process registers the page of words that say it is done, too; a rank that of
+ * its leader. */
 int pin_words(gpc *c, const struct device_bytes *device, uint32_t peer)
 {
 	struct transfers *t = c->transfers;
@@ -66,14 +66,19 @@ int check_stream(const struct map *by, void *stream)
 	if (by)
 		return by->device->check_stream(by->memory.uuid, stream);
 	if (stream)
-		return err_set(EINVAL, "stream is %p: copies from RAM to RAM are of no stream, so it "
-			       "must be NULL", stream);
+		return err_set(EINVAL,
+			       "stream is %p: copies from RAM to RAM are of no stream, so it "
+			       "must be NULL",
+			       stream);
 	return 0;
 }
 
 /* ---- operations ---- */
 
-struct target { const struct map *by; void *stream; };
+struct target {
+	const struct map *by;
+	void *stream;
+};
 
 static int emit(void *arg, const struct copy_op *ops, uint32_t nops)
 {
@@ -91,8 +96,8 @@ int enqueue_pairs(const struct pair *p, uint32_t stage, const struct copy_pair *
 	struct plan_host host = { 0 };
 
 	if (p->limits.pairs)
-		return p->by->device->copy_pairs(p->by->memory.uuid, plan->shape, plan->nshapes, pairs,
-						 n, stream);
+		return p->by->device->copy_pairs(p->by->memory.uuid, plan->shape, plan->nshapes,
+						 pairs, n, stream);
 	if (p->to->images && p->by != p->to)
 		host = (struct plan_host){ p->to->images, map_pin_chunk, true };
 	else if (p->from->images && p->by != p->from)
@@ -126,7 +131,8 @@ static struct events *new_events(struct slot *s)
 	return e;
 }
 
-/* The slot is the caller's, so its list is; others see the events of this transfer when it is marked. */
+/* The slot is the caller's, so its list is; others see the events of this transfer when it is
+ * marked. */
 int events_make(gpc *c, uint32_t slot, uint32_t stages)
 {
 	struct slot *s = &c->transfers->slot[slot];

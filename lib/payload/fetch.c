@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fetch.c - gpc_fetch: the longest prefix of a prompt, wherever it is, into one pool.
  *
- *   1  references on the prefix, blocks of `to` first, else from where they are; it ends where a key is
+ *   1  references on the prefix, blocks of `to` first, else from where they are; it ends where a
+ *   key is
  *      nowhere, or cannot be brought
  *   2  the memory of all pools that something comes from (bring.h); the prefix ends before a block
  *      whose memory cannot be had
  *   3  the command: a target for each block that is not in `to`; its reference goes over to that
  *   4  copies, mark
  *
- * At any moment block[i] is what the caller would get for keys[i], with one reference on it, so whatever goes
- * wrong the prefix ends there and the references behind it are dropped. */
+ * At any moment block[i] is what the caller would get for keys[i], with one reference on it, so
+ * whatever goes wrong the prefix ends there and the references behind it are dropped. */
 #include "config.h"
 
 #include "payload/ask.h"
@@ -25,12 +26,12 @@
 struct fetch {
 	gpc *c;
 	uint32_t to, space, n, most;
-	const struct shm_pool *pool;     /* `to` */
+	const struct shm_pool *pool; /* `to` */
 	struct gpc_fetch_options opt;
 	const gpc_key *keys;
-	gpc_block *block;                /* of each key; referenced up to len */
+	gpc_block *block; /* of each key; referenced up to len */
 	uint32_t len;
-	int why;                         /* the prefix ends at len; 0: all keys */
+	int why; /* the prefix ends at len; 0: all keys */
 	struct bring *b;
 };
 
@@ -67,8 +68,8 @@ static int may_go_on(void *arg, uint32_t i, gpc_block block)
 		return -EPROTO;
 	if (f->b->n == f->most)
 		return -ENOSPC;
-	f->b->item[f->b->n++] = (struct bring_item){ .from = block, .to = GPC_NONE, .place = i,
-						     .key = f->keys[i] };
+	f->b->item[f->b->n++] =
+		(struct bring_item){ .from = block, .to = GPC_NONE, .place = i, .key = f->keys[i] };
 	return 0;
 }
 
@@ -76,8 +77,10 @@ static int find(struct fetch *f)
 {
 	uint32_t warm = load_acquire(&seg_state(&f->c->seg)->spaces);
 	uint32_t others = f->opt.spaces ? f->opt.spaces & warm : warm;
-	struct prefix p = { .near = GPC_SPACE(f->space), .far = others & ~GPC_SPACE(f->space),
-			    .may = may_go_on, .arg = f };
+	struct prefix p = { .near = GPC_SPACE(f->space),
+			    .far = others & ~GPC_SPACE(f->space),
+			    .may = may_go_on,
+			    .arg = f };
 	int len = prefix_take(f->c, &p, f->keys, f->n, f->block);
 
 	if (len < 0)
@@ -87,7 +90,8 @@ static int find(struct fetch *f)
 	return 0;
 }
 
-/* The target's space has got the key from somebody else meanwhile: a reference in place of the source's. */
+/* The target's space has got the key from somebody else meanwhile: a reference in place of the
+ * source's. */
 static bool find_again(struct fetch *f, const struct bring_item *item)
 {
 	struct prefix p = { .near = GPC_SPACE(f->space) };
@@ -126,7 +130,7 @@ static int find_lots(struct fetch *f, uint32_t flags)
 		return err;
 	for (i = 0; i < b->n; i++) {
 		err = bring_lot(b, (uint32_t)GPC_POOL(b->item[i].from), &b->item[i].lot);
-		if (err == -EINVAL)      /* stages that fit no image */
+		if (err == -EINVAL) /* stages that fit no image */
 			return err;
 		if (!err && (flags & GPC_VERIFY_FIRST) && !has_sum(f, i))
 			err = -EBADMSG;
@@ -143,7 +147,8 @@ static int find_lots(struct fetch *f, uint32_t flags)
 /* The writer was asked, and said no: what is before the first one is there all the same. */
 static bool is_refusal(int err)
 {
-	return err == -ENOSPC || err == -EALREADY || err == -EDQUOT || err == -EPERM || err == -ESTALE;
+	return err == -ENOSPC || err == -EALREADY || err == -EDQUOT || err == -EPERM ||
+	       err == -ESTALE;
 }
 
 /* Why the writer has given no more, when it has given some. */
@@ -166,7 +171,7 @@ static int ask(struct fetch *f, uint64_t deadline)
 	int got = bring_ask(b, &head, deadline);
 
 	if (got == -ESTALE && why_not(f, 0) == -ENOENT)
-		got = -ENOENT;           /* the first one has gone since it was looked up: a miss */
+		got = -ENOENT; /* the first one has gone since it was looked up: a miss */
 	if (got < 0) {
 		if (got != -ENOENT && (!is_refusal(got) || !b->item[0].place))
 			return got;
@@ -197,7 +202,8 @@ static uint32_t count_items(const struct fetch *f)
 
 static int too_short(const struct fetch *f)
 {
-	return err_set(ENOENT, "min is %u: %u blocks of the prompt can be had now", f->opt.min, f->len);
+	return err_set(ENOENT, "min is %u: %u blocks of the prompt can be had now", f->opt.min,
+		       f->len);
 }
 
 /* A tail that is not wanted is cut, which only a device's copies wait for. */
@@ -229,15 +235,15 @@ static int bring(struct fetch *f, gpc_transfer *ret)
 	return f->len < f->opt.min ? too_short(f) : 0;
 }
 
-/* The prefix ends, and goes on below RAM: it is asked for.  Who has time waits, without a hold on anything, and looks
- * once more; whatever goes wrong there is a miss. */
+/* The prefix ends, and goes on below RAM: it is asked for.  Who has time waits, without a hold on
+ * anything, and looks once more; whatever goes wrong there is a miss. */
 static int find_below(struct fetch *f, uint64_t deadline)
 {
 	uint64_t now = clock_ns(), until = deadline;
 	struct asked q;
 	int why;
 
-	if (deadline && deadline != NEVER)       /* the copies take some of it, too */
+	if (deadline && deadline != NEVER) /* the copies take some of it, too */
 		until = deadline > now ? now + (deadline - now) / 4 * 3 : now;
 	if (f->why != -ENOENT || f->len >= f->most || !ask_may_help(f->c, &f->keys[f->len]) ||
 	    ask_post(f->c, f->to, f->keys + f->len, f->n - f->len, until, deadline != 0, &q) < 0)
@@ -279,14 +285,18 @@ static int check_options(const struct gpc_fetch_options *opt, uint32_t flags, co
 	int err = err_range("stages", opt->stages, 0, GPC_MAX_STAGES);
 
 	if (!err && opt->stages > 1 && (flags & GPC_VERIFY_FIRST))
-		err = err_set(EINVAL, "stages is %u, and flags has GPC_VERIFY_FIRST: what is verified as a "
-			      "whole is not used in parts", opt->stages);
+		err = err_set(EINVAL,
+			      "stages is %u, and flags has GPC_VERIFY_FIRST: what is verified as a "
+			      "whole is not used in parts",
+			      opt->stages);
 	if (!err && opt->stages > 1 && opt->nranks)
-		err = err_set(EINVAL, "stages is %u, and nranks %u: ranks copy as they like", opt->stages,
-			      opt->nranks);
+		err = err_set(EINVAL, "stages is %u, and nranks %u: ranks copy as they like",
+			      opt->stages, opt->nranks);
 	if (!err && opt->nranks && (flags & GPC_VERIFY_FIRST))
-		err = err_set(EINVAL, "nranks is %u, and flags has GPC_VERIFY_FIRST: what ranks copy is "
-			      "not verified", opt->nranks);
+		err = err_set(EINVAL,
+			      "nranks is %u, and flags has GPC_VERIFY_FIRST: what ranks copy is "
+			      "not verified",
+			      opt->nranks);
 	return err ? err : bring_check_ranks(c, opt->nranks, opt->ranks, opt->moves, opt->nmoves);
 }
 
@@ -301,7 +311,8 @@ static int check_to(const gpc *c, int to)
 	if (load_acquire(&p->state) != POOL_READY)
 		return refuse_pool(c, "to", to);
 	if (!load_relaxed(&p->memory))
-		return err_set(ENOENT, "to is %d: that pool has no memory, since gpc_pool_add made it", to);
+		return err_set(ENOENT,
+			       "to is %d: that pool has no memory, since gpc_pool_add made it", to);
 	return 0;
 }
 
@@ -327,7 +338,7 @@ static void tell(const struct fetch *f, gpc_block *blocks)
 {
 	uint32_t i;
 
-	if (f->len)                      /* else blocks may be NULL */
+	if (f->len) /* else blocks may be NULL */
 		memcpy(blocks, f->block, f->len * sizeof(*blocks));
 	for (i = 0; f->opt.results && i < f->n; i++)
 		f->opt.results[i] = i < f->len ? 0 : f->why;

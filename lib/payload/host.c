@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host.c - copies from RAM to RAM, by a few threads of the handle.
  *
- * A transfer's pairs lie in the memory of its slot.  Each thread takes as many at a time as make a few MiB,
- * plans and copies them; who copies the last ones of a transfer says that it is done.  Threads are
- * started when there is more to do than there are, and stay. */
+ * A transfer's pairs lie in the memory of its slot.  Each thread takes as many at a time as make a
+ * few MiB, plans and copies them; who copies the last ones of a transfer says that it is done.
+ * Threads are started when there is more to do than there are, and stay. */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -15,7 +15,7 @@
 #include "base/parallel.h"
 #include "device/host_bytes.h"
 
-#define SHARE_BYTES ((uint64_t)4 << 20)  /* that a thread takes at a time */
+#define SHARE_BYTES ((uint64_t)4 << 20) /* that a thread takes at a time */
 #define STACK       ((size_t)256 << 10)
 
 static int copy_ops(void *arg UNUSED, const struct copy_op *ops, uint32_t nops)
@@ -52,8 +52,9 @@ static struct job *take(struct transfers *t, uint32_t *ret_at, uint32_t *ret_n)
 static void finish(struct job *j, uint32_t n)
 {
 	j->left -= n;
-	/* (h) the bytes of all threads, each of which has had the lock since, before done; pairs with the
-	 * acquire of is_done in transfer.c.  If we die before it, the transfer never ends. */
+	/* (h) the bytes of all threads, each of which has had the lock since, before done; pairs
+	 * with the acquire of is_done in transfer.c.  If we die before it, the transfer never
+	 * ends. */
 	if (!j->left)
 		store_release(j->done, j->value);
 }
@@ -93,7 +94,7 @@ static int add_thread(struct transfers *t)
 
 	if (!err) {
 		pthread_attr_setstacksize(&attr, STACK);
-		sigfillset(&all);        /* the program's signals are not for it */
+		sigfillset(&all); /* the program's signals are not for it */
 		pthread_sigmask(SIG_SETMASK, &all, &before);
 		err = pthread_create(&t->thread[t->threads], &attr, copy_run, t);
 		pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -144,7 +145,7 @@ void host_submit(gpc *c, uint32_t slot, const struct pair *pair, uint32_t n)
 	*t->end = j;
 	t->end = &j->next;
 	while (t->threads < t->most && t->threads < t->busy + shares && !add_thread(t))
-		;                        /* those that the system does not give are done without */
+		; /* those that the system does not give are done without */
 	pthread_cond_broadcast(&t->work);
 	pthread_mutex_unlock(&t->work_lock);
 }

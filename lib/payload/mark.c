@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mark.c - gpc_transfer_mark: one of several processes that copy for a transfer has given its copies to a
- * stream.
+/* mark.c - gpc_transfer_mark: one of several processes that copy for a transfer has given its
+ * copies to a stream.
  *
- * The word stands in the page of the peer whose transfer it is, one for each rank (rule B17).  A slot of our
- * own goes with it, so that gpc_close waits for the copies: what the rank reads is mapped here. */
+ * The word stands in the page of the peer whose transfer it is, one for each rank (rule B17).  A
+ * slot of our own goes with it, so that gpc_close waits for the copies: what the rank reads is
+ * mapped here. */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -16,8 +17,8 @@ static int no_transfer(int peer, gpc_transfer t)
 		       (unsigned long long)t, peer);
 }
 
-/* Which of its ranks we are.  The writer may end it and begin another one meanwhile: value comes first and
- * last. */
+/* Which of its ranks we are.  The writer may end it and begin another one meanwhile: value comes
+ * first and last. */
 static int find_rank(const gpc *c, uint32_t peer, gpc_transfer t, uint32_t *ret)
 {
 	const struct shm_xfer *x = seg_xfer(&c->seg, peer, t % SHM_TRANSFERS);
@@ -30,7 +31,7 @@ static int find_rank(const gpc *c, uint32_t peer, gpc_transfer t, uint32_t *ret)
 	for (i = 0; i < SHM_RANKS && load_relaxed(&x->rank[i]) != SHM_NO_PEER; i++)
 		if (load_relaxed(&x->rank[i]) == c->peer)
 			break;
-	order_fence();                   /* ranks before value */
+	order_fence(); /* ranks before value */
 	if (load_relaxed(&x->value) != value)
 		return no_transfer((int)peer, t);
 	if (i == SHM_RANKS || load_relaxed(&x->rank[i]) != c->peer)
@@ -40,8 +41,8 @@ static int find_rank(const gpc *c, uint32_t peer, gpc_transfer t, uint32_t *ret)
 	return 0;
 }
 
-/* Ours is on its way, or there.  A second one might come when the slot has another transfer, whose word it
- * would take away. */
+/* Ours is on its way, or there.  A second one might come when the slot has another transfer, whose
+ * word it would take away. */
 static bool is_marked(gpc *c, const uint64_t *word, uint64_t value)
 {
 	struct transfers *t = c->transfers;
@@ -73,7 +74,7 @@ static int mark(gpc *c, uint32_t peer, gpc_transfer t, uint32_t rank, void *stre
 	if (!err)
 		err = device->check_stream(uuid, stream);
 	if (!err)
-		err = map_poke(c);       /* behind the mark nothing may fail: it is said once */
+		err = map_poke(c); /* behind the mark nothing may fail: it is said once */
 	if (!err)
 		err = pin_words(c, device, peer);
 	start.device = device;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.c - gpc_order: a stream behind the copies of another one; gpc_release_after: blocks behind a
- * stream. */
+/* order.c - gpc_order: a stream behind the copies of another one; gpc_release_after: blocks behind
+ * a stream. */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -33,11 +33,16 @@ static int find_event(gpc *c, gpc_transfer t, uint32_t stage, void **ret_event,
 	if (s->state == SLOT_DONE)
 		return stage < s->stages ? 0 : no_stage(s, t, stage);
 	if (s->ranked)
-		return err_set(EINVAL, "transfer %llu is copied by ranks, in streams of theirs: wait for it "
-			       "by gpc_transfer_wait", (unsigned long long)t);
+		return err_set(
+			EINVAL,
+			"transfer %llu is copied by ranks, in streams of theirs: wait for it "
+			"by gpc_transfer_wait",
+			(unsigned long long)t);
 	if (!s->events)
-		return err_set(EINVAL, "transfer %llu copies from RAM to RAM, in no stream: wait for it by "
-			       "gpc_transfer_wait", (unsigned long long)t);
+		return err_set(EINVAL,
+			       "transfer %llu copies from RAM to RAM, in no stream: wait for it by "
+			       "gpc_transfer_wait",
+			       (unsigned long long)t);
 	if (stage >= s->stages)
 		return no_stage(s, t, stage);
 	*ret_event = s->events->event[stage];
@@ -45,7 +50,8 @@ static int find_event(gpc *c, gpc_transfer t, uint32_t stage, void **ret_event,
 	return 0;
 }
 
-/* Events live as long as the handle: whoever records this one anew makes the stream wait a little longer. */
+/* Events live as long as the handle: whoever records this one anew makes the stream wait a little
+ * longer. */
 GPC_EXPORT int gpc_order(gpc *c, gpc_transfer t, uint32_t stage, void *stream)
 {
 	const struct device_bytes *device;
@@ -57,7 +63,7 @@ GPC_EXPORT int gpc_order(gpc *c, gpc_transfer t, uint32_t stage, void *stream)
 	if (err < 0 || t == 0)
 		return err;
 	err = gpc_transfer_wait(c, t, 0);
-	if (err != -EAGAIN)              /* done, failed, or no such name */
+	if (err != -EAGAIN) /* done, failed, or no such name */
 		return err == -EBADMSG ? 0 : err;
 	pthread_mutex_lock(&c->transfers->lock);
 	err = find_event(c, t, stage, &event, &device);
@@ -117,8 +123,8 @@ static int find_device(const gpc *c, const gpc_block *blocks, uint32_t n, void *
 
 	for (i = 0; i < n; i++)
 		if (blocks[i] >= 0 && uuid_of(c, (uint32_t)GPC_POOL(blocks[i]), uuid) &&
-		    (!is_zero(uuid) || load_relaxed(&seg_pool(&c->seg,
-					(uint32_t)GPC_POOL(blocks[i]))->memory)))
+		    (!is_zero(uuid) ||
+		     load_relaxed(&seg_pool(&c->seg, (uint32_t)GPC_POOL(blocks[i]))->memory)))
 			return device_bytes_find(uuid, ret);
 	return stream_device(c, stream, ret, uuid);
 }
@@ -132,8 +138,10 @@ static int refuse_lend(const gpc *c, const gpc_block *blocks, uint32_t i, uint32
 
 	if (hold_of(cell) != HOLD_REF &&
 	    (cell || (hold_is_pool_owner(c, blocks[i]) && hold_is_owner(c, record))))
-		return err_set(EPERM, "blocks[%u] is block 0x%x, which this peer has reserved: "
-			       "only references are released by a stream", i, (unsigned)blocks[i]);
+		return err_set(EPERM,
+			       "blocks[%u] is block 0x%x, which this peer has reserved: "
+			       "only references are released by a stream",
+			       i, (unsigned)blocks[i]);
 	return refuse_unref(c, i, blocks[i]);
 }
 
@@ -166,8 +174,9 @@ static int lend(gpc *c, const gpc_block *blocks, uint32_t n)
 	return err;
 }
 
-/* The mark goes to our own word.  Without one the blocks stay held: the stream may still read them.  The
- * thread is there before, since behind the mark the list is the slot's, and nothing may fail any more. */
+/* The mark goes to our own word.  Without one the blocks stay held: the stream may still read them.
+ * The thread is there before, since behind the mark the list is the slot's, and nothing may fail
+ * any more. */
 static int release_by(gpc *c, const struct device_bytes *device, const uint8_t uuid[16],
 		      gpc_block *blocks, uint32_t n, void *stream)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* own_sums.c - checksums of images in memory of the caller's own (gpc_sums_open).
  *
- * A device stores them as the trailers of shm_memory.h, whose keys and lives say nothing here: in memory
- * of ours that is registered with it.  Host memory is summed by the calling thread. */
+ * A device stores them as the trailers of shm_memory.h, whose keys and lives say nothing here: in
+ * memory of ours that is registered with it.  Host memory is summed by the calling thread. */
 #include "config.h"
 
 #include "base/crc.h"
@@ -17,13 +17,13 @@
 #include <sys/mman.h>
 
 #define ANSWERS_BYTES ((size_t)GPC_SUMS * sizeof(struct shm_trailer))
-#define ITEMS         64u                /* that are given to the device together */
+#define ITEMS         64u /* that are given to the device together */
 
 struct gpc_sums {
 	const struct device_bytes *device;
 	uint8_t uuid[16];
-	void *sums;                      /* the device's; NULL: host memory */
-	struct shm_trailer *answer;      /* GPC_SUMS; pages of their own */
+	void *sums;                 /* the device's; NULL: host memory */
+	struct shm_trailer *answer; /* GPC_SUMS; pages of their own */
 	uint32_t n;
 	struct sum_piece piece[];
 };
@@ -39,8 +39,9 @@ static int check_pieces(const struct gpc_piece *pieces, uint32_t n, gpc_sums **r
 			       (const void *)pieces, n, GPC_MAX_PIECES);
 	for (i = 0; i < n; i++)
 		if (!pieces[i].at || !pieces[i].bytes)
-			return err_set(EINVAL, "pieces[%u] has %llu bytes at %p: a piece has at least one", i,
-				       (unsigned long long)pieces[i].bytes, pieces[i].at);
+			return err_set(EINVAL,
+				       "pieces[%u] has %llu bytes at %p: a piece has at least one",
+				       i, (unsigned long long)pieces[i].bytes, pieces[i].at);
 	return 0;
 }
 
@@ -76,7 +77,8 @@ static int open_sums(gpc_sums *s, const char *device)
 
 	if (err)
 		return err;
-	s->answer = mmap(NULL, ANSWERS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	s->answer = mmap(NULL, ANSWERS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
 	if (s->answer == MAP_FAILED)
 		return err_set(ENOMEM, "no memory for %u checksums", GPC_SUMS);
 	/* a child of fork() writes none of it, and its copy would not be what the device writes */
@@ -87,7 +89,8 @@ static int open_sums(gpc_sums *s, const char *device)
 	return err;
 }
 
-GPC_EXPORT int gpc_sums_open(const char *device, const struct gpc_piece *pieces, uint32_t n, gpc_sums **ret)
+GPC_EXPORT int gpc_sums_open(const char *device, const struct gpc_piece *pieces, uint32_t n,
+			     gpc_sums **ret)
 {
 	gpc_sums *s;
 	uint32_t i;
@@ -127,7 +130,8 @@ static uint32_t sum_here(const gpc_sums *s, uint32_t block)
 	uint32_t crc = 0, i;
 
 	for (i = 0; i < s->n; i++)
-		crc = crc32c(crc, s->piece[i].at + block * s->piece[i].slot_stride, s->piece[i].bytes);
+		crc = crc32c(crc, s->piece[i].at + block * s->piece[i].slot_stride,
+			     s->piece[i].bytes);
 	return crc;
 }
 
@@ -141,13 +145,15 @@ static int ask_device(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint3
 		k = MIN(n - at, ITEMS);
 		for (i = 0; i < k; i++)
 			want[i] = (struct sum_want){ .trailer = &s->answer[first + at + i],
-						     .slot = blocks[at + i], .life = 1 };
+						     .slot = blocks[at + i],
+						     .life = 1 };
 		err = s->device->sum(s->sums, want, k, 0, NULL, stream);
 	}
 	return err;
 }
 
-GPC_EXPORT int gpc_sums_ask(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint32_t n, void *stream)
+GPC_EXPORT int gpc_sums_ask(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint32_t n,
+			    void *stream)
 {
 	uint32_t i;
 
@@ -156,12 +162,15 @@ GPC_EXPORT int gpc_sums_ask(gpc_sums *s, uint32_t first, const uint32_t *blocks,
 	if (n && !blocks)
 		return err_set(EINVAL, "blocks is NULL, and n is %u", n);
 	if (first > GPC_SUMS || n > GPC_SUMS - first)
-		return err_set(EINVAL, "first is %u and n is %u: there are %u answers", first, n, GPC_SUMS);
+		return err_set(EINVAL, "first is %u and n is %u: there are %u answers", first, n,
+			       GPC_SUMS);
 	if (s->sums)
 		return ask_device(s, first, blocks, n, stream);
 	if (stream)
-		return err_set(EINVAL, "stream is %p: sums of host memory are made at once, so it must be NULL",
-			       stream);
+		return err_set(
+			EINVAL,
+			"stream is %p: sums of host memory are made at once, so it must be NULL",
+			stream);
 	for (i = 0; i < n; i++)
 		s->answer[first + i].crc = sum_here(s, blocks[i]);
 	return 0;
@@ -176,7 +185,8 @@ GPC_EXPORT int gpc_sums_get(const gpc_sums *s, uint32_t first, uint32_t *crc, ui
 	if (n && !crc)
 		return err_set(EINVAL, "crc is NULL, and n is %u", n);
 	if (first > GPC_SUMS || n > GPC_SUMS - first)
-		return err_set(EINVAL, "first is %u and n is %u: there are %u answers", first, n, GPC_SUMS);
+		return err_set(EINVAL, "first is %u and n is %u: there are %u answers", first, n,
+			       GPC_SUMS);
 	for (i = 0; i < n; i++)
 		crc[i] = load_relaxed(&s->answer[first + i].crc);
 	return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pair.c - how blocks go from one pool to another one: planned once for two maps, and kept with them. */
+/* pair.c - how blocks go from one pool to another one: planned once for two maps, and kept with
+ * them. */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -11,13 +12,17 @@
 static int check_images(const struct map *to, const struct map *from)
 {
 	if (to->memory.block_bytes != from->memory.block_bytes)
-		return err_set(EPROTO, "pool %u has images of %llu bytes and pool %u of %llu: only "
-			       "images of one size can be copied", from->pool,
-			       (unsigned long long)from->memory.block_bytes, to->pool,
+		return err_set(EPROTO,
+			       "pool %u has images of %llu bytes and pool %u of %llu: only "
+			       "images of one size can be copied",
+			       from->pool, (unsigned long long)from->memory.block_bytes, to->pool,
 			       (unsigned long long)to->memory.block_bytes);
-	if (memcmp(to->memory.fingerprint, from->memory.fingerprint, sizeof(to->memory.fingerprint)))
-		return err_set(EPROTO, "the images of pools %u and %u have different fingerprints: "
-			       "they mean different things", from->pool, to->pool);
+	if (memcmp(to->memory.fingerprint, from->memory.fingerprint,
+		   sizeof(to->memory.fingerprint)))
+		return err_set(EPROTO,
+			       "the images of pools %u and %u have different fingerprints: "
+			       "they mean different things",
+			       from->pool, to->pool);
 	return 0;
 }
 
@@ -49,8 +54,7 @@ static int pair_plan(struct pair *p)
 	side_of(p->to, bases[0], &to);
 	side_of(p->from, bases[1], &from);
 	if (p->by)
-		err = p->by->device->limits(on_device(p, p->to), on_device(p, p->from),
-					     &p->limits);
+		err = p->by->device->limits(on_device(p, p->to), on_device(p, p->from), &p->limits);
 	if (p->stages == 1)
 		return err ? err : plan_make(&to, &from, &p->limits, p->plan);
 	for (i = 0; !err && i < p->stages; i++)
@@ -72,9 +76,10 @@ static void pair_free(struct pair *p)
 static int check_stages(const struct map *to, uint32_t stages)
 {
 	if (to->memory.block_bytes % stages)
-		return err_set(EINVAL, "stages is %u: the images of pool %u have %llu bytes, which is "
-			       "not so many parts of equal size", stages, to->pool,
-			       (unsigned long long)to->memory.block_bytes);
+		return err_set(EINVAL,
+			       "stages is %u: the images of pool %u have %llu bytes, which is "
+			       "not so many parts of equal size",
+			       stages, to->pool, (unsigned long long)to->memory.block_bytes);
 	return 0;
 }
 

@@ -20,21 +20,24 @@
 
 #include "base/err.h"
 
-#define CANDIDATES      64u
+#define CANDIDATES 64u
 
 struct cut {
 	uint64_t to, from, width, to_slot, from_slot;
 	bool folded;
 };
 
-struct cuts { struct cut *cut; uint32_t n, room; };
+struct cuts {
+	struct cut *cut;
+	uint32_t n, room;
+};
 
 /* ---- cut ---- */
 
 struct walk {
 	const struct plan_side *side;
 	uint32_t run, piece;
-	uint64_t at;                     /* in the piece */
+	uint64_t at; /* in the piece */
 };
 
 /* Pieces without a gap are one. */
@@ -54,8 +57,8 @@ static uint64_t walk_address(const struct walk *w)
 {
 	const struct shm_run *r = &w->side->run[w->run];
 
-	return (uint64_t)(uintptr_t)w->side->base[r->part] + r->offset +
-	       w->piece * r->run_stride + w->at;
+	return (uint64_t)(uintptr_t)w->side->base[r->part] + r->offset + w->piece * r->run_stride +
+	       w->at;
 }
 
 static void walk_on(struct walk *w, uint64_t bytes)
@@ -95,8 +98,10 @@ uint64_t plan_image_bytes(const struct plan_side *s)
 static int add_cut(struct cuts *c, const struct cut *cut)
 {
 	if (c->n == PLAN_CUTS)
-		return err_set(EOVERFLOW, "the two layouts cut an image into more than %u pieces: "
-			       "at most so many can be copied", PLAN_CUTS);
+		return err_set(EOVERFLOW,
+			       "the two layouts cut an image into more than %u pieces: "
+			       "at most so many can be copied",
+			       PLAN_CUTS);
 	if (c->n == c->room) {
 		uint32_t room = c->room ? 2 * c->room : 256;
 		struct cut *more = realloc(c->cut, room * sizeof(*more));
@@ -118,8 +123,10 @@ static int cut_image(const struct plan_side *to, const struct plan_side *from, u
 	int err = 0;
 
 	if (plan_image_bytes(from) != image)
-		return err_set(EPROTO, "images of %llu bytes cannot be copied to blocks whose "
-			       "images have %llu", (unsigned long long)plan_image_bytes(from),
+		return err_set(EPROTO,
+			       "images of %llu bytes cannot be copied to blocks whose "
+			       "images have %llu",
+			       (unsigned long long)plan_image_bytes(from),
 			       (unsigned long long)image);
 	walk_to(&t, at);
 	walk_to(&f, at);
@@ -187,7 +194,10 @@ static int by_width(const void *va, const void *vb)
 }
 
 /* Cuts of one width and its strides, by address. */
-struct group { struct cut *cut; uint32_t n; };
+struct group {
+	struct cut *cut;
+	uint32_t n;
+};
 
 static struct cut *find_cut(const struct group *g, uint64_t to, uint64_t from)
 {
@@ -201,8 +211,7 @@ static struct cut *find_cut(const struct group *g, uint64_t to, uint64_t from)
 		else
 			high = mid;
 	}
-	if (low == g->n || g->cut[low].to != to || g->cut[low].from != from ||
-	    g->cut[low].folded)
+	if (low == g->n || g->cut[low].to != to || g->cut[low].from != from || g->cut[low].folded)
 		return NULL;
 	return &g->cut[low];
 }
@@ -222,9 +231,14 @@ static struct copy_shape fold_from(const struct group *g, uint32_t i, uint32_t l
 {
 	const struct cut *a = &g->cut[i], *b;
 	struct copy_shape best = {
-		.to = (uint8_t *)(uintptr_t)a->to, .from = (const uint8_t *)(uintptr_t)a->from,
-		.to_slot = a->to_slot, .from_slot = a->from_slot, .width = a->width, .rows = 1,
-		.to_pitch = a->width, .from_pitch = a->width,
+		.to = (uint8_t *)(uintptr_t)a->to,
+		.from = (const uint8_t *)(uintptr_t)a->from,
+		.to_slot = a->to_slot,
+		.from_slot = a->from_slot,
+		.width = a->width,
+		.rows = 1,
+		.to_pitch = a->width,
+		.from_pitch = a->width,
 	};
 	struct copy_shape s = best;
 	uint32_t tried = 0;
@@ -267,9 +281,11 @@ static int fold_group(const struct group *g, uint64_t max_pitch, struct plan *p)
 		if (g->cut[i].folded)
 			continue;
 		if (p->nshapes == PLAN_SHAPES)
-			return err_set(EOVERFLOW, "the two layouts cut an image into more than "
+			return err_set(EOVERFLOW,
+				       "the two layouts cut an image into more than "
 				       "%u pieces at irregular distances: at most so many can "
-				       "be copied", PLAN_SHAPES);
+				       "be copied",
+				       PLAN_SHAPES);
 		*s = fold_from(g, i, left, max_pitch);
 		mark_folded(g, i, s);
 		left -= (uint32_t)s->rows;

@@ -29,14 +29,14 @@
 struct plan_side {
 	uint32_t nruns;
 	const struct shm_run *run;
-	uint8_t *const *base;            /* of each part */
+	uint8_t *const *base; /* of each part */
 };
 
-#define PLAN_CUTS   65536u               /* of an image, at most */
-#define PLAN_SHAPES 4096u                /* and after folding */
+#define PLAN_CUTS   65536u /* of an image, at most */
+#define PLAN_SHAPES 4096u  /* and after folding */
 
 struct plan {
-	uint32_t nshapes, cuts;          /* shapes; rows of all of them */
+	uint32_t nshapes, cuts; /* shapes; rows of all of them */
 	struct copy_shape *shape;
 };
 
@@ -54,7 +54,11 @@ void plan_free(struct plan *p);
  * them; stops at the first error and returns it.  No memory is allocated.  No operation crosses a
  * multiple of `chunk` from chunk_base on the host's side (0: there is none). */
 #define PLAN_BATCH 64u
-struct plan_host { const uint8_t *base; uint64_t chunk; bool is_to; };
+struct plan_host {
+	const uint8_t *base;
+	uint64_t chunk;
+	bool is_to;
+};
 int plan_run(const struct plan *p, const struct copy_limits *limits, const struct plan_host *host,
 	     const struct copy_pair *pairs, uint32_t n,
 	     int (*emit)(void *arg, const struct copy_op *ops, uint32_t nops), void *arg);

@@ -10,8 +10,8 @@
 struct batch {
 	const struct copy_limits *limits;
 	const struct plan_host *host;
-	uint64_t chunk_at;               /* from the host's base; chunks begin there ... */
-	uint64_t chunk_end;              /* ... and end: 0 .. 0 at first */
+	uint64_t chunk_at;  /* from the host's base; chunks begin there ... */
+	uint64_t chunk_end; /* ... and end: 0 .. 0 at first */
 	int (*emit)(void *arg, const struct copy_op *ops, uint32_t nops);
 	void *arg;
 	uint32_t n;
@@ -37,7 +37,9 @@ static int put(struct batch *b, const struct copy_op *op)
 /* ---- ends of chunks ---- */
 
 /* What of an operation is on the host's side. */
-struct place { uint64_t at, pitch, slice; };
+struct place {
+	uint64_t at, pitch, slice;
+};
 
 static struct place host_place(const struct batch *b, const struct copy_op *op)
 {
@@ -148,7 +150,9 @@ static inline struct copy_op at_slots(const struct copy_shape *s, const struct c
 		.to = s->to + pair->to * s->to_slot,
 		.from = s->from + pair->from * s->from_slot,
 		.width = s->width,
-		.rows = s->rows, .to_pitch = s->to_pitch, .from_pitch = s->from_pitch,
+		.rows = s->rows,
+		.to_pitch = s->to_pitch,
+		.from_pitch = s->from_pitch,
 		.slices = 1,
 	};
 }

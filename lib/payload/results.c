@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* results.c - what became of each block of a transfer: gpc_transfer_results.
  *
- * The writer counts what it refused, and names the one that was bad.  Which ones it refused the records
- * say, and are asked when this handle sees that the transfer is over: a target that was committed is LIVE,
- * its owner and op still those of the command.  One that has left again by then is told as refused, which it
- * is for whoever wants to use it. */
+ * The writer counts what it refused, and names the one that was bad.  Which ones it refused the
+ * records say, and are asked when this handle sees that the transfer is over: a target that was
+ * committed is LIVE, its owner and op still those of the command.  One that has left again by then
+ * is told as refused, which it is for whoever wants to use it. */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -94,7 +94,8 @@ GPC_EXPORT int gpc_transfer_results(gpc *c, gpc_transfer t, int *results, uint32
 	err = gpc_transfer_wait(c, t, 0);
 	if (err && err != -EBADMSG)
 		return err;
-	return err_set(ENOENT, "transfer %llu has no results: it is none of the last %u that "
-		       "gpc_fetch and gpc_spill have begun and that are done", (unsigned long long)t,
-		       OUTCOMES);
+	return err_set(ENOENT,
+		       "transfer %llu has no results: it is none of the last %u that "
+		       "gpc_fetch and gpc_spill have begun and that are done",
+		       (unsigned long long)t, OUTCOMES);
 }

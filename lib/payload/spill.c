@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spill.c - gpc_spill: demote, copies and commit in one call; gpc_spill_ahead: before anybody needs the room.
+/* spill.c - gpc_spill: demote, copies and commit in one call; gpc_spill_ahead: before anybody needs
+ * the room.
  *
- * The sources stay what they are until the writer commits, so there is nothing to undo: what is not copied
- * stays where it is. */
+ * The sources stay what they are until the writer commits, so there is nothing to undo: what is not
+ * copied stays where it is. */
 #include "config.h"
 
 #include "payload/bring.h"
@@ -40,10 +41,14 @@ static int begin(struct bring *b, const struct spill *s)
 }
 
 /* How many are on their way, or there already; *ret_copied: the former. */
-static int spill_with(struct bring *b, const struct spill *s, uint32_t *ret_copied, gpc_transfer *ret)
+static int spill_with(struct bring *b, const struct spill *s, uint32_t *ret_copied,
+		      gpc_transfer *ret)
 {
-	struct shm_command head = { .op = CMD_DEMOTE, .pool = (uint8_t)s->from, .to_pool = (uint8_t)s->to,
-				    .any = !s->blocks, .flags = s->flags & GPC_COPY ? CF_COPY : 0 };
+	struct shm_command head = { .op = CMD_DEMOTE,
+				    .pool = (uint8_t)s->from,
+				    .to_pool = (uint8_t)s->to,
+				    .any = !s->blocks,
+				    .flags = s->flags & GPC_COPY ? CF_COPY : 0 };
 	uint32_t i, whole;
 	int err = begin(b, s), why;
 
@@ -65,7 +70,8 @@ static int spill_with(struct bring *b, const struct spill *s, uint32_t *ret_copi
 	return whole ? (int)whole : why;
 }
 
-static int spill(gpc *c, const struct spill *s, void *stream, uint32_t *ret_copied, gpc_transfer *ret)
+static int spill(gpc *c, const struct spill *s, void *stream, uint32_t *ret_copied,
+		 gpc_transfer *ret)
 {
 	struct bring *b = bring_new(c, false, stream);
 	gpc_transfer name = 0;
@@ -91,7 +97,8 @@ static int check_pool(const gpc *c, const char *argument, int pool)
 	if (load_acquire(&p->state) != POOL_READY)
 		return refuse_pool(c, argument, pool);
 	if (!load_relaxed(&p->memory))
-		return err_set(ENOENT, "%s is %d: that pool has no memory, since gpc_pool_add made it",
+		return err_set(ENOENT,
+			       "%s is %d: that pool has no memory, since gpc_pool_add made it",
 			       argument, pool);
 	return 0;
 }
@@ -135,8 +142,11 @@ GPC_EXPORT int gpc_spill(gpc *c, int from, int to, const gpc_block *blocks, uint
 			 const struct gpc_spill_options *opt, uint32_t flags, void *stream,
 			 int timeout_ms, gpc_transfer *ret)
 {
-	struct spill s = { .from = (uint32_t)from, .n = MIN(n, (uint32_t)GPC_TRANSFER_BLOCKS),
-			   .flags = flags, .blocks = blocks, .deadline = deadline_from(timeout_ms) };
+	struct spill s = { .from = (uint32_t)from,
+			   .n = MIN(n, (uint32_t)GPC_TRANSFER_BLOCKS),
+			   .flags = flags,
+			   .blocks = blocks,
+			   .deadline = deadline_from(timeout_ms) };
 	uint32_t copied = 0;
 	int err = request_check(c, flags, GPC_COPY, true);
 
@@ -177,7 +187,7 @@ static uint32_t under_way(gpc *c, uint32_t pool)
 	for (peer = 0; peer < c->seg.header.geometry.max_peers; peer++)
 		for (i = 0; i < SHM_TRANSFERS; i++) {
 			const struct shm_xfer *x = seg_xfer(&c->seg, peer, i);
-			uint32_t left = load_relaxed(&x->left);          /* of this moment */
+			uint32_t left = load_relaxed(&x->left); /* of this moment */
 
 			if (left && load_relaxed(&x->from) == pool)
 				n += MIN(left, (uint32_t)GPC_TRANSFER_BLOCKS);
@@ -185,9 +195,9 @@ static uint32_t under_way(gpc *c, uint32_t pool)
 	return n;
 }
 
-/* Blocks of the capacity that nobody has and no key is in, or that wait for no more than a grace period until
- * that is so; of a CALLER pool those that are its owner's, whatever that does with them.  The numbers are of
- * this moment, each for itself: a step too much or too little. */
+/* Blocks of the capacity that nobody has and no key is in, or that wait for no more than a grace
+ * period until that is so; of a CALLER pool those that are its owner's, whatever that does with
+ * them.  The numbers are of this moment, each for itself: a step too much or too little. */
 static uint32_t free_blocks(const gpc *c, uint32_t pool)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
@@ -199,8 +209,8 @@ static uint32_t free_blocks(const gpc *c, uint32_t pool)
 	return used < blocks ? blocks - (uint32_t)used : 0;
 }
 
-/* To another space the blocks are copied, and those that have a copy are asked for as well: the command
- * tells them by to == -1. */
+/* To another space the blocks are copied, and those that have a copy are asked for as well: the
+ * command tells them by to == -1. */
 GPC_EXPORT int gpc_spill_ahead(gpc *c, int pool, void *stream, int timeout_ms, gpc_transfer *ret)
 {
 	struct spill s = { .from = (uint32_t)pool, .deadline = deadline_from(timeout_ms) };
@@ -235,8 +245,10 @@ GPC_EXPORT int gpc_spill_ahead(gpc *c, int pool, void *stream, int timeout_ms, g
 	}
 	err = spill(c, &s, stream, &copied, ret);
 	if (err == -ENOSPC)
-		return err_set(ENOSPC, "pool is %d: %u of its blocks are due, and none can go to pool %u now: "
-			       "all are held, or have children that are, or pool %u has no room", pool, s.n,
-			       s.to, s.to);
+		return err_set(
+			ENOSPC,
+			"pool is %d: %u of its blocks are due, and none can go to pool %u now: "
+			"all are held, or have children that are, or pool %u has no room",
+			pool, s.n, s.to, s.to);
 	return err < 0 ? err : (int)copied;
 }

@@ -7,13 +7,16 @@
 #include "base/crc.h"
 #include "device/host_bytes.h"
 
-#define ITEMS 64u                        /* items that are given to the device together */
+#define ITEMS 64u /* items that are given to the device together */
 
 static struct sum_want want_of(const struct map *ram, const struct sum_item *item)
 {
 	return (struct sum_want){
-		.trailer = &ram->trailers.at[item->ram], .key = { item->key.w[0], item->key.w[1] },
-		.slot = item->slot, .index = item->index, .life = item->life,
+		.trailer = &ram->trailers.at[item->ram],
+		.key = { item->key.w[0], item->key.w[1] },
+		.slot = item->slot,
+		.index = item->index,
+		.life = item->life,
 	};
 }
 
@@ -32,8 +35,9 @@ int sum_prepare(gpc *c, struct map *images, struct map *ram)
 	void *sums;
 	int err = map_sums(c, images, &sums);
 
-	return err || images->device == &device_bytes_host ? err :
-	       map_pin_trailers(c, ram, images->device);
+	return err || images->device == &device_bytes_host
+		       ? err
+		       : map_pin_trailers(c, ram, images->device);
 }
 
 static int enqueue(gpc *c, struct map *images, const struct map *ram, uint32_t slot,
@@ -53,8 +57,8 @@ static int enqueue(gpc *c, struct map *images, const struct map *ram, uint32_t s
 	return err;
 }
 
-int sum_store(gpc *c, struct map *images, const struct map *ram, uint32_t slot, const struct sum_item *items,
-	      uint32_t n, void *stream)
+int sum_store(gpc *c, struct map *images, const struct map *ram, uint32_t slot,
+	      const struct sum_item *items, uint32_t n, void *stream)
 {
 	return enqueue(c, images, ram, slot, items, n, NULL, stream);
 }
@@ -75,7 +79,9 @@ static uint32_t sum_of(const struct map *m, uint32_t slot)
 		const struct shm_run *r = &m->memory.run[i];
 
 		for (j = 0; j < r->count; j++)
-			crc = crc32c(crc, m->images + r->offset + slot * r->slot_stride + j * r->run_stride,
+			crc = crc32c(crc,
+				     m->images + r->offset + slot * r->slot_stride +
+					     j * r->run_stride,
 				     r->bytes);
 	}
 	return crc;

@@ -5,9 +5,9 @@
  *   cutting   the writer hears that targets from slot `cut` on are refused
  *   cut       it has answered: done would stand for what is whole, and the device is told to store it
  *
- * The stream is the caller's and may be gone by then, so the mark goes to a stream of the device's own: its
- * place behind the copies is what the event has shown.  Nothing here waits.  If we die before the
- * mark, the transfer never ends, and its targets are given back with our seat. */
+ * The stream is the caller's and may be gone by then, so the mark goes to a stream of the device's
+ * own: its place behind the copies is what the event has shown.  Nothing here waits.  If we die
+ * before the mark, the transfer never ends, and its targets are given back with our seat. */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -14,11 +14,11 @@
 #include "base/log.h"
 #include "peer/ring.h"
 
-#define SLOT_BITS 6
-#define SANE_VALUE ((uint64_t)1 << 56)   /* a larger one was scribbled there */
-#define LOOK_NS   (20000)                /* gpc_close, between looks: at first ... */
-#define LOOK_MOST (NS_PER_MS / 2)        /* ... and later */
-#define STATE_NS  (10 * NS_PER_MS)       /* between questions whether a device works */
+#define SLOT_BITS  6
+#define SANE_VALUE ((uint64_t)1 << 56) /* a larger one was scribbled there */
+#define LOOK_NS    (20000)             /* gpc_close, between looks: at first ... */
+#define LOOK_MOST  (NS_PER_MS / 2)     /* ... and later */
+#define STATE_NS   (10 * NS_PER_MS)    /* between questions whether a device works */
 
 _Static_assert(SHM_TRANSFERS == 1u << SLOT_BITS && GPC_TRANSFERS == SHM_TRANSFERS,
 	       "a name has the slot below the value");
@@ -48,8 +48,8 @@ uint64_t *transfer_word(gpc *c, uint32_t slot, uint64_t *ret_value)
 	return &seg_transfer(&c->seg, c->peer)->done[slot];
 }
 
-/* Pairs with (d), (h) and (e): who sees the value sees the bytes.  The word of a rank is its leader's: a
- * later transfer may have it by now, and begins only when this one is over. */
+/* Pairs with (d), (h) and (e): who sees the value sees the bytes.  The word of a rank is its
+ * leader's: a later transfer may have it by now, and begins only when this one is over. */
 bool transfer_is_done(gpc *c, uint32_t slot)
 {
 	const struct slot *s = &c->transfers->slot[slot];
@@ -65,7 +65,8 @@ bool transfer_is_over(gpc *c, uint32_t slot)
 	const struct shm_xfer *x = seg_xfer(&c->seg, c->peer, slot);
 
 	/* pairs with (t): what became of each is seen */
-	return load_acquire(&x->left) == 0 || load_relaxed(&x->value) != c->transfers->slot[slot].value;
+	return load_acquire(&x->left) == 0 ||
+	       load_relaxed(&x->value) != c->transfers->slot[slot].value;
 }
 
 void transfer_fail(struct transfers *t, gpc_transfer name, int err)
@@ -199,7 +200,7 @@ static void step(gpc *c, uint32_t i)
 	}
 	pthread_mutex_unlock(&t->lock);
 	put_held(c, &h);
-	if (bell)                        /* the writer looks by itself, but seldom */
+	if (bell) /* the writer looks by itself, but seldom */
 		ring_doorbell(c);
 	if (torn)
 		tear_step(c, i);
@@ -252,8 +253,10 @@ int transfer_take(gpc *c, const struct transfer_take *start, uint32_t *ret_slot)
 	}
 	pthread_mutex_unlock(&t->lock);
 	if (i == SHM_TRANSFERS)
-		return err_set(EAGAIN, "%d transfers of this handle are under way: wait for one, by "
-			       "gpc_transfer_wait", GPC_TRANSFERS);
+		return err_set(EAGAIN,
+			       "%d transfers of this handle are under way: wait for one, by "
+			       "gpc_transfer_wait",
+			       GPC_TRANSFERS);
 	return 0;
 }
 
@@ -262,9 +265,12 @@ int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot)
 	const struct map *by = transfer_device(to, from);
 	struct map *both[2] = { to, from };
 
-	return transfer_take(c, &(struct transfer_take){
-		.device = by ? by->device : NULL, .uuid = by ? by->memory.uuid : NULL,
-		.map = both, .nmaps = 2 }, ret_slot);
+	return transfer_take(c,
+			     &(struct transfer_take){ .device = by ? by->device : NULL,
+						      .uuid = by ? by->memory.uuid : NULL,
+						      .map = both,
+						      .nmaps = 2 },
+			     ret_slot);
 }
 
 void transfer_renew(gpc *c, uint32_t slot)
@@ -344,11 +350,12 @@ int transfer_open(gpc *c)
 		if (t->slot[i].value < SANE_VALUE)
 			t->last = MAX(t->last, t->slot[i].value);
 		begun = load_relaxed(&seg_xfer(&c->seg, c->peer, i)->value);
-		if (begun < SANE_VALUE)  /* one that was never done, too */
+		if (begun < SANE_VALUE) /* one that was never done, too */
 			t->last = MAX(t->last, begun);
 	}
-	/* What a dead peer gave out there may still be stored while its process exits.  It is at most
-	 * SHM_TRANSFERS above what was done, for one peer, and before now in microseconds, for all. */
+	/* What a dead peer gave out there may still be stored while its process exits.  It is at
+	 * most SHM_TRANSFERS above what was done, for one peer, and before now in microseconds, for
+	 * all. */
 	t->begun = t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
 	c->transfers = t;
 	map_watch(c, pair_forget, transfer_feed);
@@ -375,9 +382,9 @@ static bool is_at_work(gpc *c)
 static bool has_ended(const struct slot *s)
 {
 	switch (s->state) {
-	case SLOT_LOST:                  /* of a device that works: nobody sees its end */
+	case SLOT_LOST: /* of a device that works: nobody sees its end */
 		return !s->device || s->device->state(s->uuid);
-	case SLOT_MARKED:                /* other processes copy */
+	case SLOT_MARKED: /* other processes copy */
 		return !s->ranked;
 	default:
 		return true;
@@ -451,7 +458,7 @@ void transfer_free(gpc *c)
 
 	if (!t)
 		return;
-	map_watch(c, NULL, NULL);        /* maps outlive what was planned for them */
+	map_watch(c, NULL, NULL); /* maps outlive what was planned for them */
 	host_stop(t);
 	unpin_words(c);
 	waiters_end(t, true);

@@ -5,10 +5,12 @@
  * private memory, and done[i] in the control segment, which the device stores (shm_transfer).
  *
  *   slot      done[i]   what there is                           next
- *   --------  --------  --------------------------------------  ------------------------------------
+ *   --------  --------  --------------------------------------
+ *   ------------------------------------
  *   idle      any       nothing of it is under way              begin: the next value of the handle
  *   begun     before    a call is at work; it holds all maps    copies enqueued, then the mark: marked.
- *                                                               Nothing bound, nothing enqueued: idle
+ *                                                               Nothing bound, nothing enqueued:
+ *                                                               idle
  *   marked    before    the device will store the value         done; without a writer: idle
  *   done      value     the maps are put; the writer is to      over (shm_xfer.left is 0): idle
  *                       decide (writer/transfer.h)
@@ -22,27 +24,29 @@
  *   lost      before    the device's context is lost, or a      never: the maps stay for ever, the slot
  *                       mark was refused: it has failed         is not used again
  *
- * `torn` is rule B3 for copies that the driver refused half way: some of their bytes may be on the way to
- * targets that are to be free, so the writer hears of it when they have landed, and the mark comes last.
- * The states from untold to cut go on by any call of the handle that looks, and by the maps' thread.
+ * `torn` is rule B3 for copies that the driver refused half way: some of their bytes may be on the
+ * way to targets that are to be free, so the writer hears of it when they have landed, and the mark
+ * comes last. The states from untold to cut go on by any call of the handle that looks, and by the
+ * maps' thread.
  *
- * Of a transfer by ranks (shm_xfer.rank) nothing here is enqueued: it is marked at once, holds no map, and
- * ends when the writer says so.  Two more things use slots and have no writer: gpc_release_after, whose
- * blocks are released at done; and the mark of a rank, whose word is that of the leader's page.
+ * Of a transfer by ranks (shm_xfer.rank) nothing here is enqueued: it is marked at once, holds no
+ * map, and ends when the writer says so.  Two more things use slots and have no writer:
+ * gpc_release_after, whose blocks are released at done; and the mark of a rank, whose word is that
+ * of the leader's page.
  *
  * Values are drawn from one counter of the handle, so that names grow.
  *
- * A new peer in the seat begins above what done[i] says, and above what any peer there can have given
- * out and not seen: values never go back.  A dead peer's copies have
- * ended when its process has exited, and its seat is taken only then. */
+ * A new peer in the seat begins above what done[i] says, and above what any peer there can have
+ * given out and not seen: values never go back.  A dead peer's copies have ended when its process
+ * has exited, and its seat is taken only then. */
 #ifndef GPC_PAYLOAD_TRANSFER_H
 #define GPC_PAYLOAD_TRANSFER_H
 
 #include "memory/map.h"
 
-struct transfers;                        /* of a handle; c->transfers */
+struct transfers; /* of a handle; c->transfers */
 
-int transfer_open(gpc *c);               /* -ENOMEM; after map_open */
+int transfer_open(gpc *c); /* -ENOMEM; after map_open */
 /* The map whose device copies between these two: a GPU's before the host's, the destination's
  * before the source's.  NULL: both are RAM. */
 const struct map *transfer_device(const struct map *to, const struct map *from);
@@ -50,11 +54,12 @@ const struct map *transfer_device(const struct map *to, const struct map *from);
 int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot);
 /* The same for any number of maps, or none. */
 struct transfer_take {
-	const struct device_bytes *device;       /* that copies, with its uuid; NULL: our threads, ranks */
+	/* that copies, with its uuid; NULL: our threads, ranks */
+	const struct device_bytes *device;
 	const uint8_t *uuid;
 	struct map *const *map;
 	uint32_t nmaps;
-	bool commits;                    /* the writer does */
+	bool commits; /* the writer does */
 };
 int transfer_take(gpc *c, const struct transfer_take *start, uint32_t *ret_slot);
 /* Nothing of it was bound or enqueued: idle again.  The maps are put. */
@@ -68,6 +73,6 @@ void transfer_sweep(gpc *c);
 /* gpc_close: wait for all that a device still works on.  False: it may work on for ever. */
 bool transfer_close_all(gpc *c);
 void transfer_free(gpc *c);
-void transfer_abandon(gpc *c);           /* in a forked child */
+void transfer_abandon(gpc *c); /* in a forked child */
 
 #endif

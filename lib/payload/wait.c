@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wait.c - who waits for a transfer: gpc_transfer_wait, and descriptors.
  *
- * Done words are looked at.  When the device has said done and the writer is to decide, it is woken, and
- * a handle that is the writer itself serves meanwhile. */
+ * Done words are looked at.  When the device has said done and the writer is to decide, it is
+ * woken, and a handle that is the writer itself serves meanwhile. */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -14,11 +14,11 @@
 #include "base/fd.h"
 #include "peer/ring.h"
 
-#define LOOK_NS   (20000)                /* between looks at done words, at first ... */
-#define LOOK_MOST (NS_PER_MS / 2)        /* ... and later */
-#define STATE_NS  (10 * NS_PER_MS)       /* between questions whether a device works */
-#define SEAT_NS   (100 * NS_PER_MS)      /* ... and whether there is a writer */
-#define SEAT_OLD_NS (2 * SEAT_NS)        /* between waits that are one */
+#define LOOK_NS     (20000)           /* between looks at done words, at first ... */
+#define LOOK_MOST   (NS_PER_MS / 2)   /* ... and later */
+#define STATE_NS    (10 * NS_PER_MS)  /* between questions whether a device works */
+#define SEAT_NS     (100 * NS_PER_MS) /* ... and whether there is a writer */
+#define SEAT_OLD_NS (2 * SEAT_NS)     /* between waits that are one */
 
 /* With the lock held, after a sweep: -EAGAIN; 0, -EIO, -EBADMSG; -EINVAL: no such name. */
 static int look_locked(gpc *c, gpc_transfer name)
@@ -77,21 +77,30 @@ static int say(const gpc *c, gpc_transfer name, int err, int timeout_ms)
 	case 0:
 		return 0;
 	case -EINVAL:
-		return err_set(EINVAL, "transfer is %llu: this handle has given out no such name", t);
+		return err_set(EINVAL, "transfer is %llu: this handle has given out no such name",
+			       t);
 	case -EIO:
 		if (all)
-			return err_set(EIO, "a transfer of this handle has failed since the last wait "
+			return err_set(EIO,
+				       "a transfer of this handle has failed since the last wait "
 				       "for all");
-		return err_set(EIO, "transfer %llu has failed: not all of its blocks were copied", t);
+		return err_set(EIO, "transfer %llu has failed: not all of its blocks were copied",
+			       t);
 	case -EBADMSG:
 		if (all)
-			return err_set(EBADMSG, "a block of a transfer of this handle had another checksum, "
-				       "since the last wait for all: nothing of that one was committed");
-		return err_set(EBADMSG, "a block of transfer %llu had another checksum than when it was "
-			       "spilled: nothing of it was committed", t);
+			return err_set(
+				EBADMSG,
+				"a block of a transfer of this handle had another checksum, "
+				"since the last wait for all: nothing of that one was committed");
+		return err_set(EBADMSG,
+			       "a block of transfer %llu had another checksum than when it was "
+			       "spilled: nothing of it was committed",
+			       t);
 	case -ENOTCONN:
-		return err_set(ENOTCONN, "the copies are done, and no process is the writer of %s, which "
-			       "has to commit them", c->seg.name);
+		return err_set(ENOTCONN,
+			       "the copies are done, and no process is the writer of %s, which "
+			       "has to commit them",
+			       c->seg.name);
 	default:
 		if (all)
 			return err_set(timeout_ms ? ETIMEDOUT : EAGAIN, "transfers are under way");
@@ -114,7 +123,8 @@ static bool needs_writer(gpc *c, gpc_transfer name, uint64_t upto)
 
 		if (one ? transfer_name(t, i) != name : s->value > upto)
 			continue;
-		needs |= s->state == SLOT_DONE || s->state == SLOT_CUTTING || s->state == SLOT_UNTOLD;
+		needs |= s->state == SLOT_DONE || s->state == SLOT_CUTTING ||
+			 s->state == SLOT_UNTOLD;
 		works |= s->state == SLOT_MARKED || s->state == SLOT_TORN || s->state == SLOT_CUT ||
 			 s->state == SLOT_BEGUN;
 	}
@@ -122,8 +132,8 @@ static bool needs_writer(gpc *c, gpc_transfer name, uint64_t upto)
 	return needs && !works;
 }
 
-/* 0, or -ENOTCONN: two looks in a row found no writer, so a standby has had its time.  The handle keeps what
- * it saw, for waits that are shorter than that. */
+/* 0, or -ENOTCONN: two looks in a row found no writer, so a standby has had its time.  The handle
+ * keeps what it saw, for waits that are shorter than that. */
 static int writers_turn(gpc *c, uint64_t now)
 {
 	struct transfers *t = c->transfers;
@@ -131,12 +141,12 @@ static int writers_turn(gpc *c, uint64_t now)
 	int err;
 
 	pthread_mutex_lock(&t->lock);
-	if (now - t->seat_asked_ns > SEAT_OLD_NS) {      /* what was missed then, is nothing now */
+	if (now - t->seat_asked_ns > SEAT_OLD_NS) { /* what was missed then, is nothing now */
 		t->seat_missed = 0;
 		t->seat_look_ns = now + SEAT_NS;
 	}
 	t->seat_asked_ns = now;
-	looks = now >= t->seat_look_ns || t->seat_missed >= 2;   /* one may have come */
+	looks = now >= t->seat_look_ns || t->seat_missed >= 2; /* one may have come */
 	if (looks) {
 		t->seat_look_ns = now + SEAT_NS;
 		t->seat_missed = ring_has_writer(c) ? 0 : t->seat_missed + 1;
@@ -151,7 +161,7 @@ static int writers_turn(gpc *c, uint64_t now)
 /* Until the next look.  Who is the writer serves. */
 static void pause_for(gpc *c, struct backoff *b)
 {
-	ring_turn(c);                    /* answers to what is torn */
+	ring_turn(c); /* answers to what is torn */
 	if (handle_help(c, b->ns) > 0)
 		b->ns = MIN(2 * b->ns, b->most);
 	else
@@ -173,7 +183,7 @@ GPC_EXPORT int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms)
 	pthread_mutex_unlock(&c->transfers->lock);
 	while ((err = look(c, t, upto)) == -EAGAIN) {
 		now = clock_ns();
-		if (now >= state) {      /* at first, too: a wait without a timeout asks once */
+		if (now >= state) { /* at first, too: a wait without a timeout asks once */
 			transfer_find_lost(c);
 			state = now + STATE_NS;
 			continue;
@@ -281,7 +291,8 @@ GPC_EXPORT int gpc_transfer_fd(gpc *c, gpc_transfer name)
 		return err;
 	t = c->transfers;
 	if (name == GPC_TRANSFER_ALL)
-		return err_set(EINVAL, "transfer is GPC_TRANSFER_ALL: a descriptor is of one transfer");
+		return err_set(EINVAL,
+			       "transfer is GPC_TRANSFER_ALL: a descriptor is of one transfer");
 	if (look(c, name, 0) == -EINVAL)
 		return say(c, name, -EINVAL, 0);
 	err = map_poke(c);

@@ -23,23 +23,28 @@ static bool goes_on(const struct segment *s, uint32_t leader, uint64_t life)
 {
 	const struct shm_seat *seat = seg_seat(s, leader);
 
-	if (load_acquire(&seat->ended) == life)          /* pairs with (i) */
+	if (load_acquire(&seat->ended) == life) /* pairs with (i) */
 		return false;
-	return load_acquire(&seat->state) == SEAT_TAKEN &&       /* pairs with (a) */
+	return load_acquire(&seat->state) == SEAT_TAKEN && /* pairs with (a) */
 	       companion_life(seat) == life && lock_test(s->lock_fd, LOCK_PEER(leader)) == 1;
 }
 
 int companion_may(const struct segment *s, uint32_t leader, uint64_t life)
 {
-	/* (j) who our leader is, and TAKEN, before `ended` is read; the reverse of companion_end_life().
-	 * If we die before it, this seat is a dead companion's, which nobody waits for. */
+	/* (j) who our leader is, and TAKEN, before `ended` is read; the reverse of
+	 * companion_end_life(). If we die before it, this seat is a dead companion's, which nobody
+	 * waits for. */
 	order_fence();
 	if (!goes_on(s, leader, life))
-		return err_set(ESTALE, "leader is %u: peer %u of %s has ended, or has another life than "
-			       "0x%llx", leader + 1, leader, s->name, (unsigned long long)life);
+		return err_set(ESTALE,
+			       "leader is %u: peer %u of %s has ended, or has another life than "
+			       "0x%llx",
+			       leader + 1, leader, s->name, (unsigned long long)life);
 	if (load_relaxed(&seg_seat(s, leader)->leader))
-		return err_set(EINVAL, "leader is %u: peer %u of %s is a companion itself: name its "
-			       "leader", leader + 1, leader, s->name);
+		return err_set(EINVAL,
+			       "leader is %u: peer %u of %s is a companion itself: name its "
+			       "leader",
+			       leader + 1, leader, s->name);
 	return 0;
 }
 
@@ -50,7 +55,7 @@ static bool is_alive(const struct segment *s, int lock_fd, uint32_t peer)
 	const struct identity who = { seat->pid, seat->start_time, seat->namespaces };
 
 	if (lock_test(lock_fd, LOCK_PEER(peer)) == 1)
-		return !identity_gone(&who);     /* a child may have its lock */
+		return !identity_gone(&who); /* a child may have its lock */
 	return !seat_is_over(s, peer, &who);
 }
 
@@ -62,7 +67,7 @@ bool companion_lives(const struct segment *s, int lock_fd, uint32_t leader)
 	for (i = 0; i < s->header.geometry.max_peers; i++) {
 		const struct shm_seat *seat = seg_seat(s, i);
 
-		if (load_acquire(&seat->state) == SEAT_TAKEN &&          /* pairs with (a) */
+		if (load_acquire(&seat->state) == SEAT_TAKEN && /* pairs with (a) */
 		    load_relaxed(&seat->leader) == leader + 1 &&
 		    load_relaxed(&seat->leader_life) == life && is_alive(s, lock_fd, i))
 			return true;
@@ -75,9 +80,9 @@ bool companion_end_life(const struct segment *s, int lock_fd, uint32_t leader)
 	struct shm_seat *seat = seg_seat(s, leader);
 
 	/* (i) the mark, a full barrier, before companions are looked for; pairs with goes_on().  If
-	 * we die before the mark, the next writer finds the lock free, and marks it; after it, a life
-	 * that nobody joins. */
+	 * we die before the mark, the next writer finds the lock free, and marks it; after it, a
+	 * life that nobody joins. */
 	store_release(&seat->ended, companion_life(seat));
 	order_fence();
-	return companion_lives(s, lock_fd, leader);     /* behind (j) of each */
+	return companion_lives(s, lock_fd, leader); /* behind (j) of each */
 }

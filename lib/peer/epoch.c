@@ -80,7 +80,7 @@ void epoch_end(struct shm_section *sec)
 {
 	uint64_t last = MAX(load_relaxed(&sec->ticket), load_relaxed(&sec->done));
 
-	if (last >> 62) {                /* scribbled over; a later ticket would wrap */
+	if (last >> 62) { /* scribbled over; a later ticket would wrap */
 		last = 1ull << 62;
 		store_relaxed(&sec->done, 0);
 	}
@@ -91,8 +91,7 @@ void epoch_end(struct shm_section *sec)
 bool epoch_is_open(const struct shm_section *sec)
 {
 	/* acquire: pairs with (G), and with the device's signal */
-	return load_acquire(&sec->epoch) &&
-	       load_acquire(&sec->done) < load_relaxed(&sec->ticket);
+	return load_acquire(&sec->epoch) && load_acquire(&sec->done) < load_relaxed(&sec->ticket);
 }
 
 bool epoch_sweep(const struct segment *s, uint32_t peer, uint32_t i)
@@ -146,7 +145,7 @@ static uint64_t scan_sections(const struct segment *s, uint64_t oldest)
 /* For the writer: it believes no word that a peer might have scribbled over. */
 bool epoch_over(const struct segment *s, uint64_t cookie)
 {
-	order_fence();                   /* after (F), as in epoch_done */
+	order_fence(); /* after (F), as in epoch_done */
 	return scan_sections(s, cookie) >= cookie;
 }
 

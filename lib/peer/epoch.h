@@ -24,9 +24,9 @@
 #include "segment/segment.h"
 
 #define SHM_OWN_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
-/* Where section i of gpc_section_enter and gpc_dev_enter stands.  Scanners read a seat's slots up to the highest
- * one that it has used, so those of every lookup come first. */
-#define SHM_SECTION(i)  (SHM_OWN_SECTIONS + (i))
+/* Where section i of gpc_section_enter and gpc_dev_enter stands.  Scanners read a seat's slots up
+ * to the highest one that it has used, so those of every lookup come first. */
+#define SHM_SECTION(i) (SHM_OWN_SECTIONS + (i))
 
 /* Open slot i of peer's sections if it is idle: one full barrier.  Only the process that owns
  * the seat calls it; its threads compete for the slot. */

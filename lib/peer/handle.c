@@ -6,14 +6,13 @@
 #include <errno.h>
 #include "peer/handle.h"
 
-
 int handle_refuse(gpc *c)
 {
 	if (!c)
 		return err_set(EINVAL, "the handle is NULL");
 	if (c->forked)
 		return err_set(ECHILD, "the handle belongs to the parent process: "
-			       "attach anew");
+				       "attach anew");
 	return err_set(EROFS, "the handle was attached with GPC_READONLY");
 }
 
@@ -69,8 +68,10 @@ int handle_enter(gpc *c)
 	for (slot = SHM_SECTIONS; slot-- > SHM_OWN_SECTIONS;)
 		if (epoch_enter(&c->seg, c->peer, slot))
 			return (int)slot;
-	return err_set(EAGAIN, "all %u sections of this peer are open: leave one "
-		       "first", SHM_SECTIONS);
+	return err_set(EAGAIN,
+		       "all %u sections of this peer are open: leave one "
+		       "first",
+		       SHM_SECTIONS);
 }
 
 void handle_leave(gpc *c, int section)

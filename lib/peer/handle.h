@@ -19,34 +19,38 @@
 struct writer;
 struct op;
 struct returns;
-struct back { gpc_block block; uint32_t record, word; };
+struct back {
+	gpc_block block;
+	uint32_t record, word;
+};
 struct stock;
 struct walk;
 struct making;
 struct maps;
 struct transfers;
 
-struct refused_item {                    /* of a call with arrays */
-	uint32_t i;                      /* index in the caller's arrays */
-	int32_t err;                     /* 0: none */
+struct refused_item { /* of a call with arrays */
+	uint32_t i;   /* index in the caller's arrays */
+	int32_t err;  /* 0: none */
 	gpc_block block;
 	gpc_key key, parent;
-	uint64_t ticket;                 /* of a publish without waiting */
+	uint64_t ticket; /* of a publish without waiting */
 };
 
-/* Where CPUs are to spare, a thread looks so long before it sleeps: as long as it takes to be woken. */
+/* Where CPUs are to spare, a thread looks so long before it sleeps: as long as it takes to be
+ * woken. */
 #define AWAKE_NS 50000u
 
 struct gpc {
-	struct gpc *next;                /* list of all handles of the process, for fork */
+	struct gpc *next; /* list of all handles of the process, for fork */
 	struct segment seg;
 	struct log log;
-	uint32_t peer;                   /* SHM_NO_PEER = read-only */
+	uint32_t peer; /* SHM_NO_PEER = read-only */
 	uint32_t flags;
 	bool readonly;
-	uint64_t namespaces;             /* of this process, once they were looked up (inspect/stats.c); 0 */
-	bool spare_cpus;                 /* threads that wait awake keep them from nobody */
-	bool forked;                     /* set in a forked child: every call answers -ECHILD */
+	uint64_t namespaces; /* of this process, once they were looked up (inspect/stats.c); 0 */
+	bool spare_cpus;     /* threads that wait awake keep them from nobody */
+	bool forked;         /* set in a forked child: every call answers -ECHILD */
 	struct key_secret secret;
 	gpc_key mask[GPC_MAX_SPACES];
 
@@ -54,66 +58,67 @@ struct gpc {
 	 * thread control block */
 	uint64_t section_thread[SHM_SECTIONS];
 	/* references that streams are to release: of each record, and of all (refs.h) */
-	uint16_t *lent;                  /* made by the first */
+	uint16_t *lent; /* made by the first */
 	uint64_t nlent;
 	pthread_mutex_t device_sections; /* sweeping sections that devices have ended */
 
 	/* millisecond ticks: the tick this process saw last, and when it saw it first */
-	uint64_t tick_raised_ns;         /* by us */
+	uint64_t tick_raised_ns; /* by us */
 
 	/* the command ring, producer's side: ring.c */
 	pthread_mutex_t ring_lock;
-	struct op *ops, **ops_end;       /* submitted, results not yet taken; by position */
-	struct back *back;               /* reservations to give back when the ring has room */
+	struct op *ops, **ops_end; /* submitted, results not yet taken; by position */
+	struct back *back;         /* reservations to give back when the ring has room */
 	uint32_t back_n, back_size;
-	bool back_forgotten;             /* there was no memory for some: peer/hold.c */
+	bool back_forgotten; /* there was no memory for some: peer/hold.c */
 
-	struct refused_item refused;     /* the first of a publish without waiting that no
-					  * gpc_ticket_wait has told of; ring_lock */
-	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
-	uint32_t quota;                  /* most blocks reserved, stocks included; 0 = no limit */
-	uint32_t leader;                 /* 1 + its seat; 0: we are no companion */
+	/* the first of a publish without waiting that no gpc_ticket_wait has told of; ring_lock */
+	struct refused_item refused;
+	struct stock *stock; /* reservations in hand, per pool; NULL = none wanted */
+	uint32_t quota;      /* most blocks reserved, stocks included; 0 = no limit */
+	uint32_t leader;     /* 1 + its seat; 0: we are no companion */
 	uint64_t leader_life;
-	uint32_t stock_pauses;           /* calls that wait for the quota: no refill; ring_lock */
-	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
-	uint64_t pool_ticket;            /* of one without an answer so far */
-	struct making *making;           /* memory of the pool that one asked for, until the answer is
-					  * seen: memory/make.c; pool_lock */
-	int32_t making_answer;           /* CMD_PENDING, or what the writer said; ring_lock */
-	struct returns *returns[GPC_MAX_POOLS + 1];      /* pools of CALLER blocks of ours */
-	pthread_mutex_t returns_lock;    /* what was told of them: returned.c */
+	uint32_t stock_pauses;     /* calls that wait for the quota: no refill; ring_lock */
+	pthread_mutex_t pool_lock; /* the seat's request, one at a time */
+	uint64_t pool_ticket;      /* of one without an answer so far */
+	/* memory of the pool that one asked for, until the answer is seen: memory/make.c;
+	 * pool_lock */
+	struct making *making;
+	int32_t making_answer; /* CMD_PENDING, or what the writer said; ring_lock */
+	struct returns *returns[GPC_MAX_POOLS + 1]; /* pools of CALLER blocks of ours */
+	pthread_mutex_t returns_lock;               /* what was told of them: returned.c */
 
 	/* the writer's seat: serve.c */
 	pthread_mutex_t serve_lock, serve_gate;
-	struct writer *writer;           /* not NULL: this handle holds the seat, and ... */
+	struct writer *writer; /* not NULL: this handle holds the seat, and ... */
 	/* ... a call that waits for the writer serves by this, for so long: 1, or 0 where a
 	 * thread serves already; negative: the seat is given up.  handle_help() calls it. */
 	int (*help)(gpc *c, uint64_t ns);
 	pthread_t server;
-	bool serving;                    /* the thread runs */
-	uint32_t stop;                   /* futex word: the thread shall end */
-	uint32_t wake;                   /* gpc_writer_serve shall return ... */
-	bool may_wake;                   /* ... and is what runs; with serve_lock held */
+	bool serving;  /* the thread runs */
+	uint32_t stop; /* futex word: the thread shall end */
+	uint32_t wake; /* gpc_writer_serve shall return ... */
+	bool may_wake; /* ... and is what runs; with serve_lock held */
 
 	pthread_mutex_t walk_lock;
-	struct walk *walk;               /* copy made by gpc_walk */
+	struct walk *walk; /* copy made by gpc_walk */
 
 	pthread_mutex_t dev_lock;
 	gpc_dev *devs;
 
 	/* questions to who keeps tiers below RAM: payload/ask.c */
 	pthread_mutex_t ask_lock;
-	uint32_t asks_watched;           /* set of those that a thread waits for */
+	uint32_t asks_watched; /* set of those that a thread waits for */
 	bool asks_settled;
 
-	struct maps *maps;               /* memory of pools: memory/map.c; NULL = none yet */
-	struct transfers *transfers;     /* copies under way: payload/transfer.c; NULL = none yet */
+	struct maps *maps;           /* memory of pools: memory/map.c; NULL = none yet */
+	struct transfers *transfers; /* copies under way: payload/transfer.c; NULL = none yet */
 };
 
 /* What one call changed in holds, added to the seat's counters at its end in one go (refs.c). */
 struct ref_sum {
 	int64_t refs;
-	uint64_t pools[2];               /* those of which held[] may differ from 0 */
+	uint64_t pools[2]; /* those of which held[] may differ from 0 */
 	int32_t held[GPC_MAX_POOLS + 1];
 };
 
@@ -138,13 +143,13 @@ static inline int handle_check(gpc *c, bool seat)
  * not the writer, or a thread serves; negative: it was the writer, and cannot go on. */
 static inline int handle_help(gpc *c, uint64_t ns)
 {
-	int (*help)(gpc *c, uint64_t ns) = load_relaxed(&c->help);
+	int (*help)(gpc * c, uint64_t ns) = load_relaxed(&c->help);
 
 	return help ? help(c, ns) : 0;
 }
 
-/* Tick for a touching call: exact mode advances it by one, else once a tick_us.  A call that wants n > 1 has
- * those from n - 1 before it on for itself. */
+/* Tick for a touching call: exact mode advances it by one, else once a tick_us.  A call that wants
+ * n > 1 has those from n - 1 before it on for itself. */
 uint64_t handle_ticks(gpc *c, uint32_t n);
 
 /* The library's own sections: slot or -EAGAIN.  Lookups use them (6 ns a pair). */
@@ -159,7 +164,7 @@ static inline uint64_t handle_thread(void)
 #ifdef HAVE_THREAD_POINTER
 	return (uint64_t)(uintptr_t)__builtin_thread_pointer();
 #else
-	return (uint64_t)(uintptr_t)pthread_self();      /* the same, by a call */
+	return (uint64_t)(uintptr_t)pthread_self(); /* the same, by a call */
 #endif
 }
 /* Does the calling thread have a section of gpc_section_enter open? */
@@ -181,7 +186,8 @@ int handle_need_copy(gpc *c);
 int fork_register(gpc *c);
 void fork_forget(gpc *c);
 /* Between the two no handle begins or ends, and no thread forks; the first one is returned.  Short,
- * and nobody waits for another lock in between: its holder may wait for one that a fork has taken. */
+ * and nobody waits for another lock in between: its holder may wait for one that a fork has
+ * taken. */
 gpc *fork_hold(void);
 void fork_release(void);
 

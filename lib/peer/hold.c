@@ -7,14 +7,21 @@
 #include "peer/hold.h"
 #include "peer/ring.h"
 
-#define TOGETHER 64u                     /* FREE commands of one submission */
+#define TOGETHER 64u /* FREE commands of one submission */
 
 /* ---- steps ---- */
 
-enum { NONE = HOLD_NONE, REFS = HOLD_REF, PEND = HOLD_PENDING, BACK = HOLD_BACK,
-       RSVD = HOLD_RESERVED, STAY = HOLD_BAD };
+enum {
+	NONE = HOLD_NONE,
+	REFS = HOLD_REF,
+	PEND = HOLD_PENDING,
+	BACK = HOLD_BACK,
+	RSVD = HOLD_RESERVED,
+	STAY = HOLD_BAD
+};
 
 /* By event and by what the cell has: what it has then, or STAY: the event does not apply. */
+/* clang-format off */
 static const uint8_t next[][HOLD_BAD + 1] = {
 	/*                 NONE  REFS  PEND  BACK  RSVD  STOCK */
 	[HOLD_GRANT]   = { RSVD, STAY, STAY, STAY, STAY, STAY, STAY },
@@ -29,10 +36,15 @@ static const uint8_t next[][HOLD_BAD + 1] = {
 	[HOLD_FREED]   = { STAY, STAY, STAY, NONE, STAY, STAY, STAY },
 	[HOLD_FETCHED] = { REFS, REFS, STAY, STAY, STAY, STAY, STAY },
 };
+/* clang-format on */
 
 static const uint16_t value[] = {
-	[HOLD_NONE] = 0, [HOLD_REF] = 1, [HOLD_PENDING] = CELL_PENDING, [HOLD_BACK] = CELL_BACK,
-	[HOLD_RESERVED] = CELL_RESERVED, [HOLD_STOCK] = CELL_STOCK,
+	[HOLD_NONE] = 0,
+	[HOLD_REF] = 1,
+	[HOLD_PENDING] = CELL_PENDING,
+	[HOLD_BACK] = CELL_BACK,
+	[HOLD_RESERVED] = CELL_RESERVED,
+	[HOLD_STOCK] = CELL_STOCK,
 };
 
 /* Does the block count in the seat's in_use?  What lies in stock does not: any reserve can get
@@ -66,8 +78,8 @@ bool hold_has_owned(const gpc *c, uint32_t record, gpc_block block)
 }
 
 /* Threads that take references at the same moment add to the cell; they count those themselves. */
-bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
-		    uint16_t cell, struct ref_sum *sum)
+bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event, uint16_t cell,
+		    struct ref_sum *sum)
 {
 	uint16_t new;
 	enum hold from, to;
@@ -137,9 +149,11 @@ static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 
 	for (op = c->ops; op; op = op->next)
 		for (i = 0; i < op->n; i++)
-			if (op->sent && ring_slot(c, op, i)->block == block && op->sent[i].life == life)
+			if (op->sent && ring_slot(c, op, i)->block == block &&
+			    op->sent[i].life == life)
 				op->sent[i].given_up = true;
-			else if (op->commits && ring_slot(c, op, i)->to == block && op->out[i].life == life)
+			else if (op->commits && ring_slot(c, op, i)->to == block &&
+				 op->out[i].life == life)
 				op->out[i].given_up = true;
 }
 
@@ -152,9 +166,9 @@ static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref
 		forget_answer(c, record, block);
 		return refs_drop(c, record, block, sum);
 	}
-	if (is_reclaimed(c, record))     /* the answer gives it back */
+	if (is_reclaimed(c, record)) /* the answer gives it back */
 		return hold_step(c, record, block, HOLD_GONE, sum);
-	if (hold_is_pool_owner(c, block))    /* whatever the answer is, the block is the owner's */
+	if (hold_is_pool_owner(c, block)) /* whatever the answer is, the block is the owner's */
 		return hold_step(c, record, block, HOLD_GIVE, sum);
 	release_locked(c, record, block, HOLD_GIVE, sum);
 	return true;
@@ -167,7 +181,7 @@ bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, stru
 
 	pthread_mutex_lock(&c->ring_lock);
 	if (hold_of(load_relaxed(cell)) == HOLD_PENDING)
-		ring_take_locked(c);     /* the answer may have come */
+		ring_take_locked(c); /* the answer may have come */
 	switch (hold_of(load_relaxed(cell))) {
 	case HOLD_REF:
 		refs_stamp(c, record, stamp);
@@ -180,7 +194,7 @@ bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, stru
 		held = true;
 		release_locked(c, record, block, HOLD_GIVE, sum);
 		break;
-	default:                         /* CALLER blocks stay their owner's */
+	default: /* CALLER blocks stay their owner's */
 		held = hold_has_owned(c, record, block);
 	}
 	pthread_mutex_unlock(&c->ring_lock);
@@ -232,8 +246,8 @@ static void find_forgotten(gpc *c)
 		for (slot = 0; slot < slots && !c->back_forgotten; slot++)
 			if (hold_of(load_relaxed(refs_cell(c, first + slot))) == HOLD_BACK)
 				remember_back(c, first + slot,
-					 GPC_BLOCK((gpc_block)pool, (gpc_block)slot),
-					 hold_life(c, first + slot));
+					      GPC_BLOCK((gpc_block)pool, (gpc_block)slot),
+					      hold_life(c, first + slot));
 	}
 }
 
@@ -274,8 +288,8 @@ void release_send_locked(gpc *c)
 	if (!c->back_n && c->back_forgotten)
 		find_forgotten(c);
 	while (c->back_n) {
-		room = ring_room(c);     /* once: the writer makes more of it meanwhile */
-		if (!room) {             /* the writer may take them by itself: recall.c */
+		room = ring_room(c); /* once: the writer makes more of it meanwhile */
+		if (!room) {         /* the writer may take them by itself: recall.c */
 			count_add(&s->ring_full, 1);
 			store_relaxed(&s->back_waits, 1);
 		}

@@ -48,19 +48,21 @@
  *   - the cells that an answer changes are stored before `taken` passes it
  *   - the writer stores STOCK before the answer
  *
- * Rule C9: a late answer ends no hold of others.  A command that changes a cell notes the life of its block, and
- * its answer changes the cell in that life alone.  Commands of one submission are answered one by one and taken together,
- * so a block may have been released, evicted and granted to another thread of the handle before its answer is
- * taken.  The writer, for its part, lets no life end while a cell is not 0: a block becomes FREE
+ * Rule C9: a late answer ends no hold of others.  A command that changes a cell notes the life of
+ * its block, and its answer changes the cell in that life alone.  Commands of one submission are
+ * answered one by one and taken together, so a block may have been released, evicted and granted to
+ * another thread of the handle before its answer is taken.  The writer, for its part, lets no life
+ * end while a cell is not 0: a block becomes FREE
  *
  *   from DYING       when its row is zero (retire.c)
  *   from RESERVED    by a FREE, whose cell is 0 since it was sent; by a recall, which swaps the cell to 0; when
- *                    no answer has told of it; or from REC_RECALL.  A refused commit, a refused transfer and
- *                    a reclaim that is given up leave a cell to their answer: DYING first (retire_target)
+ *                    no answer has told of it; or from REC_RECALL.  A refused commit, a refused
+ *                    transfer and a reclaim that is given up leave a cell to their answer: DYING
+ *                    first (retire_target)
  *
- * Rule C7: a publish that is under way and given up is followed by a FREE of that life of the block:
- * when the publish succeeds, FREE finds nothing to free, and when it does not, the reservation
- * ends.  The peer need not come back for either. */
+ * Rule C7: a publish that is under way and given up is followed by a FREE of that life of the
+ * block: when the publish succeeds, FREE finds nothing to free, and when it does not, the
+ * reservation ends.  The peer need not come back for either. */
 #ifndef GPC_HOLD_H
 #define GPC_HOLD_H
 
@@ -91,20 +93,23 @@ static inline uint32_t hold_refs(uint16_t cell)
 	return cell <= CELL_REFS ? cell : hold_of(cell) == HOLD_PENDING;
 }
 
-enum hold_event {                        /* from what to what: peer/hold.c */
-	HOLD_GRANT,                      /* an answer brings the block to the program */
-	HOLD_SEND,                       /* a command is sent that makes it a reference */
-	HOLD_SEND_OWNED,                  /* ... of a CALLER block: its reservation has no cell */
-	HOLD_PART,                       /* a command is sent that ends it, whatever the answer */
-	HOLD_LIVE,                       /* the command has made it LIVE */
-	HOLD_REFUSED,                    /* the command was refused: still reserved */
-	HOLD_GONE,                       /* ... and the block is not reserved by a cell: the
-	                                  * writer has freed it, or it is the owner's */
-	HOLD_GIVE,                       /* the program gives it up */
-	HOLD_LOSE,                       /* nobody wants the answer that brings it */
-	HOLD_FREED,                      /* FREE is sent */
-	HOLD_FETCHED                     /* the answer has bound it to a transfer, and the program gets it:
-	                                  * before done is enqueued (rule B7) */
+/* from what to what: peer/hold.c */
+enum hold_event {
+	HOLD_GRANT,      /* an answer brings the block to the program */
+	HOLD_SEND,       /* a command is sent that makes it a reference */
+	HOLD_SEND_OWNED, /* ... of a CALLER block: its reservation has no cell */
+	HOLD_PART,       /* a command is sent that ends it, whatever the answer */
+	HOLD_LIVE,       /* the command has made it LIVE */
+	HOLD_REFUSED,    /* the command was refused: still reserved */
+	/* ... and the block is not reserved by a cell: the writer has freed it, or it is the
+	 * owner's */
+	HOLD_GONE,
+	HOLD_GIVE,  /* the program gives it up */
+	HOLD_LOSE,  /* nobody wants the answer that brings it */
+	HOLD_FREED, /* FREE is sent */
+	/* the answer has bound it to a transfer, and the program gets it: before done is
+	 * enqueued (rule B7) */
+	HOLD_FETCHED
 };
 
 /* The usual step: cells, and what it adds to the seat's counters. */
@@ -132,8 +137,8 @@ static inline uint32_t hold_life(const gpc *c, uint32_t record)
 }
 
 /* A cell that has not what it usually has. */
-bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
-		    uint16_t cell, struct ref_sum *sum);
+bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event, uint16_t cell,
+		    struct ref_sum *sum);
 
 /* The one place where a cell of a reservation changes on the peer's side: the step that the
  * event stands for.  False: it does not apply to what the cell has. */
@@ -178,8 +183,8 @@ static inline bool hold_put(uint16_t *cell)
 	return order_cas16(cell, &reserved, CELL_STOCK);
 }
 
-/* The one reference is to become a reservation, by a command that is sent now.  False: there is no reference,
- * or there are more. */
+/* The one reference is to become a reservation, by a command that is sent now.  False: there is no
+ * reference, or there are more. */
 static inline bool hold_offer(uint16_t *cell)
 {
 	uint16_t one = 1;

@@ -56,7 +56,7 @@ static int add_to_special(gpc *c, uint32_t record, gpc_block block, uint16_t old
 
 static int refs_add(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	uint16_t old = order_add16(refs_cell(c, record), 1);     /* (T) */
+	uint16_t old = order_add16(refs_cell(c, record), 1); /* (T) */
 
 	refs_show(c);
 	if (__builtin_expect(old >= REF_CAP, 0))
@@ -98,20 +98,17 @@ static uint32_t live_word(const struct shm_record *r, const gpc_key *key)
 	return word;
 }
 
-static bool still_there(const gpc *c, uint32_t record, gpc_block block,
-			const gpc_key *key)
+static bool still_there(const gpc *c, uint32_t record, gpc_block block, const gpc_key *key)
 {
 	struct pool_set live = pool_live(&c->seg);
 
 	/* the pool's bit is part of the state: clearing it is how a pool dies; and its
 	 * range is part of what the id means */
 	return pool_set_has(&live, (uint32_t)block >> 24) &&
-	       pool_record(&c->seg, block) == record &&
-	       live_word(seg_record(&c->seg, record), key);
+	       pool_record(&c->seg, block) == record && live_word(seg_record(&c->seg, record), key);
 }
 
-int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key,
-	      struct ref_sum *sum)
+int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key, struct ref_sum *sum)
 {
 	int err;
 
@@ -130,8 +127,9 @@ int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key,
 	return -ESTALE;
 }
 
-/* The window may be moved at this moment: then the use is in stamp[], which is not looked at, and goes to use[]
- * as well.  Either we see the new window, or the writer sees a tick that the old one did not have. */
+/* The window may be moved at this moment: then the use is in stamp[], which is not looked at, and
+ * goes to use[] as well.  Either we see the new window, or the writer sees a tick that the old one
+ * did not have. */
 void refs_stamp_late(const gpc *c, uint32_t record, uint64_t to)
 {
 	order_raise64(seg_stamp(&c->seg, record), to, 2);
@@ -161,7 +159,8 @@ int refs_lend_begin(gpc *c)
 	return 0;
 }
 
-/* Counted first, then compared: of two threads that lend the last one at most one is told that it has. */
+/* Counted first, then compared: of two threads that lend the last one at most one is told that it
+ * has. */
 bool refs_lend(gpc *c, uint32_t record)
 {
 	uint16_t cell;

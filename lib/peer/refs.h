@@ -16,7 +16,7 @@
 #include "peer/handle.h"
 #include "segment/stamps.h"
 
-#define REF_CAP 0x8000u          /* leaves room for racing undos below CELL_REFS */
+#define REF_CAP 0x8000u /* leaves room for racing undos below CELL_REFS */
 
 void refs_account(gpc *c, const struct ref_sum *sum);
 
@@ -27,14 +27,13 @@ static inline uint16_t *refs_cell(const gpc *c, uint32_t record)
 
 /* Reference on a LIVE block that holds `key`: 0, -ESTALE (not that key any more), -EOVERFLOW.
  * Inside a section: see refs.c for what the counts owe to it. */
-int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key,
-	      struct ref_sum *sum);
+int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key, struct ref_sum *sum);
 /* One reference less; false: there was none. */
 bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
 
-/* A reference that a stream is to release (gpc_release_after) stays in the cell, and is not the program's
- * to release again: a cell of n has n less those lent.  Threads that release one reference twice at
- * the same moment are not told apart. */
+/* A reference that a stream is to release (gpc_release_after) stays in the cell, and is not the
+ * program's to release again: a cell of n has n less those lent.  Threads that release one
+ * reference twice at the same moment are not told apart. */
 int refs_lend_begin(gpc *c);             /* -ENOMEM */
 bool refs_lend(gpc *c, uint32_t record); /* false: there was none that is not lent */
 void refs_lend_end(gpc *c, uint32_t record);
@@ -45,8 +44,8 @@ static inline bool refs_any_lent(const gpc *c)
 	return __builtin_expect(load_relaxed(&c->nlent) != 0, 0);
 }
 
-/* A cell of ours is not zero any more: the writer looks at our column.  Behind the cell, which is a full barrier,
- * and before state and key are read again. */
+/* A cell of ours is not zero any more: the writer looks at our column.  Behind the cell, which is a
+ * full barrier, and before state and key are read again. */
 static inline void refs_show(const gpc *c)
 {
 	uint64_t *word = &seg_shared(&c->seg)->holders[c->peer >> 6], bit = 1ull << (c->peer & 63);
@@ -55,7 +54,8 @@ static inline void refs_show(const gpc *c)
 		order_or64(word, bit);
 }
 
-/* The stamp of the first block of an array of n that a call uses; each one behind it has one less. */
+/* The stamp of the first block of an array of n that a call uses; each one behind it has one
+ * less. */
 static inline uint64_t refs_first_stamp(gpc *c, uint32_t n)
 {
 	return handle_ticks(c, n / (STAMP_PLACES + 1) + 1) << STAMP_BITS | STAMP_PLACES;

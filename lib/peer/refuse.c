@@ -60,22 +60,21 @@ static bool is_caller_pool(const gpc *c, uint32_t pool)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
 
-	return load_acquire(&p->state) != POOL_FREE &&
-	       (load_relaxed(&p->flags) & GPC_POOL_CALLER);
+	return load_acquire(&p->state) != POOL_FREE && (load_relaxed(&p->flags) & GPC_POOL_CALLER);
 }
 
 /* ---- blocks ---- */
 
 /* array[i]field is none. */
-static int no_block(const gpc *c, const char *array, uint32_t i, const char *field,
-		    gpc_block block)
+static int no_block(const gpc *c, const char *array, uint32_t i, const char *field, gpc_block block)
 {
 	uint32_t pool = (uint32_t)block >> 24, slots;
 	char text[BLOCK_TEXT];
 
 	block_text(text, block);
 	if (block < 0)
-		return err_set(EINVAL, "%s[%u]%s is %s: a block is 0 or more", array, i, field, text);
+		return err_set(EINVAL, "%s[%u]%s is %s: a block is 0 or more", array, i, field,
+			       text);
 	if (pool >= c->seg.header.geometry.max_pools ||
 	    load_acquire(&seg_pool(&c->seg, pool)->state) == POOL_FREE)
 		return err_set(EINVAL, "%s[%u]%s is %s: %s has no pool %u", array, i, field, text,
@@ -130,13 +129,15 @@ int refuse_unref(const gpc *c, uint32_t i, gpc_block block)
 	char text[BLOCK_TEXT];
 
 	if (pool_record(&c->seg, block) == SHM_NO_RECORD) {
-		refuse_block(c, "blocks", i, block);     /* its sentence, not its errno */
+		refuse_block(c, "blocks", i, block); /* its sentence, not its errno */
 		return -EPERM;
 	}
 	if (refs_any_lent(c) && refs_all_lent(c, pool_record(&c->seg, block)) &&
 	    load_relaxed(refs_cell(c, pool_record(&c->seg, block))))
-		return err_set(EPERM, "blocks[%u] is %s: all references of this handle on it are those "
-			       "that streams are to release", i, block_text(text, block));
+		return err_set(EPERM,
+			       "blocks[%u] is %s: all references of this handle on it are those "
+			       "that streams are to release",
+			       i, block_text(text, block));
 	return err_set(EPERM, "blocks[%u] is %s: this peer has no reference or reservation on it",
 		       i, block_text(text, block));
 }
@@ -147,8 +148,10 @@ int refuse_ref(const gpc *c, uint32_t i, gpc_block block, int32_t err)
 
 	block_text(text, block);
 	if (err == -EOVERFLOW)
-		return err_set(EOVERFLOW, "blocks[%u] is %s: this peer has %u references on it, the "
-			       "most there can be", i, text, REF_CAP);
+		return err_set(EOVERFLOW,
+			       "blocks[%u] is %s: this peer has %u references on it, the "
+			       "most there can be",
+			       i, text, REF_CAP);
 	return err_set(ESTALE, "blocks[%u] is %s: it does not hold keys[%u] any more", i, text, i);
 }
 
@@ -171,19 +174,30 @@ int refuse_reclaim(const gpc *c, uint32_t i, gpc_block block, bool keys, int32_t
 	case -EINVAL:
 		return refuse_block(c, "blocks", i, block);
 	case -EBUSY:
-		return err_set(EBUSY, "blocks[%u] is %s: another reference is held on it, a move or transfer "
-			       "has it, or it has children, which go first: name the leaf first", i, text);
+		return err_set(
+			EBUSY,
+			"blocks[%u] is %s: another reference is held on it, a move or transfer "
+			"has it, or it has children, which go first: name the leaf first",
+			i, text);
 	case -ESTALE:
-		return err_set(ESTALE, "blocks[%u] is %s: it is not live%s, its pool is being removed, or "
-			       "somebody took a reference as it went", i, text,
-			       keys ? " with the key that is named" : "");
+		return err_set(ESTALE,
+			       "blocks[%u] is %s: it is not live%s, its pool is being removed, or "
+			       "somebody took a reference as it went",
+			       i, text, keys ? " with the key that is named" : "");
 	case -EPERM:
-		return err_set(EPERM, "blocks[%u] is %s: pool %d is a GPC_POOL_CALLER pool: only its owner "
-			       "reclaims there", i, text, GPC_POOL(block));
+		return err_set(
+			EPERM,
+			"blocks[%u] is %s: pool %d is a GPC_POOL_CALLER pool: only its owner "
+			"reclaims there",
+			i, text, GPC_POOL(block));
 	case -EDQUOT:
-		return err_set(EDQUOT, "blocks[%u] is %s: this peer has %llu blocks reserved, and its quota "
-			       "is %u", i, text, (unsigned long long)
-			       load_relaxed(&seg_tally(&c->seg, c->peer)->reserved), quota_of_peer(c));
+		return err_set(
+			EDQUOT,
+			"blocks[%u] is %s: this peer has %llu blocks reserved, and its quota "
+			"is %u",
+			i, text,
+			(unsigned long long)load_relaxed(&seg_tally(&c->seg, c->peer)->reserved),
+			quota_of_peer(c));
 	default:
 		return err_set(-err, "blocks[%u] is %s: %s", i, text, gpc_strerror(err));
 	}
@@ -223,17 +237,25 @@ int refuse_publish(const gpc *c, const struct refused_item *it)
 		return err_set(ESTALE, "blocks[%u] is %s: pool %d is being removed", i, block,
 			       GPC_POOL(it->block));
 	case -ENOENT:
-		return err_set(ENOENT, "parents[%u] is %s: that key is not live, so blocks[%u], "
-			       "%s, cannot be chained to it", i, key, i, block);
+		return err_set(ENOENT,
+			       "parents[%u] is %s: that key is not live, so blocks[%u], "
+			       "%s, cannot be chained to it",
+			       i, key, i, block);
 	case -EXDEV:
-		return err_set(EXDEV, "parents[%u] is %s: that key is live in another space only "
-			       "than that of blocks[%u], %s", i, key, i, block);
+		return err_set(EXDEV,
+			       "parents[%u] is %s: that key is live in another space only "
+			       "than that of blocks[%u], %s",
+			       i, key, i, block);
 	case -EAGAIN:
-		return err_set(EAGAIN, "keys[%u]: the table has no free place for it now, and "
-			       "blocks[%u], %s, stays reserved", i, i, block);
+		return err_set(EAGAIN,
+			       "keys[%u]: the table has no free place for it now, and "
+			       "blocks[%u], %s, stays reserved",
+			       i, i, block);
 	case -EOVERFLOW:
-		return err_set(EOVERFLOW, "blocks[%u] is %s: this peer has %u references on it, the "
-			       "most there can be", i, block, REF_CAP);
+		return err_set(EOVERFLOW,
+			       "blocks[%u] is %s: this peer has %u references on it, the "
+			       "most there can be",
+			       i, block, REF_CAP);
 	default:
 		return err_set(-it->err, "blocks[%u] is %s: %s", i, block, gpc_strerror(it->err));
 	}
@@ -252,23 +274,30 @@ int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, bool cance
 	case -EINVAL:
 		return no_block(c, "moves", i, ".to", m->to);
 	case -ESTALE:
-		return err_set(ESTALE, "moves[%u], from %s to %s: it is not under way any more: its "
+		return err_set(ESTALE,
+			       "moves[%u], from %s to %s: it is not under way any more: its "
 			       "source or target has gone, or it was committed or given up before",
 			       i, from, to);
 	case -EEXIST:
 		if (cancel)
-			return err_set(EEXIST, "moves[%u], from %s to %s: it is committed already "
+			return err_set(EEXIST,
+				       "moves[%u], from %s to %s: it is committed already "
 				       "and cannot be given up: its key %s names moves[%u].to",
 				       i, from, to, key, i);
-		return err_set(EEXIST, "moves[%u], from %s to %s: its key %s is live in another "
-			       "block by now", i, from, to, key);
+		return err_set(EEXIST,
+			       "moves[%u], from %s to %s: its key %s is live in another "
+			       "block by now",
+			       i, from, to, key);
 	case -ENOENT:
-		return err_set(ENOENT, "moves[%u], from %s to %s: the parent of its key %s is not "
-			       "live in the space of pool %d", i, from, to, key,
-			       GPC_POOL(m->to));
+		return err_set(ENOENT,
+			       "moves[%u], from %s to %s: the parent of its key %s is not "
+			       "live in the space of pool %d",
+			       i, from, to, key, GPC_POOL(m->to));
 	case -EAGAIN:
-		return err_set(EAGAIN, "moves[%u], from %s to %s: the table has no free place for "
-			       "its key %s now", i, from, to, key);
+		return err_set(EAGAIN,
+			       "moves[%u], from %s to %s: the table has no free place for "
+			       "its key %s now",
+			       i, from, to, key);
 	default:
 		return err_set(-err, "moves[%u], from %s to %s: %s", i, from, to,
 			       gpc_strerror(err));
@@ -279,8 +308,8 @@ int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, bool cance
 
 static int refuse_quota(const gpc *c, uint32_t n)
 {
-	return err_set(EDQUOT, "n is %u: this peer has %llu blocks reserved, and its quota is %u", n,
-		       (unsigned long long)load_relaxed(&seg_tally(&c->seg, c->peer)->reserved),
+	return err_set(EDQUOT, "n is %u: this peer has %llu blocks reserved, and its quota is %u",
+		       n, (unsigned long long)load_relaxed(&seg_tally(&c->seg, c->peer)->reserved),
 		       quota_of_peer(c));
 }
 
@@ -291,11 +320,14 @@ static int refuse_room(const struct shm_command *head, const char *argument, uin
 	uint32_t blocks = load_relaxed(&p->blocks);
 
 	if (n + headroom > blocks)
-		return err_set(ENOSPC, "n is %u, headroom %llu: pool %u, %s, has %u blocks, so there are "
-			       "never so many", n, headroom, pool, argument, blocks);
-	return err_set(ENOSPC, "n is %u, headroom %llu: of the %u blocks of pool %u, %s, not so many are "
-		       "free or can be evicted now: the others are held, or hold blocks that are", n,
-		       headroom, blocks, pool, argument);
+		return err_set(ENOSPC,
+			       "n is %u, headroom %llu: pool %u, %s, has %u blocks, so there are "
+			       "never so many",
+			       n, headroom, pool, argument, blocks);
+	return err_set(ENOSPC,
+		       "n is %u, headroom %llu: of the %u blocks of pool %u, %s, not so many are "
+		       "free or can be evicted now: the others are held, or hold blocks that are",
+		       n, headroom, blocks, pool, argument);
 }
 
 /* Of the pool that blocks are asked of. */
@@ -308,11 +340,15 @@ static int refuse_place(const gpc *c, const struct shm_command *head, const char
 	case -ENOSPC:
 		return refuse_room(head, argument, pool, p, n);
 	case -EPERM:
-		return err_set(EPERM, "%s is %u: pool %u is a GPC_POOL_CALLER pool: only its owner "
-			       "allocates there", argument, pool, pool);
+		return err_set(EPERM,
+			       "%s is %u: pool %u is a GPC_POOL_CALLER pool: only its owner "
+			       "allocates there",
+			       argument, pool, pool);
 	case -EAGAIN:
-		return err_set(EAGAIN, "timeout_ms is 0: the %u blocks of pool %u, %s, are on their "
-			       "way but not there yet", n, pool, argument);
+		return err_set(EAGAIN,
+			       "timeout_ms is 0: the %u blocks of pool %u, %s, are on their "
+			       "way but not there yet",
+			       n, pool, argument);
 	default:
 		return err_set(-err, "%s is %u: %s", argument, pool, gpc_strerror(err));
 	}
@@ -320,8 +356,10 @@ static int refuse_place(const gpc *c, const struct shm_command *head, const char
 
 static int refuse_same_space(const struct shm_command *head, uint32_t from, uint32_t to)
 {
-	return err_set(EINVAL, "flags has GPC_COPY: the pools %u and %u are in one space, which has "
-		       "a key once", from, to);
+	return err_set(EINVAL,
+		       "flags has GPC_COPY: the pools %u and %u are in one space, which has "
+		       "a key once",
+		       from, to);
 }
 
 /* -EINVAL of demote or promote: blocks[0] cannot be the source, in this order. */
@@ -335,7 +373,8 @@ static int refuse_source(const gpc *c, const struct shm_command *head, uint32_t 
 	block_text(block, head->block);
 	if (from == to)
 		return err_set(EINVAL, "blocks[0] is %s: it is in pool %u, to, already", block, to);
-	if ((head->flags & CF_COPY) && seg_pool(&c->seg, from)->space == seg_pool(&c->seg, to)->space)
+	if ((head->flags & CF_COPY) &&
+	    seg_pool(&c->seg, from)->space == seg_pool(&c->seg, to)->space)
 		return refuse_same_space(head, from, to);
 	return err_set(EINVAL, "blocks[0] is %s: it is not in pool %u, from", block, head->pool);
 }
@@ -350,8 +389,10 @@ static int refuse_to_move(const gpc *c, const struct shm_command *head, uint32_t
 	block_text(block, head->block);
 	if (head->op == CMD_PROMOTE)
 		return err_set(EPERM, "blocks[0] is %s: this peer has no reference on it", block);
-	return err_set(EPERM, "blocks[0] is %s: it has children in VRAM, which go first: name the "
-		       "leaf first", block);
+	return err_set(EPERM,
+		       "blocks[0] is %s: it has children in VRAM, which go first: name the "
+		       "leaf first",
+		       block);
 }
 
 /* A transfer that cannot begin, since another one has its first block or that block's key. */
@@ -361,15 +402,23 @@ static int refuse_taken(const struct shm_command *head, uint32_t to)
 
 	block_text(block, head->block);
 	if (head->op == CMD_PROMOTE)
-		return err_set(EALREADY, "the first block that has to come to pool %u, to, is %s: another "
-			       "transfer moves it, or another peer brings its key there: fetch again when "
-			       "that is over, or compute it", to, block);
+		return err_set(
+			EALREADY,
+			"the first block that has to come to pool %u, to, is %s: another "
+			"transfer moves it, or another peer brings its key there: fetch again when "
+			"that is over, or compute it",
+			to, block);
 	if (head->any)
-		return err_set(EALREADY, "the least recent leaf of pool %u, from, is moved by another "
-			       "transfer, or its key is brought to pool %u, to: spill again when that "
-			       "is over", head->pool, to);
-	return err_set(EALREADY, "blocks[0] is %s: another transfer moves it, or brings its key to pool %u, "
-		       "to: spill it again when that is over", block, to);
+		return err_set(
+			EALREADY,
+			"the least recent leaf of pool %u, from, is moved by another "
+			"transfer, or its key is brought to pool %u, to: spill again when that "
+			"is over",
+			head->pool, to);
+	return err_set(EALREADY,
+		       "blocks[0] is %s: another transfer moves it, or brings its key to pool %u, "
+		       "to: spill it again when that is over",
+		       block, to);
 }
 
 /* One of demote and promote, whose target is pool `to`. */
@@ -390,14 +439,20 @@ static int refuse_move(const gpc *c, const struct shm_command *head, uint32_t to
 	case -ESTALE:
 		if (load_acquire(&p->state) != POOL_READY || head->any)
 			return refuse_pool(c, "to", (int)to);
-		return err_set(ESTALE, "blocks[0] is %s: no key is in it: publish it first, or "
-			       "it was evicted", block);
+		return err_set(ESTALE,
+			       "blocks[0] is %s: no key is in it: publish it first, or "
+			       "it was evicted",
+			       block);
 	case -ENOSPC:
 		if (head->any)
-			return err_set(ENOSPC, "n is %u: pool %u, from, has no leaf that nobody holds, "
-				       "or pool %u, to, has no room", n, head->pool, to);
-		return err_set(ENOSPC, "blocks[0] is %s: it is being moved already, or pool %u, to, "
-			       "has no block that is free or can be evicted", block, to);
+			return err_set(ENOSPC,
+				       "n is %u: pool %u, from, has no leaf that nobody holds, "
+				       "or pool %u, to, has no room",
+				       n, head->pool, to);
+		return err_set(ENOSPC,
+			       "blocks[0] is %s: it is being moved already, or pool %u, to, "
+			       "has no block that is free or can be evicted",
+			       block, to);
 	default:
 		return refuse_place(c, head, "to", to, n, err);
 	}

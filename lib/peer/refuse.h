@@ -4,7 +4,8 @@
  * The writer answers with a number.  Which argument, pool and block it is about the calling side
  * knows, and of several reasons that share a number the state of that pool or block tells which
  * it was: it is read when the answer is there, so where somebody else has changed it since, the
- * sentence names all the reasons there are.  Each function sets a sentence and returns the error. */
+ * sentence names all the reasons there are.  Each function sets a sentence and returns the
+ * error. */
 #ifndef GPC_REFUSE_H
 #define GPC_REFUSE_H
 

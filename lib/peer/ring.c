@@ -13,8 +13,8 @@
 #include "peer/hold.h"
 #include "peer/ring.h"
 
-#define SHORT_NS        10000            /* the same, where the writer may wait for this processor */
-#define LOOK_NS         (100 * NS_PER_MS)        /* rule C2: between looks for a writer */
+#define SHORT_NS 10000             /* the same, where the writer may wait for this processor */
+#define LOOK_NS  (100 * NS_PER_MS) /* rule C2: between looks for a writer */
 
 static struct shm_seat *my_seat(gpc *c)
 {
@@ -58,7 +58,7 @@ static bool is_answered(gpc *c, const struct op *op)
 {
 	uint32_t i = op->group ? 1 : op->n;
 
-	while (i--)              /* pairs with (R) */
+	while (i--) /* pairs with (R) */
 		if (load_acquire(&ring_slot(c, op, i)->result) == CMD_PENDING)
 			return false;
 	return true;
@@ -85,7 +85,7 @@ void ring_take_locked(gpc *c)
 			continue;
 		}
 		if (op->take)
-			op->take(c, op);         /* may append to the list */
+			op->take(c, op); /* may append to the list */
 		*at = op->next;
 		if (!*at)
 			c->ops_end = at;
@@ -101,10 +101,10 @@ void ring_take_locked(gpc *c)
 uint64_t ring_room(gpc *c)
 {
 	struct shm_seat *s = my_seat(c);
-	uint64_t tail = load_acquire(&s->tail);          /* pairs with (Y) */
+	uint64_t tail = load_acquire(&s->tail); /* pairs with (Y) */
 	struct op *op;
 
-	for (op = c->ops; op; op = op->next)     /* slots whose answers are not taken yet */
+	for (op = c->ops; op; op = op->next) /* slots whose answers are not taken yet */
 		tail = MIN(tail, op->position);
 	return SHM_RING - MIN(s->head - tail, (uint64_t)SHM_RING);
 }
@@ -116,8 +116,10 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 
 	if (ring_room(c) < op->n) {
 		count_add(&s->ring_full, 1);
-		return err_set(EAGAIN, "n is %u: so many of the %u commands that may be under way "
-			       "are not free now", op->n, SHM_RING);
+		return err_set(EAGAIN,
+			       "n is %u: so many of the %u commands that may be under way "
+			       "are not free now",
+			       op->n, SHM_RING);
 	}
 	op->position = s->head;
 	if (!op->ticket)
@@ -128,7 +130,7 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 		*slot = cmds[i];
 		store_relaxed(&slot->result, CMD_PENDING);
 	}
-	if (op->send)                    /* peer/hold.h: cells after the commands, before head */
+	if (op->send) /* peer/hold.h: cells after the commands, before head */
 		op->send(c, op);
 	op->next = NULL;
 	*c->ops_end = op;
@@ -207,10 +209,10 @@ void ring_free(gpc *c)
 
 struct wait {
 	uint64_t began_ns;
-	uint64_t deadline_ns, look_ns;   /* look_ns: for a writer, next time */
-	uint32_t missed;                 /* looks that found none */
-	uint64_t awake_until_ns;         /* it sleeps after that */
-	bool only_try;                   /* a timeout of 0 */
+	uint64_t deadline_ns, look_ns; /* look_ns: for a writer, next time */
+	uint32_t missed;               /* looks that found none */
+	uint64_t awake_until_ns;       /* it sleeps after that */
+	bool only_try;                 /* a timeout of 0 */
 };
 
 bool ring_has_writer(gpc *c)
@@ -245,19 +247,19 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 	if (now >= w->deadline_ns)
 		return -ETIMEDOUT;
 	if (handle_help(c, NS_PER_MS) > 0)
-		return 0;                /* this very thread served */
+		return 0; /* this very thread served */
 	if (!w->look_ns)
 		w->look_ns = now + LOOK_NS;
-	handle_sweep_sections(c);                /* rule S4: our own device sections */
+	handle_sweep_sections(c); /* rule S4: our own device sections */
 	if (now >= w->look_ns) {
 		w->missed = ring_has_writer(c) ? 0 : w->missed + 1;
-		if (w->missed >= 2)      /* a standby had its time */
+		if (w->missed >= 2) /* a standby had its time */
 			return -ENOTCONN;
 		w->look_ns = now + LOOK_NS;
 	}
 	until = MIN(MIN(w->deadline_ns, w->look_ns), now + LOOK_NS);
 	count_add(&s->waiting, 1);
-	order_fence();                   /* waiting before done: the writer does the reverse */
+	order_fence(); /* waiting before done: the writer does the reverse */
 	if (load_relaxed(&s->done) == seen)
 		futex_wait(&s->done, seen, until - now);
 	count_sub(&s->waiting, 1);
@@ -268,8 +270,10 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 static int wait_error(gpc *c, int err, uint64_t deadline_ns)
 {
 	if (err == -ENOTCONN)
-		return err_set(ENOTCONN, "no process is the writer of %s: start gpcd, or attach with "
-			       "GPC_SERVE", c->seg.name);
+		return err_set(ENOTCONN,
+			       "no process is the writer of %s: start gpcd, or attach with "
+			       "GPC_SERVE",
+			       c->seg.name);
 	if (deadline_ns == 0)
 		return err_set(EAGAIN, "timeout_ms is 0: the writer of %s has not answered yet",
 			       c->seg.name);
@@ -363,7 +367,7 @@ static bool withdraw(gpc *c, struct op *op)
 	case CMD_PROMOTE:
 		if (!order_cas64(&head->group_state, GROUP_OPEN, GROUP_WITHDRAWN))
 			return false;
-		ring_doorbell(c);        /* it may wait for what takes long */
+		ring_doorbell(c); /* it may wait for what takes long */
 	}
 	return true;
 }
@@ -385,11 +389,11 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 		ring_turn_locked(c);
 		if (!submitted && err == 0)
 			submitted = ring_submit_locked(c, op, cmds) == 0;
-		taken = op->taken;       /* perhaps by another thread, which is done with it */
+		taken = op->taken; /* perhaps by another thread, which is done with it */
 		if (!taken && err < 0 && submitted) {
 			if (!withdraw(c, op) && err == -ETIMEDOUT) {
 				err = 0;
-				w.deadline_ns = NEVER;   /* or until its writer dies */
+				w.deadline_ns = NEVER; /* or until its writer dies */
 				w.only_try = false;
 			} else {
 				op->waited = false;

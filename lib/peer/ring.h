@@ -13,14 +13,17 @@
 /* Commands of one submission of a long call: others have room beside it. */
 #define RING_PART (SHM_RING / 4)
 
-struct answer {                          /* what the answer says of one slot of a group */
+struct answer { /* what the answer says of one slot of a group */
 	union {
-		struct { gpc_block block, to, victim; };         /* reserve, evict, moves begun */
-		struct {                                         /* commit, reclaim */
+		struct {
+			gpc_block block, to, victim;
+		};       /* reserve, evict, moves begun */
+		struct { /* commit, reclaim */
 			int32_t result;
-			uint32_t target;                         /* its record: of a refused one the pool
-			                                          * may have gone before the answer is taken */
-			uint32_t life;                           /* of the block whose cell changed when it was sent */
+			/* its record: of a refused one the pool may have gone before the answer
+			 * is taken */
+			uint32_t target;
+			uint32_t life; /* of the block whose cell changed when it was sent */
 			bool is_sent, takes_along, given_up;
 		};
 	};
@@ -28,40 +31,40 @@ struct answer {                          /* what the answer says of one slot of 
 
 struct notes;
 
-struct sent {                            /* publish: one command */
-	uint32_t place;                  /* in the arrays of the call */
-	uint32_t life;                   /* of its block */
-	bool given_up;                   /* the block was released before the answer, and was live */
+struct sent {           /* publish: one command */
+	uint32_t place; /* in the arrays of the call */
+	uint32_t life;  /* of its block */
+	bool given_up;  /* the block was released before the answer, and was live */
 };
 
-struct op {                              /* commands submitted together */
+struct op { /* commands submitted together */
 	struct op *next;
 	uint64_t position;
-	uint64_t ticket;                 /* of the call; a command submitted for its sake
-	                                  * later has the same */
+	/* of the call; a command submitted for its sake later has the same */
+	uint64_t ticket;
 	uint32_t n;
-	bool group;                      /* the first answer is the last to come */
-	bool commits;                    /* a group that ends the reservations of targets */
-	bool waited;                     /* somebody frees it after it was taken */
+	bool group;   /* the first answer is the last to come */
+	bool commits; /* a group that ends the reservations of targets */
+	bool waited;  /* somebody frees it after it was taken */
 	bool taken;
-	bool want_refs;                  /* publish: a resident block is referenced */
-	bool no_refs;                    /* publish: what is live is released with the answer */
-	bool unwatched;                  /* publish: gpc_ticket_wait tells what was refused */
-	uint8_t pool;                    /* of a refill: the pool */
-	bool abandoned;                  /* nobody wants the answer: give back what it brings */
+	bool want_refs; /* publish: a resident block is referenced */
+	bool no_refs;   /* publish: what is live is released with the answer */
+	bool unwatched; /* publish: gpc_ticket_wait tells what was refused */
+	uint8_t pool;   /* of a refill: the pool */
+	bool abandoned; /* nobody wants the answer: give back what it brings */
 	int32_t result;
 	/* Under ring_lock, once: cells change because the commands are sent.  These stand in
 	 * their slots already and are not shown to the writer yet: it may change them. */
 	void (*send)(gpc *c, struct op *op);
 	/* Under ring_lock, once: does what the answers say. */
 	void (*take)(gpc *c, struct op *op);
-	gpc_block *resident;             /* publish */
-	const struct notes *notes;       /* publish: stored when it is sent; NULL = not, or not again */
-	struct sent *sent;               /* publish: by slot */
-	struct answer out[];             /* groups */
+	gpc_block *resident;       /* publish */
+	const struct notes *notes; /* publish: stored when it is sent; NULL = not, or not again */
+	struct sent *sent;         /* publish: by slot */
+	struct answer out[];       /* groups */
 };
 
-struct op *ring_op(uint32_t n, uint32_t out);    /* -> NULL: no memory */
+struct op *ring_op(uint32_t n, uint32_t out); /* -> NULL: no memory */
 /* Submit all or nothing: 0, -EAGAIN (no room now; counted).  The op is in the list then and
  * belongs to the ring, unless `waited`. */
 int ring_submit(gpc *c, struct op *op, const struct shm_command *cmds);

@@ -16,8 +16,10 @@ void rouse_waiters(gpc *c, const struct shm_command *cmds, uint32_t n)
 		struct shm_wait *word = &shared->wait[wait_word(&key)];
 
 		record = pool_record(&c->seg, cmds[i].block);
-		/* it may have ended by now, and another one have begun: then somebody is woken for nothing */
-		if (record == SHM_NO_RECORD || !(load_relaxed(&seg_record(&c->seg, record)->flags) & REC_CLAIM) ||
+		/* it may have ended by now, and another one have begun: then somebody is woken for
+		 * nothing */
+		if (record == SHM_NO_RECORD ||
+		    !(load_relaxed(&seg_record(&c->seg, record)->flags) & REC_CLAIM) ||
 		    !load_relaxed(&word->waiters))
 			continue;
 		count_add(&word->seq, 1);

@@ -26,7 +26,7 @@ static void make_clean(gpc *c, struct shm_seat *s)
 			epoch_end(seg_section(&c->seg, c->peer, i));
 	store_relaxed(&s->head, load_relaxed(&s->tail));
 	store_relaxed(&s->taken, load_relaxed(&s->tail));
-	store_relaxed(&s->waiting, 0);   /* of threads that are gone: each answer would wake them */
+	store_relaxed(&s->waiting, 0); /* of threads that are gone: each answer would wake them */
 	store_relaxed(&s->lost_ns, 0);
 }
 
@@ -70,7 +70,8 @@ static int may_lead(gpc *c)
 	return c->leader ? companion_may(&c->seg, c->leader - 1, c->leader_life) : 0;
 }
 
-/* Its leader may have ended while it sat down, and whoever looked for companions not have seen it. */
+/* Its leader may have ended while it sat down, and whoever looked for companions not have seen
+ * it. */
 static int stay(gpc *c)
 {
 	int err = may_lead(c);
@@ -78,7 +79,7 @@ static int stay(gpc *c)
 	if (err < 0)
 		seat_leave(c);
 	else
-		ring_doorbell(c);        /* a writer that is alone hardly looks */
+		ring_doorbell(c); /* a writer that is alone hardly looks */
 	return err;
 }
 
@@ -92,7 +93,7 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
 		struct shm_seat *s = seg_seat(&c->seg, i);
 
-		if (load_acquire(&s->state) != SEAT_FREE)        /* pairs with (S) */
+		if (load_acquire(&s->state) != SEAT_FREE) /* pairs with (S) */
 			continue;
 		if (lock_try(c->seg.lock_fd, LOCK_PEER(i)) < 0)
 			continue;
@@ -132,7 +133,8 @@ bool seat_is_over(const struct segment *s, uint32_t peer, const struct identity 
 	}
 }
 
-/* The lock of this seat is free, or its process gone.  Is its life over, and do companions go on? */
+/* The lock of this seat is free, or its process gone.  Is its life over, and do companions go
+ * on? */
 static bool is_kept(const gpc *c, uint32_t peer, const struct identity *who)
 {
 	return seat_is_over(&c->seg, peer, who) && companion_lives(&c->seg, c->seg.lock_fd, peer);
@@ -177,16 +179,17 @@ bool seat_all_living(gpc *c)
 	uint64_t before = incarnations(c);
 	uint32_t i;
 
-	order_fence();                   /* incarnations before states, and states before them */
+	order_fence(); /* incarnations before states, and states before them */
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
 		const struct shm_seat *s = seg_seat(&c->seg, i);
 		struct identity who;
 
-		if (load_acquire(&s->state) == SEAT_FREE)        /* pairs with (a) */
+		if (load_acquire(&s->state) == SEAT_FREE) /* pairs with (a) */
 			return false;
 		who = (struct identity){ s->pid, s->start_time, s->namespaces };
 		if ((load_relaxed(&s->state) == SEAT_LEFT || identity_gone(&who) ||
-		     lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0) && !is_kept(c, i, &who))
+		     lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0) &&
+		    !is_kept(c, i, &who))
 			return false;
 	}
 	return incarnations(c) == before;
@@ -208,7 +211,7 @@ static void end_references(gpc *c)
 	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
 		store_relaxed(&s->in_use[i], 0);
 	if (!load_relaxed(&s->refs))
-		return;                  /* reservations end when the writer reaps the seat */
+		return; /* reservations end when the writer reaps the seat */
 	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
 		if (load_relaxed(refs_cell(c, i)))
 			store_release(refs_cell(c, i), 0);
@@ -220,13 +223,14 @@ void seat_leave(gpc *c)
 
 	end_sections(c);
 	if (!companion_end_life(&c->seg, c->seg.lock_fd, c->peer))
-		end_references(c);       /* else they are the companions', too */
-	store_release(&s->state, SEAT_LEFT);     /* our stores above before it: see (S) */
+		end_references(c);           /* else they are the companions', too */
+	store_release(&s->state, SEAT_LEFT); /* our stores above before it: see (S) */
 	lock_drop(c->seg.lock_fd, LOCK_PEER(c->peer));
 	ring_doorbell(c);
 }
 
-/* It stays TAKEN, without its lock: a writer finds a dead peer, whose process has not exited yet. */
+/* It stays TAKEN, without its lock: a writer finds a dead peer, whose process has not exited
+ * yet. */
 void seat_forsake(gpc *c)
 {
 	end_sections(c);

@@ -31,12 +31,14 @@ bool seat_is_over(const struct segment *s, uint32_t peer, const struct identity 
 int seat_take(gpc *c, const char *label, uint32_t quota);
 /* Seats that are not free, and that a writer would take back now, or begin to. */
 uint32_t seat_count_dead(gpc *c);
-/* Were all seats taken at one moment, by peers or companions that live?  False also while a peer is leaving. */
+/* Were all seats taken at one moment, by peers or companions that live?  False also while a peer is
+ * leaving. */
 bool seat_all_living(gpc *c);
-/* Sections and references end here, the references of a leader with its companions; reservations and the seat itself are taken back by the
- * writer. */
+/* Sections and references end here, the references of a leader with its companions; reservations
+ * and the seat itself are taken back by the writer. */
 void seat_leave(gpc *c);
-/* As if this process had died: a device may write to what is reserved, and nobody sees when it ends. */
+/* As if this process had died: a device may write to what is reserved, and nobody sees when it
+ * ends. */
 void seat_forsake(gpc *c);
 
 #endif

@@ -30,8 +30,10 @@ GPC_EXPORT int gpc_section_enter(gpc *c)
 		section = enter_lowest(c);
 	}
 	if (section < 0)
-		return err_set(EAGAIN, "all %d sections of this peer are open: leave one "
-			       "first", GPC_SECTIONS);
+		return err_set(EAGAIN,
+			       "all %d sections of this peer are open: leave one "
+			       "first",
+			       GPC_SECTIONS);
 	return section;
 }
 
@@ -77,8 +79,7 @@ GPC_EXPORT int gpc_grace_done(gpc *c, uint64_t cookie)
 	if (err)
 		return err;
 	if (cookie > load_relaxed(&seg_shared(&c->seg)->epoch))
-		return err_set(EINVAL, "cookie %llu was never given",
-			       (unsigned long long)cookie);
+		return err_set(EINVAL, "cookie %llu was never given", (unsigned long long)cookie);
 	handle_sweep_sections(c);
 	return epoch_done(&c->seg, cookie);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alias.c - keys that are aliases become the keys that they stand for: gpc_alias_resolve.
  *
- * It reads the table of aliases and nothing else, stores nothing, and needs no section: a pair is true
- * whenever it was read (segment/alias.h). */
+ * It reads the table of aliases and nothing else, stores nothing, and needs no section: a pair is
+ * true whenever it was read (segment/alias.h). */
 #include "config.h"
 
 #include <errno.h>
 #include "peer/handle.h"
 #include "segment/alias.h"
 
-#define AHEAD (LINES_AHEAD / 2)          /* buckets, of two lines each */
+#define AHEAD (LINES_AHEAD / 2) /* buckets, of two lines each */
 
 static inline void prefetch_bucket(const struct segment *s, const gpc_key *key)
 {

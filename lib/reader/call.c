@@ -59,7 +59,7 @@ void call_end(struct call *a, uint64_t asked)
 
 	if (a->there.blocks)
 		offload_end(a->c, &a->there);
-	if (a->refs)                     /* within the section: see seat_is_clean() */
+	if (a->refs) /* within the section: see seat_is_clean() */
 		refs_account(a->c, &a->sum);
 	if (a->section >= 0)
 		handle_leave(a->c, a->section);

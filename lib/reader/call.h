@@ -15,16 +15,16 @@
 struct call {
 	gpc *c;
 	uint32_t spaces;
-	bool quiet;                      /* no stamps, no statistics */
-	bool refs;                       /* takes references */
-	bool overflow;                   /* one failed for REF_CAP */
+	bool quiet;    /* no stamps, no statistics */
+	bool refs;     /* takes references */
+	bool overflow; /* one failed for REF_CAP */
 	int section;
-	uint32_t n;                      /* places of its array that uses may have */
-	uint64_t first;                  /* stamp of the first use; 0 = none yet */
+	uint32_t n;     /* places of its array that uses may have */
+	uint64_t first; /* stamp of the first use; 0 = none yet */
 	uint64_t vram, ram, stale;
-	struct device_result there;      /* to all keys, when blocks is not NULL */
+	struct device_result there; /* to all keys, when blocks is not NULL */
 	struct probe probe;
-	struct ref_sum sum;              /* only with refs */
+	struct ref_sum sum; /* only with refs */
 };
 
 int call_check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks);

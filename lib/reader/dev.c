@@ -59,8 +59,7 @@ void dev_count(gpc *c)
 /* ---- open and close ---- */
 
 /* One device has several names. */
-static gpc_dev *find_open(const gpc *c, const struct device_ops *ops,
-			  const uint8_t uuid[16])
+static gpc_dev *find_open(const gpc *c, const struct device_ops *ops, const uint8_t uuid[16])
 {
 	gpc_dev *d = c->devs;
 
@@ -175,8 +174,7 @@ static bool work_in_flight(const gpc_dev *d)
 	uint32_t i;
 
 	for (i = 0; i < GPC_SECTIONS; i++)
-		if (d->use[i].import &&
-		    load_acquire(&section_of(d, i)->done) < d->use[i].ticket)
+		if (d->use[i].import && load_acquire(&section_of(d, i)->done) < d->use[i].ticket)
 			return true;
 	return false;
 }
@@ -188,8 +186,7 @@ static int wait_for_work(const gpc_dev *d)
 
 	while (work_in_flight(d)) {
 		if (clock_ns() > until)
-			return err_set(ETIMEDOUT, "work on device %s has not ended",
-				       d->device);
+			return err_set(ETIMEDOUT, "work on device %s has not ended", d->device);
 		backoff_sleep(&pause);
 	}
 	return 0;
@@ -341,8 +338,8 @@ GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
 	if (err)
 		return err;
 	if (section < 0 || section >= GPC_SECTIONS)
-		return err_set(EINVAL, "section is %d: it must be one of gpc_dev_enter, 0 to %d", section,
-			       GPC_SECTIONS - 1);
+		return err_set(EINVAL, "section is %d: it must be one of gpc_dev_enter, 0 to %d",
+			       section, GPC_SECTIONS - 1);
 	use = &d->use[section];
 	if (!load_relaxed(&use->import) || use->left)
 		return err_set(EINVAL, "section is %d: it is not open on device %s", section,
@@ -384,8 +381,8 @@ static int check_launch(gpc_dev *d, const char *count, uint32_t n, const char *m
 	return missing ? err_set(EINVAL, "%s is NULL", missing) : 0;
 }
 
-GPC_EXPORT int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
-			      uint32_t n, gpc_block *d_blocks, void *stream)
+GPC_EXPORT int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys, uint32_t n,
+			      gpc_block *d_blocks, void *stream)
 {
 	struct dev_view view;
 	int err = check_launch(d, "n", n, !d_keys ? "d_keys" : !d_blocks ? "d_blocks" : NULL);
@@ -395,8 +392,7 @@ GPC_EXPORT int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys
 	err = view_now(d, &view);
 	if (err)
 		return err;
-	return checked(d, d->ops->lookup(d->there, &view, spaces, d_keys, n, d_blocks,
-					 stream));
+	return checked(d, d->ops->lookup(d->there, &view, spaces, d_keys, n, d_blocks, stream));
 }
 
 GPC_EXPORT int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
@@ -404,16 +400,19 @@ GPC_EXPORT int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
 			     gpc_block *d_blocks, void *stream)
 {
 	struct dev_view view;
-	int err = check_launch(d, "nseq", nseq, !d_keys ? "d_keys" : !d_start ? "d_start" :
-			       !d_len ? "d_len" : NULL);
+	int err = check_launch(d, "nseq", nseq,
+			       !d_keys    ? "d_keys"
+			       : !d_start ? "d_start"
+			       : !d_len   ? "d_len"
+					  : NULL);
 
 	if (err || !nseq)
 		return err;
 	err = view_now(d, &view);
 	if (err)
 		return err;
-	return checked(d, d->ops->match(d->there, &view, spaces, d_keys, d_start, nseq,
-					d_len, d_blocks, stream));
+	return checked(d, d->ops->match(d->there, &view, spaces, d_keys, d_start, nseq, d_len,
+					d_blocks, stream));
 }
 
 GPC_EXPORT int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* groups.c - the longest prefix that all KV groups of a prompt can go on from: gpc_match_groups.
  *
- * `end` is the longest prefix that may still be right, and it only shrinks.  A block that is needed for
- * `end` and is missing is needed for every shorter prefix that reaches into it, too; so the next one to
- * try ends where the missing block begins, or before.  A group that needs all is looked at from the root
- * on, the others backwards from the end: each key is looked up once at most, however often `end` shrinks.
+ * `end` is the longest prefix that may still be right, and it only shrinks.  A block that is needed
+ * for `end` and is missing is needed for every shorter prefix that reaches into it, too; so the
+ * next one to try ends where the missing block begins, or before.  A group that needs all is looked
+ * at from the root on, the others backwards from the end: each key is looked up once at most,
+ * however often `end` shrinks.
  *
- * References are taken when all groups agree.  One that fails shrinks `end` as a missing block does, and
- * what is held stays held where the shorter prefix needs it: it needs less at the end and more in front.
- * So what a group holds is one interval, and each block is taken once and given back once at most. */
+ * References are taken when all groups agree.  One that fails shrinks `end` as a missing block
+ * does, and what is held stays held where the shorter prefix needs it: it needs less at the end and
+ * more in front. So what a group holds is one interval, and each block is taken once and given back
+ * once at most. */
 #include "config.h"
 
 #include "base/key.h"
@@ -20,18 +22,19 @@
 struct group {
 	const gpc_key *keys;
 	gpc_block *blocks;
-	uint32_t n, tokens, last;        /* as in struct gpc_group */
-	uint32_t seen;                   /* last 0: so many are found, from the root on.  Else all are found
-					  * from here to the end ... */
-	uint32_t looked, ahead;          /* ... and looked up from here on; so many at a time */
-	uint32_t held, held_end;         /* references: on these and what is between */
+	uint32_t n, tokens, last; /* as in struct gpc_group */
+	/* last 0: so many are found, from the root on.  Else all are found from here to the end
+	 * ... */
+	uint32_t seen;
+	uint32_t looked, ahead;  /* ... and looked up from here on; so many at a time */
+	uint32_t held, held_end; /* references: on these and what is between */
 };
 
 struct search {
 	struct call a;
 	struct group group[GPC_MAX_GROUPS];
 	uint32_t n;
-	uint32_t end;                    /* tokens, a multiple of step */
+	uint32_t end; /* tokens, a multiple of step */
 	uint64_t step;
 };
 
@@ -82,8 +85,9 @@ static void find_all(struct search *s, struct group *g)
 	}
 }
 
-/* The keys from `from` to g->seen, at most PROBE_GROUP, and more in front of them the longer it takes to
- * find something: states are far apart, and one lookup after the other would wait for memory each time. */
+/* The keys from `from` to g->seen, at most PROBE_GROUP, and more in front of them the longer it
+ * takes to find something: states are far apart, and one lookup after the other would wait for
+ * memory each time. */
 static void look_back(struct search *s, struct group *g, uint32_t from)
 {
 	uint32_t n;
@@ -200,8 +204,7 @@ static void answer(struct search *s, struct group *g)
 	for (; i < to && !s->a.quiet; i++) {
 		record = pool_record(&s->a.c->seg, g->blocks[i]);
 		if (record != SHM_NO_RECORD)
-			hits_use_one(&s->a, g->blocks[i], record,
-				     i);
+			hits_use_one(&s->a, g->blocks[i], record, i);
 	}
 	for (i = to; i < g->n; i++)
 		g->blocks[i] = GPC_NONE;
@@ -226,15 +229,23 @@ static int read_group(const gpc *c, const struct gpc_group *from, uint32_t i, st
 	if (err)
 		return err;
 	if (g.block_tokens > KEY_MAX_TOKENS)
-		return err_set(EINVAL, "groups[%u].block_tokens is %u: at most %u", i, g.block_tokens,
-			       KEY_MAX_TOKENS);
+		return err_set(EINVAL, "groups[%u].block_tokens is %u: at most %u", i,
+			       g.block_tokens, KEY_MAX_TOKENS);
 	if (g.n > INT32_MAX)
 		return err_set(EINVAL, "groups[%u].n is %u: at most %d keys", i, g.n, INT32_MAX);
 	if (g.n && (!g.keys || !g.blocks))
 		return err_set(EINVAL, "groups[%u].%s is NULL", i, g.keys ? "blocks" : "keys");
-	*to = (struct group){ .keys = g.keys, .blocks = g.blocks, .n = g.n, .last = g.last,
-			      .tokens = g.block_tokens ? g.block_tokens : c->seg.header.block_tokens,
-			      .seen = g.last ? g.n : 0, .looked = g.n, .ahead = 1, .held = g.n, .held_end = g.n };
+	*to = (struct group){ .keys = g.keys,
+			      .blocks = g.blocks,
+			      .n = g.n,
+			      .last = g.last,
+			      .tokens =
+				      g.block_tokens ? g.block_tokens : c->seg.header.block_tokens,
+			      .seen = g.last ? g.n : 0,
+			      .looked = g.n,
+			      .ahead = 1,
+			      .held = g.n,
+			      .held_end = g.n };
 	return 0;
 }
 
@@ -252,7 +263,8 @@ static uint64_t multiple_of_both(uint64_t a, uint32_t b)
 }
 
 /* The caller's array has structs of the size that it knows. */
-static int read_groups(const gpc *c, const struct gpc_group *groups, uint32_t multiple, struct search *s)
+static int read_groups(const gpc *c, const struct gpc_group *groups, uint32_t multiple,
+		       struct search *s)
 {
 	const struct gpc_group *g;
 	uint64_t longest = INT32_MAX;
@@ -263,8 +275,10 @@ static int read_groups(const gpc *c, const struct gpc_group *groups, uint32_t mu
 	for (i = 0; i < s->n; i++) {
 		g = (const void *)((const char *)groups + (size_t)i * groups->size);
 		if (g->size != groups->size)
-			return err_set(EINVAL, "groups[%u].size is %u, and groups[0].size is %u: they "
-				       "are the same", i, g->size, groups->size);
+			return err_set(EINVAL,
+				       "groups[%u].size is %u, and groups[0].size is %u: they "
+				       "are the same",
+				       i, g->size, groups->size);
 		err = read_group(c, g, i, &s->group[i]);
 		if (err)
 			return err;

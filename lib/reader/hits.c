@@ -58,7 +58,8 @@ void hits_locate_part(const struct call *a, const struct probe_part *part, gpc_b
 		return;
 	collect(blocks, part->n, h->at);
 	for (i = 0; i < h->n; i++)
-		h->record[i] = a->probe.usual_record + ((uint32_t)blocks[h->at[i]] - a->probe.usual);
+		h->record[i] =
+			a->probe.usual_record + ((uint32_t)blocks[h->at[i]] - a->probe.usual);
 	for (i = 0; i < h->n; i++)
 		__builtin_prefetch(seg_use(&a->c->seg, h->record[i]), 1);
 }

@@ -7,8 +7,8 @@
 
 struct hits {
 	uint32_t n;
-	bool usual;                      /* all of the usual pool */
-	uint8_t at[PROBE_GROUP];         /* which keys, ascending */
+	bool usual;              /* all of the usual pool */
+	uint8_t at[PROBE_GROUP]; /* which keys, ascending */
 	uint32_t record[PROBE_GROUP];
 };
 

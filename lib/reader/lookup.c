@@ -9,7 +9,7 @@
  * and the last one for misses, spare a decision a key. */
 static uint32_t copy_hints(const struct call *a, uint32_t n, gpc_block *blocks)
 {
-	int32_t none[256];               /* by the top byte of a block */
+	int32_t none[256]; /* by the top byte of a block */
 	uint32_t i, hits = 0;
 
 	for (i = 0; i < 256; i++)
@@ -69,7 +69,7 @@ static uint32_t look_up_part(struct call *a, const gpc_key *all, uint32_t from, 
  * before are on their way; then the hits are used, whose lines have arrived by then.  Returns the
  * number of hits. */
 static uint32_t look_up_group(struct call *a, struct probe_run *run, uint32_t from, uint32_t n,
-			gpc_block *blocks)
+			      gpc_block *blocks)
 {
 	struct probe_part part[2];
 	struct hits h[PROBE_PARTS];
@@ -77,8 +77,7 @@ static uint32_t look_up_group(struct call *a, struct probe_run *run, uint32_t fr
 
 	for (i = k = 0; i < n + run->part; i += run->part, k++) {
 		if (i < n)
-			probe_first(run, from + i, MIN(run->part, n - i), &part[k & 1],
-				     blocks + i);
+			probe_first(run, from + i, MIN(run->part, n - i), &part[k & 1], blocks + i);
 		if (!k)
 			continue;
 		last = i - run->part;
@@ -87,8 +86,8 @@ static uint32_t look_up_group(struct call *a, struct probe_run *run, uint32_t fr
 		hits += h[k - 1].n;
 	}
 	for (i = 0; i < k - 1; i++)
-		hits -= use_hits(a, run->keys + from + i * run->part, blocks + i * run->part,
-				 &h[i], from + i * run->part);
+		hits -= use_hits(a, run->keys + from + i * run->part, blocks + i * run->part, &h[i],
+				 from + i * run->part);
 	return hits;
 }
 

@@ -20,12 +20,12 @@ static uint32_t leading_hits(const gpc_block *blocks, uint32_t n)
 static void locate_prefix(const struct call *a, gpc_block *found, uint32_t n, struct hits *h)
 {
 	hits_locate(a, found, leading_hits(found, n), h);
-	h->n = leading_hits(found, h->n);        /* they are at 0, 1, 2 ... */
+	h->n = leading_hits(found, h->n); /* they are at 0, 1, 2 ... */
 }
 
 /* Root to leaf, cut at the first failure (rule T8).  Returns how many of the part are used. */
-static uint32_t use_prefix(struct call *a, const gpc_key *keys, gpc_block *found,
-			   struct hits *h, gpc_block *blocks, uint32_t place)
+static uint32_t use_prefix(struct call *a, const gpc_key *keys, gpc_block *found, struct hits *h,
+			   gpc_block *blocks, uint32_t place)
 {
 	uint32_t i;
 
@@ -100,16 +100,18 @@ static int check_starts(const uint32_t *start, uint32_t nseq)
 
 	for (i = 0; i < nseq; i++)
 		if (start[i] > start[i + 1])
-			return err_set(EINVAL, "start[%u] = %u and start[%u] = %u do not "
-				       "ascend", i, start[i], i + 1, start[i + 1]);
+			return err_set(EINVAL,
+				       "start[%u] = %u and start[%u] = %u do not "
+				       "ascend",
+				       i, start[i], i + 1, start[i + 1]);
 	if (start[nseq] - start[0] > INT32_MAX)
 		return err_set(EINVAL, "start[%u] - start[0] is %u: at most %d keys a call", nseq,
 			       start[nseq] - start[0], INT32_MAX);
 	return 0;
 }
 
-static int check_match(uint32_t flags, const gpc_key *keys, const uint32_t *start,
-		       uint32_t nseq, const uint32_t *len)
+static int check_match(uint32_t flags, const gpc_key *keys, const uint32_t *start, uint32_t nseq,
+		       const uint32_t *len)
 {
 	int err;
 
@@ -128,13 +130,14 @@ static int check_match(uint32_t flags, const gpc_key *keys, const uint32_t *star
 	return err;
 }
 
-GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
-			 const uint32_t *start, uint32_t nseq, uint32_t *len,
-			 gpc_block *blocks, uint32_t flags)
+GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *start,
+			 uint32_t nseq, uint32_t *len, gpc_block *blocks, uint32_t flags)
 {
-	struct device_query q = { .spaces = spaces, .keys = keys, .start = start,
-				     .nseq = nseq,
-				     .blocks = blocks || !(flags & GPC_QUIET) };
+	struct device_query q = { .spaces = spaces,
+				  .keys = keys,
+				  .start = start,
+				  .nseq = nseq,
+				  .blocks = blocks || !(flags & GPC_QUIET) };
 	struct call a;
 	uint32_t i, at, sum = 0;
 	int err = handle_check(c, flags & GPC_DEVICE);
@@ -152,11 +155,11 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
 	err = q.n ? call_offload(&a, &q, flags) : 0;
 	for (i = 0; !err && i < nseq; i++) {
 		at = start[i];
-		len[i] = a.there.len && !q.blocks ? a.there.len[i] :
-			 a.there.blocks ? match_there(&a, at - start[0], a.there.len[i],
-					       blocks ? blocks + at : NULL)
-				 : match_run(&a, keys + at, start[i + 1] - at,
-					 blocks ? blocks + at : NULL);
+		len[i] = a.there.len && !q.blocks ? a.there.len[i]
+			 : a.there.blocks         ? match_there(&a, at - start[0], a.there.len[i],
+                                                        blocks ? blocks + at : NULL)
+						  : match_run(&a, keys + at, start[i + 1] - at,
+                                                      blocks ? blocks + at : NULL);
 		sum += len[i];
 	}
 	call_end(&a, err ? 0 : start[nseq] - start[0]);
@@ -165,8 +168,10 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
 
 static int overflow_error(void)
 {
-	return err_set(EOVERFLOW, "this peer has %u references on the first block, the most there "
-		       "can be", REF_CAP);
+	return err_set(EOVERFLOW,
+		       "this peer has %u references on the first block, the most there "
+		       "can be",
+		       REF_CAP);
 }
 
 GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n,

@@ -12,8 +12,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define WORTH_LOOKUPS 2048               /* keys */
-#define WORTH_MATCH   4096               /* keys of all sequences together */
+#define WORTH_LOOKUPS 2048 /* keys */
+#define WORTH_MATCH   4096 /* keys of all sequences together */
 
 static bool is_worth_it(const struct device_query *q)
 {
@@ -47,8 +47,8 @@ int offload_query(gpc *c, const struct device_query *q, bool must, struct device
 {
 	int err;
 
-	if (!must && (!load_relaxed(&c->devs) || !is_worth_it(q) ||
-		      pthread_mutex_trylock(&c->dev_lock)))
+	if (!must &&
+	    (!load_relaxed(&c->devs) || !is_worth_it(q) || pthread_mutex_trylock(&c->dev_lock)))
 		return -EAGAIN;
 	if (must)
 		pthread_mutex_lock(&c->dev_lock);

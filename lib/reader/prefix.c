@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* prefix.c - the longest prefix over several spaces.
  *
- * Two calls, each with the spaces of its own: keys that are not in the near ones are asked for in the far
- * ones, group by group, and the references are taken in the order of the keys, from whichever has it. */
+ * Two calls, each with the spaces of its own: keys that are not in the near ones are asked for in
+ * the far ones, group by group, and the references are taken in the order of the keys, from
+ * whichever has it. */
 #include "config.h"
 
 #include "reader/hits.h"

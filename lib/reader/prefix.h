@@ -7,16 +7,17 @@
 #include "base/base.h"
 
 struct prefix {
-	uint32_t near, far;              /* sets of spaces: what is in `near` is taken from there, else from far */
-	/* May the prefix go on with this block, which keys[i] has now?  0, or why it ends before it.  Called
-	 * in a section: it waits for nothing. */
+	/* sets of spaces: what is in `near` is taken from there, else from far */
+	uint32_t near, far;
+	/* May the prefix go on with this block, which keys[i] has now?  0, or why it ends before
+	 * it.  Called in a section: it waits for nothing. */
 	int (*may)(void *arg, uint32_t i, gpc_block block);
 	void *arg;
-	int why;                         /* out, of a prefix that ends: -ENOENT, -EOVERFLOW, or what may() said */
+	int why; /* out, of a prefix that ends: -ENOENT, -EOVERFLOW, or what may() said */
 };
 
-/* References root to leaf, as gpc_acquire takes them; counts as one lookup of each key.  Returns the
- * length, or a negative errno. */
+/* References root to leaf, as gpc_acquire takes them; counts as one lookup of each key.  Returns
+ * the length, or a negative errno. */
 int prefix_take(gpc *c, struct prefix *p, const gpc_key *keys, uint32_t n, gpc_block *blocks);
 
 #endif

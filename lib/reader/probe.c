@@ -20,8 +20,8 @@
 static inline __attribute__((always_inline)) struct probe_entry
 entry_load(const struct probe_entry *e)
 {
-	/* Pairs with (H), (I), (J) of writer/table.c, and needs no order of its own: any mix of old and
-	 * new words is the entry or a miss, and a hit is a hint. */
+	/* Pairs with (H), (I), (J) of writer/table.c, and needs no order of its own: any mix of old
+	 * and new words is the entry or a miss, and a hit is a hint. */
 	struct words4 x = load_words4(e->w);
 
 	return (struct probe_entry){ { x.w[0], x.w[1], x.w[2], x.w[3] } };
@@ -33,7 +33,7 @@ static inline const struct probe_entry *bucket_at(const struct probe *l, uint32_
 }
 
 static inline struct probe_key key_in_space(const struct probe *l, uint32_t space,
-				       const gpc_key *key)
+					    const gpc_key *key)
 {
 	return probe_masked(key->w, l->c->mask[space].w, l->buckets);
 }
@@ -69,7 +69,7 @@ void probe_begin(struct probe *l, const gpc *c, uint32_t spaces)
 	l->buckets = s->header.geometry.buckets;
 	l->live = pool_live(s);
 	l->spaces = load_acquire(&seg_state(s)->spaces);
-	if (spaces)                      /* below RAM is looked only by who names the space */
+	if (spaces) /* below RAM is looked only by who names the space */
 		l->spaces = (l->spaces | load_acquire(&seg_state(s)->cold_spaces)) & spaces;
 	choose_usual(l, s);
 }
@@ -89,8 +89,8 @@ static bool is_usable(const struct probe *l, gpc_block block)
 	return pool_set_has(&now, (uint32_t)block >> 24);
 }
 
-static gpc_block probe_bucket(const struct probe *l, uint32_t bucket,
-			      const struct probe_key *p, int *overflows)
+static gpc_block probe_bucket(const struct probe *l, uint32_t bucket, const struct probe_key *p,
+			      int *overflows)
 {
 	const struct probe_entry *e = bucket_at(l, bucket);
 	struct probe_entry x;
@@ -129,7 +129,7 @@ gpc_block probe_one(const struct probe *l, const gpc_key *key)
 
 /* ---- many keys ---- */
 
-struct prober {                         /* what all keys of a part need, in registers */
+struct prober { /* what all keys of a part need, in registers */
 	gpc_key mask;
 	const struct probe_entry *table;
 	uint32_t buckets, usual, usual_slots;
@@ -142,8 +142,8 @@ static inline struct prober look_for(const struct probe_run *r)
 	return (struct prober){ r->mask, l->table, l->buckets, l->usual, l->usual_slots };
 }
 
-static inline __attribute__((always_inline)) struct probe_key
-key_of(const struct prober *l, const gpc_key *key)
+static inline __attribute__((always_inline)) struct probe_key key_of(const struct prober *l,
+								     const gpc_key *key)
 {
 	return probe_masked(key->w, l->mask.w, l->buckets);
 }
@@ -152,15 +152,13 @@ key_of(const struct prober *l, const gpc_key *key)
 #ifdef ORDER_VECTORS
 typedef __m128i wanted;
 
-static inline __attribute__((always_inline)) wanted want(const struct prober *r,
-							 const gpc_key *key)
+static inline __attribute__((always_inline)) wanted want(const struct prober *r, const gpc_key *key)
 {
 	const __m128i low = _mm_setr_epi32(-1, -1, 0, 0), word2 = _mm_setr_epi32(0, 0, -1, 0);
 	const __m128i least = _mm_setr_epi32(1, 1, 1 << 8, 0);
 	__m128i k = _mm_xor_si128(_mm_loadu_si128((const __m128i *)key),
 				  _mm_loadu_si128((const __m128i *)&r->mask));
-	__m128i w = _mm_or_si128(_mm_and_si128(k, low),
-				 _mm_and_si128(_mm_slli_epi32(k, 8), word2));
+	__m128i w = _mm_or_si128(_mm_and_si128(k, low), _mm_and_si128(_mm_slli_epi32(k, 8), word2));
 
 	return _mm_or_si128(w, _mm_and_si128(_mm_cmpeq_epi32(w, _mm_setzero_si128()), least));
 }
@@ -172,18 +170,18 @@ static inline __attribute__((always_inline)) __m128i has_bits(__m128i entry, wan
 }
 
 /* Which entries of the bucket have the key's bits: bit i = entry i. */
-static inline __attribute__((always_inline)) uint32_t
-bucket_matches(const struct probe_entry *e, wanted k, uint32_t *overflows)
+static inline __attribute__((always_inline)) uint32_t bucket_matches(const struct probe_entry *e,
+								     wanted k, uint32_t *overflows)
 {
 	__m128i x = load_vector4(e[0].w);
 	__m128i ab = _mm_packs_epi32(has_bits(x, k), has_bits(load_vector4(e[1].w), k));
 	__m128i cd = _mm_packs_epi32(has_bits(load_vector4(e[2].w), k),
 				     has_bits(load_vector4(e[3].w), k));
-	__m128i all = _mm_packs_epi16(ab, cd);   /* a word for each entry, a byte for each of its */
+	__m128i all = _mm_packs_epi16(ab, cd); /* a word for each entry, a byte for each of its */
 
 	*overflows = (uint32_t)_mm_extract_epi16(x, 4) & PROBE_OVERFLOW;
-	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(
-		_mm_cmpeq_epi32(all, _mm_set1_epi32(-1))));
+	return (uint32_t)_mm_movemask_ps(
+		_mm_castsi128_ps(_mm_cmpeq_epi32(all, _mm_set1_epi32(-1))));
 }
 #else
 typedef struct probe_key wanted;
@@ -209,9 +207,10 @@ static inline uint32_t bucket_matches(const struct probe_entry *e, wanted k, uin
  * bits: inside a section a place that had this key's bits is not given to another.  An entry in
  * the middle of being wiped leaves its sign in `wiped`: it must not hide another one.  `odd` gets
  * a bit for that, and for any block that is not of the usual pool. */
-static inline __attribute__((always_inline)) gpc_block
-match_bucket(const struct prober *l, const struct probe_entry *e, wanted k, uint32_t *overflows,
-	     struct probe_odd *o)
+static inline __attribute__((always_inline)) gpc_block match_bucket(const struct prober *l,
+								    const struct probe_entry *e,
+								    wanted k, uint32_t *overflows,
+								    struct probe_odd *o)
 {
 	uint32_t matches = bucket_matches(e, k, overflows);
 	uint32_t at = (uint32_t)__builtin_ctz(matches | 1u << 3);
@@ -251,14 +250,14 @@ static void run_in_space(struct probe_run *r, const struct probe *l, uint32_t sp
 		r->bucket[r->asked] = prefetch_bucket(&k, key_of(&k, &keys[r->asked]).first);
 }
 
-struct found {                           /* what the comparisons of a part add up to */
+struct found { /* what the comparisons of a part add up to */
 	uint32_t second, misses;
 	struct probe_odd odd;
 };
 
 static inline __attribute__((always_inline)) void
 compare_key(const struct prober *k, const struct probe_entry *e, const gpc_key *key, uint32_t i,
-	struct found *f, uint8_t *second, gpc_block *blocks)
+	    struct found *f, uint8_t *second, gpc_block *blocks)
 {
 	uint32_t overflows;
 	gpc_block block = match_bucket(k, e, want(k, key), &overflows, &f->odd);
@@ -287,7 +286,7 @@ static void compare_part(struct probe_run *r, struct probe_part *part, struct fo
 	r->asked += more;
 	for (; i < part->n; i++)
 		compare_key(&k, r->bucket[(from + i) % PROBE_GROUP], &keys[i], i, f, part->second,
-			blocks);
+			    blocks);
 }
 
 static void prefetch_seconds(const struct probe_run *r, struct probe_part *part)
@@ -301,7 +300,7 @@ static void prefetch_seconds(const struct probe_run *r, struct probe_part *part)
 }
 
 void probe_first(struct probe_run *r, uint32_t from, uint32_t n, struct probe_part *part,
-		  gpc_block *blocks)
+		 gpc_block *blocks)
 {
 	struct found f = { 0, r->spaces ? 0 : n, { 0, 0 } };
 	uint32_t i;
@@ -331,8 +330,7 @@ static void settle_part(const struct probe_run *r, const struct probe_part *part
 			blocks[i] = lookup_in_space(r->l, r->space, &r->keys[part->from + i]);
 }
 
-static void second_buckets(const struct probe_run *r, struct probe_part *part,
-			   gpc_block *blocks)
+static void second_buckets(const struct probe_run *r, struct probe_part *part, gpc_block *blocks)
 {
 	struct prober k = look_for(r);
 	uint32_t i, at, unused;
@@ -349,8 +347,8 @@ static void second_buckets(const struct probe_run *r, struct probe_part *part,
 }
 
 /* All of a group's keys in one space. */
-static void group_in_space(const struct probe *l, uint32_t space, const gpc_key *keys,
-			   uint32_t n, gpc_block *blocks)
+static void group_in_space(const struct probe *l, uint32_t space, const gpc_key *keys, uint32_t n,
+			   gpc_block *blocks)
 {
 	struct probe_run r;
 	struct probe_part part;
@@ -361,8 +359,8 @@ static void group_in_space(const struct probe *l, uint32_t space, const gpc_key 
 }
 
 /* Spaces behind the first are asked for the keys that are still without a block. */
-static void next_space(const struct probe *l, uint32_t space, const gpc_key *keys,
-		       uint32_t n, gpc_block *blocks)
+static void next_space(const struct probe *l, uint32_t space, const gpc_key *keys, uint32_t n,
+		       gpc_block *blocks)
 {
 	gpc_key left[PROBE_GROUP];
 	gpc_block found[PROBE_GROUP];
@@ -410,8 +408,7 @@ void probe_start(struct probe_run *r, const struct probe *l, const gpc_key *keys
 	start(r, l, keys, n, l->spaces & (l->spaces - 1) ? PROBE_GROUP : PROBE_PART);
 }
 
-void probe_group(const struct probe *l, const gpc_key *keys, uint32_t n,
-		  gpc_block *blocks)
+void probe_group(const struct probe *l, const gpc_key *keys, uint32_t n, gpc_block *blocks)
 {
 	struct probe_part part;
 	struct probe_run r;

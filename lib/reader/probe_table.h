@@ -10,8 +10,9 @@
 #include "peer/handle.h"
 #include "kernels/probe.h"
 
-#define PROBE_GROUP 64          /* keys whose answers are used together */
-#define PROBE_PART  32          /* keys that are compared before their second buckets are, and
+#define PROBE_GROUP 64 /* keys whose answers are used together */
+#define PROBE_PART \
+	32 /* keys that are compared before their second buckets are, and
 				  * before what their hits need is asked for */
 #define PROBE_PARTS (PROBE_GROUP / PROBE_PART)
 
@@ -20,12 +21,12 @@ struct probe {
 	const gpc *c;
 	const struct probe_entry *table;
 	uint32_t buckets;
-	uint32_t spaces;                 /* set, no empty ones */
+	uint32_t spaces; /* set, no empty ones */
 	struct pool_set live;
 	/* Blocks of the first live pool, which most hits are in: from `usual`, as many as it has
 	 * records, which begin at `usual_record`. */
 	uint32_t usual, usual_slots, usual_record;
-	uint64_t usual_range;            /* as it was then: see probe_usual_stays() */
+	uint64_t usual_range; /* as it was then: see probe_usual_stays() */
 };
 
 /* spaces as the caller gave them; 0 = every space with a pool */
@@ -51,30 +52,32 @@ gpc_block lookup_in_space(const struct probe *l, uint32_t space, const gpc_key *
  * so that the second buckets of the part before are on their way while a part is compared.  First
  * buckets are asked for key by key, LINES_AHEAD keys before their turn. */
 struct probe_run {
-	const struct probe *l;          /* its live pools may be renewed meanwhile */
-	uint32_t spaces, space;          /* all, and the one that is asked first */
-	uint32_t part;                   /* keys of a part, at most: one space is asked in smaller
-	                                  * ones */
+	const struct probe *l;  /* its live pools may be renewed meanwhile */
+	uint32_t spaces, space; /* all, and the one that is asked first */
+	/* keys of a part, at most: one space is asked in smaller ones */
+	uint32_t part;
 	uint32_t n, asked;
 	const gpc_key *keys;
-	gpc_key mask;                    /* of the space */
-	const struct probe_entry *bucket[PROBE_GROUP];  /* first ones of the keys asked for */
+	gpc_key mask;                                  /* of the space */
+	const struct probe_entry *bucket[PROBE_GROUP]; /* first ones of the keys asked for */
 };
 
 struct probe_part {
 	uint32_t from, n;
-	uint32_t hits;                   /* only when all of them are of the usual pool */
+	uint32_t hits; /* only when all of them are of the usual pool */
 	bool usual;
 	uint32_t nsecond;
-	struct probe_odd { uint32_t odd, wiped; } odd;  /* not 0: a block of another pool; the
-	                                  * sign: an entry in the middle of being wiped */
-	uint8_t second[PROBE_GROUP];    /* which keys may be in their second bucket */
+	/* not 0: a block of another pool; the sign: an entry in the middle of being wiped */
+	struct probe_odd {
+		uint32_t odd, wiped;
+	} odd;
+	uint8_t second[PROBE_GROUP]; /* which keys may be in their second bucket */
 	const struct probe_entry *bucket[PROBE_GROUP];
 };
 
 void probe_start(struct probe_run *r, const struct probe *l, const gpc_key *keys, uint32_t n);
 void probe_first(struct probe_run *r, uint32_t from, uint32_t n, struct probe_part *part,
-		  gpc_block *blocks);
+		 gpc_block *blocks);
 void probe_rest(const struct probe_run *r, struct probe_part *part, gpc_block *blocks);
 
 /* n <= PROBE_GROUP keys in one part. */

@@ -5,8 +5,8 @@
 #include "peer/refuse.h"
 #include "reader/take.h"
 
-static uint32_t ref(struct call *a, const gpc_key *keys, const gpc_block *blocks,
-		    uint32_t n, uint32_t place, int *ret_err)
+static uint32_t ref(struct call *a, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		    uint32_t place, int *ret_err)
 {
 	uint32_t i, record[PROBE_GROUP];
 	int err = 0;

@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-#define TAKE_AHEAD 8u                    /* references whose lines are on their way */
+#define TAKE_AHEAD 8u /* references whose lines are on their way */
 
 /* The lines that the reference TAKE_AHEAD places behind i will need.
  *

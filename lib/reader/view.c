@@ -40,11 +40,11 @@ void import_add32(uint32_t *p, uint32_t v)
  * which are made in the library, nor the order that a dependent load has; for it, and only for
  * it, the same is said with a release and an acquire. */
 #ifdef __SANITIZE_THREAD__
-#define current_get(d)          load_acquire(&(d)->current)
-#define current_set(d, im)      store_release(&(d)->current, (im))
+#define current_get(d)     load_acquire(&(d)->current)
+#define current_set(d, im) store_release(&(d)->current, (im))
 #else
-#define current_get(d)          urcu_bp_dereference((d)->current)
-#define current_set(d, im)      urcu_bp_set_pointer(&(d)->current, (im))
+#define current_get(d)     urcu_bp_dereference((d)->current)
+#define current_set(d, im) urcu_bp_set_pointer(&(d)->current, (im))
 #endif
 
 static void dev_put(gpc_dev *d)
@@ -66,8 +66,7 @@ static void release_retired(gpc_dev *d)
 {
 	struct import *im;
 
-	while ((im = d->retired) && load_acquire(&im->settled) &&
-	       !load_acquire(&im->sections)) {
+	while ((im = d->retired) && load_acquire(&im->settled) && !load_acquire(&im->sections)) {
 		store_relaxed(&d->retired, im->next);
 		d->ops->release(im->handle);
 		free(im);
@@ -119,7 +118,8 @@ void import_tidy(gpc_dev *d)
 	if (!load_relaxed(&d->retired) || pthread_mutex_trylock(&d->lock))
 		return;
 	for (i = 0; i < GPC_SECTIONS; i++)
-		if (load_relaxed(&d->use[i].import) && epoch_enter(&c->seg, c->peer, SHM_SECTION(i))) {
+		if (load_relaxed(&d->use[i].import) &&
+		    epoch_enter(&c->seg, c->peer, SHM_SECTION(i))) {
 			import_forget(d, i);
 			epoch_leave(&c->seg, c->peer, SHM_SECTION(i));
 		}
@@ -198,7 +198,7 @@ static int replace(gpc_dev *d, struct import **ret)
 		import_add32(&im->sections, 1);
 	} else {
 		err = import_new(d, &m, &im);
-		if (err == -ESTALE && old) {     /* the old one may stand in its way */
+		if (err == -ESTALE && old) { /* the old one may stand in its way */
 			current_set(d, NULL);
 			retire_later(d, old);
 		}

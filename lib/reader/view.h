@@ -35,12 +35,12 @@ struct gpc_dev {
 	const struct device_ops *ops;
 	char device[48];
 	uint8_t uuid[16];
-	void *there;		/* the driver's, see struct device_ops */
-	uint32_t opens;		/* under c->dev_lock */
-	uint32_t holds;		/* the opens together, and each pending callback */
-	uint32_t entered;	/* sections between enter and leave */
-	pthread_mutex_t lock;	/* replacing and releasing imports */
-	struct import *current; /* RCU */
+	void *there;                     /* the driver's, see struct device_ops */
+	uint32_t opens;                  /* under c->dev_lock */
+	uint32_t holds;                  /* the opens together, and each pending callback */
+	uint32_t entered;                /* sections between enter and leave */
+	pthread_mutex_t lock;            /* replacing and releasing imports */
+	struct import *current;          /* RCU */
 	struct import *retired, *newest; /* oldest first; newest is the last one */
 	struct use use[GPC_SECTIONS];
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch.c - exists, get, put and remove of blocks: keys and headers made, the plugin asked, what it answers
- * verified and counted.  Images go to and come from where they lie; only headers are made here. */
+/* batch.c - exists, get, put and remove of blocks: keys and headers made, the plugin asked, what it
+ * answers verified and counted.  Images go to and come from where they lie; only headers are made
+ * here. */
 #include "config.h"
 
 #include "remote/batch.h"
@@ -30,8 +31,10 @@ static void name_item(const struct remote *r, struct batch *b, uint32_t i, const
 	item->result = -EIO;
 }
 
-/* Where images lie is the batch's own: a plugin that is LOST may look there long after the caller has gone. */
-static bool give_places(const struct remote *r, struct batch *b, const struct remote_block *block, uint32_t n)
+/* Where images lie is the batch's own: a plugin that is LOST may look there long after the caller
+ * has gone. */
+static bool give_places(const struct remote *r, struct batch *b, const struct remote_block *block,
+			uint32_t n)
 {
 	uint32_t i, at, all = 0;
 
@@ -96,9 +99,10 @@ static int verify(struct remote *r, struct batch *b, uint32_t i, struct remote_b
 	return 0;
 }
 
-/* What is wrong would be wrong again, for every node.  So there is time for that, even where the get has used it up. */
-static void remove_wrong(struct remote *r, uint32_t lane, const struct remote_block *block, uint32_t n,
-			 uint64_t deadline_ns)
+/* What is wrong would be wrong again, for every node.  So there is time for that, even where the
+ * get has used it up. */
+static void remove_wrong(struct remote *r, uint32_t lane, const struct remote_block *block,
+			 uint32_t n, uint64_t deadline_ns)
 {
 	struct batch *b = &r->batch[lane];
 	uint32_t i, wrong = 0;
@@ -107,7 +111,8 @@ static void remove_wrong(struct remote *r, uint32_t lane, const struct remote_bl
 		if (block[i].result == -EBADMSG)
 			name_item(r, b, wrong++, &block[i].key);
 	if (wrong)
-		batch_call_plugin(r, r->plugin.own.remove, lane, wrong, deadline_ns ? MAX(deadline_ns, clock_ns() + REMOVE_NS) : 0);
+		batch_call_plugin(r, r->plugin.own.remove, lane, wrong,
+				  deadline_ns ? MAX(deadline_ns, clock_ns() + REMOVE_NS) : 0);
 }
 
 static uint32_t get_batch(struct remote *r, uint32_t lane, struct remote_block *block, uint32_t n,
@@ -119,14 +124,14 @@ static uint32_t get_batch(struct remote *r, uint32_t lane, struct remote_block *
 	if (batch_is_mine(r, lane, n)) {
 		for (i = 0; i < n; i++)
 			name_item(r, b, i, &block[i].key);
-		memset(b->header, 0, n * sizeof(b->header[0]));  /* none that was there before */
+		memset(b->header, 0, n * sizeof(b->header[0])); /* none that was there before */
 		if (give_places(r, b, block, n))
 			batch_ask(r, r->plugin.own.get, lane, n, deadline_ns);
 		else
 			batch_answer(b, n, -EIO);
 	}
 	for (i = 0; i < n; i++) {
-		bool told = b->result[i] == -EBADMSG;    /* counted already */
+		bool told = b->result[i] == -EBADMSG; /* counted already */
 
 		block[i].result = verify(r, b, i, &block[i]);
 		hits += block[i].result == 0;
@@ -144,7 +149,8 @@ static uint32_t get_batch(struct remote *r, uint32_t lane, struct remote_block *
 	return hits;
 }
 
-uint32_t remote_get(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns)
+uint32_t remote_get(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+		    uint64_t deadline_ns)
 {
 	uint32_t i, hits = 0;
 
@@ -155,7 +161,8 @@ uint32_t remote_get(struct remote *r, uint32_t lane, struct remote_block *b, uin
 
 /* ---- put ---- */
 
-static void make_headers(struct remote *r, struct batch *b, const struct remote_block *block, uint32_t n)
+static void make_headers(struct remote *r, struct batch *b, const struct remote_block *block,
+			 uint32_t n)
 {
 	struct image_what what = { .bytes = r->o.image_bytes };
 	uint32_t i;
@@ -197,7 +204,8 @@ static uint32_t put_batch(struct remote *r, uint32_t lane, struct remote_block *
 	return stored;
 }
 
-uint32_t remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns)
+uint32_t remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+		    uint64_t deadline_ns)
 {
 	uint32_t i, stored = 0;
 
@@ -208,8 +216,8 @@ uint32_t remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uin
 
 /* ---- exists, remove ---- */
 
-static uint32_t keys_batch(struct remote *r, plugin_call call, uint32_t lane, const gpc_key *keys, uint32_t n,
-			   int32_t *results, uint64_t deadline_ns)
+static uint32_t keys_batch(struct remote *r, plugin_call call, uint32_t lane, const gpc_key *keys,
+			   uint32_t n, int32_t *results, uint64_t deadline_ns)
 {
 	struct batch *b = &r->batch[lane];
 	uint32_t i, done = 0;
@@ -227,14 +235,15 @@ static uint32_t keys_batch(struct remote *r, plugin_call call, uint32_t lane, co
 	return done;
 }
 
-uint32_t remote_exists(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
-		       uint64_t deadline_ns)
+uint32_t remote_exists(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+		       int32_t *results, uint64_t deadline_ns)
 {
 	uint32_t i, there = 0;
 
 	for (i = 0; i < n; i += GPC_REMOTE_BATCH)
-		there += keys_batch(r, r->plugin.own.exists, lane, keys + i, MIN(n - i, GPC_REMOTE_BATCH),
-				    results ? results + i : NULL, deadline_ns);
+		there += keys_batch(r, r->plugin.own.exists, lane, keys + i,
+				    MIN(n - i, GPC_REMOTE_BATCH), results ? results + i : NULL,
+				    deadline_ns);
 	pthread_mutex_lock(&r->lock);
 	r->counts.asked += n;
 	r->counts.there += there;
@@ -242,14 +251,15 @@ uint32_t remote_exists(struct remote *r, uint32_t lane, const gpc_key *keys, uin
 	return there;
 }
 
-uint32_t remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
-		       uint64_t deadline_ns)
+uint32_t remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+		       int32_t *results, uint64_t deadline_ns)
 {
 	uint32_t i, gone = 0;
 
 	for (i = 0; i < n; i += GPC_REMOTE_BATCH)
-		gone += keys_batch(r, r->plugin.own.remove, lane, keys + i, MIN(n - i, GPC_REMOTE_BATCH),
-				   results ? results + i : NULL, deadline_ns);
+		gone += keys_batch(r, r->plugin.own.remove, lane, keys + i,
+				   MIN(n - i, GPC_REMOTE_BATCH), results ? results + i : NULL,
+				   deadline_ns);
 	pthread_mutex_lock(&r->lock);
 	r->counts.removed += gone;
 	pthread_mutex_unlock(&r->lock);

@@ -15,7 +15,7 @@
 #include "base/order.h"
 
 #define CLOSE_NS     (5000 * NS_PER_MS)
-#define FULL_TOLD_NS (600000 * NS_PER_MS)     /* between two lines of the log: it is full */
+#define FULL_TOLD_NS (600000 * NS_PER_MS) /* between two lines of the log: it is full */
 
 int batch_open(struct remote *r)
 {
@@ -55,7 +55,8 @@ bool remote_is_lost(struct remote *r, uint32_t lane)
 	return lane_is_lost(&r->batch[lane].lane);
 }
 
-static void call_make(const struct remote *r, uint32_t lane, uint64_t deadline_ns, struct gpc_remote_call *ret)
+static void call_make(const struct remote *r, uint32_t lane, uint64_t deadline_ns,
+		      struct gpc_remote_call *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->size = sizeof(*ret);
@@ -94,8 +95,11 @@ bool batch_failed(int result)
 /* Answers that are none of the contract are -EIO: a miss, whatever a plugin means by them. */
 int32_t batch_result(int32_t result)
 {
-	return result != 0 && result != -ENOENT && result != -EAGAIN && result != -ECANCELED && result != -EBADMSG &&
-	       result != -ENOSPC && result != -EFBIG && !batch_failed(result) ? -EIO : result;
+	return result != 0 && result != -ENOENT && result != -EAGAIN && result != -ECANCELED &&
+			       result != -EBADMSG && result != -ENOSPC && result != -EFBIG &&
+			       !batch_failed(result)
+		       ? -EIO
+		       : result;
 }
 
 /* Items that came to nothing, by cause; a key that the store does not have is no failure. */
@@ -118,12 +122,14 @@ static void count_failures(struct remote *r, const struct batch *b, uint32_t n, 
 		r->full_ns = now;
 	pthread_mutex_unlock(&r->lock);
 	if (full)
-		store_say(r, LOG_WARNING, "is full: it takes no blocks until it has room; give it more, or let it evict by itself");
+		store_say(
+			r, LOG_WARNING,
+			"is full: it takes no blocks until it has room; give it more, or let it evict by itself");
 	if (failed < n)
 		store_relaxed(&r->answered, 1);
 	if (!r->plugin.own.tick && n && failed == n)
-		store_down(r, b->result[0] == -ETIMEDOUT ? "no answer within the deadline" :
-			   strerror(-b->result[0]));
+		store_down(r, b->result[0] == -ETIMEDOUT ? "no answer within the deadline"
+							 : strerror(-b->result[0]));
 }
 
 void batch_answer(struct batch *b, uint32_t n, int result)
@@ -138,7 +144,10 @@ static const char *name_of(const struct remote *r, plugin_call call)
 {
 	const struct gpc_remote_plugin *p = &r->plugin.own;
 
-	return call == p->get ? "get" : call == p->put ? "put" : call == p->exists ? "exists" : "remove";
+	return call == p->get      ? "get"
+	       : call == p->put    ? "put"
+	       : call == p->exists ? "exists"
+				   : "remove";
 }
 
 /* Whatever is asked, the next answer will be the same: a person has to know. */
@@ -150,8 +159,11 @@ static void tell_refusal(struct remote *r, plugin_call call, const struct batch 
 	for (i = 0; i < n && b->result[i] != -EACCES; i++)
 		;
 	if (i < n && !(order_or64(&r->refused, bit) & bit))
-		store_say(r, LOG_WARNING, "refuses %s to us: let this user have it (gpc_remote(7) says what is needed); until "
-			  "then that is a miss", name_of(r, call));
+		store_say(
+			r, LOG_WARNING,
+			"refuses %s to us: let this user have it (gpc_remote(7) says what is needed); until "
+			"then that is a miss",
+			name_of(r, call));
 }
 
 /* May the plugin be asked?  One with a tick knows for itself what is down. */
@@ -176,7 +188,8 @@ static void run_call(void *arg)
 }
 
 /* In the lane's thread; false: the lane is LOST, or nothing was called. */
-bool batch_call_plugin(struct remote *r, plugin_call call, uint32_t lane, uint32_t n, uint64_t deadline_ns)
+bool batch_call_plugin(struct remote *r, plugin_call call, uint32_t lane, uint32_t n,
+		       uint64_t deadline_ns)
 {
 	struct batch *b = &r->batch[lane];
 
@@ -265,6 +278,6 @@ bool batch_end(struct remote *r)
 		return true;
 	if (lane_is_lost(&b->lane))
 		return false;
-	run_close(b);                    /* there is no thread for it */
+	run_close(b); /* there is no thread for it */
 	return true;
 }

@@ -53,11 +53,13 @@ static const char *wrong_with(const struct image_header *h, const struct image_w
 	return NULL;
 }
 
-int image_header_read(const struct image_header *h, const struct image_what *want, struct image_what *ret,
-		      const char **why)
+int image_header_read(const struct image_header *h, const struct image_what *want,
+		      struct image_what *ret, const char **why)
 {
 	struct image_what is = {
-		.depth = le32toh(h->depth), .tag = le32toh(h->tag), .crc = le32toh(h->crc),
+		.depth = le32toh(h->depth),
+		.tag = le32toh(h->tag),
+		.crc = le32toh(h->crc),
 		.bytes = le64toh(h->bytes),
 	};
 	int i;

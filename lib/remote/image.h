@@ -17,17 +17,18 @@
 struct image_header {
 	char magic[8];
 	uint64_t key[2], parent[2];
-	uint8_t fingerprint[32];     /* of the layout */
+	uint8_t fingerprint[32]; /* of the layout */
 	uint32_t depth, tag;
-	uint64_t bytes;              /* of the image */
-	uint64_t written_ns;         /* CLOCK_REALTIME of who wrote it: for people, nothing is decided by it */
-	uint32_t crc;                /* CRC32C of the image */
+	uint64_t bytes; /* of the image */
+	/* CLOCK_REALTIME of who wrote it: for people, nothing is decided by it */
+	uint64_t written_ns;
+	uint32_t crc; /* CRC32C of the image */
 	uint32_t reserved[6];
-	uint32_t header_crc;         /* CRC32C of the 124 bytes before it */
+	uint32_t header_crc; /* CRC32C of the 124 bytes before it */
 };
 _Static_assert(sizeof(struct image_header) == GPC_REMOTE_HEADER, "as plugins have it");
 
-struct image_what {                  /* what a header says, in host order */
+struct image_what { /* what a header says, in host order */
 	gpc_key key, parent;
 	uint32_t depth, tag, crc;
 	uint64_t bytes;
@@ -35,9 +36,9 @@ struct image_what {                  /* what a header says, in host order */
 };
 
 void image_header_make(struct image_header *h, const struct image_what *w);
-/* 0, or -EBADMSG with the reason in *why: a header that is damaged, or one of another image than `want`,
- * of which key, bytes and fingerprint count. */
-int image_header_read(const struct image_header *h, const struct image_what *want, struct image_what *ret,
-		      const char **why);
+/* 0, or -EBADMSG with the reason in *why: a header that is damaged, or one of another image than
+ * `want`, of which key, bytes and fingerprint count. */
+int image_header_read(const struct image_header *h, const struct image_what *want,
+		      struct image_what *ret, const char **why);
 
 #endif

@@ -18,12 +18,12 @@
 enum { LANE_IDLE, LANE_CALLED, LANE_LOST };
 
 struct lane {
-	pthread_mutex_t lock;                /* of all below */
+	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t change;
 	pthread_t thread;
 	bool has_thread, ends, stopped;
 	uint32_t state;
-	uint64_t grace_ns;                   /* behind a deadline, or behind a stop */
+	uint64_t grace_ns; /* behind a deadline, or behind a stop */
 	void (*run)(void *arg);
 	void *arg;
 };
@@ -33,7 +33,8 @@ void lane_open(struct lane *l, uint64_t grace_ns);
 void lane_close(struct lane *l);
 /* Calls that are waited for have the grace from now on, and no more. */
 void lane_stop(struct lane *l);
-/* true: run(arg) has returned.  false: the lane is LOST, or a thread cannot be had and nothing was run. */
+/* true: run(arg) has returned.  false: the lane is LOST, or a thread cannot be had and nothing was
+ * run. */
 bool lane_run(struct lane *l, void (*run)(void *arg), void *arg, uint64_t deadline_ns);
 bool lane_is_lost(struct lane *l);
 

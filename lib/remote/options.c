@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - NAME:word=value,word=value in its parts.  "\," is a comma of a value, "\\" a backslash. */
+/* options.c - NAME:word=value,word=value in its parts.  "\," is a comma of a value, "\\" a
+ * backslash. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,7 +11,8 @@
 #include "base/err.h"
 #include "remote/store.h"
 
-/* One option of the text, ended by a 0 in place of its comma; returns what follows it, NULL: nothing. */
+/* One option of the text, ended by a 0 in place of its comma; returns what follows it, NULL:
+ * nothing. */
 static char *split(char *text, struct gpc_remote_option *ret)
 {
 	char *to = text, *value = NULL;
@@ -48,14 +50,18 @@ static int parse_all(struct options *o, char *text)
 
 	while (text && *text) {
 		if (o->n == OPTIONS_MOST)
-			return err_set(EINVAL, "%s has more than %u options", o->name, OPTIONS_MOST);
+			return err_set(EINVAL, "%s has more than %u options", o->name,
+				       OPTIONS_MOST);
 		text = split(text, &o->option[o->n]);
 		word = o->option[o->n].word;
 		if (!*word)
 			return err_set(EINVAL, "option %u of %s has no name", o->n + 1, o->name);
 		if (strncmp(word, "//", 2) == 0)
-			return err_set(EINVAL, "%s:%s is a URL: a remote store is NAME:word=value,..., for instance "
-				       "redis:server=HOST:PORT", o->name, word);
+			return err_set(
+				EINVAL,
+				"%s:%s is a URL: a remote store is NAME:word=value,..., for instance "
+				"redis:server=HOST:PORT",
+				o->name, word);
 		if (find(o, word, o->n))
 			return err_set(EINVAL, "option %s of %s stands there twice", word, o->name);
 		o->n++;
@@ -70,9 +76,12 @@ int options_parse(const char *spec, struct options *ret)
 
 	memset(ret, 0, sizeof(*ret));
 	if (!len)
-		return err_set(EINVAL, "the remote store has no name: it is NAME:word=value,..., for instance redis:server=HOST");
+		return err_set(
+			EINVAL,
+			"the remote store has no name: it is NAME:word=value,..., for instance redis:server=HOST");
 	if (len >= sizeof(ret->name))
-		return err_set(EINVAL, "the name of the remote store has %zu bytes, and may have %zu", len,
+		return err_set(EINVAL,
+			       "the name of the remote store has %zu bytes, and may have %zu", len,
 			       sizeof(ret->name) - 1);
 	memcpy(ret->name, spec, len);
 	ret->text = strdup(spec[len] ? spec + len + 1 : "");
@@ -102,11 +111,12 @@ int options_check(const struct options *o, const struct gpc_remote_plugin *p)
 	uint32_t i;
 
 	for (w = p->words; w && w->word && used < sizeof(all); w++)
-		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s", used ? ", " : "", w->word);
+		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s", used ? ", " : "",
+					 w->word);
 	for (i = 0; i < o->n; i++)
 		if (!takes(p, o->option[i].word))
-			return err_set(EINVAL, "%s has no option %s; it takes %s", p->name, o->option[i].word,
-				       all[0] ? all : "none");
+			return err_set(EINVAL, "%s has no option %s; it takes %s", p->name,
+				       o->option[i].word, all[0] ? all : "none");
 	return 0;
 }
 

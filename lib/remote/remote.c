@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote.c - a store: opened, watched, stopped, closed.
  *
- * What calls find out on their way is stored relaxed: a call that does not see yet that the store is
- * down costs a deadline more, and nothing else follows from the order. */
+ * What calls find out on their way is stored relaxed: a call that does not see yet that the store
+ * is down costs a deadline more, and nothing else follows from the order. */
 #include "config.h"
 
 #include "remote/remote.h"
@@ -23,10 +23,11 @@
 #include "remote/batch.h"
 #include "remote/store.h"
 
-#define PAUSE_LEAST_NS  (100 * NS_PER_MS)
-#define PAUSE_MOST_NS   (30000 * NS_PER_MS)
-#define TRUST_NS        (3000 * NS_PER_MS)      /* UP for so long, without a call, is UP */
-#define FORGET_NS       (600000 * NS_PER_MS)     /* without a lane that is lost: the next pause is short again */
+#define PAUSE_LEAST_NS (100 * NS_PER_MS)
+#define PAUSE_MOST_NS  (30000 * NS_PER_MS)
+#define TRUST_NS       (3000 * NS_PER_MS) /* UP for so long, without a call, is UP */
+#define FORGET_NS \
+	(600000 * NS_PER_MS) /* without a lane that is lost: the next pause is short again */
 
 void store_say(struct remote *r, int level, const char *fmt, ...)
 {
@@ -53,7 +54,8 @@ static void pause_longer(struct remote *r)
 
 	r->pause_ns = ns;
 	/* not all nodes at the same moment */
-	r->next_ns = clock_ns() + ns - ns / 4 + key_checksum(&r->next_ns, sizeof(r->next_ns)) % (ns / 2);
+	r->next_ns =
+		clock_ns() + ns - ns / 4 + key_checksum(&r->next_ns, sizeof(r->next_ns)) % (ns / 2);
 }
 
 void store_down(struct remote *r, const char *why)
@@ -71,10 +73,12 @@ void store_down(struct remote *r, const char *why)
 		pause_longer(r);
 	pthread_mutex_unlock(&r->lock);
 	if (news)
-		store_say(r, LOG_WARNING, "is down: %s; until it answers again all of it is a miss", why);
+		store_say(r, LOG_WARNING, "is down: %s; until it answers again all of it is a miss",
+			  why);
 }
 
-/* An outage is told once.  It is over when a call was answered, which not every plugin's tick knows. */
+/* An outage is told once.  It is over when a call was answered, which not every plugin's tick
+ * knows. */
 static void store_up(struct remote *r)
 {
 	uint64_t now = clock_ns();
@@ -100,12 +104,16 @@ void store_lost(struct remote *r, uint32_t lane, const char *call)
 
 	order_or64(&r->lost, UINT64_C(1) << lane);
 	pthread_mutex_lock(&r->lock);
-	r->lost_pause_ns = now - r->lost_ns > FORGET_NS ? PAUSE_LEAST_NS : MIN(2 * r->lost_pause_ns, PAUSE_MOST_NS);
+	r->lost_pause_ns = now - r->lost_ns > FORGET_NS ? PAUSE_LEAST_NS
+							: MIN(2 * r->lost_pause_ns, PAUSE_MOST_NS);
 	r->lost_ns = now;
 	snprintf(r->lost_why, sizeof(r->lost_why), "its %s has not returned in time", call);
 	pthread_mutex_unlock(&r->lock);
-	store_say(r, LOG_ERR, "does not return from %s: what it was given stays with it, and until it returns all of it "
-		  "is a miss", call);
+	store_say(
+		r, LOG_ERR,
+		"does not return from %s: what it was given stays with it, and until it returns all of it "
+		"is a miss",
+		call);
 }
 
 /* Lanes that have come back. */
@@ -123,7 +131,8 @@ static void look_for_lost(struct remote *r)
 	pthread_mutex_unlock(&r->lock);
 	store_relaxed(&r->lost_until, clock_ns() + pause);
 	store_relaxed(&r->lost, 0);
-	store_say(r, LOG_NOTICE, "has returned, and is asked again in %u ms", (unsigned)(pause / NS_PER_MS));
+	store_say(r, LOG_NOTICE, "has returned, and is asked again in %u ms",
+		  (unsigned)(pause / NS_PER_MS));
 }
 
 static bool is_lost_now(const struct remote *r)
@@ -146,18 +155,25 @@ void store_wrong(struct remote *r, const char *key, const char *why)
 	snprintf(r->why, sizeof(r->why), "wrong bytes, the last ones under %s: %s", key, why);
 	store_relaxed(&r->state, REMOTE_OFF);
 	pthread_mutex_unlock(&r->lock);
-	store_say(r, LOG_ERR, "is switched off: it has answered wrong bytes %u times; find out who writes there, "
-		  "then start this process again", wrong);
+	store_say(
+		r, LOG_ERR,
+		"is switched off: it has answered wrong bytes %u times; find out who writes there, "
+		"then start this process again",
+		wrong);
 }
 
 /* ---- open ---- */
 
 static int check_tag(const char *tag)
 {
-	static const char taken[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+	static const char taken[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 
 	if (!tag[0] || strlen(tag) > REMOTE_TAG || tag[strspn(tag, taken)])
-		return err_set(EINVAL, "the version tag is '%s': it must be 1 to %u bytes of [A-Za-z0-9._-]", tag, REMOTE_TAG);
+		return err_set(
+			EINVAL,
+			"the version tag is '%s': it must be 1 to %u bytes of [A-Za-z0-9._-]", tag,
+			REMOTE_TAG);
 	return 0;
 }
 
@@ -172,8 +188,9 @@ static int make_prefix(struct remote *r)
 		layout[32 + i] = (uint8_t)(r->o.image_bytes >> 8 * i);
 	memcpy(layout, r->o.fingerprint, 32);
 	if (!ret)
-		r->prefix_bytes = (uint32_t)snprintf(r->prefix, sizeof(r->prefix), "gpc1:%s:%016llx:", tag,
-						     (unsigned long long)key_checksum(layout, sizeof(layout)));
+		r->prefix_bytes = (uint32_t)snprintf(
+			r->prefix, sizeof(r->prefix), "gpc1:%s:%016llx:", tag,
+			(unsigned long long)key_checksum(layout, sizeof(layout)));
 	return ret;
 }
 
@@ -188,9 +205,13 @@ static void log_of_plugin(void *arg, int level, const char *text)
 static int open_store(struct remote *r, const struct options *o)
 {
 	struct gpc_remote_setup setup = {
-		.size = sizeof(setup), .lanes = r->o.lanes + 1,
+		.size = sizeof(setup),
+		.lanes = r->o.lanes + 1,
 		.value_bytes = r->o.image_bytes + sizeof(struct image_header),
-		.options = o->option, .noptions = o->n, .log = log_of_plugin, .log_arg = r,
+		.options = o->option,
+		.noptions = o->n,
+		.log = log_of_plugin,
+		.log_arg = r,
 	};
 	char why[384] = "";
 	int ret = options_check(o, &r->plugin.own);
@@ -199,11 +220,15 @@ static int open_store(struct remote *r, const struct options *o)
 		return ret;
 	ret = r->plugin.own.open(&setup, &r->store, why, sizeof(why));
 	if (ret < 0)
-		return err_set(-ret, "remote store %s: %s", r->plugin.own.name, why[0] ? why : strerror(-ret));
+		return err_set(-ret, "remote store %s: %s", r->plugin.own.name,
+			       why[0] ? why : strerror(-ret));
 	if (ret > 0 || !r->store) {
-		r->store = NULL;         /* there is nothing to close */
-		return err_set(EPROTO, "remote store %s: its open has answered %d %s a store: a plugin answers 0 with one, "
-			       "or a negative errno", r->plugin.own.name, ret, ret > 0 ? "in place of" : "without");
+		r->store = NULL; /* there is nothing to close */
+		return err_set(
+			EPROTO,
+			"remote store %s: its open has answered %d %s a store: a plugin answers 0 with one, "
+			"or a negative errno",
+			r->plugin.own.name, ret, ret > 0 ? "in place of" : "without");
 	}
 	if (!r->plugin.own.tick)
 		return 0;
@@ -299,7 +324,8 @@ bool remote_close(struct remote *r)
 	if (!r)
 		return true;
 	if (r->store && (any_lost(r) || !batch_end(r))) {
-		store_say(r, LOG_ERR, "has not returned from a call: it stays loaded until this process ends");
+		store_say(r, LOG_ERR,
+			  "has not returned from a call: it stays loaded until this process ends");
 		return false;
 	}
 	batch_close(r);
@@ -342,7 +368,7 @@ void remote_tick(struct remote *r)
 	if (err == 0) {
 		store_up(r);
 	} else if (err < 0) {
-		text_clean(clean, sizeof(clean), why);   /* a server may have had a hand in it */
+		text_clean(clean, sizeof(clean), why); /* a server may have had a hand in it */
 		store_down(r, clean);
 	}
 }

@@ -42,12 +42,13 @@ static int alias_part(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t 
 	if (!op)
 		return err_set(ENOMEM, "no memory for %u commands", n);
 	for (i = 0; i < n; i++)
-		cmds[i] = (struct shm_command){ .op = CMD_ALIAS, .count = 1,
+		cmds[i] = (struct shm_command){ .op = CMD_ALIAS,
+						.count = 1,
 						.key = { alias[i].w[0], alias[i].w[1] },
 						.parent = { to[i].w[0], to[i].w[1] } };
 	op->take = take_alias;
 	err = ring_call(c, op, cmds, deadline, &pending);
-	if (err == 0 && op->result < 0)  /* of a writer that refuses what this side does not */
+	if (err == 0 && op->result < 0) /* of a writer that refuses what this side does not */
 		err = err_set(-op->result, "a pair was refused: %s", gpc_strerror(op->result));
 	if (!pending)
 		free(op);
@@ -70,8 +71,8 @@ static int alias_all(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t n
 	return err;
 }
 
-GPC_EXPORT int gpc_alias(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t n, uint32_t flags,
-			 int timeout_ms)
+GPC_EXPORT int gpc_alias(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t n,
+			 uint32_t flags, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	int err = request_check(c, flags, 0, true);
@@ -86,6 +87,8 @@ GPC_EXPORT int gpc_alias(gpc *c, const gpc_key *alias, const gpc_key *to, uint32
 		return err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
 	err = check_pairs(alias, to, n);
 	if (err == 0 && !alias_is_kept(&c->seg))
-		err = err_set(ENOENT, "this cache keeps no aliases: it was made with gpc_config.max_aliases -1");
+		err = err_set(
+			ENOENT,
+			"this cache keeps no aliases: it was made with gpc_config.max_aliases -1");
 	return err || !n ? err : alias_all(c, alias, to, n, deadline);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* durable.c - removals that a restart does not undo (rule B19).
  *
- * The writer removes a block from the index, and the feed tells of it.  The process that keeps the file reads the feed,
- * makes the block's place on the disk free, has that synced, and stores up to which change it has come.  A call that
- * removes waits for that word behind the writer's answer.
+ * The writer removes a block from the index, and the feed tells of it.  The process that keeps the
+ * file reads the feed, makes the block's place on the disk free, has that synced, and stores up to
+ * which change it has come.  A call that removes waits for that word behind the writer's answer.
  *
- * Keepers die and are replaced, also between two looks.  Each has a life: an even number, which it stores when it follows
- * the feed and before it says that anything is durable; odd while it begins.  `since` is what was durable before.  A
- * removal may have been of a block that only the last keeper's file has, and whether the next one does it again depends on
- * what it is (t/model/drop.pml):
+ * Keepers die and are replaced, also between two looks.  Each has a life: an even number, which it
+ * stores when it follows the feed and before it says that anything is durable; odd while it begins.
+ * `since` is what was durable before.  A removal may have been of a block that only the last
+ * keeper's file has, and whether the next one does it again depends on what it is
+ * (t/model/drop.pml):
  *
  *   the life that was read before the command    a drop, a clear of all          a clear of a tag, or of one pool
  *   goes on                                      durable, as soon as it says so  the same
@@ -21,7 +22,8 @@
  *   was odd                                      as of one that is over          -ENOTCONN: the feed may be followed from
  *                                                                                behind it
  *
- * `since` is only believed of the life that comes next: what stands there later may have been said by another. */
+ * `since` is only believed of the life that comes next: what stands there later may have been said
+ * by another. */
 #include "config.h"
 
 #include <errno.h>
@@ -29,19 +31,21 @@
 #include "request/request.h"
 #include "segment/lockfile.h"
 
-#define LOOK_NS (20 * NS_PER_MS)         /* between looks whether the keeper lives */
+#define LOOK_NS (20 * NS_PER_MS) /* between looks whether the keeper lives */
 
 bool keeper_lives(const gpc *c)
 {
 	/* pairs with (r) of stage/desk.c */
-	return load_acquire(&seg_desk(&c->seg)->keeper) != 0 && lock_test(c->seg.lock_fd, LOCK_TIERS) != 0;
+	return load_acquire(&seg_desk(&c->seg)->keeper) != 0 &&
+	       lock_test(c->seg.lock_fd, LOCK_TIERS) != 0;
 }
 
 void keeper_ring(gpc *c)
 {
 	struct shm_desk *d = seg_desk(&c->seg);
 
-	order_add32(&d->bell, 1);        /* a full barrier: what is asked for comes before the look at sleepers */
+	/* a full barrier: what is asked for comes before the look at sleepers */
+	order_add32(&d->bell, 1);
 	if (load_relaxed(&d->sleepers))
 		futex_wake_all(&d->bell);
 }
@@ -57,7 +61,8 @@ static bool is_cold(const gpc *c, uint32_t pool)
 
 void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret)
 {
-	/* pairs with (y) of stage/desk.c, and comes before the command: who has begun that life hears of it */
+	/* pairs with (y) of stage/desk.c, and comes before the command: who has begun that life
+	 * hears of it */
 	ret->life = load_acquire(&seg_desk(&c->seg)->life);
 	ret->remembered = drop || (pool < 0 && !tag);
 	ret->below = load_acquire(&seg_state(&c->seg)->cold_spaces) &&
@@ -65,7 +70,8 @@ void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct remov
 }
 
 /* The keeper has died: had it said so?  1, 0: not known yet; -ENOTCONN. */
-static int was_durable(const struct shm_desk *d, const struct removal *r, uint32_t life, uint64_t want)
+static int was_durable(const struct shm_desk *d, const struct removal *r, uint32_t life,
+		       uint64_t want)
 {
 	bool before;
 
@@ -81,7 +87,8 @@ static int was_durable(const struct shm_desk *d, const struct removal *r, uint32
 /* 1: it is on the disk; 0: not yet, or nobody has said so; -ENOTCONN: nobody will. */
 static int is_durable(const struct shm_desk *d, const struct removal *r, uint64_t want)
 {
-	/* pairs with (o) of stage/desk.c, and comes before the life: who has said it has begun it */
+	/* pairs with (o) of stage/desk.c, and comes before the life: who has said it has begun
+	 * it */
 	bool said = load_acquire(&d->durable) >= want;
 	/* pairs with (y) of stage/desk.c */
 	uint32_t life = load_acquire(&d->life);
@@ -94,18 +101,25 @@ static int is_durable(const struct shm_desk *d, const struct removal *r, uint64_
 static int wait_error(const gpc *c, int err)
 {
 	if (err == -ENOTCONN)
-		return err_set(ENOTCONN, "what was removed is gone from %s, and the process that kept its tiers ended "
-			       "before it said that this is on the disk: some of it may be back when the file is "
-			       "opened again", c->seg.name);
-	return err_set(ETIMEDOUT, "time is up: what was removed is gone from %s, and is not known to be gone from the disk "
-		       "yet", c->seg.name);
+		return err_set(
+			ENOTCONN,
+			"what was removed is gone from %s, and the process that kept its tiers ended "
+			"before it said that this is on the disk: some of it may be back when the file is "
+			"opened again",
+			c->seg.name);
+	return err_set(
+		ETIMEDOUT,
+		"time is up: what was removed is gone from %s, and is not known to be gone from the disk "
+		"yet",
+		c->seg.name);
 }
 
 int durable_wait(gpc *c, const struct removal *r, uint64_t deadline)
 {
 	struct shm_desk *d = seg_desk(&c->seg);
 	/* the last change has gpc_event.seq events_head; what is durable comes before a seq */
-	uint64_t want = load_acquire(&seg_state(&c->seg)->events_head) + 1, now = clock_ns(), look = now + LOOK_NS;
+	uint64_t want = load_acquire(&seg_state(&c->seg)->events_head) + 1, now = clock_ns(),
+		 look = now + LOOK_NS;
 	uint32_t told;
 	int is;
 
@@ -146,7 +160,7 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 	if (err < 0)
 		return err;
 	d = seg_desk(&c->seg);
-	life = load_acquire(&d->life);           /* pairs with (y) of stage/desk.c */
+	life = load_acquire(&d->life); /* pairs with (y) of stage/desk.c */
 	want = order_add64(&d->idle_asked, 1) + 1;
 	keeper_ring(c);
 	for (;;) {
@@ -156,18 +170,24 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 		/* pairs with (y) of stage/desk.c */
 		now_life = load_acquire(&d->life);
 		if (now_life != life && !(life & 1))
-			return err_set(ENOTCONN, "the process that kept the tiers below RAM of %s ended, and another one does "
-				       "now: whether it has all that was removed before is not known; call again",
-				       c->seg.name);
-		life = now_life;                 /* of one that begins it is the next one */
+			return err_set(
+				ENOTCONN,
+				"the process that kept the tiers below RAM of %s ended, and another one does "
+				"now: whether it has all that was removed before is not known; call again",
+				c->seg.name);
+		life = now_life; /* of one that begins it is the next one */
 		if (done && !(life & 1))
 			return 0;
 		now = clock_ns();
 		if (now >= look && !keeper_lives(c))
-			return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s: start gpcd with --disk or "
-				       "--remote, or call gpc_tiers_open", c->seg.name);
+			return err_set(
+				ENOTCONN,
+				"no process keeps the tiers below RAM of %s: start gpcd with --disk or "
+				"--remote, or call gpc_tiers_open",
+				c->seg.name);
 		if (now >= deadline)
-			return err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: the tiers below RAM of %s have work left",
+			return err_set(deadline ? ETIMEDOUT : EAGAIN,
+				       "%s: the tiers below RAM of %s have work left",
 				       deadline ? "time is up" : "timeout_ms is 0", c->seg.name);
 		look = now >= look ? now + LOOK_NS : look;
 		if (handle_help(c, NS_PER_MS) <= 0)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evict.c - the least recent leaves of a pool: evicted, or only named.  Of a CALLER pool its owner may have
- * some in stock: stock.c. */
+/* evict.c - the least recent leaves of a pool: evicted, or only named.  Of a CALLER pool its owner
+ * may have some in stock: stock.c. */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include "request/stock.h"
 
-#define TRY_NS (100 * NS_PER_MS)         /* for a refill to be answered, with a timeout of 0 */
+#define TRY_NS (100 * NS_PER_MS) /* for a refill to be answered, with a timeout of 0 */
 
-struct evict {                           /* a call's arguments */
+struct evict { /* a call's arguments */
 	uint32_t pool;
 	uint8_t how;
 	uint64_t deadline;
-	struct shm_command *cmds;        /* for one part */
+	struct shm_command *cmds; /* for one part */
 };
 
 /* One submission.  What is only named stays, so each part goes on behind those before it. */
@@ -23,7 +23,9 @@ static int evict_part(gpc *c, const struct evict *e, uint32_t n, uint32_t before
 	int got, i;
 
 	e->cmds[0] = (struct shm_command){
-		.op = CMD_EVICT, .pool = (uint8_t)e->pool, .flags = e->how,
+		.op = CMD_EVICT,
+		.pool = (uint8_t)e->pool,
+		.flags = e->how,
 		.headroom = e->how & CF_PEEK ? before : 0,
 	};
 	got = request_group(c, e->cmds, n, e->deadline, &op);
@@ -43,13 +45,14 @@ static int wait_for_refill(gpc *c, struct evict *e)
 
 	if (err)
 		return err;
-	return err_set(e->deadline ? ETIMEDOUT : EAGAIN, "%s: blocks of pool %u are on their way to the stock "
-		       "of this handle, and not there yet", e->deadline ? "time is up" : "timeout_ms is 0",
-		       e->pool);
+	return err_set(e->deadline ? ETIMEDOUT : EAGAIN,
+		       "%s: blocks of pool %u are on their way to the stock "
+		       "of this handle, and not there yet",
+		       e->deadline ? "time is up" : "timeout_ms is 0", e->pool);
 }
 
-/* What is in stock was evicted first, and what is on its way into it next: a command comes behind both.  When
- * that finds none, the refill of another thread may have had the last ones. */
+/* What is in stock was evicted first, and what is on its way into it next: a command comes behind
+ * both.  When that finds none, the refill of another thread may have had the last ones. */
 static int evict_all(gpc *c, struct evict *e, uint32_t n, gpc_block *blocks, bool stock)
 {
 	uint32_t done = 0, before;
@@ -70,7 +73,7 @@ static int evict_all(gpc *c, struct evict *e, uint32_t n, gpc_block *blocks, boo
 		done += got > 0 ? (uint32_t)got : 0;
 	}
 	if (stock && done == n)
-		stock_evict(c, e->pool, 0, blocks, &comes);      /* refilled, behind the command */
+		stock_evict(c, e->pool, 0, blocks, &comes); /* refilled, behind the command */
 	return got < 0 && !done ? got : (int)done;
 }
 
@@ -97,7 +100,10 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 			 int timeout_ms)
 {
 	bool take = flags & GPC_TAKE, peek = flags & GPC_PEEK;
-	struct evict e = { .pool = (uint32_t)pool, .how = take ? CF_TAKE : peek ? CF_PEEK : 0,
+	struct evict e = { .pool = (uint32_t)pool,
+			   .how = take   ? CF_TAKE
+				  : peek ? CF_PEEK
+					 : 0,
 			   .deadline = deadline_from(timeout_ms) };
 	int err = request_check(c, flags, GPC_TAKE | GPC_PEEK, true);
 
@@ -110,7 +116,8 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 	if (n && !blocks)
 		return err_set(EINVAL, "blocks is NULL");
 	if (take && peek)
-		return err_set(EINVAL, "flags has GPC_TAKE and GPC_PEEK: what is only named is not taken");
+		return err_set(EINVAL,
+			       "flags has GPC_TAKE and GPC_PEEK: what is only named is not taken");
 	if (peek && n > SHM_RING)
 		return err_set(EINVAL, "n is %u: GPC_PEEK names at most %u blocks", n, SHM_RING);
 	return n ? evict(c, &e, n, blocks) : 0;

@@ -8,11 +8,9 @@
 #include "request/request.h"
 #include "peer/hold.h"
 
-
 /* One submission of begins; moves and victims are filled for those that began. */
-static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *blocks,
-		      uint32_t n, struct gpc_move *moves, struct gpc_move *victims,
-		      uint64_t deadline)
+static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *blocks, uint32_t n,
+		      struct gpc_move *moves, struct gpc_move *victims, uint64_t deadline)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
 	struct op *op;
@@ -62,7 +60,8 @@ static int begin(gpc *c, const struct shm_command *head, const gpc_block *blocks
 GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
 			  struct gpc_move *moves, uint32_t flags, int timeout_ms)
 {
-	struct shm_command head = { .op = CMD_DEMOTE, .pool = (uint8_t)from,
+	struct shm_command head = { .op = CMD_DEMOTE,
+				    .pool = (uint8_t)from,
 				    .to_pool = to < 0 ? SHM_NO_POOL : (uint8_t)to,
 				    .any = !blocks,
 				    .flags = flags & GPC_COPY ? CF_COPY : 0 };
@@ -78,7 +77,8 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 		err = err_timeout(timeout_ms);
 	if (err == 0 && n && !moves)
 		err = err_set(EINVAL, "moves is NULL");
-	if (err == 0 && !blocks && load_acquire(&seg_pool(&c->seg, (uint32_t)from)->state) != POOL_READY)
+	if (err == 0 && !blocks &&
+	    load_acquire(&seg_pool(&c->seg, (uint32_t)from)->state) != POOL_READY)
 		err = refuse_pool(c, "from", from);
 	if (err < 0)
 		return err;
@@ -89,7 +89,8 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 			   struct gpc_move *moves, struct gpc_move *victims, uint32_t flags,
 			   int timeout_ms)
 {
-	struct shm_command head = { .op = CMD_PROMOTE, .to_pool = (uint8_t)to,
+	struct shm_command head = { .op = CMD_PROMOTE,
+				    .to_pool = (uint8_t)to,
 				    .flags = (uint8_t)((flags & GPC_COPY ? CF_COPY : 0) |
 						       (victims ? CF_MOVES : 0)) };
 	int err = request_check(c, flags, GPC_COPY, true);
@@ -107,13 +108,15 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 
 /* ---- commit ---- */
 
-/* The cell that stood for a reference on the target.  True: the program has that reference.  In another life, or
- * given up before, it has none, and what the cell says is others' (rule C9). */
-static bool take_target(gpc *c, const struct answer *a, const struct shm_command *s, struct ref_sum *sum)
+/* The cell that stood for a reference on the target.  True: the program has that reference.  In
+ * another life, or given up before, it has none, and what the cell says is others' (rule C9). */
+static bool take_target(gpc *c, const struct answer *a, const struct shm_command *s,
+			struct ref_sum *sum)
 {
 	if (hold_life(c, a->target) != a->life)
 		return false;
-	if (hold_of(load_relaxed(refs_cell(c, a->target))) == HOLD_BACK || a->given_up || s->result < 0) {
+	if (hold_of(load_relaxed(refs_cell(c, a->target))) == HOLD_BACK || a->given_up ||
+	    s->result < 0) {
 		hold_step(c, a->target, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, sum);
 		return false;
 	}
@@ -123,8 +126,8 @@ static bool take_target(gpc *c, const struct answer *a, const struct shm_command
 
 /* The commit ends the reservation of its target, whatever the answer.  Where the caller has a
  * reference on the source, the target's cell counts as one before the commit is shown to the
- * writer, so that the reference moves without a gap: `takes_along`.  `is_sent`: this command is the one that
- * ends the reservation. */
+ * writer, so that the reference moves without a gap: `takes_along`.  `is_sent`: this command is the
+ * one that ends the reservation. */
 static void take_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -138,8 +141,8 @@ static void take_commit(gpc *c, struct op *op)
 		if (op->out[i].takes_along) {
 			bool ours = take_target(c, &op->out[i], s, &sum);
 
-			if (s->result == 0 && (from == SHM_NO_RECORD ||
-					       !refs_drop(c, from, s->block, &sum)) && ours)
+			if (s->result == 0 &&
+			    (from == SHM_NO_RECORD || !refs_drop(c, from, s->block, &sum)) && ours)
 				refs_drop(c, to, s->to, &sum);
 		}
 		op->out[i].result = s->result;
@@ -166,8 +169,8 @@ static bool is_victim(gpc *c, uint32_t target)
 	return load_relaxed(&seg_record(&c->seg, target)->flags) & REC_DETACHED;
 }
 
-/* A commit that is sent a second time stores none: its target may be LIVE by now.  Victims first: where
- * theirs stands, the note of what takes their place is stored. */
+/* A commit that is sent a second time stores none: its target may be LIVE by now.  Victims first:
+ * where theirs stands, the note of what takes their place is stored. */
 static void send_notes(gpc *c, const struct op *op)
 {
 	uint32_t i, to, victims;
@@ -212,8 +215,8 @@ static void send_commit(gpc *c, struct op *op)
 	refs_account(c, &sum);
 }
 
-static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *results,
-		      bool cancel, uint64_t deadline)
+static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, bool cancel,
+		      uint64_t deadline)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
 	struct op *op = ring_op(n, n);
@@ -227,7 +230,8 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 		return err_set(ENOMEM, "no memory to commit %u moves", n);
 	}
 	for (i = 0; i < n; i++)
-		cmds[i] = (struct shm_command){ .op = CMD_COMMIT, .block = moves[i].from,
+		cmds[i] = (struct shm_command){ .op = CMD_COMMIT,
+						.block = moves[i].from,
 						.to = moves[i].to,
 						.move_op = moves[i].op,
 						.flags = cancel ? CF_CANCEL : 0 };
@@ -266,7 +270,7 @@ GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int 
 		return err_set(EINVAL, "moves is NULL");
 	if (n > SHM_RING)
 		return err_set(EINVAL, "n is %u: at most %u moves a call", n, SHM_RING);
-	some = calloc(MAX(n, 1u), sizeof(*some));        /* those with something to commit */
+	some = calloc(MAX(n, 1u), sizeof(*some)); /* those with something to commit */
 	list = calloc(MAX(n, 1u), sizeof(*list));
 	if (!some || !list)
 		err = err_set(ENOMEM, "no memory to commit %u moves", n);

@@ -11,8 +11,10 @@
 
 static int not_kept(const char *given, const char *field)
 {
-	return err_set(EINVAL, "%s is given, and this cache keeps none: it was made without "
-		       "gpc_config.%s", given, field);
+	return err_set(EINVAL,
+		       "%s is given, and this cache keeps none: it was made without "
+		       "gpc_config.%s",
+		       given, field);
 }
 
 static int check_digests(const struct gpc_publish_options *o)
@@ -43,7 +45,8 @@ int notes_take(gpc *c, const struct gpc_publish_options *o, struct notes *ret)
 		return not_kept("group", "keep_digests");
 	if ((o->digests || o->digest_bytes || o->digest_stride) && (err = check_digests(o)))
 		return err;
-	*ret = (struct notes){ o->group, o->digest_bytes, o->digest_stride, o->tokens, o->digests, NULL };
+	*ret = (struct notes){ o->group,  o->digest_bytes, o->digest_stride,
+			       o->tokens, o->digests,      NULL };
 	return 0;
 }
 
@@ -75,7 +78,8 @@ void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t recor
  * source_word is its word: as long as that is the same it is that life of the block.  One that is
  * over ends the move with it, and then nobody reads the note of the target. */
 /* What `from` has says nothing if its word is not that any more. */
-static void copy_note(const struct segment *s, uint32_t from, uint32_t word, uint32_t to, const uint64_t key[2])
+static void copy_note(const struct segment *s, uint32_t from, uint32_t word, uint32_t to,
+		      const uint64_t key[2])
 {
 	uint32_t n = s->header.block_tokens;
 	uint32_t *tokens = seg_keeps(s, KEEP_TOKENS) ? malloc(n * sizeof(*tokens)) : NULL;
@@ -100,7 +104,8 @@ void notes_move(gpc *c, uint32_t target)
 	const struct shm_record *t = seg_record(&c->seg, target);
 	uint64_t key[2] = { load_relaxed(&t->key[0]), load_relaxed(&t->key[1]) };
 
-	copy_note(&c->seg, load_relaxed(&t->source) - 1, load_relaxed(&t->source_word), target, key);
+	copy_note(&c->seg, load_relaxed(&t->source) - 1, load_relaxed(&t->source_word), target,
+		  key);
 }
 
 void notes_copy(gpc *c, gpc_block from, uint64_t life, uint32_t record, const uint64_t key[2])

@@ -10,11 +10,11 @@
 
 struct publish_copy;
 
-struct notes {                           /* of one call; zero = none are given */
+struct notes { /* of one call; zero = none are given */
 	uint32_t group, digest_bytes, digest_stride;
 	const uint32_t *tokens;
 	const uint8_t *digests;
-	const struct publish_copy *copies;       /* instead: each has its own */
+	const struct publish_copy *copies; /* instead: each has its own */
 };
 
 /* Does the cache keep any? */

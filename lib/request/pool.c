@@ -11,9 +11,9 @@
 #include "segment/once.h"
 #include "segment/peek.h"
 
-#define POOL_FLAGS ((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | \
-			       GPC_POOL_UNCHAINED | GPC_POOL_ONCE))
-#define MAX_SLOTS  (1u << 24)            /* 24 bits of a block id */
+#define POOL_FLAGS \
+	((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED | GPC_POOL_ONCE))
+#define MAX_SLOTS (1u << 24) /* 24 bits of a block id */
 
 static void take_first(gpc *c, struct op *op)
 {
@@ -44,31 +44,46 @@ static int call_with(gpc *c, const struct shm_command *cmd, void (*take)(gpc *c,
 int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 {
 	bool caller = p->flags & GPC_POOL_CALLER;
-	uint32_t transit = p->transit ? p->transit :
-			   p->kind == GPC_RAM && !caller ? GEOMETRY_TRANSIT : 0;
+	uint32_t transit = p->transit                      ? p->transit
+			   : p->kind == GPC_RAM && !caller ? GEOMETRY_TRANSIT
+							   : 0;
 
 	if (p->kind < GPC_VRAM || p->kind > GPC_REMOTE)
-		return err_set(EINVAL, "kind is %u: it must be GPC_VRAM (%d), GPC_RAM (%d), GPC_DISK (%d) or "
-			       "GPC_REMOTE (%d)", p->kind, GPC_VRAM, GPC_RAM, GPC_DISK, GPC_REMOTE);
+		return err_set(
+			EINVAL,
+			"kind is %u: it must be GPC_VRAM (%d), GPC_RAM (%d), GPC_DISK (%d) or "
+			"GPC_REMOTE (%d)",
+			p->kind, GPC_VRAM, GPC_RAM, GPC_DISK, GPC_REMOTE);
 	if (shm_is_cold(p->kind) && !caller)
-		return err_set(EINVAL, "flags is 0x%x: a pool below RAM is its keeper's, so it must have "
-			       "GPC_POOL_CALLER", p->flags);
+		return err_set(EINVAL,
+			       "flags is 0x%x: a pool below RAM is its keeper's, so it must have "
+			       "GPC_POOL_CALLER",
+			       p->flags);
 	if (shm_is_cold(p->kind) && p->demote_to != -1)
-		return err_set(EINVAL, "demote_to is %d: a pool below RAM demotes to no other, so it must be -1",
-			       p->demote_to);
+		return err_set(
+			EINVAL,
+			"demote_to is %d: a pool below RAM demotes to no other, so it must be -1",
+			p->demote_to);
 	if (p->flags & ~POOL_FLAGS)
-		return err_set(EINVAL, "flags is 0x%x: a pool takes GPC_POOL_OWNED, GPC_POOL_CALLER, "
-			       "GPC_POOL_UNCHAINED, GPC_POOL_ONCE, and 0x%x is not among them", p->flags,
-			       p->flags & ~POOL_FLAGS);
+		return err_set(EINVAL,
+			       "flags is 0x%x: a pool takes GPC_POOL_OWNED, GPC_POOL_CALLER, "
+			       "GPC_POOL_UNCHAINED, GPC_POOL_ONCE, and 0x%x is not among them",
+			       p->flags, p->flags & ~POOL_FLAGS);
 	if ((p->flags & GPC_POOL_ONCE) && (p->flags & (GPC_POOL_OWNED | GPC_POOL_CALLER)))
-		return err_set(EINVAL, "flags is 0x%x: a pool with an owner is one process's, so "
-			       "GPC_POOL_ONCE does not go with it", p->flags);
+		return err_set(EINVAL,
+			       "flags is 0x%x: a pool with an owner is one process's, so "
+			       "GPC_POOL_ONCE does not go with it",
+			       p->flags);
 	if (p->blocks && (uint64_t)p->blocks + transit > MAX_SLOTS)
-		return err_set(EINVAL, "blocks is %u and transit %u: a pool has at most %u slots "
-			       "in all", p->blocks, transit, MAX_SLOTS);
+		return err_set(EINVAL,
+			       "blocks is %u and transit %u: a pool has at most %u slots "
+			       "in all",
+			       p->blocks, transit, MAX_SLOTS);
 	if (caller && p->transit)
-		return err_set(EINVAL, "transit is %u: nothing moves into a pool of CALLER blocks, so "
-			       "it must be 0", p->transit);
+		return err_set(EINVAL,
+			       "transit is %u: nothing moves into a pool of CALLER blocks, so "
+			       "it must be 0",
+			       p->transit);
 	if (p->demote_to < -1)
 		return err_set(EINVAL, "demote_to is %d: it must be -1 (none) or a pool's number",
 			       p->demote_to);
@@ -79,12 +94,19 @@ int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 	    err_range("spill_ahead", p->spill_ahead, 0, p->blocks) < 0)
 		return -EINVAL;
 	if (p->spill_ahead && p->demote_to < 0)
-		return err_set(EINVAL, "spill_ahead is %u, and demote_to is -1: without a pool to spill "
-			       "to it must be 0", p->spill_ahead);
+		return err_set(EINVAL,
+			       "spill_ahead is %u, and demote_to is -1: without a pool to spill "
+			       "to it must be 0",
+			       p->spill_ahead);
 	*rq = (struct shm_pool){
-		.range = p->blocks + transit, .blocks = p->blocks, .kind = p->kind,
-		.flags = p->flags, .space = p->space, .demote_to = p->demote_to,
-		.gpus = p->gpus, .backing_size = p->backing_size,
+		.range = p->blocks + transit,
+		.blocks = p->blocks,
+		.kind = p->kind,
+		.flags = p->flags,
+		.space = p->space,
+		.demote_to = p->demote_to,
+		.gpus = p->gpus,
+		.backing_size = p->backing_size,
 		.spill_ahead = p->spill_ahead,
 	};
 	memcpy(rq->uuid, p->uuid, sizeof(rq->uuid));
@@ -98,13 +120,16 @@ static int images_check(const struct shm_pool *rq, const struct shm_pool *to)
 	if (!rq->block_bytes || !to->memory)
 		return 0;
 	if (rq->block_bytes != to->block_bytes)
-		return err_set(EPROTO, "block_bytes is %llu, and the images of pool %d, to which this "
+		return err_set(EPROTO,
+			       "block_bytes is %llu, and the images of pool %d, to which this "
 			       "one is to demote, have %llu bytes: they must be of one size",
 			       (unsigned long long)rq->block_bytes, rq->demote_to,
 			       (unsigned long long)to->block_bytes);
 	if (memcmp(rq->fingerprint, to->fingerprint, sizeof(to->fingerprint)))
-		return err_set(EPROTO, "fingerprint is not that of pool %d, to which this one is to "
-			       "demote: images of one meaning have one fingerprint", rq->demote_to);
+		return err_set(EPROTO,
+			       "fingerprint is not that of pool %d, to which this one is to "
+			       "demote: images of one meaning have one fingerprint",
+			       rq->demote_to);
 	return 0;
 }
 
@@ -118,9 +143,10 @@ int pool_check_demote(const gpc *c, const struct shm_pool *rq)
 		return 0;
 	if (to.space != rq->space || (rq->kind == GPC_VRAM && to.kind == GPC_RAM))
 		return images_check(rq, &to);
-	return err_set(EINVAL, "demote_to is %d, %s pool of the same space %u: within a space "
-		       "only VRAM demotes, and only to RAM", rq->demote_to,
-		       to.kind == GPC_RAM ? "a RAM" : "a VRAM", rq->space);
+	return err_set(EINVAL,
+		       "demote_to is %d, %s pool of the same space %u: within a space "
+		       "only VRAM demotes, and only to RAM",
+		       rq->demote_to, to.kind == GPC_RAM ? "a RAM" : "a VRAM", rq->space);
 }
 
 static int no_room(const gpc *c, const struct shm_pool *rq)
@@ -139,9 +165,10 @@ static int no_room(const gpc *c, const struct shm_pool *rq)
 	if (n == g->max_pools)
 		return err_set(ENOSPC, "%s has %u pools already, as many as its max_pools",
 			       c->seg.name, n);
-	return err_set(ENOSPC, "blocks is %u, and %u with transit: %s has max_blocks %u, of which "
-		       "%u are taken: %u are left, and must be in one piece", rq->blocks,
-		       (uint32_t)rq->range, c->seg.name, g->max_blocks, taken,
+	return err_set(ENOSPC,
+		       "blocks is %u, and %u with transit: %s has max_blocks %u, of which "
+		       "%u are taken: %u are left, and must be in one piece",
+		       rq->blocks, (uint32_t)rq->range, c->seg.name, g->max_blocks, taken,
 		       g->max_blocks - MIN(taken, g->max_blocks));
 }
 
@@ -149,9 +176,10 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 {
 	switch (err) {
 	case -EPROTO:
-		return err_set(EPROTO, "demote_to is %d: that pool has images of another size than "
-			       "block_bytes %llu, or of another fingerprint", rq->demote_to,
-			       (unsigned long long)rq->block_bytes);
+		return err_set(EPROTO,
+			       "demote_to is %d: that pool has images of another size than "
+			       "block_bytes %llu, or of another fingerprint",
+			       rq->demote_to, (unsigned long long)rq->block_bytes);
 	case -EEXIST:
 		if ((rq->flags & GPC_POOL_ONCE) && once_find(&c->seg, rq) == -EEXIST)
 			return -EEXIST;
@@ -160,13 +188,17 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 	case -ENOSPC:
 		return no_room(c, rq);
 	case -EXDEV:
-		return err_set(EXDEV, "space is %u: a pool below RAM has a space of its own, and %s has another pool "
-			       "there", rq->space, c->seg.name);
+		return err_set(
+			EXDEV,
+			"space is %u: a pool below RAM has a space of its own, and %s has another pool "
+			"there",
+			rq->space, c->seg.name);
 	case -ENOENT:
 		return err_set(ENOENT, "demote_to is %d: %s has no pool of that number",
 			       rq->demote_to, c->seg.name);
 	case -EINVAL:
-		return err_set(EINVAL, "demote_to is %d: the writer of %s refused it, because that "
+		return err_set(EINVAL,
+			       "demote_to is %d: the writer of %s refused it, because that "
 			       "pool has CALLER blocks or is no tier below this one",
 			       rq->demote_to, c->seg.name);
 	default:
@@ -225,7 +257,8 @@ static int send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_
 	return n < 0 && !*ret_pending ? add_error(c, rq, n) : n;
 }
 
-int pool_command(gpc *c, const struct shm_pool *rq, const struct shm_command *cmd, uint64_t deadline)
+int pool_command(gpc *c, const struct shm_pool *rq, const struct shm_command *cmd,
+		 uint64_t deadline)
 {
 	bool pending;
 	int n;
@@ -245,7 +278,7 @@ int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pe
 	if ((rq->flags & GPC_POOL_CALLER) && !(returns = returns_new(rq->blocks)))
 		return err_set(ENOMEM, "no memory to keep %u blocks", rq->blocks);
 	n = send(c, rq, deadline, ret_pending);
-	if (n >= 0 && returns)           /* all blocks are ours from the start */
+	if (n >= 0 && returns) /* all blocks are ours from the start */
 		returns_begin(c, (uint32_t)n, returns);
 	else
 		free(returns);
@@ -342,15 +375,22 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 
 static uint64_t in_stock(const gpc *c, int32_t owner, uint32_t pool, uint32_t generation)
 {
-	return owner < 0 || (uint32_t)owner >= c->seg.header.geometry.max_peers ? 0 :
-	       seg_peek_in_stock(&c->seg, (uint32_t)owner, pool, generation);
+	return owner < 0 || (uint32_t)owner >= c->seg.header.geometry.max_peers
+		       ? 0
+		       : seg_peek_in_stock(&c->seg, (uint32_t)owner, pool, generation);
 }
 
 GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 {
-	struct { uint32_t state, generation; uint64_t range; uint32_t blocks, kind, flags, space;
-		 int32_t owner; } d;
-	struct { uint32_t live, reserved, dying, lingering; } n;
+	struct {
+		uint32_t state, generation;
+		uint64_t range;
+		uint32_t blocks, kind, flags, space;
+		int32_t owner;
+	} d;
+	struct {
+		uint32_t live, reserved, dying, lingering;
+	} n;
 	uint64_t held = 0, at;
 	uint32_t i, blocks;
 	int err = handle_check(c, false);
@@ -368,7 +408,8 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 	if (d.flags & GPC_POOL_CALLER) { /* in_use counts its references, not its reservations */
 		seg_peek_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
 		held += n.reserved + n.dying - n.lingering;
-		held -= MIN(in_stock(c, d.owner, (uint32_t)pool, d.generation), (uint64_t)n.reserved);
+		held -= MIN(in_stock(c, d.owner, (uint32_t)pool, d.generation),
+			    (uint64_t)n.reserved);
 	}
 	blocks = MIN(d.blocks, c->seg.header.geometry.max_blocks);
 	return held < blocks ? (int)(blocks - held) : 0;
@@ -384,8 +425,10 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 	while (load_acquire(&d->state) == POOL_DRAINING &&
 	       load_relaxed(&d->generation) == generation) {
 		if (clock_ns() >= deadline)
-			return err_set(ETIMEDOUT, "pool is %d: time is up, and blocks of it are still "
-				       "held; it goes when they are given back", pool);
+			return err_set(ETIMEDOUT,
+				       "pool is %d: time is up, and blocks of it are still "
+				       "held; it goes when they are given back",
+				       pool);
 		if (handle_help(c, NS_PER_MS) <= 0)
 			clock_sleep(NS_PER_MS);
 	}
@@ -407,7 +450,8 @@ static int refuse_busy(const gpc *c, int pool, uint32_t tag, gpc_block held)
 		snprintf(of, sizeof(of), " with tag %u", tag);
 	if (pool >= 0)
 		snprintf(where, sizeof(where), "pool %d", pool);
-	return err_set(EBUSY, "GPC_IF_IDLE: %d blocks%s of %s of %s are held, so nothing was cleared",
+	return err_set(EBUSY,
+		       "GPC_IF_IDLE: %d blocks%s of %s of %s are held, so nothing was cleared",
 		       held, of, where, c->seg.name);
 }
 
@@ -433,7 +477,9 @@ static int clear(gpc *c, const struct shm_command *cmd, uint64_t deadline)
 
 GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms)
 {
-	struct shm_command cmd = { .op = CMD_CLEAR, .count = 1, .tag = tag,
+	struct shm_command cmd = { .op = CMD_CLEAR,
+				   .count = 1,
+				   .tag = tag,
 				   .pool = pool < 0 ? SHM_NO_POOL : (uint8_t)pool,
 				   .flags = (flags & GPC_REMOVE ? CF_REMOVE : 0) |
 					    (flags & GPC_IF_IDLE ? CF_IDLE : 0) };
@@ -447,8 +493,10 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 	if (held == 0)
 		held = err_timeout(timeout_ms);
 	if (held == 0 && (flags & GPC_REMOVE) && tag)
-		held = err_set(EINVAL, "tag is %u: with GPC_REMOVE it must be 0, since the whole "
-			       "pool goes", tag);
+		held = err_set(EINVAL,
+			       "tag is %u: with GPC_REMOVE it must be 0, since the whole "
+			       "pool goes",
+			       tag);
 	if (held == 0 && (flags & GPC_REMOVE) && pool < 0)
 		held = err_set(EINVAL, "pool is -1: with GPC_REMOVE it must be one pool's number");
 	if (held < 0)

@@ -15,14 +15,14 @@
 #include "peer/hold.h"
 #include "peer/rouse.h"
 
-struct publish {                         /* a call's arguments */
+struct publish { /* a call's arguments */
 	const gpc_key *parents, *keys;
 	const gpc_block *blocks;
 	uint32_t tag;
-	gpc_block *resident;             /* answers, by place in blocks; NULL = nobody asks */
+	gpc_block *resident; /* answers, by place in blocks; NULL = nobody asks */
 	bool want_refs, no_refs;
 	struct notes notes;
-	const struct publish_copy *copies;       /* by place in blocks; NULL: bytes of the caller's own */
+	const struct publish_copy *copies; /* by place in blocks; NULL: bytes of the caller's own */
 };
 
 /* Of what nobody waits for, the first refusal is kept until gpc_ticket_wait asks. */
@@ -33,7 +33,10 @@ static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 	if (c->refused.err)
 		return;
 	c->refused = (struct refused_item){
-		.i = op->sent[i].place, .err = err, .block = s->block, .ticket = op->ticket,
+		.i = op->sent[i].place,
+		.err = err,
+		.block = s->block,
+		.ticket = op->ticket,
 		.key = { { s->key[0], s->key[1] } },
 		.parent = { { s->parent[0], s->parent[1] } },
 	};
@@ -103,14 +106,15 @@ static bool is_of(const gpc *c, const struct op *op, uint32_t i, uint32_t record
 	return hold_life(c, record) == op->sent[i].life;
 }
 
-/* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release.  A block that the program
- * has given up meanwhile is on its way back already, or has gone: what its cell counts then is others'. */
+/* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release.  A block that
+ * the program has given up meanwhile is on its way back already, or has gone: what its cell counts
+ * then is others'. */
 static void take_live(gpc *c, struct op *op, uint32_t i, uint32_t record, uint64_t stamp,
 		      struct ref_sum *sum)
 {
 	gpc_block block = ring_slot(c, op, i)->block;
-	bool ours = hold_of(load_relaxed(refs_cell(c, record))) != HOLD_BACK &&
-		    !op->sent[i].given_up;
+	bool ours =
+		hold_of(load_relaxed(refs_cell(c, record))) != HOLD_BACK && !op->sent[i].given_up;
 
 	hold_step(c, record, block, HOLD_LIVE, sum);
 	if (op->no_refs && ours) {
@@ -129,7 +133,7 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 
 	if (record == SHM_NO_RECORD || s->op != CMD_PUBLISH)
 		return;
-	if (got == s->block) {           /* the reservation is a reference now */
+	if (got == s->block) { /* the reservation is a reference now */
 		if (is_of(c, op, i, record))
 			take_live(c, op, i, record, stamp, sum);
 		answer(c, op, i, got);
@@ -189,7 +193,8 @@ static void add_source(const struct publish_copy *from, struct shm_command *cmd)
 	cmd->tag = from->tag;
 	cmd->to = from->source;
 	cmd->arg = from->undropped ? from->life | (uint64_t)from->clears << 32 : from->life;
-	cmd->flags = (uint8_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) | (from->undropped ? CF_UNDROPPED : 0) |
+	cmd->flags = (uint8_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) |
+			       (from->undropped ? CF_UNDROPPED : 0) |
 			       (from->unchained ? CF_UNCHAINED : 0));
 }
 
@@ -203,7 +208,10 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 	if (!is_reserved_by_us(c, record, block))
 		return -EPERM;
 	*cmd = (struct shm_command){
-		.op = CMD_PUBLISH, .count = 1, .block = block, .tag = p->tag,
+		.op = CMD_PUBLISH,
+		.count = 1,
+		.block = block,
+		.tag = p->tag,
 		.flags = p->parents ? 0 : CF_UNCHAINED,
 		.key = { p->keys[i].w[0], p->keys[i].w[1] },
 	};
@@ -239,7 +247,8 @@ static void send_publish(gpc *c, struct op *op)
 
 		op->sent[i].life = hold_life(c, record);
 		if (hold_step(c, record, s->block,
-			      hold_is_pool_owner(c, s->block) ? HOLD_SEND_OWNED : HOLD_SEND, &sum)) {
+			      hold_is_pool_owner(c, s->block) ? HOLD_SEND_OWNED : HOLD_SEND,
+			      &sum)) {
 			if (op->notes && s->flags & CF_SOURCE)
 				notes_copy(c, s->to, (uint32_t)s->life, record, s->key);
 			else if (op->notes)
@@ -249,7 +258,7 @@ static void send_publish(gpc *c, struct op *op)
 		answer(c, op, i, -EPERM);
 		s->op = CMD_NOP;
 	}
-	op->notes = NULL;                /* they are the caller's */
+	op->notes = NULL; /* they are the caller's */
 	refs_account(c, &sum);
 }
 
@@ -304,8 +313,8 @@ static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticke
 	int err = 0;
 
 	if (n > SHM_RING)
-		return err_set(EINVAL, "n is %u: with timeout_ms 0 a call takes at most %u blocks", n,
-			       SHM_RING);
+		return err_set(EINVAL, "n is %u: with timeout_ms 0 a call takes at most %u blocks",
+			       n, SHM_RING);
 	cmds = calloc(n, sizeof(*cmds));
 	op = cmds ? prepare_part(c, p, 0, n, cmds) : NULL;
 	if (!op) {
@@ -420,8 +429,7 @@ static bool is_pending(int err)
 	return err == -ENOTCONN || err == -ETIMEDOUT;
 }
 
-static int publish_all(gpc *c, struct publish *p, uint32_t n, uint64_t deadline,
-		       gpc_ticket *ticket)
+static int publish_all(gpc *c, struct publish *p, uint32_t n, uint64_t deadline, gpc_ticket *ticket)
 {
 	uint64_t before = ring_last_ticket(c), last = before;
 	bool own = !p->resident;
@@ -482,8 +490,13 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 {
 	gpc_key *keys = malloc(2 * (size_t)n * sizeof(*keys));
 	gpc_block *blocks = malloc((size_t)n * sizeof(*blocks));
-	struct publish p = { .parents = keys + n, .keys = keys, .blocks = blocks, .resident = resident,
-			     .no_refs = true, .copies = copies, .notes.copies = copies };
+	struct publish p = { .parents = keys + n,
+			     .keys = keys,
+			     .blocks = blocks,
+			     .resident = resident,
+			     .no_refs = true,
+			     .copies = copies,
+			     .notes.copies = copies };
 	gpc_ticket ticket = 0;
 	uint32_t i;
 	int got = -ENOMEM;
@@ -499,7 +512,8 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 		err_set(ENOMEM, "no memory to publish %u blocks", n);
 	while (is_pending(got) && ticket && !load_relaxed(stop))
 		got = ring_wait(c, ticket, clock_ns() + 100 * NS_PER_MS);
-	if (is_pending(got) && ticket)   /* the answer is still to come, and `resident` may be gone then */
+	/* the answer is still to come, and `resident` may be gone then */
+	if (is_pending(got) && ticket)
 		ring_forget(c, ticket);
 	free(keys);
 	free(blocks);

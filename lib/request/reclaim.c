@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reclaim.c - live blocks that the caller chooses become its reservations; and get another key.
  *
- * A block that this handle has one reference on is offered: its cell is PENDING while the command is
- * under way, so that a release of it comes by release_hold, and any other reference of this process
- * makes it a number.  What the writer gives was offered or held by nobody when its grace period was
- * over, and nobody gets a reference after that.  So the answer finds
+ * A block that this handle has one reference on is offered: its cell is PENDING while the command
+ * is under way, so that a release of it comes by release_hold, and any other reference of this
+ * process makes it a number.  What the writer gives was offered or held by nobody when its grace
+ * period was over, and nobody gets a reference after that.  So the answer finds
  *
  *   PENDING   the program's hold, which is a reservation from now on
  *   1         the same: the answer to an older call, which was given up, made it a reference again
@@ -27,8 +27,9 @@ static void send_reclaim(gpc *c, struct op *op)
 	for (i = 0; i < op->n; i++) {
 		record = pool_record(&c->seg, ring_slot(c, op, i)->block);
 		op->out[i] = (struct answer){ .is_sent = false };
-		if (record == SHM_NO_RECORD || (load_acquire(&c->lent) && load_relaxed(&c->lent[record])))
-			continue;        /* a stream is to release it */
+		if (record == SHM_NO_RECORD ||
+		    (load_acquire(&c->lent) && load_relaxed(&c->lent[record])))
+			continue; /* a stream is to release it */
 		op->out[i].life = hold_life(c, record);
 		op->out[i].is_sent = hold_offer(refs_cell(c, record));
 	}
@@ -42,7 +43,8 @@ static void take_given(gpc *c, const struct op *op, uint32_t i, uint32_t record,
 	bool back = op->abandoned;
 
 	hold_offer(cell);
-	if (hold_of(load_relaxed(cell)) == HOLD_PENDING && !returns_keeps(c, (uint32_t)block >> 24)) {
+	if (hold_of(load_relaxed(cell)) == HOLD_PENDING &&
+	    !returns_keeps(c, (uint32_t)block >> 24)) {
 		hold_step(c, record, block, HOLD_REFUSED, sum);
 		return;
 	}
@@ -56,7 +58,8 @@ static void take_given(gpc *c, const struct op *op, uint32_t i, uint32_t record,
 		request_own(c, block, sum);
 }
 
-/* Is it still what the command gave?  A release may have given it back, and another command taken it. */
+/* Is it still what the command gave?  A release may have given it back, and another command taken
+ * it. */
 static bool is_given(gpc *c, const struct op *op, uint32_t i, uint32_t record)
 {
 	return hold_is_owner(c, record) &&
@@ -76,7 +79,7 @@ static void take_reclaim(gpc *c, struct op *op)
 
 		record = pool_record(&c->seg, s->block);
 		if (record == SHM_NO_RECORD)
-			why = -ESTALE;   /* its pool has gone */
+			why = -ESTALE; /* its pool has gone */
 		else if (!why && is_given(c, op, i, record))
 			take_given(c, op, i, record, s->block, &sum);
 		else if (op->out[i].is_sent && hold_life(c, record) == op->out[i].life)
@@ -86,8 +89,8 @@ static void take_reclaim(gpc *c, struct op *op)
 	refs_account(c, &sum);
 }
 
-struct reclaim {                         /* a call's arguments */
-	const gpc_key *keys;             /* NULL: whatever key it has */
+struct reclaim {             /* a call's arguments */
+	const gpc_key *keys; /* NULL: whatever key it has */
 	const gpc_block *blocks;
 	int *results;
 };
@@ -107,10 +110,12 @@ static uint32_t part_of(gpc *c, const struct reclaim *r, uint32_t from, uint32_t
 /* Does it end the call, or is it said of each block? */
 static bool ends_call(int err)
 {
-	return err == -EAGAIN || err == -ETIMEDOUT || err == -ENOTCONN || err == -ENOMEM || err == -EINTR;
+	return err == -EAGAIN || err == -ETIMEDOUT || err == -ENOTCONN || err == -ENOMEM ||
+	       err == -EINTR;
 }
 
-/* The blocks pass a grace period: what keeps the answer away is an open section, more often than the writer. */
+/* The blocks pass a grace period: what keeps the answer away is an open section, more often than
+ * the writer. */
 static int tell_late(gpc *c, int err)
 {
 	uint32_t i, peer;
@@ -118,9 +123,12 @@ static int tell_late(gpc *c, int err)
 	for (peer = 0; peer < c->seg.header.geometry.max_peers; peer++)
 		for (i = 0; i < SHM_SECTIONS; i++)
 			if (epoch_is_open(seg_section(&c->seg, peer, i)))
-				return err_set(-err, "%s: peer %u of %s has a section open, and the blocks are the "
-					       "caller's when it has ended", err == -EAGAIN ? "timeout_ms is 0" :
-					       "time is up", peer, c->seg.name);
+				return err_set(
+					-err,
+					"%s: peer %u of %s has a section open, and the blocks are the "
+					"caller's when it has ended",
+					err == -EAGAIN ? "timeout_ms is 0" : "time is up", peer,
+					c->seg.name);
 	return err;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rekey.c - live blocks get other keys: they are reclaimed, and then published.
  *
- * The key of a LIVE record never changes.  Readers compare it before and after they raise their cell, with the
- * word between (refs_take), and a mirror, an entry or an event that was made of it may be on its way; each of
- * these would need an answer of its own if a key could change under one word.  So the block goes the way that
- * all blocks go, over DYING, a grace period and RESERVED, and only its caller holds it meanwhile.  A lookup finds
- * the old key, then neither, then the new one.  If this process dies in between, the block is a reservation
- * of the dead. */
+ * The key of a LIVE record never changes.  Readers compare it before and after they raise their
+ * cell, with the word between (refs_take), and a mirror, an entry or an event that was made of it
+ * may be on its way; each of these would need an answer of its own if a key could change under one
+ * word.  So the block goes the way that all blocks go, over DYING, a grace period and RESERVED, and
+ * only its caller holds it meanwhile.  A lookup finds the old key, then neither, then the new one.
+ * If this process dies in between, the block is a reservation of the dead. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "request/note.h"
 #include "request/request.h"
 
-#define ROUND_TRIP_MS 100                /* with a timeout of 0: until the answer to the publish */
+#define ROUND_TRIP_MS 100 /* with a timeout of 0: until the answer to the publish */
 
 /* Before anything has changed: gpc_publish would say so when the old key is gone. */
 static int check_to(const gpc_key *to, uint32_t n)
@@ -40,8 +40,8 @@ static int time_left(int timeout_ms, uint64_t deadline)
 }
 
 /* gpc_publish has the parents first, gpc_reclaim the leaf. */
-static int reclaim_back(gpc *c, const gpc_key *from, const gpc_block *blocks, uint32_t n, int *results,
-			int timeout_ms)
+static int reclaim_back(gpc *c, const gpc_key *from, const gpc_block *blocks, uint32_t n,
+			int *results, int timeout_ms)
 {
 	gpc_key *keys = from ? malloc((size_t)n * sizeof(*keys)) : NULL;
 	gpc_block *list = malloc((size_t)n * sizeof(*list));
@@ -97,7 +97,7 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 	if (err == 0 && opt)
 		err = err_struct("gpc_publish_options", opt, 2 * sizeof(o.size), &o, sizeof(o));
 	if (err == 0 && opt)
-		err = notes_take(c, &o, &notes);         /* refused while nothing has changed */
+		err = notes_take(c, &o, &notes); /* refused while nothing has changed */
 	if (err < 0)
 		return err;
 	if (n && (!to || !blocks))
@@ -113,7 +113,8 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 	if (n)
 		err = reclaim_back(c, from, blocks, n, results, timeout_ms);
 	if (err >= 0)
-		err = gpc_publish(c, parents, to, blocks, n, opt, flags, time_left(timeout_ms, deadline));
+		err = gpc_publish(c, parents, to, blocks, n, opt, flags,
+				  time_left(timeout_ms, deadline));
 	if (err >= 0 && o.resident)
 		tell(c, &o, from, blocks, n, results);
 	free(results);

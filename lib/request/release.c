@@ -8,10 +8,10 @@
 #include "peer/hold.h"
 
 #define GROUP 64u
-#define AHEAD (LINES_AHEAD / 2)  /* blocks, of a cell and a stamp each */
+#define AHEAD (LINES_AHEAD / 2) /* blocks, of a cell and a stamp each */
 
-static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t stamp,
-		    struct ref_sum *sum, bool *returned)
+static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t stamp, struct ref_sum *sum,
+		    bool *returned)
 {
 	uint16_t cell;
 
@@ -22,8 +22,8 @@ static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t stamp,
 		return hold_is_pool_owner(c, block) && hold_is_owner(c, record);
 	if (__builtin_expect(cell <= CELL_REFS, 1)) {
 		if (refs_any_lent(c) && refs_all_lent(c, record))
-			return false;    /* streams are to release them */
-		refs_stamp(c, record, stamp);    /* a release counts as a use */
+			return false;         /* streams are to release them */
+		refs_stamp(c, record, stamp); /* a release counts as a use */
 		if (refs_drop(c, record, block, sum))
 			return true;
 	}
@@ -54,8 +54,7 @@ static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint6
 	for (i = 0; i < n; i++, stamp--) {
 		if (i + AHEAD < n)
 			prefetch_lines(c, record[i + AHEAD]);
-		if (blocks[i] == GPC_NONE ||
-		    release(c, blocks[i], record[i], stamp, sum, returned))
+		if (blocks[i] == GPC_NONE || release(c, blocks[i], record[i], stamp, sum, returned))
 			continue;
 		if (!bad++)
 			*ret_bad = i;
@@ -77,8 +76,9 @@ GPC_EXPORT int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n)
 		return err_set(EINVAL, "blocks is NULL");
 	first = n ? refs_first_stamp(c, n) : 0;
 	for (i = 0; i < n; i += MIN(n - i, GROUP))
-		if (release_group(c, blocks + i, MIN(n - i, GROUP), first - i, &sum,
-				  &returned, &bad) && err == 0)
+		if (release_group(c, blocks + i, MIN(n - i, GROUP), first - i, &sum, &returned,
+				  &bad) &&
+		    err == 0)
 			err = refuse_unref(c, i + bad, blocks[i + bad]);
 	refs_account(c, &sum);
 	if (returned)
@@ -112,8 +112,7 @@ GPC_EXPORT int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms)
 	t = t == GPC_TICKET_ALL ? ring_last_ticket(c) : t;
 	if (t > ring_last_ticket(c))
 		return err_set(EINVAL, "t is %llu: the last ticket of this handle is %llu",
-			       (unsigned long long)t,
-			       (unsigned long long)ring_last_ticket(c));
+			       (unsigned long long)t, (unsigned long long)ring_last_ticket(c));
 	err = ring_wait(c, t, deadline_from(timeout_ms));
 	if (err == 0)
 		tell_refused(c, t);
@@ -154,7 +153,8 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t deadl
 		return err_set(ENOMEM, "no memory to drop %u blocks", n);
 	}
 	for (i = 0; i < n; i++)
-		cmds[i] = (struct shm_command){ .op = CMD_DROP, .count = 1,
+		cmds[i] = (struct shm_command){ .op = CMD_DROP,
+						.count = 1,
 						.block = blocks[i],
 						.life = ring_life(c, blocks[i]) };
 	op->take = take_drop;
@@ -169,7 +169,7 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t deadl
 	}
 	err = ring_call(c, op, cmds, deadline, &pending);
 	free(cmds);
-	if (pending)                     /* gpc_ticket_wait tells when it is done */
+	if (pending) /* gpc_ticket_wait tells when it is done */
 		*ticket = ring_last_ticket(c);
 	if (err == 0) {
 		err = op->result;

@@ -16,39 +16,43 @@ void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
 
 /* ---- publish.c: bytes that were read from somewhere ---- */
 
-/* Published only if the block that they were read from has that life still (source), or, without one, if the
- * pool has had no more than so many clears.  The notes are the source's; without one those that are given. */
+/* Published only if the block that they were read from has that life still (source), or, without
+ * one, if the pool has had no more than so many clears.  The notes are the source's; without one
+ * those that are given. */
 struct shm_note;
 struct publish_copy {
 	gpc_key key, parent;
 	gpc_block block;
 	uint32_t tag;
-	bool unchained;                  /* no parent is looked for; its key is kept */
-	gpc_block source;                /* -1: none */
-	uint64_t life;                   /* of the source, as ring_life; without one: clears */
-	uint32_t clears;                 /* of the pool of a source, if undropped: and not where there have been more */
+	bool unchained;   /* no parent is looked for; its key is kept */
+	gpc_block source; /* -1: none */
+	uint64_t life;    /* of the source, as ring_life; without one: clears */
+	/* of the pool of a source, if undropped: and not where there have been more */
+	uint32_t clears;
 	bool undropped;
-	const struct shm_note *note;     /* NULL: it has none */
-	const uint32_t *tokens;          /* block_tokens, with note->has_tokens */
+	const struct shm_note *note; /* NULL: it has none */
+	const uint32_t *tokens;      /* block_tokens, with note->has_tokens */
 };
-/* gpc_publish with GPC_NO_REF, parents first, the first one is the most recent; resident as there.  At most
- * RING_PART.  Without a writer it waits for one until *stop is not 0: so that no answer is left open. */
+/* gpc_publish with GPC_NO_REF, parents first, the first one is the most recent; resident as there.
+ * At most RING_PART.  Without a writer it waits for one until *stop is not 0: so that no answer is
+ * left open. */
 int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
 		   const uint32_t *stop);
 
 /* ---- durable.c: who keeps the tiers below RAM ---- */
 
 bool keeper_lives(const gpc *c);
-void keeper_ring(gpc *c);                /* it looks */
+void keeper_ring(gpc *c); /* it looks */
 
 struct removal {
-	bool below;                      /* blocks below RAM may be removed by it */
-	bool remembered;                 /* the next keeper of the same file does it, if this one has not */
-	uint32_t life;                   /* of the keeper, or of the last one */
+	bool below;      /* blocks below RAM may be removed by it */
+	bool remembered; /* the next keeper of the same file does it, if this one has not */
+	uint32_t life;   /* of the keeper, or of the last one */
 };
 /* Of a drop, or a clear of this pool and tag; asked before its command. */
 void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret);
-/* Behind the answer: what it has removed is on disk.  -ENOTCONN: their keeper has ended before it said so. */
+/* Behind the answer: what it has removed is on disk.  -ENOTCONN: their keeper has ended before it
+ * said so. */
 int durable_wait(gpc *c, const struct removal *r, uint64_t deadline);
 
 /* ---- pool.c: what gpc_pool_add and gpc_pool_make have in common ---- */
@@ -61,17 +65,19 @@ int pool_request(const struct gpc_pool *p, struct shm_pool *rq);
 int pool_check_demote(const gpc *c, const struct shm_pool *rq);
 /* With pool_lock held.  Until the writer has read the last request: 0, or as ring_wait. */
 int pool_turn(gpc *c, uint64_t deadline);
-/* ... and then this one: the pool's number, or an error with its sentence.  Pending: it has no answer
- * yet, and if it names memory c->making_answer will have it. */
-void pool_answered(gpc *c);              /* ... when it came late */
-/* Another command whose argument is the seat's request: 0 or more, or an error of the ring or the writer. */
-int pool_command(gpc *c, const struct shm_pool *rq, const struct shm_command *cmd, uint64_t deadline);
+/* ... and then this one: the pool's number, or an error with its sentence.  Pending: it has no
+ * answer yet, and if it names memory c->making_answer will have it. */
+void pool_answered(gpc *c); /* ... when it came late */
+/* Another command whose argument is the seat's request: 0 or more, or an error of the ring or the
+ * writer. */
+int pool_command(gpc *c, const struct shm_pool *rq, const struct shm_command *cmd,
+		 uint64_t deadline);
 int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending);
 
 /* ---- returned.c: blocks of CALLER pools, which come back to us ----
  *
  * Of these the record says whether they are ours now, and nothing else is kept about them. */
-struct returns *returns_new(uint32_t slots);     /* NULL: no memory */
+struct returns *returns_new(uint32_t slots); /* NULL: no memory */
 /* The pool is ours from now on, and all its blocks; none of them has to be told of. */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r);
 /* The same for a pool of ours that was found: the call that added it got no answer. */
@@ -91,8 +97,7 @@ static inline bool returns_has(const gpc *c, uint32_t record, gpc_block block)
 
 	/* pairs with (K): the owner before RESERVED */
 	return returns_keeps(c, (uint32_t)block >> 24) &&
-	       WORD_STATE(load_acquire(&r->word)) == RESERVED &&
-	       load_relaxed(&r->owner) == c->peer;
+	       WORD_STATE(load_acquire(&r->word)) == RESERVED && load_relaxed(&r->owner) == c->peer;
 }
 
 /* Blocks of all such pools that are reserved, as the writer counts them. */
@@ -105,16 +110,15 @@ void returns_know(const gpc *c, uint32_t record, gpc_block block);
 void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
 /* Submit a group whose first command is cmds[0], wait for its answer: how many, and *ret with
  * `out` of each slot, to be freed; or a negative errno. */
-int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
-	       struct op **ret);
-/* The same with another meaning of the answer.  Pending, after an error: it is still to come, to `take`, with
- * op->abandoned. */
+int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, struct op **ret);
+/* The same with another meaning of the answer.  Pending, after an error: it is still to come, to
+ * `take`, with op->abandoned. */
 struct group_call {
-	void (*take)(gpc *c, struct op *op);     /* as of struct op: op->out and op->result */
-	void (*send)(gpc *c, struct op *op);     /* as of struct op; NULL */
-	void (*anew)(gpc *c, struct shm_command *cmds);  /* before a second try of the commands */
-	uint8_t tag;                     /* op->pool */
-	bool pending;                    /* out */
+	void (*take)(gpc *c, struct op *op); /* as of struct op: op->out and op->result */
+	void (*send)(gpc *c, struct op *op); /* as of struct op; NULL */
+	void (*anew)(gpc *c, struct shm_command *cmds); /* before a second try of the commands */
+	uint8_t tag;                                    /* op->pool */
+	bool pending;                                   /* out */
 };
 int request_group_by(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 		     struct group_call *how, struct op **ret);

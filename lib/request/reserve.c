@@ -9,7 +9,7 @@
 #include "peer/hold.h"
 #include "request/stock.h"
 
-#define TRY_NS (100 * NS_PER_MS)         /* for the stock to go back, with a timeout of 0 */
+#define TRY_NS (100 * NS_PER_MS) /* for the stock to go back, with a timeout of 0 */
 
 int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
 {
@@ -52,7 +52,7 @@ void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
 	uint32_t record = pool_record(&c->seg, to);
 
 	*ret = (struct gpc_move){ .from = from, .to = to };
-	if (record != SHM_NO_RECORD) {   /* reserved by us: it does not change under us */
+	if (record != SHM_NO_RECORD) { /* reserved by us: it does not change under us */
 		const struct shm_record *r = seg_record(&c->seg, record);
 
 		ret->key = (gpc_key){ { r->key[0], r->key[1] } };
@@ -66,8 +66,8 @@ void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
 static bool brings_blocks(const gpc *c, const struct shm_command *head)
 {
 	return head->op == CMD_RESERVE ||
-	       (head->op == CMD_EVICT && !(head->flags & CF_PEEK) && ((head->flags & CF_TAKE) ||
-					  returns_keeps(c, head->pool)));
+	       (head->op == CMD_EVICT && !(head->flags & CF_PEEK) &&
+		((head->flags & CF_TAKE) || returns_keeps(c, head->pool)));
 }
 
 static void lose(gpc *c, gpc_block block, struct ref_sum *sum)
@@ -141,7 +141,8 @@ static int group_again(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t de
 	stock_pause(c, 1);
 	err = ring_watch(c, stock_is_gone, NULL, until);
 	if (err == 0)
-		err = err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: the stock of this handle, which "
+		err = err_set(deadline ? ETIMEDOUT : EAGAIN,
+			      "%s: the stock of this handle, which "
 			      "uses up its quota, has not gone back yet",
 			      deadline ? "time is up" : "timeout_ms is 0");
 	else if (err > 0 && how->anew)
@@ -155,8 +156,8 @@ static int group_again(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t de
 int request_group_by(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 		     struct group_call *how, struct op **ret)
 {
-	bool counts = cmds->op != CMD_EVICT ||
-		      ((cmds->flags & CF_TAKE) && !returns_keeps(c, cmds->pool));
+	bool counts =
+		cmds->op != CMD_EVICT || ((cmds->flags & CF_TAKE) && !returns_keeps(c, cmds->pool));
 	int err;
 
 	if (!c->stock || !c->quota || !counts)
@@ -195,9 +196,10 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t headroom, gp
 	if (!cmds)
 		return err_set(ENOMEM, "no memory for %u commands", n);
 	cmds[0] = (struct shm_command){
-		.op = CMD_RESERVE, .pool = (uint8_t)pool, .headroom = headroom,
-		.flags = (uint8_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) |
-				   (moves ? CF_MOVES : 0)),
+		.op = CMD_RESERVE,
+		.pool = (uint8_t)pool,
+		.headroom = headroom,
+		.flags = (uint8_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) | (moves ? CF_MOVES : 0)),
 	};
 	got = request_group(c, cmds, n, deadline, &op);
 	free(cmds);
@@ -255,8 +257,7 @@ static int reserve_new(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks,
 }
 
 GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
-			   const struct gpc_reserve_options *opt, uint32_t flags,
-			   int timeout_ms)
+			   const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms)
 {
 	int err = request_check(c, flags, GPC_PARTIAL, true);
 	uint64_t deadline = deadline_from(timeout_ms);

@@ -23,12 +23,12 @@
 #include "peer/refuse.h"
 
 struct returns {
-	struct returns *older;           /* of a pool that had the number before */
-	uint32_t generation;             /* of the pool */
+	struct returns *older; /* of a pool that had the number before */
+	uint32_t generation;   /* of the pool */
 	uint32_t slots;
-	uint64_t cursor;                 /* changes before it are seen */
-	uint32_t scan;                   /* after a loss: the next slot; else = slots */
-	uint32_t told[];                 /* by slot: generation of the word + 1 */
+	uint64_t cursor; /* changes before it are seen */
+	uint32_t scan;   /* after a loss: the next slot; else = slots */
+	uint32_t told[]; /* by slot: generation of the word + 1 */
 };
 
 struct returns *returns_new(uint32_t slots)
@@ -53,7 +53,7 @@ void returns_begin(gpc *c, uint32_t pool, struct returns *r)
 	uint32_t i, record;
 
 	pthread_mutex_lock(&c->returns_lock);
-	if (returns_keeps(c, pool)) {    /* two threads have looked for it */
+	if (returns_keeps(c, pool)) { /* two threads have looked for it */
 		pthread_mutex_unlock(&c->returns_lock);
 		free(r);
 		return;
@@ -139,7 +139,7 @@ static bool tell(const gpc *c, struct returns *r, gpc_block block)
 	if (record == SHM_NO_RECORD || (uint32_t)GPC_SLOT(block) >= r->slots)
 		return false;
 	rec = seg_record(&c->seg, record);
-	word = load_acquire(&rec->word);         /* pairs with (K) */
+	word = load_acquire(&rec->word); /* pairs with (K) */
 	told = &r->told[GPC_SLOT(block)];
 	if (WORD_STATE(word) != RESERVED || load_relaxed(&rec->owner) != c->peer ||
 	    load_relaxed(&rec->op) || load_relaxed(told) == WORD_GEN(word) + 1)
@@ -168,8 +168,8 @@ static int look_at(const gpc *c, uint64_t number, gpc_block *ret)
 }
 
 /* The feed up to head; false: it is lost. */
-static bool follow(const gpc *c, uint32_t pool, struct returns *r, uint64_t head,
-		   gpc_block *blocks, uint32_t n, uint32_t *got)
+static bool follow(const gpc *c, uint32_t pool, struct returns *r, uint64_t head, gpc_block *blocks,
+		   uint32_t n, uint32_t *got)
 {
 	gpc_block block;
 
@@ -210,7 +210,7 @@ static uint32_t take_back(const gpc *c, uint32_t pool, struct returns *r, gpc_bl
 	if (load_relaxed(&seg_pool(&c->seg, pool)->returned) <= r->cursor) {
 		r->cursor = MAX(head, r->cursor);
 	} else if (!follow(c, pool, r, head, blocks, n, &got)) {
-		r->cursor = head;        /* what comes during the scan stands behind it */
+		r->cursor = head; /* what comes during the scan stands behind it */
 		r->scan = 0;
 		scan(c, pool, r, blocks, n, &got);
 	}
@@ -227,16 +227,15 @@ static int check_pool(const gpc *c, uint32_t pool, const struct returns *r)
 		return -ENOENT;
 	if (!r || load_relaxed(&d->owner) != (int32_t)c->peer)
 		return -EPERM;
-	return state != POOL_READY || load_relaxed(&d->generation) != r->generation ? -ESTALE :
-										      0;
+	return state != POOL_READY || load_relaxed(&d->generation) != r->generation ? -ESTALE : 0;
 }
 
 static int pool_error(int err, int pool)
 {
 	switch (err) {
 	case -ENOENT:
-		return pool < 0 ? err_set(ENOENT, "this peer keeps no pool of CALLER blocks") :
-				  err_set(ENOENT, "there is no pool %d", pool);
+		return pool < 0 ? err_set(ENOENT, "this peer keeps no pool of CALLER blocks")
+				: err_set(ENOENT, "there is no pool %d", pool);
 	case -EPERM:
 		return err_set(EPERM, "pool %d is not one of CALLER blocks of this peer", pool);
 	default:
@@ -244,7 +243,11 @@ static int pool_error(int err, int pool)
 	}
 }
 
-struct question { int pool; gpc_block *blocks; uint32_t n; };
+struct question {
+	int pool;
+	gpc_block *blocks;
+	uint32_t n;
+};
 
 static int ask_pools(gpc *c, void *arg)
 {
@@ -260,7 +263,7 @@ static int ask_pools(gpc *c, void *arg)
 		err = check_pool(c, i, c->returns[i]);
 		if (err == 0)
 			got += take_back(c, i, c->returns[i], q->blocks + got, q->n - got);
-		if (first)               /* an error counts only if no pool can be asked */
+		if (first) /* an error counts only if no pool can be asked */
 			first = err;
 	}
 	pthread_mutex_unlock(&c->returns_lock);

@@ -21,8 +21,11 @@ static int write_fields(const struct gpc_field *f, uint32_t n, struct shm_pool *
 	*rq = (struct shm_pool){ 0 };
 	for (i = 0; i < n; i++) {
 		if (bytes + 8 + ROUND_UP((uint64_t)f[i].len, 8u) > GPC_ROOT_BYTES)
-			return err_set(EINVAL, "f has more than %d bytes up to f[%u]: 8 a field, and its data, "
-				       "rounded up to 8; its root key has no words then", GPC_ROOT_BYTES, i);
+			return err_set(
+				EINVAL,
+				"f has more than %d bytes up to f[%u]: 8 a field, and its data, "
+				"rounded up to 8; its root key has no words then",
+				GPC_ROOT_BYTES, i);
 		head = htole64(f[i].tag | (uint64_t)f[i].len << 32);
 		memcpy(rq->backing + bytes, &head, 8);
 		if (f[i].len)
@@ -46,8 +49,8 @@ static int keep(gpc *c, const struct shm_pool *rq, const gpc_key *root, uint64_t
 	return err;
 }
 
-GPC_EXPORT int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root, uint32_t flags,
-			     int timeout_ms)
+GPC_EXPORT int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root,
+			     uint32_t flags, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	int err = request_check(c, flags, 0, true);
@@ -67,7 +70,7 @@ GPC_EXPORT int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_
 		*ret_root = root;
 	if (!root_is_kept(&c->seg))
 		return err_set(ENOENT, "this cache keeps no words of roots: it was made without "
-			       "gpc_config.keep_tokens and keep_digests");
+				       "gpc_config.keep_tokens and keep_digests");
 	err = write_fields(f, n, &rq);
 	if (err < 0 || root_find(&c->seg, &root, &copy) != SHM_NO_RECORD)
 		return err;

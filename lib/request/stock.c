@@ -34,7 +34,7 @@ static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *
 			__builtin_prefetch(cell, 1);
 		return n;
 	}
-	while (got--)                    /* the writer has taken some of them back */
+	while (got--) /* the writer has taken some of them back */
 		if (hold_put(cell_of(c, blocks[got])))
 			s->blocks[s->n++] = blocks[got];
 	return 0;
@@ -90,7 +90,7 @@ static void take_stock(gpc *c, struct op *op)
 
 	s->filling = false;
 	if (s->caller != caller || (caller && s->generation != generation_of(c, op->pool)))
-		return;                  /* that pool has gone */
+		return; /* that pool has gone */
 	if (s->at)
 		memmove(s->blocks, s->blocks + s->at, (s->n - s->at) * sizeof(*s->blocks));
 	store_relaxed(&s->n, s->n - s->at);
@@ -111,7 +111,7 @@ static bool quota_allows(gpc *c, uint32_t n)
 
 	if (!c->quota)
 		return true;
-	owned = returns_reserved(c);     /* the quota is not for these */
+	owned = returns_reserved(c); /* the quota is not for these */
 	has -= MIN(owned, has);
 	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
 		has += c->stock[i].filling && !c->stock[i].caller ? c->stock[i].want : 0;
@@ -132,8 +132,10 @@ static void stock_refill(gpc *c, uint32_t pool)
 	cmds = n ? calloc(n, sizeof(*cmds)) : NULL;
 	if (cmds && (op = ring_op(n, 0)) != NULL) {
 		cmds[0] = (struct shm_command){ .op = s->caller ? CMD_EVICT : CMD_RESERVE,
-						.flags = (s->caller ? CF_TAKE : CF_PARTIAL) | CF_STOCK,
-						.pool = (uint8_t)pool, .count = n };
+						.flags = (s->caller ? CF_TAKE : CF_PARTIAL) |
+							 CF_STOCK,
+						.pool = (uint8_t)pool,
+						.count = n };
 		op->group = true;
 		op->pool = (uint8_t)pool;
 		op->take = take_stock;
@@ -161,7 +163,7 @@ static void stock_give_locked(gpc *c)
 			uint16_t *cell = cell_of(c, block);
 
 			if (!cell || !hold_take(cell))
-				continue;        /* the writer has taken it back */
+				continue; /* the writer has taken it back */
 			refs_sum_held(&sum, i, 1);
 			release_locked(c, pool_record(&c->seg, block), block, HOLD_GIVE, &sum);
 		}
@@ -231,9 +233,9 @@ uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, str
 
 	pthread_mutex_lock(&c->ring_lock);
 	ring_turn_locked(c);
-	if (!returns_keeps(c, pool))     /* nothing is reserved in a CALLER pool */
+	if (!returns_keeps(c, pool)) /* nothing is reserved in a CALLER pool */
 		got = stock_pop(c, stock_of(c, pool, false), n, blocks);
-	if (got)                         /* else stock_follow(), behind the program's command */
+	if (got) /* else stock_follow(), behind the program's command */
 		stock_refill(c, pool);
 	pthread_mutex_unlock(&c->ring_lock);
 	if (got)

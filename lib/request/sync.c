@@ -13,7 +13,7 @@
 #include "segment/lockfile.h"
 #include "segment/peek.h"
 
-#define SPIN_NS (40 * NS_PER_MS / 1000)  /* about as long as a flush to a GPU takes */
+#define SPIN_NS        (40 * NS_PER_MS / 1000) /* about as long as a flush to a GPU takes */
 #define WRITER_TEST_NS (100 * NS_PER_MS)
 
 /* The changes that the live mirror which is furthest behind shows; `all` without
@@ -53,7 +53,7 @@ static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadli
 		err = check_writer(c, &next_test);
 		if (err || clock_ns() >= deadline)
 			break;
-		err = MIN(handle_help(c, 0), 0);        /* nobody else would flush */
+		err = MIN(handle_help(c, 0), 0); /* nobody else would flush */
 		if (clock_ns() < spin_until) {
 			order_pause();
 			continue;
@@ -62,8 +62,8 @@ static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadli
 	}
 	if (err || least_flushed(&c->seg, want) >= want)
 		return err;
-	return err_set(timeout_ms ? ETIMEDOUT : EAGAIN,
-		       "not all mirrors show change %llu yet", (unsigned long long)want);
+	return err_set(timeout_ms ? ETIMEDOUT : EAGAIN, "not all mirrors show change %llu yet",
+		       (unsigned long long)want);
 }
 
 GPC_EXPORT int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms)
@@ -79,8 +79,7 @@ GPC_EXPORT int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms)
 	if (err)
 		return err;
 	/* what was acknowledged has been stored and counted before its result */
-	return wait_for_flush(c, load_acquire(&seg_state(&c->seg)->changes), timeout_ms,
-			      deadline);
+	return wait_for_flush(c, load_acquire(&seg_state(&c->seg)->changes), timeout_ms, deadline);
 }
 
 GPC_EXPORT int gpc_mirror_lag(gpc *c)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alias.c - a place of the table of aliases, read while its writer may be storing there: shm_alias.h. */
+/* alias.c - a place of the table of aliases, read while its writer may be storing there:
+ * shm_alias.h. */
 #include "config.h"
 
 #include "segment/alias.h"

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alias.h - the table of aliases: which bucket, and what a pair in it says.  shm_alias.h has the rules.
+/* alias.h - the table of aliases: which bucket, and what a pair in it says.  shm_alias.h has the
+ * rules.
  *
- * A key has one bucket, by its hash, so whoever looks touches two lines.  Nothing of a bucket is believed but
- * pairs whose check agrees: the writer, a reader and gpc_check ask the same function. */
+ * A key has one bucket, by its hash, so whoever looks touches two lines.  Nothing of a bucket is
+ * believed but pairs whose check agrees: the writer, a reader and gpc_check ask the same
+ * function. */
 #ifndef GPC_SEGMENT_ALIAS_H
 #define GPC_SEGMENT_ALIAS_H
 
@@ -14,7 +16,8 @@ static inline bool alias_is_kept(const struct segment *s)
 	return s->header.geometry.alias_buckets != 0;
 }
 
-/* One more word into a hash.  Both steps are one to one, so two inputs that differ in one word differ. */
+/* One more word into a hash.  Both steps are one to one, so two inputs that differ in one word
+ * differ. */
 static inline uint64_t alias_mix(uint64_t h, uint64_t word)
 {
 	h = (h ^ word) * 0x9e3779b97f4a7c15ull;
@@ -41,8 +44,9 @@ static inline bool alias_is(const struct shm_alias *a, const gpc_key *alias, gpc
 {
 	gpc_key found, to;
 
-	if (load_relaxed(&a->alias[0]) != alias->w[0] || load_relaxed(&a->alias[1]) != alias->w[1] ||
-	    !alias_read(a, &found, &to) || !key_same(&found, alias))
+	if (load_relaxed(&a->alias[0]) != alias->w[0] ||
+	    load_relaxed(&a->alias[1]) != alias->w[1] || !alias_read(a, &found, &to) ||
+	    !key_same(&found, alias))
 		return false;
 	*ret_to = to;
 	return true;

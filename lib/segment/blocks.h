@@ -8,7 +8,9 @@
 #include "segment/segment.h"
 
 /* Is pool p READY, in this copy of state.live_pools? */
-struct pool_set { uint64_t bits[2]; };
+struct pool_set {
+	uint64_t bits[2];
+};
 
 static inline struct pool_set pool_live(const struct segment *s)
 {
@@ -53,7 +55,8 @@ static inline uint32_t pool_record(const struct segment *s, gpc_block block)
 	return first + slot;
 }
 
-/* Is it the child of another block?  Not the first one of a chain, and not one that stands alone. */
+/* Is it the child of another block?  Not the first one of a chain, and not one that stands
+ * alone. */
 static inline bool record_has_parent(const struct shm_record *r)
 {
 	const gpc_key parent = { { r->parent[0], r->parent[1] } };

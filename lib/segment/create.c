@@ -16,11 +16,11 @@
  * next one removes; killed after it, the cache is there and the kernel has dropped the
  * locks.
  *
- * Step 5 takes minutes for 100 GiB.  Who else creates meanwhile finds LOCK_MAKE, makes no memory of his
- * own, and waits as long as his timeout says (gpc_create); who attaches finds no cache yet, and
- * waits the same way.  Who removes gets LOCK_CREATE and takes all names away, that of the lock file last: the
- * creator sees that with the next step of its memory, or when it has LOCK_CREATE again, and gives up
- * without a look at any name, which may be another creator's by then. */
+ * Step 5 takes minutes for 100 GiB.  Who else creates meanwhile finds LOCK_MAKE, makes no memory of
+ * his own, and waits as long as his timeout says (gpc_create); who attaches finds no cache yet, and
+ * waits the same way.  Who removes gets LOCK_CREATE and takes all names away, that of the lock file
+ * last: the creator sees that with the next step of its memory, or when it has LOCK_CREATE again,
+ * and gives up without a look at any name, which may be another creator's by then. */
 #include "segment/files.h"
 
 #include <errno.h>
@@ -43,15 +43,15 @@
 #define ALLOCATE_STEP (64ull << 20)
 #define MIB(bytes)    ((unsigned long long)(((bytes) + (1u << 20) - 1) >> 20))
 
-struct draft {                           /* what is to be made */
+struct draft { /* what is to be made */
 	mode_t mode;
-	gid_t gid;                       /* 0 = leave it */
-	struct shm_header header;        /* of the index */
+	gid_t gid;                /* 0 = leave it */
+	struct shm_header header; /* of the index */
 	const struct gpc_config *cfg;
-	struct memory memory;            /* of the RAM pool, if it has any; number 0: not made */
+	struct memory memory; /* of the RAM pool, if it has any; number 0: not made */
 	struct memory_pages pages;
-	const struct segment *s;         /* while its memory is made */
-	bool nameless;                   /* it was removed meanwhile */
+	const struct segment *s; /* while its memory is made */
+	bool nameless;           /* it was removed meanwhile */
 };
 
 /* ---- the draft ---- */
@@ -60,12 +60,10 @@ static int draft_mode(const struct gpc_config *cfg, struct draft *d)
 {
 	d->mode = cfg->mode ? cfg->mode : 0600;
 	if (d->mode & ~0660u)
-		return err_set(EINVAL,
-			       "mode is %o: only the owner and a group may be let in",
+		return err_set(EINVAL, "mode is %o: only the owner and a group may be let in",
 			       (unsigned)d->mode);
 	if ((d->mode & 0600) != 0600)
-		return err_set(EINVAL,
-			       "mode is %o: the owner must be able to read and write",
+		return err_set(EINVAL, "mode is %o: the owner must be able to read and write",
 			       (unsigned)d->mode);
 	d->gid = d->mode & 0060 ? cfg->gid : 0;
 	return 0;
@@ -99,9 +97,8 @@ static int draft_header(const struct gpc_config *cfg, struct shm_header *h)
 	struct layout at;
 	int err;
 
-	if ((err = geometry_from_config(cfg, &h->geometry)) ||
-	    (err = draft_devices(cfg, h)) || (err = segment_boot_id(h->boot)) ||
-	    (err = draw_random(cfg, h)))
+	if ((err = geometry_from_config(cfg, &h->geometry)) || (err = draft_devices(cfg, h)) ||
+	    (err = segment_boot_id(h->boot)) || (err = draw_random(cfg, h)))
 		return err;
 	clock_gettime(CLOCK_REALTIME, &now);
 	geometry_layout(&h->geometry, &at);
@@ -144,8 +141,8 @@ static int draft_memory(struct draft *d)
 static int dress(int fd, const char *path, const struct draft *d)
 {
 	if (d->gid && fchown(fd, (uid_t)-1, d->gid))
-		return err_sys(errno == EPERM ? EINVAL : 0, "group %u for %s",
-			       (unsigned)d->gid, path);
+		return err_sys(errno == EPERM ? EINVAL : 0, "group %u for %s", (unsigned)d->gid,
+			       path);
 	if (fchmod(fd, d->mode))
 		return err_sys(0, "mode of %s", path);
 	return 0;
@@ -176,14 +173,14 @@ static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes)
 {
 	uint64_t missing;
 
-	if (free_bytes >= need)                  /* no limit told, and none left */
+	if (free_bytes >= need) /* no limit told, and none left */
 		free_bytes = 0;
 	missing = need - free_bytes;
 	return err_set(ENOSPC,
 		       "%s lacks %llu bytes (%llu MiB): %s needs %llu MiB and %llu MiB "
 		       "are free; enlarge it or lower max_blocks or max_peers",
-		       s->dir, (unsigned long long)missing, MIB(missing), s->name,
-		       MIB(need), (unsigned long long)(free_bytes >> 20));
+		       s->dir, (unsigned long long)missing, MIB(missing), s->name, MIB(need),
+		       (unsigned long long)(free_bytes >> 20));
 }
 
 /* Every page now: a hole would become SIGBUS on the day the file system is full.  Kernels may
@@ -205,8 +202,7 @@ static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
 			return no_space(s, bytes - at, segment_free_space(s->lock_fd));
 		if (err) {
 			errno = err;
-			return err_sys(0, "%llu bytes in %s", (unsigned long long)bytes,
-				       s->dir);
+			return err_sys(0, "%llu bytes in %s", (unsigned long long)bytes, s->dir);
 		}
 	}
 	return 0;
@@ -243,14 +239,14 @@ static void fill_control(const struct segment *s, uint8_t *base)
 	struct shm_section *section = SEG_AT(base, s->at.section, struct shm_section, 0);
 	uint32_t i, n = s->header.geometry.max_peers * SHM_SECTIONS;
 
-	shared->epoch = 1;                         /* 0 in a section means idle */
-	shared->tick = 1;                          /* 0 in a stamp means never used */
+	shared->epoch = 1; /* 0 in a section means idle */
+	shared->tick = 1;  /* 0 in a stamp means never used */
 	for (i = 0; i < n; i++)
-		section[i].ticket = 1;           /* idle: done < ticket */
+		section[i].ticket = 1; /* idle: done < ticket */
 }
 
-static int make_segment(const struct segment *s, const char *suffix,
-			const struct draft *d, const struct shm_header *h, int *ret_fd)
+static int make_segment(const struct segment *s, const char *suffix, const struct draft *d,
+			const struct shm_header *h, int *ret_fd)
 {
 	struct shm_header *there;
 	uint8_t *p;
@@ -342,8 +338,8 @@ static int build(struct segment *s, struct draft *d)
 	s->unit = segment_unit(s->lock_fd);
 	geometry_layout(&s->header.geometry, &s->at);
 	segment_control_header(&s->header, &control);
-	need = ROUND_UP(s->at.index_bytes, s->unit) +
-	       ROUND_UP(s->at.control_bytes, s->unit) + s->unit;
+	need = ROUND_UP(s->at.index_bytes, s->unit) + ROUND_UP(s->at.control_bytes, s->unit) +
+	       s->unit;
 	if (need > space)
 		return no_space(s, need, space);
 	if ((err = write_id(s)) ||
@@ -367,7 +363,7 @@ static int claim_lock_file(struct segment *s, const struct draft *d)
 	if (s->lock_fd != -ENOENT)
 		return s->lock_fd;
 	err = make_file(s, "lock", d, &s->lock_fd);
-	return err == -EEXIST ? -ESTALE : err;   /* another creator was faster */
+	return err == -EEXIST ? -ESTALE : err; /* another creator was faster */
 }
 
 static int name_is_taken(struct segment *s)
@@ -387,8 +383,7 @@ static int remove_leftovers(const struct segment *s)
 {
 	int err;
 
-	if ((err = segment_remove_file(s, "idx.tmp")) ||
-	    (err = segment_remove_file(s, "ctl.tmp")))
+	if ((err = segment_remove_file(s, "idx.tmp")) || (err = segment_remove_file(s, "ctl.tmp")))
 		return err;
 	memory_sweep(s);
 	return segment_remove_file(s, "ctl");
@@ -396,8 +391,10 @@ static int remove_leftovers(const struct segment *s)
 
 static int is_made(const struct segment *s)
 {
-	return err_set(EAGAIN, "%s is being made by another process, which makes the memory of its RAM "
-		       "pool", s->name);
+	return err_set(EAGAIN,
+		       "%s is being made by another process, which makes the memory of its RAM "
+		       "pool",
+		       s->name);
 }
 
 /* Steps 1 and 2; -ESTALE: start over. */
@@ -411,8 +408,9 @@ static int claim_once(struct segment *s, const struct draft *d)
 	if (segment_has_index(s))
 		return name_is_taken(s);
 	if ((err = lock_try(s->lock_fd, LOCK_MAKE)))
-		return err == -EAGAIN ? is_made(s) : err_set(-err, "gpc.%s.lock: no lock: %s",
-							      s->name, strerror(-err));
+		return err == -EAGAIN
+			       ? is_made(s)
+			       : err_set(-err, "gpc.%s.lock: no lock: %s", s->name, strerror(-err));
 	if ((err = remove_leftovers(s)))
 		return err;
 	if (fstat(s->lock_fd, &st))

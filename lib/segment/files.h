@@ -5,9 +5,9 @@
 
 #include "segment/segment.h"
 
-#define SEGMENT_DIR     "/dev/shm"
-#define SEGMENT_PATH    384              /* bytes that any path takes */
-#define SEGMENT_LET_IN  "gpcd --group lets a group in"   /* whom a file is closed to */
+#define SEGMENT_DIR    "/dev/shm"
+#define SEGMENT_PATH   384                            /* bytes that any path takes */
+#define SEGMENT_LET_IN "gpcd --group lets a group in" /* whom a file is closed to */
 
 /* ---- segment.c ---- */
 
@@ -65,8 +65,7 @@ int segment_check_want(const struct segment *s, const struct segment_want *want)
 /* ---- segment/seed.c ---- */
 
 /* vram_blocks and ram_blocks of the configuration, into a fresh index. */
-void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg,
-			uint8_t *index);
+void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg, uint8_t *index);
 /* The pool of ram_blocks has this memory. */
 struct memory;
 void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
@@ -74,17 +73,17 @@ void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
 
 /* ---- segment/remove.c ---- */
 
-#define SEGMENT_PATIENCE_MS 2000         /* with who creates or removes */
+#define SEGMENT_PATIENCE_MS 2000 /* with who creates or removes */
 
 /* Take LOCK_CREATE of s->lock_fd's file, waiting up to two seconds for whoever has it:
  * 0, -EAGAIN, -errno; -ESTALE when the name stands for another file by then. */
 int segment_lock_name(const struct segment *s);
 /* Remove a file of this cache; absent is fine. */
 int segment_remove_file(const struct segment *s, const char *suffix);
-/* Each file of this cache, and of caches whose names begin with its own and a dot: by what follows in
- * the file's name.  The last answer that is not 0. */
-int segment_visit(const struct segment *s, int (*visit)(const struct segment *s,
-		  const char *suffix, void *arg), void *arg);
+/* Each file of this cache, and of caches whose names begin with its own and a dot: by what follows
+ * in the file's name.  The last answer that is not 0. */
+int segment_visit(const struct segment *s,
+		  int (*visit)(const struct segment *s, const char *suffix, void *arg), void *arg);
 /* Is there an index of this name, whatever it is? */
 bool segment_has_index(const struct segment *s);
 

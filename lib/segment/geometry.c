@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* geometry.c - sizes and offsets of the segments, from the geometry alone.
  *
- * What a user chooses is max_blocks, max_peers, max_pools and max_aliases; the rest follows, so that a
- * geometry found in a segment is either one that this file would make, or is refused. */
+ * What a user chooses is max_blocks, max_peers, max_pools and max_aliases; the rest follows, so
+ * that a geometry found in a segment is either one that this file would make, or is refused. */
 #include "segment/geometry.h"
 
 #include <errno.h>
@@ -13,13 +13,15 @@
 #include "segment/root.h"
 
 #define MAX_BLOCKS      (1u << 28)
-#define MAX_SLOTS       (1u << 24)       /* of a pool: 24 bits of a block id */
+#define MAX_SLOTS       (1u << 24) /* of a pool: 24 bits of a block id */
 #define MAX_ALIASES     (1u << 28)
-#define BLOCKS_AN_ALIAS 8u               /* by default */
+#define BLOCKS_AN_ALIAS 8u /* by default */
 
 /* The largest geometry stays far below 2^63 bytes, so sums of regions cannot wrap. */
 _Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 4 + 64 +
-				      4 * KEY_MAX_TOKENS) + 64ull * MAX_ALIASES < 1ull << 48,
+				      4 * KEY_MAX_TOKENS) +
+			       64ull * MAX_ALIASES <
+		       1ull << 48,
 	       "offsets fit");
 
 /* Half of the entries are in use when every block is live; an odd one out gets its
@@ -69,8 +71,8 @@ static int check_policy(const struct gpc_config *cfg)
 {
 	int err;
 
-	if (cfg->block_tokens && (err = err_range("block_tokens", cfg->block_tokens, 1,
-						    KEY_MAX_TOKENS)))
+	if (cfg->block_tokens &&
+	    (err = err_range("block_tokens", cfg->block_tokens, 1, KEY_MAX_TOKENS)))
 		return err;
 	if (cfg->tick_us && (err = err_range("tick_us", cfg->tick_us, 1, 10000000)))
 		return err;
@@ -117,8 +119,7 @@ static int shorthand_blocks(const struct gpc_config *cfg, uint64_t *ret)
 		return err_set(EINVAL,
 			       "ram_blocks is %u: a RAM pool has at most %u blocks, "
 			       "since %u more are for transit",
-			       cfg->ram_blocks, MAX_SLOTS - GEOMETRY_TRANSIT,
-			       GEOMETRY_TRANSIT);
+			       cfg->ram_blocks, MAX_SLOTS - GEOMETRY_TRANSIT, GEOMETRY_TRANSIT);
 	*ret = cfg->vram_blocks + ram;
 	return 0;
 }
@@ -136,7 +137,8 @@ int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
 	uint64_t need = 0;
 	int err;
 
-	if ((err = check_policy(cfg)) || (err = check_ram(cfg)) || (err = shorthand_blocks(cfg, &need)))
+	if ((err = check_policy(cfg)) || (err = check_ram(cfg)) ||
+	    (err = shorthand_blocks(cfg, &need)))
 		return err;
 	if (!g.max_blocks)
 		g.max_blocks = need ? (uint32_t)need : 65536;
@@ -168,23 +170,21 @@ int geometry_check(const struct shm_geometry *g, uint32_t block_tokens)
 	struct shm_geometry ours = *g;
 
 	if (g->max_blocks < 1 || g->max_blocks > MAX_BLOCKS || g->max_peers < 1 ||
-	    g->max_peers > GPC_MAX_PEERS || g->max_pools < 1 ||
-	    g->max_pools > GPC_MAX_POOLS)
-		return err_set(EBADMSG,
-			       "impossible geometry: %u blocks, %u peers, %u pools",
+	    g->max_peers > GPC_MAX_PEERS || g->max_pools < 1 || g->max_pools > GPC_MAX_POOLS)
+		return err_set(EBADMSG, "impossible geometry: %u blocks, %u peers, %u pools",
 			       g->max_blocks, g->max_peers, g->max_pools);
 	if (g->alias_buckets > (MAX_ALIASES + SHM_ALIASES - 1) / SHM_ALIASES)
 		return err_set(EBADMSG, "impossible geometry: %u buckets of aliases",
 			       g->alias_buckets);
 	derive(&ours, block_tokens);
-	if (g->buckets != ours.buckets || g->pad0 ||
-	    g->changes != ours.changes || g->note_lines != ours.note_lines ||
-	    g->keep & ~(KEEP_DIGESTS | KEEP_TOKENS))
-		return err_set(EBADMSG,
-			       "geometry contradicts itself: %u buckets, %u, "
-			       "%u changes, notes of %u lines for %u blocks of %u tokens and %u peers",
-			       g->buckets, g->pad0, g->changes, g->note_lines,
-			       g->max_blocks, block_tokens, g->max_peers);
+	if (g->buckets != ours.buckets || g->pad0 || g->changes != ours.changes ||
+	    g->note_lines != ours.note_lines || g->keep & ~(KEEP_DIGESTS | KEEP_TOKENS))
+		return err_set(
+			EBADMSG,
+			"geometry contradicts itself: %u buckets, %u, "
+			"%u changes, notes of %u lines for %u blocks of %u tokens and %u peers",
+			g->buckets, g->pad0, g->changes, g->note_lines, g->max_blocks, block_tokens,
+			g->max_peers);
 	return 0;
 }
 
@@ -197,7 +197,8 @@ static uint64_t place_array(uint64_t *end, uint64_t count, uint64_t bytes)
 	return at;
 }
 
-/* A line more than the cells take: the cells of one block are in different sets of a processor's cache. */
+/* A line more than the cells take: the cells of one block are in different sets of a processor's
+ * cache. */
 static uint64_t column_bytes(uint32_t max_blocks)
 {
 	return ROUND_UP(max_blocks * 2ull, 64u) + 64;
@@ -211,23 +212,25 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 	ret->pool = place_array(&end, g->max_pools, sizeof(struct shm_pool));
 	ret->mirror = place_array(&end, SHM_MIRRORS, sizeof(struct shm_mirror));
 	ret->tally = place_array(&end, g->max_peers, sizeof(struct shm_tally));
-	ret->xfer = place_array(&end, (uint64_t)g->max_peers * SHM_TRANSFERS, sizeof(struct shm_xfer));
+	ret->xfer =
+		place_array(&end, (uint64_t)g->max_peers * SHM_TRANSFERS, sizeof(struct shm_xfer));
 	ret->table = place_array(&end, g->buckets, 64);
 	ret->record = place_array(&end, g->max_blocks, sizeof(struct shm_record));
 	ret->change = place_array(&end, g->changes, sizeof(struct shm_change));
-	ret->change_note = place_array(&end, g->keep & KEEP_DIGESTS ? g->changes : 0,
-				       sizeof(struct shm_note));
+	ret->change_note =
+		place_array(&end, g->keep & KEEP_DIGESTS ? g->changes : 0, sizeof(struct shm_note));
 	ret->alias = place_array(&end, g->alias_buckets, sizeof(struct shm_aliases));
-	ret->root = place_array(&end, (uint64_t)root_buckets(g) * SHM_ROOTS, sizeof(struct shm_root));
+	ret->root =
+		place_array(&end, (uint64_t)root_buckets(g) * SHM_ROOTS, sizeof(struct shm_root));
 	ret->index_bytes = end;
 
 	end = SHM_PAGE;
 	ret->shared = place_array(&end, 1, SHM_PAGE);
 	ret->seat = place_array(&end, g->max_peers, sizeof(struct shm_seat));
 	ret->section = place_array(&end, (uint64_t)g->max_peers * SHM_SECTIONS,
-			     sizeof(struct shm_section));
-	ret->ring = place_array(&end, (uint64_t)g->max_peers * SHM_RING,
-			  sizeof(struct shm_command));
+				   sizeof(struct shm_section));
+	ret->ring =
+		place_array(&end, (uint64_t)g->max_peers * SHM_RING, sizeof(struct shm_command));
 	ret->column = column_bytes(g->max_blocks);
 	ret->ref = place_array(&end, g->max_peers, ret->column);
 	ret->stamp = place_array(&end, g->max_blocks, sizeof(uint64_t));

@@ -6,12 +6,14 @@
 #include "gpc.h"
 #include "segment/shm.h"
 
-#define GEOMETRY_TRANSIT 64u              /* transit slots of a RAM pool, by default */
+#define GEOMETRY_TRANSIT 64u /* transit slots of a RAM pool, by default */
 
-struct layout {                          /* byte offsets */
-	uint64_t state, pool, mirror, tally, xfer, table, record, change, change_note, alias, root, index_bytes;
-	uint64_t shared, seat, section, ring, ref, stamp, use, note, transfer, desk, ask, control_bytes;
-	uint64_t column;                 /* bytes from a column of cells to the next one */
+struct layout { /* byte offsets */
+	uint64_t state, pool, mirror, tally, xfer, table, record, change, change_note, alias, root,
+		index_bytes;
+	uint64_t shared, seat, section, ring, ref, stamp, use, note, transfer, desk, ask,
+		control_bytes;
+	uint64_t column; /* bytes from a column of cells to the next one */
 };
 
 /* Fill in defaults and refuse nonsense; -EINVAL with a sentence. */

@@ -16,8 +16,9 @@
 
 static struct flock byte_lock(short type, uint64_t byte)
 {
-	return (struct flock){ .l_type = type, .l_whence = SEEK_SET,
-			       .l_start = (off_t)byte, .l_len = 1 };
+	return (struct flock){
+		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1
+	};
 }
 
 static int lock_set(int fd, short type, uint64_t byte)
@@ -65,7 +66,11 @@ bool segment_peer_alive(const struct segment *s, uint32_t peer)
 	return s->lock_fd >= 0 && lock_test(s->lock_fd, LOCK_PEER(peer)) == 1;
 }
 
-struct proc_stat { char state; long threads; uint64_t start_time; };
+struct proc_stat {
+	char state;
+	long threads;
+	uint64_t start_time;
+};
 
 /* The fields of /proc/PID/stat that follow the command's name, which may hold anything:
  * state is the 3rd of the file, the number of threads the 20th, the start time the
@@ -158,8 +163,8 @@ enum identity_answer identity_look(const struct identity *id)
 		return IDENTITY_UNKNOWN;
 	if (st.start_time != id->start_time)
 		return IDENTITY_GONE;
-	return (st.state == 'Z' || st.state == 'X') && st.threads <= 1 ? IDENTITY_GONE :
-	       IDENTITY_THERE;
+	return (st.state == 'Z' || st.state == 'X') && st.threads <= 1 ? IDENTITY_GONE
+								       : IDENTITY_THERE;
 }
 
 bool identity_gone(const struct identity *id)

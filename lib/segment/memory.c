@@ -24,7 +24,7 @@
 #include "base/order.h"
 #include "segment/lockfile.h"
 
-#define SHARE_TRIES     1000             /* of a millisecond, while somebody removes the file */
+#define SHARE_TRIES 1000 /* of a millisecond, while somebody removes the file */
 
 /* ---- names and places ---- */
 
@@ -48,12 +48,14 @@ uint64_t memory_entry_place(uint32_t nruns, uint32_t i)
 
 uint64_t memory_tables(const struct memory *m)
 {
-	return m->trailers ? m->trailers + (uint64_t)m->slots * sizeof(struct shm_trailer) :
-			     memory_entry_place(m->nruns, m->nparts);
+	return m->trailers ? m->trailers + (uint64_t)m->slots * sizeof(struct shm_trailer)
+			   : memory_entry_place(m->nruns, m->nparts);
 }
 
 _Static_assert(SHM_PAGE + SHM_RUNS * sizeof(struct shm_run) + 64 +
-	       SHM_PARTS * sizeof(struct shm_part) <= SHM_IMAGES, "images begin behind all tables");
+			       SHM_PARTS * sizeof(struct shm_part) <=
+		       SHM_IMAGES,
+	       "images begin behind all tables");
 
 /* ---- what a file says ---- */
 
@@ -97,17 +99,17 @@ static int check_fields(const struct segment *s, const struct shm_memory *h, uin
 		return err_set(ESTALE, "gpc.%s.p%016llx is of another cache or pool", s->name,
 			       (unsigned long long)number);
 	if ((!ram && h->kind != GPC_VRAM) || h->numa > GPC_NUMA_BIND || h->lent > 1 ||
-	    (ram && (h->nparts != 1 || h->lent || !h->images_bytes)) || (h->lent && h->images_bytes) ||
-	    !memchr(h->device, 0, sizeof(h->device)))
+	    (ram && (h->nparts != 1 || h->lent || !h->images_bytes)) ||
+	    (h->lent && h->images_bytes) || !memchr(h->device, 0, sizeof(h->device)))
 		return forged(s, number, "the header contradicts itself");
 	if (h->images_bytes > MEMORY_BYTES || h->images > MEMORY_BYTES ||
 	    h->images_bytes % SHM_PAGE || h->images % SHM_IMAGES || (h->images && !h->images_bytes))
 		return forged(s, number, "impossible images");
-	if (h->trailers && (!ram || h->trailers % SHM_PAGE ||
-			    h->trailers < memory_entry_place(h->nruns, h->nparts) ||
-			    h->trailers > MEMORY_BYTES ||
-			    (h->images && h->images < h->trailers + (uint64_t)h->slots *
-							     sizeof(struct shm_trailer))))
+	if (h->trailers &&
+	    (!ram || h->trailers % SHM_PAGE ||
+	     h->trailers < memory_entry_place(h->nruns, h->nparts) || h->trailers > MEMORY_BYTES ||
+	     (h->images &&
+	      h->images < h->trailers + (uint64_t)h->slots * sizeof(struct shm_trailer))))
 		return forged(s, number, "impossible checksums");
 	return 0;
 }
@@ -141,8 +143,9 @@ static int check_extent(const struct segment *s, const struct memory *m, int fd)
 	return 0;
 }
 
-/* A page that is missing would be SIGBUS on the day that there is no memory for it.  Pages elsewhere
- * may hide it from the count above.  A hugetlbfs tells no holes; there the count is exact. */
+/* A page that is missing would be SIGBUS on the day that there is no memory for it.  Pages
+ * elsewhere may hide it from the count above.  A hugetlbfs tells no holes; there the count is
+ * exact. */
 static int check_holes(const struct segment *s, const struct memory *m, int fd)
 {
 	off_t hole = lseek(fd, (off_t)m->images, SEEK_HOLE);
@@ -196,13 +199,14 @@ static int read_file(const struct segment *s, uint64_t number, struct memory *m)
 
 static int no_memory(const struct segment *s, uint64_t number)
 {
-	return err_set(ESTALE, "gpc.%s.p%016llx does not exist: the pool's memory has gone", s->name,
-		       (unsigned long long)number);
+	return err_set(ESTALE, "gpc.%s.p%016llx does not exist: the pool's memory has gone",
+		       s->name, (unsigned long long)number);
 }
 
 /* Who removes a file has both locks meanwhile: a file that still has its name once we share one
  * of them stays until we are done. */
-static int share(const struct segment *s, const char *suffix, const struct memory *m, uint64_t number)
+static int share(const struct segment *s, const char *suffix, const struct memory *m,
+		 uint64_t number)
 {
 	int tries, err = -EAGAIN;
 
@@ -271,8 +275,8 @@ int memory_read_part(const struct memory *m, uint32_t i, struct shm_part *ret)
 	return 0;
 }
 
-int memory_map_tables(const struct segment *s, int fd, uint64_t at, uint64_t bytes, uint8_t **ret_base,
-		      uint64_t *ret_bytes, uint8_t **ret)
+int memory_map_tables(const struct segment *s, int fd, uint64_t at, uint64_t bytes,
+		      uint8_t **ret_base, uint64_t *ret_bytes, uint8_t **ret)
 {
 	uint64_t unit = segment_unit(fd), from = at / unit * unit;
 	int err;
@@ -290,7 +294,8 @@ static int store_part(const struct segment *s, const struct memory *m, uint32_t 
 	uint64_t bytes;
 	uint8_t *base, *at;
 	struct shm_part *to;
-	int err = memory_map_tables(s, m->fd, memory_entry_place(m->nruns, i), sizeof(*to), &base, &bytes, &at);
+	int err = memory_map_tables(s, m->fd, memory_entry_place(m->nruns, i), sizeof(*to), &base,
+				    &bytes, &at);
 
 	if (err < 0)
 		return err;
@@ -394,7 +399,8 @@ int memory_map_images(const struct segment *s, const struct memory *m, uint8_t *
 }
 
 /* In the file itself, wherever the images are; no page of them may be missing. */
-int memory_map_trailers(const struct segment *s, const struct memory *m, struct memory_trailers *ret)
+int memory_map_trailers(const struct segment *s, const struct memory *m,
+			struct memory_trailers *ret)
 {
 	uint64_t end = memory_tables(m);
 	struct stat st;
@@ -410,7 +416,8 @@ int memory_map_trailers(const struct segment *s, const struct memory *m, struct 
 	hole = lseek(m->fd, (off_t)m->trailers, SEEK_HOLE);
 	if (hole >= 0 && (uint64_t)hole < end)
 		return forged(s, m->number, "the file has holes");
-	err = memory_map_tables(s, m->fd, m->trailers, end - m->trailers, &ret->base, &ret->bytes, &at);
+	err = memory_map_tables(s, m->fd, m->trailers, end - m->trailers, &ret->base, &ret->bytes,
+				&at);
 	if (err == 0)
 		ret->at = (struct shm_trailer *)at;
 	return err;

@@ -30,14 +30,14 @@ struct memory {
 	uint64_t number;
 	uint32_t kind, slots, nruns, nparts;
 	uint64_t block_bytes, images, images_bytes, nodes;
-	uint64_t trailers;               /* where in the file; to memory_make: not 0, they are wanted */
+	uint64_t trailers; /* where in the file; to memory_make: not 0, they are wanted */
 	uint32_t numa;
 	bool lent;
 	uint8_t fingerprint[32], uuid[16];
 	char device[32];
 	int32_t maker_pid;
 	struct shm_run run[SHM_RUNS];
-	int fd;                          /* open; shares MEMORY_LOCK_USED where opened for use */
+	int fd; /* open; shares MEMORY_LOCK_USED where opened for use */
 };
 
 /* How the pages of RAM are to be had. */
@@ -45,7 +45,7 @@ struct memory_pages {
 	uint32_t numa, threads;
 	uint64_t nodes;
 	const char *huge_dir;
-	int (*progress)(void *arg, uint64_t done, uint64_t bytes);       /* not 0: no more of it */
+	int (*progress)(void *arg, uint64_t done, uint64_t bytes); /* not 0: no more of it */
 	void *progress_arg;
 };
 
@@ -55,42 +55,47 @@ struct memory_pages {
 int memory_check_runs(const struct shm_run *run, uint32_t nruns, uint32_t nparts, uint32_t slots,
 		      uint64_t *ret_part, uint64_t *ret_image);
 
-/* RAM as a caller wants it for a pool of so many slots, checked: what memory_make() takes.  layout: the
- * cache's, where the caller gives no fingerprint.  ret_pages points to strings of `want`.  -EINVAL
- * with the field. */
+/* RAM as a caller wants it for a pool of so many slots, checked: what memory_make() takes.  layout:
+ * the cache's, where the caller gives no fingerprint.  ret_pages points to strings of `want`.
+ * -EINVAL with the field. */
 int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t layout[32],
 		 struct memory *ret, struct memory_pages *ret_pages);
 /* Make the file that *m describes (number, images and maker_pid are set here, fd is, with both
- * locks held): the mode and group of the cache's files.  With images_bytes, which grows to whole pages,
- * they are all there, touched, and part 0 is stored already; -ENOSPC before any is, with the
- * bytes that are missing (of the file system, of free memory, of huge pages).  pages: NULL is
- * all defaults.  With huge_dir the images are in a file of the same name there: `images` is 0,
+ * locks held): the mode and group of the cache's files.  With images_bytes, which grows to whole
+ * pages, they are all there, touched, and part 0 is stored already; -ENOSPC before any is, with the
+ * bytes that are missing (of the file system, of free memory, of huge pages).  pages: NULL is all
+ * defaults.  With huge_dir the images are in a file of the same name there: `images` is 0,
  * images_bytes is not, and part 0's handle is its path.  On failure there is no file. */
 int memory_make(const struct segment *s, struct memory *m, const struct memory_pages *pages);
 /* A pool names it now: drop MEMORY_LOCK_MADE. */
 void memory_made(struct memory *m);
-/* Open a pool's file.  With `use`, MEMORY_LOCK_USED is shared until memory_close.  -ESTALE: no such file,
- * or not of this number and cache; -EBADMSG: forged or cut. */
+/* Open a pool's file.  With `use`, MEMORY_LOCK_USED is shared until memory_close.  -ESTALE: no such
+ * file, or not of this number and cache; -EBADMSG: forged or cut. */
 int memory_open(const struct segment *s, uint64_t number, bool use, struct memory *ret);
 /* Part i, checked, as it is now: -EAGAIN while it is not lent, -EBADMSG. */
 int memory_read_part(const struct memory *m, uint32_t i, struct shm_part *ret);
 /* Its maker: part i is there.  -EEXIST: it was already. */
 int memory_store_part(const struct memory *m, uint32_t i, const struct shm_part *part);
-void memory_close(struct memory *m);     /* fd -1 is fine */
-/* Map the images of a file, where huge pages can be; unmap.  -ENOENT: it has none; -ESTALE, -EBADMSG:
- * with huge_dir, what is wrong with that file. */
+void memory_close(struct memory *m); /* fd -1 is fine */
+/* Map the images of a file, where huge pages can be; unmap.  -ENOENT: it has none; -ESTALE,
+ * -EBADMSG: with huge_dir, what is wrong with that file. */
 int memory_map_images(const struct segment *s, const struct memory *m, uint8_t **ret);
 void memory_unmap_images(const struct segment *s, const struct memory *m, uint8_t *base);
 
 /* Its trailers, likewise: one for each slot.  -ENOENT: it has none. */
-struct memory_trailers { struct shm_trailer *at; uint8_t *base; uint64_t bytes; };
-int memory_map_trailers(const struct segment *s, const struct memory *m, struct memory_trailers *ret);
-void memory_unmap_trailers(struct memory_trailers *t);   /* zeros are fine */
+struct memory_trailers {
+	struct shm_trailer *at;
+	uint8_t *base;
+	uint64_t bytes;
+};
+int memory_map_trailers(const struct segment *s, const struct memory *m,
+			struct memory_trailers *ret);
+void memory_unmap_trailers(struct memory_trailers *t); /* zeros are fine */
 
 /* Take a file's name away, if it is of this cache. */
 int memory_remove(const struct segment *s, uint64_t number);
-/* Remove every file of this cache that no pool names, as above.  Anybody who may write there.  Where
- * s is not open (segment_create), there is no index, hence no pool. */
+/* Remove every file of this cache that no pool names, as above.  Anybody who may write there.
+ * Where s is not open (segment_create), there is no index, hence no pool. */
 void memory_sweep(const struct segment *s);
 /* Is there a file that no pool names?  A sweep would look at it, whoever has it. */
 bool memory_find_unnamed(const struct segment *s);

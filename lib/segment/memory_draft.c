@@ -27,7 +27,8 @@ static int check_fields(const struct gpc_memory *w, uint32_t slots)
 	if (w->nruns && !w->runs)
 		return err_set(EINVAL, "runs is NULL, and nruns is %u: it must be that many runs",
 			       w->nruns);
-	if (!w->nruns && (err = err_range("block_bytes", w->block_bytes, 1, MEMORY_BYTES / slots)) < 0)
+	if (!w->nruns &&
+	    (err = err_range("block_bytes", w->block_bytes, 1, MEMORY_BYTES / slots)) < 0)
 		return err;
 	if ((err = err_range("no_checksums", w->no_checksums, 0, 1)) < 0)
 		return err;
@@ -45,13 +46,17 @@ static void take_runs(const struct gpc_memory *w, struct memory *m)
 
 	m->nruns = w->nruns ? w->nruns : 1;
 	if (!w->nruns)
-		m->run[0] = (struct shm_run){ .count = 1, .bytes = w->block_bytes,
+		m->run[0] = (struct shm_run){ .count = 1,
+					      .bytes = w->block_bytes,
 					      .slot_stride = w->block_bytes };
 	for (i = 0; i < w->nruns; i++)
 		m->run[i] = (struct shm_run){
-			.part = w->runs[i].part, .count = w->runs[i].count,
-			.bytes = w->runs[i].bytes, .offset = w->runs[i].offset,
-			.slot_stride = w->runs[i].slot_stride, .run_stride = w->runs[i].run_stride,
+			.part = w->runs[i].part,
+			.count = w->runs[i].count,
+			.bytes = w->runs[i].bytes,
+			.offset = w->runs[i].offset,
+			.slot_stride = w->runs[i].slot_stride,
+			.run_stride = w->runs[i].run_stride,
 		};
 }
 
@@ -83,15 +88,19 @@ int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t la
 	if ((err = memory_check_runs(ret->run, ret->nruns, 1, slots, bytes, &ret->block_bytes)) < 0)
 		return err;
 	if (w.block_bytes && w.block_bytes != ret->block_bytes)
-		return err_set(EINVAL, "block_bytes is %llu: it must be 0 or %llu, the sum of the runs",
-			       (unsigned long long)w.block_bytes,
-			       (unsigned long long)ret->block_bytes);
+		return err_set(
+			EINVAL, "block_bytes is %llu: it must be 0 or %llu, the sum of the runs",
+			(unsigned long long)w.block_bytes, (unsigned long long)ret->block_bytes);
 	ret->images_bytes = bytes[0];
 	ret->trailers = !w.no_checksums;
 	memcpy(ret->fingerprint, is_zero(w.fingerprint, 32) ? layout : w.fingerprint, 32);
 	*ret_pages = (struct memory_pages){
-		.numa = w.numa, .nodes = w.nodes, .threads = w.threads, .huge_dir = w.huge_dir,
-		.progress = w.progress, .progress_arg = w.progress_arg,
+		.numa = w.numa,
+		.nodes = w.nodes,
+		.threads = w.threads,
+		.huge_dir = w.huge_dir,
+		.progress = w.progress,
+		.progress_arg = w.progress_arg,
 	};
 	return check_pages(ret_pages);
 }

@@ -2,16 +2,16 @@
 /* memory_file.h - what the sources of memory.h share and nobody else needs.
  *
  * The images of a pool are at `images` of the file that describes it, or, with a huge_dir, at the
- * beginning of a file of the same name in that folder of a hugetlbfs; then `images` is 0 and the handle
- * of part 0 is that file's path.  So the one name beside the cache's files leads to both. */
+ * beginning of a file of the same name in that folder of a hugetlbfs; then `images` is 0 and the
+ * handle of part 0 is that file's path.  So the one name beside the cache's files leads to both. */
 #ifndef GPC_SEGMENT_MEMORY_FILE_H
 #define GPC_SEGMENT_MEMORY_FILE_H
 
 #include "segment/files.h"
 #include "segment/memory.h"
 
-#define MEMORY_SUFFIX   24               /* bytes of "p", 16 digits and a final 0 */
-#define MEMORY_BYTES    ((uint64_t)1 << 62)      /* more are none: sums of two do not wrap */
+#define MEMORY_SUFFIX 24                  /* bytes of "p", 16 digits and a final 0 */
+#define MEMORY_BYTES  ((uint64_t)1 << 62) /* more are none: sums of two do not wrap */
 
 /* ---- memory.c ---- */
 
@@ -28,7 +28,8 @@ int memory_map_tables(const struct segment *s, int fd, uint64_t at, uint64_t byt
 void memory_suffix(uint64_t number, char ret[MEMORY_SUFFIX]);
 /* The number that a suffix is of; 0: it is none of a memory's. */
 uint64_t memory_suffix_number(const char *suffix);
-/* What stands in a file, ready or not: its header and its runs, and the sum is right: 0, -EBADMSG. */
+/* What stands in a file, ready or not: its header and its runs, and the sum is right: 0,
+ * -EBADMSG. */
 int memory_read_header(int fd, struct shm_memory *h, struct shm_run run[SHM_RUNS]);
 void memory_read_entry(int fd, uint32_t nruns, uint32_t i, struct shm_part *ret);
 /* The path that a handle has, if it is one that memory_make can have written for this number: the
@@ -39,7 +40,8 @@ int memory_huge_path(const struct segment *s, uint64_t number, const struct shm_
 /* ---- memory_pages.c ---- */
 
 /* Check what a caller asks for, and complete it: nodes 0 with a policy are all that the process may
- * use; the unit is of files in the folder, which is a hugetlbfs if there is a huge_dir.  -EINVAL. */
+ * use; the unit is of files in the folder, which is a hugetlbfs if there is a huge_dir. 
+ * -EINVAL. */
 int memory_check_pages(const struct memory_pages *p, const char *folder, uint32_t *ret_numa,
 		       uint64_t *ret_nodes, uint32_t *ret_unit);
 /* Is there so much memory in that folder, for pages of these nodes (0: any)?  -ENOSPC. */

@@ -21,12 +21,14 @@
 
 #include "base/err.h"
 
-#define BYTES_MOST      ((uint64_t)1 << 62)      /* so that all differences and sums fit int64_t */
-#define SLOTS_MOST      (1u << 24)
-#define TRIES           (1u << 16)       /* of all pairs of runs together, beside ... */
-#define TRIES_EACH      4u               /* ... so many for each pair */
+#define BYTES_MOST ((uint64_t)1 << 62) /* so that all differences and sums fit int64_t */
+#define SLOTS_MOST (1u << 24)
+#define TRIES      (1u << 16) /* of all pairs of runs together, beside ... */
+#define TRIES_EACH 4u         /* ... so many for each pair */
 
-struct term { uint64_t step, most; };
+struct term {
+	uint64_t step, most;
+};
 
 struct sum {
 	int64_t low, high;
@@ -92,8 +94,7 @@ again:
 		for (j = 0; j < s->n; j++) {
 			struct term *a = &s->term[i], *b = &s->term[j];
 
-			if (i != j && b->step % a->step == 0 &&
-			    a->most >= b->step / a->step - 1) {
+			if (i != j && b->step % a->step == 0 && a->most >= b->step / a->step - 1) {
 				a->most += b->step / a->step * b->most;
 				drop(s, j);
 				goto again;
@@ -210,8 +211,10 @@ static int check_room(uint32_t i, uint64_t bytes, uint64_t n, const char *what, 
 {
 	if (n <= 1 || bytes <= left / (n - 1))
 		return 0;
-	return err_set(EINVAL, "runs[%u].bytes is %llu: %llu %s of so many bytes must end within %llu "
-		       "bytes", i, (unsigned long long)bytes, (unsigned long long)n, what,
+	return err_set(EINVAL,
+		       "runs[%u].bytes is %llu: %llu %s of so many bytes must end within %llu "
+		       "bytes",
+		       i, (unsigned long long)bytes, (unsigned long long)n, what,
 		       (unsigned long long)BYTES_MOST);
 }
 
@@ -259,10 +262,12 @@ static int check_alone(const struct shm_run *r, uint32_t i, uint32_t slots)
 	s.high = s.low + 2 * (int64_t)(r->bytes - 1);
 	if (meets(s, &tries) == 0)
 		return 0;
-	return err_set(EINVAL, "runs[%u].run_stride is %llu: pieces of a slot lie on those of "
+	return err_set(EINVAL,
+		       "runs[%u].run_stride is %llu: pieces of a slot lie on those of "
 		       "another one; with %u pieces of %llu bytes and slot_stride %llu it must "
-		       "leave each its own bytes", i, (unsigned long long)r->run_stride, r->count,
-		       (unsigned long long)r->bytes, (unsigned long long)r->slot_stride);
+		       "leave each its own bytes",
+		       i, (unsigned long long)r->run_stride, r->count, (unsigned long long)r->bytes,
+		       (unsigned long long)r->slot_stride);
 }
 
 static int check_pair(const struct shm_run *run, uint32_t i, uint32_t j, uint32_t slots,
@@ -286,15 +291,17 @@ static int check_pair(const struct shm_run *run, uint32_t i, uint32_t j, uint32_
 	found = meets(s, &room);
 	*tries = MIN(*tries, room);
 	if (found > 0)
-		return err_set(EINVAL, "runs[%u].offset is %llu: with its strides some pieces lie "
+		return err_set(EINVAL,
+			       "runs[%u].offset is %llu: with its strides some pieces lie "
 			       "on pieces of runs[%u], whose offset is %llu in the same part; "
-			       "each byte must belong to one piece", j,
-			       (unsigned long long)b->offset, i, (unsigned long long)a->offset);
+			       "each byte must belong to one piece",
+			       j, (unsigned long long)b->offset, i, (unsigned long long)a->offset);
 	if (found < 0)
-		return err_set(EINVAL, "runs[%u].slot_stride is %llu: its pieces lie between those "
+		return err_set(EINVAL,
+			       "runs[%u].slot_stride is %llu: its pieces lie between those "
 			       "of runs[%u], whose slot_stride is %llu, and neither order nests in "
-			       "the other; it must be the same, or the runs must be apart", j,
-			       (unsigned long long)b->slot_stride, i,
+			       "the other; it must be the same, or the runs must be apart",
+			       j, (unsigned long long)b->slot_stride, i,
 			       (unsigned long long)a->slot_stride);
 	return 0;
 }
@@ -327,8 +334,8 @@ int memory_check_runs(const struct shm_run *run, uint32_t nruns, uint32_t nparts
 		if ((err = check_run(&run[i], i, nparts, slots)) < 0)
 			return err;
 		/* Pieces that do not overlap end at BYTES_MOST, so this is no more than that. */
-		if ((err = check_field(i, "count", run[i].count, 1, (BYTES_MOST - image) /
-				       run[i].bytes)) < 0)
+		if ((err = check_field(i, "count", run[i].count, 1,
+				       (BYTES_MOST - image) / run[i].bytes)) < 0)
 			return err;
 		image += run[i].count * run[i].bytes;
 	}

@@ -28,16 +28,16 @@
 #include "base/order.h"
 #include "segment/lockfile.h"
 
-#define DRAWS 8                          /* of a number, while others have that name */
+#define DRAWS 8 /* of a number, while others have that name */
 
 struct making {
 	const struct segment *s;
 	struct memory *m;
 	const struct memory_pages *pages;
-	char path[SEGMENT_PATH];         /* of the file */
-	char folder[SEGMENT_PATH];       /* of the images: a real path */
-	char huge[SEGMENT_PATH];         /* their file; empty: they are in the file itself */
-	uint32_t unit;                   /* of the folder's files */
+	char path[SEGMENT_PATH];   /* of the file */
+	char folder[SEGMENT_PATH]; /* of the images: a real path */
+	char huge[SEGMENT_PATH];   /* their file; empty: they are in the file itself */
+	uint32_t unit;             /* of the folder's files */
 };
 
 /* ---- files ---- */
@@ -49,8 +49,7 @@ static int dress(const struct segment *s, int fd, const char *path)
 
 	if (fstat(s->index_fd >= 0 ? s->index_fd : s->lock_fd, &like) || fstat(fd, &now))
 		return err_sys(0, "%s", path);
-	if (now.st_gid != like.st_gid && like.st_mode & 0060 &&
-	    fchown(fd, (uid_t)-1, like.st_gid))
+	if (now.st_gid != like.st_gid && like.st_mode & 0060 && fchown(fd, (uid_t)-1, like.st_gid))
 		return err_sys(0, "group %u for %s", (unsigned)like.st_gid, path);
 	return fchmod(fd, like.st_mode & 0660) ? err_sys(0, "mode of %s", path) : 0;
 }
@@ -79,8 +78,9 @@ static int lock_file(const struct segment *s, const char *suffix, int fd)
 		err = lock_share(fd, MEMORY_LOCK_USED);
 	if (err == 0 && !segment_is_named(s, suffix, fd))
 		err = -EAGAIN;
-	return err == 0 || err == -EAGAIN ? err :
-	       err_set(-err, "gpc.%s.%s: no lock: %s", s->name, suffix, strerror(-err));
+	return err == 0 || err == -EAGAIN
+		       ? err
+		       : err_set(-err, "gpc.%s.%s: no lock: %s", s->name, suffix, strerror(-err));
 }
 
 static int draw_once(struct making *k)
@@ -111,9 +111,10 @@ static int draw(struct making *k)
 
 	for (i = 0; i < DRAWS && err == -EAGAIN; i++)
 		err = draw_once(k);
-	return err != -EAGAIN ? err :
-	       err_set(EAGAIN, "%s: files of memory are removed as soon as they are made",
-		       k->s->name);
+	return err != -EAGAIN
+		       ? err
+		       : err_set(EAGAIN, "%s: files of memory are removed as soon as they are made",
+				 k->s->name);
 }
 
 /* A file there whose number is this one, for images alone. */
@@ -130,7 +131,7 @@ static int make_huge(struct making *k, struct shm_part *part, int *ret)
 	munmap(base, bytes);
 	err = make_file(k->s, k->huge, ret);
 	if (err < 0)
-		k->huge[0] = 0;          /* none of ours */
+		k->huge[0] = 0; /* none of ours */
 	return err;
 }
 
@@ -141,11 +142,22 @@ static void describe(const struct making *k, struct shm_memory *h)
 	const struct memory *m = k->m;
 
 	*h = (struct shm_memory){
-		.magic = SHM_MAGIC_MEMORY, .version = SHM_VERSION, .endian = SHM_ENDIAN,
-		.number = m->number, .kind = m->kind, .slots = m->slots, .nruns = m->nruns,
-		.nparts = m->nparts, .block_bytes = m->block_bytes, .images = m->images,
-		.images_bytes = m->images_bytes, .nodes = m->nodes, .numa = m->numa,
-		.lent = m->lent, .maker_pid = m->maker_pid, .trailers = m->trailers,
+		.magic = SHM_MAGIC_MEMORY,
+		.version = SHM_VERSION,
+		.endian = SHM_ENDIAN,
+		.number = m->number,
+		.kind = m->kind,
+		.slots = m->slots,
+		.nruns = m->nruns,
+		.nparts = m->nparts,
+		.block_bytes = m->block_bytes,
+		.images = m->images,
+		.images_bytes = m->images_bytes,
+		.nodes = m->nodes,
+		.numa = m->numa,
+		.lent = m->lent,
+		.maker_pid = m->maker_pid,
+		.trailers = m->trailers,
 	};
 	memcpy(h->cache, k->s->header.id, sizeof(h->cache));
 	memcpy(h->fingerprint, m->fingerprint, sizeof(h->fingerprint));
@@ -166,15 +178,18 @@ static int allocate(const char *path, int fd, uint64_t bytes)
 
 static int extend(const char *path, int fd, uint64_t bytes)
 {
-	return ftruncate(fd, (off_t)bytes) ?
-	       err_sys(0, "%llu bytes for %s", (unsigned long long)bytes, path) : 0;
+	return ftruncate(fd, (off_t)bytes)
+		       ? err_sys(0, "%llu bytes for %s", (unsigned long long)bytes, path)
+		       : 0;
 }
 
 /* Steps 3 and 4, and the part of step 5. */
 static int make_images(struct making *k)
 {
 	struct memory *m = k->m;
-	struct shm_part part = { .state = SHM_READY, .bytes = m->images_bytes, .offset = m->images };
+	struct shm_part part = { .state = SHM_READY,
+				 .bytes = m->images_bytes,
+				 .offset = m->images };
 	uint64_t end = m->images + m->images_bytes;
 	int fd = m->fd, err = 0;
 
@@ -212,7 +227,7 @@ static int fill(struct making *k)
 	there = (struct shm_memory *)at;
 	memcpy(at + SHM_PAGE, m->run, m->nruns * sizeof(*m->run));
 	memcpy(there, &h, offsetof(struct shm_memory, ready));
-	if (m->trailers)                 /* pages that nobody has stored to count as holes */
+	if (m->trailers) /* pages that nobody has stored to count as holes */
 		memset(at + m->trailers, 0, m->slots * sizeof(struct shm_trailer));
 	err = make_images(k);
 	/* (A) all of it, pages included, before the file says so.  Pairs with read_file() in
@@ -240,8 +255,10 @@ static int find_folder(struct making *k)
 	if (strlen(real) + 1 + strlen("gpc..") + strlen(k->s->name) + MEMORY_SUFFIX >
 	    sizeof(((struct shm_part *)0)->handle)) {
 		free(real);
-		return err_set(EINVAL, "huge_dir is %s: the path of a file there must have at most "
-			       "%zu bytes", dir, sizeof(((struct shm_part *)0)->handle) - 1);
+		return err_set(EINVAL,
+			       "huge_dir is %s: the path of a file there must have at most "
+			       "%zu bytes",
+			       dir, sizeof(((struct shm_part *)0)->handle) - 1);
 	}
 	strcpy(k->folder, real);
 	free(real);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory_pages.c - the pages of a pool's memory: all there before anybody uses them.
  *
- * Threads take steps of the file.  In each they allocate and touch every page by MADV_POPULATE_WRITE,
- * which answers with an error where a store would raise SIGBUS; where the kernel does not know it
- * (before Linux 5.14), by posix_fallocate and then stores.  In a tmpfs one page of each huge one comes
- * first: then MADV_COLLAPSE makes a huge page of it, if there is any.
+ * Threads take steps of the file.  In each they allocate and touch every page by
+ * MADV_POPULATE_WRITE, which answers with an error where a store would raise SIGBUS; where the
+ * kernel does not know it (before Linux 5.14), by posix_fallocate and then stores.  In a tmpfs one
+ * page of each huge one comes first: then MADV_COLLAPSE makes a huge page of it, if there is any.
  *
  * A huge page goes where its first page is, whatever the file's policy says, and an interleaving
- * policy puts every 512th page on one node.  So the thread's own policy rules while it touches, anew
- * for each huge page; then the whole file is given its policy, for who asks and for pages that
+ * policy puts every 512th page on one node.  So the thread's own policy rules while it touches,
+ * anew for each huge page; then the whole file is given its policy, for who asks and for pages that
  * are swapped in. */
 #include "config.h"
 
@@ -38,20 +38,22 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#define HUGE            ((uint64_t)2 << 20)
-#define STEP            ((uint64_t)64 << 20)
-#define MASK_BITS       1024u            /* nodes that any kernel can have */
-#define MASK_WORDS      (MASK_BITS / (8 * sizeof(unsigned long)))
-#define MIB(bytes)      ((unsigned long long)((bytes) >> 20))
+#define HUGE       ((uint64_t)2 << 20)
+#define STEP       ((uint64_t)64 << 20)
+#define MASK_BITS  1024u /* nodes that any kernel can have */
+#define MASK_WORDS (MASK_BITS / (8 * sizeof(unsigned long)))
+#define MIB(bytes) ((unsigned long long)((bytes) >> 20))
 
-struct node_mask { unsigned long word[MASK_WORDS]; };
+struct node_mask {
+	unsigned long word[MASK_WORDS];
+};
 
 struct touch {
 	uint8_t *base;
-	uint64_t at;                     /* of base, in the file */
+	uint64_t at; /* of base, in the file */
 	uint64_t unit, done, bytes, nodes;
 	uint32_t numa;
-	int fd, err;                     /* err: errno of the first that failed */
+	int fd, err; /* err: errno of the first that failed */
 	bool collapse;
 	pthread_t caller;
 	const struct memory_pages *pages;
@@ -59,7 +61,7 @@ struct touch {
 
 struct step {
 	struct touch *t;
-	uint64_t from, bytes;            /* in base */
+	uint64_t from, bytes; /* in base */
 };
 
 /* ---- nodes ---- */
@@ -101,7 +103,7 @@ static int touch_old(const struct step *s, uint64_t at, uint64_t bytes)
 	while ((err = posix_fallocate(s->t->fd, (off_t)(s->t->at + at), (off_t)bytes)) == EINTR)
 		;
 	for (i = 0; !err && i < bytes; i += s->t->unit)
-		p[i] = 0;                /* a new file has nothing else */
+		p[i] = 0; /* a new file has nothing else */
 	return err;
 }
 
@@ -226,11 +228,12 @@ static int set_file_policy(const struct touch *t)
 
 static int no_room(const struct segment *s, uint64_t need, uint64_t there, const char *where)
 {
-	return err_set(ENOSPC,
-		       "%s: the memory of a pool needs %llu bytes (%llu MiB), and %llu bytes (%llu MiB) "
-		       "are available %s: %llu bytes are missing", s->name,
-		       (unsigned long long)need, MIB(need), (unsigned long long)there, MIB(there),
-		       where, (unsigned long long)(need - there));
+	return err_set(
+		ENOSPC,
+		"%s: the memory of a pool needs %llu bytes (%llu MiB), and %llu bytes (%llu MiB) "
+		"are available %s: %llu bytes are missing",
+		s->name, (unsigned long long)need, MIB(need), (unsigned long long)there, MIB(there),
+		where, (unsigned long long)(need - there));
 }
 
 static uint64_t free_in(const char *folder)
@@ -271,9 +274,10 @@ static int check_nodes(uint32_t numa, uint64_t nodes, uint64_t *ret)
 		return err_set(EINVAL, "nodes is 0x%llx: without a policy in numa it must be 0",
 			       (unsigned long long)nodes);
 	if (nodes & ~allowed)
-		return err_set(EINVAL, "nodes is 0x%llx: it must be within 0x%llx, the nodes that this "
-			       "process may use", (unsigned long long)nodes,
-			       (unsigned long long)allowed);
+		return err_set(EINVAL,
+			       "nodes is 0x%llx: it must be within 0x%llx, the nodes that this "
+			       "process may use",
+			       (unsigned long long)nodes, (unsigned long long)allowed);
 	*ret = numa == GPC_NUMA_DEFAULT ? 0 : nodes ? nodes : allowed;
 	return 0;
 }
@@ -312,9 +316,10 @@ static int say(const struct segment *s, const char *folder, const struct touch *
 	uint64_t there = free_in(folder), left = t->bytes - t->done;
 
 	if (err == ECANCELED)
-		return err_set(ECANCELED, "%s: progress() has ended it: the memory of a pool was to have "
-			       "%llu bytes, of which %llu were there", s->name,
-			       (unsigned long long)t->bytes, (unsigned long long)t->done);
+		return err_set(ECANCELED,
+			       "%s: progress() has ended it: the memory of a pool was to have "
+			       "%llu bytes, of which %llu were there",
+			       s->name, (unsigned long long)t->bytes, (unsigned long long)t->done);
 	if (err == ENOSPC || err == ENOMEM)
 		return no_room(s, left, MIN(there, left - 1), "now");
 	errno = err;
@@ -326,13 +331,19 @@ int memory_make_pages(const struct segment *s, const struct memory *m, int fd, u
 		      const char *folder, const struct memory_pages *p)
 {
 	struct touch t = {
-		.at = at, .unit = segment_unit(fd), .bytes = m->images_bytes, .nodes = m->nodes,
-		.numa = m->numa, .fd = fd, .collapse = is_tmpfs(fd), .caller = pthread_self(),
+		.at = at,
+		.unit = segment_unit(fd),
+		.bytes = m->images_bytes,
+		.nodes = m->nodes,
+		.numa = m->numa,
+		.fd = fd,
+		.collapse = is_tmpfs(fd),
+		.caller = pthread_self(),
 		.pages = p,
 	};
 	int err = segment_map_range(s, fd, at, t.bytes, PROT_READ | PROT_WRITE, &t.base);
 
-	if (err < 0)                     /* huge pages are promised when they are mapped */
+	if (err < 0) /* huge pages are promised when they are mapped */
 		return t.unit > SHM_PAGE ? say(s, folder, &t, ENOSPC) : err;
 	tell(&t, 0);
 	err = t.err ? t.err : touch_all(&t);

@@ -2,8 +2,8 @@
 /* memory_remove.c - the files of memory that go: with their pool, or because their maker died.
  *
  * A pool names a number from the command that added it until it is FREE again, and that command is
- * carried out even when its peer has died meanwhile: so a number in a seat's request counts, too, as
- * long as that seat's ring has something left. */
+ * carried out even when its peer has died meanwhile: so a number in a seat's request counts, too,
+ * as long as that seat's ring has something left. */
 #include "config.h"
 
 #include "segment/memory_file.h"
@@ -27,8 +27,9 @@ static bool seat_names(const struct segment *s, uint32_t peer, uint64_t number)
 
 	if (seg_peek_seat_state(s, peer) == SEAT_FREE)
 		return false;
-	seg_peek_control(s, at + offsetof(struct shm_seat, request) +
-			 offsetof(struct shm_pool, memory), &named, sizeof(named));
+	seg_peek_control(
+		s, at + offsetof(struct shm_seat, request) + offsetof(struct shm_pool, memory),
+		&named, sizeof(named));
 	seg_peek_control(s, at + offsetof(struct shm_seat, head), &head, sizeof(head));
 	seg_peek_control(s, at + offsetof(struct shm_seat, tail), &tail, sizeof(tail));
 	return named == number && head != tail;
@@ -37,7 +38,9 @@ static bool seat_names(const struct segment *s, uint32_t peer, uint64_t number)
 static bool pool_names(const struct segment *s, uint32_t pool, uint64_t number)
 {
 	uint64_t at = s->at.pool + (uint64_t)pool * sizeof(struct shm_pool), named;
-	struct { uint32_t state, generation; } now;
+	struct {
+		uint32_t state, generation;
+	} now;
 
 	seg_peek_index(s, at, &now, sizeof(now));
 	seg_peek_index(s, at + offsetof(struct shm_pool, memory), &named, sizeof(named));
@@ -60,7 +63,7 @@ static bool is_named(const struct segment *s, uint64_t number)
 	uint32_t i;
 
 	if (!s->index && !s->snapshot)
-		return false;            /* no index, so no pool */
+		return false; /* no index, so no pool */
 	for (i = 0; i < s->header.geometry.max_peers; i++)
 		if (seat_names(s, i, number))
 			return true;
@@ -148,8 +151,9 @@ static bool is_used_vram(int fd)
 }
 
 /* With MEMORY_LOCK_MADE nobody can make a pool of it any more, and with MEMORY_LOCK_USED nobody can
- * begin to use it.  Of RAM nobody has to be asked: its bytes stay with who has them mapped.  VRAM that
- * is used is not locked even for a moment: memory_find_used() would take it for one in the making. */
+ * begin to use it.  Of RAM nobody has to be asked: its bytes stay with who has them mapped.  VRAM
+ * that is used is not locked even for a moment: memory_find_used() would take it for one in the
+ * making. */
 static bool is_garbage(const struct segment *s, uint64_t number, int fd)
 {
 	struct shm_run run[SHM_RUNS];
@@ -203,7 +207,10 @@ bool memory_find_unnamed(const struct segment *s)
 	return found;
 }
 
-struct used { const uint8_t *uuid; uint64_t found; };
+struct used {
+	const uint8_t *uuid;
+	uint64_t found;
+};
 
 static int find_used(const struct segment *s, const char *suffix, void *arg)
 {

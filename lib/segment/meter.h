@@ -6,7 +6,8 @@
 #include "segment/segment.h"
 
 _Static_assert(sizeof(struct shm_state) <= SHM_METER &&
-	       SHM_METER + sizeof(struct shm_meter) <= SHM_PAGE, "both fit the page of the state");
+		       SHM_METER + sizeof(struct shm_meter) <= SHM_PAGE,
+	       "both fit the page of the state");
 
 static inline struct shm_meter *seg_meter(const struct segment *s)
 {

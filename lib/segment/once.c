@@ -45,7 +45,8 @@ enum once once_compare(const struct shm_pool *have, const struct shm_pool *want)
 
 static int differs(uint32_t number, const char *field, int64_t asked, int64_t has)
 {
-	return err_set(EEXIST, "%s is %lld: pool %u is the one that is asked for, and its %s is %lld",
+	return err_set(EEXIST,
+		       "%s is %lld: pool %u is the one that is asked for, and its %s is %lld",
 		       field, (long long)asked, number, field, (long long)has);
 }
 
@@ -69,8 +70,10 @@ static int refuse(uint32_t number, enum once why, const struct shm_pool *have,
 	case ONCE_GPUS:
 		return differs(number, "gpus", gpus(want), gpus(have));
 	default:
-		return err_set(EEXIST, "%s is another one than that of pool %u, which is the pool that "
-			       "is asked for", why == ONCE_UUID ? "uuid" : "backing", number);
+		return err_set(EEXIST,
+			       "%s is another one than that of pool %u, which is the pool that "
+			       "is asked for",
+			       why == ONCE_UUID ? "uuid" : "backing", number);
 	}
 }
 

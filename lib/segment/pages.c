@@ -98,7 +98,7 @@ void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes)
 		return;
 	for (at = 0; at < whole; at += HUGE)
 		if (posix_fallocate(fd, (off_t)at, SHM_PAGE))
-			return;          /* what is missing is said by who allocates the rest */
+			return; /* what is missing is said by who allocates the rest */
 	if (segment_map_pages(s, fd, whole, PROT_READ | PROT_WRITE, &p))
 		return;
 	madvise(p, whole, MADV_COLLAPSE);

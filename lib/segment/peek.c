@@ -6,7 +6,7 @@
 #include "base/order.h"
 #include "segment/peek.h"
 
-#define STABLE_TRIES 64                  /* of a copy that a writer may be changing */
+#define STABLE_TRIES 64 /* of a copy that a writer may be changing */
 
 void seg_copy_words(void *to, const void *from, size_t bytes)
 {
@@ -52,7 +52,9 @@ void seg_peek_state(const struct segment *s, struct shm_state *ret)
 bool seg_peek_pool(const struct segment *s, uint32_t pool, struct shm_pool *ret)
 {
 	uint64_t at = s->at.pool + (uint64_t)pool * sizeof(*ret);
-	struct { uint32_t state, generation; } before, after;
+	struct {
+		uint32_t state, generation;
+	} before, after;
 	uint32_t tries;
 
 	for (tries = 0; tries < STABLE_TRIES; tries++) {
@@ -63,8 +65,7 @@ bool seg_peek_pool(const struct segment *s, uint32_t pool, struct shm_pool *ret)
 		seg_peek_index(s, at, &after, sizeof(after));
 		if (before.state != POOL_READY || after.state != POOL_READY)
 			return false;
-		if (before.generation == after.generation &&
-		    ret->generation == after.generation)
+		if (before.generation == after.generation && ret->generation == after.generation)
 			return true;
 	}
 	return false;
@@ -77,7 +78,9 @@ static uint64_t seat_offset(const struct segment *s, uint32_t peer)
 
 uint32_t seg_peek_seat_state(const struct segment *s, uint32_t peer)
 {
-	struct { uint32_t state, incarnation; } seat;
+	struct {
+		uint32_t state, incarnation;
+	} seat;
 
 	if (!s->snapshot)
 		return load_acquire(&seg_seat(s, peer)->state);
@@ -86,7 +89,8 @@ uint32_t seg_peek_seat_state(const struct segment *s, uint32_t peer)
 }
 
 /* One of the seat's counters, which stands at `at` there. */
-static uint32_t peek_counter(const struct segment *s, uint32_t peer, const uint32_t *mapped, size_t at)
+static uint32_t peek_counter(const struct segment *s, uint32_t peer, const uint32_t *mapped,
+			     size_t at)
 {
 	uint32_t n;
 
@@ -104,7 +108,8 @@ uint32_t seg_peek_held(const struct segment *s, uint32_t peer, uint32_t pool)
 			    offsetof(struct shm_seat, in_use) + pool * sizeof(uint32_t));
 }
 
-uint32_t seg_peek_in_stock(const struct segment *s, uint32_t peer, uint32_t pool, uint32_t generation)
+uint32_t seg_peek_in_stock(const struct segment *s, uint32_t peer, uint32_t pool,
+			   uint32_t generation)
 {
 	uint32_t n = peek_counter(s, peer, &seg_seat(s, peer)->in_stock[pool],
 				  offsetof(struct shm_seat, in_stock) + pool * sizeof(uint32_t));

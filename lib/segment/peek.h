@@ -19,8 +19,10 @@ bool seg_peek_pool(const struct segment *s, uint32_t pool, struct shm_pool *ret)
 uint32_t seg_peek_seat_state(const struct segment *s, uint32_t peer);
 /* Blocks of a pool that the seat's owner holds; an empty seat holds none. */
 uint32_t seg_peek_held(const struct segment *s, uint32_t peer, uint32_t pool);
-/* Blocks of a pool of CALLER blocks, in this life of it, that its owner, this peer, has in stock. */
-uint32_t seg_peek_in_stock(const struct segment *s, uint32_t peer, uint32_t pool, uint32_t generation);
+/* Blocks of a pool of CALLER blocks, in this life of it, that its owner, this peer, has in
+ * stock. */
+uint32_t seg_peek_in_stock(const struct segment *s, uint32_t peer, uint32_t pool,
+			   uint32_t generation);
 
 /* Words that another process may store meanwhile: each is loaded once. */
 void seg_copy_words(void *to, const void *from, size_t bytes);

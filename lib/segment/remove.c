@@ -24,8 +24,7 @@ int segment_lock_name(const struct segment *s)
 	uint64_t deadline = deadline_from(SEGMENT_PATIENCE_MS);
 	int err;
 
-	while ((err = lock_try(s->lock_fd, LOCK_CREATE)) == -EAGAIN &&
-	       clock_ns() < deadline)
+	while ((err = lock_try(s->lock_fd, LOCK_CREATE)) == -EAGAIN && clock_ns() < deadline)
 		clock_sleep(NS_PER_MS);
 	if (err == -EAGAIN)
 		return err_set(EAGAIN,
@@ -51,12 +50,11 @@ int segment_remove_file(const struct segment *s, const char *suffix)
  * and its files must survive the removal of "a". */
 static bool is_mirror_suffix(const char *suffix)
 {
-	return suffix[0] == 'm' && suffix[1] &&
-	       !suffix[1 + strspn(suffix + 1, "0123456789.-")];
+	return suffix[0] == 'm' && suffix[1] && !suffix[1 + strspn(suffix + 1, "0123456789.-")];
 }
 
-int segment_visit(const struct segment *s, int (*visit)(const struct segment *s,
-		  const char *suffix, void *arg), void *arg)
+int segment_visit(const struct segment *s,
+		  int (*visit)(const struct segment *s, const char *suffix, void *arg), void *arg)
 {
 	char prefix[GPC_MAX_NAME + 8] = "gpc.", room[4096] __attribute__((aligned(8)));
 	int fd = fd_open(s->dir, O_RDONLY | O_DIRECTORY, 0), err = 0, bad;
@@ -100,8 +98,7 @@ static int open_lock_file(struct segment *s)
 		return 0;
 	if (errno == EEXIST)
 		return -ESTALE;
-	return err_sys(errno == EPERM || errno == EROFS ? EACCES : 0, "creating %s",
-		       path);
+	return err_sys(errno == EPERM || errno == EROFS ? EACCES : 0, "creating %s", path);
 }
 
 static int lock_for_removal(struct segment *s)

@@ -28,7 +28,9 @@ int root_fields(const struct shm_root *copy, struct gpc_field f[SHM_ROOT_WORDS])
 		len = (uint32_t)(head >> 32);
 		if (len > (words - at) * 8)
 			return -1;
-		f[n++] = (struct gpc_field){ .tag = (uint16_t)head, .len = len, .data = &copy->field[at] };
+		f[n++] = (struct gpc_field){ .tag = (uint16_t)head,
+					     .len = len,
+					     .data = &copy->field[at] };
 		at += (len + 7) / 8;
 	}
 	return (int)n;

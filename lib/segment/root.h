@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* root.h - the table of the words of root keys: which bucket, and what a place in it says.  shm_root.h has the
- * rules. */
+/* root.h - the table of the words of root keys: which bucket, and what a place in it says.
+ * shm_root.h has the rules. */
 #ifndef GPC_SEGMENT_ROOT_H
 #define GPC_SEGMENT_ROOT_H
 

@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 
-#define OPEN_TRIES      8        /* while others remove the name and make it again */
+#define OPEN_TRIES 8 /* while others remove the name and make it again */
 
 /* ---- names ---- */
 
@@ -34,8 +34,10 @@ int segment_name_check(const char *name)
 		return err_set(EINVAL, "name \"%s\" begins with a dot", name);
 	for (i = 0; i < n; i++)
 		if (name[i] == '/' || (unsigned char)name[i] < ' ' || name[i] == 0x7f)
-			return err_set(EINVAL, "name \"%s\" has a slash or a control character "
-				       "at byte %zu", name, i + 1);
+			return err_set(EINVAL,
+				       "name \"%s\" has a slash or a control character "
+				       "at byte %zu",
+				       name, i + 1);
 	return 0;
 }
 
@@ -48,8 +50,8 @@ static int resolve_dir(struct segment *s, const char *dir)
 	int err = 0;
 
 	if (!real)
-		return err_sys(errno == EACCES || errno == ENOMEM ? 0 : ENOENT,
-			       "directory %s", given);
+		return err_sys(errno == EACCES || errno == ENOMEM ? 0 : ENOENT, "directory %s",
+			       given);
 	if (strlen(real) >= sizeof(s->dir))
 		err = err_set(EINVAL, "the directory's path is longer than %zu bytes",
 			      sizeof(s->dir) - 1);
@@ -86,7 +88,7 @@ static int no_permission(const char *path)
 	int saved = errno;
 	struct stat st;
 
-	if (lstat(path, &st)) {                  /* a folder on the way is closed */
+	if (lstat(path, &st)) { /* a folder on the way is closed */
 		errno = saved;
 		return err_sys(EACCES, "%s", path);
 	}
@@ -99,9 +101,9 @@ static int open_error(const struct segment *s, const char *suffix, const char *p
 {
 	switch (errno) {
 	case ENOENT:
-		return strcmp(suffix, "idx") ?
-		       err_set(ENOENT, "%s does not exist", path) :
-		       err_set(ENOENT, "there is no cache %s in %s", s->name, s->dir);
+		return strcmp(suffix, "idx")
+			       ? err_set(ENOENT, "%s does not exist", path)
+			       : err_set(ENOENT, "there is no cache %s in %s", s->name, s->dir);
 	case EACCES:
 	case EPERM:
 		return no_permission(path);
@@ -170,14 +172,13 @@ static int open_files(struct segment *s)
 	return 0;
 }
 
-static int map_file(const struct segment *s, int fd, uint64_t bytes, int prot,
-		    uint8_t **ret)
+static int map_file(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret)
 {
 	int err = segment_map_pages(s, fd, bytes, prot, ret);
 
 	if (err)
 		return err;
-	madvise(*ret, ROUND_UP(bytes, s->unit), MADV_HUGEPAGE);      /* for khugepaged, later */
+	madvise(*ret, ROUND_UP(bytes, s->unit), MADV_HUGEPAGE); /* for khugepaged, later */
 	return 0;
 }
 
@@ -187,8 +188,7 @@ int segment_map(struct segment *s)
 
 	if (err)
 		return err;
-	return map_file(s, s->control_fd, s->at.control_bytes, PROT_READ | PROT_WRITE,
-			&s->control);
+	return map_file(s, s->control_fd, s->at.control_bytes, PROT_READ | PROT_WRITE, &s->control);
 }
 
 static int open_once(struct segment *s, const struct segment_want *want, bool map)
@@ -218,8 +218,7 @@ static int open_name(struct segment *s, const char *name, const char *dir,
 		replaced = s->index_fd >= 0 && !segment_is_named(s, "idx", s->index_fd);
 		segment_close(s);
 	}
-	return replaced ? err_set(ENOENT, "%s is removed and created all the time", name)
-			: err;
+	return replaced ? err_set(ENOENT, "%s is removed and created all the time", name) : err;
 }
 
 int segment_open(struct segment *s, const char *name, const char *dir,
@@ -242,8 +241,7 @@ int segment_map_writer(const struct segment *s, uint8_t **ret_index)
 {
 	if (s->snapshot)
 		return err_set(EROFS, "%s was opened read-only", s->name);
-	return map_file(s, s->index_fd, s->at.index_bytes, PROT_READ | PROT_WRITE,
-			ret_index);
+	return map_file(s, s->index_fd, s->at.index_bytes, PROT_READ | PROT_WRITE, ret_index);
 }
 
 void segment_unmap_writer(const struct segment *s, uint8_t *index)

@@ -13,17 +13,19 @@
 
 struct segment {
 	char dir[256], name[GPC_MAX_NAME + 1];
-	int index_fd, control_fd, lock_fd;      /* -1 = not open; a snapshot keeps them for pread */
-	bool snapshot;                   /* nothing is mapped: `index` and `control` are private
-	                                  * copies, NULL until segment_refresh makes them */
-	bool truncated;                  /* a snapshot in which something was missing: a file,
-	                                  * or its end; zeros stand there, lock_fd may be -1 */
-	bool cut;                        /* the copies are not whole: a file ended too early */
-	uint32_t unit;                   /* files are multiples of it: 4096, or a huge page */
+	int index_fd, control_fd, lock_fd; /* -1 = not open; a snapshot keeps them for pread */
+	/* nothing is mapped: `index` and `control` are private copies, NULL until
+	 * segment_refresh makes them */
+	bool snapshot;
+	/* a snapshot in which something was missing: a file, or its end; zeros stand there,
+	 * lock_fd may be -1 */
+	bool truncated;
+	bool cut;      /* the copies are not whole: a file ended too early */
+	uint32_t unit; /* files are multiples of it: 4096, or a huge page */
 	struct layout at;
-	uint8_t *index;                  /* PROT_READ for peers */
-	uint8_t *control;                /* read-write */
-	struct shm_header header;        /* of the index: a private copy, validated */
+	uint8_t *index;           /* PROT_READ for peers */
+	uint8_t *control;         /* read-write */
+	struct shm_header header; /* of the index: a private copy, validated */
 };
 
 /* What opening wants; fields of zero do not matter. */
@@ -83,8 +85,7 @@ static inline struct shm_seat *seg_seat(const struct segment *s, uint32_t peer)
 	return SEG_AT(s->control, s->at.seat, struct shm_seat, peer);
 }
 
-static inline struct shm_section *seg_section(const struct segment *s, uint32_t peer,
-					      uint32_t i)
+static inline struct shm_section *seg_section(const struct segment *s, uint32_t peer, uint32_t i)
 {
 	return SEG_AT(s->control, s->at.section, struct shm_section,
 		      (uint64_t)peer * SHM_SECTIONS + i);
@@ -151,7 +152,7 @@ static inline const struct shm_mirror *seg_mirror(const struct segment *s, uint3
 
 static inline const struct shm_xfer *seg_xfer(const struct segment *s, uint32_t peer, uint32_t slot)
 {
-	return SEG_AT(s->index, s->at.xfer, const struct shm_xfer, peer * SHM_TRANSFERS + slot);
+	return SEG_AT(s->index, s->at.xfer, const struct shm_xfer, peer *SHM_TRANSFERS + slot);
 }
 
 static inline const struct shm_tally *seg_tally(const struct segment *s, uint32_t peer)
@@ -167,7 +168,7 @@ static inline const struct shm_record *seg_record(const struct segment *s, uint3
 static inline const struct shm_change *seg_change(const struct segment *s, uint64_t number)
 {
 	return SEG_AT(s->index, s->at.change, const struct shm_change,
-		      number & (s->header.geometry.changes - 1));
+		      number &(s->header.geometry.changes - 1));
 }
 
 static inline const struct shm_aliases *seg_aliases(const struct segment *s, uint32_t i)
@@ -179,7 +180,7 @@ static inline const struct shm_aliases *seg_aliases(const struct segment *s, uin
 static inline const struct shm_note *seg_change_note(const struct segment *s, uint64_t number)
 {
 	return SEG_AT(s->index, s->at.change_note, const struct shm_note,
-		      number & (s->header.geometry.changes - 1));
+		      number &(s->header.geometry.changes - 1));
 }
 
 static inline bool seg_keeps(const struct segment *s, uint32_t what)

@@ -17,8 +17,8 @@
 #include "base/err.h"
 #include "base/fd.h"
 
-#define SNAPSHOT_TRIES  8        /* while others remove the name and make it again */
-#define CHUNK           (1u << 30)
+#define SNAPSHOT_TRIES 8 /* while others remove the name and make it again */
+#define CHUNK          (1u << 30)
 
 /* The rest of a copy becomes zeros, whole pages without touching them. */
 static void zero_from(uint8_t *copy, uint64_t got, uint64_t bytes)
@@ -69,8 +69,8 @@ static int anonymous(uint64_t bytes, uint32_t unit, uint8_t **ret)
 
 	if (*ret)
 		return 0;
-	p = mmap(NULL, n, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		 0);
 	if (p == MAP_FAILED)
 		return err_sys(ENOMEM, "a copy of %zu bytes", n);
 	*ret = p;
@@ -79,8 +79,8 @@ static int anonymous(uint64_t bytes, uint32_t unit, uint8_t **ret)
 
 #define RECORDS_A_READ 256u
 
-/* The control segment was copied after the index: a note may be of a later life of its block.  Whose
- * word is still the one that was copied has had that note all the while, by the rule of
+/* The control segment was copied after the index: a note may be of a later life of its block.
+ * Whose word is still the one that was copied has had that note all the while, by the rule of
  * segment/note.h; the others are copied without. */
 static void drop_late_notes(const struct segment *s)
 {
@@ -150,7 +150,7 @@ static int open_rest(struct segment *s)
 	if ((err = check_reader(s, s->control_fd, "ctl")))
 		return err;
 	if (pread(s->control_fd, &h, sizeof(h), 0) != sizeof(h))
-		return 0;                        /* cut off: zeros */
+		return 0; /* cut off: zeros */
 	return segment_check_control(s);
 }
 

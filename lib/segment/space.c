@@ -70,13 +70,13 @@ static uint64_t free_in_groups(void)
 	do {
 		end = strrchr(at, '/');
 		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", end[1] ? at : "");
-		most = number_in(path);          /* "max" is read as 0 */
+		most = number_in(path); /* "max" is read as 0 */
 		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.current", end[1] ? at : "");
 		now = number_in(path);
 		if (most && most != UINT64_MAX && now != UINT64_MAX)
 			least = MIN(least, most - MIN(most, now));
 		*end = 0;
-		if (end == at && end[1]) {       /* the root is the last one */
+		if (end == at && end[1]) { /* the root is the last one */
 			at[0] = '/';
 			at[1] = 0;
 		}
@@ -114,9 +114,14 @@ uint64_t segment_free_on_nodes(uint64_t nodes)
  * free, and promised. */
 static uint64_t free_huge_pages(uint64_t size)
 {
-	static const struct { const char *field; int sign; } field[] = {
-		{ "free_hugepages", 1 }, { "nr_overcommit_hugepages", 1 },
-		{ "resv_hugepages", -1 }, { "surplus_hugepages", -1 },
+	static const struct {
+		const char *field;
+		int sign;
+	} field[] = {
+		{ "free_hugepages", 1 },
+		{ "nr_overcommit_hugepages", 1 },
+		{ "resv_hugepages", -1 },
+		{ "surplus_hugepages", -1 },
 	};
 	char path[128];
 	int64_t sum = 0;

@@ -58,19 +58,21 @@ int segment_check_owner(const struct segment *s, int fd, const char *suffix)
 	if (fstat(fd, &st))
 		return err_sys(0, "gpc.%s.%s", s->name, suffix);
 	if (st.st_mode & 07)
-		return err_set(EACCES, "gpc.%s.%s has mode %o: everybody could reach it",
-			       s->name, suffix, st.st_mode & 07777);
+		return err_set(EACCES, "gpc.%s.%s has mode %o: everybody could reach it", s->name,
+			       suffix, st.st_mode & 07777);
 	if (st.st_uid == geteuid())
 		return 0;
 	if ((st.st_mode & 0777) == 0660 && group_is_ours(st.st_gid))
 		return 0;
 	if ((st.st_mode & 0777) == 0660)
-		return err_set(EACCES, "gpc.%s.%s belongs to user %u, group %u, with mode 660: who uses "
-			       "it must be in group %u; the owner of the cache, too", s->name, suffix,
-			       (unsigned)st.st_uid, (unsigned)st.st_gid, (unsigned)st.st_gid);
-	return err_set(EACCES, "gpc.%s.%s belongs to user %u, group %u, with mode %03o; "
-		       SEGMENT_LET_IN, s->name, suffix, (unsigned)st.st_uid,
-		       (unsigned)st.st_gid, st.st_mode & 07777);
+		return err_set(EACCES,
+			       "gpc.%s.%s belongs to user %u, group %u, with mode 660: who uses "
+			       "it must be in group %u; the owner of the cache, too",
+			       s->name, suffix, (unsigned)st.st_uid, (unsigned)st.st_gid,
+			       (unsigned)st.st_gid);
+	return err_set(
+		EACCES, "gpc.%s.%s belongs to user %u, group %u, with mode %03o; " SEGMENT_LET_IN,
+		s->name, suffix, (unsigned)st.st_uid, (unsigned)st.st_gid, st.st_mode & 07777);
 }
 
 /* A hole in a tmpfs file becomes SIGBUS on the day the file system is full. */
@@ -82,11 +84,9 @@ static int check_size(const struct segment *s, int fd, const char *suffix, uint6
 
 	if (fstat(fd, &st) || fstatfs(fd, &fs))
 		return err_sys(0, "gpc.%s.%s", s->name, suffix);
-	if ((uint64_t)st.st_size != want &&
-	    !(is_hugetlbfs(&fs) && (uint64_t)st.st_size == bytes))
-		return err_set(EBADMSG, "gpc.%s.%s has %llu bytes instead of %llu",
-			       s->name, suffix, (unsigned long long)st.st_size,
-			       (unsigned long long)want);
+	if ((uint64_t)st.st_size != want && !(is_hugetlbfs(&fs) && (uint64_t)st.st_size == bytes))
+		return err_set(EBADMSG, "gpc.%s.%s has %llu bytes instead of %llu", s->name, suffix,
+			       (unsigned long long)st.st_size, (unsigned long long)want);
 	if (!is_hugetlbfs(&fs) && (uint64_t)st.st_blocks * 512 < want)
 		return err_set(EBADMSG,
 			       "gpc.%s.%s is sparse: only %llu of its %llu bytes "
@@ -97,7 +97,7 @@ static int check_size(const struct segment *s, int fd, const char *suffix, uint6
 }
 
 #define MISSING (64ull << 20)
-#define LAYOUTS 1000                     /* more there will never be: a larger number is damage */
+#define LAYOUTS 1000 /* more there will never be: a larger number is damage */
 
 /* Half a cache can be looked at, and a small one that is gone; but a page with a header must not
  * make anybody copy, check and list the tens of gigabytes that it speaks of. */
@@ -136,8 +136,7 @@ int segment_boot_id(uint8_t id[16])
 		p += 2;
 		p += *p == '-';
 	}
-	return i == 16 ? 0
-		       : err_set(EIO, "/proc/sys/kernel/random/boot_id is unreadable");
+	return i == 16 ? 0 : err_set(EIO, "/proc/sys/kernel/random/boot_id is unreadable");
 }
 
 uint64_t segment_header_sum(const struct shm_header *h)
@@ -201,9 +200,8 @@ static int other_layout(const struct segment *s, const struct shm_header *h)
 		       "cache %s was made by %s (layout %u); this library is %s (layout %u): "
 		       "%send its processes and remove it with gpc-inspect %s%s%srm %s",
 		       s->name, h->version == 1 ? "gpc 0.1" : maker, h->version,
-		       older ? "newer" : "older", SHM_VERSION,
-		       older ? "" : "use that one's, or ", usual ? "" : "--dir ",
-		       usual ? "" : s->dir, usual ? "" : " ", s->name);
+		       older ? "newer" : "older", SHM_VERSION, older ? "" : "use that one's, or ",
+		       usual ? "" : "--dir ", usual ? "" : s->dir, usual ? "" : " ", s->name);
 }
 
 static int check_content(const struct segment *s, const struct shm_header *h)
@@ -256,8 +254,7 @@ int segment_check_control(const struct segment *s)
 	if (pread(s->control_fd, &have, sizeof(have), 0) < 0)
 		return err_sys(EIO, "gpc.%s.ctl", s->name);
 	if (memcmp(&want, &have, sizeof(want)))
-		return err_set(EBADMSG, "gpc.%s.ctl does not belong to the index",
-			       s->name);
+		return err_set(EBADMSG, "gpc.%s.ctl does not belong to the index", s->name);
 	return 0;
 }
 
@@ -268,8 +265,7 @@ int segment_check_lock(const struct segment *s)
 	if (pread(s->lock_fd, id, sizeof(id), 0) < 0)
 		return err_sys(EIO, "gpc.%s.lock", s->name);
 	if (memcmp(id, s->header.id, sizeof(id)))
-		return err_set(EBADMSG, "gpc.%s.lock does not belong to the index",
-			       s->name);
+		return err_set(EBADMSG, "gpc.%s.lock does not belong to the index", s->name);
 	return 0;
 }
 
@@ -279,8 +275,10 @@ static int check_boot(const struct segment *s)
 	int err = segment_boot_id(boot);
 
 	if (!err && memcmp(boot, s->header.boot, sizeof(boot)))
-		err = err_set(EBADMSG, "%s was made before the last boot, or on another "
-			      "machine: remove it", s->name);
+		err = err_set(EBADMSG,
+			      "%s was made before the last boot, or on another "
+			      "machine: remove it",
+			      s->name);
 	return err;
 }
 
@@ -298,13 +296,14 @@ static int check_layout(const struct segment *s, const uint8_t *layout)
 {
 	if (!layout || is_zero(layout, 32) || !memcmp(layout, s->header.layout, 32))
 		return 0;
-	return err_set(EPROTO, "%s was made for another model or parallel layout (its "
-		       "fingerprint differs)", s->name);
+	return err_set(EPROTO,
+		       "%s was made for another model or parallel layout (its "
+		       "fingerprint differs)",
+		       s->name);
 }
 
 /* given 0: the caller does not care */
-static int check_field(const struct segment *s, const char *field, int64_t has,
-		       int64_t given)
+static int check_field(const struct segment *s, const char *field, int64_t has, int64_t given)
 {
 	if (!given || has == given)
 		return 0;
@@ -327,19 +326,17 @@ static int check_config(const struct segment *s, const struct gpc_config *cfg)
 		return err_set(EPROTO,
 			       "%s exists and is too small: it has %u blocks and %u pools, and "
 			       "vram_blocks %u and ram_blocks %u are asked for",
-			       s->name, g->max_blocks, g->max_pools, cfg->vram_blocks, cfg->ram_blocks);
+			       s->name, g->max_blocks, g->max_pools, cfg->vram_blocks,
+			       cfg->ram_blocks);
 	if ((err = check_field(s, "block_tokens", h->block_tokens,
 			       cfg->block_tokens ? cfg->block_tokens : 16)) ||
 	    (err = check_field(s, "max_blocks", g->max_blocks, cfg->max_blocks)) ||
 	    (err = check_field(s, "max_peers", g->max_peers, cfg->max_peers)) ||
 	    (err = check_field(s, "max_pools", g->max_pools, cfg->max_pools)) ||
 	    (err = check_field(s, "tick_us", h->tick_us, cfg->tick_us)) ||
-	    (err = check_field(s, "quarantine_ms", h->quarantine_ms,
-			       cfg->quarantine_ms)) ||
-	    (err = check_field(s, "keep_tokens", !!(g->keep & KEEP_TOKENS),
-			       cfg->keep_tokens)) ||
-	    (err = check_field(s, "keep_digests", !!(g->keep & KEEP_DIGESTS),
-			       cfg->keep_digests)) ||
+	    (err = check_field(s, "quarantine_ms", h->quarantine_ms, cfg->quarantine_ms)) ||
+	    (err = check_field(s, "keep_tokens", !!(g->keep & KEEP_TOKENS), cfg->keep_tokens)) ||
+	    (err = check_field(s, "keep_digests", !!(g->keep & KEEP_DIGESTS), cfg->keep_digests)) ||
 	    (err = check_field(s, "peer_quota", h->peer_quota, cfg->peer_quota)))
 		return err;
 	if (cfg->free_target && h->free_target != MAX(cfg->free_target, 0))
@@ -361,15 +358,13 @@ int segment_check_want(const struct segment *s, const struct segment_want *want)
 
 /* ---- all of it ---- */
 
-
 int segment_check_files(struct segment *s)
 {
 	int err;
 
 	if ((err = segment_check_owner(s, s->index_fd, "idx")) ||
 	    (err = segment_check_owner(s, s->control_fd, "ctl")) ||
-	    (err = segment_check_owner(s, s->lock_fd, "lock")) ||
-	    (err = segment_read_header(s)) ||
+	    (err = segment_check_owner(s, s->lock_fd, "lock")) || (err = segment_read_header(s)) ||
 	    (err = check_size(s, s->index_fd, "idx", s->at.index_bytes)) ||
 	    (err = check_size(s, s->control_fd, "ctl", s->at.control_bytes)) ||
 	    (err = segment_check_control(s)) || (err = segment_check_lock(s)) ||
@@ -377,4 +372,3 @@ int segment_check_files(struct segment *s)
 		return err;
 	return 0;
 }
-

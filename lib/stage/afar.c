@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#define CALL_MS   2000
+#define CALL_MS 2000
 
 /* NO_LANE: each of them is LOST. */
 uint32_t afar_lane(struct tier_store *s)
@@ -38,9 +38,10 @@ void afar_give(struct tier_store *s, uint32_t lane)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The plugin may store there, or read there, until it returns.  So these blocks are nobody's until then; who waits for
- * their keys does not wait for that. */
-void afar_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n, bool is_read)
+/* The plugin may store there, or read there, until it returns.  So these blocks are nobody's until
+ * then; who waits for their keys does not wait for that. */
+void afar_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
+	       bool is_read)
 {
 	struct kept *k = &s->kept[lane];
 	uint32_t i;
@@ -79,8 +80,9 @@ void afar_look(struct tier_store *s)
 	}
 }
 
-/* The plugin has images of RAM that it may read and store to until this process ends.  The handle is going to be closed,
- * and the blocks are others' then.  So the mappings stay, and what a get may store goes to pages that nobody else has. */
+/* The plugin has images of RAM that it may read and store to until this process ends.  The handle
+ * is going to be closed, and the blocks are others' then.  So the mappings stay, and what a get may
+ * store goes to pages that nobody else has. */
 void afar_leave(struct tier_store *s)
 {
 	uint32_t pools = s->c->seg.header.geometry.max_pools, i;
@@ -89,10 +91,12 @@ void afar_leave(struct tier_store *s)
 	for (i = 0; i < pools; i++) {
 		const struct shm_pool *p = seg_pool(&s->c->seg, i);
 
-		if (load_relaxed(&p->kind) != GPC_RAM || load_acquire(&p->state) != POOL_READY || map_get(s->c, i, &m) < 0)
+		if (load_relaxed(&p->kind) != GPC_RAM || load_acquire(&p->state) != POOL_READY ||
+		    map_get(s->c, i, &m) < 0)
 			continue;
 		if (m->images && mmap(m->images, m->memory.images_bytes, PROT_READ | PROT_WRITE,
-				      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED)
-			map_put(s->c, m);        /* it is unmapped: a store there ends this process */
+				      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+				      0) == MAP_FAILED)
+			map_put(s->c, m); /* it is unmapped: a store there ends this process */
 	}
 }

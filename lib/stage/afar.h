@@ -7,14 +7,14 @@
 #include "stage/gone.h"
 #include "stage/stage.h"
 
-#define LANES     18u                    /* stages, one that writes, and the thread */
+#define LANES     18u /* stages, one that writes, and the thread */
 #define ALL_LANES ((1u << (LANES - 1)) - 1)
 #define NO_LANE   LANES
 
-struct kept {                            /* of a lane that is LOST: what its call was given */
+struct kept { /* of a lane that is LOST: what its call was given */
 	gpc_block block[GPC_REMOTE_BATCH];
 	uint32_t n;
-	bool is_read;                    /* reserved; else held */
+	bool is_read; /* reserved; else held */
 };
 
 struct tier_store {
@@ -23,22 +23,24 @@ struct tier_store {
 	struct remote *remote;
 	struct shm_tier *told;
 	uint64_t image_bytes, deadline_ns;
-	void *memory;                    /* that the store was told of */
+	void *memory; /* that the store was told of */
 	uint64_t memory_bytes;
 
-	pthread_mutex_t lock;            /* below it */
+	pthread_mutex_t lock; /* below it */
 	pthread_cond_t change;
-	uint32_t lanes;                  /* bits of those that are free ... */
-	uint32_t lost;                   /* ... and of those whose plugin has not returned */
+	uint32_t lanes; /* bits of those that are free ... */
+	uint32_t lost;  /* ... and of those whose plugin has not returned */
 	struct kept kept[LANES];
 	bool stop;
-	uint64_t rest_ns, rests_until;   /* nothing is written until then, as the last call was refused */
-	struct gone gone;                /* what is to be removed there ... */
-	bool hurry;                      /* ... some of it for the first time */
-	bool blind;                      /* ... and more of it than can be kept in mind: nothing is read any more */
-	gpc_key writing[BATCH];          /* on its way there: not removed before its hint is published, or refused */
+	/* nothing is written until then, as the last call was refused */
+	uint64_t rest_ns, rests_until;
+	struct gone gone; /* what is to be removed there ... */
+	bool hurry;       /* ... some of it for the first time */
+	bool blind; /* ... and more of it than can be kept in mind: nothing is read any more */
+	/* on its way there: not removed before its hint is published, or refused */
+	gpc_key writing[BATCH];
 	uint32_t nwriting;
-	bool told_refusal;               /* the thread's: the log has it that removals are refused */
+	bool told_refusal; /* the thread's: the log has it that removals are refused */
 	pthread_t thread;
 	bool has_thread;
 };
@@ -47,7 +49,8 @@ struct tier_store {
 uint32_t afar_lane(struct tier_store *s);
 void afar_give(struct tier_store *s, uint32_t lane);
 /* What the plugin still has of these is kept until it returns. */
-void afar_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n, bool is_read);
+void afar_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
+	       bool is_read);
 /* Every now and then: has it? */
 void afar_look(struct tier_store *s);
 /* It never has, and the handle is going to be closed. */

@@ -14,8 +14,8 @@ static void tell(struct shm_desk *d)
 	futex_wake_all(&d->told);
 }
 
-/* Odd: who has the lock begins.  What it says from now on is no answer about what came before, and the next `since` is
- * behind it.  One that fails leaves it so. */
+/* Odd: who has the lock begins.  What it says from now on is no answer about what came before, and
+ * the next `since` is behind it.  One that fails leaves it so. */
 static void end_life(struct shm_desk *d)
 {
 	store_relaxed(&d->life, load_relaxed(&d->life) | 1);
@@ -28,8 +28,9 @@ void desk_begins(struct gpc_tiers *t)
 	struct shm_desk *d = seg_desk(&t->c->seg);
 
 	store_relaxed(&d->since, load_relaxed(&d->durable));
-	/* (y) what the last keeper has said, and from where this one follows the feed, before its life; pairs with
-	 * request/durable.c.  If we die before it, the life is odd and the lock free */
+	/* (y) what the last keeper has said, and from where this one follows the feed, before its
+	 * life; pairs with request/durable.c.  If we die before it, the life is odd and the lock
+	 * free */
 	store_release(&d->life, load_relaxed(&d->life) + 1);
 	tell(d);
 }
@@ -39,8 +40,9 @@ int desk_take(struct gpc_tiers *t)
 	int err = lock_try(t->c->seg.lock_fd, LOCK_TIERS);
 
 	if (err == -EAGAIN)
-		return err_set(EBUSY, "another process keeps the tiers below RAM of %s already (peer %d)",
-			       t->c->seg.name, (int)load_relaxed(&seg_desk(&t->c->seg)->keeper) - 1);
+		return err_set(
+			EBUSY, "another process keeps the tiers below RAM of %s already (peer %d)",
+			t->c->seg.name, (int)load_relaxed(&seg_desk(&t->c->seg)->keeper) - 1);
 	if (err < 0)
 		return err_set(-err, "gpc.%s.lock: no lock: %s", t->c->seg.name, strerror(-err));
 	t->has_lock = true;
@@ -48,8 +50,9 @@ int desk_take(struct gpc_tiers *t)
 	return 0;
 }
 
-/* A file that was kept last by another life, or by none, may have all that has ever been removed; zeros: no file is
- * kept.  If we die in between, `file` is another one than that, or nothing counts as done for it. */
+/* A file that was kept last by another life, or by none, may have all that has ever been removed;
+ * zeros: no file is kept.  If we die in between, `file` is another one than that, or nothing counts
+ * as done for it. */
 void desk_keeps(struct gpc_tiers *t, const uint8_t file[16])
 {
 	struct shm_desk *d = seg_desk(&t->c->seg);
@@ -87,7 +90,7 @@ void desk_show(struct gpc_tiers *t)
 	struct shm_desk *d = seg_desk(&t->c->seg);
 	uint32_t i, k;
 
-	for (i = 0; i < SHM_TIERS; i++) {        /* of another keeper, who had other tiers */
+	for (i = 0; i < SHM_TIERS; i++) { /* of another keeper, who had other tiers */
 		for (k = 0; k < t->ncold && t->cold[k].index != i; k++)
 			;
 		if (k == t->ncold)
@@ -95,8 +98,8 @@ void desk_show(struct gpc_tiers *t)
 	}
 	take_over(t);
 	d->sleepers = 0;
-	/* (r) which tiers there are, and what a dead keeper had taken, before who keeps them; pairs with
-	 * request/durable.c.  If we die before it, our lock is free and nobody keeps them */
+	/* (r) which tiers there are, and what a dead keeper had taken, before who keeps them; pairs
+	 * with request/durable.c.  If we die before it, our lock is free and nobody keeps them */
 	store_release(&d->keeper, t->c->peer + 1);
 }
 
@@ -114,7 +117,7 @@ void desk_leave(struct gpc_tiers *t)
 	}
 	lock_drop(t->c->seg.lock_fd, LOCK_TIERS);
 	t->has_lock = false;
-	tell(d);                         /* who waits sees that nobody has the lock */
+	tell(d); /* who waits sees that nobody has the lock */
 }
 
 uint32_t desk_bell(const struct gpc_tiers *t)
@@ -126,7 +129,8 @@ void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns)
 {
 	struct shm_desk *d = seg_desk(&t->c->seg);
 
-	order_add32(&d->sleepers, 1);    /* before the bell is looked at: keeper_ring does the reverse */
+	/* before the bell is looked at: keeper_ring does the reverse */
+	order_add32(&d->sleepers, 1);
 	if (load_relaxed(&d->bell) == seen && !stage_stops(t))
 		futex_wait(&d->bell, seen, ns);
 	order_add32(&d->sleepers, (uint32_t)-1);
@@ -146,8 +150,8 @@ void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32
 
 	store_relaxed(&d->cleared, cleared);
 	store_relaxed(&d->drops, drops);
-	/* (o) the disk has it before the number says so; pairs with request/durable.c.  If we die before it, who
-	 * waits sees that our lock is gone */
+	/* (o) the disk has it before the number says so; pairs with request/durable.c.  If we die
+	 * before it, who waits sees that our lock is gone */
 	store_release(&d->durable, number);
 	order_add32(&d->told, 1);
 	if (load_relaxed(&d->waiters))

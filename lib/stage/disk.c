@@ -14,8 +14,8 @@ struct tier_file {
 	struct disk *disk;
 	bool notes;
 	const struct log *log;
-	const char *of;                  /* whose cache */
-	uint64_t pause_ns, until_ns;     /* writes fail: no more of them before that */
+	const char *of;              /* whose cache */
+	uint64_t pause_ns, until_ns; /* writes fail: no more of them before that */
 };
 
 /* A call waits for all of its operations: their memory is the caller's. */
@@ -40,17 +40,26 @@ static void one_ended(struct disk_op *op)
 	pthread_mutex_unlock(&b->lock);
 }
 
-static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_item *it, struct batch *b,
-		    uint64_t deadline_ns)
+static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_item *it,
+		    struct batch *b, uint64_t deadline_ns)
 {
 	*op = (struct disk_op){
-		.kind = kind, .iov = it->iov, .niov = it->niov, .has_crc = it->has_crc,
-		.deadline_ns = deadline_ns, .done = one_ended, .arg = b,
-		.what = { .slot = it->slot, .key = it->key, .parent = it->parent, .depth = it->depth,
-			  .tag = it->tag, .crc = it->crc },
+		.kind = kind,
+		.iov = it->iov,
+		.niov = it->niov,
+		.has_crc = it->has_crc,
+		.deadline_ns = deadline_ns,
+		.done = one_ended,
+		.arg = b,
+		.what = { .slot = it->slot,
+			  .key = it->key,
+			  .parent = it->parent,
+			  .depth = it->depth,
+			  .tag = it->tag,
+			  .crc = it->crc },
 	};
 	if (kind == DISK_WRITE && it->note_bytes) {
-		op->note = (void *)(uintptr_t)it->note;  /* it is only read */
+		op->note = (void *)(uintptr_t)it->note; /* it is only read */
 		op->what.note_bytes = it->note_bytes;
 	}
 }
@@ -71,9 +80,12 @@ static void submit(struct disk *d, struct disk_op *op)
 	one_ended(op);
 }
 
-static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, uint32_t n,
+		uint64_t deadline_ns)
 {
-	struct batch b = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .left = n };
+	struct batch b = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			   .ended = PTHREAD_COND_INITIALIZER,
+			   .left = n };
 	struct disk_op *ops = calloc(n, sizeof(*ops));
 	uint64_t now = disk_now(file_of(t));
 	uint32_t i;
@@ -84,7 +96,8 @@ static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, ui
 		return;
 	for (i = 0; i < n; i++) {
 		fill_op(&ops[i], kind, &items[i], &b, deadline_ns);
-		ops[i].what.born_ns = now + i;   /* in the order of the call, whichever thread comes first */
+		/* in the order of the call, whichever thread comes first */
+		ops[i].what.born_ns = now + i;
 		submit(file_of(t), &ops[i]);
 	}
 	pthread_mutex_lock(&b.lock);
@@ -105,11 +118,12 @@ static void file_read(struct tier *t, struct tier_item *items, uint32_t n, uint6
 
 static bool is_failure(int result)
 {
-	return result && result != -ESTALE && result != -ETIME && result != -ECANCELED && result != -EINVAL;
+	return result && result != -ESTALE && result != -ETIME && result != -ECANCELED &&
+	       result != -EINVAL;
 }
 
-/* One bad place is the caller's: it takes another one.  Where nothing can be written it need not try at once.  Removals,
- * and what was written before, are not affected.  One thread writes. */
+/* One bad place is the caller's: it takes another one.  Where nothing can be written it need not
+ * try at once.  Removals, and what was written before, are not affected.  One thread writes. */
 static void file_write(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
 	struct tier_file *f = (struct tier_file *)t;
@@ -122,8 +136,10 @@ static void file_write(struct tier *t, struct tier_item *items, uint32_t n, uint
 	}
 	if (failed == n) {
 		if (!f->pause_ns)
-			log_say(f->log, LOG_ERR, "tier disk of %s: writes fail: %s; they are tried again in 1 s, and then at "
-				"intervals of up to 60 s", f->of, gpc_strerror(items[0].result));
+			log_say(f->log, LOG_ERR,
+				"tier disk of %s: writes fail: %s; they are tried again in 1 s, and then at "
+				"intervals of up to 60 s",
+				f->of, gpc_strerror(items[0].result));
 		f->pause_ns = f->pause_ns ? rest_longer(f->pause_ns) : REST_NS;
 		f->until_ns = clock_ns() + f->pause_ns;
 	} else if (whole && f->pause_ns) {
@@ -172,7 +188,9 @@ static void notes_ahead(struct disk *d, const struct disk_slot *there, uint64_t 
 
 static int file_note(struct tier *t, const struct tier_found *f, void *to)
 {
-	struct disk_slot what = { .slot = f->slot, .note_bytes = f->note_bytes, .note_crc = f->note_crc };
+	struct disk_slot what = { .slot = f->slot,
+				  .note_bytes = f->note_bytes,
+				  .note_crc = f->note_crc };
 
 	return disk_note(file_of(t), &what, to);
 }
@@ -193,10 +211,14 @@ static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
 	now = disk_now(d);
 	for (i = 0; found && i < n; i++)
 		found[i] = (struct tier_found){
-			.slot = there[i].slot, .key = there[i].key, .parent = there[i].parent,
-			.depth = there[i].depth, .tag = there[i].tag,
+			.slot = there[i].slot,
+			.key = there[i].key,
+			.parent = there[i].parent,
+			.depth = there[i].depth,
+			.tag = there[i].tag,
 			.age_ns = there[i].born_ns < now ? now - there[i].born_ns : 0,
-			.note_bytes = there[i].note_bytes, .note_crc = there[i].note_crc,
+			.note_bytes = there[i].note_bytes,
+			.note_crc = there[i].note_crc,
 		};
 	free(there);
 	*ret = found;
@@ -220,9 +242,12 @@ static void file_counts(struct tier *t, struct tier_counts *ret)
 
 	disk_counts(file_of(t), &c);
 	*ret = (struct tier_counts){
-		.misses = c.absent + c.other_key, .bad = c.bad_header + c.bad_image + c.bad_note,
-		.errors = c.read_errors + c.write_errors + c.no_space + c.sync_errors + c.short_file,
-		.late = c.late, .refused = c.refused,
+		.misses = c.absent + c.other_key,
+		.bad = c.bad_header + c.bad_image + c.bad_note,
+		.errors =
+			c.read_errors + c.write_errors + c.no_space + c.sync_errors + c.short_file,
+		.late = c.late,
+		.refused = c.refused,
 	};
 }
 
@@ -233,10 +258,20 @@ static void file_close(struct tier *t)
 }
 
 static const struct tier_ops disk_ops = {
-	.name = "disk", .kind = GPC_DISK, .read = file_read, .write = file_write, .forget = file_forget,
-	.clear = file_clear, .sync = file_sync, .reuse = file_reuse, .scan = file_scan, .note = file_note,
+	.name = "disk",
+	.kind = GPC_DISK,
+	.read = file_read,
+	.write = file_write,
+	.forget = file_forget,
+	.clear = file_clear,
+	.sync = file_sync,
+	.reuse = file_reuse,
+	.scan = file_scan,
+	.note = file_note,
 	.begin = file_begin,
-	.turn = file_turn, .counts = file_counts, .close = file_close,
+	.turn = file_turn,
+	.counts = file_counts,
+	.close = file_close,
 };
 
 int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of, struct tier **ret)
@@ -245,7 +280,9 @@ int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of,
 
 	if (!t)
 		return -ENOMEM;
-	*t = (struct tier_file){ .tier.ops = &disk_ops, .disk = d, .notes = notes, .log = log, .of = of };
+	*t = (struct tier_file){
+		.tier.ops = &disk_ops, .disk = d, .notes = notes, .log = log, .of = of
+	};
 	*ret = &t->tier;
 	return 0;
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* down.c - from RAM to a tier, ahead of need.
  *
- * The blocks that are next to go from RAM are named by the writer (GPC_PEEK), held without a use, written, and
- * published in the tier's pool, where the writer sees to it that their sources are still what was read.  So RAM's own
- * eviction loses nothing, and no peer waits for a write.
+ * The blocks that are next to go from RAM are named by the writer (GPC_PEEK), held without a use,
+ * written, and published in the tier's pool, where the writer sees to it that their sources are
+ * still what was read.  So RAM's own eviction loses nothing, and no peer waits for a write.
  *
  *   copies      (default) the next `ahead` blocks to go have a copy below; looked at when less than that is free
  *   exclusive   `ahead` blocks are kept free: what was written leaves RAM.  Half of them are used before any goes, but
  *               where gpc_tiers_sync asks: swaps between VRAM and RAM take blocks for a moment
  *
- * The order of the pool is that in which blocks left RAM: victims come leaf first, and are published the other way
- * round, so the first one to go from RAM is the first to go from the tier.  Exclusive pools are not chained: what comes
- * up leaves root first.  In others a copy hangs on that of its parent, so what a victim hangs on goes down with it
- * (above.c), and is published before it. */
+ * The order of the pool is that in which blocks left RAM: victims come leaf first, and are
+ * published the other way round, so the first one to go from RAM is the first to go from the tier.
+ * Exclusive pools are not chained: what comes up leaves root first.  In others a copy hangs on that
+ * of its parent, so what a victim hangs on goes down with it (above.c), and is published before
+ * it. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,27 +22,29 @@
 #include "stage/above.h"
 #include "stage/stage.h"
 
-#define CALL_MS   2000
-#define LOOK_NS   (100 * NS_PER_MS)      /* a look at victims where nothing has happened since the last one */
-#define PAUSE_NS  (NS_PER_MS)
+#define CALL_MS 2000
+#define LOOK_NS \
+	(100 * NS_PER_MS) /* a look at victims where nothing has happened since the last one */
+#define PAUSE_NS   (NS_PER_MS)
 #define PAUSE_MOST (16 * NS_PER_MS)
-#define WRITE_NS  (60000 * NS_PER_MS)
-#define AFAR_NS   (10 * NS_PER_MS)       /* between looks of the thread for stores */
+#define WRITE_NS   (60000 * NS_PER_MS)
+#define AFAR_NS    (10 * NS_PER_MS) /* between looks of the thread for stores */
 
-struct down {                            /* one batch */
+struct down { /* one batch */
 	struct gpc_tiers *t;
 	struct cold *d;
 	struct map *map;
-	uint32_t n, victims;             /* the first to go comes first; behind them what they hang on, root last */
+	/* the first to go comes first; behind them what they hang on, root last */
+	uint32_t n, victims;
 	gpc_block block[BATCH], slot[BATCH];
 	struct about about[BATCH];
-	struct above above;              /* of one victim */
+	struct above above; /* of one victim */
 	bool chains;
 	struct tier_item item[BATCH];
 	struct iovec *iov;
-	uint8_t *notes;                  /* note_room each, or NULL */
-	const gpc_block *victim;         /* of this pool, in the order in which they go ... */
-	uint32_t seen;                   /* ... and how many of them were looked at */
+	uint8_t *notes;          /* note_room each, or NULL */
+	const gpc_block *victim; /* of this pool, in the order in which they go ... */
+	uint32_t seen;           /* ... and how many of them were looked at */
 };
 
 /* ---- who is wanted below ---- */
@@ -55,7 +58,7 @@ static bool is_wanted(struct cold *d, gpc_block block, const struct about *a)
 	if (!d->uses)
 		return true;
 	count = uses_count(d->uses, &a->key, block, a->word, &new);
-	tier_count(d, TIER_UNWANTED, new && count < d->min_uses);
+	tier_count(d, TIER_UNWANTED, new &&count < d->min_uses);
 	return count >= d->min_uses;
 }
 
@@ -76,7 +79,7 @@ static bool take(gpc *c, gpc_block block, const gpc_key *key, struct about *ret)
 {
 	if (!hold_quietly(c, block, key))
 		return false;
-	if (about_block(c, block, ret))  /* held, it keeps its life; dropped it is not LIVE */
+	if (about_block(c, block, ret)) /* held, it keeps its life; dropped it is not LIVE */
 		return true;
 	unhold_quietly(c, &block, 1);
 	return false;
@@ -147,10 +150,17 @@ static int write_all(struct down *b)
 
 		images_iov(b->map, b->block[i], b->iov + i * pieces);
 		b->item[i] = (struct tier_item){
-			.slot = (uint64_t)GPC_SLOT(b->slot[i]), .key = a->key, .parent = a->parent,
-			.depth = a->depth, .tag = a->tag, .iov = b->iov + i * pieces, .niov = pieces, .ram = b->block[i],
+			.slot = (uint64_t)GPC_SLOT(b->slot[i]),
+			.key = a->key,
+			.parent = a->parent,
+			.depth = a->depth,
+			.tag = a->tag,
+			.iov = b->iov + i * pieces,
+			.niov = pieces,
+			.ram = b->block[i],
 		};
-		b->item[i].has_crc = images_sum(b->t->c, b->map, b->block[i], &a->key, &b->item[i].crc);
+		b->item[i].has_crc =
+			images_sum(b->t->c, b->map, b->block[i], &a->key, &b->item[i].crc);
 		if (b->notes)
 			add_note(b, i);
 	}
@@ -158,7 +168,8 @@ static int write_all(struct down *b)
 	return 0;
 }
 
-/* What it hangs on could not be written: alone it would be of no use, and that would not be looked for again. */
+/* What it hangs on could not be written: alone it would be of no use, and that would not be looked
+ * for again. */
 static bool hangs_on_nothing(const struct down *b, uint32_t i, const gpc_block *resident)
 {
 	uint32_t k;
@@ -176,7 +187,7 @@ static void publish_all(struct down *b, gpc_block *resident)
 	gpc_block got[BATCH];
 	uint32_t at[BATCH], i, k = 0;
 
-	for (i = b->n; i--;) {           /* the last to go is the most recent */
+	for (i = b->n; i--;) { /* the last to go is the most recent */
 		const struct about *a = &b->about[i];
 
 		resident[i] = -EIO;
@@ -186,7 +197,10 @@ static void publish_all(struct down *b, gpc_block *resident)
 		at[k] = i;
 		got[k] = -ENOTCONN;
 		copy[k++] = (struct publish_copy){
-			.key = a->key, .parent = a->parent, .block = b->slot[i], .tag = a->tag,
+			.key = a->key,
+			.parent = a->parent,
+			.block = b->slot[i],
+			.tag = a->tag,
 			.unchained = a->unchained || cold_is_exclusive(b->d),
 			.source = b->block[i],
 			.life = (uint64_t)WORD_GEN(a->word) + 1,
@@ -198,7 +212,8 @@ static void publish_all(struct down *b, gpc_block *resident)
 		resident[at[i]] = got[i];
 }
 
-/* Of a batch that failed as a whole the disk is to blame, and the next one may be written in the same places. */
+/* Of a batch that failed as a whole the disk is to blame, and the next one may be written in the
+ * same places. */
 static bool is_bad_place(const struct down *b, uint32_t at)
 {
 	int result = b->item[at].result;
@@ -226,8 +241,10 @@ static uint32_t settle(struct down *b, const gpc_block *resident)
 		else if (!whole && is_bad_place(b, i))
 			slots_failed(b->d, b->slot[i]);
 		else
-			/* where another slot has the key a store has it, too: there are no places in it */
-			slots_back(b->d, b->slot[i], key, whole && !(cold_is_afar(b->d) && resident[i] >= 0));
+			/* where another slot has the key a store has it, too: there are no places
+			 * in it */
+			slots_back(b->d, b->slot[i], key,
+				   whole && !(cold_is_afar(b->d) && resident[i] >= 0));
 		if (whole && cold_is_afar(b->d) && resident[i] >= 0)
 			slots_lost(b->d, resident[i], false);
 		if (!whole)
@@ -254,7 +271,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 		cut(b, 0);
 		return 0;
 	}
-	/* until the last publish is answered, and what was refused is free on the disk: see stage.h */
+	/* until the last publish is answered, and what was refused is free on the disk: see
+	 * stage.h */
 	if (!cold_is_afar(b->d))
 		pthread_mutex_lock(&b->t->writing);
 	room = load_relaxed(&b->d->broken) ? 0 : room_for(b->d, b->n, pool, b->victim, b->seen);
@@ -285,12 +303,15 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 
 /* ---- a round ---- */
 
-/* With a limit on what is written an acknowledgement waits for no more than this, and for a batch of as much. */
-#define RATE_NS   (100 * NS_PER_MS)
+/* With a limit on what is written an acknowledgement waits for no more than this, and for a batch
+ * of as much. */
+#define RATE_NS (100 * NS_PER_MS)
 
 static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
 {
-	uint64_t n = t->opt.write_rate && !cold_is_afar(d) ? t->opt.write_rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
+	uint64_t n = t->opt.write_rate && !cold_is_afar(d)
+			     ? t->opt.write_rate / 10 / MAX(d->block_bytes, 1u)
+			     : BATCH;
 
 	n = MIN(n, (uint64_t)BATCH);
 	n = MIN(n, MAX((64ull << 20) / MAX(d->block_bytes, 1u), 1u));
@@ -309,15 +330,17 @@ static void enlist_above(struct down *b, gpc_block block)
 	struct about a;
 
 	if (!about_block(b->t->c, block, &a) || !take(b->t->c, block, &a.key, &a))
-		return;                  /* dropped, with all that hangs on it */
+		return; /* dropped, with all that hangs on it */
 	while (at < b->n && b->about[at].depth >= a.depth)
 		at++;
 	enlist(b, block, &a, at);
 }
 
-/* What it hangs on joins the batch.  One that is full is written before more comes: of a long chain the root first, so that
- * whatever ends this, nothing is there without its parent.  False: more is left, or the time for this is over. */
-static bool choose_above(struct down *b, const struct about *a, uint32_t pool, uint32_t most, uint32_t *moved)
+/* What it hangs on joins the batch.  One that is full is written before more comes: of a long chain
+ * the root first, so that whatever ends this, nothing is there without its parent.  False: more is
+ * left, or the time for this is over. */
+static bool choose_above(struct down *b, const struct about *a, uint32_t pool, uint32_t most,
+			 uint32_t *moved)
 {
 	struct above *up = &b->above;
 	uint32_t i;
@@ -336,8 +359,10 @@ static bool choose_above(struct down *b, const struct about *a, uint32_t pool, u
 	return up->n <= ABOVE_MOST;
 }
 
-/* A victim joins the batch; returns how many have a copy now.  It is held first: what it hangs on stays as long. */
-static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uint32_t pool, uint32_t most)
+/* A victim joins the batch; returns how many have a copy now.  It is held first: what it hangs on
+ * stays as long. */
+static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uint32_t pool,
+		       uint32_t most)
 {
 	uint32_t moved = 0;
 	struct about a;
@@ -352,7 +377,8 @@ static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uin
 	return b->n == most ? moved + write_batch(b, pool) : moved;
 }
 
-static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b, bool drain)
+static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b,
+		      bool drain)
 {
 	uint32_t want = room_due(d, pool, drain), most = batch_of(t, d), moved = 0;
 	gpc_block *victim;
@@ -365,7 +391,8 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 		t->later = true;
 		return 0;
 	}
-	/* the last of a file may be published between the look and the write: then there would be room for twins */
+	/* the last of a file may be published between the look and the write: then there would be
+	 * room for twins */
 	if (!cold_is_afar(d))
 		d->waits = slots_wait(d);
 	victim = malloc(want * sizeof(*victim));
@@ -398,7 +425,8 @@ static uint32_t round_of(struct gpc_tiers *t, struct down *b, bool afar, bool dr
 	return moved;
 }
 
-/* Where nothing was published or evicted since, the same blocks are next to go, but for what was used. */
+/* Where nothing was published or evicted since, the same blocks are next to go, but for what was
+ * used. */
 static bool has_changed(struct gpc_tiers *t)
 {
 	return load_acquire(&seg_state(&t->c->seg)->events_head) != t->events ||
@@ -411,7 +439,8 @@ int down_begin(struct gpc_tiers *t)
 	t->batch_afar = t->opt.remote ? malloc(sizeof(*t->batch_afar)) : NULL;
 	if (t->batch && (t->batch_afar || !t->opt.remote))
 		return 0;
-	return err_set(ENOMEM, "no memory for a batch of blocks on its way to %s", t->batch ? "the store" : "a tier");
+	return err_set(ENOMEM, "no memory for a batch of blocks on its way to %s",
+		       t->batch ? "the store" : "a tier");
 }
 
 void down_end(struct gpc_tiers *t)
@@ -455,7 +484,8 @@ void *down_thread(void *arg)
 	return NULL;
 }
 
-/* Without has_changed: what happens to a store happens elsewhere.  Its failures are no work that is left. */
+/* Without has_changed: what happens to a store happens elsewhere.  Its failures are no work that is
+ * left. */
 void *afar_thread(void *arg)
 {
 	struct gpc_tiers *t = arg;

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drops.c - a block of VRAM or RAM was dropped: its bytes are bad, and so is what follows it in a prompt.
+/* drops.c - a block of VRAM or RAM was dropped: its bytes are bad, and so is what follows it in a
+ * prompt.
  *
- * The writer has removed what it finds in the pools of the tiers by the keys of the block and of its descendants.  Left
- * are, until the call that dropped is acknowledged,
+ * The writer has removed what it finds in the pools of the tiers by the keys of the block and of
+ * its descendants.  Left are, until the call that dropped is acknowledged,
  *
  *   found at the start, not published yet      the index knows nothing of it
  *   descendants below RAM alone                a block that went down before its parent hangs on nothing in the tree
  *   descendants behind a gap                   a block between the two is nowhere by now
  *   dropped while nobody kept the tiers        the file had it, and the index had not
  *
- * The feed tells which keys were bad.  All goes that has such a key, or an ancestor that has, up to the root, wherever
- * that one is now: it may have been computed again since.  What a block behind a gap was computed from nobody knows, so
- * it goes as well; but not from a store, most of whose blocks this node knows without their parents.  What is in VRAM or
- * RAM without its parent goes in the same way.  Where the feed was overwritten before it was read, and something was
- * dropped since, nobody knows the keys: all of the tier goes.
+ * The feed tells which keys were bad.  All goes that has such a key, or an ancestor that has, up to
+ * the root, wherever that one is now: it may have been computed again since.  What a block behind a
+ * gap was computed from nobody knows, so it goes as well; but not from a store, most of whose
+ * blocks this node knows without their parents.  What is in VRAM or RAM without its parent goes in
+ * the same way.  Where the feed was overwritten before it was read, and something was dropped
+ * since, nobody knows the keys: all of the tier goes.
  *
- * What is noted is due until the writer has carried it out, and nothing is acknowledged before that.  If this process
- * dies meanwhile, its pool goes with it, and the next one reads the feed from where the last acknowledgement was. */
+ * What is noted is due until the writer has carried it out, and nothing is acknowledged before
+ * that.  If this process dies meanwhile, its pool goes with it, and the next one reads the feed
+ * from where the last acknowledgement was. */
 #include "config.h"
 
 #include <errno.h>
@@ -25,8 +28,8 @@
 #include "stage/stage.h"
 
 #define CALL_MS  2000
-#define LOOK_NS  200000u                 /* between looks at what the thread of the feed has done */
-#define DROPS    1024u                   /* blocks that are dropped by one call */
+#define LOOK_NS  200000u /* between looks at what the thread of the feed has done */
+#define DROPS    1024u   /* blocks that are dropped by one call */
 #define NONE_YET UINT32_MAX
 
 bool drops_tells(const struct gpc_event *e)
@@ -58,7 +61,8 @@ void drops_note(struct gpc_tiers *t, const gpc_key *key)
 /* A drop under way is none of them: it is another number in the end, and now. */
 uint32_t drops_told(const gpc *c)
 {
-	/* pairs with (x) of writer/drop.c: who reads the feed behind it finds what it tells of these */
+	/* pairs with (x) of writer/drop.c: who reads the feed behind it finds what it tells of
+	 * these */
 	return load_acquire(&seg_state(&c->seg)->drops) & ~1u;
 }
 
@@ -69,28 +73,31 @@ bool drops_are_due(const struct gpc_tiers *t)
 
 /* ---- what follows from them ---- */
 
-/* Entries of a tier by number: its slots, and behind them what was found and is not published; and behind those the
- * records of VRAM and RAM. */
+/* Entries of a tier by number: its slots, and behind them what was found and is not published; and
+ * behind those the records of VRAM and RAM. */
 struct follow {
 	struct cold *d;
-	uint64_t n;                      /* entries */
+	uint64_t n; /* entries */
 	uint32_t mask;
-	uint32_t *by_key, *next_key;     /* of what was found alone: the first of a place, or NONE_YET */
-	struct gone bad;                 /* the keys that were dropped */
+	/* of what was found alone: the first of a place, or NONE_YET */
+	uint32_t *by_key, *next_key;
+	struct gone bad; /* the keys that were dropped */
 	uint64_t links;
 	uint8_t *chain, *dead;
-	uint32_t *life;                  /* the word with which chain[] was found */
+	uint32_t *life; /* the word with which chain[] was found */
 	uint64_t *path;
-	struct flight { gpc_key key, parent; } *flight;
+	struct flight {
+		gpc_key key, parent;
+	} * flight;
 	uint32_t nflights, flights_size;
 	bool has_flights;
-	gpc_block *block;                /* LIVE ones that are to go, held */
+	gpc_block *block; /* LIVE ones that are to go, held */
 	uint32_t nblocks;
 };
 
-#define ROOT (UINT64_MAX - 1)            /* as a link: the key in flight begins a prompt */
+#define ROOT (UINT64_MAX - 1) /* as a link: the key in flight begins a prompt */
 
-enum { NOT_SEEN, WHOLE, GAP, BAD };      /* the way from here to the root */
+enum { NOT_SEEN, WHOLE, GAP, BAD }; /* the way from here to the root */
 
 static bool look(const struct follow *f, uint64_t link, struct about *ret)
 {
@@ -151,13 +158,14 @@ static bool begin(struct follow *f, struct cold *d)
 	f->dead = calloc(f->n, 1);
 	f->path = malloc(f->links * sizeof(*f->path));
 	f->block = malloc(f->links * sizeof(*f->block));
-	if (!f->by_key || !f->next_key || !f->chain || !f->life || !f->dead || !f->path || !f->block || !name_bad(f)) {
+	if (!f->by_key || !f->next_key || !f->chain || !f->life || !f->dead || !f->path ||
+	    !f->block || !name_bad(f)) {
 		end(f);
 		return false;
 	}
 	for (i = 0; i <= f->mask; i++)
 		f->by_key[i] = NONE_YET;
-	for (i = d->next; i < d->nfound; i++) {          /* those before it are published: slots */
+	for (i = d->next; i < d->nfound; i++) { /* those before it are published: slots */
 		at = place(f, &d->found[i].key);
 		f->next_key[i] = f->by_key[at];
 		f->by_key[at] = (uint32_t)i;
@@ -183,15 +191,16 @@ static uint64_t find_link(struct follow *f, const gpc_key *key)
 	return record == SHM_NO_RECORD ? UINT64_MAX : f->n + record;
 }
 
-/* A victim whose bytes are on their way to RAM is found nowhere until its move is committed (writer/move.c), and is no
- * gap. */
+/* A victim whose bytes are on their way to RAM is found nowhere until its move is committed
+ * (writer/move.c), and is no gap. */
 static bool flies(const gpc *c, uint32_t record, struct flight *ret)
 {
 	const struct shm_record *r = seg_record(&c->seg, record);
 	uint32_t word = load_acquire(&r->word);
 
 	/* pairs with (O) of writer/move.c */
-	if (WORD_STATE(word) != RESERVED || !load_acquire(&r->source) || !(load_relaxed(&r->flags) & REC_DETACHED))
+	if (WORD_STATE(word) != RESERVED || !load_acquire(&r->source) ||
+	    !(load_relaxed(&r->flags) & REC_DETACHED))
 		return false;
 	ret->key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
 	ret->parent = (gpc_key){ { load_relaxed(&r->parent[0]), load_relaxed(&r->parent[1]) } };
@@ -218,7 +227,7 @@ static void find_flights(struct follow *f)
 			room = f->flights_size ? 2 * f->flights_size : 64;
 			more = reallocarray(f->flight, room, sizeof(*more));
 			if (!more)
-				break;           /* the others are gaps */
+				break; /* the others are gaps */
 			f->flight = more;
 			f->flights_size = room;
 		}
@@ -247,11 +256,14 @@ static uint64_t past_flights(struct follow *f, gpc_key *key)
 		*key = up->parent;
 		link = find_link(f, key);
 	}
-	return link == UINT64_MAX && (begins || i) ? find_link(f, key) : link;   /* it may have landed meanwhile */
+	/* it may have landed meanwhile */
+	return link == UINT64_MAX && (begins || i) ? find_link(f, key) : link;
 }
 
-/* Engines go on meanwhile, and what was seen of a block says nothing of the next one in its place. */
-static uint8_t seen(const struct follow *f, uint64_t link, const gpc_key *found_by, struct about *ret)
+/* Engines go on meanwhile, and what was seen of a block says nothing of the next one in its
+ * place. */
+static uint8_t seen(const struct follow *f, uint64_t link, const gpc_key *found_by,
+		    struct about *ret)
 {
 	if (link == UINT64_MAX || !look(f, link, ret) || !key_same(&ret->key, found_by))
 		return GAP;
@@ -268,7 +280,7 @@ static uint8_t chain_of(struct follow *f, uint64_t link, gpc_key key)
 		is = gone_has(&f->bad, &key) ? BAD : n == f->links ? GAP : seen(f, link, &key, &a);
 		if (is != NOT_SEEN)
 			break;
-		f->chain[link] = GAP;    /* who comes here again goes in a circle */
+		f->chain[link] = GAP; /* who comes here again goes in a circle */
 		f->life[link] = a.word;
 		f->path[n++] = link;
 		if (key_is_zero(&a.parent) || key_is_root(&a.parent)) {
@@ -294,7 +306,7 @@ static void kill(struct follow *f, uint64_t i, const gpc_key *key, bool is_bad)
 	gpc_block block = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
 
 	if (i < d->blocks && !hold_quietly(d->t->c, block, key))
-		return;                  /* it has gone by itself */
+		return; /* it has gone by itself */
 	f->dead[i] = 1;
 	if (i < d->blocks)
 		f->block[f->nblocks++] = block;
@@ -312,7 +324,7 @@ static void kill_all(struct follow *f)
 
 	for (i = 0; i < f->n; i++) {
 		if (i >= d->blocks && i - d->blocks < d->next)
-			continue;        /* it is published: a slot */
+			continue; /* it is published: a slot */
 		is = look(f, i, &a) ? chain_of(f, i, a.key) : WHOLE;
 		if (is >= least)
 			kill(f, i, &a.key, is == BAD);
@@ -324,8 +336,9 @@ static bool is_alone(const gpc *c, uint32_t record)
 	return load_relaxed(&seg_record(&c->seg, record)->flags) & REC_UNCHAINED;
 }
 
-/* Have all of these keys been dropped by us, behind the last drop of others?  What may follow them is gone already, and
- * blocks without their parents that have come since are no business of those. */
+/* Have all of these keys been dropped by us, behind the last drop of others?  What may follow them
+ * is gone already, and blocks without their parents that have come since are no business of
+ * those. */
 static bool are_ours(const struct gpc_tiers *t)
 {
 	uint32_t i;
@@ -335,8 +348,8 @@ static bool are_ours(const struct gpc_tiers *t)
 	return i == t->ndropped;
 }
 
-/* Pools of VRAM and RAM that take blocks without their parents have such blocks as well, some of which came up from here.
- * What hangs on one of them in the tree goes with it. */
+/* Pools of VRAM and RAM that take blocks without their parents have such blocks as well, some of
+ * which came up from here. What hangs on one of them in the tree goes with it. */
 static void kill_alone(struct follow *f, uint8_t least)
 {
 	gpc *c = f->d->t->c;
@@ -352,8 +365,10 @@ static void kill_alone(struct follow *f, uint8_t least)
 		for (slot = 0; slot < (uint32_t)load_relaxed(&p->range); slot++) {
 			block = GPC_BLOCK((gpc_block)pool, (gpc_block)slot);
 			record = pool_record(&c->seg, block);
-			if (record == SHM_NO_RECORD || !is_alone(c, record) || !about_record(c, record, &a) ||
-			    chain_of(f, f->n + record, a.key) < least || !hold_quietly(c, block, &a.key))
+			if (record == SHM_NO_RECORD || !is_alone(c, record) ||
+			    !about_record(c, record, &a) ||
+			    chain_of(f, f->n + record, a.key) < least ||
+			    !hold_quietly(c, block, &a.key))
 				continue;
 			f->block[f->nblocks++] = block;
 			gone_add(&f->d->t->ours, &a.key);
@@ -404,8 +419,10 @@ static bool drop_from(struct cold *d, bool ours, bool *ret_done)
 static void say_lost(struct gpc_tiers *t)
 {
 	if (t->opt.remote)
-		log_say(&t->c->log, LOG_WARNING, "blocks of %s were dropped, and which ones is not known any more: the remote "
-			"store may have them; a new version tag forgets them", t->c->seg.name);
+		log_say(&t->c->log, LOG_WARNING,
+			"blocks of %s were dropped, and which ones is not known any more: the remote "
+			"store may have them; a new version tag forgets them",
+			t->c->seg.name);
 }
 
 /* The feed tells of the clears, and what they mean for the file. */
@@ -436,8 +453,8 @@ bool drops_carry_out(struct gpc_tiers *t)
 		gone_end(&t->ours);
 	for (i = 0; i < t->ncold && !t->drops_lost; i++) {
 		if (!returns_keeps(t->c, t->cold[i].pool))
-			continue;        /* its pool has gone, and with it all that it had */
-		t->ndropped = mine;      /* each tier has its own that follow */
+			continue;   /* its pool has gone, and with it all that it had */
+		t->ndropped = mine; /* each tier has its own that follow */
 		sent |= drop_from(&t->cold[i], ours, &done);
 	}
 	t->ndropped = done && !t->drops_lost ? 0 : mine;
@@ -452,7 +469,7 @@ bool drops_are_done(const struct cold *d, uint64_t deadline, uint32_t *ret_clear
 	uint64_t done;
 
 	for (;;) {
-		done = load_acquire(&d->clears_done);    /* pairs with (z) of stage/feed.c */
+		done = load_acquire(&d->clears_done); /* pairs with (z) of stage/feed.c */
 		*ret_clears = (uint32_t)done;
 		if (done == load_relaxed(&seg_pool(&t->c->seg, d->pool)->clears))
 			return true;
@@ -468,7 +485,7 @@ bool drops_are_done(const struct cold *d, uint64_t deadline, uint32_t *ret_clear
 /* False: the feed was overwritten. */
 static bool read_missed(struct gpc_tiers *t, uint64_t from, uint64_t end)
 {
-	uint64_t cursor = MAX(from, 1u);         /* 0 stands for the oldest change that is kept */
+	uint64_t cursor = MAX(from, 1u); /* 0 stands for the oldest change that is kept */
 	struct gpc_event events[256];
 	int n = 1, i;
 
@@ -488,7 +505,8 @@ void drops_missed(struct gpc_tiers *t)
 
 	/* behind the head: nothing that it has before it is missed */
 	any = load_relaxed(&desk->drops) != load_relaxed(&seg_state(&t->c->seg)->drops);
-	if (t->opt.remote && !read_missed(t, load_relaxed(&desk->swept), MIN(t->missed_from, t->cursor)) && any)
+	if (t->opt.remote &&
+	    !read_missed(t, load_relaxed(&desk->swept), MIN(t->missed_from, t->cursor)) && any)
 		say_lost(t);
 	if (!read_missed(t, t->missed_from, t->cursor) && any)
 		t->drops_lost = true;

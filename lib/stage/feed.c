@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* feed.c - what becomes of blocks of our pools, as the feed tells (rule B19).
  *
- * A header is made free when the feed says that its block has gone, whatever the reason.  That is not synced, but
- * where a peer waits, and then once for all that was told so far:
+ * A header is made free when the feed says that its block has gone, whatever the reason.  That is
+ * not synced, but where a peer waits, and then once for all that was told so far:
  *
  *   1  the feed is read to its head
- *   2  `writing` is taken and given back: each batch that began before has made free what was refused
- *   3  the tier syncs
- *   4  desk.durable = that head
+ *   2  `writing` is taken and given back: each batch that began before has made free what was
+ *   refused 3  the tier syncs 4  desk.durable = that head
  */
 #include "config.h"
 
@@ -17,12 +16,12 @@
 #include "base/futex.h"
 #include "stage/stage.h"
 
-#define EVENTS    256u
-#define IDLE_NS   (20 * NS_PER_MS)
-#define AGE_NS    (1000 * NS_PER_MS)
-#define CALL_MS   2000
-#define OLD       256u                   /* blocks that are asked back together */
-#define AGED      65536u                 /* slots whose age is looked at at a time */
+#define EVENTS  256u
+#define IDLE_NS (20 * NS_PER_MS)
+#define AGE_NS  (1000 * NS_PER_MS)
+#define CALL_MS 2000
+#define OLD     256u   /* blocks that are asked back together */
+#define AGED    65536u /* slots whose age is looked at at a time */
 
 /* Behind the end of its pool another one may have the number. */
 static struct cold *cold_of(struct gpc_tiers *t, gpc_block block)
@@ -44,12 +43,15 @@ static void give_up(struct cold *d, int err)
 	d->gone = true;
 	store_relaxed(&d->broken, 1);
 	store_relaxed(&d->told->state, GPC_TIER_DOWN);
-	log_say(&d->t->c->log, LOG_ERR, "tier %s of %s: its pool has gone: %s; nothing is written there until its keeper "
-		"starts anew", d->ops->name, d->t->c->seg.name, gpc_strerror(err));
+	log_say(&d->t->c->log, LOG_ERR,
+		"tier %s of %s: its pool has gone: %s; nothing is written there until its keeper "
+		"starts anew",
+		d->ops->name, d->t->c->seg.name, gpc_strerror(err));
 }
 
-/* The end of a pool is a clear, and the pool is not ours any more when the feed tells of that.  An earlier clear may find it so
- * as well: then it has done all that is to be done for the end.  Nothing that comes before one of these is passed over. */
+/* The end of a pool is a clear, and the pool is not ours any more when the feed tells of that.  An
+ * earlier clear may find it so as well: then it has done all that is to be done for the end.
+ * Nothing that comes before one of these is passed over. */
 static void look_for_end(struct cold *d)
 {
 	if (returns_keeps(d->t->c, d->pool))
@@ -58,14 +60,15 @@ static void look_for_end(struct cold *d)
 	d->ended = true;
 }
 
-/* Blocks that were written and published behind the clear, and before the tier heard of it, are lost to it as well:
- * a read finds that out.  One that rests is cleared before it is up. */
+/* Blocks that were written and published behind the clear, and before the tier heard of it, are
+ * lost to it as well: a read finds that out.  One that rests is cleared before it is up. */
 static void cleared(struct cold *d, uint32_t tag)
 {
 	int err;
 
 	if (!tag) {
-		/* in this order: what is written behind the clear keeps its key, and is made free when it goes */
+		/* in this order: what is written behind the clear keeps its key, and is made free
+		 * when it goes */
 		slots_forget_keys(d);
 		err = load_relaxed(&d->broken) && !d->gone ? 0 : d->ops->clear(d->tier);
 		if (err < 0)
@@ -94,8 +97,8 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 		cleared(d, e->tag);
 }
 
-/* The feed was overwritten before it was read.  What the index has is the truth; a clear among what is lost has left
- * its number. */
+/* The feed was overwritten before it was read.  What the index has is the truth; a clear among what
+ * is lost has left its number. */
 static void compare(struct gpc_tiers *t)
 {
 	uint32_t i;
@@ -106,7 +109,7 @@ static void compare(struct gpc_tiers *t)
 		if (d->ended)
 			continue;
 		if (!returns_keeps(t->c, d->pool)) {
-			cleared(d, 0);   /* its end may be among what is lost */
+			cleared(d, 0); /* its end may be among what is lost */
 			continue;
 		}
 		if (d->clears != load_acquire(&seg_pool(&t->c->seg, d->pool)->clears))
@@ -136,10 +139,11 @@ static bool follow(struct gpc_tiers *t)
 	struct gpc_event events[EVENTS];
 	uint64_t clears[SHM_TIERS];
 	bool any = false;
-	uint32_t i, drops = drops_told(t->c);    /* before the head */
+	uint32_t i, drops = drops_told(t->c); /* before the head */
 	int n;
 
-	/* pairs with (v) of writer/pools.c, and comes before the head: a clear that is counted is told */
+	/* pairs with (v) of writer/pools.c, and comes before the head: a clear that is counted is
+	 * told */
 	for (i = 0; i < t->ncold; i++)
 		clears[i] = load_acquire(&seg_pool(&t->c->seg, t->cold[i].pool)->clears);
 	do {
@@ -168,8 +172,9 @@ bool feed_follow(struct gpc_tiers *t)
 	while (drops_carry_out(t))
 		any |= follow(t);
 	for (i = 0; i < t->ncold && !drops_are_due(t); i++)
-		/* (z) the writer has done what follows from a drop before the number says so; pairs with
-		 * stage/drops.c.  Both are threads of ours: if we die, nothing comes up any more */
+		/* (z) the writer has done what follows from a drop before the number says so; pairs
+		 * with stage/drops.c.  Both are threads of ours: if we die, nothing comes up any
+		 * more */
 		store_release(&t->cold[i].clears_done, t->cold[i].clears);
 	return any;
 }
@@ -187,21 +192,22 @@ static bool sync_one(struct cold *d)
 		rest_begin(d, "a sync", err);
 		return false;
 	}
-	log_say(&d->t->c->log, LOG_WARNING, "tier %s of %s: a sync: %s; what was there is forgotten", d->ops->name,
+	log_say(&d->t->c->log, LOG_WARNING,
+		"tier %s of %s: a sync: %s; what was there is forgotten", d->ops->name,
 		d->t->c->seg.name, gpc_strerror(err));
 	rest_lose_all(d);
 	return true;
 }
 
-/* Steps 2 to 4; false: it is not known to be on the disk.  Without an answer who waits hears of it by the time that is
- * up.  ends: a tier that rests is tried whatever its pause. */
+/* Steps 2 to 4; false: it is not known to be on the disk.  Without an answer who waits hears of it
+ * by the time that is up.  ends: a tier that rests is tried whatever its pause. */
 static bool acknowledge(struct gpc_tiers *t, bool ends)
 {
 	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
 	uint32_t i, drops = drops_told(t->c);
 
 	feed_follow(t);
-	if (drops_are_due(t))            /* there is no writer now */
+	if (drops_are_due(t)) /* there is no writer now */
 		return false;
 	number = t->cursor;
 	pthread_mutex_lock(&t->writing);
@@ -213,14 +219,15 @@ static bool acknowledge(struct gpc_tiers *t, bool ends)
 	return true;
 }
 
-/* The pools are new.  A clear that came before we read the feed may be one of them, whatever its tag. */
+/* The pools are new.  A clear that came before we read the feed may be one of them, whatever its
+ * tag. */
 int feed_begin(struct gpc_tiers *t)
 {
 	uint32_t i;
 	int err;
 
 	t->cursor = UINT64_MAX;
-	t->drops = drops_told(t->c);     /* before the head: a drop is in one of both */
+	t->drops = drops_told(t->c); /* before the head: a drop is in one of both */
 	err = gpc_event_read(t->c, &t->cursor, &(struct gpc_event){ 0 }, 1);
 	for (i = 0; err >= 0 && i < t->ncold; i++) {
 		struct cold *d = &t->cold[i];
@@ -233,7 +240,11 @@ int feed_begin(struct gpc_tiers *t)
 
 /* ---- age ---- */
 
-struct old { gpc_key key[OLD]; gpc_block block[OLD]; uint32_t n; };
+struct old {
+	gpc_key key[OLD];
+	gpc_block block[OLD];
+	uint32_t n;
+};
 
 /* What younger blocks hang on stays until these go, and is asked for again: so many at a time. */
 static void reclaim_old(struct cold *d, struct old *o)
@@ -298,8 +309,8 @@ static void tell_idle(struct gpc_tiers *t)
 		return;
 	if (!acknowledge(t, false))
 		return;
-	/* (s) all that was asked for by then is done and durable before the number says so; pairs with
-	 * request/durable.c.  If we die before it, who waits sees that our lock is gone */
+	/* (s) all that was asked for by then is done and durable before the number says so; pairs
+	 * with request/durable.c.  If we die before it, who waits sees that our lock is gone */
 	store_release(&desk->idle, idle);
 	order_add32(&desk->told, 1);
 	futex_wake_all(&desk->told);

@@ -12,7 +12,8 @@
 
 static uint32_t *place(const struct gone *g, const gpc_key *key)
 {
-	return &g->first[(uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) & (g->room - 1)];
+	return &g->first[(uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) &
+			 (g->room - 1)];
 }
 
 /* What names the key: a place, or the chain of the key before it. */
@@ -30,7 +31,9 @@ static bool grow(struct gone *g)
 	uint32_t room = g->room ? 2 * g->room : LEAST, i;
 	gpc_key *key = malloc(room * sizeof(*key));
 	uint32_t *chain = malloc(room * sizeof(*chain)), *first = malloc(room * sizeof(*first));
-	struct gone more = { .key = key, .chain = chain, .first = first, .room = room, .turn = g->turn };
+	struct gone more = {
+		.key = key, .chain = chain, .first = first, .room = room, .turn = g->turn
+	};
 
 	if (room > GONE_MOST || !key || !chain || !first) {
 		gone_end(&more);
@@ -76,7 +79,7 @@ void gone_take_off(struct gone *g, const gpc_key *key)
 	g->n--;
 	if (i == g->n)
 		return;
-	*link_of(g, &g->key[g->n]) = i;  /* the last one takes its place */
+	*link_of(g, &g->key[g->n]) = i; /* the last one takes its place */
 	g->key[i] = g->key[g->n];
 	g->chain[i] = g->chain[g->n];
 }

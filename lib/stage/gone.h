@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gone.h - a set of keys: those that are to be removed in a store, where nothing is read or written under such a key until
- * the store says that it has none of it; and those that a drop has named (drops.c).  The caller has a lock around each
- * call, or is the one thread that uses the set. */
+/* gone.h - a set of keys: those that are to be removed in a store, where nothing is read or written
+ * under such a key until the store says that it has none of it; and those that a drop has named
+ * (drops.c).  The caller has a lock around each call, or is the one thread that uses the set. */
 #ifndef GPC_STAGE_GONE_H
 #define GPC_STAGE_GONE_H
 
 #include "base/base.h"
 #include "gpc.h"
 
-#define GONE_MOST (1u << 20)             /* keys */
+#define GONE_MOST (1u << 20) /* keys */
 
-struct gone {                            /* zero: none */
+struct gone { /* zero: none */
 	gpc_key *key;
-	uint32_t *chain, *first;         /* of the keys of one place */
-	uint32_t n, room;                /* first has as many places as there is room */
-	uint32_t turn;                   /* the key that is named next */
+	uint32_t *chain, *first; /* of the keys of one place */
+	uint32_t n, room;        /* first has as many places as there is room */
+	uint32_t turn;           /* the key that is named next */
 };
 
-bool gone_add(struct gone *g, const gpc_key *key);       /* false: no memory, or too many */
+bool gone_add(struct gone *g, const gpc_key *key); /* false: no memory, or too many */
 bool gone_has(const struct gone *g, const gpc_key *key);
 void gone_take_off(struct gone *g, const gpc_key *key);
 /* Up to n of them, others than the last time where there are more. */

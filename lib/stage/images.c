@@ -68,7 +68,8 @@ bool images_fit_pool(const struct cold *d, const struct shm_pool *p)
 int images_ram(const struct cold *d, uint32_t to)
 {
 	const struct segment *s = &d->t->c->seg;
-	uint32_t i, space = to < s->header.geometry.max_pools ? seg_pool(s, to)->space : GPC_MAX_SPACES;
+	uint32_t i,
+		space = to < s->header.geometry.max_pools ? seg_pool(s, to)->space : GPC_MAX_SPACES;
 	int any = -1;
 
 	for (i = 0; i < s->header.geometry.max_pools; i++) {
@@ -103,23 +104,27 @@ void images_iov(const struct map *m, gpc_block block, struct iovec *iov)
 		const struct shm_run *r = &m->memory.run[i];
 
 		for (j = 0; j < r->count; j++)
-			*iov++ = (struct iovec){ m->part[0].base + r->offset + slot * r->slot_stride +
-						 j * r->run_stride, r->bytes };
+			*iov++ = (struct iovec){ m->part[0].base + r->offset +
+							 slot * r->slot_stride + j * r->run_stride,
+						 r->bytes };
 	}
 }
 
-static struct sum_want want_of(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key)
+static struct sum_want want_of(const gpc *c, const struct map *m, gpc_block block,
+			       const gpc_key *key)
 {
 	uint32_t record = pool_record(&c->seg, block);
 
 	return (struct sum_want){
-		.trailer = &m->trailers.at[GPC_SLOT(block)], .key = { key->w[0], key->w[1] },
+		.trailer = &m->trailers.at[GPC_SLOT(block)],
+		.key = { key->w[0], key->w[1] },
 		.slot = (uint32_t)GPC_SLOT(block),
 		.life = WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1,
 	};
 }
 
-bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t *ret)
+bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		uint32_t *ret)
 {
 	struct sum_want w;
 
@@ -132,7 +137,8 @@ bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_ke
 	return true;
 }
 
-void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t crc)
+void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		      uint32_t crc)
 {
 	struct sum_want w;
 

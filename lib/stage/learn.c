@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* learn.c - what a store has that the index knows nothing of: another node has put it there.
  *
- * The store is asked how far a prompt goes there (remote_reach: two batches), and a hint is published for each key.  From
- * then on a lookup in the tier's space finds it, on any process of this node and without a wait.  Hints have no
- * bytes: a get finds out, and removes those that were wrong. */
+ * The store is asked how far a prompt goes there (remote_reach: two batches), and a hint is
+ * published for each key.  From then on a lookup in the tier's space finds it, on any process of
+ * this node and without a wait.  Hints have no bytes: a get finds out, and removes those that were
+ * wrong. */
 #include "config.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include "stage/stage.h"
 
-static void settle(struct cold *d, const struct publish_copy *copy, const gpc_block *resident, uint32_t n)
+static void settle(struct cold *d, const struct publish_copy *copy, const gpc_block *resident,
+		   uint32_t n)
 {
 	uint32_t i, born = slots_now();
 
@@ -31,8 +33,12 @@ static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_k
 
 	for (i = 0; i < got; i++) {
 		resident[i] = GPC_NONE;
-		copy[i] = (struct publish_copy){ .key = keys[i], .parent = parents[i], .block = slot[i],
-						 .source = GPC_NONE, .life = clears, .unchained = true };
+		copy[i] = (struct publish_copy){ .key = keys[i],
+						 .parent = parents[i],
+						 .block = slot[i],
+						 .source = GPC_NONE,
+						 .life = clears,
+						 .unchained = true };
 	}
 	if (got)
 		publish_copies(d->t->c, copy, got, resident, &d->t->stop);
@@ -68,7 +74,7 @@ static uint32_t learn_from(struct cold *d, const gpc_key *keys, uint32_t n, uint
 	while (got > 0 && reach < n && has[reach])
 		reach++;
 	free(has);
-	reach = MIN(reach, d->blocks);   /* more would push out those that come first */
+	reach = MIN(reach, d->blocks); /* more would push out those that come first */
 	for (i = 0; i < reach; i += some) {
 		some = MIN(reach - i, BATCH);
 		if (!publish_new(d, keys + i, some, i ? &keys[i - 1] : &before))

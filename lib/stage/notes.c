@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notes.c - what an engine says of a block (struct shm_note), as it lies beside the block in a file.
+/* notes.c - what an engine says of a block (struct shm_note), as it lies beside the block in a
+ * file.
  *
  *   struct disk_note, and the tokens behind it (disk/format.h)
  *
- * On the way down it is copied from the block of RAM, which is held.  At the next start it goes, with the publish of the
- * block, into the note of its record in the pool of the tier, and from there to RAM with each copy.  Nobody reads
- * it in the file but then.
+ * On the way down it is copied from the block of RAM, which is held.  At the next start it goes,
+ * with the publish of the block, into the note of its record in the pool of the tier, and from
+ * there to RAM with each copy.  Nobody reads it in the file but then.
  *
- * A note is no part of the block: one that is damaged, or that did not fit, leaves a block without it. */
+ * A note is no part of the block: one that is damaged, or that did not fit, leaves a block without
+ * it. */
 #include "config.h"
 
 #include <string.h>
@@ -15,7 +17,8 @@
 #include "segment/note.h"
 #include "stage/stage.h"
 
-_Static_assert(sizeof(((struct disk_note *)0)->digest) == sizeof(((struct shm_note *)0)->digest), "note layout");
+_Static_assert(sizeof(((struct disk_note *)0)->digest) == sizeof(((struct shm_note *)0)->digest),
+	       "note layout");
 
 static uint32_t tokens_bytes(const struct segment *s)
 {
@@ -24,7 +27,8 @@ static uint32_t tokens_bytes(const struct segment *s)
 
 uint32_t notes_most(const struct segment *s)
 {
-	uint64_t most = sizeof(struct disk_note) + (seg_keeps(s, KEEP_TOKENS) ? (uint64_t)tokens_bytes(s) : 0);
+	uint64_t most = sizeof(struct disk_note) +
+			(seg_keeps(s, KEEP_TOKENS) ? (uint64_t)tokens_bytes(s) : 0);
 
 	if (!s->header.geometry.note_lines)
 		return 0;
@@ -32,7 +36,8 @@ uint32_t notes_most(const struct segment *s)
 }
 
 /* False: the block's life is over, or its note says nothing. */
-static bool copy(const gpc *c, gpc_block block, const struct about *a, struct shm_note *ret, uint32_t *tokens)
+static bool copy(const gpc *c, gpc_block block, const struct about *a, struct shm_note *ret,
+		 uint32_t *tokens)
 {
 	const struct segment *s = &c->seg;
 	uint32_t record = pool_record(s, block);
@@ -60,15 +65,17 @@ uint32_t notes_pack(const gpc *c, gpc_block block, const struct about *a, void *
 	    !copy(c, block, a, &note, fits ? (uint32_t *)(f + 1) : NULL))
 		return 0;
 	*f = (struct disk_note){
-		.version = DISK_NOTE_VERSION, .group = note.group, .digest_bytes = note.digest_bytes,
+		.version = DISK_NOTE_VERSION,
+		.group = note.group,
+		.digest_bytes = note.digest_bytes,
 		.ntokens = note.has_tokens ? c->seg.header.block_tokens : 0,
 	};
 	memcpy(f->digest, note.digest, sizeof(f->digest));
 	return (uint32_t)sizeof(*f) + (f->ntokens ? bytes : 0);
 }
 
-bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key, struct shm_note *ret,
-		  uint32_t *tokens)
+bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key,
+		  struct shm_note *ret, uint32_t *tokens)
 {
 	const struct segment *s = &c->seg;
 	struct disk_note f;
@@ -85,7 +92,8 @@ bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key 
 		ret->digest_bytes = (uint8_t)f.digest_bytes;
 		memcpy(ret->digest, f.digest, f.digest_bytes);
 	}
-	ret->has_tokens = seg_keeps(s, KEEP_TOKENS) && f.ntokens && f.ntokens == s->header.block_tokens;
+	ret->has_tokens =
+		seg_keeps(s, KEEP_TOKENS) && f.ntokens && f.ntokens == s->header.block_tokens;
 	if (ret->has_tokens)
 		memcpy(tokens, (const uint8_t *)from + sizeof(f), tokens_bytes(s));
 	return ret->group || ret->digest_bytes || ret->has_tokens;

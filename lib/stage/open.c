@@ -9,8 +9,8 @@
  *   6  the file is made, or gets its size and loses what was cleared: one change of its superblocks
  *   7  the desk says which file is kept, and that peers may ask; the gate is open
  *
- * Whatever fails gives back what was taken, in reverse.  Up to 6 nothing is changed that was there before but the numbers
- * of a dead keeper's tiers in the desk; behind it nothing fails. */
+ * Whatever fails gives back what was taken, in reverse.  Up to 6 nothing is changed that was there
+ * before but the numbers of a dead keeper's tiers in the desk; behind it nothing fails. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,14 +27,16 @@
 static uint32_t free_space(const gpc *c)
 {
 	const struct shm_state *st = seg_state(&c->seg);
-	uint32_t taken = load_acquire(&st->spaces) | load_acquire(&st->cold_spaces), s = GPC_MAX_SPACES - 1;
+	uint32_t taken = load_acquire(&st->spaces) | load_acquire(&st->cold_spaces),
+		 s = GPC_MAX_SPACES - 1;
 
 	while (s && taken >> s & 1)
 		s--;
 	return s;
 }
 
-/* That of the last keeper goes when a writer has seen that it is dead; until then it takes the room, or the space. */
+/* That of the last keeper goes when a writer has seen that it is dead; until then it takes the
+ * room, or the space. */
 static bool is_in_the_way(const gpc *c, const struct gpc_pool *of, int err)
 {
 	uint32_t i;
@@ -44,7 +46,8 @@ static bool is_in_the_way(const gpc *c, const struct gpc_pool *of, int err)
 
 		if (load_acquire(&p->state) != POOL_FREE && shm_is_cold(load_relaxed(&p->kind)) &&
 		    load_relaxed(&p->owner) != (int32_t)c->peer &&
-		    (err == -ENOSPC ? load_relaxed(&p->kind) == of->kind : load_relaxed(&p->space) == of->space))
+		    (err == -ENOSPC ? load_relaxed(&p->kind) == of->kind
+				    : load_relaxed(&p->space) == of->space))
 			return true;
 	}
 	return false;
@@ -67,11 +70,16 @@ static int add_when_free(gpc *c, struct gpc_pool *p)
 	}
 }
 
-static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t kind, uint32_t ram, uint32_t blocks, uint32_t space)
+static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t kind, uint32_t ram,
+		    uint32_t blocks, uint32_t space)
 {
 	const struct shm_pool *r = seg_pool(&t->c->seg, ram);
-	struct gpc_pool p = { .size = sizeof(p), .kind = kind, .space = space ? space : free_space(t->c),
-			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED, .blocks = blocks, .demote_to = -1 };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = kind,
+			      .space = space ? space : free_space(t->c),
+			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED,
+			      .blocks = blocks,
+			      .demote_to = -1 };
 	int n = add_when_free(t->c, &p);
 
 	if (n < 0)
@@ -93,7 +101,8 @@ static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t kind, uint32_t
 
 /* ---- 4: what was cleared meanwhile ---- */
 
-/* The cache counts clears of all pools, and its last keeper has noted how many its file had; another file may lack any. */
+/* The cache counts clears of all pools, and its last keeper has noted how many its file had;
+ * another file may lack any. */
 static void look_for_clears(struct gpc_tiers *t, uint64_t cleared)
 {
 	const struct shm_desk *desk = seg_desk(&t->c->seg);
@@ -120,8 +129,11 @@ static int start(struct gpc_tiers *t, pthread_t *thread, void *(*run)(void *arg)
 
 	*s = (struct start){ t, run };
 	err = maps_thread(thread, wait_at_gate, s);
-	return err < 0 ? err_set(-err, "a thread that keeps the tiers of %s cannot be started: raise the limits on processes "
-				 "and memory, or ask for fewer stages", t->c->seg.name) : 0;
+	return err < 0 ? err_set(-err,
+				 "a thread that keeps the tiers of %s cannot be started: raise the limits on processes "
+				 "and memory, or ask for fewer stages",
+				 t->c->seg.name)
+		       : 0;
 }
 
 static int start_threads(struct gpc_tiers *t)
@@ -211,7 +223,8 @@ static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 	}
 	d->ops = d->tier->ops;
 	if (info.slots != d->blocks)
-		return err_set(EAGAIN, "%s was replaced while it was opened: try again", t->opt.disk);
+		return err_set(EAGAIN, "%s was replaced while it was opened: try again",
+			       t->opt.disk);
 	return 0;
 }
 
@@ -254,7 +267,7 @@ static int begin_tiers(struct gpc_tiers *t)
 	uint32_t i;
 	int err = 0;
 
-	for (i = t->ncold; i-- && err == 0;) {   /* the file is the first one, and comes last */
+	for (i = t->ncold; i-- && err == 0;) { /* the file is the first one, and comes last */
 		struct cold *d = &t->cold[i];
 
 		if (d->ops->begin)
@@ -306,7 +319,7 @@ static int open_all(struct gpc_tiers *t)
 
 	if (err == 0)
 		err = look(t);
-	if (err == 0) {                  /* before the head of the feed: a clear is in one of both */
+	if (err == 0) { /* before the head of the feed: a clear is in one of both */
 		cleared = load_acquire(&seg_state(&t->c->seg)->cleared);
 		if (t->opt.disk)
 			look_for_clears(t, cleared);
@@ -345,7 +358,8 @@ static void end(struct gpc_tiers *t)
 	free(t);
 }
 
-GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret)
+GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *opt,
+			      gpc_tiers **ret)
 {
 	int err = plan_check(name, opt, ret);
 	struct gpc_tiers *t;
@@ -364,8 +378,11 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	pthread_mutex_init(&t->writing, NULL);
 	pthread_mutex_init(&t->gate, NULL);
 	t->missed_from = UINT64_MAX;
-	err = gpc_attach(name, GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms, .dir = opt->dir,
-					   .label = "tiers", .log = opt->log, .log_arg = opt->log_arg), 0, &t->c);
+	err = gpc_attach(name,
+			 GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms,
+				     .dir = opt->dir, .label = "tiers", .log = opt->log,
+				     .log_arg = opt->log_arg),
+			 0, &t->c);
 	if (err < 0) {
 		free((char *)t->opt.disk);
 		free(t);

@@ -28,7 +28,10 @@ GPC_EXPORT int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret)
 	int err;
 
 	if (!disk || !*disk || !ret)
-		return err_set(EINVAL, "%s", !ret ? "ret is NULL" : !disk ? "disk is NULL" : "disk is empty: it must name a file");
+		return err_set(EINVAL, "%s",
+			       !ret    ? "ret is NULL"
+			       : !disk ? "disk is NULL"
+				       : "disk is empty: it must name a file");
 	err = err_size("gpc_tiers_file", ret->size, 2 * sizeof(uint32_t));
 	if (err == 0)
 		err = tier_disk_error(disk_peek(disk, &info));

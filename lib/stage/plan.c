@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - what a keeper of tiers is asked for: its options, the RAM whose images it has, the size of the file. */
+/* plan.c - what a keeper of tiers is asked for: its options, the RAM whose images it has, the size
+ * of the file. */
 #include "config.h"
 
 #include <errno.h>
@@ -7,9 +8,10 @@
 #include "disk/disk.h"
 #include "stage/stage.h"
 
-#define DISK_HEAD_BYTES 128u             /* beside each image, with what stands before all of them: an estimate */
-#define DISK_FRONT    ((uint64_t)131072)
-#define PAGE          4096u
+#define DISK_HEAD_BYTES \
+	128u /* beside each image, with what stands before all of them: an estimate */
+#define DISK_FRONT ((uint64_t)131072)
+#define PAGE       4096u
 
 #define FLAGS (GPC_TIERS_EXCLUSIVE | GPC_TIERS_RESIZE | GPC_TIERS_BUFFERED)
 /* ---- options ---- */
@@ -22,8 +24,11 @@ int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers 
 		return err_set(EINVAL, "%s is NULL", !ret ? "ret" : name ? "opt" : "name");
 	err = err_size("gpc_tiers_options", opt->size, sizeof(*opt));
 	if (err == 0 && opt->flags & ~FLAGS)
-		err = err_set(EINVAL, "flags is 0x%x: it may have GPC_TIERS_EXCLUSIVE, GPC_TIERS_RESIZE and GPC_TIERS_BUFFERED, "
-			      "and 0x%x is not among them", opt->flags, opt->flags & ~FLAGS);
+		err = err_set(
+			EINVAL,
+			"flags is 0x%x: it may have GPC_TIERS_EXCLUSIVE, GPC_TIERS_RESIZE and GPC_TIERS_BUFFERED, "
+			"and 0x%x is not among them",
+			opt->flags, opt->flags & ~FLAGS);
 	if (err == 0)
 		err = err_timeout(opt->timeout_ms);
 	if (err == 0 && !opt->disk && !opt->remote)
@@ -36,7 +41,8 @@ int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers 
 		err = err_set(EINVAL, "disk_bytes is %llu and disk_blocks %u: give one of them",
 			      (unsigned long long)opt->disk_bytes, opt->disk_blocks);
 	if (err == 0 && (opt->ram < 0 || opt->ram > GPC_MAX_POOLS))
-		err = err_set(EINVAL, "ram is %d: it must be 0, or 1 + the number of a pool", opt->ram);
+		err = err_set(EINVAL, "ram is %d: it must be 0, or 1 + the number of a pool",
+			      opt->ram);
 	if (err == 0)
 		err = err_range("disk_blocks", opt->disk_blocks, 0, 1u << 24);
 	if (err == 0)
@@ -71,10 +77,13 @@ int plan_ram(struct gpc_tiers *t)
 		    load_relaxed(&p->memory))
 			return (int)i;
 	}
-	return t->opt.ram ? err_set(ENOENT, "ram is %d: pool %u of %s is no RAM with memory", t->opt.ram, first,
-				    s->name) :
-	       err_set(ENOENT, "%s has no pool of RAM with memory: make one (gpcd --ram-blocks with --block-bytes, "
-		       "or gpc_pool_make)", s->name);
+	return t->opt.ram
+		       ? err_set(ENOENT, "ram is %d: pool %u of %s is no RAM with memory",
+				 t->opt.ram, first, s->name)
+		       : err_set(ENOENT,
+				 "%s has no pool of RAM with memory: make one (gpcd --ram-blocks with --block-bytes, "
+				 "or gpc_pool_make)",
+				 s->name);
 }
 
 int plan_secret(const struct gpc_tiers *t)
@@ -84,13 +93,20 @@ int plan_secret(const struct gpc_tiers *t)
 	if (!t->opt.secret || !memcmp(t->opt.secret, s->header.secret, sizeof(s->header.secret)))
 		return 0;
 	if (t->opt.disk)
-		return err_set(EPROTO, "secret is not that of %s: give the one that %s was made with, or remove the cache "
-			       "(gpc-inspect rm %s), and it is made with this one", s->name, s->name, s->name);
-	return err_set(EPROTO, "secret is not that of %s: no other node would find what this one stores; remove the cache "
-		       "(gpc-inspect rm %s), and make it with the secret that all nodes have", s->name, s->name);
+		return err_set(
+			EPROTO,
+			"secret is not that of %s: give the one that %s was made with, or remove the cache "
+			"(gpc-inspect rm %s), and it is made with this one",
+			s->name, s->name, s->name);
+	return err_set(
+		EPROTO,
+		"secret is not that of %s: no other node would find what this one stores; remove the cache "
+		"(gpc-inspect rm %s), and make it with the secret that all nodes have",
+		s->name, s->name);
 }
 
-static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_bytes, uint32_t note_bytes)
+static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_bytes,
+			  uint32_t note_bytes)
 {
 	uint64_t each = ROUND_UP(block_bytes, (uint64_t)PAGE) + DISK_HEAD_BYTES + note_bytes;
 
@@ -122,8 +138,12 @@ static int check_room(const struct segment *s, uint64_t slots)
 
 	if (slots <= left)
 		return 0;
-	return err_set(ENOSPC, "disk: %llu blocks are too many: %s has max_blocks %u, of which %llu are left; make it with "
-		       "more", (unsigned long long)slots, s->name, s->header.geometry.max_blocks, (unsigned long long)left);
+	return err_set(
+		ENOSPC,
+		"disk: %llu blocks are too many: %s has max_blocks %u, of which %llu are left; make it with "
+		"more",
+		(unsigned long long)slots, s->name, s->header.geometry.max_blocks,
+		(unsigned long long)left);
 }
 
 int plan_remote(const struct gpc_tiers *t, uint32_t blocks)
@@ -133,9 +153,11 @@ int plan_remote(const struct gpc_tiers *t, uint32_t blocks)
 
 	if (blocks <= left)
 		return 0;
-	return err_set(ENOSPC, "remote_blocks is %u, and these are too many: %s has max_blocks %u, of which %llu are left; ask "
-		       "for fewer, or make it with more", blocks, s->name, s->header.geometry.max_blocks,
-		       (unsigned long long)left);
+	return err_set(
+		ENOSPC,
+		"remote_blocks is %u, and these are too many: %s has max_blocks %u, of which %llu are left; ask "
+		"for fewer, or make it with more",
+		blocks, s->name, s->header.geometry.max_blocks, (unsigned long long)left);
 }
 
 /* slots: that are asked for, or 0; *ret_slots: as many as the file is going to have. */
@@ -146,13 +168,19 @@ static int check_size(const struct gpc_tiers_options *opt, const struct segment 
 	int err;
 
 	if (opt->disk_bytes && !slots)
-		return err_set(EINVAL, "disk_bytes is %llu: it must be %llu or more, for one block of %llu bytes and what "
-			       "the file says of itself", (unsigned long long)opt->disk_bytes,
-			       (unsigned long long)DISK_FRONT + 1, (unsigned long long)image);
+		return err_set(
+			EINVAL,
+			"disk_bytes is %llu: it must be %llu or more, for one block of %llu bytes and what "
+			"the file says of itself",
+			(unsigned long long)opt->disk_bytes, (unsigned long long)DISK_FRONT + 1,
+			(unsigned long long)image);
 	err = slots ? 0 : disk_peek(opt->disk, &there);
 	if (err == -ENOENT)
-		return err_set(EINVAL, "disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
-			       "large it is to be", opt->disk);
+		return err_set(
+			EINVAL,
+			"disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
+			"large it is to be",
+			opt->disk);
 	if (err < 0)
 		return tier_disk_error(err);
 	err = slots ? EINVAL : ENOSPC;
@@ -172,9 +200,10 @@ static uint32_t note_bytes(struct gpc_tiers *t)
 
 	if (!most || disk_peek(t->opt.disk, &there) < 0 || there.note_bytes >= most)
 		return most;
-	log_say(&t->c->log, LOG_WARNING, "%s has room for notes of %u bytes, and those of %s may have %u: what does not "
-		"fit is not there after a restart; remove the file to have one with room", t->opt.disk,
-		there.note_bytes, t->c->seg.name, most);
+	log_say(&t->c->log, LOG_WARNING,
+		"%s has room for notes of %u bytes, and those of %s may have %u: what does not "
+		"fit is not there after a restart; remove the file to have one with room",
+		t->opt.disk, there.note_bytes, t->c->seg.name, most);
 	return there.note_bytes;
 }
 
@@ -185,13 +214,17 @@ int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint3
 	uint32_t notes = note_bytes(t);
 
 	*ret = (struct disk_options){
-		.flags = DISK_CREATE | DISK_LATER | (opt->flags & GPC_TIERS_RESIZE ? DISK_RESIZE : 0) |
+		.flags = DISK_CREATE | DISK_LATER |
+			 (opt->flags & GPC_TIERS_RESIZE ? DISK_RESIZE : 0) |
 			 (opt->flags & GPC_TIERS_BUFFERED ? DISK_BUFFERED : 0) |
 			 (opt->secret ? 0 : DISK_KEEP_SECRET),
-		.image_bytes = p->block_bytes, .slots = slots_for(opt, p->block_bytes, notes),
+		.image_bytes = p->block_bytes,
+		.slots = slots_for(opt, p->block_bytes, notes),
 		.note_bytes = notes,
-		.secret = t->c->seg.header.secret, .threads = opt->disk_threads,
-		.write_rate = opt->write_rate, .log = &t->c->log,
+		.secret = t->c->seg.header.secret,
+		.threads = opt->disk_threads,
+		.write_rate = opt->write_rate,
+		.log = &t->c->log,
 	};
 	memcpy(ret->fingerprint, p->fingerprint, sizeof(ret->fingerprint));
 	return check_size(opt, &t->c->seg, ret->slots, ret->image_bytes, ret_slots);

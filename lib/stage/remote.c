@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote.c - a store on other machines (lib/remote) as a tier.
  *
- * The blocks of its pool are hints: this node has stored that key, or has been told that it is there.  So a hint
- * that is evicted takes nothing away from the store, and a clear of the pool makes this node forget what it knows; a new
- * version tag is what makes all nodes forget.  What is dropped (gpc_drop) is removed in the store, in the
- * background, and not read there from then on.
+ * The blocks of its pool are hints: this node has stored that key, or has been told that it is
+ * there.  So a hint that is evicted takes nothing away from the store, and a clear of the pool
+ * makes this node forget what it knows; a new version tag is what makes all nodes forget.  What is
+ * dropped (gpc_drop) is removed in the store, in the background, and not read there from then on.
  *
- * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the stages take
- * another one each. */
+ * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the
+ * stages take another one each. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,10 +17,12 @@
 #include "memory/maps.h"
 #include "stage/afar.h"
 
-#define TICK_NS   (100 * NS_PER_MS)
-#define REST_NS   (1000 * NS_PER_MS)     /* a store that takes nothing is left alone so long, and longer each time ... */
-#define REST_MOST (8000 * NS_PER_MS)
-#define AT_ONCE   (16ull << 20)          /* bytes of images in one call, which has a deadline */
+#define TICK_NS (100 * NS_PER_MS)
+#define REST_NS \
+	(1000 * \
+	 NS_PER_MS) /* a store that takes nothing is left alone so long, and longer each time ... */
+#define REST_MOST    (8000 * NS_PER_MS)
+#define AT_ONCE      (16ull << 20) /* bytes of images in one call, which has a deadline */
 #define BLOCKS_LEAST 65536u
 
 static struct tier_store *store_of(struct tier *t)
@@ -54,8 +56,10 @@ static uint64_t deadline_of(const struct tier_store *s, uint64_t deadline_ns)
 	return MIN(deadline_ns, clock_ns() + s->deadline_ns);
 }
 
-/* Those that are to be removed there get this result; at: the others.  Returns how many these are. */
-static uint32_t pass_gone(struct tier_store *s, struct tier_item *items, uint32_t n, uint32_t *at, int result)
+/* Those that are to be removed there get this result; at: the others.  Returns how many these
+ * are. */
+static uint32_t pass_gone(struct tier_store *s, struct tier_item *items, uint32_t n, uint32_t *at,
+			  int result)
 {
 	uint32_t i, k = 0;
 
@@ -76,7 +80,8 @@ static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *ite
 	uint32_t at[GPC_REMOTE_BATCH], i, k = pass_gone(s, items, n, at, -ENOENT);
 
 	for (i = 0; i < k; i++)
-		b[i] = (struct remote_block){ .key = items[at[i]].key, .image = items[at[i]].iov,
+		b[i] = (struct remote_block){ .key = items[at[i]].key,
+					      .image = items[at[i]].iov,
 					      .npieces = items[at[i]].niov };
 	remote_get(s->remote, lane, b, k, deadline_of(s, deadline_ns));
 	for (i = 0; i < k; i++) {
@@ -109,8 +114,8 @@ static void store_read(struct tier *t, struct tier_item *items, uint32_t n, uint
 	afar_give(s, lane);
 }
 
-/* All of a call was refused, for want of room for instance: what is sent next would be, too.  To a part of a store that is down
- * nothing was sent. */
+/* All of a call was refused, for want of room for instance: what is sent next would be, too.  To a
+ * part of a store that is down nothing was sent. */
 static void note_refusals(struct tier_store *s, const struct remote_block *b, uint32_t n)
 {
 	uint32_t i, stored = 0, down = 0, lost = 0;
@@ -143,8 +148,13 @@ static void write_some(struct tier_store *s, uint32_t lane, struct tier_item *it
 		const struct tier_item *it = &items[at[i]];
 
 		b[i] = (struct remote_block){
-			.key = it->key, .parent = it->parent, .depth = it->depth, .tag = it->tag,
-			.crc = it->has_crc ? it->crc : crc_of(it), .image = it->iov, .npieces = it->niov,
+			.key = it->key,
+			.parent = it->parent,
+			.depth = it->depth,
+			.tag = it->tag,
+			.crc = it->has_crc ? it->crc : crc_of(it),
+			.image = it->iov,
+			.npieces = it->niov,
 		};
 	}
 	remote_put(s->remote, lane, b, k, deadline_of(s, deadline_ns));
@@ -165,8 +175,8 @@ static bool store_ready(struct tier *t)
 	return ready && load_relaxed(&s->told->state) == GPC_TIER_UP;
 }
 
-/* One batch at a time, by one thread.  A drop that comes from now on finds its key here; one that came before finds
- * that it is gone. */
+/* One batch at a time, by one thread.  A drop that comes from now on finds its key here; one that
+ * came before finds that it is gone. */
 static void begin_writing(struct tier_store *s, const struct tier_item *items, uint32_t n)
 {
 	uint32_t i;
@@ -203,7 +213,8 @@ static void store_write(struct tier *t, struct tier_item *items, uint32_t n, uin
 }
 
 /* As far as the chain goes. */
-static int store_exists(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has, uint64_t deadline_ns)
+static int store_exists(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has,
+			uint64_t deadline_ns)
 {
 	struct tier_store *s = store_of(t);
 	uint32_t lane = afar_lane(s), reach = 0, i = 0;
@@ -235,8 +246,10 @@ static void store_reuse(struct tier *t, uint64_t slot, const gpc_key *key)
 	pthread_cond_broadcast(&s->change);
 	pthread_mutex_unlock(&s->lock);
 	if (!told)
-		log_say(&s->c->log, LOG_ERR, "remote store: more than %u blocks were dropped that it still has: it is not "
-			"used any more until the tiers are opened anew; give another version tag", GONE_MOST);
+		log_say(&s->c->log, LOG_ERR,
+			"remote store: more than %u blocks were dropped that it still has: it is not "
+			"used any more until the tiers are opened anew; give another version tag",
+			GONE_MOST);
 }
 
 static bool store_owes(struct tier *t)
@@ -261,7 +274,7 @@ static int store_forget(struct tier *t, const uint64_t *slots, const gpc_key *ke
 
 static int store_clear(struct tier *t)
 {
-	(void)t;                         /* other nodes use what is there */
+	(void)t; /* other nodes use what is there */
 	return 0;
 }
 
@@ -292,7 +305,8 @@ static uint32_t take_gone(struct tier_store *s, gpc_key *keys)
 static void tell_refusal(struct tier_store *s)
 {
 	if (!s->told_refusal)
-		log_say(&s->c->log, LOG_WARNING, "remote store: values of blocks that were dropped cannot be removed there, it "
+		log_say(&s->c->log, LOG_WARNING,
+			"remote store: values of blocks that were dropped cannot be removed there, it "
 			"refuses that to us: nothing is read under their keys until it does not");
 	s->told_refusal = true;
 }
@@ -334,7 +348,8 @@ static void show_own(struct tier_store *s)
 
 static void show(struct tier_store *s)
 {
-	static const uint32_t state[] = { [REMOTE_UP] = GPC_TIER_UP, [REMOTE_DOWN] = GPC_TIER_DOWN,
+	static const uint32_t state[] = { [REMOTE_UP] = GPC_TIER_UP,
+					  [REMOTE_DOWN] = GPC_TIER_DOWN,
 					  [REMOTE_OFF] = GPC_TIER_OFF };
 	struct remote_state st;
 	bool blind;
@@ -387,11 +402,15 @@ static void store_counts(struct tier *t, struct tier_counts *ret)
 	struct remote_state s;
 
 	remote_state(store_of(t)->remote, &s);
-	*ret = (struct tier_counts){ .misses = s.misses, .bad = s.wrong, .errors = s.other + s.full + s.refused,
-				     .late = s.late, .refused = s.down };
+	*ret = (struct tier_counts){ .misses = s.misses,
+				     .bad = s.wrong,
+				     .errors = s.other + s.full + s.refused,
+				     .late = s.late,
+				     .refused = s.down };
 }
 
-/* Its thread says in the desk what it sees, so it ends before another keeper may have its own numbers there. */
+/* Its thread says in the desk what it sees, so it ends before another keeper may have its own
+ * numbers there. */
 static void store_stop(struct tier *t)
 {
 	struct tier_store *s = store_of(t);
@@ -416,7 +435,7 @@ static void store_close(struct tier *t)
 		remote_memory(s->remote, s->memory, s->memory_bytes, false);
 	if (!remote_close(s->remote)) {
 		afar_leave(s);
-		return;                  /* what it was given stays, and so do we: its log is our peer's */
+		return; /* what it was given stays, and so do we: its log is our peer's */
 	}
 	gone_end(&s->gone);
 	pthread_cond_destroy(&s->change);
@@ -425,10 +444,20 @@ static void store_close(struct tier *t)
 }
 
 static const struct tier_ops store_ops = {
-	.name = "remote", .kind = GPC_REMOTE, .read = store_read, .write = store_write, .forget = store_forget,
-	.clear = store_clear, .reuse = store_reuse, .exists = store_exists, .ready = store_ready,
-	.settled = store_settled, .owes = store_owes,
-	.counts = store_counts, .stop = store_stop, .close = store_close,
+	.name = "remote",
+	.kind = GPC_REMOTE,
+	.read = store_read,
+	.write = store_write,
+	.forget = store_forget,
+	.clear = store_clear,
+	.reuse = store_reuse,
+	.exists = store_exists,
+	.ready = store_ready,
+	.settled = store_settled,
+	.owes = store_owes,
+	.counts = store_counts,
+	.stop = store_stop,
+	.close = store_close,
 };
 
 /* ---- open ---- */
@@ -438,8 +467,13 @@ static int open_remote(struct gpc_tiers *t, uint32_t ram, struct remote **ret)
 	const struct gpc_tiers_options *opt = &t->opt;
 	const struct shm_pool *p = seg_pool(&t->c->seg, ram);
 	struct remote_options o = {
-		.spec = opt->remote, .tag = opt->remote_tag, .image_bytes = p->block_bytes, .lanes = LANES,
-		.deadline_ms = opt->remote_ms, .log = t->c->log.call, .log_arg = t->c->log.arg,
+		.spec = opt->remote,
+		.tag = opt->remote_tag,
+		.image_bytes = p->block_bytes,
+		.lanes = LANES,
+		.deadline_ms = opt->remote_ms,
+		.log = t->c->log.call,
+		.log_arg = t->c->log.arg,
 	};
 
 	memcpy(o.fingerprint, p->fingerprint, sizeof(o.fingerprint));
@@ -496,5 +530,6 @@ uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram)
 {
 	uint32_t blocks = load_relaxed(&seg_pool(&t->c->seg, ram)->blocks);
 
-	return t->opt.remote_blocks ? t->opt.remote_blocks : MIN(MAX(4 * blocks, BLOCKS_LEAST), 1u << 24);
+	return t->opt.remote_blocks ? t->opt.remote_blocks
+				    : MIN(MAX(4 * blocks, BLOCKS_LEAST), 1u << 24);
 }

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rest.c - a tier that can neither sync nor be cleared rests, and is looked at from time to time (rule B19).
+/* rest.c - a tier that can neither sync nor be cleared rests, and is looked at from time to time
+ * (rule B19).
  *
  *   it rests     nothing is written there, published from there, or acknowledged; what was there is forgotten, here and
- *                in the index.  Its file may have all that was removed since the last acknowledgement
+ *                in the index.  Its file may have all that was removed since the last
+ *                acknowledgement
  *   a probe      clear and sync, in the thread of the feed: 1 s after the failure, then after twice as long each time, at
  *                most 60 s; and once more when the tiers are closed
  *   it is up     behind a probe that has succeeded: the file's epoch has everything before it behind it, and that is on the
- *                disk.  So whatever is acknowledged or written from then on follows all removals that were owed
+ *                disk.  So whatever is acknowledged or written from then on follows all removals
+ *                that were owed
  *
- * If this process dies while it rests nothing was acknowledged, and the next keeper goes on from `desk.durable`. */
+ * If this process dies while it rests nothing was acknowledged, and the next keeper goes on from
+ * `desk.durable`. */
 #include "config.h"
 
 #include "stage/stage.h"
 
-/* What the index says is below would only be misses.  Without a writer it is tried again.  Where its pool has gone nothing
- * is left of it, and another pool may have the number. */
+/* What the index says is below would only be misses.  Without a writer it is tried again.  Where
+ * its pool has gone nothing is left of it, and another pool may have the number. */
 static bool is_emptied(struct cold *d)
 {
 	if (!d->emptied && !returns_keeps(d->t->c, d->pool))
@@ -38,7 +42,8 @@ void rest_begin(struct cold *d, const char *what, int err)
 	d->pause_ns = REST_NS;
 	d->probe_ns = clock_ns() + d->pause_ns;
 	store_relaxed(&d->told->state, GPC_TIER_DOWN);
-	log_say(&d->t->c->log, LOG_ERR, "tier %s of %s: %s: %s; it rests: nothing is written there, and no removal is "
+	log_say(&d->t->c->log, LOG_ERR,
+		"tier %s of %s: %s: %s; it rests: nothing is written there, and no removal is "
 		"acknowledged, until it can be cleared, which is tried in 1 s and then at intervals of up to 60 s",
 		d->ops->name, d->t->c->seg.name, what, gpc_strerror(err));
 	slots_forget_keys(d);
@@ -77,7 +82,8 @@ bool rest_is_over(struct cold *d, bool ends)
 		return false;
 	}
 	store_relaxed(&d->told->state, GPC_TIER_UP);
-	log_say(&d->t->c->log, LOG_NOTICE, "tier %s of %s is up again, and empty", d->ops->name, d->t->c->seg.name);
+	log_say(&d->t->c->log, LOG_NOTICE, "tier %s of %s is up again, and empty", d->ops->name,
+		d->t->c->seg.name);
 	return true;
 }
 

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* restore.c - what a tier had when it was opened is published again, in the background.
  *
- * Parents come first.  A block whose parent is nowhere, neither here nor in VRAM or RAM, is published as well: what many
- * prompts begin with is often in VRAM alone, and when it has been computed anew all that follows it is of use again.  If
- * nobody does that, it gets old and goes.  The writer publishes only if no clear has come that we have not heard of, and a
- * key that is live already wins.  When all are there each is used once, in the order of their ages, so that the oldest
- * goes first.
+ * Parents come first.  A block whose parent is nowhere, neither here nor in VRAM or RAM, is
+ * published as well: what many prompts begin with is often in VRAM alone, and when it has been
+ * computed anew all that follows it is of use again.  If nobody does that, it gets old and goes.
+ * The writer publishes only if no clear has come that we have not heard of, and a key that is live
+ * already wins.  When all are there each is used once, in the order of their ages, so that the
+ * oldest goes first.
  *
- * Notes are read from the file as their blocks are published, and stand there before the writer sees the command.
+ * Notes are read from the file as their blocks are published, and stand there before the writer
+ * sees the command.
  *
- * If this process dies in between, the pool goes with it, and the next one begins with the same file. */
+ * If this process dies in between, the pool goes with it, and the next one begins with the same
+ * file. */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +23,7 @@
 #include "segment/note.h"
 #include "stage/stage.h"
 
-#define RESTORE 512u                     /* published together: commands of others come between */
+#define RESTORE 512u /* published together: commands of others come between */
 
 static gpc_block block_of(const struct cold *d, const struct tier_found *f)
 {
@@ -68,7 +71,9 @@ static int make_places(struct cold *d)
 	while (d->place_mask < 2 * d->nfound)
 		d->place_mask = 2 * d->place_mask + 1;
 	d->place = calloc((size_t)d->place_mask + 1, sizeof(*d->place));
-	return d->place ? 0 : err_set(ENOMEM, "no memory for %llu blocks of a tier", (unsigned long long)d->nfound);
+	return d->place ? 0
+			: err_set(ENOMEM, "no memory for %llu blocks of a tier",
+				  (unsigned long long)d->nfound);
 }
 
 /* Depth by depth: what follows an orphan is one, too. */
@@ -93,10 +98,11 @@ static int scan(struct cold *d)
 	uint32_t k;
 
 	if (err < 0)
-		return err_set(-err, "tier %s of %s cannot be read: %s", d->ops->name, d->t->c->seg.name,
-			       gpc_strerror(err));
+		return err_set(-err, "tier %s of %s cannot be read: %s", d->ops->name,
+			       d->t->c->seg.name, gpc_strerror(err));
 	for (i = 0; i < d->nfound; i++)
-		d->slot[d->found[i].slot] = (struct slot){ .key = d->found[i].key, .state = SLOT_BUSY };
+		d->slot[d->found[i].slot] =
+			(struct slot){ .key = d->found[i].key, .state = SLOT_BUSY };
 	for (k = d->blocks; k--;)
 		if (d->slot[k].state == SLOT_FREE)
 			d->free[d->nfree++] = k;
@@ -133,7 +139,8 @@ static void drop_all(struct cold *d)
 	d->nfound = d->next;
 }
 
-/* With what follows them, as in the index: parents come first in the list, those that are published among them. */
+/* With what follows them, as in the index: parents come first in the list, those that are published
+ * among them. */
 void restore_drop(struct cold *d, uint32_t tag)
 {
 	uint8_t *dead = tag && d->next < d->nfound ? calloc(d->nfound, 1) : NULL;
@@ -212,7 +219,7 @@ static void settle(struct cold *d, uint64_t end, const gpc_block *resident)
 /* What stood beside them in the file. */
 struct notes_read {
 	struct shm_note note[RESTORE];
-	uint32_t *tokens;                /* block_tokens for each, where they are kept */
+	uint32_t *tokens; /* block_tokens for each, where they are kept */
 	uint8_t *buffer;
 };
 
@@ -249,7 +256,8 @@ static void read_note(struct cold *d, struct notes_read *r, uint32_t i, struct p
 {
 	const struct segment *s = &d->t->c->seg;
 	const struct tier_found *f = &d->found[d->next + i];
-	uint32_t *tokens = seg_keeps(s, KEEP_TOKENS) ? r->tokens + (size_t)i * s->header.block_tokens : NULL;
+	uint32_t *tokens =
+		seg_keeps(s, KEEP_TOKENS) ? r->tokens + (size_t)i * s->header.block_tokens : NULL;
 
 	if (!f->note_bytes || d->ops->note(d->tier, f, r->buffer) ||
 	    !notes_unpack(d->t->c, r->buffer, f->note_bytes, &f->key, &r->note[i], tokens))
@@ -274,8 +282,12 @@ static bool publish_some(struct cold *d)
 
 		resident[i] = -ESTALE;
 		copy[i] = (struct publish_copy){
-			.key = f->key, .parent = f->parent, .tag = f->tag, .source = GPC_NONE,
-			.block = block_of(d, f), .life = d->clears,
+			.key = f->key,
+			.parent = f->parent,
+			.tag = f->tag,
+			.source = GPC_NONE,
+			.block = block_of(d, f),
+			.life = d->clears,
 			.unchained = cold_is_exclusive(d),
 		};
 		if (notes)
@@ -305,7 +317,7 @@ static void use_in_order(struct cold *d)
 		return;
 	qsort(d->found, d->next, sizeof(*d->found), by_age);
 	first = refs_first_stamp(c, (uint32_t)d->next);
-	for (i = 0; i < d->next; i++)    /* the youngest one is first */
+	for (i = 0; i < d->next; i++) /* the youngest one is first */
 		refs_stamp(c, d->record + (uint32_t)d->found[i].slot, first - (d->next - 1 - i));
 }
 
@@ -317,10 +329,12 @@ static void tell(const struct cold *d)
 	if (!d->there)
 		return;
 	if (d->orphans)
-		snprintf(wait, sizeof(wait), "; %llu are of use when the blocks before them have been computed again",
+		snprintf(wait, sizeof(wait),
+			 "; %llu are of use when the blocks before them have been computed again",
 			 (unsigned long long)d->orphans);
-	log_say(&d->t->c->log, LOG_INFO, "tier %s of %s: %llu of %llu blocks are found again%s", d->ops->name,
-		d->t->c->seg.name, (unsigned long long)d->restored, (unsigned long long)d->there, wait);
+	log_say(&d->t->c->log, LOG_INFO, "tier %s of %s: %llu of %llu blocks are found again%s",
+		d->ops->name, d->t->c->seg.name, (unsigned long long)d->restored,
+		(unsigned long long)d->there, wait);
 }
 
 bool restore_step(struct gpc_tiers *t)
@@ -342,7 +356,7 @@ bool restore_step(struct gpc_tiers *t)
 		free(d->found);
 		d->found = NULL;
 		d->nfound = d->next = 0;
-		store_relaxed(&d->told->ready, 1);       /* for who looks: nobody orders anything by it */
+		store_relaxed(&d->told->ready, 1); /* for who looks: nobody orders anything by it */
 	}
 	store_release(&t->published, 1);
 	return false;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* room.c - how many blocks of RAM are to go to a tier, and how many it may take that gives up others for them.
+/* room.c - how many blocks of RAM are to go to a tier, and how many it may take that gives up
+ * others for them.
  *
- * Copies of blocks that go from RAM sooner are not given up for those that go later: these would be written again, at the
- * cost of the next ones, and so on for ever.  Where nothing changes in RAM, each block that is next to go is written
- * once at most.  Of a tier that pools of RAM fill together each of them has its part. */
+ * Copies of blocks that go from RAM sooner are not given up for those that go later: these would be
+ * written again, at the cost of the next ones, and so on for ever.  Where nothing changes in RAM,
+ * each block that is next to go is written once at most.  Of a tier that pools of RAM fill together
+ * each of them has its part. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -52,7 +54,8 @@ uint32_t room_due(const struct cold *d, uint32_t pool, bool drain)
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
 	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
-	/* more would push each other out, and be written for ever; hints are for what is learned, too */
+	/* more would push each other out, and be written for ever; hints are for what is learned,
+	 * too */
 	if (cold_is_afar(d))
 		ahead = MIN(ahead, MAX(d->blocks / 2, 1u));
 	if (has >= ahead)
@@ -76,7 +79,8 @@ static bool is_next(struct cold *d, uint32_t pool, gpc_block block)
 	return is;
 }
 
-static bool is_copy_of_sooner(struct cold *d, gpc_block copy, uint32_t pool, const gpc_block *sooner, uint32_t n)
+static bool is_copy_of_sooner(struct cold *d, gpc_block copy, uint32_t pool,
+			      const gpc_block *sooner, uint32_t n)
 {
 	const struct segment *s = &d->t->c->seg;
 	struct about a;
@@ -89,7 +93,8 @@ static bool is_copy_of_sooner(struct cold *d, gpc_block copy, uint32_t pool, con
 		const struct shm_pool *p = seg_pool(s, i);
 
 		if (!images_fit_pool(d, p) ||
-		    gpc_lookup(d->t->c, GPC_SPACE(load_relaxed(&p->space)), &a.key, 1, &block, GPC_QUIET) != 1 ||
+		    gpc_lookup(d->t->c, GPC_SPACE(load_relaxed(&p->space)), &a.key, 1, &block,
+			       GPC_QUIET) != 1 ||
 		    (uint32_t)GPC_POOL(block) != i)
 			continue;
 		if (i == pool ? above_is_among(sooner, n, block) : is_next(d, i, block))
@@ -98,7 +103,8 @@ static bool is_copy_of_sooner(struct cold *d, gpc_block copy, uint32_t pool, con
 	return false;
 }
 
-uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *sooner, uint32_t nsooner)
+uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *sooner,
+		  uint32_t nsooner)
 {
 	uint32_t has = slots_left(d);
 	gpc_block copy[BATCH];

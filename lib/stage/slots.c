@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slots.c - which slot of a tier has what.
  *
- * The index says which blocks are there; this says which headers are on the disk, and which slots nobody uses.  Where
- * the two differ a header is to be made free (rule B19): nobody may find it after a restart. */
+ * The index says which blocks are there; this says which headers are on the disk, and which slots
+ * nobody uses.  Where the two differ a header is to be made free (rule B19): nobody may find it
+ * after a restart. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,8 +13,9 @@
 #include "stage/stage.h"
 
 #define EVICT_MS 2000
-#define REST_S   60u                     /* a place that cannot be written is left alone for so long */
-#define BEFORE   (1u << 30)              /* seconds before this machine came up that a block may have been written */
+#define REST_S   60u /* a place that cannot be written is left alone for so long */
+#define BEFORE \
+	(1u << 30) /* seconds before this machine came up that a block may have been written */
 
 int slots_new(struct cold *d)
 {
@@ -75,8 +77,8 @@ static bool has_key(const struct cold *d, uint32_t i)
 	       key_same(&a.key, &d->slot[i].key);
 }
 
-/* What its owner's own evict names is told nowhere else.  A store keeps what is evicted here: so the feed, which tells
- * of it, too, must not find its key any more. */
+/* What its owner's own evict names is told nowhere else.  A store keeps what is evicted here: so
+ * the feed, which tells of it, too, must not find its key any more. */
 static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 {
 	bool afar = cold_is_afar(d);
@@ -86,7 +88,7 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 		pthread_mutex_lock(&d->lock);
 	got = gpc_evict(d->t->c, (int)d->pool, n, blocks, 0, EVICT_MS);
 	if (got > 0 && !returns_keeps(d->t->c, d->pool))
-		got = 0;                 /* our pool has gone, and they are of another one that has its number */
+		got = 0; /* our pool has gone, and they are of another one that has its number */
 	if (!afar)
 		pthread_mutex_lock(&d->lock);
 	for (i = 0; i < got; i++) {
@@ -104,8 +106,8 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 	return (uint32_t)got;
 }
 
-/* What was found at the start goes in the order of its ages, which is known when all of it is published; and what is to be
- * written may be among it. */
+/* What was found at the start goes in the order of its ages, which is known when all of it is
+ * published; and what is to be written may be among it. */
 bool slots_wait(const struct cold *d)
 {
 	return !cold_is_afar(d) && !load_acquire(&d->t->published);
@@ -136,7 +138,8 @@ static uint32_t pop(struct cold *d, gpc_block *blocks, uint32_t n, uint32_t keep
 	return got;
 }
 
-/* Rather than a place that has just failed, that of the least recent block: a tier that is full has no other one. */
+/* Rather than a place that has just failed, that of the least recent block: a tier that is full has
+ * no other one. */
 uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 {
 	uint32_t got;
@@ -154,8 +157,8 @@ uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 	return got;
 }
 
-/* Of several who have published it the last one has it: the one whose key the index has, or who comes when all
- * others have come. */
+/* Of several who have published it the last one has it: the one whose key the index has, or who
+ * comes when all others have come. */
 void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)
 {
 	uint32_t i = slot_of(block);
@@ -171,7 +174,9 @@ void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t bo
 		pthread_mutex_unlock(&d->lock);
 		return;
 	}
-	*s = (struct slot){ .key = *key, .born = born, .state = SLOT_LIVE, .overtaken = was.overtaken };
+	*s = (struct slot){
+		.key = *key, .born = born, .state = SLOT_LIVE, .overtaken = was.overtaken
+	};
 	/* what the feed told meanwhile was passed over, since the slot was BUSY */
 	if (!has_key(d, i)) {
 		make_free(d, i);
@@ -237,7 +242,8 @@ void slots_forget(struct cold *d, gpc_block block, const gpc_key *key)
 	uint32_t i = slot_of(block);
 
 	pthread_mutex_lock(&d->lock);
-	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) && !has_key(d, i))
+	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) &&
+	    !has_key(d, i))
 		d->slot[i].key = (gpc_key){ { 0, 0 } };
 	pthread_mutex_unlock(&d->lock);
 }
@@ -256,7 +262,8 @@ gpc_block slots_find(const struct cold *d, const gpc_key *key)
 
 	if (gpc_lookup(d->t->c, GPC_SPACE(d->space), key, 1, &block, GPC_QUIET) != 1)
 		return GPC_NONE;
-	return (uint32_t)GPC_POOL(block) == d->pool && slot_of(block) < d->blocks ? block : GPC_NONE;
+	return (uint32_t)GPC_POOL(block) == d->pool && slot_of(block) < d->blocks ? block
+										  : GPC_NONE;
 }
 
 bool slots_is_lost(struct cold *d, gpc_block block)
@@ -275,7 +282,8 @@ void slots_compare(struct cold *d)
 
 	for (i = 0; i < d->blocks; i++) {
 		pthread_mutex_lock(&d->lock);
-		if (d->slot[i].state != SLOT_BUSY && !key_is_zero(&d->slot[i].key) && !has_key(d, i)) {
+		if (d->slot[i].state != SLOT_BUSY && !key_is_zero(&d->slot[i].key) &&
+		    !has_key(d, i)) {
 			make_free(d, i);
 			tier_count(d, TIER_FORGOTTEN, 1);
 		}
@@ -288,7 +296,7 @@ void slots_forget_keys(struct cold *d)
 	uint32_t i;
 
 	pthread_mutex_lock(&d->lock);
-	for (i = 0; i < d->blocks; i++)  /* of a slot that is being written it is the old header's */
+	for (i = 0; i < d->blocks; i++) /* of a slot that is being written it is the old header's */
 		d->slot[i].key = (gpc_key){ { 0, 0 } };
 	pthread_mutex_unlock(&d->lock);
 }

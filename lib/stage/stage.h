@@ -21,13 +21,14 @@
  *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them;
  *              gone.c, keys that are to be removed there
  *
- * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them
- * is waited for by a peer's lookup, or by the writer.
+ * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that
+ * reads the feed.  None of them is waited for by a peer's lookup, or by the writer.
  *
- * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under `writing`: from the
- * choice of its slots to the answer of its publish, and what was refused is made free on the disk before the lock is
- * given back.  An acknowledgement takes the lock once between its look at the feed and its sync.  So each batch that
- * began before a removal is over when that is acknowledged, and each one that begins later finds its source gone. */
+ * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under
+ * `writing`: from the choice of its slots to the answer of its publish, and what was refused is
+ * made free on the disk before the lock is given back.  An acknowledgement takes the lock once
+ * between its look at the feed and its sync.  So each batch that began before a removal is over
+ * when that is acknowledged, and each one that begins later finds its source gone. */
 #ifndef GPC_STAGE_H
 #define GPC_STAGE_H
 
@@ -41,10 +42,10 @@
 #include "stage/gone.h"
 #include "stage/tier.h"
 
-#define BATCH           128u             /* blocks that are written together, at most */
-#define CHUNK           64u              /* keys of a question that are looked at together */
-#define STAGES_MOST     16u
-#define READ_NS         (30000 * NS_PER_MS)      /* of a question without a deadline */
+#define BATCH       128u /* blocks that are written together, at most */
+#define CHUNK       64u  /* keys of a question that are looked at together */
+#define STAGES_MOST 16u
+#define READ_NS     (30000 * NS_PER_MS) /* of a question without a deadline */
 
 /* ---- slots.c ----
  *
@@ -54,92 +55,105 @@
  *   LIVE      LIVE, or gone and not        of `key`              FREE: it has come back
  *             told of yet
  *
- * `key` is what a header that is on the disk names; zero: there is none, or nobody will find it any more. */
+ * `key` is what a header that is on the disk names; zero: there is none, or nobody will find it any
+ * more. */
 enum slot_state { SLOT_FREE, SLOT_BUSY, SLOT_LIVE };
 
 struct slot {
 	gpc_key key;
-	uint32_t born;                   /* slots_now() */
+	uint32_t born; /* slots_now() */
 	uint8_t state;
-	uint8_t overtaken;               /* so many have published it, and not said so yet: it was evicted and taken since */
-	bool lost;                       /* a hint that others hang on: the store has not got its key any more */
+	/* so many have published it, and not said so yet: it was evicted and taken since */
+	uint8_t overtaken;
+	bool lost; /* a hint that others hang on: the store has not got its key any more */
 };
 
 /* ---- uses.c: how often a key has been next to go ---- */
 #define USES 65536u
 struct uses;
-struct uses *uses_new(void);             /* NULL: no memory; to be freed by free() */
-/* Counted once for each life: how often so far, this one included.  *ret_new: it was counted now. */
-uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word, bool *ret_new);
+struct uses *uses_new(void); /* NULL: no memory; to be freed by free() */
+/* Counted once for each life: how often so far, this one included.  *ret_new: it was counted
+ * now. */
+uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word,
+		    bool *ret_new);
 
-struct cold {                            /* a tier, with its pool */
+struct cold { /* a tier, with its pool */
 	struct gpc_tiers *t;
 	struct tier *tier;
 	const struct tier_ops *ops;
-	uint32_t index, space;           /* in the desk */
+	uint32_t index, space; /* in the desk */
 	uint32_t pool, record, blocks;
 	uint64_t block_bytes;
-	bool waits;                      /* down.c: slots_wait() before it was looked what is there */
-	uint32_t note_room;              /* most of a note beside a block; 0: none is kept here, or there */
+	bool waits;         /* down.c: slots_wait() before it was looked what is there */
+	uint32_t note_room; /* most of a note beside a block; 0: none is kept here, or there */
 	uint8_t fingerprint[32];
 	struct shm_tier *told;
 
-	pthread_mutex_t lock;            /* of slots */
+	pthread_mutex_t lock; /* of slots */
 	struct slot *slot;
 	uint32_t *free, nfree;
-	uint32_t nresting, rest_until;   /* the first of the free ones: they could not be written; slots_now() */
-	struct uses *uses;               /* of down.c; NULL: nothing is counted */
+	/* the first of the free ones: they could not be written; slots_now() */
+	uint32_t nresting, rest_until;
+	struct uses *uses; /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
-	uint32_t broken;                 /* nothing is written now: it rests, or its pool has gone */
-	bool gone;                       /* ... for ever */
-	bool ended;                      /* feed.c: the feed has told of that: its number is another pool's from then on */
-	bool emptied;                    /* rest.c: the index has nothing of it */
-	uint64_t pause_ns, probe_ns;     /* rest.c: how long it rests, and until when */
+	uint32_t broken; /* nothing is written now: it rests, or its pool has gone */
+	bool gone;       /* ... for ever */
+	/* feed.c: the feed has told of that: its number is another pool's from then on */
+	bool ended;
+	bool emptied;                /* rest.c: the index has nothing of it */
+	uint64_t pause_ns, probe_ns; /* rest.c: how long it rests, and until when */
 
-	bool clear;                      /* at the start: what is there goes */
+	bool clear; /* at the start: what is there goes */
 
 	/* restore.c: what was there at the start; from `next` on it is not published yet */
 	struct tier_found *found;
 	uint64_t nfound, next;
-	uint64_t there, orphans, restored;       /* of them, for the log */
-	uint32_t *place, place_mask;     /* until restore_settle */
-	uint64_t clears;                 /* of the pool, that the feed has told us of */
-	uint64_t clears_done;            /* ... and what follows from them, drops among them, has left the tier; up.c */
-	uint32_t aged;                   /* the next slot whose age is looked at */
+	uint64_t there, orphans, restored; /* of them, for the log */
+	uint32_t *place, place_mask;       /* until restore_settle */
+	uint64_t clears;                   /* of the pool, that the feed has told us of */
+	/* ... and what follows from them, drops among them, has left the tier; up.c */
+	uint64_t clears_done;
+	uint32_t aged; /* the next slot whose age is looked at */
 };
 
 struct gpc_tiers {
 	gpc *c;
-	struct gpc_tiers_options opt;    /* dir, disk: our own copies; secret: not after it was compared */
+	/* dir, disk: our own copies; secret: not after it was compared */
+	struct gpc_tiers_options opt;
 	struct cold cold[SHM_TIERS];
 	uint32_t ncold;
 
-	pthread_mutex_t writing;         /* a batch on its way down; an acknowledgement */
-	pthread_mutex_t gate;            /* open.c has it until threads may begin, or are to end */
+	pthread_mutex_t writing; /* a batch on its way down; an acknowledgement */
+	pthread_mutex_t gate;    /* open.c has it until threads may begin, or are to end */
 	pthread_t stage[STAGES_MOST], down, afar, feed;
-	struct start { struct gpc_tiers *t; void *(*run)(void *arg); } start[STAGES_MOST + 3];
+	struct start {
+		struct gpc_tiers *t;
+		void *(*run)(void *arg);
+	} start[STAGES_MOST + 3];
 	uint32_t nstages;
-	bool has_down, has_afar, has_feed, has_lock, begun;      /* begun: nothing can fail any more */
+	bool has_down, has_afar, has_feed, has_lock, begun; /* begun: nothing can fail any more */
 	uint32_t stop;
-	bool shut;                       /* the gate */
-	bool made;                       /* the file, by this keeper */
-	uint8_t file[16];                /* its id; zeros: there is none */
+	bool shut;        /* the gate */
+	bool made;        /* the file, by this keeper */
+	uint8_t file[16]; /* its id; zeros: there is none */
 
-	struct down *batch, *batch_afar; /* of down.c, one for each of its threads; batch_afar NULL: there is no store */
-	uint64_t idle, idle_afar;        /* gpc_tiers_sync: down.c has found nothing since this one */
-	uint64_t events;                 /* down.c: as they were when it found nothing ... */
-	uint64_t looked_ns;              /* ... and when */
-	bool later;                      /* down.c: blocks are due, and may not be written yet */
-	uint32_t published;              /* all that was there at the start */
-	uint64_t cursor;                 /* of the feed: everything before is done; feed.c */
-	uint32_t drops;                  /* state.drops when that was read */
+	/* of down.c, one for each of its threads; batch_afar NULL: there is no store */
+	struct down *batch, *batch_afar;
+	uint64_t idle, idle_afar; /* gpc_tiers_sync: down.c has found nothing since this one */
+	uint64_t events;          /* down.c: as they were when it found nothing ... */
+	uint64_t looked_ns;       /* ... and when */
+	bool later;               /* down.c: blocks are due, and may not be written yet */
+	uint32_t published;       /* all that was there at the start */
+	uint64_t cursor;          /* of the feed: everything before is done; feed.c */
+	uint32_t drops;           /* state.drops when that was read */
 
 	/* drops.c, in the thread of feed.c: keys whose bytes were bad */
 	gpc_key *dropped;
 	uint32_t ndropped, dropped_room;
-	bool drops_lost;                 /* ... that nobody knows: the tiers are cleared */
-	struct gone ours;                /* keys that we have dropped in VRAM and RAM since */
-	uint64_t missed_from;            /* of the feed: what the last keeper of this file had done; UINT64_MAX: nothing is in it */
+	bool drops_lost;  /* ... that nobody knows: the tiers are cleared */
+	struct gone ours; /* keys that we have dropped in VRAM and RAM since */
+	/* of the feed: what the last keeper of this file had done; UINT64_MAX: nothing is in it */
+	uint64_t missed_from;
 };
 
 static inline bool stage_stops(const struct gpc_tiers *t)
@@ -147,8 +161,8 @@ static inline bool stage_stops(const struct gpc_tiers *t)
 	return load_relaxed(&t->stop) != 0;
 }
 
-/* A store on other machines: of keys that the index knows nothing of it may have the bytes, what it keeps is shared
- * with other nodes, and its writes take their time. */
+/* A store on other machines: of keys that the index knows nothing of it may have the bytes, what it
+ * keeps is shared with other nodes, and its writes take their time. */
 static inline bool cold_is_afar(const struct cold *d)
 {
 	return d->ops->kind == GPC_REMOTE;
@@ -175,42 +189,47 @@ static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
 
 struct disk_options;
 int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret);
-int plan_ram(struct gpc_tiers *t);       /* the pool whose images the tiers have */
-int plan_secret(const struct gpc_tiers *t);      /* keys mean the same where they are hashed with the same one */
+int plan_ram(struct gpc_tiers *t); /* the pool whose images the tiers have */
+/* keys mean the same where they are hashed with the same one */
+int plan_secret(const struct gpc_tiers *t);
 /* How the file is to be opened; *ret_slots: of how many blocks. */
 int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots);
-int plan_remote(const struct gpc_tiers *t, uint32_t blocks);     /* the cache has room for so many */
+int plan_remote(const struct gpc_tiers *t, uint32_t blocks); /* the cache has room for so many */
 
 /* ---- desk.c ---- */
 
-int desk_take(struct gpc_tiers *t);      /* -EBUSY: another process keeps tiers */
-/* The feed is followed, and nothing can fail any more: what is said from now on is this keeper's. */
+int desk_take(struct gpc_tiers *t); /* -EBUSY: another process keeps tiers */
+/* The feed is followed, and nothing can fail any more: what is said from now on is this
+ * keeper's. */
 void desk_begins(struct gpc_tiers *t);
 /* This file is kept from now on; zeros: none is. */
 void desk_keeps(struct gpc_tiers *t, const uint8_t file[16]);
-void desk_show(struct gpc_tiers *t);     /* questions may come */
+void desk_show(struct gpc_tiers *t); /* questions may come */
 void desk_leave(struct gpc_tiers *t);
 /* Sleep until the bell has rung since `seen`, or so long. */
 void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns);
 uint32_t desk_bell(const struct gpc_tiers *t);
-void desk_wake(struct gpc_tiers *t);     /* our own threads */
+void desk_wake(struct gpc_tiers *t); /* our own threads */
 /* Everything the feed tells of removals before `number` is durable. */
 void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32_t drops);
 
 /* ---- slots.c ---- */
 
 int slots_new(struct cold *d);
-uint32_t slots_now(void);                /* as slot.born */
+uint32_t slots_now(void); /* as slot.born */
 void slots_end(struct cold *d);
-/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless `waits`. */
+/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless
+ * `waits`. */
 bool slots_wait(const struct cold *d);
 uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
 /* So many are free, less the places that rest. */
 uint32_t slots_left(struct cold *d);
 void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
-/* Not published after all.  written: a header is on the disk, and is made free before the slot is. */
+/* Not published after all.  written: a header is on the disk, and is made free before the slot
+ * is. */
 void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool written);
-/* Not written, and others were, or nobody knows: for a while it is taken only where nothing else is to be had. */
+/* Not written, and others were, or nobody knows: for a while it is taken only where nothing else is
+ * to be had. */
 void slots_failed(struct cold *d, gpc_block block);
 /* The block has come back: its header stays until feed.c has seen why, or the slot is written. */
 void slots_returned(struct cold *d, gpc_block block);
@@ -231,8 +250,10 @@ void slots_forget_keys(struct cold *d);
 
 /* So many blocks of that pool are to have a copy, or to leave it.  drain: all that policy wants. */
 uint32_t room_due(const struct cold *d, uint32_t pool, bool drain);
-/* Of n blocks of that pool so many may be written; sooner: those that go from there before the last of them. */
-uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *sooner, uint32_t nsooner);
+/* Of n blocks of that pool so many may be written; sooner: those that go from there before the last
+ * of them. */
+uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *sooner,
+		  uint32_t nsooner);
 
 /* ---- images.c ---- */
 
@@ -240,8 +261,13 @@ uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *so
 bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key);
 void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n);
 
-/* What a record says of its LIVE block, which the caller holds, or only looks at: false, it is not LIVE. */
-struct about { gpc_key key, parent; uint32_t tag, depth, word; bool unchained; };
+/* What a record says of its LIVE block, which the caller holds, or only looks at: false, it is not
+ * LIVE. */
+struct about {
+	gpc_key key, parent;
+	uint32_t tag, depth, word;
+	bool unchained;
+};
 bool about_block(const gpc *c, gpc_block block, struct about *ret);
 bool about_record(const gpc *c, uint32_t record, struct about *ret);
 
@@ -252,20 +278,22 @@ int images_ram(const struct cold *d, uint32_t to);
 uint32_t images_pieces(const struct map *m);
 void images_iov(const struct map *m, gpc_block block, struct iovec *iov);
 /* The sum that was stored for it, of that life and key; false: none is known. */
-bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t *ret);
-void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t crc);
+bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		uint32_t *ret);
+void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		      uint32_t crc);
 
 /* ---- notes.c ---- */
 
 /* Most that a note of this cache takes in a file; 0: it keeps none. */
 uint32_t notes_most(const struct segment *s);
-/* The note of a block of that life, as it stands in a file: so many bytes; 0: it has none, or none is to be had.
- * What does not fit into `room` is left out: the tokens, or all of it. */
+/* The note of a block of that life, as it stands in a file: so many bytes; 0: it has none, or none
+ * is to be had. What does not fit into `room` is left out: the tokens, or all of it. */
 uint32_t notes_pack(const gpc *c, gpc_block block, const struct about *a, void *to, uint32_t room);
-/* The other way, under that key; tokens has room for block_tokens.  What this cache does not keep is left out.
- * false: it says nothing that this cache keeps. */
-bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key, struct shm_note *ret,
-		  uint32_t *tokens);
+/* The other way, under that key; tokens has room for block_tokens.  What this cache does not keep
+ * is left out. false: it says nothing that this cache keeps. */
+bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key,
+		  struct shm_note *ret, uint32_t *tokens);
 
 /* ---- threads: up.c, down.c, feed.c ---- */
 
@@ -274,11 +302,11 @@ void *up_thread(void *arg);
 int down_begin(struct gpc_tiers *t);
 void down_end(struct gpc_tiers *t);
 void *down_thread(void *arg);
-void *afar_thread(void *arg);            /* the same, of stores on other machines */
+void *afar_thread(void *arg); /* the same, of stores on other machines */
 void *feed_thread(void *arg);
-int feed_begin(struct gpc_tiers *t);     /* once the pools are there; says which tiers begin empty */
-bool feed_follow(struct gpc_tiers *t);   /* all that it tells by now; false: nothing */
-void feed_end(struct gpc_tiers *t);      /* what is known is made durable */
+int feed_begin(struct gpc_tiers *t);   /* once the pools are there; says which tiers begin empty */
+bool feed_follow(struct gpc_tiers *t); /* all that it tells by now; false: nothing */
+void feed_end(struct gpc_tiers *t);    /* what is known is made durable */
 
 /* ---- rest.c, in the thread of feed.c ---- */
 
@@ -291,32 +319,35 @@ void rest_look(struct gpc_tiers *t);
 
 /* ---- learn.c ---- */
 
-/* Of these keys of one prompt, which stand in no pool, the first ones may be in a store: as many hints are
- * published.  Returns how many. */
+/* Of these keys of one prompt, which stand in no pool, the first ones may be in a store: as many
+ * hints are published.  Returns how many. */
 uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline);
 
 /* ---- drops.c, in the thread of feed.c ---- */
 
-bool drops_tells(const struct gpc_event *e);     /* of a block with bad bytes */
+bool drops_tells(const struct gpc_event *e); /* of a block with bad bytes */
 void drops_note(struct gpc_tiers *t, const gpc_key *key);
 /* A number that is another one behind each drop, which the feed has told of before. */
 uint32_t drops_told(const gpc *c);
-/* Those that were noted leave the tiers, with all that follows them.  True: it sent commands, of which the feed
- * tells. */
+/* Those that were noted leave the tiers, with all that follows them.  True: it sent commands, of
+ * which the feed tells. */
 bool drops_carry_out(struct gpc_tiers *t);
-bool drops_are_due(const struct gpc_tiers *t);   /* it could not */
-/* What follows from a drop leaves a tier only when the keeper has read of it, and an engine may have computed again by then
- * what comes before: so nothing comes up meanwhile.  Waits until all is done that the writer has done; false: it is not by
- * then.  In any thread.  clears: of the pool, for the writer, which sees whether more came since. */
+bool drops_are_due(const struct gpc_tiers *t); /* it could not */
+/* What follows from a drop leaves a tier only when the keeper has read of it, and an engine may
+ * have computed again by then what comes before: so nothing comes up meanwhile.  Waits until all is
+ * done that the writer has done; false: it is not by then.  In any thread.  clears: of the pool,
+ * for the writer, which sees whether more came since. */
 bool drops_are_done(const struct cold *d, uint64_t deadline, uint32_t *ret_clears);
-/* What was dropped while nobody kept the tiers, behind the scan and before anything is published. */
+/* What was dropped while nobody kept the tiers, behind the scan and before anything is
+ * published. */
 void drops_missed(struct gpc_tiers *t);
 
 /* ---- restore.c, in the thread of feed.c ---- */
 
-int restore_begin(struct gpc_tiers *t);  /* before anything is written: looks */
-void restore_settle(struct gpc_tiers *t);        /* once the tiers have begun: what is of no use is made free */
-bool restore_step(struct gpc_tiers *t);  /* false: nothing is left */
+int restore_begin(struct gpc_tiers *t); /* before anything is written: looks */
+/* once the tiers have begun: what is of no use is made free */
+void restore_settle(struct gpc_tiers *t);
+bool restore_step(struct gpc_tiers *t); /* false: nothing is left */
 /* Of those that are not published yet these are to be forgotten; tag 0: all. */
 void restore_drop(struct cold *d, uint32_t tag);
 /* Those with dead[i] != 0, by their place in found. */

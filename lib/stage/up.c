@@ -3,15 +3,15 @@
  *
  * A question is answered by one thread, CHUNK keys at a time:
  *
- *   1  what is in VRAM or RAM counts; what is below is held, without a use; the first key that is neither ends it
- *   2  blocks of RAM, reserved, and claimed for the keys: others find them PENDING
- *   3  their bytes, read and verified by the tier
- *   4  when all that was dropped has been followed: the checksum into the trailer of the RAM slot, and a publish, parents
- *      first, that the writer carries out only where the block below still has the life that was read, and nothing was
- *      dropped or cleared since
+ *   1  what is in VRAM or RAM counts; what is below is held, without a use; the first key that is
+ *   neither ends it 2  blocks of RAM, reserved, and claimed for the keys: others find them PENDING
+ *   3  their bytes, read and verified by the tier 4  when all that was dropped has been followed:
+ *   the checksum into the trailer of the RAM slot, and a publish, parents
+ *      first, that the writer carries out only where the block below still has the life that was
+ *      read, and nothing was dropped or cleared since
  *
- * If this process dies, all of it is a peer's: reservations, claims and references end with the seat.  Nothing is under
- * way behind it, since threads of it read. */
+ * If this process dies, all of it is a peer's: reservations, claims and references end with the
+ * seat.  Nothing is under way behind it, since threads of it read. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,28 +22,28 @@
 #include "segment/lockfile.h"
 #include "stage/stage.h"
 
-#define IDLE_NS   (100 * NS_PER_MS)
-#define CALL_MS   2000                   /* a command of ours waits so long at most */
-#define PENDING_NS (200000u)             /* between looks at what another thread of ours brings */
+#define IDLE_NS    (100 * NS_PER_MS)
+#define CALL_MS    2000      /* a command of ours waits so long at most */
+#define PENDING_NS (200000u) /* between looks at what another thread of ours brings */
 
-struct part {                            /* keys of a question that are looked at together */
+struct part { /* keys of a question that are looked at together */
 	struct gpc_tiers *t;
 	uint64_t deadline;
 	uint32_t to, n;
 	gpc_key key[CHUNK];
 	gpc_block warm[CHUNK];
 
-	uint32_t m;                      /* items: what is to be brought, in the order of the keys */
-	struct cold *cold;               /* one tier for all of them */
-	uint32_t at[CHUNK];              /* place among the keys */
+	uint32_t m;         /* items: what is to be brought, in the order of the keys */
+	struct cold *cold;  /* one tier for all of them */
+	uint32_t at[CHUNK]; /* place among the keys */
 	gpc_block below[CHUNK], ram[CHUNK];
 	struct about about[CHUNK];
 	struct gpc_claim claim[CHUNK];
 	struct tier_item item[CHUNK];
 	struct map *map;
 	struct iovec *iov;
-	gpc_key before;                  /* the key before the first one, or zero */
-	gpc_block parent;                /* held: a leaf would be the next to go */
+	gpc_key before;   /* the key before the first one, or zero */
+	gpc_block parent; /* held: a leaf would be the next to go */
 	int why;
 };
 
@@ -102,7 +102,7 @@ static void find(struct part *p)
 		p->at[p->m] = i;
 		p->below[p->m] = below;
 		p->ram[p->m] = GPC_NONE;
-		about_block(c, below, &p->about[p->m++]);        /* held: it keeps its life */
+		about_block(c, below, &p->about[p->m++]); /* held: it keeps its life */
 	}
 }
 
@@ -126,8 +126,9 @@ static void cut_items(struct part *p, uint32_t m, int why)
 static void hold_parent(struct part *p)
 {
 	/* a hint need not know its parent; the question does */
-	const gpc_key *key = !cold_is_afar(p->cold) ? &p->about[0].parent :
-			     p->at[0] ? &p->key[p->at[0] - 1] : &p->before;
+	const gpc_key *key = !cold_is_afar(p->cold) ? &p->about[0].parent
+			     : p->at[0]             ? &p->key[p->at[0] - 1]
+						    : &p->before;
 
 	if (key_is_zero(key) || key_is_root(key) ||
 	    gpc_lookup(p->t->c, 0, key, 1, &p->parent, GPC_QUIET) != 1 ||
@@ -146,7 +147,8 @@ static void reserve(struct part *p)
 		return;
 	}
 	p->iov = malloc((size_t)p->m * images_pieces(p->map) * sizeof(*p->iov));
-	got = p->iov ? gpc_reserve(c, ram, p->m, p->ram, NULL, GPC_PARTIAL, ms_left(p->deadline)) : 0;
+	got = p->iov ? gpc_reserve(c, ram, p->m, p->ram, NULL, GPC_PARTIAL, ms_left(p->deadline))
+		     : 0;
 	got = MAX(got, 0);
 	if ((uint32_t)got < p->m) {
 		tier_count(p->cold, TIER_NO_RAM, p->m - (uint32_t)got);
@@ -154,7 +156,8 @@ static void reserve(struct part *p)
 	}
 }
 
-/* Of what another one brings or computes there is nothing to do here; the question ends before it. */
+/* Of what another one brings or computes there is nothing to do here; the question ends before
+ * it. */
 static void claim(struct part *p)
 {
 	gpc_key keys[CHUNK];
@@ -176,7 +179,7 @@ static void claim(struct part *p)
 	cut_items(p, i, -EALREADY);
 	if (mine == p->m)
 		return;
-	for (i = mine = 0; i < p->m; i++) {      /* live meanwhile: warm */
+	for (i = mine = 0; i < p->m; i++) { /* live meanwhile: warm */
 		if (p->claim[i].state == GPC_CLAIM_LIVE) {
 			gpc_release(p->t->c, &p->ram[i], 1);
 			unhold_quietly(p->t->c, &p->below[i], 1);
@@ -208,8 +211,9 @@ static uint32_t counter_of(int result)
 	}
 }
 
-/* What is damaged, or not there, is no block any more: nobody is to ask for it again.  A hint that others hang on stays:
- * a drop would take them along, and their values, which the store has and other nodes use. */
+/* What is damaged, or not there, is no block any more: nobody is to ask for it again.  A hint that
+ * others hang on stays: a drop would take them along, and their values, which the store has and
+ * other nodes use. */
 static void remove_below(struct cold *d, gpc_block *block, const gpc_key *key)
 {
 	gpc *c = d->t->c;
@@ -232,8 +236,11 @@ static void read_all(struct part *p)
 
 	for (i = 0; i < p->m; i++) {
 		p->item[i] = (struct tier_item){
-			.slot = (uint64_t)GPC_SLOT(p->below[i]), .key = p->key[p->at[i]], .ram = p->ram[i],
-			.iov = p->iov + i * pieces, .niov = pieces,
+			.slot = (uint64_t)GPC_SLOT(p->below[i]),
+			.key = p->key[p->at[i]],
+			.ram = p->ram[i],
+			.iov = p->iov + i * pieces,
+			.niov = pieces,
 		};
 		images_iov(p->map, p->ram[i], p->iov + i * pieces);
 	}
@@ -264,7 +271,7 @@ static void leave_below(struct part *p, uint32_t i, bool brought)
 	    gpc_reclaim(c, &p->key[p->at[i]], &p->below[i], 1, NULL, 0, CALL_MS) == 1)
 		slots_returned(p->cold, p->below[i]);
 	else if (brought)
-		gpc_release(c, &p->below[i], 1);         /* a use */
+		gpc_release(c, &p->below[i], 1); /* a use */
 	else
 		unhold_quietly(c, &p->below[i], 1);
 }
@@ -311,14 +318,19 @@ static void publish(struct part *p)
 
 		images_store_sum(p->t->c, p->map, p->ram[i], &p->key[p->at[i]], p->item[i].crc);
 		copy[i] = (struct publish_copy){
-			.key = p->key[p->at[i]], .parent = a->parent, .block = p->ram[i], .tag = a->tag,
-			.unchained = a->unchained, .source = p->below[i],
+			.key = p->key[p->at[i]],
+			.parent = a->parent,
+			.block = p->ram[i],
+			.tag = a->tag,
+			.unchained = a->unchained,
+			.source = p->below[i],
 			.life = (uint64_t)WORD_GEN(a->word) + 1,
-			.clears = clears, .undropped = true,
+			.clears = clears,
+			.undropped = true,
 		};
 		if (!cold_is_afar(p->cold))
 			continue;
-		copy[i].parent = p->item[i].parent;      /* what the header says, which is verified */
+		copy[i].parent = p->item[i].parent; /* what the header says, which is verified */
 		copy[i].tag = p->item[i].tag;
 		copy[i].unchained = false;
 	}
@@ -369,7 +381,8 @@ static bool wait_own(struct part *p, uint32_t from)
 
 	for (i = 0; i < CHUNK && !key_same(&p->claim[i].key, &p->key[from]); i++)
 		;
-	if (i == CHUNK || p->claim[i].state != GPC_CLAIM_PENDING || p->claim[i].peer != (int32_t)p->t->c->peer)
+	if (i == CHUNK || p->claim[i].state != GPC_CLAIM_PENDING ||
+	    p->claim[i].peer != (int32_t)p->t->c->peer)
 		return false;
 	q = p->claim[i];
 	while (claim_is_pending(p->t->c, &q)) {
@@ -394,9 +407,10 @@ static uint32_t take_keys(const struct shm_ask *a, uint32_t first, uint32_t n, g
 	return i;
 }
 
-/* Nobody here knows the key at `from`; a store may have it, and some of those that follow.  Asked once for each
- * question. */
-static bool learn_more(struct gpc_tiers *t, const struct shm_ask *a, uint32_t from, uint32_t n, uint64_t deadline)
+/* Nobody here knows the key at `from`; a store may have it, and some of those that follow.  Asked
+ * once for each question. */
+static bool learn_more(struct gpc_tiers *t, const struct shm_ask *a, uint32_t from, uint32_t n,
+		       uint64_t deadline)
 {
 	gpc_key *keys = malloc((size_t)(n - from) * sizeof(*keys));
 	bool more = keys && learn(t, keys, take_keys(a, from, n - from, keys), deadline) > 0;
@@ -408,7 +422,9 @@ static bool learn_more(struct gpc_tiers *t, const struct shm_ask *a, uint32_t fr
 static uint32_t answer(struct gpc_tiers *t, const struct shm_ask *a, uint32_t n, int *why)
 {
 	uint64_t asked = load_relaxed(&a->deadline_ns), most = clock_ns() + READ_NS;
-	struct part p = { .t = t, .to = (uint32_t)a->to, .deadline = asked ? MIN(asked, most) : most };
+	struct part p = { .t = t,
+			  .to = (uint32_t)a->to,
+			  .deadline = asked ? MIN(asked, most) : most };
 	uint32_t got = 0, had;
 	bool asked_afar = false;
 
@@ -449,7 +465,8 @@ static void answer_one(struct gpc_tiers *t, struct shm_ask *a, uint32_t word)
 	count_add(&d->misses, n - got);
 	store_relaxed(&a->got, (int32_t)got);
 	store_relaxed(&a->why, why);
-	/* (l) the answer before DONE; pairs with ask_wait().  If we die before it, the next keeper does it once more */
+	/* (l) the answer before DONE; pairs with ask_wait().  If we die before it, the next keeper
+	 * does it once more */
 	order_cas32(&a->word, word, ASK_WORD(ASK_DONE, ASK_SEQ(word)));
 	if (load_relaxed(&a->waits))
 		futex_wake_all(&a->word);

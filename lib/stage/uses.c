@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* uses.c - how often a key was next to go from RAM, once for each life there: policy min_uses.
  *
- * The keeper counts when it looks at who is next to go; lookups count nothing.  Of the USES different keys that it
- * has looked at last it counts exactly; a key that comes again later begins at 1.  So no block is written before
- * its time, and one is written late only if USES other keys came in between.
+ * The keeper counts when it looks at who is next to go; lookups count nothing.  Of the USES
+ * different keys that it has looked at last it counts exactly; a key that comes again later begins
+ * at 1.  So no block is written before its time, and one is written late only if USES other keys
+ * came in between.
  *
  * A life is a block and the word of its record.  One thread counts for one tier. */
 #include "config.h"
@@ -14,10 +15,10 @@
 #define NIL UINT32_MAX
 
 struct use {
-	gpc_key key;                     /* zero: never used */
-	gpc_block block;                 /* of the life that was counted last */
+	gpc_key key;     /* zero: never used */
+	gpc_block block; /* of the life that was counted last */
 	uint32_t word, count;
-	uint32_t chain;                  /* of one place of `first` */
+	uint32_t chain; /* of one place of `first` */
 	uint32_t newer, older;
 };
 
@@ -97,7 +98,8 @@ static void make_newest(struct uses *u, uint32_t i)
 	u->newest = i;
 }
 
-uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word, bool *ret_new)
+uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word,
+		    bool *ret_new)
 {
 	uint32_t i = find(u, key);
 	struct use *e;

@@ -12,8 +12,8 @@
 #include "writer/tree.h"
 #include "base/parallel.h"
 
-#define AHEAD 16u                        /* records; the processor's own guess ends with a page */
-#define SHARE 32768u                     /* records that are worth a thread, at least */
+#define AHEAD  16u    /* records; the processor's own guess ends with a page */
+#define SHARE  32768u /* records that are worth a thread, at least */
 #define SHARES 64u
 
 void records_add(struct records *list, uint32_t record)
@@ -24,7 +24,11 @@ void records_add(struct records *list, uint32_t record)
 
 /* ---- threads ---- */
 
-struct guarded { void (*run)(void *job); void *job; bool done; };
+struct guarded {
+	void (*run)(void *job);
+	void *job;
+	bool done;
+};
 
 static void run_guarded(void *arg)
 {
@@ -33,7 +37,8 @@ static void run_guarded(void *arg)
 	g->done = writer_guard(g->run, g->job);
 }
 
-void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n)
+void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes,
+		       uint32_t n)
 {
 	struct guarded *g = writer_alloc(n, sizeof(*g));
 	bool done = true;
@@ -100,8 +105,8 @@ static void scan_live(struct share *s, uint32_t record)
 		records_add(&s->leaving, record);
 }
 
-/* A LIVE record is as (C) of writer/record.c made it.  From the last one to the first; parents are looked
- * for when the records around have been met. */
+/* A LIVE record is as (C) of writer/record.c made it.  From the last one to the first; parents are
+ * looked for when the records around have been met. */
 static void scan_share(void *arg)
 {
 	struct share *s = arg;
@@ -111,7 +116,7 @@ static void scan_share(void *arg)
 	s->near = writer_alloc(TAKEOVER_NEAR_SIZE, sizeof(*s->near));
 	s->counted = writer_alloc(takeover_regions(w), sizeof(*s->counted));
 	while (linked > s->first) {
-		for (n = 0; left > s->first && n < TAKEOVER_GROUP; ) {
+		for (n = 0; left > s->first && n < TAKEOVER_GROUP;) {
 			left--;
 			__builtin_prefetch(w_record(w, left - MIN(left - s->first, AHEAD)));
 			pools_reset_node(w, left);
@@ -183,7 +188,7 @@ void takeover_fill_queues(struct writer *w, struct scan *sc)
 {
 	uint32_t i, j;
 
-	for (i = 0; i < sc->nshares; i++)        /* what waits is no leaf of the queue */
+	for (i = 0; i < sc->nshares; i++) /* what waits is no leaf of the queue */
 		for (j = 0; j < sc->share[i].leaving.n; j++)
 			leave_again(w, sc->share[i].leaving.at[j]);
 	takeover_parallel(sc, find_leaves, sc->share, sizeof(*sc->share), sc->nshares);

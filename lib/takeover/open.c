@@ -31,8 +31,8 @@ static size_t node_bytes(const struct writer *w)
 /* On lines of their own, which calloc() does not promise. */
 static struct node *map_nodes(const struct writer *w)
 {
-	void *p = mmap(NULL, node_bytes(w), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		       -1, 0);
+	void *p = mmap(NULL, node_bytes(w), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
 
 	if (p == MAP_FAILED)
 		return NULL;
@@ -115,8 +115,7 @@ static int allocate(struct writer *w)
 	w->peer = calloc(g->max_peers, sizeof(*w->peer));
 	w->books = writer_zeroed(g->buckets, sizeof(*w->books));
 	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
-	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->books ||
-	    !w->dirty_bit)
+	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->books || !w->dirty_bit)
 		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);
 	for (i = 0; i < g->max_peers; i++)
 		w->peer[i].reserved = NONE;
@@ -130,7 +129,7 @@ static void let_go(struct writer *w)
 {
 	if (w->seg.index)
 		segment_unmap_writer(&w->c->seg, w->seg.index);
-	fd_close(w->lock_fd);            /* gives the seat up */
+	fd_close(w->lock_fd); /* gives the seat up */
 	free_pending(w);
 	free_all(w);
 }

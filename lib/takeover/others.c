@@ -21,9 +21,9 @@ static void scan_ring(struct writer *w, struct scan *sc, uint32_t peer)
 	uint64_t head = load_acquire(&s->head), at;
 
 	p->tail = p->next = load_relaxed(&s->tail);
-	w_answered(w, peer);             /* perhaps, and the tail not stored */
+	w_answered(w, peer); /* perhaps, and the tail not stored */
 	if (head - p->tail > SHM_RING)
-		return;                  /* scribbled over: served no more, until it is reaped */
+		return; /* scribbled over: served no more, until it is reaped */
 	for (at = p->tail; at != head; at++) {
 		const struct shm_command *c = seg_command(&w->seg, peer, at);
 		uint32_t n = load_relaxed(&c->count);
@@ -46,7 +46,7 @@ static uint32_t open_operation(const struct scan *sc, uint32_t peer, uint64_t op
 
 	if (!op)
 		return CMD_NONE;
-	while (from < to) {              /* the last group that begins before it */
+	while (from < to) { /* the last group that begins before it */
 		at = from + (to - from) / 2;
 		g = &sc->group[at];
 		if (g->peer < peer || (g->peer == peer && g->position < op))
@@ -74,8 +74,8 @@ static void keep_leftover(struct writer *w, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
 
-	w->leftover = writer_grow(w->leftover, &w->leftover_size, w->nleftover + 1,
-				  sizeof(*w->leftover));
+	w->leftover =
+		writer_grow(w->leftover, &w->leftover_size, w->nleftover + 1, sizeof(*w->leftover));
 	w->leftover[w->nleftover++] = (struct leftover){ r->owner, record, r->op };
 }
 
@@ -108,7 +108,7 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	if (taken || (!(told && transfer_names(w, record)) && !recall_resume(w, record, told))) {
 		/* the owner was never told: nobody writes there; the command runs again */
 		if (taken)
-			recall_resume(w, record, false);         /* it leaves a stock, too */
+			recall_resume(w, record, false); /* it leaves a stock, too */
 		sc->damage.states += r->owner >= w->max_peers;
 		r->source = 0;
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
@@ -116,14 +116,13 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	}
 	w_pool_of(w, record)->reserved++;
 	record_own(w, record, r->owner);
-	reap_note(w, r->owner);          /* whatever its seat says */
+	reap_note(w, r->owner); /* whatever its seat says */
 	if (kind == CMD_EVICT)
 		keep_leftover(w, record);
 	sc->damage.states += r->source > w->max_blocks;
-	if (r->source > w->max_blocks ||
-	    (r->source && !(r->flags & REC_DETACHED) &&
-	     !is_in_pool(w, r->source - 1, transfer_names(w, record))))
-		r->source = 0;           /* as pool_shut() does */
+	if (r->source > w->max_blocks || (r->source && !(r->flags & REC_DETACHED) &&
+					  !is_in_pool(w, r->source - 1, transfer_names(w, record))))
+		r->source = 0; /* as pool_shut() does */
 	if (!r->source)
 		return;
 	if (r->flags & REC_DETACHED)
@@ -157,7 +156,7 @@ static void scan_free(struct writer *w, struct scan *sc, struct wpool *p, uint32
 {
 	struct shm_record *r = w_record(w, record);
 
-	sc->damage.states += WORD_STATE(r->word) != FREE;        /* no state at all */
+	sc->damage.states += WORD_STATE(r->word) != FREE; /* no state at all */
 	if (WORD_STATE(r->word) != FREE)
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
 	r->owner = SHM_NO_PEER;
@@ -165,7 +164,7 @@ static void scan_free(struct writer *w, struct scan *sc, struct wpool *p, uint32
 	r->source = 0;
 	r->op = 0;
 	if ((p->flags & GPC_POOL_CALLER) && p->state == POOL_READY)
-		record_return(w, record, 0);     /* its writer died in record_free() */
+		record_return(w, record, 0); /* its writer died in record_free() */
 	else
 		p->free[p->nfree++] = record;
 }
@@ -180,7 +179,7 @@ static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 		scan_dying(w, sc, record);
 		return;
 	}
-	if (WORD_STATE(r->word) == LIVE) {       /* REC_MOVED */
+	if (WORD_STATE(r->word) == LIVE) { /* REC_MOVED */
 		leave_again(w, record);
 		return;
 	}

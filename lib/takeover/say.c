@@ -34,15 +34,18 @@ void takeover_say(struct writer *w, const struct damage *d)
 	if (d->states)
 		log_say(log, LOG_WARNING,
 			"takeover of %s: freed %u blocks: their records were damaged (no such "
-			"state, owner or source)", w->seg.name, d->states);
+			"state, owner or source)",
+			w->seg.name, d->states);
 	if (d->entries || d->halves > 1)
 		log_say(log, LOG_WARNING,
 			"takeover of %s: wiped %u entries of the table: they named no block "
-			"that has their key", w->seg.name, d->entries + d->halves);
+			"that has their key",
+			w->seg.name, d->entries + d->halves);
 	if (d->flags)
 		log_say(log, LOG_WARNING,
 			"takeover of %s: set %u overflow flags that were missing: keys behind "
-			"them were not found", w->seg.name, d->flags);
+			"them were not found",
+			w->seg.name, d->flags);
 	if (d->missing > 1)
 		log_say(log, LOG_WARNING,
 			"takeover of %s: %u blocks had no entry in the table: each gets one",
@@ -54,5 +57,6 @@ void takeover_say_full(struct writer *w, uint32_t blocks)
 	if (blocks)
 		log_say(&w->c->log, LOG_WARNING,
 			"takeover of %s: dropped %u blocks that had no entry: the table has no "
-			"room for them", w->seg.name, blocks);
+			"room for them",
+			w->seg.name, blocks);
 }

@@ -40,8 +40,8 @@ static uint32_t find_in(const struct writer *w, gpc_block block, const struct pr
 
 	/* without branches: where in the bucket it is, nobody can foretell */
 	for (i = 0; i < SHM_BUCKET; i++)
-		found |= (uint32_t)(w->table[bucket * SHM_BUCKET + i].w[3] ==
-				    (uint32_t)block + 1) << i;
+		found |= (uint32_t)(w->table[bucket * SHM_BUCKET + i].w[3] == (uint32_t)block + 1)
+			 << i;
 	for (; found; found &= found - 1) {
 		slot = bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(found);
 		if (is_entry(w, slot, k, block))
@@ -88,11 +88,11 @@ void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n)
 
 /* ---- entries that no record has noted ---- */
 
-struct region {                          /* of the table; one thread's at a time */
+struct region { /* of the table; one thread's at a time */
 	struct writer *w;
-	uint32_t first, end;             /* buckets */
+	uint32_t first, end; /* buckets */
 	uint32_t entries;
-	struct records no_flag;          /* buckets that have spilled, and do not say so */
+	struct records no_flag; /* buckets that have spilled, and do not say so */
 };
 
 uint32_t takeover_regions(const struct writer *w)
@@ -116,7 +116,8 @@ static void count_region(void *arg)
 	for (bucket = r->first; bucket < r->end; bucket++) {
 		for (i = 0; i < SHM_BUCKET; i++)
 			r->entries += !is_blank(w, bucket * SHM_BUCKET + i);
-		if (w->books[bucket].spilled && !(w->table[bucket * SHM_BUCKET].w[2] & PROBE_OVERFLOW))
+		if (w->books[bucket].spilled &&
+		    !(w->table[bucket * SHM_BUCKET].w[2] & PROBE_OVERFLOW))
 			records_add(&r->no_flag, bucket);
 		w->books[bucket].retired |= 0xf0;
 	}
@@ -170,7 +171,8 @@ void takeover_sweep_table(struct writer *w, struct scan *sc)
 	sc->nregions = n;
 	for (i = 0; i < n; i++) {
 		bucket = i * TAKEOVER_REGION;
-		region[i] = (struct region){ .w = w, .first = bucket,
+		region[i] = (struct region){ .w = w,
+					     .first = bucket,
 					     .end = MIN(bucket + TAKEOVER_REGION, w->buckets) };
 	}
 	takeover_parallel(sc, count_region, region, sizeof(*region), n);

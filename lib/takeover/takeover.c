@@ -42,7 +42,8 @@ static void pin_sources(struct writer *w, const struct records *moving)
 
 /* ---- moves that were half done ----
  *
- * What a dead writer can have left of a move, and what becomes of it.  S is the source, T the target.
+ * What a dead writer can have left of a move, and what becomes of it.  S is the source, T the
+ * target.
  *
  *   T                       S                       then
  *   RESERVED, source = S    LIVE                    T waits for its commit, S is pinned
@@ -112,16 +113,16 @@ static void finish_move(struct writer *w, uint8_t *entry, uint32_t to)
 		if (!(t->flags & (REC_COPY | REC_DETACHED)) && w->node[from].in_tree)
 			leave_space(w, from);
 	} else if (is_source_of(w, from, to) && leave_is_moved(w, from)) {
-		return;                  /* it waits, and goes before its key does */
+		return; /* it waits, and goes before its key does */
 	} else if (is_source_of(w, from, to) && w_record(w, from)->depth == t->depth) {
 		if (entry[to] == ENTRY_SEEN && entry[from] == ENTRY_SEEN)
 			note_twice(w, from);
 		entry[to] = MAX(entry[to], entry[from]);
-		entry[from] = 0;         /* it is to have none any more */
+		entry[from] = 0; /* it is to have none any more */
 		move_switch(w, from, to);
 		return;
 	}
-	store_release(&t->source, 0);    /* before the flags, as in writer/move.c */
+	store_release(&t->source, 0); /* before the flags, as in writer/move.c */
 	t->flags &= REC_UNCHAINED | REC_LEAVING;
 }
 
@@ -213,7 +214,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	if (!w->reaps)
 		mirror_open_all(w);
 	grace_open(w)->then = takeover_finish;
-	sweep_begin(w);                  /* pools whose end its writer did not outlive */
+	sweep_begin(w); /* pools whose end its writer did not outlive */
 	takeover_say(w, d);
 	return 0;
 }
@@ -294,7 +295,7 @@ static void place_missing(struct writer *w)
 		w->missing.at[i] = w->missing.at[--w->missing.n];
 	}
 	takeover_say_full(w, full);
-	if (w->missing.n)                /* come again when room was made */
+	if (w->missing.n) /* come again when room was made */
 		grace_open(w)->then = takeover_finish;
 }
 

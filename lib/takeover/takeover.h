@@ -18,43 +18,46 @@
 
 #include "writer/memory.h"
 
-#define TAKEOVER_GROUP 128u              /* records whose entries are noted together */
-#define TAKEOVER_NEAR 2048u              /* records: most parents are no further away */
+#define TAKEOVER_GROUP     128u  /* records whose entries are noted together */
+#define TAKEOVER_NEAR      2048u /* records: most parents are no further away */
 #define TAKEOVER_NEAR_SIZE (16 * TAKEOVER_NEAR)
-#define TAKEOVER_REGION 4096u            /* buckets whose entries are counted together */
+#define TAKEOVER_REGION    4096u /* buckets whose entries are counted together */
 
-enum { ENTRY_MISSING = 1, ENTRY_SEEN = 2 };      /* of a LIVE record */
+enum { ENTRY_MISSING = 1, ENTRY_SEEN = 2 }; /* of a LIVE record */
 
 /* A run of records of one pool: one thread's at a time. */
 struct share {
 	struct writer *w;
 	uint32_t pool, first, end;
-	uint8_t *entry;                  /* by record, of all: ENTRY_SEEN ... */
-	uint32_t *counted;               /* by region of the table: entries of these records */
-	uint32_t *near;                  /* by hash of the key: record + 1 */
+	uint8_t *entry;    /* by record, of all: ENTRY_SEEN ... */
+	uint32_t *counted; /* by region of the table: entries of these records */
+	uint32_t *near;    /* by hash of the key: record + 1 */
 	uint32_t live;
-	struct records other;            /* not LIVE, or REC_MOVED; the last one first */
-	struct records bad;              /* LIVE, but must go */
-	struct records half_moved;       /* LIVE targets that still name a source */
-	struct records leaving;          /* LIVE sources of another space's targets */
-	struct records alone;            /* LIVE, in the tree without their parents ... */
-	struct records up;               /* ... and these, once they were looked for, or NONE */
+	struct records other;      /* not LIVE, or REC_MOVED; the last one first */
+	struct records bad;        /* LIVE, but must go */
+	struct records half_moved; /* LIVE targets that still name a source */
+	struct records leaving;    /* LIVE sources of another space's targets */
+	struct records alone;      /* LIVE, in the tree without their parents ... */
+	struct records up;         /* ... and these, once they were looked for, or NONE */
 	struct records leaves;
 };
 
 /* A group command without an answer, of one peer. */
-struct open_group { uint32_t peer, n, kind; uint64_t position; };       /* in their order */
+struct open_group {
+	uint32_t peer, n, kind;
+	uint64_t position;
+}; /* in their order */
 
 /* What no death of a writer leaves, only damage: told when it is repaired.  lost: with what hung
  * below them. */
 struct damage {
-	uint32_t bad, bad_lost;          /* LIVE, and the checksum is wrong */
-	uint32_t orphans, orphans_lost;  /* LIVE, and the parent is not there */
-	uint32_t states;                 /* no state, nobody's reservation, no such source */
-	uint32_t entries;                /* of a block that is not LIVE, or has another key */
-	uint32_t halves;                 /* without a block: one may be left by a death */
-	uint32_t flags;                  /* overflow flags that were missing */
-	uint32_t missing;                /* LIVE without an entry: one may be left by a death */
+	uint32_t bad, bad_lost;         /* LIVE, and the checksum is wrong */
+	uint32_t orphans, orphans_lost; /* LIVE, and the parent is not there */
+	uint32_t states;                /* no state, nobody's reservation, no such source */
+	uint32_t entries;               /* of a block that is not LIVE, or has another key */
+	uint32_t halves;                /* without a block: one may be left by a death */
+	uint32_t flags;                 /* overflow flags that were missing */
+	uint32_t missing;               /* LIVE without an entry: one may be left by a death */
 };
 
 struct scan {
@@ -62,14 +65,14 @@ struct scan {
 	struct share *share;
 	uint32_t nshares, threads;
 	uint8_t *entry;
-	struct region *region;           /* of the table */
+	struct region *region; /* of the table */
 	uint32_t nregions;
-	uint32_t *map;                   /* of those that the table does not have */
+	uint32_t *map; /* of those that the table does not have */
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
-	struct records moving;           /* targets whose source is live */
-	struct records detached;         /* targets whose source is gone */
-	struct records orphans;          /* LIVE, and there is no parent */
+	struct records moving;   /* targets whose source is live */
+	struct records detached; /* targets whose source is gone */
+	struct records orphans;  /* LIVE, and there is no parent */
 };
 
 void records_add(struct records *list, uint32_t record);
@@ -79,7 +82,8 @@ void records_add(struct records *list, uint32_t record);
 /* All nodes; LIVE records: counters, lists, entries noted, parents nearby linked. */
 void takeover_scan(struct writer *w, struct scan *sc);
 /* run() for n jobs, in the threads of this scan. */
-void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n);
+void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes,
+		       uint32_t n);
 /* The leaves, into the queues of their pools. */
 void takeover_fill_queues(struct writer *w, struct scan *sc);
 void takeover_scan_end(struct scan *sc);
@@ -117,7 +121,7 @@ void takeover_link_rest(struct writer *w, struct scan *sc);
 
 /* ---- takeover/takeover.c ---- */
 
-int takeover(struct writer *w);                  /* -EBADMSG */
-void takeover_finish(struct writer *w);          /* after the first grace period: batch.then */
+int takeover(struct writer *w);         /* -EBADMSG */
+void takeover_finish(struct writer *w); /* after the first grace period: batch.then */
 
 #endif

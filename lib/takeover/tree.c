@@ -11,20 +11,20 @@
 #include "writer/table.h"
 #include "writer/tree.h"
 
-#define STEP  6u                         /* records between two steps of one */
-#define AHEAD 8u                         /* links: nodes that are asked for before their turn */
+#define STEP  6u /* records between two steps of one */
+#define AHEAD 8u /* links: nodes that are asked for before their turn */
 
 struct links {
-	uint32_t *map;                   /* by hash of (space, key): record + 1 */
+	uint32_t *map; /* by hash of (space, key): record + 1 */
 	uint32_t mask;
-	uint64_t seed;                   /* no segment can be forged so that this is slow */
+	uint64_t seed; /* no segment can be forged so that this is slow */
 };
 
 struct link {
-	uint32_t record, up;             /* up: the parent, perhaps; or NONE */
+	uint32_t record, up; /* up: the parent, perhaps; or NONE */
 	struct probe_key parent;
-	uint32_t bucket;                 /* asked for */
-	uint32_t hint;                   /* what the record says where the parent is; NONE: it was looked at */
+	uint32_t bucket; /* asked for */
+	uint32_t hint;   /* what the record says where the parent is; NONE: it was looked at */
 };
 
 /* ---- those that the table does not have ---- */
@@ -69,8 +69,7 @@ static uint32_t map_find(struct writer *w, const struct links *l, uint32_t space
 	return NONE;
 }
 
-static uint32_t find(struct writer *w, const struct links *l, uint32_t space,
-		     const uint64_t key[2])
+static uint32_t find(struct writer *w, const struct links *l, uint32_t space, const uint64_t key[2])
 {
 	gpc_key k = { { key[0], key[1] } };
 	uint32_t record = table_find(w, space, &k);
@@ -83,7 +82,7 @@ static void make_map(struct writer *w, struct scan *sc, struct links *l)
 	const struct records *detached = &sc->detached;
 	uint32_t i;
 
-	for (l->mask = 15; l->mask < 2 * ((uint64_t)w->missing.n + detached->n); )
+	for (l->mask = 15; l->mask < 2 * ((uint64_t)w->missing.n + detached->n);)
 		l->mask = 2 * l->mask + 1;
 	l->map = sc->map = writer_alloc((size_t)l->mask + 1, sizeof(*l->map));
 	l->seed = (clock_ns() ^ (uintptr_t)l->map) * 0xbf58476d1ce4e5b9ull;
@@ -114,8 +113,7 @@ static bool is_parent(const struct shm_record *r, const struct shm_record *up)
  * thousand records.  A map of those that the scan met last fits the processor's own cache. */
 static uint32_t *near_place(const struct share *s, const uint64_t key[2])
 {
-	return &s->near[(key[0] ^ key[1]) * 0x9e3779b97f4a7c15ull >> 32 &
-			(TAKEOVER_NEAR_SIZE - 1)];
+	return &s->near[(key[0] ^ key[1]) * 0x9e3779b97f4a7c15ull >> 32 & (TAKEOVER_NEAR_SIZE - 1)];
 }
 
 void takeover_meet(struct share *s, uint32_t record)
@@ -165,7 +163,8 @@ static void link_ask(const struct writer *w, struct link *k, uint32_t bucket)
 	k->bucket = bucket;
 }
 
-/* Where the parent was when the block was published; it may have moved, or be another block by now. */
+/* Where the parent was when the block was published; it may have moved, or be another block by
+ * now. */
 static uint32_t hint_of(const struct writer *w, const struct shm_record *r)
 {
 	return !r->source && r->source_word - 1 < w->max_blocks ? r->source_word - 1 : NONE;
@@ -229,10 +228,11 @@ static void link_end(struct share *s, struct link *k)
 	bool is;
 
 	if (k->up == NONE && k->bucket == k->parent.first)
-		link_look(w, k);         /* the hint was none of the parent */
+		link_look(w, k); /* the hint was none of the parent */
 	if (k->up == NONE)
 		link_look(w, k);
-	is = k->up != NONE && w->node[k->up].in_tree && w_space(w, k->up) == w_space(w, k->record) &&
+	is = k->up != NONE && w->node[k->up].in_tree &&
+	     w_space(w, k->up) == w_space(w, k->record) &&
 	     is_parent(w_record(w, k->record), w_record(w, k->up));
 	records_add(&s->up, is ? k->up : NONE);
 }
@@ -256,15 +256,14 @@ static void find_parents(void *arg)
 	}
 }
 
-static void find_and_join(struct writer *w, struct scan *sc, const struct links *l,
-			  uint32_t record)
+static void find_and_join(struct writer *w, struct scan *sc, const struct links *l, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
 	uint32_t up = find(w, l, w_space(w, record), r->parent);
 
 	if (up != NONE && is_parent(r, w_record(w, up)))
 		tree_attach(w, record, up);
-	else if (w_is(w, record, LIVE))          /* its parent was on its way to RAM, or is lost */
+	else if (w_is(w, record, LIVE)) /* its parent was on its way to RAM, or is lost */
 		records_add(&sc->orphans, record);
 }
 
@@ -276,8 +275,8 @@ static bool stands_alone(const struct writer *w, uint32_t record)
 
 /* Nodes that tree_attach() writes to: the two, and AHEAD / 2 links later the parent's first child.
  * Inline, since gcc removes a call of a function that does nothing else. */
-static inline __attribute__((always_inline)) void
-prefetch_link(const struct writer *w, const struct share *s, uint32_t i)
+static inline __attribute__((always_inline)) void prefetch_link(const struct writer *w,
+								const struct share *s, uint32_t i)
 {
 	uint32_t first, soon = i - AHEAD / 2;
 
@@ -319,6 +318,7 @@ void takeover_link_rest(struct writer *w, struct scan *sc)
 	for (i = 0; i < sc->nshares; i++)
 		join_share(w, sc, &l, &sc->share[i]);
 	for (i = 0; i < sc->detached.n; i++)
-		if (stands_alone(w, sc->detached.at[i]) && record_has_parent(w_record(w, sc->detached.at[i])))
+		if (stands_alone(w, sc->detached.at[i]) &&
+		    record_has_parent(w_record(w, sc->detached.at[i])))
 			find_and_join(w, sc, &l, sc->detached.at[i]);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alias.c - pairs alias -> key, stored.
  *
- * A pair is written where its alias stands already, else where no pair is, else over the oldest one of its
- * bucket.  `turn` is the place behind the one that was filled last, so, since places are filled in turn, the
- * oldest.
+ * A pair is written where its alias stands already, else where no pair is, else over the oldest one
+ * of its bucket.  `turn` is the place behind the one that was filled last, so, since places are
+ * filled in turn, the oldest.
  *
- * If we die between two stores, the place holds no pair: its check does not agree.  The command has no
- * answer, so a successor runs it again, finds the place by its alias or as the first that holds none, and
- * fills it.  `turn` moves after that.  Where it has not, the place is the one that is forgotten
- * next, too early and no worse. */
+ * If we die between two stores, the place holds no pair: its check does not agree.  The command has
+ * no answer, so a successor runs it again, finds the place by its alias or as the first that holds
+ * none, and fills it.  `turn` moves after that.  Where it has not, the place is the one that is
+ * forgotten next, too early and no worse. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,7 +17,8 @@
 
 static struct shm_aliases *bucket_of(struct writer *w, const gpc_key *alias)
 {
-	return SEG_AT(w->seg.index, w->seg.at.alias, struct shm_aliases, alias_bucket(&w->seg, alias));
+	return SEG_AT(w->seg.index, w->seg.at.alias, struct shm_aliases,
+		      alias_bucket(&w->seg, alias));
 }
 
 /* It holds no pair as long as the check is the old one: that the check comes last is not needed. */
@@ -55,12 +56,13 @@ static uint32_t find_room(const struct shm_aliases *b, uint32_t turn)
 	return NONE;
 }
 
-static void add_pair(struct writer *w, struct shm_aliases *b, const gpc_key *alias, const gpc_key *to)
+static void add_pair(struct writer *w, struct shm_aliases *b, const gpc_key *alias,
+		     const gpc_key *to)
 {
 	uint32_t turn = load_relaxed(&b->turn) % SHM_ALIASES, at = find_room(b, turn);
 	struct shm_state *st = w_state(w);
 
-	if (at != NONE)                  /* first: a reader that finds 0 looks no further */
+	if (at != NONE) /* first: a reader that finds 0 looks no further */
 		store_relaxed(&st->aliases, st->aliases + 1);
 	else
 		at = turn;
@@ -80,7 +82,7 @@ int32_t alias_store(struct writer *w, const gpc_key *alias, const gpc_key *to)
 	if (!alias_is_kept(&w->seg))
 		return -ENOENT;
 	alias_find(&w->seg, to, &final);
-	if (key_same(alias, &final))     /* `to` is an alias of it: that says the same */
+	if (key_same(alias, &final)) /* `to` is an alias of it: that says the same */
 		return 0;
 	b = bucket_of(w, alias);
 	at = find_place(b, alias, &was);

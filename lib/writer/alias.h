@@ -5,8 +5,8 @@
 
 #include "writer/state.h"
 
-/* `alias` stands for what `to` stands for, or for `to`.  0, -EINVAL: no two keys of blocks, -ENOENT: this
- * cache keeps none. */
+/* `alias` stands for what `to` stands for, or for `to`.  0, -EINVAL: no two keys of blocks,
+ * -ENOENT: this cache keeps none. */
 int32_t alias_store(struct writer *w, const gpc_key *alias, const gpc_key *to);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "writer/mirror.h"
 
-/* Bit i: slot i of the bucket has this value as its word number `at`, 0 or 3.  Without branches, which would
- * be mispredicted. */
+/* Bit i: slot i of the bucket has this value as its word number `at`, 0 or 3.  Without branches,
+ * which would be mispredicted. */
 static inline __attribute__((always_inline)) uint32_t
 bucket_match(const struct writer *w, uint32_t bucket, int at, uint32_t value)
 {
@@ -43,8 +43,8 @@ static inline uint32_t bucket_usable(const struct writer *w, uint32_t bucket)
 	return bucket_slots_with(w, bucket, 0) & ~(q | q >> 4);
 }
 
-/* May a key be in its second bucket as well as in its first?  The flag is never missing (rule T3): a takeover
- * sets it before it looks for anything. */
+/* May a key be in its second bucket as well as in its first?  The flag is never missing (rule T3):
+ * a takeover sets it before it looks for anything. */
 static inline bool bucket_spills(const struct writer *w, const struct probe_key *k)
 {
 	return w->table[k->first * SHM_BUCKET].w[2] & PROBE_OVERFLOW;
@@ -60,7 +60,8 @@ static inline void bucket_changed(struct writer *w, uint32_t slot)
 }
 
 /* Only an empty entry that is usable again: see table_slot_usable(). */
-static inline void bucket_fill(struct writer *w, uint32_t slot, const struct probe_key *k, uint32_t block_word)
+static inline void bucket_fill(struct writer *w, uint32_t slot, const struct probe_key *k,
+			       uint32_t block_word)
 {
 	struct probe_entry *e = &w->table[slot];
 
@@ -93,7 +94,7 @@ static inline void bucket_wipe(struct writer *w, uint32_t slot)
 
 static inline void bucket_slot_usable(struct writer *w, uint32_t slot)
 {
-	w->books[slot / SHM_BUCKET].retired &= (uint8_t)~(1u << slot % SHM_BUCKET);
+	w->books[slot / SHM_BUCKET].retired &= (uint8_t) ~(1u << slot % SHM_BUCKET);
 }
 
 #endif

@@ -33,17 +33,21 @@ static int32_t parent_elsewhere(struct writer *w, const gpc_key *parent)
 	uint32_t space;
 
 	for (space = 0; space < GPC_MAX_SPACES; space++)
-		if ((w_state(w)->spaces >> space & 1) &&
-		    table_find(w, space, parent) != NONE)
+		if ((w_state(w)->spaces >> space & 1) && table_find(w, space, parent) != NONE)
 			return -EXDEV;
 	return -ENOENT;
 }
 
-/* What a publish stores beside the key, when it goes through: while it waits for a bucket, since when and by which
- * number the block was claimed stand in place of a parent. */
-struct chain { uint64_t parent[2]; uint32_t depth, up; uint8_t flags; };
+/* What a publish stores beside the key, when it goes through: while it waits for a bucket, since
+ * when and by which number the block was claimed stand in place of a parent. */
+struct chain {
+	uint64_t parent[2];
+	uint32_t depth, up;
+	uint8_t flags;
+};
 
-/* The block that has this key, or NONE.  One that is LIVE and in the tree is what the table names. */
+/* The block that has this key, or NONE.  One that is LIVE and in the tree is what the table
+ * names. */
 static uint32_t find_parent(struct writer *w, uint32_t peer, uint32_t space, const gpc_key *key)
 {
 	uint32_t last = w->peer[peer].published;
@@ -55,8 +59,8 @@ static uint32_t find_parent(struct writer *w, uint32_t peer, uint32_t space, con
 	return table_find(w, space, key);
 }
 
-static int32_t find_chain(struct writer *w, uint32_t peer, uint32_t record, const struct shm_command *cmd,
-			  struct chain *ret)
+static int32_t find_chain(struct writer *w, uint32_t peer, uint32_t record,
+			  const struct shm_command *cmd, struct chain *ret)
 {
 	struct wpool *p = w_pool_of(w, record);
 	gpc_key parent = { { cmd->parent[0], cmd->parent[1] } };
@@ -64,7 +68,8 @@ static int32_t find_chain(struct writer *w, uint32_t peer, uint32_t record, cons
 	*ret = (struct chain){ .up = NONE };
 	if (cmd->flags & CF_UNCHAINED) {
 		ret->flags = REC_UNCHAINED;
-		ret->parent[0] = parent.w[0];    /* known, and not looked for: of a publish from below RAM */
+		/* known, and not looked for: of a publish from below RAM */
+		ret->parent[0] = parent.w[0];
 		ret->parent[1] = parent.w[1];
 	} else if (!key_is_zero(&parent)) {
 		ret->parent[0] = parent.w[0];
@@ -76,7 +81,7 @@ static int32_t find_chain(struct writer *w, uint32_t peer, uint32_t record, cons
 			if (ret->up == NONE)
 				ret->flags = REC_UNCHAINED;
 			else if (w_record(w, ret->up)->depth == UINT32_MAX)
-				return -ENOENT;  /* a child is deeper than its parent */
+				return -ENOENT; /* a child is deeper than its parent */
 			else
 				ret->depth = w_record(w, ret->up)->depth + 1;
 		}
@@ -102,8 +107,10 @@ static void publish_over(struct writer *w, uint32_t peer, uint32_t record, uint3
 	struct shm_record *r = w_record(w, record), *old = w_record(w, ram);
 	struct shm_tally *t = w_tally(w, peer);
 
-	fill_chain(w, record, &(struct chain){ .parent = { old->parent[0], old->parent[1] },
-					       .depth = old->depth, .flags = old->flags & REC_UNCHAINED });
+	fill_chain(w, record,
+		   &(struct chain){ .parent = { old->parent[0], old->parent[1] },
+				    .depth = old->depth,
+				    .flags = old->flags & REC_UNCHAINED });
 	r->source_word = old->word;
 	/* (O) rule C3: a successor goes on from here, or, before LIVE, runs it again */
 	store_release(&r->source, ram + 1);
@@ -112,8 +119,8 @@ static void publish_over(struct writer *w, uint32_t peer, uint32_t record, uint3
 	store_relaxed(&t->promoted, t->promoted + 1);
 }
 
-static int32_t publish_new(struct writer *w, uint32_t peer, uint32_t record, const struct shm_command *cmd,
-			   const struct probe_key *k)
+static int32_t publish_new(struct writer *w, uint32_t peer, uint32_t record,
+			   const struct shm_command *cmd, const struct probe_key *k)
 {
 	struct chain chain;
 	uint32_t slot;
@@ -148,9 +155,9 @@ static bool was_published(struct writer *w, uint32_t peer, uint64_t position, ui
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
 }
 
-/* What a publish may depend on: the block that the bytes were read from is what it was, and its pool has had no clear and
- * no drop that its keeper has not followed; or no clear has come since its publisher looked.  A second run that finds it
- * done already does not ask. */
+/* What a publish may depend on: the block that the bytes were read from is what it was, and its
+ * pool has had no clear and no drop that its keeper has not followed; or no clear has come since
+ * its publisher looked.  A second run that finds it done already does not ask. */
 static bool may_publish(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {
 	uint32_t source;
@@ -160,7 +167,8 @@ static bool may_publish(struct writer *w, uint32_t record, const struct shm_comm
 		return source != NONE && w_is(w, source, LIVE) && !leave_is_moved(w, source) &&
 		       (uint32_t)cmd->life == WORD_GEN(w_word(w, source)) + 1 &&
 		       (!(cmd->flags & CF_UNDROPPED) ||
-			(uint32_t)(cmd->life >> 32) == (uint32_t)w_pool(w, w->pool_of[source])->clears);
+			(uint32_t)(cmd->life >> 32) ==
+				(uint32_t)w_pool(w, w->pool_of[source])->clears);
 	}
 	return !(cmd->flags & CF_UNCLEARED) ||
 	       cmd->clears == w_pool(w, (uint32_t)(w_pool_of(w, record) - w->pool))->clears;
@@ -171,8 +179,8 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 {
 	const struct shm_command *cmd = &s->cmd;
 	uint32_t resident;
-	gpc_key key = { { cmd->key[0], cmd->key[1] } }, parent = { { cmd->parent[0],
-								     cmd->parent[1] } };
+	gpc_key key = { { cmd->key[0], cmd->key[1] } },
+		parent = { { cmd->parent[0], cmd->parent[1] } };
 	struct shm_tally *t = w_tally(w, peer);
 	struct probe_key k;
 	struct shm_record *r;
@@ -188,22 +196,22 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 		return -EPERM;
 	if (r->source) {
 		if (r->op != OP_OF(position))
-			return -EPERM;   /* the target of a move */
-		move_unbind(w, record);  /* a writer died in publish_over() */
+			return -EPERM;  /* the target of a move */
+		move_unbind(w, record); /* a writer died in publish_over() */
 	}
 	if (w_pool_of(w, record)->state != POOL_READY || !may_publish(w, record, cmd))
 		return -ESTALE;
 	k = s->space == w_space(w, record) ? s->ready : table_ready(w, w_space(w, record), key.w);
 	resident = table_find_ready(w, w_space(w, record), &key, &k);
-	if (resident != NONE && (w_pool_of(w, resident)->kind == GPC_VRAM ||
-				 w_pool_of(w, record)->kind != GPC_VRAM)) {
+	if (resident != NONE &&
+	    (w_pool_of(w, resident)->kind == GPC_VRAM || w_pool_of(w, record)->kind != GPC_VRAM)) {
 		store_relaxed(&t->duplicate, t->duplicate + 1);
 		leave_stay(w, resident);
 		return w_block(w, resident);
 	}
 	if (r->key[0] != key.w[0] || r->key[1] != key.w[1])
-		pending_end(w, record);  /* it was claimed for another one */
-	r->flags &= REC_CLAIM;           /* its own */
+		pending_end(w, record); /* it was claimed for another one */
+	r->flags &= REC_CLAIM;          /* its own */
 	lru_begin(w, record);
 	r->key[0] = key.w[0];
 	r->key[1] = key.w[1];
@@ -217,12 +225,13 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 		return err;
 	w->peer[peer].published = record;
 	lru_offer_fresh(w, record);
-	if (resident == NONE)            /* else its key was live before: publish_over() counts */
+	if (resident == NONE) /* else its key was live before: publish_over() counts */
 		store_relaxed(&t->published, t->published + 1);
 	return cmd->block;
 }
 
-/* Whatever the answer is, the peer's claim of the block is over; a key that is live now ends those of others. */
+/* Whatever the answer is, the peer's claim of the block is over; a key that is live now ends those
+ * of others. */
 static int32_t publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
 {
 	uint32_t record = w_find_record(w, s->cmd.block);
@@ -231,7 +240,8 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position, const
 	if (result == STALL || record == NONE || transfer_has(w, record))
 		return result;
 	/* its parent has been fetched, and waits for a bucket */
-	if ((result == -ENOENT || result == -EXDEV) && w->peer[peer].told && transfer_settle(w, peer))
+	if ((result == -ENOENT || result == -EXDEV) && w->peer[peer].told &&
+	    transfer_settle(w, peer))
 		return STALL;
 	if (w_record(w, record)->owner == peer)
 		pending_end(w, record);
@@ -259,8 +269,8 @@ static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_comma
 		return -EPERM;
 	p = w_pool_of(w, record);
 	/* what the owner's own gpc_evict has brought, and it was not told: now it is */
-	if (!(p->flags & GPC_POOL_CALLER) || p->owner != (int32_t)peer ||
-	    p->state != POOL_READY || w_record(w, record)->op)
+	if (!(p->flags & GPC_POOL_CALLER) || p->owner != (int32_t)peer || p->state != POOL_READY ||
+	    w_record(w, record)->op)
 		retire_reservation(w, record);
 	return 0;
 }
@@ -273,16 +283,16 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 	if (record == NONE)
 		return -EINVAL;
 	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !means_this(w, record, cmd)) {
-		drop_ends(w);            /* of a writer that died in it */
+		drop_ends(w); /* of a writer that died in it */
 		return 0;
 	}
 	drop_block(w, record, &t->dropped);
 	return 1;
 }
 
-/* Only if nobody holds any of it, and then its slot says so first: if we die in the middle, others may hold
- * or publish something before a successor comes to this command, which has been begun and is ended.  The
- * peer that scribbles there clears what it may clear anyway. */
+/* Only if nobody holds any of it, and then its slot says so first: if we die in the middle, others
+ * may hold or publish something before a successor comes to this command, which has been begun and
+ * is ended.  The peer that scribbles there clears what it may clear anyway. */
 static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
 		     const struct shm_command *cmd)
 {
@@ -304,7 +314,8 @@ static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
 
 static int32_t alias(struct writer *w, const struct shm_command *cmd)
 {
-	gpc_key alias = { { cmd->key[0], cmd->key[1] } }, to = { { cmd->parent[0], cmd->parent[1] } };
+	gpc_key alias = { { cmd->key[0], cmd->key[1] } },
+		to = { { cmd->parent[0], cmd->parent[1] } };
 
 	return alias_store(w, &alias, &to);
 }
@@ -328,7 +339,7 @@ static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 		out->block = w_block(w, w->picked[i]);
 		out->to = GPC_NONE;
 	}
-	for (i = found; i--;)            /* last one first */
+	for (i = found; i--;) /* last one first */
 		lru_put_back(w, w->picked[i]);
 	return found > skip ? (int32_t)(found - skip) : 0;
 }

@@ -25,11 +25,13 @@
  *       already: -EALREADY.  DEMOTE: no child stays in VRAM, PROMOTE: P has a reference on it:
  *       -EPERM.
  *   (4) To cancel it is too late then: -EEXIST.
- *   (5) The row is zero, or P's cell alone is PENDING.  One that runs again finds what it has taken,
+ *   (5) The row is zero, or P's cell alone is PENDING.  One that runs again finds what it has
+ *   taken,
  *       by owner and op.
  *
  * CUT names a transfer of P that is told: -EBUSY, its command waits still; 0, it is over, or its
- * slots from there on are refused now; -EINVAL, P has no such transfer, or its command no such slot.
+ * slots from there on are refused now; -EINVAL, P has no such transfer, or its command no such
+ * slot.
  *
  * A command that names a record in no pool answers -EINVAL.  In a pool that is not READY the
  * record stays as it is: PUBLISH, DEMOTE, PROMOTE and COMMIT answer -ESTALE, and a COMMIT frees
@@ -43,8 +45,8 @@
 /* A command soon to be run: it is copied, and the memory that it takes is on its way. */
 struct staged {
 	struct shm_command cmd;
-	struct probe_key ready;          /* PUBLISH: its key, for this space */
-	uint32_t record;                 /* that it names, or NONE */
+	struct probe_key ready; /* PUBLISH: its key, for this space */
+	uint32_t record;        /* that it names, or NONE */
 	uint32_t space;
 };
 
@@ -74,16 +76,19 @@ command_stage(struct writer *w, uint32_t peer, uint64_t position, struct staged 
 }
 
 /* When what was asked for is here, mostly. */
-static inline __attribute__((always_inline)) void command_stage_again(struct writer *w, const struct staged *s)
+static inline __attribute__((always_inline)) void command_stage_again(struct writer *w,
+								      const struct staged *s)
 {
 	if (s->space != NONE)
 		table_prefetch_second(w, &s->ready, true);
 }
 
-/* False: it waits for a bucket, come again.  Commands that were staged before it have run meanwhile. */
+/* False: it waits for a bucket, come again.  Commands that were staged before it have run
+ * meanwhile. */
 bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
 
-static inline void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result)
+static inline void command_answer(struct writer *w, uint32_t peer, uint64_t position,
+				  int32_t result)
 {
 	/* (R) the answer and everything it stands for; pairs with the load in ring.c.  Before
 	 * it a successor runs the command again. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* commit.c - the targets of one commit, each after those that it needs (move.c commits a target).
  *
- * The order of the call counts for nothing.  A commit that has to wait for a bucket is gone on with at the next pass:
- * who is answered already is told by its result, and of the head by commit_known. */
+ * The order of the call counts for nothing.  A commit that has to wait for a bucket is gone on with
+ * at the next pass: who is answered already is told by its result, and of the head by
+ * commit_known. */
 #include "config.h"
 
 #include <errno.h>
@@ -47,7 +48,9 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	return err;
 }
 
-struct order { uint32_t slot, target, late, depth; };
+struct order {
+	uint32_t slot, target, late, depth;
+};
 
 static int compare(const void *a, const void *b)
 {
@@ -60,7 +63,8 @@ static int compare(const void *a, const void *b)
 	return x->slot < y->slot ? -1 : x->slot > y->slot;
 }
 
-/* Guarantee G: what leaves VRAM for RAM of its space, while it is live, goes leaf first; all else root first. */
+/* Guarantee G: what leaves VRAM for RAM of its space, while it is live, goes leaf first; all else
+ * root first. */
 static struct order order_of(struct writer *w, uint32_t slot, uint32_t target)
 {
 	const struct shm_record *t;
@@ -69,13 +73,12 @@ static struct order order_of(struct writer *w, uint32_t slot, uint32_t target)
 	if (target == NONE)
 		return (struct order){ .slot = slot, .target = NONE };
 	t = w_record(w, target);
-	late = w_pool_of(w, target)->kind == GPC_RAM && !(t->flags & REC_DETACHED) &&
-	       t->source && w_space(w, t->source - 1) == w_space(w, target);
+	late = w_pool_of(w, target)->kind == GPC_RAM && !(t->flags & REC_DETACHED) && t->source &&
+	       w_space(w, t->source - 1) == w_space(w, target);
 	return (struct order){ slot, target, late, late ? ~t->depth : t->depth };
 }
 
-static struct order *commit_order(struct writer *w, uint32_t peer, uint64_t position,
-				  uint32_t n)
+static struct order *commit_order(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 {
 	struct order *list = writer_alloc(n, sizeof(*list));
 	uint32_t i;

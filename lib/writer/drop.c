@@ -8,13 +8,14 @@
  *   state.drops is even again    has nothing to do; the number of clears stays
  *   the number of clears         has nothing to do
  *
- * So copies go before the block.  What the keeper of a tier is about to publish has no record that could be
- * looked up: the pools of the tiers count a clear, by which such publishes are refused until the keeper has read
- * the feed, and the feed says of each key that its bytes were bad (stage/drops.c).  Where the writer dies before
- * it counts, the keeper may publish such a block first, and drops it when it reads the feed.
+ * So copies go before the block.  What the keeper of a tier is about to publish has no record that
+ * could be looked up: the pools of the tiers count a clear, by which such publishes are refused
+ * until the keeper has read the feed, and the feed says of each key that its bytes were bad
+ * (stage/drops.c).  Where the writer dies before it counts, the keeper may publish such a block
+ * first, and drops it when it reads the feed.
  *
- * A copy that is dropped itself says nothing of the block in VRAM or RAM: its bytes may have been damaged where it
- * lay. */
+ * A copy that is dropped itself says nothing of the block in VRAM or RAM: its bytes may have been
+ * damaged where it lay. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -55,8 +56,8 @@ static void overtake(struct writer *w)
 
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state == POOL_READY && shm_is_cold(w->pool[i].kind))
-			/* (v) the changes in the feed before the number, as of a clear; pairs with stage/feed.c.  If we
-			 * die before it, the number stays */
+			/* (v) the changes in the feed before the number, as of a clear; pairs with
+			 * stage/feed.c.  If we die before it, the number stays */
 			store_release(&w_pool(w, i)->clears, w_pool(w, i)->clears + 1);
 }
 
@@ -65,8 +66,9 @@ void drop_ends(struct writer *w)
 	struct shm_state *st = w_state(w);
 
 	if (st->drops & 1)
-		/* (x) the changes in the feed before the number; pairs with stage/drops.c.  If we die before it, a
-		 * successor comes here, and until then each number is another one than was seen */
+		/* (x) the changes in the feed before the number; pairs with stage/drops.c.  If we
+		 * die before it, a successor comes here, and until then each number is another one
+		 * than was seen */
 		store_release(&st->drops, st->drops + 1);
 }
 
@@ -75,7 +77,8 @@ void drop_block(struct writer *w, uint32_t record, uint64_t *sum)
 	struct shm_state *st = w_state(w);
 	bool cold = shm_is_cold(w_pool_of(w, record)->kind);
 
-	/* odd before the feed tells of it: a keeper that finds these changes overwritten sees another number */
+	/* odd before the feed tells of it: a keeper that finds these changes overwritten sees
+	 * another number */
 	if (!cold)
 		store_relaxed(&st->drops, st->drops | 1);
 	if (!cold && st->cold_spaces)

@@ -20,12 +20,13 @@
 #include "writer/events.h"
 #include "writer/memory.h"
 
-/* A peer can write the note of the record: here is a copy that none can, since who reads that a block
- * is gone finds the engine's name of it nowhere else. */
+/* A peer can write the note of the record: here is a copy that none can, since who reads that a
+ * block is gone finds the engine's name of it nowhere else. */
 void events_prepare_note(struct writer *w, uint32_t record)
 {
 	uint64_t number = w_state(w)->events_head & (w->seg.header.geometry.changes - 1), i;
-	uint64_t *to = (uint64_t *)SEG_AT(w->seg.index, w->seg.at.change_note, struct shm_note, number);
+	uint64_t *to =
+		(uint64_t *)SEG_AT(w->seg.index, w->seg.at.change_note, struct shm_note, number);
 	uint64_t words[sizeof(struct shm_note) / sizeof(uint64_t)] = { 0 };
 	struct shm_note note;
 
@@ -39,7 +40,8 @@ void events_prepare_note(struct writer *w, uint32_t record)
 
 static void prepare(struct writer *w, const struct shm_change *from)
 {
-	events_write(w, from->what, from->tag, from->block, from->was, from->key, from->parent, NONE);
+	events_write(w, from->what, from->tag, from->block, from->was, from->key, from->parent,
+		     NONE);
 }
 
 void events_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was)
@@ -63,8 +65,10 @@ static uint64_t clearing(uint32_t pool, uint32_t tag)
  * successor that finds the note does the rest, whoever had asked for it. */
 void events_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 {
-	struct shm_change ch = { .what = GPC_CLEARED, .tag = tag,
-				 .block = GPC_BLOCK((gpc_block)pool, 0), .was = GPC_NONE };
+	struct shm_change ch = { .what = GPC_CLEARED,
+				 .tag = tag,
+				 .block = GPC_BLOCK((gpc_block)pool, 0),
+				 .was = GPC_NONE };
 
 	prepare(w, &ch);
 	order_stores();
@@ -89,7 +93,8 @@ bool events_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag)
 
 void events_returned(struct writer *w, uint32_t record)
 {
-	struct shm_change ch = { .what = GPC_RETURNED, .block = w_block(w, record),
+	struct shm_change ch = { .what = GPC_RETURNED,
+				 .block = w_block(w, record),
 				 .was = GPC_NONE };
 
 	prepare(w, &ch);
@@ -110,7 +115,7 @@ static bool has_happened(struct writer *w, const struct shm_change *ch)
 
 	if (ch->what == GPC_CLEARED)
 		return w_state(w)->clearing == clearing((uint32_t)GPC_POOL(ch->block), ch->tag);
-	if (ch->what == GPC_RETURNED)    /* DYING or FREE before */
+	if (ch->what == GPC_RETURNED) /* DYING or FREE before */
 		return record != NONE && w_is(w, record, RESERVED);
 	is_live = record != NONE && w_is(w, record, LIVE) &&
 		  w_record(w, record)->key[0] == ch->key[0] &&

@@ -5,7 +5,7 @@
 
 #include "writer/state.h"
 
-#define EVENTS_AHEAD 8                   /* changes whose lines are asked for */
+#define EVENTS_AHEAD 8 /* changes whose lines are asked for */
 
 /* Where change number events_head + n goes. */
 static inline struct shm_change *events_place(struct writer *w, uint64_t n)
@@ -42,7 +42,8 @@ events_write(struct writer *w, uint32_t what, uint32_t tag, gpc_block block, gpc
 
 /* Of what the record says. */
 static inline __attribute__((always_inline)) void
-events_prepare_record(struct writer *w, uint32_t what, uint32_t record, gpc_block block, gpc_block was)
+events_prepare_record(struct writer *w, uint32_t what, uint32_t record, gpc_block block,
+		      gpc_block was)
 {
 	const struct shm_record *r = w_record(w, record);
 
@@ -64,7 +65,7 @@ void events_recover(struct writer *w);
 void events_cleared(struct writer *w, uint32_t pool, uint32_t tag);
 void events_clear_done(struct writer *w);
 bool events_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag);
-void events_returned(struct writer *w, uint32_t record);   /* prepared: RESERVED commits it */
+void events_returned(struct writer *w, uint32_t record); /* prepared: RESERVED commits it */
 void events_commit_returned(struct writer *w, uint32_t pool);
 
 #endif

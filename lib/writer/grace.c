@@ -13,7 +13,7 @@
 #include "writer/memory.h"
 #include "writer/mirror.h"
 
-#define BATCH_KEPT 4096                  /* entries */
+#define BATCH_KEPT 4096 /* entries */
 
 struct batch *grace_begin(struct writer *w)
 {
@@ -29,12 +29,14 @@ struct batch *grace_begin(struct writer *w)
 /* One that is over is kept with its memory: the next one is much like it. */
 void grace_recycle(struct writer *w, struct batch *b)
 {
-	if (w->spare || b->slots_size > BATCH_KEPT || b->records_size > BATCH_KEPT || b->moved_size ||
-	    b->leaving.size) {
+	if (w->spare || b->slots_size > BATCH_KEPT || b->records_size > BATCH_KEPT ||
+	    b->moved_size || b->leaving.size) {
 		grace_free(b);
 		return;
 	}
-	*b = (struct batch){ .slots = b->slots, .slots_size = b->slots_size, .records = b->records,
+	*b = (struct batch){ .slots = b->slots,
+			     .slots_size = b->slots_size,
+			     .records = b->records,
 			     .records_size = b->records_size };
 	w->spare = b;
 }

@@ -69,8 +69,7 @@ static bool is_of(struct writer *w, const struct grant *g, const struct grant_sl
 {
 	const struct shm_record *r = w_record(w, record);
 
-	return r->owner == g->peer &&
-	       r->op == OP_OF(g->position + (uint64_t)(s - g->slot));
+	return r->owner == g->peer && r->op == OP_OF(g->position + (uint64_t)(s - g->slot));
 }
 
 /* A block that was named may be referenced by the peer still, and its bytes read. */
@@ -97,7 +96,7 @@ static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 
 		if (record == NONE)
 			continue;
-		if (*wait[i]) {          /* DYING: free after its grace period, for anybody */
+		if (*wait[i]) { /* DYING: free after its grace period, for anybody */
 			w_record(w, record)->owner = SHM_NO_PEER;
 			w_record(w, record)->op = 0;
 			w_pool_of(w, record)->coming++;
@@ -134,7 +133,7 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	struct shm_command *out = seg_command(&w->seg, g->peer, g->position + at);
 	gpc_block block = s->block == NONE ? GPC_NONE : w_block(w, s->block);
 
-	if (s->ram != NONE)              /* before `block` gets another key */
+	if (s->ram != NONE) /* before `block` gets another key */
 		move_bind(w, s->ram, s->block, w_word(w, s->block), REC_DETACHED);
 	if (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) {
 		out->block = block;
@@ -149,7 +148,7 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	if (s->skip)
 		return;
 	move_bind(w, s->block, s->source, s->source_word, (uint8_t)(s->copy ? REC_COPY : 0));
-	grant_unpin(w, s, g);                  /* the binding pins it now */
+	grant_unpin(w, s, g); /* the binding pins it now */
 	if (g->transfer)
 		transfer_bound(w, g->peer, g->position, at, s->block);
 }
@@ -181,7 +180,8 @@ bool grant_claim(struct writer *w, uint32_t peer, uint64_t position)
 {
 	uint64_t *state = group_state(w, peer, position);
 
-	return order_cas64(state, GROUP_OPEN, GROUP_GRANTED) || load_relaxed(state) != GROUP_WITHDRAWN;
+	return order_cas64(state, GROUP_OPEN, GROUP_GRANTED) ||
+	       load_relaxed(state) != GROUP_WITHDRAWN;
 }
 
 static void grant_finish(struct writer *w, struct grant *g)
@@ -203,7 +203,7 @@ static void grant_finish(struct writer *w, struct grant *g)
 		if (slot_has_all(w, g, &g->slot[i]))
 			slot_finish(w, g, i, done++);
 		else if (in_order)
-			break;           /* the first ones, without a gap */
+			break; /* the first ones, without a gap */
 	}
 	if (i < g->n)
 		why = grant_why_not(w, g, &g->slot[i]);
@@ -211,7 +211,10 @@ static void grant_finish(struct writer *w, struct grant *g)
 		slot_undo(w, g, &g->slot[i]);
 	if (g->transfer)
 		transfer_told(w, g->peer, g->position);
-	grant_answer(w, g, done || g->kind == CMD_EVICT ? (int32_t)done : why == -EALREADY ? why : -ENOSPC,
+	grant_answer(w, g,
+		     done || g->kind == CMD_EVICT ? (int32_t)done
+		     : why == -EALREADY           ? why
+						  : -ENOSPC,
 		     why);
 	grant_remove(w, g);
 }
@@ -225,8 +228,7 @@ static struct grant_slot *slot_of(struct writer *w, uint32_t record, struct gran
 	struct grant *g;
 
 	for (g = w->grants; g; g = g->next) {
-		if (g->peer != r->owner || r->op <= g->position ||
-		    r->op > g->position + g->n)
+		if (g->peer != r->owner || r->op <= g->position || r->op > g->position + g->n)
 			continue;
 		s = &g->slot[r->op - g->position - 1];
 		if (s->block == record || s->ram == record) {
@@ -296,10 +298,10 @@ bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
 	} else {
 		if (in_use) {
 			s->block = NONE;
-			s->why = -ESTALE;        /* NAMED */
+			s->why = -ESTALE; /* NAMED */
 			if (s->ram != NONE)
 				grant_give_up_ram(w, g, s);
-			w->progress = true;      /* grant_sweep looks for another */
+			w->progress = true; /* grant_sweep looks for another */
 		}
 		s->wait_block = false;
 	}
@@ -331,13 +333,13 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	if ((p->flags & GPC_POOL_CALLER) &&
 	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->owner != (int32_t)g->peer)))
 		return -EPERM;
-	/* what is evicted for a stock is its owner's by the record, whatever becomes of the stock */
+	/* what is evicted for a stock is its owner's by the record, whatever becomes of the
+	 * stock */
 	if (g->kind == CMD_EVICT && (g->flags & CF_STOCK) &&
 	    !((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)g->peer))
 		return -EPERM;
 	if ((g->flags & CF_MOVES) && !g->transfer && p->demote_to >= 0 &&
-	    (uint32_t)p->demote_to < w->max_pools &&
-	    w->pool[p->demote_to].state == POOL_READY &&
+	    (uint32_t)p->demote_to < w->max_pools && w->pool[p->demote_to].state == POOL_READY &&
 	    !(w->pool[p->demote_to].flags & GPC_POOL_CALLER) &&
 	    w->pool[p->demote_to].space == p->space)
 		g->ram_pool = (uint32_t)p->demote_to;
@@ -347,8 +349,7 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	return grant_take_sources(w, g, from);
 }
 
-void grant_start(struct writer *w, uint32_t peer, uint64_t position,
-		 const struct shm_command *cmd)
+void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd)
 {
 	struct grant *g = writer_alloc(1, sizeof(*g));
 	bool moves = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE, any;
@@ -356,26 +357,35 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 	int32_t err = 0;
 
 	*g = (struct grant){
-		.peer = peer, .kind = cmd->op, .n = cmd->count, .flags = cmd->flags,
+		.peer = peer,
+		.kind = cmd->op,
+		.n = cmd->count,
+		.flags = cmd->flags,
 		.pool = moves ? cmd->to_pool : cmd->pool,
-		.ram_pool = NONE, .position = position, .transfer = moves ? cmd->transfer : 0,
-		.headroom = cmd->op == CMD_RESERVE ?
-			(uint32_t)MIN(cmd->headroom, (uint64_t)w->max_blocks) : 0,
+		.ram_pool = NONE,
+		.position = position,
+		.transfer = moves ? cmd->transfer : 0,
+		.headroom = cmd->op == CMD_RESERVE
+				    ? (uint32_t)MIN(cmd->headroom, (uint64_t)w->max_blocks)
+				    : 0,
 	};
 	g->slot = writer_alloc(g->n, sizeof(*g->slot));
 	/* a writer that died before it answered may have left its choice in the slots */
 	any = g->kind == CMD_DEMOTE && cmd->any;
 	for (i = 0; i < g->n; i++)
 		g->slot[i] = (struct grant_slot){
-			.source = NONE, .block = NONE, .ram = NONE,
-			.want = any ? GPC_NONE : load_relaxed(
-				&seg_command(&w->seg, peer, position + i)->block),
+			.source = NONE,
+			.block = NONE,
+			.ram = NONE,
+			.want = any ? GPC_NONE
+				    : load_relaxed(
+					      &seg_command(&w->seg, peer, position + i)->block),
 		};
 	*w->grants_end = g;
 	w->grants_end = &g->next;
 	i = g->n;
 	if (w->nleftover && g->kind == CMD_EVICT)
-		grant_take_leftovers(w, g);      /* whatever becomes of the grant */
+		grant_take_leftovers(w, g); /* whatever becomes of the grant */
 	if (cmd->group_state == GROUP_WITHDRAWN)
 		err = -ETIMEDOUT;
 	else if (g->transfer)
@@ -419,12 +429,11 @@ static bool grant_step(struct writer *w, struct grant *g)
 	}
 	if (!g->started && (must_queue(w, g) || grant_is_behind(w, g)))
 		return false;
-	retire_poll_parked(w);             /* a promotion's source, for one, is let go late */
+	retire_poll_parked(w); /* a promotion's source, for one, is let go late */
 	err = grant_place(w, g);
 	if (err == GRANT_WAIT)
 		return false;
-	if (err < 0 && g->kind == CMD_RESERVE &&
-	    !((g->flags & CF_PARTIAL) && g->started)) {
+	if (err < 0 && g->kind == CMD_RESERVE && !((g->flags & CF_PARTIAL) && g->started)) {
 		grant_refuse(w, g, err);
 		return true;
 	}

@@ -6,36 +6,39 @@
 #include "writer/state.h"
 
 struct grant_slot {
-	gpc_block want;                  /* demote, promote, NAMED: as the command names it */
-	int32_t why;                     /* NAMED: why it has no block */
-	uint32_t source;                 /* demote, promote: pinned, stays LIVE until commit */
-	uint32_t source_word;            /* its word when it was pinned */
-	uint32_t block;                  /* what is given: was free, or was a victim */
-	uint32_t ram;                    /* where that victim's bytes go */
-	bool wait_block, wait_ram;       /* still DYING */
-	bool copy;                       /* the source stays where it is */
-	bool skip;                       /* NAMED: it gets none.  Else the target space has the key already ... */
-	bool behind;                     /* ... in a block that is leaving: it waits */
+	gpc_block want;            /* demote, promote, NAMED: as the command names it */
+	int32_t why;               /* NAMED: why it has no block */
+	uint32_t source;           /* demote, promote: pinned, stays LIVE until commit */
+	uint32_t source_word;      /* its word when it was pinned */
+	uint32_t block;            /* what is given: was free, or was a victim */
+	uint32_t ram;              /* where that victim's bytes go */
+	bool wait_block, wait_ram; /* still DYING */
+	bool copy;                 /* the source stays where it is */
+	bool skip;   /* NAMED: it gets none.  Else the target space has the key already ... */
+	bool behind; /* ... in a block that is leaving: it waits */
 };
 
-struct grant {                           /* a group command that may wait for grace periods */
+struct grant { /* a group command that may wait for grace periods */
 	struct grant *next;
 	uint32_t peer, kind, n, waiting;
-	uint32_t pool;                   /* where `block` comes from */
-	uint32_t ram_pool;               /* where victims go; NONE: they are dropped */
+	uint32_t pool;     /* where `block` comes from */
+	uint32_t ram_pool; /* where victims go; NONE: they are dropped */
 	uint32_t headroom;
 	uint8_t flags;
 	bool started;
-	bool again;                      /* a dead writer had begun it: its quota was checked */
-	bool behind;                     /* some slot is */
+	bool again;  /* a dead writer had begun it: its quota was checked */
+	bool behind; /* some slot is */
 	uint64_t position;
-	uint64_t transfer;               /* as in the command; 0: the peer commits */
-	int32_t why;                     /* the command has more slots than n; 0: it has not */
+	uint64_t transfer; /* as in the command; 0: the peer commits */
+	int32_t why;       /* the command has more slots than n; 0: it has not */
 	struct grant_slot *slot;
 };
 
 /* A block that a dead writer had evicted for a command that is not answered (rule C1). */
-struct leftover { uint32_t peer, record; uint64_t op; };
+struct leftover {
+	uint32_t peer, record;
+	uint64_t op;
+};
 
 static inline bool grant_is_named(const struct grant *g)
 {
@@ -46,9 +49,8 @@ static inline bool grant_is_refill(const struct grant *g)
 {
 	return (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) && (g->flags & CF_STOCK);
 }
-#define OP_OF(position) ((position) + 1)         /* 0 = no operation */
-void grant_start(struct writer *w, uint32_t peer, uint64_t position,
-		 const struct shm_command *cmd);
+#define OP_OF(position) ((position) + 1) /* 0 = no operation */
+void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd);
 /* A victim has passed its grace period; in_use: but is referenced, so it is given up.
  * True: the grant has taken it. */
 bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
@@ -78,8 +80,8 @@ bool grant_has_quota(struct writer *w, uint32_t peer, uint32_t n);
 /* Pin the sources of a move command: 0, or why not even the first can move. */
 int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
 void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g);
-/* Is the key of this source on its way to the target's space already, by a transfer, or is it another
- * peer's to compute? */
+/* Is the key of this source on its way to the target's space already, by a transfer, or is it
+ * another peer's to compute? */
 bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source);
 /* Of a transfer: why a slot that has not all it needs has it not. */
 int32_t grant_why_not(struct writer *w, const struct grant *g, const struct grant_slot *s);
@@ -96,10 +98,12 @@ void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s);
 /* ---- blocks that the command names: grant_named.c ---- */
 
 void grant_take_named(struct writer *w, struct grant *g);
-/* Does nobody hold the block, or only this peer, which turns its one reference into a reservation? */
+/* Does nobody hold the block, or only this peer, which turns its one reference into a
+ * reservation? */
 bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record);
 /* What became of the slots from .. to, which stands in each before the first is answered. */
-void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to, int32_t why);
+void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to,
+		      int32_t why);
 
 /* Pools that got more than their capacity drop what is too much. */
 void grant_trim(struct writer *w);

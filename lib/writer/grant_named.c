@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grant_named.c - an eviction of blocks that the command names: they become reservations of the peer.
+/* grant_named.c - an eviction of blocks that the command names: they become reservations of the
+ * peer.
  *
- * All that is done with a victim is done with these (rules C1, S4), but for two things.  Nobody else is
- * taken in place of one that cannot go.  And the peer may hold the block itself, by one reference,
- * which the answer makes a reservation: its cell is PENDING from before the command is shown until the
- * answer is taken, so it is known from any other reference of that peer, which would be a number. */
+ * All that is done with a victim is done with these (rules C1, S4), but for two things.  Nobody
+ * else is taken in place of one that cannot go.  And the peer may hold the block itself, by one
+ * reference, which the answer makes a reservation: its cell is PENDING from before the command is
+ * shown until the answer is taken, so it is known from any other reference of that peer, which
+ * would be a number. */
 #include "config.h"
 
 #include <errno.h>
@@ -39,7 +41,8 @@ static bool has_key(struct writer *w, uint32_t record, const struct shm_command 
 	return !(key[0] | key[1]) || (r->key[0] == key[0] && r->key[1] == key[1]);
 }
 
-/* 0: it may go.  What hangs below it is not taken along: a list that has the leaf first has it all. */
+/* 0: it may go.  What hangs below it is not taken along: a list that has the leaf first has it
+ * all. */
 static int32_t check(struct writer *w, const struct grant *g, uint32_t record,
 		     const struct shm_command *cmd)
 {
@@ -50,8 +53,10 @@ static int32_t check(struct writer *w, const struct grant *g, uint32_t record,
 	n = &w->node[record];
 	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !has_key(w, record, cmd))
 		return -ESTALE;
-	/* leaving: its key is in another space, and it is found here until its children have gone */
-	if (n->leaving || n->pins || n->selected || n->first != NONE || !grant_is_alone(w, g->peer, record))
+	/* leaving: its key is in another space, and it is found here until its children have
+	 * gone */
+	if (n->leaving || n->pins || n->selected || n->first != NONE ||
+	    !grant_is_alone(w, g->peer, record))
 		return -EBUSY;
 	return 0;
 }
@@ -65,7 +70,7 @@ void grant_take_named(struct writer *w, struct grant *g)
 		struct grant_slot *s = &g->slot[i];
 
 		if (s->block != NONE)
-			continue;        /* a writer that died had taken it (rule C1) */
+			continue; /* a writer that died had taken it (rule C1) */
 		record = w_find_record(w, s->want);
 		s->why = check(w, g, record, seg_command(&w->seg, g->peer, g->position + i));
 		s->skip = s->why != 0;
@@ -79,14 +84,16 @@ void grant_take_named(struct writer *w, struct grant *g)
 	}
 }
 
-void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to, int32_t why)
+void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to,
+		      int32_t why)
 {
 	uint32_t i;
 
 	for (i = from; i < to; i++) {
 		const struct grant_slot *s = &g->slot[i];
 
-		seg_command(&w->seg, g->peer, g->position + i)->to =
-			why ? why : s->block == NONE ? s->why : 0;
+		seg_command(&w->seg, g->peer, g->position + i)->to = why                ? why
+								     : s->block == NONE ? s->why
+											: 0;
 	}
 }

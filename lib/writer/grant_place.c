@@ -76,7 +76,8 @@ void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
 }
 
 /* Give victim v to slot i.  Its old content goes to the slot's `ram`, or is dropped. */
-static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v, const struct probe_key *k)
+static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v,
+			const struct probe_key *k)
 {
 	struct grant_slot *s = &g->slot[i];
 	uint64_t stamp;
@@ -85,17 +86,17 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	s->block = v;
 	s->wait_block = true;
 	g->waiting++;
-	if (s->ram == NONE && plain_retire(w, v, k, g->peer, OP_OF(g->position + i), &w_tally(w, g->peer)->evicted))
+	if (s->ram == NONE &&
+	    plain_retire(w, v, k, g->peer, OP_OF(g->position + i), &w_tally(w, g->peer)->evicted))
 		return;
 	stamp = lru_stamp(w, v);
 	if (s->ram != NONE) {
 		if (w->node[v].leaving)
-			w_count_stays(w);        /* in another tier */
-		tree_replace(w, v, s->ram);      /* its children wait for it there, detached */
+			w_count_stays(w);   /* in another tier */
+		tree_replace(w, v, s->ram); /* its children wait for it there, detached */
 		lru_set(w, s->ram, stamp);
 	} else {
-		n = w->node[v].first == NONE ? 0 :
-			tree_collect(w, v, &w->below, &w->below_size, 0);
+		n = w->node[v].first == NONE ? 0 : tree_collect(w, v, &w->below, &w->below_size, 0);
 		for (j = 0; j + 1 < n; j++) {
 			count_lost(w, g, w->below[j]);
 			retire_block(w, w->below[j], SHM_NO_PEER, 0);
@@ -161,10 +162,10 @@ static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 			return false;
 		}
 	}
-	for (i = 0; i < places; i++)     /* RAM blocks go before the parents they may have */
+	for (i = 0; i < places; i++) /* RAM blocks go before the parents they may have */
 		g->slot[slots[n - 1 - i]].ram =
 			take_ram(w, g, slots[n - 1 - i], i < nevict ? evict[i] : NONE);
-	for (i = 0; i < n; i++) {        /* leaf first, as they were picked */
+	for (i = 0; i < n; i++) { /* leaf first, as they were picked */
 		k = retire_prefetch(w, &ahead, w->picked, n, i);
 		take_victim(w, g, slots[i], w->picked[i], k);
 	}
@@ -233,9 +234,9 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	/* wait for what is leaving: it makes room by itself, and may hold a victim back */
 	if ((want + extra && p->leaving) || (ram && want > victim_places(ram, g) && ram->leaving))
 		return GRANT_WAIT;
-	found = want + extra == 0 ? 0 :
-		lru_pick(w, g->pool, want + extra, g->ram_pool != NONE,
-			 &w->picked, &w->picked_size, 0);
+	found = want + extra == 0 ? 0
+				  : lru_pick(w, g->pool, want + extra, g->ram_pool != NONE,
+					     &w->picked, &w->picked_size, 0);
 	if (found < want + extra) {
 		uint32_t short_by = want + extra - found;
 
@@ -284,7 +285,7 @@ static bool trim(struct writer *w, uint32_t pool)
 	if (w_charged(p) - p->leaving <= limit)
 		return true;
 	if (p->leaving)
-		return false;            /* wait for these: they may hold victims back */
+		return false; /* wait for these: they may hold victims back */
 	want = w_charged(p) - limit;
 	n = lru_pick(w, pool, want, false, &w->picked, &w->picked_size, 0);
 	retire_some(w, w->picked, n);

@@ -63,7 +63,7 @@ static bool children_are_leaving(struct writer *w, const struct grant *g, uint32
 	uint32_t child;
 
 	if (g->transfer && is_copied(w, g, record))
-		return true;             /* it stays itself */
+		return true; /* it stays itself */
 	for (child = w->node[record].first; child != NONE; child = w->node[child].next)
 		if (tree_blocks(w, record, child) &&
 		    !(g->transfer ? w->node[child].moving : w->node[child].pins != 0))
@@ -71,8 +71,7 @@ static bool children_are_leaving(struct writer *w, const struct grant *g, uint32
 	return true;
 }
 
-static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot *s,
-			    uint32_t from)
+static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot *s, uint32_t from)
 {
 	uint32_t record = w_find_record(w, s->want);
 	int32_t err;
@@ -91,8 +90,8 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 		return -EINVAL;
 	if (g->kind == CMD_PROMOTE && !load_relaxed(seg_cell(&w->seg, record, g->peer)))
 		return -EPERM;
-	if (g->kind == CMD_DEMOTE && (from != w->pool_of[record] ||
-				      !children_are_leaving(w, g, record)))
+	if (g->kind == CMD_DEMOTE &&
+	    (from != w->pool_of[record] || !children_are_leaving(w, g, record)))
 		return from != w->pool_of[record] ? -EINVAL : -EPERM;
 	s->source = record;
 	return 0;
@@ -125,7 +124,7 @@ static void skip_resident(struct writer *w, struct grant *g, struct grant_slot *
 	leave_stay(w, resident);
 	s->skip = true;
 	if (g->kind == CMD_DEMOTE && !(g->flags & CF_COPY) && !leave_is_moved(w, source)) {
-		retire_count(w, source, NULL);   /* it was live in both */
+		retire_count(w, source, NULL); /* it was live in both */
 		leave_space(w, source);
 	}
 	grant_unpin(w, s, g);

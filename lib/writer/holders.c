@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* holders.c - whose columns of cells have to be looked at.
  *
- * A column is one peer's, so peers that hold the same blocks share no line.  For each victim the writer
- * reads one line of each column, so it should not read those of peers that hold nothing.
+ * A column is one peer's, so peers that hold the same blocks share no line.  For each victim the
+ * writer reads one line of each column, so it should not read those of peers that hold nothing.
  *
  *   peer                               writer
  *     cell += 1, a full barrier          state = DYING, a full barrier, at
@@ -10,18 +10,18 @@
  *     its bit, unless it is set          of each seat whose bit is set: the cell
  *     re-read state and key
  *
- * Either the writer finds bit and cell, or the peer sees DYING.  A bit stays when the cells are lowered.
- * To take it away the writer clears it, has a full barrier, reads the whole column, and sets it again if
- * there is a cell; meanwhile it looks at no row.  A peer that has found its bit before it was cleared had
- * raised its cell before, so the writer finds the cell; one that finds it gone sets it anew
- * (model/holders.pml).  A writer that dies before it has set it again leaves a cell without a bit: the next one
- * begins with the bits of all seats that are taken. */
+ * Either the writer finds bit and cell, or the peer sees DYING.  A bit stays when the cells are
+ * lowered. To take it away the writer clears it, has a full barrier, reads the whole column, and
+ * sets it again if there is a cell; meanwhile it looks at no row.  A peer that has found its bit
+ * before it was cleared had raised its cell before, so the writer finds the cell; one that finds it
+ * gone sets it anew (model/holders.pml).  A writer that dies before it has set it again leaves a
+ * cell without a bit: the next one begins with the bits of all seats that are taken. */
 #include "config.h"
 
 #include "writer/holders.h"
 
-#define PAUSE_NS_A_BLOCK 100u            /* a look takes a thousandth of it */
-#define PAUSES 32u                       /* the longest pause of a peer that keeps coming back */
+#define PAUSE_NS_A_BLOCK 100u /* a look takes a thousandth of it */
+#define PAUSES           32u  /* the longest pause of a peer that keeps coming back */
 
 static uint64_t *word_of(struct writer *w, uint32_t peer)
 {

@@ -5,9 +5,10 @@
 
 #include "writer/state.h"
 
-void holders_show(struct writer *w, uint32_t peer);      /* the writer has raised a cell of its column */
-void holders_all(struct writer *w);      /* takeover: until it has been looked, any seat may hold blocks */
-void holders_end(struct writer *w, uint32_t peer);       /* it is gone: its column becomes zero */
+void holders_show(struct writer *w, uint32_t peer); /* the writer has raised a cell of its column */
+/* takeover: until it has been looked, any seat may hold blocks */
+void holders_all(struct writer *w);
+void holders_end(struct writer *w, uint32_t peer); /* it is gone: its column becomes zero */
 /* Forget peers that hold nothing any more, one column a call at most. */
 void holders_housekeep(struct writer *w, uint64_t now_ns);
 

@@ -2,10 +2,10 @@
 /* idle.c - who holds something of what a clear would take.
  *
  * Of tag 0 that is every block of the pool, whatever its state: a program that has reserved it, or
- * references a block whose key has gone, is at work there.  Of another tag it is the blocks with that
- * tag, as far as they have a key; and always what hangs below such a block, in any pool of the space.
- * A stock is nobody's, and neither is what a peer has given back.  A block that a move reads or writes
- * is held by the move. */
+ * references a block whose key has gone, is at work there.  Of another tag it is the blocks with
+ * that tag, as far as they have a key; and always what hangs below such a block, in any pool of the
+ * space. A stock is nobody's, and neither is what a peer has given back.  A block that a move reads
+ * or writes is held by the move. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct idle {
 	struct writer *w;
 	int32_t pool;
 	uint32_t tag;
-	uint8_t *known;                  /* of each record: does it go?  So each is climbed over once */
+	uint8_t *known; /* of each record: does it go?  So each is climbed over once */
 };
 
 static bool cells_hold(struct writer *w, uint32_t record)
@@ -89,8 +89,9 @@ static bool is_asked_for(struct idle *l, uint32_t record)
 
 uint32_t idle_count_held(struct writer *w, int32_t pool, uint32_t tag)
 {
-	struct idle l = { .w = w, .pool = pool, .tag = tag,
-			  .known = writer_alloc(w->max_blocks, 1) };
+	struct idle l = {
+		.w = w, .pool = pool, .tag = tag, .known = writer_alloc(w->max_blocks, 1)
+	};
 	uint32_t p, i, n = 0;
 
 	for (p = 0; p < w->max_pools; p++) {

@@ -73,7 +73,7 @@ static void let_target_go(struct writer *w, uint32_t from, uint32_t to)
 		return;
 	lru_inherit(w, to, lru_stamp(w, from));
 	store_release(&t->source, 0);
-	store_relaxed(&t->source_word, w->node[to].parent + 1);  /* a hint for a takeover */
+	store_relaxed(&t->source_word, w->node[to].parent + 1); /* a hint for a takeover */
 }
 
 void leave_sources(struct writer *w, uint32_t record)
@@ -157,7 +157,9 @@ void leave_offer(struct writer *w, uint32_t record)
 		begin_waiting(w, record);
 }
 
-struct depth { uint32_t record, depth; };
+struct depth {
+	uint32_t record, depth;
+};
 
 static int deepest_first(const void *a, const void *b)
 {
@@ -177,7 +179,7 @@ static void finish_leaving(struct writer *w, const struct records *list)
 	qsort(order, list->n, sizeof(*order), deepest_first);
 	for (i = 0; i < list->n; i++) {
 		record = order[i].record;
-		if (w->missing.n) {      /* takeover: its target may be one that nobody finds yet */
+		if (w->missing.n) { /* takeover: its target may be one that nobody finds yet */
 			wait_leaving(w, record);
 			continue;
 		}
@@ -197,7 +199,7 @@ void leave_batch(struct writer *w, struct batch *b)
 
 	for (i = 0; i < b->nmoved; i++) {
 		if (!leave_is_moved(w, b->moved[i].from))
-			continue;        /* the key has gone, and leave_sources() took it along */
+			continue; /* the key has gone, and leave_sources() took it along */
 		let_target_go(w, b->moved[i].from, b->moved[i].to);
 		retire_moved(w, b->moved[i].from);
 	}

@@ -16,7 +16,7 @@ void leave_offer(struct writer *w, uint32_t record);
 /* The key of this block goes: before it, the blocks that it has moved from and that wait still. */
 void leave_sources(struct writer *w, uint32_t record);
 bool leave_is_moved(struct writer *w, uint32_t record);
-void leave_again(struct writer *w, uint32_t record);     /* takeover: it was leaving already */
-void leave_batch(struct writer *w, struct batch *b);     /* flush and grace period are over */
+void leave_again(struct writer *w, uint32_t record); /* takeover: it was leaving already */
+void leave_batch(struct writer *w, struct batch *b); /* flush and grace period are over */
 
 #endif

@@ -25,12 +25,12 @@
 #include "writer/transfer.h"
 #include "writer/uses.h"
 
-#define ROUND 64                         /* commands of one peer before the next one's turn */
-#define STAGED 16                        /* a power of two, above ... */
-#define STAGE_AHEAD 12                    /* commands whose memory is on its way */
-#define STAGE_AGAIN 6                    /* how many later each is looked at again */
-#define HOUSEKEEP_NS (20 * NS_PER_MS)         /* between looks for the dead */
-#define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
+#define ROUND         64                 /* commands of one peer before the next one's turn */
+#define STAGED        16                 /* a power of two, above ... */
+#define STAGE_AHEAD   12                 /* commands whose memory is on its way */
+#define STAGE_AGAIN   6                  /* how many later each is looked at again */
+#define HOUSEKEEP_NS  (20 * NS_PER_MS)   /* between looks for the dead */
+#define ALONE_NS      (2000 * NS_PER_MS) /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
 
@@ -38,8 +38,8 @@
 
 static uint32_t group_size(const struct shm_command *cmd)
 {
-	bool group = cmd->op == CMD_RESERVE || cmd->op == CMD_EVICT ||
-		     cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE || cmd->op == CMD_COMMIT;
+	bool group = cmd->op == CMD_RESERVE || cmd->op == CMD_EVICT || cmd->op == CMD_DEMOTE ||
+		     cmd->op == CMD_PROMOTE || cmd->op == CMD_COMMIT;
 
 	return group && cmd->count && cmd->count <= SHM_RING ? cmd->count : 1;
 }
@@ -54,7 +54,7 @@ struct stage {
 static inline __attribute__((always_inline)) const struct staged *
 stage_next(struct writer *w, uint32_t peer, uint64_t next, uint64_t head, struct stage *s)
 {
-	uint64_t to = s->to - next > STAGED ? next : s->to;      /* a group has skipped it */
+	uint64_t to = s->to - next > STAGED ? next : s->to; /* a group has skipped it */
 
 	for (; to != head && to - next < STAGE_AHEAD; to++) {
 		command_stage(w, peer, to, &s->list[to % STAGED]);
@@ -70,13 +70,13 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct wpeer *p = &w->peer[peer];
-	uint64_t head = load_acquire(&s->head);          /* (X) pairs with ring_submit */
+	uint64_t head = load_acquire(&s->head); /* (X) pairs with ring_submit */
 	const struct staged *staged;
 	struct stage stage;
 	uint32_t n = 0;
 
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
-		return 0;                /* scribbled over: its own loss */
+		return 0; /* scribbled over: its own loss */
 	/* behind (X): done words that the peer saw before it sent these are seen, and a child is
 	 * published below what was fetched */
 	if (p->told && p->next != head)
@@ -112,9 +112,9 @@ static void acknowledge(struct writer *w, uint32_t peer)
 	while (p->tail != p->next &&
 	       load_relaxed(&seg_command(&w->seg, peer, p->tail)->result) != CMD_PENDING)
 		p->tail++;
-	store_release(&s->tail, p->tail);        /* (Y) pairs with ring.c */
+	store_release(&s->tail, p->tail); /* (Y) pairs with ring.c */
 	store_release(&s->done, s->done + 1);
-	order_fence();                   /* results before `waiting`: ring.c does the reverse */
+	order_fence(); /* results before `waiting`: ring.c does the reverse */
 	if (load_relaxed(&s->waiting))
 		futex_wake_all(&s->done);
 }
@@ -151,15 +151,15 @@ static void answer_bell(struct writer *w)
 		w->active[i] |= bits;
 		for (; bits; bits &= bits - 1) {
 			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
-			w->peer[peer].rang = true;       /* it may have seen its done word */
+			w->peer[peer].rang = true; /* it may have seen its done word */
 			if (load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
 				w->next_housekeep_ns = 0;
 		}
 	}
 }
 
-/* False: it has nothing more, and will ring.  Its ring is looked at behind the swap that has taken its bell,
- * and it rings behind its commands. */
+/* False: it has nothing more, and will ring.  Its ring is looked at behind the swap that has taken
+ * its bell, and it rings behind its commands. */
 static bool serve_peer(struct writer *w, uint32_t peer, uint32_t *done)
 {
 	const struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -268,8 +268,9 @@ static void housekeep(struct writer *w)
 	pools_housekeep(w);
 	sweep_housekeep(w, now);
 	w->alone = no_other_peers(w) && pools_are_quiet(w);
-	w->next_housekeep_ns = now + (w->alone ? ALONE_NS : w->lost_pause_ns ? w->lost_pause_ns :
-				      HOUSEKEEP_NS);
+	w->next_housekeep_ns = now + (w->alone           ? ALONE_NS
+				      : w->lost_pause_ns ? w->lost_pause_ns
+							 : HOUSEKEEP_NS);
 }
 
 static void unstall(struct writer *w)
@@ -286,14 +287,15 @@ static uint32_t pass(struct writer *w)
 
 	answer_bell(w);
 	for (i = 0; i < ARRAY_SIZE(w->active); i++)
-		w->active[i] = seats_of_word(w, i);      /* a bell may be late, or scribbled over */
-	if (w->missing.n)                 /* else commands come first: a dead writer's find the
-					  * victims that it took for them (rule C1) */
+		w->active[i] = seats_of_word(w, i); /* a bell may be late, or scribbled over */
+	/* else commands come first: a dead writer's find the victims that it took for them (rule
+	 * C1) */
+	if (w->missing.n)
 		retire_advance(w);
 	housekeep(w);
 	do {
 		w->progress = false;
-		if (!w->missing.n) {      /* rule T7: then commands */
+		if (!w->missing.n) { /* rule T7: then commands */
 			transfer_poll(w);
 			n += drain_all(w);
 		}
@@ -329,7 +331,8 @@ static bool flush_ends_soon(struct writer *w)
 }
 
 /* Who has asked for something often asks for more, and to wake the writer takes longer than most
- * answers.  Not where processors are few: who would ask, or was woken just now, may wait for this one. */
+ * answers.  Not where processors are few: who would ask, or was woken just now, may wait for this
+ * one. */
 static bool is_asked_again(struct writer *w)
 {
 	while (clock_ns() < w->awake_until_ns) {
@@ -357,16 +360,16 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	if (until <= now)
 		return true;
 	store_relaxed(&shared->sleeping, 1);
-	order_fence();                   /* (Z) sleeping before pending; ring.c the reverse;
-					 * model/wake.pml */
+	/* (Z) sleeping before pending; ring.c the reverse; model/wake.pml */
+	order_fence();
 	if (!work_is_waiting(w))
 		err = futex_wait(&shared->sleeping, 1, until - now);
 	store_relaxed(&shared->sleeping, 0);
 	return err != -EINTR;
 }
 
-/* gpc_writer_wake() stores before it rings, and each pass begins with the answer to the bell.  It is
- * kept for gpc_writer_serve() when another call of this handle serves meanwhile. */
+/* gpc_writer_wake() stores before it rings, and each pass begins with the answer to the bell.  It
+ * is kept for gpc_writer_serve() when another call of this handle serves meanwhile. */
 static bool is_woken(gpc *c)
 {
 	return load_relaxed(&c->stop) ||

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lru.c - exact least recent first, without a list in shared memory.
  *
- * Readers raise the stamp of a block when they use it (segment/stamps.h), and nothing else.  The writer keeps one
- * queue of leaves for each pool (queue.c), by the stamp that was read when the item went in.
- * The recorded stamp is never above the true one, so when the first item still has its
- * recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has
- * moved, the item goes back in with the new one.
+ * Readers raise the stamp of a block when they use it (segment/stamps.h), and nothing else.  The
+ * writer keeps one queue of leaves for each pool (queue.c), by the stamp that was read when the
+ * item went in. The recorded stamp is never above the true one, so when the first item still has
+ * its recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has moved,
+ * the item goes back in with the new one.
  *
  * One call stamps a whole prefix with one tick, each block a little lower than the one
  * before, so its leaf is the first to go, and the last one of blocks without a chain as well.
@@ -23,7 +23,7 @@
 #include "writer/tree.h"
 #include "writer/uses.h"
 
-#define AHEAD (LINES_AHEAD / 4)          /* victims */
+#define AHEAD       (LINES_AHEAD / 4) /* victims */
 #define FRESH_AHEAD LINES_AHEAD
 
 uint64_t lru_stamp(struct writer *w, uint32_t record)
@@ -36,7 +36,7 @@ uint64_t lru_stamp(struct writer *w, uint32_t record)
 	if (!use || stamp < from || uses_are_late(w))
 		stamp = MAX(stamp, load_relaxed(seg_stamp(&w->seg, record)));
 
-	return MIN(stamp, now);          /* rule R1: a peer cannot buy itself a future */
+	return MIN(stamp, now); /* rule R1: a peer cannot buy itself a future */
 }
 
 /* Before it is LIVE, so no use of this life is lost; one of its last life is. */
@@ -46,7 +46,7 @@ void lru_begin(struct writer *w, uint32_t record)
 	bool fits = use_fits(stamp, w_state(w)->uses_from);
 
 	store_relaxed(seg_use(&w->seg, record), fits ? (uint32_t)stamp : 0);
-	if (!fits || uses_are_late(w))   /* else what stamp[] has is older */
+	if (!fits || uses_are_late(w)) /* else what stamp[] has is older */
 		store_relaxed(seg_stamp(&w->seg, record), stamp);
 }
 
@@ -70,7 +70,7 @@ void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
 void lru_offer(struct writer *w, uint32_t record)
 {
 	if (__builtin_expect(w->node[record].leaving, 0))
-		leave_offer(w, record);  /* if it waits now it is no leaf, and goes by itself */
+		leave_offer(w, record); /* if it waits now it is no leaf, and goes by itself */
 	if (!queue_has(w, record) && lru_is_leaf(w, record))
 		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }
@@ -111,10 +111,11 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 		if (w->node[below].pins || !w_row_is_zero(w, below))
 			return IN_USE;
 		if (!w_is(w, below, LIVE) || w->node[below].waits)
-			return NOT_YET;  /* the target of a detached move, whose owner copies;
-					  * or it is leaving, and readers may need it till then */
+			/* the target of a detached move, whose owner copies; or it is leaving,
+			 * and readers may need it till then */
+			return NOT_YET;
 		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
-			return NOT_YET;  /* a block of RAM is between: this one goes first */
+			return NOT_YET; /* a block of RAM is between: this one goes first */
 	}
 	return CAN_GO;
 }
@@ -160,8 +161,8 @@ void lru_put_back(struct writer *w, uint32_t record)
 }
 
 /* Prefetch what the item number i of the front will need.  It goes soon, more or less. */
-static inline __attribute__((always_inline)) void
-prefetch_item(struct writer *w, const struct queue *q, uint32_t i)
+static inline __attribute__((always_inline)) void prefetch_item(struct writer *w,
+								const struct queue *q, uint32_t i)
 {
 	uint32_t record;
 
@@ -174,8 +175,8 @@ prefetch_item(struct writer *w, const struct queue *q, uint32_t i)
 	__builtin_prefetch(&w->node[record], 1);
 }
 
-static inline __attribute__((always_inline)) void
-prefetch_first(struct writer *w, struct queue *q, uint32_t n)
+static inline __attribute__((always_inline)) void prefetch_first(struct writer *w, struct queue *q,
+								 uint32_t n)
 {
 	uint32_t i;
 
@@ -209,10 +210,10 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 		}
 		how = may_go(w, record, demote);
 		if (how != CAN_GO) {
-			w->aside = writer_grow(w->aside, &w->aside_size, aside + 1,
-					       sizeof(*w->aside));
+			w->aside =
+				writer_grow(w->aside, &w->aside_size, aside + 1, sizeof(*w->aside));
 			if (how == IN_USE)
-				top.stamp = w_tick(w) << STAMP_BITS;     /* used now */
+				top.stamp = w_tick(w) << STAMP_BITS; /* used now */
 			later += how == NOT_YET;
 			w->aside[aside++] = top;
 			continue;
@@ -226,8 +227,8 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 	return later;
 }
 
-uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
-		  uint32_t **list, uint32_t *size, uint32_t found)
+uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote, uint32_t **list,
+		  uint32_t *size, uint32_t found)
 {
 	uint32_t before, later;
 

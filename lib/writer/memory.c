@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include "writer/memory.h"
 
-#define HUGE ((size_t)2 << 20)           /* a huge page */
+#define HUGE ((size_t)2 << 20) /* a huge page */
 
 /* A writer without memory stops where it is, like a killed one: the segments are sound at any
  * instruction, and whoever takes the seat next goes on.  What the interrupted functions had

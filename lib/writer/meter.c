@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter.c - histograms that the writer keeps of what it does anyway.
  *
- * Nothing here costs a lookup.  When a block was used last is its stamp, which readers raise: a tick.  How
- * long ago a tick was, the writer knows from moments that it noted down, each with the tick of then: 64 that are
- * 20 ms apart, 64 that are four times as far apart, and so on.  So an age is right to a sixteenth of it, or
- * to 20 ms.  Victims come in the order of their stamps, mostly, so the last answer serves the next one, too.
+ * Nothing here costs a lookup.  When a block was used last is its stamp, which readers raise: a
+ * tick.  How long ago a tick was, the writer knows from moments that it noted down, each with the
+ * tick of then: 64 that are 20 ms apart, 64 that are four times as far apart, and so on.  So an age
+ * is right to a sixteenth of it, or to 20 ms.  Victims come in the order of their stamps, mostly,
+ * so the last answer serves the next one, too.
  *
- * A new writer knows nothing of the time before it: an older use, or birth, is as if it had been when that writer
- * began. */
+ * A new writer knows nothing of the time before it: an older use, or birth, is as if it had been
+ * when that writer began. */
 #include "config.h"
 
 #include "segment/meter.h"
@@ -15,7 +16,7 @@
 #include "writer/meter.h"
 #include "writer/transfers.h"
 
-#define MOMENT_NS (20 * NS_PER_MS)       /* between moments of the first level */
+#define MOMENT_NS (20 * NS_PER_MS) /* between moments of the first level */
 
 /* The cell first: shm_meter.h. */
 static void observe(struct shm_histogram *h, uint32_t cell, uint64_t value)
@@ -124,10 +125,11 @@ void meter_evicted(struct writer *w, uint32_t record)
 	uint64_t used, born = w->owned[record].born_ns;
 
 	if (!w_is(w, record, LIVE))
-		return;                  /* there `owned` is something else */
+		return; /* there `owned` is something else */
 	used = moment_of(w, STAMP_TICK(lru_stamp(w, record)), &w->asked[0]);
 	observe_like_last(&m->idle, since(used, w->now_ns), &w->observed[0]);
-	observe_like_last(&m->age, since(MIN(born ? born : w->began_ns, used), w->now_ns), &w->observed[1]);
+	observe_like_last(&m->age, since(MIN(born ? born : w->began_ns, used), w->now_ns),
+			  &w->observed[1]);
 }
 
 void meter_used(struct writer *w, uint64_t then, uint64_t stamp)
@@ -155,8 +157,7 @@ void meter_copied(struct writer *w, struct transfer *t, uint32_t record)
 
 	t->brought++;
 	store_relaxed(&m->copied_blocks[i], m->copied_blocks[i] + 1);
-	store_relaxed(&m->copied_bytes[i],
-		      m->copied_bytes[i] + w_pool_of(w, record)->block_bytes);
+	store_relaxed(&m->copied_bytes[i], m->copied_bytes[i] + w_pool_of(w, record)->block_bytes);
 }
 
 /* One of which nothing was committed says nothing of copies. */
@@ -179,7 +180,8 @@ static void end_fold(struct writer *w)
 	for (i = 0; i <= SHM_CELLS; i++)
 		store_relaxed(&to[i], from[i]);
 	if (seat < w->max_peers)
-		for (i = 0, to = &seg_seat(&w->seg, (uint32_t)seat)->round_trip.sum; i <= SHM_CELLS; i++)
+		for (i = 0, to = &seg_seat(&w->seg, (uint32_t)seat)->round_trip.sum; i <= SHM_CELLS;
+		     i++)
 			store_relaxed(&to[i], 0);
 	/* (q) the sum and the empty seat before the number that is even again.  Pairs with
 	 * inspect/meter.c.  Before it a successor does all of it once more */
@@ -193,13 +195,13 @@ void meter_fold(struct writer *w, uint32_t peer)
 	uint64_t *to = &m->folded.sum;
 	uint32_t i;
 
-	order_stores();                  /* the number that ended the fold before, before its sum goes */
+	order_stores(); /* the number that ended the fold before, before its sum goes */
 	for (i = 0; i <= SHM_CELLS; i++)
 		store_relaxed(&to[i], past[i] + load_relaxed(&seat[i]));
 	store_relaxed(&m->folding, peer);
 	/* (q) the sum before the number that is odd; before it a successor begins anew */
 	store_release(&m->folds, m->folds + 1);
-	order_stores();                  /* ... and before what is counted already changes */
+	order_stores(); /* ... and before what is counted already changes */
 	end_fold(w);
 }
 

@@ -58,8 +58,8 @@ static void retire_mirror(struct writer *w, uint32_t i, const char *why)
 	log_say(&w->c->log, LOG_ERR, "mirror %u (%s) is retired: %s", i, d->device, why);
 	w->mirror[i].retired = true;
 	w->mirror[i].flushing = false;
-	/* (U) pairs with the load in device/descriptor.c: sections that began before it are waited for by
-	 * the grace period that follows */
+	/* (U) pairs with the load in device/descriptor.c: sections that began before it are waited
+	 * for by the grace period that follows */
 	store_release(&d->state, MIRROR_RETIRED);
 	store_release(&d->generation, d->generation + 1);
 	order_fence();
@@ -123,7 +123,7 @@ bool mirror_flushed(struct writer *w)
 			retire_mirror(w, i, gpc_last_error());
 		else
 			m->flushing = false;
-		if (err == 0)            /* (V) pairs with sync.c */
+		if (err == 0) /* (V) pairs with sync.c */
 			store_release(&description(w, i)->flushed, w->flush_sequence);
 	}
 	return !busy;
@@ -154,8 +154,7 @@ static bool has_mirror_on(struct writer *w, const char *device)
 	uint32_t i;
 
 	for (i = 0; i < w->nmirrors; i++)
-		if (!strncmp(description(w, i)->device, device,
-			     sizeof(description(w, i)->device)))
+		if (!strncmp(description(w, i)->device, device, sizeof(description(w, i)->device)))
 			return true;
 	return false;
 }
@@ -185,8 +184,7 @@ static void open_one(struct writer *w, const char *device)
 	find_predecessor(w, device, d.uuid);
 	if (device_find(device, &m.ops) < 0 ||
 	    m.ops->create(&w->seg, device, gen, &d, &m.mirror) < 0 ||
-	    m.ops->upload(m.mirror, w->table, (uint64_t)w->buckets * SHM_BUCKET,
-			  &status) < 0) {
+	    m.ops->upload(m.mirror, w->table, (uint64_t)w->buckets * SHM_BUCKET, &status) < 0) {
 		log_say(&w->c->log, LOG_ERR, "no mirror on %s: %s", device, gpc_last_error());
 		if (m.mirror)
 			m.ops->destroy(m.mirror);
@@ -200,8 +198,8 @@ static void open_one(struct writer *w, const char *device)
 	memcpy(to->handle, d.handle, sizeof(to->handle));
 	store_relaxed(&to->flushed, status.sequence);
 	store_release(&to->generation, gen);
-	/* (W) published: pairs with the load in device/descriptor.c.  Before it a successor sees no mirror
-	 * of ours, and sweeps what we left by its generation. */
+	/* (W) published: pairs with the load in device/descriptor.c.  Before it a successor sees no
+	 * mirror of ours, and sweeps what we left by its generation. */
 	store_release(&to->state, MIRROR_READY);
 	sweep(w, &old);
 	w->mirror[w->nmirrors++] = m;

@@ -5,11 +5,11 @@
 
 #include "writer/state.h"
 
-void mirror_open_all(struct writer *w);          /* create, upload, publish */
+void mirror_open_all(struct writer *w); /* create, upload, publish */
 void mirror_close_all(struct writer *w);
-void mirror_dirty(struct writer *w, uint32_t slot);      /* after every store to an entry */
+void mirror_dirty(struct writer *w, uint32_t slot); /* after every store to an entry */
 void mirror_pools_changed(struct writer *w);
 void mirror_flush(struct writer *w);
-bool mirror_flushed(struct writer *w);           /* the flush has ended, or failed for good */
+bool mirror_flushed(struct writer *w); /* the flush has ended, or failed for good */
 
 #endif

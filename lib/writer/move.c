@@ -56,11 +56,11 @@ void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 {
 	w->node[source].pins--;
-	if (!keep)                       /* its target's pin follows that of the grant */
+	if (!keep) /* its target's pin follows that of the grant */
 		w->node[source].moving = w->node[source].pins != 0;
 	if (counts_outward(w, to_pool, keep)) {
 		w_pool_of(w, source)->outward--;
-		w->crowded = true;       /* its place may be taken by a victim: grant_trim() */
+		w->crowded = true; /* its place may be taken by a victim: grant_trim() */
 	}
 	lru_offer(w, source);
 }
@@ -133,7 +133,7 @@ void move_drop_detached(struct writer *w, uint32_t target)
 	live = find_own_key(w, target);
 	if (live != NONE)
 		hand_children(w, target, live);
-	retire_subtree(w, target, NULL);      /* the target itself is not LIVE and stays */
+	retire_subtree(w, target, NULL); /* the target itself is not LIVE and stays */
 	tree_unlink(w, target);
 }
 
@@ -147,10 +147,10 @@ void move_forget(struct writer *w, uint32_t target)
 	if (!w_is(w, target, RESERVED) || !t->source)
 		return;
 	transfer_unbind(w, target);
-	store_release(&t->source, 0);    /* in the order of move_unbind() */
+	store_release(&t->source, 0); /* in the order of move_unbind() */
 	store_release(&t->flags, 0);
 	if (flags & REC_DETACHED) {
-		w_count_lost(w);         /* its key will not be committed */
+		w_count_lost(w); /* its key will not be committed */
 		tree_unlink(w, target);
 		return;
 	}
@@ -186,8 +186,8 @@ static bool is_twin(struct writer *w, uint32_t record, uint32_t target)
 	const struct shm_record *r = w_record(w, record), *t = w_record(w, target);
 
 	return record != target && is_bound(w, record) && w->node[record].in_tree &&
-	       w_space(w, record) == w_space(w, target) &&
-	       r->key[0] == t->key[0] && r->key[1] == t->key[1];
+	       w_space(w, record) == w_space(w, target) && r->key[0] == t->key[0] &&
+	       r->key[1] == t->key[1];
 }
 
 /* The target is given up, and all that hung below its key was given to it: another target of
@@ -221,7 +221,7 @@ void move_unbind(struct writer *w, uint32_t target)
 		move_unpin(w, source, w->pool_of[target], flags & REC_COPY);
 		return;
 	}
-	w_count_lost(w);                 /* its key will not be committed */
+	w_count_lost(w); /* its key will not be committed */
 	hand_to_twin(w, target);
 	move_drop_detached(w, target);
 }
@@ -236,14 +236,14 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct shm_record *t = w_record(w, to);
 
-	if (!w->node[from].in_tree) {    /* of a forged segment: LIVE, in no pool */
+	if (!w->node[from].in_tree) { /* of a forged segment: LIVE, in no pool */
 		t->flags &= REC_UNCHAINED;
 		store_release(&t->source, 0);
 		return;
 	}
 	table_retier(w, from, to);
 	if (w->node[from].leaving)
-		w_count_stays(w);        /* in another tier */
+		w_count_stays(w); /* in another tier */
 	take_recency(w, from, to);
 	tree_replace(w, from, to);
 	t->flags &= REC_UNCHAINED;
@@ -275,7 +275,7 @@ static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 	if (!record_has_parent(t))
 		return 0;
 	*ret = table_find(w, p->space, &parent);
-	if (*ret != NONE)                /* a child is deeper */
+	if (*ret != NONE) /* a child is deeper */
 		return w_record(w, *ret)->depth == UINT32_MAX ? -ENOENT : 0;
 	if (!(p->flags & GPC_POOL_UNCHAINED))
 		return -ENOENT;
@@ -290,7 +290,7 @@ static void end_move(struct writer *w, uint32_t target)
 
 	store_release(&t->source, 0);
 	t->flags &= REC_UNCHAINED;
-	store_relaxed(&t->source_word, w->node[target].parent + 1);      /* a hint for a takeover */
+	store_relaxed(&t->source_word, w->node[target].parent + 1); /* a hint for a takeover */
 }
 
 /* The key becomes live where it was not: in a space of its own, or after it was detached. */
@@ -310,9 +310,8 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	err = find_parent(w, target, &parent);
 	if (err < 0)
 		return err;
-	if (w->node[target].in_tree && parent != NONE &&
-	    w_record(w, parent)->depth >= t->depth)
-		return -ENOENT;          /* it has children, which would not be deeper */
+	if (w->node[target].in_tree && parent != NONE && w_record(w, parent)->depth >= t->depth)
+		return -ENOENT; /* it has children, which would not be deeper */
 	switch (table_place(w, &k, &slot)) {
 	case TABLE_WAIT:
 		return MOVE_AGAIN;
@@ -320,7 +319,7 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 		return -EAGAIN;
 	}
 	if (!w->node[target].in_tree) {
-		if (parent != NONE)      /* there it may be nearer to its root */
+		if (parent != NONE) /* there it may be nearer to its root */
 			t->depth = w_record(w, parent)->depth + 1;
 		tree_enter(w, target);
 	}
@@ -372,9 +371,9 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	}
 	err = commit_new(w, peer, target);
 	if (err != 0)
-		return err;              /* commit_one() gives it back, which unpins */
+		return err; /* commit_one() gives it back, which unpins */
 	take_recency(w, source, target);
-	if (keep || w->node[source].leaving)     /* the key is live in one space more */
+	if (keep || w->node[source].leaving) /* the key is live in one space more */
 		store_relaxed(&tally->published, tally->published + 1);
 	if (!keep)
 		leave_space(w, source);
@@ -390,6 +389,6 @@ int32_t move_commit_target(struct writer *w, uint32_t peer, uint32_t target)
 	/* without a source: a writer died while it gave this one back, or the transfer is cut */
 	if (w_pool_of(w, target)->state != POOL_READY || !t->source)
 		return -ESTALE;
-	return t->flags & REC_DETACHED ? commit_detached(w, peer, target) :
-					 commit_bound(w, peer, target);
+	return t->flags & REC_DETACHED ? commit_detached(w, peer, target)
+				       : commit_bound(w, peer, target);
 }

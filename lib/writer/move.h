@@ -24,8 +24,8 @@ void move_drop_detached(struct writer *w, uint32_t target);
 /* The key of `from` is live in `to` as well: the entry names `to` from here on, and `from`
  * waits for its end (rule C3).  A takeover ends a commit by it. */
 void move_switch(struct writer *w, uint32_t from, uint32_t to);
-/* Commit one target, which stays RESERVED if that fails: 0, MOVE_AGAIN: no bucket yet; -ESTALE, -EEXIST,
- * -ENOENT, -EAGAIN. */
+/* Commit one target, which stays RESERVED if that fails: 0, MOVE_AGAIN: no bucket yet; -ESTALE,
+ * -EEXIST, -ENOENT, -EAGAIN. */
 enum { MOVE_AGAIN = 1 };
 int32_t move_commit_target(struct writer *w, uint32_t peer, uint32_t target);
 /* Targets in the order of their commit (guarantee G). */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pending.c - keys that a block is reserved for, by space and key: an open table of records.
  *
- * An entry has a copy of what it was made for, so it can be taken out whatever has become of the record. */
+ * An entry has a copy of what it was made for, so it can be taken out whatever has become of the
+ * record. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include "writer/table.h"
 #include "writer/transfer.h"
 
-#define FIRST_SIZE 64u                   /* a power of two, as all sizes */
+#define FIRST_SIZE 64u /* a power of two, as all sizes */
 
 /* ---- the table ---- */
 
@@ -105,8 +106,10 @@ static struct pending *put(struct writer *w, uint32_t record)
 	w->npending += !p->record;
 	*p = (struct pending){ .key = key, .space = w_space(w, record), .record = record + 1 };
 	w->node[record].pending = true;
-	/* (g) the record before the hint; pairs with payload/claim_here.c.  A death before it costs a question */
-	store_release(&seg_shared(&w->seg)->hint[wait_word(&key)], (uint32_t)w_block(w, record) + 1);
+	/* (g) the record before the hint; pairs with payload/claim_here.c.  A death before it costs
+	 * a question */
+	store_release(&seg_shared(&w->seg)->hint[wait_word(&key)],
+		      (uint32_t)w_block(w, record) + 1);
 	return p;
 }
 
@@ -134,8 +137,9 @@ void pending_wake(struct writer *w)
 	if (!w->has_ended_waits)
 		return;
 	w->has_ended_waits = false;
-	order_fence();                   /* what has ended before `waiters`; payload/claim_wait.c does the
-					  * reverse; model/claim.pml */
+	/* what has ended before `waiters`; payload/claim_wait.c does the reverse;
+	 * model/claim.pml */
+	order_fence();
 	for (i = 0; i < SHM_WAITS; i++) {
 		struct shm_wait *word = &shared->wait[i];
 
@@ -159,7 +163,8 @@ void pending_wake_all(struct writer *w)
 
 /* ---- the end ---- */
 
-/* Of the entry that the record has: its key stands in the record still, since who changes that asks first. */
+/* Of the entry that the record has: its key stands in the record still, since who changes that asks
+ * first. */
 static void remove_entry(struct writer *w, uint32_t record)
 {
 	gpc_key key = w_key(w, record);
@@ -184,9 +189,9 @@ void pending_end_now(struct writer *w, uint32_t record)
 	/* the flag is of RESERVED alone: a state that comes next has stored its own, perhaps */
 	if (w_is(w, record, RESERVED))
 		store_release(&r->flags, (uint8_t)(r->flags & ~REC_CLAIM));
-	/* (u) the flag goes before key, since and number change: who copies some of what comes instead finds no
-	 * flag in his second look, or another number.  If we die among them, a successor finds a plain
-	 * reservation, and runs the command again */
+	/* (u) the flag goes before key, since and number change: who copies some of what comes
+	 * instead finds no flag in his second look, or another number.  If we die among them, a
+	 * successor finds a plain reservation, and runs the command again */
 	order_stores();
 }
 
@@ -221,8 +226,9 @@ static void mark(struct writer *w, uint32_t peer, uint32_t record, const gpc_key
 	store_relaxed(&r->key[1], key->w[1]);
 	store_relaxed(&r->parent[0], clock_ns());
 	store_relaxed(&r->parent[1], t->claims);
-	/* (f) what is claimed before the mark; pairs with payload/claim_here.c, payload/claim_wait.c.
-	 * Before it a successor finds a plain reservation, and runs the command again */
+	/* (f) what is claimed before the mark; pairs with payload/claim_here.c,
+	 * payload/claim_wait.c. Before it a successor finds a plain reservation, and runs the
+	 * command again */
 	store_release(&r->flags, (uint8_t)(r->flags | REC_CLAIM));
 	begin(w, peer, record);
 }
@@ -245,10 +251,12 @@ static uint32_t count_ahead(struct writer *w, uint32_t record)
 	if (!w->node[record].claimed)
 		return 0;
 	later = w_tally(w, r->owner)->claims - r->parent[1];
-	return later < w->peer[r->owner].claims ? w->peer[r->owner].claims - 1 - (uint32_t)later : 0;
+	return later < w->peer[r->owner].claims ? w->peer[r->owner].claims - 1 - (uint32_t)later
+						: 0;
 }
 
-static int32_t claim_check(struct writer *w, uint32_t peer, uint32_t record, const struct shm_command *cmd)
+static int32_t claim_check(struct writer *w, uint32_t peer, uint32_t record,
+			   const struct shm_command *cmd)
 {
 	gpc_key key = { { cmd->key[0], cmd->key[1] } };
 	const struct shm_record *r;
@@ -265,7 +273,8 @@ static int32_t claim_check(struct writer *w, uint32_t peer, uint32_t record, con
 	return 0;
 }
 
-int32_t pending_claim(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd)
+int32_t pending_claim(struct writer *w, uint32_t peer, uint64_t position,
+		      const struct shm_command *cmd)
 {
 	struct shm_command *out = seg_command(&w->seg, peer, position);
 	uint32_t record = w_find_record(w, cmd->block), other;
@@ -279,11 +288,11 @@ int32_t pending_claim(struct writer *w, uint32_t peer, uint64_t position, const 
 		return tell(out, w, other, CLAIM_LIVE, 0);
 	had = w_key(w, record);
 	if (w->node[record].pending && key_same(&had, &key))
-		return tell(out, w, record, CLAIM_MINE, 0);      /* it runs again */
+		return tell(out, w, record, CLAIM_MINE, 0); /* it runs again */
 	other = pending_find(w, w_space(w, record), &key);
 	if (other != NONE)
 		return tell(out, w, other, CLAIM_PENDING, count_ahead(w, other));
-	pending_end(w, record);          /* of another key */
+	pending_end(w, record); /* of another key */
 	mark(w, peer, record, &key);
 	return tell(out, w, record, CLAIM_MINE, 0);
 }
@@ -294,7 +303,8 @@ int32_t pending_unclaim(struct writer *w, uint32_t peer, const struct shm_comman
 
 	if (record == NONE)
 		return -EINVAL;
-	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer || !w->node[record].claimed ||
+	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
+	    !w->node[record].claimed ||
 	    (cmd->life && cmd->life != (uint64_t)WORD_GEN(w_word(w, record)) + 1))
 		return 0;
 	pending_end(w, record);
@@ -326,7 +336,8 @@ void pending_load(struct writer *w)
 
 	for (peer = 0; peer < w->max_peers; peer++) {
 		store_relaxed(&w_tally(w, peer)->claims_open, 0);
-		for (record = w->peer[peer].reserved; record != NONE; record = w->owned[record].next)
+		for (record = w->peer[peer].reserved; record != NONE;
+		     record = w->owned[record].next)
 			load_one(w, peer, record);
 	}
 	pending_wake_all(w);

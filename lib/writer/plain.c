@@ -32,16 +32,21 @@ static bool is_plain_reservation(struct writer *w, uint32_t peer, uint32_t recor
 	const struct shm_record *r = w_record(w, record);
 	const struct node *n = &w->node[record];
 
-	return WORD_STATE(load_relaxed(&r->word)) == RESERVED && r->owner == peer && !r->source && !r->flags &&
-	       !n->bound && !n->pending && n->listed && !(w->grants && grant_holds(w, record));
+	return WORD_STATE(load_relaxed(&r->word)) == RESERVED && r->owner == peer && !r->source &&
+	       !r->flags && !n->bound && !n->pending && n->listed &&
+	       !(w->grants && grant_holds(w, record));
 }
 
 /* What stands beside the key. */
-struct link { uint32_t up, depth; uint64_t parent[2]; uint8_t flags; };
+struct link {
+	uint32_t up, depth;
+	uint64_t parent[2];
+	uint8_t flags;
+};
 
 /* False: its parent is looked for in the general way. */
-static bool find_link(struct writer *w, uint32_t peer, uint32_t space, const struct shm_command *cmd,
-		      struct link *ret)
+static bool find_link(struct writer *w, uint32_t peer, uint32_t space,
+		      const struct shm_command *cmd, struct link *ret)
 {
 	const gpc_key parent = { { cmd->parent[0], cmd->parent[1] } };
 	uint32_t last = w->peer[peer].published;
@@ -56,15 +61,19 @@ static bool find_link(struct writer *w, uint32_t peer, uint32_t space, const str
 	ret->parent[1] = parent.w[1];
 	if (key_is_zero(&parent) || key_is_root(&parent))
 		return true;
-	if (!w->node[last].in_tree || WORD_STATE(load_relaxed(&r->word)) != LIVE || w_space(w, last) != space ||
-	    r->key[0] != parent.w[0] || r->key[1] != parent.w[1] || r->depth == UINT32_MAX)
+	if (!w->node[last].in_tree || WORD_STATE(load_relaxed(&r->word)) != LIVE ||
+	    w_space(w, last) != space || r->key[0] != parent.w[0] || r->key[1] != parent.w[1] ||
+	    r->depth == UINT32_MAX)
 		return false;
 	ret->up = last;
 	ret->depth = r->depth + 1;
 	return true;
 }
 
-struct place { uint32_t slot; bool spilled, full; };
+struct place {
+	uint32_t slot;
+	bool spilled, full;
+};
 
 /* An entry that can be filled now, and whether both buckets are full then. */
 static bool find_place(const struct writer *w, const struct probe_key *k, struct place *ret)
@@ -76,7 +85,8 @@ static bool find_place(const struct writer *w, const struct probe_key *k, struct
 		usable = bucket_usable(w, k->second);
 	if (__builtin_expect(!usable, 0))
 		return false;
-	ret->slot = (ret->spilled ? k->second : k->first) * SHM_BUCKET + (uint32_t)__builtin_ctz(usable);
+	ret->slot = (ret->spilled ? k->second : k->first) * SHM_BUCKET +
+		    (uint32_t)__builtin_ctz(usable);
 	ret->full = !(usable & (usable - 1)) && (ret->spilled || !bucket_usable(w, k->second));
 	return true;
 }
@@ -87,8 +97,8 @@ static bool may_be_live(const struct writer *w, const struct probe_key *k)
 	       (bucket_spills(w, k) && bucket_match(w, k->second, 0, k->w[0]));
 }
 
-static void fill_record(struct writer *w, uint32_t record, uint64_t position, const struct shm_command *cmd,
-			const struct link *link)
+static void fill_record(struct writer *w, uint32_t record, uint64_t position,
+			const struct shm_command *cmd, const struct link *link)
 {
 	struct shm_record *r = w_record(w, record);
 
@@ -150,15 +160,18 @@ bool plain_run(struct writer *w, uint32_t peer, uint64_t position, const struct 
 {
 	if (w->no_plain || s->record == NONE)
 		return false;
-	return s->cmd.op == CMD_PUBLISH ? publish(w, peer, position, s) : give_back(w, peer, position, s);
+	return s->cmd.op == CMD_PUBLISH ? publish(w, peer, position, s)
+					: give_back(w, peer, position, s);
 }
 
 /* ---- reserve ---- */
 
-#define AHEAD 6                          /* blocks whose lines are asked for */
+#define AHEAD 6 /* blocks whose lines are asked for */
 
-static inline __attribute__((always_inline)) void
-prefetch_free(struct writer *w, const struct wpool *p, uint32_t n, uint32_t i, uint32_t peer, bool stock)
+static inline __attribute__((always_inline)) void prefetch_free(struct writer *w,
+								const struct wpool *p, uint32_t n,
+								uint32_t i, uint32_t peer,
+								bool stock)
 {
 	uint32_t at = i ? i + AHEAD - 1 : 0;
 
@@ -177,23 +190,27 @@ static bool is_plain_reserve(struct writer *w, uint32_t peer, const struct shm_c
 {
 	const struct wpool *p = &w->pool[MIN(cmd->pool, w->max_pools)];
 
-	return !w->no_plain && !w->grants && !w->nleftover && !w->missing.n && cmd->pool < w->max_pools &&
-	       !(cmd->flags & ~(CF_PARTIAL | CF_TRY | CF_STOCK)) && !cmd->headroom &&
-	       cmd->group_state == GROUP_OPEN && p->state == POOL_READY && !(p->flags & GPC_POOL_CALLER) &&
-	       p->dying == p->lingering && p->nfree >= cmd->count && w_room(p) >= cmd->count &&
+	return !w->no_plain && !w->grants && !w->nleftover && !w->missing.n &&
+	       cmd->pool < w->max_pools && !(cmd->flags & ~(CF_PARTIAL | CF_TRY | CF_STOCK)) &&
+	       !cmd->headroom && cmd->group_state == GROUP_OPEN && p->state == POOL_READY &&
+	       !(p->flags & GPC_POOL_CALLER) && p->dying == p->lingering &&
+	       p->nfree >= cmd->count && w_room(p) >= cmd->count &&
 	       grant_has_quota(w, peer, cmd->count);
 }
 
 /* The first slot last: it is the answer of the group. */
-static void answer_group(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, int32_t result)
+static void answer_group(struct writer *w, uint32_t peer, uint64_t position, uint32_t n,
+			 int32_t result)
 {
 	while (n-- > 1)
 		command_answer(w, peer, position + n, 0);
 	command_answer(w, peer, position, result);
 }
 
-/* Claimed before anything is reserved: a successor that finds it so runs the command again, as ever. */
-bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd)
+/* Claimed before anything is reserved: a successor that finds it so runs the command again, as
+ * ever. */
+bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position,
+		   const struct shm_command *cmd)
 {
 	struct wpool *p = &w->pool[MIN(cmd->pool, w->max_pools)];
 	bool stock = cmd->flags & CF_STOCK;
@@ -201,7 +218,7 @@ bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position, const str
 	uint32_t i, record;
 
 	if (w->nparked)
-		retire_poll_parked(w);   /* what is let go late */
+		retire_poll_parked(w); /* what is let go late */
 	if (!is_plain_reserve(w, peer, cmd))
 		return false;
 	if (!grant_claim(w, peer, position)) {
@@ -226,7 +243,8 @@ bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position, const str
 /* ---- retire ---- */
 
 /* The one entry that names it; NONE: more than one, or none, or not where one looks first. */
-static uint32_t find_entry(const struct writer *w, const struct probe_key *k, uint32_t word, bool *ret_spilled)
+static uint32_t find_entry(const struct writer *w, const struct probe_key *k, uint32_t word,
+			   bool *ret_spilled)
 {
 	uint32_t found = bucket_slots_with(w, k->first, word), bucket = k->first;
 
@@ -235,7 +253,9 @@ static uint32_t find_entry(const struct writer *w, const struct probe_key *k, ui
 		bucket = k->second;
 		found = bucket_slots_with(w, bucket, word);
 	}
-	return !found || (found & (found - 1)) ? NONE : bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(found);
+	return !found || (found & (found - 1))
+		       ? NONE
+		       : bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(found);
 }
 
 static bool is_plain_leaf(struct writer *w, uint32_t record, uint32_t pool)
@@ -244,9 +264,9 @@ static bool is_plain_leaf(struct writer *w, uint32_t record, uint32_t pool)
 	const struct node *n = &w->node[record];
 
 	return !w->no_plain && WORD_STATE(load_relaxed(&r->word)) == LIVE && !r->source &&
-	       !(r->flags & REC_LINGERS) && n->first == NONE &&
-	       n->in_tree && !n->leaving && !(n->ticket & 1) && !(w->pool[pool].flags & GPC_POOL_CALLER) &&
-	       !w->relocations && w->cleared_pool != pool && !w_state(w)->recovering;
+	       !(r->flags & REC_LINGERS) && n->first == NONE && n->in_tree && !n->leaving &&
+	       !(n->ticket & 1) && !(w->pool[pool].flags & GPC_POOL_CALLER) && !w->relocations &&
+	       w->cleared_pool != pool && !w_state(w)->recovering;
 }
 
 static void leave_tree(struct writer *w, uint32_t record)
@@ -259,8 +279,8 @@ static void leave_tree(struct writer *w, uint32_t record)
 		n->in_tree = n->selected = n->counted_out = false;
 }
 
-bool plain_retire(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t owner, uint64_t op,
-		  uint64_t *sum)
+bool plain_retire(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t owner,
+		  uint64_t op, uint64_t *sum)
 {
 	uint32_t pool = w->pool_of[record], slot, word;
 	struct wpool *p = &w->pool[pool];
@@ -299,8 +319,8 @@ bool plain_arrive(struct writer *w, uint32_t record)
 	struct wpool *p = &w->pool[pool];
 
 	if (w->no_plain || WORD_STATE(load_relaxed(&r->word)) != DYING || r->owner != SHM_NO_PEER ||
-	    (r->flags & (REC_LINGERS | REC_QUARANTINE)) ||
-	    p->state != POOL_READY || (p->flags & GPC_POOL_CALLER) || w->node[record].readers || w->missing.n ||
+	    (r->flags & (REC_LINGERS | REC_QUARANTINE)) || p->state != POOL_READY ||
+	    (p->flags & GPC_POOL_CALLER) || w->node[record].readers || w->missing.n ||
 	    !w_row_is_zero(w, record))
 		return false;
 	p->coming--;

@@ -13,8 +13,8 @@
 #include "segment/files.h"
 #include "segment/lockfile.h"
 
-/* Blocks that go from one to the other have images of one size and one meaning.  A pool without memory
- * has no images that anybody else could copy. */
+/* Blocks that go from one to the other have images of one size and one meaning.  A pool without
+ * memory has no images that anybody else could copy. */
 static bool images_fit(const struct wpool *to, const struct shm_pool *rq)
 {
 	return !to->memory || !rq->memory ||
@@ -22,8 +22,9 @@ static bool images_fit(const struct wpool *to, const struct shm_pool *rq)
 		!memcmp(to->fingerprint, rq->fingerprint, sizeof(to->fingerprint)));
 }
 
-/* Each memory is one pool's.  A command that runs again finds no pool of its first run that ends still:
- * no block of that was given to anybody, and housekeeping, which comes before commands, makes it FREE. */
+/* Each memory is one pool's.  A command that runs again finds no pool of its first run that ends
+ * still: no block of that was given to anybody, and housekeeping, which comes before commands,
+ * makes it FREE. */
 static bool is_named(const struct writer *w, uint64_t memory)
 {
 	uint32_t i;
@@ -66,9 +67,9 @@ int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq)
 }
 
 /* Until its command is answered the maker has the file locked, so nobody sweeps that.  If the maker
- * lives now, it has had the lock since before READY, and whoever gets the lock later finds the pool.
- * If it is dead, a sweep may have looked before READY, and may remove the file at any time: the pool goes
- * with its maker, who can tell nobody its number any more. */
+ * lives now, it has had the lock since before READY, and whoever gets the lock later finds the
+ * pool. If it is dead, a sweep may have looked before READY, and may remove the file at any time:
+ * the pool goes with its maker, who can tell nobody its number any more. */
 bool pool_memory_maker_died(struct writer *w, uint32_t peer)
 {
 	return lock_test(w->lock_fd, LOCK_PEER(peer)) == 0;

@@ -31,12 +31,12 @@ static void set_live_bit(struct writer *w, uint32_t pool, bool on)
 
 	/* (P) the one step; pairs with pool_live() */
 	store_release(&st->live_pools[pool >> 6], on ? bits | bit : bits & ~bit);
-	order_fence();                   /* before any row is read: like (D) for the whole pool */
+	order_fence(); /* before any row is read: like (D) for the whole pool */
 }
 
 static void update_spaces(struct writer *w)
 {
-	uint32_t p, spaces[2] = { 0 };   /* of VRAM and RAM; cold */
+	uint32_t p, spaces[2] = { 0 }; /* of VRAM and RAM; cold */
 
 	for (p = 0; p < w->max_pools; p++)
 		if (w->pool[p].state == POOL_READY)
@@ -48,8 +48,8 @@ static void update_spaces(struct writer *w)
 
 void pools_reset_node(struct writer *w, uint32_t record)
 {
-	w->node[record] = (struct node){ .parent = NONE, .first = NONE, .next = NONE,
-					 .prev = NONE };
+	w->node[record] =
+		(struct node){ .parent = NONE, .first = NONE, .next = NONE, .prev = NONE };
 }
 
 /* Private memory for a pool that stands in w->pool; the caller sets its nodes. */
@@ -104,8 +104,8 @@ static bool find_range(const struct writer *w, uint32_t slots, uint32_t *ret_fir
 	return false;
 }
 
-/* Within a space the tiers are VRAM above RAM, and the tree knows no others: a block below another one
- * in a pool of the same kind would hold that back for ever (guarantee G). */
+/* Within a space the tiers are VRAM above RAM, and the tree knows no others: a block below another
+ * one in a pool of the same kind would hold that back for ever (guarantee G). */
 static bool tiers_fit(const struct wpool *to, const struct shm_pool *rq)
 {
 	return to->space != rq->space || (rq->kind == GPC_VRAM && to->kind == GPC_RAM);
@@ -119,7 +119,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 	if (rq->kind < GPC_VRAM || rq->kind > GPC_REMOTE || rq->space >= GPC_MAX_SPACES ||
 	    !rq->blocks || slots < rq->blocks || slots > 1u << 24 ||
 	    rq->flags & ~(uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED |
-					GPC_POOL_ONCE) ||
+				    GPC_POOL_ONCE) ||
 	    rq->gpus > 16 || rq->backing_size > sizeof(rq->backing))
 		return -EINVAL;
 	/* such a pool is one process's */
@@ -149,18 +149,25 @@ static uint32_t generation_of_end(uint32_t before)
 	return (before + 1) & ~1u;
 }
 
-static void describe(struct writer *w, uint32_t number, const struct shm_pool *rq,
-		     uint32_t first, int32_t owner, uint64_t maker)
+static void describe(struct writer *w, uint32_t number, const struct shm_pool *rq, uint32_t first,
+		     int32_t owner, uint64_t maker)
 {
 	struct shm_pool *d = w_pool(w, number);
 	struct wpool *p = &w->pool[number];
 
 	*p = (struct wpool){
-		.state = POOL_READY, .generation = generation_of_life(d->generation),
-		.first = first, .slots = (uint32_t)rq->range, .blocks = rq->blocks, .kind = rq->kind,
-		.flags = rq->flags, .space = rq->space, .owner = owner,
+		.state = POOL_READY,
+		.generation = generation_of_life(d->generation),
+		.first = first,
+		.slots = (uint32_t)rq->range,
+		.blocks = rq->blocks,
+		.kind = rq->kind,
+		.flags = rq->flags,
+		.space = rq->space,
+		.owner = owner,
 		.demote_to = rq->demote_to < 0 ? -1 : rq->demote_to,
-		.memory = rq->memory, .block_bytes = rq->block_bytes,
+		.memory = rq->memory,
+		.block_bytes = rq->block_bytes,
 	};
 	memcpy(p->fingerprint, rq->fingerprint, sizeof(p->fingerprint));
 	d->blocks = p->blocks;
@@ -199,8 +206,9 @@ static int32_t added_before(struct writer *w, uint64_t maker)
 	return -ENOENT;
 }
 
-/* GPC_POOL_ONCE: the pool that is asked for, if there is one.  Nothing is stored for that: if we die before
- * the answer, a successor looks again, and may find none, or add it; nobody was told of this one. */
+/* GPC_POOL_ONCE: the pool that is asked for, if there is one.  Nothing is stored for that: if we
+ * die before the answer, a successor looks again, and may find none, or add it; nobody was told of
+ * this one. */
 static int32_t find_once(struct writer *w, const struct shm_pool *rq)
 {
 	int32_t found = -ENOENT;
@@ -223,7 +231,7 @@ static int32_t find_once(struct writer *w, const struct shm_pool *rq)
 
 int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 {
-	struct shm_pool rq = seg_seat(&w->seg, peer)->request;   /* a copy: untrusted */
+	struct shm_pool rq = seg_seat(&w->seg, peer)->request; /* a copy: untrusted */
 	uint64_t maker = (uint64_t)(peer + 1) << 56 | position;
 	uint32_t number, first, i;
 	int32_t err = added_before(w, maker);
@@ -283,8 +291,8 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 	struct shm_pool *d = w_pool(w, pool);
 	uint32_t i;
 
-	/* (v) the change in the feed before the number of clears, so whoever sees the number finds that; pairs with
-	 * stage/feed.c.  A successor that ends the clear counts once more. */
+	/* (v) the change in the feed before the number of clears, so whoever sees the number finds
+	 * that; pairs with stage/feed.c.  A successor that ends the clear counts once more. */
 	store_release(&d->clears, d->clears + 1);
 	w->cleared_pool = tag ? NONE : pool;
 	for (i = 0; i < p->slots; i++) {
@@ -293,15 +301,14 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 		if (tag && r->tag != tag)
 			continue;
 		if (leave_is_moved(w, p->first + i))
-			continue;        /* its key is in another block, which counts */
+			continue; /* its key is in another block, which counts */
 		if (w_is(w, p->first + i, LIVE))
 			retire_subtree(w, p->first + i, &w_state(w)->past.dropped);
 		else if (r->owner != SHM_NO_PEER && !r->source &&
 			 (w_is(w, p->first + i, DYING) || w_is(w, p->first + i, RESERVED)))
 			grant_forget(w, p->first + i);
-		else if (w_is(w, p->first + i, RESERVED) && r->source &&
-			 (r->flags & REC_DETACHED))
-			move_unbind(w, p->first + i);    /* detached: it must not be committed */
+		else if (w_is(w, p->first + i, RESERVED) && r->source && (r->flags & REC_DETACHED))
+			move_unbind(w, p->first + i); /* detached: it must not be committed */
 	}
 	w->cleared_pool = NONE;
 	events_clear_done(w);
@@ -346,7 +353,7 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	move_forget_sources(w, pool);
 	recall_pool(w, pool);
 	clear_pool(w, pool, 0);
-	w->next_housekeep_ns = 0;             /* pools_housekeep() ends it */
+	w->next_housekeep_ns = 0; /* pools_housekeep() ends it */
 }
 
 /* What the pool's owner had reserved goes with it. */
@@ -356,8 +363,7 @@ static void free_reservations_of(struct writer *w, uint32_t pool, int32_t owner)
 	uint32_t i;
 
 	for (i = 0; i < p->slots; i++)
-		if (w_is(w, p->first + i, RESERVED) &&
-		    w_record(w, p->first + i)->owner == owner)
+		if (w_is(w, p->first + i, RESERVED) && w_record(w, p->first + i)->owner == owner)
 			retire_reservation(w, p->first + i);
 }
 
@@ -374,8 +380,9 @@ void pools_kill(struct writer *w, uint32_t pool, bool at_once)
 /* The generation that the caller saw; shutting a pool makes it one higher. */
 static bool is_generation(const struct wpool *p, uint64_t generation)
 {
-	return p->state != POOL_FREE && (p->generation == generation ||
-	       (p->state == POOL_DRAINING && p->generation == generation + 1));
+	return p->state != POOL_FREE &&
+	       (p->generation == generation ||
+		(p->state == POOL_DRAINING && p->generation == generation + 1));
 }
 
 bool pools_clear_means(const struct writer *w, int32_t pool, uint64_t generation)
@@ -386,13 +393,12 @@ bool pools_clear_means(const struct writer *w, int32_t pool, uint64_t generation
 	       (!generation || is_generation(&w->pool[pool], generation));
 }
 
-int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
-		    uint64_t generation)
+int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove, uint64_t generation)
 {
 	struct shm_state *st = w_state(w);
 	uint32_t p, held = 0, found = 0;
 
-	if (pool < 0)                    /* a second run counts once more, which does no harm */
+	if (pool < 0) /* a second run counts once more, which does no harm */
 		store_relaxed(&st->cleared, st->cleared + 1);
 	/* done by a writer that died before the answer: the number may be another pool's by now */
 	if (pool >= 0 && generation && (uint32_t)pool < w->max_pools &&
@@ -464,7 +470,7 @@ int pools_load(struct writer *w)
 		bool live = w_state(w)->live_pools[i >> 6] >> (i & 63) & 1;
 
 		if (d->state == POOL_DRAINING && !d->range)
-			store_release(&d->state, POOL_FREE);     /* died in pools_housekeep() */
+			store_release(&d->state, POOL_FREE); /* died in pools_housekeep() */
 		if (d->state == POOL_FREE)
 			continue;
 		if (d->state > POOL_DRAINING || !slots || slots > 1u << 24 ||
@@ -475,10 +481,17 @@ int pools_load(struct writer *w)
 			return err_set(EBADMSG, "pool %u of the segment is damaged", i);
 		w->pool[i] = (struct wpool){
 			.state = d->state == POOL_READY && live ? POOL_READY : POOL_DRAINING,
-			.generation = d->generation, .first = first, .slots = slots,
-			.blocks = d->blocks, .kind = d->kind, .flags = d->flags,
-			.space = d->space, .owner = d->owner, .demote_to = d->demote_to,
-			.memory = d->memory, .block_bytes = d->block_bytes,
+			.generation = d->generation,
+			.first = first,
+			.slots = slots,
+			.blocks = d->blocks,
+			.kind = d->kind,
+			.flags = d->flags,
+			.space = d->space,
+			.owner = d->owner,
+			.demote_to = d->demote_to,
+			.memory = d->memory,
+			.block_bytes = d->block_bytes,
 		};
 		memcpy(w->pool[i].fingerprint, d->fingerprint, sizeof(d->fingerprint));
 		/* nobody can map it any more */

@@ -32,11 +32,11 @@
 #include "writer/memory.h"
 #include "writer/queue.h"
 
-#define BAG QUEUE_BAG
-#define LARGE (4 * BAG)                  /* worth splitting */
-#define SORTED (16 * BAG)                /* what does not split is sorted all the same, up to here */
-#define AHEAD (LINES_AHEAD / 2)          /* items of a bag, of a node and a record each */
-#define SAMPLE 15                        /* stamps of which the middle one splits a bag */
+#define BAG    QUEUE_BAG
+#define LARGE  (4 * BAG)         /* worth splitting */
+#define SORTED (16 * BAG)        /* what does not split is sorted all the same, up to here */
+#define AHEAD  (LINES_AHEAD / 2) /* items of a bag, of a node and a record each */
+#define SAMPLE 15                /* stamps of which the middle one splits a bag */
 
 /* ---- the front ---- */
 
@@ -49,7 +49,8 @@ static inline uint64_t among_equals(const struct leaf *a)
 /* Without branches, which would be mispredicted: many that came within a tick have equal stamps. */
 static inline bool goes_before(const struct leaf *a, const struct leaf *b)
 {
-	return (a->stamp < b->stamp) | ((a->stamp == b->stamp) & (among_equals(a) < among_equals(b)));
+	return (a->stamp < b->stamp) |
+	       ((a->stamp == b->stamp) & (among_equals(a) < among_equals(b)));
 }
 
 /* The runs list[0 .. n) and list[n .. m) become one; spare has room for the first. */
@@ -91,8 +92,8 @@ static uint32_t run_end(struct leaf *list, uint32_t from, uint32_t n)
 	return to;
 }
 
-/* What came together is in order, or in the opposite one: few runs, which are merged two by two.  spare has
- * room for all. */
+/* What came together is in order, or in the opposite one: few runs, which are merged two by two.
+ * spare has room for all. */
 static void sort_runs(struct leaf *list, uint32_t n, struct leaf *spare)
 {
 	uint32_t ends[SORTED / 2 + 1], m = 0, at, i, k;
@@ -270,7 +271,8 @@ static bool bag_split(struct queue *q, uint32_t i)
  * least stamp of a tick, so that all stamps of that tick are in it. */
 static bool begins_bag(const struct queue *q, uint64_t stamp)
 {
-	return stamp > (q->newest | STAMP_PLACES) && (q->nbags ? bag_at(q, q->nbags - 1)->n : front_left(q)) >= BAG;
+	return stamp > (q->newest | STAMP_PLACES) &&
+	       (q->nbags ? bag_at(q, q->nbags - 1)->n : front_left(q)) >= BAG;
 }
 
 void queue_push_slow(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
@@ -317,8 +319,8 @@ static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, s
 	return n;
 }
 
-/* The first bag becomes the front, which is empty, and so is the heap.  A bag that is very large and cannot
- * be split has equal stamps.  It becomes the heap: to sort it would take long. */
+/* The first bag becomes the front, which is empty, and so is the heap.  A bag that is very large
+ * and cannot be split has equal stamps.  It becomes the heap: to sort it would take long. */
 static void take_bag(struct writer *w, struct queue *q)
 {
 	struct bag *b;

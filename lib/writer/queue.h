@@ -10,7 +10,7 @@ static inline bool queue_has(const struct writer *w, uint32_t record)
 	return w->node[record].ticket & 1;
 }
 
-#define QUEUE_BAG 512                    /* items of a bag, and so of the front */
+#define QUEUE_BAG 512 /* items of a bag, and so of the front */
 
 static inline bool queue_is_stale(const struct writer *w, uint32_t record, uint32_t ticket)
 {
@@ -20,8 +20,8 @@ static inline bool queue_is_stale(const struct writer *w, uint32_t record, uint3
 void queue_push_slow(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record);
 bool queue_pop_slow(struct writer *w, struct queue *q, struct leaf *ret);
 
-/* A record that is not in the queue enters, with its present depth.  Here is what is done with nearly all: they
- * are the newest, and the last bag has room. */
+/* A record that is not in the queue enters, with its present depth.  Here is what is done with
+ * nearly all: they are the newest, and the last bag has room. */
 static inline void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
 {
 	struct bag *b = q->nbags ? &q->bags[q->first + q->nbags - 1] : NULL;
@@ -54,6 +54,6 @@ void queue_fill_front(struct writer *w, struct queue *q);
 /* Takeover: fills an empty queue, in any order; nothing is popped before all are there. */
 void queue_add(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record);
 void queue_empty(struct writer *w, struct queue *q);
-void queue_free(struct queue *q);        /* the nodes keep their tickets */
+void queue_free(struct queue *q); /* the nodes keep their tickets */
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reap.c - what the dead leave behind.
  *
- * A peer is lost when its byte of the lock file can be taken, and its seat is over when its process is
- * gone (seat_is_over).  Between the two it asks for nothing any more, but its devices may still
+ * A peer is lost when its byte of the lock file can be taken, and its seat is over when its process
+ * is gone (seat_is_over).  Between the two it asks for nothing any more, but its devices may still
  * store: done-words into its transfers, and bytes into blocks that it has.
  *
  *   what it had                         goes when it is     why
@@ -16,12 +16,13 @@
  *   its transfers, and the seat         over, last          a late done-word of the old owner must
  *                                                           not be taken for one of the next
  *
- * The seat of a leader whose companions go on (peer/companion.h) is kept, though it is over: sections,
- * commands, pools and transfers end, but its cells stay, and no block is FREE while its row has one.
+ * The seat of a leader whose companions go on (peer/companion.h) is kept, though it is over:
+ * sections, commands, pools and transfers end, but its cells stay, and no block is FREE while its
+ * row has one.
  *
- * While the writer holds the byte nobody can attach there, so the column of cells may be zeroed; it is
- * never zeroed without the byte, but in one case: a child that was forked without our fork handler
- * keeps the lock of its dead parent; then the process itself is looked at, in the same PID
+ * While the writer holds the byte nobody can attach there, so the column of cells may be zeroed; it
+ * is never zeroed without the byte, but in one case: a child that was forked without our fork
+ * handler keeps the lock of its dead parent; then the process itself is looked at, in the same PID
  * namespace, a few times a second.
  *
  * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
@@ -41,9 +42,9 @@
 #include "writer/sweep.h"
 #include "writer/transfer.h"
 
-#define LOOK_NS (1 * NS_PER_MS)          /* until a lost peer is looked at again, doubled ... */
-#define RARELY_NS (20 * NS_PER_MS)       /* ... with each look, up to this */
-#define BEHIND_NS (250 * NS_PER_MS)      /* between looks behind locks that are held */
+#define LOOK_NS   (1 * NS_PER_MS)   /* until a lost peer is looked at again, doubled ... */
+#define RARELY_NS (20 * NS_PER_MS)  /* ... with each look, up to this */
+#define BEHIND_NS (250 * NS_PER_MS) /* between looks behind locks that are held */
 
 static void close_sections(struct writer *w, uint32_t peer)
 {
@@ -65,7 +66,7 @@ static void end_reservation(struct writer *w, uint32_t record, uint32_t peer, en
 		retire_quarantine(w, record, &w->peer[peer].who);
 		break;
 	case END_KEPT:
-		if (!recall_one(w, record))      /* a stock: nobody ever writes there */
+		if (!recall_one(w, record)) /* a stock: nobody ever writes there */
 			retire_kept(w, record);
 		break;
 	}
@@ -80,9 +81,9 @@ static void end_reservations(struct writer *w, uint32_t peer, enum end how)
 
 		next = w->owned[record].next;
 		if ((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)peer)
-			continue;        /* the pool dies as a whole */
+			continue; /* the pool dies as a whole */
 		if (transfer_has(w, record))
-			continue;        /* its device may say done yet; transfer_reap() has the end */
+			continue; /* its device may say done yet; transfer_reap() has the end */
 		end_reservation(w, record, peer, how);
 	}
 }
@@ -145,16 +146,16 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	struct wpeer *p = &w->peer[peer];
 	uint64_t head = load_acquire(&s->head);
 
-	if (head - p->tail > SHM_RING)   /* scribbled over */
+	if (head - p->tail > SHM_RING) /* scribbled over */
 		head = p->next;
 	p->next = p->tail = head;
 	p->stalled = p->commit_known = p->stocked = false;
 	store_relaxed(&s->head, head);
-	store_relaxed(&s->request.memory, 0);    /* no command is left that names it */
-	store_relaxed(&s->waiting, 0);   /* who was killed in its wait has not lowered it */
+	store_relaxed(&s->request.memory, 0); /* no command is left that names it */
+	store_relaxed(&s->waiting, 0);        /* who was killed in its wait has not lowered it */
 	store_relaxed(&s->lost_ns, 0);
 	store_release(&s->tail, head);
-	store_relaxed(&s->taken, head);  /* last: never ahead of tail */
+	store_relaxed(&s->taken, head); /* last: never ahead of tail */
 }
 
 /* Who sits there is noted once.  From then on its lock alone says when it is gone, whatever the
@@ -171,7 +172,8 @@ void reap_note(struct writer *w, uint32_t peer)
 	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
 }
 
-/* What others wait for ends.  Nobody sits down there meanwhile, whatever a hostile owner has stored. */
+/* What others wait for ends.  Nobody sits down there meanwhile, whatever a hostile owner has
+ * stored. */
 static void silence(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -181,11 +183,12 @@ static void silence(struct writer *w, uint32_t peer)
 	w->peer[peer].lost = true;
 	grant_cancel_peer(w, peer);
 	close_sections(w, peer);
-	kill_pools(w, peer, false);      /* its devices and companions may still write there */
+	kill_pools(w, peer, false); /* its devices and companions may still write there */
 }
 
-/* With its byte held.  Others go on without it; what its devices may still store to stays.  Run again
- * with each look: a process that has only lost its lock may ask again, and is heard no more. */
+/* With its byte held.  Others go on without it; what its devices may still store to stays.  Run
+ * again with each look: a process that has only lost its lock may ask again, and is heard no
+ * more. */
 static void lose_peer(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -195,8 +198,10 @@ static void lose_peer(struct writer *w, uint32_t peer)
 	if (!since || since > now)
 		store_relaxed(&s->lost_ns, now);
 	if (!p->lost)
-		log_say(&w->c->log, LOG_INFO, "seat %u (pid %d, %.31s) is lost: what it holds is taken "
-			"back when its process has ended", peer, p->who.pid, s->label);
+		log_say(&w->c->log, LOG_INFO,
+			"seat %u (pid %d, %.31s) is lost: what it holds is taken "
+			"back when its process has ended",
+			peer, p->who.pid, s->label);
 	silence(w, peer);
 	end_reservations(w, peer, END_QUARANTINED);
 }
@@ -209,8 +214,8 @@ static void mourn(struct writer *w, uint32_t peer, bool kept)
 	if (!w->peer[peer].mourned && (kept || !left))
 		log_say(&w->c->log, LOG_INFO, "seat %u (pid %d, %.31s) %s: %s", peer,
 			w->peer[peer].who.pid, s->label, left ? "has left" : "died",
-			kept ? "what it held is its companions', until they end" :
-			"taking back what it held");
+			kept ? "what it held is its companions', until they end"
+			     : "taking back what it held");
 	w->peer[peer].mourned = true;
 }
 
@@ -218,11 +223,11 @@ static void mourn(struct writer *w, uint32_t peer, bool kept)
 static void keep_seat(struct writer *w, uint32_t peer)
 {
 	if (!w->peer[peer].mourned)
-		sweep_begin(w);          /* it may have been making memory */
+		sweep_begin(w); /* it may have been making memory */
 	mourn(w, peer, true);
 	silence(w, peer);
-	transfer_rank_gone(w, peer);     /* itself has exited, or waited for what it copied */
-	if (transfer_reap(w, peer))      /* else it comes again */
+	transfer_rank_gone(w, peer); /* itself has exited, or waited for what it copied */
+	if (transfer_reap(w, peer))  /* else it comes again */
 		end_reservations(w, peer, END_KEPT);
 }
 
@@ -238,7 +243,7 @@ static void reap_seat(struct writer *w, uint32_t peer)
 	mourn(w, peer, false);
 	grant_cancel_peer(w, peer);
 	if (!transfer_reap(w, peer))
-		return;                  /* comes again */
+		return; /* comes again */
 	/* the sections after the cells, whose counter may be behind: see seat_is_clean() */
 	holders_end(w, peer);
 	close_sections(w, peer);
@@ -247,7 +252,7 @@ static void reap_seat(struct writer *w, uint32_t peer)
 	empty_ring(w, peer);
 	fold_statistics(w, peer);
 	if (!transfer_leave_seat(w, peer))
-		return;                  /* others still copy for one of its transfers */
+		return; /* others still copy for one of its transfers */
 	/* (S) all of the above before the seat is free; pairs with seat.c;
 	 * model/seat.pml */
 	store_release(&s->state, SEAT_FREE);
@@ -290,7 +295,7 @@ static bool look_at(struct writer *w, uint32_t peer, bool behind)
 
 	if (lock_try(w->lock_fd, LOCK_PEER(peer)) < 0) {
 		if (behind && identity_gone(&w->peer[peer].who) && noted_is_there(w, peer))
-			end_life(w, peer, true);         /* the looks behind locks come again anyway */
+			end_life(w, peer, true); /* the looks behind locks come again anyway */
 		return false;
 	}
 	again = end_life(w, peer, seat_is_over(&w->seg, peer, &w->peer[peer].who));
@@ -314,6 +319,7 @@ void reap_dead(struct writer *w)
 		if (w->peer[i].seated)
 			lost |= look_at(w, i, behind);
 	}
-	w->lost_pause_ns = !lost ? 0 : w->lost_pause_ns ? MIN(w->lost_pause_ns * 2, RARELY_NS) :
-			   LOOK_NS;
+	w->lost_pause_ns = !lost              ? 0
+			   : w->lost_pause_ns ? MIN(w->lost_pause_ns * 2, RARELY_NS)
+					      : LOOK_NS;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recall.c - reservations that the writer takes back: the stock of a peer, and what a peer has given
- * back while its ring was full.
+/* recall.c - reservations that the writer takes back: the stock of a peer, and what a peer has
+ * given back while its ring was full.
  *
  * A stock is what the library of a peer has in hand and its program does not have.  It is there
  * to save round trips, and must not keep blocks from a program that needs them, or a pool from
@@ -30,10 +30,11 @@ static uint16_t *cell_of(struct writer *w, uint32_t record)
 
 void recall_put(struct writer *w, uint32_t record)
 {
-	/* (w) RESERVED before the cell says STOCK; pairs with the swap of hold_take in peer/hold.h.  Before it a
-	 * successor finds a reservation that was not answered: it frees it, and runs the command again.  A thread of
-	 * the peer that takes the block for a live one may have raised the cell, and is about to lower it: it lowers
-	 * numbers of references only, so either order leaves what is stored here. */
+	/* (w) RESERVED before the cell says STOCK; pairs with the swap of hold_take in peer/hold.h.
+	 * Before it a successor finds a reservation that was not answered: it frees it, and runs
+	 * the command again.  A thread of the peer that takes the block for a live one may have
+	 * raised the cell, and is about to lower it: it lowers numbers of references only, so
+	 * either order leaves what is stored here. */
 	store_release(cell_of(w, record), CELL_STOCK);
 	holders_show(w, w_record(w, record)->owner);
 	w->peer[w_record(w, record)->owner].stocked = true;
@@ -94,7 +95,7 @@ static bool recall(struct writer *w, uint32_t record)
 	uint16_t cell = load_relaxed(cell_of(w, record)) == CELL_BACK ? CELL_BACK : CELL_STOCK;
 	uint8_t flags = r->flags;
 
-	store_relaxed(&r->flags, flags | REC_RECALL);    /* before the swap, which is a barrier */
+	store_relaxed(&r->flags, flags | REC_RECALL); /* before the swap, which is a barrier */
 	if (!order_cas16(cell_of(w, record), &cell, 0)) {
 		store_relaxed(&r->flags, flags);
 		return false;

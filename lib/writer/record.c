@@ -77,7 +77,7 @@ void record_return(struct writer *w, uint32_t record, uint64_t op)
 	record_reserve(w, record, owner, op);
 	events_commit_returned(w, w->pool_of[record]);
 	if (owner < w->max_peers)
-		w_answered(w, owner);         /* it may wait for this */
+		w_answered(w, owner); /* it may wait for this */
 	w->progress = true;
 }
 
@@ -92,7 +92,7 @@ void record_free(struct writer *w, uint32_t record)
 	w_tell(w, w->pool_of[record]);
 	w->progress = true;
 	if (p->state != POOL_READY)
-		return;                  /* pools_housekeep() takes the whole pool when all are free */
+		return; /* pools_housekeep() takes the whole pool when all are free */
 	if (p->flags & GPC_POOL_CALLER) {
 		record_return(w, record, 0);
 		return;
@@ -128,8 +128,8 @@ void record_quarantine(struct writer *w, uint32_t record)
 	reserved_dying(w, record, REC_QUARANTINE);
 }
 
-/* Its owner may hold it by a cell, and goes on to (rule B7): there is no other reference, and no entry ever
- * named it. */
+/* Its owner may hold it by a cell, and goes on to (rule B7): there is no other reference, and no
+ * entry ever named it. */
 void record_refuse(struct writer *w, uint32_t record)
 {
 	reserved_dying(w, record, 0);

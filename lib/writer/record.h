@@ -20,8 +20,8 @@ void record_free(struct writer *w, uint32_t record);
 /* DYING or FREE, of a CALLER pool -> RESERVED for the owner, who is told.  op: of its own
  * gpc_evict, whose answer names the block; else 0. */
 void record_return(struct writer *w, uint32_t record, uint64_t op);
-/* DYING, and held all the same: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts it, so that
- * gpc_pool_available() must not. */
+/* DYING, and held all the same: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts
+ * it, so that gpc_pool_available() must not. */
 void record_set_lingers(struct writer *w, uint32_t record, bool lingers);
 
 /* ---- whose reservation: the list of a peer, and its numbers ---- */
@@ -74,7 +74,8 @@ record_publish_in(struct writer *w, uint32_t pool, uint32_t record, uint32_t wha
 	w->owned[record].born_ns = w->now_ns;
 	p->reserved--;
 	r->check = key_check(r->key, r->parent, r->depth, r->tag);
-	events_prepare_record(w, what, record, GPC_BLOCK(pool, (gpc_block)(record - p->first)), was);
+	events_prepare_record(w, what, record, GPC_BLOCK(pool, (gpc_block)(record - p->first)),
+			      was);
 	/* (C) publish: key, parent, depth, tag and check before LIVE.  Pairs with the word
 	 * load of peer/refs.c.  Before it a successor sees a reservation; after it a LIVE block,
 	 * and makes its table entry if we did not. */
@@ -112,14 +113,14 @@ static inline __attribute__((always_inline)) void record_free_word(struct shm_re
 	r->op = 0;
 }
 
-/* record_dying() of a block whose row is read next behind the grace period of its batch, which begins by a full
- * barrier (F). */
-static inline __attribute__((always_inline)) void
-record_dying_early(struct shm_record *r, uint32_t owner, uint64_t op)
+/* record_dying() of a block whose row is read next behind the grace period of its batch, which
+ * begins by a full barrier (F). */
+static inline __attribute__((always_inline)) void record_dying_early(struct shm_record *r,
+								     uint32_t owner, uint64_t op)
 {
-	r->owner = (uint8_t)owner;       /* rule C1: who gets it, before the commit */
+	r->owner = (uint8_t)owner; /* rule C1: who gets it, before the commit */
 	if (owner != SHM_NO_PEER)
-		r->op = op;              /* else a publication that runs again may look for it */
+		r->op = op; /* else a publication that runs again may look for it */
 	r->source = 0;
 	/* (D) commit; a full barrier, this call's or (F), stands before the row is read again:
 	 * references taken after it fail, references taken before it are seen then.  Pairs with

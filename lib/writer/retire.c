@@ -23,7 +23,7 @@
 #include "writer/table.h"
 #include "writer/tree.h"
 
-#define AHEAD (LINES_AHEAD / 2)          /* blocks */
+#define AHEAD       (LINES_AHEAD / 2) /* blocks */
 #define AHEAD_AGAIN 4
 _Static_assert(AHEAD <= RETIRE_AHEAD, "they fit");
 
@@ -36,8 +36,8 @@ void retire_dying(struct writer *w, uint32_t record)
 		w_pool_of(w, record)->coming++;
 }
 
-const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a, const uint32_t *list, uint32_t n,
-					uint32_t i)
+const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a,
+					const uint32_t *list, uint32_t n, uint32_t i)
 {
 	uint32_t at = i ? i + AHEAD - 1 : 0;
 
@@ -118,13 +118,13 @@ void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 		return;
 	}
 	n = tree_collect(w, record, &list, &size, 0);
-	for (i = 0; i < n; i++)          /* deepest first (rule C5) */
+	for (i = 0; i < n; i++) /* deepest first (rule C5) */
 		if (w_is(w, list[i], LIVE))
 			retire_lost(w, list[i], sum);
 		else if (w_record(w, list[i])->source)
 			move_forget(w, list[i]); /* detached: it must not be committed */
 		else
-			grant_forget(w, list[i]);        /* not answered for yet */
+			grant_forget(w, list[i]); /* not answered for yet */
 	free(list);
 }
 
@@ -163,7 +163,7 @@ static void arrive(struct writer *w, uint32_t record)
 	if (r->owner != SHM_NO_PEER) {
 		if (grant_arrived(w, record, in_use))
 			return;
-		r->owner = SHM_NO_PEER;  /* rule S4: not waited for, another victim is taken */
+		r->owner = SHM_NO_PEER; /* rule S4: not waited for, another victim is taken */
 		r->op = 0;
 	} else {
 		p->coming--;
@@ -221,7 +221,7 @@ void retire_reservation(struct writer *w, uint32_t record)
 {
 	forget_move(w, record);
 	if (w->node[record].bound)
-		return;                  /* something may be copied there yet (rule B5) */
+		return; /* something may be copied there yet (rule B5) */
 	record_free(w, record);
 }
 
@@ -238,7 +238,7 @@ void retire_target(struct writer *w, uint32_t record)
 void retire_kept(struct writer *w, uint32_t record)
 {
 	forget_move(w, record);
-	if (!w->node[record].bound)      /* else other ranks copy there */
+	if (!w->node[record].bound) /* else other ranks copy there */
 		retire_target(w, record);
 }
 
@@ -266,7 +266,7 @@ void retire_quarantine(struct writer *w, uint32_t record, const struct identity 
 	if (w_is(w, record, RESERVED)) {
 		forget_move(w, record);
 		if (w->node[record].bound)
-			return;          /* other ranks copy there */
+			return; /* other ranks copy there */
 		record_quarantine(w, record);
 	}
 	w->quarantine = writer_grow(w->quarantine, &w->quarantine_size, w->nquarantine + 1,

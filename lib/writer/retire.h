@@ -5,28 +5,37 @@
 
 #include "writer/state.h"
 
-struct quarantine { uint32_t record; uint64_t until_ns; struct identity who; };
+struct quarantine {
+	uint32_t record;
+	uint64_t until_ns;
+	struct identity who;
+};
 
 /* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:
  * for whom (rule C1), or SHM_NO_PEER. */
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
-/* Before each of a list is retired: what the next few will take is asked for.  Returns the key of this one. */
+/* Before each of a list is retired: what the next few will take is asked for.  Returns the key of
+ * this one. */
 #define RETIRE_AHEAD 16
-struct retire_ahead { struct probe_key ready[RETIRE_AHEAD]; };
-const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a, const uint32_t *list, uint32_t n,
-					uint32_t i);
+struct retire_ahead {
+	struct probe_key ready[RETIRE_AHEAD];
+};
+const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a,
+					const uint32_t *list, uint32_t n, uint32_t i);
 /* retire_subtree() of what lru_pick() has chosen, leaf first, for nobody in particular. */
 void retire_some(struct writer *w, const uint32_t *list, uint32_t n);
 /* REC_MOVED -> DYING: the rest of its end, and no change for the feed. */
 void retire_moved(struct writer *w, uint32_t record);
 /* retire_block, with all descendants, deepest first; they are counted. */
 void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
-/* A LIVE block's key goes, and nothing has it instead: one more in *sum, or, if that is NULL, in what
- * the writer counts for nobody in particular.  Whoever calls retire_block() says so before, unless
- * the key has moved: with a place in RAM the victim of a grant has, and a block that is leaving. */
+/* A LIVE block's key goes, and nothing has it instead: one more in *sum, or, if that is NULL, in
+ * what the writer counts for nobody in particular.  Whoever calls retire_block() says so before,
+ * unless the key has moved: with a place in RAM the victim of a grant has, and a block that is
+ * leaving. */
 void retire_count(struct writer *w, uint32_t record, uint64_t *sum);
-void retire_dying(struct writer *w, uint32_t record);    /* takeover: DYING already */
-/* RESERVED -> FREE; the target of a move forgets its source before.  That of a transfer stays RESERVED. */
+void retire_dying(struct writer *w, uint32_t record); /* takeover: DYING already */
+/* RESERVED -> FREE; the target of a move forgets its source before.  That of a transfer stays
+ * RESERVED. */
 void retire_reservation(struct writer *w, uint32_t record);
 /* RESERVED -> DYING of a transfer's target, into which nothing is copied any more; FREE when nobody
  * refers to it. */

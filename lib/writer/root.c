@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* root.c - the words of root keys, stored.
  *
- * If we die between two stores, the place proves no root.  The command has no answer, and its words stand in the
- * seat's request still, so a successor runs it again: it finds the root, or fills the first place that proves
- * none.  `turn` moves after that.  Where it has not, the place is the one that is forgotten next. */
+ * If we die between two stores, the place proves no root.  The command has no answer, and its words
+ * stand in the seat's request still, so a successor runs it again: it finds the root, or fills the
+ * first place that proves none.  `turn` moves after that.  Where it has not, the place is the one
+ * that is forgotten next. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,7 +27,8 @@ static bool request_copy(const struct writer *w, uint32_t peer, struct shm_root 
 /* The first place from the bucket's turn on that holds nothing, or else the oldest one. */
 static uint32_t choose(const struct writer *w, uint32_t first)
 {
-	const struct shm_root *bucket = SEG_AT(w->seg.index, w->seg.at.root, const struct shm_root, first);
+	const struct shm_root *bucket =
+		SEG_AT(w->seg.index, w->seg.at.root, const struct shm_root, first);
 	uint32_t i, at, turn = load_relaxed(&bucket->turn) % SHM_ROOTS;
 	struct shm_root copy;
 

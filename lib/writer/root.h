@@ -5,8 +5,8 @@
 
 #include "writer/state.h"
 
-/* The words in the request of this peer's seat, if they are those of the root.  0, -EINVAL: they are not,
- * -ENOENT: this cache keeps none. */
+/* The words in the request of this peer's seat, if they are those of the root.  0, -EINVAL: they
+ * are not, -ENOENT: this cache keeps none. */
 int32_t root_store(struct writer *w, uint32_t peer, const gpc_key *root);
 
 #endif

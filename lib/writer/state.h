@@ -11,11 +11,13 @@
 #include "segment/lockfile.h"
 #include "kernels/probe.h"
 
-#define NONE 0xffffffffu                 /* no record, no slot */
+#define NONE 0xffffffffu /* no record, no slot */
 
-#define FRESH 1024u                      /* published blocks that wait for the queue */
+#define FRESH 1024u /* published blocks that wait for the queue */
 
-struct records { uint32_t *at, n, size; };       /* a list that grows */
+struct records {
+	uint32_t *at, n, size;
+}; /* a list that grows */
 
 /* One per record, half a cache line.
  *
@@ -46,7 +48,7 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
  * calls lru_offer(); what is no leaf any more may stay in the queue, and is passed over at the
  * front. */
 struct node {
-	uint32_t parent, first, next, prev;      /* NONE: there is none */
+	uint32_t parent, first, next, prev; /* NONE: there is none */
 	uint32_t blockers;
 	uint32_t ticket;
 	uint32_t pins;
@@ -64,81 +66,110 @@ _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
 
 /* What the writer knows of a bucket beside its entries. */
 struct books {
-	uint32_t spilled;                /* entries of its keys that live in their second one; all there
-	                                  * are, if peers choose their keys so */
-	uint8_t retired;                 /* bit: that slot is; high half: since takeover */
+	/* entries of its keys that live in their second one; all there are, if peers choose
+	 * their keys so */
+	uint32_t spilled;
+	uint8_t retired; /* bit: that slot is; high half: since takeover */
 };
 
-struct pending { gpc_key key; uint32_t space, record; };         /* record + 1; 0: empty */
+struct pending {
+	gpc_key key;
+	uint32_t space, record;
+}; /* record + 1; 0: empty */
 
 union owned {
-	struct { uint32_t next, prev; };         /* RESERVED: list of the peer's */
-	uint64_t born_ns;                /* LIVE: since when; 0: since before this writer */
+	struct {
+		uint32_t next, prev;
+	};                /* RESERVED: list of the peer's */
+	uint64_t born_ns; /* LIVE: since when; 0: since before this writer */
 };
 
 /* The leaves of a pool, oldest first (writer/queue.c). */
-struct leaf { uint64_t stamp; uint32_t depth, record, ticket; };
+struct leaf {
+	uint64_t stamp;
+	uint32_t depth, record, ticket;
+};
 
-struct queued { uint64_t stamp; uint32_t ticket, record; };
+struct queued {
+	uint64_t stamp;
+	uint32_t ticket, record;
+};
 
-struct bag { uint64_t from; struct queued *at; uint32_t n, size; };
+struct bag {
+	uint64_t from;
+	struct queued *at;
+	uint32_t n, size;
+};
 
 struct queue {
-	struct leaf *front;              /* the oldest, in order, from front_at on */
+	struct leaf *front; /* the oldest, in order, from front_at on */
 	uint32_t front_at, nfront, front_size;
-	struct leaf *heap;               /* as old, but come later */
+	struct leaf *heap; /* as old, but come later */
 	uint32_t nheap, heap_size;
-	struct bag *bags;                /* the others, by age, from `first` on */
+	struct bag *bags; /* the others, by age, from `first` on */
 	uint32_t first, nbags, bags_size;
-	uint32_t queued, stale;          /* items */
-	uint32_t hand;                   /* bag that is cleaned next */
-	uint64_t newest;                 /* no stamp is above it */
+	uint32_t queued, stale; /* items */
+	uint32_t hand;          /* bag that is cleaned next */
+	uint64_t newest;        /* no stamp is above it */
 };
 
 struct wpool {
 	uint32_t state, generation, first, slots, blocks, kind, flags, space;
 	int32_t owner, demote_to;
-	uint32_t *free, nfree;           /* stack: last returned first; then ascending */
+	uint32_t *free, nfree; /* stack: last returned first; then ascending */
 	uint32_t live, reserved, dying;
-	uint32_t coming;                 /* in their grace period, promised to nobody: DYING, or
-	                                  * REC_MOVED, which counts as dying */
-	uint32_t leaving;                /* LIVE, and in a batch, to go when that is over */
-	uint32_t outward;                /* promotions out of this pool that are not committed */
-	uint32_t lingering;              /* those of the DYING with REC_LINGERS */
+	/* in their grace period, promised to nobody: DYING, or REC_MOVED, which counts as dying */
+	uint32_t coming;
+	uint32_t leaving;   /* LIVE, and in a batch, to go when that is over */
+	uint32_t outward;   /* promotions out of this pool that are not committed */
+	uint32_t lingering; /* those of the DYING with REC_LINGERS */
 	struct queue queue;
 	bool removing;
-	uint64_t memory, block_bytes;    /* 0: it has none */
+	uint64_t memory, block_bytes; /* 0: it has none */
 	uint8_t fingerprint[32];
 };
 
 struct wpeer {
-	uint64_t next, tail;             /* ring positions: to start, to acknowledge */
-	uint32_t reserved;               /* list of nodes */
-	uint32_t nreserved;              /* those that count against the quota */
-	bool seated;                     /* its seat was seen taken, and is not reaped yet ... */
-	struct identity who;             /* ... by whom it was taken */
-	bool lost;                       /* its lock is free, and its process or a companion may be there still */
-	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
-	bool stocked;                    /* blocks were put in its stock */
-	bool mourned;                    /* it died, which was said; its seat is not free yet */
-	uint64_t look_ns, look_pause_ns; /* holders.c: when to look at its column, and until the next look */
-	bool rang;                       /* since the last look at transfers */
-	uint32_t claims;                 /* that are open */
-	uint32_t published;              /* a record, mostly the last one that it published */
-	struct transfer *transfer[SHM_TRANSFERS];        /* of this peer, by slot; NULL: none under way */
-	uint64_t told;                   /* bit: that slot's is told, and not over */
-	bool commit_known;               /* writer/move.c: the first slot's own result, kept for last */
+	uint64_t next, tail; /* ring positions: to start, to acknowledge */
+	uint32_t reserved;   /* list of nodes */
+	uint32_t nreserved;  /* those that count against the quota */
+	bool seated;         /* its seat was seen taken, and is not reaped yet ... */
+	struct identity who; /* ... by whom it was taken */
+	bool lost;    /* its lock is free, and its process or a companion may be there still */
+	bool stalled; /* a publish waits for a bucket: the ring waits with it */
+	bool stocked; /* blocks were put in its stock */
+	bool mourned; /* it died, which was said; its seat is not free yet */
+	/* holders.c: when to look at its column, and until the next look */
+	uint64_t look_ns, look_pause_ns;
+	bool rang;          /* since the last look at transfers */
+	uint32_t claims;    /* that are open */
+	uint32_t published; /* a record, mostly the last one that it published */
+	struct transfer *transfer[SHM_TRANSFERS]; /* of this peer, by slot; NULL: none under way */
+	uint64_t told;                            /* bit: that slot's is told, and not over */
+	bool commit_known; /* writer/move.c: the first slot's own result, kept for last */
 	int32_t commit_result;
 };
 
-/* When which tick was the present one (writer/meter.c): levels of which each one looks four times as far back
- * as the one before, and is four times as coarse. */
+/* When which tick was the present one (writer/meter.c): levels of which each one looks four times
+ * as far back as the one before, and is four times as coarse. */
 #define MOMENT_LEVELS 12
-#define MOMENTS 64
-struct moment { uint64_t tick, ns; };
-struct moments { struct moment at[MOMENTS]; uint32_t n; };      /* the last one is at (n - 1) % MOMENTS */
-struct moment_span { uint64_t after, upto, ns; };       /* ticks that have one answer */
-struct observed { uint64_t from, upto, ms; uint32_t cell; };    /* nanoseconds that count as these milliseconds, there */
+#define MOMENTS       64
+struct moment {
+	uint64_t tick, ns;
+};
+/* the last one is at (n - 1) % MOMENTS */
+struct moments {
+	struct moment at[MOMENTS];
+	uint32_t n;
+};
+struct moment_span {
+	uint64_t after, upto, ns;
+}; /* ticks that have one answer */
+/* nanoseconds that count as these milliseconds, there */
+struct observed {
+	uint64_t from, upto, ms;
+	uint32_t cell;
+};
 
 struct wmirror {
 	const struct device_ops *ops;
@@ -147,12 +178,12 @@ struct wmirror {
 };
 
 struct writer {
-	gpc *c;                          /* the handle that holds the seat */
-	struct segment seg;              /* like c's, with `index` mapped read-write */
-	int lock_fd;                     /* own description of the lock file */
-	bool reaps;                      /* it clears seats and serves nobody */
+	gpc *c;             /* the handle that holds the seat */
+	struct segment seg; /* like c's, with `index` mapped read-write */
+	int lock_fd;        /* own description of the lock file */
+	bool reaps;         /* it clears seats and serves nobody */
 	uint32_t max_blocks, max_peers, max_pools, buckets;
-	struct {                         /* places of seg, as they are asked for all the time: w_places() */
+	struct { /* places of seg, as they are asked for all the time: w_places() */
 		struct shm_record *record;
 		struct shm_state *state;
 		struct shm_pool *pool;
@@ -163,7 +194,7 @@ struct writer {
 		uint64_t *tick;
 	} at;
 
-	struct node *node;               /* of each record ... */
+	struct node *node; /* of each record ... */
 	union owned *owned;
 	uint8_t *pool_of;
 	struct wpool pool[GPC_MAX_POOLS + 1];
@@ -171,91 +202,92 @@ struct writer {
 
 	/* writer/table.c */
 	struct probe_entry *table;
-	struct books *books;             /* per bucket */
-	struct relocation *relocations, *old_relocations;        /* these are over: spare memory */
-	struct probe_key due[2];         /* both buckets of these were full */
+	struct books *books;                              /* per bucket */
+	struct relocation *relocations, *old_relocations; /* these are over: spare memory */
+	struct probe_key due[2];                          /* both buckets of these were full */
 	uint32_t ndue;
 
 	/* writer/grace.c */
 	struct batch *open, *flushing, *grace, **grace_end;
-	struct batch *spare;             /* empty, for the next one */
+	struct batch *spare; /* empty, for the next one */
 	uint64_t last_cookie;
 
 	/* writer/retire.c */
-	uint32_t *parked, nparked, parked_size;        /* DYING, grace over, still referenced */
+	uint32_t *parked, nparked, parked_size; /* DYING, grace over, still referenced */
 	struct quarantine *quarantine;
 	uint32_t nquarantine, quarantine_size;
 
 	/* writer/pending.c */
 	struct pending *pending;
 	uint32_t pending_size, npending;
-	uint64_t ended_waits[SHM_WAITS / 64];    /* words whose waiters the pass will wake */
+	uint64_t ended_waits[SHM_WAITS / 64]; /* words whose waiters the pass will wake */
 	bool has_ended_waits;
 
 	/* writer/grant.c */
 	struct grant *grants, **grants_end;
 	struct leftover *leftover;
 	uint32_t nleftover, leftover_size;
-	uint32_t *picked, picked_size;   /* scratch: victims */
-	uint32_t *below, below_size;     /* scratch: subtrees */
-	struct leaf *aside;              /* scratch: leaves in use */
+	uint32_t *picked, picked_size; /* scratch: victims */
+	uint32_t *below, below_size;   /* scratch: subtrees */
+	struct leaf *aside;            /* scratch: leaves in use */
 	uint32_t aside_size;
 
 	/* writer/transfer.c */
-	struct transfer *transfers;      /* of all peers, that are under way */
-	struct records order;            /* scratch: targets in the order of their commit */
+	struct transfer *transfers; /* of all peers, that are under way */
+	struct records order;       /* scratch: targets in the order of their commit */
 
 	/* writer/uses.c */
-	uint64_t uses_upto;              /* the window is being moved to there; 0: it is not */
+	uint64_t uses_upto; /* the window is being moved to there; 0: it is not */
 	uint64_t uses_again_ns;
 	uint32_t uses_at;
 
 	/* writer/lru.c */
-	uint32_t fresh[FRESH], nfresh;   /* published since the last pick: not queued yet, perhaps */
+	uint32_t fresh[FRESH], nfresh; /* published since the last pick: not queued yet, perhaps */
 
 	/* writer/mirror.c */
 	struct wmirror mirror[SHM_MIRRORS];
 	uint32_t nmirrors;
 	uint32_t *dirty, ndirty, dirty_size;
 	uint64_t *dirty_bit;
-	bool status_dirty;                 /* pools or spaces are others than the mirrors show */
+	bool status_dirty; /* pools or spaces are others than the mirrors show */
 	struct launch_change *changes;
 	uint32_t changes_size;
 	uint64_t flush_sequence, flush_deadline_ns;
 
-	uint32_t cleared_pool;           /* its blocks go without changes of their own */
-	bool dropping;                   /* drop.c: what goes now has bad bytes, and the feed says so */
-	struct records missing;          /* takeover: LIVE, without an entry */
-	struct records twice;            /* takeover: slots whose block has another */
-	struct records twins;            /* takeover: targets of detached moves of one key, behind
-	                                  * the first, to which all that hung below was given */
+	uint32_t cleared_pool;  /* its blocks go without changes of their own */
+	bool dropping;          /* drop.c: what goes now has bad bytes, and the feed says so */
+	struct records missing; /* takeover: LIVE, without an entry */
+	struct records twice;   /* takeover: slots whose block has another */
+	/* takeover: targets of detached moves of one key, behind the first, to which all that
+	 * hung below was given */
+	struct records twins;
 	/* writer/sweep.c */
-	bool sweep_is_due;               /* there were files that no pool names */
+	bool sweep_is_due; /* there were files that no pool names */
 	uint64_t sweep_again_ns, sweep_pause_ns;
 
 	/* writer/loop.c: bits of peers, as in shm_shared.pending */
-	uint64_t active[4];              /* who may have commands: that rang, or were not drained */
-	uint64_t answered[4];            /* results stored since the last wake */
+	uint64_t active[4];   /* who may have commands: that rang, or were not drained */
+	uint64_t answered[4]; /* results stored since the last wake */
 	/* writer/meter.c */
-	uint64_t began_ns;               /* this writer */
-	uint64_t now_ns;                 /* this pass: near enough, and costs nothing */
+	uint64_t began_ns; /* this writer */
+	uint64_t now_ns;   /* this pass: near enough, and costs nothing */
 	struct moments moments[MOMENT_LEVELS];
-	struct moment_span asked[2];     /* the last answers */
+	struct moment_span asked[2]; /* the last answers */
 	struct observed observed[2];
 
-	uint64_t awake_until_ns;         /* somebody has just asked for something */
-	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
-	uint32_t nseated;                /* peers */
-	uint64_t lost_pause_ns;          /* reap.c: between looks at peers that are lost; 0: none is */
-	uint64_t look_behind_ns;         /* and when to look behind locks that are held */
-	bool alone;                      /* at the last look: no other peer, nothing waits */
-	bool crowded;                    /* a pool may have more blocks than its capacity */
-	bool no_plain;                   /* tests: everything goes the general way (plain.h) */
+	uint64_t awake_until_ns;    /* somebody has just asked for something */
+	uint64_t next_housekeep_ns; /* reaping and other slow checks */
+	uint32_t nseated;           /* peers */
+	uint64_t lost_pause_ns;     /* reap.c: between looks at peers that are lost; 0: none is */
+	uint64_t look_behind_ns;    /* and when to look behind locks that are held */
+	bool alone;                 /* at the last look: no other peer, nothing waits */
+	bool crowded;               /* a pool may have more blocks than its capacity */
+	bool no_plain;              /* tests: everything goes the general way (plain.h) */
 	/* What a command, a grant or a refill waits for may be there now: the pass makes another
-	 * round.  Set by who makes blocks, entries or seats usable: record_free, plain_arrive, record_return,
-	 * table_slot_usable, table_copies_done, leave_batch, reap_seat and the end of a takeover;
-	 * and by a grant that begins, or that has to look for another victim.  Only the pass
-	 * lowers it, before each round. */
+	 * round.  Set by who makes blocks, entries or seats usable: record_free, plain_arrive,
+	 * record_return, table_slot_usable, table_copies_done, leave_batch, reap_seat and the end
+	 * of a takeover; and by a grant that begins, or that has to look for another victim.  Only
+	 * the pass lowers it, before each round. */
 	bool progress;
 };
 
@@ -295,8 +327,8 @@ static inline struct shm_pool *w_pool(struct writer *w, uint32_t pool)
 }
 
 /* The numbers of a pool's blocks by state, for who looks from outside: behind each change of a
- * record's word, or of those of one command, so a writer that dies between the two leaves them wrong by
- * these until its successor has counted. */
+ * record's word, or of those of one command, so a writer that dies between the two leaves them
+ * wrong by these until its successor has counted. */
 static inline void w_tell(struct writer *w, uint32_t pool)
 {
 	const struct wpool *p = &w->pool[pool];
@@ -404,7 +436,8 @@ static inline uint32_t w_next_holder(struct writer *w, uint32_t peer)
 	return w->max_peers;
 }
 
-/* No cell of the block is raised.  Who raises one and shows itself then sees what this look came behind. */
+/* No cell of the block is raised.  Who raises one and shows itself then sees what this look came
+ * behind. */
 static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 {
 	uint32_t i;
@@ -413,7 +446,8 @@ static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 	for (i = 0; i * 64 < w->max_peers; i++)
 		for (bits = w_holders(w, i); bits; bits &= bits - 1)
 			/* pairs with (c) of peer/refs.c */
-			if (load_acquire(seg_cell(&w->seg, record, i * 64 + (uint32_t)__builtin_ctzll(bits))))
+			if (load_acquire(seg_cell(&w->seg, record,
+						  i * 64 + (uint32_t)__builtin_ctzll(bits))))
 				return false;
 	return true;
 }
@@ -426,7 +460,8 @@ static inline __attribute__((always_inline)) void w_row_prefetch(struct writer *
 
 	for (i = 0; i * 64 < w->max_peers; i++)
 		for (bits = w_holders(w, i); bits; bits &= bits - 1)
-			__builtin_prefetch(seg_cell(&w->seg, record, i * 64 + (uint32_t)__builtin_ctzll(bits)));
+			__builtin_prefetch(seg_cell(&w->seg, record,
+						    i * 64 + (uint32_t)__builtin_ctzll(bits)));
 }
 
 static inline uint64_t w_tick(struct writer *w)

@@ -12,8 +12,8 @@
 
 #include "segment/memory.h"
 
-#define AGAIN_NS (50 * NS_PER_MS)        /* between looks for what could not be removed, doubled ... */
-#define RARELY_NS (5000 * NS_PER_MS)     /* ... with each look, up to this */
+#define AGAIN_NS  (50 * NS_PER_MS)   /* between looks for what could not be removed, doubled ... */
+#define RARELY_NS (5000 * NS_PER_MS) /* ... with each look, up to this */
 
 /* A cache that is to be swept. */
 struct job {
@@ -25,7 +25,7 @@ struct job {
 static struct {
 	pthread_mutex_t lock;
 	struct job *first;
-	bool running, made, stop;        /* made: `thread` is to be joined */
+	bool running, made, stop; /* made: `thread` is to be joined */
 	pthread_t thread;
 } sweeper = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -105,8 +105,8 @@ static bool is_asked_for(const struct job *job)
 	return false;
 }
 
-/* No signal of the application is delivered to it; and no sentence: the call in whose course this writer
- * serves knows of no thread. */
+/* No signal of the application is delivered to it; and no sentence: the call in whose course this
+ * writer serves knows of no thread. */
 static bool start_thread(void)
 {
 	sigset_t all, old;

@@ -22,7 +22,7 @@
 #include "writer/retire.h"
 #include "writer/table.h"
 
-#define MAX_MOVES 3                      /* length of a chain of relocations */
+#define MAX_MOVES 3 /* length of a chain of relocations */
 
 static uint32_t slot_block_word(struct writer *w, uint32_t slot)
 {
@@ -122,14 +122,18 @@ static void relocation_start(struct writer *w, uint32_t record, uint32_t from, u
 	if (to / SHM_BUCKET == k.second)
 		table_spill(w, &k);
 	bucket_fill(w, to, &k, slot_block_word(w, from));
-	*r = (struct relocation){ .next = w->relocations, .batch = grace_open(w),
-				  .record = record, .from = from, .to = to };
+	*r = (struct relocation){ .next = w->relocations,
+				  .batch = grace_open(w),
+				  .record = record,
+				  .from = from,
+				  .to = to };
 	r->batch->moves = true;
 	w->relocations = r;
 	w_state(w)->relocated++;
 }
 
-static inline __attribute__((always_inline)) void prefetch_records(struct writer *w, uint32_t bucket)
+static inline __attribute__((always_inline)) void prefetch_records(struct writer *w,
+								   uint32_t bucket)
 {
 	uint32_t i, record;
 
@@ -204,8 +208,8 @@ static bool room_is_coming(struct writer *w, uint32_t bucket)
 	return false;
 }
 
-/* Are both buckets of a key full when this slot is?  Asked before it is filled: a load of four words stalls
- * behind four stores to them. */
+/* Are both buckets of a key full when this slot is?  Asked before it is filled: a load of four
+ * words stalls behind four stores to them. */
 static bool fills_up(struct writer *w, const struct probe_key *k, uint32_t slot)
 {
 	uint32_t bit = 1u << slot % SHM_BUCKET;
@@ -217,8 +221,8 @@ static bool fills_up(struct writer *w, const struct probe_key *k, uint32_t slot)
 
 static void relocate_due(struct writer *w, const struct probe_key *k)
 {
-	if (!bucket_usable(w, k->first) && !bucket_usable(w, k->second) && !room_is_coming(w, k->first) &&
-	    !room_is_coming(w, k->second))
+	if (!bucket_usable(w, k->first) && !bucket_usable(w, k->second) &&
+	    !room_is_coming(w, k->first) && !room_is_coming(w, k->second))
 		relocate_from(w, k->first, 1);
 }
 
@@ -231,8 +235,8 @@ static void due_go_on(struct writer *w)
 	relocate_due(w, &k);
 }
 
-/* What a relocation looks at lies anywhere.  So each one waits until two more are due, or for the end of the
- * commands: when its records are here their other buckets are asked for. */
+/* What a relocation looks at lies anywhere.  So each one waits until two more are due, or for the
+ * end of the commands: when its records are here their other buckets are asked for. */
 void table_relocate_ahead(struct writer *w, const struct probe_key *k)
 {
 	if (w->ndue == ARRAY_SIZE(w->due))
@@ -294,8 +298,9 @@ void table_copies_done(struct writer *w, struct batch *b)
 	}
 }
 
-/* Bit i: slot i of the first bucket names this block word; from bit SHM_BUCKET on, of the second (rule T2).
- * Two entries of one block are those of a relocation that is under way, a dead writer's included. */
+/* Bit i: slot i of the first bucket names this block word; from bit SHM_BUCKET on, of the second
+ * (rule T2). Two entries of one block are those of a relocation that is under way, a dead writer's
+ * included. */
 static uint32_t entries_of(struct writer *w, const struct probe_key *k, uint32_t word)
 {
 	uint32_t found = bucket_slots_with(w, k->first, word);
@@ -326,7 +331,7 @@ void table_remove(struct writer *w, uint32_t record)
 	uint32_t found = entries_of(w, &k, word), bit;
 	struct relocation **at = &w->relocations, *r;
 
-	while ((r = *at) != NULL)        /* rule T2 */
+	while ((r = *at) != NULL) /* rule T2 */
 		if (r->record == record)
 			relocation_end(w, at);
 		else
@@ -368,7 +373,8 @@ uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key)
 	return table_find_ready(w, space, key, &k);
 }
 
-uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key, const struct probe_key *k)
+uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key,
+			  const struct probe_key *k)
 {
 	uint32_t found = bucket_match(w, k->first, 0, k->w[0]), record;
 	const struct shm_record *r;

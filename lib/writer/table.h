@@ -5,10 +5,10 @@
 
 #include "writer/bucket.h"
 
-struct relocation {                      /* rule T1 */
+struct relocation { /* rule T1 */
 	struct relocation *next;
-	struct batch *batch;             /* its copy waits in here */
-	uint32_t record, from, to;       /* slots */
+	struct batch *batch;       /* its copy waits in here */
+	uint32_t record, from, to; /* slots */
 };
 
 /* A key made ready; that of a record. */
@@ -27,15 +27,19 @@ enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
  * TABLE_FULL.  The entry is filled after the record's commit. */
 int table_place(struct writer *w, const struct probe_key *k, uint32_t *ret_slot);
 void table_fill(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t slot);
-/* The parts of it: a copy comes into the second bucket of this key; both of its buckets are full now. */
+/* The parts of it: a copy comes into the second bucket of this key; both of its buckets are full
+ * now. */
 void table_spill(struct writer *w, const struct probe_key *k);
-void table_unspill(struct writer *w, uint32_t bucket);   /* an entry of its keys has left their second bucket */
-/* Relocations that were begun ahead of need, and wait for their memory: at the end of a round of commands. */
+/* an entry of its keys has left their second bucket */
+void table_unspill(struct writer *w, uint32_t bucket);
+/* Relocations that were begun ahead of need, and wait for their memory: at the end of a round of
+ * commands. */
 void table_relocate_due(struct writer *w);
 void table_relocate_ahead(struct writer *w, const struct probe_key *k);
-/* The key will be looked for, placed or removed soon: its first bucket; then, when that is here, its second one,
- * if that matters. */
-static inline __attribute__((always_inline)) void table_prefetch(struct writer *w, const struct probe_key *k)
+/* The key will be looked for, placed or removed soon: its first bucket; then, when that is here,
+ * its second one, if that matters. */
+static inline __attribute__((always_inline)) void table_prefetch(struct writer *w,
+								 const struct probe_key *k)
 {
 	__builtin_prefetch(&w->table[k->first * SHM_BUCKET], 1);
 	__builtin_prefetch(&w->books[k->first], 1);
@@ -55,7 +59,8 @@ table_prefetch_second(struct writer *w, const struct probe_key *k, bool place)
 
 /* Record that is LIVE under this key in this space, or NONE. */
 uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key);
-uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key, const struct probe_key *k);
+uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key,
+			  const struct probe_key *k);
 /* Empty every entry that names the block; slots join the open batch. */
 void table_remove(struct writer *w, uint32_t record);
 /* Every entry that names `from` names `to` instead: same key, same space. */
@@ -63,7 +68,7 @@ void table_retier(struct writer *w, uint32_t from, uint32_t to);
 bool table_has(struct writer *w, uint32_t record);
 void table_copies_done(struct writer *w, struct batch *b);
 void table_slot_usable(struct writer *w, uint32_t slot);
-void table_wipe(struct writer *w, uint32_t slot);        /* empty one entry, which retires */
+void table_wipe(struct writer *w, uint32_t slot); /* empty one entry, which retires */
 void table_set_flag(struct writer *w, uint32_t bucket);
 void table_clear_spare_flag(struct writer *w, uint32_t bucket);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.c - when the devices have copied, the writer decides.
  *
- * When a transfer is looked at (rule B18).  Its peer rings when it sees its done word, which counts as
- * well; so does a rank:
+ * When a transfer is looked at (rule B18).  Its peer rings when it sees its done word, which counts
+ * as well; so does a rank:
  *
  *   age           looked at
  *   below 10 ms   in each pass, and every 50 us
@@ -19,7 +19,7 @@
 #include "writer/transfers.h"
 
 #define YOUNG_NS (10 * NS_PER_MS)
-#define OLD_NS (1000 * NS_PER_MS)
+#define OLD_NS   (1000 * NS_PER_MS)
 
 bool transfer_has(struct writer *w, uint32_t record)
 {
@@ -29,14 +29,19 @@ bool transfer_has(struct writer *w, uint32_t record)
 /* ---- the list ---- */
 
 struct transfer *transfer_add(struct writer *w, uint32_t peer, uint32_t slot,
-			    const struct shm_xfer *x)
+			      const struct shm_xfer *x)
 {
 	struct transfer *t = writer_alloc(1, sizeof(*t));
 	uint32_t i;
 
 	*t = (struct transfer){
-		.next = w->transfers, .peer = peer, .slot = slot, .n = x->n, .value = x->value,
-		.op = x->op, .begun_ns = x->begun_ns,
+		.next = w->transfers,
+		.peer = peer,
+		.slot = slot,
+		.n = x->n,
+		.value = x->value,
+		.op = x->op,
+		.begun_ns = x->begun_ns,
 	};
 	w->transfers = w->peer[peer].transfer[slot] = t;
 	t->target = writer_alloc(t->n, sizeof(*t->target));
@@ -67,7 +72,8 @@ void transfer_free_all(struct writer *w)
 /* Before the first number that is left, and behind the last one. */
 void transfer_tell_count(struct writer *w, uint32_t peer)
 {
-	store_relaxed(&w_tally(w, peer)->transfers, (uint64_t)__builtin_popcountll(w->peer[peer].told));
+	store_relaxed(&w_tally(w, peer)->transfers,
+		      (uint64_t)__builtin_popcountll(w->peer[peer].told));
 }
 
 void transfer_set_told(struct writer *w, struct transfer *t)
@@ -112,8 +118,8 @@ int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 		return err;
 	if (w->peer[peer].transfer[slot] || x->left || (value <= x->value && !again))
 		return -EALREADY;
-	/* The operation before the value: a successor that runs the command again finds a smaller value,
-	 * or this one with this operation.  With left = 0 it takes nothing else for true */
+	/* The operation before the value: a successor that runs the command again finds a smaller
+	 * value, or this one with this operation.  With left = 0 it takes nothing else for true */
 	store_release(&x->op, OP_OF(position));
 	store_relaxed(&x->n, cmd->count);
 	memcpy(x->rank, cmd->rank, sizeof(x->rank));
@@ -168,23 +174,24 @@ void transfer_told(struct writer *w, uint32_t peer, uint64_t position)
 	struct shm_xfer *x;
 
 	if (!t)
-		return;                  /* it was refused */
+		return; /* it was refused */
 	if (!t->left) {
-		transfer_remove(w, t);   /* nothing is copied */
+		transfer_remove(w, t); /* nothing is copied */
 		return;
 	}
 	x = xfer_of(w, t);
 	transfer_set_told(w, t);
 	t->begun_ns = t->look_ns = clock_ns();
 	store_relaxed(&x->begun_ns, t->begun_ns);
-	/* before the answer, since its peer takes 0 for over.  A successor that finds no answer sets it
-	 * to 0, and the command runs again */
+	/* before the answer, since its peer takes 0 for over.  A successor that finds no answer
+	 * sets it to 0, and the command runs again */
 	store_release(&x->left, t->left);
 }
 
 /* ---- look ---- */
 
-/* Has it passed its copies?  Pairs with (d) of host_bytes.c, (h) and (e) of payload/: the bytes are there. */
+/* Has it passed its copies?  Pairs with (d) of host_bytes.c, (h) and (e) of payload/: the bytes are
+ * there. */
 bool transfer_rank_passed(struct writer *w, const struct transfer *t, uint32_t i)
 {
 	return load_acquire(&seg_transfer(&w->seg, t->peer)->rank[t->slot][i]) == t->value;
@@ -210,11 +217,13 @@ enum words transfer_words(struct writer *w, const struct transfer *t)
 {
 	if (xfer_has_ranks(xfer_of(w, t)))
 		return look_at_ranks(w, t);
-	return load_acquire(&seg_transfer(&w->seg, t->peer)->done[t->slot]) == t->value ? WORDS_DONE :
-										       WORDS_WAIT;
+	return load_acquire(&seg_transfer(&w->seg, t->peer)->done[t->slot]) == t->value
+		       ? WORDS_DONE
+		       : WORDS_WAIT;
 }
 
-/* The peer is dead, and was a rank that did not pass: its copies may be under way until it is gone. */
+/* The peer is dead, and was a rank that did not pass: its copies may be under way until it is
+ * gone. */
 static bool owner_copies(struct writer *w, const struct transfer *t)
 {
 	const struct shm_xfer *x = xfer_of(w, t);
@@ -241,8 +250,7 @@ bool transfer_look(struct writer *w, struct transfer *t)
 	case WORDS_LOST:
 		break;
 	}
-	return owner_copies(w, t) ? transfer_quarantine(w, t) :
-				    transfer_refuse(w, t, 0);
+	return owner_copies(w, t) ? transfer_quarantine(w, t) : transfer_refuse(w, t, 0);
 }
 
 static uint64_t pause_of(uint64_t age)
@@ -274,7 +282,8 @@ void transfer_poll(struct writer *w)
 	now = clock_ns();
 	for (t = w->transfers; t; t = next) {
 		next = t->next;
-		if (!t->told || (now - t->begun_ns >= YOUNG_NS && now < t->look_ns && !has_rung(w, t)))
+		if (!t->told ||
+		    (now - t->begun_ns >= YOUNG_NS && now < t->look_ns && !has_rung(w, t)))
 			continue;
 		t->look_ns = now + pause_of(now - t->begun_ns);
 		transfer_look(w, t);
@@ -322,7 +331,7 @@ int32_t transfer_cut(struct writer *w, uint32_t peer, const struct shm_command *
 	if (!cmd->transfer || cmd->transfer / SHM_TRANSFERS != x->value || cmd->from > x->n)
 		return -EINVAL;
 	if (!t)
-		return 0;                /* over; by a writer that died before the answer, perhaps */
+		return 0; /* over; by a writer that died before the answer, perhaps */
 	if (!t->told)
 		return -EBUSY;
 	transfer_refuse(w, t, cmd->from);

@@ -81,8 +81,7 @@ static void count_commit(struct writer *w, struct transfer *t, uint32_t record)
 static bool commit(struct writer *w, struct transfer *t, uint32_t record)
 {
 	uint32_t source = w_record(w, record)->source - 1;
-	int32_t err = leaves_children(w, record) ? -EPERM :
-						   move_commit_target(w, t->peer, record);
+	int32_t err = leaves_children(w, record) ? -EPERM : move_commit_target(w, t->peer, record);
 
 	if (err == MOVE_AGAIN)
 		return false;
@@ -165,12 +164,12 @@ static void drop_source(struct writer *w, const struct transfer *t, uint32_t rec
 	retire_subtree(w, source, &tally->dropped);
 }
 
-/* A checksum was wrong: nothing is committed.  The source goes before its target is refused, which names it
- * to a successor. */
+/* A checksum was wrong: nothing is committed.  The source goes before its target is refused, which
+ * names it to a successor. */
 bool transfer_refuse_bad(struct writer *w, struct transfer *t, uint64_t bad)
 {
 	struct shm_xfer *x = xfer_of(w, t);
-	uint32_t slot = (uint32_t)MIN(bad - 1, (uint64_t)t->n - 1);      /* 0: the peer's own fault */
+	uint32_t slot = (uint32_t)MIN(bad - 1, (uint64_t)t->n - 1); /* 0: the peer's own fault */
 
 	store_relaxed(&x->bad, slot + 1);
 	if (bad == (uint64_t)slot + 1 && t->target[slot] != NONE)

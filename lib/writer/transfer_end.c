@@ -28,7 +28,7 @@ static bool reap_one(struct writer *w, struct transfer *t)
 	if (w->missing.n && !w->reaps)
 		return false;
 	if (t->dead)
-		return true;             /* the poll ends it */
+		return true; /* the poll ends it */
 	if (!w->missing.n && transfer_words(w, t) != WORDS_WAIT) {
 		if (transfer_look(w, t))
 			return true;
@@ -39,7 +39,7 @@ static bool reap_one(struct writer *w, struct transfer *t)
 	if (!ranks)
 		return transfer_quarantine(w, t);
 	take_sources(w, t);
-	transfer_look(w, t);                      /* it may have been the last one to be waited for */
+	transfer_look(w, t); /* it may have been the last one to be waited for */
 	return true;
 }
 
@@ -72,7 +72,7 @@ void transfer_rank_gone(struct writer *w, uint32_t peer)
 	const struct transfer *t;
 
 	for (t = w->transfers; t; t = t->next)
-		if (t->peer != peer)     /* of its own it knows: `dead` */
+		if (t->peer != peer) /* of its own it knows: `dead` */
 			mark_gone(w, t, peer);
 }
 
@@ -80,7 +80,7 @@ bool transfer_leave_seat(struct writer *w, uint32_t peer)
 {
 	uint32_t i;
 
-	transfer_rank_gone(w, peer);     /* first: two may be ranks of each other */
+	transfer_rank_gone(w, peer); /* first: two may be ranks of each other */
 	for (i = 0; i < SHM_TRANSFERS; i++)
 		if (w->peer[peer].transfer[i])
 			return false;
@@ -127,7 +127,7 @@ static bool load_xfers(struct writer *w, uint32_t peer)
 			store_release(&x->left, 0);
 			continue;
 		}
-		for (j = 0; j < SHM_RANKS; j++)  /* forged: no such seat will ever pass */
+		for (j = 0; j < SHM_RANKS; j++) /* forged: no such seat will ever pass */
 			if (xfer_is_rank(x->rank[j]) && x->rank[j] >= w->max_peers)
 				x->rank[j] = SHM_RANK_GONE;
 		transfer_set_told(w, transfer_add(w, peer, i, x));

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfers.h - what the sources of transfers share: transfer.c, transfer_decide.c, transfer_end.c. */
+/* transfers.h - what the sources of transfers share: transfer.c, transfer_decide.c,
+ * transfer_end.c. */
 #ifndef GPC_WRITER_TRANSFERS_H
 #define GPC_WRITER_TRANSFERS_H
 
 #include "writer/transfer.h"
 
-/* One that a command has begun.  w->transfers has all, transfer[] of a peer its own by slot; both are made
- * anew at a takeover, from struct shm_xfer and the records. */
+/* One that a command has begun.  w->transfers has all, transfer[] of a peer its own by slot; both
+ * are made anew at a takeover, from struct shm_xfer and the records. */
 struct transfer {
 	struct transfer *next;
 	uint32_t peer, slot, n;
 	uint64_t value, op;
 	uint64_t begun_ns, look_ns;
-	uint32_t left;                   /* targets that are not decided */
-	uint32_t brought;                /* that this writer has committed */
+	uint32_t left;    /* targets that are not decided */
+	uint32_t brought; /* that this writer has committed */
 	bool told;
-	bool dead;                       /* its peer is, and ranks still copy */
-	uint32_t *target;                /* by slot of the command; NONE: none, or decided */
+	bool dead;        /* its peer is, and ranks still copy */
+	uint32_t *target; /* by slot of the command; NONE: none, or decided */
 };
 
 enum words { WORDS_WAIT, WORDS_DONE, WORDS_LOST };
@@ -57,8 +58,8 @@ bool transfer_look(struct writer *w, struct transfer *t);
 
 /* ---- transfer_decide.c ---- */
 
-bool transfer_commit(struct writer *w, struct transfer *t);      /* false: it waits for a bucket */
-bool transfer_refuse(struct writer *w, struct transfer *t, uint64_t from);       /* slots from there on */
+bool transfer_commit(struct writer *w, struct transfer *t); /* false: it waits for a bucket */
+bool transfer_refuse(struct writer *w, struct transfer *t, uint64_t from); /* slots from there on */
 bool transfer_refuse_bad(struct writer *w, struct transfer *t, uint64_t bad);
 /* The dead peer's own copies may be under way. */
 bool transfer_quarantine(struct writer *w, struct transfer *t);

@@ -54,7 +54,7 @@ void tree_unlink(struct writer *w, uint32_t record)
 	if (!n->in_tree)
 		return;
 	for (child = n->first; child != NONE; child = next) {
-		next = w->node[child].next;      /* detached targets lose their parent */
+		next = w->node[child].next; /* detached targets lose their parent */
 		w->node[child].parent = w->node[child].next = w->node[child].prev = NONE;
 	}
 	leave_parent(w, record);

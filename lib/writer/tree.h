@@ -6,7 +6,7 @@
 #include "writer/state.h"
 
 void tree_attach(struct writer *w, uint32_t record, uint32_t parent);
-void tree_unlink(struct writer *w, uint32_t record);     /* children left lose their parent */
+void tree_unlink(struct writer *w, uint32_t record); /* children left lose their parent */
 void tree_replace(struct writer *w, uint32_t from, uint32_t to);
 /* The subtree below and with record, deepest first; returns how many in *list. */
 uint32_t tree_collect(struct writer *w, uint32_t record, uint32_t **list, uint32_t *size,
@@ -14,7 +14,8 @@ uint32_t tree_collect(struct writer *w, uint32_t record, uint32_t **list, uint32
 /* Does this child keep its parent where it is? */
 static inline bool tree_blocks(const struct writer *w, uint32_t parent, uint32_t child)
 {
-	return w->pool[w->pool_of[parent]].kind != GPC_VRAM || w->pool[w->pool_of[child]].kind == GPC_VRAM;
+	return w->pool[w->pool_of[parent]].kind != GPC_VRAM ||
+	       w->pool[w->pool_of[child]].kind == GPC_VRAM;
 }
 
 /* Alone, without parent. */
@@ -45,6 +46,5 @@ static inline void tree_join(struct writer *w, uint32_t record, uint32_t parent)
 	if (!n->counted_out && tree_blocks(w, parent, record))
 		p->blockers++;
 }
-
 
 #endif

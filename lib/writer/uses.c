@@ -7,21 +7,22 @@
  *                                                    and use[] cleared only behind that
  *   has been left     uses_from, and uses_late = 2   counts uses_late down by two more windows
  *
- * Whoever uses a block meanwhile stores a half that is newer, which the swap does not clear.  A call that
- * was held up may store one from before the window: it is told as what it is, for 2^31 stamps, if stamp[]
- * has no later one, and goes there with the next window.  One that was held up for longer counts as used
- * now, while it still runs.
+ * Whoever uses a block meanwhile stores a half that is newer, which the swap does not clear.  A
+ * call that was held up may store one from before the window: it is told as what it is, for 2^31
+ * stamps, if stamp[] has no later one, and goes there with the next window.  One that was held up
+ * for longer counts as used now, while it still runs.
  *
- * uses_late says that stamp[] may have the later use of the two.  A use that misses its window looks at
- * uses_from again, behind a full barrier, and then stores to use[] as well, so only those count that are
- * over before the window has moved: they are behind the tick that is read here after the same barrier. */
+ * uses_late says that stamp[] may have the later use of the two.  A use that misses its window
+ * looks at uses_from again, behind a full barrier, and then stores to use[] as well, so only those
+ * count that are over before the window has moved: they are behind the tick that is read here after
+ * the same barrier. */
 #include "config.h"
 
 #include "writer/uses.h"
 
-#define FAR    (1ull << 31)              /* the most that it is moved by */
-#define CHUNK  65536u                    /* records a step */
-#define PAUSE_NS (1 * NS_PER_MS)         /* between two steps, if they do not lag */
+#define FAR      (1ull << 31)    /* the most that it is moved by */
+#define CHUNK    65536u          /* records a step */
+#define PAUSE_NS (1 * NS_PER_MS) /* between two steps, if they do not lag */
 
 static uint64_t present(struct writer *w)
 {
@@ -39,7 +40,7 @@ static void take(struct writer *w, uint32_t record, uint64_t from, uint64_t upto
 		order_raise64(seg_stamp(&w->seg, record), stamp, 2);
 		order_cas32(at, use, 0);
 	} else if (stamp > (present(w) | STAMP_PLACES)) {
-		order_cas32(at, use, (uint32_t)present(w));      /* of no window, or scribbled over */
+		order_cas32(at, use, (uint32_t)present(w)); /* of no window, or scribbled over */
 	}
 }
 
@@ -49,9 +50,9 @@ static void move_window(struct writer *w, uint64_t from)
 	uint32_t late = load_relaxed(&st->uses_late);
 
 	store_relaxed(&st->uses_late, 2);
-	order_stores();                  /* a successor that finds the window finds that, too */
+	order_stores(); /* a successor that finds the window finds that, too */
 	store_relaxed(&st->uses_from, w->uses_upto);
-	order_fence();                   /* pairs with that of refs_stamp_late() */
+	order_fence(); /* pairs with that of refs_stamp_late() */
 	if ((present(w) | STAMP_PLACES) - from < USE_SPAN)
 		store_relaxed(&st->uses_late, late ? late - 1 : 0);
 	w->uses_upto = 0;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch.c - exists, get, put and remove: pipelined, on all nodes at the same time.
  *
- * A batch goes in rounds.  In a round each node has a chain of items: they are written one after the other, as
- * the socket takes them, and answers are taken in the same order as they come.  Neither side waits for the other,
- * so a server that answers before it has read everything cannot block both.
+ * A batch goes in rounds.  In a round each node has a chain of items: they are written one after
+ * the other, as the socket takes them, and answers are taken in the same order as they come.
+ * Neither side waits for the other, so a server that answers before it has read everything cannot
+ * block both.
  *
- * Behind the last item PING is sent.  A server that has answered something that nobody asked for answers it with what belongs to
- * an item: then each answer may have been that of another item, and all of them are asked again, over a new connection.
+ * Behind the last item PING is sent.  A server that has answered something that nobody asked for
+ * answers it with what belongs to an item: then each answer may have been that of another item, and
+ * all of them are asked again, over a new connection.
  *
- * What is not settled after a round goes to the next one: items that a node has sent elsewhere (MOVED, ASK), and
- * those of a connection that had been idle and turned out to be closed.  All commands may run twice. */
+ * What is not settled after a round goes to the next one: items that a node has sent elsewhere
+ * (MOVED, ASK), and those of a connection that had been idle and turned out to be closed.  All
+ * commands may run twice. */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>
@@ -19,7 +22,7 @@
 #include <string.h>
 #include <syslog.h>
 
-#define HEARD_LEAST_NS  UINT64_C(50000000)   /* a deadline that is nearer says nothing about a node */
+#define HEARD_LEAST_NS UINT64_C(50000000) /* a deadline that is nearer says nothing about a node */
 
 struct round {
 	struct redis *r;
@@ -106,8 +109,9 @@ static void settle_rest(struct round *b, struct conn *c, int result)
 	c->sending = NONE;
 }
 
-/* The connection is of no use any more.  If it is an old one its items get a new one in the next round.  Otherwise its node is down
- * if nobody is there; if somebody is, who ends connections of this kind of batch, tick finds out whether of others, too. */
+/* The connection is of no use any more.  If it is an old one its items get a new one in the next
+ * round.  Otherwise its node is down if nobody is there; if somebody is, who ends connections of
+ * this kind of batch, tick finds out whether of others, too. */
 static void give_up(struct round *b, uint16_t node)
 {
 	struct conn *c = &b->l->conn[node];
@@ -161,7 +165,8 @@ static void open_chain(struct round *b, uint16_t node)
 	pthread_mutex_lock(&b->r->lock);
 	copy = b->r->node[node];
 	pthread_mutex_unlock(&b->r->lock);
-	if (c->c && !c->broken && c->life == copy.life && conn_is_quiet(c, b->l->in, b->r->setup.value_bytes)) {
+	if (c->c && !c->broken && c->life == copy.life &&
+	    conn_is_quiet(c, b->l->in, b->r->setup.value_bytes)) {
 		c->fresh = c->heard = false;
 	} else {
 		count(b->r, CONNECTED);
@@ -185,7 +190,8 @@ static int begin_next(struct round *b, struct conn *c)
 	bool ask = b->l->ask[c->sending];
 
 	c->sending = b->l->next[c->sending];
-	return b->kind == PUT ? conn_begin_put(b->r, c, item, ask, c->sending == NONE) : conn_begin(c, b->kind, item, ask);
+	return b->kind == PUT ? conn_begin_put(b->r, c, item, ask, c->sending == NONE)
+			      : conn_begin(c, b->kind, item, ask);
 }
 
 /* -1: broken. */
@@ -218,13 +224,14 @@ static int stray(struct round *b, struct conn *c, uint16_t node)
 	return -1;
 }
 
-/* Errors are answers to PING, too: of a server that is loading, and has told the last item the same; or of one that does not
- * let us have it. */
+/* Errors are answers to PING, too: of a server that is loading, and has told the last item the
+ * same; or of one that does not let us have it. */
 static int take_mark(struct round *b, struct conn *c, uint16_t node)
 {
 	const struct answer *a = &c->answer;
 
-	if (!c->mark_due || !(a->pong || (a->text[0] && c->erred) || strncmp(a->text, "NOPERM", 6) == 0))
+	if (!c->mark_due ||
+	    !(a->pong || (a->text[0] && c->erred) || strncmp(a->text, "NOPERM", 6) == 0))
 		return stray(b, c, node);
 	c->mark_due = false;
 	return 0;
@@ -289,8 +296,10 @@ static int read_chain(struct round *b, struct conn *c, uint16_t node)
 			return r;
 		for (;;) {
 			static const int types[] = {
-				[EXISTS] = REDIS_REPLY_INTEGER, [GET] = REDIS_REPLY_STRING,
-				[PUT] = REDIS_REPLY_STATUS, [REMOVE] = REDIS_REPLY_INTEGER,
+				[EXISTS] = REDIS_REPLY_INTEGER,
+				[GET] = REDIS_REPLY_STRING,
+				[PUT] = REDIS_REPLY_STATUS,
+				[REMOVE] = REDIS_REPLY_INTEGER,
 			};
 			bool ours = !c->hello && !c->skip && c->waiting != NONE;
 			int got;
@@ -305,7 +314,7 @@ static int read_chain(struct round *b, struct conn *c, uint16_t node)
 			if (take(b, c, node) < 0)
 				return -1;
 		}
-		if (is_too_long(b, c)) {         /* it is not waited for, nor are those behind it */
+		if (is_too_long(b, c)) { /* it is not waited for, nor are those behind it */
 			settle(b, c->waiting, -EBADMSG);
 			return -1;
 		}
@@ -336,7 +345,8 @@ static void step(struct round *b, uint16_t node)
 
 /* ---- rounds ---- */
 
-/* Sockets that something is awaited of, behind the descriptor that cancels; *ms: no longer than so. */
+/* Sockets that something is awaited of, behind the descriptor that cancels; *ms: no longer than
+ * so. */
 static uint32_t wait_for(const struct round *b, struct pollfd *p, int *ms)
 {
 	uint32_t i, n = 0;
@@ -352,20 +362,24 @@ static uint32_t wait_for(const struct round *b, struct pollfd *p, int *ms)
 			*ms = TLS_LOOK_MS;
 		p[n++] = (struct pollfd){
 			.fd = c->c->fd,
-			.events = (short)(c->connecting ? POLLOUT : out && (!c->tls || c->spoke) ? POLLIN | POLLOUT : POLLIN),
+			.events = (short)(c->connecting                  ? POLLOUT
+					  : out && (!c->tls || c->spoke) ? POLLIN | POLLOUT
+									 : POLLIN),
 		};
 	}
 	return n;
 }
 
-/* Time is up, or the call is cancelled: answers that are still to come would be taken for others. */
+/* Time is up, or the call is cancelled: answers that are still to come would be taken for
+ * others. */
 static void end_round(struct round *b, int result)
 {
 	uint32_t i;
 
 	for (i = 0; i < b->nactive; i++) {
 		struct conn *c = &b->l->conn[b->active[i]];
-		bool late = result == -ETIMEDOUT && !c->proved && now_ns() - b->began_ns >= HEARD_LEAST_NS;
+		bool late = result == -ETIMEDOUT && !c->proved &&
+			    now_ns() - b->began_ns >= HEARD_LEAST_NS;
 		bool begun;
 
 		if (!c->c || is_over(c))
@@ -380,8 +394,8 @@ static void end_round(struct round *b, int result)
 	}
 }
 
-/* Those that were waited for, in the same order.  With TLS each is looked at: what is awaited may be the
- * other direction. */
+/* Those that were waited for, in the same order.  With TLS each is looked at: what is awaited may
+ * be the other direction. */
 static void step_all(struct round *b, const struct pollfd *p)
 {
 	uint32_t i, k = 1;
@@ -403,7 +417,8 @@ static int run_round(struct round *b)
 
 	for (;;) {
 		now = now_ns();
-		ms = now < b->call->deadline_ns ? (int)((b->call->deadline_ns - now) / 1000000 + 1) : 0;
+		ms = now < b->call->deadline_ns ? (int)((b->call->deadline_ns - now) / 1000000 + 1)
+						: 0;
 		n = wait_for(b, p, &ms);
 		if (n == 1)
 			return 0;
@@ -437,10 +452,14 @@ static uint32_t begin_round(struct round *b)
 	return n;
 }
 
-void batch_run(struct redis *r, const struct gpc_remote_call *call, enum kind kind, struct gpc_remote_item *items,
-	       uint32_t n)
+void batch_run(struct redis *r, const struct gpc_remote_call *call, enum kind kind,
+	       struct gpc_remote_item *items, uint32_t n)
 {
-	struct round b = { .r = r, .l = lane_of(r, call->lane), .call = call, .kind = kind, .items = items,
+	struct round b = { .r = r,
+			   .l = lane_of(r, call->lane),
+			   .call = call,
+			   .kind = kind,
+			   .items = items,
 			   .n = n };
 	int rounds, err = 0;
 	uint32_t i;

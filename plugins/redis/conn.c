@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conn.c - one connection: opened, written to, read from.  Nothing here waits but conn_wait.
  *
- * Commands without a value go through hiredis's buffer.  A value goes from where it lies to the socket; with
- * TLS it has to be encrypted, and goes through the buffer, too, one at a time. */
+ * Commands without a value go through hiredis's buffer.  A value goes from where it lies to the
+ * socket; with TLS it has to be encrypted, and goes through the buffer, too, one at a time. */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>
@@ -25,8 +25,12 @@ static int broken(struct conn *c, const char *text)
 /* What hiredis says; of a handshake that fails it says nothing of use. */
 static int broken_io(struct conn *c)
 {
-	return broken(c, c->tls && !c->spoke ? "the handshake of TLS has failed: is the server's certificate signed by "
-		      "tls-ca, and does it want one of ours (tls-cert)?" : c->c->errstr);
+	return broken(
+		c,
+		c->tls && !c->spoke
+			? "the handshake of TLS has failed: is the server's certificate signed by "
+			  "tls-ca, and does it want one of ours (tls-cert)?"
+			: c->c->errstr);
 }
 
 void conn_close(struct conn *c)
@@ -34,7 +38,8 @@ void conn_close(struct conn *c)
 	if (c->c)
 		redisFree(c->c);
 	c->c = NULL;
-	c->broken = c->connecting = c->fresh = c->heard = c->skip = c->tls = c->unsent = c->spoke = c->mark_due = false;
+	c->broken = c->connecting = c->fresh = c->heard = c->skip = c->tls = c->unsent = c->spoke =
+		c->mark_due = false;
 	c->hello = 0;
 	c->nout = 0;
 	c->value = c->into = NULL;
@@ -65,8 +70,8 @@ static int say_hello(struct redis *r, struct conn *c)
 int conn_open(struct redis *r, struct conn *c, const struct node *node)
 {
 	conn_close(c);
-	c->c = node->port ? redisConnectNonBlock(node->address, node->port) :
-	       redisConnectUnixNonBlock(node->host);
+	c->c = node->port ? redisConnectNonBlock(node->address, node->port)
+			  : redisConnectUnixNonBlock(node->host);
 	if (!c->c || c->c->err) {
 		broken(c, c->c ? c->c->errstr : "no memory");
 		if (c->c)
@@ -80,7 +85,7 @@ int conn_open(struct redis *r, struct conn *c, const struct node *node)
 	c->objects = c->c->reader->fn;
 	c->c->reader->fn = &reply_flat;
 	c->c->reader->privdata = c;
-	c->c->reader->maxbuf = 0;            /* the next value is as long as the last one */
+	c->c->reader->maxbuf = 0; /* the next value is as long as the last one */
 	return say_hello(r, c);
 }
 
@@ -116,7 +121,9 @@ int conn_connected(struct redis *r, struct conn *c)
 
 int conn_begin(struct conn *c, enum kind kind, const struct gpc_remote_item *item, bool ask)
 {
-	static const char *const verbs[] = { [EXISTS] = "EXISTS", [GET] = "GET", [REMOVE] = "UNLINK" };
+	static const char *const verbs[] = {
+		[EXISTS] = "EXISTS", [GET] = "GET", [REMOVE] = "UNLINK"
+	};
 	const char *asking = "ASKING", *argv[2] = { verbs[kind], item->key };
 	size_t len[2] = { strlen(verbs[kind]), item->key_bytes };
 
@@ -130,15 +137,17 @@ int conn_begin_mark(struct conn *c)
 	const char *ping = "PING";
 
 	c->mark_sent = true;
-	return redisAppendCommandArgv(c->c, 1, &ping, NULL) == REDIS_OK ? 0 : broken(c, "no memory");
+	return redisAppendCommandArgv(c->c, 1, &ping, NULL) == REDIS_OK ? 0
+									: broken(c, "no memory");
 }
 
 /* Header, image and tail of the value follow, as far as there is room. */
 static void fill_out(struct conn *c)
 {
 	while (c->value && c->nout < OUT) {
-		c->out[c->nout++] = c->piece < c->value->npieces ? c->value->image[c->piece] :
-				    (struct iovec){ c->tail, strlen(c->tail) };
+		c->out[c->nout++] = c->piece < c->value->npieces
+					    ? c->value->image[c->piece]
+					    : (struct iovec){ c->tail, strlen(c->tail) };
 		if (c->piece++ == c->value->npieces)
 			c->value = NULL;
 	}
@@ -151,7 +160,8 @@ static int append_all(struct conn *c)
 
 	do {
 		for (i = 0; i < c->nout && r == REDIS_OK; i++)
-			r = redisAppendFormattedCommand(c->c, c->out[i].iov_base, c->out[i].iov_len);
+			r = redisAppendFormattedCommand(c->c, c->out[i].iov_base,
+							c->out[i].iov_len);
 		c->nout = 0;
 		fill_out(c);
 	} while (c->nout && r == REDIS_OK);
@@ -159,21 +169,23 @@ static int append_all(struct conn *c)
 }
 #endif
 
-int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item *item, bool ask, bool last)
+int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item *item, bool ask,
+		   bool last)
 {
 	const char *mark = last ? "*1\r\n$4\r\nPING\r\n" : "";
 	char seconds[16];
 	int n;
 
 	n = snprintf(c->head, sizeof(c->head), "%s*%d\r\n$3\r\nSET\r\n$%u\r\n%s\r\n$%llu\r\n",
-		     ask ? "*1\r\n$6\r\nASKING\r\n" : "", r->o.expire ? 5 : 3, item->key_bytes, item->key,
-		     (unsigned long long)item->image_bytes + GPC_REMOTE_HEADER);
+		     ask ? "*1\r\n$6\r\nASKING\r\n" : "", r->o.expire ? 5 : 3, item->key_bytes,
+		     item->key, (unsigned long long)item->image_bytes + GPC_REMOTE_HEADER);
 	c->out[0] = (struct iovec){ c->head, (size_t)n };
 	c->out[1] = (struct iovec){ item->header, GPC_REMOTE_HEADER };
 	c->nout = 2;
 	n = snprintf(seconds, sizeof(seconds), "%d", r->o.expire);
 	if (r->o.expire)
-		snprintf(c->tail, sizeof(c->tail), "\r\n$2\r\nEX\r\n$%d\r\n%s\r\n%s", n, seconds, mark);
+		snprintf(c->tail, sizeof(c->tail), "\r\n$2\r\nEX\r\n$%d\r\n%s\r\n%s", n, seconds,
+			 mark);
 	else
 		snprintf(c->tail, sizeof(c->tail), "\r\n%s", mark);
 	c->mark_sent = last;
@@ -272,8 +284,8 @@ int conn_answer(struct conn *c)
 	return reply != NULL;
 }
 
-/* Between two commands nothing comes.  Who has closed is found out here, and so is an answer to nothing, after which
- * each answer would be taken for that of another key. */
+/* Between two commands nothing comes.  Who has closed is found out here, and so is an answer to
+ * nothing, after which each answer would be taken for that of another key. */
 bool conn_is_quiet(struct conn *c, char *in, uint64_t longest)
 {
 	const redisReader *r = c->c->reader;
@@ -281,7 +293,8 @@ bool conn_is_quiet(struct conn *c, char *in, uint64_t longest)
 	return r->len == r->pos && conn_read(c, in, longest) == 0 && r->len == r->pos;
 }
 
-/* The answer that has come in part is a value of so many bytes; 0: it is none, or that is not known yet. */
+/* The answer that has come in part is a value of so many bytes; 0: it is none, or that is not known
+ * yet. */
 uint64_t conn_value_bytes(const struct conn *c)
 {
 	const redisReader *r = c->c->reader;
@@ -341,13 +354,18 @@ static redisReply *next_object(struct conn *c)
 	return NULL;
 }
 
-static redisReply *exchange(struct redis *r, struct conn *c, const struct gpc_remote_call *call, char *in)
+static redisReply *exchange(struct redis *r, struct conn *c, const struct gpc_remote_call *call,
+			    char *in)
 {
 	redisReply *o = NULL;
 	int written = 0;
 
 	while (!o && !c->broken) {
-		int w = conn_wait(c, c->connecting ? POLLOUT : written == 1 ? POLLIN : POLLIN | POLLOUT, call);
+		int w = conn_wait(c,
+				  c->connecting  ? POLLOUT
+				  : written == 1 ? POLLIN
+						 : POLLIN | POLLOUT,
+				  call);
 
 		if (w < 0) {
 			broken(c, w == -ECANCELED ? "cancelled" : "no answer within the deadline");
@@ -362,8 +380,8 @@ static redisReply *exchange(struct redis *r, struct conn *c, const struct gpc_re
 	return o;
 }
 
-redisReply *conn_command(struct redis *r, struct conn *c, const struct gpc_remote_call *call, char *in, int argc,
-			 const char **argv)
+redisReply *conn_command(struct redis *r, struct conn *c, const struct gpc_remote_call *call,
+			 char *in, int argc, const char **argv)
 {
 	redisReply *o;
 

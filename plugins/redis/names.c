@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* names.c - names of servers become addresses, in threads of the C library's own.
  *
- * A resolver that does not answer takes half a minute, and cannot be stopped.  So tick asks, waits for a moment, and looks
- * again the next time; calls go on with the nodes that have an address.  Those threads run no code of this plugin, so it may be
- * unloaded while one of them is under way. */
+ * A resolver that does not answer takes half a minute, and cannot be stopped.  So tick asks, waits
+ * for a moment, and looks again the next time; calls go on with the nodes that have an address.
+ * Those threads run no code of this plugin, so it may be unloaded while one of them is under
+ * way. */
 #include "plugins/redis/redis.h"
 
 #include <netdb.h>
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct name {                                /* is being looked up */
+struct name { /* is being looked up */
 	struct gaicb ask;
 	struct addrinfo hints;
 	char host[256];
@@ -47,7 +48,8 @@ static void end(struct name **at)
 static int wait_for(struct name *m, uint64_t ns)
 {
 	const struct gaicb *list[1] = { &m->ask };
-	const struct timespec t = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
+	const struct timespec t = { .tv_sec = (time_t)(ns / 1000000000),
+				    .tv_nsec = (long)(ns % 1000000000) };
 
 	if (gai_error(&m->ask) == EAI_INPROGRESS)
 		gai_suspend(list, 1, &t);
@@ -66,7 +68,8 @@ static int take_address(const struct addrinfo *all, struct node *n)
 		return EAI_NONAME;
 	for (a = all, k = n->turn++ % count; k; k--)
 		a = a->ai_next;
-	return getnameinfo(a->ai_addr, a->ai_addrlen, n->address, sizeof(n->address), NULL, 0, NI_NUMERICHOST);
+	return getnameinfo(a->ai_addr, a->ai_addrlen, n->address, sizeof(n->address), NULL, 0,
+			   NI_NUMERICHOST);
 }
 
 bool name_look_up(struct name **at, struct node *n, uint64_t ns, char *why, size_t room)
@@ -74,7 +77,7 @@ bool name_look_up(struct name **at, struct node *n, uint64_t ns, char *why, size
 	int err;
 
 	if (*at && strcmp((*at)->host, n->host) != 0 && wait_for(*at, 0) != EAI_INPROGRESS)
-		end(at);                     /* of a node that was here before */
+		end(at); /* of a node that was here before */
 	if (!*at)
 		*at = begin(n->host);
 	if (!*at) {
@@ -83,7 +86,8 @@ bool name_look_up(struct name **at, struct node *n, uint64_t ns, char *why, size
 	}
 	err = wait_for(*at, ns);
 	if (err == EAI_INPROGRESS || strcmp((*at)->host, n->host) != 0) {
-		snprintf(why, room, "%.100s: whoever knows names has not answered yet", (*at)->host);
+		snprintf(why, room, "%.100s: whoever knows names has not answered yet",
+			 (*at)->host);
 		return false;
 	}
 	if (!err)
@@ -97,6 +101,7 @@ bool name_look_up(struct name **at, struct node *n, uint64_t ns, char *why, size
 /* One that is under way writes its result when it comes: its memory stays. */
 void name_end(struct name **at)
 {
-	if (*at && (gai_error(&(*at)->ask) != EAI_INPROGRESS || gai_cancel(&(*at)->ask) != EAI_NOTCANCELED))
+	if (*at && (gai_error(&(*at)->ask) != EAI_INPROGRESS ||
+		    gai_cancel(&(*at)->ask) != EAI_NOTCANCELED))
 		end(at);
 }

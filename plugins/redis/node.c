@@ -11,10 +11,10 @@
 #include <syslog.h>
 #include <time.h>
 
-#define PAUSE_LEAST_NS  UINT64_C(100000000)
-#define PAUSE_MOST_NS   UINT64_C(30000000000)
-#define TRUST_NS        (2 * PAUSE_MOST_NS)      /* UP for so long, and no batch has come to nothing */
-#define SLOW_MOST       3u
+#define PAUSE_LEAST_NS UINT64_C(100000000)
+#define PAUSE_MOST_NS  UINT64_C(30000000000)
+#define TRUST_NS       (2 * PAUSE_MOST_NS) /* UP for so long, and no batch has come to nothing */
+#define SLOW_MOST      3u
 
 uint64_t now_ns(void)
 {
@@ -29,8 +29,8 @@ void count(struct redis *r, int which)
 	__atomic_fetch_add(&r->count[which], 1, __ATOMIC_RELAXED);
 }
 
-/* CRC-16/XMODEM of the whole key, as the cluster specification says.  Our keys have no braces, so none of
- * them names a part of itself to be hashed instead. */
+/* CRC-16/XMODEM of the whole key, as the cluster specification says.  Our keys have no braces, so
+ * none of them names a part of itself to be hashed instead. */
 uint32_t key_slot(const char *key, uint32_t bytes)
 {
 	uint32_t crc = 0, i;
@@ -95,7 +95,7 @@ bool node_parse(const char *s, size_t n, char *host, size_t room, int *port)
 		return !n || (end[1] == ':' && take_port(end + 2, n - 1, port));
 	}
 	colon = memrchr(s, ':', n);
-	if (!colon || memchr(s, ':', (size_t)(colon - s)))       /* none, or an IPv6 address */
+	if (!colon || memchr(s, ':', (size_t)(colon - s))) /* none, or an IPv6 address */
 		return copy_host(host, room, s, n);
 	return copy_host(host, room, s, (size_t)(colon - s)) &&
 	       take_port(colon + 1, n - (size_t)(colon + 1 - s), port);
@@ -115,14 +115,15 @@ static bool is_numeric(const char *host)
 	return inet_pton(AF_INET, host, b) == 1 || inet_pton(AF_INET6, host, b) == 1;
 }
 
-/* Of those that do not answer the one that has not for longest.  Slots that it has are asked for at another node, which sends
- * us on. */
+/* Of those that do not answer the one that has not for longest.  Slots that it has are asked for at
+ * another node, which sends us on. */
 static uint32_t give_place(const struct redis *r)
 {
 	uint32_t i, at = NO_NODE;
 
 	for (i = 0; i < r->nnodes; i++)
-		if (!r->node[i].seed && !r->node[i].up && (at == NO_NODE || r->node[i].next_ns < r->node[at].next_ns))
+		if (!r->node[i].seed && !r->node[i].up &&
+		    (at == NO_NODE || r->node[i].next_ns < r->node[at].next_ns))
 			at = i;
 	return at;
 }
@@ -180,7 +181,7 @@ uint16_t node_of_key(struct redis *r, const char *key, uint32_t bytes)
 		n = any_up(r);
 	else
 		n = r->slot[key_slot(key, bytes)];
-	if (n == NO_NODE)                    /* a slot that nobody has named: whoever is asked knows where it is */
+	if (n == NO_NODE) /* a slot that nobody has named: whoever is asked knows where it is */
 		n = any_up(r);
 	if (n != NO_NODE && !r->node[n].up)
 		n = NO_NODE;
@@ -195,10 +196,15 @@ uint16_t node_redirected(struct redis *r, uint16_t asked, const struct answer *a
 	count(r, a->where == MOVED ? REDIRECTED : ASKED);
 	pthread_mutex_lock(&r->lock);
 	/* a node that does not know its own address means itself */
-	n = node_number(r, a->host[0] ? a->host : r->node[asked].port ? r->node[asked].host : "127.0.0.1", a->port);
+	n = node_number(r,
+			a->host[0]            ? a->host
+			: r->node[asked].port ? r->node[asked].host
+					      : "127.0.0.1",
+			a->port);
 	if (n != NO_NODE) {
 		r->node[n].in_map = true;
-		/* A new one is tried at once.  Names are looked up by tick, as that can take its time. */
+		/* A new one is tried at once.  Names are looked up by tick, as that can take its
+		 * time. */
 		if (r->node[n].address[0] && !r->node[n].pause_ns)
 			r->node[n].up = true;
 	}
@@ -226,8 +232,8 @@ static void say(struct redis *r, int level, const struct node *n, const char *wh
 	r->setup.log(r->setup.log_arg, level, text);
 }
 
-/* An outage is told once, with its first reason; and once more if the server is there and refuses us, since that lasts
- * until somebody does something.  The lock is held. */
+/* An outage is told once, with its first reason; and once more if the server is there and refuses
+ * us, since that lasts until somebody does something.  The lock is held. */
 static bool is_news(struct node *n, const char *why)
 {
 	struct answer a;
@@ -250,14 +256,15 @@ static void fall(struct redis *r, uint16_t node, const char *why, uint32_t doubt
 	pthread_mutex_lock(&r->lock);
 	first = !n->told;
 	news = is_news(n, why);
-	n->pause_ns = !n->pause_ns || (n->up && !n->doubt) ? PAUSE_LEAST_NS :
-		      2 * n->pause_ns < PAUSE_MOST_NS ? 2 * n->pause_ns : PAUSE_MOST_NS;
+	n->pause_ns = !n->pause_ns || (n->up && !n->doubt) ? PAUSE_LEAST_NS
+		      : 2 * n->pause_ns < PAUSE_MOST_NS    ? 2 * n->pause_ns
+							   : PAUSE_MOST_NS;
 	/* not all lanes of all nodes at the same moment */
 	n->next_ns = now + n->pause_ns - n->pause_ns / 4 + now % (n->pause_ns / 2);
 	n->doubt |= doubt;
 	n->slow = 0;
 	n->up = false;
-	n->renew = !n->numeric;              /* it may have moved */
+	n->renew = !n->numeric; /* it may have moved */
 	snprintf(n->why, sizeof(n->why), "%s", why);
 	r->stale = true;
 	copy_of = *n;
@@ -273,8 +280,8 @@ void node_down(struct redis *r, uint16_t node, const char *why)
 	fall(r, node, why, 0);
 }
 
-/* It may answer PING all the same, and other batches.  Then it is tried again, later each time, until it has answered one of
- * this kind. */
+/* It may answer PING all the same, and other batches.  Then it is tried again, later each time,
+ * until it has answered one of this kind. */
 void node_mute(struct redis *r, uint16_t node, enum kind kind, const char *why)
 {
 	fall(r, node, why, 1u << kind);

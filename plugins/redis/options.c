@@ -12,17 +12,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int take_text(const char *word, const char *value, char *to, size_t size, char *why, size_t room)
+static int take_text(const char *word, const char *value, char *to, size_t size, char *why,
+		     size_t room)
 {
 	if (!*value || strlen(value) >= size) {
-		snprintf(why, room, "%s has %zu bytes, and may have 1 to %zu", word, strlen(value), size - 1);
+		snprintf(why, room, "%s has %zu bytes, and may have 1 to %zu", word, strlen(value),
+			 size - 1);
 		return -EINVAL;
 	}
 	memcpy(to, value, strlen(value) + 1);
 	return 0;
 }
 
-static int take_number(const char *word, const char *value, int most, int *to, char *why, size_t room)
+static int take_number(const char *word, const char *value, int most, int *to, char *why,
+		       size_t room)
 {
 	char *end;
 	long n;
@@ -53,10 +56,13 @@ static int take_password(const char *path, struct options *o, char *why, size_t 
 			close(fd);
 		return -err;
 	}
-	if (!S_ISREG(st.st_mode) || st.st_mode & 077 || (st.st_uid != geteuid() && st.st_uid != 0)) {
+	if (!S_ISREG(st.st_mode) || st.st_mode & 077 ||
+	    (st.st_uid != geteuid() && st.st_uid != 0)) {
 		close(fd);
-		snprintf(why, room, "password-file=%s has mode %04o: it must be a regular file of this user or of root that no other user may read; chmod 600 it",
-			 path, (unsigned)st.st_mode & 07777);
+		snprintf(
+			why, room,
+			"password-file=%s has mode %04o: it must be a regular file of this user or of root that no other user may read; chmod 600 it",
+			path, (unsigned)st.st_mode & 07777);
 		return -EACCES;
 	}
 	n = read(fd, o->password, sizeof(o->password));
@@ -66,8 +72,10 @@ static int take_password(const char *path, struct options *o, char *why, size_t 
 	if (n > 0 && o->password[n - 1] == '\r')
 		n--;
 	if (n <= 0 || n >= (ssize_t)sizeof(o->password)) {
-		snprintf(why, room, "password-file=%s has no password in its first line: it must have 1 to %zu bytes", path,
-			 sizeof(o->password) - 1);
+		snprintf(
+			why, room,
+			"password-file=%s has no password in its first line: it must have 1 to %zu bytes",
+			path, sizeof(o->password) - 1);
 		return -EINVAL;
 	}
 	memset(o->password + n, 0, sizeof(o->password) - (size_t)n);
@@ -98,19 +106,25 @@ static int take(struct options *o, const char *word, const char *value, char *wh
 /* What goes with what. */
 static int check(const struct options *o, char *why, size_t room)
 {
-	const char *tls = o->tls_cert[0] ? "tls-cert" : o->tls_key[0] ? "tls-key" :
-			  o->tls_name[0] ? "tls-name" : NULL;
+	const char *tls = o->tls_cert[0]   ? "tls-cert"
+			  : o->tls_key[0]  ? "tls-key"
+			  : o->tls_name[0] ? "tls-name"
+					   : NULL;
 
 #ifndef HAVE_HIREDIS_SSL
 	if (o->tls_ca[0] || tls) {
-		snprintf(why, room, "%s: there is no TLS here: the hiredis that this plugin was built with has none, it came with hiredis 1.0; a stunnel before the server does it, too",
-			 o->tls_ca[0] ? "tls-ca" : tls);
+		snprintf(
+			why, room,
+			"%s: there is no TLS here: the hiredis that this plugin was built with has none, it came with hiredis 1.0; a stunnel before the server does it, too",
+			o->tls_ca[0] ? "tls-ca" : tls);
 		return -EOPNOTSUPP;
 	}
 #endif
 	if (tls && !o->tls_ca[0]) {
-		snprintf(why, room, "%s without tls-ca: TLS needs the certificate of the authority that has signed the server's",
-			 tls);
+		snprintf(
+			why, room,
+			"%s without tls-ca: TLS needs the certificate of the authority that has signed the server's",
+			tls);
 		return -EINVAL;
 	}
 	if (!o->tls_cert[0] != !o->tls_key[0]) {

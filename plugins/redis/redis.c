@@ -10,22 +10,26 @@
 
 #define PATH_MOST (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
 
-static void exists(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void exists(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		   uint32_t n)
 {
 	batch_run(store, call, EXISTS, items, n);
 }
 
-static void get(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void get(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		uint32_t n)
 {
 	batch_run(store, call, GET, items, n);
 }
 
-static void put(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void put(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		uint32_t n)
 {
 	batch_run(store, call, PUT, items, n);
 }
 
-static void take_away(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void take_away(void *store, const struct gpc_remote_call *call,
+		      struct gpc_remote_item *items, uint32_t n)
 {
 	batch_run(store, call, REMOVE, items, n);
 }
@@ -62,13 +66,17 @@ static int add_servers(struct redis *r, char *why, size_t room)
 		size_t n = strcspn(at, "+");
 
 		if (!node_parse(at, n, host, sizeof(host), &port)) {
-			snprintf(why, room, "server=%.*s is none of HOST, HOST:PORT, [ADDRESS]:PORT, unix:/PATH; + is between "
-				 "several", (int)(n < 200 ? n : 200), at);
+			snprintf(
+				why, room,
+				"server=%.*s is none of HOST, HOST:PORT, [ADDRESS]:PORT, unix:/PATH; + is between "
+				"several",
+				(int)(n < 200 ? n : 200), at);
 			return -EINVAL;
 		}
 		if (!port && strlen(host) > PATH_MOST) {
-			snprintf(why, room, "server: the path of a socket has %zu bytes, and may have %zu", strlen(host),
-				 PATH_MOST);
+			snprintf(why, room,
+				 "server: the path of a socket has %zu bytes, and may have %zu",
+				 strlen(host), PATH_MOST);
 			return -EINVAL;
 		}
 		node = node_number(r, host, port);
@@ -95,8 +103,9 @@ static int open_tls(struct redis *r, char *why, size_t room)
 	if (!r->o.tls_ca[0])
 		return 0;
 	redisInitOpenSSL();
-	r->ssl = redisCreateSSLContext(r->o.tls_ca, NULL, text_or_null(r->o.tls_cert), text_or_null(r->o.tls_key),
-				       text_or_null(r->o.tls_name), &err);
+	r->ssl = redisCreateSSLContext(r->o.tls_ca, NULL, text_or_null(r->o.tls_cert),
+				       text_or_null(r->o.tls_key), text_or_null(r->o.tls_name),
+				       &err);
 	if (r->ssl)
 		return 0;
 	snprintf(why, room, "tls-ca=%s: %s", r->o.tls_ca, redisSSLContextGetError(err));
@@ -137,8 +146,9 @@ static int open_store(const struct gpc_remote_setup *setup, void **store, char *
 static uint32_t counters(void *store, struct gpc_remote_counter *ret, uint32_t n)
 {
 	static const char *const names[COUNTERS] = {
-		[CONNECTED] = "connections", [RECONNECTED] = "reconnections", [REDIRECTED] = "moved",
-		[ASKED] = "asked_elsewhere", [NODE_DOWN] = "nodes_down", [MAPS] = "slot_maps",
+		[CONNECTED] = "connections", [RECONNECTED] = "reconnections",
+		[REDIRECTED] = "moved",      [ASKED] = "asked_elsewhere",
+		[NODE_DOWN] = "nodes_down",  [MAPS] = "slot_maps",
 	};
 	struct redis *r = store;
 	uint32_t i;
@@ -166,7 +176,8 @@ static void where(void *store, char *ret, size_t room)
 }
 
 static const struct gpc_remote_word words[] = {
-	{ "server", "HOST, HOST:PORT, [ADDRESS]:PORT or unix:/PATH; of a cluster any nodes of it, with + between" },
+	{ "server",
+	  "HOST, HOST:PORT, [ADDRESS]:PORT or unix:/PATH; of a cluster any nodes of it, with + between" },
 	{ "user", "who we are there" },
 	{ "password-file", "a file of mode 600 with the password in its first line" },
 	{ "db", "number of the database; 0" },

@@ -12,7 +12,7 @@
 
 #define TOO_MANY "ERR max number of clients reached"
 
-static char token;                           /* "there is a reply": hiredis wants something that is not NULL */
+static char token; /* "there is a reply": hiredis wants something that is not NULL */
 
 static bool is(const char *text, const char *word)
 {
@@ -21,14 +21,30 @@ static bool is(const char *text, const char *word)
 
 static int result_of(const char *text)
 {
-	static const struct { const char *word; int result; } words[] = {
-		{ "OOM", -ENOSPC }, { "NOAUTH", -EACCES }, { "WRONGPASS", -EACCES }, { "NOPERM", -EACCES },
-		{ "ERR invalid password", -EACCES }, { "ERR AUTH", -EACCES }, { "ERR Client sent AUTH", -EACCES },
-		{ "DENIED", -EACCES }, { TOO_MANY, -EAGAIN },
-		{ "LOADING", -EAGAIN }, { "CLUSTERDOWN", -EAGAIN }, { "MASTERDOWN", -EAGAIN },
-		{ "TRYAGAIN", -EAGAIN }, { "BUSY", -EAGAIN }, { "READONLY", -EAGAIN },
-		{ "NOREPLICAS", -EAGAIN }, { "MISCONF", -EAGAIN }, { "MISDIRECTED", -EAGAIN },
-		{ "WRONGTYPE", -EBADMSG }, { "ERR Protocol error: invalid bulk", -EFBIG },
+	static const struct {
+		const char *word;
+		int result;
+	} words[] = {
+		{ "OOM", -ENOSPC },
+		{ "NOAUTH", -EACCES },
+		{ "WRONGPASS", -EACCES },
+		{ "NOPERM", -EACCES },
+		{ "ERR invalid password", -EACCES },
+		{ "ERR AUTH", -EACCES },
+		{ "ERR Client sent AUTH", -EACCES },
+		{ "DENIED", -EACCES },
+		{ TOO_MANY, -EAGAIN },
+		{ "LOADING", -EAGAIN },
+		{ "CLUSTERDOWN", -EAGAIN },
+		{ "MASTERDOWN", -EAGAIN },
+		{ "TRYAGAIN", -EAGAIN },
+		{ "BUSY", -EAGAIN },
+		{ "READONLY", -EAGAIN },
+		{ "NOREPLICAS", -EAGAIN },
+		{ "MISCONF", -EAGAIN },
+		{ "MISDIRECTED", -EAGAIN },
+		{ "WRONGTYPE", -EBADMSG },
+		{ "ERR Protocol error: invalid bulk", -EFBIG },
 	};
 	size_t i;
 
@@ -105,7 +121,9 @@ static struct answer *plain(const redisReadTask *task, int result)
 	c->answer.where = STAYS;
 	c->answer.text[0] = 0;
 	c->answer.pong = false;
-	c->answer.result = !c->expected || c->expected == task->type || task->type == REDIS_REPLY_NIL ? result : -EIO;
+	c->answer.result =
+		!c->expected || c->expected == task->type || task->type == REDIS_REPLY_NIL ? result
+											   : -EIO;
 	return &c->answer;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tick.c - nodes that are down are tried again, and the map of slots is read.  Nobody waits for this thread, so
- * this is where names become addresses, too. */
+/* tick.c - nodes that are down are tried again, and the map of slots is read.  Nobody waits for
+ * this thread, so this is where names become addresses, too. */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>
@@ -10,20 +10,24 @@
 #include <string.h>
 #include <syslog.h>
 
-#define TRY_NS          UINT64_C(500000000)  /* for one node, so that others have their turn, or a third of the tick ... */
-#define TRY_LEAST_NS    UINT64_C(100000000)  /* ... but no less than this, as machines are busy at times */
-#define PING_NS         UINT64_C(1000000000)
-#define STALE_NS        UINT64_C(200000000)  /* between two readings of a map that was found wrong ... */
-#define MAP_NS          UINT64_C(60000000000)        /* ... or was not */
+#define TRY_NS    \
+	UINT64_C( \
+		500000000) /* for one node, so that others have their turn, or a third of the tick ... */
+#define TRY_LEAST_NS \
+	UINT64_C(100000000) /* ... but no less than this, as machines are busy at times */
+#define PING_NS  UINT64_C(1000000000)
+#define STALE_NS UINT64_C(200000000)   /* between two readings of a map that was found wrong ... */
+#define MAP_NS   UINT64_C(60000000000) /* ... or was not */
 
-struct turn {                                /* a tick */
+struct turn { /* a tick */
 	const struct gpc_remote_call *call;
-	uint64_t try_ns;                     /* so long a node has for its answer */
+	uint64_t try_ns; /* so long a node has for its answer */
 	uint32_t tried;
 };
 
 /* Its address in numbers; false and why.  An old one is better than none. */
-static bool look_up(struct redis *r, const struct turn *t, uint16_t node, struct node *n, char *why, size_t room)
+static bool look_up(struct redis *r, const struct turn *t, uint16_t node, struct node *n, char *why,
+		    size_t room)
 {
 	if (!n->port || n->numeric || (n->address[0] && !n->renew))
 		return true;
@@ -40,7 +44,8 @@ static bool look_up(struct redis *r, const struct turn *t, uint16_t node, struct
 }
 
 /* One of `lane`'s connections, ready for a command. */
-static struct conn *connection(struct redis *r, const struct turn *t, uint16_t node, char *why, size_t room)
+static struct conn *connection(struct redis *r, const struct turn *t, uint16_t node, char *why,
+			       size_t room)
 {
 	struct lane *l = r->lane[t->call->lane];
 	struct conn *c = &l->conn[node];
@@ -67,15 +72,16 @@ static bool is_cancelled(const struct turn *t)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* A try that is cut short would say nothing of a node.  The first one has the whole tick at least. */
+/* A try that is cut short would say nothing of a node.  The first one has the whole tick at
+ * least. */
 static bool has_time(const struct turn *t)
 {
 	return !is_cancelled(t) && (!t->tried || now_ns() + t->try_ns <= t->call->deadline_ns);
 }
 
 /* The reply of one node, to be freed; NULL and why. */
-static redisReply *ask(struct redis *r, const struct turn *t, uint16_t node, int argc, const char **argv, char *why,
-		       size_t room)
+static redisReply *ask(struct redis *r, const struct turn *t, uint16_t node, int argc,
+		       const char **argv, char *why, size_t room)
 {
 	struct lane *l = lane_of(r, t->call->lane);
 	struct gpc_remote_call one = *t->call;
@@ -107,7 +113,7 @@ static void try(struct redis *r, const struct turn *t, uint16_t node)
 	uint64_t soon = now_ns() + t->try_ns / 2;
 	redisReply *o = ask(r, t, node, 1, &ping, why, sizeof(why));
 
-	if (!o && old && now_ns() < soon)            /* an idle connection that the server has closed */
+	if (!o && old && now_ns() < soon) /* an idle connection that the server has closed */
 		o = ask(r, t, node, 1, &ping, why, sizeof(why));
 	if (!o && is_cancelled(t))
 		return;
@@ -125,13 +131,17 @@ static void try(struct redis *r, const struct turn *t, uint16_t node)
 static void try_all(struct redis *r, struct turn *t)
 {
 	uint64_t now = now_ns();
-	bool ping = __atomic_exchange_n(&r->hurry, false, __ATOMIC_RELAXED) || now >= r->ping_ns + PING_NS, due[NODES];
+	bool ping = __atomic_exchange_n(&r->hurry, false, __ATOMIC_RELAXED) ||
+		    now >= r->ping_ns + PING_NS,
+	     due[NODES];
 	uint32_t i, k, n;
 
 	pthread_mutex_lock(&r->lock);
 	n = r->nnodes;
 	for (i = 0; i < n; i++)
-		due[i] = r->node[i].up ? ping : (r->node[i].seed || r->node[i].in_map) && now >= r->node[i].next_ns;
+		due[i] = r->node[i].up ? ping
+				       : (r->node[i].seed || r->node[i].in_map) &&
+						 now >= r->node[i].next_ns;
 	pthread_mutex_unlock(&r->lock);
 	if (ping)
 		r->ping_ns = now;
@@ -164,13 +174,15 @@ static void take_range(struct redis *r, const redisReply *range, const struct no
 	const redisReply *master = element(range, 2, REDIS_REPLY_ARRAY);
 	const redisReply *host = element(master, 0, REDIS_REPLY_STRING);
 	const redisReply *port = element(master, 1, REDIS_REPLY_INTEGER);
-	const char *name = host && host->len && host->len < 256 && strcmp(host->str, "?") != 0 ? host->str :
-			   asked->port ? asked->host : "127.0.0.1";
+	const char *name = host && host->len && host->len < 256 && strcmp(host->str, "?") != 0
+				   ? host->str
+			   : asked->port ? asked->host
+					 : "127.0.0.1";
 	uint16_t node;
 	long long s;
 
-	if (!first || !last || !port || first->integer < 0 || last->integer >= SLOTS || port->integer < 1 ||
-	    port->integer > 65535)
+	if (!first || !last || !port || first->integer < 0 || last->integer >= SLOTS ||
+	    port->integer < 1 || port->integer > 65535)
 		return;
 	node = node_number(r, name, (int)port->integer);
 	if (node == NO_NODE)
@@ -208,8 +220,8 @@ static bool map_is_due(struct redis *r)
 	return due;
 }
 
-/* A single server refuses the question, which is an answer.  If it has sent us elsewhere all the same, it was wrong.  One that
- * cannot answer now may be either. */
+/* A single server refuses the question, which is an answer.  If it has sent us elsewhere all the
+ * same, it was wrong.  One that cannot answer now may be either. */
 static void take_refusal(struct redis *r, const redisReply *o)
 {
 	bool forbidden = o->type == REDIS_REPLY_ERROR && strncmp(o->str, "NOPERM", 6) == 0;
@@ -234,8 +246,9 @@ static void take_refusal(struct redis *r, const redisReply *o)
 	}
 	pthread_mutex_unlock(&r->lock);
 	if (forbidden && !r->told && r->setup.log)
-		r->setup.log(r->setup.log_arg, LOG_WARNING,
-			     "this user may not ask for CLUSTER SLOTS: if the server is one of a cluster, allow it");
+		r->setup.log(
+			r->setup.log_arg, LOG_WARNING,
+			"this user may not ask for CLUSTER SLOTS: if the server is one of a cluster, allow it");
 	r->told |= forbidden;
 }
 
@@ -246,7 +259,7 @@ static void read_map(struct redis *r, const struct turn *t, uint16_t node)
 	redisReply *o;
 
 	pthread_mutex_lock(&r->lock);
-	r->stale = false;                            /* what is found wrong from now on counts again */
+	r->stale = false; /* what is found wrong from now on counts again */
 	pthread_mutex_unlock(&r->lock);
 	o = ask(r, t, node, 2, argv, why, sizeof(why));
 	if (!o) {
@@ -309,7 +322,7 @@ int tick(void *store, const struct gpc_remote_call *call, char *why, size_t room
 		node = one_up(r);
 		if (node != NO_NODE) {
 			read_map(r, &t, node);
-			try_all(r, &t);              /* nodes that the map has named */
+			try_all(r, &t); /* nodes that the map has named */
 		}
 	}
 	return how_it_is(r, why, room);

@@ -34,7 +34,8 @@ int args_parse(const struct call *call, PyObject *const *args, Py_ssize_t n, PyO
 	for (i = 0; call->names[i]; i++)
 		ret[i] = NULL;
 	if (n > call->positional) {
-		PyErr_Format(PyExc_TypeError, "%s: %zd arguments by place, at most %d are; the others go by name",
+		PyErr_Format(PyExc_TypeError,
+			     "%s: %zd arguments by place, at most %d are; the others go by name",
 			     call->name, n, call->positional);
 		return -1;
 	}
@@ -54,21 +55,23 @@ int args_parse(const struct call *call, PyObject *const *args, Py_ssize_t n, PyO
 
 /* ---- numbers ---- */
 
-static int whole(PyObject *o, const char *name, long long low, unsigned long long high, PyObject **ret)
+static int whole(PyObject *o, const char *name, long long low, unsigned long long high,
+		 PyObject **ret)
 {
 	*ret = PyNumber_Index(o);
 	if (*ret)
 		return 0;
 	if (PyErr_ExceptionMatches(PyExc_TypeError))
-		PyErr_Format(PyExc_TypeError, "%s: an int from %lld to %llu is wanted, this is %R", name,
-			     low, high, o);
+		PyErr_Format(PyExc_TypeError, "%s: an int from %lld to %llu is wanted, this is %R",
+			     name, low, high, o);
 	return -1;
 }
 
 static int out_of_range(PyObject *o, const char *name, long long low, unsigned long long high)
 {
 	PyErr_Clear();
-	PyErr_Format(PyExc_ValueError, "%s: %R is out of range, it may be %lld to %llu", name, o, low, high);
+	PyErr_Format(PyExc_ValueError, "%s: %R is out of range, it may be %lld to %llu", name, o,
+		     low, high);
 	return -1;
 }
 
@@ -134,12 +137,15 @@ int args_time(PyObject *o, const char *name, int *ret)
 	s = PyFloat_AsDouble(o);
 	if (s == -1.0 && PyErr_Occurred()) {
 		if (PyErr_ExceptionMatches(PyExc_TypeError))
-			PyErr_Format(PyExc_TypeError, "%s: seconds or None are wanted, this is %R", name, o);
+			PyErr_Format(PyExc_TypeError, "%s: seconds or None are wanted, this is %R",
+				     name, o);
 		return -1;
 	}
 	if (!(s >= 0) || s > INT_MAX / 1000) {
-		PyErr_Format(PyExc_ValueError, "%s: %R is out of range, it may be 0 to %d seconds, or None "
-			     "for no limit", name, o, INT_MAX / 1000);
+		PyErr_Format(PyExc_ValueError,
+			     "%s: %R is out of range, it may be 0 to %d seconds, or None "
+			     "for no limit",
+			     name, o, INT_MAX / 1000);
 		return -1;
 	}
 	*ret = (int)ceil(s * 1000 - 1e-6);
@@ -193,8 +199,10 @@ int args_stream(PyObject *o, const char *name, void **ret)
 	}
 	if (!v) {
 		PyErr_Clear();
-		PyErr_Format(PyExc_TypeError, "%s: a cudaStream_t as an int, what has cuda_stream or "
-			     "__cuda_stream__, or None is wanted, this is %R", name, o);
+		PyErr_Format(PyExc_TypeError,
+			     "%s: a cudaStream_t as an int, what has cuda_stream or "
+			     "__cuda_stream__, or None is wanted, this is %R",
+			     name, o);
 		return -1;
 	}
 	r = stream_of(v, name, ret);

@@ -42,7 +42,8 @@ static int view(PyObject *o, const char *name, const char *wanted, int flags, st
 {
 	if (PyObject_GetBuffer(o, &a->view, flags) < 0) {
 		/* no buffer, not contiguous, or read-only: exporters say it in different ways */
-		if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_BufferError) ||
+		if (PyErr_ExceptionMatches(PyExc_TypeError) ||
+		    PyErr_ExceptionMatches(PyExc_BufferError) ||
 		    PyErr_ExceptionMatches(PyExc_ValueError)) {
 			PyErr_Clear();
 			return refuse(name, wanted, o);
@@ -79,13 +80,15 @@ static int item_bytes(PyObject *o, const char *name, Py_ssize_t i, Py_ssize_t si
 	Py_ssize_t n;
 
 	if (!PyBytes_Check(o)) {
-		PyErr_Format(PyExc_TypeError, "%s[%zd]: bytes are wanted, this is %.200R", name, i, o);
+		PyErr_Format(PyExc_TypeError, "%s[%zd]: bytes are wanted, this is %.200R", name, i,
+			     o);
 		return -1;
 	}
 	if (PyBytes_AsStringAndSize(o, &from, &n) < 0)
 		return -1;
 	if (n != size) {
-		PyErr_Format(PyExc_ValueError, "%s[%zd]: %zd bytes, %zd are wanted", name, i, n, size);
+		PyErr_Format(PyExc_ValueError, "%s[%zd]: %zd bytes, %zd are wanted", name, i, n,
+			     size);
 		return -1;
 	}
 	memcpy(to, from, (size_t)size);
@@ -112,12 +115,14 @@ static int pack_bytes(PyObject *o, const char *name, Py_ssize_t size, struct arr
 	return 0;
 }
 
-static int view_bytes(PyObject *o, const char *name, const char *wanted, Py_ssize_t size, struct array *a)
+static int view_bytes(PyObject *o, const char *name, const char *wanted, Py_ssize_t size,
+		      struct array *a)
 {
 	if (view(o, name, wanted, PyBUF_C_CONTIGUOUS, a) < 0)
 		return -1;
 	if (a->view.len % size || a->view.len / size > INT_MAX) {
-		PyErr_Format(PyExc_ValueError, "%s: %zd bytes, %zd bytes an item are wanted, and at most %d items",
+		PyErr_Format(PyExc_ValueError,
+			     "%s: %zd bytes, %zd bytes an item are wanted, and at most %d items",
 			     name, a->view.len, size, INT_MAX);
 		return -1;
 	}
@@ -155,10 +160,12 @@ int array_digests(PyObject *o, const char *name, PyObject *size, struct array *a
 	}
 	if (!is_sequence(o)) {
 		if (!size) {
-			PyErr_Format(PyExc_TypeError, "size: how many bytes of %s are a digest?", name);
+			PyErr_Format(PyExc_TypeError, "size: how many bytes of %s are a digest?",
+				     name);
 			return -1;
 		}
-		return view_bytes(o, name, "a list of bytes, or a contiguous buffer, is", *bytes, a);
+		return view_bytes(o, name, "a list of bytes, or a contiguous buffer, is", *bytes,
+				  a);
 	}
 	if (!size && PySequence_Size(o) > 0) {
 		first = item(o, 0);
@@ -186,15 +193,17 @@ static int item_number(PyObject *o, const char *name, Py_ssize_t i, long long lo
 	long long v;
 
 	if (!w && !PyLong_Check(o)) {
-		PyErr_Format(PyExc_TypeError, "%s[%zd]: an int is wanted, this is %.200R", name, i, o);
+		PyErr_Format(PyExc_TypeError, "%s[%zd]: an int is wanted, this is %.200R", name, i,
+			     o);
 		return -1;
 	}
 	v = PyLong_AsLongLong(w ? w : o);
 	Py_XDECREF(w);
 	if ((v == -1 && PyErr_Occurred()) || v < low || v > high) {
 		PyErr_Clear();
-		PyErr_Format(PyExc_ValueError, "%s[%zd]: %.200R is out of range, it may be %lld to %lld", name,
-			     i, o, low, high);
+		PyErr_Format(PyExc_ValueError,
+			     "%s[%zd]: %.200R is out of range, it may be %lld to %lld", name, i, o,
+			     low, high);
 		return -1;
 	}
 	*to = (uint32_t)v;
@@ -220,8 +229,9 @@ static int view_numbers(PyObject *o, const char *name, const char *wanted, struc
 	if (view(o, name, wanted, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT, &from) < 0)
 		return -1;
 	if (!is_number32(&from.view)) {
-		PyErr_Format(PyExc_TypeError, "%s: %s wanted, the items of this buffer are '%s' of %zd bytes",
-			     name, wanted, from.view.format ? from.view.format : "B", from.view.itemsize);
+		PyErr_Format(PyExc_TypeError,
+			     "%s: %s wanted, the items of this buffer are '%s' of %zd bytes", name,
+			     wanted, from.view.format ? from.view.format : "B", from.view.itemsize);
 	} else if (own(a, name, (size_t)from.view.len / 4, 4) == 0) {
 		memcpy(a->p, from.view.buf, (size_t)from.view.len);
 		r = 0;
@@ -258,12 +268,14 @@ static int numbers(PyObject *o, const char *name, const char *wanted, long long 
 
 int array_blocks(PyObject *o, const char *name, struct array *a)
 {
-	return numbers(o, name, "a list of ints or a contiguous int32 buffer is", INT32_MIN, INT32_MAX, a);
+	return numbers(o, name, "a list of ints or a contiguous int32 buffer is", INT32_MIN,
+		       INT32_MAX, a);
 }
 
 int array_words(PyObject *o, const char *name, struct array *a)
 {
-	return numbers(o, name, "a list of ints or a contiguous uint32 buffer is", 0, UINT32_MAX, a);
+	return numbers(o, name, "a list of ints or a contiguous uint32 buffer is", 0, UINT32_MAX,
+		       a);
 }
 
 /* ---- out ---- */
@@ -276,7 +288,8 @@ static int out_view(PyObject *o, const char *name, size_t n, uint32_t size, stru
 	if (view(o, name, wanted, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE, a) < 0)
 		return -1;
 	if (size == 4 && !is_number32(&a->view)) {
-		PyErr_Format(PyExc_TypeError, "%s: %s wanted, the items of this one are '%s' of %zd bytes", name,
+		PyErr_Format(PyExc_TypeError,
+			     "%s: %s wanted, the items of this one are '%s' of %zd bytes", name,
 			     wanted, a->view.format ? a->view.format : "B", a->view.itemsize);
 		return -1;
 	}
@@ -286,8 +299,8 @@ static int out_view(PyObject *o, const char *name, size_t n, uint32_t size, stru
 		return -1;
 	}
 	if ((uintptr_t)a->view.buf % (size == 4 ? 4 : 8)) {
-		PyErr_Format(PyExc_ValueError, "%s: its address is odd, a multiple of %d is wanted", name,
-			     size == 4 ? 4 : 8);
+		PyErr_Format(PyExc_ValueError, "%s: its address is odd, a multiple of %d is wanted",
+			     name, size == 4 ? 4 : 8);
 		return -1;
 	}
 	a->p = a->view.buf;

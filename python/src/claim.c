@@ -60,8 +60,8 @@ static METHOD(claim_drop)
 
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	if (array_blocks(a[0], "blocks", &blocks) == 0 && args_time(a[1], "timeout", &timeout) == 0 &&
-	    handle_enter((Cache *)self) == 0) {
+	if (array_blocks(a[0], "blocks", &blocks) == 0 &&
+	    args_time(a[1], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
 		FREELY(r = gpc_claim_drop(c, blocks.p, blocks.n, timeout));
 		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.c - gpc_dev_*: lookups that run on a device, on arrays in its memory.
  *
- * The stream reads and writes the arrays after the call.  An array of the host is viewed until the device's
- * wait() or close(); memory of a GPU is its owner's to keep, as for any kernel. */
+ * The stream reads and writes the arrays after the call.  An array of the host is viewed until the
+ * device's wait() or close(); memory of a GPU is its owner's to keep, as for any kernel. */
 #include "gpcpy.h"
 
 #include <stdlib.h>
@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 typedef struct {
-	PyObject_HEAD
-	Cache *cache;
+	PyObject_HEAD Cache *cache;
 	gpc_dev *dev;
 	int users, closed;
 	pthread_mutex_t lock;
@@ -100,8 +99,10 @@ static void free_kept(struct kept *k)
 /* Bytes of an array of shape; -1 with an exception. */
 static long long cai_bytes(PyObject *cai)
 {
-	PyObject *shape = PyMapping_GetItemString(cai, "shape"), *type = PyMapping_GetItemString(cai, "typestr"), *strides;
-	const char *text = type && PyUnicode_Check(type) ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
+	PyObject *shape = PyMapping_GetItemString(cai, "shape"),
+		 *type = PyMapping_GetItemString(cai, "typestr"), *strides;
+	const char *text =
+		type && PyUnicode_Check(type) ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
 	long long bytes = text && text[0] && text[1] ? atoll(text + 2) : -1, dim;
 	Py_ssize_t i;
 
@@ -120,8 +121,10 @@ static long long cai_bytes(PyObject *cai)
 	return bytes;
 }
 
-/* Where an array of a device, or of the host, is.  n = 0: as many items as there are; else at least n. */
-static int device_array(PyObject *o, const char *name, size_t n, uint32_t size, bool write, struct array *a)
+/* Where an array of a device, or of the host, is.  n = 0: as many items as there are; else at least
+ * n. */
+static int device_array(PyObject *o, const char *name, size_t n, uint32_t size, bool write,
+			struct array *a)
 {
 	PyObject *cai = PyObject_GetAttrString(o, "__cuda_array_interface__"), *data = NULL;
 	uint64_t address = 0;
@@ -139,8 +142,8 @@ static int device_array(PyObject *o, const char *name, size_t n, uint32_t size, 
 		a->n = (uint32_t)((size_t)a->view.len / size);
 		if (a->n >= n && (size_t)a->view.len / size <= INT32_MAX)
 			return 0;
-		PyErr_Format(PyExc_ValueError, "%s: %zd bytes, %zu items of %lu are wanted", name, a->view.len, n,
-			     (unsigned long)size);
+		PyErr_Format(PyExc_ValueError, "%s: %zd bytes, %zu items of %lu are wanted", name,
+			     a->view.len, n, (unsigned long)size);
 		return -1;
 	}
 	bytes = cai_bytes(cai);
@@ -155,8 +158,10 @@ static int device_array(PyObject *o, const char *name, size_t n, uint32_t size, 
 		return 0;
 	}
 	PyErr_Clear();
-	PyErr_Format(PyExc_ValueError, "%s: a contiguous array of a device, with room for %zu items of %lu bytes, is "
-		     "wanted", name, n, (unsigned long)size);
+	PyErr_Format(PyExc_ValueError,
+		     "%s: a contiguous array of a device, with room for %zu items of %lu bytes, is "
+		     "wanted",
+		     name, n, (unsigned long)size);
 	return -1;
 }
 
@@ -206,8 +211,9 @@ static METHOD(device_lookup)
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
 	if (device_array(a[0], "keys", 0, sizeof(gpc_key), false, &keys) == 0 &&
-	    device_array(a[1], "out", keys.n, 4, true, &out) == 0 && args_u32(a[2], "spaces", &spaces) == 0 &&
-	    args_stream(a[3], "stream", &stream) == 0 && enter((Device *)self) == 0) {
+	    device_array(a[1], "out", keys.n, 4, true, &out) == 0 &&
+	    args_u32(a[2], "spaces", &spaces) == 0 && args_stream(a[3], "stream", &stream) == 0 &&
+	    enter((Device *)self) == 0) {
 		r = gpc_dev_lookup(((Device *)self)->dev, spaces, keys.p, keys.n, out.p, stream);
 		if (r < 0)
 			error_raise(r);
@@ -238,7 +244,8 @@ static int check_start(struct array *start, uint32_t nseq, uint32_t n)
 	for (i = 0; i <= nseq; i++) {
 		if (s[i] <= n && (i == 0 || s[i - 1] <= s[i]))
 			continue;
-		PyErr_Format(PyExc_ValueError, "start[%lu] is %lu: it must ascend to at most %lu, the number of keys",
+		PyErr_Format(PyExc_ValueError,
+			     "start[%lu] is %lu: it must ascend to at most %lu, the number of keys",
 			     (unsigned long)i, (unsigned long)s[i], (unsigned long)n);
 		return -1;
 	}
@@ -247,7 +254,9 @@ static int check_start(struct array *start, uint32_t nseq, uint32_t n)
 
 static METHOD(device_match)
 {
-	static const struct call call = { "match", 5, 5, { "keys", "start", "nseq", "lens", "out", "spaces", "stream" } };
+	static const struct call call = {
+		"match", 5, 5, { "keys", "start", "nseq", "lens", "out", "spaces", "stream" }
+	};
 	struct array keys = { 0 }, start = { 0 }, lens = { 0 }, out = { 0 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	uint32_t spaces = 0, nseq = 0;
@@ -261,9 +270,11 @@ static METHOD(device_match)
 	    device_array(a[1], "start", (size_t)nseq + 1, 4, false, &start) == 0 &&
 	    check_start(&start, nseq, keys.n) == 0 &&
 	    device_array(a[3], "lens", nseq, 4, true, &lens) == 0 &&
-	    device_array(a[4], "out", keys.n, 4, true, &out) == 0 && args_u32(a[5], "spaces", &spaces) == 0 &&
-	    args_stream(a[6], "stream", &stream) == 0 && enter((Device *)self) == 0) {
-		r = gpc_dev_match(((Device *)self)->dev, spaces, keys.p, start.p, nseq, lens.p, out.p, stream);
+	    device_array(a[4], "out", keys.n, 4, true, &out) == 0 &&
+	    args_u32(a[5], "spaces", &spaces) == 0 && args_stream(a[6], "stream", &stream) == 0 &&
+	    enter((Device *)self) == 0) {
+		r = gpc_dev_match(((Device *)self)->dev, spaces, keys.p, start.p, nseq, lens.p,
+				  out.p, stream);
 		if (r < 0)
 			error_raise(r);
 		else if (keep((Device *)self, &keys) == 0 && keep((Device *)self, &start) == 0 &&
@@ -287,11 +298,12 @@ static METHOD(device_wait)
 	struct kept *k;
 	gpc_dev *d;
 
-	if (args_parse(&call, args, n, kwnames, a) < 0 || args_stream(a[0], "stream", &stream) < 0 ||
-	    args_time(a[1], "timeout", &timeout) < 0 || enter((Device *)self) < 0)
+	if (args_parse(&call, args, n, kwnames, a) < 0 ||
+	    args_stream(a[0], "stream", &stream) < 0 || args_time(a[1], "timeout", &timeout) < 0 ||
+	    enter((Device *)self) < 0)
 		return NULL;
 	d = ((Device *)self)->dev;
-	k = take_kept((Device *)self);   /* what comes meanwhile is not waited for */
+	k = take_kept((Device *)self); /* what comes meanwhile is not waited for */
 	WAIT_SLICES(r, timeout, r = gpc_dev_wait(d, stream, slice));
 	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
 	if (r < 0)
@@ -313,9 +325,9 @@ static void finish(Device *self)
 		FREELY(gpc_dev_close(d));
 		handle_leave(self->cache);
 	} else if (d && self->cache->c) {
-		take_kept(self);         /* close is under way, and the device may still write: they leak */
+		take_kept(self); /* close is under way, and the device may still write: they leak */
 	}
-	PyErr_Clear();                   /* the cache is closed: so is the device */
+	PyErr_Clear(); /* the cache is closed: so is the device */
 	free_kept(take_kept(self));
 }
 
@@ -372,7 +384,8 @@ static METHOD(device_open)
 		if (r < 0)
 			error_raise(r);
 		else
-			ret = (Device *)((allocfunc)PyType_GetSlot(device_type, Py_tp_alloc))(device_type, 0);
+			ret = (Device *)((allocfunc)PyType_GetSlot(device_type, Py_tp_alloc))(
+				device_type, 0);
 		if (ret) {
 			pthread_mutex_init(&ret->lock, NULL);
 			ret->cache = (Cache *)Py_NewRef(self);
@@ -387,21 +400,24 @@ static METHOD(device_open)
 }
 
 const PyMethodDef methods_device[] = {
-	ROW("dev_open", device_open, "dev_open(device)\n\nA Device: \"host\", \"cuda:N\" or \"GPU-uuid\"."),
+	ROW("dev_open", device_open,
+	    "dev_open(device)\n\nA Device: \"host\", \"cuda:N\" or \"GPU-uuid\"."),
 	{ NULL, NULL, 0, NULL }
 };
 
 static PyMethodDef methods[] = {
 	ROW("enter", device_enter,
 	    "enter()\n\nBefore each launch or graph launch: a section.  gpc.Stale: there is no mirror now."),
-	ROW("leave", device_leave, "leave(section, stream=None)\n\nThe section ends when the stream gets here."),
+	ROW("leave", device_leave,
+	    "leave(section, stream=None)\n\nThe section ends when the stream gets here."),
 	ROW("lookup", device_lookup,
 	    "lookup(keys, out, *, spaces=0, stream=None)\n\nInside a section: a block or -1 of each key to out, in the "
 	    "order of the stream.  Arrays of the\ndevice, with __cuda_array_interface__; on the host device, buffers."),
 	ROW("match", device_match,
 	    "match(keys, start, nseq, lens, out, *, spaces=0, stream=None)\n\nThe same for Cache.match.  What start "
 	    "holds on a GPU is yours to get right."),
-	ROW("wait", device_wait, "wait(stream=None, timeout=None)\n\nUntil the stream has done what it has so far."),
+	ROW("wait", device_wait,
+	    "wait(stream=None, timeout=None)\n\nUntil the stream has done what it has so far."),
 	ROW("close", device_close, "close()\n\nWaits until the device has done what it was given."),
 	{ NULL, NULL, 0, NULL }
 };
@@ -412,8 +428,10 @@ static PyType_Slot slots[] = {
 	{ 0, NULL }
 };
 static PyType_Spec spec = {
-	.name = "gpc.Device", .basicsize = sizeof(Device),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .slots = slots,
+	.name = "gpc.Device",
+	.basicsize = sizeof(Device),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = slots,
 };
 
 int device_init(PyObject *module)

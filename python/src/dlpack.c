@@ -9,22 +9,29 @@
 
 enum { DL_CPU = 1, DL_CUDA = 2, DL_UINT = 1 };
 
-struct dl_device { int32_t type, id; };
+struct dl_device {
+	int32_t type, id;
+};
 struct dl_tensor {
 	void *data;
 	struct dl_device device;
 	int32_t ndim;
-	struct { uint8_t code, bits; uint16_t lanes; } dtype;
+	struct {
+		uint8_t code, bits;
+		uint16_t lanes;
+	} dtype;
 	int64_t *shape, *strides;
 	uint64_t byte_offset;
 };
-struct dl_managed {                      /* "dltensor" */
+struct dl_managed { /* "dltensor" */
 	struct dl_tensor tensor;
 	void *context;
 	void (*deleter)(struct dl_managed *self);
 };
-struct dl_versioned {                    /* "dltensor_versioned" */
-	struct { uint32_t major, minor; } version;
+struct dl_versioned { /* "dltensor_versioned" */
+	struct {
+		uint32_t major, minor;
+	} version;
 	void *context;
 	void (*deleter)(struct dl_versioned *self);
 	uint64_t flags;
@@ -73,9 +80,12 @@ static void fill(struct part *p, struct dl_tensor *t)
 	p->shape64 = (int64_t)p->bytes;
 	p->stride64 = 1;
 	*t = (struct dl_tensor){
-		.data = p->base, .ndim = 1, .dtype = { DL_UINT, 8, 1 },
+		.data = p->base,
+		.ndim = 1,
+		.dtype = { DL_UINT, 8, 1 },
 		.device = { p->device < 0 ? DL_CPU : DL_CUDA, p->device < 0 ? 0 : p->device },
-		.shape = &p->shape64, .strides = &p->stride64,
+		.shape = &p->shape64,
+		.strides = &p->stride64,
 	};
 }
 
@@ -130,12 +140,15 @@ static int check_wishes(struct part *p, PyObject *max_version, PyObject *device,
 		if (r < 0)
 			return -1;
 		if (type != (p->device < 0 ? DL_CPU : DL_CUDA)) {
-			PyErr_SetString(PyExc_BufferError, "dl_device: this memory cannot be exported to another device");
+			PyErr_SetString(
+				PyExc_BufferError,
+				"dl_device: this memory cannot be exported to another device");
 			return -1;
 		}
 	}
 	if (copy == Py_True) {
-		PyErr_SetString(PyExc_BufferError, "copy: this memory is shared, a copy is the consumer's to make");
+		PyErr_SetString(PyExc_BufferError,
+				"copy: this memory is shared, a copy is the consumer's to make");
 		return -1;
 	}
 	return 0;
@@ -143,15 +156,19 @@ static int check_wishes(struct part *p, PyObject *max_version, PyObject *device,
 
 METHOD(part_dlpack)
 {
-	static const struct call call = { "__dlpack__", 0, 0, { "stream", "max_version", "dl_device", "copy" } };
+	static const struct call call = {
+		"__dlpack__", 0, 0, { "stream", "max_version", "dl_device", "copy" }
+	};
 	struct part *p = (struct part *)self;
 	PyObject *a[MAX_ARGS], *ret;
 	uint32_t major = 0;
 
-	if (args_parse(&call, args, n, kwnames, a) < 0 || check_wishes(p, a[1], a[2], a[3], &major) < 0)
+	if (args_parse(&call, args, n, kwnames, a) < 0 ||
+	    check_wishes(p, a[1], a[2], a[3], &major) < 0)
 		return NULL;
 	if (p->device == -2) {
-		PyErr_SetString(PyExc_BufferError, "the pool's device has no number here: make it as cuda:N");
+		PyErr_SetString(PyExc_BufferError,
+				"the pool's device has no number here: make it as cuda:N");
 		return NULL;
 	}
 	if (part_export(p) < 0)
@@ -166,5 +183,6 @@ PyObject *part_dlpack_device(PyObject *self, PyObject *unused)
 {
 	struct part *p = (struct part *)self;
 
-	return Py_BuildValue("(ii)", p->device < 0 ? DL_CPU : DL_CUDA, p->device < 0 ? 0 : p->device);
+	return Py_BuildValue("(ii)", p->device < 0 ? DL_CPU : DL_CUDA,
+			     p->device < 0 ? 0 : p->device);
 }

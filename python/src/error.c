@@ -10,19 +10,24 @@
 static PyObject *base;
 static struct subclass {
 	const char *name;
-	int err[3];                      /* ended by 0 */
-	PyObject **also;                 /* a second base */
+	int err[3];      /* ended by 0 */
+	PyObject **also; /* a second base */
 	const char *doc;
 	PyObject *class;
 } subclasses[] = {
-	{ "gpc.NoSpace", { ENOSPC, EDQUOT }, NULL, "Nothing free, nothing evictable, or a quota is used up." },
+	{ "gpc.NoSpace",
+	  { ENOSPC, EDQUOT },
+	  NULL,
+	  "Nothing free, nothing evictable, or a quota is used up." },
 	{ "gpc.TimedOut", { ETIMEDOUT }, &PyExc_TimeoutError, "Time is up." },
 	{ "gpc.Again", { EAGAIN }, &PyExc_BlockingIOError, "Not yet: ring full, or timeout 0." },
 	{ "gpc.NotConnected", { ENOTCONN }, &PyExc_ConnectionError, "No writer." },
 	{ "gpc.Stale", { ESTALE }, NULL, "The block, key, mirror or pool has changed." },
 	{ "gpc.NotFound", { ENOENT }, &PyExc_LookupError, "No such name, key, pool or peer." },
 	{ "gpc.Exists", { EEXIST }, &PyExc_FileExistsError, "The name is taken." },
-	{ "gpc.Denied", { EPERM, EACCES, EROFS }, &PyExc_PermissionError,
+	{ "gpc.Denied",
+	  { EPERM, EACCES, EROFS },
+	  &PyExc_PermissionError,
 	  "Not your block, another user's segment, or a read-only handle." },
 	{ "gpc.Busy", { EBUSY }, NULL, "Somebody holds it." },
 	{ "gpc.Invalid", { EINVAL }, &PyExc_ValueError, "An argument is out of range." },
@@ -44,7 +49,8 @@ int error_init(PyObject *module)
 {
 	size_t i;
 
-	base = PyErr_NewExceptionWithDoc("gpc.Error",
+	base = PyErr_NewExceptionWithDoc(
+		"gpc.Error",
 		"A call of gpc failed.  errno says what it is about, strerror is one sentence: which\n"
 		"argument, its value, what it may be.  ticket, cursor: as the call's text says.",
 		PyExc_OSError, NULL);

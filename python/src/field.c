@@ -5,151 +5,273 @@
 #include <stddef.h>
 #include <string.h>
 
-#define F(type, name, kind) { #name, offsetof(type, name), sizeof(((type *)0)->name), kind, 0, 0 }
-#define F_AS(type, python, name, kind) { python, offsetof(type, name), sizeof(((type *)0)->name), kind, 0, 0 }
-#define F_CUT(type, name, by, unit) \
-	{ #name, offsetof(type, name), sizeof(((type *)0)->name), F_BYTES, offsetof(type, by), unit }
-#define END { NULL, 0, 0, F_U32, 0, 0 }
+#define F(type, name, kind)                                                        \
+	{                                                                          \
+#name, offsetof(type, name), sizeof(((type *)0)->name), kind, 0, 0 \
+	}
+#define F_AS(type, python, name, kind)                                              \
+	{                                                                           \
+		python, offsetof(type, name), sizeof(((type *)0)->name), kind, 0, 0 \
+	}
+#define F_CUT(type, name, by, unit)                                              \
+	{                                                                        \
+#name, offsetof(type, name), sizeof(((type *)0)->name), F_BYTES, \
+			offsetof(type, by), unit                                 \
+	}
+#define END                             \
+	{                               \
+		NULL, 0, 0, F_U32, 0, 0 \
+	}
 
 #define T struct gpc_run
-static const struct field fields_run[] = {
-	F(T, part, F_U32), F(T, count, F_U32), F(T, bytes, F_U64), F(T, offset, F_U64),
-	F(T, slot_stride, F_U64), F(T, run_stride, F_U64), END
-};
+static const struct field fields_run[] = { F(T, part, F_U32),
+					   F(T, count, F_U32),
+					   F(T, bytes, F_U64),
+					   F(T, offset, F_U64),
+					   F(T, slot_stride, F_U64),
+					   F(T, run_stride, F_U64),
+					   END };
 #undef T
 #define T struct gpc_move
-static const struct field fields_move[] = {
-	F_AS(T, "from_", from, F_I32), F(T, to, F_I32), F(T, key, F_KEY), F(T, op, F_U64), END
-};
+static const struct field fields_move[] = { F_AS(T, "from_", from, F_I32), F(T, to, F_I32),
+					    F(T, key, F_KEY), F(T, op, F_U64), END };
 #undef T
 #define T struct gpc_claim
-static const struct field fields_claim[] = {
-	F(T, key, F_KEY), F(T, state, F_U32), F(T, block, F_I32), F(T, peer, F_I32), F(T, pid, F_I32),
-	F(T, loading, F_U32), F(T, ahead, F_U32), F(T, age_ns, F_U64), F(T, life, F_U64), END
-};
+static const struct field fields_claim[] = { F(T, key, F_KEY),   F(T, state, F_U32),
+					     F(T, block, F_I32), F(T, peer, F_I32),
+					     F(T, pid, F_I32),   F(T, loading, F_U32),
+					     F(T, ahead, F_U32), F(T, age_ns, F_U64),
+					     F(T, life, F_U64),  END };
 #undef T
 #define T struct gpc_pool
 static const struct field fields_pool_all[] = {
-	F(T, number, F_I32), F(T, kind, F_U32), F(T, flags, F_U32), F(T, space, F_U32), F(T, blocks, F_U32),
-	F(T, transit, F_U32), F(T, generation, F_U32), F(T, owner, F_I32), F(T, demote_to, F_I32),
-	F(T, gpus, F_U32), F_CUT(T, uuid, gpus, 16), F_CUT(T, backing, backing_size, 1), F(T, memory, F_U64),
-	F(T, block_bytes, F_U64), F(T, fingerprint, F_BYTES), F(T, spill_ahead, F_U32),
-	F(T, live, F_U32), F(T, reserved, F_U32), F(T, dying, F_U32), END
+	F(T, number, F_I32),        F(T, kind, F_U32),
+	F(T, flags, F_U32),         F(T, space, F_U32),
+	F(T, blocks, F_U32),        F(T, transit, F_U32),
+	F(T, generation, F_U32),    F(T, owner, F_I32),
+	F(T, demote_to, F_I32),     F(T, gpus, F_U32),
+	F_CUT(T, uuid, gpus, 16),   F_CUT(T, backing, backing_size, 1),
+	F(T, memory, F_U64),        F(T, block_bytes, F_U64),
+	F(T, fingerprint, F_BYTES), F(T, spill_ahead, F_U32),
+	F(T, live, F_U32),          F(T, reserved, F_U32),
+	F(T, dying, F_U32),         END
 };
 /* what a caller of pool_add and pool_make says */
-const struct field fields_pool[] = {
-	F(T, kind, F_U32), F(T, flags, F_U32), F(T, space, F_U32), F(T, blocks, F_U32), F(T, transit, F_U32),
-	F(T, demote_to, F_I32), F(T, gpus, F_U32), F(T, uuid, F_BYTES), F_CUT(T, backing, backing_size, 1),
-	F(T, spill_ahead, F_U32), END
-};
+const struct field fields_pool[] = { F(T, kind, F_U32),
+				     F(T, flags, F_U32),
+				     F(T, space, F_U32),
+				     F(T, blocks, F_U32),
+				     F(T, transit, F_U32),
+				     F(T, demote_to, F_I32),
+				     F(T, gpus, F_U32),
+				     F(T, uuid, F_BYTES),
+				     F_CUT(T, backing, backing_size, 1),
+				     F(T, spill_ahead, F_U32),
+				     END };
 #undef T
 #define T struct gpc_memory
-const struct field fields_backing[] = {
-	F(T, block_bytes, F_U64), F(T, fingerprint, F_BYTES), F(T, device, F_STRING), F(T, parts, F_U32),
-	F(T, numa, F_U32), F(T, nodes, F_U64), F(T, no_checksums, F_U32), F(T, huge_dir, F_STRING),
-	F(T, threads, F_U32), END
-};
+const struct field fields_backing[] = { F(T, block_bytes, F_U64),  F(T, fingerprint, F_BYTES),
+					F(T, device, F_STRING),    F(T, parts, F_U32),
+					F(T, numa, F_U32),         F(T, nodes, F_U64),
+					F(T, no_checksums, F_U32), F(T, huge_dir, F_STRING),
+					F(T, threads, F_U32),      END };
 #undef T
 #define T struct gpc_pool_memory
 static const struct field fields_memory[] = {
-	F(T, kind, F_U32), F(T, slots, F_U32), F(T, nruns, F_U32), F(T, parts, F_U32), F(T, parts_lent, F_U32),
-	F(T, memory, F_U64), F(T, block_bytes, F_U64), F(T, bytes, F_U64), F(T, huge_bytes, F_U64),
-	F(T, numa, F_U32), F(T, mapped, F_U32), F(T, nodes, F_U64), F(T, pinned, F_U64),
-	F(T, fingerprint, F_BYTES), F(T, device, F_TEXT), F(T, file, F_TEXT), F(T, checksums, F_U32), END
+	F(T, kind, F_U32),        F(T, slots, F_U32),         F(T, nruns, F_U32),
+	F(T, parts, F_U32),       F(T, parts_lent, F_U32),    F(T, memory, F_U64),
+	F(T, block_bytes, F_U64), F(T, bytes, F_U64),         F(T, huge_bytes, F_U64),
+	F(T, numa, F_U32),        F(T, mapped, F_U32),        F(T, nodes, F_U64),
+	F(T, pinned, F_U64),      F(T, fingerprint, F_BYTES), F(T, device, F_TEXT),
+	F(T, file, F_TEXT),       F(T, checksums, F_U32),     END
 };
 #undef T
 #define T struct gpc_config
-const struct field fields_config[] = {
-	F(T, block_tokens, F_U32), F(T, max_blocks, F_U32), F(T, max_peers, F_U32), F(T, max_pools, F_U32),
-	F(T, vram_blocks, F_U32), F(T, ram_blocks, F_U32), F(T, tick_us, F_U32), F(T, free_target, F_I32),
-	F(T, quarantine_ms, F_U32), F(T, keep_tokens, F_U32), F(T, keep_digests, F_U32), F(T, peer_quota, F_U32),
-	F(T, mode, F_U32), F(T, gid, F_U32), F(T, devices, F_STRING), F(T, ram_space, F_U32),
-	F(T, ram_flags, F_U32), F(T, max_aliases, F_I32), END
-};
+const struct field fields_config[] = { F(T, block_tokens, F_U32),
+				       F(T, max_blocks, F_U32),
+				       F(T, max_peers, F_U32),
+				       F(T, max_pools, F_U32),
+				       F(T, vram_blocks, F_U32),
+				       F(T, ram_blocks, F_U32),
+				       F(T, tick_us, F_U32),
+				       F(T, free_target, F_I32),
+				       F(T, quarantine_ms, F_U32),
+				       F(T, keep_tokens, F_U32),
+				       F(T, keep_digests, F_U32),
+				       F(T, peer_quota, F_U32),
+				       F(T, mode, F_U32),
+				       F(T, gid, F_U32),
+				       F(T, devices, F_STRING),
+				       F(T, ram_space, F_U32),
+				       F(T, ram_flags, F_U32),
+				       F(T, max_aliases, F_I32),
+				       END };
 #undef T
 #define T struct gpc_info
-static const struct field fields_info[] = {
-	F(T, version, F_U32), F(T, block_tokens, F_U32), F(T, max_blocks, F_U32), F(T, max_peers, F_U32),
-	F(T, max_pools, F_U32), F(T, pools, F_U32), F(T, peers, F_U32), F(T, mirrors, F_U32),
-	F(T, writer_pid, F_I32), F(T, writer_generation, F_U32), F(T, peer, F_I32), F(T, tick_us, F_U32),
-	F(T, free_target, F_I32), F(T, keep_tokens, F_U32), F(T, keep_digests, F_U32), F(T, tick, F_U64),
-	F(T, bytes, F_U64), F(T, buckets, F_U64), F(T, hash, F_TEXT), F(T, devices, F_TEXT),
-	F(T, layout, F_BYTES), F(T, writer_peer, F_I32), F(T, refused, F_I32), F(T, why, F_TEXT), F(T, life, F_U64),
-	F(T, max_aliases, F_U32), F(T, created_ns, F_U64), F(T, writer_since_ns, F_U64),
-	F(T, peers_alive, F_U32), F(T, peers_dead, F_U32), END
-};
+static const struct field fields_info[] = { F(T, version, F_U32),
+					    F(T, block_tokens, F_U32),
+					    F(T, max_blocks, F_U32),
+					    F(T, max_peers, F_U32),
+					    F(T, max_pools, F_U32),
+					    F(T, pools, F_U32),
+					    F(T, peers, F_U32),
+					    F(T, mirrors, F_U32),
+					    F(T, writer_pid, F_I32),
+					    F(T, writer_generation, F_U32),
+					    F(T, peer, F_I32),
+					    F(T, tick_us, F_U32),
+					    F(T, free_target, F_I32),
+					    F(T, keep_tokens, F_U32),
+					    F(T, keep_digests, F_U32),
+					    F(T, tick, F_U64),
+					    F(T, bytes, F_U64),
+					    F(T, buckets, F_U64),
+					    F(T, hash, F_TEXT),
+					    F(T, devices, F_TEXT),
+					    F(T, layout, F_BYTES),
+					    F(T, writer_peer, F_I32),
+					    F(T, refused, F_I32),
+					    F(T, why, F_TEXT),
+					    F(T, life, F_U64),
+					    F(T, max_aliases, F_U32),
+					    F(T, created_ns, F_U64),
+					    F(T, writer_since_ns, F_U64),
+					    F(T, peers_alive, F_U32),
+					    F(T, peers_dead, F_U32),
+					    END };
 #undef T
 #define T struct gpc_stats
 static const struct field fields_stats[] = {
-	F(T, pid, F_I32), F(T, label, F_TEXT), F(T, lookups, F_U64), F(T, hit_vram, F_U64),
-	F(T, hit_ram, F_U64), F(T, miss, F_U64), F(T, published, F_U64), F(T, duplicate, F_U64),
-	F(T, evicted, F_U64), F(T, demoted, F_U64), F(T, promoted, F_U64), F(T, dropped, F_U64),
-	F(T, stale_refs, F_U64), F(T, ring_full, F_U64), F(T, relocated, F_U64), F(T, no_bucket, F_U64),
-	F(T, refs, F_U64), F(T, reserved, F_U64), F(T, sections, F_U64), F(T, oldest_section_ns, F_U64),
-	F(T, live, F_U64), F(T, free_blocks, F_U64), F(T, dying, F_U64), F(T, alive, F_I32), F(T, here, F_I32),
-	F(T, left, F_I32), F(T, fetched, F_U64), F(T, spilled, F_U64), F(T, bad, F_U64), F(T, transfers, F_U64),
-	F(T, claims, F_U64), F(T, leader, F_I32), F(T, aliases, F_U64), F(T, commands, F_U64),
-	F(T, pending, F_U64), F(T, fetched_bytes, F_U64), F(T, spilled_bytes, F_U64), END
+	F(T, pid, F_I32),           F(T, label, F_TEXT),
+	F(T, lookups, F_U64),       F(T, hit_vram, F_U64),
+	F(T, hit_ram, F_U64),       F(T, miss, F_U64),
+	F(T, published, F_U64),     F(T, duplicate, F_U64),
+	F(T, evicted, F_U64),       F(T, demoted, F_U64),
+	F(T, promoted, F_U64),      F(T, dropped, F_U64),
+	F(T, stale_refs, F_U64),    F(T, ring_full, F_U64),
+	F(T, relocated, F_U64),     F(T, no_bucket, F_U64),
+	F(T, refs, F_U64),          F(T, reserved, F_U64),
+	F(T, sections, F_U64),      F(T, oldest_section_ns, F_U64),
+	F(T, live, F_U64),          F(T, free_blocks, F_U64),
+	F(T, dying, F_U64),         F(T, alive, F_I32),
+	F(T, here, F_I32),          F(T, left, F_I32),
+	F(T, fetched, F_U64),       F(T, spilled, F_U64),
+	F(T, bad, F_U64),           F(T, transfers, F_U64),
+	F(T, claims, F_U64),        F(T, leader, F_I32),
+	F(T, aliases, F_U64),       F(T, commands, F_U64),
+	F(T, pending, F_U64),       F(T, fetched_bytes, F_U64),
+	F(T, spilled_bytes, F_U64), END
 };
 #undef T
 #define T struct gpc_histogram
 static const struct field fields_histogram[] = {
-	F(T, first_ns, F_U64), { "cell", offsetof(T, cell), sizeof(((T *)0)->cell), F_COUNTS, offsetof(T, cells), 8 },
-	F(T, count, F_U64), F(T, sum, F_DOUBLE), F(T, blocks, F_U64), F(T, bytes, F_U64), END
+	F(T, first_ns, F_U64),
+	{ "cell", offsetof(T, cell), sizeof(((T *)0)->cell), F_COUNTS, offsetof(T, cells), 8 },
+	F(T, count, F_U64),
+	F(T, sum, F_DOUBLE),
+	F(T, blocks, F_U64),
+	F(T, bytes, F_U64),
+	END
 };
 #undef T
 #define T struct gpc_mirror
-static const struct field fields_mirror[] = {
-	F(T, generation, F_U32), F(T, device, F_TEXT), F(T, uuid, F_BYTES), F(T, bytes, F_U64),
-	F(T, flushed, F_U64), F(T, changes, F_U64), F(T, retired, F_U32), END
-};
+static const struct field fields_mirror[] = { F(T, generation, F_U32), F(T, device, F_TEXT),
+					      F(T, uuid, F_BYTES),     F(T, bytes, F_U64),
+					      F(T, flushed, F_U64),    F(T, changes, F_U64),
+					      F(T, retired, F_U32),    END };
 #undef T
 #define T struct gpc_entry
-static const struct field fields_entry[] = {
-	F(T, key, F_KEY), F(T, parent, F_KEY), F(T, block, F_I32), F(T, depth, F_U32), F(T, tag, F_U32),
-	F(T, refs, F_U32), F(T, stamp, F_U64), F(T, group, F_U32), F_CUT(T, digest, digest_bytes, 1), END
-};
+static const struct field fields_entry[] = { F(T, key, F_KEY),
+					     F(T, parent, F_KEY),
+					     F(T, block, F_I32),
+					     F(T, depth, F_U32),
+					     F(T, tag, F_U32),
+					     F(T, refs, F_U32),
+					     F(T, stamp, F_U64),
+					     F(T, group, F_U32),
+					     F_CUT(T, digest, digest_bytes, 1),
+					     END };
 #undef T
 #define T struct gpc_event
-static const struct field fields_event[] = {
-	F(T, seq, F_U64), F(T, what, F_U32), F(T, tag, F_U32), F(T, block, F_I32), F(T, was, F_I32),
-	F(T, key, F_KEY), F(T, parent, F_KEY), F(T, group, F_U32), F_CUT(T, digest, digest_bytes, 1), END
-};
+static const struct field fields_event[] = { F(T, seq, F_U64),
+					     F(T, what, F_U32),
+					     F(T, tag, F_U32),
+					     F(T, block, F_I32),
+					     F(T, was, F_I32),
+					     F(T, key, F_KEY),
+					     F(T, parent, F_KEY),
+					     F(T, group, F_U32),
+					     F_CUT(T, digest, digest_bytes, 1),
+					     END };
 #undef T
 #define T struct gpc_transfer_info
-static const struct field fields_transfer[] = {
-	F(T, peer, F_I32), F(T, transfer, F_U64), F(T, blocks, F_U32), F(T, left, F_U32), F(T, ranks, F_U32),
-	F(T, passed, F_U32), F_AS(T, "from_", from, F_I32), F(T, to, F_I32), F(T, age_ns, F_U64), END
-};
+static const struct field fields_transfer[] = { F(T, peer, F_I32),
+						F(T, transfer, F_U64),
+						F(T, blocks, F_U32),
+						F(T, left, F_U32),
+						F(T, ranks, F_U32),
+						F(T, passed, F_U32),
+						F_AS(T, "from_", from, F_I32),
+						F(T, to, F_I32),
+						F(T, age_ns, F_U64),
+						END };
 #undef T
 #define T struct gpc_tier
 static const struct field fields_tier[] = {
-	F(T, kind, F_U32), F(T, pool, F_I32), F(T, keeper, F_I32), F(T, ready, F_U32), F(T, state, F_U32), F(T,
-	block_bytes, F_U64), F(T, asks, F_U64), F(T, hits, F_U64), F(T, misses, F_U64), F(T, brought, F_U64), F(T,
-	brought_bytes, F_U64), F(T, written, F_U64), F(T, written_bytes, F_U64), F(T, absent, F_U64),
-	F(T, bad, F_U64), F(T, errors, F_U64), F(T, late, F_U64), F(T, overtaken, F_U64), F(T, no_ram,
-	F_U64), F(T, refused, F_U64), F(T, failed, F_U64), F(T, unwanted, F_U64), F(T, evicted, F_U64),
-	F(T, aged, F_U64), F(T, forgotten, F_U64), F(T, found, F_U64), F(T, restored, F_U64), F(T,
-	orphans, F_U64), F(T, full, F_U64), F(T, down, F_U64), F(T, asked, F_U64), F(T, there, F_U64),
-	{ "counters", offsetof(T, counter), sizeof(((T *)0)->counter), F_NAMED, offsetof(T, ncounters),
-	  sizeof(struct gpc_tier_counter) }, END
+	F(T, kind, F_U32),
+	F(T, pool, F_I32),
+	F(T, keeper, F_I32),
+	F(T, ready, F_U32),
+	F(T, state, F_U32),
+	F(T, block_bytes, F_U64),
+	F(T, asks, F_U64),
+	F(T, hits, F_U64),
+	F(T, misses, F_U64),
+	F(T, brought, F_U64),
+	F(T, brought_bytes, F_U64),
+	F(T, written, F_U64),
+	F(T, written_bytes, F_U64),
+	F(T, absent, F_U64),
+	F(T, bad, F_U64),
+	F(T, errors, F_U64),
+	F(T, late, F_U64),
+	F(T, overtaken, F_U64),
+	F(T, no_ram, F_U64),
+	F(T, refused, F_U64),
+	F(T, failed, F_U64),
+	F(T, unwanted, F_U64),
+	F(T, evicted, F_U64),
+	F(T, aged, F_U64),
+	F(T, forgotten, F_U64),
+	F(T, found, F_U64),
+	F(T, restored, F_U64),
+	F(T, orphans, F_U64),
+	F(T, full, F_U64),
+	F(T, down, F_U64),
+	F(T, asked, F_U64),
+	F(T, there, F_U64),
+	{ "counters", offsetof(T, counter), sizeof(((T *)0)->counter), F_NAMED,
+	  offsetof(T, ncounters), sizeof(struct gpc_tier_counter) },
+	END
 };
 #undef T
 #define T struct gpc_tiers_file
-static const struct field fields_tiers_file[] = {
-	F(T, has_secret, F_U32), F(T, blocks, F_U64), F(T, block_bytes, F_U64), F(T, bytes, F_U64),
-	F(T, secret, F_BYTES), END
-};
+static const struct field fields_tiers_file[] = { F(T, has_secret, F_U32),  F(T, blocks, F_U64),
+						  F(T, block_bytes, F_U64), F(T, bytes, F_U64),
+						  F(T, secret, F_BYTES),    END };
 #undef T
 #define T struct gpc_tiers_options
 /* what a caller of tiers_open says */
-const struct field fields_tiers[] = {
-	F(T, flags, F_U32), F(T, dir, F_STRING), F(T, ram, F_I32), F(T, disk, F_STRING), F(T, disk_bytes, F_U64),
-	F(T, disk_blocks, F_U32), F(T, disk_space, F_U32), F(T, disk_threads, F_U32), F(T, ahead, F_U32),
-	F(T, min_uses, F_U32), F(T, max_age_s, F_U32), F(T, write_rate, F_U64), F(T, stages, F_U32),
-	F(T, remote, F_STRING), F(T, remote_tag, F_STRING), F(T, remote_blocks, F_U32), F(T, remote_space, F_U32),
-	F(T, remote_uses, F_U32), F(T, remote_ms, F_U32), END
-};
+const struct field fields_tiers[] = { F(T, flags, F_U32),         F(T, dir, F_STRING),
+				      F(T, ram, F_I32),           F(T, disk, F_STRING),
+				      F(T, disk_bytes, F_U64),    F(T, disk_blocks, F_U32),
+				      F(T, disk_space, F_U32),    F(T, disk_threads, F_U32),
+				      F(T, ahead, F_U32),         F(T, min_uses, F_U32),
+				      F(T, max_age_s, F_U32),     F(T, write_rate, F_U64),
+				      F(T, stages, F_U32),        F(T, remote, F_STRING),
+				      F(T, remote_tag, F_STRING), F(T, remote_blocks, F_U32),
+				      F(T, remote_space, F_U32),  F(T, remote_uses, F_U32),
+				      F(T, remote_ms, F_U32),     END };
 #undef T
 
 struct record record_run = { "Run", fields_run, sizeof(struct gpc_run), NULL };
@@ -159,20 +281,23 @@ struct record record_pool = { "Pool", fields_pool_all, sizeof(struct gpc_pool), 
 struct record record_memory = { "PoolMemory", fields_memory, sizeof(struct gpc_pool_memory), NULL };
 struct record record_info = { "Info", fields_info, sizeof(struct gpc_info), NULL };
 struct record record_stats = { "Stats", fields_stats, sizeof(struct gpc_stats), NULL };
-struct record record_histogram = { "Histogram", fields_histogram, sizeof(struct gpc_histogram), NULL };
+struct record record_histogram = { "Histogram", fields_histogram, sizeof(struct gpc_histogram),
+				   NULL };
 struct record record_mirror = { "Mirror", fields_mirror, sizeof(struct gpc_mirror), NULL };
 struct record record_entry = { "Entry", fields_entry, sizeof(struct gpc_entry), NULL };
 struct record record_event = { "Event", fields_event, sizeof(struct gpc_event), NULL };
-struct record record_transfer = { "Transfer", fields_transfer, sizeof(struct gpc_transfer_info), NULL };
+struct record record_transfer = { "Transfer", fields_transfer, sizeof(struct gpc_transfer_info),
+				  NULL };
 
 struct record record_tier = { "Tier", fields_tier, sizeof(struct gpc_tier), NULL };
-struct record record_tiers_file = { "TiersFile", fields_tiers_file, sizeof(struct gpc_tiers_file), NULL };
+struct record record_tiers_file = { "TiersFile", fields_tiers_file, sizeof(struct gpc_tiers_file),
+				    NULL };
 
-static struct record *const records[] = {
-	&record_run, &record_move, &record_claim, &record_pool, &record_memory, &record_info, &record_stats,
-	&record_histogram, &record_mirror, &record_entry, &record_event, &record_transfer, &record_tier,
-	&record_tiers_file
-};
+static struct record *const records[] = { &record_run,   &record_move,      &record_claim,
+					  &record_pool,  &record_memory,    &record_info,
+					  &record_stats, &record_histogram, &record_mirror,
+					  &record_entry, &record_event,     &record_transfer,
+					  &record_tier,  &record_tiers_file };
 
 static newfunc tuple_new;
 
@@ -184,8 +309,9 @@ static int record_check(const struct record *r)
 	bool same = n >= 0;
 
 	for (i = 0; same && i < n; i++)
-		same = r->fields[i].name && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, i),
-									     r->fields[i].name) == 0;
+		same = r->fields[i].name &&
+		       PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, i),
+							r->fields[i].name) == 0;
 	same = same && !r->fields[n].name;
 	Py_XDECREF(names);
 	if (same)
@@ -341,8 +467,9 @@ static int set_bytes(const struct field *f, PyObject *o, char *base)
 	}
 	size = a.n;
 	if (size > f->size || (f->kind == F_KEY && size != f->size)) {
-		PyErr_Format(PyExc_ValueError, "%s: %lu bytes, %s%lu are wanted", f->name, (unsigned long)size,
-			     f->kind == F_KEY ? "" : "at most ", (unsigned long)f->size);
+		PyErr_Format(PyExc_ValueError, "%s: %lu bytes, %s%lu are wanted", f->name,
+			     (unsigned long)size, f->kind == F_KEY ? "" : "at most ",
+			     (unsigned long)f->size);
 	} else {
 		memcpy(base + f->offset, a.p, size);
 		if (f->unit == 1)
@@ -429,7 +556,8 @@ static int read_dict(const struct record *r, PyObject *o, const char *name, void
 		text = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, NULL) : NULL;
 		err = text ? field_set(r->fields, text, value, to) : 1;
 		if (err > 0)
-			PyErr_Format(PyExc_TypeError, "%s: a %s has no field %.200R", name, r->name, key);
+			PyErr_Format(PyExc_TypeError, "%s: a %s has no field %.200R", name, r->name,
+				     key);
 		if (err)
 			return -1;
 	}
@@ -443,8 +571,8 @@ static int read_tuple(const struct record *r, PyObject *o, const char *name, voi
 	while (r->fields[n].name)
 		n++;
 	if (PyTuple_Size(o) != n) {
-		PyErr_Format(PyExc_TypeError, "%s: a tuple of %zd items, a %s has %zd", name, PyTuple_Size(o),
-			     r->name, n);
+		PyErr_Format(PyExc_TypeError, "%s: a tuple of %zd items, a %s has %zd", name,
+			     PyTuple_Size(o), r->name, n);
 		return -1;
 	}
 	for (i = 0; i < n; i++)
@@ -462,11 +590,13 @@ int record_read(const struct record *r, PyObject *o, const char *name, void *to)
 	if (PyTuple_Check(o))
 		return read_tuple(r, o, name, to);
 	if (!PyDict_Check(o)) {
-		PyErr_Format(PyExc_TypeError, "%s: a gpc.%s, a tuple of its fields or a dict is wanted, this is "
-			     "%.200R", name, r->name, o);
+		PyErr_Format(PyExc_TypeError,
+			     "%s: a gpc.%s, a tuple of its fields or a dict is wanted, this is "
+			     "%.200R",
+			     name, r->name, o);
 		return -1;
 	}
-	copy = PyDict_Copy(o);           /* what converts a value may change the dict */
+	copy = PyDict_Copy(o); /* what converts a value may change the dict */
 	err = copy ? read_dict(r, copy, name, to) : -1;
 	Py_XDECREF(copy);
 	return err;
@@ -479,7 +609,8 @@ int record_array(const struct record *r, PyObject *o, const char *name, struct a
 	int err = 0;
 
 	if (!PyList_Check(o) && !PyTuple_Check(o)) {
-		PyErr_Format(PyExc_TypeError, "%s: a list of gpc.%s is wanted, this is %.200R", name, r->name, o);
+		PyErr_Format(PyExc_TypeError, "%s: a list of gpc.%s is wanted, this is %.200R",
+			     name, r->name, o);
 		return -1;
 	}
 	items = PySequence_Tuple(o);
@@ -487,7 +618,8 @@ int record_array(const struct record *r, PyObject *o, const char *name, struct a
 	if (!items || array_out(NULL, name, (size_t)n, r->bytes, a) < 0)
 		err = -1;
 	for (i = 0; err == 0 && i < n; i++)
-		err = record_read(r, PyTuple_GetItem(items, i), name, (char *)a->p + (size_t)i * r->bytes);
+		err = record_read(r, PyTuple_GetItem(items, i), name,
+				  (char *)a->p + (size_t)i * r->bytes);
 	Py_XDECREF(items);
 	return err;
 }

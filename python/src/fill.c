@@ -42,7 +42,8 @@ static PyObject *give_reserved(gpc *c, const struct reserve *p, int r)
 	return ret;
 }
 
-/* A part that is up gives nothing later, so the next one asks anew; behind those that asked meanwhile. */
+/* A part that is up gives nothing later, so the next one asks anew; behind those that asked
+ * meanwhile. */
 static PyObject *reserve(gpc *c, struct reserve *p)
 {
 	int r;
@@ -72,8 +73,9 @@ static METHOD(fill_reserve)
 		return NULL;
 	moves = a[3] ? PyObject_IsTrue(a[3]) : 0;
 	if (moves >= 0 && args_int(a[0], "pool", &p.pool) == 0 && args_u32(a[1], "n", &p.n) == 0 &&
-	    args_u32(a[2], "headroom", &p.opt.headroom) == 0 && args_u32(a[4], "flags", &p.flags) == 0 &&
-	    args_time(a[5], "timeout", &p.timeout) == 0 && array_out(a[6], "out", p.n, 4, &p.out) == 0 &&
+	    args_u32(a[2], "headroom", &p.opt.headroom) == 0 &&
+	    args_u32(a[4], "flags", &p.flags) == 0 && args_time(a[5], "timeout", &p.timeout) == 0 &&
+	    array_out(a[6], "out", p.n, 4, &p.out) == 0 &&
 	    (!moves || array_out(NULL, "n", p.n, sizeof(struct gpc_move), &p.moves) == 0) &&
 	    handle_enter((Cache *)self) == 0) {
 		ret = reserve(((Cache *)self)->c, &p);
@@ -88,7 +90,9 @@ static METHOD(fill_reserve)
 
 static METHOD(fill_evict)
 {
-	static const struct call call = { "evict", 2, 2, { "pool", "n", "flags", "timeout", "out" } };
+	static const struct call call = {
+		"evict", 2, 2, { "pool", "n", "flags", "timeout", "out" }
+	};
 	struct array out = { 0 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	uint32_t count = 0, flags = 0;
@@ -111,7 +115,9 @@ static METHOD(fill_evict)
 
 static METHOD(fill_reclaim)
 {
-	static const struct call call = { "reclaim", 1, 1, { "blocks", "keys", "flags", "timeout" } };
+	static const struct call call = {
+		"reclaim", 1, 1, { "blocks", "keys", "flags", "timeout" }
+	};
 	struct array blocks = { 0 }, keys = { 0 }, out = { 0 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	uint32_t flags = 0;
@@ -128,7 +134,8 @@ static METHOD(fill_reclaim)
 	    array_out(NULL, "n", blocks.n, 4, &out) == 0 && handle_enter((Cache *)self) == 0) {
 		gpc *c = ((Cache *)self)->c;
 
-		FREELY(r = gpc_reclaim(c, any ? NULL : keys.p, blocks.p, blocks.n, out.p, flags, timeout));
+		FREELY(r = gpc_reclaim(c, any ? NULL : keys.p, blocks.p, blocks.n, out.p, flags,
+				       timeout));
 		ret = r < 0 ? error_raise(r) : array_give(&out, (int)blocks.n);
 		handle_leave((Cache *)self);
 	}
@@ -157,13 +164,14 @@ static METHOD(fill_rekey)
 	    array_same("keys", &keys, "blocks", &blocks) &&
 	    (flat || (array_keys(a[0], "parents", &parents) == 0 &&
 		      array_same("parents", &parents, "keys", &keys))) &&
-	    (any || (array_keys(a[3], "was", &was) == 0 && array_same("was", &was, "keys", &keys))) &&
+	    (any ||
+	     (array_keys(a[3], "was", &was) == 0 && array_same("was", &was, "keys", &keys))) &&
 	    args_u32(a[4], "flags", &flags) == 0 && args_time(a[5], "timeout", &timeout) == 0 &&
 	    handle_enter((Cache *)self) == 0) {
 		gpc *c = ((Cache *)self)->c;
 
-		FREELY(r = gpc_rekey(c, any ? NULL : was.p, flat ? NULL : parents.p, keys.p, blocks.p,
-				     blocks.n, NULL, flags, timeout));
+		FREELY(r = gpc_rekey(c, any ? NULL : was.p, flat ? NULL : parents.p, keys.p,
+				     blocks.p, blocks.n, NULL, flags, timeout));
 		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
 		handle_leave((Cache *)self);
 	}
@@ -186,8 +194,8 @@ static METHOD(fill_returned)
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
 	if (args_int(a[0], "pool", &pool) == 0 && args_u32(a[1], "n", &count) == 0 &&
-	    args_time(a[2], "timeout", &timeout) == 0 && array_out(a[3], "out", count, 4, &out) == 0 &&
-	    handle_enter((Cache *)self) == 0) {
+	    args_time(a[2], "timeout", &timeout) == 0 &&
+	    array_out(a[3], "out", count, 4, &out) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
 		if (timeout)
 			FREELY(r = gpc_returned(c, pool, out.p, count, timeout));
@@ -230,8 +238,8 @@ static METHOD(fill_drop)
 
 /* ---- tickets ---- */
 
-/* What is kept for these tickets may go once the wait has ended well; but those that were kept while it ran
- * have newer tickets than the last one before it. */
+/* What is kept for these tickets may go once the wait has ended well; but those that were kept
+ * while it ran have newer tickets than the last one before it. */
 static int wait_ticket(Cache *self, gpc_ticket t, int timeout)
 {
 	gpc_ticket last = t == GPC_TICKET_ALL ? gpc_ticket_last(self->c) : t;
@@ -307,6 +315,7 @@ const PyMethodDef methods_fill[] = {
 	ROW("ticket_wait", fill_ticket_wait,
 	    "ticket_wait(ticket=TICKET_ALL, timeout=None)\n\nReturns when the command and all before it are "
 	    "acknowledged."),
-	ROW("ticket_last", fill_ticket_last, "ticket_last()\n\nThe ticket of the last command of this handle; 0 = none."),
+	ROW("ticket_last", fill_ticket_last,
+	    "ticket_last()\n\nThe ticket of the last command of this handle; 0 = none."),
 	{ NULL, NULL, 0, NULL }
 };

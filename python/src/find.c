@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* find.c - lookups, references and releases: wait-free, so they keep the GIL, unless a device is asked. */
+/* find.c - lookups, references and releases: wait-free, so they keep the GIL, unless a device is
+ * asked. */
 #include "gpcpy.h"
 
 #include <string.h>
@@ -49,13 +50,15 @@ static bool is_start(const struct array *start, uint32_t n)
 	for (i = 0; i < start->n; i++) {
 		if (s[i] <= n && (i == 0 || s[i - 1] <= s[i]))
 			continue;
-		PyErr_Format(PyExc_ValueError, "start[%lu] is %lu: it must ascend to at most %lu, the number of keys",
+		PyErr_Format(PyExc_ValueError,
+			     "start[%lu] is %lu: it must ascend to at most %lu, the number of keys",
 			     (unsigned long)i, (unsigned long)s[i], (unsigned long)n);
 		return false;
 	}
 	if (start->n)
 		return true;
-	PyErr_SetString(PyExc_ValueError, "start is empty: it has one item more than there are sequences");
+	PyErr_SetString(PyExc_ValueError,
+			"start is empty: it has one item more than there are sequences");
 	return false;
 }
 
@@ -76,7 +79,9 @@ static PyObject *list_matches(const struct array *start, const uint32_t *len, co
 
 static METHOD(find_match)
 {
-	static const struct call call = { "match", 2, 2, { "keys", "start", "spaces", "flags", "lens", "out" } };
+	static const struct call call = {
+		"match", 2, 2, { "keys", "start", "spaces", "flags", "lens", "out" }
+	};
 	struct array keys = { 0 }, start = { 0 }, lens = { 0 }, out = { 0 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	uint32_t spaces = 0, flags = 0, nseq;
@@ -128,7 +133,8 @@ static int group_read(PyObject *o, struct groups *to)
 	*g = (struct gpc_group){ .size = sizeof(*g) };
 	to->n++;
 	if (items && PyTuple_Size(items) != 3)
-		PyErr_SetString(PyExc_TypeError, "groups: tuples of keys, block_tokens and last are wanted");
+		PyErr_SetString(PyExc_TypeError,
+				"groups: tuples of keys, block_tokens and last are wanted");
 	else if (items && array_keys(PyTuple_GetItem(items, 0), "keys", keys) == 0 &&
 		 args_u32(PyTuple_GetItem(items, 1), "block_tokens", &g->block_tokens) == 0 &&
 		 args_u32(PyTuple_GetItem(items, 2), "last", &g->last) == 0 &&
@@ -148,7 +154,8 @@ static int groups_read(PyObject *o, struct groups *to)
 	int r = items ? 0 : -1;
 
 	if (n > GPC_MAX_GROUPS) {
-		PyErr_Format(PyExc_ValueError, "groups: %zd of them, at most %d are", n, GPC_MAX_GROUPS);
+		PyErr_Format(PyExc_ValueError, "groups: %zd of them, at most %d are", n,
+			     GPC_MAX_GROUPS);
 		r = -1;
 	}
 	for (i = 0; r == 0 && i < n; i++)
@@ -194,7 +201,9 @@ static PyObject *groups_give(gpc *c, const struct groups *from, int len, bool he
 
 static METHOD(find_match_groups)
 {
-	static const struct call call = { "match_groups", 1, 1, { "groups", "spaces", "multiple", "flags" } };
+	static const struct call call = {
+		"match_groups", 1, 1, { "groups", "spaces", "multiple", "flags" }
+	};
 	struct gpc_match_options opt = { .size = sizeof(opt) };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	uint32_t spaces = 0, flags = 0;
@@ -208,8 +217,8 @@ static METHOD(find_match_groups)
 	if (!groups)
 		return PyErr_NoMemory();
 	if (groups_read(a[0], groups) == 0 && args_u32(a[1], "spaces", &spaces) == 0 &&
-	    args_u32(a[2], "multiple", &opt.multiple) == 0 && args_u32(a[3], "flags", &flags) == 0 &&
-	    handle_enter((Cache *)self) == 0) {
+	    args_u32(a[2], "multiple", &opt.multiple) == 0 &&
+	    args_u32(a[3], "flags", &flags) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
 		r = gpc_match_groups(c, spaces, groups->g, groups->n, &opt, flags);
 		ret = r < 0 ? error_raise(r) : groups_give(c, groups, r, flags & GPC_REF);
@@ -253,8 +262,8 @@ static METHOD(find_acquire)
 	return ret;
 }
 
-static PyObject *prefix(gpc *c, const struct array *digests, uint32_t bytes, uint32_t group, uint32_t spaces,
-			uint32_t flags, PyObject *to)
+static PyObject *prefix(gpc *c, const struct array *digests, uint32_t bytes, uint32_t group,
+			uint32_t spaces, uint32_t flags, PyObject *to)
 {
 	struct array keys = { 0 }, out = { 0 };
 	PyObject *ret = NULL;
@@ -274,16 +283,18 @@ static PyObject *prefix(gpc *c, const struct array *digests, uint32_t bytes, uin
 
 static METHOD(find_prefix)
 {
-	static const struct call call = { "prefix", 1, 1, { "digests", "size", "group", "spaces", "flags", "out" } };
+	static const struct call call = {
+		"prefix", 1, 1, { "digests", "size", "group", "spaces", "flags", "out" }
+	};
 	struct array digests = { 0 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	uint32_t bytes, group = 0, spaces = 0, flags = 0;
 
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	if (array_digests(a[0], "digests", a[1], &digests, &bytes) == 0 && args_u32(a[2], "group", &group) == 0 &&
-	    args_u32(a[3], "spaces", &spaces) == 0 && args_u32(a[4], "flags", &flags) == 0 &&
-	    handle_enter((Cache *)self) == 0) {
+	if (array_digests(a[0], "digests", a[1], &digests, &bytes) == 0 &&
+	    args_u32(a[2], "group", &group) == 0 && args_u32(a[3], "spaces", &spaces) == 0 &&
+	    args_u32(a[4], "flags", &flags) == 0 && handle_enter((Cache *)self) == 0) {
 		ret = prefix(((Cache *)self)->c, &digests, bytes, group, spaces, flags, a[5]);
 		handle_leave((Cache *)self);
 	}

@@ -5,8 +5,8 @@
 #ifndef GPCPY_H
 #define GPCPY_H
 
-/* One binary for all of CPython since 3.11.  A build without the GIL has no stable interface yet, so
- * setup.py leaves this out there. */
+/* One binary for all of CPython since 3.11.  A build without the GIL has no stable interface yet,
+ * so setup.py leaves this out there. */
 #ifndef GPC_PY_FULL_API
 #define Py_LIMITED_API 0x030b0000
 #endif
@@ -33,9 +33,9 @@ void *error_say(int err, const char *format, ...);
 
 #define MAX_ARGS 16
 
-struct call {                            /* the arguments of a method */
+struct call { /* the arguments of a method */
 	const char *name;
-	int positional, required;        /* so many may be positional; so many must be there */
+	int positional, required; /* so many may be positional; so many must be there */
 	const char *names[MAX_ARGS + 1];
 };
 
@@ -55,10 +55,10 @@ int args_stream(PyObject *o, const char *name, void **ret);
 
 /* ---- array.c: arrays in and out ---- */
 
-struct array {                           /* zero = nothing */
+struct array { /* zero = nothing */
 	void *p;
-	uint32_t n;                      /* items */
-	bool own;                        /* p is ours; else it is the view's */
+	uint32_t n; /* items */
+	bool own;   /* p is ours; else it is the view's */
 	bool viewed;
 	Py_buffer view;
 };
@@ -77,27 +77,40 @@ int array_out(PyObject *o, const char *name, size_t n, uint32_t size, struct arr
 int array_bytes(PyObject *o, const char *name, struct array *a);
 bool array_same(const char *name, const struct array *a, const char *other, const struct array *b);
 PyObject *array_list(const int32_t *p, size_t n);
-/* What a call that filled `r` items of out returns: their list, or how many, if out is the caller's. */
+/* What a call that filled `r` items of out returns: their list, or how many, if out is the
+ * caller's. */
 PyObject *array_give(const struct array *out, int r);
 
 /* ---- field.c: structs as named tuples ---- */
 
-enum field_kind { F_U32, F_I32, F_U64, F_DOUBLE, F_KEY, F_TEXT, F_BYTES, F_STRING, F_COUNTS, F_NAMED };
+enum field_kind {
+	F_U32,
+	F_I32,
+	F_U64,
+	F_DOUBLE,
+	F_KEY,
+	F_TEXT,
+	F_BYTES,
+	F_STRING,
+	F_COUNTS,
+	F_NAMED
+};
 struct field {
 	const char *name;
 	uint32_t offset, size;
 	enum field_kind kind;
-	uint32_t cut, unit;              /* F_BYTES, F_COUNTS, F_NAMED: offset of a u32, so many units of the bytes count */
+	/* F_BYTES, F_COUNTS, F_NAMED: offset of a u32, so many units of the bytes count */
+	uint32_t cut, unit;
 };
-struct record {                          /* a struct, and the class in gpc._types that shows it */
+struct record { /* a struct, and the class in gpc._types that shows it */
 	const char *name;
-	const struct field *fields;      /* in the order of the class; ended by a NULL name */
+	const struct field *fields; /* in the order of the class; ended by a NULL name */
 	uint32_t bytes;
 	PyObject *class;
 };
 extern struct record record_run, record_move, record_claim, record_pool, record_memory, record_info,
-	record_stats, record_histogram, record_mirror, record_entry, record_event, record_transfer, record_tier,
-	record_tiers_file;
+	record_stats, record_histogram, record_mirror, record_entry, record_event, record_transfer,
+	record_tier, record_tiers_file;
 extern const struct field fields_config[], fields_pool[], fields_backing[], fields_tiers[];
 
 int record_init(void);
@@ -117,27 +130,26 @@ int tiers_secret(PyObject *o, uint8_t secret[16], const void **ret);
 
 /* ---- handle.c ---- */
 
-struct kept {                            /* memory that the library may still use */
+struct kept { /* memory that the library may still use */
 	struct kept *next;
-	gpc_ticket ticket;               /* until this is waited for; 0 = until close */
+	gpc_ticket ticket; /* until this is waited for; 0 = until close */
 	struct array array;
 };
 
 struct part;
 typedef struct {
-	PyObject_HEAD
-	gpc *c;
+	PyObject_HEAD gpc *c;
 	uint32_t block_tokens;
-	int users;                       /* calls inside; atomic, as is closed */
+	int users; /* calls inside; atomic, as is closed */
 	int closed;
-	pthread_mutex_t lock;            /* of what follows; nothing of Python is called under it */
+	pthread_mutex_t lock; /* of what follows; nothing of Python is called under it */
 	pthread_cond_t left;
 	struct kept *kept;
-	struct part *parts;              /* that are mapped */
-	uint32_t exports;                /* views of them */
-	uint32_t unmapping, unmapped;    /* calls of pool_unmap under way, so far */
+	struct part *parts;           /* that are mapped */
+	uint32_t exports;             /* views of them */
+	uint32_t unmapping, unmapped; /* calls of pool_unmap under way, so far */
 	PyObject *log;
-	PyObject *strings[4];            /* that options point into */
+	PyObject *strings[4]; /* that options point into */
 } Cache;
 
 extern PyTypeObject *cache_type;
@@ -152,32 +164,37 @@ int handle_keep(Cache *self, struct array *a, gpc_ticket ticket);
 void handle_unkeep(Cache *self, gpc_ticket ticket);
 /* In a callback into Python: this thread may not close. */
 extern __thread int handle_inside;
-extern bool handle_ending;               /* the interpreter is about to end */
+extern bool handle_ending; /* the interpreter is about to end */
 PyObject *handle_close_all(PyObject *module, PyObject *unused);
 
 /* Without the GIL; r is assigned. */
-#define FREELY(statement) do { Py_BEGIN_ALLOW_THREADS statement; Py_END_ALLOW_THREADS } while (0)
+#define FREELY(statement)                         \
+	do {                                      \
+		Py_BEGIN_ALLOW_THREADS statement; \
+		Py_END_ALLOW_THREADS              \
+	} while (0)
 
-/* Waits of which a part is as good as the whole, so that a signal is seen meanwhile.  `statement` uses
- * slice as its timeout and assigns r. */
-#define WAIT_SLICES(r, timeout_ms, statement) do { \
-	int left_ = (timeout_ms), slice; \
-	for (;;) { \
-		slice = left_ < 0 || left_ > 200 ? 200 : left_; \
-		FREELY(statement); \
-		if (left_ >= 0) \
-			left_ -= slice; \
-		if (((r) != -ETIMEDOUT && (r) != -EINTR) || !left_) \
-			break; \
-		if (PyErr_CheckSignals() < 0) { \
-			(r) = WAIT_RAISED; \
-			break; \
-		} \
-	} \
-} while (0)
-#define WAIT_RAISED (-100000)            /* an exception is set */
-/* The same of what gives something: an exception of a signal that came meanwhile is raised by the call
- * itself, which then gives back what it got; behind it the result would be lost. */
+/* Waits of which a part is as good as the whole, so that a signal is seen meanwhile.  `statement`
+ * uses slice as its timeout and assigns r. */
+#define WAIT_SLICES(r, timeout_ms, statement)                               \
+	do {                                                                \
+		int left_ = (timeout_ms), slice;                            \
+		for (;;) {                                                  \
+			slice = left_ < 0 || left_ > 200 ? 200 : left_;     \
+			FREELY(statement);                                  \
+			if (left_ >= 0)                                     \
+				left_ -= slice;                             \
+			if (((r) != -ETIMEDOUT && (r) != -EINTR) || !left_) \
+				break;                                      \
+			if (PyErr_CheckSignals() < 0) {                     \
+				(r) = WAIT_RAISED;                          \
+				break;                                      \
+			}                                                   \
+		}                                                           \
+	} while (0)
+#define WAIT_RAISED (-100000) /* an exception is set */
+/* The same of what gives something: an exception of a signal that came meanwhile is raised by the
+ * call itself, which then gives back what it got; behind it the result would be lost. */
 static inline bool wait_raised(int r)
 {
 	return r >= 0 && PyErr_CheckSignals() < 0;
@@ -185,12 +202,16 @@ static inline bool wait_raised(int r)
 
 /* ---- the methods, in files by subject ---- */
 
-#define METHOD(f) PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
-#define ROW(name, f, doc) { name, (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS, doc }
+#define METHOD(f) \
+	PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+#define ROW(name, f, doc)                                                                  \
+	{                                                                                  \
+		name, (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS, doc \
+	}
 
 extern const PyMethodDef methods_keys[], methods_find[], methods_fill[], methods_move[],
-	methods_transfer[], methods_tiers[], methods_claim[], methods_pool[], methods_memory[], methods_look[],
-	methods_walk[], methods_writer[], methods_device[];
+	methods_transfer[], methods_tiers[], methods_claim[], methods_pool[], methods_memory[],
+	methods_look[], methods_walk[], methods_writer[], methods_device[];
 METHOD(tiers_open);
 METHOD(tiers_close);
 METHOD(tiers_file);

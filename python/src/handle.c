@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* handle.c - the type Cache: a handle that threads share, and its end.
  *
- * Each call counts itself in and out.  close() first says that it closes, then waits until the others
- * are out; a call that counts itself in afterwards sees that and goes.  Both orders are sequentially
- * consistent, so one of the two sees the other.  In a forked child nobody waits: the threads that are
- * inside exist in the parent only. */
+ * Each call counts itself in and out.  close() first says that it closes, then waits until the
+ * others are out; a call that counts itself in afterwards sees that and goes.  Both orders are
+ * sequentially consistent, so one of the two sees the other.  In a forked child nobody waits: the
+ * threads that are inside exist in the parent only. */
 #include "gpcpy.h"
 
 #include <errno.h>
@@ -15,10 +15,10 @@ PyTypeObject *cache_type;
 __thread int handle_inside;
 bool handle_ending;
 
-static struct open_cache {               /* all that are open, for the end of the interpreter */
+static struct open_cache { /* all that are open, for the end of the interpreter */
 	struct open_cache *next;
-	Cache *cache;                    /* borrowed: dealloc takes it out */
-} *open_caches;
+	Cache *cache; /* borrowed: dealloc takes it out */
+} * open_caches;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- in and out ---- */
@@ -167,7 +167,9 @@ static int begin_close(Cache *self)
 	int ret = 0;
 
 	if (handle_inside) {
-		error_say(EDEADLK, "close was called in a callback of gpc: close when the call has returned");
+		error_say(
+			EDEADLK,
+			"close was called in a callback of gpc: close when the call has returned");
 		return -1;
 	}
 	pthread_mutex_lock(&self->lock);
@@ -178,7 +180,8 @@ static int begin_close(Cache *self)
 		__atomic_store_n(&self->closed, 1, __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&self->lock);
 	if (ret == 0 && views) {
-		PyErr_Format(PyExc_BufferError, "%lu views of this cache's memory exist: release them first",
+		PyErr_Format(PyExc_BufferError,
+			     "%lu views of this cache's memory exist: release them first",
 			     (unsigned long)views);
 		return -1;
 	}
@@ -199,8 +202,8 @@ static void wait_a_while(Cache *self)
 	pthread_mutex_unlock(&self->lock);
 }
 
-/* Until the other calls are out.  A signal handler that raises ends the wait, and the handle is open as
- * before. */
+/* Until the other calls are out.  A signal handler that raises ends the wait, and the handle is
+ * open as before. */
 static int wait_for_others(Cache *self)
 {
 	gpc_writer_wake(self->c);
@@ -226,8 +229,8 @@ static PyObject *handle_close(PyObject *o, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-/* At the end of the interpreter, while threads of the library may still call the log.  A cache in use by a
- * daemon thread is left to the end of the process. */
+/* At the end of the interpreter, while threads of the library may still call the log.  A cache in
+ * use by a daemon thread is left to the end of the process. */
 PyObject *handle_close_all(PyObject *module, PyObject *unused)
 {
 	struct open_cache *o;
@@ -321,10 +324,11 @@ static const PyMethodDef methods_handle[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static const PyMethodDef *const tables[] = {
-	methods_handle, methods_keys, methods_find, methods_fill, methods_move, methods_transfer, methods_tiers, methods_claim,
-	methods_pool, methods_memory, methods_look, methods_walk, methods_writer, methods_device
-};
+static const PyMethodDef *const tables[] = { methods_handle, methods_keys,  methods_find,
+					     methods_fill,   methods_move,  methods_transfer,
+					     methods_tiers,  methods_claim, methods_pool,
+					     methods_memory, methods_look,  methods_walk,
+					     methods_writer, methods_device };
 
 #define MAX_METHODS 160
 static PyMethodDef methods[MAX_METHODS];
@@ -339,13 +343,13 @@ static void collect_methods(void)
 			methods[n++] = *m;
 }
 
-static PyGetSetDef getset[] = {
-	{ "closed", handle_is_closed, NULL, "True once close has begun.", NULL },
-	{ NULL, NULL, NULL, NULL, NULL }
-};
+static PyGetSetDef getset[] = { { "closed", handle_is_closed, NULL, "True once close has begun.",
+				  NULL },
+				{ NULL, NULL, NULL, NULL, NULL } };
 
 static PyType_Slot slots[] = {
-	{ Py_tp_doc, (void *)"One attachment to a cache: gpc.attach and gpc.create make it.  Any thread may use it." },
+	{ Py_tp_doc,
+	  (void *)"One attachment to a cache: gpc.attach and gpc.create make it.  Any thread may use it." },
 	{ Py_tp_dealloc, handle_dealloc },
 	{ Py_tp_traverse, handle_traverse },
 	{ Py_tp_clear, handle_clear },
@@ -354,8 +358,10 @@ static PyType_Slot slots[] = {
 	{ 0, NULL }
 };
 static PyType_Spec spec = {
-	.name = "gpc.Cache", .basicsize = sizeof(Cache),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, .slots = slots,
+	.name = "gpc.Cache",
+	.basicsize = sizeof(Cache),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = slots,
 };
 
 int handle_init(PyObject *module)

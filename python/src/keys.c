@@ -23,7 +23,8 @@ static int read_field(PyObject *o, struct gpc_field *f, struct array *data)
 
 	if (value && args_u32(tag, "tag", &number) == 0 && array_bytes(value, "data", data) == 0) {
 		if (number > UINT16_MAX)
-			PyErr_Format(PyExc_ValueError, "tag: %lu is out of range, it may be 0 to 65535",
+			PyErr_Format(PyExc_ValueError,
+				     "tag: %lu is out of range, it may be 0 to 65535",
 				     (unsigned long)number);
 		else
 			r = 0;
@@ -47,14 +48,17 @@ static int read_fields(PyObject *o, struct fields *ret)
 	int r = items ? 0 : -1;
 
 	if (count > MAX_FIELDS) {
-		PyErr_Format(PyExc_ValueError, "fields: %zd of them, at most %d are", count, MAX_FIELDS);
+		PyErr_Format(PyExc_ValueError, "fields: %zd of them, at most %d are", count,
+			     MAX_FIELDS);
 		r = -1;
 	}
 	for (i = 0; r == 0 && i < count; i++) {
 		pair = PySequence_Tuple(PyTuple_GetItem(items, i));
 		if (pair && PyTuple_Size(pair) != 2)
-			PyErr_Format(PyExc_TypeError, "fields[%zd]: a tag and its bytes are wanted", i);
-		r = pair && PyTuple_Size(pair) == 2 ? read_field(pair, &ret->f[i], &ret->data[i]) : -1;
+			PyErr_Format(PyExc_TypeError, "fields[%zd]: a tag and its bytes are wanted",
+				     i);
+		r = pair && PyTuple_Size(pair) == 2 ? read_field(pair, &ret->f[i], &ret->data[i])
+						    : -1;
 		Py_XDECREF(pair);
 	}
 	ret->n = (uint32_t)count;
@@ -136,9 +140,11 @@ static METHOD(root_get)
 		return NULL;
 	if (array_keys(a[0], "root", &key) == 0) {
 		if (key.n != 1)
-			PyErr_Format(PyExc_ValueError, "root: %lu keys, one is wanted", (unsigned long)key.n);
+			PyErr_Format(PyExc_ValueError, "root: %lu keys, one is wanted",
+				     (unsigned long)key.n);
 		else if (handle_enter((Cache *)self) == 0) {
-			r = gpc_root_get(((Cache *)self)->c, key.p, f, MAX_FIELDS, data, sizeof(data));
+			r = gpc_root_get(((Cache *)self)->c, key.p, f, MAX_FIELDS, data,
+					 sizeof(data));
 			ret = r < 0 ? error_raise(r) : give_fields(f, r);
 			handle_leave((Cache *)self);
 		}
@@ -171,7 +177,8 @@ static int extra_read(PyObject *o, struct gpc_extra *x, struct array *data)
 	int r = -1;
 
 	if (pair && PyTuple_Size(pair) != 2)
-		PyErr_SetString(PyExc_TypeError, "extras: pairs of a token's number and bytes are wanted");
+		PyErr_SetString(PyExc_TypeError,
+				"extras: pairs of a token's number and bytes are wanted");
 	else if (pair && args_u32(PyTuple_GetItem(pair, 0), "token", &x->token) == 0)
 		r = array_bytes(PyTuple_GetItem(pair, 1), "data", data);
 	x->len = data->n;
@@ -214,7 +221,9 @@ struct hashing {
 
 static PyObject *hash(Cache *self, const struct hashing *h, PyObject *to)
 {
-	uint32_t block = h->block_tokens ? h->block_tokens : self->block_tokens ? self->block_tokens : 1;
+	uint32_t block = h->block_tokens      ? h->block_tokens
+			 : self->block_tokens ? self->block_tokens
+					      : 1;
 	size_t room = h->tokens.n / block + (h->flags & GPC_TAIL && h->tokens.n % block);
 	const gpc_key *parent = h->parent.p;
 	struct array out = { 0 };
@@ -222,10 +231,11 @@ static PyObject *hash(Cache *self, const struct hashing *h, PyObject *to)
 	int r;
 
 	if (array_out(to, "out", room, sizeof(gpc_key), &out) == 0) {
-		r = h->is_group ? gpc_key_hash_group(self->c, h->group, h->block_tokens, parent, h->tokens.p,
-						     h->tokens.n, h->extras.x, h->extras.n, h->flags, out.p)
-				: gpc_key_hash(self->c, parent, h->tokens.p, h->tokens.n, h->extras.x,
-					       h->extras.n, h->flags, out.p);
+		r = h->is_group ? gpc_key_hash_group(self->c, h->group, h->block_tokens, parent,
+						     h->tokens.p, h->tokens.n, h->extras.x,
+						     h->extras.n, h->flags, out.p)
+				: gpc_key_hash(self->c, parent, h->tokens.p, h->tokens.n,
+					       h->extras.x, h->extras.n, h->flags, out.p);
 		ret = r < 0 ? error_raise(r) : give_keys(&out, r);
 	}
 	array_free(&out);
@@ -257,17 +267,23 @@ out:
 
 static METHOD(key_hash)
 {
-	static const struct call call = { "key_hash", 2, 2, { "parent", "tokens", "extras", "flags", "out" } };
+	static const struct call call = {
+		"key_hash", 2, 2, { "parent", "tokens", "extras", "flags", "out" }
+	};
 	struct hashing h = { 0 };
 	PyObject *a[MAX_ARGS];
 
-	return args_parse(&call, args, n, kwnames, a) < 0 ? NULL : hash_arguments((Cache *)self, &h, a);
+	return args_parse(&call, args, n, kwnames, a) < 0 ? NULL
+							  : hash_arguments((Cache *)self, &h, a);
 }
 
 static METHOD(key_hash_group)
 {
-	static const struct call call = { "key_hash_group", 4, 4, { "group", "block_tokens", "parent", "tokens",
-								     "extras", "flags", "out" } };
+	static const struct call call = { "key_hash_group",
+					  4,
+					  4,
+					  { "group", "block_tokens", "parent", "tokens", "extras",
+					    "flags", "out" } };
 	struct hashing h = { .is_group = true };
 	PyObject *a[MAX_ARGS];
 
@@ -298,8 +314,8 @@ static void prompts_free(struct prompts *m)
 	PyMem_Free(m->keys);
 }
 
-static int prompt_read(Cache *self, PyObject *o, const struct array *parent, uint32_t flags, struct prompts *m,
-		       uint32_t i)
+static int prompt_read(Cache *self, PyObject *o, const struct array *parent, uint32_t flags,
+		       struct prompts *m, uint32_t i)
 {
 	size_t block = self->block_tokens ? self->block_tokens : 1;
 
@@ -307,20 +323,25 @@ static int prompt_read(Cache *self, PyObject *o, const struct array *parent, uin
 	    array_out(NULL, "out", (m->tokens[i].n + (flags & GPC_TAIL ? block - 1 : 0)) / block,
 		      sizeof(gpc_key), &m->keys[i]) < 0)
 		return -1;
-	m->p[i] = (struct gpc_prompt){ .tokens = m->tokens[i].p, .n = m->tokens[i].n, .ret_keys = m->keys[i].p };
+	m->p[i] = (struct gpc_prompt){ .tokens = m->tokens[i].p,
+				       .n = m->tokens[i].n,
+				       .ret_keys = m->keys[i].p };
 	if (parent->p)
 		m->p[i].parent = (gpc_key *)parent->p + (parent->n > 1 ? i : 0);
 	return 0;
 }
 
-static int prompts_read(Cache *self, PyObject *items, const struct array *parent, uint32_t flags, struct prompts *m)
+static int prompts_read(Cache *self, PyObject *items, const struct array *parent, uint32_t flags,
+			struct prompts *m)
 {
 	Py_ssize_t n = PyTuple_Size(items);
 	uint32_t i;
 
 	if (parent->p && parent->n != 1 && (Py_ssize_t)parent->n != n) {
-		PyErr_Format(PyExc_ValueError, "parent: %lu keys, one is wanted, or one for each of %zd prompts, or None",
-			     (unsigned long)parent->n, n);
+		PyErr_Format(
+			PyExc_ValueError,
+			"parent: %lu keys, one is wanted, or one for each of %zd prompts, or None",
+			(unsigned long)parent->n, n);
 		return -1;
 	}
 	m->n = (uint32_t)n;
@@ -364,8 +385,10 @@ static METHOD(key_hash_many)
 	items = PySequence_Tuple(a[1]);
 	if (!items)
 		return NULL;
-	if ((a[0] == Py_None || array_keys(a[0], "parent", &parent) == 0) && args_u32(a[2], "flags", &flags) == 0 &&
-	    prompts_read((Cache *)self, items, &parent, flags, &m) == 0 && handle_enter((Cache *)self) == 0) {
+	if ((a[0] == Py_None || array_keys(a[0], "parent", &parent) == 0) &&
+	    args_u32(a[2], "flags", &flags) == 0 &&
+	    prompts_read((Cache *)self, items, &parent, flags, &m) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
 		FREELY(r = gpc_key_hash_many(((Cache *)self)->c, m.p, m.n, flags));
 		ret = r < 0 ? error_raise(r) : prompts_give(&m);
 		handle_leave((Cache *)self);
@@ -380,7 +403,9 @@ static METHOD(key_hash_many)
 
 static METHOD(key_import)
 {
-	static const struct call call = { "key_import", 1, 1, { "digests", "size", "group", "out" } };
+	static const struct call call = {
+		"key_import", 1, 1, { "digests", "size", "group", "out" }
+	};
 	struct array digests = { 0 }, out = { 0 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	uint32_t bytes, group = 0;
@@ -388,11 +413,13 @@ static METHOD(key_import)
 
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	if (array_digests(a[0], "digests", a[1], &digests, &bytes) < 0 || args_u32(a[2], "group", &group) < 0 ||
+	if (array_digests(a[0], "digests", a[1], &digests, &bytes) < 0 ||
+	    args_u32(a[2], "group", &group) < 0 ||
 	    array_out(a[3], "out", digests.n, sizeof(gpc_key), &out) < 0)
 		goto out;
 	if (handle_enter((Cache *)self) == 0) {
-		r = gpc_key_import(((Cache *)self)->c, digests.p, bytes, bytes, digests.n, group, out.p);
+		r = gpc_key_import(((Cache *)self)->c, digests.p, bytes, bytes, digests.n, group,
+				   out.p);
 		ret = r < 0 ? error_raise(r) : give_keys(&out, (int)digests.n);
 		handle_leave((Cache *)self);
 	}
@@ -439,7 +466,8 @@ static METHOD(key_alias_resolve)
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
 	if (array_keys(a[0], "keys", &keys) == 0 &&
-	    array_out(a[1], "out", keys.n, sizeof(gpc_key), &out) == 0 && handle_enter((Cache *)self) == 0) {
+	    array_out(a[1], "out", keys.n, sizeof(gpc_key), &out) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
 		if (keys.n)
 			memmove(out.p, keys.p, keys.n * sizeof(gpc_key));
 		r = gpc_alias_resolve(((Cache *)self)->c, out.p, keys.n);

@@ -79,7 +79,8 @@ static METHOD(look_tokens)
 	    array_out(a[2], "out", room, 4, &out) < 0)
 		goto out;
 	if (key.n != 1) {
-		PyErr_Format(PyExc_ValueError, "key: %lu keys, one is wanted", (unsigned long)key.n);
+		PyErr_Format(PyExc_ValueError, "key: %lu keys, one is wanted",
+			     (unsigned long)key.n);
 	} else if (handle_enter((Cache *)self) == 0) {
 		r = gpc_tokens_get(((Cache *)self)->c, key.p, block, out.p, room);
 		/* tokens are below 2^31 for every engine; larger ones come out right, too */
@@ -89,7 +90,8 @@ static METHOD(look_tokens)
 			ret = PyLong_FromLong(r);
 		else if ((ret = PyList_New(r)))
 			for (uint32_t i = 0; i < (uint32_t)r; i++)
-				PyList_SetItem(ret, i, PyLong_FromUnsignedLong(((uint32_t *)out.p)[i]));
+				PyList_SetItem(ret, i,
+					       PyLong_FromUnsignedLong(((uint32_t *)out.p)[i]));
 		handle_leave((Cache *)self);
 	}
 out:
@@ -132,7 +134,8 @@ static METHOD(look_check)
 		return NULL;
 	p.call = a[0] == Py_None ? NULL : a[0];
 	if (p.call && !PyCallable_Check(p.call)) {
-		PyErr_Format(PyExc_TypeError, "report: a function of a line is wanted, this is %.200R", p.call);
+		PyErr_Format(PyExc_TypeError,
+			     "report: a function of a line is wanted, this is %.200R", p.call);
 		return NULL;
 	}
 	if (handle_enter((Cache *)self) < 0)
@@ -240,7 +243,8 @@ static METHOD(look_mirror_lag)
 
 const PyMethodDef methods_look[] = {
 	ROW("info", look_info, "info()\n\nGeometry, options, writer and seat: Info."),
-	ROW("stats", look_stats, "stats(peer=-1)\n\nStats of one peer; -1 = all, summed.  gpc.NotFound: an empty seat."),
+	ROW("stats", look_stats,
+	    "stats(peer=-1)\n\nStats of one peer; -1 = all, summed.  gpc.NotFound: an empty seat."),
 	ROW("histogram", look_histogram,
 	    "histogram(what, peer=-1)\n\nHistogram of AGE_EVICTED, ROUND_TRIP ... since the cache was made; with peer only "
 	    "ROUND_TRIP.\ngpc.NotFound: an empty seat."),
@@ -250,12 +254,15 @@ const PyMethodDef methods_look[] = {
 	    "buffer of block_tokens\nint32, how many.  gpc.Stale: the block does not hold that key now."),
 	ROW("check", look_check,
 	    "check(report=None)\n\nVerify all invariants: the number of violations.  report gets a line for each."),
-	ROW("section_enter", look_section_enter, "section_enter()\n\nA section, in which ids without a reference keep."),
+	ROW("section_enter", look_section_enter,
+	    "section_enter()\n\nA section, in which ids without a reference keep."),
 	ROW("section_leave", look_section_leave, "section_leave(section)"),
-	ROW("grace_start", look_grace_start, "grace_start()\n\nA cookie: all sections that are open now must end."),
+	ROW("grace_start", look_grace_start,
+	    "grace_start()\n\nA cookie: all sections that are open now must end."),
 	ROW("grace_done", look_grace_done, "grace_done(cookie)\n\nHave they?"),
 	ROW("mirror_sync", look_mirror_sync,
 	    "mirror_sync(ticket=TICKET_ALL, timeout=None)\n\nReturns when that command is visible on all mirrors."),
-	ROW("mirror_lag", look_mirror_lag, "mirror_lag()\n\nChanges that the slowest mirror does not show yet."),
+	ROW("mirror_lag", look_mirror_lag,
+	    "mirror_lag()\n\nChanges that the slowest mirror does not show yet."),
 	{ NULL, NULL, 0, NULL }
 };

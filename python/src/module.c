@@ -13,7 +13,8 @@ static METHOD(module_unlink)
 
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	if (args_text(a[0], "name", &name, &keep[0]) == 0 && args_text(a[1], "dir", &dir, &keep[1]) == 0) {
+	if (args_text(a[0], "name", &name, &keep[0]) == 0 &&
+	    args_text(a[1], "dir", &dir, &keep[1]) == 0) {
 		FREELY(r = gpc_unlink(name, dir));
 		ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
 	}
@@ -57,9 +58,10 @@ static METHOD(module_crc32c)
 	return PyLong_FromUnsignedLong(crc);
 }
 
-/* Two numbers below the limits to a block; one number to its pool or slot, or to a set of spaces. */
-static int two_numbers(const struct call *call, PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
-		       uint32_t high0, uint32_t high1, uint32_t v[2])
+/* Two numbers below the limits to a block; one number to its pool or slot, or to a set of
+ * spaces. */
+static int two_numbers(const struct call *call, PyObject *const *args, Py_ssize_t n,
+		       PyObject *kwnames, uint32_t high0, uint32_t high1, uint32_t v[2])
 {
 	PyObject *a[MAX_ARGS];
 	uint32_t high[2] = { high0, high1 };
@@ -71,8 +73,9 @@ static int two_numbers(const struct call *call, PyObject *const *args, Py_ssize_
 		if (args_u32(a[i], call->names[i], &v[i]) < 0)
 			return -1;
 		if (v[i] > high[i]) {
-			PyErr_Format(PyExc_ValueError, "%s: %lu is out of range, it may be 0 to %lu",
-				     call->names[i], (unsigned long)v[i], (unsigned long)high[i]);
+			PyErr_Format(PyExc_ValueError,
+				     "%s: %lu is out of range, it may be 0 to %lu", call->names[i],
+				     (unsigned long)v[i], (unsigned long)high[i]);
 			return -1;
 		}
 	}
@@ -130,22 +133,27 @@ static PyMethodDef functions[] = {
 	    "create(name, *, if_absent=False, serve=False, ...)\n\nMake a cache and attach: a Cache.  The other "
 	    "arguments are those of attach, and the fields of\nstruct gpc_config; block_bytes, fingerprint, numa, "
 	    "nodes, no_checksums, huge_dir, threads and\nram_runs give the pool of ram_blocks memory."),
-	ROW("unlink", module_unlink, "unlink(name, dir=None)\n\nRemove the names; attached processes go on."),
+	ROW("unlink", module_unlink,
+	    "unlink(name, dir=None)\n\nRemove the names; attached processes go on."),
 	ROW("version", module_version, "version()\n\n(major, minor) of the loaded library."),
-	ROW("strerror", module_strerror, "strerror(err)\n\nOne sentence for an errno of gpc, of either sign."),
+	ROW("strerror", module_strerror,
+	    "strerror(err)\n\nOne sentence for an errno of gpc, of either sign."),
 	ROW("crc32c", module_crc32c,
 	    "crc32c(data, crc=0)\n\nThe CRC32C of a contiguous buffer, behind what crc is of.  Other threads run "
 	    "meanwhile."),
 	ROW("BLOCK", module_block, "BLOCK(pool, slot)\n\nThe number of a block."),
 	ROW("POOL", module_pool, "POOL(block)\n\nThe pool of a block."),
 	ROW("SLOT", module_slot, "SLOT(block)\n\nThe slot of a block."),
-	ROW("SPACE", module_space, "SPACE(space)\n\nThe set of this one space; sets are joined by |."),
+	ROW("SPACE", module_space,
+	    "SPACE(space)\n\nThe set of this one space; sets are joined by |."),
 	ROW("tiers_open", tiers_open,
 	    "tiers_open(name, *, disk, disk_bytes=0, disk_blocks=0, flags=0, ...)\n\nKeep the tiers below RAM of that cache, by "
 	    "threads of this process, until tiers_close: the fields of\nstruct gpc_tiers_options.  The writer is another thread or "
 	    "process."),
-	ROW("tiers_close", tiers_close, "tiers_close(tiers)\n\nKeep them no more; so does the end of what tiers_open returned."),
-	ROW("tiers_file", tiers_file, "tiers_file(disk)\n\nWhat a file of a tier says of itself: TiersFile."),
+	ROW("tiers_close", tiers_close,
+	    "tiers_close(tiers)\n\nKeep them no more; so does the end of what tiers_open returned."),
+	ROW("tiers_file", tiers_file,
+	    "tiers_file(disk)\n\nWhat a file of a tier says of itself: TiersFile."),
 	ROW("_share_begin", share_begin, NULL),
 	ROW("_share_end", share_end, NULL),
 	ROW("_sums_open", share_sums, NULL),
@@ -155,21 +163,80 @@ static PyMethodDef functions[] = {
 
 /* ---- constants ---- */
 
-#define C(name) { #name, GPC_##name }
+#define C(name)                   \
+	{                         \
+#name, GPC_##name \
+	}
 static const struct {
 	const char *name;
 	long value;
 } constants[] = {
-	C(NONE), C(IF_ABSENT), C(SERVE), C(READONLY), C(QUIET), C(REF), C(ANYWHERE), C(PARTIAL), C(TAKE),
-	C(COPY), C(CANCEL), C(TAIL), C(STANDBY), C(REMOVE), C(DEVICE), C(VERIFY_FIRST), C(IF_IDLE), C(NO_REF),
-	C(PEEK), C(VRAM), C(RAM), C(DISK), C(REMOTE), C(TIERS_EXCLUSIVE), C(TIERS_RESIZE), C(TIERS_BUFFERED),
-	C(TIER_DOWN), C(TIER_UP), C(TIER_OFF),
-	C(POOL_OWNED), C(POOL_CALLER), C(POOL_UNCHAINED), C(POOL_ONCE), C(NUMA_DEFAULT), C(NUMA_INTERLEAVE), C(NUMA_BIND),
-	C(AGE_EVICTED), C(IDLE_EVICTED), C(REUSE_GAP), C(ROUND_TRIP), C(TAKEOVER),
-	C(COPY_VRAM_VRAM), C(COPY_VRAM_RAM), C(COPY_RAM_VRAM), C(COPY_RAM_RAM),
-	C(CLAIM_MINE), C(CLAIM_LIVE), C(CLAIM_PENDING), C(STORED), C(REMOVED), C(MOVED), C(CLEARED),
-	C(RETURNED), C(MAX_NAME), C(MAX_POOLS), C(MAX_PEERS), C(MAX_SPACES), C(MAX_MIRRORS), C(SECTIONS),
-	C(MAX_RUNS), C(MAX_PARTS), C(TRANSFERS), C(TRANSFER_BLOCKS), C(MAX_RANKS), C(MAX_STAGES), C(MAX_GROUPS),
+	C(NONE),
+	C(IF_ABSENT),
+	C(SERVE),
+	C(READONLY),
+	C(QUIET),
+	C(REF),
+	C(ANYWHERE),
+	C(PARTIAL),
+	C(TAKE),
+	C(COPY),
+	C(CANCEL),
+	C(TAIL),
+	C(STANDBY),
+	C(REMOVE),
+	C(DEVICE),
+	C(VERIFY_FIRST),
+	C(IF_IDLE),
+	C(NO_REF),
+	C(PEEK),
+	C(VRAM),
+	C(RAM),
+	C(DISK),
+	C(REMOTE),
+	C(TIERS_EXCLUSIVE),
+	C(TIERS_RESIZE),
+	C(TIERS_BUFFERED),
+	C(TIER_DOWN),
+	C(TIER_UP),
+	C(TIER_OFF),
+	C(POOL_OWNED),
+	C(POOL_CALLER),
+	C(POOL_UNCHAINED),
+	C(POOL_ONCE),
+	C(NUMA_DEFAULT),
+	C(NUMA_INTERLEAVE),
+	C(NUMA_BIND),
+	C(AGE_EVICTED),
+	C(IDLE_EVICTED),
+	C(REUSE_GAP),
+	C(ROUND_TRIP),
+	C(TAKEOVER),
+	C(COPY_VRAM_VRAM),
+	C(COPY_VRAM_RAM),
+	C(COPY_RAM_VRAM),
+	C(COPY_RAM_RAM),
+	C(CLAIM_MINE),
+	C(CLAIM_LIVE),
+	C(CLAIM_PENDING),
+	C(STORED),
+	C(REMOVED),
+	C(MOVED),
+	C(CLEARED),
+	C(RETURNED),
+	C(MAX_NAME),
+	C(MAX_POOLS),
+	C(MAX_PEERS),
+	C(MAX_SPACES),
+	C(MAX_MIRRORS),
+	C(SECTIONS),
+	C(MAX_RUNS),
+	C(MAX_PARTS),
+	C(TRANSFERS),
+	C(TRANSFER_BLOCKS),
+	C(MAX_RANKS),
+	C(MAX_STAGES),
+	C(MAX_GROUPS),
 };
 
 static int add_u64(PyObject *module, const char *name, uint64_t value)
@@ -189,41 +256,47 @@ static int constants_add(PyObject *module)
 		if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
 			return -1;
 	if (add_u64(module, "TICKET_ALL", GPC_TICKET_ALL) < 0 ||
-	    add_u64(module, "TRANSFER_ALL", GPC_TRANSFER_ALL) < 0 || add_u64(module, "FROM_NOW", UINT64_MAX) < 0)
+	    add_u64(module, "TRANSFER_ALL", GPC_TRANSFER_ALL) < 0 ||
+	    add_u64(module, "FROM_NOW", UINT64_MAX) < 0)
 		return -1;
 	return 0;
 }
 
 /* ---- start ---- */
 
-/* Types and exceptions are kept in static variables: one interpreter of a process may have the module. */
+/* Types and exceptions are kept in static variables: one interpreter of a process may have the
+ * module. */
 static int module_exec(PyObject *module)
 {
 	if (cache_type) {
-		PyErr_SetString(PyExc_ImportError, "gpc is loaded already, by another interpreter of this process");
+		PyErr_SetString(PyExc_ImportError,
+				"gpc is loaded already, by another interpreter of this process");
 		return -1;
 	}
-	if (gpc_version() >> 16 != GPC_VERSION_MAJOR || (gpc_version() & 0xffff) != GPC_VERSION_MINOR) {
+	if (gpc_version() >> 16 != GPC_VERSION_MAJOR ||
+	    (gpc_version() & 0xffff) != GPC_VERSION_MINOR) {
 		PyErr_Format(PyExc_ImportError, "gpc was built for libgpc %d.%d, and this is %d.%d",
 			     GPC_VERSION_MAJOR, GPC_VERSION_MINOR, (int)(gpc_version() >> 16),
 			     (int)(gpc_version() & 0xffff));
 		return -1;
 	}
-	if (record_init() < 0 || error_init(module) < 0 || constants_add(module) < 0 || handle_init(module) < 0 ||
-	    part_init(module) < 0 || walk_init(module) < 0 || device_init(module) < 0)
+	if (record_init() < 0 || error_init(module) < 0 || constants_add(module) < 0 ||
+	    handle_init(module) < 0 || part_init(module) < 0 || walk_init(module) < 0 ||
+	    device_init(module) < 0)
 		return -1;
 	return 0;
 }
 
-static PyModuleDef_Slot slots[] = {
-	{ Py_mod_exec, module_exec },
+static PyModuleDef_Slot slots[] = { { Py_mod_exec, module_exec },
 #ifdef Py_mod_gil
-	{ Py_mod_gil, Py_MOD_GIL_NOT_USED },
+				    { Py_mod_gil, Py_MOD_GIL_NOT_USED },
 #endif
-	{ 0, NULL }
-};
+				    { 0, NULL } };
 static struct PyModuleDef definition = {
-	.m_base = PyModuleDef_HEAD_INIT, .m_name = "gpc._gpc", .m_methods = functions, .m_slots = slots,
+	.m_base = PyModuleDef_HEAD_INIT,
+	.m_name = "gpc._gpc",
+	.m_methods = functions,
+	.m_slots = slots,
 	.m_doc = "The calls of gpc.h; see the package gpc.",
 };
 

@@ -4,7 +4,9 @@
 
 static METHOD(move_demote)
 {
-	static const struct call call = { "demote", 4, 3, { "source", "to", "blocks", "n", "flags", "timeout" } };
+	static const struct call call = {
+		"demote", 4, 3, { "source", "to", "blocks", "n", "flags", "timeout" }
+	};
 	struct array blocks = { 0 }, moves = { 0 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	uint32_t count = 0, flags = 0;
@@ -14,12 +16,14 @@ static METHOD(move_demote)
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
 	if (args_int(a[0], "source", &from) < 0 || args_int(a[1], "to", &to) < 0 ||
-	    (a[2] != Py_None && array_blocks(a[2], "blocks", &blocks) < 0) || args_u32(a[3], "n", &count) < 0 ||
-	    args_u32(a[4], "flags", &flags) < 0 || args_time(a[5], "timeout", &timeout) < 0)
+	    (a[2] != Py_None && array_blocks(a[2], "blocks", &blocks) < 0) ||
+	    args_u32(a[3], "n", &count) < 0 || args_u32(a[4], "flags", &flags) < 0 ||
+	    args_time(a[5], "timeout", &timeout) < 0)
 		goto out;
 	if (a[2] != Py_None)
 		count = blocks.n;
-	if (array_out(NULL, "n", count, sizeof(struct gpc_move), &moves) < 0 || handle_enter((Cache *)self) < 0)
+	if (array_out(NULL, "n", count, sizeof(struct gpc_move), &moves) < 0 ||
+	    handle_enter((Cache *)self) < 0)
 		goto out;
 	c = ((Cache *)self)->c;
 	FREELY(r = gpc_demote(c, from, to, blocks.p, count, moves.p, flags, timeout));
@@ -42,8 +46,8 @@ static PyObject *promote(gpc *c, struct promote *p)
 	PyObject *moves, *victims, *ret = NULL;
 	int r;
 
-	FREELY(r = gpc_promote(c, p->blocks.p, p->blocks.n, p->to, p->moves.p, p->victims.p, p->flags,
-			       p->timeout));
+	FREELY(r = gpc_promote(c, p->blocks.p, p->blocks.n, p->to, p->moves.p, p->victims.p,
+			       p->flags, p->timeout));
 	if (r < 0)
 		return error_raise(r);
 	moves = record_list(&record_move, p->moves.p, (size_t)r);
@@ -59,7 +63,9 @@ static PyObject *promote(gpc *c, struct promote *p)
 
 static METHOD(move_promote)
 {
-	static const struct call call = { "promote", 2, 2, { "blocks", "to", "victims", "flags", "timeout" } };
+	static const struct call call = {
+		"promote", 2, 2, { "blocks", "to", "victims", "flags", "timeout" }
+	};
 	struct promote p = { .timeout = -1 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	int victims;
@@ -67,10 +73,12 @@ static METHOD(move_promote)
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
 	victims = a[2] ? PyObject_IsTrue(a[2]) : 0;
-	if (victims >= 0 && array_blocks(a[0], "blocks", &p.blocks) == 0 && args_int(a[1], "to", &p.to) == 0 &&
-	    args_u32(a[3], "flags", &p.flags) == 0 && args_time(a[4], "timeout", &p.timeout) == 0 &&
+	if (victims >= 0 && array_blocks(a[0], "blocks", &p.blocks) == 0 &&
+	    args_int(a[1], "to", &p.to) == 0 && args_u32(a[3], "flags", &p.flags) == 0 &&
+	    args_time(a[4], "timeout", &p.timeout) == 0 &&
 	    array_out(NULL, "blocks", p.blocks.n, sizeof(struct gpc_move), &p.moves) == 0 &&
-	    (!victims || array_out(NULL, "blocks", p.blocks.n, sizeof(struct gpc_move), &p.victims) == 0) &&
+	    (!victims ||
+	     array_out(NULL, "blocks", p.blocks.n, sizeof(struct gpc_move), &p.victims) == 0) &&
 	    handle_enter((Cache *)self) == 0) {
 		ret = promote(((Cache *)self)->c, &p);
 		handle_leave((Cache *)self);
@@ -92,9 +100,9 @@ static METHOD(move_commit)
 
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	if (record_array(&record_move, a[0], "moves", &moves) == 0 && args_u32(a[1], "flags", &flags) == 0 &&
-	    args_time(a[2], "timeout", &timeout) == 0 && array_out(a[3], "out", moves.n, 4, &out) == 0 &&
-	    handle_enter((Cache *)self) == 0) {
+	if (record_array(&record_move, a[0], "moves", &moves) == 0 &&
+	    args_u32(a[1], "flags", &flags) == 0 && args_time(a[2], "timeout", &timeout) == 0 &&
+	    array_out(a[3], "out", moves.n, 4, &out) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
 		FREELY(r = gpc_commit(c, moves.p, moves.n, out.p, flags, timeout));
 		ret = r < 0 ? error_raise(r) : array_give(&out, out.own ? (int)moves.n : r);

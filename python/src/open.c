@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-struct options {                         /* what the arguments by name say */
+struct options { /* what the arguments by name say */
 	const char *name, *dir, *label;
 	PyObject *keep_name, *keep_dir, *keep_label;
 	uint32_t flags;
@@ -76,7 +76,8 @@ static int set_leader(struct options *p, PyObject *o)
 	if (args_int(o, "leader", &peer) < 0)
 		return -1;
 	if (peer < 0 || peer >= GPC_MAX_PEERS) {
-		PyErr_Format(PyExc_ValueError, "leader: %d, a peer is wanted, 0 to %d", peer, GPC_MAX_PEERS - 1);
+		PyErr_Format(PyExc_ValueError, "leader: %d, a peer is wanted, 0 to %d", peer,
+			     GPC_MAX_PEERS - 1);
 		return -1;
 	}
 	p->attach.leader = 1 + peer;
@@ -103,7 +104,8 @@ static int set_attach(struct options *p, const char *name, PyObject *o)
 	if (strcmp(name, "log") != 0)
 		return 1;
 	if (o != Py_None && !PyCallable_Check(o)) {
-		PyErr_Format(PyExc_TypeError, "log: a function of level and text is wanted, this is %.200R", o);
+		PyErr_Format(PyExc_TypeError,
+			     "log: a function of level and text is wanted, this is %.200R", o);
 		return -1;
 	}
 	p->log = o == Py_None ? NULL : o;
@@ -146,7 +148,8 @@ static int set_option(struct options *p, bool create, PyObject *key, PyObject *o
 		return set_flag(p, o, GPC_READONLY);
 	r = create ? set_create(p, name, o) : 1;
 	if (r > 0)
-		PyErr_Format(PyExc_TypeError, "%s: there is no argument %U", create ? "create" : "attach", key);
+		PyErr_Format(PyExc_TypeError, "%s: there is no argument %U",
+			     create ? "create" : "attach", key);
 	return r ? -1 : 0;
 }
 
@@ -156,7 +159,8 @@ static int read_options(struct options *p, bool create, PyObject *const *args, P
 	Py_ssize_t i, names = kwnames ? PyTuple_Size(kwnames) : 0;
 
 	if (n != 1) {
-		PyErr_Format(PyExc_TypeError, "%s: the name of a cache is wanted, and the rest by name",
+		PyErr_Format(PyExc_TypeError,
+			     "%s: the name of a cache is wanted, and the rest by name",
 			     create ? "create" : "attach");
 		return -1;
 	}

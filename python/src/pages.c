@@ -4,12 +4,17 @@
 
 #include <string.h>
 
-#define NEIGHBOUR 8                      /* chunks that are one unit, at most */
-#define ANY_KIND  4                      /* cudaMemcpyDefault */
-#define MAX_PITCH 0x7fffffffu            /* of a pitched copy of CUDA */
+#define NEIGHBOUR 8           /* chunks that are one unit, at most */
+#define ANY_KIND  4           /* cudaMemcpyDefault */
+#define MAX_PITCH 0x7fffffffu /* of a pitched copy of CUDA */
 #define MAGIC     "gpcV"
 
-struct header { char magic[4]; uint32_t crc; uint8_t key[16]; uint64_t bytes; };
+struct header {
+	char magic[4];
+	uint32_t crc;
+	uint8_t key[16];
+	uint64_t bytes;
+};
 _Static_assert(sizeof(struct header) == 32, "as image.py has it");
 
 /* ---- headers ---- */
@@ -83,8 +88,8 @@ static bool has_arrived(const struct pages *w, int64_t i)
 /* ---- copies ---- */
 
 /* rows of width bytes between a slot and a KV cache */
-static int copy(const struct pages *w, uint8_t *slot, uint64_t slot_pitch, int64_t kv, uint64_t kv_pitch,
-		uint64_t width, uint64_t rows)
+static int copy(const struct pages *w, uint8_t *slot, uint64_t slot_pitch, int64_t kv,
+		uint64_t kv_pitch, uint64_t width, uint64_t rows)
 {
 	uint8_t *to = slot, *from = (uint8_t *)(uintptr_t)kv;
 	uint64_t to_pitch = slot_pitch, from_pitch = kv_pitch, i;
@@ -96,7 +101,8 @@ static int copy(const struct pages *w, uint8_t *slot, uint64_t slot_pitch, int64
 		from_pitch = slot_pitch;
 	}
 	if (w->calls)
-		return w->calls->copy(to, to_pitch, from, from_pitch, width, rows, ANY_KIND, w->calls->stream);
+		return w->calls->copy(to, to_pitch, from, from_pitch, width, rows, ANY_KIND,
+				      w->calls->stream);
 	for (i = 0; i < rows; i++)
 		memcpy(to + i * to_pitch, from + i * from_pitch, width);
 	return 0;
@@ -110,8 +116,8 @@ static int copy_chunk(const struct pages *w, int64_t i, const struct pages_run *
 
 	for (p = w->start[i]; !err && p < w->start[i + 1]; p++)
 		err = copy(w, area + w->page[2 * p] * r->page, (uint64_t)r->host_pitch,
-			   r->address + w->page[2 * p + 1] * r->stride, (uint64_t)r->pitch, (uint64_t)r->page,
-			   (uint64_t)r->count);
+			   r->address + w->page[2 * p + 1] * r->stride, (uint64_t)r->pitch,
+			   (uint64_t)r->page, (uint64_t)r->count);
 	return err;
 }
 
@@ -124,8 +130,8 @@ static int copy_tensors(const struct pages *w, int64_t i, int64_t n, const struc
 	int err = 0;
 
 	for (k = 0; !err && k < r->count; k++)
-		err = copy(w, area + k * r->host_pitch, w->stride, kv + k * r->pitch, (uint64_t)r->stride,
-			   (uint64_t)r->page, (uint64_t)n);
+		err = copy(w, area + k * r->host_pitch, w->stride, kv + k * r->pitch,
+			   (uint64_t)r->stride, (uint64_t)r->page, (uint64_t)n);
 	return err;
 }
 
@@ -143,7 +149,8 @@ static int64_t unit(const struct pages *w, int64_t i)
 {
 	int64_t k = 1;
 
-	while ((w->by || !w->apart) && k < NEIGHBOUR && i + k < w->n && (w->apart || follows(w, i + k)))
+	while ((w->by || !w->apart) && k < NEIGHBOUR && i + k < w->n &&
+	       (w->apart || follows(w, i + k)))
 		k++;
 	return k;
 }
@@ -176,12 +183,14 @@ static int ask_sums(const struct pages *w, int64_t i, int64_t n)
 		some = i + n - at < NEIGHBOUR ? i + n - at : NEIGHBOUR;
 		for (k = 0; k < some; k++)
 			block[k] = (uint32_t)w->page[2 * w->start[at + k] + 1];
-		err = gpc_sums_ask(w->by, first_answer(w) + (uint32_t)at, block, (uint32_t)some, w->calls->sum_stream);
+		err = gpc_sums_ask(w->by, first_answer(w) + (uint32_t)at, block, (uint32_t)some,
+				   w->calls->sum_stream);
 	}
 	return err;
 }
 
-/* Behind the copies so far: of these chunks.  Who follows an event follows what it was when he was told. */
+/* Behind the copies so far: of these chunks.  Who follows an event follows what it was when he was
+ * told. */
 static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 {
 	int err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
@@ -197,7 +206,8 @@ static int mark_end(const struct pages *w)
 {
 	int err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
 
-	return err || !w->by ? err : w->calls->record(w->calls->summed[w->lane], w->calls->sum_stream);
+	return err || !w->by ? err
+			     : w->calls->record(w->calls->summed[w->lane], w->calls->sum_stream);
 }
 
 static int await_end(const struct pages *w)
@@ -298,7 +308,8 @@ static int begin_loads(const struct pages *w)
 	int64_t i, good;
 	int err = 0;
 
-	for (i = 0; !err && i < w->n; i += good + (i + good < w->n && w->result[i + good] == PAGES_BAD)) {
+	for (i = 0; !err && i < w->n;
+	     i += good + (i + good < w->n && w->result[i + good] == PAGES_BAD)) {
 		good = good_ones(w, i, unit(w, i));
 		if (good)
 			err = copy_unit(w, i, good);

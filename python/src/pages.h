@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.h - chunks between KV caches and slots, for gpc.vllm's worker: a share of a job is begun and ended.
+/* pages.h - chunks between KV caches and slots, for gpc.vllm's worker: a share of a job is begun
+ * and ended.
  *
  *   pages.c   copies, headers and sums        share.c   what Python calls
  *
- * A chunk's slot has a header for each part, and the part's bytes (gpc/vllm/image.py).  A store clears the header,
- * copies, and seals the header when the bytes are there; a load compares header and sum, and copies what is good.
+ * A chunk's slot has a header for each part, and the part's bytes (gpc/vllm/image.py).  A store
+ * clears the header, copies, and seals the header when the bytes are there; a load compares header
+ * and sum, and copies what is good.
  *
- * Who sums?  This thread sums the bytes in the slots: of a load before they are copied, so bad ones do not arrive.
- * Or, where a chunk is one block, the GPU of the KV caches sums the block: of a load behind the copies, so bad ones
- * arrive, and are told all the same.
+ * Who sums?  This thread sums the bytes in the slots: of a load before they are copied, so bad ones
+ * do not arrive. Or, where a chunk is one block, the GPU of the KV caches sums the block: of a load
+ * behind the copies, so bad ones arrive, and are told all the same.
  *
  * Addresses are the caller's: he holds the slots, and the KV caches are there. */
 #ifndef GPC_PAGES_H
@@ -16,18 +18,20 @@
 
 #include "gpcpy.h"
 
-enum { PAGES_BAD = -1, PAGES_FAILED = -2 };      /* worker.py has them, too */
-#define PAGES_WINDOW 8                   /* units of a store that are under way together */
-#define PAGES_LANES  2                   /* shares that one thread has begun, and not ended */
+enum { PAGES_BAD = -1, PAGES_FAILED = -2 }; /* worker.py has them, too */
+#define PAGES_WINDOW 8                      /* units of a store that are under way together */
+#define PAGES_LANES  2                      /* shares that one thread has begun, and not ended */
 
-/* Tensors of a group at equal distances: page b of tensor i is at address + i * pitch + b * stride, and in
- * the part at offset + i * host_pitch. */
-struct pages_run { int64_t address, offset, page, stride, count, pitch, host_pitch; };
+/* Tensors of a group at equal distances: page b of tensor i is at address + i * pitch + b * stride,
+ * and in the part at offset + i * host_pitch. */
+struct pages_run {
+	int64_t address, offset, page, stride, count, pitch, host_pitch;
+};
 
 /* Of the CUDA runtime, or of what takes its place. */
 struct pages_calls {
-	int (*copy)(void *to, size_t to_pitch, const void *from, size_t pitch, size_t width, size_t height,
-		    int kind, void *stream);
+	int (*copy)(void *to, size_t to_pitch, const void *from, size_t pitch, size_t width,
+		    size_t height, int kind, void *stream);
 	int (*record)(void *event, void *stream);
 	int (*wait)(void *event);
 	int (*follow)(void *stream, void *event, unsigned int flags);
@@ -40,24 +44,26 @@ struct pages {
 	bool store, sums;
 	const struct pages_run *run;
 	uint32_t nruns;
-	uint8_t *base;                   /* of slot 0 */
-	uint64_t stride, area, head, bytes;      /* of slots; in a slot: the part, its header; of the part */
-	const int64_t *slot;             /* of each chunk */
+	uint8_t *base; /* of slot 0 */
+	/* of slots; in a slot: the part, its header; of the part */
+	uint64_t stride, area, head, bytes;
+	const int64_t *slot; /* of each chunk */
 	const uint8_t *key;
-	const int64_t *start;            /* of its pages: n + 1 of them */
-	const int64_t *page;             /* place in the chunk, block of the engine */
+	const int64_t *start; /* of its pages: n + 1 of them */
+	const int64_t *page;  /* place in the chunk, block of the engine */
 	int64_t n;
 	const struct pages_calls *calls; /* NULL: this thread copies */
-	gpc_sums *by;                    /* who sums: a chunk is one block then; NULL: this thread */
+	gpc_sums *by; /* who sums: a chunk is one block then; NULL: this thread */
 	uint32_t lane;
-	bool apart;                      /* pitched copies take a chunk at a time */
-	int64_t *result;                 /* bytes moved, PAGES_BAD or PAGES_FAILED */
-	int err;                         /* that a call has answered: 0, or of CUDA or gpc */
+	bool apart;      /* pitched copies take a chunk at a time */
+	int64_t *result; /* bytes moved, PAGES_BAD or PAGES_FAILED */
+	int err;         /* that a call has answered: 0, or of CUDA or gpc */
 };
 
 /* All of it, but for what `calls` have still to do. */
 void pages_begin(struct pages *w);
-/* Wait for that; the results are there.  After an error copies may be under way: they are the caller's to end. */
+/* Wait for that; the results are there.  After an error copies may be under way: they are the
+ * caller's to end. */
 void pages_end(struct pages *w);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* part.c - the memory of pools: lend, map, unmap; and what is mapped as an object with the buffer protocol.
+/* part.c - the memory of pools: lend, map, unmap; and what is mapped as an object with the buffer
+ * protocol.
  *
- * A view counts on its part and on its cache.  pool_unmap and close refuse while there is one, so that
- * no view outlives its mapping.  What is unmapped says so: a later use of the object is a ValueError. */
+ * A view counts on its part and on its cache.  pool_unmap and close refuse while there is one, so
+ * that no view outlives its mapping.  What is unmapped says so: a later use of the object is a
+ * ValueError. */
 #include "part.h"
 
 #include <errno.h>
@@ -45,8 +47,10 @@ static int part_getbuffer(PyObject *o, Py_buffer *view, int flags)
 	struct part *p = (struct part *)o;
 
 	if (p->device != -1) {
-		PyErr_Format(PyExc_BufferError, "part %lu of pool %d is memory of a GPU: use __dlpack__ or "
-			     "__cuda_array_interface__", (unsigned long)p->number, p->pool);
+		PyErr_Format(PyExc_BufferError,
+			     "part %lu of pool %d is memory of a GPU: use __dlpack__ or "
+			     "__cuda_array_interface__",
+			     (unsigned long)p->number, p->pool);
 		return -1;
 	}
 	if (part_export(p) < 0)
@@ -105,15 +109,17 @@ static PyObject *part_array_interface(PyObject *o, void *unused)
 	struct part *p = (struct part *)o;
 
 	if (p->device == -1) {
-		PyErr_SetString(PyExc_AttributeError, "__cuda_array_interface__: this part is memory of the host");
+		PyErr_SetString(PyExc_AttributeError,
+				"__cuda_array_interface__: this part is memory of the host");
 		return NULL;
 	}
 	if (part_export(p) < 0)
 		return NULL;
-	part_unexport(p);                /* the protocol has no end: pool_unmap cannot know of it */
-	return Py_BuildValue("{s:(K),s:s,s:(KO),s:i,s:O,s:O}", "shape", (unsigned long long)p->bytes, "typestr",
-			     "|u1", "data", (unsigned long long)(uintptr_t)p->base, Py_False, "version", 3, "strides",
-			     Py_None, "stream", Py_None);
+	part_unexport(p); /* the protocol has no end: pool_unmap cannot know of it */
+	return Py_BuildValue("{s:(K),s:s,s:(KO),s:i,s:O,s:O}", "shape",
+			     (unsigned long long)p->bytes, "typestr", "|u1", "data",
+			     (unsigned long long)(uintptr_t)p->base, Py_False, "version", 3,
+			     "strides", Py_None, "stream", Py_None);
 }
 
 static PyObject *part_get(PyObject *o, void *which)
@@ -146,7 +152,8 @@ static PyGetSetDef getset[] = {
 static PyMethodDef methods[] = {
 	ROW("__dlpack__", part_dlpack,
 	    "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n\nA capsule of its bytes, uint8."),
-	{ "__dlpack_device__", part_dlpack_device, METH_NOARGS, "(1, 0) for the host, (2, N) for CUDA." },
+	{ "__dlpack_device__", part_dlpack_device, METH_NOARGS,
+	  "(1, 0) for the host, (2, N) for CUDA." },
 	{ NULL, NULL, 0, NULL }
 };
 static PyType_Slot slots[] = {
@@ -159,8 +166,10 @@ static PyType_Slot slots[] = {
 	{ 0, NULL }
 };
 static PyType_Spec spec = {
-	.name = "gpc.Part", .basicsize = sizeof(struct part),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .slots = slots,
+	.name = "gpc.Part",
+	.basicsize = sizeof(struct part),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = slots,
 };
 
 int part_init(PyObject *module)
@@ -178,10 +187,10 @@ static int device_of(const struct gpc_pool_memory *m)
 	return strncmp(m->device, "cuda:", 5) ? -2 : atoi(m->device + 5);
 }
 
-/* unmapped: what the cache counted before the mapping was made.  Where a pool_unmap came in between, the
- * mapping may have gone. */
-static PyObject *part_new(Cache *cache, int pool, uint32_t number, int device, void *base, uint64_t bytes,
-			  uint32_t unmapped)
+/* unmapped: what the cache counted before the mapping was made.  Where a pool_unmap came in
+ * between, the mapping may have gone. */
+static PyObject *part_new(Cache *cache, int pool, uint32_t number, int device, void *base,
+			  uint64_t bytes, uint32_t unmapped)
 {
 	allocfunc alloc = (allocfunc)PyType_GetSlot(part_type, Py_tp_alloc);
 	struct part *p = (struct part *)alloc(part_type, 0);
@@ -222,7 +231,8 @@ static PyObject *map_parts(Cache *cache, int pool, const struct gpc_pool_memory 
 		unmapped = cache->unmapped;
 		pthread_mutex_unlock(&cache->lock);
 		FREELY(r = gpc_pool_map(c, pool, i, &base, &bytes));
-		v = r < 0 ? error_raise(r) : part_new(cache, pool, i, device_of(m), base, bytes, unmapped);
+		v = r < 0 ? error_raise(r)
+			  : part_new(cache, pool, i, device_of(m), base, bytes, unmapped);
 		if (!v || PyList_SetItem(list, (Py_ssize_t)i, v) < 0)
 			Py_CLEAR(list);
 	}
@@ -283,7 +293,8 @@ static METHOD(memory_unmap)
 		return NULL;
 	views = begin_unmap((Cache *)self, pool);
 	if (views) {
-		PyErr_Format(PyExc_BufferError, "%lu views of the memory of pool %d exist: release them first",
+		PyErr_Format(PyExc_BufferError,
+			     "%lu views of the memory of pool %d exist: release them first",
 			     (unsigned long)views, pool);
 	} else {
 		c = ((Cache *)self)->c;
@@ -318,9 +329,11 @@ static bool item_is_none(PyObject *cai, const char *name)
 /* Of a contiguous array: items, times the digits of a typestr such as "<f2". */
 static int cuda_bytes(PyObject *cai, uint64_t *ret)
 {
-	PyObject *shape = PyMapping_GetItemString(cai, "shape"), *type = PyMapping_GetItemString(cai, "typestr");
+	PyObject *shape = PyMapping_GetItemString(cai, "shape"),
+		 *type = PyMapping_GetItemString(cai, "typestr");
 	const char *text = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
-	unsigned long long n = text && strlen(text) > 2 ? strtoull(text + 2, NULL, 10) : 0, some = 0;
+	unsigned long long n = text && strlen(text) > 2 ? strtoull(text + 2, NULL, 10) : 0,
+			   some = 0;
 	Py_ssize_t i;
 	bool good = n && shape && PyTuple_Check(shape) && item_is_none(cai, "strides");
 
@@ -333,8 +346,10 @@ static int cuda_bytes(PyObject *cai, uint64_t *ret)
 	*ret = n;
 	if (good)
 		return 0;
-	PyErr_SetString(PyExc_TypeError, "bytes: how many bytes of the GPU's memory are lent?  base is no contiguous "
-			"array whose shape and typestr tell");
+	PyErr_SetString(
+		PyExc_TypeError,
+		"bytes: how many bytes of the GPU's memory are lent?  base is no contiguous "
+		"array whose shape and typestr tell");
 	return -1;
 }
 
@@ -355,7 +370,8 @@ static int cuda_range(PyObject *o, struct memory_range *m, PyObject *bytes)
 	if (r < 0 && !PyErr_Occurred())
 		PyErr_SetString(PyExc_TypeError, "base: its __cuda_array_interface__ has no data");
 	if (r == 0)
-		r = bytes && bytes != Py_None ? args_u64(bytes, "bytes", &m->bytes) : cuda_bytes(cai, &m->bytes);
+		r = bytes && bytes != Py_None ? args_u64(bytes, "bytes", &m->bytes)
+					      : cuda_bytes(cai, &m->bytes);
 	m->base = (void *)(uintptr_t)address;
 	Py_XDECREF(data);
 	Py_DECREF(cai);

@@ -28,18 +28,21 @@ static int set_option(struct pool_options *p, PyObject *key, PyObject *o)
 	if (p->make && !strcmp(name, "runs"))
 		return o == Py_None ? 0 : record_array(&record_run, o, name, &p->runs);
 	if (!p->make || strcmp(name, "progress") != 0) {
-		PyErr_Format(PyExc_TypeError, "%s: there is no argument %U", p->make ? "pool_make" : "pool_add", key);
+		PyErr_Format(PyExc_TypeError, "%s: there is no argument %U",
+			     p->make ? "pool_make" : "pool_add", key);
 		return -1;
 	}
 	if (o != Py_None && !PyCallable_Check(o)) {
-		PyErr_Format(PyExc_TypeError, "progress: a function of two ints is wanted, this is %.200R", o);
+		PyErr_Format(PyExc_TypeError,
+			     "progress: a function of two ints is wanted, this is %.200R", o);
 		return -1;
 	}
 	p->progress = o == Py_None ? NULL : o;
 	return 0;
 }
 
-static int read_options(struct pool_options *p, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+static int read_options(struct pool_options *p, PyObject *const *args, Py_ssize_t n,
+			PyObject *kwnames)
 {
 	Py_ssize_t i, names = kwnames ? PyTuple_Size(kwnames) : 0;
 
@@ -48,7 +51,8 @@ static int read_options(struct pool_options *p, PyObject *const *args, Py_ssize_
 	p->memory.size = sizeof(p->memory);
 	p->timeout = -1;
 	if (n) {
-		PyErr_Format(PyExc_TypeError, "%s: all arguments go by name", p->make ? "pool_make" : "pool_add");
+		PyErr_Format(PyExc_TypeError, "%s: all arguments go by name",
+			     p->make ? "pool_make" : "pool_add");
 		return -1;
 	}
 	for (i = 0; i < names; i++)
@@ -64,7 +68,8 @@ static int progress(void *arg, uint64_t done, uint64_t bytes)
 {
 	struct pool_options *p = arg;
 	PyGILState_STATE gil = PyGILState_Ensure();
-	PyObject *r = PyObject_CallFunction(p->progress, "KK", (unsigned long long)done, (unsigned long long)bytes);
+	PyObject *r = PyObject_CallFunction(p->progress, "KK", (unsigned long long)done,
+					    (unsigned long long)bytes);
 	int stop = r ? PyObject_IsTrue(r) : -1;
 
 	p->failed = stop < 0;
@@ -73,7 +78,8 @@ static int progress(void *arg, uint64_t done, uint64_t bytes)
 	return stop;
 }
 
-static PyObject *pool_new(PyObject *self, bool make, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+static PyObject *pool_new(PyObject *self, bool make, PyObject *const *args, Py_ssize_t n,
+			  PyObject *kwnames)
 {
 	struct pool_options p = { .make = make };
 	PyObject *ret = NULL;
@@ -141,7 +147,9 @@ static METHOD(pool_available)
 
 static METHOD(pool_clear)
 {
-	static const struct call call = { "pool_clear", 1, 1, { "pool", "tag", "flags", "timeout" } };
+	static const struct call call = {
+		"pool_clear", 1, 1, { "pool", "tag", "flags", "timeout" }
+	};
 	PyObject *a[MAX_ARGS], *ret;
 	int number = 0, timeout = -1, r;
 	uint32_t tag = 0, flags = 0;
@@ -186,8 +194,9 @@ static METHOD(pool_runs)
 		return NULL;
 	if (handle_enter((Cache *)self) == 0) {
 		r = gpc_pool_runs(((Cache *)self)->c, number, runs.p, GPC_MAX_RUNS);
-		ret = r < 0 ? error_raise(r) : record_list(&record_run, runs.p, r < GPC_MAX_RUNS ? (size_t)r :
-							   GPC_MAX_RUNS);
+		ret = r < 0 ? error_raise(r)
+			    : record_list(&record_run, runs.p,
+					  r < GPC_MAX_RUNS ? (size_t)r : GPC_MAX_RUNS);
 		handle_leave((Cache *)self);
 	}
 	array_free(&runs);
@@ -222,12 +231,15 @@ const PyMethodDef methods_pool[] = {
 	    "A pool with memory: its number.  runs: a list of Run.  progress: a function of bytes done and\n"
 	    "all; what it returns that is true ends the call."),
 	ROW("pool_get", pool_get, "pool_get(pool)\n\nPool.  gpc.NotFound: there is none."),
-	ROW("pool_available", pool_available, "pool_available(pool)\n\nBlocks that a reserve could have now."),
+	ROW("pool_available", pool_available,
+	    "pool_available(pool)\n\nBlocks that a reserve could have now."),
 	ROW("pool_clear", pool_clear,
 	    "pool_clear(pool, *, tag=0, flags=0, timeout=None)\n\nForget every entry (of that tag; 0 = all) of a pool "
 	    "(-1 = all): how many are held\nstill.\nflags: REMOVE; IF_IDLE: gpc.Busy if somebody holds one."),
-	ROW("pool_memory", pool_memory, "pool_memory(pool)\n\nPoolMemory: the memory of a pool as it is."),
+	ROW("pool_memory", pool_memory,
+	    "pool_memory(pool)\n\nPoolMemory: the memory of a pool as it is."),
 	ROW("pool_runs", pool_runs, "pool_runs(pool)\n\nIts layout: a list of Run."),
-	ROW("pool_pin", pool_pin, "pool_pin(pool, *, timeout=None)\n\nRegister the pool's RAM with the GPUs of this process."),
+	ROW("pool_pin", pool_pin,
+	    "pool_pin(pool, *, timeout=None)\n\nRegister the pool's RAM with the GPUs of this process."),
 	{ NULL, NULL, 0, NULL }
 };

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* publish.c - publish, and the life of its answers.
  *
- * While a publish is not answered, the library may write into `resident`, whatever the call returned.  So
- * that array is the handle's until ticket_wait has returned for its ticket, or close. */
+ * While a publish is not answered, the library may write into `resident`, whatever the call
+ * returned.  So that array is the handle's until ticket_wait has returned for its ticket, or
+ * close. */
 #include "gpcpy.h"
 
 #include <errno.h>
 #include <limits.h>
 
-#define PART 1024u                       /* items that the library submits at once */
+#define PART 1024u /* items that the library submits at once */
 
 struct publish {
 	struct array parents, keys, blocks, tokens, digests, out;
@@ -30,7 +31,8 @@ static void publish_free(struct publish *p)
 static int read_chain(struct publish *p, PyObject **a)
 {
 	if ((a[0] != Py_None && array_keys(a[0], "parents", &p->parents) < 0) ||
-	    array_keys(a[1], "keys", &p->keys) < 0 || array_blocks(a[2], "blocks", &p->blocks) < 0 ||
+	    array_keys(a[1], "keys", &p->keys) < 0 ||
+	    array_blocks(a[2], "blocks", &p->blocks) < 0 ||
 	    !array_same("keys", &p->keys, "blocks", &p->blocks))
 		return -1;
 	if (a[0] != Py_None && !array_same("parents", &p->parents, "keys", &p->keys))
@@ -45,8 +47,10 @@ static int read_tokens(struct publish *p, PyObject *o, uint32_t block_tokens)
 	if (array_words(o, "tokens", &p->tokens) < 0)
 		return -1;
 	if ((uint64_t)p->blocks.n * block_tokens != p->tokens.n) {
-		PyErr_Format(PyExc_ValueError, "tokens has %lu items: %lu blocks of %lu tokens are wanted",
-			     (unsigned long)p->tokens.n, (unsigned long)p->blocks.n, (unsigned long)block_tokens);
+		PyErr_Format(PyExc_ValueError,
+			     "tokens has %lu items: %lu blocks of %lu tokens are wanted",
+			     (unsigned long)p->tokens.n, (unsigned long)p->blocks.n,
+			     (unsigned long)block_tokens);
 		return -1;
 	}
 	p->opt.tokens = p->tokens.p;
@@ -73,7 +77,8 @@ static int make_resident(struct publish *p, PyObject *o)
 	if (!o || o == Py_None || o == Py_False)
 		return 0;
 	if (o == Py_True && !p->timeout) {
-		PyErr_SetString(PyExc_ValueError, "resident: True, but with timeout=0 the answers come later: give "
+		PyErr_SetString(PyExc_ValueError,
+				"resident: True, but with timeout=0 the answers come later: give "
 				"an int32 buffer, or None");
 		return -1;
 	}
@@ -100,8 +105,8 @@ static int publish_some(gpc *c, const struct publish *p, uint32_t from, uint32_t
 	if (from && opt.digests)
 		opt.digests = (const char *)opt.digests + (size_t)from * opt.digest_stride;
 	opt.ticket = ticket;
-	return gpc_publish(c, parents ? parents + from : NULL, keys + from, blocks + from, n, &opt, p->flags,
-			   timeout);
+	return gpc_publish(c, parents ? parents + from : NULL, keys + from, blocks + from, n, &opt,
+			   p->flags, timeout);
 }
 
 /* How many of an answered part are live in their own blocks. */
@@ -124,8 +129,8 @@ static int count_live(gpc *c, const struct publish *p, uint32_t from, uint32_t n
 	return live;
 }
 
-/* As gpc_publish, which sends so many at once; and a signal is seen.  What was submitted when a slice was up is
- * waited for by its ticket: nothing is submitted twice. */
+/* As gpc_publish, which sends so many at once; and a signal is seen.  What was submitted when a
+ * slice was up is waited for by its ticket: nothing is submitted twice. */
 static int publish_wait(gpc *c, const struct publish *p, gpc_ticket *ticket)
 {
 	uint32_t from, n;
@@ -141,8 +146,8 @@ static int publish_wait(gpc *c, const struct publish *p, gpc_ticket *ticket)
 		late = false;
 		WAIT_SLICES(r, timeout, {
 			late = sent != 0;
-			r = late ? gpc_ticket_wait(c, sent, slice) :
-				   publish_some(c, p, from, n, slice, &sent);
+			r = late ? gpc_ticket_wait(c, sent, slice)
+				 : publish_some(c, p, from, n, slice, &sent);
 			if (r == -ETIMEDOUT && timeout > 0)
 				timeout -= slice;
 		});
@@ -182,10 +187,12 @@ static PyObject *publish(Cache *self, struct publish *p)
 
 METHOD(publish_call)
 {
-	static const struct call call = {
-		"publish", 3, 3, { "parents", "keys", "blocks", "tag", "group", "tokens", "digests", "digest_size",
-				   "flags", "timeout", "resident" }
-	};
+	static const struct call call = { "publish",
+					  3,
+					  3,
+					  { "parents", "keys", "blocks", "tag", "group", "tokens",
+					    "digests", "digest_size", "flags", "timeout",
+					    "resident" } };
 	struct publish p = { .opt = { .size = sizeof(p.opt) }, .timeout = -1 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 
@@ -193,9 +200,10 @@ METHOD(publish_call)
 		return NULL;
 	if (read_chain(&p, a) == 0 && args_u32(a[3], "tag", &p.opt.tag) == 0 &&
 	    args_u32(a[4], "group", &p.opt.group) == 0 &&
-	    read_tokens(&p, a[5], ((Cache *)self)->block_tokens) == 0 && read_digests(&p, a[6], a[7]) == 0 &&
-	    args_u32(a[8], "flags", &p.flags) == 0 && args_time(a[9], "timeout", &p.timeout) == 0 &&
-	    make_resident(&p, a[10]) == 0 && handle_enter((Cache *)self) == 0) {
+	    read_tokens(&p, a[5], ((Cache *)self)->block_tokens) == 0 &&
+	    read_digests(&p, a[6], a[7]) == 0 && args_u32(a[8], "flags", &p.flags) == 0 &&
+	    args_time(a[9], "timeout", &p.timeout) == 0 && make_resident(&p, a[10]) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
 		ret = publish((Cache *)self, &p);
 		handle_leave((Cache *)self);
 	}

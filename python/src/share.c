@@ -24,11 +24,13 @@ METHOD(share_sums)
 	int err;
 
 	(void)self;
-	if (args_parse(&call, args, n, kwnames, a) < 0 || args_text(a[0], "device", &device, &keep) < 0)
+	if (args_parse(&call, args, n, kwnames, a) < 0 ||
+	    args_text(a[0], "device", &device, &keep) < 0)
 		return NULL;
 	if (PyObject_GetBuffer(a[1], &pieces, PyBUF_SIMPLE) == 0) {
-		FREELY(err = gpc_sums_open(device, pieces.buf,
-					   (uint32_t)((size_t)pieces.len / sizeof(struct gpc_piece)), &sums));
+		FREELY(err = gpc_sums_open(
+			       device, pieces.buf,
+			       (uint32_t)((size_t)pieces.len / sizeof(struct gpc_piece)), &sums));
 		PyBuffer_Release(&pieces);
 		ret = err < 0 ? error_raise(err) : PyCapsule_New(sums, SUMS, close_sums);
 	}
@@ -97,8 +99,9 @@ static bool fits(const struct pages *w, const Py_buffer b[BUFFERS])
 	int64_t i, pages = b[PAGES].len / 16;
 
 	if (b[RUNS].len % (Py_ssize_t)sizeof(struct pages_run) || b[SLOTS].len % 8 ||
-	    b[KEYS].len != 2 * b[SLOTS].len || b[STARTS].len != b[SLOTS].len + 8 || b[PAGES].len % 16 ||
-	    (b[CALLS].buf && b[CALLS].len != sizeof(struct pages_calls)) || w->lane >= PAGES_LANES)
+	    b[KEYS].len != 2 * b[SLOTS].len || b[STARTS].len != b[SLOTS].len + 8 ||
+	    b[PAGES].len % 16 || (b[CALLS].buf && b[CALLS].len != sizeof(struct pages_calls)) ||
+	    w->lane >= PAGES_LANES)
 		return false;
 	for (i = 0; i < w->n; i++)
 		if (w->slot[i] < 0 || w->start[i] < 0 || w->start[i] > w->start[i + 1] ||
@@ -129,7 +132,9 @@ static int fill(struct share *s, PyObject *const *a)
 		s->sums = a[11];
 	}
 	if (!fits(w, s->b)) {
-		PyErr_SetString(PyExc_ValueError, "runs, slots, keys, starts, pages, calls and lane do not belong together");
+		PyErr_SetString(
+			PyExc_ValueError,
+			"runs, slots, keys, starts, pages, calls and lane do not belong together");
 		return -1;
 	}
 	if (w->calls)
@@ -142,9 +147,12 @@ static int fill(struct share *s, PyObject *const *a)
 
 METHOD(share_begin)
 {
-	static const struct call call = { "_share_begin", 0, 12, {
-		"runs", "slots", "keys", "starts", "pages", "calls", "store", "sums", "base", "where", "bytes",
-		"by", "lane" } };
+	static const struct call call = { "_share_begin",
+					  0,
+					  12,
+					  { "runs", "slots", "keys", "starts", "pages", "calls",
+					    "store", "sums", "base", "where", "bytes", "by",
+					    "lane" } };
 	PyObject *a[MAX_ARGS], *ret;
 	struct share *s;
 

@@ -38,8 +38,8 @@ static METHOD(tiers_sync)
 	int timeout = -1, r;
 	gpc *c;
 
-	if (args_parse(&call, args, n, kwnames, a) < 0 || args_time(a[0], "timeout", &timeout) < 0 ||
-	    handle_enter((Cache *)self) < 0)
+	if (args_parse(&call, args, n, kwnames, a) < 0 ||
+	    args_time(a[0], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
 	WAIT_SLICES(r, timeout, r = gpc_tiers_sync(c, slice));
@@ -71,7 +71,8 @@ const PyMethodDef methods_tiers[] = {
 	    "`to`: how many of the first\nkeys are in VRAM or RAM then.  timeout=0: asks, and how many are now."),
 	ROW("tiers_sync", tiers_sync,
 	    "tiers_sync(timeout=None)\n\nReturns when the keeper of the tiers below RAM has nothing left to do."),
-	ROW("tier", tiers_tier, "tier(i)\n\nWhat tier number i below RAM does: Tier.  gpc.NotFound: past the last."),
+	ROW("tier", tiers_tier,
+	    "tier(i)\n\nWhat tier number i below RAM does: Tier.  gpc.NotFound: past the last."),
 	{ NULL, NULL, 0, NULL }
 };
 
@@ -99,13 +100,15 @@ int tiers_secret(PyObject *o, uint8_t secret[16], const void **ret)
 		*ret = secret;
 		r = 0;
 	} else {
-		PyErr_Format(PyExc_ValueError, "secret: %lu bytes, 16 are wanted", (unsigned long)bytes.n);
+		PyErr_Format(PyExc_ValueError, "secret: %lu bytes, 16 are wanted",
+			     (unsigned long)bytes.n);
 	}
 	array_free(&bytes);
 	return r;
 }
 
-static int set_option(struct gpc_tiers_options *opt, uint8_t secret[16], const char *name, PyObject *o)
+static int set_option(struct gpc_tiers_options *opt, uint8_t secret[16], const char *name,
+		      PyObject *o)
 {
 	int r;
 
@@ -130,7 +133,8 @@ METHOD(tiers_open)
 
 	(void)self;
 	if (n != 1 || !PyUnicode_Check(args[0])) {
-		PyErr_SetString(PyExc_TypeError, "tiers_open: the name of a cache is wanted, and the rest by name");
+		PyErr_SetString(PyExc_TypeError,
+				"tiers_open: the name of a cache is wanted, and the rest by name");
 		return NULL;
 	}
 	name = PyUnicode_AsUTF8AndSize(args[0], NULL);
@@ -157,7 +161,9 @@ METHOD(tiers_close)
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
 	if (!PyCapsule_IsValid(a[0], TIERS)) {
-		PyErr_Format(PyExc_TypeError, "tiers: what tiers_open has returned is wanted, once, this is %.200R", a[0]);
+		PyErr_Format(PyExc_TypeError,
+			     "tiers: what tiers_open has returned is wanted, once, this is %.200R",
+			     a[0]);
 		return NULL;
 	}
 	t = PyCapsule_GetPointer(a[0], TIERS);

@@ -17,8 +17,9 @@ static METHOD(transfer_copy)
 
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	if (record_array(&record_move, a[0], "moves", &moves) == 0 && args_u32(a[1], "flags", &flags) == 0 &&
-	    args_stream(a[2], "stream", &stream) == 0 && handle_enter((Cache *)self) == 0) {
+	if (record_array(&record_move, a[0], "moves", &moves) == 0 &&
+	    args_u32(a[1], "flags", &flags) == 0 && args_stream(a[2], "stream", &stream) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
 		FREELY(r = gpc_copy(c, moves.p, moves.n, flags, stream, &t));
 		ret = r < 0 ? error_raise_ticket(r, t) : PyLong_FromUnsignedLongLong(t);
@@ -30,7 +31,7 @@ static METHOD(transfer_copy)
 
 /* ---- fetch ---- */
 
-struct bring {                           /* fetch and spill */
+struct bring { /* fetch and spill */
 	struct array in, ranks, out, moves, results;
 	uint32_t flags, n, nmoves;
 	int from, to, timeout;
@@ -82,7 +83,8 @@ static PyObject *fetch(gpc *c, struct bring *p, struct gpc_fetch_options *opt)
 	opt->nmoves = p->moves.p ? &p->nmoves : NULL;
 	opt->results = p->results.p;
 	WAIT_SLICES(r, p->timeout,
-		    r = gpc_fetch(c, p->to, p->in.p, p->n, p->out.p, opt, p->flags, p->stream, slice, &p->t));
+		    r = gpc_fetch(c, p->to, p->in.p, p->n, p->out.p, opt, p->flags, p->stream,
+				  slice, &p->t));
 	if (r < 0)
 		return error_raise(r);
 	if (wait_raised(r)) {
@@ -97,10 +99,12 @@ static PyObject *fetch(gpc *c, struct bring *p, struct gpc_fetch_options *opt)
 
 static METHOD(transfer_fetch)
 {
-	static const struct call call = {
-		"fetch", 2, 2, { "to", "keys", "min", "most", "spaces", "stages", "ranks", "results", "flags",
-				 "stream", "timeout", "out" }
-	};
+	static const struct call call = { "fetch",
+					  2,
+					  2,
+					  { "to", "keys", "min", "most", "spaces", "stages",
+					    "ranks", "results", "flags", "stream", "timeout",
+					    "out" } };
 	struct gpc_fetch_options opt = { .size = sizeof(opt) };
 	struct bring p = { .timeout = -1 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
@@ -115,7 +119,8 @@ static METHOD(transfer_fetch)
 	if (read_ranks(&p, a[6], &opt.nranks, &opt.ranks) < 0 ||
 	    (a[7] && a[7] != Py_None && array_out(a[7], "results", p.n, 4, &p.results) < 0) ||
 	    args_u32(a[8], "flags", &p.flags) < 0 || args_stream(a[9], "stream", &p.stream) < 0 ||
-	    args_time(a[10], "timeout", &p.timeout) < 0 || array_out(a[11], "out", p.n, 4, &p.out) < 0)
+	    args_time(a[10], "timeout", &p.timeout) < 0 ||
+	    array_out(a[11], "out", p.n, 4, &p.out) < 0)
 		goto out;
 	if (handle_enter((Cache *)self) == 0) {
 		ret = fetch(((Cache *)self)->c, &p, &opt);
@@ -134,15 +139,18 @@ static PyObject *spill(gpc *c, struct bring *p, struct gpc_spill_options *opt)
 
 	opt->moves = p->moves.p;
 	opt->nmoves = p->moves.p ? &p->nmoves : NULL;
-	FREELY(r = gpc_spill(c, p->from, p->to, p->in.p, p->n, opt, p->flags, p->stream, p->timeout, &p->t));
+	FREELY(r = gpc_spill(c, p->from, p->to, p->in.p, p->n, opt, p->flags, p->stream, p->timeout,
+			     &p->t));
 	return r < 0 ? error_raise(r) : give_bring(p, PyLong_FromLong(r));
 }
 
 static METHOD(transfer_spill)
 {
-	static const struct call call = {
-		"spill", 4, 3, { "source", "to", "blocks", "n", "ranks", "flags", "stream", "timeout" }
-	};
+	static const struct call call = { "spill",
+					  4,
+					  3,
+					  { "source", "to", "blocks", "n", "ranks", "flags",
+					    "stream", "timeout" } };
 	struct gpc_spill_options opt = { .size = sizeof(opt) };
 	struct bring p = { .timeout = -1, .to = -1 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
@@ -150,12 +158,14 @@ static METHOD(transfer_spill)
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
 	if (args_int(a[0], "source", &p.from) < 0 || args_int(a[1], "to", &p.to) < 0 ||
-	    (a[2] != Py_None && array_blocks(a[2], "blocks", &p.in) < 0) || args_u32(a[3], "n", &p.n) < 0)
+	    (a[2] != Py_None && array_blocks(a[2], "blocks", &p.in) < 0) ||
+	    args_u32(a[3], "n", &p.n) < 0)
 		goto out;
 	if (a[2] != Py_None)
 		p.n = p.in.n;
-	if (read_ranks(&p, a[4], &opt.nranks, &opt.ranks) < 0 || args_u32(a[5], "flags", &p.flags) < 0 ||
-	    args_stream(a[6], "stream", &p.stream) < 0 || args_time(a[7], "timeout", &p.timeout) < 0)
+	if (read_ranks(&p, a[4], &opt.nranks, &opt.ranks) < 0 ||
+	    args_u32(a[5], "flags", &p.flags) < 0 || args_stream(a[6], "stream", &p.stream) < 0 ||
+	    args_time(a[7], "timeout", &p.timeout) < 0)
 		goto out;
 	if (handle_enter((Cache *)self) == 0) {
 		ret = spill(((Cache *)self)->c, &p, &opt);
@@ -175,8 +185,8 @@ static METHOD(transfer_spill_ahead)
 	int r;
 
 	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &p.from) < 0 ||
-	    args_stream(a[1], "stream", &p.stream) < 0 || args_time(a[2], "timeout", &p.timeout) < 0 ||
-	    handle_enter((Cache *)self) < 0)
+	    args_stream(a[1], "stream", &p.stream) < 0 ||
+	    args_time(a[2], "timeout", &p.timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
 	FREELY(r = gpc_spill_ahead(c, p.from, p.stream, p.timeout, &p.t));
@@ -219,8 +229,8 @@ static METHOD(transfer_release_after)
 
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	if (array_blocks(a[0], "blocks", &blocks) == 0 && args_stream(a[1], "stream", &stream) == 0 &&
-	    handle_enter((Cache *)self) == 0) {
+	if (array_blocks(a[0], "blocks", &blocks) == 0 &&
+	    args_stream(a[1], "stream", &stream) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
 		FREELY(r = gpc_release_after(c, blocks.p, blocks.n, stream));
 		ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);

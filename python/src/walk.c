@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* walk.c - everything that has a cursor: entries, events, claims; and transfers, by number.
  *
- * One type iterates over all of them: it reads a batch at a time.  Events go on where they stopped, when
- * next() is called again. */
+ * One type iterates over all of them: it reads a batch at a time.  Events go on where they stopped,
+ * when next() is called again. */
 #include "gpcpy.h"
 
 #include <errno.h>
@@ -53,11 +53,10 @@ static const struct source claims = { "claims", &record_claim, read_claims, fals
 static const struct source transfers = { "transfers", &record_transfer, read_transfers, false };
 
 typedef struct {
-	PyObject_HEAD
-	Cache *cache;
+	PyObject_HEAD Cache *cache;
 	const struct source *source;
 	uint64_t cursor;
-	PyObject *items;                 /* a list, of which at have been given */
+	PyObject *items; /* a list, of which at have been given */
 	Py_ssize_t at;
 	bool ended;
 } Walk;
@@ -75,7 +74,8 @@ static PyObject *read_batch(Cache *cache, const struct source *s, uint64_t *curs
 	if (array_out(NULL, "n", n, s->record->bytes, &out) == 0 && handle_enter(cache) == 0) {
 		c = cache->c;
 		FREELY(r = s->read(c, cursor, out.p, n));
-		ret = r < 0 ? error_raise_cursor(r, *cursor) : record_list(s->record, out.p, (size_t)r);
+		ret = r < 0 ? error_raise_cursor(r, *cursor)
+			    : record_list(s->record, out.p, (size_t)r);
 		handle_leave(cache);
 	}
 	array_free(&out);
@@ -141,8 +141,8 @@ static PyObject *walk_cursor(PyObject *o, void *unused)
 
 /* ---- methods ---- */
 
-static PyObject *start_plain(PyObject *self, const struct source *s, PyObject *const *args, Py_ssize_t n,
-			     PyObject *kwnames)
+static PyObject *start_plain(PyObject *self, const struct source *s, PyObject *const *args,
+			     Py_ssize_t n, PyObject *kwnames)
 {
 	struct call call = { s->name, 0, 0, { NULL } };
 	PyObject *a[MAX_ARGS];
@@ -195,9 +195,11 @@ static METHOD(walk_event_read)
 }
 
 const PyMethodDef methods_walk[] = {
-	ROW("walk", walk_entries, "walk()\n\nAn iterator over the entries that are live throughout, parents first: Entry."),
+	ROW("walk", walk_entries,
+	    "walk()\n\nAn iterator over the entries that are live throughout, parents first: Entry."),
 	ROW("claims", walk_claims, "claims()\n\nAn iterator over the open claims: Claim."),
-	ROW("transfers", walk_transfers, "transfers()\n\nAn iterator over the transfers that are not over: Transfer."),
+	ROW("transfers", walk_transfers,
+	    "transfers()\n\nAn iterator over the transfers that are not over: Transfer."),
 	ROW("events", walk_events,
 	    "events(cursor=0)\n\nAn iterator over the changes so far, from the oldest that is kept; FROM_NOW: those to "
 	    "come.\nIt ends when there is none left, and goes on by the next for loop over it.  gpc.Stale: too\n"
@@ -208,21 +210,20 @@ const PyMethodDef methods_walk[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static PyGetSetDef getset[] = {
-	{ "cursor", walk_cursor, NULL, "Where the next batch begins.", NULL },
-	{ NULL, NULL, NULL, NULL, NULL }
-};
-static PyType_Slot slots[] = {
-	{ Py_tp_doc, (void *)"An iterator over what a cache has." },
-	{ Py_tp_dealloc, walk_dealloc },
-	{ Py_tp_iter, walk_self },
-	{ Py_tp_iternext, walk_next },
-	{ Py_tp_getset, getset },
-	{ 0, NULL }
-};
+static PyGetSetDef getset[] = { { "cursor", walk_cursor, NULL, "Where the next batch begins.",
+				  NULL },
+				{ NULL, NULL, NULL, NULL, NULL } };
+static PyType_Slot slots[] = { { Py_tp_doc, (void *)"An iterator over what a cache has." },
+			       { Py_tp_dealloc, walk_dealloc },
+			       { Py_tp_iter, walk_self },
+			       { Py_tp_iternext, walk_next },
+			       { Py_tp_getset, getset },
+			       { 0, NULL } };
 static PyType_Spec spec = {
-	.name = "gpc.Walk", .basicsize = sizeof(Walk),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .slots = slots,
+	.name = "gpc.Walk",
+	.basicsize = sizeof(Walk),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = slots,
 };
 
 int walk_init(PyObject *module)

@@ -30,8 +30,8 @@ static METHOD(writer_serve)
 	int timeout = -1, r;
 	gpc *c;
 
-	if (args_parse(&call, args, n, kwnames, a) < 0 || args_time(a[0], "timeout", &timeout) < 0 ||
-	    handle_enter((Cache *)self) < 0)
+	if (args_parse(&call, args, n, kwnames, a) < 0 ||
+	    args_time(a[0], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
 	FREELY(r = gpc_writer_serve(c, timeout));
@@ -76,7 +76,8 @@ const PyMethodDef methods_writer[] = {
 	    "wait for it."),
 	ROW("writer_serve", writer_serve,
 	    "writer_serve(timeout=None)\n\nDo what is due, waiting for work: the number of commands done."),
-	ROW("writer_wake", writer_wake, "writer_wake()\n\nEnds the wait of the writer_serve of this handle."),
+	ROW("writer_wake", writer_wake,
+	    "writer_wake()\n\nEnds the wait of the writer_serve of this handle."),
 	ROW("writer_drop", writer_drop, "writer_drop()\n\nGive the seat up."),
 	{ NULL, NULL, 0, NULL }
 };

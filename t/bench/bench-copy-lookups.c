@@ -7,12 +7,12 @@
 
 #include <errno.h>
 
-#define BATCH 256u                       /* keys of a call of gpc_lookup */
-#define SLICE_US 80000.0                 /* that is timed, when the copies run already */
+#define BATCH    256u    /* keys of a call of gpc_lookup */
+#define SLICE_US 80000.0 /* that is timed, when the copies run already */
 
 struct asker {
 	struct pools *p;
-	uint32_t n;                      /* keys, random ones of the table */
+	uint32_t n; /* keys, random ones of the table */
 	gpc_key *keys, *d_keys;
 	gpc_block *d_blocks;
 	gpc_dev *d;
@@ -73,7 +73,7 @@ static void launch(struct asker *a)
 	int section;
 
 	while ((section = gpc_dev_enter(a->d)) == -EAGAIN)
-		sleep_us(20);            /* those of launches before end on their way */
+		sleep_us(20); /* those of launches before end on their way */
 	MUST(section);
 	MUST(gpc_dev_lookup(a->d, 0, a->d_keys, a->n, a->d_blocks, a->stream));
 	MUST(gpc_dev_leave(a->d, section, a->stream));
@@ -132,7 +132,9 @@ static void verify(struct asker *a)
 
 /* ---- rounds ---- */
 
-struct side { struct times lookups, copies; };
+struct side {
+	struct times lookups, copies;
+};
 
 static double slice(struct asker *a, double (*look)(struct asker *), bool bare, double pace_us,
 		    struct side *ret)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-copy-pin.c - four processes register 3 GiB of shared memory each with their GPU: by gpc_pool_pin, a
- * pool in RAM that all of them have mapped, where the cache's lock makes them take turns; then all
- * at once, memory of their own.  Beside them a neighbour times copies of 4 KiB: the driver holds locks
- * while it registers, and everybody waits for these.
+/* bench-copy-pin.c - four processes register 3 GiB of shared memory each with their GPU: by
+ * gpc_pool_pin, a pool in RAM that all of them have mapped, where the cache's lock makes them take
+ * turns; then all at once, memory of their own.  Beside them a neighbour times copies of 4 KiB: the
+ * driver holds locks while it registers, and everybody waits for these.
  *
- * Where there is no room for the pool, memory of their own is registered by turns, under a lock that
- * is made here. */
+ * Where there is no room for the pool, memory of their own is registered by turns, under a lock
+ * that is made here. */
 #include "config.h"
 
 #include "bench-copy.h"
@@ -21,16 +21,16 @@
 #define CHUNKS    3
 #define GIB       ((size_t)1 << 30)
 
-static struct page {                     /* shared by all */
+static struct page { /* shared by all */
 	pthread_mutex_t turn;
 	uint32_t ready, go, done, stop, ended;
-	uint32_t made;                   /* 1: the cache is there, 2: there is none */
-	int ram;                         /* its pool */
+	uint32_t made; /* 1: the cache is there, 2: there is none */
+	int ram;       /* its pool */
 	char name[40], why[300];
 	pid_t parent, maker;
 	double pin_ms[PROCESSES];
-	double alone_us, worst_us[2];    /* of the neighbour; by turns, at once */
-} *page;
+	double alone_us, worst_us[2]; /* of the neighbour; by turns, at once */
+} * page;
 
 static void raise_word(uint32_t *word)
 {
@@ -51,24 +51,31 @@ static int make_pools(gpc *c, int device)
 {
 	char text[16];
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = 1u << 20 };
-	struct gpc_pool pool = { .size = sizeof(pool), .kind = GPC_RAM, .transit = 1, .demote_to = -1,
+	struct gpc_pool pool = { .size = sizeof(pool),
+				 .kind = GPC_RAM,
+				 .transit = 1,
+				 .demote_to = -1,
 				 .blocks = CHUNKS * 1024 - 1 };
 
 	snprintf(text, sizeof(text), "cuda:%d", device);
 	page->ram = gpc_pool_make(c, &pool, &m, 60000);
 	if (page->ram < 0)
 		return page->ram;
-	m.device = text;                 /* so that it is known who registers */
-	pool = (struct gpc_pool){ .size = sizeof(pool), .kind = GPC_VRAM, .blocks = 1, .space = 1,
-				  .demote_to = -1 };
+	m.device = text; /* so that it is known who registers */
+	pool = (struct gpc_pool){
+		.size = sizeof(pool), .kind = GPC_VRAM, .blocks = 1, .space = 1, .demote_to = -1
+	};
 	return gpc_pool_make(c, &pool, &m, 20000);
 }
 
 /* Makes the cache, serves it, and removes it. */
 static void maker(int me, int device)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .max_blocks = CHUNKS * 1024 + 64,
-				  .max_peers = 8, .free_target = -1, .dir = where };
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .max_blocks = CHUNKS * 1024 + 64,
+				  .max_peers = 8,
+				  .free_target = -1,
+				  .dir = where };
 	gpc *c;
 	int r = gpc_create(page->name, &cfg, NULL, GPC_SERVE, &c);
 
@@ -165,13 +172,15 @@ static void neighbour(int device)
 			raise_word(&page->ready);
 		if (phase)
 			wait_word(&page->go, (uint32_t)phase);
-		for (worst = 0, i = 0; phase ? __atomic_load_n(&page->stop, __ATOMIC_SEQ_CST) <
-					       (uint32_t)phase : i < 20000; i++) {
+		for (worst = 0, i = 0;
+		     phase ? __atomic_load_n(&page->stop, __ATOMIC_SEQ_CST) < (uint32_t)phase
+			   : i < 20000;
+		     i++) {
 			us = now_us();
 			CK(cudaMemcpyAsync(dev, host, 4096, cudaMemcpyHostToDevice, stream));
 			CK(cudaStreamSynchronize(stream));
 			us = now_us() - us;
-			if (us > worst && (phase || i > 1000))   /* the first ones warm up */
+			if (us > worst && (phase || i > 1000)) /* the first ones warm up */
 				worst = us;
 		}
 		if (phase)
@@ -243,7 +252,7 @@ static void one_phase(int phase, const char *what)
 	__atomic_store_n(&page->go, (uint32_t)phase, __ATOMIC_SEQ_CST);
 	wait_all(&page->done, (uint32_t)phase * PROCESSES);
 	__atomic_store_n(&page->stop, (uint32_t)phase, __ATOMIC_SEQ_CST);
-	wait_all(&page->ready, before + 1);      /* the neighbour has seen that before they unregister */
+	wait_all(&page->ready, before + 1); /* the neighbour has seen that before they unregister */
 	add_rows(phase, what);
 	__atomic_store_n(&page->ended, (uint32_t)phase, __ATOMIC_SEQ_CST);
 	if (phase == 1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-copy-pools.c - a cache of this process, with pools of memory: what gpc_copy costs its caller,
- * and a thread that copies without rest. */
+/* bench-copy-pools.c - a cache of this process, with pools of memory: what gpc_copy costs its
+ * caller, and a thread that copies without rest. */
 #include "config.h"
 
 #include "bench-copy.h"
@@ -19,26 +19,40 @@ static void remove_cache(void)
 /* ---- the cache ---- */
 
 /* As large as the shared memory here allows: slots of a pool, bytes of a piece. */
-static const struct size { uint32_t slots, piece; } sizes[] = {
-	{ 512, 16384 }, { 320, 16384 }, { 320, 4096 }, { 264, 1024 },
+static const struct size {
+	uint32_t slots, piece;
+} sizes[] = {
+	{ 512, 16384 },
+	{ 320, 16384 },
+	{ 320, 4096 },
+	{ 264, 1024 },
 };
 
 static int make_ram(struct pools *p, const struct size *s)
 {
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = (uint64_t)PIECES * s->piece };
-	struct gpc_pool pool = { .size = sizeof(pool), .kind = GPC_RAM, .blocks = s->slots,
-				 .transit = 1, .space = 1, .demote_to = -1 };
+	struct gpc_pool pool = { .size = sizeof(pool),
+				 .kind = GPC_RAM,
+				 .blocks = s->slots,
+				 .transit = 1,
+				 .space = 1,
+				 .demote_to = -1 };
 
 	return p->ram = gpc_pool_make(p->c, &pool, &m, 20000);
 }
 
 static int make_vram(struct pools *p, const struct size *s, const char *device)
 {
-	struct gpc_run run = { .count = PIECES, .bytes = s->piece, .slot_stride = s->piece,
+	struct gpc_run run = { .count = PIECES,
+			       .bytes = s->piece,
+			       .slot_stride = s->piece,
 			       .run_stride = (uint64_t)s->slots * s->piece };
 	struct gpc_memory m = { .size = sizeof(m), .nruns = 1, .runs = &run, .device = device };
-	struct gpc_pool pool = { .size = sizeof(pool), .kind = GPC_VRAM, .blocks = s->slots,
-				 .space = 2, .demote_to = -1 };
+	struct gpc_pool pool = { .size = sizeof(pool),
+				 .kind = GPC_VRAM,
+				 .blocks = s->slots,
+				 .space = 2,
+				 .demote_to = -1 };
 
 	return p->vram = gpc_pool_make(p->c, &pool, &m, 20000);
 }
@@ -97,11 +111,14 @@ static void draw_moves(struct pools *p)
 		struct gpc_move m = { .from = up ? ram[i] : vram[i], .to = up ? vram[i] : ram[i] };
 
 		p->moves[up ? TO_VRAM : TO_RAM][i % BLOCKS] = m;
-		p->ops[up ? TO_VRAM : TO_RAM][i % BLOCKS] = (struct copy_op){
-			.to = up ? dev : host, .from = up ? host : dev, .width = p->piece,
-			.rows = PIECES, .slices = 1,
-			.to_pitch = up ? slots * p->piece : p->piece,
-			.from_pitch = up ? p->piece : slots * p->piece };
+		p->ops[up ? TO_VRAM : TO_RAM][i % BLOCKS] =
+			(struct copy_op){ .to = up ? dev : host,
+					  .from = up ? host : dev,
+					  .width = p->piece,
+					  .rows = PIECES,
+					  .slices = 1,
+					  .to_pitch = up ? slots * p->piece : p->piece,
+					  .from_pitch = up ? p->piece : slots * p->piece };
 	}
 }
 
@@ -121,7 +138,8 @@ static void fill_table(struct pools *p)
 			digests[j] = i + j + 1;
 		MUST(gpc_key_import(p->c, digests, 8, 8, PART, 0, p->keys + i));
 		MUST(gpc_reserve(p->c, p->table, PART, blocks, NULL, 0, 20000));
-		if (MUST(gpc_publish(p->c, NULL, p->keys + i, blocks, PART, NULL, 0, 20000)) != PART)
+		if (MUST(gpc_publish(p->c, NULL, p->keys + i, blocks, PART, NULL, 0, 20000)) !=
+		    PART)
 			fail("a key of the bench was there already");
 		MUST(gpc_release(p->c, blocks, PART));
 	}
@@ -134,9 +152,12 @@ static int create(struct pools *p, const char *device, const char *dir)
 	int r = -ENOSPC;
 
 	for (; p->entries >= 1u << 12 && r == -ENOSPC; p->entries /= 4) {
-		struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = p->entries,
-					  .max_blocks = p->entries + 2048, .free_target = -1,
-					  .dir = dir, .devices = device };
+		struct gpc_config cfg = { .size = sizeof(cfg),
+					  .vram_blocks = p->entries,
+					  .max_blocks = p->entries + 2048,
+					  .free_target = -1,
+					  .dir = dir,
+					  .devices = device };
 
 		r = gpc_create(name, &cfg, NULL, GPC_SERVE, &p->c);
 		if (!r)
@@ -191,7 +212,8 @@ void copy_bare(const struct pools *p, int direction, cudaStream_t stream)
 
 /* ---- the caller's time ---- */
 
-static double cpu_of(struct pools *p, bool bare, int direction, cudaStream_t stream, double *ret_wall)
+static double cpu_of(struct pools *p, bool bare, int direction, cudaStream_t stream,
+		     double *ret_wall)
 {
 	double cpu, wall;
 	int r = 0;
@@ -223,7 +245,7 @@ void bench_caller(struct pools *p)
 		for (i = 0; i < 2; i++) {
 			double us = cpu_of(p, i, r & 1, stream, &wall);
 
-			if (r < 4)       /* the first ones plan, and register */
+			if (r < 4) /* the first ones plan, and register */
 				continue;
 			add_us(&cpu[i], us);
 			add_us(&clock[i], wall);
@@ -259,8 +281,8 @@ static void *copier_run(void *arg)
 	for (i = 0; i < 2; i++)
 		CK(cudaStreamCreateWithFlags(&stream[i], cudaStreamNonBlocking));
 	for (i = 0; i < COPY_AHEAD; i++)
-		CK(cudaEventCreateWithFlags(&ended[i], cudaEventBlockingSync |
-					    cudaEventDisableTiming));
+		CK(cudaEventCreateWithFlags(&ended[i],
+					    cudaEventBlockingSync | cudaEventDisableTiming));
 	from = now_us();
 	for (i = 0; !__atomic_load_n(&k->stop, __ATOMIC_ACQUIRE); i++) {
 		uint32_t at = i % COPY_AHEAD;
@@ -269,12 +291,13 @@ static void *copier_run(void *arg)
 		if (k->pace_us > 0 && left > 60)
 			sleep_us((unsigned)left - 50);
 		if (k->bare) {
-			CK(cudaEventSynchronize(ended[at]));     /* at once, where none was recorded */
+			CK(cudaEventSynchronize(ended[at])); /* at once, where none was recorded */
 			copy_bare(k->p, i & 1, stream[i & 1]);
 			CK(cudaEventRecord(ended[at], stream[i & 1]));
 		} else {
 			MUST(gpc_transfer_wait(k->p->c, t[at], 20000));
-			MUST(gpc_copy(k->p->c, k->p->moves[i & 1], BLOCKS, 0, stream[i & 1], &t[at]));
+			MUST(gpc_copy(k->p->c, k->p->moves[i & 1], BLOCKS, 0, stream[i & 1],
+				      &t[at]));
 		}
 	}
 	for (int s = 0; s < 2; s++)

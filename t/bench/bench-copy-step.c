@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-copy-step.c - what a decode-like step feels of copies beside it: 4 KiB in, a kernel, 64 B out,
- * on a stream of its own.  Slices by turns: alone; with a stream that the same thread keeps full
- * by gpc_copy between its steps; and with a thread that copies both ways at once. */
+/* bench-copy-step.c - what a decode-like step feels of copies beside it: 4 KiB in, a kernel, 64 B
+ * out, on a stream of its own.  Slices by turns: alone; with a stream that the same thread keeps
+ * full by gpc_copy between its steps; and with a thread that copies both ways at once. */
 #include "config.h"
 
 #include "bench-copy.h"
@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #define SLICE_US 200000.0
-#define STEPS    20000u                  /* of each way, at least */
+#define STEPS    20000u /* of each way, at least */
 
 enum { ALONE, SAME_THREAD, OTHER_THREAD, WAYS };
 
@@ -119,7 +119,7 @@ void bench_step(struct pools *p)
 
 	open_step(&s);
 	CK(cudaStreamCreateWithFlags(&f.stream, cudaStreamNonBlocking));
-	for (i = 0; i < 60 && more; i++) {       /* 8 rounds of slices, as many as 20 if need be */
+	for (i = 0; i < 60 && more; i++) { /* 8 rounds of slices, as many as 20 if need be */
 		slice(&s, &f, (int)(i % WAYS), &t[i % WAYS]);
 		if (i % WAYS == WAYS - 1 && i + 1 >= (quick ? 1u : 8u) * WAYS)
 			more = t[ALONE].n < least || t[SAME_THREAD].n < least ||

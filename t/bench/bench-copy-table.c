@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-copy-table.c - copies by the device's table (device/bytes.h), without a cache: between host and
- * device, alone and beside a kernel; within the device, and to another one. */
+/* bench-copy-table.c - copies by the device's table (device/bytes.h), without a cache: between host
+ * and device, alone and beside a kernel; within the device, and to another one. */
 #include "config.h"
 
 #include "bench-copy.h"
 
-#define SLOTS  512u
+#define SLOTS   512u
 #define LARGEST 65536u
-#define POOL   ((size_t)SLOTS * PIECES * LARGEST)
+#define POOL    ((size_t)SLOTS * PIECES * LARGEST)
 
 enum { WHOLE, GPC, BATCH, WAYS };
 enum { H2D, D2H };
 
 static uint8_t *ram, *vram, *vram2;
 static uint8_t uuid[16];
-static uint32_t slot[2][BLOCKS];         /* in RAM, in VRAM */
+static uint32_t slot[2][BLOCKS]; /* in RAM, in VRAM */
 static cudaStream_t stream;
 static cudaEvent_t from, to;
 
@@ -49,8 +49,11 @@ static void make_ops(struct copy_op *op, int direction, uint64_t piece)
 		uint8_t *host = image_at(i, piece), *dev = piece_at(vram, i, 0, piece);
 		bool in = direction == H2D;
 
-		op[i] = (struct copy_op){ .to = in ? dev : host, .from = in ? host : dev,
-					  .width = piece, .rows = PIECES, .slices = 1,
+		op[i] = (struct copy_op){ .to = in ? dev : host,
+					  .from = in ? host : dev,
+					  .width = piece,
+					  .rows = PIECES,
+					  .slices = 1,
 					  .to_pitch = in ? SLOTS * piece : piece,
 					  .from_pitch = in ? piece : SLOTS * piece };
 	}
@@ -118,8 +121,8 @@ static void copy_batch(int direction, uint64_t piece)
 			uint8_t *dev = piece_at(vram, i, l, piece);
 
 			CK(cudaMemcpyAsync(direction == H2D ? dev : host,
-					   direction == H2D ? host : dev, piece,
-					   cudaMemcpyDefault, stream));
+					   direction == H2D ? host : dev, piece, cudaMemcpyDefault,
+					   stream));
 		}
 }
 #endif
@@ -176,7 +179,7 @@ static void verify(uint64_t piece)
 	memset(ram, 0, SLOTS * PIECES * piece);
 	once(copy_gpc, D2H, piece);
 	compare_pieces(vram, piece, "to the host");
-	for (i = 0; i < PIECES * piece; i++)     /* and they are what was put there */
+	for (i = 0; i < PIECES * piece; i++) /* and they are what was put there */
 		if (image_at(0, piece)[i])
 			return;
 	wrong("to the host, pieces of %llu: nothing came", (unsigned long long)piece);
@@ -184,7 +187,10 @@ static void verify(uint64_t piece)
 
 /* ---- host and device ---- */
 
-static const struct mark { uint64_t piece; double limit, batch[2]; } marks[] = {
+static const struct mark {
+	uint64_t piece;
+	double limit, batch[2];
+} marks[] = {
 	{ 4096, 0.90, { 6, 3.8 } },
 	{ 16384, 0.80, { 1.9, 1.8 } },
 	{ 32768, 0.96, { 1.5, 1.8 } },
@@ -236,12 +242,12 @@ static int rounds(struct times t[WAYS], int direction, uint64_t piece, uint32_t 
 
 			if (busy_us) {
 				CK(busy_spin(busy_us));
-				sleep_us(300);           /* it runs */
+				sleep_us(300); /* it runs */
 			}
 			us = once(way[w], direction, piece);
 			if (busy_us && cudaStreamQuery(NULL) == cudaSuccess)
 				ended++;
-			cudaGetLastError();      /* not ready: no error of what comes */
+			cudaGetLastError(); /* not ready: no error of what comes */
 			CK(cudaDeviceSynchronize());
 			add_us(&t[w], us);
 		}
@@ -275,8 +281,8 @@ static void bench_pieces(const struct mark *m)
 
 static void copy_pairs(int unused, uint64_t piece)
 {
-	struct copy_shape s = { vram2, vram, piece, piece, piece, PIECES, SLOTS * piece,
-				SLOTS * piece };
+	struct copy_shape s = { vram2, vram,   piece,         piece,
+				piece, PIECES, SLOTS * piece, SLOTS * piece };
 	struct copy_pair pair[BLOCKS];
 	uint32_t i;
 
@@ -313,7 +319,8 @@ static void bench_within(uint64_t piece, double mark)
 	row_limit(&row, &whole);
 	row.judge = mark > 0 ? AT_LEAST : NO_MARK;
 	row.mark = mark;
-	row_add(&whole, "within the GPU, %u KiB: cudaMemcpyAsync, contiguous", (unsigned)piece / 1024);
+	row_add(&whole, "within the GPU, %u KiB: cudaMemcpyAsync, contiguous",
+		(unsigned)piece / 1024);
 	row_add(&row, "within the GPU, pieces of %u KiB: gpc's kernel", (unsigned)piece / 1024);
 	forget(&t);
 	forget(&limit);
@@ -340,8 +347,11 @@ static void peer_gpc(int unused, uint64_t piece)
 	(void)unused;
 	for (i = 0; i < BLOCKS; i++)
 		op[i] = (struct copy_op){ .to = piece_at(peer, i, 0, piece),
-					  .from = piece_at(vram, i, 0, piece), .width = piece,
-					  .rows = PIECES, .slices = 1, .to_pitch = SLOTS * piece,
+					  .from = piece_at(vram, i, 0, piece),
+					  .width = piece,
+					  .rows = PIECES,
+					  .slices = 1,
+					  .to_pitch = SLOTS * piece,
 					  .from_pitch = SLOTS * piece };
 	CK(device_bytes_cuda.copy(uuid, op, BLOCKS, stream, &done));
 }
@@ -403,7 +413,7 @@ static void begin(int device)
 	note("pitches up to %llu MiB", (unsigned long long)l.max_pitch >> 20);
 	draw_slots(slot[0], 1);
 	draw_slots(slot[1], 2);
-	for (until = now_us() + 500000; now_us() < until; ) {    /* link and clocks wake up */
+	for (until = now_us() + 500000; now_us() < until;) { /* link and clocks wake up */
 		once(copy_whole, H2D, 65536);
 		once(copy_whole, D2H, 65536);
 	}

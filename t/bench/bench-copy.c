@@ -46,7 +46,11 @@ void shuffle(uint32_t *at, uint32_t n, uint64_t seed)
 	}
 }
 
-static struct { int device; bool json, pin; const char *dir, *only; } opt = { .only = "" };
+static struct {
+	int device;
+	bool json, pin;
+	const char *dir, *only;
+} opt = { .only = "" };
 
 static bool wanted(const char *name)
 {
@@ -74,10 +78,11 @@ static void bench_by_gpc(int device)
 
 static void options(int argc, char **argv)
 {
-	static const struct option known[] = { { "json", 0, NULL, 'j' }, { "quick", 0, NULL, 'q' },
-					       { "device", 1, NULL, 'd' }, { "pin", 0, NULL, 'p' },
-					       { "dir", 1, NULL, 's' }, { "only", 1, NULL, 'o' },
-					       { "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+	static const struct option known[] = {
+		{ "json", 0, NULL, 'j' }, { "quick", 0, NULL, 'q' }, { "device", 1, NULL, 'd' },
+		{ "pin", 0, NULL, 'p' },  { "dir", 1, NULL, 's' },   { "only", 1, NULL, 'o' },
+		{ "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 }
+	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1)
@@ -101,7 +106,8 @@ static void options(int argc, char **argv)
 			opt.only = optarg;
 			break;
 		default:
-			fprintf(c == 'h' ? stdout : stderr, "usage: bench-copy [--json] [--quick] "
+			fprintf(c == 'h' ? stdout : stderr,
+				"usage: bench-copy [--json] [--quick] "
 				"[--device N] [--dir DIR] [--only pieces|within|caller|lookups|step] "
 				"[--pin]\n");
 			exit(c == 'h' ? 0 : 2);

@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS 128u                      /* of a copy */
-#define PIECES 64u                       /* of a block */
+#define BLOCKS 128u /* of a copy */
+#define PIECES 64u  /* of a block */
 
 /* A CUDA call, or one of the library's: both are 0 when all is well. */
 #define CK(call) check((int)(call), #call, __FILE__, __LINE__)
@@ -34,11 +34,11 @@ struct pools {
 	gpc *c;
 	int device;
 	uint64_t piece;
-	int table, ram, vram;            /* pools; that of the table has no memory */
-	uint32_t entries;                /* of the table ... */
-	gpc_key *keys;                   /* ... and their keys */
-	struct gpc_move moves[2][BLOCKS];        /* of random slots; no block is in both */
-	struct copy_op ops[2][BLOCKS];   /* the same, as the planner has it */
+	int table, ram, vram;             /* pools; that of the table has no memory */
+	uint32_t entries;                 /* of the table ... */
+	gpc_key *keys;                    /* ... and their keys */
+	struct gpc_move moves[2][BLOCKS]; /* of random slots; no block is in both */
+	struct copy_op ops[2][BLOCKS];    /* the same, as the planner has it */
 };
 
 /* False: why is said.  Removed when the program ends. */
@@ -50,10 +50,10 @@ void bench_caller(struct pools *p);
 /* A thread that copies without rest, a few copies ahead of the device. */
 struct copier {
 	struct pools *p;
-	bool bare;                       /* cudaMemcpy2DAsync of the same operations, without gpc */
-	double pace_us;                  /* not sooner one after the other; 0: as soon as can be */
+	bool bare;      /* cudaMemcpy2DAsync of the same operations, without gpc */
+	double pace_us; /* not sooner one after the other; 0: as soon as can be */
 	uint32_t stop;
-	double us;                       /* out: time of a copy of BLOCKS blocks */
+	double us; /* out: time of a copy of BLOCKS blocks */
 	pthread_t thread;
 };
 

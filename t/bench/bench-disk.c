@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench-disk - a disk file beside fio or plain reads and writes, and a scan of many headers.
  *
- *   bench-disk [--file FILE] [--image-bytes N] [--bytes N] [--threads N] [--seconds N] [--rounds N] [--plain]
- *   bench-disk --scan SLOTS [--file FILE]
+ *   bench-disk [--file FILE] [--image-bytes N] [--bytes N] [--threads N] [--seconds N] [--rounds N]
+ *   [--plain] bench-disk --scan SLOTS [--file FILE]
  *
- * Each round writes, or reads, random slots for some seconds by the threads of the disk, checksums on,
- * and then has fio do the same: the same file and part of it, the same size, as many threads of
- * pread or pwrite (psync), O_DIRECT.  The ratio is of the two in one round; the median of the rounds
- * counts.  FILE is made anew and removed.
+ * Each round writes, or reads, random slots for some seconds by the threads of the disk, checksums
+ * on, and then has fio do the same: the same file and part of it, the same size, as many threads of
+ * pread or pwrite (psync), O_DIRECT.  The ratio is of the two in one round; the median of the
+ * rounds counts.  FILE is made anew and removed.
  *
- * --plain: in place of fio threads of this program, as many, which pread or pwrite random slots of that file with
- * O_DIRECT and nothing else: no header, no checksum, no queue.
+ * --plain: in place of fio threads of this program, as many, which pread or pwrite random slots of
+ * that file with O_DIRECT and nothing else: no header, no checksum, no queue.
  *
  * --scan writes so many headers, has the kernel forget them where it may, and times a scan. */
 #include "config.h"
@@ -72,7 +72,8 @@ static void begin(struct lane *l)
 	uint64_t per = nslots / (threads + 1), at = (uint64_t)(l - lane) * per;
 
 	l->random = l->random * 6364136223846793005u + 1442695040888963407u;
-	l->op.what = (struct disk_slot){ .slot = in_order ? next_slot : at + (l->random >> 33) % per };
+	l->op.what =
+		(struct disk_slot){ .slot = in_order ? next_slot : at + (l->random >> 33) % per };
 	l->op.what.key = key_of(l->op.what.slot);
 	if (disk_submit(d, &l->op))
 		die("submit");
@@ -157,12 +158,14 @@ static double run_fio(bool write)
 	double bytes = 0, cpu = used(RUSAGE_CHILDREN);
 	FILE *f;
 
-	snprintf(command, sizeof(command),
-		 "fio --name=x --filename=%s --offset=%llu --size=%llu --bs=%llu --rw=rand%s --numjobs=%u --thread "
-		 "--direct=1 --ioengine=psync --time_based --runtime=%u --norandommap --group_reporting "
-		 "--allow_file_create=0 --fallocate=none --output-format=json", path,
-		 (unsigned long long)disk_image_at(d, 0), (unsigned long long)(nslots * d->super.slot_bytes),
-		 (unsigned long long)image_bytes, write ? "write" : "read", threads, seconds);
+	snprintf(
+		command, sizeof(command),
+		"fio --name=x --filename=%s --offset=%llu --size=%llu --bs=%llu --rw=rand%s --numjobs=%u --thread "
+		"--direct=1 --ioengine=psync --time_based --runtime=%u --norandommap --group_reporting "
+		"--allow_file_create=0 --fallocate=none --output-format=json",
+		path, (unsigned long long)disk_image_at(d, 0),
+		(unsigned long long)(nslots * d->super.slot_bytes), (unsigned long long)image_bytes,
+		write ? "write" : "read", threads, seconds);
 	f = popen(command, "r");
 	while (f && fgets(line, sizeof(line), f)) {
 		at = strstr(line, "\"bw_bytes\" : ");
@@ -174,13 +177,21 @@ static double run_fio(bool write)
 		unlink(path);
 		exit(1);
 	}
-	printf("fio %.1f us, ", (used(RUSAGE_CHILDREN) - cpu) * (double)image_bytes / (bytes * seconds));
+	printf("fio %.1f us, ",
+	       (used(RUSAGE_CHILDREN) - cpu) * (double)image_bytes / (bytes * seconds));
 	return bytes / 1e6;
 }
 
 /* ---- threads that do nothing else ---- */
 
-static struct plain { pthread_t thread; struct lane *lane; int fd; bool write; uint64_t done; int err; } plain[MOST_DEPTH];
+static struct plain {
+	pthread_t thread;
+	struct lane *lane;
+	int fd;
+	bool write;
+	uint64_t done;
+	int err;
+} plain[MOST_DEPTH];
 
 static void *plain_run(void *arg)
 {
@@ -234,7 +245,7 @@ static double run_other(bool write)
 	double rate = beside_plain ? run_plain(write) : run_fio(write);
 
 	if (write)
-		fill();                  /* it has written over the blocks */
+		fill(); /* it has written over the blocks */
 	return rate;
 }
 
@@ -252,7 +263,7 @@ static void beside_other(bool write, double mark)
 	uint32_t i;
 
 	for (i = 0; i < rounds; i++) {
-		if (i & 1) {             /* who goes second may find the disk warmer, or throttled */
+		if (i & 1) { /* who goes second may find the disk warmer, or throttled */
 			other = run_other(write);
 			ours = run_gpc(write ? DISK_WRITE : DISK_READ);
 		} else {
@@ -265,21 +276,24 @@ static void beside_other(bool write, double mark)
 		fflush(stdout);
 	}
 	qsort(ratio, rounds, sizeof(*ratio), by_size);
-	printf("%-5s %6llu KiB, %u threads: %.2f of %s rate (%.2f to %.2f); must be %.2f: %s\n", what,
-	       (unsigned long long)image_bytes >> 10, threads, ratio[rounds / 2],
+	printf("%-5s %6llu KiB, %u threads: %.2f of %s rate (%.2f to %.2f); must be %.2f: %s\n",
+	       what, (unsigned long long)image_bytes >> 10, threads, ratio[rounds / 2],
 	       beside_plain ? "the plain" : "fio's", ratio[0], ratio[rounds - 1], mark,
 	       ratio[rounds / 2] >= mark ? "met" : "missed");
 }
 
 static void bench_rates(void)
 {
-	struct disk_options opt = { .flags = DISK_CREATE, .image_bytes = image_bytes, .threads = threads };
+	struct disk_options opt = { .flags = DISK_CREATE,
+				    .image_bytes = image_bytes,
+				    .threads = threads };
 	double mark = image_bytes >= 1 << 20 ? 0.85 : 0.75;
 	struct disk_info info;
 	uint32_t i;
 
 	nslots = (uint32_t)(file_bytes / image_bytes);
-	nslots = nslots > DISK_GROUP ? DISK_GROUP : nslots;      /* one group: images follow each other */
+	/* one group: images follow each other */
+	nslots = nslots > DISK_GROUP ? DISK_GROUP : nslots;
 	opt.slots = nslots;
 	unlink(path);
 	if (disk_open(path, &opt, &d))
@@ -294,7 +308,9 @@ static void bench_rates(void)
 		memset(at, (int)i + 1, image_bytes);
 		lane[i].iov = (struct iovec){ at, image_bytes };
 		lane[i].random = i + 1;
-		lane[i].op = (struct disk_op){ .iov = &lane[i].iov, .niov = 1, .done = end, .arg = &lane[i] };
+		lane[i].op = (struct disk_op){
+			.iov = &lane[i].iov, .niov = 1, .done = end, .arg = &lane[i]
+		};
 	}
 	fill();
 	beside_other(true, mark);
@@ -308,7 +324,9 @@ static void bench_rates(void)
 /* Headers as disk_write() stores them, chains of 64 children before parents. */
 static void store_headers(void)
 {
-	struct disk_header h = { .magic = DISK_HEADER_MAGIC, .state = DISK_WHOLE, .length = image_bytes,
+	struct disk_header h = { .magic = DISK_HEADER_MAGIC,
+				 .state = DISK_WHOLE,
+				 .length = image_bytes,
 				 .epoch = d->epoch };
 	uint64_t i, n;
 
@@ -339,7 +357,7 @@ static void bench_scan(void)
 		die(path);
 	store_headers();
 	for (i = 0; i < rounds; i++) {
-		disk_close(d);           /* syncs */
+		disk_close(d); /* syncs */
 		d = NULL;
 		start = clock_ns();
 		if (disk_open(path, &opt, &d))
@@ -350,9 +368,9 @@ static void bench_scan(void)
 		start = clock_ns();
 		if (disk_scan(d, &s, &n))
 			die("scan");
-		printf(", scan of %llu headers%s: %.2f s, %llu blocks\n", (unsigned long long)scan_slots,
-		       i < rounds / 2 ? " from the disk" : "", (double)(clock_ns() - start) / 1e9,
-		       (unsigned long long)n);
+		printf(", scan of %llu headers%s: %.2f s, %llu blocks\n",
+		       (unsigned long long)scan_slots, i < rounds / 2 ? " from the disk" : "",
+		       (double)(clock_ns() - start) / 1e9, (unsigned long long)n);
 		free(s);
 	}
 	disk_close(d);
@@ -362,9 +380,11 @@ static void bench_scan(void)
 int main(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{ "file", 1, NULL, 'f' },    { "image-bytes", 1, NULL, 'i' }, { "bytes", 1, NULL, 'b' },
-		{ "threads", 1, NULL, 't' }, { "seconds", 1, NULL, 's' },     { "rounds", 1, NULL, 'r' },
-		{ "scan", 1, NULL, 'S' },    { "plain", 0, NULL, 'p' },       { NULL, 0, NULL, 0 },
+		{ "file", 1, NULL, 'f' },    { "image-bytes", 1, NULL, 'i' },
+		{ "bytes", 1, NULL, 'b' },   { "threads", 1, NULL, 't' },
+		{ "seconds", 1, NULL, 's' }, { "rounds", 1, NULL, 'r' },
+		{ "scan", 1, NULL, 'S' },    { "plain", 0, NULL, 'p' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int o;
 

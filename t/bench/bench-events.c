@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What KV events cost: the writer's own time a change without events, with events and nobody listening, and
- * with a subscriber; gpcd's other threads' time a change; and whether a subscriber that keeps up loses any.
+/* What KV events cost: the writer's own time a change without events, with events and nobody
+ * listening, and with a subscriber; gpcd's other threads' time a change; and whether a subscriber
+ * that keeps up loses any.
  *
- *	bench-events [CHANGES A SECOND [SECONDS]]                  100000, 1
+ * 	bench-events [CHANGES A SECOND [SECONDS]]                  100000, 1
  *
- * Times are those that the kernel has counted for each thread, so other work on the machine does not enter but by
- * the caches it takes. */
+ * Times are those that the kernel has counted for each thread, so other work on the machine does
+ * not enter but by the caches it takes. */
 #include "config.h"
 
 #ifdef HAVE_EVENTS
 #include "t/lib/kv.h"
 
-enum { STEP = 100, ROUNDS = 7 };         /* blocks a call */
+enum { STEP = 100, ROUNDS = 7 }; /* blocks a call */
 
 struct cost {
-	double writer_us, others_us;     /* a change */
+	double writer_us, others_us; /* a change */
 	uint64_t changes, batches, lost;
 };
 
@@ -35,7 +36,8 @@ static void fill(gpc *c, uint32_t first, gpc_block *b)
 	must(gpc_reserve(c, 0, STEP, b, NULL, 0, 10000));
 	must(gpc_publish(c, none, key, b, STEP,
 			 GPC_OPTIONS(gpc_publish_options, .tokens = tokens, .digests = name,
-				     .digest_bytes = 8, .digest_stride = 8), GPC_NO_REF, 10000));
+				     .digest_bytes = 8, .digest_stride = 8),
+			 GPC_NO_REF, 10000));
 }
 
 static uint64_t ns_of(pid_t pid, const char *thread)
@@ -73,7 +75,8 @@ static void times_of(pid_t pid, uint64_t *writer, uint64_t *others)
 		closedir(dir);
 }
 
-/* In a process of its own: counts, until the batch of that sequence; the parent reads the counts. */
+/* In a process of its own: counts, until the batch of that sequence; the parent reads the
+ * counts. */
 static pid_t listen_until(int to, int from)
 {
 	static struct kv_batch b;
@@ -167,8 +170,9 @@ static struct cost run(const char *const *options, bool listening, double rate, 
 	return cost;
 }
 
-#define GEOMETRY "--block-size", "16", "--vram-blocks", "4096", "--max-blocks", "65536", "--keep-tokens", \
-	"--keep-digests", "--free-target", "0"
+#define GEOMETRY                                                                                 \
+	"--block-size", "16", "--vram-blocks", "4096", "--max-blocks", "65536", "--keep-tokens", \
+		"--keep-digests", "--free-target", "0"
 
 static double rate = 100000, seconds = 1;
 
@@ -182,7 +186,8 @@ static int by_value(const void *a, const void *b)
 /* The ways take turns, so that what else the machine does hits all alike; medians of the rounds. */
 static int body(void)
 {
-	const char *const without[] = { GEOMETRY, NULL }, *const with[] = { GEOMETRY, "--events", kv_out, NULL };
+	const char *const without[] = { GEOMETRY, NULL }, *const with[] = { GEOMETRY, "--events",
+									    kv_out, NULL };
 	static const char *const names[] = { "no events", "nobody listens", "a subscriber" };
 	double writer[3][ROUNDS], others[3][ROUNDS];
 	uint64_t lost[3] = { 0, 0, 0 };
@@ -195,7 +200,8 @@ static int body(void)
 		others[i % 3][i / 3] = c.others_us;
 		lost[i % 3] += c.lost;
 	}
-	printf("%-16s %12s %14s %12s %8s\n", "us a change", "writer", "of no events", "others", "lost");
+	printf("%-16s %12s %14s %12s %8s\n", "us a change", "writer", "of no events", "others",
+	       "lost");
 	for (int i = 0; i < 3; i++) {
 		qsort(writer[i], ROUNDS, sizeof(double), by_value);
 		qsort(others[i], ROUNDS, sizeof(double), by_value);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-fetch-claims.c - what a claim costs whom it says LIVE or PENDING, beside a lookup of the same key; how long
- * after the publish a waiter is awake.  No device. */
+/* bench-fetch-claims.c - what a claim costs whom it says LIVE or PENDING, beside a lookup of the
+ * same key; how long after the publish a waiter is awake.  No device. */
 #include "config.h"
 
 #include "bench-fetch.h"
@@ -8,9 +8,9 @@
 enum { CALLS = 1000, KEYS = 64 };
 
 struct two {
-	gpc *a, *b;                      /* peers; a serves */
-	gpc_block block;                 /* of b, to claim with */
-	gpc_block mine[KEYS];            /* of a */
+	gpc *a, *b;           /* peers; a serves */
+	gpc_block block;      /* of b, to claim with */
+	gpc_block mine[KEYS]; /* of a */
 	gpc_key live[KEYS + 1], claimed[KEYS + 1];
 };
 
@@ -23,7 +23,10 @@ static void remove_cache(void)
 
 static void open_two(struct two *p)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = 1024, .max_blocks = 2048, .free_target = -1,
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .vram_blocks = 1024,
+				  .max_blocks = 2048,
+				  .free_target = -1,
 				  .dir = where };
 	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = where };
 	struct gpc_claim q[KEYS];
@@ -89,7 +92,8 @@ static void bench_answers(struct two *p)
 	for (i = 0; i < n; i++) {
 		add_us(&lookup, lookup_us(p, 1 + i % KEYS));
 		add_us(&live, claim_us(p, &p->live[1 + i % KEYS], GPC_CLAIM_LIVE));
-		/* every one of 64 keys that are claimed at once: some of their hints are taken by others */
+		/* every one of 64 keys that are claimed at once: some of their hints are taken by
+		 * others */
 		add_us(&pending, claim_us(p, &p->claimed[1 + i % KEYS], GPC_CLAIM_PENDING));
 	}
 	limit = row_of(&lookup, "us");
@@ -101,7 +105,13 @@ static void bench_answers(struct two *p)
 
 /* ---- awake ---- */
 
-struct waiter { gpc *c; struct gpc_claim q; uint32_t begun; double awake; int got; };
+struct waiter {
+	gpc *c;
+	struct gpc_claim q;
+	uint32_t begun;
+	double awake;
+	int got;
+};
 
 static void *wait_run(void *arg)
 {

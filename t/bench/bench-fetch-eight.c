@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-fetch-eight.c - eight processes, each with a VRAM pool in a space of its own, fetch the same chain of 1 GiB
- * from RAM at once; beside one that does so alone.  Another process has made the cache and serves. */
+/* bench-fetch-eight.c - eight processes, each with a VRAM pool in a space of its own, fetch the
+ * same chain of 1 GiB from RAM at once; beside one that does so alone.  Another process has made
+ * the cache and serves. */
 #include "config.h"
 
 #include "bench-fetch.h"
@@ -14,16 +15,16 @@
 #define PROCESSES 8u
 #define ROUNDS    12u
 
-static struct page {                     /* shared by all */
+static struct page { /* shared by all */
 	uint32_t made, ready, end;
-	uint32_t go[PROCESSES], done[PROCESSES];         /* rounds */
-	int ram;                         /* its pool; negative: there is none */
+	uint32_t go[PROCESSES], done[PROCESSES]; /* rounds */
+	int ram;                                 /* its pool; negative: there is none */
 	uint32_t blocks;
 	uint64_t piece;
 	char name[64], why[300];
 	pid_t parent, maker;
-	double from[PROCESSES], to[PROCESSES];           /* of the last round */
-} *page;
+	double from[PROCESSES], to[PROCESSES]; /* of the last round */
+} * page;
 
 static void wait_until(uint32_t *word, uint32_t value)
 {
@@ -40,7 +41,10 @@ static void raise_word(uint32_t *word)
 
 static int make(gpc **ret)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = 16, .max_blocks = 16384, .free_target = -1,
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .vram_blocks = 16,
+				  .max_blocks = 16384,
+				  .free_target = -1,
 				  .dir = where };
 	int r = gpc_create(page->name, &cfg, NULL, GPC_SERVE, ret);
 
@@ -75,7 +79,8 @@ static double fetch_all(gpc *c, int vram, const gpc_key *keys, gpc_block *b, voi
 	gpc_transfer x;
 	double to;
 
-	if (MUST(gpc_fetch(c, vram, keys + 1, page->blocks, b, &opt, 0, stream, WAIT, &x)) != (int)page->blocks)
+	if (MUST(gpc_fetch(c, vram, keys + 1, page->blocks, b, &opt, 0, stream, WAIT, &x)) !=
+	    (int)page->blocks)
 		fail("not all was fetched");
 	settle(stream);
 	to = now_us();
@@ -101,8 +106,8 @@ static void fetcher(uint32_t me)
 	vram = MUST(make_vram(c, page->blocks, page->piece, VRAM_SPACE + me));
 	if (on_gpu())
 		MUST(gpc_pool_pin(c, page->ram, WAIT));
-	fetch_all(c, vram, k, b, stream);        /* the first one plans */
-	for (r = 1; ; r++) {
+	fetch_all(c, vram, k, b, stream); /* the first one plans */
+	for (r = 1;; r++) {
 		clear(c, vram);
 		raise_word(&page->ready);
 		wait_until(&page->go[me], r);
@@ -158,7 +163,8 @@ static double round_of(uint32_t who, uint32_t *round, double us[PROCESSES])
 static void measure(void)
 {
 	uint32_t round[PROCESSES] = { 0 }, ready = PROCESSES, r, i;
-	double us[PROCESSES], bytes = (double)page->blocks * PIECES * (double)page->piece, all, worst;
+	double us[PROCESSES], bytes = (double)page->blocks * PIECES * (double)page->piece, all,
+			      worst;
 	struct times alone = { 0 }, sum = { 0 }, least = { 0 };
 	struct row row, limit;
 

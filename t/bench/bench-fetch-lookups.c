@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-fetch-lookups.c - lookups by a thread at its full rate, beside another one that fetches chain after chain, and
- * beside bare copies of as many blocks at the same pace; by the CPU, and on the GPU. */
+/* bench-fetch-lookups.c - lookups by a thread at its full rate, beside another one that fetches
+ * chain after chain, and beside bare copies of as many blocks at the same pace; by the CPU, and on
+ * the GPU. */
 #include "config.h"
 
 #include "bench-fetch.h"
 
-#define BATCH    256u                    /* keys of a call by the CPU */
+#define BATCH    256u /* keys of a call by the CPU */
 #define SLICE_US 80000.0
 
 struct looker {
@@ -22,10 +23,10 @@ struct looker {
 struct fetcher {
 	struct tiers *t;
 	bool bare;
-	double pace_us;                  /* not sooner one after the other */
-	uint32_t *turn;                  /* the chain whose turn it is: the other one has the room now */
+	double pace_us; /* not sooner one after the other */
+	uint32_t *turn; /* the chain whose turn it is: the other one has the room now */
 	uint32_t stop;
-	double us;                       /* out: of a chain */
+	double us; /* out: of a chain */
 	pthread_t thread;
 };
 
@@ -58,8 +59,9 @@ static void *fetcher_run(void *arg)
 			settle(t->stream);
 			continue;
 		}
-		if (MUST(gpc_fetch(t->c, t->vram, t->key[++*f->turn & 1] + 1, t->n, b, &opt, 0, t->stream, WAIT,
-				   &x)) != (int)t->n || !x)
+		if (MUST(gpc_fetch(t->c, t->vram, t->key[++*f->turn & 1] + 1, t->n, b, &opt, 0,
+				   t->stream, WAIT, &x)) != (int)t->n ||
+		    !x)
 			fail("not all was fetched");
 		MUST(gpc_transfer_wait(t->c, x, WAIT));
 		MUST(gpc_release(t->c, b, t->n));
@@ -81,7 +83,8 @@ static double by_cpu(struct looker *l)
 	uint64_t n = 0;
 
 	do {
-		if (MUST(gpc_lookup(l->t->c, GPC_SPACE(TABLE_SPACE), l->keys + l->at, BATCH, blocks, 0)) != BATCH)
+		if (MUST(gpc_lookup(l->t->c, GPC_SPACE(TABLE_SPACE), l->keys + l->at, BATCH, blocks,
+				    0)) != BATCH)
 			wrong("a lookup missed a key that is there");
 		l->at = (l->at + BATCH) % l->entries;
 		n += BATCH;
@@ -98,15 +101,16 @@ static double on_device(struct looker *l)
 	do {
 		section = MUST(gpc_dev_enter(l->d));
 		for (i = 0; i < 16; i++, n += l->entries)
-			MUST(gpc_dev_lookup(l->d, GPC_SPACE(TABLE_SPACE), l->d_keys, l->entries, l->d_blocks,
-					    l->stream));
+			MUST(gpc_dev_lookup(l->d, GPC_SPACE(TABLE_SPACE), l->d_keys, l->entries,
+					    l->d_blocks, l->stream));
 		MUST(gpc_dev_leave(l->d, section, l->stream));
 		MUST(gpc_dev_wait(l->d, l->stream, WAIT));
 	} while (now_us() < until);
 	return (double)n / (now_us() - from);
 }
 
-static double slice(struct looker *l, double (*look)(struct looker *), bool bare, double pace_us, double *ret_us)
+static double slice(struct looker *l, double (*look)(struct looker *), bool bare, double pace_us,
+		    double *ret_us)
 {
 	struct fetcher f = { .t = l->t, .bare = bare, .pace_us = pace_us, .turn = &l->turn };
 	double rate;
@@ -178,13 +182,14 @@ static void fill_table(struct looker *l)
 void bench_lookups(struct tiers *t)
 {
 	struct looker l = { .t = t, .entries = quick ? 1u << 13 : 1u << 17 };
-	gpc_block room[MOST + 6];        /* n + 2 blocks are left */
+	gpc_block room[MOST + 6]; /* n + 2 blocks are left */
 	char what[60];
 
 	fill_table(&l);
 	/* so that a chain that is fetched takes the place of the one before */
 	MUST(gpc_reserve(t->c, t->vram, t->n + 6, room, NULL, 0, WAIT));
-	snprintf(what, sizeof(what), "lookups by one CPU, pieces of %u KiB", (unsigned)(t->piece >> 10));
+	snprintf(what, sizeof(what), "lookups by one CPU, pieces of %u KiB",
+		 (unsigned)(t->piece >> 10));
 	compare(&l, by_cpu, what);
 	if (on_gpu()) {
 		MUST(gpc_mirror_sync(t->c, GPC_TICKET_ALL, WAIT));
@@ -193,7 +198,8 @@ void bench_lookups(struct tiers *t)
 		CK(cudaMalloc((void **)&l.d_keys, l.entries * sizeof(*l.keys)));
 		CK(cudaMalloc((void **)&l.d_blocks, l.entries * sizeof(*l.d_blocks)));
 		CK(cudaMemcpy(l.d_keys, l.keys, l.entries * sizeof(*l.keys), cudaMemcpyDefault));
-		snprintf(what, sizeof(what), "lookups on the device, pieces of %u KiB", (unsigned)(t->piece >> 10));
+		snprintf(what, sizeof(what), "lookups on the device, pieces of %u KiB",
+			 (unsigned)(t->piece >> 10));
 		compare(&l, on_device, what);
 		CK(cudaFree(l.d_keys));
 		CK(cudaFree(l.d_blocks));

@@ -53,20 +53,33 @@ void name_cache(char *name, size_t size, const char *part)
 
 int make_ram(gpc *c, uint32_t blocks, uint64_t piece, uint32_t space, bool sums)
 {
-	struct gpc_memory m = { .size = sizeof(m), .block_bytes = PIECES * piece, .no_checksums = !sums };
-	struct gpc_pool pool = { .size = sizeof(pool), .kind = GPC_RAM, .blocks = blocks, .transit = 1,
-				 .space = space, .demote_to = -1, .flags = GPC_POOL_UNCHAINED };
+	struct gpc_memory m = { .size = sizeof(m),
+				.block_bytes = PIECES * piece,
+				.no_checksums = !sums };
+	struct gpc_pool pool = { .size = sizeof(pool),
+				 .kind = GPC_RAM,
+				 .blocks = blocks,
+				 .transit = 1,
+				 .space = space,
+				 .demote_to = -1,
+				 .flags = GPC_POOL_UNCHAINED };
 
 	return gpc_pool_make(c, &pool, &m, WAIT);
 }
 
 int make_vram(gpc *c, uint32_t blocks, uint64_t piece, uint32_t space)
 {
-	struct gpc_run run = { .count = PIECES, .bytes = piece, .slot_stride = piece,
+	struct gpc_run run = { .count = PIECES,
+			       .bytes = piece,
+			       .slot_stride = piece,
 			       .run_stride = (uint64_t)blocks * piece };
 	struct gpc_memory m = { .size = sizeof(m), .nruns = 1, .runs = &run, .device = device };
-	struct gpc_pool pool = { .size = sizeof(pool), .kind = GPC_VRAM, .blocks = blocks, .space = space,
-				 .demote_to = -1, .flags = GPC_POOL_OWNED };
+	struct gpc_pool pool = { .size = sizeof(pool),
+				 .kind = GPC_VRAM,
+				 .blocks = blocks,
+				 .space = space,
+				 .demote_to = -1,
+				 .flags = GPC_POOL_OWNED };
 
 	return gpc_pool_make(c, &pool, &m, WAIT);
 }
@@ -78,7 +91,8 @@ void make_keys(uint32_t chain, uint32_t n, gpc_key *keys)
 	keys[0] = (gpc_key){ { 0, 0 } };
 	for (i = 1; i <= n; i++)
 		keys[i] = (gpc_key){ { ((uint64_t)chain << 32 | i) * 0x9e3779b97f4a7c15u,
-				       ((uint64_t)i << 32 | chain) * 0x94d049bb133111ebu & ~(1ull << 63) } };
+				       ((uint64_t)i << 32 | chain) * 0x94d049bb133111ebu &
+					       ~(1ull << 63) } };
 }
 
 void make_chain(gpc *c, int pool, uint32_t chain, uint32_t n, uint64_t bytes)
@@ -96,7 +110,8 @@ void make_chain(gpc *c, int pool, uint32_t chain, uint32_t n, uint64_t bytes)
 	if (bytes) {
 		MUST(gpc_pool_map(c, pool, 0, &base, &all));
 		for (i = 0; i < n; i++)
-			memset((uint8_t *)base + (uint64_t)GPC_SLOT(b[i]) * bytes, (int)(i + chain) | 1, bytes);
+			memset((uint8_t *)base + (uint64_t)GPC_SLOT(b[i]) * bytes,
+			       (int)(i + chain) | 1, bytes);
 		MUST(gpc_pool_unmap(c, pool));
 	}
 	if (MUST(gpc_publish(c, k, k + 1, b, n, NULL, 0, WAIT)) != (int)n)
@@ -133,7 +148,8 @@ static bool make_pools(struct tiers *t)
 	t->vram = t->summed < 0 ? t->summed : make_vram(t->c, room, t->piece, VRAM_SPACE);
 	if (t->vram >= 0)
 		return true;
-	note("no pools of %u blocks of %u KiB: %s", room, (unsigned)(PIECES * t->piece >> 10), gpc_last_error());
+	note("no pools of %u blocks of %u KiB: %s", room, (unsigned)(PIECES * t->piece >> 10),
+	     gpc_last_error());
 	return false;
 }
 
@@ -144,12 +160,14 @@ static void make_summed(struct tiers *t, uint32_t chain)
 	gpc_transfer x = 0;
 	uint32_t i;
 
-	if (MUST(gpc_fetch(t->c, t->vram, t->key[chain] + 1, t->n, b, NULL, 0, t->stream, WAIT, &x)) != (int)t->n)
+	if (MUST(gpc_fetch(t->c, t->vram, t->key[chain] + 1, t->n, b, NULL, 0, t->stream, WAIT,
+			   &x)) != (int)t->n)
 		fail("not all was fetched: %s", gpc_last_error());
 	MUST(gpc_transfer_wait(t->c, x, WAIT));
 	for (i = 0; i < t->n; i++)
 		leaf_first[i] = b[t->n - 1 - i];
-	MUST(gpc_spill(t->c, t->vram, t->summed, leaf_first, t->n, NULL, GPC_COPY, t->stream, WAIT, &x));
+	MUST(gpc_spill(t->c, t->vram, t->summed, leaf_first, t->n, NULL, GPC_COPY, t->stream, WAIT,
+		       &x));
 	MUST(gpc_transfer_wait(t->c, x, WAIT));
 	MUST(gpc_release(t->c, b, t->n));
 	clear(t->c, t->vram);
@@ -157,8 +175,11 @@ static void make_summed(struct tiers *t, uint32_t chain)
 
 static bool open_cache(struct tiers *t, uint64_t piece, uint32_t n, uint32_t table)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = table ? table : 16,
-				  .max_blocks = table + 4096, .free_target = -1, .dir = where,
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .vram_blocks = table ? table : 16,
+				  .max_blocks = table + 4096,
+				  .free_target = -1,
+				  .dir = where,
 				  .devices = table && on_gpu() ? device : NULL };
 
 	*t = (struct tiers){ .piece = piece, .n = n };
@@ -184,7 +205,7 @@ bool tiers_open(struct tiers *t, uint64_t piece, uint32_t n, uint32_t table)
 	uint32_t i;
 
 	while (!open_cache(t, piece, n, table))
-		if ((n /= 2) < 4)        /* as large as the shared memory here allows */
+		if ((n /= 2) < 4) /* as large as the shared memory here allows */
 			return false;
 	t->stream = new_stream();
 	for (i = 0; i < 2; i++) {
@@ -240,8 +261,8 @@ void copy_bare(struct tiers *t, const struct gpc_move *moves, uint32_t n)
 		uint8_t *from = pieces_of(t, moves[i].from, &from_pitch);
 
 		if (on_gpu())
-			CK(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, t->piece, PIECES, cudaMemcpyDefault,
-					     t->stream));
+			CK(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, t->piece, PIECES,
+					     cudaMemcpyDefault, t->stream));
 		for (j = 0; !on_gpu() && j < PIECES; j++)
 			memcpy(to + j * to_pitch, from + j * from_pitch, t->piece);
 	}

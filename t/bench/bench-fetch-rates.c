@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-fetch-rates.c - chains fetched and spilled, from the call to the last byte: beside gpc_copy of as many
- * blocks of the same pools, with checksums beside without; and one block beside the bare copy. */
+/* bench-fetch-rates.c - chains fetched and spilled, from the call to the last byte: beside gpc_copy
+ * of as many blocks of the same pools, with checksums beside without; and one block beside the bare
+ * copy. */
 #include "config.h"
 
 #include "bench-fetch.h"
@@ -56,8 +57,9 @@ static double fetch_once(struct tiers *t, bool summed, uint32_t chains)
 	uint32_t i;
 
 	for (i = 0; i < chains; i++)
-		if (MUST(gpc_fetch(t->c, t->vram, t->key[i] + 1, t->n, held[i], &opt, 0, t->stream, WAIT,
-				   &x[i])) != (int)t->n || !x[i])
+		if (MUST(gpc_fetch(t->c, t->vram, t->key[i] + 1, t->n, held[i], &opt, 0, t->stream,
+				   WAIT, &x[i])) != (int)t->n ||
+		    !x[i])
 			fail("not all was fetched");
 	settle(t->stream);
 	from = now_us() - from;
@@ -83,8 +85,9 @@ static double spill_once(struct tiers *t, bool summed, uint32_t chains)
 	}
 	from = now_us();
 	for (i = 0; i < chains; i++)
-		if (MUST(gpc_spill(t->c, t->vram, summed ? t->summed : t->ram, leaf_first[i], t->n, NULL, GPC_COPY,
-				   t->stream, WAIT, &x[i])) != (int)t->n || !x[i])
+		if (MUST(gpc_spill(t->c, t->vram, summed ? t->summed : t->ram, leaf_first[i], t->n,
+				   NULL, GPC_COPY, t->stream, WAIT, &x[i])) != (int)t->n ||
+		    !x[i])
 			fail("not all was spilled");
 	settle(t->stream);
 	from = now_us() - from;
@@ -107,7 +110,9 @@ static void drop(struct tiers *t, uint32_t space, uint32_t chains)
 	MUST(gpc_ticket_wait(t->c, GPC_TICKET_ALL, WAIT));
 }
 
-struct rates { struct times us[2][WAYS], ratio[2][WAYS]; };
+struct rates {
+	struct times us[2][WAYS], ratio[2][WAYS];
+};
 
 /* Up and down by each way; what was brought is cleared between, so that targets are free. */
 static void round_of(struct tiers *t, uint32_t chains, uint32_t turn, double us[2][WAYS])
@@ -173,7 +178,7 @@ static void bench_chains(struct tiers *t, uint32_t chains)
 	double us[2][WAYS];
 	int d, way;
 
-	round_of(t, chains, 0, us);      /* the first one plans, and registers */
+	round_of(t, chains, 0, us); /* the first one plans, and registers */
 	for (i = 0; i < n; i++) {
 		round_of(t, chains, i, us);
 		for (d = 0; d < 2; d++) {
@@ -257,7 +262,7 @@ void bench_latency(struct tiers *t)
 	for (i = 0; i < n + 4; i++) {
 		a = bare_one(t);
 		b = fetch_one(t, false, true);
-		if (i < 4)               /* the first ones plan, and register */
+		if (i < 4) /* the first ones plan, and register */
 			continue;
 		add_us(&bare, a);
 		add_us(&awake, b);

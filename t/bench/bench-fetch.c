@@ -3,7 +3,8 @@
  *
  *   bench-fetch [--json] [--quick] [--device cuda:N|host] [--dir DIR] [--only PART]
  *
- * Blocks of 64 pieces between a pool in VRAM that has a layer's pieces together and images in shared memory.  Parts:
+ * Blocks of 64 pieces between a pool in VRAM that has a layer's pieces together and images in
+ * shared memory.  Parts:
  *
  *   eight     eight processes fetch the same 1 GiB at once           bench-fetch-eight.c
  *   claims    an answer, beside a lookup; who waits is woken         bench-fetch-claims.c
@@ -11,15 +12,18 @@
  *   latency   one block, beside the bare copy                        bench-fetch-rates.c
  *   lookups   those of another thread, beside fetches and beside bare copies        bench-fetch-lookups.c
  *
- * What is compared is measured in turns, in one run.  Columns: median, 10th and 90th of a hundred; the limit and the
- * ratio to it; the mark. */
+ * What is compared is measured in turns, in one run.  Columns: median, 10th and 90th of a hundred;
+ * the limit and the ratio to it; the mark. */
 #include "config.h"
 
 #include "bench-fetch.h"
 
 #include <getopt.h>
 
-static struct { bool json; const char *only; } opt = { .only = "" };
+static struct {
+	bool json;
+	const char *only;
+} opt = { .only = "" };
 
 static bool wanted(const char *name)
 {
@@ -28,10 +32,11 @@ static bool wanted(const char *name)
 
 static void options(int argc, char **argv)
 {
-	static const struct option known[] = { { "json", 0, NULL, 'j' }, { "quick", 0, NULL, 'q' },
-					       { "device", 1, NULL, 'd' }, { "dir", 1, NULL, 's' },
-					       { "only", 1, NULL, 'o' }, { "help", 0, NULL, 'h' },
-					       { NULL, 0, NULL, 0 } };
+	static const struct option known[] = {
+		{ "json", 0, NULL, 'j' }, { "quick", 0, NULL, 'q' }, { "device", 1, NULL, 'd' },
+		{ "dir", 1, NULL, 's' },  { "only", 1, NULL, 'o' },  { "help", 0, NULL, 'h' },
+		{ NULL, 0, NULL, 0 }
+	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1)
@@ -52,7 +57,8 @@ static void options(int argc, char **argv)
 			opt.only = optarg;
 			break;
 		default:
-			fprintf(c == 'h' ? stdout : stderr, "usage: bench-fetch [--json] [--quick] "
+			fprintf(c == 'h' ? stdout : stderr,
+				"usage: bench-fetch [--json] [--quick] "
 				"[--device cuda:N|host] [--dir DIR] [--only eight|claims|rates|latency|lookups]\n");
 			exit(c == 'h' ? 0 : 2);
 		}

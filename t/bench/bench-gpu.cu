@@ -10,8 +10,7 @@
 
 /* ---- lookup: a large batch ---- */
 
-static void bench_large(device_timer &timer, bench_table &t, queries &q, int lg,
-			int hit_pct)
+static void bench_large(device_timer &timer, bench_table &t, queries &q, int lg, int hit_pct)
 {
 	const uint32_t n = 1u << 24;
 	int reps = quick ? 5 : 21;
@@ -24,21 +23,20 @@ static void bench_large(device_timer &timer, bench_table &t, queries &q, int lg,
 		uint64_t at = i & 1 ? n : 0;
 
 		line.push_back(timer.once([&] {
-			gather_lines<<<n / 128, 128, 0, timer.stream>>>(
-				t.m->table, t.host.buckets, n, q.blocks + at);
+			gather_lines<<<n / 128, 128, 0, timer.stream>>>(t.m->table, t.host.buckets,
+									n, q.blocks + at);
 		}));
 		beside.push_back(timer.once([&] {
 			gather_beside<<<n / 128, 128, 0, timer.stream>>>(
-				t.m->table, t.host.buckets, q.keys + at, n,
-				q.blocks + at);
+				t.m->table, t.host.buckets, q.keys + at, n, q.blocks + at);
 		}));
 		plain.push_back(timer.once([&] {
-			CK(launch_lookup(t.m->word, 0, q.keys + at, n, q.blocks + at,
-					 NULL, timer.stream));
+			CK(launch_lookup(t.m->word, 0, q.keys + at, n, q.blocks + at, NULL,
+					 timer.stream));
 		}));
 		count.push_back(timer.once([&] {
-			CK(launch_lookup(t.m->word, 0, q.keys + at, n, q.blocks + at,
-					 q.counters, timer.stream));
+			CK(launch_lookup(t.m->word, 0, q.keys + at, n, q.blocks + at, q.counters,
+					 timer.stream));
 		}));
 	}
 	q.check(name.c_str());
@@ -50,8 +48,7 @@ static void bench_large(device_timer &timer, bench_table &t, queries &q, int lg,
 	add(name + ": gather beside a stream of keys", "G/s", l2, limit.median, 0, true);
 	double ratio = spread_of(count).median / spread_of(plain).median;
 	add(name + ": slowdown by counting", "%",
-	    {100 * (ratio - 1), 100 * (ratio - 1), 100 * (ratio - 1)}, 0,
-	    lg == 24 ? 2 : 0);
+	    { 100 * (ratio - 1), 100 * (ratio - 1), 100 * (ratio - 1) }, 0, lg == 24 ? 2 : 0);
 }
 
 /* ---- lookup: small batches in a graph ---- */
@@ -90,8 +87,8 @@ struct replays {
 	}
 };
 
-static void bench_small(device_timer &timer, bench_table &t, queries &q, int lg,
-			int hit_pct, uint32_t n)
+static void bench_small(device_timer &timer, bench_table &t, queries &q, int lg, int hit_pct,
+			uint32_t n)
 {
 	int reps = quick ? 5 : 21;
 	std::vector<double> cold;
@@ -113,8 +110,8 @@ static void bench_small(device_timer &timer, bench_table &t, queries &q, int lg,
 		empty.round(timer);
 	}
 	for (int i = 0; i < 5; i++) { /* caches filled with other things */
-		CK(launch_lookup(t.m->word, 0, q.keys + (1 << 24), 1 << 24,
-				 q.blocks + (1 << 24), NULL, timer.stream));
+		CK(launch_lookup(t.m->word, 0, q.keys + (1 << 24), 1 << 24, q.blocks + (1 << 24),
+				 NULL, timer.stream));
 		cold.push_back(plain.once(timer, plain.exec[0]));
 	}
 	double limit = spread_of(empty.us).median;
@@ -141,25 +138,21 @@ static std::vector<double> clocked(int reps, const std::function<void()> &f)
 }
 
 /* The host path: probe.h over the table in ordinary memory, lines 16 keys ahead. */
-static void host_lookup(const host_table &t, const uint64_t (*keys)[2], uint32_t n,
-			int32_t *blocks)
+static void host_lookup(const host_table &t, const uint64_t (*keys)[2], uint32_t n, int32_t *blocks)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		if (i + 16 < n)
-			__builtin_prefetch(
-				&t.entry[4ull * t.prepare(0, keys[i + 16]).first]);
+			__builtin_prefetch(&t.entry[4ull * t.prepare(0, keys[i + 16]).first]);
 		blocks[i] = t.find(1, keys[i]);
 	}
 }
 
-static void bench_host(device_timer &timer, bench_table &t, queries &q, int lg,
-		       uint32_t n)
+static void bench_host(device_timer &timer, bench_table &t, queries &q, int lg, uint32_t n)
 {
 	int reps = quick ? 50 : 400;
 	std::vector<int32_t> expect(n);
 	std::vector<double> us;
-	std::string name =
-		"host to host, " + std::to_string(n) + " of 2^" + std::to_string(lg);
+	std::string name = "host to host, " + std::to_string(n) + " of 2^" + std::to_string(lg);
 	key128 *keys;
 	int32_t *blocks;
 	cudaGraphExec_t graph, empty;
@@ -168,9 +161,7 @@ static void bench_host(device_timer &timer, bench_table &t, queries &q, int lg,
 	CK(cudaHostAlloc(&blocks, n * 4, cudaHostAllocMapped));
 	CK(cudaMemcpy(keys, q.keys, n * 16, cudaMemcpyDeviceToHost));
 	CK(cudaMemcpy(expect.data(), q.expect, n * 4, cudaMemcpyDeviceToHost));
-	auto launch = [&] {
-		CK(launch_lookup(t.m->word, 0, keys, n, blocks, NULL, timer.stream));
-	};
+	auto launch = [&] { CK(launch_lookup(t.m->word, 0, keys, n, blocks, NULL, timer.stream)); };
 	auto verify = [&] {
 		if (memcmp(blocks, expect.data(), n * 4))
 			die(name.c_str());
@@ -262,24 +253,24 @@ static void bench_match_one(device_timer &timer, const char *what, bool full)
 		const key128 *from;
 		int32_t *blocks;
 		double limit, mark;
-	} const ways[] = {{", keys on the host", keys, NULL, bus, 36},
-			  {", keys on the device", d_keys, NULL, launch, 0},
-			  {", keys on the host, and blocks", keys, d_blocks, bus, 0},
-			  {", keys and blocks on the device", d_keys, d_blocks, launch, 0}};
+	} const ways[] = { { ", keys on the host", keys, NULL, bus, 36 },
+			   { ", keys on the device", d_keys, NULL, launch, 0 },
+			   { ", keys on the host, and blocks", keys, d_blocks, bus, 0 },
+			   { ", keys and blocks on the device", d_keys, d_blocks, launch, 0 } };
 
 	for (auto &w : ways) {
 		memset(len, 0x5a, nseq * 4);
 		std::vector<double> us = clocked(reps, [&] {
-			CK(launch_match(m.word, 0, w.from, start, nseq, len, w.blocks,
-					NULL, timer.stream));
+			CK(launch_match(m.word, 0, w.from, start, nseq, len, w.blocks, NULL,
+					timer.stream));
 			CK(cudaStreamSynchronize(timer.stream));
 		});
 		std::vector<double> kernel;
 
 		for (int i = 0; i < 11; i++)
 			kernel.push_back(timer.once([&] {
-				CK(launch_match(m.word, 0, w.from, start, nseq, len,
-						w.blocks, NULL, timer.stream));
+				CK(launch_match(m.word, 0, w.from, start, nseq, len, w.blocks, NULL,
+						timer.stream));
 			}));
 		if (memcmp(len, want.data(), nseq * 4))
 			die(name.c_str());
@@ -296,8 +287,7 @@ static void bench_match_one(device_timer &timer, const char *what, bool full)
 /* ---- scatter ---- */
 
 /* as the writer: the list is filled anew each time */
-static void fill_changes(launch_change *list, uint32_t n, uint64_t round,
-			 uint64_t entries)
+static void fill_changes(launch_change *list, uint32_t n, uint64_t round, uint64_t entries)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		list[i].slot = (uint32_t)((i * 2654435761ull + round) & (entries - 1));
@@ -308,8 +298,8 @@ static void fill_changes(launch_change *list, uint32_t n, uint64_t round,
 	}
 }
 
-static void check_changes(mirror &m, const launch_change *list, uint32_t n,
-			  uint64_t round, const char *what)
+static void check_changes(mirror &m, const launch_change *list, uint32_t n, uint64_t round,
+			  const char *what)
 {
 	probe_entry e;
 	uint64_t got;
@@ -357,8 +347,8 @@ static void bench_sync(device_timer &timer, int lg, mirror &m, uint32_t n, doubl
 	stage->value = status;
 	stage->n = n;
 	cudaGraphExec_t graph = timer.capture([&] {
-		CK(launch_scatter_staged(m.table, m.status, stage,
-					 n <= 64 ? 64 : LAUNCH_STAGE, timer.stream));
+		CK(launch_scatter_staged(m.table, m.status, stage, n <= 64 ? 64 : LAUNCH_STAGE,
+					 timer.stream));
 	});
 	us = clocked(reps, [&] {
 		fill_changes(stage->change, n, stage->value.sequence = ++round, entries);
@@ -368,8 +358,8 @@ static void bench_sync(device_timer &timer, int lg, mirror &m, uint32_t n, doubl
 			;
 	});
 	check_changes(m, stage->change, n, round, name.c_str());
-	add(name + ", stage in a graph, waited for by its ticket", "us", spread_of(us),
-	    limit, mark);
+	add(name + ", stage in a graph, waited for by its ticket", "us", spread_of(us), limit,
+	    mark);
 	CK(cudaGraphExecDestroy(graph));
 	CK(cudaFreeHost(stage));
 }
@@ -381,7 +371,7 @@ static void bench_size(device_timer &timer, int lg)
 	bench_table t(lg);
 	queries q(1ull << 25, timer.stream);
 
-	for (int hit_pct : {100, 0}) {
+	for (int hit_pct : { 100, 0 }) {
 		q.fill(t, hit_pct);
 		CK(launch_lookup(t.m->word, 0, q.keys, (uint32_t)q.n, q.blocks, NULL,
 				 timer.stream));
@@ -389,15 +379,15 @@ static void bench_size(device_timer &timer, int lg)
 		if (wanted("large"))
 			bench_large(timer, t, q, lg, hit_pct);
 		if (wanted("small"))
-			for (uint32_t n : {256u, 4096u, 65536u})
+			for (uint32_t n : { 256u, 4096u, 65536u })
 				bench_small(timer, t, q, lg, hit_pct, n);
 	}
 	q.fill(t, 50);
 	if (wanted("host"))
-		for (uint32_t n : {256u, 1024u, 4096u})
+		for (uint32_t n : { 256u, 1024u, 4096u })
 			bench_host(timer, t, q, lg, n);
 	if (wanted("sync"))
-		for (uint32_t n : {16u, 256u, 1024u, 4096u, 65536u})
+		for (uint32_t n : { 16u, 256u, 1024u, 4096u, 65536u })
 			bench_sync(timer, lg, *t.m, n, n == 16 ? 8 : n == 1024 ? 15 : 0);
 }
 
@@ -435,7 +425,7 @@ int main(int argc, char **argv)
 		bench_match_one(timer, "full", true);
 	}
 	if (wanted("large") || wanted("small") || wanted("host") || wanted("sync"))
-		for (int lg : {20, 24})
+		for (int lg : { 20, 24 })
 			bench_size(timer, lg);
 	if (json) {
 		print_json(p);

@@ -10,11 +10,11 @@
 #include "segment/memory.h"
 #include "t/lib/plans.h"
 
-#define PIECE    16384u
-#define BLOCKS   4096u
-#define PAIRS    128u
-#define ROUNDS   20000u
-#define CHUNK    ((uint64_t)1 << 30)
+#define PIECE  16384u
+#define BLOCKS 4096u
+#define PAIRS  128u
+#define ROUNDS 20000u
+#define CHUNK  ((uint64_t)1 << 30)
 
 static const struct {
 	enum layout_name name;
@@ -75,8 +75,9 @@ static void time_row(size_t i)
 	for (k = 0; k < ROUNDS; k++)
 		plan_run(&p, &limits, &host, pairs, PAIRS, count, NULL);
 	ns = clock_ns() - begin;
-	printf("%-36s %8.1f ns a block  %6.2f operations a block  plan made in %.1f us\n", row[i].what,
-	       (double)ns / ROUNDS / PAIRS, (double)ops / ROUNDS / PAIRS, (double)make_ns / 1000);
+	printf("%-36s %8.1f ns a block  %6.2f operations a block  plan made in %.1f us\n",
+	       row[i].what, (double)ns / ROUNDS / PAIRS, (double)ops / ROUNDS / PAIRS,
+	       (double)make_ns / 1000);
 	plan_free(&p);
 }
 

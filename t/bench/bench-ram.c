@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-ram - copies from RAM to RAM by gpc_copy, beside memcpy by as many threads, of the same images to
- * the same places; in turns.  Images of 2 MiB at random slots; two processors, then all of them.
+/* bench-ram - copies from RAM to RAM by gpc_copy, beside memcpy by as many threads, of the same
+ * images to the same places; in turns.  Images of 2 MiB at random slots; two processors, then all
+ * of them.
  *
  *   bench-ram [--json] [--quick] [--dir DIR]
  *
@@ -20,13 +21,13 @@
 #include <unistd.h>
 
 #define IMAGE   ((uint64_t)2 << 20)
-#define THREADS 4u                       /* of the library, at most */
+#define THREADS 4u /* of the library, at most */
 
 static char name[40];
 static const char *where;
 static gpc *c;
 static int pool[2];
-static uint32_t blocks;                  /* of a copy */
+static uint32_t blocks; /* of a copy */
 static struct gpc_move *moves;
 static uint8_t **from, **to;
 
@@ -43,12 +44,16 @@ static int make_pools(uint32_t n)
 	int i, r = 0;
 
 	for (i = 0; i < 2 && r >= 0; i++) {
-		struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .blocks = n, .transit = 1,
-				      .space = (uint32_t)i, .demote_to = -1 };
+		struct gpc_pool p = { .size = sizeof(p),
+				      .kind = GPC_RAM,
+				      .blocks = n,
+				      .transit = 1,
+				      .space = (uint32_t)i,
+				      .demote_to = -1 };
 
 		r = pool[i] = gpc_pool_make(c, &p, &m, 60000);
 	}
-	if (r < 0 && i == 2)             /* the first one is there */
+	if (r < 0 && i == 2) /* the first one is there */
 		MUST(gpc_pool_clear(c, pool[0], 0, GPC_REMOVE, 10000));
 	return r;
 }
@@ -87,8 +92,9 @@ static void draw(void)
 /* As many blocks as there is room for. */
 static void open_cache(void)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .max_blocks = 1024, .free_target = -1,
-				  .dir = where };
+	struct gpc_config cfg = {
+		.size = sizeof(cfg), .max_blocks = 1024, .free_target = -1, .dir = where
+	};
 	int r = -ENOSPC;
 
 	snprintf(name, sizeof(name), "bench-ram-%d", (int)getpid());
@@ -236,7 +242,8 @@ static void compare(uint32_t threads, bool marked)
 	row.ratio = middle(&ratio);
 	row.judge = marked ? RATIO_AT_LEAST : NO_MARK;
 	row.mark = 0.9;
-	row_add(&best, "RAM to RAM, %u images of 2 MiB: memcpy by %u threads (limit)", blocks, threads);
+	row_add(&best, "RAM to RAM, %u images of 2 MiB: memcpy by %u threads (limit)", blocks,
+		threads);
 	row_add(&row, "RAM to RAM, %u images of 2 MiB, %u threads: gpc_copy; ratio round by round",
 		blocks, threads);
 	row = row_of(&ratio, "x");
@@ -264,7 +271,7 @@ static uint32_t use_processors(uint32_t n, const cpu_set_t *all)
 static bool options(int argc, char **argv)
 {
 	static const struct option known[] = { { "json", 0, NULL, 'j' }, { "quick", 0, NULL, 'q' },
-					       { "dir", 1, NULL, 's' }, { "device", 1, NULL, 'd' },
+					       { "dir", 1, NULL, 's' },  { "device", 1, NULL, 'd' },
 					       { "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 } };
 	bool json = false;
 	int o;
@@ -280,7 +287,7 @@ static bool options(int argc, char **argv)
 		case 's':
 			where = optarg;
 			break;
-		case 'd':                /* as those of a GPU have it: none is used */
+		case 'd': /* as those of a GPU have it: none is used */
 			break;
 		default:
 			fprintf(o == 'h' ? stdout : stderr,

@@ -31,20 +31,20 @@
 #include "gpc.h"
 #include "times.h"
 
-#define PROMPT     256u                  /* blocks of the longest */
-#define BATCH      64u                   /* keys of a lookup */
-#define OWNED       4096u                 /* blocks whose keys are looked up */
-#define WORKER     1000u                 /* references of the worker that is killed */
+#define PROMPT 256u  /* blocks of the longest */
+#define BATCH  64u   /* keys of a lookup */
+#define OWNED  4096u /* blocks whose keys are looked up */
+#define WORKER 1000u /* references of the worker that is killed */
 
 enum { QUIET, TAKEOVER, PHASES, PAUSE = PHASES, END };
 
-static struct shared {                   /* between the processes */
+static struct shared { /* between the processes */
 	_Atomic int phase;
-	_Atomic int ready;               /* generation of a standby's predecessor, or 1 */
+	_Atomic int ready; /* generation of a standby's predecessor, or 1 */
 	_Atomic uint64_t took_ns;
-	_Atomic uint64_t wrong;          /* lookups that did not find what is there */
+	_Atomic uint64_t wrong; /* lookups that did not find what is there */
 	_Atomic uint64_t calls[PHASES][BINS];
-} *shared;
+} * shared;
 
 static struct times takeover, standby, worker;
 static char name[64];
@@ -97,7 +97,7 @@ static uint64_t draw(void)
 static gpc *attach(uint32_t flags)
 {
 	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 5000 };
-	gpc *c;                          /* those killed before may not be reaped yet */
+	gpc *c; /* those killed before may not be reaped yet */
 
 	must(gpc_attach(name, &opt, flags, &c));
 	return c;
@@ -128,8 +128,7 @@ static uint32_t publish_prompt(gpc *c, const gpc_key *key, uint32_t n)
 	hit = (uint32_t)must(gpc_acquire(c, 0, key + 1, n, block, 0));
 	if (hit < n) {
 		must(gpc_reserve(c, 0, n - hit, block + hit, NULL, 0, -1));
-		must(gpc_publish(c, key + hit, key + hit + 1, block + hit, n - hit, NULL,
-				 0, -1));
+		must(gpc_publish(c, key + hit, key + hit + 1, block + hit, n - hit, NULL, 0, -1));
 	}
 	must(gpc_release(c, block, n));
 	return n - hit;
@@ -235,7 +234,7 @@ static void wait_ready(pid_t pid, int value)
 {
 	while (shared->ready != value) {
 		if (waitpid(pid, NULL, WNOHANG) != 0)
-			exit(2);         /* it has said why */
+			exit(2); /* it has said why */
 		sleep_ms(1);
 	}
 }
@@ -252,7 +251,7 @@ static pid_t start_ready(void (*run)(void), int value)
 
 /* ---- rounds ---- */
 
-static void nothing(gpc *c)              /* a command, and its answer */
+static void nothing(gpc *c) /* a command, and its answer */
 {
 	gpc_block block;
 
@@ -266,11 +265,11 @@ static pid_t round_standby(gpc *c, pid_t writer)
 	pid_t next = start_ready(run_writer, 1);
 	uint64_t from, ns;
 
-	sleep_ms(20);                    /* it sleeps in the kernel by now */
+	sleep_ms(20); /* it sleeps in the kernel by now */
 	shared->phase = TAKEOVER;
 	from = now_ns();
 	kill(writer, SIGKILL);
-	wait_ready(next, 2);             /* no answer of the old one */
+	wait_ready(next, 2); /* no answer of the old one */
 	nothing(c);
 	ns = now_ns() - from;
 	shared->phase = PAUSE;
@@ -329,7 +328,7 @@ static void run_rounds(gpc *c)
 		writer = round_standby(c, writer);
 	shared->phase = END;
 	if (waitpid(reader, &status, 0) != reader || status)
-		exit(2);                 /* it has said why */
+		exit(2); /* it has said why */
 	for (i = 0; i < rounds; i++)
 		round_worker(c);
 	kill_child(writer);
@@ -349,8 +348,10 @@ static void verify(gpc *c)
 	must(gpc_writer_take(c, 0, 0));
 	nothing(c);
 	if (gpc_check(c, say, NULL) != 0 || shared->wrong) {
-		fprintf(stderr, "bench-recovery: the cache is damaged, or %llu answers were wrong: "
-			"no figures\n", (unsigned long long)shared->wrong);
+		fprintf(stderr,
+			"bench-recovery: the cache is damaged, or %llu answers were wrong: "
+			"no figures\n",
+			(unsigned long long)shared->wrong);
 		gpc_unlink(name, NULL);
 		exit(1);
 	}
@@ -367,7 +368,8 @@ static void print_lookups(void)
 		with = part_ns(shared->calls[TAKEOVER], part[i], &calls) / 1e3;
 		without = part_ns(shared->calls[QUIET], part[i], &idle) / 1e3;
 		printf("lookups of %u keys, %5.1f %% take at most %10.2f us, else %.2f us: "
-		       "ratio %.2f", BATCH, 100 * part[i], with, without, with / without);
+		       "ratio %.2f",
+		       BATCH, 100 * part[i], with, without, with / without);
 		if (part[i] == 0.999)
 			printf("; must be 2: %s", with <= 2 * without ? "met" : "missed");
 		printf("\n");
@@ -381,7 +383,8 @@ static void options(int argc, char **argv)
 	static const struct option list[] = {
 		{ "blocks", required_argument, NULL, 'b' },
 		{ "rounds", required_argument, NULL, 'r' },
-		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
 	};
 	static const char usage[] = "usage: bench-recovery [--blocks %u-%u] [--rounds 1-%d]\n";
 	char *end;
@@ -410,8 +413,8 @@ int main(int argc, char **argv)
 
 	options(argc, argv);
 	snprintf(name, sizeof(name), "bench-recovery-%d", (int)getpid());
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		      -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	if (shared == MAP_FAILED) {
 		perror("bench-recovery");
 		return 2;
@@ -420,7 +423,7 @@ int main(int argc, char **argv)
 	must(gpc_create(name, &cfg, NULL, GPC_SERVE, &owner));
 	c = attach(0);
 	fill(c);
-	gpc_close(owner);               /* and its seat as a writer */
+	gpc_close(owner); /* and its seat as a writer */
 	run_rounds(c);
 	verify(c);
 	printf("%u blocks, %u rounds\n", blocks, rounds);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A remote store in a Redis on this machine, images of 1 MiB through a unix socket, beside a plain loop over hiredis that
- * copies and sums as much: bench-remote PLUGIN [ROUNDS]
+/* A remote store in a Redis on this machine, images of 1 MiB through a unix socket, beside a plain
+ * loop over hiredis that copies and sums as much: bench-remote PLUGIN [ROUNDS]
  *
- * Both in turns, 32 images pipelined; medians and their ratio.  Then lookups of 64 keys in an index, while a thread
- * loads from the store and while none does, in turns. */
+ * Both in turns, 32 images pipelined; medians and their ratio.  Then lookups of 64 keys in an
+ * index, while a thread loads from the store and while none does, in turns. */
 #include "t/lib/redis.h"
 #include "t/lib/cache.h"
 
-#define N 32u
+#define N     32u
 #define BYTES (1u << 20)
 
 static struct server server;
@@ -114,8 +114,8 @@ static void rates(struct remote *s, redisContext *c, int rounds)
 		v[3][i] = our_get(s);
 	}
 	for (k = 0; k < 4; k += 2)
-		printf("%s: plain hiredis %.2f GB/s, ours %.2f GB/s, ratio %.2f\n", k ? "GET" : "PUT",
-		       median(v[k], rounds), median(v[k + 1], rounds),
+		printf("%s: plain hiredis %.2f GB/s, ours %.2f GB/s, ratio %.2f\n",
+		       k ? "GET" : "PUT", median(v[k], rounds), median(v[k + 1], rounds),
 		       median(v[k + 1], rounds) / median(v[k], rounds));
 }
 
@@ -155,7 +155,8 @@ static void beside(struct remote *s, int rounds)
 	gpc *c = cache_new(8192, 0);
 	gpc_key *keys = calloc(4096, sizeof(*keys));
 	gpc_block b[64];
-	double *with = calloc((size_t)rounds, sizeof(double)), *without = calloc((size_t)rounds, sizeof(double));
+	double *with = calloc((size_t)rounds, sizeof(double)),
+	       *without = calloc((size_t)rounds, sizeof(double));
 	pthread_t thread;
 	int i;
 
@@ -177,8 +178,9 @@ static void beside(struct remote *s, int rounds)
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
-	printf("lookups of 64 keys: %.0f ns with remote traffic, %.0f ns without, ratio %.3f\n", median(with, rounds),
-	       median(without, rounds), median(with, rounds) / median(without, rounds));
+	printf("lookups of 64 keys: %.0f ns with remote traffic, %.0f ns without, ratio %.3f\n",
+	       median(with, rounds), median(without, rounds),
+	       median(with, rounds) / median(without, rounds));
 	done(c);
 	cache_end(c);
 }
@@ -197,7 +199,8 @@ static int body(void)
 	c = redisConnectUnix(server.path);
 	images_make(&m, N, BYTES);
 	images_put(&m, 1);
-	snprintf(spec, sizeof(spec), "%s:server=unix:%s", argc_of > 1 ? argv_of[1] : "redis", server.path);
+	snprintf(spec, sizeof(spec), "%s:server=unix:%s", argc_of > 1 ? argv_of[1] : "redis",
+		 server.path);
 	s = remote_start(spec, NULL, BYTES, 10000);
 	if (!s)
 		return 1;

@@ -18,18 +18,18 @@ static bool json;
 static const char *program = "bench";
 static uint32_t printed, marks, missed;
 
-#define TEXT(format)                                             \
-	char text[240];                                          \
-	va_list args;                                            \
-	va_start(args, format);                                  \
-	vsnprintf(text, sizeof(text), format, args);             \
+#define TEXT(format)                                 \
+	char text[240];                              \
+	va_list args;                                \
+	va_start(args, format);                      \
+	vsnprintf(text, sizeof(text), format, args); \
 	va_end(args)
 
 void note(const char *format, ...)
 {
 	TEXT(format);
 	fprintf(json ? stderr : stdout, "# %s\n", text);
-	fflush(stdout);                  /* somebody forks */
+	fflush(stdout); /* somebody forks */
 }
 
 void fail(const char *format, ...)
@@ -83,8 +83,8 @@ void sleep_us(unsigned us)
 void *shared_ram(size_t bytes)
 {
 	size_t two = (size_t)2 << 20;
-	uint8_t *p = mmap(NULL, bytes + two, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			  -1, 0);
+	uint8_t *p =
+		mmap(NULL, bytes + two, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		fail("no %zu MiB of shared memory", bytes >> 20);
@@ -139,9 +139,9 @@ struct row row_of(struct times *t, const char *unit)
 
 struct row rate_of(struct times *t, double bytes)
 {
-	return (struct row){ .unit = "GB/s", .value = { bytes / middle(t) / 1e3,
-							bytes / part(t, 0.9) / 1e3,
-							bytes / part(t, 0.1) / 1e3 } };
+	return (struct row){ .unit = "GB/s",
+			     .value = { bytes / middle(t) / 1e3, bytes / part(t, 0.9) / 1e3,
+					bytes / part(t, 0.1) / 1e3 } };
 }
 
 void row_limit(struct row *r, const struct row *limit)
@@ -167,8 +167,8 @@ static bool is_met(const struct row *r)
 static void add_json(const struct row *r, const char *name)
 {
 	printf("%s\n{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.4g, \"p10\": %.4g, "
-	       "\"p90\": %.4g", printed++ ? "," : "", name, r->unit, r->value[0], r->value[1],
-	       r->value[2]);
+	       "\"p90\": %.4g",
+	       printed++ ? "," : "", name, r->unit, r->value[0], r->value[1], r->value[2]);
 	if (r->limit > 0)
 		printf(", \"limit\": %.4g", r->limit);
 	if (r->ratio > 0)
@@ -219,8 +219,8 @@ void begin_rows(const char *of, const char *device, bool as_json)
 	if (json)
 		printf("{\"device\": \"%s\", \"rows\": [", device);
 	else
-		printf("# %s: %s\n%-78s %9s %9s %9s %-5s %9s %8s  %s\n", program, device, "", "median",
-		       "10 %", "90 %", "", "limit", "ratio", "mark");
+		printf("# %s: %s\n%-78s %9s %9s %9s %-5s %9s %8s  %s\n", program, device, "",
+		       "median", "10 %", "90 %", "", "limit", "ratio", "mark");
 	fflush(stdout);
 }
 

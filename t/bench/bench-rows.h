@@ -11,10 +11,13 @@ extern bool quick;
 
 /* ---- times ---- */
 
-struct times { uint32_t n, room; double *us; };         /* zeroed at first */
+struct times {
+	uint32_t n, room;
+	double *us;
+}; /* zeroed at first */
 
 void add_us(struct times *t, double us);
-double part(struct times *t, double of);         /* sorts */
+double part(struct times *t, double of); /* sorts */
 static inline double middle(struct times *t)
 {
 	return part(t, 0.5);
@@ -22,9 +25,9 @@ static inline double middle(struct times *t)
 void forget(struct times *t);
 
 double now_us(void);
-double cpu_us(void);                     /* of this thread */
+double cpu_us(void); /* of this thread */
 void sleep_us(unsigned us);
-void *shared_ram(size_t bytes);          /* touched, at a multiple of 2 MiB */
+void *shared_ram(size_t bytes); /* touched, at a multiple of 2 MiB */
 
 /* ---- rows ---- */
 
@@ -32,15 +35,15 @@ enum judge { NO_MARK, AT_MOST, AT_LEAST, RATIO_AT_MOST, RATIO_AT_LEAST };
 
 struct row {
 	const char *unit;
-	double value[3];                 /* median, 10th and 90th of a hundred */
-	double limit, ratio;             /* of the value to it; 0: none */
+	double value[3];     /* median, 10th and 90th of a hundred */
+	double limit, ratio; /* of the value to it; 0: none */
 	enum judge judge;
 	double mark;
 };
 
 #define PRINTF(n) __attribute__((format(printf, n, n + 1)))
 struct row row_of(struct times *t, const char *unit);
-struct row rate_of(struct times *t, double bytes);       /* GB/s */
+struct row rate_of(struct times *t, double bytes); /* GB/s */
 /* A value, and what is the best that can be had. */
 void row_limit(struct row *r, const struct row *limit);
 void row_add(const struct row *r, const char *name, ...) PRINTF(2);

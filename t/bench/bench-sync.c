@@ -27,9 +27,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHUNK      32768u                /* as the driver copies */
-#define IN_CHUNK   (CHUNK / sizeof(struct probe_entry))
-#define MAX_TIMES  20000
+#define CHUNK     32768u /* as the driver copies */
+#define IN_CHUNK  (CHUNK / sizeof(struct probe_entry))
+#define MAX_TIMES 20000
 
 static const char *device = "cuda:0";
 static bool quick;
@@ -61,7 +61,10 @@ static const char *const beside[] = { "idle", "beside kernels of 0.2 ms",
 				      "beside kernels of 10 ms" };
 static const uint32_t spin_us[] = { 0, 200, 10000 };
 
-static struct { volatile int what; volatile uint64_t ran; } *neighbour;
+static struct {
+	volatile int what;
+	volatile uint64_t ran;
+} * neighbour;
 
 /* Some kernels are always waiting, so that the GPU is never free. */
 static void be_busy(void)
@@ -111,13 +114,13 @@ static void neighbour_runs(int what)
 	neighbour->what = what;
 	while (what != QUIET && neighbour->ran < before + 20)
 		usleep(1000);
-	usleep(300000);          /* the driver forgets what it thought of the last one */
+	usleep(300000); /* the driver forgets what it thought of the last one */
 }
 
 /* ---- a table and its mirror ---- */
 
 struct place {
-	struct segment segment;  /* as much of it as the driver reads */
+	struct segment segment; /* as much of it as the driver reads */
 	struct shm_mirror desc;
 	struct probe_entry *table, *back;
 	struct launch_change *list;
@@ -296,7 +299,10 @@ static uint64_t chunk_bytes(const struct place *p, uint32_t n)
 
 /* ---- rows ---- */
 
-struct times { uint32_t n; double us[MAX_TIMES]; };
+struct times {
+	uint32_t n;
+	double us[MAX_TIMES];
+};
 
 static int by_time(const void *a, const void *b)
 {
@@ -321,8 +327,8 @@ static void print_row(const char *name, struct times *t, struct times *limit, do
 {
 	double median = of_hundred(t, 50);
 
-	printf("%-58s %9.1f %9.1f %9.1f %9.1f", name, median, of_hundred(t, 10),
-	       of_hundred(t, 90), of_hundred(t, 100));
+	printf("%-58s %9.1f %9.1f %9.1f %9.1f", name, median, of_hundred(t, 10), of_hundred(t, 90),
+	       of_hundred(t, 100));
 	printf(limit ? " %9.1f" : "", limit ? of_hundred(limit, 50) : 0);
 	if (mark)
 		printf(" %6.0f %s", mark, median <= mark ? "met" : "missed");
@@ -330,11 +336,14 @@ static void print_row(const char *name, struct times *t, struct times *limit, do
 	fflush(stdout);
 }
 
-struct row { uint32_t n, chunks; double idle_mark, busy_mark; };
+struct row {
+	uint32_t n, chunks;
+	double idle_mark, busy_mark;
+};
 
 static const struct row row[] = {
-	{ 16, 0, 8, 0 },  { 1024, 0, 15, 0 },
-	{ 16, 1, 8, 30 }, { 1024, 1, 15, 30 }, { 1024, 16, 15, 30 },
+	{ 16, 0, 8, 0 },     { 1024, 0, 15, 0 },   { 16, 1, 8, 30 },
+	{ 1024, 1, 15, 30 }, { 1024, 16, 15, 30 },
 };
 
 /* So many times, or for so long where a flush may take milliseconds. */
@@ -436,8 +445,8 @@ int main(int argc, char **argv)
 		}
 	pid = fork_neighbour();
 	CK(cudaSetDevice(atoi(device + 5)));
-	printf("%-58s %9s %9s %9s %9s %9s %6s\n", "microseconds", "median", "10 %", "90 %",
-	       "most", "limit", "mark");
+	printf("%-58s %9s %9s %9s %9s %9s %6s\n", "microseconds", "median", "10 %", "90 %", "most",
+	       "limit", "mark");
 	for (i = 0; i < NEIGHBOURS; i++)
 		bench_beside(i);
 	kill(pid, SIGKILL);

@@ -4,15 +4,16 @@
  *   bench-tiers --start BLOCKS [--rounds N] [--file FILE]
  *   bench-tiers [--image-bytes N] [--rounds N] [--file FILE]
  *
- * --start fills a file with so many blocks of 4 KiB, with tokens and digests, in chains of 64, and then opens
- * it with a new cache in each round: when gpc_tiers_open returned, when all blocks were published, and how long
- * lookups of 64 keys by another handle took meanwhile.
+ * --start fills a file with so many blocks of 4 KiB, with tokens and digests, in chains of 64, and
+ * then opens it with a new cache in each round: when gpc_tiers_open returned, when all blocks were
+ * published, and how long lookups of 64 keys by another handle took meanwhile.
  *
- * Otherwise one thread looks up 64 keys at a time, and then sends commands of its own, in turns: while the disk
- * is idle; while another thread brings chains up from it; while threads of this program, as many as the disk
- * has, read the same file and sum the bytes; and while a peer reserves, publishes and releases chains without
- * any bytes.  The last two go at the rate of the tier, and say what bytes and what commands cost whoever sends
- * them.  The ratios are of one round; the medians count.  FILE is made anew and removed. */
+ * Otherwise one thread looks up 64 keys at a time, and then sends commands of its own, in turns:
+ * while the disk is idle; while another thread brings chains up from it; while threads of this
+ * program, as many as the disk has, read the same file and sum the bytes; and while a peer
+ * reserves, publishes and releases chains without any bytes.  The last two go at the rate of the
+ * tier, and say what bytes and what commands cost whoever sends them.  The ratios are of one round;
+ * the medians count.  FILE is made anew and removed. */
 #include "config.h"
 
 #include <errno.h>
@@ -30,13 +31,13 @@
 #include "gpc.h"
 #include "times.h"
 
-#define CHAIN	   64u
-#define TOKENS	   16u
+#define CHAIN      64u
+#define TOKENS     16u
 #define START_RAM  4096u /* blocks, all of them next to go */
 #define START_FILL 2048u /* of them at a time */
-#define CHAINS	   64u	 /* that the busy disk has, and RAM has room for an eighth of */
-#define THREADS	   8u
-#define TURN_NS	   150000000u
+#define CHAINS     64u   /* that the busy disk has, and RAM has room for an eighth of */
+#define THREADS    8u
+#define TURN_NS    150000000u
 
 static char name[40];
 static const char *path = "bench-tiers.blocks";
@@ -72,12 +73,12 @@ static uint64_t now(void)
 
 static void rest(uint32_t us)
 {
-	nanosleep(&(struct timespec){.tv_nsec = (long)us * 1000}, NULL);
+	nanosleep(&(struct timespec){ .tv_nsec = (long)us * 1000 }, NULL);
 }
 
 static struct gpc_tier tier(void)
 {
-	struct gpc_tier t = {.size = sizeof(t)};
+	struct gpc_tier t = { .size = sizeof(t) };
 
 	MUST(gpc_tier_get(c, 0, &t));
 	return t;
@@ -85,16 +86,16 @@ static struct gpc_tier tier(void)
 
 static void make_cache(uint32_t ram, uint32_t below, uint64_t image, bool notes)
 {
-	struct gpc_memory m = {.size = sizeof(m), .block_bytes = image};
-	struct gpc_config cfg = {.size = sizeof(cfg),
-				 .max_blocks = ram + below + 4096,
-				 .max_peers = 16,
-				 .ram_blocks = ram,
-				 .ram_memory = &m,
-				 .block_tokens = TOKENS,
-				 .keep_tokens = notes,
-				 .keep_digests = notes};
-	struct gpc_tiers_file f = {.size = sizeof(f)};
+	struct gpc_memory m = { .size = sizeof(m), .block_bytes = image };
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .max_blocks = ram + below + 4096,
+				  .max_peers = 16,
+				  .ram_blocks = ram,
+				  .ram_memory = &m,
+				  .block_tokens = TOKENS,
+				  .keep_tokens = notes,
+				  .keep_digests = notes };
+	struct gpc_tiers_file f = { .size = sizeof(f) };
 
 	if (gpc_tiers_file_get(path, &f) >= 0)
 		cfg.secret = f.secret;
@@ -103,12 +104,12 @@ static void make_cache(uint32_t ram, uint32_t below, uint64_t image, bool notes)
 
 static void keep(uint32_t blocks, uint32_t ahead)
 {
-	struct gpc_tiers_options o = {.size = sizeof(o),
-				      .disk = path,
-				      .disk_blocks = blocks,
-				      .ahead = ahead,
-				      .disk_threads = THREADS,
-				      .timeout_ms = 10000};
+	struct gpc_tiers_options o = { .size = sizeof(o),
+				       .disk = path,
+				       .disk_blocks = blocks,
+				       .ahead = ahead,
+				       .disk_threads = THREADS,
+				       .timeout_ms = 10000 };
 
 	MUST(gpc_tiers_open(name, &o, &tiers));
 }
@@ -140,11 +141,11 @@ static void publish(uint32_t first, uint32_t n, bool notes)
 	gpc_key *parents = calloc(n, sizeof(*parents));
 	gpc_block *b = calloc(n, sizeof(*b));
 	uint32_t *tokens = calloc((size_t)n * TOKENS, sizeof(*tokens)), i;
-	struct gpc_publish_options o = {.size = sizeof(o),
-					.tokens = tokens,
-					.digests = keys + first,
-					.digest_bytes = sizeof(*keys),
-					.digest_stride = sizeof(*keys)};
+	struct gpc_publish_options o = { .size = sizeof(o),
+					 .tokens = tokens,
+					 .digests = keys + first,
+					 .digest_bytes = sizeof(*keys),
+					 .digest_stride = sizeof(*keys) };
 
 	if (!parents || !b || !tokens)
 		die("out of memory");
@@ -154,8 +155,7 @@ static void publish(uint32_t first, uint32_t n, bool notes)
 	for (i = 0; i < n * TOKENS; i++)
 		tokens[i] = first * TOKENS + i;
 	MUST(gpc_reserve(c, 0, n, b, NULL, 0, 10000));
-	if (gpc_publish(c, parents, keys + first, b, n, notes ? &o : NULL, 0, -1) !=
-	    (int)n)
+	if (gpc_publish(c, parents, keys + first, b, n, notes ? &o : NULL, 0, -1) != (int)n)
 		die("gpc_publish");
 	gpc_release(c, b, n);
 	MUST(gpc_tiers_sync(c, 60000));
@@ -235,7 +235,7 @@ static gpc *bringer;
 
 static int publish_plainly(const gpc_key *chain)
 {
-	gpc_key parents[CHAIN] = {0};
+	gpc_key parents[CHAIN] = { 0 };
 	gpc_block b[CHAIN];
 	int n;
 
@@ -248,7 +248,8 @@ static int publish_plainly(const gpc_key *chain)
 	return n;
 }
 
-/* Chain after chain, from the disk or without bytes: keys of which the disk has a copy, so that nothing is written. */
+/* Chain after chain, from the disk or without bytes: keys of which the disk has a copy, so that
+ * nothing is written. */
 static void *bring(void *arg)
 {
 	const gpc_key *chain = keys;
@@ -257,8 +258,7 @@ static void *bring(void *arg)
 
 	(void)arg;
 	while (turn != OVER) {
-		if (turn != TIER &&
-		    (turn != PEER || blocks_published >= blocks_brought)) {
+		if (turn != TIER && (turn != PEER || blocks_published >= blocks_brought)) {
 			rest(turn == PEER ? 50 : 500);
 			continue;
 		}
@@ -318,8 +318,7 @@ static void command(void)
 enum { LOOKUP, COMMAND, COMMAND_MEDIAN, FIGURES };
 
 static double took[FIGURES][TURNS][MAX_ROUNDS];
-static double ratios[FIGURES][TURNS]
-		    [MAX_ROUNDS]; /* of the tier's turn to each other one */
+static double ratios[FIGURES][TURNS][MAX_ROUNDS]; /* of the tier's turn to each other one */
 static double calls[1 << 18];
 
 static void time_lookups(int t, uint32_t round)
@@ -337,8 +336,7 @@ static void time_commands(int t, uint32_t round)
 {
 	uint64_t began = now(), last = began, ns, n;
 
-	for (n = 0; last - began < TURN_NS && n < sizeof(calls) / sizeof(*calls);
-	     n++, last = ns) {
+	for (n = 0; last - began < TURN_NS && n < sizeof(calls) / sizeof(*calls); n++, last = ns) {
 		command();
 		ns = now();
 		calls[n] = (double)(ns - last);
@@ -349,8 +347,8 @@ static void time_commands(int t, uint32_t round)
 
 static void report(uint32_t rounds)
 {
-	static const char *const what[] = {"lookups of 64 keys", "commands, mean",
-					   "commands, median"};
+	static const char *const what[] = { "lookups of 64 keys", "commands, mean",
+					    "commands, median" };
 	double second = (double)rounds * 2 * TURN_NS / 1e9, r[TURNS];
 	int i, t;
 
@@ -410,8 +408,7 @@ static void usage(FILE *to)
 	      to);
 }
 
-static uint64_t number(const char *option, const char *text, uint64_t least,
-		       uint64_t most)
+static uint64_t number(const char *option, const char *text, uint64_t least, uint64_t most)
 {
 	char *end;
 	unsigned long long n;
@@ -419,8 +416,8 @@ static uint64_t number(const char *option, const char *text, uint64_t least,
 	errno = 0;
 	n = strtoull(text, &end, 10);
 	if (errno || end == text || *end || *text == '-' || n < least || n > most) {
-		fprintf(stderr, "bench-tiers: %s is '%s', must be %llu to %llu\n", option,
-			text, (unsigned long long)least, (unsigned long long)most);
+		fprintf(stderr, "bench-tiers: %s is '%s', must be %llu to %llu\n", option, text,
+			(unsigned long long)least, (unsigned long long)most);
 		exit(2);
 	}
 	return n;
@@ -429,24 +426,22 @@ static uint64_t number(const char *option, const char *text, uint64_t least,
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{"start", required_argument, NULL, 's'},
-		{"image-bytes", required_argument, NULL, 'i'},
-		{"rounds", required_argument, NULL, 'r'},
-		{"file", required_argument, NULL, 'f'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
+		{ "start", required_argument, NULL, 's' },
+		{ "image-bytes", required_argument, NULL, 'i' },
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "file", required_argument, NULL, 'f' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
 	};
 	uint32_t blocks = 0, rounds = 0;
 	int o;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (o == 's')
-			blocks =
-				(uint32_t)number("--start", optarg, START_FILL, 1 << 22) /
-				START_FILL * START_FILL;
+			blocks = (uint32_t)number("--start", optarg, START_FILL, 1 << 22) /
+				 START_FILL * START_FILL;
 		else if (o == 'i')
-			image_bytes = number("--image-bytes", optarg, 4096, 2 << 20) /
-				      4096 * 4096;
+			image_bytes = number("--image-bytes", optarg, 4096, 2 << 20) / 4096 * 4096;
 		else if (o == 'r')
 			rounds = (uint32_t)number("--rounds", optarg, 1, MAX_ROUNDS);
 		else if (o == 'f')

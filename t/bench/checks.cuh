@@ -44,8 +44,7 @@ template <typename T> struct buffer {
 	}
 	void put(const std::vector<T> &v)
 	{
-		CK(cudaMemcpy(at, v.data(), v.size() * sizeof(T),
-			      cudaMemcpyHostToDevice));
+		CK(cudaMemcpy(at, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice));
 	}
 	std::vector<T> get()
 	{
@@ -82,7 +81,7 @@ static key numbered(uint64_t i)
 }
 
 /* Blocks of pools 0..99; odd pools are RAM, of spaces 0, 3 and 31. */
-static const int space_list[] = {0, 3, 31};
+static const int space_list[] = { 0, 3, 31 };
 static const uint32_t all_spaces = 1u | 1u << 3 | 1u << 31;
 static const uint64_t odd_pools = 0xaaaaaaaaaaaaaaaaull;
 
@@ -100,8 +99,7 @@ static host_table crowded_table(uint32_t buckets, uint64_t nkeys)
 		for (int s = 0; s < 3; s++)
 			if (i >> s & 1)
 				t.insert(space_list[s], numbered(i).w,
-					 (int32_t)((i * 3 + s) % 100 << 24 |
-						   (i & 0xffffff)));
+					 (int32_t)((i * 3 + s) % 100 << 24 | (i & 0xffffff)));
 	for (uint32_t b = 0; b < buckets; b += 7) /* flags left over are allowed */
 		t.entry[4ull * b].w[2] |= PROBE_OVERFLOW;
 	return t;
@@ -159,9 +157,8 @@ struct chains {
 		key k = numbered((uint64_t)c << 20 | i);
 
 		if (i < warm[c])
-			warm[c] = t.insert(0, k.w, (i >= hot[c]) << 24 | (int32_t)(c + i))
-					  ? warm[c]
-					  : i;
+			warm[c] = t.insert(0, k.w, (i >= hot[c]) << 24 | (int32_t)(c + i)) ? warm[c]
+											   : i;
 		if (other(c, i))
 			t.insert(3, k.w, 5 << 24 | (int32_t)i);
 	}

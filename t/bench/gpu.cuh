@@ -61,8 +61,7 @@ struct host_table {
 
 	probe_key prepare(int space, const uint64_t *key) const
 	{
-		return probe_prepare(key[0] ^ mask[space][0], key[1] ^ mask[space][1],
-				     buckets);
+		return probe_prepare(key[0] ^ mask[space][0], key[1] ^ mask[space][1], buckets);
 	}
 
 	bool put(uint32_t bucket, const probe_key &p, int32_t block)
@@ -175,15 +174,14 @@ static inline spread spread_of(std::vector<double> v)
 	std::sort(v.begin(), v.end());
 	size_t n = v.size();
 
-	return {v[n / 2], v[n / 10], v[std::min(n - 1, n - 1 - n / 10)]};
+	return { v[n / 2], v[n / 10], v[std::min(n - 1, n - 1 - n / 10)] };
 }
 
 static inline double now_us()
 {
 	using namespace std::chrono;
 
-	return duration<double, std::micro>(steady_clock::now().time_since_epoch())
-		.count();
+	return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
 
 struct device_timer {
@@ -227,8 +225,8 @@ struct device_timer {
 #define MISS_BASE (1ull << 40) /* keys of these numbers are in no table */
 
 static __global__ void make_queries(key128 *keys, int32_t *expect, uint64_t n,
-				    const uint32_t *number, uint64_t resident,
-				    int hit_pct, uint64_t seed)
+				    const uint32_t *number, uint64_t resident, int hit_pct,
+				    uint64_t seed)
 {
 	uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
 

@@ -21,8 +21,7 @@ static bool lookup_agrees(const host_table &t, mirror &m, uint32_t spaces, uint3
 	for (uint32_t i = 0; i < n; i++)
 		k[i] = i % 97 == 96 ? key{} : numbered(mix64(n + i) % 5000);
 	keys.put(k);
-	CK(launch_lookup(m.word, spaces, (const key128 *)keys.at, n, blocks.at, counters,
-			 0));
+	CK(launch_lookup(m.word, spaces, (const key128 *)keys.at, n, blocks.at, counters, 0));
 	CK(cudaDeviceSynchronize());
 	std::vector<int32_t> b = blocks.get();
 
@@ -38,24 +37,24 @@ static bool lookup_agrees(const host_table &t, mirror &m, uint32_t spaces, uint3
 
 static void check_lookup(const host_table &t, mirror &m, unsigned long long *counters)
 {
-	static const uint32_t sizes[] = {0,
-					 1,
-					 2,
-					 3,
-					 31,
-					 32,
-					 33,
-					 127,
-					 128,
-					 129,
-					 1000,
-					 4096,
-					 12345,
-					 65537,
-					 (1 << 20) - 1,
-					 1 << 20,
-					 (1 << 20) + 77};
-	static const uint32_t sets[] = {0, 1, 8, 1u << 31, 9, all_spaces, 2, 0xfffffffe};
+	static const uint32_t sizes[] = { 0,
+					  1,
+					  2,
+					  3,
+					  31,
+					  32,
+					  33,
+					  127,
+					  128,
+					  129,
+					  1000,
+					  4096,
+					  12345,
+					  65537,
+					  (1 << 20) - 1,
+					  1 << 20,
+					  (1 << 20) + 77 };
+	static const uint32_t sets[] = { 0, 1, 8, 1u << 31, 9, all_spaces, 2, 0xfffffffe };
 
 	for (uint32_t set : sets) {
 		bool good = true, quiet = true, odd = true;
@@ -76,7 +75,7 @@ static void check_lookup(const host_table &t, mirror &m, unsigned long long *cou
 /* The status does not name space 0, which a launch without a set probes ahead. */
 static void check_status(const host_table &t, unsigned long long *counters)
 {
-	static const uint32_t sets[] = {0, 1u << 3, 1u << 3 | 1u << 31, 1u << 31};
+	static const uint32_t sets[] = { 0, 1u << 3, 1u << 3 | 1u << 31, 1u << 31 };
 	uint32_t n = 5000;
 
 	for (uint32_t set : sets) {
@@ -89,8 +88,7 @@ static void check_status(const host_table &t, unsigned long long *counters)
 		for (uint32_t i = 0; i < n; i++)
 			k[i] = numbered(i);
 		keys.put(k);
-		CK(launch_lookup(m.word, 0, (const key128 *)keys.at, n, blocks.at,
-				 counters, 0));
+		CK(launch_lookup(m.word, 0, (const key128 *)keys.at, n, blocks.at, counters, 0));
 		CK(cudaDeviceSynchronize());
 		std::vector<int32_t> b = blocks.get();
 
@@ -161,13 +159,12 @@ static bool match_agrees(const chains &s, mirror &m, uint32_t spaces, bool want_
 
 static void check_match(unsigned long long *counters)
 {
-	static const uint32_t sets[] = {0, 1, 8, 9, 4};
+	static const uint32_t sets[] = { 0, 1, 8, 9, 4 };
 	std::vector<uint32_t> lengths;
 
 	for (uint32_t n = 0; n < 70; n++)
 		lengths.push_back(n);
-	for (uint32_t n :
-	     {255u, 256u, 257u, 511u, 1000u, 1088u, 1089u, 2048u, 5000u, 40000u})
+	for (uint32_t n : { 255u, 256u, 257u, 511u, 1000u, 1088u, 1089u, 2048u, 5000u, 40000u })
 		for (int i = 0; i < 5; i++)
 			lengths.push_back(n + i % 2);
 	chains s(lengths);
@@ -180,11 +177,10 @@ static void check_match(unsigned long long *counters)
 			ok(match_agrees(s, m, set, blocks, counters, 0, false),
 			   "match, spaces %#x, blocks %d", set, blocks);
 			ok(match_agrees(s, m, set, blocks, NULL, 8, false),
-			   "match, spaces %#x, blocks %d, no counters, keys at 8 bytes",
-			   set, blocks);
-			ok(match_agrees(s, m, set, blocks, counters, 0, true),
-			   "match, spaces %#x, blocks %d, keys in host memory", set,
+			   "match, spaces %#x, blocks %d, no counters, keys at 8 bytes", set,
 			   blocks);
+			ok(match_agrees(s, m, set, blocks, counters, 0, true),
+			   "match, spaces %#x, blocks %d, keys in host memory", set, blocks);
 		}
 	}
 	CK(launch_match(m.word, 0, NULL, NULL, 0, NULL, NULL, counters, 0));
@@ -195,8 +191,8 @@ static void check_match(unsigned long long *counters)
 
 static void check_scatter(void)
 {
-	for (uint32_t n : {0u, 1u, 2u, 15u, 16u, 17u, 511u, 512u, 513u, 1024u, 1025u,
-			   2047u, 2048u, 2049u, 5000u, 100000u}) {
+	for (uint32_t n : { 0u, 1u, 2u, 15u, 16u, 17u, 511u, 512u, 513u, 1024u, 1025u, 2047u, 2048u,
+			    2049u, 5000u, 100000u }) {
 		host_table t(1u << 17);
 		mirror m(t, 1);
 		std::vector<launch_change> list(n);
@@ -222,8 +218,7 @@ static void check_scatter(void)
 		CK(cudaDeviceSynchronize());
 		std::vector<probe_entry> have(want.size());
 
-		CK(cudaMemcpy(have.data(), m.table, have.size() * 16,
-			      cudaMemcpyDeviceToHost));
+		CK(cudaMemcpy(have.data(), m.table, have.size() * 16, cudaMemcpyDeviceToHost));
 		CK(cudaMemcpy(&got, m.status, sizeof(got), cudaMemcpyDeviceToHost));
 		same = !memcmp(have.data(), want.data(), have.size() * 16) &&
 		       !memcmp(&got, &status, 28);
@@ -244,10 +239,9 @@ static void check_staged(uint32_t most)
 
 	CK(cudaHostAlloc(&stage, sizeof(*stage), cudaHostAllocMapped));
 	memset(stage, 0, sizeof(*stage));
-	cudaGraphExec_t graph = timer.capture([&] {
-		CK(launch_scatter_staged(m.table, m.status, stage, most, timer.stream));
-	});
-	for (uint32_t n : {0u, 1u, most / 2, most - 1, most, 1u}) {
+	cudaGraphExec_t graph = timer.capture(
+		[&] { CK(launch_scatter_staged(m.table, m.status, stage, most, timer.stream)); });
+	for (uint32_t n : { 0u, 1u, most / 2, most - 1, most, 1u }) {
 		mirror_status got;
 
 		stage->n = n;
@@ -258,14 +252,12 @@ static void check_staged(uint32_t most)
 
 			stage->change[i].slot = slot;
 			for (int w = 0; w < 4; w++)
-				stage->change[i].entry.w[w] =
-					(uint32_t)mix64(4 * i + w + n);
+				stage->change[i].entry.w[w] = (uint32_t)mix64(4 * i + w + n);
 			want[slot] = stage->change[i].entry;
 		}
 		CK(cudaGraphLaunch(graph, timer.stream));
 		CK(cudaStreamSynchronize(timer.stream));
-		CK(cudaMemcpy(have.data(), m.table, have.size() * 16,
-			      cudaMemcpyDeviceToHost));
+		CK(cudaMemcpy(have.data(), m.table, have.size() * 16, cudaMemcpyDeviceToHost));
 		CK(cudaMemcpy(&got, m.status, sizeof(got), cudaMemcpyDeviceToHost));
 		same &= !memcmp(have.data(), want.data(), have.size() * 16) &&
 			!memcmp(&got, &stage->value, 28);
@@ -277,7 +269,7 @@ static void check_staged(uint32_t most)
 
 static void check_signal(unsigned long long *counters)
 {
-	const unsigned long long counted[4] = {10, 5, 3, 2};
+	const unsigned long long counted[4] = { 10, 5, 3, 2 };
 	uint64_t *done, *totals;
 
 	CK(cudaHostAlloc(&done, 128, cudaHostAllocMapped));
@@ -299,9 +291,9 @@ static void check_signal(unsigned long long *counters)
 static void check_graph(unsigned long long *counters)
 {
 	const uint32_t n = 4096;
-	host_table t[2] = {host_table(3000), host_table(777)};
+	host_table t[2] = { host_table(3000), host_table(777) };
 	std::vector<key> k(n);
-	std::vector<uint32_t> start = {0, 1000, n};
+	std::vector<uint32_t> start = { 0, 1000, n };
 	buffer<key> keys(n);
 	buffer<int32_t> blocks(n);
 	buffer<uint32_t> d_start(3), len(2);
@@ -316,12 +308,12 @@ static void check_graph(unsigned long long *counters)
 	}
 	keys.put(k);
 	d_start.put(start);
-	mirror m[2] = {{t[0], 1}, {t[1], 1}};
+	mirror m[2] = { { t[0], 1 }, { t[1], 1 } };
 	cudaGraphExec_t graph = timer.capture([&] {
-		CK(launch_lookup(m[0].word, 0, (const key128 *)keys.at, n, blocks.at,
-				 counters, timer.stream));
-		CK(launch_match(m[0].word, 0, (const key128 *)keys.at, d_start.at, 2,
-				len.at, NULL, counters, timer.stream));
+		CK(launch_lookup(m[0].word, 0, (const key128 *)keys.at, n, blocks.at, counters,
+				 timer.stream));
+		CK(launch_match(m[0].word, 0, (const key128 *)keys.at, d_start.at, 2, len.at, NULL,
+				counters, timer.stream));
 	});
 
 	for (int round = 0; round < 6; round++) {
@@ -426,12 +418,11 @@ int main(int argc, char **argv)
 		host_table t(2);
 		mirror m(t, 1);
 
-		ok(lookup_agrees(t, m, 0, 1000, 0, counters),
-		   "an empty table of 2 buckets");
+		ok(lookup_agrees(t, m, 0, 1000, 0, counters), "an empty table of 2 buckets");
 	}
 	check_match(counters);
 	check_scatter();
-	for (uint32_t most : {1u, 16u, 64u, 100u, 512u, 1000u, 1024u})
+	for (uint32_t most : { 1u, 16u, 64u, 100u, 512u, 1000u, 1024u })
 		check_staged(most);
 	check_signal(counters);
 	check_graph(counters);

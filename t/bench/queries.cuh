@@ -41,8 +41,8 @@ static __global__ void __launch_bounds__(128)
 
 /* The same, and the keys of a lookup are read in order beside it. */
 static __global__ void __launch_bounds__(128)
-	gather_beside(const probe_entry *table, uint32_t buckets, const key128 *keys,
-		      uint32_t n, int32_t *out)
+	gather_beside(const probe_entry *table, uint32_t buckets, const key128 *keys, uint32_t n,
+		      int32_t *out)
 {
 	uint32_t i = blockIdx.x * 128 + threadIdx.x, tile = i & ~3u, sum = 0;
 	ulonglong2 v[4], k = __ldcs((const ulonglong2 *)keys + (i < n ? i : 0));
@@ -86,8 +86,7 @@ struct bench_table {
 		}
 		m = new mirror(host, 1);
 		CK(cudaMalloc(&d_number, number.size() * 4));
-		CK(cudaMemcpy(d_number, number.data(), number.size() * 4,
-			      cudaMemcpyHostToDevice));
+		CK(cudaMemcpy(d_number, number.data(), number.size() * 4, cudaMemcpyHostToDevice));
 	}
 	~bench_table()
 	{
@@ -123,9 +122,8 @@ struct queries {
 	}
 	void fill(const bench_table &t, int hit_pct)
 	{
-		make_queries<<<2048, 256, 0, stream>>>(keys, expect, n, t.d_number,
-						       t.number.size(), hit_pct,
-						       n + hit_pct);
+		make_queries<<<2048, 256, 0, stream>>>(keys, expect, n, t.d_number, t.number.size(),
+						       hit_pct, n + hit_pct);
 		CK(cudaGetLastError());
 		CK(cudaMemsetAsync(blocks, 0x5a, n * 4, stream));
 		CK(cudaStreamSynchronize(stream));

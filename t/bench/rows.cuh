@@ -20,21 +20,20 @@ static bool quick;
 
 static bool wanted(const char *group)
 {
-	return !strncmp(group, only, strlen(only)) ||
-	       !strncmp(group, only, strlen(group));
+	return !strncmp(group, only, strlen(only)) || !strncmp(group, only, strlen(group));
 }
 
-static void add(const std::string &name, const char *unit, spread s, double limit,
-		double mark, bool more_is_better = false)
+static void add(const std::string &name, const char *unit, spread s, double limit, double mark,
+		bool more_is_better = false)
 {
-	rows.push_back({name, unit, s, limit, mark, more_is_better});
+	rows.push_back({ name, unit, s, limit, mark, more_is_better });
 }
 
 static spread rate(const std::vector<double> &us, double n)
 {
 	spread s = spread_of(us);
 
-	return {n / s.median / 1e3, n / s.high / 1e3, n / s.low / 1e3};
+	return { n / s.median / 1e3, n / s.high / 1e3, n / s.low / 1e3 };
 }
 
 [[noreturn]] static void die(const char *what)
@@ -45,16 +44,15 @@ static spread rate(const std::vector<double> &us, double n)
 
 static void print_table(void)
 {
-	printf("%-66s %9s %9s %9s %-4s %8s %6s\n", "", "median", "10 %", "90 %", "",
-	       "limit", "mark");
+	printf("%-66s %9s %9s %9s %-4s %8s %6s\n", "", "median", "10 %", "90 %", "", "limit",
+	       "mark");
 	for (const row &r : rows) {
-		printf("%-66s %9.2f %9.2f %9.2f %-4s", r.name.c_str(), r.s.median,
-		       r.s.low, r.s.high, r.unit.c_str());
+		printf("%-66s %9.2f %9.2f %9.2f %-4s", r.name.c_str(), r.s.median, r.s.low,
+		       r.s.high, r.unit.c_str());
 		r.limit ? printf(" %8.2f", r.limit) : printf(" %8s", "");
 		if (r.mark)
 			printf(" %6.1f %s", r.mark,
-			       (r.more_is_better ? r.s.median >= r.mark
-						 : r.s.median <= r.mark)
+			       (r.more_is_better ? r.s.median >= r.mark : r.s.median <= r.mark)
 				       ? "met"
 				       : "missed");
 		printf("\n");
@@ -69,8 +67,7 @@ static void print_json(const cudaDeviceProp &p)
 
 		printf("%s\n{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.4g, "
 		       "\"p10\": %.4g, \"p90\": %.4g",
-		       i ? "," : "", r.name.c_str(), r.unit.c_str(), r.s.median, r.s.low,
-		       r.s.high);
+		       i ? "," : "", r.name.c_str(), r.unit.c_str(), r.s.median, r.s.low, r.s.high);
 		if (r.limit)
 			printf(", \"limit\": %.4g", r.limit);
 		if (r.mark)

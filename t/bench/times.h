@@ -12,7 +12,10 @@
 #define MAX_ROUNDS 1000
 #define BINS       (64 * 32)
 
-struct times { uint32_t n; double ms[MAX_ROUNDS]; };
+struct times {
+	uint32_t n;
+	double ms[MAX_ROUNDS];
+};
 
 static void add_time(struct times *t, uint64_t ns)
 {

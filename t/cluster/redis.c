@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A remote store in a cluster of three real redis-servers: keys go to their nodes, slots that move are followed (MOVED,
- * ASK), and a node that ends or does not answer takes its own keys with it and nothing else. */
+/* A remote store in a cluster of three real redis-servers: keys go to their nodes, slots that move
+ * are followed (MOVED, ASK), and a node that ends or does not answer takes its own keys with it and
+ * nothing else. */
 #include "t/lib/tap.h"
 
 #ifndef HAVE_HIREDIS
@@ -12,7 +13,7 @@ int main(void)
 #else
 #include "t/lib/redis.h"
 
-#define N 300u
+#define N     300u
 #define BYTES 20000u
 #define SLOTS 16384
 
@@ -27,16 +28,18 @@ static void start_node(int i)
 
 	snprintf(name, sizeof(name), "node-%d", i);
 	snprintf(conf, sizeof(conf), "nodes-%d.conf", i);
-	server_start(&server[i], name, port + i, "--cluster-enabled", "yes", "--cluster-config-file", conf,
-		     "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "2000",
-		     "--cluster-allow-replica-migration", "no", NULL);
+	server_start(&server[i], name, port + i, "--cluster-enabled", "yes",
+		     "--cluster-config-file", conf, "--cluster-require-full-coverage", "no",
+		     "--cluster-node-timeout", "2000", "--cluster-allow-replica-migration", "no",
+		     NULL);
 }
 
 static bool cluster_is_ok(int i)
 {
 	redisContext *c = redisConnectUnix(server[i].path);
 	redisReply *r = redisCommand(c, "CLUSTER INFO");
-	bool good = r && r->str && strstr(r->str, "cluster_state:ok") && strstr(r->str, "cluster_known_nodes:3") &&
+	bool good = r && r->str && strstr(r->str, "cluster_state:ok") &&
+		    strstr(r->str, "cluster_known_nodes:3") &&
 		    strstr(r->str, "cluster_slots_assigned:16384");
 
 	freeReplyObject(r);
@@ -57,7 +60,8 @@ static void make_cluster(void)
 		snprintf(id[i], sizeof(id[i]), "%s", r->str);
 		freeReplyObject(r);
 		redisFree(c);
-		server_ask(&server[i], NULL, "CLUSTER ADDSLOTSRANGE %d %d", i * SLOTS / 3, (i + 1) * SLOTS / 3 - 1);
+		server_ask(&server[i], NULL, "CLUSTER ADDSLOTSRANGE %d %d", i * SLOTS / 3,
+			   (i + 1) * SLOTS / 3 - 1);
 	}
 	for (i = 1; i < 3; i++)
 		server_ask(&server[0], NULL, "CLUSTER MEET 127.0.0.1 %d", port + i);
@@ -101,8 +105,8 @@ static void there_and_back(struct remote *r)
 	is_int(counter(r, "moved"), 0, "each was asked for where it is");
 	for (i = 0; i < 3; i++)
 		at[i] = server_ask(&server[i], NULL, "DBSIZE");
-	ok(at[0] > 50 && at[1] > 50 && at[2] > 50 && at[0] + at[1] + at[2] == N, "each node has its share: %d %d %d",
-	   (int)at[0], (int)at[1], (int)at[2]);
+	ok(at[0] > 50 && at[1] > 50 && at[2] > 50 && at[0] + at[1] + at[2] == N,
+	   "each node has its share: %d %d %d", (int)at[0], (int)at[1], (int)at[2]);
 }
 
 /* A slot of node 0 that has one of our keys, and that key. */
@@ -207,7 +211,8 @@ static int body(void)
 	port = 20000 + (int)getpid() % 2000 * 3;
 	make_cluster();
 	images_make(&m, N, BYTES);
-	snprintf(spec, sizeof(spec), "%s:server=127.0.0.1:%d+unix:%s", plugin, port, server[1].path);
+	snprintf(spec, sizeof(spec), "%s:server=127.0.0.1:%d+unix:%s", plugin, port,
+		 server[1].path);
 	r = remote_start(spec, NULL, BYTES, 500);
 	there_and_back(r);
 	resharding(r);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A remote store behind TLS: a real redis-server with a certificate of an authority that lives as long as this test.  Who shows
- * another one's certificate, or none that the server wants, is not talked to, which is said. */
+/* A remote store behind TLS: a real redis-server with a certificate of an authority that lives as
+ * long as this test.  Who shows another one's certificate, or none that the server wants, is not
+ * talked to, which is said. */
 #include "config.h"
 
 #include "t/lib/tap.h"
@@ -8,13 +9,14 @@
 #if !defined(HAVE_HIREDIS) || !defined(HAVE_HIREDIS_SSL)
 int main(void)
 {
-	plan_skip_all("the plugin for Redis of this build has no TLS: that needs hiredis 1.0 or later, with hiredis_ssl");
+	plan_skip_all(
+		"the plugin for Redis of this build has no TLS: that needs hiredis 1.0 or later, with hiredis_ssl");
 	return 0;
 }
 #else
 #include "t/lib/redis.h"
 
-#define N 64u
+#define N     64u
 #define BYTES (64u << 10)
 
 static char plugin[512];
@@ -27,7 +29,8 @@ static void make(const char *fmt, ...)
 {
 	char command[4096];
 	va_list ap;
-	int n = snprintf(command, sizeof(command), "cd '%s' && exec >>openssl.log 2>&1 && ", remote_dir);
+	int n = snprintf(command, sizeof(command), "cd '%s' && exec >>openssl.log 2>&1 && ",
+			 remote_dir);
 
 	va_start(ap, fmt);
 	vsnprintf(command + n, sizeof(command) - (size_t)n, fmt, ap);
@@ -54,8 +57,9 @@ static void serve(const char *auth_clients)
 	snprintf(cert, sizeof(cert), "%s/own.pem", remote_dir);
 	snprintf(key, sizeof(key), "%s/own.key", remote_dir);
 	snprintf(ca, sizeof(ca), "%s/own-ca.pem", remote_dir);
-	server_start(&server, "tls", 0, "--tls-port", tls_port, "--tls-cert-file", cert, "--tls-key-file", key,
-		     "--tls-ca-cert-file", ca, "--tls-auth-clients", auth_clients, NULL);
+	server_start(&server, "tls", 0, "--tls-port", tls_port, "--tls-cert-file", cert,
+		     "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients",
+		     auth_clients, NULL);
 }
 
 /* ca, cert: names of authorities; NULL: none is given. */
@@ -65,10 +69,12 @@ static struct remote *start(const char *ca, const char *cert)
 	int n = snprintf(spec, sizeof(spec), "%s:server=127.0.0.1:%d", plugin, port);
 
 	if (ca)
-		n += snprintf(spec + n, sizeof(spec) - (size_t)n, ",tls-ca=%s/%s-ca.pem", remote_dir, ca);
+		n += snprintf(spec + n, sizeof(spec) - (size_t)n, ",tls-ca=%s/%s-ca.pem",
+			      remote_dir, ca);
 	if (cert)
-		snprintf(spec + n, sizeof(spec) - (size_t)n, ",tls-cert=%s/%s.pem,tls-key=%s/%s.key,tls-name=localhost",
-			 remote_dir, cert, remote_dir, cert);
+		snprintf(spec + n, sizeof(spec) - (size_t)n,
+			 ",tls-cert=%s/%s.pem,tls-key=%s/%s.key,tls-name=localhost", remote_dir,
+			 cert, remote_dir, cert);
 	return remote_start(spec, NULL, BYTES, 2000);
 }
 
@@ -94,7 +100,10 @@ static void down(const char *ca, const char *cert, const char *why)
 
 	is_int(remote_status(r), REMOTE_DOWN, "%s: the store is down", why);
 	remote_state(r, &s);
-	ok(ca == NULL || strstr(s.why, "the handshake of TLS has failed: is the server's certificate signed by tls-ca") != NULL,
+	ok(ca == NULL ||
+		   strstr(s.why,
+			  "the handshake of TLS has failed: is the server's certificate signed by tls-ca") !=
+			   NULL,
 	   "which says: %s", s.why);
 	images_put(&m, 5000);
 	is_int(remote_put(r, 0, m.b, N, 0), 0, "nothing is stored");

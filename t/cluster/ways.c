@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A network between a real redis-server and us that carries one way only, or large packets not, or that ends connections in the
- * middle: each costs a deadline at first and nothing later, no wrong byte comes, and all is found again when it carries. */
+/* A network between a real redis-server and us that carries one way only, or large packets not, or
+ * that ends connections in the middle: each costs a deadline at first and nothing later, no wrong
+ * byte comes, and all is found again when it carries. */
 #include "t/lib/tap.h"
 
 #ifndef HAVE_HIREDIS
@@ -19,14 +20,15 @@ int main(void)
 
 #include "t/lib/redis.h"
 
-#define N 32u
+#define N     32u
 #define BYTES (64u << 10)
-#define MS 300u
+#define MS    300u
 
 /* ---- the network ---- */
 
-enum { THERE, BACK };                        /* to the server; from it */
-enum { CARRIES, HOLDS, HOLDS_LARGE, ENDS };  /* LARGE: what has more than 1000 bytes, and all that comes behind it */
+enum { THERE, BACK }; /* to the server; from it */
+/* LARGE: what has more than 1000 bytes, and all that comes behind it */
+enum { CARRIES, HOLDS, HOLDS_LARGE, ENDS };
 
 static uint32_t way[2];
 static struct server server;
@@ -42,7 +44,9 @@ static void set(int direction, uint32_t how)
 	__atomic_store_n(&way[direction], how, __ATOMIC_SEQ_CST);
 }
 
-struct pipe { int fd[2]; };
+struct pipe {
+	int fd[2];
+};
 
 /* From one end to the other.  false: the connection is over. */
 static bool carry(struct pipe *p, int direction, size_t *passed, bool *stuck)
@@ -62,7 +66,7 @@ static bool carry(struct pipe *p, int direction, size_t *passed, bool *stuck)
 		return false;
 	*passed += (size_t)n;
 	if (how == HOLDS_LARGE && n > 1000) {
-		*stuck = true;               /* it is lost, and so is what was to follow */
+		*stuck = true; /* it is lost, and so is what was to follow */
 		return true;
 	}
 	if (how == ENDS && *passed > 3 * BYTES)
@@ -73,7 +77,8 @@ static bool carry(struct pipe *p, int direction, size_t *passed, bool *stuck)
 	return true;
 }
 
-/* A connection that has lost bytes never carries again, as with TCP it would by sending them anew. */
+/* A connection that has lost bytes never carries again, as with TCP it would by sending them
+ * anew. */
 static void *relay(void *arg)
 {
 	struct pipe p = *(struct pipe *)arg;
@@ -83,7 +88,8 @@ static void *relay(void *arg)
 
 	free(arg);
 	while (open) {
-		struct pollfd f[2] = { { .fd = p.fd[0], .events = POLLIN }, { .fd = p.fd[1], .events = POLLIN } };
+		struct pollfd f[2] = { { .fd = p.fd[0], .events = POLLIN },
+				       { .fd = p.fd[1], .events = POLLIN } };
 
 		poll(f, 2, 20);
 		for (i = 0; i < 2 && open; i++) {
@@ -114,7 +120,8 @@ static void *serve(void *arg)
 		p = malloc(sizeof(*p));
 		p->fd[THERE] = fd;
 		p->fd[BACK] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (connect(p->fd[BACK], (void *)&a, sizeof(a)) || pthread_create(&thread, NULL, relay, p))
+		if (connect(p->fd[BACK], (void *)&a, sizeof(a)) ||
+		    pthread_create(&thread, NULL, relay, p))
 			bail("no relay");
 		pthread_detach(thread);
 	}
@@ -128,7 +135,8 @@ static void network(void)
 	pthread_t thread;
 
 	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (listener < 0 || bind(listener, (void *)&a, n) || listen(listener, 64) || getsockname(listener, (void *)&a, &n))
+	if (listener < 0 || bind(listener, (void *)&a, n) || listen(listener, 64) ||
+	    getsockname(listener, (void *)&a, &n))
 		bail("no socket");
 	port = ntohs(a.sin_port);
 	pthread_create(&thread, NULL, serve, NULL);
@@ -161,7 +169,8 @@ static uint32_t lines_with(const char *text)
 	return n;
 }
 
-/* Values go and come for a while, and ticks pass beside; returns how many calls have waited for their deadline. */
+/* Values go and come for a while, and ticks pass beside; returns how many calls have waited for
+ * their deadline. */
 static uint32_t waited(struct remote *r, uint32_t ms)
 {
 	uint64_t end = clock_ns() + ms * NS_PER_MS;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A disk file that says anything.  It is opened or refused with a sentence; then scanned, read, written to,
- * forgotten, cleared, resized, and cut under way.  No signal, no call without end; a block that is read
- * is the one that was written, unless a header was forged with a good checksum. */
+/* A disk file that says anything.  It is opened or refused with a sentence; then scanned, read,
+ * written to, forgotten, cleared, resized, and cut under way.  No signal, no call without end; a
+ * block that is read is the one that was written, unless a header was forged with a good
+ * checksum. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,13 +16,14 @@
 #include "disk/disk.h"
 #include "disk/format.h"
 
-#define SLOTS 20u
-#define IMAGE 5000u
+#define SLOTS     20u
+#define IMAGE     5000u
 #define MOST_FILE (1u << 20)
 
 enum { N_OPENED, N_REFUSED, N_MENDED, N_FOUND, N_READ, N_MISSED, N_DAMAGED, N_RESIZED };
-static const char *const fuzz_counts[FUZZ_COUNTS + 1] = {
-	"opened", "refused", "mended", "blocks found", "read", "missed", "damaged", "resized" };
+static const char *const fuzz_counts[FUZZ_COUNTS + 1] = { "opened",       "refused", "mended",
+							  "blocks found", "read",    "missed",
+							  "damaged",      "resized" };
 
 static char folder[80], path[100];
 static uint8_t whole[MOST_FILE];
@@ -55,14 +57,18 @@ static void put(struct disk *d, uint64_t slot, uint64_t n)
 static void fuzz_begin(void)
 {
 	const char *in = getenv("GPC_FUZZ_DIR");
-	struct disk_options opt = { .flags = DISK_CREATE, .slots = SLOTS, .image_bytes = IMAGE,
-				    .note_bytes = 64, .threads = 1 };
+	struct disk_options opt = { .flags = DISK_CREATE,
+				    .slots = SLOTS,
+				    .image_bytes = IMAGE,
+				    .note_bytes = 64,
+				    .threads = 1 };
 	struct disk *d;
 	struct stat st;
 	uint32_t i;
 	int fd;
 
-	snprintf(folder, sizeof(folder), "%s/gpc-fuzz-disk-%d", in ? in : "/dev/shm", (int)fuzz_owner);
+	snprintf(folder, sizeof(folder), "%s/gpc-fuzz-disk-%d", in ? in : "/dev/shm",
+		 (int)fuzz_owner);
 	mkdir(folder, 0700);
 	snprintf(path, sizeof(path), "%s/blocks", folder);
 	unlink(path);
@@ -148,7 +154,8 @@ static void edit(struct fuzz_input *in, int fd)
 		fuzz_must(pwrite(fd, &byte, 1, (off_t)at) == 1, "a byte");
 		break;
 	default:
-		size = how & 128 ? fuzz_take_value(in) % (1ull << 44) : fuzz_take(in, 3) % whole_bytes;
+		size = how & 128 ? fuzz_take_value(in) % (1ull << 44)
+				 : fuzz_take(in, 3) % whole_bytes;
 		fuzz_must(!ftruncate(fd, (off_t)size), "a length");
 	}
 }
@@ -160,7 +167,8 @@ static void edit_both(struct fuzz_input *in, int fd)
 
 	edit_struct(in, fd, DISK_SUPER_A, DISK_PAGE);
 	if (pread(fd, page, sizeof(page), DISK_SUPER_A) == (ssize_t)sizeof(page))
-		fuzz_must(pwrite(fd, page, sizeof(page), DISK_SUPER_B) == (ssize_t)sizeof(page), "B");
+		fuzz_must(pwrite(fd, page, sizeof(page), DISK_SUPER_B) == (ssize_t)sizeof(page),
+			  "B");
 }
 
 /* ---- and what it comes to ---- */
@@ -193,7 +201,8 @@ static void use(struct disk *d, struct fuzz_input *in, int fd)
 		fuzz_count(N_MENDED);
 	fuzz_must(!disk_scan(d, &s, &n) && n <= info.slots, "a scan");
 	for (i = 0; i < n; i++) {
-		fuzz_must(s[i].slot < info.slots && (!i || s[i - 1].depth <= s[i].depth), "its order");
+		fuzz_must(s[i].slot < info.slots && (!i || s[i - 1].depth <= s[i].depth),
+			  "its order");
 		fuzz_count(N_FOUND);
 		if (i == n / 2 && fuzz_take(in, 1) & 1)
 			edit(in, fd);
@@ -222,7 +231,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int err, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
 	fuzz_must(fd >= 0 && !ftruncate(fd, 0) &&
-		  pwrite(fd, whole, whole_bytes, 0) == (ssize_t)whole_bytes, "the file");
+			  pwrite(fd, whole, whole_bytes, 0) == (ssize_t)whole_bytes,
+		  "the file");
 	forged = false;
 	if (how & 16)
 		edit_both(&in, fd);

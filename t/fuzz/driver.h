@@ -19,7 +19,10 @@
 
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
-static struct { uint64_t seed, first, runs, seconds; const char *input; } fuzz_opt;
+static struct {
+	uint64_t seed, first, runs, seconds;
+	const char *input;
+} fuzz_opt;
 
 /* ---- inputs ---- */
 
@@ -103,8 +106,8 @@ FUZZ_FN void fuzz_write_input(const char *path)
 
 FUZZ_FN uint64_t fuzz_allocated(void)
 {
-	return __sanitizer_get_current_allocated_bytes ?
-		       __sanitizer_get_current_allocated_bytes() : 0;
+	return __sanitizer_get_current_allocated_bytes ? __sanitizer_get_current_allocated_bytes()
+						       : 0;
 }
 
 FUZZ_FN uint64_t fuzz_seconds(void)
@@ -218,10 +221,7 @@ FUZZ_FN void fuzz_options(int argc, char **argv, uint64_t runs)
 			fuzz_opt.input = optarg;
 		}
 	}
-	fuzz_opt.runs = given	       ? given :
-			fuzz_opt.seconds ? UINT64_MAX :
-			fuzz_opt.input	 ? 1 :
-					   runs;
+	fuzz_opt.runs = given ? given : fuzz_opt.seconds ? UINT64_MAX : fuzz_opt.input ? 1 : runs;
 }
 
 FUZZ_FN void fuzz_judge(const char *name, int status)
@@ -239,8 +239,8 @@ FUZZ_FN void fuzz_judge(const char *name, int status)
 			fuzz_write_input(path);
 		diag("execution %llu of seed %llu: %s (status 0x%x)%s%s; input in %s",
 		     (unsigned long long)bad, (unsigned long long)fuzz_opt.seed,
-		     status < 0 ? "it hung" : "it ended", (unsigned)status,
-		     s->why[0] ? ": " : "", s->why, fuzz_opt.input ? fuzz_opt.input : path);
+		     status < 0 ? "it hung" : "it ended", (unsigned)status, s->why[0] ? ": " : "",
+		     s->why, fuzz_opt.input ? fuzz_opt.input : path);
 	}
 	for (i = 0; fuzz_counts[i]; i++)
 		if (status || s->runs < 1000)
@@ -298,9 +298,9 @@ FUZZ_FN int fuzz_main(int argc, char **argv, const char *name, uint64_t runs)
 	return done_testing();
 }
 
-#define FUZZ_MAIN(name, runs)                                \
-	int main(int argc, char **argv)                      \
-	{                                                    \
+#define FUZZ_MAIN(name, runs)                                 \
+	int main(int argc, char **argv)                       \
+	{                                                     \
 		return fuzz_main(argc, argv, (name), (runs)); \
 	}
 

@@ -11,7 +11,7 @@
 #include "kernels/probe.h"
 
 #define EDIT_BLOCKS 24
-#define EDIT_PEERS  3	/* two are dead */
+#define EDIT_PEERS  3 /* two are dead */
 #define EDIT_POOLS  4
 
 /* kinds of edits beside those of regions */
@@ -20,12 +20,14 @@
 
 /* ---- the cache ---- */
 
-#define MAKE(call, want) do { \
-	int got = (call); \
-	if (got != (want)) { \
-		fprintf(stderr, "%s: %d, %s\n", #call, got, gpc_last_error()); \
-		_exit(1); \
-	} } while (0)
+#define MAKE(call, want)                                                               \
+	do {                                                                           \
+		int got = (call);                                                      \
+		if (got != (want)) {                                                   \
+			fprintf(stderr, "%s: %d, %s\n", #call, got, gpc_last_error()); \
+			_exit(1);                                                      \
+		}                                                                      \
+	} while (0)
 
 FUZZ_FN void edit_make_moves(gpc *c, gpc_block *b)
 {
@@ -36,20 +38,29 @@ FUZZ_FN void edit_make_moves(gpc *c, gpc_block *b)
 	MAKE(gpc_demote(c, 0, 1, &leaf, 1, m, 0, 1000), 1);
 	MAKE(gpc_commit(c, m, 1, NULL, 0, -1), 1);
 	leaf = b[10];
-	MAKE(gpc_demote(c, 0, 1, &leaf, 1, m, 0, 1000), 1);	/* for ever */
+	MAKE(gpc_demote(c, 0, 1, &leaf, 1, m, 0, 1000), 1); /* for ever */
 }
 
 FUZZ_FN void edit_maker(const char *dir)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = EDIT_BLOCKS,
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .vram_blocks = EDIT_BLOCKS,
 				  .max_blocks = EDIT_BLOCKS + 8 + 4 + 8,
-				  .max_pools = EDIT_POOLS, .max_peers = EDIT_PEERS,
-				  .devices = "host", .tick_us = 1, .dir = dir };
+				  .max_pools = EDIT_POOLS,
+				  .max_peers = EDIT_PEERS,
+				  .devices = "host",
+				  .tick_us = 1,
+				  .dir = dir };
 	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = dir, .stock = 2 };
-	struct gpc_pool ram = { .size = sizeof(ram), .kind = GPC_RAM, .blocks = 8, .transit = 4,
-				.demote_to = -1 };
-	struct gpc_pool other = { .size = sizeof(other), .kind = GPC_VRAM, .blocks = 4,
-				  .space = 1, .demote_to = 1, .flags = GPC_POOL_OWNED };
+	struct gpc_pool ram = {
+		.size = sizeof(ram), .kind = GPC_RAM, .blocks = 8, .transit = 4, .demote_to = -1
+	};
+	struct gpc_pool other = { .size = sizeof(other),
+				  .kind = GPC_VRAM,
+				  .blocks = 4,
+				  .space = 1,
+				  .demote_to = 1,
+				  .flags = GPC_POOL_OWNED };
 	gpc_key k[20];
 	gpc_block b[20];
 	gpc *c, *d;
@@ -63,13 +74,12 @@ FUZZ_FN void edit_maker(const char *dir)
 	for (i = 0; i < 20; i++)
 		k[i] = image_key((uint64_t)i);
 	MAKE(gpc_reserve(c, 0, 12, b, NULL, 0, 1000), 12);
-	MAKE(gpc_publish(c, k, k + 1, b, 12, GPC_OPTIONS(gpc_publish_options, .tag = 7),
-			 0, -1), 12);
+	MAKE(gpc_publish(c, k, k + 1, b, 12, GPC_OPTIONS(gpc_publish_options, .tag = 7), 0, -1),
+	     12);
 	MAKE(gpc_release(c, b, 12), 0);
 	edit_make_moves(c, b);
 	MAKE(gpc_reserve(c, 2, 2, b, NULL, 0, 1000), 2);
-	MAKE(gpc_publish(c, k, k + 1, b, 1, GPC_OPTIONS(gpc_publish_options, .tag = 7), 0,
-			 -1), 1);
+	MAKE(gpc_publish(c, k, k + 1, b, 1, GPC_OPTIONS(gpc_publish_options, .tag = 7), 0, -1), 1);
 	MAKE(gpc_reserve(c, 0, 3, b, NULL, 0, 1000), 3);
 	MAKE(gpc_acquire(d, 1, k + 1, 4, b, 0), 4);
 	MAKE(gpc_drop(c, b + 3, 1, NULL, 0, -1), 1);
@@ -78,7 +88,11 @@ FUZZ_FN void edit_maker(const char *dir)
 
 /* ---- what is edited ---- */
 
-struct region { int file; uint64_t at; uint32_t count, item, fields; };
+struct region {
+	int file;
+	uint64_t at;
+	uint32_t count, item, fields;
+};
 
 /* fields: bytes at the beginning of an item that say something; most edits go there. */
 FUZZ_FN struct region edit_region(uint32_t kind)
@@ -270,7 +284,11 @@ FUZZ_FN void edit_one(struct fuzz_input *in)
 
 /* ---- sizes that change at once, or while somebody reads ---- */
 
-static struct { int file, how; uint64_t to; uint32_t reads; } edit_shrink;
+static struct {
+	int file, how;
+	uint64_t to;
+	uint32_t reads;
+} edit_shrink;
 
 FUZZ_FN void edit_while_read(void)
 {
@@ -279,15 +297,22 @@ FUZZ_FN void edit_while_read(void)
 }
 
 enum {
-	EDIT_UNSEALED = 1, EDIT_HOST = 2, EDIT_SIZE = 4, EDIT_LATER = 8,
-	EDIT_NO_LOOK = 16, EDIT_NO_PEER = 32, EDIT_NO_WRITER = 64, EDIT_CHECK = 128,
+	EDIT_UNSEALED = 1,
+	EDIT_HOST = 2,
+	EDIT_SIZE = 4,
+	EDIT_LATER = 8,
+	EDIT_NO_LOOK = 16,
+	EDIT_NO_PEER = 32,
+	EDIT_NO_WRITER = 64,
+	EDIT_CHECK = 128,
 };
 
 /* What takeover leaves as it is, and gpc_check tells of: states that there are none of, in records
  * of no pool. */
 FUZZ_FN bool edit_left_alone(void)
 {
-	const struct shm_record *r = SEG_AT(image[INDEX].map, image_at.record, struct shm_record, 0);
+	const struct shm_record *r =
+		SEG_AT(image[INDEX].map, image_at.record, struct shm_record, 0);
 	uint32_t i;
 
 	for (i = 0; i < image_header.geometry.max_blocks; i++)
@@ -347,8 +372,8 @@ static size_t fuzz_seed(uint64_t random, uint8_t *to, size_t room)
 			continue;
 		}
 		/* the first three, of headers, mostly end it all */
-		to[at++] = (uint8_t)(fuzz_draw(&random, 4) ? 3 + fuzz_draw(&random, 21) :
-							     fuzz_draw(&random, 24));
+		to[at++] = (uint8_t)(fuzz_draw(&random, 4) ? 3 + fuzz_draw(&random, 21)
+							   : fuzz_draw(&random, 24));
 		to[at++] = (uint8_t)fuzz_draw(&random, 48);
 		to[at++] = (uint8_t)fuzz_draw(&random, 256);
 		to[at++] = 0;

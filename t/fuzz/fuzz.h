@@ -17,16 +17,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FUZZ_FN static inline __attribute__((unused))
-#define FUZZ_INPUT 4096		 /* bytes of the longest one */
+#define FUZZ_FN     static inline __attribute__((unused))
+#define FUZZ_INPUT  4096 /* bytes of the longest one */
 #define FUZZ_COUNTS 16
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- what each harness has ---- */
 
-static void fuzz_begin(void);	 /* once */
-static void fuzz_end(void);	 /* once, in the parent of our own driver */
+static void fuzz_begin(void); /* once */
+static void fuzz_end(void);   /* once, in the parent of our own driver */
 /* A well-formed input. */
 static size_t fuzz_seed(uint64_t random, uint8_t *to, size_t room);
 /* What executions came to: names of fuzz_shared->count, NULL at the end.  A run of more than a
@@ -40,11 +40,11 @@ struct fuzz_shared {
 	size_t size;
 	uint8_t input[FUZZ_INPUT];
 	char why[512];
-	uint64_t bytes_early, bytes_late;	/* allocated, where that is known */
+	uint64_t bytes_early, bytes_late; /* allocated, where that is known */
 };
 
 static struct fuzz_shared *fuzz_shared;
-static pid_t fuzz_owner;	/* who removes what is left */
+static pid_t fuzz_owner; /* who removes what is left */
 
 FUZZ_FN void fuzz_share(void)
 {
@@ -72,7 +72,11 @@ FUZZ_FN __attribute__((format(printf, 1, 2), noreturn)) void fuzz_fail(const cha
 	abort();
 }
 
-#define fuzz_must(good, ...) do { if (!(good)) fuzz_fail(__VA_ARGS__); } while (0)
+#define fuzz_must(good, ...)                    \
+	do {                                    \
+		if (!(good))                    \
+			fuzz_fail(__VA_ARGS__); \
+	} while (0)
 
 FUZZ_FN uint64_t fuzz_mix(uint64_t x)
 {
@@ -88,14 +92,48 @@ FUZZ_FN uint32_t fuzz_draw(uint64_t *state, uint32_t below)
 	return (uint32_t)((*state >> 32) * below >> 32);
 }
 
-static const uint64_t fuzz_nasty[] = {
-	0, 1, 2, 3, 7, 8, 63, 64, 0x7f, 0x80, 0xff, 0x100, 0xfff, 0x1000, 0x1001, 0x7fff, 0x8000,
-	0xffff, 1u << 24, 0xffffff, INT32_MAX - 1, INT32_MAX, 1ull << 31, UINT32_MAX - 1,
-	UINT32_MAX, 1ull << 32, 1ull << 62, INT64_MAX, 1ull << 63, UINT64_MAX - 1, UINT64_MAX,
-	0x0100000000000000, 0x01000000, 0x02000000, 0x01000000ffffffff, 0x00000001ffffffff };
+static const uint64_t fuzz_nasty[] = { 0,
+				       1,
+				       2,
+				       3,
+				       7,
+				       8,
+				       63,
+				       64,
+				       0x7f,
+				       0x80,
+				       0xff,
+				       0x100,
+				       0xfff,
+				       0x1000,
+				       0x1001,
+				       0x7fff,
+				       0x8000,
+				       0xffff,
+				       1u << 24,
+				       0xffffff,
+				       INT32_MAX - 1,
+				       INT32_MAX,
+				       1ull << 31,
+				       UINT32_MAX - 1,
+				       UINT32_MAX,
+				       1ull << 32,
+				       1ull << 62,
+				       INT64_MAX,
+				       1ull << 63,
+				       UINT64_MAX - 1,
+				       UINT64_MAX,
+				       0x0100000000000000,
+				       0x01000000,
+				       0x02000000,
+				       0x01000000ffffffff,
+				       0x00000001ffffffff };
 
 /* Input, taken bit by bit; zeros when there is no more. */
-struct fuzz_input { const uint8_t *at; size_t left; };
+struct fuzz_input {
+	const uint8_t *at;
+	size_t left;
+};
 
 FUZZ_FN uint64_t fuzz_take(struct fuzz_input *in, size_t bytes)
 {

@@ -9,38 +9,52 @@
 #include "segment/blocks.h"
 
 enum { HOME, PLAY, ATTIC, POOLS };
-#define HOME_BLOCKS 16
-#define PLAY_BLOCKS 8
+#define HOME_BLOCKS  16
+#define PLAY_BLOCKS  8
 #define ATTIC_BLOCKS 6
-#define TRANSIT 4
-#define ROOM 8			 /* records for pools that the brat adds */
-#define CHAIN 4
-#define STAKES 2
+#define TRANSIT      4
+#define ROOM         8 /* records for pools that the brat adds */
+#define CHAIN        4
+#define STAKES       2
 
 enum { N_STEPS, N_COMMANDS, N_ANSWERED, N_GRANTED, N_REAPED, N_LEFT, N_RENEWED, N_HOME, N_HONEST };
 static const char *const fuzz_counts[FUZZ_COUNTS + 1] = {
-	"steps of the brat", "commands", "answered", "blocks granted", "brats that died",
-	"brats that left", "brats after brats", "honest calls that worked", "honest calls" };
+	"steps of the brat", "commands",        "answered",          "blocks granted",
+	"brats that died",   "brats that left", "brats after brats", "honest calls that worked",
+	"honest calls"
+};
 
 static gpc *writer, *honest, *brat;
 static bool serving;
 static uint64_t step_began;
-static bool polite;		 /* the brat lets HOME be */
-static uint32_t stock;		 /* that the honest peer keeps of each pool */
+static bool polite;    /* the brat lets HOME be */
+static uint32_t stock; /* that the honest peer keeps of each pool */
 
 /* ---- the cache: everybody has left ---- */
 
 FUZZ_FN void maker(const char *dir)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = HOME_BLOCKS,
-				  .max_blocks = HOME_BLOCKS + PLAY_BLOCKS + ATTIC_BLOCKS +
-						TRANSIT + ROOM,
-				  .max_peers = 3, .max_pools = 5, .tick_us = 1, .free_target = -1,
-				  .quarantine_ms = 20, .dir = dir };
-	struct gpc_pool play = { .size = sizeof(play), .kind = GPC_VRAM, .space = 1,
-				 .blocks = PLAY_BLOCKS, .demote_to = -1 };
-	struct gpc_pool attic = { .size = sizeof(attic), .kind = GPC_RAM, .space = 1,
-				  .blocks = ATTIC_BLOCKS, .transit = TRANSIT, .demote_to = -1 };
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .vram_blocks = HOME_BLOCKS,
+				  .max_blocks =
+					  HOME_BLOCKS + PLAY_BLOCKS + ATTIC_BLOCKS + TRANSIT + ROOM,
+				  .max_peers = 3,
+				  .max_pools = 5,
+				  .tick_us = 1,
+				  .free_target = -1,
+				  .quarantine_ms = 20,
+				  .dir = dir };
+	struct gpc_pool play = { .size = sizeof(play),
+				 .kind = GPC_VRAM,
+				 .space = 1,
+				 .blocks = PLAY_BLOCKS,
+				 .demote_to = -1 };
+	struct gpc_pool attic = { .size = sizeof(attic),
+				  .kind = GPC_RAM,
+				  .space = 1,
+				  .blocks = ATTIC_BLOCKS,
+				  .transit = TRANSIT,
+				  .demote_to = -1 };
 	gpc *c;
 
 	if (gpc_create(IMAGE_NAME, &cfg, NULL, 0, &c) || gpc_writer_take(c, 0, 0) ||
@@ -97,7 +111,7 @@ FUZZ_FN void serve(uint32_t ms)
 
 /* ---- the honest peer ---- */
 
-static gpc_key key[CHAIN + 1];	 /* [0]: no parent */
+static gpc_key key[CHAIN + 1]; /* [0]: no parent */
 static gpc_block chain[CHAIN], stake[STAKES];
 static uint32_t chain_word[CHAIN], stake_word[STAKES];
 
@@ -122,10 +136,9 @@ FUZZ_FN void settle(void)
 	for (i = 0; i <= CHAIN; i++)
 		key[i] = image_key((uint64_t)i);
 	fuzz_must(gpc_reserve(honest, HOME, CHAIN, chain, NULL, 0, 1000) == CHAIN &&
-		  gpc_publish(honest, key, key + 1, chain, CHAIN,
-			      GPC_OPTIONS(gpc_publish_options, .tag = 1), 0,
-			      -1) == CHAIN &&
-		  gpc_reserve(honest, HOME, STAKES, stake, NULL, 0, 1000) == STAKES,
+			  gpc_publish(honest, key, key + 1, chain, CHAIN,
+				      GPC_OPTIONS(gpc_publish_options, .tag = 1), 0, -1) == CHAIN &&
+			  gpc_reserve(honest, HOME, STAKES, stake, NULL, 0, 1000) == STAKES,
 		  "the honest peer's own: %s", gpc_last_error());
 	for (i = 0; i < CHAIN; i++)
 		chain_word[i] = record_of(chain[i])->word;
@@ -143,14 +156,15 @@ FUZZ_FN void look_at_own(void)
 		const struct shm_record *r = record_of(chain[i]);
 
 		fuzz_must(r->word == chain_word[i] ||
-			  (!polite && r->word == WORD(DYING, WORD_GEN(chain_word[i]))),
-			  "block %d of the chain: word 0x%x became 0x%x", i, chain_word[i], r->word);
+				  (!polite && r->word == WORD(DYING, WORD_GEN(chain_word[i]))),
+			  "block %d of the chain: word 0x%x became 0x%x", i, chain_word[i],
+			  r->word);
 		fuzz_must(r->key[0] == key[i + 1].w[0] && r->key[1] == key[i + 1].w[1],
 			  "block %d of the chain has another key", i);
 	}
 	for (i = 0; i < STAKES; i++)
 		fuzz_must(record_of(stake[i])->word == stake_word[i] &&
-			  record_of(stake[i])->owner == honest->peer,
+				  record_of(stake[i])->owner == honest->peer,
 			  "reservation %d: word 0x%x became 0x%x, owner %u", i, stake_word[i],
 			  record_of(stake[i])->word, record_of(stake[i])->owner);
 	if (!polite)
@@ -175,8 +189,8 @@ FUZZ_FN void act_honestly(uint32_t what)
 		  (unsigned long long)((virtual_spent_ns() - before) / NS_PER_MS));
 	if (n != 1)
 		return;
-	n = gpc_publish(honest, &up, &k, b, 1,
-			GPC_OPTIONS(gpc_publish_options, .resident = &b[1]), 0, -1);
+	n = gpc_publish(honest, &up, &k, b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &b[1]),
+			0, -1);
 	if (n == 1 && gpc_lookup(honest, 0, &k, 1, &found, 0) == 1)
 		fuzz_count(N_HOME);
 	if (b[1] >= 0 && b[1] != b[0])
@@ -187,8 +201,8 @@ FUZZ_FN void act_honestly(uint32_t what)
 /* Blocks that are live and held by nobody: victims. */
 FUZZ_FN void publish_some(struct fuzz_input *in)
 {
-	uint32_t i, n = 1 + (uint32_t)fuzz_take(in, 1) % PLAY_BLOCKS, from =
-		 (uint32_t)fuzz_take(in, 1);
+	uint32_t i, n = 1 + (uint32_t)fuzz_take(in, 1) % PLAY_BLOCKS,
+		    from = (uint32_t)fuzz_take(in, 1);
 	gpc_block b[PLAY_BLOCKS];
 	gpc_key k[PLAY_BLOCKS];
 	int got;

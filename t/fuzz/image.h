@@ -20,13 +20,18 @@
 
 enum { INDEX, CONTROL, LOCK, IMAGE_FILES };
 
-struct image_file { int fd; uint8_t *map, *kept; size_t size; bool resized, gone; };
+struct image_file {
+	int fd;
+	uint8_t *map, *kept;
+	size_t size;
+	bool resized, gone;
+};
 
 static char image_dir[64];
 static struct image_file image[IMAGE_FILES];
 static struct layout image_at;
 static struct shm_header image_header;
-static bool image_has_mirrors;	 /* files of mirrors may lie about */
+static bool image_has_mirrors; /* files of mirrors may lie about */
 
 FUZZ_FN const char *image_path(int i, bool away)
 {
@@ -93,8 +98,7 @@ FUZZ_FN void image_make(void (*maker)(const char *dir))
 		maker(image_dir);
 		_exit(0);
 	}
-	fuzz_must(pid > 0 && waitpid(pid, &status, 0) == pid && !status,
-		  "the cache was not made");
+	fuzz_must(pid > 0 && waitpid(pid, &status, 0) == pid && !status, "the cache was not made");
 	for (i = 0; i < IMAGE_FILES; i++)
 		image_map(i);
 	memcpy(&image_header, image[INDEX].kept, sizeof(image_header));
@@ -127,7 +131,8 @@ FUZZ_FN void image_restore(void)
 		f->gone = false;
 		if (f->resized)
 			fuzz_must(!ftruncate(f->fd, (off_t)f->size) &&
-				  !fallocate(f->fd, 0, 0, (off_t)f->size), "no memory");
+					  !fallocate(f->fd, 0, 0, (off_t)f->size),
+				  "no memory");
 		image_put_back(f);
 	}
 	if (image_has_mirrors)

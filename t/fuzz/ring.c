@@ -21,28 +21,62 @@ static void step(struct fuzz_input *in)
 	fuzz_count(N_STEPS);
 	step_began = virtual_spent_ns();
 	switch (what) {
-	case 0: show_head(seat()->head + fuzz_take_value(in)); break;
-	case 1: show_head(seat()->head - fuzz_take(in, 1) % 16); break;
-	case 2:
-	case 3: scribble_slot(in); break;
-	case 4: scribble_words(in, seat(), 1024); break;
-	case 5: scribble_words(in, seat(), 256); break;
-	case 6:
-	case 7: scribble_section(in); break;
-	case 8: scribble_line(in); break;
-	case 9:
-	case 10: scribble_cell(in); break;
-	case 11: scribble_request(in); break;
-	case 12: store_relaxed(seg_stamp(&brat->seg, fuzz_take(in, 1) % 40), fuzz_take_value(in));
+	case 0:
+		show_head(seat()->head + fuzz_take_value(in));
 		break;
-	case 13: act_honestly((uint32_t)fuzz_take(in, 1)); break;
-	case 14: serve((uint32_t)fuzz_take(in, 1) % 40); break;
-	case 15: renew(in); break;
-	case 16: store_release(&seat()->head, seat()->tail); break;
-	case 17: park(in); break;
-	case 18: publish_some(in); break;
-	case 19: serve(0); break;
-	default: submit(in);
+	case 1:
+		show_head(seat()->head - fuzz_take(in, 1) % 16);
+		break;
+	case 2:
+	case 3:
+		scribble_slot(in);
+		break;
+	case 4:
+		scribble_words(in, seat(), 1024);
+		break;
+	case 5:
+		scribble_words(in, seat(), 256);
+		break;
+	case 6:
+	case 7:
+		scribble_section(in);
+		break;
+	case 8:
+		scribble_line(in);
+		break;
+	case 9:
+	case 10:
+		scribble_cell(in);
+		break;
+	case 11:
+		scribble_request(in);
+		break;
+	case 12:
+		store_relaxed(seg_stamp(&brat->seg, fuzz_take(in, 1) % 40), fuzz_take_value(in));
+		break;
+	case 13:
+		act_honestly((uint32_t)fuzz_take(in, 1));
+		break;
+	case 14:
+		serve((uint32_t)fuzz_take(in, 1) % 40);
+		break;
+	case 15:
+		renew(in);
+		break;
+	case 16:
+		store_release(&seat()->head, seat()->tail);
+		break;
+	case 17:
+		park(in);
+		break;
+	case 18:
+		publish_some(in);
+		break;
+	case 19:
+		serve(0);
+		break;
+	default:
+		submit(in);
 	}
 }
 
@@ -101,21 +135,22 @@ static void judge(void)
 	look_at_own();
 	gpc_release(honest, chain, CHAIN);
 	gpc_release(honest, stake, STAKES);
-	for (i = 0; i < 3; i++) {        /* answers to calls whose time was up give more back */
-		fuzz_must(gpc_drop(honest, NULL, 0, &t, 0,
-				   -1) == 0 && gpc_ticket_wait(honest, t, 1000) == 0,
+	for (i = 0; i < 3; i++) { /* answers to calls whose time was up give more back */
+		fuzz_must(gpc_drop(honest, NULL, 0, &t, 0, -1) == 0 &&
+				  gpc_ticket_wait(honest, t, 1000) == 0,
 			  "wait: %s", gpc_last_error());
 		serve(100);
 	}
-	fuzz_must(gpc_stats_get(honest, -1, &st) == 0 && !st.dying && st.reserved <= 5 * stock && !st.refs &&
-		  !st.sections, "%llu dying, %llu reserved, %llu references, %llu sections",
+	fuzz_must(gpc_stats_get(honest, -1, &st) == 0 && !st.dying && st.reserved <= 5 * stock &&
+			  !st.refs && !st.sections,
+		  "%llu dying, %llu reserved, %llu references, %llu sections",
 		  (unsigned long long)st.dying, (unsigned long long)st.reserved,
 		  (unsigned long long)st.refs, (unsigned long long)st.sections);
 	gpc_check(writer, take_line, NULL);
 	for (i = 0; i < 5; i++)
 		judge_pool(i);
 	if (!polite && gpc_pool_get(honest, HOME, &home) < 0)
-		return;                  /* anybody may remove a pool */
+		return; /* anybody may remove a pool */
 	settle();
 	polite = true;
 	look_at_own();

@@ -4,7 +4,7 @@
 #ifndef GPC_FUZZ_RUBBISH_H
 #define GPC_FUZZ_RUBBISH_H
 
-#include "writer/state.h"    /* before globals of tests, which its names would shadow */
+#include "writer/state.h" /* before globals of tests, which its names would shadow */
 #include "honest.h"
 
 #include "inspect/inspect.h"
@@ -163,11 +163,20 @@ FUZZ_FN void scribble_line(struct fuzz_input *in)
 	uint64_t what = fuzz_take(in, 1), value = fuzz_take_value(in);
 
 	switch (what & 7) {
-	case 0: store_relaxed(&line->epoch, value); break;
-	case 1: store_relaxed(&line->completed, value); break;
-	case 2: store_relaxed(&line->tick, value); break;
-	case 3: store_relaxed(&line->sleeping, (uint32_t)value); break;
-	default: store_relaxed(&line->pending[what & 3], value);
+	case 0:
+		store_relaxed(&line->epoch, value);
+		break;
+	case 1:
+		store_relaxed(&line->completed, value);
+		break;
+	case 2:
+		store_relaxed(&line->tick, value);
+		break;
+	case 3:
+		store_relaxed(&line->sleeping, (uint32_t)value);
+		break;
+	default:
+		store_relaxed(&line->pending[what & 3], value);
 	}
 }
 
@@ -186,8 +195,13 @@ FUZZ_FN void scribble_request(struct fuzz_input *in)
 	struct shm_pool *p = &seat()->request;
 	uint32_t blocks = 1 + (uint32_t)fuzz_take(in, 1) % 6;
 
-	*p = (struct shm_pool){ .range = blocks, .blocks = blocks, .kind = GPC_VRAM, .space = 1,
-				.owner = -1, .demote_to = -1, .gpus = 1,
+	*p = (struct shm_pool){ .range = blocks,
+				.blocks = blocks,
+				.kind = GPC_VRAM,
+				.space = 1,
+				.owner = -1,
+				.demote_to = -1,
+				.gpus = 1,
 				.flags = (uint32_t)fuzz_take(in, 1) & 7 };
 	if (fuzz_take(in, 1) & 1)
 		scribble_words(in, p, 48);
@@ -229,7 +243,7 @@ FUZZ_FN void wait_for_seat(void)
 {
 	int i = 0;
 
-	do                               /* the brat may have said that it is free */
+	do /* the brat may have said that it is free */
 		serve(40);
 	while (load_acquire(&seg_seat(&honest->seg, 2)->state) != SEAT_FREE && i++ < 100);
 	fuzz_must(i < 100, "the seat is not taken back");
@@ -250,8 +264,8 @@ FUZZ_FN void renew(struct fuzz_input *in)
 FUZZ_FN void park(struct fuzz_input *in)
 {
 	struct shm_section *s = seg_section(&brat->seg, brat->peer, 0);
-	uint32_t i, n = 1 + (uint32_t)fuzz_take(in, 1) % PLAY_BLOCKS, how =
-		 (uint32_t)fuzz_take(in, 1);
+	uint32_t i, n = 1 + (uint32_t)fuzz_take(in, 1) % PLAY_BLOCKS,
+		    how = (uint32_t)fuzz_take(in, 1);
 	uint64_t head = seat()->head;
 
 	store_relaxed(&seat()->sections, SHM_SECTIONS);
@@ -259,10 +273,13 @@ FUZZ_FN void park(struct fuzz_input *in)
 	store_relaxed(&s->ticket, 1);
 	store_release(&s->epoch, load_relaxed(&seg_shared(&brat->seg)->epoch));
 	for (i = 0; i < n; i++)
-		*slot(head + i) = (struct shm_command){
-			.op = how & 1 ? CMD_RESERVE : CMD_EVICT, .pool = PLAY, .to_pool = ATTIC,
-			.count = n, .result = CMD_PENDING,
-			.flags = (how & 2 ? CF_MOVES : 0) | (how & 4 ? CF_TAKE : 0) };
+		*slot(head + i) = (struct shm_command){ .op = how & 1 ? CMD_RESERVE : CMD_EVICT,
+							.pool = PLAY,
+							.to_pool = ATTIC,
+							.count = n,
+							.result = CMD_PENDING,
+							.flags = (how & 2 ? CF_MOVES : 0) |
+								 (how & 4 ? CF_TAKE : 0) };
 	show_head(head + n);
 	serve(0);
 }

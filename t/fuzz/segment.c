@@ -6,13 +6,24 @@
 
 #include "inspect/inspect.h"
 
-enum { N_REFUSED, N_LOOKED, N_ATTACHED, N_FOUND, N_LINES, N_TAKEN, N_SEAT_REFUSED, N_PUBLISHED,
-       N_CLEAN };
+enum {
+	N_REFUSED,
+	N_LOOKED,
+	N_ATTACHED,
+	N_FOUND,
+	N_LINES,
+	N_TAKEN,
+	N_SEAT_REFUSED,
+	N_PUBLISHED,
+	N_CLEAN
+};
 static const char *const fuzz_counts[FUZZ_COUNTS + 1] = {
-	"refused", "looked at", "attached to", "keys found", "violations", "taken over",
-	"refused to a writer", "published afterwards", "clean afterwards" };
+	"refused",         "looked at",  "attached to",         "keys found",
+	"violations",      "taken over", "refused to a writer", "published afterwards",
+	"clean afterwards"
+};
 
-static gpc *current;		 /* the handle that calls */
+static gpc *current; /* the handle that calls */
 
 static void too_long(void)
 {
@@ -50,7 +61,7 @@ static void take_line(void *arg, const char *line)
 /* Takeover has repaired, or removed, what was forged. */
 static void take_violation(void *arg, const char *line)
 {
-	if (!strstr(line, "outside of every pool"))      /* nobody's: see t/390 */
+	if (!strstr(line, "outside of every pool")) /* nobody's: see t/390 */
 		fuzz_fail("after a takeover: %s", line);
 	(void)arg;
 }
@@ -157,15 +168,14 @@ static void use_pool(gpc *c, int pool)
 	for (i = 0; i < 4; i++)
 		k[i] = image_key(i ? (uint64_t)(1000 + 10 * pool + i) : 0);
 	n = said(gpc_reserve(c, pool, 3, b,
-			     GPC_OPTIONS(gpc_reserve_options,
-					 .moves = pool & 1 ? NULL : m), GPC_PARTIAL, 20));
+			     GPC_OPTIONS(gpc_reserve_options, .moves = pool & 1 ? NULL : m),
+			     GPC_PARTIAL, 20));
 	for (i = 0; n > 0 && !(pool & 1) && i < n; i++)
 		if (m[i].to >= 0)
 			gpc_commit(c, &m[i], 1, NULL, 0, -1);
 	if (n > 0) {
 		if (said(gpc_publish(c, k, k + 1, b, (uint32_t)n,
-				     GPC_OPTIONS(gpc_publish_options, .tag = 1), 0,
-				     -1)) > 0)
+				     GPC_OPTIONS(gpc_publish_options, .tag = 1), 0, -1)) > 0)
 			fuzz_count(N_PUBLISHED);
 		gpc_release(c, b, (uint32_t)n);
 	}
@@ -178,8 +188,9 @@ static void use_pool(gpc *c, int pool)
 static void use_all(gpc *c)
 {
 	gpc_block b[8], any[3] = { 1, GPC_BLOCK(1, 0), GPC_BLOCK(2, 0) };
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .blocks = 2, .space = 2,
-			      .demote_to = -1 };
+	struct gpc_pool p = {
+		.size = sizeof(p), .kind = GPC_VRAM, .blocks = 2, .space = 2, .demote_to = -1
+	};
 	gpc_key k[8];
 	int i, n;
 
@@ -218,8 +229,9 @@ static void serve(gpc *c, bool check)
 
 static void attach(uint32_t flags)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = image_dir,
-				   .stock = flags & EDIT_HOST ? 2 : 0 };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .dir = image_dir,
+					  .stock = flags & EDIT_HOST ? 2 : 0 };
 	gpc *c;
 
 	if (said(gpc_attach(IMAGE_NAME, &opt, 0, &c)) < 0)

@@ -2,7 +2,7 @@
 /* gpc-inspect on the same files as segment.c: each command that looks, in both of its forms, while
  * files may shrink under its eyes.  It ends with a status that it has, says something, JSON is
  * JSON, and nobody's rubbish reaches the terminal as anything but text. */
-#undef main			 /* the tool's is another one (local.mk) */
+#undef main /* the tool's is another one (local.mk) */
 #include "edit.h"
 
 #include <getopt.h>
@@ -12,8 +12,9 @@ int inspect_main(int argc, char **argv);
 
 enum { N_GOOD, N_FAILED, N_VIOLATIONS, N_CANNOT, N_JSON, N_SHRUNK };
 static const char *const fuzz_counts[FUZZ_COUNTS + 1] = {
-	"commands that went well", "failed", "found violations", "could not open", "JSON values",
-	"files that changed under a tool's eyes" };
+	"commands that went well", "failed",      "found violations",
+	"could not open",          "JSON values", "files that changed under a tool's eyes"
+};
 
 static void too_long(void)
 {
@@ -27,7 +28,11 @@ static void fuzz_begin(void)
 }
 
 /* A tool's streams are memory for as long as it runs. */
-struct stream { FILE *file; char *text; size_t size; };
+struct stream {
+	FILE *file;
+	char *text;
+	size_t size;
+};
 
 static void begin(struct stream *s)
 {
@@ -96,7 +101,7 @@ static void run(const char *command, bool json)
 	stdout = out.file;
 	stderr = err.file;
 	optind = 0;
-	setenv("LC_ALL", "C", 1);        /* a terminal of UTF-8 would get more */
+	setenv("LC_ALL", "C", 1); /* a terminal of UTF-8 would get more */
 	status = inspect_main(argc, (char **)argv);
 	fclose(out.file);
 	fclose(err.file);

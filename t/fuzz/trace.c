@@ -9,8 +9,9 @@
 
 enum { N_TAKEN, N_REQUESTS, N_REFUSED, N_JSON, N_CHAIN, N_EMPTY };
 static const char *const fuzz_counts[FUZZ_COUNTS + 1] = {
-	"taken", "requests", "refused", "refused as JSON", "refused for a predecessor",
-	"refused as empty" };
+	"taken",           "requests", "refused", "refused as JSON", "refused for a predecessor",
+	"refused as empty"
+};
 
 static char said[512];
 static int times;
@@ -44,8 +45,8 @@ static void judge_refused(size_t lines)
 		fuzz_count(N_EMPTY);
 		return;
 	}
-	fuzz_must(sscanf(said, "-:%u: ", &line) == 1 && line >= 1 && line <= lines,
-		  "no line: %s", said);
+	fuzz_must(sscanf(said, "-:%u: ", &line) == 1 && line >= 1 && line <= lines, "no line: %s",
+		  said);
 	if (strstr(said, "predecessor"))
 		fuzz_count(N_CHAIN);
 	else if (!strstr(said, "hash_ids") && !strstr(said, "length") && !strstr(said, "object"))
@@ -97,7 +98,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 /* ---- traces, and nearly traces ---- */
 
-struct text { char *at; size_t left; uint64_t random; };
+struct text {
+	char *at;
+	size_t left;
+	uint64_t random;
+};
 
 static void add(struct text *t, const char *s)
 {
@@ -120,10 +125,25 @@ static void add_number(struct text *t, uint64_t n)
 /* What a trace should not have. */
 static const char *odd(struct text *t)
 {
-	static const char *const all[] = {
-		"-1", "1e9", "1.5", "18446744073709551615", "9223372036854775807", "null", "true",
-		"[]", "{}", "\"7\"", "", "[[[[[[[[", "\"\\ud800\"", "\"\\u0000\"", "1e999", "00",
-		"99999999999999999999", "\x80\xff", "\"hash_ids\":[1],\"hash_ids\":[2]" };
+	static const char *const all[] = { "-1",
+					   "1e9",
+					   "1.5",
+					   "18446744073709551615",
+					   "9223372036854775807",
+					   "null",
+					   "true",
+					   "[]",
+					   "{}",
+					   "\"7\"",
+					   "",
+					   "[[[[[[[[",
+					   "\"\\ud800\"",
+					   "\"\\u0000\"",
+					   "1e999",
+					   "00",
+					   "99999999999999999999",
+					   "\x80\xff",
+					   "\"hash_ids\":[1],\"hash_ids\":[2]" };
 
 	return all[fuzz_draw(&t->random, sizeof(all) / sizeof(*all))];
 }

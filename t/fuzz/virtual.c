@@ -23,11 +23,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS	 1000000000ull
+#define NS       1000000000ull
 #define BEGIN_NS (1000 * NS)
 #define TOO_LONG (60 * NS)
-#define STEP_NS	 200		/* what it takes to ask what time it is */
-#define REAL_NS	 200000		/* for another thread to do something */
+#define STEP_NS  200    /* what it takes to ask what time it is */
+#define REAL_NS  200000 /* for another thread to do something */
 
 int virtual_nanosleep(const struct timespec *t, struct timespec *left);
 int virtual_clock_gettime(clockid_t id, struct timespec *ret);
@@ -71,7 +71,7 @@ static void sleep_for(uint64_t ns)
 	static uint32_t times;
 
 	pass(ns);
-	if (++times % 16 == 0)           /* the host device has a thread */
+	if (++times % 16 == 0) /* the host device has a thread */
 		sched_yield();
 	if (virtual_idle)
 		virtual_idle();

@@ -47,16 +47,14 @@ HELD_WRAP(cudaMalloc, HELD_MEMORY, 1, (void **p, size_t n), (p, n))
 HELD_WRAP(cudaFree, HELD_MEMORY, p ? -1 : 0, (void *p), (p))
 HELD_WRAP(cudaHostAlloc, HELD_PINNED, 1, (void **p, size_t n, unsigned f), (p, n, f))
 HELD_WRAP(cudaFreeHost, HELD_PINNED, -1, (void *p), (p))
-HELD_WRAP(cudaHostRegister, HELD_REGISTERED, 1, (void *p, size_t n, unsigned f),
-	  (p, n, f))
+HELD_WRAP(cudaHostRegister, HELD_REGISTERED, 1, (void *p, size_t n, unsigned f), (p, n, f))
 HELD_WRAP(cudaHostUnregister, HELD_REGISTERED, -1, (void *p), (p))
-HELD_WRAP(cudaIpcOpenMemHandle, HELD_IMPORTED, 1,
-	  (void **p, cudaIpcMemHandle_t h, unsigned f), (p, h, f))
+HELD_WRAP(cudaIpcOpenMemHandle, HELD_IMPORTED, 1, (void **p, cudaIpcMemHandle_t h, unsigned f),
+	  (p, h, f))
 HELD_WRAP(cudaIpcCloseMemHandle, HELD_IMPORTED, -1, (void *p), (p))
-HELD_WRAP(cudaStreamCreateWithFlags, HELD_STREAMS, 1, (cudaStream_t * s, unsigned f),
-	  (s, f))
-HELD_WRAP(cudaStreamCreateWithPriority, HELD_STREAMS, 1,
-	  (cudaStream_t * s, unsigned f, int p), (s, f, p))
+HELD_WRAP(cudaStreamCreateWithFlags, HELD_STREAMS, 1, (cudaStream_t * s, unsigned f), (s, f))
+HELD_WRAP(cudaStreamCreateWithPriority, HELD_STREAMS, 1, (cudaStream_t * s, unsigned f, int p),
+	  (s, f, p))
 HELD_WRAP(cudaStreamDestroy, HELD_STREAMS, -1, (cudaStream_t s), (s))
 HELD_WRAP(cudaEventCreateWithFlags, HELD_EVENTS, 1, (cudaEvent_t * e, unsigned f), (e, f))
 HELD_WRAP(cudaEventDestroy, HELD_EVENTS, -1, (cudaEvent_t e), (e))
@@ -64,12 +62,10 @@ HELD_WRAP(cudaGraphInstantiateWithFlags, HELD_GRAPHS, 1,
 	  (cudaGraphExec_t * x, cudaGraph_t g, unsigned long long f), (x, g, f))
 HELD_WRAP(cudaGraphExecDestroy, HELD_GRAPHS, -1, (cudaGraphExec_t x), (x))
 
-cudaError_t __real_cudaMemcpyAsync(void *, const void *, size_t, enum cudaMemcpyKind,
-				   cudaStream_t);
-cudaError_t __wrap_cudaMemcpyAsync(void *, const void *, size_t, enum cudaMemcpyKind,
-				   cudaStream_t);
-cudaError_t __wrap_cudaMemcpyAsync(void *to, const void *from, size_t n,
-				   enum cudaMemcpyKind kind, cudaStream_t s)
+cudaError_t __real_cudaMemcpyAsync(void *, const void *, size_t, enum cudaMemcpyKind, cudaStream_t);
+cudaError_t __wrap_cudaMemcpyAsync(void *, const void *, size_t, enum cudaMemcpyKind, cudaStream_t);
+cudaError_t __wrap_cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcpyKind kind,
+				   cudaStream_t s)
 {
 	if (kind == cudaMemcpyHostToDevice && n >= 32768)
 		count_add(&held_copies, 1);
@@ -79,10 +75,10 @@ cudaError_t __wrap_cudaMemcpyAsync(void *to, const void *from, size_t n,
 /* The same as then? */
 TAP_FN bool held_is(const struct held *then)
 {
-	static const char *const name[] = {"allocations",   "pinned allocations",
-					   "registrations", "imports",
-					   "streams",	    "events",
-					   "graphs"};
+	static const char *const name[] = { "allocations",   "pinned allocations",
+					    "registrations", "imports",
+					    "streams",       "events",
+					    "graphs" };
 	bool same = true;
 	int i;
 

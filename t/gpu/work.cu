@@ -27,8 +27,7 @@ static __global__ void spin(struct work_spin *w, uint64_t most_ns)
 		__nanosleep(1000);
 }
 
-extern "C" int work_spin(struct work_spin *w, uint64_t most_ns, uint32_t threads,
-			 void *stream)
+extern "C" int work_spin(struct work_spin *w, uint64_t most_ns, uint32_t threads, void *stream)
 {
 	int device, processors, each, blocks = 1;
 	cudaError_t e = cudaSuccess;
@@ -37,11 +36,10 @@ extern "C" int work_spin(struct work_spin *w, uint64_t most_ns, uint32_t threads
 		threads = 1024;
 		e = cudaGetDevice(&device);
 		if (e == cudaSuccess)
-			e = cudaDeviceGetAttribute(
-				&processors, cudaDevAttrMultiProcessorCount, device);
+			e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount,
+						   device);
 		if (e == cudaSuccess)
-			e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, spin,
-									  1024, 0);
+			e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, spin, 1024, 0);
 		blocks = processors * each;
 	}
 	if (e == cudaSuccess && blocks > WORK_BLOCKS)
@@ -54,8 +52,8 @@ extern "C" int work_spin(struct work_spin *w, uint64_t most_ns, uint32_t threads
 	return (int)cudaGetLastError();
 }
 
-static __global__ void fill(uint32_t *base, uint64_t words, const uint32_t *slots,
-			    uint32_t pattern, uint64_t ns)
+static __global__ void fill(uint32_t *base, uint64_t words, const uint32_t *slots, uint32_t pattern,
+			    uint64_t ns)
 {
 	volatile uint32_t *at = base + slots[blockIdx.x] * words;
 	uint64_t from = now_ns();
@@ -66,8 +64,8 @@ static __global__ void fill(uint32_t *base, uint64_t words, const uint32_t *slot
 	} while (now_ns() - from < ns);
 }
 
-extern "C" int work_fill(uint32_t *base, uint64_t words, const uint32_t *slots,
-			 uint32_t n, uint32_t pattern, uint64_t ns, void *stream)
+extern "C" int work_fill(uint32_t *base, uint64_t words, const uint32_t *slots, uint32_t n,
+			 uint32_t pattern, uint64_t ns, void *stream)
 {
 	fill<<<n, 256, 0, (cudaStream_t)stream>>>(base, words, slots, pattern, ns);
 	return (int)cudaGetLastError();
@@ -95,11 +93,9 @@ static __global__ void verify(const uint32_t *base, uint64_t words, const uint32
 		*(volatile unsigned long long *)&wrong[blockIdx.x] = sum;
 }
 
-extern "C" int work_verify(const uint32_t *base, uint64_t words, const uint32_t *slots,
-			   uint32_t n, uint32_t pattern, uint64_t ns,
-			   unsigned long long *wrong, void *stream)
+extern "C" int work_verify(const uint32_t *base, uint64_t words, const uint32_t *slots, uint32_t n,
+			   uint32_t pattern, uint64_t ns, unsigned long long *wrong, void *stream)
 {
-	verify<<<n, 256, 0, (cudaStream_t)stream>>>(base, words, slots, pattern, ns,
-						    wrong);
+	verify<<<n, 256, 0, (cudaStream_t)stream>>>(base, words, slots, pattern, ns, wrong);
 	return (int)cudaGetLastError();
 }

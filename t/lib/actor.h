@@ -5,7 +5,10 @@
 
 #include "model.h"
 
-struct actor { gpc *c; uint64_t seed; };
+struct actor {
+	gpc *c;
+	uint64_t seed;
+};
 
 /* ---- commit ---- */
 
@@ -18,11 +21,11 @@ static inline void settle_move(struct model_move *p, int result, bool cancel)
 	drop_hand(m->to);
 	if (cancel || result < 0) {
 		/* -ESTALE of a cancelled one: a writer that died had given it back */
-		need(cancel ? result == 0 || result == -ESTALE :
-		     result == -ESTALE || result == -EEXIST || result == -ENOENT,
+		need(cancel ? result == 0 || result == -ESTALE
+			    : result == -ESTALE || result == -EEXIST || result == -ENOENT,
 		     "commit answers %d", result);
-		need(cancel || detached || p->stale,
-		     "commit answers %d, though the source is live", result);
+		need(cancel || detached || p->stale, "commit answers %d, though the source is live",
+		     result);
 		if (detached && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
 		    !model->key[p->key].live)
 			model_evicts(p->key);
@@ -96,8 +99,7 @@ static inline int act_reserve(struct actor *a, uint32_t n, gpc_block *b, bool ke
 
 	model->evicts = true;
 	got = gpc_reserve(a->c, VRAM, n, b,
-			  GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL),
-			  flags, -1);
+			  GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL), flags, -1);
 	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; i < got; i++)
 		if (keep && m[i].to >= 0)
@@ -135,16 +137,15 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 		crew_write(b[i], k[i + 1]);
 	}
 	need(gpc_publish(a->c, k, k + 1, b, n,
-			 GPC_OPTIONS(gpc_publish_options, .tag = model_tag(first),
-				     .resident = at, .ticket = &t), no_ref ? GPC_NO_REF : 0,
-			 waits ? -1 : 0) >= 0,
+			 GPC_OPTIONS(gpc_publish_options, .tag = model_tag(first), .resident = at,
+				     .ticket = &t),
+			 no_ref ? GPC_NO_REF : 0, waits ? -1 : 0) >= 0,
 	     "publish: %s", gpc_last_error());
 	if (!waits)
 		must_be(gpc_ticket_wait(a->c, t, -1), 0);
 	for (i = 0; i < n; i++) {
 		full |= at[i] == -EAGAIN;
-		need(at[i] != -ENOENT || full, "key %d: its parent is not live",
-		     first + (int)i);
+		need(at[i] != -ENOENT || full, "key %d: its parent is not live", first + (int)i);
 		publish_one(first + (int)i, b[i], at[i], no_ref);
 	}
 }
@@ -162,7 +163,7 @@ static inline void act_request(struct actor *a)
 		return;
 	got = act_reserve(a, n - hit, b, keep);
 	if (model->npending > pending && !crew_random(&a->seed, 4))
-		return;                  /* the copies take their time: nothing is written yet */
+		return; /* the copies take their time: nothing is written yet */
 	commit_from(a, pending, !crew_random(&a->seed, 4));
 	if (got && crew_random(&a->seed, 8))
 		act_publish(a, first + (int)hit, b, (uint32_t)got);
@@ -208,11 +209,12 @@ static inline void act_evict(struct actor *a)
 	int i, n, pool = crew_random(&a->seed, 3) ? VRAM : RAM;
 	gpc_block b[3];
 
-	if (!crew_random(&a->seed, 3)) {         /* it names what could go, and nothing goes */
+	if (!crew_random(&a->seed, 3)) { /* it names what could go, and nothing goes */
 		n = gpc_evict(a->c, pool, 3, b, GPC_PEEK, -1);
 		need(n >= 0, "peek: %s", gpc_last_error());
 		for (i = 0; i < n; i++)
-			need(model_at(b[i]) >= 0 && !*model_refs(b[i]), "peek names 0x%x", (unsigned)b[i]);
+			need(model_at(b[i]) >= 0 && !*model_refs(b[i]), "peek names 0x%x",
+			     (unsigned)b[i]);
 		return;
 	}
 	model->evicts = true;
@@ -227,8 +229,8 @@ static inline void act_evict(struct actor *a)
 		must_be(gpc_release(a->c, b, (uint32_t)n), 0);
 }
 
-/* Is it the source of a move, or was its block, by another key, or the place for a victim's bytes, or does a
- * key hang below it? */
+/* Is it the source of a move, or was its block, by another key, or the place for a victim's bytes,
+ * or does a key hang below it? */
 static inline bool is_needed(int key)
 {
 	uint32_t i;
@@ -244,8 +246,8 @@ static inline bool is_needed(int key)
 	return false;
 }
 
-/* A block that we choose, with our one reference on it or without: its key goes, and it is ours; or nothing
- * has changed. */
+/* A block that we choose, with our one reference on it or without: its key goes, and it is ours; or
+ * nothing has changed. */
 static inline void act_reclaim(struct actor *a)
 {
 	int i = (int)crew_random(&a->seed, KEYS), result, got;
@@ -262,11 +264,12 @@ static inline void act_reclaim(struct actor *a)
 		return;
 	}
 	if (!got) {
-		need(result == -EBUSY && (*model_refs(b) > 1 || is_needed(i)), "reclaim answers %d: %s",
-		     result, gpc_last_error());
+		need(result == -EBUSY && (*model_refs(b) > 1 || is_needed(i)),
+		     "reclaim answers %d: %s", result, gpc_last_error());
 		return;
 	}
-	need(*model_refs(b) <= 1, "block 0x%x is reclaimed with %u references", (unsigned)b, *model_refs(b));
+	need(*model_refs(b) <= 1, "block 0x%x is reclaimed with %u references", (unsigned)b,
+	     *model_refs(b));
 	*model_refs(b) = 0;
 	model_remove(i);
 	if (GPC_POOL(b) == VRAM)
@@ -283,8 +286,7 @@ static inline void act_demote(struct actor *a)
 	bool named = crew_random(&a->seed, 2);
 
 	for (i = DEEP; named && i-- && n < 3;)
-		if (model->key[first + i].live &&
-		    GPC_POOL(model->key[first + i].block) == VRAM)
+		if (model->key[first + i].live && GPC_POOL(model->key[first + i].block) == VRAM)
 			list[n++] = model->key[first + i].block;
 	if (named && !n)
 		return;
@@ -333,8 +335,7 @@ static inline void act_promote(struct actor *a)
 static inline void act_commit(struct actor *a)
 {
 	if (model->npending)
-		commit_from(a, crew_random(&a->seed, model->npending),
-			    !crew_random(&a->seed, 4));
+		commit_from(a, crew_random(&a->seed, model->npending), !crew_random(&a->seed, 4));
 }
 
 static inline void act_drop(struct actor *a)
@@ -373,7 +374,7 @@ static inline void act_clear(struct actor *a)
 	bool idle = crew_random(&a->seed, 2);
 
 	r = gpc_pool_clear(a->c, pool, tag, idle ? GPC_IF_IDLE : 0, -1);
-	if (idle && r == -EBUSY) {       /* nothing has changed: the judge finds all keys */
+	if (idle && r == -EBUSY) { /* nothing has changed: the judge finds all keys */
 		need(holds_any(), "clear: nothing is held, and %s", gpc_last_error());
 		return;
 	}
@@ -381,7 +382,8 @@ static inline void act_clear(struct actor *a)
 	for (k = 0; k < KEYS; k++)
 		if (model->key[k].live && (!tag || model_tag(k) == tag) &&
 		    (pool < 0 || GPC_POOL(model->key[k].block) == pool)) {
-			need(!idle || !*model_refs(model->key[k].block), "key %d is cleared, and referenced", k);
+			need(!idle || !*model_refs(model->key[k].block),
+			     "key %d is cleared, and referenced", k);
 			model_remove(k);
 		}
 	for (i = 0; pool < 0 && i < model->npending; i++)
@@ -393,8 +395,12 @@ static inline void act_clear(struct actor *a)
 static inline void act_pool(struct actor *a)
 {
 	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER, GPC_POOL_ONCE };
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
-			      .demote_to = -1, .flags = flags[crew_random(&a->seed, 4)] };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_VRAM,
+			      .space = 1,
+			      .blocks = 4,
+			      .demote_to = -1,
+			      .flags = flags[crew_random(&a->seed, 4)] };
 	bool once = p.flags & GPC_POOL_ONCE;
 	gpc_block b;
 	int i;
@@ -422,14 +428,19 @@ static inline void act_pool(struct actor *a)
 
 static inline void model_act(struct actor *a)
 {
-	static const struct { const char *name; void (*act)(struct actor *a); } what[] = {
+	static const struct {
+		const char *name;
+		void (*act)(struct actor *a);
+	} what[] = {
 		{ "request", act_request }, { "request", act_request },
 		{ "request", act_request }, { "release", act_release },
 		{ "release", act_release }, { "give back", act_give_back },
-		{ "evict", act_evict }, { "demote", act_demote }, { "demote", act_demote },
-		{ "promote", act_promote }, { "promote", act_promote },
-		{ "commit", act_commit }, { "commit", act_commit }, { "drop", act_drop },
-		{ "clear", act_clear }, { "pool", act_pool }, { "reclaim", act_reclaim },
+		{ "evict", act_evict },     { "demote", act_demote },
+		{ "demote", act_demote },   { "promote", act_promote },
+		{ "promote", act_promote }, { "commit", act_commit },
+		{ "commit", act_commit },   { "drop", act_drop },
+		{ "clear", act_clear },     { "pool", act_pool },
+		{ "reclaim", act_reclaim },
 	};
 	uint32_t i = crew_random(&a->seed, ARRAY_SIZE(what));
 	int k;

@@ -12,7 +12,7 @@
 
 #define TIERS_MS 20000
 
-static char tiers_path[96];              /* of the file made last */
+static char tiers_path[96]; /* of the file made last */
 
 /* A name for a file that is not there, on the file system of the build. */
 TAP_FN const char *tiers_file(void)
@@ -26,9 +26,13 @@ TAP_FN const char *tiers_file(void)
 
 TAP_FN struct gpc_tiers_options tiers_options(uint32_t blocks)
 {
-	return (struct gpc_tiers_options){ .size = sizeof(struct gpc_tiers_options), .dir = cache_dir,
-					   .disk = tiers_path, .disk_blocks = blocks, .timeout_ms = 5000,
-					   .stages = 2, .disk_threads = 2 };
+	return (struct gpc_tiers_options){ .size = sizeof(struct gpc_tiers_options),
+					   .dir = cache_dir,
+					   .disk = tiers_path,
+					   .disk_blocks = blocks,
+					   .timeout_ms = 5000,
+					   .stages = 2,
+					   .disk_threads = 2 };
 }
 
 TAP_FN gpc_tiers *tiers_open(const struct gpc_tiers_options *opt)
@@ -81,7 +85,8 @@ TAP_FN int tiers_below(gpc *c, uint64_t first, uint32_t n)
 	return below;
 }
 
-/* Chains of `step` blocks into RAM, of the numbers from `first` on, each with a copy below before the next comes. */
+/* Chains of `step` blocks into RAM, of the numbers from `first` on, each with a copy below before
+ * the next comes. */
 TAP_FN void tiers_fill(gpc *c, int ram, uint64_t first, uint32_t n, uint32_t step)
 {
 	gpc_block b[CACHE_KEYS];
@@ -104,13 +109,15 @@ TAP_FN long tiers_find_image(uint64_t n)
 	for (i = 0; i < sizeof(want); i++)
 		want[i] = bytes_at(n, i);
 	for (at = 0; at < end; at += 4096)
-		if (pread(fd, have, sizeof(have), at) == sizeof(have) && !memcmp(have, want, sizeof(want)))
+		if (pread(fd, have, sizeof(have), at) == sizeof(have) &&
+		    !memcmp(have, want, sizeof(want)))
 			break;
 	close(fd);
 	return at < end ? (long)at : -1;
 }
 
-/* The header of that key in the file is free, as if it had been lost with the power; how many there were. */
+/* The header of that key in the file is free, as if it had been lost with the power; how many there
+ * were. */
 TAP_FN int tiers_lose_header(gpc *c, uint64_t n)
 {
 	int fd = open(tiers_path, O_RDWR), found = 0;
@@ -130,7 +137,8 @@ TAP_FN int tiers_lose_header(gpc *c, uint64_t n)
 /* ---- what most of them begin and end with ---- */
 
 /* RAM of 16 blocks, VRAM of 64, and options for a file of 64 that is not made yet. */
-TAP_FN gpc *tiers_begin(uint32_t max_blocks, struct gpc_tiers_options *o, int *ret_ram, int *ret_vram)
+TAP_FN gpc *tiers_begin(uint32_t max_blocks, struct gpc_tiers_options *o, int *ret_ram,
+			int *ret_vram)
 {
 	gpc *c = tiers_cache(max_blocks);
 
@@ -179,8 +187,8 @@ TAP_FN gpc_tiers *tiers_crash(gpc *c, gpc_tiers *t, const char *copy, struct gpc
 	return tiers_again(c, o);
 }
 
-/* Numbers first ... first + n - 1 into that pool, each the parent of the next, behind number `parent`; 0: a prompt of its
- * own. */
+/* Numbers first ... first + n - 1 into that pool, each the parent of the next, behind number
+ * `parent`; 0: a prompt of its own. */
 TAP_FN void tiers_grow(gpc *c, int pool, uint32_t parent, uint32_t first, uint32_t n)
 {
 	gpc_key keys[CACHE_KEYS + 1];

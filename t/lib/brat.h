@@ -21,9 +21,9 @@ struct brat {
 struct scene {
 	const char *what;
 	void (*mess)(struct brat *g);
-	void (*stir)(struct brat *g);    /* again and again, until it is killed */
+	void (*stir)(struct brat *g); /* again and again, until it is killed */
 	int brats, rounds;
-	bool holds;                      /* grace periods, or references */
+	bool holds; /* grace periods, or references */
 };
 static const struct scene *scene;
 static uint64_t scene_number;
@@ -38,9 +38,10 @@ TAP_FN uint32_t below(struct brat *g, uint32_t n)
 
 TAP_FN uint64_t nasty(struct brat *g)
 {
-	static const uint64_t value[] = { 0, 1, 2, 0xffff, SHM_RING, INT32_MAX,
-					  UINT32_MAX, 1ull << 32, INT64_MAX, 1ull << 63,
-					  UINT64_MAX - 1, UINT64_MAX };
+	static const uint64_t value[] = {
+		0,          1,          2,         0xffff,     SHM_RING,       INT32_MAX,
+		UINT32_MAX, 1ull << 32, INT64_MAX, 1ull << 63, UINT64_MAX - 1, UINT64_MAX
+	};
 	uint32_t i = below(g, 2 * ARRAY_SIZE(value));
 
 	return i < ARRAY_SIZE(value) ? value[i] : crew_mix(g->random);
@@ -74,8 +75,7 @@ TAP_FN int32_t answer(struct brat *g, uint64_t position)
 {
 	int32_t got;
 
-	crew_until((got = load_acquire(&slot(g, position)->result)) != CMD_PENDING,
-		   crew_breath());
+	crew_until((got = load_acquire(&slot(g, position)->result)) != CMD_PENDING, crew_breath());
 	return got;
 }
 
@@ -88,8 +88,8 @@ TAP_FN void ask_refused(struct brat *g, struct shm_command cmd, const char *what
 {
 	int32_t got = ask(g, cmd);
 
-	need(got < 0, "%s: op %u, count %u, block 0x%x: answered %d", what, cmd.op,
-	     cmd.count, (unsigned)cmd.block, got);
+	need(got < 0, "%s: op %u, count %u, block 0x%x: answered %d", what, cmd.op, cmd.count,
+	     (unsigned)cmd.block, got);
 }
 
 TAP_FN uint32_t records(struct brat *g)
@@ -121,15 +121,16 @@ TAP_FN uint32_t its(struct brat *g, uint32_t state, uint32_t *list)
 	return n;
 }
 
-#define PARKED 8                 /* blocks it asks for ... */
-#define VICTIMS 4                /* ... of which so many must be evicted, but cannot be */
+#define PARKED  8 /* blocks it asks for ... */
+#define VICTIMS 4 /* ... of which so many must be evicted, but cannot be */
 
 /* A reserve that waits for a grace period which the brat's own section holds back; it has
  * some of its blocks, and places in RAM, already.  Returns its position. */
 TAP_FN uint64_t park(struct brat *g, uint8_t flags)
 {
-	struct shm_command cmd[PARKED] = { { .op = CMD_RESERVE, .flags = flags,
-					     .pool = PLAY, .count = PARKED } };
+	struct shm_command cmd[PARKED] = {
+		{ .op = CMD_RESERVE, .flags = flags, .pool = PLAY, .count = PARKED }
+	};
 	uint32_t i, n = capacity[PLAY] - (PARKED - VICTIMS), list[128];
 	gpc_block b[16];
 	gpc_key k[16];
@@ -170,7 +171,7 @@ TAP_FN int brat(int me)
 			scene->stir(&g);
 		else
 			crew_breath();
-	return 1;                        /* it was to be killed */
+	return 1; /* it was to be killed */
 }
 
 /* One scene after the other. */

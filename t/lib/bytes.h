@@ -8,10 +8,10 @@
 #include "devices.h"
 
 #define BYTES_LAYERS 4u
-#define BYTES_PIECE  768u                /* bytes of a piece, K or V of a layer */
+#define BYTES_PIECE  768u /* bytes of a piece, K or V of a layer */
 #define BYTES_IMAGE  (BYTES_LAYERS * 2 * BYTES_PIECE)
 
-static const char *bytes_device = "host";        /* or device_name(), in tests that run there */
+static const char *bytes_device = "host"; /* or device_name(), in tests that run there */
 
 TAP_FN uint8_t bytes_at(uint64_t n, uint64_t i)
 {
@@ -25,8 +25,10 @@ TAP_FN void bytes_layers(struct gpc_run run[2], uint32_t slots)
 {
 	uint64_t half = (uint64_t)slots * BYTES_PIECE;
 
-	run[0] = (struct gpc_run){ .count = BYTES_LAYERS, .bytes = BYTES_PIECE,
-				   .slot_stride = BYTES_PIECE, .run_stride = 2 * half };
+	run[0] = (struct gpc_run){ .count = BYTES_LAYERS,
+				   .bytes = BYTES_PIECE,
+				   .slot_stride = BYTES_PIECE,
+				   .run_stride = 2 * half };
 	run[1] = run[0];
 	run[1].offset = half;
 }

@@ -27,8 +27,7 @@ static bool cache_thread;   /* the style */
 /* Before tap_guard: the parent removes what the child leaves. */
 TAP_FN void cache_dir_make(void)
 {
-	snprintf(cache_dir, sizeof(cache_dir), "/dev/shm/gpc-test-%d-XXXXXX",
-		 (int)getpid());
+	snprintf(cache_dir, sizeof(cache_dir), "/dev/shm/gpc-test-%d-XXXXXX", (int)getpid());
 	if (!mkdtemp(cache_dir))
 		bail("no directory in /dev/shm");
 }
@@ -119,10 +118,10 @@ TAP_FN gpc *cache_new(uint32_t vram, uint32_t ram)
 TAP_FN gpc *cache_attach(uint32_t stock, uint32_t quota)
 {
 	struct gpc_attach_options opt = { .size = sizeof(opt),
-				   .dir = cache_dir,
-				   .stock = stock,
-				   .quota = quota,
-				   .label = "another" };
+					  .dir = cache_dir,
+					  .stock = stock,
+					  .quota = quota,
+					  .label = "another" };
 	gpc *c = NULL;
 
 	must(gpc_attach(cache_name, &opt, 0, &c));
@@ -161,8 +160,7 @@ TAP_FN void serve_begin(gpc *c)
 {
 	cache_server.c = cache_thread ? NULL : c;
 	cache_server.stop = false;
-	if (cache_server.c &&
-	    pthread_create(&cache_server.thread, NULL, cache_server_run, c))
+	if (cache_server.c && pthread_create(&cache_server.thread, NULL, cache_server_run, c))
 		bail("no thread");
 }
 
@@ -185,8 +183,7 @@ TAP_FN struct gpc_pool pool_of(uint32_t kind, uint32_t blocks, uint32_t space)
 				  .demote_to = -1 };
 }
 
-TAP_FN int pool_new(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space,
-		    uint32_t flags)
+TAP_FN int pool_new(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space, uint32_t flags)
 {
 	struct gpc_pool p = pool_of(kind, blocks, space);
 
@@ -274,8 +271,8 @@ TAP_FN struct gpc_stats stats_of(gpc *c, int peer)
 	return st;
 }
 
-/* Keys that became live and are neither live nor lost: 0 where no move of a victim is open, no source
- * of a move waits in its space, and no writer has died. */
+/* Keys that became live and are neither live nor lost: 0 where no move of a victim is open, no
+ * source of a move waits in its space, and no writer has died. */
 TAP_FN int64_t unaccounted(gpc *c)
 {
 	struct gpc_stats st = stats_of(c, -1);

@@ -77,8 +77,7 @@ TAP_FN void fill(struct made *m)
 	made_add_pool(m, 1, GPC_RAM, 1, 32, 16);
 	slot_of[0] = made_publish(m, 3, 1, 0, 1);
 	slot_of[1] = made_publish(m, 7, 2, 1, 2);
-	slot_of[2] =
-		made_publish(m, GPC_BLOCK(1, 1), 1, 0, 1); /* another space: its own */
+	slot_of[2] = made_publish(m, GPC_BLOCK(1, 1), 1, 0, 1); /* another space: its own */
 	slot_of[3] = made_publish(m, GPC_BLOCK(1, 2), 5, 1, 2);
 	r = made_record(m, 10);
 	r->word = WORD(RESERVED, 1);

@@ -39,8 +39,7 @@ static struct churn {
 	uint32_t bytes[CHURN_POOLS][CHURN_SLOTS];
 	struct churn_hold hold[CHURN_HOLDS];
 	uint32_t nhold;
-	struct gpc_move
-		move[CHURN_MOVES]; /* pending ones, and whether ours moves along */
+	struct gpc_move move[CHURN_MOVES]; /* pending ones, and whether ours moves along */
 	bool along[CHURN_MOVES];
 	uint32_t nmove;
 	uint32_t wrong, steps;
@@ -133,8 +132,7 @@ static void churn_moved(const struct gpc_move *m)
 		}
 }
 
-static void churn_commit(const struct gpc_move *m, uint32_t n, const bool *along,
-			 uint32_t flags)
+static void churn_commit(const struct gpc_move *m, uint32_t n, const bool *along, uint32_t flags)
 {
 	int result[CHURN_MOVES];
 	uint32_t i;
@@ -147,8 +145,7 @@ static void churn_commit(const struct gpc_move *m, uint32_t n, const bool *along
 
 /* The copies are made: commit them, cancel them, or leave them for later, which victims
  * are not: somebody is about to write where they were. */
-static void churn_end_moves(const struct gpc_move *m, uint32_t n, bool along,
-			    bool victims)
+static void churn_end_moves(const struct gpc_move *m, uint32_t n, bool along, bool victims)
 {
 	bool all[CHURN_MOVES];
 	uint32_t i, how = chance(10);
@@ -186,8 +183,7 @@ static uint32_t churn_path(uint32_t k, uint32_t *path)
 	return n;
 }
 
-static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n,
-		       bool save)
+static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n, bool save)
 {
 	gpc_key parents[CHURN_DEEP], keys[CHURN_DEEP];
 	gpc_block b[CHURN_DEEP], res[CHURN_DEEP];
@@ -195,15 +191,15 @@ static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n
 	int got, i;
 
 	got = gpc_reserve(churn.c, pool, n, b,
-			  GPC_OPTIONS(gpc_reserve_options, .moves = save ? m : NULL),
-			  GPC_PARTIAL, 1000);
+			  GPC_OPTIONS(gpc_reserve_options, .moves = save ? m : NULL), GPC_PARTIAL,
+			  1000);
 	if (got == -ENOSPC)
 		return;
 	must(got);
 	if (save) {
 		for (i = 0; i < got; i++)
-			churn.wrong += m[i].to >= 0 &&
-				       !key_is(m[i].key, churn.key[*churn_bytes(b[i])]);
+			churn.wrong +=
+				m[i].to >= 0 && !key_is(m[i].key, churn.key[*churn_bytes(b[i])]);
 		churn_copy(m, (uint32_t)got);
 		churn_end_moves(m, (uint32_t)got, false, true);
 	}
@@ -215,8 +211,8 @@ static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n
 		parents[i] = churn.key[churn.parent[k]];
 	}
 	must(gpc_publish(churn.c, parents, keys, b, (uint32_t)got,
-			 GPC_OPTIONS(gpc_publish_options, .tag = chance(12),
-				     .resident = res), 0, -1));
+			 GPC_OPTIONS(gpc_publish_options, .tag = chance(12), .resident = res), 0,
+			 -1));
 	for (i = 0; i < got; i++) {
 		if (res[i] != b[i])
 			must(gpc_release(churn.c, &b[i], 1));
@@ -249,8 +245,7 @@ static void churn_demote(void)
 {
 	bool shared = !chance(3), named = churn.nhold && !chance(3);
 	int from = shared && chance(2) ? churn.other : CHURN_VRAM, got;
-	uint32_t n = named ? 1 : 1 + chance(5),
-		 flags = shared && chance(2) ? GPC_COPY : 0;
+	uint32_t n = named ? 1 : 1 + chance(5), flags = shared && chance(2) ? GPC_COPY : 0;
 	struct gpc_move m[5];
 	gpc_block b;
 
@@ -260,8 +255,8 @@ static void churn_demote(void)
 		if (from != CHURN_VRAM && !(shared && from == churn.other))
 			return;
 	}
-	got = gpc_demote(churn.c, from, shared ? CHURN_SHARED : CHURN_RAM,
-			 named ? &b : NULL, n, m, flags, 1000);
+	got = gpc_demote(churn.c, from, shared ? CHURN_SHARED : CHURN_RAM, named ? &b : NULL, n, m,
+			 flags, 1000);
 	if (got < 0) /* in use, moving, dropped, or no room */
 		return;
 	churn_copy(m, (uint32_t)got);
@@ -281,8 +276,8 @@ static void churn_promote(void)
 			b[n++] = churn.hold[i].block;
 	if (!n)
 		return;
-	got = gpc_promote(churn.c, b, n, space ? churn.other : CHURN_VRAM, m,
-			  save ? v : NULL, shared ? GPC_COPY : 0, 1000);
+	got = gpc_promote(churn.c, b, n, space ? churn.other : CHURN_VRAM, m, save ? v : NULL,
+			  shared ? GPC_COPY : 0, 1000);
 	if (got < 0)
 		return;
 	if (save) {
@@ -297,16 +292,14 @@ static void churn_drop(void)
 {
 	gpc_block b;
 
-	must(gpc_lookup(churn.c, 0, &churn.key[1 + chance(CHURN_KEYS - 1)], 1, &b,
-			GPC_QUIET));
+	must(gpc_lookup(churn.c, 0, &churn.key[1 + chance(CHURN_KEYS - 1)], 1, &b, GPC_QUIET));
 	if (b >= 0)
 		must(gpc_drop(churn.c, &b, 1, NULL, 0, -1));
 }
 
 static void churn_clear(void)
 {
-	must(gpc_pool_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(11), 0,
-		       1000));
+	must(gpc_pool_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(11), 0, 1000));
 	if (!chance(6))
 		must(gpc_pool_clear(churn.c, (int)chance(3), 0, 0, 1000));
 }
@@ -341,7 +334,7 @@ static void churn_step(void)
 {
 	static const uint8_t weight[] = { 40, 20, 8, 16, 4, 2, 4, 2 };
 	static void (*const step[])(
-		void) = { churn_request,    NULL,	churn_demote, churn_promote,
+		void) = { churn_request,    NULL,       churn_demote, churn_promote,
 			  churn_late_moves, churn_drop, churn_evict,  churn_clear };
 	uint32_t r = chance(96), i;
 
@@ -368,8 +361,8 @@ static uint32_t churn_walked(void)
 	return sum;
 }
 
-/* Sources whose key lives in another space, and which wait for their children: live twice, and published
- * once. */
+/* Sources whose key lives in another space, and which wait for their children: live twice, and
+ * published once. */
 static int64_t churn_left_behind(void)
 {
 	const struct segment *s = &churn.c->seg;
@@ -397,7 +390,8 @@ static void churn_end(void)
 	is_int(churn.wrong, 0, "%u steps: no wrong bytes", churn.steps);
 	ok(!st.refs && !st.reserved && !st.dying, "nothing is held");
 	is_int(st.live + st.free_blocks, 32 + 24 + 64 + 24 + 64 + 24, "no block is lost");
-	ok(gpc_pool_available(churn.c, CHURN_VRAM) == 32 && gpc_pool_available(churn.c, CHURN_RAM) == 24 &&
+	ok(gpc_pool_available(churn.c, CHURN_VRAM) == 32 &&
+		   gpc_pool_available(churn.c, CHURN_RAM) == 24 &&
 		   gpc_pool_available(churn.c, CHURN_SHARED) == 24 &&
 		   gpc_pool_available(churn.c, churn.other) == 24,
 	   "all can be had");

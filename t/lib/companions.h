@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* companions.h - a leader with blocks that it reads and blocks that it writes, companions, and a rival who
- * wants all blocks: is what the leader had kept, and does it come back? */
+/* companions.h - a leader with blocks that it reads and blocks that it writes, companions, and a
+ * rival who wants all blocks: is what the leader had kept, and does it come back? */
 #ifndef GPC_T_COMPANIONS_H
 #define GPC_T_COMPANIONS_H
 
@@ -18,17 +18,17 @@
 
 enum { BLOCKS = 8, SLOTS = 4 };
 
-static gpc *c;                           /* the writer, and the rival who wants all blocks */
+static gpc *c; /* the writer, and the rival who wants all blocks */
 
-static uint32_t quarantine_ms = 1;       /* of the next cache */
+static uint32_t quarantine_ms = 1; /* of the next cache */
 
 /* What processes tell each other. */
 static struct told {
 	uint64_t ready, go, stores, life;
 	int32_t leader, child;
 	gpc_block held, slot[SLOTS];
-	uint64_t bytes[BLOCKS];          /* of the blocks: who has written there */
-} *told;
+	uint64_t bytes[BLOCKS]; /* of the blocks: who has written there */
+} * told;
 
 TAP_FN void serves(int times)
 {
@@ -68,8 +68,11 @@ TAP_FN void ends(const char *what)
 
 TAP_FN int attach_to(int32_t leader, uint64_t life, gpc **ret)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir, .label = "companion",
-					  .leader = leader, .life = life };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .dir = cache_dir,
+					  .label = "companion",
+					  .leader = leader,
+					  .life = life };
 
 	return gpc_attach(cache_name, &opt, 0, ret);
 }

@@ -32,10 +32,10 @@
 #define CREW_POOLS  8
 #define CREW_SLOTS  1024
 
-struct crew_block {                      /* the bytes of a block, in a test */
-	uint32_t owner;                  /* member that may write, + 1 */
+struct crew_block {     /* the bytes of a block, in a test */
+	uint32_t owner; /* member that may write, + 1 */
 	uint32_t pad;
-	uint64_t word[7];                /* its key, again and again */
+	uint64_t word[7]; /* its key, again and again */
 };
 
 struct crew {
@@ -47,14 +47,13 @@ struct crew {
 };
 
 static struct crew *crew;
-static int crew_me;                      /* what this member was forked with */
-static bool crew_is_member;              /* not the one that speaks */
-static void (*crew_where)(char *to, size_t size);        /* what a failure says, too */
+static int crew_me;                               /* what this member was forked with */
+static bool crew_is_member;                       /* not the one that speaks */
+static void (*crew_where)(char *to, size_t size); /* what a failure says, too */
 
 TAP_FN void crew_begin(void)
 {
-	crew = mmap(NULL, sizeof(*crew), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		    -1, 0);
+	crew = mmap(NULL, sizeof(*crew), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (crew == MAP_FAILED)
 		bail("no shared page");
 }
@@ -113,13 +112,13 @@ TAP_FN void crew_wait(int gate, uint32_t n)
 
 /* What has no gate of its own (the kernel's, the writer's state) is looked at again and again,
  * with `step` between looks. */
-#define crew_until(cond, step)                          \
-	do {                                            \
-		while (!(cond)) {                       \
+#define crew_until(cond, step)                           \
+	do {                                             \
+		while (!(cond)) {                        \
 			if (load_acquire(&crew->failed)) \
-				crew_give_up();         \
-			step;                           \
-		}                                       \
+				crew_give_up();          \
+			step;                            \
+		}                                        \
 	} while (0)
 
 /* Between two looks. */
@@ -149,17 +148,17 @@ TAP_FN TAP_PRINTF(3, 4) void crew_fail(const char *file, int line, const char *f
 	crew_give_up();
 }
 
-#define need(cond, ...)                                                 \
-	do {                                                            \
-		if (!(cond))                                            \
-			crew_fail(__FILE__, __LINE__, __VA_ARGS__);     \
+#define need(cond, ...)                                             \
+	do {                                                        \
+		if (!(cond))                                        \
+			crew_fail(__FILE__, __LINE__, __VA_ARGS__); \
 	} while (0)
-#define must_be(expr, want)                                                             \
-	do {                                                                            \
-		long long got_ = (long long)(expr), want_ = (long long)(want);          \
-		if (got_ != want_)                                                      \
-			crew_fail(__FILE__, __LINE__, #expr " is %lld, want %lld (%s)", \
-				  got_, want_, gpc_last_error());                       \
+#define must_be(expr, want)                                                                   \
+	do {                                                                                  \
+		long long got_ = (long long)(expr), want_ = (long long)(want);                \
+		if (got_ != want_)                                                            \
+			crew_fail(__FILE__, __LINE__, #expr " is %lld, want %lld (%s)", got_, \
+				  want_, gpc_last_error());                                   \
 	} while (0)
 
 TAP_FN pid_t crew_fork(int (*member)(int me), int me)
@@ -237,11 +236,11 @@ TAP_FN struct crew_block *crew_at(gpc_block b)
 /* A reservation came: nobody else may have it. */
 TAP_FN void crew_own(gpc_block b)
 {
-	uint32_t was = __atomic_exchange_n(&crew_at(b)->owner, (uint32_t)crew_me + 1,
-					   __ATOMIC_SEQ_CST);
+	uint32_t was =
+		__atomic_exchange_n(&crew_at(b)->owner, (uint32_t)crew_me + 1, __ATOMIC_SEQ_CST);
 
-	need(!was, "block 0x%x was given to member %d, but member %d has it", (unsigned)b,
-	     crew_me, (int)was - 1);
+	need(!was, "block 0x%x was given to member %d, but member %d has it", (unsigned)b, crew_me,
+	     (int)was - 1);
 }
 
 /* Before it is published or given back. */
@@ -299,8 +298,9 @@ TAP_FN gpc *crew_create(struct gpc_config cfg, uint32_t flags)
 /* Waits for the name and for a seat. */
 TAP_FN gpc *crew_attach(const char *label)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = scratch,
-				   .label = label };
+	struct gpc_attach_options opt = {
+		.size = sizeof(opt), .timeout_ms = 20000, .dir = scratch, .label = label
+	};
 	gpc *c = NULL;
 
 	must_be(gpc_attach(CREW_NAME, &opt, 0, &c), 0);

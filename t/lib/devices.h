@@ -48,7 +48,7 @@ TAP_FN void device_use(void)
 }
 #else
 #define device_must(call) bail("this build has no CUDA")
-#define device_use()	  bail("this build has no CUDA")
+#define device_use()      bail("this build has no CUDA")
 #endif
 
 /* For tests of what only a GPU has. */

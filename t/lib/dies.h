@@ -10,10 +10,10 @@
 #include "peer/handle.h"
 #include "stops.h"
 
-static gpc *c;                           /* whose command it is; the next writer as well */
+static gpc *c; /* whose command it is; the next writer as well */
 /* If not NULL, run here when the writer has taken over, and before the command is in the ring. */
 static void (*dies_between)(void);
-static uint32_t *dies_gate;              /* 1: it has taken over, 2: go on */
+static uint32_t *dies_gate; /* 1: it has taken over, 2: go on */
 
 TAP_FN struct shm_seat *dies_seat(gpc *d)
 {
@@ -54,8 +54,8 @@ TAP_FN void dies_taking(struct shm_command cmd, uint64_t last)
 TAP_FN void dies_gate_make(void)
 {
 	if (!dies_gate)
-		dies_gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-				 -1, 0);
+		dies_gate =
+			mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (dies_gate == MAP_FAILED)
 		bail("no shared page");
 	store_release(dies_gate, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* disk_shim.h - a test between the disk and the system: transfers that fail, are short, are interrupted, or
- * kill the process.
+/* disk_shim.h - a test between the disk and the system: transfers that fail, are short, are
+ * interrupted, or kill the process.
  *
  * The program is linked with --wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=posix_fallocate,
  * --wrap=ftruncate,--wrap=io_store. */
@@ -18,20 +18,23 @@
 
 enum shim_call { SHIM_READ = 1, SHIM_WRITE = 2, SHIM_SYNC = 4, SHIM_ROOM = 8, SHIM_CUT = 16 };
 
-/* Calls of these kinds that begin at offsets from..to; the first `skip` pass, the next `times` do not. */
+/* Calls of these kinds that begin at offsets from..to; the first `skip` pass, the next `times` do
+ * not. */
 static struct {
 	uint32_t calls, skip, times;
 	uint64_t from, to;
-	int err;                         /* what they say; 0: they are short, of `part` bytes at most */
+	int err; /* what they say; 0: they are short, of `part` bytes at most */
 	size_t part;
-	uint32_t met;                    /* how many were */
+	uint32_t met; /* how many were */
 } shim;
 
 /* What the test says of power or death needs no sync of the system: they take most of its time. */
 static bool shim_dry;
 
 /* Steps at which a process may die: before each call, and in the middle of one that writes. */
-static struct { uint32_t step, die; } shim_death;
+static struct {
+	uint32_t step, die;
+} shim_death;
 
 /* Called around each call that changes the file; may be NULL. */
 static void (*shim_seen)(enum shim_call call, int fd, uint64_t at, size_t n, bool before);
@@ -76,7 +79,8 @@ static inline bool shim_meets_locked(enum shim_call call, uint64_t at)
 	return true;
 }
 
-static pthread_mutex_t shim_lock = PTHREAD_MUTEX_INITIALIZER;   /* where threads meet what the test changes meanwhile */
+/* where threads meet what the test changes meanwhile */
+static pthread_mutex_t shim_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static inline bool shim_meets(enum shim_call call, uint64_t at)
 {
@@ -135,7 +139,7 @@ ssize_t __wrap_pwritev(int fd, const struct iovec *v, int n, off_t at)
 
 	if (shim_die())
 		shim_end();
-	if (bytes > 4096 && shim_die()) {        /* the kernel ends a write between two pages */
+	if (bytes > 4096 && shim_die()) { /* the kernel ends a write between two pages */
 		got = __real_pwritev(fd, few, shim_shorten(v, n, 4096, few), at);
 		shim_end();
 	}

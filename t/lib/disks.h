@@ -46,8 +46,11 @@ TAP_FN void disk_remove_folder(void)
 
 TAP_FN struct disk_options disk_opt(uint64_t slots)
 {
-	return (struct disk_options){ .flags = DISK_CREATE, .slots = slots, .threads = 2,
-				      .image_bytes = DISK_TEST_IMAGE, .note_bytes = 100 };
+	return (struct disk_options){ .flags = DISK_CREATE,
+				      .slots = slots,
+				      .threads = 2,
+				      .image_bytes = DISK_TEST_IMAGE,
+				      .note_bytes = 100 };
 }
 
 TAP_FN struct disk *disk_must(const struct disk_options *opt)
@@ -177,7 +180,8 @@ TAP_FN void disk_seal_header(struct disk_header *h)
 	h->checksum = crc32c(0, h, offsetof(struct disk_header, checksum));
 }
 
-/* A file found no room, and the sentence has what there is, less the superblock of a file that was on its way. */
+/* A file found no room, and the sentence has what there is, less the superblock of a file that was
+ * on its way. */
 TAP_FN bool disk_says_free(void)
 {
 	const char *at = strstr(gpc_last_error(), " bytes more, and ");
@@ -191,7 +195,8 @@ TAP_FN bool disk_says_free(void)
 	if (statvfs(folder, &fs))
 		bail("statvfs: %s", strerror(errno));
 	there = (unsigned long long)fs.f_bavail * fs.f_frsize;
-	return at && sscanf(at, " bytes more, and %llu are free", &said) == 1 && said <= there && said + 8192 >= there;
+	return at && sscanf(at, " bytes more, and %llu are free", &said) == 1 && said <= there &&
+	       said + 8192 >= there;
 }
 
 #endif

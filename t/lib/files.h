@@ -13,12 +13,15 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#define BLOCKS    48
-#define PEERS     2
-#define LIMIT     20             /* seconds for one look: it must not go on for ever */
+#define BLOCKS 48
+#define PEERS  2
+#define LIMIT  20 /* seconds for one look: it must not go on for ever */
 
 static const char *const suffix[3] = { "idx", "ctl", "lock" };
-static struct { uint8_t *bytes; size_t size; } file[3];
+static struct {
+	uint8_t *bytes;
+	size_t size;
+} file[3];
 static struct layout at;
 static uint64_t seed = 1, random_state;
 
@@ -30,13 +33,12 @@ TAP_FN uint32_t random_below(uint32_t n)
 /* Awkward numbers. */
 TAP_FN uint64_t nasty(void)
 {
-	static const uint64_t value[] = { 0, 1, 2, 3, 7, 0x7f, 0xff, 0x8000, 0xffff,
-					  1u << 24, INT32_MAX, 1ull << 31, UINT32_MAX,
-					  1ull << 32,
-					  INT64_MAX, 1ull << 63, UINT64_MAX };
+	static const uint64_t value[] = { 0,          1,          2,          3,          7,
+					  0x7f,       0xff,       0x8000,     0xffff,     1u << 24,
+					  INT32_MAX,  1ull << 31, UINT32_MAX, 1ull << 32, INT64_MAX,
+					  1ull << 63, UINT64_MAX };
 
-	return random_below(3) ? value[random_below(ARRAY_SIZE(value))] :
-				 crew_mix(random_state);
+	return random_below(3) ? value[random_below(ARRAY_SIZE(value))] : crew_mix(random_state);
 }
 
 /* ---- a cache with something of everything ---- */
@@ -53,8 +55,8 @@ TAP_FN void fill(gpc *c)
 		must_be(gpc_reserve(c, 0, 1, &b[i], NULL, 0, -1), 1);
 	}
 	k[0] = crew_no_key;
-	must_be(gpc_publish(c, k, k + 1, b, 19,
-			    GPC_OPTIONS(gpc_publish_options, .tag = 7), 0, -1), 19);
+	must_be(gpc_publish(c, k, k + 1, b, 19, GPC_OPTIONS(gpc_publish_options, .tag = 7), 0, -1),
+		19);
 	must_be(gpc_release(c, b, 12), 0);
 	must_be(gpc_evict(c, 0, 0, b, 0, -1), 0);
 	need(gpc_demote(c, 0, 1, (gpc_block[1]){ b[18] }, 1, m, 0, -1) == 1, "demote: %s",
@@ -67,8 +69,12 @@ TAP_FN void fill(gpc *c)
 /* It dies with all it has, so that seats, rings and sections have content, too. */
 TAP_FN int maker(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .ram_blocks = 16, .max_pools = 4,
-				  .max_peers = PEERS, .devices = "host", .tick_us = 1 };
+	struct gpc_config cfg = { .vram_blocks = BLOCKS,
+				  .ram_blocks = 16,
+				  .max_pools = 4,
+				  .max_peers = PEERS,
+				  .devices = "host",
+				  .tick_us = 1 };
 	gpc *c = crew_create(cfg, 0);
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
@@ -126,8 +132,8 @@ TAP_FN void put_back(const uint8_t *index, const uint8_t *control)
 	for (i = 0; i < 3; i++) {
 		fd = open(scratch_file(CREW_NAME, suffix[i]), O_RDWR | O_CREAT, 0600);
 		need(fd >= 0 && !ftruncate(fd, (off_t)file[i].size) &&
-		     !fallocate(fd, 0, 0, (off_t)file[i].size) &&
-		     pwrite(fd, bytes[i], file[i].size, 0) == (ssize_t)file[i].size,
+			     !fallocate(fd, 0, 0, (off_t)file[i].size) &&
+			     pwrite(fd, bytes[i], file[i].size, 0) == (ssize_t)file[i].size,
 		     "cannot write the files");
 		close(fd);
 	}

@@ -7,10 +7,10 @@
 #include "made.h"
 
 #define BUCKETS 1024u
-#define VRAM GPC_BLOCK(0, 0)             /* pools 0 and 1: space 0 */
-#define RAM  GPC_BLOCK(1, 0)
-#define OTHER GPC_BLOCK(2, 0)            /* pool 2: VRAM of space 1 */
-#define LAST GPC_BLOCK(3, 0)             /* pool 3: RAM of space 31 */
+#define VRAM    GPC_BLOCK(0, 0) /* pools 0 and 1: space 0 */
+#define RAM     GPC_BLOCK(1, 0)
+#define OTHER   GPC_BLOCK(2, 0) /* pool 2: VRAM of space 1 */
+#define LAST    GPC_BLOCK(3, 0) /* pool 3: RAM of space 31 */
 
 static struct made f;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ghosts.h - a cache with a chain of two in RAM, and peers in processes of their own, of which only the
- * seat counts: what stands in their rings is the test's. */
+/* ghosts.h - a cache with a chain of two in RAM, and peers in processes of their own, of which only
+ * the seat counts: what stands in their rings is the test's. */
 #ifndef GPC_T_GHOSTS_H
 #define GPC_T_GHOSTS_H
 
@@ -13,7 +13,11 @@ enum { VRAM, RAM, BLOCKS = 4 };
 
 /* ---- a peer in a process of its own, of which only the seat counts ---- */
 
-static struct ghost { gpc gpc; pid_t pid; uint32_t *state; } ghosts[2];
+static struct ghost {
+	gpc gpc;
+	pid_t pid;
+	uint32_t *state;
+} ghosts[2];
 
 TAP_FN void ghost_run(struct ghost *g, bool holds)
 {
@@ -35,7 +39,8 @@ TAP_FN gpc *ghost_make(struct ghost *g, bool holds)
 	struct timespec pause = { .tv_nsec = 100000 };
 
 	if (!g->state)
-		g->state = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		g->state =
+			mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (g->state == MAP_FAILED)
 		bail("no page");
 	store_release(g->state, 0);
@@ -80,9 +85,9 @@ TAP_FN void begin(gpc_block *b)
 	struct gpc_config cfg = cache_config(0, 0);
 	struct gpc_pool ram = pool_of(GPC_RAM, BLOCKS, 0);
 
-	cfg.quarantine_ms = 20;          /* a successor does not know who it was */
+	cfg.quarantine_ms = 20; /* a successor does not know who it was */
 	ram.transit = 2;
-	cfg.max_blocks = 12;             /* takeover stores to each that is free */
+	cfg.max_blocks = 12; /* takeover stores to each that is free */
 	cfg.max_peers = 8;
 	c = cache_make(&cfg, NULL);
 	pool_new(c, GPC_VRAM, BLOCKS, 0, 0);

@@ -21,11 +21,18 @@
 
 enum { MOST = 512 };
 
-struct value { char key[GPC_REMOTE_KEY + 1]; char *bytes; uint64_t n; };
+struct value {
+	char key[GPC_REMOTE_KEY + 1];
+	char *bytes;
+	uint64_t n;
+};
 static struct value value[MOST];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct store { char how[32], flag[512]; uint64_t calls; };
+struct store {
+	char how[32], flag[512];
+	uint64_t calls;
+};
 
 static int is(const struct store *s, const char *how)
 {
@@ -55,7 +62,8 @@ static void copy(const struct gpc_remote_item *item, char *at, int out)
 	memcpy(out ? item->header : at, out ? at : item->header, GPC_REMOTE_HEADER);
 	at += GPC_REMOTE_HEADER;
 	for (i = 0; i < item->npieces; i++) {
-		memcpy(out ? item->image[i].iov_base : at, out ? at : item->image[i].iov_base, item->image[i].iov_len);
+		memcpy(out ? item->image[i].iov_base : at, out ? at : item->image[i].iov_base,
+		       item->image[i].iov_len);
 		at += item->image[i].iov_len;
 	}
 }
@@ -77,8 +85,10 @@ static int open_bad(const struct gpc_remote_setup *setup, void **store, char *wh
 	if (!s)
 		return -ENOMEM;
 	for (i = 0; i < setup->noptions; i++)
-		strncpy(strcmp(setup->options[i].word, "how") ? s->flag : s->how, setup->options[i].value,
-			strcmp(setup->options[i].word, "how") ? sizeof(s->flag) - 1 : sizeof(s->how) - 1);
+		strncpy(strcmp(setup->options[i].word, "how") ? s->flag : s->how,
+			setup->options[i].value,
+			strcmp(setup->options[i].word, "how") ? sizeof(s->flag) - 1
+							      : sizeof(s->how) - 1);
 	*store = s;
 	if (!strcmp(s->how, "null") || !strcmp(s->how, "positive")) {
 		*store = !strcmp(s->how, "null") ? NULL : s;
@@ -99,7 +109,8 @@ static void close_bad(void *store)
 	free(s);
 }
 
-static void exists(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void exists(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		   uint32_t n)
 {
 	struct store *s = store;
 	uint32_t i;
@@ -132,7 +143,8 @@ static int get_one(struct store *s, const struct gpc_remote_item *item, int late
 	return is(s, "more") ? 7 : 0;
 }
 
-static void get(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void get(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		uint32_t n)
 {
 	struct store *s = store;
 	int late = is(s, "write");
@@ -166,7 +178,8 @@ static int put_one(const struct gpc_remote_item *item)
 	return 0;
 }
 
-static void put(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void put(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		uint32_t n)
 {
 	struct store *s = store;
 	uint32_t i;
@@ -179,7 +192,8 @@ static void put(void *store, const struct gpc_remote_call *call, struct gpc_remo
 	pthread_mutex_unlock(&lock);
 }
 
-static void take_away(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
+static void take_away(void *store, const struct gpc_remote_call *call,
+		      struct gpc_remote_item *items, uint32_t n)
 {
 	struct value *v;
 	uint32_t i;
@@ -218,11 +232,9 @@ static uint32_t counters(void *store, struct gpc_remote_counter *ret, uint32_t n
 	return is(s, "more") ? 100000 : n ? 1 : 0;
 }
 
-static const struct gpc_remote_word words[] = {
-	{ "how", "what it breaks" },
-	{ "flag", "a file: it does while this is there" },
-	{ NULL, NULL }
-};
+static const struct gpc_remote_word words[] = { { "how", "what it breaks" },
+						{ "flag", "a file: it does while this is there" },
+						{ NULL, NULL } };
 
 const struct gpc_remote_plugin gpc_remote_plugin = {
 	.size = sizeof(struct gpc_remote_plugin),

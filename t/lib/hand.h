@@ -12,10 +12,10 @@
 
 enum { BLOCKS = 64, BUCKETS = 32, FULL = 4 };
 
-static gpc *c, *d;                       /* d: a reader, whose section holds grace periods back */
+static gpc *c, *d; /* d: a reader, whose section holds grace periods back */
 static int section;
 static uint8_t *index_of_hand;
-static uint64_t number;                  /* of keys */
+static uint64_t number; /* of keys */
 
 TAP_FN void begin(void)
 {

@@ -64,9 +64,7 @@ TAP_FN const struct mirror_status *status_of(uint64_t sequence)
 {
 	static struct mirror_status l;
 
-	l = (struct mirror_status){ .sequence = sequence,
-				  .ram_pools = { 2 },
-				  .spaces = 1 };
+	l = (struct mirror_status){ .sequence = sequence, .ram_pools = { 2 }, .spaces = 1 };
 	return &l;
 }
 
@@ -77,8 +75,7 @@ TAP_FN void *make_mirror(struct made *m, uint32_t generation, struct shm_mirror 
 
 	memset(d, 0, sizeof(*d));
 	if (host->create(&m->c.seg, "host", generation, d, &mirror) ||
-	    host->upload(mirror, made_entry(m, 0), entries(m),
-			 status_of(made_state(m)->changes)))
+	    host->upload(mirror, made_entry(m, 0), entries(m), status_of(made_state(m)->changes)))
 		bail("no mirror: %s", gpc_last_error());
 	d->generation = generation;
 	d->flushed = made_state(m)->changes;

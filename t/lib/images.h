@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* images.h - members of a crew whose blocks have the bytes that their key says, so that anybody can tell whether a
- * block is right.  VRAM is that of device_name(), layer after layer; RAM has images. */
+/* images.h - members of a crew whose blocks have the bytes that their key says, so that anybody can
+ * tell whether a block is right.  VRAM is that of device_name(), layer after layer; RAM has
+ * images. */
 #ifndef GPC_T_IMAGES_H
 #define GPC_T_IMAGES_H
 
@@ -10,12 +11,16 @@
 #define IMAGE_PIECES 16u
 #define IMAGE_PIECE  4096u
 #define IMAGE_BYTES  (IMAGE_PIECES * IMAGE_PIECE)
-#define IMAGE_CHAIN  64u                 /* longest chain */
+#define IMAGE_CHAIN  64u /* longest chain */
 
 TAP_FN struct gpc_pool images_pool(uint32_t kind, uint32_t blocks, uint32_t space, int demote_to)
 {
-	return (struct gpc_pool){ .size = sizeof(struct gpc_pool), .kind = kind, .blocks = blocks,
-				  .transit = 1, .space = space, .demote_to = demote_to };
+	return (struct gpc_pool){ .size = sizeof(struct gpc_pool),
+				  .kind = kind,
+				  .blocks = blocks,
+				  .transit = 1,
+				  .space = space,
+				  .demote_to = demote_to };
 }
 
 /* That spaces share. */
@@ -33,9 +38,13 @@ TAP_FN int images_ram(gpc *c, uint32_t blocks)
 
 TAP_FN int images_vram(gpc *c, uint32_t blocks, uint32_t space, int demote_to)
 {
-	struct gpc_run run = { .count = IMAGE_PIECES, .bytes = IMAGE_PIECE, .slot_stride = IMAGE_PIECE,
+	struct gpc_run run = { .count = IMAGE_PIECES,
+			       .bytes = IMAGE_PIECE,
+			       .slot_stride = IMAGE_PIECE,
 			       .run_stride = (uint64_t)blocks * IMAGE_PIECE };
-	struct gpc_memory m = { .size = sizeof(m), .nruns = 1, .runs = &run, .device = device_name() };
+	struct gpc_memory m = {
+		.size = sizeof(m), .nruns = 1, .runs = &run, .device = device_name()
+	};
 	struct gpc_pool p = images_pool(GPC_VRAM, blocks, space, demote_to);
 	int pool;
 
@@ -112,8 +121,8 @@ TAP_FN void image_check(gpc *c, gpc_block b, const gpc_key *key, const char *wha
 {
 	uint32_t wrong = image_wrong(c, b, key, 0, IMAGE_PIECES);
 
-	need(!wrong, "%s: block 0x%x, %u words of %zu are not those of its key", what, (unsigned)b, wrong,
-	     (size_t)IMAGE_BYTES / 8);
+	need(!wrong, "%s: block 0x%x, %u words of %zu are not those of its key", what, (unsigned)b,
+	     wrong, (size_t)IMAGE_BYTES / 8);
 }
 
 /* ---- chains ---- */

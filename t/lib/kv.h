@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kv.h - a gpcd that publishes KV events, a worker that makes them, and consumers that listen.
  *
- * A block is a number n: its key is imported from it, the engine's name of it is KV_NAME + n, and its tokens
- * are n << 16 and on. */
+ * A block is a number n: its key is imported from it, the engine's name of it is KV_NAME + n, and
+ * its tokens are n << 16 and on. */
 #ifndef GPC_T_KV_H
 #define GPC_T_KV_H
 
@@ -14,14 +14,15 @@
 
 #include "cache.h"
 
-#define KV_NAME UINT64_C(0xfedcba9876540000)
-#define KV_TOKENS 4                      /* a block */
+#define KV_NAME   UINT64_C(0xfedcba9876540000)
+#define KV_TOKENS 4 /* a block */
 enum { KV_EVENTS = 5000, KV_BLOCKS = 8192 };
 
 static void *kv_context;
 static char kv_out[128], kv_replay[128]; /* endpoints, in the cache's folder */
 
-/* libzmq is not compiled for the thread sanitizer, which so cannot know what its threads wait for. */
+/* libzmq is not compiled for the thread sanitizer, which so cannot know what its threads wait
+ * for. */
 #define KV_TSAN "ignore_noninstrumented_modules=1"
 #ifdef __SANITIZE_THREAD__
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
@@ -115,8 +116,9 @@ TAP_FN int kv_end(pid_t pid, int sig)
 /* A cache of its own: the usual options, and a handle of a worker. */
 TAP_FN gpc *kv_worker(void)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir, .label = "worker",
-					  .timeout_ms = 20000 };
+	struct gpc_attach_options opt = {
+		.size = sizeof(opt), .dir = cache_dir, .label = "worker", .timeout_ms = 20000
+	};
 	gpc *c = NULL;
 
 	must(gpc_attach(cache_name, &opt, 0, &c));
@@ -184,7 +186,7 @@ struct kv_event {
 	uint64_t hash, parent;
 	bool has_parent;
 	uint32_t tokens, first, block_tokens, group;
-	char adapter[24], salt[24], extra[56];   /* extra: "a|b" */
+	char adapter[24], salt[24], extra[56]; /* extra: "a|b" */
 };
 
 struct kv_batch {
@@ -213,7 +215,10 @@ TAP_FN void kv_decode_extra(const msgpack_object *v, char *ret, size_t room)
 	const msgpack_object *one = v->via.array.ptr;
 	char text[24];
 
-	snprintf(ret, room, "%s", v->via.array.size != 1 ? "?" : one->type == MSGPACK_OBJECT_NIL ? "nil" : "");
+	snprintf(ret, room, "%s",
+		 v->via.array.size != 1            ? "?"
+		 : one->type == MSGPACK_OBJECT_NIL ? "nil"
+						   : "");
 	for (uint32_t i = 0; one->type == MSGPACK_OBJECT_ARRAY && i < one->via.array.size; i++) {
 		kv_text(&one->via.array.ptr[i], text, sizeof(text));
 		snprintf(ret + strlen(ret), room - strlen(ret), "%s%s", i ? "|" : "", text);
@@ -258,7 +263,8 @@ TAP_FN void kv_decode(struct kv_batch *b)
 	size_t at = 0;
 
 	msgpack_unpacked_init(&u);
-	if (msgpack_unpack_next(&u, (const char *)b->bytes, b->size, &at) != MSGPACK_UNPACK_SUCCESS ||
+	if (msgpack_unpack_next(&u, (const char *)b->bytes, b->size, &at) !=
+		    MSGPACK_UNPACK_SUCCESS ||
 	    u.data.type != MSGPACK_OBJECT_ARRAY || u.data.via.array.size != 3)
 		bail("a batch that is none");
 	b->rank = (uint32_t)u.data.via.array.ptr[2].via.u64;
@@ -336,7 +342,11 @@ TAP_FN bool kv_answer(void *dealer, struct kv_batch *b, int ms)
 
 /* What a consumer knows: blocks by name, medium and rank. */
 struct kv_model {
-	struct { uint64_t hash; uint32_t rank; char medium[8]; } at[KV_BLOCKS];
+	struct {
+		uint64_t hash;
+		uint32_t rank;
+		char medium[8];
+	} at[KV_BLOCKS];
 	uint32_t n;
 	uint64_t last;
 	bool begun, clears_all;
@@ -356,7 +366,8 @@ TAP_FN uint32_t kv_find(const struct kv_model *m, uint64_t hash, const char *med
 	uint32_t i;
 
 	for (i = 0; i < m->n; i++)
-		if (m->at[i].hash == hash && m->at[i].rank == rank && !strcmp(m->at[i].medium, medium))
+		if (m->at[i].hash == hash && m->at[i].rank == rank &&
+		    !strcmp(m->at[i].medium, medium))
 			break;
 	return i;
 }
@@ -365,7 +376,8 @@ TAP_FN void kv_apply_event(struct kv_model *m, const struct kv_event *e, uint32_
 {
 	uint32_t i = kv_find(m, e->hash, e->medium, rank);
 
-	if (!strcmp(e->type, "AllBlocksCleared")) {  /* of its rank: some consumers take it for all ranks */
+	if (!strcmp(e->type, "AllBlocksCleared")) {
+		/* of its rank: some consumers take it for all ranks */
 		for (i = 0; i < m->n; i++)
 			if (m->at[i].rank == rank || m->clears_all)
 				m->at[i--] = m->at[--m->n];
@@ -416,7 +428,8 @@ TAP_FN void kv_recover(struct kv_model *m, void *dealer, uint64_t first)
 	free(b);
 }
 
-/* A batch of the stream as a consumer takes it that can ask for others; without a dealer it cannot. */
+/* A batch of the stream as a consumer takes it that can ask for others; without a dealer it
+ * cannot. */
 TAP_FN void kv_take(struct kv_model *m, const struct kv_batch *b, void *dealer)
 {
 	if (dealer && (!m->begun ? b->sequence > 0 : b->sequence > m->last + 1))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kv_main.h - the end of a test of gpcd's KV events: its body runs where gpcd publishes any, else it is skipped. */
+/* kv_main.h - the end of a test of gpcd's KV events: its body runs where gpcd publishes any, else
+ * it is skipped. */
 #ifndef T_KV_MAIN_H
 #define T_KV_MAIN_H
 

@@ -15,23 +15,29 @@ struct runs {
 };
 
 enum layout_name {
-	WHOLE,                   /* one piece: RAM, cross-layer blocks */
-	LAYER_PARTS,             /* a part a layer, [2, blocks, tokens, heads, dim] */
-	LAYER_PARTS_BLOCKS,      /* a part a layer, [blocks, 2, tokens, heads, dim] */
-	ONE_ALLOCATION,          /* [layers, 2, blocks, tokens, heads, dim] */
-	KEYS_THEN_VALUES,        /* the same, the image in another order: all K, then all V */
-	CROSS_LAYER,             /* [blocks, layers, 2, tokens, heads, dim] */
-	CROSS_LAYER_SPLIT,       /* the same, all K, then all V */
-	PADDED,                  /* ONE_ALLOCATION, each tensor and each block padded */
-	MLA,                     /* a latent and a smaller indexer for each layer, one allocation */
-	LISTED,                  /* ONE_ALLOCATION, with a run for each tensor */
+	WHOLE,              /* one piece: RAM, cross-layer blocks */
+	LAYER_PARTS,        /* a part a layer, [2, blocks, tokens, heads, dim] */
+	LAYER_PARTS_BLOCKS, /* a part a layer, [blocks, 2, tokens, heads, dim] */
+	ONE_ALLOCATION,     /* [layers, 2, blocks, tokens, heads, dim] */
+	KEYS_THEN_VALUES,   /* the same, the image in another order: all K, then all V */
+	CROSS_LAYER,        /* [blocks, layers, 2, tokens, heads, dim] */
+	CROSS_LAYER_SPLIT,  /* the same, all K, then all V */
+	PADDED,             /* ONE_ALLOCATION, each tensor and each block padded */
+	MLA,                /* a latent and a smaller indexer for each layer, one allocation */
+	LISTED,             /* ONE_ALLOCATION, with a run for each tensor */
 	LAYOUTS
 };
 
 static const char *const layout_name[LAYOUTS] = {
-	"one piece a block", "a part a layer, [2, blocks, ...]", "a part a layer, [blocks, 2, ...]",
-	"[layers, 2, blocks, ...]", "[layers, 2, blocks, ...], keys then values",
-	"[blocks, layers, 2, ...]", "[blocks, layers, 2, ...], keys then values", "padded", "MLA",
+	"one piece a block",
+	"a part a layer, [2, blocks, ...]",
+	"a part a layer, [blocks, 2, ...]",
+	"[layers, 2, blocks, ...]",
+	"[layers, 2, blocks, ...], keys then values",
+	"[blocks, layers, 2, ...]",
+	"[blocks, layers, 2, ...], keys then values",
+	"padded",
+	"MLA",
 	"a run a tensor",
 };
 
@@ -87,8 +93,7 @@ TAP_FN void layout_make(struct runs *l, enum layout_name name, uint32_t layers, 
 		break;
 	case MLA:
 		layout_add(l, 0, layers, piece, 0, piece, slots * (piece + piece / 4));
-		layout_add(l, 0, layers, piece / 4, tensor, piece / 4,
-			   slots * (piece + piece / 4));
+		layout_add(l, 0, layers, piece / 4, tensor, piece / 4, slots * (piece + piece / 4));
 		break;
 	case LISTED:
 		for (i = 0; i < 2 * layers; i++)

@@ -107,8 +107,7 @@ UNUSED static void made_new(struct made *m, const char *name, uint32_t blocks)
 	};
 
 	memset(m, 0, sizeof(*m));
-	if (segment_create(&m->c.seg, name, &cfg) ||
-	    segment_map_writer(&m->c.seg, &m->index))
+	if (segment_create(&m->c.seg, name, &cfg) || segment_map_writer(&m->c.seg, &m->index))
 		bail("no cache for the test: %s", gpc_last_error());
 	memcpy(&m->c.secret, m->c.seg.header.secret, sizeof(m->c.secret));
 	made_handle(m, MADE_PEER);
@@ -171,8 +170,8 @@ UNUSED static void made_free(struct made *m)
 	segment_close(s);
 }
 
-UNUSED static void made_add_pool(struct made *m, uint32_t p, uint32_t kind,
-				 uint32_t space, uint32_t first, uint32_t slots)
+UNUSED static void made_add_pool(struct made *m, uint32_t p, uint32_t kind, uint32_t space,
+				 uint32_t first, uint32_t slots)
 {
 	struct shm_pool *pool = made_pool(m, p);
 
@@ -223,8 +222,7 @@ UNUSED static gpc_key made_key(uint64_t n)
 	return (gpc_key){ { made_mix(2 * n + 1), made_mix(~n) & ~KEY_ROOT_BIT } };
 }
 
-UNUSED static struct probe_key made_probe(const struct made *m, uint32_t space,
-					  gpc_key key)
+UNUSED static struct probe_key made_probe(const struct made *m, uint32_t space, gpc_key key)
 {
 	const gpc_key *mask = &m->c.mask[space];
 
@@ -238,8 +236,8 @@ static void made_check_word(struct shm_record *r)
 }
 
 /* Write the key's entry there; the bucket's flag stays. */
-static struct probe_entry *made_fill(const struct made *m, uint64_t slot,
-				     struct probe_key p, gpc_block b)
+static struct probe_entry *made_fill(const struct made *m, uint64_t slot, struct probe_key p,
+				     gpc_block b)
 {
 	struct probe_entry *e = made_entry(m, slot);
 
@@ -251,8 +249,8 @@ static struct probe_entry *made_fill(const struct made *m, uint64_t slot,
 	return e;
 }
 
-static struct probe_entry *made_put_in(const struct made *m, uint32_t bucket,
-				       struct probe_key p, gpc_block b)
+static struct probe_entry *made_put_in(const struct made *m, uint32_t bucket, struct probe_key p,
+				       gpc_block b)
 {
 	uint64_t slot = (uint64_t)bucket * SHM_BUCKET;
 	uint32_t i;
@@ -265,8 +263,7 @@ static struct probe_entry *made_put_in(const struct made *m, uint32_t bucket,
 
 /* As the writer does: first bucket, else flag and second bucket; NULL when both are
  * full. */
-static struct probe_entry *made_put(const struct made *m, uint32_t space, gpc_key key,
-				    gpc_block b)
+static struct probe_entry *made_put(const struct made *m, uint32_t space, gpc_key key, gpc_block b)
 {
 	struct probe_key p = made_probe(m, space, key);
 	struct probe_entry *e = made_put_in(m, p.first, p, b);
@@ -291,8 +288,7 @@ static struct shm_record *made_live(const struct made *m, gpc_block b, gpc_key k
 }
 
 /* Both, in the space of its pool; NULL when there is no place for its entry. */
-static struct probe_entry *made_publish_key(const struct made *m, gpc_block b,
-					    gpc_key key)
+static struct probe_entry *made_publish_key(const struct made *m, gpc_block b, gpc_key key)
 {
 	const struct shm_record *r = made_record(m, pool_record(&m->c.seg, b));
 
@@ -301,8 +297,8 @@ static struct probe_entry *made_publish_key(const struct made *m, gpc_block b,
 }
 
 /* Publish key `n` below key `parent` (0: first block) in a block.  Returns its slot. */
-UNUSED static uint64_t made_publish(const struct made *m, gpc_block b, uint64_t n,
-				    uint64_t parent, uint32_t depth)
+UNUSED static uint64_t made_publish(const struct made *m, gpc_block b, uint64_t n, uint64_t parent,
+				    uint32_t depth)
 {
 	struct shm_record *r = made_record(m, pool_record(&m->c.seg, b));
 	struct probe_entry *e = made_publish_key(m, b, made_key(n));
@@ -319,8 +315,8 @@ UNUSED static uint64_t made_publish(const struct made *m, gpc_block b, uint64_t 
 }
 
 /* One change at the head of the feed. */
-UNUSED static void made_feed(const struct made *m, uint32_t what, gpc_block b,
-			     gpc_block was, uint64_t key)
+UNUSED static void made_feed(const struct made *m, uint32_t what, gpc_block b, gpc_block was,
+			     uint64_t key)
 {
 	struct shm_state *st = made_state(m);
 	struct shm_change *ch = made_change(m, st->events_head);

@@ -14,8 +14,12 @@ static struct segment *const s = &m.c.seg;
 
 TAP_FN struct memory draft(uint32_t kind)
 {
-	struct memory k = { .kind = kind, .slots = SLOTS, .nruns = 2, .nparts = 1,
-			    .block_bytes = 3 * PIECE, .images_bytes = SLOTS * 3 * PIECE };
+	struct memory k = { .kind = kind,
+			    .slots = SLOTS,
+			    .nruns = 2,
+			    .nparts = 1,
+			    .block_bytes = 3 * PIECE,
+			    .images_bytes = SLOTS * 3 * PIECE };
 
 	k.run[0] = (struct shm_run){ 0, 2, PIECE, 0, 2 * PIECE, PIECE };
 	k.run[1] = (struct shm_run){ 0, 1, PIECE, SLOTS * 2 * PIECE, PIECE, 0 };

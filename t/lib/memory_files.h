@@ -57,8 +57,7 @@ TAP_FN bool memory_files_come_to(gpc *c, int n)
 /* The address of a compound literal goes with its block: these are copied. */
 TAP_FN struct gpc_memory memory_of(uint64_t block_bytes)
 {
-	return (struct gpc_memory){ .size = sizeof(struct gpc_memory),
-				    .block_bytes = block_bytes };
+	return (struct gpc_memory){ .size = sizeof(struct gpc_memory), .block_bytes = block_bytes };
 }
 
 TAP_FN struct gpc_pool pool_with(uint32_t kind, uint32_t blocks, uint32_t space)

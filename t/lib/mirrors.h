@@ -65,14 +65,14 @@ struct lookup {
 
 TAP_FN struct lookup ask_new(gpc_dev *d, uint32_t room, uint32_t nseq)
 {
-	return (struct lookup){.d = d,
-			    .room = room,
-			    .nseq = nseq,
-			    .keys = device_alloc(room * sizeof(gpc_key)),
-			    .blocks = device_alloc(room * sizeof(gpc_block)),
-			    .start = device_alloc((nseq + 1) * sizeof(uint32_t)),
-			    .len = device_alloc((nseq + 1) * sizeof(uint32_t)),
-			    .stream = device_stream()};
+	return (struct lookup){ .d = d,
+				.room = room,
+				.nseq = nseq,
+				.keys = device_alloc(room * sizeof(gpc_key)),
+				.blocks = device_alloc(room * sizeof(gpc_block)),
+				.start = device_alloc((nseq + 1) * sizeof(uint32_t)),
+				.len = device_alloc((nseq + 1) * sizeof(uint32_t)),
+				.stream = device_stream() };
 }
 
 TAP_FN void ask_free(struct lookup *a)
@@ -118,9 +118,8 @@ TAP_FN void ask_lookup(struct lookup *a, uint32_t spaces, const gpc_key *keys, u
 
 /* blocks goes there and back, so what a match leaves alone shows; without blocks, NULL is
  * what the device is given as well. */
-TAP_FN void ask_match(struct lookup *a, uint32_t spaces, const gpc_key *keys,
-		      const uint32_t *start, uint32_t nseq, uint32_t *len,
-		      gpc_block *blocks)
+TAP_FN void ask_match(struct lookup *a, uint32_t spaces, const gpc_key *keys, const uint32_t *start,
+		      uint32_t nseq, uint32_t *len, gpc_block *blocks)
 {
 	int section;
 
@@ -131,8 +130,8 @@ TAP_FN void ask_match(struct lookup *a, uint32_t spaces, const gpc_key *keys,
 	if (blocks)
 		device_put(a->blocks, blocks, start[nseq] * sizeof(*blocks));
 	section = must(gpc_dev_enter(a->d));
-	must(gpc_dev_match(a->d, spaces, a->keys, a->start, nseq, a->len,
-			   blocks ? a->blocks : NULL, a->stream));
+	must(gpc_dev_match(a->d, spaces, a->keys, a->start, nseq, a->len, blocks ? a->blocks : NULL,
+			   a->stream));
 	must(gpc_dev_leave(a->d, section, a->stream));
 	must(gpc_dev_wait(a->d, a->stream, 10000));
 	device_get(len, a->len, nseq * sizeof(*len));

@@ -13,8 +13,8 @@
 #define CHAINS  8
 #define DEEP    5
 #define KEYS    (CHAINS * DEEP)
-#define POOLS   4                /* the others come and go */
-#define RAM     0                /* in the order in which they are added */
+#define POOLS   4 /* the others come and go */
+#define RAM     0 /* in the order in which they are added */
 #define VRAM    1
 #define SLOTS   16
 #define PENDING 24
@@ -22,36 +22,36 @@
 struct model_move {
 	struct gpc_move move;
 	int key;
-	bool detached;                   /* its key is findable nowhere */
-	bool held;                       /* a reference moves along */
-	uint32_t stale;                  /* the act in which its key was dropped, cleared or
-	                                  * computed anew; or 0 */
+	bool detached; /* its key is findable nowhere */
+	bool held;     /* a reference moves along */
+	/* the act in which its key was dropped, cleared or computed anew; or 0 */
+	uint32_t stale;
 };
 
 struct model {
 	struct {
 		bool live;
-		bool kept;               /* may be live still, if the writer died in this act */
+		bool kept; /* may be live still, if the writer died in this act */
 		gpc_block block;
 	} key[KEYS];
 	uint32_t refs[POOLS][SLOTS];
-	bool hand[POOLS][SLOTS];         /* reserved */
+	bool hand[POOLS][SLOTS]; /* reserved */
 	struct model_move pending[PENDING];
 	uint32_t npending;
-	int extra;                       /* the number of another pool; 0 = there is none */
-	bool evicts;                     /* this round may have evicted */
-	uint32_t act;                    /* 1, 2, 3, ... */
+	int extra;    /* the number of another pool; 0 = there is none */
+	bool evicts;  /* this round may have evicted */
+	uint32_t act; /* 1, 2, 3, ... */
 	char op[64];
-	uint64_t done[20];               /* by kind */
-	uint64_t trimmed;                /* keys */
+	uint64_t done[20]; /* by kind */
+	uint64_t trimmed;  /* keys */
 };
 
 static struct model *model;
 
 TAP_FN void model_begin(void)
 {
-	model = mmap(NULL, sizeof(*model), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		     -1, 0);
+	model = mmap(NULL, sizeof(*model), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
 	if (model == MAP_FAILED)
 		bail("no shared page");
 }
@@ -160,10 +160,10 @@ static inline void model_is_back(int i)
 	model->key[i].kept = false;
 }
 
-#define RAM_BLOCKS 8              /* and transit slots */
+#define RAM_BLOCKS 8 /* and transit slots */
 
-/* A promotion that is given up leaves the RAM pool with more than it is to have, and the writer lets the
- * least recent go as soon as nobody holds them: in whatever act comes then. */
+/* A promotion that is given up leaves the RAM pool with more than it is to have, and the writer
+ * lets the least recent go as soon as nobody holds them: in whatever act comes then. */
 static inline bool model_is_crowded(void)
 {
 	uint32_t n = 0;
@@ -179,7 +179,8 @@ static inline bool model_is_crowded(void)
 /* It has let this one go so, and told nobody. */
 static inline void model_trims(int i)
 {
-	need(model_is_crowded() && GPC_POOL(model->key[i].block) == RAM && !*model_refs(model->key[i].block),
+	need(model_is_crowded() && GPC_POOL(model->key[i].block) == RAM &&
+		     !*model_refs(model->key[i].block),
 	     "key %d is lost by %s", i, model->op);
 	model_leaves(i);
 	model->trimmed++;

@@ -14,7 +14,7 @@
 
 enum { BLOCKS = 8 };
 
-static gpc *c, *d;                       /* who moves, and writes; who reads */
+static gpc *c, *d; /* who moves, and writes; who reads */
 static int vram, ram, section;
 
 /* ---- a reader that stops where it likes ---- */

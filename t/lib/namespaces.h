@@ -40,7 +40,9 @@ TAP_FN int namespaces_leave(int flags)
 	snprintf(gids, sizeof(gids), "0 %u 1", (unsigned)gid);
 	namespaces_put("/proc/self/setgroups", "deny");
 	return namespaces_put("/proc/self/uid_map", uids) &&
-	       namespaces_put("/proc/self/gid_map", gids) ? 0 : -1;
+			       namespaces_put("/proc/self/gid_map", gids)
+		       ? 0
+		       : -1;
 }
 
 /* After CLONE_NEWNS: what is mounted from now on is seen in here alone. */

@@ -13,38 +13,45 @@
 #include "segment/lockfile.h"
 #include "segment/blocks.h"
 
-enum { HOME, ATTIC, PLAY };      /* pools: the neighbour's; RAM behind PLAY; PLAY */
+enum { HOME, ATTIC, PLAY }; /* pools: the neighbour's; RAM behind PLAY; PLAY */
 static const uint32_t capacity[] = { 64, 8, 16 };
 
-#define ANCHORS 8                /* a chain the neighbour has published, and holds */
-#define STAKES  6                /* what it holds reserved, all the time */
-#define BOUND   2000             /* milliseconds for a call, on a busy machine */
-#define LIMIT   15               /* seconds for a process */
+#define ANCHORS 8    /* a chain the neighbour has published, and holds */
+#define STAKES  6    /* what it holds reserved, all the time */
+#define BOUND   2000 /* milliseconds for a call, on a busy machine */
+#define LIMIT   15   /* seconds for a process */
 
 enum { GATE_SERVED, GATE_STAND, GATE_MESS, GATE_END };
-enum { N_PID, N_SEAT = 2 };      /* of each brat */
+enum { N_PID, N_SEAT = 2 }; /* of each brat */
 
-static struct {                          /* of this scene */
+static struct { /* of this scene */
 	int brats, rounds;
-	bool holds;                      /* a brat keeps blocks from being evicted */
+	bool holds; /* a brat keeps blocks from being evicted */
 } company;
 
 /* ---- the writer ---- */
 
 static void add_pool(gpc *c, uint32_t kind, int number, int demote_to)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = kind, .space = 1,
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = kind,
+			      .space = 1,
 			      .transit = kind == GPC_RAM ? 4 : 0,
-			      .blocks = capacity[number], .demote_to = demote_to };
+			      .blocks = capacity[number],
+			      .demote_to = demote_to };
 
 	must_be(gpc_pool_add(c, &p, -1), number);
 }
 
 static int server(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = capacity[HOME], .max_blocks = 128,
-				  .max_peers = 4, .max_pools = 8, .tick_us = 1,
-				  .free_target = -1, .quarantine_ms = 20 };
+	struct gpc_config cfg = { .vram_blocks = capacity[HOME],
+				  .max_blocks = 128,
+				  .max_peers = 4,
+				  .max_pools = 8,
+				  .tick_us = 1,
+				  .free_target = -1,
+				  .quarantine_ms = 20 };
 	gpc *c;
 
 	alarm(LIMIT);
@@ -59,7 +66,7 @@ static int server(int me)
 
 /* ---- the neighbour ---- */
 
-static gpc_key anchor[ANCHORS + 1];      /* [0]: no parent */
+static gpc_key anchor[ANCHORS + 1]; /* [0]: no parent */
 static gpc_block at[ANCHORS], stake[STAKES];
 static uint32_t stake_word[STAKES];
 
@@ -96,8 +103,7 @@ static void settle(gpc *c)
 	reserve(c, HOME, ANCHORS, at);
 	for (i = 0; i < ANCHORS; i++)
 		crew_write(at[i], anchor[i + 1]);
-	must_be(gpc_publish(c, anchor, anchor + 1, at, ANCHORS, NULL, 0, -1),
-		ANCHORS);
+	must_be(gpc_publish(c, anchor, anchor + 1, at, ANCHORS, NULL, 0, -1), ANCHORS);
 	reserve(c, HOME, STAKES, stake);
 	for (i = 0; i < STAKES; i++)
 		stake_word[i] = load_relaxed(&record_of(c, stake[i])->word);
@@ -129,7 +135,8 @@ static void publish_again(gpc *c)
 
 	reserve(c, HOME, 3, b);
 	must_be(gpc_publish(c, anchor, anchor + 1, b, 3,
-			    GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1), 0);
+			    GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1),
+		0);
 	need(!memcmp(resident, at, sizeof(resident)), "resident in other blocks");
 	must_be(gpc_release(c, resident, 3), 0);
 	give_back(c, b, 3);
@@ -195,8 +202,7 @@ static void live_on(gpc *c)
 			publish_and_drop(c, i);
 		if (i % 8 == 0)
 			play(c);
-		need(now_ms() - from < BOUND, "round %d took %d ms", i,
-		     (int)(now_ms() - from));
+		need(now_ms() - from < BOUND, "round %d took %d ms", i, (int)(now_ms() - from));
 	}
 	if (!company.holds)
 		take_all(c, HOME);
@@ -305,8 +311,7 @@ static bool neighbour_lives(int (*brat)(int me), char why[WHY])
 		crew_kill(pid[i]);
 	crew_open(GATE_END);
 	b = crew_status(writer);
-	snprintf(why, WHY, "neighbour %d, writer %d (from 256 on: signals): %s", a, b,
-		 crew->why);
+	snprintf(why, WHY, "neighbour %d, writer %d (from 256 on: signals): %s", a, b, crew->why);
 	return !a && !b;
 }
 

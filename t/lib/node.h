@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node.h - a node with a store that it shares with others: its cache, the process that keeps the store, the store's folder. */
+/* node.h - a node with a store that it shares with others: its cache, the process that keeps the
+ * store, the store's folder. */
 #ifndef GPC_T_NODE_H
 #define GPC_T_NODE_H
 
@@ -37,9 +38,15 @@ TAP_FN void new_store(const char *more)
 
 TAP_FN struct gpc_tiers_options node_options(uint32_t hints, uint32_t ahead, uint32_t ms)
 {
-	return (struct gpc_tiers_options){ .size = sizeof(struct gpc_tiers_options), .dir = cache_dir, .remote = spec,
-					   .remote_blocks = hints, .timeout_ms = 5000, .stages = 2, .ahead = ahead,
-					   .remote_ms = ms, .log = remote_note };
+	return (struct gpc_tiers_options){ .size = sizeof(struct gpc_tiers_options),
+					   .dir = cache_dir,
+					   .remote = spec,
+					   .remote_blocks = hints,
+					   .timeout_ms = 5000,
+					   .stages = 2,
+					   .ahead = ahead,
+					   .remote_ms = ms,
+					   .log = remote_note };
 }
 
 TAP_FN gpc_tiers *node_keep(const struct gpc_tiers_options *o)

@@ -7,9 +7,9 @@
 #include <string.h>
 #include "cache.h"
 
-#define NOTES_TOKENS 16384               /* most tokens a block */
+#define NOTES_TOKENS 16384 /* most tokens a block */
 
-struct said {                            /* of one key */
+struct said { /* of one key */
 	uint32_t group, digest_bytes;
 	uint8_t digest[32];
 };
@@ -51,7 +51,8 @@ TAP_FN int say(gpc *c, uint64_t n, gpc_block block, gpc_block *resident, int tim
 	struct gpc_info info = info_of(c);
 	struct said s = said_of(n);
 	struct gpc_publish_options opt = {
-		.size = sizeof(opt), .resident = resident,
+		.size = sizeof(opt),
+		.resident = resident,
 		.tokens = info.keep_tokens ? tokens_of(n) : NULL,
 	};
 	gpc_key key = key_of(c, n);
@@ -123,7 +124,7 @@ TAP_FN bool tokens_say(gpc *c, uint64_t n, gpc_block block)
 	       !memcmp(got, tokens_of(n), tokens * sizeof(*got)) && got[tokens] == 4711;
 }
 
-static uint64_t notes_cursor;                    /* of the feed */
+static uint64_t notes_cursor; /* of the feed */
 
 /* The next change of key number n is of that kind, and says what was said of it. */
 TAP_FN bool event_says(gpc *c, uint32_t what, uint64_t n)

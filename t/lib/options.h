@@ -10,7 +10,10 @@
 
 #include "tap.h"
 
-#define OPTION_HELP { "help", no_argument, NULL, 'h' }
+#define OPTION_HELP                            \
+	{                                      \
+		"help", no_argument, NULL, 'h' \
+	}
 #define MOST_SECONDS 4000000
 
 TAP_FN TAP_PRINTF(1, 2) __attribute__((noreturn)) void option_refuse(const char *fmt, ...)

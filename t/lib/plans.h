@@ -55,9 +55,9 @@ TAP_FN bool keeps_limits(const struct check *c, const struct copy_op *op)
 	if ((op->rows > 1 || op->slices > 1) &&
 	    (op->to_pitch > c->limits->max_pitch || op->from_pitch > c->limits->max_pitch))
 		return false;
-	if (op->slices > 1 && (!c->limits->slices ||
-			       !is_height(op->to_slice, op->to_pitch, op->rows) ||
-			       !is_height(op->from_slice, op->from_pitch, op->rows)))
+	if (op->slices > 1 &&
+	    (!c->limits->slices || !is_height(op->to_slice, op->to_pitch, op->rows) ||
+	     !is_height(op->from_slice, op->from_pitch, op->rows)))
 		return false;
 	return !c->host->chunk || first / c->host->chunk == last / c->host->chunk;
 }

@@ -16,8 +16,8 @@ struct block {
 	bool live;
 	/* of the model of recency */
 	uint64_t stamp;
-	int32_t parent, first, next;     /* by number, or NOBODY */
-	uint32_t blockers;                    /* children that keep it where it is */
+	int32_t parent, first, next; /* by number, or NOBODY */
+	uint32_t blockers;           /* children that keep it where it is */
 	bool selected;
 };
 
@@ -99,7 +99,7 @@ TAP_FN void is_found(uint32_t but, const char *when)
 static struct {
 	gpc_block ref[64 * LONGEST], own[VRAM], room[MOVES];
 	struct gpc_move move[2 * MOVES];
-	uint32_t refs, owned, moves, demoted;   /* the first moves are demotions, others detached */
+	uint32_t refs, owned, moves, demoted; /* the first moves are demotions, others detached */
 } held;
 
 /* ---- recency: who goes next, by stamps alone ---- */
@@ -117,7 +117,7 @@ TAP_FN void link_model(void)
 	int32_t at, p;
 
 	for (at = 0; at < SLOTS; at++) {
-		parent[at] = now[at].e.parent;   /* none, if it is not live */
+		parent[at] = now[at].e.parent; /* none, if it is not live */
 		now[at].stamp = now[at].live ? stamp_of(block_at((uint32_t)at)) : 0;
 		now[at].parent = now[at].first = now[at].next = NOBODY;
 		now[at].blockers = 0;
@@ -135,7 +135,10 @@ TAP_FN void link_model(void)
 }
 
 /* A heap of those that may go; stamps grow meanwhile. */
-struct waits { uint64_t stamp; int32_t at; };
+struct waits {
+	uint64_t stamp;
+	int32_t at;
+};
 
 static struct waits heap[2][4 * SLOTS];
 static uint32_t heap_n[2];

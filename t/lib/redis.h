@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* redis.h - redis-servers of the test's own.  Debian's redis-tools has the server's program under another name, and
- * starts no service as the server's package does: ./bootstrap check brings that one. */
+/* redis.h - redis-servers of the test's own.  Debian's redis-tools has the server's program under
+ * another name, and starts no service as the server's package does: ./bootstrap check brings that
+ * one. */
 #ifndef GPC_T_REDIS_H
 #define GPC_T_REDIS_H
 
@@ -12,15 +13,16 @@
 
 struct server {
 	pid_t pid;
-	char path[256];                      /* of its socket */
-	int port;                            /* or 0 */
+	char path[256]; /* of its socket */
+	int port;       /* or 0 */
 };
 
 /* The program, or NULL. */
 TAP_FN const char *redis_program(void)
 {
 	static const char *const at[] = { "/usr/bin/redis-server", "/usr/bin/valkey-server",
-		"/usr/local/bin/redis-server", "/usr/bin/redis-check-rdb", "/usr/bin/valkey-check-rdb" };
+					  "/usr/local/bin/redis-server", "/usr/bin/redis-check-rdb",
+					  "/usr/bin/valkey-check-rdb" };
 	const char *own = getenv("GPC_T_REDIS");
 	size_t i;
 
@@ -44,10 +46,11 @@ TAP_FN void server_start(struct server *s, const char *name, int port, ...)
 	snprintf(log, sizeof(log), "%s/%s.log", remote_dir, name);
 	snprintf(ports, sizeof(ports), "%d", port);
 	s->port = port;
-	argv[n++] = "redis-server";          /* by this name it is the server */
+	argv[n++] = "redis-server"; /* by this name it is the server */
 	for (i = 0; i < 12; i++) {
-		const char *fixed[] = { "--port", ports, "--bind", "127.0.0.1", "--unixsocket", s->path, "--save", "",
-					"--appendonly", "no", "--dir", remote_dir };
+		const char *fixed[] = { "--port",       ports,   "--bind", "127.0.0.1",
+					"--unixsocket", s->path, "--save", "",
+					"--appendonly", "no",    "--dir",  remote_dir };
 		argv[n++] = fixed[i];
 	}
 	va_start(ap, port);
@@ -101,7 +104,9 @@ TAP_FN long long server_ask(const struct server *s, const char *password, const 
 	va_start(ap, fmt);
 	r = redisvCommand(c, fmt, ap);
 	va_end(ap);
-	n = !r || r->type == REDIS_REPLY_ERROR ? -1 : r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
+	n = !r || r->type == REDIS_REPLY_ERROR ? -1
+	    : r->type == REDIS_REPLY_INTEGER   ? r->integer
+					       : 0;
 	if (r && r->type == REDIS_REPLY_ERROR)
 		diag("%s", r->str);
 	freeReplyObject(r);

@@ -17,15 +17,16 @@
 
 #define REMOTE_BYTES 4096u
 
-static char remote_dir[128];                 /* a folder of the test's own, from which programs may be loaded */
+static char remote_dir[128]; /* a folder of the test's own, from which programs may be loaded */
 static pthread_mutex_t remote_lock = PTHREAD_MUTEX_INITIALIZER;
-static char remote_log[65536];               /* what stores have said */
+static char remote_log[65536]; /* what stores have said */
 
 TAP_FN void remote_dir_make(void)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	snprintf(remote_dir, sizeof(remote_dir), "%s/gpc-t-XXXXXX", tmp && strlen(tmp) < 90 ? tmp : "/tmp");
+	snprintf(remote_dir, sizeof(remote_dir), "%s/gpc-t-XXXXXX",
+		 tmp && strlen(tmp) < 90 ? tmp : "/tmp");
 	if (!mkdtemp(remote_dir) || chmod(remote_dir, 0755))
 		bail("no folder in %s", tmp ? tmp : "/tmp");
 }
@@ -70,7 +71,8 @@ TAP_FN void remote_says_no_more(void)
 	pthread_mutex_unlock(&remote_lock);
 }
 
-/* A copy of the built plugin that nobody else can write: builds may be group-writable.  false: it is not built. */
+/* A copy of the built plugin that nobody else can write: builds may be group-writable.  false: it
+ * is not built. */
 TAP_FN bool remote_plugin_of(const char *folder, const char *name, char *path, size_t room)
 {
 	const char *top = getenv("top_builddir");
@@ -89,10 +91,15 @@ TAP_FN bool remote_plugin(const char *name, char *path, size_t room)
 	return remote_plugin_of("plugins", name, path, room);
 }
 
-TAP_FN struct remote *remote_start(const char *spec, const char *tag, uint32_t image_bytes, uint32_t ms)
+TAP_FN struct remote *remote_start(const char *spec, const char *tag, uint32_t image_bytes,
+				   uint32_t ms)
 {
-	struct remote_options o = { .spec = spec, .tag = tag, .image_bytes = image_bytes, .lanes = 4,
-				    .deadline_ms = ms, .log = remote_note };
+	struct remote_options o = { .spec = spec,
+				    .tag = tag,
+				    .image_bytes = image_bytes,
+				    .lanes = 4,
+				    .deadline_ms = ms,
+				    .log = remote_note };
 	struct remote *r = NULL;
 	int err = remote_open(&o, &r);
 
@@ -138,9 +145,14 @@ TAP_FN void images_put(struct images *m, uint64_t first)
 		for (k = 0; k < m->bytes; k++)
 			at[k] = image_byte(&key, k);
 		m->iov[i] = (struct iovec){ at, m->bytes };
-		m->b[i] = (struct remote_block){ .key = key, .parent = remote_key(first + i + 77), .depth = i,
-			.tag = 5, .crc = crc32c(0, at, m->bytes), .image = &m->iov[i], .npieces = 1,
-			.result = -1 };
+		m->b[i] = (struct remote_block){ .key = key,
+						 .parent = remote_key(first + i + 77),
+						 .depth = i,
+						 .tag = 5,
+						 .crc = crc32c(0, at, m->bytes),
+						 .image = &m->iov[i],
+						 .npieces = 1,
+						 .result = -1 };
 	}
 }
 
@@ -151,8 +163,10 @@ TAP_FN void images_want(struct images *m, uint64_t first)
 	memset(m->at, 0xee, (size_t)m->n * m->bytes);
 	for (i = 0; i < m->n; i++) {
 		m->iov[i] = (struct iovec){ m->at + (size_t)i * m->bytes, m->bytes };
-		m->b[i] = (struct remote_block){ .key = remote_key(first + i), .image = &m->iov[i],
-						 .npieces = 1, .result = -1 };
+		m->b[i] = (struct remote_block){ .key = remote_key(first + i),
+						 .image = &m->iov[i],
+						 .npieces = 1,
+						 .result = -1 };
 	}
 }
 

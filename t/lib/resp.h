@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resp.h - a server that speaks as Redis does, or as the test wants it to: values in memory, and a hook that answers first. */
+/* resp.h - a server that speaks as Redis does, or as the test wants it to: values in memory, and a
+ * hook that answers first. */
 #ifndef GPC_T_RESP_H
 #define GPC_T_RESP_H
 
@@ -12,14 +13,18 @@
 
 #include "remote.h"
 
-struct resp {                                /* a server; resp_hook() may change its hook at any time */
+struct resp { /* a server; resp_hook() may change its hook at any time */
 	int fd, port;
 	/* Answers itself, true; or leaves it to the server.  argv[0] is the verb in capitals. */
 	bool (*hook)(struct resp *s, int fd, int argc, char **argv, const size_t *len);
 	uint32_t commands, connections;
 };
 
-static struct resp_value { char key[256]; char *at; size_t n; } resp_value[256];
+static struct resp_value {
+	char key[256];
+	char *at;
+	size_t n;
+} resp_value[256];
 static pthread_mutex_t resp_lock = PTHREAD_MUTEX_INITIALIZER;
 
 TAP_FN void resp_send(int fd, const void *at, size_t n)
@@ -62,7 +67,8 @@ TAP_FN bool resp_say_text(int fd, const char *text)
 }
 
 /* ... to this, behind what is there already. */
-TAP_FN void resp_text(char *text, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+TAP_FN void resp_text(char *text, size_t room, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 TAP_FN void resp_text(char *text, size_t room, const char *format, ...)
 {
 	va_list args;
@@ -197,16 +203,20 @@ TAP_FN size_t resp_parse(char *in, size_t n, int *argc, char **argv, size_t *len
 	return (size_t)(at - in);
 }
 
-TAP_FN void resp_hook(struct resp *s, bool (*hook)(struct resp *s, int fd, int argc, char **argv, const size_t *len))
+TAP_FN void resp_hook(struct resp *s, bool (*hook)(struct resp *s, int fd, int argc, char **argv,
+						   const size_t *len))
 {
 	__atomic_store_n(&s->hook, hook, __ATOMIC_RELEASE);
 }
 
-struct resp_client { struct resp *s; int fd; };
+struct resp_client {
+	struct resp *s;
+	int fd;
+};
 
 TAP_FN void *resp_client_run(void *arg)
 {
-	bool (*hook)(struct resp *s, int fd, int argc, char **argv, const size_t *len);
+	bool (*hook)(struct resp * s, int fd, int argc, char **argv, const size_t *len);
 	struct resp_client c = *(struct resp_client *)arg;
 	size_t room = 1 << 20, n = 0, done, len[8];
 	char *in = malloc(room), *argv[8];
@@ -252,7 +262,8 @@ TAP_FN void *resp_run(void *arg)
 TAP_FN bool resp_start(struct resp *s, bool six)
 {
 	struct sockaddr_in6 a6 = { .sin6_family = AF_INET6, .sin6_addr = in6addr_loopback };
-	struct sockaddr_in a4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a4 = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t n = six ? sizeof(a6) : sizeof(a4);
 	pthread_t thread;
 

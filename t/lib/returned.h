@@ -43,8 +43,8 @@ TAP_FN void fill(const gpc_block *b, uint32_t n)
 	for (i = 0; i < n; i++)
 		k[i] = key_of(c, ++last_key);
 	if (must(gpc_publish(owner, NULL, k, b, n,
-			     GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = res),
-			     0, -1)) != (int)n)
+			     GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = res), 0, -1)) !=
+	    (int)n)
 		bail("not published: %d", res[0]);
 }
 

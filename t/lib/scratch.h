@@ -56,8 +56,9 @@ TAP_FN const char *scratch_file(const char *name, const char *suffix)
 
 TAP_FN int scratch_create(const char *name, struct segment *s)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .max_blocks = 64,
-				  .max_peers = 2 };
+	struct gpc_config cfg = {
+		.size = sizeof(cfg), .dir = scratch, .max_blocks = 64, .max_peers = 2
+	};
 
 	return segment_create(s, name, &cfg);
 }
@@ -86,8 +87,7 @@ TAP_FN int scratch_look(const char *name, struct segment *s)
 /* A file of cache NAME with no other content. */
 TAP_FN void scratch_put(const char *name, const char *suffix, const char *text)
 {
-	int fd = open(scratch_file(name, suffix),
-		      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int fd = open(scratch_file(name, suffix), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
 		bail("gpc.%s.%s: cannot be written", name, suffix);

@@ -5,7 +5,7 @@
 
 #include "cache.h"
 
-static struct out {                      /* every place that a call may write to */
+static struct out { /* every place that a call may write to */
 	gpc_block blocks[4], resident[4];
 	gpc_key keys[4], root;
 	struct gpc_move moves[4], victims[4];
@@ -47,8 +47,8 @@ TAP_FN bool has_words(const char *text, const char *words)
 TAP_FN void told(int got, int err, bool same, const char *call, const char *words)
 {
 	const char *text = gpc_last_error();
-	bool good = got == -err && has_words(text, words) &&
-		    !strstr(text, "gpc_last_error") && strlen(text) < 400;
+	bool good = got == -err && has_words(text, words) && !strstr(text, "gpc_last_error") &&
+		    strlen(text) < 400;
 
 	ok(good && same, "%.100s", call);
 	if (!good)
@@ -58,28 +58,28 @@ TAP_FN void told(int got, int err, bool same, const char *call, const char *word
 }
 
 /* Compares what the call found with what it left. */
-#define bad(err, words, call)                                                  \
-	do {                                                                   \
-		struct out was;                                                \
-		int got_;                                                      \
-									       \
-		cache_spoil();                                                 \
-		memcpy(&was, &out, sizeof(was));                               \
-		got_ = (call);                                                 \
+#define bad(err, words, call)                                                    \
+	do {                                                                     \
+		struct out was;                                                  \
+		int got_;                                                        \
+                                                                                 \
+		cache_spoil();                                                   \
+		memcpy(&was, &out, sizeof(was));                                 \
+		got_ = (call);                                                   \
 		told(got_, err, !memcmp(&was, &out, sizeof(was)), #call, words); \
 	} while (0)
 
 /* A call that does what it can, and leaves a sentence about what it could not; or an empty one. */
-#define item(want, words, call)                                                \
-	do {                                                                   \
-		int got_;                                                      \
-									       \
-		strcpy((char *)gpc_last_error(), "of an older call");          \
-		got_ = (call);                                                 \
-		ok(got_ == (want) && has_words(gpc_last_error(), words) &&     \
-			   (*(words) ? 1 : !*gpc_last_error()),                \
-		   "%.90s: %s", #call, *(words) ? words : "no refusal");       \
-		diag("%d \"%s\"", got_, gpc_last_error());                     \
+#define item(want, words, call)                                            \
+	do {                                                               \
+		int got_;                                                  \
+                                                                           \
+		strcpy((char *)gpc_last_error(), "of an older call");      \
+		got_ = (call);                                             \
+		ok(got_ == (want) && has_words(gpc_last_error(), words) && \
+			   (*(words) ? 1 : !*gpc_last_error()),            \
+		   "%.90s: %s", #call, *(words) ? words : "no refusal");   \
+		diag("%d \"%s\"", got_, gpc_last_error());                 \
 	} while (0)
 
 /* With a device, and two pools of 8 blocks. */

@@ -8,7 +8,7 @@
 
 #include "tap.h"
 
-static long steps = -1;                  /* until the kill; -1: none */
+static long steps = -1; /* until the kill; -1: none */
 
 TAP_FN void step(void)
 {
@@ -18,13 +18,13 @@ TAP_FN void step(void)
 	}
 }
 
-#define STEP(type, name, args, pass)                    \
-	type __real_##name args;                        \
-	type __wrap_##name args;                        \
-	type __wrap_##name args                         \
-	{                                               \
-		step();                                 \
-		return __real_##name pass;              \
+#define STEP(type, name, args, pass)       \
+	type __real_##name args;           \
+	type __wrap_##name args;           \
+	type __wrap_##name args            \
+	{                                  \
+		step();                    \
+		return __real_##name pass; \
 	}
 STEP(int, fchmod, (int fd, mode_t mode), (fd, mode))
 STEP(int, ftruncate, (int fd, off_t n), (fd, n))

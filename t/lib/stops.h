@@ -26,9 +26,9 @@ int __wrap_segment_map_writer(const struct segment *s, uint8_t **ret_index);
 static struct {
 	uint8_t *at[2];
 	size_t bytes[2];
-	uint64_t *count;                 /* stores so far, where the others see it */
-	uint64_t last;                   /* the one that is not carried out */
-	bool on_map;                     /* from a takeover's first store on */
+	uint64_t *count; /* stores so far, where the others see it */
+	uint64_t last;   /* the one that is not carried out */
+	bool on_map;     /* from a takeover's first store on */
 } stops;
 
 static inline void stops_die(void)
@@ -61,7 +61,7 @@ static void stops_store(int sig, siginfo_t *info, void *context)
 	ucontext_t *uc = context;
 
 	if (!stops_covers(info->si_addr)) {
-		signal(sig, SIG_DFL);    /* a bug, not ours */
+		signal(sig, SIG_DFL); /* a bug, not ours */
 		return;
 	}
 	if (++*stops.count >= stops.last)
@@ -94,7 +94,7 @@ static inline void stops_begin(void)
 {
 	struct itimerval t = { .it_value = { 0, (suseconds_t)stops.last * 3 } };
 
-	signal(SIGALRM, SIG_DFL);        /* ends the process as SIGKILL would */
+	signal(SIGALRM, SIG_DFL); /* ends the process as SIGKILL would */
 	setitimer(ITIMER_REAL, &t, NULL);
 }
 

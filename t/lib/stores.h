@@ -25,9 +25,12 @@
 #define STORES_REGIONS 32
 
 static struct {
-	struct { uint8_t *at; size_t bytes; } region[STORES_REGIONS];
+	struct {
+		uint8_t *at;
+		size_t bytes;
+	} region[STORES_REGIONS];
 	uint32_t regions;
-	uint32_t count, last;            /* stores so far; the one that is not carried out */
+	uint32_t count, last; /* stores so far; the one that is not carried out */
 	bool on;
 } stores;
 
@@ -74,7 +77,7 @@ static void stores_store(int sig, siginfo_t *info, void *context)
 	ucontext_t *uc = context;
 
 	if (!stores_covers(info->si_addr)) {
-		signal(sig, SIG_DFL);    /* a bug, not ours */
+		signal(sig, SIG_DFL); /* a bug, not ours */
 		return;
 	}
 	stores_step();
@@ -113,7 +116,7 @@ static inline void stores_watch(void)
 {
 	struct itimerval t = { .it_value = { 0, (suseconds_t)stores.last * 10 } };
 
-	signal(SIGALRM, SIG_DFL);        /* ends the process as SIGKILL would */
+	signal(SIGALRM, SIG_DFL); /* ends the process as SIGKILL would */
 	setitimer(ITIMER_REAL, &t, NULL);
 }
 

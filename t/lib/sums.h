@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sums.h - what tests of checksums share: RAM that keeps them, VRAM of the host device above it, and what the log
- * says. */
+/* sums.h - what tests of checksums share: RAM that keeps them, VRAM of the host device above it,
+ * and what the log says. */
 #ifndef GPC_T_SUMS_H
 #define GPC_T_SUMS_H
 
@@ -19,7 +19,7 @@ static uint32_t nsaid;
 TAP_FN void hear(void *arg, int level, const char *text)
 {
 	(void)arg;
-	if (level <= 4 && nsaid < 4)     /* LOG_WARNING */
+	if (level <= 4 && nsaid < 4) /* LOG_WARNING */
 		snprintf(said[nsaid++], sizeof(said[0]), "%s", text);
 }
 
@@ -84,7 +84,7 @@ TAP_FN struct shm_trailer *trailer_of(gpc *c, gpc_block b)
 
 	must(map_get(c, (uint32_t)GPC_POOL(b), &m));
 	t = m->trailers.at ? &m->trailers.at[GPC_SLOT(b)] : NULL;
-	map_put(c, m);           /* gpc_pool_map holds it */
+	map_put(c, m); /* gpc_pool_map holds it */
 	return t;
 }
 

@@ -36,8 +36,8 @@ TAP_FN uint32_t is_valid(struct writer *w, uint32_t record, uint32_t ticket)
 	return queue_has(w, record) && w->node[record].ticket == ticket;
 }
 
-/* Items of the queue that are not stale; 0 if one lies where it must not: the front is in order, the
- * heap is one, and each bag has the stamps from its own first one to the next bag's. */
+/* Items of the queue that are not stale; 0 if one lies where it must not: the front is in order,
+ * the heap is one, and each bag has the stamps from its own first one to the next bag's. */
 TAP_FN uint32_t count_queued(struct writer *w, const struct queue *q)
 {
 	uint64_t end = q->nbags ? q->bags[q->first].from : UINT64_MAX;
@@ -154,8 +154,8 @@ TAP_FN void nothing_stays(void)
 	is_int(stats_of(c, -1).live, 0, "nothing is left");
 	is_int(stats_of(c, -1).free_blocks, blocks, "all is free");
 	for (i = 0; i < c->seg.header.geometry.buckets * SHM_BUCKET; i++) {
-		const struct probe_entry *e = SEG_AT(c->seg.index, c->seg.at.table,
-						     const struct probe_entry, i);
+		const struct probe_entry *e =
+			SEG_AT(c->seg.index, c->seg.at.table, const struct probe_entry, i);
 
 		n += (e->w[0] | e->w[1] | e->w[2] | e->w[3]) != 0;
 	}

@@ -28,10 +28,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TAP_FN static inline __attribute__((unused))
+#define TAP_FN           static inline __attribute__((unused))
 #define TAP_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-static struct { int planned, run, failed; } tap;
+static struct {
+	int planned, run, failed;
+} tap;
 
 TAP_FN void plan(int n)
 {
@@ -72,8 +74,8 @@ TAP_FN TAP_PRINTF(1, 2) __attribute__((noreturn)) void bail(const char *fmt, ...
 	exit(255);
 }
 
-TAP_FN TAP_PRINTF(4, 0) bool tap_result(bool good, const char *file, int line,
-					const char *fmt, va_list ap)
+TAP_FN TAP_PRINTF(4, 0) bool tap_result(bool good, const char *file, int line, const char *fmt,
+					va_list ap)
 {
 	if (!tap.run && !tap.planned)
 		setvbuf(stdout, NULL, _IOLBF, 0);
@@ -87,8 +89,7 @@ TAP_FN TAP_PRINTF(4, 0) bool tap_result(bool good, const char *file, int line,
 	return good;
 }
 
-TAP_FN TAP_PRINTF(4, 5) bool tap_ok(bool good, const char *file, int line,
-				    const char *fmt, ...)
+TAP_FN TAP_PRINTF(4, 5) bool tap_ok(bool good, const char *file, int line, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -98,8 +99,8 @@ TAP_FN TAP_PRINTF(4, 5) bool tap_ok(bool good, const char *file, int line,
 	return good;
 }
 
-TAP_FN TAP_PRINTF(5, 6) bool tap_int(long long got, long long want, const char *file,
-				     int line, const char *fmt, ...)
+TAP_FN TAP_PRINTF(5, 6) bool tap_int(long long got, long long want, const char *file, int line,
+				     const char *fmt, ...)
 {
 	va_list ap;
 
@@ -110,8 +111,8 @@ TAP_FN TAP_PRINTF(5, 6) bool tap_int(long long got, long long want, const char *
 	return got == want;
 }
 
-TAP_FN TAP_PRINTF(5, 6) bool tap_str(const char *got, const char *want, const char *file,
-				     int line, const char *fmt, ...)
+TAP_FN TAP_PRINTF(5, 6) bool tap_str(const char *got, const char *want, const char *file, int line,
+				     const char *fmt, ...)
 {
 	bool same = got && want ? !strcmp(got, want) : got == want;
 	va_list ap;
@@ -153,7 +154,8 @@ static inline void tap_stop(int sig)
 		kill(-tap_child, SIGKILL);
 }
 
-/* SIGSTOP is on its way for a while, and all threads of the process have stopped when this returns. */
+/* SIGSTOP is on its way for a while, and all threads of the process have stopped when this
+ * returns. */
 TAP_FN void stop_process(pid_t pid)
 {
 	char path[40], text[256] = "", *state;
@@ -162,7 +164,7 @@ TAP_FN void stop_process(pid_t pid)
 	kill(pid, SIGSTOP);
 	if (waitpid(pid, &status, WUNTRACED) == pid)
 		return;
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);         /* it is none of our children */
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid); /* it is none of our children */
 	for (n = 0; n < 5000; n++) {
 		FILE *f = fopen(path, "r");
 

@@ -32,7 +32,7 @@ TAP_FN int commit_one(gpc *c, const struct gpc_move *m)
 	return result;
 }
 
-static int64_t uncounted;                /* keys that a writer took out and died */
+static int64_t uncounted; /* keys that a writer took out and died */
 
 /* Nothing is held, and both tiers can be had. */
 TAP_FN void nothing_left(gpc *c, int vram, int ram, const char *when)

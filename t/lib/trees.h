@@ -9,21 +9,24 @@
 #include "peer/handle.h"
 
 enum {
-	VRAM = 140000, RAM = 70000,
-	SLOTS = VRAM + RAM + 64,         /* those for transit, too */
-	KEYS = 262144, LONGEST = 2000,
-	BATCH = 512, MOVES = 64,
+	VRAM = 140000,
+	RAM = 70000,
+	SLOTS = VRAM + RAM + 64, /* those for transit, too */
+	KEYS = 262144,
+	LONGEST = 2000,
+	BATCH = 512,
+	MOVES = 64,
 	NOBODY = -1
 };
 
-static gpc *c, *d;                       /* d: a reader, whose section holds grace periods back */
+static gpc *c, *d; /* d: a reader, whose section holds grace periods back */
 
 /* ---- keys: chains, and trees ---- */
 
 static gpc_key key[KEYS];
-static int32_t up[KEYS];                 /* number of the parent, or NOBODY */
-static uint32_t chain[KEYS], nchains;    /* where each begins; the next one is its end */
-static uint32_t next_of[KEYS];           /* of a chain: what is published next */
+static int32_t up[KEYS];              /* number of the parent, or NOBODY */
+static uint32_t chain[KEYS], nchains; /* where each begins; the next one is its end */
+static uint32_t next_of[KEYS];        /* of a chain: what is published next */
 
 TAP_FN uint32_t random_length(void)
 {
@@ -131,7 +134,7 @@ TAP_FN void publish_some(void)
 		parent[i] = up[list[i]] == NOBODY ? (gpc_key){ { 0, 0 } } : key[up[list[i]]];
 	}
 	must(gpc_publish(c, parent, k, b, n, NULL, 0, -1));
-	must(gpc_release(c, b, n));        /* those that were refused, too */
+	must(gpc_release(c, b, n)); /* those that were refused, too */
 }
 
 TAP_FN void demote_some(void)
@@ -167,8 +170,7 @@ TAP_FN void promote_some(void)
 	n = must(gpc_acquire(c, 0, path, (uint32_t)n, b, 0));
 	for (i = 0; i < n && GPC_POOL(b[i]) == 0; i++)
 		;
-	got = i < n ? gpc_promote(c, b + i, (uint32_t)MIN(n - i, MOVES), 0, m, NULL, 0, 1000)
-		    : 0;
+	got = i < n ? gpc_promote(c, b + i, (uint32_t)MIN(n - i, MOVES), 0, m, NULL, 0, 1000) : 0;
 	if (got > 0) {
 		must(gpc_commit(c, m, (uint32_t)got, NULL, 0, -1));
 		while (got--)

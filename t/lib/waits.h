@@ -8,14 +8,14 @@
 
 #include "device/device.h"
 
-#define TIME   60                /* milliseconds that a wait is given */
-#define LATE   3000              /* how late it may end on a busy machine */
+#define TIME         60   /* milliseconds that a wait is given */
+#define LATE         3000 /* how late it may end on a busy machine */
 #define WAITS_BLOCKS 8
 
 enum { GATE_MADE, GATE_IN, GATE_OUT, GATE_STOP, GATE_END, WAITS_GATES };
 enum { N_SLOW = 1, N_IS_SLOW };
 
-static void (*waits_disturb)(void);      /* in each member */
+static void (*waits_disturb)(void); /* in each member */
 
 static uint64_t waits_from_ns;
 
@@ -30,16 +30,18 @@ static inline void lasted(const char *what, int r, int want, uint64_t ms)
 	uint64_t took = (clock_ns() - waits_from_ns) / NS_PER_MS;
 
 	need(r == want, "%s: %d instead of %d, %s", what, r, want, gpc_last_error());
-	need(took >= ms && took < ms + LATE, "%s of %d ms took %d ms", what, (int)ms,
-	     (int)took);
+	need(took >= ms && took < ms + LATE, "%s of %d ms took %d ms", what, (int)ms, (int)took);
 }
 
 #define lasts(call, want) (waits_begin(), lasted(#call, (call), (want), TIME))
 
 static inline int slow_writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = WAITS_BLOCKS, .max_blocks = 2 * WAITS_BLOCKS,
-				  .max_peers = 3, .free_target = -1, .devices = "host" };
+	struct gpc_config cfg = { .vram_blocks = WAITS_BLOCKS,
+				  .max_blocks = 2 * WAITS_BLOCKS,
+				  .max_peers = 3,
+				  .free_target = -1,
+				  .devices = "host" };
 	gpc *c = crew_create(cfg, 0);
 
 	waits_disturb();
@@ -82,14 +84,15 @@ static inline void unanswered(gpc *c, pid_t writer, gpc_block spare)
 	gpc_ticket t;
 
 	stop_process(writer);
-	must_be(gpc_publish(c, NULL, &k, &spare, 1,
-			    GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0), 0);
+	must_be(gpc_publish(c, NULL, &k, &spare, 1, GPC_OPTIONS(gpc_publish_options, .ticket = &t),
+			    0, 0),
+		0);
 	lasts(gpc_ticket_wait(c, t, TIME), -ETIMEDOUT);
 	lasts(gpc_mirror_sync(c, t, TIME), -ETIMEDOUT);
 	lasts(gpc_reserve(c, 0, 1, b, NULL, 0, TIME), -ETIMEDOUT);
 	lasts(gpc_evict(c, 0, 1, b, 0, TIME), -ETIMEDOUT);
 	kill(writer, SIGCONT);
-	crew_open(GATE_OUT);             /* evictions before it wait for that section */
+	crew_open(GATE_OUT); /* evictions before it wait for that section */
 	must_be(gpc_ticket_wait(c, t, -1), 0);
 }
 
@@ -106,7 +109,7 @@ static inline void wait_for_mirror(gpc *c)
 	crew_until(crew->count[N_IS_SLOW], crew_breath());
 	must_be(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), 1);
 	must_be(gpc_info_get(c, &info), 0);
-	if (info.mirrors)                /* else a busy machine was too slow for it before */
+	if (info.mirrors) /* else a busy machine was too slow for it before */
 		lasts(gpc_mirror_sync(c, GPC_TICKET_ALL, TIME), -ETIMEDOUT);
 	crew->count[N_SLOW] = 0;
 	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, -1), 0);
@@ -115,8 +118,9 @@ static inline void wait_for_mirror(gpc *c)
 static inline int patient(int me)
 {
 	struct gpc_attach_options o = { .size = sizeof(o), .dir = scratch, .timeout_ms = TIME };
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .blocks = 2, .space = 1,
-			      .demote_to = -1 };
+	struct gpc_pool p = {
+		.size = sizeof(p), .kind = GPC_VRAM, .blocks = 2, .space = 1, .demote_to = -1
+	};
 	struct gpc_info info = { .size = sizeof(info) };
 	gpc *c, *d = NULL;
 	gpc_block b[WAITS_BLOCKS], x[WAITS_BLOCKS];
@@ -165,7 +169,7 @@ TAP_FN void waits_test(void)
 	r = crew_fork(reader, 0);
 	p = crew_fork(patient, 0);
 	crew_join(p, "a peer whose waits are as long as they should be");
-	kill(w, SIGCONT);                /* if it failed while the writer was stopped */
+	kill(w, SIGCONT); /* if it failed while the writer was stopped */
 	crew_join(r, "a reader");
 	crew_join(w, "the writer");
 }

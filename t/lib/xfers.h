@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xfers.h - transfers by hand: commands that stand in the ring of a handle, and done words that the test
- * stores as a device would. */
+/* xfers.h - transfers by hand: commands that stand in the ring of a handle, and done words that the
+ * test stores as a device would. */
 #ifndef GPC_T_XFERS_H
 #define GPC_T_XFERS_H
 
@@ -23,7 +23,7 @@ struct xfer {
 };
 
 #ifndef GPC_T_DIES_H
-static gpc *c;                           /* the writer */
+static gpc *c; /* the writer */
 #endif
 
 TAP_FN struct shm_seat *xfers_seat(gpc *p)
@@ -142,8 +142,9 @@ TAP_FN int32_t xfer_answer(struct xfer *x)
 
 	x->result = answer(x->p, x->position);
 	for (i = 0; i < XFERS_MOST; i++)
-		x->to[i] = x->result > (int32_t)i ?
-			seg_command(&x->p->seg, x->p->peer, x->position + i)->to : GPC_NONE;
+		x->to[i] = x->result > (int32_t)i
+				   ? seg_command(&x->p->seg, x->p->peer, x->position + i)->to
+				   : GPC_NONE;
 	if (x->result != CMD_PENDING)
 		take_answers(x->p);
 	return x->result;
@@ -216,8 +217,11 @@ TAP_FN int32_t run_on(gpc *p, uint32_t op, gpc_block b)
 
 TAP_FN int32_t run_commit(gpc *p, gpc_block from, gpc_block to, uint8_t flags)
 {
-	return run1(p, (struct shm_command){ .op = CMD_COMMIT, .flags = flags, .block = from,
-					     .to = to, .move_op = record_of(to)->op });
+	return run1(p, (struct shm_command){ .op = CMD_COMMIT,
+					     .flags = flags,
+					     .block = from,
+					     .to = to,
+					     .move_op = record_of(to)->op });
 }
 
 /* All reservations and references are gone, and nothing is DYING. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command's answer is taken when a block that it names has gone to another thread of the same handle: what that
- * thread has of the block stays whole (rule C9).
- * Tests: lib/peer/hold.h lib/peer/hold.c lib/request/publish.c lib/request/move.c lib/writer/commit.c */
+/* A command's answer is taken when a block that it names has gone to another thread of the same
+ * handle: what that thread has of the block stays whole (rule C9). Tests: lib/peer/hold.h
+ * lib/peer/hold.c lib/request/publish.c lib/request/move.c lib/writer/commit.c */
 #include "config.h"
 
 #include "peer/handle.h"
@@ -35,7 +35,7 @@ bool __wrap_retire_advance(struct writer *w)
 	return __real_retire_advance(w);
 }
 
-static int at; /* commits of targets so far */
+static int at;                  /* commits of targets so far */
 static bool waits_for_a_bucket; /* all but the first */
 
 int32_t __real_move_commit_target(struct writer *w, uint32_t peer, uint32_t record);
@@ -110,8 +110,8 @@ static void is_whole(const char *what)
 
 	is_int(hold_of(*seg_cell(&c->seg, pool_record(&c->seg, other), c->peer)), HOLD_RESERVED,
 	       "%s: the block of the other thread is its reservation", what);
-	must(gpc_publish(c, NULL, &k, &other, 1, GPC_OPTIONS(gpc_publish_options, .resident = &live), 0,
-			 0));
+	must(gpc_publish(c, NULL, &k, &other, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &live), 0, 0));
 	must(gpc_writer_serve(writer, 0));
 	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 0));
 	is_int(live, other, "%s: which it publishes", what);
@@ -147,7 +147,8 @@ static void goes_on(void)
 /* 64 are live, and the call is not answered: the first one is released. */
 static void first_is_evicted(void)
 {
-	if (load_acquire(&seg_command(&c->seg, c->peer, head_of(c) - MANY)->result) == CMD_PENDING) {
+	if (load_acquire(&seg_command(&c->seg, c->peer, head_of(c) - MANY)->result) ==
+	    CMD_PENDING) {
 		between = first_is_evicted;
 		return;
 	}

@@ -22,7 +22,9 @@ static int must_work(int r, const char *what)
 
 static void sit(const char *dir, const char *name)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = dir, .label = "one of a crowd" };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .dir = dir,
+					  .label = "one of a crowd" };
 	int section[GPC_SECTIONS];
 	gpc_key k = { { 1, 2 } };
 	gpc_block b;

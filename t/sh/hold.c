@@ -4,12 +4,12 @@
  *
  * Attaches, publishes a chain of REFS blocks in pool POOL (0; keys from the numbers FIRST,
  * FIRST + 1, ...) and keeps a reference on each, reserves RESERVED blocks more, opens
- * SECTIONS sections.  Of the reserved blocks it claims the first CLAIMS, for the keys from FIRST + 1000
- * on, and from the end of the chain it spills TRANSFERS blocks to where the pool demotes, each by a transfer
- * of its own whose copy it never makes.  Prints the keys as gpc-inspect does, then "holding", and stays so.
- * With GPC_T_LEADER="PEER LIFE" it is that one's companion, and with GPC_T_LIFE=yes it prints
- * "life PEER LIFE" before "holding".
- * SIGTERM opens the gate: all of it is given back, exit status 0. */
+ * SECTIONS sections.  Of the reserved blocks it claims the first CLAIMS, for the keys from FIRST +
+ * 1000 on, and from the end of the chain it spills TRANSFERS blocks to where the pool demotes, each
+ * by a transfer of its own whose copy it never makes.  Prints the keys as gpc-inspect does, then
+ * "holding", and stays so. With GPC_T_LEADER="PEER LIFE" it is that one's companion, and with
+ * GPC_T_LIFE=yes it prints "life PEER LIFE" before "holding". SIGTERM opens the gate: all of it is
+ * given back, exit status 0. */
 #include "gpc.h"
 
 #include <inttypes.h>
@@ -74,8 +74,9 @@ static void spill(gpc *c, int pool, gpc_block block)
 
 	must(gpc_info_get(c, &info));
 	must(gpc_spill(c, pool, -1, &block, 1,
-		       GPC_OPTIONS(gpc_spill_options, .nranks = 1, .ranks = &info.peer, .moves = &move,
-				   .nmoves = &moves), 0, NULL, 5000, NULL));
+		       GPC_OPTIONS(gpc_spill_options, .nranks = 1, .ranks = &info.peer,
+				   .moves = &move, .nmoves = &moves),
+		       0, NULL, 5000, NULL));
 }
 
 static void find_leader(struct gpc_attach_options *opt)

@@ -15,14 +15,29 @@ static void print(const char *where, const json_t *v)
 	if (where)
 		printf("%s ", where);
 	switch (json_typeof(v)) {
-	case JSON_OBJECT: printf("{%zu}\n", json_object_size(v)); break;
-	case JSON_ARRAY: printf("[%zu]\n", json_array_size(v)); break;
-	case JSON_STRING: puts(json_string_value(v)); break;
-	case JSON_INTEGER: printf("%lld\n", (long long)json_integer_value(v)); break;
-	case JSON_REAL: printf("%.17g\n", json_real_value(v)); break;
-	case JSON_TRUE: puts("true"); break;
-	case JSON_FALSE: puts("false"); break;
-	default: puts("null");
+	case JSON_OBJECT:
+		printf("{%zu}\n", json_object_size(v));
+		break;
+	case JSON_ARRAY:
+		printf("[%zu]\n", json_array_size(v));
+		break;
+	case JSON_STRING:
+		puts(json_string_value(v));
+		break;
+	case JSON_INTEGER:
+		printf("%lld\n", (long long)json_integer_value(v));
+		break;
+	case JSON_REAL:
+		printf("%.17g\n", json_real_value(v));
+		break;
+	case JSON_TRUE:
+		puts("true");
+		break;
+	case JSON_FALSE:
+		puts("false");
+		break;
+	default:
+		puts("null");
 	}
 }
 
@@ -45,9 +60,9 @@ static int each(const json_t *v, const char *rest, const char *where)
 	size_t i;
 	int found = 0;
 
-	json_object_foreach((json_t *)v, key, child)
-		found += step(child, key, rest, where, 1);
-	json_array_foreach((json_t *)v, i, child) {
+	json_object_foreach((json_t *)v, key, child) found += step(child, key, rest, where, 1);
+	json_array_foreach((json_t *)v, i, child)
+	{
 		snprintf(index, sizeof(index), "%zu", i);
 		found += step(child, index, rest, where, 1);
 	}
@@ -78,15 +93,16 @@ static int walk(const json_t *v, const char *path, const char *where, int named)
 	snprintf(key, sizeof(key), "%.*s", (int)len, path);
 	if (!strcmp(key, "*"))
 		return each(v, rest, where);
-	return step(json_is_array(v) ? item(v, key) : json_object_get(v, key), key, rest,
-		    where, named);
+	return step(json_is_array(v) ? item(v, key) : json_object_get(v, key), key, rest, where,
+		    named);
 }
 
 int main(int argc, char **argv)
 {
 	json_error_t error;
-	json_t *v = argc < 2 ? NULL :
-		json_load_file(argv[1], JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+	json_t *v = argc < 2 ? NULL
+			     : json_load_file(argv[1], JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
+					      &error);
 	int missing = 0;
 
 	if (!v) {

@@ -66,8 +66,10 @@ int main(int argc, char **argv)
 		const char *what;
 		int (*take)(gpc *c);
 	} lies[] = {
-		{ "reserved", take_reserved }, { "refs", take_refs },
-		{ "sections", take_sections }, { "ring", take_ring },
+		{ "reserved", take_reserved },
+		{ "refs", take_refs },
+		{ "sections", take_sections },
+		{ "ring", take_ring },
 	};
 	struct gpc_attach_options opt = { .size = sizeof(opt) };
 	sigset_t gate;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* node - a worker of one machine: node CACHE fill|load FIRST N [MS]
  *
- * fill computes N blocks of prompt FIRST in RAM and publishes them; load asks for them, and prints how many are in RAM
- * then, with the bytes that fill writes, and how many milliseconds the wait took.  NODE_DIR is where the cache is. */
+ * fill computes N blocks of prompt FIRST in RAM and publishes them; load asks for them, and prints
+ * how many are in RAM then, with the bytes that fill writes, and how many milliseconds the wait
+ * took.  NODE_DIR is where the cache is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static void keys_of(gpc *c, uint32_t prompt, uint32_t n, gpc_key *keys)
 	for (i = 0; i < n * tokens_of_block; i++)
 		tokens[i] = prompt * 1000003u + i;
 	must(gpc_key_root(c, &f, 1, keys), "root");
-	must(gpc_key_hash(c, keys, tokens, (size_t)n * tokens_of_block, NULL, 0, 0, keys + 1), "hash");
+	must(gpc_key_hash(c, keys, tokens, (size_t)n * tokens_of_block, NULL, 0, 0, keys + 1),
+	     "hash");
 	free(tokens);
 }
 
@@ -51,7 +53,8 @@ static void fill(gpc *c, const gpc_key *keys, uint32_t n)
 	for (i = 0; i < n; i++)
 		for (k = 0; k < block_bytes; k++)
 			base[(uint64_t)GPC_SLOT(b[i]) * block_bytes + k] = byte_of(&keys[i + 1], k);
-	printf("%d\n", must(gpc_publish(c, keys, keys + 1, b, n, NULL, GPC_NO_REF, 10000), "publish"));
+	printf("%d\n",
+	       must(gpc_publish(c, keys, keys + 1, b, n, NULL, GPC_NO_REF, 10000), "publish"));
 	must(gpc_tiers_sync(c, 20000), "sync");
 }
 
@@ -68,18 +71,21 @@ static void load(gpc *c, const gpc_key *keys, uint32_t n, int ms)
 	got = must(gpc_acquire(c, 0, keys + 1, n, b, 0), "acquire");
 	for (i = 0; i < got; i++) {
 		for (k = 0; k < block_bytes; k++)
-			if (base[(uint64_t)GPC_SLOT(b[i]) * block_bytes + k] != byte_of(&keys[i + 1], k))
+			if (base[(uint64_t)GPC_SLOT(b[i]) * block_bytes + k] !=
+			    byte_of(&keys[i + 1], k))
 				break;
 		right += k == block_bytes;
 	}
-	printf("%d %d %ld\n", got, right, (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000);
+	printf("%d %d %ld\n", got, right,
+	       (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000);
 	must(gpc_release(c, b, (uint32_t)got), "release");
 }
 
 int main(int argc, char **argv)
 {
-	struct gpc_attach_options o = { .size = sizeof(o), .timeout_ms = 10000, .label = "worker",
-					.dir = getenv("NODE_DIR") };
+	struct gpc_attach_options o = {
+		.size = sizeof(o), .timeout_ms = 10000, .label = "worker", .dir = getenv("NODE_DIR")
+	};
 	struct gpc_info info = { .size = sizeof(info) };
 	struct gpc_pool p = { .size = sizeof(p) };
 	uint32_t n = argc > 4 ? (uint32_t)atoi(argv[4]) : 0;

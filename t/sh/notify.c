@@ -31,7 +31,6 @@ int main(int argc, char **argv)
 	puts("listening");
 	do
 		fflush(stdout);
-	while ((n = recv(fd, text, sizeof(text), 0)) >= 0 &&
-	       printf("%.*s\n", (int)n, text) >= 0);
+	while ((n = recv(fd, text, sizeof(text), 0)) >= 0 && printf("%.*s\n", (int)n, text) >= 0);
 	return 1;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store - a remote store from a shell: store STORE put|get|both|exists|remove FIRST N [BYTES [MS]]
  *
- * Prints how many of the blocks FIRST to FIRST + N - 1 have the result 0; "wrong" if bytes of one are not those that
- * follow from its key. */
+ * Prints how many of the blocks FIRST to FIRST + N - 1 have the result 0; "wrong" if bytes of one
+ * are not those that follow from its key. */
 #include "t/lib/remote.h"
 
 static void say_log(void *arg, int level, const char *text)
@@ -46,9 +46,11 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[2], "remove")) {
 		done = remote_remove(r, 0, keys, n, NULL, 0);
 	}
-	printf("%u%s\n", done, (!strcmp(argv[2], "get") || !strcmp(argv[2], "both")) && images_wrong(&m) ? " wrong" : "");
+	printf("%u%s\n", done,
+	       (!strcmp(argv[2], "get") || !strcmp(argv[2], "both")) && images_wrong(&m) ? " wrong"
+											 : "");
 	fflush(stdout);
-	if (argc > 7)                        /* a store that goes with us is there until somebody has read this */
+	if (argc > 7) /* a store that goes with us is there until somebody has read this */
 		(void)!getchar();
 	remote_memory(r, m.at, (uint64_t)n * m.bytes, false);
 	remote_close(r);

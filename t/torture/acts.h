@@ -13,8 +13,7 @@ static inline void act_evict(struct worker *w)
 	int i, n, pool = w->caller || one_in(w, 2) ? stage.ram : w->pool;
 	gpc_block b[4];
 
-	n = answer(gpc_evict(w->c, pool, 1 + crew_random(&w->seed, 4), b, flags,
-			     some_time(w)),
+	n = answer(gpc_evict(w->c, pool, 1 + crew_random(&w->seed, 4), b, flags, some_time(w)),
 		   "evict", 0, 0);
 	if (n <= 0)
 		return;
@@ -39,8 +38,8 @@ static inline void act_demote(struct worker *w)
 	struct gpc_move m[4];
 	int n, results[4];
 
-	n = answer(gpc_demote(w->c, w->pool, stage.ram, NULL,
-			      1 + crew_random(&w->seed, 4), m, flags, some_time(w)),
+	n = answer(gpc_demote(w->c, w->pool, stage.ram, NULL, 1 + crew_random(&w->seed, 4), m,
+			      flags, some_time(w)),
 		   "demote", ENOSPC, 0);
 	if (n <= 0)
 		return;
@@ -53,13 +52,11 @@ static inline void act_demote(struct worker *w)
 /* Not in a pool of the worker's own blocks: it would not learn that they came back. */
 static inline void act_drop(struct worker *w)
 {
-	gpc_key k = key_of((int)crew_random(&w->seed, CHAINS),
-			   (int)crew_random(&w->seed, DEEP));
+	gpc_key k = key_of((int)crew_random(&w->seed, CHAINS), (int)crew_random(&w->seed, DEEP));
 	gpc_block b;
 	int r;
 
-	need(gpc_lookup(w->c, w->spaces, &k, 1, &b, 0) >= 0, "lookup: %s",
-	     gpc_last_error());
+	need(gpc_lookup(w->c, w->spaces, &k, 1, &b, 0) >= 0, "lookup: %s", gpc_last_error());
 	if (b < 0 || (w->caller && GPC_POOL(b) == w->pool))
 		return;
 	r = gpc_drop(w->c, &b, 1, NULL, 0, one_in(w, 2) ? 0 : -1);
@@ -95,8 +92,7 @@ static inline void act_section(struct worker *w)
 		k[i] = key_of(chain, i);
 	section = gpc_section_enter(w->c);
 	need(section >= 0, "enter: %s", gpc_last_error());
-	need(gpc_lookup(w->c, w->spaces, k, DEEP, b, 0) >= 0, "lookup: %s",
-	     gpc_last_error());
+	need(gpc_lookup(w->c, w->spaces, k, DEEP, b, 0) >= 0, "lookup: %s", gpc_last_error());
 	linger(w);
 	for (i = 0; i < DEEP; i++)
 		need(b[i] < 0 || holds(b[i], k[i]),
@@ -118,16 +114,14 @@ static inline void act_vault(struct worker *w)
 	n = gpc_acquire(w->c, GPC_SPACE(VAULT_SPACE), k, DEEP, b, 0);
 	need(n >= 0, "acquire: %s", gpc_last_error());
 	for (j = 0; j < n; j++)
-		need(holds(b[j], k[j]), "vault: block 0x%x has other bytes",
-		     (unsigned)b[j]);
+		need(holds(b[j], k[j]), "vault: block 0x%x has other bytes", (unsigned)b[j]);
 	unref(w, b, n);
 	count(N_VAULT, (uint64_t)n);
 }
 
 /* ---- pools that come and go ---- */
 
-static inline int add_pool(struct worker *w, uint32_t blocks, uint32_t space,
-			   uint32_t flags)
+static inline int add_pool(struct worker *w, uint32_t blocks, uint32_t space, uint32_t flags)
 {
 	int tries, r = -ENOSPC;
 
@@ -147,8 +141,7 @@ static inline void bring_pool(struct worker *w)
 {
 	int i;
 
-	w->pool = add_pool(w, ENGINE, my_place,
-			   w->caller ? GPC_POOL_CALLER : GPC_POOL_OWNED);
+	w->pool = add_pool(w, ENGINE, my_place, w->caller ? GPC_POOL_CALLER : GPC_POOL_OWNED);
 	for (i = w->nlist = 0; w->caller && i < ENGINE; i++) {
 		w->list[w->nlist++] = GPC_BLOCK(w->pool, i);
 		own(w->list[i], "a pool of one's own blocks");
@@ -214,10 +207,10 @@ static inline void act(struct worker *w)
 static inline void worker_attach(struct worker *w)
 {
 	struct gpc_attach_options o = { .size = sizeof(o),
-				 .timeout_ms = 20000,
-				 .dir = scratch,
-				 .label = "worker",
-				 .stock = w->stock };
+					.timeout_ms = 20000,
+					.dir = scratch,
+					.label = "worker",
+					.stock = w->stock };
 
 	must_be(gpc_attach(CREW_NAME, &o, 0, &w->c), 0);
 	if (stage.engines)
@@ -252,8 +245,7 @@ static inline int worker_main(int place)
 	w.seed = crew_mix(opt.seed + my_name + (page->count[N_ROUNDS] << 32)) | 1;
 	w.caller = stage.engines && place % 4 == 3;
 	w.stock = one_in(&w, w.caller ? 2 : 4) ? 4 : 0;
-	w.spaces =
-		stage.engines ? GPC_SPACE(place) | GPC_SPACE(SHARED_SPACE) : GPC_SPACE(0);
+	w.spaces = stage.engines ? GPC_SPACE(place) | GPC_SPACE(SHARED_SPACE) : GPC_SPACE(0);
 	worker_attach(&w);
 	while (!load_acquire(&page->stop))
 		act(&w);

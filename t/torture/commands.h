@@ -17,7 +17,7 @@ enum {
 
 static void take_job(gpc *c, struct op *op)
 {
-	struct ref_sum sum = {0};
+	struct ref_sum sum = { 0 };
 	uint32_t i;
 
 	job.answered = true;
@@ -52,56 +52,54 @@ static inline void send_group(struct shm_command *cmds, uint32_t n)
 
 static void send_reserve(void)
 {
-	struct shm_command cmd[3] = {{.op = CMD_RESERVE, .pool = VRAM}};
+	struct shm_command cmd[3] = { { .op = CMD_RESERVE, .pool = VRAM } };
 
 	send_group(cmd, 3);
 }
 
 static void send_reserve_moves(void)
 {
-	struct shm_command cmd[3] = {
-		{.op = CMD_RESERVE, .pool = VRAM, .flags = CF_MOVES}};
+	struct shm_command cmd[3] = { { .op = CMD_RESERVE, .pool = VRAM, .flags = CF_MOVES } };
 
 	send_group(cmd, 3);
 }
 
 static void send_stock(void)
 {
-	struct shm_command cmd[4] = {
-		{.op = CMD_RESERVE, .pool = VRAM, .flags = CF_PARTIAL}};
+	struct shm_command cmd[4] = { { .op = CMD_RESERVE, .pool = VRAM, .flags = CF_PARTIAL } };
 
 	send_group(cmd, 4);
 }
 
 static void send_evict(void)
 {
-	struct shm_command cmd[2] = {{.op = CMD_EVICT, .pool = VRAM}};
+	struct shm_command cmd[2] = { { .op = CMD_EVICT, .pool = VRAM } };
 
 	send_group(cmd, 2);
 }
 
 static void send_evict_take(void)
 {
-	struct shm_command cmd[2] = {{.op = CMD_EVICT, .pool = VRAM, .flags = CF_TAKE}};
+	struct shm_command cmd[2] = { { .op = CMD_EVICT, .pool = VRAM, .flags = CF_TAKE } };
 
 	send_group(cmd, 2);
 }
 
 static void send_evict_ram(void)
 {
-	struct shm_command cmd[2] = {{.op = CMD_EVICT, .pool = RAM, .flags = CF_TAKE}};
+	struct shm_command cmd[2] = { { .op = CMD_EVICT, .pool = RAM, .flags = CF_TAKE } };
 
 	send_group(cmd, 2);
 }
 
 static void send_demote(void)
 {
-	struct shm_command cmd[2] = {{.op = CMD_DEMOTE,
-				      .pool = VRAM,
-				      .to_pool = SHM_NO_POOL,
-				      .any = 1,
-				      .block = GPC_NONE},
-				     {.block = GPC_NONE}};
+	struct shm_command cmd[2] = { { .op = CMD_DEMOTE,
+					.pool = VRAM,
+					.to_pool = SHM_NO_POOL,
+					.any = 1,
+					.block = GPC_NONE },
+				      { .block = GPC_NONE } };
 
 	send_group(cmd, 2);
 }
@@ -109,7 +107,7 @@ static void send_demote(void)
 /* The chain in RAM, which the boss holds. */
 static void prepare_promote(void)
 {
-	gpc_key k[3] = {crew_key(13), crew_key(14), crew_key(15)};
+	gpc_key k[3] = { crew_key(13), crew_key(14), crew_key(15) };
 
 	job.n = gpc_acquire(boss, 0, k, 3, job.block, 0);
 	need(job.n >= 0, "acquire: %s", gpc_last_error());
@@ -118,7 +116,8 @@ static void prepare_promote(void)
 static void send_promote(void)
 {
 	struct shm_command cmd[MOST] = {
-		{.op = CMD_PROMOTE, .to_pool = VRAM, .flags = CF_MOVES}};
+		{ .op = CMD_PROMOTE, .to_pool = VRAM, .flags = CF_MOVES }
+	};
 	int i;
 
 	for (i = 0; i < job.n; i++)
@@ -138,8 +137,8 @@ static void prepare_promoted(void)
 {
 	prepare_promote();
 	if (job.n)
-		job.n = gpc_promote(boss, job.block, (uint32_t)job.n, VRAM, job.move,
-				    NULL, 0, 1000);
+		job.n = gpc_promote(boss, job.block, (uint32_t)job.n, VRAM, job.move, NULL, 0,
+				    1000);
 	need(job.n >= 0 || job.n == -ENOSPC, "promote: %s", gpc_last_error());
 	job.n = MAX(job.n, 0);
 }
@@ -159,18 +158,18 @@ static void prepare_detached(void)
 
 static void send_commit_as(uint8_t flags)
 {
-	struct shm_command cmd[MOST] = {{0}};
-	struct ref_sum sum = {0};
+	struct shm_command cmd[MOST] = { { 0 } };
+	struct ref_sum sum = { 0 };
 	int i;
 
 	for (i = 0; i < job.n; i++) {
-		cmd[i] = (struct shm_command){.op = CMD_COMMIT,
-					      .flags = flags,
-					      .block = job.move[i].from,
-					      .to = job.move[i].to,
-					      .move_op = job.move[i].op & ~MOVE_NOT_HELD};
-		hold_step(boss, pool_record(&boss->seg, job.move[i].to), job.move[i].to,
-			  HOLD_PART, &sum);
+		cmd[i] = (struct shm_command){ .op = CMD_COMMIT,
+					       .flags = flags,
+					       .block = job.move[i].from,
+					       .to = job.move[i].to,
+					       .move_op = job.move[i].op & ~MOVE_NOT_HELD };
+		hold_step(boss, pool_record(&boss->seg, job.move[i].to), job.move[i].to, HOLD_PART,
+			  &sum);
 	}
 	refs_account(boss, &sum);
 	if (job.n)
@@ -208,8 +207,8 @@ static void send_publish(void)
 		must_be(gpc_publish(boss, &up[i], &k[i], &job.block[i], 1,
 				    GPC_OPTIONS(gpc_publish_options,
 						.tag = (uint32_t)job.publish_key + (uint32_t)i,
-						.resident = &job.resident[i],
-						.ticket = &t), 0, 0),
+						.resident = &job.resident[i], .ticket = &t),
+				    0, 0),
 			0);
 	}
 }
@@ -217,7 +216,7 @@ static void send_publish(void)
 /* Of keys that live: in VRAM, and in RAM, where it is a promotion. */
 static void send_publish_known(void)
 {
-	static const uint64_t known[] = {1, 13, 14}, parent[] = {0, 0, 13};
+	static const uint64_t known[] = { 1, 13, 14 }, parent[] = { 0, 0, 13 };
 	gpc_key k, up;
 	gpc_ticket t;
 	int i;
@@ -226,10 +225,9 @@ static void send_publish_known(void)
 		k = use_key(known[i]);
 		up = parent[i] ? crew_key(parent[i]) : crew_no_key;
 		must_be(gpc_publish(boss, &up, &k, &job.block[i], 1,
-				    GPC_OPTIONS(gpc_publish_options,
-						.tag = (uint32_t)known[i],
-						.resident = &job.resident[i],
-						.ticket = &t), 0, 0),
+				    GPC_OPTIONS(gpc_publish_options, .tag = (uint32_t)known[i],
+						.resident = &job.resident[i], .ticket = &t),
+				    0, 0),
 			0);
 	}
 }
@@ -242,7 +240,7 @@ static void send_free(void)
 /* With all that hangs below. */
 static void send_drop(void)
 {
-	gpc_block b[2] = {where_is(1), where_is(14)};
+	gpc_block b[2] = { where_is(1), where_is(14) };
 	uint32_t i, n = 0;
 
 	for (i = 0; i < 2; i++)
@@ -263,12 +261,12 @@ static inline void send_one(struct shm_command cmd)
 
 static void send_clear_tag(void)
 {
-	send_one((struct shm_command){.op = CMD_CLEAR, .pool = SHM_NO_POOL, .tag = 2});
+	send_one((struct shm_command){ .op = CMD_CLEAR, .pool = SHM_NO_POOL, .tag = 2 });
 }
 
 static void send_clear(void)
 {
-	send_one((struct shm_command){.op = CMD_CLEAR, .pool = VRAM});
+	send_one((struct shm_command){ .op = CMD_CLEAR, .pool = VRAM });
 }
 
 static void send_pool(void)
@@ -280,16 +278,14 @@ static void send_pool(void)
 		.space = 1,
 		.demote_to = -1,
 	};
-	send_one((struct shm_command){.op = CMD_POOL});
+	send_one((struct shm_command){ .op = CMD_POOL });
 }
 
 static void prepare_pool(void)
 {
-	struct gpc_pool p = {.size = sizeof(p),
-			     .kind = GPC_VRAM,
-			     .space = 1,
-			     .blocks = 4,
-			     .demote_to = -1};
+	struct gpc_pool p = {
+		.size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4, .demote_to = -1
+	};
 	gpc_block b;
 
 	job.n = gpc_pool_add(boss, &p, -1);
@@ -300,11 +296,11 @@ static void prepare_pool(void)
 
 static void send_remove(void)
 {
-	send_one((struct shm_command){
-		.op = CMD_CLEAR,
-		.flags = CF_REMOVE,
-		.pool = (uint8_t)job.n,
-		.generation = seg_pool(&boss->seg, (uint32_t)job.n)->generation});
+	send_one((struct shm_command){ .op = CMD_CLEAR,
+				       .flags = CF_REMOVE,
+				       .pool = (uint8_t)job.n,
+				       .generation =
+					       seg_pool(&boss->seg, (uint32_t)job.n)->generation });
 }
 
 /* ---- answers ---- */
@@ -319,14 +315,12 @@ static inline void put_answers(char *to, size_t n)
 
 		at += (size_t)snprintf(to + at, n - at, " [%d", a->result);
 		if (job.slots > 1 && job.answer[0].result > (int32_t)i)
-			at += (size_t)snprintf(to + at, n - at, " 0x%x 0x%x %d",
-					       (unsigned)a->block, (unsigned)a->to,
-					       (int)a->tag);
+			at += (size_t)snprintf(to + at, n - at, " 0x%x 0x%x %d", (unsigned)a->block,
+					       (unsigned)a->to, (int)a->tag);
 		at += (size_t)snprintf(to + at, n - at, "]");
 	}
 	for (i = 0; i < (uint32_t)job.n; i++)
-		at += (size_t)snprintf(to + at, n - at, " 0x%x",
-				       (unsigned)job.resident[i]);
+		at += (size_t)snprintf(to + at, n - at, " 0x%x", (unsigned)job.resident[i]);
 }
 
 static inline bool answers_are(const struct shm_command *want, int again)
@@ -351,30 +345,30 @@ struct command { /* that a writer dies in */
 };
 
 static const struct command commands[] = {
-	{"nothing", NULL, NULL, 0},
-	{"publish", prepare_blocks, send_publish, 0},
-	{"publish-known", prepare_blocks, send_publish_known, 0},
-	{"free", prepare_blocks, send_free, 0},
-	{"reserve", NULL, send_reserve, EVICTS},
-	{"reserve-moves", NULL, send_reserve_moves, EVICTS},
-	{"stock", NULL, send_stock, EVICTS},
-	{"evict", NULL, send_evict, EVICTS},
-	{"evict-take", NULL, send_evict_take, EVICTS},
-	{"evict-ram", NULL, send_evict_ram, EVICTS},
-	{"demote", NULL, send_demote, EVICTS},
-	{"commit-demote", prepare_demoted, send_commit, 0},
-	{"cancel-demote", prepare_demoted, send_cancel, CANCELS},
-	{"promote", prepare_promote, send_promote, EVICTS},
-	{"commit-promote", prepare_promoted, send_commit, 0},
-	{"cancel-promote", prepare_promoted, send_cancel, CANCELS},
-	{"commit-detached", prepare_detached, send_commit, 0},
-	{"cancel-detached", prepare_detached, send_cancel, CANCELS},
-	{"drop", NULL, send_drop, 0},
-	{"clear-tag", NULL, send_clear_tag, 0},
-	{"clear", NULL, send_clear, 0},
-	{"pool-add", NULL, send_pool, 0},
-	{"pool-remove", prepare_pool, send_remove, 0},
-	{"reap", other_comes, other_dies, 0},
+	{ "nothing", NULL, NULL, 0 },
+	{ "publish", prepare_blocks, send_publish, 0 },
+	{ "publish-known", prepare_blocks, send_publish_known, 0 },
+	{ "free", prepare_blocks, send_free, 0 },
+	{ "reserve", NULL, send_reserve, EVICTS },
+	{ "reserve-moves", NULL, send_reserve_moves, EVICTS },
+	{ "stock", NULL, send_stock, EVICTS },
+	{ "evict", NULL, send_evict, EVICTS },
+	{ "evict-take", NULL, send_evict_take, EVICTS },
+	{ "evict-ram", NULL, send_evict_ram, EVICTS },
+	{ "demote", NULL, send_demote, EVICTS },
+	{ "commit-demote", prepare_demoted, send_commit, 0 },
+	{ "cancel-demote", prepare_demoted, send_cancel, CANCELS },
+	{ "promote", prepare_promote, send_promote, EVICTS },
+	{ "commit-promote", prepare_promoted, send_commit, 0 },
+	{ "cancel-promote", prepare_promoted, send_cancel, CANCELS },
+	{ "commit-detached", prepare_detached, send_commit, 0 },
+	{ "cancel-detached", prepare_detached, send_cancel, CANCELS },
+	{ "drop", NULL, send_drop, 0 },
+	{ "clear-tag", NULL, send_clear_tag, 0 },
+	{ "clear", NULL, send_clear, 0 },
+	{ "pool-add", NULL, send_pool, 0 },
+	{ "pool-remove", prepare_pool, send_remove, 0 },
+	{ "reap", other_comes, other_dies, 0 },
 };
 
 #endif

@@ -15,15 +15,18 @@ struct verdict {
 	const struct segment *s, *image; /* image: what was taken over, or NULL */
 	gpc *c;
 	struct ledger m;
-	bool evicts, lost;               /* the command in flight; anything is lost */
-	bool missed[KEYS];               /* readers did not find it at some time */
-	bool moves;                      /* the command in flight: victims go to RAM */
-	bool removes;                    /* the command in flight, leaf first */
-	int from;                        /* pool that it evicts from, -1: it may clear */
-	uint32_t most;                   /* blocks that it may evict there */
-	uint32_t spare;                  /* blocks that RAM may have had too many ... */
-	bool trimmed[KEYS];              /* ... and what went for that */
-	struct { gpc_block to[POOLS * SLOTS]; uint32_t n; } in_flight;  /* of a commit */
+	bool evicts, lost;  /* the command in flight; anything is lost */
+	bool missed[KEYS];  /* readers did not find it at some time */
+	bool moves;         /* the command in flight: victims go to RAM */
+	bool removes;       /* the command in flight, leaf first */
+	int from;           /* pool that it evicts from, -1: it may clear */
+	uint32_t most;      /* blocks that it may evict there */
+	uint32_t spare;     /* blocks that RAM may have had too many ... */
+	bool trimmed[KEYS]; /* ... and what went for that */
+	struct {
+		gpc_block to[POOLS * SLOTS];
+		uint32_t n;
+	} in_flight; /* of a commit */
 };
 
 /* A key, or a detached move, goes with what it hung below.  One that hung below a detached key
@@ -82,13 +85,14 @@ static void find_lost_key(struct verdict *v, int k, bool trims)
 
 	if (!v->m.key[k].live || has_key(v->s, b, k, LIVE) || (trims && may_be_trimmed(v, k)))
 		return;
-	need(v->image && (v->evicts || goes_with_parent(v, k)), "key %d is gone from block 0x%x",
-	     k, (unsigned)b);
+	need(v->image && (v->evicts || goes_with_parent(v, k)), "key %d is gone from block 0x%x", k,
+	     (unsigned)b);
 	need(!is_held(v->s, b) || !v->evicts || goes_with_victim(v, k),
 	     "key %d is lost and referenced", k);
 	/* a place in RAM whose victim went otherwise: no answer names it */
 	need(!has_key(v->image, b, k, LIVE) || goes_with_parent(v, k) ||
-	     (v->moves && GPC_POOL(b) == RAM), "key %d is lost, and nobody had evicted it", k);
+		     (v->moves && GPC_POOL(b) == RAM),
+	     "key %d is lost, and nobody had evicted it", k);
 	key_leaves(&v->m, k);
 	v->m.key[k].live = false;
 	children_move(&v->m, k, -1);
@@ -183,10 +187,10 @@ static bool same_key(const uint64_t w[2], gpc_key k)
 	return w[0] == k.w[0] && w[1] == k.w[1];
 }
 
-#define UNSETTLED(...)                                             \
-	do {                                                       \
-		snprintf(why, 200, __VA_ARGS__);                   \
-		return false;                                      \
+#define UNSETTLED(...)                           \
+	do {                                     \
+		snprintf(why, 200, __VA_ARGS__); \
+		return false;                    \
 	} while (0)
 
 static bool compare_record(struct verdict *v, gpc_block b, uint32_t record, char *why)
@@ -226,8 +230,8 @@ static bool compare_pool(struct verdict *v, int p, char *why)
 			return false;
 	}
 	if (d->state != (v->m.pool[p].ready ? POOL_READY : held ? POOL_DRAINING : POOL_FREE))
-		UNSETTLED("pool %d: state %u, ready %d, %u held", p, d->state,
-			  v->m.pool[p].ready, held);
+		UNSETTLED("pool %d: state %u, ready %d, %u held", p, d->state, v->m.pool[p].ready,
+			  held);
 	return true;
 }
 
@@ -260,10 +264,8 @@ static bool compare_peers(struct verdict *v, char *why)
 		for (record = 0; record < v->s->header.geometry.max_blocks; record++) {
 			uint16_t cell = *seg_cell(v->s, record, peer);
 
-			if (worker[i].dead ? cell : v->image &&
-			    !may_follow(v, record, peer))
-				UNSETTLED("peer %u: cell 0x%x of record %u", peer, cell,
-					  record);
+			if (worker[i].dead ? cell : v->image && !may_follow(v, record, peer))
+				UNSETTLED("peer %u: cell 0x%x of record %u", peer, cell, record);
 		}
 	}
 	for (i = 0; v->image && i < PEERS; i++)
@@ -316,8 +318,13 @@ static void check_invariants(struct verdict *v)
 {
 	static uint8_t pool_of[256], entries[256];
 	static uint32_t by_key[1024];
-	struct check k = { .c = v->c, .s = v->s, .last = true, .report = invariant,
-			   .pool_of = pool_of, .entries = entries, .by_key = by_key,
+	struct check k = { .c = v->c,
+			   .s = v->s,
+			   .last = true,
+			   .report = invariant,
+			   .pool_of = pool_of,
+			   .entries = entries,
+			   .by_key = by_key,
 			   .by_key_mask = 1023 };
 	uint32_t n = v->s->header.geometry.max_blocks;
 

@@ -8,9 +8,9 @@
 #include "peer/refs.h"
 #include "peer/hold.h"
 
-static struct gpc_move moves[POOLS][SLOTS];      /* by target */
-static uint32_t course_turns;            /* since the call began */
-static uint32_t course_spare;            /* blocks that RAM had too many when it did */
+static struct gpc_move moves[POOLS][SLOTS]; /* by target */
+static uint32_t course_turns;               /* since the call began */
+static uint32_t course_spare;               /* blocks that RAM had too many when it did */
 
 /* ---- calls ---- */
 
@@ -60,8 +60,7 @@ static void forget_places(const struct segment *s)
 
 	for (k = 0; k < KEYS; k++)
 		if (ledger.key[k].live && GPC_POOL(ledger.key[k].block) == RAM &&
-		    !has_key(s, ledger.key[k].block, k, LIVE) &&
-		    !is_held(s, ledger.key[k].block))
+		    !has_key(s, ledger.key[k].block, k, LIVE) && !is_held(s, ledger.key[k].block))
 			node_remove(&ledger, k);
 }
 
@@ -91,8 +90,9 @@ static uint16_t refs_of(const struct worker *w, gpc_block b)
 {
 	uint32_t record = pool_record(&w->c->seg, b);
 
-	return record == SHM_NO_RECORD ? 0 :
-		(uint16_t)hold_refs(*seg_cell(&w->c->seg, record, w->peer));
+	return record == SHM_NO_RECORD
+		       ? 0
+		       : (uint16_t)hold_refs(*seg_cell(&w->c->seg, record, w->peer));
 }
 
 static int acquire(struct worker *w, int first, int n, gpc_block *b)
@@ -140,8 +140,7 @@ static int reserve(struct worker *w, int pool, int n, gpc_block *b, bool with_mo
 
 	call_begins(w);
 	got = gpc_reserve(w->c, pool, (uint32_t)n, b,
-			  GPC_OPTIONS(gpc_reserve_options,
-				      .moves = with_moves ? m : NULL),
+			  GPC_OPTIONS(gpc_reserve_options, .moves = with_moves ? m : NULL),
 			  draw(2) ? GPC_PARTIAL : 0, -1);
 	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	call_ends(w);
@@ -162,9 +161,10 @@ static void publish(struct worker *w, int first, int n, const gpc_block *b)
 		parents[i] = key_parent(first + i);
 	call_begins(w);
 	need(gpc_publish(w->c, parents, ledger_key + first, b, (uint32_t)n,
-			 GPC_OPTIONS(gpc_publish_options, .tag = key_tag(first),
-				     .resident = at, .ticket = &t), 0,
-			 nowait ? 0 : -1) >= 0, "publish: %s", gpc_last_error());
+			 GPC_OPTIONS(gpc_publish_options, .tag = key_tag(first), .resident = at,
+				     .ticket = &t),
+			 0, nowait ? 0 : -1) >= 0,
+	     "publish: %s", gpc_last_error());
 	if (nowait)
 		must_be(gpc_ticket_wait(w->c, t, -1), 0);
 	call_ends(w);
@@ -230,8 +230,8 @@ static void act_evict(struct worker *w)
 	gpc_block b[3];
 
 	call_begins(w);
-	need(gpc_evict(w->c, draw(3) ? VRAM : RAM, 1 + draw(3), b, draw(2) ? GPC_TAKE : 0,
-		       -1) >= 0, "evict: %s", gpc_last_error());
+	need(gpc_evict(w->c, draw(3) ? VRAM : RAM, 1 + draw(3), b, draw(2) ? GPC_TAKE : 0, -1) >= 0,
+	     "evict: %s", gpc_last_error());
 	call_ends(w);
 }
 
@@ -261,8 +261,7 @@ static void act_demote(struct worker *w)
 		return;
 	call_begins(w);
 	got = gpc_demote(w->c, VRAM, -1, named ? list : NULL, named ? (uint32_t)n : 2, m, 0, -1);
-	need(got > 0 || got == -ENOSPC || (named && got == -EPERM), "demote: %s",
-	     gpc_last_error());
+	need(got > 0 || got == -ENOSPC || (named && got == -EPERM), "demote: %s", gpc_last_error());
 	call_ends(w);
 	remember_moves(m, got);
 }
@@ -329,8 +328,12 @@ static void act_clear(struct worker *w)
 static void act_pool(struct worker *w)
 {
 	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER };
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
-			      .demote_to = -1, .flags = flags[draw(3)] };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_VRAM,
+			      .space = 1,
+			      .blocks = 4,
+			      .demote_to = -1,
+			      .flags = flags[draw(3)] };
 	int other = VRAM + 1 + (int)draw(POOLS - VRAM - 1), n;
 	gpc_block b[2];
 
@@ -405,17 +408,20 @@ static void act_idle(struct worker *w)
 	feed_read(&feed, w->c);
 }
 
-static const struct act { const char *name; void (*act)(struct worker *w); } acts[] = {
-	{ "request", act_request }, { "request", act_request }, { "request", act_request },
-	{ "request", act_request }, { "request", act_request }, { "request", act_request },
-	{ "release", act_release }, { "release", act_release }, { "release", act_release },
-	{ "give back", act_give_back }, { "give back", act_give_back },
-	{ "evict", act_evict }, { "evict", act_evict },
-	{ "demote", act_demote }, { "demote", act_demote }, { "demote", act_demote },
-	{ "promote", act_promote }, { "promote", act_promote }, { "promote", act_promote },
-	{ "commit", act_commit }, { "commit", act_commit }, { "commit", act_commit },
-	{ "drop", act_drop }, { "clear", act_clear }, { "pool", act_pool },
-	{ "section", act_section }, { "death", act_death }, { "idle", act_idle },
+static const struct act {
+	const char *name;
+	void (*act)(struct worker *w);
+} acts[] = {
+	{ "request", act_request },     { "request", act_request },     { "request", act_request },
+	{ "request", act_request },     { "request", act_request },     { "request", act_request },
+	{ "release", act_release },     { "release", act_release },     { "release", act_release },
+	{ "give back", act_give_back }, { "give back", act_give_back }, { "evict", act_evict },
+	{ "evict", act_evict },         { "demote", act_demote },       { "demote", act_demote },
+	{ "demote", act_demote },       { "promote", act_promote },     { "promote", act_promote },
+	{ "promote", act_promote },     { "commit", act_commit },       { "commit", act_commit },
+	{ "commit", act_commit },       { "drop", act_drop },           { "clear", act_clear },
+	{ "pool", act_pool },           { "section", act_section },     { "death", act_death },
+	{ "idle", act_idle },
 };
 
 /* The cache becomes fuller. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was computed from bytes that were dropped as bad is never found again (rule B19): engines compute, evict, ask for
- * what is below RAM and drop, while keepers of the file are stopped and killed, and headers of it are lost.
+/* What was computed from bytes that were dropped as bad is never found again (rule B19): engines
+ * compute, evict, ask for what is below RAM and drop, while keepers of the file are stopped and
+ * killed, and headers of it are lost.
  *
- * Each block has in its bytes how often it or a block before it had been dropped when it was computed.  A block that is
- * found has the number of now, but for the time in which a drop of its prompt is not acknowledged.
+ * Each block has in its bytes how often it or a block before it had been dropped when it was
+ * computed.  A block that is found has the number of now, but for the time in which a drop of its
+ * prompt is not acknowledged.
  *
  *   --seconds N --seed S --workers N */
 #include "t/lib/below.h"
@@ -17,12 +19,14 @@
 
 enum { CHAINS = 12, LEN = 8, MOST = 8, STEP = 16 };
 
-struct image { uint64_t magic, chain, place, drops; };
+struct image {
+	uint64_t magic, chain, place, drops;
+};
 
 static struct chain {
 	pthread_mutex_t lock;
 	uint64_t drops[LEN];
-	uint32_t open;                   /* drops that are not acknowledged yet */
+	uint32_t open; /* drops that are not acknowledged yet */
 } chain[CHAINS];
 
 static gpc *c;
@@ -57,12 +61,14 @@ static bool is_right(gpc_block b, uint32_t n, uint32_t place)
 	struct image m;
 
 	memcpy(&m, bytes_place(c, b, 0), sizeof(m));
-	if (m.magic == 0x67706364726f7073ull && m.chain == n && m.place == place && m.drops == drops_of(&chain[n], place))
+	if (m.magic == 0x67706364726f7073ull && m.chain == n && m.place == place &&
+	    m.drops == drops_of(&chain[n], place))
 		return true;
 	if (!chain[n].open && !__atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED))
-		diag("prompt %u, block %u in pool %d: of prompt %llu, block %llu, after %llu drops, not %llu", n, place,
-		     (int)GPC_POOL(b), (unsigned long long)m.chain, (unsigned long long)m.place,
-		     (unsigned long long)m.drops, (unsigned long long)drops_of(&chain[n], place));
+		diag("prompt %u, block %u in pool %d: of prompt %llu, block %llu, after %llu drops, not %llu",
+		     n, place, (int)GPC_POOL(b), (unsigned long long)m.chain,
+		     (unsigned long long)m.place, (unsigned long long)m.drops,
+		     (unsigned long long)drops_of(&chain[n], place));
 	return false;
 }
 
@@ -80,16 +86,19 @@ static void ask_and_compute(const gpc_key *k, uint32_t n, uint64_t *draw)
 		right &= is_right(b[i], n, (uint32_t)i);
 	__atomic_fetch_add(&found, (uint64_t)got, __ATOMIC_RELAXED);
 	upto = got < LEN ? got + 1 + (int)crew_random(draw, (uint32_t)(LEN - got)) : got;
-	if (right && upto > got && gpc_reserve(c, pool, (uint32_t)(upto - got), b + got, NULL, 0, 200) == upto - got) {
+	if (right && upto > got &&
+	    gpc_reserve(c, pool, (uint32_t)(upto - got), b + got, NULL, 0, 200) == upto - got) {
 		for (i = got; i < upto; i++)
 			compute(b[i], n, (uint32_t)i);
-		gpc_publish(c, k + got, k + got + 1, b + got, (uint32_t)(upto - got), NULL, 0, 5000);
+		gpc_publish(c, k + got, k + got + 1, b + got, (uint32_t)(upto - got), NULL, 0,
+			    5000);
 		got = upto;
 	}
 	must(gpc_release(c, b, (uint32_t)got));
 }
 
-/* Was it live?  In the moment in which a reference is taken it may be evicted, and then nothing is dropped. */
+/* Was it live?  In the moment in which a reference is taken it may be evicted, and then nothing is
+ * dropped. */
 static bool does_drop(gpc_block b)
 {
 	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
@@ -161,8 +170,8 @@ static void *engine(void *arg)
 		} else if (act < 78) {
 			drop_one(k, n, &draw);
 		} else if (act < 96) {
-			got = gpc_evict(c, crew_random(&draw, 2) ? vram : ram, 1 + (uint32_t)crew_random(&draw, 4), b, GPC_TAKE,
-					200);
+			got = gpc_evict(c, crew_random(&draw, 2) ? vram : ram,
+					1 + (uint32_t)crew_random(&draw, 4), b, GPC_TAKE, 200);
 			if (got > 0)
 				must(gpc_release(c, b, (uint32_t)got));
 		} else {
@@ -252,10 +261,12 @@ static void run(uint64_t ms, uint32_t flags, const char *what)
 		pthread_join(thread[i], NULL);
 	__atomic_store_n(&stops, true, __ATOMIC_SEQ_CST);
 	pthread_join(boss, NULL);
-	diag("%s: %llu blocks were found, %llu dropped, %llu evicted before that; %llu keepers killed", what,
-	     (unsigned long long)found, (unsigned long long)dropped, (unsigned long long)late, (unsigned long long)kept + 1);
+	diag("%s: %llu blocks were found, %llu dropped, %llu evicted before that; %llu keepers killed",
+	     what, (unsigned long long)found, (unsigned long long)dropped, (unsigned long long)late,
+	     (unsigned long long)kept + 1);
 	ok(found && dropped, "%s: blocks are found, and dropped", what);
-	is_int((long long)wrong, 0, "%s: none of them was computed from what had been dropped", what);
+	is_int((long long)wrong, 0, "%s: none of them was computed from what had been dropped",
+	       what);
 	unlink(tiers_path);
 	fetch_end(c, what);
 }
@@ -270,12 +281,11 @@ static int body(void)
 	return done_testing();
 }
 
-static const char help[] =
-	"  --seconds N   how long\n"
-	"  --seed S      what is drawn\n"
-	"  --workers N   1 to 8\n"
-	"  -h, --help\n"
-	"Without --seconds: the short form of make check.\n";
+static const char help[] = "  --seconds N   how long\n"
+			   "  --seed S      what is drawn\n"
+			   "  --workers N   1 to 8\n"
+			   "  -h, --help\n"
+			   "Without --seconds: the short form of make check.\n";
 
 int main(int argc, char **argv)
 {

@@ -42,8 +42,10 @@ static inline void transfers_tell(gpc *c)
 	     i.writer_generation);
 	for (k = 0; !gpc_transfer_get(c, k, &t); k++)
 		diag("transfer 0x%llx of peer %d, %llu ms old: from pool %d to %d, %u of %u blocks are left, %u of %u "
-		     "ranks have passed", (unsigned long long)t.transfer, t.peer,
-		     (unsigned long long)(t.age_ns / 1000000), t.from, t.to, t.left, t.blocks, t.passed, t.ranks);
+		     "ranks have passed",
+		     (unsigned long long)t.transfer, t.peer,
+		     (unsigned long long)(t.age_ns / 1000000), t.from, t.to, t.left, t.blocks,
+		     t.passed, t.ranks);
 }
 
 /* Between two writers nobody commits. */
@@ -157,7 +159,8 @@ static inline void publish_images(struct engine *e, const gpc_key *k, const gpc_
 			image_verify(e->w.c, resident[i], k[i], "published");
 		else
 			need(resident[i] == -EAGAIN || resident[i] == -ESTALE ||
-				     /* its pool has gone, and the keeper's next one has the number */
+				     /* its pool has gone, and the keeper's next one has the
+				      * number */
 				     (resident[i] == -EPERM && GPC_POOL(b[i]) != e->w.pool),
 			     "publish refuses with %d: %s", resident[i], record_text(e->w.c, b[i]));
 		count(resident[i] == b[i] ? N_PUBLISHED : N_RESIDENT, resident[i] >= 0);
@@ -387,7 +390,8 @@ static inline int engine_main(int place)
 	life_begin(place);
 	e.w.seed = crew_mix(opt.seed + my_name + (page->count[N_ROUNDS] << 32)) | 1;
 	store_relaxed(&device_host_delay_us, one_in(&e.w, 2) ? 0 : crew_random(&e.w.seed, 200));
-	map_pin_device = &device_bytes_host; /* as where there are GPUs: one engine after the other */
+	/* as where there are GPUs: one engine after the other */
+	map_pin_device = &device_bytes_host;
 	map_pin_chunk = 16384;
 	e.w.c = crew_attach("engine");
 	engine_bring(&e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fleet.h - the cast around engines: a keeper of VRAM, RAM for all, a survivor that looks at the bytes of
- * all, a judge of what is at rest, and the hand that kills.  copy.c and transfer.c say what the engines do. */
+/* fleet.h - the cast around engines: a keeper of VRAM, RAM for all, a survivor that looks at the
+ * bytes of all, a judge of what is at rest, and the hand that kills.  copy.c and transfer.c say
+ * what the engines do. */
 #ifndef GPC_T_FLEET_H
 #define GPC_T_FLEET_H
 
@@ -9,7 +10,7 @@
 /* What a keeper does from time to time, with its pool; NULL: nothing. */
 static void (*keeper_step)(gpc *c, int pool);
 
-#define ROUND_MS (opt.is_long ? 1500 : 600)
+#define ROUND_MS      (opt.is_long ? 1500 : 600)
 #define TRANSIT_SLOTS 8
 
 /* ---- the cache ---- */
@@ -23,9 +24,14 @@ static uint32_t all_blocks(void)
 static int fleet_stage_make(int me)
 {
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = IMAGE, .threads = 1 };
-	struct gpc_config cfg = { .max_blocks = all_blocks(), .max_peers = 32, .max_pools = POOLS,
-				  .quarantine_ms = 50, .free_target = stage.exact ? -1 : 4,
-				  .tick_us = 100, .ram_blocks = SHARED, .ram_memory = &m };
+	struct gpc_config cfg = { .max_blocks = all_blocks(),
+				  .max_peers = 32,
+				  .max_pools = POOLS,
+				  .quarantine_ms = 50,
+				  .free_target = stage.exact ? -1 : 4,
+				  .tick_us = 100,
+				  .ram_blocks = SHARED,
+				  .ram_memory = &m };
 	gpc *c = crew_create(cfg, 0);
 
 	(void)me;
@@ -46,8 +52,10 @@ static void fleet_stage_draw(void)
 {
 	static const uint32_t pace[] = { 2000, 4000, 8000, 16000, 32000, 64000 };
 
-	stage = (struct stage){ .engines = true, .exact = crew_random(&chance, 2),
-				.servers = 2 + crew_random(&chance, 2), .lookers = 1,
+	stage = (struct stage){ .engines = true,
+				.exact = crew_random(&chance, 2),
+				.servers = 2 + crew_random(&chance, 2),
+				.lookers = 1,
 				.pace_us = pace[crew_random(&chance, 6)] };
 }
 
@@ -183,13 +191,15 @@ static bool is_at_rest(gpc *c, int phase, char *why)
 
 	views_tidy(c);
 	must_be(gpc_info_get(c, &info), 0);
-	snprintf(why, 300, "%u references of %u, %llu counted, %llu reserved, %llu dying, %u pools, %d files, "
-		 "%u peers of %u%s", refs, want, (unsigned long long)st.refs, (unsigned long long)st.reserved,
-		 (unsigned long long)st.dying, info.pools, files, info.peers, peers,
-		 is_quiet(c) ? "" : ", and a claim or a transfer");
+	snprintf(
+		why, 300,
+		"%u references of %u, %llu counted, %llu reserved, %llu dying, %u pools, %d files, "
+		"%u peers of %u%s",
+		refs, want, (unsigned long long)st.refs, (unsigned long long)st.reserved,
+		(unsigned long long)st.dying, info.pools, files, info.peers, peers,
+		is_quiet(c) ? "" : ", and a claim or a transfer");
 	return is_quiet(c) && refs == want && st.refs == want && !st.reserved && !st.dying &&
-	       files == (int)info.pools &&
-	       (phase == 1 || (info.pools == 1 && info.peers == peers));
+	       files == (int)info.pools && (phase == 1 || (info.pools == 1 && info.peers == peers));
 }
 
 /* Every block that is live anywhere, by a process that has written none. */
@@ -235,10 +245,12 @@ static void tell_references(gpc *c)
 
 			if (!hold_refs(*seg_cell(&c->seg, i, peer)))
 				continue;
-			fprintf(stderr, "# record %u, word %x, key %llx, op %llx, source %u, flags %x: cell %x of peer %u, "
-				"pid %d, head %llu, tail %llu, taken %llu, refs %llu\n", i, (unsigned)r->word,
-				(unsigned long long)r->key[0], (unsigned long long)r->op, (unsigned)r->source,
-				(unsigned)r->flags, (unsigned)*seg_cell(&c->seg, i, peer), peer, (int)s->pid,
+			fprintf(stderr,
+				"# record %u, word %x, key %llx, op %llx, source %u, flags %x: cell %x of peer %u, "
+				"pid %d, head %llu, tail %llu, taken %llu, refs %llu\n",
+				i, (unsigned)r->word, (unsigned long long)r->key[0],
+				(unsigned long long)r->op, (unsigned)r->source, (unsigned)r->flags,
+				(unsigned)*seg_cell(&c->seg, i, peer), peer, (int)s->pid,
 				(unsigned long long)s->head, (unsigned long long)s->tail,
 				(unsigned long long)s->taken, (unsigned long long)s->refs);
 		}
@@ -381,8 +393,8 @@ static void fleet_run(const char *what)
 
 	diag("--seed %llu", (unsigned long long)opt.seed);
 	torture_begin();
-	cast = (struct cast){ fleet_survivor, server_main, engine_main, keeper_main, fleet_judge,
-			      fleet_stage_set };
+	cast = (struct cast){ fleet_survivor, server_main, engine_main,
+			      keeper_main,    fleet_judge, fleet_stage_set };
 	chance = crew_mix(opt.seed) | 1;
 	while (clock_ns() < until && kills() < opt.kills)
 		fleet_round(what, until);

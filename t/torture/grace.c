@@ -11,8 +11,8 @@
 #include "device/host_stream.h"
 
 #define ROUND_MS 2000
-#define READERS	 4
-#define OPEN	 4 /* sections of one reader at a time */
+#define READERS  4
+#define OPEN     4 /* sections of one reader at a time */
 
 enum { N_STOPPED = N_MORE, N_STOPPED_SERVERS, N_STALE };
 
@@ -94,19 +94,16 @@ static void launch(gpc_dev *d, struct flight *f, uint64_t *seed)
 	int section = gpc_dev_enter(d);
 
 	if (section < 0) {
-		need(section == -ESTALE || section == -EAGAIN, "dev_enter: %s",
-		     gpc_last_error());
+		need(section == -ESTALE || section == -EAGAIN, "dev_enter: %s", gpc_last_error());
 		count(N_STALE, 1);
 		nap(500);
 		return;
 	}
-	store_relaxed(&device_host_delay_us,
-		      crew_random(seed, 2) ? crew_random(seed, 1500) : 0);
+	store_relaxed(&device_host_delay_us, crew_random(seed, 2) ? crew_random(seed, 1500) : 0);
 	f->busy = 1;
 	f->grip.device = 1;
 	grip_chain(&f->grip, seed);
-	must_be(gpc_dev_lookup(d, GPC_SPACE(0), f->grip.key, DEEP, f->grip.block, NULL),
-		0);
+	must_be(gpc_dev_lookup(d, GPC_SPACE(0), f->grip.key, DEEP, f->grip.block, NULL), 0);
 	submit(f, look_first, 0);
 	submit(f, look_again, crew_random(seed, 2) ? crew_random(seed, 3000) : 0);
 	must_be(gpc_dev_leave(d, section, NULL), 0);
@@ -240,23 +237,18 @@ static void tell(void)
 	diag("%llu acts, %llu device sections refused, %llu servers and %llu workers "
 	     "killed",
 	     (unsigned long long)n[N_ACTS], (unsigned long long)n[N_STALE],
-	     (unsigned long long)n[N_KILLED_SERVERS],
-	     (unsigned long long)n[N_KILLED_WORKERS]);
-	is_int(hands->reused[0], 0,
-	       "no id of %llu was used again within its grace period",
+	     (unsigned long long)n[N_KILLED_SERVERS], (unsigned long long)n[N_KILLED_WORKERS]);
+	is_int(hands->reused[0], 0, "no id of %llu was used again within its grace period",
 	       (unsigned long long)from(hands->reused, 0));
 	is_int(from(hands->ended[0], 1), 0,
 	       "%llu ids in %llu host sections: no grace period of "
 	       "theirs ended before the section",
-	       (unsigned long long)hands->seen[0],
-	       (unsigned long long)hands->sections[0]);
+	       (unsigned long long)hands->seen[0], (unsigned long long)hands->sections[0]);
 	is_int(from(hands->ended[1], 1), 0, "%llu ids in %llu device sections: the same",
-	       (unsigned long long)hands->seen[1],
-	       (unsigned long long)hands->sections[1]);
+	       (unsigned long long)hands->seen[1], (unsigned long long)hands->sections[1]);
 	ok(from(hands->reused, 1) && from(hands->held[0], 0) && from(hands->held[1], 0),
 	   "sections had ids that were removed under them");
-	ok(n[N_STOPPED] > 0,
-	   "%llu stops, %llu of them of the writer or a standby, in %llu rounds",
+	ok(n[N_STOPPED] > 0, "%llu stops, %llu of them of the writer or a standby, in %llu rounds",
 	   (unsigned long long)n[N_STOPPED], (unsigned long long)n[N_STOPPED_SERVERS],
 	   (unsigned long long)n[N_ROUNDS]);
 }

@@ -15,7 +15,7 @@
 #include "writer/grace.h"
 #include "writer/memory.h"
 
-#define AGES	   12
+#define AGES       12
 #define NEVER_LEFT UINT64_MAX
 
 struct hands {
@@ -23,9 +23,9 @@ struct hands {
 	uint32_t life[POOLS][SLOTS]; /* how often it was given out */
 	uint64_t left[POOLS][SLOTS]; /* the table, in this epoch */
 	uint64_t gone[POOLS][SLOTS]; /* all mirrors, too */
-	uint64_t over;		     /* the last grace period that is */
-	uint64_t reused[AGES];	     /* by grace periods that began since it was gone */
-	uint64_t held[2][AGES];	     /* host, device: by those that began since it left */
+	uint64_t over;               /* the last grace period that is */
+	uint64_t reused[AGES];       /* by grace periods that began since it was gone */
+	uint64_t held[2][AGES];      /* host, device: by those that began since it left */
 	uint64_t ended[2][AGES];     /* and were over: 0 and nothing else */
 	uint64_t unstamped, seen[2], sections[2];
 };
@@ -34,8 +34,8 @@ static struct hands *hands;
 
 static inline void hands_begin(void)
 {
-	hands = mmap(NULL, sizeof(*hands), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	hands = mmap(NULL, sizeof(*hands), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
 	if (hands == MAP_FAILED)
 		bail("no shared page");
 }
@@ -67,8 +67,7 @@ bool __wrap_epoch_over(const struct segment *s, uint64_t cookie);
 void __wrap_table_remove(struct writer *w, uint32_t record)
 {
 	__real_table_remove(w, record);
-	store_release(&OF(left, w_block(w, record)),
-		      load_relaxed(&seg_shared(&w->seg)->epoch));
+	store_release(&OF(left, w_block(w, record)), load_relaxed(&seg_shared(&w->seg)->epoch));
 }
 
 bool __wrap_mirror_flushed(struct writer *w)
@@ -99,8 +98,7 @@ static inline void reused(gpc_block b)
 	uint64_t gone = load_acquire(&OF(gone, b));
 
 	need(!__atomic_load_n(&OF(n, b), __ATOMIC_SEQ_CST),
-	     "block 0x%x was given out and is in the hands of %u sections", (unsigned)b,
-	     OF(n, b));
+	     "block 0x%x was given out and is in the hands of %u sections", (unsigned)b, OF(n, b));
 	__atomic_fetch_add(&OF(life, b), 1, __ATOMIC_SEQ_CST);
 	if (gone == NEVER_LEFT)
 		__atomic_fetch_add(&hands->unstamped, 1, __ATOMIC_RELAXED);
@@ -157,18 +155,15 @@ static inline void grip_release(struct grip *g, const struct segment *s)
 
 		if (b < 0)
 			continue;
-		since = g->device ? load_acquire(&OF(gone, b))
-				  : load_acquire(&OF(left, b));
+		since = g->device ? load_acquire(&OF(gone, b)) : load_acquire(&OF(left, b));
 		over = load_acquire(&hands->over);
 		need(OF(life, b) == g->life[i],
 		     "block 0x%x was given out while a section had "
 		     "it",
 		     (unsigned)b);
-		need(holds(b, g->key[i]), "in a section, block 0x%x got other bytes",
-		     (unsigned)b);
+		need(holds(b, g->key[i]), "in a section, block 0x%x got other bytes", (unsigned)b);
 		if (since != NEVER_LEFT) {
-			tally(hands->held[g->device],
-			      load_relaxed(&seg_shared(s)->epoch) - since);
+			tally(hands->held[g->device], load_relaxed(&seg_shared(s)->epoch) - since);
 			tally(hands->ended[g->device], over > since ? over - since : 0);
 		}
 		__atomic_fetch_sub(&OF(n, b), 1, __ATOMIC_SEQ_CST);

@@ -12,11 +12,11 @@
 
 enum {
 	N_COPIES = N_MORE,
-	N_IMAGES,   /* looked at, and whole */
-	N_UNSEEN,   /* of a pool on its way out */
-	N_STALE,    /* copies refused for that */
+	N_IMAGES, /* looked at, and whole */
+	N_UNSEEN, /* of a pool on its way out */
+	N_STALE,  /* copies refused for that */
 	N_UNMAPPED,
-	N_KEPT,	    /* pools of keepers */
+	N_KEPT, /* pools of keepers */
 	N_STOPPED,
 	N_WALKED,
 	N_IMAGES_MORE,
@@ -37,14 +37,16 @@ struct stamp {
 
 enum shape {
 	LAYERED, /* layer after layer, in each all K, then all V */
-	HALVES,	 /* all K in a part, all V in another one */
+	HALVES,  /* all K in a part, all V in another one */
 };
 
 TAP_FN void shape_runs(enum shape shape, struct gpc_run run[2], uint32_t slots)
 {
 	uint64_t half = (uint64_t)slots * PIECE;
 
-	run[0] = (struct gpc_run){ .count = LAYERS, .bytes = PIECE, .slot_stride = PIECE,
+	run[0] = (struct gpc_run){ .count = LAYERS,
+				   .bytes = PIECE,
+				   .slot_stride = PIECE,
 				   .run_stride = shape == LAYERED ? 2 * half : half };
 	run[1] = run[0];
 	run[1].part = shape == HALVES;
@@ -140,16 +142,15 @@ static inline uint64_t *word_at(const struct view *v, gpc_block b, uint32_t i)
 
 	for (; at >= r->count * r->bytes; r++)
 		at -= r->count * r->bytes;
-	return (uint64_t *)(v->base[r->part] + r->offset +
-			    (uint64_t)GPC_SLOT(b) * r->slot_stride + at / r->bytes * r->run_stride +
-			    at % r->bytes);
+	return (uint64_t *)(v->base[r->part] + r->offset + (uint64_t)GPC_SLOT(b) * r->slot_stride +
+			    at / r->bytes * r->run_stride + at % r->bytes);
 }
 
 static inline uint64_t seed_of(const struct stamp *s)
 {
-	return crew_mix(s->key.w[0] ^
-			crew_mix(s->key.w[1] ^ crew_mix(s->block ^ crew_mix(s->memory ^
-									     s->number))));
+	return crew_mix(
+		s->key.w[0] ^
+		crew_mix(s->key.w[1] ^ crew_mix(s->block ^ crew_mix(s->memory ^ s->number))));
 }
 
 static inline uint64_t word_of(const struct stamp *s, uint64_t seed, uint32_t i)
@@ -157,8 +158,8 @@ static inline uint64_t word_of(const struct stamp *s, uint64_t seed, uint32_t i)
 	return i < STAMP_WORDS ? ((const uint64_t *)s)[i] : crew_mix(seed + i);
 }
 
-/* Into a reservation.  False: its memory cannot be had: the pool has gone, or it is another engine's, which got
- * the number of the keeper's, and has not lent its memory so far. */
+/* Into a reservation.  False: its memory cannot be had: the pool has gone, or it is another
+ * engine's, which got the number of the keeper's, and has not lent its memory so far. */
 static inline bool image_write(gpc *c, gpc_block b, gpc_key key)
 {
 	static uint64_t written;
@@ -226,9 +227,11 @@ static inline const char *record_text(gpc *c, gpc_block b)
 
 	if (!r)
 		return "no record";
-	snprintf(text, sizeof(text), "block 0x%x: word %x, owner %u of seat %u, source %u, op %llx, flags %x, "
-		 "cell %x, key %llx, pool state %u", (unsigned)b, (unsigned)r->word, (unsigned)r->owner, c->peer,
-		 (unsigned)r->source, (unsigned long long)r->op, (unsigned)r->flags,
+	snprintf(text, sizeof(text),
+		 "block 0x%x: word %x, owner %u of seat %u, source %u, op %llx, flags %x, "
+		 "cell %x, key %llx, pool state %u",
+		 (unsigned)b, (unsigned)r->word, (unsigned)r->owner, c->peer, (unsigned)r->source,
+		 (unsigned long long)r->op, (unsigned)r->flags,
 		 (unsigned)*seg_cell(&c->seg, i, c->peer), (unsigned long long)r->key[0],
 		 (unsigned)seg_pool(&c->seg, (uint32_t)GPC_POOL(b))->state);
 	return text;

@@ -20,8 +20,7 @@ static void copy(uint8_t *to, const uint8_t *from, uint64_t begin, uint64_t end)
 	memcpy(to + begin, from + begin, end - begin);
 }
 
-static void copy_ring(struct segment *to, const struct segment *from, uint32_t peer,
-		      uint64_t base)
+static void copy_ring(struct segment *to, const struct segment *from, uint32_t peer, uint64_t base)
 {
 	uint64_t head = seg_seat(from, peer)->head;
 
@@ -64,8 +63,8 @@ static bool all_answered(const struct segment *s)
 	uint32_t i;
 
 	for (i = 0; i < WORKERS; i++)
-		if (!worker[i].dead && seg_seat(s, worker[i].peer)->tail !=
-		    seg_seat(s, worker[i].peer)->head)
+		if (!worker[i].dead &&
+		    seg_seat(s, worker[i].peer)->tail != seg_seat(s, worker[i].peer)->head)
 			return false;
 	return true;
 }
@@ -89,10 +88,11 @@ static void compare_answer(const struct verdict *v, uint32_t peer, uint64_t at, 
 	if (seg_command(v->image, peer, head)->result == CMD_PENDING)
 		return;
 	need(was->result == is->result && was->block == is->block && was->to == is->to &&
-	     was->tag == is->tag, "peer %u, command %llu: answered %d, 0x%x, 0x%x, %u, then "
-	     "%d, 0x%x, 0x%x, %u", peer, (unsigned long long)at, was->result,
-	     (unsigned)was->block, (unsigned)was->to, was->tag, is->result,
-	     (unsigned)is->block, (unsigned)is->to, is->tag);
+		     was->tag == is->tag,
+	     "peer %u, command %llu: answered %d, 0x%x, 0x%x, %u, then "
+	     "%d, 0x%x, 0x%x, %u",
+	     peer, (unsigned long long)at, was->result, (unsigned)was->block, (unsigned)was->to,
+	     was->tag, is->result, (unsigned)is->block, (unsigned)is->to, is->tag);
 }
 
 /* Rule C1: what the dead writer took for an eviction, its successor answers with. */
@@ -129,12 +129,13 @@ static void note_command(struct verdict *v, const struct shm_command *c)
 		return;
 	v->evicts = true;
 	v->moves |= c->flags & CF_MOVES;
-	v->from = c->op == CMD_RESERVE || c->op == CMD_EVICT ? c->pool :
-		  c->to_pool == SHM_NO_POOL ? RAM : c->to_pool;
+	v->from = c->op == CMD_RESERVE || c->op == CMD_EVICT ? c->pool
+		  : c->to_pool == SHM_NO_POOL                ? RAM
+							     : c->to_pool;
 	/* without GPC_TAKE a victim is free, and carries no operation, before the answer; RAM may
 	 * have more than its capacity, and then what was evicted does not count as room */
-	v->most += v->from == RAM || (c->op == CMD_EVICT && !(c->flags & CF_TAKE)) ? KEYS :
-		   c->count;
+	v->most +=
+		v->from == RAM || (c->op == CMD_EVICT && !(c->flags & CF_TAKE)) ? KEYS : c->count;
 }
 
 static bool is_gone(const struct verdict *v, int k)
@@ -230,7 +231,8 @@ static void compare_quarantine(const struct verdict *v)
 	}
 }
 
-/* A judge of what the successor does meanwhile comes behind the exit that its own judge has seen. */
+/* A judge of what the successor does meanwhile comes behind the exit that its own judge has
+ * seen. */
 static bool is_lingering(void)
 {
 	return lingering >= 0 && !world.gone[person[lingering]];
@@ -288,18 +290,17 @@ static void compare_readers(struct verdict *v)
 
 		b = probe_one(&l, &ledger_key[k]);
 		need(b >= 0 || !was || !is, "readers do not find key %d", k);
-		need(!v->missed[k] || !was || !is, "during recovery readers do not find key %d",
-		     k);
+		need(!v->missed[k] || !was || !is, "during recovery readers do not find key %d", k);
 		if (b < 0)
 			continue;
 		need((was && b == before->key[k].block) ||
-		     ((is || v->trimmed[k]) && b == v->m.key[k].block),
+			     ((is || v->trimmed[k]) && b == v->m.key[k].block),
 		     "readers find key %d in block 0x%x", k, (unsigned)b);
 		need(has_key(v->image, b, k, LIVE) || has_key(v->image, b, k, DYING),
 		     "readers find key %d in block 0x%x, which has it not", k, (unsigned)b);
 		up = before->parent[k];
 		need(v->level > 1 || !v->removes || !was || up < 0 || up >= KEYS ||
-		     probe_one(&l, &ledger_key[up]) >= 0,
+			     probe_one(&l, &ledger_key[up]) >= 0,
 		     "readers find key %d, whose parent is gone", k);
 	}
 }
@@ -308,8 +309,11 @@ static void compare_readers(struct verdict *v)
 TAP_FN void judge(int level)
 {
 	struct cache *to = &cache[level];
-	struct verdict v = { .level = level, .c = to->c, .s = &to->c->seg,
-			     .image = &cache[level - 1].c->seg, .m = ledger };
+	struct verdict v = { .level = level,
+			     .c = to->c,
+			     .s = &to->c->seg,
+			     .image = &cache[level - 1].c->seg,
+			     .m = ledger };
 	bool lingers = is_lingering();
 	uint64_t now = world.now;
 

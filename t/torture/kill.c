@@ -88,8 +88,7 @@ static void tell(void)
 	uint32_t i;
 
 	for (i = 0; i < ARRAY_SIZE(what); i++) {
-		diag("%12llu %s", (unsigned long long)page->count[what[i].n],
-		     what[i].what);
+		diag("%12llu %s", (unsigned long long)page->count[what[i].n], what[i].what);
 		all &= page->count[what[i].n] || what[i].n == N_GAVE_UP;
 	}
 	ok(all, "all of it was done");

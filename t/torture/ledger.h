@@ -17,21 +17,27 @@
 #define KEYS   (CHAINS * DEEP)
 #define POOLS  4
 #define SLOTS  16
-#define NODES  (KEYS + POOLS * SLOTS)    /* live keys, and places of detached moves */
+#define NODES  (KEYS + POOLS * SLOTS) /* live keys, and places of detached moves */
 #define RAM    0
 #define VRAM   1
 
 struct ledger {
-	struct { bool live; gpc_block block; } key[KEYS];
 	struct {
-		uint8_t owner;           /* peer + 1, of a reservation */
-		uint8_t key;             /* + 1, of a move's target */
-		bool detached, stale;    /* stale: its commit must fail */
+		bool live;
+		gpc_block block;
+	} key[KEYS];
+	struct {
+		uint8_t owner;        /* peer + 1, of a reservation */
+		uint8_t key;          /* + 1, of a move's target */
+		bool detached, stale; /* stale: its commit must fail */
 		gpc_block from;
 	} slot[POOLS][SLOTS];
-	int16_t parent[NODES];           /* node above, or -1 */
-	struct { bool ready; uint8_t owner, caller; } pool[POOLS];
-	bool full;                       /* the table may have no room for a key */
+	int16_t parent[NODES]; /* node above, or -1 */
+	struct {
+		bool ready;
+		uint8_t owner, caller;
+	} pool[POOLS];
+	bool full; /* the table may have no room for a key */
 };
 
 static gpc_key ledger_key[KEYS];
@@ -171,7 +177,10 @@ static inline void slot_free(struct ledger *m, gpc_block b)
 
 /* ---- answers ---- */
 
-struct answers { const struct segment *s; uint32_t peer; };
+struct answers {
+	const struct segment *s;
+	uint32_t peer;
+};
 
 /* Does a living peer hold a reference?  The judge knows. */
 static bool (*ledger_is_held)(const struct segment *s, gpc_block b);
@@ -268,9 +277,10 @@ static inline void apply_commit(struct ledger *m, const struct answers *a,
 	     (unsigned)c->to);
 	if (cancel || c->result < 0) {
 		/* -ESTALE of a cancelled one: a writer that died had given it back */
-		need(cancel ? c->result == 0 || c->result == -ESTALE :
-		     c->result == -ESTALE || c->result == -EEXIST || c->result == -ENOENT ||
-		     (m->full && c->result == -EAGAIN), "commit answers %d", c->result);
+		need(cancel ? c->result == 0 || c->result == -ESTALE
+			    : c->result == -ESTALE || c->result == -EEXIST ||
+				      c->result == -ENOENT || (m->full && c->result == -EAGAIN),
+		     "commit answers %d", c->result);
 		need(cancel || detached || stale, "commit of key %d answers %d: its source is live",
 		     k, c->result);
 		/* -ESTALE, since a writer died after it had handed them on */
@@ -289,8 +299,7 @@ static inline void apply_commit(struct ledger *m, const struct answers *a,
 }
 
 /* Parents first, as the writer does. */
-static inline void apply_commits(struct ledger *m, const struct answers *a, uint64_t at,
-				 uint32_t n)
+static inline void apply_commits(struct ledger *m, const struct answers *a, uint64_t at, uint32_t n)
 {
 	uint8_t key[SLOTS * POOLS];
 	uint32_t i, d;
@@ -317,12 +326,12 @@ static inline void apply_publish(struct ledger *m, const struct answers *a,
 		return;
 	}
 	if (c->result >= 0)
-		need(m->key[k].live && m->key[k].block == c->result,
-		     "key %d: resident in 0x%x", k, (unsigned)c->result);
+		need(m->key[k].live && m->key[k].block == c->result, "key %d: resident in 0x%x", k,
+		     (unsigned)c->result);
 	else
 		need((c->result == -ENOENT && k % DEEP && !m->key[k - 1].live) ||
-		     (c->result == -EAGAIN && m->full), "publish of key %d answers %d", k,
-		     c->result);
+			     (c->result == -EAGAIN && m->full),
+		     "publish of key %d answers %d", k, c->result);
 }
 
 static inline void apply_clear(struct ledger *m, const struct shm_command *c)
@@ -384,8 +393,8 @@ static inline void apply_pool(struct ledger *m, const struct answers *a, int p)
 	need(p >= 0 && p < POOLS && !m->pool[p].ready, "the new pool is %d", p);
 	m->pool[p].ready = true;
 	m->pool[p].caller = !!(rq->flags & GPC_POOL_CALLER);
-	m->pool[p].owner = rq->flags & (GPC_POOL_OWNED | GPC_POOL_CALLER) ?
-		(uint8_t)(a->peer + 1) : 0;
+	m->pool[p].owner =
+		rq->flags & (GPC_POOL_OWNED | GPC_POOL_CALLER) ? (uint8_t)(a->peer + 1) : 0;
 	for (s = 0; m->pool[p].caller && s < rq->blocks; s++)
 		slot_give(m, GPC_BLOCK(p, (gpc_block)s), a->peer);
 }

@@ -13,33 +13,36 @@
 #define PEERS   (LEVELS + WORKERS)
 
 struct cache {
-	gpc *c;                          /* of the handle that is the writer */
-	uint8_t *index;                  /* a mapping to restore it by */
-	int others;                      /* holds the bytes of all who live */
+	gpc *c;         /* of the handle that is the writer */
+	uint8_t *index; /* a mapping to restore it by */
+	int others;     /* holds the bytes of all who live */
 };
 
 struct worker {
 	gpc *c;
 	uint32_t peer;
 	bool dead;
-	uint64_t acked;                  /* everything before it is in the ledger */
+	uint64_t acked; /* everything before it is in the ledger */
 	int section[8];
 	uint32_t nsections;
 };
 
-struct feed { uint64_t cursor; gpc_block at[KEYS]; };
+struct feed {
+	uint64_t cursor;
+	gpc_block at[KEYS];
+};
 
 static struct cache cache[LEVELS];
 static struct worker worker[WORKERS];
-static struct ledger ledger;             /* all that was acknowledged */
-static struct ledger readable;           /* what readers may still find, if it is more */
+static struct ledger ledger;   /* all that was acknowledged */
+static struct ledger readable; /* what readers may still find, if it is more */
 static bool still_readable;
-static int lingering = -1;               /* a dead worker whose process is there: its peer */
+static int lingering = -1; /* a dead worker whose process is there: its peer */
 static struct feed feed;
-static uint64_t ring_base[WORKERS];      /* where recording began */
-static uint64_t person[PEERS];           /* start times, by seat */
+static uint64_t ring_base[WORKERS]; /* where recording began */
+static uint64_t person[PEERS];      /* start times, by seat */
 static uint64_t judged[LEVELS];
-static bool (*judge_nests)(void);        /* shall this takeover be recorded? */
+static bool (*judge_nests)(void); /* shall this takeover be recorded? */
 
 /* ---- who has what ---- */
 
@@ -65,7 +68,8 @@ static bool has_key(const struct segment *s, gpc_block b, int k, uint32_t state)
 	       r->key[1] == ledger_key[k].w[1];
 }
 
-/* Keys of RAM, of no more than *spare, that went because it had too many: leaves that nobody holds. */
+/* Keys of RAM, of no more than *spare, that went because it had too many: leaves that nobody
+ * holds. */
 static void forget_trimmed(struct ledger *m, const struct segment *s, uint32_t *spare)
 {
 	bool again;
@@ -93,7 +97,7 @@ static void feed_change(struct feed *f, const struct gpc_event *ch)
 	gpc_block *at;
 	int k;
 
-	if (ch->what == GPC_RETURNED)    /* says nothing of the content */
+	if (ch->what == GPC_RETURNED) /* says nothing of the content */
 		return;
 	for (k = 0; ch->what == GPC_CLEARED && k < KEYS; k++)
 		if (f->at[k] >= 0 && GPC_POOL(f->at[k]) == GPC_POOL(ch->block) &&
@@ -110,8 +114,8 @@ static void feed_change(struct feed *f, const struct gpc_event *ch)
 		     (unsigned)ch->was, (unsigned)*at);
 	else
 		need(ch->what == GPC_REMOVED && (*at == ch->block || *at < 0),
-		     "feed: key %d removed from 0x%x, but was in 0x%x", k,
-		     (unsigned)ch->block, (unsigned)*at);
+		     "feed: key %d removed from 0x%x, but was in 0x%x", k, (unsigned)ch->block,
+		     (unsigned)*at);
 	*at = ch->what == GPC_REMOVED ? GPC_NONE : ch->block;
 }
 

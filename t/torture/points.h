@@ -18,8 +18,7 @@ static uint64_t kills, drifts;
 TAP_FN void add_point(uint32_t k)
 {
 	if (!(now->npoints & 63))
-		now->point =
-			realloc(now->point, (now->npoints + 64) * sizeof(*now->point));
+		now->point = realloc(now->point, (now->npoints + 64) * sizeof(*now->point));
 	if (!now->point)
 		bail("no memory");
 	now->point[now->npoints++] = k;
@@ -116,8 +115,7 @@ TAP_FN bool lead(uint32_t k)
 		alive = tracee_run_to(now->place[from].pc, now->place[from].times);
 	for (i = from ? from : 1; i <= k && alive; i++)
 		alive = tracee_step();
-	for (i = 0;
-	     i < 300 && alive && k <= now->steps && tracee_pc() != now->place[k + 1].pc;
+	for (i = 0; i < 300 && alive && k <= now->steps && tracee_pc() != now->place[k + 1].pc;
 	     i++) {
 		drifts += !i;
 		alive = tracee_step();

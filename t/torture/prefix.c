@@ -9,7 +9,7 @@
 #include "course.h"
 #include "t/lib/options.h"
 
-#define NEST 100                         /* of so many takeovers, one is recorded too */
+#define NEST  100 /* of so many takeovers, one is recorded too */
 #define KINDS ARRAY_SIZE(acts)
 
 static struct {
@@ -18,8 +18,10 @@ static struct {
 	bool only, is_long;
 } opt = { .seed = 1, .sequences = 200, .nest = NEST };
 
-static struct { uint64_t sequence, relocated, full, deepest, deepest_at, stores[KINDS], acts[KINDS]; } seen;
-static const struct act *now_doing;      /* NULL: nothing that is recorded */
+static struct {
+	uint64_t sequence, relocated, full, deepest, deepest_at, stores[KINDS], acts[KINDS];
+} seen;
+static const struct act *now_doing; /* NULL: nothing that is recorded */
 static uint64_t now_kind;
 
 static void where(void)
@@ -68,12 +70,16 @@ static gpc *attach(const char *name)
 
 static void make_pools(gpc *c)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .blocks = 4 + draw(5),
-			      .transit = 2 + draw(3), .demote_to = -1 };
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_RAM,
+			      .blocks = 4 + draw(5),
+			      .transit = 2 + draw(3),
+			      .demote_to = -1 };
 
 	must_be(gpc_pool_add(c, &p, -1), RAM);
-	p = (struct gpc_pool){ .size = sizeof(p), .kind = GPC_VRAM, .blocks = 7 + draw(6),
-			       .demote_to = RAM };
+	p = (struct gpc_pool){
+		.size = sizeof(p), .kind = GPC_VRAM, .blocks = 7 + draw(6), .demote_to = RAM
+	};
 	must_be(gpc_pool_add(c, &p, -1), VRAM);
 	ledger.pool[RAM].ready = ledger.pool[VRAM].ready = true;
 }
@@ -86,9 +92,9 @@ static void make_keys(gpc *c, uint32_t buckets)
 
 	for (k = 0; k < KEYS; n++) {
 		gpc_key key = { { world_mix(2 * n + 1), world_mix(~n) & ~KEY_ROOT_BIT } };
-		struct probe_key p = probe_prepare(key.w[0] ^ c->mask[0].w[0],
-						   key.w[1] ^ c->mask[0].w[1],
-						   c->seg.header.geometry.buckets);
+		struct probe_key p =
+			probe_prepare(key.w[0] ^ c->mask[0].w[0], key.w[1] ^ c->mask[0].w[1],
+				      c->seg.header.geometry.buckets);
 
 		if ((p.first < buckets) + (p.second < buckets) >= (k % 3 ? 2 : 1))
 			ledger_key[k++] = key;
@@ -124,9 +130,14 @@ static gpc *kept[LEVELS];
 static void sequence_begin(void)
 {
 	bool crowd = draw(4);
-	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .max_blocks = 40,
-				  .max_peers = PEERS, .max_pools = POOLS, .tick_us = 1,
-				  .free_target = -1, .quarantine_ms = 20,
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .dir = scratch,
+				  .max_blocks = 40,
+				  .max_peers = PEERS,
+				  .max_pools = POOLS,
+				  .tick_us = 1,
+				  .free_target = -1,
+				  .quarantine_ms = 20,
 				  .devices = draw(3) ? "none" : "host" };
 	int i;
 
@@ -243,12 +254,14 @@ static void print_kinds(void)
 /* What was wrong once. */
 static void sequences_found(void)
 {
-	static const struct { uint64_t seed, sequence; } found[] = {
-		{ 101, 455 },            /* a move renamed one of two entries of a relocation */
-		{ 103, 436 },            /* promoted while its parent was on its way to RAM */
-		{ 9002, 8057 },          /* below what a dead writer had dropped */
-		{ 4002, 327 },           /* detached twice, and the owner of one move died */
-		{ 13301, 1346 },         /* referenced in RAM, below a victim of VRAM */
+	static const struct {
+		uint64_t seed, sequence;
+	} found[] = {
+		{ 101, 455 },    /* a move renamed one of two entries of a relocation */
+		{ 103, 436 },    /* promoted while its parent was on its way to RAM */
+		{ 9002, 8057 },  /* below what a dead writer had dropped */
+		{ 4002, 327 },   /* detached twice, and the owner of one move died */
+		{ 13301, 1346 }, /* referenced in RAM, below a victim of VRAM */
 	};
 	uint64_t seed = opt.seed;
 	size_t i;
@@ -287,9 +300,10 @@ static int body(void)
 	print_kinds();
 	diag("%llu relocations, %llu keys without a place", (unsigned long long)seen.relocated,
 	     (unsigned long long)seen.full);
-	ok(judged[1] > 0, "%llu sequences: %llu prefixes of writers and %llu of their successors "
-	   "were taken over; the deepest sequence, %llu, has %llu", (unsigned long long)n,
-	   (unsigned long long)judged[1], (unsigned long long)judged[2],
+	ok(judged[1] > 0,
+	   "%llu sequences: %llu prefixes of writers and %llu of their successors "
+	   "were taken over; the deepest sequence, %llu, has %llu",
+	   (unsigned long long)n, (unsigned long long)judged[1], (unsigned long long)judged[2],
 	   (unsigned long long)seen.deepest_at, (unsigned long long)seen.deepest);
 	return done_testing();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.h - transfers that ranks copy: an engine begins a fetch, and two handles of its own copy for it, each its
- * half of every image, as the workers of a tensor-parallel group do.  One of them, or both, may leave without a
- * word; and all of it may die at any moment. */
+/* ranks.h - transfers that ranks copy: an engine begins a fetch, and two handles of its own copy
+ * for it, each its half of every image, as the workers of a tensor-parallel group do.  One of them,
+ * or both, may leave without a word; and all of it may die at any moment. */
 #ifndef GPC_T_RANKS_H
 #define GPC_T_RANKS_H
 
@@ -9,8 +9,8 @@
 
 enum {
 	N_GROUPS = N_AFTER + 1, /* transfers by ranks */
-	N_HALVES,       /* images that a rank has copied its half of */
-	N_DESERTED,     /* transfers that a rank has left */
+	N_HALVES,               /* images that a rank has copied its half of */
+	N_DESERTED,             /* transfers that a rank has left */
 };
 
 _Static_assert(N_DESERTED < COUNTS, "each has its place");
@@ -33,8 +33,8 @@ static inline bool copy_half(struct engine *e, const struct gpc_move *m, uint32_
 }
 
 /* True: it has said that it is done. */
-static inline bool rank_copies(struct engine *e, gpc *rank, gpc_transfer t, const struct gpc_move *m,
-			       uint32_t n, uint32_t half)
+static inline bool rank_copies(struct engine *e, gpc *rank, gpc_transfer t,
+			       const struct gpc_move *m, uint32_t n, uint32_t half)
 {
 	uint32_t i;
 	int r;
@@ -50,8 +50,8 @@ static inline bool rank_copies(struct engine *e, gpc *rank, gpc_transfer t, cons
 	return true;
 }
 
-static inline void await_group(struct engine *e, gpc_transfer t, const gpc_key *k, const gpc_block *b,
-			       int n)
+static inline void await_group(struct engine *e, gpc_transfer t, const gpc_key *k,
+			       const gpc_block *b, int n)
 {
 	int i;
 
@@ -60,7 +60,7 @@ static inline void await_group(struct engine *e, gpc_transfer t, const gpc_key *
 		return;
 	}
 	traffic_await(e, t);
-	for (i = 0; i < n; i++)          /* a target that nobody copied to has whatever it had */
+	for (i = 0; i < n; i++) /* a target that nobody copied to has whatever it had */
 		if (gpc_ref(e->w.c, &k[i], &b[i], 1) == 1) {
 			image_verify(e->w.c, b[i], k[i], "fetched by ranks");
 			unref(&e->w, &b[i], 1);
@@ -69,13 +69,14 @@ static inline void await_group(struct engine *e, gpc_transfer t, const gpc_key *
 
 static inline void leave(gpc **rank)
 {
-	if (*rank)                       /* it waits for its mark (rule B12) */
+	if (*rank) /* it waits for its mark (rule B12) */
 		must_be(gpc_close(*rank), 0);
 	*rank = NULL;
 }
 
 /* One that has not copied leaves, else nobody would ever end the transfer; others may. */
-static inline void copy_by(struct engine *e, gpc **rank, gpc_transfer t, const struct gpc_move *m, uint32_t n)
+static inline void copy_by(struct engine *e, gpc **rank, gpc_transfer t, const struct gpc_move *m,
+			   uint32_t n)
 {
 	uint32_t i, marked = 0;
 
@@ -95,16 +96,18 @@ static inline void bring_by(struct engine *e, gpc **rank)
 	int32_t ranks[RANKS] = { (int32_t)rank[0]->peer, (int32_t)rank[1]->peer };
 	struct gpc_move m[PROMPT];
 	uint32_t n, moves = 0;
-	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = RANKS, .ranks = ranks, .moves = m,
-				       .nmoves = &moves };
+	struct gpc_fetch_options o = {
+		.size = sizeof(o), .nranks = RANKS, .ranks = ranks, .moves = m, .nmoves = &moves
+	};
 	gpc_block b[PROMPT];
 	gpc_key k[PROMPT];
 	gpc_transfer t = 0;
 	int r;
 
 	n = draw_prompt(e, k);
-	r = traffic_answer(gpc_fetch(e->w.c, home_pool(e), k, n, b, &o, 0, NULL, some_time(&e->w), &t),
-			   "fetch by ranks");
+	r = traffic_answer(
+		gpc_fetch(e->w.c, home_pool(e), k, n, b, &o, 0, NULL, some_time(&e->w), &t),
+		"fetch by ranks");
 	if (r <= 0)
 		return;
 	if (t) {

@@ -14,17 +14,17 @@
 
 #include "world.h"
 
-#define LEVELS 3                         /* the writer, its successor, that one's successor */
+#define LEVELS 3 /* the writer, its successor, that one's successor */
 
 struct recorder {
-	uint8_t *at[2];                  /* index, control */
+	uint8_t *at[2]; /* index, control */
 	size_t bytes[2];
-	bool on, on_map;                 /* on_map: from a takeover's first store on */
-	bool changed;                    /* since the last judgement */
-	uint64_t stores, same;           /* same: stores that changed nothing */
-	uint8_t *line, before[64];       /* what the last store may have changed */
+	bool on, on_map;           /* on_map: from a takeover's first store on */
+	bool changed;              /* since the last judgement */
+	uint64_t stores, same;     /* same: stores that changed nothing */
+	uint8_t *line, before[64]; /* what the last store may have changed */
 	size_t n;
-	int which;                       /* segment that it goes to */
+	int which; /* segment that it goes to */
 };
 
 static struct recorder recorder[LEVELS];
@@ -84,7 +84,7 @@ static void recorder_store(int sig, siginfo_t *info, void *context)
 
 	level = recorder_of(info->si_addr, &left);
 	if (level < 0) {
-		signal(sig, SIG_DFL);    /* a bug, not ours */
+		signal(sig, SIG_DFL); /* a bug, not ours */
 		return;
 	}
 	r = &recorder[level];

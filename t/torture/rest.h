@@ -18,8 +18,7 @@ struct rest {
 };
 
 /* What is wrong, until it is not; a sentence, or "". */
-static inline const struct shm_pool *pool_of_record(const struct segment *s,
-						    uint32_t record)
+static inline const struct shm_pool *pool_of_record(const struct segment *s, uint32_t record)
 {
 	uint32_t p;
 
@@ -51,8 +50,8 @@ static inline bool records_rest(const struct rest *j, char *why)
 		snprintf(why, 300,
 			 "record %u is left %s: pool state %u, owner %u, flags %x, "
 			 "op %llu, source %u",
-			 i, state == RESERVED ? "reserved" : "dying", p ? p->state : 99,
-			 r->owner, r->flags, (unsigned long long)r->op, r->source);
+			 i, state == RESERVED ? "reserved" : "dying", p ? p->state : 99, r->owner,
+			 r->flags, (unsigned long long)r->op, r->source);
 		return false;
 	}
 	return true;
@@ -83,14 +82,13 @@ static inline bool seats_rest(const struct rest *j, char *why)
 	for (peer = 0; peer < s->header.geometry.max_peers; peer++)
 		for (i = 0; i < SHM_SECTIONS; i++)
 			if (epoch_is_open(seg_section(s, peer, i))) {
-				snprintf(why, 300, "section %u of peer %u is open", i,
-					 peer);
+				snprintf(why, 300, "section %u of peer %u is open", i, peer);
 				return false;
 			}
 	must_be(gpc_info_get(j->c, &info), 0);
 	if (!j->workers && (info.pools != stage.pools || info.peers != peers)) {
-		snprintf(why, 300, "%u pools and %u peers, want %u and %u", info.pools,
-			 info.peers, stage.pools, peers);
+		snprintf(why, 300, "%u pools and %u peers, want %u and %u", info.pools, info.peers,
+			 stage.pools, peers);
 		return false;
 	}
 	return true;
@@ -103,7 +101,7 @@ static inline void come_to(const struct rest *j)
 
 	while (!records_rest(j, why) || !references_rest(j, why) || !seats_rest(j, why)) {
 		need(clock_ns() < until, "at rest, %s: %s",
-		     j->workers	   ? "all alive"
+		     j->workers    ? "all alive"
 		     : j->survivor ? "the workers gone"
 				   : "all gone",
 		     why);
@@ -115,16 +113,14 @@ static inline void come_to(const struct rest *j)
  * whole. RAM comes last, since a block there may have its children in VRAM. */
 static inline void reserve_all(const struct rest *j)
 {
-	const uint32_t blocks[] = { RAM_BLOCKS,
-				    stage.engines ? VAULT_BLOCKS : VRAM_BLOCKS,
+	const uint32_t blocks[] = { RAM_BLOCKS, stage.engines ? VAULT_BLOCKS : VRAM_BLOCKS,
 				    VAULT_BLOCKS };
 	uint64_t before = clock_ns();
 	gpc_block b[VAULT_BLOCKS];
 	uint32_t p;
 
 	for (p = stage.pools; p--;) {
-		must_be(gpc_reserve(j->c, (int)p, blocks[p], b, NULL, 0, 20000),
-			blocks[p]);
+		must_be(gpc_reserve(j->c, (int)p, blocks[p], b, NULL, 0, 20000), blocks[p]);
 		must_be(gpc_release(j->c, b, blocks[p]), 0);
 	}
 	need(clock_ns() - before < 5000 * NS_PER_MS, "to reserve all took %llu ms",
@@ -145,8 +141,7 @@ static inline void whole_range(const struct rest *j)
 static inline void sums_rest(const struct rest *j)
 {
 	struct gpc_stats st = crew_stats(j->c, -1);
-	uint64_t all =
-		RAM_BLOCKS + TRANSIT + VAULT_BLOCKS + (stage.engines ? 0 : VRAM_BLOCKS);
+	uint64_t all = RAM_BLOCKS + TRANSIT + VAULT_BLOCKS + (stage.engines ? 0 : VRAM_BLOCKS);
 
 	need(counts_agree(j->c), "the counts of the pools are not those of the records");
 	need(!st.reserved && !st.dying && st.live + st.free_blocks == all,

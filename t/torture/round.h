@@ -15,20 +15,16 @@ struct role {
 	const char *name;
 	enum role_kind kind;
 	uint32_t wreck; /* a writer has died before this store of its own */
-	bool orphan;	/* no writer lives beside the worker */
-	bool served;	/* the writer runs commands before it reaps */
+	bool orphan;    /* no writer lives beside the worker */
+	bool served;    /* the writer runs commands before it reaps */
 };
 
 static const struct role roles[] = {
-	{"worker", WORKER, 0, false, false},
-	{"served", WORKER, 0, false, true},
-	{"orphan", WORKER, 0, true, false},
-	{"writer", WRITER, 0, false, false},
-	{"successor", SUCCESSOR, 0, false, false},
-	{"wreck-9", SUCCESSOR, 9, false, false},
-	{"wreck-23", SUCCESSOR, 23, false, false},
-	{"wreck-41", SUCCESSOR, 41, false, false},
-	{"wreck-70", SUCCESSOR, 70, false, false},
+	{ "worker", WORKER, 0, false, false },       { "served", WORKER, 0, false, true },
+	{ "orphan", WORKER, 0, true, false },        { "writer", WRITER, 0, false, false },
+	{ "successor", SUCCESSOR, 0, false, false }, { "wreck-9", SUCCESSOR, 9, false, false },
+	{ "wreck-23", SUCCESSOR, 23, false, false }, { "wreck-41", SUCCESSOR, 41, false, false },
+	{ "wreck-70", SUCCESSOR, 70, false, false },
 };
 
 struct place { /* of an instruction */
@@ -42,15 +38,15 @@ struct pair {
 	const struct table_state *state;
 	const struct command *command; /* or */
 	const struct work *work;
-	struct outcome before, after;	 /* killed at once; not before its end */
+	struct outcome before, after;    /* killed at once; not before its end */
 	struct shm_command answer[MOST]; /* in both */
 	uint32_t *point, npoints, steps; /* after which others see something new */
-	struct place *place;		 /* of each instruction, from 1 on */
-	uint32_t next;			 /* the next instruction of every one */
+	struct place *place;             /* of each instruction, from 1 on */
+	uint32_t next;                   /* the next instruction of every one */
 };
 
 static struct pair *now;
-static uint64_t others;    /* second runs that chose other blocks */
+static uint64_t others; /* second runs that chose other blocks */
 
 TAP_FN const char *name_of(const struct pair *p)
 {
@@ -232,8 +228,7 @@ TAP_FN bool keys_are_kept(const struct outcome *o, const struct outcome *want)
 
 		if (!is && (k->refs || ++lost > job.slots))
 			return false;
-		if (is && (is->block != k->block || is->refs != k->refs ||
-			   is->depth != k->depth))
+		if (is && (is->block != k->block || is->refs != k->refs || is->depth != k->depth))
 			return false;
 	}
 	return true;
@@ -249,8 +244,8 @@ TAP_FN bool is_answered(gpc_block b)
 	return false;
 }
 
-/* No key that was evicted comes back.  After a wreck the undisturbed run may have evicted others than
- * the wreck had, and this one may have been in time to answer with those of the wreck. */
+/* No key that was evicted comes back.  After a wreck the undisturbed run may have evicted others
+ * than the wreck had, and this one may have been in time to answer with those of the wreck. */
 TAP_FN bool none_comes_back(const struct outcome *o, const struct outcome *want)
 {
 	uint32_t i, spared = 0;

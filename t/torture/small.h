@@ -13,16 +13,16 @@
 #include "writer/memory.h"
 #include "writer/grace.h"
 
-#define RAM	0
-#define VRAM	1
-#define POOLS	4
-#define SLOTS	16
-#define RAM_N	8
-#define VRAM_N	12
+#define RAM     0
+#define VRAM    1
+#define POOLS   4
+#define SLOTS   16
+#define RAM_N   8
+#define VRAM_N  12
 #define TRANSIT 4
-#define PEERS	4
-#define KEYS	64 /* that lookups ask for */
-#define RANGES	16
+#define PEERS   4
+#define KEYS    64 /* that lookups ask for */
+#define RANGES  16
 
 struct range {
 	uint8_t *at;
@@ -61,7 +61,7 @@ ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags)
 
 static inline void add_hot(int file, uint64_t at, uint64_t bytes)
 {
-	small.hot[small.nhot++] = (struct range){small.map[file] + at, bytes};
+	small.hot[small.nhot++] = (struct range){ small.map[file] + at, bytes };
 	if (small.nhot == RANGES)
 		bail("too many ranges");
 }
@@ -131,8 +131,7 @@ static inline void map_file(int file, const char *suffix, size_t bytes)
 
 	small.bytes[file] = bytes;
 	small.map[file] =
-		fd < 0 ? MAP_FAILED
-		       : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		fd < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (small.map[file] == MAP_FAILED)
 		bail("%s: %s", suffix, strerror(errno));
 	close(fd);
@@ -141,7 +140,8 @@ static inline void map_file(int file, const char *suffix, size_t bytes)
 TAP_FN gpc *small_attach(const char *label, uint32_t stock)
 {
 	struct gpc_attach_options o = {
-		.size = sizeof(o), .dir = scratch, .label = label, .stock = stock};
+		.size = sizeof(o), .dir = scratch, .label = label, .stock = stock
+	};
 	gpc *c = NULL;
 
 	must_be(gpc_attach(small.name, &o, 0, &c), 0);
@@ -150,30 +150,31 @@ TAP_FN gpc *small_attach(const char *label, uint32_t stock)
 
 static inline void add_pools(gpc *c)
 {
-	struct gpc_pool p = {.size = sizeof(p),
-			     .kind = GPC_RAM,
-			     .blocks = RAM_N,
-			     .transit = TRANSIT,
-			     .demote_to = -1};
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_RAM,
+			      .blocks = RAM_N,
+			      .transit = TRANSIT,
+			      .demote_to = -1 };
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	must_be(gpc_pool_add(c, &p, -1), RAM);
 	p = (struct gpc_pool){
-		.size = sizeof(p), .kind = GPC_VRAM, .blocks = VRAM_N, .demote_to = RAM};
+		.size = sizeof(p), .kind = GPC_VRAM, .blocks = VRAM_N, .demote_to = RAM
+	};
 	must_be(gpc_pool_add(c, &p, -1), VRAM);
 }
 
 /* Two pools, nothing in them, nobody there. */
 TAP_FN void small_make(uint64_t seed, const char *devices)
 {
-	struct gpc_config cfg = {.size = sizeof(cfg),
-				 .max_blocks = 40,
-				 .max_peers = PEERS,
-				 .max_pools = POOLS,
-				 .tick_us = 1,
-				 .free_target = -1,
-				 .devices = devices,
-				 .dir = scratch};
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .max_blocks = 40,
+				  .max_peers = PEERS,
+				  .max_pools = POOLS,
+				  .tick_us = 1,
+				  .free_target = -1,
+				  .devices = devices,
+				  .dir = scratch };
 	size_t index, control;
 	gpc *c = NULL;
 
@@ -244,8 +245,7 @@ static inline bool seats_rest(char *why)
 
 		for (i = 0; i < SHM_SECTIONS; i++)
 			if (seg_section(&boss->seg, peer, i)->epoch) {
-				snprintf(why, 200, "section %u of peer %u is open", i,
-					 peer);
+				snprintf(why, 200, "section %u of peer %u is open", i, peer);
 				return false;
 			}
 		if (peer != boss->peer && s->state != SEAT_FREE) {
@@ -270,23 +270,22 @@ static inline bool small_rests(char *why)
 		snprintf(why, 200, "a command has no answer");
 		return false;
 	}
-	if (seg_state(&boss->seg)->recovering || !grace_idle(w) || w->nquarantine ||
-	    w->grants || w->relocations) {
+	if (seg_state(&boss->seg)->recovering || !grace_idle(w) || w->nquarantine || w->grants ||
+	    w->relocations) {
 		snprintf(why, 200, "the writer has more to do");
 		return false;
 	}
 	for (i = 0; i < boss->seg.header.geometry.max_blocks; i++) {
 		if (!record_rests(i)) {
 			snprintf(why, 200, "record %u: word 0x%x, owner %u, op %llu", i,
-				 seg_record(&boss->seg, i)->word,
-				 seg_record(&boss->seg, i)->owner,
+				 seg_record(&boss->seg, i)->word, seg_record(&boss->seg, i)->owner,
 				 (unsigned long long)seg_record(&boss->seg, i)->op);
 			return false;
 		}
 		for (peer = 0; peer < PEERS; peer++)
 			if (peer != boss->peer && *seg_cell(&boss->seg, i, peer)) {
-				snprintf(why, 200, "record %u: %u references of peer %u",
-					 i, *seg_cell(&boss->seg, i, peer), peer);
+				snprintf(why, 200, "record %u: %u references of peer %u", i,
+					 *seg_cell(&boss->seg, i, peer), peer);
 				return false;
 			}
 	}
@@ -364,10 +363,9 @@ static inline void book_record(struct outcome *o, int pool, int slot, char *text
 		sprintf(text, " d%s", held);
 		break;
 	default:
-		o->key[o->nkeys++] = (struct small_key){
-			key_number(r), GPC_BLOCK(pool, slot), r->depth, refs};
-		sprintf(text, " %llu/%u%s", (unsigned long long)key_number(r), r->depth,
-			held);
+		o->key[o->nkeys++] =
+			(struct small_key){ key_number(r), GPC_BLOCK(pool, slot), r->depth, refs };
+		sprintf(text, " %llu/%u%s", (unsigned long long)key_number(r), r->depth, held);
 	}
 }
 
@@ -398,8 +396,8 @@ static inline void compare_lookups(void)
 
 	for (i = 0; i < small.nused; i++)
 		k[i] = crew_key(small.used[i]);
-	need(gpc_lookup(boss, 0, k, (uint32_t)small.nused, found, GPC_QUIET) >= 0,
-	     "lookup: %s", gpc_last_error());
+	need(gpc_lookup(boss, 0, k, (uint32_t)small.nused, found, GPC_QUIET) >= 0, "lookup: %s",
+	     gpc_last_error());
 	for (i = 0; i < small.nused; i++) {
 		want = GPC_NONE;
 		for (p = 0; p < POOLS; p++)
@@ -408,13 +406,11 @@ static inline void compare_lookups(void)
 
 				if (r != SHM_NO_RECORD &&
 				    WORD_STATE(seg_record(&boss->seg, r)->word) == LIVE &&
-				    key_number(seg_record(&boss->seg, r)) ==
-					    small.used[i])
+				    key_number(seg_record(&boss->seg, r)) == small.used[i])
 					want = GPC_BLOCK(p, s);
 			}
 		need(found[i] == want, "key %llu is found in 0x%x and lives in 0x%x",
-		     (unsigned long long)small.used[i], (unsigned)found[i],
-		     (unsigned)want);
+		     (unsigned long long)small.used[i], (unsigned)found[i], (unsigned)want);
 	}
 }
 
@@ -445,8 +441,7 @@ TAP_FN void small_give_all_back(void)
 	for (p = 0; p < POOLS; p++)
 		for (s = 0; s < SLOTS; s++) {
 			b = GPC_BLOCK(p, s);
-			while (record_of(p, s) != SHM_NO_RECORD &&
-			       gpc_release(boss, &b, 1) == 0)
+			while (record_of(p, s) != SHM_NO_RECORD && gpc_release(boss, &b, 1) == 0)
 				;
 		}
 	small_settle();

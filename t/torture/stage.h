@@ -12,18 +12,18 @@
 
 #define VRAM_BLOCKS  40
 #define RAM_BLOCKS   24
-#define TRANSIT	     8
-#define ENGINE	     24 /* blocks that a worker brings */
+#define TRANSIT      8
+#define ENGINE       24 /* blocks that a worker brings */
 #define VAULT_BLOCKS 64
 #define SHARED_SPACE 20
 #define VAULT_SPACE  30
-#define EXTRA	     4 /* blocks of a pool that comes and goes */
+#define EXTRA        4 /* blocks of a pool that comes and goes */
 
 /* What the boss has drawn for this round, before it forks. */
 struct stage {
 	bool engines, mirror, exact; /* exact: nothing is kept free ahead of demand */
-	int vram, ram, vault;	     /* pools; vram -1: each worker has its own */
-	uint32_t pools;		     /* those that stay */
+	int vram, ram, vault;        /* pools; vram -1: each worker has its own */
+	uint32_t pools;              /* those that stay */
 	uint32_t servers, lookers, pace_us;
 };
 
@@ -45,8 +45,8 @@ TAP_FN void stage_draw(uint64_t *seed)
 	stage.pools = stage.engines ? 2 : 3;
 }
 
-TAP_FN int stage_pool(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space,
-		      uint32_t flags, int demote_to)
+TAP_FN int stage_pool(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space, uint32_t flags,
+		      int demote_to)
 {
 	struct gpc_pool p = { .size = sizeof(p),
 			      .kind = kind,
@@ -81,13 +81,11 @@ static inline int stage_make(int me)
 	(void)me;
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	if (stage.engines) {
-		must_be(stage_pool(c, GPC_RAM, RAM_BLOCKS, SHARED_SPACE,
-				   GPC_POOL_UNCHAINED, -1),
+		must_be(stage_pool(c, GPC_RAM, RAM_BLOCKS, SHARED_SPACE, GPC_POOL_UNCHAINED, -1),
 			stage.ram);
 	} else {
 		must_be(stage_pool(c, GPC_RAM, RAM_BLOCKS, 0, 0, -1), stage.ram);
-		must_be(stage_pool(c, GPC_VRAM, VRAM_BLOCKS, 0, 0, stage.ram),
-			stage.vram);
+		must_be(stage_pool(c, GPC_VRAM, VRAM_BLOCKS, 0, 0, stage.ram), stage.vram);
 	}
 	must_be(stage_pool(c, GPC_VRAM, VAULT_BLOCKS, VAULT_SPACE, 0, -1), stage.vault);
 	gpc_close(c);

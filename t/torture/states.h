@@ -18,7 +18,7 @@ static struct {
 	struct shm_command answer[MOST];
 	uint32_t slots;
 	uint64_t publish_key; /* of the next publish */
-	pid_t other;	      /* a peer that is to be dead */
+	pid_t other;          /* a peer that is to be dead */
 } job;
 
 /* ---- keys and chains ---- */
@@ -43,8 +43,8 @@ static inline gpc_block put_key(int pool, uint64_t number, uint64_t parent)
 
 	must_be(gpc_reserve(boss, pool, 1, &b, NULL, 0, 1000), 1);
 	must_be(gpc_publish(boss, &up, &k, &b, 1,
-			    GPC_OPTIONS(gpc_publish_options, .tag = (uint32_t)number), 0,
-			    -1), 1);
+			    GPC_OPTIONS(gpc_publish_options, .tag = (uint32_t)number), 0, -1),
+		1);
 	return b;
 }
 
@@ -54,8 +54,7 @@ static inline void put_chain(int pool, uint64_t first, int n)
 	int i;
 
 	for (i = 0; i < n; i++)
-		b[i] = put_key(pool, first + (uint64_t)i,
-			       i ? first + (uint64_t)i - 1 : 0);
+		b[i] = put_key(pool, first + (uint64_t)i, i ? first + (uint64_t)i - 1 : 0);
 	must_be(gpc_release(boss, b, (uint32_t)n), 0);
 }
 
@@ -83,7 +82,7 @@ static void state_half(void)
 /* Children in another pool, references in the middle of nowhere. */
 static void state_full(void)
 {
-	gpc_key k[2] = {crew_key(1), crew_key(2)};
+	gpc_key k[2] = { crew_key(1), crew_key(2) };
 	gpc_block b[2];
 
 	put_chain(VRAM, 1, 4);
@@ -101,8 +100,9 @@ static void state_detached(void)
 	gpc_block b[2];
 
 	state_full();
-	must_be(gpc_reserve(boss, VRAM, 2, b,
-			    GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2);
+	must_be(gpc_reserve(boss, VRAM, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			    1000),
+		2);
 	must_be(gpc_demote(boss, VRAM, RAM, NULL, 1, &d, 0, 1000), 1);
 }
 
@@ -110,7 +110,7 @@ static void state_detached(void)
 static void state_crowded(void)
 {
 	const gpc_key *mask = &boss->mask[0];
-	uint32_t buckets = boss->seg.header.geometry.buckets, n[2] = {0, 0}, i;
+	uint32_t buckets = boss->seg.header.geometry.buckets, n[2] = { 0, 0 }, i;
 	struct probe_key to, p;
 	uint64_t number;
 	gpc_key k = crew_key(100);
@@ -121,8 +121,8 @@ static void state_crowded(void)
 		k = crew_key(number);
 		p = probe_prepare(k.w[0] ^ mask->w[0], k.w[1] ^ mask->w[1], buckets);
 		i = p.first == to.first ? 0 : 1;
-		if ((p.first != to.first && p.first != to.second) ||
-		    p.second == to.first || p.second == to.second || n[i] == SHM_BUCKET)
+		if ((p.first != to.first && p.first != to.second) || p.second == to.first ||
+		    p.second == to.second || n[i] == SHM_BUCKET)
 			continue;
 		n[i]++;
 		b = put_key(VRAM, number, 0);
@@ -135,7 +135,7 @@ static void state_crowded(void)
 
 static int other_peer(int me)
 {
-	gpc_key k[4] = {crew_key(1), crew_key(2), crew_key(3), crew_key(4)};
+	gpc_key k[4] = { crew_key(1), crew_key(2), crew_key(3), crew_key(4) };
 	gpc *c = small_attach("other", 0);
 	gpc_block b[4];
 	int n;
@@ -189,10 +189,10 @@ struct table_state {
 };
 
 static const struct table_state states[] = {
-	{"empty", "none", state_empty},	    {"half", "none", state_half},
-	{"full", "none", state_full},	    {"detached", "none", state_detached},
-	{"crowded", "none", state_crowded}, {"dead", "none", state_dead},
-	{"mirror", "host", state_full},
+	{ "empty", "none", state_empty },     { "half", "none", state_half },
+	{ "full", "none", state_full },       { "detached", "none", state_detached },
+	{ "crowded", "none", state_crowded }, { "dead", "none", state_dead },
+	{ "mirror", "host", state_full },
 };
 
 #endif

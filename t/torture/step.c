@@ -38,11 +38,10 @@ static void say_where(void)
 {
 	if (!now || getpid() != boss_pid)
 		return;
-	diag("after instruction %u of %s, role %s, state %s", k_now, name_of(now),
-	     now->role->name, now->state->name);
+	diag("after instruction %u of %s, role %s, state %s", k_now, name_of(now), now->role->name,
+	     now->state->name);
 	diag("--seed %llu --every --operation %s --role %s --state %s --from %u",
-	     (unsigned long long)opt.seed, name_of(now), now->role->name,
-	     now->state->name, k_now);
+	     (unsigned long long)opt.seed, name_of(now), now->role->name, now->state->name, k_now);
 	fflush(stdout);
 }
 
@@ -60,8 +59,7 @@ static void kill_at_points(uint32_t most)
 {
 	uint32_t i, stride = most ? 1 + now->npoints / most : 1;
 
-	for (i = (uint32_t)(opt.seed % stride); i < now->npoints && !time_is_up();
-	     i += stride) {
+	for (i = (uint32_t)(opt.seed % stride); i < now->npoints && !time_is_up(); i += stride) {
 		kill_after(now->point[i]);
 		distinct++;
 	}
@@ -88,26 +86,24 @@ static bool chosen(const char *wish, const char *name)
 	return !wish || !strcmp(wish, name);
 }
 
-static void add_pair(const struct role *r, const struct table_state *s,
-		     const struct command *c, const struct work *w)
+static void add_pair(const struct role *r, const struct table_state *s, const struct command *c,
+		     const struct work *w)
 {
 	if (!chosen(opt.operation, c ? c->name : w->name) || !chosen(opt.role, r->name) ||
 	    !chosen(opt.state, s->name))
 		return;
 	/* a dead peer is there as long as no writer was: nothing can be prepared */
-	if (s->build == state_dead && (c ? r->kind == WRITER || c->prepare
-					 : !r->orphan || w->ready == ready_blocks))
+	if (s->build == state_dead &&
+	    (c ? r->kind == WRITER || c->prepare : !r->orphan || w->ready == ready_blocks))
 		return;
 	if (s->build == state_dead && r->wreck)
 		return;
 	pairs = realloc(pairs, (npairs + 1) * sizeof(*pairs));
 	if (!pairs)
 		bail("no memory");
-	pairs[npairs++] = (struct pair){.role = r,
-					.state = s,
-					.command = c,
-					.work = w,
-					.next = MAX(opt.from, 1u)};
+	pairs[npairs++] = (struct pair){
+		.role = r, .state = s, .command = c, .work = w, .next = MAX(opt.from, 1u)
+	};
 }
 
 static void list_pairs(void)
@@ -121,8 +117,7 @@ static void list_pairs(void)
 					add_pair(&roles[r], &states[s], NULL, &works[i]);
 			else
 				for (i = 0; i < ARRAY_SIZE(commands); i++)
-					add_pair(&roles[r], &states[s], &commands[i],
-						 NULL);
+					add_pair(&roles[r], &states[s], &commands[i], NULL);
 }
 
 /* In an order that the seed draws. */
@@ -165,23 +160,23 @@ static void short_form(void)
 		const char *operation, *role, *state;
 		uint32_t most;
 	} some[] = {
-		{"ref", "worker", "half", 0},
-		{"unref", "worker", "half", 0},
-		{"enter", "worker", "half", 0},
-		{"leave", "worker", "half", 0},
-		{"submit-drop", "served", "half", 0},
-		{"attach", "worker", "half", 60},
-		{"close", "orphan", "half", 60},
-		{"publish", "writer", "full", 60},
-		{"publish-known", "writer", "half", 60},
-		{"reserve-moves", "writer", "full", 60},
-		{"evict-take", "writer", "full", 60},
-		{"commit-detached", "writer", "full", 60},
-		{"reap", "writer", "half", 60},
-		{"publish", "writer", "crowded", 60},
-		{"pool-add", "writer", "half", 60},
-		{"reserve", "successor", "half", 20},
-		{"drop", "wreck-23", "full", 60},
+		{ "ref", "worker", "half", 0 },
+		{ "unref", "worker", "half", 0 },
+		{ "enter", "worker", "half", 0 },
+		{ "leave", "worker", "half", 0 },
+		{ "submit-drop", "served", "half", 0 },
+		{ "attach", "worker", "half", 60 },
+		{ "close", "orphan", "half", 60 },
+		{ "publish", "writer", "full", 60 },
+		{ "publish-known", "writer", "half", 60 },
+		{ "reserve-moves", "writer", "full", 60 },
+		{ "evict-take", "writer", "full", 60 },
+		{ "commit-detached", "writer", "full", 60 },
+		{ "reap", "writer", "half", 60 },
+		{ "publish", "writer", "crowded", 60 },
+		{ "pool-add", "writer", "half", 60 },
+		{ "reserve", "successor", "half", 20 },
+		{ "drop", "wreck-23", "full", 60 },
 	};
 	uint32_t i, j;
 
@@ -217,8 +212,7 @@ static void long_form(void)
 			turn_to(&pairs[i]);
 			if (!now->place)
 				map_points();
-			done += kill_at_every(opt.every ? UINT64_MAX / 2
-							: 2000 * NS_PER_MS);
+			done += kill_at_every(opt.every ? UINT64_MAX / 2 : 2000 * NS_PER_MS);
 			if (done == npairs)
 				return;
 		}
@@ -274,16 +268,16 @@ static const char help[] =
 static void options_read(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{"seconds", required_argument, NULL, 't'},
-		{"seed", required_argument, NULL, 's'},
-		{"every", no_argument, NULL, 'e'},
-		{"operation", required_argument, NULL, 'o'},
-		{"role", required_argument, NULL, 'r'},
-		{"state", required_argument, NULL, 'a'},
-		{"from", required_argument, NULL, 'f'},
-		{"points", required_argument, NULL, 'p'},
+		{ "seconds", required_argument, NULL, 't' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "every", no_argument, NULL, 'e' },
+		{ "operation", required_argument, NULL, 'o' },
+		{ "role", required_argument, NULL, 'r' },
+		{ "state", required_argument, NULL, 'a' },
+		{ "from", required_argument, NULL, 'f' },
+		{ "points", required_argument, NULL, 'p' },
 		OPTION_HELP,
-		{NULL, 0, NULL, 0},
+		{ NULL, 0, NULL, 0 },
 	};
 	struct timespec ts;
 	int o;
@@ -323,6 +317,5 @@ int main(int argc, char **argv)
 {
 	options_read(argc, argv);
 	scratch_make("torture-step");
-	return tap_guard(opt.every && !opt.seconds ? 0 : opt.seconds + 120, body,
-			 scratch_remove);
+	return tap_guard(opt.every && !opt.seconds ? 0 : opt.seconds + 120, body, scratch_remove);
 }

@@ -10,7 +10,7 @@
 
 struct survivor {
 	struct worker w;
-	gpc_block vault[VAULT];	  /* or none */
+	gpc_block vault[VAULT];   /* or none */
 	gpc_block pinned[PINNED]; /* referenced all the time */
 };
 
@@ -26,15 +26,15 @@ static inline int insist(struct survivor *s, int pool, uint32_t n, gpc_block *b)
 		need(r == (int)n || r == -ENOTCONN || r == -ETIMEDOUT || r == -ENOSPC ||
 			     r == -EAGAIN,
 		     "the survivor's reserve: %d, %s", r, gpc_last_error());
-		need(clock_ns() < until, "the survivor gets no %u blocks of pool %d: %s",
-		     n, pool, gpc_last_error());
+		need(clock_ns() < until, "the survivor gets no %u blocks of pool %d: %s", n, pool,
+		     gpc_last_error());
 	} while (r < 0);
 	return r;
 }
 
 /* Keys first .. first + n - 1 of the vault, or the pinned ones, as one chain. */
-static inline void keep(struct survivor *s, int pool, gpc_key (*key)(int), int first,
-			int n, gpc_key parent, gpc_block *ret)
+static inline void keep(struct survivor *s, int pool, gpc_key (*key)(int), int first, int n,
+			gpc_key parent, gpc_block *ret)
 {
 	gpc_key k[VAULT + 1] = { parent };
 	gpc_block b[VAULT], resident[VAULT];
@@ -49,12 +49,11 @@ static inline void keep(struct survivor *s, int pool, gpc_key (*key)(int), int f
 	}
 	for (i = 0; i < n; i += again) {
 		publish_and_wait(&s->w, k + i, k + i + 1, b + i, n - i, 5, resident + i);
-		for (again = 0; i + again < n && resident[i + again] == b[i + again];
-		     again++)
+		for (again = 0; i + again < n && resident[i + again] == b[i + again]; again++)
 			ret[i + again] = b[i + again];
 		need(i + again == n || resident[i + again] == -EAGAIN,
-		     "the survivor's publish answers %d for block 0x%x",
-		     resident[i + again], (unsigned)b[i + again]);
+		     "the survivor's publish answers %d for block 0x%x", resident[i + again],
+		     (unsigned)b[i + again]);
 	}
 }
 
@@ -62,8 +61,7 @@ static inline void vault_look(struct survivor *s)
 {
 	gpc_key k[VAULT + PINNED];
 	gpc_block b[VAULT + PINNED], want;
-	uint32_t spaces =
-		GPC_SPACE(VAULT_SPACE) | GPC_SPACE(stage.engines ? SHARED_SPACE : 0);
+	uint32_t spaces = GPC_SPACE(VAULT_SPACE) | GPC_SPACE(stage.engines ? SHARED_SPACE : 0);
 	int i;
 
 	for (i = 0; i < VAULT + PINNED; i++)
@@ -71,10 +69,9 @@ static inline void vault_look(struct survivor *s)
 	need(gpc_lookup(s->w.c, spaces, k, VAULT + PINNED, b, GPC_QUIET) >= 0, "lookup");
 	for (i = 0; i < VAULT + PINNED; i++) {
 		want = i < VAULT ? s->vault[i] : s->pinned[i - VAULT];
-		need(b[i] == want, "key %d of the survivor is in block 0x%x, not 0x%x%s",
-		     i, (unsigned)b[i], (unsigned)want, b[i] < 0 ? ": lost" : "");
-		need(want < 0 || holds(want, k[i]), "key %d of the survivor: other bytes",
-		     i);
+		need(b[i] == want, "key %d of the survivor is in block 0x%x, not 0x%x%s", i,
+		     (unsigned)b[i], (unsigned)want, b[i] < 0 ? ": lost" : "");
+		need(want < 0 || holds(want, k[i]), "key %d of the survivor: other bytes", i);
 	}
 	count(N_LOOKS, 1);
 }

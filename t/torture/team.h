@@ -113,8 +113,7 @@ static inline void tend(void)
 	if (load_acquire(&crew->failed))
 		team_failed();
 	for (place = 0; place < TEAM; place++)
-		if (team[place] > 0 &&
-		    waitpid(team[place], &status, WNOHANG) == team[place])
+		if (team[place] > 0 && waitpid(team[place], &status, WNOHANG) == team[place])
 			ended(place, status);
 }
 
@@ -134,7 +133,7 @@ static inline void strike(uint32_t places)
 				;
 			if (!WIFSIGNALED(status) && load_acquire(&crew->failed))
 				team_failed();
-			count(place >= LOOKER	? N_KILLED_LOOKERS
+			count(place >= LOOKER   ? N_KILLED_LOOKERS
 			      : place >= WORKER ? N_KILLED_WORKERS
 						: N_KILLED_SERVERS,
 			      1);
@@ -152,9 +151,9 @@ static inline void round_begin(const char *what)
 	snprintf(round_name, sizeof(round_name),
 		 "round %llu: %s, mirror %s, %s, %u servers, "
 		 "a kill every %u us",
-		 (unsigned long long)page->count[N_ROUNDS],
-		 stage.engines ? "engines" : "tiers", stage.mirror ? "host" : "none",
-		 stage.exact ? "exact" : "4 ahead", stage.servers, stage.pace_us);
+		 (unsigned long long)page->count[N_ROUNDS], stage.engines ? "engines" : "tiers",
+		 stage.mirror ? "host" : "none", stage.exact ? "exact" : "4 ahead", stage.servers,
+		 stage.pace_us);
 	if (opt.is_long && getenv("GPC_T_VERBOSE"))
 		diag("%s %s", what, round_name);
 	cast.stage();

@@ -26,13 +26,12 @@ struct options {
 
 static struct options opt;
 
-static const char options_help[] =
-	"  --seconds N   how long\n"
-	"  --kills N     end after so many kills\n"
-	"  --seed S      what is drawn\n"
-	"  --workers N   1 to 8\n"
-	"  -h, --help\n"
-	"Without --seconds and --kills: the short form of make check.\n";
+static const char options_help[] = "  --seconds N   how long\n"
+				   "  --kills N     end after so many kills\n"
+				   "  --seed S      what is drawn\n"
+				   "  --workers N   1 to 8\n"
+				   "  -h, --help\n"
+				   "Without --seconds and --kills: the short form of make check.\n";
 
 /* Options of the command line over those that `opt` has. */
 TAP_FN void options_read(int argc, char **argv)
@@ -80,9 +79,9 @@ struct torture_block {
 };
 
 struct torture {
-	uint32_t stop;	  /* round in which workers come to rest */
+	uint32_t stop;    /* round in which workers come to rest */
 	uint32_t resting; /* how many have */
-	uint32_t leave;	  /* round in which they close */
+	uint32_t leave;   /* round in which they close */
 	uint32_t life[PLACES];
 	uint64_t count[COUNTS];
 	struct torture_block block[POOLS][SLOTS];
@@ -94,8 +93,7 @@ static uint32_t my_place, my_name;
 TAP_FN void torture_begin(void)
 {
 	crew_begin();
-	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
-		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (page == MAP_FAILED)
 		bail("no shared page");
 }
@@ -140,8 +138,8 @@ TAP_FN void own_again(gpc_block b, const char *how)
 {
 	uint32_t was = __atomic_exchange_n(&at(b)->owner, my_name, __ATOMIC_SEQ_CST);
 
-	need(!was || !is_alive(was), "%s: block 0x%x came to place %u, place %u has it",
-	     how, (unsigned)b, my_place, (was & 0xff) - 1);
+	need(!was || !is_alive(was), "%s: block 0x%x came to place %u, place %u has it", how,
+	     (unsigned)b, my_place, (was & 0xff) - 1);
 }
 
 /* A reservation came: nobody else who lives may have it. */
@@ -157,8 +155,8 @@ TAP_FN void disown(gpc_block b)
 {
 	uint32_t was = __atomic_exchange_n(&at(b)->owner, 0, __ATOMIC_SEQ_CST);
 
-	need(was == my_name, "place %u took block 0x%x of place %u", (was & 0xff) - 1,
-	     (unsigned)b, my_place);
+	need(was == my_name, "place %u took block 0x%x of place %u", (was & 0xff) - 1, (unsigned)b,
+	     my_place);
 }
 
 TAP_FN void put(gpc_block b, gpc_key key)

@@ -17,9 +17,9 @@
 
 extern const char __executable_start[], etext[];
 
-struct tracee_page {	       /* shared with the tracee */
+struct tracee_page {           /* shared with the tracee */
 	uint32_t begun, ended; /* the operation */
-	char why[300];	       /* what it did not find as it must be */
+	char why[300];         /* what it did not find as it must be */
 };
 
 static struct tracee_page *tracee_page;
@@ -137,7 +137,7 @@ TAP_FN void tracee_kill(void)
 
 static inline void registers(int request, struct user_regs_struct *regs)
 {
-	struct iovec io = {regs, sizeof(*regs)};
+	struct iovec io = { regs, sizeof(*regs) };
 
 	if (ptrace((enum __ptrace_request)request, tracee, (void *)NT_PRSTATUS, &io))
 		bail("registers: %s", strerror(errno));
@@ -146,7 +146,7 @@ static inline void registers(int request, struct user_regs_struct *regs)
 /* Of the instruction that comes next. */
 TAP_FN uint64_t tracee_pc(void)
 {
-	struct user_regs_struct regs = {0};
+	struct user_regs_struct regs = { 0 };
 
 	registers(PTRACE_GETREGSET, &regs);
 	return regs.TRACEE_PC;
@@ -162,8 +162,7 @@ static inline void poke(uint64_t pc, unsigned long word)
  * over before. */
 TAP_FN bool tracee_run_to(uint64_t pc, uint32_t n)
 {
-	unsigned long word =
-		(unsigned long)ptrace(PTRACE_PEEKTEXT, tracee, (void *)pc, NULL);
+	unsigned long word = (unsigned long)ptrace(PTRACE_PEEKTEXT, tracee, (void *)pc, NULL);
 	struct user_regs_struct regs;
 	int sig;
 
@@ -172,8 +171,7 @@ TAP_FN bool tracee_run_to(uint64_t pc, uint32_t n)
 		if (ptrace(PTRACE_CONT, tracee, NULL, NULL))
 			bail("continue: %s", strerror(errno));
 		need(tracee_stopped(&sig) && (sig == SIGTRAP || sig == SIGSTOP),
-		     "on the way it ended with %d (below zero: a status): %s", sig,
-		     crew->why);
+		     "on the way it ended with %d (below zero: a status): %s", sig, crew->why);
 		poke(pc, word);
 		if (sig == SIGSTOP)
 			return false;
@@ -229,8 +227,7 @@ TAP_FN const char *tracee_forbidden(void)
 		return "ptrace is forbidden here";
 	for (i = 0; i < 100; i++) {
 		if (ptrace(PTRACE_SINGLESTEP, tracee, NULL, NULL)) {
-			snprintf(why, sizeof(why), "no single steps: %s",
-				 strerror(errno));
+			snprintf(why, sizeof(why), "no single steps: %s", strerror(errno));
 			tracee_kill();
 			return why;
 		}

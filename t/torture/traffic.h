@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traffic.h - what an engine does with transfers that the writer commits, and with claims: it fetches
- * prompts from wherever they are, spills, goes on before either has ended, releases by a stream, and
- * computes what nobody else does. */
+/* traffic.h - what an engine does with transfers that the writer commits, and with claims: it
+ * fetches prompts from wherever they are, spills, goes on before either has ended, releases by a
+ * stream, and computes what nobody else does. */
 #ifndef GPC_T_TRAFFIC_H
 #define GPC_T_TRAFFIC_H
 
@@ -11,15 +11,15 @@ enum {
 	N_FETCHED = N_IMAGES_MORE, /* blocks on their way */
 	N_SPILLED,
 	N_AHEAD,
-	N_REFUSED,      /* of these, when done */
-	N_UNAWAITED,    /* transfers that were left under way */
-	N_MINE,         /* claims */
+	N_REFUSED,   /* of these, when done */
+	N_UNAWAITED, /* transfers that were left under way */
+	N_MINE,      /* claims */
 	N_THEIRS,
-	N_ENDED,        /* of theirs, seen to end */
-	N_AFTER,        /* references released by a stream */
+	N_ENDED, /* of theirs, seen to end */
+	N_AFTER, /* references released by a stream */
 };
 
-#define PROMPT 8
+#define PROMPT     8
 #define EVERYWHERE UINT32_MAX
 
 /* Pools come and go, others load and drop; a transfer is refused with one of these. */
@@ -105,8 +105,9 @@ static inline void act_bring(struct engine *e)
 	n = draw_prompt(e, k);
 	o.stages = verify ? 0 : stages[crew_random(&e->w.seed, ARRAY_SIZE(stages))];
 	o.most = crew_random(&e->w.seed, PROMPT);
-	r = traffic_answer(gpc_fetch(e->w.c, home_pool(e), k, n, b, &o, verify, NULL,
-				     some_time(&e->w), &t), "fetch");
+	r = traffic_answer(
+		gpc_fetch(e->w.c, home_pool(e), k, n, b, &o, verify, NULL, some_time(&e->w), &t),
+		"fetch");
 	if (r <= 0)
 		return;
 	count(N_FETCHED, (uint64_t)r);
@@ -149,7 +150,8 @@ static inline void act_send(struct engine *e)
 	if (!any)
 		n = j;
 	r = traffic_answer(gpc_spill(e->w.c, from, stage.ram, any ? NULL : named, (uint32_t)n, NULL,
-				     flags, NULL, some_time(&e->w), &t), "spill");
+				     flags, NULL, some_time(&e->w), &t),
+			   "spill");
 	count(N_SPILLED, r > 0 ? (uint64_t)r : 0);
 	if (!one_in(&e->w, 4))
 		traffic_await(e, t);
@@ -198,7 +200,7 @@ static inline void wait_for_it(struct engine *e, const struct gpc_claim *q)
 static inline void compute_mine(struct engine *e, gpc_key k, gpc_block b)
 {
 	count(N_MINE, 1);
-	if (one_in(&e->w, 2))            /* others come to want it meanwhile */
+	if (one_in(&e->w, 2)) /* others come to want it meanwhile */
 		nap(crew_random(&e->w.seed, 5000));
 	if (one_in(&e->w, 6)) {
 		traffic_answer(gpc_claim_drop(e->w.c, &b, 1, some_time(&e->w)), "claim_drop");

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fleet of copy.c with transfers that the writer commits: engines fetch prompts from RAM and from each
- * other, alone or by two ranks, spill, and claim what they compute; the keeper spills ahead of need.  Engines,
- * writers and the keeper are killed and stopped in the middle of all that.  What is found, fetched or held has
- * all bytes of its key, as a survivor sees it, too; and at rest nothing is held, claimed or on its way.
+/* The fleet of copy.c with transfers that the writer commits: engines fetch prompts from RAM and
+ * from each other, alone or by two ranks, spill, and claim what they compute; the keeper spills
+ * ahead of need.  Engines, writers and the keeper are killed and stopped in the middle of all that.
+ * What is found, fetched or held has all bytes of its key, as a survivor sees it, too; and at rest
+ * nothing is held, claimed or on its way.
  *
  *   --seconds N --kills N --seed S --workers N */
 #include "fleet.h"
 #include "ranks.h"
 
 static void (*const acts[])(struct engine *) = {
-	act_compute, act_compute, act_bring, act_bring, act_bring, act_send,  act_send,
-	act_ahead,   act_claim,   act_claim, act_spill, act_fetch, act_borrow, act_lose,
+	act_compute, act_compute, act_bring,  act_bring, act_bring, act_send,   act_send,
+	act_ahead,   act_claim,   act_claim,  act_spill, act_fetch, act_borrow, act_lose,
 	act_lose,    act_unmap,   act_remake, act_group, act_group,
 };
 
@@ -50,7 +51,8 @@ static void spill_ahead(gpc *c, int pool)
 	int r = gpc_spill_ahead(c, pool, NULL, 5, &t);
 
 	need(r >= 0 || r == -ENOTCONN || r == -ENOSPC || r == -EAGAIN || r == -ETIMEDOUT ||
-		     r == -EALREADY, "the keeper's spill_ahead: %d, %s", r, gpc_last_error());
+		     r == -EALREADY,
+	     "the keeper's spill_ahead: %d, %s", r, gpc_last_error());
 	count(N_AHEAD, r > 0 ? (uint64_t)r : 0);
 }
 

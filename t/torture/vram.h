@@ -54,8 +54,8 @@ static inline uint8_t *lent_part(const char *path, uint64_t bytes)
 	return p;
 }
 
-/* What a call that gave up may still bring would be a second pool.  It waits for an instant at which no memory of the
- * dead is in use, and others die all the time. */
+/* What a call that gave up may still bring would be a second pool.  It waits for an instant at
+ * which no memory of the dead is in use, and others die all the time. */
 static inline int make_pool(struct worker *w, struct gpc_pool p, const struct gpc_memory *m)
 {
 	uint64_t until = clock_ns() + 60000 * NS_PER_MS;
@@ -79,11 +79,18 @@ static inline int make_pool(struct worker *w, struct gpc_pool p, const struct gp
 static inline int vram_make(struct worker *w, enum shape shape, uint32_t blocks, uint32_t space,
 			    int demote_to)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .flags = GPC_POOL_OWNED,
-			      .blocks = blocks, .space = space, .demote_to = demote_to,
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_VRAM,
+			      .flags = GPC_POOL_OWNED,
+			      .blocks = blocks,
+			      .space = space,
+			      .demote_to = demote_to,
 			      .spill_ahead = demote_to < 0 ? 0 : 4 };
 	struct gpc_run run[2];
-	struct gpc_memory m = { .size = sizeof(m), .device = "host", .nruns = 2, .runs = run,
+	struct gpc_memory m = { .size = sizeof(m),
+				.device = "host",
+				.nruns = 2,
+				.runs = run,
 				.parts = shape == HALVES ? 2 : 0 };
 
 	shape_runs(shape, run, blocks);

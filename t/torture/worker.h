@@ -101,13 +101,11 @@ static inline void unref(struct worker *w, const gpc_block *b, int n)
 
 /* A block that is LIVE under a reference, in a pool that is, is found under its key
  * (guarantee A): what is missed has moved, was dropped, or died with its owner. */
-static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b,
-				 const char *when)
+static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b, const char *when)
 {
 	const struct segment *s = &w->c->seg;
 	uint64_t range = seg_pool(s, (uint32_t)GPC_POOL(b))->range;
-	const struct shm_record *r =
-		seg_record(s, (uint32_t)(range >> 32) + (uint32_t)GPC_SLOT(b));
+	const struct shm_record *r = seg_record(s, (uint32_t)(range >> 32) + (uint32_t)GPC_SLOT(b));
 	uint32_t before = load_acquire(&r->word);
 	struct pool_set live;
 	gpc_block found;
@@ -120,19 +118,19 @@ static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b,
 	live = pool_live(s);
 	need(found >= 0 || load_relaxed(&r->word) != before ||
 		     !pool_set_has(&live, (uint32_t)GPC_POOL(b)),
-	     "%s: block 0x%x is live, referenced and not found; recovering %u", when,
-	     (unsigned)b, seg_state(s)->recovering);
+	     "%s: block 0x%x is live, referenced and not found; recovering %u", when, (unsigned)b,
+	     seg_state(s)->recovering);
 }
 
-static inline void verify(struct worker *w, const gpc_block *b, int chain, int from,
-			  int n, const char *when)
+static inline void verify(struct worker *w, const gpc_block *b, int chain, int from, int n,
+			  const char *when)
 {
 	int i;
 
 	for (i = 0; i < n; i++)
 		need(holds(b[i], key_of(chain, from + i)),
-		     "%s: block 0x%x of key %d of chain %d has other bytes", when,
-		     (unsigned)b[i], from + i, chain);
+		     "%s: block 0x%x of key %d of chain %d has other bytes", when, (unsigned)b[i],
+		     from + i, chain);
 	if (n && one_in(w, 4))
 		must_be_found(w, key_of(chain, from + n - 1), b[n - 1], when);
 }
@@ -197,8 +195,8 @@ static inline int take_own(struct worker *w, int n, gpc_block *b)
 		b[got++] = w->list[--w->nlist];
 	if (got == n)
 		return n;
-	evicted = answer(gpc_evict(w->c, w->pool, (uint32_t)(n - got), victim, 0, 500),
-			 "evict", 0, 0);
+	evicted = answer(gpc_evict(w->c, w->pool, (uint32_t)(n - got), victim, 0, 500), "evict", 0,
+			 0);
 	for (i = 0; i < evicted; i++) {
 		own(victim[i], "evict from a pool of one's own");
 		b[got++] = victim[i];
@@ -216,8 +214,8 @@ static inline int reserve(struct worker *w, int n, gpc_block *b)
 	if (w->caller)
 		return take_own(w, n, b);
 	n = answer(gpc_reserve(w->c, w->pool, (uint32_t)n, b,
-			       GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL),
-			       flags, some_time(w)),
+			       GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL), flags,
+			       some_time(w)),
 		   "reserve", ENOSPC, 0);
 	for (i = 0; i < n; i++)
 		own(b[i], "reserve");
@@ -241,36 +239,33 @@ static inline void give_back(struct worker *w, gpc_block b)
 }
 
 /* An answer that does not come in time comes from the next writer. */
-static inline void publish_and_wait(struct worker *w, const gpc_key *parents,
-				    const gpc_key *k, const gpc_block *b, int n,
-				    uint32_t tag, gpc_block *resident)
+static inline void publish_and_wait(struct worker *w, const gpc_key *parents, const gpc_key *k,
+				    const gpc_block *b, int n, uint32_t tag, gpc_block *resident)
 {
 	bool waits = !one_in(w, 3);
 	gpc_ticket t = 0;
-	int r = gpc_publish(w->c, parents, k, b, (uint32_t)n,
-			    GPC_OPTIONS(gpc_publish_options, .tag = tag,
-					.resident = resident, .ticket = &t), 0, waits ? -1 : 0);
+	int r = gpc_publish(
+		w->c, parents, k, b, (uint32_t)n,
+		GPC_OPTIONS(gpc_publish_options, .tag = tag, .resident = resident, .ticket = &t), 0,
+		waits ? -1 : 0);
 
 	need(r >= 0 || r == -ENOTCONN, "publish: %s", gpc_last_error());
 	while (r == -ENOTCONN || r == -ETIMEDOUT || !waits) {
 		r = gpc_ticket_wait(w->c, t, 1000);
-		need(!r || r == -ENOTCONN || r == -ETIMEDOUT, "wait: %s",
-		     gpc_last_error());
+		need(!r || r == -ENOTCONN || r == -ETIMEDOUT, "wait: %s", gpc_last_error());
 		waits = true;
 	}
 }
 
 /* One of a publication: live where it was written, elsewhere, or refused. */
-static inline void published(struct worker *w, gpc_key key, gpc_block b,
-			     gpc_block resident)
+static inline void published(struct worker *w, gpc_key key, gpc_block b, gpc_block resident)
 {
 	if (resident >= 0) {
 		need(holds(resident, key), "published: block 0x%x has other bytes",
 		     (unsigned)resident);
 		count(resident == b ? N_PUBLISHED : N_RESIDENT, 1);
 		linger(w);
-		need(holds(resident, key), "held: block 0x%x has other bytes",
-		     (unsigned)resident);
+		need(holds(resident, key), "held: block 0x%x has other bytes", (unsigned)resident);
 		unref(w, &resident, 1);
 	} else {
 		need(resident == -ENOENT || resident == -EAGAIN ||
@@ -312,8 +307,7 @@ static inline void compute(struct worker *w, int chain, int from, int n)
 static inline void fetch(struct worker *w, int chain, int n, gpc_block *b)
 {
 	struct gpc_move m[DEEP], victims[DEEP];
-	bool keep = stage.engines && one_in(w, 2), save = one_in(w, 2),
-	     cancel = one_in(w, 8);
+	bool keep = stage.engines && one_in(w, 2), save = one_in(w, 2), cancel = one_in(w, 8);
 	gpc_block low[DEEP];
 	int i, r, which[DEEP], results[DEEP], count_low = 0;
 
@@ -324,8 +318,8 @@ static inline void fetch(struct worker *w, int chain, int n, gpc_block *b)
 		}
 	if (!count_low || w->caller)
 		return;
-	r = answer(gpc_promote(w->c, low, (uint32_t)count_low, w->pool, m,
-			       save ? victims : NULL, keep ? GPC_COPY : 0, some_time(w)),
+	r = answer(gpc_promote(w->c, low, (uint32_t)count_low, w->pool, m, save ? victims : NULL,
+			       keep ? GPC_COPY : 0, some_time(w)),
 		   "promote", ENOSPC, ESTALE);
 	own_moves(m, r, "promote");
 	if (save && r > 0) {

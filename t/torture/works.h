@@ -91,8 +91,8 @@ static void run_drop(void)
 
 static void run_publish(void)
 {
-	gpc_key k[2] = {crew_key(60), crew_key(61)};
-	gpc_key up[2] = {crew_no_key, k[0]};
+	gpc_key k[2] = { crew_key(60), crew_key(61) };
+	gpc_key up[2] = { crew_no_key, k[0] };
 
 	need(gpc_publish(mine.c, up, k, mine.block, (uint32_t)mine.n,
 			 GPC_OPTIONS(gpc_publish_options, .tag = 60), 0, 0) >= 0,
@@ -122,18 +122,18 @@ struct work { /* that a worker dies in */
 };
 
 static const struct work works[] = {
-	{"ref", ready_keys, run_ref, NULL},
-	{"unref", ready_refs, run_unref, NULL},
-	{"give-back", ready_blocks, run_unref, NULL},
-	{"acquire", ready_keys, run_acquire, NULL},
-	{"lookup", ready_keys, run_lookup, NULL},
-	{"enter", NULL, run_enter, NULL},
-	{"leave", ready_section, run_leave, NULL},
-	{"submit-drop", ready_leaves, run_drop, NULL},
-	{"submit-publish", ready_blocks, run_publish, NULL},
-	{"submit-wakes", ready_leaves, run_drop, writer_sleeps},
-	{"attach", NULL, run_attach, NULL},
-	{"close", ready_refs, run_close, NULL},
+	{ "ref", ready_keys, run_ref, NULL },
+	{ "unref", ready_refs, run_unref, NULL },
+	{ "give-back", ready_blocks, run_unref, NULL },
+	{ "acquire", ready_keys, run_acquire, NULL },
+	{ "lookup", ready_keys, run_lookup, NULL },
+	{ "enter", NULL, run_enter, NULL },
+	{ "leave", ready_section, run_leave, NULL },
+	{ "submit-drop", ready_leaves, run_drop, NULL },
+	{ "submit-publish", ready_blocks, run_publish, NULL },
+	{ "submit-wakes", ready_leaves, run_drop, writer_sleeps },
+	{ "attach", NULL, run_attach, NULL },
+	{ "close", ready_refs, run_close, NULL },
 };
 
 #endif

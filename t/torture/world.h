@@ -23,9 +23,9 @@
 #define MIRRORS 16
 
 static struct {
-	uint64_t now;                    /* nanoseconds */
+	uint64_t now; /* nanoseconds */
 	uint64_t random, people;
-	bool gone[PEOPLE];               /* by start time */
+	bool gone[PEOPLE]; /* by start time */
 	struct still *mirror[MIRRORS];
 } world;
 
@@ -34,8 +34,8 @@ static void (*world_turn)(void);
 /* Where it goes wrong: said before anything else. */
 static void (*world_where)(void);
 
-TAP_FN TAP_PRINTF(3, 4) __attribute__((noreturn)) void fail(const char *file, int line,
-							    const char *fmt, ...)
+TAP_FN TAP_PRINTF(3, 4)
+	__attribute__((noreturn)) void fail(const char *file, int line, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -48,17 +48,17 @@ TAP_FN TAP_PRINTF(3, 4) __attribute__((noreturn)) void fail(const char *file, in
 	_exit(1);
 }
 
-#define need(cond, ...)                                            \
-	do {                                                       \
-		if (!(cond))                                       \
-			fail(__FILE__, __LINE__, __VA_ARGS__);     \
+#define need(cond, ...)                                        \
+	do {                                                   \
+		if (!(cond))                                   \
+			fail(__FILE__, __LINE__, __VA_ARGS__); \
 	} while (0)
-#define must_be(expr, want)                                                             \
-	do {                                                                            \
-		long long got_ = (long long)(expr), want_ = (long long)(want);          \
-		if (got_ != want_)                                                      \
-			fail(__FILE__, __LINE__, #expr " is %lld, want %lld (%s)", got_, \
-			     want_, gpc_last_error());                                  \
+#define must_be(expr, want)                                                                     \
+	do {                                                                                    \
+		long long got_ = (long long)(expr), want_ = (long long)(want);                  \
+		if (got_ != want_)                                                              \
+			fail(__FILE__, __LINE__, #expr " is %lld, want %lld (%s)", got_, want_, \
+			     gpc_last_error());                                                 \
 	} while (0)
 
 TAP_FN uint64_t world_mix(uint64_t x)
@@ -144,8 +144,7 @@ ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags)
 
 void __wrap_identity_self(struct identity *ret)
 {
-	*ret = (struct identity){ .pid = 1000, .start_time = ++world.people,
-				  .namespaces = 1 };
+	*ret = (struct identity){ .pid = 1000, .start_time = ++world.people, .namespaces = 1 };
 	need(world.people < PEOPLE, "too many people");
 }
 
@@ -165,7 +164,7 @@ bool __wrap_identity_gone(const struct identity *id)
 
 struct still {
 	char name[GPC_MAX_NAME + 1];
-	uint32_t generation, wait;       /* wait: looks until its flush has ended */
+	uint32_t generation, wait; /* wait: looks until its flush has ended */
 	struct probe_entry *table;
 	uint64_t entries;
 	struct launch_change *change;
@@ -175,7 +174,7 @@ struct still {
 
 static bool still_matches(const char *device)
 {
-	return !strcmp(device, "host");  /* in its place: caches have no others */
+	return !strcmp(device, "host"); /* in its place: caches have no others */
 }
 
 static int still_create(const struct segment *s, const char *device, uint32_t generation,
@@ -275,9 +274,15 @@ static int still_read(const struct segment *s, const struct shm_mirror *desc,
 }
 
 static const struct device_ops still = {
-	.name = "still", .matches = still_matches, .create = still_create,
-	.upload = still_upload, .flush = still_flush, .flushed = still_flushed,
-	.destroy = still_destroy, .sweep = still_sweep, .read = still_read,
+	.name = "still",
+	.matches = still_matches,
+	.create = still_create,
+	.upload = still_upload,
+	.flush = still_flush,
+	.flushed = still_flushed,
+	.destroy = still_destroy,
+	.sweep = still_sweep,
+	.read = still_read,
 };
 
 int __wrap_device_find(const char *device, const struct device_ops **ret)

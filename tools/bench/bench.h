@@ -27,17 +27,20 @@
 #include <sys/types.h>
 
 enum {
-	LIST_MOST = 8,               /* values of an option that may be repeated */
+	LIST_MOST = 8, /* values of an option that may be repeated */
 	ROUNDS_MOST = 1000,
 	CREW_MOST = 64,
 	SPARE = 256,
 };
 
-struct bench_list { uint32_t n; uint64_t at[LIST_MOST]; };
+struct bench_list {
+	uint32_t n;
+	uint64_t at[LIST_MOST];
+};
 
 struct bench_args {
 	struct bench_list entries, batch, hits;
-	uint64_t size;               /* entries of works that are measured at one size */
+	uint64_t size; /* entries of works that are measured at one size */
 	uint64_t rounds, seed, patience;
 	const char *dir, *plot;
 	bool huge, json, csv, quick;
@@ -62,31 +65,34 @@ void bench_evict(void);
 void bench_ref(void);
 void bench_ring(void);
 void bench_scale(void);
-void bench_changes(void);            /* part of scale */
-void bench_memory(void);             /* part of scale */
-void bench_idle(void);               /* part of ring */
-void bench_caller(void);             /* part of evict */
-void bench_idle_peers(void);         /* part of insert */
-/* Part of insert, and the end of this cache's writer: this process is the writer from now on.  next: the
- * number of the first key that it never had. */
+void bench_changes(void);    /* part of scale */
+void bench_memory(void);     /* part of scale */
+void bench_idle(void);       /* part of ring */
+void bench_caller(void);     /* part of evict */
+void bench_idle_peers(void); /* part of insert */
+/* Part of insert, and the end of this cache's writer: this process is the writer from now on.
+ * next: the number of the first key that it never had. */
 void bench_writer_alone(struct bench_cache *b, uint64_t next);
 /* Last of all. */
 void bench_devices(bool sync, bool lookups);
 
 /* ---- rounds.c ---- */
 
-struct figure { double median, low, high; unsigned n; };       /* 10th and 90th percentile */
+struct figure {
+	double median, low, high;
+	unsigned n;
+}; /* 10th and 90th percentile */
 
 struct contender {
 	const char *name;
 	void *arg;
-	double per;                  /* a value is nanoseconds of a run over this */
-	bool wall;                   /* wall time counts, not CPU time of this thread */
-	void (*prepare)(void *arg);  /* not timed: fresh keys */
-	int (*run)(void *arg);       /* timed; negative: it failed */
-	double (*value)(void *arg);  /* instead of run: says the value itself; negative: failed */
-	bool (*verify)(void *arg);   /* not timed */
-	unsigned n;                  /* rounds so far, and their values */
+	double per;                 /* a value is nanoseconds of a run over this */
+	bool wall;                  /* wall time counts, not CPU time of this thread */
+	void (*prepare)(void *arg); /* not timed: fresh keys */
+	int (*run)(void *arg);      /* timed; negative: it failed */
+	double (*value)(void *arg); /* instead of run: says the value itself; negative: failed */
+	bool (*verify)(void *arg);  /* not timed */
+	unsigned n;                 /* rounds so far, and their values */
 	double at[ROUNDS_MOST];
 };
 
@@ -101,11 +107,11 @@ struct figure contender_figure(const struct contender *c);
 /* Round by round. */
 struct figure contender_ratio(const struct contender *c, const struct contender *reference);
 
-uint64_t bench_cpu_ns(void);         /* of this thread */
+uint64_t bench_cpu_ns(void); /* of this thread */
 uint64_t bench_random(void);
 uint64_t bench_below(uint64_t n);
-uint64_t bench_mix(uint64_t x);      /* one number from another, as good as random */
-void *bench_alloc(size_t n, size_t size);      /* zeroed and touched; or the program ends */
+uint64_t bench_mix(uint64_t x);           /* one number from another, as good as random */
+void *bench_alloc(size_t n, size_t size); /* zeroed and touched; or the program ends */
 
 /* ---- report.c ---- */
 
@@ -114,10 +120,10 @@ enum mark { MARK_NONE, MARK_VALUE_MOST, MARK_VALUE_LEAST, MARK_RATIO_MOST, MARK_
 struct bench_row {
 	const char *work, *unit;
 	char what[80], reference[80], reason[240];
-	uint64_t entries, batch;     /* 0: does not matter */
-	int hits;                    /* percent; -1: does not matter */
+	uint64_t entries, batch; /* 0: does not matter */
+	int hits;                /* percent; -1: does not matter */
 	uint32_t processes;
-	struct figure value, against, ratio;    /* value.n == 0: skipped, and `reason` says why */
+	struct figure value, against, ratio; /* value.n == 0: skipped, and `reason` says why */
 	enum mark mark;
 	double limit;
 };
@@ -128,8 +134,7 @@ void row_value(struct bench_row *row, const struct contender *c);
 void row_against(struct bench_row *row, const struct contender *c,
 		 const struct contender *reference);
 void row_mark(struct bench_row *row, enum mark mark, double limit);
-void row_skip(struct bench_row *row, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+void row_skip(struct bench_row *row, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* 1 met, 0 missed, -1 no mark, or skipped */
 int row_met(const struct bench_row *row);
 void report_add(const struct bench_row *row);
@@ -143,12 +148,12 @@ void report_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)))
 void show_rows(double seconds);
 /* Before anything is measured; measured: something that is drawn will be.  Exit status. */
 int plot_check(const char *file, bool measured);
-int plot_rows(const char *file);     /* exit status */
+int plot_rows(const char *file); /* exit status */
 
 /* ---- crew.c ---- */
 
-struct crew_slot {                   /* shared with one child */
-	int ready, go, stop;         /* __atomic: both sides look at them */
+struct crew_slot {           /* shared with one child */
+	int ready, go, stop; /* __atomic: both sides look at them */
 	uint64_t count[4];
 	double value[4];
 	char text[160];
@@ -182,19 +187,19 @@ void bench_unpin(pid_t pid);
 
 struct bench_cache {
 	char name[GPC_MAX_NAME + 1];
-	gpc *c;                      /* of this process */
-	struct crew writer;          /* pid 0: this process serves */
+	gpc *c;             /* of this process */
+	struct crew writer; /* pid 0: this process serves */
 	uint64_t entries, salt;
-	gpc_block *block_of;         /* of key number 0, 1, ... */
+	gpc_block *block_of; /* of key number 0, 1, ... */
 };
 
-enum cache_writer { CACHE_SELF, CACHE_SERVED };        /* this process, or one of its own */
+enum cache_writer { CACHE_SELF, CACHE_SERVED }; /* this process, or one of its own */
 
 /* Made, and filled with `entries` keys.  False: why not is in `row`, which is skipped then. */
 bool cache_open(struct bench_cache *b, struct gpc_config *cfg, uint64_t entries,
 		enum cache_writer writer, struct bench_row *row);
 void cache_close(struct bench_cache *b);
-gpc *cache_attach(const char *name);           /* in a child */
+gpc *cache_attach(const char *name); /* in a child */
 gpc *cache_attach_stock(const char *name, uint32_t stock);
 uint64_t cache_writer_ns(const struct bench_cache *b);
 /* Keys of numbers: those below `entries` are in the cache. */
@@ -204,12 +209,15 @@ void cache_key_run(const struct bench_cache *b, uint64_t first, uint32_t n, gpc_
 void cache_insert(struct bench_cache *b, uint64_t first, uint32_t n, gpc_block *blocks);
 /* Where segments are: --dir, or a mounted hugetlbfs; exits when there is none. */
 const char *cache_dir(void);
-uint64_t bench_memory_left(void);               /* of the machine, bytes */
+uint64_t bench_memory_left(void); /* of the machine, bytes */
 int must(int r, const char *what);
 
 /* ---- limit.c ---- */
 
-struct limit { uint32_t *memory; uint64_t lines; };
+struct limit {
+	uint32_t *memory;
+	uint64_t lines;
+};
 
 bool limit_open(struct limit *l, uint64_t lines, struct bench_row *row);
 void limit_close(struct limit *l);
@@ -231,10 +239,10 @@ void limit_write(const struct limit *l, const gpc_key *keys, uint32_t n, uint32_
 
 enum { FLOOR_LINES = 24, FLOOR_WRITTEN = 15 };
 
-struct bench_floor {                     /* what a pair of insert and evict touches */
+struct bench_floor { /* what a pair of insert and evict touches */
 	struct limit limit;
-	uint32_t n, sum;             /* pairs; of what was read */
-	uint32_t *at;                /* lines of each pair, those that are written first */
+	uint32_t n, sum; /* pairs; of what was read */
+	uint32_t *at;    /* lines of each pair, those that are written first */
 };
 
 bool floor_open(struct bench_floor *f, uint64_t entries, uint32_t pairs, struct bench_row *row);
@@ -274,8 +282,7 @@ void beside_lookup(const struct bench_cache *b, uint32_t batch);
 void beside_insert(const struct bench_cache *b, const struct contender *ours);
 void beside_evict(const struct bench_cache *b, uint32_t n, const struct contender *ours);
 /* mark: times slower than ours that it has to be; 0: none */
-void beside_hash(const struct contender *ours, const uint32_t *text, uint32_t tokens,
-		 double mark);
+void beside_hash(const struct contender *ours, const uint32_t *text, uint32_t tokens, double mark);
 void beside_sync(const struct bench_cache *b, uint32_t n, const struct contender *ours);
 void beside_path(const struct contender *ours);
 

@@ -10,10 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK (1 << 17)           /* after so many entries it is asked how long it takes */
+#define LOOK (1 << 17) /* after so many entries it is asked how long it takes */
 
-void beside_keys(const struct beside *t, const uint64_t *numbers, uint32_t n,
-		      struct bench_key *ret)
+void beside_keys(const struct beside *t, const uint64_t *numbers, uint32_t n, struct bench_key *ret)
 {
 	gpc_key keys[BESIDE_PART];
 
@@ -99,11 +98,14 @@ void beside_close(struct beside *t)
 }
 
 bool beside_open(struct beside *t, const struct bench_peer *p, gpc *c, uint64_t entries,
-		       struct bench_row *row)
+		 struct bench_row *row)
 {
 	const char *why = "it does not say why";
 
-	*t = (struct beside){ .p = p, .c = c, .entries = entries, .salt = bench_random() >> 2,
+	*t = (struct beside){ .p = p,
+			      .c = c,
+			      .entries = entries,
+			      .salt = bench_random() >> 2,
 			      .n = bench.quick ? BESIDE_KEYS_QUICK : BESIDE_KEYS };
 	report_progress("%s", p->name);
 	t->table = p->open((uint32_t)entries, &why);

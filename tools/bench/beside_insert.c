@@ -7,9 +7,9 @@
 #include "tools/common/cli.h"
 
 enum {
-	STEP = 64,                   /* pairs of a call */
+	STEP = 64, /* pairs of a call */
 	PAIRS_MOST = 1 << 14,
-	SLOW_NS = 100000000,         /* what a round may take about */
+	SLOW_NS = 100000000, /* what a round may take about */
 };
 
 static void prepare_turn(void *arg)
@@ -34,9 +34,9 @@ static int run_turn(void *arg)
 
 	for (uint32_t i = 0; i < t->n; i += STEP) {
 		uint32_t m = t->n - i < STEP ? t->n - i : STEP;
-		int err = t->p->turn ? t->p->turn(t->table, t->keys + i, t->expect + i,
-						  t->out + i, m)
-				     : t->p->insert(t->table, t->keys + i, t->expect + i, m);
+		int err = t->p->turn
+				  ? t->p->turn(t->table, t->keys + i, t->expect + i, t->out + i, m)
+				  : t->p->insert(t->table, t->keys + i, t->expect + i, m);
 
 		if (err)
 			return -1;
@@ -121,8 +121,12 @@ static void one_insert(const struct bench_peer *p, const struct bench_cache *b,
 	choose_pairs(&t);
 	c[0] = *ours;
 	c[0].n = 0;
-	c[1] = (struct contender){ .name = p->name, .arg = &t, .per = t.n, .wall = p->server,
-				   .prepare = prepare_turn, .run = run_turn,
+	c[1] = (struct contender){ .name = p->name,
+				   .arg = &t,
+				   .per = t.n,
+				   .wall = p->server,
+				   .prepare = prepare_turn,
+				   .run = run_turn,
 				   .verify = verify_turn };
 	rounds_run(p->name, c, 2, (unsigned)bench.rounds);
 	row_against(&row, &c[1], &c[0]);

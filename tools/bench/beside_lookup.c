@@ -42,7 +42,10 @@ static bool verify_all(void *arg)
 /* Times slower than gpc that they have to be. */
 static void mark_lookup(struct bench_row *row, const char *name)
 {
-	static const struct { const char *in_name; double times; } marks[] = {
+	static const struct {
+		const char *in_name;
+		double times;
+	} marks[] = {
 		{ "boost", 2 }, { "start", 3 }, { "ck_ht", 7 }, { "rculfhash", 18 }, { "lmdb", 50 },
 	};
 
@@ -77,10 +80,17 @@ static void one_lookup(const struct bench_peer *p, const struct bench_cache *b, 
 	key_set_open(&s, b, t.n);
 	ours.set = &s;
 	c[0] = (struct contender){ .name = ours.flags ? "gpc, GPC_QUIET" : "gpc",
-				   .arg = &ours, .per = s.n, .prepare = lookup_prepare,
-				   .run = probe_run, .verify = lookup_verify };
-	c[1] = (struct contender){ .name = p->name, .arg = &t, .per = t.n, .wall = p->server,
-				   .prepare = prepare_lookup, .run = run_lookup,
+				   .arg = &ours,
+				   .per = s.n,
+				   .prepare = lookup_prepare,
+				   .run = probe_run,
+				   .verify = lookup_verify };
+	c[1] = (struct contender){ .name = p->name,
+				   .arg = &t,
+				   .per = t.n,
+				   .wall = p->server,
+				   .prepare = prepare_lookup,
+				   .run = run_lookup,
 				   .verify = verify_all };
 	rounds_run(p->name, c, 2, (unsigned)bench.rounds);
 	row_against(&row, &c[1], &c[0]);

@@ -5,9 +5,11 @@
 #include "tools/bench/bench.h"
 
 enum {
-	CACHED_BY_PYTHON = 1 << 17, CACHED_QUICK = 1 << 12,
-	PROMPT_BLOCKS = 100,         /* 1,600 tokens */
-	PROMPTS = 200, PROMPTS_QUICK = 20,
+	CACHED_BY_PYTHON = 1 << 17,
+	CACHED_QUICK = 1 << 12,
+	PROMPT_BLOCKS = 100, /* 1,600 tokens */
+	PROMPTS = 200,
+	PROMPTS_QUICK = 20,
 };
 
 struct python {

@@ -42,8 +42,11 @@ void beside_evict(const struct bench_cache *b, uint32_t n, const struct contende
 	t.n = n;
 	c[0] = *ours;
 	c[0].n = 0;
-	c[1] = (struct contender){ .name = bench_start.name, .arg = &t, .per = 1000,
-				   .run = run_evict, .verify = verify_evict };
+	c[1] = (struct contender){ .name = bench_start.name,
+				   .arg = &t,
+				   .per = 1000,
+				   .run = run_evict,
+				   .verify = verify_evict };
 	rounds_run_few("evict", c, 2);
 	row_against(&row, &c[1], &c[0]);
 	report_add(&row);
@@ -81,13 +84,16 @@ void beside_hash(const struct contender *ours, const uint32_t *text, uint32_t to
 {
 	static struct contender c[2];
 	struct start_hash h = { tokens, text, bench_alloc(tokens / 16, sizeof(*h.keys)) };
-	struct bench_row row = row_new("hash", "ns/block", "%s, %u tokens", bench_start.name,
-				       tokens);
+	struct bench_row row =
+		row_new("hash", "ns/block", "%s, %u tokens", bench_start.name, tokens);
 
 	c[0] = *ours;
 	c[0].n = 0;
-	c[1] = (struct contender){ .name = bench_start.name, .arg = &h, .per = tokens / 16,
-				   .run = run_hash, .verify = verify_hash };
+	c[1] = (struct contender){ .name = bench_start.name,
+				   .arg = &h,
+				   .per = tokens / 16,
+				   .run = run_hash,
+				   .verify = verify_hash };
 	rounds_run_few("hash, start", c, 2);
 	row_against(&row, &c[1], &c[0]);
 	row_mark(&row, mark > 0 ? MARK_RATIO_LEAST : MARK_NONE, mark);
@@ -127,8 +133,9 @@ void beside_sync(const struct bench_cache *b, uint32_t n, const struct contender
 	u.mirror = bench_alloc(u.bytes, 1);
 	c[0] = *ours;
 	c[0].n = 0;
-	c[1] = (struct contender){ .name = bench_start.name, .arg = &u, .per = 1000,
-				   .run = run_upload };
+	c[1] = (struct contender){
+		.name = bench_start.name, .arg = &u, .per = 1000, .run = run_upload
+	};
 	rounds_run("sync, start", c, 2, (unsigned)bench.rounds);
 	row_against(&row, &c[1], &c[0]);
 	report_add(&row);

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 enum {
-	PART = 1024,                 /* blocks of one command */
-	BLOCK_BYTES = 320,           /* a block in memory, everything that a bench has counted */
-	HUGE_MIB = 64,               /* what a hugetlbfs must have free to be worth a try */
+	PART = 1024,       /* blocks of one command */
+	BLOCK_BYTES = 320, /* a block in memory, everything that a bench has counted */
+	HUGE_MIB = 64,     /* what a hugetlbfs must have free to be worth a try */
 };
 
 int must(int r, const char *what)
@@ -146,13 +146,13 @@ static void fill(struct bench_cache *b)
 		uint32_t n = b->entries - i < PART ? (uint32_t)(b->entries - i) : PART;
 
 		if (!(i % (1u << 18)))
-			report_progress("%llu of %llu entries",
-					(unsigned long long)i, (unsigned long long)b->entries);
+			report_progress("%llu of %llu entries", (unsigned long long)i,
+					(unsigned long long)b->entries);
 		cache_key_run(b, i, n, keys);
 		must(gpc_reserve(b->c, 0, n, b->block_of + i, NULL, 0, -1), "reserve");
 		must(gpc_publish(b->c, NULL, keys, b->block_of + i, n,
-				 GPC_OPTIONS(gpc_publish_options, .ticket = &ticket), 0,
-				 0), "publish");
+				 GPC_OPTIONS(gpc_publish_options, .ticket = &ticket), 0, 0),
+		     "publish");
 		must(gpc_release(b->c, b->block_of + i, n), "unref");
 	}
 	if (ticket)
@@ -166,8 +166,11 @@ static void fill(struct bench_cache *b)
 
 gpc *cache_attach_stock(const char *name, uint32_t stock)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir(),
-				   .label = "gpc-bench", .timeout_ms = 5000, .stock = stock };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .dir = cache_dir(),
+					  .label = "gpc-bench",
+					  .timeout_ms = 5000,
+					  .stock = stock };
 	gpc *c;
 
 	must(gpc_attach(name, &opt, 0, &c), "attach");
@@ -224,7 +227,9 @@ static bool has_room(uint64_t blocks, struct bench_row *row)
 
 static int create(struct bench_cache *b, struct gpc_config *cfg, struct bench_row *row)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cfg->dir, .label = "gpc-bench" };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .dir = cfg->dir,
+					  .label = "gpc-bench" };
 	uint32_t draw;
 	int r;
 
@@ -246,7 +251,8 @@ bool cache_open(struct bench_cache *b, struct gpc_config *cfg, uint64_t entries,
 	*b = (struct bench_cache){ .entries = entries, .salt = bench_random() >> 2 };
 	cfg->size = sizeof(*cfg);
 	cfg->dir = cache_dir();
-	if (!has_room(cfg->vram_blocks ? cfg->vram_blocks : cfg->max_blocks, row) || create(b, cfg, row) < 0)
+	if (!has_room(cfg->vram_blocks ? cfg->vram_blocks : cfg->max_blocks, row) ||
+	    create(b, cfg, row) < 0)
 		return false;
 	if (writer == CACHE_SELF) {
 		must(gpc_writer_take(b->c, 0, 0), "writer_take");

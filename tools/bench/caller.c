@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine that hands out its own blocks and needs one: gpc_evict, by a command, and out of a stock.
+/* An engine that hands out its own blocks and needs one: gpc_evict, by a command, and out of a
+ * stock.
  *
- * What counts is wall time, of the evictions alone; the engine publishes each block again, 64 at a time, and
- * waits for that, so that a stock is refilled beside the writer's other work and not behind it. */
+ * What counts is wall time, of the evictions alone; the engine publishes each block again, 64 at a
+ * time, and waits for that, so that a stock is refilled beside the writer's other work and not
+ * behind it. */
 #include "config.h"
 
 #include "tools/bench/bench.h"
@@ -13,10 +15,12 @@
 #include <string.h>
 
 enum {
-	BLOCKS = 1 << 16, BLOCKS_QUICK = 1 << 12,
+	BLOCKS = 1 << 16,
+	BLOCKS_QUICK = 1 << 12,
 	STEP = 64,
 	STOCK = 4 * STEP,
-	STEPS = 256, STEPS_QUICK = 8,          /* of a round */
+	STEPS = 256,
+	STEPS_QUICK = 8, /* of a round */
 };
 
 struct engine {
@@ -25,7 +29,7 @@ struct engine {
 	int pool;
 	uint32_t blocks;
 	uint64_t next;
-	uint64_t *number_of;         /* by slot: the key that it has; 0: none */
+	uint64_t *number_of; /* by slot: the key that it has; 0: none */
 	uint64_t wrong;
 	gpc_block b[STEP];
 	gpc_key keys[STEP];
@@ -88,9 +92,12 @@ static bool verify(void *arg)
 
 static void begin(struct engine *e, const struct bench_cache *b, uint32_t stock, uint64_t first)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .flags = GPC_POOL_CALLER, .demote_to = -1 };
+	struct gpc_pool p = {
+		.size = sizeof(p), .kind = GPC_VRAM, .flags = GPC_POOL_CALLER, .demote_to = -1
+	};
 
-	*e = (struct engine){ .cache = b, .c = cache_attach_stock(b->name, stock),
+	*e = (struct engine){ .cache = b,
+			      .c = cache_attach_stock(b->name, stock),
 			      .blocks = bench.quick ? BLOCKS_QUICK : BLOCKS };
 	e->next = first;
 	p.blocks = e->blocks;
@@ -139,9 +146,13 @@ void bench_caller(void)
 	begin(&e[0], &b, 0, UINT64_C(1) << 40);
 	begin(&e[1], &b, STOCK, UINT64_C(2) << 40);
 	memset(c, 0, sizeof(c));
-	c[0] = (struct contender){ .name = "an engine's own block, by a command", .arg = &e[0], .value = value,
+	c[0] = (struct contender){ .name = "an engine's own block, by a command",
+				   .arg = &e[0],
+				   .value = value,
 				   .verify = verify };
-	c[1] = (struct contender){ .name = "an engine's own block, from a stock", .arg = &e[1], .value = value,
+	c[1] = (struct contender){ .name = "an engine's own block, from a stock",
+				   .arg = &e[1],
+				   .value = value,
 				   .verify = verify };
 	rounds_run("evict, blocks of an engine", c, 2, (unsigned)bench.rounds);
 	add_row(&c[0], NULL, 0);

@@ -195,7 +195,7 @@ void crew_start(struct crew *m, int (*run)(struct crew_slot *slot, void *arg), v
 		;
 	m->slot = &slots[i];
 	memset(m->slot, 0, sizeof(*m->slot));
-	sigfillset(&all);                /* a signal finds a child that is known */
+	sigfillset(&all); /* a signal finds a child that is known */
 	sigprocmask(SIG_BLOCK, &all, &before);
 	m->pid = fork();
 	if (!m->pid)
@@ -222,8 +222,8 @@ void crew_wait_ready(struct crew *m, int value)
 	while (crew_get(&m->slot->ready) != value) {
 		if (waitpid(m->pid, &status, WNOHANG) == m->pid) {
 			forget(m);
-			bench_fail("%s", m->slot->text[0] ? m->slot->text
-							  : "a process ended too early");
+			bench_fail("%s",
+				   m->slot->text[0] ? m->slot->text : "a process ended too early");
 		}
 		cli_sleep_ms(1);
 	}

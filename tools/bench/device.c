@@ -14,13 +14,14 @@
 
 enum {
 	MOST = 1024,
-	TIMES = 16,                  /* syncs of a round */
-	KEYS = 1 << 16, KEYS_QUICK = 1 << 12,
+	TIMES = 16, /* syncs of a round */
+	KEYS = 1 << 16,
+	KEYS_QUICK = 1 << 12,
 };
 
 static const char *const devices[] = { "host", "cuda:0" };
 
-struct there {                           /* a cache with a mirror, and the way to it */
+struct there { /* a cache with a mirror, and the way to it */
 	struct bench_cache cache;
 	gpc_dev *dev;
 	const char *device;
@@ -58,7 +59,8 @@ static bool is_there(struct there *t, struct bench_row *row)
 
 static bool open_there(struct there *t, const char *device, struct bench_row *row)
 {
-	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .devices = device,
+	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size,
+				  .devices = device,
 				  .free_target = -1 };
 
 	*t = (struct there){ .device = device };
@@ -84,7 +86,7 @@ static void close_there(struct there *t)
 struct sync {
 	struct there *t;
 	uint32_t n;
-	bool waits_only;             /* for the writer, not for the mirror */
+	bool waits_only; /* for the writer, not for the mirror */
 	uint64_t next;
 };
 
@@ -106,13 +108,13 @@ static double sync_once(struct sync *s)
 	err = gpc_publish(c, NULL, keys, blocks, s->n,
 			  GPC_OPTIONS(gpc_publish_options, .ticket = &ticket), 0, 0);
 	if (err >= 0)
-		err = s->waits_only ? gpc_ticket_wait(c, ticket, -1) : gpc_mirror_sync(c,
-										       ticket,
-										       -1);
+		err = s->waits_only ? gpc_ticket_wait(c, ticket, -1)
+				    : gpc_mirror_sync(c, ticket, -1);
 	us = (double)(cli_now_ns() - from) / 1000;
 	must(err, "sync");
-	if (!s->waits_only && (gpc_lookup(c, 0, keys, s->n, got, GPC_DEVICE | GPC_QUIET) != (int)s->n ||
-			       memcmp(got, blocks, s->n * sizeof(*got))))
+	if (!s->waits_only &&
+	    (gpc_lookup(c, 0, keys, s->n, got, GPC_DEVICE | GPC_QUIET) != (int)s->n ||
+	     memcmp(got, blocks, s->n * sizeof(*got))))
 		return -1;
 	must(gpc_release(c, blocks, s->n), "unref");
 	return us;
@@ -136,7 +138,9 @@ static void one_sync(struct there *t, uint32_t n, uint64_t first)
 	struct sync all = { t, n, false, first }, wait = { t, n, true, first + (1u << 30) };
 	struct bench_row row = row_new("sync", "us", "%u changes on %s", n, t->device);
 
-	c[0] = (struct contender){ .name = "published and shown", .arg = &all, .value = sync_value };
+	c[0] = (struct contender){ .name = "published and shown",
+				   .arg = &all,
+				   .value = sync_value };
 	c[1] = (struct contender){ .name = "published", .arg = &wait, .value = sync_value };
 	rounds_run("sync", c, 2, (unsigned)bench.rounds);
 	row.entries = bench.size;
@@ -198,8 +202,9 @@ static void one_batch(struct there *t, struct key_set *s, uint32_t batch)
 {
 	static struct contender c[3];
 	struct ask here = { t, { .set = s, .batch = batch, .flags = GPC_QUIET, .hits = 100 } };
-	struct ask there = { t, { .set = s, .batch = batch, .flags = GPC_QUIET | GPC_DEVICE,
-				  .hits = 100 } };
+	struct ask there = {
+		t, { .set = s, .batch = batch, .flags = GPC_QUIET | GPC_DEVICE, .hits = 100 }
+	};
 	uint32_t n = strcmp(t->device, "host") ? 2 : 3;
 
 	c[0] = (struct contender){ .name = "gpc_lookup in shared memory", .arg = &here };
@@ -210,7 +215,7 @@ static void one_batch(struct there *t, struct key_set *s, uint32_t batch)
 		c[i].prepare = prepare;
 		c[i].verify = verify;
 		c[i].per = s->n;
-		c[i].wall = true;        /* a device's time is not this thread's */
+		c[i].wall = true; /* a device's time is not this thread's */
 	}
 	rounds_run("device", c, n, (unsigned)bench.rounds);
 	for (uint32_t i = 1; i < n; i++) {

@@ -16,9 +16,9 @@
 #include <string.h>
 
 enum {
-	COLD = 2048,                 /* keys looked up between two calls */
+	COLD = 2048, /* keys looked up between two calls */
 	MOST = 1024,
-	LINES = 4,                   /* of a block that must be written */
+	LINES = 4, /* of a block that must be written */
 	GRACES = 256,
 	BATCH = 64,
 };
@@ -26,8 +26,8 @@ enum {
 struct evict {
 	struct bench_cache *cache;
 	struct limit *limit;
-	uint32_t n, calls;           /* blocks of a call, calls of a round */
-	uint64_t *number_of;         /* by slot */
+	uint32_t n, calls;   /* blocks of a call, calls of a round */
+	uint64_t *number_of; /* by slot */
 	uint64_t next;
 	gpc_block gone[MOST * 4];
 	gpc_key keys[MOST];
@@ -118,7 +118,8 @@ static void measure(struct evict *t, uint32_t n, double mark)
 	t->n = n;
 	t->calls = n == 1 ? 64 : 4;
 	c[0] = (struct contender){ .name = "gpc", .arg = t, .value = value, .verify = verify };
-	c[1] = (struct contender){ .name = "limit: 4 lines a block, written", .arg = t,
+	c[1] = (struct contender){ .name = "limit: 4 lines a block, written",
+				   .arg = t,
 				   .value = limit_value };
 	rounds_run("evict", c, 2, (unsigned)bench.rounds);
 	row.entries = t->cache->entries;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lines that a pair of insert and evict touches, in memory as large as where they lie: what a writer
- * would take that did nothing but fetch them.
+/* The lines that a pair of insert and evict touches, in memory as large as where they lie: what a
+ * writer would take that did nothing but fetch them.
  *
  *   lines  written  of                   bytes of memory for each block
  *       4        3  records              64, in the order of age
@@ -11,10 +11,10 @@
  *       2        2  the feed             in order
  *       2        2  a ring               in order
  *
- * Blocks that came one after the other go one after the other, so what belongs to a block is next to what
- * belonged to the one before; where several lines of one kind stand, each is of a block that is a step of 64
- * further on its way.  Only the table's places are by hash.  Each pair's lines are drawn before, and asked for
- * some pairs ahead. */
+ * Blocks that came one after the other go one after the other, so what belongs to a block is next
+ * to what belonged to the one before; where several lines of one kind stand, each is of a block
+ * that is a step of 64 further on its way.  Only the table's places are by hash.  Each pair's lines
+ * are drawn before, and asked for some pairs ahead. */
 #include "config.h"
 
 #include "tools/bench/bench.h"
@@ -22,24 +22,21 @@
 #include <stdlib.h>
 
 enum {
-	AHEAD = 5,                   /* pairs */
-	WORDS = 16,                  /* of a line */
-	FLOW = 1024,                 /* lines that are used in order, again and again */
-	PARTS = 32,                  /* of the memory */
-	BEHIND = 64,                 /* blocks */
+	AHEAD = 5,   /* pairs */
+	WORDS = 16,  /* of a line */
+	FLOW = 1024, /* lines that are used in order, again and again */
+	PARTS = 32,  /* of the memory */
+	BEHIND = 64, /* blocks */
 };
 
 static const struct part {
 	uint8_t n, written;
-	uint8_t from, parts;         /* of the memory */
-	uint8_t each;                /* blocks of a line; 0: anywhere */
-	uint8_t step;                /* each line has parts of its own */
+	uint8_t from, parts; /* of the memory */
+	uint8_t each;        /* blocks of a line; 0: anywhere */
+	uint8_t step;        /* each line has parts of its own */
 } parts[] = {
-	{ 4, 3, 0, 8, 1, 0 },
-	{ 1, 0, 8, 8, 1, 0 },
-	{ 3, 3, 16, 4, 2, 0 },
-	{ 8, 3, 24, 1, 8, 1 },
-	{ 4, 2, 20, 4, 0, 0 },
+	{ 4, 3, 0, 8, 1, 0 },  { 1, 0, 8, 8, 1, 0 },  { 3, 3, 16, 4, 2, 0 },
+	{ 8, 3, 24, 1, 8, 1 }, { 4, 2, 20, 4, 0, 0 },
 };
 
 bool floor_open(struct bench_floor *f, uint64_t entries, uint32_t pairs, struct bench_row *row)
@@ -64,7 +61,8 @@ void floor_close(struct bench_floor *f)
 /* The k-th line of that kind, of a pair whose block is number `block` in the order of age. */
 static uint32_t draw(const struct bench_floor *f, const struct part *p, uint64_t block, uint32_t k)
 {
-	uint64_t part = f->limit.lines / PARTS, from = (p->from + k * p->step) * part, all = part * p->parts;
+	uint64_t part = f->limit.lines / PARTS, from = (p->from + k * p->step) * part,
+		 all = part * p->parts;
 
 	if (!p->each)
 		return (uint32_t)(from + bench_below(all));
@@ -84,7 +82,8 @@ void floor_prepare(void *arg)
 
 		for (uint32_t p = 0; p < sizeof(parts) / sizeof(parts[0]); p++)
 			for (uint32_t k = 0; k < parts[p].n; k++)
-				*(k < parts[p].written ? write++ : read++) = draw(f, &parts[p], block, k);
+				*(k < parts[p].written ? write++ : read++) =
+					draw(f, &parts[p], block, k);
 		for (uint32_t k = 0; k < 4; k++)
 			*write++ = (uint32_t)(f->limit.lines + (i / 4 + k * FLOW / 4) % FLOW);
 	}

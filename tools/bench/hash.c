@@ -8,14 +8,18 @@
 #include <string.h>
 
 enum {
-	BLOCK = 16, SIDE = 8,        /* texts side by side */
-	SHORT = 4096, LONG = 131072, LONG_QUICK = 8192,        /* tokens of a text */
-	TOTAL = 1 << 20, TOTAL_QUICK = 1 << 16,        /* of a round */
+	BLOCK = 16,
+	SIDE = 8, /* texts side by side */
+	SHORT = 4096,
+	LONG = 131072,
+	LONG_QUICK = 8192, /* tokens of a text */
+	TOTAL = 1 << 20,
+	TOTAL_QUICK = 1 << 16, /* of a round */
 };
 
 struct hash {
 	gpc *c;
-	uint32_t total, tokens;      /* of a round, and of a text */
+	uint32_t total, tokens; /* of a round, and of a text */
 	uint32_t *text, *sums;
 	gpc_key *keys;
 };
@@ -38,7 +42,7 @@ static int run(void *arg)
 
 	for (uint32_t i = 0; i < h->total; i += h->tokens)
 		if (gpc_key_hash(h->c, NULL, h->text + i, h->tokens, NULL, 0, 0,
-			     h->keys + i / BLOCK) != (int)(h->tokens / BLOCK))
+				 h->keys + i / BLOCK) != (int)(h->tokens / BLOCK))
 			return -1;
 	return 0;
 }
@@ -73,7 +77,8 @@ static bool verify(void *arg)
 
 		must(gpc_key_hash(h->c, NULL, h->text + i, half, NULL, 0, 0, again), "hash");
 		must(gpc_key_hash(h->c, again + n - 1, h->text + i + half, half, NULL, 0, 0,
-			      again + n), "hash");
+				  again + n),
+		     "hash");
 		good = !memcmp(keys, again, 2 * n * sizeof(*again)) &&
 		       memcmp(keys, keys + 1, sizeof(*keys));
 	}
@@ -147,14 +152,21 @@ void bench_hash(void)
 	h[1] = h[0];
 	for (uint32_t i = 0; i < 2; i++) {
 		h[i].tokens = lengths[i];
-		c[i] = (struct contender){ .name = "gpc", .arg = &h[i], .per = h[i].total / BLOCK,
-					   .prepare = prepare, .run = run, .verify = verify };
+		c[i] = (struct contender){ .name = "gpc",
+					   .arg = &h[i],
+					   .per = h[i].total / BLOCK,
+					   .prepare = prepare,
+					   .run = run,
+					   .verify = verify };
 	}
 	c[3] = c[0];
 	c[3].name = "gpc, eight prompts";
 	c[3].run = run_many;
-	c[2] = (struct contender){ .name = "limit: a sum of the tokens", .arg = &h[0],
-				   .per = h[0].total / BLOCK, .prepare = prepare, .run = pass,
+	c[2] = (struct contender){ .name = "limit: a sum of the tokens",
+				   .arg = &h[0],
+				   .per = h[0].total / BLOCK,
+				   .prepare = prepare,
+				   .run = pass,
 				   .verify = verify_pass };
 	rounds_run("hash", c, 4, (unsigned)bench.rounds);
 	add_row(&c[0], &c[2], 25);

@@ -14,8 +14,10 @@
 
 enum {
 	SETTLE_MS = 300,
-	WINDOW_MS = 1000, WINDOW_QUICK_MS = 100,
-	WINDOWS = 3, WINDOWS_QUICK = 2,
+	WINDOW_MS = 1000,
+	WINDOW_QUICK_MS = 100,
+	WINDOWS = 3,
+	WINDOWS_QUICK = 2,
 	PEERS = 8,
 };
 
@@ -75,14 +77,14 @@ void bench_idle(void)
 		report_add(&row);
 		return;
 	}
-	gpc_close(b.c);                  /* the writer's own handle is the only one left */
+	gpc_close(b.c); /* the writer's own handle is the only one left */
 	b.c = NULL;
 	cli_sleep_ms(SETTLE_MS);
 	t.cache = &b;
 	c = (struct contender){ .name = "gpc", .arg = &t, .value = idle_value };
 	rounds_run("idle", &c, 1, bench.quick ? WINDOWS_QUICK : WINDOWS);
 	row_value(&row, &c);
-	row_mark(&row, MARK_VALUE_MOST, 0.05);         /* 0.0 % */
+	row_mark(&row, MARK_VALUE_MOST, 0.05); /* 0.0 % */
 	report_add(&row);
 	row = row_new("ring", "wake-ups/s", "writer, nobody attached, sleeps");
 	row_value(&row, &t.wakes);

@@ -11,26 +11,26 @@
 #include <string.h>
 
 enum {
-	STEP = 64,                   /* blocks of a command */
-	PAIRS = 1 << 15,             /* of a round, at most a quarter of the cache */
-	TICK_MS = 10,                /* a coarse clock's step, and more */
+	STEP = 64,       /* blocks of a command */
+	PAIRS = 1 << 15, /* of a round, at most a quarter of the cache */
+	TICK_MS = 10,    /* a coarse clock's step, and more */
 	STOCK = 2 * STEP,
-	LINES = 4,                   /* that a pair must write: two buckets, two records */
+	LINES = 4, /* that a pair must write: two buckets, two records */
 };
 
 struct insert {
 	struct bench_cache *cache;
-	gpc *c;                      /* the worker's */
+	gpc *c; /* the worker's */
 	bool chain, pinned;
 	struct limit limit;
-	uint32_t n;                  /* pairs of a round */
+	uint32_t n; /* pairs of a round */
 	gpc_key *keys, *parents;
 	gpc_block *blocks, *got;
-	unsigned rounds;             /* the first one does not count */
+	unsigned rounds; /* the first one does not count */
 	struct contender worker, wall, both;
 };
 
-static uint64_t next;                    /* key that the cache never had */
+static uint64_t next; /* key that the cache never had */
 
 /* A tick passes first: what came before is older than what comes now. */
 static void prepare(void *arg)
@@ -65,8 +65,7 @@ static int run(struct insert *t)
 
 		if (gpc_reserve(c, 0, STEP, blocks, NULL, 0, -1) != STEP ||
 		    gpc_publish(c, t->chain ? t->parents + i : NULL, t->keys + i, blocks, STEP,
-				GPC_OPTIONS(gpc_publish_options, .ticket = &ticket), 0,
-				0) < 0 ||
+				GPC_OPTIONS(gpc_publish_options, .ticket = &ticket), 0, 0) < 0 ||
 		    gpc_release(c, blocks, STEP) < 0)
 			return -1;
 	}
@@ -141,7 +140,8 @@ static void add_row(const struct insert *t, const char *what, const struct conte
 	report_add(&row);
 }
 
-/* More work, less waiting: the time until it is done is nearer to that of writer or worker, whichever is more. */
+/* More work, less waiting: the time until it is done is nearer to that of writer or worker,
+ * whichever is more. */
 static void add_stocked(struct insert *t, const struct contender *c)
 {
 	struct bench_row row = row_new("insert", "ns/pair", "stocked, until it is done");
@@ -170,10 +170,17 @@ static void measure(struct insert *t)
 	chains.chain = true;
 	stocked.c = cache_attach_stock(t->cache->name, STOCK);
 	stocked.pinned = bench_cores() > 1;
-	c[0] = (struct contender){ .name = "gpc", .arg = t, .per = 1, .prepare = prepare,
-				   .value = value, .verify = verify };
-	c[1] = (struct contender){ .name = "limit: 4 lines written", .arg = t, .per = t->n,
-				   .prepare = prepare_limit, .run = run_limit };
+	c[0] = (struct contender){ .name = "gpc",
+				   .arg = t,
+				   .per = 1,
+				   .prepare = prepare,
+				   .value = value,
+				   .verify = verify };
+	c[1] = (struct contender){ .name = "limit: 4 lines written",
+				   .arg = t,
+				   .per = t->n,
+				   .prepare = prepare_limit,
+				   .run = run_limit };
 	c[2] = c[0];
 	c[0].name = "gpc, the writer's time";
 	c[2].arg = &chains;

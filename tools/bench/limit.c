@@ -45,8 +45,9 @@ bool limit_open(struct limit *l, uint64_t lines, struct bench_row *row)
 	int fd = open_unnamed(dir);
 	uint64_t page = fd < 0 ? 4096 : page_bytes(fd);
 	uint64_t bytes = (lines * 64 + page - 1) / page * page;
-	int err = fd < 0 ? errno : bytes > bench_memory_left() ? ENOMEM :
-		  posix_fallocate(fd, 0, (off_t)bytes);
+	int err = fd < 0                        ? errno
+		  : bytes > bench_memory_left() ? ENOMEM
+						: posix_fallocate(fd, 0, (off_t)bytes);
 	void *p = err ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (fd >= 0)
@@ -56,7 +57,7 @@ bool limit_open(struct limit *l, uint64_t lines, struct bench_row *row)
 			 (unsigned long long)(bytes >> 20), strerror(err ? err : errno));
 		return false;
 	}
-	madvise(p, bytes, MADV_HUGEPAGE);        /* as the library does */
+	madvise(p, bytes, MADV_HUGEPAGE); /* as the library does */
 	*l = (struct limit){ p, lines };
 	for (uint64_t i = 0; i < lines; i++)
 		l->memory[i * WORDS] = (uint32_t)bench_mix(i);

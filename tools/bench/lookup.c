@@ -9,9 +9,9 @@
 #include <string.h>
 
 enum {
-	KEYS = 1 << 17,              /* of a round */
+	KEYS = 1 << 17, /* of a round */
 	KEYS_QUICK = 1 << 14,
-	STREAM = 1024,               /* batches of so many and more have no beginning to wait for */
+	STREAM = 1024, /* batches of so many and more have no beginning to wait for */
 };
 
 /* Absent keys have numbers from here on. */
@@ -45,7 +45,8 @@ void lookup_prepare(void *arg)
 
 	for (uint32_t i = 0; i < s->n; i++) {
 		bool hit = bench_below(100) < (uint64_t)a->hits;
-		uint64_t number = hit ? bench_below(s->cache->entries) : ABSENT | bench_random() >> 8;
+		uint64_t number =
+			hit ? bench_below(s->cache->entries) : ABSENT | bench_random() >> 8;
 
 		s->numbers[i] = number;
 		s->expect[i] = hit ? s->cache->block_of[number] : GPC_NONE;
@@ -101,8 +102,7 @@ static bool limit_verify(void *arg)
 
 /* ---- rows ---- */
 
-static struct bench_row new_row(const struct key_set *s, uint32_t batch, int hits,
-				const char *what)
+static struct bench_row new_row(const struct key_set *s, uint32_t batch, int hits, const char *what)
 {
 	struct bench_row row = row_new("lookup", "ns/key", "%s", what);
 
@@ -118,13 +118,18 @@ static struct contender *limits(struct contender *c, struct lookup_arg *arg, str
 	uint32_t n = batch < STREAM ? 1 : ARRAY_SIZE(windows);
 
 	for (uint32_t i = 0; i < n; i++) {
-		arg[i] = (struct lookup_arg){ .set = s, .batch = batch, .hits = 100,
+		arg[i] = (struct lookup_arg){ .set = s,
+					      .batch = batch,
+					      .hits = 100,
 					      .window = batch < STREAM ? 0 : windows[i] };
 		c[i] = (struct contender){
 			.name = batch < STREAM ? "limit: a prefetched line a key"
 					       : "limit: lines, window of prefetches",
-			.arg = &arg[i], .per = s->n, .prepare = lookup_prepare,
-			.run = limit_run, .verify = limit_verify,
+			.arg = &arg[i],
+			.per = s->n,
+			.prepare = lookup_prepare,
+			.run = limit_run,
+			.verify = limit_verify,
 		};
 	}
 	*ret_n = n;
@@ -192,16 +197,21 @@ static void measure(struct key_set *s, uint32_t batch)
 	for (i = 0; i < bench.hits.n; i++) {
 		struct lookup_arg *a = &arg[at - c];
 
-		*a = (struct lookup_arg){ .set = s, .batch = batch,
-					  .hits = (int)bench.hits.at[i] };
-		*at++ = (struct contender){ .name = "gpc", .arg = a, .per = s->n,
-					    .prepare = lookup_prepare, .run = probe_run,
+		*a = (struct lookup_arg){ .set = s, .batch = batch, .hits = (int)bench.hits.at[i] };
+		*at++ = (struct contender){ .name = "gpc",
+					    .arg = a,
+					    .per = s->n,
+					    .prepare = lookup_prepare,
+					    .run = probe_run,
 					    .verify = lookup_verify };
 	}
-	arg[at - c] = (struct lookup_arg){ .set = s, .batch = batch, .hits = 100,
-					   .flags = GPC_QUIET };
-	*at = (struct contender){ .name = "gpc, GPC_QUIET", .arg = &arg[at - c], .per = s->n,
-				  .prepare = lookup_prepare, .run = probe_run,
+	arg[at - c] =
+		(struct lookup_arg){ .set = s, .batch = batch, .hits = 100, .flags = GPC_QUIET };
+	*at = (struct contender){ .name = "gpc, GPC_QUIET",
+				  .arg = &arg[at - c],
+				  .per = s->n,
+				  .prepare = lookup_prepare,
+				  .run = probe_run,
 				  .verify = lookup_verify };
 	at++;
 	snprintf(what, sizeof(what), "lookup, %llu entries, batches of %u",

@@ -17,10 +17,14 @@
 #include <sys/random.h>
 
 enum {
-	ENTRIES_LEAST = 1 << 12, ENTRIES_MOST = 1 << 24,
-	SIZE = 1 << 20, SIZE_QUICK = 1 << 13,
-	ROUNDS = 15, ROUNDS_QUICK = 3,
-	PATIENCE = 10, PATIENCE_QUICK = 2,
+	ENTRIES_LEAST = 1 << 12,
+	ENTRIES_MOST = 1 << 24,
+	SIZE = 1 << 20,
+	SIZE_QUICK = 1 << 13,
+	ROUNDS = 15,
+	ROUNDS_QUICK = 3,
+	PATIENCE = 10,
+	PATIENCE_QUICK = 2,
 };
 
 struct bench_args bench;
@@ -45,48 +49,57 @@ static const struct work {
 
 /* ---- command line ---- */
 
-static const struct option options[] = {
-	{ "entries", required_argument, NULL, 'e' },
-	{ "batch", required_argument, NULL, 'b' },
-	{ "hits", required_argument, NULL, 'i' },
-	{ "rounds", required_argument, NULL, 'r' },
-	{ "patience", required_argument, NULL, 'P' },
-	{ "seed", required_argument, NULL, 's' },
-	{ "dir", required_argument, NULL, 'd' },
-	{ "huge", no_argument, NULL, 'H' },
-	{ "quick", no_argument, NULL, 'q' },
-	{ "json", no_argument, NULL, 'j' },
-	{ "csv", no_argument, NULL, 'c' },
-	{ "plot", required_argument, NULL, 'p' },
-	{ "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, 'V' },
-	{ NULL, 0, NULL, 0 }
-};
+static const struct option options[] = { { "entries", required_argument, NULL, 'e' },
+					 { "batch", required_argument, NULL, 'b' },
+					 { "hits", required_argument, NULL, 'i' },
+					 { "rounds", required_argument, NULL, 'r' },
+					 { "patience", required_argument, NULL, 'P' },
+					 { "seed", required_argument, NULL, 's' },
+					 { "dir", required_argument, NULL, 'd' },
+					 { "huge", no_argument, NULL, 'H' },
+					 { "quick", no_argument, NULL, 'q' },
+					 { "json", no_argument, NULL, 'j' },
+					 { "csv", no_argument, NULL, 'c' },
+					 { "plot", required_argument, NULL, 'p' },
+					 { "help", no_argument, NULL, 'h' },
+					 { "version", no_argument, NULL, 'V' },
+					 { NULL, 0, NULL, 0 } };
 
 static const struct cli_help help[] = {
 	{ NULL, "Usage: gpc-bench [OPTION]... WORK...", NULL },
-	{ NULL, "Measure a prefix cache on this machine, beside the limit of the machine and\n"
-	  "beside other tables.\n", NULL },
-	{ NULL, "WORK is lookup, match, hash, insert, evict, ref, ring, scale, sync, device, or\n"
-	  "all.\n", NULL },
-	{ "--entries N", "blocks in the cache, of lookup and insert; may be repeated; the other works "
-	  "take the last one, or 1M if none is given", "64k, 1M and 16M" },
+	{ NULL,
+	  "Measure a prefix cache on this machine, beside the limit of the machine and\n"
+	  "beside other tables.\n",
+	  NULL },
+	{ NULL,
+	  "WORK is lookup, match, hash, insert, evict, ref, ring, scale, sync, device, or\n"
+	  "all.\n",
+	  NULL },
+	{ "--entries N",
+	  "blocks in the cache, of lookup and insert; may be repeated; the other works "
+	  "take the last one, or 1M if none is given",
+	  "64k, 1M and 16M" },
 	{ "--batch N", "keys of one lookup; may be repeated", "64 and 1024" },
-	{ "--hits PCT", "share of keys that are cached, in percent; may be repeated", "100, 50 and 0" },
+	{ "--hits PCT", "share of keys that are cached, in percent; may be repeated",
+	  "100, 50 and 0" },
 	{ "--rounds N", "number of rounds; figures are their medians", "15" },
-	{ "--patience S", "skip the row of another table that takes longer than S seconds to fill", "10" },
+	{ "--patience S", "skip the row of another table that takes longer than S seconds to fill",
+	  "10" },
 	{ "--seed N", "seed of the random numbers", "another one each time" },
 	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
 	{ "--huge", "keep the caches in huge pages, in a mounted hugetlbfs", NULL },
 	{ "--quick", "small sizes and few rounds, to see whether it works", NULL },
 	{ "--json", "print one JSON object", NULL },
 	{ "--csv", "print comma-separated values, one row in each line", NULL },
-	{ "--plot FILE", "also draw rates against entries and processes, as SVG (needs gnuplot)", NULL },
+	{ "--plot FILE", "also draw rates against entries and processes, as SVG (needs gnuplot)",
+	  NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
-	{ NULL, "Exit status: 0 done, whether marks are met or missed; 1 a wrong answer or a\n"
-	  "failure; 2 wrong usage.", NULL },
+	{ NULL,
+	  "Exit status: 0 done, whether marks are met or missed; 1 a wrong answer or a\n"
+	  "failure; 2 wrong usage.",
+	  NULL },
 };
 
 static bool add(struct bench_list *list, const char *option, const char *text, uint64_t min,
@@ -102,31 +115,52 @@ static bool add(struct bench_list *list, const char *option, const char *text, u
 static bool set_option(int opt, const char *arg)
 {
 	switch (opt) {
-	case 'e': return add(&bench.entries, "entries", arg, ENTRIES_LEAST, ENTRIES_MOST);
-	case 'b': return add(&bench.batch, "batch", arg, 1, 1 << 16);
-	case 'i': return add(&bench.hits, "hits", arg, 0, 100);
-	case 'r': return cli_count("rounds", arg, 1, ROUNDS_MOST, &bench.rounds);
-	case 'P': return cli_count("patience", arg, 1, 3600, &bench.patience);
-	case 's': return cli_count("seed", arg, 0, UINT64_MAX, &bench.seed);
-	case 'd': bench.dir = arg; return true;
-	case 'p': bench.plot = arg; return true;
-	case 'H': bench.huge = true; return true;
-	case 'q': bench.quick = true; return true;
-	case 'j': bench.json = true; return true;
-	default: bench.csv = true; return true;
+	case 'e':
+		return add(&bench.entries, "entries", arg, ENTRIES_LEAST, ENTRIES_MOST);
+	case 'b':
+		return add(&bench.batch, "batch", arg, 1, 1 << 16);
+	case 'i':
+		return add(&bench.hits, "hits", arg, 0, 100);
+	case 'r':
+		return cli_count("rounds", arg, 1, ROUNDS_MOST, &bench.rounds);
+	case 'P':
+		return cli_count("patience", arg, 1, 3600, &bench.patience);
+	case 's':
+		return cli_count("seed", arg, 0, UINT64_MAX, &bench.seed);
+	case 'd':
+		bench.dir = arg;
+		return true;
+	case 'p':
+		bench.plot = arg;
+		return true;
+	case 'H':
+		bench.huge = true;
+		return true;
+	case 'q':
+		bench.quick = true;
+		return true;
+	case 'j':
+		bench.json = true;
+		return true;
+	default:
+		bench.csv = true;
+		return true;
 	}
 }
 
 static void set_defaults(void)
 {
 	static const struct bench_list usual[] = {
-		{ 3, { 1 << 16, 1 << 20, 1 << 24 } }, { 2, { 64, 1024 } }, { 3, { 100, 50, 0 } },
+		{ 3, { 1 << 16, 1 << 20, 1 << 24 } },
+		{ 2, { 64, 1024 } },
+		{ 3, { 100, 50, 0 } },
 		{ 2, { 1 << 12, SIZE_QUICK } },
 	};
 
 	/* the middle one of the usual: where other tables are filled in bearable time */
-	bench.size = bench.entries.n ? bench.entries.at[bench.entries.n - 1] :
-		     bench.quick ? SIZE_QUICK : SIZE;
+	bench.size = bench.entries.n ? bench.entries.at[bench.entries.n - 1]
+		     : bench.quick   ? SIZE_QUICK
+				     : SIZE;
 	if (!bench.entries.n)
 		bench.entries = usual[bench.quick ? 3 : 0];
 	if (!bench.batch.n)
@@ -215,7 +249,7 @@ static void one_size(uint64_t entries, const bool *chosen)
 	struct bench_row why = row_new("lookup", "ns/key", "gpc");
 	struct bench_cache b;
 
-	if (cfg.vram_blocks > ENTRIES_MOST) {    /* a pool has no more */
+	if (cfg.vram_blocks > ENTRIES_MOST) { /* a pool has no more */
 		cfg.vram_blocks = ENTRIES_MOST;
 		entries = ENTRIES_MOST - SPARE;
 	}
@@ -277,7 +311,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	if (bench.plot && (status = plot_check(bench.plot, chosen[LOOKUP] || chosen[SCALE])))
 		return status;
-	cache_dir();                     /* says now if there are no huge pages */
+	cache_dir(); /* says now if there are no huge pages */
 	crew_init();
 	run(chosen);
 	show_rows((double)(cli_now_ns() - from) / 1e9);

@@ -10,9 +10,12 @@
 #include <string.h>
 
 enum {
-	BLOCK = 16, BLOCKS = 100, TOKENS = BLOCK * BLOCKS,     /* of a prompt */
-	PROMPTS = 128, PROMPTS_QUICK = 16,     /* of a round */
-	LINES = 3 * BLOCKS,          /* that must be read: bucket, record and cell of each block */
+	BLOCK = 16,
+	BLOCKS = 100,
+	TOKENS = BLOCK * BLOCKS, /* of a prompt */
+	PROMPTS = 128,
+	PROMPTS_QUICK = 16, /* of a round */
+	LINES = 3 * BLOCKS, /* that must be read: bucket, record and cell of each block */
 	BATCH = 64,
 };
 
@@ -20,11 +23,11 @@ struct path {
 	struct bench_cache cache;
 	struct limit limit;
 	gpc_key root;
-	uint64_t all;                /* prompts in the cache */
-	uint32_t n;                  /* of a round */
+	uint64_t all; /* prompts in the cache */
+	uint32_t n;   /* of a round */
 	uint32_t *tokens, *which, *answers;
 	gpc_key *keys, *lines;
-	gpc_block *blocks;           /* of all prompts */
+	gpc_block *blocks; /* of all prompts */
 	gpc_block *got;
 };
 
@@ -46,8 +49,7 @@ static void publish_prompt(struct path *p, uint64_t prompt)
 	keys[0] = p->root;
 	must(gpc_key_hash(c, &p->root, p->tokens, TOKENS, NULL, 0, 0, keys + 1), "hash");
 	must(gpc_reserve(c, 0, BLOCKS, blocks, NULL, 0, -1), "reserve");
-	if (must(gpc_publish(c, keys, keys + 1, blocks, BLOCKS, NULL, 0, -1), "publish") !=
-	    BLOCKS)
+	if (must(gpc_publish(c, keys, keys + 1, blocks, BLOCKS, NULL, 0, -1), "publish") != BLOCKS)
 		bench_fail("a prompt of the bench was there already");
 	must(gpc_release(c, blocks, BLOCKS), "unref");
 }
@@ -111,8 +113,9 @@ static void prepare_keys(void *arg)
 
 	prepare(arg);
 	for (uint32_t i = 0; i < p->n; i++)
-		must(gpc_key_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS, NULL, 0,
-			      0, p->keys + (size_t)i * BLOCKS), "hash");
+		must(gpc_key_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS,
+				  NULL, 0, 0, p->keys + (size_t)i * BLOCKS),
+		     "hash");
 }
 
 static int run_path(void *arg)
@@ -124,8 +127,8 @@ static int run_path(void *arg)
 		gpc_block *got = p->got + (size_t)i * BLOCKS;
 		int hit;
 
-		gpc_key_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS, NULL, 0, 0,
-			 keys);
+		gpc_key_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS, NULL, 0,
+			     0, keys);
 		hit = gpc_acquire(p->cache.c, 0, keys, BLOCKS, got, 0);
 		if (hit < 0 || gpc_release(p->cache.c, got, (uint32_t)hit) < 0)
 			return -1;
@@ -165,8 +168,7 @@ static bool verify(void *arg)
 	const struct path *p = arg;
 
 	for (uint32_t i = 0; i < p->n; i++)
-		if (memcmp(p->got + (size_t)i * BLOCKS,
-			   p->blocks + (size_t)p->which[i] * BLOCKS,
+		if (memcmp(p->got + (size_t)i * BLOCKS, p->blocks + (size_t)p->which[i] * BLOCKS,
 			   BLOCKS * sizeof(*p->got)))
 			return false;
 	return true;
@@ -223,16 +225,29 @@ void bench_match(void)
 		return;
 	}
 	per = p.n * 1000.0;
-	c[0] = (struct contender){ .name = "gpc: hash, match, references, release", .arg = &p,
-				   .per = per, .prepare = prepare, .run = run_path,
+	c[0] = (struct contender){ .name = "gpc: hash, match, references, release",
+				   .arg = &p,
+				   .per = per,
+				   .prepare = prepare,
+				   .run = run_path,
 				   .verify = verify };
-	c[1] = (struct contender){ .name = "gpc: match, references, release", .arg = &p,
-				   .per = per, .prepare = prepare_keys, .run = run_acquire,
+	c[1] = (struct contender){ .name = "gpc: match, references, release",
+				   .arg = &p,
+				   .per = per,
+				   .prepare = prepare_keys,
+				   .run = run_acquire,
 				   .verify = verify };
-	c[2] = (struct contender){ .name = "gpc: match", .arg = &p, .per = per,
-				   .prepare = prepare_keys, .run = run_match, .verify = verify };
-	c[3] = (struct contender){ .name = "limit: 300 prefetched lines", .arg = &p, .per = per,
-				   .prepare = prepare_lines, .run = run_lines,
+	c[2] = (struct contender){ .name = "gpc: match",
+				   .arg = &p,
+				   .per = per,
+				   .prepare = prepare_keys,
+				   .run = run_match,
+				   .verify = verify };
+	c[3] = (struct contender){ .name = "limit: 300 prefetched lines",
+				   .arg = &p,
+				   .per = per,
+				   .prepare = prepare_lines,
+				   .run = run_lines,
 				   .verify = verify_lines };
 	rounds_run("match", c, 4, (unsigned)bench.rounds);
 	add_row(&c[0], &c[3], 6);

@@ -17,7 +17,7 @@
 
 enum { LINES_MOST = 32 };
 
-struct picture {                         /* what goes into one of the two */
+struct picture { /* what goes into one of the two */
 	const char *title, *x_title, *y_title;
 	bool (*takes)(const struct bench_row *row, double *x, double *y);
 };
@@ -119,7 +119,8 @@ static void put_all(FILE *f)
 		n += lines_of(&pictures[i], names) > 0;
 	fprintf(f, "set terminal svg size 900,%zu noenhanced\n", 500 * n);
 	fputs("set output '/dev/stdout'\nset key outside right\nset grid\n"
-	      "set logscale x 2\nset logscale y\nset format x '%.0f'\n", f);
+	      "set logscale x 2\nset logscale y\nset format x '%.0f'\n",
+	      f);
 	fprintf(f, "set multiplot layout %zu,1\n", n);
 	for (size_t i = 0; i < ARRAY_SIZE(pictures); i++)
 		put_picture(f, &pictures[i]);
@@ -160,7 +161,7 @@ static int run_gnuplot(int out, void (*put)(FILE *f))
 
 	if (pipe2(ends, O_CLOEXEC))
 		return -1;
-	signal(SIGPIPE, SIG_IGN);        /* it may end before it has read everything */
+	signal(SIGPIPE, SIG_IGN); /* it may end before it has read everything */
 	fflush(stdout);
 	pid = fork();
 	if (!pid)

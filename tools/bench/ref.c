@@ -9,8 +9,10 @@
 
 enum {
 	BATCH = 64,
-	REFS = 1 << 16, REFS_QUICK = 1 << 12,  /* of a round */
-	SECTIONS = 1 << 17, SECTIONS_QUICK = 1 << 12,
+	REFS = 1 << 16,
+	REFS_QUICK = 1 << 12, /* of a round */
+	SECTIONS = 1 << 17,
+	SECTIONS_QUICK = 1 << 12,
 };
 
 struct ref {
@@ -18,7 +20,7 @@ struct ref {
 	struct limit limit;
 	struct lookup_arg draw;
 	uint32_t sections;
-	uint64_t words[16];          /* a line of its own for the pair of exchanges */
+	uint64_t words[16]; /* a line of its own for the pair of exchanges */
 };
 
 static void prepare(void *arg)
@@ -129,19 +131,32 @@ static void measure(struct ref *r)
 {
 	static struct contender c[6];
 
-	c[0] = (struct contender){ .name = "take and drop a reference", .arg = r,
-				   .per = r->set.n, .prepare = prepare, .run = run_ref,
+	c[0] = (struct contender){ .name = "take and drop a reference",
+				   .arg = r,
+				   .per = r->set.n,
+				   .prepare = prepare,
+				   .run = run_ref,
 				   .verify = nothing_is_held };
-	c[1] = (struct contender){ .name = "look up, take and drop", .arg = r, .per = r->set.n,
-				   .prepare = prepare, .run = run_lookup_ref,
+	c[1] = (struct contender){ .name = "look up, take and drop",
+				   .arg = r,
+				   .per = r->set.n,
+				   .prepare = prepare,
+				   .run = run_lookup_ref,
 				   .verify = verify_lookup_ref };
-	c[2] = (struct contender){ .name = "limit: two locked additions to a line", .arg = r,
-				   .per = r->set.n, .prepare = prepare, .run = run_limit };
-	c[3] = (struct contender){ .name = "enter and leave a section", .arg = r,
-				   .per = r->sections, .run = run_sections,
+	c[2] = (struct contender){ .name = "limit: two locked additions to a line",
+				   .arg = r,
+				   .per = r->set.n,
+				   .prepare = prepare,
+				   .run = run_limit };
+	c[3] = (struct contender){ .name = "enter and leave a section",
+				   .arg = r,
+				   .per = r->sections,
+				   .run = run_sections,
 				   .verify = nothing_is_held };
-	c[4] = (struct contender){ .name = "limit: an exchange and a store", .arg = r,
-				   .per = r->sections, .run = run_exchange };
+	c[4] = (struct contender){ .name = "limit: an exchange and a store",
+				   .arg = r,
+				   .per = r->sections,
+				   .run = run_exchange };
 	c[5] = c[0];
 	c[5].name = "take and drop a reference, one prompt's";
 	c[5].prepare = prepare_prompts;

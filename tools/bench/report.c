@@ -60,11 +60,16 @@ int row_met(const struct bench_row *row)
 	if (!row->value.n)
 		return -1;
 	switch (row->mark) {
-	case MARK_VALUE_MOST: return row->value.median <= row->limit;
-	case MARK_VALUE_LEAST: return row->value.median >= row->limit;
-	case MARK_RATIO_MOST: return row->ratio.n ? row->ratio.median <= row->limit : -1;
-	case MARK_RATIO_LEAST: return row->ratio.n ? row->ratio.median >= row->limit : -1;
-	default: return -1;
+	case MARK_VALUE_MOST:
+		return row->value.median <= row->limit;
+	case MARK_VALUE_LEAST:
+		return row->value.median >= row->limit;
+	case MARK_RATIO_MOST:
+		return row->ratio.n ? row->ratio.median <= row->limit : -1;
+	case MARK_RATIO_LEAST:
+		return row->ratio.n ? row->ratio.median >= row->limit : -1;
+	default:
+		return -1;
 	}
 }
 
@@ -81,7 +86,7 @@ void report_add(const struct bench_row *row)
 	}
 	for (at = nrows; at && strcmp(rows[at - 1].work, row->work); at--)
 		;
-	if (!at)                         /* the first of its work */
+	if (!at) /* the first of its work */
 		at = nrows;
 	memmove(&rows[at + 1], &rows[at], (nrows++ - at) * sizeof(*rows));
 	rows[at] = *row;
@@ -107,7 +112,7 @@ void report_progress(const char *fmt, ...)
 		vsnprintf(raw, sizeof(raw), fmt, ap);
 		va_end(ap);
 		shown_text(text, sizeof(text), raw);
-		shown_cut(text, columns - 1);    /* the last column would begin a line */
+		shown_cut(text, columns - 1); /* the last column would begin a line */
 		fputs(text, stderr);
 	}
 	fflush(stderr);

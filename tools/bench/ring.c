@@ -14,16 +14,18 @@
 enum {
 	STEP = 64,
 	WORKERS = 2,
-	WINDOW_MS = 200, WINDOW_QUICK_MS = 20,
+	WINDOW_MS = 200,
+	WINDOW_QUICK_MS = 20,
 	TRIPS = 512,
-	KEYS = 1 << 19, KEYS_QUICK = 1 << 12,  /* a worker has ready for a round */
-	COMMANDS = 2,                /* of a block: reserved, published */
+	KEYS = 1 << 19,
+	KEYS_QUICK = 1 << 12, /* a worker has ready for a round */
+	COMMANDS = 2,         /* of a block: reserved, published */
 };
 
 struct ring {
 	struct bench_cache *cache;
 	struct crew worker[WORKERS];
-	uint32_t workers;            /* at work in this measurement */
+	uint32_t workers; /* at work in this measurement */
 };
 
 /* ---- a worker ---- */
@@ -31,9 +33,9 @@ struct ring {
 struct turn {
 	gpc *c;
 	uint64_t salt, next;
-	gpc_key *made;               /* for the rounds to come: to make keys is another work */
+	gpc_key *made; /* for the rounds to come: to make keys is another work */
 	uint32_t nmade, at;
-	const gpc_key *keys;         /* of this step */
+	const gpc_key *keys; /* of this step */
 	gpc_block blocks[STEP];
 };
 
@@ -137,7 +139,7 @@ static double rate(void *arg)
 		crew_set(&r->worker[i].slot->ready, 0);
 		crew_set(&r->worker[i].slot->go, 1);
 	}
-	cli_sleep_ms(ms / 10);           /* they are at work by now */
+	cli_sleep_ms(ms / 10); /* they are at work by now */
 	from = cli_now_ns();
 	n = count(r);
 	cli_sleep_ms(ms);
@@ -185,8 +187,7 @@ static int run_trips(void *arg)
 	gpc_block block;
 
 	for (int i = 0; i < TRIPS; i++)
-		if (gpc_reserve(c, 0, 1, &block, NULL, 0, -1) != 1 ||
-		    gpc_release(c, &block, 1) < 0)
+		if (gpc_reserve(c, 0, 1, &block, NULL, 0, -1) != 1 || gpc_release(c, &block, 1) < 0)
 			return -1;
 	return 0;
 }
@@ -196,8 +197,9 @@ static void measure_trips(struct ring *r)
 	static struct contender c;
 	struct bench_row row = row_new("ring", "us", "a command, there and back");
 
-	c = (struct contender){ .name = "gpc", .arg = r, .per = 1000.0 * TRIPS, .wall = true,
-				.run = run_trips };
+	c = (struct contender){
+		.name = "gpc", .arg = r, .per = 1000.0 * TRIPS, .wall = true, .run = run_trips
+	};
 	rounds_run("ring", &c, 1, (unsigned)bench.rounds);
 	row.entries = bench.size;
 	row.batch = 1;

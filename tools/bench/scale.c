@@ -17,14 +17,16 @@
 
 enum {
 	BATCH = 64,
-	KEYS = 1 << 16, KEYS_QUICK = 1 << 12,  /* of a reader in a round */
-	HOT = 100,                   /* blocks of the prefix that all share */
-	WINDOW_MS = 40, WINDOW_QUICK_MS = 5,
+	KEYS = 1 << 16,
+	KEYS_QUICK = 1 << 12, /* of a reader in a round */
+	HOT = 100,            /* blocks of the prefix that all share */
+	WINDOW_MS = 40,
+	WINDOW_QUICK_MS = 5,
 	READERS_MOST = 16,
-	STEP = 10,                   /* changes at a time: 10,000 a second are one a millisecond */
+	STEP = 10, /* changes at a time: 10,000 a second are one a millisecond */
 	SETTLE_MS = 3,
-	TICK_MS = 10,                /* a coarse clock's step, and more */
-	ADDITIONS = 64,              /* for each block: about as long as a lookup */
+	TICK_MS = 10,   /* a coarse clock's step, and more */
+	ADDITIONS = 64, /* for each block: about as long as a lookup */
 };
 
 enum mode { DISTINCT, SHARED, HELD, MACHINE, CORES, MODES };
@@ -45,7 +47,7 @@ struct team {
 	gpc_key root, hot[HOT];
 	gpc_block hot_block[HOT];
 	struct crew reader[READERS_MOST];
-	uint32_t n;                  /* readers that there are */
+	uint32_t n; /* readers that there are */
 	int phase;
 };
 
@@ -67,7 +69,7 @@ static void add(uint32_t n)
 struct reader {
 	struct key_set set;
 	struct lookup_arg draw;
-	struct bench_cache cache;    /* the parent's, with a handle of its own */
+	struct bench_cache cache; /* the parent's, with a handle of its own */
 	uint32_t rank;
 };
 
@@ -151,7 +153,7 @@ static int be_reader(struct crew_slot *slot, void *arg)
 
 /* ---- all of them ---- */
 
-struct share {                           /* so many readers, doing that */
+struct share { /* so many readers, doing that */
 	enum mode mode;
 	uint32_t n;
 };
@@ -229,7 +231,8 @@ static void measure(void)
 		each = 0;
 		for (uint32_t i = 0; i < ARRAY_SIZE(counts) && counts[i] <= team.n; i++, each++) {
 			share[n] = (struct share){ (enum mode)mode, counts[i] };
-			c[n] = (struct contender){ .name = mode_names[mode], .arg = &share[n],
+			c[n] = (struct contender){ .name = mode_names[mode],
+						   .arg = &share[n],
 						   .value = value };
 			n++;
 		}
@@ -295,10 +298,13 @@ struct changes {
 	struct bench_cache cache;
 	struct crew changer;
 	struct key_set set;
-	double a_second;             /* changes, by count */
+	double a_second; /* changes, by count */
 };
 
-struct beside_changes { struct changes *t; int go; };
+struct beside_changes {
+	struct changes *t;
+	int go;
+};
 
 static void step_at(struct timespec *at)
 {
@@ -401,10 +407,13 @@ static void measure_changes(struct changes *t)
 	struct beside_changes idle = { t, 0 }, busy = { t, 1 };
 	struct bench_row row = row_new("scale", "M keys/s", "a reader beside 10,000 changes/s");
 
-	c[0] = (struct contender){ .name = "beside none", .arg = &idle,
-				   .prepare = prepare_reads, .value = reads_value };
-	c[1] = (struct contender){ .name = "beside changes", .arg = &busy,
-				   .prepare = prepare_reads, .value = reads_value };
+	c[0] = (struct contender){
+		.name = "beside none", .arg = &idle, .prepare = prepare_reads, .value = reads_value
+	};
+	c[1] = (struct contender){ .name = "beside changes",
+				   .arg = &busy,
+				   .prepare = prepare_reads,
+				   .value = reads_value };
 	rounds_run("scale, changes", c, 2, (unsigned)bench.rounds);
 	row.entries = bench.size;
 	row.batch = BATCH;

@@ -102,8 +102,9 @@ static json_t *machine_json(void)
 	cpu_name(cpu, sizeof(cpu));
 	json_object_set_new(o, "cpu", out_string(cpu, sizeof(cpu)));
 	json_object_set_new(o, "cores", out_need(json_integer(bench_cores())));
-	json_object_set_new(o, "memory", out_need(json_integer(
-		(json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE))));
+	json_object_set_new(o, "memory",
+			    out_need(json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) *
+						  sysconf(_SC_PAGESIZE))));
 	if (!uname(&u)) {
 		json_object_set_new(o, "kernel", out_string(u.release, sizeof(u.release)));
 		json_object_set_new(o, "arch", out_string(u.machine, sizeof(u.machine)));
@@ -120,8 +121,7 @@ static json_t *names_json(const char *const *names)
 	return a;
 }
 
-static void show_json(const struct bench_row *rows, size_t n, const unsigned *count,
-		      double seconds)
+static void show_json(const struct bench_row *rows, size_t n, const unsigned *count, double seconds)
 {
 	json_t *o = out_need(json_object()), *list = out_need(json_array());
 
@@ -143,9 +143,11 @@ static void show_json(const struct bench_row *rows, size_t n, const unsigned *co
 /* ---- CSV ---- */
 
 static const char *const csv_columns[] = {
-	"work", "what", "entries", "batch", "hits", "processes", "unit", "value", "value_low",
-	"value_high", "rounds", "reference", "reference_value", "ratio", "ratio_low",
-	"ratio_high", "mark", "mark_of", "mark_is", "met", "skipped", "note",
+	"work",       "what",      "entries",         "batch",     "hits",
+	"processes",  "unit",      "value",           "value_low", "value_high",
+	"rounds",     "reference", "reference_value", "ratio",     "ratio_low",
+	"ratio_high", "mark",      "mark_of",         "mark_is",   "met",
+	"skipped",    "note",
 };
 
 /* As RFC 4180 has it. */
@@ -217,9 +219,8 @@ static void add_words(json_t *o, const struct bench_row *row)
 	int met = row_met(row);
 
 	if (row->mark)
-		snprintf(text, sizeof(text), "%s %g%s: %s", at_most(row) ? "<=" : ">=",
-			 row->limit, on_ratio(row) ? " x" : "",
-			 met < 0 ? "not measured" : met_words[met]);
+		snprintf(text, sizeof(text), "%s %g%s: %s", at_most(row) ? "<=" : ">=", row->limit,
+			 on_ratio(row) ? " x" : "", met < 0 ? "not measured" : met_words[met]);
 	if (row->mark)
 		json_object_set_new(o, "for_people", out_string(text, sizeof(text)));
 }
@@ -229,9 +230,7 @@ static bool has(const json_t *list, const char *field)
 	const json_t *o;
 	size_t i;
 
-	json_array_foreach((json_t *)list, i, o)
-		if (json_object_get(o, field))
-			return true;
+	json_array_foreach((json_t *)list, i, o) if (json_object_get(o, field)) return true;
 	return false;
 }
 

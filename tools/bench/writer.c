@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pair of insert and evict costs the writer, when nothing else is in its time: this process is the
- * writer and the worker, one step of 64 blocks after the other, and what counts is the time inside
- * gpc_writer_serve.  So it never sleeps and is never woken, and its time is its own.
+/* What a pair of insert and evict costs the writer, when nothing else is in its time: this process
+ * is the writer and the worker, one step of 64 blocks after the other, and what counts is the time
+ * inside gpc_writer_serve.  So it never sleeps and is never woken, and its time is its own.
  *
  * The worker's blocks come out of a stock, so each step has what the one before asked for. */
 #include "config.h"
@@ -16,10 +16,12 @@
 enum {
 	STEP = 64,
 	STOCK = 4 * STEP,
-	PAIRS = 1 << 15,             /* of a round, at most a quarter of the cache */
+	PAIRS = 1 << 15, /* of a round, at most a quarter of the cache */
 	TICK_MS = 10,
-	TRIES = 20,                  /* of a reserve whose blocks are on their way */
-	IDLE = 30, IDLE_SEATS = 40, IDLE_SIZE = 1 << 20,
+	TRIES = 20, /* of a reserve whose blocks are on their way */
+	IDLE = 30,
+	IDLE_SEATS = 40,
+	IDLE_SIZE = 1 << 20,
 };
 
 struct alone {
@@ -28,7 +30,7 @@ struct alone {
 	uint32_t n;
 	uint64_t *next;
 	bool chain;
-	uint32_t nidle;              /* peers that are attached meanwhile, and have looked something up */
+	uint32_t nidle; /* peers that are attached meanwhile, and have looked something up */
 	gpc *idle[IDLE];
 	gpc_key *keys, *parents;
 	gpc_block *blocks, *got;
@@ -82,8 +84,8 @@ static double value(void *arg)
 		gpc_block *blocks = t->blocks + i;
 
 		if (reserve(t, blocks) != STEP ||
-		    gpc_publish(t->worker, t->chain ? t->parents + i : NULL, t->keys + i, blocks, STEP, NULL,
-				0, 0) < 0 ||
+		    gpc_publish(t->worker, t->chain ? t->parents + i : NULL, t->keys + i, blocks,
+				STEP, NULL, 0, 0) < 0 ||
 		    gpc_release(t->worker, blocks, STEP) < 0)
 			return -1;
 		from = bench_cpu_ns();
@@ -102,7 +104,7 @@ static bool verify(void *arg)
 
 	for (uint32_t i = 0; i < t->nidle; i++)
 		gpc_close(t->idle[i]);
-	if (t->nidle)                    /* their seats are free again, in time of nobody's round */
+	if (t->nidle) /* their seats are free again, in time of nobody's round */
 		for (uint32_t i = 0; i < TRIES; i++)
 			must(gpc_writer_serve(t->cache->c, 2), "serve");
 	return good;
@@ -123,7 +125,7 @@ static void open_alone(struct alone *t, struct bench_cache *b, uint64_t *next)
 	must(gpc_ticket_wait(t->worker, gpc_ticket_last(t->worker), -1), "wait");
 	crew_kill(&b->writer);
 	must(gpc_writer_take(b->c, 0, 0), "writer_take");
-	for (uint32_t i = 0; i < TRIES; i++)    /* takeover, and the dead writer's seat */
+	for (uint32_t i = 0; i < TRIES; i++) /* takeover, and the dead writer's seat */
 		must(gpc_writer_serve(b->c, 2), "serve");
 	t->keys = bench_alloc(t->n, sizeof(*t->keys));
 	t->parents = bench_alloc(t->n, sizeof(*t->parents));
@@ -156,8 +158,8 @@ static struct bench_row new_row(const struct alone *t, const char *what)
 	return row;
 }
 
-static void add_floor(const struct alone *t, const struct contender *c, const struct contender *least,
-		      const struct bench_row *skipped)
+static void add_floor(const struct alone *t, const struct contender *c,
+		      const struct contender *least, const struct bench_row *skipped)
 {
 	struct bench_row row = new_row(t, "the writer, beside the lines of a pair");
 
@@ -186,14 +188,21 @@ void bench_writer_alone(struct bench_cache *b, uint64_t next)
 	chains = t;
 	chains.chain = true;
 	memset(c, 0, sizeof(c));
-	c[0] = (struct contender){ .name = "the writer, nothing else in its time", .arg = &t, .prepare = prepare,
-				   .value = value, .verify = verify };
+	c[0] = (struct contender){ .name = "the writer, nothing else in its time",
+				   .arg = &t,
+				   .prepare = prepare,
+				   .value = value,
+				   .verify = verify };
 	c[1] = c[0];
 	c[1].arg = &chains;
 	c[1].name = "the writer, chains of 64";
 	has_floor = floor_open(&f, b->entries, t.n, &why);
-	c[2] = (struct contender){ .name = "limit: 24 lines of a pair, 15 written", .arg = &f, .per = t.n,
-				   .prepare = floor_prepare, .run = floor_run, .verify = floor_verify };
+	c[2] = (struct contender){ .name = "limit: 24 lines of a pair, 15 written",
+				   .arg = &f,
+				   .per = t.n,
+				   .prepare = floor_prepare,
+				   .run = floor_run,
+				   .verify = floor_verify };
 	rounds_run("insert, one process", c, has_floor ? 3 : 2, (unsigned)bench.rounds);
 	row = new_row(&t, c[0].name);
 	row_value(&row, &c[0]);
@@ -237,7 +246,10 @@ void bench_idle_peers(void)
 	beside = t;
 	beside.nidle = IDLE;
 	memset(c, 0, sizeof(c));
-	c[0] = (struct contender){ .name = "nobody else attached", .arg = &t, .prepare = prepare, .value = value,
+	c[0] = (struct contender){ .name = "nobody else attached",
+				   .arg = &t,
+				   .prepare = prepare,
+				   .value = value,
 				   .verify = verify };
 	c[1] = c[0];
 	c[1].name = "the writer, 30 idle peers attached";

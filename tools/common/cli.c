@@ -36,7 +36,7 @@ void cli_init(const char *name)
 {
 	tool = name;
 	fill_streams();
-	setlocale(LC_CTYPE, "");     /* which characters the terminal prints */
+	setlocale(LC_CTYPE, ""); /* which characters the terminal prints */
 }
 
 const char *cli_tool(void)
@@ -92,8 +92,11 @@ void cli_cache_error(int err, const char *name)
 	const char *text = cli_gpc_text(err);
 
 	if (err == -ENOENT)
-		cli_error("%s%s", text, strncmp(text, "there is no cache", 17) ? "" :
-			  "; 'gpc-inspect list' shows the caches that exist, --dir looks elsewhere");
+		cli_error(
+			"%s%s", text,
+			strncmp(text, "there is no cache", 17)
+				? ""
+				: "; 'gpc-inspect list' shows the caches that exist, --dir looks elsewhere");
 	else
 		cli_gpc_error(err, "%s", name);
 }
@@ -135,8 +138,8 @@ static void name_options(char *ret, size_t room, const struct option *options, c
 	ret[0] = 0;
 	for (; options->name && used < room; options++)
 		if (!strncmp(options->name, arg + 2, len))
-			used += (size_t)snprintf(ret + used, room - used, "%s--%s", used ? ", " : "",
-						 options->name);
+			used += (size_t)snprintf(ret + used, room - used, "%s--%s",
+						 used ? ", " : "", options->name);
 }
 
 /* For what getopt_long could not take: opt is '?' or ':'.  optopt is the letter of a short option
@@ -156,7 +159,8 @@ static int bad_option(int opt, char **argv, const struct option *options)
 		return cli_usage("there is no option '-%c'", optopt);
 	if (n > 1) {
 		name_options(names, sizeof(names), options, arg);
-		return cli_usage("option '%.*s' is ambiguous: it may be %s", (int)strcspn(arg, "="), arg, names);
+		return cli_usage("option '%.*s' is ambiguous: it may be %s", (int)strcspn(arg, "="),
+				 arg, names);
 	}
 	return cli_usage("option '%s' is unknown", arg);
 }
@@ -237,8 +241,14 @@ int cli_show_help(const struct cli_help *rows, size_t n)
 
 static unsigned suffix_shift(const char *s)
 {
-	static const struct { char c; unsigned shift; } suffixes[] = {
-		{ 'k', 10 }, { 'K', 10 }, { 'M', 20 }, { 'G', 30 },
+	static const struct {
+		char c;
+		unsigned shift;
+	} suffixes[] = {
+		{ 'k', 10 },
+		{ 'K', 10 },
+		{ 'M', 20 },
+		{ 'G', 30 },
 	};
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
@@ -247,8 +257,7 @@ static unsigned suffix_shift(const char *s)
 	return UINT_MAX;
 }
 
-bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max,
-	       uint64_t *ret)
+bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	unsigned shift = 0;
 	unsigned long long v;
@@ -256,10 +265,10 @@ bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max,
 
 	errno = 0;
 	v = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' ||
-	    (*end && (shift = suffix_shift(end)) == UINT_MAX)) {
+	if (*text < '0' || *text > '9' || (*end && (shift = suffix_shift(end)) == UINT_MAX)) {
 		cli_usage("--%s: '%s' is not a number: %llu to %llu, with k, M or G for powers of "
-			  "1024", option, text, (unsigned long long)min, (unsigned long long)max);
+			  "1024",
+			  option, text, (unsigned long long)min, (unsigned long long)max);
 		return false;
 	}
 	if (errno || v > UINT64_MAX >> shift || v << shift < min || v << shift > max) {
@@ -312,8 +321,7 @@ bool cli_device(const char *text)
 {
 	if (strcmp(text, "none") == 0 || strcmp(text, "host") == 0)
 		return true;
-	if (strncmp(text, "cuda:", 5) == 0 && text[5] &&
-	    !text[5 + strspn(text + 5, "0123456789")])
+	if (strncmp(text, "cuda:", 5) == 0 && text[5] && !text[5 + strspn(text + 5, "0123456789")])
 		return true;
 	if (strncmp(text, "GPU-", 4) == 0 && is_uuid(text + 4))
 		return true;
@@ -331,8 +339,9 @@ bool cli_name(const char *name)
 
 int cli_bad_name(const char *name)
 {
-	return cli_usage("'%s' cannot name a cache: a name has 1 to %d bytes, no '/', and no '.' first",
-			 name, GPC_MAX_NAME);
+	return cli_usage(
+		"'%s' cannot name a cache: a name has 1 to %d bytes, no '/', and no '.' first",
+		name, GPC_MAX_NAME);
 }
 
 uint64_t cli_now_ns(void)

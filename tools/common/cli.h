@@ -34,9 +34,9 @@ int cli_option(int argc, char **argv, const struct option *options, int *ret_sta
 
 /* What --help says.  Each tool has one table: the defaults stand there, and nowhere else in it. */
 struct cli_help {
-	const char *option;          /* "--dir DIR"; NULL: text is a line of its own */
+	const char *option; /* "--dir DIR"; NULL: text is a line of its own */
 	const char *text;
-	const char *fallback;        /* what holds where the option is not given; NULL: nothing */
+	const char *fallback; /* what holds where the option is not given; NULL: nothing */
 };
 /* Prints the table on at most 80 columns; returns the exit status. */
 int cli_show_help(const struct cli_help *rows, size_t n);
@@ -46,8 +46,7 @@ int cli_finish(int status);
 
 /* A whole number with an optional suffix k, M or G (powers of 1024), min <= it <= max.
  * Says what is wrong with the option and returns false otherwise. */
-bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max,
-	       uint64_t *ret);
+bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *ret);
 /* At most `room` bytes from pairs of hex digits; returns their number or -1. */
 int cli_hex(const char *text, uint8_t *ret, size_t room);
 

@@ -4,9 +4,10 @@
  *   metrics.c       the table, and a look at a cache
  *   metrics_text.c  the text
  *
- * What is labelled by pool, space, mirror or peer has as many series as there are of them now, so at most 127 pools,
- * 64 pairs of space and tier, two tiers below RAM with 8 counters of their own each, 16 mirrors and 250 seats a cache.  Nothing is labelled by tag, key or
- * process: of those there may be any number. */
+ * What is labelled by pool, space, mirror or peer has as many series as there are of them now, so
+ * at most 127 pools, 64 pairs of space and tier, two tiers below RAM with 8 counters of their own
+ * each, 16 mirrors and 250 seats a cache.  Nothing is labelled by tag, key or process: of those
+ * there may be any number. */
 #ifndef GPC_TOOLS_METRICS_H
 #define GPC_TOOLS_METRICS_H
 
@@ -16,26 +17,48 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { METRICS_SHORT = GPC_ROUND_TRIP, METRICS_COPIES = 4, METRICS_TIERS = 4, METRICS_COLD = 2, METRICS_OWN = 8,
-       METRICS_MIRRORS = 2 * GPC_MAX_MIRRORS };
+enum {
+	METRICS_SHORT = GPC_ROUND_TRIP,
+	METRICS_COPIES = 4,
+	METRICS_TIERS = 4,
+	METRICS_COLD = 2,
+	METRICS_OWN = 8,
+	METRICS_MIRRORS = 2 * GPC_MAX_MIRRORS
+};
 enum metrics_role { METRICS_NO_DAEMON = -1, METRICS_STANDBY = 0, METRICS_SERVING = 1 };
 
-struct metrics_pool { struct gpc_pool p; uint32_t available; uint64_t bytes; };
-struct metrics_peer { int seat; struct gpc_stats st; };
-struct metrics_space { uint32_t space, tier; uint64_t blocks, live; };
-struct metrics_tier { struct gpc_tier t; uint32_t kept; };
-struct metrics_counter { uint32_t kind; struct gpc_tier_counter c; };
+struct metrics_pool {
+	struct gpc_pool p;
+	uint32_t available;
+	uint64_t bytes;
+};
+struct metrics_peer {
+	int seat;
+	struct gpc_stats st;
+};
+struct metrics_space {
+	uint32_t space, tier;
+	uint64_t blocks, live;
+};
+struct metrics_tier {
+	struct gpc_tier t;
+	uint32_t kept;
+};
+struct metrics_counter {
+	uint32_t kind;
+	struct gpc_tier_counter c;
+};
 
 /* A cache at one moment. */
 struct metrics {
 	const char *name;
-	int32_t role;                /* enum metrics_role: of the daemon that tells */
-	uint32_t up;                 /* 0: it could not be opened, and nothing else is known */
+	int32_t role; /* enum metrics_role: of the daemon that tells */
+	uint32_t up;  /* 0: it could not be opened, and nothing else is known */
 	uint32_t has_writer;
 	struct gpc_info info;
 	struct gpc_stats all;
 	uint64_t tokens_queried, tokens_hit[2];
-	struct gpc_histogram histogram[GPC_COPY_RAM_RAM + 1];    /* by its number in gpc.h */
+	struct gpc_histogram histogram[GPC_COPY_RAM_RAM + 1]; /* by its number in gpc.h */
 	uint32_t npools, npeers, nmirrors, nspaces, ntiers, ncounters;
 	struct metrics_tier tier[METRICS_COLD];
 	struct metrics_counter counter[METRICS_COLD * METRICS_OWN];
@@ -46,17 +69,29 @@ struct metrics {
 };
 
 /* What a row of the table is a number of. */
-enum metrics_of { OF_TOOL, OF_CACHE, OF_DAEMON, OF_POOL, OF_SPACE, OF_MIRROR, OF_PEER, OF_TIER, OF_COUNTER, OF_HISTOGRAM, OF_COPY };
+enum metrics_of {
+	OF_TOOL,
+	OF_CACHE,
+	OF_DAEMON,
+	OF_POOL,
+	OF_SPACE,
+	OF_MIRROR,
+	OF_PEER,
+	OF_TIER,
+	OF_COUNTER,
+	OF_HISTOGRAM,
+	OF_COPY
+};
 
 /* One number, or, with a name, the first one of a family. */
 struct metrics_row {
-	const char *name;            /* without gpc_; NULL: of the family before */
+	const char *name; /* without gpc_; NULL: of the family before */
 	const char *type, *help;
 	enum metrics_of of;
-	const char *labels;          /* beside those of what it is of; NULL: none */
-	size_t at;                   /* in struct metrics, or in the struct of the pool, ... */
-	unsigned bytes;              /* 4 or 8; OF_HISTOGRAM: which */
-	unsigned scale;              /* 1, or 1000000000: nanoseconds that are shown as seconds */
+	const char *labels; /* beside those of what it is of; NULL: none */
+	size_t at;          /* in struct metrics, or in the struct of the pool, ... */
+	unsigned bytes;     /* 4 or 8; OF_HISTOGRAM: which */
+	unsigned scale;     /* 1, or 1000000000: nanoseconds that are shown as seconds */
 };
 extern const struct metrics_row metrics_rows[];
 extern const unsigned metrics_nrows;

@@ -17,15 +17,18 @@ static const char *tier_of(uint32_t kind)
 /* Bytes of the UTF-8 character at s; 0: it is none. */
 static unsigned character(const unsigned char *s)
 {
-	unsigned n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 :
-		     s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+	unsigned n = s[0] < 0x80                   ? 1
+		     : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+		     : (s[0] & 0xf0) == 0xe0       ? 3
+		     : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+						   : 0;
 
 	for (unsigned i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-	    (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0;                /* longer than it need be, a surrogate, or beyond the last */
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+		return 0; /* longer than it need be, a surrogate, or beyond the last */
 	return n;
 }
 
@@ -69,7 +72,8 @@ static void put_number(FILE *f, const void *at, const struct metrics_row *row)
 }
 
 /* "gpc_NAME{cache="..."": the labels may go on. */
-static void begin(FILE *f, const char *family, const char *suffix, const struct metrics *m, const char *labels)
+static void begin(FILE *f, const char *family, const char *suffix, const struct metrics *m,
+		  const char *labels)
 {
 	fprintf(f, "gpc_%s%s{", family, suffix);
 	put_label(f, "cache", m->name);
@@ -85,7 +89,8 @@ static void put_histogram(FILE *f, const char *family, const struct metrics *m, 
 	uint64_t sum = 0;
 
 	if (which >= GPC_COPY_VRAM_VRAM)
-		snprintf(labels, sizeof(labels), "from=\"%s\",to=\"%s\"", tiers[copy / 2], tiers[copy % 2]);
+		snprintf(labels, sizeof(labels), "from=\"%s\",to=\"%s\"", tiers[copy / 2],
+			 tiers[copy % 2]);
 	for (uint32_t i = 0; i < h->cells; i++) {
 		sum += h->cell[i];
 		begin(f, family, "_bucket", m, labels[0] ? labels : NULL);
@@ -104,20 +109,30 @@ static void put_histogram(FILE *f, const char *family, const struct metrics *m, 
 static unsigned how_many(const struct metrics *m, const struct metrics_row *row)
 {
 	switch (row->of) {
-	case OF_POOL: return m->npools;
-	case OF_SPACE: return m->nspaces;
-	case OF_MIRROR: return m->nmirrors;
-	case OF_PEER: return m->npeers;
-	case OF_TIER: return m->ntiers;
-	case OF_COUNTER: return m->ncounters;
-	case OF_COPY: return METRICS_COPIES;
-	case OF_DAEMON: return m->role != METRICS_NO_DAEMON;
-	default: return 1;
+	case OF_POOL:
+		return m->npools;
+	case OF_SPACE:
+		return m->nspaces;
+	case OF_MIRROR:
+		return m->nmirrors;
+	case OF_PEER:
+		return m->npeers;
+	case OF_TIER:
+		return m->ntiers;
+	case OF_COUNTER:
+		return m->ncounters;
+	case OF_COPY:
+		return METRICS_COPIES;
+	case OF_DAEMON:
+		return m->role != METRICS_NO_DAEMON;
+	default:
+		return 1;
 	}
 }
 
 /* The labels of number i beside the cache; returns the struct that has it. */
-static const void *put_labels(FILE *f, const struct metrics *m, const struct metrics_row *row, unsigned i)
+static const void *put_labels(FILE *f, const struct metrics *m, const struct metrics_row *row,
+			      unsigned i)
 {
 	switch (row->of) {
 	case OF_POOL:
@@ -156,7 +171,8 @@ static bool is_known(const struct metrics *m, const struct metrics_row *row)
 	return m->up || row->at == offsetof(struct metrics, up) || row->of == OF_DAEMON;
 }
 
-static void put_row(FILE *f, const char *family, const struct metrics_row *row, const struct metrics *m)
+static void put_row(FILE *f, const char *family, const struct metrics_row *row,
+		    const struct metrics *m)
 {
 	if (!is_known(m, row))
 		return;
@@ -191,13 +207,15 @@ static void put_family(FILE *f, unsigned first, const struct metrics *const *lis
 
 	if (!is_told(row, list, n))
 		return;
-	fprintf(f, "# HELP gpc_%s %s\n# TYPE gpc_%s %s\n", row->name, row->help, row->name, row->type);
+	fprintf(f, "# HELP gpc_%s %s\n# TYPE gpc_%s %s\n", row->name, row->help, row->name,
+		row->type);
 	if (row->of == OF_TOOL) {
 		fprintf(f, "gpc_%s{version=\"%s\"} 1\n", row->name, PACKAGE_VERSION);
 		return;
 	}
 	for (unsigned i = 0; i < n; i++)
-		for (unsigned r = first; r == first || (r < metrics_nrows && !metrics_rows[r].name); r++)
+		for (unsigned r = first; r == first || (r < metrics_nrows && !metrics_rows[r].name);
+		     r++)
 			put_row(f, row->name, &metrics_rows[r], list[i]);
 }
 
@@ -212,10 +230,17 @@ void metrics_print(FILE *f, const struct metrics *const *list, unsigned n)
 static const char *labels_of(unsigned row)
 {
 	static const char *const of[] = {
-		[OF_TOOL] = "version", [OF_CACHE] = "cache", [OF_DAEMON] = "cache",
-		[OF_POOL] = "cache pool space tier", [OF_SPACE] = "cache space tier",
-		[OF_MIRROR] = "cache mirror device", [OF_PEER] = "cache seat label",
-		[OF_TIER] = "cache tier", [OF_COUNTER] = "cache tier counter", [OF_HISTOGRAM] = "cache", [OF_COPY] = "cache from to",
+		[OF_TOOL] = "version",
+		[OF_CACHE] = "cache",
+		[OF_DAEMON] = "cache",
+		[OF_POOL] = "cache pool space tier",
+		[OF_SPACE] = "cache space tier",
+		[OF_MIRROR] = "cache mirror device",
+		[OF_PEER] = "cache seat label",
+		[OF_TIER] = "cache tier",
+		[OF_COUNTER] = "cache tier counter",
+		[OF_HISTOGRAM] = "cache",
+		[OF_COPY] = "cache from to",
 	};
 	const struct metrics_row *r = &metrics_rows[row];
 

@@ -96,8 +96,8 @@ static int write_json(const char *text, size_t n, void *arg)
 
 int out_dump(const json_t *v, size_t flags)
 {
-	return json_dump_callback(v, write_json, stdout, flags | JSON_ENSURE_ASCII |
-				  JSON_REAL_PRECISION(9));
+	return json_dump_callback(v, write_json, stdout,
+				  flags | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
 }
 
 void out_json(json_t *v)
@@ -126,7 +126,8 @@ static void list_cell(char *ret, const json_t *v)
 	const json_t *item;
 
 	ret[0] = 0;
-	json_array_foreach((json_t *)v, i, item) {
+	json_array_foreach((json_t *)v, i, item)
+	{
 		const char *text = json_string_value(item);
 		int n = snprintf(ret + used, CELL - used, "%s%s", i ? "," : "", text ? text : "?");
 
@@ -168,9 +169,8 @@ static bool to_the_right(const struct column *col, const json_t *rows)
 	size_t i;
 	const json_t *row;
 
-	json_array_foreach((json_t *)rows, i, row)
-		if (json_is_number(json_object_get(row, col->field)))
-			return true;
+	json_array_foreach((json_t *)rows, i,
+			   row) if (json_is_number(json_object_get(row, col->field))) return true;
 	return false;
 }
 
@@ -181,7 +181,8 @@ static unsigned width_of(const struct column *col, const json_t *rows)
 	const json_t *row;
 	size_t i;
 
-	json_array_foreach((json_t *)rows, i, row) {
+	json_array_foreach((json_t *)rows, i, row)
+	{
 		cell(text, col, row);
 		if (shown_width(text) > width)
 			width = shown_width(text);
@@ -197,7 +198,7 @@ struct table {
 	const json_t *rows;
 	unsigned *width;
 	bool *right;
-	unsigned columns;            /* of the terminal; 0: no end */
+	unsigned columns; /* of the terminal; 0: no end */
 };
 
 static void blanks(unsigned n)
@@ -227,8 +228,7 @@ static void put_cell(const struct table *t, size_t i, const json_t *row, bool fi
 }
 
 /* The key columns, and those from .. to. */
-static void put_line(const struct table *t, size_t keys, size_t from, size_t to,
-		     const json_t *row)
+static void put_line(const struct table *t, size_t keys, size_t from, size_t to, const json_t *row)
 {
 	for (size_t i = 0; i < keys; i++)
 		put_cell(t, i, row, !i, i + 1 == keys && from == to);
@@ -243,8 +243,7 @@ static void put_part(const struct table *t, size_t keys, size_t from, size_t to)
 	size_t i;
 
 	put_line(t, keys, from, to, NULL);
-	json_array_foreach((json_t *)t->rows, i, row)
-		put_line(t, keys, from, to, row);
+	json_array_foreach((json_t *)t->rows, i, row) put_line(t, keys, from, to, row);
 }
 
 static unsigned sum(const struct table *t, size_t n)
@@ -299,8 +298,12 @@ static void put_parts(struct table *t)
 void out_table(const struct column *cols, size_t n, const json_t *rows)
 {
 	struct table t = {
-		.cols = cols, .n = n, .rows = rows, .columns = shown_columns(STDOUT_FILENO),
-		.width = calloc(n, sizeof(*t.width)), .right = calloc(n, sizeof(*t.right)),
+		.cols = cols,
+		.n = n,
+		.rows = rows,
+		.columns = shown_columns(STDOUT_FILENO),
+		.width = calloc(n, sizeof(*t.width)),
+		.right = calloc(n, sizeof(*t.right)),
 	};
 	size_t i;
 
@@ -344,8 +347,7 @@ void out_fields(const struct column *cols, size_t n, const json_t *object)
 	unsigned columns = shown_columns(STDOUT_FILENO), width = 0, at;
 
 	for (size_t i = 0; i < n; i++)
-		if (json_object_get(object, cols[i].field) &&
-		    strlen(cols[i].title) > width)
+		if (json_object_get(object, cols[i].field) && strlen(cols[i].title) > width)
 			width = (unsigned)strlen(cols[i].title);
 	for (size_t i = 0; i < n; i++) {
 		char text[CELL];
@@ -375,7 +377,7 @@ void out_line(const char *fmt, ...)
 void out_cells(const char *const *text, const int *width, size_t n)
 {
 	static unsigned columns;
-	static bool asked;           /* once for millions of rows */
+	static bool asked; /* once for millions of rows */
 	unsigned at = 0, w;
 
 	if (!asked)

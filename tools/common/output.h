@@ -13,18 +13,18 @@
 #include <stddef.h>
 
 enum show {
-	SHOW_TEXT,                   /* strings to the left, numbers to the right */
-	SHOW_BYTES,                  /* 12.5 MiB */
-	SHOW_AGE,                    /* nanoseconds as 12.5 ms */
-	SHOW_SHARE,                  /* 0.583 as 58.3 % */
-	SHOW_LIST,                   /* array: items separated by commas */
+	SHOW_TEXT,  /* strings to the left, numbers to the right */
+	SHOW_BYTES, /* 12.5 MiB */
+	SHOW_AGE,   /* nanoseconds as 12.5 ms */
+	SHOW_SHARE, /* 0.583 as 58.3 % */
+	SHOW_LIST,  /* array: items separated by commas */
 };
 
 struct column {
-	const char *title;           /* for people */
-	const char *field;           /* of the JSON object */
+	const char *title; /* for people */
+	const char *field; /* of the JSON object */
 	enum show show;
-	bool key;                    /* beside the first one: tells rows apart */
+	bool key; /* beside the first one: tells rows apart */
 };
 
 /* Pretty-printed, one newline at the end; gives `v` back. */
@@ -50,8 +50,8 @@ void out_cells(const char *const *text, const int *width, size_t n);
  * are where they are UTF-8, with \xNN for other bytes.  Where values are written, what does not
  * print becomes an escape, in JSON as in tables. */
 json_t *out_string(const char *s, size_t room);
-json_t *out_hex(uint64_t v);                         /* 16 digits */
-json_t *out_key(const gpc_key *k);                   /* 32 digits: w[0], then w[1] */
+json_t *out_hex(uint64_t v);       /* 16 digits */
+json_t *out_key(const gpc_key *k); /* 32 digits: w[0], then w[1] */
 json_t *out_bytes_hex(const uint8_t *bytes, size_t n);
 /* Out of memory ends the tool with a message: there is nothing better to do. */
 json_t *out_need(json_t *v);

@@ -31,7 +31,7 @@ size_t shown_decode(const char *s, uint32_t *ret)
 		return 0;
 	c &= 0xff >> (len + 1);
 	for (i = 1; i < len; i++) {
-		if ((u[i] & 0xc0) != 0x80)       /* the final 0 as well */
+		if ((u[i] & 0xc0) != 0x80) /* the final 0 as well */
 			return 0;
 		c = c << 6 | (u[i] & 0x3f);
 	}
@@ -149,15 +149,18 @@ unsigned shown_columns(int fd)
 
 const char *shown_kind(uint32_t kind)
 {
-	static const char *const names[] = { [GPC_VRAM] = "VRAM", [GPC_RAM] = "RAM", [GPC_DISK] = "DISK",
-					     [GPC_REMOTE] = "REMOTE" };
+	static const char *const names[] = {
+		[GPC_VRAM] = "VRAM", [GPC_RAM] = "RAM", [GPC_DISK] = "DISK", [GPC_REMOTE] = "REMOTE"
+	};
 
 	return kind >= GPC_VRAM && kind <= GPC_REMOTE ? names[kind] : "-";
 }
 
 const char *shown_tier_state(uint32_t state)
 {
-	static const char *const names[] = { [GPC_TIER_DOWN] = "down", [GPC_TIER_UP] = "up", [GPC_TIER_OFF] = "off" };
+	static const char *const names[] = {
+		[GPC_TIER_DOWN] = "down", [GPC_TIER_UP] = "up", [GPC_TIER_OFF] = "off"
+	};
 
 	return state <= GPC_TIER_OFF ? names[state] : "-";
 }

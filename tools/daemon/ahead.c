@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a keeper does between two looks at its pool: it spills ahead, one transfer after the other.
  *
- * Where nothing is due, or nothing comes of it, the pause grows: a block whose parent is not where it would go
- * is refused each time, and who copies it again at once heats the machine. */
+ * Where nothing is due, or nothing comes of it, the pause grows: a block whose parent is not where
+ * it would go is refused each time, and who copies it again at once heats the machine. */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -10,17 +10,19 @@
 #include <errno.h>
 
 enum {
-	CALL_MS = 200,               /* a signal waits so long at most */
-	PAUSE_MS = 1, PAUSE_MOST_MS = 64,
+	CALL_MS = 200, /* a signal waits so long at most */
+	PAUSE_MS = 1,
+	PAUSE_MOST_MS = 64,
 };
 
 /* What passes by itself is nobody's concern. */
 static void tell(struct ahead *a, const struct daemon *d, int err)
 {
-	if (err == a->told || err == -ENOTCONN || err == -ETIMEDOUT || err == -EAGAIN || err == -EINTR ||
-	    err == -ENOSPC || err == -EALREADY)
+	if (err == a->told || err == -ENOTCONN || err == -ETIMEDOUT || err == -EAGAIN ||
+	    err == -EINTR || err == -ENOSPC || err == -EALREADY)
 		return;
-	say(LOG_WARNING, "%s: pool %d: cannot spill ahead: %s", d->name, a->pool, cli_gpc_text(err));
+	say(LOG_WARNING, "%s: pool %d: cannot spill ahead: %s", d->name, a->pool,
+	    cli_gpc_text(err));
 	a->told = err;
 }
 
@@ -35,7 +37,8 @@ static int longer(struct ahead *a)
 /* Has the writer committed any of it? */
 static bool has_come(gpc *c, gpc_transfer t)
 {
-	int results[GPC_TRANSFER_BLOCKS], n = gpc_transfer_results(c, t, results, GPC_TRANSFER_BLOCKS);
+	int results[GPC_TRANSFER_BLOCKS],
+		n = gpc_transfer_results(c, t, results, GPC_TRANSFER_BLOCKS);
 
 	for (int i = 0; i < n; i++)
 		if (!results[i])

@@ -28,45 +28,45 @@
 
 enum {
 	EXIT_SEAT_TAKEN = 3,
-	EXIT_STOPPED = -2,           /* by a signal, before there was anything to serve */
-	EXIT_PIDFILE_TAKEN = -1,     /* no status yet: which it is depends on the cache */
+	EXIT_STOPPED = -2,       /* by a signal, before there was anything to serve */
+	EXIT_PIDFILE_TAKEN = -1, /* no status yet: which it is depends on the cache */
 };
 
 struct daemon {
 	const char *name;
 	struct gpc_config cfg;
-	struct gpc_memory memory;    /* of the RAM pool; block_bytes 0: it has none */
+	struct gpc_memory memory; /* of the RAM pool; block_bytes 0: it has none */
 	char huge_dir[PATH_MAX];
-	uint64_t next_told;          /* when the next line on the way there is due */
+	uint64_t next_told; /* when the next line on the way there is due */
 	char devices[64];
 	char pidfile[PATH_MAX], dir[PATH_MAX];
-	int level;                   /* what the library says up to it is passed on */
-	int log_level;               /* --log-level, or -1 */
-	bool create;                 /* a geometry was given: make it if it is absent */
+	int level;     /* what the library says up to it is passed on */
+	int log_level; /* --log-level, or -1 */
+	bool create;   /* a geometry was given: make it if it is absent */
 	bool standby, background, foreground, quiet, unlink_at_end;
-	bool keep;                   /* own a pool of VRAM, and do not serve */
-	uint32_t pieces, space;      /* --keep: of its pool ... */
+	bool keep;              /* own a pool of VRAM, and do not serve */
+	uint32_t pieces, space; /* --keep: of its pool ... */
 	bool space_given;
-	int32_t demote_to;           /* ... and where its victims go, or -1 ... */
-	uint32_t spill_ahead;        /* ... so many of them ahead of need */
-	bool ram_given;              /* --ram-space or --unchained was */
-	struct gpc_tiers_options tiers;  /* disk NULL: none */
+	int32_t demote_to;              /* ... and where its victims go, or -1 ... */
+	uint32_t spill_ahead;           /* ... so many of them ahead of need */
+	bool ram_given;                 /* --ram-space or --unchained was */
+	struct gpc_tiers_options tiers; /* disk NULL: none */
 	char disk[PATH_MAX], key_file[PATH_MAX];
 	uint64_t disk_bytes;
 	uint8_t secret[16];
 	struct tiers_thread *tiers_thread;
-	const char *events, *events_replay;      /* endpoints; NULL: none */
-	const char *topic;           /* of the events; NULL: empty */
-	const char *metrics;         /* [ADDR:]PORT; NULL: none */
-	bool events_public, metrics_public;      /* an endpoint may be one of all networks */
-	int ready_fd;                /* --daemonize: the parent waits for one byte here */
-	bool ready, waits, served;   /* waits: for the seat, or did */
-	bool made;                   /* the cache was not there before us */
-	int pidfile_fd;              /* locked; -1: none */
-	bool made_pidfile;           /* it was not there before us */
-	pid_t pidfile_owner;         /* who else has it */
-	bool nameless;               /* as of the last look */
-	uint64_t next_look;          /* ... and when the next one is due */
+	const char *events, *events_replay; /* endpoints; NULL: none */
+	const char *topic;                  /* of the events; NULL: empty */
+	const char *metrics;                /* [ADDR:]PORT; NULL: none */
+	bool events_public, metrics_public; /* an endpoint may be one of all networks */
+	int ready_fd;                       /* --daemonize: the parent waits for one byte here */
+	bool ready, waits, served;          /* waits: for the seat, or did */
+	bool made;                          /* the cache was not there before us */
+	int pidfile_fd;                     /* locked; -1: none */
+	bool made_pidfile;                  /* it was not there before us */
+	pid_t pidfile_owner;                /* who else has it */
+	bool nameless;                      /* as of the last look */
+	uint64_t next_look;                 /* ... and when the next one is due */
 };
 
 /* ---- gpcd-say.c ---- */
@@ -87,12 +87,12 @@ void say_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- gpcd-process.c ---- */
 
-extern volatile sig_atomic_t process_stopping;       /* the signal that ends it */
-extern volatile sig_atomic_t process_asked;  /* SIGUSR1 has come, and state_tell has not answered */
-extern gpc *volatile process_served;     /* its wait ends with a signal; NULL: none */
+extern volatile sig_atomic_t process_stopping; /* the signal that ends it */
+extern volatile sig_atomic_t process_asked; /* SIGUSR1 has come, and state_tell has not answered */
+extern gpc *volatile process_served;        /* its wait ends with a signal; NULL: none */
 
 void process_catch_signals(void);
-const char *process_end(void);       /* the name of that signal */
+const char *process_end(void); /* the name of that signal */
 /* In the parent: wait for the daemon's byte, return the exit status.  -1 in the child. */
 int process_detach(struct daemon *d);
 /* Before there is a cache: open and lock it.  What is in it stays until we are ready.  0, the
@@ -140,10 +140,10 @@ int keep(struct daemon *d);
 /* ---- gpcd-ahead.c ---- */
 
 struct ahead {
-	int pool, told;              /* told: the error that was said last */
-	int pause_ms;                /* the last one; 0: something has come of the last step */
-	bool vain;                   /* nothing has come of the last transfer */
-	gpc_transfer transfer;       /* of the last step; 0: it has ended */
+	int pool, told;        /* told: the error that was said last */
+	int pause_ms;          /* the last one; 0: something has come of the last step */
+	bool vain;             /* nothing has come of the last transfer */
+	gpc_transfer transfer; /* of the last step; 0: it has ended */
 };
 
 /* A step of the pool's policy; returns how many milliseconds the next one has time. */
@@ -154,26 +154,29 @@ int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
 /* One of these options: false, after a message. */
 bool tiers_option(struct daemon *d, int number, const char *arg);
 /* Their numbers, from `first` on. */
-#define TIERS_OPTIONS(first) \
-	{ "disk", required_argument, NULL, (first) + 0 }, \
-	{ "disk-bytes", required_argument, NULL, (first) + 1 }, \
-	{ "disk-exclusive", no_argument, NULL, (first) + 2 }, \
-	{ "disk-resize", no_argument, NULL, (first) + 3 }, \
-	{ "disk-buffered", no_argument, NULL, (first) + 4 }, \
-	{ "disk-ahead", required_argument, NULL, (first) + 5 }, \
-	{ "disk-min-uses", required_argument, NULL, (first) + 6 }, \
-	{ "disk-max-age", required_argument, NULL, (first) + 7 }, \
-	{ "disk-write-rate", required_argument, NULL, (first) + 8 }, \
-	{ "key-file", required_argument, NULL, (first) + 9 }, \
-	{ "disk-blocks", required_argument, NULL, (first) + 10 }, \
-	{ "remote", required_argument, NULL, (first) + 11 }, \
-	{ "remote-tag", required_argument, NULL, (first) + 12 }, \
-	{ "remote-blocks", required_argument, NULL, (first) + 13 }, \
-	{ "remote-min-uses", required_argument, NULL, (first) + 14 }, \
-	{ "remote-deadline", required_argument, NULL, (first) + 15 }
+#define TIERS_OPTIONS(first)                                                  \
+	{ "disk", required_argument, NULL, (first) + 0 },                     \
+		{ "disk-bytes", required_argument, NULL, (first) + 1 },       \
+		{ "disk-exclusive", no_argument, NULL, (first) + 2 },         \
+		{ "disk-resize", no_argument, NULL, (first) + 3 },            \
+		{ "disk-buffered", no_argument, NULL, (first) + 4 },          \
+		{ "disk-ahead", required_argument, NULL, (first) + 5 },       \
+		{ "disk-min-uses", required_argument, NULL, (first) + 6 },    \
+		{ "disk-max-age", required_argument, NULL, (first) + 7 },     \
+		{ "disk-write-rate", required_argument, NULL, (first) + 8 },  \
+		{ "key-file", required_argument, NULL, (first) + 9 },         \
+		{ "disk-blocks", required_argument, NULL, (first) + 10 },     \
+		{ "remote", required_argument, NULL, (first) + 11 },          \
+		{ "remote-tag", required_argument, NULL, (first) + 12 },      \
+		{ "remote-blocks", required_argument, NULL, (first) + 13 },   \
+		{ "remote-min-uses", required_argument, NULL, (first) + 14 }, \
+	{                                                                     \
+		"remote-deadline", required_argument, NULL, (first) + 15      \
+	}
 /* -1: go on; or EXIT_USAGE after a message. */
 int tiers_check(struct daemon *d);
-/* Before there is a cache: the secret that it is made with, and room for the blocks; 0, or the exit status. */
+/* Before there is a cache: the secret that it is made with, and room for the blocks; 0, or the exit
+ * status. */
 int tiers_prepare(struct daemon *d);
 /* The writer's own thread serves meanwhile.  0, or the exit status after a message. */
 int tiers_start(struct daemon *d, gpc *c);
@@ -186,8 +189,8 @@ bool options_path(char ret[PATH_MAX], const char *option, const char *path);
 
 struct events;
 
-/* A thread that publishes what happens in the cache; 0, or the exit status after a message.  `c` is open until
- * events_stop, which tells what has happened until then; NULL is fine. */
+/* A thread that publishes what happens in the cache; 0, or the exit status after a message.  `c` is
+ * open until events_stop, which tells what has happened until then; NULL is fine. */
 int events_start(struct daemon *d, gpc *c, struct events **ret);
 void events_stop(struct events *e);
 
@@ -195,13 +198,14 @@ void events_stop(struct events *e);
 
 struct http;
 
-/* A thread that answers scrapes until http_stop, also of a standby; 0, or the exit status after a message. */
+/* A thread that answers scrapes until http_stop, also of a standby; 0, or the exit status after a
+ * message. */
 int http_start(const struct daemon *d, struct http **ret);
 void http_stop(struct http *h);
 
 /* ---- gpcd-endpoint.c ---- */
 
-#define METRICS_HOST "127.0.0.1"         /* of a port without an address */
+#define METRICS_HOST "127.0.0.1" /* of a port without an address */
 
 /* What endpoint_check has let through, in its parts. */
 void metrics_endpoint(const char *text, char *host, size_t host_room, char *port, size_t port_room);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which endpoints --events and --metrics take.  Events have the tokens that people wrote, metrics the names of caches
- * and processes, so an endpoint that every network reaches must be asked for by a word of its own. */
+/* Which endpoints --events and --metrics take.  Events have the tokens that people wrote, metrics
+ * the names of caches and processes, so an endpoint that every network reaches must be asked for by
+ * a word of its own. */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -16,10 +17,12 @@ enum { MOST_TOPIC = 255 };
 static int check_path(const char *option, const char *path)
 {
 	if (path[0] != '/')
-		return cli_usage("--%s: ipc://%s: the path of a socket begins with /", option, path);
+		return cli_usage("--%s: ipc://%s: the path of a socket begins with /", option,
+				 path);
 	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-		return cli_usage("--%s: ipc://%s: the path is too long for a socket: %zu bytes at most",
-				 option, path, sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+		return cli_usage(
+			"--%s: ipc://%s: the path is too long for a socket: %zu bytes at most",
+			option, path, sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
 	return -1;
 }
 
@@ -47,12 +50,15 @@ static int check_host(const struct daemon *d, const char *option, const char *ho
 	const char *port = strrchr(host, ':');
 
 	if (!port || port == host || !is_port(port + 1))
-		return cli_usage("--%s: 'tcp://%s' is not tcp://HOST:PORT, with a port of 1 to 65535",
-				 option, host);
+		return cli_usage(
+			"--%s: 'tcp://%s' is not tcp://HOST:PORT, with a port of 1 to 65535",
+			option, host);
 	if (is_everywhere(host, (size_t)(port - host)) && !d->events_public)
-		return cli_usage("--%s: tcp://%s is open to every network, and events have the tokens of "
-				 "prompts: name one address, as in tcp://127.0.0.1:5557, or add "
-				 "--events-public", option, host);
+		return cli_usage(
+			"--%s: tcp://%s is open to every network, and events have the tokens of "
+			"prompts: name one address, as in tcp://127.0.0.1:5557, or add "
+			"--events-public",
+			option, host);
 	return -1;
 }
 
@@ -83,8 +89,8 @@ void metrics_endpoint(const char *text, char *host, size_t host_room, char *port
 		snprintf(host, host_room, "%.*s", (int)n, text);
 }
 
-/* An address, not a name, so that nothing has to be asked; with colons in it, in brackets.  All zeros, also as
- * IPv4 in IPv6, are every address of the machine. */
+/* An address, not a name, so that nothing has to be asked; with colons in it, in brackets.  All
+ * zeros, also as IPv4 in IPv6, are every address of the machine. */
 static bool is_address(const char *text, size_t n, bool *ret_everywhere)
 {
 	static const uint8_t none[4];
@@ -94,11 +100,13 @@ static bool is_address(const char *text, size_t n, bool *ret_everywhere)
 
 	if (n >= sizeof(host))
 		return false;
-	snprintf(host, sizeof(host), "%.*s", (int)(brackets ? n - 2 : n), brackets ? text + 1 : text);
+	snprintf(host, sizeof(host), "%.*s", (int)(brackets ? n - 2 : n),
+		 brackets ? text + 1 : text);
 	if (inet_pton(brackets ? AF_INET6 : AF_INET, host, &at) != 1)
 		return false;
 	*ret_everywhere = brackets ? IN6_IS_ADDR_UNSPECIFIED(&at) ||
-				     (IN6_IS_ADDR_V4MAPPED(&at) && !memcmp(&at.s6_addr[12], none, sizeof(none)))
+					     (IN6_IS_ADDR_V4MAPPED(&at) &&
+					      !memcmp(&at.s6_addr[12], none, sizeof(none)))
 				   : !memcmp(&at, none, sizeof(none));
 	return true;
 }
@@ -110,17 +118,23 @@ static int check_metrics(const struct daemon *d)
 
 	if ((strcmp(port, "0") && !is_port(port)) ||
 	    (colon && !is_address(d->metrics, (size_t)(colon - d->metrics), &everywhere)))
-		return cli_usage("--metrics: '%s' is not [ADDR:]PORT: a port of 0 to 65535, and in front of it an "
-				 "address as in 127.0.0.1:9400 or [::1]:9400", d->metrics);
+		return cli_usage(
+			"--metrics: '%s' is not [ADDR:]PORT: a port of 0 to 65535, and in front of it an "
+			"address as in 127.0.0.1:9400 or [::1]:9400",
+			d->metrics);
 	if (everywhere && !d->metrics_public)
-		return cli_usage("--metrics: %s is open to every network: name one address, as in 127.0.0.1:9400, "
-				 "or add --metrics-public", d->metrics);
+		return cli_usage(
+			"--metrics: %s is open to every network: name one address, as in 127.0.0.1:9400, "
+			"or add --metrics-public",
+			d->metrics);
 #ifndef HAVE_METRICS
-	return cli_usage("--metrics: this gpcd was built without libmicrohttpd, which answers scrapes");
+	return cli_usage(
+		"--metrics: this gpcd was built without libmicrohttpd, which answers scrapes");
 #endif
 	if (d->keep)
-		return cli_usage("--keep and --metrics exclude each other: the writer and its standbys answer "
-				 "scrapes");
+		return cli_usage(
+			"--keep and --metrics exclude each other: the writer and its standbys answer "
+			"scrapes");
 	return -1;
 }
 
@@ -140,21 +154,25 @@ static int check_events(const struct daemon *d)
 	int status;
 
 	if (!d->events && (d->events_replay || d->topic || d->events_public))
-		return cli_usage("--%s: --events is missing", d->events_replay ? "events-replay" :
-				 d->topic ? "topic" : "events-public");
+		return cli_usage("--%s: --events is missing", d->events_replay ? "events-replay"
+							      : d->topic       ? "topic"
+									       : "events-public");
 	if (!d->events)
 		return -1;
 #ifndef HAVE_EVENTS
-	return cli_usage("--events: this gpcd was built without libzmq and msgpack-c, which publish events");
+	return cli_usage(
+		"--events: this gpcd was built without libzmq and msgpack-c, which publish events");
 #endif
 	if (d->keep)
-		return cli_usage("--keep and --events exclude each other: the writer publishes events");
+		return cli_usage(
+			"--keep and --events exclude each other: the writer publishes events");
 	if (d->topic && strlen(d->topic) > MOST_TOPIC)
 		return cli_usage("--topic: more than %d bytes", MOST_TOPIC);
 	status = check_one(d, "events", d->events);
 	if (status < 0 && d->events_replay)
 		status = check_one(d, "events-replay", d->events_replay);
 	if (status < 0 && d->events_replay && !strcmp(d->events, d->events_replay))
-		return cli_usage("--events and --events-replay want two endpoints: both are %s", d->events);
+		return cli_usage("--events and --events-replay want two endpoints: both are %s",
+				 d->events);
 	return status;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers scrapes: --metrics.
  *
- * A thread of its own looks at the cache from outside, by a read-only handle that it opens by name for each look, so
- * it has nothing in common with the thread that serves but the processor, and there it is nice.  Looks are
- * LOOK_NS apart at least, whoever asks how often: who comes sooner hears the last one. */
+ * A thread of its own looks at the cache from outside, by a read-only handle that it opens by name
+ * for each look, so it has nothing in common with the thread that serves but the processor, and
+ * there it is nice.  Looks are LOOK_NS apart at least, whoever asks how often: who comes sooner
+ * hears the last one. */
 #include "config.h"
 
 #include "tools/common/metrics.h"
@@ -20,8 +21,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOK_NS         UINT64_C(50000000)
-#define CONTENT         "text/plain; version=0.0.4; charset=utf-8"
+#define LOOK_NS UINT64_C(50000000)
+#define CONTENT "text/plain; version=0.0.4; charset=utf-8"
 
 enum { CONNECTIONS = 64, CONNECTION_BYTES = 16384, TIMEOUT_S = 5, NICE = 10, MOST_HOST = 256 };
 
@@ -29,7 +30,7 @@ struct http {
 	struct MHD_Daemon *mhd;
 	const struct daemon *d;
 	struct metrics look;
-	char *text;                  /* of the last look */
+	char *text; /* of the last look */
 	size_t bytes;
 	uint64_t at_ns;
 	bool nice;
@@ -40,7 +41,8 @@ struct http {
 static void look(struct http *h)
 {
 	const struct daemon *d = h->d;
-	const struct gpc_attach_options opt = { .size = sizeof(opt), .dir = d->dir[0] ? d->dir : NULL };
+	const struct gpc_attach_options opt = { .size = sizeof(opt),
+						.dir = d->dir[0] ? d->dir : NULL };
 	const struct metrics *list = &h->look;
 	char *text = NULL;
 	size_t bytes = 0;
@@ -49,8 +51,9 @@ static void look(struct http *h)
 
 	if (gpc_attach(d->name, &opt, GPC_READONLY, &c) < 0)
 		c = NULL;
-	metrics_look(&h->look, d->name, c, __atomic_load_n(&d->served, __ATOMIC_RELAXED) ?
-		     METRICS_SERVING : METRICS_STANDBY);
+	metrics_look(&h->look, d->name, c,
+		     __atomic_load_n(&d->served, __ATOMIC_RELAXED) ? METRICS_SERVING
+								   : METRICS_STANDBY);
 	gpc_close(c);
 	f = open_memstream(&text, &bytes);
 	if (!f)
@@ -78,15 +81,17 @@ static void freshen(struct http *h)
 
 /* ---- requests ---- */
 
-static enum MHD_Result answer(struct MHD_Connection *con, unsigned status, const char *text, size_t bytes,
-			      const char *header, const char *value)
+static enum MHD_Result answer(struct MHD_Connection *con, unsigned status, const char *text,
+			      size_t bytes, const char *header, const char *value)
 {
-	struct MHD_Response *r = MHD_create_response_from_buffer(bytes, (void *)text, MHD_RESPMEM_MUST_COPY);
+	struct MHD_Response *r =
+		MHD_create_response_from_buffer(bytes, (void *)text, MHD_RESPMEM_MUST_COPY);
 	enum MHD_Result sent;
 
 	if (!r)
 		return MHD_NO;
-	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, status == MHD_HTTP_OK ? CONTENT : "text/plain");
+	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
+				status == MHD_HTTP_OK ? CONTENT : "text/plain");
 	if (header)
 		MHD_add_response_header(r, header, value);
 	sent = MHD_queue_response(con, status, r);
@@ -96,19 +101,21 @@ static enum MHD_Result answer(struct MHD_Connection *con, unsigned status, const
 
 static enum MHD_Result say_status(struct MHD_Connection *con, unsigned status, const char *text)
 {
-	return answer(con, status, text, strlen(text), status == MHD_HTTP_METHOD_NOT_ALLOWED ?
-		      MHD_HTTP_HEADER_ALLOW : NULL, "GET, HEAD");
+	return answer(con, status, text, strlen(text),
+		      status == MHD_HTTP_METHOD_NOT_ALLOWED ? MHD_HTTP_HEADER_ALLOW : NULL,
+		      "GET, HEAD");
 }
 
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *con, const char *url, const char *method,
-				  const char *version, const char *upload, size_t *upload_bytes, void **state)
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *con, const char *url,
+				  const char *method, const char *version, const char *upload,
+				  size_t *upload_bytes, void **state)
 {
 	static int seen;
 	struct http *h = arg;
 
 	(void)version;
 	(void)upload;
-	if (!*state) {               /* the head is there; answers come behind the body */
+	if (!*state) { /* the head is there; answers come behind the body */
 		*state = &seen;
 		return MHD_YES;
 	}
@@ -131,8 +138,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *con, const c
 /* With the address that was not said, too. */
 static int cannot_listen(const struct daemon *d, const char *why)
 {
-	say(LOG_ERR, "--metrics: cannot listen on %s%s: %s", strchr(d->metrics, ':') ? "" : METRICS_HOST ":",
-	    d->metrics, why);
+	say(LOG_ERR, "--metrics: cannot listen on %s%s: %s",
+	    strchr(d->metrics, ':') ? "" : METRICS_HOST ":", d->metrics, why);
 	return EXIT_RUNTIME;
 }
 
@@ -154,7 +161,8 @@ static int listen_on(const struct addrinfo *a)
 
 static int open_socket(const struct daemon *d, int *ret)
 {
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+					.ai_flags = AI_PASSIVE | AI_NUMERICSERV };
 	char host[MOST_HOST], port[8];
 	struct addrinfo *list, *a;
 	int err;
@@ -181,8 +189,8 @@ static void say_where(const struct daemon *d, int fd)
 	    getnameinfo((struct sockaddr *)&at, bytes, host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV))
 		return;
-	say(LOG_INFO, "%s: metrics at http://%s%s%s:%s/metrics", d->name, at.ss_family == AF_INET6 ? "[" : "",
-	    host, at.ss_family == AF_INET6 ? "]" : "", port);
+	say(LOG_INFO, "%s: metrics at http://%s%s%s:%s/metrics", d->name,
+	    at.ss_family == AF_INET6 ? "[" : "", host, at.ss_family == AF_INET6 ? "]" : "", port);
 }
 
 /* Signals are the main thread's: its waits have to end. */
@@ -193,11 +201,11 @@ static struct MHD_Daemon *start_thread(struct http *h, int fd)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	mhd = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL, on_request, h,
-			       MHD_OPTION_LISTEN_SOCKET, fd,
-			       MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-			       MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
-			       MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+	mhd = MHD_start_daemon(
+		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL, on_request, h,
+		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_END);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return mhd;
 }

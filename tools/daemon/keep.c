@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper: a process that owns a pool of VRAM, may spill its blocks ahead, and does nothing else.
+/* The keeper: a process that owns a pool of VRAM, may spill its blocks ahead, and does nothing
+ * else.
  *
  * Memory of a GPU goes with the process that allocated it.  Workers restart, writers are replaced,
  * and neither should take the blocks along; so a process that has no other work, and no
@@ -15,9 +16,9 @@
 #include <string.h>
 
 enum {
-	CACHE_MS = 10000,            /* for the cache and a seat to appear */
-	MAKE_MS = 30000,             /* for a writer, and for the old memory to be let go */
-	LOOK_MS = 1000,              /* between two looks at the pool */
+	CACHE_MS = 10000, /* for the cache and a seat to appear */
+	MAKE_MS = 30000,  /* for a writer, and for the old memory to be let go */
+	LOOK_MS = 1000,   /* between two looks at the pool */
 };
 
 /* Pieces at equal distances, as an engine with one tensor for each layer has them: piece j of all
@@ -26,21 +27,30 @@ static void lay_out(const struct daemon *d, struct gpc_run *run)
 {
 	uint64_t piece = d->memory.block_bytes / d->pieces;
 
-	*run = (struct gpc_run){ .count = d->pieces, .bytes = piece, .slot_stride = piece,
+	*run = (struct gpc_run){ .count = d->pieces,
+				 .bytes = piece,
+				 .slot_stride = piece,
 				 .run_stride = piece * d->cfg.vram_blocks };
 }
 
 static int keep_make(const struct daemon *d, gpc *c, struct gpc_pool *p)
 {
 	struct gpc_run run;
-	struct gpc_memory m = { .size = sizeof(m), .nruns = 1, .runs = &run,
-				.block_bytes = d->memory.block_bytes, .device = d->devices };
+	struct gpc_memory m = { .size = sizeof(m),
+				.nruns = 1,
+				.runs = &run,
+				.block_bytes = d->memory.block_bytes,
+				.device = d->devices };
 	int r;
 
 	lay_out(d, &run);
-	*p = (struct gpc_pool){ .size = sizeof(*p), .kind = GPC_VRAM, .flags = GPC_POOL_OWNED,
-				.space = d->space, .blocks = d->cfg.vram_blocks,
-				.demote_to = d->demote_to, .spill_ahead = d->spill_ahead };
+	*p = (struct gpc_pool){ .size = sizeof(*p),
+				.kind = GPC_VRAM,
+				.flags = GPC_POOL_OWNED,
+				.space = d->space,
+				.blocks = d->cfg.vram_blocks,
+				.demote_to = d->demote_to,
+				.spill_ahead = d->spill_ahead };
 	memcpy(m.fingerprint, d->cfg.layout, sizeof(m.fingerprint));
 	r = gpc_pool_make(c, p, &m, MAKE_MS);
 	if (r < 0)
@@ -108,8 +118,10 @@ static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
 		if (!is_there(d, c, p))
 			return EXIT_RUNTIME;
 		if (name_is_lost(d)) {
-			say(LOG_ERR, "%s: the cache has lost its name, so nobody can come to the "
-			    "pool", d->name);
+			say(LOG_ERR,
+			    "%s: the cache has lost its name, so nobody can come to the "
+			    "pool",
+			    d->name);
 			return EXIT_RUNTIME;
 		}
 	}
@@ -119,8 +131,12 @@ static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
 int keep(struct daemon *d)
 {
 	struct gpc_attach_options opt = {
-		.size = sizeof(opt), .dir = d->dir[0] ? d->dir : NULL, .label = "gpcd keep",
-		.timeout_ms = CACHE_MS, .log = say_library, .log_arg = d,
+		.size = sizeof(opt),
+		.dir = d->dir[0] ? d->dir : NULL,
+		.label = "gpcd keep",
+		.timeout_ms = CACHE_MS,
+		.log = say_library,
+		.log_arg = d,
 	};
 	struct gpc_pool pool;
 	gpc *c = NULL;

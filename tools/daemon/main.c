@@ -44,7 +44,7 @@ static int run(struct daemon *d)
 	http_stop(http);
 	say_notify("STOPPING=1\nSTATUS=leaving");
 	ours = c && name_is_ours(d);
-	gpc_close(c);                /* drops the writer's seat, too */
+	gpc_close(c); /* drops the writer's seat, too */
 	/* a standby that never served leaves the cache to its writer; what has the name by
 	 * now may be another cache */
 	gone = d->unlink_at_end && d->served && ours && !status;
@@ -55,16 +55,20 @@ static int run(struct daemon *d)
 		serve_remove(d);
 	process_remove_pidfile(d);
 	if (!d->quiet && !status)
-		say(LOG_INFO, "%s: ended by %s, the cache %s", d->name,
-		    process_end(), gone ? "is removed" : ours ? "stays" :
-		    "has lost its name and goes with its last user");
+		say(LOG_INFO, "%s: ended by %s, the cache %s", d->name, process_end(),
+		    gone   ? "is removed"
+		    : ours ? "stays"
+			   : "has lost its name and goes with its last user");
 	return status == EXIT_STOPPED ? 0 : status;
 }
 
 int main(int argc, char **argv)
 {
-	struct daemon d = { .cfg = { .size = sizeof(d.cfg) }, .ready_fd = -1, .pidfile_fd = -1,
-			    .demote_to = -1, .log_level = -1 };
+	struct daemon d = { .cfg = { .size = sizeof(d.cfg) },
+			    .ready_fd = -1,
+			    .pidfile_fd = -1,
+			    .demote_to = -1,
+			    .log_level = -1 };
 	int status;
 
 	cli_init("gpcd");

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { LOOK_NS = 1000000000 };       /* between two looks */
+enum { LOOK_NS = 1000000000 }; /* between two looks */
 
 static bool is_open_here(DIR *fds, const struct stat *file)
 {

@@ -15,7 +15,7 @@
 static const struct number {
 	const char *option;
 	uint64_t min, max;
-	size_t at;                   /* in struct gpc_config, a u32 */
+	size_t at; /* in struct gpc_config, a u32 */
 } numbers[] = {
 	{ "block-size", 1, 65536, offsetof(struct gpc_config, block_tokens) },
 	{ "max-blocks", 1, 1 << 28, offsetof(struct gpc_config, max_blocks) },
@@ -29,19 +29,47 @@ static const struct number {
 
 enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
-#define MOST_BYTES  ((uint64_t)1 << 40)  /* of a block */
-#define MOST_PIECES 65536u               /* of a block */
-#define MOST_AHEAD  (1 << 24)            /* as of --vram-blocks */
+#define MOST_BYTES  ((uint64_t)1 << 40) /* of a block */
+#define MOST_PIECES 65536u              /* of a block */
+#define MOST_AHEAD  (1 << 24)           /* as of --vram-blocks */
 
 enum {
-	OPT_NUMBER = 256,            /* + index into numbers */
+	OPT_NUMBER = 256, /* + index into numbers */
 	OPT_DEVICE = OPT_NUMBER + NUMBERS,
-	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
-	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE, OPT_UNLINK, OPT_QUIET,
-	OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES, OPT_SPACE, OPT_DEMOTE_TO,
-	OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES, OPT_EVENTS, OPT_EVENTS_REPLAY,
-	OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_METRICS, OPT_METRICS_PUBLIC, OPT_LOG_LEVEL,
-	OPT_TIERS, OPT_BEHIND_TIERS = OPT_TIERS + 32,    /* + number in tiers.c */
+	OPT_TICK,
+	OPT_FREE_TARGET,
+	OPT_MODE,
+	OPT_GROUP,
+	OPT_DIR,
+	OPT_LAYOUT,
+	OPT_PIDFILE,
+	OPT_KEEP_TOKENS,
+	OPT_KEEP_DIGESTS,
+	OPT_STANDBY,
+	OPT_FOREGROUND,
+	OPT_DAEMONIZE,
+	OPT_UNLINK,
+	OPT_QUIET,
+	OPT_BLOCK_BYTES,
+	OPT_NUMA,
+	OPT_HUGE_DIR,
+	OPT_KEEP,
+	OPT_PIECES,
+	OPT_SPACE,
+	OPT_DEMOTE_TO,
+	OPT_SPILL_AHEAD,
+	OPT_RAM_SPACE,
+	OPT_UNCHAINED,
+	OPT_MAX_ALIASES,
+	OPT_EVENTS,
+	OPT_EVENTS_REPLAY,
+	OPT_EVENTS_PUBLIC,
+	OPT_TOPIC,
+	OPT_METRICS,
+	OPT_METRICS_PUBLIC,
+	OPT_LOG_LEVEL,
+	OPT_TIERS,
+	OPT_BEHIND_TIERS = OPT_TIERS + 32, /* + number in tiers.c */
 };
 
 static const struct option options[] = {
@@ -95,9 +123,12 @@ static const struct option options[] = {
 static const struct cli_help help[] = {
 	{ NULL, "Usage: gpcd NAME --block-size N [OPTION]...", NULL },
 	{ NULL, "       gpcd NAME [--standby] [OPTION]...", NULL },
-	{ NULL, "       gpcd NAME --keep --device D --vram-blocks N --block-bytes B [OPTION]...", NULL },
-	{ NULL, "Serve the prefix cache NAME as its writer.  With --block-size it makes the cache\n"
-	  "if there is none; without it the cache must exist.", NULL },
+	{ NULL, "       gpcd NAME --keep --device D --vram-blocks N --block-bytes B [OPTION]...",
+	  NULL },
+	{ NULL,
+	  "Serve the prefix cache NAME as its writer.  With --block-size it makes the cache\n"
+	  "if there is none; without it the cache must exist.",
+	  NULL },
 	{ NULL, "\nThe cache:", NULL },
 	{ "--block-size N", "tokens in a block, 1 to 64k", NULL },
 	{ "--max-blocks N", "blocks of all pools together, at most, 1 to 256M",
@@ -107,16 +138,23 @@ static const struct cli_help help[] = {
 	  "0" },
 	{ "--ram-space S", "space of the RAM pool, 0 to 31", "0" },
 	{ "--unchained", "the RAM pool takes blocks whose parent is not in its space", NULL },
-	{ "--block-bytes B", "give the RAM pool memory of its own, B bytes a block; with --keep that of its pool", NULL },
-	{ "--numa POLICY", "of that memory: default, interleave or bind, the last two with :NODES, as in bind:0,2-3",
+	{ "--block-bytes B",
+	  "give the RAM pool memory of its own, B bytes a block; with --keep that of its pool",
+	  NULL },
+	{ "--numa POLICY",
+	  "of that memory: default, interleave or bind, the last two with :NODES, as in bind:0,2-3",
 	  "default" },
 	{ "--huge-dir DIR", "folder of a hugetlbfs for that memory", "beside the cache's files" },
 	{ "--max-peers N", "seats for processes, 1 to 250", "32" },
 	{ "--max-pools N", "room for pools, 1 to 127", "16" },
-	{ "--device D", "keep a mirror on none, host, cuda:N or GPU-UUID; may be repeated", "none" },
-	{ "--tick exact|MS", "unit of recency: each call that uses blocks, or 1 to 60000 milliseconds", "1" },
-	{ "--free-target N", "blocks of each pool that are kept free for the next reserve; 0: none", "64" },
-	{ "--quarantine MS", "wait so long before reuse of blocks that a dead process may write", "1000" },
+	{ "--device D", "keep a mirror on none, host, cuda:N or GPU-UUID; may be repeated",
+	  "none" },
+	{ "--tick exact|MS",
+	  "unit of recency: each call that uses blocks, or 1 to 60000 milliseconds", "1" },
+	{ "--free-target N", "blocks of each pool that are kept free for the next reserve; 0: none",
+	  "64" },
+	{ "--quarantine MS", "wait so long before reuse of blocks that a dead process may write",
+	  "1000" },
 	{ "--quota N", "most blocks that one process may hold reserved; 0: no limit", "0" },
 	{ "--keep-tokens", "keep the tokens of each block, 4 bytes each", NULL },
 	{ "--keep-digests", "keep the engine's digest and group of each block", NULL },
@@ -124,33 +162,47 @@ static const struct cli_help help[] = {
 	  "an eighth of --max-blocks" },
 	{ "--mode OCTAL", "permissions of the cache's files", "0600, with --group 0660" },
 	{ "--group GROUP", "group whose members may attach, by name or number", NULL },
-	{ "--layout HEX", "fingerprint of model and block layout; who attaches with another one "
-	  "is refused", NULL },
+	{ "--layout HEX",
+	  "fingerprint of model and block layout; who attaches with another one "
+	  "is refused",
+	  NULL },
 	{ "--dir DIR", "folder of the cache's files, best on a tmpfs", "/dev/shm" },
 	{ NULL, "\nThe keeper:", NULL },
 	{ "--keep", "own a pool of --vram-blocks of VRAM on --device, and serve nobody", NULL },
-	{ "--pieces K", "pieces of a block, those of one number in a row; divides --block-bytes", "1" },
+	{ "--pieces K", "pieces of a block, those of one number in a row; divides --block-bytes",
+	  "1" },
 	{ "--space S", "space of the keeper's pool, 0 to 31", "0" },
 	{ "--demote-to P", "pool that victims move to", "none" },
-	{ "--spill-ahead N", "move there ahead of need: N blocks are kept free, or, where that pool is of "
-	  "another space, have a copy there", "0" },
+	{ "--spill-ahead N",
+	  "move there ahead of need: N blocks are kept free, or, where that pool is of "
+	  "another space, have a copy there",
+	  "0" },
 	{ NULL, "\nTiers below RAM, while this process is the writer:", NULL },
-	{ "--disk FILE", "keep blocks of RAM there as well, over restarts; it is made where there is none", "none" },
+	{ "--disk FILE",
+	  "keep blocks of RAM there as well, over restarts; it is made where there is none",
+	  "none" },
 	{ "--disk-bytes SIZE", "bytes of that file", "the size that the file has" },
 	{ "--disk-blocks N", "or so many blocks, at most 16M", NULL },
 	{ "--disk-exclusive", "a block is in RAM or there, and not in both", NULL },
-	{ "--disk-ahead N", "so many blocks, next to go from RAM, have a copy there before they go; at most 4k",
+	{ "--disk-ahead N",
+	  "so many blocks, next to go from RAM, have a copy there before they go; at most 4k",
 	  "a sixteenth of RAM, 64 to 4k" },
 	{ "--disk-min-uses N", "write a block when it is next to go for the N-th time", "1" },
 	{ "--disk-max-age SECONDS", "blocks that were written longer ago go; 0: none do", "0" },
 	{ "--disk-write-rate BYTES", "write at most so many bytes a second; 0: no limit", "0" },
-	{ "--disk-resize", "grow or cut a file of another size; what was beyond its end is lost", NULL },
+	{ "--disk-resize", "grow or cut a file of another size; what was beyond its end is lost",
+	  NULL },
 	{ "--disk-buffered", "through the page cache, even where O_DIRECT works", NULL },
-	{ "--key-file FILE", "make the cache with the secret in FILE, 0600, made where there is none",
+	{ "--key-file FILE",
+	  "make the cache with the secret in FILE, 0600, made where there is none",
 	  "that of --disk, else random" },
-	{ "--remote STORE", "keep blocks of RAM in a store that other machines share: PLUGIN:OPTION=VALUE,...", "none" },
-	{ "--remote-tag T", "version of what is cached: whoever has another one sees nothing of it", "0" },
-	{ "--remote-blocks N", "so many keys in the store are known here; at most 16M", "4 times RAM, at least 64k" },
+	{ "--remote STORE",
+	  "keep blocks of RAM in a store that other machines share: PLUGIN:OPTION=VALUE,...",
+	  "none" },
+	{ "--remote-tag T", "version of what is cached: whoever has another one sees nothing of it",
+	  "0" },
+	{ "--remote-blocks N", "so many keys in the store are known here; at most 16M",
+	  "4 times RAM, at least 64k" },
 	{ "--remote-min-uses N", "as --disk-min-uses", "1" },
 	{ "--remote-deadline MS", "a call to the store has so long, 1 to 600000", "2000" },
 	{ NULL, "\nKV events, while this process is the writer:", NULL },
@@ -159,7 +211,8 @@ static const struct cli_help help[] = {
 	{ "--topic T", "in front of every batch, at most 255 bytes", "empty" },
 	{ "--events-public", "HOST may be * or another address of all networks", NULL },
 	{ NULL, "\nMetrics, as the writer and as a standby:", NULL },
-	{ "--metrics [ADDR:]PORT", "answer Prometheus' scrapes of /metrics; without ADDR on 127.0.0.1", "none" },
+	{ "--metrics [ADDR:]PORT",
+	  "answer Prometheus' scrapes of /metrics; without ADDR on 127.0.0.1", "none" },
 	{ "--metrics-public", "ADDR may be 0.0.0.0 or another one of all networks", NULL },
 	{ NULL, "\nThe process:", NULL },
 	{ "--standby", "if there is a writer, wait until it is gone, then take over", NULL },
@@ -168,12 +221,15 @@ static const struct cli_help help[] = {
 	{ "--pidfile FILE", "keep the process id in FILE while it runs", NULL },
 	{ "--unlink", "remove the cache at the end, if this process has served it", NULL },
 	{ "--quiet", "print warnings and errors only", NULL },
-	{ "--log-level LEVEL", "print messages up to this level: err, warning, notice, info, debug, or 0 to 7", "info" },
+	{ "--log-level LEVEL",
+	  "print messages up to this level: err, warning, notice, info, debug, or 0 to 7", "info" },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
-	{ NULL, "Exit status: 0 ended by SIGTERM, SIGINT or SIGHUP, 1 error, 2 wrong usage,\n"
-	  "3 the cache has a writer already.", NULL },
+	{ NULL,
+	  "Exit status: 0 ended by SIGTERM, SIGINT or SIGHUP, 1 error, 2 wrong usage,\n"
+	  "3 the cache has a writer already.",
+	  NULL },
 };
 
 static bool set_number(struct daemon *d, unsigned i, const char *text)
@@ -189,8 +245,8 @@ static bool set_number(struct daemon *d, unsigned i, const char *text)
 static bool add_device(struct daemon *d, const char *device)
 {
 	size_t used = strlen(d->devices);
-	int n = snprintf(d->devices + used, sizeof(d->devices) - used, "%s%s",
-			 used ? "," : "", device);
+	int n = snprintf(d->devices + used, sizeof(d->devices) - used, "%s%s", used ? "," : "",
+			 device);
 
 	/* only its form: without a device of that name the writer goes on as well */
 	if (!cli_device(device))
@@ -246,7 +302,8 @@ static bool set_mode(struct daemon *d, const char *text)
 	unsigned long mode = strtoul(text, &end, 8);
 
 	if (*text < '0' || *text > '7' || *end || !mode || mode & ~0660ul) {
-		cli_usage("--mode: '%s' is not an octal mode; only the bits of 0660 are allowed", text);
+		cli_usage("--mode: '%s' is not an octal mode; only the bits of 0660 are allowed",
+			  text);
 		return false;
 	}
 	d->cfg.mode = (uint32_t)mode;
@@ -276,14 +333,15 @@ static bool set_group(struct daemon *d, const char *text)
 	gid_t gid;
 
 	if (!find_group(text, &gid)) {
-		cli_usage("--group: there is no group '%s', and it is no number of one, 0 to %u", text,
-			  UINT32_MAX - 1);
+		cli_usage("--group: there is no group '%s', and it is no number of one, 0 to %u",
+			  text, UINT32_MAX - 1);
 		return false;
 	}
 	/* gpc_config.gid 0 is the group that this process has */
 	if (!gid && getegid()) {
 		cli_usage("--group: '%s' is group 0, which only a process of group 0 may name; "
-			  "this one has group %u", text, (unsigned)getegid());
+			  "this one has group %u",
+			  text, (unsigned)getegid());
 		return false;
 	}
 	d->cfg.gid = gid;
@@ -326,13 +384,15 @@ static bool set_numa(struct daemon *d, const char *text)
 	for (uint32_t i = 0; i < 3; i++) {
 		if (strlen(policies[i]) != n || strncmp(text, policies[i], n))
 			continue;
-		d->memory.numa = i;      /* in the order of GPC_NUMA_... */
+		d->memory.numa = i; /* in the order of GPC_NUMA_... */
 		d->memory.nodes = 0;
 		if (!text[n] || (i && parse_nodes(text + n + 1, &d->memory.nodes)))
 			return true;
 	}
-	cli_usage("--numa: '%s' is not default, interleave, bind, nor one of the last two with nodes "
-		  "from 0 to 63, as in bind:0,2-3", text);
+	cli_usage(
+		"--numa: '%s' is not default, interleave, bind, nor one of the last two with nodes "
+		"from 0 to 63, as in bind:0,2-3",
+		text);
 	return false;
 }
 
@@ -341,8 +401,8 @@ static bool set_layout(struct daemon *d, const char *text)
 	uint8_t bytes[sizeof(d->cfg.layout)] = { 0 };
 
 	if (cli_hex(text, bytes, sizeof(bytes)) <= 0) {
-		cli_usage("--layout: '%s' is not an even number of hex digits, 2 to %zu",
-			  text, 2 * sizeof(bytes));
+		cli_usage("--layout: '%s' is not an even number of hex digits, 2 to %zu", text,
+			  2 * sizeof(bytes));
 		return false;
 	}
 	memcpy(d->cfg.layout, bytes, sizeof(bytes));
@@ -418,48 +478,95 @@ static bool set_log_level(struct daemon *d, const char *text)
 	d->log_level = say_level_named(text);
 	if (d->log_level >= 0)
 		return true;
-	cli_usage("--log-level: '%s' is no level: emerg, alert, crit, err, warning, notice, info, debug, or 0 to 7",
-		  text);
+	cli_usage(
+		"--log-level: '%s' is no level: emerg, alert, crit, err, warning, notice, info, debug, or 0 to 7",
+		text);
 	return false;
 }
 
 static bool set_option(struct daemon *d, int opt, const char *arg)
 {
 	switch (opt) {
-	case OPT_KEEP: d->keep = true; return true;
-	case OPT_PIECES: case OPT_SPACE: case OPT_DEMOTE_TO: case OPT_SPILL_AHEAD:
+	case OPT_KEEP:
+		d->keep = true;
+		return true;
+	case OPT_PIECES:
+	case OPT_SPACE:
+	case OPT_DEMOTE_TO:
+	case OPT_SPILL_AHEAD:
 		return set_keep_number(d, opt, arg);
-	case OPT_RAM_SPACE: return set_ram_space(d, arg);
-	case OPT_UNCHAINED: return set_unchained(d);
-	case OPT_DEVICE: return add_device(d, arg);
-	case OPT_TICK: return set_tick(d, arg);
-	case OPT_FREE_TARGET: return set_free_target(d, arg);
-	case OPT_MODE: return set_mode(d, arg);
-	case OPT_GROUP: return set_group(d, arg);
-	case OPT_LAYOUT: return set_layout(d, arg);
-	case OPT_DIR: return options_path(d->dir, "dir", arg);
-	case OPT_PIDFILE: return options_path(d->pidfile, "pidfile", arg);
-	case OPT_EVENTS: d->events = arg; return true;
-	case OPT_EVENTS_REPLAY: d->events_replay = arg; return true;
-	case OPT_EVENTS_PUBLIC: d->events_public = true; return true;
-	case OPT_TOPIC: d->topic = arg; return true;
-	case OPT_METRICS: d->metrics = arg; return true;
-	case OPT_METRICS_PUBLIC: d->metrics_public = true; return true;
+	case OPT_RAM_SPACE:
+		return set_ram_space(d, arg);
+	case OPT_UNCHAINED:
+		return set_unchained(d);
+	case OPT_DEVICE:
+		return add_device(d, arg);
+	case OPT_TICK:
+		return set_tick(d, arg);
+	case OPT_FREE_TARGET:
+		return set_free_target(d, arg);
+	case OPT_MODE:
+		return set_mode(d, arg);
+	case OPT_GROUP:
+		return set_group(d, arg);
+	case OPT_LAYOUT:
+		return set_layout(d, arg);
+	case OPT_DIR:
+		return options_path(d->dir, "dir", arg);
+	case OPT_PIDFILE:
+		return options_path(d->pidfile, "pidfile", arg);
+	case OPT_EVENTS:
+		d->events = arg;
+		return true;
+	case OPT_EVENTS_REPLAY:
+		d->events_replay = arg;
+		return true;
+	case OPT_EVENTS_PUBLIC:
+		d->events_public = true;
+		return true;
+	case OPT_TOPIC:
+		d->topic = arg;
+		return true;
+	case OPT_METRICS:
+		d->metrics = arg;
+		return true;
+	case OPT_METRICS_PUBLIC:
+		d->metrics_public = true;
+		return true;
 	case OPT_BLOCK_BYTES:
 		return cli_count("block-bytes", arg, 1, MOST_BYTES, &d->memory.block_bytes);
-	case OPT_NUMA: return set_numa(d, arg);
-	case OPT_HUGE_DIR: return options_path(d->huge_dir, "huge-dir", arg);
-	case OPT_KEEP_TOKENS: d->cfg.keep_tokens = 1; return true;
-	case OPT_KEEP_DIGESTS: d->cfg.keep_digests = 1; return true;
-	case OPT_MAX_ALIASES: return set_max_aliases(d, arg);
-	case OPT_STANDBY: d->standby = true; return true;
-	case OPT_FOREGROUND: d->foreground = true; return true;
-	case OPT_DAEMONIZE: d->background = true; return true;
-	case OPT_UNLINK: d->unlink_at_end = true; return true;
-	case OPT_QUIET: d->quiet = true; return true;
-	case OPT_LOG_LEVEL: return set_log_level(d, arg);
+	case OPT_NUMA:
+		return set_numa(d, arg);
+	case OPT_HUGE_DIR:
+		return options_path(d->huge_dir, "huge-dir", arg);
+	case OPT_KEEP_TOKENS:
+		d->cfg.keep_tokens = 1;
+		return true;
+	case OPT_KEEP_DIGESTS:
+		d->cfg.keep_digests = 1;
+		return true;
+	case OPT_MAX_ALIASES:
+		return set_max_aliases(d, arg);
+	case OPT_STANDBY:
+		d->standby = true;
+		return true;
+	case OPT_FOREGROUND:
+		d->foreground = true;
+		return true;
+	case OPT_DAEMONIZE:
+		d->background = true;
+		return true;
+	case OPT_UNLINK:
+		d->unlink_at_end = true;
+		return true;
+	case OPT_QUIET:
+		d->quiet = true;
+		return true;
+	case OPT_LOG_LEVEL:
+		return set_log_level(d, arg);
 	default:
-		if (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS) return tiers_option(d, opt - OPT_TIERS, arg);
+		if (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS)
+			return tiers_option(d, opt - OPT_TIERS, arg);
 		return set_number(d, (unsigned)(opt - OPT_NUMBER), arg);
 	}
 }
@@ -479,12 +586,12 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	if (optind == argc)
 		return cli_usage("which cache? NAME is missing");
 	if (optind + 1 < argc)
-		return cli_usage("one NAME only: '%s' is one argument too many",
-				 argv[optind + 1]);
+		return cli_usage("one NAME only: '%s' is one argument too many", argv[optind + 1]);
 	if (d->foreground && d->background)
 		return cli_usage("--foreground and --daemonize exclude each other: give one");
 	if (d->quiet && d->log_level >= 0)
-		return cli_usage("--quiet and --log-level exclude each other: --quiet is --log-level warning");
+		return cli_usage(
+			"--quiet and --log-level exclude each other: --quiet is --log-level warning");
 	d->name = argv[optind];
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_FILES = 1024 };          /* that a process has, as a rule */
+enum { MOST_FILES = 1024 }; /* that a process has, as a rule */
 
 volatile sig_atomic_t process_stopping;
 volatile sig_atomic_t process_asked;
@@ -44,7 +44,7 @@ void process_catch_signals(void)
 	sigaction(SIGHUP, &stop, NULL);
 	sigaction(SIGUSR1, &ask, NULL);
 	sigaction(SIGPIPE, &ignore, NULL);
-	sigaction(SIGXFSZ, &ignore, NULL);       /* a limit is an error like others */
+	sigaction(SIGXFSZ, &ignore, NULL); /* a limit is an error like others */
 }
 
 const char *process_end(void)
@@ -69,7 +69,7 @@ static void close_inherited(int but)
 	}
 	if (fds)
 		closedir(fds);
-	else                             /* there is no /proc */
+	else /* there is no /proc */
 		for (fd = 3; fd < MOST_FILES; fd++)
 			if (fd != but)
 				close(fd);
@@ -101,7 +101,7 @@ int process_detach(struct daemon *d)
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (WIFEXITED(status) && WEXITSTATUS(status))
-		return WEXITSTATUS(status);     /* it has said why */
+		return WEXITSTATUS(status); /* it has said why */
 	cli_error("the daemon ended before it was ready");
 	return EXIT_RUNTIME;
 }
@@ -122,9 +122,8 @@ static bool is_my_pidfile(const struct daemon *d)
 {
 	struct stat here, there;
 
-	return d->pidfile_fd >= 0 && !fstat(d->pidfile_fd, &here) &&
-	       !lstat(d->pidfile, &there) && here.st_ino == there.st_ino &&
-	       here.st_dev == there.st_dev;
+	return d->pidfile_fd >= 0 && !fstat(d->pidfile_fd, &here) && !lstat(d->pidfile, &there) &&
+	       here.st_ino == there.st_ino && here.st_dev == there.st_dev;
 }
 
 /* Between the two calls its owner may remove it. */
@@ -170,7 +169,7 @@ int process_take_pidfile(struct daemon *d)
 			errno = -r;
 			return pidfile_error(d);
 		}
-		close(d->pidfile_fd);    /* taken; or gone, since its owner has just ended */
+		close(d->pidfile_fd); /* taken; or gone, since its owner has just ended */
 		d->pidfile_fd = -1;
 		if (r == -EAGAIN)
 			return EXIT_PIDFILE_TAKEN;
@@ -196,8 +195,7 @@ void process_remove_pidfile(const struct daemon *d)
 
 static int write_pidfile(const struct daemon *d)
 {
-	if (ftruncate(d->pidfile_fd, 0) == 0 &&
-	    dprintf(d->pidfile_fd, "%d\n", (int)getpid()) > 0)
+	if (ftruncate(d->pidfile_fd, 0) == 0 && dprintf(d->pidfile_fd, "%d\n", (int)getpid()) > 0)
 		return 0;
 	return pidfile_error(d);
 }

@@ -76,8 +76,8 @@ void say_to_syslog(void)
 
 int say_level_named(const char *word)
 {
-	static const char *const names[] = { "emerg", "alert", "crit", "err", "warning", "notice",
-					     "info", "debug" };
+	static const char *const names[] = { "emerg",   "alert",  "crit", "err",
+					     "warning", "notice", "info", "debug" };
 
 	if (word[0] >= '0' && word[0] <= '7' && !word[1])
 		return word[0] - '0';
@@ -128,13 +128,12 @@ void say_notify(const char *fmt, ...)
 	va_list ap;
 	int fd;
 
-	if (!path || (path[0] != '/' && path[0] != '@') ||
-	    strlen(path) >= sizeof(to.sun_path))
+	if (!path || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof(to.sun_path))
 		return;
 	len = strlen(path);
 	memcpy(to.sun_path, path, len + 1);
 	if (path[0] == '@')
-		to.sun_path[0] = 0;  /* abstract: the length counts, no final 0 */
+		to.sun_path[0] = 0; /* abstract: the length counts, no final 0 */
 	else
 		len++;
 	va_start(ap, fmt);

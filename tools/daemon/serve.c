@@ -10,27 +10,38 @@
 #include <unistd.h>
 
 enum {
-	TURN_MS = 200,               /* between two looks for a signal that ends a standby */
+	TURN_MS = 200, /* between two looks for a signal that ends a standby */
 	SERVE_MS = 2000,
-	SEAT_MS = 5000,              /* for the writer to free the first handle's seat */
+	SEAT_MS = 5000, /* for the writer to free the first handle's seat */
 };
 
 const char *serve_option_words(const char *text, char *ret, size_t room)
 {
-	static const struct { const char *field, *option; } words[] = {
-		{ "block_tokens", "--block-size" }, { "max_blocks", "--max-blocks" },
-		{ "vram_blocks", "--vram-blocks" }, { "ram_blocks", "--ram-blocks" },
+	static const struct {
+		const char *field, *option;
+	} words[] = {
+		{ "block_tokens", "--block-size" },
+		{ "max_blocks", "--max-blocks" },
+		{ "vram_blocks", "--vram-blocks" },
+		{ "ram_blocks", "--ram-blocks" },
 		{ "ram_space", "--ram-space" },
 		{ "ram_flags is 0x4, and it has 0x0", "it was not made with --unchained" },
-		{ "max_peers", "--max-peers" }, { "max_pools", "--max-pools" },
-		{ "devices", "--device" }, { "tick_us", "--tick (in microseconds)" },
+		{ "max_peers", "--max-peers" },
+		{ "max_pools", "--max-pools" },
+		{ "devices", "--device" },
+		{ "tick_us", "--tick (in microseconds)" },
 		{ "free_target", "--free-target" },
-		{ "block_bytes", "--block-bytes" }, { "huge_dir", "--huge-dir" },
-		{ "numa is", "--numa is" }, { "nodes is", "--numa: the set of nodes is" },
-		{ "keep_tokens", "--keep-tokens" }, { "keep_digests", "--keep-digests" },
+		{ "block_bytes", "--block-bytes" },
+		{ "huge_dir", "--huge-dir" },
+		{ "numa is", "--numa is" },
+		{ "nodes is", "--numa: the set of nodes is" },
+		{ "keep_tokens", "--keep-tokens" },
+		{ "keep_digests", "--keep-digests" },
 		{ "max_aliases", "--max-aliases" },
-		{ "disk_bytes", "--disk-bytes" }, { "disk_blocks", "--disk-blocks" },
-		{ "remote_blocks", "--remote-blocks" }, { "the version tag is", "--remote-tag is" },
+		{ "disk_bytes", "--disk-bytes" },
+		{ "disk_blocks", "--disk-blocks" },
+		{ "remote_blocks", "--remote-blocks" },
+		{ "the version tag is", "--remote-tag is" },
 		{ "secret is not that of", "--key-file has not the secret of" },
 		{ "ask for fewer slots", "ask for fewer blocks (--disk-blocks)" },
 	};
@@ -67,8 +78,7 @@ static int cannot_open(const struct daemon *d, int err)
 		say(LOG_ERR, "%s: %s; 'gpc-inspect %s%s%srm %s' removes it", d->name, text,
 		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
 	else
-		say(LOG_ERR, "%s: %s", d->name,
-		    serve_option_words(text, words, sizeof(words)));
+		say(LOG_ERR, "%s: %s", d->name, serve_option_words(text, words, sizeof(words)));
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
 }
 
@@ -85,7 +95,8 @@ static int on_progress(void *arg, uint64_t done, uint64_t bytes)
 		return 0;
 	d->next_told = now + UINT64_C(1000000000);
 	say(LOG_INFO, "%s: the RAM pool's memory is being made: %llu of %llu %ciB", d->name,
-	    (unsigned long long)done >> shift, (unsigned long long)bytes >> shift, shift == 20 ? 'M' : 'K');
+	    (unsigned long long)done >> shift, (unsigned long long)bytes >> shift,
+	    shift == 20 ? 'M' : 'K');
 	return 0;
 }
 
@@ -145,21 +156,22 @@ int serve_open(struct daemon *d, gpc **ret)
 	else
 		r = gpc_attach(d->name, &opt, 0, ret);
 	if (r < 0 && process_stopping)
-		return EXIT_STOPPED;     /* what was made of it is removed */
+		return EXIT_STOPPED; /* what was made of it is removed */
 	return r < 0 ? cannot_open(d, r) : 0;
 }
 
 static int seat_taken(const struct daemon *d, int pid)
 {
-	say(LOG_ERR, "%s has a writer already (process %d); --standby waits until it ends",
-	    d->name, pid);
+	say(LOG_ERR, "%s has a writer already (process %d); --standby waits until it ends", d->name,
+	    pid);
 	return EXIT_SEAT_TAKEN;
 }
 
 int serve_find_writer(struct daemon *d)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .label = "gpcd",
-				   .dir = d->dir[0] ? d->dir : NULL };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .label = "gpcd",
+					  .dir = d->dir[0] ? d->dir : NULL };
 	struct gpc_info info = { .size = sizeof(info) };
 	gpc *c;
 
@@ -189,7 +201,7 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 		state_tell(d, *c, "standing by");
 		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
 	} while (!process_stopping && !name_is_lost(d) &&
-	       (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
+		 (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
 	*ret_taken = r;
 	if (process_stopping || name_is_ours(d))
 		return 0;
@@ -211,9 +223,8 @@ int serve_take_seat(struct daemon *d, gpc **c)
 	if (r == -EAGAIN)
 		return seat_taken(d, gpc_info_get(*c, &info) < 0 ? 0 : info.writer_pid);
 	if (r < 0)
-		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name,
-		    cli_gpc_text(r));
-	__atomic_store_n(&d->served, r >= 0, __ATOMIC_RELAXED);  /* http.c looks */
+		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name, cli_gpc_text(r));
+	__atomic_store_n(&d->served, r >= 0, __ATOMIC_RELAXED); /* http.c looks */
 	return r < 0 ? EXIT_RUNTIME : 0;
 }
 
@@ -226,13 +237,17 @@ static bool is_deserted(struct daemon *d, gpc *c)
 	if (!name_is_lost(d) || gpc_info_get(c, &info) < 0)
 		return false;
 	if (info.peers <= 1) {
-		say(LOG_ERR, "%s: the cache has lost its name and nobody else is attached: "
-		    "it is gone", d->name);
+		say(LOG_ERR,
+		    "%s: the cache has lost its name and nobody else is attached: "
+		    "it is gone",
+		    d->name);
 		return true;
 	}
 	if (!told)
-		say(LOG_WARNING, "%s: the cache has lost its name: served until the last "
-		    "attached process is gone", d->name);
+		say(LOG_WARNING,
+		    "%s: the cache has lost its name: served until the last "
+		    "attached process is gone",
+		    d->name);
 	return false;
 }
 
@@ -254,8 +269,7 @@ static int serve_until_end(struct daemon *d, gpc *c)
 		state_tell(d, c, "serving");
 		r = gpc_writer_serve(c, SERVE_MS);
 		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN) {
-			say(LOG_ERR, "%s: cannot go on serving: %s", d->name,
-			    cli_gpc_text(r));
+			say(LOG_ERR, "%s: cannot go on serving: %s", d->name, cli_gpc_text(r));
 			break;
 		}
 		if (is_deserted(d, c))

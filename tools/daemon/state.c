@@ -32,10 +32,13 @@ void state_tell(const struct daemon *d, gpc *c, const char *role)
 		return;
 	}
 	hits = st.hit_vram + st.hit_ram;
-	say_asked("%s: %s; writer %d for %" PRIu64 " s, generation %u; peers %u, dead %u; live %" PRIu64
-		  ", free %" PRIu64 ", dying %" PRIu64 ", reserved %" PRIu64 ", references %" PRIu64 "; lookups %" PRIu64
-		  ", hits %" PRIu64 "; evicted %" PRIu64 "; commands %" PRIu64 ", pending %" PRIu64,
-		  d->name, role, info.writer_pid, age_s(info.writer_since_ns), info.writer_generation,
-		  info.peers_alive, info.peers_dead, st.live, st.free_blocks, st.dying, st.reserved, st.refs,
-		  st.lookups, hits, st.evicted, st.commands, st.pending);
+	say_asked("%s: %s; writer %d for %" PRIu64
+		  " s, generation %u; peers %u, dead %u; live %" PRIu64 ", free %" PRIu64
+		  ", dying %" PRIu64 ", reserved %" PRIu64 ", references %" PRIu64
+		  "; lookups %" PRIu64 ", hits %" PRIu64 "; evicted %" PRIu64 "; commands %" PRIu64
+		  ", pending %" PRIu64,
+		  d->name, role, info.writer_pid, age_s(info.writer_since_ns),
+		  info.writer_generation, info.peers_alive, info.peers_dead, st.live,
+		  st.free_blocks, st.dying, st.reserved, st.refs, st.lookups, hits, st.evicted,
+		  st.commands, st.pending);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tiers below RAM, which this process keeps while it is the writer.
  *
- * They are opened and closed by a thread, whose commands the writer's own thread carries out meanwhile.  A file that is
- * refused ends gpcd before it says that it is ready. */
+ * They are opened and closed by a thread, whose commands the writer's own thread carries out
+ * meanwhile.  A file that is refused ends gpcd before it says that it is ready. */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -18,11 +18,13 @@
 #include <unistd.h>
 
 enum {
-	STEP_MS = 50,                /* a step of serving, while the thread works */
+	STEP_MS = 50, /* a step of serving, while the thread works */
 	WRITER_MS = 10000,
-	TRANSIT = 64,                /* slots of the RAM pool beside --ram-blocks */
-	PAGE = 4096, HEADER = 128, FRONT = 131072,      /* of the file: about what is not images */
-	MOST_BLOCKS = 1 << 24,       /* of a pool */
+	TRANSIT = 64, /* slots of the RAM pool beside --ram-blocks */
+	PAGE = 4096,
+	HEADER = 128,
+	FRONT = 131072,        /* of the file: about what is not images */
+	MOST_BLOCKS = 1 << 24, /* of a pool */
 };
 
 struct tiers_thread {
@@ -31,16 +33,33 @@ struct tiers_thread {
 	gpc_tiers *tiers;
 	int result;
 	char text[512];
-	bool done;                   /* the thread has ended */
+	bool done; /* the thread has ended */
 };
 
 /* ---- options ---- */
 
-enum { DISK, BYTES, EXCLUSIVE, RESIZE, BUFFERED, AHEAD, MIN_USES, MAX_AGE, WRITE_RATE, KEY_FILE, BLOCKS,
-	REMOTE, TAG, REMOTE_BLOCKS, REMOTE_USES, DEADLINE };
+enum {
+	DISK,
+	BYTES,
+	EXCLUSIVE,
+	RESIZE,
+	BUFFERED,
+	AHEAD,
+	MIN_USES,
+	MAX_AGE,
+	WRITE_RATE,
+	KEY_FILE,
+	BLOCKS,
+	REMOTE,
+	TAG,
+	REMOTE_BLOCKS,
+	REMOTE_USES,
+	DEADLINE
+};
 
 /* 0 is no value of its own in gpc_tiers_options: it is the default. */
-static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_t most, uint32_t *ret)
+static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_t most,
+		    uint32_t *ret)
 {
 	uint64_t n;
 
@@ -50,11 +69,13 @@ static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_
 	return true;
 }
 
-/* Of other options the last one counts; of these each would be a tier, and there is room for one of a kind. */
+/* Of other options the last one counts; of these each would be a tier, and there is room for one of
+ * a kind. */
 static bool set_once(const char *option, const char *what, const char *arg, const char **at)
 {
 	if (*at) {
-		cli_usage("--%s: a cache has one %s, and '%s' and '%s' are two: give one", option, what, *at, arg);
+		cli_usage("--%s: a cache has one %s, and '%s' and '%s' are two: give one", option,
+			  what, *at, arg);
 		return false;
 	}
 	*at = arg;
@@ -66,22 +87,43 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 	struct gpc_tiers_options *o = &d->tiers;
 
 	switch (number) {
-	case DISK: return set_once("disk", "tier on disk", arg, &o->disk) && options_path(d->disk, "disk", arg);
-	case BYTES: return cli_count("disk-bytes", arg, 1, UINT64_C(1) << 60, &d->disk_bytes);
-	case EXCLUSIVE: o->flags |= GPC_TIERS_EXCLUSIVE; return true;
-	case RESIZE: o->flags |= GPC_TIERS_RESIZE; return true;
-	case BUFFERED: o->flags |= GPC_TIERS_BUFFERED; return true;
-	case AHEAD: return set_u32("disk-ahead", arg, 1, 4096, &o->ahead);
-	case MIN_USES: return set_u32("disk-min-uses", arg, 1, 255, &o->min_uses);
-	case MAX_AGE: return set_u32("disk-max-age", arg, 0, UINT32_MAX, &o->max_age_s);
-	case WRITE_RATE: return cli_count("disk-write-rate", arg, 0, UINT64_C(1) << 50, &o->write_rate);
-	case BLOCKS: return set_u32("disk-blocks", arg, 1, MOST_BLOCKS, &o->disk_blocks);
-	case KEY_FILE: return options_path(d->key_file, "key-file", arg);
-	case REMOTE: return set_once("remote", "store", arg, &o->remote);
-	case TAG: o->remote_tag = arg; return true;
-	case REMOTE_BLOCKS: return set_u32("remote-blocks", arg, 1, MOST_BLOCKS, &o->remote_blocks);
-	case REMOTE_USES: return set_u32("remote-min-uses", arg, 1, 255, &o->remote_uses);
-	default: return set_u32("remote-deadline", arg, 1, 600000, &o->remote_ms);
+	case DISK:
+		return set_once("disk", "tier on disk", arg, &o->disk) &&
+		       options_path(d->disk, "disk", arg);
+	case BYTES:
+		return cli_count("disk-bytes", arg, 1, UINT64_C(1) << 60, &d->disk_bytes);
+	case EXCLUSIVE:
+		o->flags |= GPC_TIERS_EXCLUSIVE;
+		return true;
+	case RESIZE:
+		o->flags |= GPC_TIERS_RESIZE;
+		return true;
+	case BUFFERED:
+		o->flags |= GPC_TIERS_BUFFERED;
+		return true;
+	case AHEAD:
+		return set_u32("disk-ahead", arg, 1, 4096, &o->ahead);
+	case MIN_USES:
+		return set_u32("disk-min-uses", arg, 1, 255, &o->min_uses);
+	case MAX_AGE:
+		return set_u32("disk-max-age", arg, 0, UINT32_MAX, &o->max_age_s);
+	case WRITE_RATE:
+		return cli_count("disk-write-rate", arg, 0, UINT64_C(1) << 50, &o->write_rate);
+	case BLOCKS:
+		return set_u32("disk-blocks", arg, 1, MOST_BLOCKS, &o->disk_blocks);
+	case KEY_FILE:
+		return options_path(d->key_file, "key-file", arg);
+	case REMOTE:
+		return set_once("remote", "store", arg, &o->remote);
+	case TAG:
+		o->remote_tag = arg;
+		return true;
+	case REMOTE_BLOCKS:
+		return set_u32("remote-blocks", arg, 1, MOST_BLOCKS, &o->remote_blocks);
+	case REMOTE_USES:
+		return set_u32("remote-min-uses", arg, 1, 255, &o->remote_uses);
+	default:
+		return set_u32("remote-deadline", arg, 1, 600000, &o->remote_ms);
 	}
 }
 
@@ -110,16 +152,28 @@ static uint64_t blocks_of(const struct daemon *d)
 int tiers_check(struct daemon *d)
 {
 	struct gpc_tiers_options *o = &d->tiers;
-	const char *other = d->disk_bytes ? "bytes" : o->disk_blocks ? "blocks" : o->flags & GPC_TIERS_EXCLUSIVE ? "exclusive" :
-			    o->flags & GPC_TIERS_RESIZE ? "resize" : o->flags ? "buffered" :
-			    o->ahead ? "ahead" : o->min_uses ? "min-uses" : o->max_age_s ? "max-age" :
-			    o->write_rate ? "write-rate" : NULL;
-	const char *afar = o->remote_tag ? "tag" : o->remote_blocks ? "blocks" : o->remote_uses ? "min-uses" :
-			   o->remote_ms ? "deadline" : NULL;
+	const char *other = d->disk_bytes                    ? "bytes"
+			    : o->disk_blocks                 ? "blocks"
+			    : o->flags & GPC_TIERS_EXCLUSIVE ? "exclusive"
+			    : o->flags & GPC_TIERS_RESIZE    ? "resize"
+			    : o->flags                       ? "buffered"
+			    : o->ahead                       ? "ahead"
+			    : o->min_uses                    ? "min-uses"
+			    : o->max_age_s                   ? "max-age"
+			    : o->write_rate                  ? "write-rate"
+							     : NULL;
+	const char *afar = o->remote_tag      ? "tag"
+			   : o->remote_blocks ? "blocks"
+			   : o->remote_uses   ? "min-uses"
+			   : o->remote_ms     ? "deadline"
+					      : NULL;
 
 	if (d->keep && (d->disk[0] || other || d->key_file[0] || o->remote || afar))
-		return cli_usage("--keep and --%s exclude each other: the writer keeps the tiers below RAM",
-				 d->key_file[0] ? "key-file" : o->remote || afar ? "remote" : "disk");
+		return cli_usage(
+			"--keep and --%s exclude each other: the writer keeps the tiers below RAM",
+			d->key_file[0]      ? "key-file"
+			: o->remote || afar ? "remote"
+					    : "disk");
 	if (d->disk_bytes && o->disk_blocks)
 		return cli_usage("--disk-bytes and --disk-blocks exclude each other: give one");
 	if (afar && !o->remote)
@@ -129,12 +183,14 @@ int tiers_check(struct daemon *d)
 	if (other && !d->disk[0])
 		return cli_usage("--disk-%s: --disk is missing: which file?", other);
 	if (blocks_of(d) > MOST_BLOCKS)
-		return cli_usage("--disk-bytes: %llu are %llu blocks of %llu bytes, and a file has at most %u: ask for at most %llu",
-				 (unsigned long long)d->disk_bytes, (unsigned long long)blocks_of(d),
-				 (unsigned long long)d->memory.block_bytes, MOST_BLOCKS,
-				 (unsigned long long)(FRONT + MOST_BLOCKS * bytes_of_each(d)));
+		return cli_usage(
+			"--disk-bytes: %llu are %llu blocks of %llu bytes, and a file has at most %u: ask for at most %llu",
+			(unsigned long long)d->disk_bytes, (unsigned long long)blocks_of(d),
+			(unsigned long long)d->memory.block_bytes, MOST_BLOCKS,
+			(unsigned long long)(FRONT + MOST_BLOCKS * bytes_of_each(d)));
 	if (has_tiers(d) && d->cfg.max_peers == 1)
-		return cli_usage("--max-peers: 1 is too few: with --disk or --remote gpcd takes two seats, and each worker one");
+		return cli_usage(
+			"--max-peers: 1 is too few: with --disk or --remote gpcd takes two seats, and each worker one");
 	return -1;
 }
 
@@ -173,28 +229,35 @@ static int read_key(struct daemon *d, int fd)
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return no_key(d, "it is no regular file");
 	if (st.st_uid != geteuid())
-		return no_key(d, "it belongs to another user: it must be this user's, with mode 0600");
+		return no_key(d,
+			      "it belongs to another user: it must be this user's, with mode 0600");
 	if (st.st_mode & 077)
 		return no_key(d, "others could read it: chmod 600 it");
 	n = read(fd, text, sizeof(text) - 1);
 	text[n > 0 ? strcspn(text, "\n") : 0] = 0;
 	if (strlen(text) != 2 * sizeof(d->secret) ||
 	    cli_hex(text, d->secret, sizeof(d->secret)) != (int)sizeof(d->secret))
-		return no_key(d, "it has not the 32 hex digits of a key; move it away, and a new one is made");
+		return no_key(
+			d,
+			"it has not the 32 hex digits of a key; move it away, and a new one is made");
 	return 0;
 }
 
 static int cannot_open_key(const struct daemon *d, int err)
 {
-	return no_key(d, err == ELOOP ? "it is a symbolic link: name the file itself" :
-		      err == ENOENT ? "it cannot be made: its folder does not exist; make the folder, or name another file" :
-		      strerror(err));
+	return no_key(
+		d,
+		err == ELOOP ? "it is a symbolic link: name the file itself"
+		: err == ENOENT
+			? "it cannot be made: its folder does not exist; make the folder, or name another file"
+			: strerror(err));
 }
 
 /* Made where there is none; two that make it at a time have one. */
 static int take_key(struct daemon *d)
 {
-	int fd = open(d->key_file, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600), status;
+	int fd = open(d->key_file, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600),
+	    status;
 
 	if (fd >= 0) {
 		status = write_key(d, fd);
@@ -243,13 +306,15 @@ static int look_at_file(struct daemon *d, struct gpc_tiers_file *ret)
 
 /* ---- what is refused before RAM is made, which may take long ----
  *
- * The library refuses all of it, and more, when it opens the tier; these are its sentences.  Only who makes the cache is
- * spared the way there.  Of a cache that exists the file may be what another gpcd makes, or has, by now: so what was
- * found counts if there is no cache behind that. */
+ * The library refuses all of it, and more, when it opens the tier; these are its sentences.  Only
+ * who makes the cache is spared the way there.  Of a cache that exists the file may be what another
+ * gpcd makes, or has, by now: so what was found counts if there is no cache behind that. */
 
 static bool is_absent(const struct daemon *d)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .label = "gpcd", .dir = d->dir[0] ? d->dir : NULL };
+	struct gpc_attach_options opt = { .size = sizeof(opt),
+					  .label = "gpcd",
+					  .dir = d->dir[0] ? d->dir : NULL };
 	gpc *c = NULL;
 	int r = gpc_attach(d->name, &opt, GPC_READONLY, &c);
 
@@ -262,31 +327,47 @@ static bool find_new(const struct daemon *d, char *why, size_t room)
 	char folder[PATH_MAX];
 
 	if (!d->tiers.disk_blocks && !d->disk_bytes)
-		return snprintf(why, room, "--disk-bytes and --disk-blocks are 0, and there is no file %s: one of them must say "
-				"how large it is to be", d->disk);
+		return snprintf(
+			why, room,
+			"--disk-bytes and --disk-blocks are 0, and there is no file %s: one of them must say "
+			"how large it is to be",
+			d->disk);
 	snprintf(folder, sizeof(folder), "%s", d->disk);
 	*(strrchr(folder, '/') + 1) = 0;
 	if (!faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS))
 		return false;
 	if (errno == ENOENT)
-		return snprintf(why, room, "%s cannot be made: its folder does not exist; make the folder, or name another "
-				"file", d->disk);
+		return snprintf(
+			why, room,
+			"%s cannot be made: its folder does not exist; make the folder, or name another "
+			"file",
+			d->disk);
 	return snprintf(why, room, "%s cannot be opened: %s", d->disk, strerror(errno));
 }
 
-static bool find_other(const struct daemon *d, const struct gpc_tiers_file *f, char *why, size_t room)
+static bool find_other(const struct daemon *d, const struct gpc_tiers_file *f, char *why,
+		       size_t room)
 {
 	uint64_t blocks = d->tiers.disk_blocks;
 
 	if (d->memory.block_bytes && d->memory.block_bytes != f->block_bytes)
-		return snprintf(why, room, "%s has blocks of %llu bytes, these have %llu: name another file, or remove this one",
-				d->disk, (unsigned long long)f->block_bytes, (unsigned long long)d->memory.block_bytes);
+		return snprintf(
+			why, room,
+			"%s has blocks of %llu bytes, these have %llu: name another file, or remove this one",
+			d->disk, (unsigned long long)f->block_bytes,
+			(unsigned long long)d->memory.block_bytes);
 	if (f->has_secret ? memcmp(d->secret, f->secret, sizeof(d->secret)) != 0 : !d->key_file[0])
-		return snprintf(why, room, "the keys in %s were hashed with another secret: give the key file that it was made "
-				"with, or remove %s", d->disk, d->disk);
+		return snprintf(
+			why, room,
+			"the keys in %s were hashed with another secret: give the key file that it was made "
+			"with, or remove %s",
+			d->disk, d->disk);
 	if (blocks && blocks != f->blocks && !(d->tiers.flags & GPC_TIERS_RESIZE))
-		return snprintf(why, room, "%s has %llu slots, asked for are %llu: ask for it to be resized, or for as many as it "
-				"has (--disk-resize)", d->disk, (unsigned long long)f->blocks, (unsigned long long)blocks);
+		return snprintf(
+			why, room,
+			"%s has %llu slots, asked for are %llu: ask for it to be resized, or for as many as it "
+			"has (--disk-resize)",
+			d->disk, (unsigned long long)f->blocks, (unsigned long long)blocks);
 	return false;
 }
 
@@ -294,7 +375,9 @@ static bool find_other(const struct daemon *d, const struct gpc_tiers_file *f, c
 static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
 {
 	char why[PATH_MAX + 256];
-	bool found = d->create && d->disk[0] && (f->blocks ? find_other(d, f, why, sizeof(why)) : find_new(d, why, sizeof(why)));
+	bool found =
+		d->create && d->disk[0] &&
+		(f->blocks ? find_other(d, f, why, sizeof(why)) : find_new(d, why, sizeof(why)));
 
 	if (!found || !is_absent(d))
 		return 0;
@@ -311,8 +394,10 @@ int tiers_prepare(struct daemon *d)
 	if (status || !has_tiers(d))
 		return status;
 	if (d->tiers.remote && !d->key_file[0] && d->create && !d->quiet)
-		say(LOG_WARNING, "%s: --remote without --key-file: no other machine has the secret of this cache, so none finds what "
-		    "it stores; give each of them --key-file, with a copy of one file", d->name);
+		say(LOG_WARNING,
+		    "%s: --remote without --key-file: no other machine has the secret of this cache, so none finds what "
+		    "it stores; give each of them --key-file, with a copy of one file",
+		    d->name);
 	status = d->disk[0] ? look_at_file(d, &file) : 0;
 	if (status)
 		return status;
@@ -329,7 +414,8 @@ int tiers_prepare(struct daemon *d)
 	blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : file.blocks;
 	blocks += remote_blocks(d);
 	if (d->create && !d->cfg.max_blocks && blocks)
-		d->cfg.max_blocks = (uint32_t)(d->cfg.vram_blocks + d->cfg.ram_blocks + TRANSIT + blocks);
+		d->cfg.max_blocks =
+			(uint32_t)(d->cfg.vram_blocks + d->cfg.ram_blocks + TRANSIT + blocks);
 	return refuse_early(d, &file);
 }
 
@@ -376,8 +462,10 @@ static void say_tiers(const struct daemon *d, gpc *c)
 
 	for (i = 0; !gpc_tier_get(c, i, &t); i++)
 		if (!gpc_pool_get(c, t.pool, &p))
-			say(LOG_INFO, "%s: tier %s: %s, %u blocks of %llu bytes", d->name, t.kind == GPC_DISK ? "disk" : "remote",
-			    t.kind == GPC_DISK ? d->disk : d->tiers.remote, p.blocks, (unsigned long long)t.block_bytes);
+			say(LOG_INFO, "%s: tier %s: %s, %u blocks of %llu bytes", d->name,
+			    t.kind == GPC_DISK ? "disk" : "remote",
+			    t.kind == GPC_DISK ? d->disk : d->tiers.remote, p.blocks,
+			    (unsigned long long)t.block_bytes);
 }
 
 int tiers_start(struct daemon *d, gpc *c)
@@ -395,9 +483,12 @@ int tiers_start(struct daemon *d, gpc *c)
 	t->d = d;
 	run_beside(t, c, open_run);
 	if (t->result < 0) {
-		say(LOG_ERR, "%s: --%s: %s%s", d->name, d->disk[0] && !strstr(t->text, "remote") &&
-		    !strstr(t->text, "plugin") ? "disk" : "remote",
-		    serve_option_words(t->text, words, sizeof(words)), strstr(t->text, "resized") ? " (--disk-resize)" : "");
+		say(LOG_ERR, "%s: --%s: %s%s", d->name,
+		    d->disk[0] && !strstr(t->text, "remote") && !strstr(t->text, "plugin")
+			    ? "disk"
+			    : "remote",
+		    serve_option_words(t->text, words, sizeof(words)),
+		    strstr(t->text, "resized") ? " (--disk-resize)" : "");
 		free(t);
 		return EXIT_RUNTIME;
 	}

@@ -18,14 +18,16 @@
 
 enum {
 	TURN_MS = 20,
-	WRITER_MS = 2000,            /* patience with a writer that should have reaped */
-	OWN_MS = 10000,              /* as the writer ourselves: quarantines take time */
-	LEAVE_MS = 2000,             /* patience with a process that is about to end */
+	WRITER_MS = 2000, /* patience with a writer that should have reaped */
+	OWN_MS = 10000,   /* as the writer ourselves: quarantines take time */
+	LEAVE_MS = 2000,  /* patience with a process that is about to end */
 };
 
 /* ---- reap ---- */
 
-struct gone { int dead, left, kept; };
+struct gone {
+	int dead, left, kept;
+};
 
 /* Does a companion of this peer live? */
 static bool is_led(gpc *c, uint32_t seats, int peer)
@@ -91,11 +93,10 @@ static int reap(gpc *c, bool *served)
 		return wait_reaped(c, false, WRITER_MS);
 	if (r < 0)
 		return r;
-	return wait_reaped(c, true, OWN_MS);     /* closing gives the seat up */
+	return wait_reaped(c, true, OWN_MS); /* closing gives the seat up */
 }
 
-static void show_reaped(const struct inspect *in, const struct gone *gone, int remain,
-			bool served)
+static void show_reaped(const struct inspect *in, const struct gone *gone, int remain, bool served)
 {
 	json_t *o;
 
@@ -105,7 +106,8 @@ static void show_reaped(const struct inspect *in, const struct gone *gone, int r
 		if (gone->kept)
 			snprintf(kept, sizeof(kept), "; kept for their companions: %d", gone->kept);
 		out_line("%s: seats of processes that are dead: %d, that had closed the cache: %d; "
-			 "not cleared yet: %d%s%s", in->name, gone->dead, gone->left, remain, kept,
+			 "not cleared yet: %d%s%s",
+			 in->name, gone->dead, gone->left, remain, kept,
 			 served ? "; there was no writer, gpc-inspect served meanwhile" : "");
 		return;
 	}
@@ -229,8 +231,7 @@ static bool is_mine(const struct inspect *in, const char *name)
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
-		snprintf(path, sizeof(path), "%s/gpc.%s.%s", inspect_dir(in), name,
-			 suffixes[i]);
+		snprintf(path, sizeof(path), "%s/gpc.%s.%s", inspect_dir(in), name, suffixes[i]);
 		if (is_of_others(path))
 			return false;
 	}
@@ -249,8 +250,7 @@ static void show_removed(const struct inspect *in, json_t *removed, bool failed)
 		out_json(o);
 		return;
 	}
-	json_array_foreach(removed, i, name)
-		out_line("removed %s", json_string_value(name));
+	json_array_foreach(removed, i, name) out_line("removed %s", json_string_value(name));
 	if (in->stale && !json_array_size(removed) && !failed)
 		out_line("nothing to remove: this user has no cache in %s that nobody uses",
 			 inspect_dir(in));
@@ -313,7 +313,8 @@ static int remove_named(const struct inspect *in, json_t *removed)
 	}
 	if (used) {
 		cli_error("%s is in use (gpc-inspect peers %s); --force removes its "
-			  "name, and the processes go on", in->name, in->name);
+			  "name, and the processes go on",
+			  in->name, in->name);
 		return EXIT_RUNTIME;
 	}
 	return remove_one(in, in->name, removed);

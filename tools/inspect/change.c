@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that forget: clear takes what is cached in a pool, or of a tag; drop takes one key.  Where no
- * process is the writer, gpc-inspect is it meanwhile. */
+/* The commands that forget: clear takes what is cached in a pool, or of a tag; drop takes one key.
+ * Where no process is the writer, gpc-inspect is it meanwhile. */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
@@ -15,7 +15,8 @@ enum { PATIENCE_MS = 10000 };
 /* It says which cache: to forget is not for the only one that happens to be there. */
 static int open_named(struct inspect *in, gpc **ret)
 {
-	return in->name ? inspect_open(in, GPC_SERVE, ret) : cli_usage("%s: NAME is missing", in->command);
+	return in->name ? inspect_open(in, GPC_SERVE, ret)
+			: cli_usage("%s: NAME is missing", in->command);
 }
 
 static int fail(const struct inspect *in, int r)
@@ -41,7 +42,8 @@ static void show_cleared(const struct inspect *in, uint64_t before, uint64_t aft
 
 	if (!in->json) {
 		out_line("%s: live blocks: %" PRIu64 ", before that %" PRIu64
-			 "; held, and found no more: %d", in->name, after, before, held);
+			 "; held, and found no more: %d",
+			 in->name, after, before, held);
 		return;
 	}
 	o = out_need(json_object());
@@ -85,8 +87,8 @@ int inspect_clear(struct inspect *in)
 
 /* ---- drop ---- */
 
-/* 1 = dropped, 0 = that space has no such block, or a negative errno.  The reference keeps the block from being
- * another key's when the command arrives. */
+/* 1 = dropped, 0 = that space has no such block, or a negative errno.  The reference keeps the
+ * block from being another key's when the command arrives. */
 static int drop_in_space(const struct inspect *in, gpc *c, uint32_t space, const gpc_key *key)
 {
 	gpc_block block = GPC_NONE;
@@ -108,8 +110,8 @@ static void show_dropped(const struct inspect *in, int n)
 
 	if (!in->json) {
 		if (n)
-			out_line("%s: dropped %d block%s with that key, and what follows", in->name, n,
-				 n == 1 ? "" : "s");
+			out_line("%s: dropped %d block%s with that key, and what follows", in->name,
+				 n, n == 1 ? "" : "s");
 		else
 			puts("not found");
 		return;

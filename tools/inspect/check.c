@@ -17,8 +17,7 @@ static void show(const struct inspect *in, int n, const json_t *lines)
 	size_t i;
 	const json_t *line;
 
-	json_array_foreach((json_t *)lines, i, line)
-		out_line("%s", json_string_value(line));
+	json_array_foreach((json_t *)lines, i, line) out_line("%s", json_string_value(line));
 	if (n)
 		out_line("%s: %d violation%s", in->name, n, n == 1 ? "" : "s");
 	else

@@ -12,35 +12,44 @@
 
 #include <jansson.h>
 
-enum {                               /* options, as bits */
-	OPT_POOL = 1 << 0, OPT_LIMIT = 1 << 1, OPT_FORCE = 1 << 2, OPT_STALE = 1 << 3,
-	OPT_CSV = 1 << 4, OPT_TAG = 1 << 5, OPT_IDLE = 1 << 6,
-	OPT_SINCE = 1 << 7, OPT_WATCH = 1 << 8, OPT_LIST = 1 << 9,
+/* options, as bits */
+enum {
+	OPT_POOL = 1 << 0,
+	OPT_LIMIT = 1 << 1,
+	OPT_FORCE = 1 << 2,
+	OPT_STALE = 1 << 3,
+	OPT_CSV = 1 << 4,
+	OPT_TAG = 1 << 5,
+	OPT_IDLE = 1 << 6,
+	OPT_SINCE = 1 << 7,
+	OPT_WATCH = 1 << 8,
+	OPT_LIST = 1 << 9,
 };
 
-enum {                               /* exit status of `check`; elsewhere 1 */
+/* exit status of `check`; elsewhere 1 */
+enum {
 	CHECK_VIOLATIONS = 1,
 	CHECK_CANNOT_OPEN = 3,
 };
 
 struct inspect {
 	const char *command;
-	const char *dir;             /* --dir, or NULL: the library's default */
-	const char *name;            /* of the cache; see inspect_name */
-	const char *key;             /* lookup, drop */
+	const char *dir;  /* --dir, or NULL: the library's default */
+	const char *name; /* of the cache; see inspect_name */
+	const char *key;  /* lookup, drop */
 	bool json, csv, force, stale, if_idle, list;
-	uint32_t tag;                /* --tag, or 0 */
-	int pool;                    /* --pool, or -1 */
-	uint64_t limit;              /* --limit, or UINT64_MAX */
-	uint64_t since;              /* --since, or UINT64_MAX */
-	uint64_t watch;              /* --watch, in seconds, or 0 */
-	int cannot_open;             /* exit status when the cache cannot be opened */
+	uint32_t tag;    /* --tag, or 0 */
+	int pool;        /* --pool, or -1 */
+	uint64_t limit;  /* --limit, or UINT64_MAX */
+	uint64_t since;  /* --since, or UINT64_MAX */
+	uint64_t watch;  /* --watch, in seconds, or 0 */
+	int cannot_open; /* exit status when the cache cannot be opened */
 };
 
 /* Each prints its result and returns the exit status. */
 int inspect_list(struct inspect *in);
 int inspect_stat(struct inspect *in);
-int inspect_stat_watch(struct inspect *in);  /* rates.c: stat with --watch */
+int inspect_stat_watch(struct inspect *in); /* rates.c: stat with --watch */
 int inspect_top(struct inspect *in);
 int inspect_peers(struct inspect *in);
 int inspect_ls(struct inspect *in);
@@ -85,16 +94,17 @@ int inspect_attach(const struct inspect *in, const char *name, uint32_t flags, g
 int inspect_stopped(const struct gpc_stats *st);
 struct inspect_look {
 	struct gpc_info info;
-	int alive;                   /* processes, the writer's included */
-	int dead;                    /* seats that no writer has cleared: of processes that are
-	                              * dead or have left */
-	int writer_stopped;          /* as inspect_stopped says */
-	char state[300];             /* served, writer stopped, no writer, unused, or why no
-	                              * process could attach */
+	int alive; /* processes, the writer's included */
+	/* seats that no writer has cleared: of processes that are dead or have left */
+	int dead;
+	int writer_stopped; /* as inspect_stopped says */
+	/* served, writer stopped, no writer, unused, or why no process could attach */
+	char state[300];
 };
 /* 0, or a negative errno. */
 int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret);
-/* Is `refused` of gpc_info only that the cache is another user's, or that this place is read-only? */
+/* Is `refused` of gpc_info only that the cache is another user's, or that this place is
+ * read-only? */
 bool inspect_is_closed(const struct inspect *in, const char *name, int refused);
 /* The fields of JSON that list and stat have in common. */
 void inspect_put_state(json_t *o, const struct inspect_look *l);
@@ -106,9 +116,9 @@ json_t *inspect_pools(gpc *c);
 json_t *inspect_mirrors(gpc *c);
 json_t *inspect_tiers(gpc *c);
 void inspect_show_tiers(const json_t *rows);
-void inspect_show_mirrors(const json_t *rows);   /* nothing when there is none */
-/* Transfers and claims, as `stat` and `peers` show them: an object with the arrays under_way and claimed.
- * So many as the peers together have: where there are none, nobody looks. */
+void inspect_show_mirrors(const json_t *rows); /* nothing when there is none */
+/* Transfers and claims, as `stat` and `peers` show them: an object with the arrays under_way and
+ * claimed. So many as the peers together have: where there are none, nobody looks. */
 json_t *inspect_waits(gpc *c, uint64_t transfers, uint64_t claims);
 /* One of these arrays, as far as it is that peer's. */
 json_t *inspect_waits_of(const json_t *waits, const char *list, int peer);

@@ -15,16 +15,11 @@
 #include <unistd.h>
 
 static const struct column columns[] = {
-	{ "NAME", "name", SHOW_TEXT },
-	{ "TOKENS", "block_tokens", SHOW_TEXT },
-	{ "BLOCKS", "max_blocks", SHOW_TEXT },
-	{ "LIVE", "live", SHOW_TEXT },
-	{ "POOLS", "pools", SHOW_TEXT },
-	{ "PEERS", "peers", SHOW_TEXT },
-	{ "DEAD", "dead", SHOW_TEXT },
-	{ "WRITER", "writer_pid", SHOW_TEXT },
-	{ "SIZE", "bytes", SHOW_BYTES },
-	{ "MEMORY", "pool_bytes", SHOW_BYTES },
+	{ "NAME", "name", SHOW_TEXT },         { "TOKENS", "block_tokens", SHOW_TEXT },
+	{ "BLOCKS", "max_blocks", SHOW_TEXT }, { "LIVE", "live", SHOW_TEXT },
+	{ "POOLS", "pools", SHOW_TEXT },       { "PEERS", "peers", SHOW_TEXT },
+	{ "DEAD", "dead", SHOW_TEXT },         { "WRITER", "writer_pid", SHOW_TEXT },
+	{ "SIZE", "bytes", SHOW_BYTES },       { "MEMORY", "pool_bytes", SHOW_BYTES },
 	{ "STATE", "state", SHOW_TEXT },
 };
 
@@ -84,10 +79,8 @@ json_t *inspect_caches(const struct inspect *in)
 
 		json_object_set_new(row, "name", out_string(names[i], GPC_MAX_NAME));
 		if (r < 0) {
-			json_object_set_new(row, "state",
-					    out_string(cli_gpc_text(r), 400));
-			json_object_set_new(row, "refused",
-					    out_string(cli_gpc_text(r), 400));
+			json_object_set_new(row, "state", out_string(cli_gpc_text(r), 400));
+			json_object_set_new(row, "refused", out_string(cli_gpc_text(r), 400));
 		} else {
 			describe(in, names[i], row, c);
 			gpc_close(c);
@@ -263,10 +256,8 @@ static void add_machine(json_t *o)
 	struct utsname u;
 
 	if (uname(&u) == 0) {
-		json_object_set_new(o, "kernel",
-				    out_string(u.release, sizeof(u.release)));
-		json_object_set_new(o, "machine",
-				    out_string(u.machine, sizeof(u.machine)));
+		json_object_set_new(o, "kernel", out_string(u.release, sizeof(u.release)));
+		json_object_set_new(o, "machine", out_string(u.machine, sizeof(u.machine)));
 	}
 	add_value(o, "cpu", "/proc/cpuinfo", "model name");
 	add_sysconf(o, "cpus", _SC_NPROCESSORS_ONLN);

@@ -106,7 +106,7 @@ int inspect_check_pool(const struct inspect *in, gpc *c)
 
 	if (r >= 0)
 		return 0;
-	if (r == -ENOENT || r == -EINVAL)        /* not now; none ever */
+	if (r == -ENOENT || r == -EINVAL) /* not now; none ever */
 		cli_error("%s has no pool %d", in->name, in->pool);
 	else
 		cli_gpc_error(r, "%s", in->name);
@@ -115,10 +115,10 @@ int inspect_check_pool(const struct inspect *in, gpc *c)
 
 static int list_blocks(const struct inspect *in, gpc *c)
 {
-	static const char *const titles[] = { "POOL", "SLOT", "DEPTH", "TAG", "REFS", "STAMP",
-					      "KEY", "PARENT" };
-	static const char *const fields[] = { "pool", "slot", "depth", "tag", "refs", "stamp",
-					      "key", "parent" };
+	static const char *const titles[] = { "POOL", "SLOT",  "DEPTH", "TAG",
+					      "REFS", "STAMP", "KEY",   "PARENT" };
+	static const char *const fields[] = { "pool", "slot",  "depth", "tag",
+					      "refs", "stamp", "key",   "parent" };
 	uint64_t shown;
 	int r;
 
@@ -156,10 +156,8 @@ int inspect_ls(struct inspect *in)
 /* ---- lookup ---- */
 
 static const struct column columns[] = {
-	{ "SPACE", "space", SHOW_TEXT },
-	{ "POOL", "pool", SHOW_TEXT },
-	{ "SLOT", "slot", SHOW_TEXT },
-	{ "KIND", "kind", SHOW_TEXT },
+	{ "SPACE", "space", SHOW_TEXT }, { "POOL", "pool", SHOW_TEXT },
+	{ "SLOT", "slot", SHOW_TEXT },   { "KIND", "kind", SHOW_TEXT },
 	{ "BLOCK", "block", SHOW_TEXT },
 };
 

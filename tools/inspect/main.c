@@ -14,7 +14,7 @@
 static const struct command {
 	const char *name;
 	int (*run)(struct inspect *in);
-	unsigned options;            /* OPT_ bits */
+	unsigned options; /* OPT_ bits */
 	bool takes_name, takes_key;
 	const char *usage, *help;
 } commands[] = {
@@ -29,8 +29,7 @@ static const struct command {
 	  "the live blocks, parents before children" },
 	{ "lookup", inspect_lookup, 0, true, true, "[NAME] KEY",
 	  "the blocks that have a key (32 hex digits)" },
-	{ "check", inspect_check, 0, true, false, "[NAME]",
-	  "verify the whole cache" },
+	{ "check", inspect_check, 0, true, false, "[NAME]", "verify the whole cache" },
 	{ "watch", inspect_watch, OPT_LIMIT | OPT_SINCE, true, false, "[NAME]",
 	  "what is stored, removed and moved, as it happens" },
 	{ "metrics", inspect_metrics, OPT_LIST, true, false, "[NAME]",
@@ -47,43 +46,49 @@ static const struct command {
 	  "remove a cache, or all of yours that no process uses" },
 };
 
-static const struct option options[] = {
-	{ "json", no_argument, NULL, 'j' },
-	{ "dir", required_argument, NULL, 'd' },
-	{ "pool", required_argument, NULL, 'p' },
-	{ "limit", required_argument, NULL, 'n' },
-	{ "csv", no_argument, NULL, 'c' },
-	{ "tag", required_argument, NULL, 't' },
-	{ "if-idle", no_argument, NULL, 'I' },
-	{ "since", required_argument, NULL, 'i' },
-	{ "watch", required_argument, NULL, 'w' },
-	{ "force", no_argument, NULL, 'f' },
-	{ "stale", no_argument, NULL, 's' },
-	{ "list", no_argument, NULL, 'l' },
-	{ "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, 'V' },
-	{ NULL, 0, NULL, 0 }
-};
+static const struct option options[] = { { "json", no_argument, NULL, 'j' },
+					 { "dir", required_argument, NULL, 'd' },
+					 { "pool", required_argument, NULL, 'p' },
+					 { "limit", required_argument, NULL, 'n' },
+					 { "csv", no_argument, NULL, 'c' },
+					 { "tag", required_argument, NULL, 't' },
+					 { "if-idle", no_argument, NULL, 'I' },
+					 { "since", required_argument, NULL, 'i' },
+					 { "watch", required_argument, NULL, 'w' },
+					 { "force", no_argument, NULL, 'f' },
+					 { "stale", no_argument, NULL, 's' },
+					 { "list", no_argument, NULL, 'l' },
+					 { "help", no_argument, NULL, 'h' },
+					 { "version", no_argument, NULL, 'V' },
+					 { NULL, 0, NULL, 0 } };
 
 static const struct cli_help help[] = {
 	{ NULL, "\nNAME may be left out if there is only one cache.\n", NULL },
-	{ "--json", "print one JSON value, watch and stat --watch one a line; keys and stamps are hex strings", NULL },
+	{ "--json",
+	  "print one JSON value, watch and stat --watch one a line; keys and stamps are hex strings",
+	  NULL },
 	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
 	{ "--pool N", "ls, clear, drop: blocks of this pool only", "all pools" },
-	{ "--limit N", "ls, watch, stat --watch: at most so many blocks, changes or lines", "no limit" },
+	{ "--limit N", "ls, watch, stat --watch: at most so many blocks, changes or lines",
+	  "no limit" },
 	{ "--csv", "ls: print comma-separated values", NULL },
 	{ "--tag T", "clear: blocks of this tag only", "all tags" },
 	{ "--if-idle", "clear: nothing, if somebody holds a block of what is to go", NULL },
-	{ "--since SEQ", "watch: begin with this change, 0: the oldest that is kept", "what comes next" },
-	{ "--watch SECONDS", "stat: look again every so many seconds, a line with rates each time; top: look so "
-	  "often, 1 to 86400", "stat: look once; top: 2" },
+	{ "--since SEQ", "watch: begin with this change, 0: the oldest that is kept",
+	  "what comes next" },
+	{ "--watch SECONDS",
+	  "stat: look again every so many seconds, a line with rates each time; top: look so "
+	  "often, 1 to 86400",
+	  "stat: look once; top: 2" },
 	{ "--force", "rm: remove the name even if processes use the cache", NULL },
 	{ "--stale", "rm: remove every cache of yours that no process uses", NULL },
 	{ "--list", "metrics: which there are, with type, labels and help", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
-	{ NULL, "\nExit status: 0 done, 1 failure, 2 wrong usage.  lookup: 1 when no block has the\n"
-	  "key.  check: 1 when it finds violations, 3 when the cache cannot be opened.", NULL },
+	{ NULL,
+	  "\nExit status: 0 done, 1 failure, 2 wrong usage.  lookup: 1 when no block has the\n"
+	  "key.  check: 1 when it finds violations, 3 when the cache cannot be opened.",
+	  NULL },
 };
 
 static int show_help(void)
@@ -92,8 +97,7 @@ static int show_help(void)
 	      "Look at the prefix caches of this machine, live, dead or damaged.\n\n",
 	      stdout);
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		printf("  %-7s %-15s %s\n", commands[i].name, commands[i].usage,
-		       commands[i].help);
+		printf("  %-7s %-15s %s\n", commands[i].name, commands[i].usage, commands[i].help);
 	return cli_show_help(help, ARRAY_SIZE(help));
 }
 
@@ -201,9 +205,10 @@ static int name_them(char **names, int n)
 	int i;
 
 	for (i = 0; i < n && used + strlen(names[i]) + 2 < sizeof(text); i++)
-		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
-					 i ? ", " : "", names[i]);
-	return cli_usage("there are %d caches; name one of them: %s%s", n, text, i < n ? ", ..." : "");
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? ", " : "",
+					 names[i]);
+	return cli_usage("there are %d caches; name one of them: %s%s", n, text,
+			 i < n ? ", ..." : "");
 }
 
 int inspect_name(struct inspect *in)
@@ -263,13 +268,32 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 	uint64_t v;
 
 	switch (opt) {
-	case 'j': in->json = true; break;
-	case 'd': in->dir = optarg; break;
-	case 'f': in->force = true; *given |= OPT_FORCE; break;
-	case 's': in->stale = true; *given |= OPT_STALE; break;
-	case 'c': in->csv = true; *given |= OPT_CSV; break;
-	case 'l': in->list = true; *given |= OPT_LIST; break;
-	case 'I': in->if_idle = true; *given |= OPT_IDLE; break;
+	case 'j':
+		in->json = true;
+		break;
+	case 'd':
+		in->dir = optarg;
+		break;
+	case 'f':
+		in->force = true;
+		*given |= OPT_FORCE;
+		break;
+	case 's':
+		in->stale = true;
+		*given |= OPT_STALE;
+		break;
+	case 'c':
+		in->csv = true;
+		*given |= OPT_CSV;
+		break;
+	case 'l':
+		in->list = true;
+		*given |= OPT_LIST;
+		break;
+	case 'I':
+		in->if_idle = true;
+		*given |= OPT_IDLE;
+		break;
 	case 't':
 		if (!cli_count("tag", optarg, 1, UINT32_MAX, &v))
 			return EXIT_USAGE;
@@ -303,10 +327,14 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 /* An option that this command does not take, and another one does. */
 static int refuse_option(const struct command *cmd, unsigned bits)
 {
-	static const struct { unsigned bit; const char *name; } names[] = {
-		{ OPT_POOL, "pool" }, { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
-		{ OPT_STALE, "stale" }, { OPT_CSV, "csv" }, { OPT_TAG, "tag" }, { OPT_IDLE, "if-idle" },
-		{ OPT_SINCE, "since" }, { OPT_WATCH, "watch" }, { OPT_LIST, "list" },
+	static const struct {
+		unsigned bit;
+		const char *name;
+	} names[] = {
+		{ OPT_POOL, "pool" },    { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
+		{ OPT_STALE, "stale" },  { OPT_CSV, "csv" },     { OPT_TAG, "tag" },
+		{ OPT_IDLE, "if-idle" }, { OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
+		{ OPT_LIST, "list" },
 	};
 	size_t i = 0, owner = 0;
 
@@ -331,13 +359,13 @@ static int refuse_command(const char *name)
 	char all[192] = "";
 
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "", commands[i].name);
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "",
+			 commands[i].name);
 	return cli_usage("there is no command '%s'; there are %s", name, all);
 }
 
 /* What follows the command: [NAME] and, of lookup and drop, KEY. */
-static int take_arguments(struct inspect *in, const struct command *cmd, int argc,
-			  char **argv)
+static int take_arguments(struct inspect *in, const struct command *cmd, int argc, char **argv)
 {
 	if (cmd->takes_key) {
 		if (!argc)
@@ -388,7 +416,10 @@ static int parse(struct inspect *in, const struct command **ret, int argc, char 
 int main(int argc, char **argv)
 {
 	struct inspect in = {
-		.pool = -1, .limit = UINT64_MAX, .since = UINT64_MAX, .cannot_open = EXIT_RUNTIME,
+		.pool = -1,
+		.limit = UINT64_MAX,
+		.since = UINT64_MAX,
+		.cannot_open = EXIT_RUNTIME,
 	};
 	const struct command *cmd = NULL;
 	int status;

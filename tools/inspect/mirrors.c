@@ -9,12 +9,9 @@
 #include <string.h>
 
 static const struct column columns[] = {
-	{ "MIRROR", "device", SHOW_TEXT },
-	{ "UUID", "uuid", SHOW_TEXT },
-	{ "SIZE", "bytes", SHOW_BYTES },
-	{ "GENERATION", "generation", SHOW_TEXT },
-	{ "SEQUENCE", "flushed", SHOW_TEXT },
-	{ "LAG", "lag", SHOW_TEXT },
+	{ "MIRROR", "device", SHOW_TEXT },    { "UUID", "uuid", SHOW_TEXT },
+	{ "SIZE", "bytes", SHOW_BYTES },      { "GENERATION", "generation", SHOW_TEXT },
+	{ "SEQUENCE", "flushed", SHOW_TEXT }, { "LAG", "lag", SHOW_TEXT },
 	{ "STATE", "state", SHOW_TEXT },
 };
 
@@ -34,8 +31,7 @@ static json_t *uuid_text(const uint8_t u[16])
 		return json_null();
 	for (int i = 0; i < 16; i++)
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%02x",
-				       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-				       u[i]);
+				       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
 	return out_need(json_string(text));
 }
 
@@ -44,9 +40,9 @@ static bool has_row(const json_t *rows, const char *device)
 	const json_t *row;
 	size_t i;
 
-	json_array_foreach((json_t *)rows, i, row)
-		if (strcmp(json_string_value(json_object_get(row, "device")), device) == 0)
-			return true;
+	json_array_foreach((json_t *)rows, i,
+			   row) if (strcmp(json_string_value(json_object_get(row, "device")),
+					   device) == 0) return true;
 	return false;
 }
 

@@ -11,24 +11,15 @@
 #include <string.h>
 
 static const struct column columns[] = {
-	{ "PEER", "peer", SHOW_TEXT },
-	{ "PID", "pid", SHOW_TEXT },
-	{ "LABEL", "label", SHOW_TEXT },
-	{ "STATE", "state", SHOW_TEXT },
-	{ "REFS", "refs", SHOW_TEXT },
-	{ "RESERVED", "reserved", SHOW_TEXT },
-	{ "SECTIONS", "sections", SHOW_TEXT },
-	{ "OLDEST", "oldest_section_ns", SHOW_AGE },
-	{ "TRANSFERS", "transfers", SHOW_TEXT },
-	{ "OLDEST", "oldest_transfer_ns", SHOW_AGE },
-	{ "CLAIMS", "claims", SHOW_TEXT },
-	{ "OLDEST", "oldest_claim_ns", SHOW_AGE },
-	{ "RING FULL", "ring_full", SHOW_TEXT },
-	{ "LOOKUPS", "lookups", SHOW_TEXT },
-	{ "VRAM HITS", "hit_vram", SHOW_TEXT },
-	{ "RAM HITS", "hit_ram", SHOW_TEXT },
-	{ "MISSES", "miss", SHOW_TEXT },
-	{ "PUBLISHED", "published", SHOW_TEXT },
+	{ "PEER", "peer", SHOW_TEXT },           { "PID", "pid", SHOW_TEXT },
+	{ "LABEL", "label", SHOW_TEXT },         { "STATE", "state", SHOW_TEXT },
+	{ "REFS", "refs", SHOW_TEXT },           { "RESERVED", "reserved", SHOW_TEXT },
+	{ "SECTIONS", "sections", SHOW_TEXT },   { "OLDEST", "oldest_section_ns", SHOW_AGE },
+	{ "TRANSFERS", "transfers", SHOW_TEXT }, { "OLDEST", "oldest_transfer_ns", SHOW_AGE },
+	{ "CLAIMS", "claims", SHOW_TEXT },       { "OLDEST", "oldest_claim_ns", SHOW_AGE },
+	{ "RING FULL", "ring_full", SHOW_TEXT }, { "LOOKUPS", "lookups", SHOW_TEXT },
+	{ "VRAM HITS", "hit_vram", SHOW_TEXT },  { "RAM HITS", "hit_ram", SHOW_TEXT },
+	{ "MISSES", "miss", SHOW_TEXT },         { "PUBLISHED", "published", SHOW_TEXT },
 	{ "LEADER", "leader", SHOW_TEXT },
 };
 
@@ -59,16 +50,19 @@ static void describe_waits(json_t *o, const json_t *waits)
 
 static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 {
-	const struct { const char *field; uint64_t v; } counters[] = {
-		{ "refs", st->refs }, { "reserved", st->reserved },
-		{ "sections", st->sections }, { "lookups", st->lookups },
-		{ "hit_vram", st->hit_vram }, { "hit_ram", st->hit_ram },
-		{ "miss", st->miss }, { "published", st->published },
+	const struct {
+		const char *field;
+		uint64_t v;
+	} counters[] = {
+		{ "refs", st->refs },           { "reserved", st->reserved },
+		{ "sections", st->sections },   { "lookups", st->lookups },
+		{ "hit_vram", st->hit_vram },   { "hit_ram", st->hit_ram },
+		{ "miss", st->miss },           { "published", st->published },
 		{ "duplicate", st->duplicate }, { "evicted", st->evicted },
-		{ "demoted", st->demoted }, { "promoted", st->promoted },
-		{ "dropped", st->dropped }, { "stale_refs", st->stale_refs },
+		{ "demoted", st->demoted },     { "promoted", st->promoted },
+		{ "dropped", st->dropped },     { "stale_refs", st->stale_refs },
 		{ "ring_full", st->ring_full }, { "fetched", st->fetched },
-		{ "spilled", st->spilled }, { "bad", st->bad },
+		{ "spilled", st->spilled },     { "bad", st->bad },
 		{ "transfers", st->transfers }, { "claims", st->claims },
 	};
 	int stopped = inspect_stopped(st);
@@ -87,11 +81,11 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 		json_object_set_new(o, counters[i].field,
 				    out_need(json_integer((json_int_t)counters[i].v)));
 	json_object_set_new(o, "oldest_section_ns",
-			    st->oldest_section_ns ? out_need(json_integer(
-						   (json_int_t)st->oldest_section_ns))
-					 : json_null());
-	json_object_set_new(o, "leader", st->leader < 0 ? json_null() :
-			    out_need(json_integer(st->leader)));
+			    st->oldest_section_ns
+				    ? out_need(json_integer((json_int_t)st->oldest_section_ns))
+				    : json_null());
+	json_object_set_new(o, "leader",
+			    st->leader < 0 ? json_null() : out_need(json_integer(st->leader)));
 	return o;
 }
 
@@ -115,13 +109,13 @@ static json_t *list_peers(gpc *c, const struct gpc_info *info, json_t **ret_wait
 	return rows;
 }
 
-/* Where a file is cut off or missing, what is missing looks like an empty seat: a message, since what was
- * shown is not all. */
+/* Where a file is cut off or missing, what is missing looks like an empty seat: a message, since
+ * what was shown is not all. */
 static int say_damaged(const struct inspect *in, const struct gpc_info *info)
 {
 	if (!info->refused || info->refused == -ENOENT || info->refused == -ESTALE ||
 	    inspect_is_closed(in, in->name, info->refused))
-		return 0;                /* whole, or removed since, or good for others */
+		return 0; /* whole, or removed since, or good for others */
 	cli_error("%s: %s", in->name, info->why);
 	return EXIT_RUNTIME;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat --watch: one line for each look at each cache, with what happened since the look before, for logs.
- * The first line of a cache says what happened since it was made. */
+/* stat --watch: one line for each look at each cache, with what happened since the look before, for
+ * logs. The first line of a cache says what happened since it was made. */
 #include "config.h"
 
 #include "tools/inspect/sample.h"
@@ -14,14 +14,14 @@
 
 struct watched {
 	char name[GPC_MAX_NAME + 1];
-	struct sample *then;         /* NULL: not looked at yet */
+	struct sample *then; /* NULL: not looked at yet */
 };
 
 struct watch {
 	const struct inspect *in;
 	struct watched *caches;
 	size_t n;
-	uint64_t left;               /* lines */
+	uint64_t left; /* lines */
 };
 
 static json_t *share(const struct rates *r, enum rate a, enum rate b)
@@ -55,7 +55,8 @@ static json_t *describe(const char *name, const struct sample *then, const struc
 	json_object_set_new(o, "seconds", out_need(json_real(r.seconds)));
 	json_object_set_new(o, "hit_rate", share(&r, RATE_HIT_VRAM, RATE_HIT_RAM));
 	for (int i = 0; i < RATES; i++)
-		json_object_set_new(rates, sample_rate_name((enum rate)i), out_need(json_real(r.r[i])));
+		json_object_set_new(rates, sample_rate_name((enum rate)i),
+				    out_need(json_real(r.r[i])));
 	json_object_set_new(o, "per_second", rates);
 	set(o, "live", now->all.live);
 	set(o, "free_blocks", now->all.free_blocks);
@@ -74,7 +75,8 @@ static void show_text(const json_t *o)
 	const char *key, *sub;
 	json_t *v, *w;
 
-	json_object_foreach((json_t *)o, key, v) {
+	json_object_foreach((json_t *)o, key, v)
+	{
 		char clean[1024];
 
 		if (json_is_string(v)) {

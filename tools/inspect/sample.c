@@ -6,14 +6,28 @@
 
 #include <string.h>
 
-static const struct { const char *name; size_t at; } counters[RATES] = {
+static const struct {
+	const char *name;
+	size_t at;
+} counters[RATES] = {
 #define COUNTER(i, f) [i] = { #f, offsetof(struct gpc_stats, f) }
-	COUNTER(RATE_LOOKUPS, lookups), COUNTER(RATE_HIT_VRAM, hit_vram), COUNTER(RATE_HIT_RAM, hit_ram),
-	COUNTER(RATE_MISS, miss), COUNTER(RATE_PUBLISHED, published), COUNTER(RATE_EVICTED, evicted),
-	COUNTER(RATE_DROPPED, dropped), COUNTER(RATE_DEMOTED, demoted), COUNTER(RATE_PROMOTED, promoted),
-	COUNTER(RATE_COMMANDS, commands), COUNTER(RATE_FETCHED, fetched), COUNTER(RATE_SPILLED, spilled),
-	COUNTER(RATE_FETCHED_BYTES, fetched_bytes), COUNTER(RATE_SPILLED_BYTES, spilled_bytes),
-	COUNTER(RATE_RING_FULL, ring_full), COUNTER(RATE_BAD, bad), COUNTER(RATE_NO_BUCKET, no_bucket),
+	COUNTER(RATE_LOOKUPS, lookups),
+	COUNTER(RATE_HIT_VRAM, hit_vram),
+	COUNTER(RATE_HIT_RAM, hit_ram),
+	COUNTER(RATE_MISS, miss),
+	COUNTER(RATE_PUBLISHED, published),
+	COUNTER(RATE_EVICTED, evicted),
+	COUNTER(RATE_DROPPED, dropped),
+	COUNTER(RATE_DEMOTED, demoted),
+	COUNTER(RATE_PROMOTED, promoted),
+	COUNTER(RATE_COMMANDS, commands),
+	COUNTER(RATE_FETCHED, fetched),
+	COUNTER(RATE_SPILLED, spilled),
+	COUNTER(RATE_FETCHED_BYTES, fetched_bytes),
+	COUNTER(RATE_SPILLED_BYTES, spilled_bytes),
+	COUNTER(RATE_RING_FULL, ring_full),
+	COUNTER(RATE_BAD, bad),
+	COUNTER(RATE_NO_BUCKET, no_bucket),
 	COUNTER(RATE_STALE_REFS, stale_refs),
 #undef COUNTER
 };
@@ -37,7 +51,8 @@ bool sample_same_cache(const struct sample *then, const struct sample *now)
 }
 
 /* A counter that fell is one of another time. */
-static void between(const struct gpc_stats *then, const struct gpc_stats *now, double seconds, struct rates *ret)
+static void between(const struct gpc_stats *then, const struct gpc_stats *now, double seconds,
+		    struct rates *ret)
 {
 	ret->seconds = seconds > 0 ? seconds : 0;
 	for (int i = 0; i < RATES; i++) {
@@ -59,8 +74,8 @@ void sample_rates(const struct sample *then, const struct sample *now, struct ra
 		between(NULL, &now->all, (double)(now->wall_ns - now->info.created_ns) / 1e9, ret);
 }
 
-void sample_peer_rates(const struct sample *then, const struct sample *now, const struct sample_peer *p,
-		       struct rates *ret)
+void sample_peer_rates(const struct sample *then, const struct sample *now,
+		       const struct sample_peer *p, struct rates *ret)
 {
 	*ret = (struct rates){ 0 };
 	if (!sample_same_cache(then, now))
@@ -87,5 +102,6 @@ double sample_load(const struct sample *then, const struct sample *now)
 	    then->info.writer_pid != now->info.writer_pid || now->at_ns <= then->at_ns ||
 	    now->writer_cpu_ns < then->writer_cpu_ns)
 		return -1;
-	return (double)(now->writer_cpu_ns - then->writer_cpu_ns) / (double)(now->at_ns - then->at_ns);
+	return (double)(now->writer_cpu_ns - then->writer_cpu_ns) /
+	       (double)(now->at_ns - then->at_ns);
 }

@@ -1,41 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample.h - one look at a cache as numbers, and what two looks say of the time between them: the model of
- * `stat --watch` and of `top`.  A look opens the name anew, so it goes on over a writer that is replaced, a
- * cache that is removed and one that is made again. */
+/* sample.h - one look at a cache as numbers, and what two looks say of the time between them: the
+ * model of `stat --watch` and of `top`.  A look opens the name anew, so it goes on over a writer
+ * that is replaced, a cache that is removed and one that is made again. */
 #ifndef GPC_TOOLS_INSPECT_SAMPLE_H
 #define GPC_TOOLS_INSPECT_SAMPLE_H
 
 #include "tools/inspect/inspect.h"
 
-enum rate {                          /* counters that rates are made of */
-	RATE_LOOKUPS, RATE_HIT_VRAM, RATE_HIT_RAM, RATE_MISS, RATE_PUBLISHED, RATE_EVICTED, RATE_DROPPED,
-	RATE_DEMOTED, RATE_PROMOTED, RATE_COMMANDS, RATE_FETCHED, RATE_SPILLED, RATE_FETCHED_BYTES,
-	RATE_SPILLED_BYTES, RATE_RING_FULL, RATE_BAD, RATE_NO_BUCKET, RATE_STALE_REFS, RATES
+/* counters that rates are made of */
+enum rate {
+	RATE_LOOKUPS,
+	RATE_HIT_VRAM,
+	RATE_HIT_RAM,
+	RATE_MISS,
+	RATE_PUBLISHED,
+	RATE_EVICTED,
+	RATE_DROPPED,
+	RATE_DEMOTED,
+	RATE_PROMOTED,
+	RATE_COMMANDS,
+	RATE_FETCHED,
+	RATE_SPILLED,
+	RATE_FETCHED_BYTES,
+	RATE_SPILLED_BYTES,
+	RATE_RING_FULL,
+	RATE_BAD,
+	RATE_NO_BUCKET,
+	RATE_STALE_REFS,
+	RATES
 };
 
 struct sample_pool {
 	int number, owner, demote_to;
 	uint32_t kind, space;
-	uint32_t blocks, slots;      /* slots: with those of transit */
+	uint32_t blocks, slots; /* slots: with those of transit */
 	uint32_t live, reserved, dying, available;
 };
 
 struct sample_peer {
 	int seat;
 	bool writer;
-	int stopped;                 /* as inspect_stopped says */
+	int stopped; /* as inspect_stopped says */
 	struct gpc_stats st;
 };
 
 struct sample {
-	uint64_t at_ns;              /* CLOCK_MONOTONIC */
-	uint64_t wall_ns;            /* CLOCK_REALTIME */
-	bool there;                  /* else `state` says why not, and the rest is empty */
+	uint64_t at_ns;   /* CLOCK_MONOTONIC */
+	uint64_t wall_ns; /* CLOCK_REALTIME */
+	bool there;       /* else `state` says why not, and the rest is empty */
 	char state[400];
 	struct gpc_info info;
 	struct gpc_stats all;
 	int alive, dead, writer_stopped;
-	uint64_t writer_cpu_ns;      /* of its process so far, and 1; 0: it cannot be told */
+	uint64_t writer_cpu_ns; /* of its process so far, and 1; 0: it cannot be told */
 	uint32_t npools, npeers, nmirrors, ntiers;
 	struct gpc_tier tier[2];
 	struct sample_pool pool[GPC_MAX_POOLS];
@@ -44,8 +61,8 @@ struct sample {
 };
 
 struct rates {
-	double seconds;              /* 0: nothing is known */
-	double r[RATES];             /* a second */
+	double seconds;  /* 0: nothing is known */
+	double r[RATES]; /* a second */
 };
 
 void sample_take(const struct inspect *in, const char *name, struct sample *ret);
@@ -55,8 +72,8 @@ uint64_t sample_counter(const struct gpc_stats *st, enum rate i);
 /* Between two looks; `then` NULL, or at another cache of the name: since the cache was made. */
 void sample_rates(const struct sample *then, const struct sample *now, struct rates *ret);
 /* Of a peer between two looks; nothing is known of one that was not there. */
-void sample_peer_rates(const struct sample *then, const struct sample *now, const struct sample_peer *p,
-		       struct rates *ret);
+void sample_peer_rates(const struct sample *then, const struct sample *now,
+		       const struct sample_peer *p, struct rates *ret);
 /* The share of lookups that these found; -1: there were none. */
 double sample_share(const struct rates *r, enum rate a, enum rate b);
 /* The share of a processor that the writer's process has used, of one: 1; -1: unknown. */

@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The fields behind the name, which may hold anything: state is the first, user and system time are the 12th
- * and 13th. */
+/* The fields behind the name, which may hold anything: state is the first, user and system time are
+ * the 12th and 13th. */
 static uint64_t cpu_of(const struct gpc_stats *st)
 {
 	unsigned long long user, system;
@@ -30,8 +30,8 @@ static uint64_t cpu_of(const struct gpc_stats *st)
 	fclose(f);
 	text[n] = 0;
 	after = strrchr(text, ')');
-	if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
-			     &system) != 2)
+	if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
+			     &user, &system) != 2)
 		return 0;
 	/* ... and 1, since a writer that has just begun has used none that is counted yet */
 	return 1 + (user + system) * (1000000000ull / (unsigned long long)sysconf(_SC_CLK_TCK));
@@ -43,13 +43,22 @@ static void take_pools(gpc *c, struct sample *s)
 		struct gpc_pool p = { .size = sizeof(p) };
 		int available;
 
-		if (gpc_pool_get(c, (int)i, &p) < 0 || (available = gpc_pool_available(c, (int)i)) < 0)
+		if (gpc_pool_get(c, (int)i, &p) < 0 ||
+		    (available = gpc_pool_available(c, (int)i)) < 0)
 			continue;
 		s->pool[s->npools++] = (struct sample_pool){
-			.number = (int)i, .owner = p.owner, .demote_to = p.demote_to, .kind = p.kind,
-			.space = p.space, .blocks = p.blocks, .slots = p.blocks + p.transit, .live = p.live,
+			.number = (int)i,
+			.owner = p.owner,
+			.demote_to = p.demote_to,
+			.kind = p.kind,
+			.space = p.space,
+			.blocks = p.blocks,
+			.slots = p.blocks + p.transit,
+			.live = p.live,
 			/* below RAM a free slot is its keeper's */
-			.reserved = p.kind > GPC_RAM ? 0 : p.reserved, .dying = p.dying, .available = (uint32_t)available,
+			.reserved = p.kind > GPC_RAM ? 0 : p.reserved,
+			.dying = p.dying,
+			.available = (uint32_t)available,
 		};
 	}
 }
@@ -132,5 +141,6 @@ void sample_take(const struct inspect *in, const char *name, struct sample *ret)
 	}
 	ret->there = r >= 0;
 	if (r < 0)
-		snprintf(ret->state, sizeof(ret->state), "%s", r == -ENOENT ? "no cache" : cli_gpc_text(r));
+		snprintf(ret->state, sizeof(ret->state), "%s",
+			 r == -ENOENT ? "no cache" : cli_gpc_text(r));
 }

@@ -120,7 +120,10 @@ static void set_text(json_t *o, const char *field, const char *text)
 
 static json_t *pool_flags(uint32_t flags)
 {
-	static const struct { uint32_t bit; const char *name; } names[] = {
+	static const struct {
+		uint32_t bit;
+		const char *name;
+	} names[] = {
 		{ GPC_POOL_OWNED, "owned" },
 		{ GPC_POOL_CALLER, "caller" },
 		{ GPC_POOL_UNCHAINED, "unchained" },
@@ -282,11 +285,9 @@ static void describe_info(json_t *o, const struct gpc_info *info)
 	set(o, "bytes", info->bytes);
 	set(o, "buckets", info->buckets);
 	json_object_set_new(o, "hash", out_string(info->hash, sizeof(info->hash)));
-	json_object_set_new(o, "devices",
-			    out_string(info->devices, sizeof(info->devices)));
+	json_object_set_new(o, "devices", out_string(info->devices, sizeof(info->devices)));
 	if (memcmp(info->layout, none, sizeof(none)))
-		json_object_set_new(o, "layout",
-				    out_bytes_hex(info->layout, sizeof(info->layout)));
+		json_object_set_new(o, "layout", out_bytes_hex(info->layout, sizeof(info->layout)));
 }
 
 static void set_oldest(json_t *o, const char *field, const json_t *rows)
@@ -301,7 +302,10 @@ static void set_oldest(json_t *o, const char *field, const json_t *rows)
 
 static json_t *describe_stats(const struct gpc_stats *st, const json_t *waits)
 {
-	const struct { const char *field; uint64_t v; } counters[] = {
+	const struct {
+		const char *field;
+		uint64_t v;
+	} counters[] = {
 		{ "live", st->live },
 		{ "free_blocks", st->free_blocks },
 		{ "dying", st->dying },

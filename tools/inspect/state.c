@@ -32,7 +32,7 @@ int inspect_stopped(const struct gpc_stats *st)
 	n = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
 	text[n] = 0;
-	after = strrchr(text, ')');  /* the name before it may hold anything */
+	after = strrchr(text, ')'); /* the name before it may hold anything */
 	if (!after || strncmp(after, ") ", 2))
 		return -1;
 	return after[2] == 'T' || after[2] == 't';
@@ -52,9 +52,9 @@ bool inspect_is_closed(const struct inspect *in, const char *name, int refused)
 
 static void say_state(const struct inspect *in, const char *name, struct inspect_look *l)
 {
-	const char *use = l->info.writer_pid ?
-		l->writer_stopped == 1 ? "writer stopped" : "served" :
-		l->alive ? "no writer" : "unused";
+	const char *use = l->info.writer_pid ? l->writer_stopped == 1 ? "writer stopped" : "served"
+			  : l->alive         ? "no writer"
+					     : "unused";
 
 	if (!l->info.refused)
 		snprintf(l->state, sizeof(l->state), "%s", use);
@@ -91,10 +91,12 @@ void inspect_put_state(json_t *o, const struct inspect_look *l)
 {
 	json_object_set_new(o, "peers", out_need(json_integer(l->alive)));
 	json_object_set_new(o, "dead", out_need(json_integer(l->dead)));
-	json_object_set_new(o, "writer_pid", !l->info.writer_pid ? json_null() :
-			    out_need(json_integer(l->info.writer_pid)));
+	json_object_set_new(o, "writer_pid",
+			    !l->info.writer_pid ? json_null()
+						: out_need(json_integer(l->info.writer_pid)));
 	json_object_set_new(o, "writer_stopped", yes_no(l->writer_stopped));
 	json_object_set_new(o, "state", out_string(l->state, sizeof(l->state)));
-	json_object_set_new(o, "refused", !l->info.refused ? json_null() :
-			    out_string(l->info.why, sizeof(l->info.why)));
+	json_object_set_new(o, "refused",
+			    !l->info.refused ? json_null()
+					     : out_string(l->info.why, sizeof(l->info.why)));
 }

@@ -9,24 +9,15 @@
 #include <stdio.h>
 
 static const struct column columns[] = {
-	{ "TIER", "kind", SHOW_TEXT },
-	{ "POOL", "pool", SHOW_TEXT },
-	{ "KEEPER", "keeper", SHOW_TEXT },
-	{ "READY", "ready", SHOW_TEXT },
-	{ "STATE", "state", SHOW_TEXT },
-	{ "IMAGE", "block_bytes", SHOW_BYTES },
-	{ "BROUGHT", "brought", SHOW_TEXT },
-	{ "BROUGHT BYTES", "brought_bytes", SHOW_BYTES },
-	{ "WRITTEN", "written", SHOW_TEXT },
-	{ "WRITTEN BYTES", "written_bytes", SHOW_BYTES },
-	{ "FOUND", "found", SHOW_TEXT },
-	{ "BAD", "bad", SHOW_TEXT },
-	{ "ERRORS", "errors", SHOW_TEXT },
-	{ "LATE", "late", SHOW_TEXT },
-	{ "NO RAM", "no_ram", SHOW_TEXT },
-	{ "FAILED", "failed", SHOW_TEXT },
-	{ "FULL", "full", SHOW_TEXT },
-	{ "DOWN", "down", SHOW_TEXT },
+	{ "TIER", "kind", SHOW_TEXT },       { "POOL", "pool", SHOW_TEXT },
+	{ "KEEPER", "keeper", SHOW_TEXT },   { "READY", "ready", SHOW_TEXT },
+	{ "STATE", "state", SHOW_TEXT },     { "IMAGE", "block_bytes", SHOW_BYTES },
+	{ "BROUGHT", "brought", SHOW_TEXT }, { "BROUGHT BYTES", "brought_bytes", SHOW_BYTES },
+	{ "WRITTEN", "written", SHOW_TEXT }, { "WRITTEN BYTES", "written_bytes", SHOW_BYTES },
+	{ "FOUND", "found", SHOW_TEXT },     { "BAD", "bad", SHOW_TEXT },
+	{ "ERRORS", "errors", SHOW_TEXT },   { "LATE", "late", SHOW_TEXT },
+	{ "NO RAM", "no_ram", SHOW_TEXT },   { "FAILED", "failed", SHOW_TEXT },
+	{ "FULL", "full", SHOW_TEXT },       { "DOWN", "down", SHOW_TEXT },
 };
 
 static json_t *describe_own(const struct gpc_tier *t)
@@ -34,21 +25,44 @@ static json_t *describe_own(const struct gpc_tier *t)
 	json_t *o = out_need(json_object());
 
 	for (uint32_t i = 0; i < t->ncounters; i++)
-		json_object_set_new(o, t->counter[i].name, out_need(json_integer((json_int_t)t->counter[i].value)));
+		json_object_set_new(o, t->counter[i].name,
+				    out_need(json_integer((json_int_t)t->counter[i].value)));
 	return o;
 }
 
 static json_t *describe(const struct gpc_tier *t)
 {
-	const struct { const char *field; uint64_t v; } numbers[] = {
-		{ "ready", t->ready }, { "block_bytes", t->block_bytes }, { "asks", t->asks }, { "hits", t->hits },
-		{ "misses", t->misses }, { "brought", t->brought }, { "brought_bytes", t->brought_bytes },
-		{ "written", t->written }, { "written_bytes", t->written_bytes }, { "absent", t->absent },
-		{ "bad", t->bad }, { "errors", t->errors }, { "late", t->late }, { "overtaken", t->overtaken },
-		{ "no_ram", t->no_ram }, { "refused", t->refused }, { "failed", t->failed },
-		{ "unwanted", t->unwanted }, { "evicted", t->evicted }, { "aged", t->aged },
-		{ "forgotten", t->forgotten }, { "found", t->found }, { "restored", t->restored },
-		{ "orphans", t->orphans }, { "full", t->full }, { "down", t->down }, { "asked", t->asked },
+	const struct {
+		const char *field;
+		uint64_t v;
+	} numbers[] = {
+		{ "ready", t->ready },
+		{ "block_bytes", t->block_bytes },
+		{ "asks", t->asks },
+		{ "hits", t->hits },
+		{ "misses", t->misses },
+		{ "brought", t->brought },
+		{ "brought_bytes", t->brought_bytes },
+		{ "written", t->written },
+		{ "written_bytes", t->written_bytes },
+		{ "absent", t->absent },
+		{ "bad", t->bad },
+		{ "errors", t->errors },
+		{ "late", t->late },
+		{ "overtaken", t->overtaken },
+		{ "no_ram", t->no_ram },
+		{ "refused", t->refused },
+		{ "failed", t->failed },
+		{ "unwanted", t->unwanted },
+		{ "evicted", t->evicted },
+		{ "aged", t->aged },
+		{ "forgotten", t->forgotten },
+		{ "found", t->found },
+		{ "restored", t->restored },
+		{ "orphans", t->orphans },
+		{ "full", t->full },
+		{ "down", t->down },
+		{ "asked", t->asked },
 		{ "there", t->there },
 	};
 	json_t *o = out_need(json_object());
@@ -56,9 +70,11 @@ static json_t *describe(const struct gpc_tier *t)
 	json_object_set_new(o, "kind", out_need(json_string(shown_kind(t->kind))));
 	json_object_set_new(o, "state", out_need(json_string(shown_tier_state(t->state))));
 	json_object_set_new(o, "pool", t->pool < 0 ? json_null() : out_need(json_integer(t->pool)));
-	json_object_set_new(o, "keeper", t->keeper < 0 ? json_null() : out_need(json_integer(t->keeper)));
+	json_object_set_new(o, "keeper",
+			    t->keeper < 0 ? json_null() : out_need(json_integer(t->keeper)));
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-		json_object_set_new(o, numbers[i].field, out_need(json_integer((json_int_t)numbers[i].v)));
+		json_object_set_new(o, numbers[i].field,
+				    out_need(json_integer((json_int_t)numbers[i].v)));
 	json_object_set_new(o, "counters", describe_own(t));
 	return o;
 }

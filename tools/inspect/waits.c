@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is on its way: transfers that are not over, and claims that are open, with their ages and their
- * owners.  Nobody looks for them where the counters say that there are none. */
+/* What is on its way: transfers that are not over, and claims that are open, with their ages and
+ * their owners.  Nobody looks for them where the counters say that there are none. */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
@@ -12,26 +12,18 @@
 enum { WALK_BATCH = 256, CLAIMS_SHOWN = 20 };
 
 static const struct column transfer_columns[] = {
-	{ "TRANSFER", "transfer", SHOW_TEXT },
-	{ "PEER", "peer", SHOW_TEXT },
-	{ "PID", "pid", SHOW_TEXT },
-	{ "LABEL", "label", SHOW_TEXT },
-	{ "FROM", "from", SHOW_TEXT },
-	{ "TO", "to", SHOW_TEXT },
-	{ "BLOCKS", "blocks", SHOW_TEXT },
-	{ "LEFT", "left", SHOW_TEXT },
-	{ "RANKS", "ranks", SHOW_TEXT },
-	{ "DONE", "passed", SHOW_TEXT },
+	{ "TRANSFER", "transfer", SHOW_TEXT }, { "PEER", "peer", SHOW_TEXT },
+	{ "PID", "pid", SHOW_TEXT },           { "LABEL", "label", SHOW_TEXT },
+	{ "FROM", "from", SHOW_TEXT },         { "TO", "to", SHOW_TEXT },
+	{ "BLOCKS", "blocks", SHOW_TEXT },     { "LEFT", "left", SHOW_TEXT },
+	{ "RANKS", "ranks", SHOW_TEXT },       { "DONE", "passed", SHOW_TEXT },
 	{ "AGE", "age_ns", SHOW_AGE },
 };
 
 static const struct column claim_columns[] = {
-	{ "CLAIMED KEY", "key", SHOW_TEXT },
-	{ "PEER", "peer", SHOW_TEXT },
-	{ "PID", "pid", SHOW_TEXT },
-	{ "LABEL", "label", SHOW_TEXT },
-	{ "POOL", "pool", SHOW_TEXT },
-	{ "SLOT", "slot", SHOW_TEXT },
+	{ "CLAIMED KEY", "key", SHOW_TEXT }, { "PEER", "peer", SHOW_TEXT },
+	{ "PID", "pid", SHOW_TEXT },         { "LABEL", "label", SHOW_TEXT },
+	{ "POOL", "pool", SHOW_TEXT },       { "SLOT", "slot", SHOW_TEXT },
 	{ "AGE", "age_ns", SHOW_AGE },
 };
 
@@ -48,7 +40,8 @@ static void set_owner(json_t *o, gpc *c, int peer)
 
 	json_object_set_new(o, "peer", out_need(json_integer(peer)));
 	json_object_set_new(o, "pid", there ? out_need(json_integer(st.pid)) : json_null());
-	json_object_set_new(o, "label", there ? out_string(st.label, sizeof(st.label)) : json_null());
+	json_object_set_new(o, "label",
+			    there ? out_string(st.label, sizeof(st.label)) : json_null());
 }
 
 /* ---- transfers ---- */
@@ -103,7 +96,8 @@ static json_t *describe_claim(gpc *c, const struct gpc_claim *claim)
 
 static int older_first(const void *a, const void *b)
 {
-	uint64_t x = ((const struct gpc_claim *)a)->age_ns, y = ((const struct gpc_claim *)b)->age_ns;
+	uint64_t x = ((const struct gpc_claim *)a)->age_ns,
+		 y = ((const struct gpc_claim *)b)->age_ns;
 
 	return x > y ? -1 : x < y;
 }

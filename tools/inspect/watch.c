@@ -13,7 +13,8 @@ enum { BATCH = 256, PAUSE_MS = 10 };
 
 static const char *word_of(uint32_t what)
 {
-	static const char *const words[] = { "?", "stored", "removed", "moved", "cleared", "returned" };
+	static const char *const words[] = { "?",     "stored",  "removed",
+					     "moved", "cleared", "returned" };
 
 	return words[what < ARRAY_SIZE(words) ? what : 0];
 }
@@ -65,7 +66,8 @@ static void show_text(const struct gpc_event *e)
 	else
 		printf(" %d:%d", GPC_POOL(e->block), GPC_SLOT(e->block));
 	if (is_key(&e->key))
-		printf(" %016llx%016llx", (unsigned long long)e->key.w[0], (unsigned long long)e->key.w[1]);
+		printf(" %016llx%016llx", (unsigned long long)e->key.w[0],
+		       (unsigned long long)e->key.w[1]);
 	if (is_key(&e->parent))
 		printf(" below %016llx%016llx", (unsigned long long)e->parent.w[0],
 		       (unsigned long long)e->parent.w[1]);
@@ -81,7 +83,8 @@ static void show(json_t *o)
 	json_decref(o);
 }
 
-/* A number that no change has had yet, as after the cache was made anew: what comes next is shown. */
+/* A number that no change has had yet, as after the cache was made anew: what comes next is
+ * shown. */
 static void show_ahead(const struct inspect *in, uint64_t from, uint64_t last)
 {
 	json_t *o;
@@ -146,7 +149,7 @@ int inspect_watch(struct inspect *in)
 
 	if (status)
 		return status;
-	if (cursor == UINT64_MAX)            /* from now on: before anybody is told that we look */
+	if (cursor == UINT64_MAX) /* from now on: before anybody is told that we look */
 		n = gpc_event_read(c, &cursor, NULL, 0);
 	while (n >= 0 && left && fflush(stdout) == 0) {
 		n = show_some(in, c, &cursor, left < BATCH ? (uint32_t)left : BATCH);

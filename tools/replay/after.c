@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker finds that was killed and started again: nothing of its last life is left, the cache is sound,
- * and each block of the RAM that all share has the bytes of its key. */
+/* What a worker finds that was killed and started again: nothing of its last life is left, the
+ * cache is sound, and each block of the RAM that all share has the bytes of its key. */
 #include "config.h"
 
 #include "tools/replay/worker.h"
@@ -19,7 +19,8 @@ static bool is_dead(struct worker *w, int peer)
 	return peer < 0 || gpc_stats_get(w->c, peer, &st) < 0 || !st.alive;
 }
 
-/* A list that changes while it is read may name one whose peer has just gone: it is looked at again. */
+/* A list that changes while it is read may name one whose peer has just gone: it is looked at
+ * again. */
 static int count_dead(struct worker *w)
 {
 	struct gpc_transfer_info t = { .size = sizeof(t) };
@@ -42,7 +43,8 @@ static int wait_for_the_dead(struct worker *w)
 	while ((n = count_dead(w)) > 0 && cli_now_ns() < end)
 		cli_sleep_ms(PAUSE_MS);
 	if (n > 0)
-		snprintf(w->error, sizeof(w->error), "%d transfers and claims of the dead are left", n);
+		snprintf(w->error, sizeof(w->error), "%d transfers and claims of the dead are left",
+			 n);
 	return n < 0 ? worker_fail(w, n, "transfers and claims") : n ? -EIO : 0;
 }
 

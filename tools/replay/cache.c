@@ -7,14 +7,16 @@
 #include <errno.h>
 #include <string.h>
 
-enum { LOOK_MS = 20 };               /* between looks for a writer */
+enum { LOOK_MS = 20 }; /* between looks for a writer */
 
 /* ---- the cache ---- */
 
 int cache_attach(const struct run *run, uint32_t flags, gpc **c)
 {
 	const struct gpc_attach_options opt = {
-		.size = sizeof(opt), .dir = run->a.dir, .label = "gpc-replay",
+		.size = sizeof(opt),
+		.dir = run->a.dir,
+		.label = "gpc-replay",
 	};
 	int r = gpc_attach(run->name, &opt, flags, c);
 
@@ -38,12 +40,11 @@ int cache_stats(const struct run *run, struct gpc_stats *ret)
 	return r < 0 ? -1 : 0;
 }
 
-int cache_same(const struct run *run, const char *what, bool given, uint64_t *asked,
-	       uint64_t found)
+int cache_same(const struct run *run, const char *what, bool given, uint64_t *asked, uint64_t found)
 {
 	if (given && *asked != found) {
-		cli_error("%s has %llu %s, not %llu", run->name,
-			  (unsigned long long)found, what, (unsigned long long)*asked);
+		cli_error("%s has %llu %s, not %llu", run->name, (unsigned long long)found, what,
+			  (unsigned long long)*asked);
 		return -1;
 	}
 	*asked = found;
@@ -97,8 +98,7 @@ static int wait_served(const struct run *run, gpc *c)
 		has = has_writer(run, c);
 	}
 	if (!has && !replay_caught)
-		cli_error("%s has no writer: none came in %d s", run->name,
-			  PATIENCE_MS / 1000);
+		cli_error("%s has no writer: none came in %d s", run->name, PATIENCE_MS / 1000);
 	return has > 0 ? 0 : -1;
 }
 

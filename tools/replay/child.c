@@ -33,7 +33,7 @@ void replay_hold_signals(void)
 		sigaction(which[i], &act, NULL);
 	}
 	sigprocmask(SIG_BLOCK, &set, &usual_mask);
-	signal(SIGXFSZ, SIG_IGN);        /* a limit is an error like others */
+	signal(SIGXFSZ, SIG_IGN); /* a limit is an error like others */
 }
 
 int replay_poll(struct pollfd *fds, nfds_t n, int ms)

@@ -15,8 +15,7 @@
 
 enum { BAR_MS = 100 };
 
-static _Noreturn void exec_worker(const struct run *run, uint32_t number, int gate,
-				  int result)
+static _Noreturn void exec_worker(const struct run *run, uint32_t number, int gate, int result)
 {
 	const int from[] = { run->job_fd, run->payload_fd, gate, result };
 	const int to[] = { FD_JOB, FD_PAYLOAD, FD_GATE, FD_RESULT };
@@ -156,7 +155,10 @@ int crew_watch(struct run *run)
 	while (fds && alive && !replay_caught && !r) {
 		for (uint32_t i = 0; i < run->a.workers; i++)
 			fds[i] = (struct pollfd){ run->child[i].fd, POLLIN, 0 };
-		replay_poll(fds, run->a.workers, kill_is_due(run) || restart_is_due(run) ? 1 : bar ? BAR_MS : -1);
+		replay_poll(fds, run->a.workers,
+			    kill_is_due(run) || restart_is_due(run) ? 1
+			    : bar                                   ? BAR_MS
+								    : -1);
 		alive = 0;
 		for (uint32_t i = 0; i < run->a.workers; i++) {
 			if (fds[i].revents)
@@ -181,8 +183,7 @@ int crew_watch(struct run *run)
 static void collect(struct run *run, uint32_t number, int status)
 {
 	const struct child *child = &run->child[number++];
-	json_t *o = child->len > 1 ? json_loadb(child->text + 1, child->len - 1, 0, NULL)
-				   : NULL;
+	json_t *o = child->len > 1 ? json_loadb(child->text + 1, child->len - 1, 0, NULL) : NULL;
 	const char *error = json_string_value(json_object_get(o, "error"));
 	bool good = o && counts_add_json(&run->counts, o) && !error && status == 0;
 

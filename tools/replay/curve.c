@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stack distances, as a replay with one worker uses blocks: a request looks its prefix up, then uses
- * all of its blocks, leaf first.  So a block is never older than those below it: what hits is a
- * prefix, whatever the capacity. */
+/* Stack distances, as a replay with one worker uses blocks: a request looks its prefix up, then
+ * uses all of its blocks, leaf first.  So a block is never older than those below it: what hits is
+ * a prefix, whatever the capacity. */
 #include "config.h"
 
 #include "tools/replay/curve.h"
@@ -10,11 +10,11 @@
 #include <string.h>
 
 struct stack {
-	uint64_t *names, known;      /* the different ids, sorted */
-	uint64_t *last;              /* when each was used last; 0: never */
-	uint64_t *tree;              /* of sums: which of the times 1 .. places are somebody's last */
+	uint64_t *names, known; /* the different ids, sorted */
+	uint64_t *last;         /* when each was used last; 0: never */
+	uint64_t *tree;         /* of sums: which of the times 1 .. places are somebody's last */
 	uint64_t places, now;
-	uint64_t present;            /* blocks that were used at all */
+	uint64_t present; /* blocks that were used at all */
 };
 
 static int by_value(const void *a, const void *b)
@@ -127,7 +127,7 @@ int curve_make(const struct trace *t, uint32_t caches, struct curve *ret)
 	}
 	for (uint32_t i = 0; i < caches; i++)
 		replay(&s, t, i, caches, c.hits);
-	c.hits[0] = 0;               /* the first use of each */
+	c.hits[0] = 0; /* the first use of each */
 	for (uint64_t d = 1; d <= s.known; d++) {
 		if (c.hits[d])
 			c.most = d;

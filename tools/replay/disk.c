@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tier on disk below RAM: --disk-blocks.
  *
- * gpcd keeps it in exclusive mode, and keeps blocks of RAM free beside --ram-blocks, half of them more than the longest
- * request needs.  So a block is in one place, a request never evicts from RAM, and when its worker has waited for the
- * tier (gpc_tiers_sync) RAM has --ram-blocks at most.
+ * gpcd keeps it in exclusive mode, and keeps blocks of RAM free beside --ram-blocks, half of them
+ * more than the longest request needs.  So a block is in one place, a request never evicts from
+ * RAM, and when its worker has waited for the tier (gpc_tiers_sync) RAM has --ram-blocks at most.
  *
- * A worker holds what it has found before it asks for the rest: that is younger than all that could go down meanwhile.
+ * A worker holds what it has found before it asks for the rest: that is younger than all that could
+ * go down meanwhile.
  *
- * --restart stops the workers between two requests, kills gpcd and starts it again, which is the writer, the owner of
- * the tier's pool and the process that has the file. */
+ * --restart stops the workers between two requests, kills gpcd and starts it again, which is the
+ * writer, the owner of the tier's pool and the process that has the file. */
 #include "config.h"
 
 #include "tools/replay/worker.h"
@@ -24,7 +25,8 @@ enum { SYNC_MS = 60000, AHEAD_MOST = 4096 };
 
 /* ---- a worker ---- */
 
-/* What is below RAM behind the first `hits` blocks of the request: brought, and held.  Returns the hits then. */
+/* What is below RAM behind the first `hits` blocks of the request: brought, and held.  Returns the
+ * hits then. */
 int disk_hits(struct worker *w, uint32_t hits, uint32_t n)
 {
 	const gpc_key *keys = w->chain + 1 + hits;
@@ -38,7 +40,8 @@ int disk_hits(struct worker *w, uint32_t hits, uint32_t n)
 	} while (worker_again(w, &p, got));
 	if (got < 0)
 		return worker_fail(w, got, "prefetch");
-	got = got ? gpc_acquire(w->c, w->job->spaces, keys, n - hits, w->held + hits, GPC_QUIET) : 0;
+	got = got ? gpc_acquire(w->c, w->job->spaces, keys, n - hits, w->held + hits, GPC_QUIET)
+		  : 0;
 	if (got < 0)
 		return worker_fail(w, got, "acquire");
 	w->counts.disk_hits += (uint64_t)got;
@@ -69,19 +72,21 @@ int disk_plan(struct run *run)
 	if (!run->a.disk)
 		return 0;
 	if (most > AHEAD_MOST) {
-		cli_error("%s has a request of %u blocks: with --disk-blocks at most %d", run->a.trace,
-			  run->trace.longest, (AHEAD_MOST - 64) / 4);
+		cli_error("%s has a request of %u blocks: with --disk-blocks at most %d",
+			  run->a.trace, run->trace.longest, (AHEAD_MOST - 64) / 4);
 		return -1;
 	}
 	run->a.spare = most;
 	if (run->a.disk_path)
 		snprintf(run->disk_path, sizeof(run->disk_path), "%s", run->a.disk_path);
 	else
-		snprintf(run->disk_path, sizeof(run->disk_path), "/var/tmp/gpc-replay-%d.disk", (int)getpid());
+		snprintf(run->disk_path, sizeof(run->disk_path), "/var/tmp/gpc-replay-%d.disk",
+			 (int)getpid());
 	run->disk_made = access(run->disk_path, F_OK) != 0;
 	if (!run->disk_made) {
-		cli_error("--disk %s: there is a file of that name, and a replay wants one of its own",
-			  run->disk_path);
+		cli_error(
+			"--disk %s: there is a file of that name, and a replay wants one of its own",
+			run->disk_path);
 		return -1;
 	}
 	return 0;
@@ -110,8 +115,9 @@ void disk_look(const struct run *run, struct gpc_tier *ret)
 
 static uint64_t limit_of(const struct run *run, uint64_t restarts)
 {
-	return restarts > run->a.restarts ? UINT64_MAX :
-	       run->job->requests / run->a.workers * restarts / (run->a.restarts + 1);
+	return restarts > run->a.restarts
+		       ? UINT64_MAX
+		       : run->job->requests / run->a.workers * restarts / (run->a.restarts + 1);
 }
 
 void restart_plan(struct run *run)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker with a pool of VRAM of its own, in a space of its own, as an engine on a GPU of its own has it.
- * What it computes is copied to the RAM that all share, ahead of need, and gpc_fetch brings from there
- * what any of them has computed.
+/* A worker with a pool of VRAM of its own, in a space of its own, as an engine on a GPU of its own
+ * has it. What it computes is copied to the RAM that all share, ahead of need, and gpc_fetch brings
+ * from there what any of them has computed.
  *
  * Fetches are on the stream that verifies, so on a GPU the bytes are verified in the order of that
- * stream, before anybody has waited for the copies; the host device has no such stream, and is waited for
- * first.  Spills are on the device's default stream, and are waited for by the next request: so no
- * victim is without its copy, and one worker's hits are the same each time. */
+ * stream, before anybody has waited for the copies; the host device has no such stream, and is
+ * waited for first.  Spills are on the device's default stream, and are waited for by the next
+ * request: so no victim is without its copy, and one worker's hits are the same each time. */
 #include "config.h"
 
 #include "tools/replay/worker.h"
@@ -18,17 +18,27 @@ enum { COPY_MS = 60000 };
 
 /* ---- the pool ---- */
 
-/* Pieces as in the pool of a keeper.  Who starts again waits for the pool of its last life to go. */
+/* Pieces as in the pool of a keeper.  Who starts again waits for the pool of its last life to
+ * go. */
 int fetch_make_pool(struct worker *w)
 {
 	const struct job *j = w->job;
 	uint64_t piece = j->payload / j->pieces;
-	struct gpc_run run = { .count = j->pieces, .bytes = piece, .slot_stride = piece,
+	struct gpc_run run = { .count = j->pieces,
+			       .bytes = piece,
+			       .slot_stride = piece,
 			       .run_stride = piece * j->vram_blocks };
-	struct gpc_memory m = { .size = sizeof(m), .nruns = 1, .runs = &run, .device = j->device,
+	struct gpc_memory m = { .size = sizeof(m),
+				.nruns = 1,
+				.runs = &run,
+				.device = j->device,
 				.block_bytes = j->payload };
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .flags = GPC_POOL_OWNED,
-			      .space = w->number, .blocks = j->vram_blocks, .demote_to = j->ram,
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_VRAM,
+			      .flags = GPC_POOL_OWNED,
+			      .space = w->number,
+			      .blocks = j->vram_blocks,
+			      .demote_to = j->ram,
 			      .spill_ahead = j->ram < 0 ? 0 : j->spill_ahead };
 	struct patience patience = { 0 };
 	int r;
@@ -60,8 +70,8 @@ static int wait_for(struct worker *w, gpc_transfer t)
 	return r;
 }
 
-/* How many of the blocks came by the transfer.  A block that the writer has refused, its source having
- * gone meanwhile, has its bytes, and is the caller's as long as it is held. */
+/* How many of the blocks came by the transfer.  A block that the writer has refused, its source
+ * having gone meanwhile, has its bytes, and is the caller's as long as it is held. */
 static int count_copied(struct worker *w, gpc_transfer t)
 {
 	int n = t ? gpc_transfer_results(w->c, t, w->results, w->job->longest + 1) : 0;
@@ -107,8 +117,8 @@ static int fetch_some(struct worker *w, uint32_t first, uint32_t n, gpc_transfer
 	return got < 0 ? worker_fail(w, got, "fetch") : got;
 }
 
-/* The longest prefix, all of it in this worker's VRAM; returns its length.  Where a checksum was wrong the
- * bad block has been dropped, and the prefix ends before it the next time. */
+/* The longest prefix, all of it in this worker's VRAM; returns its length.  Where a checksum was
+ * wrong the bad block has been dropped, and the prefix ends before it the next time. */
 int fetch_hits(struct worker *w, uint32_t n)
 {
 	uint32_t len = 0;

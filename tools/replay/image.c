@@ -143,6 +143,11 @@ static void host_forget(void *who, struct image_layout *l)
 }
 
 const struct image_ops image_host = {
-	.open = host_open, .close = host_close, .stream = host_stream, .learn = host_learn,
-	.forget = host_forget, .fill = host_fill, .check = host_check,
+	.open = host_open,
+	.close = host_close,
+	.stream = host_stream,
+	.learn = host_learn,
+	.forget = host_forget,
+	.fill = host_fill,
+	.check = host_check,
 };

@@ -20,17 +20,20 @@ extern "C" {
 #define IMAGE_FN static inline
 #endif
 
-#define IMAGE_GOOD UINT32_MAX            /* no byte is wrong */
+#define IMAGE_GOOD UINT32_MAX /* no byte is wrong */
 
 struct image_run {
-	uint8_t *at;                     /* piece 0 of slot 0 */
+	uint8_t *at; /* piece 0 of slot 0 */
 	uint64_t bytes, slot_stride, run_stride;
-	uint64_t from;                   /* its place in the image */
+	uint64_t from; /* its place in the image */
 	uint32_t count;
-	uint32_t aligned;                /* 1: pieces are whole words, in memory and in the image */
+	uint32_t aligned; /* 1: pieces are whole words, in memory and in the image */
 };
 
-struct image_item { uint64_t key[2]; uint32_t slot, pad; };
+struct image_item {
+	uint64_t key[2];
+	uint32_t slot, pad;
+};
 
 /* Word number i of the image of a key. */
 IMAGE_FN uint64_t image_word(const uint64_t key[2], uint64_t i)
@@ -57,9 +60,9 @@ IMAGE_FN uint8_t *image_piece(const struct image_run *r, uint32_t slot, uint32_t
 
 struct image_layout {
 	uint32_t nruns;
-	uint64_t bytes;                  /* of an image */
+	uint64_t bytes; /* of an image */
 	struct image_run *run;
-	void *there;                     /* the runs as the device has them */
+	void *there; /* the runs as the device has them */
 };
 
 /* Each returns 0 or more, or -1 after image_say(). */
@@ -67,7 +70,7 @@ struct image_ops {
 	/* Somebody who reaches the memory at base, or NULL after image_say(). */
 	void *(*open)(void *base);
 	void (*close)(void *who);
-	void *(*stream)(void *who);      /* for gpc_copy, before or behind the calls below */
+	void *(*stream)(void *who); /* for gpc_copy, before or behind the calls below */
 	int (*learn)(void *who, struct image_layout *l);
 	void (*forget)(void *who, struct image_layout *l);
 	/* Complete on return. */
@@ -86,7 +89,7 @@ const char *image_said(void);
 
 /* ---- kernels, on a stream; 0 or a cudaError_t ---- */
 
-#define IMAGE_BATCH 4096                 /* items of a launch */
+#define IMAGE_BATCH 4096 /* items of a launch */
 
 int image_launch_fill(const struct image_run *runs, uint32_t nruns, const struct image_item *items,
 		      uint32_t n, void *stream);

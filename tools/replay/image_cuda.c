@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct here {                            /* in pinned memory */
+struct here { /* in pinned memory */
 	unsigned long long wrong;
 	struct image_item items[IMAGE_BATCH];
 };
 
-struct there {                           /* in the GPU's */
+struct there { /* in the GPU's */
 	unsigned long long wrong;
 	uint32_t first[IMAGE_BATCH];
 	struct image_item items[IMAGE_BATCH];
@@ -114,8 +114,9 @@ static void gpu_forget(void *who, struct image_layout *l)
 static int send(struct gpu *g, const struct image_item *items, uint32_t n)
 {
 	memcpy(g->here->items, items, n * sizeof(*items));
-	return worked(g, cudaMemcpyAsync(g->there->items, g->here->items, n * sizeof(*items),
-					 cudaMemcpyHostToDevice, g->stream),
+	return worked(g,
+		      cudaMemcpyAsync(g->there->items, g->here->items, n * sizeof(*items),
+				      cudaMemcpyHostToDevice, g->stream),
 		      "copy of the list of blocks");
 }
 
@@ -136,16 +137,20 @@ static int check_batch(struct gpu *g, const struct image_layout *l, const struct
 	if (send(g, items, n) ||
 	    worked(g, cudaMemsetAsync(&g->there->wrong, 0, sizeof(g->there->wrong), g->stream),
 		   "clear the counter of wrong blocks") ||
-	    worked(g, image_launch_check(l->there, l->nruns, g->there->items, n, g->there->first,
-					 &g->there->wrong, g->stream),
+	    worked(g,
+		   image_launch_check(l->there, l->nruns, g->there->items, n, g->there->first,
+				      &g->there->wrong, g->stream),
 		   "launch of the kernel that verifies blocks") ||
-	    worked(g, cudaMemcpyAsync(&g->here->wrong, &g->there->wrong, sizeof(g->here->wrong),
-				      cudaMemcpyDeviceToHost, g->stream), "copy of the counter") ||
+	    worked(g,
+		   cudaMemcpyAsync(&g->here->wrong, &g->there->wrong, sizeof(g->here->wrong),
+				   cudaMemcpyDeviceToHost, g->stream),
+		   "copy of the counter") ||
 	    worked(g, cudaStreamSynchronize(g->stream), "verify blocks"))
 		return -1;
 	if (g->here->wrong &&
-	    worked(g, cudaMemcpy(first, g->there->first, n * sizeof(*first),
-				 cudaMemcpyDeviceToHost), "copy of the wrong blocks"))
+	    worked(g,
+		   cudaMemcpy(first, g->there->first, n * sizeof(*first), cudaMemcpyDeviceToHost),
+		   "copy of the wrong blocks"))
 		return -1;
 	return (int)g->here->wrong;
 }
@@ -171,7 +176,7 @@ static int gpu_check(void *who, const struct image_layout *l, const struct image
 
 	for (at = 0; at < n; at += batch) {
 		batch = n - at < IMAGE_BATCH ? n - at : IMAGE_BATCH;
-		memset(first + at, 0xff, batch * sizeof(*first));        /* IMAGE_GOOD */
+		memset(first + at, 0xff, batch * sizeof(*first)); /* IMAGE_GOOD */
 		r = check_batch(who, l, items + at, batch, first + at);
 		if (r < 0)
 			return r;
@@ -181,6 +186,11 @@ static int gpu_check(void *who, const struct image_layout *l, const struct image
 }
 
 const struct image_ops image_cuda = {
-	.open = gpu_open, .close = gpu_close, .stream = gpu_stream, .learn = gpu_learn,
-	.forget = gpu_forget, .fill = gpu_fill, .check = gpu_check,
+	.open = gpu_open,
+	.close = gpu_close,
+	.stream = gpu_stream,
+	.learn = gpu_learn,
+	.forget = gpu_forget,
+	.fill = gpu_fill,
+	.check = gpu_check,
 };

@@ -2,8 +2,8 @@
 /* Workers that are killed, one after the other, and started again.
  *
  * The replay is cut into as many shares as there are kills, and one.  Within each some worker is
- * killed at a random moment after a random request.  Nobody goes beyond the share before the new worker has
- * verified what it found: so all kills take place, however fast the replay is. */
+ * killed at a random moment after a random request.  Nobody goes beyond the share before the new
+ * worker has verified what it found: so all kills take place, however fast the replay is. */
 #include "config.h"
 
 #include "tools/replay/replay.h"
@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-enum { LATER_NS = 2000000 };         /* a kill comes up to so much after its request */
+enum { LATER_NS = 2000000 }; /* a kill comes up to so much after its request */
 
 static uint64_t draw(struct killer *k, uint64_t below)
 {
@@ -42,8 +42,7 @@ static void decide(struct run *run)
 
 void kill_plan(struct run *run)
 {
-	run->killer = (struct killer){ .left = (uint32_t)run->a.kills,
-				       .random = cli_now_ns() | 1 };
+	run->killer = (struct killer){ .left = (uint32_t)run->a.kills, .random = cli_now_ns() | 1 };
 	if (run->a.kills)
 		decide(run);
 }
@@ -62,7 +61,8 @@ static bool is_time(struct run *run)
 	return cli_now_ns() >= k->at_ns;
 }
 
-/* One that has failed by itself is not killed, nor anybody else any more: the others go on to the end. */
+/* One that has failed by itself is not killed, nor anybody else any more: the others go on to the
+ * end. */
 static void give_up(struct run *run)
 {
 	run->killer.left = 0;

@@ -34,8 +34,7 @@ static int forget_earlier(const struct run *run)
 	       cli_now_ns() < end)
 		cli_sleep_ms(10);
 	if (r < 0)
-		cli_gpc_error(r, "%s: cannot clear the blocks of earlier replays",
-			      run->name);
+		cli_gpc_error(r, "%s: cannot clear the blocks of earlier replays", run->name);
 	gpc_close(c);
 	return r < 0 ? EXIT_RUNTIME : 0;
 }
@@ -68,8 +67,7 @@ static int make_job(struct run *run)
 
 	run->job_fd = memfd_create("gpc-replay job", MFD_CLOEXEC);
 	if (run->job_fd >= 0 && ftruncate(run->job_fd, (off_t)bytes) == 0)
-		job = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, run->job_fd,
-			   0);
+		job = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, run->job_fd, 0);
 	if (job == MAP_FAILED) {
 		cli_error("no memory for the trace: %s", strerror(errno));
 		return -1;
@@ -159,13 +157,16 @@ static int show_result(struct run *run)
 static int make_cache(struct run *run)
 {
 	return disk_plan(run) || own_start_writer(run) || make_job(run) || cache_try_device(run) ||
-	       own_start_keeper(run) || own_make_ram(run) || cache_look(run) ? -1 : 0;
+			       own_start_keeper(run) || own_make_ram(run) || cache_look(run)
+		       ? -1
+		       : 0;
 }
 
 static int find_cache(struct run *run)
 {
-	return make_job(run) || cache_look(run) || cache_wait_writer(run) ||
-	       cache_try_device(run) ? -1 : 0;
+	return make_job(run) || cache_look(run) || cache_wait_writer(run) || cache_try_device(run)
+		       ? -1
+		       : 0;
 }
 
 static int go(struct run *run)
@@ -196,9 +197,14 @@ static void clean_up(struct run *run)
 int main(int argc, char **argv)
 {
 	static struct run run = {
-		.a = { .workers = 1, .vram = 10000, .tokens = 16, .payload = 64,
+		.a = { .workers = 1,
+		       .vram = 10000,
+		       .tokens = 16,
+		       .payload = 64,
 		       .dir = "/dev/shm" },
-		.job_fd = -1, .payload_fd = -1, .gate = -1,
+		.job_fd = -1,
+		.payload_fd = -1,
+		.gate = -1,
 	};
 	int status;
 

@@ -9,74 +9,94 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POOL_MOST = 1 << 24, KILLS_MOST = 10000, TOKENS_MOST = 1 << 16 };    /* of a cache: see gpcd */
+enum { POOL_MOST = 1 << 24, KILLS_MOST = 10000, TOKENS_MOST = 1 << 16 }; /* of a cache: see gpcd */
 
-static const struct option options[] = {
-	{ "workers", required_argument, NULL, 'w' },
-	{ "vram-blocks", required_argument, NULL, 'v' },
-	{ "ram-blocks", required_argument, NULL, 'r' },
-	{ "block-tokens", required_argument, NULL, 'b' },
-	{ "payload", required_argument, NULL, 'p' },
-	{ "pieces", required_argument, NULL, 'k' },
-	{ "name", required_argument, NULL, 'n' },
-	{ "dir", required_argument, NULL, 'd' },
-	{ "device", required_argument, NULL, 'D' },
-	{ "fetch", no_argument, NULL, 'f' },
-	{ "kill", required_argument, NULL, 'K' },
-	{ "disk-blocks", required_argument, NULL, 'B' },
-	{ "disk", required_argument, NULL, 'F' },
-	{ "restart", required_argument, NULL, 'R' },
-	{ "plot", required_argument, NULL, 'P' },
-	{ "json", no_argument, NULL, 'j' },
-	{ "worker", required_argument, NULL, 'W' },      /* of the parent alone */
-	{ "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, 'V' },
-	{ NULL, 0, NULL, 0 }
-};
+static const struct option options[] = { { "workers", required_argument, NULL, 'w' },
+					 { "vram-blocks", required_argument, NULL, 'v' },
+					 { "ram-blocks", required_argument, NULL, 'r' },
+					 { "block-tokens", required_argument, NULL, 'b' },
+					 { "payload", required_argument, NULL, 'p' },
+					 { "pieces", required_argument, NULL, 'k' },
+					 { "name", required_argument, NULL, 'n' },
+					 { "dir", required_argument, NULL, 'd' },
+					 { "device", required_argument, NULL, 'D' },
+					 { "fetch", no_argument, NULL, 'f' },
+					 { "kill", required_argument, NULL, 'K' },
+					 { "disk-blocks", required_argument, NULL, 'B' },
+					 { "disk", required_argument, NULL, 'F' },
+					 { "restart", required_argument, NULL, 'R' },
+					 { "plot", required_argument, NULL, 'P' },
+					 { "json", no_argument, NULL, 'j' },
+					 { "worker", required_argument, NULL,
+					   'W' }, /* of the parent alone */
+					 { "help", no_argument, NULL, 'h' },
+					 { "version", no_argument, NULL, 'V' },
+					 { NULL, 0, NULL, 0 } };
 
 static const struct cli_help help[] = {
 	{ NULL, "Usage: gpc-replay TRACE [OPTION]...", NULL },
-	{ NULL, "Replay recorded requests against a cache.  TRACE has one JSON object in each\n"
-	  "line; '-' is the standard input.\n", NULL },
+	{ NULL,
+	  "Replay recorded requests against a cache.  TRACE has one JSON object in each\n"
+	  "line; '-' is the standard input.\n",
+	  NULL },
 	{ "--workers N", "processes that share the requests, 1 to 240", "1" },
 	{ "--vram-blocks V", "blocks of VRAM, 1 to 16M", "10000" },
 	{ "--ram-blocks R", "blocks of RAM that VRAM demotes to, up to 16M; 0: none", "0" },
 	{ "--block-tokens B", "tokens in a block, 1 to 64k; changes no result", "16" },
-	{ "--payload BYTES", "bytes of memory behind each block, 24 to 16M; with --device, in "
-	  "pools with memory, VRAM there and RAM in shared memory", "64" },
-	{ "--pieces K", "pieces of a block in VRAM, those of one number in a row; divides "
-	  "--payload", "as many as have 256 bytes, at most 64" },
+	{ "--payload BYTES",
+	  "bytes of memory behind each block, 24 to 16M; with --device, in "
+	  "pools with memory, VRAM there and RAM in shared memory",
+	  "64" },
+	{ "--pieces K",
+	  "pieces of a block in VRAM, those of one number in a row; divides "
+	  "--payload",
+	  "as many as have 256 bytes, at most 64" },
 	{ "--name NAME", "use the cache of a running gpcd, not a cache of its own", NULL },
 	{ "--dir DIR", "folder of the cache's files", "/dev/shm" },
-	{ "--device D", "match on host, cuda:N or GPU-UUID, where a cache of its own gets a "
-	  "mirror; none: match in shared memory", "none" },
-	{ "--fetch", "with --payload and --device: each worker has VRAM of its own, and --ram-blocks "
-	  "are shared by all; blocks come by gpc_fetch", NULL },
-	{ "--kill N", "with --fetch: kill so many workers, one after the other, start each again and "
-	  "verify what it left", "0" },
-	{ "--disk-blocks C", "with --payload, --device and --ram-blocks: blocks of a tier on disk, where those go that "
-	  "RAM gives up, up to 16M; 0: none", "0" },
-	{ "--disk FILE", "its file, which must not exist, and is removed at the end", "one in /var/tmp" },
+	{ "--device D",
+	  "match on host, cuda:N or GPU-UUID, where a cache of its own gets a "
+	  "mirror; none: match in shared memory",
+	  "none" },
+	{ "--fetch",
+	  "with --payload and --device: each worker has VRAM of its own, and --ram-blocks "
+	  "are shared by all; blocks come by gpc_fetch",
+	  NULL },
+	{ "--kill N",
+	  "with --fetch: kill so many workers, one after the other, start each again and "
+	  "verify what it left",
+	  "0" },
+	{ "--disk-blocks C",
+	  "with --payload, --device and --ram-blocks: blocks of a tier on disk, where those go that "
+	  "RAM gives up, up to 16M; 0: none",
+	  "0" },
+	{ "--disk FILE", "its file, which must not exist, and is removed at the end",
+	  "one in /var/tmp" },
 	{ "--restart N", "with --disk-blocks: kill gpcd so many times and start it again", "0" },
-	{ "--plot FILE", "replay nothing: compute the hit rates of all capacities, of one cache for "
-	  "all workers and of one for each, and draw them as SVG", NULL },
+	{ "--plot FILE",
+	  "replay nothing: compute the hit rates of all capacities, of one cache for "
+	  "all workers and of one for each, and draw them as SVG",
+	  NULL },
 	{ "--json", "print one JSON object", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
 	{ NULL, "With --name, the sizes that you give must be those of the cache.", NULL },
-	{ NULL, "Exit status: 0 done, 1 a wrong block or a failure, 2 wrong usage,\n"
-	  "130 interrupted.", NULL },
+	{ NULL,
+	  "Exit status: 0 done, 1 a wrong block or a failure, 2 wrong usage,\n"
+	  "130 interrupted.",
+	  NULL },
 };
 
 static bool set_option(struct args *a, int opt, const char *arg)
 {
 	switch (opt) {
-	case 'w': return cli_count("workers", arg, 1, WORKERS_MAX, &a->workers);
+	case 'w':
+		return cli_count("workers", arg, 1, WORKERS_MAX, &a->workers);
 	case 'p':
 		a->payload_given = true;
 		return cli_count("payload", arg, PAYLOAD_MIN, PAYLOAD_MAX, &a->payload);
-	case 'k': return cli_count("pieces", arg, 1, PAYLOAD_MAX, &a->pieces);
+	case 'k':
+		return cli_count("pieces", arg, 1, PAYLOAD_MAX, &a->pieces);
 	case 'v':
 		a->vram_given = true;
 		return cli_count("vram-blocks", arg, 1, POOL_MOST, &a->vram);
@@ -86,16 +106,33 @@ static bool set_option(struct args *a, int opt, const char *arg)
 	case 'b':
 		a->tokens_given = true;
 		return cli_count("block-tokens", arg, 1, TOKENS_MOST, &a->tokens);
-	case 'n': a->name = arg; return true;
-	case 'd': a->dir = arg; return true;
-	case 'D': a->device = arg; return true;
-	case 'f': a->fetch = true; return true;
-	case 'P': a->plot = arg; return true;
-	case 'B': return cli_count("disk-blocks", arg, 0, POOL_MOST, &a->disk);
-	case 'F': a->disk_path = arg; return true;
-	case 'R': return cli_count("restart", arg, 0, KILLS_MOST, &a->restarts);
-	case 'K': return cli_count("kill", arg, 0, KILLS_MOST, &a->kills);
-	default: a->json = true; return true;
+	case 'n':
+		a->name = arg;
+		return true;
+	case 'd':
+		a->dir = arg;
+		return true;
+	case 'D':
+		a->device = arg;
+		return true;
+	case 'f':
+		a->fetch = true;
+		return true;
+	case 'P':
+		a->plot = arg;
+		return true;
+	case 'B':
+		return cli_count("disk-blocks", arg, 0, POOL_MOST, &a->disk);
+	case 'F':
+		a->disk_path = arg;
+		return true;
+	case 'R':
+		return cli_count("restart", arg, 0, KILLS_MOST, &a->restarts);
+	case 'K':
+		return cli_count("kill", arg, 0, KILLS_MOST, &a->kills);
+	default:
+		a->json = true;
+		return true;
 	}
 }
 
@@ -106,8 +143,10 @@ static int set_pieces(struct args *a)
 
 	a->in_pools = a->payload_given && a->device && strcmp(a->device, "none");
 	if (a->pieces && a->name)
-		return cli_usage("--pieces and --name exclude each other: the pools of %s have their "
-				 "layouts", a->name);
+		return cli_usage(
+			"--pieces and --name exclude each other: the pools of %s have their "
+			"layouts",
+			a->name);
 	if (a->pieces && !a->in_pools)
 		return cli_usage("--pieces: give --payload and --device, too");
 	if (a->pieces && a->payload % a->pieces)
@@ -128,25 +167,31 @@ static int check_fetch(const struct args *a)
 	if (!a->fetch)
 		return -1;
 	if (a->name)
-		return cli_usage("--fetch and --name exclude each other: it is for a cache of its own");
+		return cli_usage(
+			"--fetch and --name exclude each other: it is for a cache of its own");
 	if (!a->in_pools)
 		return cli_usage("--fetch: give --payload and --device, too");
 	if (a->workers >= GPC_MAX_SPACES)
-		return cli_usage("--fetch: %llu workers are too many, since each has a space: at most %d",
-				 (unsigned long long)a->workers, GPC_MAX_SPACES - 1);
+		return cli_usage(
+			"--fetch: %llu workers are too many, since each has a space: at most %d",
+			(unsigned long long)a->workers, GPC_MAX_SPACES - 1);
 	return -1;
 }
 
 static int check_disk(const struct args *a)
 {
-	const char *option = a->disk ? "disk-blocks" : a->restarts ? "restart" : a->disk_path ? "disk" : NULL;
+	const char *option = a->disk        ? "disk-blocks"
+			     : a->restarts  ? "restart"
+			     : a->disk_path ? "disk"
+					    : NULL;
 
 	if (!option)
 		return -1;
 	if (!a->disk)
 		return cli_usage("--%s: give --disk-blocks, too", option);
 	if (a->name || a->fetch)
-		return cli_usage("--disk-blocks and --%s exclude each other", a->name ? "name" : "fetch");
+		return cli_usage("--disk-blocks and --%s exclude each other",
+				 a->name ? "name" : "fetch");
 	if (!a->in_pools || !a->ram)
 		return cli_usage("--disk-blocks: give --payload, --device and --ram-blocks, too");
 	if (a->disk_path && strlen(a->disk_path) >= PATH_MAX)
@@ -157,13 +202,19 @@ static int check_disk(const struct args *a)
 /* Nothing is replayed, so there is nothing to be told about it.  -1, or the exit status. */
 static int check_plot(const struct args *a)
 {
-	const char *other = a->name ? "name" : a->device ? "device" : a->fetch ? "fetch" :
-			    a->vram_given ? "vram-blocks" : a->ram_given ? "ram-blocks" :
-			    a->payload_given ? "payload" : NULL;
+	const char *other = a->name            ? "name"
+			    : a->device        ? "device"
+			    : a->fetch         ? "fetch"
+			    : a->vram_given    ? "vram-blocks"
+			    : a->ram_given     ? "ram-blocks"
+			    : a->payload_given ? "payload"
+					       : NULL;
 
 	if (a->plot && other)
-		return cli_usage("--plot and --%s exclude each other: --plot computes the hits of all "
-				 "capacities, and replays nothing", other);
+		return cli_usage(
+			"--plot and --%s exclude each other: --plot computes the hits of all "
+			"capacities, and replays nothing",
+			other);
 	return -1;
 }
 
@@ -176,8 +227,9 @@ int options_parse(struct args *a, int argc, char **argv)
 		if (opt == 'h')
 			return cli_show_help(help, ARRAY_SIZE(help));
 		if (opt == 'W')
-			return cli_count("worker", optarg, 0, WORKERS_MAX - 1, &number) ?
-			       worker_main((uint32_t)number) : EXIT_USAGE;
+			return cli_count("worker", optarg, 0, WORKERS_MAX - 1, &number)
+				       ? worker_main((uint32_t)number)
+				       : EXIT_USAGE;
 		if (!set_option(a, opt, optarg))
 			return EXIT_USAGE;
 	}
@@ -186,8 +238,7 @@ int options_parse(struct args *a, int argc, char **argv)
 	if (optind == argc)
 		return cli_usage("which TRACE?");
 	if (optind + 1 < argc)
-		return cli_usage("one TRACE only: '%s' is one argument too many",
-				 argv[optind + 1]);
+		return cli_usage("one TRACE only: '%s' is one argument too many", argv[optind + 1]);
 	a->trace = argv[optind];
 	if (a->name && !cli_name(a->name))
 		return cli_bad_name(a->name);

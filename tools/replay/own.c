@@ -17,10 +17,11 @@
 #include <unistd.h>
 
 enum {
-	END_MS = 5000, END_CAUGHT_MS = 500,
-	SEATS_BESIDE = 10,           /* beside the workers': gpcd, keeper, standbys, tools */
-	TRANSIT = 64,                /* slots of a RAM pool beside its capacity */
-	POOLS_BESIDE = 4,            /* RAM, and those of workers that were killed */
+	END_MS = 5000,
+	END_CAUGHT_MS = 500,
+	SEATS_BESIDE = 10, /* beside the workers': gpcd, keeper, standbys, tools */
+	TRANSIT = 64,      /* slots of a RAM pool beside its capacity */
+	POOLS_BESIDE = 4,  /* RAM, and those of workers that were killed */
 	MAKE_MS = 30000,
 };
 
@@ -72,7 +73,10 @@ static int open_notify(char name[sizeof(((struct sockaddr_un *)0)->sun_path) + 1
 }
 
 /* Numbers of a command line, as text. */
-struct words { char text[16][24]; unsigned used; };
+struct words {
+	char text[16][24];
+	unsigned used;
+};
 
 static const char *number(struct words *w, uint64_t v)
 {
@@ -82,7 +86,10 @@ static const char *number(struct words *w, uint64_t v)
 	return text;
 }
 
-struct command { const char *argv[40]; unsigned n; };
+struct command {
+	const char *argv[40];
+	unsigned n;
+};
 
 static void say(struct command *c, const char *option, const char *value)
 {
@@ -231,15 +238,20 @@ int own_restart_writer(struct run *run)
 
 int own_start_keeper(struct run *run)
 {
-	return run->a.in_pools && !run->a.fetch ? start(run, &run->keeper, "gpcd --keep", say_keeper) : 0;
+	return run->a.in_pools && !run->a.fetch
+		       ? start(run, &run->keeper, "gpcd --keep", say_keeper)
+		       : 0;
 }
 
-/* In a child: it may wait for long, and what it makes is nobody's.  Its blocks need no parents there: a
- * worker's copy of a block may go before those of its children. */
+/* In a child: it may wait for long, and what it makes is nobody's.  Its blocks need no parents
+ * there: a worker's copy of a block may go before those of its children. */
 static int make_ram(const struct run *run)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .flags = GPC_POOL_UNCHAINED,
-			      .space = (uint32_t)run->a.workers, .blocks = (uint32_t)run->a.ram,
+	struct gpc_pool p = { .size = sizeof(p),
+			      .kind = GPC_RAM,
+			      .flags = GPC_POOL_UNCHAINED,
+			      .space = (uint32_t)run->a.workers,
+			      .blocks = (uint32_t)run->a.ram,
 			      .demote_to = -1 };
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = run->a.payload };
 	gpc *c;

@@ -15,18 +15,20 @@
 struct job;
 struct payload_pools;
 
-struct payload_copied { uint64_t bytes, ns; };
+struct payload_copied {
+	uint64_t bytes, ns;
+};
 
 struct payload {
 	const struct payload_ops *ops;
 	const struct job *job;
 	gpc *c;
-	int32_t vram;                /* pool that this worker fills */
-	unsigned char *bytes;        /* payload_own */
-	struct payload_pools *pools; /* payload_pool */
-	struct payload_copied down, up;      /* VRAM to RAM, and back; what gpc_copy did */
-	char error[320];             /* of the call that failed last; empty: the library has it */
-	char wrong[160];             /* of the call that found wrong blocks: where; may be empty */
+	int32_t vram;                   /* pool that this worker fills */
+	unsigned char *bytes;           /* payload_own */
+	struct payload_pools *pools;    /* payload_pool */
+	struct payload_copied down, up; /* VRAM to RAM, and back; what gpc_copy did */
+	char error[320]; /* of the call that failed last; empty: the library has it */
+	char wrong[160]; /* of the call that found wrong blocks: where; may be empty */
 };
 
 /* Calls return 0 or more, or a negative errno.  Of arrays of blocks, -1 is skipped. */

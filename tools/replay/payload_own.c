@@ -124,7 +124,10 @@ static int own_copy(struct payload *p, const struct gpc_move *moves, uint32_t n,
 }
 
 const struct payload_ops payload_own = {
-	.open = own_open, .close = own_close, .write = own_write, .check = own_check,
+	.open = own_open,
+	.close = own_close,
+	.write = own_write,
+	.check = own_check,
 	.copy = own_copy,
 };
 

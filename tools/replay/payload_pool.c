@@ -17,8 +17,8 @@
 
 enum { COPY_MS = 60000, PIN_MS = 60000 };
 
-struct view {                        /* of a pool, in this process */
-	uint64_t memory;             /* the number of its memory; 0: not mapped yet */
+struct view {            /* of a pool, in this process */
+	uint64_t memory; /* the number of its memory; 0: not mapped yet */
 	uint32_t slots;
 	const struct image_ops *ops;
 	void *who;
@@ -27,10 +27,10 @@ struct view {                        /* of a pool, in this process */
 
 struct payload_pools {
 	struct view view[GPC_MAX_POOLS + 1];
-	uint32_t room;               /* of the arrays */
-	struct image_item *items;    /* of one pool, gathered from an array of blocks ... */
-	uint32_t *of;                /* ... where they stand in it */
-	uint32_t *first;             /* and the first wrong byte of each */
+	uint32_t room;            /* of the arrays */
+	struct image_item *items; /* of one pool, gathered from an array of blocks ... */
+	uint32_t *of;             /* ... where they stand in it */
+	uint32_t *first;          /* and the first wrong byte of each */
 };
 
 static int fail(struct payload *p, int err, const char *fmt, ...)
@@ -74,8 +74,11 @@ static int place_runs(struct payload *p, int pool, struct view *v, const struct 
 		if (err < 0)
 			return library(p, err, "map", pool);
 		*run = (struct image_run){
-			.at = (uint8_t *)base + r->offset, .bytes = r->bytes, .from = l->bytes,
-			.slot_stride = r->slot_stride, .count = r->count,
+			.at = (uint8_t *)base + r->offset,
+			.bytes = r->bytes,
+			.from = l->bytes,
+			.slot_stride = r->slot_stride,
+			.count = r->count,
 			.run_stride = r->count > 1 ? r->run_stride : 0,
 		};
 		run->aligned = is_word((uintptr_t)run->at) && is_word(run->bytes) &&
@@ -234,7 +237,8 @@ static void tell_wrong(struct payload *p, int pool, uint32_t n)
 
 	while (k + 1 < n && first[k] == IMAGE_GOOD)
 		k++;
-	snprintf(p->wrong, sizeof(p->wrong), "block %#x of pool %d has not the bytes of its key "
+	snprintf(p->wrong, sizeof(p->wrong),
+		 "block %#x of pool %d has not the bytes of its key "
 		 "%016" PRIx64 "%016" PRIx64 ": byte %u of %u is the first wrong one",
 		 (unsigned)GPC_BLOCK(pool, item[k].slot), pool, item[k].key[0], item[k].key[1],
 		 first[k], p->job->payload);
@@ -406,6 +410,10 @@ static void pool_close(struct payload *p)
 }
 
 const struct payload_ops payload_pool = {
-	.open = pool_open, .close = pool_close, .write = pool_write, .check = pool_check,
-	.copy = pool_copy, .stream = pool_stream,
+	.open = pool_open,
+	.close = pool_close,
+	.write = pool_write,
+	.check = pool_check,
+	.copy = pool_copy,
+	.stream = pool_stream,
 };

@@ -19,11 +19,13 @@ static uint64_t up_to(uint64_t v, uint64_t step)
 	return (v + step - 1) / step * step;
 }
 
-/* From where each worker has room for the longest request, in steps of equal ratio, to where nothing is
- * evicted any more. */
-static int choose(struct plot *p, const struct trace *t, const struct curve *one, const struct curve *each)
+/* From where each worker has room for the longest request, in steps of equal ratio, to where
+ * nothing is evicted any more. */
+static int choose(struct plot *p, const struct trace *t, const struct curve *one,
+		  const struct curve *each)
 {
-	uint64_t first = (t->longest ? t->longest : 1) * (uint64_t)p->caches, end = each->most * p->caches;
+	uint64_t first = (t->longest ? t->longest : 1) * (uint64_t)p->caches,
+		 end = each->most * p->caches;
 	double ratio;
 
 	if (end < one->most)
@@ -42,8 +44,8 @@ static int choose(struct plot *p, const struct trace *t, const struct curve *one
 			c = end;
 		if (p->n && c <= p->points[p->n - 1].blocks)
 			continue;
-		p->points[p->n++] = (struct point){ c, curve_hits(one, c),
-						    curve_hits(each, c / p->caches) };
+		p->points[p->n++] =
+			(struct point){ c, curve_hits(one, c), curve_hits(each, c / p->caches) };
 	}
 	return 0;
 }
@@ -124,8 +126,9 @@ static void show_table(const struct plot *p, json_t *all)
 	};
 	json_t *few = some(all);
 
-	out_line("%s: hit rates of one cache for %u workers, and of one each with as many blocks in all",
-		 p->trace, p->caches);
+	out_line(
+		"%s: hit rates of one cache for %u workers, and of one each with as many blocks in all",
+		p->trace, p->caches);
 	putchar('\n');
 	out_table(cols, ARRAY_SIZE(cols), few);
 	json_decref(few);
@@ -133,8 +136,10 @@ static void show_table(const struct plot *p, json_t *all)
 
 int plot_trace(const struct args *a, const struct trace *t)
 {
-	struct plot p = { .trace = a->trace, .caches = (uint32_t)a->workers,
-			  .requests = t->requests, .refs = t->refs };
+	struct plot p = { .trace = a->trace,
+			  .caches = (uint32_t)a->workers,
+			  .requests = t->requests,
+			  .refs = t->refs };
 	int r = make(&p, t);
 	json_t *all;
 

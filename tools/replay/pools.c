@@ -54,8 +54,10 @@ static bool may_fill(const struct run *run, gpc *c, const struct gpc_pool *p, ch
 
 	if (!p->memory) {
 		if (run->a.in_pools && !why[0])
-			snprintf(why, 256, "pool %d of %s, of VRAM, has no memory (gpcd --keep makes "
-				 "one that has)", p->number, run->name);
+			snprintf(why, 256,
+				 "pool %d of %s, of VRAM, has no memory (gpcd --keep makes "
+				 "one that has)",
+				 p->number, run->name);
 		return !run->a.in_pools;
 	}
 	if (gpc_pool_memory_get(c, p->number, &m) < 0) {
@@ -94,7 +96,8 @@ static int look_at_memory(struct run *run, gpc *c, const struct gpc_pool *vram,
 		run->job->spaces |= GPC_SPACE(ram->space);
 	if (run->job->ram >= 0 && !ram->memory) {
 		cli_error("pool %d of %s, which pool %d demotes to, has no memory (gpcd "
-			  "--block-bytes gives it some)", ram->number, run->name, vram->number);
+			  "--block-bytes gives it some)",
+			  ram->number, run->name, vram->number);
 		return -1;
 	}
 	return cache_same(run, "bytes a block", true, &run->a.payload, vram->block_bytes);

@@ -33,34 +33,38 @@
 #include <sys/types.h>
 
 enum {
-	WORKERS_MAX = 240,           /* seats, less some for the writer and for tools */
-	PAYLOAD_MIN = 24, PAYLOAD_MAX = 1 << 24,
+	WORKERS_MAX = 240, /* seats, less some for the writer and for tools */
+	PAYLOAD_MIN = 24,
+	PAYLOAD_MAX = 1 << 24,
 	/* what blocks published here are tagged with: those whose payload went with an
 	 * earlier replay can be forgotten without touching anybody else's */
 	REPLAY_TAG = 0x72706c79,
 	/* its keys are of a group of their own: a hit is on a block of a replay */
 	REPLAY_GROUP = 0x72706c79,
 	/* the same where the bytes are in pools with memory, which outlives a replay */
-	REPLAY_POOL_TAG = 0x72706c7a, REPLAY_POOL_GROUP = 0x72706c7a,
-	PIECE_MIN = 256, PIECES_MOST = 64,       /* of --pieces where it is not given */
+	REPLAY_POOL_TAG = 0x72706c7a,
+	REPLAY_POOL_GROUP = 0x72706c7a,
+	PIECE_MIN = 256,
+	PIECES_MOST = 64, /* of --pieces where it is not given */
 };
 
-enum { PATIENCE_MS = 10000 };        /* how long a writer may be away */
+enum { PATIENCE_MS = 10000 }; /* how long a writer may be away */
 
-enum {                               /* descriptors of a worker */
+/* descriptors of a worker */
+enum {
 	FD_JOB = 3,
-	FD_PAYLOAD = 4,              /* closed where pools have the payload */
-	FD_GATE = 5,                 /* end of file = go */
-	FD_RESULT = 6,               /* one byte "attached", then one JSON object */
+	FD_PAYLOAD = 4, /* closed where pools have the payload */
+	FD_GATE = 5,    /* end of file = go */
+	FD_RESULT = 6,  /* one byte "attached", then one JSON object */
 };
 
 /* ---- trace ---- */
 
 struct trace {
-	uint64_t *ids;               /* of all requests, one behind the other */
-	uint64_t *start;             /* requests + 1 */
+	uint64_t *ids;   /* of all requests, one behind the other */
+	uint64_t *start; /* requests + 1 */
 	uint32_t requests, longest;
-	uint64_t refs;               /* start[requests] */
+	uint64_t refs; /* start[requests] */
 };
 
 /* 0, or -1 after a message that names the line. */
@@ -69,46 +73,52 @@ void trace_free(struct trace *t);
 
 /* ---- what a worker counts ---- */
 
-#define LATENCY_BUCKETS (59 * 64)    /* 64 steps for each doubling: within 1.6 % */
+#define LATENCY_BUCKETS (59 * 64) /* 64 steps for each doubling: within 1.6 % */
 
 struct counts {
 	uint64_t requests, block_refs, hits, vram_hits, ram_hits, disk_hits;
 	uint64_t inserted, duplicates, refused, unplaced;
 	uint64_t demoted, promoted, wrong, retries;
-	uint64_t on_device;          /* requests that a device matched */
-	uint64_t down_bytes, down_ns, up_bytes, up_ns;       /* that gpc_copy copied */
-	uint64_t uncommitted;        /* blocks that a fetch brought, and the writer refused */
-	uint64_t claimed, pending;   /* keys that were claimed, or were somebody else's claim */
-	uint64_t looked_after;       /* blocks of RAM that were verified after a kill */
-	uint64_t end_ns;             /* when the worker was done; the latest counts */
+	uint64_t on_device;                            /* requests that a device matched */
+	uint64_t down_bytes, down_ns, up_bytes, up_ns; /* that gpc_copy copied */
+	uint64_t uncommitted;      /* blocks that a fetch brought, and the writer refused */
+	uint64_t claimed, pending; /* keys that were claimed, or were somebody else's claim */
+	uint64_t looked_after;     /* blocks of RAM that were verified after a kill */
+	uint64_t end_ns;           /* when the worker was done; the latest counts */
 	uint64_t latency[LATENCY_BUCKETS];
 };
 
 /* ---- the job ---- */
 
-struct job_pool { uint64_t first; uint32_t slots, kind; };   /* first: payload slot */
+struct job_pool {
+	uint64_t first;
+	uint32_t slots, kind;
+}; /* first: payload slot */
 
-struct job_line { uint64_t done, starts; uint64_t pad[6]; }; /* one cache line a worker */
+struct job_line {
+	uint64_t done, starts;
+	uint64_t pad[6];
+}; /* one cache line a worker */
 
 struct job {
 	char name[GPC_MAX_NAME + 1], dir[PATH_MAX];
-	char device[48];             /* where workers match; empty: on the host */
+	char device[48]; /* where workers match; empty: on the host */
 	uint32_t workers, requests, longest, payload;
-	uint32_t in_pools;           /* 1: the payload is in pools with memory */
-	uint32_t disk;               /* 1: there is a tier below RAM */
-	uint32_t fetch;              /* 1: each worker has a pool of VRAM of its own ... */
-	uint32_t vram_blocks, pieces, spill_ahead;   /* ... of so many blocks */
-	uint32_t tag, group;         /* of what is published */
-	uint32_t spaces;             /* to look in */
-	int32_t vram, ram;           /* pool to fill; its RAM pool, or -1 */
-	uint64_t refs, slots;        /* slots: of the payload */
-	uint64_t limit;              /* requests that each worker may do for now */
+	uint32_t in_pools; /* 1: the payload is in pools with memory */
+	uint32_t disk;     /* 1: there is a tier below RAM */
+	uint32_t fetch;    /* 1: each worker has a pool of VRAM of its own ... */
+	uint32_t vram_blocks, pieces, spill_ahead; /* ... of so many blocks */
+	uint32_t tag, group;                       /* of what is published */
+	uint32_t spaces;                           /* to look in */
+	int32_t vram, ram;                         /* pool to fill; its RAM pool, or -1 */
+	uint64_t refs, slots;                      /* slots: of the payload */
+	uint64_t limit;                            /* requests that each worker may do for now */
 	struct job_pool pool[GPC_MAX_POOLS + 1];
 	struct job_line progress[WORKERS_MAX];
 	/* with fetch: what a worker counted up to its last request, in saved[done & 1]; who is
 	 * started again goes on from there */
 	struct counts saved[WORKERS_MAX][2];
-	uint64_t words[];            /* requests + 1 starts, then refs ids */
+	uint64_t words[]; /* requests + 1 starts, then refs ids */
 };
 
 static inline const uint64_t *job_start(const struct job *j)
@@ -136,8 +146,8 @@ json_t *counts_to_json(const struct counts *c);
 bool counts_add_json(struct counts *sum, const json_t *from);
 
 struct report {
-	const char *trace, *cache;   /* cache NULL: one of its own */
-	const char *device;          /* which has the payload; NULL: none */
+	const char *trace, *cache; /* cache NULL: one of its own */
+	const char *device;        /* which has the payload; NULL: none */
 	uint32_t workers, failed, vram_blocks, ram_blocks, payload, pieces;
 	bool fetch;
 	double seconds;
@@ -146,7 +156,7 @@ struct report {
 	uint32_t disk_blocks;
 	uint64_t restarts;
 	struct gpc_tier tier;
-	uint64_t left;               /* holds, transfers and claims that nobody is there for */
+	uint64_t left; /* holds, transfers and claims that nobody is there for */
 	const struct counts *counts;
 };
 
@@ -159,33 +169,33 @@ void report_progress(uint64_t done, uint64_t total);
 struct args {
 	const char *trace, *name, *dir, *device, *plot, *disk_path;
 	uint64_t workers, vram, ram, tokens, payload, pieces, kills;
-	uint64_t disk, restarts, spare;      /* spare: blocks of RAM beside `ram` */
+	uint64_t disk, restarts, spare; /* spare: blocks of RAM beside `ram` */
 	bool vram_given, ram_given, tokens_given, payload_given, json;
-	bool in_pools;               /* the payload, on the device */
-	bool fetch;                  /* a pool of it for each worker */
+	bool in_pools; /* the payload, on the device */
+	bool fetch;    /* a pool of it for each worker */
 };
 
 struct child {
 	pid_t pid;
-	int fd;                      /* its result pipe; -1 after its end */
+	int fd; /* its result pipe; -1 after its end */
 	bool attached;
 	char *text;
 	size_t len, room;
 };
 
 struct killer {
-	uint32_t left, done;         /* kills */
-	uint64_t random, at_ns;      /* at_ns: of the next kill; 0: not decided yet */
+	uint32_t left, done;    /* kills */
+	uint64_t random, at_ns; /* at_ns: of the next kill; 0: not decided yet */
 	uint32_t victim;
-	uint64_t target;             /* it is killed when it has done so many requests */
-	bool waits;                  /* until the victim is back, and has verified what it found */
+	uint64_t target; /* it is killed when it has done so many requests */
+	bool waits;      /* until the victim is back, and has verified what it found */
 };
 
 struct run {
 	struct args a;
 	struct trace trace;
 	char name[GPC_MAX_NAME + 1];
-	pid_t writer, keeper;        /* gpcd of our own, or 0 */
+	pid_t writer, keeper; /* gpcd of our own, or 0 */
 	char disk_path[PATH_MAX];
 	bool disk_made;
 	uint32_t restarted;
@@ -214,7 +224,8 @@ int replay_poll(struct pollfd *fds, nfds_t n, int ms);
 void replay_child(pid_t parent);
 /* The status of a child that ends; a signal to us ends it. */
 int replay_wait(pid_t child);
-/* What may wait for long is done by a child.  Its exit status as 0 or -1, after a message of its own; a signal to us ends it. */
+/* What may wait for long is done by a child.  Its exit status as 0 or -1, after a message of its
+ * own; a signal to us ends it. */
 int replay_in_child(const struct run *run, int (*what)(const struct run *run));
 
 /* 0, or -1 after a message. */

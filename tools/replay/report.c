@@ -14,7 +14,10 @@
 #include <unistd.h>
 
 /* Names as on the pipe; end_ns is not summed. */
-static const struct { const char *name; size_t at; } fields[] = {
+static const struct {
+	const char *name;
+	size_t at;
+} fields[] = {
 	{ "requests", offsetof(struct counts, requests) },
 	{ "block_refs", offsetof(struct counts, block_refs) },
 	{ "prefix_hit_blocks", offsetof(struct counts, hits) },
@@ -70,8 +73,7 @@ static uint64_t value_of(uint32_t bucket)
 
 	if (shift < 2)
 		return bucket;
-	return ((64 + (uint64_t)bucket % 64) << (shift - 1)) +
-	       (UINT64_C(1) << (shift - 1)) / 2;
+	return ((64 + (uint64_t)bucket % 64) << (shift - 1)) + (UINT64_C(1) << (shift - 1)) / 2;
 }
 
 void counts_latency(struct counts *c, uint64_t ns)
@@ -130,7 +132,8 @@ bool counts_add_json(struct counts *sum, const json_t *from)
 			return false;
 		*field_of(sum, i) += (uint64_t)json_integer_value(v);
 	}
-	json_object_foreach((json_t *)latency, name, v) {
+	json_object_foreach((json_t *)latency, name, v)
+	{
 		bucket = strtoul(name, NULL, 10);
 		if (bucket < LATENCY_BUCKETS)
 			sum->latency[bucket] += (uint64_t)json_integer_value(v);
@@ -151,8 +154,8 @@ static json_t *to_json(const struct report *r)
 	json_t *o = out_need(json_object());
 
 	json_object_set_new(o, "trace", out_string(r->trace, PATH_MAX));
-	json_object_set_new(o, "cache", r->cache ? out_string(r->cache, GPC_MAX_NAME)
-						: json_null());
+	json_object_set_new(o, "cache",
+			    r->cache ? out_string(r->cache, GPC_MAX_NAME) : json_null());
 	set(o, "workers", r->workers);
 	set(o, "workers_failed", r->failed);
 	set(o, "vram_blocks", r->vram_blocks);
@@ -160,8 +163,8 @@ static json_t *to_json(const struct report *r)
 	set(o, "disk_blocks", r->disk_blocks);
 	set(o, "payload_bytes", r->payload);
 	set(o, "payload_pieces", r->pieces);
-	json_object_set_new(o, "payload_device", r->device ? out_string(r->device, 64)
-							   : json_null());
+	json_object_set_new(o, "payload_device",
+			    r->device ? out_string(r->device, 64) : json_null());
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		set(o, fields[i].name, *field_of((struct counts *)c, i));
 	set(o, "evicted", r->evicted);
@@ -177,8 +180,10 @@ static json_t *to_json(const struct report *r)
 	set(o, "disk_restored", r->tier.restored);
 	set(o, "disk_failed", r->tier.bad + r->tier.errors + r->tier.late + r->tier.failed);
 	set(o, "left", r->left);
-	json_object_set_new(o, "hit_rate", !c->block_refs ? json_null() :
-		out_need(json_real(rate((double)c->hits, (double)c->block_refs))));
+	json_object_set_new(
+		o, "hit_rate",
+		!c->block_refs ? json_null()
+			       : out_need(json_real(rate((double)c->hits, (double)c->block_refs))));
 	json_object_set_new(o, "seconds", out_need(json_real(r->seconds)));
 	json_object_set_new(o, "requests_per_second",
 			    out_need(json_real(rate((double)c->requests, r->seconds))));

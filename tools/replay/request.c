@@ -20,8 +20,8 @@ static int reserve(struct worker *w, uint32_t n)
 
 	do {
 		got = gpc_reserve(w->c, vram, n, w->fresh,
-				  GPC_OPTIONS(gpc_reserve_options, .moves = moves),
-				  GPC_PARTIAL, -1);
+				  GPC_OPTIONS(gpc_reserve_options, .moves = moves), GPC_PARTIAL,
+				  -1);
 	} while (worker_again(w, &p, got));
 	if (got == -ENOSPC)
 		return 0;
@@ -43,8 +43,8 @@ static int publish_batch(struct worker *w, uint32_t first, uint32_t at, uint32_t
 	do {
 		r = gpc_publish(w->c, parents, parents + 1, w->fresh + at, n,
 				GPC_OPTIONS(gpc_publish_options, .tag = w->job->tag,
-					    .resident = w->resident + at,
-					    .ticket = &ticket), 0, 0);
+					    .resident = w->resident + at, .ticket = &ticket),
+				0, 0);
 	} while (worker_again(w, &p, r));
 	if (r < 0)
 		return worker_fail(w, r, "publish");
@@ -217,9 +217,8 @@ int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
 	w->counts.requests++;
 	w->counts.block_refs += n;
 	if (!n)
-		return 0;            /* shorter than a block */
-	r = gpc_key_import(w->c, ids, sizeof(*ids), sizeof(*ids), n, w->job->group,
-		       w->chain + 1);
+		return 0; /* shorter than a block */
+	r = gpc_key_import(w->c, ids, sizeof(*ids), sizeof(*ids), n, w->job->group, w->chain + 1);
 	if (r < 0)
 		return worker_fail(w, r, "import");
 	hits = w->job->fetch ? hit_by_fetch(w, n) : hit(w, n);

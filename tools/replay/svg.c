@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picture of --plot, as SVG.  It has its own background, and colours for light and for dark, so that
- * it can be read wherever it is shown.  Its figures stand in <metadata>, as lines of CSV. */
+/* The picture of --plot, as SVG.  It has its own background, and colours for light and for dark, so
+ * that it can be read wherever it is shown.  Its figures stand in <metadata>, as lines of CSV. */
 #include "config.h"
 
 #include "tools/replay/curve.h"
@@ -15,8 +15,12 @@
 #include <unistd.h>
 
 enum {
-	WIDTH = 760, HEIGHT = 420,
-	LEFT = 64, RIGHT = 716, TOP = 84, BOTTOM = 360,
+	WIDTH = 760,
+	HEIGHT = 420,
+	LEFT = 64,
+	RIGHT = 716,
+	TOP = 84,
+	BOTTOM = 360,
 	TITLE_COLUMNS = 60,
 };
 
@@ -72,10 +76,17 @@ static void put_text(FILE *f, const char *text)
 	shown_cut(shown, TITLE_COLUMNS);
 	for (const char *s = shown; *s; s++) {
 		switch (*s) {
-		case '&': fputs("&amp;", f); break;
-		case '<': fputs("&lt;", f); break;
-		case '>': fputs("&gt;", f); break;
-		default: putc(*s, f);
+		case '&':
+			fputs("&amp;", f);
+			break;
+		case '<':
+			fputs("&lt;", f);
+			break;
+		case '>':
+			fputs("&gt;", f);
+			break;
+		default:
+			putc(*s, f);
 		}
 	}
 }
@@ -91,13 +102,17 @@ static const char *file_of(const char *path)
 
 static void put_head(FILE *f, const struct plot *p)
 {
-	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-		"viewBox=\"0 0 %d %d\" role=\"img\">\n<title>", WIDTH, HEIGHT, WIDTH, HEIGHT);
+	fprintf(f,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+		"viewBox=\"0 0 %d %d\" role=\"img\">\n<title>",
+		WIDTH, HEIGHT, WIDTH, HEIGHT);
 	fputs("Hit rate against capacity: ", f);
 	put_text(f, file_of(p->trace));
-	fprintf(f, "</title>\n%s<rect class=\"back\" width=\"%d\" height=\"%d\"/>\n", style, WIDTH, HEIGHT);
-	fprintf(f, "<text class=\"title\" x=\"%d\" y=\"26\">Prefix hit rate of %u worker%s</text>\n", LEFT,
-		p->caches, p->caches == 1 ? "" : "s");
+	fprintf(f, "</title>\n%s<rect class=\"back\" width=\"%d\" height=\"%d\"/>\n", style, WIDTH,
+		HEIGHT);
+	fprintf(f,
+		"<text class=\"title\" x=\"%d\" y=\"26\">Prefix hit rate of %u worker%s</text>\n",
+		LEFT, p->caches, p->caches == 1 ? "" : "s");
 	fprintf(f, "<text class=\"small\" x=\"%d\" y=\"46\">", LEFT);
 	put_text(f, file_of(p->trace));
 	fprintf(f, ": %u requests%s</text>\n", p->requests,
@@ -122,8 +137,10 @@ static void put_rates(FILE *f)
 	for (int percent = 0; percent <= 100; percent += 20) {
 		double y = at_y(percent / 100.0);
 
-		fprintf(f, "<path class=\"%s\" d=\"M%d %.1fH%d\"/>\n", percent ? "grid" : "axis", LEFT, y, RIGHT);
-		fprintf(f, "<text class=\"small\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%d %%</text>\n",
+		fprintf(f, "<path class=\"%s\" d=\"M%d %.1fH%d\"/>\n", percent ? "grid" : "axis",
+			LEFT, y, RIGHT);
+		fprintf(f,
+			"<text class=\"small\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%d %%</text>\n",
 			LEFT - 8, y + 4.5, percent);
 	}
 }
@@ -144,7 +161,8 @@ static void put_tick(FILE *f, const struct plot *p, uint64_t blocks)
 	double x = at_x(p, blocks);
 
 	fprintf(f, "<path class=\"axis\" d=\"M%.1f %dv5\"/>\n", x, BOTTOM);
-	fprintf(f, "<text class=\"small\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", x, BOTTOM + 20);
+	fprintf(f, "<text class=\"small\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", x,
+		BOTTOM + 20);
 	put_number(f, blocks);
 	fputs("</text>\n", f);
 }
@@ -201,12 +219,15 @@ static const struct point *widest(const struct plot *p)
 static void put_mark(FILE *f, const struct plot *p, const struct point *at, bool each)
 {
 	double x = at_x(p, at->blocks), rate = share(p, hits_of(at, each));
-	/* above the upper line to its left, below the lower one to its right, where there is room */
+	/* above the upper line to its left, below the lower one to its right, where there is
+	 * room */
 	bool right = each ? x < RIGHT - 80 : x < LEFT + 80;
 
-	fprintf(f, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", each ? "each" : "one", x, at_y(rate));
+	fprintf(f, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n",
+		each ? "each" : "one", x, at_y(rate));
 	fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.1f %%</text>\n",
-		right ? x + 8 : x - 8, at_y(rate) + (each ? 19 : -10), right ? "start" : "end", 100 * rate);
+		right ? x + 8 : x - 8, at_y(rate) + (each ? 19 : -10), right ? "start" : "end",
+		100 * rate);
 }
 
 static void put_gap(FILE *f, const struct plot *p)
@@ -255,7 +276,7 @@ int svg_write(const char *file, const struct plot *p)
 	bad = ferror(f);
 	if (fclose(f) || bad) {
 		cli_error("--plot: %s: %s", file, strerror(errno));
-		if (is_file)             /* a device stays */
+		if (is_file) /* a device stays */
 			unlink(file);
 		return -1;
 	}

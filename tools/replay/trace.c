@@ -12,16 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_ID UINT64_MAX             /* predecessor of a first block; ids stay below it */
+#define NO_ID UINT64_MAX /* predecessor of a first block; ids stay below it */
 
-struct parent { uint64_t id, before; uint32_t line; };   /* line 0: an empty place */
+struct parent {
+	uint64_t id, before;
+	uint32_t line;
+}; /* line 0: an empty place */
 
 struct loader {
 	const char *path;
 	uint32_t line;
 	struct trace t;
 	size_t ids_room, start_room;
-	struct parent *parents;      /* hash table, at most half full */
+	struct parent *parents; /* hash table, at most half full */
 	size_t places, known;
 };
 
@@ -104,8 +107,7 @@ static int check_parent(struct loader *l, uint64_t id, uint64_t before)
 			 (unsigned long long)id);
 		return complain(l, text);
 	} else if (p->before != before) {
-		snprintf(text, sizeof(text),
-			 "id %llu has another predecessor here than in line %u",
+		snprintf(text, sizeof(text), "id %llu has another predecessor here than in line %u",
 			 (unsigned long long)id, p->line);
 		return complain(l, text);
 	}
@@ -119,8 +121,7 @@ static int take_id(struct loader *l, const json_t *item, uint64_t *before)
 	uint64_t id = (uint64_t)json_integer_value(item);
 
 	if (!json_is_integer(item) || json_integer_value(item) < 0)
-		return complain(l,
-				"hash_ids holds something else than whole numbers >= 0");
+		return complain(l, "hash_ids holds something else than whole numbers >= 0");
 	if (check_parent(l, id, *before) ||
 	    make_room((void **)&l->t.ids, &l->ids_room, l->t.refs, sizeof(*l->t.ids)))
 		return -1;
@@ -158,11 +159,8 @@ static int take_request(struct loader *l, const json_t *o)
 		return -1;
 	if (n > INT32_MAX || l->t.requests == UINT32_MAX - 1)
 		return complain(l, "too long");
-	json_array_foreach((json_t *)ids, i, item)
-		if (take_id(l, item, &before))
-			return -1;
-	if (make_room((void **)&l->t.start, &l->start_room, l->t.requests + 1,
-		      sizeof(*l->t.start)))
+	json_array_foreach((json_t *)ids, i, item) if (take_id(l, item, &before)) return -1;
+	if (make_room((void **)&l->t.start, &l->start_room, l->t.requests + 1, sizeof(*l->t.start)))
 		return -1;
 	l->t.start[++l->t.requests] = l->t.refs;
 	if (n > l->t.longest)
@@ -180,8 +178,9 @@ static int take_line(struct loader *l, const char *text, size_t len)
 		return 0;
 	o = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
 	if (!o) {
-		cli_error("%s:%u: no JSON: %s; each line of a trace is one JSON object, see gpc-replay(1)", l->path,
-			  l->line, error.text);
+		cli_error(
+			"%s:%u: no JSON: %s; each line of a trace is one JSON object, see gpc-replay(1)",
+			l->path, l->line, error.text);
 		return -1;
 	}
 	r = take_request(l, o);

@@ -72,8 +72,7 @@ static int attach_job(struct worker *w)
 
 	if (fstat(FD_JOB, &st) || (size_t)st.st_size < sizeof(struct job))
 		return -EINVAL;
-	at = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
-		  FD_JOB, 0);
+	at = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, FD_JOB, 0);
 	if (at == MAP_FAILED)
 		return -errno;
 	w->job = at;
@@ -93,21 +92,24 @@ static int make_arrays(struct worker *w)
 	w->results = calloc(results, sizeof(*w->results));
 	w->bad = calloc(results, sizeof(*w->bad));
 	w->claims = calloc(n, sizeof(*w->claims));
-	return w->chain && w->held && w->fresh && w->resident && w->moves && w->results &&
-	       w->bad && w->claims ? 0 : -ENOMEM;
+	return w->chain && w->held && w->fresh && w->resident && w->moves && w->results && w->bad &&
+			       w->claims
+		       ? 0
+		       : -ENOMEM;
 }
 
 static int attach_cache(struct worker *w)
 {
 	char label[32];
 	struct gpc_attach_options opt = {
-		.size = sizeof(opt), .timeout_ms = PATIENCE_MS, .dir = w->job->dir,
+		.size = sizeof(opt),
+		.timeout_ms = PATIENCE_MS,
+		.dir = w->job->dir,
 		.label = label,
 	};
 	int r;
 
-	snprintf(label, sizeof(label), "gpc-replay %u of %u", w->number + 1,
-		 w->job->workers);
+	snprintf(label, sizeof(label), "gpc-replay %u of %u", w->number + 1, w->job->workers);
 	r = gpc_attach(w->job->name, &opt, 0, &w->c);
 	return r < 0 ? worker_fail(w, r, "attach") : 0;
 }
@@ -118,7 +120,7 @@ static int open_device(struct worker *w)
 	struct patience p = { 0 };
 	int r;
 
-	if (!w->job->device[0] || w->job->fetch)         /* which looks on the host */
+	if (!w->job->device[0] || w->job->fetch) /* which looks on the host */
 		return 0;
 	do {
 		r = gpc_dev_open(w->c, w->job->device, &w->device);
@@ -167,8 +169,8 @@ static void wait_for_limit(const struct job *j, uint64_t done)
 		cli_sleep_ms(1);
 }
 
-/* The counts before the number that says whose they are: who is killed between the two does the request
- * once more. */
+/* The counts before the number that says whose they are: who is killed between the two does the
+ * request once more. */
 static void save(struct worker *w, uint64_t done)
 {
 	if (w->job->fetch)
@@ -196,7 +198,7 @@ static int replay_share(struct worker *w)
 	for (; i < w->job->requests && r >= 0; i += w->job->workers) {
 		wait_for_limit(w->job, done);
 		r = request_replay(w, ids + start[i], (uint32_t)(start[i + 1] - start[i]));
-		if (r >= 0)              /* else it may be killed before it has said why */
+		if (r >= 0) /* else it may be killed before it has said why */
 			save(w, ++done);
 	}
 	if (r >= 0 && w->job->fetch)

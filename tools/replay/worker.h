@@ -12,35 +12,38 @@
 #include "tools/replay/replay.h"
 
 enum {
-	PROMOTE_BATCH = 32,          /* well below a RAM pool's transit slots */
-	RING_BATCH = 1024,           /* well below what one command may name */
+	PROMOTE_BATCH = 32, /* well below a RAM pool's transit slots */
+	RING_BATCH = 1024,  /* well below what one command may name */
 };
 
 struct worker {
 	struct job *job;
 	struct payload payload;
 	uint32_t number;
-	int32_t vram;                /* pool to fill: that of all, or its own */
-	gpc_transfer spill;          /* under way since the last request */
+	int32_t vram;       /* pool to fill: that of all, or its own */
+	gpc_transfer spill; /* under way since the last request */
 	gpc *c;
-	gpc_dev *device;             /* NULL: match on the host */
+	gpc_dev *device; /* NULL: match on the host */
 	struct counts counts;
 	/* of the request at hand: chain[0] is no key, chain[1 + j] names block j */
 	gpc_key *chain;
-	gpc_block *held;             /* blocks that go back at the end, root first */
+	gpc_block *held; /* blocks that go back at the end, root first */
 	gpc_block *fresh, *resident;
 	struct gpc_move *moves;
 	int *results;
 	bool *bad;
 	struct gpc_claim *claims;
-	gpc_key *known;              /* keys of the trace, sorted; made when wanted */
+	gpc_key *known; /* keys of the trace, sorted; made when wanted */
 	char error[512];
 };
 
 /* The first error is the one that is reported; returns it. */
 int worker_fail(struct worker *w, int err, const char *what);
 
-struct patience { uint64_t end_ns; unsigned pause_ms; };
+struct patience {
+	uint64_t end_ns;
+	unsigned pause_ms;
+};
 
 /* True: wait a little, then do it again. */
 bool worker_again(struct worker *w, struct patience *p, int r);

@@ -48,8 +48,7 @@ static uint64_t pack(const struct bench_key *key, int32_t value)
 	return key->w[1] << 32 | (uint32_t)value;
 }
 
-static int ck_insert(void *table, const struct bench_key *keys, const int32_t *values,
-		     uint32_t n)
+static int ck_insert(void *table, const struct bench_key *keys, const int32_t *values, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		ck_ht_hash_t h = { keys[i].w[0] };

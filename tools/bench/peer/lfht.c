@@ -69,8 +69,7 @@ static void *lfht_open(uint32_t entries, const char **why)
 	t->nodes = calloc(nodes, sizeof(*t->nodes));
 	t->idle = malloc(nodes * sizeof(struct node *));
 	if (t->nodes && t->idle)
-		t->ht = cds_lfht_new_flavor(buckets, buckets, buckets, 0, &urcu_memb_flavor,
-					    NULL);
+		t->ht = cds_lfht_new_flavor(buckets, buckets, buckets, 0, &urcu_memb_flavor, NULL);
 	if (!t->ht) {
 		lfht_close(t);
 		return bench_why(why, "no memory for %u entries", entries);
@@ -104,8 +103,7 @@ static void reuse(struct lfht *t)
 		t->idle[t->idles++] = t->retired[--t->retireds];
 }
 
-static int lfht_insert(void *table, const struct bench_key *keys, const int32_t *values,
-		       uint32_t n)
+static int lfht_insert(void *table, const struct bench_key *keys, const int32_t *values, uint32_t n)
 {
 	struct lfht *t = table;
 

@@ -19,14 +19,16 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-struct item { uint64_t key, value; };
+struct item {
+	uint64_t key, value;
+};
 
 struct lmdb {
 	MDB_env *env;
 	MDB_dbi dbi;
 	MDB_txn *reader;
 	MDB_cursor *cursor;
-	struct item *item;               /* a batch, sorted */
+	struct item *item; /* a batch, sorted */
 	uint32_t room;
 };
 
@@ -74,8 +76,7 @@ static int open_files(struct lmdb *l)
 	if (!mkdtemp(dir))
 		return errno;
 	r = mdb_env_open(l->env, dir,
-			 MDB_WRITEMAP | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD |
-				 MDB_NOMEMINIT,
+			 MDB_WRITEMAP | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD | MDB_NOMEMINIT,
 			 0600);
 	forget(dir, "data.mdb");
 	forget(dir, "lock.mdb");
@@ -95,7 +96,8 @@ static int open_table(struct lmdb *l)
 		mdb_txn_abort(txn);
 		return r;
 	}
-	if ((r = mdb_txn_commit(txn)) || (r = mdb_txn_begin(l->env, NULL, MDB_RDONLY, &l->reader)) ||
+	if ((r = mdb_txn_commit(txn)) ||
+	    (r = mdb_txn_begin(l->env, NULL, MDB_RDONLY, &l->reader)) ||
 	    (r = mdb_cursor_open(l->reader, l->dbi, &l->cursor)))
 		return r;
 	mdb_txn_reset(l->reader);
@@ -135,8 +137,8 @@ static int by_key(const void *a, const void *b)
 	return (x->key > y->key) - (x->key < y->key);
 }
 
-static struct item *sorted(struct lmdb *l, const struct bench_key *keys,
-			   const int32_t *values, uint32_t n)
+static struct item *sorted(struct lmdb *l, const struct bench_key *keys, const int32_t *values,
+			   uint32_t n)
 {
 	if (l->room < n) {
 		struct item *more = realloc(l->item, n * sizeof(*more));
@@ -147,8 +149,9 @@ static struct item *sorted(struct lmdb *l, const struct bench_key *keys,
 		l->room = n;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		l->item[i] = (struct item){ keys[i].w[0], keys[i].w[1] << 32 |
-							  (uint32_t)(values ? values[i] : 0) };
+		l->item[i] =
+			(struct item){ keys[i].w[0],
+				       keys[i].w[1] << 32 | (uint32_t)(values ? values[i] : 0) };
 	qsort(l->item, n, sizeof(*l->item), by_key);
 	return l->item;
 }
@@ -202,8 +205,7 @@ static int lmdb_turn(void *table, const struct bench_key *in, const int32_t *val
 	return -1;
 }
 
-static int lmdb_insert(void *table, const struct bench_key *keys, const int32_t *values,
-		       uint32_t n)
+static int lmdb_insert(void *table, const struct bench_key *keys, const int32_t *values, uint32_t n)
 {
 	return lmdb_turn(table, keys, values, NULL, n);
 }

@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 enum {
-	KEY = 22,                        /* characters: 6 bits each */
-	GROUP = 64,                      /* keys in a get */
-	AHEAD = 8,                       /* gets under way; their answers fit the socket */
+	KEY = 22,   /* characters: 6 bits each */
+	GROUP = 64, /* keys in a get */
+	AHEAD = 8,  /* gets under way; their answers fit the socket */
 	SET = 4 + KEY + sizeof(" 0 0 4 noreply\r\n") - 1 + 4 + 2,
 };
 
@@ -56,9 +56,27 @@ static int start(struct memcached *m, const char **why)
 {
 	char mib[24], power[40];
 	unsigned log = 12;
-	const char *argv[] = { "memcached", "-s", "@socket", "-a", "0600", "-t", "1",
-			       "-c", "16", "-C", "-n", "32", "-f", "1.05", "-m", mib,
-			       "-o", power, geteuid() ? NULL : "-u", "root", NULL };
+	const char *argv[] = { "memcached",
+			       "-s",
+			       "@socket",
+			       "-a",
+			       "0600",
+			       "-t",
+			       "1",
+			       "-c",
+			       "16",
+			       "-C",
+			       "-n",
+			       "32",
+			       "-f",
+			       "1.05",
+			       "-m",
+			       mib,
+			       "-o",
+			       power,
+			       geteuid() ? NULL : "-u",
+			       "root",
+			       NULL };
 
 	while (log < 32 && 1ull << log < m->entries)
 		log++;
@@ -194,8 +212,7 @@ static uint32_t length_of(uint32_t n, uint32_t group)
 	return n - group * GROUP < GROUP ? n - group * GROUP : GROUP;
 }
 
-static int send_get(struct memcached *m, const struct bench_key *keys, uint32_t n,
-		    uint32_t group)
+static int send_get(struct memcached *m, const struct bench_key *keys, uint32_t n, uint32_t group)
 {
 	char *get = m->get[group % AHEAD], *to = put_text(get, "get");
 
@@ -231,8 +248,7 @@ static int take_get(struct memcached *m, uint32_t n, uint32_t group, int32_t *va
 	return line ? 0 : -1;
 }
 
-static int memcached_lookup(void *table, const struct bench_key *keys, uint32_t n,
-			    int32_t *values)
+static int memcached_lookup(void *table, const struct bench_key *keys, uint32_t n, int32_t *values)
 {
 	uint32_t groups = n / GROUP + !!(n % GROUP), sent = 0;
 	struct memcached *m = table;

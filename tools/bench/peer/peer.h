@@ -15,19 +15,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct bench_key { uint64_t w[2]; };     /* uniformly random, never zero */
+struct bench_key {
+	uint64_t w[2];
+}; /* uniformly random, never zero */
 
 struct bench_peer {
-	const char *name;                /* ck_ht */
+	const char *name; /* ck_ht */
 	/* Concurrency Kit 0.7.1, one writer; version as built, or as run once it was opened */
 	const char *what;
-	bool server;                     /* another process answers: wall time counts, not CPU time */
+	bool server; /* another process answers: wall time counts, not CPU time */
 	/* Room for `entries` keys, empty.  NULL and a sentence in *why: it cannot be had here
 	 * (server not installed, no memory). */
 	void *(*open)(uint32_t entries, const char **why);
 	/* Keys that are not there yet.  0, or -1: it could not. */
-	int (*insert)(void *table, const struct bench_key *keys, const int32_t *values,
-		      uint32_t n);
+	int (*insert)(void *table, const struct bench_key *keys, const int32_t *values, uint32_t n);
 	/* values[i], or -1 where the key is not there; 0, or -1. */
 	int (*lookup)(void *table, const struct bench_key *keys, uint32_t n, int32_t *values);
 	/* The n least recently inserted or used go; what its own policy is; NULL: it has none.
@@ -55,8 +56,7 @@ extern const char *const bench_peers_absent[];
  * rehashes. */
 extern const struct bench_peer bench_start;
 /* Keys of n / block_tokens blocks, by its way of hashing. */
-void bench_start_hash(const uint32_t *tokens, uint32_t n, uint32_t block_tokens,
-		      uint64_t *keys);
+void bench_start_hash(const uint32_t *tokens, uint32_t n, uint32_t block_tokens, uint64_t *keys);
 /* Its sync: both arrays, whole, to `mirror`.  Bytes; no more than that when mirror is NULL. */
 size_t bench_start_upload(void *table, void *mirror);
 
@@ -65,20 +65,20 @@ size_t bench_start_upload(void *table, void *mirror);
 /* The prefix path of one prompt of `blocks` blocks of 16 tokens, in a Python that is measured by
  * itself (dict.py): hash, longest prefix, references, release. */
 struct bench_python_way {
-	const char *what;                /* SHA-256 of packed tokens */
-	double us, low_us, high_us;      /* CPU time a prompt: median, a tenth below, above */
+	const char *what;           /* SHA-256 of packed tokens */
+	double us, low_us, high_us; /* CPU time a prompt: median, a tenth below, above */
 };
 
 struct bench_python {
-	char python[32];                 /* CPython 3.11.2 */
-	struct bench_python_way usual;   /* what engines do when nothing is configured */
-	struct bench_python_way packed;  /* the best of it */
-	struct bench_python_way tuple;   /* without protection from computed collisions */
+	char python[32];                /* CPython 3.11.2 */
+	struct bench_python_way usual;  /* what engines do when nothing is configured */
+	struct bench_python_way packed; /* the best of it */
+	struct bench_python_way tuple;  /* without protection from computed collisions */
 };
 
 /* About `cached` blocks are in its dict.  0, or -1 and a sentence in *why. */
-int bench_python_path(uint32_t blocks, uint32_t cached, uint32_t prompts,
-		      struct bench_python *ret, const char **why);
+int bench_python_path(uint32_t blocks, uint32_t cached, uint32_t prompts, struct bench_python *ret,
+		      const char **why);
 
 /* ---- for the peers ---- */
 

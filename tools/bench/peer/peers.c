@@ -27,9 +27,7 @@ const struct bench_peer *const bench_peers[] = {
 #ifdef HAVE_BOOST_FLAT_MAP
 	&bench_peer_flat_map,
 #endif
-	&bench_peer_memcached,
-	&bench_peer_redis,
-	NULL,
+	&bench_peer_memcached, &bench_peer_redis, NULL,
 };
 
 const char *const bench_peers_absent[] = {

@@ -94,8 +94,8 @@ static int take(const char *text, struct bench_python *ret)
 	return r;
 }
 
-int bench_python_path(uint32_t blocks, uint32_t cached, uint32_t prompts,
-		      struct bench_python *ret, const char **why)
+int bench_python_path(uint32_t blocks, uint32_t cached, uint32_t prompts, struct bench_python *ret,
+		      const char **why)
 {
 	char text[4096], number[3][12];
 	const char *argv[] = { "python3", "-I",      "-c",      bench_dict,

@@ -16,9 +16,9 @@
 #include <string.h>
 
 enum {
-	GROUP = 64,                      /* keys in a command */
-	AHEAD = 8,                       /* commands under way; their answers fit the socket */
-	BUFFERS = 256 << 10,             /* of clients, which count as memory used, too */
+	GROUP = 64,          /* keys in a command */
+	AHEAD = 8,           /* commands under way; their answers fit the socket */
+	BUFFERS = 256 << 10, /* of clients, which count as memory used, too */
 };
 
 struct redis {
@@ -77,11 +77,24 @@ static void redis_close(void *table)
 
 static void *redis_open(uint32_t entries, const char **why)
 {
-	static const char *const argv[] = {
-		"redis-server", "--port", "0", "--unixsocket", "@socket", "--unixsocketperm",
-		"600", "--dir", "@dir", "--save", "", "--appendonly", "no", "--daemonize", "no",
-		"--maxmemory-policy", "allkeys-lru", NULL
-	};
+	static const char *const argv[] = { "redis-server",
+					    "--port",
+					    "0",
+					    "--unixsocket",
+					    "@socket",
+					    "--unixsocketperm",
+					    "600",
+					    "--dir",
+					    "@dir",
+					    "--save",
+					    "",
+					    "--appendonly",
+					    "no",
+					    "--daemonize",
+					    "no",
+					    "--maxmemory-policy",
+					    "allkeys-lru",
+					    NULL };
 	struct redis *r = calloc(1, sizeof(*r));
 	char version[24];
 

@@ -42,7 +42,7 @@ static void run(const char *const *argv, const char *dir, const char *socket,
 		_exit(127);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
-	setsid();                        /* ^C is for us */
+	setsid(); /* ^C is for us */
 	bench_release_signals(signals);
 	execvp(args[0], args);
 	_exit(127);

@@ -12,7 +12,7 @@
 struct server {
 	pid_t pid;
 	int fd;
-	size_t at, end;                  /* what was read and not taken yet */
+	size_t at, end; /* what was read and not taken yet */
 	char buffer[1 << 16];
 };
 

@@ -18,11 +18,11 @@
 
 struct start {
 	uint32_t slots, mask, limit, count, clock;
-	uint64_t *keys;                  /* 0: free */
+	uint64_t *keys; /* 0: free */
 	int32_t *ids;
 	uint32_t *refs, *stamps;
-	uint64_t *order, *scratch;       /* stamp << 32 | slot, while it sorts */
-	uint64_t *old_keys;              /* the arrays that a rebuild reads */
+	uint64_t *order, *scratch; /* stamp << 32 | slot, while it sorts */
+	uint64_t *old_keys;        /* the arrays that a rebuild reads */
 	int32_t *old_ids;
 	uint32_t *old_refs, *old_stamps;
 };
@@ -66,8 +66,8 @@ static void *start_open(uint32_t entries, const char **why)
 	s->old_ids = malloc(slots * sizeof(*s->old_ids));
 	s->old_refs = malloc(slots * sizeof(*s->old_refs));
 	s->old_stamps = malloc(slots * sizeof(*s->old_stamps));
-	if (s->keys && s->ids && s->refs && s->stamps && s->order && s->scratch &&
-	    s->old_keys && s->old_ids && s->old_refs && s->old_stamps)
+	if (s->keys && s->ids && s->refs && s->stamps && s->order && s->scratch && s->old_keys &&
+	    s->old_ids && s->old_refs && s->old_stamps)
 		return s;
 	start_close(s);
 	return bench_why(why, "no memory for %u entries", entries);
@@ -159,8 +159,7 @@ static void rehash(struct start *s)
 	s->count = 0;
 	for (uint32_t at = 0; at < s->slots; at++)
 		if (s->old_keys[at])
-			put(s, s->old_keys[at], s->old_ids[at], s->old_refs[at],
-			    s->old_stamps[at]);
+			put(s, s->old_keys[at], s->old_ids[at], s->old_refs[at], s->old_stamps[at]);
 }
 
 static int start_evict(void *table, uint32_t n)

@@ -20,7 +20,8 @@ extern "C" {
 #include <boost/version.hpp>
 #endif
 
-namespace {
+namespace
+{
 
 struct identity {
 	using is_avalanching = void;
@@ -78,9 +79,9 @@ int map_lookup(void *table, const bench_key *keys, std::uint32_t n, std::int32_t
 	for (std::uint32_t i = 0; i < n; i++) {
 		const auto at = map.find(keys[i].w[0]);
 
-		values[i] = at != end && at->second.tag == std::uint32_t(keys[i].w[1]) ?
-				    at->second.value :
-				    -1;
+		values[i] = at != end && at->second.tag == std::uint32_t(keys[i].w[1])
+				    ? at->second.value
+				    : -1;
 	}
 	return 0;
 }
@@ -132,8 +133,7 @@ constexpr bench_peer bench_peer_unordered =
 #ifdef HAVE_BOOST_FLAT_MAP
 extern const bench_peer bench_peer_flat_map;
 constexpr bench_peer bench_peer_flat_map =
-	peer<boost::unordered_flat_map<std::uint64_t, rest, identity> >(
+	peer<boost::unordered_flat_map<std::uint64_t, rest, identity>>(
 		"flat_map", "boost " BOOST_LIB_VERSION ", of one process");
 #endif
-
 }

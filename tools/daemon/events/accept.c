@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clients that are let in, and those that are turned away.
  *
- * libzmq 4.3 aborts the process when accept fails for want of a descriptor, and asks again all the time where it does
- * not; and this process is the writer, which needs descriptors of its own.  So the accept that libzmq calls is
- * this one: a program's functions come before those of the C library.  Above the limit it hangs up at once. */
+ * libzmq 4.3 aborts the process when accept fails for want of a descriptor, and asks again all the
+ * time where it does not; and this process is the writer, which needs descriptors of its own.  So
+ * the accept that libzmq calls is this one: a program's functions come before those of the C
+ * library.  Above the limit it hangs up at once. */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"
@@ -41,7 +42,8 @@ uint64_t accept_turned_away(void)
 	return __atomic_load_n(&away, __ATOMIC_RELAXED);
 }
 
-__attribute__((visibility("default"))) int accept4(int s, struct sockaddr *from, socklen_t *n, int flags)
+__attribute__((visibility("default"))) int accept4(int s, struct sockaddr *from, socklen_t *n,
+						   int flags)
 {
 	int fd = (int)syscall(SYS_accept4, s, from, n, flags);
 

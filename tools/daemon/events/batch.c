@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One change of the feed, or all that is there, as batches.
  *
- * The publisher is a little behind the writer, so a block that the feed names may have left its place when
- * its change is read.  It is looked for once more by its key; a key that is gone by then is told to nobody, and
- * neither is its end.  A consumer that knows no tokens of a block could not use it, and one that does not
- * know a block in the moment between its store and its end has lost nothing. */
+ * The publisher is a little behind the writer, so a block that the feed names may have left its
+ * place when its change is read.  It is looked for once more by its key; a key that is gone by then
+ * is told to nobody, and neither is its end.  A consumer that knows no tokens of a block could not
+ * use it, and one that does not know a block in the moment between its store and its end has lost
+ * nothing. */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"
@@ -27,10 +28,14 @@ static double now(void)
 static const char *medium_of(uint8_t kind)
 {
 	switch (kind) {
-	case GPC_VRAM: return "GPU";
-	case GPC_RAM: return "CPU";
-	case GPC_DISK: return "DISK";
-	default: return "EXTERNAL";
+	case GPC_VRAM:
+		return "GPU";
+	case GPC_RAM:
+		return "CPU";
+	case GPC_DISK:
+		return "DISK";
+	default:
+		return "EXTERNAL";
 	}
 }
 
@@ -109,14 +114,19 @@ static int tokens_of(struct batches *b, const gpc_key *key, gpc_block block, uin
 static struct told_block block_of(struct batches *b, const struct gpc_event *e,
 				  const struct pool_facts *f)
 {
-	const struct told_block *parent = is_first(&e->parent) ? NULL :
-		told_find_any(&b->told, &e->parent, f->space);
+	const struct told_block *parent =
+		is_first(&e->parent) ? NULL : told_find_any(&b->told, &e->parent, f->space);
 
 	return (struct told_block){
-		.key = e->key, .parent = e->parent, .block = e->block, .group = e->group,
+		.key = e->key,
+		.parent = e->parent,
+		.block = e->block,
+		.group = e->group,
 		.hash = name_of(&e->key, e->digest, e->digest_bytes),
 		.root = root_of(&e->parent, parent),
-		.depth = parent ? parent->depth + 1 : 0, .space = f->space, .kind = f->kind,
+		.depth = parent ? parent->depth + 1 : 0,
+		.space = f->space,
+		.kind = f->kind,
 	};
 }
 
@@ -126,8 +136,13 @@ static void put_stored(struct batches *b, const struct told_block *it, int ntoke
 {
 	const struct told_block *parent = NULL;
 	struct wire_stored s = {
-		.hashes = &it->hash, .n = 1, .tokens = b->tokens, .ntokens = (uint32_t)ntokens,
-		.block_tokens = b->block_tokens, .medium = medium_of(it->kind), .group = it->group,
+		.hashes = &it->hash,
+		.n = 1,
+		.tokens = b->tokens,
+		.ntokens = (uint32_t)ntokens,
+		.block_tokens = b->block_tokens,
+		.medium = medium_of(it->kind),
+		.group = it->group,
 		.has_parent = !is_first(&it->parent),
 	};
 
@@ -146,7 +161,8 @@ void batches_empty(struct batches *b)
 	wire_end(&b->wire, 0);
 }
 
-/* Stored in one place, removed from another of the same space, either of which may be absent: one rank. */
+/* Stored in one place, removed from another of the same space, either of which may be absent: one
+ * rank. */
 static void put_change(struct batches *b, const struct told_block *in, int ntokens,
 		       const struct told_block *out)
 {
@@ -174,7 +190,7 @@ static bool ended(struct batches *b, const struct gpc_event *e, gpc_block block,
 		ret->block = block;
 		return true;
 	}
-	for (uint32_t s = 0; !f && s < GPC_MAX_SPACES; s++) {     /* of a pool that is gone */
+	for (uint32_t s = 0; !f && s < GPC_MAX_SPACES; s++) { /* of a pool that is gone */
 		old = told_find(&b->told, &e->key, s);
 		if (old && old->block == block)
 			break;
@@ -191,8 +207,9 @@ static bool change(struct batches *b, const struct gpc_event *e, bool again)
 	bool stores = e->what == GPC_STORED || e->what == GPC_MOVED;
 	const struct pool_facts *f = stores ? facts_of(b, e->block) : NULL;
 	struct told_block in, out;
-	bool ends = e->what == GPC_REMOVED ? ended(b, e, e->block, again, &out) :
-		    e->what == GPC_MOVED ? ended(b, e, e->was, again, &out) : false;
+	bool ends = e->what == GPC_REMOVED ? ended(b, e, e->block, again, &out)
+		    : e->what == GPC_MOVED ? ended(b, e, e->was, again, &out)
+					   : false;
 	int ntokens = f ? tokens_of(b, &e->key, e->block, f->space) : -1;
 
 	if (ntokens >= 0)
@@ -200,7 +217,7 @@ static bool change(struct batches *b, const struct gpc_event *e, bool again)
 	if (ntokens >= 0 && ends && !is_root(&in.root))
 		in.root = out.root;
 	if (ntokens >= 0 && ends && in.space != out.space)
-		ntokens = -1;            /* a pool was made anew since */
+		ntokens = -1; /* a pool was made anew since */
 	put_change(b, ntokens >= 0 ? &in : NULL, ntokens, ends ? &out : NULL);
 	if (again)
 		return true;
@@ -228,7 +245,8 @@ static bool clear(struct batches *b, const struct gpc_event *e)
 		wire_cleared(&b->wire);
 	for (int64_t i = 0; i < n; i++) {
 		if (!everything)
-			wire_removed(&b->wire, &all[i].hash, 1, medium_of(all[i].kind), all[i].group);
+			wire_removed(&b->wire, &all[i].hash, 1, medium_of(all[i].kind),
+				     all[i].group);
 		told_remove(&b->told, &all[i].key, all[i].space);
 	}
 	wire_end(&b->wire, n ? all[0].space : 0);
@@ -270,7 +288,8 @@ static void keep_space(struct snapshot *s, uint32_t space)
 	s->n = n;
 }
 
-/* Some consumers clear a rank, and some all that the publisher has: so all ranks are cleared before the first block. */
+/* Some consumers clear a rank, and some all that the publisher has: so all ranks are cleared before
+ * the first block. */
 int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first, int only)
 {
 	uint32_t of[GPC_MAX_SPACES] = { 0 };
@@ -300,9 +319,11 @@ void snapshot_end(struct snapshot *s)
 	*s = (struct snapshot){ .n = 0 };
 }
 
-/* Up to CHUNK of its space, from *at on; *told: how many of them are still there.  Others have gone since the
- * snapshot was begun: their end comes behind it, and says nothing to who does not know them. */
-static uint32_t put_chunk(struct batches *b, const struct snapshot *s, int64_t *at, uint32_t *told, bool write)
+/* Up to CHUNK of its space, from *at on; *told: how many of them are still there.  Others have gone
+ * since the snapshot was begun: their end comes behind it, and says nothing to who does not know
+ * them. */
+static uint32_t put_chunk(struct batches *b, const struct snapshot *s, int64_t *at, uint32_t *told,
+			  bool write)
 {
 	uint32_t n = 0;
 	int ntokens;
@@ -378,14 +399,19 @@ static int add_all(struct batches *b)
 		for (int i = 0; i < n; i++) {
 			const struct pool_facts *f = facts_of(b, entry[i].block);
 			struct told_block it = {
-				.key = entry[i].key, .parent = entry[i].parent, .block = entry[i].block,
-				.depth = entry[i].depth, .group = entry[i].group,
-				.hash = name_of(&entry[i].key, entry[i].digest, entry[i].digest_bytes),
+				.key = entry[i].key,
+				.parent = entry[i].parent,
+				.block = entry[i].block,
+				.depth = entry[i].depth,
+				.group = entry[i].group,
+				.hash = name_of(&entry[i].key, entry[i].digest,
+						entry[i].digest_bytes),
 			};
 
 			if (!f)
 				continue;
-			it.root = root_of(&it.parent, told_find_any(&b->told, &it.parent, f->space));
+			it.root =
+				root_of(&it.parent, told_find_any(&b->told, &it.parent, f->space));
 			it.space = f->space;
 			it.kind = f->kind;
 			if (!told_put(&b->told, &it))
@@ -394,7 +420,8 @@ static int add_all(struct batches *b)
 	return n;
 }
 
-/* Was a pool cleared since?  Then the walk may have missed what consumers know.  *ret: the last change. */
+/* Was a pool cleared since?  Then the walk may have missed what consumers know.  *ret: the last
+ * change. */
 static int look_for_clears(struct batches *b, uint64_t cursor, bool *found, uint64_t *ret)
 {
 	struct gpc_event e[WALK];

@@ -10,10 +10,11 @@
  *   words.c     adapter and salt of a root key
  *   wire.c      MessagePack
  *
- * Each calls those below it and none above.  The daemon calls events_start and events_stop (daemon.h).
+ * Each calls those below it and none above.  The daemon calls events_start and events_stop
+ * (daemon.h).
  *
- * The rule that all of it keeps: a sequence is the number of a change of the feed, and a consumer that has
- * applied the batches up to it knows what the cache had after that change. */
+ * The rule that all of it keeps: a sequence is the number of a change of the feed, and a consumer
+ * that has applied the batches up to it knows what the cache had after that change. */
 #ifndef GPC_TOOLS_EVENTS_EVENTS_H
 #define GPC_TOOLS_EVENTS_EVENTS_H
 
@@ -36,12 +37,12 @@ struct batches {
 	uint32_t block_tokens;
 	bool keep_tokens;
 	struct told told;
-	uint64_t last;               /* the sequence that `told` is of */
-	uint64_t settled;            /* up to here a change may be in `told` before its batch is made */
-	struct wire wire;            /* of the batch made last */
-	uint32_t *tokens;            /* of one block */
-	uint32_t spaces;             /* set of those that pools had, as far as we know */
-	struct words words;          /* of its namespace */
+	uint64_t last;      /* the sequence that `told` is of */
+	uint64_t settled;   /* up to here a change may be in `told` before its batch is made */
+	struct wire wire;   /* of the batch made last */
+	uint32_t *tokens;   /* of one block */
+	uint32_t spaces;    /* set of those that pools had, as far as we know */
+	struct words words; /* of its namespace */
 	struct pool_facts pool[GPC_MAX_POOLS];
 };
 
@@ -52,7 +53,8 @@ void batches_end(struct batches *b);
 void batches_ask_again(struct batches *b);
 /* The next change: wire has its batch, `told` what consumers know after it.  False: no memory. */
 bool batches_next(struct batches *b, const struct gpc_event *e);
-/* A change up to `last` once more, and nothing becomes of `told`.  Not for those of batches_is_clear. */
+/* A change up to `last` once more, and nothing becomes of `told`.  Not for those of
+ * batches_is_clear. */
 void batches_again(struct batches *b, const struct gpc_event *e);
 /* The space of that block's pool; 0: it is gone. */
 uint32_t batches_space(struct batches *b, gpc_block block);
@@ -60,14 +62,14 @@ uint32_t batches_space(struct batches *b, gpc_block block);
 bool batches_is_clear(const struct gpc_event *e);
 void batches_empty(struct batches *b);
 
-/* All that was told up to `last`, as a consumer that knows nothing needs it, batch after batch.  It is a copy: what
- * happens meanwhile comes behind it. */
+/* All that was told up to `last`, as a consumer that knows nothing needs it, batch after batch.  It
+ * is a copy: what happens meanwhile comes behind it. */
 struct snapshot {
 	struct told_block *all;
 	int64_t n, at;
 	uint64_t first, last, batches, done;
 	uint32_t space;
-	uint32_t clears;             /* ranks beside the first one that are to be cleared */
+	uint32_t clears; /* ranks beside the first one that are to be cleared */
 	bool cleared;
 };
 
@@ -80,17 +82,17 @@ void snapshot_end(struct snapshot *s);
 /* ---- socket.c ---- */
 
 struct endpoint {
-	void *socket;                /* of libzmq */
-	const char *text;            /* as it was given; NULL: there is none */
-	char path[108];              /* ipc: the file that is ours; "" until then */
+	void *socket;     /* of libzmq */
+	const char *text; /* as it was given; NULL: there is none */
+	char path[108];   /* ipc: the file that is ours; "" until then */
 	bool bound;
 };
 
 /* 0; -EADDRINUSE: later perhaps; or a negative errno. */
 int endpoint_bind(struct endpoint *e, const struct daemon *d);
 void endpoint_close(struct endpoint *e);
-/* Frames of one message, the last one without `more`; false: errno says why, and nothing was sent if
- * it was the first one. */
+/* Frames of one message, the last one without `more`; false: errno says why, and nothing was sent
+ * if it was the first one. */
 bool endpoint_frame(struct endpoint *e, const void *bytes, size_t n, bool more);
 
 /* ---- accept.c ---- */
@@ -106,20 +108,20 @@ enum { REPLAY_SLOW = 64 };
 struct replay {
 	struct endpoint at;
 	struct batches *from;
-	bool busy;                   /* with this one: */
+	bool busy; /* with this one: */
 	uint8_t client[256];
 	size_t client_bytes;
-	uint64_t first;              /* asked for */
-	uint64_t next, end;          /* changes to go; next 0: a snapshot */
-	uint64_t since;              /* when it last went on, for a client that takes nothing */
-	struct snapshot snapshot;    /* while next is 0 */
-	bool begun;                  /* ... and the snapshot is begun */
-	void *held;                  /* a batch of it that the client had no room for */
+	uint64_t first;           /* asked for */
+	uint64_t next, end;       /* changes to go; next 0: a snapshot */
+	uint64_t since;           /* when it last went on, for a client that takes nothing */
+	struct snapshot snapshot; /* while next is 0 */
+	bool begun;               /* ... and the snapshot is begun */
+	void *held;               /* a batch of it that the client had no room for */
 	size_t held_bytes;
 	uint64_t held_sequence;
 	const char *topic;
 	uint64_t replays, snapshots, given_up;
-	uint64_t slow[REPLAY_SLOW];  /* clients that were given up last */
+	uint64_t slow[REPLAY_SLOW]; /* clients that were given up last */
 };
 
 /* Some of what is asked for; true: there is more to do at once. */

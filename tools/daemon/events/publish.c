@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The publisher: a thread of gpcd that reads the feed and tells it to subscribers.
  *
- * Nobody waits for it.  The writer writes the feed in any case; when this thread is too late for it, it looks at what
- * there is and tells that.  When a subscriber is too late, its batches are left out, and it sees a gap in
- * the sequence.
+ * Nobody waits for it.  The writer writes the feed in any case; when this thread is too late for
+ * it, it looks at what there is and tells that.  When a subscriber is too late, its batches are
+ * left out, and it sees a gap in the sequence.
  *
- * Who subscribes gets the last batch once more: so it learns the sequence, and asks for what it has missed,
- * although nothing may happen for hours.  It is the batch itself and not an empty one, since its sequence may be
- * just the one that the subscriber waits for.  After a start the last batch is made anew, for the same
- * reason. */
+ * Who subscribes gets the last batch once more: so it learns the sequence, and asks for what it has
+ * missed, although nothing may happen for hours.  It is the batch itself and not an empty one,
+ * since its sequence may be just the one that the subscriber waits for.  After a start the last
+ * batch is made anew, for the same reason. */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"
@@ -20,15 +20,16 @@
 #include <zmq.h>
 
 enum {
-	BATCH = 256,                 /* changes between two looks at subscribers and requests */
-	PAUSE_MS = 1, PAUSE_MOST_MS = 16,
-	HIGH_WATER = 100000,         /* batches that wait for one subscriber */
-	REPLAY_HIGH_WATER = 64,      /* batches of a snapshot have up to a megabyte or so */
+	BATCH = 256, /* changes between two looks at subscribers and requests */
+	PAUSE_MS = 1,
+	PAUSE_MOST_MS = 16,
+	HIGH_WATER = 100000,    /* batches that wait for one subscriber */
+	REPLAY_HIGH_WATER = 64, /* batches of a snapshot have up to a megabyte or so */
 	LINGER_MS = 500,
-	LONGEST = 1024,              /* bytes of what a client says; who says more is hung up on */
-	BIND_MS = 50,                /* between two tries */
-	AGAIN_NS = 100000000,        /* between two repetitions of the last batch */
-	BUSY_NS = 2000000000,        /* a predecessor that dies needs so long at most */
+	LONGEST = 1024,       /* bytes of what a client says; who says more is hung up on */
+	BIND_MS = 50,         /* between two tries */
+	AGAIN_NS = 100000000, /* between two repetitions of the last batch */
+	BUSY_NS = 2000000000, /* a predecessor that dies needs so long at most */
 	TELL_NS = 2000000000,
 };
 
@@ -40,14 +41,14 @@ struct events {
 	struct batches batches;
 	uint64_t cursor;
 	pthread_t thread;
-	int stopping;                /* set once, from outside */
-	bool in_touch;               /* `told` holds, and the feed is read from `cursor` on */
+	int stopping;  /* set once, from outside */
+	bool in_touch; /* `told` holds, and the feed is read from `cursor` on */
 	int told_error;
-	void *copy;                  /* the last batch ... */
+	void *copy; /* the last batch ... */
 	size_t copied, room;
-	uint64_t copy_sequence;      /* ... and its sequence */
-	bool wanted;                 /* by a new subscriber */
-	uint64_t repeated;           /* when it was sent again */
+	uint64_t copy_sequence; /* ... and its sequence */
+	bool wanted;            /* by a new subscriber */
+	uint64_t repeated;      /* when it was sent again */
 	uint64_t began, warned;
 	uint64_t sent, left_out, warned_at;
 	uint64_t away_at, away_told;
@@ -116,8 +117,8 @@ static void tell(struct events *e, int err)
 	e->told_error = err;
 }
 
-/* The first batch is enough: with more than it holds, the others are asked for, or are not known of.  Other ranks are
- * as they were. */
+/* The first batch is enough: with more than it holds, the others are asked for, or are not known
+ * of.  Other ranks are as they were. */
 static void keep_first(struct events *e, uint32_t space)
 {
 	struct snapshot s;
@@ -172,8 +173,10 @@ static void get_in_touch(struct events *e, bool lost)
 		return;
 	e->in_touch = true;
 	if (lost) {
-		say(LOG_WARNING, "%s: --events: changes %llu to %llu came too fast and are told as a "
-		    "snapshot", e->d->name, (unsigned long long)before + 1,
+		say(LOG_WARNING,
+		    "%s: --events: changes %llu to %llu came too fast and are told as a "
+		    "snapshot",
+		    e->d->name, (unsigned long long)before + 1,
 		    (unsigned long long)e->batches.last);
 		tell_all(e, before + 1);
 	}
@@ -232,7 +235,8 @@ static void tell_turned_away(struct events *e, uint64_t now)
 
 	if (away == e->away_at || now - e->away_told < TELL_NS)
 		return;
-	say(LOG_WARNING, "%s: --events: too many clients for the limit of descriptors: %llu were turned away so far",
+	say(LOG_WARNING,
+	    "%s: --events: too many clients for the limit of descriptors: %llu were turned away so far",
 	    e->d->name, (unsigned long long)away);
 	e->away_told = now;
 	e->away_at = away;
@@ -245,7 +249,8 @@ static void tell_left_out(struct events *e)
 	tell_turned_away(e, now);
 	if (e->left_out == e->warned_at || now - e->warned < TELL_NS)
 		return;
-	say(LOG_WARNING, "%s: --events: a subscriber is too slow: %llu batches were left out for it so far",
+	say(LOG_WARNING,
+	    "%s: --events: a subscriber is too slow: %llu batches were left out for it so far",
 	    e->d->name, (unsigned long long)e->left_out);
 	e->warned = now;
 	e->warned_at = e->left_out;
@@ -269,7 +274,8 @@ static void rest(struct events *e, int ms)
 	zmq_poll(at, e->replay.at.socket && !e->replay.busy ? 2 : 1, ms);
 }
 
-/* A file or port that is in use may be our predecessor's, who has lost the seat and is about to be gone. */
+/* A file or port that is in use may be our predecessor's, who has lost the seat and is about to be
+ * gone. */
 static int bind_both(struct events *e)
 {
 	int r = endpoint_bind(&e->out, e->d);
@@ -386,8 +392,8 @@ static int start_thread(struct events *e)
 	return r;
 }
 
-/* Who starts gpcd hears that an endpoint cannot be had.  A standby that has taken over serves all the same,
- * and goes on trying. */
+/* Who starts gpcd hears that an endpoint cannot be had.  A standby that has taken over serves all
+ * the same, and goes on trying. */
 static int bind_at_start(struct events *e)
 {
 	int r;
@@ -436,9 +442,10 @@ void events_stop(struct events *e)
 	__atomic_store_n(&e->stopping, 1, __ATOMIC_RELEASE);
 	pthread_join(e->thread, NULL);
 	if (!e->d->quiet)
-		say(LOG_INFO, "%s: %llu batches published, %llu left out for slow subscribers, %llu "
-		    "replays, %llu of them snapshots", e->d->name, (unsigned long long)e->sent,
-		    (unsigned long long)e->left_out, (unsigned long long)e->replay.replays,
-		    (unsigned long long)e->replay.snapshots);
+		say(LOG_INFO,
+		    "%s: %llu batches published, %llu left out for slow subscribers, %llu "
+		    "replays, %llu of them snapshots",
+		    e->d->name, (unsigned long long)e->sent, (unsigned long long)e->left_out,
+		    (unsigned long long)e->replay.replays, (unsigned long long)e->replay.snapshots);
 	close_all(e);
 }

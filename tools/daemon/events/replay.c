@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has missed batches asks for them: an empty frame, and the sequence to begin with.  It gets them from the
- * feed, one after the other, and at the end a batch without payload.  Where the feed does not go back so
- * far, or a pool was cleared since, it gets a snapshot instead: all that is there, at the last sequence.
+/* Who has missed batches asks for them: an empty frame, and the sequence to begin with.  It gets
+ * them from the feed, one after the other, and at the end a batch without payload.  Where the feed
+ * does not go back so far, or a pool was cleared since, it gets a snapshot instead: all that is
+ * there, at the last sequence.
  *
- * One client at a time, some batches a step, so that the feed is read meanwhile.  A client that takes nothing
- * for a while is given up. */
+ * One client at a time, some batches a step, so that the feed is read meanwhile.  A client that
+ * takes nothing for a while is given up. */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"
@@ -17,11 +18,12 @@
 
 enum { STEP = 256 };
 #define PATIENCE_NS UINT64_C(1000000000)
-#define LITTLE_NS   UINT64_C(20000000)   /* for who was given up before: others wait */
+#define LITTLE_NS   UINT64_C(20000000) /* for who was given up before: others wait */
 
 /* ---- frames ---- */
 
-static bool send_batch(struct replay *r, const char *topic, uint64_t sequence, const void *bytes, size_t n)
+static bool send_batch(struct replay *r, const char *topic, uint64_t sequence, const void *bytes,
+		       size_t n)
 {
 	uint64_t wire = htobe64(sequence);
 
@@ -123,7 +125,7 @@ static bool begin(struct replay *r)
 	int status;
 
 	if (r->from->last < r->from->settled)
-		return false;            /* told is ahead of the last batch for a moment */
+		return false; /* told is ahead of the last batch for a moment */
 	do {
 		status = receive(r, &r->first);
 		if (status < 0)
@@ -132,7 +134,8 @@ static bool begin(struct replay *r)
 	r->busy = true;
 	r->since = cli_now_ns();
 	r->end = r->from->last;
-	/* what is still to come needs nothing but the end; without any change yet there is nothing */
+	/* what is still to come needs nothing but the end; without any change yet there is
+	 * nothing */
 	r->next = r->first > r->end || is_in_feed(r) ? r->first : 0;
 	if (!r->end)
 		r->next = 1;
@@ -213,7 +216,7 @@ static bool from_feed(struct replay *r)
 	int n = gpc_event_read(r->from->c, &cursor, e, STEP);
 
 	if (n < 0)
-		r->next = 0;             /* overwritten meanwhile */
+		r->next = 0; /* overwritten meanwhile */
 	for (int i = 0; i < n && r->next <= r->end; i++) {
 		batches_again(r->from, &e[i]);
 		if (!has_sent(r, send_batch(r, r->topic, e[i].seq, r->from->wire.bytes.data,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Endpoints: ipc:///PATH and tcp://HOST:PORT.
  *
- * A file of a socket lets in whom the cache lets in.  It has no more than the cache's mode from the moment it is
- * there, so it is made here and given to libzmq, which would make it by the umask, and would take the
- * file of a living process away. */
+ * A file of a socket lets in whom the cache lets in.  It has no more than the cache's mode from the
+ * moment it is there, so it is made here and given to libzmq, which would make it by the umask, and
+ * would take the file of a living process away. */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"
@@ -50,7 +50,8 @@ static int clear_path(const struct sockaddr_un *at)
 	return unlink(at->sun_path) && errno != ENOENT ? -errno : 0;
 }
 
-/* A socket that listens; the mode of its file is that of the descriptor first, which is none for others. */
+/* A socket that listens; the mode of its file is that of the descriptor first, which is none for
+ * others. */
 static int listen_at(const struct sockaddr_un *at, const struct stat *cache)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), r = 0;
@@ -83,7 +84,8 @@ static int bind_file(struct endpoint *e, const struct daemon *d)
 	if (fd < 0)
 		return fd;
 	snprintf(e->path, sizeof(e->path), "%s", at.sun_path);
-	if (zmq_setsockopt(e->socket, ZMQ_USE_FD, &fd, sizeof(fd)) || zmq_bind(e->socket, e->text)) {
+	if (zmq_setsockopt(e->socket, ZMQ_USE_FD, &fd, sizeof(fd)) ||
+	    zmq_bind(e->socket, e->text)) {
 		r = -errno;
 		close(fd);
 	}

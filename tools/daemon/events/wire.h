@@ -19,16 +19,16 @@ struct wire {
 };
 
 struct wire_stored {
-	const uint64_t *hashes;      /* a chain, the one nearest to the root first */
+	const uint64_t *hashes; /* a chain, the one nearest to the root first */
 	uint32_t n;
-	bool has_parent;             /* false: hashes[0] is of a first block */
+	bool has_parent; /* false: hashes[0] is of a first block */
 	uint64_t parent;
-	const uint32_t *tokens;      /* of all n blocks */
-	uint32_t ntokens;            /* 0: they are not known */
+	const uint32_t *tokens; /* of all n blocks */
+	uint32_t ntokens;       /* 0: they are not known */
 	uint32_t block_tokens;
 	const char *medium;
-	uint32_t group;              /* 0: not told */
-	struct text adapter, salt;   /* of the namespace of all n blocks */
+	uint32_t group;            /* 0: not told */
+	struct text adapter, salt; /* of the namespace of all n blocks */
 };
 
 void wire_init(struct wire *w);
@@ -42,8 +42,8 @@ void wire_removed(struct wire *w, const uint64_t *hashes, uint32_t n, const char
 void wire_cleared(struct wire *w);
 void wire_end(struct wire *w, uint32_t rank);
 
-/* The name of a block for consumers: of the engine's own name the last 8 bytes, as a number with the
- * highest byte first. */
+/* The name of a block for consumers: of the engine's own name the last 8 bytes, as a number with
+ * the highest byte first. */
 uint64_t wire_hash(const uint8_t *digest, uint32_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adapter and salt of a root.  Most blocks are told one after the other, so the last root is remembered; what it
- * stands for never changes. */
+/* Adapter and salt of a root.  Most blocks are told one after the other, so the last root is
+ * remembered; what it stands for never changes. */
 #include "config.h"
 
 #include "tools/daemon/events/words.h"
@@ -9,11 +9,16 @@
 
 enum { FIELDS = GPC_ROOT_BYTES / 8, ADAPTER = 2, SALT = 3 };
 
-/* How many bytes the character has that begins there, or 0: it is none.  No surrogates, nothing twice. */
+/* How many bytes the character has that begins there, or 0: it is none.  No surrogates, nothing
+ * twice. */
 static uint32_t character(const uint8_t *p, uint32_t n)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	uint32_t many = *p < 0x80 ? 1 : *p >> 5 == 6 ? 2 : *p >> 4 == 14 ? 3 : *p >> 3 == 30 ? 4 : 0;
+	uint32_t many = *p < 0x80       ? 1
+			: *p >> 5 == 6  ? 2
+			: *p >> 4 == 14 ? 3
+			: *p >> 3 == 30 ? 4
+					: 0;
 	uint32_t value = many == 1 ? *p : *p & (0x7fu >> many);
 
 	if (!many || many > n)
@@ -63,6 +68,6 @@ void words_of(struct words *w, gpc *c, const gpc_key *root)
 		else if (f[i].tag == SALT)
 			take(&w->salt, &f[i]);
 	}
-	if (n >= 0)                      /* others may be kept a moment later */
+	if (n >= 0) /* others may be kept a moment later */
 		w->root = *root;
 }

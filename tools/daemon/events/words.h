@@ -10,12 +10,12 @@
 #include <stdbool.h>
 
 struct text {
-	const char *bytes;           /* NULL: there is none */
+	const char *bytes; /* NULL: there is none */
 	uint32_t n;
 };
 
 struct words {
-	gpc_key root;                /* the one that was looked up last; zero: none */
+	gpc_key root; /* the one that was looked up last; zero: none */
 	struct text adapter, salt;
 	char data[GPC_ROOT_BYTES];
 };

@@ -18,48 +18,70 @@ struct line *page_line(struct page *p)
 
 /* ---- processes ---- */
 
-enum { PEER_PID, PEER_LABEL, PEER_STATE, PEER_LOOKUPS, PEER_HITS, PEER_REFS, PEER_RESERVED, PEER_COMMANDS, PEER_BYTES,
-       PEER_OLDEST, PEER_SEAT, PEER_TRANSFERS, PEER_CLAIMS, PEER_EVICTED, PEER_PENDING, PEER_COLS };
+enum {
+	PEER_PID,
+	PEER_LABEL,
+	PEER_STATE,
+	PEER_LOOKUPS,
+	PEER_HITS,
+	PEER_REFS,
+	PEER_RESERVED,
+	PEER_COMMANDS,
+	PEER_BYTES,
+	PEER_OLDEST,
+	PEER_SEAT,
+	PEER_TRANSFERS,
+	PEER_CLAIMS,
+	PEER_EVICTED,
+	PEER_PENDING,
+	PEER_COLS
+};
 
 /* What says who it is and what it does stays longest. */
 static const struct col peer_cols[PEER_COLS] = {
-	[PEER_PID] = { "PID", 7, 0 },
-	[PEER_LABEL] = { "LABEL", -9, 0 },
-	[PEER_STATE] = { "STATE", -7, 0 },
-	[PEER_LOOKUPS] = { "LOOK/S", 7, 0 },
-	[PEER_HITS] = { "HITS", 6, 2 },
-	[PEER_REFS] = { "REFS", 6, 0 },
-	[PEER_RESERVED] = { "RESRVD", 6, 1 },
-	[PEER_COMMANDS] = { "CMD/S", 7, 3 },
-	[PEER_BYTES] = { "BYTES/S", 7, 4 },
-	[PEER_OLDEST] = { "SECTION", 7, 5 },
-	[PEER_SEAT] = { "SEAT", 4, 9 },
-	[PEER_TRANSFERS] = { "TRANSF", 6, 6 },
-	[PEER_CLAIMS] = { "CLAIMS", 6, 7 },
-	[PEER_EVICTED] = { "EVICT/S", 7, 8 },
+	[PEER_PID] = { "PID", 7, 0 },          [PEER_LABEL] = { "LABEL", -9, 0 },
+	[PEER_STATE] = { "STATE", -7, 0 },     [PEER_LOOKUPS] = { "LOOK/S", 7, 0 },
+	[PEER_HITS] = { "HITS", 6, 2 },        [PEER_REFS] = { "REFS", 6, 0 },
+	[PEER_RESERVED] = { "RESRVD", 6, 1 },  [PEER_COMMANDS] = { "CMD/S", 7, 3 },
+	[PEER_BYTES] = { "BYTES/S", 7, 4 },    [PEER_OLDEST] = { "SECTION", 7, 5 },
+	[PEER_SEAT] = { "SEAT", 4, 9 },        [PEER_TRANSFERS] = { "TRANSF", 6, 6 },
+	[PEER_CLAIMS] = { "CLAIMS", 6, 7 },    [PEER_EVICTED] = { "EVICT/S", 7, 8 },
 	[PEER_PENDING] = { "WAITING", 7, 10 },
 };
 
 static const int sorted_by[SORTS] = {
-	[SORT_LOOKUPS] = PEER_LOOKUPS, [SORT_HITS] = PEER_HITS, [SORT_REFS] = PEER_REFS,
+	[SORT_LOOKUPS] = PEER_LOOKUPS,   [SORT_HITS] = PEER_HITS,         [SORT_REFS] = PEER_REFS,
 	[SORT_RESERVED] = PEER_RESERVED, [SORT_COMMANDS] = PEER_COMMANDS, [SORT_BYTES] = PEER_BYTES,
-	[SORT_OLDEST] = PEER_OLDEST, [SORT_PID] = PEER_PID, [SORT_LABEL] = PEER_LABEL,
+	[SORT_OLDEST] = PEER_OLDEST,     [SORT_PID] = PEER_PID,           [SORT_LABEL] = PEER_LABEL,
 };
 
-struct row { const struct sample_peer *p; struct rates r; double key; };
+struct row {
+	const struct sample_peer *p;
+	struct rates r;
+	double key;
+};
 
 static double key_of(const struct row *w, enum sort sort)
 {
 	switch (sort) {
-	case SORT_LOOKUPS: return w->r.r[RATE_LOOKUPS];
-	case SORT_HITS: return sample_share(&w->r, RATE_HIT_VRAM, RATE_HIT_RAM);
-	case SORT_REFS: return (double)w->p->st.refs;
-	case SORT_RESERVED: return (double)w->p->st.reserved;
-	case SORT_COMMANDS: return w->r.r[RATE_COMMANDS];
-	case SORT_BYTES: return w->r.r[RATE_FETCHED_BYTES] + w->r.r[RATE_SPILLED_BYTES];
-	case SORT_OLDEST: return (double)w->p->st.oldest_section_ns;
-	case SORT_PID: return -(double)w->p->st.pid;
-	default: return 0;
+	case SORT_LOOKUPS:
+		return w->r.r[RATE_LOOKUPS];
+	case SORT_HITS:
+		return sample_share(&w->r, RATE_HIT_VRAM, RATE_HIT_RAM);
+	case SORT_REFS:
+		return (double)w->p->st.refs;
+	case SORT_RESERVED:
+		return (double)w->p->st.reserved;
+	case SORT_COMMANDS:
+		return w->r.r[RATE_COMMANDS];
+	case SORT_BYTES:
+		return w->r.r[RATE_FETCHED_BYTES] + w->r.r[RATE_SPILLED_BYTES];
+	case SORT_OLDEST:
+		return (double)w->p->st.oldest_section_ns;
+	case SORT_PID:
+		return -(double)w->p->st.pid;
+	default:
+		return 0;
 	}
 }
 
@@ -103,7 +125,9 @@ static void put_peer(struct line *l, const struct row *w, const struct col *cols
 	enum look look;
 	char pid[16], seat[16];
 	const char *text[PEER_COLS] = {
-		[PEER_PID] = pid, [PEER_SEAT] = seat, [PEER_LABEL] = st->label,
+		[PEER_PID] = pid,
+		[PEER_SEAT] = seat,
+		[PEER_LABEL] = st->label,
 		[PEER_STATE] = state_of(w->p, &look),
 		[PEER_LOOKUPS] = known ? short_count(w->r.r[RATE_LOOKUPS]) : "-",
 		[PEER_HITS] = short_percent(sample_share(&w->r, RATE_HIT_VRAM, RATE_HIT_RAM)),
@@ -111,8 +135,10 @@ static void put_peer(struct line *l, const struct row *w, const struct col *cols
 		[PEER_RESERVED] = short_count((double)st->reserved),
 		[PEER_COMMANDS] = known ? short_count(w->r.r[RATE_COMMANDS]) : "-",
 		[PEER_BYTES] = known ? short_bytes(bytes) : "-",
-		[PEER_OLDEST] = st->oldest_section_ns ? short_age((double)st->oldest_section_ns / 1e9) :
-			st->sections ? "open" : "-",
+		[PEER_OLDEST] = st->oldest_section_ns
+					? short_age((double)st->oldest_section_ns / 1e9)
+				: st->sections ? "open"
+					       : "-",
 		[PEER_TRANSFERS] = short_count((double)st->transfers),
 		[PEER_CLAIMS] = short_count((double)st->claims),
 		[PEER_EVICTED] = known ? short_count(w->r.r[RATE_EVICTED]) : "-",
@@ -164,7 +190,8 @@ void part_peers(const struct top *t, struct page *p, unsigned rows)
 	first = t->first < s->npeers ? t->first : s->npeers ? s->npeers - 1 : 0;
 	for (uint32_t i = first; row && i < s->npeers && most && (l = page_line(p)); i++, most--) {
 		if (most == 1 && i + 1 < s->npeers) {
-			line_put(l, LOOK_DIM, "and %u processes more; the arrows move the list", s->npeers - i);
+			line_put(l, LOOK_DIM, "and %u processes more; the arrows move the list",
+				 s->npeers - i);
 			break;
 		}
 		put_peer(l, &row[i], cols, set);
@@ -174,10 +201,15 @@ void part_peers(const struct top *t, struct page *p, unsigned rows)
 
 void part_keys(const struct top *t, struct page *p)
 {
-	static const struct { const char *text; enum sort sort; } keys[] = {
-		{ " l look", SORT_LOOKUPS }, { " r refs", SORT_REFS }, { " v rsvd", SORT_RESERVED },
-		{ " h hits", SORT_HITS }, { " c cmd", SORT_COMMANDS }, { " b bytes", SORT_BYTES },
-		{ " o section", SORT_OLDEST }, { " p pid", SORT_PID }, { " n label", SORT_LABEL },
+	static const struct {
+		const char *text;
+		enum sort sort;
+	} keys[] = {
+		{ " l look", SORT_LOOKUPS },   { " r refs", SORT_REFS },
+		{ " v rsvd", SORT_RESERVED },  { " h hits", SORT_HITS },
+		{ " c cmd", SORT_COMMANDS },   { " b bytes", SORT_BYTES },
+		{ " o section", SORT_OLDEST }, { " p pid", SORT_PID },
+		{ " n label", SORT_LABEL },
 	};
 	struct line *l = page_line(p);
 
@@ -188,7 +220,8 @@ void part_keys(const struct top *t, struct page *p)
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
 		line_try(l, keys[i].sort == t->sort ? LOOK_SORTED : LOOK_DIM, "%s", keys[i].text);
 	line_try(l, LOOK_DIM, "  +- %us", t->seconds);
-	line_try(l, t->paused ? LOOK_SORTED : LOOK_DIM, "  space %s", t->paused ? "go on" : "pause");
+	line_try(l, t->paused ? LOOK_SORTED : LOOK_DIM, "  space %s",
+		 t->paused ? "go on" : "pause");
 }
 
 /* Where there is room, parts stand apart. */
@@ -202,7 +235,9 @@ static void gap(const struct top *t, struct page *p)
 unsigned top_layout(const struct top *t, struct line *lines)
 {
 	unsigned columns = t->columns > TOP_MOST ? TOP_MOST : t->columns;
-	struct page p = { .line = lines, .most = t->rows > 1 ? t->rows - 1 : t->rows, .columns = columns };
+	struct page p = { .line = lines,
+			  .most = t->rows > 1 ? t->rows - 1 : t->rows,
+			  .columns = columns };
 	unsigned half;
 
 	if (columns < TOP_TOO_FEW) {

@@ -135,7 +135,8 @@ void table_head(struct line *l, const struct col *cols, unsigned n, uint32_t set
 {
 	for (unsigned i = 0; i < n; i++)
 		if (set >> i & 1)
-			table_cell(l, &cols[i], (int)i == sorted ? LOOK_SORTED : LOOK_HEAD, cols[i].title);
+			table_cell(l, &cols[i], (int)i == sorted ? LOOK_SORTED : LOOK_HEAD,
+				   cols[i].title);
 }
 
 /* ---- numbers ---- */
@@ -158,7 +159,8 @@ static const char *scaled(double v, double step, const char *const *units, unsig
 		v /= step;
 		i++;
 	}
-	if (v < 99.95 && (i || (v < 9.95 && v - (double)(int)v > 0.05 && v - (double)(int)v < 0.95)))
+	if (v < 99.95 &&
+	    (i || (v < 9.95 && v - (double)(int)v > 0.05 && v - (double)(int)v < 0.95)))
 		snprintf(ret, 24, "%.1f%s", v, units[i]);
 	else
 		snprintf(ret, 24, "%.0f%s", v, units[i]);

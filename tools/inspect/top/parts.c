@@ -22,8 +22,9 @@ static enum look look_of_state(const struct sample *s)
 {
 	if (!s->there)
 		return LOOK_BAD;
-	return strncmp(s->state, "served", 6) == 0 ? LOOK_GOOD :
-	       strncmp(s->state, "unused", 6) == 0 ? LOOK_WARN : LOOK_BAD;
+	return strncmp(s->state, "served", 6) == 0   ? LOOK_GOOD
+	       : strncmp(s->state, "unused", 6) == 0 ? LOOK_WARN
+						     : LOOK_BAD;
 }
 
 void part_title(const struct top *t, struct page *p)
@@ -38,12 +39,12 @@ void part_title(const struct top *t, struct page *p)
 		return;
 	localtime_r(&now, &tm);
 	strftime(text, sizeof(text), "%H:%M:%S", &tm);
-	l->columns -= 9;                 /* the clock's */
+	l->columns -= 9; /* the clock's */
 	line_put(l, LOOK_TITLE, "%s", t->name);
 	line_put(l, look_of_state(t->now), "  %s", t->now->state);
 	if (s) {
-		line_try(l, LOOK_PLAIN, "  made %s ago", short_age((double)(t->now->wall_ns -
-			 s->info.created_ns) / 1e9));
+		line_try(l, LOOK_PLAIN, "  made %s ago",
+			 short_age((double)(t->now->wall_ns - s->info.created_ns) / 1e9));
 		line_try(l, LOOK_PLAIN, "  %d peers", s->alive);
 		line_try(l, LOOK_PLAIN, "  %s live", short_count((double)s->all.live));
 	}
@@ -77,11 +78,15 @@ void part_writer(const struct top *t, struct page *p)
 		return;
 	}
 	line_put(l, LOOK_PLAIN, "  %d", s->info.writer_pid);
-	line_put(l, load > 0.9 ? LOOK_BAD : load > 0.6 ? LOOK_WARN : LOOK_PLAIN, "  cpu %s",
-		 load < 0 ? "-" : short_percent(load));
+	line_put(l,
+		 load > 0.9   ? LOOK_BAD
+		 : load > 0.6 ? LOOK_WARN
+			      : LOOK_PLAIN,
+		 "  cpu %s", load < 0 ? "-" : short_percent(load));
 	line_put(l, s->all.pending > 1000 ? LOOK_WARN : LOOK_PLAIN, "  waiting %s",
 		 short_count((double)s->all.pending));
-	line_try(l, LOOK_PLAIN, "  up %s", short_age((double)(t->now->at_ns - s->info.writer_since_ns) / 1e9));
+	line_try(l, LOOK_PLAIN, "  up %s",
+		 short_age((double)(t->now->at_ns - s->info.writer_since_ns) / 1e9));
 	line_try(l, LOOK_PLAIN, "  generation %u", s->info.writer_generation);
 	if (l->columns >= l->width + 24) {
 		line_put(l, LOOK_PLAIN, "  ");
@@ -133,7 +138,7 @@ static void put_hits(struct page *p, const char *when, const struct rates *r)
 
 	if (!l)
 		return;
-	line_put(l, LOOK_HEAD, "%s", p->columns < 60 ? when + 5 : when);     /* behind HITS */
+	line_put(l, LOOK_HEAD, "%s", p->columns < 60 ? when + 5 : when); /* behind HITS */
 	line_put(l, LOOK_HELD, " VRAM %5s", short_percent(vram));
 	line_put(l, LOOK_CACHED, " RAM %5s", short_percent(ram));
 	line_put(l, LOOK_PLAIN, " miss %5s ", short_percent(miss));
@@ -145,8 +150,14 @@ static void put_hits(struct page *p, const char *when, const struct rates *r)
 	for (unsigned i = 0; i < width; i++) {
 		double at = (i + 0.5) / width;
 
-		line_put(l, at < vram ? LOOK_HELD : at < vram + ram ? LOOK_CACHED : LOOK_DIM, "%s",
-			 at < vram ? "V" : at < vram + ram ? "R" : ".");
+		line_put(l,
+			 at < vram         ? LOOK_HELD
+			 : at < vram + ram ? LOOK_CACHED
+					   : LOOK_DIM,
+			 "%s",
+			 at < vram         ? "V"
+			 : at < vram + ram ? "R"
+					   : ".");
 	}
 	line_put(l, LOOK_PLAIN, "]");
 }
@@ -168,7 +179,7 @@ void part_hits(const struct top *t, struct page *p)
 
 static const struct {
 	struct col col;
-	enum rate rate, more;        /* both together; the same twice: one */
+	enum rate rate, more; /* both together; the same twice: one */
 	bool bytes;
 } rates[] = {
 	{ { "PER SECOND", -10, 0 }, RATES, RATES, false },
@@ -198,9 +209,12 @@ static void put_rates(struct page *p, const char *when, const struct rates *r, u
 			table_cell(l, &rates[i].col, LOOK_HEAD, when);
 			continue;
 		}
-		v = r->r[rates[i].rate] + (rates[i].rate == rates[i].more ? 0 : r->r[rates[i].more]);
-		table_cell(l, &rates[i].col, v > 0 ? LOOK_PLAIN : LOOK_DIM, r->seconds <= 0 ? "-" :
-			   rates[i].bytes ? short_bytes(v) : short_count(v));
+		v = r->r[rates[i].rate] +
+		    (rates[i].rate == rates[i].more ? 0 : r->r[rates[i].more]);
+		table_cell(l, &rates[i].col, v > 0 ? LOOK_PLAIN : LOOK_DIM,
+			   r->seconds <= 0  ? "-"
+			   : rates[i].bytes ? short_bytes(v)
+					    : short_count(v));
 	}
 }
 
@@ -226,23 +240,40 @@ void part_rates(const struct top *t, struct page *p)
 
 /* ---- pools ---- */
 
-enum { POOL_NUMBER, POOL_KIND, POOL_SPACE, POOL_BLOCKS, POOL_CAN, POOL_RESERVED, POOL_DYING, POOL_DEMOTE, POOL_USED };
+enum {
+	POOL_NUMBER,
+	POOL_KIND,
+	POOL_SPACE,
+	POOL_BLOCKS,
+	POOL_CAN,
+	POOL_RESERVED,
+	POOL_DYING,
+	POOL_DEMOTE,
+	POOL_USED
+};
 
 static const struct col pool_cols[] = {
-	{ "POOL", 4, 0 }, { "KIND", -6, 0 }, { "SPACE", 5, 4 }, { "BLOCKS", 7, 1 }, { "AVAILABLE", 9, 2 },
-	{ "RESERVED", 8, 3 }, { "DYING", 7, 5 }, { "DEMOTES TO", 10, 6 }, { "USED", 6, 0 },
+	{ "POOL", 4, 0 },   { "KIND", -6, 0 },       { "SPACE", 5, 4 },
+	{ "BLOCKS", 7, 1 }, { "AVAILABLE", 9, 2 },   { "RESERVED", 8, 3 },
+	{ "DYING", 7, 5 },  { "DEMOTES TO", 10, 6 }, { "USED", 6, 0 },
 };
 
 /* Held, cached and to be had, reserved, dying; the rest is free. */
 static void put_blocks(struct line *l, const struct sample_pool *q, unsigned width)
 {
 	double slots = q->slots ? q->slots : 1;
-	double unheld = (double)q->blocks > (double)q->live + q->reserved + q->dying ?
-		(double)q->blocks - q->live - q->reserved - q->dying : 0;
+	double unheld = (double)q->blocks > (double)q->live + q->reserved + q->dying
+				? (double)q->blocks - q->live - q->reserved - q->dying
+				: 0;
 	double evictable = q->available > unheld ? q->available - unheld : 0;
 	double held = q->live > evictable ? q->live - evictable : 0;
-	const struct { double to; enum look look; const char *sign; } part[] = {
-		{ held, LOOK_HELD, "#" }, { q->live, LOOK_CACHED, "=" },
+	const struct {
+		double to;
+		enum look look;
+		const char *sign;
+	} part[] = {
+		{ held, LOOK_HELD, "#" },
+		{ q->live, LOOK_CACHED, "=" },
 		{ (double)q->live + q->reserved, LOOK_RESERVED, "+" },
 		{ (double)q->live + q->reserved + q->dying, LOOK_DYING, "~" },
 		{ slots, LOOK_DIM, "." },
@@ -263,8 +294,14 @@ static void put_pool(struct line *l, const struct sample_pool *q, uint32_t set, 
 	double used = q->slots ? ((double)q->live + q->reserved + q->dying) / q->slots : 0;
 	char number[16], space[16], to[16];
 	const char *text[] = {
-		number, shown_kind(q->kind), space, short_count(q->blocks),
-		short_count(q->available), short_count(q->reserved), short_count(q->dying), to,
+		number,
+		shown_kind(q->kind),
+		space,
+		short_count(q->blocks),
+		short_count(q->available),
+		short_count(q->reserved),
+		short_count(q->dying),
+		to,
 		short_percent(used),
 	};
 
@@ -273,7 +310,10 @@ static void put_pool(struct line *l, const struct sample_pool *q, uint32_t set, 
 	snprintf(to, sizeof(to), q->demote_to < 0 ? "-" : "%d", q->demote_to);
 	for (unsigned i = 0; i < ARRAY_SIZE(pool_cols); i++)
 		if (set >> i & 1)
-			table_cell(l, &pool_cols[i], i == POOL_CAN && !q->available && q->kind <= GPC_RAM ? LOOK_BAD : LOOK_PLAIN,
+			table_cell(l, &pool_cols[i],
+				   i == POOL_CAN && !q->available && q->kind <= GPC_RAM
+					   ? LOOK_BAD
+					   : LOOK_PLAIN,
 				   text[i]);
 	put_blocks(l, q, bar);
 }
@@ -287,7 +327,8 @@ void part_pools(const struct top *t, struct page *p, unsigned rows)
 
 	if (!s || !s->npools || rows < 2 || !(l = page_line(p)))
 		return;
-	set = table_fit(pool_cols, n, p->columns - (p->columns / 2 - 4) - 3);    /* the bar and its legend */
+	/* the bar and its legend */
+	set = table_fit(pool_cols, n, p->columns - (p->columns / 2 - 4) - 3);
 	bar = table_rest(pool_cols, n, set, p->columns);
 	bar = bar > 3 ? bar - 3 : 0;
 	bar = bar > BAR_MOST ? BAR_MOST : bar;
@@ -311,8 +352,8 @@ void part_pools(const struct top *t, struct page *p, unsigned rows)
 /* ---- mirrors ---- */
 
 static const struct col mirror_cols[] = {
-	{ "MIRROR", -14, 0 }, { "STATE", -7, 0 }, { "LAG", 7, 0 }, { "SHOWS CHANGE", 12, 1 }, { "BYTES", 7, 2 },
-	{ "GENERATION", 10, 3 },
+	{ "MIRROR", -14, 0 },      { "STATE", -7, 0 }, { "LAG", 7, 0 },
+	{ "SHOWS CHANGE", 12, 1 }, { "BYTES", 7, 2 },  { "GENERATION", 10, 3 },
 };
 
 void part_mirrors(const struct top *t, struct page *p, unsigned rows)
@@ -330,13 +371,17 @@ void part_mirrors(const struct top *t, struct page *p, unsigned rows)
 		const struct gpc_mirror *m = &s->mirror[i];
 		double lag = m->changes > m->flushed ? (double)(m->changes - m->flushed) : 0;
 		const char *text[] = {
-			m->device, m->retired ? "retired" : "live", short_count(lag),
-			short_count((double)m->flushed), short_bytes((double)m->bytes),
+			m->device,
+			m->retired ? "retired" : "live",
+			short_count(lag),
+			short_count((double)m->flushed),
+			short_bytes((double)m->bytes),
 			short_count(m->generation),
 		};
 
 		for (unsigned j = 0; j < n; j++)
 			if (set >> j & 1)
-				table_cell(l, &mirror_cols[j], m->retired ? LOOK_DIM : LOOK_PLAIN, text[j]);
+				table_cell(l, &mirror_cols[j], m->retired ? LOOK_DIM : LOOK_PLAIN,
+					   text[j]);
 	}
 }

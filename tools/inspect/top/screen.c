@@ -24,19 +24,30 @@ static attr_t attributes[LOOKS];
 
 static void choose_colours(void)
 {
-	static const struct { enum look look; short colour; attr_t attr; } table[] = {
-		{ LOOK_PLAIN, -1, A_NORMAL }, { LOOK_TITLE, -1, A_BOLD }, { LOOK_HEAD, COLOR_CYAN, A_NORMAL },
-		{ LOOK_SORTED, COLOR_CYAN, A_REVERSE }, { LOOK_GOOD, COLOR_GREEN, A_NORMAL },
-		{ LOOK_WARN, COLOR_YELLOW, A_BOLD }, { LOOK_BAD, COLOR_RED, A_BOLD },
-		{ LOOK_DIM, -1, A_DIM }, { LOOK_HELD, COLOR_GREEN, A_NORMAL },
-		{ LOOK_CACHED, COLOR_BLUE, A_NORMAL }, { LOOK_RESERVED, COLOR_YELLOW, A_NORMAL },
+	static const struct {
+		enum look look;
+		short colour;
+		attr_t attr;
+	} table[] = {
+		{ LOOK_PLAIN, -1, A_NORMAL },
+		{ LOOK_TITLE, -1, A_BOLD },
+		{ LOOK_HEAD, COLOR_CYAN, A_NORMAL },
+		{ LOOK_SORTED, COLOR_CYAN, A_REVERSE },
+		{ LOOK_GOOD, COLOR_GREEN, A_NORMAL },
+		{ LOOK_WARN, COLOR_YELLOW, A_BOLD },
+		{ LOOK_BAD, COLOR_RED, A_BOLD },
+		{ LOOK_DIM, -1, A_DIM },
+		{ LOOK_HELD, COLOR_GREEN, A_NORMAL },
+		{ LOOK_CACHED, COLOR_BLUE, A_NORMAL },
+		{ LOOK_RESERVED, COLOR_YELLOW, A_NORMAL },
 		{ LOOK_DYING, COLOR_MAGENTA, A_NORMAL },
 	};
 	bool colours = has_colors() && start_color() == OK && use_default_colors() == OK;
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		attributes[table[i].look] = table[i].attr;
-		if (colours && table[i].colour >= 0 && init_pair((short)(i + 1), table[i].colour, -1) == OK)
+		if (colours && table[i].colour >= 0 &&
+		    init_pair((short)(i + 1), table[i].colour, -1) == OK)
 			attributes[table[i].look] |= (attr_t)COLOR_PAIR((int)i + 1);
 	}
 }
@@ -86,18 +97,42 @@ static bool take_key(struct top *t, int key)
 	unsigned peers = t->now->there ? t->now->npeers : 0;
 
 	switch (key) {
-	case 'q': case 'Q': return false;
-	case KEY_RESIZE: measure(t); clear(); break;
-	case 'L' & 0x1f: clear(); break;
-	case KEY_DOWN: t->first += t->first + 1 < peers; break;
-	case KEY_UP: t->first -= t->first > 0; break;
-	case KEY_NPAGE: t->first = t->first + 10 < peers ? t->first + 10 : t->first; break;
-	case KEY_PPAGE: t->first = t->first > 10 ? t->first - 10 : 0; break;
-	case KEY_HOME: t->first = 0; break;
-	case '+': t->seconds += t->seconds < SECONDS_MOST; break;
-	case '-': t->seconds -= t->seconds > 1; break;
-	case ' ': t->paused = !t->paused; break;
-	default: sort_by(t, key);
+	case 'q':
+	case 'Q':
+		return false;
+	case KEY_RESIZE:
+		measure(t);
+		clear();
+		break;
+	case 'L' & 0x1f:
+		clear();
+		break;
+	case KEY_DOWN:
+		t->first += t->first + 1 < peers;
+		break;
+	case KEY_UP:
+		t->first -= t->first > 0;
+		break;
+	case KEY_NPAGE:
+		t->first = t->first + 10 < peers ? t->first + 10 : t->first;
+		break;
+	case KEY_PPAGE:
+		t->first = t->first > 10 ? t->first - 10 : 0;
+		break;
+	case KEY_HOME:
+		t->first = 0;
+		break;
+	case '+':
+		t->seconds += t->seconds < SECONDS_MOST;
+		break;
+	case '-':
+		t->seconds -= t->seconds > 1;
+		break;
+	case ' ':
+		t->paused = !t->paused;
+		break;
+	default:
+		sort_by(t, key);
 	}
 	return true;
 }
@@ -135,7 +170,8 @@ static bool wait_until(struct top *t, uint64_t next)
 			return false;
 		if (now >= next && !t->paused)
 			return true;
-		timeout(t->paused || next - now > 500000000 ? 500 : (int)((next - now) / 1000000) + 1);
+		timeout(t->paused || next - now > 500000000 ? 500
+							    : (int)((next - now) / 1000000) + 1);
 		key = getch();
 		if (key == ERR)
 			continue;
@@ -147,7 +183,7 @@ static bool wait_until(struct top *t, uint64_t next)
 
 static void run(const struct inspect *in, struct top *t, struct sample *at[3])
 {
-	uint64_t pause = 500000000;      /* rates want a second look: the first one is soon */
+	uint64_t pause = 500000000; /* rates want a second look: the first one is soon */
 	uint64_t started;
 
 	do {
@@ -183,7 +219,8 @@ int top_screen(const struct inspect *in)
 	screen = newterm(NULL, stdout, stdin);
 	if (!screen) {
 		free(samples);
-		cli_error("the terminal '%s' is unknown here: set TERM", getenv("TERM") ? getenv("TERM") : "");
+		cli_error("the terminal '%s' is unknown here: set TERM",
+			  getenv("TERM") ? getenv("TERM") : "");
 		return EXIT_RUNTIME;
 	}
 	cbreak();

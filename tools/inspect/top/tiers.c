@@ -40,16 +40,20 @@ static void put_tier(struct line *l, const struct top *t, uint32_t i)
 	if (!now->ready)
 		line_try(l, LOOK_WARN, "  starting, %s of %s", short_count((double)now->restored),
 			 short_count((double)now->found));
-	put_way(l, "brought", rate(t, i, now->brought, then->brought), now->brought, now->brought_bytes);
-	put_way(l, "written", rate(t, i, now->written, then->written), now->written, now->written_bytes);
+	put_way(l, "brought", rate(t, i, now->brought, then->brought), now->brought,
+		now->brought_bytes);
+	put_way(l, "written", rate(t, i, now->written, then->written), now->written,
+		now->written_bytes);
 	line_try(l, bad ? LOOK_BAD : LOOK_DIM, "  failed %s", short_count((double)bad));
-	line_try(l, now->no_ram ? LOOK_WARN : LOOK_DIM, "  no RAM %s", short_count((double)now->no_ram));
+	line_try(l, now->no_ram ? LOOK_WARN : LOOK_DIM, "  no RAM %s",
+		 short_count((double)now->no_ram));
 }
 
 void part_tiers(const struct top *t, struct page *p)
 {
 	struct line *l;
 
-	for (uint32_t i = 0; t->now && t->now->there && i < t->now->ntiers && (l = page_line(p)); i++)
+	for (uint32_t i = 0; t->now && t->now->there && i < t->now->ntiers && (l = page_line(p));
+	     i++)
 		put_tier(l, t, i);
 }

@@ -16,35 +16,71 @@
 
 #include <stdarg.h>
 
-enum { TOP_TOO_FEW = 20, TOP_MOST = 200, TOP_SPANS = 96, TOP_TEXT = 2048, TOP_ALERTS = 12, TOP_COLUMNS = 24 };
+enum {
+	TOP_TOO_FEW = 20,
+	TOP_MOST = 200,
+	TOP_SPANS = 96,
+	TOP_TEXT = 2048,
+	TOP_ALERTS = 12,
+	TOP_COLUMNS = 24
+};
 
-enum look { LOOK_PLAIN, LOOK_TITLE, LOOK_HEAD, LOOK_SORTED, LOOK_GOOD, LOOK_WARN, LOOK_BAD, LOOK_DIM, LOOK_HELD,
-	    LOOK_CACHED, LOOK_RESERVED, LOOK_DYING, LOOKS };
+enum look {
+	LOOK_PLAIN,
+	LOOK_TITLE,
+	LOOK_HEAD,
+	LOOK_SORTED,
+	LOOK_GOOD,
+	LOOK_WARN,
+	LOOK_BAD,
+	LOOK_DIM,
+	LOOK_HELD,
+	LOOK_CACHED,
+	LOOK_RESERVED,
+	LOOK_DYING,
+	LOOKS
+};
 
 struct line {
 	char text[TOP_TEXT];
 	size_t used;
-	unsigned width, columns;     /* used, and at most */
-	struct { size_t from; enum look look; } span[TOP_SPANS];
+	unsigned width, columns; /* used, and at most */
+	struct {
+		size_t from;
+		enum look look;
+	} span[TOP_SPANS];
 	size_t nspans;
 };
 
-enum sort { SORT_LOOKUPS, SORT_HITS, SORT_REFS, SORT_RESERVED, SORT_COMMANDS, SORT_BYTES, SORT_OLDEST, SORT_PID,
-	    SORT_LABEL, SORTS };
+enum sort {
+	SORT_LOOKUPS,
+	SORT_HITS,
+	SORT_REFS,
+	SORT_RESERVED,
+	SORT_COMMANDS,
+	SORT_BYTES,
+	SORT_OLDEST,
+	SORT_PID,
+	SORT_LABEL,
+	SORTS
+};
 
 struct top {
 	const char *name;
-	const struct sample *then, *now;     /* then NULL: there is one look alone */
-	const struct sample *last;   /* the last one that found the cache; NULL: none yet */
-	uint64_t replaced_ns;        /* at_ns when the writer was seen to be another; 0: never */
+	const struct sample *then, *now; /* then NULL: there is one look alone */
+	const struct sample *last;       /* the last one that found the cache; NULL: none yet */
+	uint64_t replaced_ns; /* at_ns when the writer was seen to be another; 0: never */
 	unsigned columns, rows;
-	unsigned seconds;            /* between looks */
+	unsigned seconds; /* between looks */
 	enum sort sort;
-	unsigned first;              /* peer at the top of the list */
+	unsigned first; /* peer at the top of the list */
 	bool paused;
 };
 
-struct alert { enum look look; char text[256]; };
+struct alert {
+	enum look look;
+	char text[256];
+};
 
 /* What an operator has to know, the worst first; how many. */
 unsigned top_alerts(const struct top *t, struct alert ret[TOP_ALERTS]);
@@ -53,16 +89,18 @@ unsigned top_alerts(const struct top *t, struct alert ret[TOP_ALERTS]);
 
 void line_begin(struct line *l, unsigned columns);
 /* What does not fit is cut. */
-void line_put(struct line *l, enum look look, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void line_put(struct line *l, enum look look, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 /* Only if all of it fits. */
-bool line_try(struct line *l, enum look look, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+bool line_try(struct line *l, enum look look, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 void line_pad(struct line *l, unsigned to);
 
 /* A column of a table.  Where they do not all fit, those of the highest rank go first. */
 struct col {
 	const char *title;
-	int width;                   /* negative: to the left */
-	unsigned rank;               /* 0: it stays */
+	int width;     /* negative: to the left */
+	unsigned rank; /* 0: it stays */
 };
 /* Which of them fit: a set. */
 uint32_t table_fit(const struct col *cols, unsigned n, unsigned columns);
@@ -75,13 +113,16 @@ void table_cell(struct line *l, const struct col *col, enum look look, const cha
 const char *short_count(double v);
 const char *short_bytes(double v);
 const char *short_age(double seconds);
-const char *short_percent(double share);     /* negative: - */
+const char *short_percent(double share); /* negative: - */
 
 /* ---- parts.c, layout.c ---- */
 
 /* Where lines go: at most `most` of them. */
-struct page { struct line *line; unsigned n, most, columns; };
-struct line *page_line(struct page *p);      /* the next one; NULL: it is full */
+struct page {
+	struct line *line;
+	unsigned n, most, columns;
+};
+struct line *page_line(struct page *p); /* the next one; NULL: it is full */
 
 void part_title(const struct top *t, struct page *p);
 void part_writer(const struct top *t, struct page *p);
