@@ -335,6 +335,7 @@ t_scripts = \
 	%reldir%/911-man-lint.t \
 	%reldir%/912-exports.t \
 	%reldir%/913-includes.t \
+	%reldir%/repo/format.t \
 	%reldir%/914-barriers.t \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t \

@@ -41,12 +41,16 @@ static int call_with(gpc *c, const struct shm_command *cmd, void (*take)(gpc *c,
 
 /* ---- add ---- */
 
-int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
+static uint32_t transit_of(const struct gpc_pool *p)
+{
+	if (p->transit)
+		return p->transit;
+	return p->kind == GPC_RAM && !(p->flags & GPC_POOL_CALLER) ? GEOMETRY_TRANSIT : 0;
+}
+
+static int kind_check(const struct gpc_pool *p)
 {
 	bool caller = p->flags & GPC_POOL_CALLER;
-	uint32_t transit = p->transit                      ? p->transit
-			   : p->kind == GPC_RAM && !caller ? GEOMETRY_TRANSIT
-							   : 0;
 
 	if (p->kind < GPC_VRAM || p->kind > GPC_REMOTE)
 		return err_set(
@@ -74,16 +78,26 @@ int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 			       "flags is 0x%x: a pool with an owner is one process's, so "
 			       "GPC_POOL_ONCE does not go with it",
 			       p->flags);
-	if (p->blocks && (uint64_t)p->blocks + transit > MAX_SLOTS)
-		return err_set(EINVAL,
-			       "blocks is %u and transit %u: a pool has at most %u slots "
-			       "in all",
-			       p->blocks, transit, MAX_SLOTS);
 	if (caller && p->transit)
 		return err_set(EINVAL,
 			       "transit is %u: nothing moves into a pool of CALLER blocks, so "
 			       "it must be 0",
 			       p->transit);
+	return 0;
+}
+
+int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
+{
+	uint32_t transit = transit_of(p);
+	int err = kind_check(p);
+
+	if (err < 0)
+		return err;
+	if (p->blocks && (uint64_t)p->blocks + transit > MAX_SLOTS)
+		return err_set(EINVAL,
+			       "blocks is %u and transit %u: a pool has at most %u slots "
+			       "in all",
+			       p->blocks, transit, MAX_SLOTS);
 	if (p->demote_to < -1)
 		return err_set(EINVAL, "demote_to is %d: it must be -1 (none) or a pool's number",
 			       p->demote_to);
