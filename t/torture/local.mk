@@ -10,6 +10,7 @@ torture_programs = \
 	%reldir%/prefix.t \
 	%reldir%/step.t \
 	%reldir%/successor.t \
+	%reldir%/threads.t \
 	%reldir%/transfer.t
 
 torture_support = \
