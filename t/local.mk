@@ -466,6 +466,7 @@ endif
 # spin checks these; t/model/run knows how, and "make models" leaves nothing out
 t_models = \
 	%reldir%/model/README.md \
+	%reldir%/model/capacity.pml \
 	%reldir%/model/claim.pml \
 	%reldir%/model/companion.pml \
 	%reldir%/model/drop.pml \
