@@ -52,12 +52,12 @@
  * Names are gpc_object_verb (gpc_pool_add, gpc_key_hash); calls about blocks are verbs alone
  * (gpc_acquire, gpc_release).  Structs that may grow begin with their size: the caller sets
  * it, and every field that it leaves zero has its default.  Options may be NULL: all defaults.
- * In C,
+ * In C, and in C++ with the fields in the order of the struct,
  *
  * 	gpc_publish(c, parents, keys, blocks, n,
  * 		    GPC_OPTIONS(gpc_publish_options, .tag = 7, .ticket = &t), 0, -1);
  *
- * Nothing here is inline: the interface can be bound from any language. */
+ * No call is inline: the interface can be bound from any language. */
 #ifndef GPC_H
 #define GPC_H
 
@@ -108,8 +108,12 @@ typedef uint64_t gpc_transfer; /* names copies of one handle; 0 = none */
 #define GPC_ROOT_BYTES \
 	488 /* of the fields of gpc_root_keep: 8 a field, and its data, rounded up to 8 */
 
-/* Options of a call, in place: a pointer to a struct of that type, its size set. */
+/* Options of a call, in place: a pointer to a struct of that type, its size set.  The struct lasts
+ * as long as the block around it; in C++, where the macro is at the end of this file, as long as the
+ * full expression. */
+#ifndef __cplusplus
 #define GPC_OPTIONS(type, ...) (&(struct type){ .size = sizeof(struct type), __VA_ARGS__ })
+#endif
 
 /* flags; each function lists those it takes */
 enum {
@@ -951,8 +955,17 @@ int gpc_sums_close(gpc_sums *s);
 
 /* ---- claims: who computes a key that many want ---- */
 
+/* C++ finds the function by the name alone, and the struct by "struct gpc_claim"; that the one
+ * hides the other is no mistake. */
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
 int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
 	      struct gpc_claim *ret, uint32_t flags, int timeout_ms);
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 /* [writer] blocks[i], reserved by the caller, is to have keys[i].  ret[i].state: MINE = nobody else
  * computes it, publish it in that block; LIVE = there is a block with it; PENDING = another block,
  * of whomever, is to have it.  Returns how many are MINE.  A claim ends when its block is published
@@ -1415,5 +1428,27 @@ int gpc_writer_drop(gpc *c);
 
 #ifdef __cplusplus
 }
+#endif
+
+#if defined(__cplusplus) && __cplusplus >= 201103L
+extern "C++" {
+/* The address of a temporary, which lasts as long as the full expression of the caller. */
+template <typename T> inline T *gpc_options_at(T &&options) noexcept
+{
+	return &options;
+}
+}
+
+/* Designators are of C++20; GCC and Clang have them before.  A field that is left out is zero, and
+ * g++ would warn of it (-Wmissing-field-initializers) wherever the macro is used.  It does not warn
+ * of macros of a system header, which the rest of this file is: only the macro stands here. */
+#ifdef __GNUC__
+#pragma GCC system_header
+#define GPC_OPTIONS(type, ...) \
+	(__extension__ gpc_options_at<struct type>({ .size = sizeof(struct type), __VA_ARGS__ }))
+#else
+#define GPC_OPTIONS(type, ...) \
+	(gpc_options_at<struct type>({ .size = sizeof(struct type), __VA_ARGS__ }))
+#endif
 #endif
 #endif

@@ -336,6 +336,7 @@ t_scripts = \
 	%reldir%/912-exports.t \
 	%reldir%/913-includes.t \
 	%reldir%/repo/format.t \
+	%reldir%/repo/headers.t \
 	%reldir%/914-barriers.t \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t \
@@ -748,11 +749,12 @@ t_environment = \
 	top_srcdir='$(abs_top_srcdir)' \
 	top_builddir='$(abs_top_builddir)' \
 	CC='$(CC)' \
+	CXX='$(CXX)' \
 	MANDOC='$(MANDOC)' \
 	PYTHON='$(PYTHON)' \
 	PATH="$(abs_top_builddir)/tools:$$PATH"
 AM_TESTS_ENVIRONMENT = $(t_environment); \
-	export top_srcdir top_builddir CC MANDOC PYTHON PATH;
+	export top_srcdir top_builddir CC CXX MANDOC PYTHON PATH;
 
 # ---- KV events, read by those whom they are for: t/events/README.md ----
 
