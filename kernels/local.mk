@@ -16,19 +16,25 @@ kernel_sources = \
 	%reldir%/scatter.cu \
 	%reldir%/sum.cu
 
-EXTRA_DIST += $(kernel_sources)
+EXTRA_DIST += $(kernel_sources) %reldir%/limited %reldir%/limits.table %reldir%/limits.awk
 
 if HAVE_CUDA
 kernel_objects = $(kernel_sources:.cu=.lo)
 endif
 
 # libtool knows no nvcc: what it needs to find in a .lo is written here.  One object serves the
-# static and the shared library.
+# static and the shared library.  A kernel with more registers, or any spills, than the table allows
+# is not compiled; "make KERNEL_LIMITS=", for -G and the like, does not ask.
 SUFFIXES = .cu
 NVCCFLAGS = -O3
+KERNEL_LIMITS = $(top_srcdir)/%reldir%/limits.table
 .cu.lo:
 	$(AM_V_NVCC)$(MKDIR_P) $(@D)/.libs && \
-	$(NVCC) $(NVCCFLAGS) -std=c++17 $(NVCC_ARCHES) -I$(top_srcdir)/kernels \
+	case '$(KERNEL_LIMITS):$@' in \
+	?*:%reldir%/*) limited='sh $(top_srcdir)/%reldir%/limited $(AWK) $(KERNEL_LIMITS) $(@:.lo=.ptxas)' ;; \
+	*) limited= ;; \
+	esac && \
+	$$limited $(NVCC) $(NVCCFLAGS) -std=c++17 $(NVCC_ARCHES) -I$(top_srcdir)/kernels \
 		-Xcompiler -fPIC,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fvisibility=hidden \
 		-MD -MF $(@:.lo=.d) -MT $@ -c -o $(@:.lo=.o) $< && \
 	cp $(@:.lo=.o) $(@D)/.libs/$(*F).o && \
@@ -41,7 +47,8 @@ am__v_NVCC_1 =
 
 $(kernel_objects): $(top_srcdir)/%reldir%/copy.h $(top_srcdir)/%reldir%/count.cuh \
 	$(top_srcdir)/%reldir%/launch.h \
+	$(top_srcdir)/%reldir%/limited $(top_srcdir)/%reldir%/limits.table $(top_srcdir)/%reldir%/limits.awk \
 	$(top_srcdir)/%reldir%/load.cuh $(top_srcdir)/%reldir%/probe.h $(top_srcdir)/%reldir%/sum.h
 
 mostlyclean-local:
-	rm -rf %reldir%/.libs %reldir%/*.o %reldir%/*.lo %reldir%/*.d
+	rm -rf %reldir%/.libs %reldir%/*.o %reldir%/*.lo %reldir%/*.d %reldir%/*.ptxas*

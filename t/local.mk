@@ -337,6 +337,7 @@ t_scripts = \
 	%reldir%/913-includes.t \
 	%reldir%/repo/format.t \
 	%reldir%/repo/headers.t \
+	%reldir%/kernels/spills.t \
 	%reldir%/914-barriers.t \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t \
