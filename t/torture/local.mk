@@ -45,7 +45,7 @@ torture_support = \
 	%reldir%/world.h
 
 check_PROGRAMS += $(torture_programs)
-EXTRA_DIST += $(torture_support) %reldir%/mutants
+EXTRA_DIST += $(torture_support) $(mutants_support)
 # the writer's mapping is replaced by one that counts stores
 %canon_reldir%_successor_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # stores of a wreck are counted; the table's layout follows from the seed
@@ -58,6 +58,15 @@ EXTRA_DIST += $(torture_support) %reldir%/mutants
 # unpublishing and grace periods are seen from within the writer
 %canon_reldir%_grace_t_LDFLAGS = -Wl,--wrap=table_remove,--wrap=mirror_flushed,--wrap=epoch_over
 
+# What makes the changes of a mutant: mutants/README.md.
+mutants_support = \
+	%reldir%/mutants/README.md \
+	%reldir%/mutants/run \
+	%reldir%/mutants/table
+check_PROGRAMS += %reldir%/mutants/apply
+%canon_reldir%_mutants_apply_SOURCES = %reldir%/mutants/apply.c
+%canon_reldir%_mutants_apply_LDADD =
+
 # Every part for that many seconds, one after the other.
 SECONDS = 300
 torture: all $(torture_programs)
@@ -68,7 +77,7 @@ torture: all $(torture_programs)
 	@$(MAKE) --no-print-directory fuzz mutants
 .PHONY: torture
 
-# Mutants: the library with one mistake each; "make mutants MUTANT=NAME" takes one.
+# Mutants: the library with one mistake each; "make mutants MUTANT='NAME...'" takes some.
 mutants: all $(check_PROGRAMS) $(check_LTLIBRARIES)
 	@CC='$(CC)' COMPILE='$(COMPILE)' LIBS='$(LIBS)' top_srcdir='$(abs_top_srcdir)' \
 		LINKER='$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)' \
