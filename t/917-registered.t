@@ -49,6 +49,8 @@ registered "every script of t/cluster/" t/cluster/local.mk $(names t/cluster '*.
 registered "every program of t/torture/" t/torture/local.mk \
 	$(names t/torture '*.c' | sed 's/c$/t/')
 registered "every other file of t/torture/" t/torture/local.mk $(names t/torture '*.h' '*.md')
+registered "every file of t/torture/mutants/" t/torture/local.mk \
+	$(names t/torture 'mutants/*.c' 'mutants/*.md' mutants/run mutants/table)
 registered "every harness of t/fuzz/" t/fuzz/local.mk \
 	$(names t/fuzz '*.c' | grep -v virtual | sed 's/c$/t/')
 registered "every other file of t/fuzz/" t/fuzz/local.mk $(names t/fuzz '*.h' 'virtual.c' '*.md' \
