@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Programs of tests that take options: --help names them, and what makes no sense is refused in one
 # line, with status 2, before anything has run.
+# Needs: t/torture/grace.t t/torture/kill.t t/torture/prefix.t t/torture/step.t t/torture/successor.t
+# Needs: t/fuzz/ring.t t/fuzz/segment.t t/fuzz/tools.t t/fuzz/trace.t
 
 builddir=$(cd "${top_builddir:-$(dirname "$0")/..}" && pwd) || exit 99
 srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 99

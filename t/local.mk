@@ -708,9 +708,14 @@ check_LTLIBRARIES += %reldir%/lib/gpc_remote_bad.la %reldir%/lib/gpc_remote_bad_
 %canon_reldir%_lib_gpc_remote_bad_tick_la_LDFLAGS = $(plugin_ldflags) -rpath /nowhere
 
 check_PROGRAMS += $(t_helpers)
+EXTRA_DIST += \
+	%reldir%/sh/driver \
+	%reldir%/sh/lru.sh \
 	%reldir%/sh/metrics.sh \
+	%reldir%/sh/needs \
 	%reldir%/sh/prom.py \
-EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/lru.sh %reldir%/sh/python.sh %reldir%/sh/tap.sh
+	%reldir%/sh/python.sh \
+	%reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
 %canon_reldir%_sh_clear_LDADD = lib/libgpc.la
 %canon_reldir%_sh_cost_SOURCES = %reldir%/sh/cost.c
@@ -736,8 +741,34 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/lru.sh %reldir%/sh/python.sh %reldi
 include %D%/torture/local.mk
 include %D%/fuzz/local.mk
 
-TESTS = $(t_scripts) $(t_programs) $(torture_programs) $(fuzz_programs)
+t_all = $(t_scripts) $(t_programs) $(torture_programs) $(fuzz_programs)
+TESTS = $(t_all)
 TEST_EXTENSIONS = .t
+
+# "make check" builds everything before the first test runs; "make check TESTS=..." builds what these
+# tests need, which t/sh/needs knows.  configure.ac takes out automake's check-am, which builds all in
+# any case.  check-TESTS would build the programs of all tests: it is told that there are none.
+check-am: config.h
+	@if test "x$(TESTS)" = "x$(t_all)"; then \
+		needs='all $(check_PROGRAMS) $(check_LTLIBRARIES)'; \
+	else \
+		needs=`$(SHELL) $(srcdir)/%reldir%/sh/needs '$(srcdir)' \
+			'$(t_all) $(t_cluster)' $(TESTS)` || exit; \
+	fi; \
+	test -z "$$needs" || $(MAKE) $(AM_MAKEFLAGS) $$needs
+	@$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS= check_LTLIBRARIES=
+t-plugins: $(pkglib_LTLIBRARIES) %reldir%/lib/gpc_remote_bad.la %reldir%/lib/gpc_remote_bad_tick.la
+.PHONY: t-plugins t-python t-completions
+if HAVE_PYTHON
+t-python: python/gpc/stamp
+else
+t-python:
+endif
+if CAN_RUN
+t-completions: tools/completions/stamp
+else
+t-completions:
+endif
 T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/%reldir%/sh/driver \
 	$(top_srcdir)/build-aux/tap-driver.sh
 # A test has its own watchdog; this one is for tests whose watchdog fails.
@@ -841,7 +872,7 @@ clean-local: clean-python
 	rm -rf gpu-tests bench-folder events-venv %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
 
 # The tests of "make check" under prove; PROVEFLAGS=--timer tells which tests are slow.
-prove: all $(check_PROGRAMS)
+prove: all $(check_PROGRAMS) $(check_LTLIBRARIES)
 	$(t_environment) $(PROVE) --exec '' $(PROVEFLAGS) \
 		$(t_programs) $(addprefix $(srcdir)/,$(t_scripts))
 .PHONY: prove

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tap.sh - the Test Anything Protocol for scripts, and what those share that run the tools.
 #
-#	. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+#	. "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 #
 #	run gpc-inspect list
 #	exits 0 "list"
@@ -22,7 +22,10 @@ if test -z "$GPC_T_SECONDS" && command -v timeout >/dev/null; then
 	exec timeout -s ALRM -k 10 $GPC_T_SECONDS /bin/sh "$0"
 fi
 
-srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 99
+# alone, it is t/NAME.t or t/ROOM/NAME.t of the sources
+test -n "$top_srcdir" || top_srcdir=$(dirname "$0")/..
+test -e "$top_srcdir/t/sh/tap.sh" || top_srcdir=$top_srcdir/..
+srcdir=$(cd "$top_srcdir" && pwd) || exit 99
 builddir=$(cd "${top_builddir:-$srcdir}" && pwd) || exit 99
 helpers=$builddir/t/sh
 PATH=$builddir/tools:$PATH
@@ -420,5 +423,6 @@ inspect()	# ARGUMENT...: in $shm
 }
 
 for tool in gpcd gpc-inspect gpc-replay; do
+	test $tool != gpc-replay || grep -q 'gpc-replay\|catch_replay\|lru\.sh\|demo\.sh' "$0" || continue
 	test -x "$builddir/tools/$tool" || skip_all "$tool is not built"
 done
