@@ -4,7 +4,8 @@
  * A unit is LAUNCH_COPY_UNIT vectors of one shape of one pair, whatever rows they lie in: so pieces
  * of 4 KiB fill a block of threads as well as those of 64 KiB.  A thread asks for all its
  * vectors of a unit before it stores the first.  The bytes are used once: loads and stores
- * say so to the caches, which belong to the neighbours. */
+ * say so to the caches, which belong to the neighbours.
+ * Tests: t/506-bytes-device.t */
 #include "copy.h"
 
 #include <cuda_runtime.h>

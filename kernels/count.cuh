@@ -3,7 +3,8 @@
  * process's four words at its end, with one instruction of four lanes: one request to
  * one sector of L2.  L2 takes such a request in some 2 ns wherever it comes from, so
  * that one a warp would be more than the lookup.  Nothing is kept in registers
- * meanwhile. */
+ * meanwhile.
+ * Tests: t/610-cuda-workers.t */
 #ifndef GPC_COUNT_CUH
 #define GPC_COUNT_CUH
 

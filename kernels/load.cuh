@@ -12,7 +12,8 @@
  * gpu scope one slice of L2 would have to answer them all.  L1 begins empty with each
  * kernel, so what they say is never older than the launch.
  *
- * All lanes of a warp must call these functions together. */
+ * All lanes of a warp must call these functions together.
+ * Tests: t/610-cuda-workers.t */
 #ifndef GPC_LOAD_CUH
 #define GPC_LOAD_CUH
 

@@ -15,7 +15,8 @@
  * bucket, or, when the flag of the first says so, perhaps in its second.
  *
  * Nonzero words make "half of an entry" recognisable: whatever mix of an entry and zeros a
- * torn read assembles, it matches no key but the entry's own. */
+ * torn read assembles, it matches no key but the entry's own.
+ * Tests: t/005-probe.t */
 #ifndef GPC_PROBE_H
 #define GPC_PROBE_H
 

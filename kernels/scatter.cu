@@ -5,7 +5,8 @@
  * entries.  More changes go to many blocks, and the status follows in a launch of its own.
  *
  * A change is two halves of 16 bytes, read by two neighbouring lanes: the list may lie in
- * host memory, and a warp then asks the bus for 512 bytes in a row. */
+ * host memory, and a warp then asks the bus for 512 bytes in a row.
+ * Tests: t/630-cuda-busy.t */
 #include "load.cuh"
 
 #define SCATTER_BLOCK 1024u

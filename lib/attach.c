@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attach.c - making a cache, attaching to it, leaving it. */
+/* attach.c - making a cache, attaching to it, leaving it.
+ * Tests: t/183-read-only.t t/193-create-fails.t t/390-hostile-files.t t/190-names.t
+ *   t/231-dead-seats.t t/192-sentences.t */
 #include "config.h"
 
 #include <errno.h>

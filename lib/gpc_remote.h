@@ -23,7 +23,8 @@
  *          lane do not.  What belongs to a lane, a connection for instance, needs no lock.
  *
  * Nothing that a store answers is believed before gpc has verified it.  A store may lose anything
- * at any time: that is a miss. */
+ * at any time: that is a miss.
+ * Tests: t/054-remote-lost.t t/872-remote-page.t */
 #ifndef GPC_REMOTE_H
 #define GPC_REMOTE_H
 

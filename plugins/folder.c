@@ -3,7 +3,8 @@
  *
  * For tests, and for a look at what goes to a store; a folder of a network file system works, and
  * waits for as long as that does.  A value is written beside its name and renamed, so a file is
- * whole or not there. */
+ * whole or not there.
+ * Tests: t/052-remote-folder.t */
 #include "gpc_remote.h"
 
 #include <errno.h>

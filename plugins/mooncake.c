@@ -8,7 +8,8 @@
  *
  * Its calls have deadlines of their own, which this interface cannot set.  A call that has begun is
  * waited for, since it may store to the memory of images; between calls the deadline is looked
- * at. */
+ * at.
+ * Tests: t/cluster/mooncake.t */
 #include "gpc_remote.h"
 
 #include <errno.h>

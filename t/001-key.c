@@ -4,7 +4,8 @@
  * Vectors: key 00 01 .. 0f, message 00 01 02 .., 128 bits of output, as
  *	openssl mac -macopt hexkey:000102030405060708090a0b0c0d0e0f -macopt size:16 \
  *		-macopt c-rounds:1 -macopt d-rounds:3 -in FILE SIPHASH
- * prints them; those of 2-4 are the published ones of the algorithm. */
+ * prints them; those of 2-4 are the published ones of the algorithm.
+ * Tests: lib/base/key.c lib/base/sip.h */
 #include <errno.h>
 #include <stdint.h>
 

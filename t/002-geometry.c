@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 002-geometry - defaults, limits, and offsets that never overlap or overflow. */
+/* 002-geometry - defaults, limits, and offsets that never overlap or overflow.
+ * Tests: lib/segment/geometry.c lib/base/base.h */
 #include <errno.h>
 #include <stdint.h>
 

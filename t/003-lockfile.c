@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 003-lockfile - byte locks between descriptions and processes, and who is gone. */
+/* 003-lockfile - byte locks between descriptions and processes, and who is gone.
+ * Tests: lib/segment/lockfile.c */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

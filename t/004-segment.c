@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 004-segment - a segment as it is made, from which configurations, and for which
- * openers. */
+ * openers.
+ * Tests: lib/segment/segment.c lib/segment/create.c lib/segment/files.h */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 005-probe - the walk that host and device share: buckets, entries, overflow flag. */
+/* 005-probe - the walk that host and device share: buckets, entries, overflow flag.
+ * Tests: kernels/probe.h */
 #include <stdint.h>
 
 #include "base/base.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 006-segment-names - names that come and go under others' feet, and leftovers of the
- * dead. */
+ * dead.
+ * Tests: lib/segment/create.c lib/segment/remove.c lib/segment/files.h */
 #include <errno.h>
 #include <stdint.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 007-err-log - sentences for people, clocks and deadlines. */
+/* 007-err-log - sentences for people, clocks and deadlines.
+ * Tests: lib/base/err.c lib/base/log.c lib/base/clock.c */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>

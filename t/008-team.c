@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base/parallel.h: each job once, whatever threads there are; the program's signals are the
- * caller's. */
+ * caller's.
+ * Tests: lib/base/parallel.c */
 #include "config.h"
 
 #include "base/parallel.h"

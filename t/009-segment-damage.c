@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 009-segment-damage - everything that opening a segment refuses: damaged and forged
  * headers, other sizes, other kinds of files, other people's files.  Each is undone
- * afterwards. */
+ * afterwards.
+ * Tests: lib/segment/validate.c lib/segment/segment.c */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>

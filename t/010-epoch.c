@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sections, grace periods and ticks, and what a handle answers when it cannot be used. */
+/* Sections, grace periods and ticks, and what a handle answers when it cannot be used.
+ * Tests: lib/peer/epoch.c lib/peer/section.c lib/peer/fork.c lib/peer/handle.c */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* References: cells, what they count, and that a granted one is good. */
+/* References: cells, what they count, and that a granted one is good.
+ * Tests: lib/peer/refs.c lib/reader/take.c */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lookups in a table that the test fills: hits, misses, and what is neither. */
+/* Lookups in a table that the test fills: hits, misses, and what is neither.
+ * Tests: lib/reader/probe.c lib/reader/probe_table.h lib/reader/lookup.c lib/segment/blocks.h */
 #include "config.h"
 
 #include "t/lib/four_pools.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 013-segment-snapshot - looking at a cache from outside, however it is damaged; and what
- * a forked child has of a segment. */
+ * a forked child has of a segment.
+ * Tests: lib/segment/snapshot.c */
 #include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>

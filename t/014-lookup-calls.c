@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_lookup, gpc_acquire and gpc_match on a table that the test fills: what they return,
- * count, stamp and reference. */
+ * count, stamp and reference.
+ * Tests: lib/reader/lookup.c lib/reader/match.c lib/reader/hits.c lib/reader/call.c */
 #include "config.h"
 
 #include <errno.h>

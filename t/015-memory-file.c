@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file of a pool's memory: made, found by its number alone, refused when any of it is forged or
- * missing; and what nobody can have. */
+ * missing; and what nobody can have.
+ * Tests: lib/segment/memory.c lib/segment/memory_make.c lib/segment/memory_file.h
+ *   lib/segment/shm_memory.h */
 #include "t/lib/memfile.h"
 
 /* ---- made and opened ---- */

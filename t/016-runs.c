@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 016-runs - which layouts are possible: those of engines are, fields out of range and pieces that
- * overlap are not, and what is said of small ones is what counting their bytes says. */
+ * overlap are not, and what is said of small ones is what counting their bytes says.
+ * Tests: lib/segment/memory_layout.c */
 #include "config.h"
 
 #include <errno.h>

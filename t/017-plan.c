@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 017-plan - which operations a copy becomes, and what cannot be planned. */
+/* 017-plan - which operations a copy becomes, and what cannot be planned.
+ * Tests: lib/payload/plan.c lib/payload/plan_run.c */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 018-plan-bytes - operations copy what they are to and nothing else: layouts, slots and limits at
- * random, and every byte is compared with a copy piece by piece. */
+ * random, and every byte is compared with a copy piece by piece.
+ * Tests: lib/payload/plan_run.c lib/payload/plan.c */
 #include "config.h"
 
 #include "base/base.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slots of transfers: values, names, words that a device stores, and those that it never does.
- * The maps are of no pool, and the test plays the device. */
+ * The maps are of no pool, and the test plays the device.
+ * Tests: lib/payload/transfer.c lib/payload/transfers.h */
 #include "t/lib/cache.h"
 
 #include <fcntl.h>

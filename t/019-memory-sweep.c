@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file of memory goes when no pool names it and nobody makes or uses it, wherever its maker died,
- * and with it the file of huge pages that it leads to; and no other file does. */
+ * and with it the file of huge pages that it leads to; and no other file does.
+ * Tests: lib/segment/memory_remove.c */
 #include "t/lib/memfile.h"
 #include "t/lib/steps.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What outsiders see: information, statistics, mirrors, walks, the changes feed. */
+/* What outsiders see: information, statistics, mirrors, walks, the changes feed.
+ * Tests: lib/inspect/walk.c lib/inspect/events.c lib/inspect/stats.c lib/inspect/inspect.c */
 #include "config.h"
 
 #include "t/lib/made.h"

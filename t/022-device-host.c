@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host device as a driver: lookups in a mirror, flushes that take their time or fail,
- * its stream, imports of good and bad files. */
+ * its stream, imports of good and bad files.
+ * Tests: lib/device/host.c lib/device/host_kernel.c lib/device/host_mirror.c
+ *   lib/device/host_import.c lib/device/host_stream.c lib/device/descriptor.c */
 #include "config.h"
 
 #include "t/lib/host.h"

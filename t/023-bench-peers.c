@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables that gpc-bench compares with: each one that is here finds what was inserted, with
- * its value, and nothing else, and leaves neither process nor file behind. */
+ * its value, and nothing else, and leaves neither process nor file behind.
+ * Tests: tools/bench/peer/ */
 #include "t/lib/tap.h"
 
 #include "tools/bench/peer/peer.h"

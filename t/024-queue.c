@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer's queue of leaves against a list that is searched: whatever comes, is taken out and
- * goes, each that goes is the first of all by stamp, depth and number. */
+ * goes, each that goes is the first of all by stamp, depth and number.
+ * Tests: lib/writer/queue.c lib/writer/memory.c */
 #include "config.h"
 
 #include <stdlib.h>

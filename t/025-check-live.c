@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_check of what it cannot trust: damaged files, another cache's name, garbage; and of
- * a live cache, where things half done are no violations. */
+ * a live cache, where things half done are no violations.
+ * Tests: lib/inspect/check.c lib/segment/snapshot.c */
 #include "config.h"
 
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_dev_* on the host device: sections around work in flight, mirrors that are replaced
- * or retired meanwhile, closing. */
+ * or retired meanwhile, closing.
+ * Tests: lib/reader/dev.c lib/reader/view.c */
 #include "config.h"
 
 #include "t/lib/host.h"

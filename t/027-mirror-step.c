@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is a mirror in step with its table?  gpc_mirror_sync, gpc_mirror_lag, and gpc_check,
- * which compares the two. */
+ * which compares the two.
+ * Tests: lib/request/sync.c lib/inspect/check_table.c */
 #include "config.h"
 
 #include "t/lib/host.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CRC32C: the examples of RFC 3720, the processor's instruction against tables, sums put
- * together. */
+ * together.
+ * Tests: lib/base/crc.c */
 #include <string.h>
 
 #include "base/crc.h"

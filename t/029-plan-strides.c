@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 029-plan-strides - pieces that touch each other in slot 0 and in no other one, on the side that
- * is read.  The side that is written is in t/017-plan.c. */
+ * is read.  The side that is written is in t/017-plan.c.
+ * Tests: lib/payload/plan.c */
 #include "config.h"
 
 #include "base/base.h"

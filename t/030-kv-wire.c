@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batches of KV events are byte for byte those of engines: t/data/kv_events_golden.txt, where each
- * line has a name, what it is, its bytes and themselves in hex. */
+ * line has a name, what it is, its bytes and themselves in hex.
+ * Tests: tools/daemon/events/wire.c tools/daemon/events/words.c t/data/kv_events_golden.txt */
 #include "config.h"
 
 #include "t/lib/tap.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the publisher of KV events remembers: a table that holds what a list holds, also where keys
- * crowd, and tells parents first. */
+ * crowd, and tells parents first.
+ * Tests: tools/daemon/events/told.c */
 #include "config.h"
 
 #include "t/lib/tap.h"

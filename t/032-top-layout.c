@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The screen of gpc-inspect top without a terminal: what is there at each width and height, in
- * which order columns go, how processes are sorted, and what is said to be wrong. */
+ * which order columns go, how processes are sorted, and what is said to be wrong.
+ * Tests: tools/inspect/top/layout.c tools/inspect/top/parts.c tools/inspect/top/lines.c
+ *   tools/inspect/top/alerts.c tools/inspect/top/tiers.c tools/inspect/sample.c
+ *   tools/common/shown.c */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

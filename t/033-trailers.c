@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checksums in the file of a pool's memory: where they are, and what is refused of a forged or
- * cut file. */
+ * cut file.
+ * Tests: lib/segment/memory.c lib/segment/shm_memory.h */
 #include "t/lib/memfile.h"
 
 static struct memory make_summed(void)

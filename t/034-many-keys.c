@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prompts hashed side by side have the keys that they have one after the other, by each way that
- * this processor has. */
+ * this processor has.
+ * Tests: lib/base/many.c lib/base/lanes.c lib/base/lanes_run.h lib/base/sip.h */
 #include <stdlib.h>
 
 #include "base/lanes.h"

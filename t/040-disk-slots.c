@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks in a disk file: written, read, replaced, forgotten, cleared; over the end of the process;
- * in pieces and out of alignment; notes; parents first. */
+ * in pieces and out of alignment; notes; parents first.
+ * Tests: lib/disk/slot.c lib/disk/scan.c lib/disk/super.c lib/disk/io.c lib/disk/disk.h */
 #include "t/lib/disks.h"
 
 static uint8_t image[2 * DISK_TEST_IMAGE + 8192] __attribute__((aligned(4096)));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which files are opened: kinds, owners, locks, versions, layouts, secrets, sizes; files that were
- * damaged, cut, never finished.  One that is refused is left as it was. */
+ * damaged, cut, never finished.  One that is refused is left as it was.
+ * Tests: lib/disk/open.c lib/disk/make.c lib/disk/super.c lib/disk/format.h */
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes wrong with a disk: bits, errors of the device, no room, files that are cut under way,
  * short and interrupted transfers.  Each is a miss that is counted; no wrong byte is ever
- * served. */
+ * served.
+ * Tests: lib/disk/slot.c lib/disk/io.c lib/disk/super.c lib/disk/scan.c */
 #include <sys/mount.h>
 
 #include "t/lib/disk_shim.h"

@@ -4,7 +4,8 @@
  * A model of a disk that keeps what was synced; of all that was written since, any sectors of 512
  * bytes, each as it was, as it is, or as it was in between.  The file is then opened again.  It
  * opens; no byte is wrong; what was acknowledged as removed is nowhere; what was synced and not
- * touched since is there. */
+ * touched since is there.
+ * Tests: lib/disk/super.c lib/disk/slot.c lib/disk/make.c */
 #include "t/lib/disk_shim.h"
 #include "t/lib/disks.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process is killed before each call that it makes on the file, and in the middle of each that
  * writes: while the file is made, grown and cut, while a block is written, replaced, forgotten,
- * cleared, while it is scanned.  The next one opens it, and finds what was answered. */
+ * cleared, while it is scanned.  The next one opens it, and finds what was answered.
+ * Tests: lib/disk/make.c lib/disk/slot.c lib/disk/super.c */
 #include <sys/mman.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads of a disk: reads before writes, a thread that never writes, bounds, deadlines, the rate,
- * one sync for many, the end. */
+ * one sync for many, the end.
+ * Tests: lib/disk/queue.c lib/disk/state.h */
 #include <pthread.h>
 
 #include "disk/state.h"

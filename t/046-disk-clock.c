@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ages of blocks: the clock of the day jumps both ways, the machine is restarted, the file lies
- * about for a while.  No age jumps, none is negative. */
+ * about for a while.  No age jumps, none is negative.
+ * Tests: lib/disk/super.c */
 #include <time.h>
 
 #include "base/fd.h"

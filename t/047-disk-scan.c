@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 2^20 headers are read, sorted and given within ten seconds, with a file that was never written to
- * for the most part; and hostile ones at random: any header may say anything. */
+ * for the most part; and hostile ones at random: any header may say anything.
+ * Tests: lib/disk/scan.c lib/disk/state.h */
 #include <time.h>
 
 #include "disk/state.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How often keys were next to go: exact for those that came last, whatever shares their place, and
- * never too many. */
+ * never too many.
+ * Tests: lib/stage/uses.c */
 #include "t/lib/tap.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Headers of images in a remote store, and NAME:word=value,... in its parts. */
+/* Headers of images in a remote store, and NAME:word=value,... in its parts.
+ * Tests: lib/remote/image.c lib/remote/options.c */
 #include <errno.h>
 #include <string.h>
 

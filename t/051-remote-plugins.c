@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which files are loaded as plugins: those of root or of this user that nobody else can write, and
- * that are plugins of this version. */
+ * that are plugins of this version.
+ * Tests: lib/remote/plugin.c */
 #include "t/lib/remote.h"
 
 static char plugin[512], redis[512];

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store, by the plugin of folders: images come back whole or not at all, a store that is late or
- * away costs one deadline, and one that answers wrong bytes is switched off. */
+ * away costs one deadline, and one that answers wrong bytes is switched off.
+ * Tests: plugins/folder.c lib/remote/batch.c lib/remote/remote.c lib/remote/call.c
+ *   lib/remote/reach.c lib/remote/store.h */
 #include <dirent.h>
 #include <fcntl.h>
 

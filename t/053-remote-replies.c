@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a server of Redis may answer, and a server that is none: the plugin gives each item a result
  * of its contract by the deadline, fills no image with anything else, and works again when the
- * server does. */
+ * server does.
+ * Tests: plugins/redis/reply.c plugins/redis/conn.c plugins/redis/options.c */
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin that breaks its contract: what it does not return from costs the call that asked its
  * deadline and a second, and others nothing; what it answers is believed after gpc's own checks; a
- * store that is none is refused. */
+ * store that is none is refused.
+ * Tests: lib/remote/lane.c lib/remote/call.c lib/remote/batch.c lib/remote/remote.c
+ *   lib/gpc_remote.h */
 #include "t/lib/remote.h"
 
 #define N       8u

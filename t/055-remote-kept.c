@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a node removes from a store, and what it leaves to the others: a clear, an eviction of hints
  * and a value that is missing in the middle of a prompt take nothing away; what was dropped is not
- * given to anybody here again. */
+ * given to anybody here again.
+ * Tests: lib/stage/remote.c lib/stage/gone.c lib/stage/learn.c */
 #include "t/lib/node.h"
 
 #include <dirent.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store that refuses what it is told, and one for whose keys there is little room: what this node
  * has goes on, refusals are not asked for again and again, and what is seen of it is what it
- * does. */
+ * does.
+ * Tests: lib/stage/remote.c lib/stage/room.c lib/stage/slots.c lib/stage/gone.c
+ *   lib/stage/stage.h */
 #include "t/lib/node.h"
 
 #include "stage/gone.h"

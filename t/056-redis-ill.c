@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Redis that is ill, or a cluster whose answers lead astray: each call ends by its deadline, what
  * one key or one node has is no other's trouble, no wrong byte comes, and nothing that is right is
- * removed or switched off. */
+ * removed or switched off.
+ * Tests: plugins/redis/batch.c plugins/redis/conn.c plugins/redis/reply.c */
 #include "t/lib/resp.h"
 
 #define N     8u

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of Redis that are down, or that answer some things and not others: an outage is told once,
  * and its end once; no node suffers for another one; and what is no use costs a worker one
- * deadline. */
+ * deadline.
+ * Tests: plugins/redis/node.c plugins/redis/tick.c */
 #include "t/lib/resp.h"
 
 #define N     8u

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers of Redis that are not ours, in the middle of a call, and those that are errors: nobody is
- * given what belongs to another key, nothing is lost, and each error has its result. */
+ * given what belongs to another key, nothing is lost, and each error has its result.
+ * Tests: plugins/redis/batch.c plugins/redis/reply.c */
 #include "t/lib/resp.h"
 
 #define N     8u

@@ -3,7 +3,8 @@
  * one whose address has changed is found again, and so is one of which only the second address
  * serves.
  *
- * The names are this program's own: it stands before the resolver of the C library. */
+ * The names are this program's own: it stands before the resolver of the C library.
+ * Tests: plugins/redis/names.c plugins/redis/node.c */
 #include <netdb.h>
 #include <dlfcn.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes down to a disk goes with what it hangs on: a block without the blocks before it in its
- * prompt is of no use when the cache is made anew. */
+ * prompt is of no use when the cache is made anew.
+ * Tests: lib/stage/above.c lib/stage/down.c */
 #include "t/lib/below.h"
 
 #define NUMBERS 4096u

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Removals and the disk (rule B19): what a call has acknowledged does not come back, whatever was
  * on its way; who may keep tiers; pools that go.  A restart after a crash is a copy of the file as
- * it is at that moment. */
+ * it is at that moment.
+ * Tests: lib/request/durable.c lib/stage/feed.c lib/stage/desk.c lib/stage/slots.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store whose plugin does not return: peers have their answer and their lookups all the same,
  * what the plugin was given is nobody's until it returns, and what it stores then, or after the
- * tiers were closed, is in no block of anybody. */
+ * tiers were closed, is in no block of anybody.
+ * Tests: lib/stage/afar.c lib/stage/up.c */
 #include "t/lib/node.h"
 
 #define WAIT_MS 20000

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store on other machines as a tier: what one node computed another one loads, as long as both
- * have the same secret, layout and version tag; what the store loses, or spoils, is a miss. */
+ * have the same secret, layout and version tag; what the store loses, or spoils, is a miss.
+ * Tests: lib/stage/remote.c lib/stage/learn.c lib/stage/above.c lib/stage/plan.c */
 #include "t/lib/node.h"
 
 #define WAIT_MS 20000

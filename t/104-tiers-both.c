@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A keeper of a file and of a store: memory that is missing at its start, a pool of it that another
- * one takes the number of, and what it says at its end. */
+ * one takes the number of, and what it says at its end.
+ * Tests: lib/stage/open.c lib/stage/images.c lib/stage/drops.c */
 #include "t/lib/below.h"
 #include "t/lib/node.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the feed tells the keeper of a file late, or not at all: a header is freed when its block is
  * gone, and stays when the block has come again.  A restart after a crash is a copy of the file as
- * it is at that moment. */
+ * it is at that moment.
+ * Tests: lib/stage/feed.c lib/stage/slots.c */
 #include "t/lib/below.h"
 
 #include "request/request.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What comes up from disk is read into the reserved slot of RAM itself: the system gets addresses
- * of the pool's memory, and no byte is copied from another place. */
+ * of the pool's memory, and no byte is copied from another place.
+ * Tests: lib/stage/up.c lib/disk/io.c lib/stage/images.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>

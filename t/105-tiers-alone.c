@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool of RAM that takes blocks without their parents: what follows a block that is dropped hangs
  * on nothing there, and the keeper of the tiers, which brings such blocks up, finds them by their
- * keys; and it knows what is on its way. */
+ * keys; and it knows what is on its way.
+ * Tests: lib/stage/drops.c lib/stage/restore.c */
 #include "t/lib/below.h"
 
 static int ram, vram;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_drop says that bytes are bad.  Copies below RAM have the same bytes, and what follows them
  * was computed from them: none of it is found again, whenever the keeper of the tiers dies, or is
- * not there. */
+ * not there.
+ * Tests: lib/stage/drops.c lib/writer/drop.c lib/request/durable.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file that lacks a block keeps what follows it in a prompt: that is of use when the block has
  * been computed again.  If something before the gap is dropped as bad, what is behind it goes too,
- * whatever the gap is filled with by then. */
+ * whatever the gap is filled with by then.
+ * Tests: lib/stage/drops.c lib/stage/above.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Notes of blocks on disk: they lie beside the blocks in the file, and come back with them after a
- * restart. */
+ * restart.
+ * Tests: lib/stage/notes.c lib/stage/restore.c */
 #include "t/lib/below.h"
 #include "t/lib/notes.h"
 

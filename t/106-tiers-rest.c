@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A disk that fails for a while: its tier rests, says so, acknowledges nothing, and is up again by
- * itself.  Nothing that was removed meanwhile comes back, whenever the keeper ends. */
+ * itself.  Nothing that was removed meanwhile comes back, whenever the keeper ends.
+ * Tests: lib/stage/rest.c lib/stage/disk.c */
 #include "t/lib/below.h"
 #include "t/lib/disk_shim.h"
 

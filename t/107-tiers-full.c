@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that are full, or smaller than what is next to go: nothing is written in a circle, one bad
- * place holds up no other block, no thread runs for nothing. */
+ * place holds up no other block, no thread runs for nothing.
+ * Tests: lib/stage/room.c lib/stage/slots.c lib/stage/down.c */
 #include "t/lib/below.h"
 #include "t/lib/disk_shim.h"
 

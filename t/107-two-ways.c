@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What looks as if it could go the short way (writer/plain.h), and must not: a reserve whose call
  * is withdrawn while the writer looks, or that another one has come before; a publish below the
- * last block, when that has gone or is in another space. */
+ * last block, when that has gone or is in another space.
+ * Tests: lib/writer/plain.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a reservation to a reference: chains, duplicates, refusals, residents, tickets,
- * and how holds go back. */
+ * and how holds go back.
+ * Tests: lib/request/publish.c lib/writer/commit.c lib/writer/command.c */
 #include "t/lib/cache.h"
 
 static const gpc_key zero;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lookup, match, acquire and ref: prefixes, spaces, quiet looks, stale hints, and what a
- * read-only handle may ask. */
+ * read-only handle may ask.
+ * Tests: lib/reader/match.c lib/reader/lookup.c lib/reader/ref.c lib/reader/prefix.c
+ *   lib/reader/call.c */
 #include "t/lib/cache.h"
 
 #include <signal.h>

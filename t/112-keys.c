@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys, as a caller sees them: what makes them differ, and what does not. */
+/* Keys, as a caller sees them: what makes them differ, and what does not.
+ * Tests: lib/reader/keys.c lib/base/key.c lib/base/many.c */
 #include "t/lib/cache.h"
 
 static gpc_key root_of(gpc *c, const struct gpc_field *f, uint32_t n)

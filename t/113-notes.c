@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Notes: group, digest and tokens of a block are given at publish, and given back by walks, events
- * and gpc_tokens_get for as long as the key stays, whatever block it is in. */
+ * and gpc_tokens_get for as long as the key stays, whatever block it is in.
+ * Tests: lib/segment/note.c lib/request/note.c lib/inspect/note.c */
 #include "t/lib/notes.h"
 
 #include "peer/handle.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Notes go with the key: a move takes them to its target, within a space and between two, by the
- * peer that commits it. */
+ * peer that commits it.
+ * Tests: lib/segment/note.c lib/writer/move.c */
 #include "t/lib/notes.h"
 
 #include "peer/handle.h"

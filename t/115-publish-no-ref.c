@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPC_NO_REF: who publishes keeps nothing of what goes live, and all of what does not. */
+/* GPC_NO_REF: who publishes keeps nothing of what goes live, and all of what does not.
+ * Tests: lib/request/publish.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

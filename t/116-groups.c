@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The longest prefix that all KV groups can go on from: against a search that tries every length,
- * and case by case. */
+ * and case by case.
+ * Tests: lib/reader/groups.c */
 #include "t/lib/cache.h"
 
 #include "peer/refs.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_alias and gpc_alias_resolve: pairs of keys, whatever becomes of the blocks. */
+/* gpc_alias and gpc_alias_resolve: pairs of keys, whatever becomes of the blocks.
+ * Tests: lib/reader/alias.c lib/request/alias.c lib/writer/alias.c lib/segment/alias.c
+ *   lib/segment/shm_alias.h */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_root_keep and gpc_root_get: the fields of a root key, for those who know the root alone. */
+/* gpc_root_keep and gpc_root_get: the fields of a root key, for those who know the root alone.
+ * Tests: lib/request/root.c lib/writer/root.c lib/segment/root.c lib/inspect/root.c
+ *   lib/segment/shm_root.h */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

@@ -6,7 +6,8 @@
  * ring, and knows no short way; that of the other one finds bursts, so that each is copied, and
  * made ready, before those in front of it have run.  Answers, records, the feed, and by them the
  * order of victims are the same, and each record is at the depth that its parent's says.  In
- * between another writer takes over. */
+ * between another writer takes over.
+ * Tests: lib/writer/plain.c lib/writer/loop.c lib/writer/command.c */
 #include "config.h"
 
 #include <string.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reserving: all or nothing, in which order, what stays, quotas, a stock in hand, and the
- * moves of victims. */
+ * moves of victims.
+ * Tests: lib/request/reserve.c lib/writer/grant.c lib/writer/grant_quota.c
+ *   lib/writer/grant_place.c */
 #include <pthread.h>
 #include <unistd.h>
 #include "t/lib/cache.h"

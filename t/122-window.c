@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the choice of a victim and its end: a reference that was just in time (rule S4), and
- * a writer that is not there (rule C2). */
+ * a writer that is not there (rule C2).
+ * Tests: lib/writer/retire.c lib/peer/ring.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

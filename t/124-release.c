@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holds that are given up before the writer has answered: none of them may stay behind, whatever
- * the answer is.  One thread is the writer, so it decides when commands run. */
+ * the answer is.  One thread is the writer, so it decides when commands run.
+ * Tests: lib/request/release.c lib/peer/hold.c */
 #include "t/lib/cache.h"
 
 #define BLOCKS 16

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A commit that could not be sent has changed nothing: its targets are reservations as before. */
+/* A commit that could not be sent has changed nothing: its targets are reservations as before.
+ * Tests: lib/request/move.c */
 #include "t/lib/cache.h"
 
 #define MOVES 4

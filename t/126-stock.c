@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies in a peer's stock is nobody's yet: it keeps no pool from going, and no block from a
- * program that needs it, though its peer never makes a call again. */
+ * program that needs it, though its peer never makes a call again.
+ * Tests: lib/request/stock.c lib/writer/recall.c */
 #include "t/lib/cache.h"
 
 #define BLOCKS 16

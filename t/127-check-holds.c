@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_check finds a reservation that nobody has, and a cell that says what is not so: each line
- * of peer/hold.h, broken by hand. */
+ * of peer/hold.h, broken by hand.
+ * Tests: lib/inspect/check_hold.c lib/peer/hold.c */
 #include "config.h"
 
 #include "t/lib/cache.h"

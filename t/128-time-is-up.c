@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a peer has not got, or has given back, is nobody's, although it makes no further call: a
  * call whose time is up gets nothing later, and reservations that found no room in the ring are
- * there for others. */
+ * there for others.
+ * Tests: lib/peer/ring.c lib/peer/hold.c */
 #include "t/lib/cache.h"
 
 #include <signal.h>

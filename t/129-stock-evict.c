@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stock of a pool of CALLER blocks: evicted ahead of demand, in the order of an eviction without
- * one, its owner's alone, told once, and counted as what it is: blocks that gpc_evict brings. */
+ * one, its owner's alone, told once, and counted as what it is: blocks that gpc_evict brings.
+ * Tests: lib/request/evict.c lib/request/stock.c lib/segment/peek.c */
 #include "t/lib/owned.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Demotion and promotion, both halves around a copy: chains in every order of moves,
- * named blocks, swaps between full tiers. */
+ * named blocks, swaps between full tiers.
+ * Tests: lib/request/move.c lib/writer/move.c lib/writer/grant_source.c lib/writer/grant_place.c */
 #include "t/lib/copied.h"
 
 enum { LONG = 20 };

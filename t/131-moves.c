@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What happens to a move between its two halves: the source is dropped, published anew,
- * used; the parent goes or is on its way itself; the wrong peer commits. */
+ * used; the parent goes or is on its way itself; the wrong peer commits.
+ * Tests: lib/writer/move.c */
 #include "t/lib/tiers.h"
 
 /* ---- the source goes ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Victims of a reservation with moves: until the commit their keys are nowhere, while
- * what hung below them is in RAM. */
+ * what hung below them is in RAM.
+ * Tests: lib/writer/move.c lib/writer/tree.c */
 #include "t/lib/tiers.h"
 
 #include "peer/handle.h"

@@ -2,7 +2,8 @@
 /* References while keys move (rule S3): a gate between finding a block and taking the reference,
  * and the moves come to their ends in it.
  *
- * The linker puts the gate in between: refs_take() is called through it. */
+ * The linker puts the gate in between: refs_take() is called through it.
+ * Tests: lib/reader/take.c lib/writer/move.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A promotion lets RAM have one block more than its capacity, for the time of the swap.  When
- * it is given up, RAM has its capacity again (rule C6), and what is least recent goes. */
+ * it is given up, RAM has its capacity again (rule C6), and what is least recent goes.
+ * Tests: lib/writer/grant_place.c */
 #include "t/lib/cache.h"
 
 enum { BLOCKS = 8, VRAM = 0, RAM = 1 };

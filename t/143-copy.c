@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_copy between pools with memory: VRAM of the host device in layers, RAM in images; each
- * kind of move around a copy, every byte looked at; all that is refused, and why. */
+ * kind of move around a copy, every byte looked at; all that is refused, and why.
+ * Tests: lib/payload/copy.c lib/payload/pair.c lib/payload/enqueue.c lib/payload/transfer.c
+ *   lib/memory/map.c */
 #include "t/lib/bytes.h"
 
 #include <poll.h>

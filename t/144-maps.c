@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maps of pools' memory: once in a process, stale when the pool goes, let go by themselves in a
- * process that only copied; parts that are lent; a maker that dies. */
+ * process that only copied; parts that are lent; a maker that dies.
+ * Tests: lib/memory/map.c lib/memory/map_call.c lib/device/host_bytes.c */
 #include "t/lib/crew.h"
 #include "t/lib/bytes.h"
 

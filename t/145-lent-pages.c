@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts that are lent begin anywhere in a file, whose pages may be of any size: whoever maps them
- * sees the lender's bytes. */
+ * sees the lender's bytes.
+ * Tests: lib/memory/lend.c lib/device/host_bytes.c lib/device/host_piece.c */
 #include "t/lib/cache.h"
 #include "t/lib/namespaces.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A map that has no thread to see its pool go is none: what the caller gave is as it was, and
- * nothing is kept. */
+ * nothing is kept.
+ * Tests: lib/memory/map.c lib/memory/thread.c lib/memory/maps.c */
 #include "t/lib/memory_files.h"
 
 #include "base/err.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_pool_pin: RAM that a GPU would copy is registered, chunk by chunk; a device of the test plays
- * the GPU. */
+ * the GPU.
+ * Tests: lib/memory/pin.c */
 #include "t/lib/bytes.h"
 
 #include "base/base.h"

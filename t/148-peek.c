@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPC_PEEK: what an evict would take, in its order, and nothing has changed afterwards. */
+/* GPC_PEEK: what an evict would take, in its order, and nothing has changed afterwards.
+ * Tests: lib/request/evict.c lib/writer/lru.c */
 #include "t/lib/cache.h"
 
 enum { BLOCKS = 32, MANY = 3000 };

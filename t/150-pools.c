@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools that come and go at run time: what they are, whose they are, how many blocks of
- * them can be had. */
+ * them can be had.
+ * Tests: lib/request/pool.c lib/writer/pools.c lib/segment/seed.c */
 #include "t/lib/cache.h"
 
 static gpc *new_cache(uint32_t max_blocks, uint32_t max_pools)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Entries that have to go: dropped by block, cleared by pool and tag, removed with their
- * pool - with what hangs below them, and with holds on them. */
+ * pool - with what hangs below them, and with holds on them.
+ * Tests: lib/writer/pools.c lib/writer/retire.c */
 #include "t/lib/cache.h"
 
 enum { VRAM = 0, RAM = 1, OTHER = 2, SHORT_MS = 15 };

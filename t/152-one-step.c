@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All blocks of a pool go in one step (guarantee E): when the writer comes to the first of them,
- * none is found any more.  The linker puts a look at all of them in between. */
+ * none is found any more.  The linker puts a look at all of them in between.
+ * Tests: lib/writer/pools.c */
 #include "config.h"
 
 #include "t/lib/cache.h"

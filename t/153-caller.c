@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools of CALLER blocks: what gpc_pool_available says of them, and that nobody but the owner gets
- * any of its blocks, whatever way is tried. */
+ * any of its blocks, whatever way is tried.
+ * Tests: lib/writer/pools.c lib/request/evict.c */
 #include "t/lib/owned.h"
 
 enum { BLOCKS = 24, ROUNDS = 400 };

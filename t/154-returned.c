@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_returned: an engine learns which of its blocks it has back, each once, however they
- * went. */
+ * went.
+ * Tests: lib/request/returned.c */
 #include "peer/handle.h"
 #include "t/lib/returned.h"
 

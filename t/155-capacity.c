@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a reserve may count on: `leave` means blocks of the capacity, in every kind of pool and
- * state; and what a quota is compared with when victims move. */
+ * state; and what a quota is compared with when victims move.
+ * Tests: lib/writer/grant_quota.c lib/writer/grant.c */
 #include "t/lib/cache.h"
 
 #include "base/base.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_returned when the feed was overwritten, the writer is another, or there is none:
- * each block is told of all the same, once. */
+ * each block is told of all the same, once.
+ * Tests: lib/request/returned.c */
 #include "t/lib/returned.h"
 
 enum { FLOOD = 1500 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that an engine allocates itself: told part by part, by its owner, once. */
+/* Memory that an engine allocates itself: told part by part, by its owner, once.
+ * Tests: lib/memory/lend.c */
 #include "t/lib/memory_files.h"
 
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes wrong between two steps of a maker: a part that cannot be told to others is not kept
  * either, and a pool that goes before its maker has the call's answer takes none of the maker's
- * other files along. */
+ * other files along.
+ * Tests: lib/memory/lend.c lib/memory/make.c */
 #include "t/lib/memory_files.h"
 
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* VRAM is made when nobody has the former pool's any more: who waits is told for whom, and waits
- * never for itself. */
+ * never for itself.
+ * Tests: lib/memory/make.c lib/memory/who.c */
 #include "t/lib/memory_files.h"
 
 #include <signal.h>

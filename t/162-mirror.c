@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A mirror on the host device, through the public calls: after a sync it answers as the
  * host table does, whatever went on before; its sections count; each writer has its
- * own. */
+ * own.
+ * Tests: lib/writer/mirror.c lib/device/host_mirror.c */
 #include "t/lib/churn.h"
 
 static struct gpc_config with_mirror(uint32_t vram)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_spill and gpc_spill_ahead in one process: to RAM of the space, to RAM that spaces share, what
- * the caller names and what the writer chooses; RAM to RAM. */
+ * the caller names and what the writer chooses; RAM to RAM.
+ * Tests: lib/payload/spill.c lib/payload/bring.c */
 #include "t/lib/fetch.h"
 
 static void test_spill(void)

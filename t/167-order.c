@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and transfers: gpc_order by stages, gpc_release_after, streams that capture; a lost
- * device; close and fork with transfers under way. */
+ * device; close and fork with transfers under way.
+ * Tests: lib/payload/order.c lib/payload/bring_copy.c lib/device/host_event.c */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks: transfers that other peers copy, here and in another process; what the calls refuse, each
- * with its sentence. */
+ * with its sentence.
+ * Tests: lib/payload/mark.c lib/payload/results.c lib/writer/transfer.c */
 #include <sys/wait.h>
 
 #include "t/lib/fetch.h"

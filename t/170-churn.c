@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Everything at random, with one writer after the other, and all invariants verified
- * again and again. */
+ * again and again.
+ * Tests: lib/writer/ lib/inspect/check.c */
 #include "t/lib/churn.h"
 
 /* One that knows nothing but what the segments say. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table where it is tight: keys are chosen by their buckets, so that buckets
  * overflow, residents are relocated, and in the end a key finds no place.  Every live
- * key is found all the time, by a thread that never stops looking, too. */
+ * key is found all the time, by a thread that never stops looking, too.
+ * Tests: lib/writer/table.c lib/writer/bucket.h */
 #include <stdlib.h>
 
 #include "t/lib/cache.h"

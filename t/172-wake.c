@@ -7,7 +7,8 @@
  *
  * Before it goes to sleep the writer asks for the time.  A clock_ns in between leaves it with
  * many stores that have to wait for memory: what it stores next comes late, unless there is a
- * barrier. */
+ * barrier.
+ * Tests: lib/writer/loop.c lib/peer/ring.c lib/base/futex.c */
 #include "config.h"
 
 #include <errno.h>

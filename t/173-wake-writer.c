@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_writer_wake: a server that waits without limit ends when it is told to, by a signal
- * handler as well, whenever the signal comes. */
+ * handler as well, whenever the signal comes.
+ * Tests: lib/serve.c lib/writer/loop.c */
 #include "config.h"
 
 #include <signal.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the writer decides a transfer: before commands that its peer sent after done; as often as
- * its age says; when there is a bucket. */
+ * its age says; when there is a bucket.
+ * Tests: lib/writer/transfer.c lib/writer/loop.c */
 #include <unistd.h>
 
 #include "t/lib/xfers.h"

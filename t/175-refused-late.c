@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A commit is refused since the pool of its target goes, and the pool has gone before its peer
  * takes the answer: the target's cell is empty again all the same, so whoever gets that block next
- * has it whole. */
+ * has it whole.
+ * Tests: lib/request/move.c lib/peer/hold.c */
 #include "config.h"
 
 #include <pthread.h>

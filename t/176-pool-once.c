@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPC_POOL_ONCE: a pool that several ask for is added once; one that differs is refused, and the
  * sentence says in what.  Nobody makes memory that is there, and the file of who comes second
- * goes. */
+ * goes.
+ * Tests: lib/segment/once.c */
 #include "t/lib/memory_files.h"
 
 #include <fcntl.h>

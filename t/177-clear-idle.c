@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPC_IF_IDLE: a clear that does nothing when somebody holds a block of what is to go, and says how
- * many are held.  What counts is what programs hold, and moves that are open. */
+ * many are held.  What counts is what programs hold, and moves that are open.
+ * Tests: lib/writer/idle.c */
 #include "t/lib/cache.h"
 
 enum { VRAM = 0, RAM = 1, OTHER = 2, BLOCKS = 16 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checksums of images from end to end: a spill stores them, a fetch compares; what has changed
  * meanwhile is never committed, goes with its descendants, is counted and named.  VRAM is that of
- * the host device. */
+ * the host device.
+ * Tests: lib/payload/sum.c lib/payload/bring_copy.c lib/memory/sums.c lib/device/host_sum.c
+ *   lib/writer/transfer_decide.c */
 #include "t/lib/sums.h"
 
 /* ---- what is stored ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trailers that somebody else has written, and a bit anywhere in an image.  VRAM is that of the
- * host device. */
+ * host device.
+ * Tests: lib/payload/sum.c lib/segment/memory.c */
 #include "t/lib/sums.h"
 
 /* ---- forged trailers ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every counter of gpc_stats, as its page defines it: what each event adds, to whom, and nothing
- * else. */
+ * else.
+ * Tests: lib/inspect/stats.c lib/peer/handle.c */
 #include "t/lib/sums.h"
 
 enum { UP = 0, DOWN = 1, N = 8 }; /* pools of the first cache */

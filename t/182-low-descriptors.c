@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program whose standard streams are closed, in each combination, makes a cache, attaches,
  * serves, opens a mirror, looks, checks and forks.  Nothing that the library opens takes the place
- * of a stream, so what the program prints goes nowhere, and the cache is sound. */
+ * of a stream, so what the program prints goes nowhere, and the cache is sound.
+ * Tests: lib/base/fd.c */
 #include "t/lib/cache.h"
 
 #include <fcntl.h>

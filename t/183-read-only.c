@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A read-only handle.  What the front pages tell is of the present, and costs no copy; what needs
  * table or records works on a copy that the first such call makes, and a walk makes anew.  Whatever
- * becomes of the files meanwhile, there is an answer. */
+ * becomes of the files meanwhile, there is an answer.
+ * Tests: lib/attach.c lib/segment/snapshot.c lib/inspect/stats.c */
 #include "t/lib/cache.h"
 
 #include <fcntl.h>

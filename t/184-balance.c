@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every key that became live is live or lost: published = live + evicted + dropped, whichever way
- * it goes. */
+ * it goes.
+ * Tests: lib/writer/retire.c lib/inspect/stats.c */
 #include "t/lib/cache.h"
 
 #include <unistd.h>

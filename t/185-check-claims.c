@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_check of claims: each of its sentences, by one word that is wrong; and what is no mistake. */
+/* gpc_check of claims: each of its sentences, by one word that is wrong; and what is no mistake.
+ * Tests: lib/inspect/check_claim.c */
 #include "t/lib/xfers.h"
 
 enum { VRAM, RAM };

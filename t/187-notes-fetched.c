@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Notes go with the key when a transfer takes it: fetched, spilled, spilled ahead, copied to
- * another space, by ranks; and where nothing is committed they stay with the source. */
+ * another space, by ranks; and where nothing is committed they stay with the source.
+ * Tests: lib/payload/bring.c lib/writer/transfer_decide.c lib/segment/note.c */
 #include "t/lib/fetch.h"
 #include "t/lib/notes.h"
 

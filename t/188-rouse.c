@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who waits for a claim is woken by the publish, before the writer has seen it: where CPUs are to
  * spare, only if somebody waits, and only for a key that is claimed.  Woken too early it waits
- * on. */
+ * on.
+ * Tests: lib/peer/rouse.c lib/payload/claim_wait.c lib/peer/wait_word.h */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

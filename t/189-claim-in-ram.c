@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two engines, each with VRAM in a space of its own, want one prompt.  They meet in the RAM that
  * they share, as gpc(7) says: who has claimed there computes, copies up and publishes; the other
- * wakes and fetches. */
+ * wakes and fetches.
+ * Tests: lib/payload/claim.c lib/payload/claim_wait.c */
 #include "t/lib/fetch.h"
 
 enum { PROMPT = 6 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making, finding and leaving a cache: bad names and geometries, too little memory,
  * damaged and foreign segments, seats, the writer's seat.  What is refused leaves
- * nothing behind. */
+ * nothing behind.
+ * Tests: lib/attach.c lib/segment/create.c lib/peer/seat.c lib/takeover/open.c */
 #include <fcntl.h>
 #include <sys/stat.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One errno for each cause, with a sentence, and nothing changed: no handle, no writer, a
- * full ring, a forked child, arguments out of range. */
+ * full ring, a forked child, arguments out of range.
+ * Tests: lib/base/err.c lib/peer/handle.c */
 #include "t/lib/cache.h"
 
 enum { RING = 4096 }; /* commands that a peer may have under way */

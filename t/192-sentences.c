@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every public function with every bad argument there is: the errno, a sentence that
- * names the argument, its value and what it may be, and not a byte written. */
+ * names the argument, its value and what it may be, and not a byte written.
+ * Tests: lib/gpc.h lib/base/err.c lib/peer/refuse.c lib/attach.c */
 #include "t/lib/sentences.h"
 
 /* ---- making and attaching ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cache that was made and that its maker cannot have after all is taken back: what gpc_create
- * refuses leaves nothing behind, and never touches a cache that was there before. */
+ * refuses leaves nothing behind, and never touches a cache that was there before.
+ * Tests: lib/attach.c lib/segment/create.c lib/segment/space.c */
 #include "t/lib/cache.h"
 
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),

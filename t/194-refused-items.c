@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the writer refuses is told as well: which pool, which block, which item of
- * several, why. */
+ * several, why.
+ * Tests: lib/peer/refuse.c */
 #include "t/lib/sentences.h"
 
 static void test_publish_items(gpc *c)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tools make rates of: since when a cache is there and its writer serves, commands, bytes of
- * transfers, and the blocks of each pool by state. */
+ * transfers, and the blocks of each pool by state.
+ * Tests: lib/inspect/stats.c */
 #include "t/lib/fetch.h"
 
 static struct gpc_pool pool_now(gpc *c, int number)

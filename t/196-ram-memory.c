@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_create with ram_memory: the pool of ram_blocks has its memory when the cache appears, and
- * what cannot be had is refused before anything is allocated. */
+ * what cannot be had is refused before anything is allocated.
+ * Tests: lib/segment/memory_pages.c lib/segment/memory_draft.c lib/segment/seed.c */
 #include "t/lib/ram_memory.h"
 
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creators while they make memory: they tell how far they are, may be stopped, killed at each step,
  * or have their cache removed, and leave nothing that stays; others wait for one that is at
- * work. */
+ * work.
+ * Tests: lib/segment/create.c lib/segment/memory_make.c lib/segment/memory_pages.c */
 #include "t/lib/ram_memory.h"
 #include "t/lib/steps.h"
 

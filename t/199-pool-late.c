@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools with memory whose making no writer answers in time: what becomes of the file, and whose
- * time the timeout counts. */
+ * time the timeout counts.
+ * Tests: lib/memory/make.c lib/writer/pool_memory.c */
 #include "t/lib/memory_files.h"
 
 #include "request/request.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Four workers and a writer on a cache that is too small for them: each request acquires what
  * is there, computes the rest, publishes, verifies every byte that it holds a reference on,
- * and releases; evictions and drops go on meanwhile. */
+ * and releases; evictions and drops go on meanwhile.
+ * Tests: lib/request/publish.c lib/reader/match.c lib/writer/loop.c */
 #include "t/lib/crew.h"
 
 #define WORKERS  4

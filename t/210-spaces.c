@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two workers, each with a VRAM pool in a space of its own, and one RAM pool behind both in a
- * third space.  First step by step, then under load. */
+ * third space.  First step by step, then under load.
+ * Tests: lib/reader/prefix.c lib/writer/move.c */
 #include "t/lib/crew.h"
 
 #define VRAM     48

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys that are live and referenced all the time, moved up and down without rest between two pools,
  * of two spaces in either order and of one: readers that never stop find every one of them, in
- * every lookup, with a reference and without (guarantee A). */
+ * every lookup, with a reference and without (guarantee A).
+ * Tests: lib/reader/prefix.c lib/reader/probe.c lib/writer/move.c */
 #include "t/lib/cache.h"
 
 #include <sched.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One process publishes blocks anew without rest, each under the next key, and another one reads
- * their notes: it never reads another key's, nor half of one. */
+ * their notes: it never reads another key's, nor half of one.
+ * Tests: lib/inspect/note.c lib/segment/note.c */
 #include "t/lib/notes.h"
 
 #include <signal.h>

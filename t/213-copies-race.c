@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads copy, map, unmap, pin, wait and poll, with handles of their own and one that they
  * share, while pools go and come and another handle becomes the writer; for the thread sanitizer
- * too.  A transfer that is done has brought all bytes. */
+ * too.  A transfer that is done has brought all bytes.
+ * Tests: lib/payload/copy.c lib/memory/map.c lib/payload/wait.c */
 #include "t/lib/crew.h"
 
 #include <poll.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matches over groups while their blocks are published, dropped and evicted: whatever a match says,
  * it holds exactly what the prefix needs, with the right bytes; and it never says less than what is
- * live all the while. */
+ * live all the while.
+ * Tests: lib/reader/groups.c */
 #include "t/lib/crew.h"
 
 #define GROUPS 3

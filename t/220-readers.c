@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Guarantee A: readers never miss a key that is live all the while, though its entry is
  * relocated and its block moves between tiers, in the table and in the mirror.  Guarantee C:
- * no id that an open section may have seen is given away. */
+ * no id that an open section may have seen is given away.
+ * Tests: lib/writer/table.c lib/writer/mirror.c lib/reader/probe.c */
 #include "t/lib/crew.h"
 
 #include "kernels/probe.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Seats: attaching by name before there is one, no free seat, seats used again, and what is
- * left of a handle in a forked child. */
+ * left of a handle in a forked child.
+ * Tests: lib/peer/seat.c lib/peer/fork.c lib/takeover/open.c */
 #include "t/lib/crew.h"
 
 #include "peer/handle.h"

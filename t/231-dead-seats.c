@@ -3,7 +3,8 @@
  * or beside others that do the same, and may be killed at any store.  Seats of the living stay
  * theirs.
  *
- *   GPC_T_ROUNDS=1    each of the stores, not each fifth one */
+ *   GPC_T_ROUNDS=1    each of the stores, not each fifth one
+ * Tests: lib/peer/seat.c lib/attach.c lib/writer/reap.c */
 #include "t/lib/crew.h"
 
 #include "peer/handle.h"

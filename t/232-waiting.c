@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer that is killed in its wait for an answer leaves nothing raised for the next owner of the
- * seat: each answer would wake threads that are not there. */
+ * seat: each answer would wake threads that are not there.
+ * Tests: lib/peer/ring.c */
 #include "config.h"
 
 #include "t/lib/cache.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads instead of processes, for the thread sanitizer too: peers with a handle each, and
- * threads that share one, all in the process that is also the writer. */
+ * threads that share one, all in the process that is also the writer.
+ * Tests: lib/peer/handle.c lib/peer/ring.c lib/peer/hold.c */
 #include "t/lib/crew.h"
 
 #include <pthread.h>

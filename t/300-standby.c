@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer is killed again and again, under load, with a standby behind it: what was
- * acknowledged and is referenced is there at every moment, in its block, with its bytes. */
+ * acknowledged and is referenced is there at every moment, in its block, with its bytes.
+ * Tests: lib/takeover/takeover.c lib/takeover/open.c */
 #include "t/lib/crew.h"
 
 #define WORKERS 3

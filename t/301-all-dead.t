@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A cache whose processes were all killed, with no seat left: gpcd serves it again, a standby does,
 # and gpc-inspect reap clears the seats.
+# Tests: lib/takeover/open.c tools/daemon/serve.c tools/inspect/admin.c
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
 hold()	# LABEL

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A cache of the release before, or after: it is refused with a sentence that says which of the two
 # is newer, no byte of it changes, and it can be listed and removed.
+# Tests: lib/segment/validate.c lib/segment/shm.h
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
 sums()

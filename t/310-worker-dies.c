@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker is killed in the middle of everything: what it held comes back, what others hold
- * stays, and its seat is free again. */
+ * stays, and its seat is free again.
+ * Tests: lib/writer/reap.c */
 #include "t/lib/crew.h"
 
 #include "peer/handle.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A writer dies before each of its stores while it fills a stock, and while it takes one back: its
- * successor finds every block with its owner, or free. */
+ * successor finds every block with its owner, or free.
+ * Tests: lib/writer/recall.c lib/request/stock.c */
 #include "config.h"
 
 #include "t/lib/cache.h"

@@ -4,7 +4,8 @@
  * The writer, before each store of a refill, of the end of the pool, and of the reaping of its
  * owner: as many blocks are evicted as were asked for, each is in stock or live and in one place,
  * and of a pool that has gone no cell is left.  The owner, before each store of what it does with a
- * stock: the pool goes with it. */
+ * stock: the pool goes with it.
+ * Tests: lib/takeover/others.c lib/request/stock.c lib/writer/recall.c */
 #include "config.h"
 
 #include "t/lib/cache.h"

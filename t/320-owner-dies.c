@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The owner of a pool is killed: its blocks are misses from one moment on, all others stay,
- * and the pool's number comes back with another generation. */
+ * and the pool's number comes back with another generation.
+ * Tests: lib/writer/pools.c lib/writer/reap.c */
 #include "t/lib/crew.h"
 
 #define CHAIN 6

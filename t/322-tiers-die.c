@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whoever takes part in a tier is killed at each step: its keeper while it writes, reads, publishes
  * and starts; a worker that has asked; the writer.  What is found afterwards has its bytes, and the
- * index is sound. */
+ * index is sound.
+ * Tests: lib/stage/open.c lib/stage/up.c lib/stage/down.c lib/stage/desk.c */
 #include "t/lib/below.h"
 
 #include <signal.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes that forked a child which never execs, and are killed: the child keeps neither
- * the seat nor the writer's seat, though it shares every open file. */
+ * the seat nor the writer's seat, though it shares every open file.
+ * Tests: lib/peer/fork.c lib/segment/lockfile.c lib/base/fd.c */
 #include "t/lib/crew.h"
 
 #define HELD 3

@@ -5,7 +5,8 @@
  *
  *   PID namespaces    process numbers are the same in both houses; with a /proc of their own,
  *                     and with one that is about other people's processes
- *   time namespaces   clocks and start times differ, process numbers do not */
+ *   time namespaces   clocks and start times differ, process numbers do not
+ * Tests: lib/segment/lockfile.c lib/peer/seat.c */
 #include "t/lib/crew.h"
 #include "t/lib/namespaces.h"
 

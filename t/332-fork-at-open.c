@@ -5,7 +5,8 @@
  *
  * open(), mmap() and fcntl() are replaced by functions that let the other thread fork before they
  * return: until it has done so, or waits for a lock that this thread has, which is the answer to
- * the question. */
+ * the question.
+ * Tests: lib/base/fd.c lib/segment/lockfile.c */
 #include "t/lib/crew.h"
 
 #include <fcntl.h>

@@ -5,7 +5,8 @@
  * dies as well, before some store of its takeover.  When the one after that has taken over, the
  * feed is replayed and compared with a walk, and all that has been told of has happened.
  *
- *   GPC_T_ROUNDS=1    each store, not each third one */
+ *   GPC_T_ROUNDS=1    each store, not each third one
+ * Tests: lib/writer/events.c lib/takeover/takeover.c */
 #include "t/lib/cache.h"
 
 #include <sys/wait.h>

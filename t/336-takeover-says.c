@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a takeover tells.  After a death, whichever store it came before: one quiet line, and one
  * for each dead seat.  After damage: what was dropped or repaired, how much and why, one line for
- * each cause; and the next takeover, which finds nothing, says nothing. */
+ * each cause; and the next takeover, which finds nothing, says nothing.
+ * Tests: lib/takeover/say.c lib/takeover/takeover.c */
 #include "t/lib/cache.h"
 
 #include <sys/wait.h>

@@ -4,7 +4,9 @@
  * dies while others have it mapped.  When all is quiet, each file is a pool's, and each pool has
  * its file.
  *
- *   GPC_T_ROUNDS=1    each store, not each sixth one */
+ *   GPC_T_ROUNDS=1    each store, not each sixth one
+ * Tests: lib/writer/pool_memory.c lib/writer/sweep.c lib/memory/make.c
+ *   lib/segment/memory_remove.c */
 #include "t/lib/memory_files.h"
 #include "t/lib/dies.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers whose lock is free, in each case of what is known of their process.  Until it has surely
- * exited nobody gets the seat, its references stay, and what it had reserved is not free. */
+ * exited nobody gets the seat, its references stay, and what it had reserved is not free.
+ * Tests: lib/segment/lockfile.c lib/writer/reap.c lib/peer/seat.c */
 #include "t/lib/cache.h"
 
 #include <signal.h>

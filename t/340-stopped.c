@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stopped is not dead.  A stopped reader holds back reuse and nothing else, and is named; a
  * stopped writer keeps its seat, in the midst of its recovery too; a stopped standby takes none,
- * and stands in nobody's way. */
+ * and stands in nobody's way.
+ * Tests: lib/peer/epoch.c lib/takeover/open.c */
 #include "t/lib/crew.h"
 
 #define BLOCKS 8

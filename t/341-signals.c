@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A signal storm: handlers without SA_RESTART, some ten thousand times a second, in every
- * process.  No call answers -EINTR, no wait ends early or late, nothing is lost. */
+ * process.  No call answers -EINTR, no wait ends early or late, nothing is lost.
+ * Tests: lib/base/futex.c lib/segment/memory_pages.c */
 #include "torture/team.h"
 #include "t/lib/waits.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The time of day jumps by years, to and fro, whenever it is asked for.  Waits are as long as
  * they should be, nothing is lost, and nobody asks but a creator, who notes the day.  What
- * time namespaces do is in t/331-namespaces.c. */
+ * time namespaces do is in t/331-namespaces.c.
+ * Tests: lib/base/clock.c */
 #include "torture/team.h"
 #include "t/lib/waits.h"
 

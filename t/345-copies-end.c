@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a copy has ended: not before the slowest of the threads that share it, not before the part
- * of it that was not refused; and with a handle that is closed every descriptor tells. */
+ * of it that was not refused; and with a handle that is closed every descriptor tells.
+ * Tests: lib/payload/host.c lib/payload/wait.c lib/payload/copy.c */
 #include "t/lib/bytes.h"
 
 #include <poll.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two at once with one memory: a pool goes, or another one gets its number, while somebody maps it;
- * and processes that register memory take turns. */
+ * and processes that register memory take turns.
+ * Tests: lib/memory/map.c lib/memory/pin.c lib/memory/thread.c */
 #include "t/lib/crew.h"
 #include "t/lib/bytes.h"
 

@@ -4,7 +4,8 @@
  * finds no fault, no block that stays held, no copy that is said to be done without its bytes, and
  * a file for each pool that has one, and no other.
  *
- *   GPC_T_ROUNDS=1    each store of all of them: else of moves and maps, and a few of the others */
+ *   GPC_T_ROUNDS=1    each store of all of them: else of moves and maps, and a few of the others
+ * Tests: lib/segment/memory.c lib/request/move.c lib/payload/copy.c */
 #include "t/lib/memory_files.h"
 #include "t/lib/stores.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process is killed while threads of the library copy for it from RAM to RAM: when its blocks are
- * given to others, no byte of its copies lands there any more. */
+ * given to others, no byte of its copies lands there any more.
+ * Tests: lib/payload/host.c */
 #include "t/lib/crew.h"
 
 #define KILLS  20

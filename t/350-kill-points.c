@@ -4,7 +4,8 @@
  * there is with a model of what was acknowledged: keys, blocks, bytes, references,
  * reservations, pools, and the feed of changes.
  *
- *   GPC_T_ROUNDS=n GPC_T_SEED=n    more of it, and another course of events */
+ *   GPC_T_ROUNDS=n GPC_T_SEED=n    more of it, and another course of events
+ * Tests: lib/takeover/takeover.c lib/takeover/table.c lib/takeover/others.c lib/writer/command.c */
 #include "t/lib/actor.h"
 
 #include "peer/handle.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What else there is to a takeover: mirrors that are replaced under their readers, a writer
- * that dies together with workers or with its standby, and a cache whose people are all dead. */
+ * that dies together with workers or with its standby, and a cache whose people are all dead.
+ * Tests: lib/takeover/takeover.c */
 #include "t/lib/crew.h"
 
 #define ROUNDS 20

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A writer that died between what a command does and its answer: the successor runs it a
- * second time, among others.  The state such a writer leaves is made by hand. */
+ * second time, among others.  The state such a writer leaves is made by hand.
+ * Tests: lib/writer/command.c lib/takeover/others.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a dead writer may leave in the table, each made by hand; what a takeover does with it at
- * once, and what not before its first grace period is over (rule T7). */
+ * once, and what not before its first grace period is over (rule T7).
+ * Tests: lib/takeover/table.c */
 #include "t/lib/hand.h"
 
 /* ---- before the grace period ---- */

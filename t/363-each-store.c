@@ -5,7 +5,8 @@
  * the two has chosen that (rule C1).  One of named blocks has those.  The commit of a move: its key
  * is found, and can be referenced, all the time, while there is no writer as well (rule C3).
  *
- * And a peer dies before each store of a call: what its ring holds by then is a whole command. */
+ * And a peer dies before each store of a call: what its ring holds by then is a whole command.
+ * Tests: lib/writer/grant.c lib/writer/grant_again.c lib/writer/move.c */
 #include "t/lib/counts.h"
 #include "peer/handle.h"
 #include "segment/blocks.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Takeovers of a cache that is large enough for several threads, and whose table has several
  * regions, or which has many pools: what the last writer had is what the next one has, the order of
- * recency included. */
+ * recency included.
+ * Tests: lib/takeover/tree.c lib/takeover/live.c lib/base/parallel.c */
 #include "t/lib/takes.h"
 
 #include <sys/mman.h>

@@ -4,7 +4,8 @@
  * each store of its takeover.
  *
  * All the while the key is found and gives references (guarantee A, rule C3), to those who began
- * before the move as well; at the end it has one block, and what it moved from is free. */
+ * before the move as well; at the end it has one block, and what it moved from is free.
+ * Tests: lib/writer/move.c lib/writer/commit.c */
 #include "reader/probe_table.h"
 #include "segment/blocks.h"
 #include "peer/refs.h"

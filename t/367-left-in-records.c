@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a dead writer may leave in records, each made by hand: wrong ones, forged moves, a pool
- * that goes; and what a takeover makes of it. */
+ * that goes; and what a takeover makes of it.
+ * Tests: lib/takeover/live.c lib/takeover/others.c lib/takeover/tree.c */
 #include "t/lib/hand.h"
 
 #include "base/key.h"

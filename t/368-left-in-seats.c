@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What dead peers leave in their seats, and dead writers in theirs. */
+/* What dead peers leave in their seats, and dead writers in theirs.
+ * Tests: lib/writer/reap.c lib/takeover/open.c */
 #include "t/lib/hand.h"
 
 #include <sys/wait.h>

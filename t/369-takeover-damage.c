@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Takeovers of a large cache with damage: of what its last writer left half done or wrong, in many
- * regions of the table at once and in records, nothing stays, and a pool that had gone is gone. */
+ * regions of the table at once and in records, nothing stays, and a pool that had gone is gone.
+ * Tests: lib/takeover/live.c lib/takeover/table.c */
 #include "takeover/takeover.h"
 
 #include "t/lib/takes.h"

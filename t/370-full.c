@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /dev/shm is full: whoever makes a cache is told what is needed and what is there, nothing is
- * left behind, and what is there goes on.  In a mount namespace, with a /dev/shm of its own. */
+ * left behind, and what is there goes on.  In a mount namespace, with a /dev/shm of its own.
+ * Tests: lib/segment/space.c lib/segment/create.c */
 #include "t/lib/crew.h"
 #include "t/lib/namespaces.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes outlive who published them, and who wrote the index then. */
+/* Notes outlive who published them, and who wrote the index then.
+ * Tests: lib/segment/note.c lib/inspect/note.c */
 #include "t/lib/notes.h"
 
 #include "peer/handle.h"

@@ -2,7 +2,8 @@
 /* A writer dies before each of its stores while it binds, commits,
  * refuses, cuts, drops what is bad, and reaps; its successor before each store of its takeover.
  *
- *   GPC_T_EACH=1   each store; else each 19th, others in each scene */
+ *   GPC_T_EACH=1   each store; else each 19th, others in each scene
+ * Tests: lib/writer/transfer.c lib/writer/transfer_decide.c lib/writer/transfer_end.c */
 #include "t/lib/dies.h"
 #include "t/lib/ghosts.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer dies while its transfer is under way, or is stopped: alone, with ranks that go on, as a
- * rank.  With a writer that goes on, and with a successor. */
+ * rank.  With a writer that goes on, and with a successor.
+ * Tests: lib/writer/transfer_end.c */
 #include "t/lib/ghosts.h"
 
 /* ---- peers ---- */

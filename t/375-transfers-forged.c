@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hostile commands and damaged segments: names of transfers out of range, reused, overlapping; what
- * a takeover makes of it, and what gpc_check says. */
+ * a takeover makes of it, and what gpc_check says.
+ * Tests: lib/inspect/check_transfer.c lib/writer/transfers.h lib/takeover/others.c */
 #include "t/lib/xfers.h"
 
 enum { VRAM, RAM };

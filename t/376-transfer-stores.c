@@ -5,7 +5,8 @@
  * are to be; what it holds itself keeps its bytes all the while; and nothing stays held, claimed or
  * under way.
  *
- *   GPC_T_ROUNDS=1    each store of all of them; else some */
+ *   GPC_T_ROUNDS=1    each store of all of them; else some
+ * Tests: lib/payload/bring.c lib/payload/claim.c lib/payload/order.c lib/payload/mark.c */
 #include "t/lib/memory_files.h"
 #include "t/lib/stores.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine that is stopped, whose device is lost, whose stream never ends, or whose VRAM others
  * copy to and read when it dies: each in the middle of a transfer.  The others go on, and what it
- * has is given to nobody before it is gone. */
+ * has is given to nobody before it is gone.
+ * Tests: lib/writer/transfer_end.c lib/writer/reap.c lib/payload/tear.c */
 #include <sys/mman.h>
 #include <sys/wait.h>
 

@@ -2,7 +2,8 @@
 /* Handles that are closed with ranks outstanding: that of the transfer, and that of a rank, whose
  * processes go on, exit, or copy still.  And an owner whose process nobody can see: what its
  * devices may write to waits for a time, whose beginning each next writer finds, or begins anew
- * where nobody knows whose it was. */
+ * where nobody knows whose it was.
+ * Tests: lib/writer/transfer_end.c lib/takeover/others.c lib/payload/transfer.c */
 #include <sys/mman.h>
 #include <sys/wait.h>
 

@@ -4,7 +4,8 @@
  * seats may be killed before any of its stores.  What a next writer finds is what the transfers
  * came to.
  *
- *   GPC_T_EACH=1   each store; else each 13th */
+ *   GPC_T_EACH=1   each store; else each 13th
+ * Tests: lib/writer/transfer_end.c lib/peer/seat.c */
 #include "t/lib/ghosts.h"
 #include "t/lib/stops.h"
 

@@ -2,7 +2,8 @@
 /* A pool goes and is made again while copies to it, or from it, are queued: its number and memory
  * are another's only when they have passed.  The new pool keeps its bytes, nothing is committed of
  * the old one, and the transfer ends with -ESTALE for each block.  The same between the map of a
- * pool and the command that binds its blocks. */
+ * pool and the command that binds its blocks.
+ * Tests: lib/payload/bring.c lib/memory/thread.c lib/request/request.h */
 #include <sys/mman.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Companions of a seat: what a leader held stays as it was until its last companion has gone, also
- * when the leader has died, has left, or the writer is another one by then. */
+ * when the leader has died, has left, or the writer is another one by then.
+ * Tests: lib/peer/companion.c lib/writer/reap.c */
 #include "t/lib/companions.h"
 
 #include <sys/syscall.h>

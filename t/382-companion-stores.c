@@ -3,7 +3,8 @@
  * looks of both sides.  And each side is killed before each of its stores: who attaches as a
  * companion, a leader that leaves, and the writer that ends a life whose companion lives.
  *
- *   GPC_T_EACH=1   each store of that writer; else each 7th */
+ *   GPC_T_EACH=1   each store of that writer; else each 7th
+ * Tests: lib/peer/companion.c lib/peer/seat.c */
 #include <pthread.h>
 
 #include "t/lib/companions.h"

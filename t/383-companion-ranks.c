@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A leader that has its companion copy, as a rank of a fetch, and dies.  What the companion had
  * copied by then is committed, the rest is refused; either way it may go on reading and writing
- * these blocks for as long as it lives. */
+ * these blocks for as long as it lives.
+ * Tests: lib/writer/transfer_end.c lib/peer/companion.c */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>

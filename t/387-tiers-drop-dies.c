@@ -2,7 +2,8 @@
 /* The writer is killed before each store of a drop whose block has copies below RAM, and so have
  * its descendants, some of them below RAM alone.  The keeper of the disk goes on, or is killed with
  * it.  What was dropped is never found there again: not while there is no writer, not behind the
- * next one, not by the next keeper, and not in a cache that is made anew with that file. */
+ * next one, not by the next keeper, and not in a cache that is made anew with that file.
+ * Tests: lib/writer/drop.c lib/stage/drops.c */
 #include "t/lib/below.h"
 #include "t/lib/serve_stops.h"
 

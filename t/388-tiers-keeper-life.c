@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keeper of a tier dies under a call that waits for it, and another one keeps the tiers before
  * the caller has looked: what the new one has on its disk is no answer about what the old one's
- * file still had. */
+ * file still had.
+ * Tests: lib/request/durable.c lib/stage/desk.c */
 #include "t/lib/below.h"
 #include "t/lib/remote.h"
 

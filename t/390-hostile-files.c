@@ -4,7 +4,8 @@
  * mutations of a cache with content; files that change and shrink while a tool looks at
  * them.  The library looks in all of its ways, gpc-inspect at some.
  *
- *   GPC_T_SEED=n    other mutations */
+ *   GPC_T_SEED=n    other mutations
+ * Tests: lib/attach.c lib/segment/snapshot.c tools/inspect/ */
 #include "t/lib/looks.h"
 
 #define MUTATIONS 1000

@@ -2,7 +2,8 @@
 /* Guarantee F, live: a peer that writes rubbish hurts only itself.
  *
  * In each scene a brat fills one thing of its own with nonsense, or does one thing that no peer
- * does.  neighbour.h says what an honest peer sees of that: nothing. */
+ * does.  neighbour.h says what an honest peer sees of that: nothing.
+ * Tests: lib/writer/command.c lib/writer/loop.c */
 #include "t/lib/brat.h"
 
 /* ---- the scenes ---- */

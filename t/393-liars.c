@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer that lies, or takes what it can get, uses up what is its own: it is refused, by
  * -EDQUOT, -EOVERFLOW, -EAGAIN or -EPERM, its neighbour goes on at usual speed, and the
- * statistics of its seat tell what it does.  t/814-inspect-liars.t has the same for tools. */
+ * statistics of its seat tell what it does.  t/814-inspect-liars.t has the same for tools.
+ * Tests: lib/writer/grant_quota.c lib/writer/command.c */
 #include "t/lib/crew.h"
 
 #include "peer/handle.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Guarantee F: files that somebody has forged with care, whose checksums are true, are refused, or
  * a writer takes them and goes on.  Blocks that are each other's parents, a free seat that is in
- * use, records of no pool, a header with control characters, one of a cache that is too large. */
+ * use, records of no pool, a header with control characters, one of a cache that is too large.
+ * Tests: lib/segment/validate.c lib/takeover/takeover.c */
 #include "t/lib/looks.h"
 
 #include "segment/alias.h"

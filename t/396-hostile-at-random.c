@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Guarantee F, live: a peer that does anything, drawn by chance, hurts only itself.  Commands of
  * all kinds, for its own blocks and those of others, and nonsense in whatever it may store.
- * neighbour.h says what an honest peer sees of that: nothing. */
+ * neighbour.h says what an honest peer sees of that: nothing.
+ * Tests: lib/writer/command.c */
 #include "t/lib/brat.h"
 
 /* Half of the time something of its own; else what it has no right to. */

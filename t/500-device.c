@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lookups on a device by the public interface: what the host answers, what is counted,
  * and references from hits.  On the host device, or, when GPC_TEST_DEVICE names one, on
- * a GPU. */
+ * a GPU.
+ * Tests: lib/reader/dev.c lib/reader/view.c lib/device/device.c */
 #include "t/lib/churn.h"
 #include "t/lib/mirrors.h"
 

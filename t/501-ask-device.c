@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions of the host that a device answers: the same answers, and no device, no mirror or
- * a mirror that lags is no reason to fail where the host may answer. */
+ * a mirror that lags is no reason to fail where the host may answer.
+ * Tests: lib/reader/offload.c lib/reader/view.c lib/device/cuda_query.c */
 #include "t/lib/cache.h"
 #include "t/lib/devices.h"
 #include "reader/view.h"

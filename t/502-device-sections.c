@@ -2,7 +2,8 @@
 /* Sections of a device and what callers do wrong: never left, left twice, all in use;
  * work in flight when a block shall be evicted, when a device is closed, when the
  * process forks; devices and arguments that are none.  On the host device, or on the
- * GPU of GPC_TEST_DEVICE. */
+ * GPU of GPC_TEST_DEVICE.
+ * Tests: lib/reader/dev.c lib/device/cuda_peer.c */
 #include "t/lib/mirrors.h"
 
 #include <dlfcn.h>

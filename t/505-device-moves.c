@@ -2,7 +2,8 @@
 /* Lookups and matches on a device over two spaces never miss a key because it moves from one to the
  * other (guarantee A): first step by step, two launches in one section with the move between
  * them, then against moves without rest.  On the host device, or on the GPU of
- * GPC_TEST_DEVICE. */
+ * GPC_TEST_DEVICE.
+ * Tests: lib/reader/dev.c kernels/match.cu */
 #include "t/lib/mirrors.h"
 
 enum { KEYS = 8, ROUNDS = 100 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies on a GPU by the table of device/bytes.h itself, in all forms, each compared byte by
  * byte with a naive one; and what a process has beside them: limits, pins, marks, captures, a
- * device that is lost. */
+ * device that is lost.
+ * Tests: lib/device/bytes.c lib/device/cuda_bytes.c lib/device/cuda_copy.c kernels/copy.cu
+ *   lib/device/cuda_pin.c lib/device/cuda_probe.c */
 #include "gpu/bytes.h"
 
 #define FRAME ((size_t)4 << 20) /* bytes of a buffer in which copies are compared */

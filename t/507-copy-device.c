@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks of pools with memory, by the public interface: RAM to VRAM, within VRAM and back, in the
  * process that owns the VRAM and in another one that maps it; a keeper that dies.  On the host
- * device, or on the GPU of GPC_TEST_DEVICE.  Bytes are written and looked at in RAM alone. */
+ * device, or on the GPU of GPC_TEST_DEVICE.  Bytes are written and looked at in RAM alone.
+ * Tests: lib/payload/copy.c lib/device/cuda_bytes.c lib/device/cuda_memory.c */
 #include "t/lib/crew.h"
 #include "t/lib/devices.h"
 

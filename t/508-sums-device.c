@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of images, by the table of device/bytes.h: of any layout, stored and compared, on the host
  * device, or on the GPU of GPC_TEST_DEVICE.  What the processor sums of the same bytes is the
- * truth. */
+ * truth.
+ * Tests: lib/device/cuda_sum.c lib/device/host_sum.c kernels/sum.cu */
 #include "t/lib/devices.h"
 
 #include <errno.h>

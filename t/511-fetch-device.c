@@ -2,7 +2,8 @@
 /* Fetch and spill of two processes, each with a VRAM pool in a space of its own, that share RAM:
  * what one computes the other loads, by the whole, by stages that another stream waits for,
  * verified first, by ranks of both, released by the stream; and what has changed in RAM meanwhile.
- * Every byte.  On the host device, or on the GPU of GPC_TEST_DEVICE. */
+ * Every byte.  On the host device, or on the GPU of GPC_TEST_DEVICE.
+ * Tests: lib/payload/fetch.c lib/payload/order.c lib/device/cuda_event.c */
 #include "t/lib/images.h"
 
 enum { CHAIN = 24, BLOCKS = 3 * CHAIN, RAM_BLOCKS = 6 * CHAIN, STAGES = 4 };

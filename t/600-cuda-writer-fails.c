@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A writer whose CUDA calls fail, each one in turn: it has no mirror then, or retires
- * the one it had, says why in CUDA's own words, keeps nothing, and the index goes on. */
+ * the one it had, says why in CUDA's own words, keeps nothing, and the index goes on.
+ * Tests: lib/device/cuda_mirror.c lib/device/cuda.c lib/device/cuda_name.c */
 #include "t/lib/mirrors.h"
 
 #include "gpu/held.h"

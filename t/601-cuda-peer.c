@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A peer, beside a writer in another process.  Its CUDA calls fail, each one in turn:
  * an error with CUDA's own text, the same call works when it is made again, nothing is
- * kept.  Its mirror is replaced while its kernels run, and no call waits for them. */
+ * kept.  Its mirror is replaced while its kernels run, and no call waits for them.
+ * Tests: lib/device/cuda_peer.c lib/device/cuda.c kernels/lookup.cu kernels/launch.h */
 #include "gpu/worker.h"
 
 #include "gpu/held.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lookups and matches captured in a CUDA graph: replayed while the table changes, and
- * after its mirror was replaced by another writer's. */
+ * after its mirror was replaced by another writer's.
+ * Tests: lib/device/cuda_peer.c kernels/lookup.cu kernels/match.cu */
 #include "t/lib/mirrors.h"
 
 enum { KEYS = 64, SEQS = 4 };

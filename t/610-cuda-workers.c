@@ -4,7 +4,8 @@
  * Every hit is verified twice: inside its section without a reference, since its id is
  * not handed out while the section is open, however long the kernels run; and behind it
  * with one.  Whoever gets an id writes to its bytes at once, so an id that was handed
- * out too early shows. */
+ * out too early shows.
+ * Tests: kernels/lookup.cu kernels/load.cuh kernels/count.cuh lib/device/cuda_peer.c */
 #include "gpu/worker.h"
 
 #define WORKERS    8

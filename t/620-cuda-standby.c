@@ -4,7 +4,8 @@
  * error of CUDA.
  *
  * A standby has its context before it is needed.  Between two writers there is no
- * mirror, or a dead one's: lookups that are in flight then end like any others. */
+ * mirror, or a dead one's: lookups that are in flight then end like any others.
+ * Tests: lib/device/cuda_mirror.c */
 #include "gpu/worker.h"
 
 #define WORKERS 4

@@ -5,7 +5,8 @@
  * only its own there.
  *
  * The blocks are memory of the judge's, which the workers have opened by its IPC
- * handle. */
+ * handle.
+ * Tests: lib/device/cuda_peer.c lib/device/cuda_memory.c */
 #include "gpu/worker.h"
 
 #define VICTIMS  4 /* a round */

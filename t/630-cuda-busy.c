@@ -2,7 +2,8 @@
 /* A GPU that is busy with something else: a process beside the writer, with which it
  * takes turns, so that flushes go by copies of whole chunks; or kernels of the writer's
  * own process that leave no room, so that a flush never ends and its mirror is given
- * up. */
+ * up.
+ * Tests: lib/device/cuda_flush.c kernels/scatter.cu */
 #include "t/lib/mirrors.h"
 
 #include "gpu/held.h"

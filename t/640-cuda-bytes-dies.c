@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of pools on a GPU, in several processes: made, lent and mapped, also after its maker's
- * death; copies between two GPUs. */
+ * death; copies between two GPUs.
+ * Tests: lib/device/cuda_bytes.c lib/device/cuda_memory.c */
 #include "gpu/bytes.h"
 
 enum { GATE_MADE, GATE_MAPPED, GATE_DEAD, GATE_READY };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes killed in the middle of copies and of kernels' stores, into shared memory and into
  * another process's VRAM, twenty of each.  When their end has been seen, nothing of theirs lands
- * any more: what they wrote to is written anew, and stays so. */
+ * any more: what they wrote to is written anew, and stays so.
+ * Tests: lib/device/cuda_copy.c lib/device/cuda_copier.c */
 #include "gpu/bytes.h"
 
 #define VICTIMS 4u               /* at a time: what takes long is that each opens the GPU */

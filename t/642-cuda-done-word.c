@@ -2,7 +2,8 @@
 /* The word that says done, on a GPU: whoever sees a value of it sees all bytes of the copies before
  * it, also when the process was killed in the middle, or a kernel of its own broke its context.
  * What is between the drop of a dying process's locks and its end is measured, and what
- * unregistering and unmapping do under queued copies. */
+ * unregistering and unmapping do under queued copies.
+ * Tests: lib/device/cuda_copy.c lib/device/cuda_thread.c */
 #include <sys/file.h>
 
 #include "gpu/bytes.h"

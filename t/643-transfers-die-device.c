@@ -4,7 +4,8 @@
  * that the dead held, and nothing bad; who waits for a claim of theirs is woken.  On the host
  * device, or on the GPU of GPC_TEST_DEVICE.
  *
- *   GPC_TEST_ROUNDS=N   kills of each kind */
+ *   GPC_TEST_ROUNDS=N   kills of each kind
+ * Tests: lib/writer/transfer_end.c lib/payload/claim_wait.c */
 #include "t/lib/images.h"
 
 #include "device/device.h"

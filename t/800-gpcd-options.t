@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpcd's command line: each option does what its page says, each mistake has its message
 # and its exit status.
+# Tests: tools/daemon/no_events.c tools/daemon/options.c tools/daemon/options_check.c
+#   tools/daemon/endpoint.c tools/common/cli.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

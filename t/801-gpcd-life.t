@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The life of gpcd: ready, seen by a service manager and by scripts; one writer for each
 # cache; a standby; and every way to end.
+# Tests: tools/daemon/main.c tools/daemon/process.c tools/daemon/serve.c tools/daemon/name.c
+#   tools/daemon/daemon.h
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

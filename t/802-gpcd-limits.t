@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpcd where the machine says no: too little shared memory, limits, folders it may not
 # use. Each is a message and an exit status, never a signal, and leaves nothing behind.
+# Tests: tools/daemon/serve.c lib/segment/space.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

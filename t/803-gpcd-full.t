@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpcd where /dev/shm is full: in a mount namespace, with a /dev/shm of one MiB.
+# Tests: lib/segment/space.c tools/daemon/serve.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

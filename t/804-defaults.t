@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The default of each option: what --help says, the page says, and what is so.
+# Tests: man/ tools/daemon/options.c tools/replay/options.c tools/common/cli.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

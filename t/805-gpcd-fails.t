@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A gpcd that fails before it is ready removes the cache that it made, and never one that was there.
+# Tests: tools/daemon/serve.c tools/daemon/main.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Names of files, labels, devices and traces from elsewhere: in JSON they are what they are, a
 # terminal gets them with escapes, and what gpc makes itself has no such names.
+# Tests: lib/base/text.c tools/common/output.c tools/common/shown.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

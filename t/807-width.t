@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Tables and progress fit the terminal, with long names too; what is no terminal gets whole lines.
+# Tests: tools/common/output.c tools/common/shown.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpcd makes the memory of its RAM pool: what it is asked for, what it refuses, how it tells the way
 # there, and that whoever removes the cache removes the memory.
+# Tests: tools/daemon/serve.c lib/segment/memory_pages.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

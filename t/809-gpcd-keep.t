@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The keeper: a pool of VRAM, on the host device, that outlives workers and writers, and goes with
 # the process that owns it.
+# Tests: tools/daemon/keep.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

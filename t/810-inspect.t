@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect on caches in good health: list, stat, ls, lookup, check, env, as tables and
 # as JSON; it takes no seat and touches nothing.
+# Tests: tools/inspect/main.c tools/inspect/list.c tools/inspect/stat.c tools/inspect/ls.c
+#   tools/inspect/check.c tools/inspect/inspect.h
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect peers: what each process holds, and in which state it is, what is on its way, also in
 # stat; gpc-inspect reap: the dead let go.
+# Tests: tools/inspect/peers.c tools/inspect/waits.c tools/inspect/admin.c tools/inspect/mirrors.c
+#   lib/inspect/transfers.c lib/inspect/claims.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect on what is no cache any more: every command, on every kind of damage, ends
 # with a message and the documented exit status, never by a signal.
+# Tests: tools/inspect/main.c tools/inspect/state.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect rm: what nobody uses goes, what somebody uses stays.
+# Tests: tools/inspect/admin.c lib/segment/remove.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect peers names who takes too much, by its number; and tells processes of other PID
 # namespaces from one's own, whatever their numbers are.
+# Tests: tools/inspect/peers.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

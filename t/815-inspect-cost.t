@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What list, stat, peers and metrics cost does not follow the capacity: with 64 seats taken they read less
 # than 1 MB, of a cache of any size, and have no more memory.
+# Tests: tools/inspect/list.c tools/inspect/stat.c tools/inspect/peers.c tools/inspect/metrics.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A writer that is stopped: list, stat and peers say so, with its pid, and that it goes on; what is
 # stopped beside it is told from it.
+# Tests: tools/inspect/state.c tools/inspect/stat.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Descriptors: the tools with standard streams closed, a daemon that keeps nothing of who started
 # it, and the one place of the library that opens files.
+# Tests: lib/base/fd.c tools/daemon/process.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # One verdict on the files of a cache: what gpcd says when it is to serve them is what list and
 # stat say of them, whatever was done to them.
+# Tests: lib/segment/validate.c tools/inspect/state.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A keeper that spills ahead: so many blocks of its pool are free, or have a copy in another space, before
 # anybody needs them; without a writer, with none that answers, and where nothing can come of it.
+# Tests: tools/daemon/ahead.c lib/payload/spill.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

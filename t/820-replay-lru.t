@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-replay with one worker hits what an exact LRU hits.  The LRU is the few lines of awk in
 # t/sh/lru.sh.
+# Tests: tools/replay/request.c tools/replay/worker.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

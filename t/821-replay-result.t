@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-replay's options and what it prints: the table, the JSON object, the progress bar; a
 # cache of its own or that of a gpcd that runs.
+# Tests: tools/replay/report.c tools/replay/options.c tools/replay/main.c tools/replay/cache.c
+#   tools/replay/replay.h
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

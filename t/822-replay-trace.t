@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-replay reads traces that others wrote: a line that is no request is an error with
 # its number, and nothing is replayed.
+# Tests: tools/replay/trace.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect clear and drop: what is named is forgotten, what is held comes back later, with a writer and without;
 # and ls --csv.
+# Tests: tools/inspect/change.c tools/inspect/ls.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpcd keeps a tier on disk: what it refuses, what it finds again after its death, and the secret of the keys.
+# Tests: tools/daemon/tiers.c lib/stage/peek.c lib/inspect/tiers.c tools/inspect/tiers.c
+#   lib/segment/shm_tiers.h
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Many workers on one cache: every request is replayed, no block is wrong, and the cache
 # is sound afterwards, whoever dies on the way.
+# Tests: tools/replay/crew.c tools/replay/kill.c tools/replay/after.c tools/replay/payload_own.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

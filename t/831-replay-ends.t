@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A replay that is ended, or whose gpcd is: by a signal it cleans up, without a standby it
 # says what is missing, with one it goes on as if nothing had been.
+# Tests: tools/replay/own.c tools/replay/child.c tools/replay/main.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tools end at once when they are interrupted, also while a writer is stopped and all wait for
 # it: exit status 130, workers gone, the cache they made gone.
+# Tests: tools/common/cli.c tools/replay/child.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -4,6 +4,9 @@
 # hits is what hits without, byte for byte; and a byte that is wrong is found, wherever it is.
 # The device is that of GPC_TEST_DEVICE; the host device plays it elsewhere.  On a GPU there is less
 # of each, and nothing is left out but what no GPU takes part in.
+# Tests: tools/replay/payload_pool.c tools/replay/payload.h tools/replay/pools.c
+#   tools/replay/image.c tools/replay/image_cuda.c tools/replay/image_kernels.cu
+#   tools/replay/moves.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Replays with pools of memory that are ended, or whose processes are: what was made in shared
 # memory goes, a worker's death spoils no block, and a keeper's is told.
+# Tests: tools/replay/pools.c tools/replay/own.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -3,6 +3,7 @@
 # gpc-replay --fetch: workers with VRAM of their own share RAM, by gpc_fetch and gpc_spill_ahead.  One
 # worker's hits are known exactly; workers that are killed at random spoil no block and leave nothing.
 # The device is that of GPC_TEST_DEVICE; the host device plays it elsewhere.
+# Tests: tools/replay/fetch.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

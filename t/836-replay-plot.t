@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-replay --plot: its figures are those of replays with these capacities, of the whole trace in one cache, and of
 # each worker's part in one of its own; and the picture has them.  The picture in README.md is of this program.
+# Tests: tools/replay/plot.c tools/replay/curve.c tools/replay/svg.c t/data/small.svg README.md
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

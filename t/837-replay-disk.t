@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-replay with a tier on disk hits what an exact LRU hits: in VRAM what fits there, in VRAM and RAM what fits in both,
 # and in all three what fits in their sum; with gpcd, which keeps the tier, killed and started again in between.
+# Tests: tools/replay/disk.c tools/replay/moves.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 . "$srcdir/t/sh/lru.sh"

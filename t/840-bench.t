@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-bench prints every row, and marks that follow from its values; or nothing, when an answer
 # was wrong.
+# Tests: tools/bench/
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 test -x "$builddir/tools/gpc-bench" || skip_all "gpc-bench is not built"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A bench that finds a wrong answer, that loses its writer, or that is ended: no figures, and
 # nothing is left.
+# Tests: tools/bench/crew.c tools/bench/cache.c tools/bench/rounds.c tools/bench/report.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 test -x "$builddir/tools/gpc-bench" || skip_all "gpc-bench is not built"

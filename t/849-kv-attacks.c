@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clients of gpcd's KV events that send rubbish, subscribe to too much, come in crowds or never
  * read, and a gpcd that is stopped, or killed in the middle of an answer: others hear what they
- * should, and gpcd keeps its memory. */
+ * should, and gpcd keeps its memory.
+ * Tests: tools/daemon/events/accept.c tools/daemon/events/replay.c */
 #include "config.h"
 
 #ifdef HAVE_EVENTS

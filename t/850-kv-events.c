@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What gpcd tells subscribers, change by change: the bytes of engines, one batch a change, the
- * feed's own numbers. */
+ * feed's own numbers.
+ * Tests: tools/daemon/events/publish.c tools/daemon/events/batch.c tools/daemon/events/wire.c
+ *   tools/daemon/events/events.h */
 #include "config.h"
 
 #ifdef HAVE_EVENTS

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who has missed batches gets them again, or all that is there: afterwards it knows what a walk
- * shows, and nothing was told twice. */
+ * shows, and nothing was told twice.
+ * Tests: tools/daemon/events/replay.c */
 #include "config.h"
 
 #ifdef HAVE_EVENTS

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* KV events over the lives of writers: the sequence goes on, who follows it knows what there is,
- * and nobody takes the endpoint of one that lives. */
+ * and nobody takes the endpoint of one that lives.
+ * Tests: tools/daemon/events/publish.c tools/daemon/events/socket.c */
 #include "config.h"
 
 #ifdef HAVE_EVENTS

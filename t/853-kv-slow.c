@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Subscribers that are too slow, and a publisher that is: the writer waits for neither, batches
- * that are left out are seen as a gap, and what was overwritten is told as a snapshot. */
+ * that are left out are seen as a gap, and what was overwritten is told as a snapshot.
+ * Tests: tools/daemon/events/publish.c tools/daemon/events/batch.c */
 #include "config.h"
 
 #ifdef HAVE_EVENTS

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect watch: the feed as lines, and as JSON.
+# Tests: tools/inspect/watch.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

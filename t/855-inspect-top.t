@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect top on a terminal: keys, another size, a writer that is stopped, killed and replaced, a cache that is
 # removed and made again; and stat --watch, which says the same in lines.
+# Tests: tools/inspect/top/top.c tools/inspect/top/screen.c tools/inspect/top/no_screen.c
+#   tools/inspect/sample_take.c tools/inspect/rates.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What gpcd says: up to --log-level, with priorities in the journal, and a line of state when SIGUSR1 asks for it.
+# Tests: tools/daemon/say.c tools/daemon/state.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

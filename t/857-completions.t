@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The completions of each tool have the options of its --help and no others, and complete commands, caches and
 # pools, in real shells where there are some.
+# Tests: tools/completions/generate
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* KV events name adapter and salt of what was published below a root of gpc_root_keep: to who
- * follows, in replays and snapshots, after moves, and after publisher and gpcd have gone. */
+ * follows, in replays and snapshots, after moves, and after publisher and gpcd have gone.
+ * Tests: tools/daemon/events/words.c */
 #include "config.h"
 
 #ifdef HAVE_EVENTS

@@ -3,6 +3,7 @@
 # What README.md shows, taken from there: the workers, which no compiler warns about; the
 # commands below each, which find its blocks the second time, also in RAM; and the options of the service,
 # which gpcd accepts.  Without room or without a writer the worker says so and goes on.
+# Tests: README.md tools/daemon/gpcd@.service.in
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The engine of gpc_engine(7): it compiles, serves its requests, and has all its blocks back.
+# Tests: man/gpc_engine.7
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect metrics: a text that a strict reader takes, with the numbers of gpc-inspect stat, over writers.
+# Tests: tools/common/metrics.c tools/common/metrics_text.c tools/inspect/metrics.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/metrics.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpcd --metrics: scrapes of a writer and of a standby, what is no scrape, many at once, and slow ones.
+# Tests: tools/daemon/http.c tools/daemon/no_http.c tools/daemon/endpoint.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/metrics.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The dashboard and the alerts ask for metrics and labels that exist, and gpc-metrics(7) has these alerts.
+# Tests: tools/dashboard/gpc.json tools/dashboard/gpc.rules.yml man/gpc-metrics.7
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/metrics.sh"
 

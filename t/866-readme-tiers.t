@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What README.md shows of the tiers below RAM, as it is written there: a worker in Python whose blocks come back from a file,
 # in a cache that was made anew as well, from a folder that plays a store, and from a Redis where there is one.
+# Tests: README.md
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/python.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The examples of the pages that have a tier below RAM, run as they stand there.  Other are only the sizes, which are
 # those of large machines, the folders and addresses, which are ours alone, and the name of the cache.
+# Tests: man/gpc_remote.7 man/gpc-cluster.7
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What make demo runs: gpcd, four workers, a look at them, the result; and nothing of it
 # stays, however it ends.
+# Tests: tools/demo.sh
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

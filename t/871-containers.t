@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What gpc-containers(7) says: caches shared, and not shared, by processes in namespaces of their own.
+# Tests: man/gpc-containers.7 tools/inspect/state.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpc_remote(7) is enough to write a plugin: the one that it shows is compiled by its command, loaded, and works.
+# Tests: man/gpc_remote.7 lib/gpc_remote.h
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

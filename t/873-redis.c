@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A remote store in a real redis-server: killed and stopped under load, full, closed to us, with
  * values that others have spoilt.  Nothing is lost but hits, and no wrong byte is given to
- * anybody. */
+ * anybody.
+ * Tests: plugins/redis/redis.c plugins/redis/batch.c plugins/redis/options.c */
 #include "t/lib/tap.h"
 
 #ifndef HAVE_HIREDIS

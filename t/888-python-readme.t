@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The worker in Python that README.md and python/README.md show, and the commands below it, as they are
 # written there: the second run finds all blocks.
+# Tests: README.md python/README.md
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/python.sh"
 

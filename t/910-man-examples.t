@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Pages and README teach by code: each SYNOPSIS agrees with gpc.h, each EXAMPLES block and
 # each C block of README.md compiles, a program of README.md links where a library is built.
+# Tests: man/ README.md
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 builddir=${top_builddir:-$(dirname "$0")/..}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The pages are clean mdoc, name each other truly, and man/local.mk installs all of them.
+# Tests: man/
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 MANDOC=${MANDOC:-mandoc}

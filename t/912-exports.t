@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # One list of functions, told four times: gpc.h declares it, libgpc.sym and the shared library
 # export it and nothing else, man/ has a page for each.
+# Tests: lib/gpc.h lib/libgpc.sym man/
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 builddir=${top_builddir:-$(dirname "$0")/..}

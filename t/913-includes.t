@@ -5,6 +5,7 @@
 # those that its row names, which all stand below it.  A public function, which gpc.h declares for
 # all, is called along the same arrows.
 # Beside that: who may hold atomics and shared structs, and what stands alone.
+# Tests: ARCHITECTURE.md
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-913.XXXXXX") || exit 99

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A barrier has a letter in parentheses in the comment beside it, and so has the one it pairs
 # with, in the files that the table of ARCHITECTURE.md names.
+# Tests: ARCHITECTURE.md lib/base/order.h
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-914.XXXXXX") || exit 99

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The page of a tool names the options that --help names, and no others; pages name commands that there are.
 # Needs: tools/gpcd tools/gpc-inspect tools/gpc-replay tools/gpc-bench
+# Tests: man/ tools/common/cli.c
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 builddir=${top_builddir:-$(dirname "$0")/..}

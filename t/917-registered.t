@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A file that nobody builds proves nothing: every test, source and page stands in the local.mk
 # beside it.
+# Tests: t/local.mk lib/local.mk tools/local.mk python/local.mk plugins/local.mk kernels/local.mk
+#   t/gpu/check
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 cd "$srcdir" || exit 99
@@ -43,6 +45,19 @@ registered "every script of t/" t/local.mk $(names t '[0-9]*.t' | while read -r 
 	test -e "t/${t%.t}.c" || echo "$t"
 done)
 registered "every header of t/" t/local.mk $(names t 'lib/*.h')
+registered "every script that tests share" t/local.mk $(names t 'sh/*.sh' sh/driver sh/needs repo/heads)
+
+# A room has the tests of a folder of lib/, or of a part of the project; those with a local.mk of
+# their own come below, and these have what tests are helped by.
+for room in t/*/; do
+	room=${room#t/}
+	room=${room%/}
+	case $room in
+	data | events | gpu | lib | model | sh) continue ;;
+	esac
+	test ! -e "t/$room/local.mk" || continue
+	registered "every test of t/$room/" t/local.mk $(names t "$room/*.[ct]" | sed 's/c$/t/' | sort -u)
+done
 registered "every source of plugins/" plugins/local.mk $(sources plugins)
 registered "every program of t/cluster/" t/cluster/local.mk $(names t/cluster '*.c' | sed 's/c$/t/')
 registered "every script of t/cluster/" t/cluster/local.mk $(names t/cluster '*.t')
@@ -58,7 +73,7 @@ registered "every other file of t/fuzz/" t/fuzz/local.mk $(names t/fuzz '*.h' 'v
 registered "every source of lib/" lib/local.mk $(sources lib)
 registered "every source of tools/" tools/local.mk $(sources tools)
 registered "every source of python/" python/local.mk $(sources python) $(names python '*.py' '*.md' \
-	'gpc/*.py' 'gpc/*.pyi' 'gpc/vllm/*.py' 'gpc/vllm/*.md' 'tests/*.py' 'bench/*.py' 'engines/*.*')
+	'gpc/*.py' 'gpc/*.pyi' 'gpc/*/*.py' 'gpc/*/*.md' 'tests/*.py' 'bench/*.py' 'engines/*.*')
 registered "every file of kernels/" kernels/local.mk $(names kernels '*.h')
 
 # t/gpu/check asks whether there is a GPU before anything is run.

@@ -4,6 +4,7 @@
 # line, with status 2, before anything has run.
 # Needs: t/torture/grace.t t/torture/kill.t t/torture/prefix.t t/torture/step.t t/torture/successor.t
 # Needs: t/fuzz/ring.t t/fuzz/segment.t t/fuzz/tools.t t/fuzz/trace.t
+# Tests: t/torture/ t/fuzz/
 
 builddir=$(cd "${top_builddir:-$(dirname "$0")/..}" && pwd) || exit 99
 srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 99

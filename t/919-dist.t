@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # "make dist" twice: the same bytes, whoever makes it and when.
+# Tests: Makefile.am
 
 builddir=$(cd "${top_builddir:-.}" && pwd) || exit 99
 name=gpc-t-919-$$

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A program that uses the shared library needs libgpc.pc and nothing of what the library itself
 # was built with.
+# Tests: lib/libgpc.pc.in
 
 builddir=${top_builddir:-.}
 pkg_config=${PKG_CONFIG:-pkg-config}

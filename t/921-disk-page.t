@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc_disk(5) tells the bytes of lib/disk/format.h: each row of its tables becomes a static assertion, the
 # rows of a table leave no byte out, every field is on the page, and the version agrees.
+# Tests: man/gpc_disk.5 lib/disk/format.h
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 CC=${CC:-cc}

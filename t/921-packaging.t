@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Each file that "make install" installs is in one Debian package, and in one of the RPM spec.
+# Tests: debian/ packaging/gpc.spec
 
 builddir=$(cd "${top_builddir:-.}" && pwd) || exit 99
 srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 99

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests speak TAP.  A new one is one line here: t/NNN-topic.t in t_programs is compiled from
-# t/NNN-topic.c against the library's internals, in t_scripts it is a shell script.
+# Tests speak TAP.  A new one is one line here: t/ROOM/TOPIC.t in t_programs is compiled from
+# t/ROOM/TOPIC.c against the library's internals, in t_scripts it is a shell script.
 
 t_programs = \
 	%reldir%/001-key.t \
@@ -338,6 +338,7 @@ t_scripts = \
 	%reldir%/repo/format.t \
 	%reldir%/repo/headers.t \
 	%reldir%/kernels/spills.t \
+	%reldir%/repo/heads.t \
 	%reldir%/914-barriers.t \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t \
@@ -709,6 +710,7 @@ check_LTLIBRARIES += %reldir%/lib/gpc_remote_bad.la %reldir%/lib/gpc_remote_bad_
 
 check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += \
+	%reldir%/repo/heads \
 	%reldir%/sh/driver \
 	%reldir%/sh/lru.sh \
 	%reldir%/sh/metrics.sh \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base.h - small things that every file may use. */
+/* base.h - small things that every file may use.
+ * Tests: t/002-geometry.t */
 #ifndef GPC_BASE_H
 #define GPC_BASE_H
 

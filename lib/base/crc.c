@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* crc.c - CRC32C by the processor's instruction, three runs at a time; by tables where it has
- * none. */
+ * none.
+ * Tests: t/028-crc.t */
 #include "config.h"
 
 #include "base/crc.h"

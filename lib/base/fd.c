@@ -4,7 +4,8 @@
  *
  * The lock is never held while memory is allocated: an allocator whose fork handlers run before
  * ours would wait for us, and we for it.  Nor is it held by the functions that take other
- * locks of the library. */
+ * locks of the library.
+ * Tests: t/182-low-descriptors.t t/332-fork-at-open.t t/817-descriptors.t t/330-forked.t */
 #include "config.h"
 
 #include "base/fd.h"

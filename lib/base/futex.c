@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* futex.c - sleeping on a word of shared memory. */
+/* futex.c - sleeping on a word of shared memory.
+ * Tests: t/341-signals.t t/172-wake.t */
 #include "config.h"
 
 #include <errno.h>

@@ -16,7 +16,8 @@
  *   mask     {domain 8, space 32 << 32}
  *
  * All words are little endian.  These layouts are for ever: a change is another hash
- * name.  many.c makes the messages of blocks without extras, too. */
+ * name.  many.c makes the messages of blocks without extras, too.
+ * Tests: t/001-key.t t/112-keys.t */
 #include "base/key.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lanes.c - the ways that there are of hashing chains side by side, and which this processor
- * has. */
+ * has.
+ * Tests: t/034-many-keys.t */
 #include "config.h"
 
 #include "base/lanes.h"

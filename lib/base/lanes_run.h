@@ -2,7 +2,8 @@
 /* lanes_run.h - the function NAME, a lanes_run for the instructions TARGET, whose registers have
  * WIDE words.  lanes.c includes this once for each.
  *
- * Macros, since a function that is not for TARGET has no such registers. */
+ * Macros, since a function that is not for TARGET has no such registers.
+ * Tests: t/034-many-keys.t */
 #ifndef GPC_LANES_RUN_H
 #define GPC_LANES_RUN_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.c - what the library has to say, if anybody wants to hear it. */
+/* log.c - what the library has to say, if anybody wants to hear it.
+ * Tests: t/007-err-log.t */
 #include "base/log.h"
 
 #include <errno.h>

@@ -3,7 +3,8 @@
  *
  * A lane has one prompt, and takes the next one when that has ended, so prompts of different
  * lengths keep all lanes busy until few are left.  A lane that has none repeats what lane 0 does,
- * which stores the same keys to the same place. */
+ * which stores the same keys to the same place.
+ * Tests: t/034-many-keys.t t/112-keys.t */
 #include "config.h"
 
 #include <errno.h>

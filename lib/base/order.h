@@ -5,7 +5,8 @@
  * acquire or fence it pairs with names that letter (ARCHITECTURE.md lists all pairs).
  *
  * order_swap, order_add and order_cas are full barriers: on x86 a locked instruction
- * is one (rule S5), elsewhere a fence stands on both sides. */
+ * is one (rule S5), elsewhere a fence stands on both sides.
+ * Tests: t/914-barriers.t */
 #ifndef GPC_ORDER_H
 #define GPC_ORDER_H
 

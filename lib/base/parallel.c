@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parallel.c - one piece of work in several threads. */
+/* parallel.c - one piece of work in several threads.
+ * Tests: t/008-team.t t/364-takeover-large.t t/365-takeover-memory.t */
 #include "config.h"
 
 #include "base/parallel.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sip.h - SipHash with 128 bits of output, for key.c and for chains side by side. */
+/* sip.h - SipHash with 128 bits of output, for key.c and for chains side by side.
+ * Tests: t/001-key.t t/034-many-keys.t */
 #ifndef GPC_SIP_H
 #define GPC_SIP_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c - which bytes are text, and others made visible. */
+/* text.c - which bytes are text, and others made visible.
+ * Tests: t/806-foreign-text.t */
 #include "base/text.h"
 
 #include <stdio.h>

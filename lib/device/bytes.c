@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bytes.c - which device copies what has this UUID. */
+/* bytes.c - which device copies what has this UUID.
+ * Tests: t/506-bytes-device.t */
 #include "config.h"
 
 #include "device/bytes.h"

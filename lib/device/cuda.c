@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.c - GPUs: the driver's table, and errors of CUDA. */
+/* cuda.c - GPUs: the driver's table, and errors of CUDA.
+ * Tests: t/600-cuda-writer-fails.t t/601-cuda-peer.t */
 #include "config.h"
 
 #include "device/cuda.h"

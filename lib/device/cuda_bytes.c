@@ -8,7 +8,8 @@
  * thread's own one, which CUDA makes its peer.
  *
  * What another process has opened stays allocated when its maker has died, until all have
- * closed it; after that death it can no longer be opened: -ESTALE. */
+ * closed it; after that death it can no longer be opened: -ESTALE.
+ * Tests: t/640-cuda-bytes-dies.t t/507-copy-device.t t/506-bytes-device.t */
 #include "config.h"
 
 #include "device/cuda.h"

@@ -5,7 +5,8 @@
  * Two GPUs.  Memory that another process has made is opened on the GPU where it is
  * (cuda_bytes.c), so each pointer here belongs to one GPU of this process.  The other GPU's copy
  * engine reaches it when that one may access its peer: both directions are enabled with
- * the first question for the limits between the two. */
+ * the first question for the limits between the two.
+ * Tests: t/641-cuda-killed.t */
 #include "config.h"
 
 #include "device/cuda.h"

@@ -8,7 +8,8 @@
  * The mark is a word that the stream writes behind them.  cuStreamWriteValue64 with
  * CU_STREAM_WRITE_VALUE_DEFAULT has, by CUDA's description, a memory fence before the write like
  * __threadfence_system, for all that the stream has done: so who sees the value sees the
- * bytes.  It takes no processor of the GPU, and a kernel that fills it does not hold it up. */
+ * bytes.  It takes no processor of the GPU, and a kernel that fills it does not hold it up.
+ * Tests: t/641-cuda-killed.t t/642-cuda-done-word.t t/506-bytes-device.t */
 #include "config.h"
 
 #include "device/cuda.h"

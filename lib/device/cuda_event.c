@@ -3,7 +3,8 @@
  *
  * An event has no clock, so that to record it and to wait for it takes next to nothing.  It belongs
  * to a GPU and is recorded there; streams of any GPU wait for it.  All is done outside of what
- * other threads capture. */
+ * other threads capture.
+ * Tests: t/511-fetch-device.t */
 #include "config.h"
 
 #include "device/cuda.h"

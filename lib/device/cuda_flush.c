@@ -12,7 +12,8 @@
  *
  * Nobody waits.  A small flush says itself that it has ended, in the stage, so that the writer
  * reads a word of ordinary memory; CUDA is asked only when nothing is heard for a while, to
- * learn of errors.  The end of the others is an event that is asked for. */
+ * learn of errors.  The end of the others is an event that is asked for.
+ * Tests: t/630-cuda-busy.t */
 #include "config.h"
 
 #include "device/cuda_mirror.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_memory.c - memory of a GPU that several processes have, and host memory that GPUs read and
- * write. */
+ * write.
+ * Tests: t/621-cuda-worker-dies.t t/640-cuda-bytes-dies.t t/507-copy-device.t */
 #include "config.h"
 
 #include "device/cuda.h"

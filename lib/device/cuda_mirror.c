@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_mirror.c - the writer's mirror in the memory of a GPU: made, uploaded, read back. */
+/* cuda_mirror.c - the writer's mirror in the memory of a GPU: made, uploaded, read back.
+ * Tests: t/620-cuda-standby.t t/600-cuda-writer-fails.t t/503-device-mirrors.t */
 #include "config.h"
 
 #include "device/cuda_mirror.h"

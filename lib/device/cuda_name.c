@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_name.c - GPUs by number and by UUID. */
+/* cuda_name.c - GPUs by number and by UUID.
+ * Tests: t/600-cuda-writer-fails.t */
 #include "config.h"
 
 #include "device/cuda.h"

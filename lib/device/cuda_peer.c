@@ -8,7 +8,9 @@
  *
  * Counters are in device memory as well.  The kernel that ends a section copies them, as
  * totals, to the section's place in pinned memory before it raises the ticket: whoever sees the
- * section ended finds there what was counted, and adds what is new. */
+ * section ended finds there what was counted, and adds what is new.
+ * Tests: t/621-cuda-worker-dies.t t/602-cuda-graph.t t/601-cuda-peer.t t/502-device-sections.t
+ *   t/610-cuda-workers.t */
 #include "config.h"
 
 #include "device/cuda.h"

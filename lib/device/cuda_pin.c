@@ -5,7 +5,8 @@
  * with one that this process uses already, so that no other one gets a context for it.
  *
  * The list's lock is held while the driver works, up to a tenth of a second a GiB: who pins the
- * same waits for that, and nobody else needs it. */
+ * same waits for that, and nobody else needs it.
+ * Tests: t/506-bytes-device.t */
 #include "config.h"
 
 #include "device/cuda.h"

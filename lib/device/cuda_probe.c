@@ -6,7 +6,8 @@
  * The memory for it is mostly address space.  Three rows lie in pages of their own, a pitch apart;
  * every other address that a pitch that was cut to 32 bits, with or without its sign, could lead
  * to is mapped as well, to one page over and over.  So a wrong copy reads or writes wrong bytes
- * and never faults: a fault would take the process's context with it. */
+ * and never faults: a fault would take the process's context with it.
+ * Tests: t/506-bytes-device.t */
 #include "config.h"
 
 #include "device/cuda.h"

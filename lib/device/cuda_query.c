@@ -5,7 +5,8 @@
  * is faster than a copy and a launch.  Small questions are graphs, captured once, of a few
  * sizes; what is missing to the size is filled with zero keys, which are never found.  Of
  * sequences a search reads few keys, unless the blocks are wanted: then all are copied over
- * first.  Buffers grow to the largest question and stay. */
+ * first.  Buffers grow to the largest question and stay.
+ * Tests: t/501-ask-device.t */
 #include "config.h"
 
 #include "device/cuda.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_sum.c - sums of images in the memory of a GPU: kernels/sum.cu. */
+/* cuda_sum.c - sums of images in the memory of a GPU: kernels/sum.cu.
+ * Tests: t/508-sums-device.t */
 #include "config.h"
 
 #include "device/cuda.h"

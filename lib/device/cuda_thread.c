@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_thread.c - the calling thread's device: taken for a while, and given back as it was; what a
- * stream captures. */
+ * stream captures.
+ * Tests: t/642-cuda-done-word.t */
 #include "config.h"
 
 #include "device/cuda.h"

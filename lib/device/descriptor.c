@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* descriptor.c - reading the descriptor of a mirror while its writer may change it. */
+/* descriptor.c - reading the descriptor of a mirror while its writer may change it.
+ * Tests: t/022-device-host.t */
 #include "config.h"
 
 #include "base/order.h"

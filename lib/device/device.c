@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.c - which driver answers to a device string. */
+/* device.c - which driver answers to a device string.
+ * Tests: t/500-device.t t/503-device-mirrors.t */
 #include "config.h"
 
 #include "device/device.h"

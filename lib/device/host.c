@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host.c - the device that every machine has: its table, and what a peer does there.
  *
- * Launches are jobs of one thread of this process; the seat itself has their counters. */
+ * Launches are jobs of one thread of this process; the seat itself has their counters.
+ * Tests: t/022-device-host.t */
 #include "config.h"
 
 #include "device/host.h"

@@ -5,7 +5,8 @@
  * Memory that it allocates is the images of the pool's own file, which memory/map.c maps as it maps
  * RAM.  So here are only the parts that a caller lends: pieces of a file of shared memory,
  * which the handle names by its path and tells from a later file of that name by its inode
- * (host_piece.c finds them). */
+ * (host_piece.c finds them).
+ * Tests: t/144-maps.t t/145-lent-pages.t */
 #include "config.h"
 
 #include "device/host_bytes.h"

@@ -2,7 +2,8 @@
 /* host_event.c - events of the host device: a stream waits until another one has got to a place.
  *
  * An event counts its records, and a job of the stream counts them as passed.  Who waits does so
- * for the records that there are, and keeps the event until then. */
+ * for the records that there are, and keeps the event until then.
+ * Tests: t/167-order.t */
 #include "config.h"
 
 #include "device/host_bytes.h"

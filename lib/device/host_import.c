@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_import.c - a host mirror of any process: its file found, checked, mapped and read. */
+/* host_import.c - a host mirror of any process: its file found, checked, mapped and read.
+ * Tests: t/022-device-host.t */
 #include "config.h"
 
 #include "device/host.h"

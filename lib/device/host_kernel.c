@@ -4,7 +4,8 @@
  *
  * The caller's section is open from before the launch until the stream has passed its
  * signal, so a slot that is emptied meanwhile is not filled again: every mixture of old
- * and new words that a load assembles is the entry itself or a miss. */
+ * and new words that a load assembles is the entry itself or a miss.
+ * Tests: t/022-device-host.t */
 #include "config.h"
 
 #include "device/host_kernel.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_mirror.c - the writer's mirror in a file: made, uploaded, flushed by a thread of its own. */
+/* host_mirror.c - the writer's mirror in a file: made, uploaded, flushed by a thread of its own.
+ * Tests: t/022-device-host.t t/162-mirror.t */
 #include "config.h"
 
 #include "device/host.h"

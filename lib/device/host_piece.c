@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_piece.c - the file that a range of memory is of, by /proc/self/maps. */
+/* host_piece.c - the file that a range of memory is of, by /proc/self/maps.
+ * Tests: t/145-lent-pages.t */
 #include "config.h"
 
 #include "device/host_piece.h"

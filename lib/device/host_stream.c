@@ -8,7 +8,8 @@
  * device gives; with more, a test sees whether somebody relies on it.
  *
  * A forked child starts without jobs and without threads; its first job makes a new
- * one.  The jobs of its parent are the parent's. */
+ * one.  The jobs of its parent are the parent's.
+ * Tests: t/022-device-host.t */
 #include "config.h"
 
 #include "device/host_stream.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_sum.c - sums of images on the host device, by its stream's thread. */
+/* host_sum.c - sums of images on the host device, by its stream's thread.
+ * Tests: t/508-sums-device.t t/178-checksums.t */
 #include "config.h"
 
 #include "base/crc.h"

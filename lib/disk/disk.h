@@ -38,7 +38,8 @@
  *
  * Who may call at the same time: all calls, from any threads, but for one slot the caller keeps
  * apart: a write, and every other operation on that slot.  A clear may run beside anything: a write
- * that began before it ends with -ESTALE and leaves nothing. */
+ * that began before it ends with -ESTALE and leaves nothing.
+ * Tests: t/040-disk-slots.t */
 #ifndef GPC_DISK_H
 #define GPC_DISK_H
 

@@ -9,7 +9,8 @@
  * Headers and notes are stored through a mapping of the file.  A write(2) of them would take the
  * inode's lock alone, hence wait for every direct write under way, and these for it.  The kernel
  * does the store, reading from a pipe: where the file was cut, or its page cannot be had, that is
- * an error and no signal. */
+ * an error and no signal.
+ * Tests: t/042-disk-faults.t t/040-disk-slots.t t/104-tiers-straight.t */
 #include "config.h"
 
 #include "disk/state.h"

@@ -8,7 +8,8 @@
  *   cut      superblocks; the end.  Who dies in between leaves a longer file, which nobody reads
  *   cleared  with one of these, or alone: the same superblocks have another epoch
  *
- * Where superblocks cannot be written both get the bytes again that they had. */
+ * Where superblocks cannot be written both get the bytes again that they had.
+ * Tests: t/044-disk-kills.t t/043-disk-power.t t/041-disk-files.t */
 #include "config.h"
 
 #include "disk/state.h"

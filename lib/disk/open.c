@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open.c - a file is opened, locked, found sound; begun; closed.
  *
- * Nothing is stored in it before disk_begin: a file that is refused is as it was. */
+ * Nothing is stored in it before disk_begin: a file that is refused is as it was.
+ * Tests: t/041-disk-files.t */
 #include "config.h"
 
 #include "disk/state.h"

@@ -15,7 +15,8 @@
  * at the queues itself: so a thread that is busy is not followed by one that wakes for nothing.
  *
  * The rate is one number: when the next write may begin.  Each write moves it on by what its
- * bytes take at that rate; a pause leaves it behind by the burst at most. */
+ * bytes take at that rate; a pause leaves it behind by the burst at most.
+ * Tests: t/045-disk-queue.t */
 #include "config.h"
 
 #include "disk/state.h"

@@ -4,7 +4,8 @@
  * Headers are read a group at a time; where the disk refuses one page of them, a page at a time, so
  * that the others are not lost.  Such a page is written anew, free: its blocks are lost, and one
  * that could be read again later would bring back keys that were removed meanwhile.  Parts of the
- * file that were never written are passed over. */
+ * file that were never written are passed over.
+ * Tests: t/047-disk-scan.t t/042-disk-faults.t t/040-disk-slots.t */
 #include "config.h"
 
 #include "disk/state.h"

@@ -3,7 +3,8 @@
  *
  * A write frees the header before it touches the image, and stores the header when all else is in
  * the file.  The page cache keeps that order for every other process; what a loss of power makes of
- * it, checksums tell. */
+ * it, checksums tell.
+ * Tests: t/042-disk-faults.t t/040-disk-slots.t t/043-disk-power.t t/044-disk-kills.t */
 #include "config.h"
 
 #include "disk/state.h"

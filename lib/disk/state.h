@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.h - an open disk, for the files of this folder. */
+/* state.h - an open disk, for the files of this folder.
+ * Tests: t/045-disk-queue.t t/047-disk-scan.t */
 #ifndef GPC_DISK_STATE_H
 #define GPC_DISK_STATE_H
 

@@ -2,7 +2,9 @@
 /* super.c - the two superblocks: which one counts, the epoch, the file's clock, and syncs.
  *
  * B is stored and synced before A is touched, so there is always one that is whole.  What was
- * acknowledged stands in both: one that is damaged afterwards takes nothing back. */
+ * acknowledged stands in both: one that is damaged afterwards takes nothing back.
+ * Tests: t/046-disk-clock.t t/043-disk-power.t t/044-disk-kills.t t/041-disk-files.t
+ *   t/042-disk-faults.t t/040-disk-slots.t */
 #include "config.h"
 
 #include "disk/state.h"

@@ -5,7 +5,8 @@
  * live cache is taken while others work, hence it shows things half done; those are
  * different things in the next copy, some milliseconds later, or when a writer that waits
  * for a processor has had one.  So on a live cache a violation counts when COPIES copies
- * have it, the same line about the same words.  A dead cache does not change: one copy. */
+ * have it, the same line about the same words.  A dead cache does not change: one copy.
+ * Tests: t/025-check-live.t t/021-check.t t/170-churn.t t/fuzz/segment.t */
 #include "config.h"
 
 #include "inspect/check.h"

@@ -3,7 +3,8 @@
  *
  * A place whose check word is wrong holds no pair, and is no violation: a writer that was killed
  * while it stored one leaves that, a copy that is taken meanwhile shows it, and every reader passes
- * it over. */
+ * it over.
+ * Tests: t/021-check.t */
 #include "config.h"
 
 #include "inspect/check.h"

@@ -3,7 +3,8 @@
  *
  * The marks in the records are the truth; what the writer counts for a peer follows from them.  A
  * writer that was killed leaves a number that its successor counts anew, and marks that it ends:
- * only of one that lives is anything said. */
+ * only of one that lives is anything said.
+ * Tests: t/185-check-claims.t */
 #include "config.h"
 
 #include "inspect/check.h"

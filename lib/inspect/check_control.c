@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_control.c - seats, sections, rings, reference cells, stamps: what peers write. */
+/* check_control.c - seats, sections, rings, reference cells, stamps: what peers write.
+ * Tests: t/021-check.t */
 #include "config.h"
 
 #include "inspect/check.h"

@@ -2,7 +2,8 @@
 /* check_hold.c - has every reservation an owner, and every cell a meaning?  The table of
  * peer/hold.h, line by line.
  *
- * Only for peers that live: what the dead were about to do ends with their seat. */
+ * Only for peers that live: what the dead were about to do ends with their seat.
+ * Tests: t/021-check.t t/127-check-holds.t */
 #include "config.h"
 
 #include "inspect/check.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_record.c - pools and block records, the truth of the index. */
+/* check_record.c - pools and block records, the truth of the index.
+ * Tests: t/021-check.t */
 #include "config.h"
 
 #include "inspect/check.h"

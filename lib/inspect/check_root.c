@@ -3,7 +3,8 @@
  *
  * A place whose words are not those of its root holds nothing, and is no violation: a writer that
  * was killed while it stored them leaves that, a copy that is taken meanwhile shows it, and every
- * reader passes it over. */
+ * reader passes it over.
+ * Tests: t/021-check.t */
 #include "config.h"
 
 #include "inspect/check.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_table.c - the table, which is derived from the records, and the mirrors, which
- * are copies of the table. */
+ * are copies of the table.
+ * Tests: t/027-mirror-step.t t/021-check.t */
 #include "config.h"
 
 #include "inspect/check.h"

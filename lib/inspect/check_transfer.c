@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_transfer.c - transfers that the writer commits: the table of writer/transfer.h. */
+/* check_transfer.c - transfers that the writer commits: the table of writer/transfer.h.
+ * Tests: t/375-transfers-forged.t */
 #include "config.h"
 
 #include "inspect/check.h"

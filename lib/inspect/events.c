@@ -4,7 +4,8 @@
  * The segment numbers changes from 0 and keeps number + 1 in each (0 = being written).
  * To callers a change is that number + 1, and the cursor is the one that comes next: so
  * a cursor is never 0 again after the first call, and who starts with 0 misses nothing
- * unnoticed. */
+ * unnoticed.
+ * Tests: t/020-feed-walk.t t/161-feed.t */
 #include "config.h"
 
 #include "inspect/inspect.h"

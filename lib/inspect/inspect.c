@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspect.c - who sits on a seat, where a pool is, and output structs that grow. */
+/* inspect.c - who sits on a seat, where a pool is, and output structs that grow.
+ * Tests: t/020-feed-walk.t */
 #include "config.h"
 
 #include <errno.h>

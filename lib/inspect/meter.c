@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meter.c - histograms, as their readers see them. */
+/* meter.c - histograms, as their readers see them.
+ * Tests: t/123-histograms.t */
 #include "config.h"
 
 #include "inspect/inspect.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* note.c - the tokens of a live block. */
+/* note.c - the tokens of a live block.
+ * Tests: t/212-notes-race.t t/372-notes-die.t t/113-notes.t */
 #include "config.h"
 
 #include <errno.h>

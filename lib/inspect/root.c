@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* root.c - the words of a root key. */
+/* root.c - the words of a root key.
+ * Tests: t/118-roots.t */
 #include "config.h"
 
 #include <errno.h>

@@ -3,7 +3,8 @@
  *
  * Counters stand where they are counted: a peer's own in its seat, those of the writer
  * in the peer's tally; a reader adds them up.  When a seat is given up, the writer
- * folds its counters into state.past, so sums never fall. */
+ * folds its counters into state.past, so sums never fall.
+ * Tests: t/020-feed-walk.t t/195-rates.t t/180-stats.t t/184-balance.t t/183-read-only.t */
 #include "config.h"
 
 #include "device/descriptor.h"

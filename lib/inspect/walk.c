@@ -5,7 +5,8 @@
  * copied between two loads of its word: the same word, LIVE, before and after, and the
  * copy is the block's.  Whoever is live from the first load to the last is in the copy;
  * a key that moves to another block in between may be passed at both places, so the
- * moves that the feed tells of are looked up again at the end. */
+ * moves that the feed tells of are looked up again at the end.
+ * Tests: t/020-feed-walk.t t/161-feed.t */
 #include "config.h"
 
 #include "inspect/inspect.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lend.c - parts of the caller's own for a pool that was made without; and what the memory of a
- * pool is, for anybody. */
+ * pool is, for anybody.
+ * Tests: t/158-pool-lend.t t/159-adopted.t t/145-lent-pages.t */
 #include "config.h"
 
 #include <errno.h>

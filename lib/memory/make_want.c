@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make_want.c - what gpc_pool_make is asked for, field by field. */
+/* make_want.c - what gpc_pool_make is asked for, field by field.
+ * Tests: t/157-pool-make.t */
 #include "config.h"
 
 #include "memory/make.h"

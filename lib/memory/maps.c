@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* maps.c - the maps of a handle: begun with it, ended with it, and what there is meanwhile. */
+/* maps.c - the maps of a handle: begun with it, ended with it, and what there is meanwhile.
+ * Tests: t/146-map-refused.t */
 #include "config.h"
 
 #include "memory/maps.h"

@@ -5,7 +5,8 @@
  * machine may want.  So it is done in chunks, by one process of the cache at a time (LOCK_PIN),
  * which lets the others have a turn after each: whoever waits for LOCK_PIN has LOCK_PIN_NEXT, so
  * that who has just dropped it comes after him.  The locks are a courtesy: nothing is wrong where
- * two register at once, and a process that is stopped while it has one holds nobody up for long. */
+ * two register at once, and a process that is stopped while it has one holds nobody up for long.
+ * Tests: t/147-pin.t t/346-map-turns.t */
 #include "config.h"
 
 #include "memory/maps.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sums.c - the way through an image of a map, as its device wants it for sums. */
+/* sums.c - the way through an image of a map, as its device wants it for sums.
+ * Tests: t/178-checksums.t */
 #include "config.h"
 
 #include "memory/maps.h"

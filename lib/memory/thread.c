@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* thread.c - the thread of a handle that has maps: it unmaps what is stale, so that the memory of a
  * dead pool goes though nobody calls anything, and tells those who wait for copies by a
- * descriptor. */
+ * descriptor.
+ * Tests: t/146-map-refused.t t/346-map-turns.t t/380-pools-made-again.t */
 #include "config.h"
 
 #include "memory/maps.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* who.c - who has the memory of a former pool: the attached processes that have its file open, as
  * far as /proc tells this one.  Other users' processes, and those of other PID namespaces, stay
- * unnamed. */
+ * unnamed.
+ * Tests: t/159-memory-waits.t */
 #include "config.h"
 
 #include "memory/make.h"

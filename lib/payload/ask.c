@@ -4,7 +4,8 @@
  *
  * A question is a slot of this peer's (struct shm_ask has its states).  It names keys and nothing
  * else: what comes of it is in the index.  So it may be left alone at any moment, and so may its
- * answer. */
+ * answer.
+ * Tests: t/186-fetch-late.t */
 #include "config.h"
 
 #include <errno.h>

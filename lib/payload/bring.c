@@ -11,7 +11,9 @@
  *   4  copies, and behind those of each stage an event; checksums; the mark, last
  *
  * A call that gives its command up leaves a slot that is untold: the answer may still bind targets,
- * and then they are cut. */
+ * and then they are cut.
+ * Tests: t/186-fetch-late.t t/187-notes-fetched.t t/380-pools-made-again.t
+ *   t/376-transfer-stores.t t/165-fetch.t t/166-spill.t */
 #include "config.h"
 
 #include "payload/bring.h"

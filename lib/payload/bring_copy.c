@@ -2,7 +2,8 @@
 /* bring_copy.c - the copies of a transfer: by stages, in each lot by lot, and their checksums.
  *
  * A block is whole when all its stages are enqueued.  The driver may refuse one in the middle: then
- * what counts is the first item of the command that is not whole, since only a tail can be cut. */
+ * what counts is the first item of the command that is not whole, since only a tail can be cut.
+ * Tests: t/167-order.t t/178-checksums.t */
 #include "config.h"
 
 #include "payload/bring.h"

@@ -2,7 +2,8 @@
 /* claim.c - who computes a key that many want.
  *
  * A claim is a mark on a reservation, by the writer (writer/pending.h has its states and rules).
- * claim_wait.c has those who wait. */
+ * claim_wait.c has those who wait.
+ * Tests: t/189-claim-in-ram.t t/169-claims.t t/376-transfer-stores.t */
 #include "config.h"
 
 #include <errno.h>

@@ -5,7 +5,8 @@
  * the writer notes in shm_shared.hint, by the key's hash, which block a key has last become pending
  * in; the note may be old, another key's, or scribbled: the record alone is believed, and what it
  * does not confirm is asked.  A block of this very peer is asked as well: it may have been given
- * back by a command that is still on its way. */
+ * back by a command that is still on its way.
+ * Tests: t/169-claims.t */
 #include "config.h"
 
 #include "payload/claim_here.h"

@@ -3,7 +3,8 @@
  *
  * Who waits looks at the record that is to have the key, and sleeps on the word of the key's hash.
  * The writer wakes it when the claim has ended; who publishes wakes it before that, at the same
- * time as the writer (peer/rouse.h). */
+ * time as the writer (peer/rouse.h).
+ * Tests: t/189-claim-in-ram.t t/643-transfers-die-device.t t/188-rouse.t t/169-claims.t */
 #include "config.h"
 
 #include <errno.h>

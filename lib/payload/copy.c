@@ -5,7 +5,9 @@
  *   2  every block is looked at: nothing has been enqueued if one is refused
  *   3  the way from layout to layout, planned once; RAM that a GPU copies is registered
  *   4  a slot; the operations; the mark behind them (rule B3), also where an operation was
- * refused */
+ * refused
+ * Tests: t/338-copy-dies.t t/213-copies-race.t t/507-copy-device.t t/torture/copy.t t/143-copy.t
+ *   t/345-copies-end.t */
 #include "config.h"
 
 #include "payload/transfers.h"

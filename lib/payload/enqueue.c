@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enqueue.c - what a device needs before it copies, and the copies of a list of pairs. */
+/* enqueue.c - what a device needs before it copies, and the copies of a list of pairs.
+ * Tests: t/143-copy.t */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -10,7 +10,8 @@
  *   4  copies, mark
  *
  * At any moment block[i] is what the caller would get for keys[i], with one reference on it, so
- * whatever goes wrong the prefix ends there and the references behind it are dropped. */
+ * whatever goes wrong the prefix ends there and the references behind it are dropped.
+ * Tests: t/165-fetch.t t/511-fetch-device.t */
 #include "config.h"
 
 #include "payload/ask.h"

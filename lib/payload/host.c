@@ -3,7 +3,8 @@
  *
  * A transfer's pairs lie in the memory of its slot.  Each thread takes as many at a time as make a
  * few MiB, plans and copies them; who copies the last ones of a transfer says that it is done.
- * Threads are started when there is more to do than there are, and stay. */
+ * Threads are started when there is more to do than there are, and stay.
+ * Tests: t/348-threads-die.t t/345-copies-end.t */
 #include "config.h"
 
 #include "payload/transfers.h"

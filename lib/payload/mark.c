@@ -4,7 +4,8 @@
  *
  * The word stands in the page of the peer whose transfer it is, one for each rank (rule B17).  A
  * slot of our own goes with it, so that gpc_close waits for the copies: what the rank reads is
- * mapped here. */
+ * mapped here.
+ * Tests: t/168-ranks.t t/376-transfer-stores.t */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -2,7 +2,8 @@
 /* own_sums.c - checksums of images in memory of the caller's own (gpc_sums_open).
  *
  * A device stores them as the trailers of shm_memory.h, whose keys and lives say nothing here: in
- * memory of ours that is registered with it.  Host memory is summed by the calling thread. */
+ * memory of ours that is registered with it.  Host memory is summed by the calling thread.
+ * Tests: t/198-sentences-bytes.t */
 #include "config.h"
 
 #include "base/crc.h"

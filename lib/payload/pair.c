@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pair.c - how blocks go from one pool to another one: planned once for two maps, and kept with
- * them. */
+ * them.
+ * Tests: t/143-copy.t */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -9,7 +9,8 @@
  *            with each other (K, V, K, V at equal distances, say) fold so, each for itself
  *
  * Both steps of a fold are at least the width and at most max_pitch: so a shape is what a
- * pitched copy takes, and what descends is copied row by row. */
+ * pitched copy takes, and what descends is copied row by row.
+ * Tests: t/029-plan-strides.t t/017-plan.t t/018-plan-bytes.t */
 #include "config.h"
 
 #include "payload/plan.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_run.c - shapes and pairs of slots become operations. */
+/* plan_run.c - shapes and pairs of slots become operations.
+ * Tests: t/018-plan-bytes.t t/017-plan.t */
 #include "config.h"
 
 #include "payload/plan.h"

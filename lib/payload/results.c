@@ -4,7 +4,8 @@
  * The writer counts what it refused, and names the one that was bad.  Which ones it refused the
  * records say, and are asked when this handle sees that the transfer is over: a target that was
  * committed is LIVE, its owner and op still those of the command.  One that has left again by then
- * is told as refused, which it is for whoever wants to use it. */
+ * is told as refused, which it is for whoever wants to use it.
+ * Tests: t/168-ranks.t */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -3,7 +3,8 @@
  * the room.
  *
  * The sources stay what they are until the writer commits, so there is nothing to undo: what is not
- * copied stays where it is. */
+ * copied stays where it is.
+ * Tests: t/166-spill.t t/819-gpcd-ahead.t */
 #include "config.h"
 
 #include "payload/bring.h"

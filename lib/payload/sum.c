@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sum.c - checksums around the copies of a transfer. */
+/* sum.c - checksums around the copies of a transfer.
+ * Tests: t/179-sums-forged.t t/178-checksums.t */
 #include "config.h"
 
 #include "payload/sum.h"

@@ -7,7 +7,8 @@
  *
  * The stream is the caller's and may be gone by then, so the mark goes to a stream of the device's
  * own: its place behind the copies is what the event has shown.  Nothing here waits.  If we die
- * before the mark, the transfer never ends, and its targets are given back with our seat. */
+ * before the mark, the transfer never ends, and its targets are given back with our seat.
+ * Tests: t/186-fetch-late.t t/377-transfer-lives.t */
 #include "config.h"
 
 #include "payload/transfers.h"

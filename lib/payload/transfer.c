@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.c - copies under way: begun, seen to be done, over; and what a handle has of them.
  *
- * ring_lock comes before the lock here: answers are taken with the former, and change slots. */
+ * ring_lock comes before the lock here: answers are taken with the former, and change slots.
+ * Tests: t/018-transfer.t t/378-transfers-closed.t t/143-copy.t */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -7,7 +7,8 @@
  *   host.c       RAM to RAM, by threads               order.c     other streams; late releases
  *   copy.c       gpc_copy                             mark.c      gpc_transfer_mark
  *   bring.c      a command that binds targets; bring_copy.c the copies into these
- *   fetch.c      gpc_fetch                            spill.c     gpc_spill, gpc_spill_ahead */
+ *   fetch.c      gpc_fetch                            spill.c     gpc_spill, gpc_spill_ahead
+ * Tests: t/018-transfer.t */
 #ifndef GPC_PAYLOAD_TRANSFERS_H
 #define GPC_PAYLOAD_TRANSFERS_H
 

@@ -2,7 +2,8 @@
 /* wait.c - who waits for a transfer: gpc_transfer_wait, and descriptors.
  *
  * Done words are looked at.  When the device has said done and the writer is to decide, it is
- * woken, and a handle that is the writer itself serves meanwhile. */
+ * woken, and a handle that is the writer itself serves meanwhile.
+ * Tests: t/213-copies-race.t t/345-copies-end.t */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* companion.c - who is whose companion, and who comes too late to be one. */
+/* companion.c - who is whose companion, and who comes too late to be one.
+ * Tests: t/381-companions.t t/382-companion-stores.t t/383-companion-ranks.t */
 #include "config.h"
 
 #include <errno.h>

@@ -16,7 +16,8 @@
  *
  * A slot's epoch is the current one or an older one (the reader may be held up between
  * reading it and storing it): older only delays.  Epochs of 0 mean idle, so the first
- * epoch is 1. */
+ * epoch is 1.
+ * Tests: t/010-epoch.t t/340-stopped.t t/torture/grace.t */
 #include "config.h"
 
 #include "peer/epoch.h"

@@ -2,7 +2,8 @@
 /* fork.c - a forked child must not use its parent's handles.
  *
  * Two processes would write one seat.  So the child finds every handle marked; it has no
- * descriptor of a cache (fd.c), and the mappings are not inherited (MADV_DONTFORK). */
+ * descriptor of a cache (fd.c), and the mappings are not inherited (MADV_DONTFORK).
+ * Tests: t/010-epoch.t t/330-forked.t t/230-seats.t */
 #include "config.h"
 
 #include <errno.h>

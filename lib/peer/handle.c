@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* handle.c - what every call needs of its handle: is it usable, what time is it, a
- * section. */
+ * section.
+ * Tests: t/010-epoch.t t/250-threads.t t/180-stats.t t/191-errors.t */
 #include "config.h"
 
 #include <errno.h>

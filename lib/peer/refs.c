@@ -6,7 +6,8 @@
  * one step from an old value to a new one, and who makes it counts the difference.  refs_take
  * adds before it looks: to a cell that has a reservation's value only where the record was
  * LIVE a moment ago, in the same section, so a publish or commit has been done and its answer
- * is all that is missing. */
+ * is all that is missing.
+ * Tests: t/011-refs.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rouse.c - who waits for a claim is woken while the writer still is. */
+/* rouse.c - who waits for a claim is woken while the writer still is.
+ * Tests: t/188-rouse.t */
 #include "config.h"
 
 #include "base/futex.h"

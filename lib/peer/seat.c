@@ -2,7 +2,9 @@
 /* seat.c - sitting down, and leaving.
  *
  * A seat is its owner's from the store of TAKEN, under the lock of its byte, until the writer has
- * reaped it: the owner stores LEFT at most, and only the writer FREE (reap.c). */
+ * reaped it: the owner stores LEFT at most, and only the writer FREE (reap.c).
+ * Tests: t/230-seats.t t/231-dead-seats.t t/331-namespaces.t t/379-transfers-reaped.t
+ *   t/382-companion-stores.t t/339-lost-peers.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* section.c - sections and grace periods for ids that are used without a reference. */
+/* section.c - sections and grace periods for ids that are used without a reference.
+ * Tests: t/010-epoch.t t/160-sections.t */
 #include "config.h"
 
 #include <errno.h>

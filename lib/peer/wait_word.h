@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait_word.h - on which of the words of shm_wait those sleep who wait for a key. */
+/* wait_word.h - on which of the words of shm_wait those sleep who wait for a key.
+ * Tests: t/188-rouse.t */
 #ifndef GPC_WAIT_WORD_H
 #define GPC_WAIT_WORD_H
 

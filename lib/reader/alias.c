@@ -2,7 +2,8 @@
 /* alias.c - keys that are aliases become the keys that they stand for: gpc_alias_resolve.
  *
  * It reads the table of aliases and nothing else, stores nothing, and needs no section: a pair is
- * true whenever it was read (segment/alias.h). */
+ * true whenever it was read (segment/alias.h).
+ * Tests: t/117-aliases.t */
 #include "config.h"
 
 #include <errno.h>

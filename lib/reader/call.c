@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - what calls of lookup, match, acquire and ref do once: see call.h. */
+/* call.c - what calls of lookup, match, acquire and ref do once: see call.h.
+ * Tests: t/014-lookup-calls.t t/111-ask.t */
 #include "config.h"
 
 #include "reader/call.h"

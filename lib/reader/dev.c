@@ -5,7 +5,8 @@
  * A section opened here is one of the peer's own in the control segment, marked as a
  * device's: it is open until its stream has raised the slot's done word to its ticket
  * (rule S1).  The slot is made idle later, by whichever call of this process comes
- * along (handle_sweep_sections).  Which mirror is looked up in: reader/view.c. */
+ * along (handle_sweep_sections).  Which mirror is looked up in: reader/view.c.
+ * Tests: t/026-device-sections.t t/502-device-sections.t t/505-device-moves.t t/500-device.t */
 #include "config.h"
 
 #include "reader/dev.h"

@@ -10,7 +10,8 @@
  * References are taken when all groups agree.  One that fails shrinks `end` as a missing block
  * does, and what is held stays held where the shorter prefix needs it: it needs less at the end and
  * more in front. So what a group holds is one interval, and each block is taken once and given back
- * once at most. */
+ * once at most.
+ * Tests: t/116-groups.t t/214-groups-race.t */
 #include "config.h"
 
 #include "base/key.h"

@@ -2,7 +2,8 @@
 /* hits.c - what a pass over keys does with those that were found.
  *
  * First all of a part are located, which asks for the lines that their use will need, and then
- * used: by then the lines have arrived. */
+ * used: by then the lines have arrived.
+ * Tests: t/014-lookup-calls.t */
 #include "config.h"
 
 #include "reader/hits.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.c - keys of a cache: key.c with the secret and the block size of the handle. */
+/* keys.c - keys of a cache: key.c with the secret and the block size of the handle.
+ * Tests: t/112-keys.t */
 #include "config.h"
 
 #include <errno.h>

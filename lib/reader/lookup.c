@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lookup.c - each key by itself: gpc_lookup. */
+/* lookup.c - each key by itself: gpc_lookup.
+ * Tests: t/014-lookup-calls.t t/012-lookup.t t/111-ask.t */
 #include "config.h"
 
 #include "reader/hits.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* match.c - the longest prefix: gpc_match, and gpc_acquire, which takes references on it. */
+/* match.c - the longest prefix: gpc_match, and gpc_acquire, which takes references on it.
+ * Tests: t/014-lookup-calls.t t/100-seed.t t/111-ask.t t/200-workers.t */
 #include "config.h"
 
 #include "reader/hits.h"

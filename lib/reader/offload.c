@@ -2,7 +2,8 @@
 /* offload.c - host-in, host-out: when a device is worth it, and the way there.
  *
  * One round trip to a GPU costs as much as some hundred lookups here.  The caller's own section
- * holds back what the device may still show: its answer is there before the section ends. */
+ * holds back what the device may still show: its answer is there before the section ends.
+ * Tests: t/501-ask-device.t */
 #include "config.h"
 
 #include "reader/dev.h"

@@ -3,7 +3,8 @@
  *
  * Two calls, each with the spaces of its own: keys that are not in the near ones are asked for in
  * the far ones, group by group, and the references are taken in the order of the keys, from
- * whichever has it. */
+ * whichever has it.
+ * Tests: t/210-spaces.t t/211-moves-race.t t/135-moves-seen.t t/111-ask.t */
 #include "config.h"
 
 #include "reader/hits.h"

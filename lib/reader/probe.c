@@ -10,7 +10,8 @@
  *
  * An entry of a pool that has died is as good as empty, and so is one in the middle of
  * being wiped: keys of a run that met one are left to the path of single keys, which
- * goes on behind it. */
+ * goes on behind it.
+ * Tests: t/012-lookup.t t/211-moves-race.t t/220-readers.t */
 #include "config.h"
 
 #include "reader/probe_table.h"

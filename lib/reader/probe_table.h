@@ -3,7 +3,8 @@
  *
  * The caller has a section open (handle_enter): an emptied entry is reused only after a grace
  * period, so whatever mix of old and new words a load assembles is the entry itself or a
- * miss.  A hit is a hint until refs_take has verified it. */
+ * miss.  A hit is a hint until refs_take has verified it.
+ * Tests: t/012-lookup.t */
 #ifndef GPC_PROBE_TABLE_H
 #define GPC_PROBE_TABLE_H
 

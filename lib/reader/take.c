@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* take.c - a reference that failed, tried again. */
+/* take.c - a reference that failed, tried again.
+ * Tests: t/011-refs.t t/136-moves-refs.t */
 #include "config.h"
 
 #include "reader/take.h"

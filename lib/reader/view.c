@@ -16,7 +16,8 @@
  * A launch uses the current import, which may be newer than the one its section began
  * with.  So imports are released oldest first: whoever is counted anywhere holds back
  * all that came later.  The flavour of liburcu is the one that needs no registration of
- * threads: a library meets threads it knows nothing of. */
+ * threads: a library meets threads it knows nothing of.
+ * Tests: t/026-device-sections.t t/500-device.t t/501-ask-device.t t/503-device-mirrors.t */
 #include "config.h"
 
 #include "reader/view.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch.c - exists, get, put and remove of blocks: keys and headers made, the plugin asked, what it
  * answers verified and counted.  Images go to and come from where they lie; only headers are made
- * here. */
+ * here.
+ * Tests: t/054-remote-lost.t t/052-remote-folder.t */
 #include "config.h"
 
 #include "remote/batch.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - the plugin called with a batch, in the lane's thread, and what came of it counted. */
+/* call.c - the plugin called with a batch, in the lane's thread, and what came of it counted.
+ * Tests: t/054-remote-lost.t t/052-remote-folder.t */
 #include "config.h"
 
 #include "remote/batch.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image.c - headers of images in a remote store, made and verified. */
+/* image.c - headers of images in a remote store, made and verified.
+ * Tests: t/050-remote-image.t */
 #include "config.h"
 
 #include "remote/image.h"

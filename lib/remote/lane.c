@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.c - threads in which plugins run. */
+/* lane.c - threads in which plugins run.
+ * Tests: t/054-remote-lost.t t/825-gpcd-remote.t */
 #include "config.h"
 
 #include "remote/lane.h"

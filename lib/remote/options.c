@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.c - NAME:word=value,word=value in its parts.  "\," is a comma of a value, "\\" a
- * backslash. */
+ * backslash.
+ * Tests: t/050-remote-image.t */
 #include "config.h"
 
 #include <errno.h>

@@ -3,7 +3,8 @@
  *
  * Its code runs in the process that has all bytes of the cache.  So the file and its folder belong
  * to root or to this process's user, and nobody else may write there; then nobody else changes it
- * between the check and dlopen(3) either. */
+ * between the check and dlopen(3) either.
+ * Tests: t/051-remote-plugins.t */
 #include "config.h"
 
 #include <dlfcn.h>

@@ -5,7 +5,8 @@
  * distances, the last one among them: where all are there the whole chain is taken to be.
  * Otherwise the second batch looks between the last one that is there and the first one that is
  * not.  Stores lose single keys at any time, so the answer is a hint, as `exists` of each key would
- * be: the get tells. */
+ * be: the get tells.
+ * Tests: t/052-remote-folder.t */
 #include "config.h"
 
 #include <string.h>

@@ -2,7 +2,8 @@
 /* remote.c - a store: opened, watched, stopped, closed.
  *
  * What calls find out on their way is stored relaxed: a call that does not see yet that the store
- * is down costs a deadline more, and nothing else follows from the order. */
+ * is down costs a deadline more, and nothing else follows from the order.
+ * Tests: t/054-remote-lost.t t/052-remote-folder.t */
 #include "config.h"
 
 #include "remote/remote.h"

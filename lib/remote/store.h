@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.h - what the sources of a store share. */
+/* store.h - what the sources of a store share.
+ * Tests: t/052-remote-folder.t */
 #ifndef GPC_REMOTE_STORE_H
 #define GPC_REMOTE_STORE_H
 

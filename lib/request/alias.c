@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alias.c - gpc_alias: pairs, one command each. */
+/* alias.c - gpc_alias: pairs, one command each.
+ * Tests: t/117-aliases.t */
 #include "config.h"
 
 #include <errno.h>

@@ -23,7 +23,8 @@
  *                                                                                behind it
  *
  * `since` is only believed of the life that comes next: what stands there later may have been said
- * by another. */
+ * by another.
+ * Tests: t/388-tiers-keeper-life.t t/102-tiers-durable.t t/105-tiers-drops.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* note.c - what a caller says of its blocks, into the notes. */
+/* note.c - what a caller says of its blocks, into the notes.
+ * Tests: t/113-notes.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.c - pools as a peer sees them: added, described, counted, cleared. */
+/* pool.c - pools as a peer sees them: added, described, counted, cleared.
+ * Tests: t/150-pools.t */
 #include "config.h"
 
 #include <errno.h>

@@ -5,7 +5,9 @@
  * so that there is no instant between "reserved" and "referenced".  If the publish is refused,
  * the cell says "reserved" again.  If the key was live already, the library takes an ordinary
  * reference on the resident block; should that one have gone in the meantime, it publishes
- * again.  peer/hold.h has all that a cell can be, and what a release before the answer does. */
+ * again.  peer/hold.h has all that a cell can be, and what a release before the answer does.
+ * Tests: t/request/late-answers.t t/115-publish-no-ref.t t/110-publish.t t/200-workers.t
+ *   t/100-seed.t */
 #include "config.h"
 
 #include <errno.h>

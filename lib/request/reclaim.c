@@ -10,7 +10,8 @@
  *   1         the same: the answer to an older call, which was given up, made it a reference again
  *   0         nobody's: it was held by nobody, and is the program's; or it was released meanwhile, or nobody
  *             wants the answer, and goes back
- *   BACK      released, and on its way */
+ *   BACK      released, and on its way
+ * Tests: t/149-reclaim.t */
 #include "config.h"
 
 #include <errno.h>

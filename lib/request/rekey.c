@@ -6,7 +6,8 @@
  * may be on its way; each of these would need an answer of its own if a key could change under one
  * word.  So the block goes the way that all blocks go, over DYING, a grace period and RESERVED, and
  * only its caller holds it meanwhile.  A lookup finds the old key, then neither, then the new one.
- * If this process dies in between, the block is a reservation of the dead. */
+ * If this process dies in between, the block is a reservation of the dead.
+ * Tests: t/149-reclaim.t */
 #include "config.h"
 
 #include <errno.h>

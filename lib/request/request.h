@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.h - what calls that go through the ring have in common. */
+/* request.h - what calls that go through the ring have in common.
+ * Tests: t/380-pools-made-again.t */
 #ifndef GPC_REQUEST_H
 #define GPC_REQUEST_H
 

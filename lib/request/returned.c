@@ -14,7 +14,8 @@
  *
  * What the owner's own gpc_evict has taken carries the operation's number, and its answer tells
  * of it: such a record is left alone here.  If nobody waits for the answer any more the block is
- * given back, and returns once more, without a number. */
+ * given back, and returns once more, without a number.
+ * Tests: t/154-returned.t t/156-returned-lost.t t/321-returned-dies.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stock.c - see stock.h. */
+/* stock.c - see stock.h.
+ * Tests: t/126-stock.t t/311-recall.t t/129-stock-evict.t t/312-stock-evict-dies.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -3,7 +3,8 @@
  *
  * The writer flushes by itself; here it is only watched, through the number of changes
  * that each mirror's descriptor says it shows.  No device is asked, so it works in
- * processes that have none. */
+ * processes that have none.
+ * Tests: t/027-mirror-step.t */
 #include "config.h"
 
 #include <errno.h>

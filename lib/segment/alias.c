@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alias.c - a place of the table of aliases, read while its writer may be storing there:
- * shm_alias.h. */
+ * shm_alias.h.
+ * Tests: t/215-aliases-race.t t/117-aliases.t */
 #include "config.h"
 
 #include "segment/alias.h"

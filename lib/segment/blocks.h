@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks.h - from block ids to records and back, as a reader sees it. */
+/* blocks.h - from block ids to records and back, as a reader sees it.
+ * Tests: t/012-lookup.t */
 #ifndef GPC_BLOCKS_H
 #define GPC_BLOCKS_H
 

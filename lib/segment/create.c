@@ -20,7 +20,9 @@
  * his own, and waits as long as his timeout says (gpc_create); who attaches finds no cache yet, and
  * waits the same way.  Who removes gets LOCK_CREATE and takes all names away, that of the lock file
  * last: the creator sees that with the next step of its memory, or when it has LOCK_CREATE again,
- * and gives up without a look at any name, which may be another creator's by then. */
+ * and gives up without a look at any name, which may be another creator's by then.
+ * Tests: t/006-segment-names.t t/004-segment.t t/197-creators.t t/370-full.t
+ *   t/193-create-fails.t t/190-names.t */
 #include "segment/files.h"
 
 #include <errno.h>

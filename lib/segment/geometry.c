@@ -2,7 +2,8 @@
 /* geometry.c - sizes and offsets of the segments, from the geometry alone.
  *
  * What a user chooses is max_blocks, max_peers, max_pools and max_aliases; the rest follows, so
- * that a geometry found in a segment is either one that this file would make, or is refused. */
+ * that a geometry found in a segment is either one that this file would make, or is refused.
+ * Tests: t/002-geometry.t */
 #include "segment/geometry.h"
 
 #include <errno.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lockfile.c - open file description locks, and whether a process is still there. */
+/* lockfile.c - open file description locks, and whether a process is still there.
+ * Tests: t/003-lockfile.t t/331-namespaces.t t/339-lost-peers.t t/332-fork-at-open.t
+ *   t/330-forked.t */
 #include "segment/lockfile.h"
 
 #include <errno.h>

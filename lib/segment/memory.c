@@ -3,7 +3,9 @@
  *
  * Its maker stores in it through a mapping; everybody else reads it by pread into private memory,
  * so that what was checked is what is used.  A peer may forge any byte of it later on: the
- * images are mapped at the place and with the length that were checked. */
+ * images are mapped at the place and with the length that were checked.
+ * Tests: t/033-trailers.t t/015-memory-file.t t/347-copy-stores.t t/179-sums-forged.t
+ *   t/157-pool-make.t */
 #include "config.h"
 
 #include "segment/memory_file.h"

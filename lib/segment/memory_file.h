@@ -3,7 +3,8 @@
  *
  * The images of a pool are at `images` of the file that describes it, or, with a huge_dir, at the
  * beginning of a file of the same name in that folder of a hugetlbfs; then `images` is 0 and the
- * handle of part 0 is that file's path.  So the one name beside the cache's files leads to both. */
+ * handle of part 0 is that file's path.  So the one name beside the cache's files leads to both.
+ * Tests: t/015-memory-file.t */
 #ifndef GPC_SEGMENT_MEMORY_FILE_H
 #define GPC_SEGMENT_MEMORY_FILE_H
 

@@ -10,7 +10,8 @@
  * in.  Two that are left are decided in as many steps as Euclid's algorithm takes.  Of three or
  * four that have a unit in common, the remainders may tell; else one is tried value by value:
  * where one stride nests in the other these are two or three values.  What would take more than
- * TRIES of them altogether is refused as too irregular. */
+ * TRIES of them altogether is refused as too irregular.
+ * Tests: t/016-runs.t */
 #include "config.h"
 
 #include "segment/memory.h"

@@ -9,7 +9,8 @@
  *   5  part 0, where the images are in the file; `ready`
  *
  * Who dies in 1 leaves an empty file; in 2 to 5 one from whose part 0 a sweeper learns which other
- * file goes with it. */
+ * file goes with it.
+ * Tests: t/015-memory-file.t t/197-creators.t */
 #include "config.h"
 
 #include "segment/memory_file.h"

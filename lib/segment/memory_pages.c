@@ -9,7 +9,8 @@
  * A huge page goes where its first page is, whatever the file's policy says, and an interleaving
  * policy puts every 512th page on one node.  So the thread's own policy rules while it touches,
  * anew for each huge page; then the whole file is given its policy, for who asks and for pages that
- * are swapped in. */
+ * are swapped in.
+ * Tests: t/196-ram-memory.t t/341-signals.t t/808-gpcd-memory.t t/197-creators.t */
 #include "config.h"
 
 #include "segment/memory_file.h"

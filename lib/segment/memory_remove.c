@@ -3,7 +3,8 @@
  *
  * A pool names a number from the command that added it until it is FREE again, and that command is
  * carried out even when its peer has died meanwhile: so a number in a seat's request counts, too,
- * as long as that seat's ring has something left. */
+ * as long as that seat's ring has something left.
+ * Tests: t/019-memory-sweep.t t/337-memory-dies.t */
 #include "config.h"
 
 #include "segment/memory_file.h"

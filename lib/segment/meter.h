@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meter.h - where the histograms of struct shm_meter are, and how one counts. */
+/* meter.h - where the histograms of struct shm_meter are, and how one counts.
+ * Tests: t/123-histograms.t */
 #ifndef GPC_METER_H
 #define GPC_METER_H
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* note.c - notes of blocks: stored by their peer, copied by everybody. */
+/* note.c - notes of blocks: stored by their peer, copied by everybody.
+ * Tests: t/114-notes-move.t t/372-notes-die.t t/113-notes.t t/212-notes-race.t
+ *   t/187-notes-fetched.t */
 #include "config.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* once.c - the pool that several processes ask for, and that is added once. */
+/* once.c - the pool that several processes ask for, and that is added once.
+ * Tests: t/176-pool-once.t */
 #include "config.h"
 
 #include "segment/once.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peek.c - what stands in the segments now. */
+/* peek.c - what stands in the segments now.
+ * Tests: t/129-stock-evict.t */
 #include "config.h"
 
 #include <string.h>

@@ -5,7 +5,8 @@
  * first: without it the name means nothing, and whatever a killed remover leaves is
  * swept by the next creator or remover.  The lock file goes last, with the byte still
  * held; whoever waits for the byte finds that the name stands for another file, and
- * starts over. */
+ * starts over.
+ * Tests: t/006-segment-names.t t/813-inspect-rm.t */
 #include "segment/files.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* root.c - words of root keys, read while their writer may be storing there: shm_root.h. */
+/* root.c - words of root keys, read while their writer may be storing there: shm_root.h.
+ * Tests: t/357-root-stores.t t/118-roots.t */
 #include "config.h"
 
 #include <endian.h>

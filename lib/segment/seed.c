@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* seed.c - the pools that gpc_config's shorthand names are there from the start:
- * nobody who finds the cache finds it without them. */
+ * nobody who finds the cache finds it without them.
+ * Tests: t/150-pools.t t/196-ram-memory.t */
 #include "config.h"
 
 #include <string.h>

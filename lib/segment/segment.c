@@ -2,7 +2,8 @@
 /* segment.c - the files of one cache: opened, mapped, closed.
  *
  * A mapping is made only after segment/validate.c has found the sizes right and every page
- * present, so opening cannot raise SIGBUS. */
+ * present, so opening cannot raise SIGBUS.
+ * Tests: t/004-segment.t t/009-segment-damage.t t/394-stray-index.t */
 #include "segment/files.h"
 
 #include <errno.h>

@@ -22,7 +22,8 @@
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
  * Offsets follow from the geometry alone (geometry.h) and are never read from a segment.
- * Fixed-width integers only.  A change here bumps SHM_VERSION and edits gpc_segment(5). */
+ * Fixed-width integers only.  A change here bumps SHM_VERSION and edits gpc_segment(5).
+ * Tests: t/302-other-layout.t t/915-segment-page.t */
 #ifndef GPC_SHM_H
 #define GPC_SHM_H
 

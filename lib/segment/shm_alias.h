@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_alias.h - a part of shm.h: the table of aliases in the index segment. */
+/* shm_alias.h - a part of shm.h: the table of aliases in the index segment.
+ * Tests: t/117-aliases.t t/915-segment-page.t */
 #ifndef GPC_SHM_ALIAS_H
 #define GPC_SHM_ALIAS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_memory.h - the rest of shm.h: the file of a pool's memory. */
+/* shm_memory.h - the rest of shm.h: the file of a pool's memory.
+ * Tests: t/033-trailers.t t/015-memory-file.t t/915-segment-page.t */
 #ifndef GPC_SHM_MEMORY_H
 #define GPC_SHM_MEMORY_H
 

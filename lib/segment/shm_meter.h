@@ -5,7 +5,8 @@
  * Cell k of a histogram counts what was at most 2^k units, and more than half of that; the last
  * cell what was more than all others take.  Units are microseconds or milliseconds.  A cell grows
  * before the sum does, so who dies between the two leaves a sum without its last value; who dies
- * before has not counted it. */
+ * before has not counted it.
+ * Tests: t/123-histograms.t t/915-segment-page.t */
 #ifndef GPC_SHM_METER_H
 #define GPC_SHM_METER_H
 

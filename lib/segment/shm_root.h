@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shm_root.h - a part of shm.h: what engines say of blocks, and the table of the words of root
- * keys. */
+ * keys.
+ * Tests: t/118-roots.t t/915-segment-page.t */
 #ifndef GPC_SHM_ROOT_H
 #define GPC_SHM_ROOT_H
 

@@ -4,7 +4,8 @@
  *
  * The keeper is a peer like others, with a lock of its own (LOCK_TIERS).  The pools of the tiers
  * are its own, so what is in them is in the index.  Here stand only questions, and numbers: who
- * scribbles on them makes others wait, or bring what nobody wants, and nothing else. */
+ * scribbles on them makes others wait, or bring what nobody wants, and nothing else.
+ * Tests: t/824-gpcd-disk.t t/915-segment-page.t */
 #ifndef GPC_SHM_TIERS_H
 #define GPC_SHM_TIERS_H
 

@@ -4,7 +4,8 @@
  * Tools look at caches that are being changed, truncated or removed.  A pread cannot
  * raise a signal; what is missing reads as zeros, which every reader treats as empty.
  * segment_read takes a few bytes, of the present; segment_refresh copies all there is,
- * for who needs table or records. */
+ * for who needs table or records.
+ * Tests: t/013-segment-snapshot.t t/025-check-live.t t/183-read-only.t t/390-hostile-files.t */
 #include "segment/files.h"
 
 #include <errno.h>

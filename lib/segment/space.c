@@ -2,7 +2,8 @@
 /* space.c - how much memory there is to be had.
  *
  * Told before it is asked for: the kernel promises pages of a tmpfs that it does not have, and ends
- * processes when they are touched. */
+ * processes when they are touched.
+ * Tests: t/370-full.t t/803-gpcd-full.t t/802-gpcd-limits.t t/193-create-fails.t */
 #include "config.h"
 
 #include "segment/files.h"

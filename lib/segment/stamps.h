@@ -12,7 +12,8 @@
  *
  * The writer moves the window long before it is over (writer/uses.c): what is older goes from use[]
  * to stamp[], and only then it stores where the new window begins.  If there is no writer for so
- * long, uses go to stamp[] until the next one has done it (rule R3). */
+ * long, uses go to stamp[] until the next one has done it (rule R3).
+ * Tests: t/129-windows.t */
 #ifndef GPC_STAMPS_H
 #define GPC_STAMPS_H
 

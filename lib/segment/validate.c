@@ -3,7 +3,9 @@
  *
  * Nothing in a file is believed before it has been compared with what this library would
  * have written: one header is read by pread into private memory and checked there, and
- * all offsets are computed from its geometry. */
+ * all offsets are computed from its geometry.
+ * Tests: t/009-segment-damage.t t/302-other-layout.t t/395-forged-files.t t/818-verdicts.t
+ *   t/fuzz/segment.t */
 #include "segment/files.h"
 
 #include <errno.h>

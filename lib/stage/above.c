@@ -13,7 +13,8 @@
  * since what it finds is in it.
  *
  * A tier smaller than RAM could not hold them all, and would be written in a circle: there blocks
- * go down alone. */
+ * go down alone.
+ * Tests: t/101-tiers-chains.t t/105-tiers-gaps.t t/103-remote-tier.t */
 #include "config.h"
 
 #include "stage/above.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* afar.c - lanes of a store, and what a plugin that does not return still has of them. */
+/* afar.c - lanes of a store, and what a plugin that does not return still has of them.
+ * Tests: t/103-remote-lost.t t/825-gpcd-remote.t */
 #include "config.h"
 
 #include "stage/afar.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* disk.c - the file of lib/disk as a tier. */
+/* disk.c - the file of lib/disk as a tier.
+ * Tests: t/106-tiers-rest.t t/101-tiers.t */
 #include "config.h"
 
 #include <errno.h>

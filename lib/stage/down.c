@@ -13,7 +13,8 @@
  * published the other way round, so the first one to go from RAM is the first to go from the tier.
  * Exclusive pools are not chained: what comes up leaves root first.  In others a copy hangs on that
  * of its parent, so what a victim hangs on goes down with it (above.c), and is published before
- * it. */
+ * it.
+ * Tests: t/101-tiers-chains.t t/107-tiers-full.t t/322-tiers-die.t */
 #include "config.h"
 
 #include <errno.h>

@@ -19,7 +19,9 @@
  *
  * What is noted is due until the writer has carried it out, and nothing is acknowledged before
  * that.  If this process dies meanwhile, its pool goes with it, and the next one reads the feed
- * from where the last acknowledgement was. */
+ * from where the last acknowledgement was.
+ * Tests: t/105-tiers-alone.t t/105-tiers-gaps.t t/torture/drops.t t/105-tiers-drops.t
+ *   t/387-tiers-drop-dies.t t/104-tiers-both.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gone.c - keys in an array without holes, and chains by place. */
+/* gone.c - keys in an array without holes, and chains by place.
+ * Tests: t/055-remote-kept.t t/055-remote-refuses.t */
 #include "config.h"
 
 #include "stage/gone.h"

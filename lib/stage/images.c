@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* images.c - blocks of RAM as the tiers below read and fill them. */
+/* images.c - blocks of RAM as the tiers below read and fill them.
+ * Tests: t/104-tiers-both.t t/104-tiers-straight.t */
 #include "config.h"
 
 #include <string.h>

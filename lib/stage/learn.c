@@ -4,7 +4,8 @@
  * The store is asked how far a prompt goes there (remote_reach: two batches), and a hint is
  * published for each key.  From then on a lookup in the tier's space finds it, on any process of
  * this node and without a wait.  Hints have no bytes: a get finds out, and removes those that were
- * wrong. */
+ * wrong.
+ * Tests: t/055-remote-kept.t t/103-remote-tier.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -9,7 +9,8 @@
  * there to RAM with each copy.  Nobody reads it in the file but then.
  *
  * A note is no part of the block: one that is damaged, or that did not fit, leaves a block without
- * it. */
+ * it.
+ * Tests: t/106-tiers-notes.t */
 #include "config.h"
 
 #include <string.h>

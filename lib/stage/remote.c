@@ -7,7 +7,8 @@
  * dropped (gpc_drop) is removed in the store, in the background, and not read there from then on.
  *
  * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the
- * stages take another one each. */
+ * stages take another one each.
+ * Tests: t/055-remote-kept.t t/055-remote-refuses.t t/103-remote-tier.t t/cluster/nodes.t */
 #include "config.h"
 
 #include <errno.h>

@@ -12,7 +12,8 @@
  *                that were owed
  *
  * If this process dies while it rests nothing was acknowledged, and the next keeper goes on from
- * `desk.durable`. */
+ * `desk.durable`.
+ * Tests: t/106-tiers-rest.t */
 #include "config.h"
 
 #include "stage/stage.h"

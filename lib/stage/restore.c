@@ -12,7 +12,8 @@
  * sees the command.
  *
  * If this process dies in between, the pool goes with it, and the next one begins with the same
- * file. */
+ * file.
+ * Tests: t/105-tiers-alone.t t/106-tiers-notes.t t/101-tiers.t */
 #include "config.h"
 
 #include <errno.h>

@@ -5,7 +5,8 @@
  * Copies of blocks that go from RAM sooner are not given up for those that go later: these would be
  * written again, at the cost of the next ones, and so on for ever.  Where nothing changes in RAM,
  * each block that is next to go is written once at most.  Of a tier that pools of RAM fill together
- * each of them has its part. */
+ * each of them has its part.
+ * Tests: t/055-remote-refuses.t t/107-tiers-full.t */
 #include "config.h"
 
 #include <stdlib.h>

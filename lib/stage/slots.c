@@ -3,7 +3,8 @@
  *
  * The index says which blocks are there; this says which headers are on the disk, and which slots
  * nobody uses.  Where the two differ a header is to be made free (rule B19): nobody may find it
- * after a restart. */
+ * after a restart.
+ * Tests: t/055-remote-refuses.t t/104-tiers-feed.t t/107-tiers-full.t t/102-tiers-durable.t */
 #include "config.h"
 
 #include <errno.h>

@@ -28,7 +28,8 @@
  * `writing`: from the choice of its slots to the answer of its publish, and what was refused is
  * made free on the disk before the lock is given back.  An acknowledgement takes the lock once
  * between its look at the feed and its sync.  So each batch that began before a removal is over
- * when that is acknowledged, and each one that begins later finds its source gone. */
+ * when that is acknowledged, and each one that begins later finds its source gone.
+ * Tests: t/055-remote-refuses.t */
 #ifndef GPC_STAGE_H
 #define GPC_STAGE_H
 

@@ -11,7 +11,8 @@
  * block.
  *
  * What a tier answers is believed after its own checks: it gives the bytes that were written under
- * that key and this layout, or an error.  Each error is a miss. */
+ * that key and this layout, or an error.  Each error is a miss.
+ * Tests: t/101-tiers.t */
 #ifndef GPC_STAGE_TIER_H
 #define GPC_STAGE_TIER_H
 

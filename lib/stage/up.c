@@ -11,7 +11,8 @@
  *      read, and nothing was dropped or cleared since
  *
  * If this process dies, all of it is a peer's: reservations, claims and references end with the
- * seat.  Nothing is under way behind it, since threads of it read. */
+ * seat.  Nothing is under way behind it, since threads of it read.
+ * Tests: t/104-tiers-straight.t t/101-tiers.t t/103-remote-lost.t t/322-tiers-die.t */
 #include "config.h"
 
 #include <errno.h>

@@ -6,7 +6,8 @@
  * at 1.  So no block is written before its time, and one is written late only if USES other keys
  * came in between.
  *
- * A life is a block and the word of its record.  One thread counts for one tier. */
+ * A life is a block and the word of its record.  One thread counts for one tier.
+ * Tests: t/048-uses.t */
 #include "config.h"
 
 #include <stdlib.h>

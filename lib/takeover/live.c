@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* live.c - LIVE records, in shares. */
+/* live.c - LIVE records, in shares.
+ * Tests: t/369-takeover-damage.t t/367-left-in-records.t t/364-takeover-large.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -2,7 +2,9 @@
 /* open.c - the life of a writer: it gets the seat and takes over; it gives the seat up.
  *
  * The seat is byte 0 of the lock file: the kernel gives it up when the process dies, so two
- * writers cannot be, and a stopped one is still the writer. */
+ * writers cannot be, and a stopped one is still the writer.
+ * Tests: t/301-all-dead.t t/300-standby.t t/340-stopped.t t/368-left-in-seats.t t/230-seats.t
+ *   t/190-names.t */
 #include "config.h"
 
 #include <errno.h>

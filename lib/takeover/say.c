@@ -4,7 +4,8 @@
  * A death between two stores leaves one entry without its block, or one block without its entry;
  * entries of DYING blocks; entries twice; spare flags; and reservations that nobody was told of.
  * None of that is told.  Children whose parent was on its way to RAM lose it when the process that
- * copied it dies: that is no damage, but they are gone, so it is told. */
+ * copied it dies: that is no damage, but they are gone, so it is told.
+ * Tests: t/336-takeover-says.t */
 #include "config.h"
 
 #include "takeover/takeover.h"

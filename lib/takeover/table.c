@@ -6,7 +6,9 @@
  * entries, each would cost a record and all that is kept for it.
  *
  * Each record notes one entry, and no two the same.  So where as many entries are as were noted,
- * there is none too many; only the others are looked at one by one. */
+ * there is none too many; only the others are looked at one by one.
+ * Tests: t/362-left-in-table.t t/334-many-spilled.t t/369-takeover-damage.t t/350-kill-points.t
+ *   t/torture/prefix.t */
 #include "config.h"
 
 #include <stdlib.h>

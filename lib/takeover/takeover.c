@@ -11,7 +11,9 @@
  *   after it                        of two entries of one block one goes; spare flags go;
  *                                   a LIVE block without entry gets one
  *
- * All of it writes only what a second run writes again, so it may die anywhere itself. */
+ * All of it writes only what a second run writes again, so it may die anywhere itself.
+ * Tests: t/360-takeover.t t/torture/successor.t t/300-standby.t t/365-takeover-memory.t
+ *   t/torture/step.t t/350-kill-points.t */
 #include "config.h"
 
 #include "takeover/takeover.h"

@@ -3,7 +3,8 @@
  *
  * By now the table says where a key lives, for all but a few: LIVE blocks whose entry was not
  * made yet, and detached targets.  These have a map of their own.  All of it is random access:
- * what a step needs is asked for in the step before, some records earlier. */
+ * what a step needs is asked for in the step before, some records earlier.
+ * Tests: t/364-takeover-large.t t/367-left-in-records.t t/torture/prefix.t */
 #include "config.h"
 
 #include "takeover/takeover.h"

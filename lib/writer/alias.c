@@ -8,7 +8,8 @@
  * If we die between two stores, the place holds no pair: its check does not agree.  The command has
  * no answer, so a successor runs it again, finds the place by its alias or as the first that holds
  * none, and fills it.  `turn` moves after that.  Where it has not, the place is the one that is
- * forgotten next, too early and no worse. */
+ * forgotten next, too early and no worse.
+ * Tests: t/335-alias-stores.t t/215-aliases-race.t t/117-aliases.t */
 #include "config.h"
 
 #include <errno.h>

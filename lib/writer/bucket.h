@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bucket.h - the four entries of a bucket, as the writer looks at them and stores them. */
+/* bucket.h - the four entries of a bucket, as the writer looks at them and stores them.
+ * Tests: t/171-table.t */
 #ifndef GPC_WRITER_BUCKET_H
 #define GPC_WRITER_BUCKET_H
 

@@ -15,7 +15,8 @@
  * first, and drops it when it reads the feed.
  *
  * A copy that is dropped itself says nothing of the block in VRAM or RAM: its bytes may have been
- * damaged where it lay. */
+ * damaged where it lay.
+ * Tests: t/387-tiers-drop-dies.t t/105-tiers-drops.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -12,7 +12,8 @@
  *
  * GPC_CLEARED speaks of many records.  state.clearing stands for their words: it is stored
  * after the change is prepared, and is 0 again when the last of them is DYING; a successor that
- * finds it retires the others first of all. */
+ * finds it retires the others first of all.
+ * Tests: t/333-feed-each-store.t t/161-feed.t t/321-returned-dies.t */
 #include "config.h"
 
 #include <string.h>

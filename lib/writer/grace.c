@@ -5,7 +5,8 @@
  * One flush at a time takes the batch along; when all mirrors have it, a grace period
  * starts; when that is over, the batch goes to the caller of grace_advance().  Starting the grace
  * period before the flush is over is the classic mistake: a kernel launched in between still
- * finds the old entry. */
+ * finds the old entry.
+ * Tests: t/160-sections.t t/163-mirror-order.t t/torture/grace.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -3,7 +3,8 @@
  *
  * The command runs again, and these count first (rule C1): else it would evict as many more.  The
  * takeover notes them in w->leftover, before any command runs; each leaves the list when its
- * command begins. */
+ * command begins.
+ * Tests: t/363-each-store.t */
 #include "config.h"
 
 #include "writer/grant.h"

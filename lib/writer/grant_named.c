@@ -6,7 +6,8 @@
  * else is taken in place of one that cannot go.  And the peer may hold the block itself, by one
  * reference, which the answer makes a reservation: its cell is PENDING from before the command is
  * shown until the answer is taken, so it is known from any other reference of that peer, which
- * would be a number. */
+ * would be a number.
+ * Tests: t/149-reclaim.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grant_source.c - the blocks that demote and promote read: pinned until the commit. */
+/* grant_source.c - the blocks that demote and promote read: pinned until the commit.
+ * Tests: t/130-tier.t */
 #include "config.h"
 
 #include <errno.h>

@@ -15,7 +15,8 @@
  * sets it again if there is a cell; meanwhile it looks at no row.  A peer that has found its bit
  * before it was cleared had raised its cell before, so the writer finds the cell; one that finds it
  * gone sets it anew (model/holders.pml).  A writer that dies before it has set it again leaves a
- * cell without a bit: the next one begins with the bits of all seats that are taken. */
+ * cell without a bit: the next one begins with the bits of all seats that are taken.
+ * Tests: t/129-windows.t */
 #include "config.h"
 
 #include "writer/holders.h"

@@ -5,7 +5,8 @@
  * references a block whose key has gone, is at work there.  Of another tag it is the blocks with
  * that tag, as far as they have a key; and always what hangs below such a block, in any pool of the
  * space. A stock is nobody's, and neither is what a peer has given back.  A block that a move reads
- * or writes is held by the move. */
+ * or writes is held by the move.
+ * Tests: t/177-clear-idle.t */
 #include "config.h"
 
 #include <stdlib.h>

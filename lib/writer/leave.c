@@ -17,7 +17,8 @@
  *                 it, a block that others hang below is a victim like any other, behind them.
  *
  * Both stand in the record, so a successor goes on with what it finds (takeover.c has the table of
- * all that it can find). */
+ * all that it can find).
+ * Tests: t/138-parents-leave.t t/142-sources-wait.t t/135-moves-seen.t */
 #include "config.h"
 
 #include <stdlib.h>

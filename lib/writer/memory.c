@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - private memory of the writer, and what happens when there is none. */
+/* memory.c - private memory of the writer, and what happens when there is none.
+ * Tests: t/024-queue.t t/365-takeover-memory.t */
 #include "config.h"
 
 #include <errno.h>

@@ -8,7 +8,8 @@
  * so the last answer serves the next one, too.
  *
  * A new writer knows nothing of the time before it: an older use, or birth, is as if it had been
- * when that writer began. */
+ * when that writer began.
+ * Tests: t/384-fold-stores.t t/123-histograms.t */
 #include "config.h"
 
 #include "segment/meter.h"

@@ -4,7 +4,8 @@
  * A flush takes the marks of all changed entries along when it begins, so it covers exactly
  * the changes made before, and flushes never overlap (rule T5).  Each entry is listed once,
  * with the value it has then.  A mirror whose flush fails or takes too long is retired: its
- * peers are told, and the index goes on without it. */
+ * peers are told, and the index goes on without it.
+ * Tests: t/162-mirror.t t/163-mirror-order.t t/503-device-mirrors.t t/220-readers.t */
 #include "config.h"
 
 #include <errno.h>

@@ -25,7 +25,9 @@
  * A child that is below a detached target is LIVE, is found, and holds the target's place.  Two
  * targets of one key are possible: a key that was computed anew and evicted again.  A takeover
  * cannot tell which children were whose, so it gives all to the first, and w->twins remembers the
- * others. */
+ * others.
+ * Tests: t/131-moves.t t/133-detached.t t/139-move-ends.t t/366-moves-die.t t/114-notes-move.t
+ *   t/132-two-tier.t */
 #include "config.h"
 
 #include <errno.h>

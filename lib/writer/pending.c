@@ -2,7 +2,8 @@
 /* pending.c - keys that a block is reserved for, by space and key: an open table of records.
  *
  * An entry has a copy of what it was made for, so it can be taken out whatever has become of the
- * record. */
+ * record.
+ * Tests: t/169-claims.t */
 #include "config.h"
 
 #include <errno.h>

@@ -24,7 +24,8 @@
  *
  * The node's ticket is odd while it is queued, and changes whenever it comes or goes.  An item
  * with another ticket is stale, and is dropped where it is met.  When many are, bags are gone
- * through one by one, and a bag that has become small is put together with the next. */
+ * through one by one, and a bag that has become small is put together with the next.
+ * Tests: t/024-queue.t t/140-lru.t */
 #include "config.h"
 
 #include <stdlib.h>

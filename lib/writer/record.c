@@ -13,7 +13,8 @@
  *   DYING -> RESERVED, FREE -> RESERVED  record_return, in a pool of CALLER blocks
  *
  * Nothing here knows what comes of it: who ends a reservation that is the target of a move has
- * unbound it before (retire_reservation). */
+ * unbound it before (retire_reservation).
+ * Tests: t/181-counts.t t/torture/prefix.t */
 #include "config.h"
 
 #include "writer/events.h"

@@ -4,7 +4,8 @@
  * If we die between two stores, the place proves no root.  The command has no answer, and its words
  * stand in the seat's request still, so a successor runs it again: it finds the root, or fills the
  * first place that proves none.  `turn` moves after that.  Where it has not, the place is the one
- * that is forgotten next. */
+ * that is forgotten next.
+ * Tests: t/357-root-stores.t t/118-roots.t */
 #include "config.h"
 
 #include <errno.h>

@@ -2,7 +2,8 @@
 /* state.h - the writer's private memory, and the places of the segments that it writes.
  *
  * Records are the truth (shm.h).  All that stands here is derived: it is rebuilt by a scan when
- * another process takes the seat (takeover/), so nothing here needs to survive. */
+ * another process takes the seat (takeover/), so nothing here needs to survive.
+ * Tests: t/181-counts.t */
 #ifndef GPC_WRITER_STATE_H
 #define GPC_WRITER_STATE_H
 

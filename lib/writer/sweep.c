@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sweep.c - a thread of the process that sweeps the memory of ended pools, for as long as there is
- * something to sweep. */
+ * something to sweep.
+ * Tests: t/337-memory-dies.t */
 #include "config.h"
 
 #include "writer/sweep.h"

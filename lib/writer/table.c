@@ -12,7 +12,8 @@
  *              period; only then is the old place used                      (rule T1)
  *
  * A plain move loses keys: a reader that has passed the new place before the copy and comes
- * to the old one after the wipe finds neither. */
+ * to the old one after the wipe finds neither.
+ * Tests: t/171-table.t t/334-many-spilled.t t/220-readers.t t/100-seed.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_end.c - transfers whose peer, rank or writer has died. */
+/* transfer_end.c - transfers whose peer, rank or writer has died.
+ * Tests: t/374-transfer-peers.t t/379-transfers-reaped.t t/383-companion-ranks.t
+ *   t/643-transfers-die-device.t t/377-transfer-lives.t t/378-transfers-closed.t */
 #include "config.h"
 
 #include "writer/move.h"

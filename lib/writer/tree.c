@@ -7,7 +7,8 @@
  * `blockers` counts the children that keep a block where it is (guarantee G).  A RAM block stays
  * while it has any child.  A VRAM block stays while it has a child in VRAM: children in RAM
  * went before it, leaf first, and it may follow them; but when it is dropped instead, they
- * are dropped with it. */
+ * are dropped with it.
+ * Tests: t/134-chains-and-moves.t t/133-detached.t t/140-lru.t */
 #include "config.h"
 
 #include "writer/lru.h"

@@ -15,7 +15,8 @@
  * uses_late says that stamp[] may have the later use of the two.  A use that misses its window
  * looks at uses_from again, behind a full barrier, and then stores to use[] as well, so only those
  * count that are over before the window has moved: they are behind the tick that is read here after
- * the same barrier. */
+ * the same barrier.
+ * Tests: t/386-window-stores.t t/129-windows.t */
 #include "config.h"
 
 #include "writer/uses.h"

@@ -12,7 +12,8 @@
  *
  * What is not settled after a round goes to the next one: items that a node has sent elsewhere
  * (MOVED, ASK), and those of a connection that had been idle and turned out to be closed.  All
- * commands may run twice. */
+ * commands may run twice.
+ * Tests: t/058-redis-strays.t t/056-redis-ill.t t/873-redis.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>

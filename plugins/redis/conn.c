@@ -2,7 +2,8 @@
 /* conn.c - one connection: opened, written to, read from.  Nothing here waits but conn_wait.
  *
  * Commands without a value go through hiredis's buffer.  A value goes from where it lies to the
- * socket; with TLS it has to be encrypted, and goes through the buffer, too, one at a time. */
+ * socket; with TLS it has to be encrypted, and goes through the buffer, too, one at a time.
+ * Tests: t/053-remote-replies.t t/056-redis-ill.t t/cluster/ways.t t/cluster/tls.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>

@@ -4,7 +4,8 @@
  * A resolver that does not answer takes half a minute, and cannot be stopped.  So tick asks, waits
  * for a moment, and looks again the next time; calls go on with the nodes that have an address.
  * Those threads run no code of this plugin, so it may be unloaded while one of them is under
- * way. */
+ * way.
+ * Tests: t/059-redis-names.t */
 #include "plugins/redis/redis.h"
 
 #include <netdb.h>

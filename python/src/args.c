@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* args.c - arguments by place and by name, and scalars.
  *
- * A refusal names the argument, its value and what it may be. */
+ * A refusal names the argument, its value and what it may be.
+ * Tests: t/882-python-arguments.t */
 #include "gpcpy.h"
 
 #include <errno.h>

@@ -2,7 +2,8 @@
 /* device.c - gpc_dev_*: lookups that run on a device, on arrays in its memory.
  *
  * The stream reads and writes the arrays after the call.  An array of the host is viewed until the
- * device's wait() or close(); memory of a GPU is its owner's to keep, as for any kernel. */
+ * device's wait() or close(); memory of a GPU is its owner's to keep, as for any kernel.
+ * Tests: t/886-python-look.t */
 #include "gpcpy.h"
 
 #include <stdlib.h>

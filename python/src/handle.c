@@ -4,7 +4,8 @@
  * Each call counts itself in and out.  close() first says that it closes, then waits until the
  * others are out; a call that counts itself in afterwards sees that and goes.  Both orders are
  * sequentially consistent, so one of the two sees the other.  In a forked child nobody waits: the
- * threads that are inside exist in the parent only. */
+ * threads that are inside exist in the parent only.
+ * Tests: t/885-python-threads.t t/887-python-leaks.t */
 #include "gpcpy.h"
 
 #include <errno.h>

@@ -2,7 +2,8 @@
 /* walk.c - everything that has a cursor: entries, events, claims; and transfers, by number.
  *
  * One type iterates over all of them: it reads a batch at a time.  Events go on where they stopped,
- * when next() is called again. */
+ * when next() is called again.
+ * Tests: t/886-python-look.t */
 #include "gpcpy.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Mooncake Store: a master and two clients on loopback; what one has stored the other one loads, and without the client
 # that has the memory, or without the master, all is a miss.  GPC_T_MOONCAKE names the master's program.
+# Tests: plugins/mooncake.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A remote store in a cluster of three real redis-servers: keys go to their nodes, slots that move
  * are followed (MOVED, ASK), and a node that ends or does not answer takes its own keys with it and
- * nothing else. */
+ * nothing else.
+ * Tests: plugins/redis/node.c plugins/redis/tick.c */
 #include "t/lib/tap.h"
 
 #ifndef HAVE_HIREDIS

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A remote store behind TLS: a real redis-server with a certificate of an authority that lives as
  * long as this test.  Who shows another one's certificate, or none that the server wants, is not
- * talked to, which is said. */
+ * talked to, which is said.
+ * Tests: plugins/redis/options.c plugins/redis/conn.c */
 #include "config.h"
 
 #include "t/lib/tap.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A network between a real redis-server and us that carries one way only, or large packets not, or
  * that ends connections in the middle: each costs a deadline at first and nothing later, no wrong
- * byte comes, and all is found again when it carries. */
+ * byte comes, and all is found again when it carries.
+ * Tests: plugins/redis/conn.c */
 #include "t/lib/tap.h"
 
 #ifndef HAVE_HIREDIS

@@ -2,7 +2,8 @@
 /* A disk file that says anything.  It is opened or refused with a sentence; then scanned, read,
  * written to, forgotten, cleared, resized, and cut under way.  No signal, no call without end; a
  * block that is read is the one that was written, unless a header was forged with a good
- * checksum. */
+ * checksum.
+ * Tests: lib/disk/ */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Guarantee F: whatever stands in the files of a cache, attach, check and walk give an error or
  * nonsense, never a signal; whoever takes the writer's seat of such a cache gets -EBADMSG, or
- * repairs what there is and serves. */
+ * repairs what there is and serves.
+ * Tests: lib/segment/validate.c lib/takeover/ lib/inspect/check.c */
 #include "edit.h"
 
 #include "inspect/inspect.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc-inspect on the same files as segment.c: each command that looks, in both of its forms, while
  * files may shrink under its eyes.  It ends with a status that it has, says something, JSON is
- * JSON, and nobody's rubbish reaches the terminal as anything but text. */
+ * JSON, and nobody's rubbish reaches the terminal as anything but text.
+ * Tests: tools/inspect/ tools/common/ */
 #undef main /* the tool's is another one (local.mk) */
 #include "edit.h"
 

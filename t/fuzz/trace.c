@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trace reader of gpc-replay on anything: a trace is taken, and what it became is sound, or it
- * is refused in one message that names the line.  Memory stays below what the text can hold. */
+ * is refused in one message that names the line.  Memory stays below what the text can hold.
+ * Tests: tools/replay/trace.c */
 #include "config.h"
 
 #include "fuzz.h"

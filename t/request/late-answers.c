@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command's answer is taken when a block that it names has gone to another thread of the same
- * handle: what that thread has of the block stays whole (rule C9). Tests: lib/peer/hold.h
- * lib/peer/hold.c lib/request/publish.c lib/request/move.c lib/writer/commit.c */
+ * handle: what that thread has of the block stays whole (rule C9).
+ * Tests: lib/peer/hold.c lib/request/publish.c lib/request/move.c lib/writer/commit.c */
 #include "config.h"
 
 #include "peer/handle.h"

@@ -4,7 +4,8 @@
  * survivor among them, looks at all its bytes; what was committed is whole, whoever died
  * beside it.  At the end of each round nothing is held, and no file is left.
  *
- *   --seconds N --kills N --seed S --workers N */
+ *   --seconds N --kills N --seed S --workers N
+ * Tests: lib/payload/copy.c lib/writer/move.c lib/writer/reap.c */
 #include "fleet.h"
 
 static void (*const acts[])(struct engine *) = {

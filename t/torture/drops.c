@@ -7,7 +7,8 @@
  * computed.  A block that is found has the number of now, but for the time in which a drop of its
  * prompt is not acknowledged.
  *
- *   --seconds N --seed S --workers N */
+ *   --seconds N --seed S --workers N
+ * Tests: lib/stage/drops.c lib/stage/open.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>

@@ -4,7 +4,8 @@
  * counted in grace periods and printed: how old an id was when it was used again, and
  * how old it was while a section still had it.
  *
- *   --seconds N --kills N --seed S --workers N */
+ *   --seconds N --kills N --seed S --workers N
+ * Tests: lib/peer/epoch.c lib/writer/grace.c */
 #include "hands.h"
 
 #include "device/device.h"

@@ -4,7 +4,8 @@
  * the end of each round everything comes to rest, and nothing may be lost, wrong, or
  * left over.
  *
- *   --seconds N --kills N --seed S --workers N */
+ *   --seconds N --kills N --seed S --workers N
+ * Tests: lib/takeover/ lib/writer/reap.c */
 #include "team.h"
 
 #define ROUND_MS (opt.is_long ? 1200 : 500)

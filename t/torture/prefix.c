@@ -5,7 +5,9 @@
  * A sequence has a cache of its own, workers who bring it into some state, and a few acts more
  * during which the writer is stopped before each of its stores.  Some of the takeovers are
  * themselves stopped before each store, for a successor's successor.  One process, without
- * threads, time or chance (world.h): --seed S --sequence I --store N goes to a failure. */
+ * threads, time or chance (world.h): --seed S --sequence I --store N goes to a failure.
+ * Tests: lib/takeover/takeover.c lib/takeover/table.c lib/takeover/others.c lib/takeover/tree.c
+ *   lib/writer/record.c */
 #include "course.h"
 #include "t/lib/options.h"
 

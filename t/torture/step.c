@@ -17,7 +17,8 @@
  *   --every          every instruction of what is chosen, to the end
  *   --operation NAME --role NAME --state NAME --from K     what, and from which instruction
  *   --points N       at most so many distinct points of each
- *   --seed S         the table's layout, and the order of all */
+ *   --seed S         the table's layout, and the order of all
+ * Tests: lib/takeover/takeover.c lib/writer/command.c lib/peer/seat.c */
 #include "points.h"
 #include "t/lib/options.h"
 

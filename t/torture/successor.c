@@ -8,7 +8,8 @@
  * they and the survivor verify as in kill.c, and so does the judge at the end of each
  * round.
  *
- *   --seconds N --kills N --seed S --workers N     kills: successors, during takeover */
+ *   --seconds N --kills N --seed S --workers N     kills: successors, during takeover
+ * Tests: lib/takeover/takeover.c */
 #include "team.h"
 
 #include "t/lib/stops.h"

@@ -5,7 +5,8 @@
  * What is found, fetched or held has all bytes of its key, as a survivor sees it, too; and at rest
  * nothing is held, claimed or on its way.
  *
- *   --seconds N --kills N --seed S --workers N */
+ *   --seconds N --kills N --seed S --workers N
+ * Tests: lib/writer/transfer.c lib/payload/ */
 #include "fleet.h"
 #include "ranks.h"
 

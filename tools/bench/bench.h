@@ -12,7 +12,8 @@
  *   beside.c   a table of another make, filled: beside.h; beside_*.c what it is asked
  *
  * and one file for each work.  Whatever is timed is verified outside of the timed part, and
- * rows are printed when all of them are there: one wrong answer, and there are no figures. */
+ * rows are printed when all of them are there: one wrong answer, and there are no figures.
+ * Tests: t/840-bench.t */
 #ifndef GPC_TOOLS_BENCH_H
 #define GPC_TOOLS_BENCH_H
 

@@ -4,7 +4,8 @@
  * Caches are removed however the program ends, SIGKILL included: a child of its own waits for
  * the end of a pipe that this process alone holds, and removes what it was told of.  Other
  * children die with their parent.  Ended by a signal, or in the ordinary way, this process waits
- * for that child, so that nothing is left when it is gone. */
+ * for that child, so that nothing is left when it is gone.
+ * Tests: t/841-bench-ends.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

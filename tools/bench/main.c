@@ -3,7 +3,8 @@
  * beside other tables.
  *
  * All figures are ratios of medians that were taken side by side; nothing is printed before
- * everything has been measured and verified. */
+ * everything has been measured and verified.
+ * Tests: t/840-bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -3,7 +3,8 @@
  *
  * A rate is that of a reader by its own CPU time.  What the machine makes of as many processes
  * that read lines of a shared file, and of as many that only add, is measured beside it: neither
- * memory nor the cores themselves need be linear, where they share clocks or are half a core. */
+ * memory nor the cores themselves need be linear, where they share clocks or are half a core.
+ * Tests: t/840-bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

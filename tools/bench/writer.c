@@ -3,7 +3,8 @@
  * is the writer and the worker, one step of 64 blocks after the other, and what counts is the time
  * inside gpc_writer_serve.  So it never sleeps and is never woken, and its time is its own.
  *
- * The worker's blocks come out of a stock, so each step has what the one before asked for. */
+ * The worker's blocks come out of a stock, so each step has what the one before asked for.
+ * Tests: t/840-bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the tools have in common: cli.h.
+ * Tests: t/832-interrupt.t t/916-tool-pages.t t/804-defaults.t t/800-gpcd-options.t */
 #include "config.h"
 
 #include "tools/common/cli.h"

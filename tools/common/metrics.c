@@ -2,7 +2,8 @@
 /* The table of metrics, and a look at a cache.
  *
  * Names follow Prometheus: base units, _total for what only grows.  Queries and hits of the prefix
- * cache are tokens under the names that vLLM gave them. */
+ * cache are tokens under the names that vLLM gave them.
+ * Tests: t/863-metrics.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Texts of foreign origin: shown.h.
+ * Tests: t/032-top-layout.t t/807-width.t t/806-foreign-text.t */
 #include "config.h"
 
 #include "tools/common/shown.h"

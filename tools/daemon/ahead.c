@@ -2,7 +2,8 @@
 /* What a keeper does between two looks at its pool: it spills ahead, one transfer after the other.
  *
  * Where nothing is due, or nothing comes of it, the pause grows: a block whose parent is not where
- * it would go is refused each time, and who copies it again at once heats the machine. */
+ * it would go is refused each time, and who copies it again at once heats the machine.
+ * Tests: t/819-gpcd-ahead.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

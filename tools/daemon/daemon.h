@@ -15,7 +15,8 @@
  *   process.c   signals, the background, the pid file, readiness
  *   say.c       messages, and what a service manager hears
  *
- * Each calls those below it and none above. */
+ * Each calls those below it and none above.
+ * Tests: t/801-gpcd-life.t */
 #ifndef GPC_TOOLS_DAEMON_H
 #define GPC_TOOLS_DAEMON_H
 

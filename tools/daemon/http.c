@@ -4,7 +4,8 @@
  * A thread of its own looks at the cache from outside, by a read-only handle that it opens by name
  * for each look, so it has nothing in common with the thread that serves but the processor, and
  * there it is nice.  Looks are LOOK_NS apart at least, whoever asks how often: who comes sooner
- * hears the last one. */
+ * hears the last one.
+ * Tests: t/864-metrics-http.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gpcd says: messages to stderr or syslog, and to the service manager. */
+/* What gpcd says: messages to stderr or syslog, and to the service manager.
+ * Tests: t/856-gpcd-says.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

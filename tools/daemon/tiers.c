@@ -2,7 +2,8 @@
 /* The tiers below RAM, which this process keeps while it is the writer.
  *
  * They are opened and closed by a thread, whose commands the writer's own thread carries out
- * meanwhile.  A file that is refused ends gpcd before it says that it is ready. */
+ * meanwhile.  A file that is refused ends gpcd before it says that it is ready.
+ * Tests: t/825-gpcd-remote.t t/824-gpcd-disk.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ls: the live blocks, printed while they are read, for there may be millions; lookup. */
+/* ls: the live blocks, printed while they are read, for there may be millions; lookup.
+ * Tests: t/823-inspect-change.t t/810-inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc-inspect - looks at prefix caches from outside; acts only when told to. */
+/* gpc-inspect - looks at prefix caches from outside; acts only when told to.
+ * Tests: t/812-inspect-damage.t t/810-inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat: one cache from above: geometry, pools, mirrors, what is on its way, content, history. */
+/* stat: one cache from above: geometry, pools, mirrors, what is on its way, content, history.
+ * Tests: t/816-stopped-writer.t t/815-inspect-cost.t t/810-inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

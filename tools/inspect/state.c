@@ -2,7 +2,8 @@
 /* In which state a cache is, and the process behind a seat: list, stat and peers say the same.
  *
  * Whether the files are a cache that a process could attach to is the library's to say
- * (gpc_info.refused), by the checks that gpcd goes through when it attaches. */
+ * (gpc_info.refused), by the checks that gpcd goes through when it attaches.
+ * Tests: t/816-stopped-writer.t t/812-inspect-damage.t t/818-verdicts.t t/871-containers.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -9,7 +9,8 @@
  * go down meanwhile.
  *
  * --restart stops the workers between two requests, kills gpcd and starts it again, which is the
- * writer, the owner of the tier's pool and the process that has the file. */
+ * writer, the owner of the tier's pool and the process that has the file.
+ * Tests: t/837-replay-disk.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

@@ -6,7 +6,8 @@
  * Fetches are on the stream that verifies, so on a GPU the bytes are verified in the order of that
  * stream, before anybody has waited for the copies; the host device has no such stream, and is
  * waited for first.  Spills are on the device's default stream, and are waited for by the next
- * request: so no victim is without its copy, and one worker's hits are the same each time. */
+ * request: so no victim is without its copy, and one worker's hits are the same each time.
+ * Tests: t/835-replay-fetch.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

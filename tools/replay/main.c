@@ -6,7 +6,8 @@
  * made goes: workers and gpcd are told when their parent dies, gpcd removes the cache
  * it made, with the memory of its pools, and the payload of a cache without such has no
  * name.  Only the payload of a cache of somebody else's has one, and the last replay
- * removes it. */
+ * removes it.
+ * Tests: t/831-replay-ends.t t/821-replay-result.t */
 #include "config.h"
 
 #include "tools/replay/curve.h"

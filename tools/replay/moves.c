@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks that move: victims go down to RAM, hits come up from it. */
+/* Blocks that move: victims go down to RAM, hits come up from it.
+ * Tests: t/837-replay-disk.t t/833-replay-pools.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

@@ -2,7 +2,8 @@
 /* One request a line: {"timestamp": t, "input_length": n, "output_length": n,
  * "hash_ids": [id, ...]}.  Each id names a whole prefix, so it has one predecessor
  * wherever it appears; a trace that breaks this would make hits that mean nothing, and
- * is refused. */
+ * is refused.
+ * Tests: t/822-replay-trace.t t/fuzz/trace.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

@@ -2,7 +2,8 @@
 /* One worker: attaches by name, replays requests i, i + N, ... in order, reports once.
  *
  * A writer that is gone for a moment (-ENOTCONN) is waited for: nothing that was asked
- * of it is given up or asked for twice. */
+ * of it is given up or asked for twice.
+ * Tests: t/860-reference.t t/820-replay-lru.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Tests: t/889-vllm-manager.t
 """The cache of some engines, made by the first one."""
 
 import errno

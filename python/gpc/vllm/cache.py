@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Tests: t/890-vllm-worker.t
 """The attachment of a worker beside its manager."""
 
 from typing import NamedTuple

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Tests: t/889-vllm-manager.t
 """What was stored and removed, by whomever: an engine can load all of it.  Told as OffloadKeys."""
 
 import gpc

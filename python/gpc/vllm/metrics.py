@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Tests: t/889-vllm-manager.t
 """Metrics for vLLM's Prometheus page."""
 
 from .cache import POOL

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Tests: t/859-vllm-events.t
 """Who may share a cache: a fingerprint of all that gives the bytes of a chunk their meaning.
 
 Engines that differ in anything that is named here have different fingerprints.  Without gpc_name they use

@@ -5,7 +5,8 @@
  * Keys are words that LMDB compares as such (MDB_INTEGERKEY), which beats 16 bytes by a fifth to
  * a third.  A batch of lookups is one transaction, renewed and not made anew; a batch of
  * insertions is one transaction, in the order of the keys, and an empty table is filled by
- * appending.  The file has no name once it is open, so nobody can leave it behind. */
+ * appending.  The file has no name once it is open, so nobody can leave it behind.
+ * Tests: t/023-bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

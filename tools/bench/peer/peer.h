@@ -6,7 +6,8 @@
  * hash where it lets one choose.  Tables of 64-bit keys hold the first word of a key and keep 32
  * bits of the second beside the value, so they compare 96 bits, no fewer than our own lookup.
  *
- * One thread opens a table, uses it and closes it. */
+ * One thread opens a table, uses it and closes it.
+ * Tests: t/023-bench-peers.t */
 #ifndef GPC_TOOLS_BENCH_PEER_H
 #define GPC_TOOLS_BENCH_PEER_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which peers there are in this build. */
+/* Which peers there are in this build.
+ * Tests: t/023-bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

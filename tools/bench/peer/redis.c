@@ -5,7 +5,8 @@
  * keys are the 16 bytes as they are, values four bytes, which Redis keeps within the object.
  *
  * The first key beyond the entries limits its memory to what it uses then, and its buffers; from
- * there on it evicts by its own LRU, which looks at samples (its default). */
+ * there on it evicts by its own LRU, which looks at samples (its default).
+ * Tests: t/023-bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

@@ -4,7 +4,8 @@
  * libzmq 4.3 aborts the process when accept fails for want of a descriptor, and asks again all the
  * time where it does not; and this process is the writer, which needs descriptors of its own.  So
  * the accept that libzmq calls is this one: a program's functions come before those of the C
- * library.  Above the limit it hangs up at once. */
+ * library.  Above the limit it hangs up at once.
+ * Tests: t/849-kv-attacks.t */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"

@@ -5,7 +5,8 @@
  * place when its change is read.  It is looked for once more by its key; a key that is gone by then
  * is told to nobody, and neither is its end.  A consumer that knows no tokens of a block could not
  * use it, and one that does not know a block in the moment between its store and its end has lost
- * nothing. */
+ * nothing.
+ * Tests: t/853-kv-slow.t t/850-kv-events.t */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* top: rates, pools, mirrors and processes of one cache on the whole terminal.  It only looks, by a
  * read-only attachment for each look: it takes no seat, and whatever becomes of the cache it goes
- * on. */
+ * on.
+ * Tests: t/855-inspect-top.t */
 #include "config.h"
 
 #include "tools/inspect/top/top.h"
