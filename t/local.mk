@@ -170,6 +170,7 @@ t_programs = \
 	%reldir%/183-read-only.t \
 	%reldir%/184-balance.t \
 	%reldir%/185-check-claims.t \
+	%reldir%/inspect/check-memory.t \
 	%reldir%/186-fetch-late.t \
 	%reldir%/187-notes-fetched.t \
 	%reldir%/188-rouse.t \
