@@ -340,6 +340,7 @@ t_scripts = \
 	%reldir%/repo/headers.t \
 	%reldir%/kernels/spills.t \
 	%reldir%/repo/heads.t \
+	%reldir%/repo/needs.t \
 	%reldir%/914-barriers.t \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t \
