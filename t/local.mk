@@ -752,9 +752,10 @@ TEST_EXTENSIONS = .t
 # "make check" builds everything before the first test runs; "make check TESTS=..." builds what these
 # tests need, which t/sh/needs knows.  configure.ac takes out automake's check-am, which builds all in
 # any case.  check-TESTS would build the programs of all tests: it is told that there are none.
+# all-am, and not all: that is a make of its own, which must not run beside this one.
 check-am: config.h
 	@if test "x$(TESTS)" = "x$(t_all)"; then \
-		needs='all $(check_PROGRAMS) $(check_LTLIBRARIES)'; \
+		needs='all-am $(check_PROGRAMS) $(check_LTLIBRARIES)'; \
 	else \
 		needs=`$(SHELL) $(srcdir)/%reldir%/sh/needs '$(srcdir)' \
 			'$(t_all) $(t_cluster)' $(TESTS)` || exit; \
@@ -876,7 +877,7 @@ clean-local: clean-python
 	rm -rf gpu-tests bench-folder events-venv %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
 
 # The tests of "make check" under prove; PROVEFLAGS=--timer tells which tests are slow.
-prove: all $(check_PROGRAMS) $(check_LTLIBRARIES)
+prove: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
 	$(t_environment) $(PROVE) --exec '' $(PROVEFLAGS) \
 		$(t_programs) $(addprefix $(srcdir)/,$(t_scripts))
 .PHONY: prove

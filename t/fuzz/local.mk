@@ -72,7 +72,7 @@ check_LTLIBRARIES += %reldir%/libgpc-fuzz.la
 # make fuzz [SECONDS=N] [RUNS=N] [HARNESSES=...]: each harness by libFuzzer, where clang has it,
 # else by its own driver.
 HARNESSES = disk ring segment tools trace
-fuzz: all $(fuzz_programs)
+fuzz: all-am $(fuzz_programs)
 	@CLANG='$(CLANG)' SECONDS_EACH='$(SECONDS)' RUNS='$(RUNS)' \
 	FLAGS='-I. $(fuzz_cppflags) $(CURSES_CFLAGS) -std=gnu11 -pthread' NAMES='$(fuzz_names)' \
 	LIBRARIES='$(kernel_objects:.lo=.o) $(URCU_LIBS) $(NUMA_LIBS) $(JANSSON_LIBS) $(CURSES_LIBS) $(CUDA_LIBS)' \
