@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stock.c - see stock.h.
- * Tests: t/126-stock.t t/311-recall.t t/129-stock-evict.t t/312-stock-evict-dies.t */
+ * Tests: t/126-stock.t t/311-recall.t t/129-stock-evict.t t/312-stock-evict-dies.t
+ *   t/torture/threads.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@
  * the block still, and the swap that fails tells it.  A successor that finds REC_RECALL looks at
  * the cell: 0 says that the swap was done, and the record becomes FREE; else nothing was (rule C8).
  * model/stock.pml
- * Tests: t/311-recall.t t/126-stock.t t/312-stock-evict-dies.t */
+ * Tests: t/311-recall.t t/126-stock.t t/312-stock-evict-dies.t t/torture/threads.t */
 #include "config.h"
 
 #include "writer/grant.h"
