@@ -329,7 +329,6 @@ static int body(void)
 {
 	if (!remote_plugin("folder", plugin, sizeof(plugin)))
 		bail("the plugin of folders is not built");
-	cache_dir_make();
 	few_hints();
 	few_hints_for_copies();
 	two_prompts();
@@ -349,5 +348,6 @@ static void clean_all(void)
 int main(void)
 {
 	remote_dir_make();
+	cache_dir_make();
 	return tap_guard(100, body, clean_all);
 }

@@ -281,7 +281,6 @@ static int body(void)
 	if (!remote_plugin_of("t/lib", "bad", plugin, sizeof(plugin)))
 		bail("the plugin that breaks its contract is not built");
 	snprintf(flag, sizeof(flag), "%s/flag", remote_dir);
-	cache_dir_make();
 	get();
 	put();
 	exists();
@@ -300,5 +299,6 @@ static void clean_all(void)
 int main(void)
 {
 	remote_dir_make();
+	cache_dir_make();
 	return tap_guard(100, body, clean_all);
 }

@@ -371,7 +371,6 @@ static int body(void)
 {
 	if (!remote_plugin("folder", plugin, sizeof(plugin)))
 		bail("the plugin of folders is not built");
-	cache_dir_make();
 	new_store("");
 	computes();
 	loads();
@@ -399,5 +398,6 @@ static void clean_all(void)
 int main(void)
 {
 	remote_dir_make();
+	cache_dir_make();
 	return tap_guard(100, body, clean_all);
 }

@@ -168,7 +168,6 @@ static int body(void)
 {
 	if (!remote_plugin("folder", plugin, sizeof(plugin)))
 		bail("the plugin of folders is not built");
-	cache_dir_make();
 	test_memory();
 	test_number();
 	test_end();
@@ -184,5 +183,6 @@ static void clean_all(void)
 int main(void)
 {
 	remote_dir_make();
+	cache_dir_make();
 	return tap_guard(60, body, clean_all);
 }

@@ -15,7 +15,7 @@ if ! test -x "$apply"; then
 	echo "Bail out! $apply is missing; make check builds it"
 	exit 99
 fi
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-701.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-701-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 

@@ -7,7 +7,7 @@
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 builddir=${top_builddir:-$(dirname "$0")/..}
 library=$builddir/lib/.libs/libgpc.so
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-912.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-912-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 

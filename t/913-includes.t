@@ -8,7 +8,7 @@
 # Tests: ARCHITECTURE.md
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-913.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-913-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 

@@ -9,7 +9,7 @@
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 CC=${CC:-cc}
 page=$srcdir/man/gpc_segment.5
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-915.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-915-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 

@@ -6,7 +6,7 @@
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 builddir=${top_builddir:-$(dirname "$0")/..}
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-916.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-916-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 

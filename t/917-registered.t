@@ -77,7 +77,7 @@ registered "every source of python/" python/local.mk $(sources python) $(names p
 registered "every file of kernels/" kernels/local.mk $(names kernels '*.h')
 
 # t/gpu/check asks whether there is a GPU before anything is run.
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-917.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-917-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 cp t/gpu/check "$tmp"
 printf '#!/bin/sh\necho "no GPU here: none"\nexit 77\n' >"$tmp/there"

@@ -8,7 +8,7 @@
 
 builddir=$(cd "${top_builddir:-$(dirname "$0")/..}" && pwd) || exit 99
 srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 99
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-918.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-918-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 cd "$tmp" || exit 99

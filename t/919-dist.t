@@ -5,7 +5,7 @@
 
 builddir=$(cd "${top_builddir:-.}" && pwd) || exit 99
 name=gpc-t-919-$$
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-919.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-919-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp" "$builddir/$name" "$builddir/$name".tar.gz' 0
 trap 'exit 1' 1 2 15
 

@@ -8,7 +8,7 @@ srcdir=${top_srcdir:-$(dirname "$0")/..}
 CC=${CC:-cc}
 page=$srcdir/man/gpc_disk.5
 header=$srcdir/lib/disk/format.h
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-921.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-921-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 

@@ -341,6 +341,7 @@ t_scripts = \
 	%reldir%/kernels/spills.t \
 	%reldir%/repo/heads.t \
 	%reldir%/repo/needs.t \
+	%reldir%/repo/leaves-nothing.t \
 	%reldir%/914-barriers.t \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t \
@@ -410,6 +411,7 @@ t_support = \
 	%reldir%/lib/remote.h \
 	%reldir%/lib/resp.h \
 	%reldir%/lib/owned.h \
+	%reldir%/lib/patience.h \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/serve_stops.h \
 	%reldir%/lib/scratch.h \
@@ -700,7 +702,8 @@ t_helpers = \
 	%reldir%/sh/pty \
 	%reldir%/sh/relayout \
 	%reldir%/sh/spoil \
-	%reldir%/sh/store
+	%reldir%/sh/store \
+	%reldir%/sh/within
 
 # A plugin that breaks its contract, without and with a tick.
 check_LTLIBRARIES += %reldir%/lib/gpc_remote_bad.la %reldir%/lib/gpc_remote_bad_tick.la
@@ -741,6 +744,8 @@ EXTRA_DIST += \
 %canon_reldir%_sh_notify_SOURCES = %reldir%/sh/notify.c
 %canon_reldir%_sh_pty_SOURCES = %reldir%/sh/pty.c
 %canon_reldir%_sh_notify_LDADD =
+%canon_reldir%_sh_within_SOURCES = %reldir%/sh/within.c
+%canon_reldir%_sh_within_LDADD =
 
 include %D%/torture/local.mk
 include %D%/fuzz/local.mk
@@ -776,10 +781,12 @@ t-completions:
 endif
 T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/%reldir%/sh/driver \
 	$(top_srcdir)/build-aux/tap-driver.sh
-# A test has its own watchdog; this one is for tests whose watchdog fails.
-if HAVE_TIMEOUT
-T_LOG_COMPILER = $(TIMEOUT) -k 5 300
-endif
+# A test has its own watchdog; this one is for tests whose watchdog fails, and removes what a test
+# leaves behind.  At the end nothing is left of tests that were killed together with it, either.
+T_LOG_COMPILER = %reldir%/sh/within 660
+$(TEST_LOGS): %reldir%/sh/within$(EXEEXT)
+check-local: check-TESTS
+	@%reldir%/sh/within --sweep
 
 # What a test may rely on.  Alone, it looks for sources and objects around itself.
 t_environment = \
@@ -841,7 +848,8 @@ t_gpu_tools = \
 	%reldir%/sh/clear \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
-	%reldir%/sh/spoil
+	%reldir%/sh/spoil \
+	%reldir%/sh/within
 
 if HAVE_CUDA
 # libtool has the programs themselves in .libs

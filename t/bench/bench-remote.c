@@ -194,7 +194,6 @@ static int body(void)
 	struct remote *s;
 	redisContext *c;
 
-	cache_dir_make();
 	server_start(&server, "bench", 0, NULL);
 	c = redisConnectUnix(server.path);
 	images_make(&m, N, BYTES);
@@ -224,5 +223,6 @@ int main(int argc, char **argv)
 	argv_of = argv;
 	rounds_of = argc > 2 ? atoi(argv[2]) : 31;
 	remote_dir_make();
+	cache_dir_make();
 	return tap_guard(300, body, clean_all);
 }

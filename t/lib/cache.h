@@ -27,6 +27,8 @@ static bool cache_thread;   /* the style */
 /* Before tap_guard: the parent removes what the child leaves. */
 TAP_FN void cache_dir_make(void)
 {
+	if (tap_is_guarded)
+		bail("cache_dir_make() comes before tap_guard()");
 	snprintf(cache_dir, sizeof(cache_dir), "/dev/shm/gpc-test-%d-XXXXXX", (int)getpid());
 	if (!mkdtemp(cache_dir))
 		bail("no directory in /dev/shm");

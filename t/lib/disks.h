@@ -25,7 +25,8 @@ TAP_FN void disk_make_folder(void)
 {
 	const char *in = getenv("GPC_TEST_DISK");
 
-	snprintf(disk_folder, sizeof(disk_folder), "%s/gpc-t-disk.XXXXXX", in ? in : ".");
+	snprintf(disk_folder, sizeof(disk_folder), "%s/gpc-t-disk-%d.XXXXXX", in ? in : ".",
+		 (int)getpid());
 	if (!mkdtemp(disk_folder))
 		bail("%s cannot be made", disk_folder);
 	snprintf(disk_path, sizeof(disk_path), "%s/blocks", disk_folder);

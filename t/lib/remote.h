@@ -25,8 +25,8 @@ TAP_FN void remote_dir_make(void)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	snprintf(remote_dir, sizeof(remote_dir), "%s/gpc-t-XXXXXX",
-		 tmp && strlen(tmp) < 90 ? tmp : "/tmp");
+	snprintf(remote_dir, sizeof(remote_dir), "%s/gpc-t-%d-XXXXXX",
+		 tmp && strlen(tmp) < 90 ? tmp : "/tmp", (int)getpid());
 	if (!mkdtemp(remote_dir) || chmod(remote_dir, 0755))
 		bail("no folder in %s", tmp ? tmp : "/tmp");
 }

@@ -28,6 +28,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "patience.h"
+
 #define TAP_FN           static inline __attribute__((unused))
 #define TAP_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
@@ -180,37 +182,65 @@ TAP_FN void stop_process(pid_t pid)
 	bail("process %d does not stop", (int)pid);
 }
 
-/* Run the test in a process group of its own, at most so many seconds.  However it ends,
- * by a signal too, the group is gone and cleanup has run before the status returns. */
+static bool tap_is_guarded; /* this is the process of body, or one of its own */
+
+/* Until the child has ended, or has used up its limit; 0: it has none. */
+TAP_FN int tap_watch(pid_t pid, unsigned seconds, bool *in_time)
+{
+	struct timespec look = { 0, (long)PATIENCE_LOOK };
+	struct patience patience;
+	sigset_t ends;
+	int status;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &ends, NULL);
+	patience_begin(&patience, pid, seconds);
+	*in_time = true;
+	while (waitpid(pid, &status, WNOHANG) != pid) {
+		sigtimedwait(&ends, NULL, &look);
+		if (seconds && *in_time && !patience_lasts(&patience)) {
+			*in_time = false;
+			kill(-pid, SIGKILL);
+		}
+	}
+	return status;
+}
+
+/* Run the test in a process group of its own, at most so many seconds, as patience.h counts
+ * them.  However it ends, by a signal too, the group is gone and cleanup has run before the
+ * status returns. */
 TAP_FN int tap_guard(unsigned seconds, int (*body)(void), void (*cleanup)(void))
 {
+	pid_t parent = getpid(), pid = fork();
 	int status = 0;
-	pid_t pid = fork();
+	bool in_time;
 
 	if (pid < 0)
 		bail("fork failed");
 	if (!pid) {
+		tap_is_guarded = true;
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(255);
 		setpgid(0, 0);
-		alarm(seconds);
 		status = body();
 		fflush(stdout);
 		exit(status);
 	}
-	tap_child = pid;
 	setpgid(pid, pid);
+	tap_child = pid;
 	signal(SIGINT, tap_stop);
 	signal(SIGTERM, tap_stop);
 	signal(SIGHUP, tap_stop);
-	while (waitpid(pid, &status, 0) < 0)
-		;
+	status = tap_watch(pid, seconds, &in_time);
 	kill(-pid, SIGKILL);
 	if (cleanup)
 		cleanup();
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
 	printf("Bail out! killed by signal %d (%s)\n", WTERMSIG(status),
-	       WTERMSIG(status) == SIGALRM ? "out of time" : "see above");
+	       in_time ? "see above" : "out of time");
 	return 255;
 }
 

@@ -16,7 +16,7 @@ if test "$version" != $want; then
 	exit 0
 fi
 
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-format.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-format-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 

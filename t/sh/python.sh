@@ -15,9 +15,10 @@ test -e "$builddir/python/gpc/_gpc.abi3.so" || skip_all "the Python module is no
 LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PYTHONPATH=$builddir/python:$srcdir/python/tests
 PYTHONDONTWRITEBYTECODE=1
+TMPDIR=$tmp
 GPC_T_CACHE=$cache
 other_caches="$cache-d $cache-m $cache-w $cache-z"
-export LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE GPC_T_CACHE
+export LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE GPC_T_CACHE TMPDIR
 
 python_test()	# NAME
 {

@@ -13,13 +13,16 @@
 # name that no other test has.  However the script ends, every process that it started is
 # killed, daemons too, and its files are gone.  A watchdog ends a script that hangs.
 #
-# Nothing sleeps to let something happen: until_ok waits for it, with a deadline.
+# Nothing sleeps to let something happen: until_ok waits for it, and gives up when it hangs.
 
-# The watchdog: it ends all that runs here, and the traps below do the rest.
-if test -z "$GPC_T_SECONDS" && command -v timeout >/dev/null; then
+# The watchdog: it ends all that runs here, and the traps below do the rest.  Its seconds are those
+# of t/lib/patience.h where it is built, else those of the clock.
+if test -z "$GPC_T_SECONDS"; then
 	GPC_T_SECONDS=${GPC_T_LIMIT:-120}
 	export GPC_T_SECONDS
-	exec timeout -s ALRM -k 10 $GPC_T_SECONDS /bin/sh "$0"
+	within=${top_builddir:-${top_srcdir:-$(dirname "$0")/..}}/t/sh/within
+	test ! -x "$within" || exec "$within" $GPC_T_SECONDS /bin/sh "$0"
+	! command -v timeout >/dev/null || exec timeout -s ALRM -k 10 $GPC_T_SECONDS /bin/sh "$0"
 fi
 
 # alone, it is t/NAME.t or t/ROOM/NAME.t of the sources
@@ -311,11 +314,32 @@ relabel()	# CACHE OLD FORMAT: a peer writes its own label, whatever it likes; as
 
 # ---- waiting ----
 
-until_ok()	# CMD...: until it succeeds; false after 30 s
+# A second counts as the part of it that one process more would have had a processor: 100 are a
+# whole one.  The second process that runs is the shell that asks.
+processors=$(nproc 2>/dev/null || echo 1)
+quiet_begin()	# $quiet is 0
 {
-	deadline=$(($(date +%s) + 30))
+	quiet=0
+	quiet_at=$(date +%s)
+}
+
+quiet_count()	# $quiet grows
+{
+	now=$(date +%s)
+	test "$now" -gt "$quiet_at" || return 0
+	read -r load load load running load </proc/loadavg || running=1
+	running=$((${running%%/*} - 1))
+	test "$running" -gt "$processors" || running=$processors
+	quiet=$((quiet + (now - quiet_at) * 100 * processors / running))
+	quiet_at=$now
+}
+
+until_ok()	# CMD...: until it succeeds; false after 60 s of a machine that has nothing else to do
+{
+	quiet_begin
 	until "$@" >/dev/null 2>&1; do
-		test "$(date +%s)" -lt $deadline || return 1
+		quiet_count
+		test $quiet -lt 6000 || return 1
 		sleep 0.01
 	done
 }
