@@ -7,7 +7,7 @@
 
 #include <dirent.h>
 
-#define WAIT_MS 20000
+#define WAIT_MS 100000
 #define N       8u
 
 /* ---- a store from which nothing can be removed for a while ---- */

@@ -13,7 +13,7 @@
 #undef slot
 #undef slot_state
 
-#define WAIT_MS 20000
+#define WAIT_MS 100000
 #define N       40u
 
 /* ---- a store that refuses ---- */
@@ -141,7 +141,7 @@ static int comes(gpc *c, uint64_t first, uint32_t n)
 
 static bool until(gpc *c, bool (*is)(gpc *c))
 {
-	uint64_t end = clock_ns() + 10000 * NS_PER_MS;
+	uint64_t end = clock_ns() + 90000 * NS_PER_MS;
 
 	while (!is(c) && clock_ns() < end)
 		usleep(5000);

@@ -4,7 +4,7 @@
  * Tests: lib/stage/remote.c lib/stage/learn.c lib/stage/above.c lib/stage/plan.c */
 #include "t/lib/node.h"
 
-#define WAIT_MS 20000
+#define WAIT_MS 100000
 
 static void fill(gpc *c, uint64_t first, uint32_t n, uint32_t step)
 {
@@ -322,11 +322,11 @@ static void is_dead(void)
 	began = clock_ns();
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 10000), 0,
 	       "a store that does not answer has nothing");
-	ok(clock_ns() - began < 5000 * NS_PER_MS, "which a peer knows after the store's deadline");
+	ok(is_soon(began, 5000), "which a peer knows after the store's deadline");
 	for (i = 0; i < 300 && gpc_prefetch(c, vram, k + 1, 8, 0, 10000) == 0; i++) {
 		began = clock_ns();
 		gpc_prefetch(c, vram, k + 1, 8, 0, 10000);
-		if (clock_ns() - began < 20 * NS_PER_MS)
+		if (is_soon(began, 20))
 			break;
 	}
 	ok(i < 300, "and later at once: a miss of %d us", (int)((clock_ns() - began) / 1000));

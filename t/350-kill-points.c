@@ -269,7 +269,7 @@ static bool blocks_are_settled(struct judge *j, char *why)
 
 static void settle(struct judge *j)
 {
-	uint64_t until = clock_ns() + 3000 * NS_PER_MS;
+	uint64_t until = clock_ns() + 90000 * NS_PER_MS;
 	char why[200] = "";
 
 	while (!blocks_are_settled(j, why)) {

@@ -116,7 +116,7 @@ static void *run_load(void *arg)
 
 static bool hits_grow(struct remote *r)
 {
-	uint64_t end = clock_ns() + 20000 * NS_PER_MS;
+	uint64_t end = clock_ns() + 90000 * NS_PER_MS;
 	uint32_t before = __atomic_load_n(&load[0].hits, __ATOMIC_RELAXED);
 
 	while (__atomic_load_n(&load[0].hits, __ATOMIC_RELAXED) < before + 64 && clock_ns() < end) {
@@ -172,7 +172,8 @@ static void costs_once(void)
 	began = clock_ns();
 	is_int(remote_get(r, 0, m.b, N, 0), 0, "a stopped server gives nothing");
 	first = clock_ns() - began;
-	ok(first > 300 * NS_PER_MS && first < 2000 * NS_PER_MS, "the first call has its deadline");
+	ok(first > 300 * NS_PER_MS && is_soon(clock_ns() - first, 2000),
+	   "the first call has its deadline");
 	is_int(images_with(&m, -ETIMEDOUT), N, "all of it is late");
 	began = clock_ns();
 	for (i = 0; i < 1000; i++) {
@@ -333,7 +334,7 @@ static void spoilt(void)
 static void expires(void)
 {
 	struct remote *r = start(",expire=1", 0);
-	uint64_t end = clock_ns() + 10000 * NS_PER_MS;
+	uint64_t end = clock_ns() + 90000 * NS_PER_MS;
 
 	images_put(&m, 0);
 	is_int(remote_put(r, 0, m.b, 3, 0), 3, "values that expire after a second");

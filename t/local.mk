@@ -750,6 +750,9 @@ EXTRA_DIST += \
 include %D%/torture/local.mk
 include %D%/fuzz/local.mk
 
+# The library of the fuzzers, too: the sanitizers make its compilation the longest of all.
+$(t_programs:.t=.o) $(torture_programs:.t=.o): CFLAGS = $(TEST_CFLAGS)
+$(%canon_reldir%_fuzz_libgpc_fuzz_la_OBJECTS): CFLAGS = $(TEST_CFLAGS)
 t_all = $(t_scripts) $(t_programs) $(torture_programs) $(fuzz_programs)
 TESTS = $(t_all)
 TEST_EXTENSIONS = .t
@@ -787,6 +790,21 @@ T_LOG_COMPILER = %reldir%/sh/within 660
 $(TEST_LOGS): %reldir%/sh/within$(EXEEXT)
 check-local: check-TESTS
 	@%reldir%/sh/within --sweep
+
+# ---- what takes longer than CI has time for ----
+
+# make check-long [PART=NAME...] [SECONDS=N]: the parts are in CONTRIBUTING.md.
+LONG_PARTS = models stores points waits copy drops grace kill prefix nested step instructions \
+	successor transfer fuzz mutants
+PART = $(LONG_PARTS)
+EXTRA_DIST += %reldir%/sh/long
+check-long: all
+	@for part in $(PART); do \
+		echo "check-long PART=$$part"; \
+		CC='$(CC)' MAKE='$(MAKE)' top_srcdir='$(abs_top_srcdir)' \
+			$(SHELL) $(srcdir)/%reldir%/sh/long $$part $(SECONDS) || exit; \
+	done
+.PHONY: check-long
 
 # What a test may rely on.  Alone, it looks for sources and objects around itself.
 t_environment = \

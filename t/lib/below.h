@@ -10,7 +10,7 @@
 
 #include "disk/format.h"
 
-#define TIERS_MS 20000
+#define TIERS_MS 100000
 
 static char tiers_path[96]; /* of the file made last */
 

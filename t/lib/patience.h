@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -162,6 +163,36 @@ PATIENCE_FN bool patience_lasts(struct patience *p)
 	p->at_ns = now;
 	p->left_ns -= had < p->left_ns ? had : p->left_ns;
 	return p->left_ns;
+}
+
+/* How many times as long something may take as on a machine that has nothing else to do. */
+PATIENCE_FN double patience_stretch(void)
+{
+	double average, running, most, here = 1;
+	int nice = getpriority(PRIO_PROCESS, 0);
+	char line[100];
+	cpu_set_t set;
+
+	if (!sched_getaffinity(0, sizeof(set), &set))
+		here = CPU_COUNT(&set);
+	if (!patience_read("/proc/loadavg", line, sizeof(line)) ||
+	    sscanf(line, "%lf %*s %*s %lf/", &average, &running) != 2)
+		return 1;
+	most = average > running ? average : running;
+	if (most <= here + 1)
+		return 1;
+	for (most = 1 + most / here; nice > 0; nice--)
+		most *= 1.25; /* who is nice has so much less beside those who are not */
+	return most;
+}
+
+/* Has so little passed since then, on a monotonic clock in nanoseconds?  More is allowed where the
+ * machine has other work. */
+PATIENCE_FN bool is_soon(uint64_t began_ns, uint64_t ms)
+{
+	uint64_t ns = patience_now() - began_ns;
+
+	return ns < ms * 1000000 || (double)ns < (double)ms * 1e6 * patience_stretch();
 }
 
 #endif

@@ -204,7 +204,7 @@ TAP_FN uint32_t remote_status(struct remote *r)
 /* Ticks until the store is in that state, 10 s at most. */
 TAP_FN bool remote_until(struct remote *r, uint32_t state)
 {
-	uint64_t end = clock_ns() + 10000 * NS_PER_MS;
+	uint64_t end = clock_ns() + 90000 * NS_PER_MS;
 
 	while (remote_status(r) != state && clock_ns() < end) {
 		remote_tick(r);

@@ -184,6 +184,16 @@ TAP_FN void stop_process(pid_t pid)
 
 static bool tap_is_guarded; /* this is the process of body, or one of its own */
 
+/* Longer where the environment asks for more than make check does. */
+static inline unsigned tap_limit(unsigned seconds)
+{
+	const char *more = getenv("GPC_T_SECONDS");
+
+	if (getenv("GPC_T_ROUNDS") || getenv("GPC_T_EACH"))
+		return seconds * 20;
+	return seconds + (more ? (unsigned)strtoul(more, NULL, 10) : 0);
+}
+
 /* Until the child has ended, or has used up its limit; 0: it has none. */
 TAP_FN int tap_watch(pid_t pid, unsigned seconds, bool *in_time)
 {
@@ -195,7 +205,7 @@ TAP_FN int tap_watch(pid_t pid, unsigned seconds, bool *in_time)
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &ends, NULL);
-	patience_begin(&patience, pid, seconds);
+	patience_begin(&patience, pid, tap_limit(seconds));
 	*in_time = true;
 	while (waitpid(pid, &status, WNOHANG) != pid) {
 		sigtimedwait(&ends, NULL, &look);

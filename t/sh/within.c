@@ -12,6 +12,8 @@
  * /dev/shm, in TMPDIR or in the folder where tests run has -PID in its name, after "gpc-" or
  * "gpc.".
  *
+ * GPC_T_TIMES=FILE adds a line for the command: the seconds that passed, and those of a processor.
+ *
  * --sweep removes what a test has left whose own "within" was killed: folders gpc-*-PID* and
  * gpc-*-PID.* in those three places, of this user, whose process is gone.  Caches are files, and
  * stay: their names are anybody's. */
@@ -195,8 +197,26 @@ static int watch(pid_t child, unsigned seconds, const sigset_t *waits)
 				       : 128 + WTERMSIG(status);
 }
 
+/* What has ended counts, in whatever session. */
+static void note_times(uint64_t began_ns, const char *name)
+{
+	const char *path = getenv("GPC_T_TIMES");
+	FILE *f = path ? fopen(path, "ae") : NULL;
+	struct rusage ru;
+
+	if (!f)
+		return;
+	getrusage(RUSAGE_CHILDREN, &ru);
+	fprintf(f, "%8.2f %8.2f %s\n", (double)(patience_now() - began_ns) / 1e9,
+		(double)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) +
+			(double)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) / 1e6,
+		name);
+	fclose(f);
+}
+
 static int run(unsigned seconds, char **command)
 {
+	uint64_t began_ns = patience_now();
 	static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
 	struct sigaction act = { .sa_handler = ask };
 	pid_t parent = getpid(), child;
@@ -223,6 +243,7 @@ static int run(unsigned seconds, char **command)
 	for (i = 0; i < sizeof(ends) / sizeof(*ends); i++)
 		sigaction(ends[i], &act, NULL);
 	status = watch(child, seconds, &waits);
+	note_times(began_ns, command[0]);
 	sweep_all(false);
 	if (left)
 		fprintf(stderr, "# %d files or folders of it were left behind\n", left);

@@ -259,7 +259,7 @@ static void tell_references(gpc *c)
 /* 1: all are alive; 2: the engines and the keeper are gone; 3: the survivor is, too. */
 static int fleet_judge(int phase)
 {
-	uint64_t until = clock_ns() + 10000 * NS_PER_MS;
+	uint64_t until = clock_ns() + 90000 * NS_PER_MS;
 	char why[300] = "";
 	gpc *c;
 

@@ -96,7 +96,7 @@ static inline bool seats_rest(const struct rest *j, char *why)
 
 static inline void come_to(const struct rest *j)
 {
-	uint64_t until = clock_ns() + 10000 * NS_PER_MS;
+	uint64_t until = clock_ns() + 90000 * NS_PER_MS;
 	char why[300] = "";
 
 	while (!records_rest(j, why) || !references_rest(j, why) || !seats_rest(j, why)) {

@@ -295,7 +295,7 @@ static inline bool small_rests(char *why)
 /* The boss has the writer's seat; the dead are looked for at once. */
 TAP_FN void small_settle(void)
 {
-	uint64_t until = clock_ns() + 5000 * NS_PER_MS;
+	uint64_t until = clock_ns() + 90000 * NS_PER_MS;
 	char why[200] = "";
 
 	do {

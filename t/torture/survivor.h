@@ -18,7 +18,7 @@ struct survivor {
  * back. */
 static inline int insist(struct survivor *s, int pool, uint32_t n, gpc_block *b)
 {
-	uint64_t until = clock_ns() + 20000 * NS_PER_MS;
+	uint64_t until = clock_ns() + 90000 * NS_PER_MS;
 	int r;
 
 	do {

@@ -201,7 +201,7 @@ static inline void finish(int from, int to, bool gently)
 /* Everything comes to rest, step by step, and is judged at each. */
 static inline void round_end(void)
 {
-	uint64_t until = clock_ns() + 30000 * NS_PER_MS;
+	uint64_t until = clock_ns() + 90000 * NS_PER_MS;
 
 	store_release(&page->stop, 1);
 	while (load_acquire(&page->resting) < opt.workers) {
