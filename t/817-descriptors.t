@@ -77,7 +77,7 @@ prints '^requests +400$' "has its result"
 
 free()	# NAME REDIRECTION: $(...) returns while the daemon lives, whatever pipe it inherited
 {
-	start "$1" timeout 30 sh -c "out=\$(gpcd $1 --dir '$shm' --block-size 16 \
+	start "$1" sh -c "out=\$(gpcd $1 --dir '$shm' --block-size 16 \
 		--vram-blocks 64 --daemonize --pidfile '$tmp/$1.pid' $2); echo \"returned \$?\""
 	until_ok grep -q returned "$tmp/$1.out"
 	ok $? "\$(gpcd --daemonize $2) returns" "$tmp/$1.err"
@@ -93,7 +93,7 @@ free plain ''
 is "$(readlink "/proc/$pid/cwd")" / "its folder is /"
 is "$(awk '{ sub(/.*\) /, ""); print $4 }' "/proc/$pid/stat")" "$pid" "its session is its own"
 is "$(awk '{ sub(/.*\) /, ""); print $5 }' "/proc/$pid/stat")" 0 "without a terminal"
-run timeout 30 sh -c "gpcd plain --dir '$shm' --standby --daemonize \
+run sh -c "gpcd plain --dir '$shm' --standby --daemonize \
 	--pidfile '$tmp/standby.pid' 5>&1 | cat"
 exits 0 "a standby lets a pipeline end"
 standby=$(cat "$tmp/standby.pid")
@@ -103,7 +103,7 @@ free third '3>&1'
 ends_well "$pid" third
 free many '3>&1 4>&2 7>&1 9</dev/null'
 ends_well "$pid" many
-run timeout 30 sh -c "gpcd absent --dir '$shm' --daemonize 3>&1 | cat; exit 0"
+run sh -c "gpcd absent --dir '$shm' --daemonize 3>&1 | cat; exit 0"
 says 'there is no cache absent' "one that cannot start says why"
 
 # ---- one place that opens ----

@@ -28,7 +28,7 @@ get()	# PORT [HOST]: $tmp/scrape
 {
 	"$PYTHON" -c '
 import sys, urllib.request
-r = urllib.request.urlopen(f"http://{sys.argv[2]}:{sys.argv[1]}/metrics", timeout=20)
+r = urllib.request.urlopen(f"http://{sys.argv[2]}:{sys.argv[1]}/metrics", timeout=300)
 assert r.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8", r.headers["Content-Type"]
 sys.stdout.buffer.write(r.read())' "$1" "${2:-127.0.0.1}" >"$tmp/scrape" 2>"$tmp/get"
 }
@@ -81,7 +81,7 @@ port = int(sys.argv[1])
 
 
 def ask(data, half=False):
-    s = socket.create_connection(('127.0.0.1', port), timeout=30)
+    s = socket.create_connection(('127.0.0.1', port), timeout=300)
     s.sendall(data)
     got = b''
     try:
@@ -150,7 +150,7 @@ good = []
 def scrape():
     for _ in range(50):
         try:
-            s = socket.create_connection(('127.0.0.1', port), timeout=30)
+            s = socket.create_connection(('127.0.0.1', port), timeout=300)
             s.sendall(b'GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
             got = b''
             while chunk := s.recv(65536):
@@ -175,7 +175,7 @@ if len(good) != 100:
 # slow ones: a header that never ends; others are answered, and theirs are closed in the end
 slow = []
 for _ in range(40):
-    s = socket.create_connection(('127.0.0.1', port), timeout=30)
+    s = socket.create_connection(('127.0.0.1', port), timeout=300)
     s.sendall(b'GET /metrics HTTP/1.1\r\nHost: ')
     slow.append(s)
 good.clear()
@@ -184,7 +184,7 @@ scrape()
 if not good or time.monotonic() - began > 5:
     print(f'a scrape beside slow ones took {time.monotonic() - began:.1f} s')
 for s in slow:
-    s.settimeout(30)
+    s.settimeout(300)
     try:
         while s.recv(1000):
             pass
@@ -223,7 +223,7 @@ finish "$one"
 until_ok grep -q 'serving as process' "$tmp/two.err"
 until_ok sh -c 'sleep 0.1; "$0" -c "
 import sys, urllib.request
-t = urllib.request.urlopen(sys.argv[1], timeout=20).read()
+t = urllib.request.urlopen(sys.argv[1], timeout=300).read()
 sys.exit(b\"gpc_daemon_serving{cache=\\\"demo\\\"} 1\" not in t)" "$1"' "$PYTHON" "http://$host:$two_port/metrics"
 ok $? "it serves when the writer has died"
 get "$two_port" "$host"
@@ -247,7 +247,7 @@ END
 	until_ok sh -c 'sleep 0.2; "$0" -c "
 import json, sys, urllib.request
 u = sys.argv[1] + \"/api/v1/query?query=gpc_daemon_serving\"
-r = json.load(urllib.request.urlopen(u, timeout=5))[\"data\"][\"result\"]
+r = json.load(urllib.request.urlopen(u, timeout=300))[\"data\"][\"result\"]
 sys.exit(not (r and r[0][\"value\"][1] == \"1\"))" "$1"' "$PYTHON" "http://127.0.0.1:$web" 2>/dev/null
 	ok $? "a Prometheus scrapes it" "$tmp/prometheus.err"
 	kill "$prometheus"

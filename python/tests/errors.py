@@ -112,7 +112,7 @@ with gpc.create(name + "-idle", serve=True, max_blocks=200, vram_blocks=4, free_
     is_(d.pool_clear(0, flags=gpc.IF_IDLE), 0, "and now they are not")
     b = d.reserve(0, 2)
     is_(d.publish(None, ids, b), 2, "published anew")
-    is_(d.reclaim(b, keys=[ids[0], ids[0]], timeout=5), [0, -errno.ESTALE], "reclaim: the one with that key")
+    is_(d.reclaim(b, keys=[ids[0], ids[0]], timeout=300), [0, -errno.ESTALE], "reclaim: the one with that key")
     is_(d.rekey(None, d.key_import([b"c" * 8]), b[1:], was=ids[1:]), 1, "rekey: it has another key")
     is_(d.reclaim(b[1:]), [0], "and whatever key it has")
     d.release(b)

@@ -112,7 +112,7 @@ wait(b.get_lookup_and_lock_event_fd())
 is_(bits(b.query_lookup_and_lock_result(task), 4), [True, False, True, True], "another server finds them")
 is_((b.query_lookup_and_lock_result(task), b.query_load_result(task)), (None, None), "the answer is had once")
 is_(held(b), (5, 0), "each of their slots is locked")
-a.store.c.evict(0, 16, timeout=1)
+a.store.c.evict(0, 16, timeout=100)
 to = [fake.Memory(n) for n in (100, 8128, 20000)]
 is_(load(b, keys, to), [True] * 3, "so it is not evicted, and loaded")
 is_([t.read() for t in to], [o.read() for o in objects], "the bytes are these")
@@ -124,7 +124,7 @@ b.submit_unlock(keys)
 is_((held(b), b.report_status()["locked"]), ((1, 0), 1), "unlocked once")
 b.submit_unlock(keys + keys_of("none", 1))
 is_(held(b), (0, 0), "unlocked: what has no lock is left out")
-a.store.c.evict(0, 16, timeout=1)
+a.store.c.evict(0, 16, timeout=100)
 is_(lookup(b, keys), [False] * 3, "and can be evicted")
 
 # ---- names ----

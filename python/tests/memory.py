@@ -168,7 +168,7 @@ disk = os.path.join(tempfile.mkdtemp(), "disk")
 raises(ValueError, "16 are wanted", lambda: create("-no", secret=b"short"), "a secret has 16 bytes")
 raises(gpc.NotFound, "", lambda: gpc.tiers_file(disk), "there is no file yet")
 raises(TypeError, "no argument", lambda: gpc.tiers_open(name + "-disk", disk=disk, no=1), "no such argument")
-t = gpc.tiers_open(name + "-disk", disk=disk, disk_blocks=32, ahead=8, timeout=5.0)
+t = gpc.tiers_open(name + "-disk", disk=disk, disk_blocks=32, ahead=8, timeout=300.0)
 f = gpc.tiers_file(disk)
 is_((f.blocks, f.block_bytes, f.has_secret, f.secret), (32, 4096, 1, secret), "a file says of itself")
 for first in range(0, 16, 4):
@@ -181,7 +181,7 @@ k = c.key_import([i.to_bytes(8, "little") for i in range(4)])
 held = c.acquire(k)              # one that was being written just then may have stayed
 is_(len(held) < 4, True, "the first four are not all in RAM any more")
 c.release(held)
-is_(c.prefetch(0, k, timeout=10.0), 4, "they come back")
+is_(c.prefetch(0, k, timeout=300.0), 4, "they come back")
 b = c.acquire(k)
 is_(len(b), 4, "and are found")
 c.release(b)
@@ -201,7 +201,7 @@ plugin = shutil.copyfile(built, os.path.join(os.path.dirname(disk), "gpc_remote_
 os.chmod(plugin, 0o644)
 os.mkdir(store := os.path.join(os.path.dirname(disk), "store"))
 t = gpc.tiers_open(name + "-disk", remote=f"{plugin}:dir={store}", remote_tag="v1", remote_blocks=64, remote_ms=5000,
-                   ahead=8, timeout=5.0)
+                   ahead=8, timeout=300.0)
 tier = c.tier(0)
 while tier.state == gpc.TIER_DOWN:
     time.sleep(0.01)

@@ -56,7 +56,7 @@ raises(gpc.Denied, "", lambda: c.copy([gpc.Move(gpc.BLOCK(v, 0), gpc.BLOCK(0, 0)
 # ---- spill and fetch ----
 
 n, t = c.spill(v, -1, None, 4)
-c.transfer_wait(t, timeout=20)
+c.transfer_wait(t, timeout=300)
 is_((n, c.transfer_results(t)), (4, [0] * 4), "four are spilled")
 is_({gpc.POOL(b) for b in c.lookup(keys)}, {0}, "all are in RAM")
 results = array.array("i", [9] * 5)

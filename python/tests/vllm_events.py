@@ -29,7 +29,7 @@ tools = os.path.join(os.environ["PYTHONPATH"].split(":")[0], "..", "tools")
 class Subscriber:
     def __init__(self, path):
         self.s, self.left = socket.socket(socket.AF_UNIX), b""
-        self.s.settimeout(20)
+        self.s.settimeout(300)
         self.s.connect(path)
         self.s.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
         self._take(64)

@@ -15,6 +15,7 @@
  * that run one at a time is told MINE; K is live in one block at most; who was told LIVE
  * finds K, or asks again.
  *
+ * SHORT whole -DONE_WRITER
  * RUN passes
  * RUN passes -DNO_GENERATION         a waiter compares the mark alone: the sequence is enough
  * RUN passes -DSTOPPED

@@ -12,6 +12,7 @@
  * belongs to a life that goes on, or to one whose end waits for it; and when all is quiet, cell and
  * seat are given back.
  *
+ * SHORT 60
  * RUN passes
  * RUN fails -DNO_LOOK          the companion does not look again when it sits
  * RUN fails -DNO_FENCE         it looks before the others can see that it sits

@@ -10,6 +10,8 @@
  *
  * Proves: once the call has said that it is done, bytes 1 are neither in the index below RAM, nor in the file, nor on the disk.
  *
+ * SHORT whole
+ * SHORT whole -DCLEAR
  * RUN passes
  * RUN passes -DCLEAR
  * RUN passes -DDEATHS=2

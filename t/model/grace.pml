@@ -12,6 +12,8 @@
  * what (E), (F), (G) and (B) are for.
  *
  * SEARCH backwards
+ * SHORT whole
+ * SHORT whole -DPOLL
  * RUN passes
  * RUN passes -DPOLL
  * RUN fails -DNO_FENCE         the slot is stored, and nothing waits for that

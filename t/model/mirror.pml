@@ -18,6 +18,8 @@
  * killed anywhere, and its flush goes on or not; a successor publishes a mirror of its
  * own.
  *
+ * SHORT whole -DFAIL
+ * SHORT whole -DTAKEOVER
  * RUN passes
  * RUN passes -DFAIL
  * RUN passes -DTAKEOVER

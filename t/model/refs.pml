@@ -13,6 +13,7 @@
  * before the reference is given back ((T), (D), (c), (C)).  Twice over: the barriers and
  * the second check do it alone, and so does the grace period.
  *
+ * SHORT whole -DLIVES=2 -DTRIES=1
  * RUN passes
  * RUN passes -DNO_GRACE
  * RUN fails -DKEY_UNCHECKED            the state is verified, the key is not

@@ -17,6 +17,7 @@
  * block that has been this key's, and is used for nothing else until the section ends
  * (rules T1 to T4; (H), (I), (J)).
  *
+ * SHORT 130
  * RUN passes
  * RUN fails -DPLAIN_MOVE       copy and wipe, with no grace period between them
  * RUN fails -DREUSE            a wiped entry is filled at once

@@ -16,6 +16,7 @@
  * left there are believed, the word is not.
  *
  * SEARCH collapsed
+ * SHORT 50
  * RUN passes
  * RUN passes -DSAYS_FREE
  * RUN fails -DNO_LOCK          who finds a free seat sits down without the lock

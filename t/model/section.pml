@@ -13,6 +13,7 @@
  * of a process that is dead; a late done word closes no other section (rule S1; (G)).
  *
  * SEARCH backwards
+ * SHORT whole -DKILLED
  * RUN passes
  * RUN passes -DKILLED
  * RUN fails -DEPOCH_FIRST      a sweep clears the epoch, then raises the ticket

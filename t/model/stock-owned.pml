@@ -13,6 +13,7 @@
  * Proves: the block is not in stock while the program has it, no stock has a block that its peer does not know
  * of, and of a pool that has gone no cell is left.
  *
+ * SHORT whole
  * RUN passes
  * RUN fails -DTOLD_LATE                the cell says STOCK after the answer
  * RUN fails -DLIST_STAYS               the peer's list names a block that it has given to the program

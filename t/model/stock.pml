@@ -15,6 +15,7 @@
  * Proves: the block is never given to another while the program has it, and at the end, when
  * nobody has anything under way, it is free or in the stock.
  *
+ * SHORT whole -DKILLED
  * RUN passes
  * RUN passes -DKILLED
  * RUN fails -DNO_FLAG                  the record does not say that it is being taken back

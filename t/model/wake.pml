@@ -11,6 +11,8 @@
  * particular when it has taken the writer's `sleeping` back and not called the kernel
  * yet; then only the deadline of the writer's sleep, 20 ms at most, helps the others.
  *
+ * SHORT whole -DPEERS=1
+ * SHORT whole -DPEERS=1 -DKILLED
  * RUN passes
  * RUN passes -DKILLED
  * RUN fails -DSLEEP_LATE       `sleeping` is set after `pending` was read

@@ -13,6 +13,8 @@
  * Proves: a block is never told to be older than the last use that is over, nor younger than any use of its life.
  *
  * SEARCH collapsed
+ * SHORT whole -DTICKS=3
+ * SHORT whole -DLIVES -DDEATHS=0 -DMOVES=1 -DUSES=1
  * RUN passes
  * RUN passes -DLIVES -DDEATHS=0 -DMOVES=1
  * RUN fails -DUSE_ALONE        a use from before the window hides a later one that has left it

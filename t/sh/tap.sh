@@ -334,6 +334,20 @@ quiet_count()	# $quiet grows
 	quiet_at=$now
 }
 
+# Is it little more than so many milliseconds, for a machine as busy as this one?  See is_soon() in
+# t/lib/patience.h.
+soon()	# TOOK MS
+{
+	awk -v took="$1" -v ms="$2" -v here="$processors" -v nice="$(nice)" '{
+		split($4, running, "/")
+		most = $1 > running[1] ? $1 : running[1]
+		stretch = most > here + 1 ? 1 + most / here : 1
+		while (stretch > 1 && nice-- > 0)
+			stretch *= 1.25
+		exit took >= ms * stretch
+	}' /proc/loadavg
+}
+
 until_ok()	# CMD...: until it succeeds; false after 60 s of a machine that has nothing else to do
 {
 	quiet_begin
