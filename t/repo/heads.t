@@ -6,7 +6,7 @@
 
 srcdir=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd) || exit 99
 heads=$srcdir/t/repo/heads
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-heads.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-heads-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 

@@ -6,7 +6,7 @@
 
 srcdir=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd) || exit 99
 cd "$srcdir" || exit 99
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-needs.XXXXXX") || exit 99
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-needs-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
 known=$(for mk in t/local.mk t/*/local.mk; do
