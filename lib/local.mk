@@ -310,6 +310,8 @@ lib_gpc_sources = \
 	%reldir%/writer/mirror.h \
 	%reldir%/writer/move.c \
 	%reldir%/writer/move.h \
+	%reldir%/writer/parked.c \
+	%reldir%/writer/parked.h \
 	%reldir%/writer/pending.c \
 	%reldir%/writer/pending.h \
 	%reldir%/writer/plain.c \

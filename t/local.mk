@@ -78,6 +78,7 @@ t_programs = \
 	%reldir%/108-back-late.t \
 	%reldir%/request/late-answers.t \
 	%reldir%/109-held-late.t \
+	%reldir%/writer/parked.t \
 	%reldir%/109-tiers-resize.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
@@ -613,6 +614,8 @@ endif
 %canon_reldir%_request_late_answers_t_LDFLAGS = -Wl,--wrap=retire_advance,--wrap=move_commit_target
 # a section ends in the middle of a pass
 %canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_trim
+# housekeeping is left out
+%canon_reldir%_writer_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
 # a reference is taken in the middle of an eviction
 %canon_reldir%_109_held_late_t_LDFLAGS = -Wl,--wrap=meter_evicted
 # which way is gone, the short one or the general one

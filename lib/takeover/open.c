@@ -19,6 +19,7 @@
 #include "writer/memory.h"
 #include "writer/meter.h"
 #include "writer/mirror.h"
+#include "writer/parked.h"
 #include "writer/pending.h"
 #include "writer/queue.h"
 #include "writer/retire.h"
@@ -59,7 +60,7 @@ static void free_all(struct writer *w)
 	free(w->dirty_bit);
 	free(w->dirty);
 	free(w->changes);
-	free(w->parked);
+	parked_free(w);
 	free(w->quarantine);
 	free(w->picked);
 	free(w->below);
@@ -117,10 +118,11 @@ static int allocate(struct writer *w)
 	w->peer = calloc(g->max_peers, sizeof(*w->peer));
 	w->books = writer_zeroed(g->buckets, sizeof(*w->books));
 	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
-	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->books || !w->dirty_bit)
+	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->books || !w->dirty_bit ||
+	    parked_init(w) < 0)
 		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);
 	for (i = 0; i < g->max_peers; i++)
-		w->peer[i].reserved = NONE;
+		w->peer[i].reserved = w->peer[i].reserved_own = NONE;
 	w->grace_end = &w->grace;
 	w->grants_end = &w->grants;
 	w->cleared_pool = NONE;

@@ -430,10 +430,11 @@ static bool grant_step(struct writer *w, struct grant *g)
 	}
 	if (!g->started && (must_queue(w, g) || grant_is_behind(w, g)))
 		return false;
-	retire_poll_parked(w); /* a promotion's source, for one, is let go late */
 	err = grant_place(w, g);
-	if (err == GRANT_WAIT)
+	if (err == GRANT_WAIT) {
+		g->waited = true;
 		return false;
+	}
 	if (err < 0 && g->kind == CMD_RESERVE && !((g->flags & CF_PARTIAL) && g->started)) {
 		grant_refuse(w, g, err);
 		return true;

@@ -26,6 +26,7 @@ struct grant { /* a group command that may wait for grace periods */
 	uint32_t headroom;
 	uint8_t flags;
 	bool started;
+	bool waited; /* it was tried before, and nothing was done */
 	bool again;  /* a dead writer had begun it: its quota was checked */
 	bool behind; /* some slot is */
 	uint64_t position;

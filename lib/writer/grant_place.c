@@ -11,6 +11,7 @@
 #include "writer/memory.h"
 #include "writer/meter.h"
 #include "writer/move.h"
+#include "writer/parked.h"
 #include "writer/plain.h"
 #include "writer/recall.h"
 #include "writer/record.h"
@@ -241,6 +242,10 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	if (found < want + extra) {
 		uint32_t short_by = want + extra - found;
 
+		if (!evict_only && w->nparked && parked_look_all(w, g->waited)) {
+			put_back_from(w, w->picked, found, 0);
+			return place_slots(w, g, slots, n);
+		}
 		err = look_in_stocks(w, g, partial ? 1 : short_by, short_by);
 		if (err == 0 || !partial || short_by >= n) {
 			put_back_from(w, w->picked, found, 0);
@@ -258,6 +263,16 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	return 0;
 }
 
+/* Are fewer blocks free than it could use? */
+static bool is_short(const struct writer *w, const struct grant *g, uint32_t n)
+{
+	const struct wpool *p = &w->pool[g->pool];
+
+	if (g->kind != CMD_EVICT && (uint64_t)n + g->headroom > p->nfree)
+		return true;
+	return g->ram_pool != NONE && n > w->pool[g->ram_pool].nfree;
+}
+
 int32_t grant_place(struct writer *w, struct grant *g)
 {
 	uint32_t n, *slots;
@@ -269,8 +284,12 @@ int32_t grant_place(struct writer *w, struct grant *g)
 		return 0;
 	}
 	slots = slots_in_need(g, &n);
+	if (w->nparked && is_short(w, g, n))
+		parked_look(w);
 	err = n ? place_slots(w, g, slots, n) : 0;
-
+	/* a promotion's source, for one, is let go late */
+	if (err && w->nparked && parked_look_all(w, g->waited))
+		err = place_slots(w, g, slots, n);
 	free(slots);
 	return err;
 }

@@ -20,6 +20,7 @@
 #include "config.h"
 
 #include "writer/holders.h"
+#include "writer/parked.h"
 
 #define PAUSE_NS_A_BLOCK 100u /* a look takes a thousandth of it */
 #define PAUSES           32u  /* the longest pause of a peer that keeps coming back */
@@ -58,6 +59,7 @@ void holders_end(struct writer *w, uint32_t peer)
 			store_release(cell, 0);
 	}
 	order_and64(word_of(w, peer), ~(1ull << peer % 64));
+	parked_peer_ended(w, peer);
 	w->peer[peer].look_ns = w->peer[peer].look_pause_ns = 0;
 }
 

@@ -17,6 +17,7 @@
 #include "writer/memory.h"
 #include "writer/meter.h"
 #include "writer/mirror.h"
+#include "writer/parked.h"
 #include "writer/pending.h"
 #include "writer/plain.h"
 #include "writer/pools.h"
@@ -265,7 +266,7 @@ static void housekeep(struct writer *w)
 		return;
 	reap_dead(w);
 	holders_housekeep(w, now);
-	retire_poll_parked(w);
+	parked_housekeep(w);
 	retire_poll_quarantine(w);
 	pools_housekeep(w);
 	sweep_housekeep(w, now);

@@ -331,15 +331,20 @@ static void load_one(struct writer *w, uint32_t peer, uint32_t record)
 	store_release(&r->flags, (uint8_t)(r->flags & ~REC_CLAIM));
 }
 
+static void load_list(struct writer *w, uint32_t peer, uint32_t record)
+{
+	for (; record != NONE; record = w->owned[record].next)
+		load_one(w, peer, record);
+}
+
 void pending_load(struct writer *w)
 {
-	uint32_t peer, record;
+	uint32_t peer;
 
 	for (peer = 0; peer < w->max_peers; peer++) {
 		store_relaxed(&w_tally(w, peer)->claims_open, 0);
-		for (record = w->peer[peer].reserved; record != NONE;
-		     record = w->owned[record].next)
-			load_one(w, peer, record);
+		load_list(w, peer, w->peer[peer].reserved);
+		load_list(w, peer, w->peer[peer].reserved_own);
 	}
 	pending_wake_all(w);
 }

@@ -218,8 +218,6 @@ bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position,
 	struct shm_command *out;
 	uint32_t i, record;
 
-	if (w->nparked)
-		retire_poll_parked(w); /* what is let go late */
 	if (!is_plain_reserve(w, peer, cmd))
 		return false;
 	if (!grant_claim(w, peer, position)) {

@@ -74,11 +74,11 @@ static void end_reservation(struct writer *w, uint32_t record, uint32_t peer, en
 	}
 }
 
-static void end_reservations(struct writer *w, uint32_t peer, enum end how)
+static void end_list(struct writer *w, uint32_t peer, uint32_t record, enum end how)
 {
-	uint32_t record, next;
+	uint32_t next;
 
-	for (record = w->peer[peer].reserved; record != NONE; record = next) {
+	for (; record != NONE; record = next) {
 		struct wpool *p = w_pool_of(w, record);
 
 		next = w->owned[record].next;
@@ -88,6 +88,12 @@ static void end_reservations(struct writer *w, uint32_t peer, enum end how)
 			continue; /* its device may say done yet; transfer_reap() has the end */
 		end_reservation(w, record, peer, how);
 	}
+}
+
+static void end_reservations(struct writer *w, uint32_t peer, enum end how)
+{
+	end_list(w, peer, w->peer[peer].reserved, how);
+	end_list(w, peer, w->peer[peer].reserved_own, how);
 }
 
 static void kill_pools(struct writer *w, uint32_t peer, bool at_once)

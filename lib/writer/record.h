@@ -24,22 +24,31 @@ void record_return(struct writer *w, uint32_t record, uint64_t op);
  * it, so that gpc_pool_available() must not. */
 void record_set_lingers(struct writer *w, uint32_t record, bool lingers);
 
-/* ---- whose reservation: the list of a peer, and its numbers ---- */
+/* ---- whose reservation: the lists of a peer, and its numbers ---- */
+
+/* CALLER blocks have a list of their own: there may be as many as the cache has, for as long as
+ * their pool is there, and who looks for what may be taken back need not pass them. */
+static inline uint32_t *record_list(struct writer *w, uint32_t record, uint32_t owner)
+{
+	struct wpeer *p = &w->peer[owner];
+
+	return w_pool_of(w, record)->flags & GPC_POOL_CALLER ? &p->reserved_own : &p->reserved;
+}
 
 static inline void record_own(struct writer *w, uint32_t record, uint32_t owner)
 {
-	struct wpeer *p;
+	uint32_t *list;
 
 	if (owner >= w->max_peers)
 		return;
-	p = &w->peer[owner];
-	w->owned[record] = (union owned){ { p->reserved, NONE } };
-	if (p->reserved != NONE)
-		w->owned[p->reserved].prev = record;
-	p->reserved = record;
+	list = record_list(w, record, owner);
+	w->owned[record] = (union owned){ { *list, NONE } };
+	if (*list != NONE)
+		w->owned[*list].prev = record;
+	*list = record;
 	w->node[record].listed = true;
-	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
-		p->nreserved++;
+	if (list == &w->peer[owner].reserved)
+		w->peer[owner].nreserved++;
 	w_tally(w, owner)->reserved++;
 }
 
@@ -47,18 +56,19 @@ static inline void record_disown(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record];
 	union owned *o = &w->owned[record];
-	uint32_t owner = w_record(w, record)->owner;
+	uint32_t owner = w_record(w, record)->owner, *list;
 
 	if (!n->listed || owner >= w->max_peers)
 		return;
+	list = record_list(w, record, owner);
 	if (o->prev != NONE)
 		w->owned[o->prev].next = o->next;
 	else
-		w->peer[owner].reserved = o->next;
+		*list = o->next;
 	if (o->next != NONE)
 		w->owned[o->next].prev = o->prev;
 	n->listed = false;
-	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
+	if (list == &w->peer[owner].reserved)
 		w->peer[owner].nreserved--;
 	w_tally(w, owner)->reserved--;
 }

@@ -18,14 +18,16 @@
 #include "writer/memory.h"
 #include "writer/meter.h"
 #include "writer/move.h"
+#include "writer/parked.h"
 #include "writer/plain.h"
 #include "writer/record.h"
 #include "writer/retire.h"
 #include "writer/table.h"
 #include "writer/tree.h"
 
-#define AHEAD       (LINES_AHEAD / 2) /* blocks */
-#define AHEAD_AGAIN 4
+#define AHEAD           (LINES_AHEAD / 2) /* blocks */
+#define AHEAD_AGAIN     4
+#define QUARANTINE_ROWS 16384u /* that are looked at in vain, each time */
 _Static_assert(AHEAD <= RETIRE_AHEAD, "they fit");
 
 /* ---- into the batch ---- */
@@ -131,18 +133,6 @@ void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 
 /* ---- out of the batch ---- */
 
-static void park(struct writer *w, uint32_t record)
-{
-	w->parked = writer_grow(w->parked, &w->parked_size, w->nparked + 1, sizeof(*w->parked));
-	w->parked[w->nparked++] = record;
-}
-
-/* Referenced, or read by a transfer that is not over (rule B6). */
-static bool is_in_use(struct writer *w, uint32_t record)
-{
-	return w->node[record].readers || !w_row_is_zero(w, record);
-}
-
 /* Flush and grace period are over for this DYING block. */
 static void arrive(struct writer *w, uint32_t record)
 {
@@ -173,7 +163,7 @@ static void arrive(struct writer *w, uint32_t record)
 		record_free(w, record);
 		return;
 	}
-	park(w, record);
+	parked_add(w, record);
 }
 
 static void finish(struct writer *w, struct batch *b)
@@ -233,7 +223,7 @@ void retire_target(struct writer *w, uint32_t record)
 	if (w_row_is_zero(w, record))
 		record_free(w, record);
 	else
-		park(w, record);
+		parked_add(w, record);
 }
 
 void retire_kept(struct writer *w, uint32_t record)
@@ -244,22 +234,6 @@ void retire_kept(struct writer *w, uint32_t record)
 }
 
 /* ---- those that wait for something else ---- */
-
-void retire_poll_parked(struct writer *w)
-{
-	uint32_t i = 0;
-
-	while (i < w->nparked) {
-		uint32_t record = w->parked[i];
-
-		if (is_in_use(w, record)) {
-			i++;
-			continue;
-		}
-		w->parked[i] = w->parked[--w->nparked];
-		record_free(w, record);
-	}
-}
 
 /* A dead peer's reservation: its kernels may still write there until its process is gone. */
 void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who)
@@ -291,24 +265,25 @@ static enum identity_answer look_at(struct identity *who, const struct identity 
 	return identity_look(who);
 }
 
-/* Blocks of one owner stand side by side, mostly: it is looked at once. */
+/* Those of one owner stand side by side, mostly: it is looked at once. */
 void retire_poll_quarantine(struct writer *w)
 {
 	enum identity_answer owner = IDENTITY_UNKNOWN;
 	struct identity who = { 0 };
-	uint32_t i = 0;
+	uint32_t rows = QUARANTINE_ROWS;
 
-	while (i < w->nquarantine) {
-		struct quarantine *q = &w->quarantine[i];
+	if (!w->quarantine_hand)
+		w->quarantine_hand = w->nquarantine;
+	for (; rows && w->quarantine_hand; rows--) {
+		struct quarantine *q = &w->quarantine[--w->quarantine_hand];
 		uint32_t record = q->record;
 
 		if (q->who.pid != who.pid || q->who.start_time != who.start_time ||
 		    q->who.namespaces != who.namespaces)
 			owner = look_at(&who, &q->who);
-		if (is_quarantined(q, owner)) {
-			i++;
+		if (is_quarantined(q, owner))
 			continue;
-		}
+		rows++; /* it pays for itself: there are no more of them than there were */
 		*q = w->quarantine[--w->nquarantine];
 		if (w_row_is_zero(w, record))
 			record_free(w, record);

@@ -45,8 +45,6 @@ void retire_kept(struct writer *w, uint32_t record);
 /* Push batches as far as they go without waiting, and finish those that are over; true if something
  * moved. */
 bool retire_advance(struct writer *w);
-/* Blocks whose grace period is over, but which were referenced or read then. */
-void retire_poll_parked(struct writer *w);
 /* A dead peer's reservation: its kernels may still write there until its process is gone. */
 void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who);
 void retire_poll_quarantine(struct writer *w);

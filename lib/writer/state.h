@@ -132,7 +132,8 @@ struct wpool {
 
 struct wpeer {
 	uint64_t next, tail; /* ring positions: to start, to acknowledge */
-	uint32_t reserved;   /* list of nodes */
+	/* lists of nodes: of CALLER blocks, and of all others */
+	uint32_t reserved_own, reserved;
 	uint32_t nreserved;  /* those that count against the quota */
 	bool seated;         /* its seat was seen taken, and is not reaped yet ... */
 	struct identity who; /* ... by whom it was taken */
@@ -213,10 +214,14 @@ struct writer {
 	struct batch *spare; /* empty, for the next one */
 	uint64_t last_cookie;
 
+	/* writer/parked.c: by peer, and behind the peers those that transfers alone read */
+	struct parked *parked;
+	uint64_t has_parked[GPC_MAX_PEERS / 64 + 1]; /* bit: that list is not empty */
+	uint32_t nparked, parked_next;               /* in all; where housekeeping goes on */
+
 	/* writer/retire.c */
-	uint32_t *parked, nparked, parked_size; /* DYING, grace over, still referenced */
 	struct quarantine *quarantine;
-	uint32_t nquarantine, quarantine_size;
+	uint32_t nquarantine, quarantine_size, quarantine_hand; /* [0, hand): to be looked at */
 
 	/* writer/pending.c */
 	struct pending *pending;
