@@ -509,7 +509,8 @@ enum {
  *   [local]   memory and devices of this process
  *   [shared]  shared memory as well; needs no writer
  *   [writer]  a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN
- *             when there is no writer.  -EDEADLK when the calling thread has an open section.
+ *             when there is no writer: about 0.2 seconds after it has gone, once, and at once in
+ *             the calls of this handle that follow, until one is back.  -EDEADLK when the calling thread has an open section.
  *             Two calls may be made in a section: gpc_pool_add and gpc_drop.  Five more may
  *             with timeout 0: gpc_publish, gpc_commit, gpc_ticket_wait, gpc_mirror_sync and
  *             gpc_pool_clear

@@ -94,6 +94,7 @@ t_programs = \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
 	%reldir%/122-window.t \
+	%reldir%/peer/no-writer.t \
 	%reldir%/124-release.t \
 	%reldir%/125-unsent.t \
 	%reldir%/126-stock.t \
@@ -616,6 +617,8 @@ endif
 %canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_trim
 # housekeeping is left out
 %canon_reldir%_writer_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
+# waits for answers are counted
+%canon_reldir%_peer_no_writer_t_LDFLAGS = -Wl,--wrap=futex_wait
 # a reference is taken in the middle of an eviction
 %canon_reldir%_109_held_late_t_LDFLAGS = -Wl,--wrap=meter_evicted
 # which way is gone, the short one or the general one

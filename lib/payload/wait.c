@@ -141,6 +141,8 @@ static int writers_turn(gpc *c, uint64_t now)
 	bool looks;
 	int err;
 
+	if (ring_writer_is_gone(c))
+		return -ENOTCONN;
 	pthread_mutex_lock(&t->lock);
 	if (now - t->seat_asked_ns > SEAT_OLD_NS) { /* what was missed then, is nothing now */
 		t->seat_missed = 0;
@@ -153,6 +155,8 @@ static int writers_turn(gpc *c, uint64_t now)
 		t->seat_missed = ring_has_writer(c) ? 0 : t->seat_missed + 1;
 	}
 	err = t->seat_missed >= 2 ? -ENOTCONN : 0;
+	if (err)
+		ring_note_gone(c);
 	pthread_mutex_unlock(&t->lock);
 	if (looks)
 		ring_doorbell(c);

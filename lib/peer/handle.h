@@ -71,6 +71,9 @@ struct gpc {
 	struct back *back;         /* reservations to give back when the ring has room */
 	uint32_t back_n, back_size;
 	bool back_forgotten; /* there was no memory for some: peer/hold.c */
+	/* writer that has ended and that no other one has followed in time: 1 + its generation;
+	 * 0: none is known.  Of all threads: ring.c */
+	uint32_t gone;
 
 	/* the first of a publish without waiting that no gpc_ticket_wait has told of; ring_lock */
 	struct refused_item refused;

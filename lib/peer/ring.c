@@ -222,6 +222,39 @@ bool ring_has_writer(gpc *c)
 	return (c->flags & GPC_SERVE) || lock_test(c->seg.lock_fd, LOCK_WRITER) != 0;
 }
 
+/* What one wait has seen, others need not wait for.  A writer has served since, or a standby is
+ * about to, when
+ *
+ *   generation    lock      then
+ *   ----------    --------  ----------------------------------------------------------------
+ *   as it was     not held  nobody has come: no wait has anything to wait for
+ *   as it was     held      it is known no more, and each wait gives the next writer its time
+ *   another one   any       the same: that one has ended since, if the lock is not held
+ *
+ * A thread that stores what it has seen behind another one that saw more is corrected by the next
+ * look at the lock. */
+static uint32_t life_of_writer(const gpc *c)
+{
+	return load_relaxed(&seg_state(&c->seg)->generation) + 1;
+}
+
+bool ring_writer_is_gone(gpc *c)
+{
+	uint32_t gone = load_relaxed(&c->gone);
+
+	if (__builtin_expect(!gone, 1))
+		return false;
+	if (gone == life_of_writer(c) && !ring_has_writer(c))
+		return true;
+	store_relaxed(&c->gone, 0);
+	return false;
+}
+
+void ring_note_gone(gpc *c)
+{
+	store_relaxed(&c->gone, life_of_writer(c));
+}
+
 static uint64_t awake_ns(const gpc *c)
 {
 	return c->spare_cpus ? AWAKE_NS : SHORT_NS;
@@ -248,6 +281,8 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		return -ENOTCONN;
 	if (now >= w->deadline_ns)
 		return -ETIMEDOUT;
+	if (ring_writer_is_gone(c))
+		return -ENOTCONN;
 	if (handle_help(c, NS_PER_MS) > 0)
 		return 0; /* this very thread served */
 	if (!w->look_ns)
@@ -255,8 +290,10 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 	handle_sweep_sections(c); /* rule S4: our own device sections */
 	if (now >= w->look_ns) {
 		w->missed = ring_has_writer(c) ? 0 : w->missed + 1;
-		if (w->missed >= 2) /* a standby had its time */
+		if (w->missed >= 2) { /* a standby had its time */
+			ring_note_gone(c);
 			return -ENOTCONN;
+		}
 		w->look_ns = now + LOOK_NS;
 	}
 	until = MIN(MIN(w->deadline_ns, w->look_ns), now + LOOK_NS);
@@ -356,22 +393,34 @@ int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadl
 	}
 }
 
+static bool may_withdraw(const struct shm_command *cmd)
+{
+	return cmd->op == CMD_RESERVE || cmd->op == CMD_EVICT || cmd->op == CMD_DEMOTE ||
+	       cmd->op == CMD_PROMOTE;
+}
+
 /* The caller gives up.  False: the writer has granted the command, and the answer is about to
  * come. */
 static bool withdraw(gpc *c, struct op *op)
 {
 	struct shm_command *head = ring_slot(c, op, 0);
 
-	switch (head->op) {
-	case CMD_RESERVE:
-	case CMD_EVICT:
-	case CMD_DEMOTE:
-	case CMD_PROMOTE:
-		if (!order_cas64(&head->group_state, GROUP_OPEN, GROUP_WITHDRAWN))
-			return false;
-		ring_doorbell(c); /* it may wait for what takes long */
-	}
+	if (!may_withdraw(head))
+		return true;
+	if (!order_cas64(&head->group_state, GROUP_OPEN, GROUP_WITHDRAWN))
+		return false;
+	ring_doorbell(c); /* it may wait for what takes long */
 	return true;
+}
+
+/* With ring_lock held.  What would be withdrawn at once leaves the ring to what the next writer is
+ * to carry out. */
+static int submit_in_call(gpc *c, struct op *op, const struct shm_command *cmds, bool *submitted)
+{
+	if (may_withdraw(cmds) && ring_writer_is_gone(c))
+		return -ENOTCONN;
+	*submitted = ring_submit_locked(c, op, cmds) == 0;
+	return 0;
 }
 
 int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline_ns,
@@ -390,7 +439,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 		pthread_mutex_lock(&c->ring_lock);
 		ring_turn_locked(c);
 		if (!submitted && err == 0)
-			submitted = ring_submit_locked(c, op, cmds) == 0;
+			err = submit_in_call(c, op, cmds, &submitted);
 		taken = op->taken; /* perhaps by another thread, which is done with it */
 		if (!taken && err < 0 && submitted) {
 			if (!withdraw(c, op) && err == -ETIMEDOUT) {

@@ -97,6 +97,10 @@ struct shm_command *ring_slot(gpc *c, const struct op *op, uint32_t i);
 void ring_free(gpc *c);
 /* Is there a writer, or a thread of this handle that would be one? */
 bool ring_has_writer(gpc *c);
+/* Has a wait of this handle found that there is none for so long that a standby had its time, and
+ * is there none now?  Nobody else waits for one then. */
+bool ring_writer_is_gone(gpc *c);
+void ring_note_gone(gpc *c);
 /* Make the writer look. */
 void ring_doorbell(gpc *c);
 

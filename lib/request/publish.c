@@ -17,6 +17,8 @@
 #include "peer/hold.h"
 #include "peer/rouse.h"
 
+#define PAUSE_NS (20 * NS_PER_MS) /* between looks for a writer that is gone */
+
 struct publish { /* a call's arguments */
 	const gpc_key *parents, *keys;
 	const gpc_block *blocks;
@@ -512,8 +514,11 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 		got = publish_all(c, &p, n, NEVER, &ticket);
 	else
 		err_set(ENOMEM, "no memory to publish %u blocks", n);
-	while (is_pending(got) && ticket && !load_relaxed(stop))
+	while (is_pending(got) && ticket && !load_relaxed(stop)) {
+		if (got == -ENOTCONN)
+			clock_sleep(PAUSE_NS); /* who is known to be gone is not waited for */
 		got = ring_wait(c, ticket, clock_ns() + 100 * NS_PER_MS);
+	}
 	/* the answer is still to come, and `resident` may be gone then */
 	if (is_pending(got) && ticket)
 		ring_forget(c, ticket);
