@@ -278,6 +278,7 @@ t_scripts = \
 	%reldir%/807-width.t \
 	%reldir%/808-gpcd-memory.t \
 	%reldir%/809-gpcd-keep.t \
+	%reldir%/daemon/keeper-waits.t \
 	%reldir%/810-inspect.t \
 	%reldir%/811-inspect-peers.t \
 	%reldir%/812-inspect-damage.t \

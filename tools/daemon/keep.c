@@ -19,6 +19,7 @@
 enum {
 	CACHE_MS = 10000, /* for the cache and a seat to appear */
 	MAKE_MS = 30000,  /* for a writer, and for the old memory to be let go */
+	STEP_MS = 100,    /* a part of these: then a signal is looked at */
 	LOOK_MS = 1000,   /* between two looks at the pool */
 };
 
@@ -32,45 +33,6 @@ static void lay_out(const struct daemon *d, struct gpc_run *run)
 				 .bytes = piece,
 				 .slot_stride = piece,
 				 .run_stride = piece * d->cfg.vram_blocks };
-}
-
-static int keep_make(const struct daemon *d, gpc *c, struct gpc_pool *p)
-{
-	struct gpc_run run;
-	struct gpc_memory m = { .size = sizeof(m),
-				.nruns = 1,
-				.runs = &run,
-				.block_bytes = d->memory.block_bytes,
-				.device = d->devices };
-	int r;
-
-	lay_out(d, &run);
-	*p = (struct gpc_pool){ .size = sizeof(*p),
-				.kind = GPC_VRAM,
-				.flags = GPC_POOL_OWNED,
-				.space = d->space,
-				.blocks = d->cfg.vram_blocks,
-				.demote_to = d->demote_to,
-				.spill_ahead = d->spill_ahead };
-	memcpy(m.fingerprint, d->cfg.layout, sizeof(m.fingerprint));
-	r = gpc_pool_make(c, p, &m, MAKE_MS);
-	if (r < 0)
-		say(LOG_ERR, "%s: cannot make a pool on %s: %s", d->name, d->devices,
-		    cli_gpc_text(r));
-	return r < 0 ? EXIT_RUNTIME : 0;
-}
-
-/* Somebody may have removed the pool, and another one may have its number. */
-static bool is_there(const struct daemon *d, gpc *c, const struct gpc_pool *p)
-{
-	struct gpc_pool now = { .size = sizeof(now) };
-	int r = gpc_pool_get(c, p->number, &now);
-
-	if (r >= 0 && now.memory == p->memory)
-		return true;
-	say(LOG_ERR, "%s: pool %d was removed: its memory goes with this process", d->name,
-	    p->number);
-	return false;
 }
 
 static void wait_for_signal(int ms)
@@ -87,6 +49,122 @@ static void wait_for_signal(int ms)
 	if (!process_stopping && !process_asked)
 		ppoll(NULL, 0, &t, &before);
 	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- until there is what it needs ----
+ *
+ *   it lacks              the library says      it waits     and says so
+ *   --------------------  --------------------  -----------  ----------------------------------
+ *   the cache             -ENOENT               CACHE_MS     at once
+ *   a free seat there     -EUSERS               the same     at once
+ *   a writer              -ENOTCONN             MAKE_MS      at once
+ *   an answer of it       -ETIMEDOUT            the same     after the first part
+ *   the old memory        -ETIMEDOUT            the same     after the first part: who has it
+ *   anything else         another error         not at all
+ *
+ * A signal ends each of them after a part, with the status of a keeper that was ended. */
+struct patience {
+	uint64_t until_ns;
+	int said; /* for what it waits, by error */
+};
+
+static struct patience patience_of(int ms)
+{
+	return (struct patience){ .until_ns = cli_now_ns() + (uint64_t)ms * UINT64_C(1000000) };
+}
+
+static const char *text_of(int err)
+{
+	return err == -ENOTCONN ? "no process is the writer: start gpcd" : cli_gpc_text(err);
+}
+
+/* True: again. */
+static bool waits(const struct daemon *d, struct patience *p, int err, int most_ms)
+{
+	if (process_stopping || cli_now_ns() >= p->until_ns)
+		return false;
+	if (p->said != err)
+		say(LOG_WARNING, "%s: waiting up to %d seconds: %s", d->name, most_ms / 1000,
+		    text_of(err));
+	p->said = err;
+	if (process_asked)
+		say_asked("%s: a keeper that waits: %s", d->name, text_of(err));
+	process_asked = 0;
+	wait_for_signal(err == -ETIMEDOUT ? 0 : STEP_MS);
+	return !process_stopping;
+}
+
+/* A pool that an earlier try has asked for, and of which it was not told in time. */
+static int find_own(gpc *c, const struct gpc_info *info, struct gpc_pool *ret)
+{
+	int i;
+
+	for (i = 0; i < (int)info->max_pools; i++) {
+		*ret = (struct gpc_pool){ .size = sizeof(*ret) };
+		if (gpc_pool_get(c, i, ret) >= 0 && ret->owner == info->peer)
+			return i;
+	}
+	return -ENOENT;
+}
+
+/* One try.  Memory is made when somebody can say that it is a pool, and what an earlier try has
+ * asked for is answered: so never two. */
+static int try_make(gpc *c, const struct gpc_pool *want, const struct gpc_memory *m,
+		    struct gpc_pool *p)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	int r = gpc_ticket_wait(c, GPC_TICKET_ALL, STEP_MS);
+
+	if (r < 0 || (r = gpc_info_get(c, &info)) < 0 || (r = find_own(c, &info, p)) >= 0)
+		return r;
+	if (!info.writer_pid)
+		return -ENOTCONN;
+	*p = *want;
+	return gpc_pool_make(c, p, m, STEP_MS);
+}
+
+static int keep_make(const struct daemon *d, gpc *c, struct gpc_pool *p)
+{
+	struct gpc_run run;
+	struct gpc_memory m = { .size = sizeof(m),
+				.nruns = 1,
+				.runs = &run,
+				.block_bytes = d->memory.block_bytes,
+				.device = d->devices };
+	struct gpc_pool want;
+	struct patience patience = patience_of(MAKE_MS);
+	int r;
+
+	lay_out(d, &run);
+	want = (struct gpc_pool){ .size = sizeof(want),
+				  .kind = GPC_VRAM,
+				  .flags = GPC_POOL_OWNED,
+				  .space = d->space,
+				  .blocks = d->cfg.vram_blocks,
+				  .demote_to = d->demote_to,
+				  .spill_ahead = d->spill_ahead };
+	memcpy(m.fingerprint, d->cfg.layout, sizeof(m.fingerprint));
+	do
+		r = try_make(c, &want, &m, p);
+	while ((r == -ENOTCONN || r == -ETIMEDOUT) && waits(d, &patience, r, MAKE_MS));
+	if (r < 0 && process_stopping)
+		return 0;
+	if (r < 0)
+		say(LOG_ERR, "%s: cannot make a pool on %s: %s", d->name, d->devices, text_of(r));
+	return r < 0 ? EXIT_RUNTIME : 0;
+}
+
+/* Somebody may have removed the pool, and another one may have its number. */
+static bool is_there(const struct daemon *d, gpc *c, const struct gpc_pool *p)
+{
+	struct gpc_pool now = { .size = sizeof(now) };
+	int r = gpc_pool_get(c, p->number, &now);
+
+	if (r >= 0 && now.memory == p->memory)
+		return true;
+	say(LOG_ERR, "%s: pool %d was removed: its memory goes with this process", d->name,
+	    p->number);
+	return false;
 }
 
 /* Until the next look is due, or a signal comes. */
@@ -129,38 +207,51 @@ static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
 	return 0;
 }
 
+static int keep_attach(const struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
+{
+	struct patience patience = patience_of(CACHE_MS);
+	int r;
+
+	do
+		r = gpc_attach(d->name, opt, 0, ret);
+	while ((r == -ENOENT || r == -EUSERS) && waits(d, &patience, r, CACHE_MS));
+	if (r < 0 && process_stopping)
+		return 0;
+	if (r < 0)
+		say(LOG_ERR, "%s: %s", d->name, cli_gpc_text(r));
+	return r < 0 ? EXIT_RUNTIME : 0;
+}
+
 int keep(struct daemon *d)
 {
 	struct gpc_attach_options opt = {
 		.size = sizeof(opt),
 		.dir = d->dir[0] ? d->dir : NULL,
 		.label = "gpcd keep",
-		.timeout_ms = CACHE_MS,
 		.log = say_library,
 		.log_arg = d,
 	};
 	struct gpc_pool pool;
 	gpc *c = NULL;
-	int status = d->pidfile[0] ? process_take_pidfile(d) : 0, r;
+	bool keeps;
+	int status = d->pidfile[0] ? process_take_pidfile(d) : 0;
 
 	if (status == EXIT_PIDFILE_TAKEN)
 		return process_pidfile_taken(d);
 	if (status)
 		return status;
 	memcpy(opt.layout, d->cfg.layout, sizeof(opt.layout));
-	r = gpc_attach(d->name, &opt, 0, &c);
-	if (r < 0) {
-		say(LOG_ERR, "%s: %s", d->name, cli_gpc_text(r));
-		status = EXIT_RUNTIME;
-	} else {
+	status = keep_attach(d, &opt, &c);
+	if (!status && !process_stopping)
 		status = keep_make(d, c, &pool);
-	}
-	if (!status)
+	keeps = !status && !process_stopping;
+	if (keeps)
 		status = keep_run(d, c, &pool);
 	say_notify("STOPPING=1\nSTATUS=leaving");
 	gpc_close(c);
 	process_remove_pidfile(d);
 	if (!d->quiet && !status)
-		say(LOG_INFO, "%s: ended by %s, its pool goes", d->name, process_end());
+		say(LOG_INFO, "%s: ended by %s%s", d->name, process_end(),
+		    keeps ? ", its pool goes" : "");
 	return status;
 }
