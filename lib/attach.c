@@ -46,6 +46,7 @@ static gpc *handle_new(const struct gpc_attach_options *opt, uint32_t flags)
 	pthread_mutex_init(&c->device_sections, NULL);
 	pthread_mutex_init(&c->ring_lock, NULL);
 	pthread_mutex_init(&c->pool_lock, NULL);
+	pthread_mutex_init(&c->once_lock, NULL);
 	pthread_mutex_init(&c->ask_lock, NULL);
 	pthread_mutex_init(&c->returns_lock, NULL);
 	pthread_mutex_init(&c->serve_lock, NULL);

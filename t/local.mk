@@ -77,6 +77,7 @@ t_programs = \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/request/late-answers.t \
+	%reldir%/memory/once-threads.t \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
 	%reldir%/109-tiers-resize.t \
@@ -614,6 +615,8 @@ endif
 %canon_reldir%_107_two_ways_t_LDFLAGS = -Wl,--wrap=grant_has_quota
 # the writer stops between two rounds, and a commit waits for a bucket
 %canon_reldir%_request_late_answers_t_LDFLAGS = -Wl,--wrap=retire_advance,--wrap=move_commit_target
+# a maker stops until others have looked for its pool
+%canon_reldir%_memory_once_threads_t_LDFLAGS = -Wl,--wrap=memory_make,--wrap=once_find
 # a section ends in the middle of a pass
 %canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_trim
 # housekeeping is left out

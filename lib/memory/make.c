@@ -295,8 +295,15 @@ static int add(gpc *c, struct making *mk, uint64_t deadline)
 
 /* ---- GPC_POOL_ONCE ----
  *
- * Whoever makes such a pool has LOCK_ONCE, so that two do not need memory for two.  It is a
- * courtesy: the writer has the last word, and who dies drops it. */
+ * Whoever makes such a pool has c->once_lock and LOCK_ONCE, so that two do not need memory for two:
+ * the first among the threads of a handle, whose descriptor is one and whose locks are one, too; the
+ * second among handles.  It is a courtesy: the writer has the last word, and who dies drops it.
+ *
+ *   once_lock  LOCK_ONCE  who looks
+ *   ---------  ---------  -------------------------------------------------------------------------
+ *   other's    -          leaves both alone: LOCK_ONCE may be that thread's
+ *   ours       other's    gives once_lock back, so that a thread may find its pool meanwhile
+ *   ours       ours       makes the pool, or finds it and gives both back, LOCK_ONCE first */
 
 /* What this handle has asked for before is answered first: it may be that pool. */
 static int once_turn(gpc *c, uint64_t deadline)
@@ -311,23 +318,43 @@ static int once_turn(gpc *c, uint64_t deadline)
 	return err;
 }
 
-/* The pool's number; -ENOENT: there is none, and LOCK_ONCE is ours; or another error, as
+/* 0, -EAGAIN, or -errno where there are no locks: then only once_lock is ours. */
+static int once_lock(gpc *c)
+{
+	int err;
+
+	if (pthread_mutex_trylock(&c->once_lock))
+		return -EAGAIN;
+	err = lock_try(c->seg.lock_fd, LOCK_ONCE);
+	if (err == -EAGAIN)
+		pthread_mutex_unlock(&c->once_lock);
+	return err;
+}
+
+/* A lock of the file that another handle has is not dropped by this. */
+static void once_unlock(gpc *c)
+{
+	lock_drop(c->seg.lock_fd, LOCK_ONCE);
+	pthread_mutex_unlock(&c->once_lock);
+}
+
+/* The pool's number; -ENOENT: there is none, and once_unlock() is due; or another error, as
  * once_find(). */
 static int once_enter(gpc *c, const struct shm_pool *rq, uint64_t deadline)
 {
 	int locked, n = once_turn(c, deadline);
 
 	while (n == 0) {
-		locked = lock_try(c->seg.lock_fd, LOCK_ONCE);
+		locked = once_lock(c);
 		n = once_find(&c->seg, rq);
-		if (n != -ENOENT && locked == 0)
-			lock_drop(c->seg.lock_fd, LOCK_ONCE);
+		if (n != -ENOENT && locked != -EAGAIN)
+			once_unlock(c);
 		if (n != -ENOENT || locked != -EAGAIN)
 			return n;
 		if (clock_ns() >= deadline)
 			return err_set(deadline ? ETIMEDOUT : EAGAIN,
-				       "%s: another process makes a pool "
-				       "with GPC_POOL_ONCE",
+				       "%s: another process makes a pool with GPC_POOL_ONCE, or "
+				       "another thread of this handle does",
 				       deadline ? "time is up" : "timeout_ms is 0");
 		if (handle_help(c, LOOK_NS) <= 0)
 			clock_sleep(LOOK_NS);
@@ -349,7 +376,7 @@ static int make_once(gpc *c, struct making *mk, uint64_t deadline)
 		discard(c, mk);
 	else
 		n = add(c, mk, deadline);
-	lock_drop(c->seg.lock_fd, LOCK_ONCE);
+	once_unlock(c);
 	return n;
 }
 

@@ -88,6 +88,8 @@ struct gpc {
 	 * pool_lock */
 	struct making *making;
 	int32_t making_answer; /* CMD_PENDING, or what the writer said; ring_lock */
+	/* of the thread that has LOCK_ONCE, or tries: before pool_lock */
+	pthread_mutex_t once_lock;
 	struct returns *returns[GPC_MAX_POOLS + 1]; /* pools of CALLER blocks of ours */
 	pthread_mutex_t returns_lock;               /* what was told of them: returned.c */
 

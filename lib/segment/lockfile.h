@@ -4,7 +4,26 @@
  * The kernel drops them when the last descriptor of the open file description goes, SIGKILL
  * included; they work across PID namespaces and no store in shared memory can fake them.  A
  * lock never conflicts with its own description, so every handle and every writer role opens
- * the file anew (rule S2).  All descriptors are O_CLOEXEC and closed in forked children. */
+ * the file anew (rule S2).  All descriptors are O_CLOEXEC and closed in forked children.
+ *
+ * Nor does one exclude threads that share a description: each takes the other's lock, and the first
+ * that drops it drops it for both.  So each lock has one thread of its description at a time:
+ *
+ *   lock                      description           one thread, since
+ *   ------------------------  --------------------  ---------------------------------------------
+ *   LOCK_WRITER               of struct writer      the writer is opened and closed with serve_lock
+ *   LOCK_CREATE, LOCK_MAKE    of segment_create,    the call has opened it, and no other thread
+ *                             segment_unlink        sees it before the call returns
+ *   LOCK_PIN, LOCK_PIN_NEXT   the handle's          maps->pin_lock: memory/pin.c
+ *   LOCK_ONCE                 the handle's          once_lock: memory/make.c
+ *   LOCK_TIERS                the keeper's handle   it is private to gpc_tiers, whose opening thread
+ *                                                   takes it and whose closing thread drops it
+ *   LOCK_PEER, a peer's       the handle's          gpc_attach takes it, gpc_close drops it
+ *   LOCK_PEER, of the reaped  of struct writer      the writer's thread: writer/reap.c
+ *   MEMORY_LOCK_MADE, _USED   of struct memory, or  who makes a memory has it for itself until
+ *                             of one sweep          memory_made(); a map's is shared until the last
+ *                                                   user is gone, and a sweep opens its own
+ *   a tier's file             of struct disk        disk_open() to disk_close(): disk/open.c */
 #ifndef GPC_LOCKFILE_H
 #define GPC_LOCKFILE_H
 
