@@ -77,6 +77,7 @@ t_programs = \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/request/late-answers.t \
+	%reldir%/request/pool-lives.t \
 	%reldir%/memory/once-threads.t \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \

@@ -90,8 +90,10 @@ struct gpc {
 	int32_t making_answer; /* CMD_PENDING, or what the writer said; ring_lock */
 	/* of the thread that has LOCK_ONCE, or tries: before pool_lock */
 	pthread_mutex_t once_lock;
-	struct returns *returns[GPC_MAX_POOLS + 1]; /* pools of CALLER blocks of ours */
-	pthread_mutex_t returns_lock;               /* what was told of them: returned.c */
+	/* pools of CALLER blocks of ours, and what was told of them: request/returned.c */
+	struct returns *returns[GPC_MAX_POOLS + 1]; /* returns_lock */
+	uint64_t returns_life[GPC_MAX_POOLS + 1]; /* 1 + generation of the pool it is of; 0: none */
+	pthread_mutex_t returns_lock;
 
 	/* the writer's seat: serve.c */
 	pthread_mutex_t serve_lock, serve_gate;

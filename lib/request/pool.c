@@ -531,5 +531,8 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 		return held;
 	err = wait_removed(c, pool, load_relaxed(&seg_pool(&c->seg, (uint32_t)pool)->generation),
 			   deadline);
-	return err < 0 ? err : held;
+	if (err < 0)
+		return err;
+	returns_sweep(c);
+	return held;
 }

@@ -83,12 +83,14 @@ struct returns *returns_new(uint32_t slots); /* NULL: no memory */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r);
 /* The same for a pool of ours that was found: the call that added it got no answer. */
 int returns_adopt(gpc *c, uint32_t pool, uint32_t slots);
+/* Memory of pools that have gone: a call of ours has removed one. */
+void returns_sweep(gpc *c);
 void returns_free(gpc *c);
 /* Is it a CALLER pool of ours?  Another pool may have the number by now. */
 bool returns_is_kept(const gpc *c, uint32_t pool);
 static inline bool returns_keeps(const gpc *c, uint32_t pool)
 {
-	return load_relaxed(&c->returns[pool & 127]) && returns_is_kept(c, pool & 127);
+	return load_relaxed(&c->returns_life[pool & 127]) && returns_is_kept(c, pool & 127);
 }
 
 /* Is the block one of a CALLER pool of ours, and reserved by us now? */
@@ -104,7 +106,7 @@ static inline bool returns_has(const gpc *c, uint32_t record, gpc_block block)
 /* Blocks of all such pools that are reserved, as the writer counts them. */
 uint64_t returns_reserved(const gpc *c);
 /* The program knows that this block is its own: gpc_returned() need not tell. */
-void returns_know(const gpc *c, uint32_t record, gpc_block block);
+void returns_know(gpc *c, uint32_t record, gpc_block block);
 /* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference
  * that a thread of this process takes before the commit is that thread's, and stays. */
 #define MOVE_NOT_HELD (1ull << 63)

@@ -15,6 +15,17 @@
  * What the owner's own gpc_evict has taken carries the operation's number, and its answer tells
  * of it: such a record is left alone here.  If nobody waits for the answer any more the block is
  * given back, and returns once more, without a number.
+ *
+ * A pool's memory here ends with its life.  Every look at it has returns_lock, so that it is freed
+ * while nobody reads there; whether a pool is one of ours, the call of each block asks of
+ * c->returns_life alone.
+ *
+ *   c->returns[pool]   c->returns_life[pool]   the pool that has the number
+ *   ------------------ ----------------------- -------------------------------------------------
+ *   NULL               0, or of an ended life  another peer's, or none, or has no CALLER blocks
+ *   of a life          1 + its generation      ours, and has it still
+ *   of a life          the same                its life has ended: freed with the next one of any
+ *                                              number that begins, or when we are told that it went
  * Tests: t/154-returned.t t/156-returned-lost.t t/321-returned-dies.t */
 #include "config.h"
 
@@ -24,8 +35,6 @@
 #include "peer/refuse.h"
 
 struct returns {
-	struct returns *older; /* of a pool that had the number before */
-	uint32_t generation;   /* of the pool */
 	uint32_t slots;
 	uint64_t cursor; /* changes before it are seen */
 	uint32_t scan;   /* after a loss: the next slot; else = slots */
@@ -46,6 +55,25 @@ static uint32_t life(const gpc *c, uint32_t record)
 	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
 }
 
+/* With returns_lock held. */
+static void sweep(gpc *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
+		if (c->returns[i] && !returns_keeps(c, i)) {
+			free(c->returns[i]);
+			c->returns[i] = NULL;
+		}
+}
+
+void returns_sweep(gpc *c)
+{
+	pthread_mutex_lock(&c->returns_lock);
+	sweep(c);
+	pthread_mutex_unlock(&c->returns_lock);
+}
+
 /* Before the call that adds the pool returns its number: so every thread that knows the number
  * finds this. */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r)
@@ -64,11 +92,11 @@ void returns_begin(gpc *c, uint32_t pool, struct returns *r)
 		if (record != SHM_NO_RECORD)
 			r->told[i] = life(c, record);
 	}
-	r->generation = load_relaxed(&d->generation);
 	r->cursor = load_acquire(&seg_state(&c->seg)->events_head);
-	/* a thread that still names blocks of the old one may be reading there */
-	r->older = c->returns[pool];
-	store_relaxed(&c->returns[pool], r);
+	sweep(c);
+	free(c->returns[pool]);
+	c->returns[pool] = r;
+	store_relaxed(&c->returns_life[pool], 1 + (uint64_t)load_relaxed(&d->generation));
 	pthread_mutex_unlock(&c->returns_lock);
 }
 
@@ -87,29 +115,17 @@ int returns_adopt(gpc *c, uint32_t pool, uint32_t slots)
 
 void returns_free(gpc *c)
 {
-	struct returns *r, *older;
 	uint32_t i;
 
 	for (i = 0; i < ARRAY_SIZE(c->returns); i++)
-		for (r = c->returns[i]; r; r = older) {
-			older = r->older;
-			free(r);
-		}
-}
-
-static struct returns *returns_of(const gpc *c, gpc_block block)
-{
-	struct returns *r = load_relaxed(&c->returns[(uint32_t)block >> 24 & 127]);
-
-	return r && (uint32_t)GPC_SLOT(block) < r->slots ? r : NULL;
+		free(c->returns[i]);
 }
 
 /* With every end of a pool its generation grows. */
 bool returns_is_kept(const gpc *c, uint32_t pool)
 {
-	const struct returns *r = load_relaxed(&c->returns[pool]);
-
-	return load_relaxed(&seg_pool(&c->seg, pool)->generation) == r->generation;
+	return 1 + (uint64_t)load_relaxed(&seg_pool(&c->seg, pool)->generation) ==
+	       load_relaxed(&c->returns_life[pool]);
 }
 
 uint64_t returns_reserved(const gpc *c)
@@ -123,12 +139,19 @@ uint64_t returns_reserved(const gpc *c)
 	return n;
 }
 
-void returns_know(const gpc *c, uint32_t record, gpc_block block)
+/* Under the lock: what is stored is of the life that has the number now. */
+void returns_know(gpc *c, uint32_t record, gpc_block block)
 {
-	struct returns *r = returns_of(c, block);
+	uint32_t pool = (uint32_t)block >> 24 & 127, slot = (uint32_t)GPC_SLOT(block);
+	struct returns *r;
 
-	if (r)
-		store_relaxed(&r->told[GPC_SLOT(block)], life(c, record));
+	if (!returns_keeps(c, pool))
+		return;
+	pthread_mutex_lock(&c->returns_lock);
+	r = c->returns[pool];
+	if (r && returns_keeps(c, pool) && slot < r->slots && pool_record(&c->seg, block) == record)
+		r->told[slot] = life(c, record);
+	pthread_mutex_unlock(&c->returns_lock);
 }
 
 /* Has this block come back, and gpc_returned() has not told of it?  Then it tells now. */
@@ -143,9 +166,9 @@ static bool tell(const gpc *c, struct returns *r, gpc_block block)
 	word = load_acquire(&rec->word); /* pairs with (K) */
 	told = &r->told[GPC_SLOT(block)];
 	if (WORD_STATE(word) != RESERVED || load_relaxed(&rec->owner) != c->peer ||
-	    load_relaxed(&rec->op) || load_relaxed(told) == WORD_GEN(word) + 1)
+	    load_relaxed(&rec->op) || *told == WORD_GEN(word) + 1)
 		return false;
-	store_relaxed(told, WORD_GEN(word) + 1);
+	*told = WORD_GEN(word) + 1;
 	return true;
 }
 
@@ -226,9 +249,9 @@ static int check_pool(const gpc *c, uint32_t pool, const struct returns *r)
 
 	if (state == POOL_FREE)
 		return -ENOENT;
-	if (!r || load_relaxed(&d->owner) != (int32_t)c->peer)
+	if (!load_relaxed(&c->returns_life[pool]) || load_relaxed(&d->owner) != (int32_t)c->peer)
 		return -EPERM;
-	return state != POOL_READY || load_relaxed(&d->generation) != r->generation ? -ESTALE : 0;
+	return state != POOL_READY || !r || !returns_keeps(c, pool) ? -ESTALE : 0;
 }
 
 static int pool_error(int err, int pool)
