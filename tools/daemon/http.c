@@ -5,6 +5,17 @@
  * for each look, so it has nothing in common with the thread that serves but the processor, and
  * there it is nice.  Looks are LOOK_NS apart at least, whoever asks how often: who comes sooner
  * hears the last one.
+ *
+ * A connection that asks for nothing keeps nobody out, whatever it sends:
+ *
+ *   a connection that ...                       is closed
+ *   ------------------------------------------  ---------------------------------------------------
+ *   sends nothing                               after IDLE_S, by libmicrohttpd
+ *   sends or reads byte by byte                 after REQUEST_S without a whole answer, since it
+ *                                               came or since its last one
+ *   is the oldest of the address that has most  when one more than CONNECTIONS comes
+ *
+ * libmicrohttpd stops accepting at MOST of them, which are those that are on their way out, too.
  * Tests: t/864-metrics-http.t */
 #include "config.h"
 
@@ -14,27 +25,54 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOK_NS UINT64_C(50000000)
-#define CONTENT "text/plain; version=0.0.4; charset=utf-8"
+#define LOOK_NS    UINT64_C(50000000)
+#define REQUEST_NS (REQUEST_S * UINT64_C(1000000000))
+#define TELL_NS    UINT64_C(60000000000)
+#define CONTENT    "text/plain; version=0.0.4; charset=utf-8"
 
-enum { CONNECTIONS = 64, CONNECTION_BYTES = 16384, TIMEOUT_S = 5, NICE = 10, MOST_HOST = 256 };
+enum {
+	CONNECTIONS = 64,
+	MOST = 2 * CONNECTIONS,
+	CONNECTION_BYTES = 16384,
+	IDLE_S = 5,
+	REQUEST_S = 10, /* more than IDLE_S: who has been idle for less has time to ask */
+	STEP_MS = 200,  /* between looks at connections */
+	NICE = 10,
+	MOST_HOST = 256
+};
+
+struct client {
+	struct client *older, *newer;
+	int fd;
+	bool ends;           /* shut down, and libmicrohttpd has not seen it */
+	uint64_t since_ns;   /* it came, or had its last whole answer */
+	uint8_t address[16]; /* IPv4 as in IPv6; zeros: unknown */
+};
 
 struct http {
 	struct MHD_Daemon *mhd;
 	const struct daemon *d;
+	pthread_t thread;
+	int stop;                       /* eventfd: readable once the thread shall end */
+	struct client *oldest, *newest; /* the order in which they came */
+	unsigned clients;               /* without those that end */
+	uint64_t closed, told_ns;       /* for being slow */
 	struct metrics look;
 	char *text; /* of the last look */
 	size_t bytes;
 	uint64_t at_ns;
-	bool nice;
 };
 
 /* ---- the text ---- */
@@ -72,12 +110,131 @@ static void look(struct http *h)
 
 static void freshen(struct http *h)
 {
-	if (!h->nice) {
-		setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-		h->nice = true;
-	}
 	if (!h->text || cli_now_ns() - h->at_ns >= LOOK_NS)
 		look(h);
+}
+
+/* ---- connections ---- */
+
+static void note_address(struct client *k, const struct sockaddr *from)
+{
+	if (from && from->sa_family == AF_INET6) {
+		memcpy(k->address, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
+	} else if (from && from->sa_family == AF_INET) {
+		k->address[10] = k->address[11] = 0xff;
+		memcpy(k->address + 12, &((const struct sockaddr_in *)from)->sin_addr, 4);
+	}
+}
+
+/* libmicrohttpd closes it when it sees that there is nothing more to read. */
+static void hang_up(struct http *h, struct client *k)
+{
+	uint64_t now = cli_now_ns();
+
+	k->ends = true;
+	h->clients--;
+	shutdown(k->fd, SHUT_RDWR);
+	if (!h->closed++ || now - h->told_ns > TELL_NS) {
+		say(LOG_WARNING,
+		    "%s: --metrics: slow connections were closed, %llu so far: a request has %d "
+		    "seconds, and %d connections are open at most",
+		    h->d->name, (unsigned long long)h->closed, REQUEST_S, CONNECTIONS);
+		h->told_ns = now;
+	}
+}
+
+static unsigned count_of(const struct http *h, const struct client *of)
+{
+	const struct client *k;
+	unsigned n = 0;
+
+	for (k = h->oldest; k; k = k->newer)
+		n += !k->ends && !memcmp(k->address, of->address, sizeof(k->address));
+	return n;
+}
+
+/* Of the address that has most, the one that has waited longest for an answer. */
+static void make_room(struct http *h)
+{
+	struct client *k, *worst = NULL;
+	unsigned n, most = 0;
+
+	for (k = h->oldest; k; k = k->newer) {
+		if (k->ends)
+			continue;
+		n = count_of(h, k);
+		if (n > most || (n == most && k->since_ns < worst->since_ns)) {
+			worst = k;
+			most = n;
+		}
+	}
+	if (worst)
+		hang_up(h, worst);
+}
+
+static void end_late(struct http *h)
+{
+	uint64_t now = cli_now_ns();
+	struct client *k;
+
+	for (k = h->oldest; k; k = k->newer)
+		if (!k->ends && now - k->since_ns > REQUEST_NS)
+			hang_up(h, k);
+}
+
+static void client_comes(struct http *h, struct MHD_Connection *con, void **ret)
+{
+	const union MHD_ConnectionInfo *fd =
+		MHD_get_connection_info(con, MHD_CONNECTION_INFO_CONNECTION_FD);
+	const union MHD_ConnectionInfo *from =
+		MHD_get_connection_info(con, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	struct client *k = fd ? calloc(1, sizeof(*k)) : NULL;
+
+	*ret = k;
+	if (!k) {
+		if (fd)
+			shutdown(fd->connect_fd, SHUT_RDWR);
+		return;
+	}
+	k->fd = fd->connect_fd;
+	k->since_ns = cli_now_ns();
+	note_address(k, from ? from->client_addr : NULL);
+	if (h->clients == CONNECTIONS)
+		make_room(h);
+	k->older = h->newest;
+	*(k->older ? &k->older->newer : &h->oldest) = k;
+	h->newest = k;
+	h->clients++;
+}
+
+static void client_goes(struct http *h, struct client *k)
+{
+	h->clients -= !k->ends;
+	*(k->older ? &k->older->newer : &h->oldest) = k->newer;
+	*(k->newer ? &k->newer->older : &h->newest) = k->older;
+	free(k);
+}
+
+static void on_connection(void *arg, struct MHD_Connection *con, void **state,
+			  enum MHD_ConnectionNotificationCode what)
+{
+	if (what == MHD_CONNECTION_NOTIFY_STARTED)
+		client_comes(arg, con, state);
+	else if (*state)
+		client_goes(arg, *state);
+}
+
+static void on_answered(void *arg, struct MHD_Connection *con, void **state,
+			enum MHD_RequestTerminationCode how)
+{
+	const union MHD_ConnectionInfo *at =
+		MHD_get_connection_info(con, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct client *k = at ? at->socket_context : NULL;
+
+	(void)arg;
+	(void)state;
+	if (k && how == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+		k->since_ns = cli_now_ns();
 }
 
 /* ---- requests ---- */
@@ -152,7 +309,7 @@ static int listen_on(const struct addrinfo *a)
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, CONNECTIONS) == 0)
+	if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, MOST) == 0)
 		return fd;
 	err = errno;
 	close(fd);
@@ -194,26 +351,82 @@ static void say_where(const struct daemon *d, int fd)
 	    at.ss_family == AF_INET6 ? "[" : "", host, at.ss_family == AF_INET6 ? "]" : "", port);
 }
 
-/* Signals are the main thread's: its waits have to end. */
-static struct MHD_Daemon *start_thread(struct http *h, int fd)
+/* ---- the thread ---- */
+
+static int wait_ms(const struct http *h)
 {
-	struct MHD_Daemon *mhd;
+	MHD_UNSIGNED_LONG_LONG ms;
+
+	if (MHD_get_timeout(h->mhd, &ms) == MHD_YES && ms < STEP_MS)
+		return (int)ms;
+	return h->oldest ? STEP_MS : -1;
+}
+
+static void *run(void *arg)
+{
+	struct http *h = arg;
+	struct pollfd at[2] = {
+		{ .fd = MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
+		  .events = POLLIN },
+		{ .fd = h->stop, .events = POLLIN },
+	};
+
+	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+	while (!(at[1].revents & POLLIN)) {
+		poll(at, 2, wait_ms(h));
+		MHD_run(h->mhd);
+		end_late(h);
+	}
+	return NULL;
+}
+
+static bool start_library(struct http *h, int fd)
+{
+	h->mhd = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, h,
+				  MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+				  (unsigned)MOST, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
+				  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+				  MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+				  MHD_OPTION_NOTIFY_COMPLETED, on_answered, h, MHD_OPTION_END);
+	return h->mhd;
+}
+
+/* Signals are the main thread's: its waits have to end. */
+static bool start_thread(struct http *h)
+{
 	sigset_t all, before;
+	int r;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	mhd = MHD_start_daemon(
-		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL, on_request, h,
-		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+	r = pthread_create(&h->thread, NULL, run, h);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return mhd;
+	return !r;
+}
+
+/* The socket is the library's, once it has been started. */
+static struct http *start(const struct daemon *d, int fd)
+{
+	struct http *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->d = d;
+	h->stop = eventfd(0, EFD_CLOEXEC);
+	if (h->stop >= 0 && start_library(h, fd) && start_thread(h))
+		return h;
+	if (h->mhd)
+		MHD_stop_daemon(h->mhd);
+	else
+		close(fd);
+	if (h->stop >= 0)
+		close(h->stop);
+	free(h);
+	return NULL;
 }
 
 int http_start(const struct daemon *d, struct http **ret)
 {
-	struct http *h;
 	int fd, status;
 
 	*ret = NULL;
@@ -222,26 +435,24 @@ int http_start(const struct daemon *d, struct http **ret)
 	status = open_socket(d, &fd);
 	if (status)
 		return status;
-	h = calloc(1, sizeof(*h));
-	if (h) {
-		h->d = d;
-		h->mhd = start_thread(h, fd);
-	}
-	if (!h || !h->mhd) {
-		free(h);
-		close(fd);
+	*ret = start(d, fd);
+	if (!*ret)
 		return cannot_listen(d, "no thread, or no memory");
-	}
 	say_where(d, fd);
-	*ret = h;
 	return 0;
 }
 
 void http_stop(struct http *h)
 {
+	uint64_t one = 1;
+
 	if (!h)
 		return;
+	while (write(h->stop, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+	pthread_join(h->thread, NULL);
 	MHD_stop_daemon(h->mhd);
+	close(h->stop);
 	free(h->text);
 	free(h);
 }
