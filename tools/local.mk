@@ -19,6 +19,7 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/daemon.h \
 	%reldir%/daemon/endpoint.c \
 	%reldir%/daemon/keep.c \
+	%reldir%/daemon/key.c \
 	%reldir%/common/metrics.c \
 	%reldir%/common/metrics.h \
 	%reldir%/common/metrics_text.c \

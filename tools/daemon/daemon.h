@@ -7,6 +7,7 @@
  *   keep.c      a pool of VRAM, without that seat
  *   ahead.c     what that pool spills ahead of need
  *   tiers.c     the tiers below RAM, by a thread of their own
+ *   key.c       the file of the secret of the keys
  *   events/     KV events for routers, by a thread of their own
  *   http.c      scrapes of metrics, by a thread of their own
  *   endpoint.c  where both are to be had
@@ -149,6 +150,11 @@ struct ahead {
 
 /* A step of the pool's policy; returns how many milliseconds the next one has time. */
 int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
+
+/* ---- gpcd-key.c ---- */
+
+/* d->secret from --key-file, which is made if it is absent; 0, or the exit status. */
+int key_take(struct daemon *d);
 
 /* ---- gpcd-tiers.c ---- */
 

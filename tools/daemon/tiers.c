@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -195,87 +193,6 @@ int tiers_check(struct daemon *d)
 	return -1;
 }
 
-/* ---- the secret of the keys ---- */
-
-static int no_key(const struct daemon *d, const char *what)
-{
-	say(LOG_ERR, "%s: --key-file %s: %s", d->name, d->key_file, what);
-	return EXIT_RUNTIME;
-}
-
-static int write_key(struct daemon *d, int fd)
-{
-	char text[2 * sizeof(d->secret) + 2];
-	size_t i;
-
-	if (getrandom(d->secret, sizeof(d->secret), 0) != sizeof(d->secret))
-		return no_key(d, strerror(errno));
-	for (i = 0; i < sizeof(d->secret); i++)
-		snprintf(text + 2 * i, 3, "%02x", d->secret[i]);
-	text[2 * i] = '\n';
-	if (write(fd, text, 2 * i + 1) != (ssize_t)(2 * i + 1) || fsync(fd)) {
-		unlink(d->key_file);
-		return no_key(d, strerror(errno));
-	}
-	say(LOG_INFO, "%s: --key-file %s: made, with a new secret", d->name, d->key_file);
-	return 0;
-}
-
-static int read_key(struct daemon *d, int fd)
-{
-	char text[2 * sizeof(d->secret) + 3] = "";
-	struct stat st;
-	ssize_t n;
-
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return no_key(d, "it is no regular file");
-	if (st.st_uid != geteuid())
-		return no_key(d,
-			      "it belongs to another user: it must be this user's, with mode 0600");
-	if (st.st_mode & 077)
-		return no_key(d, "others could read it: chmod 600 it");
-	n = read(fd, text, sizeof(text) - 1);
-	text[n > 0 ? strcspn(text, "\n") : 0] = 0;
-	if (strlen(text) != 2 * sizeof(d->secret) ||
-	    cli_hex(text, d->secret, sizeof(d->secret)) != (int)sizeof(d->secret))
-		return no_key(
-			d,
-			"it has not the 32 hex digits of a key; move it away, and a new one is made");
-	return 0;
-}
-
-static int cannot_open_key(const struct daemon *d, int err)
-{
-	return no_key(
-		d,
-		err == ELOOP ? "it is a symbolic link: name the file itself"
-		: err == ENOENT
-			? "it cannot be made: its folder does not exist; make the folder, or name another file"
-			: strerror(err));
-}
-
-/* Made where there is none; two that make it at a time have one. */
-static int take_key(struct daemon *d)
-{
-	int fd = open(d->key_file, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600),
-	    status;
-
-	if (fd >= 0) {
-		status = write_key(d, fd);
-	} else if (errno == EEXIST) {
-		fd = open(d->key_file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-		if (fd < 0)
-			return cannot_open_key(d, errno);
-		status = read_key(d, fd);
-	} else {
-		return cannot_open_key(d, errno);
-	}
-	close(fd);
-	if (!status)
-		d->cfg.secret = d->tiers.secret = d->secret;
-	return status;
-}
-
 /* ---- before there is a cache ---- */
 
 /* As the library has it where nothing is said. */
@@ -390,7 +307,7 @@ int tiers_prepare(struct daemon *d)
 {
 	struct gpc_tiers_file file = { .size = sizeof(file) };
 	uint64_t blocks = blocks_of(d);
-	int status = d->key_file[0] ? take_key(d) : 0;
+	int status = d->key_file[0] ? key_take(d) : 0;
 
 	if (status || !has_tiers(d))
 		return status;
