@@ -35,6 +35,10 @@ run gpc-replay "$small_trace" --dir "$shm" --name demo --workers 2
 exits 0 "a trace"
 metrics "$tmp/m1"
 parse "$tmp/m1"
+before=$(sed -n 's/^gpc_created_timestamp_seconds.* //p' "$tmp/m1.samples")
+since=$(sed -n 's/^gpc_writer_start_time_seconds.* //p' "$tmp/m1.samples")
+awk -v a="$before" -v b="$since" -v now="$(date +%s)" 'BEGIN { exit !(b >= a - 1 && b <= now + 1) }'
+ok $? "the writer's start is of the clock that the cache's is: $since, made $before"
 ok $? "the text is well-formed" "$tmp/parse"
 promtool_takes "promtool has nothing to say" check metrics <"$tmp/m1"
 

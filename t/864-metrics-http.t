@@ -58,6 +58,13 @@ parse "$tmp/scrape"
 ok $? "is well-formed" "$tmp/parse"
 like "$(grep gpc_daemon_serving "$tmp/scrape.samples")" '^gpc_daemon_serving{cache="demo"} 1$' "it serves"
 promtool_takes "promtool has nothing to say" check metrics <"$tmp/scrape"
+start_of()	# when the writer got its seat, as the last scrape tells it
+{
+	sed -n 's/^gpc_writer_start_time_seconds.* //p' "$tmp/scrape"
+}
+first=$(start_of)
+get "$one_port"
+is "$(start_of)" "$first" "the next scrape tells the same start of the writer"
 gpc-inspect metrics --list | cut -f1 | sort >"$tmp/names"
 sed -n 's/^# TYPE \(gpc_[a-z_]*\) .*/\1/p' "$tmp/scrape" | sort | diff - "$tmp/names" >"$tmp/diff"
 ok $? "it has every metric of the list" "$tmp/diff"

@@ -8,7 +8,11 @@
 
 #include "tools/common/metrics.h"
 
+#include "tools/common/cli.h"
+
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define AT(type, field) offsetof(type, field), sizeof(((type *)0)->field)
 #define M(field)        AT(struct metrics, field)
@@ -27,7 +31,7 @@ const struct metrics_row metrics_rows[] = {
 	  M(info.writer_generation), 1 },
 	{ "writer_start_time_seconds", "gauge",
 	  "When the writer got its seat, since the epoch; 0 without one.", OF_CACHE, NULL,
-	  M(info.writer_since_ns), NS },
+	  M(writer_start_ns), NS },
 	{ "created_timestamp_seconds", "gauge", "When the cache was made, since the epoch.",
 	  OF_CACHE, NULL, M(info.created_ns), NS },
 	{ "block_tokens", "gauge", "Tokens of a block.", OF_CACHE, NULL, M(info.block_tokens), 1 },
@@ -272,6 +276,26 @@ static void look_peers(struct metrics *m, gpc *c)
 	}
 }
 
+/* gpc_info has the monotonic clock, and a scraper compares with its own: since the epoch.  The two
+ * clocks are never read at once, so what was told of a writer stays until the time of day is set;
+ * otherwise each scrape would see a new start. */
+static uint64_t since_epoch(uint64_t monotonic_ns)
+{
+	static uint64_t of, told;
+	struct timespec now;
+	uint64_t ns;
+
+	if (!monotonic_ns)
+		return 0;
+	clock_gettime(CLOCK_REALTIME, &now);
+	ns = (uint64_t)now.tv_sec * NS + (uint64_t)now.tv_nsec - (cli_now_ns() - monotonic_ns);
+	if (of != monotonic_ns || llabs((long long)(ns - told)) > NS / 2) {
+		of = monotonic_ns;
+		told = ns;
+	}
+	return told;
+}
+
 void metrics_look(struct metrics *m, const char *name, gpc *c, enum metrics_role role)
 {
 	memset(m, 0, sizeof(*m));
@@ -283,6 +307,7 @@ void metrics_look(struct metrics *m, const char *name, gpc *c, enum metrics_role
 		return;
 	m->up = 1;
 	m->has_writer = m->info.writer_pid != 0;
+	m->writer_start_ns = since_epoch(m->info.writer_since_ns);
 	m->tokens_queried = m->all.lookups * m->info.block_tokens;
 	m->tokens_hit[0] = m->all.hit_vram * m->info.block_tokens;
 	m->tokens_hit[1] = m->all.hit_ram * m->info.block_tokens;

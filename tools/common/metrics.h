@@ -57,6 +57,7 @@ struct metrics {
 	uint32_t has_writer;
 	struct gpc_info info;
 	struct gpc_stats all;
+	uint64_t writer_start_ns; /* CLOCK_REALTIME; 0: there is none */
 	uint64_t tokens_queried, tokens_hit[2];
 	struct gpc_histogram histogram[GPC_COPY_RAM_RAM + 1]; /* by its number in gpc.h */
 	uint32_t npools, npeers, nmirrors, nspaces, ntiers, ncounters;
