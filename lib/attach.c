@@ -291,11 +291,15 @@ static int pool_fits(const gpc *c, uint32_t number, uint32_t kind, uint32_t bloc
 
 	if (number >= c->seg.header.geometry.max_pools || load_acquire(&p->state) != POOL_READY ||
 	    p->kind != kind)
-		return err_set(EPROTO, "%s exists, but has no pool %u of that kind for %s %u",
-			       c->seg.name, number, field, blocks);
+		return err_set(
+			EPROTO,
+			"%s exists, but has no pool %u of that kind for %s %u: ask for none" SEGMENT_OTHER,
+			c->seg.name, number, field, blocks);
 	if (p->blocks != blocks)
-		return err_set(EPROTO, "%s exists, but with %s %u, not %u", c->seg.name, field,
-			       p->blocks, blocks);
+		return err_set(
+			EPROTO,
+			"%s exists, but with %s %u, not %u: ask for what it has" SEGMENT_OTHER,
+			c->seg.name, field, p->blocks, blocks);
 	return 0;
 }
 
@@ -305,13 +309,15 @@ static int ram_fits(const gpc *c, const struct gpc_config *cfg)
 	const struct shm_pool *p = seg_pool(&c->seg, cfg->vram_blocks ? 1 : 0);
 
 	if (cfg->ram_space && p->space != cfg->ram_space)
-		return err_set(EPROTO, "%s exists, but with ram_space %u, not %u", c->seg.name,
-			       p->space, cfg->ram_space);
+		return err_set(
+			EPROTO,
+			"%s exists, but with ram_space %u, not %u: ask for what it has" SEGMENT_OTHER,
+			c->seg.name, p->space, cfg->ram_space);
 	if (cfg->ram_flags & ~p->flags)
 		return err_set(
 			EPROTO,
 			"%s exists, but its RAM pool is chained: ram_flags is 0x%x, and it has "
-			"0x%x",
+			"0x%x: ask for what it has" SEGMENT_OTHER,
 			c->seg.name, cfg->ram_flags, p->flags);
 	return 0;
 }
@@ -328,16 +334,20 @@ static int memory_fits(const gpc *c, const struct gpc_config *cfg)
 	if (err < 0)
 		return err;
 	if (!load_relaxed(&p->memory))
-		return err_set(EPROTO, "%s exists, but the pool of its ram_blocks has no memory",
-			       c->seg.name);
+		return err_set(
+			EPROTO,
+			"%s exists, but the pool of its ram_blocks has no memory: ask for none" SEGMENT_OTHER,
+			c->seg.name);
 	if (p->block_bytes != m.block_bytes)
-		return err_set(EPROTO, "%s exists, but with block_bytes %llu, not %llu",
-			       c->seg.name, (unsigned long long)p->block_bytes,
-			       (unsigned long long)m.block_bytes);
+		return err_set(
+			EPROTO,
+			"%s exists, but with block_bytes %llu, not %llu: ask for what it has" SEGMENT_OTHER,
+			c->seg.name, (unsigned long long)p->block_bytes,
+			(unsigned long long)m.block_bytes);
 	if (memcmp(p->fingerprint, m.fingerprint, sizeof(m.fingerprint)))
 		return err_set(EPROTO,
 			       "%s exists, but the images of its ram_blocks have another "
-			       "fingerprint",
+			       "fingerprint: use that one" SEGMENT_OTHER,
 			       c->seg.name);
 	return 0;
 }
@@ -358,8 +368,10 @@ static int config_fits(const gpc *c, const struct gpc_config *cfg)
 		err = memory_fits(c, cfg);
 	if (err == 0 && cfg->devices &&
 	    strncmp(cfg->devices, c->seg.header.devices, sizeof(c->seg.header.devices)))
-		err = err_set(EPROTO, "%s exists with devices %.63s instead of %s", c->seg.name,
-			      c->seg.header.devices, cfg->devices);
+		err = err_set(
+			EPROTO,
+			"%s exists with devices %.63s instead of %s: ask for what it has" SEGMENT_OTHER,
+			c->seg.name, c->seg.header.devices, cfg->devices);
 	return err;
 }
 

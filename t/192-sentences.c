@@ -272,7 +272,7 @@ static void test_reserving(gpc *c)
 	bad(EINVAL, "timeout_ms|-2|-1", gpc_reserve(c, 0, 1, out.blocks, NULL, 0, -2));
 	bad(ENOENT, "pool|9", gpc_reserve(c, 9, 1, out.blocks, NULL, 0, 1000));
 	bad(ENOSPC, "n|5000|max_blocks", gpc_reserve(c, 0, 5000, out.blocks, NULL, 0, 0));
-	bad(ENOSPC, "n is 2|headroom 7|8 blocks|pool 0",
+	bad(ENOSPC, "n is 2|headroom 7: pool 0 has 8 blocks, so there are never so many",
 	    gpc_reserve(c, 0, 2, out.blocks, GPC_OPTIONS(gpc_reserve_options, .headroom = 7), 0,
 			1000));
 	bad(EINVAL, "pool|16|15", gpc_evict(c, 16, 1, out.blocks, 0, 1000));

@@ -68,6 +68,33 @@ else
 	skip 3 "the programs do not run under a limit on memory at all"
 fi
 
+# ---- descriptors ----
+
+# each number of descriptors that a start can come to its end with
+n=3
+status=1
+: >"$tmp/all"
+while test "$status" -ne 0 && test $n -lt 40; do
+	limited "n $n" gpcd few --dir "$shm" --block-size 16 --max-blocks 100 --daemonize --quiet --pidfile "$tmp/few.pid"
+	cat "$tmp/err" >>"$tmp/all"
+	n=$((n + 1))
+done
+test "$status" -eq 0 && kill "$(cat "$tmp/few.pid")"
+n=3
+status=1
+while test "$status" -ne 0 && test $n -lt 40; do
+	limited "n $n" gpcd few --dir "$shm" --daemonize --quiet --pidfile "$tmp/few.pid"
+	cat "$tmp/err" >>"$tmp/all"
+	n=$((n + 1))
+done
+test "$status" -eq 0 && kill "$(cat "$tmp/few.pid")"
+like "$(grep -c 'boot_id' "$tmp/all")" '^[1-9]' "there is a number at which the boot's number is not to be had"
+is "$(grep -c 'boot_id' "$tmp/all")" "$(grep -c 'boot_id: Too many open files' "$tmp/all")" \
+	"without a descriptor for the boot's number the reason is said"
+is "$(grep -v 'Too many open files\|loading shared libraries' "$tmp/all")" '' "and so it is of all other files"
+until_ok is_gone "$(cat "$tmp/few.pid")"
+inspect rm few
+
 # ---- folders and files ----
 
 if test "$(id -u)" -ne 0; then

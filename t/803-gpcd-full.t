@@ -37,6 +37,10 @@ for daemonize in '' --daemonize; do
 	says 'enlarge it or lower --max-blocks or --max-peers' "and what to do"
 	nothing_is_left "gpcd $daemonize"
 done
+in_small gpcd full --block-size 16 --ram-blocks 64K --block-bytes 4k
+exits 1 "with memory for RAM"
+says 'full needs 2[0-9][0-9] MiB, 25[0-9] MiB of them for the memory of its RAM pool, and 1 MiB are free; enlarge it or lower --ram-blocks, --block-bytes, --max-blocks' \
+	"the first refusal counts the memory as well"
 in_small gpcd full --block-size 16 --vram-blocks 64K --daemonize --pidfile "$tmp/full.pid"
 exits 1 "with a pid file"
 is "$(ls "$tmp/full.pid" 2>/dev/null)" '' "which is gone as well"

@@ -91,8 +91,18 @@ then
 	like "$(files foreign)" 'ctl.*idx' "and it stays"
 	inspect rm foreign
 	exits 0 "its owner removes it"
+	chmod 1777 "$shm"
+	run gpcd shared --dir "$shm" --block-size 16 --max-blocks 100 --group 65534 --daemonize --quiet --pidfile "$tmp/shared.pid"
+	kill "$(cat "$tmp/shared.pid")"
+	until_ok is_gone "$(cat "$tmp/shared.pid")"
+	run setpriv --reuid 65534 --regid 65534 --clear-groups \
+		gpc-inspect --dir "$shm" rm shared
+	exits 1 "rm by one of its group, in a sticky folder"
+	says 'removing .*: only its owner may, user 0, or root: its folder is sticky$' "says who may"
+	chmod 755 "$shm"
+	inspect rm shared
 else
-	skip 4 "needs root and setpriv"
+	skip 6 "needs root and setpriv"
 fi
 
 # ---- what is damaged ----

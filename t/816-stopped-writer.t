@@ -59,6 +59,10 @@ all_say served false writer "at work"
 kill -STOP "$writer"
 until_ok is_stopped "$writer"
 all_say 'writer stopped' true 'writer stopped' "stopped"
+refuses 3 "shown has a writer already \(process $writer\), which is stopped: kill -CONT $writer lets it go on" \
+	gpcd shown --dir "$shm"
+refuses 1 "time is up: the writer of shown, process $writer, is stopped: kill -CONT $writer lets it go on" \
+	gpc-inspect --dir "$shm" clear shown
 is "$(inspect --json peers shown; seat_of "$worker" state writer stopped)" 'alive false false' \
 	"the worker is not"
 kill -STOP "$worker"

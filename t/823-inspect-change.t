@@ -62,7 +62,7 @@ is "$(value name dropped)" 'one
 
 # ---- clear ----
 
-refuses 1 'held' gpc-inspect --dir "$shm" clear one --if-idle
+refuses 1 'one: --if-idle: [0-9]+ blocks? .* held, so nothing was cleared' gpc-inspect --dir "$shm" clear one --if-idle
 inspect --json clear one --tag 8
 is "$(value live_before live held)" '2
 2

@@ -48,8 +48,16 @@ refuses 2 '--max-peers: 1 is too few' gpcd disk --dir "$shm" --block-size 16 --m
 refuses 1 'too many: disk has --max-blocks 200' gpcd disk --dir "$shm" $make --max-blocks 200 --disk "$tmp/file" --disk-blocks 100
 test ! -e "$tmp/file"
 ok $? "and makes no file"
-refuses 1 'no pool of RAM with memory' gpcd disk --dir "$shm" --block-size 16 --ram-blocks 5 --max-peers 4 \
+refuses 1 '--disk: --block-bytes is missing: a tier keeps blocks of a pool of RAM with memory$' \
+	gpcd disk --dir "$shm" --block-size 16 --ram-blocks 5 --max-peers 4 --disk "$tmp/file" --disk-blocks 100
+refuses 1 '--disk: --ram-blocks and --block-bytes are missing: .*; and so are --disk-bytes and --disk-blocks, one of which' \
+	gpcd disk --dir "$shm" --block-size 16 --max-peers 4 --disk "$tmp/file"
+run gpcd disk --dir "$shm" --block-size 16 --max-blocks 200 --ram-blocks 5 --max-peers 4 --daemonize --pidfile "$tmp/there.pid"
+kill "$(cat "$tmp/there.pid")"
+until_ok is_gone "$(cat "$tmp/there.pid")"
+refuses 1 'no pool of RAM with memory' gpcd disk --dir "$shm" --block-size 16 --max-blocks 200 --max-peers 4 \
 	--disk "$tmp/file" --disk-blocks 100
+run gpc-inspect --dir "$shm" rm disk
 refuses 1 'disk-bytes and --disk-blocks are 0.* one of them must say how large' gpcd disk --dir "$shm" $make --disk "$tmp/file"
 refuses 1 '--disk-bytes is 1: it must be [0-9]+ or more, for one block of 4096 bytes' \
 	gpcd disk --dir "$shm" $make --disk "$tmp/file" --disk-bytes 1

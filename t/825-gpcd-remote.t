@@ -53,6 +53,21 @@ fresh()
 	run gpc-inspect rm bad --dir "$shm" --force
 }
 
+# ---- what is refused before there is any memory: it would be refused, too ----
+
+early="--block-size 16 --ram-blocks 32 --block-bytes 4k --max-peers 8 --huge-dir $shm"
+# shellcheck disable=SC2086
+{
+refuses 1 '--remote: there is no plugin rediss: .* does not exist; correct the name' \
+	gpcd bad --dir "$shm" $early --key-file "$tmp/key" --remote rediss:server=localhost
+refuses 1 '--remote: [^ ]* has no option hwo; it takes how' \
+	gpcd bad --dir "$shm" $early --key-file "$tmp/key" --remote "$plugin:hwo=right"
+refuses 1 '--remote: the remote store has no name' gpcd bad --dir "$shm" $early --key-file "$tmp/key" --remote :a=b
+refuses 1 '--remote: --ram-blocks and --block-bytes are missing: a tier keeps blocks of a pool of RAM with memory$' \
+	gpcd bad --dir "$shm" --block-size 16 --key-file "$tmp/key" --remote "$plugin:how=right"
+}
+is "$(ls "$shm")" '' "and no cache is made for it"
+
 # ---- what is seen ----
 
 # shellcheck disable=SC2086

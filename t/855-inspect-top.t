@@ -38,7 +38,7 @@ tail -n 1 "$tmp/out" >"$tmp/second"
 is "$("$helpers/json" "$tmp/second" per_second/published)" 0 "the second one what was since the first"
 refuses 2 'stat: --limit goes with --watch$' gpc-inspect --dir "$shm" stat one --limit 3
 refuses 2 '--watch: 0 is out of range' gpc-inspect --dir "$shm" stat one --watch 0
-refuses 2 'list: --watch is an option of stat$' gpc-inspect --dir "$shm" list --watch 1
+refuses 2 'list: --watch is an option of stat and top$' gpc-inspect --dir "$shm" list --watch 1
 
 # ---- stat of all caches ----
 

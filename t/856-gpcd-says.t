@@ -63,6 +63,24 @@ grep -q '^gpcd: elsewhere: serving' "$tmp/elsewhere.err"
 ok $? "another standard error than the journal's is as ever" "$tmp/elsewhere.err"
 unset JOURNAL_STREAM
 
+# ---- who died ----
+
+begin buried --max-peers 8
+buried=$pid
+start named "$helpers/hold" "$shm" buried somebody 0 0 0
+named=$pid
+start nameless "$helpers/hold" "$shm" buried '' 0 0 0
+nameless=$pid
+until_ok grep -q holding "$tmp/named.out"
+until_ok grep -q holding "$tmp/nameless.out"
+kill -9 "$named" "$nameless"
+until_ok grep -q "(pid $named, somebody) died" "$tmp/buried.err"
+ok $? "with its label" "$tmp/buried.err"
+until_ok grep -q "(pid $nameless) died" "$tmp/buried.err"
+ok $? "and without one" "$tmp/buried.err"
+pid=$buried
+stop
+
 # ---- SIGUSR1 ----
 
 begin state --quiet --max-peers 8

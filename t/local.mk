@@ -274,6 +274,7 @@ t_scripts = \
 	%reldir%/801-gpcd-life.t \
 	%reldir%/802-gpcd-limits.t \
 	%reldir%/803-gpcd-full.t \
+	%reldir%/daemon/exists.t \
 	%reldir%/804-defaults.t \
 	%reldir%/805-gpcd-fails.t \
 	%reldir%/806-foreign-text.t \

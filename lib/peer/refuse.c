@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include "peer/refs.h"
 #include "peer/refuse.h"
 #include "peer/hold.h"
@@ -314,21 +315,34 @@ static int refuse_quota(const gpc *c, uint32_t n)
 		       quota_of_peer(c));
 }
 
+/* "pool 1, to": the argument is named where its name says more than "pool". */
+static const char *pool_text(char text[BLOCK_TEXT], const char *argument, uint32_t pool)
+{
+	if (strcmp(argument, "pool"))
+		snprintf(text, BLOCK_TEXT, "pool %u, %s,", pool, argument);
+	else
+		snprintf(text, BLOCK_TEXT, "pool %u", pool);
+	return text;
+}
+
 static int refuse_room(const struct shm_command *head, const char *argument, uint32_t pool,
 		       const struct shm_pool *p, uint32_t n)
 {
 	unsigned long long headroom = head->headroom;
 	uint32_t blocks = load_relaxed(&p->blocks);
+	char text[BLOCK_TEXT];
+
+	pool_text(text, argument, pool);
 
 	if (n + headroom > blocks)
 		return err_set(ENOSPC,
-			       "n is %u, headroom %llu: pool %u, %s, has %u blocks, so there are "
-			       "never so many",
-			       n, headroom, pool, argument, blocks);
+			       "n is %u, headroom %llu: %s has %u blocks, so there are never so "
+			       "many",
+			       n, headroom, text, blocks);
 	return err_set(ENOSPC,
-		       "n is %u, headroom %llu: of the %u blocks of pool %u, %s, not so many are "
-		       "free or can be evicted now: the others are held, or hold blocks that are",
-		       n, headroom, blocks, pool, argument);
+		       "n is %u, headroom %llu: of the %u blocks of %s not so many are free or can "
+		       "be evicted now: the others are held, or hold blocks that are",
+		       n, headroom, blocks, text);
 }
 
 /* Of the pool that blocks are asked of. */
@@ -336,6 +350,7 @@ static int refuse_place(const gpc *c, const struct shm_command *head, const char
 			uint32_t pool, uint32_t n, int32_t err)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
+	char text[BLOCK_TEXT];
 
 	switch (err) {
 	case -ENOSPC:
@@ -347,9 +362,9 @@ static int refuse_place(const gpc *c, const struct shm_command *head, const char
 			       argument, pool, pool);
 	case -EAGAIN:
 		return err_set(EAGAIN,
-			       "timeout_ms is 0: the %u blocks of pool %u, %s, are on their "
-			       "way but not there yet",
-			       n, pool, argument);
+			       "timeout_ms is 0: the %u blocks of %s are on their way but not "
+			       "there yet",
+			       n, pool_text(text, argument, pool));
 	default:
 		return err_set(-err, "%s is %u: %s", argument, pool, gpc_strerror(err));
 	}

@@ -306,8 +306,24 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 	return 0;
 }
 
+/* The number of the writer's process if it is stopped, so that no wait helps; else 0. */
+static int stopped_writer(const gpc *c)
+{
+	uint32_t seat = load_relaxed(&seg_state(&c->seg)->writer_peer);
+	const struct shm_seat *s;
+	struct identity who;
+
+	if (!seat || seat > c->seg.header.geometry.max_peers)
+		return 0;
+	s = seg_seat(&c->seg, seat - 1);
+	who = (struct identity){ s->pid, s->start_time, s->namespaces };
+	return identity_stopped(&who) ? (int)who.pid : 0;
+}
+
 static int wait_error(gpc *c, int err, uint64_t deadline_ns)
 {
+	int pid;
+
 	if (err == -ENOTCONN)
 		return err_set(ENOTCONN,
 			       "no process is the writer of %s: start gpcd, or attach with "
@@ -316,6 +332,13 @@ static int wait_error(gpc *c, int err, uint64_t deadline_ns)
 	if (deadline_ns == 0)
 		return err_set(EAGAIN, "timeout_ms is 0: the writer of %s has not answered yet",
 			       c->seg.name);
+	pid = stopped_writer(c);
+	if (pid)
+		return err_set(
+			ETIMEDOUT,
+			"time is up: the writer of %s, process %d, is stopped: kill -CONT %d "
+			"lets it go on",
+			c->seg.name, pid, pid);
 	return err_set(ETIMEDOUT, "time is up: the writer of %s has not answered", c->seg.name);
 }
 

@@ -255,6 +255,23 @@ static int open_all(struct remote *r)
 	return ret;
 }
 
+int remote_check(const char *spec)
+{
+	struct plugin plugin;
+	struct options o;
+	int r = options_parse(spec, &o);
+
+	if (r < 0)
+		return r;
+	r = plugin_load(o.name, &plugin);
+	if (!r) {
+		r = options_check(&o, &plugin.own);
+		plugin_unload(&plugin);
+	}
+	options_free(&o);
+	return r;
+}
+
 static int check_options(const struct remote_options *o)
 {
 	int r = err_range("lanes", o->lanes, 1, GPC_REMOTE_LANES - 1);

@@ -82,6 +82,9 @@ struct remote_state {                /* counters never fall */
 
 struct remote;
 
+/* What can be refused of NAME:word=value,... before there is a cache: its form, the plugin, and
+ * words that it does not take.  Values are the plugin's to judge, when it opens. */
+int remote_check(const char *spec);
 /* 0, or an error with its sentence (err_set): no such plugin, one that others could have written,
  * an option, what the plugin's open says.  A store that does not answer is no error. */
 int remote_open(const struct remote_options *o, struct remote **ret);

@@ -39,7 +39,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "segment/lockfile.h"
-#include "segment/memory.h"
+#include "segment/memory_file.h"
 #include "base/order.h"
 
 #define ALLOCATE_STEP (64ull << 20)
@@ -171,13 +171,23 @@ static int make_file(const struct segment *s, const char *suffix, const struct d
 	return 0;
 }
 
-static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes)
+/* memory: bytes that the RAM pool is going to need there besides, so that the first refusal names
+ * all of it. */
+static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes, uint64_t memory)
 {
 	uint64_t missing;
 
 	if (free_bytes >= need) /* no limit told, and none left */
 		free_bytes = 0;
-	missing = need - free_bytes;
+	missing = need + memory - free_bytes;
+	if (memory)
+		return err_set(
+			ENOSPC,
+			"%s lacks %llu bytes (%llu MiB): %s needs %llu MiB, %llu MiB of them "
+			"for the memory of its RAM pool, and %llu MiB are free; enlarge it "
+			"or lower ram_blocks, block_bytes, max_blocks or max_peers",
+			s->dir, (unsigned long long)missing, MIB(missing), s->name,
+			MIB(need + memory), MIB(memory), (unsigned long long)(free_bytes >> 20));
 	return err_set(ENOSPC,
 		       "%s lacks %llu bytes (%llu MiB): %s needs %llu MiB and %llu MiB "
 		       "are free; enlarge it or lower max_blocks or max_peers",
@@ -201,7 +211,7 @@ static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
 			continue;
 		}
 		if (err == ENOSPC)
-			return no_space(s, bytes - at, segment_free_space(s->lock_fd));
+			return no_space(s, bytes - at, segment_free_space(s->lock_fd), 0);
 		if (err) {
 			errno = err;
 			return err_sys(0, "%llu bytes in %s", (unsigned long long)bytes, s->dir);
@@ -329,6 +339,16 @@ static int make_memory(const struct segment *s, struct draft *d)
 	return 0;
 }
 
+/* Bytes of the RAM pool's memory that are going to be in the cache's folder. */
+static uint64_t memory_here(const struct draft *d)
+{
+	bool elsewhere = d->pages.huge_dir && *d->pages.huge_dir;
+
+	if (!d->cfg->ram_memory)
+		return 0;
+	return memory_tables(&d->memory) + (elsewhere ? 0 : d->memory.images_bytes);
+}
+
 /* Steps 3 to 6. */
 static int build(struct segment *s, struct draft *d)
 {
@@ -343,7 +363,7 @@ static int build(struct segment *s, struct draft *d)
 	need = ROUND_UP(s->at.index_bytes, s->unit) + ROUND_UP(s->at.control_bytes, s->unit) +
 	       s->unit;
 	if (need > space)
-		return no_space(s, need, space);
+		return no_space(s, need, space, memory_here(d));
 	if ((err = write_id(s)) ||
 	    (err = make_segment(s, "ctl.tmp", d, &control, &s->control_fd)) ||
 	    (err = make_segment(s, "idx.tmp", d, &s->header, &s->index_fd)) ||

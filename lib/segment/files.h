@@ -9,6 +9,7 @@
 #define SEGMENT_DIR    "/dev/shm"
 #define SEGMENT_PATH   384                            /* bytes that any path takes */
 #define SEGMENT_LET_IN "gpcd --group lets a group in" /* whom a file is closed to */
+#define SEGMENT_OTHER  ", or remove the cache"        /* that is not what is asked for */
 
 /* ---- segment.c ---- */
 

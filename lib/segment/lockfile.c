@@ -149,7 +149,7 @@ void identity_self(struct identity *ret)
 /* kill() decides whether the number is in use: a /proc mounted with hidepid lacks
  * processes that are alive.  A dead group leader stays a zombie while its other threads
  * run, and they share its files; hence the count of threads. */
-enum identity_answer identity_look(const struct identity *id)
+static enum identity_answer look(const struct identity *id, char *ret_state)
 {
 	struct proc_stat st;
 	char path[32];
@@ -165,8 +165,23 @@ enum identity_answer identity_look(const struct identity *id)
 		return IDENTITY_UNKNOWN;
 	if (st.start_time != id->start_time)
 		return IDENTITY_GONE;
+	*ret_state = st.state;
 	return (st.state == 'Z' || st.state == 'X') && st.threads <= 1 ? IDENTITY_GONE
 								       : IDENTITY_THERE;
+}
+
+enum identity_answer identity_look(const struct identity *id)
+{
+	char state;
+
+	return look(id, &state);
+}
+
+bool identity_stopped(const struct identity *id)
+{
+	char state;
+
+	return look(id, &state) == IDENTITY_THERE && (state == 'T' || state == 't');
 }
 
 bool identity_gone(const struct identity *id)

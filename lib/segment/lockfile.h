@@ -65,5 +65,7 @@ void identity_self(struct identity *ret);
 enum identity_answer { IDENTITY_GONE, IDENTITY_THERE, IDENTITY_UNKNOWN };
 enum identity_answer identity_look(const struct identity *id);
 bool identity_gone(const struct identity *id);
+/* Is it stopped, by a signal or a debugger?  false: it cannot be told, as well. */
+bool identity_stopped(const struct identity *id);
 
 #endif

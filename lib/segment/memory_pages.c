@@ -232,7 +232,7 @@ static int no_room(const struct segment *s, uint64_t need, uint64_t there, const
 	return err_set(
 		ENOSPC,
 		"%s: the memory of a pool needs %llu bytes (%llu MiB), and %llu bytes (%llu MiB) "
-		"are available %s: %llu bytes are missing",
+		"are available %s: %llu bytes are missing; ask for fewer or smaller blocks",
 		s->name, (unsigned long long)need, MIB(need), (unsigned long long)there, MIB(there),
 		where, (unsigned long long)(need - there));
 }

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -37,6 +38,21 @@ int segment_lock_name(const struct segment *s)
 	return segment_is_named(s, "lock", s->lock_fd) ? 0 : -ESTALE;
 }
 
+/* In a sticky folder a group that may use a file may not remove it. */
+static int cannot_remove(const char *path)
+{
+	int err = errno;
+	struct stat st;
+
+	if (err == EPERM && !lstat(path, &st) && st.st_uid != geteuid())
+		return err_set(EACCES,
+			       "removing %s: only its owner may, user %u, or root: its folder is "
+			       "sticky",
+			       path, (unsigned)st.st_uid);
+	errno = err;
+	return err_sys(err == EPERM ? EACCES : 0, "removing %s", path);
+}
+
 int segment_remove_file(const struct segment *s, const char *suffix)
 {
 	char path[SEGMENT_PATH];
@@ -44,7 +60,7 @@ int segment_remove_file(const struct segment *s, const char *suffix)
 	segment_path(s, suffix, path);
 	if (!unlink(path) || errno == ENOENT)
 		return 0;
-	return err_sys(errno == EPERM ? EACCES : 0, "removing %s", path);
+	return cannot_remove(path);
 }
 
 /* Mirrors of the host device: m and a number.  "a.m1" is a name that a cache may have,

@@ -127,18 +127,21 @@ int segment_boot_id(uint8_t id[16])
 	char text[64] = "";
 	int fd = fd_peek("/proc/sys/kernel/random/boot_id", O_RDONLY);
 	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	int i = 0, saved = errno;
 	unsigned byte;
 	char *p = text;
-	int i = 0;
 
 	if (fd >= 0)
 		close(fd);
+	errno = saved;
+	if (n < 0)
+		return err_sys(0, "/proc/sys/kernel/random/boot_id");
 	while (n > 0 && i < 16 && sscanf(p, "%2x", &byte) == 1) {
 		id[i++] = (uint8_t)byte;
 		p += 2;
 		p += *p == '-';
 	}
-	return i == 16 ? 0 : err_set(EIO, "/proc/sys/kernel/random/boot_id is unreadable");
+	return i == 16 ? 0 : err_set(EIO, "/proc/sys/kernel/random/boot_id holds no identifier");
 }
 
 uint64_t segment_header_sum(const struct shm_header *h)
@@ -300,7 +303,7 @@ static int check_layout(const struct segment *s, const uint8_t *layout)
 		return 0;
 	return err_set(EPROTO,
 		       "%s was made for another model or parallel layout (its "
-		       "fingerprint differs)",
+		       "fingerprint differs): use that one" SEGMENT_OTHER,
 		       s->name);
 }
 
@@ -309,8 +312,9 @@ static int check_field(const struct segment *s, const char *field, int64_t has, 
 {
 	if (!given || has == given)
 		return 0;
-	return err_set(EPROTO, "%s exists with %s %lld instead of %lld", s->name, field,
-		       (long long)has, (long long)given);
+	return err_set(EPROTO,
+		       "%s exists with %s %lld instead of %lld: ask for what it has" SEGMENT_OTHER,
+		       s->name, field, (long long)has, (long long)given);
 }
 
 /* The number of tokens a block is compared always: keys depend on it. */
@@ -325,11 +329,11 @@ static int check_config(const struct segment *s, const struct gpc_config *cfg)
 	fits.max_blocks = g->max_blocks;
 	fits.max_pools = g->max_pools;
 	if ((err = geometry_from_config(&fits, &made)))
-		return err_set(EPROTO,
-			       "%s exists and is too small: it has %u blocks and %u pools, and "
-			       "vram_blocks %u and ram_blocks %u are asked for",
-			       s->name, g->max_blocks, g->max_pools, cfg->vram_blocks,
-			       cfg->ram_blocks);
+		return err_set(
+			EPROTO,
+			"%s exists and is too small: it has %u blocks and %u pools, and "
+			"vram_blocks %u and ram_blocks %u are asked for: ask for less" SEGMENT_OTHER,
+			s->name, g->max_blocks, g->max_pools, cfg->vram_blocks, cfg->ram_blocks);
 	if ((err = check_field(s, "block_tokens", h->block_tokens,
 			       cfg->block_tokens ? cfg->block_tokens : 16)) ||
 	    (err = check_field(s, "max_blocks", g->max_blocks, cfg->max_blocks)) ||
@@ -342,10 +346,15 @@ static int check_config(const struct segment *s, const struct gpc_config *cfg)
 	    (err = check_field(s, "peer_quota", h->peer_quota, cfg->peer_quota)))
 		return err;
 	if (cfg->free_target && h->free_target != MAX(cfg->free_target, 0))
-		return err_set(EPROTO, "%s exists with free_target %d instead of %d", s->name,
-			       h->free_target, MAX(cfg->free_target, 0));
+		return err_set(EPROTO,
+			       "%s exists with free_target %d instead of %d: ask for what it "
+			       "has" SEGMENT_OTHER,
+			       s->name, h->free_target, MAX(cfg->free_target, 0));
 	if (cfg->max_aliases && g->alias_buckets != made.alias_buckets)
-		return err_set(EPROTO, "%s exists with max_aliases %d instead of %d", s->name,
+		return err_set(EPROTO,
+			       "%s exists with max_aliases %d instead of %d: ask for what it "
+			       "has" SEGMENT_OTHER,
+			       s->name,
 			       g->alias_buckets ? (int)(g->alias_buckets * SHM_ALIASES) : -1,
 			       cfg->max_aliases);
 	return check_layout(s, cfg->layout);

@@ -20,6 +20,7 @@
 #include <string.h>
 #include "disk/disk.h"
 #include "memory/maps.h"
+#include "remote/remote.h"
 #include "peer/refuse.h"
 #include "stage/stage.h"
 
@@ -366,6 +367,8 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	int err = plan_check(name, opt, ret);
 	struct gpc_tiers *t;
 
+	if (err == 0 && opt->remote)
+		err = remote_check(opt->remote);
 	if (err < 0)
 		return err;
 	t = calloc(1, sizeof(*t));

@@ -207,9 +207,9 @@ static void lose_peer(struct writer *w, uint32_t peer)
 		store_relaxed(&s->lost_ns, now);
 	if (!p->lost)
 		log_say(&w->c->log, LOG_INFO,
-			"seat %u (pid %d, %.31s) is lost: what it holds is taken "
+			"seat %u (pid %d%s%.31s) is lost: what it holds is taken "
 			"back when its process has ended",
-			peer, p->who.pid, s->label);
+			peer, p->who.pid, s->label[0] ? ", " : "", s->label);
 	silence(w, peer);
 	end_reservations(w, peer, END_QUARANTINED);
 }
@@ -220,8 +220,9 @@ static void mourn(struct writer *w, uint32_t peer, bool kept)
 	bool left = load_relaxed(&s->state) == SEAT_LEFT;
 
 	if (!w->peer[peer].mourned && (kept || !left))
-		log_say(&w->c->log, LOG_INFO, "seat %u (pid %d, %.31s) %s: %s", peer,
-			w->peer[peer].who.pid, s->label, left ? "has left" : "died",
+		log_say(&w->c->log, LOG_INFO, "seat %u (pid %d%s%.31s) %s: %s", peer,
+			w->peer[peer].who.pid, s->label[0] ? ", " : "", s->label,
+			left ? "has left" : "died",
 			kept ? "what it held is its companions', until they end"
 			     : "taking back what it held");
 	w->peer[peer].mourned = true;

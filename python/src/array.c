@@ -39,6 +39,25 @@ static int own(struct array *a, const char *name, size_t n, size_t size)
 	return 0;
 }
 
+/* Why an object that is a buffer cannot be had as one: arrays that have been transposed, sliced or
+ * locked print as any other.  NULL: it is none, or something else is wrong. */
+static const char *why_no_buffer(PyObject *o, int flags)
+{
+	const char *why = NULL;
+	Py_buffer v;
+
+	if (PyObject_GetBuffer(o, &v, PyBUF_STRIDED_RO | PyBUF_FORMAT) < 0) {
+		PyErr_Clear();
+		return NULL;
+	}
+	if ((flags & PyBUF_WRITABLE) && v.readonly)
+		why = "read-only";
+	else if (!PyBuffer_IsContiguous(&v, 'C'))
+		why = "not contiguous (numpy.ascontiguousarray() makes a copy that is)";
+	PyBuffer_Release(&v);
+	return why;
+}
+
 static int view(PyObject *o, const char *name, const char *wanted, int flags, struct array *a)
 {
 	if (PyObject_GetBuffer(o, &a->view, flags) < 0) {
@@ -46,8 +65,15 @@ static int view(PyObject *o, const char *name, const char *wanted, int flags, st
 		if (PyErr_ExceptionMatches(PyExc_TypeError) ||
 		    PyErr_ExceptionMatches(PyExc_BufferError) ||
 		    PyErr_ExceptionMatches(PyExc_ValueError)) {
+			const char *why;
+
 			PyErr_Clear();
-			return refuse(name, wanted, o);
+			why = why_no_buffer(o, flags);
+			if (!why)
+				return refuse(name, wanted, o);
+			PyErr_Format(PyExc_TypeError, "%s: %s wanted, this is %s: %.200R", name,
+				     wanted, why, o);
+			return -1;
 		}
 		return -1;
 	}

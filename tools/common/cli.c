@@ -46,6 +46,13 @@ const char *cli_tool(void)
 	return tool;
 }
 
+const char *cli_behind_name(const char *text, const char *name)
+{
+	size_t n = strlen(name);
+
+	return n && !strncmp(text, name, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+}
+
 static void say(const char *detail, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));
 
@@ -59,7 +66,7 @@ static void say(const char *detail, const char *fmt, va_list ap)
 	vsnprintf(line, sizeof(line), fmt, ap);
 	used = strlen(line);
 	if (detail)
-		snprintf(line + used, sizeof(line) - used, ": %s", detail);
+		snprintf(line + used, sizeof(line) - used, ": %s", cli_behind_name(detail, line));
 	shown_text(clean, sizeof(clean), line);
 	fprintf(stderr, "%s: %s\n", tool, clean);
 }
@@ -344,6 +351,29 @@ int cli_bad_name(const char *name)
 	return cli_usage(
 		"'%s' cannot name a cache: a name has 1 to %d bytes, no '/', and no '.' first",
 		name, GPC_MAX_NAME);
+}
+
+/* Only where the number is one of ours: in another PID namespace it is somebody else's. */
+int cli_stopped(const struct gpc_stats *st)
+{
+	char path[64], text[512];
+	const char *after;
+	size_t n;
+	FILE *f;
+
+	if (!st->alive || !st->here)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)st->pid);
+	f = fopen(path, "re");
+	if (!f)
+		return -1;
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = 0;
+	after = strrchr(text, ')'); /* the name before it may hold anything */
+	if (!after || strncmp(after, ") ", 2))
+		return -1;
+	return after[2] == 'T' || after[2] == 't';
 }
 
 uint64_t cli_now_ns(void)

@@ -23,6 +23,8 @@ void cli_gpc_error(int err, const char *fmt, ...) __attribute__((format(printf, 
 /* For a cache that cannot be had: its name and the library's sentence, which has the name
  * in it where there is no such cache. */
 void cli_cache_error(int err, const char *name);
+/* The part of a sentence of the library that is to stand behind "NAME: ": some begin with that. */
+const char *cli_behind_name(const char *text, const char *name);
 /* The library's sentence alone. */
 const char *cli_gpc_text(int err);
 /* Message, then where to find help; returns EXIT_USAGE. */
@@ -58,6 +60,11 @@ bool cli_device(const char *text);
 bool cli_name(const char *name);
 /* EXIT_USAGE, for one that is not. */
 int cli_bad_name(const char *name);
+
+/* Is the process behind that seat stopped?  1, 0, or -1: it cannot be told, since it is in
+ * another PID namespace, or /proc does not show it. */
+struct gpc_stats;
+int cli_stopped(const struct gpc_stats *st);
 
 /* Monotonic clock. */
 uint64_t cli_now_ns(void);

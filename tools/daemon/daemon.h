@@ -55,6 +55,7 @@ struct daemon {
 	struct gpc_tiers_options tiers; /* disk NULL: none */
 	char disk[PATH_MAX], key_file[PATH_MAX];
 	uint64_t disk_bytes;
+	bool max_blocks_computed; /* --max-blocks was not given, and tiers have a share in it */
 	uint8_t secret[16];
 	struct tiers_thread *tiers_thread;
 	const char *events, *events_replay; /* endpoints; NULL: none */

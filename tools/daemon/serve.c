@@ -33,6 +33,8 @@ const char *serve_option_words(const char *text, char *ret, size_t room)
 		{ "devices", "--device" },
 		{ "tick_us", "--tick (in microseconds)" },
 		{ "free_target", "--free-target" },
+		{ "quarantine_ms", "--quarantine" },
+		{ "peer_quota", "--quota" },
 		{ "block_bytes", "--block-bytes" },
 		{ "huge_dir", "--huge-dir" },
 		{ "numa is", "--numa is" },
@@ -68,11 +70,26 @@ const char *serve_option_words(const char *text, char *ret, size_t room)
 	return ret;
 }
 
+/* Of a cache that is there and is another one: which command removes it, and where a number comes
+ * from that nobody has typed. */
+static const char *how_to_have(const struct daemon *d, int err, char *ret, size_t room)
+{
+	ret[0] = 0;
+	if (err == -EPROTO && strstr(cli_gpc_text(err), "remove the cache"))
+		snprintf(ret, room, " ('gpc-inspect %s%s%srm %s')%s", d->dir[0] ? "--dir " : "",
+			 d->dir, d->dir[0] ? " " : "", d->name,
+			 d->max_blocks_computed && strstr(cli_gpc_text(err), "max_blocks")
+				 ? "; --max-blocks was not given, and is what the pools and the "
+				   "tiers of --disk and --remote need together"
+				 : "");
+	return ret;
+}
+
 /* Returns the exit status. */
 static int cannot_open(const struct daemon *d, int err)
 {
 	const char *text = cli_gpc_text(err);
-	char words[1024];
+	char words[1024], how[PATH_MAX + 512];
 
 	if (err == -ENOENT && !d->create && strncmp(text, "there is no cache", 17) == 0)
 		say(LOG_ERR, "%s; --block-size makes one", text);
@@ -80,7 +97,9 @@ static int cannot_open(const struct daemon *d, int err)
 		say(LOG_ERR, "%s: %s; 'gpc-inspect %s%s%srm %s' removes it", d->name, text,
 		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
 	else
-		say(LOG_ERR, "%s: %s", d->name, serve_option_words(text, words, sizeof(words)));
+		say(LOG_ERR, "%s: %s%s", d->name,
+		    serve_option_words(cli_behind_name(text, d->name), words, sizeof(words)),
+		    how_to_have(d, err, how, sizeof(how)));
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
 }
 
@@ -162,10 +181,22 @@ int serve_open(struct daemon *d, gpc **ret)
 	return r < 0 ? cannot_open(d, r) : 0;
 }
 
-static int seat_taken(const struct daemon *d, int pid)
+/* A writer that is stopped serves nobody, and --standby would wait for ever. */
+static int seat_taken(const struct daemon *d, gpc *c)
 {
-	say(LOG_ERR, "%s has a writer already (process %d); --standby waits until it ends", d->name,
-	    pid);
+	struct gpc_info info = { .size = sizeof(info) };
+	struct gpc_stats st = { .size = sizeof(st) };
+	bool known = gpc_info_get(c, &info) >= 0;
+
+	if (known && info.writer_peer >= 0 && gpc_stats_get(c, info.writer_peer, &st) >= 0 &&
+	    cli_stopped(&st) == 1)
+		say(LOG_ERR,
+		    "%s has a writer already (process %d), which is stopped: kill -CONT %d lets it "
+		    "go on; --standby waits until it ends",
+		    d->name, info.writer_pid, info.writer_pid);
+	else
+		say(LOG_ERR, "%s has a writer already (process %d); --standby waits until it ends",
+		    d->name, known ? info.writer_pid : 0);
 	return EXIT_SEAT_TAKEN;
 }
 
@@ -175,14 +206,15 @@ int serve_find_writer(struct daemon *d)
 					  .label = "gpcd",
 					  .dir = d->dir[0] ? d->dir : NULL };
 	struct gpc_info info = { .size = sizeof(info) };
+	int status = 0;
 	gpc *c;
 
 	if (gpc_attach(d->name, &opt, 0, &c) < 0)
 		return 0;
-	if (gpc_info_get(c, &info) < 0)
-		info.writer_pid = 0;
+	if (gpc_info_get(c, &info) >= 0 && info.writer_pid)
+		status = seat_taken(d, c);
 	gpc_close(c);
-	return info.writer_pid ? seat_taken(d, info.writer_pid) : 0;
+	return status;
 }
 
 /* There is a writer: wait for its end.  A label is given when one attaches, and until now
@@ -214,7 +246,6 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 
 int serve_take_seat(struct daemon *d, gpc **c)
 {
-	struct gpc_info info = { .size = sizeof(info) };
 	int r = gpc_writer_take(*c, 0, 0), status;
 
 	if (r == -EAGAIN && d->standby) {
@@ -223,7 +254,7 @@ int serve_take_seat(struct daemon *d, gpc **c)
 			return status;
 	}
 	if (r == -EAGAIN)
-		return seat_taken(d, gpc_info_get(*c, &info) < 0 ? 0 : info.writer_pid);
+		return seat_taken(d, *c);
 	if (r < 0)
 		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name, cli_gpc_text(r));
 	__atomic_store_n(&d->served, r >= 0, __ATOMIC_RELAXED); /* http.c looks */

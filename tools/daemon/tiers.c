@@ -289,17 +289,60 @@ static bool find_other(const struct daemon *d, const struct gpc_tiers_file *f, c
 	return false;
 }
 
+/* All that is missing at once: who adds one option should not hear of the next. */
+static bool find_no_ram(const struct daemon *d, const struct gpc_tiers_file *f, char *why,
+			size_t room)
+{
+	bool sized = !d->disk[0] || f->blocks || d->tiers.disk_blocks || d->disk_bytes;
+
+	if (d->cfg.ram_blocks && d->memory.block_bytes)
+		return false;
+	return snprintf(why, room, "%s missing: a tier keeps blocks of a pool of RAM with memory%s",
+			d->cfg.ram_blocks       ? "--block-bytes is"
+			: d->memory.block_bytes ? "--ram-blocks is"
+						: "--ram-blocks and --block-bytes are",
+			sized ? ""
+			      : "; and so are --disk-bytes and --disk-blocks, one of which must "
+				"say how large the file is to be");
+}
+
+/* The library looks at the store's options before it looks for the cache.  There is none, or there
+ * is one since a moment ago, whose tier is closed again. */
+static bool find_bad_store(const struct daemon *d, char *why, size_t room)
+{
+	struct gpc_tiers_options o = { .size = sizeof(o),
+				       .remote = d->tiers.remote,
+				       .dir = d->dir[0] ? d->dir : NULL };
+	gpc_tiers *t = NULL;
+	int r = gpc_tiers_open(d->name, &o, &t);
+
+	gpc_tiers_close(t);
+	if (r >= 0 || strncmp(cli_gpc_text(r), "there is no cache", 17) == 0)
+		return false;
+	return snprintf(why, room, "%s", cli_gpc_text(r));
+}
+
 /* f: what the file says of itself; no blocks: there is none. */
 static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
 {
+	const char *option = d->disk[0] ? "disk" : "remote";
 	char why[PATH_MAX + 256];
-	bool found =
-		d->create && d->disk[0] &&
-		(f->blocks ? find_other(d, f, why, sizeof(why)) : find_new(d, why, sizeof(why)));
+	bool found;
 
+	if (!d->create || !is_absent(d))
+		return 0;
+	found = find_no_ram(d, f, why, sizeof(why));
+	if (!found && d->disk[0])
+		found = f->blocks ? find_other(d, f, why, sizeof(why))
+				  : find_new(d, why, sizeof(why));
+	if (!found && d->tiers.remote) {
+		option = "remote";
+		found = find_bad_store(d, why, sizeof(why));
+	}
+	/* once more: the file may be what another gpcd has made, or has, by now */
 	if (!found || !is_absent(d))
 		return 0;
-	say(LOG_ERR, "%s: --disk: %s", d->name, why);
+	say(LOG_ERR, "%s: --%s: %s", d->name, option, why);
 	return EXIT_RUNTIME;
 }
 
@@ -331,9 +374,11 @@ int tiers_prepare(struct daemon *d)
 		d->tiers.disk_bytes = d->disk_bytes;
 	blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : file.blocks;
 	blocks += remote_blocks(d);
-	if (d->create && !d->cfg.max_blocks && blocks)
+	if (d->create && !d->cfg.max_blocks && blocks) {
+		d->max_blocks_computed = true;
 		d->cfg.max_blocks =
 			(uint32_t)(d->cfg.vram_blocks + d->cfg.ram_blocks + TRANSIT + blocks);
+	}
 	return refuse_early(d, &file);
 }
 

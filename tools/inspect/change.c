@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { PATIENCE_MS = 10000 };
 
@@ -20,9 +21,16 @@ static int open_named(struct inspect *in, gpc **ret)
 			: cli_usage("%s: NAME is missing", in->command);
 }
 
+/* The library's sentence names the flag, and here it is an option. */
 static int fail(const struct inspect *in, int r)
 {
-	cli_gpc_error(r, "%s", in->name);
+	static const char flag[] = "GPC_IF_IDLE: ";
+	const char *text = cli_gpc_text(r);
+
+	if (strncmp(text, flag, sizeof(flag) - 1))
+		cli_gpc_error(r, "%s", in->name);
+	else
+		cli_error("%s: --if-idle: %s", in->name, text + sizeof(flag) - 1);
 	return EXIT_RUNTIME;
 }
 

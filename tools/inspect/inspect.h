@@ -90,15 +90,12 @@ int inspect_attach(const struct inspect *in, const char *name, uint32_t flags, g
 
 /* ---- inspect-state.c ---- */
 
-/* Is the process behind that seat stopped?  1, 0, or -1: it cannot be told, since it is in
- * another PID namespace, or /proc does not show it. */
-int inspect_stopped(const struct gpc_stats *st);
 struct inspect_look {
 	struct gpc_info info;
 	int alive; /* processes, the writer's included */
 	/* seats that no writer has cleared: of processes that are dead or have left */
 	int dead;
-	int writer_stopped; /* as inspect_stopped says */
+	int writer_stopped; /* as cli_stopped says */
 	/* served, writer stopped, no writer, unused, or why no process could attach */
 	char state[300];
 };

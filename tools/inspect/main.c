@@ -337,14 +337,24 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 		{ OPT_IDLE, "if-idle" }, { OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
 		{ OPT_LIST, "list" },
 	};
-	size_t i = 0, owner = 0;
+	char owners[128] = "";
+	size_t i = 0, n, left = 0, used = 0;
 
 	while (!(bits & names[i].bit))
 		i++;
-	while (!(commands[owner].options & names[i].bit))
-		owner++;
-	return cli_usage("%s: --%s is an option of %s", cmd->name, names[i].name,
-			 commands[owner].name);
+	for (n = 0; n < ARRAY_SIZE(commands); n++)
+		left += !!(commands[n].options & names[i].bit);
+	for (n = 0; n < ARRAY_SIZE(commands); n++) {
+		if (!(commands[n].options & names[i].bit))
+			continue;
+		left--;
+		used += (size_t)snprintf(owners + used, sizeof(owners) - used, "%s%s",
+					 !used  ? ""
+					 : left ? ", "
+						: " and ",
+					 commands[n].name);
+	}
+	return cli_usage("%s: --%s is an option of %s", cmd->name, names[i].name, owners);
 }
 
 static const struct command *find_command(const char *name)

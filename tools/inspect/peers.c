@@ -66,7 +66,7 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 		{ "spilled", st->spilled },     { "bad", st->bad },
 		{ "transfers", st->transfers }, { "claims", st->claims },
 	};
-	int stopped = inspect_stopped(st);
+	int stopped = cli_stopped(st);
 	bool writer = st->alive && peer == writer_peer;
 	json_t *o = out_need(json_object());
 

@@ -40,7 +40,7 @@ struct sample_pool {
 struct sample_peer {
 	int seat;
 	bool writer;
-	int stopped; /* as inspect_stopped says */
+	int stopped; /* as cli_stopped says */
 	struct gpc_stats st;
 };
 

@@ -74,7 +74,7 @@ static void take_peers(gpc *c, struct sample *s)
 			continue;
 		p->seat = (int)i;
 		p->writer = p->st.alive && (int)i == s->info.writer_peer;
-		p->stopped = inspect_stopped(&p->st);
+		p->stopped = cli_stopped(&p->st);
 		if (p->writer)
 			s->writer_cpu_ns = cpu_of(&p->st);
 		s->npeers++;

@@ -16,29 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Only where the number is one of ours: in another PID namespace it is somebody else's. */
-int inspect_stopped(const struct gpc_stats *st)
-{
-	char path[64], text[512];
-	const char *after;
-	size_t n;
-	FILE *f;
-
-	if (!st->alive || !st->here)
-		return -1;
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)st->pid);
-	f = fopen(path, "re");
-	if (!f)
-		return -1;
-	n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	text[n] = 0;
-	after = strrchr(text, ')'); /* the name before it may hold anything */
-	if (!after || strncmp(after, ") ", 2))
-		return -1;
-	return after[2] == 'T' || after[2] == 't';
-}
-
 /* Is it only that the files are another user's, or that this place is read-only?  They are good
  * for others then, and their state is worth more than what they refuse us. */
 bool inspect_is_closed(const struct inspect *in, const char *name, int refused)
@@ -76,7 +53,7 @@ int inspect_look(const struct inspect *in, const char *name, gpc *c, struct insp
 	l.alive = (int)l.info.peers_alive + (l.info.writer_pid && l.info.writer_peer < 0);
 	l.dead = (int)l.info.peers_dead;
 	if (l.info.writer_peer >= 0 && gpc_stats_get(c, l.info.writer_peer, &st) >= 0)
-		l.writer_stopped = inspect_stopped(&st);
+		l.writer_stopped = cli_stopped(&st);
 	say_state(in, name, &l);
 	*ret = l;
 	return 0;
