@@ -225,7 +225,7 @@ static int options_check(const struct gpc_attach_options *opt, uint32_t flags, u
 	int err = err_flags(flags, known);
 
 	if (err == 0 && opt)
-		err = err_size("gpc_attach_options", opt->size, sizeof(*opt));
+		err = err_known("gpc_attach_options", opt, sizeof(*opt));
 	if (err == 0 && opt)
 		err = err_timeout(opt->timeout_ms);
 	if (err == 0 && opt)
@@ -425,7 +425,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 	if (err == 0 && !ret)
 		err = err_set(EINVAL, "ret is NULL");
 	if (err == 0 && cfg)
-		err = err_size("gpc_config", cfg->size, sizeof(*cfg));
+		err = err_known("gpc_config", cfg, sizeof(*cfg));
 	if (err == 0 && opt && opt->leader)
 		err = err_set(EINVAL, "leader is %d: a companion calls gpc_attach",
 			      (int)opt->leader);

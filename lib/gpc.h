@@ -51,7 +51,8 @@
  *
  * Names are gpc_object_verb (gpc_pool_add, gpc_key_hash); calls about blocks are verbs alone
  * (gpc_acquire, gpc_release).  Structs that may grow begin with their size: the caller sets
- * it, and every field that it leaves zero has its default.  Options may be NULL: all defaults.
+ * it, and every field that it leaves zero has its default.  Of a longer one, of a later release,
+ * what is not known here must be zero: -EINVAL.  Options may be NULL: all defaults.
  * In C, and in C++ with the fields in the order of the struct,
  *
  * 	gpc_publish(c, parents, keys, blocks, n,

@@ -182,6 +182,7 @@ t_programs = \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
+	%reldir%/base/later-structs.t \
 	%reldir%/193-create-fails.t \
 	%reldir%/194-refused-items.t \
 	%reldir%/195-rates.t \

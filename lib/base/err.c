@@ -131,17 +131,39 @@ int err_size(const char *type, uint32_t size, size_t least)
 		       type, size, type, least);
 }
 
-int err_struct(const char *type, const void *from, size_t least, void *to, size_t size)
+/* No struct will ever have so many bytes: it is not looked for them behind one that has not. */
+#define STRUCT_MOST 4096u
+
+static int check_struct(const char *type, const void *from, size_t least, size_t size)
 {
 	uint32_t has = *(const uint32_t *)from, i;
 	int err = err_size(type, has, least);
 
+	if (err == 0 && has > STRUCT_MOST)
+		return err_set(EINVAL,
+			       "the field size of struct %s is %u: set it to sizeof(struct %s), "
+			       "%zu here, and at most %u in any release",
+			       type, has, type, size, STRUCT_MOST);
 	for (i = (uint32_t)size; err == 0 && i < has; i++)
 		if (((const uint8_t *)from)[i])
 			err = err_set(EINVAL,
 				      "the field size of struct %s is %u: this library knows "
-				      "%zu bytes of it, and byte %u is not 0",
-				      type, has, size, i);
+				      "%zu bytes of it, and byte %u is not 0: set it to "
+				      "sizeof(struct %s), or use a newer library",
+				      type, has, size, i, type);
+	return err;
+}
+
+int err_known(const char *type, const void *from, size_t size)
+{
+	return check_struct(type, from, size, size);
+}
+
+int err_struct(const char *type, const void *from, size_t least, void *to, size_t size)
+{
+	uint32_t has = *(const uint32_t *)from;
+	int err = check_struct(type, from, least, size);
+
 	memset(to, 0, size);
 	if (err == 0)
 		memcpy(to, from, MIN((size_t)has, size));

@@ -30,6 +30,8 @@ int err_size(const char *type, uint32_t size, size_t least);
  * its size in the first release that had it.  A caller of a later release may have a longer one, if
  * it asks for nothing that is not known here. */
 int err_struct(const char *type, const void *from, size_t least, void *to, size_t size);
+/* The same of one that has been as long since its first release, and that is read where it is. */
+int err_known(const char *type, const void *from, size_t size);
 /* Text for people, of at most so many bytes. */
 int err_text(const char *argument, const char *text, size_t most);
 

@@ -331,7 +331,7 @@ static int check_call(gpc *c, int to, const gpc_key *keys, uint32_t n, const gpc
 	if (err == 0 && n && (!keys || !blocks))
 		err = err_set(EINVAL, "%s is NULL", keys ? "blocks" : "keys");
 	if (err == 0 && opt)
-		err = err_size("gpc_fetch_options", opt->size, sizeof(*opt));
+		err = err_known("gpc_fetch_options", opt, sizeof(*opt));
 	return err == 0 && opt ? check_options(opt, flags, c) : err;
 }
 

@@ -124,7 +124,7 @@ static int find_to(const gpc *c, int from, int to, uint32_t *ret)
 
 static int check_options(const gpc *c, const struct gpc_spill_options *opt)
 {
-	int err = err_size("gpc_spill_options", opt->size, sizeof(*opt));
+	int err = err_known("gpc_spill_options", opt, sizeof(*opt));
 
 	return err ? err : bring_check_ranks(c, opt->nranks, opt->ranks, opt->moves, opt->nmoves);
 }

@@ -308,7 +308,7 @@ int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits
 		err = err_timeout(timeout_ms);
 	if (err == 0 && !p)
 		err = err_set(EINVAL, "p is NULL");
-	return err < 0 ? err : err_size("gpc_pool", p->size, sizeof(*p));
+	return err < 0 ? err : err_known("gpc_pool", p, sizeof(*p));
 }
 
 GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms)

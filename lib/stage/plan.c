@@ -23,7 +23,7 @@ int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers 
 
 	if (!ret || !name || !opt)
 		return err_set(EINVAL, "%s is NULL", !ret ? "ret" : name ? "opt" : "name");
-	err = err_size("gpc_tiers_options", opt->size, sizeof(*opt));
+	err = err_known("gpc_tiers_options", opt, sizeof(*opt));
 	if (err == 0 && opt->flags & ~FLAGS)
 		err = err_set(
 			EINVAL,
