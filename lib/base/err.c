@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* err.c - one errno for each cause, and a sentence for people.
- * Tests: t/007-err-log.t t/191-errors.t t/192-sentences.t */
+ * Tests: t/007-err-log.t t/base/later-structs.t t/191-errors.t t/192-sentences.t */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif

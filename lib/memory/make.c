@@ -28,8 +28,8 @@
  *
  * The maker of VRAM has it in its maps from then on, with MEMORY_LOCK_USED, until the pool has
  * gone.
- * Tests: t/159-memory-waits.t t/199-pool-late.t t/157-pool-make.t t/159-adopted.t
- *   t/337-memory-dies.t */
+ * Tests: t/memory/once-threads.t t/159-memory-waits.t t/199-pool-late.t t/157-pool-make.t
+ *   t/159-adopted.t t/337-memory-dies.t */
 #include "config.h"
 
 #include "memory/make.h"

@@ -3,7 +3,8 @@
  *
  * c->maps->lock is held while a map is made: two threads that want one pool make one map.  It is
  * not held while a map is unmapped; by then nobody finds it.
- * Tests: t/144-maps.t t/146-map-refused.t t/346-map-turns.t t/213-copies-race.t t/143-copy.t */
+ * Tests: t/144-maps.t t/146-map-refused.t t/346-map-turns.t t/213-copies-race.t t/143-copy.t
+ *   t/request/pool-lives.t */
 #include "config.h"
 
 #include "memory/maps.h"

@@ -3,7 +3,7 @@
  *
  * Done words are looked at.  When the device has said done and the writer is to decide, it is
  * woken, and a handle that is the writer itself serves meanwhile.
- * Tests: t/213-copies-race.t t/345-copies-end.t */
+ * Tests: t/213-copies-race.t t/345-copies-end.t t/peer/no-writer.t */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -11,7 +11,7 @@
  * does, and what is held stays held where the shorter prefix needs it: it needs less at the end and
  * more in front. So what a group holds is one interval, and each block is taken once and given back
  * once at most.
- * Tests: t/116-groups.t t/214-groups-race.t */
+ * Tests: t/116-groups.t t/214-groups-race.t t/base/later-structs.t */
 #include "config.h"
 
 #include "base/key.h"

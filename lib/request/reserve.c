@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reserve.c - reservations: out of the stock of the handle, or by a command; and what all
  * groups of commands that bring blocks have in common.  stock.c has the stock.
- * Tests: t/120-reserve.t t/121-wait.t */
+ * Tests: t/120-reserve.t t/121-wait.t t/base/later-structs.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory_draft.c - what a caller wants a pool's RAM to be, checked, before there is a file.
- * Tests: t/196-ram-memory.t */
+ * Tests: t/196-ram-memory.t t/base/later-structs.t */
 #include "config.h"
 
 #include "segment/memory_file.h"

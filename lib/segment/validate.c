@@ -5,7 +5,7 @@
  * have written: one header is read by pread into private memory and checked there, and
  * all offsets are computed from its geometry.
  * Tests: t/009-segment-damage.t t/302-other-layout.t t/395-forged-files.t t/818-verdicts.t
- *   t/fuzz/segment.t */
+ *   t/fuzz/segment.t t/daemon/exists.t */
 #include "segment/files.h"
 
 #include <errno.h>

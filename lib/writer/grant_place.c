@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_place.c - blocks for a grant: free ones first, then victims, and places in RAM for what
  * the victims held.
- * Tests: t/137-crowded.t t/109-held-late.t t/134-chains-and-moves.t t/120-reserve.t t/130-tier.t */
+ * Tests: t/writer/parked.t t/137-crowded.t t/109-held-late.t t/134-chains-and-moves.t
+ *   t/120-reserve.t t/130-tier.t */
 #include "config.h"
 
 #include <errno.h>

@@ -44,7 +44,8 @@
  * cell, and a way to raise one again that leaves all as they were is a call for which it sends no
  * command.  So a peer's own command finds what it has let go before, and so does that of another one
  * that was told.  What no count tells (scribbled over; a reference more for one less, and no command
- * since) housekeeping finds. */
+ * since) housekeeping finds.
+ * Tests: t/writer/parked.t */
 #include "config.h"
 
 #include <errno.h>

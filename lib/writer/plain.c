@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plain.c - the short way: plain.h says what is plain.
- * Tests: t/107-two-ways.t t/109-held-late.t t/119-staged.t t/108-back-late.t t/fuzz/ring.t */
+ * Tests: t/writer/parked.t t/107-two-ways.t t/109-held-late.t t/119-staged.t t/108-back-late.t
+ *   t/fuzz/ring.t */
 #include "config.h"
 
 #include <errno.h>

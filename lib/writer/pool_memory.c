@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool_memory.c - requests for pools with memory, and memory that is no more.
- * Tests: t/337-memory-dies.t t/199-pool-late.t t/157-pool-make.t */
+ * Tests: t/337-memory-dies.t t/199-pool-late.t t/157-pool-make.t t/request/pool-lives.t */
 #include "config.h"
 
 #include "writer/pool_memory.h"

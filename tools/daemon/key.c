@@ -11,7 +11,8 @@
  *                                       written with it so far
  *   before FILE.XXXXXX is removed       the key, and a second name of it
  *
- *   two make it at a time               link() refuses the second, which reads the first one's */
+ *   two make it at a time               link() refuses the second, which reads the first one's
+ * Tests: t/daemon/key-file.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
