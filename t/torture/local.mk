@@ -69,7 +69,7 @@ check_PROGRAMS += %reldir%/mutants/apply
 
 # Every part for that many seconds, one after the other.
 SECONDS = 300
-torture: all $(torture_programs)
+torture: all-am $(torture_programs)
 	@for program in $(torture_programs); do \
 		echo "$$program --seconds $(SECONDS)"; \
 		./$$program --seconds $(SECONDS) || exit; \
@@ -78,7 +78,7 @@ torture: all $(torture_programs)
 .PHONY: torture
 
 # Mutants: the library with one mistake each; "make mutants MUTANT='NAME...'" takes some.
-mutants: all $(check_PROGRAMS) $(check_LTLIBRARIES)
+mutants: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
 	@CC='$(CC)' COMPILE='$(COMPILE)' LIBS='$(LIBS)' top_srcdir='$(abs_top_srcdir)' \
 		LINKER='$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)' \
 		$(SHELL) $(top_srcdir)/%reldir%/mutants/run $(MUTANT)
