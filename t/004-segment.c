@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 004-segment - a segment as it is made, from which configurations, and for which
  * openers.
- * Tests: lib/segment/segment.c lib/segment/create.c lib/segment/files.h */
+ * Tests: lib/segment/segment.c lib/segment/create.c lib/segment/files.h lib/segment/pages.c */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>

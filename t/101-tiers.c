@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tier on disk: what RAM gives up goes there, and comes back through RAM; restarts.
- * Tests: lib/stage/up.c lib/stage/restore.c lib/stage/disk.c lib/stage/open.c lib/stage/tier.h */
+ * Tests: lib/stage/up.c lib/stage/restore.c lib/stage/disk.c lib/stage/open.c lib/stage/tier.h
+ *   lib/payload/ask.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store on other machines as a tier: what one node computed another one loads, as long as both
  * have the same secret, layout and version tag; what the store loses, or spoils, is a miss.
- * Tests: lib/stage/remote.c lib/stage/learn.c lib/stage/above.c lib/stage/plan.c */
+ * Tests: lib/stage/remote.c lib/stage/learn.c lib/stage/above.c lib/stage/plan.c
+ *   lib/payload/ask.c */
 #include "t/lib/node.h"
 
 #define WAIT_MS 100000

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a keeper of tiers that is refused leaves behind; what it must not acknowledge, and must not
  * keep waiting.
- * Tests: lib/stage/open.c lib/stage/feed.c lib/stage/desk.c */
+ * Tests: lib/stage/open.c lib/stage/feed.c lib/stage/desk.c lib/stage/peek.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /* A keeper of tiers that is refused leaves everything as it was, whichever step of its start fails:
  * each byte of the file, no pool, no thread, no lock, and what was dropped and cleared before is
  * still owed.
- * Tests: lib/stage/open.c lib/stage/peek.c lib/stage/plan.c */
+ * Tests: lib/stage/open.c lib/stage/plan.c */
 #include "t/lib/below.h"
 #include "t/lib/disk_shim.h"
 

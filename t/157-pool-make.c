@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools that are made with memory: what is there then, what is refused, what becomes of the file
  * when the pool goes, and when its owner dies.
- * Tests: lib/memory/make.c lib/memory/make_want.c lib/writer/pool_memory.c lib/segment/memory.c
- *   lib/inspect/check_memory.c */
+ * Tests: lib/memory/make.c lib/memory/make_want.c lib/memory/huge.c lib/writer/pool_memory.c
+ *   lib/segment/memory.c */
 #include "t/lib/memory_files.h"
 
 #include <signal.h>

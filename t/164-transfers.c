@@ -2,7 +2,8 @@
 /* Transfers, as the writer sees them: commands by hand, done words by the test.  The table of
  * states of writer/transfer.h, row by row, with a writer that goes on and with a successor in each;
  * and what commands answer that name a target.
- * Tests: lib/writer/transfer.c lib/writer/transfer_decide.c lib/writer/transfers.h */
+ * Tests: lib/writer/transfer.c lib/writer/transfer_decide.c lib/writer/transfers.h
+ *   lib/inspect/transfers.c */
 #include "t/lib/xfers.h"
 
 enum { VRAM, RAM, OTHER }; /* pools: OTHER is VRAM of a space of its own */

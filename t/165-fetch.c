@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_fetch in one process: from where the prefix comes, where it ends, what becomes of its
  * bytes.
- * Tests: lib/payload/fetch.c lib/payload/bring.c */
+ * Tests: lib/payload/fetch.c lib/payload/bring.c lib/payload/results.c */
 #include "t/lib/fetch.h"
 
 enum { RAM = 0, VRAM = 1 }; /* made in this order: VRAM spills to RAM */

@@ -2,7 +2,7 @@
 /* Fetches and spills whose command is answered when their caller has given up, whose CUT finds the
  * ring full, and whose quota is used up by a stock.  What was bound comes back, what was to be read
  * stays where it is, and nothing is pinned: all of it is fetched in the end.
- * Tests: lib/payload/bring.c lib/payload/tear.c lib/payload/ask.c */
+ * Tests: lib/payload/bring.c lib/payload/tear.c */
 #include "t/lib/fetch.h"
 
 #include "payload/bring.h"

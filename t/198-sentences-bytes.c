@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rest of t/192-sentences.c: calls about memory and devices, and those that look.
- * Tests: lib/gpc.h lib/payload/own_sums.c lib/memory/map_call.c lib/memory/huge.c */
+ * Tests: lib/gpc.h lib/memory/map_call.c */
 #include "t/lib/sentences.h"
 
 /* ---- memory ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One store to the wrong place of the control segment, by a peer that dies of it or not: what
  * others rely on holds all the same.
- * Tests: lib/segment/pages.c lib/writer/loop.c */
+ * Tests: lib/writer/loop.c lib/writer/command.c */
 #include "t/lib/cache.h"
 
 #include <signal.h>

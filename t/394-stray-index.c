@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stray store into the index faults in the peer that makes it, and nobody else notices: not
  * a byte has changed, its neighbour goes on, and what it held comes back.
- * Tests: lib/segment/pages.c lib/segment/segment.c */
+ * Tests: lib/segment/segment.c */
 #include "t/lib/crew.h"
 
 #include <sys/resource.h>

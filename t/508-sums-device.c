@@ -2,7 +2,7 @@
 /* Sums of images, by the table of device/bytes.h: of any layout, stored and compared, on the host
  * device, or on the GPU of GPC_TEST_DEVICE.  What the processor sums of the same bytes is the
  * truth.
- * Tests: lib/device/cuda_sum.c lib/device/host_sum.c kernels/sum.cu */
+ * Tests: lib/device/cuda_sum.c lib/device/host_sum.c kernels/sum.cu lib/payload/own_sums.c */
 #include "t/lib/devices.h"
 
 #include <errno.h>

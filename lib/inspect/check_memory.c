@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_memory.c - the memory of pools: a READY pool that names a file must have it, and the two
  * must say the same.
- * Tests: t/inspect/check-memory.t t/157-pool-make.t */
+ * Tests: t/inspect/check-memory.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claims.c - which keys are claimed, by whom, and since when.
- * Tests: t/811-inspect-peers.t */
+ * Tests: t/169-claims.t t/811-inspect-peers.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfers.c - which transfers are under way, whose, and how far.
- * Tests: t/811-inspect-peers.t */
+ * Tests: t/164-transfers.t t/811-inspect-peers.t */
 #include "config.h"
 
 #include <errno.h>

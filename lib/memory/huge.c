@@ -5,7 +5,7 @@
  * The images are mapped once more, one page of each 2 MiB is made present, which maps a huge page
  * as a whole, and smaps tells how much that was.  MADV_POPULATE_READ answers an error where a load
  * would raise a signal, so a file that somebody cuts does no harm.
- * Tests: t/198-sentences-bytes.t */
+ * Tests: t/157-pool-make.t */
 #include "config.h"
 
 #include "memory/make.h"

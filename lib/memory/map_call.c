@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* map_call.c - what a program maps for itself: gpc_pool_map, gpc_pool_unmap.
- * Tests: t/144-maps.t t/198-sentences-bytes.t */
+ * Tests: t/198-sentences-bytes.t t/144-maps.t */
 #include "config.h"
 
 #include "memory/maps.h"

@@ -13,7 +13,7 @@
  * A call that gives its command up leaves a slot that is untold: the answer may still bind targets,
  * and then they are cut.
  * Tests: t/186-fetch-late.t t/187-notes-fetched.t t/380-pools-made-again.t
- *   t/376-transfer-stores.t t/165-fetch.t t/166-spill.t */
+ *   t/376-transfer-stores.t t/166-spill.t t/165-fetch.t */
 #include "config.h"
 
 #include "payload/bring.h"

@@ -3,7 +3,7 @@
  *
  * A device stores them as the trailers of shm_memory.h, whose keys and lives say nothing here: in
  * memory of ours that is registered with it.  Host memory is summed by the calling thread.
- * Tests: t/198-sentences-bytes.t */
+ * Tests: t/508-sums-device.t */
 #include "config.h"
 
 #include "base/crc.h"

@@ -5,7 +5,7 @@
  * records say, and are asked when this handle sees that the transfer is over: a target that was
  * committed is LIVE, its owner and op still those of the command.  One that has left again by then
  * is told as refused, which it is for whoever wants to use it.
- * Tests: t/168-ranks.t */
+ * Tests: t/165-fetch.t t/168-ranks.t */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* files.h - what the sources of segment.h share and nobody else needs.
- * Tests: t/004-segment.t t/006-segment-names.t */
+ * Tests: t/006-segment-names.t t/004-segment.t */
 #ifndef GPC_SEGMENT_FILE_H
 #define GPC_SEGMENT_FILE_H
 

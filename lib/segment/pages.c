@@ -6,7 +6,7 @@
  * pages for shared memory switched off (shmem_enabled is "never") but since Linux 6.1 a process
  * may ask for those of one mapping, before it is filled.  The pages are the file's: all who map it
  * at an address of the same alignment get them, and no fault for each 4 KiB.
- * Tests: t/392-stray-stores.t t/394-stray-index.t */
+ * Tests: t/004-segment.t */
 #include "segment/files.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
  *
  * Whatever fails gives back what was taken, in reverse.  Up to 6 nothing is changed that was there
  * before but the numbers of a dead keeper's tiers in the desk; behind it nothing fails.
- * Tests: t/104-tiers-both.t t/104-tiers-refused.t t/109-tiers-resize.t t/322-tiers-die.t
+ * Tests: t/109-tiers-resize.t t/104-tiers-both.t t/104-tiers-refused.t t/322-tiers-die.t
  *   t/torture/drops.t t/101-tiers.t */
 #include "config.h"
 

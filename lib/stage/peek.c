@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* peek.c - what a file of blocks says of itself, and why it is refused.
- * Tests: t/109-tiers-resize.t t/824-gpcd-disk.t */
+ * Tests: t/104-tiers-refused.t t/824-gpcd-disk.t */
 #include "config.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  * every field is checked before use.  Running a command twice is harmless: a successor runs
  * every command without an answer again.
  * Tests: t/396-hostile-at-random.t t/361-second-run.t t/391-hostile-peer.t t/fuzz/ring.t
- *   t/393-liars.t t/110-publish.t */
+ *   t/392-stray-stores.t t/393-liars.t */
 #include "config.h"
 
 #include <errno.h>

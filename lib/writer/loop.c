@@ -2,8 +2,8 @@
 /* loop.c - the serving loop.  One pass takes what the rings hold, pushes retired things on, and
  * answers; between passes it sleeps on a futex that submitting peers wake, once nobody has asked
  * for something for a while.
- * Tests: t/108-back-late.t t/172-wake.t t/173-wake-writer.t t/174-transfer-turns.t
- *   t/391-hostile-peer.t t/392-stray-stores.t */
+ * Tests: t/108-back-late.t t/392-stray-stores.t t/172-wake.t t/173-wake-writer.t
+ *   t/174-transfer-turns.t t/391-hostile-peer.t */
 #include "config.h"
 
 #include <errno.h>

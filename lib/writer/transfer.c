@@ -8,7 +8,7 @@
  *   below 10 ms   in each pass, and every 50 us
  *   below 1 s     every 1 ms
  *   older         every 20 ms
- * Tests: t/174-transfer-turns.t t/torture/transfer.t t/164-transfers.t t/373-transfers-die.t
+ * Tests: t/174-transfer-turns.t t/torture/transfer.t t/373-transfers-die.t t/164-transfers.t
  *   t/168-ranks.t */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_decide.c - targets of transfers become LIVE, or go.
- * Tests: t/164-transfers.t t/187-notes-fetched.t t/373-transfers-die.t t/178-checksums.t */
+ * Tests: t/187-notes-fetched.t t/373-transfers-die.t t/164-transfers.t t/178-checksums.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfers.h - what the sources of transfers share: transfer.c, transfer_decide.c,
  * transfer_end.c.
- * Tests: t/164-transfers.t t/375-transfers-forged.t */
+ * Tests: t/375-transfers-forged.t t/164-transfers.t */
 #ifndef GPC_WRITER_TRANSFERS_H
 #define GPC_WRITER_TRANSFERS_H
 
