@@ -45,6 +45,7 @@ are t/request/late-answers.t t/request/late-answers.t
 are t/390-hostile-files.t lib/libgpc.la t/390-hostile-files.t tools/gpc-inspect
 are t/850-kv-events.t t/850-kv-events.t tools/gpcd
 are t/051-remote-plugins.t t-plugins t/051-remote-plugins.t
+are t/055-remote-kept.t t-plugins t/055-remote-kept.t
 are t/810-inspect.t lib/libgpc.la t/sh/hold t/sh/json tools/gpc-inspect tools/gpcd
 are t/820-replay-lru.t lib/libgpc.la t/sh/json tools/gpc-inspect tools/gpc-replay tools/gpcd
 are t/880-python.t lib/libgpc.la t-python t/sh/json tools/gpc-inspect tools/gpcd
