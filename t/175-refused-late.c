@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A commit is refused since the pool of its target goes, and the pool has gone before its peer
- * takes the answer: the target's cell is empty again all the same, so whoever gets that block next
- * has it whole.
+/* A commit is refused since the pool of its target goes.  The pool stays until its peer has taken the
+ * answer, which empties the target's cell, so whoever gets that block next has it whole.
  * Tests: lib/request/move.c lib/peer/hold.c */
 #include "config.h"
 
@@ -58,6 +57,13 @@ static bool comes_to(int pool, uint32_t state)
 	return load_acquire(&p->state) == state;
 }
 
+static bool is_answered(const gpc *of)
+{
+	const struct shm_seat *seat = seg_seat(&of->seg, of->peer);
+
+	return load_acquire(&seat->tail) == load_relaxed(&seat->head);
+}
+
 /* A reference in RAM, and a place for it in the pool of another peer. */
 static void begin(gpc *c, int pool, gpc_block *low, struct gpc_move *m)
 {
@@ -93,9 +99,16 @@ static int body(void)
 	must(gpc_close(owner));
 	ok(comes_to(pool, POOL_DRAINING), "the pool that it comes to goes, with its owner");
 	is_int(gpc_commit(c, &m, 1, &result, 0, 0), -EAGAIN, "its commit is not answered yet");
-	ok(comes_to(pool, POOL_FREE), "it is refused, and the pool has gone");
-	is_int(gpc_ticket_wait(c, GPC_TICKET_ALL, 0), 0, "then the answer is taken");
+	for (i = 0; i < 5000 && !is_answered(c); i++)
+		must(gpc_writer_serve(writer, 1));
+	ok(is_answered(c), "it is refused");
+	for (i = 0; i < 5; i++)
+		must(gpc_writer_serve(writer, 30));
+	is_int((int)seg_pool(&writer->seg, (uint32_t)pool)->state, POOL_DRAINING,
+	       "the pool waits for its peer");
+	is_int(gpc_ticket_wait(c, GPC_TICKET_ALL, 0), 0, "which takes the answer");
 	is_int(*seg_cell(&c->seg, record, c->peer), 0, "nothing is held there");
+	ok(comes_to(pool, POOL_FREE), "and the pool has gone");
 	is_int((int)stats_of(c, (int)c->peer).refs, 1, "one reference is left, in RAM");
 	store_release(&serving, 1);
 	is_int(add_pool(next), pool, "another pool gets its number");

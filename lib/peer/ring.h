@@ -31,10 +31,12 @@ struct answer { /* what the answer says of one slot of a group */
 
 struct notes;
 
-struct sent {           /* publish: one command */
-	uint32_t place; /* in the arrays of the call */
-	uint32_t life;  /* of its block */
-	bool given_up;  /* the block was released before the answer, and was live */
+struct sent {            /* publish: one command */
+	uint32_t place;  /* in the arrays of the call */
+	uint32_t record; /* of its block, whose pool may have gone before the answer is taken */
+	uint32_t life;   /* of its block */
+	bool owned;      /* a CALLER block of ours: the record alone says that it is reserved */
+	bool given_up;   /* the block was released before the answer, and was live */
 };
 
 struct op { /* commands submitted together */

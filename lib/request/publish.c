@@ -97,26 +97,26 @@ fail:
 
 /* The publish was refused, or the key is live in another block.  The cell says reserved again,
  * if the block was not given up meanwhile; of a CALLER block only the record says so. */
-static void refused(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+static void refused(gpc *c, const struct sent *sent, gpc_block block, struct ref_sum *sum)
 {
-	bool cell = !hold_is_pool_owner(c, block) && hold_is_owner(c, record);
+	bool cell = !sent->owned && hold_is_owner(c, sent->record);
 
-	hold_step(c, record, block, cell ? HOLD_REFUSED : HOLD_GONE, sum);
+	hold_step(c, sent->record, block, cell ? HOLD_REFUSED : HOLD_GONE, sum);
 }
 
 /* Is the cell still that of the command?  In another life its hold has ended (rule C9). */
-static bool is_of(const gpc *c, const struct op *op, uint32_t i, uint32_t record)
+static bool is_of(const gpc *c, const struct sent *sent)
 {
-	return hold_life(c, record) == op->sent[i].life;
+	return hold_life(c, sent->record) == sent->life;
 }
 
 /* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release.  A block that
  * the program has given up meanwhile is on its way back already, or has gone: what its cell counts
  * then is others'. */
-static void take_live(gpc *c, struct op *op, uint32_t i, uint32_t record, uint64_t stamp,
-		      struct ref_sum *sum)
+static void take_live(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
 {
 	gpc_block block = ring_slot(c, op, i)->block;
+	uint32_t record = op->sent[i].record;
 	bool ours =
 		hold_of(load_relaxed(refs_cell(c, record))) != HOLD_BACK && !op->sent[i].given_up;
 
@@ -131,23 +131,24 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 {
 	const struct shm_command *s = ring_slot(c, op, i);
 	gpc_key key = { { s->key[0], s->key[1] } };
-	uint32_t record = pool_record(&c->seg, s->block);
+	const struct sent *sent = &op->sent[i];
 	gpc_block got = s->result;
 	int err;
 
-	if (record == SHM_NO_RECORD || s->op != CMD_PUBLISH)
+	if (s->op != CMD_PUBLISH)
 		return;
 	if (got == s->block) { /* the reservation is a reference now */
-		if (is_of(c, op, i, record))
-			take_live(c, op, i, record, stamp, sum);
+		if (is_of(c, sent))
+			take_live(c, op, i, stamp, sum);
 		answer(c, op, i, got);
 		return;
 	}
 	if (got >= 0 && op->resident && op->want_refs) {
 		if (!take_resident(c, got, &key, sum, &err)) {
 			/* what was given up meanwhile is on its way back */
-			bool ours = is_of(c, op, i, record) &&
-				    hold_of(load_relaxed(refs_cell(c, record))) == HOLD_PENDING;
+			bool ours =
+				is_of(c, sent) &&
+				hold_of(load_relaxed(refs_cell(c, sent->record))) == HOLD_PENDING;
 
 			if (ours && publish_again(c, op, i))
 				return;
@@ -156,8 +157,8 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 		if (err < 0)
 			got = err;
 	}
-	if (is_of(c, op, i, record))
-		refused(c, record, s->block, sum);
+	if (is_of(c, sent))
+		refused(c, sent, s->block, sum);
 	answer(c, op, i, got);
 }
 
@@ -247,11 +248,15 @@ static void send_publish(gpc *c, struct op *op)
 
 	for (i = 0; i < op->n; i++) {
 		struct shm_command *s = ring_slot(c, op, i);
+		struct sent *sent = &op->sent[i];
 		uint32_t record = pool_record(&c->seg, s->block);
 
-		op->sent[i].life = hold_life(c, record);
-		if (hold_step(c, record, s->block,
-			      hold_is_pool_owner(c, s->block) ? HOLD_SEND_OWNED : HOLD_SEND,
+		sent->record = record;
+		sent->owned = hold_is_pool_owner(c, s->block);
+		if (record != SHM_NO_RECORD)
+			sent->life = hold_life(c, record);
+		if (record != SHM_NO_RECORD &&
+		    hold_step(c, record, s->block, sent->owned ? HOLD_SEND_OWNED : HOLD_SEND,
 			      &sum)) {
 			if (op->notes && s->flags & CF_SOURCE)
 				notes_copy(c, s->to, (uint32_t)s->life, record, s->key);

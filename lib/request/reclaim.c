@@ -67,6 +67,15 @@ static bool is_given(gpc *c, const struct op *op, uint32_t i, uint32_t record)
 	       load_relaxed(&seg_record(&c->seg, record)->op) == op->position + i + 1;
 }
 
+/* Is the cell still that of the command (rule C9)?  A reservation that the writer has begun for it, and given
+ * up, has another life, and its number. */
+static bool is_of(const gpc *c, const struct op *op, uint32_t i, uint32_t record)
+{
+	return op->out[i].is_sent &&
+	       (hold_life(c, record) == op->out[i].life ||
+		load_relaxed(&seg_record(&c->seg, record)->op) == op->position + i + 1);
+}
+
 static void take_reclaim(gpc *c, struct op *op)
 {
 	int32_t head = ring_slot(c, op, 0)->result;
@@ -83,7 +92,7 @@ static void take_reclaim(gpc *c, struct op *op)
 			why = -ESTALE; /* its pool has gone */
 		else if (!why && is_given(c, op, i, record))
 			take_given(c, op, i, record, s->block, &sum);
-		else if (op->out[i].is_sent && hold_life(c, record) == op->out[i].life)
+		else if (is_of(c, op, i, record))
 			hold_step(c, record, s->block, HOLD_LIVE, &sum);
 		op->out[i].result = why;
 	}

@@ -358,7 +358,8 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	w->next_housekeep_ns = 0; /* pools_housekeep() ends it */
 }
 
-/* What the pool's owner had reserved goes with it. */
+/* What the pool's owner had reserved goes with it; where a command of the owner has the cell, with the
+ * answer to that (rule C9). */
 static void free_reservations_of(struct writer *w, uint32_t pool, int32_t owner)
 {
 	const struct wpool *p = &w->pool[pool];
@@ -366,7 +367,7 @@ static void free_reservations_of(struct writer *w, uint32_t pool, int32_t owner)
 
 	for (i = 0; i < p->slots; i++)
 		if (w_is(w, p->first + i, RESERVED) && w_record(w, p->first + i)->owner == owner)
-			retire_reservation(w, p->first + i);
+			retire_kept(w, p->first + i);
 }
 
 void pools_kill(struct writer *w, uint32_t pool, bool at_once)

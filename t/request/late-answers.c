@@ -265,12 +265,82 @@ static void commit(bool releases, const char *what)
 	cache_end(writer);
 }
 
+/* ---- a pool of CALLER blocks that goes between two rounds ---- */
+
+static int pool;
+
+static void *remove_pool(void *arg)
+{
+	(void)arg;
+	must(gpc_pool_clear(reader, pool, 0, GPC_REMOVE, 60000));
+	return NULL;
+}
+
+static int add_pool(void)
+{
+	struct gpc_pool p = pool_of(GPC_VRAM, MANY, 0);
+
+	p.flags = GPC_POOL_CALLER;
+	return must(gpc_pool_add(c, &p, 10000));
+}
+
+static int publish_all(uint64_t from, int timeout_ms)
+{
+	static gpc_key keys[MANY];
+	static gpc_block blocks[MANY];
+	uint32_t i;
+
+	for (i = 0; i < MANY; i++) {
+		keys[i] = key_of(c, from + i);
+		blocks[i] = GPC_BLOCK(pool, (gpc_block)i);
+	}
+	return must(gpc_publish(c, NULL, keys, blocks, MANY, NULL, GPC_NO_REF, timeout_ms));
+}
+
+static void pool_goes(void)
+{
+	struct gpc_config cfg = cache_config(4, 0);
+	pthread_t thread;
+	uint64_t before;
+	int number;
+
+	cache_thread = false;
+	cfg.max_blocks = 2 * MANY;
+	writer = cache_make(&cfg, NULL);
+	c = cache_attach(0, 0);
+	reader = cache_attach(0, 0);
+	serve_begin(writer);
+	number = pool = add_pool();
+	serve_end();
+	before = head_of(reader);
+	publish_all(1, 0);
+	if (pthread_create(&thread, NULL, remove_pool, NULL))
+		bail("no thread");
+	while (head_of(reader) == before)
+		sched_yield();
+	serve_begin(writer);
+	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 60000));
+	pthread_join(thread, NULL);
+	is_int((int)stats_of(c, (int)c->peer).refs, 0,
+	       "pool: nothing is referenced when it has gone");
+	clean(c, "pool gone");
+	pool = add_pool();
+	is_int(pool, number, "pool: its number has another one, of the same peer");
+	is_int(publish_all(10001, 60000), MANY, "pool: all of its blocks can be published");
+	clean(c, "pool again");
+	serve_end();
+	must(gpc_close(reader));
+	must(gpc_close(c));
+	cache_end(writer);
+}
+
 static int body(void)
 {
 	publish(0, "publish");
 	publish(GPC_NO_REF, "publish without references");
 	commit(false, "commit");
 	commit(true, "commit given up");
+	pool_goes();
 	return done_testing();
 }
 
