@@ -765,6 +765,9 @@ EXTRA_DIST += \
 include %D%/torture/local.mk
 include %D%/fuzz/local.mk
 
+# They are linked without libtool, which takes as long as the linker.
+$(t_programs) $(torture_programs): LIBTOOL = $(SHELL) $(top_srcdir)/%reldir%/sh/link $(SHELL) $(top_builddir)/libtool
+EXTRA_DIST += %reldir%/sh/link
 # The library of the fuzzers, too: the sanitizers make its compilation the longest of all.
 $(t_programs:.t=.o) $(torture_programs:.t=.o): CFLAGS = $(TEST_CFLAGS)
 $(%canon_reldir%_fuzz_libgpc_fuzz_la_OBJECTS): CFLAGS = $(TEST_CFLAGS)
