@@ -15,7 +15,7 @@
  * orders of memory are those of grace.pml and refs.pml.  One reader: another one could only make
  * the writer wait longer, and it may wait as long as it likes.
  *
- * SHORT whole
+ * SHORT whole -DMOVES=2
  * RUN passes
  * RUN passes -DREADS=2 -DMOVES=3       sections one after the other
  * RUN fails -DAT_ONCE                  the source of a move between spaces goes at the commit

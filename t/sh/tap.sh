@@ -21,7 +21,7 @@ if test -z "$GPC_T_SECONDS"; then
 	GPC_T_SECONDS=${GPC_T_LIMIT:-120}
 	export GPC_T_SECONDS
 	within=${top_builddir:-${top_srcdir:-$(dirname "$0")/..}}/t/sh/within
-	test ! -x "$within" || exec "$within" $GPC_T_SECONDS /bin/sh "$0"
+	test ! -x "$within" || exec env -u GPC_T_TIMES "$within" $GPC_T_SECONDS /bin/sh "$0"
 	! command -v timeout >/dev/null || exec timeout -s ALRM -k 10 $GPC_T_SECONDS /bin/sh "$0"
 fi
 
