@@ -85,8 +85,8 @@ static void sweep(const char *folder, bool all_dead)
 		    fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
 		    st.st_uid != geteuid())
 			continue;
-		if (all_dead ? !S_ISDIR(st.st_mode) || e->d_name[3] != '-' || !is_dead(pid)
-			     : !was_ours(pid))
+		if (!is_dead(pid) || /* its number may be another one's by now */
+		    (all_dead ? !S_ISDIR(st.st_mode) || e->d_name[3] != '-' : !was_ours(pid)))
 			continue;
 		left++;
 		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
