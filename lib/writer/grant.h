@@ -76,6 +76,8 @@ void grant_cancel_pool(struct writer *w, uint32_t pool);
 
 /* 0, and g->n is what the quota of its peer allows for; or -EDQUOT. */
 int32_t grant_quota(struct writer *w, struct grant *g);
+/* How many more blocks the quota allows for, besides what other grants are to get. */
+uint32_t grant_quota_left(struct writer *w, const struct grant *g);
 /* Of a pool without CALLER blocks, while no grant waits: does the quota allow for n more? */
 bool grant_has_quota(struct writer *w, uint32_t peer, uint32_t n);
 /* Pin the sources of a move command: 0, or why not even the first can move. */

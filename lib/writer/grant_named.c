@@ -65,8 +65,9 @@ static int32_t check(struct writer *w, const struct grant *g, uint32_t record,
 void grant_take_named(struct writer *w, struct grant *g)
 {
 	struct shm_tally *t = w_tally(w, g->peer);
-	uint32_t i, record;
+	uint32_t left = grant_quota_left(w, g), i, record;
 
+	left -= MIN(left, g->waiting); /* that a writer that died had taken */
 	for (i = 0; i < g->n; i++) {
 		struct grant_slot *s = &g->slot[i];
 
@@ -74,9 +75,12 @@ void grant_take_named(struct writer *w, struct grant *g)
 			continue; /* a writer that died had taken it (rule C1) */
 		record = w_find_record(w, s->want);
 		s->why = check(w, g, record, seg_command(&w->seg, g->peer, g->position + i));
+		if (!s->why && !left)
+			s->why = -EDQUOT; /* of what may go, and of nothing else */
 		s->skip = s->why != 0;
 		if (s->skip)
 			continue;
+		left -= left != UINT32_MAX;
 		s->block = record;
 		s->wait_block = true;
 		g->waiting++;

@@ -13,14 +13,16 @@ static bool counts(const struct writer *w, const struct grant *g)
 }
 
 /* Blocks that other grants of this peer are still to get.  They count against the quota already,
- * since many grants may begin before the first of them has its blocks. */
+ * since many grants may begin before the first of them has its blocks.  One that names its blocks
+ * has looked at the quota when it has started, and not before. */
 static uint32_t promised(const struct writer *w, const struct grant *g)
 {
 	const struct grant *h;
 	uint32_t i, n = 0;
 
 	for (h = w->grants; h; h = h->next) {
-		if (h == g || h->peer != g->peer || !counts(w, h))
+		if (h == g || h->peer != g->peer || !counts(w, h) ||
+		    (grant_is_named(h) && !h->started))
 			continue;
 		for (i = 0; i < h->n; i++)
 			n += !h->slot[i].skip &&
@@ -36,14 +38,23 @@ static uint32_t quota_of(struct writer *w, uint32_t peer)
 	return all && (!own || own > all) ? all : own;
 }
 
-int32_t grant_quota(struct writer *w, struct grant *g)
+uint32_t grant_quota_left(struct writer *w, const struct grant *g)
 {
-	uint32_t quota = quota_of(w, g->peer), has, room;
+	uint32_t quota = quota_of(w, g->peer), has;
 
 	if (!quota || !counts(w, g))
-		return 0;
+		return UINT32_MAX;
 	has = w->peer[g->peer].nreserved + promised(w, g);
-	room = quota > has ? quota - has : 0;
+	return quota > has ? quota - has : 0;
+}
+
+int32_t grant_quota(struct writer *w, struct grant *g)
+{
+	uint32_t room;
+
+	if (grant_is_named(g)) /* grant_take_named(), for those of its blocks that go */
+		return 0;
+	room = grant_quota_left(w, g);
 	if (!room || (room < g->n && g->kind == CMD_RESERVE && !(g->flags & CF_PARTIAL)))
 		return -EDQUOT;
 	if (room < g->n)
