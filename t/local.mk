@@ -82,6 +82,7 @@ t_programs = \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/named-quota.t \
+	%reldir%/writer/clear-counts.t \
 	%reldir%/109-tiers-resize.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \

@@ -396,10 +396,27 @@ bool pools_clear_means(const struct writer *w, int32_t pool, uint64_t generation
 	       (!generation || is_generation(&w->pool[pool], generation));
 }
 
+static bool is_meant(const struct writer *w, uint32_t p, int32_t pool)
+{
+	return (pool < 0 || p == (uint32_t)pool) && w->pool[p].state != POOL_FREE;
+}
+
+/* When all of them are cleared: a descendant may be in a pool that was cleared before its
+ * ancestor's. */
+static uint32_t count_held(struct writer *w, int32_t pool, bool remove)
+{
+	uint32_t p, held = 0;
+
+	for (p = 0; p < w->max_pools; p++)
+		if (is_meant(w, p, pool))
+			held += count_in_use(w, p) + (remove ? w->pool[p].reserved : 0);
+	return held;
+}
+
 int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove, uint64_t generation)
 {
 	struct shm_state *st = w_state(w);
-	uint32_t p, held = 0, found = 0;
+	uint32_t p, found = 0;
 
 	if (pool < 0) /* a second run counts once more, which does no harm */
 		store_relaxed(&st->cleared, st->cleared + 1);
@@ -408,7 +425,7 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove, u
 	    !is_generation(&w->pool[pool], generation))
 		return 0;
 	for (p = 0; p < w->max_pools; p++) {
-		if ((pool >= 0 && p != (uint32_t)pool) || w->pool[p].state == POOL_FREE)
+		if (!is_meant(w, p, pool))
 			continue;
 		found++;
 		if (remove) {
@@ -418,13 +435,11 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove, u
 				pool_shut(w, p);
 			if (caller)
 				free_reservations_of(w, p, w->pool[p].owner);
-			held += w->pool[p].reserved;
 		} else if (w->pool[p].state == POOL_READY) {
 			clear_pool(w, p, tag);
 		}
-		held += count_in_use(w, p);
 	}
-	return found || pool < 0 ? (int32_t)held : -ENOENT;
+	return found || pool < 0 ? (int32_t)count_held(w, pool, remove) : -ENOENT;
 }
 
 void pools_housekeep(struct writer *w)
