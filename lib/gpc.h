@@ -973,7 +973,8 @@ int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
  * computes it, publish it in that block; LIVE = there is a block with it; PENDING = another block,
  * of whomever, is to have it.  Returns how many are MINE.  A claim ends when its block is published
  * or given back, its publish is refused, its key is live elsewhere, by gpc_claim_drop, and with its
- * peer, and when its block is claimed for another key: one block for two keys in a call is -EINVAL.
+ * peer, and when its block is claimed for another key: one block for two keys in a call is -EINVAL,
+ * and then none is claimed.
  * It is advice: who does not want to wait computes and publishes all the same.  Pending means in
  * the space of blocks[i].  On failure some may be claimed, or be claimed later, and ret be filled
  * in part: gpc_claim_drop of all blocks ends that. */
@@ -1255,7 +1256,8 @@ int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms
 /* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)
  * that came back to it, evicted by anybody, cleared, dropped, or moved elsewhere: nobody
  * finds them or holds them any more, and they may be published anew.  Each return of a
- * block is told once, by one thread's call.  A block that the owner's own gpc_evict names is
+ * block is told once, by one thread's call; of one that a publish has named before, when that is
+ * refused.  A block that the owner's own gpc_evict names is
  * told there, and not here.  Waits for the first one up to the timeout; returns how many,
  * 0 = none in that time.  -EPERM: not a CALLER pool of this peer.  -ENOENT: no such pool.
  * -ESTALE: it is being removed. */

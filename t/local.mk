@@ -83,6 +83,8 @@ t_programs = \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/named-quota.t \
 	%reldir%/writer/clear-counts.t \
+	%reldir%/payload/claim-ends.t \
+	%reldir%/request/returned-refused.t \
 	%reldir%/109-tiers-resize.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \

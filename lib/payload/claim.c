@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include "peer/hold.h"
 #include "payload/claim_here.h"
 
@@ -38,6 +39,45 @@ static int check_blocks(gpc *c, const gpc_block *blocks, uint32_t n)
 				i, (unsigned)blocks[i]);
 	}
 	return 0;
+}
+
+static int compare_blocks(const void *a, const void *b)
+{
+	gpc_block x = *(const gpc_block *)a, y = *(const gpc_block *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int refuse_twice(const gpc_block *blocks, gpc_block block)
+{
+	uint32_t i = 0, j;
+
+	while (blocks[i] != block)
+		i++;
+	for (j = i + 1; blocks[j] != block;)
+		j++;
+	return err_set(EINVAL,
+		       "blocks[%u] is block 0x%x, as blocks[%u] is: a block is claimed for one key",
+		       j, (unsigned)block, i);
+}
+
+/* A claim of a block that has one ends that, so of two keys in one call only the last would have
+ * it: whatever becomes of these keys, and before any is asked for. */
+static int check_twice(const gpc_block *blocks, uint32_t n)
+{
+	gpc_block *sorted = malloc((size_t)n * sizeof(*sorted));
+	uint32_t i;
+	int err = 0;
+
+	if (!sorted)
+		return err_set(ENOMEM, "no memory to compare %u blocks", n);
+	memcpy(sorted, blocks, (size_t)n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), compare_blocks);
+	for (i = 1; i < n && err == 0; i++)
+		if (sorted[i] == sorted[i - 1])
+			err = refuse_twice(blocks, sorted[i]);
+	free(sorted);
+	return err;
 }
 
 static int check_keys(const gpc_key *keys, uint32_t n)
@@ -176,22 +216,6 @@ static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32
 	return 0;
 }
 
-/* A claim of a block that has one ends that, so of two keys in one call only the last would have
- * it. */
-static int check_mine(const struct answer *a, uint32_t i, uint32_t from)
-{
-	uint32_t j;
-
-	for (j = 0; j < i; j++)
-		if (a[j].to == CLAIM_MINE && a[j].block == a[i].block)
-			return err_set(
-				EINVAL,
-				"blocks[%u] is block 0x%x, as blocks[%u] is: a block is claimed for "
-				"one key",
-				from + i, (unsigned)a[i].block, from + j);
-	return 0;
-}
-
 /* At most CLAIM_GROUP keys, the call's from `from` on.  How many are ours; the first that was
  * refused is the call's error. */
 static int claim_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
@@ -211,8 +235,6 @@ static int claim_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint
 			describe(c, &a[i], &keys[i], &ret[i]);
 		else if (err == 0)
 			err = refuse_claim(c, from + i, a[i].block, a[i].to);
-		if (a[i].to == CLAIM_MINE && err == 0)
-			err = check_mine(a, i, from);
 		mine += a[i].to == CLAIM_MINE;
 	}
 	return err ? err : mine;
@@ -233,6 +255,8 @@ GPC_EXPORT int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, u
 		err = check_keys(keys, n);
 	if (err == 0)
 		err = check_blocks(c, blocks, n);
+	if (err == 0 && n > 1)
+		err = check_twice(blocks, n);
 	for (done = 0; err >= 0 && done < n; done += part) {
 		part = MIN(n - done, CLAIM_GROUP);
 		err = claim_part(c, keys + done, blocks + done, part, done, deadline, ret + done);

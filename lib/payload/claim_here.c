@@ -44,6 +44,7 @@ bool claim_mark(const struct shm_record *r, struct claim_mark *ret)
 		return false;
 	ret->number = load_acquire(&r->parent[1]);
 	ret->since = load_acquire(&r->parent[0]);
+	ret->passed = load_acquire(&r->depth);
 	ret->key.w[0] = load_acquire(&r->key[0]);
 	ret->key.w[1] = load_acquire(&r->key[1]);
 	return (load_acquire(&r->flags) & REC_CLAIM) &&
@@ -51,11 +52,11 @@ bool claim_mark(const struct shm_record *r, struct claim_mark *ret)
 }
 
 /* Older claims of that peer that are open, as writer/pending.c counts them. */
-static uint32_t count_ahead(const gpc *c, uint64_t number, uint32_t owner)
+static uint32_t count_ahead(const gpc *c, const struct claim_mark *mark, uint32_t owner)
 {
 	const struct shm_tally *t = seg_tally(&c->seg, owner);
 	uint64_t open = load_relaxed(&t->claims_open);
-	uint64_t later = load_relaxed(&t->claims) - number;
+	uint64_t later = load_relaxed(&t->claims) - mark->number - mark->passed;
 
 	return later < open ? (uint32_t)(open - 1 - later) : 0;
 }
@@ -81,8 +82,7 @@ static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struc
 		return;
 	*ret = (struct answer){ .block = b,
 				.to = CLAIM_PENDING,
-				.victim =
-					loading ? 0 : (int32_t)count_ahead(c, mark.number, owner) };
+				.victim = loading ? 0 : (int32_t)count_ahead(c, &mark, owner) };
 }
 
 void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,

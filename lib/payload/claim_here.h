@@ -11,6 +11,7 @@
 struct claim_mark {
 	gpc_key key;
 	uint64_t since, number;
+	uint32_t passed; /* later claims of that peer that have ended */
 };
 
 /* false: there is none, or it has ended meanwhile. */

@@ -36,6 +36,7 @@ struct sent {            /* publish: one command */
 	uint32_t record; /* of its block, whose pool may have gone before the answer is taken */
 	uint32_t life;   /* of its block */
 	bool owned;      /* a CALLER block of ours: the record alone says that it is reserved */
+	bool untold;     /* one whose return gpc_returned has not told */
 	bool given_up;   /* the block was released before the answer, and was live */
 };
 

@@ -157,8 +157,11 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 		if (err < 0)
 			got = err;
 	}
-	if (is_of(c, sent))
+	if (is_of(c, sent)) {
+		if (sent->untold)
+			returns_tell(c, sent->record, s->block);
 		refused(c, sent, s->block, sum);
+	}
 	answer(c, op, i, got);
 }
 
@@ -183,16 +186,12 @@ static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 	case HOLD_RESERVED:
 		return true;
 	case HOLD_NONE:
-		if (!returns_has(c, record, block))
-			return false;
-		returns_know(c, record, block);
-		return true;
+		return returns_has(c, record, block);
 	default:
 		return false;
 	}
 }
 
-/* The command for block i; or why not. */
 static void add_source(const struct publish_copy *from, struct shm_command *cmd)
 {
 	cmd->tag = from->tag;
@@ -203,12 +202,21 @@ static void add_source(const struct publish_copy *from, struct shm_command *cmd)
 			       (from->unchained ? CF_UNCHAINED : 0));
 }
 
+/* A claim ends with each answer to a publish of its block: then the writer says no. */
+static bool has_claim(gpc *c, uint32_t record, gpc_block block)
+{
+	return load_relaxed(&seg_record(&c->seg, record)->flags) & REC_CLAIM &&
+	       is_reserved_by_us(c, record, block);
+}
+
+/* The command for block i; or why not. */
 static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_command *cmd)
 {
 	gpc_block block = p->blocks[i];
 	uint32_t record = pool_record(&c->seg, block);
+	bool bad = key_is_zero(&p->keys[i]) || key_is_root(&p->keys[i]);
 
-	if (record == SHM_NO_RECORD || key_is_zero(&p->keys[i]) || key_is_root(&p->keys[i]))
+	if (record == SHM_NO_RECORD || (bad && !has_claim(c, record, block)))
 		return -EINVAL;
 	if (!is_reserved_by_us(c, record, block))
 		return -EPERM;
@@ -258,6 +266,7 @@ static void send_publish(gpc *c, struct op *op)
 		if (record != SHM_NO_RECORD &&
 		    hold_step(c, record, s->block, sent->owned ? HOLD_SEND_OWNED : HOLD_SEND,
 			      &sum)) {
+			op->sent[i].untold = returns_know(c, record, s->block);
 			if (op->notes && s->flags & CF_SOURCE)
 				notes_copy(c, s->to, (uint32_t)s->life, record, s->key);
 			else if (op->notes)

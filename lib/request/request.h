@@ -105,8 +105,11 @@ static inline bool returns_has(const gpc *c, uint32_t record, gpc_block block)
 
 /* Blocks of all such pools that are reserved, as the writer counts them. */
 uint64_t returns_reserved(const gpc *c);
-/* The program knows that this block is its own: gpc_returned() need not tell. */
-void returns_know(gpc *c, uint32_t record, gpc_block block);
+/* The program knows that this block is its own: gpc_returned() need not tell.  True: it would have
+ * told. */
+bool returns_know(gpc *c, uint32_t record, gpc_block block);
+/* It tells of it all the same. */
+void returns_tell(gpc *c, uint32_t record, gpc_block block);
 /* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference
  * that a thread of this process takes before the commit is that thread's, and stays. */
 #define MOVE_NOT_HELD (1ull << 63)

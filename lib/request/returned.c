@@ -12,6 +12,14 @@
  * was read are all records of the pool looked at, and the feed goes on from where it was when
  * that began.
  *
+ * A publish names a block that the program may know of by the states of others alone:
+ *
+ *   of a return      told before          not told, at the publish   at the answer
+ *   ---------------  -------------------  -------------------------  ---------------------------
+ *   publish goes     nothing to tell      known: its life ends        nothing to tell
+ *   it is refused    nothing to tell      known, for as long as it    told: it is the owner's again
+ *                                         is under way
+ *
  * What the owner's own gpc_evict has taken carries the operation's number, and its answer tells
  * of it: such a record is left alone here.  If nobody waits for the answer any more the block is
  * given back, and returns once more, without a number.
@@ -139,18 +147,48 @@ uint64_t returns_reserved(const gpc *c)
 	return n;
 }
 
-/* Under the lock: what is stored is of the life that has the number now. */
-void returns_know(gpc *c, uint32_t record, gpc_block block)
+/* What this handle was told of the block's pool in the life that has its number now; with returns_lock
+ * held.  NULL: it is not ours. */
+static struct returns *told_of(gpc *c, uint32_t record, gpc_block block)
 {
-	uint32_t pool = (uint32_t)block >> 24 & 127, slot = (uint32_t)GPC_SLOT(block);
+	uint32_t pool = (uint32_t)block >> 24 & 127;
+	struct returns *r = returns_keeps(c, pool) ? c->returns[pool] : NULL;
+
+	return r && (uint32_t)GPC_SLOT(block) < r->slots && pool_record(&c->seg, block) == record
+		       ? r
+		       : NULL;
+}
+
+/* Under the lock: what is stored is of the life that has the number now. */
+bool returns_know(gpc *c, uint32_t record, gpc_block block)
+{
+	uint32_t now = life(c, record), slot = (uint32_t)GPC_SLOT(block);
+	struct returns *r;
+	bool untold;
+
+	if (!returns_keeps(c, (uint32_t)block >> 24 & 127))
+		return false;
+	pthread_mutex_lock(&c->returns_lock);
+	r = told_of(c, record, block);
+	untold = r && r->told[slot] != now;
+	if (untold)
+		r->told[slot] = now;
+	pthread_mutex_unlock(&c->returns_lock);
+	return untold;
+}
+
+/* The cursor may be behind its change already: the slots from there on are looked at once more. */
+void returns_tell(gpc *c, uint32_t record, gpc_block block)
+{
+	uint32_t slot = (uint32_t)GPC_SLOT(block);
 	struct returns *r;
 
-	if (!returns_keeps(c, pool))
-		return;
 	pthread_mutex_lock(&c->returns_lock);
-	r = c->returns[pool];
-	if (r && returns_keeps(c, pool) && slot < r->slots && pool_record(&c->seg, block) == record)
-		r->told[slot] = life(c, record);
+	r = told_of(c, record, block);
+	if (r && r->told[slot] == life(c, record)) {
+		r->told[slot] = 0;
+		r->scan = MIN(r->scan, slot);
+	}
 	pthread_mutex_unlock(&c->returns_lock);
 }
 

@@ -238,7 +238,8 @@ enum {
  *              flags    of a target: DETACHED (the source is gone, source_word says nothing),
  *                       KEEP, UNCHAINED; of any: RECALL; of no target: CLAIM, and then key is what
  *                       its owner computes, parent[0] since when (CLOCK_MONOTONIC, ns), parent[1]
- *                       the number of the claim (shm_tally.claims, + 1)
+ *                       the number of the claim (shm_tally.claims, + 1), depth how many later
+ *                       claims of that peer have ended
  *   LIVE       owner    the peer that published it, or began its move
  *              op       the publish, or the command that began the move: by these two a command
  *                       that runs again finds that it was done

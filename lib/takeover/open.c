@@ -55,6 +55,7 @@ static void free_all(struct writer *w)
 		munmap(w->node, node_bytes(w));
 	free(w->owned);
 	free(w->pool_of);
+	pending_free(w);
 	free(w->peer);
 	free(w->books);
 	free(w->dirty_bit);
@@ -67,7 +68,6 @@ static void free_all(struct writer *w)
 	free(w->aside);
 	free(w->leftover);
 	free(w->order.at);
-	pending_free(w);
 	free(w->missing.at);
 	free(w->twice.at);
 	free(w->twins.at);

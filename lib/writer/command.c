@@ -223,6 +223,8 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 		publish_over(w, peer, record, resident);
 	else
 		err = publish_new(w, peer, record, cmd, &k);
+	if (err < 0 && err != STALL && (w_pool_of(w, record)->flags & GPC_POOL_CALLER))
+		r->op = 0; /* its return, if it is to be told, is of no evict: request/returned.c */
 	if (err < 0)
 		return err;
 	w->peer[peer].published = record;

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/futex.h"
 #include "writer/command.h"
 #include "writer/grant.h"
@@ -176,6 +177,25 @@ static void remove_entry(struct writer *w, uint32_t record)
 	note_end(w, &key);
 }
 
+/* Of those that are older one more has passed: nothing to do where claims end in order. */
+static void leave_order(struct writer *w, struct wpeer *p, uint32_t record)
+{
+	struct records *l = &p->claimed;
+	uint32_t i = p->claimed_at;
+
+	for (; i < l->n && l->at[i] != record; i++)
+		store_relaxed(&w_record(w, l->at[i])->depth, w_record(w, l->at[i])->depth + 1);
+	if (i == p->claimed_at)
+		p->claimed_at++;
+	else if (i < l->n)
+		memmove(l->at + i, l->at + i + 1, (--l->n - i) * sizeof(*l->at));
+	if (p->claimed_at > l->n / 2) { /* as many are moved as have left since the last time */
+		l->n -= p->claimed_at;
+		memmove(l->at, l->at + p->claimed_at, l->n * sizeof(*l->at));
+		p->claimed_at = 0;
+	}
+}
+
 void pending_end_now(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
@@ -185,6 +205,7 @@ void pending_end_now(struct writer *w, uint32_t record)
 	if (!w->node[record].claimed)
 		return;
 	w->node[record].claimed = false;
+	leave_order(w, &w->peer[r->owner], record);
 	w->peer[r->owner].claims--;
 	store_relaxed(&w_tally(w, r->owner)->claims_open, w->peer[r->owner].claims);
 	/* the flag is of RESERVED alone: a state that comes next has stored its own, perhaps */
@@ -211,7 +232,11 @@ static void begin(struct writer *w, uint32_t peer, uint32_t record)
 {
 	struct shm_tally *t = w_tally(w, peer);
 
+	struct records *l = &w->peer[peer].claimed;
+
 	put(w, record);
+	l->at = writer_grow(l->at, &l->size, l->n + 1, sizeof(*l->at));
+	l->at[l->n++] = record;
 	w->node[record].claimed = true;
 	w->peer[peer].claims++;
 	store_relaxed(&t->claims_open, w->peer[peer].claims);
@@ -227,6 +252,7 @@ static void mark(struct writer *w, uint32_t peer, uint32_t record, const gpc_key
 	store_relaxed(&r->key[1], key->w[1]);
 	store_relaxed(&r->parent[0], clock_ns());
 	store_relaxed(&r->parent[1], t->claims);
+	store_relaxed(&r->depth, 0);
 	/* (f) what is claimed before the mark; pairs with payload/claim_here.c,
 	 * payload/claim_wait.c. Before it a successor finds a plain reservation, and runs the
 	 * command again */
@@ -243,7 +269,8 @@ static int32_t tell(struct shm_command *out, struct writer *w, uint32_t record, 
 	return 0;
 }
 
-/* Claims of its peer that are older and open: exact as long as they end in order. */
+/* Claims of its peer that are older and open: without those that are later, of which depth says how
+ * many have ended. */
 static uint32_t count_ahead(struct writer *w, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
@@ -251,7 +278,7 @@ static uint32_t count_ahead(struct writer *w, uint32_t record)
 
 	if (!w->node[record].claimed)
 		return 0;
-	later = w_tally(w, r->owner)->claims - r->parent[1];
+	later = w_tally(w, r->owner)->claims - r->parent[1] - r->depth;
 	return later < w->peer[r->owner].claims ? w->peer[r->owner].claims - 1 - (uint32_t)later
 						: 0;
 }
@@ -337,6 +364,30 @@ static void load_list(struct writer *w, uint32_t peer, uint32_t record)
 		load_one(w, peer, record);
 }
 
+static int compare_age(const void *a, const void *b, void *arg)
+{
+	uint64_t x = w_record(arg, *(const uint32_t *)a)->parent[1];
+	uint64_t y = w_record(arg, *(const uint32_t *)b)->parent[1];
+
+	return (x > y) - (x < y);
+}
+
+/* A writer that died may have counted some of those that are older, and not the others. */
+static void load_order(struct writer *w, uint32_t peer)
+{
+	struct records *l = &w->peer[peer].claimed;
+	uint64_t all = w_tally(w, peer)->claims;
+	uint32_t i;
+
+	if (l->n)
+		qsort_r(l->at, l->n, sizeof(*l->at), compare_age, w);
+	for (i = 0; i < l->n; i++) {
+		struct shm_record *r = w_record(w, l->at[i]);
+
+		store_relaxed(&r->depth, (uint32_t)(all - r->parent[1]) - (l->n - 1 - i));
+	}
+}
+
 void pending_load(struct writer *w)
 {
 	uint32_t peer;
@@ -345,12 +396,17 @@ void pending_load(struct writer *w)
 		store_relaxed(&w_tally(w, peer)->claims_open, 0);
 		load_list(w, peer, w->peer[peer].reserved);
 		load_list(w, peer, w->peer[peer].reserved_own);
+		load_order(w, peer);
 	}
 	pending_wake_all(w);
 }
 
 void pending_free(struct writer *w)
 {
+	uint32_t i;
+
+	for (i = 0; w->peer && i < w->max_peers; i++)
+		free(w->peer[i].claimed.at);
 	free(w->pending);
 	w->pending = NULL;
 }

@@ -143,8 +143,11 @@ struct wpeer {
 	bool mourned; /* it died, which was said; its seat is not free yet */
 	/* holders.c: when to look at its column, and until the next look */
 	uint64_t look_ns, look_pause_ns;
-	bool rang;          /* since the last look at transfers */
-	uint32_t claims;    /* that are open */
+	bool rang;       /* since the last look at transfers */
+	uint32_t claims; /* that are open */
+	/* their records from claimed_at on, the oldest first */
+	struct records claimed;
+	uint32_t claimed_at;
 	uint32_t published; /* a record, mostly the last one that it published */
 	struct transfer *transfer[SHM_TRANSFERS]; /* of this peer, by slot; NULL: none under way */
 	uint64_t told;                            /* bit: that slot's is told, and not over */
