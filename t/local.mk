@@ -266,6 +266,7 @@ t_programs = \
 	%reldir%/851-kv-replay.t \
 	%reldir%/852-kv-lives.t \
 	%reldir%/853-kv-slow.t \
+	%reldir%/daemon/events-memory.t \
 	%reldir%/858-kv-namespaces.t \
 	%reldir%/849-kv-attacks.t \
 	%reldir%/873-redis.t
@@ -550,6 +551,8 @@ endif
 %canon_reldir%_852_kv_lives_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_853_kv_slow_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_daemon_events_memory_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_daemon_events_memory_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_858_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_858_kv_namespaces_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_849_kv_attacks_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)

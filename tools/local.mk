@@ -45,6 +45,7 @@ events_sources = \
 	%reldir%/daemon/events/socket.c \
 	%reldir%/daemon/events/told.c \
 	%reldir%/daemon/events/told.h \
+	%reldir%/daemon/events/waiting.c \
 	%reldir%/daemon/events/wire.c \
 	%reldir%/daemon/events/wire.h \
 	%reldir%/daemon/events/words.c \

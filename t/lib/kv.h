@@ -34,7 +34,7 @@ const char *__tsan_default_options(void)
 
 /* ---- gpcd ---- */
 
-/* build/tools/gpcd, wherever the test is run; libtool hides programs in .libs. */
+/* build/tools/gpcd, for tests in t and in its folders; libtool hides programs in .libs. */
 TAP_FN const char *kv_gpcd(void)
 {
 	static char path[PATH_MAX];
@@ -46,7 +46,7 @@ TAP_FN const char *kv_gpcd(void)
 	dir = dirname(exe);
 	if (!strcmp(dir + strlen(dir) - strlen("/.libs"), "/.libs"))
 		dir = dirname(dir);
-	if (!strcmp(dir + strlen(dir) - strlen("/bench"), "/bench"))
+	if (strcmp(strrchr(dir, '/'), "/t")) /* a folder of it */
 		dir = dirname(dir);
 	snprintf(path, sizeof(path), "%s/../tools/gpcd", dir);
 	return path;

@@ -49,11 +49,17 @@ struct metrics_counter {
 	struct gpc_tier_counter c;
 };
 
+/* What --events of a daemon has done, since it is the writer. */
+struct metrics_events {
+	uint64_t connections, waiting_bytes, published, left_out, disconnected;
+};
+
 /* A cache at one moment. */
 struct metrics {
 	const char *name;
-	int32_t role; /* enum metrics_role: of the daemon that tells */
-	uint32_t up;  /* 0: it could not be opened, and nothing else is known */
+	int32_t role;                 /* enum metrics_role: of the daemon that tells */
+	struct metrics_events events; /* of the daemon that tells */
+	uint32_t up;                  /* 0: it could not be opened, and nothing else is known */
 	uint32_t has_writer;
 	struct gpc_info info;
 	struct gpc_stats all;

@@ -60,6 +60,7 @@ struct daemon {
 	struct tiers_thread *tiers_thread;
 	const char *events, *events_replay; /* endpoints; NULL: none */
 	const char *topic;                  /* of the events; NULL: empty */
+	uint64_t events_memory;             /* bytes that wait for subscribers */
 	const char *metrics;                /* [ADDR:]PORT; NULL: none */
 	bool events_public, metrics_public; /* an endpoint may be one of all networks */
 	int ready_fd;                       /* --daemonize: the parent waits for one byte here */
@@ -195,12 +196,17 @@ bool options_path(char ret[PATH_MAX], const char *option, const char *path);
 
 /* ---- gpcd-events ---- */
 
+#define EVENTS_MEMORY (UINT64_C(256) << 20) /* without --events-memory */
+
 struct events;
 
 /* A thread that publishes what happens in the cache; 0, or the exit status after a message.  `c` is
  * open until events_stop, which tells what has happened until then; NULL is fine. */
 int events_start(struct daemon *d, gpc *c, struct events **ret);
 void events_stop(struct events *e);
+/* From any thread; zeros while none is published. */
+struct metrics_events;
+void events_tell(struct metrics_events *ret);
 
 /* ---- gpcd-http.c ---- */
 

@@ -154,10 +154,11 @@ static int check_events(const struct daemon *d)
 {
 	int status;
 
-	if (!d->events && (d->events_replay || d->topic || d->events_public))
-		return cli_usage("--%s: --events is missing", d->events_replay ? "events-replay"
-							      : d->topic       ? "topic"
-									       : "events-public");
+	if (!d->events && (d->events_replay || d->topic || d->events_public || d->events_memory))
+		return cli_usage("--%s: --events is missing", d->events_replay   ? "events-replay"
+							      : d->topic         ? "topic"
+							      : d->events_public ? "events-public"
+										 : "events-memory");
 	if (!d->events)
 		return -1;
 #ifndef HAVE_EVENTS

@@ -94,6 +94,7 @@ static void look(struct http *h)
 		     __atomic_load_n(&d->served, __ATOMIC_RELAXED) ? METRICS_SERVING
 								   : METRICS_STANDBY);
 	gpc_close(c);
+	events_tell(&h->look.events);
 	f = open_memstream(&text, &bytes);
 	if (!f)
 		return;

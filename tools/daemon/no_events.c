@@ -11,6 +11,10 @@ int events_start(struct daemon *d, gpc *c, struct events **ret)
 	return EXIT_USAGE;
 }
 
+void events_tell(struct metrics_events *ret)
+{
+}
+
 void events_stop(struct events *e)
 {
 }

@@ -65,6 +65,7 @@ enum {
 	OPT_EVENTS,
 	OPT_EVENTS_REPLAY,
 	OPT_EVENTS_PUBLIC,
+	OPT_EVENTS_MEMORY,
 	OPT_TOPIC,
 	OPT_METRICS,
 	OPT_METRICS_PUBLIC,
@@ -112,6 +113,7 @@ static const struct option options[] = {
 	{ "events", required_argument, NULL, OPT_EVENTS },
 	{ "events-replay", required_argument, NULL, OPT_EVENTS_REPLAY },
 	{ "events-public", no_argument, NULL, OPT_EVENTS_PUBLIC },
+	{ "events-memory", required_argument, NULL, OPT_EVENTS_MEMORY },
 	{ "topic", required_argument, NULL, OPT_TOPIC },
 	{ "metrics", required_argument, NULL, OPT_METRICS },
 	{ "metrics-public", no_argument, NULL, OPT_METRICS_PUBLIC },
@@ -209,6 +211,7 @@ static const struct cli_help help[] = {
 	{ NULL, "\nKV events, while this process is the writer:", NULL },
 	{ "--events ENDPOINT", "publish them there: ipc:///PATH or tcp://HOST:PORT", "none" },
 	{ "--events-replay ENDPOINT", "tell there what a subscriber has missed", "none" },
+	{ "--events-memory SIZE", "at most that waits for all subscribers together", "256M" },
 	{ "--topic T", "in front of every batch, at most 255 bytes", "empty" },
 	{ "--events-public", "HOST may be * or another address of all networks", NULL },
 	{ NULL, "\nMetrics, as the writer and as a standby:", NULL },
@@ -525,6 +528,9 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_EVENTS_PUBLIC:
 		d->events_public = true;
 		return true;
+	case OPT_EVENTS_MEMORY:
+		return cli_count("events-memory", arg, 1 << 20, UINT64_C(1) << 50,
+				 &d->events_memory);
 	case OPT_TOPIC:
 		d->topic = arg;
 		return true;

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that are let in, and those that are turned away.
+/* Clients that are let in, those that are turned away, and subscribers that are hung up on.
  *
  * libzmq 4.3 aborts the process when accept fails for want of a descriptor, and asks again all the
  * time where it does not; and this process is the writer, which needs descriptors of its own.  So
  * the accept that libzmq calls is this one: a program's functions come before those of the C
  * library.  Above the limit it hangs up at once.
+ *
+ * Of subscribers, and of those who ask, the descriptors are noted, so that the publisher sees which of them take nothing
+ * and ends their connections, which libzmq has no call for.  A number means the same connection for
+ * as long as it is noted: close is this one, too, and takes the note away under the lock, under
+ * which all else is done with it.
  * Tests: t/849-kv-attacks.t */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,6 +27,13 @@ enum { DESCRIPTORS = 65536, OF_OUR_OWN = 64 };
 
 static int highest = INT32_MAX;
 static uint64_t away;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread int binds; /* 1 + which */
+static int listener[2] = { -1, -1 };
+static uint64_t noted[DESCRIPTORS / 64]; /* changed under the lock */
+static uint64_t behind[DESCRIPTORS];     /* of those noted: since when they take nothing; 0 */
+static unsigned subscribers, room = UINT32_MAX;
 
 void accept_limit(void)
 {
@@ -43,12 +57,138 @@ uint64_t accept_turned_away(void)
 	return __atomic_load_n(&away, __ATOMIC_RELAXED);
 }
 
+/* ---- subscribers ---- */
+
+void accept_at_most(unsigned n)
+{
+	__atomic_store_n(&room, n, __ATOMIC_RELAXED);
+}
+
+unsigned accept_subscribers(void)
+{
+	return __atomic_load_n(&subscribers, __ATOMIC_RELAXED);
+}
+
+void accept_binds(int which)
+{
+	binds = 1 + which;
+}
+
+static bool is_listener(int s)
+{
+	return s >= 0 && (s == __atomic_load_n(&listener[0], __ATOMIC_RELAXED) ||
+			  s == __atomic_load_n(&listener[1], __ATOMIC_RELAXED));
+}
+
+static bool is_noted(int fd)
+{
+	return fd >= 0 && fd < DESCRIPTORS &&
+	       __atomic_load_n(&noted[fd / 64], __ATOMIC_RELAXED) >> fd % 64 & 1;
+}
+
+/* With the lock held. */
+static void note(int fd, bool is)
+{
+	uint64_t bit = UINT64_C(1) << fd % 64, word = noted[fd / 64];
+
+	__atomic_store_n(&noted[fd / 64], is ? word | bit : word & ~bit, __ATOMIC_RELAXED);
+	__atomic_store_n(&subscribers, is ? subscribers + 1 : subscribers - 1, __ATOMIC_RELAXED);
+	behind[fd] = 0;
+}
+
+/* False: there are too many. */
+static bool note_subscriber(int fd)
+{
+	bool fits;
+
+	pthread_mutex_lock(&lock);
+	fits = subscribers < __atomic_load_n(&room, __ATOMIC_RELAXED) && fd < DESCRIPTORS;
+	if (fits)
+		note(fd, true);
+	pthread_mutex_unlock(&lock);
+	return fits;
+}
+
+static void look_at(struct pollfd *at, unsigned n, uint64_t now)
+{
+	unsigned i;
+
+	if (poll(at, n, 0) < 0)
+		return;
+	for (i = 0; i < n; i++)
+		if (at[i].revents)
+			behind[at[i].fd] = 0;
+		else if (!behind[at[i].fd])
+			behind[at[i].fd] = now;
+}
+
+void accept_look(uint64_t now)
+{
+	struct pollfd *at;
+	unsigned n = 0;
+	int fd;
+
+	pthread_mutex_lock(&lock);
+	at = calloc(subscribers + 1, sizeof(*at));
+	for (fd = 0; at && n < subscribers && fd < DESCRIPTORS; fd++)
+		if (is_noted(fd))
+			at[n++] = (struct pollfd){ .fd = fd, .events = POLLOUT };
+	if (at)
+		look_at(at, n, now);
+	pthread_mutex_unlock(&lock);
+	free(at);
+}
+
+/* libzmq sees the end of what it reads, and forgets what waits for it. */
+unsigned accept_hang_up(uint64_t before, bool all)
+{
+	int fd, first = -1;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (fd = 0; fd < DESCRIPTORS; fd++) {
+		if (!is_noted(fd) || !behind[fd] || behind[fd] >= before)
+			continue;
+		if (first < 0 || behind[fd] < behind[first])
+			first = fd;
+		n += all && !shutdown(fd, SHUT_RDWR);
+	}
+	if (!all && first >= 0)
+		n = !shutdown(first, SHUT_RDWR);
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+/* ---- instead of the C library's ---- */
+
+__attribute__((visibility("default"))) int listen(int s, int n)
+{
+	if (binds)
+		__atomic_store_n(&listener[binds - 1], s, __ATOMIC_RELAXED);
+	return (int)syscall(SYS_listen, s, n);
+}
+
+__attribute__((visibility("default"))) int close(int fd)
+{
+	int r;
+
+	if (!is_noted(fd))
+		return (int)syscall(SYS_close, fd);
+	pthread_mutex_lock(&lock);
+	if (is_noted(fd))
+		note(fd, false);
+	r = (int)syscall(SYS_close, fd);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
 __attribute__((visibility("default"))) int accept4(int s, struct sockaddr *from, socklen_t *n,
 						   int flags)
 {
 	int fd = (int)syscall(SYS_accept4, s, from, n, flags);
 
-	if (fd >= __atomic_load_n(&highest, __ATOMIC_RELAXED)) {
+	if (fd >= __atomic_load_n(&highest, __ATOMIC_RELAXED) ||
+	    (fd >= 0 && is_listener(s) && !note_subscriber(fd))) {
 		close(fd);
 		fd = -1;
 		errno = ECONNABORTED;

@@ -3,6 +3,7 @@
  *
  *   publish.c   the thread: from the feed to the subscribers
  *   replay.c    answers who has missed batches
+ *   waiting.c   what waits for subscribers, and how much of it there may be
  *   socket.c    endpoints
  *   accept.c    which clients are let in
  *   batch.c     one change of the feed, or all that is there, as batches
@@ -101,6 +102,32 @@ bool endpoint_frame(struct endpoint *e, const void *bytes, size_t n, bool more);
 /* As many descriptors as there may be, and some of them for gpcd itself. */
 void accept_limit(void);
 uint64_t accept_turned_away(void);
+/* What this thread listens on from now on is an endpoint of subscribers, 0, or of those who ask, 1;
+ * or is neither, -1. */
+void accept_binds(int which);
+void accept_at_most(unsigned subscribers);
+unsigned accept_subscribers(void);
+/* Which subscribers take nothing now. */
+void accept_look(uint64_t now);
+/* End the connection that has taken nothing for longest, since a look before `before`; or all such.
+ * Returns how many. */
+unsigned accept_hang_up(uint64_t before, bool all);
+
+/* ---- waiting.c ---- */
+
+struct waiting {
+	uint64_t limit, looked, peak;
+	uint64_t hung_up; /* subscribers, for taking nothing */
+};
+
+void waiting_begin(struct waiting *w, uint64_t limit);
+/* The last frame of a batch, whose bytes are counted until nobody waits for it any more. */
+bool waiting_frame(struct endpoint *to, const void *data, size_t n);
+/* False: there is no room for another batch. */
+bool waiting_has_room(struct waiting *w);
+/* Now and then. */
+void waiting_look(struct waiting *w);
+uint64_t waiting_bytes(void);
 
 /* ---- replay.c ---- */
 
@@ -108,6 +135,7 @@ enum { REPLAY_SLOW = 64 };
 
 struct replay {
 	struct endpoint at;
+	struct waiting *waiting;
 	struct batches *from;
 	bool busy; /* with this one: */
 	uint8_t client[256];

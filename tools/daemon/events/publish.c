@@ -12,6 +12,7 @@
  * Tests: t/852-kv-lives.t t/853-kv-slow.t t/850-kv-events.t */
 #include "config.h"
 
+#include "tools/common/metrics.h"
 #include "tools/daemon/events/events.h"
 
 #include <endian.h>
@@ -53,6 +54,8 @@ struct events {
 	uint64_t began, warned;
 	uint64_t sent, left_out, warned_at;
 	uint64_t away_at, away_told;
+	struct waiting waiting;
+	uint64_t hung_up_at, hung_up_told;
 	bool busy_told;
 };
 
@@ -65,7 +68,7 @@ static bool send_frames(struct events *e, uint64_t sequence, const void *bytes, 
 
 	return endpoint_frame(&e->out, topic, strlen(topic), true) &&
 	       endpoint_frame(&e->out, &wire, sizeof(wire), true) &&
-	       endpoint_frame(&e->out, bytes, n, false);
+	       waiting_frame(&e->out, bytes, n);
 }
 
 static void set_strict(struct events *e, int strict)
@@ -73,9 +76,15 @@ static void set_strict(struct events *e, int strict)
 	zmq_setsockopt(e->out.socket, ZMQ_XPUB_NODROP, &strict, sizeof(strict));
 }
 
-/* To all, or, where one has too many already, to all others. */
+/* To all, or, where one has too many already, to all others; to nobody where all of them together
+ * have, and then the last batch comes once more when there is room: with it they see the gap. */
 static void send_batch(struct events *e, uint64_t sequence, const void *bytes, size_t n)
 {
+	if (!waiting_has_room(&e->waiting)) {
+		e->left_out++;
+		e->wanted = true;
+		return;
+	}
 	if (send_frames(e, sequence, bytes, n) || errno != EAGAIN)
 		return;
 	set_strict(e, 0);
@@ -237,10 +246,25 @@ static void tell_turned_away(struct events *e, uint64_t now)
 	if (away == e->away_at || now - e->away_told < TELL_NS)
 		return;
 	say(LOG_WARNING,
-	    "%s: --events: too many clients for the limit of descriptors: %llu were turned away so far",
+	    "%s: --events: too many clients for the limit of descriptors, or for --events-memory: %llu "
+	    "were turned away so far",
 	    e->d->name, (unsigned long long)away);
 	e->away_told = now;
 	e->away_at = away;
+}
+
+static void tell_hung_up(struct events *e, uint64_t now)
+{
+	uint64_t n = e->waiting.hung_up;
+
+	if (n == e->hung_up_at || now - e->hung_up_told < TELL_NS)
+		return;
+	say(LOG_WARNING,
+	    "%s: --events: more than --events-memory waits for subscribers that take nothing: %llu were "
+	    "disconnected so far",
+	    e->d->name, (unsigned long long)n);
+	e->hung_up_told = now;
+	e->hung_up_at = n;
 }
 
 static void tell_left_out(struct events *e)
@@ -248,6 +272,7 @@ static void tell_left_out(struct events *e)
 	uint64_t now = cli_now_ns();
 
 	tell_turned_away(e, now);
+	tell_hung_up(e, now);
 	if (e->left_out == e->warned_at || now - e->warned < TELL_NS)
 		return;
 	say(LOG_WARNING,
@@ -255,6 +280,26 @@ static void tell_left_out(struct events *e)
 	    e->d->name, (unsigned long long)e->left_out);
 	e->warned = now;
 	e->warned_at = e->left_out;
+}
+
+/* ---- for metrics ---- */
+
+static struct metrics_events counted; /* stored by the publisher, loaded by whoever asks */
+
+static void count(const struct events *e)
+{
+	__atomic_store_n(&counted.published, e->sent, __ATOMIC_RELAXED);
+	__atomic_store_n(&counted.left_out, e->left_out, __ATOMIC_RELAXED);
+	__atomic_store_n(&counted.disconnected, e->waiting.hung_up, __ATOMIC_RELAXED);
+}
+
+void events_tell(struct metrics_events *ret)
+{
+	ret->connections = accept_subscribers();
+	ret->waiting_bytes = waiting_bytes();
+	ret->published = __atomic_load_n(&counted.published, __ATOMIC_RELAXED);
+	ret->left_out = __atomic_load_n(&counted.left_out, __ATOMIC_RELAXED);
+	ret->disconnected = __atomic_load_n(&counted.disconnected, __ATOMIC_RELAXED);
 }
 
 /* ---- the thread ---- */
@@ -279,9 +324,15 @@ static void rest(struct events *e, int ms)
  * gone. */
 static int bind_both(struct events *e)
 {
-	int r = endpoint_bind(&e->out, e->d);
+	int r;
 
-	return r ? r : endpoint_bind(&e->replay.at, e->d);
+	accept_binds(0);
+	r = endpoint_bind(&e->out, e->d);
+	accept_binds(1);
+	if (!r)
+		r = endpoint_bind(&e->replay.at, e->d);
+	accept_binds(-1);
+	return r;
 }
 
 /* libzmq says "No such device" of a host that it cannot find, and of an interface. */
@@ -319,7 +370,9 @@ static void *publish(void *arg)
 		n = e->in_touch ? pump(e) : 0;
 		hear_subscribers(e);
 		more = e->in_touch && replay_step(&e->replay);
+		waiting_look(&e->waiting);
 		tell_left_out(e);
+		count(e);
 		if (n == BATCH || more)
 			continue;
 		pause = n ? PAUSE_MS : pause * 2 < PAUSE_MOST_MS ? pause * 2 : PAUSE_MOST_MS;
@@ -361,6 +414,8 @@ static bool open_both(struct events *e)
 	e->batches.keep_tokens = info.keep_tokens;
 	e->batches.tokens = malloc(info.block_tokens * sizeof(*e->batches.tokens));
 	accept_limit();
+	waiting_begin(&e->waiting, e->d->events_memory ? e->d->events_memory : EVENTS_MEMORY);
+	e->replay.waiting = &e->waiting;
 	e->context = zmq_ctx_new();
 	e->out.socket = e->context ? open_socket(e, ZMQ_XPUB, HIGH_WATER) : NULL;
 	if (e->out.socket && e->replay.at.text)

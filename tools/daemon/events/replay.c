@@ -28,11 +28,14 @@ static bool send_batch(struct replay *r, const char *topic, uint64_t sequence, c
 {
 	uint64_t wire = htobe64(sequence);
 
+	if (!waiting_has_room(r->waiting)) {
+		errno = EAGAIN;
+		return false;
+	}
 	return endpoint_frame(&r->at, r->client, r->client_bytes, true) &&
 	       endpoint_frame(&r->at, "", 0, true) &&
 	       endpoint_frame(&r->at, topic, strlen(topic), true) &&
-	       endpoint_frame(&r->at, &wire, sizeof(wire), true) &&
-	       endpoint_frame(&r->at, bytes, n, false);
+	       endpoint_frame(&r->at, &wire, sizeof(wire), true) && waiting_frame(&r->at, bytes, n);
 }
 
 /* Clients by a hash of their names; who shares one with a slow client has less time. */
