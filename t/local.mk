@@ -79,6 +79,7 @@ t_programs = \
 	%reldir%/request/late-answers.t \
 	%reldir%/request/pool-lives.t \
 	%reldir%/memory/once-threads.t \
+	%reldir%/request/first-refusal.t \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/named-quota.t \

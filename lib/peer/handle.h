@@ -77,6 +77,7 @@ struct gpc {
 
 	/* the first of a publish without waiting that no gpc_ticket_wait has told of; ring_lock */
 	struct refused_item refused;
+	uint64_t told_kinds; /* bits: errnos of refused items that the log has had (refuse_log) */
 	struct stock *stock; /* reservations in hand, per pool; NULL = none wanted */
 	uint32_t quota;      /* most blocks reserved, stocks included; 0 = no limit */
 	uint32_t leader;     /* 1 + its seat; 0: we are no companion */

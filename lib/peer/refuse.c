@@ -493,3 +493,15 @@ int refuse_group(const gpc *c, const struct shm_command *cmds, uint32_t n, int32
 	return is_move ? refuse_move(c, cmds, pool, n, err)
 		       : refuse_place(c, cmds, argument, pool, n, err);
 }
+
+/* ---- the log ---- */
+
+void refuse_log(gpc *c, const char *call, int32_t err)
+{
+	uint64_t kind = UINT64_C(1) << (-err & 63);
+
+	if (load_relaxed(&c->told_kinds) & kind)
+		return;
+	if (!(__atomic_fetch_or(&c->told_kinds, kind, __ATOMIC_RELAXED) & kind))
+		log_say(&c->log, LOG_DEBUG, "%s has refused an item: %s", call, gpc_last_error());
+}

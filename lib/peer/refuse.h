@@ -30,4 +30,9 @@ int refuse_reclaim(const gpc *c, uint32_t i, gpc_block block, bool keys, int32_t
 /* keys[i], blocks[i] of gpc_ref: no reference was taken. */
 int refuse_ref(const gpc *c, uint32_t i, gpc_block block, int32_t err);
 
+/* Of a call that succeeds although an item was refused, behind its sentence: the log has it at level
+ * debug, the first of each errno and handle.  Who drops the answers finds there why nothing is
+ * ever found; who reads them may be refused a thousand times a second. */
+void refuse_log(gpc *c, const char *call, int32_t err);
+
 #endif

@@ -288,8 +288,10 @@ GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int 
 
 		if (results)
 			results[i] = result;
-		if (result < 0 && !told)
-			told = refuse_commit(c, i, &moves[i], flags & GPC_CANCEL, result);
+		if (result >= 0 || told)
+			continue;
+		told = refuse_commit(c, i, &moves[i], flags & GPC_CANCEL, result);
+		refuse_log(c, "gpc_commit", result);
 	}
 	free(some);
 	free(list);

@@ -286,7 +286,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 {
 	struct op *op = ring_op(0, 0);
 	struct sent *sent = calloc(n, sizeof(*sent));
-	int err, told = 0;
+	int32_t err, first = 0;
 	uint32_t i;
 
 	if (!op || !sent) {
@@ -303,9 +303,11 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 		}
 		if (p->resident)
 			p->resident[from + i] = err;
-		if (!told++)
-			tell(c, p, from + i, err);
+		if (!first)
+			tell(c, p, from + i, first = err);
 	}
+	if (first && !p->copies)
+		refuse_log(c, "gpc_publish", first);
 	op->sent = sent;
 	op->resident = p->resident;
 	op->notes = notes_kept(c) ? &p->notes : NULL;
@@ -412,6 +414,8 @@ static void tell_first(gpc *c, const struct publish *p, uint32_t n)
 	for (i = 0; i < n; i++)
 		if (p->resident[i] < 0) {
 			tell(c, p, i, p->resident[i]);
+			if (!p->copies)
+				refuse_log(c, "gpc_publish", p->resident[i]);
 			return;
 		}
 }

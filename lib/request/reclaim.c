@@ -203,6 +203,7 @@ static int reclaim_all(gpc *c, const struct reclaim *r, uint32_t n, uint64_t dea
 	for (i = 0; i < n; i++)
 		if (r->results[i] < 0) {
 			refuse_reclaim(c, i, r->blocks[i], r->keys, r->results[i]);
+			refuse_log(c, "gpc_reclaim", r->results[i]);
 			break;
 		}
 	return sum;

@@ -98,8 +98,10 @@ static void tell_refused(gpc *c, uint64_t ticket)
 	if (it.err && it.ticket <= ticket)
 		c->refused.err = 0;
 	pthread_mutex_unlock(&c->ring_lock);
-	if (it.err && it.ticket <= ticket)
-		refuse_publish(c, &it);
+	if (!it.err || it.ticket > ticket)
+		return;
+	refuse_publish(c, &it);
+	refuse_log(c, "gpc_publish", it.err);
 }
 
 GPC_EXPORT int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms)

@@ -42,6 +42,16 @@ static METHOD(module_strerror)
 	return PyUnicode_FromString(gpc_strerror(err));
 }
 
+static METHOD(module_last_error)
+{
+	static const struct call call = { "last_error", 0, 0, { NULL } };
+	PyObject *a[MAX_ARGS];
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	return PyUnicode_FromString(gpc_last_error());
+}
+
 /* Of memory that other threads may write meanwhile: then the sum is of what was read. */
 static METHOD(module_crc32c)
 {
@@ -139,6 +149,9 @@ static PyMethodDef functions[] = {
 	ROW("version", module_version, "version()\n\n(major, minor) of the loaded library."),
 	ROW("strerror", module_strerror,
 	    "strerror(err)\n\nOne sentence for an errno of gpc, of either sign."),
+	ROW("last_error", module_last_error,
+	    "last_error()\n\nThe sentence of this thread's last call: why an item was refused, where the call "
+	    "has answered for each and raised nothing; \"\" if none was."),
 	ROW("crc32c", module_crc32c,
 	    "crc32c(data, crc=0)\n\nThe CRC32C of a contiguous buffer, behind what crc is of.  Other threads run "
 	    "meanwhile."),
