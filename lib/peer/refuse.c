@@ -498,10 +498,10 @@ int refuse_group(const gpc *c, const struct shm_command *cmds, uint32_t n, int32
 
 void refuse_log(gpc *c, const char *call, int32_t err)
 {
-	uint64_t kind = UINT64_C(1) << (-err & 63);
+	uint64_t kind = UINT64_C(1) << (-err & 63), told = load_relaxed(&c->told_kinds);
 
-	if (load_relaxed(&c->told_kinds) & kind)
+	if (told & kind)
 		return;
-	if (!(__atomic_fetch_or(&c->told_kinds, kind, __ATOMIC_RELAXED) & kind))
-		log_say(&c->log, LOG_DEBUG, "%s has refused an item: %s", call, gpc_last_error());
+	store_relaxed(&c->told_kinds, told | kind); /* two threads may both tell */
+	log_say(&c->log, LOG_DEBUG, "%s has refused an item: %s", call, gpc_last_error());
 }
