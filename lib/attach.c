@@ -19,7 +19,7 @@
 #include "peer/companion.h"
 #include "peer/seat.h"
 #include "segment/files.h"
-#include "segment/memory.h"
+#include "segment/memory_file.h"
 #include "serve.h"
 
 #define LOOK_NS       (5 * NS_PER_MS)    /* between looks for a name or a seat */
@@ -322,6 +322,29 @@ static int ram_fits(const gpc *c, const struct gpc_config *cfg)
 	return 0;
 }
 
+/* Pages stay where they are: another policy is another memory. */
+static int numa_fits(const gpc *c, uint64_t number, const struct memory_pages *want)
+{
+	struct memory m;
+	uint32_t numa, nodes_differ, unit;
+	uint64_t nodes;
+	int err = memory_check_pages(want, c->seg.dir, &numa, &nodes, &unit);
+
+	if (err == 0)
+		err = memory_open(&c->seg, number, false, &m);
+	if (err < 0)
+		return err;
+	nodes_differ = want->nodes && m.nodes != nodes;
+	memory_close(&m);
+	if (m.numa == numa && !nodes_differ)
+		return 0;
+	return err_set(
+		EPROTO,
+		"%s exists with numa %u on the nodes 0x%llx instead of %u on 0x%llx: ask for "
+		"what it has" SEGMENT_OTHER,
+		c->seg.name, m.numa, (unsigned long long)m.nodes, numa, (unsigned long long)nodes);
+}
+
 /* The pool of ram_blocks, of a configuration that wants memory for it. */
 static int memory_fits(const gpc *c, const struct gpc_config *cfg)
 {
@@ -344,6 +367,8 @@ static int memory_fits(const gpc *c, const struct gpc_config *cfg)
 			"%s exists, but with block_bytes %llu, not %llu: ask for what it has" SEGMENT_OTHER,
 			c->seg.name, (unsigned long long)p->block_bytes,
 			(unsigned long long)m.block_bytes);
+	if (pages.numa && (err = numa_fits(c, load_relaxed(&p->memory), &pages)) < 0)
+		return err;
 	if (memcmp(p->fingerprint, m.fingerprint, sizeof(m.fingerprint)))
 		return err_set(EPROTO,
 			       "%s exists, but the images of its ram_blocks have another "
@@ -375,6 +400,18 @@ static int config_fits(const gpc *c, const struct gpc_config *cfg)
 	return err;
 }
 
+/* Of a cache that exists: the maker's files, so what may be changed is. */
+static int redress(const gpc *c, const struct gpc_config *cfg)
+{
+	int changed = segment_redress(&c->seg, cfg->mode, cfg->gid);
+
+	if (changed > 0)
+		log_say(&c->log, LOG_INFO,
+			"%s: its files have mode %03o now, and the group that was asked for",
+			c->seg.name, (unsigned)cfg->mode);
+	return MIN(changed, 0);
+}
+
 static int attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags,
 		  const struct gpc_config *cfg, gpc **ret)
 {
@@ -389,6 +426,8 @@ static int attach(const char *name, const struct gpc_attach_options *opt, uint32
 		clock_sleep(LOOK_NS);
 	if (err == 0 && cfg) {
 		err = config_fits(c, cfg);
+		if (err == 0)
+			err = redress(c, cfg);
 		if (err < 0)
 			segment_close(&c->seg);
 	}

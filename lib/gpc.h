@@ -247,7 +247,8 @@ struct gpc_config { /* zero = default everywhere; set size */
 	 * or promote come on top: with open moves a peer holds up to twice its quota */
 	uint32_t peer_quota;
 	/* of the segments; 0 = 0600, group of this process.  0660 with gid lets that group in;
-	 * world bits are refused */
+	 * world bits are refused.  GPC_IF_ABSENT: the files of a cache that exists get them, if they
+	 * are this user's */
 	uint32_t mode, gid;
 	const char *dir;     /* on a tmpfs or hugetlbfs, else slower; /dev/shm */
 	const char *devices; /* "none", "host", "cuda:0,cuda:1": mirrors to keep; "none" */
@@ -261,8 +262,7 @@ struct gpc_config { /* zero = default everywhere; set size */
 	 * -1 = none */
 	int32_t max_aliases;
 	/* 16 bytes that keys are hashed with, so that they are the same in a cache that is made
-	 * again; NULL = random.  Who knows them can construct keys that collide.  They are not
-	 * compared with those of a cache that is there */
+	 * again; NULL = random.  Who knows them can construct keys that collide */
 	const void *secret;
 };
 

@@ -222,6 +222,7 @@ lib_gpc_sources = \
 	%reldir%/segment/once.h \
 	%reldir%/segment/peek.c \
 	%reldir%/segment/peek.h \
+	%reldir%/segment/redress.c \
 	%reldir%/segment/remove.c \
 	%reldir%/segment/root.c \
 	%reldir%/segment/root.h \

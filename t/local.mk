@@ -282,6 +282,7 @@ t_scripts = \
 	%reldir%/802-gpcd-limits.t \
 	%reldir%/803-gpcd-full.t \
 	%reldir%/daemon/exists.t \
+	%reldir%/daemon/mode-and-group.t \
 	%reldir%/804-defaults.t \
 	%reldir%/805-gpcd-fails.t \
 	%reldir%/806-foreign-text.t \

@@ -58,17 +58,22 @@ struct draft { /* what is to be made */
 
 /* ---- the draft ---- */
 
+int segment_check_mode(uint32_t mode)
+{
+	if (mode & ~0660u)
+		return err_set(EINVAL, "mode is %o: only the owner and a group may be let in",
+			       (unsigned)mode);
+	if (mode && (mode & 0600) != 0600)
+		return err_set(EINVAL, "mode is %o: the owner must be able to read and write",
+			       (unsigned)mode);
+	return 0;
+}
+
 static int draft_mode(const struct gpc_config *cfg, struct draft *d)
 {
 	d->mode = cfg->mode ? cfg->mode : 0600;
-	if (d->mode & ~0660u)
-		return err_set(EINVAL, "mode is %o: only the owner and a group may be let in",
-			       (unsigned)d->mode);
-	if ((d->mode & 0600) != 0600)
-		return err_set(EINVAL, "mode is %o: the owner must be able to read and write",
-			       (unsigned)d->mode);
 	d->gid = d->mode & 0060 ? cfg->gid : 0;
-	return 0;
+	return segment_check_mode(cfg->mode);
 }
 
 /* gpc_create() has looked at each. */

@@ -64,6 +64,11 @@ int segment_check_lock(const struct segment *s);
 int segment_check_files(struct segment *s);
 int segment_check_want(const struct segment *s, const struct segment_want *want);
 
+/* ---- segment/create.c ---- */
+
+/* 0 = the default, or what a cache's files may have: -EINVAL. */
+int segment_check_mode(uint32_t mode);
+
 /* ---- segment/seed.c ---- */
 
 /* vram_blocks and ram_blocks of the configuration, into a fresh index. */
@@ -86,6 +91,8 @@ int segment_remove_file(const struct segment *s, const char *suffix);
  * in the file's name.  The last answer that is not 0. */
 int segment_visit(const struct segment *s,
 		  int (*visit)(const struct segment *s, const char *suffix, void *arg), void *arg);
+/* Is it how the name of a mirror's file ends? */
+bool segment_is_mirror(const char *suffix);
 /* Is there an index of this name, whatever it is? */
 bool segment_has_index(const struct segment *s);
 

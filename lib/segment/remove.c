@@ -65,7 +65,7 @@ int segment_remove_file(const struct segment *s, const char *suffix)
 
 /* Mirrors of the host device: m and a number.  "a.m1" is a name that a cache may have,
  * and its files must survive the removal of "a". */
-static bool is_mirror_suffix(const char *suffix)
+bool segment_is_mirror(const char *suffix)
 {
 	return suffix[0] == 'm' && suffix[1] && !suffix[1 + strspn(suffix + 1, "0123456789.-")];
 }
@@ -97,7 +97,7 @@ int segment_visit(const struct segment *s,
 
 static int remove_mirror(const struct segment *s, const char *suffix, void *arg)
 {
-	return is_mirror_suffix(suffix) ? segment_remove_file(s, suffix) : 0;
+	return segment_is_mirror(suffix) ? segment_remove_file(s, suffix) : 0;
 }
 
 /* Without a lock file there would be nobody to exclude, were it not for a creator that

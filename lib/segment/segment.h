@@ -59,6 +59,9 @@ int segment_check_index(const struct segment *s);
 int segment_check_copies(const struct segment *s);
 /* Bytes of a file as they are now; zeros from where it ends. */
 void segment_read(int fd, uint64_t at, void *to, uint64_t bytes);
+/* Its files get that mode, and that group (0 = as it is): 1 = something has changed, 0 = they had
+ * them, or mode is 0; -EPROTO: they are another user's. */
+int segment_redress(const struct segment *s, uint32_t mode, uint32_t gid);
 /* A second, writable mapping of the index for the writer. */
 int segment_map_writer(const struct segment *s, uint8_t **ret_index);
 void segment_unmap_writer(const struct segment *s, uint8_t *index);

@@ -345,6 +345,11 @@ static int check_config(const struct segment *s, const struct gpc_config *cfg)
 	    (err = check_field(s, "keep_digests", !!(g->keep & KEEP_DIGESTS), cfg->keep_digests)) ||
 	    (err = check_field(s, "peer_quota", h->peer_quota, cfg->peer_quota)))
 		return err;
+	if (cfg->secret && memcmp(cfg->secret, h->secret, sizeof(h->secret)))
+		return err_set(EPROTO,
+			       "%s exists with another secret than the one that is given: give the "
+			       "one that it was made with" SEGMENT_OTHER,
+			       s->name);
 	if (cfg->free_target && h->free_target != MAX(cfg->free_target, 0))
 		return err_set(EPROTO,
 			       "%s exists with free_target %d instead of %d: ask for what it "

@@ -17,6 +17,12 @@ int options_check_cache(struct daemon *d)
 	     d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->cfg.max_aliases ||
 	     d->devices[0] || d->ram_given))
 		return cli_usage("--block-size is missing");
+	if (!d->create && d->cfg.mode)
+		return cli_usage("--%s: --block-size is missing, which says what cache it is for",
+				 d->cfg.gid ? "group" : "mode");
+	if (!d->create && d->key_file[0] && !d->disk[0] && !d->tiers.remote)
+		return cli_usage(
+			"--key-file: --block-size is missing: which cache is to be made with it?");
 	if (d->ram_given && !d->cfg.ram_blocks)
 		return cli_usage("--%s: --ram-blocks is missing: it is for the pool of RAM",
 				 d->cfg.ram_flags ? "unchained" : "ram-space");
