@@ -18,7 +18,8 @@ dead()	# NAME: a cache without a process
 }
 
 refuses 2 'either NAME or --stale' gpc-inspect --dir "$shm" rm
-refuses 2 'either NAME or --stale' gpc-inspect --dir "$shm" rm one --stale
+refuses 2 'the PATTERN is empty' gpc-inspect --dir "$shm" rm --stale ''
+refuses 2 'list: --dry-run is an option of rm$' gpc-inspect --dir "$shm" list --dry-run
 refuses 2 '--force goes with NAME' gpc-inspect --dir "$shm" rm --stale --force
 refuses 2 "'two' is one argument too many" gpc-inspect --dir "$shm" rm one two
 refuses 2 "cannot name a cache" gpc-inspect --dir "$shm" rm a/b
@@ -130,6 +131,25 @@ if test "$(id -u)" -eq 0; then
 	theirs=$(files theirs)
 fi
 before=$(files alive)
+whole=$(ls -lR "$shm")
+inspect rm --stale --dry-run
+exits 0 "rm --stale --dry-run"
+is "$(paste -sd, - <"$tmp/out")" 'would remove half,would remove stale1,would remove stale2' "names them"
+inspect --json rm --stale --dry-run
+is "$(value would_remove/0 would_remove/1 would_remove/2 | paste -sd' ' -)" 'half stale1 stale2' "as JSON, too"
+inspect rm --stale 'stale[2-9]' --dry-run
+is "$(cat "$tmp/out")" 'would remove stale2' "those whose name is like a pattern"
+inspect rm stale1 --dry-run
+is "$(cat "$tmp/out")" 'would remove stale1' "and one by its name"
+refuses 1 'alive is in use' gpc-inspect --dir "$shm" rm alive --dry-run
+is "$(ls -lR "$shm")" "$whole" "and none of these changes a file"
+inspect rm --stale 'gone*'
+prints "^nothing to remove: this user has no cache like 'gone\*' in $shm that nobody uses\$" "a pattern that none is like"
+dead other1
+dead other2
+inspect rm --stale 'other?'
+is "$(paste -sd, - <"$tmp/out")" 'removed other1,removed other2' "a pattern removes these"
+is "$(ls -lR "$shm" | sed '/^total/d')" "$(printf '%s\n' "$whole" | sed '/^total/d')" "and no other"
 inspect --json rm --stale
 exits 0 "rm --stale"
 is "$(value '*/*' | cut -d' ' -f2 | sort | paste -sd' ' -)" 'half stale1 stale2' \

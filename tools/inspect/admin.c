@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -247,13 +248,15 @@ static void show_removed(const struct inspect *in, json_t *removed, bool failed)
 
 	if (in->json) {
 		o = out_need(json_object());
-		json_object_set_new(o, "removed", removed);
+		json_object_set_new(o, in->dry_run ? "would_remove" : "removed", removed);
 		out_json(o);
 		return;
 	}
-	json_array_foreach(removed, i, name) out_line("removed %s", json_string_value(name));
+	json_array_foreach(removed, i, name) out_line(
+		"%s %s", in->dry_run ? "would remove" : "removed", json_string_value(name));
 	if (in->stale && !json_array_size(removed) && !failed)
-		out_line("nothing to remove: this user has no cache in %s that nobody uses",
+		out_line("nothing to remove: this user has no cache %s%s%sin %s that nobody uses",
+			 in->name ? "like '" : "", in->name ? in->name : "", in->name ? "' " : "",
 			 inspect_dir(in));
 	json_decref(removed);
 }
@@ -261,7 +264,7 @@ static void show_removed(const struct inspect *in, json_t *removed, bool failed)
 /* 0, or the exit status after a message. */
 static int remove_one(const struct inspect *in, const char *name, json_t *removed)
 {
-	int r = gpc_unlink(name, in->dir);
+	int r = in->dry_run ? 0 : gpc_unlink(name, in->dir);
 
 	/* what a killed creator left is gone by now, and was never a cache */
 	if (r < 0 && !(r == -ENOENT && in->stale)) {
@@ -280,8 +283,8 @@ static int remove_stale(const struct inspect *in, json_t *removed)
 	if (n < 0)
 		return EXIT_RUNTIME;
 	for (int i = 0; i < n; i++)
-		if (is_mine(in, names[i]) && is_used(in, names[i]) == 0 &&
-		    remove_one(in, names[i], removed))
+		if ((!in->name || !fnmatch(in->name, names[i], 0)) && is_mine(in, names[i]) &&
+		    is_used(in, names[i]) == 0 && remove_one(in, names[i], removed))
 			status = EXIT_RUNTIME;
 	inspect_free_names(names, n);
 	return status;
@@ -326,8 +329,10 @@ int inspect_rm(struct inspect *in)
 	json_t *removed;
 	int status;
 
-	if (in->stale == (in->name != NULL))
+	if (!in->stale && !in->name)
 		return cli_usage("rm: either NAME or --stale");
+	if (in->stale && in->name && !*in->name)
+		return cli_usage("rm: the PATTERN is empty");
 	if (in->stale && in->force)
 		return cli_usage("rm: --force goes with NAME");
 	removed = out_need(json_array());

@@ -25,6 +25,7 @@ enum {
 	OPT_SINCE = 1 << 7,
 	OPT_WATCH = 1 << 8,
 	OPT_LIST = 1 << 9,
+	OPT_DRY = 1 << 10,
 };
 
 /* exit status of `check`; elsewhere 1 */
@@ -38,7 +39,7 @@ struct inspect {
 	const char *dir;  /* --dir, or NULL: the library's default */
 	const char *name; /* of the cache; see inspect_name */
 	const char *key;  /* lookup, drop */
-	bool json, csv, force, stale, if_idle, list;
+	bool json, csv, force, stale, if_idle, list, dry_run;
 	uint32_t tag;    /* --tag, or 0 */
 	int pool;        /* --pool, or -1 */
 	uint64_t limit;  /* --limit, or UINT64_MAX */

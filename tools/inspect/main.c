@@ -43,25 +43,20 @@ static const struct command {
 	  "forget all blocks, or those of a pool or a tag" },
 	{ "drop", inspect_drop, OPT_POOL, true, true, "NAME KEY",
 	  "forget the blocks of a key, and what follows them" },
-	{ "rm", inspect_rm, OPT_FORCE | OPT_STALE, true, false, "NAME | --stale",
+	{ "rm", inspect_rm, OPT_FORCE | OPT_STALE | OPT_DRY, true, false, "NAME | --stale",
 	  "remove a cache, or all of yours that no process uses" },
 };
 
-static const struct option options[] = { { "json", no_argument, NULL, 'j' },
-					 { "dir", required_argument, NULL, 'd' },
-					 { "pool", required_argument, NULL, 'p' },
-					 { "limit", required_argument, NULL, 'n' },
-					 { "csv", no_argument, NULL, 'c' },
-					 { "tag", required_argument, NULL, 't' },
-					 { "if-idle", no_argument, NULL, 'I' },
-					 { "since", required_argument, NULL, 'i' },
-					 { "watch", required_argument, NULL, 'w' },
-					 { "force", no_argument, NULL, 'f' },
-					 { "stale", no_argument, NULL, 's' },
-					 { "list", no_argument, NULL, 'l' },
-					 { "help", no_argument, NULL, 'h' },
-					 { "version", no_argument, NULL, 'V' },
-					 { NULL, 0, NULL, 0 } };
+static const struct option options[] = {
+	{ "json", no_argument, NULL, 'j' },        { "dir", required_argument, NULL, 'd' },
+	{ "pool", required_argument, NULL, 'p' },  { "limit", required_argument, NULL, 'n' },
+	{ "csv", no_argument, NULL, 'c' },         { "tag", required_argument, NULL, 't' },
+	{ "if-idle", no_argument, NULL, 'I' },     { "since", required_argument, NULL, 'i' },
+	{ "watch", required_argument, NULL, 'w' }, { "force", no_argument, NULL, 'f' },
+	{ "stale", no_argument, NULL, 's' },       { "dry-run", no_argument, NULL, 'N' },
+	{ "list", no_argument, NULL, 'l' },        { "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },     { NULL, 0, NULL, 0 }
+};
 
 static const struct cli_help help[] = {
 	{ NULL, "\nNAME may be left out if there is only one cache.\n", NULL },
@@ -82,7 +77,11 @@ static const struct cli_help help[] = {
 	  "often, 1 to 86400",
 	  "stat: look once; top: 2" },
 	{ "--force", "rm: remove the name even if processes use the cache", NULL },
-	{ "--stale", "rm: remove every cache of yours that no process uses", NULL },
+	{ "--stale",
+	  "rm: remove every cache of yours that no process uses, or those whose name is like PATTERN, "
+	  "as in 'test-*'",
+	  NULL },
+	{ "--dry-run", "rm: say what would be removed, and remove nothing", NULL },
 	{ "--list", "metrics: which there are, with type, labels and help", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
@@ -283,6 +282,10 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 		in->stale = true;
 		*given |= OPT_STALE;
 		break;
+	case 'N':
+		in->dry_run = true;
+		*given |= OPT_DRY;
+		break;
 	case 'c':
 		in->csv = true;
 		*given |= OPT_CSV;
@@ -335,7 +338,7 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 		{ OPT_POOL, "pool" },    { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
 		{ OPT_STALE, "stale" },  { OPT_CSV, "csv" },     { OPT_TAG, "tag" },
 		{ OPT_IDLE, "if-idle" }, { OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
-		{ OPT_LIST, "list" },
+		{ OPT_LIST, "list" },    { OPT_DRY, "dry-run" },
 	};
 	char owners[128] = "";
 	size_t i = 0, n, left = 0, used = 0;
@@ -390,7 +393,7 @@ static int take_arguments(struct inspect *in, const struct command *cmd, int arg
 	if (argc)
 		return cli_usage("%s: '%s' is one argument too many", cmd->name,
 				 argv[cmd->takes_name ? 1 : 0]);
-	if (in->name && !cli_name(in->name))
+	if (in->name && !in->stale && !cli_name(in->name))
 		return cli_bad_name(in->name);
 	return -1;
 }
