@@ -83,6 +83,20 @@ static int owner(int me)
 	return 1;
 }
 
+/* Whoever holds a block of a dead owner's pool can rely on its number: gpc_pool_get(3). */
+static void next_owner(gpc *c, int held)
+{
+	struct gpc_pool p = {
+		.size = sizeof(p), .kind = GPC_VRAM, .space = 5, .blocks = 16, .demote_to = -1
+	};
+	int pool = gpc_pool_add(c, &p, -1);
+
+	need(pool >= 0, "pool_add: %s", gpc_last_error());
+	need(pool != held, "the next owner has pool %d, of which somebody holds blocks", pool);
+	must_be(gpc_pool_get(c, held, &p), -ENOENT);
+	must_be(gpc_pool_clear(c, pool, 0, GPC_REMOVE, -1), 0);
+}
+
 /* Holds blocks of both, and children of the owner's in its own pool, while the owner dies. */
 static int worker(int me)
 {
@@ -118,6 +132,7 @@ static int worker(int me)
 	must_be(gpc_ref(c, &k, &theirs[0], 1), 0);
 	must_be(gpc_pool_get(c, pool, &p), -ENOENT);
 	must_be(gpc_reserve(c, pool, 1, &b, NULL, 0, -1), -ESTALE);
+	next_owner(c, pool);
 	/* its chain hung below theirs */
 	crew_until(found(c, 300) == 0, crew_breath());
 	must_be(found(c, 200), CHAIN);
