@@ -69,6 +69,11 @@ for option in --block-size --max-blocks --max-peers --max-pools --quarantine --t
 done
 
 refuses 2 "--tick: 'fast' is not a number of milliseconds, nor 'exact'" gpcd "$cache" --tick fast
+# the last one counts, and two that differ are told
+run gpcd "$cache" --dir "$shm" --block-size 16 --block-size 32 --quiet --quiet --max-peers 4 --max-peers 4 --keep
+exits 2 "twice"
+is "$(head -n 1 "$tmp/err")" "gpcd: --block-size is given twice, '16' and '32': the last one counts" "--block-size twice is told"
+is "$(grep -c twice "$tmp/err")" 1 "and what is the same is not"
 refuses 2 "--mode: '0666' is not an octal mode" gpcd "$cache" --mode 0666
 refuses 2 "--mode: '0' is not an octal mode" gpcd "$cache" --mode 0
 refuses 2 "--mode: '8' is not an octal mode" gpcd "$cache" --mode 8

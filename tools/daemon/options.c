@@ -578,8 +578,25 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	}
 }
 
+/* Units and wrappers put options behind those that are there already, so the last one counts; but
+ * two values of one option are more often a mistake, and that is said. */
+static void say_twice(const char *given[OPT_BEHIND_TIERS], int opt, const char *arg)
+{
+	const struct option *o = options;
+
+	if (!arg || opt == OPT_DEVICE || opt >= OPT_BEHIND_TIERS)
+		return;
+	while (o->name && o->val != opt)
+		o++;
+	if (given[opt] && o->name && strcmp(given[opt], arg))
+		cli_error("--%s is given twice, '%s' and '%s': the last one counts", o->name,
+			  given[opt], arg);
+	given[opt] = arg;
+}
+
 int options_parse(struct daemon *d, int argc, char **argv)
 {
+	const char *given[OPT_BEHIND_TIERS] = { NULL };
 	int opt, status = 0;
 
 	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
@@ -587,6 +604,7 @@ int options_parse(struct daemon *d, int argc, char **argv)
 			return cli_show_help(help, sizeof(help) / sizeof(help[0]));
 		if (!set_option(d, opt, optarg))
 			return EXIT_USAGE;
+		say_twice(given, opt, optarg);
 	}
 	if (opt < 0)
 		return status;
