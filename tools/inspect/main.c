@@ -263,16 +263,12 @@ int inspect_open(struct inspect *in, uint32_t flags, gpc **ret)
 
 /* ---- command line ---- */
 
-static int set_option(struct inspect *in, int opt, unsigned *given)
+/* One without a value; false: it is none of these. */
+static bool set_flag(struct inspect *in, int opt, unsigned *given)
 {
-	uint64_t v;
-
 	switch (opt) {
 	case 'j':
 		in->json = true;
-		break;
-	case 'd':
-		in->dir = optarg;
 		break;
 	case 'f':
 		in->force = true;
@@ -297,6 +293,22 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 	case 'I':
 		in->if_idle = true;
 		*given |= OPT_IDLE;
+		break;
+	default:
+		return false;
+	}
+	return true;
+}
+
+static int set_option(struct inspect *in, int opt, unsigned *given)
+{
+	uint64_t v;
+
+	if (set_flag(in, opt, given))
+		return 0;
+	switch (opt) {
+	case 'd':
+		in->dir = optarg;
 		break;
 	case 't':
 		if (!cli_count("tag", optarg, 1, UINT32_MAX, &v))
