@@ -853,8 +853,8 @@ int gpc_tiers_open(const char *name, const struct gpc_tiers_options *opt, gpc_ti
  * file is as it was, and the sentence has the remedy.  -ENOTCONN: no writer. */
 
 int gpc_tiers_close(gpc_tiers *t);
-/* [writer] Questions that are open end with what has come so far; threads end; the pools go.  NULL
- * is fine. */
+/* [writer] Questions that are open end with what has come so far; threads end; the pools go.  Waits
+ * for the writer for two seconds at most.  NULL is fine. */
 
 struct gpc_tiers_file { /* a file that is there.  set size */
 	uint32_t size;
@@ -1407,7 +1407,8 @@ int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms);
 
 int gpc_writer_serve(gpc *c, int timeout_ms);
 /* [shared] Do what is due, waiting for work up to the timeout; returns the number of
- * commands done. */
+ * commands done.  -EAGAIN: another thread serves by this handle, up to the timeout, and two seconds at
+ * least; gpc_writer_take the same. */
 
 void gpc_writer_wake(gpc *c);
 /* [shared] Ends the wait of the gpc_writer_serve of this handle that runs; if none runs,

@@ -18,11 +18,23 @@
 
 /* A thread that serves again and again would have the lock back before one that waits for it is
  * awake.  So both come through the gate: who waits for the lock has that. */
-static void serve_begin(gpc *c)
+static bool serve_begin(gpc *c, uint64_t until)
 {
-	pthread_mutex_lock(&c->serve_gate);
-	pthread_mutex_lock(&c->serve_lock);
+	bool got;
+
+	if (!clock_lock(&c->serve_gate, until))
+		return false;
+	got = clock_lock(&c->serve_lock, until);
 	pthread_mutex_unlock(&c->serve_gate);
+	return got;
+}
+
+/* Within a call, and a moment: the thread that serves may do so for ever. */
+static int serve_begin_call(gpc *c, uint64_t deadline)
+{
+	if (serve_begin(c, MAX(deadline, clock_ns() + PATIENCE_NS)))
+		return 0;
+	return err_set(EAGAIN, "another thread serves by this handle: gpc_writer_wake ends that");
 }
 
 static void serve_end(gpc *c)
@@ -132,7 +144,9 @@ GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
 	if (err < 0)
 		return err;
 	for (;;) {
-		serve_begin(c);
+		err = serve_begin_call(c, deadline);
+		if (err < 0)
+			return err;
 		err = take_seat(c);
 		serve_end(c);
 		if (err != -EAGAIN)
@@ -147,15 +161,17 @@ GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
 
 GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
 {
+	uint64_t deadline = deadline_from(timeout_ms);
 	int n = handle_check(c, true);
 
 	if (n == 0)
 		n = err_timeout(timeout_ms);
+	if (n == 0)
+		n = serve_begin_call(c, deadline);
 	if (n < 0)
 		return n;
-	serve_begin(c);
 	c->may_wake = true;
-	n = serve_once(c, deadline_from(timeout_ms));
+	n = serve_once(c, deadline);
 	c->may_wake = false;
 	serve_end(c);
 	return n;
@@ -179,7 +195,7 @@ GPC_EXPORT int gpc_writer_drop(gpc *c)
 
 	if (err < 0)
 		return err;
-	serve_begin(c);
+	serve_begin(c, NEVER);
 	if (!c->writer)
 		err = err_set(ENOTCONN, "this handle is not the writer");
 	drop_seat(c);
@@ -193,7 +209,7 @@ static void *serve(void *arg)
 	int err;
 
 	while (!load_acquire(&c->stop)) {
-		serve_begin(c);
+		serve_begin(c, NEVER);
 		err = take_seat(c);
 		if (err == 0)
 			err = serve_once(c, clock_ns() + SERVE_NS);

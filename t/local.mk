@@ -80,6 +80,8 @@ t_programs = \
 	%reldir%/request/pool-lives.t \
 	%reldir%/memory/once-threads.t \
 	%reldir%/request/first-refusal.t \
+	%reldir%/peer/stopped-writer.t \
+	%reldir%/stage/stopped-writer.t \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/named-quota.t \
@@ -631,6 +633,10 @@ endif
 %canon_reldir%_request_late_answers_t_LDFLAGS = -Wl,--wrap=retire_advance,--wrap=move_commit_target
 # a maker stops until others have looked for its pool
 %canon_reldir%_memory_once_threads_t_LDFLAGS = -Wl,--wrap=memory_make,--wrap=once_find
+# the writer stops behind a grant
+%canon_reldir%_peer_stopped_writer_t_LDFLAGS = -Wl,--wrap=grant_claim
+# ... and when a batch is to be published
+%canon_reldir%_stage_stopped_writer_t_LDFLAGS = -Wl,--wrap=publish_copies
 # a section ends in the middle of a pass
 %canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_trim
 # housekeeping is left out

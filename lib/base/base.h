@@ -4,6 +4,7 @@
 #ifndef GPC_BASE_H
 #define GPC_BASE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +40,7 @@ struct backoff {
 	uint64_t ns, most;
 };
 void backoff_sleep(struct backoff *b);
+/* Lock it by a time of clock_ns, NEVER included; false: that has come. */
+bool clock_lock(pthread_mutex_t *lock, uint64_t until_ns);
 
 #endif

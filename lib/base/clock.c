@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.c - monotonic time, deadlines, sleep.
+/* clock.c - monotonic time, deadlines, sleep. */
+#include "config.h"
  * Tests: t/007-err-log.t t/342-clocks.t */
 #include <time.h>
 
@@ -44,4 +45,30 @@ void backoff_sleep(struct backoff *b)
 {
 	clock_sleep(b->ns);
 	b->ns = MIN(2 * b->ns, b->most);
+}
+
+/* ThreadSanitizer does not know the call with a clock; for it, and only for it, the other one. */
+#ifdef __SANITIZE_THREAD__
+static int lock_until(pthread_mutex_t *lock, uint64_t until_ns)
+{
+	uint64_t now = clock_ns();
+	uint64_t real = read_clock(CLOCK_REALTIME) + (until_ns > now ? until_ns - now : 0);
+	struct timespec t = { .tv_sec = (time_t)(real / 1000000000),
+			      .tv_nsec = (long)(real % 1000000000) };
+
+	return pthread_mutex_timedlock(lock, &t);
+}
+#else
+static int lock_until(pthread_mutex_t *lock, uint64_t until_ns)
+{
+	struct timespec t = { .tv_sec = (time_t)(until_ns / 1000000000),
+			      .tv_nsec = (long)(until_ns % 1000000000) };
+
+	return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &t);
+}
+#endif
+
+bool clock_lock(pthread_mutex_t *lock, uint64_t until_ns)
+{
+	return (until_ns == NEVER ? pthread_mutex_lock(lock) : lock_until(lock, until_ns)) == 0;
 }

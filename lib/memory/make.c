@@ -271,17 +271,15 @@ void make_abandon(gpc *c)
 static int add(gpc *c, struct making *mk, uint64_t deadline)
 {
 	bool pending = false;
-	int n, err;
+	int n = pool_enter(c, deadline), err;
 
-	pthread_mutex_lock(&c->pool_lock);
-	n = pool_turn(c, deadline);
-	if (n == 0)
+	if (n == 0) {
 		settle(c); /* one is under way at a time */
-	if (n == 0)
 		n = pool_send(c, &mk->request, deadline, &pending);
-	if (pending)
-		store_relaxed(&c->making, mk);
-	pthread_mutex_unlock(&c->pool_lock);
+		if (pending)
+			store_relaxed(&c->making, mk);
+		pool_leave(c);
+	}
 	if (n >= 0 && (mk->request.flags & GPC_POOL_ONCE) && !is_there(c, n, mk)) {
 		discard(c, mk); /* another process was first, or it has gone again */
 	} else if (n >= 0) {
@@ -308,13 +306,12 @@ static int add(gpc *c, struct making *mk, uint64_t deadline)
 /* What this handle has asked for before is answered first: it may be that pool. */
 static int once_turn(gpc *c, uint64_t deadline)
 {
-	int err;
+	int err = pool_enter(c, deadline);
 
-	pthread_mutex_lock(&c->pool_lock);
-	err = pool_turn(c, deadline);
-	if (err == 0)
+	if (err == 0) {
 		settle(c);
-	pthread_mutex_unlock(&c->pool_lock);
+		pool_leave(c);
+	}
 	return err;
 }
 

@@ -18,6 +18,7 @@ struct maps {
 	pthread_cond_t pin_ended;
 	pthread_t pinner;                /* joined before the next one starts */
 	bool has_pinner, pins, pin_stop; /* pins: the thread has work */
+	bool pin_alone;                  /* whose turn it was has not given it back; pin_lock */
 	char pin_why[256];               /* sentence of the last error */
 
 	/* thread.c */

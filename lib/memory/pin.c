@@ -42,14 +42,16 @@ static bool wait_lock(gpc *c, uint64_t byte, uint64_t until)
 	return !err;
 }
 
-/* False: it is not ours, and we go on all the same. */
+/* False: it is not ours, and we go on all the same.  So do the next chunks, without a wait for each,
+ * until a turn is to be had. */
 static bool take_turn(gpc *c)
 {
-	uint64_t until = clock_ns() + PATIENCE_NS;
+	uint64_t until = c->maps->pin_alone ? 0 : clock_ns() + PATIENCE_NS;
 	bool next = wait_lock(c, LOCK_PIN_NEXT, until), ours = wait_lock(c, LOCK_PIN, until);
 
 	if (next)
 		lock_drop(c->seg.lock_fd, LOCK_PIN_NEXT);
+	c->maps->pin_alone = !ours;
 	return ours;
 }
 

@@ -74,6 +74,10 @@ struct gpc {
 	/* writer that has ended and that no other one has followed in time: 1 + its generation;
 	 * 0: none is known.  Of all threads: ring.c */
 	uint32_t gone;
+	/* waits for the writer end then, whatever their callers said; 0: as they said.  late: one
+	 * of them has, so the others need not begin (ring_leave) */
+	uint64_t leaves_ns;
+	uint32_t left_late;
 
 	/* the first of a publish without waiting that no gpc_ticket_wait has told of; ring_lock */
 	struct refused_item refused;

@@ -17,6 +17,9 @@
 
 #define SHORT_NS 10000             /* the same, where the writer may wait for this processor */
 #define LOOK_NS  (100 * NS_PER_MS) /* rule C2: between looks for a writer */
+/* for an answer that is about to come: behind a grant, and of a handle that is being closed */
+#define GRANTED_NS (1000 * NS_PER_MS)
+#define LAST_NS    (500 * NS_PER_MS)
 
 static struct shm_seat *my_seat(gpc *c)
 {
@@ -265,11 +268,25 @@ static void stay_awake(const gpc *c, struct wait *w)
 	w->awake_until_ns = clock_ns() + awake_ns(c);
 }
 
+void ring_leave(gpc *c, uint64_t when)
+{
+	store_relaxed(&c->leaves_ns, when);
+}
+
+static uint64_t end_of(const gpc *c, const struct wait *w)
+{
+	uint64_t leaves = load_relaxed(&c->leaves_ns);
+
+	if (leaves && !load_relaxed(&c->left_late))
+		leaves = MAX(leaves, w->began_ns + LAST_NS);
+	return leaves ? MIN(leaves, w->deadline_ns) : w->deadline_ns;
+}
+
 /* One step of a wait whose condition was false when `done` had the value `seen`. */
 static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 {
 	struct shm_seat *s = my_seat(c);
-	uint64_t now, until;
+	uint64_t now, until, end;
 
 	now = clock_ns();
 	if (now < w->awake_until_ns) {
@@ -277,10 +294,14 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 			order_pause();
 		return 0;
 	}
-	if ((now >= w->deadline_ns || w->only_try) && !ring_has_writer(c))
+	end = end_of(c, w);
+	if ((now >= end || w->only_try) && !ring_has_writer(c))
 		return -ENOTCONN;
-	if (now >= w->deadline_ns)
+	if (now >= end) {
+		if (end < w->deadline_ns)
+			store_relaxed(&c->left_late, 1);
 		return -ETIMEDOUT;
+	}
 	if (ring_writer_is_gone(c))
 		return -ENOTCONN;
 	if (handle_help(c, NS_PER_MS) > 0)
@@ -296,7 +317,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		}
 		w->look_ns = now + LOOK_NS;
 	}
-	until = MIN(MIN(w->deadline_ns, w->look_ns), now + LOOK_NS);
+	until = MIN(MIN(end, w->look_ns), now + LOOK_NS);
 	count_add(&s->waiting, 1);
 	order_fence(); /* waiting before done: the writer does the reverse */
 	if (load_relaxed(&s->done) == seen)
@@ -450,7 +471,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 	      bool *ret_pending)
 {
 	struct wait w;
-	bool submitted = false, taken;
+	bool submitted = false, granted = false, taken;
 	int err = 0;
 
 	wait_init(c, &w, deadline_ns);
@@ -465,9 +486,11 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 			err = submit_in_call(c, op, cmds, &submitted);
 		taken = op->taken; /* perhaps by another thread, which is done with it */
 		if (!taken && err < 0 && submitted) {
-			if (!withdraw(c, op) && err == -ETIMEDOUT) {
+			if (!granted && !withdraw(c, op) && err == -ETIMEDOUT) {
+				granted = true;
 				err = 0;
-				w.deadline_ns = NEVER; /* or until its writer dies */
+				/* or until its writer dies; one that is stopped brings it late */
+				w.deadline_ns = clock_ns() + GRANTED_NS;
 				w.only_try = false;
 			} else {
 				op->waited = false;

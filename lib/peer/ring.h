@@ -83,6 +83,9 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadline_ns);
 /* Wait until everything up to the ticket has been answered and taken. */
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
+/* This handle is to be closed, whatever its threads wait for: from `when` on no wait for the writer
+ * is longer than LAST_NS, and behind one that was, none begins. */
+void ring_leave(gpc *c, uint64_t when);
 /* What FREE and DROP say about their block: its present generation + 1; 0 = there is none. */
 uint64_t ring_life(gpc *c, gpc_block block);
 /* Take what was answered; give back what waits for room. */

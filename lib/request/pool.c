@@ -14,7 +14,8 @@
 
 #define POOL_FLAGS \
 	((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED | GPC_POOL_ONCE))
-#define MAX_SLOTS (1u << 24) /* 24 bits of a block id */
+#define MAX_SLOTS (1u << 24)        /* 24 bits of a block id */
+#define TRY_NS    (100 * NS_PER_MS) /* for another thread, with a timeout of 0 */
 
 static void take_first(gpc *c, struct op *op)
 {
@@ -221,14 +222,28 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 	}
 }
 
-/* The writer may have yet to read the request of a call that was given up. */
-int pool_turn(gpc *c, uint64_t deadline)
+/* Another thread that has the lock waits for the writer as long as its own caller has said.  The
+ * writer may have yet to read the request of a call that was given up. */
+int pool_enter(gpc *c, uint64_t deadline)
 {
-	int err = c->pool_ticket ? ring_wait(c, c->pool_ticket, deadline) : 0;
+	int err;
 
+	if (!clock_lock(&c->pool_lock, deadline ? deadline : clock_ns() + TRY_NS))
+		return err_set(deadline ? ETIMEDOUT : EAGAIN,
+			       "%s: another thread of this handle waits for the writer of %s to "
+			       "read its request",
+			       deadline ? "time is up" : "timeout_ms is 0", c->seg.name);
+	err = c->pool_ticket ? ring_wait(c, c->pool_ticket, deadline) : 0;
 	if (err == 0)
 		c->pool_ticket = 0;
+	else
+		pool_leave(c);
 	return err;
+}
+
+void pool_leave(gpc *c)
+{
+	pthread_mutex_unlock(&c->pool_lock);
 }
 
 /* A number in the request keeps its file as long as commands are under way. */
@@ -324,11 +339,11 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms)
 		n = pool_check_demote(c, &rq);
 	if (n < 0)
 		return n;
-	pthread_mutex_lock(&c->pool_lock);
-	n = pool_turn(c, deadline);
-	if (n == 0)
-		n = pool_send(c, &rq, deadline, &pending);
-	pthread_mutex_unlock(&c->pool_lock);
+	n = pool_enter(c, deadline);
+	if (n < 0)
+		return n;
+	n = pool_send(c, &rq, deadline, &pending);
+	pool_leave(c);
 	if (n >= 0)
 		gpc_pool_get(c, n, p);
 	return n;

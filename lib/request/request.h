@@ -35,8 +35,8 @@ struct publish_copy {
 	const uint32_t *tokens;      /* block_tokens, with note->has_tokens */
 };
 /* gpc_publish with GPC_NO_REF, parents first, the first one is the most recent; resident as there.
- * At most RING_PART.  Without a writer it waits for one until *stop is not 0: so that no answer is
- * left open. */
+ * At most RING_PART.  It waits for the writer until *stop is not 0 and ring_leave() says so: no
+ * answer is left open before. */
 int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
 		   const uint32_t *stop);
 
@@ -64,8 +64,10 @@ int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits
 int pool_request(const struct gpc_pool *p, struct shm_pool *rq);
 /* The pool that it demotes to, as far as can be seen from here: -EINVAL, -EPROTO. */
 int pool_check_demote(const gpc *c, const struct shm_pool *rq);
-/* With pool_lock held.  Until the writer has read the last request: 0, or as ring_wait. */
-int pool_turn(gpc *c, uint64_t deadline);
+/* With pool_lock, once the writer has read the last request: 0; or an error, as ring_wait, and the
+ * lock is not ours. */
+int pool_enter(gpc *c, uint64_t deadline);
+void pool_leave(gpc *c);
 /* ... and then this one: the pool's number, or an error with its sentence.  Pending: it has no
  * answer yet, and if it names memory c->making_answer will have it. */
 void pool_answered(gpc *c); /* ... when it came late */

@@ -40,13 +40,12 @@ static int write_fields(const struct gpc_field *f, uint32_t n, struct shm_pool *
 static int keep(gpc *c, const struct shm_pool *rq, const gpc_key *root, uint64_t deadline)
 {
 	struct shm_command cmd = { .op = CMD_ROOT, .count = 1, .key = { root->w[0], root->w[1] } };
-	int err;
+	int err = pool_enter(c, deadline);
 
-	pthread_mutex_lock(&c->pool_lock);
-	err = pool_turn(c, deadline);
-	if (err == 0)
-		err = pool_command(c, rq, &cmd, deadline);
-	pthread_mutex_unlock(&c->pool_lock);
+	if (err < 0)
+		return err;
+	err = pool_command(c, rq, &cmd, deadline);
+	pool_leave(c);
 	return err;
 }
 

@@ -20,8 +20,9 @@
 #define IDLE_NS (20 * NS_PER_MS)
 #define AGE_NS  (1000 * NS_PER_MS)
 #define CALL_MS 2000
-#define OLD     256u   /* blocks that are asked back together */
-#define AGED    65536u /* slots whose age is looked at at a time */
+#define TURN_NS (1000 * NS_PER_MS) /* for a batch on its way down */
+#define OLD     256u               /* blocks that are asked back together */
+#define AGED    65536u             /* slots whose age is looked at at a time */
 
 /* Behind the end of its pool another one may have the number. */
 static struct cold *cold_of(struct gpc_tiers *t, gpc_block block)
@@ -210,7 +211,9 @@ static bool acknowledge(struct gpc_tiers *t, bool ends)
 	if (drops_are_due(t)) /* there is no writer now */
 		return false;
 	number = t->cursor;
-	pthread_mutex_lock(&t->writing);
+	/* a batch waits for the writer, and its answer may be late: the feed goes on meanwhile */
+	if (!clock_lock(&t->writing, clock_ns() + TURN_NS))
+		return false;
 	pthread_mutex_unlock(&t->writing);
 	for (i = 0; i < t->ncold; i++)
 		if (!rest_is_over(&t->cold[i], ends) || !sync_one(&t->cold[i]))

@@ -24,7 +24,8 @@
 #include "peer/refuse.h"
 #include "stage/stage.h"
 
-#define POOL_MS 10000
+#define POOL_MS   10000
+#define WRITER_NS (1500 * NS_PER_MS) /* for the writer, of what is under way at the end */
 /* ---- 3: its pool ---- */
 
 static uint32_t free_space(const gpc *c)
@@ -172,6 +173,7 @@ static void stop_threads(struct gpc_tiers *t)
 {
 	uint32_t i;
 
+	ring_leave(t->c, clock_ns() + WRITER_NS);
 	store_release(&t->stop, 1);
 	open_gate(t);
 	if (t->has_lock)
