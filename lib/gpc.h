@@ -782,7 +782,8 @@ int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags
  * be brought is a miss: bytes that are damaged, late, or cleared meanwhile, no block of RAM free.
  * flags: 0.  -ENOTCONN: nobody keeps tiers, or its keeper has ended meanwhile; only where some key
  * is below RAM.  -EAGAIN: 4 calls of this handle with timeout 0 are under way.  Of a call with
- * timeout 0 the first 1024 keys that are missing are asked for. */
+ * timeout 0 the first 1024 keys that are missing are asked for.  A keeper that is stopped is waited
+ * for once, at most for five seconds, and not asked until it goes on (GPC_TIER_STOPPED). */
 
 struct gpc_tiers;
 typedef struct gpc_tiers gpc_tiers; /* the tiers that this process keeps */
@@ -883,6 +884,9 @@ enum {
 	GPC_TIER_UP = 1,
 	/* switched off until its keeper starts anew: wrong bytes, or too many drops */
 	GPC_TIER_OFF = 2,
+	/* its keeper lives and takes no questions: it is stopped, or all its stages hang.  Nobody
+	 * waits for it, and all of it is a miss, until it goes on */
+	GPC_TIER_STOPPED = 3,
 };
 
 struct gpc_tier_counter {

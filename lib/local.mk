@@ -216,6 +216,7 @@ lib_gpc_sources = \
 	%reldir%/segment/memory_remove.c \
 	%reldir%/segment/note.c \
 	%reldir%/segment/meter.h \
+	%reldir%/segment/beat.h \
 	%reldir%/segment/note.h \
 	%reldir%/segment/pages.c \
 	%reldir%/segment/once.c \

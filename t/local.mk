@@ -82,6 +82,7 @@ t_programs = \
 	%reldir%/request/first-refusal.t \
 	%reldir%/peer/stopped-writer.t \
 	%reldir%/stage/stopped-writer.t \
+	%reldir%/payload/stopped-keeper.t \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/named-quota.t \
@@ -637,6 +638,8 @@ endif
 %canon_reldir%_peer_stopped_writer_t_LDFLAGS = -Wl,--wrap=grant_claim
 # ... and when a batch is to be published
 %canon_reldir%_stage_stopped_writer_t_LDFLAGS = -Wl,--wrap=publish_copies
+# threads of the keeper hang
+%canon_reldir%_payload_stopped_keeper_t_LDFLAGS = -Wl,--wrap=slots_find
 # a section ends in the middle of a pass
 %canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_trim
 # housekeeping is left out

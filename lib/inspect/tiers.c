@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include "inspect/inspect.h"
+#include "segment/beat.h"
 #include "segment/lockfile.h"
 
 _Static_assert(SHM_OWN == ARRAY_SIZE(((struct gpc_tier *)0)->counter), "as many as a tier has");
@@ -91,6 +92,8 @@ GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
 	if (lock_test(c->seg.lock_fd, LOCK_TIERS) == 0) {
 		out.pool = out.keeper = -1;
 		out.state = GPC_TIER_DOWN;
+	} else if (out.state == GPC_TIER_UP && beat_is_over(d.beat, d.late, clock_ns())) {
+		out.state = GPC_TIER_STOPPED;
 	}
 	out.size = ret->size;
 	memcpy(ret, &out, MIN(ret->size, (uint32_t)sizeof(out)));

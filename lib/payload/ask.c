@@ -4,7 +4,7 @@
  *
  * A question is a slot of this peer's (struct shm_ask has its states).  It names keys and nothing
  * else: what comes of it is in the index.  So it may be left alone at any moment, and so may its
- * answer.
+ * answer.  Of a keeper that is stopped one late answer is enough: segment/beat.h.
  * Tests: t/103-remote-tier.t t/101-tiers.t */
 #include "config.h"
 
@@ -12,8 +12,24 @@
 #include <string.h>
 #include "base/futex.h"
 #include "payload/ask.h"
+#include "segment/beat.h"
 
 #define LOOK_NS (20 * NS_PER_MS) /* between looks whether the keeper lives */
+
+/* The keeper takes no questions, and who waits would wait in vain. */
+static bool is_stopped(const struct shm_desk *d, uint64_t now)
+{
+	return beat_is_over(load_relaxed(&d->beat), load_relaxed(&d->late), now);
+}
+
+/* Time is up for one that waits: the others need not. */
+static void mark_late(struct shm_desk *d, uint64_t now)
+{
+	uint64_t beat = load_relaxed(&d->beat);
+
+	if (beat_is_old(beat, now, BEAT_LATE))
+		store_relaxed(&d->late, beat);
+}
 
 /* A tier that says of each key whether it has it stands in the index; of another one only its
  * keeper knows. */
@@ -24,6 +40,8 @@ bool ask_may_help(gpc *c, const gpc_key *key)
 	gpc_block block;
 
 	if (!spaces)
+		return false;
+	if (is_stopped(d, clock_ns()) && keeper_lives(c))
 		return false;
 	if (load_relaxed(&d->tier[DESK_REMOTE].kind) == GPC_REMOTE &&
 	    load_relaxed(&d->tier[DESK_REMOTE].state) == GPC_TIER_UP)
@@ -139,6 +157,7 @@ static void sleep_on(gpc *c, struct shm_ask *a, uint32_t word, uint64_t ns)
 
 int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 {
+	struct shm_desk *d = seg_desk(&c->seg);
 	struct shm_ask *a = seg_ask(&c->seg, c->peer, q->i);
 	uint64_t now = clock_ns(), look = now + LOOK_NS;
 	uint32_t word;
@@ -154,8 +173,10 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 		now = clock_ns();
 		if (now >= look && !keeper_lives(c))
 			return give_up(c, q, -ENOTCONN);
-		if (now >= deadline)
+		if (now >= deadline || (now >= look && is_stopped(d, now))) {
+			mark_late(d, now);
 			return give_up(c, q, -ETIMEDOUT);
+		}
 		if (now >= look)
 			look = now + LOOK_NS;
 		sleep_on(c, a, word, MIN(deadline, look) - now);

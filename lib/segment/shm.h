@@ -29,7 +29,7 @@
 
 #include <stdint.h>
 
-#define SHM_VERSION       5u
+#define SHM_VERSION       6u
 #define SHM_MAGIC_INDEX   0x3158444943504721ull /* "!GPCIDX1", little endian */
 #define SHM_MAGIC_CONTROL 0x314c544343504721ull /* "!GPCCTL1" */
 #define SHM_MAGIC_MIRROR  0x31524d4943504721ull /* "!GPCIMR1" */

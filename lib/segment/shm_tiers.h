@@ -87,7 +87,7 @@ struct shm_tier {      /* k */
 	uint32_t kind; /* GPC_DISK, GPC_REMOTE; 0: there is none */
 	int32_t pool;
 	uint32_t ready; /* 1: what was there at the start is published */
-	uint32_t state; /* GPC_TIER_DOWN, _UP, _OFF */
+	uint32_t state; /* GPC_TIER_DOWN, _UP, _OFF; that it is stopped others see */
 	uint64_t block_bytes;
 	uint64_t pad1[5];
 	uint64_t count[TIER_COUNTS + 1];
@@ -119,7 +119,12 @@ struct shm_desk {          /* one page; k: the keeper */
 	uint32_t life;  /* k: (y) twice the keepers so far; odd: one begins, or has failed to */
 	uint32_t kept;  /* k: the first life of those without a gap that have kept `file` */
 	uint64_t since; /* k: durable, as the life before has left it; while `life` is even */
-	uint8_t pad1[256 - 128];
+	/* CLOCK_MONOTONIC: k: a stage has looked for questions; p: the beat behind which nobody has
+	 * answered (segment/beat.h) */
+	uint64_t beat;
+	uint8_t pad1[192 - 136];
+	uint64_t late;
+	uint8_t pad3[256 - 200];
 	struct shm_tier tier[SHM_TIERS];
 	struct shm_own own[SHM_OWN]; /* of the remote store */
 	uint8_t pad2[4096 - 256 - 256 * SHM_TIERS - 32 * SHM_OWN];

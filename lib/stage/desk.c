@@ -99,6 +99,7 @@ void desk_show(struct gpc_tiers *t)
 	}
 	take_over(t);
 	d->sleepers = 0;
+	desk_beat(t);
 	/* (r) which tiers there are, and what a dead keeper had taken, before who keeps them; pairs
 	 * with request/durable.c.  If we die before it, our lock is free and nobody keeps them */
 	store_release(&d->keeper, t->c->peer + 1);
@@ -119,6 +120,11 @@ void desk_leave(struct gpc_tiers *t)
 	lock_drop(t->c->seg.lock_fd, LOCK_TIERS);
 	t->has_lock = false;
 	tell(d); /* who waits sees that nobody has the lock */
+}
+
+void desk_beat(struct gpc_tiers *t)
+{
+	store_relaxed(&seg_desk(&t->c->seg)->beat, clock_ns());
 }
 
 uint32_t desk_bell(const struct gpc_tiers *t)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include "base/order.h"
 #include "disk/disk.h"
 #include "disk/format.h"
 #include "stage/tier.h"
@@ -24,6 +25,7 @@ struct batch {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	uint32_t left;
+	uint64_t *beat; /* of a read; NULL */
 };
 
 static struct disk *file_of(struct tier *t)
@@ -35,6 +37,8 @@ static void one_ended(struct disk_op *op)
 {
 	struct batch *b = op->arg;
 
+	if (b->beat)
+		store_relaxed(b->beat, clock_ns());
 	pthread_mutex_lock(&b->lock);
 	if (!--b->left)
 		pthread_cond_signal(&b->ended);
@@ -86,7 +90,8 @@ static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, ui
 {
 	struct batch b = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			   .ended = PTHREAD_COND_INITIALIZER,
-			   .left = n };
+			   .left = n,
+			   .beat = kind == DISK_READ ? t->beat : NULL };
 	struct disk_op *ops = calloc(n, sizeof(*ops));
 	uint64_t now = disk_now(file_of(t));
 	uint32_t i;

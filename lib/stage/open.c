@@ -227,6 +227,7 @@ static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 		return err_set(ENOMEM, "no memory for a tier");
 	}
 	d->ops = d->tier->ops;
+	d->tier->beat = &seg_desk(&t->c->seg)->beat;
 	if (info.slots != d->blocks)
 		return err_set(EAGAIN, "%s was replaced while it was opened: try again",
 			       t->opt.disk);

@@ -211,6 +211,8 @@ void desk_leave(struct gpc_tiers *t);
 void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns);
 uint32_t desk_bell(const struct gpc_tiers *t);
 void desk_wake(struct gpc_tiers *t); /* our own threads */
+/* A stage can take questions, or has come on with one: segment/beat.h. */
+void desk_beat(struct gpc_tiers *t);
 /* Everything the feed tells of removals before `number` is durable. */
 void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32_t drops);
 

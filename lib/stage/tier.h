@@ -116,6 +116,7 @@ struct tier_ops {
 
 struct tier {
 	const struct tier_ops *ops;
+	uint64_t *beat; /* stored with each block that was read; NULL: nobody looks */
 };
 
 /* The file of lib/disk as a tier.  notes: those of blocks that a scan finds are going to be

@@ -431,6 +431,7 @@ static uint32_t answer(struct gpc_tiers *t, const struct shm_ask *a, uint32_t n,
 
 	*why = 0;
 	while (got < n && !*why) {
+		desk_beat(t);
 		p.n = take_keys(a, got, MIN(n - got, CHUNK), p.key);
 		p.before = (gpc_key){ { 0, 0 } };
 		if (got)
@@ -505,6 +506,7 @@ void *up_thread(void *arg)
 
 	while (!stage_stops(t)) {
 		seen = desk_bell(t);
+		desk_beat(t);
 		if (!take_one(t, &turn))
 			desk_sleep(t, seen, IDLE_NS);
 	}

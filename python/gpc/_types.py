@@ -217,7 +217,8 @@ class Transfer(NamedTuple):
 
 
 class Tier(NamedTuple):
-    """A tier below RAM, for tools.  state: TIER_DOWN, TIER_UP, or TIER_OFF, for wrong bytes."""
+    """A tier below RAM, for tools.  state: TIER_DOWN, TIER_UP, TIER_OFF, for wrong bytes, or
+    TIER_STOPPED, whose keeper takes no questions."""
     kind: int
     pool: int
     keeper: int

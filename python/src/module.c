@@ -214,6 +214,7 @@ static const struct {
 	C(TIER_DOWN),
 	C(TIER_UP),
 	C(TIER_OFF),
+	C(TIER_STOPPED),
 	C(POOL_OWNED),
 	C(POOL_CALLER),
 	C(POOL_UNCHAINED),

@@ -154,8 +154,9 @@ const struct metrics_row metrics_rows[] = {
 	{ "tier_ready", "gauge", "1 if what was in the tier when it was opened is published.",
 	  OF_TIER, NULL, T(t.ready), 1 },
 	{ "tier_state", "gauge",
-	  "0 if the tier is down, 1 if it is up, 2 if it is switched off for wrong bytes.", OF_TIER,
-	  NULL, T(t.state), 1 },
+	  "0 if the tier is down, 1 if it is up, 2 if it is switched off for wrong bytes, 3 if its "
+	  "keeper is stopped or hangs.",
+	  OF_TIER, NULL, T(t.state), 1 },
 	{ "tier_asks_total", "counter", "Questions of peers for what is below RAM.", OF_TIER, NULL,
 	  T(t.asks), 1 },
 	{ "tier_brought_blocks_total", "counter", "Blocks that came from a tier to RAM.", OF_TIER,

@@ -161,8 +161,11 @@ const char *shown_kind(uint32_t kind)
 const char *shown_tier_state(uint32_t state)
 {
 	static const char *const names[] = {
-		[GPC_TIER_DOWN] = "down", [GPC_TIER_UP] = "up", [GPC_TIER_OFF] = "off"
+		[GPC_TIER_DOWN] = "down",
+		[GPC_TIER_UP] = "up",
+		[GPC_TIER_OFF] = "off",
+		[GPC_TIER_STOPPED] = "stopped",
 	};
 
-	return state <= GPC_TIER_OFF ? names[state] : "-";
+	return state < sizeof(names) / sizeof(*names) ? names[state] : "-";
 }
