@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.c - monotonic time, deadlines, sleep. */
+/* clock.c - monotonic time, deadlines, sleep.
+ * Tests: t/007-err-log.t t/342-clocks.t t/peer/stopped-writer.t */
 #include "config.h"
- * Tests: t/007-err-log.t t/342-clocks.t */
+
 #include <time.h>
 
 #include "base/base.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tiers.c - the tiers below RAM, as their keeper counts.
- * Tests: t/824-gpcd-disk.t */
+ * Tests: t/824-gpcd-disk.t t/payload/stopped-keeper.t */
 #include "config.h"
 
 #include <errno.h>

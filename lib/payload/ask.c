@@ -5,7 +5,7 @@
  * A question is a slot of this peer's (struct shm_ask has its states).  It names keys and nothing
  * else: what comes of it is in the index.  So it may be left alone at any moment, and so may its
  * answer.  Of a keeper that is stopped one late answer is enough: segment/beat.h.
- * Tests: t/103-remote-tier.t t/101-tiers.t */
+ * Tests: t/payload/stopped-keeper.t t/103-remote-tier.t t/101-tiers.t */
 #include "config.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * A claim is a mark on a reservation, by the writer (writer/pending.h has its states and rules).
  * claim_wait.c has those who wait.
- * Tests: t/189-claim-in-ram.t t/169-claims.t t/376-transfer-stores.t */
+ * Tests: t/payload/claim-ends.t t/189-claim-in-ram.t t/169-claims.t t/376-transfer-stores.t */
 #include "config.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
  *
  * At any moment block[i] is what the caller would get for keys[i], with one reference on it, so
  * whatever goes wrong the prefix ends there and the references behind it are dropped.
- * Tests: t/165-fetch.t t/511-fetch-device.t t/base/later-structs.t */
+ * Tests: t/payload/stopped-keeper.t t/165-fetch.t t/511-fetch-device.t t/base/later-structs.t */
 #include "config.h"
 
 #include "payload/ask.h"

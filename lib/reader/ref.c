@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ref.c - from hints to references: gpc_ref.
- * Tests: t/111-ask.t */
+ * Tests: t/111-ask.t t/request/first-refusal.t */
 #include "config.h"
 
 #include "peer/refuse.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool.c - pools as a peer sees them: added, described, counted, cleared.
- * Tests: t/request/pool-lives.t t/150-pools.t t/base/later-structs.t */
+ * Tests: t/request/pool-lives.t t/150-pools.t t/peer/stopped-writer.t t/base/later-structs.t */
 #include "config.h"
 
 #include <errno.h>

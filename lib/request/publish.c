@@ -6,8 +6,8 @@
  * the cell says "reserved" again.  If the key was live already, the library takes an ordinary
  * reference on the resident block; should that one have gone in the meantime, it publishes
  * again.  peer/hold.h has all that a cell can be, and what a release before the answer does.
- * Tests: t/request/late-answers.t t/115-publish-no-ref.t t/110-publish.t t/200-workers.t
- *   t/100-seed.t t/torture/threads.t */
+ * Tests: t/request/first-refusal.t t/request/returned-refused.t t/request/late-answers.t
+ *   t/115-publish-no-ref.t t/110-publish.t t/200-workers.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* release.c - giving holds back, dropping bad blocks, waiting for acknowledgement.
- * Tests: t/124-release.t */
+ * Tests: t/request/first-refusal.t t/124-release.t */
 #include "config.h"
 
 #include <errno.h>

@@ -34,7 +34,8 @@
  *   of a life          1 + its generation      ours, and has it still
  *   of a life          the same                its life has ended: freed with the next one of any
  *                                              number that begins, or when we are told that it went
- * Tests: t/request/pool-lives.t t/154-returned.t t/156-returned-lost.t t/321-returned-dies.t */
+ * Tests: t/request/returned-refused.t t/request/pool-lives.t t/154-returned.t
+ *   t/156-returned-lost.t t/321-returned-dies.t */
 #include "config.h"
 
 #include <errno.h>

@@ -18,7 +18,8 @@
  *
  * A successor beats before it says who keeps the tiers.  A peer that dies before it has stored `late`
  * leaves that to the next one.  A time that is scribbled over is another time of the keeper's next
- * beat; until then others wait, or do not. */
+ * beat; until then others wait, or do not.
+ * Tests: t/payload/stopped-keeper.t */
 #ifndef GPC_SEGMENT_BEAT_H
 #define GPC_SEGMENT_BEAT_H
 

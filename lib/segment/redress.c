@@ -9,7 +9,8 @@
  *
  * So the index comes first, and all others behind it, each one compared by itself: what a killed
  * call has left, or somebody has made meanwhile with the old ones, the next call changes.  Group
- * before mode, so that no other group gets in. */
+ * before mode, so that no other group gets in.
+ * Tests: t/daemon/mode-and-group.t */
 #include "config.h"
 
 #include "segment/memory_file.h"

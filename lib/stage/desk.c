@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* desk.c - where peers find the keeper of the tiers: its lock, its bell, its numbers.
- * Tests: t/388-tiers-keeper-life.t t/102-tiers-durable.t t/104-tiers-refused.t t/322-tiers-die.t */
+ * Tests: t/388-tiers-keeper-life.t t/102-tiers-durable.t t/104-tiers-refused.t t/322-tiers-die.t
+ *   t/payload/stopped-keeper.t */
 #include "config.h"
 
 #include <errno.h>

@@ -11,8 +11,8 @@
  *
  * Whatever fails gives back what was taken, in reverse.  Up to 6 nothing is changed that was there
  * before but the numbers of a dead keeper's tiers in the desk; behind it nothing fails.
- * Tests: t/109-tiers-resize.t t/104-tiers-both.t t/104-tiers-refused.t t/322-tiers-die.t
- *   t/torture/drops.t t/101-tiers.t */
+ * Tests: t/stage/stopped-writer.t t/109-tiers-resize.t t/104-tiers-both.t t/104-tiers-refused.t
+ *   t/322-tiers-die.t t/torture/drops.t */
 #include "config.h"
 
 #include <errno.h>

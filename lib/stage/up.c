@@ -12,7 +12,8 @@
  *
  * If this process dies, all of it is a peer's: reservations, claims and references end with the
  * seat.  Nothing is under way behind it, since threads of it read.
- * Tests: t/104-tiers-straight.t t/101-tiers.t t/103-remote-lost.t t/322-tiers-die.t */
+ * Tests: t/104-tiers-straight.t t/101-tiers.t t/103-remote-lost.t t/322-tiers-die.t
+ *   t/payload/stopped-keeper.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_quota.c - how many blocks a peer may have reserved, and those that it is to get.
- * Tests: t/155-capacity.t t/393-liars.t t/120-reserve.t */
+ * Tests: t/writer/named-quota.t t/155-capacity.t t/393-liars.t t/120-reserve.t */
 #include "config.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * An entry has a copy of what it was made for, so it can be taken out whatever has become of the
  * record.
- * Tests: t/169-claims.t */
+ * Tests: t/payload/claim-ends.t t/169-claims.t */
 #include "config.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
  * A pool is READY from the store of its bit in live_pools until that bit is cleared: the one
  * step in which all its blocks die (guarantee E).  Readers load the bit in every call and
  * again for every reference.  What follows, block by block, only cleans up.
- * Tests: t/152-one-step.t t/151-clear.t t/153-caller.t t/320-owner-dies.t
- *   t/134-chains-and-moves.t t/150-pools.t */
+ * Tests: t/writer/clear-counts.t t/152-one-step.t t/151-clear.t t/153-caller.t
+ *   t/320-owner-dies.t t/134-chains-and-moves.t */
 #include "config.h"
 
 #include <errno.h>

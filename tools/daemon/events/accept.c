@@ -10,7 +10,7 @@
  * and ends their connections, which libzmq has no call for.  A number means the same connection for
  * as long as it is noted: close is this one, too, and takes the note away under the lock, under
  * which all else is done with it.
- * Tests: t/849-kv-attacks.t */
+ * Tests: t/daemon/events-memory.t t/849-kv-attacks.t */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"

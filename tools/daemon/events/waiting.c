@@ -20,7 +20,8 @@
  *
  * Who was hung up on connects again, as subscribers of libzmq do by themselves, gets the last batch
  * and asks for what it has missed.  malloc keeps what was freed, so it is told to give it back when
- * most of what was there has gone. */
+ * most of what was there has gone.
+ * Tests: t/daemon/events-memory.t */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"
