@@ -36,8 +36,8 @@ others()	# VERSION SENTENCE
 	is "$(ls "$shm")" "" "altogether"
 }
 
-others 1 "cache other was made by gpc 0\.1 \(layout 1\); this library is newer \(layout 5\): end its "
-others 6 "cache other was made by a newer gpc \(layout 6\); this library is older \(layout 5\): use "
+others 1 "cache other was made by gpc 0\.1 \(layout 1\); this library is newer \(layout 6\): end its "
+others 7 "cache other was made by a newer gpc \(layout 7\); this library is older \(layout 6\): use "
 
 # ---- in use by others ----
 

@@ -146,7 +146,7 @@ patch idx 8 011
 refused "another layout version" 'made by a newer gpc \(layout 9\)'
 fresh
 patch idx 100 125 252
-refused "a damaged header" "the header's checksum is wrong"
+refused "a damaged header" 'gpc.x.idx: the checksum of its header is wrong'
 fresh
 patch idx 0 0 0
 refused "no index at all" 'gpc.x.idx is not an index'

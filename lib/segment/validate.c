@@ -219,9 +219,9 @@ static int check_content(const struct segment *s, const struct shm_header *h)
 		return other_layout(s, h);
 	if (h->version != SHM_VERSION || h->endian != SHM_ENDIAN || h->page != SHM_PAGE ||
 	    h->header_bytes != sizeof(struct shm_header) || h->pad1)
-		return err_set(EBADMSG, "%s: the header is damaged", s->name);
+		return err_set(EBADMSG, "gpc.%s.idx: its header is damaged", s->name);
 	if (h->checksum != segment_header_sum(h))
-		return err_set(EBADMSG, "%s: the header's checksum is wrong", s->name);
+		return err_set(EBADMSG, "gpc.%s.idx: the checksum of its header is wrong", s->name);
 	if ((err = geometry_check(&h->geometry, h->block_tokens)))
 		return err;
 	geometry_layout(&h->geometry, &at);

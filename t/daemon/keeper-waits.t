@@ -77,7 +77,7 @@ until_ok no_pool || bail "the pool has not gone"
 kill -STOP "$next"
 keep long
 long=$pid
-is_waiting long 'waiting up to 30 seconds: .*has not answered' "a writer that is stopped is waited for"
+is_waiting long 'waiting up to 30 seconds: .*is stopped: kill -CONT' "a writer that is stopped is waited for"
 is "$(memory_files)" 1 "memory is made once"
 kill -CONT "$next"
 is_waiting long 'keeping pool 0, 32 blocks' "and answers"

@@ -58,7 +58,7 @@ static int call_ticket(void)
 
 static int call_publish(void)
 {
-	gpc_block resident;
+	static gpc_block resident; /* the answer comes when there is a writer */
 
 	return gpc_publish(d, NULL, key + 1 + round_no, b + 3 + round_no, 1,
 			   GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1);

@@ -15,6 +15,8 @@ done | sort -u)
 known=$(echo $known)
 
 n=0
+LC_ALL=C
+export LC_ALL
 result()	# TEXT: by the status before
 {
 	test $? = 0 && ok=ok || ok='not ok'

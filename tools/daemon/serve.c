@@ -46,7 +46,7 @@ const char *serve_option_words(const char *text, char *ret, size_t room)
 		{ "instead of 0 on 0x", "instead of default on 0x" },
 		{ "instead of 1 on 0x", "instead of interleave on 0x" },
 		{ "instead of 2 on 0x", "instead of bind on 0x" },
-		{ "with mode ", "with --mode " },
+		{ "exists with mode ", "exists with --mode " },
 		{ "instead of mode ", "instead of --mode " },
 		{ "nodes is", "--numa: the set of nodes is" },
 		{ "keep_tokens", "--keep-tokens" },
