@@ -102,7 +102,7 @@ done <<-END
 	sync:on host
 	sync:on cuda:0
 	device:host
-	device:on cuda:0
+	device:cuda:0
 END
 
 # One line a row: its number, then NAME=VALUE.
