@@ -837,8 +837,10 @@ enum {
 	GPC_TIERS_EXCLUSIVE = 1 << 0,
 	/* a file of another size is grown, or cut: what was beyond the end is lost */
 	GPC_TIERS_RESIZE = 1 << 1,
-	GPC_TIERS_BUFFERED =
-		1 << 2 /* the file goes through the page cache; default: O_DIRECT where it can */
+	/* the file goes through the page cache; default: O_DIRECT where it can */
+	GPC_TIERS_BUFFERED = 1 << 2,
+	/* a damaged file of ours is refused; default: it is renamed to DISK.bad, and a new one made */
+	GPC_TIERS_STRICT = 1 << 3
 };
 
 int gpc_tiers_open(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret);

@@ -49,6 +49,7 @@ lib_gpc_sources = \
 	%reldir%/device/host_piece.h \
 	%reldir%/device/host_stream.c \
 	%reldir%/device/host_stream.h \
+	%reldir%/disk/aside.c \
 	%reldir%/disk/disk.h \
 	%reldir%/disk/format.h \
 	%reldir%/disk/io.c \

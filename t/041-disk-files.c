@@ -334,8 +334,10 @@ static void cut(void)
 	for (i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
 		make(4);
 		truncate(disk_path, (off_t)ends[i]);
-		if (ends[i] < 4096)
-			must_refuse(&opt, EPROTO, "no disk file", "cut within a superblock");
+		if (ends[i] < 8)
+			must_refuse(&opt, EPROTO, "no disk file", "cut within the magic");
+		else if (ends[i] < 4096)
+			must_refuse(&opt, EBADMSG, "both superblocks", "cut within a superblock");
 		else
 			must_refuse(&opt, EBADMSG, "cut off", "cut off");
 	}

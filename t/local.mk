@@ -40,6 +40,7 @@ t_programs = \
 	%reldir%/034-many-keys.t \
 	%reldir%/040-disk-slots.t \
 	%reldir%/041-disk-files.t \
+	%reldir%/disk/aside.t \
 	%reldir%/042-disk-faults.t \
 	%reldir%/043-disk-power.t \
 	%reldir%/044-disk-kills.t \
@@ -308,6 +309,7 @@ t_scripts = \
 	%reldir%/822-replay-trace.t \
 	%reldir%/823-inspect-change.t \
 	%reldir%/824-gpcd-disk.t \
+	%reldir%/daemon/disk-aside.t \
 	%reldir%/825-gpcd-remote.t \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \

@@ -4,6 +4,7 @@
  *   disk/format.h   the bytes
  *   disk/open.c     opened, locked, found sound; begun; closed
  *   disk/make.c     made, grown, cut
+ *   disk/aside.c    a damaged one is kept under another name
  *   disk/super.c    the two superblocks: epoch, clock
  *   disk/io.c       whole transfers; direct ones, and what alignment asks for
  *   disk/slot.c     one block: written, read, forgotten
@@ -61,6 +62,8 @@ enum {
 	DISK_BUFFERED = 4,    /* no O_DIRECT */
 	DISK_KEEP_SECRET = 8, /* a file that is made keeps the secret that is given */
 	DISK_LATER = 16,      /* only look: disk_begin does the rest */
+	DISK_ASIDE =
+		32, /* with DISK_CREATE: a damaged one is renamed, and a new one made (aside.c) */
 };
 
 struct disk_options { /* zero = default */
@@ -84,7 +87,8 @@ struct disk_options { /* zero = default */
  *   -EBUSY       another process has it locked
  *   -EPERM       another user's, or others may read or write it
  *   -ENOTSUP     no regular file (a link, a device, a pipe)
- *   -EBADMSG     both superblocks are damaged, or the file is shorter than they say
+ *   -EBADMSG     both superblocks are damaged, or the file is shorter than they say; with DISK_ASIDE
+ *                only where nobody says how large a new one is to be, or too many are aside
  *   -EPROTO      another version, byte order or no disk file at all
  *   -EXDEV       another layout, another secret, images of other lengths
  *   -ERANGE      another number of slots, and no DISK_RESIZE

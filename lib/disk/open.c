@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open.c - a file is opened, locked, found sound; begun; closed.
  *
- * Nothing is stored in it before disk_begin: a file that is refused is as it was.
- * Tests: t/041-disk-files.t */
+ * Nothing is stored in it before disk_begin: a file that is refused is as it was.  Which damaged ones
+ * make room for new ones: aside.c.
+ * Tests: t/041-disk-files.t t/disk/aside.t */
 #include "config.h"
 
 #include "disk/state.h"
@@ -163,11 +164,16 @@ static int check_layout(const struct disk *d, const struct disk_options *opt)
 	return 0;
 }
 
+static bool is_cut_off(const struct disk *d, uint64_t bytes)
+{
+	return bytes < disk_bytes(d, d->super.slots);
+}
+
 static int check_size(const struct disk *d, const struct disk_options *opt, uint64_t bytes)
 {
 	const struct disk_super *s = &d->super;
 
-	if (bytes < disk_bytes(d, s->slots))
+	if (is_cut_off(d, bytes))
 		return err_set(EBADMSG,
 			       "%s has %llu bytes, and should have %llu: it was cut off; remove it",
 			       d->path, (unsigned long long)bytes,
@@ -187,18 +193,6 @@ static int refuse_empty(const char *path)
 		       path);
 }
 
-static int open_made(struct disk *d, const struct disk_options *opt, uint64_t bytes)
-{
-	int err;
-
-	make_geometry(d);
-	err = check_layout(d, opt);
-	if (!err)
-		err = check_size(d, opt, bytes);
-	d->due = opt->slots ? opt->slots : d->super.slots;
-	return err;
-}
-
 static int open_unmade(struct disk *d, const struct disk_options *opt)
 {
 	int err;
@@ -215,6 +209,43 @@ static int open_unmade(struct disk *d, const struct disk_options *opt)
 	return 0;
 }
 
+/* slots: of the new one, where nobody asks for a number. */
+static int open_aside(struct disk *d, const struct disk_options *opt, uint64_t slots)
+{
+	struct disk_options new = *opt;
+
+	new.slots = opt->slots ? opt->slots : slots;
+	if (!new.slots)
+		return err_set(
+			EBADMSG,
+			"both superblocks of %s are damaged, so it does not tell how large a "
+			"new one is to be: say that, or remove it",
+			d->path);
+	new.image_bytes = opt->image_bytes ? opt->image_bytes : d->super.image_bytes;
+	d->damaged = true;
+	return open_unmade(d, &new);
+}
+
+static bool may_set_aside(const struct disk_options *opt)
+{
+	return opt->flags & DISK_ASIDE && opt->flags & DISK_CREATE;
+}
+
+static int open_made(struct disk *d, const struct disk_options *opt, uint64_t bytes)
+{
+	int err;
+
+	make_geometry(d);
+	err = check_layout(d, opt);
+	d->cut = !err && is_cut_off(d, bytes);
+	if (d->cut && may_set_aside(opt))
+		return open_aside(d, opt, d->super.slots);
+	if (!err)
+		err = check_size(d, opt, bytes);
+	d->due = opt->slots ? opt->slots : d->super.slots;
+	return err;
+}
+
 static int open_super(struct disk *d, const struct disk_options *opt, const struct stat *st)
 {
 	uint32_t version = 0;
@@ -222,6 +253,8 @@ static int open_super(struct disk *d, const struct disk_options *opt, const stru
 
 	if (st->st_size)
 		is = super_read(d->fd, &d->super, &d->mended, &version);
+	if (is == SUPER_BAD && may_set_aside(opt))
+		return open_aside(d, opt, 0);
 	if (is != SUPER_GOOD)
 		return refuse_super(d->path, is, version);
 	if (st->st_size && d->super.stage == DISK_MADE)
@@ -303,6 +336,11 @@ static void tell(const struct disk *d)
 {
 	if (!d->log)
 		return;
+	if (d->aside[0])
+		log_say(d->log, LOG_WARNING,
+			"%s %s: it is %s now, which may be removed, and a new file is begun",
+			d->path, d->cut ? "was cut off" : "has no superblock that is sound",
+			d->aside);
 	if (d->mended)
 		log_say(d->log, LOG_WARNING,
 			"one superblock of %s was damaged: it was written again", d->path);
@@ -357,8 +395,13 @@ static int open_file(struct disk *d, const struct disk_options *opt)
 /* Both superblocks are stored, so that one that was damaged is whole. */
 int disk_begin(struct disk *d, bool clear)
 {
-	int err = d->unmade ? make_file(d) : make_due(d, clear);
+	int err = d->damaged ? aside_begin(d) : 0;
 
+	if (err)
+		return err;
+	err = d->unmade ? make_file(d) : make_due(d, clear);
+	if (d->damaged)
+		aside_end(d, !err);
 	if (err)
 		return err;
 	d->unmade = false;
@@ -434,7 +477,7 @@ int disk_open(const char *path, const struct disk_options *opt, struct disk **re
 		free(d);
 		return err_set(ENOMEM, "no memory for a disk");
 	}
-	d->fd = d->image_fd = -1;
+	d->fd = d->image_fd = d->old_fd = -1;
 	d->align = DISK_PAGE;
 	d->pid = getpid();
 	d->log = opt->log;

@@ -4,6 +4,7 @@
 #ifndef GPC_DISK_STATE_H
 #define GPC_DISK_STATE_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -12,6 +13,7 @@
 #include "disk/format.h"
 
 #define DISK_MOST_THREADS 64u /* that may be asked for */
+#define DISK_ASIDE_MOST   4u  /* damaged files beside one: NAME.bad, NAME.bad.1, ... */
 
 struct buffer {
 	struct buffer *next;
@@ -31,6 +33,9 @@ struct disk {
 	int image_fd; /* the same file, O_DIRECT; else fd */
 	bool direct, made, mended, created;
 	bool unmade, begun, buffered; /* unmade: disk_begin makes it */
+	bool cut, damaged;            /* ... in place of fd's, which it sets aside ... */
+	char aside[PATH_MAX];         /* ... under that name; "": it has not */
+	int old_fd;                   /* the damaged file's, within disk_begin; else -1 */
 	uint64_t due;                 /* slots, from disk_begin on */
 	uint64_t *owed;               /* scan.c: headers that are to be freed then */
 	uint32_t nowed, owed_room;
@@ -110,6 +115,13 @@ void super_break(struct disk *d);             /* a header stays that had to go; 
 void super_clock_start(struct disk *d);       /* from what the superblock says */
 void super_clock_save(struct disk *d);        /* now and then; takes super_lock */
 uint64_t super_real_ns(void);
+
+/* ---- aside.c ---- */
+
+/* The damaged file gets another name, and fd is an empty one.  An error has changed nothing. */
+int aside_begin(struct disk *d);
+/* Behind it: `made`, or all is as before. */
+void aside_end(struct disk *d, bool made);
 
 /* ---- make.c ---- */
 

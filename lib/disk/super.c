@@ -3,8 +3,8 @@
  *
  * B is stored and synced before A is touched, so there is always one that is whole.  What was
  * acknowledged stands in both: one that is damaged afterwards takes nothing back.
- * Tests: t/046-disk-clock.t t/043-disk-power.t t/044-disk-kills.t t/041-disk-files.t
- *   t/042-disk-faults.t t/040-disk-slots.t */
+ * Tests: t/046-disk-clock.t t/043-disk-power.t t/044-disk-kills.t t/disk/aside.t
+ *   t/041-disk-files.t t/042-disk-faults.t */
 #include "config.h"
 
 #include "disk/state.h"
@@ -60,6 +60,12 @@ static enum super_look look(const struct disk_super *s)
 		       : SUPER_BAD;
 }
 
+/* Of one that the file ends within only the magic is believed; what is missing is zeros. */
+static enum super_look look_short(const struct disk_super *s)
+{
+	return s->magic == DISK_MAGIC ? SUPER_BAD : look(s);
+}
+
 /* Another version is only believed where neither is good: it may be a bit that flipped. */
 static enum super_look worse(const enum super_look is[2])
 {
@@ -85,7 +91,7 @@ enum super_look super_read(int fd, struct disk_super *ret, bool *ret_mend, uint3
 	for (i = 0; i < 2; i++) {
 		err = io_read(fd, &s[i], sizeof(s[i]), at[i]);
 		unread = err && err != -ENODATA ? -err : unread;
-		is[i] = err == -ENODATA ? SUPER_NONE : err ? SUPER_UNREAD : look(&s[i]);
+		is[i] = err == -ENODATA ? look_short(&s[i]) : err ? SUPER_UNREAD : look(&s[i]);
 	}
 	if (is[0] != SUPER_GOOD && is[1] != SUPER_GOOD) {
 		errno = unread;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - what a keeper of tiers is asked for: its options, the RAM whose images it has, the size
  * of the file.
- * Tests: t/109-tiers-resize.t t/103-remote-tier.t t/base/later-structs.t */
+ * Tests: t/109-tiers-resize.t t/daemon/disk-aside.t t/103-remote-tier.t t/base/later-structs.t */
 #include "config.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 #define DISK_FRONT ((uint64_t)131072)
 #define PAGE       4096u
 
-#define FLAGS (GPC_TIERS_EXCLUSIVE | GPC_TIERS_RESIZE | GPC_TIERS_BUFFERED)
+#define FLAGS (GPC_TIERS_EXCLUSIVE | GPC_TIERS_RESIZE | GPC_TIERS_BUFFERED | GPC_TIERS_STRICT)
+
 /* ---- options ---- */
 
 int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret)
@@ -27,8 +28,8 @@ int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers 
 	if (err == 0 && opt->flags & ~FLAGS)
 		err = err_set(
 			EINVAL,
-			"flags is 0x%x: it may have GPC_TIERS_EXCLUSIVE, GPC_TIERS_RESIZE and GPC_TIERS_BUFFERED, "
-			"and 0x%x is not among them",
+			"flags is 0x%x: it may have GPC_TIERS_EXCLUSIVE, GPC_TIERS_RESIZE, GPC_TIERS_BUFFERED and "
+			"GPC_TIERS_STRICT, and 0x%x is not among them",
 			opt->flags, opt->flags & ~FLAGS);
 	if (err == 0)
 		err = err_timeout(opt->timeout_ms);
@@ -182,6 +183,12 @@ static int check_size(const struct gpc_tiers_options *opt, const struct segment 
 			"disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
 			"large it is to be",
 			opt->disk);
+	if (err == -EBADMSG && !(opt->flags & GPC_TIERS_STRICT))
+		return err_set(
+			EBADMSG,
+			"both superblocks of %s are damaged, so it does not tell how large a new one is to "
+			"be: disk_bytes or disk_blocks must say that, or remove it",
+			opt->disk);
 	if (err < 0)
 		return tier_disk_error(err);
 	err = slots ? EINVAL : ENOSPC;
@@ -218,6 +225,7 @@ int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint3
 		.flags = DISK_CREATE | DISK_LATER |
 			 (opt->flags & GPC_TIERS_RESIZE ? DISK_RESIZE : 0) |
 			 (opt->flags & GPC_TIERS_BUFFERED ? DISK_BUFFERED : 0) |
+			 (opt->flags & GPC_TIERS_STRICT ? 0 : DISK_ASIDE) |
 			 (opt->secret ? 0 : DISK_KEEP_SECRET),
 		.image_bytes = p->block_bytes,
 		.slots = slots_for(opt, p->block_bytes, notes),

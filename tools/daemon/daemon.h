@@ -179,8 +179,9 @@ bool tiers_option(struct daemon *d, int number, const char *arg);
 		{ "remote-tag", required_argument, NULL, (first) + 12 },      \
 		{ "remote-blocks", required_argument, NULL, (first) + 13 },   \
 		{ "remote-min-uses", required_argument, NULL, (first) + 14 }, \
+		{ "remote-deadline", required_argument, NULL, (first) + 15 }, \
 	{                                                                     \
-		"remote-deadline", required_argument, NULL, (first) + 15      \
+		"disk-strict", no_argument, NULL, (first) + 16                \
 	}
 /* -1: go on; or EXIT_USAGE after a message. */
 int tiers_check(struct daemon *d);

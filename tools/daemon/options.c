@@ -196,6 +196,8 @@ static const struct cli_help help[] = {
 	{ "--disk-resize", "grow or cut a file of another size; what was beyond its end is lost",
 	  NULL },
 	{ "--disk-buffered", "through the page cache, even where O_DIRECT works", NULL },
+	{ "--disk-strict",
+	  "refuse a damaged file; else it is renamed to FILE.bad, and a new one made", NULL },
 	{ "--key-file FILE",
 	  "make the cache with the secret in FILE, 0600, made where there is none",
 	  "that of --disk, else random" },

@@ -3,7 +3,7 @@
  *
  * They are opened and closed by a thread, whose commands the writer's own thread carries out
  * meanwhile.  A file that is refused ends gpcd before it says that it is ready.
- * Tests: t/daemon/exists.t t/825-gpcd-remote.t t/824-gpcd-disk.t */
+ * Tests: t/daemon/disk-aside.t t/daemon/exists.t t/825-gpcd-remote.t t/824-gpcd-disk.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -53,7 +53,8 @@ enum {
 	TAG,
 	REMOTE_BLOCKS,
 	REMOTE_USES,
-	DEADLINE
+	DEADLINE,
+	STRICT
 };
 
 /* 0 is no value of its own in gpc_tiers_options: it is the default. */
@@ -99,6 +100,9 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 		return true;
 	case BUFFERED:
 		o->flags |= GPC_TIERS_BUFFERED;
+		return true;
+	case STRICT:
+		o->flags |= GPC_TIERS_STRICT;
 		return true;
 	case AHEAD:
 		return set_u32("disk-ahead", arg, 1, 4096, &o->ahead);
@@ -155,7 +159,8 @@ int tiers_check(struct daemon *d)
 			    : o->disk_blocks                 ? "blocks"
 			    : o->flags & GPC_TIERS_EXCLUSIVE ? "exclusive"
 			    : o->flags & GPC_TIERS_RESIZE    ? "resize"
-			    : o->flags                       ? "buffered"
+			    : o->flags & GPC_TIERS_BUFFERED  ? "buffered"
+			    : o->flags                       ? "strict"
 			    : o->ahead                       ? "ahead"
 			    : o->min_uses                    ? "min-uses"
 			    : o->max_age_s                   ? "max-age"
@@ -209,7 +214,8 @@ static int look_at_file(struct daemon *d, struct gpc_tiers_file *ret)
 {
 	int r = gpc_tiers_file_get(d->disk, ret);
 
-	if (r == -ENOENT)
+	/* a damaged one tells nothing; the library sets it aside */
+	if (r == -ENOENT || (r == -EBADMSG && !(d->tiers.flags & GPC_TIERS_STRICT)))
 		return 0;
 	if (r < 0) {
 		say(LOG_ERR, "%s: --disk: %s", d->name, cli_gpc_text(r));
@@ -247,8 +253,10 @@ static bool find_new(const struct daemon *d, char *why, size_t room)
 	if (!d->tiers.disk_blocks && !d->disk_bytes)
 		return snprintf(
 			why, room,
-			"--disk-bytes and --disk-blocks are 0, and there is no file %s: one of them must say "
-			"how large it is to be",
+			"--disk-bytes and --disk-blocks are 0, and %s %s: one of them must say how large it "
+			"is to be",
+			access(d->disk, F_OK) ? "there is no file"
+					      : "a new one is needed for the damaged file",
 			d->disk);
 	snprintf(folder, sizeof(folder), "%s", d->disk);
 	*(strrchr(folder, '/') + 1) = 0;
