@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include "base/futex.h"
+#include "segment/files.h"
 #include "segment/lockfile.h"
 #include "peer/ring.h"
 #include "takeover/open.h"
@@ -15,6 +16,7 @@
 #define LOOK_NS     (5 * NS_PER_MS)    /* between looks whether the seat is empty */
 #define PATIENCE_NS (2000 * NS_PER_MS) /* with a writer that is giving the seat up */
 #define SERVE_NS    (50 * NS_PER_MS)   /* of one round of the thread */
+#define NAME_NS     (1000 * NS_PER_MS) /* between looks whether the cache has its name */
 
 /* A thread that serves again and again would have the lock back before one that waits for it is
  * awake.  So both come through the gate: who waits for the lock has that. */
@@ -203,12 +205,30 @@ GPC_EXPORT int gpc_writer_drop(gpc *c)
 	return err;
 }
 
+/* Of gpcd the daemon looks; here nobody else would, and a name that has gone does not come back. */
+static void look_at_name(gpc *c)
+{
+	uint64_t now = clock_ns();
+
+	if (c->nameless || now < c->name_ns)
+		return;
+	c->name_ns = now + NAME_NS;
+	c->nameless = !segment_is_named(&c->seg, "idx", c->seg.index_fd);
+	if (c->nameless)
+		log_say(&c->log, LOG_WARNING,
+			"%s: the cache has lost its name: those who are attached go on, nobody else can "
+			"come, and its memory is free when the last of them ends; if nobody removed it, "
+			"see RemoveIPC in gpc-containers(7)",
+			c->seg.name);
+}
+
 static void *serve(void *arg)
 {
 	gpc *c = arg;
 	int err;
 
 	while (!load_acquire(&c->stop)) {
+		look_at_name(c);
 		serve_begin(c, NEVER);
 		err = take_seat(c);
 		if (err == 0)

@@ -106,6 +106,7 @@ t_programs = \
 	%reldir%/121-wait.t \
 	%reldir%/122-window.t \
 	%reldir%/peer/no-writer.t \
+	%reldir%/peer/name-lost.t \
 	%reldir%/124-release.t \
 	%reldir%/125-unsent.t \
 	%reldir%/126-stock.t \

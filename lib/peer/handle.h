@@ -107,7 +107,10 @@ struct gpc {
 	 * thread serves already; negative: the seat is given up.  handle_help() calls it. */
 	int (*help)(gpc *c, uint64_t ns);
 	pthread_t server;
-	bool serving;  /* the thread runs */
+	bool serving; /* the thread runs ... */
+	/* ... and looks whether the cache has its name, from then on until it is told lost */
+	uint64_t name_ns;
+	bool nameless;
 	uint32_t stop; /* futex word: the thread shall end */
 	uint32_t wake; /* gpc_writer_serve shall return ... */
 	bool may_wake; /* ... and is what runs; with serve_lock held */

@@ -3,6 +3,7 @@
 """The cache of some engines, made by the first one."""
 
 import errno
+import logging
 
 import gpc
 
@@ -13,12 +14,19 @@ _TRANSIT = 64                    # slots that create adds to a pool of RAM
 _STOCK_SHARE = 64                # a stock has at most one in so many slots: nothing is found in them
 
 
-def _create(name, conf, layout, slot_bytes, block_tokens, label):
+def _pass_on(log):
+    """What the library says: of a cache that is served here nobody else says it."""
+    def hear(level, text):
+        log.log(logging.ERROR if level < 4 else logging.WARNING if level == 4 else logging.DEBUG, "gpc: %s", text)
+    return hear
+
+
+def _create(name, conf, layout, slot_bytes, block_tokens, label, hear):
     slots = conf.bytes // slot_bytes - _TRANSIT
     if slots < 1:
         raise ConfigError(f"{conf.bytes_key}: {conf.bytes}, at least {(_TRANSIT + 1) * slot_bytes} are "
                           f"wanted: {_TRANSIT + 1} slots of {slot_bytes} bytes")
-    return gpc.create(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve,
+    return gpc.create(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve, log=hear,
                       stock=min(conf.stock, (slots + _TRANSIT) // _STOCK_SHARE),
                       timeout=conf.attach_ms / 1000, block_tokens=block_tokens, max_peers=conf.max_peers,
                       ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, block_bytes=slot_bytes, no_checksums=1,
@@ -26,11 +34,11 @@ def _create(name, conf, layout, slot_bytes, block_tokens, label):
                       keep_tokens=int(getattr(conf, "keep_tokens", False)))
 
 
-def _attach(name, conf, layout, label, timeout):
+def _attach(name, conf, layout, label, timeout, hear):
     stock = conf.stock
     while True:
         c = gpc.attach(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve, stock=stock,
-                       timeout=timeout)
+                       timeout=timeout, log=hear)
         most = c.pool_get(POOL).blocks // _STOCK_SHARE
         if stock <= most:
             return c
@@ -38,15 +46,15 @@ def _attach(name, conf, layout, label, timeout):
         stock = most
 
 
-def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label):
+def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear):
     try:
-        return _attach(name, conf, layout, label, 0)
+        return _attach(name, conf, layout, label, 0, hear)
     except (gpc.NotFound, gpc.Again, gpc.TimedOut):     # there is none, or somebody makes it: create waits for that
         pass
     try:
-        return _create(name, conf, layout, slot_bytes, block_tokens, label)
+        return _create(name, conf, layout, slot_bytes, block_tokens, label, hear)
     except gpc.Exists:
-        return _attach(name, conf, layout, label, conf.attach_ms / 1000)
+        return _attach(name, conf, layout, label, conf.attach_ms / 1000, hear)
 
 
 def _explain(e, name, conf, layout):
@@ -74,7 +82,7 @@ def _compare_size(c, name, conf, slot_bytes, log):
 def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log):
     """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one."""
     try:
-        c = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label)
+        c = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, _pass_on(log))
     except gpc.Error as e:
         raise _explain(e, name, conf, layout) from None
     have = c.pool_memory(POOL)
