@@ -107,6 +107,7 @@ t_programs = \
 	%reldir%/122-window.t \
 	%reldir%/peer/no-writer.t \
 	%reldir%/peer/name-lost.t \
+	%reldir%/peer/many-threads.t \
 	%reldir%/124-release.t \
 	%reldir%/125-unsent.t \
 	%reldir%/126-stock.t \
@@ -649,6 +650,8 @@ endif
 %canon_reldir%_writer_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
 # waits for answers are counted
 %canon_reldir%_peer_no_writer_t_LDFLAGS = -Wl,--wrap=futex_wait
+# a thread that finds no section gives others the processor
+%canon_reldir%_peer_many_threads_t_LDFLAGS = -Wl,--wrap=sched_yield
 # a reference is taken in the middle of an eviction
 %canon_reldir%_109_held_late_t_LDFLAGS = -Wl,--wrap=meter_evicted
 # which way is gone, the short one or the general one

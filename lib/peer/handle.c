@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* handle.c - what every call needs of its handle: is it usable, what time is it, a
  * section.
- * Tests: t/010-epoch.t t/250-threads.t t/180-stats.t t/191-errors.t */
+ * Tests: t/peer/many-threads.t t/010-epoch.t t/250-threads.t t/180-stats.t t/191-errors.t */
 #include "config.h"
 
 #include <errno.h>
+#include <sched.h>
 #include "peer/handle.h"
 
 int handle_refuse(gpc *c)
@@ -51,7 +52,7 @@ uint64_t handle_ticks(gpc *c, uint32_t n)
 
 /* Each thread begins at the slot that served it last, so threads settle on slots, and
  * cache lines, of their own. */
-int handle_enter(gpc *c)
+static int enter_any(gpc *c)
 {
 	static uint32_t threads;
 	static __thread uint32_t hint;
@@ -69,10 +70,27 @@ int handle_enter(gpc *c)
 	for (slot = SHM_SECTIONS; slot-- > SHM_OWN_SECTIONS;)
 		if (epoch_enter(&c->seg, c->peer, slot))
 			return (int)slot;
-	return err_set(EAGAIN,
-		       "all %u sections of this peer are open: leave one "
-		       "first",
-		       SHM_SECTIONS);
+	return -EAGAIN;
+}
+
+/* More threads than slots: those that have one are in a lookup, which lets go of it within
+ * microseconds of processor time, so they are given the processor.  So many times at most, whatever
+ * they do: a lookup takes a bounded number of steps. */
+int handle_enter(gpc *c)
+{
+	int slot = enter_any(c), turns;
+
+	for (turns = 0; __builtin_expect(slot < 0, 0) && turns < HANDLE_TURNS; turns++) {
+		sched_yield();
+		slot = enter_any(c);
+	}
+	return slot >= 0
+		       ? slot
+		       : err_set(EAGAIN,
+				 "all %u sections of this handle are open: more threads than that are in "
+				 "its lookups, or sections stay open; attach another handle for some of "
+				 "the threads, or leave sections",
+				 SHM_SECTIONS);
 }
 
 void handle_leave(gpc *c, int section)

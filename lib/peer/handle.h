@@ -167,6 +167,7 @@ static inline int handle_help(gpc *c, uint64_t ns)
  * n > 1 has those from n - 1 before it on for itself. */
 uint64_t handle_ticks(gpc *c, uint32_t n);
 
+#define HANDLE_TURNS 256 /* of other threads, that handle_enter gives them when no slot is idle */
 /* The library's own sections: slot or -EAGAIN.  Lookups use them (6 ns a pair). */
 int handle_enter(gpc *c);
 void handle_leave(gpc *c, int section);
