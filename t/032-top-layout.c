@@ -278,6 +278,15 @@ static void test_alerts(void)
 	reset();
 	now.peer[2].st.oldest_section_ns = 60000000000;
 	says("! process 102 (alpha) has a section open for 60s", "one that holds grace periods");
+	now.all.dying = 3;
+	now.peer[2].st.alive = now.peer[2].st.here = 1;
+	says("! eviction waits for process 102 (alpha), whose section has been open for 60.0 s: it must leave "
+	     "that section, or kill 102",
+	     "one for which eviction waits");
+	now.peer[2].stopped = 1;
+	says("60.0 s: kill -CONT 102, or kill -9 102", "or which has to go on");
+	now.peer[2].st.here = 0;
+	says("60.0 s: the number is of another PID namespace", "or is killed elsewhere");
 	reset();
 	now.all.bad = 10;
 	says("! 5 blocks a second had wrong checksums", "bytes that went bad");

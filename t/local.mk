@@ -298,6 +298,7 @@ t_scripts = \
 	%reldir%/daemon/keeper-waits.t \
 	%reldir%/810-inspect.t \
 	%reldir%/811-inspect-peers.t \
+	%reldir%/tools/behind.t \
 	%reldir%/812-inspect-damage.t \
 	%reldir%/813-inspect-rm.t \
 	%reldir%/814-inspect-liars.t \

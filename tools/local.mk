@@ -74,6 +74,7 @@ dist_pkgdata_DATA = %reldir%/dashboard/gpc.json %reldir%/dashboard/gpc.rules.yml
 bin_PROGRAMS += %reldir%/gpc-inspect
 %canon_reldir%_gpc_inspect_SOURCES = $(show_sources) \
 	%reldir%/inspect/admin.c \
+	%reldir%/inspect/behind.c \
 	%reldir%/inspect/change.c \
 	%reldir%/inspect/check.c \
 	%reldir%/inspect/inspect.h \

@@ -125,6 +125,9 @@ json_t *inspect_waits_of(const json_t *waits, const char *list, int peer);
 json_t *inspect_oldest(const json_t *rows);
 /* The tables, each with an empty line before it, the first one if `apart`; false: there is none. */
 bool inspect_show_waits(const json_t *waits, bool apart);
+/* The peer behind which eviction waits, with a line that says what to do; null: none. */
+json_t *inspect_behind(gpc *c, const struct gpc_info *info);
+bool inspect_show_behind(const json_t *behind); /* that line, if there is one */
 /* One summary line of every cache, as `list` shows them; NULL after a message. */
 json_t *inspect_caches(const struct inspect *in);
 void inspect_show_caches(const json_t *rows);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* peers: every seat that is taken, and what its process holds: references, reserved
  * blocks, open sections, transfers and claims, and the age of the oldest.
- * Tests: t/814-inspect-liars.t t/811-inspect-peers.t t/815-inspect-cost.t */
+ * Tests: t/814-inspect-liars.t t/811-inspect-peers.t t/815-inspect-cost.t t/tools/behind.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
@@ -90,6 +90,18 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 	return o;
 }
 
+static void describe_behind(json_t *rows, const json_t *behind)
+{
+	const json_t *peer = json_object_get(behind, "peer");
+
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		json_t *o = json_array_get(rows, i);
+
+		json_object_set_new(o, "eviction_waits",
+				    json_boolean(json_equal(json_object_get(o, "peer"), peer)));
+	}
+}
+
 static json_t *list_peers(gpc *c, const struct gpc_info *info, json_t **ret_waits)
 {
 	json_t *rows = out_need(json_array());
@@ -124,7 +136,7 @@ static int say_damaged(const struct inspect *in, const struct gpc_info *info)
 int inspect_peers(struct inspect *in)
 {
 	struct gpc_info info = { .size = sizeof(info) };
-	json_t *rows, *mirrors, *waits;
+	json_t *rows, *mirrors, *waits, *behind;
 	gpc *c;
 	int status = inspect_open(in, GPC_READONLY, &c), r;
 
@@ -138,20 +150,27 @@ int inspect_peers(struct inspect *in)
 	}
 	rows = list_peers(c, &info, &waits);
 	mirrors = inspect_mirrors(c);
+	behind = inspect_behind(c, &info);
+	describe_behind(rows, behind);
 	gpc_close(c);
 	if (in->json) {
+		json_decref(behind);
 		json_decref(mirrors);
 		json_decref(waits);
 		out_json(rows);
 		return say_damaged(in, &info);
 	}
 	out_table(columns, ARRAY_SIZE(columns), rows);
+	if (!json_is_null(behind))
+		putchar('\n');
+	inspect_show_behind(behind);
 	inspect_show_waits(waits, true);
 	if (json_array_size(mirrors)) {
 		putchar('\n');
 		inspect_show_mirrors(mirrors);
 	}
 	json_decref(rows);
+	json_decref(behind);
 	json_decref(mirrors);
 	json_decref(waits);
 	return say_damaged(in, &info);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What two looks say: numbers alone.
- * Tests: t/032-top-layout.t */
+ * Tests: t/032-top-layout.t t/tools/behind.t */
 #include "config.h"
 
 #include "tools/inspect/sample.h"
@@ -105,4 +105,35 @@ double sample_load(const struct sample *then, const struct sample *now)
 		return -1;
 	return (double)(now->writer_cpu_ns - then->writer_cpu_ns) /
 	       (double)(now->at_ns - then->at_ns);
+}
+
+/* ---- behind whom eviction waits ---- */
+
+enum { LONG_NS = 1000000000 }; /* a section that is open for longer is worth a word */
+
+bool sample_is_behind(uint64_t dying, const struct gpc_stats *st, uint64_t oldest_ns)
+{
+	return dying && st->alive && st->oldest_section_ns > LONG_NS &&
+	       st->oldest_section_ns > oldest_ns;
+}
+
+/* Nobody is asked to kill a number of another PID namespace. */
+void sample_behind_text(const struct gpc_stats *st, int stopped, char *ret, size_t room)
+{
+	int n = snprintf(
+		ret, room,
+		"eviction waits for process %d (%.31s), whose section has been open for %.1f s: ",
+		st->pid, st->label, (double)st->oldest_section_ns / 1e9);
+
+	if (n < 0 || (size_t)n >= room)
+		return;
+	if (!st->here)
+		snprintf(ret + n, room - (size_t)n,
+			 "the number is of another PID namespace; end that process there");
+	else if (stopped == 1)
+		snprintf(ret + n, room - (size_t)n, "kill -CONT %d, or kill -9 %d", st->pid,
+			 st->pid);
+	else
+		snprintf(ret + n, room - (size_t)n, "it must leave that section, or kill %d",
+			 st->pid);
 }

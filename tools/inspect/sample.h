@@ -79,5 +79,10 @@ double sample_share(const struct rates *r, enum rate a, enum rate b);
 /* The share of a processor that the writer's process has used, of one: 1; -1: unknown. */
 double sample_load(const struct sample *then, const struct sample *now);
 bool sample_same_cache(const struct sample *then, const struct sample *now);
+/* Does eviction, of so many dying blocks, wait for this peer, and not for one with a section of that
+ * age? */
+bool sample_is_behind(uint64_t dying, const struct gpc_stats *st, uint64_t oldest_ns);
+/* That, since when, and what to do. */
+void sample_behind_text(const struct gpc_stats *st, int stopped, char *ret, size_t room);
 
 #endif

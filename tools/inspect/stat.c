@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stat: one cache from above: geometry, pools, mirrors, what is on its way, content, history.
- * Tests: t/816-stopped-writer.t t/815-inspect-cost.t t/810-inspect.t */
+ * Tests: t/816-stopped-writer.t t/815-inspect-cost.t t/tools/behind.t t/810-inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
@@ -377,6 +377,8 @@ static void show(const json_t *o)
 
 	out_fields(info_columns, ARRAY_SIZE(info_columns), o);
 	putchar('\n');
+	if (inspect_show_behind(json_object_get(o, "eviction_waits")))
+		putchar('\n');
 	if (json_array_size(pools)) {
 		out_table(pool_columns, ARRAY_SIZE(pool_columns), pools);
 		putchar('\n');
@@ -414,6 +416,7 @@ static json_t *describe(const struct inspect *in, const char *name, gpc *c)
 	json_object_set_new(o, "tiers", inspect_tiers(c));
 	json_object_set_new(o, "mirrors", inspect_mirrors(c));
 	waits = inspect_waits(c, st.transfers, st.claims);
+	json_object_set_new(o, "eviction_waits", inspect_behind(c, &look.info));
 	json_object_set_new(o, "stats", describe_stats(&st, waits));
 	json_object_update(o, waits);
 	json_decref(waits);

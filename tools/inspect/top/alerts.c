@@ -118,7 +118,24 @@ static void of_tiers(const struct sample *s, struct list *l)
 	}
 }
 
-static void of_peers(const struct sample *s, struct list *l)
+/* One of them holds up all others. */
+static const struct sample_peer *of_behind(const struct sample *s, struct list *l)
+{
+	const struct sample_peer *behind = NULL;
+	char text[sizeof(l->at->text)];
+
+	for (uint32_t i = 0; i < s->npeers; i++)
+		if (sample_is_behind(s->all.dying, &s->peer[i].st,
+				     behind ? behind->st.oldest_section_ns : 0))
+			behind = &s->peer[i];
+	if (!behind)
+		return NULL;
+	sample_behind_text(&behind->st, behind->stopped, text, sizeof(text));
+	say(l, LOOK_BAD, "%s", text);
+	return behind;
+}
+
+static void of_peers(const struct sample *s, const struct sample_peer *told, struct list *l)
 {
 	if (s->dead)
 		say(l, s->info.writer_pid ? LOOK_WARN : LOOK_BAD,
@@ -132,6 +149,8 @@ static void of_peers(const struct sample *s, struct list *l)
 	for (uint32_t i = 0; i < s->npeers; i++) {
 		const struct sample_peer *p = &s->peer[i];
 
+		if (p == told)
+			continue;
 		if (p->st.alive && p->stopped == 1 && !p->writer)
 			say(l, LOOK_WARN,
 			    "process %d (%.31s) is stopped; it holds %s references, %s reserved blocks",
@@ -170,6 +189,7 @@ unsigned top_alerts(const struct top *t, struct alert ret[TOP_ALERTS])
 {
 	struct list l = { ret, 0 };
 	const struct sample *s = t->now;
+	const struct sample_peer *told;
 
 	if (!s->there) {
 		say(&l, LOOK_BAD, "%s: %s%s", t->name,
@@ -182,10 +202,11 @@ unsigned top_alerts(const struct top *t, struct alert ret[TOP_ALERTS])
 	    strncmp(s->state, "writer", 6))
 		say(&l, LOOK_BAD, "no process can attach: %.200s", s->info.why);
 	of_writer(t, &l);
+	told = of_behind(s, &l);
 	of_pools(s, &l);
 	of_rates(t, &l);
 	of_mirrors(s, &l);
 	of_tiers(s, &l);
-	of_peers(s, &l);
+	of_peers(s, told, &l);
 	return l.n;
 }
