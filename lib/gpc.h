@@ -651,7 +651,8 @@ int gpc_pool_unmap(gpc *c, int pool);
 int gpc_pool_pin(gpc *c, int pool, int timeout_ms);
 /* [shared] Have a thread register the pool's RAM with the GPUs of this process, in chunks,
  * one process of the cache at a time; waits up to the timeout.  -EAGAIN, -ETIMEDOUT: it
- * goes on.  Copies between RAM and a GPU do that themselves, for the chunks they touch.  Without
+ * goes on.  Copies between RAM and a GPU do that themselves, for the chunks they touch; where the
+ * driver refuses they go on without, which takes longer, and this call answers -EIO.  Without
  * GPUs in the cache it does nothing.  -ENOENT: no such pool, or no RAM. */
 
 /* ---- copies ---- */

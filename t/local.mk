@@ -84,6 +84,7 @@ t_programs = \
 	%reldir%/peer/stopped-writer.t \
 	%reldir%/stage/stopped-writer.t \
 	%reldir%/payload/stopped-keeper.t \
+	%reldir%/memory/pin-refused.t \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/named-quota.t \
@@ -464,7 +465,8 @@ t_cuda_programs = \
 	%reldir%/630-cuda-busy.t \
 	%reldir%/640-cuda-bytes-dies.t \
 	%reldir%/641-cuda-killed.t \
-	%reldir%/642-cuda-done-word.t
+	%reldir%/642-cuda-done-word.t \
+	%reldir%/memory/unregistered-cuda.t
 t_work = %reldir%/gpu/work.lo
 t_work_ldadd = lib/libgpc-internal.la $(t_work)
 t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
@@ -487,6 +489,7 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 %canon_reldir%_642_cuda_done_word_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_641_cuda_killed_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_630_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
+%canon_reldir%_memory_unregistered_cuda_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cudaHostRegister
 %canon_reldir%_630_cuda_busy_t_LDADD = $(t_work_ldadd)
 if HAVE_CUDA
 t_programs += $(t_cuda_programs)
@@ -651,6 +654,8 @@ endif
 %canon_reldir%_writer_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
 # waits for answers are counted
 %canon_reldir%_peer_no_writer_t_LDFLAGS = -Wl,--wrap=futex_wait
+# a device of the test in place of the host's
+%canon_reldir%_memory_pin_refused_t_LDFLAGS = -Wl,--wrap=device_bytes_find
 # a thread that finds no section gives others the processor
 %canon_reldir%_peer_many_threads_t_LDFLAGS = -Wl,--wrap=sched_yield
 # a reference is taken in the middle of an eviction

@@ -92,7 +92,8 @@ struct device_bytes {
 	/* Enqueue all shapes of all pairs, as one kernel; only where limits said `pairs`. */
 	int (*copy_pairs)(const uint8_t uuid[16], const struct copy_shape *shapes, uint32_t nshapes,
 			  const struct copy_pair *pairs, uint32_t npairs, void *stream);
-	/* Store value at *done, in a page that was pinned, when the stream gets here. */
+	/* Store value at *done when the stream gets here: by the device in a page that was pinned,
+	 * else by a thread of this process, which the stream waits for. */
 	int (*mark)(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream);
 	/* Sums.  sum_open takes memory of the device, once for a layout that is mapped; sum_close
 	 * when nothing of it is queued any more. */
@@ -107,6 +108,8 @@ struct device_bytes {
 		   uint64_t *bad, void *stream);
 	/* The same on a stream of the device's own, which has nothing before it. */
 	int (*mark_now)(const uint8_t uuid[16], uint64_t *done, uint64_t value);
+	/* Its memory is that of the host: a copy in RAM saves nothing. */
+	bool (*is_integrated)(const uint8_t uuid[16]);
 	/* 0: the device works; -EIO: its context is lost, and nothing runs there any more. */
 	int (*state)(const uint8_t uuid[16]);
 

@@ -246,6 +246,21 @@ static void unmap(void *memory)
 		cuda_leave(&scope);
 }
 
+static bool is_integrated(const uint8_t uuid[16])
+{
+	struct cuda_scope scope;
+	int ordinal, is = 0;
+
+	if (cuda_enter_uuid(&scope, uuid, &ordinal))
+		return false;
+	if (cudaDeviceGetAttribute(&is, cudaDevAttrIntegrated, ordinal) != cudaSuccess) {
+		cudaGetLastError();
+		is = 0;
+	}
+	cuda_leave(&scope);
+	return is;
+}
+
 const struct device_bytes device_bytes_cuda = {
 	.make = make,
 	.lend = lend,
@@ -262,6 +277,7 @@ const struct device_bytes device_bytes_cuda = {
 	.sum_close = cuda_sum_close,
 	.sum = cuda_sum,
 	.mark_now = cuda_mark_now,
+	.is_integrated = is_integrated,
 	.state = cuda_copy_state,
 	.find_stream = cuda_find_stream,
 	.event_make = cuda_event_make,

@@ -9,7 +9,8 @@
  * CU_STREAM_WRITE_VALUE_DEFAULT has, by CUDA's description, a memory fence before the write like
  * __threadfence_system, for all that the stream has done: so who sees the value sees the
  * bytes.  It takes no processor of the GPU, and a kernel that fills it does not hold it up.
- * Tests: t/641-cuda-killed.t t/642-cuda-done-word.t t/506-bytes-device.t */
+ * Tests: t/641-cuda-killed.t t/642-cuda-done-word.t t/memory/unregistered-cuda.t
+ *   t/506-bytes-device.t */
 #include "config.h"
 
 #include "device/cuda.h"
@@ -20,6 +21,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- words that a stream writes ---- */
@@ -335,6 +337,36 @@ int cuda_copy_pairs(const uint8_t uuid[16], const struct copy_shape *shapes, uin
 
 /* ---- the mark ---- */
 
+/* In memory that the GPU does not see, a thread of the driver stores the word when the stream gets
+ * there.  Copies to such memory have ended by then: they did before their calls returned.  A lost
+ * device never calls it, nor does a process that has died, as with a word that the GPU writes. */
+struct word {
+	uint64_t *at, value;
+};
+
+static void CUDART_CB store_word(void *arg)
+{
+	struct word *w = arg;
+
+	/* (d) as mark_run of host_bytes.c */
+	store_release(w->at, w->value);
+	free(w);
+}
+
+static cudaError_t mark_by_thread(uint64_t *done, uint64_t value, void *stream)
+{
+	struct word *w = malloc(sizeof(*w));
+	cudaError_t e;
+
+	if (!w)
+		return cudaErrorMemoryAllocation;
+	*w = (struct word){ done, value };
+	e = CUDA(cudaLaunchHostFunc(stream, store_word, w));
+	if (e != cudaSuccess)
+		free(w);
+	return e;
+}
+
 /* own: on the stream that the copier has for itself. */
 static int mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, bool own, void *stream)
 {
@@ -352,8 +384,8 @@ static int mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, bool own
 		cudaGetLastError();
 		e = CUDA(cudaPointerGetAttributes(&a, done));
 		if (e == cudaSuccess && (a.type != cudaMemoryTypeHost || !a.devicePointer))
-			e = cudaErrorInvalidValue; /* not pinned */
-		if (e == cudaSuccess && c->writes)
+			e = mark_by_thread(done, value, stream); /* not pinned */
+		else if (e == cudaSuccess && c->writes)
 			e = CUDA(write_value(stream, a.devicePointer, value));
 		else if (e == cudaSuccess)
 			e = CUDA((cudaError_t)launch_mark(a.devicePointer, value, stream));

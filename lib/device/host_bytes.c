@@ -404,6 +404,12 @@ static int host_mark_now(const uint8_t uuid[16], uint64_t *done, uint64_t value)
 	return host_mark(uuid, done, value, NULL);
 }
 
+/* It stands for a GPU, in tests. */
+static bool host_is_integrated(const uint8_t uuid[16] UNUSED)
+{
+	return false;
+}
+
 static int host_state(const uint8_t uuid[16] UNUSED)
 {
 	return load_relaxed(&device_host_copy_lost) ? err_set(EIO, "the host device is lost") : 0;
@@ -425,6 +431,7 @@ const struct device_bytes device_bytes_host = {
 	.sum_close = host_sum_close,
 	.sum = host_sum,
 	.mark_now = host_mark_now,
+	.is_integrated = host_is_integrated,
 	.state = host_state,
 	.find_stream = host_find_stream,
 	.event_make = host_event_make,

@@ -43,7 +43,7 @@ struct map {
 	bool made;                   /* this process made it */
 	bool unwanted;               /* gpc_pool_unmap came while copies were under way */
 	uint8_t *images;             /* of the file, mapped */
-	uint8_t *pins;               /* of the images: a byte for each chunk, 1: it is registered */
+	uint8_t *pins;               /* of the images: a byte for each chunk, enum map_chunk */
 	const struct device_bytes *pinner; /* what they are registered with */
 	bool pin_wanted; /* by gpc_pool_pin: the thread has a hold of it; c->maps' lock */
 	int pin_error;   /* what became of that */
@@ -84,10 +84,14 @@ struct map_seen map_look(gpc *c, uint32_t pool, uint64_t number);
 extern uint64_t map_pin_chunk;
 extern const struct device_bytes *map_pin_device;
 
+enum map_chunk { CHUNK_NEW, CHUNK_PINNED, CHUNK_REFUSED };
 /* Register the chunks that hold these bytes of the images, with the GPUs that `device` drives;
- * waits. */
-int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes);
-/* The same for its trailers. */
+ * waits.  Without `must` it is no error where that is refused: copies go on without (pin.c). */
+int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes,
+	    bool must);
+/* To the log, once of a handle: what cannot be registered, with the last error's sentence. */
+void pin_say_refused(gpc *c, const char *what);
+/* Its trailers, which have to be. */
 int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device);
 /* VRAM: what its device needs to sum its images; made at first use. */
 int map_sums(gpc *c, struct map *m, void **ret);

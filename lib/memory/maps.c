@@ -21,7 +21,7 @@ struct map_seen map_look(gpc *c, uint32_t pool, uint64_t number)
 	for (i = 0; m && i < MAX(m->memory.nparts, 1u); i++)
 		seen.parts += m->part[i].base != NULL;
 	for (i = at = 0; m && m->pins && at < m->memory.images_bytes; i++, at += map_pin_chunk)
-		if (load_relaxed(&m->pins[i]))
+		if (load_relaxed(&m->pins[i]) == CHUNK_PINNED)
 			seen.pinned += MIN(map_pin_chunk, m->memory.images_bytes - at);
 	pthread_mutex_unlock(&c->maps->lock);
 	return seen;

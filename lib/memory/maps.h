@@ -20,6 +20,7 @@ struct maps {
 	bool has_pinner, pins, pin_stop; /* pins: the thread has work */
 	bool pin_alone;                  /* whose turn it was has not given it back; pin_lock */
 	char pin_why[256];               /* sentence of the last error */
+	uint32_t pin_told;               /* that the driver refuses: atomic */
 
 	/* thread.c */
 	pthread_mutex_t thread_lock;

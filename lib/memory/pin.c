@@ -6,7 +6,19 @@
  * which lets the others have a turn after each: whoever waits for LOCK_PIN has LOCK_PIN_NEXT, so
  * that who has just dropped it comes after him.  The locks are a courtesy: nothing is wrong where
  * two register at once, and a process that is stopped while it has one holds nobody up for long.
- * Tests: t/147-pin.t t/346-map-turns.t */
+ *
+ * Where the driver refuses, as with confidential computing, or where little memory may be locked,
+ * copies go on without:
+ *
+ *   chunk       a copy that touches it     gpc_pool_pin
+ *   NEW         registers it, or REFUSED   registers it, or an error
+ *   PINNED      -                          -
+ *   REFUSED     -                          registers it, or an error
+ *
+ * The driver then copies through memory of its own.  To RAM, the call that copies returns when its
+ * bytes are there; from RAM, when they have been read.  A stream keeps its order, so what it does
+ * behind a copy, the done word among it, follows the bytes all the same.
+ * Tests: t/memory/unregistered-cuda.t t/memory/pin-refused.t t/147-pin.t t/346-map-turns.t */
 #include "config.h"
 
 #include "memory/maps.h"
@@ -64,12 +76,37 @@ static int pin_chunk(gpc *c, struct map *m, uint64_t i)
 	if (ours)
 		lock_drop(c->seg.lock_fd, LOCK_PIN);
 	if (!err)
-		store_relaxed(&m->pins[i], 1);
+		store_relaxed(&m->pins[i], CHUNK_PINNED);
 	return err;
 }
 
+void pin_say_refused(gpc *c, const char *what)
+{
+	if (!order_swap32(&c->maps->pin_told, 1))
+		log_say(&c->log, LOG_WARNING,
+			"%s: %s: %s; copies go on without, through memory of the driver: they are slower, and "
+			"a call that copies waits for them",
+			c->seg.name, what, gpc_last_error());
+}
+
+static void refuse_chunk(gpc *c, struct map *m, uint64_t i)
+{
+	char what[48];
+
+	store_relaxed(&m->pins[i], CHUNK_REFUSED);
+	snprintf(what, sizeof(what), "pool %u", m->pool);
+	pin_say_refused(c, what);
+}
+
+static bool is_settled(const struct map *m, uint64_t i, bool must)
+{
+	uint8_t chunk = load_relaxed(&m->pins[i]);
+
+	return chunk == CHUNK_PINNED || (chunk == CHUNK_REFUSED && !must);
+}
+
 static int pin_range(gpc *c, struct map *m, const struct device_bytes *device, uint64_t i,
-		     uint64_t end)
+		     uint64_t end, bool must)
 {
 	int err = 0;
 
@@ -77,15 +114,21 @@ static int pin_range(gpc *c, struct map *m, const struct device_bytes *device, u
 	for (; !err && i < end; i++) {
 		if (load_relaxed(&c->maps->pin_stop))
 			return err_set(EINTR, "the handle is being closed");
-		if (!m->pins[i])
-			err = pin_chunk(c, m, i);
+		if (is_settled(m, i, must))
+			continue;
+		err = pin_chunk(c, m, i);
+		if (err && !must) {
+			refuse_chunk(c, m, i);
+			err = 0;
+		}
 	}
 	return err;
 }
 
 /* The look without a lock is for copies: what is registered stays so as long as they have the
  * map. */
-int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes)
+int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes,
+	    bool must)
 {
 	uint64_t from = at / map_pin_chunk, end, i;
 	int err;
@@ -93,14 +136,27 @@ int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t a
 	if (!m->images || !bytes || at >= m->memory.images_bytes)
 		return 0;
 	end = MIN((at + bytes - 1) / map_pin_chunk + 1, chunk_count(m));
-	for (i = from; i < end && load_relaxed(&m->pins[i]); i++)
+	for (i = from; i < end && is_settled(m, i, must); i++)
 		;
 	if (i == end)
 		return 0;
 	pthread_mutex_lock(&c->maps->pin_lock);
-	err = pin_range(c, m, device, from, end);
+	err = pin_range(c, m, device, from, end, must);
 	pthread_mutex_unlock(&c->maps->pin_lock);
 	return err;
+}
+
+/* A kernel reads and writes there. */
+static int refuse_trailers(const struct map *m, int err)
+{
+	char why[200];
+
+	snprintf(why, sizeof(why), "%s", gpc_last_error());
+	return err_set(
+		-err,
+		"%s; the checksums of pool %u are made by the GPU, in memory that is registered: where "
+		"none can be, make the pool without them (no_checksums)",
+		why, m->pool);
 }
 
 int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device)
@@ -112,7 +168,9 @@ int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device)
 	pthread_mutex_lock(&c->maps->pin_lock);
 	if (!m->trailers_by)
 		err = device->pin(m->trailers.base, m->trailers.bytes);
-	if (!err) /* registered before others see it; pairs with the acquire */
+	if (err)
+		err = refuse_trailers(m, err);
+	else /* registered before others see it; pairs with the acquire */
 		store_release(&m->trailers_by, device);
 	pthread_mutex_unlock(&c->maps->pin_lock);
 	return err;
@@ -129,7 +187,7 @@ void pin_drop(struct map *m)
 	uint64_t i;
 
 	for (i = 0; m->pins && i < chunk_count(m); i++)
-		if (m->pins[i])
+		if (m->pins[i] == CHUNK_PINNED)
 			m->pinner->unpin(m->images + i * map_pin_chunk);
 	if (m->trailers_by)
 		m->trailers_by->unpin(m->trailers.base);
@@ -178,7 +236,7 @@ static void *pin_run(void *arg)
 	while ((m = find_wanted(s)) != NULL) {
 		pthread_mutex_unlock(&s->lock);
 		device = find_pinner(c); /* the last VRAM may have gone: nobody has to, then */
-		err = device ? map_pin(c, m, device, 0, m->memory.images_bytes) : 0;
+		err = device ? map_pin(c, m, device, 0, m->memory.images_bytes, true) : 0;
 		pthread_mutex_lock(&s->lock);
 		if (err)
 			snprintf(s->pin_why, sizeof(s->pin_why), "%s", gpc_last_error());
@@ -220,7 +278,7 @@ static bool is_pinned(const struct map *m)
 {
 	uint64_t i;
 
-	for (i = 0; i < chunk_count(m) && load_relaxed(&m->pins[i]); i++)
+	for (i = 0; i < chunk_count(m) && load_relaxed(&m->pins[i]) == CHUNK_PINNED; i++)
 		;
 	return i == chunk_count(m);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* enqueue.c - what a device needs before it copies, and the copies of a list of pairs.
- * Tests: t/143-copy.t */
+ * Tests: t/memory/pin-refused.t t/143-copy.t */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -20,13 +20,13 @@ static int pin_slot(gpc *c, struct map *m, const struct device_bytes *device, ui
 		const struct shm_run *r = &m->memory.run[i];
 
 		err = map_pin(c, m, device, r->offset + slot * r->slot_stride,
-			      (r->count - 1) * r->run_stride + r->bytes);
+			      (r->count - 1) * r->run_stride + r->bytes, false);
 	}
 	return err;
 }
 
 /* The first copy of a process registers the page of words that say it is done, too; a rank that of
- * its leader. */
+ * its leader.  Where that is refused the device has another way to store there (bytes.h). */
 int pin_words(gpc *c, const struct device_bytes *device, uint32_t peer)
 {
 	struct transfers *t = c->transfers;
@@ -35,13 +35,15 @@ int pin_words(gpc *c, const struct device_bytes *device, uint32_t peer)
 	if (device == &device_bytes_host)
 		return 0;
 	pthread_mutex_lock(&t->marks);
-	if (!t->pinned[peer]) {
+	if (t->pinned[peer] == CHUNK_NEW) {
 		err = device->pin(seg_transfer(&c->seg, peer), sizeof(struct shm_transfer));
-		t->pinned[peer] = !err;
+		t->pinned[peer] = err ? CHUNK_REFUSED : CHUNK_PINNED;
 		t->words_by = err ? t->words_by : device;
 	}
 	pthread_mutex_unlock(&t->marks);
-	return err;
+	if (err)
+		pin_say_refused(c, "the words that tell the ends of copies");
+	return 0;
 }
 
 int pin_pair(gpc *c, const struct pair *p, const struct copy_pair *pairs, uint32_t n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pair.c - how blocks go from one pool to another one: planned once for two maps, and kept with
  * them.
- * Tests: t/143-copy.t */
+ * Tests: t/memory/pin-refused.t t/143-copy.t */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -121,6 +121,19 @@ static struct pair *find(const struct transfers *t, const struct map *to, const 
 	return p;
 }
 
+static void say_integrated(gpc *c, const struct pair *p)
+{
+	bool tiers = p->by && p->to->memory.kind != p->from->memory.kind;
+
+	if (!tiers || !p->by->device->is_integrated(p->by->memory.uuid) ||
+	    order_swap32(&c->transfers->integrated_told, 1))
+		return;
+	log_say(&c->log, LOG_WARNING,
+		"%s: pools %u and %u: the GPU has its memory in RAM, so a copy in a pool of RAM takes the same "
+		"memory twice: make the pool of VRAM larger instead",
+		c->seg.name, p->from->pool, p->to->pool);
+}
+
 /* Planned without the lock; who comes second with the same drops his own. */
 int pair_get(gpc *c, struct map *to, struct map *from, uint32_t stages, const struct pair **ret)
 {
@@ -135,6 +148,7 @@ int pair_get(gpc *c, struct map *to, struct map *from, uint32_t stages, const st
 		err = pair_make(to, from, stages, &mine);
 		if (err)
 			return err;
+		say_integrated(c, mine);
 		pthread_mutex_lock(&t->lock);
 		p = find(t, to, from, stages);
 		if (!p) {

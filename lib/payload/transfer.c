@@ -448,7 +448,7 @@ static void unpin_words(gpc *c)
 	uint32_t i;
 
 	for (i = 0; t->words_by && i < ARRAY_SIZE(t->pinned); i++)
-		if (t->pinned[i])
+		if (t->pinned[i] == CHUNK_PINNED)
 			t->words_by->unpin(seg_transfer(&c->seg, i));
 }
 

@@ -124,7 +124,8 @@ struct transfers {
 	struct pair *pairs;
 	pthread_mutex_t marks;               /* of pair->slots, and ... */
 	const struct device_bytes *words_by; /* ... whom done words are registered with: ... */
-	uint8_t pinned[GPC_MAX_PEERS + 1];   /* ... those of these peers */
+	uint8_t pinned[GPC_MAX_PEERS + 1];   /* ... those of these peers: enum map_chunk */
+	uint32_t integrated_told;            /* atomic */
 
 	/* host.c */
 	pthread_mutex_t work_lock;
