@@ -413,6 +413,9 @@ struct gpc_stats { /* since attach; of one peer, or summed.  set size */
 	uint64_t commands;                     /* that the writer has carried out */
 	uint64_t pending;                      /* submitted now, and not acknowledged */
 	uint64_t fetched_bytes, spilled_bytes; /* of the images of those blocks */
+	/* held now: for so long each look of the writer, ten a second, has found references.  None
+	 * is older, but for 0.1 s, or for the time without a writer.  Summed: the longest of all */
+	uint64_t refs_ns;
 };
 
 struct gpc_histogram { /* how long things took, or had been, since the cache was made.  set size */

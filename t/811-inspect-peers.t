@@ -55,6 +55,14 @@ is "$(of modest pid state refs reserved sections published)" "$modest alive 1 0 
 is "$(of gpcd pid state refs reserved sections)" "$writer writer 0 0 0" "of the writer"
 is "$(of "$(printf 'evil\033[31m\tname')" refs reserved)" "0 4" "a label is what it is in JSON"
 is "$(of modest oldest_section_ns)" null "no section, no age"
+is "$(of gpcd refs_held_ns)" null "no reference, no time"
+are_held()
+{
+	inspect --json peers crew
+	test "$(of careful refs_held_ns)" != null && test "$(of modest refs_held_ns)" != null
+}
+until_ok are_held
+ok $? "references have been there for a time"
 young=$(of careful oldest_section_ns)
 like "$young" '^[1-9][0-9]*$' "the oldest section has an age"
 inspect --json peers crew
@@ -67,9 +75,9 @@ exits 0 "peers"
 aligned "peers is aligned"
 plain "and plain text"
 prints ' evil\\x1b\[31m\\x09name ' "a label cannot speak to the terminal"
-prints "^ +[0-9]+ +$careful +careful +alive +5 +2 +3 +[0-9.]+ (us|ms|s) " \
+prints "^ +[0-9]+ +$careful +careful +alive +5 +[0-9.]+ (us|ms|s) +2 +3 +[0-9.]+ (us|ms|s) " \
 	"it shows the age with its unit"
-prints "^ +[0-9]+ +$modest +modest +alive +1 +0 +0 +- " "and none where there is none"
+prints "^ +[0-9]+ +$modest +modest +alive +1 +[0-9.]+ (us|ms|s) +0 +0 +- " "and none where there is none"
 inspect --json stat crew
 is "$(value stats/refs stats/reserved stats/sections)" "6
 6
@@ -250,7 +258,7 @@ prints "^ *[0-9]+ +[0-9]+ +$mover +mover +1 +0 +1 +1 +1 +0 +[0-9.]+ (us|ms|s)\$"
 prints "^$claimed +[0-9]+ +$mover +mover +1 +[0-9]+ +[0-9.]+ (us|ms|s)\$" "and a claim"
 inspect peers moving
 exits 0 "peers"
-prints "^ +[0-9]+ +$mover +mover +alive +5 +6 +0 +- +2 +[0-9.]+ (us|ms|s) +3 +[0-9.]+ (us|ms|s) " \
+prints "^ +[0-9]+ +$mover +mover +alive +5 +([0-9.]+ (us|ms|s)|-) +6 +0 +- +2 +[0-9.]+ (us|ms|s) +3 +[0-9.]+ (us|ms|s) " \
 	"peers counts both"
 prints "^ *[0-9]+ +[0-9]+ +$mover +mover +1 +0 +1 +1 +1 +0 +[0-9.]+ (us|ms|s)\$" "and names them"
 prints "^$claimed +[0-9]+ +$mover +mover " "the claim, too"

@@ -85,6 +85,7 @@ t_programs = \
 	%reldir%/stage/stopped-writer.t \
 	%reldir%/payload/stopped-keeper.t \
 	%reldir%/memory/pin-refused.t \
+	%reldir%/writer/refs-held.t \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/named-quota.t \

@@ -4,7 +4,8 @@
  * Counters stand where they are counted: a peer's own in its seat, those of the writer
  * in the peer's tally; a reader adds them up.  When a seat is given up, the writer
  * folds its counters into state.past, so sums never fall.
- * Tests: t/020-feed-walk.t t/195-rates.t t/180-stats.t t/184-balance.t t/183-read-only.t */
+ * Tests: t/020-feed-walk.t t/195-rates.t t/180-stats.t t/184-balance.t t/writer/refs-held.t
+ *   t/183-read-only.t */
 #include "config.h"
 
 #include "device/descriptor.h"
@@ -180,6 +181,14 @@ static void add_sections(const struct inspect_peer *p, uint64_t mine, struct gpc
 		st->oldest_section_ns = oldest;
 }
 
+/* By the writer's clock; of a clock that is not ours no age comes, or a wrong one. */
+static uint64_t age_of_refs(const struct shm_seat *seat)
+{
+	uint64_t now = clock_ns(), since = seat->refs_since_ns;
+
+	return seat->refs && since && since < now ? now - since : 0;
+}
+
 /* All at once: of a snapshot each look is a call of the system. */
 static uint64_t transfers_of(const struct segment *s, uint32_t peer)
 {
@@ -223,6 +232,7 @@ static void add_seat(const struct segment *s, uint32_t peer, const struct inspec
 	st->transfers += tally->transfers ? transfers_of(s, peer) : 0;
 	st->claims += tally->claims_open;
 	add_sections(p, mine, st);
+	st->refs_ns = MAX(st->refs_ns, age_of_refs(seat));
 	st->alive |= p->alive;
 }
 

@@ -30,6 +30,7 @@ static void make_clean(gpc *c, struct shm_seat *s)
 	store_relaxed(&s->taken, load_relaxed(&s->tail));
 	store_relaxed(&s->waiting, 0); /* of threads that are gone: each answer would wake them */
 	store_relaxed(&s->lost_ns, 0);
+	store_relaxed(&s->refs_since_ns, 0);
 }
 
 static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quota)

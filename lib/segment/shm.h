@@ -347,12 +347,13 @@ struct shm_seat {       /* 4096 bytes */
 	uint64_t head;  /* p: line 2: next position to write */
 	uint64_t taken; /* p: it has taken the answers before it */
 	uint8_t pad1[48];
-	uint64_t tail;    /* w: line 3: everything before it is done */
-	uint32_t done;    /* w: futex word, moves when results were stored */
-	uint32_t waiting; /* p: threads that sleep on done */
-	uint64_t lost_ns; /* w: when its lock was seen free, and its process not gone; 0 */
-	uint64_t ended;   /* w, p when it leaves: the life that nobody joins any more; 0 */
-	uint8_t pad2[32];
+	uint64_t tail;          /* w: line 3: everything before it is done */
+	uint32_t done;          /* w: futex word, moves when results were stored */
+	uint32_t waiting;       /* p: threads that sleep on done */
+	uint64_t lost_ns;       /* w: when its lock was seen free, and its process not gone; 0 */
+	uint64_t ended;         /* w, p when it leaves: the life that nobody joins any more; 0 */
+	uint64_t refs_since_ns; /* w: since when each of its looks has found references; 0 */
+	uint8_t pad2[24];
 	uint64_t lookups, hit_vram, hit_ram, miss; /* p: line 4: counters */
 	uint64_t stale_refs, ring_full;
 	uint64_t refs;     /* references held */

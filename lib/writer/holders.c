@@ -16,14 +16,15 @@
  * before it was cleared had raised its cell before, so the writer finds the cell; one that finds it
  * gone sets it anew (model/holders.pml).  A writer that dies before it has set it again leaves a
  * cell without a bit: the next one begins with the bits of all seats that are taken.
- * Tests: t/129-windows.t */
+ * Tests: t/writer/refs-held.t t/129-windows.t */
 #include "config.h"
 
 #include "writer/holders.h"
 #include "writer/parked.h"
 
-#define PAUSE_NS_A_BLOCK 100u /* a look takes a thousandth of it */
-#define PAUSES           32u  /* the longest pause of a peer that keeps coming back */
+#define PAUSE_NS_A_BLOCK 100u              /* a look takes a thousandth of it */
+#define REFS_LOOK_NS     (100 * NS_PER_MS) /* between looks who has references */
+#define PAUSES           32u               /* the longest pause of a peer that keeps coming back */
 
 static uint64_t *word_of(struct writer *w, uint32_t peer)
 {
@@ -79,12 +80,34 @@ static bool is_due(struct writer *w, uint32_t peer, uint64_t now_ns)
 	return now_ns >= w->peer[peer].look_ns && !load_relaxed(&seg_seat(&w->seg, peer)->refs);
 }
 
+/* For people alone.  A time that is yet to come is of another clock. */
+static void note_refs(struct writer *w, uint64_t now_ns)
+{
+	uint32_t peer;
+
+	if (now_ns < w->refs_look_ns)
+		return;
+	w->refs_look_ns = now_ns + REFS_LOOK_NS;
+	for (peer = 0; peer < w->max_peers; peer++) {
+		struct shm_seat *s = seg_seat(&w->seg, peer);
+		uint64_t since = load_relaxed(&s->refs_since_ns);
+
+		if (!load_relaxed(&s->refs)) {
+			if (since)
+				store_relaxed(&s->refs_since_ns, 0);
+		} else if (!since || since > now_ns) {
+			store_relaxed(&s->refs_since_ns, now_ns);
+		}
+	}
+}
+
 void holders_housekeep(struct writer *w, uint64_t now_ns)
 {
 	uint64_t least = (uint64_t)w->max_blocks * PAUSE_NS_A_BLOCK;
 	uint32_t peer = w_next_holder(w, 0);
 	struct wpeer *p;
 
+	note_refs(w, now_ns);
 	while (peer < w->max_peers && !is_due(w, peer, now_ns))
 		peer = w_next_holder(w, peer + 1);
 	if (peer >= w->max_peers)

@@ -162,6 +162,7 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	store_relaxed(&s->request.memory, 0); /* no command is left that names it */
 	store_relaxed(&s->waiting, 0);        /* who was killed in its wait has not lowered it */
 	store_relaxed(&s->lost_ns, 0);
+	store_relaxed(&s->refs_since_ns, 0);
 	store_release(&s->tail, head);
 	store_relaxed(&s->taken, head); /* last: never ahead of tail */
 }

@@ -286,6 +286,7 @@ struct writer {
 
 	uint64_t awake_until_ns;    /* somebody has just asked for something */
 	uint64_t next_housekeep_ns; /* reaping and other slow checks */
+	uint64_t refs_look_ns;      /* holders.c: when to look who has references */
 	uint32_t nseated;           /* peers */
 	uint64_t lost_pause_ns;     /* reap.c: between looks at peers that are lost; 0: none is */
 	uint64_t look_behind_ns;    /* and when to look behind locks that are held */

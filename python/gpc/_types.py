@@ -153,6 +153,7 @@ class Stats(NamedTuple):
     pending: int
     fetched_bytes: int
     spilled_bytes: int
+    refs_ns: int
 
 
 class Histogram(NamedTuple):

@@ -12,15 +12,25 @@
 #include <string.h>
 
 static const struct column columns[] = {
-	{ "PEER", "peer", SHOW_TEXT },           { "PID", "pid", SHOW_TEXT },
-	{ "LABEL", "label", SHOW_TEXT },         { "STATE", "state", SHOW_TEXT },
-	{ "REFS", "refs", SHOW_TEXT },           { "RESERVED", "reserved", SHOW_TEXT },
-	{ "SECTIONS", "sections", SHOW_TEXT },   { "OLDEST", "oldest_section_ns", SHOW_AGE },
-	{ "TRANSFERS", "transfers", SHOW_TEXT }, { "OLDEST", "oldest_transfer_ns", SHOW_AGE },
-	{ "CLAIMS", "claims", SHOW_TEXT },       { "OLDEST", "oldest_claim_ns", SHOW_AGE },
-	{ "RING FULL", "ring_full", SHOW_TEXT }, { "LOOKUPS", "lookups", SHOW_TEXT },
-	{ "VRAM HITS", "hit_vram", SHOW_TEXT },  { "RAM HITS", "hit_ram", SHOW_TEXT },
-	{ "MISSES", "miss", SHOW_TEXT },         { "PUBLISHED", "published", SHOW_TEXT },
+	{ "PEER", "peer", SHOW_TEXT },
+	{ "PID", "pid", SHOW_TEXT },
+	{ "LABEL", "label", SHOW_TEXT },
+	{ "STATE", "state", SHOW_TEXT },
+	{ "REFS", "refs", SHOW_TEXT },
+	{ "HELD", "refs_held_ns", SHOW_AGE },
+	{ "RESERVED", "reserved", SHOW_TEXT },
+	{ "SECTIONS", "sections", SHOW_TEXT },
+	{ "OLDEST", "oldest_section_ns", SHOW_AGE },
+	{ "TRANSFERS", "transfers", SHOW_TEXT },
+	{ "OLDEST", "oldest_transfer_ns", SHOW_AGE },
+	{ "CLAIMS", "claims", SHOW_TEXT },
+	{ "OLDEST", "oldest_claim_ns", SHOW_AGE },
+	{ "RING FULL", "ring_full", SHOW_TEXT },
+	{ "LOOKUPS", "lookups", SHOW_TEXT },
+	{ "VRAM HITS", "hit_vram", SHOW_TEXT },
+	{ "RAM HITS", "hit_ram", SHOW_TEXT },
+	{ "MISSES", "miss", SHOW_TEXT },
+	{ "PUBLISHED", "published", SHOW_TEXT },
 	{ "LEADER", "leader", SHOW_TEXT },
 };
 
@@ -85,6 +95,9 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 			    st->oldest_section_ns
 				    ? out_need(json_integer((json_int_t)st->oldest_section_ns))
 				    : json_null());
+	json_object_set_new(o, "refs_held_ns",
+			    st->refs_ns ? out_need(json_integer((json_int_t)st->refs_ns))
+					: json_null());
 	json_object_set_new(o, "leader",
 			    st->leader < 0 ? json_null() : out_need(json_integer(st->leader)));
 	return o;
