@@ -158,6 +158,33 @@ static void under_load(void)
 	remote_close(r);
 }
 
+/* A server that ends and is back while nobody calls: each lane finds its connection closed, opens another one, and
+ * nothing of the call is lost or counts as an outage. */
+static void idle_meanwhile(void)
+{
+	struct remote *r = start("", 0);
+	struct remote_state st;
+	uint64_t down = counter(r, "nodes_down");
+	uint32_t lane, round, stored = 0;
+
+	for (round = 0; round < 3; round++) {
+		for (lane = 0; lane < 4; lane++) {
+			images_put(&m, 100 * lane);
+			stored += remote_put(r, lane, m.b, N, 0);
+			images_want(&m, 100 * lane);
+			stored += remote_get(r, lane, m.b, N, 0);
+		}
+		server_kill(&server);
+		server_start(&server, "one", 0, NULL);
+	}
+	is_int(stored, 3 * 4 * 2 * N,
+	       "connections that have gone are opened again, and all is stored and found");
+	remote_state(r, &st);
+	is_int((long long)(st.other + st.late + st.down), 0, "nothing counts as failed");
+	is_int((long long)counter(r, "nodes_down"), (long long)down, "nor the server as down");
+	remote_close(r);
+}
+
 /* A dead server costs the first call its deadline, and later ones nothing. */
 static void costs_once(void)
 {
@@ -388,6 +415,7 @@ static int body(void)
 	images_make(&m, N, BYTES);
 	there_and_back();
 	many_pieces();
+	idle_meanwhile();
 	costs_once();
 	under_load();
 	full();
