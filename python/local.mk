@@ -15,6 +15,7 @@ python_engines = \
 	%reldir%/gpc/engines/publisher.py \
 	%reldir%/gpc/engines/store.py \
 	%reldir%/gpc/engines/weights.py \
+	%reldir%/gpc/engines/words.py \
 	%reldir%/gpc/lmcache/README.md \
 	%reldir%/gpc/lmcache/__init__.py \
 	%reldir%/gpc/lmcache/adapter.py \
@@ -29,6 +30,7 @@ python_engines = \
 	%reldir%/gpc/sglang/storage.py \
 	%reldir%/gpc/vllm/README.md \
 	%reldir%/gpc/vllm/__init__.py \
+	%reldir%/gpc/vllm/adapters.py \
 	%reldir%/gpc/vllm/cache.py \
 	%reldir%/gpc/vllm/chunks.py \
 	%reldir%/gpc/vllm/config.py \
@@ -39,7 +41,9 @@ python_engines = \
 	%reldir%/gpc/vllm/image.py \
 	%reldir%/gpc/vllm/manager.py \
 	%reldir%/gpc/vllm/metrics.py \
+	%reldir%/gpc/vllm/model.py \
 	%reldir%/gpc/vllm/name.py \
+	%reldir%/gpc/vllm/namespace.py \
 	%reldir%/gpc/vllm/prompts.py \
 	%reldir%/gpc/vllm/spec.py \
 	%reldir%/gpc/vllm/worker.py
@@ -89,6 +93,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/engines/lmcache_server.py \
 	%reldir%/engines/make_model.py \
 	%reldir%/engines/requirements.txt \
+	%reldir%/engines/configs.py \
 	%reldir%/engines/ttft.py \
 	%reldir%/engines/two_engines.py \
 	%reldir%/engines/vllm_map.py \
@@ -112,6 +117,8 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_events.py \
 	%reldir%/tests/vllm_gpu.py \
 	%reldir%/tests/vllm_manager.py \
+	%reldir%/tests/vllm_namespace.py \
+	%reldir%/tests/vllm_words.py \
 	%reldir%/tests/vllm_worker.py
 
 if HAVE_PYTHON

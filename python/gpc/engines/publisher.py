@@ -24,20 +24,22 @@ class Publisher:
         self.c, self.conf, self.groups, self.counts, self.import_keys = cache, conf, groups, counts, import_keys
         self.sent = []
 
-    def publish(self, group, keys, blocks, parents, root=None, tokens=None):
+    def publish(self, group, keys, blocks, parents, root=None, tokens=None, import_keys=None):
         """keys in the order of the prompt, with the key before each, or None for no parent: then it is root, if there is
         one.  tokens: of all blocks, as the cache keeps them.  What it returns has the answers, in resident, when it
-        is done; None: not submitted, and the blocks are released."""
+        is done; None: not submitted, and the blocks are released.  import_keys: what else than the publisher's
+        makes gpc keys of these."""
+        import_keys = import_keys or self.import_keys
         chain = None
         if self.groups.get(group, False):
-            chain = b"".join(self.import_keys([p]) if p else root or bytes(16) for p in parents)
+            chain = b"".join(import_keys([p]) if p else root or bytes(16) for p in parents)
         resident = array.array("i", [-1] * len(blocks))
         digests = [k[:-4] for k in keys]
         notes = {"digests": digests} if len(digests[0]) <= 32 else {}
         if tokens is not None:
             notes["tokens"] = tokens
         try:
-            ticket = self.c.publish(chain, self.import_keys(keys), blocks, tag=self.conf.tag, group=group,
+            ticket = self.c.publish(chain, import_keys(keys), blocks, tag=self.conf.tag, group=group,
                                     flags=gpc.NO_REF, timeout=0, resident=resident, **notes)
         except gpc.Error as e:           # the ring is full, or there is no writer: not cached
             ticket = getattr(e, "ticket", 0)

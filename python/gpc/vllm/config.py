@@ -18,6 +18,7 @@ KEYS = {
     "gpc_threads": Key(int, 2, 1, 64),
     "gpc_tag": Key(int, 1, 1, 0xffffffff),
     "gpc_reset": Key(str, "refuse", one_of=("refuse", "tag")),
+    "gpc_version_file": Key(str, "", 0, 4095),
     "gpc_keep_tokens": Key(bool, False),
     "gpc_serve": Key(bool, True),
     "gpc_max_peers": Key(int, 64, 2, gpc.MAX_PEERS),

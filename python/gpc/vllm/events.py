@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What was stored and removed, by whomever, and can be loaded by this engine: what has its namespace, and an adapter
+that it has seen.  Told as OffloadKeys."""
 # Tests: t/889-vllm-manager.t
 """What was stored and removed, by whomever: an engine can load all of it.  Told as OffloadKeys."""
 
@@ -8,18 +10,35 @@ _MOST = 4096                     # events for one step
 
 
 class Events:
-    def __init__(self, cache):
-        self.c, self.cursor = cache, 0
+    def __init__(self, cache, keys_of):
+        """keys_of(OffloadKeys): the gpc keys that this engine asks for them under, a buffer for each way."""
+        self.c, self.cursor, self.keys_of = cache, 0, keys_of
         self.known = {}          # gpc key -> OffloadKey
         _, self.cursor = cache.event_read(gpc.FROM_NOW, 1)
         self.first = self._walk()
 
     def _walk(self):
-        now = {e.key: _name(e) for e in self.c.walk() if e.digest}
+        now = self._ours([e for e in self.c.walk() if e.digest])
         gone = [k for g, k in self.known.items() if g not in now]
         new = [k for g, k in now.items() if g not in self.known]
         self.known = now
         return [x for x in ((True, gone), (False, new)) if x[1]]
+
+    def _ours(self, entries):
+        """gpc key -> OffloadKey of those that this engine asks for."""
+        out, by_size = {}, {}
+        for e in entries:
+            by_size.setdefault(len(e.digest), []).append(e)
+        for some in by_size.values():
+            names = [_name(e) for e in some]
+            for keys in self.keys_of(names):
+                out.update((e.key, n) for i, (e, n) in enumerate(zip(some, names))
+                           if keys[16 * i:16 * i + 16] == e.key)
+        return out
+
+    def reset(self):
+        """Another namespace: what this engine could load is gone for it, and other chunks have come."""
+        self.first += self._walk()
 
     def take(self):
         """Pairs of removed and keys, in order."""
@@ -29,13 +48,14 @@ class Events:
         except gpc.Stale as e:           # too late: look at what there is
             self.cursor = e.cursor
             return out + self._walk()
+        ours = self._ours([e for e in events if e.what == gpc.STORED and e.digest])
         for e in events:
-            self._one(e, out)
+            self._one(e, out, ours)
         return out
 
-    def _one(self, e, out):
-        if e.what == gpc.STORED and e.digest and e.key not in self.known:
-            self.known[e.key] = _name(e)
+    def _one(self, e, out, ours):
+        if e.what == gpc.STORED and e.key in ours and e.key not in self.known:
+            self.known[e.key] = ours[e.key]
             _add(out, False, [self.known[e.key]])
         elif e.what == gpc.REMOVED and e.key in self.known:
             _add(out, True, [self.known.pop(e.key)])

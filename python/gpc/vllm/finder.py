@@ -19,9 +19,10 @@ ASK = 0.05                       # seconds that the scheduler may wait for the w
 
 class Request:
     """Of one request, kept in its context."""
-    __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation")
+    __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
+                 "files", "apart")
 
-    def __init__(self, generation):
+    def __init__(self, generation, apart=False):
         self.pins = {}           # key -> block, referenced by a lookup of this step
         self.loading = {}        # key -> [block, jobs], referenced by loads under way
         self.memo = {}           # key -> answer in this step: the scheduler asks again and again
@@ -30,6 +31,9 @@ class Request:
         self.deadline = None     # of all waits of this request
         self.gave_up = False
         self.generation = generation
+        self.salt = None         # of its keys, from its first question on
+        self.lora, self.files = None, None       # its adapter, and the state of the adapter's files
+        self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
 
 
 class Finder:
@@ -37,14 +41,18 @@ class Finder:
         self.c, self.conf, self.counts, self.clock = cache, conf, counts, clock
         self.chained = groups    # the manager's, which may learn more
         self.peer = cache.info().peer
+        self.salt = b""          # of the namespace
         self.ahead = {}          # key -> [request, block]: claimed, not yet stored
         self.most_ahead = cache.pool_get(POOL).blocks // 4
         self.step = set()        # requests with pins or memos of this step
         self.in_vain = False     # this step has waited ASK for the writer, without an answer
 
-    def keys(self, offload_keys):
-        """An OffloadKey is a block hash and a group; both go into the gpc key."""
-        return self.c.key_import(b"".join(offload_keys), size=len(offload_keys[0]))
+    def keys(self, offload_keys, salt=None):
+        """An OffloadKey is a block hash and a group; both go into the gpc key, behind the salt of a request, or of
+        the namespace."""
+        if salt is None:
+            salt = self.salt
+        return self.c.key_import(b"".join([salt + k for k in offload_keys]), size=len(salt) + len(offload_keys[0]))
 
     def ask(self, call, *args, **more):
         """A call that the writer has to answer.  It may be busy, or a new one about to take over; a step that has
@@ -60,6 +68,8 @@ class Finder:
     def lookup(self, key, req, positions):
         if key in req.pins or key in req.loading:
             return HIT
+        if req.apart:
+            return MISS
         if key not in req.memo:
             self.step.add(req)
             if self.chained.get(_group(key), False):
@@ -70,7 +80,7 @@ class Finder:
 
     def _single(self, key, req):
         """Window and state groups have holes, so each key is by itself, and nobody waits for one."""
-        (block,) = self.c.lookup(self.keys([key]), flags=gpc.REF)
+        (block,) = self.c.lookup(self.keys([key], req.salt), flags=gpc.REF)
         if block < 0:
             req.memo[key] = MISS
         else:
@@ -87,7 +97,7 @@ class Finder:
         rest = [key] if at is None else sorted(
             (k for k, p in positions.items() if p >= at and _group(k) == group and k not in req.pins and
              k not in req.memo and k not in req.loading), key=positions.__getitem__)
-        keys = self.keys(rest)
+        keys = self.keys(rest, req.salt)
         # one that waits asks again in each step: that is one lookup
         blocks = self.c.acquire(keys, flags=gpc.QUIET if req.waiting else 0)
         if not req.waiting:
@@ -163,9 +173,11 @@ class Finder:
 
     # ---- ends ----
 
-    def take_ahead(self, key):
-        got = self.ahead.pop(key, None)
-        return got[1] if got else None
+    def take_ahead(self, key, req):
+        """The block that is claimed for this key, salt included."""
+        if key not in self.ahead or self.ahead[key][0].salt != req.salt:
+            return None
+        return self.ahead.pop(key)[1]
 
     def drop_ahead(self, req=None):
         """The claims of a request that has ended, or all."""

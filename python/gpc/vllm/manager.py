@@ -15,11 +15,13 @@ import logging
 import gpc
 
 from ..engines.publisher import Publisher
+from .adapters import Adapters
 from .cache import POOL, where
 from .events import Events
 from .finder import Finder, Request
 from .image import Slots
 from .metrics import stats_of
+from .namespace import Namespace
 from .prompts import Prompts
 
 log = logging.getLogger("vllm.gpc")
@@ -30,22 +32,24 @@ def group_of(key):
 
 
 class Manager:
-    def __init__(self, cache, name, conf, layout, groups, step_tokens, api, events=False):
+    def __init__(self, cache, name, conf, layout, groups, step_tokens, api, events=False, unshared="", adapter_words=None):
         """groups: number -> True where each chunk follows the one before (full attention), else False.
-        step_tokens: number -> tokens of one chunk."""
+        step_tokens: number -> tokens of one chunk.  unshared: why no other engine has this one's KV, or nothing."""
         self.c, self.conf, self.api = cache, conf, api
         self.groups, self.step_tokens = groups, step_tokens
         self.counts = dict.fromkeys(("lookups", "hits", "waited", "gave_up", "stored", "duplicate", "refused",
                                      "no_room", "skipped"), 0)
         self.where = where(cache, name, conf, layout)
         self.finder = Finder(cache, conf, groups, self.counts)
+        self.namespace, self.adapters = Namespace(conf.version_file, unshared), Adapters(adapter_words)
+        self.finder.salt = self.namespace.salt
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
         self.storing = {}        # key -> block: reserved, a worker writes it
         self.loads = set()       # requests that have loads under way
         self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
         self.generation = 0
         self.short = False       # the last prepare_store found fewer slots than it wanted
-        self.events = Events(cache) if events else None
+        self.events = Events(cache, self._told_keys) if events else None
         self.prompts = Prompts(cache, name, conf, self.finder.ask)
 
     def set_chained(self, groups):
@@ -58,9 +62,28 @@ class Manager:
     def _request(self, ctx):
         req = ctx.get_state(Request)
         if req is None or req.generation != self.generation:
-            req = Request(self.generation)
+            req = Request(self.generation, req is not None and req.apart)
             ctx.set_state(req)
         return req
+
+    def _asks(self, ctx):
+        """The request, when vLLM knows it: its keys have a salt from now on."""
+        req = self._request(ctx)
+        if req.salt is None:
+            req.lora = self.prompts.adapter(ctx)
+            req.salt, req.files = self.adapters.salt(self.namespace.salt, req.lora)
+            if req.salt is None:
+                req.salt, req.apart = b"", True
+        return req
+
+    def set_apart(self, ctx):
+        """A request whose blocks a reset leaves as they are: they are of the weights of before, and what it computes
+        next is of both."""
+        self._request(ctx).apart = True
+
+    def _told_keys(self, offload_keys):
+        """For each, all gpc keys that this engine asks for it under."""
+        return [self.finder.keys(offload_keys, s) for s in self.adapters.salts(self.namespace.salt)]
 
     def on_new_request(self, req_context):
         self._request(req_context)
@@ -81,7 +104,7 @@ class Manager:
     def lookup(self, key, req_context):
         if key in self.storing:          # our own worker writes it at this moment
             return self.api.LookupResult.HIT_PENDING
-        answer = self.finder.lookup(key, self._request(req_context), req_context._offload_key_positions)
+        answer = self.finder.lookup(key, self._asks(req_context), req_context._offload_key_positions)
         return self.api.LookupResult[answer]
 
     def get_load_source(self, key, req_context):
@@ -90,18 +113,18 @@ class Manager:
     def prepare_load(self, keys, req_context):
         """The references of the lookups become the load's.  A key that another load of the request holds has one
         more."""
-        req, keys = self._request(req_context), list(keys)
+        req, keys = self._asks(req_context), list(keys)
         for k in dict.fromkeys(keys):    # complete_load names each once
             if k in req.loading:
                 req.loading[k][1] += 1
             else:
-                req.loading[k] = [req.pins.pop(k) if k in req.pins else self._find(k), 1]
+                req.loading[k] = [req.pins.pop(k) if k in req.pins else self._find(k, req), 1]
         self.loads.add(req)
-        return self._slots(keys, [req.loading[k][0] for k in keys])
+        return self._slots(keys, [req.loading[k][0] for k in keys], req)
 
-    def _find(self, key):
+    def _find(self, key, req):
         """A key that no lookup of this step has pinned.  vLLM asks for none, and has no answer for one that is gone."""
-        (block,) = self.c.lookup(self.finder.keys([key]), flags=gpc.REF)
+        (block,) = self.c.lookup(self.finder.keys([key], req.salt), flags=gpc.REF)
         if block < 0:
             raise KeyError(f"{key.hex()} is to be loaded, and not in the cache: no lookup of this step said HIT")
         return block
@@ -122,25 +145,27 @@ class Manager:
         self._leave_limbo()
 
     def touch(self, keys, req_context):
-        keys = list(keys)
-        if keys:
-            self.c.lookup(self.finder.keys(keys))
+        keys, req = list(keys), self._asks(req_context)
+        if keys and not req.apart:
+            self.c.lookup(self.finder.keys(keys, req.salt))
 
-    def _slots(self, keys, blocks):
+    def _slots(self, keys, blocks, req):
         keys = list(keys)
-        raw = self.finder.keys(keys) if keys else b""
+        raw = self.finder.keys(keys, req.salt) if keys else b""
         return Slots(self.where, POOL, [gpc.SLOT(b) for b in blocks], [raw[i:i + 16] for i in range(0, len(raw), 16)])
 
     # ---- storing ----
 
     def prepare_store(self, keys, req_context):
+        req = self._asks(req_context)
+        req.apart = req.apart or self.adapters.changed(req.lora, req.files)
         keys = [k for k in keys if k not in self.storing]
-        if not keys:
-            return self._store_output([])
-        live = self.c.lookup(self.finder.keys(keys))     # touches what is there
+        if not keys or req.apart:
+            return self._store_output([], req)
+        live = self.c.lookup(self.finder.keys(keys, req.salt))   # touches what is there
         mine, rest = {}, []
         for k, b in zip(keys, live):
-            ahead = self.finder.take_ahead(k)
+            ahead = self.finder.take_ahead(k, req)
             if b >= 0:
                 self.c.release([ahead] if ahead is not None else [])
             elif ahead is not None:
@@ -148,15 +173,15 @@ class Manager:
             else:
                 rest.append(k)
         wanted = len(mine) + len(rest)
-        mine.update(self._reserve(rest, self._request(req_context)))
+        mine.update(self._reserve(rest, req))
         got = [k for k in keys if k in mine]
         if wanted and not got and self.short:
             return None
         self.storing.update((k, mine[k]) for k in got)
-        return self._store_output(got)
+        return self._store_output(got, req)
 
-    def _store_output(self, keys):
-        return self.api.PrepareStoreOutput(keys, self._slots(keys, [self.storing[k] for k in keys]), [])
+    def _store_output(self, keys, req):
+        return self.api.PrepareStoreOutput(keys, self._slots(keys, [self.storing[k] for k in keys], req), [])
 
     def _reserve(self, keys, req):
         """Blocks for the first keys that nobody else computes."""
@@ -173,7 +198,7 @@ class Manager:
             return {}
         keys, blocks = keys[:len(blocks)], sorted(blocks)        # neighbours are copied together
         try:
-            states = [x.state for x in self.finder.ask(self.c.claim, self.finder.keys(keys), blocks)]
+            states = [x.state for x in self.finder.ask(self.c.claim, self.finder.keys(keys, req.salt), blocks)]
         except gpc.Error:                # claims are advice: store all the same
             states = [gpc.CLAIM_MINE] * len(blocks)
         # whoever has waited long enough does not leave the key to a peer that may be stopped
@@ -193,13 +218,15 @@ class Manager:
         if not success:
             self.c.release(list(blocks.values()))
             return
-        root, by_place = self.prompts.root(req_context), {(group_of(k), p): k for k, p in position.items()}
+        req = self._asks(req_context)
+        root, by_place = self.prompts.root(req_context, self.namespace.text), {(group_of(k), p): k for k, p in position.items()}
         for group in dict.fromkeys(map(group_of, keys)):
             some = [k for k in keys if group_of(k) == group]
             step = self.step_tokens.get(group, 0)
             parents = [by_place.get((group, position.get(k, 0) - step)) for k in some]
             tokens = self.prompts.tokens(req_context, step, [position.get(k, 0) for k in some])
-            self.publisher.publish(group, some, [blocks[k] for k in some], parents, root, tokens)
+            self.publisher.publish(group, some, [blocks[k] for k in some], parents, root, tokens,
+                                   lambda names: self.finder.keys(names, req.salt))
 
     # ---- the rest ----
 
@@ -214,23 +241,37 @@ class Manager:
         return self.publisher.busy()
 
     def reset_cache(self):
-        """Others use the cache, so it is not emptied.  gpc_reset=tag: what has our tag is forgotten.
+        """The weights are others from now on, or may be: a namespace begins.  Nothing of before is found here, and
+        nobody with other weights finds what comes.  Others use the cache, so it is not emptied; gpc_reset=tag: what has
+        our tag is forgotten, whichever namespace it has.
 
         vLLM forgets its transfers with a reset and never tells of their ends.  Their holds stay until a later
         transfer is complete: workers do them in order, so all before it have ended then."""
         self.limbo += self.storing.values()
         self.limbo += [block for req in self.loads for block, _ in req.loading.values()]
         self.storing.clear()
+        for req in self.loads:
+            req.apart = True     # what it loads is of before
         self.loads.clear()
         self.finder.end_step()
         self.finder.drop_ahead()
         self.generation += 1
+        whose = self.namespace.reset()
+        self.finder.salt = self.namespace.salt
+        if self.events is not None:
+            self.events.reset()
+        log.info("gpc: reset: this engine's namespace in the cache %s is %s from now on; others keep theirs",
+                 self.where.name, whose)
         if self.conf.reset == "tag":
+            self._clear_tag()
+
+    def _clear_tag(self):
+        """Only room is lost where it fails: this engine finds none of it."""
+        try:
             self.publisher.collect(1.0)
             self.c.pool_clear(POOL, tag=self.conf.tag, timeout=1.0)
-        else:
-            log.warning("gpc: reset_cache is refused, other engines use the cache %s: gpc_reset is \"refuse\"",
-                        self.where.name)
+        except gpc.Error as e:
+            log.warning("gpc: reset: what has the tag %d is not forgotten yet: %s", self.conf.tag, e)
 
     def on_reset_flushed(self):
         """vLLM 0.33: the workers have ended all that a reset has made nobody's."""

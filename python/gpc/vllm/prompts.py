@@ -25,6 +25,10 @@ class Prompts:
     def _request(self, ctx):
         return self.request_of(ctx.req_id) if self.block_tokens and self.request_of else None
 
+    def adapter(self, ctx):
+        """vLLM's LoRARequest, or None."""
+        return getattr(self.request_of(ctx.req_id), "lora_request", None) if self.request_of else None
+
     def tokens(self, ctx, step, ends):
         """Those of the chunks of `step` tokens that end there; None where they are no whole blocks of the cache, or not
         all known: a prompt of embeddings has none."""
@@ -41,14 +45,16 @@ class Prompts:
                 return None
         return out
 
-    def root(self, ctx):
-        """The root key of adapter and salt; None: it has neither."""
+    def root(self, ctx, namespace=""):
+        """The root key of adapter and salt; None: it has neither.  The salt is followed by the namespace, so that nobody
+        takes the blocks for those of other weights."""
         request = self._request(ctx)
         if request is None:
             return None
         lora, salt, fields = getattr(request, "lora_request", None), getattr(request, "cache_salt", None), []
         if lora is not None:
             fields.append((_ADAPTER, lora.lora_name.encode()))
+        salt = (salt or "") + ("@" + namespace if namespace else "")
         if salt:
             fields.append((_SALT, salt.encode()))
         if not fields:

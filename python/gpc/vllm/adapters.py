@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of LoRA adapters are in the keys of their requests: vLLM's hash of a block has an adapter's name and path, and
+either may have other weights tomorrow.
+
+vLLM reads an adapter's files when a request needs them first, again in each step of a request with load_inplace, and
+again after it had to forget the adapter for want of room.  So which bytes it has is known
+
+    files are as when this adapter (by its number) was seen first, or seen last with load_inplace    those
+    files have changed since, the request has load_inplace                                           the new ones
+    files have changed since, or the number has another path, and it has not                         unknown
+
+and a request whose adapter is not known neither finds nor stores anything."""
+
+import json
+import logging
+import os
+
+from ..engines.config import ConfigError
+from ..engines.weights import weights_of
+from .namespace import salt_of
+
+log = logging.getLogger("vllm.gpc")
+
+
+def _state(path):
+    """Changes with the files."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted((e.name, *_numbers(e.stat())) for e in entries if e.is_file())
+    except NotADirectoryError:
+        return _numbers(os.stat(path))
+    except OSError:
+        return None
+
+
+def _numbers(s):
+    return s.st_mtime_ns, s.st_size, s.st_ino
+
+
+class Adapters:
+    def __init__(self, words):
+        """words: what else gives an adapter its meaning, for all of them."""
+        self.words = json.dumps(words, sort_keys=True).encode()
+        self.digests = {}        # path -> state, what tells its weights; of the files as they were last
+        self.loaded = {}         # number -> path, state: what the engine has
+        self.told = set()
+        self.seen = set()        # digests of all requests: for events
+
+    def _once(self, about, text, *args):
+        if about not in self.told:
+            self.told.add(about)
+            log.warning(text, *args)
+
+    def _digest(self, lora, state):
+        path = lora.lora_path
+        have = self.digests.get(path)
+        if have and have[0] == state:
+            return have[1]
+        try:
+            digest = weights_of(path).encode()
+        except (ConfigError, OSError):
+            digest = b""
+            self._once(path, "gpc: the adapter %s is at %s, which is neither files nor a download of the hub that this "
+                       "process sees: it is known by these names alone, so give other weights another name or path",
+                       lora.lora_name, path)
+        if _state(path) == state:    # it did not change meanwhile
+            self.digests[path] = state, digest
+        return digest
+
+    def changed(self, lora, state):
+        """Are its files others than when a request began?"""
+        return lora is not None and _state(lora.lora_path) != state
+
+    def salt(self, namespace, lora):
+        """(salt of the keys, state of the files) of a request; the salt is None where the adapter is not known."""
+        if lora is None:
+            return namespace, None
+        state, number = _state(lora.lora_path), lora.lora_int_id
+        now = lora.lora_path, state
+        if getattr(lora, "load_inplace", False):
+            self.loaded[number] = now
+        if self.loaded.setdefault(number, now) != now:
+            self._once((number, str(now)), "gpc: the files of the adapter %s at %s have changed, and load_inplace is "
+                       "false: its requests use no cache, as the engine may have either", lora.lora_name, lora.lora_path)
+            return None, state
+        digest = self._digest(lora, state)
+        self.seen.add(digest)
+        return self._salt(namespace, digest), state
+
+    def _salt(self, namespace, digest):
+        return salt_of(b"adapter", namespace, self.words, digest)
+
+    def salts(self, namespace):
+        """Of all keys that requests of this engine may ask for."""
+        return [namespace] + [self._salt(namespace, d) for d in sorted(self.seen)]
