@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve.c - the seat of the writer as a handle sees it: taken, served, given up.
- * Tests: t/173-wake-writer.t t/peer/stopped-writer.t */
+ * Tests: t/173-wake-writer.t t/peer/name-lost.t t/peer/stopped-writer.t */
 #include "config.h"
 
 #include <errno.h>

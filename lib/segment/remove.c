@@ -134,7 +134,8 @@ static int lock_for_removal(struct segment *s)
 
 static int remove_all(const struct segment *s)
 {
-	static const char *const in_order[] = { "idx", "ctl", "idx.tmp", "ctl.tmp" };
+	static const char *const in_order[] = { "idx",     "ctl",   "idx.tmp",
+						"ctl.tmp", "words", "words.tmp" };
 	size_t i;
 	int err;
 

@@ -199,6 +199,15 @@ def ns(**more):
     return types.SimpleNamespace(**more)
 
 
+def vllm_config(rope=1.0, lora=None, **more):
+    """As vLLM's VllmConfig, of a model without overrides."""
+    text = ns(rope_parameters={"rope_type": "linear", "factor": rope}, num_attention_heads=4)
+    model = ns(model="model", dtype="bfloat16", quantization=None, revision=None, max_model_len=4096, seed=0,
+               hf_config=text, hf_text_config=text)
+    model.__dict__.update(more)
+    return ns(model_config=model, cache_config=ns(cache_dtype="auto", gpu_memory_utilization=0.9), lora_config=lora)
+
+
 def config(extra, rank=0, world=1, blocks_per_chunk=1, block_bytes=1024, groups=1, **more):
     """As vLLM's OffloadingConfig."""
     base = dict(
@@ -207,7 +216,7 @@ def config(extra, rank=0, world=1, blocks_per_chunk=1, block_bytes=1024, groups=
         model=ns(name="model", dtype="bfloat16"),
         cache=ns(tokens_per_hash=16, blocks_per_chunk=blocks_per_chunk),
         parallel=ns(rank=rank, world_size=world, tp_size=world, pp_size=1, pcp_size=1, dcp_size=1),
-        replicated_layout=False, canonical_layout=False, kv_cache_layout="NHD")
+        replicated_layout=False, canonical_layout=False, kv_cache_layout="NHD", vllm_config=vllm_config())
     base.update(more)
     return ns(**base)
 

@@ -7,6 +7,7 @@ import logging
 
 import gpc
 
+from . import words as kept
 from .config import ConfigError
 
 POOL = 0                         # ram_blocks of create
@@ -46,27 +47,41 @@ def _attach(name, conf, layout, label, timeout, hear):
         stock = most
 
 
-def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear):
+def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words):
     try:
         return _attach(name, conf, layout, label, 0, hear)
     except (gpc.NotFound, gpc.Again, gpc.TimedOut):     # there is none, or somebody makes it: create waits for that
         pass
     try:
-        return _create(name, conf, layout, slot_bytes, block_tokens, label, hear)
+        c = _create(name, conf, layout, slot_bytes, block_tokens, label, hear)
     except gpc.Exists:
         return _attach(name, conf, layout, label, conf.attach_ms / 1000, hear)
+    if words:
+        kept.keep(name, conf.dir, words)
+    return c
 
 
-def _explain(e, name, conf, layout):
+def _what_differs(name, conf, words):
+    """In the words of the two fingerprints, where the cache has kept its own."""
+    try:
+        with gpc.attach(name, dir=conf.dir or None, timeout=0) as c:
+            theirs = words and kept.read(name, conf.dir, c.info().layout)
+    except gpc.Error:
+        theirs = None
+    return theirs and kept.tell(words, theirs)
+
+
+def _explain(e, name, conf, layout, words):
     """The same error in the words of the configuration."""
     if e.errno == errno.ENOSPC:
         return gpc.NoSpace(e.errno, f"{conf.bytes_key}: {conf.bytes}: {e.strerror}. Ask for less, or make room: a tmpfs "
                            "is resized with mount -o remount,size=..., a container gets --shm-size")
     if e.errno == errno.EPROTO:
-        return gpc.Error(e.errno, f"gpc_name: {name} was made by an engine with other weights, dtype or layout of the KV "
-                         "cache, sizes of blocks and chunks, or parallel sizes: its fingerprint is not ours, "
-                         f"{layout[:8].hex()}. Give this engine another gpc_name, or none; if that cache is not needed, "
-                         f"gpc-inspect rm {name}")
+        why = _what_differs(name, conf, words) or (
+            "weights, configuration of the model, dtype or layout of the KV cache, sizes of blocks and chunks, or "
+            f"parallel sizes: its fingerprint is not ours, {layout[:8].hex()}")
+        return gpc.Error(e.errno, f"gpc_name: {name} was made by an engine that differs: {why}. Give this engine another "
+                         f"gpc_name, or none; if that cache is not needed, gpc-inspect rm {name}")
     return e
 
 
@@ -79,12 +94,13 @@ def _compare_size(c, name, conf, slot_bytes, log):
                     have >> 20, name)
 
 
-def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log):
-    """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one."""
+def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=None):
+    """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one.  words: those
+    of the fingerprint (words.py), to say what differs."""
     try:
-        c = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, _pass_on(log))
+        c = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, _pass_on(log), words)
     except gpc.Error as e:
-        raise _explain(e, name, conf, layout) from None
+        raise _explain(e, name, conf, layout, words) from None
     have = c.pool_memory(POOL)
     if have.block_bytes != slot_bytes:
         c.close()

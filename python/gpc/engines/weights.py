@@ -5,6 +5,7 @@
 import hashlib
 import json
 import os
+import re
 
 import gpc
 
@@ -15,6 +16,9 @@ _SAMPLES, _SAMPLE = 16, 1 << 16
 _OF_TENSOR = 256                 # bytes at the ends and in the middle of each tensor
 _HEADER = 100 << 20              # bytes that a header of safetensors has at most
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+# what says how they are to be read; of a model, of its quantization, of an adapter
+_CONFIGS = ("config.json", "hf_quant_config.json", "quantize_config.json", "quant_config.json", "kv_cache_scales.json",
+            "adapter_config.json")
 
 
 def _whole(h, f):
@@ -67,7 +71,7 @@ def _sample(h, path, whole):
 
 def _folder(path):
     h = hashlib.sha256()
-    files = [f for f in sorted(os.listdir(path)) if f.endswith(_WEIGHTS) or f == "config.json"]
+    files = [f for f in sorted(os.listdir(path)) if f.endswith(_WEIGHTS) or f in _CONFIGS]
     if not any(f.endswith(_WEIGHTS) for f in files):
         return None
     paths = [os.path.join(path, f) for f in files]
@@ -77,19 +81,20 @@ def _folder(path):
     return "files " + h.hexdigest()
 
 
-def _hub(model):
-    """The commit of a model of the Hugging Face hub that was downloaded under its name."""
+def _hub(model, revision):
+    """The commit of a model of the Hugging Face hub that was downloaded under its name.  revision: a branch, a tag, or
+    a commit itself."""
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or
                                                      os.path.expanduser("~/.cache"), "huggingface")
     hub = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
     try:
-        with open(os.path.join(hub, "models--" + model.replace("/", "--"), "refs", "main")) as f:
+        with open(os.path.join(hub, "models--" + model.replace("/", "--"), "refs", revision)) as f:
             return "commit " + f.read().strip()
     except OSError:
-        return None
+        return "commit " + revision if re.fullmatch("[0-9a-f]{40}", revision) else None
 
 
-def weights_of(model, given=""):
+def weights_of(model, given="", revision=""):
     """What tells these weights from others of the same name."""
     found = "given " + given if given else None
     if not found and os.path.isdir(model):
@@ -98,7 +103,7 @@ def weights_of(model, given=""):
         h = hashlib.sha256()
         _sample(h, model, os.path.getsize(model) <= WHOLE)
         found = "files " + h.hexdigest()
-    found = found or _hub(model)
+    found = found or _hub(model, revision or "main")
     if not found:
         raise ConfigError(f"gpc_weights: '', the weights of {model!r} are neither files nor a download of the hub "
                           "that this process sees: give their revision, or another text that changes with them")

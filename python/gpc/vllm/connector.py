@@ -5,6 +5,7 @@ with kv_load_failure_policy=recompute it computes that again, and lets it store 
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 
+from . import model
 from .config import Config
 
 
@@ -23,7 +24,11 @@ class GPCConnector(OffloadingConnector):
         return super().get_required_kvcache_layout(vllm_config)
 
     def __init__(self, vllm_config, role, kv_cache_config):
-        super().__init__(vllm_config, role, kv_cache_config)
+        told = model.TOLD.set(vllm_config)       # the spec, which super() makes, gets no more than an OffloadingConfig
+        try:
+            super().__init__(vllm_config, role, kv_cache_config)
+        finally:
+            model.TOLD.reset(told)
         self.several = len(kv_cache_config.kv_cache_groups) > 1
         self.loading = {}        # request -> the engine's blocks of each group, while its load is under way
         if self.connector_scheduler is not None:
@@ -36,6 +41,13 @@ class GPCConnector(OffloadingConnector):
     def _request(self, number):
         state = self.connector_scheduler._req_status.get(number)
         return state and state.req
+
+    def reset_cache(self):
+        """vLLM leaves requests as they are where it does not preempt them."""
+        for state in self.connector_scheduler._req_status.values():
+            if getattr(state.req, "num_computed_tokens", 0):
+                self.connector_scheduler.manager.set_apart(state.req_context)
+        return super().reset_cache()
 
     # ---- the worker's side: what was not loaded ----
 

@@ -2,30 +2,34 @@
 # Tests: t/859-vllm-events.t
 """Who may share a cache: a fingerprint of all that gives the bytes of a chunk their meaning.
 
-Engines that differ in anything that is named here have different fingerprints.  Without gpc_name they use
-different caches; with it, the second one fails at start.
+Engines that differ in anything that is named here, or in what model.py lets count of vLLM's configuration, have
+different fingerprints.  Without gpc_name they use different caches; with it, the second one fails at start.
 """
 
-import hashlib
-import json
 import os
 
+from ..engines import words
 from ..engines.weights import weights_of as weights_of
 
-IMAGE_VERSION = 2                # grows when what lies in a slot changes
+IMAGE_VERSION = 3                # grows when what lies in a slot changes
 
 
-def fingerprint(config, weights, rank_bytes, parts):
-    """32 bytes, of a vllm.v1.kv_offload.config.OffloadingConfig or what has its fields."""
+def words_of(config, weights, rank_bytes, parts, model=None):
+    """Of a vllm.v1.kv_offload.config.OffloadingConfig or what has its fields.  model: the words of vLLM's whole
+    configuration (model.py); None: nobody has told it."""
     p = config.parallel
-    meaning = {
-        "image": IMAGE_VERSION, "weights": weights, "dtype": config.model.dtype,
+    return {
+        "image": IMAGE_VERSION, "engine": "vllm", "weights": weights, "dtype": config.model.dtype,
         "layout": config.kv_cache_layout, "tokens_per_hash": config.cache.tokens_per_hash,
         "blocks_per_chunk": config.cache.blocks_per_chunk, "rank_bytes": rank_bytes, "parts": parts,
         "world": [p.world_size, p.tp_size, p.pp_size, p.pcp_size, p.dcp_size],
-        "groups": [[g.group_id, g.tokens_per_block, list(g.layer_names)] for g in config.groups],
+        "groups": [[g.group_id, g.tokens_per_block, list(g.layer_names)] for g in config.groups], **(model or {}),
     }
-    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).digest()
+
+
+def fingerprint(config, weights, rank_bytes, parts, model=None):
+    """32 bytes."""
+    return words.fingerprint(words_of(config, weights, rank_bytes, parts, model))
 
 
 def label(model, pid):

@@ -10,8 +10,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import Offl
 from vllm.v1.kv_offload import base
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
+from ..engines import words
 from ..engines.cache import open_cache
-from . import metrics, name
+from . import metrics, model, name
 from .config import Config, ConfigError
 from .image import Image
 from .manager import Manager
@@ -41,6 +42,8 @@ class GPCOffloadingSpec(base.OffloadingSpec):
     def __init__(self, config):
         super().__init__(config)
         self.conf = Config(self.extra_config)
+        # GPCConnector tells it, and OffloadingConnector does not; a later vLLM may have it here
+        self.vllm_config = getattr(config, "vllm_config", None) or model.TOLD.get()
         if not config.worker_kv_bytes_per_block:
             raise ConfigError("gpc.vllm: vLLM says 0 bytes a block; such a KV cache cannot be offloaded")
         self.replicated_layout = config.replicated_layout        # rank 0 stores for all, all load its part
@@ -64,16 +67,31 @@ class GPCOffloadingSpec(base.OffloadingSpec):
 
     def _make_manager(self):
         conf, config = self.conf, self.config
-        layout = name.fingerprint(config, name.weights_of(config.model.name, conf.weights), self.image.rank_bytes,
-                                  self.image.parts)
+        meant = self._words()
+        layout = words.fingerprint(meant)
         called = name.cache_name(conf, layout)
         tokens = {g.group_id: g.tokens_per_block * self.blocks_per_chunk for g in config.groups}
         log.info("gpc: the cache is %s, of chunks of %d bytes and %s tokens", called, self.image.bytes,
                  " or ".join(map(str, sorted(set(tokens.values())))))
         cache = open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
-                           name.label(config.model.name, os.getpid()), log)
+                           name.label(config.model.name, os.getpid()), log, meant)
         return GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens, API,
-                                    self.kv_events_config.enable_kv_cache_events)
+                                    self.kv_events_config.enable_kv_cache_events, self._unshared(),
+                                    model.adapter_words(self.vllm_config))
+
+    def _words(self):
+        """Of the fingerprint."""
+        config, told = self.config, self.vllm_config
+        revision = model.revision_of(told.model_config) if told else ""
+        return name.words_of(config, name.weights_of(config.model.name, self.conf.weights, revision),
+                             self.image.rank_bytes, self.image.parts,
+                             model.words_of(told, name.weights_of) if told else None)
+
+    def _unshared(self):
+        if self.vllm_config is None:
+            return ("kv_connector: GPCConnector is not it, so nobody tells what the configuration of the model is beside "
+                    "its files")
+        return model.made_at_run_time(self.vllm_config)
 
     def get_worker(self, kv_caches):
         if not self._worker:
