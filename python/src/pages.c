@@ -14,7 +14,8 @@ struct header {
 	char magic[4];
 	uint32_t crc;
 	uint8_t key[16];
-	uint64_t bytes;
+	uint32_t bytes;
+	uint32_t structure;
 };
 _Static_assert(sizeof(struct header) == 32, "as image.py has it");
 
@@ -49,7 +50,10 @@ static void clear(const struct pages *w, int64_t i)
 
 static void seal(const struct pages *w, int64_t i)
 {
-	struct header h = { .magic = MAGIC, .crc = sum_of(w, i), .bytes = w->bytes };
+	struct header h = { .magic = MAGIC,
+			    .crc = sum_of(w, i),
+			    .bytes = (uint32_t)w->bytes,
+			    .structure = w->structure };
 
 	memcpy(h.key, w->key + 16 * i, 16);
 	memcpy(slot_at(w, i) + w->head, &h, sizeof(h));
@@ -63,7 +67,7 @@ static void read_header(const struct pages *w, int64_t i, struct header *ret)
 static bool is_of_key(const struct pages *w, int64_t i, const struct header *h)
 {
 	return !memcmp(h->magic, MAGIC, sizeof(h->magic)) && !memcmp(h->key, w->key + 16 * i, 16) &&
-	       h->bytes == w->bytes;
+	       h->bytes == w->bytes && h->structure == w->structure;
 }
 
 /* Before it is copied: all that this thread can tell. */

@@ -6,7 +6,8 @@
  *
  * A chunk's slot has a header for each part, and the part's bytes (gpc/vllm/image.py).  A store
  * clears the header, copies, and seals the header when the bytes are there; a load compares header
- * and sum, and copies what is good.
+ * and sum, and copies what is good.  The header has a word of the structure of the part: which
+ * tensor's page lies where, and how its bytes are ordered.  Bytes of another structure are bad ones.
  *
  * Who sums?  This thread sums the bytes in the slots: of a load before they are copied, so bad ones
  * do not arrive. Or, where a chunk is one block, the GPU of the KV caches sums the block: of a load
@@ -47,6 +48,7 @@ struct pages {
 	uint8_t *base; /* of slot 0 */
 	/* of slots; in a slot: the part, its header; of the part */
 	uint64_t stride, area, head, bytes;
+	uint32_t structure;
 	const int64_t *slot; /* of each chunk */
 	const uint8_t *key;
 	const int64_t *start; /* of its pages: n + 1 of them */

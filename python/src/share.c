@@ -69,9 +69,11 @@ static void close_share(PyObject *capsule)
 static int fill_numbers(struct pages *w, PyObject *const *a)
 {
 	unsigned long long base = PyLong_AsUnsignedLongLong(a[8]), stride, area, head;
+	unsigned int structure;
 
 	w->bytes = PyLong_AsUnsignedLongLong(a[10]);
-	if (PyErr_Occurred() || !PyArg_ParseTuple(a[9], "KKK", &stride, &area, &head) ||
+	if (PyErr_Occurred() ||
+	    !PyArg_ParseTuple(a[9], "KKKI", &stride, &area, &head, &structure) ||
 	    args_u32(a[12], "lane", &w->lane) < 0)
 		return -1;
 	w->store = PyObject_IsTrue(a[6]) == 1;
@@ -80,6 +82,7 @@ static int fill_numbers(struct pages *w, PyObject *const *a)
 	w->stride = stride;
 	w->area = area;
 	w->head = head;
+	w->structure = structure;
 	return 0;
 }
 

@@ -17,6 +17,7 @@ import gpc.vllm.worker  # noqa: E402
 from gpc import _gpc  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
 from gpc.vllm.chunks import chunks_of  # noqa: E402
+from gpc.vllm.connector import layers_of  # noqa: E402
 from gpc.vllm.cuda import CudaMover  # noqa: E402
 from gpc.vllm.worker import runs_of  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
@@ -412,6 +413,71 @@ m.complete_store({*keys, *more}, ctx, success=False)
 by_device.close()
 ones.worker.mover = by_thread
 ones.worker.shutdown()
+
+# ---- KV caches of another structure: as many bytes, which mean something else ----
+
+
+class Like:
+    """A tensor of torch, as far as its bytes' order goes."""
+
+    def __init__(self, shape, strides, dtype="bfloat16"):
+        self.shape, self.strides, self.dtype = shape, strides, dtype
+
+    def stride(self, dim=None):
+        return self.strides if dim is None else self.strides[dim]
+
+
+def worker_of(tensors, refs, layers=(), **more):
+    kv = fake.caches(tensors)
+    kv.group_data_refs = [[fake.ns(tensor_idx=i, page_size_bytes=n) for i, n in group] for group in refs]
+    w = GPCOffloadingSpec(fake.config({**EXTRA, **more}, world=WORLD, blocks_per_chunk=PER_CHUNK, block_bytes=256)).get_worker(kv)
+    w.reported = True
+    w.set_layers(layers)
+    return w
+
+
+def moves(w, store, slots, ids=range(4)):
+    (w.submit_store if store else w.submit_load)(1, *((fake.blocks(list(ids)), slots) if store else (slots, fake.blocks(list(ids)))))
+    w.wait({1})
+    (r,) = w.get_finished()
+    return r.success and not w.take_load_errors()
+
+
+def layer(size=(8, 16, 4, 2), strides=(128, 8, 2, 1), dtype="bfloat16", backend="FLASH"):
+    return layers_of({"a": Like(size, strides, dtype), "b": [Like(size, strides, dtype)]},
+                     {"a": fake.ns(attn_backend=fake.ns(get_name=lambda: backend))})
+
+
+two = [fake.Tensor(8, 128), fake.Tensor(8, 128)]
+for i, t in enumerate(two):
+    for b in range(8):
+        t.put(b, f"layer {i} block {b} ".encode())
+each = [[(0, 128), (1, 128)]]
+for more in ({}, {"gpc_checksum": False}):
+    stores = worker_of(two, each, layer(), **more)
+    ctx, keys = fake.prompt(f"structure {more}", 1, tokens=16 * PER_CHUNK)
+    out = m.prepare_store(keys, ctx)
+    slots = out.store_spec
+    ok(moves(stores, True, slots), "stored by an engine of two tensors")
+    packed = fake.Tensor(8, 256)
+    for what, w in {
+            "one packed tensor": worker_of([packed], [[(0, 256)]], layer(), **more),
+            "pages of other sizes": worker_of([fake.Tensor(8, 64), fake.Tensor(8, 192)], [[(0, 64), (1, 192)]], layer(), **more),
+            "layers in another order": worker_of(two, [[(1, 128), (0, 128)]], layer(), **more),
+            "heads before tokens": worker_of(two, each, layer((8, 4, 16, 2), (128, 32, 2, 1)), **more),
+            "other strides": worker_of(two, each, layer(strides=(128, 2, 32, 1)), **more),
+            "another dtype": worker_of(two, each, layer(dtype="float16"), **more),
+            "another kernel": worker_of(two, each, layer(backend="AITER"), **more)}.items():
+        is_((moves(w, False, slots), packed.get(0)), (False, bytes(256)), f"{what}: a bad slot, and no byte has come")
+        w.shutdown()
+    same = worker_of([fake.Tensor(16, 128), fake.Tensor(16, 128, 8)], each, layer((99, 16, 4, 2)), **more)
+    ok(moves(same, False, slots), "more blocks, at other distances: the same structure")
+    is_([t.tensor.get(3) for t in same.tensors], [t.get(3) for t in two], "and bytes")
+    m.complete_store(set(keys), ctx, success=False)
+    for w in (stores, same):
+        w.shutdown()
+is_(layer((8, 2, 4, 2), (8, 64, 2, 1))[0][3], ["outside", 2, 1], "a stride over all blocks is not one inside a block")
+raises(ValueError, "bytes of a chunk and rank", lambda: gpc.vllm.image.Image(1, 1 << 32, True), "a part of 4 GiB")
 
 # ---- one part for all ranks ----
 

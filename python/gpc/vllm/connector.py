@@ -9,6 +9,18 @@ from . import model
 from .config import Config
 
 
+def layers_of(kv_caches, layers):
+    """How the bytes of each layer's blocks are ordered: dtype, sizes, strides inside a block, and the kernels that have
+    them so.  How many blocks there are is none of it, nor a stride from one block to others."""
+    out = []
+    for name, cache in sorted(kv_caches.items()):
+        backend = getattr(layers.get(name), "attn_backend", None)
+        for t in cache if isinstance(cache, (list, tuple)) else [cache]:
+            inside = [s if s < t.stride(0) else "outside" for s in t.stride()[1:]]
+            out.append([name, str(t.dtype), list(t.shape[1:]), inside, backend.get_name() if backend else None])
+    return out
+
+
 class GPCConnector(OffloadingConnector):
     # vLLM asks the class while it puts its configuration together, or when it chooses the layout of the KV cache: before
     # the weights are loaded, so whatever is wrong with a key need not wait for them.
@@ -30,6 +42,7 @@ class GPCConnector(OffloadingConnector):
         finally:
             model.TOLD.reset(told)
         self.several = len(kv_cache_config.kv_cache_groups) > 1
+        self.layers = getattr(getattr(vllm_config, "compilation_config", None), "static_forward_context", {})
         self.loading = {}        # request -> the engine's blocks of each group, while its load is under way
         if self.connector_scheduler is not None:
             # the spec is not told the kinds of its groups
@@ -54,6 +67,7 @@ class GPCConnector(OffloadingConnector):
     def register_kv_caches(self, kv_caches):
         super().register_kv_caches(kv_caches)
         self.connector_worker.worker.reported = True     # before the first load
+        self.connector_worker.worker.set_layers(layers_of(kv_caches, self.layers))
 
     def get_transfer_results(self, finished_req_ids):
         jobs = dict(self.connector_worker._load_jobs)

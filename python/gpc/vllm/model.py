@@ -91,6 +91,8 @@ SOME = {
 # lora_config counts for requests with an adapter: adapter_words.  max_lora_rank, max_loras and the like are limits.
 _LORA = ("lora_dtype", "enable_tower_connector_lora", "target_modules")
 
+_WITHOUT_DRAFT = ("ngram", "ngram_gpu", "suffix")
+
 _NAMES = {"_commit_hash", "_name_or_path", "name_or_path", "transformers_version", "_attn_implementation",
           "_attn_implementation_internal", "_attn_implementation_autoset", "_experts_implementation_internal",
           "use_cache", "torch_dtype", "output_attentions", "output_hidden_states", "return_dict", "id2label",
@@ -159,9 +161,10 @@ def _long(config):
 
 
 def _draft(config, weights_of):
-    """Layers of a draft model lie in the same chunks.  A method without a model has none."""
+    """Layers of a draft model lie in the same chunks.  A method without a model has none, though vLLM puts the model
+    itself there."""
     model = getattr(config, "draft_model_config", None)
-    if model is None:
+    if model is None or getattr(config, "method", None) in _WITHOUT_DRAFT:
         return None
     out = _model(model)
     out.update(method=plain(getattr(config, "method", None)), weights=weights_of(model.model, revision=revision_of(model)))

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 import gpc
 from gpc import _gpc
 
+from ..engines import words
 from .cache import attach_beside
 from .chunks import chunks_of
 from .image import HEADER
@@ -154,8 +155,11 @@ class Worker:
         for t in kv_caches.tensors:
             self.tensors.append(Tensor(t, offset))
             offset += t.page_size_bytes * blocks_per_chunk
+        self.refs = [[[r.tensor_idx, r.page_size_bytes] for r in refs] for refs in kv_caches.group_data_refs]
         if offset > image.rank_bytes:
             raise ValueError(f"the KV caches have {offset} bytes a chunk, and {image.rank_bytes} were reckoned with")
+        self.structure = self.form = None
+        self.set_layers(())
         self.set_runs([runs_of([self.tensors[i] for i in sorted({r.tensor_idx for r in refs})], blocks_per_chunk)
                        for refs in kv_caches.group_data_refs])
         if self.mover.on_device and self._is_one_image():
@@ -166,6 +170,13 @@ class Worker:
         self.pool = ThreadPoolExecutor(conf.threads, "gpc-copy")
         self.thread = threading.Thread(target=self._run, name="gpc-jobs", daemon=True)
         self.thread.start()
+
+    def set_layers(self, layers):
+        """What a chunk's bytes mean to this worker, as a word in the header of each slot.  layers: what else tells it
+        (connector.py), before the first job."""
+        self.form = {"blocks": self.blocks_per_chunk, "tensors": [[t.page, t.offset] for t in self.tensors],
+                     "groups": self.refs, "layers": list(layers)}
+        self.structure = gpc.crc32c(words.bytes_of(self.form))
 
     def _is_one_image(self):
         """Is a chunk one block of all tensors, and all of its part?  Then its sum is that of the block."""
@@ -324,7 +335,8 @@ class Worker:
             return chunks, _gpc._share_begin(
                 store=job.store, runs=self.tables[chunks.group], slots=chunks.slots, keys=b"".join(chunks.keys),
                 starts=chunks.starts, pages=chunks.pages, calls=self.mover.begin(job.fence), base=job.beside.base,
-                where=(job.beside.stride, self.image.offset(self.part), HEADER.size * self.part),
+                where=(job.beside.stride, self.image.offset(self.part), HEADER.size * self.part,
+                       self.structure),
                 bytes=self.image.rank_bytes, sums=self.image.checksum, by=job.by, lane=lane)
         except Exception:
             log.exception("gpc: slots from %d", chunks.slots[0])
@@ -346,8 +358,9 @@ class Worker:
         have the keys that we were told."""
         self.bad += len(failed)
         for slot, key in failed:
-            log.error("gpc: slot %d of %s: its bytes are not those of key %s; it is dropped", slot,
-                      slots.where.name, key.hex())
+            other = self.image.header(beside.at(slot), self.part)[-1] != self.structure
+            log.error("gpc: slot %d of %s: its bytes are %snot those of key %s; it is dropped", slot,
+                      slots.where.name, "of another structure of KV caches, or " * other, key.hex())
         try:
             beside.c.drop([gpc.BLOCK(slots.pool, slot) for slot, _ in failed], timeout=0)
         except gpc.Error as e:
