@@ -20,7 +20,7 @@ die()
 	exit 1
 }
 
-parts="${*:-vllm configs sglang lmcache pair core restart chunks tp ttft}"
+parts="${*:-vllm configs sglang lmcache pair core restart chunks tp weights ttft}"
 
 test -e "$build/python/gpc/_gpc.abi3.so" || die "this build has no Python module: configure says why"
 ! grep -q '__[at]san_' "$build/lib/.libs/libgpc.so" || die "a sanitizer wants its own programs"

@@ -22,6 +22,7 @@ def prompt(parts):
 
 
 def start(options):
+    os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"        # apply_model takes a function
     from vllm import LLM
     extra = options.pop("kv_connector_extra_config", None)
     if extra is not None and "secondary_tiers" in extra:        # vLLM's own
@@ -41,11 +42,19 @@ def start(options):
     return LLM(**{**defaults, **options})
 
 
-def generate(llm, parts, n):
+def scale(model):
+    """Other weights, in place, as a trainer leaves them."""
+    for name, w in model.named_parameters():
+        if "qkv_proj" in name or "down_proj" in name:
+            w.data.mul_(1.25)
+
+
+def generate(llm, parts, n, salt=None):
     from vllm import SamplingParams
     how = SamplingParams(temperature=0, max_tokens=n, logprobs=3, ignore_eos=True, detokenize=False)
     since = time.perf_counter()
-    (out,) = llm.generate([{"prompt_token_ids": prompt(parts)}], how, use_tqdm=False)
+    asked = {"prompt_token_ids": prompt(parts), **({"cache_salt": salt} if salt else {})}
+    (out,) = llm.generate([asked], how, use_tqdm=False)
     seconds = time.perf_counter() - since
     got = out.outputs[0]
     return {"seconds": seconds, "cached": out.num_cached_tokens, "ids": list(got.token_ids),
@@ -74,9 +83,12 @@ def main():
     for line in sys.stdin:
         c = json.loads(line)
         if c["do"] == "generate":
-            say(generate(llm, c["prompt"], c["n"]))
+            say(generate(llm, c["prompt"], c["n"], c.get("salt")))
         elif c["do"] == "reset":         # the engine's own cache alone
             say({"reset": llm.reset_prefix_cache()})
+        elif c["do"] == "update":        # of weights, as RL trainers do it
+            llm.apply_model(scale)
+            say({"reset": llm.reset_prefix_cache(reset_connector=True)})
         elif c["do"] == "metrics":
             say(metrics(llm))
 

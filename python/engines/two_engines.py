@@ -11,6 +11,7 @@ FOLDER gets the model and the engines' logs.  Parts, all by default:
     restart     an engine that starts on the cache that is there, and kill -9 of all of it in the middle of a store
     chunks      chunks of 8 blocks
     tp          two tensor-parallel ranks
+    weights     weights that change in a running engine, and a version of them
 core and restart go on with the engines of pair.
 """
 
@@ -25,7 +26,7 @@ from fleet import Cache, Engine, end_all, same, wait
 import tap
 from tap import is_, name, ok
 
-PARTS = ("pair", "core", "restart", "chunks", "tp")
+PARTS = ("pair", "core", "restart", "chunks", "tp", "weights")
 BLOCK = 32                       # tokens
 LONG, BRANCH, BOTH = [[1, 2005]], [[1, 1000], [2, 333]], [[3, 3000]]
 HALF, AGAIN = [[4, 2000]], [[5, 2000]]
@@ -203,6 +204,31 @@ class Test:
             self.right(e, prompt, "two ranks", hit)
         self.finish(e, "-t", parts=2)
 
+    def weights(self):
+        version = self.path("version")
+        a, b = (self.engine(n, (i,), "-w", extra={"gpc_version_file": version}) for i, n in enumerate(("first", "second")))
+        a.ready(), b.ready()
+        old = self.right(a, LONG, "old weights", 0)
+        self.right(b, LONG, "old weights", cached(2005))
+        self.forget(a)
+        ok(a.ask("update")["reset"], "new weights in one engine, and a reset: vLLM is told that it is done")
+        new = a.ask("generate", prompt=LONG, n=8)
+        is_((new["cached"], new["ids"] == old["ids"]), (0, False), "it finds nothing of before, and answers otherwise")
+        is_(new["ids"], a.ask("generate", prompt=LONG, n=8, salt="x")["ids"], "as with a salt that nobody has")
+        self.forget(b)
+        self.right(b, LONG, "the other one goes on with the old ones", cached(2005))
+        with open(version, "w") as f:
+            f.write("1")
+        self.forget(a), self.forget(b)
+        ok(a.ask("update")["reset"] and b.ask("update")["reset"] and b.ask("update")["reset"],
+           "both have the same new weights, and a version")
+        want = a.ask("generate", prompt=LONG, n=8)
+        got = b.ask("generate", prompt=LONG, n=8)
+        is_((want["cached"], got["cached"]), (0, cached(2005)), "what one computes with it the other one loads")
+        is_(got["ids"], want["ids"], "the same tokens")
+        b.quit()
+        self.finish(a, "-w")
+
     def finish(self, e, suffix, parts=1):
         e.quit()
         cache = Cache(name + suffix, parts)
@@ -236,7 +262,7 @@ def main():
         print("# " + traceback.format_exc().replace("\n", "\n# "))
         ok(False, "it got to its end")
     finally:
-        for suffix in ("", "-c", "-t"):
+        for suffix in ("", "-c", "-t", "-w"):
             end_all(name + suffix)
     tap.done()
 

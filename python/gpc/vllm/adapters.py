@@ -37,6 +37,10 @@ def _numbers(s):
     return s.st_mtime_ns, s.st_size, s.st_ino
 
 
+def _path(lora):
+    return getattr(lora, "lora_path", None) or ""
+
+
 class Adapters:
     def __init__(self, words):
         """words: what else gives an adapter its meaning, for all of them."""
@@ -52,7 +56,7 @@ class Adapters:
             log.warning(text, *args)
 
     def _digest(self, lora, state):
-        path = lora.lora_path
+        path = _path(lora)
         have = self.digests.get(path)
         if have and have[0] == state:
             return have[1]
@@ -69,19 +73,19 @@ class Adapters:
 
     def changed(self, lora, state):
         """Are its files others than when a request began?"""
-        return lora is not None and _state(lora.lora_path) != state
+        return lora is not None and _state(_path(lora)) != state
 
     def salt(self, namespace, lora):
         """(salt of the keys, state of the files) of a request; the salt is None where the adapter is not known."""
         if lora is None:
             return namespace, None
-        state, number = _state(lora.lora_path), lora.lora_int_id
-        now = lora.lora_path, state
+        state, number = _state(_path(lora)), getattr(lora, "lora_int_id", lora.lora_name)
+        now = _path(lora), state
         if getattr(lora, "load_inplace", False):
             self.loaded[number] = now
         if self.loaded.setdefault(number, now) != now:
             self._once((number, str(now)), "gpc: the files of the adapter %s at %s have changed, and load_inplace is "
-                       "false: its requests use no cache, as the engine may have either", lora.lora_name, lora.lora_path)
+                       "false: its requests use no cache, as the engine may have either", lora.lora_name, _path(lora))
             return None, state
         digest = self._digest(lora, state)
         self.seen.add(digest)
