@@ -34,6 +34,7 @@ SAME = {
     "gpu_memory_utilization": dict(gpu_memory_utilization=0.5), "enforce_eager": dict(enforce_eager=True),
     "served_model_name": dict(served_model_name="other"), "adapters": dict(enable_lora=True, max_lora_rank=8),
     "n-grams": dict(speculative_config={"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 3}),
+    "what auto is, by name": dict(kv_cache_dtype="bfloat16", runner="generate", convert="none", model_impl="vllm"),
     "prefix caching off": dict(enable_prefix_caching=False), "generation_config": dict(generation_config="vllm"),
 }
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}

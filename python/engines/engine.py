@@ -87,6 +87,7 @@ def main():
         elif c["do"] == "reset":         # the engine's own cache alone
             say({"reset": llm.reset_prefix_cache()})
         elif c["do"] == "update":        # of weights, as RL trainers do it
+            from engine import scale     # workers import it by that name
             llm.apply_model(scale)
             say({"reset": llm.reset_prefix_cache(reset_connector=True)})
         elif c["do"] == "metrics":

@@ -48,6 +48,7 @@ for what, same in {
         "how long prompts may be": changed(max_model_len=8192), "the seed": changed(seed=7),
         "the name": changed(model="/other/place"), "eager": changed(enforce_eager=True),
         "the name it is served under": changed(served_model_name="x"), "main, which is the default": changed(revision="main"),
+        "what auto is": part("cache_config", cache_dtype="bfloat16"),
         "share of the GPU": part("cache_config", cache_dtype="auto", gpu_memory_utilization=0.5),
         "blocks of the GPU": part("cache_config", cache_dtype="auto", num_gpu_blocks=9),
         "what is scheduled": part("scheduler_config", max_num_seqs=3, enable_chunked_prefill=False),

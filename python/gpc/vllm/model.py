@@ -143,7 +143,17 @@ def _model(config):
         out["quantization_config"] = plain(getattr(config, "quantization_config", None))
     if out.get("revision") in (None, "main"):
         out.pop("revision", None)
+    out.update(_resolved(config))
     out["longrope"] = _long(config)
+    return out
+
+
+def _resolved(config):
+    """What vLLM has made of "auto": whoever asks for it by name has the same."""
+    out = {n: plain(getattr(config, n + "_type")) for n in ("runner", "convert") if hasattr(config, n + "_type")}
+    asked = getattr(config, "using_transformers_backend", None)
+    if asked and getattr(config, "model_impl", None) in ("auto", "vllm", "transformers"):
+        out["model_impl"] = "transformers" if asked() else "vllm"
     return out
 
 
@@ -180,6 +190,8 @@ def words_of(vllm_config, weights_of):
     c = vllm_config
     out = {n: _table(getattr(c, n, None), n) for n in (*EVERY, *SOME) if n not in ("model_config", "multimodal_config")}
     out["model"] = _model(c.model_config)
+    if (out["cache_config"] or {}).get("cache_dtype") == "auto":
+        out["cache_config"]["cache_dtype"] = out["model"].get("dtype")
     out["draft"] = _draft(getattr(c, "speculative_config", None), weights_of)
     out["runner_v2"] = bool(getattr(c, "use_v2_model_runner", False))
     out["additional"] = plain(getattr(c, "additional_config", None))
