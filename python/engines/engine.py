@@ -42,11 +42,11 @@ def start(options):
     return LLM(**{**defaults, **options})
 
 
-def scale(model):
+def roll(model):
     """Other weights, in place, as a trainer leaves them."""
     for name, w in model.named_parameters():
-        if "qkv_proj" in name or "down_proj" in name:
-            w.data.mul_(1.25)
+        if "qkv_proj" in name:
+            w.data.copy_(w.data.roll(1, 0))
 
 
 def generate(llm, parts, n, salt=None):
@@ -87,8 +87,8 @@ def main():
         elif c["do"] == "reset":         # the engine's own cache alone
             say({"reset": llm.reset_prefix_cache()})
         elif c["do"] == "update":        # of weights, as RL trainers do it
-            from engine import scale     # workers import it by that name
-            llm.apply_model(scale)
+            from engine import roll     # workers import it by that name
+            llm.apply_model(roll)
             say({"reset": llm.reset_prefix_cache(reset_connector=True)})
         elif c["do"] == "metrics":
             say(metrics(llm))

@@ -128,8 +128,8 @@ raises(gpc.Error, "dtype is fp8 here and bfloat16 there, model.disable_sliding_w
            vllm_config=changed(quantization="fp8", disable_sliding_window=True))).get_manager(), "several")
 path = f"/dev/shm/gpc.{name}.words"
 is_((os.stat(path).st_mode & 0o777, words.read(name, "", a.c.info().layout)["weights"]), (0o600, "given w1"), "they lie beside it")
-with open(path, "r+b") as f:
-    f.write(b" ")
+with open(path, "w") as f:
+    f.write('{"weights": "of another cache"}')
 raises(gpc.Error, "differs: weights, configuration of the model", lambda: GPCOffloadingSpec(fake.config(
     EXTRA, vllm_config=changed(rope=4.0))).get_manager(), "words that are not the cache's say nothing")
 a.shutdown()
