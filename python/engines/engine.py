@@ -43,9 +43,9 @@ def start(options):
 
 
 def roll(model):
-    """Other weights, in place, as a trainer leaves them."""
+    """Other weights, in place, as a trainer leaves them: those that a CPU engine has not packed."""
     for name, w in model.named_parameters():
-        if "qkv_proj" in name:
+        if "embed_tokens" in name:
             w.data.copy_(w.data.roll(1, 0))
 
 

@@ -206,6 +206,8 @@ class Test:
 
     def weights(self):
         version = self.path("version")
+        if os.path.exists(version):
+            os.unlink(version)
         a, b = (self.engine(n, (i,), "-w", extra={"gpc_version_file": version}) for i, n in enumerate(("first", "second")))
         a.ready(), b.ready()
         old = self.right(a, LONG, "old weights", 0)
