@@ -6,7 +6,7 @@
  * swept by the next creator or remover.  The lock file goes last, with the byte still
  * held; whoever waits for the byte finds that the name stands for another file, and
  * starts over.
- * Tests: t/006-segment-names.t t/813-inspect-rm.t */
+ * Tests: t/006-segment-names.t t/813-inspect-rm.t t/python/vllm-words.t */
 #include "segment/files.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Tests: t/python/vllm-words.t
 """The words of a fingerprint: a file beside the cache's files, gpc.NAME.words, with the JSON whose SHA-256 is the
 fingerprint.  So a file that a cache of that name has left behind is known by its sum, and says nothing.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Tests: t/python/vllm-namespace.t
 """The bytes of LoRA adapters are in the keys of their requests: vLLM's hash of a block has an adapter's name and path, and
 either may have other weights tomorrow.
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+# Tests: t/python/vllm-namespace.t t/889-vllm-manager.t
 """What was stored and removed, by whomever, and can be loaded by this engine: what has its namespace, and an adapter
 that it has seen.  Told as OffloadKeys."""
-# Tests: t/889-vllm-manager.t
-"""What was stored and removed, by whomever: an engine can load all of it.  Told as OffloadKeys."""
 
 import gpc
 

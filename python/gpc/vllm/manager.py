@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t
+# Tests: t/889-vllm-manager.t t/python/vllm-namespace.t
 """The scheduler's side: vLLM's OffloadingManager over a gpc cache.
 
 No vLLM here: `api` has LookupResult, PrepareStoreOutput, RequestOffloadingContext, OffloadingEvent, Medium and

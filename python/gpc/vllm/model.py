@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# Tests: t/python/vllm-words.t
 """What vLLM's configuration says of the bytes of a KV cache, beside what an OffloadingConfig has.  No vLLM here.
 
 Two engines may differ in what these tables leave out, and share all the same.  A field that a later vLLM adds to a
