@@ -27,7 +27,8 @@ struct check {
 	const uint64_t *before; /* sorted, of the previous copy; NULL in the first */
 	uint64_t nbefore;
 	uint64_t *now, nnow, now_size;
-	bool last; /* this copy's lines are reported */
+	bool last;  /* this copy's lines are reported */
+	bool still; /* nobody lived before it was made, so the next one is the same */
 	uint64_t reported;
 	void (*report)(void *arg, const char *line);
 	void *arg;
