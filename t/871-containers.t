@@ -30,6 +30,7 @@ peer()	# LABEL FIELD...
 		for (i = 1; i <= NF; i++)
 			at[$i] = i
 	}
+	NR > 1 { gsub(/ (ns|us|ms|s|min|h|d) /, "_ ") }
 	NR > 1 && $at["LABEL"] == label {
 		n = split(fields, names, " ")
 		for (i = 1; i <= n; i++)

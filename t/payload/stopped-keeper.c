@@ -231,5 +231,5 @@ static void cleanup(void)
 int main(void)
 {
 	cache_dir_make();
-	return tap_guard(180, body, cleanup);
+	return tap_guard(300, body, cleanup);
 }

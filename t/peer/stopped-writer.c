@@ -371,5 +371,5 @@ static int body(void)
 int main(void)
 {
 	cache_dir_make();
-	return tap_guard(120, body, cache_dir_remove);
+	return tap_guard(300, body, cache_dir_remove);
 }

@@ -112,8 +112,9 @@ static void is_whole(const char *what)
 	       "%s: the block of the other thread is its reservation", what);
 	must(gpc_publish(c, NULL, &k, &other, 1,
 			 GPC_OPTIONS(gpc_publish_options, .resident = &live), 0, 0));
-	must(gpc_writer_serve(writer, 0));
-	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 0));
+	serve_begin(writer);
+	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 60000));
+	serve_end();
 	is_int(live, other, "%s: which it publishes", what);
 	is_int(gpc_release(c, &other, 1), 0, "%s: and releases", what);
 	clean(c, what);
@@ -187,10 +188,10 @@ static void publish(uint32_t flags, const char *what)
 	serve_begin(writer);
 	pthread_join(before, NULL);
 	pthread_join(thread, NULL);
+	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 60000));
 	serve_end();
 	is_int(got, 1, "%s: the other thread has it", what);
 	is_int(other, all[0], "%s: that one", what);
-	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 0));
 	is_whole(what);
 	if (!flags)
 		must(gpc_release(c, all + 1, MANY - 1));
@@ -251,10 +252,10 @@ static void commit(bool releases, const char *what)
 	}
 	serve_begin(writer);
 	pthread_join(thread, NULL);
+	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 60000));
 	serve_end();
 	is_int(got, 1, "%s: the target that was refused goes to the other thread", what);
 	is_int(other, m[0].to, "%s: that one", what);
-	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 0));
 	is_whole(what);
 	handle_leave(reader, section);
 	must(gpc_release(c, low, 1));

@@ -178,5 +178,5 @@ static void cleanup(void)
 int main(void)
 {
 	cache_dir_make();
-	return tap_guard(120, body, cleanup);
+	return tap_guard(300, body, cleanup);
 }
