@@ -19,7 +19,10 @@ python_engines = \
 	%reldir%/gpc/lmcache/README.md \
 	%reldir%/gpc/lmcache/__init__.py \
 	%reldir%/gpc/lmcache/adapter.py \
+	%reldir%/gpc/lmcache/chains.py \
 	%reldir%/gpc/lmcache/config.py \
+	%reldir%/gpc/lmcache/feed.py \
+	%reldir%/gpc/lmcache/layouts.py \
 	%reldir%/gpc/lmcache/name.py \
 	%reldir%/gpc/lmcache/tasks.py \
 	%reldir%/gpc/sglang/README.md \

@@ -5,9 +5,11 @@ several slots, two processes, bad bytes, no room and configuration."""
 import ctypes
 import dataclasses
 import inspect
+import logging
 import os
 import select
 import sys
+import time
 
 import lmcache_fake as fake
 
@@ -16,7 +18,10 @@ fake.install()
 import gpc  # noqa: E402
 from gpc.engines.config import ConfigError  # noqa: E402
 from gpc.lmcache import GPCL2Adapter  # noqa: E402
+from gpc.lmcache.chains import Chains  # noqa: E402
 from gpc.lmcache.config import KEYS, Config  # noqa: E402
+from gpc.lmcache.layouts import NONE  # noqa: E402
+from gpc.lmcache.name import digest  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
 PARAMS = {"gpc_name": name, "gpc_weights": "w1", "gpc_bytes": (64 + 16) * 8192, "gpc_slot_bytes": 8192,
@@ -48,8 +53,8 @@ def bits(bitmap, n):
     return [i in bitmap.get_indices_list() for i in range(n)]
 
 
-def lookup(a, keys):
-    task = a.submit_lookup_and_lock_task(keys, {})
+def lookup(a, keys, layouts={}):
+    task = a.submit_lookup_and_lock_task(keys, layouts)
     wait(a.get_lookup_and_lock_event_fd())
     return bits(a.query_lookup_and_lock_result(task), len(keys))
 
@@ -58,6 +63,24 @@ def load(a, keys, objects):
     task = a.submit_load_task(keys, objects)
     wait(a.get_load_event_fd())
     return bits(a.query_load_result(task), len(keys))
+
+
+def told(a, n):
+    """Of the first n keys that listeners were told of, each by itself, in the order of the test's names; it waits for
+    the thread that follows the events."""
+    out = []
+    while len(out) < n:
+        a.feed.read()
+        out = [(what, *one) for what, *lists in list(a.told) for one in zip(*lists)]
+    return sorted(out, key=lambda t: (t[1].chunk_hash, t[0]))
+
+
+def forget(a):
+    """Until now."""
+    a.feed.read()
+    while a.feed.news or a.feed.telling:
+        time.sleep(0.001)
+    a.told.clear()
 
 
 def held(a):
@@ -103,9 +126,9 @@ objects = [fake.Memory(n, f"object {n} ") for n in (100, 8192 - 64, 20000)]
 is_(lookup(a, keys), [False] * 3, "nothing is there")
 is_(a.pop_completed_store_tasks(), {}, "no store is complete")
 is_(store(a, keys, objects), 100 + 8128 + 20000, "stored: so many bytes")
-is_(a.told, [("stored", keys, [100, 8128, 20000])], "listeners are told")
+is_(told(a, 3), [("stored", k, n) for k, n in zip(keys, (100, 8128, 20000))], "listeners are told")
 is_(a.pop_completed_store_tasks(), {}, "the answer is had once")
-is_((store(a, keys, objects), len(a.told)), (0, 1), "what is there is not stored again")
+is_((store(a, keys, objects), len(told(a, 3))), (0, 3), "what is there is not stored again")
 more = keys[:1] + keys_of("none", 1) + keys[1:]
 task = b.submit_lookup_and_lock_task(more, {})
 wait(b.get_lookup_and_lock_event_fd())
@@ -132,7 +155,7 @@ is_(lookup(b, keys), [False] * 3, "and can be evicted")
 base = fake.ObjectKey(b"hash")
 others = [dataclasses.replace(base, **{f: v}) for f, v in (
     ("chunk_hash", b"hasi"), ("model_name", "m2"), ("kv_rank", 1), ("object_group_id", 1), ("cache_salt", "s"))]
-is_(len({a.names.digest(k) for k in others + [base]}), 6, "each part of a key is part of its name")
+is_(len({a.names.name(k) for k in others + [base]}), 6, "each part of a key is part of its name")
 s = adapter(gpc_name=name + "-m", gpc_weights="")
 _made.add(name + "-m")
 is_((store(s, [base], objects[:1]), lookup(s, [base]), load(s, [base], to[:1])), (-1, [False], [False]),
@@ -144,8 +167,7 @@ raises(gpc.Error, "layout", lambda: adapter(gpc_weights="w2"), "a cache of that 
 # ---- bad bytes ----
 
 is_(store(a, keys, objects).is_successful(), True, "stored")
-digest = a.names.digest(keys[2])
-(block,) = a.store.c.lookup(a.store._keys([digest + bytes([0, 0, 0, 2])]))
+(block,) = a.store.c.lookup(a.store._keys([digest(a.names.name(keys[2]), NONE) + bytes([0, 0, 0, 2])]))
 ctypes.memset(a.store.slots.piece(gpc.SLOT(block), 20000, 2)[0] + 7, 0xaa, 1)
 blank = [fake.Memory(n) for n in (100, 8128, 20000)]
 is_(lookup(b, keys), [True] * 3, "the third piece of an object changes")
@@ -159,9 +181,9 @@ is_(store(a, keys, objects), 20000, "it can be stored again")
 
 # ---- delete, usage, status ----
 
-a.told.clear()
+forget(a)
 a.delete(keys[1:] + keys_of("none", 1))
-is_(a.told, [("deleted", keys[1:], [8128, 20000])], "deleted, and told")
+is_(told(a, 2), [("deleted", keys[1], 8128), ("deleted", keys[2], 20000)], "deleted, and told")
 is_(lookup(a, keys), [True, False, False], "what is deleted is missing")
 a.submit_unlock(keys)
 used = b.get_usage()
@@ -184,8 +206,150 @@ is_(store(a, keys[1:], [fake.Memory(8128), fake.Memory(20000)]).is_successful(),
 b.submit_unlock(many)
 is_((held(a), held(b)), ((0, 0), (0, 0)), "nothing is held")
 
+# ---- dtypes and shapes: another one is another object ----
+
+bf16, fp16 = (fake.MemoryLayoutDesc([(2, 1, 500)], [d]) for d in ("torch.bfloat16", "torch.float16"))
+flat = fake.MemoryLayoutDesc([(2000,)], ["torch.uint8"])
+typed = keys_of("typed", 1)
+is_(store(a, typed, [fake.Memory(2000, "bf16 ", bf16)]), 2000, "an object of bfloat16")
+is_(lookup(b, typed, {0: fp16}), [False], "an engine of float16 does not find it")
+is_(load(b, typed, [fake.Memory(2000, "", fp16)]), [False], "nor load it")
+is_(store(b, typed, [fake.Memory(2000, "fp16 ", fp16)]), 2000, "and stores its own")
+to = [fake.Memory(2000, "", d) for d in (bf16, fp16)]
+is_([lookup(a, typed, {0: d}) for d in (bf16, fp16)], [[True], [True]], "both are there")
+is_([load(a, typed, [t])[0] and t.read()[:5] for t in to], [b"bf16 ", b"fp16 "], "each with its bytes")
+a.submit_unlock(typed * 2)
+is_((held(a), a.report_status()["locked"]), ((0, 0), 0), "an unlock names no layout")
+one = fake.Memory(2000, "", fp16)
+one.metadata.shapes = one.metadata.dtypes = None
+is_(load(b, typed, [one]), [True], "one shape is a list of one")
+forget(a)
+forget(b)
+fresh = adapter()
+fresh.delete(typed)
+is_([lookup(a, typed, {0: d}) for d in (bf16, fp16)], [[False], [False]], "a server deletes objects of all layouts")
+is_([[t[0] for t in told(x, 1)] for x in (a, b)], [["deleted"]] * 2, "which those who stored them are told")
+fresh.close()
+
+packed = keys_of("packed", 1, model_name="packed")
+is_((lookup(a, packed, {0: bf16}), store(a, packed, [fake.Memory(2000, "packed ", flat)])), ([False], 2000),
+    "flat bytes, as LMCache's serde stores them")
+is_((lookup(a, packed, {0: bf16}), load(a, packed, [fake.Memory(2000, "", flat)])), ([True], [True]),
+    "have the layout that lookups name")
+is_(lookup(b, packed, {0: fp16}), [False], "and no other")
+a.submit_unlock(packed)
+more = keys_of("more", 1, model_name="packed")
+lookup(a, more, {0: fp16})
+is_((store(a, more, [fake.Memory(2000, "packed ", flat)]), [lookup(a, more, {0: d}) for d in (bf16, fp16)]),
+    (2000, [[False], [False]]), "where lookups name two, they are found by neither")
+a.store.c.evict(0, 16, timeout=100)
+
+# ---- a prompt goes from its end ----
+
+
+def rest(a, keys):
+    """Which of these are there."""
+    found = lookup(a, keys)
+    a.submit_unlock(keys)
+    return found
+
+
+def ranks(text, n):
+    """Keys of two ranks, the rows of LMCache's lookups."""
+    return [fake.ObjectKey(f"{text} {i}".encode(), kv_rank=r) for r in (0, 1) for i in range(n)]
+
+
+def left(a, keys):
+    """How many keys of each of two rows are there, without a use of them; None: not a prefix."""
+    live = {e.digest for e in a.store.c.walk()}
+    found = [digest(a.names.name(k), NONE) in live for k in keys]
+    rows = found[:len(keys) // 2], found[len(keys) // 2:]
+    return [None if sorted(r, reverse=True) != r else sum(r) for r in rows]
+
+
+a.store.c.evict(0, 16, timeout=100)
+forget(a)
+prompt = ranks("prompt", 4)
+rest(a, prompt)
+for some in (prompt[:2], prompt[3:1:-1], prompt[4:]):        # of the second task the last one first
+    ok(store(a, some, [fake.Memory(12000, "prompt ") for _ in some]).is_successful(), "stored, two slots each")
+is_((left(a, prompt), rest(b, prompt)), ([4, 4], [True] * 8), "a prompt of two ranks, and it is looked up")
+for n in (3, 2, 1, 0):
+    a.store.c.evict(0, 4, timeout=100)
+    is_(left(a, prompt), [n, n], f"four slots less: its first {n} objects of each rank are left")
+is_(sorted({k.chunk_hash for w, k, _ in told(a, 16) if w == "deleted"}), [f"prompt {i}".encode() for i in range(4)],
+    "listeners are told of evictions")
+
+ring = Chains(2)
+ring.of_lookup(prompt[:6:2], [b"a", b"b", b"c"], [None] * 3)
+ring.of_lookup(prompt[:6:2], [b"c", b"a", b"b"], [None] * 3)
+is_(sorted(ring.of_store([b"a", b"b", b"c"])[0]), [0, 1, 2], "a ring has some order")
+is_(len(ring.before), 2, "and so many objects are remembered")
+
+# ---- what others evict, and events that were missed ----
+
+forget(a)
+forget(b)
+lost = keys_of("lost", 2)
+ok(store(a, lost, [fake.Memory(100), fake.Memory(9000)]).is_successful(), "two objects")
+b.delete(lost[1:])
+is_((told(a, 3), told(b, 1)), ([("stored", lost[0], 100), ("deleted", lost[1], 9000), ("stored", lost[1], 9000)],
+                               [("deleted", lost[1], 9000)]), "another server deletes one: both are told")
+forget(a)
+
+
+class Late:
+    """The cache, of whose events too many were missed."""
+
+    def __getattr__(self, n):
+        return getattr(a.store.c, n)
+
+    def event_read(self, cursor, n):
+        a.feed.c = a.store.c
+        b.delete(lost[:1])
+        e = gpc.Stale("too late")
+        e.cursor = a.store.c.event_read(gpc.FROM_NOW, 1)[1]
+        raise e
+
+
+a.feed.c = Late()
+is_(told(a, 1), [("deleted", lost[0], 100)], "after too many events, what is there is compared")
+is_((a.feed.objects, a.feed.pieces), ({}, {}), "and nothing of it is kept")
+
+# ---- touch and tags, of 0.5.7 ----
+
+has_tags = hasattr(fake.L2AdapterInterface, "get_memory_tags")      # of the interface that this runs over
+
+tags = a.get_memory_tags() if has_tags else None
+ok(not has_tags or (tags.segment.value, tags.residency.value) == ("dram", "local"), "RAM of this machine")
+a.store.c.evict(0, 16, timeout=100)
+pair = keys_of("pair", 2)
+for k in pair:
+    store(a, [k], [fake.Memory(100)])
+forget(a)
+b.submit_touch(pair[:1])
+is_(b.told[-1], ("accessed", pair[:1]), "a touch is told")
+a.store.c.evict(0, 1, timeout=100)
+is_(rest(b, pair), [True, False], "and what was touched is the last to go")
+
+# ---- how well slots fit ----
+
+lines = []
+handler = logging.Handler()
+handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
+logging.getLogger("lmcache.gpc").addHandler(handler)
+logging.getLogger("lmcache.gpc").setLevel(logging.INFO)
+for n in (8001, 8200, 8001):
+    store(a, keys_of(f"size {n}", 1), [fake.Memory(n)])
+is_([x for x, _ in lines], ["INFO", "INFO", "WARNING"], "the size of objects is told once")
+ok("objects of 8001 bytes take 1 slots of 8192 bytes, of which they use 97 %" in lines[0][1], "with its use")
+ok("gpc_slot_bytes: 8192: objects of 8200 bytes use 50 % of their slots; of 12288 it were 66 %" in lines[2][1],
+   "and with what is better")
+logging.getLogger("lmcache.gpc").removeHandler(handler)
+
 # ---- many tasks at once ----
 
+a.store.c.evict(0, 16, timeout=100)
 tasks = {a.submit_store_task([k], [o]): k for k, o in zip(many[:5], objects)}
 got = {}
 while len(got) < 5:

@@ -5,6 +5,7 @@ there is abstract here.  And objects without torch."""
 import abc
 import ctypes
 import dataclasses
+import enum
 import os
 import sys
 import types
@@ -88,6 +89,12 @@ class L2AdapterInterface(abc.ABC):
     def query_load_result(self, task_id): ...
     @abc.abstractmethod
     def close(self): ...
+    @abc.abstractmethod
+    def get_memory_tags(self): ...
+
+    def submit_touch(self, keys):
+        self._notify_keys_accessed(keys)
+
     def delete(self, keys): ...
     def get_usage(self): ...
     def report_status(self): ...
@@ -102,9 +109,31 @@ class L2AdapterInterface(abc.ABC):
         self.told.append(("deleted", keys, sizes))
 
 
+class MemorySegment(str, enum.Enum):
+    DRAM = "dram"
+
+
+class MemoryResidency(str, enum.Enum):
+    LOCAL = "local"
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryTags:
+    segment: MemorySegment
+    residency: MemoryResidency
+
+
+@dataclasses.dataclass
+class MemoryLayoutDesc:
+    shapes: list
+    dtypes: list
+
+
 def install():
     """Put it where gpc.lmcache imports it from."""
     for path, has in {"lmcache.lmcache_native": {"Bitmap": Bitmap},
+                      "lmcache.v1.distributed.api": {c.__name__: c for c in (
+                          ObjectKey, MemorySegment, MemoryResidency, MemoryTags, MemoryLayoutDesc)},
                       "lmcache.v1.distributed.internal_api": {"L2StoreResult": L2StoreResult},
                       "lmcache.v1.distributed.l2_adapters.base": {"L2AdapterInterface": L2AdapterInterface,
                                                                   "AdapterUsage": AdapterUsage},
@@ -123,7 +152,10 @@ def install():
 class Memory:
     """As MemoryObj: byte_array is a view of a ctypes array at its address."""
 
-    def __init__(self, n, text=""):
+    def __init__(self, n, text="", layout=None):
+        if layout:
+            self.metadata = types.SimpleNamespace(shapes=layout.shapes, dtypes=layout.dtypes, shape=layout.shapes[0],
+                                                  dtype=layout.dtypes[0])
         self.own = (ctypes.c_ubyte * n)()
         if text:
             ctypes.memmove(self.own, (text * n)[:n].encode(), n)

@@ -36,17 +36,29 @@ class Store:
 
     # ---- finding ----
 
+    def keys_of(self, digest, size):
+        """The keys in the cache of an object of so many bytes."""
+        keys = self._keys([_name(digest, i) for i in range(self.slots.pieces(size))])
+        return [keys[at:at + 16] for at in range(0, len(keys), 16)]
+
+    def touch(self, digests):
+        """They are as recent as after a lookup."""
+        self.release(self._pin(digests, gpc.REF))
+
     def pin(self, digests):
         """For each one its blocks, all referenced, or None."""
-        keys = self._keys([_name(d, 0) for d in digests]) if digests else b""
-        first = self.c.lookup(keys, flags=gpc.REF) if digests else []
-        pinned = [self._rest(d, keys[16 * i:16 * i + 16], b) if b >= 0 else None
-                  for i, (d, b) in enumerate(zip(digests, first))]
+        pinned = self._pin(digests, gpc.REF)
         self.counts["lookups"] += len(digests)
         self.counts["hits"] += sum(p is not None for p in pinned)
         return pinned
 
-    def _rest(self, digest, key, block):
+    def _pin(self, digests, flags):
+        keys = self._keys([_name(d, 0) for d in digests]) if digests else b""
+        first = self.c.lookup(keys, flags=flags) if digests else []
+        return [self._rest(d, keys[16 * i:16 * i + 16], b, flags) if b >= 0 else None
+                for i, (d, b) in enumerate(zip(digests, first))]
+
+    def _rest(self, digest, key, block, flags):
         total = self.slots.total(gpc.SLOT(block), key)
         if total < 0:
             self._bad(digest, [block])
@@ -55,7 +67,7 @@ class Store:
         n = self.slots.pieces(total)
         if n == 1:
             return [block]
-        more = self.c.lookup(self._keys([_name(digest, i) for i in range(1, n)]), flags=gpc.REF)
+        more = self.c.lookup(self._keys([_name(digest, i) for i in range(1, n)]), flags=flags)
         if min(more) >= 0:
             return [block] + more
         self.c.release([block] + [b for b in more if b >= 0])
@@ -112,17 +124,16 @@ class Store:
 
     # ---- storing ----
 
-    def put(self, digests, objects, chained=False, before=None, fresh=None):
+    def put(self, digests, objects, parents=None, fresh=None):
         """True for each object that is there afterwards.  Where there is too little room, the first ones are.
-        chained: each one continues the one before it, the first one `before`, a digest of one piece, if that is
-        given: they are evicted from the end.  fresh: a set that gets the digests that were not there."""
-        pinned = self.pin(digests)       # held, so that room for the rest is not made of these
+        parents: for each one the digest before it in its prompt, of an object of as many pieces, or None: they are
+        evicted from the end.  It comes before them in digests, where it is one of these.
+        fresh: a set that gets the digests that were not there."""
+        pinned = self._pin(digests, gpc.REF | gpc.QUIET)     # held, so that room for the rest is not made of these
         try:
             done = [p is not None for p in pinned]
-            if chained and any(self.slots.pieces(size_of(o)) > 1 for o in objects):
-                chained = False
             todo = list({d: i for i, d in reversed(list(enumerate(digests))) if not done[i]}.values())[::-1]
-            self._put(digests, objects, done, todo, chained, before)
+            self._put(digests, objects, done, todo, parents)
             if fresh is not None:
                 fresh.update(digests[i] for i, p in enumerate(pinned) if done[i] and p is None)
             there = {digests[i] for i, good in enumerate(done) if good}
@@ -130,12 +141,12 @@ class Store:
         finally:
             self.release(pinned)
 
-    def _put(self, digests, objects, done, todo, chained, before):
+    def _put(self, digests, objects, done, todo, parents):
         while todo:
             now, blocks, more = self._reserve(todo, objects)
             if now:
-                parents = [digests[i - 1] if i else before for i in now] if chained else None
-                good = self._store([digests[i] for i in now], [objects[i] for i in now], blocks, parents)
+                good = self._store([digests[i] for i in now], [objects[i] for i in now], blocks,
+                                   [parents[i] for i in now] if parents else None)
                 for i, g in zip(now, good):
                     done[i] = g
             todo = todo[len(now):]
@@ -189,10 +200,10 @@ class Store:
 
     def _publish(self, names, blocks, parents):
         """An answer that comes later than wait_ms counts as a failure here; a later call takes it."""
+        before = _before(names, [len(mine) for mine in blocks], parents) if parents else None
         flat = [b for mine in blocks for b in mine]
         with self.publishing:
-            sent = self.publisher.publish(CHAINED if parents else FLAT, names, flat,
-                                          [p and _name(p, 0) for p in parents] if parents else None)
+            sent = self.publisher.publish(CHAINED if parents else FLAT, names, flat, before)
             self.publisher.collect(self.conf.wait_ms / 1000)
         if not sent or not sent.done:
             return [False] * len(blocks)
@@ -233,3 +244,12 @@ class Store:
 
 def _name(digest, piece):
     return digest + piece.to_bytes(4, "big")
+
+
+def _before(names, counts, parents):
+    """Of each piece the name before it: that of the object's piece before, and for its first one that of the last piece
+    of its parent, or None."""
+    out = []
+    for n, parent in zip(counts, parents):
+        out += [parent and _name(parent, n - 1)] + names[len(out):len(out) + n - 1]
+    return out

@@ -16,14 +16,25 @@ from lmcache.v1.distributed.internal_api import L2StoreResult
 from lmcache.v1.distributed.l2_adapters import base
 from lmcache.v1.platform import create_event_notifier
 
-from ..engines.bytes import address_of, size_of
+from ..engines.bytes import HEADER, address_of, size_of
 from ..engines.cache import POOL, open_cache
 from ..engines.store import Store
+from .chains import Chains
 from .config import Config
-from .name import Names, cache_name, fingerprint
+from .feed import Feed
+from .layouts import Layouts
+from .name import Names, cache_name, digest, fingerprint
 from .tasks import Tasks
 
 log = logging.getLogger("lmcache.gpc")
+
+_WELL_USED = 75                  # % of a slot
+_PIECES = 8                      # of an object, for whose slots a better size is looked for
+
+
+def _used(size, slot):
+    """How many % of its slots an object uses."""
+    return 100 * size // (max(1, -(-size // (slot - HEADER))) * slot)
 
 
 class GPCL2Adapter(base.L2AdapterInterface):
@@ -36,8 +47,11 @@ class GPCL2Adapter(base.L2AdapterInterface):
         self.store = Store(open_cache(self.name, self.conf, layout, self.conf.slot_bytes, 1, "lmcache", log),
                            self.conf)
         log.info("gpc: the cache is %s", self.name)
+        self.layouts, self.chains = Layouts(), Chains()
+        self.feed = Feed(self.store.c, self._notify_keys_stored, self._notify_keys_deleted)
+        self.sizes = set()               # of objects, that the log has named
         self.lock = threading.Lock()     # of what follows
-        self.locked = {}                 # digest -> the pins of each lookup that locked it
+        self.locked = {}                 # name -> the pins of each lookup that locked it
         self.ids = itertools.count()
         self.stores, self.lookups, self.loads = (Tasks(create_event_notifier(), self.lock) for _ in range(3))
         self.threads = ThreadPoolExecutor(self.conf.threads, thread_name_prefix="gpc-l2")
@@ -51,10 +65,22 @@ class GPCL2Adapter(base.L2AdapterInterface):
     def get_load_event_fd(self):
         return self.loads.fileno()
 
-    def _told(self, keys):
+    def _named(self, keys):
+        """(places, names) of the keys whose weights can be told."""
+        all_ = [(i, self.names.name(k)) for i, k in enumerate(keys)]
+        return [i for i, n in all_ if n is not None], [n for _, n in all_ if n is not None]
+
+    def _digests(self, keys, objects):
         """(places, digests) of the keys whose weights can be told."""
-        all_ = [(i, self.names.digest(k)) for i, k in enumerate(keys)]
-        return [i for i, d in all_ if d is not None], [d for _, d in all_ if d is not None]
+        at, names = self._named(keys)
+        return at, [digest(n, self.layouts.of_object(keys[i], objects[i])) for i, n in zip(at, names)]
+
+    def _of_any_layout(self, keys):
+        """(keys, digests) of all layouts that the cache has."""
+        self.feed.read()
+        at, names = self._named(keys)
+        both = [(keys[i], digest(n, layout)) for i, n in zip(at, names) for layout in self.feed.layouts]
+        return [k for k, _ in both], [d for _, d in both]
 
     # ---- store ----
 
@@ -75,15 +101,36 @@ class GPCL2Adapter(base.L2AdapterInterface):
             self.stores.finish(task, result)
 
     def _store(self, keys, objects):
-        at, digests = self._told(keys)
+        at, digests = self._digests(keys, objects)
+        order, parents = self.chains.of_store(digests)
+        at, digests = [at[i] for i in order], [digests[i] for i in order]
         held = [address_of(objects[i].byte_array) for i in at]
         parts = [p for _, p in held]
-        fresh = set()
-        done = self.store.put(digests, parts, fresh=fresh)
-        new = [(keys[i], size_of(p)) for i, d, p in zip(at, digests, parts) if d in fresh]
-        if new:
-            self._notify_keys_stored([k for k, _ in new], [n for _, n in new])
-        return L2StoreResult(len(at) == len(keys) and all(done), sum(n for _, n in new))
+        sizes, fresh = {d: size_of(p) for d, p in zip(digests, parts)}, set()
+        self._tell_sizes(sizes.values())
+        for i, d in zip(at, digests):
+            self.feed.expect(d, keys[i], sizes[d], self.store.keys_of(d, sizes[d]))
+        try:
+            done = self.store.put(digests, parts, parents, fresh)
+            self.feed.read()             # before those that came are expected no more
+        finally:
+            for d in digests:
+                self.feed.expect_no_more(d)
+        return L2StoreResult(len(at) == len(keys) and all(done), sum(map(sizes.get, fresh)))
+
+    def _tell_sizes(self, sizes):
+        """Of each size once: how well slots fit it."""
+        have = self.conf.slot_bytes
+        for size in set(sizes) - self.sizes:
+            self.sizes.add(size)
+            used = _used(size, have)
+            log.info("gpc: objects of %d bytes take %d slots of %d bytes, of which they use %d %%", size,
+                     self.store.slots.pieces(size), have, used)
+            better = max((-(-(-(-size // n) + HEADER) // 4096) * 4096 for n in range(1, _PIECES + 1)),
+                         key=lambda slot: (_used(size, slot), slot))
+            if used < _WELL_USED and _used(size, better) > used:
+                log.warning("gpc: gpc_slot_bytes: %d: objects of %d bytes use %d %% of their slots; of %d it were %d %%, in "
+                            "another cache and for all of its servers", have, size, used, better, _used(size, better))
 
     def pop_completed_store_tasks(self):
         return self.stores.take_all()
@@ -93,12 +140,16 @@ class GPCL2Adapter(base.L2AdapterInterface):
     def submit_lookup_and_lock_task(self, keys, group_layout_descs):
         task, bits = next(self.ids), Bitmap(len(keys))
         try:
-            at, digests = self._told(keys)
+            order = self.chains.in_step(keys)
+            at, names = self._named([keys[i] for i in order])
+            at = [order[i] for i in at]
+            digests = [digest(n, self.layouts.of_lookup(keys[i], group_layout_descs)) for i, n in zip(at, names)]
             pinned = self.store.pin(digests)
+            self.chains.of_lookup([keys[i] for i in at], digests, pinned)
             with self.lock:
-                for i, d, p in zip(at, digests, pinned):
+                for i, n, p in zip(at, names, pinned):
                     if p is not None:
-                        self.locked.setdefault(d, []).append(p)
+                        self.locked.setdefault(n, []).append(p)
                         bits.set(i)
         except Exception:
             log.exception("gpc: lookup task %d", task)
@@ -110,13 +161,13 @@ class GPCL2Adapter(base.L2AdapterInterface):
 
     def submit_unlock(self, keys):
         """One lock of each key.  A release cannot fail but for a key that has none: that is left out."""
-        pins, digests = [], self._told(keys)[1]
+        pins, names = [], self._named(keys)[1]
         with self.lock:
-            for d in digests:
-                if d in self.locked:
-                    pins.append(self.locked[d].pop())
-                    if not self.locked[d]:
-                        del self.locked[d]
+            for n in names:
+                if n in self.locked:
+                    pins.append(self.locked[n].pop())
+                    if not self.locked[n]:
+                        del self.locked[n]
         self.store.release(pins)
 
     # ---- load ----
@@ -129,7 +180,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
     def _run_load(self, task, keys, objects):
         bits = Bitmap(len(keys))
         try:
-            at, digests = self._told(keys)
+            at, digests = self._digests(keys, objects)
             held = [address_of(objects[i].byte_array) for i in at]
             done = [i for i, good in zip(at, self.store.get(digests, [p for _, p in held])) if good]
             for i in done:
@@ -147,11 +198,23 @@ class GPCL2Adapter(base.L2AdapterInterface):
     # ---- the rest ----
 
     def delete(self, keys):
-        """Whoever stored them.  What somebody loads stays until that is done, but nobody finds it."""
-        at, digests = self._told(keys)
-        gone = [(keys[i], n) for i, n in zip(at, self.store.drop(digests)) if n is not None]
-        if gone:
-            self._notify_keys_deleted([k for k, _ in gone], [n for _, n in gone])
+        """Whoever stored them, with what follows them in their prompts.  What somebody loads stays until that is done,
+        but nobody finds it."""
+        keys, digests = self._of_any_layout(keys)
+        ours = self.feed.known(digests)
+        gone = [(k, n) for k, d, n in zip(keys, digests, self.store.drop(digests)) if n is not None and d not in ours]
+        self.feed.read()
+        self.feed.say_deleted([k for k, _ in gone], [n for _, n in gone])
+
+    def get_memory_tags(self):
+        """LMCache 0.5.7 asks for it: RAM of this machine."""
+        from lmcache.v1.distributed.api import MemoryResidency, MemorySegment, MemoryTags
+        return MemoryTags(MemorySegment.DRAM, MemoryResidency.LOCAL)
+
+    def submit_touch(self, keys):
+        """LMCache 0.5.7 calls it for what it has found in its own memory: recent here too, and not locked."""
+        self.store.touch(self._of_any_layout(keys)[1])
+        self._notify_keys_accessed(keys)
 
     def get_usage(self):
         """Of the cache, with what others have stored.  What gpc has evicted cannot be told by salt, so no salt is."""
@@ -172,6 +235,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
         if self.store.c.closed:
             return
         self.threads.shutdown()
+        self.feed.close()
         with self.lock:
             pins, self.locked = [p for ps in self.locked.values() for p in ps], {}
         self.store.release(pins)

@@ -9,7 +9,8 @@ import logging
 from ..engines.config import ConfigError
 from ..engines.weights import weights_of
 
-IMAGE_VERSION = 1                # grows when what lies in a slot changes
+IMAGE_VERSION = 2                # grows when what lies in a slot changes, or its name
+NAME = 16                        # bytes
 
 log = logging.getLogger("lmcache.gpc")
 
@@ -38,12 +39,17 @@ class Names:
                 self.weights[model] = None
         return self.weights[model]
 
-    def digest(self, key):
-        """Of an ObjectKey; None: its model's weights cannot be told."""
+    def name(self, key):
+        """Of an ObjectKey, of any layout; None: its model's weights cannot be told."""
         weights = self._weights(key.model_name)
         if weights is None:
             return None
         h = hashlib.sha256(json.dumps([weights, key.model_name, key.kv_rank, key.object_group_id,
                                        key.cache_salt]).encode() + b"\n")
         h.update(key.chunk_hash)
-        return h.digest()
+        return h.digest()[:NAME]
+
+
+def digest(name, layout):
+    """The layout is its end, so that those in a cache can be told from its digests: `delete` is not told them."""
+    return name + layout

@@ -94,8 +94,9 @@ class GPCStorage(api.HiCacheStorage):
 
     def _put(self, pool, keys, parts, chained, extra_info=None):
         prefix = getattr(extra_info, "prefix_keys", None)
-        before = self.names.digests(prefix[-1:], pool)[0] if chained and prefix else None
-        return self._ready().put(self.names.digests(keys, pool), parts, chained, before)
+        digests = self.names.digests(keys, pool)
+        before = self.names.digests(prefix[-1:], pool) if prefix else [None]
+        return self._ready().put(digests, parts, (before + digests)[:-1] if chained else None)
 
     def _wrong(self, what, pool, keys, host_indices):
         if keys:
