@@ -12,6 +12,7 @@ python_engines = \
 	%reldir%/gpc/engines/bytes.py \
 	%reldir%/gpc/engines/cache.py \
 	%reldir%/gpc/engines/config.py \
+	%reldir%/gpc/engines/namespace.py \
 	%reldir%/gpc/engines/publisher.py \
 	%reldir%/gpc/engines/store.py \
 	%reldir%/gpc/engines/weights.py \
@@ -28,6 +29,7 @@ python_engines = \
 	%reldir%/gpc/sglang/README.md \
 	%reldir%/gpc/sglang/__init__.py \
 	%reldir%/gpc/sglang/config.py \
+	%reldir%/gpc/sglang/engine.py \
 	%reldir%/gpc/sglang/name.py \
 	%reldir%/gpc/sglang/pages.py \
 	%reldir%/gpc/sglang/storage.py \

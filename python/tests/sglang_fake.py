@@ -64,6 +64,10 @@ class HiCacheStorage(abc.ABC):
         return None
 
 
+ARGS = types.SimpleNamespace(json_model_override_args="{}", dtype="auto", quantization=None, kv_cache_dtype="auto",
+                             revision=None, load_format="auto")
+
+
 def install():
     """Put it where gpc.sglang imports it from, and the two names of torch that it needs."""
     whole = ""
@@ -74,6 +78,7 @@ def install():
             setattr(sys.modules[parent], part, sys.modules[whole])
     for c in (PoolName, PoolHitPolicy, PoolTransfer, PoolTransferResult, HiCacheStorage):
         setattr(sys.modules[whole], c.__name__, c)
+    sys.modules["sglang.srt.runtime_context"] = ns(get_server_args=lambda: ARGS)
     sys.modules["torch"] = types.SimpleNamespace(empty=lambda n, dtype: Tensor(n), uint8=None)
 
 
@@ -112,10 +117,11 @@ class Tensor:
 
 class HostPool:
     """K and V of `pages` pages of `page_size` tokens, one after the other for each, as SGLang's page_first; layers are
-    apart in layer_first; "no addresses" is a layout that does not tell them."""
-    dtype = "bfloat16"
+    apart in layer_first; "no addresses" is a layout that does not tell them, "no flat pages" one of page_first that makes
+    no tensor of a page, "unsupported" has neither."""
 
-    def __init__(self, pages, page=1024, page_size=4, layout="page_first"):
+    def __init__(self, pages, page=1024, page_size=4, layout="page_first", dtype="bfloat16", device_dtype=None):
+        self.dtype, self.device_pool = dtype, ns(dtype=device_dtype or dtype, store_dtype=dtype)
         self.page_size, self.page, self.layout, self.pages = page_size, page, layout, pages
         self.all = Tensor(pages * page)
         self.through = 0             # pages that went through a tensor
@@ -127,15 +133,19 @@ class HostPool:
         return [(r * self.pages * piece + i * piece, piece) for r in range(n)]
 
     def get_page_buffer_meta(self, indices):
-        if self.layout == "no addresses":
+        if self.layout in ("no addresses", "unsupported"):
             raise ValueError("Unsupported layout")
         runs = [r for i in indices[::self.page_size] for r in self._runs(i)]
         return [self.all.data_ptr() + at for at, _ in runs], [n for _, n in runs]
 
     def get_dummy_flat_data_page(self):
+        if self.layout == "no flat pages":
+            raise NotImplementedError("head_dim != v_head_dim")
         return Tensor(self.page)
 
     def get_data_page(self, index, flat=True):
+        if self.layout == "unsupported":
+            raise ValueError("Unsupported layout: unsupported")
         self.through += 1
         t = Tensor(self.page)
         t.bytes[:] = self.read(index // self.page_size)

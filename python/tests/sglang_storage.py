@@ -4,8 +4,10 @@ processes, ranks, bad bytes, no room, clear and configuration."""
 
 import ctypes
 import inspect
+import itertools
 import os
 import sys
+import tempfile
 import threading
 
 import sglang_fake as fake
@@ -15,7 +17,11 @@ fake.install()
 import gpc  # noqa: E402
 from gpc.engines.config import ConfigError  # noqa: E402
 from gpc.sglang import GPCStorage  # noqa: E402
+from gpc.sglang import engine  # noqa: E402
 from gpc.sglang.config import KEYS, Config  # noqa: E402
+from gpc.sglang.name import fingerprint  # noqa: E402
+from gpc.sglang.pages import Pages  # noqa: E402
+from gpc.sglang.storage import _left  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
 EXTRA = {"backend_name": "gpc", "module_path": "gpc.sglang", "class_name": "GPCStorage", "interface_v1": 1,
@@ -99,15 +105,21 @@ is_((a.batch_set_v1(keys, pa.indices(0, 1, 2, 3)), a.store.counts["stored"], a.s
 is_((held(a), held(b)), ((0, 0), (0, 0)), "nothing is held")
 is_(a.batch_set_v1(["x", "y"], pa.indices(0, 1)[:-1]), [False, False], "a wrong number of indices")
 is_((a.batch_set_v1([], []), a.batch_get_v1([], [])), ([], []), "no keys at all")
-for layout, through in (("layer_first", 0), ("no addresses", 2)):
+for layout, through in (("layer_first", 0), ("no addresses", 2), ("no flat pages", 0)):
     p = fake.HostPool(32, layout=layout)
     s = storage(p, gpc_name=name + "-m")
+    p.through = 0                # a page was tried
     fill(p, layout, 1)
     is_(s.batch_set_v1([layout], p.indices(0)), [True], f"{layout}: stored")
     is_((s.batch_get_v1([layout], p.indices(9)), p.read(9)), ([True], p.read(0)), "and loaded")
     is_(p.through, through, "by way of a tensor only where there are no addresses")
     s.close()
     gpc.unlink(name + "-m")
+
+raises(ConfigError, "layout 'unsupported' of host pool kv is not supported (ValueError: Unsupported layout: unsupp",
+       lambda: storage(fake.HostPool(32, layout="unsupported")), "neither addresses nor pages: refused at once")
+raises(ConfigError, "of host pool swa is not", lambda: a.register_mem_host_pool_v2(
+    fake.HostPool(32, layout="unsupported"), SWA), "of another pool as well")
 
 # ---- tensors of SGLang's own ----
 
@@ -162,17 +174,106 @@ is_((held(a), held(b)), ((0, 0), (0, 0)), "nothing is held")
 
 # ---- clear ----
 
-is_((a.clear(), a.exists("one")), (False, True), "refused: the others' cache is as it was")
+is_((a.clear(), a.exists("one"), b.exists("one")), (True, False, True), "a namespace begins: others keep theirs")
+is_((a.batch_set_v1(["one", "new"], pa.indices(0, 1)), b.exists("new")), ([True] * 2, False),
+    "what it stores from then on is its own")
+is_((a.clear(), a.exists("one")), (True, False), "each time another one")
+is_(len({a.namespace.salt, b.namespace.salt, b""}), 2, "random, where nobody says which")
+a.batch_set_v1(["detached"], pa.indices(0))
+a.close()
+a = storage(pa)
+is_((a.exists("detached"), a.exists("one")), (True, False), "SGLang detaches it and attaches one: the weights are the same")
+a.close()
+_left.clear()
+a = storage(pa)
+is_((a.exists("one"), a.exists("detached")), (True, False), "a restarted engine has those of the files")
 c = storage(gpc_tag=7, gpc_reset="tag")
 is_(c.batch_set_v1(["tagged"], c.mem_pool_host.indices(0)), [True], "stored under another tag")
-is_((c.clear(), c.exists("tagged"), c.exists("one")), (True, False, True), "by tag: only what has it is forgotten")
+is_((c.clear(), c.exists("tagged"), a.exists("tagged"), a.exists("one")), (True, False, False, True),
+    "by tag: only what has it is forgotten, also for others")
 c.close()
+_left.clear()
+
+with tempfile.TemporaryDirectory() as folder:
+    version = os.path.join(folder, "version")
+    with open(version, "w") as f:
+        f.write("step 1\n")
+    v1, v2 = storage(pa, gpc_version_file=version), storage(pb, gpc_version_file=version)
+    is_((v1.exists("one"), v1.batch_set_v1(["v"], pa.indices(0)), v2.exists("v"), a.exists("v")),
+        (False, [True], True, False), "engines of one version share")
+    with open(version, "w") as f:
+        f.write("step 2")
+    is_((v2.exists("v"), v1.clear(), v1.exists("v"), v2.exists("v")), (True, True, False, True),
+        "it is read at a clear")
+    is_((v2.clear(), v1.batch_set_v1(["w"], pa.indices(0)), v2.exists("w")), (True, [True], True),
+        "and when both have cleared they share again")
+    os.unlink(version)
+    is_((v1.clear(), v2.clear(), v1.batch_set_v1(["x"], pa.indices(0)), v2.exists("x")), (True, True, [True], False),
+        "without the file each has its own")
+    v1.close()
+    v2.close()
+_left.clear()
+
+
+class Distributed:
+    """Of two ranks, which take turns; the store is theirs."""
+    said = {}
+
+    def is_initialized(self):
+        return True
+
+    def get_world_size(self):
+        return 2
+
+    def compare_set(self, key, expected, desired):
+        return self.said.setdefault(key, desired).encode()
+
+
+dist = sys.modules["torch.distributed"] = Distributed()
+sys.modules["torch.distributed.distributed_c10d"] = fake.ns(_get_default_store=lambda: dist)
+one, other = (engine.common_random(None) for _ in range(2))
+turns = []
+for get in (one, other):
+    engine._resets = itertools.count(1)
+    turns.append([get(), get()])
+ok(turns[0] == turns[1] and len(set(turns[0])) == 2, "ranks of an engine have the same random namespaces")
+del sys.modules["torch.distributed"], sys.modules["torch.distributed.distributed_c10d"]
 
 # ---- who shares ----
 
 raises(gpc.Error, "layout", lambda: storage(gpc_weights="w2"), "a cache of that name with other weights")
 raises(gpc.Error, "layout", lambda: storage(fake.HostPool(32, layout="layer_first")), "or another layout")
 raises(gpc.Error, "layout", lambda: storage(config=fake.config(EXTRA, size=2)), "or more ranks")
+raises(gpc.Error, "layout", lambda: storage(fake.HostPool(32, dtype="uint8", device_dtype="float8_e4m3fn")), "or fp8")
+prints = set()
+for dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+    prints.add(fingerprint(a.config, "w", Pages(fake.HostPool(32, dtype="uint8", device_dtype=dtype)), {}))
+is_(len(prints), 3, "what bytes of a host pool mean on the device is part of it")
+plain = engine.meaning(a.config, fake.ARGS)
+for arg, value in (("json_model_override_args", '{"rope_scaling": {"factor": 4.0}}'), ("quantization", "fp8"),
+                   ("kv_cache_dtype", "fp8_e5m2"), ("dtype", "float16"), ("revision", "v2"), ("load_format", "dummy")):
+    was = getattr(fake.ARGS, arg)
+    setattr(fake.ARGS, arg, value)
+    raises(gpc.Error, "layout", storage, f"or another {arg}")
+    ok(engine.meaning(a.config, fake.ARGS) != plain, "which an engine is told")
+    setattr(fake.ARGS, arg, was)
+fake.ARGS.json_model_override_args = "{ }"
+is_(engine.meaning(a.config, fake.ARGS), plain, "no override is none, however it is written")
+fake.ARGS.load_format = "safetensors"
+is_(engine.meaning(a.config, fake.ARGS), plain, "the format of the files is none of their meaning")
+fake.ARGS.load_format = "auto"
+
+
+def of_pool(pool, args=fake.ARGS):
+    s = GPCStorage(fake.config(EXTRA))
+    s.args = args
+    s.register_mem_host_pool_v2(pool, "draft_kv")
+    return s.names.digests(["k"], "draft_kv")[0]
+
+
+is_(len({of_pool(fake.HostPool(8)), of_pool(fake.HostPool(8, dtype="uint8", device_dtype="float8_e5m2")),
+         of_pool(fake.HostPool(8), fake.ns(speculative_draft_model_path="d"))}), 3,
+    "a page of another pool is named by that pool's dtype, and by the draft model")
 b.close()
 b.close()
 a.close()

@@ -228,12 +228,8 @@ class Store:
             self.release(pinned)
 
     def clear(self):
-        """What has our tag, whoever stored it, where the configuration allows it."""
-        if self.conf.reset != "tag":
-            log.warning("gpc: not cleared, since others use the cache: gpc_reset is %r", self.conf.reset)
-            return False
+        """What has our tag, whoever stored it."""
         self.c.pool_clear(POOL, tag=self.conf.tag, timeout=self.conf.wait_ms / 1000)
-        return True
 
     def close(self):
         if not self.c.closed:

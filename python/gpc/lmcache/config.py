@@ -34,4 +34,4 @@ class Config:
         read(self, KEYS, params)
         if self.slot_bytes % 4096:
             raise ConfigError(f"gpc_slot_bytes: {self.slot_bytes}, a multiple of 4096 is wanted")
-        self.bytes_key, self.reset = "gpc_bytes", "refuse"
+        self.bytes_key = "gpc_bytes"

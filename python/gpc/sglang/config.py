@@ -16,6 +16,7 @@ KEYS = {
     "gpc_checksum": Key(bool, True),
     "gpc_tag": Key(int, 1, 1, 0xffffffff),
     "gpc_reset": Key(str, "refuse", one_of=("refuse", "tag")),
+    "gpc_version_file": Key(str, "", 0, 4095),
     "gpc_serve": Key(bool, True),
     "gpc_max_peers": Key(int, 64, 2, gpc.MAX_PEERS),
     "gpc_attach_ms": Key(int, 10000, 0, 600000),

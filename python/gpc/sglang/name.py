@@ -5,19 +5,17 @@
 import hashlib
 import json
 
-IMAGE_VERSION = 1                # grows when what lies in a slot changes
+IMAGE_VERSION = 2                # grows when what lies in a slot changes, or its name
 _REPLICATED = "all ranks have the same bytes"
 
 
-def fingerprint(config, weights, host_pool, page_bytes):
-    """32 bytes, of a HiCacheStorageConfig and the host pool of the KV pages.  tp_lcm_size is left out: pages are stored
-    whole, by engines of one tp_size."""
+def fingerprint(config, weights, pages, told):
+    """32 bytes, of a HiCacheStorageConfig, the host pool of the KV pages and the engine's arguments.  tp_lcm_size is left
+    out: pages are stored whole, by engines of one tp_size."""
     meaning = {
-        "image": IMAGE_VERSION, "engine": "sglang", "weights": weights, "page_bytes": page_bytes,
-        "dtype": str(getattr(host_pool, "dtype", "")), "layout": str(getattr(host_pool, "layout", "")),
-        "page_size": getattr(host_pool, "page_size", 1), "mla": bool(config.is_mla_model),
+        "image": IMAGE_VERSION, "engine": "sglang", "weights": weights, "told": told, "mla": bool(config.is_mla_model),
         "tp": 1 if config.is_mla_model else config.tp_size, "pp": config.pp_size, "cp": config.attn_cp_size,
-        "dcp": getattr(config, "dcp_size", 1),
+        "dcp": getattr(config, "dcp_size", 1), **pages.meaning(),
     }
     return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).digest()
 
@@ -34,12 +32,15 @@ class Names:
         self.own = every + [config.tp_rank, config.tp_size]
         self.replicated = every + [_REPLICATED]
         self.mla = config.is_mla_model
+        self.salt = b""                  # of the namespace
+        self.meanings = {}               # pool -> what its bytes mean; the fingerprint has that of the KV pages
 
     def digests(self, keys, pool="kv"):
         """With MLA all tensor-parallel ranks hold the same pages, but for the states of Mamba layers."""
         pool = str(pool)
         ranks = self.replicated if self.mla and pool != "mamba" else self.own
-        start = hashlib.sha256(json.dumps([pool, ranks]).encode() + b"\n")
+        words = json.dumps([pool, ranks, self.meanings.get(pool), self.salt.hex()], sort_keys=True)
+        start = hashlib.sha256(words.encode() + b"\n")
         out = []
         for key in keys:
             h = start.copy()

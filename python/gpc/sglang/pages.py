@@ -2,25 +2,55 @@
 # Tests: t/892-sglang-storage.t
 """Pages of a host pool of SGLang, as parts: where it tells their addresses, its memory itself."""
 
+import sys
+
 from ..engines.bytes import size_of
+from ..engines.config import ConfigError
 
 
 def tensor_parts(tensor):
     return [(tensor.data_ptr(), tensor.numel() * tensor.element_size())]
 
 
-def page_bytes(host_pool):
-    """Bytes of one page; 0: the pool has none of its own (a logical anchor)."""
-    try:
-        return size_of(tensor_parts(host_pool.get_dummy_flat_data_page()))
-    except (NotImplementedError, AttributeError, TypeError):
-        return 0
+def _indices_of_page(host_pool):
+    """Those of the first one, as SGLang gives them."""
+    n = getattr(host_pool, "page_size", 1) or 1
+    arange = getattr(sys.modules.get("torch"), "arange", range)
+    return arange(n)
 
 
 class Pages:
-    def __init__(self, host_pool):
-        self.pool, self.bytes = host_pool, page_bytes(host_pool)     # asked once: it allocates a page
-        self.direct = hasattr(host_pool, "get_page_buffer_meta")
+    """Which way the bytes of a pool's pages go, by what the pool answers when it is registered:
+
+        addresses     flat pages       then
+        told          whatever         straight between its memory and the cache
+        none          of some bytes    through a tensor for each page
+        none          of no bytes      a logical anchor: there is nothing to bring
+        none          none             refused: SGLang would take what is not brought for brought
+    """
+
+    def __init__(self, host_pool, name="kv"):
+        self.pool, self.direct = host_pool, hasattr(host_pool, "get_page_buffer_meta")
+        parts = self._addresses(1, _indices_of_page(host_pool))
+        self.bytes = size_of(parts[0]) if parts else self._flat_bytes(name)
+
+    def _flat_bytes(self, name):
+        try:
+            n = size_of(tensor_parts(self.pool.get_dummy_flat_data_page()))
+            if n:
+                self.pool.get_data_page(0)
+            return n
+        except (NotImplementedError, AttributeError, TypeError, ValueError) as e:
+            raise ConfigError(f"gpc.sglang: layout {getattr(self.pool, 'layout', '')!r} of host pool {name} is not "
+                              f"supported ({type(e).__name__}: {e}): start SGLang with --hicache-mem-layout page_first "
+                              "or page_first_direct") from None
+
+    def meaning(self):
+        """What its bytes mean.  A pool of fp8 says uint8, and the pool on the device what that is."""
+        told = {n: str(getattr(self.pool, n, "")) for n in ("dtype", "layout")}
+        device = getattr(self.pool, "device_pool", None)
+        return {**told, "page_bytes": self.bytes, "page_size": getattr(self.pool, "page_size", 1),
+                "device_dtype": str(getattr(device, "dtype", ""))}
 
     def _addresses(self, n, host_indices):
         """For each page its parts, in the order that the pool tells them; None: this pool's layout has none."""
@@ -28,7 +58,7 @@ class Pages:
             return None
         try:
             at, sizes = self.pool.get_page_buffer_meta(host_indices) or ((), ())
-        except (NotImplementedError, ValueError):
+        except (NotImplementedError, ValueError, AssertionError):
             self.direct = False
             return None
         if not at or len(at) % n:

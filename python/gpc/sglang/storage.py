@@ -6,6 +6,7 @@ The threads of SGLang that prefetch and back up call it at the same time.  The c
 known, since its slots have the size of a page.
 """
 
+import json
 import logging
 
 from sglang.srt.mem_cache import hicache_storage as api
@@ -13,13 +14,18 @@ from sglang.srt.mem_cache import hicache_storage as api
 from ..engines.bytes import HEADER
 from ..engines.cache import open_cache
 from ..engines.config import ConfigError
+from ..engines.namespace import Namespace
 from ..engines.store import Store
 from ..engines.weights import weights_of
+from . import engine
 from .config import Config
 from .name import Names, cache_name, fingerprint
 from .pages import Pages, tensor_parts
 
 log = logging.getLogger("sglang.gpc")
+
+_left = {}                       # who -> salt of a storage that was closed: SGLang detaches and attaches one, and its
+                                 # weights stay what they are
 
 
 class GPCStorage(api.HiCacheStorage):
@@ -27,7 +33,16 @@ class GPCStorage(api.HiCacheStorage):
         self.config = storage_config
         self.conf = Config(storage_config.extra_config or {})
         self.weights = weights_of(storage_config.model_name or "", self.conf.weights)
+        self.args = engine.server_args()
+        if self.args is None:
+            log.warning("gpc: SGLang does not tell its arguments: give engines with other --json-model-override-args, "
+                        "--quantization, --kv-cache-dtype or --revision another gpc_weights")
         self.names = Names(storage_config)
+        self.who = json.dumps([self.conf.name, storage_config.model_name, self.names.own,
+                               getattr(storage_config, "dp_rank", 0)])
+        self.namespace = Namespace(self.conf.version_file, log, random=engine.common_random(log))
+        self.namespace.salt = self.namespace.salt or _left.pop(self.who, b"")
+        self.names.salt = self.namespace.salt
         self.registered_pools, self.pages, self.store = {}, {}, None
 
     # ---- host pools ----
@@ -39,7 +54,9 @@ class GPCStorage(api.HiCacheStorage):
 
     def register_mem_host_pool_v2(self, host_pool, host_pool_name):
         self.registered_pools[host_pool_name] = host_pool
-        self.pages[host_pool_name] = Pages(host_pool)
+        pages = self.pages[host_pool_name] = Pages(host_pool, host_pool_name)
+        self.names.meanings[str(host_pool_name)] = {
+            **pages.meaning(), "draft": engine.draft(self.args) if "draft" in str(host_pool_name) else None}
 
     def on_host_pools_registered(self):
         """Where the first pool has no bytes of its own, the largest of the others gives the slots their size."""
@@ -49,7 +66,7 @@ class GPCStorage(api.HiCacheStorage):
         host_pool, n = pages.pool, pages.bytes
         if self.store or not n:
             return
-        layout = fingerprint(self.config, self.weights, host_pool, n)
+        layout = fingerprint(self.config, self.weights, pages, engine.meaning(self.config, self.args))
         name = cache_name(self.conf, layout)
         slot = -(-(n + HEADER) // 4096) * 4096
         log.info("gpc: the cache is %s, of pages of %d bytes", name, n)
@@ -176,9 +193,19 @@ class GPCStorage(api.HiCacheStorage):
     # ---- the rest ----
 
     def clear(self):
-        return self._ready().clear()
+        """The weights are others from now on, or may be: nothing of before is found here, and nobody with other weights
+        finds what comes.  Others use the cache, so it is not emptied; gpc_reset=tag: what has our tag is forgotten."""
+        store = self._ready()
+        whose = self.namespace.reset()
+        self.names.salt = self.namespace.salt
+        log.info("gpc: clear: this engine's namespace in the cache is %s from now on; others keep theirs", whose)
+        if self.conf.reset == "tag":
+            store.clear()
+        return True
 
     def close(self):
+        if self.namespace.salt:
+            _left[self.who] = self.namespace.salt
         if self.store:
             self.store.close()
 
