@@ -48,7 +48,7 @@ python_engines = \
 	%reldir%/gpc/vllm/metrics.py \
 	%reldir%/gpc/vllm/model.py \
 	%reldir%/gpc/vllm/name.py \
-	%reldir%/gpc/vllm/namespace.py \
+	%reldir%/gpc/vllm/private.py \
 	%reldir%/gpc/vllm/prompts.py \
 	%reldir%/gpc/vllm/spec.py \
 	%reldir%/gpc/vllm/worker.py

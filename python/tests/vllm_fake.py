@@ -6,6 +6,7 @@ import abc
 import ctypes
 import enum
 import hashlib
+import importlib.util
 import sys
 import types
 from typing import Any, NamedTuple
@@ -143,6 +144,17 @@ class OffloadingConnector:
     def update_connector_output(self, connector_output): ...
 
 
+def private():
+    """What gpc.vllm uses beside the interface: classes of these names, and objects with these attributes."""
+    spec = importlib.util.find_spec("gpc.vllm.private")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    out = {}
+    for (where, name), attributes in module.NEEDS.items():
+        out.setdefault(where, {})[name] = type(name, (), {"__annotations__": dict.fromkeys(attributes, Any)})
+    return out
+
+
 def install():
     """Put it where gpc.vllm imports it from."""
     names = globals()
@@ -163,6 +175,8 @@ def install():
                     setattr(sys.modules[parent], part, sys.modules[whole])
         for n in has:
             setattr(sys.modules[path], n, names[n])
+    for path, has in private().items():
+        vars(sys.modules.setdefault(path, types.ModuleType(path))).update(has)
     base = sys.modules["vllm.v1.kv_offload.base"]
     base.OffloadingCounterMetadata = base.OffloadingGaugeMetadata = Metadata
 

@@ -15,6 +15,7 @@ import gpc.vllm.finder  # noqa: E402
 import gpc.vllm.image  # noqa: E402
 import gpc.vllm.worker  # noqa: E402
 from gpc import _gpc  # noqa: E402
+from gpc.vllm import private  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
 from gpc.vllm.chunks import chunks_of  # noqa: E402
 from gpc.vllm.connector import layers_of  # noqa: E402
@@ -148,6 +149,29 @@ ranks[1].worker.beside[slots.where].c.ticket_wait()
 m.complete_load(set(keys), ctx)
 m.on_schedule_end(None)
 is_(m.c.lookup(m.finder.keys(keys)).count(-1), 2, "it is dropped, with what follows it")
+
+# ---- what vLLM promises nobody ----
+
+there = {where: fake.ns(**has) for where, has in fake.private().items()}
+is_(private.missing(there), None, "a vLLM that has what is used")
+
+
+class Other:
+    """As vLLM's, which makes all in __init__, but for one thing."""
+
+    def __init__(self):
+        self.worker = None
+        self.loads = {}
+
+
+where = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.worker"
+there["vllm"] = fake.ns(__version__="0.99.1")
+there[where].OffloadingConnectorWorker = Other
+raises(ImportError, "vLLM 0.99.1, and gpc.vllm is made for 0.32 and 0.33: OffloadingConnectorWorker has no _load_jobs",
+       lambda: private.check(there), "one without is refused, with its version")
+del there[where].OffloadingConnectorWorker
+is_(private.missing(there), where + " has no OffloadingConnectorWorker", "or with another name of it")
+
 
 def connector(groups):
     half = fake.ns(worker=ranks[1].worker, _load_jobs={})

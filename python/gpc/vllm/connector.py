@@ -5,8 +5,10 @@ with kv_load_failure_policy=recompute it computes that again, and lets it store 
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 
-from . import model
+from . import private
 from .config import Config
+
+private.check()
 
 
 def layers_of(kv_caches, layers):

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests: t/890-vllm-worker.t
+"""What gpc.vllm uses of vLLM that no interface promises.  It is looked for when GPCConnector is imported, so that a vLLM
+without it is refused at start, in a sentence that names it, and not in the middle of a request.
+
+Nothing is imported here: vLLM's connector has imported these modules.
+"""
+
+import sys
+
+MADE_FOR = "0.32 and 0.33"
+
+_OFFLOADING = "vllm.distributed.kv_transfer.kv_connector.v1.offloading."
+NEEDS = {                        # (module, class) -> attributes of its objects
+    (_OFFLOADING + "scheduler", "OffloadingConnectorScheduler"): ("manager", "config", "_req_status", "_jobs"),
+    (_OFFLOADING + "scheduler", "SchedulerOffloadConfig"): ("kv_group_configs", "blocks_per_chunk"),
+    (_OFFLOADING + "scheduler", "GroupOffloadConfig"): ("group_idx", "sliding_window_size_in_chunks"),
+    (_OFFLOADING + "scheduler", "RequestOffloadState"): ("req", "req_context", "group_states", "transfer_jobs"),
+    (_OFFLOADING + "scheduler", "RequestGroupState"): ("next_stored_chunk_idx",),
+    (_OFFLOADING + "scheduler", "TransferJobStatus"): ("req_id",),
+    (_OFFLOADING + "worker", "OffloadingConnectorWorker"): ("worker", "_load_jobs"),
+    ("vllm.v1.kv_offload.base", "ReqContext"): ("get_state", "set_state", "_offload_key_positions"),
+}
+
+
+def _has(cls, name):
+    """A method or a field, or what its __init__ assigns."""
+    init = getattr(cls.__init__, "__code__", None)
+    return hasattr(cls, name) or any(name in vars(c).get("__annotations__", {}) for c in cls.__mro__) or \
+        name in getattr(cls, "__dataclass_fields__", {}) or init is not None and name in init.co_names
+
+
+def missing(modules=sys.modules):
+    """In words, or None."""
+    for (module, name), attributes in NEEDS.items():
+        cls = getattr(modules.get(module), name, None)
+        if cls is None:
+            return f"{module} has no {name}"
+        for a in attributes:
+            if not _has(cls, a):
+                return f"{name} has no {a}"
+    return None
+
+
+def check(modules=sys.modules):
+    what = missing(modules)
+    if what:
+        version = getattr(modules.get("vllm"), "__version__", "of an unknown version")
+        raise ImportError(f"gpc.vllm: this is vLLM {version}, and gpc.vllm is made for {MADE_FOR}: {what}. Take one of "
+                          "these, or a newer gpc")
