@@ -48,6 +48,7 @@ python_engines = \
 	%reldir%/gpc/vllm/metrics.py \
 	%reldir%/gpc/vllm/model.py \
 	%reldir%/gpc/vllm/name.py \
+	%reldir%/gpc/vllm/pending.py \
 	%reldir%/gpc/vllm/private.py \
 	%reldir%/gpc/vllm/prompts.py \
 	%reldir%/gpc/vllm/spec.py \
@@ -97,8 +98,9 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/engines/lmcache.txt \
 	%reldir%/engines/lmcache_server.py \
 	%reldir%/engines/make_model.py \
+	%reldir%/engines/newest.py \
 	%reldir%/engines/requirements.txt \
-	%reldir%/engines/configs.py \
+	%reldir%/engines/stub.py \
 	%reldir%/engines/ttft.py \
 	%reldir%/engines/two_engines.py \
 	%reldir%/engines/vllm_map.py \
@@ -187,3 +189,11 @@ check-python-wheel: all
 check-engines: all
 	@sh $(srcdir)/%reldir%/engines/check.sh . $(PARTS)
 .PHONY: check-engines
+
+# The tests of the plugins over the interfaces of the newest versions that PyPI has: engines/newest.py.
+# PACKAGES="lmcache vllm==0.33.0" takes these.
+check-engines-new: all
+	@LD_LIBRARY_PATH=$(abs_builddir)/lib/.libs$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH} PYTHONDONTWRITEBYTECODE=1 \
+		PYTHONPATH=$(abs_builddir)/%reldir%:$(abs_srcdir)/%reldir%/tests \
+		$(PYTHON) $(srcdir)/%reldir%/engines/newest.py $(abs_builddir)/engines-new $(PACKAGES)
+.PHONY: check-engines-new

@@ -37,6 +37,7 @@ def over_sglang(there):
         sys.modules[name].__path__ = [os.path.join(there, *name.split("."))]
     api = importlib.import_module("sglang.srt.mem_cache.hicache_storage")
     import sglang_fake as fake
+    sys.modules["sglang.srt.runtime_context"] = types.SimpleNamespace(get_server_args=lambda: fake.ARGS)
     for c in ("PoolName", "PoolHitPolicy", "PoolTransfer", "PoolTransferResult", "HiCacheStorage"):
         setattr(fake, c, getattr(api, c))
     fake.install = lambda: sys.modules.update(torch=types.SimpleNamespace(empty=lambda n, dtype: fake.Tensor(n),
@@ -73,4 +74,5 @@ def main():
     runpy.run_path(os.path.join(here, "..", "tests", TESTS[what]), run_name="__main__")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -45,11 +45,12 @@ class Store:
         """They are as recent as after a lookup."""
         self.release(self._pin(digests, gpc.REF))
 
-    def pin(self, digests):
-        """For each one its blocks, all referenced, or None."""
-        pinned = self._pin(digests, gpc.REF)
-        self.counts["lookups"] += len(digests)
-        self.counts["hits"] += sum(p is not None for p in pinned)
+    def pin(self, digests, counts=True):
+        """For each one its blocks, all referenced, or None.  counts: it is a question; else a store asks."""
+        pinned = self._pin(digests, gpc.REF if counts else gpc.REF | gpc.QUIET)
+        if counts:
+            self.counts["lookups"] += len(digests)
+            self.counts["hits"] += sum(p is not None for p in pinned)
         return pinned
 
     def _pin(self, digests, flags):
@@ -129,7 +130,7 @@ class Store:
         parents: for each one the digest before it in its prompt, of an object of as many pieces, or None: they are
         evicted from the end.  It comes before them in digests, where it is one of these.
         fresh: a set that gets the digests that were not there."""
-        pinned = self._pin(digests, gpc.REF | gpc.QUIET)     # held, so that room for the rest is not made of these
+        pinned = self.pin(digests, False)        # held, so that room for the rest is not made of these
         try:
             done = [p is not None for p in pinned]
             todo = list({d: i for i, d in reversed(list(enumerate(digests))) if not done[i]}.values())[::-1]
@@ -217,7 +218,7 @@ class Store:
 
     def drop(self, digests):
         """Forget them, whoever stored them.  Bytes of each one that was there, otherwise None."""
-        pinned = self.pin(digests)
+        pinned = self.pin(digests, False)
         try:
             sizes = [p and self.size(d, p) for d, p in zip(digests, pinned)]
             blocks = [b for p in pinned if p for b in p]
