@@ -4,6 +4,7 @@ there is abstract here.  And an engine's side of it: requests, and KV caches wit
 
 import abc
 import ctypes
+import dataclasses
 import enum
 import hashlib
 import importlib.util
@@ -34,10 +35,12 @@ class PrepareStoreOutput(NamedTuple):
     evicted_keys: list
 
 
-class OffloadingEvent(NamedTuple):
+@dataclasses.dataclass
+class OffloadingEvent:
     keys: list
     medium: Medium
     removed: bool
+    metadata_only: bool = False          # of 0.33
 
 
 class TransferResult(NamedTuple):

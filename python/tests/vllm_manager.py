@@ -408,8 +408,37 @@ is_([(set(x.keys), x.removed, x.medium) for x in e.take_events()], [(set(more), 
     "what another one stores")
 a.c.drop(a.c.lookup(a.finder.keys(more[1:])))
 is_([(x.keys, x.removed) for x in e.take_events()], [(more[1:], True)], "and what goes")
+
+told = "metadata_only" in getattr(fake.OffloadingEvent, "__dataclass_fields__", ())      # 0.33
+claimed = [fake.prompt(f"claimed {i}", 1) for i in range(4)]
+waits = [fake.prompt(f"claimed {i}", 1)[0] for i in range(4)]
+for i, (c, _) in enumerate(claimed):
+    c.req_id, waits[i].req_id = f"a{i}", f"e{i}"
+is_([a.lookup(k[0], c) for c, k in claimed] + [e.lookup(k[0], w) for (_, k), w in zip(claimed, waits)],
+    [MISS] * 4 + [fake.LookupResult.HIT_PENDING] * 4, "an engine claims four keys, and another one waits")
+is_(list(e.take_events()), [], "which is no event")
+store(a, *claimed[0])
+store(a, *claimed[1])
+a.on_request_finished(claimed[2][0])
+a.on_request_finished(claimed[3][0])
+settle(a)
+settle(e)
+is_([e.lookup(claimed[i][1][0], waits[i]) for i in (0, 2)], [fake.LookupResult.HIT, MISS],
+    "it stores two, and gives up two: two answers")
+for w in (waits[1], waits[3]):
+    e.on_request_finished(w)
+noted = [(x.keys, x.removed) for x in e.take_events() if getattr(x, "metadata_only", False)]
+is_(noted, [([claimed[2][1][0], claimed[3][1][0]], True)] if told else [],
+    "vLLM is told of those that are nowhere: its notes of them end")
+is_(list(e.take_events()), [], "once")
+e.lookup(claimed[2][1][0], waits[2])
+e.on_request_finished(waits[2])
+e.on_request_finished(waits[0])
+is_((e.pending.waiting, e.pending.left), ({}, []), "and nothing of it is kept")
+is_(e.config_info(), [dict(zip(GPCOffloadingSpec.config_info_keys({}), (
+    name, 40, 4096, e.conf.claim_chunks, e.conf.checksum)))], "facts of the cache, for vLLM's page")
 stats = a.get_stats()
-is_((stats.counters["vllm:kv_offload_gpc_stored"], stats.gauges["vllm:kv_offload_gpc_storing"]), (14, 0), "counts")
+is_((stats.counters["vllm:kv_offload_gpc_stored"], stats.gauges["vllm:kv_offload_gpc_storing"]), (16, 0), "counts")
 is_(stats.gauges["vllm:kv_offload_gpc_available"], 40, "all slots could be had")
 is_(a.get_stats().counters, {}, "since the last call")
 is_(set(stats.counters) | set(stats.gauges) <= set(GPCOffloadingSpec.build_metric_definitions({})), True,

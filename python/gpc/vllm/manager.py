@@ -18,10 +18,10 @@ from ..engines.publisher import Publisher
 from .adapters import Adapters
 from .cache import POOL, where
 from .events import Events
-from .finder import Finder, Request
+from .finder import PENDING, Finder, Request
 from .image import Slots
-from .metrics import stats_of
-from .namespace import Namespace
+from .metrics import info_of, stats_of
+from .pending import Pending
 from .prompts import Prompts
 
 log = logging.getLogger("vllm.gpc")
@@ -49,7 +49,9 @@ class Manager:
         self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
         self.generation = 0
         self.short = False       # the last prepare_store found fewer slots than it wanted
-        self.events = Events(cache, self._told_keys) if events else None
+        self.events = Events(cache) if events else None
+        self.pending = Pending(events and "metadata_only" in getattr(api.OffloadingEvent, "__dataclass_fields__", ()),
+                               lambda keys: [b >= 0 for b in cache.lookup(self.finder.keys(keys), flags=gpc.QUIET)])
         self.prompts = Prompts(cache, name, conf, self.finder.ask)
 
     def set_chained(self, groups):
@@ -94,6 +96,7 @@ class Manager:
         self.finder.unpin(req)
         self.finder.step.discard(req)
         self.finder.drop_ahead(req)
+        self.pending.finished(req_context.req_id)
 
     def on_schedule_end(self, context):
         self.finder.end_step()
@@ -103,8 +106,10 @@ class Manager:
 
     def lookup(self, key, req_context):
         if key in self.storing:          # our own worker writes it at this moment
-            return self.api.LookupResult.HIT_PENDING
-        answer = self.finder.lookup(key, self._asks(req_context), req_context._offload_key_positions)
+            answer = PENDING
+        else:
+            answer = self.finder.lookup(key, self._request(req_context), req_context._offload_key_positions)
+        self.pending.answered(key, answer, req_context.req_id)
         return self.api.LookupResult[answer]
 
     def get_load_source(self, key, req_context):
@@ -235,6 +240,8 @@ class Manager:
             return
         for removed, keys in self.events.take():
             yield self.api.OffloadingEvent(keys=keys, medium=self.api.Medium.CPU, removed=removed)
+        if gone := self.pending.take():
+            yield self.api.OffloadingEvent(keys=gone, medium=self.api.Medium.CPU, removed=True, metadata_only=True)
 
     def has_pending_work(self):
         self.publisher.collect()
@@ -253,6 +260,7 @@ class Manager:
         for req in self.loads:
             req.apart = True     # what it loads is of before
         self.loads.clear()
+        self.pending.reset()
         self.finder.end_step()
         self.finder.drop_ahead()
         self.generation += 1
@@ -283,6 +291,9 @@ class Manager:
 
     def get_stats(self):
         return stats_of(self.api, self.counts, self.c, len(self.storing), len(self.finder.ahead))
+
+    def config_info(self):
+        return [info_of(self.c, self.where.name, self.conf)]
 
     def shutdown(self):
         """Closed by the first call.  Stores that workers still write stay reserved until these have gone."""

@@ -21,6 +21,7 @@ GAUGES = {
     "live": "Chunks in the cache, of all engines.",
     "available": "Slots that a store could have now, free or by eviction.",
 }
+INFO = ("gpc_name", "gpc_slots", "gpc_chunk_bytes", "gpc_claim_chunks", "gpc_checksum")
 _PREFIX = "vllm:kv_offload_gpc_"
 
 
@@ -42,3 +43,9 @@ def stats_of(api, counts, cache, storing, ahead):
                         ("available", cache.pool_available(POOL))):
         stats.set_gauge(_PREFIX + name, value)
     return stats
+
+
+def info_of(cache, name, conf):
+    """Labels of vllm:kv_offload_config_info, of vLLM 0.33."""
+    return dict(zip(INFO, (name, cache.pool_get(POOL).blocks, cache.pool_memory(POOL).block_bytes, conf.claim_chunks,
+                           conf.checksum)))

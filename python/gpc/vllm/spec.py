@@ -39,6 +39,10 @@ class GPCOffloadingSpec(base.OffloadingSpec):
     def build_metric_definitions(cls, extra_config):
         return metrics.definitions(API)
 
+    @classmethod
+    def config_info_keys(cls, extra_config):
+        return metrics.INFO
+
     def __init__(self, config):
         super().__init__(config)
         self.conf = Config(self.extra_config)
