@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""newest.py FOLDER [PACKAGE[==VERSION]...] - the tests of gpc.vllm, gpc.sglang and gpc.lmcache over the interface modules of
-the newest versions, pre-releases too, that PyPI has of vLLM, SGLang and LMCache.
+"""newest.py FOLDER [PACKAGE[==VERSION]...] - the tests of gpc.vllm, gpc.sglang and gpc.lmcache over the interface modules
+of the newest versions, pre-releases too, that PyPI has of vLLM, SGLang and LMCache.
 
-What they import beside is a stand-in (stub.py), so this needs no PyTorch, and seconds when the wheels are there.  Their
-Python files are kept in FOLDER; a wheel of vLLM has some 350 MB and is downloaded once for each version.  It prints what
-failed, and a table.  The status is 1 if anything failed.
+What they import beside is a stand-in (stub.py), so this needs no PyTorch, and seconds when the wheels are there.
+Their Python files are kept in FOLDER; a wheel of vLLM has some 350 MB and is downloaded once for each version.  It
+prints what failed, and a table.  The status is 1 if anything failed.
 
 newest.py FOLDER --over PACKAGE TREE TEST is one of its runs.
 """
@@ -51,7 +51,8 @@ def unpacked(folder, package, version):
     tree = os.path.join(folder, f"{package}-{version}")
     if not os.path.exists(tree):
         with tempfile.TemporaryDirectory(dir=folder) as wheels:
-            _pip("download", "-q", "--no-deps", "--pre", "--only-binary", ":all:", "-d", wheels, f"{package}=={version}")
+            _pip("download", "-q", "--no-deps", "--pre", "--only-binary", ":all:", "-d", wheels,
+                 f"{package}=={version}")
             with zipfile.ZipFile(*glob(os.path.join(wheels, "*.whl"))) as wheel:
                 wheel.extractall(wheels + "/tree", [n for n in wheel.namelist() if n.endswith((".py", "/METADATA"))])
             os.rename(wheels + "/tree", tree)

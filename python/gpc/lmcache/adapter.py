@@ -77,9 +77,9 @@ class GPCL2Adapter(base.L2AdapterInterface):
 
     def _of_any_layout(self, keys):
         """(keys, digests) of all layouts that the cache has."""
-        self.feed.read()
+        layouts = self.feed.read()
         at, names = self._named(keys)
-        both = [(keys[i], digest(n, layout)) for i, n in zip(at, names) for layout in self.feed.layouts]
+        both = [(keys[i], digest(n, layout)) for i, n in zip(at, names) for layout in layouts]
         return [k for k, _ in both], [d for _, d in both]
 
     # ---- store ----
@@ -129,8 +129,9 @@ class GPCL2Adapter(base.L2AdapterInterface):
             better = max((-(-(-(-size // n) + HEADER) // 4096) * 4096 for n in range(1, _PIECES + 1)),
                          key=lambda slot: (_used(size, slot), slot))
             if used < _WELL_USED and _used(size, better) > used:
-                log.warning("gpc: gpc_slot_bytes: %d: objects of %d bytes use %d %% of their slots; of %d it were %d %%, in "
-                            "another cache and for all of its servers", have, size, used, better, _used(size, better))
+                log.warning("gpc: gpc_slot_bytes: %d: objects of %d bytes use %d %% of their slots; of %d it were "
+                            "%d %%, in another cache and for all of its servers", have, size, used, better,
+                            _used(size, better))
 
     def pop_completed_store_tasks(self):
         return self.stores.take_all()

@@ -79,11 +79,13 @@ class Feed:
     # ---- the events ----
 
     def read(self):
-        """All of them until now."""
+        """All of them until now.  The layouts of all objects that were seen in the cache."""
         with self.lock:
             while not self._read_some():
                 pass
+            layouts = sorted(self.layouts)
         self._tell()
+        return layouts
 
     def say_deleted(self, names, sizes):
         """Of objects that this server did not store."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/893-lmcache-adapter.t
-"""Dtypes and shapes of objects: bytes of bfloat16 are no object for an engine of float16, nor those of fp8_e4m3 for one of
-fp8_e5m2, and ObjectKey does not tell them apart.
+"""Dtypes and shapes of objects: bytes of bfloat16 are no object for an engine of float16, nor those of fp8_e4m3 for one
+of fp8_e5m2, and ObjectKey does not tell them apart.
 
     who asks                                        layout
     a lookup                                        that of the key's object group, group_layout_descs

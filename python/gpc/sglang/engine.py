@@ -65,7 +65,8 @@ def common_random(log):
             return mine
         try:                             # the first rank that asks says it
             from torch.distributed.distributed_c10d import _get_default_store
-            return bytes.fromhex(_get_default_store().compare_set(f"gpc.sglang reset {number}", "", mine.hex()).decode())
+            key = f"gpc.sglang reset {number}"
+            return bytes.fromhex(_get_default_store().compare_set(key, "", mine.hex()).decode())
         except Exception as e:
             log.warning("gpc: the ranks of this engine share no pages until it is restarted: %s. A gpc_version_file "
                         "says what they have in common", e)

@@ -10,8 +10,8 @@ _REPLICATED = "all ranks have the same bytes"
 
 
 def fingerprint(config, weights, pages, told):
-    """32 bytes, of a HiCacheStorageConfig, the host pool of the KV pages and the engine's arguments.  tp_lcm_size is left
-    out: pages are stored whole, by engines of one tp_size."""
+    """32 bytes, of a HiCacheStorageConfig, the host pool of the KV pages and the engine's arguments.  tp_lcm_size is
+    left out: pages are stored whole, by engines of one tp_size."""
     meaning = {
         "image": IMAGE_VERSION, "engine": "sglang", "weights": weights, "told": told, "mla": bool(config.is_mla_model),
         "tp": 1 if config.is_mla_model else config.tp_size, "pp": config.pp_size, "cp": config.attn_cp_size,
