@@ -279,19 +279,20 @@ def left(a, keys):
     return [None if sorted(r, reverse=True) != r else sum(r) for r in rows]
 
 
-a.store.c.evict(0, 16, timeout=100)
-forget(a)
-prompt = ranks("prompt", 4)
-rest(a, prompt)
-for some in (prompt[:2], prompt[3:1:-1], prompt[4:]):        # of the second task the last one first
-    ok(store(a, some, [fake.Memory(12000, "prompt ") for _ in some]).is_successful(), "stored, two slots each")
-next_tick(prompt[0])
-is_((left(a, prompt), rest(b, prompt)), ([4, 4], [True] * 8), "a prompt of two ranks, and it is looked up")
-for n in (3, 2, 1, 0):
-    a.store.c.evict(0, 4, timeout=100)
-    is_(left(a, prompt), [n, n], f"four slots less: its first {n} objects of each rank are left")
-is_(sorted({k.chunk_hash for w, k, _ in told(a, 16) if w == "deleted"}), [f"prompt {i}".encode() for i in range(4)],
-    "listeners are told of evictions")
+for size, slots in ((12000, 2), (8000, 1)):
+    a.store.c.evict(0, 16, timeout=100)
+    forget(a)
+    prompt = ranks(f"prompt {slots}", 4)
+    rest(a, prompt)
+    for some in (prompt[:2], prompt[3:1:-1], prompt[4:]):    # of the second task the last one first
+        ok(store(a, some, [fake.Memory(size, "prompt ") for _ in some]).is_successful(), f"stored, slots each: {slots}")
+    next_tick(prompt[0])
+    is_((left(a, prompt), rest(b, prompt)), ([4, 4], [True] * 8), "a prompt of two ranks, and it is looked up")
+    for n in (3, 2, 1, 0):
+        a.store.c.evict(0, 2 * slots, timeout=100)
+        is_(left(a, prompt), [n, n], f"two objects less: its first {n} of each rank are left")
+    is_({k.chunk_hash for w, k, _ in told(a, 16) if w == "deleted"}, {k.chunk_hash for k in prompt},
+        "listeners are told of evictions")
 
 ring = Chains(2)
 ring.of_lookup(prompt[:6:2], [b"a", b"b", b"c"], [None] * 3)
@@ -336,16 +337,17 @@ has_tags = hasattr(fake.L2AdapterInterface, "get_memory_tags")      # of the int
 tags = a.get_memory_tags() if has_tags else None
 ok(not has_tags or (tags.segment.value, tags.residency.value) == ("dram", "local"), "RAM of this machine")
 a.store.c.evict(0, 16, timeout=100)
-pair = keys_of("pair", 2)
-for k in pair:
+three = keys_of("three", 3)
+for k in three:
     store(a, [k], [fake.Memory(100)])
 forget(a)
-b.submit_touch(pair[:1])
-is_(b.told[-1], ("accessed", pair[:1]), "a touch is told")
-next_tick(pair[0])
-b.submit_touch(pair[:1])
+next_tick(three[2])
+b.submit_touch(three[:1])
+is_(b.told[-1], ("accessed", three[:1]), "a touch is told")
 a.store.c.evict(0, 1, timeout=100)
-is_(rest(b, pair), [True, False], "and what was touched is the last to go")
+is_(rest(b, three), [True, False, True], "and what was not touched goes first")
+a.store.c.pool_clear(0)
+is_(told(a, 3), [("deleted", k, 100) for k in three], "a clear of all is told")
 
 # ---- how well slots fit ----
 
