@@ -66,8 +66,8 @@ class GPCL2Adapter(base.L2AdapterInterface):
         return self.loads.fileno()
 
     def _named(self, keys):
-        """(places, names) of the keys whose weights can be told."""
-        all_ = [(i, self.names.name(k)) for i, k in enumerate(keys)]
+        """(places, names) of the keys whose weights can be told, in the order of their uses."""
+        all_ = [(i, self.names.name(keys[i])) for i in self.chains.in_step(keys)]
         return [i for i, n in all_ if n is not None], [n for _, n in all_ if n is not None]
 
     def _digests(self, keys, objects):
@@ -141,9 +141,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
     def submit_lookup_and_lock_task(self, keys, group_layout_descs):
         task, bits = next(self.ids), Bitmap(len(keys))
         try:
-            order = self.chains.in_step(keys)
-            at, names = self._named([keys[i] for i in order])
-            at = [order[i] for i in at]
+            at, names = self._named(keys)
             digests = [digest(n, self.layouts.of_lookup(keys[i], group_layout_descs)) for i, n in zip(at, names)]
             pinned = self.store.pin(digests)
             self.chains.of_lookup([keys[i] for i in at], digests, pinned)

@@ -4,7 +4,7 @@
 
 A store does not tell it: its keys are of several prompts, or of a part of one.  The lookup before it does: it has all
 keys of one prompt, those of each rank and object group in order.  Of those that it does not find the one before is
-remembered.  The keys of one lookup are used in the order of their places in their rows, so that of all rows the ends
+remembered.  The keys of one call are used in the order of their places in their rows, so that of all rows the ends
 are least recent: a hit needs all ranks.
 """
 
