@@ -101,6 +101,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/engines/newest.py \
 	%reldir%/engines/requirements.txt \
 	%reldir%/engines/stub.py \
+	%reldir%/engines/configs.py \
 	%reldir%/engines/ttft.py \
 	%reldir%/engines/two_engines.py \
 	%reldir%/engines/vllm_map.py \

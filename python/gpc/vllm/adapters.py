@@ -17,8 +17,8 @@ import logging
 import os
 
 from ..engines.config import ConfigError
+from ..engines.namespace import salt_of
 from ..engines.weights import weights_of
-from .namespace import salt_of
 
 log = logging.getLogger("vllm.gpc")
 

@@ -5,7 +5,7 @@ with kv_load_failure_policy=recompute it computes that again, and lets it store 
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 
-from . import private
+from . import model, private
 from .config import Config
 
 private.check()

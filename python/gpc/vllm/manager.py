@@ -14,6 +14,7 @@ import logging
 
 import gpc
 
+from ..engines.namespace import Namespace
 from ..engines.publisher import Publisher
 from .adapters import Adapters
 from .cache import POOL, where
@@ -41,7 +42,7 @@ class Manager:
                                      "no_room", "skipped"), 0)
         self.where = where(cache, name, conf, layout)
         self.finder = Finder(cache, conf, groups, self.counts)
-        self.namespace, self.adapters = Namespace(conf.version_file, unshared), Adapters(adapter_words)
+        self.namespace, self.adapters = Namespace(conf.version_file, log, unshared), Adapters(adapter_words)
         self.finder.salt = self.namespace.salt
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
         self.storing = {}        # key -> block: reserved, a worker writes it
@@ -49,9 +50,9 @@ class Manager:
         self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
         self.generation = 0
         self.short = False       # the last prepare_store found fewer slots than it wanted
-        self.events = Events(cache) if events else None
+        self.events = Events(cache, self._told_keys) if events else None
         self.pending = Pending(events and "metadata_only" in getattr(api.OffloadingEvent, "__dataclass_fields__", ()),
-                               lambda keys: [b >= 0 for b in cache.lookup(self.finder.keys(keys), flags=gpc.QUIET)])
+                               self._live)
         self.prompts = Prompts(cache, name, conf, self.finder.ask)
 
     def set_chained(self, groups):
@@ -87,6 +88,11 @@ class Manager:
         """For each, all gpc keys that this engine asks for it under."""
         return [self.finder.keys(offload_keys, s) for s in self.adapters.salts(self.namespace.salt)]
 
+    def _live(self, offload_keys):
+        """Whether each is in the cache, under any of these."""
+        found = [self.c.lookup(keys, flags=gpc.QUIET) for keys in self._told_keys(offload_keys)]
+        return [max(blocks) >= 0 for blocks in zip(*found)]
+
     def on_new_request(self, req_context):
         self._request(req_context)
         return self.api.RequestOffloadingContext()
@@ -108,7 +114,7 @@ class Manager:
         if key in self.storing:          # our own worker writes it at this moment
             answer = PENDING
         else:
-            answer = self.finder.lookup(key, self._request(req_context), req_context._offload_key_positions)
+            answer = self.finder.lookup(key, self._asks(req_context), req_context._offload_key_positions)
         self.pending.answered(key, answer, req_context.req_id)
         return self.api.LookupResult[answer]
 
