@@ -41,10 +41,12 @@ python_engines = \
 	%reldir%/gpc/vllm/config.py \
 	%reldir%/gpc/vllm/connector.py \
 	%reldir%/gpc/vllm/cuda.py \
+	%reldir%/gpc/vllm/drops.py \
 	%reldir%/gpc/vllm/events.py \
 	%reldir%/gpc/vllm/finder.py \
 	%reldir%/gpc/vllm/image.py \
 	%reldir%/gpc/vllm/manager.py \
+	%reldir%/gpc/vllm/meet.py \
 	%reldir%/gpc/vllm/metrics.py \
 	%reldir%/gpc/vllm/model.py \
 	%reldir%/gpc/vllm/name.py \
@@ -52,7 +54,8 @@ python_engines = \
 	%reldir%/gpc/vllm/private.py \
 	%reldir%/gpc/vllm/prompts.py \
 	%reldir%/gpc/vllm/spec.py \
-	%reldir%/gpc/vllm/worker.py
+	%reldir%/gpc/vllm/worker.py \
+	%reldir%/gpc/vllm/writer.py
 python_sources = \
 	%reldir%/src/args.c \
 	%reldir%/src/array.c \
@@ -121,6 +124,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/tap.py \
 	%reldir%/tests/threads.py \
 	%reldir%/tests/transfers.py \
+	%reldir%/tests/vllm_failures.py \
 	%reldir%/tests/vllm_fake.py \
 	%reldir%/tests/vllm_events.py \
 	%reldir%/tests/vllm_gpu.py \

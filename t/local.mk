@@ -358,6 +358,7 @@ t_scripts = \
 	%reldir%/891-vllm-gpu.t \
 	%reldir%/892-sglang-storage.t \
 	%reldir%/893-lmcache-adapter.t \
+	%reldir%/python/vllm-failures.t \
 	%reldir%/python/vllm-namespace.t \
 	%reldir%/python/vllm-words.t \
 	%reldir%/910-man-examples.t \

@@ -117,6 +117,15 @@ class OffloadingSpec(abc.ABC):
     def get_worker(self, kv_caches): ...
 
 
+@dataclasses.dataclass
+class OffloadingWorkerMetadata:
+    completed_jobs: dict = dataclasses.field(default_factory=dict)
+
+    def aggregate(self, other):
+        jobs = {*self.completed_jobs, *other.completed_jobs}
+        return OffloadingWorkerMetadata({j: self.completed_jobs.get(j, 0) + other.completed_jobs.get(j, 0) for j in jobs})
+
+
 class OffloadingConnector:
     """Where GPCConnector hooks in."""
     connector_scheduler = connector_worker = None
@@ -139,12 +148,28 @@ class OffloadingConnector:
 
     def get_transfer_results(self, finished_req_ids):
         """vLLM's worker forgets a load when it has told its end."""
+        self.connector_worker.told = []
         for result in self.connector_worker.worker.get_finished():
             self.connector_worker._load_jobs.pop(result.job_id, None)
+            self.connector_worker.told.append(result.job_id)
         return ns(failed_recving=set())
 
+    def build_connector_worker_meta(self):
+        """vLLM's of this step, with the jobs that get_transfer_results has told."""
+        return OffloadingWorkerMetadata({j: 1 for j in self.connector_worker.told})
+
+    def get_handshake_metadata(self):
+        return None
+
     def update_state_after_alloc(self, request, blocks, num_external_tokens): ...
-    def update_connector_output(self, connector_output): ...
+
+    def update_connector_output(self, connector_output):
+        """vLLM's scheduler: a job is complete when all workers have told it."""
+        meta, half = getattr(connector_output, "kv_connector_worker_meta", None), self.connector_scheduler
+        for number in meta.completed_jobs if meta else ():
+            job = half._jobs.pop(number)
+            ctx = half._req_status[job.req_id].req_context
+            (half.manager.complete_store if job.is_store else half.manager.complete_load)(job.keys, ctx)
 
 
 def private():
@@ -167,6 +192,7 @@ def install():
                                     "OffloadingSpec"],
         "vllm.v1.metrics.cache_hit_source": ["CacheHitSource"],
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics": ["OffloadingConnectorStats"],
+        "vllm.distributed.kv_transfer.kv_connector.v1.offloading.common": ["OffloadingWorkerMetadata"],
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector": ["OffloadingConnector"],
     }.items():
         whole = ""

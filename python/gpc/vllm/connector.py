@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/890-vllm-worker.t
+# Tests: t/890-vllm-worker.t t/python/vllm-failures.t
 """vLLM's OffloadingConnector, whose worker asserts that no load fails.  This one tells vLLM what was not loaded, so that
 with kv_load_failure_policy=recompute it computes that again, and lets it store again what it has computed."""
 
+from dataclasses import dataclass, field, fields
+
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import OffloadingWorkerMetadata
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 
 from . import model, private
@@ -21,6 +24,22 @@ def layers_of(kv_caches, layers):
             inside = [s if s < t.stride(0) else "outside" for s in t.stride()[1:]]
             out.append([name, str(t.dtype), list(t.shape[1:]), inside, backend.get_name() if backend else None])
     return out
+
+
+@dataclass
+class WorkerMetadata(OffloadingWorkerMetadata):
+    """vLLM's knows of no job that fails."""
+    unmoved: dict = field(default_factory=dict)      # job -> slots that its store has not filled, or its load not brought
+
+    @classmethod
+    def of(cls, meta, unmoved):
+        return cls(**{f.name: getattr(meta, f.name) for f in fields(meta) if f.name != "unmoved"}, unmoved=unmoved)
+
+    def aggregate(self, other):
+        merged = {job: list(slots) for job, slots in self.unmoved.items()}
+        for job, slots in getattr(other, "unmoved", {}).items():
+            merged.setdefault(job, []).extend(slots)
+        return self.of(super().aggregate(other), merged)
 
 
 class GPCConnector(OffloadingConnector):
@@ -71,6 +90,18 @@ class GPCConnector(OffloadingConnector):
         self.connector_worker.worker.reported = True     # before the first load
         self.connector_worker.worker.set_layers(layers_of(kv_caches, self.layers))
 
+    def get_handshake_metadata(self):
+        """vLLM asks its workers when the scheduler, and so the cache, is there, and before the first request."""
+        if self.connector_worker is not None and self.connector_worker.worker is not None:
+            self.connector_worker.worker.attach_at_start()
+        return super().get_handshake_metadata()
+
+    def build_connector_worker_meta(self):
+        meta = super().build_connector_worker_meta()
+        if meta is None:
+            return None
+        return WorkerMetadata.of(meta, self.connector_worker.worker.take_unmoved())
+
     def get_transfer_results(self, finished_req_ids):
         jobs = dict(self.connector_worker._load_jobs)
         results = super().get_transfer_results(finished_req_ids)
@@ -93,7 +124,17 @@ class GPCConnector(OffloadingConnector):
         if num_external_tokens:
             self.loading[request.request_id] = blocks.get_block_ids()
 
+    def _tell_unmoved(self, meta):
+        """Before vLLM ends these jobs: for it none has failed."""
+        scheduler = self.connector_scheduler
+        for number, slots in getattr(meta, "unmoved", {}).items():
+            job = scheduler._jobs.get(number)    # none: a reset has forgotten it
+            request = job and scheduler._req_status.get(job.req_id)
+            if request:
+                scheduler.manager.set_unmoved(slots, job.is_store, request.req_context)
+
     def update_connector_output(self, connector_output):
+        self._tell_unmoved(getattr(connector_output, "kv_connector_worker_meta", None))
         for request, groups in self.loading.items():
             if request in connector_output.failed_recving:       # vLLM looks for all of it again
                 self._store_again(request, groups, None)

@@ -20,7 +20,7 @@ ASK = 0.05                       # seconds that the scheduler may wait for the w
 class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
-                 "files", "apart")
+                 "files", "apart", "failed")
 
     def __init__(self, generation, apart=False):
         self.pins = {}           # key -> block, referenced by a lookup of this step
@@ -33,6 +33,7 @@ class Request:
         self.generation = generation
         self.salt = None         # of its keys, from its first question on
         self.lora, self.files = None, None       # its adapter, and the state of the adapter's files
+        self.failed = set()      # keys whose load has failed: none for this request from then on
         self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
 
 
@@ -66,10 +67,10 @@ class Finder:
             raise
 
     def lookup(self, key, req, positions):
+        if req.apart or key in req.failed:
+            return MISS
         if key in req.pins or key in req.loading:
             return HIT
-        if req.apart:
-            return MISS
         if key not in req.memo:
             self.step.add(req)
             if self.chained.get(_group(key), False):
@@ -97,6 +98,8 @@ class Finder:
         rest = [key] if at is None else sorted(
             (k for k, p in positions.items() if p >= at and _group(k) == group and k not in req.pins and
              k not in req.memo and k not in req.loading), key=positions.__getitem__)
+        if req.failed:           # nothing behind one is of use
+            rest = rest[:next((i for i, k in enumerate(rest) if k in req.failed), len(rest))]
         keys = self.keys(rest, req.salt)
         # one that waits asks again in each step: that is one lookup
         blocks = self.c.acquire(keys, flags=gpc.QUIET if req.waiting else 0)
@@ -125,17 +128,27 @@ class Finder:
         n = min(len(missed), self.conf.claim_chunks, self.most_ahead - len(self.ahead))
         return n > 0 and self._claim(missed[:n], keys[:16 * n], missed, req)
 
+    def may_wait(self, req):
+        """Has this request time left, of all its waits together?"""
+        if req.gave_up or not self.conf.pending_ms:
+            return False
+        if req.deadline is None:
+            req.deadline = self.clock() + self.conf.pending_ms / 1000
+            self.counts["waited"] += 1
+        if self.clock() < req.deadline:
+            return True
+        req.gave_up, req.waiting = True, None
+        self.counts["gave_up"] += 1
+        return False
+
     def _still_pending(self, req):
-        if self.conf.pending_ms and self.clock() < req.deadline:
+        if self.may_wait(req):
             try:
                 self.c.claim_wait([req.waiting], 0)
             except gpc.Again:
                 return True
             except gpc.Error:
                 pass
-            return False
-        req.gave_up, req.waiting = True, None
-        self.counts["gave_up"] += 1
         return False
 
     def _remember(self, missed, req):
@@ -155,16 +168,11 @@ class Finder:
                 self.ahead[mine[keep]] = [req, blocks[keep]]
                 keep += 1
         self.c.release(blocks[keep:])
-        if first and first.state == gpc.CLAIM_PENDING and first.peer != self.peer and self.conf.pending_ms:
+        if first and first.state == gpc.CLAIM_PENDING and first.peer != self.peer and self.may_wait(req):
             req.waiting = first
             req.waits_for = {k for k, c in zip(mine, claims) if c.state == gpc.CLAIM_PENDING}
-            if req.deadline is None:
-                req.deadline = self.clock() + self.conf.pending_ms / 1000
-                self.counts["waited"] += 1
-            if self.clock() < req.deadline:
-                self._remember(missed, req)
-                return True
-            req.gave_up = True
+            self._remember(missed, req)
+            return True
         if first and first.state == gpc.CLAIM_LIVE:      # published since we looked
             found = self.c.acquire(keys)
             req.pins.update(zip(mine, found))

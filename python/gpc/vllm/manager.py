@@ -16,14 +16,16 @@ import gpc
 
 from ..engines.namespace import Namespace
 from ..engines.publisher import Publisher
+from . import meet
 from .adapters import Adapters
 from .cache import POOL, where
 from .events import Events
-from .finder import PENDING, Finder, Request
+from .finder import MISS, PENDING, Finder, Request
 from .image import Slots
 from .metrics import info_of, stats_of
 from .pending import Pending
 from .prompts import Prompts
+from .writer import Writer
 
 log = logging.getLogger("vllm.gpc")
 
@@ -33,19 +35,22 @@ def group_of(key):
 
 
 class Manager:
-    def __init__(self, cache, name, conf, layout, groups, step_tokens, api, events=False, unshared="", adapter_words=None):
+    def __init__(self, cache, name, conf, layout, groups, step_tokens, api, events=False, unshared="", adapter_words=None,
+                 engine=None):
         """groups: number -> True where each chunk follows the one before (full attention), else False.
-        step_tokens: number -> tokens of one chunk.  unshared: why no other engine has this one's KV, or nothing."""
+        step_tokens: number -> tokens of one chunk.  unshared: why no other engine has this one's KV, or nothing.
+        engine: its number, for meet.py."""
         self.c, self.conf, self.api = cache, conf, api
         self.groups, self.step_tokens = groups, step_tokens
         self.counts = dict.fromkeys(("lookups", "hits", "waited", "gave_up", "stored", "duplicate", "refused",
-                                     "no_room", "skipped"), 0)
+                                     "no_room", "skipped", "failed"), 0)
         self.where = where(cache, name, conf, layout)
         self.finder = Finder(cache, conf, groups, self.counts)
         self.namespace, self.adapters = Namespace(conf.version_file, log, unshared), Adapters(adapter_words)
         self.finder.salt = self.namespace.salt
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
         self.storing = {}        # key -> block: reserved, a worker writes it
+        self.unfilled = set()    # blocks of these that some worker has not written
         self.loads = set()       # requests that have loads under way
         self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
         self.generation = 0
@@ -54,6 +59,8 @@ class Manager:
         self.pending = Pending(events and "metadata_only" in getattr(api.OffloadingEvent, "__dataclass_fields__", ()),
                                self._live)
         self.prompts = Prompts(cache, name, conf, self.finder.ask)
+        self.writer = Writer(cache, name, conf)
+        self.meeting = meet.leave(self.where, engine) if engine is not None else None
 
     def set_chained(self, groups):
         """Which groups are of full attention, before the first request.  Chains are matched and evicted as such;
@@ -107,14 +114,23 @@ class Manager:
     def on_schedule_end(self, context):
         self.finder.end_step()
         self.publisher.collect()
+        self.writer.look()
+        self._end_meeting()
+
+    def _end_meeting(self):
+        """vLLM begins no step before all workers have attached."""
+        if self.meeting:
+            meet.remove(self.meeting)
+            self.meeting = None
 
     # ---- finding and loading ----
 
     def lookup(self, key, req_context):
-        if key in self.storing:          # our own worker writes it at this moment
-            answer = PENDING
+        req = self._asks(req_context)
+        if key in self.storing and key not in req.failed:        # our own worker writes it at this moment
+            answer = PENDING if self.finder.may_wait(req) else MISS
         else:
-            answer = self.finder.lookup(key, self._asks(req_context), req_context._offload_key_positions)
+            answer = self.finder.lookup(key, req, req_context._offload_key_positions)
         self.pending.answered(key, answer, req_context.req_id)
         return self.api.LookupResult[answer]
 
@@ -154,6 +170,16 @@ class Manager:
         if not req.loading:
             self.loads.discard(req)
         self._leave_limbo()
+
+    def set_unmoved(self, slots, store, req_context):
+        """A worker has not filled these with what the request stores, or has not brought what they have.  A key whose load
+        has failed is none for this request from now on, whatever becomes of the block: vLLM looks for it again."""
+        blocks = {gpc.BLOCK(POOL, s) for s in slots}
+        if store:
+            self.unfilled |= blocks
+            return
+        req = self._request(req_context)
+        req.failed.update(k for k, (b, _) in req.loading.items() if b in blocks)
 
     def touch(self, keys, req_context):
         keys, req = list(keys), self._asks(req_context)
@@ -226,8 +252,12 @@ class Manager:
         keys = sorted((k for k in keys if k in self.storing), key=lambda k: position.get(k, 0))
         blocks = {k: self.storing.pop(k) for k in keys}
         self._leave_limbo()
-        if not success:
-            self.c.release(list(blocks.values()))
+        lost = [k for k in keys if not success or blocks[k] in self.unfilled]
+        self.unfilled.difference_update(blocks.values())
+        self.counts["failed"] += len(lost)
+        self.c.release([blocks[k] for k in lost])
+        keys = [k for k in keys if k not in lost]
+        if not keys:
             return
         req = self._asks(req_context)
         root, by_place = self.prompts.root(req_context, self.namespace.text), {(group_of(k), p): k for k, p in position.items()}
@@ -263,6 +293,7 @@ class Manager:
         self.limbo += self.storing.values()
         self.limbo += [block for req in self.loads for block, _ in req.loading.values()]
         self.storing.clear()
+        self.unfilled.clear()
         for req in self.loads:
             req.apart = True     # what it loads is of before
         self.loads.clear()
@@ -296,7 +327,7 @@ class Manager:
         self.limbo.clear()
 
     def get_stats(self):
-        return stats_of(self.api, self.counts, self.c, len(self.storing), len(self.finder.ahead))
+        return stats_of(self.api, self.counts, self.c, len(self.storing), len(self.finder.ahead), self.writer.look())
 
     def config_info(self):
         return [info_of(self.c, self.where.name, self.conf)]
@@ -305,6 +336,7 @@ class Manager:
         """Closed by the first call.  Stores that workers still write stay reserved until these have gone."""
         if self.c.closed:
             return
+        self._end_meeting()
         self.finder.end_step()
         self.finder.drop_ahead()
         self.publisher.collect(1.0)

@@ -12,6 +12,7 @@ COUNTERS = {
     "stored": "Chunks published.",
     "duplicate": "Chunks that another engine had published before.",
     "refused": "Publishes that were refused.",
+    "failed": "Chunks whose store moved nothing, or a part: given back.",
     "no_room": "Chunks not stored, for want of a slot.",
     "skipped": "Chunks not stored, since another engine has them or computes them.",
 }
@@ -19,6 +20,7 @@ GAUGES = {
     "storing": "Chunks that workers of this engine are writing.",
     "ahead": "Chunks that requests of this engine have claimed and not stored yet.",
     "live": "Chunks in the cache, of all engines.",
+    "writer": "1: the cache has a writer; 0: it has none, and nothing is stored.",
     "available": "Slots that a store could have now, free or by eviction.",
 }
 INFO = ("gpc_name", "gpc_slots", "gpc_chunk_bytes", "gpc_claim_chunks", "gpc_checksum")
@@ -32,7 +34,7 @@ def definitions(api):
     return out
 
 
-def stats_of(api, counts, cache, storing, ahead):
+def stats_of(api, counts, cache, storing, ahead, writer):
     """Counts since the last call.  They begin anew."""
     stats = api.OffloadingConnectorStats()
     for name in COUNTERS:
@@ -40,7 +42,7 @@ def stats_of(api, counts, cache, storing, ahead):
             stats.increase_counter(_PREFIX + name, counts[name])
             counts[name] = 0
     for name, value in (("storing", storing), ("ahead", ahead), ("live", cache.stats().live),
-                        ("available", cache.pool_available(POOL))):
+                        ("writer", writer), ("available", cache.pool_available(POOL))):
         stats.set_gauge(_PREFIX + name, value)
     return stats
 

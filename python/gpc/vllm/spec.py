@@ -81,7 +81,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
                            name.label(config.model.name, os.getpid()), log, meant)
         return GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens, API,
                                     self.kv_events_config.enable_kv_cache_events, self._unshared(),
-                                    model.adapter_words(self.vllm_config))
+                                    model.adapter_words(self.vllm_config), config.engine_id)
 
     def _words(self):
         """Of the fingerprint."""
@@ -102,7 +102,8 @@ class GPCOffloadingSpec(base.OffloadingSpec):
             rank = self.config.parallel.rank
             self._worker = GPCOffloadingWorker(kv_caches, self.blocks_per_chunk, self.image,
                                                0 if self.image.parts == 1 else rank, self.conf, API.TransferResult,
-                                               mover=_mover(kv_caches), label=f"vllm worker {rank}")
+                                               mover=_mover(kv_caches), label=f"vllm worker {rank}",
+                                               engine=self.config.engine_id)
         return self._worker
 
 

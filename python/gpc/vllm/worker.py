@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/890-vllm-worker.t t/891-vllm-gpu.t
+# Tests: t/890-vllm-worker.t t/891-vllm-gpu.t t/python/vllm-failures.t
 """The worker's side: bytes between the engine's KV caches and slots of the cache, one process for each rank.
 
 No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with
@@ -22,13 +22,15 @@ import gpc
 from gpc import _gpc
 
 from ..engines import words
-from .cache import attach_beside
+from . import meet
+from .cache import POOL, attach_beside, explain_attach
 from .chunks import chunks_of
-from .image import HEADER
+from .drops import Drops
+from .image import HEADER, Slots
 
 log = logging.getLogger("vllm.gpc")
 
-SEAT = 10                        # seconds that a worker waits for a seat; then the job fails
+SEAT = 10                        # seconds that a worker waits for a seat, once; then the job fails, and later ones at once
 BAD, FAILED = -1, -2             # a slot that does not verify; a copy that the device refused
 LANES = 2                        # jobs that are under way on a device: the next one while one is copied
 MOST = 4096 // LANES             # chunks of one: answers of a gpc_sums
@@ -136,6 +138,7 @@ class Job:
         self.touched = {int(s) for s in slots.block_ids}
         self.beside, self.by, self.shares = None, None, ()
         self.moved, self.errors, self.bad = 0, set(), []
+        self.unmoved = []        # slots: what a store has not filled, what a load has not brought
 
     def on_device(self, mover, image):
         """Is nothing of it for a thread to copy or to sum?"""
@@ -147,10 +150,12 @@ class Job:
 
 
 class Worker:
-    def __init__(self, kv_caches, blocks_per_chunk, image, part, conf, result, mover=None, label="vllm worker"):
-        """result: what makes a TransferResult.  part: ours in the image; ranks that hold the same have one."""
+    def __init__(self, kv_caches, blocks_per_chunk, image, part, conf, result, mover=None, label="vllm worker",
+                 engine=None):
+        """result: what makes a TransferResult.  part: ours in the image; ranks that hold the same have one.  engine: its
+        number, for meet.py."""
         self.blocks_per_chunk, self.image, self.part, self.conf = blocks_per_chunk, image, part, conf
-        self.result, self.mover, self.label = result, mover or HostMover(), label
+        self.result, self.mover, self.label, self.engine = result, mover or HostMover(), label, engine
         self.tensors, offset = [], 0
         for t in kv_caches.tensors:
             self.tensors.append(Tensor(t, offset))
@@ -167,6 +172,7 @@ class Worker:
         self.jobs, self.lock = queue.SimpleQueue(), threading.Lock()
         self.done, self.ended, self.errors, self.failed = [], {}, set(), set()
         self.beside, self.bad, self.reported, self.lane = {}, 0, False, 0
+        self.unmoved, self.drops, self.tried = {}, Drops(), set()
         self.pool = ThreadPoolExecutor(conf.threads, "gpc-copy")
         self.thread = threading.Thread(target=self._run, name="gpc-jobs", daemon=True)
         self.thread.start()
@@ -204,11 +210,13 @@ class Worker:
     def get_finished(self):
         with self.lock:
             done, self.done = self.done, []
-            for r, errors in done:
+            for r, errors, unmoved in done:
                 self.ended.pop(r.job_id, None)
+                if unmoved:
+                    self.unmoved[r.job_id] = unmoved
                 self.errors |= errors    # told together with the end of their load
                 self.failed |= {r.job_id} if errors else set()
-        return [r for r, _ in done]
+        return [r for r, _, _ in done]
 
     def wait(self, job_ids):
         for j in job_ids:
@@ -228,6 +236,23 @@ class Worker:
         with self.lock:
             failed, self.failed = self.failed, set()
         return failed
+
+    def take_unmoved(self):
+        """Of each job that was told: the slots that its store has not filled, or its load has not brought."""
+        with self.lock:
+            unmoved, self.unmoved = self.unmoved, {}
+        return unmoved
+
+    def attach_at_start(self):
+        """Beside the manager, before the first job: without a seat, or a cache that this process sees, no job can
+        succeed."""
+        timeout = self.conf.attach_ms / 1000
+        try:
+            found = meet.attach(self.conf.dir, self.engine, lambda where: self._attach(Slots(where, POOL, [], []), timeout))
+        except gpc.Error as e:
+            raise explain_attach(e, self.conf.dir, self.label) from None
+        if found is None:
+            raise explain_attach(None, self.conf.dir, self.label)
 
     def shutdown(self):
         if self.thread.is_alive():
@@ -288,6 +313,7 @@ class Worker:
     def _give_up(self, job):
         log.exception("gpc: job %d", job.number)
         job.errors = set() if job.store else {int(b) for b in job.blocks.block_ids}
+        job.moved, job.unmoved = 0, [int(s) for s in job.slots.block_ids]
 
     def _do(self, job, groups):
         if job.on_device(self.mover, self.image):
@@ -304,33 +330,38 @@ class Worker:
                 self._count(job, *self._end_share(job, share))
             if job.bad:
                 self._drop(job.beside, job.slots, job.bad)
+            self.drops.again()
         except Exception:
             self._give_up(job)
         # a failed load is told by its blocks, or, where nobody asks for them, by the job
         r = self.result(job.number, not job.errors or self.reported, job.moved, time.perf_counter() - job.since)
         with self.lock:
-            self.done.append((r, job.errors))
+            self.done.append((r, job.errors, job.unmoved))
         self.ended[job.number].set()
 
     def _count(self, job, chunks, ends):
         for i, n in enumerate(ends):
-            if n >= 0:
+            if n > 0:
                 job.moved += n
                 continue
-            job.errors.update(chunks.blocks(i))
-            if n == BAD:
-                job.bad.append((chunks.slots[i], chunks.keys[i]))
+            job.unmoved.append(chunks.slots[i])
+            if not job.store:
+                job.errors.update(chunks.blocks(i))
+                job.bad.append((chunks.slots[i], chunks.keys[i], n))
 
-    def _attach(self, slots):
+    def _attach(self, slots, timeout=None):
         b = self.beside.get(slots.where)
         if b is None:
-            b = Beside(slots, self.image, self.mover, self.label, SEAT)
+            if timeout is None:
+                timeout = 0 if slots.where in self.tried else SEAT
+            self.tried.add(slots.where)
+            b = Beside(slots, self.image, self.mover, self.label, timeout)
             self.beside[slots.where] = b
         return b
 
     def _begin_share(self, job, chunks, lane):
-        """(chunks, what _end_share takes).  A store that fails leaves no sealed header, so whoever loads it drops it,
-        and the engine goes on."""
+        """(chunks, what _end_share takes).  A store that fails leaves no sealed header; the manager is told, and publishes
+        nothing of it."""
         try:
             return chunks, _gpc._share_begin(
                 store=job.store, runs=self.tables[chunks.group], slots=chunks.slots, keys=b"".join(chunks.keys),
@@ -356,12 +387,13 @@ class Worker:
     def _drop(self, beside, slots, failed):
         """Nobody is to find these, nor what follows them in a chain.  The manager still references them, so they
         have the keys that we were told."""
-        self.bad += len(failed)
-        for slot, key in failed:
+        for slot, key, why in failed:
+            if why != BAD:
+                log.error("gpc: slot %d of %s, key %s, could not be copied; it is dropped", slot, slots.where.name,
+                          key.hex())
+                continue
+            self.bad += 1
             other = self.image.header(beside.at(slot), self.part)[-1] != self.structure
             log.error("gpc: slot %d of %s: its bytes are %snot those of key %s; it is dropped", slot,
                       slots.where.name, "of another structure of KV caches, or " * other, key.hex())
-        try:
-            beside.c.drop([gpc.BLOCK(slots.pool, slot) for slot, _ in failed], timeout=0)
-        except gpc.Error as e:
-            log.error("gpc: drop: %s", e)
+        self.drops.drop(beside.c, [gpc.BLOCK(slots.pool, slot) for slot, _, _ in failed], [key for _, key, _ in failed])

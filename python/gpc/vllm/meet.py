@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests: t/python/vllm-failures.t
+"""How the workers of an engine find their manager before its first job.
+
+vLLM makes the workers first, and only the scheduler's manager knows which cache it is: its name is of a fingerprint, which
+a worker of a later pipeline stage cannot reckon.  So the manager leaves a file beside the cache's files,
+
+    gpc-vllm-ENGINE-PID.where       ENGINE: a hash of vLLM's engine_id, which its workers have, too
+
+and removes it in its first step, when all workers have attached, or with its end.  A file of a manager that was killed
+before that names a life that is over: whoever attaches sees that, and removes it."""
+
+import glob
+import hashlib
+import json
+import os
+
+import gpc
+
+from .cache import Where
+
+
+def _prefix(folder, engine):
+    return os.path.join(folder or "/dev/shm", f"gpc-vllm-{hashlib.sha256(str(engine).encode()).hexdigest()[:16]}-")
+
+
+def leave(where, engine):
+    """The path of the file; None: it could not be written, and workers attach with their first job."""
+    path = f"{_prefix(where.dir, engine)}{os.getpid()}.where"
+    try:
+        fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(fd, "w") as f:
+            json.dump(where._replace(layout=where.layout.hex()), f)
+        os.rename(path + ".tmp", path)
+        return path
+    except OSError:
+        return None
+
+
+def remove(path):
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _read(path):
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as f:
+            found = Where(*json.load(f))
+        return found._replace(layout=bytes.fromhex(found.layout))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def attach(folder, engine, call):
+    """call(where) of the manager of that engine; None: no file leads to one."""
+    for path in sorted(glob.glob(_prefix(folder, engine) + "*.where"), key=_age, reverse=True):
+        found = _read(path)
+        try:
+            if found:
+                return call(found)
+        except gpc.Stale:        # that manager has gone
+            remove(path)
+    return None
+
+
+def _age(path):
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
