@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpc.vllm and what cannot succeed: it ends.  Stores that move nothing publish nothing; a key whose load
+"""gpc.vllm and what cannot succeed: it ends.  Stores that move nothing, or half a chunk, publish nothing; a key whose load
 failed is none for its request; workers attach at start, or the engine ends; waits have deadlines, and an engine without a
 writer says so."""
 
@@ -224,6 +224,39 @@ drops.drop(beside, e.m.c.lookup(e.m.finder.keys(more)), [bytes(e.m.finder.keys([
 is_(len(drops.kept), 2, "no more are kept than MOST")
 e.end()
 writer.close()
+
+# ---- half chunks ----
+
+h = Engine("-h", per_chunk=3, groups=2)
+ctx, keys = h.request("half", 3, groups=(0, 1))
+some = keys[0][:2] + keys[1][:2]
+out = h.m.prepare_store(some, ctx)
+h.kv[0].bytes[:] = os.urandom(len(h.kv[0].bytes))
+# of the window's first chunk vLLM has kept the last block alone
+h.run(True, ctx, some, out.store_spec, fake.blocks(list(range(6)) + [9, 10, 11, 12], sizes=[6, 4], indices=(0, 2)))
+h.settle()
+is_((h.live(keys[0][:2]), h.live(keys[1][:2])), ([True, True], [False, True]), "a store of half a chunk publishes none of it")
+is_((h.m.counts["failed"], h.held()), (1, (0, 0)), "and gives it back")
+worker = h.workers[0].get_worker(None)
+beside = next(iter(worker.beside.values()))
+half = out.store_spec.keys[2], out.store_spec.block_ids[2]
+is_(worker.image.good(beside.at(half[1]), 0, half[0]), False, "no header is sealed")
+again, _ = h.request("half", 3, groups=(0, 1))
+is_(h.lookup(again, some), [HIT, HIT, MISS, HIT], "the others are found")
+was = [h.kv[0].get(b) for b in (3, 4, 5, 11, 12)]
+loads = [keys[0][1], keys[1][1]]
+errors = h.run(False, again, loads, h.m.prepare_load(loads, again),
+               fake.blocks([20, 21, 22, 23, 24], sizes=[3, 2], indices=(3, 4)))[1]
+is_((errors, [h.kv[0].get(b) for b in range(20, 25)]), (set(), was), "a load of half a chunk has its half")
+h.m.on_schedule_end(None)
+h.m.on_request_finished(again)
+ctx, keys = h.request("gap", 3, groups=(0, 1))
+some = keys[1]
+out = h.m.prepare_store(some, ctx)
+h.run(True, ctx, some, out.store_spec, fake.blocks(list(range(8)), sizes=[0, 8], indices=(0, 0)))
+h.settle()
+is_((h.live(some), h.held()), ([False] * 3, (0, 0)), "blocks are missing in the middle: no chunk of that group is whole for sure")
+h.end()
 
 # ---- workers attach at start ----
 

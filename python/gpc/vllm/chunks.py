@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/890-vllm-worker.t
+# Tests: t/890-vllm-worker.t t/python/vllm-failures.t
 """Which bytes a job moves: chunks, each of which is pages of the engine and a slot, as the arrays of pages.c."""
 
 from array import array
@@ -21,6 +21,19 @@ class Chunks:
 
     def part(self, i, j):
         return Chunks(self.group, self.slots[i:j], self.keys[i:j], self.starts[i:j + 1], self.pages)
+
+    def split(self, per_chunk):
+        """Of a store: (those that are covered whole, or None; slots of the others).
+
+        vLLM 0.32 asks for a store of a chunk of a window group whose first blocks it has freed, and leaves these out.
+        That is known of a first chunk alone.  A last one always ends whole in vLLM, so where it does not here, blocks are
+        missing somewhere before, those that follow are of other places than they seem, and no chunk of the group is
+        known to be whole."""
+        n = len(self)
+        if self.starts[n] - self.starts[n - 1] < per_chunk:
+            return None, list(self.slots)
+        first = int(self.starts[1] - self.starts[0] < per_chunk)
+        return self.part(first, n), list(self.slots[:first])
 
     def blocks(self, i):
         """Of the engine, in chunk i."""

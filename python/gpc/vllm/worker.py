@@ -298,6 +298,8 @@ class Worker:
         """Is it only begun, and to be ended later?"""
         try:
             groups = chunks_of(job.blocks, job.slots, self.blocks_per_chunk)
+            if job.store and self.blocks_per_chunk > 1:
+                groups = self._whole(job, groups)
             if not groups:
                 return False
             job.beside = self._attach(job.slots)
@@ -309,6 +311,14 @@ class Worker:
         except Exception:                # not attached: no byte was moved
             self._give_up(job)
         return False
+
+    def _whole(self, job, groups):
+        """A header is for all of a chunk: what a store covers in part gets none, and is told as not stored."""
+        out = []
+        for whole, others in (g.split(self.blocks_per_chunk) for g in groups):
+            job.unmoved += others
+            out += [whole] if whole else []
+        return out
 
     def _give_up(self, job):
         log.exception("gpc: job %d", job.number)
