@@ -148,7 +148,10 @@ enum {
 	GPC_VERIFY_FIRST = 1 << 14,
 	GPC_IF_IDLE = 1 << 15, /* clear: only if nobody holds a block of it, else -EBUSY */
 	GPC_NO_REF = 1 << 16,  /* publish: nothing is referenced for the caller */
-	GPC_PEEK = 1 << 17     /* evict: nothing goes, the call only names what would */
+	GPC_PEEK = 1 << 17,    /* evict: nothing goes, the call only names what would */
+	/* lookup, match, match_groups, acquire: a use as ever, and no question: statistics are
+	 * left alone.  With GPC_QUIET: as that */
+	GPC_TOUCH = 1 << 18
 };
 
 /* kinds of pools: the tiers */
@@ -1089,7 +1092,7 @@ int gpc_alias_resolve(gpc *c, gpc_key *keys, uint32_t n);
 int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 	       uint32_t flags);
 /* [shared] Each key by itself; blocks[i] = block or -1; returns hits; hints unless
- * GPC_REF.  GPC_QUIET, GPC_REF, GPC_ANYWHERE, GPC_DEVICE (-ENODEV: none is open; -ESTALE:
+ * GPC_REF.  GPC_QUIET, GPC_TOUCH, GPC_REF, GPC_ANYWHERE, GPC_DEVICE (-ENODEV: none is open; -ESTALE:
  * no live mirror; the answer is what its mirror shows: call gpc_mirror_sync first for the
  * latest). */
 
@@ -1097,7 +1100,7 @@ int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *star
 	      uint32_t *len, gpc_block *blocks, uint32_t flags);
 /* [shared] Longest prefix of each sequence keys[start[i] .. start[i+1]); chained keys
  * only; hints.  len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only
- * the matched part is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE,
+ * the matched part is written.  Returns the sum of len.  GPC_QUIET, GPC_TOUCH, GPC_ANYWHERE,
  * GPC_DEVICE. */
 
 struct gpc_group { /* a KV group of one prompt.  set size, the same one in all groups */
@@ -1127,14 +1130,14 @@ int gpc_match_groups(gpc *c, uint32_t spaces, const struct gpc_group *groups, ui
  * gets the blocks that are needed, each at the index of its key, and -1 everywhere else:
  * gpc_release takes the array as it is.  Hints, unless GPC_REF: then each of them is referenced
  * before return; one that goes meanwhile makes the prefix shorter, and nothing beside the answer is
- * held.  GPC_QUIET, GPC_REF.  In statistics the blocks that the longest possible prefix needs count
+ * held.  GPC_QUIET, GPC_TOUCH, GPC_REF.  In statistics the blocks that the longest possible prefix needs count
  * as looked up, and those of the answer as hits.  On failure nothing is held; -EOVERFLOW alone has
  * written to blocks, -1 everywhere. */
 
 int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 		uint32_t flags);
 /* [shared] Longest prefix of one prompt, referenced before return; returns its length;
- * blocks past it are untouched.  This is what a scheduler calls.  GPC_QUIET. */
+ * blocks past it are untouched.  This is what a scheduler calls.  GPC_QUIET, GPC_TOUCH. */
 
 int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
 /* [shared] Hints to references, verified; stops at the first stale one and returns how

@@ -127,6 +127,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_failures.py \
 	%reldir%/tests/vllm_fake.py \
 	%reldir%/tests/vllm_events.py \
+	%reldir%/tests/vllm_figures.py \
 	%reldir%/tests/vllm_gpu.py \
 	%reldir%/tests/vllm_manager.py \
 	%reldir%/tests/vllm_namespace.py \

@@ -77,6 +77,7 @@ t_programs = \
 	%reldir%/107-tiers-full.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
+	%reldir%/reader/touch.t \
 	%reldir%/request/late-answers.t \
 	%reldir%/request/pool-lives.t \
 	%reldir%/memory/once-threads.t \
@@ -359,6 +360,7 @@ t_scripts = \
 	%reldir%/892-sglang-storage.t \
 	%reldir%/893-lmcache-adapter.t \
 	%reldir%/python/vllm-failures.t \
+	%reldir%/python/vllm-figures.t \
 	%reldir%/python/vllm-namespace.t \
 	%reldir%/python/vllm-words.t \
 	%reldir%/910-man-examples.t \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* err.c - one errno for each cause, and a sentence for people.
- * Tests: t/007-err-log.t t/base/later-structs.t t/191-errors.t t/192-sentences.t */
+ * Tests: t/007-err-log.t t/base/later-structs.t t/191-errors.t t/192-sentences.t
+ *   t/reader/touch.t */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -76,9 +77,9 @@ static const char *const flag_names[] = {
 	"GPC_IF_ABSENT", "GPC_SERVE",   "GPC_READONLY", "GPC_QUIET",  "GPC_REF",
 	"GPC_ANYWHERE",  "GPC_PARTIAL", "GPC_TAKE",     "GPC_COPY",   "GPC_CANCEL",
 	"GPC_TAIL",      "GPC_STANDBY", "GPC_REMOVE",   "GPC_DEVICE", "GPC_VERIFY_FIRST",
-	"GPC_IF_IDLE",   "GPC_NO_REF",  "GPC_PEEK",
+	"GPC_IF_IDLE",   "GPC_NO_REF",  "GPC_PEEK",     "GPC_TOUCH",
 };
-_Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_PEEK, "each flag has its name");
+_Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_TOUCH, "each flag has its name");
 
 static void name_flags(char *ret, size_t room, uint32_t flags)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* call.c - what calls of lookup, match, acquire and ref do once: see call.h.
- * Tests: t/014-lookup-calls.t t/111-ask.t */
+ * Tests: t/reader/touch.t t/014-lookup-calls.t t/111-ask.t */
 #include "config.h"
 
 #include "reader/call.h"
@@ -26,6 +26,7 @@ int call_begin(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool ref
 	a->c = c;
 	a->spaces = spaces;
 	a->quiet = (flags & GPC_QUIET) || c->readonly;
+	a->counts = !a->quiet && !(flags & GPC_TOUCH);
 	a->refs = refs;
 	a->overflow = false;
 	a->n = 0;
@@ -64,7 +65,7 @@ void call_end(struct call *a, uint64_t asked)
 		refs_account(a->c, &a->sum);
 	if (a->section >= 0)
 		handle_leave(a->c, a->section);
-	if (a->quiet)
+	if (!a->counts)
 		return;
 	seat = seg_seat(&a->c->seg, a->c->peer);
 	count_if(&seat->lookups, asked);

@@ -15,7 +15,8 @@
 struct call {
 	gpc *c;
 	uint32_t spaces;
-	bool quiet;    /* no stamps, no statistics */
+	bool quiet;    /* no stamps */
+	bool counts;   /* in statistics */
 	bool refs;     /* takes references */
 	bool overflow; /* one failed for REF_CAP */
 	int section;

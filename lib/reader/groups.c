@@ -11,7 +11,7 @@
  * does, and what is held stays held where the shorter prefix needs it: it needs less at the end and
  * more in front. So what a group holds is one interval, and each block is taken once and given back
  * once at most.
- * Tests: t/116-groups.t t/214-groups-race.t t/base/later-structs.t */
+ * Tests: t/reader/touch.t t/116-groups.t t/214-groups-race.t t/base/later-structs.t */
 #include "config.h"
 
 #include "base/key.h"
@@ -295,7 +295,7 @@ static int read_arguments(const gpc *c, const struct gpc_group *groups, uint32_t
 			  const struct gpc_match_options *opt, uint32_t flags, struct search *s)
 {
 	struct gpc_match_options o = { 0 };
-	int err = err_flags(flags, GPC_QUIET | GPC_REF);
+	int err = err_flags(flags, GPC_QUIET | GPC_TOUCH | GPC_REF);
 
 	if (!err && opt)
 		err = err_struct("gpc_match_options", opt, sizeof(o), &o, sizeof(o));

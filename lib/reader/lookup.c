@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lookup.c - each key by itself: gpc_lookup.
- * Tests: t/014-lookup-calls.t t/012-lookup.t t/111-ask.t */
+ * Tests: t/014-lookup-calls.t t/012-lookup.t t/reader/touch.t t/111-ask.t */
 #include "config.h"
 
 #include "reader/hits.h"
@@ -113,7 +113,7 @@ GPC_EXPORT int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t
 
 	if (err)
 		return err;
-	err = err_flags(flags, GPC_QUIET | GPC_REF | GPC_ANYWHERE | GPC_DEVICE);
+	err = err_flags(flags, GPC_QUIET | GPC_TOUCH | GPC_REF | GPC_ANYWHERE | GPC_DEVICE);
 	if (err)
 		return err;
 	err = call_check_arrays(keys, n, blocks);

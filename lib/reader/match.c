@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* match.c - the longest prefix: gpc_match, and gpc_acquire, which takes references on it.
- * Tests: t/014-lookup-calls.t t/100-seed.t t/111-ask.t t/200-workers.t */
+ * Tests: t/014-lookup-calls.t t/reader/touch.t t/100-seed.t t/111-ask.t t/200-workers.t */
 #include "config.h"
 
 #include "reader/hits.h"
@@ -116,7 +116,7 @@ static int check_match(uint32_t flags, const gpc_key *keys, const uint32_t *star
 {
 	int err;
 
-	err = err_flags(flags, GPC_QUIET | GPC_ANYWHERE | GPC_DEVICE);
+	err = err_flags(flags, GPC_QUIET | GPC_TOUCH | GPC_ANYWHERE | GPC_DEVICE);
 	if (err)
 		return err;
 	if (!nseq)
@@ -184,7 +184,7 @@ GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_
 
 	if (err)
 		return err;
-	err = err_flags(flags, GPC_QUIET);
+	err = err_flags(flags, GPC_QUIET | GPC_TOUCH);
 	if (err)
 		return err;
 	err = call_check_arrays(keys, n, blocks);

@@ -282,6 +282,7 @@ IF_ABSENT: int
 SERVE: int
 READONLY: int
 QUIET: int
+TOUCH: int
 REF: int
 ANYWHERE: int
 PARTIAL: int

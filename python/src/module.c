@@ -190,6 +190,7 @@ static const struct {
 	C(SERVE),
 	C(READONLY),
 	C(QUIET),
+	C(TOUCH),
 	C(REF),
 	C(ANYWHERE),
 	C(PARTIAL),

@@ -161,6 +161,9 @@ class OffloadingConnector:
     def get_handshake_metadata(self):
         return None
 
+    def get_num_new_matched_tokens(self, request, num_computed_tokens):
+        return self.connector_scheduler.found(request, num_computed_tokens), True
+
     def update_state_after_alloc(self, request, blocks, num_external_tokens): ...
 
     def update_connector_output(self, connector_output):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/893-lmcache-adapter.t t/892-sglang-storage.t
+# Tests: t/893-lmcache-adapter.t t/python/vllm-figures.t t/892-sglang-storage.t
 """Objects under digests, in a cache: what an engine's storage backend does.  Any thread may call it.
 
 A digest has 32 bytes.  An object has one piece or more (bytes.py), each under a key of its own, of the digest and the
@@ -43,21 +43,19 @@ class Store:
 
     def touch(self, digests):
         """They are as recent as after a lookup."""
-        self.release(self._pin(digests, gpc.REF))
+        self.release(self.pin(digests, False))
 
     def pin(self, digests, counts=True):
-        """For each one its blocks, all referenced, or None.  counts: it is a question; else a store asks."""
-        pinned = self._pin(digests, gpc.REF if counts else gpc.REF | gpc.QUIET)
+        """For each one its blocks, all referenced, or None.  counts: it is a question; else a use alone, as a store asks."""
+        keys = self._keys([_name(d, 0) for d in digests]) if digests else b""
+        flags = gpc.REF if counts else gpc.REF | gpc.TOUCH
+        first = self.c.lookup(keys, flags=flags) if digests else []
+        pinned = [self._rest(d, keys[16 * i:16 * i + 16], b, flags) if b >= 0 else None
+                  for i, (d, b) in enumerate(zip(digests, first))]
         if counts:
             self.counts["lookups"] += len(digests)
             self.counts["hits"] += sum(p is not None for p in pinned)
         return pinned
-
-    def _pin(self, digests, flags):
-        keys = self._keys([_name(d, 0) for d in digests]) if digests else b""
-        first = self.c.lookup(keys, flags=flags) if digests else []
-        return [self._rest(d, keys[16 * i:16 * i + 16], b, flags) if b >= 0 else None
-                for i, (d, b) in enumerate(zip(digests, first))]
 
     def _rest(self, digest, key, block, flags):
         total = self.slots.total(gpc.SLOT(block), key)

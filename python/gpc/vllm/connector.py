@@ -119,6 +119,13 @@ class GPCConnector(OffloadingConnector):
 
     # ---- the scheduler's side: vLLM takes all that was found for stored, and asks for no store of it ----
 
+    def get_num_new_matched_tokens(self, request, num_computed_tokens):
+        answer = super().get_num_new_matched_tokens(request, num_computed_tokens)
+        state = self.connector_scheduler._req_status.get(request.request_id)
+        if state and answer[0] is not None:
+            self.connector_scheduler.manager.count_own(state.req_context, num_computed_tokens)
+        return answer
+
     def update_state_after_alloc(self, request, blocks, num_external_tokens):
         super().update_state_after_alloc(request, blocks, num_external_tokens)
         if num_external_tokens:

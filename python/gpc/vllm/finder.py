@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t
+# Tests: t/python/vllm-figures.t t/889-vllm-manager.t
 """What a lookup answers: keys that are pinned, keys that somebody else computes, keys to compute here.
 
 Rules that keep engines from starving each other: a request that waits holds no claim and no reserved block of its
@@ -7,6 +7,7 @@ own, and waits once, until its deadline.  A claim is held by the request that co
 takes it over or the request ends.
 """
 
+import array
 import time
 
 import gpc
@@ -20,7 +21,7 @@ ASK = 0.05                       # seconds that the scheduler may wait for the w
 class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
-                 "files", "apart", "failed")
+                 "files", "apart", "failed", "counted")
 
     def __init__(self, generation, apart=False):
         self.pins = {}           # key -> block, referenced by a lookup of this step
@@ -33,6 +34,7 @@ class Request:
         self.generation = generation
         self.salt = None         # of its keys, from its first question on
         self.lora, self.files = None, None       # its adapter, and the state of the adapter's files
+        self.counted = set()     # groups of full attention, and keys of others, that were looked up: see _count
         self.failed = set()      # keys whose load has failed: none for this request from then on
         self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
 
@@ -81,16 +83,22 @@ class Finder:
 
     def _single(self, key, req):
         """Window and state groups have holes, so each key is by itself, and nobody waits for one."""
-        (block,) = self.c.lookup(self.keys([key], req.salt), flags=gpc.REF)
+        new = key not in req.counted
+        (block,) = self.c.lookup(self.keys([key], req.salt), flags=gpc.REF | (0 if new else gpc.TOUCH))
         if block < 0:
             req.memo[key] = MISS
         else:
             req.pins[key] = block
-        self._count(1, block >= 0)
+        if new:
+            req.counted.add(key)
+            self._count(1, block >= 0)
 
     def _count(self, looked, hits):
+        """A request is one question, however often the scheduler asks before it has room for it, and after a load that
+        failed: so hits are those of vLLM.  The library counts the same ones."""
         self.counts["lookups"] += looked
         self.counts["hits"] += hits
+        self.counts["hits_ram"] += hits
 
     def _prefix(self, key, req, positions):
         """One call for the rest of the prompt.  What is found is referenced before anybody hears of it."""
@@ -101,14 +109,21 @@ class Finder:
         if req.failed:           # nothing behind one is of use
             rest = rest[:next((i for i, k in enumerate(rest) if k in req.failed), len(rest))]
         keys = self.keys(rest, req.salt)
-        # one that waits asks again in each step: that is one lookup
-        blocks = self.c.acquire(keys, flags=gpc.QUIET if req.waiting else 0)
-        if not req.waiting:
-            self._count(len(rest), len(blocks))
+        blocks = self.c.acquire(keys, flags=gpc.QUIET if req.waiting else gpc.TOUCH)
         req.pins.update(zip(rest, blocks))
         missed = rest[len(blocks):]
-        if missed and not self._wait_or_claim(missed, keys[16 * len(blocks):], req):
-            req.memo.update(dict.fromkeys(missed, MISS))
+        if not missed or not self._wait_or_claim(missed, keys[16 * len(blocks):], req):
+            req.memo.update((k, MISS) for k in missed if k not in req.pins)
+            self._count_prefix(group, rest, keys, req)
+
+    def _count_prefix(self, group, rest, keys, req):
+        """When the answer is no wait."""
+        if group in req.counted or not rest:
+            return
+        req.counted.add(group)
+        found = array.array("I", [0])
+        self.c.match(keys, array.array("I", [0, len(rest)]), lens=found, out=array.array("i", bytes(4 * len(rest))))
+        self._count(len(rest), found[0])
 
     # ---- claims ----
 
@@ -174,9 +189,7 @@ class Finder:
             self._remember(missed, req)
             return True
         if first and first.state == gpc.CLAIM_LIVE:      # published since we looked
-            found = self.c.acquire(keys)
-            req.pins.update(zip(mine, found))
-            self.counts["hits"] += len(found)
+            req.pins.update(zip(mine, self.c.acquire(keys, flags=gpc.TOUCH)))
         return False
 
     # ---- ends ----

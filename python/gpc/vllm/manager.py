@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t t/python/vllm-namespace.t
+# Tests: t/889-vllm-manager.t t/python/vllm-figures.t t/python/vllm-namespace.t
+#   t/python/vllm-failures.t
 """The scheduler's side: vLLM's OffloadingManager over a gpc cache.
 
 No vLLM here: `api` has LookupResult, PrepareStoreOutput, RequestOffloadingContext, OffloadingEvent, Medium and
@@ -29,6 +30,8 @@ from .writer import Writer
 
 log = logging.getLogger("vllm.gpc")
 
+OWN = "own"                      # of Request.counted
+
 
 def group_of(key):
     return int.from_bytes(key[-4:], "big")
@@ -42,7 +45,7 @@ class Manager:
         engine: its number, for meet.py."""
         self.c, self.conf, self.api = cache, conf, api
         self.groups, self.step_tokens = groups, step_tokens
-        self.counts = dict.fromkeys(("lookups", "hits", "waited", "gave_up", "stored", "duplicate", "refused",
+        self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_own", "waited", "gave_up", "stored", "duplicate", "refused",
                                      "no_room", "skipped", "failed"), 0)
         self.where = where(cache, name, conf, layout)
         self.finder = Finder(cache, conf, groups, self.counts)
@@ -151,7 +154,7 @@ class Manager:
 
     def _find(self, key, req):
         """A key that no lookup of this step has pinned.  vLLM asks for none, and has no answer for one that is gone."""
-        (block,) = self.c.lookup(self.finder.keys([key], req.salt), flags=gpc.REF)
+        (block,) = self.c.lookup(self.finder.keys([key], req.salt), flags=gpc.REF | gpc.TOUCH)
         if block < 0:
             raise KeyError(f"{key.hex()} is to be loaded, and not in the cache: no lookup of this step said HIT")
         return block
@@ -184,7 +187,14 @@ class Manager:
     def touch(self, keys, req_context):
         keys, req = list(keys), self._asks(req_context)
         if keys and not req.apart:
-            self.c.lookup(self.finder.keys(keys, req.salt))
+            self.c.lookup(self.finder.keys(keys, req.salt), flags=gpc.TOUCH)
+
+    def count_own(self, req_context, tokens):
+        """What the engine has in its own prefix cache, at the first question of a request: no lookup of gpc."""
+        req = self._request(req_context)
+        if OWN not in req.counted:
+            req.counted.add(OWN)
+            self.counts["hits_own"] += tokens // max(self.step_tokens.values(), default=1)
 
     def _slots(self, keys, blocks, req):
         keys = list(keys)
@@ -199,7 +209,7 @@ class Manager:
         keys = [k for k in keys if k not in self.storing]
         if not keys or req.apart:
             return self._store_output([], req)
-        live = self.c.lookup(self.finder.keys(keys, req.salt))   # touches what is there
+        live = self.c.lookup(self.finder.keys(keys, req.salt), flags=gpc.TOUCH)
         mine, rest = {}, []
         for k, b in zip(keys, live):
             ahead = self.finder.take_ahead(k, req)

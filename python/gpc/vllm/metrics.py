@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t
+# Tests: t/python/vllm-figures.t t/889-vllm-manager.t
 """Metrics for vLLM's Prometheus page."""
 
 from .cache import POOL
 
 COUNTERS = {
     "lookups": "Chunks looked up in the gpc cache.",
-    "hits": "Chunks found there.",
+    "hits": "Chunks found there, wherever.",
+    "hits_ram": "Chunks found in RAM of this machine.",
+    "hits_own": "Chunks that the engine had in its own prefix cache: not looked up.",
     "waited": "Requests that waited for a chunk that another engine computes.",
     "gave_up": "Requests whose wait passed gpc_pending_ms.",
     "stored": "Chunks published.",

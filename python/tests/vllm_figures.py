@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of gpc.vllm that mean something: what its counters and those of the library say is what vLLM counts as external
+hits.  Stores and touches are no lookups, a request that asks again is one question, and what an engine has in its own
+prefix cache is no hit of gpc."""
+
+import random
+
+import vllm_fake as fake
+
+fake.install()
+
+import gpc.vllm.finder  # noqa: E402
+from gpc.engines.bytes import address_of  # noqa: E402
+from gpc.engines.cache import open_cache  # noqa: E402
+from gpc.engines.store import Store  # noqa: E402
+from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
+from tap import _made, done, is_, name, ok  # noqa: E402
+
+gpc.vllm.finder.ASK = 60
+HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
+EXTRA = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": (64 + 400) * 4096, "gpc_free_target": -1,
+         "gpc_stock": 0, "gpc_pending_ms": 60000}
+_made.update({name, name + "-s"})
+numbers = iter(range(10 ** 6))
+
+
+class Engine:
+    """As vLLM: an own prefix cache, and what it counts."""
+
+    def __init__(self):
+        self.m = GPCOffloadingSpec(fake.config(EXTRA)).get_manager()
+        groups = [fake.ns(group_idx=0, sliding_window_size_in_chunks=None)]
+        half = fake.ns(manager=self.m, config=fake.ns(kv_group_configs=groups, blocks_per_chunk=1), _req_status={},
+                       found=lambda request, computed: 0)
+        self.link, self.half = GPCConnector(None, "scheduler", fake.ns(half=half, kv_cache_groups=groups)), half
+        self.own, self.asked, self.hits, self.own_hits = set(), 0, 0, 0
+
+    def ask(self, ctx, keys):
+        """The chunks of a prompt that vLLM may load, and whether it has to wait."""
+        got = []
+        for k in keys:
+            got.append(self.m.lookup(k, ctx))
+            if got[-1] is MISS:
+                break
+        return got.count(HIT), PENDING in got
+
+    def run(self, prompt, chunks, again=0):
+        """again: how often the scheduler has no room at first."""
+        ctx, keys = fake.prompt(prompt, chunks)
+        ctx.req_id = f"r{next(numbers)}"
+        self.half._req_status[ctx.req_id] = fake.ns(req_context=ctx, req=None)
+        own = 0
+        while own < chunks and keys[own] in self.own:
+            own += 1
+        for _ in range(again + 1):
+            self.link.get_num_new_matched_tokens(fake.ns(request_id=ctx.req_id), own * 16)
+            found, _ = self.ask(ctx, keys[own:])
+            if again:
+                self.m.on_schedule_end(None)
+                again -= 1
+        self.asked, self.hits, self.own_hits = self.asked + chunks - own, self.hits + found, self.own_hits + own
+        load = keys[own:own + found]
+        if load:
+            self.m.prepare_load(load, ctx)
+        self.m.on_schedule_end(None)
+        self.m.complete_load(set(load), ctx)
+        self.m.touch(keys, ctx)
+        out = self.m.prepare_store(keys, ctx)        # vLLM offers what it has in its own cache, too
+        self.m.complete_store(set(out.keys_to_store), ctx)
+        self.m.publisher.collect(60)
+        self.m.on_request_finished(ctx)
+        self.m.on_schedule_end(None)
+        self.m.c.ticket_wait()
+        self.own.update(keys)
+
+    def told(self):
+        s = self.m.c.stats(self.m.c.info().peer)
+        return s.lookups, s.hit_ram, s.miss
+
+
+e = Engine()
+e.run("one", 62)
+is_(e.told(), (62, 0, 62), "a prompt that nobody has: its store is no lookup")
+e.run("one", 62)
+is_(e.told(), (62, 0, 62), "a hit in the own prefix cache is none of gpc")
+is_(e.m.counts["hits_own"], 62, "and counted as what it is")
+e.own.clear()
+e.run("one", 62, again=3)
+is_(e.told(), (124, 62, 62), "a request that the scheduler asks for four times is one question")
+
+# two engines share some prompts, with reset prefix caches and prompts that grow
+a, b, r = Engine(), Engine(), random.Random(7)
+for i in range(200):
+    x = r.choice((a, b))
+    if r.random() < 0.1:
+        x.own.clear()
+    x.run(f"p{r.randrange(12)}", r.randrange(3, 25), again=r.randrange(3))
+for x in (a, b):
+    is_(x.told(), (x.asked, x.hits, x.asked - x.hits), "lookups and hits are those of vLLM, exactly")
+    stats = x.m.get_stats().counters
+    is_([stats["vllm:kv_offload_gpc_" + n] for n in ("lookups", "hits", "hits_ram", "hits_own")],
+        [x.asked, x.hits, x.hits, x.own_hits], "and so are the metrics")
+ok(a.hits + b.hits > 200, f"{a.hits + b.hits} hits")
+
+# one that waits for another: its question is answered when it waits no more
+ctx, keys = fake.prompt("waits", 4)
+a.ask(ctx, keys)
+was = b.told()
+other, _ = fake.prompt("waits", 4)
+is_(b.ask(other, keys), (0, True), "another engine computes it")
+b.m.on_schedule_end(None)
+is_(b.told(), was, "the question has no answer yet")
+out = a.m.prepare_store(keys, ctx)
+a.m.complete_store(set(keys), ctx)
+a.m.publisher.collect(60)
+a.m.on_schedule_end(None)
+a.m.c.ticket_wait()
+is_(b.ask(other, keys), (4, False), "it comes")
+is_([y - x for x, y in zip(was, b.told())], [4, 4, 0], "four hits")
+b.m.on_request_finished(other)
+for x in (a, b, e):
+    x.m.shutdown()
+
+# ---- gpc.sglang and gpc.lmcache ----
+
+conf = fake.ns(bytes=(64 + 100) * 4096, bytes_key="bytes", dir="", serve=True, stock=0, attach_ms=60000, max_peers=4,
+               free_target=-1, tag=1, checksum=True, wait_ms=60000)
+c = open_cache(name + "-s", conf, bytes(32), 4096, 16, "store", fake.ns(info=print, warning=print))
+s = Store(c, conf)
+digests, data = [bytes([i]) * 32 for i in range(11)], bytearray(range(200))
+hold, parts = address_of(data)
+is_(s.put(digests, [parts] * 11), [True] * 11, "eleven objects are stored")
+t = c.stats(c.info().peer)
+is_((t.lookups, t.miss, s.counts["lookups"]), (0, 0, 0), "which asks nothing")
+is_(s.exists(digests + [bytes(32)[:31] + b"x"]), [True] * 11 + [False], "a question")
+t = c.stats(c.info().peer)
+is_((t.lookups, t.hit_ram, s.counts["lookups"], s.counts["hits"]), (12, 11, 12, 11), "is one")
+s.close()
+done()
