@@ -111,7 +111,7 @@ def ratio(of, row, other):
 
 
 def engines_of(name, folder, model, files, server):
-    gpc = {"cpu_bytes_to_use": BYTES, "gpc_name": name, "gpc_pending_ms": 60000}
+    gpc = {"gpc_bytes": BYTES, "gpc_name": name, "gpc_pending_ms": 60000}
     fs = {"cpu_bytes_to_use": BYTES, "spec_name": "FsSpec", "spec_module_path": "fs_spec",
           "secondary_tiers": [{"type": "fs", "root_dir": files, "n_read_threads": 2, "n_write_threads": 2}]}
     wanted = [("gpc-a", 0, gpc, {}), ("gpc-b", 1, gpc, {})]

@@ -47,7 +47,7 @@ class Test:
     # ---- engines ----
 
     def engine(self, called, cores=(0,), suffix="", half=False, extra=None, **options):
-        extra = {"cpu_bytes_to_use": 256 << 20, "gpc_name": name + suffix, "gpc_stock": 0, "gpc_pending_ms": 60000,
+        extra = {"gpc_bytes": 256 << 20, "gpc_name": name + suffix, "gpc_stock": 0, "gpc_pending_ms": 60000,
                  **(extra or {})}
         env = {}
         if half:                 # with a worker of its own

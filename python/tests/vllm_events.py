@@ -18,7 +18,7 @@ import gpc  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
 from tap import _made, done, is_, name, ok  # noqa: E402
 
-EXTRA = {"gpc_name": name, "gpc_weights": "w1", "cpu_bytes_to_use": (64 + 40) * 4096, "gpc_free_target": -1,
+EXTRA = {"gpc_name": name, "gpc_weights": "w1", "gpc_bytes": (64 + 40) * 4096, "gpc_free_target": -1,
          "gpc_stock": 0, "gpc_keep_tokens": True, "gpc_serve": False}
 _made.add(name)
 tools = os.path.join(os.environ["PYTHONPATH"].split(":")[0], "..", "tools")

@@ -27,7 +27,7 @@ from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
 gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
 HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
-EXTRA = {"gpc_weights": "w", "cpu_bytes_to_use": (64 + 40) * 4096, "gpc_stock": 0, "gpc_free_target": -1,
+EXTRA = {"gpc_weights": "w", "gpc_bytes": (64 + 40) * 4096, "gpc_stock": 0, "gpc_free_target": -1,
          "gpc_pending_ms": 60000, "gpc_attach_ms": 60000}
 jobs = iter(range(1, 1000))
 logs = []

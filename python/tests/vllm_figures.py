@@ -18,7 +18,7 @@ from tap import _made, done, is_, name, ok  # noqa: E402
 
 gpc.vllm.finder.ASK = 60
 HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
-EXTRA = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": (64 + 400) * 4096, "gpc_free_target": -1,
+EXTRA = {"gpc_name": name, "gpc_weights": "w", "gpc_bytes": (64 + 400) * 4096, "gpc_free_target": -1,
          "gpc_stock": 0, "gpc_pending_ms": 60000}
 _made.update({name, name + "-s"})
 numbers = iter(range(10 ** 6))

@@ -53,7 +53,7 @@ def caches(tensors):
 
 def config(**more):
     image = Image(1, LAYERS * PAGE, True).bytes
-    extra = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": SLOTS * image, "gpc_threads": THREADS,
+    extra = {"gpc_name": name, "gpc_weights": "w", "gpc_bytes": SLOTS * image, "gpc_threads": THREADS,
              "gpc_stock": 0, "gpc_free_target": -1, "gpc_max_peers": 16, "gpc_claim_chunks": 0, **more}
     return fake.config(extra, block_bytes=LAYERS * PAGE)
 

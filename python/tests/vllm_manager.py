@@ -4,6 +4,7 @@ die; pins, chains, windows, resets, events, metrics and configuration."""
 
 import inspect
 import json
+import logging
 import os
 import signal
 import sys
@@ -26,7 +27,7 @@ from tap import _made, done, is_, name, ok, raises  # noqa: E402
 gpc.vllm.finder.ASK = 60         # a scheduler does not wait so long for a busy writer, a test does
 
 HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
-EXTRA = {"gpc_name": name, "gpc_weights": "w1", "cpu_bytes_to_use": (64 + 40) * 4096, "gpc_free_target": -1,
+EXTRA = {"gpc_name": name, "gpc_weights": "w1", "gpc_bytes": (64 + 40) * 4096, "gpc_free_target": -1,
          "gpc_stock": 0, "gpc_pending_ms": 60000}
 _made.add(name)
 
@@ -82,26 +83,29 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpc/vllm/
     page = f.read()
 for n, k in KEYS.items():
     value = {True: "true", False: "false"}.get(k.default, k.default) if k.kind is bool else k.default
-    ok(f"| `{n}` | {'needed' if k.needed else value if value != '' else ''}".rstrip() in page, f"{n} is on the page")
-raises(ConfigError, "cpu_bytes_to_use: it is missing, 1 to", lambda: Config({}), "a key that is needed")
+    ok(f"| `{n}` | {value if value not in ('', None) else ''}".rstrip() in page, f"{n} is on the page")
+raises(ConfigError, "gpc_bytes: it is missing, 1 to", lambda: Config({}), "a key that is needed")
+for given, bytes_, key in (({"gpc_bytes": 7}, 7, "gpc_bytes"), ({"cpu_bytes_to_use": 8}, 8, "cpu_bytes_to_use"),
+                           ({"cpu_bytes_to_use": 8, "gpc_bytes": 7}, 7, "gpc_bytes")):
+    is_((Config(given).bytes, Config(given).bytes_key), (bytes_, key), f"{' and '.join(given)}: {key} counts")
 raises(ConfigError, "gpc_threads: 65, 1 to 64", lambda: Config({**EXTRA, "gpc_threads": 65}), "a range")
 raises(ConfigError, "gpc_threads: '2', a number", lambda: Config({**EXTRA, "gpc_threads": "2"}), "a kind")
 raises(ConfigError, "gpc_threads: True", lambda: Config({**EXTRA, "gpc_threads": True}), "a bool is no number")
 raises(ConfigError, "refuse, tag", lambda: Config({**EXTRA, "gpc_reset": "all"}), "one of some values")
 raises(ConfigError, "gpc_thread: there is no such key", lambda: Config({**EXTRA, "gpc_thread": 2}), "a typing error")
 raises(ConfigError, "canonical_layout", lambda: Config({**EXTRA, "canonical_layout": True}), "a layout of vLLM's own")
-raises(ConfigError, "at least 266240 are wanted", lambda: manager(gpc_name=name + "-d", cpu_bytes_to_use=4096),
+raises(ConfigError, "at least 266240 are wanted", lambda: manager(gpc_name=name + "-d", gpc_bytes=4096),
        "too little memory")
 # vLLM asks the class before it loads a model
 is_((GPCConnector.requires_piecewise_for_cudagraph(EXTRA), GPCConnector.get_required_kvcache_layout(
     fake.ns(kv_transfer_config=fake.ns(kv_connector_extra_config=EXTRA)))), (False, "LBHNC"), "what vLLM asks for early")
 raises(ConfigError, "gpc_thread: there is no such key",
        lambda: GPCConnector.requires_piecewise_for_cudagraph({**EXTRA, "gpc_thread": 2}), "an error then, 0.32 on a GPU")
-raises(ConfigError, "cpu_bytes_to_use: it is missing", lambda: GPCConnector.get_required_kvcache_layout(
+raises(ConfigError, "gpc_bytes: it is missing", lambda: GPCConnector.get_required_kvcache_layout(
     fake.ns(kv_transfer_config=fake.ns(kv_connector_extra_config={}))), "or with the layout")
 is_(label("/models/Llama-3.1-8B/", 1234567), "vllm Llama-3.1-8B 1234567", "an engine's label: model and process")
 is_(label("org/" + "\u00e9" * 40, 77), "vllm " + "\u00e9" * 11 + " 77", "31 bytes of it")
-is_(Config({"cpu_bytes_to_use": 1e9}).cpu_bytes_to_use, 10 ** 9, "a number in exponent form")
+is_(Config({"gpc_bytes": 1e9}).bytes, 10 ** 9, "a number in exponent form")
 is_({k for k in KEYS if k.startswith("gpc_")} - set(dir(gpc)), {k for k in KEYS if k.startswith("gpc_")}, "prefix")
 prints = set()
 for change in ({}, {"world": 2}, {"blocks_per_chunk": 2}, {"kv_cache_layout": "HND"}, {"groups": 2},
@@ -152,7 +156,7 @@ for i in range(4):
     pid = os.fork()
     if not pid:
         # of different sizes: the first one's counts
-        m = manager(gpc_name=name + "-w", cpu_bytes_to_use=(64 + 100 + i) * 4096)
+        m = manager(gpc_name=name + "-w", gpc_bytes=(64 + 100 + i) * 4096)
         os._exit(0 if m.c.pool_get(0).blocks >= 100 and m.c.info().pools == 1 else 1)
     crew.append(pid)
 is_([os.waitpid(pid, 0)[1] for pid in crew], [0] * 4, "four engines that start at once have one cache")
@@ -444,6 +448,22 @@ is_(a.get_stats().counters, {}, "since the last call")
 is_(set(stats.counters) | set(stats.gauges) <= set(GPCOffloadingSpec.build_metric_definitions({})), True,
     "each is defined")
 e.shutdown()
+
+# ---- how much RAM ----
+
+said = []
+keep = logging.Handler()
+keep.emit = lambda record: said.append(record.getMessage())
+logging.getLogger("vllm.gpc").addHandler(keep)
+_made.add(name + "-z")
+for more in ({"gpc_bytes": 64 << 20}, {"cpu_bytes_to_use": 128 << 20}, {"gpc_bytes": 64 << 20, "cpu_bytes_to_use": 128 << 20}):
+    size = {k: v for k, v in EXTRA.items() if k != "gpc_bytes"}
+    manager(config=fake.config({**size, "gpc_name": name + "-z", **more})).shutdown()
+said = [text for text in said if "in vLLM" in text]
+is_(len(said), 1, "vLLM's key alone: one warning")
+ok("cpu_bytes_to_use: 128 MiB" in said[0] and f"{name}-z has 64 MiB" in said[0] and "gpc_bytes is the key" in said[0],
+   "of what is asked for, what there is, and which key says what it means")
+logging.getLogger("vllm.gpc").removeHandler(keep)
 
 # ---- identity ----
 

@@ -18,7 +18,7 @@ gpc.vllm.finder.ASK = 60
 HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
 folder = tempfile.TemporaryDirectory()
 VERSION = folder.name + "/version"
-EXTRA = {"gpc_name": name, "gpc_weights": "w1", "cpu_bytes_to_use": (64 + 200) * 4096, "gpc_free_target": -1,
+EXTRA = {"gpc_name": name, "gpc_weights": "w1", "gpc_bytes": (64 + 200) * 4096, "gpc_free_target": -1,
          "gpc_stock": 0, "gpc_pending_ms": 60000, "gpc_keep_tokens": True}
 _made.add(name)
 engines, requests = [], {}

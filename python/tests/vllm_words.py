@@ -16,7 +16,7 @@ from gpc.vllm import GPCConnector, GPCOffloadingSpec, model  # noqa: E402
 from gpc.vllm.name import fingerprint, words_of  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
-EXTRA = {"gpc_name": name, "gpc_weights": "w1", "cpu_bytes_to_use": (64 + 40) * 4096, "gpc_free_target": -1, "gpc_stock": 0}
+EXTRA = {"gpc_name": name, "gpc_weights": "w1", "gpc_bytes": (64 + 40) * 4096, "gpc_free_target": -1, "gpc_stock": 0}
 _made.add(name)
 
 

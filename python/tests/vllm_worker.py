@@ -26,7 +26,7 @@ from tap import _made, done, is_, name, ok, raises  # noqa: E402
 gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
 PAGES = (64, 192)                # of two layers
 PER_CHUNK, WORLD = 4, 2
-EXTRA = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": (64 + 20) * 4096, "gpc_threads": 3,
+EXTRA = {"gpc_name": name, "gpc_weights": "w", "gpc_bytes": (64 + 20) * 4096, "gpc_threads": 3,
          "gpc_stock": 0, "gpc_free_target": -1}
 _made.add(name)
 

@@ -5,7 +5,7 @@
     --kv-transfer-config '{"kv_connector": "GPCConnector", "kv_connector_module_path": "gpc.vllm",
         "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
         "kv_connector_extra_config": {"spec_name": "GPCOffloadingSpec", "spec_module_path": "gpc.vllm",
-                                      "cpu_bytes_to_use": 68719476736}}'
+                                      "gpc_bytes": 68719476736}}'
 
 README.md beside this file has each key.  What needs vLLM is imported when it is asked for, so that the rest can be
 used and tested without it.

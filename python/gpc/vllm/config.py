@@ -7,7 +7,8 @@ import gpc
 from ..engines.config import ConfigError, Key, read
 
 KEYS = {
-    "cpu_bytes_to_use": Key(int, least=1, most=1 << 50, needed=True),
+    "gpc_bytes": Key(int, None, 1, 1 << 50),
+    "cpu_bytes_to_use": Key(int, None, 1, 1 << 50),
     "gpc_name": Key(str, "", 0, gpc.MAX_NAME - 1),
     "gpc_dir": Key(str, "", 0, 255),
     "gpc_weights": Key(str, "", 0, 255),
@@ -32,6 +33,10 @@ class Config:
 
     def __init__(self, extra):
         read(self, KEYS, extra)
-        self.bytes, self.bytes_key = self.cpu_bytes_to_use, "cpu_bytes_to_use"
+        self.bytes_key = "gpc_bytes" if self.bytes or not self.cpu_bytes_to_use else "cpu_bytes_to_use"
+        self.bytes = self.bytes or self.cpu_bytes_to_use
+        if not self.bytes:
+            raise ConfigError("gpc_bytes: it is missing, 1 to 1125899906842624 is wanted: RAM for all engines of the cache "
+                              "together, in bytes")
         if extra.get("canonical_layout"):
             raise ConfigError("canonical_layout: true, only false is supported: ranks store their own pages")

@@ -13,6 +13,7 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource
 from ..engines import words
 from ..engines.cache import open_cache
 from . import metrics, model, name
+from .cache import POOL
 from .config import Config, ConfigError
 from .image import Image
 from .manager import Manager
@@ -79,9 +80,17 @@ class GPCOffloadingSpec(base.OffloadingSpec):
                  " or ".join(map(str, sorted(set(tokens.values())))))
         cache = open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
                            name.label(config.model.name, os.getpid()), log, meant)
+        self._warn_of_bytes(cache, called)
         return GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens, API,
                                     self.kv_events_config.enable_kv_cache_events, self._unshared(),
                                     model.adapter_words(self.vllm_config), config.engine_id)
+
+    def _warn_of_bytes(self, cache, called):
+        """vLLM's key says what each engine has; ours, what all have together."""
+        if self.conf.bytes_key == "cpu_bytes_to_use":
+            log.warning("gpc: cpu_bytes_to_use: %d MiB, which in vLLM is RAM of each engine, and here is taken for the cache "
+                        "that all engines share: %s has %d MiB, however many use it. gpc_bytes is the key that says so",
+                        self.conf.bytes >> 20, called, cache.pool_memory(POOL).slots * self.image.bytes >> 20)
 
     def _words(self):
         """Of the fingerprint."""
