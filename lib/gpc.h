@@ -148,10 +148,13 @@ enum {
 	GPC_VERIFY_FIRST = 1 << 14,
 	GPC_IF_IDLE = 1 << 15, /* clear: only if nobody holds a block of it, else -EBUSY */
 	GPC_NO_REF = 1 << 16,  /* publish: nothing is referenced for the caller */
-	GPC_PEEK = 1 << 17,    /* evict: nothing goes, the call only names what would */
+	/* evict: nothing goes, the call only names what would.  claim: nothing is claimed, see
+	 * there */
+	GPC_PEEK = 1 << 17,
 	/* lookup, match, match_groups, acquire: a use as ever, and no question: statistics are
 	 * left alone.  With GPC_QUIET: as that */
-	GPC_TOUCH = 1 << 18
+	GPC_TOUCH = 1 << 18,
+	GPC_IN_HAND = 1 << 19 /* reserve: out of the stock alone, which needs no writer */
 };
 
 /* kinds of pools: the tiers */
@@ -990,7 +993,10 @@ int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
  * and then none is claimed.
  * It is advice: who does not want to wait computes and publishes all the same.  Pending means in
  * the space of blocks[i].  On failure some may be claimed, or be claimed later, and ret be filled
- * in part: gpc_claim_drop of all blocks ends that. */
+ * in part: gpc_claim_drop of all blocks ends that.
+ * GPC_PEEK: what this process can tell by itself, without the writer and at once.  blocks[i] is any
+ * block of the pool, and nobody need have reserved it.  LIVE and PENDING with another peer as
+ * above; MINE = nobody is known to have it, and nothing is claimed. */
 
 int gpc_claim_wait(gpc *c, const struct gpc_claim *claims, uint32_t n, int timeout_ms);
 /* [shared] Sleeps until one of these PENDING claims has ended, and returns which; then ask again.
@@ -1167,7 +1173,9 @@ int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
  * then the least recent leaves.  Where opt->moves[i].to >= 0, blocks[i] still has the
  * bytes of a victim: copy them to moves[i].to, then gpc_commit, then write.  Until that
  * commit the victim's key is not findable.  -ENOSPC, -EDQUOT, -EAGAIN (timeout 0),
- * -ETIMEDOUT, -ESTALE (pool gone), -EPERM (a pool of CALLER blocks). */
+ * -ETIMEDOUT, -ESTALE (pool gone), -EPERM (a pool of CALLER blocks).  GPC_IN_HAND: all n out of the
+ * stock of this handle, with GPC_PARTIAL as many as it has, at once and [shared]; else -EAGAIN, and the stock is on its way to be full
+ * again. */
 
 struct gpc_publish_options { /* zero = default; set size */
 	uint32_t size;

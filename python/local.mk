@@ -36,6 +36,7 @@ python_engines = \
 	%reldir%/gpc/vllm/README.md \
 	%reldir%/gpc/vllm/__init__.py \
 	%reldir%/gpc/vllm/adapters.py \
+	%reldir%/gpc/vllm/asker.py \
 	%reldir%/gpc/vllm/cache.py \
 	%reldir%/gpc/vllm/chunks.py \
 	%reldir%/gpc/vllm/config.py \
@@ -89,6 +90,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/MANIFEST.in \
 	%reldir%/README.md \
 	%reldir%/bench/lookup.py \
+	%reldir%/bench/step.py \
 	%reldir%/bundle.py \
 	%reldir%/engines/README.md \
 	%reldir%/engines/check.sh \
@@ -131,6 +133,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_gpu.py \
 	%reldir%/tests/vllm_manager.py \
 	%reldir%/tests/vllm_namespace.py \
+	%reldir%/tests/vllm_step.py \
 	%reldir%/tests/vllm_words.py \
 	%reldir%/tests/vllm_worker.py
 

@@ -78,6 +78,7 @@ t_programs = \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/reader/touch.t \
+	%reldir%/request/at-once.t \
 	%reldir%/request/late-answers.t \
 	%reldir%/request/pool-lives.t \
 	%reldir%/memory/once-threads.t \
@@ -362,6 +363,7 @@ t_scripts = \
 	%reldir%/python/vllm-failures.t \
 	%reldir%/python/vllm-figures.t \
 	%reldir%/python/vllm-namespace.t \
+	%reldir%/python/vllm-step.t \
 	%reldir%/python/vllm-words.t \
 	%reldir%/910-man-examples.t \
 	%reldir%/911-man-lint.t \

@@ -3,7 +3,8 @@
  *
  * A claim is a mark on a reservation, by the writer (writer/pending.h has its states and rules).
  * claim_wait.c has those who wait.
- * Tests: t/payload/claim-ends.t t/189-claim-in-ram.t t/169-claims.t t/376-transfer-stores.t */
+ * Tests: t/payload/claim-ends.t t/189-claim-in-ram.t t/169-claims.t t/376-transfer-stores.t
+ *   t/request/at-once.t t/python/vllm-step.t */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ static bool may_claim(gpc *c, uint32_t record, gpc_block block)
 	return hold_of(load_relaxed(refs_cell(c, record))) == HOLD_RESERVED;
 }
 
-static int check_blocks(gpc *c, const gpc_block *blocks, uint32_t n)
+static int check_blocks(gpc *c, const gpc_block *blocks, uint32_t n, bool peek)
 {
 	uint32_t i, record;
 
@@ -31,7 +32,7 @@ static int check_blocks(gpc *c, const gpc_block *blocks, uint32_t n)
 		record = pool_record(&c->seg, blocks[i]);
 		if (record == SHM_NO_RECORD)
 			return refuse_block(c, "blocks", i, blocks[i]);
-		if (!may_claim(c, record, blocks[i]))
+		if (!peek && !may_claim(c, record, blocks[i]))
 			return err_set(
 				EPERM,
 				"blocks[%u] is block 0x%x, which this handle has not reserved: "
@@ -216,6 +217,27 @@ static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32
 	return 0;
 }
 
+/* Nobody is known to have what this process cannot answer. */
+static int peek_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		     struct gpc_claim *ret)
+{
+	struct answer a[CLAIM_GROUP];
+	int mine = 0;
+	uint32_t i;
+
+	claim_here(c, keys, blocks, n, a);
+	for (i = 0; i < n; i++) {
+		if (a[i].to)
+			describe(c, &a[i], &keys[i], &ret[i]);
+		else
+			ret[i] = (struct gpc_claim){
+				.key = keys[i], .state = CLAIM_MINE, .peer = -1, .block = GPC_NONE
+			};
+		mine += !a[i].to;
+	}
+	return mine;
+}
+
 /* At most CLAIM_GROUP keys, the call's from `from` on.  How many are ours; the first that was
  * refused is the call's error. */
 static int claim_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
@@ -244,7 +266,8 @@ GPC_EXPORT int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, u
 			 struct gpc_claim *ret, uint32_t flags, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
-	int err = request_check(c, flags, 0, true), mine = 0;
+	int err = request_check(c, flags, GPC_PEEK, true), mine = 0;
+	bool peek = flags & GPC_PEEK;
 	uint32_t done, part;
 
 	if (err == 0)
@@ -254,12 +277,14 @@ GPC_EXPORT int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, u
 	if (err == 0)
 		err = check_keys(keys, n);
 	if (err == 0)
-		err = check_blocks(c, blocks, n);
-	if (err == 0 && n > 1)
+		err = check_blocks(c, blocks, n, peek);
+	if (err == 0 && n > 1 && !peek)
 		err = check_twice(blocks, n);
 	for (done = 0; err >= 0 && done < n; done += part) {
 		part = MIN(n - done, CLAIM_GROUP);
-		err = claim_part(c, keys + done, blocks + done, part, done, deadline, ret + done);
+		err = peek ? peek_part(c, keys + done, blocks + done, part, ret + done)
+			   : claim_part(c, keys + done, blocks + done, part, done, deadline,
+					ret + done);
 		mine += MAX(err, 0);
 	}
 	return err < 0 ? err : mine;

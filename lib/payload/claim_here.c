@@ -6,7 +6,7 @@
  * in; the note may be old, another key's, or scribbled: the record alone is believed, and what it
  * does not confirm is asked.  A block of this very peer is asked as well: it may have been given
  * back by a command that is still on its way.
- * Tests: t/payload/claim-ends.t t/169-claims.t */
+ * Tests: t/payload/claim-ends.t t/request/at-once.t t/169-claims.t t/python/vllm-step.t */
 #include "config.h"
 
 #include "payload/claim_here.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reserve.c - reservations: out of the stock of the handle, or by a command; and what all
  * groups of commands that bring blocks have in common.  stock.c has the stock.
- * Tests: t/120-reserve.t t/121-wait.t t/base/later-structs.t */
+ * Tests: t/request/at-once.t t/120-reserve.t t/121-wait.t t/python/vllm-step.t
+ *   t/base/later-structs.t */
 #include "config.h"
 
 #include <errno.h>
@@ -257,14 +258,25 @@ static int reserve_new(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks,
 	return count;
 }
 
+/* The stock has too little: it is asked for, and nobody waits. */
+static int reserve_later(gpc *c, uint32_t pool, uint32_t n, bool stock)
+{
+	if (stock)
+		stock_follow(c, pool);
+	return err_set(EAGAIN,
+		       "n is %u: the stock of this handle has not so many blocks of pool %u now", n,
+		       pool);
+}
+
 GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 			   const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms)
 {
-	int err = request_check(c, flags, GPC_PARTIAL, true);
+	int err = request_check(c, flags, GPC_PARTIAL | GPC_IN_HAND, true);
 	uint64_t deadline = deadline_from(timeout_ms);
 	struct gpc_reserve_options o = { 0 };
+	bool part = (flags & GPC_IN_HAND) && (flags & GPC_PARTIAL), stock;
 	const struct shm_pool *p;
-	bool stock;
+	uint32_t got;
 
 	if (err == 0)
 		err = refuse_pool_number(c, "pool", pool);
@@ -285,8 +297,11 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 	n = MIN(n, c->seg.header.geometry.max_blocks);
 	stock = c->stock && !o.headroom && load_acquire(&p->state) == POOL_READY &&
 		(!o.moves || load_relaxed(&p->demote_to) < 0);
-	if (stock && stock_reserve(c, (uint32_t)pool, n, blocks, o.moves))
-		return (int)n;
+	got = stock ? stock_reserve(c, (uint32_t)pool, n, blocks, o.moves, part) : 0;
+	if (got)
+		return (int)got;
+	if (flags & GPC_IN_HAND)
+		return reserve_later(c, (uint32_t)pool, n, stock);
 	err = reserve_new(c, (uint32_t)pool, n, blocks, &o, flags, deadline);
 	if (stock && err > 0)
 		stock_follow(c, (uint32_t)pool);

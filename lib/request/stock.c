@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stock.c - see stock.h.
- * Tests: t/126-stock.t t/311-recall.t t/129-stock-evict.t t/312-stock-evict-dies.t
- *   t/torture/threads.t */
+ * Tests: t/request/at-once.t t/126-stock.t t/311-recall.t t/129-stock-evict.t
+ *   t/312-stock-evict-dies.t t/python/vllm-step.t */
 #include "config.h"
 
 #include <stdlib.h>
@@ -229,14 +229,18 @@ void stock_follow(gpc *c, uint32_t pool)
 	pthread_mutex_unlock(&c->ring_lock);
 }
 
-uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, struct gpc_move *moves)
+uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, struct gpc_move *moves,
+		       bool partial)
 {
+	struct stock *s;
 	uint32_t i, got = 0;
 
 	pthread_mutex_lock(&c->ring_lock);
 	ring_turn_locked(c);
-	if (!returns_keeps(c, pool)) /* nothing is reserved in a CALLER pool */
-		got = stock_pop(c, stock_of(c, pool, false), n, blocks);
+	if (!returns_keeps(c, pool)) { /* nothing is reserved in a CALLER pool */
+		s = stock_of(c, pool, false);
+		got = stock_pop(c, s, partial ? MIN(n, s->n) : n, blocks);
+	}
 	if (got) /* else stock_follow(), behind the program's command */
 		stock_refill(c, pool);
 	pthread_mutex_unlock(&c->ring_lock);

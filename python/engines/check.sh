@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check.sh BUILD [PART...] - what ./bootstrap check-engines runs: real engines on CPUs, with the Python module of that
-# build.  PARTs are those of two_engines.py, vllm (vLLM's own tests), configs (its configurations), sglang and lmcache
-# (their interfaces), and ttft.
+# build.  PARTs are those of two_engines.py, vllm (vLLM's own tests), configs (its configurations), step (what a step of a
+# scheduler costs), sglang and lmcache (their interfaces), and ttft.
 # The virtual environment is BUILD/engines-venv, or GPC_ENGINES_VENV, and what ttft needs beside it is in
 # BUILD/engines-lmcache, or GPC_ENGINES_LMCACHE; BUILD/engines gets the model and the logs.
 
@@ -20,7 +20,7 @@ die()
 	exit 1
 }
 
-parts="${*:-vllm configs sglang lmcache pair core restart chunks tp weights ttft}"
+parts="${*:-vllm configs step sglang lmcache pair core restart chunks tp weights ttft}"
 
 test -e "$build/python/gpc/_gpc.abi3.so" || die "this build has no Python module: configure says why"
 ! grep -q '__[at]san_' "$build/lib/.libs/libgpc.so" || die "a sanitizer wants its own programs"
@@ -50,6 +50,10 @@ case " $parts " in
 esac
 for part in $parts; do
 	case $part in
+	step)
+		echo "# $part: no test, a table"
+		GPC_T_CACHE=$part-$$ "$venv/bin/python" "$here/../bench/step.py" 2>"$work/$part.log" || status=1
+		;;
 	configs)
 		echo "# $part"
 		GPC_T_CACHE=$part-$$ "$venv/bin/python" "$here/configs.py" "$work" 2>"$work/$part.log" || status=1
@@ -60,7 +64,7 @@ for part in $parts; do
 		;;
 	esac
 done
-engines=$(printf '%s\n' $parts | grep -vx -e ttft -e vllm -e configs -e sglang -e lmcache | tr '\n' ' ')
+engines=$(printf '%s\n' $parts | grep -vx -e ttft -e vllm -e configs -e step -e sglang -e lmcache | tr '\n' ' ')
 if test -n "$engines"; then
 	GPC_T_CACHE=engines-$$ "$venv/bin/python" "$here/two_engines.py" "$work" $engines || status=1
 fi

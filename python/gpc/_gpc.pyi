@@ -283,6 +283,7 @@ SERVE: int
 READONLY: int
 QUIET: int
 TOUCH: int
+IN_HAND: int
 REF: int
 ANYWHERE: int
 PARTIAL: int

@@ -20,7 +20,10 @@ static METHOD(claim_claim)
 	    array_out(NULL, "keys", keys.n, sizeof(struct gpc_claim), &out) == 0 &&
 	    handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		FREELY(r = gpc_claim(c, keys.p, blocks.p, keys.n, out.p, flags, timeout));
+		if (flags & GPC_PEEK) /* waits for nothing */
+			r = gpc_claim(c, keys.p, blocks.p, keys.n, out.p, flags, timeout);
+		else
+			FREELY(r = gpc_claim(c, keys.p, blocks.p, keys.n, out.p, flags, timeout));
 		ret = r < 0 ? error_raise(r) : record_list(&record_claim, out.p, keys.n);
 		handle_leave((Cache *)self);
 	}

@@ -50,8 +50,11 @@ static PyObject *reserve(gpc *c, struct reserve *p)
 	int r;
 
 	p->opt.moves = p->moves.p;
-	WAIT_SLICES(r, p->timeout,
-		    r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, slice));
+	if (p->flags & GPC_IN_HAND) /* waits for nothing */
+		r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, 0);
+	else
+		WAIT_SLICES(r, p->timeout,
+			    r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, slice));
 	if (r < 0)
 		return error_raise(r);
 	if (wait_raised(r)) {

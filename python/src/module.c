@@ -191,6 +191,7 @@ static const struct {
 	C(READONLY),
 	C(QUIET),
 	C(TOUCH),
+	C(IN_HAND),
 	C(REF),
 	C(ANYWHERE),
 	C(PARTIAL),

@@ -170,8 +170,8 @@ static PyObject *publish(Cache *self, struct publish *p)
 	p->opt.resident = p->out.p;
 	if (p->timeout)
 		r = publish_wait(c, p, &ticket);
-	else
-		FREELY(r = publish_some(c, p, 0, p->blocks.n, 0, &ticket));
+	else /* it is submitted, and no more */
+		r = publish_some(c, p, 0, p->blocks.n, 0, &ticket);
 	if (r < 0)
 		error_raise_ticket(r, ticket);
 	if (p->out.p && may_come_later(r, p->timeout)) {

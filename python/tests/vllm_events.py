@@ -109,7 +109,7 @@ def request(half, text, chunks, first, **more):
 
 
 def store(m, ctx, keys):
-    out = m.prepare_store(keys, ctx)
+    out = fake.offer(m, keys, ctx)
     m.complete_store(set(out.keys_to_store), ctx)
     m.publisher.collect(60)
     m.on_schedule_end(None)

@@ -90,7 +90,7 @@ class Engine:
         return failed, errors
 
     def store(self, ctx, keys, blocks):
-        out = self.m.prepare_store(keys, ctx)
+        out = fake.offer(self.m, keys, ctx)
         self.run(True, ctx, out.keys_to_store, out.store_spec, blocks)
         self.settle()
         return out
@@ -230,7 +230,7 @@ writer.close()
 h = Engine("-h", per_chunk=3, groups=2)
 ctx, keys = h.request("half", 3, groups=(0, 1))
 some = keys[0][:2] + keys[1][:2]
-out = h.m.prepare_store(some, ctx)
+out = fake.offer(h.m, some, ctx)
 h.kv[0].bytes[:] = os.urandom(len(h.kv[0].bytes))
 # of the window's first chunk vLLM has kept the last block alone
 h.run(True, ctx, some, out.store_spec, fake.blocks(list(range(6)) + [9, 10, 11, 12], sizes=[6, 4], indices=(0, 2)))
@@ -252,7 +252,7 @@ h.m.on_schedule_end(None)
 h.m.on_request_finished(again)
 ctx, keys = h.request("gap", 3, groups=(0, 1))
 some = keys[1]
-out = h.m.prepare_store(some, ctx)
+out = fake.offer(h.m, some, ctx)
 h.run(True, ctx, some, out.store_spec, fake.blocks(list(range(8)), sizes=[0, 8], indices=(0, 0)))
 h.settle()
 is_((h.live(some), h.held()), ([False] * 3, (0, 0)), "blocks are missing in the middle: no chunk of that group is whole for sure")
@@ -308,7 +308,7 @@ is_(e.m.counts["stored"], 2, "with a seat, they do")
 # ---- a store of one's own that does not end ----
 
 ctx, keys = e.request("hangs", 3)
-e.m.prepare_store(keys, ctx)
+fake.offer(e.m, keys, ctx)
 other, _ = e.request("hangs", 3)
 is_(e.lookup(other, keys), [PENDING] * 3, "a store of our own is waited for")
 e.m.finder.clock = lambda: time.monotonic() + 59

@@ -241,6 +241,15 @@ def prompt(text, chunks, tokens=16, groups=(0,)):
     return ctx, keys if len(groups) > 1 else keys[0]
 
 
+def offer(m, keys, ctx):
+    """prepare_store in as many steps as the manager needs for its questions to the writer."""
+    out = m.prepare_store(keys, ctx)
+    while out is None and m.finder.asker.under_way:
+        m.finder.asker.settle(60)
+        out = m.prepare_store(keys, ctx)
+    return out
+
+
 def ns(**more):
     return types.SimpleNamespace(**more)
 

@@ -42,6 +42,7 @@ class Engine:
             got.append(self.m.lookup(k, ctx))
             if got[-1] is MISS:
                 break
+        self.m.finder.asker.settle(60)
         return got.count(HIT), PENDING in got
 
     def run(self, prompt, chunks, again=0):
@@ -65,7 +66,7 @@ class Engine:
         self.m.on_schedule_end(None)
         self.m.complete_load(set(load), ctx)
         self.m.touch(keys, ctx)
-        out = self.m.prepare_store(keys, ctx)        # vLLM offers what it has in its own cache, too
+        out = fake.offer(self.m, keys, ctx)        # vLLM offers what it has in its own cache, too
         self.m.complete_store(set(out.keys_to_store), ctx)
         self.m.publisher.collect(60)
         self.m.on_request_finished(ctx)
@@ -110,7 +111,7 @@ other, _ = fake.prompt("waits", 4)
 is_(b.ask(other, keys), (0, True), "another engine computes it")
 b.m.on_schedule_end(None)
 is_(b.told(), was, "the question has no answer yet")
-out = a.m.prepare_store(keys, ctx)
+out = fake.offer(a.m, keys, ctx)
 a.m.complete_store(set(keys), ctx)
 a.m.publisher.collect(60)
 a.m.on_schedule_end(None)

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 import time
 
 import vllm_fake as fake
@@ -40,13 +39,14 @@ def manager(chained=True, config=None, **more):
 
 def settle(m):
     """The writer has done all that m has asked for."""
+    m.finder.asker.settle(60)
     m.publisher.collect(60)
     m.on_schedule_end(None)
     m.c.ticket_wait()
 
 
 def store(m, ctx, keys):
-    out = m.prepare_store(keys, ctx)
+    out = fake.offer(m, keys, ctx)
     m.complete_store(set(out.keys_to_store), ctx)
     settle(m)
     return out
@@ -59,6 +59,7 @@ def answers(m, ctx, keys):
         got.append(m.lookup(k, ctx))
         if got[-1] is MISS:
             break
+    m.finder.asker.settle(60)    # what it claims
     return got
 
 
@@ -169,10 +170,10 @@ ctx, keys = fake.prompt("one", 6)
 a.on_new_request(ctx)
 is_(answers(a, ctx, keys), [MISS], "nothing is there")
 is_(a.c.stats().claims, 6, "what is to be computed is claimed")
-out = a.prepare_store(keys, ctx)
+out = fake.offer(a, keys, ctx)
 is_((out.keys_to_store, len(set(out.store_spec.block_ids)), out.evicted_keys), (keys, 6, []), "all are to be stored")
 is_(a.lookup(keys[0], ctx), PENDING, "a store under way")
-is_(a.prepare_store(keys, ctx).keys_to_store, [], "is not begun twice")
+is_(fake.offer(a, keys, ctx).keys_to_store, [], "is not begun twice")
 a.complete_store(set(keys), ctx)
 settle(a)
 a.on_request_finished(ctx)
@@ -211,7 +212,7 @@ is_(held(b.c), (0, 0), "and holds nothing")
 b.on_schedule_end(None)
 is_(answers(b, ctxb, keys), [PENDING] * 4, "in the next step too")
 b.on_schedule_end(None)
-is_(b.prepare_store(keys, fake.prompt("two", 4)[0]).keys_to_store, [], "b does not store what a computes")
+is_(fake.offer(b, keys, fake.prompt("two", 4)[0]).keys_to_store, [], "b does not store what a computes")
 store(a, ctx, keys[:2])
 is_(answers(b, ctxb, keys), [HIT, HIT, PENDING, PENDING], "what is there is a hit")
 b.on_schedule_end(None)
@@ -219,12 +220,12 @@ b.finder.clock = lambda: time.monotonic() + 3600
 is_(answers(b, ctxb, keys), [HIT, HIT, MISS], "at its deadline b computes")
 is_(b.counts["gave_up"], 1, "which is counted")
 b.on_schedule_end(None)
-is_(b.prepare_store(keys[2:], ctxb).keys_to_store, keys[2:], "and stores")
+is_(fake.offer(b, keys[2:], ctxb).keys_to_store, keys[2:], "and stores")
 b.complete_store(set(keys[2:]), ctxb)
 settle(b)
 del b.finder.clock
 b.finder.clock = time.monotonic
-out = a.prepare_store(keys[2:], ctx)
+out = fake.offer(a, keys[2:], ctx)
 is_(out.keys_to_store, [], "a finds that it is there")
 a.on_request_finished(ctx)
 b.on_request_finished(ctxb)
@@ -244,7 +245,7 @@ b.on_request_finished(ctxb)
 settle(b)
 
 ctx, keys = fake.prompt("both", 3)
-out = a.prepare_store(keys, ctx)
+out = fake.offer(a, keys, ctx)
 ctxb, _ = fake.prompt("both", 3)
 b._request(ctxb).gave_up = True
 is_(store(b, ctxb, keys).keys_to_store, keys, "whoever has waited enough stores what another one is storing")
@@ -257,16 +258,17 @@ is_(a.c.lookup(a.finder.keys(keys)).count(-1), 0, "and finds the first one's")
 # ---- a store that fails, and one without room ----
 
 ctx, keys = fake.prompt("four", 3)
-out = a.prepare_store(keys, ctx)
+out = fake.offer(a, keys, ctx)
 a.complete_store(set(keys), ctx, success=False)
 is_((held(a.c), a.c.lookup(a.finder.keys(keys))), ((0, 0), [-1] * 3), "failed: given back, not findable")
 settle(a)
 settle(b)
 ctx, keys = fake.prompt("five", 50)
-out = a.prepare_store(keys, ctx)
+out = fake.offer(a, keys, ctx)
 is_(out.keys_to_store, keys[:40], "little room: the first chunks of the prompt")
 ctxb, other = fake.prompt("six", 2)
-is_(b.prepare_store(other, ctxb), None, "no room: None")
+is_(fake.offer(b, other, ctxb).keys_to_store, [], "no room: none")
+is_(b.counts["no_room"], 2, "which is counted")
 is_(answers(b, ctxb, other), [MISS], "and a lookup is a miss")
 a.complete_store(set(out.keys_to_store), ctx, success=False)
 b.on_request_finished(ctxb)
@@ -352,16 +354,12 @@ m = manager(gpc_name=name + "-l", gpc_serve=False)
 ctx, keys = fake.prompt("late", 4)
 os.kill(pid, signal.SIGSTOP)
 os.waitpid(pid, os.WUNTRACED)    # until it has stopped
-gpc.vllm.finder.ASK = 0.01
-is_([m.prepare_store(keys, ctx), m.finder.in_vain], [None, True], "the writer does not answer")
-is_(m.prepare_store(keys, ctx), None, "the step does not ask again")
+is_([m.lookup(k, ctx) for k in keys], [MISS] * 4, "the writer does not answer, and a lookup does not wait for it")
+is_([m.prepare_store(keys, ctx) for _ in range(3)], [None] * 3, "nor does a store")
 m.on_schedule_end(None)
-is_(m.finder.in_vain, False, "the next one does")
-gpc.vllm.finder.ASK = 60
-go = threading.Timer(0.3, os.kill, (pid, signal.SIGCONT))    # longer than a timeout of 0 would wait
-go.start()
-is_(m.prepare_store(keys, ctx).keys_to_store, keys, "a writer that answers late is waited for")
-go.join()
+is_(m.finder.asker.under_way, 1, "the question is asked once")
+os.kill(pid, signal.SIGCONT)
+is_(fake.offer(m, keys, ctx).keys_to_store, keys, "a later step has the answer")
 m.complete_store(set(keys), ctx)
 settle(m)
 m.shutdown()
@@ -375,7 +373,7 @@ store(a, ctx, keys)
 answers(a, ctx, keys)
 slots = a.prepare_load(keys[:1], ctx)
 ctx8, keys8 = fake.prompt("eight", 2)
-a.prepare_store(keys8, ctx8)
+fake.offer(a, keys8, ctx8)
 answers(a, *fake.prompt("eight b", 2))
 old = a.finder.keys(keys)
 a.reset_cache()
@@ -384,7 +382,7 @@ is_(a.c.lookup(a.finder.keys(keys)), [-1] * 3, "and this engine has other keys")
 is_(held(a.c), (1, 2), "transfers that vLLM has forgotten keep their blocks ...")
 a.complete_store(set(store(a, *fake.prompt("nine", 1)).keys_to_store), ctx)
 is_(held(a.c), (0, 0), "... until a later one is complete")
-a.prepare_store(fake.prompt("ten", 2)[1], fake.prompt("ten", 2)[0])
+fake.offer(a, fake.prompt("ten", 2)[1], fake.prompt("ten", 2)[0])
 a.reset_cache()
 is_(held(a.c), (0, 2), "again")
 a.on_reset_flushed()
@@ -490,7 +488,7 @@ m = GPCOffloadingSpec(fake.config({EXTRA!r})).get_manager()
 m.set_chained({{0: True}})
 ctx, keys = fake.prompt("dies", 4)
 m.lookup(keys[0], ctx)
-m.prepare_store(keys[:2], ctx)
+fake.offer(m, keys[:2], ctx)
 print("ready", flush=True)
 signal.pause()
 """])

@@ -33,6 +33,7 @@ def manager(config=None, events=False, **more):
 
 
 def settle(m):
+    m.finder.asker.settle(60)
     m.publisher.collect(60)
     m.on_schedule_end(None)
     m.c.ticket_wait()
@@ -49,7 +50,7 @@ def prompt(text, chunks=3, lora=None):
 
 def store(m, text, lora=None):
     ctx, keys = prompt(text, lora=lora)
-    out = m.prepare_store(keys, ctx)
+    out = fake.offer(m, keys, ctx)
     m.complete_store(set(out.keys_to_store), ctx)
     settle(m)
     m.on_request_finished(ctx)
@@ -98,10 +99,11 @@ is_((finds(a, "tagged"), finds(a, "poison")), (False, False), "by tag as well: a
 # ---- under way across a reset ----
 
 ctx, keys = prompt("under way")
-out = a.prepare_store(keys, ctx)
+out = fake.offer(a, keys, ctx)
 is_([a.lookup(k, ctx) for k in keys], [PENDING] * 3, "a store is under way")
 claimer = prompt("claimed")
 a.lookup(claimer[1][0], claimer[0])
+a.finder.asker.settle(60)
 is_(len(a.finder.ahead), 3, "and claims are")
 a.reset_cache()
 is_((len(a.storing), len(a.finder.ahead)), (0, 0), "a reset: neither is")
@@ -117,7 +119,7 @@ a.reset_cache()
 a.on_request_finished(ctx)
 b.reset_cache()
 store(b, "sent")
-out = b.prepare_store(*reversed(prompt("late")))
+out = fake.offer(b, *reversed(prompt("late")))
 b.publisher.collect(60)
 b.reset_cache()
 ok(not finds(b, "sent"), "each reset counts")
@@ -136,9 +138,9 @@ for ctx, n in ((running[0], 40), (preempted[0], 0)):
     states[ctx.req_id] = fake.ns(req=req, req_context=ctx)
     a.on_new_request(ctx)
 is_(link.reset_cache(), True, "vLLM is told that it is done")
-is_((a.prepare_store(running[1], running[0]).keys_to_store, a.lookup(running[1][0], running[0])), ([], MISS),
+is_((fake.offer(a, running[1], running[0]).keys_to_store, a.lookup(running[1][0], running[0])), ([], MISS),
     "one that runs on with blocks of before stores none, and finds none")
-out = a.prepare_store(preempted[1], preempted[0])
+out = fake.offer(a, preempted[1], preempted[0])
 is_(out.keys_to_store, preempted[1], "one that is computed anew does")
 a.complete_store(set(out.keys_to_store), preempted[0])
 settle(a)
@@ -146,7 +148,7 @@ loader, lk = prompt("preempted")
 a.lookup(lk[0], loader)
 a.prepare_load(lk[:1], loader)
 a.reset_cache()
-is_(a.prepare_store(lk, loader).keys_to_store, [], "nor does one whose load was under way")
+is_(fake.offer(a, lk, loader).keys_to_store, [], "nor does one whose load was under way")
 a.complete_load(set(lk[:1]), loader)
 a.on_reset_flushed()
 a.prompts.request_of = requests.get
@@ -229,7 +231,7 @@ is_(finds(b, "adapted 2", lora(number=2)), True, "another number: it is read ane
 ctx, keys = prompt("changes", lora=lora(load_inplace=True))
 b.lookup(keys[0], ctx)
 save("version 3, in the middle of a request")
-is_(b.prepare_store(keys, ctx).keys_to_store, [], "a request whose adapter changes stores nothing")
+is_(fake.offer(b, keys, ctx).keys_to_store, [], "a request whose adapter changes stores nothing")
 b.on_request_finished(ctx)
 first, keys = prompt("claims", lora=lora(number=6))
 b.lookup(keys[0], first)

@@ -74,7 +74,7 @@ for r, rank in enumerate(ranks):
 # ---- there and back ----
 
 ctx, keys = fake.prompt("one", 3, tokens=16 * PER_CHUNK)
-out = m.prepare_store(keys, ctx)
+out = fake.offer(m, keys, ctx)
 source = list(range(20, 8, -1))
 for rank in ranks:
     ok(rank.do(True, fake.blocks(source), out.store_spec), "stored")
@@ -114,7 +114,7 @@ two = ranks[0].worker
 whole = two.runs[0]
 is_(len(whole), 2, "tensors of different pages are copied one by one")
 two.set_runs([[run] for run in whole])      # each group has one of the tensors
-out = m.prepare_store(some, ctx)
+out = fake.offer(m, some, ctx)
 spans = dict(sizes=[8, 4], indices=(0, 4))
 ok(ranks[0].do(True, fake.blocks(list(range(12)), **spans), out.store_spec), "two groups: stored")
 want = [ranks[0].kv[0].get(b) for b in range(8)] + [ranks[0].kv[1].get(b) for b in range(8, 12)]
@@ -181,7 +181,7 @@ def connector(groups):
 def bad_load(link, request):
     """The requests and the blocks that vLLM is told of: a slot that nobody has sealed is loaded."""
     ctx, keys = fake.prompt(f"bad {link.several} {request}", 1, tokens=16 * PER_CHUNK)
-    out = m.prepare_store(keys, ctx)
+    out = fake.offer(m, keys, ctx)
     link.connector_worker._load_jobs[77] = request
     ranks[1].worker.submit_load(77, out.store_spec, fake.blocks([3, 4, 5, 6]))
     ranks[1].worker.wait({77})
@@ -209,7 +209,7 @@ is_(bad_load(link, None), (set(), {3, 4, 5, 6}), "a load whose request does not 
 # ---- a store that was cut off never verifies ----
 
 ctx, keys = fake.prompt("cut", 1, tokens=16 * PER_CHUNK)
-out = m.prepare_store(keys, ctx)
+out = fake.offer(m, keys, ctx)
 ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "a store ...")
 mover = ranks[0].worker.mover
 
@@ -252,7 +252,7 @@ even.kv = [whole.piece(0, 16), whole.piece(16, 16)]
 even.worker = GPCOffloadingSpec(config(0)).get_worker(fake.caches(even.kv))
 is_([r.count for r in even.worker.runs[0]], [2], "two layers in one copy")
 ctx, keys = fake.prompt("even", 2, tokens=16 * PER_CHUNK)
-out = m.prepare_store(keys, ctx)
+out = fake.offer(m, keys, ctx)
 even.fill("even")
 want = even.get(range(3, 11))
 ok(even.do(True, fake.blocks(list(range(3, 11))), out.store_spec), "stored")
@@ -313,7 +313,7 @@ rt = Runtime()
 gpu = Rank(config(0))
 gpu.worker.mover = CudaMover(3, lambda: fake.ns(cuda_event=55), rt)
 ctx, keys = fake.prompt("gpu", 1, tokens=16 * PER_CHUNK)
-out = m.prepare_store(keys, ctx)
+out = fake.offer(m, keys, ctx)
 gpu.fill("gpu")
 want = gpu.get(range(4))
 ok(gpu.do(True, fake.blocks([0, 1, 2, 3]), out.store_spec), "a store by the runtime")
@@ -343,7 +343,7 @@ ones.worker.image.bytes = spec.image.bytes       # any slot is large enough
 for called, mover in (("this thread", ones.worker.mover), ("the runtime", CudaMover(3, lambda: fake.ns(cuda_event=5), rt))):
     ones.worker.mover = mover
     ctx, keys = fake.prompt(called, 16, tokens=16)
-    out = m.prepare_store(keys, ctx)
+    out = fake.offer(m, keys, ctx)
     blocks = [*range(3, 12), 40, 30, 31, 32, 50, 51, 52]
     ones.fill(called)
     want = ones.get(blocks)
@@ -375,7 +375,7 @@ by_thread = gpc.vllm.worker.HostMover()
 ones.worker.reported = True
 blocks = [*range(30, 35), 3, 60, *range(40, 49)]
 ctx, keys = fake.prompt("summed", 16, tokens=16)
-out = m.prepare_store(keys, ctx)
+out = fake.offer(m, keys, ctx)
 ones.fill("summed")
 want = ones.get(blocks)
 for stores, loads in ((by_device, by_thread), (by_thread, by_device), (by_device, by_device)):
@@ -401,7 +401,7 @@ m.complete_store(set(keys), ctx, success=False)
 # jobs that are under way together, and those of the same slots, which are not
 ones.worker.mover = by_device
 ctx, keys = fake.prompt("together", 16, tokens=16)
-halves = [m.prepare_store(keys[:8], ctx).store_spec, m.prepare_store(keys[8:], ctx).store_spec]
+halves = [fake.offer(m, keys[:8], ctx).store_spec, fake.offer(m, keys[8:], ctx).store_spec]
 ones.fill("together")
 want = ones.get(blocks)
 for job, half in enumerate((0, 1, 1, 0, 0, 1, 0), 100):
@@ -421,7 +421,7 @@ whole = gpc.vllm.image.Slots(halves[0].where, halves[0].pool, halves[0].block_id
                              halves[0].keys + halves[1].keys)
 ones.worker.mover = by_device
 ctx, more = fake.prompt("apart", 2, tokens=16)
-apart = m.prepare_store(more, ctx).store_spec
+apart = fake.offer(m, more, ctx).store_spec
 for job, (slots, ids) in enumerate(((apart, [0, 20]), (whole, blocks), (apart, [0, 20]), (apart, [0])), 200):
     ones.worker.submit_store(job, fake.blocks(ids), slots)
 ones.worker.wait({*range(200, 204)})
@@ -480,7 +480,7 @@ each = [[(0, 128), (1, 128)]]
 for more in ({}, {"gpc_checksum": False}):
     stores = worker_of(two, each, layer(), **more)
     ctx, keys = fake.prompt(f"structure {more}", 1, tokens=16 * PER_CHUNK)
-    out = m.prepare_store(keys, ctx)
+    out = fake.offer(m, keys, ctx)
     slots = out.store_spec
     ok(moves(stores, True, slots), "stored by an engine of two tensors")
     packed = fake.Tensor(8, 256)
@@ -516,7 +516,7 @@ last.worker.shutdown()
 peers = {m.c.stats(i).leader for i in range(3)}
 is_(peers, {-1, m.c.info().peer}, "workers are companions of the manager")
 ctx, keys = fake.prompt("late", 1, tokens=16 * PER_CHUNK)
-out = m.prepare_store(keys, ctx)
+out = fake.offer(m, keys, ctx)
 other = gpc.attach(name, serve=True)
 m.shutdown()
 slot = gpc.BLOCK(0, out.store_spec.block_ids[0])

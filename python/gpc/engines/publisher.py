@@ -32,7 +32,10 @@ class Publisher:
         import_keys = import_keys or self.import_keys
         chain = None
         if self.groups.get(group, False):
-            chain = b"".join(import_keys([p]) if p else root or bytes(16) for p in parents)
+            known = [p for p in parents if p]
+            raw = memoryview(import_keys(known) if known else b"")
+            at = iter(range(0, len(raw), 16))
+            chain = b"".join(raw[(i := next(at)):i + 16] if p else root or bytes(16) for p in parents)
         resident = array.array("i", [-1] * len(blocks))
         digests = [k[:-4] for k in keys]
         notes = {"digests": digests} if len(digests[0]) <= 32 else {}
@@ -50,9 +53,10 @@ class Publisher:
         self.sent.append(_Sent(keys, blocks, resident, ticket))
         return self.sent[-1]
 
-    def collect(self, timeout=0):
-        """Look at answers, in order.  What is refused, or live already elsewhere, is still reserved."""
-        while self.sent:
+    def collect(self, timeout=0, last=None):
+        """Look at answers, in order.  What is refused, or live already elsewhere, is still reserved.  last: the ticket of
+        the last one that is known to be there."""
+        while self.sent and (last is None or self.sent[0].ticket <= last):
             s = self.sent[0]
             try:
                 self.c.ticket_wait(s.ticket, timeout)

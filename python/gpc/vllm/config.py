@@ -14,7 +14,7 @@ KEYS = {
     "gpc_weights": Key(str, "", 0, 255),
     "gpc_pending_ms": Key(int, 2000, 0, 600000),
     "gpc_claim_chunks": Key(int, 256, 0, 65536),
-    "gpc_stock": Key(int, 64, 0, 4096),
+    "gpc_stock": Key(int, 256, 0, 4096),
     "gpc_checksum": Key(bool, True),
     "gpc_threads": Key(int, 2, 1, 64),
     "gpc_tag": Key(int, 1, 1, 0xffffffff),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-figures.t t/889-vllm-manager.t
+# Tests: t/python/vllm-figures.t t/python/vllm-step.t t/889-vllm-manager.t
 """What a lookup answers: keys that are pinned, keys that somebody else computes, keys to compute here.
 
 Rules that keep engines from starving each other: a request that waits holds no claim and no reserved block of its
@@ -8,20 +8,23 @@ takes it over or the request ends.
 """
 
 import array
+import itertools
 import time
 
 import gpc
 
+from .asker import Asker
 from .cache import POOL
 
 HIT, MISS, PENDING = "HIT", "MISS", "HIT_PENDING"
-ASK = 0.05                       # seconds that the scheduler may wait for the writer
+ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler waits for nobody
 
 
 class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
-                 "files", "apart", "failed", "counted")
+                 "files", "apart", "failed", "counted", "over", "refused",
+                 "raw", "places", "claimed")
 
     def __init__(self, generation, apart=False):
         self.pins = {}           # key -> block, referenced by a lookup of this step
@@ -34,6 +37,10 @@ class Request:
         self.generation = generation
         self.salt = None         # of its keys, from its first question on
         self.lora, self.files = None, None       # its adapter, and the state of the adapter's files
+        self.claimed = set()     # keys that it has, or had, ahead
+        self.raw, self.places = {}, {}           # see keys_of, place_of
+        self.over = False        # it has ended: what it asked for is given back
+        self.refused = set()     # keys that a store asked for, and does not get
         self.counted = set()     # groups of full attention, and keys of others, that were looked up: see _count
         self.failed = set()      # keys whose load has failed: none for this request from then on
         self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
@@ -47,8 +54,12 @@ class Finder:
         self.salt = b""          # of the namespace
         self.ahead = {}          # key -> [request, block]: claimed, not yet stored
         self.most_ahead = cache.pool_get(POOL).blocks // 4
+        self.asker = Asker()
+        self.storing = ()        # the manager's
+        self.asked = {}          # key -> request: to be ahead, when the writer has answered
+        self.epoch = 0           # of what is ahead, or asked: drop_ahead of all ends one
+        self.any_block = [gpc.BLOCK(POOL, 0)]
         self.step = set()        # requests with pins or memos of this step
-        self.in_vain = False     # this step has waited ASK for the writer, without an answer
 
     def keys(self, offload_keys, salt=None):
         """An OffloadKey is a block hash and a group; both go into the gpc key, behind the salt of a request, or of
@@ -57,16 +68,23 @@ class Finder:
             salt = self.salt
         return self.c.key_import(b"".join([salt + k for k in offload_keys]), size=len(salt) + len(offload_keys[0]))
 
-    def ask(self, call, *args, **more):
-        """A call that the writer has to answer.  It may be busy, or a new one about to take over; a step that has
-        waited in vain asks no more, so that one with many requests waits no longer than one with one."""
-        if self.in_vain:
-            raise gpc.TimedOut("the writer has not answered in this step")
+    def keys_of(self, offload_keys, req):
+        """Of a request, which asks for each of its keys several times."""
+        raw = req.raw
         try:
-            return call(*args, timeout=ASK, **more)
-        except (gpc.TimedOut, gpc.NotConnected):
-            self.in_vain = True
-            raise
+            return b"".join([raw[k] for k in offload_keys])
+        except KeyError:
+            pass
+        made = bytes(self.keys(offload_keys, req.salt))
+        for i, k in enumerate(offload_keys):
+            raw[k] = made[16 * i:16 * i + 16]
+        return made
+
+    def place_of(self, positions, req):
+        """(group, as it ends a key, and where the chunk ends) -> key.  Keys only come."""
+        if len(positions) > len(req.places):
+            req.places.update(((k[-4:], p), k) for k, p in itertools.islice(positions.items(), len(req.places), None))
+        return req.places
 
     def lookup(self, key, req, positions):
         if req.apart or key in req.failed:
@@ -74,6 +92,7 @@ class Finder:
         if key in req.pins or key in req.loading:
             return HIT
         if key not in req.memo:
+            self.asker.take()
             self.step.add(req)
             if self.chained.get(_group(key), False):
                 self._prefix(key, req, positions)
@@ -84,7 +103,7 @@ class Finder:
     def _single(self, key, req):
         """Window and state groups have holes, so each key is by itself, and nobody waits for one."""
         new = key not in req.counted
-        (block,) = self.c.lookup(self.keys([key], req.salt), flags=gpc.REF | (0 if new else gpc.TOUCH))
+        (block,) = self.c.lookup(self.keys_of([key], req), flags=gpc.REF | (0 if new else gpc.TOUCH))
         if block < 0:
             req.memo[key] = MISS
         else:
@@ -103,12 +122,13 @@ class Finder:
     def _prefix(self, key, req, positions):
         """One call for the rest of the prompt.  What is found is referenced before anybody hears of it."""
         at, group = positions.get(key), _group(key)
+        ours, pins, memo, loading = key[-4:], req.pins, req.memo, req.loading
         rest = [key] if at is None else sorted(
-            (k for k, p in positions.items() if p >= at and _group(k) == group and k not in req.pins and
-             k not in req.memo and k not in req.loading), key=positions.__getitem__)
+            [k for k, p in positions.items() if p >= at and k[-4:] == ours and k not in pins and k not in memo and
+             k not in loading], key=positions.__getitem__)
         if req.failed:           # nothing behind one is of use
             rest = rest[:next((i for i, k in enumerate(rest) if k in req.failed), len(rest))]
-        keys = self.keys(rest, req.salt)
+        keys = self.keys_of(rest, req)
         blocks = self.c.acquire(keys, flags=gpc.QUIET if req.waiting else gpc.TOUCH)
         req.pins.update(zip(rest, blocks))
         missed = rest[len(blocks):]
@@ -138,9 +158,10 @@ class Finder:
             if req.gave_up:
                 return False
         req.waiting, req.waits_for = None, ()
-        if missed[0] in self.ahead:      # another request of this engine computes it: vLLM knows that
+        # another request of this engine computes it: vLLM knows that; or this one has asked already
+        if missed[0] in self.ahead or missed[0] in self.asked:
             return False
-        n = min(len(missed), self.conf.claim_chunks, self.most_ahead - len(self.ahead))
+        n = min(len(missed), self.conf.claim_chunks, self.most_ahead - len(self.ahead) - len(self.asked))
         return n > 0 and self._claim(missed[:n], keys[:16 * n], missed, req)
 
     def may_wait(self, req):
@@ -169,41 +190,116 @@ class Finder:
     def _remember(self, missed, req):
         req.memo.update((k, PENDING if k in req.waits_for else MISS) for k in missed)
 
+    def peek(self, keys):
+        """What is known of each without the writer."""
+        return self.c.claim(keys, self.any_block * (len(keys) // 16), flags=gpc.PEEK)
+
     def _claim(self, mine, keys, missed, req):
-        blocks = []
-        try:
-            blocks = self.ask(self.c.reserve, POOL, len(mine), flags=gpc.PARTIAL)
-            claims = self.ask(self.c.claim, keys[:16 * len(blocks)], blocks) if blocks else []
-        except gpc.Error:                # no room, no writer, a busy one: compute, claim nothing
-            claims = []
-        first = claims[0] if claims else None
-        keep = 0
-        if first and first.state == gpc.CLAIM_MINE:
-            while keep < len(claims) and claims[keep].state == gpc.CLAIM_MINE:
-                self.ahead[mine[keep]] = [req, blocks[keep]]
-                keep += 1
-        self.c.release(blocks[keep:])
-        if first and first.state == gpc.CLAIM_PENDING and first.peer != self.peer and self.may_wait(req):
+        (first,) = self.peek(keys[:16])
+        if first.state == gpc.CLAIM_PENDING and self.may_wait(req):
             req.waiting = first
-            req.waits_for = {k for k, c in zip(mine, claims) if c.state == gpc.CLAIM_PENDING}
+            req.waits_for = {k for k, c in zip(mine, self.peek(keys)) if c.state == gpc.CLAIM_PENDING} | {mine[0]}
             self._remember(missed, req)
             return True
-        if first and first.state == gpc.CLAIM_LIVE:      # published since we looked
+        if first.state == gpc.CLAIM_LIVE:        # published since we looked
             req.pins.update(zip(mine, self.c.acquire(keys, flags=gpc.TOUCH)))
+        elif first.state == gpc.CLAIM_MINE:
+            n = self.take_stock(mine, req)
+            if n:
+                self._claim_ahead(mine[:n], keys[:16 * n], req)
+            if n < len(mine):
+                self.ask(mine[n:], keys[16 * n:], req, False)
         return False
+
+    def take_stock(self, keys, req):
+        """How many of the first ones have a block of the stock, at once."""
+        try:
+            blocks = self.c.reserve(POOL, len(keys), flags=gpc.IN_HAND | gpc.PARTIAL, timeout=0) if keys else []
+        except gpc.Error:
+            return 0
+        for k, b in zip(keys, sorted(blocks)):       # neighbours are copied together
+            self.ahead[k] = [req, b]
+        req.claimed.update(keys[:len(blocks)])
+        return len(blocks)
+
+    def _claim_ahead(self, keys, raw, req):
+        """They have blocks.  A store does not wait for the claim, and what was published, or given back, is claimed by
+        nobody."""
+        held = [self.ahead[k] for k in keys]
+        blocks = [b for _, b in held]
+        self.asker.ask(lambda: self.c.claim(raw, blocks, timeout=ASK), lambda claims: self._keep(keys, held, claims or ()))
+
+    def _keep(self, keys, held, claims):
+        """What somebody else turns out to compute is not ours to hold, nor what follows it."""
+        at = next((i for i, x in enumerate(claims) if x.state != gpc.CLAIM_MINE), len(keys))
+        gone = [k for k, h in zip(keys[at:], held[at:]) if self.ahead.get(k) is h]
+        self.c.release([self.take_ahead(k) for k in gone])
+
+    def ask(self, keys, raw, req, store):
+        """Blocks that are reserved for these keys, and claimed, in a later step: see take.  False: not now."""
+        epoch = self.epoch
+        if not self.asker.ask(lambda: self._reserve(raw, len(keys)),
+                              lambda answer: self._take(keys, req, store, epoch, answer)):
+            return False
+        self.asked.update(dict.fromkeys(keys, req))
+        return True
+
+    def _reserve(self, raw, n):
+        """By the asker's thread: (blocks, states), states None where the claim had no answer."""
+        blocks = sorted(self.c.reserve(POOL, n, flags=gpc.PARTIAL, timeout=ASK))     # neighbours are copied together
+        try:
+            return blocks, [x.state for x in self.c.claim(raw[:16 * len(blocks)], blocks, timeout=ASK)]
+        except gpc.Error:
+            return blocks, None
+
+    def _take(self, keys, req, store, epoch, answer):
+        """Of a prompt that is to be computed, what follows a chunk of somebody else is not claimed.  A store takes each
+        key that is ours, and claims are advice; what it does not get it is not to ask for again."""
+        blocks, states = answer or ((), None)
+        for k in keys:
+            if self.asked.get(k) is req:
+                del self.asked[k]
+        take = (gpc.CLAIM_MINE, gpc.CLAIM_PENDING) if store and req.gave_up else (gpc.CLAIM_MINE,)
+        if states is None:
+            states = [gpc.CLAIM_MINE if store else gpc.CLAIM_PENDING] * len(blocks)
+        if epoch != self.epoch or req.over:
+            take = ()
+        back = []
+        for k, b, state in zip(keys, blocks, states):
+            if state in take and k not in self.ahead and k not in self.storing:
+                self.ahead[k] = [req, b]
+                req.claimed.add(k)
+                continue
+            back.append(b)
+            if not store:
+                take = ()
+            elif take:
+                req.refused.add(k)
+                self.counts["skipped"] += 1
+        self.c.release(back)
+        if store and take:
+            req.refused.update(keys[len(blocks):])
+            self.counts["no_room"] += len(keys) - len(blocks)
 
     # ---- ends ----
 
-    def take_ahead(self, key, req):
-        """The block that is claimed for this key, salt included."""
-        if key not in self.ahead or self.ahead[key][0].salt != req.salt:
-            return None
+    def is_ahead(self, key, req):
+        """Has it a block that is claimed, for this salt?"""
+        return key in self.ahead and self.ahead[key][0].salt == req.salt
+
+    def take_ahead(self, key):
         return self.ahead.pop(key)[1]
 
     def drop_ahead(self, req=None):
         """The claims of a request that has ended, or all."""
-        gone = [k for k, (r, _) in self.ahead.items() if req is None or r is req]
-        self.c.release([self.ahead.pop(k)[1] for k in gone])
+        if req is None:
+            self.epoch += 1
+            gone = list(self.ahead)
+        else:
+            req.over = True
+            gone = [k for k in req.claimed if k in self.ahead and self.ahead[k][0] is req]
+        if gone:
+            self.c.release([self.take_ahead(k) for k in gone])
 
     def unpin(self, req):
         if req.pins:
@@ -215,7 +311,7 @@ class Finder:
         for req in self.step:
             self.unpin(req)
         self.step.clear()
-        self.in_vain = False
+        self.asker.take()
 
 
 def _group(key):

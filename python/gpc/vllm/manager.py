@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t t/python/vllm-figures.t t/python/vllm-namespace.t
+# Tests: t/889-vllm-manager.t t/python/vllm-figures.t t/python/vllm-namespace.t t/python/vllm-step.t
 #   t/python/vllm-failures.t
 """The scheduler's side: vLLM's OffloadingManager over a gpc cache.
 
@@ -21,7 +21,7 @@ from . import meet
 from .adapters import Adapters
 from .cache import POOL, where
 from .events import Events
-from .finder import MISS, PENDING, Finder, Request
+from .finder import ASK, HIT, MISS, PENDING, Finder, Request
 from .image import Slots
 from .metrics import info_of, stats_of
 from .pending import Pending
@@ -31,10 +31,6 @@ from .writer import Writer
 log = logging.getLogger("vllm.gpc")
 
 OWN = "own"                      # of Request.counted
-
-
-def group_of(key):
-    return int.from_bytes(key[-4:], "big")
 
 
 class Manager:
@@ -53,15 +49,17 @@ class Manager:
         self.finder.salt = self.namespace.salt
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
         self.storing = {}        # key -> block: reserved, a worker writes it
+        self.finder.storing = self.storing
         self.unfilled = set()    # blocks of these that some worker has not written
         self.loads = set()       # requests that have loads under way
         self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
         self.generation = 0
-        self.short = False       # the last prepare_store found fewer slots than it wanted
+        self.collecting = False  # the asker waits for answers to publishes
+        self.results = {r.name: r for r in api.LookupResult}
         self.events = Events(cache, self._told_keys) if events else None
         self.pending = Pending(events and "metadata_only" in getattr(api.OffloadingEvent, "__dataclass_fields__", ()),
                                self._live)
-        self.prompts = Prompts(cache, name, conf, self.finder.ask)
+        self.prompts = Prompts(cache, name, conf, self.finder.asker.ask)
         self.writer = Writer(cache, name, conf)
         self.meeting = meet.leave(self.where, engine) if engine is not None else None
 
@@ -116,7 +114,7 @@ class Manager:
 
     def on_schedule_end(self, context):
         self.finder.end_step()
-        self.publisher.collect()
+        self._collect()
         self.writer.look()
         self._end_meeting()
 
@@ -129,13 +127,17 @@ class Manager:
     # ---- finding and loading ----
 
     def lookup(self, key, req_context):
-        req = self._asks(req_context)
+        req = req_context.get_state(Request)
+        if req is None or req.salt is None or req.generation != self.generation:
+            req = self._asks(req_context)
+        if key in req.pins:
+            return self.results[HIT]
         if key in self.storing and key not in req.failed:        # our own worker writes it at this moment
             answer = PENDING if self.finder.may_wait(req) else MISS
         else:
             answer = self.finder.lookup(key, req, req_context._offload_key_positions)
         self.pending.answered(key, answer, req_context.req_id)
-        return self.api.LookupResult[answer]
+        return self.results[answer]
 
     def get_load_source(self, key, req_context):
         return self.api.CacheHitSource.HOST
@@ -154,7 +156,7 @@ class Manager:
 
     def _find(self, key, req):
         """A key that no lookup of this step has pinned.  vLLM asks for none, and has no answer for one that is gone."""
-        (block,) = self.c.lookup(self.finder.keys([key], req.salt), flags=gpc.REF | gpc.TOUCH)
+        (block,) = self.c.lookup(self.finder.keys_of([key], req), flags=gpc.REF | gpc.TOUCH)
         if block < 0:
             raise KeyError(f"{key.hex()} is to be loaded, and not in the cache: no lookup of this step said HIT")
         return block
@@ -187,7 +189,7 @@ class Manager:
     def touch(self, keys, req_context):
         keys, req = list(keys), self._asks(req_context)
         if keys and not req.apart:
-            self.c.lookup(self.finder.keys(keys, req.salt), flags=gpc.TOUCH)
+            self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
 
     def count_own(self, req_context, tokens):
         """What the engine has in its own prefix cache, at the first question of a request: no lookup of gpc."""
@@ -198,7 +200,7 @@ class Manager:
 
     def _slots(self, keys, blocks, req):
         keys = list(keys)
-        raw = self.finder.keys(keys, req.salt) if keys else b""
+        raw = self.finder.keys_of(keys, req) if keys else b""
         return Slots(self.where, POOL, [gpc.SLOT(b) for b in blocks], [raw[i:i + 16] for i in range(0, len(raw), 16)])
 
     # ---- storing ----
@@ -209,52 +211,45 @@ class Manager:
         keys = [k for k in keys if k not in self.storing]
         if not keys or req.apart:
             return self._store_output([], req)
-        live = self.c.lookup(self.finder.keys(keys, req.salt), flags=gpc.TOUCH)
-        mine, rest = {}, []
+        self.finder.asker.take()
+        live = self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
+        ahead, rest, finder, held = [], [], self.finder, self.finder.ahead
         for k, b in zip(keys, live):
-            ahead = self.finder.take_ahead(k, req)
-            if b >= 0:
-                self.c.release([ahead] if ahead is not None else [])
-            elif ahead is not None:
-                mine[k] = ahead
-            else:
+            if k in held and held[k][0].salt == req.salt:
+                ahead.append(k) if b < 0 else self.c.release([finder.take_ahead(k)])
+            elif b < 0 and k not in req.refused:
                 rest.append(k)
-        wanted = len(mine) + len(rest)
-        mine.update(self._reserve(rest, req))
-        got = [k for k in keys if k in mine]
-        if wanted and not got and self.short:
+        if not self._reserve(rest, req):         # the writer has been asked: vLLM asks again in a later step
             return None
-        self.storing.update((k, mine[k]) for k in got)
-        return self._store_output(got, req)
+        req.refused.difference_update(keys)
+        if rest:
+            rest = [k for k in rest if k in held and held[k][0].salt == req.salt]
+            both = {*ahead, *rest}
+            ahead = [k for k in keys if k in both]
+        for k in ahead:
+            self.storing[k] = finder.take_ahead(k)
+        return self._store_output(ahead, req)
 
     def _store_output(self, keys, req):
         return self.api.PrepareStoreOutput(keys, self._slots(keys, [self.storing[k] for k in keys], req), [])
 
     def _reserve(self, keys, req):
-        """Blocks for the first keys that nobody else computes."""
-        self.short = False
+        """Blocks of the stock for keys that nobody else computes: they are ahead then.  False: not all of them yet."""
         if not keys:
-            return {}
-        try:
-            blocks = self.finder.ask(self.c.reserve, POOL, len(keys), flags=gpc.PARTIAL)
-        except gpc.Error:                # NoSpace, TimedOut, no writer
-            blocks = []
-        self.short = len(blocks) < len(keys)
-        self.counts["no_room"] += len(keys) - len(blocks)
-        if not blocks:
-            return {}
-        keys, blocks = keys[:len(blocks)], sorted(blocks)        # neighbours are copied together
-        try:
-            states = [x.state for x in self.finder.ask(self.c.claim, self.finder.keys(keys, req.salt), blocks)]
-        except gpc.Error:                # claims are advice: store all the same
-            states = [gpc.CLAIM_MINE] * len(blocks)
-        # whoever has waited long enough does not leave the key to a peer that may be stopped
-        take = (gpc.CLAIM_MINE, gpc.CLAIM_PENDING) if req.gave_up else (gpc.CLAIM_MINE,)
-        mine = {k: b for k, b, s in zip(keys, blocks, states) if s in take}
-        back = [b for b, s in zip(blocks, states) if s not in take]
-        self.counts["skipped"] += len(back)
-        self.c.release(back)
-        return mine
+            return True
+        raw = self.finder.keys_of(keys, req)
+        if not req.gave_up:              # else a key is not left to a peer that may be stopped
+            free = [i for i, x in enumerate(self.finder.peek(raw)) if x.state == gpc.CLAIM_MINE]
+            self.counts["skipped"] += len(keys) - len(free)
+            if len(free) < len(keys):
+                keys, raw = [keys[i] for i in free], b"".join(raw[16 * i:16 * i + 16] for i in free)
+        n = self.finder.take_stock(keys, req)
+        if n == len(keys):
+            return True
+        if any(k in self.finder.asked for k in keys[n:]) or self.finder.ask(keys[n:], raw[16 * n:], req, True):
+            return False
+        self.counts["no_room"] += len(keys) - n
+        return True
 
     def complete_store(self, keys, req_context, success=True):
         """keys come as a set: in the order of the prompt again, so that parents are first."""
@@ -262,22 +257,23 @@ class Manager:
         keys = sorted((k for k in keys if k in self.storing), key=lambda k: position.get(k, 0))
         blocks = {k: self.storing.pop(k) for k in keys}
         self._leave_limbo()
-        lost = [k for k in keys if not success or blocks[k] in self.unfilled]
-        self.unfilled.difference_update(blocks.values())
-        self.counts["failed"] += len(lost)
-        self.c.release([blocks[k] for k in lost])
-        keys = [k for k in keys if k not in lost]
+        if not success or not self.unfilled.isdisjoint(blocks.values()):
+            lost = {k for k in keys if not success or blocks[k] in self.unfilled}
+            self.unfilled.difference_update(blocks.values())
+            self.counts["failed"] += len(lost)
+            self.c.release([blocks[k] for k in keys if k in lost])
+            keys = [k for k in keys if k not in lost]
         if not keys:
             return
         req = self._asks(req_context)
-        root, by_place = self.prompts.root(req_context, self.namespace.text), {(group_of(k), p): k for k, p in position.items()}
-        for group in dict.fromkeys(map(group_of, keys)):
-            some = [k for k in keys if group_of(k) == group]
+        root, places = self.prompts.root(req_context, self.namespace.text), self.finder.place_of(position, req)
+        for ours in dict.fromkeys([k[-4:] for k in keys]):
+            some, group = [k for k in keys if k[-4:] == ours], int.from_bytes(ours, "big")
             step = self.step_tokens.get(group, 0)
-            parents = [by_place.get((group, position.get(k, 0) - step)) for k in some]
+            parents = [places.get((ours, position.get(k, 0) - step)) for k in some]
             tokens = self.prompts.tokens(req_context, step, [position.get(k, 0) for k in some])
             self.publisher.publish(group, some, [blocks[k] for k in some], parents, root, tokens,
-                                   lambda names: self.finder.keys(names, req.salt))
+                                   lambda names: self.finder.keys_of(names, req))
 
     # ---- the rest ----
 
@@ -290,8 +286,24 @@ class Manager:
             yield self.api.OffloadingEvent(keys=gone, medium=self.api.Medium.CPU, removed=True, metadata_only=True)
 
     def has_pending_work(self):
-        self.publisher.collect()
+        self._collect()
         return self.publisher.busy()
+
+    def _collect(self):
+        """What has become of publishes.  A look at a ticket may wait for a writer that is stopped, so the asker looks."""
+        self.finder.asker.take()
+        if self.publisher.sent and not self.collecting:
+            ticket = self.publisher.sent[-1].ticket
+            self.collecting = self.finder.asker.ask(lambda: self._wait(ticket), self._collected)
+
+    def _wait(self, ticket):
+        self.c.ticket_wait(ticket, ASK)
+        return ticket
+
+    def _collected(self, ticket):
+        self.collecting = False
+        if ticket is not None:
+            self.publisher.collect(0, ticket)
 
     def reset_cache(self):
         """The weights are others from now on, or may be: a namespace begins.  Nothing of before is found here, and
@@ -349,5 +361,6 @@ class Manager:
         self._end_meeting()
         self.finder.end_step()
         self.finder.drop_ahead()
+        self.finder.asker.stop(1.0)
         self.publisher.collect(1.0)
         self.c.close()

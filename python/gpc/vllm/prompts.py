@@ -15,6 +15,7 @@ _ADAPTER, _SALT = 2, 3           # tags of fields of a root
 class Prompts:
     def __init__(self, cache, name, conf, ask):
         self.c, self.ask = cache, ask
+        self.kept = set()        # roots that the cache has been given
         self.request_of = None   # a request's number -> vLLM's Request, or None
         info = cache.info()
         self.block_tokens = info.block_tokens if conf.keep_tokens and info.keep_tokens else 0
@@ -59,7 +60,8 @@ class Prompts:
             fields.append((_SALT, salt.encode()))
         if not fields:
             return None
-        try:
-            return self.ask(self.c.root_keep, fields)
-        except gpc.Error:        # too long, or the writer is busy: a root whose words nobody knows
-            return self.c.key_root(fields)
+        root = self.c.key_root(fields)
+        if root not in self.kept:        # where it fails, nobody knows its words
+            self.kept.add(root)
+            self.ask(lambda: self.c.root_keep(fields, timeout=1.0), lambda kept: kept or self.kept.discard(root))
+        return root

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests: t/python/vllm-step.t
+"""Questions to the writer of the cache, by a thread of their own: the scheduler's waits for nobody.  It takes the answers in
+a later step.
+
+    asked        in the queue, or the thread waits for the writer
+    answered     in `answers`; what it brings is held by this process
+    taken        the scheduler's thread has called what belongs to it
+
+Every question that is asked is answered, with None where it failed."""
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+
+import gpc
+
+log = logging.getLogger("vllm.gpc")
+
+MOST = 1024                      # questions under way; more are refused, as behind a writer that is stopped
+
+
+class Asker:
+    def __init__(self):
+        self.queue, self.answers = queue.SimpleQueue(), deque()
+        self.under_way, self.thread = 0, None
+
+    def ask(self, call, taken=None):
+        """call(), by the thread; then taken(its answer), by whoever takes it.  False: there are too many already."""
+        if self.under_way >= MOST:
+            return False
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._run, name="gpc-asker", daemon=True)
+            self.thread.start()
+        self.under_way += 1
+        self.queue.put((call, taken))
+        return True
+
+    def _run(self):
+        while (asked := self.queue.get()) is not None:
+            call, taken = asked
+            try:
+                answer = call()
+            except gpc.Error as e:       # no room, no writer, a busy one
+                log.debug("gpc: %s", e)
+                answer = None
+            except Exception:
+                log.exception("gpc: a question to the writer")
+                answer = None
+            self.answers.append((taken, answer))
+
+    def take(self):
+        while self.answers:
+            taken, answer = self.answers.popleft()
+            self.under_way -= 1
+            if taken:
+                taken(answer)
+
+    def settle(self, timeout):
+        """Wait for the answers.  For the end, and for tests."""
+        end = time.monotonic() + timeout
+        self.take()
+        while self.under_way and time.monotonic() < end:
+            time.sleep(0.001)
+            self.take()
+
+    def stop(self, timeout):
+        self.settle(timeout)
+        if self.thread is not None:
+            self.queue.put(None)
+            self.thread.join()
+            self.thread = None
+            self.take()

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpc.vllm's manager and the writer: a step of the scheduler waits for nobody.  What is in stock serves it at once; what is
+not is asked for by a thread, and comes in a later step, or goes back where nobody wants it any more."""
+
+import os
+import signal
+import sys
+import threading
+
+import vllm_fake as fake
+
+fake.install()
+
+import gpc  # noqa: E402
+import gpc.vllm.asker  # noqa: E402
+import gpc.vllm.finder  # noqa: E402
+from gpc.vllm import GPCOffloadingSpec  # noqa: E402
+from gpc.vllm.asker import Asker  # noqa: E402
+from tap import _made, done, is_, name, ok  # noqa: E402
+
+gpc.vllm.finder.ASK = 60
+HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
+EXTRA = {"gpc_name": name, "gpc_weights": "w", "gpc_bytes": (64 + 4096) * 4096, "gpc_free_target": -1, "gpc_stock": 32,
+         "gpc_pending_ms": 60000, "gpc_max_peers": 4}
+_made.add(name)
+
+
+def manager(**more):
+    m = GPCOffloadingSpec(fake.config({**EXTRA, **more})).get_manager()
+    m.set_chained({0: True})
+    return m
+
+
+def lookup(m, ctx, keys):
+    got = []
+    for k in keys:
+        got.append(m.lookup(k, ctx))
+        if got[-1] is MISS:
+            break
+    return got
+
+
+def fill_stock(m):
+    """It is refilled behind a use."""
+    while True:
+        try:
+            m.c.release(m.c.reserve(0, 16, flags=gpc.IN_HAND, timeout=0))
+            m.c.ticket_wait()
+            return
+        except gpc.Again:
+            m.c.ticket_wait()
+
+
+# the writer is another process, so that it can be stopped
+r, w = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.dup2(w, 1)
+    os.execv(sys.executable, [sys.executable, "-c", f"""
+import signal
+import vllm_fake as fake
+fake.install()
+from gpc.vllm import GPCOffloadingSpec
+m = GPCOffloadingSpec(fake.config({EXTRA!r})).get_manager()
+print("ready", flush=True)
+signal.pause()
+"""])
+os.close(w)
+os.fdopen(r).readline()
+a, b = manager(gpc_serve=False), manager(gpc_serve=False)
+
+
+def stop():
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+
+
+def go():
+    os.kill(pid, signal.SIGCONT)
+
+
+# ---- out of the stock ----
+
+fill_stock(a)
+stop()
+ctx, keys = fake.prompt("stocked", 10)
+is_(lookup(a, ctx, keys), [MISS], "beside a stopped writer a lookup is answered")
+out = a.prepare_store(keys, ctx)
+is_((out.keys_to_store, len(set(out.store_spec.block_ids))), (keys, 10), "and the same step stores it, out of the stock")
+a.complete_store(set(keys), ctx)
+a.on_schedule_end(None)
+a.on_request_finished(ctx)
+flat, more = fake.prompt("flat", 10)
+is_(a.prepare_store(more, flat).keys_to_store, more, "a store without a lookup as well")
+a.complete_store(set(more), flat, success=False)
+
+# ---- more than the stock ----
+
+ctx, keys = fake.prompt("long", 100)
+is_(lookup(a, ctx, keys), [MISS], "a long prompt is answered")
+n = len(a.finder.ahead)
+ok(0 < n < 100 and len(a.finder.asked) == 100 - n, f"{n} of its chunks have blocks, the others are asked for")
+is_(a.prepare_store(keys, ctx), None, "a store of all has to come again")
+is_(a.prepare_store(keys[:n], ctx).keys_to_store, keys[:n], "one of those that have blocks is begun")
+a.on_schedule_end(None)
+is_(a.prepare_store(keys[n:], ctx), None, "the others wait for the writer")
+gone, its = fake.prompt("gone", 50)
+lookup(a, gone, its)
+a.on_request_finished(gone)
+go()
+a.finder.asker.settle(60)
+is_([a.finder.is_ahead(k, a._request(ctx)) for k in keys[n:]], [True] * (100 - n), "it goes on: they have blocks")
+is_(a.prepare_store(keys[n:], ctx).keys_to_store, keys[n:], "and are stored")
+is_((len(a.finder.ahead), len(a.finder.asked)), (0, 0), "what a request asked for that has ended is given back")
+a.complete_store(set(keys), ctx)
+a.publisher.collect(60)
+a.on_request_finished(ctx)
+a.c.ticket_wait()
+is_(a.c.stats().live, 110, "all are published")
+
+# ---- who computes it ----
+
+ctx, keys = fake.prompt("both", 4)
+lookup(a, ctx, keys)
+a.finder.asker.settle(60)
+stop()
+other, _ = fake.prompt("both", 4)
+is_(lookup(b, other, keys), [PENDING] * 4, "that another engine computes a prompt is known without the writer")
+b.on_schedule_end(None)
+is_(b.prepare_store(keys, fake.prompt("both", 4)[0]).keys_to_store, [], "and a store leaves it to that")
+is_(b.counts["skipped"], 4, "which is counted")
+go()
+a.on_request_finished(ctx)
+a.finder.asker.settle(60)
+a.c.ticket_wait()
+is_(lookup(b, other, keys), [MISS], "until its claim ends")
+b.on_schedule_end(None)
+b.on_request_finished(other)
+
+# ---- two that look at once: the writer tells them apart ----
+
+b.finder.asker.settle(60)
+fill_stock(a)
+fill_stock(b)
+stop()
+ctx, keys = fake.prompt("race", 4)
+other, _ = fake.prompt("race", 4)
+is_((lookup(a, ctx, keys), lookup(b, other, keys)), ([MISS], [MISS]), "both compute")
+is_((len(a.finder.ahead), len(b.finder.ahead)), (4, 4), "each holds blocks")
+go()
+a.finder.asker.settle(60)
+b.finder.asker.settle(60)
+is_(sorted((len(a.finder.ahead), len(b.finder.ahead))), [0, 4], "the writer has answered: one holds them")
+for m, c in ((a, ctx), (b, other)):
+    m.on_schedule_end(None)
+    m.on_request_finished(c)
+
+# ---- a reset between question and answer ----
+
+stop()
+ctx, keys = fake.prompt("reset", 100)
+lookup(a, ctx, keys)
+a.on_schedule_end(None)
+a.reset_cache()
+go()
+a.finder.asker.settle(60)
+is_((len(a.finder.ahead), len(a.finder.asked)), (0, 0), "what comes after a reset is given back")
+a.c.ticket_wait()
+is_(a.c.stats().claims, 0, "and nothing is claimed")
+
+# ---- the thread that asks ----
+
+asker, gpc.vllm.asker.MOST = Asker(), 3
+gate, told = threading.Event(), []
+
+
+def refuses():
+    raise gpc.NoSpace(28, "no room")
+
+
+is_([asker.ask(gate.wait), asker.ask(refuses, told.append), asker.ask(lambda: 7, told.append), asker.ask(lambda: 8)],
+    [True, True, True, False], "a bounded number of questions is under way")
+asker.take()
+is_(told, [], "none has an answer")
+gate.set()
+asker.stop(60)
+is_((told, asker.under_way, asker.thread), ([None, 7], 0, None), "answers come in order; a question that fails has none")
+for m in (a, b):
+    m.shutdown()
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)
+with gpc.attach(name, serve=True) as c:
+    is_(c.check(), 0, "all invariants hold")
+done()
