@@ -54,6 +54,7 @@ python_engines = \
 	%reldir%/gpc/vllm/pending.py \
 	%reldir%/gpc/vllm/private.py \
 	%reldir%/gpc/vllm/prompts.py \
+	%reldir%/gpc/vllm/seen.py \
 	%reldir%/gpc/vllm/spec.py \
 	%reldir%/gpc/vllm/worker.py \
 	%reldir%/gpc/vllm/writer.py
@@ -133,6 +134,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_gpu.py \
 	%reldir%/tests/vllm_manager.py \
 	%reldir%/tests/vllm_namespace.py \
+	%reldir%/tests/vllm_seen.py \
 	%reldir%/tests/vllm_step.py \
 	%reldir%/tests/vllm_words.py \
 	%reldir%/tests/vllm_worker.py

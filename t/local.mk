@@ -363,6 +363,7 @@ t_scripts = \
 	%reldir%/python/vllm-failures.t \
 	%reldir%/python/vllm-figures.t \
 	%reldir%/python/vllm-namespace.t \
+	%reldir%/python/vllm-seen.t \
 	%reldir%/python/vllm-step.t \
 	%reldir%/python/vllm-words.t \
 	%reldir%/910-man-examples.t \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t
+# Tests: t/python/vllm-seen.t t/889-vllm-manager.t
 """The cache of some engines, made by the first one."""
 
 import errno
@@ -12,6 +12,7 @@ from .config import ConfigError
 
 POOL = 0                         # ram_blocks of create
 _TRANSIT = 64                    # slots that create adds to a pool of RAM
+_OFFERED, _MOST_OFFERS = 64000, 1 << 22        # chunks whose offers are counted, and offers, of 43 bytes each
 _STOCK_SHARE = 64                # a stock has at most one in so many slots: nothing is found in them
 
 
@@ -27,11 +28,12 @@ def _create(name, conf, layout, slot_bytes, block_tokens, label, hear):
     if slots < 1:
         raise ConfigError(f"{conf.bytes_key}: {conf.bytes}, at least {(_TRANSIT + 1) * slot_bytes} are "
                           f"wanted: {_TRANSIT + 1} slots of {slot_bytes} bytes")
+    offers = max(getattr(conf, "store_threshold", 0) - 1, 0)         # each takes an alias
     return gpc.create(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve, log=hear,
                       stock=min(conf.stock, (slots + _TRANSIT) // _STOCK_SHARE),
                       timeout=conf.attach_ms / 1000, block_tokens=block_tokens, max_peers=conf.max_peers,
                       ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, block_bytes=slot_bytes, no_checksums=1,
-                      max_blocks=slots + _TRANSIT, free_target=conf.free_target, keep_digests=1,
+                      max_blocks=slots + _TRANSIT, max_aliases=min(max(_OFFERED, 2 * slots) * offers, _MOST_OFFERS), free_target=conf.free_target, keep_digests=1,
                       keep_tokens=int(getattr(conf, "keep_tokens", False)))
 
 

@@ -9,6 +9,7 @@ from ..engines.config import ConfigError, Key, read
 KEYS = {
     "gpc_bytes": Key(int, None, 1, 1 << 50),
     "cpu_bytes_to_use": Key(int, None, 1, 1 << 50),
+    "store_threshold": Key(int, 0, 0, 16),
     "gpc_name": Key(str, "", 0, gpc.MAX_NAME - 1),
     "gpc_dir": Key(str, "", 0, 255),
     "gpc_weights": Key(str, "", 0, 255),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-figures.t t/python/vllm-step.t t/889-vllm-manager.t
+# Tests: t/python/vllm-figures.t t/python/vllm-seen.t t/python/vllm-step.t t/889-vllm-manager.t
 """What a lookup answers: keys that are pinned, keys that somebody else computes, keys to compute here.
 
 Rules that keep engines from starving each other: a request that waits holds no claim and no reserved block of its
@@ -15,6 +15,7 @@ import gpc
 
 from .asker import Asker
 from .cache import POOL
+from .seen import Seen
 
 HIT, MISS, PENDING = "HIT", "MISS", "HIT_PENDING"
 ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler waits for nobody
@@ -24,7 +25,7 @@ class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
                  "files", "apart", "failed", "counted", "over", "refused",
-                 "raw", "places", "claimed")
+                 "raw", "places", "claimed", "offered")
 
     def __init__(self, generation, apart=False):
         self.pins = {}           # key -> block, referenced by a lookup of this step
@@ -37,6 +38,7 @@ class Request:
         self.generation = generation
         self.salt = None         # of its keys, from its first question on
         self.lora, self.files = None, None       # its adapter, and the state of the adapter's files
+        self.offered = {}        # key -> whether it is stored: see Seen
         self.claimed = set()     # keys that it has, or had, ahead
         self.raw, self.places = {}, {}           # see keys_of, place_of
         self.over = False        # it has ended: what it asked for is given back
@@ -55,6 +57,7 @@ class Finder:
         self.ahead = {}          # key -> [request, block]: claimed, not yet stored
         self.most_ahead = cache.pool_get(POOL).blocks // 4
         self.asker = Asker()
+        self.seen = Seen(cache, conf, self.asker, ASK)
         self.storing = ()        # the manager's
         self.asked = {}          # key -> request: to be ahead, when the writer has answered
         self.epoch = 0           # of what is ahead, or asked: drop_ahead of all ends one
@@ -204,6 +207,8 @@ class Finder:
         if first.state == gpc.CLAIM_LIVE:        # published since we looked
             req.pins.update(zip(mine, self.c.acquire(keys, flags=gpc.TOUCH)))
         elif first.state == gpc.CLAIM_MINE:
+            ready = self.seen.ready(keys)        # nobody is to wait for what is not stored
+            mine, keys = mine[:ready], keys[:16 * ready]
             n = self.take_stock(mine, req)
             if n:
                 self._claim_ahead(mine[:n], keys[:16 * n], req)

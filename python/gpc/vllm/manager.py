@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t t/python/vllm-figures.t t/python/vllm-namespace.t t/python/vllm-step.t
-#   t/python/vllm-failures.t
+# Tests: t/889-vllm-manager.t t/python/vllm-figures.t t/python/vllm-namespace.t t/python/vllm-seen.t
+#   t/python/vllm-step.t t/python/vllm-failures.t
 """The scheduler's side: vLLM's OffloadingManager over a gpc cache.
 
 No vLLM here: `api` has LookupResult, PrepareStoreOutput, RequestOffloadingContext, OffloadingEvent, Medium and
@@ -42,7 +42,7 @@ class Manager:
         self.c, self.conf, self.api = cache, conf, api
         self.groups, self.step_tokens = groups, step_tokens
         self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_own", "waited", "gave_up", "stored", "duplicate", "refused",
-                                     "no_room", "skipped", "failed"), 0)
+                                     "no_room", "skipped", "failed", "seldom"), 0)
         self.where = where(cache, name, conf, layout)
         self.finder = Finder(cache, conf, groups, self.counts)
         self.namespace, self.adapters = Namespace(conf.version_file, log, unshared), Adapters(adapter_words)
@@ -219,6 +219,8 @@ class Manager:
                 ahead.append(k) if b < 0 else self.c.release([finder.take_ahead(k)])
             elif b < 0 and k not in req.refused:
                 rest.append(k)
+        rest, seldom = finder.seen.offer(rest, lambda some: finder.keys_of(some, req), req)
+        self.counts["seldom"] += seldom
         if not self._reserve(rest, req):         # the writer has been asked: vLLM asks again in a later step
             return None
         req.refused.difference_update(keys)

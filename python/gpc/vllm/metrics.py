@@ -16,6 +16,7 @@ COUNTERS = {
     "refused": "Publishes that were refused.",
     "failed": "Chunks whose store moved nothing, or a part: given back.",
     "no_room": "Chunks not stored, for want of a slot.",
+    "seldom": "Chunks not stored, since they were not offered store_threshold times.",
     "skipped": "Chunks not stored, since another engine has them or computes them.",
 }
 GAUGES = {
