@@ -161,6 +161,15 @@ class OffloadingConnector:
     def get_handshake_metadata(self):
         return None
 
+    def build_connector_meta(self, scheduler_output):
+        """vLLM's of a step: all chunks of its requests that were not offered yet, which were then."""
+        for state in self.connector_scheduler._req_status.values():
+            for group in state.group_states:
+                keys = group.offload_keys[group.next_stored_chunk_idx:]
+                out = self.connector_scheduler.manager.prepare_store(keys, state.req_context)
+                group.next_stored_chunk_idx = len(group.offload_keys)
+                group.stored += out.keys_to_store
+
     def get_num_new_matched_tokens(self, request, num_computed_tokens):
         return self.connector_scheduler.found(request, num_computed_tokens), True
 
@@ -242,11 +251,13 @@ def prompt(text, chunks, tokens=16, groups=(0,)):
 
 
 def offer(m, keys, ctx):
-    """prepare_store in as many steps as the manager needs for its questions to the writer."""
+    """prepare_store of all of them, in as many steps as the manager needs for its questions to the writer."""
+    later, m.later = m.later, None
     out = m.prepare_store(keys, ctx)
     while out is None and m.finder.asker.under_way:
         m.finder.asker.settle(60)
         out = m.prepare_store(keys, ctx)
+    m.later = later
     return out
 
 

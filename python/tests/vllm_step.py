@@ -14,7 +14,7 @@ fake.install()
 import gpc  # noqa: E402
 import gpc.vllm.asker  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
-from gpc.vllm import GPCOffloadingSpec  # noqa: E402
+from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
 from gpc.vllm.asker import Asker  # noqa: E402
 from tap import _made, done, is_, name, ok  # noqa: E402
 
@@ -60,7 +60,7 @@ if pid == 0:
 import signal
 import vllm_fake as fake
 fake.install()
-from gpc.vllm import GPCOffloadingSpec
+from gpc.vllm import GPCConnector, GPCOffloadingSpec
 m = GPCOffloadingSpec(fake.config({EXTRA!r})).get_manager()
 print("ready", flush=True)
 signal.pause()
@@ -117,6 +117,31 @@ a.publisher.collect(60)
 a.on_request_finished(ctx)
 a.c.ticket_wait()
 is_(a.c.stats().live, 110, "all are published")
+
+# ---- vLLM's connector ----
+
+ctx, keys = fake.prompt("connected", 100)
+ctx.req_id = "r"
+group = fake.ns(offload_keys=keys, next_stored_chunk_idx=0, stored=[])
+kinds = [fake.ns(group_idx=0, sliding_window_size_in_chunks=None)]
+half = fake.ns(manager=a, config=fake.ns(kv_group_configs=kinds, blocks_per_chunk=1),
+               _req_status={"r": fake.ns(req_context=ctx, req=None, group_states=[group], transfer_jobs=set())})
+link = GPCConnector(None, "scheduler", fake.ns(half=half, kv_cache_groups=kinds))
+fill_stock(a)
+stop()
+link.build_connector_meta(None)
+n = len(group.stored)
+ok(0 < n < 100, f"with GPCConnector, {n} chunks of a step that have a block are stored at once")
+is_(group.next_stored_chunk_idx, n, "and the others are offered again")
+link.build_connector_meta(None)
+is_(len(group.stored), n, "not before the writer has answered")
+go()
+a.finder.asker.settle(60)
+link.build_connector_meta(None)
+is_((group.stored, group.next_stored_chunk_idx), (keys, 100), "then each one is stored, once")
+a.complete_store(set(keys), ctx, success=False)
+a.on_request_finished(ctx)
+a.later = None
 
 # ---- who computes it ----
 

@@ -71,6 +71,7 @@ class GPCConnector(OffloadingConnector):
                 {g.group_idx: g.sliding_window_size_in_chunks is None
                  for g in self.connector_scheduler.config.kv_group_configs})
             self.connector_scheduler.manager.prompts.request_of = self._request
+            self.connector_scheduler.manager.later = {}
 
     def _request(self, number):
         state = self.connector_scheduler._req_status.get(number)
@@ -125,6 +126,18 @@ class GPCConnector(OffloadingConnector):
         if state and answer[0] is not None:
             self.connector_scheduler.manager.count_own(state.req_context, num_computed_tokens)
         return answer
+
+    def build_connector_meta(self, scheduler_output):
+        """What has no block yet is offered again in the next step.  vLLM knows that only of all that it offers for a
+        request, and warns each time."""
+        meta = super().build_connector_meta(scheduler_output)
+        for number, keys in self.connector_scheduler.manager.take_later().items():
+            state = self.connector_scheduler._req_status.get(number)
+            for group in state.group_states if state else ():
+                at = next((i for i, k in enumerate(group.offload_keys[:group.next_stored_chunk_idx]) if k in keys), None)
+                if at is not None:
+                    group.next_stored_chunk_idx = at
+        return meta
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens):
         super().update_state_after_alloc(request, blocks, num_external_tokens)

@@ -54,6 +54,7 @@ class Manager:
         self.loads = set()       # requests that have loads under way
         self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
         self.generation = 0
+        self.later = None        # request's number -> keys to be offered again; None: nobody would do that
         self.collecting = False  # the asker waits for answers to publishes
         self.results = {r.name: r for r in api.LookupResult}
         self.events = Events(cache, self._told_keys) if events else None
@@ -221,16 +222,24 @@ class Manager:
                 rest.append(k)
         rest, seldom = finder.seen.offer(rest, lambda some: finder.keys_of(some, req), req)
         self.counts["seldom"] += seldom
-        if not self._reserve(rest, req):         # the writer has been asked: vLLM asks again in a later step
-            return None
-        req.refused.difference_update(keys)
+        done = self._reserve(rest, req)
+        if not done and self.later is None:
+            return None                  # the writer has been asked: vLLM asks again in a later step
+        if done:
+            req.refused.difference_update(keys)
         if rest:
-            rest = [k for k in rest if k in held and held[k][0].salt == req.salt]
+            wanted, rest = rest, [k for k in rest if k in held and held[k][0].salt == req.salt]
+            if not done:                 # the same, of those that have no block yet
+                self.later[req_context.req_id] = {*wanted}.difference(rest)
             both = {*ahead, *rest}
             ahead = [k for k in keys if k in both]
         for k in ahead:
             self.storing[k] = finder.take_ahead(k)
         return self._store_output(ahead, req)
+
+    def take_later(self):
+        later, self.later = self.later, {}
+        return later
 
     def _store_output(self, keys, req):
         return self.api.PrepareStoreOutput(keys, self._slots(keys, [self.storing[k] for k in keys], req), [])
