@@ -397,7 +397,8 @@ static int marks(int me)
 	uuid();
 	must_cuda(cudaMalloc((void **)&vram, 32 * MIB));
 	op.from = vram;
-	must_be(B->mark(uuid(), word, 1, stream), 0); /* not pinned yet: by a function of the host */
+	must_be(B->mark(uuid(), word, 1, stream),
+		0); /* not pinned yet: by a function of the host */
 	must_cuda(cudaStreamSynchronize(stream));
 	need(load_acquire(word) == 1, "a word that is not pinned is not marked");
 	must_be(B->pin(word, 2 * MIB), 0);
