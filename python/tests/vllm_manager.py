@@ -416,7 +416,9 @@ claimed = [fake.prompt(f"claimed {i}", 1) for i in range(4)]
 waits = [fake.prompt(f"claimed {i}", 1)[0] for i in range(4)]
 for i, (c, _) in enumerate(claimed):
     c.req_id, waits[i].req_id = f"a{i}", f"e{i}"
-is_([a.lookup(k[0], c) for c, k in claimed] + [e.lookup(k[0], w) for (_, k), w in zip(claimed, waits)],
+mine = [a.lookup(k[0], c) for c, k in claimed]
+settle(a)                                 # its claims are answered
+is_(mine + [e.lookup(k[0], w) for (_, k), w in zip(claimed, waits)],
     [MISS] * 4 + [fake.LookupResult.HIT_PENDING] * 4, "an engine claims four keys, and another one waits")
 is_(list(e.take_events()), [], "which is no event")
 store(a, *claimed[0])
@@ -439,6 +441,8 @@ e.on_request_finished(waits[0])
 is_((e.pending.waiting, e.pending.left), ({}, []), "and nothing of it is kept")
 is_(e.config_info(), [dict(zip(GPCOffloadingSpec.config_info_keys({}), (
     name, 40, 4096, e.conf.claim_chunks, e.conf.checksum)))], "facts of the cache, for vLLM's page")
+settle(a)
+settle(e)
 stats = a.get_stats()
 is_((stats.counters["vllm:kv_offload_gpc_stored"], stats.gauges["vllm:kv_offload_gpc_storing"]), (16, 0), "counts")
 is_(stats.gauges["vllm:kv_offload_gpc_available"], 40, "all slots could be had")
