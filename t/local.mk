@@ -774,6 +774,7 @@ EXTRA_DIST += \
 	%reldir%/sh/lru.sh \
 	%reldir%/sh/metrics.sh \
 	%reldir%/sh/needs \
+	%reldir%/sh/of \
 	%reldir%/sh/prom.py \
 	%reldir%/sh/python.sh \
 	%reldir%/sh/tap.sh
@@ -818,15 +819,20 @@ TEST_EXTENSIONS = .t
 # tests need, which t/sh/needs knows.  configure.ac takes out automake's check-am, which builds all in
 # any case.  check-TESTS would build the programs of all tests: it is told that there are none.
 # all-am, and not all: that is a make of its own, which must not run beside this one.
+# FILE=lib/writer/lru.c: the tests of that source.
 check-am: config.h
-	@if test "x$(TESTS)" = "x$(t_all)"; then \
+	@if test -n '$(FILE)'; then \
+		tests=`$(SHELL) $(srcdir)/%reldir%/sh/of '$(srcdir)' $(FILE)` || exit; \
+		exec $(MAKE) $(AM_MAKEFLAGS) check-am FILE= TESTS="`echo $$tests`"; \
+	fi; \
+	if test "x$(TESTS)" = "x$(t_all)"; then \
 		needs='all-am $(check_PROGRAMS) $(check_LTLIBRARIES)'; \
 	else \
 		needs=`$(SHELL) $(srcdir)/%reldir%/sh/needs '$(srcdir)' \
 			'$(t_all) $(t_cluster)' $(TESTS)` || exit; \
 	fi; \
-	test -z "$$needs" || $(MAKE) $(AM_MAKEFLAGS) $$needs
-	@$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS= check_LTLIBRARIES=
+	{ test -z "$$needs" || $(MAKE) $(AM_MAKEFLAGS) $$needs; } && \
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS= check_LTLIBRARIES=
 t-plugins: $(pkglib_LTLIBRARIES) %reldir%/lib/gpc_remote_bad.la %reldir%/lib/gpc_remote_bad_tick.la
 .PHONY: t-plugins t-python t-completions
 if HAVE_PYTHON

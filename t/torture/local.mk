@@ -78,8 +78,17 @@ torture: all-am $(torture_programs)
 .PHONY: torture
 
 # Mutants: the library with one mistake each; "make mutants MUTANT='NAME...'" takes some.
-mutants: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
-	@CC='$(CC)' COMPILE='$(COMPILE)' LIBS='$(LIBS)' top_srcdir='$(abs_top_srcdir)' \
+mutants: config.h
+	@case '$(MUTANT)' in \
+	'') needs='all-am $(check_PROGRAMS) $(check_LTLIBRARIES)' ;; \
+	--list*) exec $(SHELL) $(top_srcdir)/%reldir%/mutants/run $(MUTANT) ;; \
+	*) \
+		tests=`$(SHELL) $(top_srcdir)/%reldir%/mutants/run --tests $(MUTANT)` || exit; \
+		needs="lib/libgpc-internal.la %reldir%/mutants/apply `$(SHELL) $(srcdir)/t/sh/needs '$(srcdir)' \
+			'$(t_all)' $$tests`" || exit ;; \
+	esac; \
+	$(MAKE) $(AM_MAKEFLAGS) `echo $$needs` && \
+	CC='$(CC)' COMPILE='$(COMPILE)' LIBS='$(LIBS)' top_srcdir='$(abs_top_srcdir)' \
 		LINKER='$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)' \
 		$(SHELL) $(top_srcdir)/%reldir%/mutants/run $(MUTANT)
 .PHONY: mutants
