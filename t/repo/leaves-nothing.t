@@ -92,7 +92,8 @@ if test -x "$builddir/t/torture/kill.t"; then
 		ls -d /dev/shm/gpc-*-"$pid" 2>/dev/null
 	}
 	start kill "$builddir/t/torture/kill.t" --seconds 600
-	until_ok folders
+	# its first line comes when its watchdog is there
+	until_ok grep -q seed "$tmp/kill.out" && folders >/dev/null
 	ok $? "a compiled test is under way"
 	kill -TERM "$pid"
 	finish "$pid"
