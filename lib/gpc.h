@@ -52,7 +52,8 @@
  * Names are gpc_object_verb (gpc_pool_add, gpc_key_hash); calls about blocks are verbs alone
  * (gpc_acquire, gpc_release).  Structs that may grow begin with their size: the caller sets
  * it, and every field that it leaves zero has its default.  Of a longer one, of a later release,
- * what is not known here must be zero: -EINVAL.  Options may be NULL: all defaults.
+ * what is not known here must be zero: -EINVAL (a struct that is filled here says in its size how much
+ * was).  Options may be NULL: all defaults.
  * In C, and in C++ with the fields in the order of the struct,
  *
  * 	gpc_publish(c, parents, keys, blocks, n,
@@ -898,7 +899,7 @@ enum {
 	GPC_TIER_OFF = 2,
 	/* its keeper lives and takes no questions: it is stopped, or all its stages hang.  Nobody
 	 * waits for it, and all of it is a miss, until it goes on */
-	GPC_TIER_STOPPED = 3,
+	GPC_TIER_STOPPED = 3
 };
 
 struct gpc_tier_counter {

@@ -167,4 +167,5 @@ is "$(value removed)" '[0]' "--json: an empty list"
 inspect check alive
 exits 0 "the living one is sound"
 
+refuses 1 'there is no cache nosuch' gpc-inspect --dir "$shm" rm nosuch --dry-run
 done_testing

@@ -3,14 +3,30 @@
 there is abstract here.  And an engine's side of it: requests, and KV caches without torch."""
 
 import abc
+import atexit
+import contextlib
 import ctypes
 import dataclasses
 import enum
+import glob
 import hashlib
 import importlib.util
+import os
 import sys
 import types
 from typing import Any, NamedTuple
+
+
+def _sweep():
+    """Files of managers that were killed, or forked, here: an engine would remove them at its next start."""
+    for path in glob.glob("/dev/shm/gpc-vllm-*.where"):
+        pid = path.rsplit("-", 1)[1].split(".")[0]
+        if not os.path.exists(f"/proc/{pid}"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+atexit.register(_sweep)
 
 
 class LookupResult(enum.Enum):

@@ -85,6 +85,16 @@ test -d "/dev/shm/gpc-test-$$-lives"
 ok $? "a folder of a process that lives stays"
 rmdir "/dev/shm/gpc-test-$$-lives"
 
+# The number of a test is no process, also where one had that number: first the test, then the process.
+cat >"$tmp/other" <<'END'
+echo $$ >"$TMPDIR/other"
+mkdir "/dev/shm/gpc-$$-$1.lives"
+END
+run "$within" 100 sh "$tmp/other" $$
+test -d "/dev/shm/gpc-$(cat "$TMPDIR/other")-$$.lives"
+ok $? "the last number of a name is the process"
+rmdir "/dev/shm/gpc-$(cat "$TMPDIR/other")-$$.lives"
+
 # A compiled test, whose watchdog is its parent.
 if test -x "$builddir/t/torture/kill.t"; then
 	folders()

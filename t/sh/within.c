@@ -41,19 +41,21 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path) && errno != ENOENT ? -1 : 0;
 }
 
-/* The number behind a dash that a dash, a dot or nothing follows; 0: there is none. */
+/* The last number behind a dash that a dash, a dot or nothing follows; 0: there is none.  One before it
+ * may be that of a test, as in gpc-837-14611.N2oH0d. */
 static int number_in(const char *name)
 {
 	const char *at;
 	char *end;
 	long n;
+	int last = 0;
 
 	for (at = strchr(name, '-'); at; at = strchr(at + 1, '-')) {
 		n = at[1] >= '1' && at[1] <= '9' ? strtol(at + 1, &end, 10) : 0;
 		if (n > 1 && n <= 1 << 22 && (!*end || *end == '-' || *end == '.'))
-			return (int)n;
+			last = (int)n;
 	}
-	return 0;
+	return last;
 }
 
 static bool was_ours(int pid)

@@ -261,10 +261,27 @@ static void show_removed(const struct inspect *in, json_t *removed, bool failed)
 	json_decref(removed);
 }
 
+/* Is there a cache of that name, whatever its state? */
+static int find_it(const struct inspect *in, const char *name)
+{
+	struct gpc_attach_options o = { .size = sizeof(o), .dir = in->dir };
+	char path[PATH_MAX];
+	gpc *c;
+	int r;
+
+	snprintf(path, sizeof(path), "%s/gpc.%s.idx", inspect_dir(in), name);
+	if (!access(path, F_OK))
+		return 0;
+	r = gpc_attach(name, &o, GPC_READONLY, &c); /* which says so */
+	if (r >= 0)
+		gpc_close(c);
+	return r < 0 ? r : 0;
+}
+
 /* 0, or the exit status after a message. */
 static int remove_one(const struct inspect *in, const char *name, json_t *removed)
 {
-	int r = in->dry_run ? 0 : gpc_unlink(name, in->dir);
+	int r = in->dry_run ? find_it(in, name) : gpc_unlink(name, in->dir);
 
 	/* what a killed creator left is gone by now, and was never a cache */
 	if (r < 0 && !(r == -ENOENT && in->stale)) {

@@ -7,9 +7,10 @@ a worker of a later pipeline stage cannot reckon.  So the manager leaves a file 
 
     gpc-vllm-ENGINE-PID.where       ENGINE: a hash of vLLM's engine_id, which its workers have, too
 
-and removes it in its first step, when all workers have attached, or with its end.  A file of a manager that was killed
-before that names a life that is over: whoever attaches sees that, and removes it."""
+and removes it in its first step, when all workers have attached, or with its end or that of its process.  A file of a manager
+that was killed before that names a life that is over: whoever attaches sees that, and removes it."""
 
+import atexit
 import glob
 import hashlib
 import json
@@ -32,9 +33,15 @@ def leave(where, engine):
         with open(fd, "w") as f:
             json.dump(where._replace(layout=where.layout.hex()), f)
         os.rename(path + ".tmp", path)
+        atexit.register(_end, path, os.getpid())
         return path
     except OSError:
         return None
+
+
+def _end(path, pid):
+    if os.getpid() == pid:       # and not a child of a fork
+        remove(path)
 
 
 def remove(path):
