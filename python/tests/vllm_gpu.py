@@ -109,7 +109,7 @@ class Engine:
 
     def store(self, text, n, first=0):
         ctx, keys = fake.prompt(text, n)
-        out = self.m.prepare_store(keys, ctx)
+        out = fake.offer(self.m, keys, ctx)
         blocks = list(range(first, first + len(out.keys_to_store)))
         return keys, blocks, out
 
