@@ -11,8 +11,8 @@
  *
  * Nothing is changed before disk_begin.  There the damaged file, whose lock is kept, gets the first
  * free one of a few names, and an empty file the old name.  Where that cannot become a disk file
- * it goes again, and the damaged one has its name back.  Who dies in between leaves an empty file, or
- * none, beside the damaged one's new name.
+ * it goes again, and the damaged one has its name back.  A process that
+ * dies in between leaves an empty file, or none, beside the damaged one's new name.
  * Tests: t/disk/aside.t t/daemon/disk-aside.t */
 #include "config.h"
 

@@ -116,9 +116,9 @@ struct disk_info {
 	bool broken;     /* point 5 */
 };
 void disk_info(struct disk *d, struct disk_info *ret);
-/* What the superblocks of a file say (not `direct`, `removed`, `broken`), without a lock: for who
- * needs the secret before there is a cache.  Errors as of disk_open; an empty or unfinished file:
- * -ENOENT. */
+/* The content of a file's superblocks (not `direct`, `removed`, `broken`), without a lock: for a caller
+ * that needs the secret before there is a cache.  Errors as of disk_open; an empty or unfinished
+ * file: -ENOENT. */
 int disk_peek(const char *path, struct disk_info *ret);
 
 /* ---- a block ---- */

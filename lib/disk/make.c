@@ -5,7 +5,7 @@
  *            empty file or one that says UNMADE: it holds nothing, and the next one makes it anew
  *   grown    the file ends where the superblocks say, what lies beyond is cut off first; room; headers of the last
  *            group that lie beyond are made free; superblocks
- *   cut      superblocks; the end.  Who dies in between leaves a longer file, which nobody reads
+ *   cut      superblocks; the end.  A death in between leaves a longer file, which nobody reads
  *   cleared  with one of these, or alone: the same superblocks have another epoch
  *
  * Where superblocks cannot be written both get the bytes again that they had.

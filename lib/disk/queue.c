@@ -7,12 +7,11 @@
  * which never reads: where a bad place of the disk holds up all reads, a write goes on, and with it
  * the acknowledgements of removals that wait for it.
  *
- * What removes blocks waits for a sync, so it has one thread at a time: that one takes all that
- * wait, and syncs once for them.  It goes first, for its callers have gone nowhere until it is
- * answered.
+ * Removals wait for a sync, so they have one thread at a time.  That thread takes all that wait, and
+ * syncs once for them.  They go first, since their callers go on only behind the answer.
  *
- * Who takes an operation wakes one more if something is left, and whoever submits in done() looks
- * at the queues itself: so a thread that is busy is not followed by one that wakes for nothing.
+ * A thread that takes an operation wakes one more if something is left.  A thread that submits in
+ * done() looks at the queues itself, so none wakes for nothing behind a busy one.
  *
  * The rate is one number: when the next write may begin.  Each write moves it on by what its
  * bytes take at that rate; a pause leaves it behind by the burst at most.

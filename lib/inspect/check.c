@@ -5,8 +5,8 @@
  * live cache is taken while others work, hence it shows things half done; those are
  * different things in the next copy, some milliseconds later, or when a writer that waits
  * for a processor has had one.  So on a live cache a violation counts when COPIES copies
- * have it, the same line about the same words.  A dead cache does not change: one copy, made when nobody
- * lived any more.
+ * have it, the same line about the same words.  A dead cache does not change: one copy, made
+ * when nobody lived any more.
  * Tests: t/025-check-live.t t/021-check.t t/170-churn.t t/fuzz/segment.t */
 #include "config.h"
 
@@ -225,7 +225,8 @@ static bool is_live(const struct segment *s)
 	return false;
 }
 
-/* The next copy.  Who lives is asked first: a cache may die behind a copy that shows it at work. */
+/* The next copy.  The question for the living comes first: a cache may die behind a copy that shows
+ * it at work. */
 static int refresh(struct check *k, struct segment *s)
 {
 	k->still = !is_live(s);

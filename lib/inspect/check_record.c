@@ -285,7 +285,7 @@ static void check_record(struct check *k, uint32_t i)
 		check_live(k, i, r);
 }
 
-/* What the writer says of its pools, from which gpc_pool_available() and others reckon.  One that
+/* The writer's counts of its pools, from which gpc_pool_available() and others reckon.  A writer that
  * was killed leaves them wrong by a block, for its successor. */
 static void check_counts(struct check *k)
 {

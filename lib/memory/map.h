@@ -109,8 +109,8 @@ void map_stop(gpc *c);
 void map_close_all(gpc *c);
 void map_abandon(gpc *c); /* in a forked child: forget, touch no device */
 
-/* What copies ask of maps: `forget` is called before a map is unmapped, `feed` by the thread, a few
- * times a second; true: again in a fraction of a millisecond.  map_poke: now. */
+/* Two calls that copies ask for: `forget` before a map is unmapped, `feed` by the thread, a few times
+ * a second; true: again in a fraction of a millisecond.  map_poke: now. */
 void map_watch(gpc *c, void (*forget)(gpc *c, struct map *m), bool (*feed)(gpc *c));
 int map_poke(gpc *c);
 

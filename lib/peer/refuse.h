@@ -31,8 +31,8 @@ int refuse_reclaim(const gpc *c, uint32_t i, gpc_block block, bool keys, int32_t
 int refuse_ref(const gpc *c, uint32_t i, gpc_block block, int32_t err);
 
 /* Of a call that succeeds although an item was refused, behind its sentence: the log has it at level
- * debug, the first of each errno and handle.  Who drops the answers finds there why nothing is
- * ever found; who reads them may be refused a thousand times a second. */
+ * debug, the first of each errno and handle.  A program that drops the answers finds there
+ * why nothing is ever found; one that reads them may be refused a thousand times a second. */
 void refuse_log(gpc *c, const char *call, int32_t err);
 
 #endif

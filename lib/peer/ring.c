@@ -225,7 +225,7 @@ bool ring_has_writer(gpc *c)
 	return (c->flags & GPC_SERVE) || lock_test(c->seg.lock_fd, LOCK_WRITER) != 0;
 }
 
-/* What one wait has seen, others need not wait for.  A writer has served since, or a standby is
+/* One wait that has seen no writer spares the others theirs.  A writer has served since, or a standby is
  * about to, when
  *
  *   generation    lock      then
@@ -457,8 +457,8 @@ static bool withdraw(gpc *c, struct op *op)
 	return true;
 }
 
-/* With ring_lock held.  What would be withdrawn at once leaves the ring to what the next writer is
- * to carry out. */
+/* With ring_lock held.  A command that would be withdrawn at once is not sent: the ring is left to those
+ * that the next writer is to carry out. */
 static int submit_in_call(gpc *c, struct op *op, const struct shm_command *cmds, bool *submitted)
 {
 	if (may_withdraw(cmds) && ring_writer_is_gone(c))

@@ -67,8 +67,8 @@ static bool is_given(gpc *c, const struct op *op, uint32_t i, uint32_t record)
 	       load_relaxed(&seg_record(&c->seg, record)->op) == op->position + i + 1;
 }
 
-/* Is the cell still that of the command (rule C9)?  A reservation that the writer has begun for it, and given
- * up, has another life, and its number. */
+/* Is the cell still that of the command (rule C9)?  A reservation that the writer has begun for it,
+ * and given up, has another life, and its number. */
 static bool is_of(const gpc *c, const struct op *op, uint32_t i, uint32_t record)
 {
 	return op->out[i].is_sent &&

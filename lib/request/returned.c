@@ -148,8 +148,8 @@ uint64_t returns_reserved(const gpc *c)
 	return n;
 }
 
-/* What this handle was told of the block's pool in the life that has its number now; with returns_lock
- * held.  NULL: it is not ours. */
+/* The returns that this handle was told of, of the pool that has the block's number now; with
+ * returns_lock held.  NULL: the pool is not ours. */
 static struct returns *told_of(gpc *c, uint32_t record, gpc_block block)
 {
 	uint32_t pool = (uint32_t)block >> 24 & 127;

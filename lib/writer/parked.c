@@ -43,8 +43,8 @@
  * it sent and whose answers it took.  Each way to lower a cell changes one of the four behind the
  * cell, and a way to raise one again that leaves all as they were is a call for which it sends no
  * command.  So a peer's own command finds what it has let go before, and so does that of another one
- * that was told.  What no count tells (scribbled over; a reference more for one less, and no command
- * since) housekeeping finds.
+ * that was told.  Housekeeping finds the rest, of which no count tells: a
+ * seat that was scribbled over; a reference more for one less, and no command since.
  * Tests: t/writer/parked.t */
 #include "config.h"
 

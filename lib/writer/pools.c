@@ -358,7 +358,7 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	w->next_housekeep_ns = 0; /* pools_housekeep() ends it */
 }
 
-/* What the pool's owner had reserved goes with it; where a command of the owner has the cell, with the
+/* The reservations of a pool's owner go with it; where a command of the owner has the cell, with the
  * answer to that (rule C9). */
 static void free_reservations_of(struct writer *w, uint32_t pool, int32_t owner)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of one handle, with stocks: they reserve, publish, promote, demote, commit, cancel and release before the
- * answer, and drop each other's blocks.  Answers come late, in any order, to any of the threads, and none ends what
- * another thread holds (rule C9).
+/* Threads of one handle, with stocks: they reserve, publish, promote, demote, commit, cancel and
+ * release before the answer, and drop each other's blocks.  Answers come late, in any order, to any
+ * of the threads, and no answer ends a hold of another thread (rule C9).
  *
- * A block has a word that only its owner stores: the key that it is computed for.  A thread that gets a
- * reservation marks the block, and finds no mark of another one; one that has a reference finds the word of its key, when
- * it gets it and before it lets go.  At the end nothing is held: no reference, no reservation, and each pool can be had
- * as a whole.
+ * A block has a word that only its owner stores: the key that it is computed for.  A thread that
+ * gets a reservation marks the block, and finds no mark of another one.  A thread that has a
+ * reference finds the word of its key, when it gets it and before it lets go.  At the end nothing is
+ * held: no reference, no reservation, and each pool can be had as a whole.
  * Tests: lib/peer/hold.c lib/peer/hold.h lib/peer/ring.c lib/request/publish.c lib/request/move.c
  *	lib/request/stock.c lib/writer/commit.c lib/writer/recall.c */
 #include "torture.h"
