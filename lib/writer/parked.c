@@ -153,12 +153,12 @@ static bool look_at(struct writer *w, uint32_t list, uint32_t i)
 
 /* Up to so many rows of the turn, and more for each that is free; returns how many are not used
  * up. */
-static uint32_t look(struct writer *w, uint32_t list, uint32_t rows)
+static uint32_t look(struct writer *w, uint32_t list, uint32_t *hand, uint32_t rows)
 {
 	struct parked *p = &w->parked[list];
 
-	for (; rows && p->hand; rows--)
-		if (look_at(w, list, --p->hand) && rows < UINT32_MAX - ROWS_A_FREE)
+	for (*hand = MIN(*hand, p->n); rows && *hand; rows--)
+		if (look_at(w, list, --*hand) && rows < UINT32_MAX - ROWS_A_FREE)
 			rows += ROWS_A_FREE;
 	if (!p->n)
 		w->has_parked[list / 64] &= ~(1ull << list % 64);
@@ -184,7 +184,7 @@ void parked_look(struct writer *w)
 
 	for (; list <= w->max_peers && rows; list = next_list(w, list + 1)) {
 		begin_turn(w, list);
-		rows = look(w, list, rows);
+		rows = look(w, list, &w->parked[list].hand, rows);
 	}
 }
 
@@ -197,7 +197,7 @@ static void look_whole(struct writer *w, uint32_t list, bool again)
 
 	if (timed && again && began < p->again_ns)
 		return;
-	look(w, list, UINT32_MAX);
+	look(w, list, &p->hand, UINT32_MAX);
 	if (!timed)
 		return;
 	end = clock_ns();
@@ -215,6 +215,8 @@ bool parked_look_all(struct writer *w, bool again)
 	return w->nparked < before;
 }
 
+/* By a hand of its own: a peer that is busy begins the turns anew all the time, and the rows at their end
+ * would wait until it rests. */
 void parked_housekeep(struct writer *w)
 {
 	uint32_t rows = HOUSEKEEP_ROWS, i, list = w->parked_next;
@@ -222,10 +224,9 @@ void parked_housekeep(struct writer *w)
 	for (i = 0; i <= w->max_peers && w->nparked && rows; i++) {
 		if (list > w->max_peers)
 			list = 0;
-		begin_turn(w, list);
-		if (!w->parked[list].hand)
-			w->parked[list].hand = w->parked[list].n;
-		rows = look(w, list, rows);
+		if (!w->parked[list].sweep)
+			w->parked[list].sweep = w->parked[list].n;
+		rows = look(w, list, &w->parked[list].sweep, rows);
 		if (rows)
 			list++;
 	}

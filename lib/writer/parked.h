@@ -8,7 +8,9 @@
 /* Those that one peer was seen to hold.  A turn begins when the peer may have let go of some of
  * them: rows [0, hand) are still to be looked at in it. */
 struct parked {
-	uint32_t *at, n, size, hand;
+	uint32_t *at, n, size;
+	uint32_t hand;        /* rows that this turn has yet to look at */
+	uint32_t sweep;       /* ... and that housekeeping has */
 	uint64_t refs, moves; /* of its seat, when the turn began */
 	uint64_t again_ns;    /* a whole look for who has looked already is not due before */
 };

@@ -210,6 +210,31 @@ static void test_housekeeping(void)
 	end();
 }
 
+/* The holder looks up and releases all the time: its counts are others in each pass. */
+static void test_busy_holder(void)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_key key;
+	gpc_block b;
+	int i;
+
+	begin(MANY, MANY);
+	clear(MANY);
+	import(MANY + 1, 1, &key);
+	must(gpc_release(holder, all, 1));
+	must(gpc_release(holder, all + MANY - 1, 1));
+	for (i = 0; i < 400; i++) {
+		must(gpc_lookup(holder, 0, &key, 1, &b, 0));
+		must(gpc_writer_serve(c, 20));
+		must(gpc_pool_get(c, 0, &p));
+		if (p.dying == MANY - 2)
+			break;
+	}
+	is_int((int)p.dying, MANY - 2,
+	       "so they do while their holder is busy, at both ends of the list");
+	end();
+}
+
 static int body(void)
 {
 	cache_thread = false;
@@ -217,6 +242,7 @@ static int body(void)
 	test_cost();
 	test_refused();
 	test_housekeeping();
+	test_busy_holder();
 	return done_testing();
 }
 
