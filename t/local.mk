@@ -80,6 +80,7 @@ t_programs = \
 	%reldir%/reader/touch.t \
 	%reldir%/request/at-once.t \
 	%reldir%/request/late-answers.t \
+	%reldir%/request/given-up.t \
 	%reldir%/request/pool-lives.t \
 	%reldir%/memory/once-threads.t \
 	%reldir%/request/first-refusal.t \

@@ -151,8 +151,8 @@ static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 
 	for (op = c->ops; op; op = op->next)
 		for (i = 0; i < op->n; i++)
-			if (op->sent && ring_slot(c, op, i)->block == block &&
-			    op->sent[i].life == life)
+			if (op->sent && op->sent[i].record == record && op->sent[i].life == life &&
+			    ring_slot(c, op, i)->block == block)
 				op->sent[i].given_up = true;
 			else if (op->commits && ring_slot(c, op, i)->to == block &&
 				 op->out[i].life == life)
@@ -160,7 +160,8 @@ static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 }
 
 /* A command that makes it a reference is under way.  It may have done so, and the block may
- * have gone since, but not become anything new: this cell keeps it. */
+ * have gone since, but not become anything new: this cell keeps it.  From here on the answer changes
+ * nothing: the writer may end the hold before it is taken, and the cell be another thread's. */
 static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
 	if (!hold_is_owner(c, record)) {
@@ -170,8 +171,9 @@ static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref
 	}
 	if (is_reclaimed(c, record)) /* the answer gives it back */
 		return hold_step(c, record, block, HOLD_GONE, sum);
-	if (hold_is_pool_owner(c, block)) /* whatever the answer is, the block is the owner's */
-		return hold_step(c, record, block, HOLD_GIVE, sum);
+	forget_answer(c, record, block);
+	if (hold_is_pool_owner(c, block)) /* LIVE, or the owner's by its record alone */
+		return hold_step(c, record, block, HOLD_GONE, sum);
 	release_locked(c, record, block, HOLD_GIVE, sum);
 	return true;
 }
@@ -228,15 +230,14 @@ static uint32_t keep_reserved(gpc *c, uint32_t n)
 		if (word == list[i].word)
 			list[kept++] = list[i];
 		else if (WORD_GEN(word) == WORD_GEN(list[i].word))
-			hold_step(c, list[i].record, list[i].block, HOLD_LIVE, &sum);
+			hold_step(c, list[i].record, list[i].block, HOLD_FREED, &sum);
 	}
 	c->back_n -= n - kept;
 	refs_account(c, &sum);
 	return kept;
 }
 
-/* Find those for which there was no memory: their cells are BACK.  So are cells of CALLER blocks,
- * which an answer ends. */
+/* Find those for which there was no memory: their cells are BACK. */
 static void find_forgotten(gpc *c)
 {
 	uint32_t pool, slot, slots, first;
@@ -244,7 +245,6 @@ static void find_forgotten(gpc *c)
 	c->back_forgotten = false;
 	for (pool = 0; pool < c->seg.header.geometry.max_pools; pool++) {
 		first = pool_first(&c->seg, load_relaxed(&seg_pool(&c->seg, pool)->range), &slots);
-		slots = hold_is_pool_owner(c, GPC_BLOCK(pool, 0)) ? 0 : slots;
 		for (slot = 0; slot < slots && !c->back_forgotten; slot++)
 			if (hold_of(load_relaxed(refs_cell(c, first + slot))) == HOLD_BACK)
 				remember_back(c, first + slot,

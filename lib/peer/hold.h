@@ -18,10 +18,12 @@
  *              LIVE, DYING by that command     the block; counts as one reference
  *   PENDING    LIVE, DYING, or RESERVED by     the answer to the reclaim that names the block: a
  *              this peer by that command       reservation, or still a reference
- *   BACK       as PENDING                      given up: the command FREE, which waits for room
+ *   BACK       RESERVED by this peer           given up: the command FREE, which waits for room
  *                                              in the ring; or the writer, when somebody needs
- *                                              the block and the ring has run (recall.c).
- *                                              In a pool of CALLER blocks: the answer
+ *                                              the block and the ring has run (recall.c)
+ *   BACK       LIVE, DYING by the command      the same, before a publish or commit made it LIVE:
+ *              that was under way              the writer, when it looks whether somebody holds
+ *                                              the block (w_cell_is_zero); or the peer
  *   0          RESERVED by this peer, and      the command
  *              - a command that is not
  *                answered, or whose answer the
@@ -31,7 +33,9 @@
  *                that is not answered names it
  *   0          RESERVED by this peer, which    the owner, by a publish.  The blocks of such a
  *              is the owner of the pool, and  pool are its own from the start and whenever they
- *              the pool has CALLER blocks      come back: the record alone says so
+ *              the pool has CALLER blocks      come back: the record alone says so.  Given up while
+ *                                              a publish of it is under way, it is so at once:
+ *                                              LIVE it is nobody's, and refused the owner's
  *   0          RESERVED by this peer, the      the writer, when the transfer's done word says so
  *              target of a transfer            (writer/transfer.h); no command of the peer
  *   n          the same, of a fetch            the same, and then the program by a release, whatever the
@@ -51,7 +55,12 @@
  * Rule C9: a late answer ends no hold of others.  A command that changes a cell notes the life of
  * its block, and its answer changes the cell in that life alone.  Commands of one submission are
  * answered one by one and taken together, so a block may have been released, evicted and granted to
- * another thread of the handle before its answer is taken.  The writer, for its part, lets no life
+ * another thread of the handle before its answer is taken.  In the same life the block may have been
+ * given up, and have become another thread's reference or, as a CALLER block, another publish's: a
+ * release says so to the command (given_up), and its answer ends at most the way back, BACK.  The
+ * peer need not come for the answer: no hold that was given up stops others until then.
+ *
+ * The writer, for its part, lets no life
  * end while a cell is not 0: a block becomes FREE
  *
  *   from DYING       when its row is zero (retire.c)

@@ -37,7 +37,7 @@ struct sent {            /* publish: one command */
 	uint32_t life;   /* of its block */
 	bool owned;      /* a CALLER block of ours: the record alone says that it is reserved */
 	bool untold;     /* one whose return gpc_returned has not told */
-	bool given_up;   /* the block was released before the answer, and was live */
+	bool given_up;   /* the block was released before the answer */
 };
 
 struct op { /* commands submitted together */

@@ -117,13 +117,12 @@ static bool take_target(gpc *c, const struct answer *a, const struct shm_command
 {
 	if (hold_life(c, a->target) != a->life)
 		return false;
-	if (hold_of(load_relaxed(refs_cell(c, a->target))) == HOLD_BACK || a->given_up ||
-	    s->result < 0) {
-		hold_step(c, a->target, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, sum);
+	if (a->given_up) {
+		hold_step(c, a->target, s->to, HOLD_FREED, sum);
 		return false;
 	}
-	hold_step(c, a->target, s->to, HOLD_LIVE, sum);
-	return true;
+	hold_step(c, a->target, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, sum);
+	return s->result >= 0;
 }
 
 /* The commit ends the reservation of its target, whatever the answer.  Where the caller has a

@@ -110,21 +110,28 @@ static bool is_of(const gpc *c, const struct sent *sent)
 	return hold_life(c, sent->record) == sent->life;
 }
 
-/* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release.  A block that
- * the program has given up meanwhile is on its way back already, or has gone: what its cell counts
- * then is others'. */
+/* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release. */
 static void take_live(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
 {
 	gpc_block block = ring_slot(c, op, i)->block;
 	uint32_t record = op->sent[i].record;
-	bool ours =
-		hold_of(load_relaxed(refs_cell(c, record))) != HOLD_BACK && !op->sent[i].given_up;
 
 	hold_step(c, record, block, HOLD_LIVE, sum);
-	if (op->no_refs && ours) {
+	if (op->no_refs) {
 		refs_stamp(c, record, stamp - i);
 		refs_drop(c, record, block, sum);
 	}
+}
+
+/* The program has given it up, and the answer changes no cell but one on its way back that needs
+ * none any more. */
+static void take_given_up(gpc *c, const struct sent *sent, gpc_block block, bool live,
+			  struct ref_sum *sum)
+{
+	if (live)
+		hold_step(c, sent->record, block, HOLD_FREED, sum);
+	else if (sent->untold && hold_of(load_relaxed(refs_cell(c, sent->record))) == HOLD_NONE)
+		returns_tell(c, sent->record, block);
 }
 
 static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
@@ -138,7 +145,9 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 	if (s->op != CMD_PUBLISH)
 		return;
 	if (got == s->block) { /* the reservation is a reference now */
-		if (is_of(c, sent))
+		if (is_of(c, sent) && sent->given_up)
+			take_given_up(c, sent, s->block, true, sum);
+		else if (is_of(c, sent))
 			take_live(c, op, i, stamp, sum);
 		answer(c, op, i, got);
 		return;
@@ -147,7 +156,7 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 		if (!take_resident(c, got, &key, sum, &err)) {
 			/* what was given up meanwhile is on its way back */
 			bool ours =
-				is_of(c, sent) &&
+				is_of(c, sent) && !sent->given_up &&
 				hold_of(load_relaxed(refs_cell(c, sent->record))) == HOLD_PENDING;
 
 			if (ours && publish_again(c, op, i))
@@ -157,7 +166,9 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 		if (err < 0)
 			got = err;
 	}
-	if (is_of(c, sent)) {
+	if (is_of(c, sent) && sent->given_up) {
+		take_given_up(c, sent, s->block, false, sum);
+	} else if (is_of(c, sent)) {
 		if (sent->untold)
 			returns_tell(c, sent->record, s->block);
 		refused(c, sent, s->block, sum);

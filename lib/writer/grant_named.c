@@ -24,13 +24,10 @@ bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record)
 
 	if (w->node[record].readers)
 		return false;
-	for (i = w_next_holder(w, 0); i < w->max_peers; i = w_next_holder(w, i + 1)) {
-		/* pairs with (c) of peer/refs.c */
-		uint16_t cell = load_acquire(seg_cell(&w->seg, record, i));
-
-		if (cell && (i != peer || cell != CELL_PENDING))
+	for (i = w_next_holder(w, 0); i < w->max_peers; i = w_next_holder(w, i + 1))
+		if (!w_cell_is_zero(w, record, i) &&
+		    (i != peer || load_relaxed(seg_cell(&w->seg, record, i)) != CELL_PENDING))
 			return false;
-	}
 	return true;
 }
 

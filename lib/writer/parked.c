@@ -81,7 +81,7 @@ static uint32_t witness_of(struct writer *w, uint32_t record)
 	uint32_t peer = w_next_holder(w, 0);
 
 	for (; peer < w->max_peers; peer = w_next_holder(w, peer + 1))
-		if (load_acquire(seg_cell(&w->seg, record, peer))) /* pairs with (c) */
+		if (!w_cell_is_zero(w, record, peer))
 			return peer;
 	return w->node[record].readers ? w->max_peers : NONE;
 }
@@ -136,7 +136,7 @@ static bool look_at(struct writer *w, uint32_t list, uint32_t i)
 	struct parked *p = &w->parked[list];
 	uint32_t record = p->at[i], now;
 
-	if (list < w->max_peers && load_acquire(seg_cell(&w->seg, record, list)))
+	if (list < w->max_peers && !w_cell_is_zero(w, record, list))
 		return false;
 	now = witness_of(w, record);
 	if (now == list)

@@ -448,6 +448,19 @@ static inline uint32_t w_next_holder(struct writer *w, uint32_t peer)
 	return w->max_peers;
 }
 
+/* Does this peer hold nothing of the block?  Given up before the command that made it live was
+ * answered, it is held by nobody, and the peer need not come back: the cell ends here
+ * (peer/hold.h). */
+static inline bool w_cell_is_zero(struct writer *w, uint32_t record, uint32_t peer)
+{
+	uint16_t *cell = seg_cell(&w->seg, record, peer);
+	uint16_t had = load_acquire(cell); /* pairs with (c) of peer/refs.c */
+
+	if (__builtin_expect(had != CELL_BACK, 1))
+		return !had;
+	return (w_is(w, record, LIVE) || w_is(w, record, DYING)) && order_cas16(cell, &had, 0);
+}
+
 /* No cell of the block is raised.  Who raises one and shows itself then sees what this look came
  * behind. */
 static inline bool w_row_is_zero(struct writer *w, uint32_t record)
@@ -457,9 +470,7 @@ static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 
 	for (i = 0; i * 64 < w->max_peers; i++)
 		for (bits = w_holders(w, i); bits; bits &= bits - 1)
-			/* pairs with (c) of peer/refs.c */
-			if (load_acquire(seg_cell(&w->seg, record,
-						  i * 64 + (uint32_t)__builtin_ctzll(bits))))
+			if (!w_cell_is_zero(w, record, i * 64 + (uint32_t)__builtin_ctzll(bits)))
 				return false;
 	return true;
 }
