@@ -532,6 +532,7 @@ t_models = \
 	%reldir%/model/section.pml \
 	%reldir%/model/stock.pml \
 	%reldir%/model/stock-owned.pml \
+	%reldir%/model/given-up.pml \
 	%reldir%/model/transfer.pml \
 	%reldir%/model/tso.h \
 	%reldir%/model/wake.pml \

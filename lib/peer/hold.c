@@ -122,13 +122,15 @@ static void remember_back(gpc *c, uint32_t record, gpc_block block, uint32_t lif
 }
 
 /* The life is read before the step: until then the cell keeps the record in it. */
-void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+bool release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 		    struct ref_sum *sum)
 {
 	uint32_t life = hold_life(c, record);
 
-	if (hold_step(c, record, block, event, sum))
-		remember_back(c, record, block, life);
+	if (!hold_step(c, record, block, event, sum))
+		return false;
+	remember_back(c, record, block, life);
+	return true;
 }
 
 /* Has a command that is not taken yet made the block a reservation? */
@@ -164,18 +166,18 @@ static void forget_answer(gpc *c, uint32_t record, gpc_block block)
  * nothing: the writer may end the hold before it is taken, and the cell be another thread's. */
 static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	if (!hold_is_owner(c, record)) {
-		hold_step(c, record, block, HOLD_LIVE, sum);
+	if (hold_is_owner(c, record)) {
+		if (is_reclaimed(c, record)) /* the answer gives it back */
+			return hold_step(c, record, block, HOLD_GONE, sum);
 		forget_answer(c, record, block);
-		return refs_drop(c, record, block, sum);
-	}
-	if (is_reclaimed(c, record)) /* the answer gives it back */
-		return hold_step(c, record, block, HOLD_GONE, sum);
+		/* a CALLER block is LIVE, or the owner's by its record alone */
+		if (hold_is_pool_owner(c, block) ? hold_step(c, record, block, HOLD_GONE, sum)
+						 : release_locked(c, record, block, HOLD_GIVE, sum))
+			return true;
+	} /* else, or behind a thread that has made it references meanwhile: */
+	hold_step(c, record, block, HOLD_LIVE, sum);
 	forget_answer(c, record, block);
-	if (hold_is_pool_owner(c, block)) /* LIVE, or the owner's by its record alone */
-		return hold_step(c, record, block, HOLD_GONE, sum);
-	release_locked(c, record, block, HOLD_GIVE, sum);
-	return true;
+	return refs_drop(c, record, block, sum);
 }
 
 bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, struct ref_sum *sum)

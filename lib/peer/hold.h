@@ -210,8 +210,8 @@ bool hold_has_owned(const gpc *c, uint32_t record, gpc_block block);
 
 /* The program gives up a block on which it has no plain reference: false, it holds none. */
 bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, struct ref_sum *sum);
-/* A reservation is on its way back; with ring_lock held. */
-void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+/* A reservation is on its way back; with ring_lock held.  False: the event does not apply. */
+bool release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 		    struct ref_sum *sum);
 /* Send FREE for what waits for room; with ring_lock held. */
 void release_send_locked(gpc *c);
