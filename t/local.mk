@@ -91,6 +91,7 @@ t_programs = \
 	%reldir%/writer/refs-held.t \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
+	%reldir%/writer/subtree.t \
 	%reldir%/writer/named-quota.t \
 	%reldir%/writer/clear-counts.t \
 	%reldir%/payload/claim-ends.t \

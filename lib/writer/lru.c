@@ -204,9 +204,9 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 		if (!lru_is_leaf(w, record))
 			continue;
 		stamp = lru_stamp(w, record);
-		if (stamp > top.stamp || w_record(w, record)->depth != top.depth) {
+		if (stamp > top.stamp) { /* its depth is that of its life */
 			meter_used(w, top.stamp, stamp);
-			queue_push(w, &p->queue, MAX(stamp, top.stamp), record);
+			queue_push(w, &p->queue, stamp, record);
 			continue;
 		}
 		how = may_go(w, record, demote);
