@@ -1212,14 +1212,15 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  * gpc_release, and is as recent; another block that has the key is named and not referenced, a
  * hint; what stays reserved stays so, and is the caller's to release.  With timeout 0, and after
  * -ENOTCONN and -ETIMEDOUT, the call on this handle that takes the answer releases; gpc_release of
- * a block before that ends the hold as ever, unless another thread of this handle has a reference on
- * it by then, and behind it is -EPERM of one that went live.  Beyond 1024 blocks a parent may be evicted before its child is published: -ENOENT. Notes are those of
- * the block's own publisher, for as long as the key stays, whatever block it moves to: a
- * duplicate's are forgotten.  -EINVAL: notes that this cache does not keep. Timeout 0 submits, all
- * n or none (-EAGAIN: the ring has no room; n is at most 4096), and returns 0; gpc_ticket_wait
- * tells when resident is filled. -ENOTCONN, -ETIMEDOUT: this writer or the next one carries out
- * what was submitted, and a later call on this handle writes into resident.  Take a ticket too, and
- * free the array only after gpc_ticket_wait returned 0 for it or gpc_close returned. */
+ * a block before that ends the hold as ever, unless another thread of this handle has a reference
+ * on it by then, and behind it is -EPERM of one that went live.  Beyond 1024 blocks a parent may
+ * be evicted before its child is published: -ENOENT. Notes are those of the block's own publisher,
+ * for as long as the key stays, whatever block it moves to: a duplicate's are forgotten.  -EINVAL:
+ * notes that this cache does not keep. Timeout 0 submits, all n or none (-EAGAIN: the ring has no
+ * room; n is at most 4096), and returns 0; gpc_ticket_wait tells when resident is filled.
+ * -ENOTCONN, -ETIMEDOUT: this writer or the next one carries out what was submitted, and a later
+ * call on this handle writes into resident.  Take a ticket too, and free the array only after
+ * gpc_ticket_wait returned 0 for it or gpc_close returned. */
 
 int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms);
 /* [writer] Returns when the command and all before it are acknowledged: they survive any

@@ -16,25 +16,26 @@ static uint16_t *cell_of(const gpc *c, gpc_block block)
 	return record == SHM_NO_RECORD ? NULL : refs_cell(c, record);
 }
 
-/* n blocks of the list, or none.  The cell of the block that comes next is prefetched: its miss
- * would be most of what this costs. */
-static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks)
+/* n blocks of the list, or none; partial: up to n.  What the writer has taken back is passed over.
+ * The cell of the block that comes next is prefetched: its miss would be most of what this costs. */
+static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks,
+			  bool partial)
 {
 	uint32_t got = 0;
 	uint16_t *cell;
 
-	if (s->n < n)
+	if (s->n < n && !partial)
 		return 0;
 	while (s->n && got < n) {
 		blocks[got] = s->blocks[--s->n];
 		cell = cell_of(c, blocks[got]);
 		got += cell && hold_take(cell);
 	}
-	if (got == n) {
+	if (got == n || partial) {
 		cell = s->n ? cell_of(c, s->blocks[s->n - 1]) : NULL;
 		if (cell)
 			__builtin_prefetch(cell, 1);
-		return n;
+		return got;
 	}
 	while (got--) /* the writer has taken some of them back */
 		if (hold_put(cell_of(c, blocks[got])))
@@ -239,7 +240,7 @@ uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, str
 	ring_turn_locked(c);
 	if (!returns_keeps(c, pool)) { /* nothing is reserved in a CALLER pool */
 		s = stock_of(c, pool, false);
-		got = stock_pop(c, s, partial ? MIN(n, s->n) : n, blocks);
+		got = stock_pop(c, s, n, blocks, partial);
 	}
 	if (got) /* else stock_follow(), behind the program's command */
 		stock_refill(c, pool);

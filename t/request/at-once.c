@@ -30,6 +30,27 @@ static void test_stock(void)
 	cache_end(c);
 }
 
+/* The writer takes some of the stock back at the moment: the others are there. */
+static void test_recalled(void)
+{
+	gpc *c = cache_new(0, STOCK + 4), *a = cache_attach(STOCK, 0);
+	gpc_block got[STOCK], others[6];
+
+	refused(gpc_reserve(a, 0, 1, got, NULL, GPC_IN_HAND, 0), EAGAIN, "recalled: no stock yet");
+	must(gpc_writer_serve(c, 0));
+	is_int(gpc_reserve(c, 0, 6, others, NULL, 0, 1000), 6,
+	       "recalled: another peer takes two of the stock");
+	refused(gpc_reserve(a, 0, STOCK - 1, got, NULL, GPC_IN_HAND, 0), EAGAIN,
+		"recalled: more than are left: none");
+	is_int(gpc_reserve(a, 0, STOCK, got, NULL, GPC_IN_HAND | GPC_PARTIAL, 0), STOCK - 2,
+	       "recalled: GPC_PARTIAL: all that are left");
+	must(gpc_release(a, got, STOCK - 2));
+	must(gpc_release(c, others, 6));
+	clean(c, "recalled");
+	gpc_close(a);
+	cache_end(c);
+}
+
 static void test_peek(void)
 {
 	gpc *c = cache_new(0, 64), *a = cache_attach(0, 0);
@@ -66,6 +87,7 @@ static void test_peek(void)
 static int body(void)
 {
 	test_stock();
+	test_recalled();
 	test_peek();
 	return done_testing();
 }
