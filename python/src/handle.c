@@ -280,16 +280,24 @@ static int handle_traverse(PyObject *o, visitproc visit, void *arg)
 	return 0;
 }
 
-/* Threads of the library call the log, so a cycle through it ends with the handle. */
-static int handle_clear(PyObject *o)
+/* Threads of the library call the log to the end of the handle, and the collector takes what is in a cycle with it apart in any
+ * order.  So the handle ends before that, when all of it is whole; where views of its memory keep it, it has no log any more. */
+static void handle_finalize(PyObject *o)
 {
 	Cache *self = (Cache *)o;
+	PyObject *type, *value, *trace;
 
+	PyErr_Fetch(&type, &value, &trace);
 	__atomic_store_n(&self->closed, 1, __ATOMIC_SEQ_CST);
 	if (self->c && !self->exports)
 		finish(self);
-	if (!self->c)
-		Py_CLEAR(self->log);
+	Py_CLEAR(self->log);
+	PyErr_Restore(type, value, trace);
+}
+
+static int handle_clear(PyObject *o)
+{
+	Py_CLEAR(((Cache *)o)->log);
 	return 0;
 }
 
@@ -354,6 +362,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_dealloc, handle_dealloc },
 	{ Py_tp_traverse, handle_traverse },
 	{ Py_tp_clear, handle_clear },
+	{ Py_tp_finalize, handle_finalize },
 	{ Py_tp_methods, methods },
 	{ Py_tp_getset, getset },
 	{ 0, NULL }

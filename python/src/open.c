@@ -25,17 +25,20 @@ struct options { /* what the arguments by name say */
 static void log_line(void *arg, int level, const char *text)
 {
 	PyGILState_STATE gil;
-	PyObject *r = NULL, *line;
+	PyObject *r = NULL, *line, *log;
 
 	if (handle_ending)
 		return;
 	gil = PyGILState_Ensure();
 	handle_inside++;
-	line = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+	log = ((Cache *)arg)->log;
+	line = log ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;
+	Py_XINCREF(log);
 	if (line)
-		r = PyObject_CallFunction(((Cache *)arg)->log, "iN", level, line);
-	if (!r)
-		PyErr_WriteUnraisable(((Cache *)arg)->log);
+		r = PyObject_CallFunction(log, "iN", level, line);
+	if (log && !r)
+		PyErr_WriteUnraisable(log);
+	Py_XDECREF(log);
 	Py_XDECREF(r);
 	handle_inside--;
 	PyGILState_Release(gil);

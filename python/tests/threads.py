@@ -11,7 +11,7 @@ import sys
 import threading
 
 import gpc
-from tap import create, done, is_, name, ok
+from tap import _made, create, done, is_, name, ok
 
 c = create(vram_blocks=400)
 keys = c.key_import([bytes([i, 1]) for i in range(20)])
@@ -263,6 +263,41 @@ def make_cycle():
 make_cycle()
 gc.collect()
 is_(c.info().peers, 2, "a handle whose log refers to it is collected")
+
+
+def make_serving(name, lines, *more):
+    """One that has something to say while it ends."""
+    held = []
+
+    def hear(level, text):
+        lines.append((text, len(held)))
+
+    d = gpc.create(name, ram_blocks=64, block_bytes=4096, block_tokens=16, serve=True, log=hear)
+    held += [hear, d, *more]
+    script = f"import gpc, signal; c = gpc.attach({name!r}); c.reserve(0, 5); print(flush=True); signal.pause()"
+    p = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    p.stdout.readline()
+    p.kill()
+    p.wait()
+    p.stdout.close()
+    return d.pool_map(0) if not more else None
+
+
+_made.update((name + "-g", name + "-v"))
+lines, ill, sys.unraisablehook = [], [], lambda about: ill.append(about.exc_value)
+gc.disable()
+make_serving(name + "-g", lines, None)
+n = len(lines)
+gc.collect()
+is_(ill, [], "a cycle through its log is taken apart after the handle's end")
+ok(len(lines) > n and {k for _, k in lines[n:]} == {3}, f"so that the log hears the last words: {lines[-1][0]}")
+view = memoryview(make_serving(name + "-v", lines)[0])
+gc.collect()
+view.release()
+gc.collect()
+is_(ill, [], "also where views of its memory keep it")
+gc.enable()
+sys.unraisablehook = sys.__unraisablehook__
 waiter.close()
 is_(c.stats().reserved, 0, "nothing is reserved")
 c.close()
