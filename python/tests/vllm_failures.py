@@ -283,7 +283,16 @@ is_(glob.glob(where[0]), [], "the first step removes the word")
 ctx, keys = e.request("s", 2)
 e.store(ctx, keys, blocks(2))
 is_((e.live(keys), [len(w.get_worker(None).beside) for w in e.workers]), ([True] * 2, [1, 1]), "jobs use that attachment")
+was = [dict(w.get_worker(None).beside) for w in e.workers]
+for link in e.links:
+    link.unregister_kv_caches()
+    link.get_handshake_metadata()
+is_([w.get_worker(None).beside for w in e.workers], was, "vLLM 0.33 asks again when an engine wakes: they have attached")
+for link in e.links:
+    link.connector_worker.worker.shutdown()
 with tempfile.TemporaryDirectory() as folder:
+    raises(ConfigError, f"gpc_dir: the workers of this engine get no word of its cache: {folder}/none/gpc-vllm-",
+           lambda: meet.leave(e.m.where._replace(dir=folder + "/none"), "e"), "word that cannot be written ends the engine")
     e.workers[1].conf.dir = folder
     raises(ConfigError, f"gpc_dir: vllm worker 1 does not find the cache of its scheduler in {folder}",
            e.links[1].get_handshake_metadata, "nor does it where the worker sees another folder")

@@ -4,6 +4,7 @@ inside, by two ranks; bad bytes are told and dropped; who comes after its manage
 
 
 import ctypes
+import threading
 from array import array
 
 import vllm_fake as fake
@@ -412,6 +413,31 @@ ones.worker.mover = by_thread
 ones.fill("empty")
 ok(ones.do(False, fake.blocks(blocks[:8]), halves[0]) and ones.do(False, fake.blocks(blocks[8:]), halves[1]), "loaded")
 is_((ones.get(blocks), ones.worker.take_load_errors()), (want, set()), "the same bytes")
+
+# an expedited load goes before what is not begun
+
+
+class Gate(gpc.vllm.worker.HostMover):
+    """Its first job waits."""
+    begun, go = threading.Event(), threading.Event()
+
+    def begin(self, fence):
+        self.begun.set()
+        self.go.wait()
+
+
+ones.worker.mover = Gate()
+ones.worker.submit_store(110, fake.blocks(blocks[:8]), halves[0])
+Gate.begun.wait()
+ones.worker.submit_store(111, fake.blocks(blocks[:8]), halves[0])
+ones.worker.submit_load(112, halves[1], fake.blocks(blocks[8:]))
+ones.worker.submit_load(113, halves[1], fake.blocks(blocks[8:]), expedited=True)
+ones.worker.submit_load(114, halves[1], fake.blocks(blocks[8:]), expedited=True)
+Gate.go.set()
+ones.worker.drain()
+is_([r.job_id for r in ones.worker.get_finished()], [110, 113, 114, 111, 112], "an expedited load waits for the job that is begun, and no other")
+ones.worker.mover = by_thread
+ones.fill("empty")
 
 # one of several shares takes the lanes for itself, and one that fails at once ends after those before it
 ones.fill("shares")

@@ -92,10 +92,16 @@ class GPCConnector(OffloadingConnector):
         self.connector_worker.worker.set_layers(layers_of(kv_caches, self.layers))
 
     def get_handshake_metadata(self):
-        """vLLM asks its workers when the scheduler, and so the cache, is there, and before the first request."""
+        """vLLM asks its workers when the scheduler, and so the cache, is there, and before the first request; 0.33 also when
+        an engine wakes."""
         if self.connector_worker is not None and self.connector_worker.worker is not None:
             self.connector_worker.worker.attach_at_start()
         return super().get_handshake_metadata()
+
+    def unregister_kv_caches(self):
+        """vLLM 0.33, before the memory of its KV caches goes.  It comes back at the same addresses."""
+        if self.connector_worker is not None and self.connector_worker.worker is not None:
+            self.connector_worker.worker.drain()
 
     def build_connector_worker_meta(self):
         meta = super().build_connector_worker_meta()

@@ -175,7 +175,7 @@ class Manager:
         self.c.release(done)
         if not req.loading:
             self.loads.discard(req)
-        self._leave_limbo()
+        self._later_complete()
 
     def set_unmoved(self, slots, store, req_context):
         """A worker has not filled these with what the request stores, or has not brought what they have.  A key whose load
@@ -267,7 +267,7 @@ class Manager:
         position = req_context._offload_key_positions
         keys = sorted((k for k in keys if k in self.storing), key=lambda k: position.get(k, 0))
         blocks = {k: self.storing.pop(k) for k in keys}
-        self._leave_limbo()
+        self._later_complete()
         if not success or not self.unfilled.isdisjoint(blocks.values()):
             lost = {k for k in keys if not success or blocks[k] in self.unfilled}
             self.unfilled.difference_update(blocks.values())
@@ -321,8 +321,10 @@ class Manager:
         nobody with other weights finds what comes.  Others use the cache, so it is not emptied; gpc_reset=tag: what has
         our tag is forgotten, whichever namespace it has.
 
-        vLLM forgets its transfers with a reset and never tells of their ends.  Their holds stay until a later
-        transfer is complete: workers do them in order, so all before it have ended then."""
+        vLLM forgets its transfers with a reset.  Their holds stay until
+
+            vLLM 0.33    tells that its workers have ended them: on_reset_flushed
+            vLLM 0.32    has a later transfer that is complete: workers do all in order, so those before it have ended"""
         self.limbo += self.storing.values()
         self.limbo += [block for req in self.loads for block, _ in req.loading.values()]
         self.storing.clear()
@@ -351,11 +353,12 @@ class Manager:
         except gpc.Error as e:
             log.warning("gpc: reset: what has the tag %d is not forgotten yet: %s", self.conf.tag, e)
 
-    def on_reset_flushed(self):
-        """vLLM 0.33: the workers have ended all that a reset has made nobody's."""
-        self._leave_limbo()
+    def _later_complete(self):
+        if not self.api.tells_flushed:
+            self.on_reset_flushed()
 
-    def _leave_limbo(self):
+    def on_reset_flushed(self):
+        """The workers have ended all that a reset has made nobody's."""
         self.c.release(self.limbo)
         self.limbo.clear()
 

@@ -18,6 +18,7 @@ import os
 
 import gpc
 
+from ..engines.config import ConfigError
 from .cache import Where
 
 
@@ -26,7 +27,7 @@ def _prefix(folder, engine):
 
 
 def leave(where, engine):
-    """The path of the file; None: it could not be written, and workers attach with their first job."""
+    """The path of the file."""
     path = f"{_prefix(where.dir, engine)}{os.getpid()}.where"
     try:
         fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -35,8 +36,8 @@ def leave(where, engine):
         os.rename(path + ".tmp", path)
         atexit.register(_end, path, os.getpid())
         return path
-    except OSError:
-        return None
+    except OSError as e:
+        raise ConfigError(f"gpc_dir: the workers of this engine get no word of its cache: {path}: {e.strerror}") from None
 
 
 def _end(path, pid):

@@ -22,6 +22,7 @@ from .worker import Worker
 log = logging.getLogger("vllm.gpc")
 
 API = SimpleNamespace(OffloadingConnectorStats=OffloadingConnectorStats, CacheHitSource=CacheHitSource,
+                      tells_flushed=hasattr(base.OffloadingManager, "on_reset_flushed"),
                       **{n: getattr(base, n) for n in (
                           "LookupResult", "PrepareStoreOutput", "RequestOffloadingContext", "OffloadingEvent",
                           "Medium", "TransferResult", "OffloadingCounterMetadata", "OffloadingGaugeMetadata")})

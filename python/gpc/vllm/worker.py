@@ -3,13 +3,15 @@
 """The worker's side: bytes between the engine's KV caches and slots of the cache, one process for each rank.
 
 No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with
-data_ptr() and stride(0).  One thread begins and ends the jobs in the order in which they came: each by
-several threads, or two at a time by a device.  The manager relies on that order (Manager.reset_cache).
+data_ptr() and stride(0).  One thread begins and ends the jobs in the order in which they came, expedited ones first: each
+by several threads, or two at a time by a device.  Without expedited ones, which vLLM 0.32 does not have, the manager
+relies on that order (Manager.reset_cache).
 
 Each job says whose companion the worker has to be.  It attaches before the first byte, so from then on what the
 manager holds is given to nobody else while this process lives.  If the manager is gone already, nothing is copied.
 """
 
+import itertools
 import logging
 import queue
 import threading
@@ -32,6 +34,7 @@ log = logging.getLogger("vllm.gpc")
 
 SEAT = 10                        # seconds that a worker waits for a seat, once; then the job fails, and later ones at once
 BAD, FAILED = -1, -2             # a slot that does not verify; a copy that the device refused
+FIRST, IN_TURN, LAST = range(3)  # of jobs that are not begun
 LANES = 2                        # jobs that are under way on a device: the next one while one is copied
 MOST = 4096 // LANES             # chunks of one: answers of a gpc_sums
 MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
@@ -169,7 +172,8 @@ class Worker:
                        for refs in kv_caches.group_data_refs])
         if self.mover.on_device and self._is_one_image():
             self.mover.sum_images([(t.address, t.stride, t.page) for t in self.tensors])
-        self.jobs, self.lock = queue.SimpleQueue(), threading.Lock()
+        self.jobs, self.lock = queue.PriorityQueue(), threading.Lock()
+        self.order = itertools.count()
         self.done, self.ended, self.errors, self.failed = [], {}, set(), set()
         self.beside, self.bad, self.reported, self.lane = {}, 0, False, 0
         self.unmoved, self.drops, self.tried = {}, Drops(), set()
@@ -200,12 +204,18 @@ class Worker:
         return self._submit(job_id, True, src_spec, dst_spec)
 
     def submit_load(self, job_id, src_spec, dst_spec, expedited=False):
-        return self._submit(job_id, False, dst_spec, src_spec)
+        """expedited, of vLLM 0.33: its step waits for it.  It goes before jobs that are not begun.  Its slots are live, so none
+        of them has a store under way; of its blocks, vLLM has waited for the stores."""
+        return self._submit(job_id, False, dst_spec, src_spec, FIRST if expedited else IN_TURN)
 
-    def _submit(self, job_id, store, blocks, slots):
+    def _submit(self, job_id, store, blocks, slots, when=IN_TURN):
         self.ended[job_id] = threading.Event()
-        self.jobs.put((job_id, store, blocks, slots, self.mover.fence(), time.perf_counter()))
+        self.jobs.put((when, next(self.order), (job_id, store, blocks, slots, self.mover.fence(), time.perf_counter())))
         return True
+
+    def drain(self):
+        """Until the jobs that were given have ended."""
+        self.wait(list(self.ended))
 
     def get_finished(self):
         with self.lock:
@@ -245,7 +255,9 @@ class Worker:
 
     def attach_at_start(self):
         """Beside the manager, before the first job: without a seat, or a cache that this process sees, no job can
-        succeed."""
+        succeed.  vLLM 0.33 asks again when an engine wakes."""
+        if self.beside:
+            return
         timeout = self.conf.attach_ms / 1000
         try:
             found = meet.attach(self.conf.dir, self.engine, lambda where: self._attach(Slots(where, POOL, [], []), timeout))
@@ -256,7 +268,7 @@ class Worker:
 
     def shutdown(self):
         if self.thread.is_alive():
-            self.jobs.put(None)
+            self.jobs.put((LAST, next(self.order), None))
             self.thread.join()
         self.pool.shutdown()
         for b in self.beside.values():
@@ -272,7 +284,7 @@ class Worker:
         while True:
             while under and (len(under) == LANES or self.jobs.empty()):
                 self._end(under.popleft())
-            asked = self.jobs.get()
+            asked = self.jobs.get()[-1]
             job = Job(*asked) if asked else None
             while under and not (job and self._goes_beside(job, under[-1])):
                 self._end(under.popleft())
