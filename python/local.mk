@@ -111,6 +111,8 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/engines/ttft.py \
 	%reldir%/engines/two_engines.py \
 	%reldir%/engines/vllm_map.py \
+	%reldir%/engines/vllm_modules.py \
+	%reldir%/engines/vllm_start.py \
 	%reldir%/engines/vllm_tests.py \
 	%reldir%/pyproject.toml \
 	%reldir%/setup.py \

@@ -26,8 +26,9 @@ import zipfile
 from glob import glob
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TESTS = {"vllm": ["vllm_manager.py", "vllm_worker.py", "vllm_events.py"], "sglang": ["sglang_storage.py"],
-         "lmcache": ["lmcache_adapter.py"]}
+TESTS = {"vllm": ["vllm_manager.py", "vllm_worker.py", "vllm_events.py", "vllm_failures.py", "vllm_figures.py",
+                  "vllm_namespace.py", "vllm_seen.py", "vllm_step.py", "vllm_words.py", "../engines/vllm_start.py"],
+         "sglang": ["sglang_storage.py"], "lmcache": ["lmcache_adapter.py"]}
 
 
 # ---- the wheels ----
@@ -61,35 +62,21 @@ def unpacked(folder, package, version):
 
 # ---- one test over one tree ----
 
-def _packages(tree, *names):
-    """They are there, and what their own __init__ imports is not."""
-    for name in names:
-        whole = ""
-        for part in name.split("."):
-            parent, whole = whole, (whole + "." + part).lstrip(".")
-            if whole not in sys.modules:
-                m = sys.modules[whole] = types.ModuleType(whole)
-                m.__path__ = [os.path.join(tree, *whole.split("."))]
-                if parent:
-                    setattr(sys.modules[parent], part, m)
-
-
-def over_vllm(tree):
-    path = "vllm.distributed.kv_transfer.kv_connector.v1"
-    _packages(tree, "vllm.v1.kv_offload", "vllm.v1.metrics", path + ".offloading")
+def over_vllm(tree, own=False):
+    """own: with vLLM's offloading connector; else it is a fake one."""
+    import vllm_modules
+    vllm_modules.install(tree)
+    if own:
+        return
     import vllm_fake as fake
-    base = importlib.import_module("vllm.v1.kv_offload.base")
-    for n in ("LookupResult", "Medium", "RequestOffloadingContext", "PrepareStoreOutput", "OffloadingEvent",
+    base = sys.modules["vllm.v1.kv_offload.base"]
+    for n in ("LookupResult", "Medium", "Locality", "TierMatcher", "TierFilter", "RequestOffloadingContext", "PrepareStoreOutput", "OffloadingEvent",
               "TransferResult", "OffloadingManager", "OffloadingWorker", "OffloadingSpec"):
         setattr(fake, n, getattr(base, n))
-    fake.CacheHitSource = importlib.import_module("vllm.v1.metrics.cache_hit_source").CacheHitSource
-    # these two want all of vLLM: the fakes stay, and what gpc.vllm uses of them beside is looked for in the source
-    sys.modules[path + ".offloading.metrics"] = types.SimpleNamespace(
-        OffloadingConnectorStats=fake.OffloadingConnectorStats)
-    sys.modules[path + ".offloading_connector"] = types.SimpleNamespace(OffloadingConnector=fake.OffloadingConnector)
-    for where, has in fake.private().items():
-        if where != "vllm.v1.kv_offload.base":
-            sys.modules[where] = types.SimpleNamespace(**has)
+    fake.CacheHitSource = sys.modules["vllm.v1.metrics.cache_hit_source"].CacheHitSource
+    fake.OffloadingWorkerMetadata = sys.modules[vllm_modules.OFFLOADING + ".common"].OffloadingWorkerMetadata
+    sys.modules[vllm_modules.OFFLOADING + ".metrics"].OffloadingConnectorStats = fake.OffloadingConnectorStats
+    sys.modules[vllm_modules.V1 + ".offloading_connector"].OffloadingConnector = fake.OffloadingConnector
     fake.install = lambda: None
 
 
@@ -111,7 +98,10 @@ def over_lmcache(tree):
 def over(package, tree, test):
     import stub
     stub.install(package)
-    {"vllm": over_vllm, "sglang": over_sglang, "lmcache": over_lmcache}[package](tree)
+    if test.endswith("vllm_start.py"):
+        over_vllm(tree, True)
+    else:
+        {"vllm": over_vllm, "sglang": over_sglang, "lmcache": over_lmcache}[package](tree)
     sys.argv = [test]
     runpy.run_path(os.path.join(HERE, "..", "tests", test), run_name="__main__")
 

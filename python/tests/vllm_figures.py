@@ -3,6 +3,7 @@
 hits.  Stores and touches are no lookups, a request that asks again is one question, and what an engine has in its own
 prefix cache is no hit of gpc."""
 
+import logging
 import random
 
 import vllm_fake as fake
@@ -126,7 +127,7 @@ for x in (a, b, e):
 
 conf = fake.ns(bytes=(64 + 100) * 4096, bytes_key="bytes", dir="", serve=True, stock=0, attach_ms=60000, max_peers=4,
                free_target=-1, tag=1, checksum=True, wait_ms=60000)
-c = open_cache(name + "-s", conf, bytes(32), 4096, 16, "store", fake.ns(info=print, warning=print))
+c = open_cache(name + "-s", conf, bytes(32), 4096, 16, "store", logging.getLogger("store"))
 s = Store(c, conf)
 digests, data = [bytes([i]) * 32 for i in range(11)], bytearray(range(200))
 hold, parts = address_of(data)
