@@ -35,6 +35,26 @@ class LookupResult(enum.Enum):
 
 class Medium(enum.Enum):
     CPU = "CPU"
+    STORAGE = "STORAGE"
+
+
+class Locality(enum.Enum):
+    LOCAL = "LOCAL"
+    REMOTE = "REMOTE"
+
+
+class TierMatcher(NamedTuple):
+    medium: Medium | None = None
+    locality: Locality | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TierFilter:
+    """Of a request: which tiers may load."""
+    matchers: tuple = ()
+
+    def allows(self, medium, locality):
+        return any(m.medium in (None, medium) and m.locality in (None, locality) for m in self.matchers)
 
 
 class CacheHitSource(str, enum.Enum):
@@ -190,6 +210,8 @@ class OffloadingConnector:
         return self.connector_scheduler.found(request, num_computed_tokens), True
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens): ...
+    def reset_cache(self): ...
+    def get_block_ids_with_load_errors(self): ...
 
     def update_connector_output(self, connector_output):
         """vLLM's scheduler: a job is complete when all workers have told it."""
@@ -215,7 +237,7 @@ def install():
     """Put it where gpc.vllm imports it from."""
     names = globals()
     for path, has in {
-        "vllm.v1.kv_offload.base": ["LookupResult", "Medium", "RequestOffloadingContext", "PrepareStoreOutput",
+        "vllm.v1.kv_offload.base": ["LookupResult", "Medium", "Locality", "TierMatcher", "TierFilter", "RequestOffloadingContext", "PrepareStoreOutput",
                                     "OffloadingEvent", "TransferResult", "OffloadingManager", "OffloadingWorker",
                                     "OffloadingSpec"],
         "vllm.v1.metrics.cache_hit_source": ["CacheHitSource"],
@@ -233,7 +255,8 @@ def install():
         for n in has:
             setattr(sys.modules[path], n, names[n])
     for path, has in private().items():
-        vars(sys.modules.setdefault(path, types.ModuleType(path))).update(has)
+        module = vars(sys.modules.setdefault(path, types.ModuleType(path)))
+        module.update((n, c) for n, c in has.items() if n not in module)
     base = sys.modules["vllm.v1.kv_offload.base"]
     base.OffloadingCounterMetadata = base.OffloadingGaugeMetadata = Metadata
 

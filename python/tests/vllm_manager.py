@@ -366,6 +366,27 @@ m.shutdown()
 os.kill(pid, signal.SIGKILL)
 os.waitpid(pid, 0)
 
+# ---- kv_load_tiers of a request ----
+
+ctx, keys = fake.prompt("tiers", 3)
+store(a, ctx, keys)
+CPU, STORAGE, LOCAL, REMOTE = fake.Medium.CPU, fake.Medium.STORAGE, fake.Locality.LOCAL, fake.Locality.REMOTE
+was = dict(a.counts)
+for matchers, found in (([(None, None)], HIT), ([(CPU, None)], HIT), ([(CPU, LOCAL)], HIT), ([(STORAGE, None), (None, LOCAL)], HIT),
+                        ([], MISS), ([(STORAGE, None)], MISS), ([(CPU, REMOTE)], MISS)):
+    ctx, keys = fake.prompt("tiers", 3)
+    ctx.load_tier_filter = fake.TierFilter(tuple(fake.TierMatcher(*m) for m in matchers))
+    is_(a.lookup(keys[0], ctx), found, f"a request that wants {matchers} of the tiers")
+    a.on_request_finished(ctx)
+    a.on_schedule_end(None)
+ctx, keys = fake.prompt("tiers, new", 3)
+ctx.load_tier_filter = fake.TierFilter()
+is_(a.lookup(keys[0], ctx), MISS, "one that wants none")
+out = fake.offer(a, keys, ctx)
+is_((out.keys_to_store, a.lookup(keys[0], ctx)), (keys, MISS), "stores all the same, and does not wait for that")
+a.complete_store(set(keys), ctx, success=False)
+is_({n: c - was[n] for n, c in a.counts.items() if c != was[n]}, {"lookups": 12, "hits": 12, "hits_ram": 12, "failed": 3}, "nor is it a question")
+
 # ---- reset ----
 
 ctx, keys = fake.prompt("seven", 3)
@@ -449,7 +470,7 @@ is_(e.config_info(), [dict(zip(GPCOffloadingSpec.config_info_keys({}), (
 settle(a)
 settle(e)
 stats = a.get_stats()
-is_((stats.counters["vllm:kv_offload_gpc_stored"], stats.gauges["vllm:kv_offload_gpc_storing"]), (16, 0), "counts")
+is_((stats.counters["vllm:kv_offload_gpc_stored"], stats.gauges["vllm:kv_offload_gpc_storing"]), (19, 0), "counts")
 is_(stats.gauges["vllm:kv_offload_gpc_available"], 40, "all slots could be had")
 is_(a.get_stats().counters, {}, "since the last call")
 is_(set(stats.counters) | set(stats.gauges) <= set(GPCOffloadingSpec.build_metric_definitions({})), True,

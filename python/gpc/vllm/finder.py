@@ -24,10 +24,10 @@ ASK = 1.0                        # seconds that the asker waits for the writer; 
 class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
-                 "files", "apart", "failed", "counted", "over", "refused",
+                 "files", "apart", "left_out", "failed", "counted", "over", "refused",
                  "raw", "places", "claimed", "offered")
 
-    def __init__(self, generation, apart=False):
+    def __init__(self, generation, apart=False, left_out=False):
         self.pins = {}           # key -> block, referenced by a lookup of this step
         self.loading = {}        # key -> [block, jobs], referenced by loads under way
         self.memo = {}           # key -> answer in this step: the scheduler asks again and again
@@ -45,6 +45,7 @@ class Request:
         self.refused = set()     # keys that a store asked for, and does not get
         self.counted = set()     # groups of full attention, and keys of others, that were looked up: see _count
         self.failed = set()      # keys whose load has failed: none for this request from then on
+        self.left_out = left_out                 # its kv_load_tiers want nothing of this tier
         self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
 
 
@@ -90,7 +91,7 @@ class Finder:
         return req.places
 
     def lookup(self, key, req, positions):
-        if req.apart or key in req.failed:
+        if req.apart or req.left_out or key in req.failed:
             return MISS
         if key in req.pins or key in req.loading:
             return HIT

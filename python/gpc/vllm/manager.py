@@ -74,9 +74,14 @@ class Manager:
     def _request(self, ctx):
         req = ctx.get_state(Request)
         if req is None or req.generation != self.generation:
-            req = Request(self.generation, req is not None and req.apart)
+            req = Request(self.generation, req is not None and req.apart, not self._is_allowed(ctx))
             ctx.set_state(req)
         return req
+
+    def _is_allowed(self, ctx):
+        """By the request's kv_load_tiers."""
+        wanted = getattr(ctx, "load_tier_filter", None)
+        return wanted is None or wanted.allows(self.api.Medium.CPU, self.api.Locality.LOCAL)
 
     def _asks(self, ctx):
         """The request, when vLLM knows it: its keys have a salt from now on."""
@@ -133,7 +138,7 @@ class Manager:
             req = self._asks(req_context)
         if key in req.pins:
             return self.results[HIT]
-        if key in self.storing and key not in req.failed:        # our own worker writes it at this moment
+        if key in self.storing and key not in req.failed and not req.left_out:       # our own worker writes it at this moment
             answer = PENDING if self.finder.may_wait(req) else MISS
         else:
             answer = self.finder.lookup(key, req, req_context._offload_key_positions)

@@ -25,7 +25,7 @@ API = SimpleNamespace(OffloadingConnectorStats=OffloadingConnectorStats, CacheHi
                       tells_flushed=hasattr(base.OffloadingManager, "on_reset_flushed"),
                       **{n: getattr(base, n) for n in (
                           "LookupResult", "PrepareStoreOutput", "RequestOffloadingContext", "OffloadingEvent",
-                          "Medium", "TransferResult", "OffloadingCounterMetadata", "OffloadingGaugeMetadata")})
+                          "Medium", "Locality", "TransferResult", "OffloadingCounterMetadata", "OffloadingGaugeMetadata")})
 
 
 class GPCOffloadingManager(Manager, base.OffloadingManager):
