@@ -3,7 +3,13 @@
 inside, by two ranks; bad bytes are told and dropped; who comes after its manager's death writes nothing."""
 
 
+import ast
+import contextvars
 import ctypes
+import glob
+import json
+import logging
+import os
 import threading
 from array import array
 
@@ -172,6 +178,41 @@ raises(ImportError, "vLLM 0.99.1, and gpc.vllm is made for 0.32 and 0.33: Offloa
        lambda: private.check(there), "one without is refused, with its version")
 del there[where].OffloadingConnectorWorker
 is_(private.missing(there), where + " has no OffloadingConnectorWorker", "or with another name of it")
+
+
+def words_in(paths):
+    """(attributes that are asked for, names that are defined there) of Python files."""
+    asked, ours = set(), set()
+    for path in paths:
+        with open(path) as f:
+            nodes = list(ast.walk(ast.parse(f.read())))
+        for n in nodes:
+            if isinstance(n, ast.Attribute):
+                (ours if isinstance(n.ctx, ast.Store) and getattr(n.value, "id", "") == "self" else asked).add(n.attr)
+            elif isinstance(n, (ast.FunctionDef, ast.ClassDef)):
+                ours.add(n.name)
+            elif isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name):
+                ours.add(n.target.id)
+            elif isinstance(n, ast.Call) and getattr(n.func, "id", "") == "getattr":
+                asked.add(n.args[1].value if isinstance(n.args[1], ast.Constant) else "__init__")
+    return asked, ours
+
+
+folder = os.path.dirname(private.__file__)
+every = sorted(glob.glob(folder + "/*.py")) + sorted(glob.glob(folder + "/../engines/*.py"))
+asked, ours = words_in([folder + "/connector.py", folder + "/prompts.py", folder + "/adapters.py"])
+known = {n for of in private.NEEDS.values() for n in of}
+# of tensors, of the interface of connectors and of vLLM's configuration; and Python's own
+interface = {"shape", "stride", "dtype", "attn_backend", "get_name", "kv_cache_groups", "kv_connector_extra_config",
+             "kv_transfer_config", "compilation_config", "TOLD", "name", "__init__"}
+python = {n for kind in (dict, list, set, str, bytes, os, os.stat_result, os.DirEntry, array, json, logging,
+                                contextvars.ContextVar) for n in dir(kind)}
+kinds = words_in(every)[1] | {"Namespace"} | set(dir(gpc.Cache)) | {"block_tokens", "keep_tokens", "array"}
+is_(sorted(asked - kinds - known - interface - python), [], "all that is used of vLLM beside is looked for at import")
+overrides = {n for n in vars(GPCConnector) if not n.startswith("_")} & (words_in([folder + "/connector.py"])[1])
+own = {"unregister_kv_caches"}           # of 0.33
+is_(sorted(overrides - known - own), [], "all that GPCConnector overrides as well")
+is_(sorted(known - words_in(every)[0] - overrides - {"completed_jobs"}), [], "and nothing that is not used")
 
 
 def connector(groups):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import OffloadingWorkerMetadata
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
+from vllm.lora.request import LoRARequest as LoRARequest         # for private.check
 
 from . import model, private
 from .config import Config

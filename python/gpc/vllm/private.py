@@ -10,16 +10,33 @@ import sys
 
 MADE_FOR = "0.32 and 0.33"
 
-_OFFLOADING = "vllm.distributed.kv_transfer.kv_connector.v1.offloading."
+_V1 = "vllm.distributed.kv_transfer.kv_connector.v1."
+_OFFLOADING = _V1 + "offloading."
 NEEDS = {                        # (module, class) -> attributes of its objects
+    # what GPCConnector overrides: where it is gone, nobody would call ours
+    (_V1 + "offloading_connector", "OffloadingConnector"): (
+        "connector_scheduler", "connector_worker", "register_kv_caches", "build_connector_worker_meta",
+        "get_num_new_matched_tokens", "update_state_after_alloc", "build_connector_meta", "update_connector_output",
+        "reset_cache", "get_required_kvcache_layout"),
+    (_V1 + "base", "KVConnectorBase_V1"): ("get_transfer_results", "get_block_ids_with_load_errors",
+                                           "get_handshake_metadata", "requires_piecewise_for_cudagraph"),
+    (_V1 + "base", "KVConnectorTransferResults"): ("failed_recving",),
+    (_OFFLOADING + "common", "OffloadingWorkerMetadata"): ("completed_jobs", "aggregate"),
     (_OFFLOADING + "scheduler", "OffloadingConnectorScheduler"): ("manager", "config", "_req_status", "_jobs"),
     (_OFFLOADING + "scheduler", "SchedulerOffloadConfig"): ("kv_group_configs", "blocks_per_chunk"),
     (_OFFLOADING + "scheduler", "GroupOffloadConfig"): ("group_idx", "sliding_window_size_in_chunks"),
     (_OFFLOADING + "scheduler", "RequestOffloadState"): ("req", "req_context", "group_states", "transfer_jobs"),
-    (_OFFLOADING + "scheduler", "RequestGroupState"): ("next_stored_chunk_idx",),
-    (_OFFLOADING + "scheduler", "TransferJobStatus"): ("req_id",),
+    (_OFFLOADING + "scheduler", "RequestGroupState"): ("next_stored_chunk_idx", "offload_keys"),
+    (_OFFLOADING + "scheduler", "TransferJobStatus"): ("req_id", "is_store"),
     (_OFFLOADING + "worker", "OffloadingConnectorWorker"): ("worker", "_load_jobs"),
-    ("vllm.v1.kv_offload.base", "ReqContext"): ("get_state", "set_state", "_offload_key_positions"),
+    ("vllm.v1.kv_offload.base", "ReqContext"): ("req_id", "get_state", "set_state", "_offload_key_positions",
+                                                "load_tier_filter"),
+    ("vllm.v1.request", "Request"): ("request_id", "num_computed_tokens", "lora_request", "cache_salt",
+                                     "all_token_ids", "prompt_embeds"),
+    ("vllm.lora.request", "LoRARequest"): ("lora_name", "lora_path", "lora_int_id", "load_inplace"),
+    ("vllm.v1.outputs", "KVConnectorOutput"): ("kv_connector_worker_meta", "failed_recving", "invalid_block_ids"),
+    ("vllm.v1.core.kv_cache_manager", "KVCacheBlocks"): ("get_block_ids",),
+    ("vllm.config.compilation", "CompilationConfig"): ("static_forward_context",),
 }
 
 
