@@ -59,9 +59,11 @@ class Namespace:
 
     def reset(self):
         """What is stored from now on is of other weights.  In words: what those are."""
-        version = _version(self.path, self.log)
+        version, was = _version(self.path, self.log), self.salt
         self.salt = salt_of(b"version", version) if version else self.random()
-        return f"that of {self.path}" if version else "one of its own"
+        if not version:
+            return "one of its own"
+        return f"that of {self.path}" + ", which has not changed: the weights must not have, either" * (self.salt == was)
 
     @property
     def text(self):
