@@ -418,6 +418,7 @@ ctx, mine = fake.prompt("tagged", 2)
 store(t, ctx, mine)
 tagged = t.finder.keys(mine)
 t.reset_cache()
+t.finder.asker.settle(60)
 is_((t.c.lookup(tagged), t.c.lookup(old).count(-1)), ([-1, -1], 0), "by tag: only what has it is forgotten")
 t.shutdown()
 

@@ -93,6 +93,7 @@ is_((finds(a, "one"), finds(a, "two")), (True, False), "a restarted engine has t
 t = manager(gpc_reset="tag", gpc_tag=5)
 store(t, "tagged")
 t.reset_cache()
+t.finder.asker.settle(60)
 store(t, "poison")
 is_((finds(a, "tagged"), finds(a, "poison")), (False, False), "by tag as well: and what comes later is nobody else's")
 

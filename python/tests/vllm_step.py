@@ -14,14 +14,16 @@ fake.install()
 import gpc  # noqa: E402
 import gpc.vllm.asker  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
+import gpc.vllm.manager  # noqa: E402
+import gpc.vllm.spec  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
 from gpc.vllm.asker import Asker  # noqa: E402
 from tap import _made, done, is_, name, ok  # noqa: E402
 
-gpc.vllm.finder.ASK = 60
+gpc.vllm.finder.ASK = gpc.vllm.manager.ASK = 60
 HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
 EXTRA = {"gpc_name": name, "gpc_weights": "w", "gpc_bytes": (64 + 4096) * 4096, "gpc_free_target": -1, "gpc_stock": 32,
-         "gpc_pending_ms": 60000, "gpc_max_peers": 4}
+         "gpc_pending_ms": 60000, "gpc_max_peers": 5}
 _made.add(name)
 
 
@@ -192,6 +194,95 @@ a.finder.asker.settle(60)
 is_((len(a.finder.ahead), len(a.finder.asked)), (0, 0), "what comes after a reset is given back")
 a.c.ticket_wait()
 is_(a.c.stats().claims, 0, "and nothing is claimed")
+
+# ---- each call of the library by the scheduler's thread ----
+
+FREE = {                                 # wait for nobody, by gpc.h
+    "info": "", "stats": "", "pool_get": "", "pool_memory": "", "pool_available": "", "closed": "", "key_import": "no cache at all",
+    "key_root": "no cache at all", "lookup": "wait-free", "acquire": "wait-free", "match": "wait-free", "alias_resolve": "wait-free",
+    "event_read": "wait-free", "walk": "wait-free", "release": "no ring, no writer",
+    "reserve": "with timeout 0, IN_HAND", "publish": "with timeout 0", "claim": "with PEEK", "claim_wait": "with timeout 0",
+    "ticket_wait": "with timeout 0, of a ticket that is known to be answered",
+}
+calls = set()
+
+
+class Told:
+    """A cache that tells who calls what."""
+
+    def __init__(self, c):
+        self.c = c
+
+    def __getattr__(self, called):
+        real = getattr(self.c, called)
+        if not callable(real):
+            return real
+
+        def call(*args, **more):
+            timeout = args[1] if called in ("claim_wait", "ticket_wait") and len(args) > 1 else more.get("timeout")
+            how = ("" if called not in ("reserve", "publish", "claim", "claim_wait", "ticket_wait", "alias", "pool_clear") else
+                   "peek" if more.get("flags", 0) & gpc.PEEK and called == "claim" else
+                   "in hand, 0" if called == "reserve" and more.get("flags", 0) & gpc.IN_HAND and timeout == 0 else timeout)
+            calls.add((threading.current_thread().name == "gpc-asker", called, how))
+            return real(*args, **more)
+        return call
+
+
+opened = gpc.vllm.spec.open_cache
+gpc.vllm.spec.open_cache = lambda *args: Told(opened(*args))
+p = GPCOffloadingSpec(fake.config({**EXTRA, "gpc_serve": False, "gpc_reset": "tag"}, enable_kv_cache_events=True)).get_manager()
+p.set_chained({0: True})
+p.config_info()
+
+
+def whole_step(m, text, n, wants):
+    """All calls that vLLM makes for a request."""
+    ctx, keys = fake.prompt(text, n)
+    m.on_new_request(ctx)
+    got = lookup(m, ctx, keys)
+    is_(got[0], wants, f"{text}: {wants.name}")
+    hits = keys[:got.count(HIT)]
+    if hits:
+        m.prepare_load(hits, ctx)
+    m.on_schedule_end(None)
+    if hits:
+        m.complete_load(set(hits), ctx)
+    m.touch(keys, ctx)
+    m.later = {}
+    out = m.prepare_store(keys, ctx)
+    m.finder.asker.settle(60)
+    if out.keys_to_store:
+        m.complete_store(set(out.keys_to_store), ctx)
+    m.has_pending_work()
+    list(m.take_events())
+    m.get_stats()
+    m.on_request_finished(ctx)
+    m.on_schedule_end(None)
+    m.finder.asker.settle(60)
+    p.c.c.ticket_wait()
+
+
+fill_stock(p)
+calls.clear()
+whole_step(p, "new", 10, MISS)
+whole_step(p, "new", 10, HIT)
+whole_step(p, "of many", 90, MISS)
+ctx, keys = fake.prompt("another", 4)
+lookup(b, ctx, keys)
+b.finder.asker.settle(60)
+whole_step(p, "another", 4, PENDING)
+b.on_request_finished(ctx)
+p.reset_cache()
+p.finder.asker.settle(60)
+p.on_reset_flushed()
+whole_step(p, "new", 10, MISS)
+ours = {(called, how) for by_asker, called, how in calls if not by_asker}
+is_(sorted(called for called, _ in ours if called not in FREE), [], "of the scheduler's thread, none but those of the table")
+is_(sorted(x for x in ours if x[1] not in ("", "peek", "in hand, 0", 0) or x == ("reserve", 0)), [], "and these without a wait")
+ok(("pool_clear", gpc.vllm.finder.ASK) not in ours and (True, "pool_clear", gpc.vllm.finder.ASK) in calls,
+   "what a reset has the writer forget is asked for by the thread")
+p.shutdown()
+gpc.vllm.spec.open_cache = opened
 
 # ---- the thread that asks ----
 

@@ -351,12 +351,14 @@ class Manager:
             self._clear_tag()
 
     def _clear_tag(self):
-        """Only room is lost where it fails: this engine finds none of it."""
-        try:
-            self.publisher.collect(1.0)
-            self.c.pool_clear(POOL, tag=self.conf.tag, timeout=1.0)
-        except gpc.Error as e:
-            log.warning("gpc: reset: what has the tag %d is not forgotten yet: %s", self.conf.tag, e)
+        """Only room is lost where it fails: this engine finds none of it.  It follows what this engine has published, in the
+        writer's order."""
+        def clear():
+            try:
+                self.c.pool_clear(POOL, tag=self.conf.tag, timeout=ASK)
+            except gpc.Error as e:
+                log.warning("gpc: reset: what has the tag %d is not forgotten yet: %s", self.conf.tag, e)
+        self.finder.asker.ask(clear)
 
     def _later_complete(self):
         if not self.api.tells_flushed:
