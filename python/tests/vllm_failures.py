@@ -305,6 +305,10 @@ is_((meet.attach("", "dead", lambda found: gpc.attach(found.name, leader=found.p
 e = Engine("-t", attach=False, gpc_max_peers=2)
 gpc.vllm.worker.SEAT = 0.1
 seat = gpc.attach(name + "-t")
+raises(gpc.Error, f"gpc_max_peers: all 2 seats of {name}-t are taken", lambda: Engine("-t", attach=False, gpc_attach_ms=0),
+       "no seat is left for a scheduler: the engine ends at start, and the key is named")
+for folder in ("/nowhere", "/etc/passwd"):
+    raises(gpc.Error, f"gpc_dir: {folder}: ", lambda: Engine("-t", attach=False, gpc_dir=folder), "nor does it start without a folder")
 for i in range(3):
     ctx, keys = e.request(f"t{i}", 2)
     e.store(ctx, keys, blocks(2))

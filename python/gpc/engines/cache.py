@@ -13,6 +13,7 @@ from .config import ConfigError
 POOL = 0                         # ram_blocks of create
 _TRANSIT = 64                    # slots that create adds to a pool of RAM
 _OFFERED, _MOST_OFFERS = 64000, 1 << 22        # chunks whose offers are counted, and offers, of 43 bytes each
+_OF_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EROFS)
 _STOCK_SHARE = 64                # a stock has at most one in so many slots: nothing is found in them
 
 
@@ -84,6 +85,12 @@ def _explain(e, name, conf, layout, words):
             f"parallel sizes: its fingerprint is not ours, {layout[:8].hex()}")
         return gpc.Error(e.errno, f"gpc_name: {name} was made by an engine that differs: {why}. Give this engine another "
                          f"gpc_name, or none; if that cache is not needed, gpc-inspect rm {name}")
+    if e.errno == errno.EUSERS:
+        return gpc.Error(e.errno, f"gpc_max_peers: {e.strerror}. Each process of an engine that uses the cache takes one; end other "
+                         f"engines, or end all, gpc-inspect rm {name}, and let the next one make it with more")
+    if e.errno in _OF_FOLDER:
+        return type(e)(e.errno, f"gpc_dir: {conf.dir or '/dev/shm'}: {e.strerror}. A folder is wanted that this process may "
+                       "write to, in memory")
     return e
 
 
