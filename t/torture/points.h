@@ -47,7 +47,6 @@ TAP_FN void count_times(void)
 /* Which instructions others can notice, and what an undisturbed run leaves. */
 TAP_FN void map_points(void)
 {
-	uint64_t pc;
 	bool call;
 
 	k_now = 0;
@@ -60,8 +59,8 @@ TAP_FN void map_points(void)
 		bail("no memory");
 	small_look();
 	for (k_now = 1; k_now <= MOST_STEPS; k_now++) {
-		now->place[k_now].pc = pc = tracee_pc();
-		call = tracee_calls_system(pc);
+		now->place[k_now].pc = tracee_pc();
+		call = tracee_calls_system();
 		if (!tracee_step())
 			break;
 		if (small_changed() || call)

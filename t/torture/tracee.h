@@ -25,6 +25,13 @@ struct tracee_page {           /* shared with the tracee */
 static struct tracee_page *tracee_page;
 static pid_t tracee;
 
+/* The registers, and what comes next; it stands still until somebody lets it go on. */
+static struct {
+	bool known;
+	struct user_regs_struct regs;
+	unsigned long word;
+} tracee_next;
+
 TAP_FN void tracee_pages(void)
 {
 	tracee_page = mmap(NULL, sizeof(*tracee_page), PROT_READ | PROT_WRITE,
@@ -67,6 +74,7 @@ TAP_FN void tracee_fork(void (*run)(void))
 {
 	store_relaxed(&tracee_page->begun, 0);
 	store_relaxed(&tracee_page->ended, 0);
+	tracee_next.known = false;
 	fflush(stdout);
 	tracee = fork();
 	if (tracee < 0)
@@ -94,6 +102,117 @@ TAP_FN bool tracee_waits(bool wait)
 	return true;
 }
 
+/* ---- where it is, and where it shall be ---- */
+
+#if defined(__x86_64__)
+#define TRACEE_PC   rip
+#define BREAK(word) (((word) & ~0xfful) | 0xcc)
+#else
+#define TRACEE_PC   pc
+#define BREAK(word) (((word) & ~0xfffffffful) | 0xd4200000u)
+#endif
+
+static inline void registers(int request, struct user_regs_struct *regs)
+{
+	struct iovec io = { regs, sizeof(*regs) };
+
+	if (ptrace((enum __ptrace_request)request, tracee, (void *)NT_PRSTATUS, &io))
+		bail("registers: %s", strerror(errno));
+}
+
+static inline void look(void)
+{
+	if (tracee_next.known)
+		return;
+	registers(PTRACE_GETREGSET, &tracee_next.regs);
+	tracee_next.word = (unsigned long)ptrace(PTRACE_PEEKTEXT, tracee,
+						 (void *)tracee_next.regs.TRACEE_PC, NULL);
+	tracee_next.known = true;
+}
+
+/* Of the instruction that comes next. */
+TAP_FN uint64_t tracee_pc(void)
+{
+	look();
+	return tracee_next.regs.TRACEE_PC;
+}
+
+static inline void poke(uint64_t pc, unsigned long word)
+{
+	if (ptrace(PTRACE_POKETEXT, tracee, (void *)pc, (void *)word))
+		bail("a breakpoint: %s", strerror(errno));
+}
+
+/* To where the next instruction is that one; false: the operation is over, or it has ended. */
+static inline bool go_to(uint64_t pc)
+{
+	unsigned long word = (unsigned long)ptrace(PTRACE_PEEKTEXT, tracee, (void *)pc, NULL);
+	struct user_regs_struct regs;
+	int sig;
+
+	poke(pc, BREAK(word));
+	tracee_next.known = false;
+	if (ptrace(PTRACE_CONT, tracee, NULL, NULL))
+		bail("continue: %s", strerror(errno));
+	need(tracee_stopped(&sig) && (sig == SIGTRAP || sig == SIGSTOP),
+	     "on the way it ended with %d (below zero: a status): %s", sig, crew->why);
+	poke(pc, word);
+	if (sig == SIGSTOP)
+		return false;
+	registers(PTRACE_GETREGSET, &regs);
+	regs.TRACEE_PC = pc;
+	registers(PTRACE_SETREGSET, &regs);
+	return true;
+}
+
+#if defined(__x86_64__)
+/* Bytes of a rep movs or rep stos; 0: it is something else. */
+static inline uint32_t string_length(unsigned long word)
+{
+	const uint8_t *at = (const uint8_t *)&word;
+	uint32_t rex = (at[1] & 0xf0) == 0x40;
+
+	if (at[0] != 0xf3 || ((at[1 + rex] & 0xfe) != 0xa4 && (at[1 + rex] & 0xfe) != 0xaa))
+		return 0;
+	return 2 + rex;
+}
+
+/* Do others see what the tracee stores there? */
+static inline bool is_shared(uint64_t at)
+{
+	unsigned long from, to;
+	char path[40], line[512], mode[5] = "";
+	bool shared = true; /* unless it is found */
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)tracee);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx %4s", &from, &to, mode) == 3 && from <= at && at < to)
+			shared = mode[3] == 's';
+	if (f)
+		fclose(f);
+	return shared;
+}
+
+/* A string instruction traps once for each of its stores.  Those to memory of the tracee's own are
+ * made in one step: nobody else sees any of them. */
+static inline bool step_string(void)
+{
+	uint32_t length;
+
+	look();
+	length = string_length(tracee_next.word);
+	return length && tracee_next.regs.rcx > 16 && !is_shared(tracee_next.regs.rdi) &&
+	       go_to(tracee_next.regs.rip + length);
+}
+#else
+static inline bool step_string(void)
+{
+	return false;
+}
+#endif
+
 /* One instruction; false: the operation is over. */
 TAP_FN bool tracee_step(void)
 {
@@ -101,6 +220,9 @@ TAP_FN bool tracee_step(void)
 
 	if (load_relaxed(&tracee_page->ended))
 		return false;
+	if (step_string())
+		return true;
+	tracee_next.known = false;
 	if (ptrace(PTRACE_SINGLESTEP, tracee, NULL, NULL))
 		bail("single step: %s", strerror(errno));
 	need(tracee_stopped(&sig) && sig == SIGTRAP,
@@ -125,76 +247,28 @@ TAP_FN void tracee_kill(void)
 	tracee = 0;
 }
 
-/* ---- where it is, and where it shall be ---- */
-
-#if defined(__x86_64__)
-#define TRACEE_PC   rip
-#define BREAK(word) (((word) & ~0xfful) | 0xcc)
-#else
-#define TRACEE_PC   pc
-#define BREAK(word) (((word) & ~0xfffffffful) | 0xd4200000u)
-#endif
-
-static inline void registers(int request, struct user_regs_struct *regs)
-{
-	struct iovec io = { regs, sizeof(*regs) };
-
-	if (ptrace((enum __ptrace_request)request, tracee, (void *)NT_PRSTATUS, &io))
-		bail("registers: %s", strerror(errno));
-}
-
-/* Of the instruction that comes next. */
-TAP_FN uint64_t tracee_pc(void)
-{
-	struct user_regs_struct regs = { 0 };
-
-	registers(PTRACE_GETREGSET, &regs);
-	return regs.TRACEE_PC;
-}
-
-static inline void poke(uint64_t pc, unsigned long word)
-{
-	if (ptrace(PTRACE_POKETEXT, tracee, (void *)pc, (void *)word))
-		bail("a breakpoint: %s", strerror(errno));
-}
-
 /* At full speed, to the n-th time that this instruction comes next; false: the operation was
  * over before. */
 TAP_FN bool tracee_run_to(uint64_t pc, uint32_t n)
 {
-	unsigned long word = (unsigned long)ptrace(PTRACE_PEEKTEXT, tracee, (void *)pc, NULL);
-	struct user_regs_struct regs;
-	int sig;
-
-	for (;;) {
-		poke(pc, BREAK(word));
-		if (ptrace(PTRACE_CONT, tracee, NULL, NULL))
-			bail("continue: %s", strerror(errno));
-		need(tracee_stopped(&sig) && (sig == SIGTRAP || sig == SIGSTOP),
-		     "on the way it ended with %d (below zero: a status): %s", sig, crew->why);
-		poke(pc, word);
-		if (sig == SIGSTOP)
-			return false;
-		registers(PTRACE_GETREGSET, &regs);
-		regs.TRACEE_PC = pc;
-		registers(PTRACE_SETREGSET, &regs);
+	while (go_to(pc)) {
 		if (--n == 0)
 			return true;
 		tracee_step();
 	}
+	return false;
 }
 
 /* Is the next instruction a system call? */
-TAP_FN bool tracee_calls_system(uint64_t pc)
+TAP_FN bool tracee_calls_system(void)
 {
-	long word = ptrace(PTRACE_PEEKTEXT, tracee, (void *)pc, NULL);
-
+	look();
 #if defined(__x86_64__)
-	return (word & 0xffff) == 0x050f;
+	return (tracee_next.word & 0xffff) == 0x050f;
 #elif defined(__aarch64__)
-	return (uint32_t)word == 0xd4000001u;
+	return (uint32_t)tracee_next.word == 0xd4000001u;
 #else
-	return word == -1;
+	return tracee_next.word == ~0ul;
 #endif
 }
 
