@@ -5,6 +5,8 @@
  * owner: as many blocks are evicted as were asked for, each is in stock or live and in one place,
  * and of a pool that has gone no cell is left.  The owner, before each store of what it does with a
  * stock: the pool goes with it.
+ *
+ *   GPC_T_EACH=1   each store of a writer; else each third or fourth, others in each run
  * Tests: lib/takeover/others.c lib/request/stock.c lib/writer/recall.c */
 #include "config.h"
 
@@ -118,13 +120,31 @@ static bool refill_comes_right(uint64_t store)
 	return good;
 }
 
+/* ---- which stores ---- */
+
+static uint64_t each(uint64_t step)
+{
+	return getenv("GPC_T_EACH") ? 1 : step;
+}
+
+/* Others in each run. */
+static uint64_t first(uint64_t step)
+{
+	return 1 + (uint64_t)getpid() % each(step);
+}
+
+static const char *share(uint64_t step)
+{
+	return each(step) == 1 ? "each" : step == 3 ? "a third" : "a quarter";
+}
+
 static void test_refill(void)
 {
 	bool died = true, good = true;
 	uint64_t n;
 
 	begin();
-	for (n = 1; n < STORES && died && good; n++) {
+	for (n = first(3); n < STORES && died && good; n += each(3)) {
 		owner = cache_attach(STOCK, 0);
 		serve_begin(c);
 		add(owner);
@@ -138,7 +158,8 @@ static void test_refill(void)
 		while (info_of(c).pools)
 			must(gpc_writer_serve(c, 5));
 	}
-	ok(good, "a writer dies before each of %d stores of a refill", (int)n - 2);
+	ok(good, "a writer dies before %s of %d stores of a refill", share(3),
+	   (int)(n - each(3)) - 1);
 	ok(!good || !died, "which are all");
 	clean(c, "refills");
 	cache_end(c);
@@ -168,7 +189,7 @@ static void test_removed(bool answered)
 
 	begin();
 	owner = cache_attach(STOCK, 0);
-	for (n = 1; n < STORES && died && good; n++) {
+	for (n = first(3); n < STORES && died && good; n += each(3)) {
 		struct op *op = ring_op(1, 1);
 
 		serve_begin(c);
@@ -193,8 +214,9 @@ static void test_removed(bool answered)
 		must(gpc_pool_clear(owner, pool, 0, GPC_REMOVE, 2000));
 		serve_end();
 	}
-	ok(good, "the pool goes %s: dead before each of %d stores",
-	   answered ? "with its stock" : "before the refill's answer is taken", (int)n - 2);
+	ok(good, "the pool goes %s: dead before %s of %d stores",
+	   answered ? "with its stock" : "before the refill's answer is taken", share(3),
+	   (int)(n - each(3)) - 1);
 	ok(!good || !died, "which are all");
 	must(gpc_close(owner));
 	must(gpc_writer_serve(c, 50));
@@ -273,8 +295,8 @@ static void test_reaped(void)
 	uint64_t n;
 
 	begin();
-	/* housekeeping is slow, and its stores are many: every fourth one, others in each run */
-	for (n = 1 + (uint64_t)getpid() % 4; n < STORES && died && good; n += 4) {
+	/* housekeeping is slow, and its stores are many */
+	for (n = first(4); n < STORES && died && good; n += each(4)) {
 		pid_t pid = owner_begins(0);
 
 		serve_begin(c);
@@ -289,8 +311,8 @@ static void test_reaped(void)
 		pool = shared->pool;
 		good = pool_went(n, shared->peer);
 	}
-	ok(good, "the owner is dead, and a writer before a quarter of %d stores of its end",
-	   (int)n - 5);
+	ok(good, "the owner is dead, and a writer before %s of %d stores of its end", share(4),
+	   (int)(n - each(4)) - 1);
 	ok(!good || !died, "which are all");
 	clean(c, "dead owners");
 	cache_end(c);

@@ -203,5 +203,5 @@ static size_t fuzz_seed(uint64_t random, uint8_t *to, size_t room)
 }
 
 #ifndef FUZZ_LIBFUZZER
-FUZZ_MAIN("ring", 6000)
+FUZZ_MAIN("ring", 2500)
 #endif

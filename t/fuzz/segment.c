@@ -264,5 +264,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef FUZZ_LIBFUZZER
-FUZZ_MAIN("segment", 10000)
+FUZZ_MAIN("segment", 4000)
 #endif

@@ -129,5 +129,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef FUZZ_LIBFUZZER
-FUZZ_MAIN("tools", 6000)
+FUZZ_MAIN("tools", 3000)
 #endif

@@ -11,14 +11,14 @@
 #include "course.h"
 #include "t/lib/options.h"
 
-#define NEST  100 /* of so many takeovers, one is recorded too */
+#define NEST  200 /* of so many takeovers, one is recorded too */
 #define KINDS ARRAY_SIZE(acts)
 
 static struct {
 	uint64_t seed, sequences, sequence, store, nest;
 	uint32_t seconds;
 	bool only, is_long;
-} opt = { .seed = 1, .sequences = 200, .nest = NEST };
+} opt = { .seed = 1, .sequences = 100, .nest = NEST };
 
 static struct {
 	uint64_t sequence, relocated, full, deepest, deepest_at, stores[KINDS], acts[KINDS];
