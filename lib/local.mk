@@ -233,6 +233,7 @@ lib_gpc_sources = \
 	%reldir%/segment/segment.h \
 	%reldir%/segment/shm.h \
 	%reldir%/segment/shm_alias.h \
+	%reldir%/segment/shm_command.h \
 	%reldir%/segment/shm_memory.h \
 	%reldir%/segment/shm_meter.h \
 	%reldir%/segment/shm_root.h \

@@ -39,7 +39,6 @@ static struct shm_command *add(uint8_t op, uint32_t count, gpc_block block)
 			.op = op,
 			.count = (uint16_t)(i ? 0 : count),
 			.block = block,
-			.to = GPC_NONE,
 			.result = CMD_PENDING,
 		};
 	store_release(&seat->head, seat->head + count);

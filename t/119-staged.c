@@ -93,9 +93,7 @@ static struct shm_command *add(uint8_t op, gpc_block b)
 {
 	struct shm_command *cmd = &burst[nburst++];
 
-	*cmd = (struct shm_command){
-		.op = op, .count = 1, .block = b, .to = GPC_NONE, .result = CMD_PENDING
-	};
+	*cmd = (struct shm_command){ .op = op, .count = 1, .block = b, .result = CMD_PENDING };
 	return cmd;
 }
 
@@ -105,14 +103,14 @@ static void add_publish(gpc_block b)
 	struct shm_command *before = nburst ? &burst[nburst - 1] : NULL, *cmd = add(CMD_PUBLISH, b);
 	uint32_t how = chance(16);
 
-	key_make(cmd->key, how ? 1 + keys_made++ % KEYS : 1 + chance(KEYS));
-	cmd->tag = chance(3);
+	key_make(cmd->publish.key, how ? 1 + keys_made++ % KEYS : 1 + chance(KEYS));
+	cmd->publish.tag = chance(3);
 	if (before && before->op == CMD_PUBLISH && how < 10)
-		memcpy(cmd->parent, before->key, sizeof(cmd->parent));
+		memcpy(cmd->publish.parent, before->publish.key, sizeof(cmd->publish.parent));
 	else if (how < 13)
-		key_make(cmd->parent, 1 + chance(KEYS));
+		key_make(cmd->publish.parent, 1 + chance(KEYS));
 	if (how == 15)
-		cmd->key[0] = cmd->key[1] = 0;
+		cmd->publish.key[0] = cmd->publish.key[1] = 0;
 }
 
 static void add_group(uint8_t op, uint32_t n, bool peek)
@@ -150,7 +148,7 @@ static void burst_make(bool last)
 			add_publish(nhad && chance(30) ? had[chance(nhad)]
 						       : (gpc_block)chance(BLOCKS + 4));
 		else if (which < 16 && nhad)
-			key_make(add(CMD_CLAIM, had[chance(nhad)])->key, 1 + chance(KEYS));
+			key_make(add(CMD_CLAIM, had[chance(nhad)])->claim.key, 1 + chance(KEYS));
 		else if (which < 18)
 			add(drops ? CMD_DROP : CMD_FREE,
 			    drops || !nhad ? (gpc_block)chance(BLOCKS) : had[chance(nhad)]);
@@ -158,7 +156,7 @@ static void burst_make(bool last)
 			/* some longer than what is staged */
 			add_group(CMD_EVICT, 1 + chance(n < 30 ? 24 : 9), true);
 		else
-			key_make(add(CMD_ALIAS, GPC_NONE)->key, 1 + chance(KEYS));
+			key_make(add(CMD_ALIAS, GPC_NONE)->alias.key, 1 + chance(KEYS));
 	}
 	if (chance(3))
 		add_group(chance(3) ? CMD_RESERVE : CMD_EVICT, 1 + chance(24), false);
@@ -213,7 +211,7 @@ static bool same_answers(void)
 	for (i = 0; i < nburst; i++) {
 		const struct shm_command *a = slot(&side[0], i), *b = slot(&side[1], i);
 
-		if (a->result == b->result && a->block == b->block && a->to == b->to)
+		if (!memcmp(a, b, sizeof(*a)))
 			continue;
 		diag("command %d of %d, op %d: %d, block %d, and %d, block %d", (int)i, (int)nburst,
 		     a->op, a->result, a->block, b->result, b->block);

@@ -248,7 +248,7 @@ static void take_any(gpc *handle, struct op *op)
 }
 
 /* A refill of that pool, as only a peer that forges commands sends it. */
-static int forge(gpc *d, int in, uint8_t flags)
+static int forge(gpc *d, int in, uint16_t flags)
 {
 	struct shm_command cmd = {
 		.op = CMD_EVICT, .flags = flags, .pool = (uint8_t)in, .count = 1, .block = GPC_NONE

@@ -88,8 +88,8 @@ static void test_child_of_fetched(void)
 		gpc_key parent = key_of(c, i + 1), own = key_of(c, 1000 + i);
 		uint64_t at;
 
-		memcpy(cmd.parent, parent.w, sizeof(cmd.parent));
-		memcpy(cmd.key, own.w, sizeof(cmd.key));
+		memcpy(cmd.publish.parent, parent.w, sizeof(cmd.publish.parent));
+		memcpy(cmd.publish.key, own.w, sizeof(cmd.publish.key));
 		must(gpc_writer_serve(c, 0));
 		xfer_done(&x[i]);
 		at = put(p, &cmd, 1);
@@ -263,8 +263,8 @@ static void test_bucket(bool dies)
 	xfer_done(&x);
 	serve_some();
 	ok(!is_over(&x), "it is done, and waits for a place that somebody still looks at");
-	memcpy(cmd.parent, key[8].w, sizeof(cmd.parent));
-	memcpy(cmd.key, own.w, sizeof(cmd.key));
+	memcpy(cmd.publish.parent, key[8].w, sizeof(cmd.publish.parent));
+	memcpy(cmd.publish.key, own.w, sizeof(cmd.publish.key));
 	at = put(p, &cmd, 1);
 	serve_some();
 	ok(!is_answered(p, at), "and so does a child");

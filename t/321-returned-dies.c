@@ -148,7 +148,7 @@ static bool answer_tells(void)
 	/* as the library does when nobody waits for the answer */
 	submit(c, owner,
 	       (struct shm_command){
-		       .op = CMD_FREE, .block = named, .life = (uint64_t)WORD_GEN(r->word) + 1 });
+		       .op = CMD_FREE, .block = named, .free.life = WORD_GEN(r->word) + 1 });
 	while (load_acquire(&command(c, owner)->result) == CMD_PENDING)
 		must(gpc_writer_serve(c, 1));
 	return true;
@@ -205,7 +205,7 @@ static void test(const char *what, gpc *of, struct shm_command cmd)
 static int body(void)
 {
 	struct gpc_config cfg = cache_config(0, 0);
-	struct shm_command cmd = { .op = CMD_EVICT, .block = GPC_NONE, .to = GPC_NONE };
+	struct shm_command cmd = { .op = CMD_EVICT, .block = GPC_NONE };
 
 	cfg.max_blocks = 64;
 	cfg.max_pools = 4;
@@ -223,7 +223,7 @@ static int body(void)
 	test("one that takes", owner, cmd);
 	test("a drop", c, (struct shm_command){ .op = CMD_DROP, .block = GPC_BLOCK(pool, 1) });
 	test("a clear", c,
-	     (struct shm_command){ .op = CMD_CLEAR, .pool = (uint8_t)pool, .tag = 2 });
+	     (struct shm_command){ .op = CMD_CLEAR, .pool = (uint8_t)pool, .clear.tag = 2 });
 	must(gpc_close(owner));
 	must(gpc_writer_serve(c, 50));
 	cache_end(c);

@@ -43,8 +43,8 @@ static bool round_of(const struct how *h, uint64_t n, bool *died)
 	must(gpc_alias(c, alias, to, 3, 0, -1));
 	must(gpc_writer_drop(c));
 	*died = writer_dies((struct shm_command){ .op = CMD_ALIAS,
-						  .key = { named.w[0], named.w[1] },
-						  .parent = { is.w[0], is.w[1] } },
+						  .alias.key = { named.w[0], named.w[1] },
+						  .alias.means = { is.w[0], is.w[1] } },
 			    n);
 	first = stands_for(a + 1, a + 5);
 	good = stands_for(a + 2, a + 6) && stands_for(a + 3, a + 7) &&

@@ -321,7 +321,8 @@ static bool end_round(int pool, uint64_t n, uint64_t next, bool *died)
 	struct shm_command clear = { .op = CMD_CLEAR,
 				     .pool = (uint8_t)pool,
 				     .flags = CF_REMOVE,
-				     .generation = seg_pool(&c->seg, (uint32_t)pool)->generation };
+				     .clear.generation =
+					     seg_pool(&c->seg, (uint32_t)pool)->generation };
 
 	must(gpc_writer_drop(c));
 	*died = dies(dies_ending, clear, n);

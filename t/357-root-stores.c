@@ -38,7 +38,7 @@ static struct shm_command request(uint64_t n, uint32_t len)
 	memcpy(rq->backing, &head, 8);
 	memcpy(rq->backing + 8, want, len);
 	rq->backing_size = 8 + len;
-	return (struct shm_command){ .op = CMD_ROOT, .key = { root.w[0], root.w[1] } };
+	return (struct shm_command){ .op = CMD_ROOT, .root.key = { root.w[0], root.w[1] } };
 }
 
 static int kept(uint64_t from, uint64_t to, uint32_t len)

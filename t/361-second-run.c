@@ -15,13 +15,17 @@ static struct shm_seat *seat_of(gpc *c)
 }
 
 /* Of blocks that wait for room, and one that is given back behind them. */
-static void submit(gpc *b, uint32_t op, gpc_block block, uint64_t arg)
+static void submit(gpc *b, uint32_t op, gpc_block block, uint32_t life)
 {
 	struct shm_command *cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
 
 	*cmd = (struct shm_command){
-		.op = (uint8_t)op, .count = 1, .block = block, .arg = arg, .result = CMD_PENDING
+		.op = (uint8_t)op, .count = 1, .block = block, .result = CMD_PENDING
 	};
+	if (op == CMD_DROP)
+		cmd->drop.life = life;
+	else if (op == CMD_FREE)
+		cmd->free.life = life;
 	store_release(&seat_of(b)->head, seat_of(b)->head + 1);
 }
 
@@ -183,8 +187,9 @@ static void test_demote(void)
 	must(gpc_drop(c, &x, 1, NULL, 0, -1));
 	must(gpc_writer_drop(c));
 	cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
-	submit(b, CMD_DEMOTE, x, 1);
-	cmd->to_pool = 1;
+	submit(b, CMD_DEMOTE, x, 0);
+	cmd->move.any = 1;
+	cmd->move.to_pool = 1;
 	must(gpc_writer_take(c, 0, 0));
 	must(gpc_writer_serve(c, 10));
 	is_int(cmd->result, 1, "a demotion of any block finds another one");

@@ -24,7 +24,7 @@ static void give_back(gpc_block b)
 	const struct shm_record *r = seg_record(&c->seg, (uint32_t)b);
 
 	submit(c, (struct shm_command){
-			  .op = CMD_FREE, .block = b, .life = (uint64_t)WORD_GEN(r->word) + 1 });
+			  .op = CMD_FREE, .block = b, .free.life = WORD_GEN(r->word) + 1 });
 	while (waits(c))
 		must(gpc_writer_serve(c, 1));
 }
@@ -47,9 +47,7 @@ static bool one_went(void)
 
 static void test_evict(void)
 {
-	struct shm_command evict = {
-		.op = CMD_EVICT, .flags = CF_TAKE, .block = GPC_NONE, .to = GPC_NONE
-	};
+	struct shm_command evict = { .op = CMD_EVICT, .flags = CF_TAKE, .block = GPC_NONE };
 	uint64_t n, key = 1;
 	bool died = true, good = true;
 
@@ -77,9 +75,7 @@ static void test_evict(void)
  * takes. */
 static void test_peek(void)
 {
-	struct shm_command peek = {
-		.op = CMD_EVICT, .flags = CF_PEEK, .block = GPC_NONE, .to = GPC_NONE
-	};
+	struct shm_command peek = { .op = CMD_EVICT, .flags = CF_PEEK, .block = GPC_NONE };
 	bool died = true, good = true;
 	gpc_block out, named;
 	uint64_t n;
@@ -114,7 +110,7 @@ static bool named_end(gpc_block b, enum named how)
 	const struct shm_command *cmd = command(c);
 	uint32_t record = pool_record(&c->seg, b);
 	struct ref_sum sum = { 0 };
-	bool given = cmd->result == 1 && cmd->to == 0, ours = hold_is_owner(c, record);
+	bool given = cmd->result == 1 && cmd->evict.why == 0, ours = hold_is_owner(c, record);
 
 	if (!given && WORD_STATE(seg_record(&c->seg, record)->word) == FREE)
 		return false; /* with a reference on it */
@@ -144,8 +140,8 @@ static bool named_round(uint64_t n, enum named how, bool *died)
 	if (how != IDLE && !hold_offer(cell))
 		bail("the cell is 0x%x", *cell);
 	reclaim.block = b;
-	reclaim.parent[0] = k.w[0];
-	reclaim.parent[1] = k.w[1];
+	reclaim.evict.key[0] = k.w[0];
+	reclaim.evict.key[1] = k.w[1];
 	must(gpc_writer_drop(c));
 	*died = writer_dies(reclaim, n);
 	if (how == GIVEN_UP)
@@ -178,7 +174,7 @@ static void test_named(enum named how, const char *what)
 		good = named_round(n, how, &died);
 	ok(good, "a writer dies before store %d of a reclaim, %s", (int)n - 1, what);
 	if (!good)
-		diag("answer %d, %d; %d of %d are free", command(c)->result, command(c)->to,
+		diag("answer %d, %d; %d of %d are free", command(c)->result, command(c)->evict.why,
 		     (int)stats_of(c, -1).free_blocks, BLOCKS);
 	ok(!good || !died, "all of its stores: %d", (int)n - 2);
 	clean(c, what);
@@ -238,8 +234,8 @@ static bool commit_round(gpc *d, uint64_t n, bool *died)
 	commit =
 		(struct shm_command){ .op = CMD_COMMIT,
 				      .block = m.from,
-				      .to = m.to,
-				      .move_op =
+				      .commit.to = m.to,
+				      .commit.move_op =
 					      seg_record(&c->seg, pool_record(&c->seg, m.to))->op };
 	part_with(m.to);
 	must(gpc_writer_drop(c));

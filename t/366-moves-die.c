@@ -146,8 +146,8 @@ static struct shm_command commit_of(const struct gpc_move *m)
 {
 	return (struct shm_command){ .op = CMD_COMMIT,
 				     .block = m->from,
-				     .to = m->to,
-				     .move_op =
+				     .commit.to = m->to,
+				     .commit.move_op =
 					     seg_record(&c->seg, pool_record(&c->seg, m->to))->op };
 }
 
@@ -203,7 +203,9 @@ static gpc_block comes_anew(struct shm_command *cmd)
 
 	before = put(ram);
 	must(gpc_reserve(c, vram, 1, &b, NULL, 0, 1000));
-	*cmd = (struct shm_command){ .op = CMD_PUBLISH, .block = b, .key = { k.w[0], k.w[1] } };
+	*cmd = (struct shm_command){ .op = CMD_PUBLISH,
+				     .block = b,
+				     .publish.key = { k.w[0], k.w[1] } };
 	return b;
 }
 
@@ -213,9 +215,10 @@ static gpc_block is_known(struct shm_command *cmd)
 
 	before = put(vram);
 	b = put(ram);
-	*cmd = (struct shm_command){
-		.op = CMD_DEMOTE, .pool = (uint8_t)vram, .to_pool = (uint8_t)ram, .block = before
-	};
+	*cmd = (struct shm_command){ .op = CMD_DEMOTE,
+				     .pool = (uint8_t)vram,
+				     .move.to_pool = (uint8_t)ram,
+				     .block = before };
 	return b;
 }
 

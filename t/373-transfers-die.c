@@ -128,7 +128,7 @@ static void device_is_done(gpc *p)
 
 static void puts_cut(gpc *p)
 {
-	struct shm_command cmd = { .op = CMD_CUT, .transfer = 1 << 6 | 3, .from = 1 };
+	struct shm_command cmd = { .op = CMD_CUT, .cut.transfer = 1 << 6 | 3, .cut.from = 1 };
 
 	put(p, &cmd, 1);
 }

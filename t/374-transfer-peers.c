@@ -155,11 +155,11 @@ static void test_bad_ranks(void)
 	for (i = 0; i < ARRAY_SIZE(lists); i++) {
 		memset(&cmd, 0, sizeof(cmd));
 		cmd.op = CMD_PROMOTE;
-		cmd.to_pool = VRAM;
+		cmd.move.to_pool = VRAM;
 		cmd.block = sources[0];
-		cmd.transfer = 1 << 6;
-		memset(cmd.rank, SHM_NO_PEER, sizeof(cmd.rank));
-		memcpy(cmd.rank, lists[i], sizeof(lists[i]));
+		cmd.move.transfer = 1 << 6;
+		memset(cmd.move.rank, SHM_NO_PEER, sizeof(cmd.move.rank));
+		memcpy(cmd.move.rank, lists[i], sizeof(lists[i]));
 		is_int(run1(c, cmd), answers[i], "ranks %u, %u", lists[i][0], lists[i][1]);
 	}
 	must(gpc_release(c, sources, 2));

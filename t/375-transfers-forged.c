@@ -175,6 +175,11 @@ static void test_takeover(enum damage how)
 	cache_end(c);
 }
 
+static uint64_t any_name(const uint64_t *odd)
+{
+	return odd[chance(10)] + (uint64_t)chance(64) * chance(100);
+}
+
 /* ---- commands ---- */
 
 /* Whatever stands in them: an answer, and nothing is left when the peer has gone. */
@@ -193,18 +198,26 @@ static void test_random(void)
 		uint64_t at;
 
 		memset(cmd, 0, sizeof(cmd));
-		for (j = 0; j < 3; j++)
+		for (j = 0; j < 3; j++) {
 			cmd[j] = (struct shm_command){
 				.op = (uint8_t)(chance(3)   ? CMD_PROMOTE
 						: chance(2) ? CMD_DEMOTE
 							    : CMD_CUT),
 				.pool = (uint8_t)chance(3),
-				.to_pool = (uint8_t)chance(3),
 				.block = chance(8) ? b[chance(4)] : (gpc_block)chance(1 << 25),
-				.transfer = odd[chance(10)] + (uint64_t)chance(64) * chance(100),
-				.from = odd[chance(10)],
 			};
-		memset(cmd[0].rank, chance(4) ? 255 : (int)chance(256), sizeof(cmd[0].rank));
+			if (cmd[j].op == CMD_CUT) {
+				cmd[j].cut.transfer = any_name(odd);
+				cmd[j].cut.from = odd[chance(10)];
+				continue;
+			}
+			cmd[j].move.to_pool = (uint8_t)chance(3);
+			cmd[j].move.transfer = any_name(odd);
+			cmd[j].move.any = !chance(4);
+		}
+		if (cmd[0].op != CMD_CUT)
+			memset(cmd[0].move.rank, chance(4) ? 255 : (int)chance(256),
+			       sizeof(cmd[0].move.rank));
 		at = put(p, cmd, cmd[0].op == CMD_CUT ? 1 : 1 + chance(3));
 		n += answer(p, at) != CMD_PENDING;
 		take_answers(p);

@@ -58,15 +58,18 @@ static void use_parked(struct brat *g)
 		const struct shm_record *r = seg_record(&g->c->seg, list[i]);
 		struct shm_command cmd = { .count = 1,
 					   .block = block_of(g, list[i]),
-					   .to = block_of(g, list[i]),
-					   .arg = r->op,
-					   .flags = CF_UNCHAINED,
-					   .key = { crew_mix(i), 5 } };
+					   .flags = CF_UNCHAINED };
 		uint32_t word = r->word;
 
 		for (j = 0; j < ARRAY_SIZE(op); j++) {
 			cmd.op = op[j];
 			cmd.flags = j == 3 ? CF_CANCEL : CF_UNCHAINED;
+			memset(&cmd.publish, 0, sizeof(cmd.publish)); /* FREE: of any life */
+			if (op[j] == CMD_COMMIT)
+				cmd.commit = (struct shm_cmd_commit){ .to = cmd.block,
+								      .move_op = r->op };
+			else if (op[j] == CMD_PUBLISH)
+				cmd.publish = (struct shm_cmd_publish){ .key = { crew_mix(i), 5 } };
 			ask_refused(g, cmd, "a block of a waiting command");
 			need(r->word == word,
 			     "op %u on a block of a waiting command: "
@@ -78,8 +81,8 @@ static void use_parked(struct brat *g)
 	must_be(answer(g, from), PARKED);
 	for (i = 0; i < PARKED; i++) {
 		crew_own(slot(g, from + i)->block);
-		if (slot(g, from + i)->to >= 0)
-			crew_own(slot(g, from + i)->to);
+		if (slot(g, from + i)->reserve.to >= 0)
+			crew_own(slot(g, from + i)->reserve.to);
 	}
 	must_be(its(g, RESERVED, list), PARKED + VICTIMS);
 }
@@ -88,13 +91,15 @@ static void wrong_counts(struct brat *g)
 {
 	static const uint8_t op[] = { CMD_RESERVE, CMD_EVICT, CMD_DEMOTE, CMD_PROMOTE, CMD_COMMIT };
 	static const uint32_t count[] = { 0, 2, SHM_RING, SHM_RING + 1, 1u << 31, UINT32_MAX };
-	struct shm_command cmd = { .pool = PLAY, .to_pool = ATTIC };
+	struct shm_command cmd = { .pool = PLAY };
 	uint32_t i, j;
 
 	for (i = 0; i < ARRAY_SIZE(op); i++)
 		for (j = 0; j < ARRAY_SIZE(count); j++) {
 			cmd.op = op[i];
 			cmd.count = count[j];
+			if (op[i] == CMD_DEMOTE || op[i] == CMD_PROMOTE)
+				cmd.move.to_pool = ATTIC;
 			ask_refused(g, cmd, "a wrong count");
 		}
 }

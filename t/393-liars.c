@@ -201,13 +201,13 @@ static void foreign_move(gpc *c)
 	struct shm_command cmd = { .op = CMD_COMMIT,
 				   .count = 1,
 				   .block = (gpc_block)crew->count[N_FROM],
-				   .to = (gpc_block)crew->count[N_TO],
-				   .arg = crew->count[N_OP] };
+				   .commit.to = (gpc_block)crew->count[N_TO],
+				   .commit.move_op = crew->count[N_OP] };
 
 	must_be(ask(c, cmd), -ESTALE);
 	cmd.flags = CF_CANCEL;
 	must_be(ask(c, cmd), -ESTALE);
-	cmd = (struct shm_command){ .op = CMD_FREE, .count = 1, .block = cmd.to };
+	cmd = (struct shm_command){ .op = CMD_FREE, .count = 1, .block = cmd.commit.to };
 	must_be(ask(c, cmd), -EPERM);
 }
 
@@ -237,11 +237,13 @@ static void wrong_ids(gpc *c)
 				.op = op[j],
 				.count = 1,
 				.block = id[i],
-				.to = id[i],
 				.flags = j == 3 ? CF_CANCEL : CF_UNCHAINED,
-				.key = { k.w[0], k.w[1] },
-				.arg = 5,
 			};
+
+			if (op[j] == CMD_PUBLISH)
+				cmd.publish = (struct shm_cmd_publish){ .key = { k.w[0], k.w[1] } };
+			else if (op[j] == CMD_COMMIT)
+				cmd.commit = (struct shm_cmd_commit){ .to = id[i], .move_op = 5 };
 
 			r = ask(c, cmd);
 			need(r < 0, "op %u on block 0x%x: %d", op[j], (unsigned)id[i], r);

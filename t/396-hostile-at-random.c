@@ -20,33 +20,83 @@ static gpc_block any_block(struct brat *g)
 	return block_of(g, record);
 }
 
+static void any_publish(struct brat *g, struct shm_cmd_publish *ret)
+{
+	gpc_key key = crew_key(4000 + below(g, 12)), parent = crew_key(4000 + below(g, 12));
+
+	*ret = (struct shm_cmd_publish){ .key = { key.w[0], key.w[1] },
+					 .tag = below(g, 3),
+					 .source = any_block(g),
+					 .source_life = (uint32_t)nasty(g),
+					 .clears = (uint32_t)nasty(g) };
+	if (below(g, 3))
+		memcpy(ret->parent, &parent, sizeof(parent));
+}
+
+/* Those of its kind, or those of another one. */
+static void any_arguments(struct brat *g, struct shm_command *cmd)
+{
+	gpc_block to = any_block(g);
+	uint32_t record = pool_record(&g->c->seg, to);
+
+	any_publish(g, &cmd->publish); /* key, too, of claims, aliases and roots */
+	switch (below(g, 8) ? cmd->op : below(g, CMD_LAST)) {
+	case CMD_FREE:
+	case CMD_DROP:
+	case CMD_UNCLAIM:
+		cmd->free.life = (uint32_t)nasty(g);
+		break;
+	case CMD_CLAIM:
+		cmd->claim.life = (uint32_t)nasty(g);
+		break;
+	case CMD_RESERVE:
+		cmd->group_state = below(g, 4) ? GROUP_OPEN : nasty(g);
+		cmd->reserve.headroom = nasty(g);
+		break;
+	case CMD_EVICT:
+		cmd->group_state = below(g, 4) ? GROUP_OPEN : nasty(g);
+		cmd->evict.headroom = nasty(g);
+		break;
+	case CMD_DEMOTE:
+	case CMD_PROMOTE:
+		cmd->group_state = below(g, 4) ? GROUP_OPEN : nasty(g);
+		cmd->move.transfer = below(g, 2) ? nasty(g) : 0;
+		cmd->move.to_pool = below(g, 2) ? ATTIC : PLAY;
+		cmd->move.any = below(g, 2);
+		break;
+	case CMD_COMMIT:
+		cmd->commit.to = to;
+		cmd->commit.move_op = record != SHM_NO_RECORD && below(g, 4)
+					      ? seg_record(&g->c->seg, record)->op
+					      : nasty(g);
+		break;
+	case CMD_CLEAR:
+		cmd->clear.generation = nasty(g);
+		cmd->clear.tag = below(g, 3);
+		cmd->clear.begun = below(g, 3);
+		break;
+	case CMD_CUT:
+		cmd->cut.transfer = nasty(g);
+		cmd->cut.from = nasty(g);
+	}
+}
+
 /* Of any kind; but what all may do to each other's blocks (drop, clear, demote, evict,
  * reserve more than is good) it does only outside of HOME. */
 static struct shm_command any_command(struct brat *g)
 {
 	static const uint8_t pool[] = { ATTIC, PLAY, PLAY, PLAY, 7, 100, 0xff };
 	static const uint32_t count[] = { 1, 1, 1, 2, 3, 8, 0, 64, UINT32_MAX };
-	gpc_block block = any_block(g), to = any_block(g);
+	gpc_block block = any_block(g);
 	struct shm_command cmd = {
 		.op = (uint8_t)(below(g, 16) ? 1 + below(g, CMD_LAST) : below(g, 256)),
-		.flags = (uint8_t)(below(g, 256) & ~(uint32_t)CF_REMOVE),
+		.flags = (uint16_t)(below(g, CF_IDLE << 1) & ~(uint32_t)CF_REMOVE),
 		.pool = pool[below(g, ARRAY_SIZE(pool))],
-		.to_pool = pool[below(g, 3)],
 		.count = count[below(g, ARRAY_SIZE(count))],
 		.block = block,
-		.to = to,
-		.arg = nasty(g),
-		.tag = below(g, 3),
 	};
-	gpc_key key = crew_key(4000 + below(g, 12));
-	gpc_key parent = crew_key(4000 + below(g, 12));
-	uint32_t record = pool_record(&g->c->seg, to);
 
-	memcpy(cmd.key, &key, sizeof(key));
-	if (below(g, 3))
-		memcpy(cmd.parent, &parent, sizeof(parent));
-	if (record != SHM_NO_RECORD && below(g, 4))
-		cmd.arg = seg_record(&g->c->seg, record)->op;
+	any_arguments(g, &cmd);
 	if (cmd.op == CMD_CLEAR)
 		cmd.pool = PLAY;
 	if ((cmd.op == CMD_DROP || cmd.op == CMD_DEMOTE) && GPC_POOL(block) == HOME)

@@ -3,8 +3,8 @@
 # gpc_segment(5) tells the bytes of shm.h and its parts: each row of its tables becomes a static assertion,
 # the rows of a table leave no byte out, every field that is no padding (pad0, pad1 ...) is on the page by
 # its name, and version and operations agree.
-# Tests: man/gpc_segment.5 lib/segment/shm.h lib/segment/shm_alias.h lib/segment/shm_memory.h
-#   lib/segment/shm_meter.h lib/segment/shm_root.h lib/segment/shm_tiers.h
+# Tests: man/gpc_segment.5 lib/segment/shm.h lib/segment/shm_alias.h lib/segment/shm_command.h
+#   lib/segment/shm_memory.h lib/segment/shm_meter.h lib/segment/shm_root.h lib/segment/shm_tiers.h
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 CC=${CC:-cc}
@@ -86,7 +86,7 @@ hidden()	# STRUCT
 	done <"$tmp/fields"
 }
 
-for struct in $(sed -n 's/^struct \(shm_[a-z]*\) {.*/\1/p' "$srcdir"/lib/segment/shm*.h); do
+for struct in $(sed -n 's/^struct \(shm_[a-z_]*\) {.*/\1/p' "$srcdir"/lib/segment/shm*.h); do
 	assertions "$struct" >"$tmp/$struct.c"
 	holds "$struct" "$struct is as the page has it"
 	hides=$(hidden "$struct")
@@ -101,7 +101,7 @@ printf '#include "segment/shm.h"\n_Static_assert(SHM_VERSION == %s, "version of 
 holds version "the page describes this version"
 
 # operations of a ring, in the order of the enumeration
-sed -n '/CMD_NONE = 0/,/CMD_LAST/s/^	CMD_\([A-Z]*\),.*/\1/p' "$srcdir/lib/segment/shm.h" |
+sed -n '/CMD_NONE = 0/,/CMD_LAST/s/^	CMD_\([A-Z]*\),.*/\1/p' "$srcdir/lib/segment/shm_command.h" |
 	sed 's/NOP/NOTHING/' | tr 'A-Z' 'a-z' | awk '{ print NR, $1 }' >"$tmp/ops"
 awk '/^\.Ss / { on = /Commands/ } on && /^\.It [0-9]+ Ta [a-z]/ { print $2, $4 }' "$page" \
 	>"$tmp/page-ops"

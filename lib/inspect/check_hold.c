@@ -58,7 +58,7 @@ static void name_blocks(struct check *k, uint32_t peer)
 		if (cmd->op == CMD_PUBLISH || cmd->op == CMD_FREE)
 			name(k, peer, cmd->block);
 		else if (cmd->op == CMD_COMMIT)
-			name(k, peer, cmd->to);
+			name(k, peer, cmd->commit.to);
 	}
 }
 

@@ -208,7 +208,7 @@ static void take_late(struct transfers *t, uint32_t slot, int32_t result)
 /* The target has the caller's reference from here on, and the note of its source. */
 static void take_target(gpc *c, const struct shm_command *s, bool fetches, struct ref_sum *sum)
 {
-	uint32_t to = pool_record(&c->seg, s->to), from = pool_record(&c->seg, s->block);
+	uint32_t to = pool_record(&c->seg, s->move.to), from = pool_record(&c->seg, s->block);
 
 	if (to == SHM_NO_RECORD)
 		return;
@@ -216,7 +216,7 @@ static void take_target(gpc *c, const struct shm_command *s, bool fetches, struc
 		notes_move(c, to);
 	if (!fetches)
 		return;
-	hold_step(c, to, s->to, HOLD_FETCHED, sum);
+	hold_step(c, to, s->move.to, HOLD_FETCHED, sum);
 	if (from != SHM_NO_RECORD)
 		refs_drop(c, from, s->block, sum);
 }
@@ -236,9 +236,9 @@ static void take_answer(gpc *c, struct op *op)
 	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
 
-		if (s->to >= 0)
+		if (s->move.to >= 0)
 			take_target(c, s, fetches, &sum);
-		op->out[i] = (struct answer){ { { s->block, s->to, GPC_NONE } } };
+		op->out[i] = (struct answer){ { { s->block, s->move.to, GPC_NONE } } };
 	}
 	if (op->result >= 0 && (uint32_t)op->result < op->n)
 		op->out[op->result].result = ring_slot(c, op, (uint32_t)op->result)->result;
@@ -248,10 +248,10 @@ static void take_answer(gpc *c, struct op *op)
 /* A value tells one life of a slot; a command that was refused has used it up. */
 static void ask_anew(gpc *c, struct shm_command *cmds)
 {
-	uint32_t slot = (uint32_t)cmds->transfer % SHM_TRANSFERS;
+	uint32_t slot = (uint32_t)cmds->move.transfer % SHM_TRANSFERS;
 
 	transfer_renew(c, slot);
-	cmds->transfer = transfer_name(c->transfers, slot);
+	cmds->move.transfer = transfer_name(c->transfers, slot);
 	cmds->group_state = GROUP_OPEN;
 }
 
@@ -283,10 +283,10 @@ static struct shm_command *commands(const struct bring *b, const struct shm_comm
 		return NULL;
 	}
 	cmds[0] = *head;
-	cmds[0].transfer = transfer_name(b->c->transfers, b->slot);
-	memset(cmds[0].rank, SHM_NO_PEER, sizeof(cmds[0].rank));
+	cmds[0].move.transfer = transfer_name(b->c->transfers, b->slot);
+	memset(cmds[0].move.rank, SHM_NO_PEER, sizeof(cmds[0].move.rank));
 	for (i = 0; i < b->nranks; i++)
-		cmds[0].rank[i] = (uint8_t)b->ranks[i];
+		cmds[0].move.rank[i] = (uint8_t)b->ranks[i];
 	for (i = 0; i < b->n; i++)
 		cmds[i].block = b->item[i].from;
 	return cmds;

@@ -101,8 +101,8 @@ static void take_claims(gpc *c, struct op *op)
 		const struct shm_command *s = ring_slot(c, op, i);
 
 		op->out[i].block = s->block;
-		op->out[i].to = s->result < 0 ? s->result : s->op == CMD_CLAIM ? s->to : s->result;
-		op->out[i].victim = (int32_t)s->victim_to;
+		op->out[i].to = s->result < 0 || s->op != CMD_CLAIM ? s->result : s->claim.state;
+		op->out[i].victim = s->op == CMD_CLAIM ? (int32_t)s->claim.ahead : 0;
 	}
 }
 
@@ -122,14 +122,15 @@ static int ask_part(gpc *c, uint32_t cmd, const gpc_key *keys, const gpc_block *
 		return err_set(ENOMEM, "no memory for %u commands", n);
 	}
 	for (i = 0; i < n; i++) {
-		cmds[i] = (struct shm_command){ .op = (uint8_t)cmd,
-						.count = 1,
-						.block = blocks[i],
-						.life = ring_life(c, blocks[i]) };
-		if (keys) {
-			cmds[i].key[0] = keys[i].w[0];
-			cmds[i].key[1] = keys[i].w[1];
-		}
+		cmds[i] =
+			(struct shm_command){ .op = (uint8_t)cmd, .count = 1, .block = blocks[i] };
+		if (cmd == CMD_CLAIM)
+			cmds[i].claim = (struct shm_cmd_claim){
+				.key = { keys[i].w[0], keys[i].w[1] },
+				.life = ring_life(c, blocks[i]),
+			};
+		else
+			cmds[i].unclaim.life = ring_life(c, blocks[i]);
 	}
 	op->take = take_claims;
 	err = ring_call(c, op, cmds, deadline, &pending);

@@ -167,7 +167,7 @@ static int why_not(const struct fetch *f, uint32_t i)
 static int ask(struct fetch *f, uint64_t deadline)
 {
 	struct bring *b = f->b;
-	struct shm_command head = { .op = CMD_PROMOTE, .to_pool = (uint8_t)f->to };
+	struct shm_command head = { .op = CMD_PROMOTE, .move.to_pool = (uint8_t)f->to };
 	uint32_t asked = b->n, i;
 	int got = bring_ask(b, &head, deadline);
 

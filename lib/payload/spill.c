@@ -47,8 +47,8 @@ static int spill_with(struct bring *b, const struct spill *s, uint32_t *ret_copi
 {
 	struct shm_command head = { .op = CMD_DEMOTE,
 				    .pool = (uint8_t)s->from,
-				    .to_pool = (uint8_t)s->to,
-				    .any = !s->blocks,
+				    .move.to_pool = (uint8_t)s->to,
+				    .move.any = !s->blocks,
 				    .flags = s->flags & GPC_COPY ? CF_COPY : 0 };
 	uint32_t i, whole;
 	int err = begin(b, s), why;

@@ -44,7 +44,9 @@ static void take_cut(gpc *c, struct op *op)
 /* False: the ring has no room, or there is no memory: later. */
 static bool send_cut(gpc *c, uint32_t slot, gpc_transfer name, uint32_t from)
 {
-	struct shm_command cmd = { .op = CMD_CUT, .count = 1, .transfer = name, .from = from };
+	struct shm_command cmd = {
+		.op = CMD_CUT, .count = 1, .cut.transfer = name, .cut.from = from
+	};
 	struct op *op = ring_op(1, 1);
 
 	if (!op)

@@ -156,7 +156,7 @@ static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 			if (op->sent && op->sent[i].record == record && op->sent[i].life == life &&
 			    ring_slot(c, op, i)->block == block)
 				op->sent[i].given_up = true;
-			else if (op->commits && ring_slot(c, op, i)->to == block &&
+			else if (op->commits && ring_slot(c, op, i)->commit.to == block &&
 				 op->out[i].life == life)
 				op->out[i].given_up = true;
 }
@@ -273,7 +273,7 @@ static bool send_some(gpc *c, uint32_t n)
 	for (i = 0; op && i < n; i++) {
 		cmds[i].op = CMD_FREE;
 		cmds[i].block = b[i].block;
-		cmds[i].life = (uint64_t)WORD_GEN(b[i].word) + 1;
+		cmds[i].free.life = WORD_GEN(b[i].word) + 1;
 	}
 	if (op)
 		op->send = send_back;

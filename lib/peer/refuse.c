@@ -328,7 +328,7 @@ static const char *pool_text(char text[BLOCK_TEXT], const char *argument, uint32
 static int refuse_room(const struct shm_command *head, const char *argument, uint32_t pool,
 		       const struct shm_pool *p, uint32_t n)
 {
-	unsigned long long headroom = head->headroom;
+	unsigned long long headroom = head->op == CMD_RESERVE ? head->reserve.headroom : 0;
 	uint32_t blocks = load_relaxed(&p->blocks);
 	char text[BLOCK_TEXT];
 
@@ -381,10 +381,10 @@ static int refuse_same_space(const struct shm_command *head, uint32_t from, uint
 /* -EINVAL of demote or promote: blocks[0] cannot be the source, in this order. */
 static int refuse_source(const gpc *c, const struct shm_command *head, uint32_t to)
 {
-	uint32_t from = head->any ? head->pool : (uint32_t)GPC_POOL(head->block);
+	uint32_t from = head->move.any ? head->pool : (uint32_t)GPC_POOL(head->block);
 	char block[BLOCK_TEXT];
 
-	if (!head->any && pool_record(&c->seg, head->block) == SHM_NO_RECORD)
+	if (!head->move.any && pool_record(&c->seg, head->block) == SHM_NO_RECORD)
 		return refuse_block(c, "blocks", 0, head->block);
 	block_text(block, head->block);
 	if (from == to)
@@ -424,7 +424,7 @@ static int refuse_taken(const struct shm_command *head, uint32_t to)
 			"transfer moves it, or another peer brings its key there: fetch again when "
 			"that is over, or compute it",
 			to, block);
-	if (head->any)
+	if (head->move.any)
 		return err_set(
 			EALREADY,
 			"the least recent leaf of pool %u, from, is moved by another "
@@ -453,14 +453,14 @@ static int refuse_move(const gpc *c, const struct shm_command *head, uint32_t to
 	case -EALREADY:
 		return refuse_taken(head, to);
 	case -ESTALE:
-		if (load_acquire(&p->state) != POOL_READY || head->any)
+		if (load_acquire(&p->state) != POOL_READY || head->move.any)
 			return refuse_pool(c, "to", (int)to);
 		return err_set(ESTALE,
 			       "blocks[0] is %s: no key is in it: publish it first, or "
 			       "it was evicted",
 			       block);
 	case -ENOSPC:
-		if (head->any)
+		if (head->move.any)
 			return err_set(ENOSPC,
 				       "n is %u: pool %u, from, has no leaf that nobody holds, "
 				       "or pool %u, to, has no room",
@@ -477,7 +477,7 @@ static int refuse_move(const gpc *c, const struct shm_command *head, uint32_t to
 int refuse_group(const gpc *c, const struct shm_command *cmds, uint32_t n, int32_t err)
 {
 	bool is_move = cmds->op == CMD_DEMOTE || cmds->op == CMD_PROMOTE;
-	uint32_t pool = is_move ? cmds->to_pool : cmds->pool;
+	uint32_t pool = is_move ? cmds->move.to_pool : cmds->pool;
 	const char *argument = is_move ? "to" : "pool";
 
 	if (is_move && pool == SHM_NO_POOL) {

@@ -147,13 +147,13 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 	return 0;
 }
 
-uint64_t ring_life(gpc *c, gpc_block block)
+uint32_t ring_life(gpc *c, gpc_block block)
 {
 	uint32_t record = pool_record(&c->seg, block);
 
 	if (record == SHM_NO_RECORD)
 		return 0;
-	return (uint64_t)WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
+	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
 }
 
 void ring_turn_locked(gpc *c)

@@ -87,7 +87,7 @@ int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
  * is longer than LAST_NS, and behind one that was, none begins. */
 void ring_leave(gpc *c, uint64_t when);
 /* What FREE and DROP say about their block: its present generation + 1; 0 = there is none. */
-uint64_t ring_life(gpc *c, gpc_block block);
+uint32_t ring_life(gpc *c, gpc_block block);
 /* Take what was answered; give back what waits for room. */
 void ring_turn(gpc *c);
 void ring_turn_locked(gpc *c);

@@ -13,7 +13,7 @@ void rouse_waiters(gpc *c, const struct shm_command *cmds, uint32_t n)
 	uint32_t i, record;
 
 	for (i = 0; c->spare_cpus && i < n; i++) {
-		gpc_key key = { { cmds[i].key[0], cmds[i].key[1] } };
+		gpc_key key = { { cmds[i].claim.key[0], cmds[i].claim.key[1] } };
 		struct shm_wait *word = &shared->wait[wait_word(&key)];
 
 		record = pool_record(&c->seg, cmds[i].block);

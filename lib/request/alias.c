@@ -45,8 +45,8 @@ static int alias_part(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t 
 	for (i = 0; i < n; i++)
 		cmds[i] = (struct shm_command){ .op = CMD_ALIAS,
 						.count = 1,
-						.key = { alias[i].w[0], alias[i].w[1] },
-						.parent = { to[i].w[0], to[i].w[1] } };
+						.alias.key = { alias[i].w[0], alias[i].w[1] },
+						.alias.means = { to[i].w[0], to[i].w[1] } };
 	op->take = take_alias;
 	err = ring_call(c, op, cmds, deadline, &pending);
 	if (err == 0 && op->result < 0) /* of a writer that refuses what this side does not */

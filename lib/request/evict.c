@@ -12,7 +12,7 @@
 
 struct evict { /* a call's arguments */
 	uint32_t pool;
-	uint8_t how;
+	uint16_t how;
 	uint64_t deadline;
 	struct shm_command *cmds; /* for one part */
 };
@@ -27,7 +27,7 @@ static int evict_part(gpc *c, const struct evict *e, uint32_t n, uint32_t before
 		.op = CMD_EVICT,
 		.pool = (uint8_t)e->pool,
 		.flags = e->how,
-		.headroom = e->how & CF_PEEK ? before : 0,
+		.evict.headroom = e->how & CF_PEEK ? before : 0,
 	};
 	got = request_group(c, e->cmds, n, e->deadline, &op);
 	if (got < 0)

@@ -64,8 +64,8 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 {
 	struct shm_command head = { .op = CMD_DEMOTE,
 				    .pool = (uint8_t)from,
-				    .to_pool = to < 0 ? SHM_NO_POOL : (uint8_t)to,
-				    .any = !blocks,
+				    .move.to_pool = to < 0 ? SHM_NO_POOL : (uint8_t)to,
+				    .move.any = !blocks,
 				    .flags = flags & GPC_COPY ? CF_COPY : 0 };
 	int err = request_check(c, flags, GPC_COPY, true);
 
@@ -92,9 +92,9 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 			   int timeout_ms)
 {
 	struct shm_command head = { .op = CMD_PROMOTE,
-				    .to_pool = (uint8_t)to,
-				    .flags = (uint8_t)((flags & GPC_COPY ? CF_COPY : 0) |
-						       (victims ? CF_MOVES : 0)) };
+				    .move.to_pool = (uint8_t)to,
+				    .flags = (uint16_t)((flags & GPC_COPY ? CF_COPY : 0) |
+							(victims ? CF_MOVES : 0)) };
 	int err = request_check(c, flags, GPC_COPY, true);
 
 	if (err == 0)
@@ -118,10 +118,10 @@ static bool take_target(gpc *c, const struct answer *a, const struct shm_command
 	if (hold_life(c, a->target) != a->life)
 		return false;
 	if (a->given_up) {
-		hold_step(c, a->target, s->to, HOLD_FREED, sum);
+		hold_step(c, a->target, s->commit.to, HOLD_FREED, sum);
 		return false;
 	}
-	hold_step(c, a->target, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, sum);
+	hold_step(c, a->target, s->commit.to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, sum);
 	return s->result >= 0;
 }
 
@@ -144,7 +144,7 @@ static void take_commit(gpc *c, struct op *op)
 
 			if (s->result == 0 &&
 			    (from == SHM_NO_RECORD || !refs_drop(c, from, s->block, &sum)) && ours)
-				refs_drop(c, to, s->to, &sum);
+				refs_drop(c, to, s->commit.to, &sum);
 		}
 		op->out[i].result = s->result;
 	}
@@ -162,7 +162,7 @@ static bool is_held(gpc *c, uint32_t record)
  * more: the writer forgets one that was dropped. */
 static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
 {
-	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->move_op;
+	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->commit.move_op;
 }
 
 static bool is_victim(gpc *c, uint32_t target)
@@ -182,7 +182,7 @@ static void send_notes(gpc *c, const struct op *op)
 
 			if (!op->out[i].is_sent || s->flags & CF_CANCEL)
 				continue;
-			to = pool_record(&c->seg, s->to);
+			to = pool_record(&c->seg, s->commit.to);
 			if (is_victim(c, to) == (victims == 1))
 				notes_move(c, to);
 		}
@@ -195,21 +195,21 @@ static void send_commit(gpc *c, struct op *op)
 
 	for (i = 0; i < op->n; i++) {
 		struct shm_command *s = ring_slot(c, op, i);
-		bool moves_along = !(s->move_op & MOVE_NOT_HELD) && !(s->flags & CF_CANCEL);
+		bool moves_along = !(s->commit.move_op & MOVE_NOT_HELD) && !(s->flags & CF_CANCEL);
 
-		s->move_op &= ~MOVE_NOT_HELD;
+		s->commit.move_op &= ~MOVE_NOT_HELD;
 		op->out[i] = (struct answer){ .takes_along = false };
 		from = pool_record(&c->seg, s->block);
-		to = pool_record(&c->seg, s->to);
+		to = pool_record(&c->seg, s->commit.to);
 		if (to == SHM_NO_RECORD || !is_target(c, to, s))
 			continue;
 		op->out[i].target = to;
 		op->out[i].life = hold_life(c, to);
 		if (from != SHM_NO_RECORD && moves_along && is_held(c, from))
 			op->out[i].takes_along = op->out[i].is_sent =
-				hold_step(c, to, s->to, HOLD_SEND, &sum);
+				hold_step(c, to, s->commit.to, HOLD_SEND, &sum);
 		else
-			op->out[i].is_sent = hold_step(c, to, s->to, HOLD_PART, &sum);
+			op->out[i].is_sent = hold_step(c, to, s->commit.to, HOLD_PART, &sum);
 	}
 	if (notes_kept(c))
 		send_notes(c, op);
@@ -233,8 +233,8 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 	for (i = 0; i < n; i++)
 		cmds[i] = (struct shm_command){ .op = CMD_COMMIT,
 						.block = moves[i].from,
-						.to = moves[i].to,
-						.move_op = moves[i].op,
+						.commit.to = moves[i].to,
+						.commit.move_op = moves[i].op,
 						.flags = cancel ? CF_CANCEL : 0 };
 	cmds[0].count = n;
 	op->group = op->commits = true;

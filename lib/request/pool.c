@@ -498,7 +498,7 @@ static int clear(gpc *c, const struct shm_command *cmd, uint64_t deadline)
 	if (err == 0)
 		err = op->result;
 	if (err == -EBUSY && !pending)
-		err = refuse_busy(c, cmd->pool == SHM_NO_POOL ? -1 : cmd->pool, cmd->tag,
+		err = refuse_busy(c, cmd->pool == SHM_NO_POOL ? -1 : cmd->pool, cmd->clear.tag,
 				  op->out[0].block);
 	if (!pending)
 		free(op);
@@ -509,7 +509,7 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 {
 	struct shm_command cmd = { .op = CMD_CLEAR,
 				   .count = 1,
-				   .tag = tag,
+				   .clear.tag = tag,
 				   .pool = pool < 0 ? SHM_NO_POOL : (uint8_t)pool,
 				   .flags = (flags & GPC_REMOVE ? CF_REMOVE : 0) |
 					    (flags & GPC_IF_IDLE ? CF_IDLE : 0) };
@@ -533,7 +533,7 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 		return held;
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
-		cmd.generation = load_relaxed(&d->generation);
+		cmd.clear.generation = load_relaxed(&d->generation);
 	durable_begin(c, false, pool, tag, &r);
 	held = clear(c, &cmd, deadline);
 	if (held == -ENOENT)

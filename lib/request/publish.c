@@ -41,8 +41,8 @@ static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 		.err = err,
 		.block = s->block,
 		.ticket = op->ticket,
-		.key = { { s->key[0], s->key[1] } },
-		.parent = { { s->parent[0], s->parent[1] } },
+		.key = { { s->publish.key[0], s->publish.key[1] } },
+		.parent = { { s->publish.parent[0], s->publish.parent[1] } },
 	};
 }
 
@@ -137,7 +137,7 @@ static void take_given_up(gpc *c, const struct sent *sent, gpc_block block, bool
 static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
 {
 	const struct shm_command *s = ring_slot(c, op, i);
-	gpc_key key = { { s->key[0], s->key[1] } };
+	gpc_key key = { { s->publish.key[0], s->publish.key[1] } };
 	const struct sent *sent = &op->sent[i];
 	gpc_block got = s->result;
 	int err;
@@ -205,12 +205,13 @@ static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 
 static void add_source(const struct publish_copy *from, struct shm_command *cmd)
 {
-	cmd->tag = from->tag;
-	cmd->to = from->source;
-	cmd->arg = from->undropped ? from->life | (uint64_t)from->clears << 32 : from->life;
-	cmd->flags = (uint8_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) |
-			       (from->undropped ? CF_UNDROPPED : 0) |
-			       (from->unchained ? CF_UNCHAINED : 0));
+	cmd->publish.tag = from->tag;
+	cmd->publish.source = from->source;
+	cmd->publish.source_life = from->life;
+	cmd->publish.clears = from->clears;
+	cmd->flags = (uint16_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) |
+				(from->undropped ? CF_UNDROPPED : 0) |
+				(from->unchained ? CF_UNCHAINED : 0));
 }
 
 /* A claim ends with each answer to a publish of its block: then the writer says no. */
@@ -235,13 +236,13 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 		.op = CMD_PUBLISH,
 		.count = 1,
 		.block = block,
-		.tag = p->tag,
+		.publish.tag = p->tag,
 		.flags = p->parents ? 0 : CF_UNCHAINED,
-		.key = { p->keys[i].w[0], p->keys[i].w[1] },
+		.publish.key = { p->keys[i].w[0], p->keys[i].w[1] },
 	};
 	if (p->parents) {
-		cmd->parent[0] = p->parents[i].w[0];
-		cmd->parent[1] = p->parents[i].w[1];
+		cmd->publish.parent[0] = p->parents[i].w[0];
+		cmd->publish.parent[1] = p->parents[i].w[1];
 	}
 	if (p->copies)
 		add_source(&p->copies[i], cmd);
@@ -279,9 +280,11 @@ static void send_publish(gpc *c, struct op *op)
 			      &sum)) {
 			op->sent[i].untold = returns_know(c, record, s->block);
 			if (op->notes && s->flags & CF_SOURCE)
-				notes_copy(c, s->to, (uint32_t)s->life, record, s->key);
+				notes_copy(c, s->publish.source, s->publish.source_life, record,
+					   s->publish.key);
 			else if (op->notes)
-				notes_publish(c, op->notes, op->sent[i].place, record, s->key);
+				notes_publish(c, op->notes, op->sent[i].place, record,
+					      s->publish.key);
 			continue;
 		}
 		answer(c, op, i, -EPERM);

@@ -85,7 +85,7 @@ static void take_reclaim(gpc *c, struct op *op)
 	op->result = MIN(head, (int32_t)op->n);
 	for (i = 0; i < op->n; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
-		int32_t why = head < 0 ? head : MIN(s->to, 0);
+		int32_t why = head < 0 ? head : MIN(s->evict.why, 0);
 
 		record = pool_record(&c->seg, s->block);
 		if (record == SHM_NO_RECORD)
@@ -153,8 +153,8 @@ static int reclaim_part(gpc *c, const struct reclaim *r, uint32_t from, uint32_t
 	for (i = 0; i < n; i++) {
 		cmds[i] = (struct shm_command){ .block = r->blocks[from + i] };
 		if (r->keys) {
-			cmds[i].parent[0] = r->keys[from + i].w[0];
-			cmds[i].parent[1] = r->keys[from + i].w[1];
+			cmds[i].evict.key[0] = r->keys[from + i].w[0];
+			cmds[i].evict.key[1] = r->keys[from + i].w[1];
 		}
 	}
 	cmds[0].op = CMD_EVICT;

@@ -159,7 +159,7 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t deadl
 		cmds[i] = (struct shm_command){ .op = CMD_DROP,
 						.count = 1,
 						.block = blocks[i],
-						.life = ring_life(c, blocks[i]) };
+						.drop.life = ring_life(c, blocks[i]) };
 	op->take = take_drop;
 	if (!deadline) {
 		err = ring_submit(c, op, cmds);

@@ -27,8 +27,9 @@ struct publish_copy {
 	uint32_t tag;
 	bool unchained;   /* no parent is looked for; its key is kept */
 	gpc_block source; /* -1: none */
-	uint64_t life;    /* of the source, as ring_life; without one: clears */
-	/* of the pool of a source, if undropped: and not where there have been more */
+	uint32_t life;    /* of the source, as ring_life */
+	/* of the pool of a source, if undropped; without one, of the pool of the block: not where
+	 * there have been more */
 	uint32_t clears;
 	bool undropped;
 	const struct shm_note *note; /* NULL: it has none */

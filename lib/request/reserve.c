@@ -94,15 +94,18 @@ static void take_group(gpc *c, struct op *op)
 	op->result = MIN(head->result, (int32_t)op->n);
 	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
-		gpc_block victim = moves ? (gpc_block)s->victim_to - 1 : GPC_NONE;
+		gpc_block victim = moves ? (gpc_block)s->move.victim_to - 1 : GPC_NONE;
+		gpc_block to = moves                     ? s->move.to
+			       : head->op == CMD_RESERVE ? s->reserve.to
+							 : GPC_NONE;
 
 		if (ours)
 			get(c, s->block, &sum);
-		get(c, s->to, &sum);
+		get(c, to, &sum);
 		get(c, victim, &sum);
 		if (op->abandoned)
 			continue;
-		op->out[i] = (struct answer){ { { s->block, s->to, victim } } };
+		op->out[i] = (struct answer){ { { s->block, to, victim } } };
 	}
 	refs_account(c, &sum);
 }
@@ -200,8 +203,9 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t headroom, gp
 	cmds[0] = (struct shm_command){
 		.op = CMD_RESERVE,
 		.pool = (uint8_t)pool,
-		.headroom = headroom,
-		.flags = (uint8_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) | (moves ? CF_MOVES : 0)),
+		.reserve.headroom = headroom,
+		.flags =
+			(uint16_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) | (moves ? CF_MOVES : 0)),
 	};
 	got = request_group(c, cmds, n, deadline, &op);
 	free(cmds);

@@ -39,7 +39,9 @@ static int write_fields(const struct gpc_field *f, uint32_t n, struct shm_pool *
 
 static int keep(gpc *c, const struct shm_pool *rq, const gpc_key *root, uint64_t deadline)
 {
-	struct shm_command cmd = { .op = CMD_ROOT, .count = 1, .key = { root->w[0], root->w[1] } };
+	struct shm_command cmd = { .op = CMD_ROOT,
+				   .count = 1,
+				   .root.key = { root->w[0], root->w[1] } };
 	int err = pool_enter(c, deadline);
 
 	if (err < 0)

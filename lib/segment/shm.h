@@ -29,7 +29,7 @@
 
 #include <stdint.h>
 
-#define SHM_VERSION       6u
+#define SHM_VERSION       7u
 #define SHM_MAGIC_INDEX   0x3158444943504721ull /* "!GPCIDX1", little endian */
 #define SHM_MAGIC_CONTROL 0x314c544343504721ull /* "!GPCCTL1" */
 #define SHM_MAGIC_MIRROR  0x31524d4943504721ull /* "!GPCIMR1" */
@@ -406,128 +406,8 @@ struct shm_transfer {                 /* pages that devices can be given */
 };
 _Static_assert(sizeof(struct shm_transfer) == 12288, "transfer layout");
 
-enum {
-	CMD_NONE = 0,
-	CMD_PUBLISH, /* what each one means: see struct shm_command */
-	CMD_FREE,
-	CMD_RESERVE,
-	CMD_EVICT,
-	CMD_DROP,
-	CMD_DEMOTE,
-	CMD_PROMOTE,
-	CMD_COMMIT,
-	CMD_CLEAR,
-	CMD_POOL,
-	CMD_NOP,
-	CMD_CUT,
-	CMD_CLAIM,
-	CMD_UNCLAIM,
-	CMD_ALIAS,
-	CMD_ROOT,
-	CMD_LAST = CMD_ROOT
-};
-
-/* flags of a command */
-enum {
-	CF_PARTIAL = 1 << 0,
-	CF_MOVES = 1 << 1,
-	CF_TRY = 1 << 2,
-	CF_TAKE = 1 << 3,
-	CF_COPY = 1 << 4,
-	CF_CANCEL = 1 << 5,
-	CF_UNCHAINED = 1 << 6,
-	/* CMD_PUBLISH: only if `to` still has that life; only if the pool has had so many clears */
-	CF_SOURCE = 1 << 0,
-	CF_UNCLEARED = 1 << 1,
-	CF_UNDROPPED = 1 << 2, /* with SOURCE: only if the pool of `to` has had life >> 32 clears */
-	CF_REMOVE = 1 << 7,
-	CF_IDLE = 1 << 2, /* CMD_CLEAR; IDLE: only if nobody holds any of it */
-	/* EVICT: only name; with TAKE, these; RESERVE, EVICT with TAKE: for a stock */
-	CF_PEEK = 1 << 4,
-	CF_NAMED = 1 << 6,
-	CF_STOCK = 1 << 7
-};
-
-#define CMD_PENDING INT32_MIN /* result of a command that is not done */
-
-/* Of a group that is given blocks: does its owner still wait?  Owner and writer compare and swap,
- * so a call whose time is up knows that nothing will be given to it. */
-enum { GROUP_OPEN = 0, GROUP_WITHDRAWN = 1 /* p */, GROUP_GRANTED = 2 /* w */ };
-
-enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 }; /* answers to claims, in `to` */
-
-/* A group is `count` slots with one head: the first carries the arguments, each slot one block
- * of the answer.  All slots of a group are marked before the first one is.
- *
- *   command   its head (*: and each slot) has       the answer: result, and in each slot
- *   PUBLISH   block, key, parent, tag;              the block that has the key, or an error.  -ESTALE,
- *             SOURCE: to, life; UNCLEARED: clears   too: the source is not LIVE in that life; a clear came,
- *             UNDROPPED: life has clears, too       or a drop
- *   FREE      block, life                           0
- *   RESERVE   pool, headroom, group_state           how many; block, and to: where the bytes of
- *                                                   that block go, -1: nowhere
- *   EVICT     pool, group_state; PEEK: headroom;    how many; block.  NAMED: to, 0 or an error
- *             NAMED: block*, parent*: its key or 0
- *   DROP      block, life                           1: it was live
- *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
- *             block* unless `any`
- *   PROMOTE   to_pool, group_state; block*          how many; block, to, and victim_to: where the
- *                                                   bytes go that `to` had, + 1
- *   DEMOTE,   the same, and transfer, rank          the same, and in the slot behind the last one the
- *   PROMOTE                                         reason: -EALREADY, another peer computes or
- *                                                   loads it; -ENOSPC, -EDQUOT, -ESTALE ...  Of the
- *                                                   first slot -EALREADY, too: a transfer of
- *                                                   another life of this name, or of a name that is
- *                                                   not over
- *   CUT       transfer, from                        0: the targets of its slots from there on, into
- *                                                   which nothing was or will be copied, are
- *                                                   refused
- *   CLAIM     block, key, life                      block; to: CLAIM_MINE ...: that block is to have
- *                                                   the key, or has it; victim_to: older claims of
- *                                                   its owner that are open
- *   UNCLAIM   block, life                           1: it was claimed
- *   ALIAS     key, parent: what it stands for       0
- *   ROOT      key; its words: the seat's `request`  0
- *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
- *   CLEAR     pool, tag, generation                 blocks that are still held; IDLE: -EBUSY, block: so
- *                                                   many are; before it, to: 1, none is
- *   POOL      the seat's `request`                  the pool's number
- *   NOP       nothing                               0: what came before is done
- * Every result may be a negative errno; of a group it is the first slot's. */
-struct shm_command {
-	uint8_t op, flags, pool, to_pool;
-	uint32_t count; /* slots of the group, this one included; 0 in followers */
-	int32_t block, to;
-	union {
-		uint64_t key[2];
-		struct {
-			uint64_t group_state; /* p, w: GROUP_OPEN ... */
-			uint64_t transfer;    /* value << 6 | slot; 0: the peer commits */
-		};
-	};
-	union {
-		uint64_t parent[2];
-		uint8_t rank[SHM_RANKS]; /* with a transfer: as in shm_xfer */
-	};
-	union {
-		uint64_t arg;        /* any of these: */
-		uint64_t life;       /* generation of the block that is meant + 1; 0: any */
-		uint64_t headroom;   /* blocks that the pool must still be able to give */
-		uint64_t any;        /* 1: the writer chooses what moves */
-		uint64_t move_op;    /* `op` of the target's record */
-		uint64_t generation; /* of the pool that is meant; 0: any */
-		/* slot of a transfer's command; of the block's pool, as its publisher knows */
-		uint64_t from, clears;
-	};
-	union {
-		uint32_t tag;
-		uint32_t victim_to; /* a block + 1; 0: its bytes go nowhere */
-	};
-	int32_t result; /* (R) CMD_PENDING, then the answer */
-};
-_Static_assert(sizeof(struct shm_command) == 64, "command layout");
-
 #include "segment/shm_alias.h"
+#include "segment/shm_command.h"
 #include "segment/shm_memory.h"
 #include "segment/shm_root.h"
 #include "segment/shm_tiers.h"

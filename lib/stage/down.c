@@ -204,7 +204,7 @@ static void publish_all(struct down *b, gpc_block *resident)
 			.tag = a->tag,
 			.unchained = a->unchained || cold_is_exclusive(b->d),
 			.source = b->block[i],
-			.life = (uint64_t)WORD_GEN(a->word) + 1,
+			.life = WORD_GEN(a->word) + 1,
 		};
 	}
 	if (k)

@@ -38,7 +38,7 @@ static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_k
 						 .parent = parents[i],
 						 .block = slot[i],
 						 .source = GPC_NONE,
-						 .life = clears,
+						 .clears = (uint32_t)clears,
 						 .unchained = true };
 	}
 	if (got)

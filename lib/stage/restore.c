@@ -288,7 +288,7 @@ static bool publish_some(struct cold *d)
 			.tag = f->tag,
 			.source = GPC_NONE,
 			.block = block_of(d, f),
-			.life = d->clears,
+			.clears = (uint32_t)d->clears,
 			.unchained = cold_is_exclusive(d),
 		};
 		if (notes)

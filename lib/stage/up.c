@@ -326,7 +326,7 @@ static void publish(struct part *p)
 			.tag = a->tag,
 			.unchained = a->unchained,
 			.source = p->below[i],
-			.life = (uint64_t)WORD_GEN(a->word) + 1,
+			.life = WORD_GEN(a->word) + 1,
 			.clears = clears,
 			.undropped = true,
 		};

@@ -65,7 +65,7 @@ static int32_t find_chain(struct writer *w, uint32_t peer, uint32_t record,
 			  const struct shm_command *cmd, struct chain *ret)
 {
 	struct wpool *p = w_pool_of(w, record);
-	gpc_key parent = { { cmd->parent[0], cmd->parent[1] } };
+	gpc_key parent = { { cmd->publish.parent[0], cmd->publish.parent[1] } };
 
 	*ret = (struct chain){ .up = NONE };
 	if (cmd->flags & CF_UNCHAINED) {
@@ -165,15 +165,15 @@ static bool may_publish(struct writer *w, uint32_t record, const struct shm_comm
 	uint32_t source;
 
 	if (cmd->flags & CF_SOURCE) {
-		source = w_find_record(w, cmd->to);
+		source = w_find_record(w, cmd->publish.source);
 		return source != NONE && w_is(w, source, LIVE) && !leave_is_moved(w, source) &&
-		       (uint32_t)cmd->life == WORD_GEN(w_word(w, source)) + 1 &&
+		       cmd->publish.source_life == WORD_GEN(w_word(w, source)) + 1 &&
 		       (!(cmd->flags & CF_UNDROPPED) ||
-			(uint32_t)(cmd->life >> 32) ==
-				(uint32_t)w_pool(w, w->pool_of[source])->clears);
+			cmd->publish.clears == (uint32_t)w_pool(w, w->pool_of[source])->clears);
 	}
 	return !(cmd->flags & CF_UNCLEARED) ||
-	       cmd->clears == w_pool(w, (uint32_t)(w_pool_of(w, record) - w->pool))->clears;
+	       cmd->publish.clears ==
+		       (uint32_t)w_pool(w, (uint32_t)(w_pool_of(w, record) - w->pool))->clears;
 }
 
 static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t record,
@@ -181,8 +181,8 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 {
 	const struct shm_command *cmd = &s->cmd;
 	uint32_t resident;
-	gpc_key key = { { cmd->key[0], cmd->key[1] } },
-		parent = { { cmd->parent[0], cmd->parent[1] } };
+	gpc_key key = { { cmd->publish.key[0], cmd->publish.key[1] } },
+		parent = { { cmd->publish.parent[0], cmd->publish.parent[1] } };
 	struct shm_tally *t = w_tally(w, peer);
 	struct probe_key k;
 	struct shm_record *r;
@@ -217,7 +217,7 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 	lru_begin(w, record);
 	r->key[0] = key.w[0];
 	r->key[1] = key.w[1];
-	r->tag = cmd->tag;
+	r->tag = cmd->publish.tag;
 	r->op = OP_OF(position);
 	if (resident != NONE)
 		publish_over(w, peer, record, resident);
@@ -256,9 +256,9 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position, const
 
 /* FREE and DROP carry the generation that they mean + 1: when a successor runs one again, its
  * block may be somebody else's by now. */
-static bool means_this(struct writer *w, uint32_t record, const struct shm_command *cmd)
+static bool means_this(struct writer *w, uint32_t record, const struct shm_cmd_life *cmd)
 {
-	return !cmd->life || cmd->life == (uint64_t)WORD_GEN(w_word(w, record)) + 1;
+	return !cmd->life || cmd->life == WORD_GEN(w_word(w, record)) + 1;
 }
 
 static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd)
@@ -269,7 +269,7 @@ static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_comma
 	if (record == NONE)
 		return -EINVAL;
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
-	    grant_holds(w, record) || transfer_has(w, record) || !means_this(w, record, cmd))
+	    grant_holds(w, record) || transfer_has(w, record) || !means_this(w, record, &cmd->free))
 		return -EPERM;
 	p = w_pool_of(w, record);
 	/* what the owner's own gpc_evict has brought, and it was not told: now it is */
@@ -286,7 +286,8 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 
 	if (record == NONE)
 		return -EINVAL;
-	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !means_this(w, record, cmd)) {
+	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) ||
+	    !means_this(w, record, &cmd->drop)) {
 		drop_ends(w); /* of a writer that died in it */
 		return 0;
 	}
@@ -304,22 +305,23 @@ static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
 	int32_t pool = cmd->pool == SHM_NO_POOL ? -1 : cmd->pool;
 	uint32_t held;
 
-	if ((cmd->flags & CF_IDLE) && cmd->to != 1 && pools_clear_means(w, pool, cmd->generation)) {
-		held = idle_count_held(w, pool, cmd->tag);
+	if ((cmd->flags & CF_IDLE) && cmd->clear.begun != 1 &&
+	    pools_clear_means(w, pool, cmd->clear.generation)) {
+		held = idle_count_held(w, pool, cmd->clear.tag);
 		if (held) {
 			store_relaxed(&slot->block, (gpc_block)held);
 			return -EBUSY;
 		}
-		store_relaxed(&slot->to, 1);
+		store_relaxed(&slot->clear.begun, 1);
 		order_stores();
 	}
-	return pools_clear(w, pool, cmd->tag, cmd->flags & CF_REMOVE, cmd->generation);
+	return pools_clear(w, pool, cmd->clear.tag, cmd->flags & CF_REMOVE, cmd->clear.generation);
 }
 
 static int32_t alias(struct writer *w, const struct shm_command *cmd)
 {
-	gpc_key alias = { { cmd->key[0], cmd->key[1] } },
-		to = { { cmd->parent[0], cmd->parent[1] } };
+	gpc_key alias = { { cmd->alias.key[0], cmd->alias.key[1] } },
+		to = { { cmd->alias.means[0], cmd->alias.means[1] } };
 
 	return alias_store(w, &alias, &to);
 }
@@ -336,12 +338,11 @@ static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 		return -ENOENT;
 	if (p->state != POOL_READY)
 		return -ESTALE;
-	skip = (uint32_t)MIN(cmd->headroom, (uint64_t)p->slots);
+	skip = (uint32_t)MIN(cmd->evict.headroom, (uint64_t)p->slots);
 	found = lru_pick(w, cmd->pool, skip + cmd->count, false, &w->picked, &w->picked_size, 0);
 	for (i = skip; i < found; i++) {
 		out = seg_command(&w->seg, peer, position + i - skip);
 		out->block = w_block(w, w->picked[i]);
-		out->to = GPC_NONE;
 	}
 	for (i = found; i--;) /* last one first */
 		lru_put_back(w, w->picked[i]);
@@ -388,7 +389,7 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struc
 		result = alias(w, cmd);
 		break;
 	case CMD_ROOT:
-		result = root_store(w, peer, &(gpc_key){ { cmd->key[0], cmd->key[1] } });
+		result = root_store(w, peer, &(gpc_key){ { cmd->root.key[0], cmd->root.key[1] } });
 		break;
 	case CMD_NOP:
 		result = 0;

@@ -71,7 +71,7 @@ command_stage(struct writer *w, uint32_t peer, uint64_t position, struct staged 
 	__builtin_prefetch(&w->owned[record], 1);
 	lru_prefetch(w, record);
 	ret->space = w->pool[(uint32_t)ret->cmd.block >> 24].space;
-	ret->ready = table_ready(w, ret->space, ret->cmd.key);
+	ret->ready = table_ready(w, ret->space, ret->cmd.publish.key);
 	table_prefetch(w, &ret->ready);
 }
 

@@ -20,7 +20,7 @@
 /* The target that one slot of the group names, or NONE. */
 static uint32_t slot_target(struct writer *w, const struct shm_command *cmd)
 {
-	return w_find_record(w, load_relaxed(&cmd->to));
+	return w_find_record(w, load_relaxed(&cmd->commit.to));
 }
 
 static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_command *cmd)
@@ -32,7 +32,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	if (target == NONE)
 		return -EINVAL;
 	t = w_record(w, target);
-	if (t->owner != peer || t->op != load_relaxed(&cmd->move_op))
+	if (t->owner != peer || t->op != load_relaxed(&cmd->commit.move_op))
 		return -ESTALE;
 	/* committed before: by a writer that died, or a retry; too late to give it up */
 	if (w_is(w, target, LIVE))

@@ -138,14 +138,15 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 		move_bind(w, s->ram, s->block, w_word(w, s->block), REC_DETACHED);
 	if (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) {
 		out->block = block;
-		out->to = s->ram == NONE ? GPC_NONE : w_block(w, s->ram);
+		if (g->kind == CMD_RESERVE)
+			out->reserve.to = s->ram == NONE ? GPC_NONE : w_block(w, s->ram);
 		if (grant_is_refill(g))
 			recall_put(w, s->block);
 		return;
 	}
 	out->block = s->want;
-	out->to = block;
-	out->victim_to = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
+	out->move.to = block;
+	out->move.victim_to = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
 	if (s->skip)
 		return;
 	move_bind(w, s->block, s->source, s->source_word, (uint8_t)(s->copy ? REC_COPY : 0));
@@ -322,7 +323,7 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	uint32_t from = cmd->pool;
 	int32_t err;
 
-	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->to_pool == SHM_NO_POOL)
+	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->move.to_pool == SHM_NO_POOL)
 		g->pool = (uint32_t)w->pool[from].demote_to;
 	if (g->pool >= w->max_pools || (g->kind == CMD_DEMOTE && from >= w->max_pools))
 		return -ENOENT;
@@ -362,17 +363,17 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 		.kind = cmd->op,
 		.n = cmd->count,
 		.flags = cmd->flags,
-		.pool = moves ? cmd->to_pool : cmd->pool,
+		.pool = moves ? cmd->move.to_pool : cmd->pool,
 		.ram_pool = NONE,
 		.position = position,
-		.transfer = moves ? cmd->transfer : 0,
+		.transfer = moves ? cmd->move.transfer : 0,
 		.headroom = cmd->op == CMD_RESERVE
-				    ? (uint32_t)MIN(cmd->headroom, (uint64_t)w->max_blocks)
+				    ? (uint32_t)MIN(cmd->reserve.headroom, (uint64_t)w->max_blocks)
 				    : 0,
 	};
 	g->slot = writer_alloc(g->n, sizeof(*g->slot));
 	/* a writer that died before it answered may have left its choice in the slots */
-	any = g->kind == CMD_DEMOTE && cmd->any;
+	any = g->kind == CMD_DEMOTE && cmd->move.any;
 	for (i = 0; i < g->n; i++)
 		g->slot[i] = (struct grant_slot){
 			.source = NONE,

@@ -24,7 +24,7 @@ struct grant { /* a group command that may wait for grace periods */
 	uint32_t pool;     /* where `block` comes from */
 	uint32_t ram_pool; /* where victims go; NONE: they are dropped */
 	uint32_t headroom;
-	uint8_t flags;
+	uint16_t flags;
 	bool started;
 	bool waited; /* it was tried before, and nothing was done */
 	bool again;  /* a dead writer had begun it: its quota was checked */

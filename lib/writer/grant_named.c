@@ -33,7 +33,7 @@ bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record)
 
 static bool has_key(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {
-	uint64_t key[2] = { load_relaxed(&cmd->parent[0]), load_relaxed(&cmd->parent[1]) };
+	uint64_t key[2] = { load_relaxed(&cmd->evict.key[0]), load_relaxed(&cmd->evict.key[1]) };
 	const struct shm_record *r = w_record(w, record);
 
 	return !(key[0] | key[1]) || (r->key[0] == key[0] && r->key[1] == key[1]);
@@ -94,8 +94,9 @@ void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, ui
 	for (i = from; i < to; i++) {
 		const struct grant_slot *s = &g->slot[i];
 
-		seg_command(&w->seg, g->peer, g->position + i)->to = why                ? why
-								     : s->block == NONE ? s->why
-											: 0;
+		seg_command(&w->seg, g->peer, g->position + i)->evict.why = why ? why
+									    : s->block == NONE
+										    ? s->why
+										    : 0;
 	}
 }

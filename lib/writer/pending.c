@@ -264,8 +264,8 @@ static int32_t tell(struct shm_command *out, struct writer *w, uint32_t record, 
 		    uint32_t ahead)
 {
 	out->block = w_block(w, record);
-	out->to = what;
-	out->victim_to = ahead;
+	out->claim.state = what;
+	out->claim.ahead = ahead;
 	return 0;
 }
 
@@ -286,7 +286,7 @@ static uint32_t count_ahead(struct writer *w, uint32_t record)
 static int32_t claim_check(struct writer *w, uint32_t peer, uint32_t record,
 			   const struct shm_command *cmd)
 {
-	gpc_key key = { { cmd->key[0], cmd->key[1] } };
+	gpc_key key = { { cmd->claim.key[0], cmd->claim.key[1] } };
 	const struct shm_record *r;
 
 	if (record == NONE || key_is_zero(&key) || key_is_root(&key))
@@ -296,7 +296,7 @@ static int32_t claim_check(struct writer *w, uint32_t peer, uint32_t record,
 		return -ESTALE;
 	if (!w_is(w, record, RESERVED) || r->owner != peer || r->source || grant_holds(w, record) ||
 	    transfer_has(w, record) ||
-	    (cmd->life && cmd->life != (uint64_t)WORD_GEN(w_word(w, record)) + 1))
+	    (cmd->claim.life && cmd->claim.life != WORD_GEN(w_word(w, record)) + 1))
 		return -EPERM;
 	return 0;
 }
@@ -306,7 +306,7 @@ int32_t pending_claim(struct writer *w, uint32_t peer, uint64_t position,
 {
 	struct shm_command *out = seg_command(&w->seg, peer, position);
 	uint32_t record = w_find_record(w, cmd->block), other;
-	gpc_key key = { { cmd->key[0], cmd->key[1] } }, had;
+	gpc_key key = { { cmd->claim.key[0], cmd->claim.key[1] } }, had;
 	int32_t err = claim_check(w, peer, record, cmd);
 
 	if (err < 0)
@@ -333,7 +333,7 @@ int32_t pending_unclaim(struct writer *w, uint32_t peer, const struct shm_comman
 		return -EINVAL;
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
 	    !w->node[record].claimed ||
-	    (cmd->life && cmd->life != (uint64_t)WORD_GEN(w_word(w, record)) + 1))
+	    (cmd->unclaim.life && cmd->unclaim.life != WORD_GEN(w_word(w, record)) + 1))
 		return 0;
 	pending_end(w, record);
 	return 1;

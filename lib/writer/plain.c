@@ -50,7 +50,7 @@ struct link {
 static bool find_link(struct writer *w, uint32_t peer, uint32_t space,
 		      const struct shm_command *cmd, struct link *ret)
 {
-	const gpc_key parent = { { cmd->parent[0], cmd->parent[1] } };
+	const gpc_key parent = { { cmd->publish.parent[0], cmd->publish.parent[1] } };
 	uint32_t last = w->peer[peer].published;
 	const struct shm_record *r = w_record(w, last);
 
@@ -105,9 +105,9 @@ static void fill_record(struct writer *w, uint32_t record, uint64_t position,
 	struct shm_record *r = w_record(w, record);
 
 	lru_begin(w, record);
-	r->key[0] = cmd->key[0];
-	r->key[1] = cmd->key[1];
-	r->tag = cmd->tag;
+	r->key[0] = cmd->publish.key[0];
+	r->key[1] = cmd->publish.key[1];
+	r->tag = cmd->publish.tag;
 	r->op = OP_OF(position);
 	store_relaxed(&r->parent[0], link->parent[0]);
 	store_relaxed(&r->parent[1], link->parent[1]);
@@ -124,7 +124,7 @@ static bool publish(struct writer *w, uint32_t peer, uint64_t position, const st
 	struct place place;
 	struct link link;
 
-	if ((cmd->flags & ~CF_UNCHAINED) || !is_new_key(cmd->key, cmd->parent) ||
+	if ((cmd->flags & ~CF_UNCHAINED) || !is_new_key(cmd->publish.key, cmd->publish.parent) ||
 	    !is_plain_reservation(w, peer, record) || w->pool[pool].state != POOL_READY ||
 	    may_be_live(w, &s->ready) || !find_link(w, peer, s->space, cmd, &link) ||
 	    !find_place(w, &s->ready, &place))
@@ -194,7 +194,7 @@ static bool is_plain_reserve(struct writer *w, uint32_t peer, const struct shm_c
 
 	return !w->no_plain && !w->grants && !w->nleftover && !w->missing.n &&
 	       cmd->pool < w->max_pools && !(cmd->flags & ~(CF_PARTIAL | CF_TRY | CF_STOCK)) &&
-	       !cmd->headroom && cmd->group_state == GROUP_OPEN && p->state == POOL_READY &&
+	       !cmd->reserve.headroom && cmd->group_state == GROUP_OPEN && p->state == POOL_READY &&
 	       !(p->flags & GPC_POOL_CALLER) && p->dying == p->lingering &&
 	       p->nfree >= cmd->count && w_room(p) >= cmd->count &&
 	       grant_has_quota(w, peer, cmd->count);
@@ -231,7 +231,7 @@ bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position,
 		record_reserve_free(w, p, record, peer, OP_OF(position + i));
 		out = seg_command(&w->seg, peer, position + i);
 		out->block = GPC_BLOCK(cmd->pool, (gpc_block)(record - p->first));
-		out->to = GPC_NONE;
+		out->reserve.to = GPC_NONE;
 		if (stock)
 			recall_put(w, record);
 	}

@@ -92,17 +92,17 @@ static int32_t ranks_check(struct writer *w, const struct shm_command *cmd)
 {
 	uint32_t i, j;
 
-	for (i = 0; i < SHM_RANKS && cmd->rank[i] != SHM_NO_PEER; i++) {
-		if (cmd->rank[i] >= w->max_peers)
+	for (i = 0; i < SHM_RANKS && cmd->move.rank[i] != SHM_NO_PEER; i++) {
+		if (cmd->move.rank[i] >= w->max_peers)
 			return -EINVAL;
 		for (j = 0; j < i; j++)
-			if (cmd->rank[j] == cmd->rank[i])
+			if (cmd->move.rank[j] == cmd->move.rank[i])
 				return -EINVAL;
-		if (load_acquire(&seg_seat(&w->seg, cmd->rank[i])->state) != SEAT_TAKEN)
+		if (load_acquire(&seg_seat(&w->seg, cmd->move.rank[i])->state) != SEAT_TAKEN)
 			return -ESRCH;
 	}
 	for (; i < SHM_RANKS; i++)
-		if (cmd->rank[i] != SHM_NO_PEER)
+		if (cmd->move.rank[i] != SHM_NO_PEER)
 			return -EINVAL;
 	return 0;
 }
@@ -110,8 +110,8 @@ static int32_t ranks_check(struct writer *w, const struct shm_command *cmd)
 int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 		       const struct shm_command *cmd)
 {
-	uint32_t slot = cmd->transfer % SHM_TRANSFERS;
-	uint64_t value = cmd->transfer / SHM_TRANSFERS;
+	uint32_t slot = cmd->move.transfer % SHM_TRANSFERS;
+	uint64_t value = cmd->move.transfer / SHM_TRANSFERS;
 	struct shm_xfer *x = w_xfer(w, peer, slot);
 	bool again = value == x->value && x->op == OP_OF(position);
 	int32_t err = value ? ranks_check(w, cmd) : -EINVAL;
@@ -124,7 +124,7 @@ int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 	 * value, or this one with this operation.  With left = 0 it takes nothing else for true */
 	store_release(&x->op, OP_OF(position));
 	store_relaxed(&x->n, cmd->count);
-	memcpy(x->rank, cmd->rank, sizeof(x->rank));
+	memcpy(x->rank, cmd->move.rank, sizeof(x->rank));
 	store_relaxed(&x->refused, 0);
 	store_relaxed(&x->bad, 0);
 	/* rule B1: before any target is bound, each of which is a release */
@@ -326,16 +326,17 @@ uint64_t transfer_next_look(const struct writer *w)
 
 int32_t transfer_cut(struct writer *w, uint32_t peer, const struct shm_command *cmd)
 {
-	uint32_t slot = cmd->transfer % SHM_TRANSFERS;
+	uint32_t slot = cmd->cut.transfer % SHM_TRANSFERS;
 	struct transfer *t = w->peer[peer].transfer[slot];
 	const struct shm_xfer *x = w_xfer(w, peer, slot);
 
-	if (!cmd->transfer || cmd->transfer / SHM_TRANSFERS != x->value || cmd->from > x->n)
+	if (!cmd->cut.transfer || cmd->cut.transfer / SHM_TRANSFERS != x->value ||
+	    cmd->cut.from > x->n)
 		return -EINVAL;
 	if (!t)
 		return 0; /* over; by a writer that died before the answer, perhaps */
 	if (!t->told)
 		return -EBUSY;
-	transfer_refuse(w, t, cmd->from);
+	transfer_refuse(w, t, cmd->cut.from);
 	return 0;
 }

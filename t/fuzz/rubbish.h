@@ -78,25 +78,80 @@ FUZZ_FN void be_polite(struct shm_command *c)
 		c->pool = PLAY;
 }
 
+/* 0, or anything. */
+FUZZ_FN uint64_t take_odd(struct fuzz_input *in)
+{
+	return fuzz_take(in, 1) & 1 ? fuzz_take_value(in) : 0;
+}
+
+FUZZ_FN void take_publish(struct fuzz_input *in, struct shm_cmd_publish *ret)
+{
+	uint8_t keys = (uint8_t)fuzz_take(in, 1);
+	gpc_key k = image_key(keys & 15), p = image_key(keys >> 4);
+
+	memcpy(ret->key, &k, sizeof(k));
+	memcpy(ret->parent, &p, sizeof(p));
+	ret->tag = (uint32_t)take_odd(in);
+	ret->source = take_block(in);
+	ret->source_life = (uint32_t)take_odd(in);
+	ret->clears = (uint32_t)take_odd(in);
+}
+
+FUZZ_FN void take_move(struct fuzz_input *in, struct shm_cmd_move *ret, uint32_t pool)
+{
+	*ret = (struct shm_cmd_move){ .transfer = take_odd(in),
+				      .to_pool = pool < 5 ? pool & 3 : (uint8_t)fuzz_take_value(in),
+				      .any = fuzz_take(in, 1) & 1 };
+}
+
+FUZZ_FN void take_arguments(struct fuzz_input *in, struct shm_command *c, uint32_t pool)
+{
+	take_publish(in, &c->publish); /* key, too, of claims, aliases and roots */
+	switch (c->op) {
+	case CMD_FREE:
+	case CMD_DROP:
+	case CMD_UNCLAIM:
+		c->free.life = (uint32_t)take_odd(in);
+		break;
+	case CMD_CLAIM:
+		c->claim.life = (uint32_t)take_odd(in);
+		break;
+	case CMD_RESERVE:
+		c->group_state = GROUP_OPEN;
+		c->reserve.headroom = take_odd(in);
+		break;
+	case CMD_EVICT:
+		c->group_state = GROUP_OPEN;
+		c->evict.headroom = take_odd(in);
+		break;
+	case CMD_DEMOTE:
+	case CMD_PROMOTE:
+		c->group_state = take_odd(in);
+		take_move(in, &c->move, pool);
+		break;
+	case CMD_COMMIT:
+		c->commit = (struct shm_cmd_commit){ .to = take_block(in) };
+		c->commit.move_op = op_of(c->commit.to);
+		break;
+	case CMD_CLEAR:
+		c->clear = (struct shm_cmd_clear){ .generation = take_odd(in),
+						   .tag = (uint32_t)take_odd(in) };
+		break;
+	case CMD_CUT:
+		c->cut = (struct shm_cmd_cut){ .transfer = take_odd(in), .from = take_odd(in) };
+	}
+}
+
 FUZZ_FN struct shm_command take_command(struct fuzz_input *in)
 {
-	uint8_t op = (uint8_t)fuzz_take(in, 1), keys = (uint8_t)fuzz_take(in, 1),
-		more = (uint8_t)fuzz_take(in, 1);
-	gpc_key k = image_key(keys & 15), p = image_key(keys >> 4);
+	uint8_t op = (uint8_t)fuzz_take(in, 1), more = (uint8_t)fuzz_take(in, 1);
 	struct shm_command c = { .op = op < 240 ? (uint8_t)(1 + op % CMD_LAST) : op,
-				 .flags = (uint8_t)fuzz_take(in, 1) };
+				 .flags = (uint16_t)fuzz_take(in, 2) };
 
 	c.pool = (more & 7) < 4 ? more & 3 : (uint8_t)fuzz_take_value(in);
-	c.to_pool = (more >> 3 & 7) < 5 ? more >> 3 & 3 : (uint8_t)fuzz_take_value(in);
 	c.count = more >> 6 ? more >> 6 : (uint32_t)fuzz_take_value(in);
 	c.block = take_block(in);
-	c.to = take_block(in);
-	c.arg = c.flags & CF_PARTIAL && c.op != CMD_COMMIT ? fuzz_take_value(in) : 0;
-	if (c.op == CMD_COMMIT)
-		c.arg = op_of(c.to);
-	c.tag = c.flags & CF_TRY ? (uint32_t)fuzz_take_value(in) : 0;
-	memcpy(c.key, &k, sizeof(k));
-	memcpy(c.parent, &p, sizeof(p));
+	take_arguments(in, &c, more >> 3 & 7);
 	if (polite)
 		be_polite(&c);
 	return c;
@@ -275,7 +330,6 @@ FUZZ_FN void park(struct fuzz_input *in)
 	for (i = 0; i < n; i++)
 		*slot(head + i) = (struct shm_command){ .op = how & 1 ? CMD_RESERVE : CMD_EVICT,
 							.pool = PLAY,
-							.to_pool = ATTIC,
 							.count = n,
 							.result = CMD_PENDING,
 							.flags = (how & 2 ? CF_MOVES : 0) |

@@ -126,7 +126,7 @@ TAP_FN uint32_t its(struct brat *g, uint32_t state, uint32_t *list)
 
 /* A reserve that waits for a grace period which the brat's own section holds back; it has
  * some of its blocks, and places in RAM, already.  Returns its position. */
-TAP_FN uint64_t park(struct brat *g, uint8_t flags)
+TAP_FN uint64_t park(struct brat *g, uint16_t flags)
 {
 	struct shm_command cmd[PARKED] = {
 		{ .op = CMD_RESERVE, .flags = flags, .pool = PLAY, .count = PARKED }

@@ -113,7 +113,7 @@ TAP_FN struct xfer xfer(gpc *p, uint32_t slot, uint64_t value)
 
 /* The command in the ring; ranks: seats, or NULL. */
 TAP_FN void xfer_put(struct xfer *x, uint32_t op, int from, int to, const gpc_block *blocks,
-		     uint32_t n, const gpc *const *ranks, uint32_t nranks, uint8_t flags)
+		     uint32_t n, const gpc *const *ranks, uint32_t nranks, uint16_t flags)
 {
 	struct shm_command cmd[XFERS_MOST];
 	uint32_t i;
@@ -123,14 +123,14 @@ TAP_FN void xfer_put(struct xfer *x, uint32_t op, int from, int to, const gpc_bl
 		cmd[i].op = (uint8_t)op;
 		cmd[i].flags = flags;
 		cmd[i].pool = (uint8_t)from;
-		cmd[i].to_pool = (uint8_t)to;
+		cmd[i].move.to_pool = (uint8_t)to;
 		cmd[i].block = blocks ? blocks[i] : GPC_NONE;
 	}
-	cmd[0].any = !blocks;
-	cmd[0].transfer = x->value << 6 | x->slot;
-	memset(cmd[0].rank, SHM_NO_PEER, sizeof(cmd[0].rank));
+	cmd[0].move.any = !blocks;
+	cmd[0].move.transfer = x->value << 6 | x->slot;
+	memset(cmd[0].move.rank, SHM_NO_PEER, sizeof(cmd[0].move.rank));
 	for (i = 0; i < nranks; i++)
-		cmd[0].rank[i] = (uint8_t)ranks[i]->peer;
+		cmd[0].move.rank[i] = (uint8_t)ranks[i]->peer;
 	xfers_words(x->p)->bad[x->slot % SHM_TRANSFERS] = UINT64_MAX;
 	x->n = n;
 	x->position = put(x->p, cmd, n);
@@ -143,7 +143,7 @@ TAP_FN int32_t xfer_answer(struct xfer *x)
 	x->result = answer(x->p, x->position);
 	for (i = 0; i < XFERS_MOST; i++)
 		x->to[i] = x->result > (int32_t)i
-				   ? seg_command(&x->p->seg, x->p->peer, x->position + i)->to
+				   ? seg_command(&x->p->seg, x->p->peer, x->position + i)->move.to
 				   : GPC_NONE;
 	if (x->result != CMD_PENDING)
 		take_answers(x->p);
@@ -201,8 +201,8 @@ TAP_FN void serve_some(void)
 TAP_FN int32_t xfer_cut(struct xfer *x, uint64_t from)
 {
 	return run1(x->p, (struct shm_command){ .op = CMD_CUT,
-						.transfer = x->value << 6 | x->slot,
-						.from = from });
+						.cut.transfer = x->value << 6 | x->slot,
+						.cut.from = from });
 }
 
 /* The command FREE, PUBLISH or DROP of one block. */
@@ -211,17 +211,17 @@ TAP_FN int32_t run_on(gpc *p, uint32_t op, gpc_block b)
 	struct shm_command cmd = { .op = (uint8_t)op, .block = b };
 
 	if (op == CMD_PUBLISH)
-		cmd.key[0] = cmd.key[1] = 4711;
+		cmd.publish.key[0] = cmd.publish.key[1] = 4711;
 	return run1(p, cmd);
 }
 
-TAP_FN int32_t run_commit(gpc *p, gpc_block from, gpc_block to, uint8_t flags)
+TAP_FN int32_t run_commit(gpc *p, gpc_block from, gpc_block to, uint16_t flags)
 {
 	return run1(p, (struct shm_command){ .op = CMD_COMMIT,
 					     .flags = flags,
 					     .block = from,
-					     .to = to,
-					     .move_op = record_of(to)->op });
+					     .commit.to = to,
+					     .commit.move_op = record_of(to)->op });
 }
 
 /* All reservations and references are gone, and nothing is DYING. */

@@ -15,8 +15,17 @@ enum {
 
 /* ---- commands without waiting for an answer ---- */
 
+/* Where the bytes of this slot go, as the answer to a command of that kind says. */
+static inline gpc_block answered_to(uint32_t op, const struct shm_command *a)
+{
+	return op == CMD_RESERVE                       ? a->reserve.to
+	       : op == CMD_DEMOTE || op == CMD_PROMOTE ? a->move.to
+						       : GPC_NONE;
+}
+
 static void take_job(gpc *c, struct op *op)
 {
+	uint32_t kind = ring_slot(c, op, 0)->op;
 	struct ref_sum sum = { 0 };
 	uint32_t i;
 
@@ -27,14 +36,12 @@ static void take_job(gpc *c, struct op *op)
 		*a = *ring_slot(c, op, i);
 		if (job.answer[0].result <= (int32_t)i || a->op == CMD_COMMIT)
 			continue;
-		if (job.answer[0].op == CMD_RESERVE ||
-		    (job.answer[0].op == CMD_EVICT && (job.answer[0].flags & CF_TAKE)))
+		if (kind == CMD_RESERVE || (kind == CMD_EVICT && (job.answer[0].flags & CF_TAKE)))
 			request_own(c, a->block, &sum);
-		if (job.answer[0].op >= CMD_RESERVE && job.answer[0].op <= CMD_PROMOTE &&
-		    a->to >= 0)
-			request_own(c, a->to, &sum);
-		if (job.answer[0].op == CMD_PROMOTE && a->victim_to)
-			request_own(c, (gpc_block)a->victim_to - 1, &sum);
+		if (answered_to(kind, a) >= 0)
+			request_own(c, answered_to(kind, a), &sum);
+		if (kind == CMD_PROMOTE && a->move.victim_to)
+			request_own(c, (gpc_block)a->move.victim_to - 1, &sum);
 	}
 	refs_account(c, &sum);
 }
@@ -96,8 +103,7 @@ static void send_demote(void)
 {
 	struct shm_command cmd[2] = { { .op = CMD_DEMOTE,
 					.pool = VRAM,
-					.to_pool = SHM_NO_POOL,
-					.any = 1,
+					.move = { .to_pool = SHM_NO_POOL, .any = 1 },
 					.block = GPC_NONE },
 				      { .block = GPC_NONE } };
 
@@ -116,7 +122,7 @@ static void prepare_promote(void)
 static void send_promote(void)
 {
 	struct shm_command cmd[MOST] = {
-		{ .op = CMD_PROMOTE, .to_pool = VRAM, .flags = CF_MOVES }
+		{ .op = CMD_PROMOTE, .move.to_pool = VRAM, .flags = CF_MOVES }
 	};
 	int i;
 
@@ -156,9 +162,9 @@ static void prepare_detached(void)
 			job.move[job.n++] = m[i];
 }
 
-static void send_commit_as(uint8_t flags)
+static void send_commit_as(uint16_t flags)
 {
-	struct shm_command cmd[MOST] = { { 0 } };
+	struct shm_command cmd[MOST] = { { .op = CMD_COMMIT } };
 	struct ref_sum sum = { 0 };
 	int i;
 
@@ -166,8 +172,8 @@ static void send_commit_as(uint8_t flags)
 		cmd[i] = (struct shm_command){ .op = CMD_COMMIT,
 					       .flags = flags,
 					       .block = job.move[i].from,
-					       .to = job.move[i].to,
-					       .move_op = job.move[i].op & ~MOVE_NOT_HELD };
+					       .commit.to = job.move[i].to,
+					       .commit.move_op = job.move[i].op & ~MOVE_NOT_HELD };
 		hold_step(boss, pool_record(&boss->seg, job.move[i].to), job.move[i].to, HOLD_PART,
 			  &sum);
 	}
@@ -261,7 +267,7 @@ static inline void send_one(struct shm_command cmd)
 
 static void send_clear_tag(void)
 {
-	send_one((struct shm_command){ .op = CMD_CLEAR, .pool = SHM_NO_POOL, .tag = 2 });
+	send_one((struct shm_command){ .op = CMD_CLEAR, .pool = SHM_NO_POOL, .clear.tag = 2 });
 }
 
 static void send_clear(void)
@@ -299,7 +305,7 @@ static void send_remove(void)
 	send_one((struct shm_command){ .op = CMD_CLEAR,
 				       .flags = CF_REMOVE,
 				       .pool = (uint8_t)job.n,
-				       .generation =
+				       .clear.generation =
 					       seg_pool(&boss->seg, (uint32_t)job.n)->generation });
 }
 
@@ -315,8 +321,8 @@ static inline void put_answers(char *to, size_t n)
 
 		at += (size_t)snprintf(to + at, n - at, " [%d", a->result);
 		if (job.slots > 1 && job.answer[0].result > (int32_t)i)
-			at += (size_t)snprintf(to + at, n - at, " 0x%x 0x%x %d", (unsigned)a->block,
-					       (unsigned)a->to, (int)a->tag);
+			at += (size_t)snprintf(to + at, n - at, " 0x%x 0x%x", (unsigned)a->block,
+					       (unsigned)answered_to(job.answer[0].op, a));
 		at += (size_t)snprintf(to + at, n - at, "]");
 	}
 	for (i = 0; i < (uint32_t)job.n; i++)

@@ -87,12 +87,10 @@ static void compare_answer(const struct verdict *v, uint32_t peer, uint64_t at, 
 
 	if (seg_command(v->image, peer, head)->result == CMD_PENDING)
 		return;
-	need(was->result == is->result && was->block == is->block && was->to == is->to &&
-		     was->tag == is->tag,
-	     "peer %u, command %llu: answered %d, 0x%x, 0x%x, %u, then "
-	     "%d, 0x%x, 0x%x, %u",
-	     peer, (unsigned long long)at, was->result, (unsigned)was->block, (unsigned)was->to,
-	     was->tag, is->result, (unsigned)is->block, (unsigned)is->to, is->tag);
+	need(!memcmp(was, is, sizeof(*is)),
+	     "peer %u, command %llu: answered %d, 0x%x, then %d, 0x%x; or other bytes of it", peer,
+	     (unsigned long long)at, was->result, (unsigned)was->block, is->result,
+	     (unsigned)is->block);
 }
 
 /* Rule C1: what the dead writer took for an eviction, its successor answers with. */
@@ -122,7 +120,7 @@ static void compare_victims(const struct verdict *v, uint32_t peer, uint64_t at)
 static void note_command(struct verdict *v, const struct shm_command *c)
 {
 	if (c->op == CMD_COMMIT && v->in_flight.n < ARRAY_SIZE(v->in_flight.to))
-		v->in_flight.to[v->in_flight.n++] = c->to;
+		v->in_flight.to[v->in_flight.n++] = c->commit.to;
 	v->removes |= c->op == CMD_EVICT || c->op == CMD_DROP || c->op == CMD_CLEAR;
 	if (c->op != CMD_RESERVE && c->op != CMD_EVICT && c->op != CMD_DEMOTE &&
 	    c->op != CMD_PROMOTE)
@@ -130,8 +128,8 @@ static void note_command(struct verdict *v, const struct shm_command *c)
 	v->evicts = true;
 	v->moves |= c->flags & CF_MOVES;
 	v->from = c->op == CMD_RESERVE || c->op == CMD_EVICT ? c->pool
-		  : c->to_pool == SHM_NO_POOL                ? RAM
-							     : c->to_pool;
+		  : c->move.to_pool == SHM_NO_POOL           ? RAM
+							     : c->move.to_pool;
 	/* without GPC_TAKE a victim is free, and carries no operation, before the answer; RAM may
 	 * have more than its capacity, and then what was evicted does not count as room */
 	v->most +=

@@ -235,10 +235,10 @@ static inline void apply_victims(struct ledger *m, const struct answers *a,
 		c = seg_command(a->s, a->peer, at + (uint64_t)i);
 		if (head->op == CMD_RESERVE || head->op == CMD_EVICT) {
 			from = c->block;
-			to = head->op == CMD_RESERVE ? c->to : GPC_NONE;
+			to = head->op == CMD_RESERVE ? c->reserve.to : GPC_NONE;
 		} else {
-			from = c->to;
-			to = (gpc_block)c->victim_to - 1;
+			from = c->move.to;
+			to = (gpc_block)c->move.victim_to - 1;
 		}
 		if (moving != (to >= 0))
 			continue;
@@ -260,7 +260,7 @@ static inline void apply_group(struct ledger *m, const struct answers *a,
 	for (i = 0; i < head->result; i++) {
 		c = seg_command(a->s, a->peer, at + (uint64_t)i);
 		if (head->op == CMD_DEMOTE || head->op == CMD_PROMOTE)
-			move_begins(m, a, c->block, c->to);
+			move_begins(m, a, c->block, c->move.to);
 		else if (head->op == CMD_RESERVE || (head->flags & CF_TAKE))
 			slot_give(m, c->block, a->peer);
 	}
@@ -269,12 +269,12 @@ static inline void apply_group(struct ledger *m, const struct answers *a,
 static inline void apply_commit(struct ledger *m, const struct answers *a,
 				const struct shm_command *c)
 {
-	bool cancel = c->flags & CF_CANCEL, detached = SLOT(m, c->to).detached;
-	bool stale = SLOT(m, c->to).stale;
-	int k = SLOT(m, c->to).key - 1;
+	bool cancel = c->flags & CF_CANCEL, detached = SLOT(m, c->commit.to).detached;
+	bool stale = SLOT(m, c->commit.to).stale;
+	int k = SLOT(m, c->commit.to).key - 1;
 
-	need(k >= 0 && SLOT(m, c->to).owner == a->peer + 1, "no move to block 0x%x",
-	     (unsigned)c->to);
+	need(k >= 0 && SLOT(m, c->commit.to).owner == a->peer + 1, "no move to block 0x%x",
+	     (unsigned)c->commit.to);
 	if (cancel || c->result < 0) {
 		/* -ESTALE of a cancelled one: a writer that died had given it back */
 		need(cancel ? c->result == 0 || c->result == -ESTALE
@@ -286,16 +286,16 @@ static inline void apply_commit(struct ledger *m, const struct answers *a,
 		/* -ESTALE, since a writer died after it had handed them on */
 		if (detached && !cancel && m->key[k].live &&
 		    (c->result == -EEXIST || c->result == -ESTALE))
-			children_move(m, node_of_slot(c->to), k);
-		slot_free(m, c->to);
+			children_move(m, node_of_slot(c->commit.to), k);
+		slot_free(m, c->commit.to);
 		return;
 	}
 	need(!stale, "key %d is back, though it was cleared or dropped", k);
 	need(!detached || !m->key[k].live, "key %d is live twice", k);
-	key_lives(m, k, c->to);
+	key_lives(m, k, c->commit.to);
 	if (detached)
-		children_move(m, node_of_slot(c->to), k);
-	memset(&SLOT(m, c->to), 0, sizeof(SLOT(m, c->to)));
+		children_move(m, node_of_slot(c->commit.to), k);
+	memset(&SLOT(m, c->commit.to), 0, sizeof(SLOT(m, c->commit.to)));
 }
 
 /* Parents first, as the writer does. */
@@ -305,7 +305,7 @@ static inline void apply_commits(struct ledger *m, const struct answers *a, uint
 	uint32_t i, d;
 
 	for (i = 0; i < n; i++)
-		key[i] = SLOT(m, seg_command(a->s, a->peer, at + i)->to).key;
+		key[i] = SLOT(m, seg_command(a->s, a->peer, at + i)->commit.to).key;
 	for (d = 0; d < DEEP; d++)
 		for (i = 0; i < n; i++)
 			if ((key[i] + DEEP - 1u) % DEEP == d)
@@ -315,7 +315,7 @@ static inline void apply_commits(struct ledger *m, const struct answers *a, uint
 static inline void apply_publish(struct ledger *m, const struct answers *a,
 				 const struct shm_command *c)
 {
-	int k = key_number(c->key);
+	int k = key_number(c->publish.key);
 
 	if (c->result == c->block) {
 		need(SLOT(m, c->block).owner == a->peer + 1, "published without reservation");
@@ -339,13 +339,13 @@ static inline void apply_clear(struct ledger *m, const struct shm_command *c)
 	int k, p, s;
 
 	for (k = 0; k < KEYS; k++)
-		if (m->key[k].live && (!c->tag || key_tag(k) == c->tag) &&
+		if (m->key[k].live && (!c->clear.tag || key_tag(k) == c->clear.tag) &&
 		    (c->pool == SHM_NO_POOL || GPC_POOL(m->key[k].block) == c->pool))
 			node_remove(m, k);
 	for (p = 0; p < POOLS; p++)
 		for (s = 0; s < SLOTS; s++)
 			if (m->slot[p][s].detached && (c->pool == SHM_NO_POOL || p == c->pool) &&
-			    (!c->tag || key_tag(m->slot[p][s].key - 1) == c->tag)) {
+			    (!c->clear.tag || key_tag(m->slot[p][s].key - 1) == c->clear.tag)) {
 				detached_ends(m, GPC_BLOCK(p, s));
 				m->slot[p][s].stale = true;
 			}
