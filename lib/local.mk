@@ -62,13 +62,12 @@ lib_gpc_sources = \
 	%reldir%/disk/super.c \
 	%reldir%/inspect/check.c \
 	%reldir%/inspect/check.h \
-	%reldir%/inspect/check_alias.c \
 	%reldir%/inspect/check_claim.c \
 	%reldir%/inspect/check_control.c \
 	%reldir%/inspect/check_hold.c \
+	%reldir%/inspect/check_memo.c \
 	%reldir%/inspect/check_memory.c \
 	%reldir%/inspect/check_record.c \
-	%reldir%/inspect/check_root.c \
 	%reldir%/inspect/check_table.c \
 	%reldir%/inspect/check_transfer.c \
 	%reldir%/inspect/claims.c \
@@ -198,8 +197,6 @@ lib_gpc_sources = \
 	%reldir%/request/stock.c \
 	%reldir%/request/stock.h \
 	%reldir%/request/sync.c \
-	%reldir%/segment/alias.c \
-	%reldir%/segment/alias.h \
 	%reldir%/segment/blocks.h \
 	%reldir%/segment/create.c \
 	%reldir%/segment/files.h \
@@ -207,6 +204,7 @@ lib_gpc_sources = \
 	%reldir%/segment/geometry.h \
 	%reldir%/segment/lockfile.c \
 	%reldir%/segment/lockfile.h \
+	%reldir%/segment/memo.h \
 	%reldir%/segment/memory.c \
 	%reldir%/segment/memory.h \
 	%reldir%/segment/memory_draft.c \
@@ -232,11 +230,10 @@ lib_gpc_sources = \
 	%reldir%/segment/segment.c \
 	%reldir%/segment/segment.h \
 	%reldir%/segment/shm.h \
-	%reldir%/segment/shm_alias.h \
 	%reldir%/segment/shm_command.h \
+	%reldir%/segment/shm_memo.h \
 	%reldir%/segment/shm_memory.h \
 	%reldir%/segment/shm_meter.h \
-	%reldir%/segment/shm_root.h \
 	%reldir%/segment/shm_tiers.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
@@ -278,8 +275,6 @@ lib_gpc_sources = \
 	%reldir%/takeover/takeover.h \
 	%reldir%/takeover/tree.c \
 	%reldir%/writer/bucket.h \
-	%reldir%/writer/alias.c \
-	%reldir%/writer/alias.h \
 	%reldir%/writer/command.c \
 	%reldir%/writer/command.h \
 	%reldir%/writer/commit.c \
@@ -306,6 +301,8 @@ lib_gpc_sources = \
 	%reldir%/writer/loop.h \
 	%reldir%/writer/lru.c \
 	%reldir%/writer/lru.h \
+	%reldir%/writer/memo.c \
+	%reldir%/writer/memo.h \
 	%reldir%/writer/memory.c \
 	%reldir%/writer/memory.h \
 	%reldir%/writer/meter.c \
@@ -334,8 +331,6 @@ lib_gpc_sources = \
 	%reldir%/writer/record.h \
 	%reldir%/writer/retire.c \
 	%reldir%/writer/retire.h \
-	%reldir%/writer/root.c \
-	%reldir%/writer/root.h \
 	%reldir%/writer/state.h \
 	%reldir%/writer/sweep.c \
 	%reldir%/writer/sweep.h \

@@ -122,12 +122,12 @@ static void test_check(void)
 
 /* Regions in the order of shm.h, each on a page and large enough for what is in it. */
 /* As gpc_segment(5) has it. */
-static uint64_t root_places(const struct shm_geometry *geo)
+static uint64_t root_buckets(const struct shm_geometry *geo)
 {
 	uint32_t n = geo->max_blocks / 16;
 
 	n = n < 64 ? 64 : n > 4096 ? 4096 : n;
-	return geo->keep ? n / 4 * 4 : 0;
+	return geo->keep ? n / 4 : 0;
 }
 
 static int layout_is_wrong(const struct shm_geometry *geo)
@@ -159,7 +159,7 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 				   at.alias,
 				   geo->alias_buckets * 128ull,
 				   at.root,
-				   root_places(geo) * 512ull,
+				   root_buckets(geo) * 2088ull,
 				   at.index_bytes,
 				   0 };
 	const uint64_t control[] = { 0,

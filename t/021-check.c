@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_check: each invariant is broken once, by hand, and must give its line and no other.
  * Tests: lib/inspect/check.c lib/inspect/check_control.c lib/inspect/check_record.c
- *   lib/inspect/check_table.c lib/inspect/check_hold.c lib/inspect/check_alias.c
- *   lib/inspect/check_root.c */
+ *   lib/inspect/check_table.c lib/inspect/check_hold.c lib/inspect/check_memo.c */
 #include "config.h"
 
 #include "t/lib/checked.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_alias and gpc_alias_resolve: pairs of keys, whatever becomes of the blocks.
- * Tests: lib/reader/alias.c lib/request/alias.c lib/writer/alias.c lib/segment/alias.c
- *   lib/segment/shm_alias.h */
+ * Tests: lib/reader/alias.c lib/request/alias.c lib/writer/memo.c lib/segment/memo.h
+ *   lib/inspect/check_memo.c lib/segment/shm_memo.h */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"
-#include "segment/alias.h"
+#include "segment/memo.h"
 
 enum { BLOCKS = 16, MANY = 300 };
 
@@ -254,8 +254,10 @@ static void test_none(void)
 
 static struct shm_aliases *bucket_of(gpc *c, uint8_t **index, const gpc_key *alias)
 {
+	const struct memo m = memo_aliases(&c->seg);
+
 	must(segment_map_writer(&c->seg, index));
-	return SEG_AT(*index, c->seg.at.alias, struct shm_aliases, alias_bucket(&c->seg, alias));
+	return SEG_AT(*index, memo_at(&m, memo_bucket(&m, alias)), struct shm_aliases, 0);
 }
 
 /* Each word wrong in turn: no pair, no violation; and a pair where nobody looks is one. */
@@ -270,26 +272,26 @@ static void test_check(void)
 	store(c, 1, 101);
 	bucket = bucket_of(c, &index, &alias);
 	for (i = 0; i < 5; i++) {
-		((uint64_t *)&bucket->pair[0])[i] ^= 1ull << 40;
+		((uint64_t *)&bucket->place[0])[i] ^= 1ull << 40;
 		if (!is_no_alias(c, 1))
 			break;
 		clean(c, "a word that is wrong");
-		((uint64_t *)&bucket->pair[0])[i] ^= 1ull << 40;
+		((uint64_t *)&bucket->place[0])[i] ^= 1ull << 40;
 	}
 	is_int(i, 5, "with any wrong word it is no pair");
 	ok(is_pair(c, 1, 101), "with all right it is");
 	SEG_AT(index, c->seg.at.state, struct shm_state, 0)->aliases = 2;
 	next = bucket == (struct shm_aliases *)(index + c->seg.at.alias) ? bucket + 1 : bucket - 1;
-	next->pair[2] = bucket->pair[0];
+	next->place[2] = bucket->place[0];
 	is_int(gpc_check(c, NULL, NULL), 1, "a pair in another bucket is a violation");
-	memset(&next->pair[2], 0, sizeof(next->pair[2]));
-	bucket->pair[2] = bucket->pair[0];
+	memset(&next->place[2], 0, sizeof(next->place[2]));
+	bucket->place[2] = bucket->place[0];
 	is_int(gpc_check(c, NULL, NULL), 1, "as is one that stands there twice");
-	memset(&bucket->pair[2], 0, sizeof(bucket->pair[2]));
+	memset(&bucket->place[2], 0, sizeof(bucket->place[2]));
 	SEG_AT(index, c->seg.at.state, struct shm_state, 0)->aliases = 0;
 	is_int(gpc_check(c, NULL, NULL), 1, "and a count that is too low");
 	SEG_AT(index, c->seg.at.state, struct shm_state, 0)->aliases = 1;
-	bucket->turn = UINT32_MAX;
+	bucket->turn = UINT64_MAX;
 	for (i = 2; i < 2 + MANY; i++)
 		store(c, i, 1000 + i);
 	clean(c, "a turn that is none");
@@ -308,7 +310,7 @@ static void test_torn(void)
 	for (n = 1; n <= 3; n++)
 		store(c, n, 100 + n);
 	bucket = bucket_of(c, &index, &(gpc_key){ { 0, 0 } });
-	bucket->pair[1].to[0]++;
+	bucket->place[1].to[0]++;
 	ok(is_no_alias(c, 2), "a torn pair is a miss");
 	store(c, 4, 104);
 	ok(is_pair(c, 1, 101) && is_pair(c, 3, 103) && is_pair(c, 4, 104),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_root_keep and gpc_root_get: the fields of a root key, for those who know the root alone.
- * Tests: lib/request/root.c lib/writer/root.c lib/segment/root.c lib/inspect/root.c
- *   lib/segment/shm_root.h */
+ * Tests: lib/request/root.c lib/writer/memo.c lib/segment/root.c lib/inspect/root.c
+ *   lib/inspect/check_memo.c lib/segment/shm_memo.h */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"
@@ -158,12 +158,56 @@ static void test_lives(void)
 	cache_end(c);
 }
 
+/* Each word of a place wrong in turn; then a true check of words that are not the root's. */
+static void test_check(void)
+{
+	struct gpc_field f = field(2, "german");
+	gpc *c = cache_of(true, true);
+	const struct memo m = memo_roots(&c->seg);
+	struct shm_roots *bucket;
+	uint64_t *place, was, h;
+	uint8_t *index;
+	gpc_key root;
+	uint32_t i;
+
+	must(gpc_root_keep(c, &f, 1, &root, 0, -1));
+	must(segment_map_writer(&c->seg, &index));
+	bucket = SEG_AT(index, memo_at(&m, memo_bucket(&m, &root)), struct shm_roots, 0);
+	place = (uint64_t *)&bucket->place[0];
+	for (i = 0; i < sizeof(bucket->place[0]) / 8; i++) {
+		place[i] ^= 1ull << 40;
+		if (has(c, &root, &f, 1) || gpc_check(c, NULL, NULL))
+			break;
+		place[i] ^= 1ull << 40;
+	}
+	is_int(i, 65, "with any wrong word it holds nothing");
+	ok(has(c, &root, &f, 1), "with all right it does");
+	was = bucket->place[0].check;
+	bucket->place[0].value.field[1] ^= 1;
+	for (i = 0, h = memo_hash(&m, &root); i < m.words; i++)
+		h = memo_mix(h, place[2 + i]);
+	bucket->place[0].check = h;
+	is_int(gpc_check(c, NULL, NULL), 1, "words of another root are a violation");
+	bucket->place[0].value.field[1] ^= 1;
+	bucket->place[0].check = was;
+	bucket->place[1] = bucket->place[0];
+	is_int(gpc_check(c, NULL, NULL), 1, "a root that stands there twice is one, too");
+	memset(&bucket->place[1], 0, sizeof(bucket->place[1]));
+	bucket->turn = UINT64_MAX;
+	must(gpc_root_keep(c, &f, 0, &root, 0, -1));
+	ok(has(c, &root, &f, 0), "a turn that is none");
+	segment_unmap_writer(&c->seg, index);
+	clean(c, "check");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	test_fields();
 	test_limits();
 	test_many();
 	test_lives();
+	test_check();
 	return done_testing();
 }
 

@@ -2,7 +2,7 @@
 /* The writer dies before each store of a root's fields in turn.  They are there or not, and never
  * others; the next writer runs the command again, and then they are there, and no other root has
  * gone that need not.
- * Tests: lib/writer/root.c lib/segment/root.c */
+ * Tests: lib/writer/memo.c lib/segment/root.c */
 #include "t/lib/counts.h"
 #include "segment/segment.h"
 
@@ -26,7 +26,7 @@ static bool has(uint64_t n, uint32_t len)
 /* What gpc_root_keep gives to the writer. */
 static struct shm_command request(uint64_t n, uint32_t len)
 {
-	struct shm_pool *rq = &dies_seat(c)->request;
+	struct shm_words *words = &dies_seat(c)->words;
 	char want[64];
 	uint64_t head = 3 | (uint64_t)len << 32;
 	gpc_key root;
@@ -34,10 +34,10 @@ static struct shm_command request(uint64_t n, uint32_t len)
 	memset(want, (int)('a' + n % 26), sizeof(want));
 	memcpy(want, &n, sizeof(n));
 	must(gpc_key_root(c, &(struct gpc_field){ .tag = 3, .len = len, .data = want }, 1, &root));
-	memset(rq, 0, sizeof(*rq));
-	memcpy(rq->backing, &head, 8);
-	memcpy(rq->backing + 8, want, len);
-	rq->backing_size = 8 + len;
+	memset(words, 0, sizeof(*words));
+	words->field[0] = head;
+	memcpy(&words->field[1], want, len);
+	words->words = 1 + len / 8;
 	return (struct shm_command){ .op = CMD_ROOT, .root.key = { root.w[0], root.w[1] } };
 }
 
@@ -110,13 +110,13 @@ static void test_liars(void)
 	for (k = 0; k < 4; k++) {
 		cmd = request(1, 48);
 		if (k == 0)
-			dies_seat(c)->request.backing[9] ^= 1;
+			dies_seat(c)->words.field[1] ^= 1;
 		if (k == 1)
-			dies_seat(c)->request.backing_size = UINT32_MAX - 7;
+			dies_seat(c)->words.words = UINT64_MAX;
 		if (k == 2)
-			dies_seat(c)->request.backing[7] = 0xff;
+			dies_seat(c)->words.field[0] |= 0xffull << 56;
 		if (k == 3)
-			dies_seat(c)->request.backing_size = 51;
+			dies_seat(c)->words.words = 6;
 		submit(c, cmd);
 		for (i = 0; i < 2000 && waits(c); i++)
 			must(gpc_writer_serve(c, 1));

@@ -3,9 +3,9 @@
  * a writer takes them and goes on.  Blocks that are each other's parents, a free seat that is in
  * use, records of no pool, a header with control characters, one of a cache that is too large.
  * Tests: lib/segment/validate.c lib/takeover/takeover.c */
-#include "t/lib/looks.h"
+#include "segment/memo.h"
 
-#include "segment/alias.h"
+#include "t/lib/looks.h"
 
 /* ---- blocks that are each other's parents ---- */
 
@@ -241,6 +241,13 @@ static int aliased(int me)
 	return me;
 }
 
+static uint64_t check_of(const struct segment *s, const gpc_key *alias, const gpc_key *to)
+{
+	const struct memo m = memo_aliases(s);
+
+	return memo_mix(memo_mix(memo_hash(&m, alias), to->w[0]), to->w[1]);
+}
+
 /* Whose check is true: keys that are none, that are their own aliases, and each other's; and other
  * words. */
 static void test_aliases(void)
@@ -248,24 +255,26 @@ static void test_aliases(void)
 	uint8_t *index = malloc(file[0].size);
 	struct shm_aliases *b;
 	struct shm_header *h = (struct shm_header *)index;
+	struct segment s = { .at = at };
 	uint32_t i, j;
 
 	memset(crew, 0, sizeof(*crew));
 	memcpy(index, file[0].bytes, file[0].size);
+	s.header = *h;
 	need(h->geometry.alias_buckets, "no aliases are kept");
 	for (i = 0; i < h->geometry.alias_buckets; i++) {
 		b = (struct shm_aliases *)(index + at.alias) + i;
-		b->turn = UINT32_MAX - i;
+		b->turn = UINT64_MAX - i;
 		for (j = 0; j < SHM_ALIASES; j++) {
-			struct shm_alias *a = &b->pair[j];
+			struct shm_alias *a = &b->place[j];
 			gpc_key from = crew_key(random_below(24) + 1),
 				to = crew_key(random_below(24) + 1);
 
 			if (j == 2)
 				to = (gpc_key){ { 0, (uint64_t)random_below(2) << 63 } };
-			memcpy(a->alias, &from, sizeof(from));
+			memcpy(a->key, &from, sizeof(from));
 			memcpy(a->to, &to, sizeof(to));
-			a->check = random_below(4) ? alias_check(&from, &to) : 0;
+			a->check = random_below(4) ? check_of(&s, &from, &to) : 0;
 		}
 	}
 	((struct shm_state *)(index + at.state))->aliases = UINT64_MAX;

@@ -198,8 +198,7 @@ static void check_copy(struct check *k)
 	check_holds(k);
 	check_transfers(k);
 	check_claims(k);
-	check_aliases(k);
-	check_roots(k);
+	check_memos(k);
 	check_mirrors(k);
 }
 

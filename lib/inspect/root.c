@@ -13,17 +13,16 @@ GPC_EXPORT int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, ui
 {
 	struct gpc_field all[SHM_ROOT_WORDS];
 	int i, count, err = handle_check(c, false);
-	struct shm_root copy;
+	struct shm_words words;
 	uint8_t *to = data;
 
 	if (err < 0)
 		return err;
 	if (!root || (n && !f) || (bytes && !data))
 		return err_set(EINVAL, "%s is NULL", !root ? "root" : n && !f ? "f" : "data");
-	if (!root_is_kept(&c->seg) || !key_is_root(root) ||
-	    root_find(&c->seg, root, &copy) == SHM_NO_RECORD)
+	if (!memo_roots(&c->seg).buckets || !key_is_root(root) || !root_find(&c->seg, root, &words))
 		return err_set(ENOENT, "no words of that root are kept");
-	count = root_fields(&copy, all);
+	count = root_fields(&words, all);
 	for (i = 0; i < count && i < (int)n; i++) {
 		if (all[i].len > bytes - (uint32_t)(to - (uint8_t *)data))
 			return err_set(ENOSPC,

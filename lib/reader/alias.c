@@ -2,21 +2,22 @@
 /* alias.c - keys that are aliases become the keys that they stand for: gpc_alias_resolve.
  *
  * It reads the table of aliases and nothing else, stores nothing, and needs no section: a pair is
- * true whenever it was read (segment/alias.h).
+ * true whenever it was read (segment/shm_memo.h).
  * Tests: t/117-aliases.t */
 #include "config.h"
 
 #include <errno.h>
 #include "peer/handle.h"
-#include "segment/alias.h"
+#include "segment/memo.h"
 
 #define AHEAD (LINES_AHEAD / 2) /* buckets, of two lines each */
 
 static inline void prefetch_bucket(const struct segment *s, const gpc_key *key)
 {
-	const struct shm_aliases *b = seg_aliases(s, alias_bucket(s, key));
+	const struct memo m = memo_aliases(s);
+	const struct shm_aliases *b = (const void *)(s->index + memo_at(&m, memo_bucket(&m, key)));
 
-	__builtin_prefetch(&b->pair[0]);
+	__builtin_prefetch(&b->place[0]);
 	__builtin_prefetch(&b->turn);
 }
 
@@ -29,7 +30,7 @@ static int resolve(const struct segment *s, gpc_key *keys, uint32_t n)
 	for (i = 0; i < n; i++) {
 		if (i + AHEAD < n)
 			prefetch_bucket(s, &keys[i + AHEAD]);
-		got += !key_is_zero(&keys[i]) && alias_find(s, &keys[i], &keys[i]);
+		got += !key_is_zero(&keys[i]) && memo_alias(s, &keys[i], &keys[i]);
 	}
 	return (int)got;
 }
@@ -47,7 +48,7 @@ GPC_EXPORT int gpc_alias_resolve(gpc *c, gpc_key *keys, uint32_t n)
 		return err_set(EINVAL, "keys is NULL");
 	if (c->readonly && (err = handle_need_copy(c)))
 		return err;
-	if (!alias_is_kept(s) || !load_relaxed(&seg_state(s)->aliases))
+	if (!memo_aliases(s).buckets || !load_relaxed(&seg_state(s)->aliases))
 		return 0;
 	return resolve(s, keys, n);
 }

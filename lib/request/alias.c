@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "request/request.h"
-#include "segment/alias.h"
+#include "segment/memo.h"
 
 static int check_pairs(const gpc_key *alias, const gpc_key *to, uint32_t n)
 {
@@ -87,7 +87,7 @@ GPC_EXPORT int gpc_alias(gpc *c, const gpc_key *alias, const gpc_key *to, uint32
 	if (n > INT32_MAX)
 		return err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
 	err = check_pairs(alias, to, n);
-	if (err == 0 && !alias_is_kept(&c->seg))
+	if (err == 0 && !memo_aliases(&c->seg).buckets)
 		err = err_set(
 			ENOENT,
 			"this cache keeps no aliases: it was made with gpc_config.max_aliases -1");

@@ -287,13 +287,11 @@ static int send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_
 	return n < 0 && !*ret_pending ? add_error(c, rq, n) : n;
 }
 
-int pool_command(gpc *c, const struct shm_pool *rq, const struct shm_command *cmd,
-		 uint64_t deadline)
+int pool_command(gpc *c, const struct shm_command *cmd, uint64_t deadline)
 {
 	bool pending;
 	int n;
 
-	store_request(c, rq);
 	n = call_with(c, cmd, take_first, deadline, &pending);
 	c->pool_ticket = pending ? ring_last_ticket(c) : 0;
 	return n;

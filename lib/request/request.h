@@ -72,10 +72,9 @@ void pool_leave(gpc *c);
 /* ... and then this one: the pool's number, or an error with its sentence.  Pending: it has no
  * answer yet, and if it names memory c->making_answer will have it. */
 void pool_answered(gpc *c); /* ... when it came late */
-/* Another command whose argument is the seat's request: 0 or more, or an error of the ring or the
+/* Another command with its argument in the seat: 0 or more, or an error of the ring or the
  * writer. */
-int pool_command(gpc *c, const struct shm_pool *rq, const struct shm_command *cmd,
-		 uint64_t deadline);
+int pool_command(gpc *c, const struct shm_command *cmd, uint64_t deadline);
 int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending);
 
 /* ---- returned.c: blocks of CALLER pools, which come back to us ----

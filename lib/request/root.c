@@ -13,31 +13,32 @@
 
 _Static_assert(GPC_ROOT_BYTES == SHM_ROOT_WORDS * 8, "what the public header says");
 
-/* The message that is hashed, in the place for a pool's words. */
-static int write_fields(const struct gpc_field *f, uint32_t n, struct shm_pool *rq)
+/* The message that is hashed. */
+static int write_fields(const struct gpc_field *f, uint32_t n, struct shm_words *ret)
 {
-	uint64_t bytes = 0, head;
+	uint64_t at = 0, more;
 	uint32_t i;
 
-	*rq = (struct shm_pool){ 0 };
+	*ret = (struct shm_words){ 0 };
 	for (i = 0; i < n; i++) {
-		if (bytes + 8 + ROUND_UP((uint64_t)f[i].len, 8u) > GPC_ROOT_BYTES)
+		more = (f[i].len + 7ull) / 8;
+		if (at + 1 + more > SHM_ROOT_WORDS)
 			return err_set(
 				EINVAL,
 				"f has more than %d bytes up to f[%u]: 8 a field, and its data, "
 				"rounded up to 8; its root key has no words then",
 				GPC_ROOT_BYTES, i);
-		head = htole64(f[i].tag | (uint64_t)f[i].len << 32);
-		memcpy(rq->backing + bytes, &head, 8);
-		if (f[i].len)
-			memcpy(rq->backing + bytes + 8, f[i].data, f[i].len);
-		bytes += 8 + ROUND_UP((uint64_t)f[i].len, 8u);
+		ret->field[at++] = htole64(f[i].tag | (uint64_t)f[i].len << 32);
+		if (more)
+			memcpy(&ret->field[at], f[i].data, f[i].len);
+		at += more;
 	}
-	rq->backing_size = (uint32_t)bytes;
+	ret->words = at;
 	return 0;
 }
 
-static int keep(gpc *c, const struct shm_pool *rq, const gpc_key *root, uint64_t deadline)
+/* As a pool is asked for (pool.c): one request at a time, which the writer may have yet to read. */
+static int keep(gpc *c, const struct shm_words *words, const gpc_key *root, uint64_t deadline)
 {
 	struct shm_command cmd = { .op = CMD_ROOT,
 				   .count = 1,
@@ -46,7 +47,8 @@ static int keep(gpc *c, const struct shm_pool *rq, const gpc_key *root, uint64_t
 
 	if (err < 0)
 		return err;
-	err = pool_command(c, rq, &cmd, deadline);
+	seg_seat(&c->seg, c->peer)->words = *words;
+	err = pool_command(c, &cmd, deadline);
 	pool_leave(c);
 	return err;
 }
@@ -56,8 +58,7 @@ GPC_EXPORT int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	int err = request_check(c, flags, 0, true);
-	struct shm_root copy;
-	struct shm_pool rq;
+	struct shm_words words, kept;
 	gpc_key root;
 
 	if (err == 0)
@@ -70,11 +71,11 @@ GPC_EXPORT int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_
 		return err;
 	if (ret_root)
 		*ret_root = root;
-	if (!root_is_kept(&c->seg))
+	if (!memo_roots(&c->seg).buckets)
 		return err_set(ENOENT, "this cache keeps no words of roots: it was made without "
 				       "gpc_config.keep_tokens and keep_digests");
-	err = write_fields(f, n, &rq);
-	if (err < 0 || root_find(&c->seg, &root, &copy) != SHM_NO_RECORD)
+	err = write_fields(f, n, &words);
+	if (err < 0 || root_find(&c->seg, &root, &kept))
 		return err;
-	return keep(c, &rq, &root, deadline);
+	return keep(c, &words, &root, deadline);
 }

@@ -11,12 +11,15 @@
 #include "base/base.h"
 #include "base/err.h"
 #include "base/key.h"
-#include "segment/root.h"
+#include "segment/shm.h"
 
 #define MAX_BLOCKS      (1u << 28)
 #define MAX_SLOTS       (1u << 24) /* of a pool: 24 bits of a block id */
 #define MAX_ALIASES     (1u << 28)
 #define BLOCKS_AN_ALIAS 8u /* by default */
+#define BLOCKS_A_ROOT   16u
+#define ROOTS_LEAST     64u
+#define ROOTS_MOST      4096u
 
 /* The largest geometry stays far below 2^63 bytes, so sums of regions cannot wrap. */
 _Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 4 + 64 +
@@ -189,6 +192,13 @@ int geometry_check(const struct shm_geometry *g, uint32_t block_tokens)
 	return 0;
 }
 
+uint32_t geometry_roots(const struct shm_geometry *g)
+{
+	uint32_t n = MIN(MAX(g->max_blocks / BLOCKS_A_ROOT, ROOTS_LEAST), ROOTS_MOST);
+
+	return g->note_lines ? n / SHM_ROOTS : 0;
+}
+
 /* The next region begins on a page. */
 static uint64_t place_array(uint64_t *end, uint64_t count, uint64_t bytes)
 {
@@ -221,8 +231,7 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 	ret->change_note =
 		place_array(&end, g->keep & KEEP_DIGESTS ? g->changes : 0, sizeof(struct shm_note));
 	ret->alias = place_array(&end, g->alias_buckets, sizeof(struct shm_aliases));
-	ret->root =
-		place_array(&end, (uint64_t)root_buckets(g) * SHM_ROOTS, sizeof(struct shm_root));
+	ret->root = place_array(&end, geometry_roots(g), sizeof(struct shm_roots));
 	ret->index_bytes = end;
 
 	end = SHM_PAGE;

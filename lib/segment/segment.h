@@ -174,11 +174,6 @@ static inline const struct shm_change *seg_change(const struct segment *s, uint6
 		      number &(s->header.geometry.changes - 1));
 }
 
-static inline const struct shm_aliases *seg_aliases(const struct segment *s, uint32_t i)
-{
-	return SEG_AT(s->index, s->at.alias, const struct shm_aliases, i);
-}
-
 /* Only where digests are kept. */
 static inline const struct shm_note *seg_change_note(const struct segment *s, uint64_t number)
 {

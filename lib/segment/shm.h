@@ -16,8 +16,8 @@
  *     record[max_blocks] 64 w                    use[max_blocks]     u32, p and w
  *     change[]      64   w                       note[max_blocks]    p, where notes are kept
  *     change_note[] 64   w, with digests         transfer[P]   12288  p, devices
- *     alias[]      128   w (shm_alias.h)         desk        4096   the keeper of tiers (shm_tiers.h)
- *     root[]       512   w (shm_root.h), with notes   ask[P][4] 16448 p, the keeper of tiers
+ *     alias[]      128   w (shm_memo.h)          desk        4096   the keeper of tiers (shm_tiers.h)
+ *     root[]      2088   w (shm_memo.h), with notes   ask[P][4] 16448 p, the keeper of tiers
  *
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
@@ -94,6 +94,7 @@ struct shm_header { /* at 0 of index and control; immutable once ready */
 };
 _Static_assert(sizeof(struct shm_header) == 264, "header layout");
 
+#include "segment/shm_memo.h"
 #include "segment/shm_meter.h"
 
 /* ---- index segment ---- */
@@ -280,6 +281,20 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 
 /* ---- control segment ---- */
 
+/* What an engine says of a block beside its key; nothing of the index depends on it.  In note[]
+ * the tokens follow, if the cache keeps them.  The generation in the record's word is its sequence:
+ * the block's peer stores it while the block is RESERVED, and from LIVE on it stays. */
+struct shm_note {
+	uint64_t key[2]; /* whose note it is: of another key it says nothing */
+	uint32_t group;
+	uint8_t digest_bytes; /* 0 = none; more than 32: scribbled over */
+	uint8_t has_tokens;
+	uint8_t pad0[2];
+	uint8_t digest[32];
+	uint8_t pad1[8];
+};
+_Static_assert(sizeof(struct shm_note) == 64, "note layout");
+
 /* A stamp is the tick of the last use, and below it the place of the block in the array of the
  * call that used it: STAMP_PLACES at the front, and less further back.  Of an array with more
  * places each further STAMP_PLACES + 1 have a tick of their own, the one before.  use[] has the
@@ -363,13 +378,19 @@ struct shm_seat {       /* 4096 bytes */
 	uint32_t back_waits;
 	uint32_t in_use[128]; /* p: distinct blocks of each pool referenced or reserved */
 	uint8_t pad4[1024 - 320 - 512];
-	struct shm_pool request; /* p: argument of CMD_POOL and CMD_ROOT */
+	union {
+		struct shm_pool request; /* p: argument of CMD_POOL */
+		struct {
+			uint8_t pad5[2048 - 512]; /* the words lie in padding of the request */
+			struct shm_words words;   /* p: argument of CMD_ROOT */
+		};
+	};
 	/* p: short: commands that were waited for, from submission to answer */
 	struct shm_histogram round_trip;
 	/* p: of its own CALLER pools: blocks that it has evicted ahead of demand, and above them
 	 * 16 bits of the pool's generation */
 	uint32_t in_stock[128];
-	uint8_t pad5[4096 - 1024 - 2048 - 256 - 512];
+	uint8_t pad6[4096 - 1024 - 2048 - 256 - 512];
 };
 _Static_assert(sizeof(struct shm_seat) == 4096, "seat layout");
 _Static_assert(__builtin_offsetof(struct shm_seat, head) == 128 &&
@@ -406,10 +427,8 @@ struct shm_transfer {                 /* pages that devices can be given */
 };
 _Static_assert(sizeof(struct shm_transfer) == 12288, "transfer layout");
 
-#include "segment/shm_alias.h"
 #include "segment/shm_command.h"
 #include "segment/shm_memory.h"
-#include "segment/shm_root.h"
 #include "segment/shm_tiers.h"
 
 #endif

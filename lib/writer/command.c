@@ -9,13 +9,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include "writer/alias.h"
 #include "writer/command.h"
 #include "writer/drop.h"
 #include "writer/grant.h"
 #include "writer/idle.h"
 #include "writer/leave.h"
 #include "writer/lru.h"
+#include "writer/memo.h"
 #include "writer/memory.h"
 #include "writer/move.h"
 #include "writer/pending.h"
@@ -23,7 +23,6 @@
 #include "writer/pools.h"
 #include "writer/record.h"
 #include "writer/retire.h"
-#include "writer/root.h"
 #include "writer/table.h"
 #include "writer/transfer.h"
 #include "writer/tree.h"
@@ -323,7 +322,7 @@ static int32_t alias(struct writer *w, const struct shm_command *cmd)
 	gpc_key alias = { { cmd->alias.key[0], cmd->alias.key[1] } },
 		to = { { cmd->alias.means[0], cmd->alias.means[1] } };
 
-	return alias_store(w, &alias, &to);
+	return memo_store_alias(w, &alias, &to);
 }
 
 /* GPC_PEEK: victims are chosen as for an evict, and put back. */
@@ -389,7 +388,7 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struc
 		result = alias(w, cmd);
 		break;
 	case CMD_ROOT:
-		result = root_store(w, peer, &(gpc_key){ { cmd->root.key[0], cmd->root.key[1] } });
+		result = memo_store_root(w, peer, &(gpc_key){ { cmd->root.key[0], cmd->root.key[1] } });
 		break;
 	case CMD_NOP:
 		result = 0;
