@@ -75,7 +75,7 @@ static void test_memory(void)
 	bytes_chain(c, ram, 901, 8, b, false);
 	for (i = 1; i <= 6; i++) {
 		text = open_without(c, &o, i);
-		tier |= strstr(text, "no memory for a batch of blocks on its way to a tier") !=
+		tier |= strstr(text, "no memory for a batch of blocks on its way to the disk") !=
 			NULL;
 		afar |= strstr(text, "no memory for a batch of blocks on its way to the store") !=
 			NULL;

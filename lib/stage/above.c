@@ -25,7 +25,7 @@ bool above_applies(const struct cold *d)
 	uint64_t blocks = 0;
 	uint32_t i;
 
-	if (cold_is_exclusive(d))
+	if (d->exclusive)
 		return false; /* they stay in RAM, and what is there is not below */
 	for (i = 0; i < s->header.geometry.max_pools; i++)
 		if (images_fit_pool(d, seg_pool(s, i)))
@@ -82,10 +82,12 @@ void above_find(struct cold *d, uint32_t pool, const struct about *a, const gpc_
 			ret->block[ret->n++ % ABOVE_MOST] = block;
 			continue;
 		}
-		if (!cold_is_afar(d) && !used)
+		if (d->store)
+			continue;
+		if (!used)
 			use(d->t->c, copy, &key);
 		used = true;
-		if (!cold_is_afar(d) && !d->orphans)
+		if (!d->orphans)
 			return;
 	}
 }

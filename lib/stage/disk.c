@@ -154,24 +154,17 @@ static void file_write(struct tier *t, struct tier_item *items, uint32_t n, uint
 	}
 }
 
-static int file_forget(struct tier *t, const uint64_t *slots, const gpc_key *keys, uint32_t n)
-{
-	struct disk_op op = { .kind = DISK_FORGET, .slots = slots, .keys = keys, .n = n };
-
-	return disk_run(file_of(t), &op);
-}
-
 static int file_clear(struct tier *t)
 {
 	return disk_clear(file_of(t));
 }
 
-static int file_sync(struct tier *t)
+int tier_disk_sync(struct tier_file *f)
 {
-	return disk_sync(file_of(t));
+	return disk_sync(f->disk);
 }
 
-static void file_reuse(struct tier *t, uint64_t slot, const gpc_key *key)
+static void file_forget(struct tier *t, uint64_t slot, const gpc_key *key)
 {
 	(void)key;
 	disk_free(file_of(t), slot);
@@ -192,18 +185,18 @@ static void notes_ahead(struct disk *d, const struct disk_slot *there, uint64_t 
 	free(seen);
 }
 
-static int file_note(struct tier *t, const struct tier_found *f, void *to)
+int tier_disk_note(struct tier_file *f, const struct tier_found *found, void *to)
 {
-	struct disk_slot what = { .slot = f->slot,
-				  .note_bytes = f->note_bytes,
-				  .note_crc = f->note_crc };
+	struct disk_slot what = { .slot = found->slot,
+				  .note_bytes = found->note_bytes,
+				  .note_crc = found->note_crc };
 
-	return disk_note(file_of(t), &what, to);
+	return disk_note(f->disk, &what, to);
 }
 
-static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
+int tier_disk_scan(struct tier_file *f, struct tier_found **ret, uint64_t *ret_n)
 {
-	struct disk *d = file_of(t);
+	struct disk *d = f->disk;
 	struct disk_slot *there;
 	struct tier_found *found;
 	uint64_t n, i, now;
@@ -211,7 +204,7 @@ static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
 
 	if (err < 0)
 		return err;
-	if (((struct tier_file *)t)->notes)
+	if (f->notes)
 		notes_ahead(d, there, n);
 	found = malloc((size_t)(n + 1) * sizeof(*found));
 	now = disk_now(d);
@@ -232,29 +225,14 @@ static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
 	return found ? 0 : -ENOMEM;
 }
 
-static int file_begin(struct tier *t, bool clear)
+int tier_disk_begin(struct tier_file *f, bool clear)
 {
-	return disk_begin(file_of(t), clear);
+	return disk_begin(f->disk, clear);
 }
 
-static uint64_t file_turn(struct tier *t)
+uint64_t tier_disk_turn(struct tier_file *f)
 {
-	return MAX(disk_turn(file_of(t)), ((struct tier_file *)t)->until_ns);
-}
-
-static void file_counts(struct tier *t, struct tier_counts *ret)
-{
-	struct disk_counts c;
-
-	disk_counts(file_of(t), &c);
-	*ret = (struct tier_counts){
-		.misses = c.absent + c.other_key,
-		.bad = c.bad_header + c.bad_image + c.bad_note,
-		.errors =
-			c.read_errors + c.write_errors + c.no_space + c.sync_errors + c.short_file,
-		.late = c.late,
-		.refused = c.refused,
-	};
+	return MAX(disk_turn(f->disk), f->until_ns);
 }
 
 static void file_close(struct tier *t)
@@ -270,17 +248,11 @@ static const struct tier_ops disk_ops = {
 	.write = file_write,
 	.forget = file_forget,
 	.clear = file_clear,
-	.sync = file_sync,
-	.reuse = file_reuse,
-	.scan = file_scan,
-	.note = file_note,
-	.begin = file_begin,
-	.turn = file_turn,
-	.counts = file_counts,
 	.close = file_close,
 };
 
-int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of, struct tier **ret)
+int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of,
+	      struct tier_file **ret)
 {
 	struct tier_file *t = calloc(1, sizeof(*t));
 
@@ -289,6 +261,11 @@ int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of,
 	*t = (struct tier_file){
 		.tier.ops = &disk_ops, .disk = d, .notes = notes, .log = log, .of = of
 	};
-	*ret = &t->tier;
+	*ret = t;
 	return 0;
+}
+
+struct tier *tier_disk_tier(struct tier_file *f)
+{
+	return &f->tier;
 }

@@ -101,7 +101,7 @@ enum { PASSED, CHOSEN, GONE };
 static int look_at(struct down *b, gpc_block block, struct about *ret)
 {
 	struct gpc_tiers *t = b->t;
-	bool exclusive = cold_is_exclusive(b->d), there;
+	bool exclusive = b->d->exclusive, there;
 
 	if (above_is_among(b->block, b->n, block) || !about_block(t->c, block, ret))
 		return PASSED;
@@ -202,7 +202,7 @@ static void publish_all(struct down *b, gpc_block *resident)
 			.parent = a->parent,
 			.block = b->slot[i],
 			.tag = a->tag,
-			.unchained = a->unchained || cold_is_exclusive(b->d),
+			.unchained = a->unchained || b->d->exclusive,
 			.source = b->block[i],
 			.life = WORD_GEN(a->word) + 1,
 		};
@@ -220,11 +220,32 @@ static bool is_bad_place(const struct down *b, uint32_t at)
 	int result = b->item[at].result;
 	uint32_t i;
 
-	if (cold_is_afar(b->d) || result == -ESTALE || result == -ETIME || result == -ECANCELED)
+	if (result == -ESTALE || result == -ETIME || result == -ECANCELED)
 		return false;
 	for (i = 0; i < b->n && b->item[i].result; i++)
 		;
 	return i < b->n || b->n == 1;
+}
+
+/* An item that was not published, of a file: its place, and what stands there. */
+static void give_place_back(struct down *b, uint32_t i)
+{
+	bool whole = !b->item[i].result;
+
+	if (!whole && is_bad_place(b, i))
+		slots_failed(b->d, b->slot[i]);
+	else
+		slots_back(b->d, b->slot[i], &b->about[i].key, whole);
+}
+
+/* ... and of a store, which has no places: where another slot has the key the store has it, too. */
+static void give_hint_back(struct down *b, uint32_t i, gpc_block resident)
+{
+	bool whole = !b->item[i].result;
+
+	slots_back(b->d, b->slot[i], &b->about[i].key, whole && resident < 0);
+	if (whole && resident >= 0)
+		slots_lost(b->d, resident, false);
 }
 
 static uint32_t settle(struct down *b, const gpc_block *resident)
@@ -239,20 +260,15 @@ static uint32_t settle(struct down *b, const gpc_block *resident)
 		written += live;
 		if (live)
 			slots_live(b->d, b->slot[i], key, born);
-		else if (!whole && is_bad_place(b, i))
-			slots_failed(b->d, b->slot[i]);
+		else if (b->d->file)
+			give_place_back(b, i);
 		else
-			/* where another slot has the key a store has it, too: there are no places
-			 * in it */
-			slots_back(b->d, b->slot[i], key,
-				   whole && !(cold_is_afar(b->d) && resident[i] >= 0));
-		if (whole && cold_is_afar(b->d) && resident[i] >= 0)
-			slots_lost(b->d, resident[i], false);
+			give_hint_back(b, i, resident[i]);
 		if (!whole)
 			tier_count(b->d, TIER_FAILED, 1);
 		else if (resident[i] < 0)
 			tier_count(b->d, resident[i] == -ESTALE ? TIER_OVERTAKEN : TIER_REFUSED, 1);
-		if (live && cold_is_exclusive(b->d))
+		if (live && b->d->exclusive)
 			leave_ram(t, b->block[i], key);
 		else if (b->item[i].result != -EINPROGRESS)
 			unhold_quietly(t->c, &b->block[i], 1);
@@ -262,37 +278,44 @@ static uint32_t settle(struct down *b, const gpc_block *resident)
 	return written;
 }
 
-/* Held sources, all of one pool; returns how many have a copy now. */
-static uint32_t write_batch(struct down *b, uint32_t pool)
+/* Into at most `room` slots; returns how many have a copy now. */
+static uint32_t write_into(struct down *b, uint32_t room)
 {
 	gpc_block resident[BATCH];
-	uint32_t written = 0, room, got, i;
+	uint32_t got = slots_take(b->d, b->slot, load_relaxed(&b->d->broken) ? 0 : room), i;
 
-	if (map_get(b->t->c, pool, &b->map) < 0) {
-		cut(b, 0);
-		return 0;
-	}
-	/* until the last publish is answered, and what was refused is free on the disk: see
-	 * stage.h */
-	if (!cold_is_afar(b->d))
-		pthread_mutex_lock(&b->t->writing);
-	room = load_relaxed(&b->d->broken) ? 0 : room_for(b->d, b->n, pool, b->victim, b->seen);
-	got = slots_take(b->d, b->slot, room);
 	if (got < b->n && b->d->waits)
 		b->t->later = true;
 	cut(b, got);
 	if (b->n && write_all(b) == 0) {
 		publish_all(b, resident);
-		written = settle(b, resident);
-	} else {
-		for (i = 0; i < b->n; i++)
-			slots_back(b->d, b->slot[i], &b->about[i].key, false);
-		cut(b, 0);
+		return settle(b, resident);
 	}
-	if (b->d->ops->settled)
-		b->d->ops->settled(b->d->tier);
-	if (!cold_is_afar(b->d))
+	for (i = 0; i < b->n; i++)
+		slots_back(b->d, b->slot[i], &b->about[i].key, false);
+	cut(b, 0);
+	return 0;
+}
+
+/* Held sources, all of one pool; returns how many have a copy now. */
+static uint32_t write_batch(struct down *b, uint32_t pool)
+{
+	uint32_t written;
+
+	if (map_get(b->t->c, pool, &b->map) < 0) {
+		cut(b, 0);
+		return 0;
+	}
+	if (b->d->file) {
+		/* until the last publish is answered, and what was refused is free on the disk: see
+		 * stage.h */
+		pthread_mutex_lock(&b->t->writing);
+		written = write_into(b, room_for(b->d, b->n, pool, b->victim, b->seen));
 		pthread_mutex_unlock(&b->t->writing);
+	} else { /* a store loses no more than a hint for it */
+		written = write_into(b, b->n);
+		tier_remote_settled(b->d->store);
+	}
 	map_put(b->t->c, b->map);
 	free(b->iov);
 	free(b->notes);
@@ -308,11 +331,9 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
  * of as much. */
 #define RATE_NS (100 * NS_PER_MS)
 
-static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
+static uint32_t batch_of(const struct cold *d)
 {
-	uint64_t n = t->opt.write_rate && !cold_is_afar(d)
-			     ? t->opt.write_rate / 10 / MAX(d->block_bytes, 1u)
-			     : BATCH;
+	uint64_t n = d->write_rate ? d->write_rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
 
 	n = MIN(n, (uint64_t)BATCH);
 	n = MIN(n, MAX((64ull << 20) / MAX(d->block_bytes, 1u), 1u));
@@ -321,7 +342,7 @@ static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
 
 static bool is_early(const struct cold *d)
 {
-	return d->ops->turn && d->ops->turn(d->tier) > clock_ns() + RATE_NS;
+	return d->file && tier_disk_turn(d->file) > clock_ns() + RATE_NS;
 }
 
 /* What victims hang on stands behind them, the deepest first. */
@@ -378,10 +399,11 @@ static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uin
 	return b->n == most ? moved + write_batch(b, pool) : moved;
 }
 
-static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b,
-		      bool drain)
+static uint32_t spill(struct cold *d, uint32_t pool, bool drain)
 {
-	uint32_t want = room_due(d, pool, drain), most = batch_of(t, d), moved = 0;
+	uint32_t want = room_due(d, pool, drain), most = batch_of(d), moved = 0;
+	struct gpc_tiers *t = d->t;
+	struct down *b = d->batch;
 	gpc_block *victim;
 	struct about a;
 	int n, i, what;
@@ -392,10 +414,6 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 		t->later = true;
 		return 0;
 	}
-	/* the last of a file may be published between the look and the write: then there would be
-	 * room for twins */
-	if (!cold_is_afar(d))
-		d->waits = slots_wait(d);
 	victim = malloc(want * sizeof(*victim));
 	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
 	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d), .victim = victim };
@@ -410,19 +428,17 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 	return moved;
 }
 
-/* Of all tiers of this thread, and all pools: how many blocks have a copy now, or have left RAM. */
-static uint32_t round_of(struct gpc_tiers *t, struct down *b, bool afar, bool drain)
+/* Of all pools: how many blocks have a copy now, or have left RAM. */
+static uint32_t round_of(struct cold *d, bool drain)
 {
-	const struct segment *s = &t->c->seg;
-	uint32_t i, p, moved = 0;
+	struct gpc_tiers *t = d->t;
+	uint32_t p, moved = 0;
 
 	/* what we have given back counts as free from then on */
 	ring_wait(t->c, ring_last_ticket(t->c), clock_ns() + CALL_MS * NS_PER_MS);
-	for (i = 0; i < t->ncold; i++)
-		for (p = 0; p < s->header.geometry.max_pools && !stage_stops(t); p++)
-			if (cold_is_afar(&t->cold[i]) == afar && cold_is_ready(&t->cold[i]) &&
-			    images_fit_pool(&t->cold[i], seg_pool(s, p)))
-				moved += spill(t, &t->cold[i], p, b, drain);
+	for (p = 0; p < t->c->seg.header.geometry.max_pools && !stage_stops(t); p++)
+		if (cold_is_ready(d) && images_fit_pool(d, seg_pool(&t->c->seg, p)))
+			moved += spill(d, p, drain);
 	return moved;
 }
 
@@ -436,24 +452,33 @@ static bool has_changed(struct gpc_tiers *t)
 
 int down_begin(struct gpc_tiers *t)
 {
-	t->batch = malloc(sizeof(*t->batch));
-	t->batch_afar = t->opt.remote ? malloc(sizeof(*t->batch_afar)) : NULL;
-	if (t->batch && (t->batch_afar || !t->opt.remote))
-		return 0;
-	return err_set(ENOMEM, "no memory for a batch of blocks on its way to %s",
-		       t->batch ? "the store" : "a tier");
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		if (!(t->cold[i].batch = malloc(sizeof(struct down))))
+			return err_set(ENOMEM, "no memory for a batch of blocks on its way to %s",
+				       t->cold[i].store ? "the store" : "the disk");
+	return 0;
 }
 
 void down_end(struct gpc_tiers *t)
 {
-	free(t->batch);
-	free(t->batch_afar);
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		free(t->cold[i].batch);
+}
+
+static void tell_idle(struct cold *d, uint64_t asked)
+{
+	store_release(&d->idle, asked);
+	desk_wake(d->t);
 }
 
 void *down_thread(void *arg)
 {
 	struct gpc_tiers *t = arg;
-	struct down *b = t->batch;
+	struct cold *d = t->disk;
 	const struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t pause = PAUSE_NS, asked, events;
 	uint32_t seen, moved;
@@ -462,13 +487,18 @@ void *down_thread(void *arg)
 		seen = desk_bell(t);
 		asked = load_acquire(&desk->idle_asked);
 		events = load_acquire(&seg_state(&t->c->seg)->events_head);
-		if (asked == load_relaxed(&t->idle) && !has_changed(t)) {
+		if (asked == load_relaxed(&d->idle) && !has_changed(t)) {
 			desk_sleep(t, seen, pause);
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
 		}
 		t->later = false;
-		moved = round_of(t, b, false, asked != t->idle);
+		/* What was found at the start goes in the order of its ages, which is known when all
+		 * of it is published; and what is to be written may be among it.  Looked at before
+		 * the victims: the last may be published between the look and the write, and then
+		 * there would be room for twins. */
+		d->waits = !load_acquire(&t->published);
+		moved = round_of(d, asked != d->idle);
 		if (t->later && !moved)
 			desk_sleep(t, seen, PAUSE_MOST);
 		if (t->later || moved) {
@@ -477,10 +507,8 @@ void *down_thread(void *arg)
 		}
 		t->events = events;
 		t->looked_ns = clock_ns();
-		if (asked != t->idle) {
-			store_release(&t->idle, asked);
-			desk_wake(t);
-		}
+		if (asked != d->idle)
+			tell_idle(d, asked);
 	}
 	return NULL;
 }
@@ -490,7 +518,7 @@ void *down_thread(void *arg)
 void *afar_thread(void *arg)
 {
 	struct gpc_tiers *t = arg;
-	struct down *b = t->batch_afar;
+	struct cold *d = t->store;
 	const struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t asked;
 	uint32_t seen;
@@ -498,14 +526,12 @@ void *afar_thread(void *arg)
 	while (!stage_stops(t)) {
 		seen = desk_bell(t);
 		asked = load_acquire(&desk->idle_asked);
-		if (round_of(t, b, true, false))
+		if (round_of(d, false))
 			continue;
-		if (asked != t->idle_afar) {
-			store_release(&t->idle_afar, asked);
-			desk_wake(t);
-		} else {
+		if (asked != d->idle)
+			tell_idle(d, asked);
+		else
 			desk_sleep(t, seen, AFAR_NS);
-		}
 	}
 	return NULL;
 }

@@ -41,13 +41,12 @@ bool drops_tells(const struct gpc_event *e)
 
 void drops_note(struct gpc_tiers *t, const gpc_key *key)
 {
-	uint32_t room = t->dropped_room ? 2 * t->dropped_room : 64, i;
+	uint32_t room = t->dropped_room ? 2 * t->dropped_room : 64;
 	gpc_key *more;
 
 	/* a store may have it, whether this node knows or not */
-	for (i = 0; i < t->ncold; i++)
-		if (cold_is_afar(&t->cold[i]))
-			t->cold[i].ops->reuse(t->cold[i].tier, 0, key);
+	if (t->store)
+		t->store->ops->forget(t->store->tier, 0, key);
 	if (t->ndropped == t->dropped_room) {
 		more = reallocarray(t->dropped, room, sizeof(*more));
 		if (!more) {

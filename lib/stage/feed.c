@@ -183,7 +183,7 @@ bool feed_follow(struct gpc_tiers *t)
 /* All that was answered is on the disk, or all of it goes, and with it what had to go. */
 static bool sync_one(struct cold *d)
 {
-	int err = d->ops->sync ? d->ops->sync(d->tier) : 0, lost;
+	int err = d->file ? tier_disk_sync(d->file) : 0, lost;
 
 	if (err >= 0)
 		return true;
@@ -292,22 +292,18 @@ static void look_at_ages(struct cold *d)
 /* From here the next keeper reads what was dropped: a store has nothing of what came before. */
 static void sweep(struct gpc_tiers *t)
 {
-	bool owes = drops_are_due(t);
-	uint32_t i;
-
-	for (i = 0; i < t->ncold; i++)
-		owes |= t->cold[i].ops->owes && t->cold[i].ops->owes(t->cold[i].tier);
-	if (t->opt.remote && !owes)
+	if (t->store && !drops_are_due(t) && !tier_remote_owes(t->store->store))
 		store_relaxed(&seg_desk(&t->c->seg)->swept, t->cursor);
 }
 
 static void tell_idle(struct gpc_tiers *t)
 {
 	struct shm_desk *desk = seg_desk(&t->c->seg);
-	uint64_t idle = load_acquire(&t->idle);
+	uint64_t idle = UINT64_MAX;
+	uint32_t i;
 
-	if (t->has_afar)
-		idle = MIN(idle, load_acquire(&t->idle_afar));
+	for (i = 0; i < t->ncold; i++)
+		idle = MIN(idle, load_acquire(&t->cold[i].idle));
 	if (idle == load_relaxed(&desk->idle) || !t->published)
 		return;
 	if (!acknowledge(t, false))

@@ -70,7 +70,7 @@ static uint32_t learn_from(struct cold *d, const gpc_key *keys, uint32_t n, uint
 	gpc_key before = { { 0, 0 } };
 	uint8_t *has = malloc(n);
 	uint32_t reach = 0, i, some;
-	int got = has ? d->ops->exists(d->tier, keys, n, has, deadline) : 0;
+	int got = has ? tier_remote_exists(d->store, keys, n, has, deadline) : 0;
 
 	while (got > 0 && reach < n && has[reach])
 		reach++;
@@ -86,13 +86,6 @@ static uint32_t learn_from(struct cold *d, const gpc_key *keys, uint32_t n, uint
 
 uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline)
 {
-	uint32_t i, most = 0;
-
-	for (i = 0; i < t->ncold && n; i++) {
-		struct cold *d = &t->cold[i];
-
-		if (d->ops->exists && cold_is_ready(d))
-			most = MAX(most, learn_from(d, keys, n, deadline));
-	}
-	return most;
+	return n && t->store && cold_is_ready(t->store) ? learn_from(t->store, keys, n, deadline)
+							: 0;
 }

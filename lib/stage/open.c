@@ -147,10 +147,11 @@ static int start_threads(struct gpc_tiers *t)
 	int err = start(t, &t->feed, feed_thread, s++);
 
 	t->has_feed = err == 0;
-	if (err == 0)
+	if (err == 0 && t->disk) {
 		err = start(t, &t->down, down_thread, s++);
-	t->has_down = err == 0;
-	if (err == 0 && t->opt.remote) {
+		t->has_down = err == 0;
+	}
+	if (err == 0 && t->store) {
 		err = start(t, &t->afar, afar_thread, s++);
 		t->has_afar = err == 0;
 	}
@@ -178,9 +179,8 @@ static void stop_threads(struct gpc_tiers *t)
 	open_gate(t);
 	if (t->has_lock)
 		desk_wake(t);
-	for (i = 0; i < t->ncold; i++)
-		if (t->cold[i].ops && t->cold[i].ops->stop)
-			t->cold[i].ops->stop(t->cold[i].tier);
+	if (t->store)
+		tier_remote_stop(t->store->store);
 	for (i = 0; i < t->nstages; i++)
 		pthread_join(t->stage[i], NULL);
 	if (t->has_down)
@@ -204,6 +204,9 @@ static int open_disk_pool(struct gpc_tiers *t, uint32_t ram, struct disk_options
 	d->t = t;
 	d->index = DESK_DISK;
 	d->min_uses = t->opt.min_uses;
+	d->write_rate = t->opt.write_rate;
+	d->exclusive = t->opt.flags & GPC_TIERS_EXCLUSIVE;
+	t->disk = d;
 	t->ncold = 1;
 	return add_pool(t, d, GPC_DISK, ram, slots, t->opt.disk_space);
 }
@@ -221,11 +224,12 @@ static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 	memcpy(t->file, info.file, sizeof(t->file));
 	t->made = info.made;
 	d->note_room = MIN(info.note_bytes, notes_most(&t->c->seg));
-	err = tier_disk(disk, d->note_room != 0, &t->c->log, t->c->seg.name, &d->tier);
+	err = tier_disk(disk, d->note_room != 0, &t->c->log, t->c->seg.name, &d->file);
 	if (err < 0) {
 		disk_close(disk);
 		return err_set(ENOMEM, "no memory for a tier");
 	}
+	d->tier = tier_disk_tier(d->file);
 	d->ops = d->tier->ops;
 	d->tier->beat = &seg_desk(&t->c->seg)->beat;
 	if (info.slots != d->blocks)
@@ -241,16 +245,18 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 	int err = plan_remote(t, blocks);
 
 	if (err == 0)
-		err = tier_remote(t, ram, &d->tier);
+		err = tier_remote(t, ram, &d->store);
 	if (err < 0)
 		return err;
 	d->t = t;
+	d->tier = tier_remote_tier(d->store);
 	d->ops = d->tier->ops;
 	d->index = DESK_REMOTE;
 	d->min_uses = t->opt.remote_uses;
+	t->store = d;
 	t->ncold++;
 	err = add_pool(t, d, GPC_REMOTE, ram, blocks, t->opt.remote_space);
-	return err == 0 ? tier_remote_start(d->tier) : err;
+	return err == 0 ? tier_remote_start(d->store) : err;
 }
 
 static int count_uses(struct gpc_tiers *t)
@@ -270,17 +276,10 @@ static int count_uses(struct gpc_tiers *t)
 
 static int begin_tiers(struct gpc_tiers *t)
 {
-	uint32_t i;
-	int err = 0;
+	int err = t->store && t->store->clear ? t->store->ops->clear(t->store->tier) : 0;
 
-	for (i = t->ncold; i-- && err == 0;) { /* the file is the first one, and comes last */
-		struct cold *d = &t->cold[i];
-
-		if (d->ops->begin)
-			err = tier_disk_error(d->ops->begin(d->tier, d->clear));
-		else if (d->clear)
-			err = d->ops->clear(d->tier);
-	}
+	if (err == 0 && t->disk)
+		err = tier_disk_error(tier_disk_begin(t->disk->file, t->disk->clear));
 	t->begun = err == 0;
 	return err;
 }
@@ -297,7 +296,7 @@ static void show(struct gpc_tiers *t, uint64_t cleared)
 	restore_settle(t);
 	drops_missed(t);
 	if (t->opt.disk)
-		store_relaxed(&t->cold[0].told->state, GPC_TIER_UP);
+		store_relaxed(&t->disk->told->state, GPC_TIER_UP);
 	desk_show(t);
 	open_gate(t);
 }

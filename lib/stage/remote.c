@@ -165,9 +165,8 @@ static void write_some(struct tier_store *s, uint32_t lane, struct tier_item *it
 	note_refusals(s, b, k);
 }
 
-static bool store_ready(struct tier *t)
+bool tier_remote_ready(struct tier_store *s)
 {
-	struct tier_store *s = store_of(t);
 	bool ready;
 
 	pthread_mutex_lock(&s->lock);
@@ -189,10 +188,8 @@ static void begin_writing(struct tier_store *s, const struct tier_item *items, u
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void store_settled(struct tier *t)
+void tier_remote_settled(struct tier_store *s)
 {
-	struct tier_store *s = store_of(t);
-
 	pthread_mutex_lock(&s->lock);
 	s->nwriting = 0;
 	pthread_mutex_unlock(&s->lock);
@@ -206,7 +203,8 @@ static void store_write(struct tier *t, struct tier_item *items, uint32_t n, uin
 	for (i = 0; i < n; i++)
 		items[i].result = -EHOSTDOWN;
 	begin_writing(s, items, n);
-	for (i = 0; i < n && lane != NO_LANE && !s->kept[lane].n && store_ready(t); i += some) {
+	for (i = 0; i < n && lane != NO_LANE && !s->kept[lane].n && tier_remote_ready(s);
+	     i += some) {
 		some = MIN(some, n - i);
 		write_some(s, lane, items + i, some, deadline_ns);
 	}
@@ -214,10 +212,9 @@ static void store_write(struct tier *t, struct tier_item *items, uint32_t n, uin
 }
 
 /* As far as the chain goes. */
-static int store_exists(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has,
-			uint64_t deadline_ns)
+int tier_remote_exists(struct tier_store *s, const gpc_key *keys, uint32_t n, uint8_t *has,
+		       uint64_t deadline_ns)
 {
-	struct tier_store *s = store_of(t);
 	uint32_t lane = afar_lane(s), reach = 0, i = 0;
 
 	if (lane != NO_LANE)
@@ -233,7 +230,7 @@ static int store_exists(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t
 
 /* ---- removals ---- */
 
-static void store_reuse(struct tier *t, uint64_t slot, const gpc_key *key)
+static void store_forget(struct tier *t, uint64_t slot, const gpc_key *key)
 {
 	struct tier_store *s = store_of(t);
 	bool told;
@@ -253,24 +250,14 @@ static void store_reuse(struct tier *t, uint64_t slot, const gpc_key *key)
 			GONE_MOST);
 }
 
-static bool store_owes(struct tier *t)
+bool tier_remote_owes(struct tier_store *s)
 {
-	struct tier_store *s = store_of(t);
 	bool owes;
 
 	pthread_mutex_lock(&s->lock);
 	owes = s->gone.n || s->blind;
 	pthread_mutex_unlock(&s->lock);
 	return owes;
-}
-
-static int store_forget(struct tier *t, const uint64_t *slots, const gpc_key *keys, uint32_t n)
-{
-	uint32_t i;
-
-	for (i = 0; i < n; i++)
-		store_reuse(t, slots[i], &keys[i]);
-	return 0;
 }
 
 static int store_clear(struct tier *t)
@@ -398,24 +385,10 @@ static void *store_thread(void *arg)
 	return NULL;
 }
 
-static void store_counts(struct tier *t, struct tier_counts *ret)
-{
-	struct remote_state s;
-
-	remote_state(store_of(t)->remote, &s);
-	*ret = (struct tier_counts){ .misses = s.misses,
-				     .bad = s.wrong,
-				     .errors = s.other + s.full + s.refused,
-				     .late = s.late,
-				     .refused = s.down };
-}
-
 /* Its thread says in the desk what it sees, so it ends before another keeper may have its own
  * numbers there. */
-static void store_stop(struct tier *t)
+void tier_remote_stop(struct tier_store *s)
 {
-	struct tier_store *s = store_of(t);
-
 	remote_stop(s->remote);
 	pthread_mutex_lock(&s->lock);
 	s->stop = true;
@@ -430,7 +403,7 @@ static void store_close(struct tier *t)
 {
 	struct tier_store *s = store_of(t);
 
-	store_stop(t);
+	tier_remote_stop(s);
 	afar_look(s);
 	if (s->memory && !s->lost)
 		remote_memory(s->remote, s->memory, s->memory_bytes, false);
@@ -451,13 +424,6 @@ static const struct tier_ops store_ops = {
 	.write = store_write,
 	.forget = store_forget,
 	.clear = store_clear,
-	.reuse = store_reuse,
-	.exists = store_exists,
-	.ready = store_ready,
-	.settled = store_settled,
-	.owes = store_owes,
-	.counts = store_counts,
-	.stop = store_stop,
 	.close = store_close,
 };
 
@@ -493,7 +459,7 @@ static void tell_memory(struct gpc_tiers *t, uint32_t ram, struct tier_store *s)
 	remote_memory(s->remote, base, bytes, true);
 }
 
-int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier **ret)
+int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret)
 {
 	struct tier_store *s = calloc(1, sizeof(*s));
 	int err = s ? open_remote(t, ram, &s->remote) : err_set(ENOMEM, "no memory for a tier");
@@ -512,13 +478,17 @@ int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier **ret)
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->change, NULL);
 	tell_memory(t, ram, s);
-	*ret = &s->tier;
+	*ret = s;
 	return 0;
 }
 
-int tier_remote_start(struct tier *t)
+struct tier *tier_remote_tier(struct tier_store *s)
 {
-	struct tier_store *s = store_of(t);
+	return &s->tier;
+}
+
+int tier_remote_start(struct tier_store *s)
+{
 	int err;
 
 	show(s);

@@ -60,8 +60,8 @@ static int probe(struct cold *d)
 	pthread_mutex_lock(&d->t->writing);
 	slots_forget_keys(d);
 	err = d->ops->clear(d->tier);
-	if (err >= 0 && d->ops->sync)
-		err = d->ops->sync(d->tier);
+	if (err >= 0 && d->file)
+		err = tier_disk_sync(d->file);
 	if (err >= 0)
 		store_relaxed(&d->broken, 0);
 	pthread_mutex_unlock(&d->t->writing);

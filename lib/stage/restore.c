@@ -94,7 +94,7 @@ static void count_orphans(struct cold *d)
 
 static int scan(struct cold *d)
 {
-	int err = d->ops->scan && !d->clear ? d->ops->scan(d->tier, &d->found, &d->nfound) : 0;
+	int err = d->file && !d->clear ? tier_disk_scan(d->file, &d->found, &d->nfound) : 0;
 	uint64_t i;
 	uint32_t k;
 
@@ -240,7 +240,7 @@ static struct notes_read *begin_notes(const struct cold *d)
 	uint32_t tokens = seg_keeps(s, KEEP_TOKENS) ? s->header.block_tokens : 0;
 	struct notes_read *r;
 
-	if (!d->ops->note || !s->header.geometry.note_lines)
+	if (!d->file || !s->header.geometry.note_lines)
 		return NULL;
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -260,7 +260,7 @@ static void read_note(struct cold *d, struct notes_read *r, uint32_t i, struct p
 	uint32_t *tokens =
 		seg_keeps(s, KEEP_TOKENS) ? r->tokens + (size_t)i * s->header.block_tokens : NULL;
 
-	if (!f->note_bytes || d->ops->note(d->tier, f, r->buffer) ||
+	if (!f->note_bytes || tier_disk_note(d->file, f, r->buffer) ||
 	    !notes_unpack(d->t->c, r->buffer, f->note_bytes, &f->key, &r->note[i], tokens))
 		return;
 	copy->note = &r->note[i];
@@ -289,7 +289,7 @@ static bool publish_some(struct cold *d)
 			.source = GPC_NONE,
 			.block = block_of(d, f),
 			.clears = (uint32_t)d->clears,
-			.unchained = cold_is_exclusive(d),
+			.unchained = d->exclusive,
 		};
 		if (notes)
 			read_note(d, notes, (uint32_t)i, &copy[i]);

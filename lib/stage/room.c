@@ -61,7 +61,7 @@ uint32_t room_due(const struct cold *d, uint32_t pool, bool drain)
 		ahead = MIN(ahead, MAX(d->blocks / 2, 1u));
 	if (has >= ahead)
 		return 0;
-	if (!cold_is_exclusive(d))
+	if (!d->exclusive)
 		return MIN(ahead, part_of(d, pool));
 	return drain || has < ahead / 2 ? ahead - has : 0;
 }
@@ -111,8 +111,7 @@ uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *so
 	gpc_block copy[BATCH];
 	int got, i;
 
-	/* what is exclusive is not in RAM; a store loses no more than a hint */
-	if (n <= has || cold_is_exclusive(d) || cold_is_afar(d))
+	if (n <= has || d->exclusive) /* what is exclusive is not in RAM */
 		return n;
 	if (d->waits)
 		return has;

@@ -50,8 +50,7 @@ static void make_free(struct cold *d, uint32_t i)
 {
 	if (key_is_zero(&d->slot[i].key))
 		return;
-	if (d->ops->reuse)
-		d->ops->reuse(d->tier, i, &d->slot[i].key);
+	d->ops->forget(d->tier, i, &d->slot[i].key);
 	d->slot[i].key = (gpc_key){ { 0, 0 } };
 }
 
@@ -105,13 +104,6 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 	got = MAX(got, 0);
 	tier_count(d, TIER_EVICTED, (uint64_t)got);
 	return (uint32_t)got;
-}
-
-/* What was found at the start goes in the order of its ages, which is known when all of it is
- * published; and what is to be written may be among it. */
-bool slots_wait(const struct cold *d)
-{
-	return !cold_is_afar(d) && !load_acquire(&d->t->published);
 }
 
 uint32_t slots_left(struct cold *d)

@@ -82,10 +82,12 @@ struct cold { /* a tier, with its pool */
 	struct gpc_tiers *t;
 	struct tier *tier;
 	const struct tier_ops *ops;
+	/* which kind it is; the other one is NULL */
+	struct tier_file *file;
+	struct tier_store *store;
 	uint32_t index, space; /* in the desk */
 	uint32_t pool, record, blocks;
 	uint64_t block_bytes;
-	bool waits;         /* down.c: slots_wait() before it was looked what is there */
 	uint32_t note_room; /* most of a note beside a block; 0: none is kept here, or there */
 	uint8_t fingerprint[32];
 	struct shm_tier *told;
@@ -97,6 +99,13 @@ struct cold { /* a tier, with its pool */
 	uint32_t nresting, rest_until;
 	struct uses *uses; /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
+	/* down.c: its batch; what is found at the start may be among what is due */
+	struct down *batch;
+	bool waits;
+	uint64_t write_rate; /* 0: none */
+	uint64_t idle;       /* gpc_tiers_sync: down.c has found nothing since this one */
+	/* blocks leave RAM when they are there, and it when they are in RAM */
+	bool exclusive;
 	uint32_t broken; /* nothing is written now: it rests, or its pool has gone */
 	bool gone;       /* ... for ever */
 	/* feed.c: the feed has told of that: its number is another pool's from then on */
@@ -123,6 +132,7 @@ struct gpc_tiers {
 	struct gpc_tiers_options opt;
 	struct cold cold[SHM_TIERS];
 	uint32_t ncold;
+	struct cold *disk, *store; /* of them; NULL: there is none */
 
 	pthread_mutex_t writing; /* a batch on its way down; an acknowledgement */
 	pthread_mutex_t gate;    /* open.c has it until threads may begin, or are to end */
@@ -138,15 +148,12 @@ struct gpc_tiers {
 	bool made;        /* the file, by this keeper */
 	uint8_t file[16]; /* its id; zeros: there is none */
 
-	/* of down.c, one for each of its threads; batch_afar NULL: there is no store */
-	struct down *batch, *batch_afar;
-	uint64_t idle, idle_afar; /* gpc_tiers_sync: down.c has found nothing since this one */
-	uint64_t events;          /* down.c: as they were when it found nothing ... */
-	uint64_t looked_ns;       /* ... and when */
-	bool later;               /* down.c: blocks are due, and may not be written yet */
-	uint32_t published;       /* all that was there at the start */
-	uint64_t cursor;          /* of the feed: everything before is done; feed.c */
-	uint32_t drops;           /* state.drops when that was read */
+	uint64_t events;    /* down.c: as they were when it found nothing for the disk ... */
+	uint64_t looked_ns; /* ... and when */
+	bool later;         /* down.c: blocks are due, and may not be written yet */
+	uint32_t published; /* all that was there at the start */
+	uint64_t cursor;    /* of the feed: everything before is done; feed.c */
+	uint32_t drops;     /* state.drops when that was read */
 
 	/* drops.c, in the thread of feed.c: keys whose bytes were bad */
 	gpc_key *dropped;
@@ -166,18 +173,12 @@ static inline bool stage_stops(const struct gpc_tiers *t)
  * keeps is shared with other nodes, and its writes take their time. */
 static inline bool cold_is_afar(const struct cold *d)
 {
-	return d->ops->kind == GPC_REMOTE;
-}
-
-/* Blocks leave RAM when they are there, and it when they are in RAM. */
-static inline bool cold_is_exclusive(const struct cold *d)
-{
-	return (d->t->opt.flags & GPC_TIERS_EXCLUSIVE) && !cold_is_afar(d);
+	return d->store != NULL;
 }
 
 static inline bool cold_is_ready(const struct cold *d)
 {
-	return !load_relaxed(&d->broken) && (!d->ops->ready || d->ops->ready(d->tier));
+	return !load_relaxed(&d->broken) && (!d->store || tier_remote_ready(d->store));
 }
 
 static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
@@ -223,7 +224,6 @@ uint32_t slots_now(void); /* as slot.born */
 void slots_end(struct cold *d);
 /* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless
  * `waits`. */
-bool slots_wait(const struct cold *d);
 uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
 /* So many are free, less the places that rest. */
 uint32_t slots_left(struct cold *d);

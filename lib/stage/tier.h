@@ -59,13 +59,9 @@ struct tier_found {
 	uint32_t note_bytes, note_crc; /* of the note that was written with it; 0 bytes: none */
 };
 
-struct tier_counts {
-	uint64_t misses, bad, errors, late, refused;
-};
-
 struct tier; /* the tier's own; `ops` comes first */
 
-struct tier_ops {
+struct tier_ops {         /* all of it, of each kind; what one kind has alone stands below */
 	const char *name; /* "disk" */
 	uint32_t kind;    /* GPC_DISK, GPC_REMOTE */
 	/* Items of a write come in the order in which they are to go: the first one is the oldest.
@@ -73,44 +69,12 @@ struct tier_ops {
 	 * -ETIME. Nothing is stored in iov after that. */
 	void (*read)(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
 	void (*write)(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
-	/* These slots have no block any more, and never will after a restart: on the disk when it
-	 * returns 0. keys: a slot that has another one by now is left alone. */
-	int (*forget)(struct tier *t, const uint64_t *slots, const gpc_key *keys, uint32_t n);
-	/* The same for all of the tier. */
+	/* That slot has no block any more: on the disk with the next clear or sync; in a store soon,
+	 * and it is not read there from now on. */
+	void (*forget)(struct tier *t, uint64_t slot, const gpc_key *key);
+	/* No slot has a block any more, and none will after a restart: on the disk when it returns
+	 * 0. A store keeps what others use. */
 	int (*clear)(struct tier *t);
-	/* All that was answered by `reuse` and `write` is on the disk.  NULL: nothing to do. */
-	int (*sync)(struct tier *t);
-	/* The service evicts the block of this slot: gone with the next forget, clear or sync.
-	 * NULL: nothing to do. */
-	void (*reuse)(struct tier *t, uint64_t slot, const gpc_key *key);
-	/* All blocks that are there, parents first, *ret to be freed; once, before the first write.
-	 * NULL: none. */
-	int (*scan)(struct tier *t, struct tier_found **ret, uint64_t *ret_n);
-	/* The note of such a block, note_bytes of it: 0, or why there is none.  NULL: the tier has
-	 * no notes. */
-	int (*note)(struct tier *t, const struct tier_found *f, void *to);
-	/* Nothing that is there was changed before it, and it is the last of an opening that may
-	 * fail: then nothing is. clear: all of it goes at once with that.  NULL: nothing to do. */
-	int (*begin)(struct tier *t, bool clear);
-	/* Which of these keys, of which the index knows nothing, are there all the same: has[i] =
-	 * 1.  Returns how many.  NULL: the index knows all. */
-	int (*exists)(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has,
-		      uint64_t deadline_ns);
-	/* CLOCK_MONOTONIC: before that a write would only wait, for a limit on what is written.
-	 * NULL: it never does. */
-	uint64_t (*turn)(struct tier *t);
-	/* false: reads and writes would come to nothing now.  NULL: it always is. */
-	bool (*ready)(struct tier *t);
-	/* The blocks of the last write are published, or refused, and `reuse` has been told of
-	 * these.  NULL: nothing to do. */
-	void (*settled)(struct tier *t);
-	/* Something that `reuse` was told of is there still.  NULL: never, once it is synced. */
-	bool (*owes)(struct tier *t);
-	/* What went wrong so far, by cause. */
-	void (*counts)(struct tier *t, struct tier_counts *ret);
-	/* Calls under way end soon, later ones at once, and nothing more is stored in the desk.
-	 * NULL: they do not take long. */
-	void (*stop)(struct tier *t);
 	void (*close)(struct tier *t);
 };
 
@@ -119,18 +83,49 @@ struct tier {
 	uint64_t *beat; /* stored with each block that was read; NULL: nobody looks */
 };
 
-/* The file of lib/disk as a tier.  notes: those of blocks that a scan finds are going to be
- * read. */
+/* ---- disk.c: the file of lib/disk ---- */
+
 struct disk;
-int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of, struct tier **ret);
+struct tier_file;
+/* notes: those of blocks that a scan finds are going to be read. */
+int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of,
+	      struct tier_file **ret);
+struct tier *tier_disk_tier(struct tier_file *f);
 /* peek.c: its errors by the meanings of gpc.h; the sentence stays. */
 int tier_disk_error(int err);
+/* All that was answered by `forget` and `write` is on the disk. */
+int tier_disk_sync(struct tier_file *f);
+/* All blocks that are there, parents first, *ret to be freed; once, before the first write. */
+int tier_disk_scan(struct tier_file *f, struct tier_found **ret, uint64_t *ret_n);
+/* The note of such a block, note_bytes of it: 0, or why there is none. */
+int tier_disk_note(struct tier_file *f, const struct tier_found *found, void *to);
+/* Nothing that is there was changed before it, and it is the last of an opening that may fail: then
+ * nothing is.  clear: all of it goes at once with that. */
+int tier_disk_begin(struct tier_file *f, bool clear);
+/* CLOCK_MONOTONIC: before that a write would only wait, for a limit on what is written. */
+uint64_t tier_disk_turn(struct tier_file *f);
 
-/* The store that the options name, for images like those of that pool of RAM. */
+/* ---- remote.c: a store on other machines ---- */
+
 struct gpc_tiers;
-int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier **ret);
+struct tier_store;
+/* The store that the options name, for images like those of that pool of RAM. */
+int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret);
+struct tier *tier_remote_tier(struct tier_store *s);
 /* Once its place in the desk is made. */
-int tier_remote_start(struct tier *t);
+int tier_remote_start(struct tier_store *s);
 uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram);
+/* Which of these keys, of which the index knows nothing, are there all the same: has[i] = 1.
+ * Returns how many. */
+int tier_remote_exists(struct tier_store *s, const gpc_key *keys, uint32_t n, uint8_t *has,
+		       uint64_t deadline_ns);
+/* false: reads and writes would come to nothing now. */
+bool tier_remote_ready(struct tier_store *s);
+/* The blocks of the last write are published, or refused, and `forget` has been told of these. */
+void tier_remote_settled(struct tier_store *s);
+/* Something that `forget` was told of is there still. */
+bool tier_remote_owes(struct tier_store *s);
+/* Calls under way end soon, later ones at once, and nothing more is stored in the desk. */
+void tier_remote_stop(struct tier_store *s);
 
 #endif

@@ -269,7 +269,7 @@ static void leave_below(struct part *p, uint32_t i, bool brought)
 {
 	gpc *c = p->t->c;
 
-	if (brought && cold_is_exclusive(p->cold) &&
+	if (brought && p->cold->exclusive &&
 	    gpc_reclaim(c, &p->key[p->at[i]], &p->below[i], 1, NULL, 0, CALL_MS) == 1)
 		slots_returned(p->cold, p->below[i]);
 	else if (brought)
