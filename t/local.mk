@@ -280,6 +280,7 @@ t_programs = \
 	%reldir%/852-kv-lives.t \
 	%reldir%/853-kv-slow.t \
 	%reldir%/daemon/events-memory.t \
+	%reldir%/daemon/events-strangers.t \
 	%reldir%/858-kv-namespaces.t \
 	%reldir%/849-kv-attacks.t \
 	%reldir%/873-redis.t
@@ -376,6 +377,7 @@ t_scripts = \
 	%reldir%/repo/headers.t \
 	%reldir%/kernels/spills.t \
 	%reldir%/repo/heads.t \
+	%reldir%/repo/bootstrap.t \
 	%reldir%/repo/needs.t \
 	%reldir%/repo/leaves-nothing.t \
 	%reldir%/914-barriers.t \
@@ -576,6 +578,8 @@ endif
 %canon_reldir%_852_kv_lives_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_853_kv_slow_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_daemon_events_strangers_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_daemon_events_strangers_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_daemon_events_memory_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_daemon_events_memory_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_858_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)

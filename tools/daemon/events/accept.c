@@ -10,6 +10,19 @@
  * and ends their connections, which libzmq has no call for.  A number means the same connection for
  * as long as it is noted: close is this one, too, and takes the note away under the lock, under
  * which all else is done with it.
+ *
+ * A connection takes a place from the moment it is accepted, and libzmq ends one whose handshake is
+ * late.  Until then it is a stranger, and keeps no subscriber out:
+ *
+ *   a connection that ...                  is closed
+ *   -------------------------------------  ----------------------------------------------------------
+ *   sends nothing, or less than a          when all places are taken and one more comes, the oldest
+ *     greeting, for less than HANDSHAKE      of them; else after HANDSHAKE_MS, by libzmq
+ *   the same, for longer                   it has an old greeting, which is short: it is a subscriber
+ *   sends a greeting and no more           after HANDSHAKE_MS, by libzmq
+ *   is a subscriber, whose machine has     after DEAD_S without an answer to the kernel's questions
+ *     gone
+ *   is a subscriber that takes nothing     by accept_hang_up
  * Tests: t/daemon/events-memory.t t/849-kv-attacks.t */
 #include "config.h"
 
@@ -23,7 +36,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { DESCRIPTORS = 65536, OF_OUR_OWN = 64 };
+enum {
+	DESCRIPTORS = 65536,
+	OF_OUR_OWN = 64,
+	GREETING = 64 /* bytes */
+};
+#define HANDSHAKE_NS ((HANDSHAKE_MS + 1000) * UINT64_C(1000000)) /* libzmq has ended it by then */
 
 static int highest = INT32_MAX;
 static uint64_t away;
@@ -33,6 +51,8 @@ static __thread int binds; /* 1 + which */
 static int listener[2] = { -1, -1 };
 static uint64_t noted[DESCRIPTORS / 64]; /* changed under the lock */
 static uint64_t behind[DESCRIPTORS];     /* of those noted: since when they take nothing; 0 */
+static uint64_t came[DESCRIPTORS];       /* ... since when they are there */
+static uint8_t heard[DESCRIPTORS];       /* ... bytes that came from them, up to GREETING */
 static unsigned subscribers, room = UINT32_MAX;
 
 void accept_limit(void)
@@ -94,15 +114,37 @@ static void note(int fd, bool is)
 	__atomic_store_n(&noted[fd / 64], is ? word | bit : word & ~bit, __ATOMIC_RELAXED);
 	__atomic_store_n(&subscribers, is ? subscribers + 1 : subscribers - 1, __ATOMIC_RELAXED);
 	behind[fd] = 0;
+	came[fd] = is ? cli_now_ns() : 0;
+	__atomic_store_n(&heard[fd], 0, __ATOMIC_RELAXED);
+}
+
+/* The oldest stranger loses its place; libzmq sees the end of what it reads.  With the lock held. */
+static void make_room(void)
+{
+	uint64_t now = cli_now_ns();
+	int fd, first = -1;
+
+	for (fd = 0; fd < DESCRIPTORS; fd++)
+		if (is_noted(fd) && __atomic_load_n(&heard[fd], __ATOMIC_RELAXED) < GREETING &&
+		    now - came[fd] < HANDSHAKE_NS && (first < 0 || came[fd] < came[first]))
+			first = fd;
+	if (first < 0)
+		return;
+	note(first, false);
+	shutdown(first, SHUT_RDWR);
+	__atomic_add_fetch(&away, 1, __ATOMIC_RELAXED);
 }
 
 /* False: there are too many. */
 static bool note_subscriber(int fd)
 {
+	unsigned most = __atomic_load_n(&room, __ATOMIC_RELAXED);
 	bool fits;
 
 	pthread_mutex_lock(&lock);
-	fits = subscribers < __atomic_load_n(&room, __ATOMIC_RELAXED) && fd < DESCRIPTORS;
+	if (subscribers >= most)
+		make_room();
+	fits = subscribers < most && fd < DESCRIPTORS;
 	if (fits)
 		note(fd, true);
 	pthread_mutex_unlock(&lock);
@@ -202,4 +244,17 @@ __attribute__((visibility("default"))) int accept4(int s, struct sockaddr *from,
 __attribute__((visibility("default"))) int accept(int s, struct sockaddr *from, socklen_t *n)
 {
 	return accept4(s, from, n, 0);
+}
+
+__attribute__((visibility("default"))) ssize_t recv(int fd, void *to, size_t n, int flags)
+{
+	ssize_t got = syscall(SYS_recvfrom, fd, to, n, flags, NULL, NULL);
+	size_t all;
+
+	if (got > 0 && is_noted(fd)) {
+		all = __atomic_load_n(&heard[fd], __ATOMIC_RELAXED) + (size_t)got;
+		all = all < GREETING ? all : GREETING;
+		__atomic_store_n(&heard[fd], (uint8_t)all, __ATOMIC_RELAXED);
+	}
+	return got;
 }

@@ -99,6 +99,8 @@ bool endpoint_frame(struct endpoint *e, const void *bytes, size_t n, bool more);
 
 /* ---- accept.c ---- */
 
+enum { HANDSHAKE_MS = 5000, DEAD_S = 120, DEAD_ASK_S = 15 };
+
 /* As many descriptors as there may be, and some of them for gpcd itself. */
 void accept_limit(void);
 uint64_t accept_turned_away(void);

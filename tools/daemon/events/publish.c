@@ -385,6 +385,19 @@ static void *publish(void *arg)
 
 /* ---- from outside ---- */
 
+/* Who never greets, and whose machine has gone without a word: accept.c. */
+static bool ends_the_dead(void *s)
+{
+	int handshake = HANDSHAKE_MS, one = 1, idle = DEAD_S / 2, ask = DEAD_ASK_S;
+	int asks = (DEAD_S - DEAD_S / 2) / DEAD_ASK_S;
+
+	return !zmq_setsockopt(s, ZMQ_HANDSHAKE_IVL, &handshake, sizeof(handshake)) &&
+	       !zmq_setsockopt(s, ZMQ_TCP_KEEPALIVE, &one, sizeof(one)) &&
+	       !zmq_setsockopt(s, ZMQ_TCP_KEEPALIVE_IDLE, &idle, sizeof(idle)) &&
+	       !zmq_setsockopt(s, ZMQ_TCP_KEEPALIVE_INTVL, &ask, sizeof(ask)) &&
+	       !zmq_setsockopt(s, ZMQ_TCP_KEEPALIVE_CNT, &asks, sizeof(asks));
+}
+
 static void *open_socket(struct events *e, int type, int high_water)
 {
 	void *s = zmq_socket(e->context, type);
@@ -394,7 +407,7 @@ static void *open_socket(struct events *e, int type, int high_water)
 	if (!s || zmq_setsockopt(s, ZMQ_SNDHWM, &high_water, sizeof(high_water)) ||
 	    zmq_setsockopt(s, ZMQ_LINGER, &linger, sizeof(linger)) ||
 	    zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &longest, sizeof(longest)) ||
-	    zmq_setsockopt(s, ZMQ_IPV6, &one, sizeof(one)))
+	    zmq_setsockopt(s, ZMQ_IPV6, &one, sizeof(one)) || !ends_the_dead(s))
 		return NULL;
 	if (type == ZMQ_XPUB && (zmq_setsockopt(s, ZMQ_XPUB_NODROP, &one, sizeof(one)) ||
 				 zmq_setsockopt(s, ZMQ_XPUB_VERBOSE, &one, sizeof(one))))
