@@ -131,7 +131,7 @@ done
 
 refuses 1 'No such file or directory' \
 	gpcd "$cache" --dir "$shm/nowhere" --block-size 16
-refuses 1 '--pidfile /nonexistent/pid: No such file or directory' \
+refuses 1 '--pidfile /nonexistent/pid: it cannot be made: its folder does not exist' \
 	gpcd "$cache" --dir "$shm" --block-size 16 --pidfile /nonexistent/pid
 refuses 2 '--max-blocks is 10: --vram-blocks 11' \
 	gpcd "$cache" --dir "$shm" --block-size 16 --max-blocks 10 --vram-blocks 11

@@ -342,6 +342,7 @@ t_scripts = \
 	%reldir%/863-metrics.t \
 	%reldir%/864-metrics-http.t \
 	%reldir%/daemon/key-file.t \
+	%reldir%/daemon/files.t \
 	%reldir%/daemon/slow-scrapes.t \
 	%reldir%/865-dashboard.t \
 	%reldir%/866-readme-tiers.t \

@@ -32,6 +32,10 @@ static int refuse_open(const char *path)
 		return err_set(ENOTSUP, "%s is a folder: a disk file is a regular file", path);
 	case ENXIO:
 		return err_set(ENOTSUP, "%s is no regular file", path);
+	case ENOTDIR:
+		return err_set(ENOTDIR,
+			       "%s cannot be opened: what stands before its last / is no folder",
+			       path);
 	default:
 		return err_sys(0, "%s cannot be opened", path);
 	}

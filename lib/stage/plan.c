@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 #include "disk/disk.h"
 #include "stage/stage.h"
 
@@ -180,8 +181,10 @@ static int check_size(const struct gpc_tiers_options *opt, const struct segment 
 	if (err == -ENOENT)
 		return err_set(
 			EINVAL,
-			"disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
-			"large it is to be",
+			"disk_bytes and disk_blocks are 0, and %s %s: one of them must say how large it is "
+			"to be",
+			access(opt->disk, F_OK) ? "there is no file"
+						: "there is nothing in the file",
 			opt->disk);
 	if (err == -EBADMSG && !(opt->flags & GPC_TIERS_STRICT))
 		return err_set(

@@ -36,12 +36,7 @@ static int no_key(const struct daemon *d, const char *what)
 
 static int cannot_open(const struct daemon *d, int err)
 {
-	return no_key(
-		d,
-		err == ELOOP ? "it is a symbolic link: name the file itself"
-		: err == ENOENT
-			? "it cannot be made: its folder does not exist; make the folder, or name another file"
-			: strerror(err));
+	return no_key(d, say_file(err, true));
 }
 
 /* ---- read ---- */

@@ -115,7 +115,9 @@ int process_detach(struct daemon *d)
 
 static int pidfile_error(const struct daemon *d)
 {
-	say(LOG_ERR, "--pidfile %s: %s", d->pidfile, strerror(errno));
+	/* EINVAL: what cannot be cut */
+	say(LOG_ERR, "--pidfile %s: %s", d->pidfile,
+	    say_file(errno == EINVAL ? ENXIO : errno, true));
 	return EXIT_RUNTIME;
 }
 

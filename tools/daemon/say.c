@@ -120,6 +120,29 @@ void say_library(void *arg, int level, const char *text)
 	put(level, line);
 }
 
+const char *say_file(int err, bool makes)
+{
+	switch (err) {
+	case ENOENT:
+		return makes ? "it cannot be made: its folder does not exist; make the folder, or name "
+			       "another file"
+			     : "there is no such file";
+	case ENOTDIR:
+		return "what stands before its last / is no folder";
+	case EISDIR:
+		return "it is a folder: name a file";
+	case ELOOP:
+		return "it is a symbolic link: name the file itself";
+	case ENXIO: /* a socket, a FIFO that nobody reads, a device that is not there */
+	case ENODEV:
+		return "it is no regular file";
+	case EACCES:
+		return "it cannot be opened: Permission denied";
+	default:
+		return strerror(err);
+	}
+}
+
 void say_notify(const char *fmt, ...)
 {
 	const char *path = getenv("NOTIFY_SOCKET");

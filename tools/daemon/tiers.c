@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -246,6 +247,19 @@ static bool is_absent(const struct daemon *d)
 	return r == -ENOENT;
 }
 
+/* No file, one that was never made to its end, or a damaged one. */
+static const char *say_what_there_is(const struct daemon *d)
+{
+	struct gpc_tiers_file f = { .size = sizeof(f) };
+	struct stat st;
+
+	if (lstat(d->disk, &st))
+		return "there is no file";
+	return gpc_tiers_file_get(d->disk, &f) == -ENOENT
+		       ? "there is nothing in the file"
+		       : "a new one is needed for the damaged file";
+}
+
 static bool find_new(const struct daemon *d, char *why, size_t room)
 {
 	char folder[PATH_MAX];
@@ -255,9 +269,7 @@ static bool find_new(const struct daemon *d, char *why, size_t room)
 			why, room,
 			"--disk-bytes and --disk-blocks are 0, and %s %s: one of them must say how large it "
 			"is to be",
-			access(d->disk, F_OK) ? "there is no file"
-					      : "a new one is needed for the damaged file",
-			d->disk);
+			say_what_there_is(d), d->disk);
 	snprintf(folder, sizeof(folder), "%s", d->disk);
 	*(strrchr(folder, '/') + 1) = 0;
 	if (!faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS))

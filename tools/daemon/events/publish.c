@@ -338,9 +338,15 @@ static int bind_both(struct events *e)
 /* libzmq says "No such device" of a host that it cannot find, and of an interface. */
 static void say_unbound(struct events *e, int err, int level)
 {
-	say(level, "%s: --%s %s: %s", e->d->name, e->out.bound ? "events-replay" : "events",
-	    e->out.bound ? e->replay.at.text : e->out.text,
-	    err == -ENODEV ? "this machine has no such address or host name" : zmq_strerror(-err));
+	const char *at = e->out.bound ? e->replay.at.text : e->out.text, *why = zmq_strerror(-err);
+
+	if (strncmp(at, "ipc://", 6) == 0)
+		why = err == -EEXIST ? "what is there is no socket: remove it, or name another file"
+				     : say_file(-err, true);
+	else if (err == -ENODEV)
+		why = "this machine has no such address or host name";
+	say(level, "%s: --%s %s: %s", e->d->name, e->out.bound ? "events-replay" : "events", at,
+	    why);
 }
 
 static bool is_bound(struct events *e)
