@@ -3,6 +3,10 @@
 # t/ROOM/TOPIC.c against the library's internals, in t_scripts it is a shell script.
 
 t_programs = \
+	%reldir%/390-hostile-files.t \
+	%reldir%/312-stock-evict-dies.t \
+	%reldir%/366-moves-die.t \
+	%reldir%/payload/stopped-keeper.t \
 	%reldir%/001-key.t \
 	%reldir%/002-geometry.t \
 	%reldir%/003-lockfile.t \
@@ -86,7 +90,6 @@ t_programs = \
 	%reldir%/request/first-refusal.t \
 	%reldir%/peer/stopped-writer.t \
 	%reldir%/stage/stopped-writer.t \
-	%reldir%/payload/stopped-keeper.t \
 	%reldir%/memory/pin-refused.t \
 	%reldir%/writer/refs-held.t \
 	%reldir%/109-held-late.t \
@@ -222,7 +225,6 @@ t_programs = \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
 	%reldir%/311-recall.t \
-	%reldir%/312-stock-evict-dies.t \
 	%reldir%/320-owner-dies.t \
 	%reldir%/321-returned-dies.t \
 	%reldir%/322-tiers-die.t \
@@ -251,7 +253,6 @@ t_programs = \
 	%reldir%/363-each-store.t \
 	%reldir%/364-takeover-large.t \
 	%reldir%/365-takeover-memory.t \
-	%reldir%/366-moves-die.t \
 	%reldir%/367-left-in-records.t \
 	%reldir%/368-left-in-seats.t \
 	%reldir%/369-takeover-damage.t \
@@ -259,7 +260,6 @@ t_programs = \
 	%reldir%/372-notes-die.t \
 	%reldir%/373-transfers-die.t \
 	%reldir%/374-transfer-peers.t \
-	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
 	%reldir%/393-liars.t \
@@ -286,9 +286,16 @@ t_programs = \
 	%reldir%/873-redis.t
 
 t_scripts = \
+	%reldir%/700-models.t \
+	%reldir%/831-replay-ends.t \
+	%reldir%/864-metrics-http.t \
+	%reldir%/893-lmcache-adapter.t \
+	%reldir%/816-stopped-writer.t \
+	%reldir%/daemon/slow-scrapes.t \
+	%reldir%/919-dist.t \
+	%reldir%/870-demo.t \
 	%reldir%/301-all-dead.t \
 	%reldir%/302-other-layout.t \
-	%reldir%/700-models.t \
 	%reldir%/701-mutants.t \
 	%reldir%/800-gpcd-options.t \
 	%reldir%/801-gpcd-life.t \
@@ -310,7 +317,6 @@ t_scripts = \
 	%reldir%/813-inspect-rm.t \
 	%reldir%/814-inspect-liars.t \
 	%reldir%/815-inspect-cost.t \
-	%reldir%/816-stopped-writer.t \
 	%reldir%/817-descriptors.t \
 	%reldir%/818-verdicts.t \
 	%reldir%/819-gpcd-ahead.t \
@@ -322,7 +328,6 @@ t_scripts = \
 	%reldir%/daemon/disk-aside.t \
 	%reldir%/825-gpcd-remote.t \
 	%reldir%/830-replay-workers.t \
-	%reldir%/831-replay-ends.t \
 	%reldir%/832-interrupt.t \
 	%reldir%/833-replay-pools.t \
 	%reldir%/834-replay-pools-end.t \
@@ -340,14 +345,11 @@ t_scripts = \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
 	%reldir%/863-metrics.t \
-	%reldir%/864-metrics-http.t \
 	%reldir%/daemon/key-file.t \
 	%reldir%/daemon/files.t \
-	%reldir%/daemon/slow-scrapes.t \
 	%reldir%/865-dashboard.t \
 	%reldir%/866-readme-tiers.t \
 	%reldir%/867-tier-pages.t \
-	%reldir%/870-demo.t \
 	%reldir%/871-containers.t \
 	%reldir%/872-remote-page.t \
 	%reldir%/880-python.t \
@@ -363,7 +365,6 @@ t_scripts = \
 	%reldir%/890-vllm-worker.t \
 	%reldir%/891-vllm-gpu.t \
 	%reldir%/892-sglang-storage.t \
-	%reldir%/893-lmcache-adapter.t \
 	%reldir%/python/vllm-failures.t \
 	%reldir%/python/vllm-figures.t \
 	%reldir%/python/vllm-namespace.t \
@@ -386,7 +387,6 @@ t_scripts = \
 	%reldir%/916-tool-pages.t \
 	%reldir%/917-registered.t \
 	%reldir%/918-command-lines.t \
-	%reldir%/919-dist.t \
 	%reldir%/920-pkg-config.t \
 	%reldir%/921-packaging.t \
 	%reldir%/921-disk-page.t
@@ -814,12 +814,14 @@ include %D%/torture/local.mk
 include %D%/fuzz/local.mk
 
 # They are linked without libtool, which takes as long as the linker.
+$(t_programs) $(torture_programs): LDFLAGS += $(TEST_LDFLAGS)
 $(t_programs) $(torture_programs): LIBTOOL = $(SHELL) $(top_srcdir)/%reldir%/sh/link $(SHELL) $(top_builddir)/libtool
 EXTRA_DIST += %reldir%/sh/link
 # The library of the fuzzers, too: the sanitizers make its compilation the longest of all.
-$(t_programs:.t=.o) $(torture_programs:.t=.o): CFLAGS = $(TEST_CFLAGS)
-$(%canon_reldir%_fuzz_libgpc_fuzz_la_OBJECTS): CFLAGS = $(TEST_CFLAGS)
-t_all = $(t_scripts) $(t_programs) $(torture_programs) $(fuzz_programs)
+$(t_programs:.t=.o): CFLAGS = $(TEST_CFLAGS)
+$(torture_programs:.t=.o) $(%canon_reldir%_fuzz_libgpc_fuzz_la_OBJECTS): CFLAGS = $(TORTURE_CFLAGS)
+# Long ones first here and in each list, so that no processor is without work at the end.
+t_all = $(torture_programs) $(fuzz_programs) $(t_scripts) $(t_programs)
 TESTS = $(t_all)
 TEST_EXTENSIONS = .t
 

@@ -89,6 +89,6 @@ mutants: config.h
 	esac; \
 	$(MAKE) $(AM_MAKEFLAGS) `echo $$needs` && \
 	CC='$(CC)' COMPILE='$(COMPILE)' LIBS='$(LIBS)' top_srcdir='$(abs_top_srcdir)' \
-		LINKER='$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)' \
+		LINKER='$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS) $(TEST_LDFLAGS)' \
 		$(SHELL) $(top_srcdir)/%reldir%/mutants/run $(MUTANT)
 .PHONY: mutants
