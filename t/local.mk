@@ -816,7 +816,9 @@ include %D%/fuzz/local.mk
 # They are linked without libtool, which takes as long as the linker.
 $(t_programs) $(torture_programs): LDFLAGS += $(TEST_LDFLAGS)
 $(t_programs) $(torture_programs): LIBTOOL = $(SHELL) $(top_srcdir)/%reldir%/sh/link $(SHELL) $(top_builddir)/libtool
-EXTRA_DIST += %reldir%/sh/link
+$(%canon_reldir%_fuzz_libgpc_fuzz_la_OBJECTS): LIBTOOL = $(SHELL) $(top_srcdir)/%reldir%/sh/compile $(SHELL) \
+	$(top_builddir)/libtool
+EXTRA_DIST += %reldir%/sh/compile %reldir%/sh/link
 # The library of the fuzzers, too: the sanitizers make its compilation the longest of all.
 $(t_programs:.t=.o): CFLAGS = $(TEST_CFLAGS)
 $(torture_programs:.t=.o) $(%canon_reldir%_fuzz_libgpc_fuzz_la_OBJECTS): CFLAGS = $(TORTURE_CFLAGS)
