@@ -102,7 +102,11 @@ ctx, keys = fake.prompt("long", 100)
 is_(lookup(a, ctx, keys), [MISS], "a long prompt is answered")
 n = len(a.finder.ahead)
 ok(0 < n < 100 and len(a.finder.asked) == 100 - n, f"{n} of its chunks have blocks, the others are asked for")
-is_(a.prepare_store(keys, ctx), None, "a store of all has to come again")
+settle, waits = a.finder.asker.settle, []
+a.finder.asker.settle = lambda timeout: (waits.append(timeout), settle(timeout))
+is_([a.prepare_store(keys, ctx) for _ in range(3)], [None] * 3, "a store of all has to come again")
+is_(waits, [gpc.vllm.manager.SOON], "without GPCConnector it has waited a moment, once")
+a.finder.asker.settle = settle
 is_(a.prepare_store(keys[:n], ctx).keys_to_store, keys[:n], "one of those that have blocks is begun")
 a.on_schedule_end(None)
 is_(a.prepare_store(keys[n:], ctx), None, "the others wait for the writer")
@@ -119,6 +123,13 @@ a.publisher.collect(60)
 a.on_request_finished(ctx)
 a.c.ticket_wait()
 is_(a.c.stats().live, 110, "all are published")
+
+ctx, keys = fake.prompt("answered", 100)
+soon, gpc.vllm.manager.SOON = gpc.vllm.manager.SOON, 60
+is_(a.prepare_store(keys, ctx).keys_to_store, keys, "and where the writer answers, the same call stores all")
+gpc.vllm.manager.SOON = soon
+a.complete_store(set(keys), ctx, success=False)
+a.on_request_finished(ctx)
 
 # ---- vLLM's connector ----
 

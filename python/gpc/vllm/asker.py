@@ -26,6 +26,7 @@ class Asker:
     def __init__(self):
         self.queue, self.answers = queue.SimpleQueue(), deque()
         self.under_way, self.thread = 0, None
+        self.prompt = True       # the last answer that somebody waited for has come
 
     def ask(self, call, taken=None):
         """call(), by the thread; then taken(its answer), by whoever takes it.  False: there are too many already."""
@@ -55,8 +56,18 @@ class Asker:
         while self.answers:
             taken, answer = self.answers.popleft()
             self.under_way -= 1
+            self.prompt |= not self.under_way
             if taken:
                 taken(answer)
+
+    def soon(self, timeout):
+        """Have all answers come, within this time?  Nobody waits again until those that were late are there."""
+        if self.prompt or not self.under_way:
+            self.settle(timeout)
+            self.prompt = not self.under_way
+        else:
+            self.take()
+        return not self.under_way
 
     def settle(self, timeout):
         """Wait for the answers.  For the end, and for tests."""

@@ -30,6 +30,7 @@ from .writer import Writer
 
 log = logging.getLogger("vllm.gpc")
 
+SOON = 0.05                      # seconds that a store waits for the writer where nobody would offer its rest again
 OWN = "own"                      # of Request.counted
 
 
@@ -229,7 +230,8 @@ class Manager:
         self.counts["seldom"] += seldom
         done = self._reserve(rest, req)
         if not done and self.later is None:
-            return None                  # the writer has been asked: vLLM asks again in a later step
+            # The writer has been asked.  Without GPCConnector vLLM would warn, and ask for all of it again in each step.
+            return self.prepare_store(keys, req_context) if finder.asker.soon(SOON) else None
         if done:
             req.refused.difference_update(keys)
         if rest:
