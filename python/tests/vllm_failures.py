@@ -18,6 +18,7 @@ fake.install()
 import gpc  # noqa: E402
 import gpc.vllm.drops  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
+import gpc.vllm.manager  # noqa: E402
 import gpc.vllm.meet as meet  # noqa: E402
 import gpc.vllm.worker  # noqa: E402
 import gpc.vllm.writer  # noqa: E402
@@ -193,6 +194,14 @@ while e.load(again, keys, blocks(4, 8))[1] and rounds < 50:
     rounds += 1
 is_(rounds, 1, "so a bad slot stays, and is loaded once by a request")
 is_(e.load(again, keys, None)[0], [MISS], "and then is none for it")
+
+e.m.later, plain = None, e.request("p", 4)[0]
+for _ in range(gpc.vllm.manager.LOADS):
+    is_([e.lookup(plain, keys[:1]), e.m.complete_load(e.m.prepare_load(keys[:1], plain) and keys[:1], plain)], [[HIT], None],
+        "without GPCConnector nobody tells of failed loads")
+    e.m.on_schedule_end(None)
+is_(e.lookup(plain, keys[:1]), [MISS], "so a request that comes back for a key is told some time that there is none")
+e.m.later = {}
 
 # ---- a drop that has no room in the ring ----
 

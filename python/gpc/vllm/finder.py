@@ -24,7 +24,7 @@ ASK = 1.0                        # seconds that the asker waits for the writer; 
 class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
-                 "files", "apart", "left_out", "failed", "counted", "over", "refused",
+                 "files", "apart", "left_out", "failed", "loaded", "counted", "over", "refused",
                  "raw", "places", "claimed", "offered")
 
     def __init__(self, generation, apart=False, left_out=False):
@@ -45,6 +45,7 @@ class Request:
         self.refused = set()     # keys that a store asked for, and does not get
         self.counted = set()     # groups of full attention, and keys of others, that were looked up: see _count
         self.failed = set()      # keys whose load has failed: none for this request from then on
+        self.loaded = {}         # key -> how often, where nobody tells of failed loads
         self.left_out = left_out                 # its kv_load_tiers want nothing of this tier
         self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
 

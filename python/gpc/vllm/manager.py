@@ -30,6 +30,7 @@ from .writer import Writer
 
 log = logging.getLogger("vllm.gpc")
 
+LOADS = 3                        # of a key by one request, where nobody tells of failed ones: then it is none for it
 SOON = 0.05                      # seconds that a store waits for the writer where nobody would offer its rest again
 OWN = "own"                      # of Request.counted
 
@@ -178,6 +179,9 @@ class Manager:
             hold[1] -= 1
             if not hold[1]:
                 done.append(req.loading.pop(k)[0])
+                if self.later is None:
+                    req.loaded[k] = req.loaded.get(k, 0) + 1
+                    req.failed |= {k} if req.loaded[k] == LOADS else set()
         self.c.release(done)
         if not req.loading:
             self.loads.discard(req)
