@@ -6,7 +6,7 @@ and the logprobs are, bit by bit, those that it has when the same blocks are in 
 are computed at once changes the last bits of a sum, also of what is cached, so its prefix cache is filled by the prompt
 that filled gpc's, or by one of that length whose first tokens are the same.
 FOLDER gets the model and the engines' logs.  Parts, all by default:
-    pair        one computes, the other loads; both at once; a slot whose bytes have changed
+    pair        one computes, the other loads; one asks while the other computes; a slot whose bytes have changed
     core        kill -9 of EngineCore, which is the writer, in the middle of a store, while its worker lives
     restart     an engine that starts on the cache that is there, and kill -9 of all of it in the middle of a store
     chunks      chunks of 8 blocks
@@ -116,11 +116,12 @@ class Test:
         self.right(b, BRANCH, "a prompt with half of that prefix", cached(1000))
         self.corrupt(b)
         self.forget(b)
-        for e in (a, b):
-            e.send("generate", prompt=BOTH, n=8)
+        a.send("generate", prompt=BOTH, n=8)
+        wait(self.cache.reserved, "one has claimed what it computes")       # no step waits for that
+        b.send("generate", prompt=BOTH, n=8)
         got = [e.answer() for e in (a, b)]
         for g in got:
-            self.judge(g, BOTH, "both ask at once")
+            self.judge(g, BOTH, "one asks while the other one computes")
         is_(sorted(g["cached"] for g in got), [0, cached(3000)], "one of them computes")
         self.sound(self.cache, "after that")
         # from here on a is the one that made the cache, and is its writer

@@ -179,6 +179,31 @@ is_((got, errors), ([HIT] * 4, {10}), "one chunk of one rank is bad: its block i
 is_(e.load(again, keys, blocks(2, 8))[0], [HIT, HIT, MISS], "its request does not find it again")
 e.settle()
 is_(e.live(keys), [True, True, False, False], "nor does anybody else: it is dropped")
+
+# ---- what was computed instead is stored again, also where the drop is slow ----
+
+for stock, what in ((0, "asked for"), (16, "in hand")):
+    s = Engine(f"-slow{stock}", gpc_stock=stock)
+    ctx, keys = s.request("p", 4)
+    s.store(ctx, keys, blocks(4))
+    spoil(s, 0, keys[1])
+    drops = s.workers[0].get_worker(None).drops
+    send, drops._send = drops._send, lambda c, some: False       # as behind a writer that has much to do
+    again, _ = s.request("p", 4)
+    is_(s.load(again, keys, blocks(4, 8)), ([HIT] * 4, {9}), f"blocks {what}: a load fails, and the drop has to wait")
+    is_(s.live(keys), [True] * 4, "so all of them can still be found")
+    out = fake.offer(s.m, keys[1:], again)
+    is_(out.keys_to_store, keys[1:], "what was computed instead is taken, and what is behind it")
+    drops._send = send
+    drops.again()
+    s.m.c.ticket_wait()
+    next(iter(s.workers[0].get_worker(None).beside.values())).c.ticket_wait()
+    is_(s.live(keys), [True] + [False] * 3, "the drop is done")
+    s.run(True, again, out.keys_to_store, out.store_spec, blocks(3, 9))
+    s.settle()
+    is_((s.live(keys), s.held()[0]), ([True] * 4, 0), "and the store after it: all are there again")
+    is_(fake.offer(s.m, keys[1:], again).keys_to_store, [], "once")
+    s.end()
 e.end()
 
 e = Engine("-n", gpc_serve=False)

@@ -25,7 +25,7 @@ class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
                  "files", "apart", "left_out", "failed", "loaded", "counted", "over", "refused",
-                 "raw", "places", "claimed", "offered")
+                 "raw", "places", "claimed", "offered", "going")
 
     def __init__(self, generation, apart=False, left_out=False):
         self.pins = {}           # key -> block, referenced by a lookup of this step
@@ -47,6 +47,7 @@ class Request:
         self.failed = set()      # keys whose load has failed: none for this request from then on
         self.loaded = {}         # key -> how often, where nobody tells of failed loads
         self.left_out = left_out                 # its kv_load_tiers want nothing of this tier
+        self.going = set()       # these, and those behind them: a worker drops them, which may take effect later
         self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
 
 
@@ -273,6 +274,8 @@ class Finder:
             take = ()
         back = []
         for k, b, state in zip(keys, blocks, states):
+            if store and take and state == gpc.CLAIM_LIVE and k in req.going:
+                state = gpc.CLAIM_MINE
             if state in take and k not in self.ahead and k not in self.storing:
                 self.ahead[k] = [req, b]
                 req.claimed.add(k)

@@ -195,7 +195,17 @@ class Manager:
             self.unfilled |= blocks
             return
         req = self._request(req_context)
-        req.failed.update(k for k, (b, _) in req.loading.items() if b in blocks)
+        failed = [k for k, (b, _) in req.loading.items() if b in blocks]
+        req.failed.update(failed)
+        req.going.update(self._behind(failed, req_context._offload_key_positions))
+
+    def _behind(self, failed, positions):
+        """They, and those that a drop of them takes along."""
+        first = {}
+        for k in failed:
+            first[k[-4:]] = min(first.get(k[-4:], positions.get(k, 0)), positions.get(k, 0))
+        chained = {g for g in first if self.groups.get(int.from_bytes(g, "big"), False)}
+        return [*failed, *(k for k, p in positions.items() if k[-4:] in chained and p >= first[k[-4:]])]
 
     def touch(self, keys, req_context):
         keys, req = list(keys), self._asks(req_context)
@@ -224,6 +234,8 @@ class Manager:
             return self._store_output([], req)
         self.finder.asker.take()
         live = self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
+        if req.going:                    # their drops may not be done yet
+            live = [-1 if k in req.going else b for k, b in zip(keys, live)]
         ahead, rest, finder, held = [], [], self.finder, self.finder.ahead
         for k, b in zip(keys, live):
             if k in held and held[k][0].salt == req.salt:
@@ -246,6 +258,7 @@ class Manager:
             ahead = [k for k in keys if k in both]
         for k in ahead:
             self.storing[k] = finder.take_ahead(k)
+        req.going.difference_update(ahead)
         return self._store_output(ahead, req)
 
     def take_later(self):
@@ -261,7 +274,8 @@ class Manager:
             return True
         raw = self.finder.keys_of(keys, req)
         if not req.gave_up:              # else a key is not left to a peer that may be stopped
-            free = [i for i, x in enumerate(self.finder.peek(raw)) if x.state == gpc.CLAIM_MINE]
+            free = [i for i, x in enumerate(self.finder.peek(raw)) if x.state == gpc.CLAIM_MINE or
+                    x.state == gpc.CLAIM_LIVE and keys[i] in req.going]
             self.counts["skipped"] += len(keys) - len(free)
             if len(free) < len(keys):
                 keys, raw = [keys[i] for i in free], b"".join(raw[16 * i:16 * i + 16] for i in free)
