@@ -46,6 +46,19 @@ class Engine:
         self.m.finder.asker.settle(60)
         return got.count(HIT), PENDING in got
 
+    def has_blocks(self, ctx, found):
+        """vLLM counts a request here."""
+        self.link.update_state_after_alloc(fake.ns(request_id=ctx.req_id), fake.ns(get_block_ids=lambda: ()), 16 * found)
+
+    def waits(self, prompt, chunks):
+        """Asked for, and there is no room yet."""
+        ctx, keys = fake.prompt(prompt, chunks)
+        ctx.req_id = f"r{next(numbers)}"
+        self.half._req_status[ctx.req_id] = fake.ns(req_context=ctx, req=None)
+        self.ask(ctx, keys)
+        self.m.on_schedule_end(None)
+        return ctx, keys
+
     def run(self, prompt, chunks, again=0):
         """again: how often the scheduler has no room at first."""
         ctx, keys = fake.prompt(prompt, chunks)
@@ -60,6 +73,7 @@ class Engine:
             if again:
                 self.m.on_schedule_end(None)
                 again -= 1
+        self.has_blocks(ctx, found)
         self.asked, self.hits, self.own_hits = self.asked + chunks - own, self.hits + found, self.own_hits + own
         load = keys[own:own + found]
         if load:
@@ -90,6 +104,18 @@ e.own.clear()
 e.run("one", 62, again=3)
 is_(e.told(), (124, 62, 62), "a request that the scheduler asks for four times is one question")
 
+was = e.told()
+ctx, keys = e.waits("one", 62)
+is_(e.told(), was, "a request without room is none yet")
+e.has_blocks(ctx, 62)
+is_(e.told(), (was[0] + 62, was[1] + 62, was[2]), "one that has room is counted")
+was = e.told()
+ctx, keys = e.waits("one", 62)
+e.m.lookup(keys[61], ctx)
+e.has_blocks(ctx, 1)
+is_([y - x for x, y in zip(was, e.told())], [1, 1, 0], "of a prompt that came into the own prefix cache meanwhile the rest counts")
+e.m.on_schedule_end(None)
+
 # two engines share some prompts, with reset prefix caches and prompts that grow
 a, b, r = Engine(), Engine(), random.Random(7)
 for i in range(200):
@@ -109,6 +135,8 @@ ctx, keys = fake.prompt("waits", 4)
 a.ask(ctx, keys)
 was = b.told()
 other, _ = fake.prompt("waits", 4)
+other.req_id = "other"
+b.half._req_status["other"] = fake.ns(req_context=other, req=None)
 is_(b.ask(other, keys), (0, True), "another engine computes it")
 b.m.on_schedule_end(None)
 is_(b.told(), was, "the question has no answer yet")
@@ -118,6 +146,9 @@ a.m.publisher.collect(60)
 a.m.on_schedule_end(None)
 a.m.c.ticket_wait()
 is_(b.ask(other, keys), (4, False), "it comes")
+b.m.prepare_load(keys, other)
+b.has_blocks(other, 4)
+b.m.complete_load(set(keys), other)
 is_([y - x for x, y in zip(was, b.told())], [4, 4, 0], "four hits")
 b.m.on_request_finished(other)
 for x in (a, b, e):
@@ -127,7 +158,7 @@ for x in (a, b, e):
 
 conf = fake.ns(bytes=(64 + 100) * 4096, bytes_key="bytes", dir="", serve=True, stock=0, attach_ms=60000, max_peers=4,
                free_target=-1, tag=1, checksum=True, wait_ms=60000)
-c = open_cache(name + "-s", conf, bytes(32), 4096, 16, "store", logging.getLogger("store"))
+c = open_cache(name + "-s", conf, bytes(32), 4096, 16, "store", fake.ns(info=print, warning=print, log=print))
 s = Store(c, conf)
 digests, data = [bytes([i]) * 32 for i in range(11)], bytearray(range(200))
 hold, parts = address_of(data)

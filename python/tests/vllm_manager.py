@@ -301,7 +301,8 @@ m.shutdown()
 
 def stored_from(requests=(), blocks=(), under_way=True):
     """From which chunk of each group on vLLM stores, of a request that found 5 chunks."""
-    state = fake.ns(group_states=[fake.ns(next_stored_chunk_idx=5) for _ in groups], transfer_jobs={1})
+    state = fake.ns(group_states=[fake.ns(next_stored_chunk_idx=5) for _ in groups], transfer_jobs={1},
+                    req_context=fake.Context())
     half._req_status["r"] = state
     found = fake.ns(get_block_ids=lambda: ([10 + i for i in range(20)], [0] * 12 + [40 + i for i in range(8)]))
     link.update_state_after_alloc(fake.ns(request_id="r"), found, 320)

@@ -73,6 +73,7 @@ class GPCConnector(OffloadingConnector):
                  for g in self.connector_scheduler.config.kv_group_configs})
             self.connector_scheduler.manager.prompts.request_of = self._request
             self.connector_scheduler.manager.later = {}
+            self.connector_scheduler.manager.finder.told_of_blocks = True
 
     def _request(self, number):
         state = self.connector_scheduler._req_status.get(number)
@@ -148,6 +149,9 @@ class GPCConnector(OffloadingConnector):
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens):
         super().update_state_after_alloc(request, blocks, num_external_tokens)
+        state = self.connector_scheduler._req_status.get(request.request_id)
+        if state:
+            self.connector_scheduler.manager.count_asked(state.req_context)
         if num_external_tokens:
             self.loading[request.request_id] = blocks.get_block_ids()
 

@@ -25,7 +25,7 @@ class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
                  "files", "apart", "left_out", "failed", "loaded", "counted", "over", "refused",
-                 "raw", "places", "claimed", "offered", "going")
+                 "raw", "places", "claimed", "offered", "going", "question")
 
     def __init__(self, generation, apart=False, left_out=False):
         self.pins = {}           # key -> block, referenced by a lookup of this step
@@ -43,6 +43,7 @@ class Request:
         self.raw, self.places = {}, {}           # see keys_of, place_of
         self.over = False        # it has ended: what it asked for is given back
         self.refused = set()     # keys that a store asked for, and does not get
+        self.question = {}       # group -> keys of the last lookup, that are not counted yet: see count_asked
         self.counted = set()     # groups of full attention, and keys of others, that were looked up: see _count
         self.failed = set()      # keys whose load has failed: none for this request from then on
         self.loaded = {}         # key -> how often, where nobody tells of failed loads
@@ -62,6 +63,7 @@ class Finder:
         self.asker = Asker()
         self.seen = Seen(cache, conf, self.asker, ASK)
         self.storing = ()        # the manager's
+        self.told_of_blocks = False      # somebody calls count_asked
         self.asked = {}          # key -> request: to be ahead, when the writer has answered
         self.epoch = 0           # of what is ahead, or asked: drop_ahead of all ends one
         self.any_block = [gpc.BLOCK(POOL, 0)]
@@ -146,10 +148,20 @@ class Finder:
         """When the answer is no wait."""
         if group in req.counted or not rest:
             return
-        req.counted.add(group)
-        found = array.array("I", [0])
-        self.c.match(keys, array.array("I", [0, len(rest)]), lens=found, out=array.array("i", bytes(4 * len(rest))))
-        self._count(len(rest), found[0])
+        req.question[group] = keys
+        if not self.told_of_blocks:
+            self.count_asked(req)
+
+    def count_asked(self, req):
+        """When the request has its blocks, as vLLM counts it: until then it may be asked for again and again, and find more,
+        or have it in its own prefix cache."""
+        for group, keys in req.question.items():
+            if group not in req.counted:
+                req.counted.add(group)
+                n, found = len(keys) // 16, array.array("I", [0])
+                self.c.match(keys, array.array("I", [0, n]), lens=found, out=array.array("i", bytes(4 * n)))
+                self._count(n, found[0])
+        req.question.clear()
 
     # ---- claims ----
 

@@ -212,6 +212,10 @@ class Manager:
         if keys and not req.apart:
             self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
 
+    def count_asked(self, req_context):
+        """vLLM has blocks for a request that it asked for."""
+        self.finder.count_asked(self._request(req_context))
+
     def count_own(self, req_context, tokens):
         """What the engine has in its own prefix cache, at the first question of a request: no lookup of gpc."""
         req = self._request(req_context)
