@@ -106,6 +106,9 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/engines/make_model.py \
 	%reldir%/engines/newest.py \
 	%reldir%/engines/requirements.txt \
+	%reldir%/engines/serve.py \
+	%reldir%/engines/shapes.py \
+	%reldir%/engines/sim.py \
 	%reldir%/engines/stub.py \
 	%reldir%/engines/configs.py \
 	%reldir%/engines/ttft.py \

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # check.sh BUILD [PART...] - what ./bootstrap check-engines runs: real engines on CPUs, with the Python module of that
 # build.  PARTs are those of two_engines.py, vllm (vLLM's own tests), configs (its configurations), step (what a step of a
-# scheduler costs), sglang and lmcache (their interfaces), and ttft.
+# scheduler costs), sglang and lmcache (their interfaces), fs (the worker of ttft's fs tier), sim (a simulator), shapes,
+# serve (`vllm serve`), and ttft.  GPC_ENGINES_SHAPES names some of the shapes.  Each part's time is told.
 # The virtual environment is BUILD/engines-venv, or GPC_ENGINES_VENV, and what ttft needs beside it is in
 # BUILD/engines-lmcache, or GPC_ENGINES_LMCACHE; BUILD/engines gets the model and the logs.
 
@@ -20,7 +21,7 @@ die()
 	exit 1
 }
 
-parts="${*:-vllm configs step sglang lmcache pair core restart chunks tp weights ttft}"
+parts="${*:-vllm configs step sglang lmcache fs sim pair core restart chunks tp weights shapes serve ttft}"
 
 test -e "$build/python/gpc/_gpc.abi3.so" || die "this build has no Python module: configure says why"
 ! grep -q '__[at]san_' "$build/lib/.libs/libgpc.so" || die "a sanitizer wants its own programs"
@@ -34,7 +35,8 @@ mkdir -p "$work"
 LD_LIBRARY_PATH=$build/lib/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PYTHONPATH=$build/python:$here/../tests
 PYTHONDONTWRITEBYTECODE=1
-export LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
+GPC_T_BUILD=$build
+export GPC_T_BUILD LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 cat <<-'END'
 	# skipped: vLLM's own tests that need a model of the Hugging Face hub, as test_kv_cache_utils.py
@@ -43,37 +45,42 @@ cat <<-'END'
 	# skipped: engines on a GPU
 END
 
-since=$(date +%s)
+began=$(date +%s)
 status=0
-case " $parts " in
-*" vllm "*) GPC_T_CACHE=vllm-$$ "$venv/bin/python" "$here/vllm_tests.py" "$work" || status=1 ;;
-esac
+failed=
+
+# run PART LOG COMMAND...: the part's name is that of its caches, too.
+run()
+{
+	part=$1 log=$2 since=$(date +%s)
+	shift 2
+	echo "# $part"
+	GPC_T_CACHE=$part-$$ "$venv/bin/python" "$@" 2>"$log" || { status=1 failed="$failed $part"; }
+	echo "# $part: $(($(date +%s) - since)) s"
+}
+
+two=
 for part in $parts; do
 	case $part in
-	step)
-		echo "# $part: no test, a table"
-		GPC_T_CACHE=$part-$$ "$venv/bin/python" "$here/../bench/step.py" 2>"$work/$part.log" || status=1
-		;;
-	configs)
-		echo "# $part"
-		GPC_T_CACHE=$part-$$ "$venv/bin/python" "$here/configs.py" "$work" 2>"$work/$part.log" || status=1
-		;;
-	sglang | lmcache)
-		echo "# $part"
-		GPC_T_CACHE=$part-$$ "$venv/bin/python" "$here/interfaces.py" "$work" $part 2>"$work/$part.log" || status=1
-		;;
+	vllm) run $part "$work/$part.log" "$here/vllm_tests.py" "$work" ;;
+	configs) run $part "$work/$part.log" "$here/configs.py" "$work" ;;
+	step) run $part "$work/$part.log" "$here/../bench/step.py" ;;
+	sglang | lmcache) run $part "$work/$part.log" "$here/interfaces.py" "$work" $part ;;
+	fs) run $part "$work/$part.log" "$here/fs_spec.py" ;;
+	sim | serve) run $part "$work/$part.log" "$here/$part.py" "$work" ;;
+	shapes) run $part "$work/$part.log" "$here/shapes.py" "$work" ${GPC_ENGINES_SHAPES-} ;;
+	ttft) ;;
+	*) two="$two $part" ;;
 	esac
 done
-engines=$(printf '%s\n' $parts | grep -vx -e ttft -e vllm -e configs -e step -e sglang -e lmcache | tr '\n' ' ')
-if test -n "$engines"; then
-	GPC_T_CACHE=engines-$$ "$venv/bin/python" "$here/two_engines.py" "$work" $engines || status=1
-fi
+test -z "$two" || run engines "$work/engines.log" "$here/two_engines.py" "$work" $two
 case " $parts " in
 *" ttft "*)
 	sh "$here/install.sh" "$venv" "$GPC_ENGINES_LMCACHE" || echo "# LMCache could not be installed"
 	export GPC_ENGINES_LMCACHE
-	GPC_T_CACHE=engines-$$ "$venv/bin/python" "$here/ttft.py" "$work" || status=1
+	run ttft "$work/ttft.log" "$here/ttft.py" "$work"
 	;;
 esac
-echo "# $(($(date +%s) - since)) s; the logs are in $work"
+test -z "$failed" || echo "# failed:$failed"
+echo "# $(($(date +%s) - began)) s; the logs are in $work"
 exit $status

@@ -5,6 +5,7 @@ OPTIONS are JSON: those of vllm.LLM, where kv_connector_extra_config stands for 
 Commands come as lines of JSON on the standard input, answers go as lines of JSON to FD.  fleet.py is the other end.
 """
 
+import gc
 import json
 import os
 import random
@@ -49,16 +50,33 @@ def roll(model):
             w.data.copy_(w.data.roll(1, 0))
 
 
-def generate(llm, parts, n, salt=None):
+def close(llm):
+    """The end of an engine whose core is in this process."""
+    if llm is not None:
+        llm.llm_engine.engine_core.shutdown()
+
+
+def generate(llm, parts, n, salt=None, lora=None):
+    """lora: name and folder of an adapter."""
     from vllm import SamplingParams
+    more = {}
+    if lora:
+        from vllm.lora.request import LoRARequest
+        more["lora_request"] = LoRARequest(lora[0], 1 + sum(lora[0].encode()), lora[1])
     how = SamplingParams(temperature=0, max_tokens=n, logprobs=3, ignore_eos=True, detokenize=False)
     since = time.perf_counter()
     asked = {"prompt_token_ids": prompt(parts), **({"cache_salt": salt} if salt else {})}
-    (out,) = llm.generate([asked], how, use_tqdm=False)
+    (out,) = llm.generate([asked], how, use_tqdm=False, **more)
     seconds = time.perf_counter() - since
     got = out.outputs[0]
     return {"seconds": seconds, "cached": out.num_cached_tokens, "ids": list(got.token_ids),
             "logprobs": [sorted((t, p.logprob) for t, p in d.items()) for d in got.logprobs]}
+
+
+def groups_of(llm):
+    """Of an engine whose core is in this process: its KV groups."""
+    config = llm.llm_engine.engine_core.engine_core.scheduler.kv_cache_config
+    return [[type(g.kv_cache_spec).__name__, g.kv_cache_spec.block_size, len(g.layer_names)] for g in config.kv_cache_groups]
 
 
 def metrics(llm):
@@ -78,12 +96,25 @@ def main():
     def say(what):
         answers.write(json.dumps(what) + "\n")
 
-    llm = start(options)
+    if not options.pop("later", False):
+        llm = start(options)
+    else:                                # "open" says which engine, and may say it again
+        llm = None
+        import vllm  # noqa: F401
     say({"ready": True})
     for line in sys.stdin:
         c = json.loads(line)
         if c["do"] == "generate":
-            say(generate(llm, c["prompt"], c["n"], c.get("salt")))
+            say(generate(llm, c["prompt"], c["n"], c.get("salt"), c.get("lora")))
+        elif c["do"] == "open":
+            close(llm)
+            llm = None
+            gc.collect()
+            try:
+                llm = start(c["options"])
+                say({"groups": groups_of(llm)})
+            except Exception as e:
+                say({"error": f"{type(e).__name__}: {e}"})
         elif c["do"] == "reset":         # the engine's own cache alone
             say({"reset": llm.reset_prefix_cache()})
         elif c["do"] == "update":        # of weights, as RL trainers do it

@@ -22,65 +22,25 @@ class EngineError(Exception):
     """An engine has ended, or does not answer."""
 
 
-class Engine:
-    """One engine, on cores of its own: `cores` are numbers in CORES, one for each rank."""
+class Processes:
+    """What one command has started, in a session of its own."""
 
     all = []
 
-    def __init__(self, name, logs, model, cores=(0,), extra=None, env=None, **options):
+    def start(self, name, logs, command, cores, env, **more):
         self.name, self.log = name, os.path.join(logs, name + ".log")
-        if extra is not None:
-            options["kv_connector_extra_config"] = extra
-        env = dict(env or {})
-        if "kv_cache_memory_bytes" not in options:      # this would count instead
-            env["VLLM_CPU_KVCACHE_SPACE"] = "1"
-        ours, theirs = os.pipe()
         bind = "|".join(str(CORES[i % len(CORES)]) for i in cores)
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, os.path.join(HERE, "engine.py"), json.dumps({"model": model, **options}), str(theirs)],
-                stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=(theirs,), text=True, bufsize=1,
-                start_new_session=True, env={
+                command, stdout=log, stderr=log, start_new_session=True, **more, env={
                     **os.environ, "PYTHONPATH": HERE + ":" + os.environ.get("PYTHONPATH", ""),
                     "VLLM_CPU_OMP_THREADS_BIND": bind, "VLLM_NO_USAGE_STATS": "1",
                     "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", **env})
-        os.close(theirs)
-        self.answers = os.fdopen(ours)
-        Engine.all.append(self)
-
-    # ---- commands ----
-
-    def send(self, do, **more):
-        try:
-            self.process.stdin.write(json.dumps({"do": do, **more}) + "\n")
-        except OSError as e:
-            raise EngineError(f"{self.name} has ended; see {self.log}") from e
-
-    def answer(self):
-        line = self.answers.readline()
-        if not line:
-            raise EngineError(f"{self.name} has ended; see {self.log}")
-        return json.loads(line)
-
-    def ask(self, do, **more):
-        self.send(do, **more)
-        return self.answer()
-
-    def ready(self):
-        self.answer()
-        return self
-
-    def generate(self, *prompt, n=8):
-        return self.ask("generate", prompt=prompt, n=n)
-
-    def metric(self, name):
-        return self.ask("metrics").get("vllm:" + name, 0)
+        Processes.all.append(self)
 
     def said(self, text):
         with open(self.log) as f:
             return text in f.read()
-
-    # ---- processes ----
 
     def pids(self):
         """All processes of its session, with what ps shows of each."""
@@ -123,6 +83,50 @@ class Engine:
             if os.path.exists(f):
                 os.unlink(f)
 
+
+class Engine(Processes):
+    """One engine, on cores of its own: `cores` are numbers in CORES, one for each rank."""
+
+    def __init__(self, name, logs, model, cores=(0,), extra=None, env=None, **options):
+        if extra is not None:
+            options["kv_connector_extra_config"] = extra
+        env = dict(env or {})
+        if "kv_cache_memory_bytes" not in options:      # this would count instead
+            env["VLLM_CPU_KVCACHE_SPACE"] = "1"
+        ours, theirs = os.pipe()
+        self.start(name, logs, [sys.executable, os.path.join(HERE, "engine.py"), json.dumps({"model": model, **options}),
+                                str(theirs)], cores, env, stdin=subprocess.PIPE, pass_fds=(theirs,), text=True, bufsize=1)
+        os.close(theirs)
+        self.answers = os.fdopen(ours)
+
+    # ---- commands ----
+
+    def send(self, do, **more):
+        try:
+            self.process.stdin.write(json.dumps({"do": do, **more}) + "\n")
+        except OSError as e:
+            raise EngineError(f"{self.name} has ended; see {self.log}") from e
+
+    def answer(self):
+        line = self.answers.readline()
+        if not line:
+            raise EngineError(f"{self.name} has ended; see {self.log}")
+        return json.loads(line)
+
+    def ask(self, do, **more):
+        self.send(do, **more)
+        return self.answer()
+
+    def ready(self):
+        self.answer()
+        return self
+
+    def generate(self, *prompt, n=8):
+        return self.ask("generate", prompt=prompt, n=n)
+
+    def metric(self, name):
+        return self.ask("metrics").get("vllm:" + name, 0)
+
     def quit(self):
         """As a service would: at the end of its input it ends by itself."""
         try:
@@ -163,8 +167,8 @@ def wait(condition, what, seconds=60):
 class Cache:
     """What the engines share, seen by a peer that stores nothing."""
 
-    def __init__(self, name, parts=1):
-        self.name, self.parts = name, parts
+    def __init__(self, name, parts=1, checksum=True):
+        self.name, self.parts, self.checksum = name, parts, checksum
         self.c = gpc.attach(name, label="test", timeout=10)
         self.part = self.c.pool_map(POOL)[0]
         (self.run,) = self.c.pool_runs(POOL)
@@ -188,7 +192,7 @@ class Cache:
         for e in self.live():
             slot = self.at(e.block)
             n = HEADER.unpack(ctypes.string_at(slot, HEADER.size))[3]
-            image = Image(self.parts, n, True)
+            image = Image(self.parts, n, self.checksum)
             if image.bytes != self.run.bytes or not all(image.good(slot, p, e.key) for p in range(self.parts)):
                 out.append(e)
         return out
@@ -197,6 +201,13 @@ class Cache:
         """One bit in the middle."""
         at = ctypes.c_ubyte.from_address(self.at(entry.block) + self.run.bytes // 2)
         at.value ^= 1
+
+    def fill(self, entry, random):
+        """Other numbers of that size in all of its bytes, under a header that stays."""
+        slot = self.at(entry.block)
+        image = Image(self.parts, HEADER.unpack(ctypes.string_at(slot, HEADER.size))[3], self.checksum)
+        n = self.parts * image.rank_bytes // 4
+        (ctypes.c_float * n).from_address(slot + image.first)[:] = [random.gauss(0, 1) for _ in range(n)]
 
     def close(self):
         self.c.close()
@@ -208,7 +219,7 @@ def same(a, b):
 
 
 def end_all(cache=None):
-    for e in Engine.all:
+    for e in Processes.all:
         e.kill()
     if cache:
         try:

@@ -1,55 +1,110 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the table of ttft.py compares with: vLLM's own tiers, its RAM tier and behind it the fs tier, in which engines
 find each other's blocks.  Its managers are as they are.  Its worker needs a GPU, so gpc.vllm's worker copies between
-the KV caches and the RAM tier, without slots of gpc and without checksums."""
+the KV caches and the RAM tier, without slots of gpc and without checksums.
 
+fs_spec.py - a test of that worker.  TAP.
+"""
+
+import ctypes
+import mmap
 from types import SimpleNamespace
 
+from gpc.vllm.image import HEADER, MAGIC
 from gpc.vllm.spec import API
 from gpc.vllm.worker import Worker
 from vllm.v1.kv_offload.base import OffloadingWorker
 from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
+KEY = bytes(16)                  # of all rows
+
+
+class Rows:
+    """The RAM tier as the worker has slots.  A row has no header: it lies in memory of our own, as far from the last one as
+    rows are.  Pages of it that nobody writes take no memory."""
+
+    def __init__(self, region, rows):
+        self.stride = region._row_stride
+        self.headers = mmap.mmap(-1, rows * self.stride)
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.headers))
+        self.area = region._base.data_ptr() - self.base     # of row 0, seen from its header
+
 
 class Image:
-    """Of a row of the RAM tier: no header, nothing to verify."""
+    """Of a row: the worker's offset of a part is from the header."""
+    checksum = False
 
-    def __init__(self, at, nbytes):
-        self.at, self.rank_bytes = at, nbytes
+    def __init__(self, rows, at, nbytes):
+        self.at, self.rank_bytes = (rows.area + at) % (1 << 64), nbytes
 
     def offset(self, part):
         return self.at
 
-    def clear(self, slot, part): ...
-    def seal(self, slot, part, key): ...
-
-    def good(self, slot, part, key):
-        return True
-
 
 class RegionWorker(Worker, OffloadingWorker):
-    def __init__(self, region, *args, **more):
-        super().__init__(*args, **more)
-        self.region = region
-        self.rows = SimpleNamespace(at=lambda row: region._base.data_ptr() + row * region._row_stride)
+    def __init__(self, region, rows, kv_caches, per_chunk, at, nbytes, conf, result):
+        self.rows = Rows(region, rows)
+        super().__init__(kv_caches, per_chunk, Image(self.rows, at, nbytes), 0, conf, result)
 
     def _submit(self, job_id, store, blocks, slots):
         rows = [int(b) for b in slots.block_ids]
-        return super()._submit(job_id, store, blocks, SimpleNamespace(block_ids=rows, keys=[None] * len(rows)))
+        return super()._submit(job_id, store, blocks, SimpleNamespace(block_ids=rows, keys=[KEY] * len(rows)))
 
-    def _attach(self, slots):
+    def _attach(self, slots, timeout=None):
         return self.rows
+
+    def _begin_share(self, job, chunks, lane):
+        if not job.store:                # whoever filled the row left no header
+            for row in chunks.slots:
+                HEADER.pack_into(self.rows.headers, row * self.rows.stride, MAGIC, 0, KEY, self.image.rank_bytes,
+                                 self.structure)
+        return super()._begin_share(job, chunks, lane)
 
 
 class FsSpec(TieringOffloadingSpec):
     def get_worker(self, kv_caches):
         if not self._worker:
-            rank = self.config.parallel.rank
+            rank, each = self.config.parallel.rank, self.cpu_page_size_per_worker
             region = SharedOffloadRegion(engine_id=self._engine_id, num_chunks=self.num_chunks, rank=rank,
-                                         kv_bytes_per_chunk=self.kv_bytes_per_chunk,
-                                         cpu_page_size=self.cpu_page_size_per_worker)
-            image = Image(rank * self.cpu_page_size_per_worker, self.cpu_page_size_per_worker)
-            self._worker = RegionWorker(region, kv_caches, self.blocks_per_chunk, image, 0, SimpleNamespace(threads=2),
-                                        API.TransferResult)
+                                         kv_bytes_per_chunk=self.kv_bytes_per_chunk, cpu_page_size=each)
+            self._worker = RegionWorker(region, self.num_chunks, kv_caches, self.blocks_per_chunk, rank * each, each,
+                                        SimpleNamespace(threads=2), API.TransferResult)
         return self._worker
+
+
+def test():
+    import torch
+    from tap import done, is_, ok
+    from vllm.v1.kv_offload.base import (
+        CanonicalKVCacheRef,
+        CanonicalKVCaches,
+        CanonicalKVCacheTensor,
+        GPULoadStoreSpec,
+    )
+    kv = [torch.arange(8 * 64, dtype=torch.int8).reshape(8, 64) * m for m in (1, 3)]
+    ram = torch.zeros(8, 4096, dtype=torch.int8)
+    worker = RegionWorker(SimpleNamespace(_base=ram, _row_stride=4096), 8, CanonicalKVCaches(
+        [CanonicalKVCacheTensor(t, 64) for t in kv], [[CanonicalKVCacheRef(0, 64), CanonicalKVCacheRef(1, 64)]]),
+        1, 256, 128, SimpleNamespace(threads=2), API.TransferResult)
+
+    def moved(job, submit, blocks, rows):
+        gpu = GPULoadStoreSpec(blocks, group_sizes=[len(blocks)], block_indices=[0])
+        pair = gpu, SimpleNamespace(block_ids=rows)
+        submit(job, *(pair if submit == worker.submit_store else pair[::-1]))
+        worker.wait([job])
+        (r,) = worker.get_finished()
+        return r.success, r.transfer_size
+    is_(moved(1, worker.submit_store, [3, 4], [5, 2]), (True, 256), "a store moves all bytes")
+    ok(all(torch.equal(ram[row, 256 + 64 * i:320 + 64 * i], kv[i][b]) for row, b in ((5, 3), (2, 4)) for i in range(2)),
+       "into the rank's part of its rows")
+    ok(not ram[5, :256].any() and not ram[5, 384:].any() and not ram[3].any(), "and nothing beside it")
+    ram[6] = ram[5]                      # as the fs tier brings it
+    is_(moved(2, worker.submit_load, [7], [6]), (True, 128), "a load of a row that another engine has stored")
+    ok(all(torch.equal(t[7], t[3]) for t in kv), "brings its bytes")
+    worker.shutdown()
+    done()
+
+
+if __name__ == "__main__":
+    test()

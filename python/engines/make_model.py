@@ -58,6 +58,16 @@ def make(folder, hidden=256, layers=4, inner=None, queries=2):
         json.dump(c, f, indent=1)
 
 
+def words(folder):
+    """A tokenizer, as servers want one: token i is the word ti."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+    t = Tokenizer(models.WordLevel({f"t{i}": i for i in range(VOCAB)}, unk_token="t0"))
+    t.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=t, bos_token="t1", eos_token="t2", unk_token="t0",
+                            pad_token="t0").save_pretrained(folder)
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)

@@ -7,7 +7,9 @@ asked, in every round all of them, so the rows compare.  Before the second engin
 is asked, all that the first one has computed is stored.  Prompts have 4000 tokens; the model has 8 layers of 1024 and,
 as Llama 3 8B, 4 heads of queries for each head of keys: 33 MB for a prompt.
 
-GPC_ENGINES_TTFT names what gpc is compared with, where memory is short: "plain fs lmcache" unless it says less.
+GPC_ENGINES_TTFT names what gpc is compared with: "plain fs lmcache" unless it says less.  Where memory is short, LMCache's
+server is left out, then the fs tier, then the engine without a tier, and if the two of gpc do not fit, all of it: that is
+said, and is no failure.
 """
 
 import itertools
@@ -32,6 +34,8 @@ HITS = (FIRST, OWN, RESET, FS_FIRST, LM_FIRST)
 TIERS = os.environ.get("GPC_ENGINES_TTFT", "plain fs lmcache").split()
 BYTES = 1 << 29          # of each KV cache and each tier: 15 prompts
 EACH = 3                 # GB of memory that an engine takes
+SPARE = 2                # GB for the rest
+ENGINES = {"lmcache": 2, "fs": 2, "plain": 1}     # of each, in the order in which they are left out
 MARKS = ((FIRST, OWN, 1.3), (FIRST, FS_FIRST, 0.6), (FIRST, LM_FIRST, 0.15), (STORES, PLAIN, 1.03))
 
 
@@ -95,7 +99,7 @@ class Table:
         if self.server:
             print(f"# LMCache's server: chunks of {lmcache.CHUNK} tokens, {lmcache.MODE}")
         else:
-            print("# LMCache's server: " + ("not installed" if "lmcache" in TIERS else "not asked for") + ", not compared")
+            print("# LMCache's server: " + ("not installed" if "lmcache" in TIERS else "not there") + ", not compared")
         for row, other, most in MARKS:
             if row in times and other in times:
                 print(f"# {row} / {other}: {ratio(times, row, other)} (at most {most} wanted)")
@@ -121,7 +125,6 @@ def engines_of(name, folder, model, files, server):
         wanted += [("fs-a", 0, fs, {}), ("fs-b", 1, fs, {})]
     if server:
         wanted += [(e, core, server.extra(), lmcache.environment()) for e, core in (("lmcache-a", 0), ("lmcache-b", 1))]
-    enough(EACH * len(wanted) + 2)
     out = {e: Engine("ttft-" + e, folder, model, (core,), *more, kv_cache_memory_bytes=BYTES)
            for e, core, *more in wanted}
     for e in out.values():
@@ -131,16 +134,29 @@ def engines_of(name, folder, model, files, server):
     return out
 
 
-def enough(gigabytes):
-    """The kernel would end engines, or others."""
+def available():
+    """GB of memory.  With less than engines take the kernel would end them, or others."""
     with open("/proc/meminfo") as f:
-        there = int(dict(line.split(":") for line in f)["MemAvailable"].split()[0]) / 1e6
-    if there < gigabytes:
-        raise SystemExit(f"{gigabytes} GB of memory are needed, {there:.1f} are available: see GPC_ENGINES_TTFT")
+        return int(dict(line.split(":") for line in f)["MemAvailable"].split()[0]) / 1e6
+
+
+def fit(there):
+    """Leave out what does not fit.  False: nor do two engines of gpc."""
+    def needed():
+        return EACH * (2 + sum(ENGINES[t] for t in TIERS)) + SPARE
+    for t in ENGINES:
+        if t in TIERS and there < needed():
+            print(f"# skipped: {t}: {needed()} GB of memory are needed, {there:.1f} are available", flush=True)
+            TIERS.remove(t)
+    if there < needed():
+        print(f"# skipped: ttft: {needed()} GB of memory are needed for two engines, {there:.1f} are available", flush=True)
+    return there >= needed()
 
 
 def main():
     folder, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 6
+    if not fit(float(os.environ.get("GPC_ENGINES_MEMORY") or available())):
+        return
     name = os.environ.get("GPC_T_CACHE", f"ttft-{os.getpid()}") + "-s"
     model = os.path.join(folder, "model-1024-4")
     if not os.path.exists(os.path.join(model, "config.json")):
