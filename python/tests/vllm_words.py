@@ -3,6 +3,7 @@
 that change none are not, and an engine that is refused is told which one differs."""
 
 import os
+import sys
 import tempfile
 
 import vllm_fake as fake
@@ -133,6 +134,16 @@ with open(path, "w") as f:
 raises(gpc.Error, "differs: weights, configuration of the model", lambda: GPCOffloadingSpec(fake.config(
     EXTRA, vllm_config=changed(rope=4.0))).get_manager(), "words that are not the cache's say nothing")
 a.shutdown()
+with open(f"/dev/shm/gpc.{name}.idx", "r+b") as f:      # magic, and then the version of the layout
+    f.seek(8)
+    version = int.from_bytes(f.read(4), sys.byteorder)
+    f.seek(8)
+    f.write((version + 1).to_bytes(4, sys.byteorder))
+raises(gpc.Error, f"gpc_name: cache {name} was made by a newer gpc (layout {version + 1})", lambda: GPCOffloadingSpec(
+    fake.config(EXTRA)).get_manager(), "a cache of another gpc is told from one of another fingerprint")
+with open(f"/dev/shm/gpc.{name}.idx", "r+b") as f:
+    f.seek(8)
+    f.write(version.to_bytes(4, sys.byteorder))
 open(path + ".tmp", "w").close()
 gpc.unlink(name)
 is_([f for f in os.listdir("/dev/shm") if f.startswith(f"gpc.{name}.")], [], "who removes the cache removes its words")

@@ -65,12 +65,10 @@ def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear,
 
 
 def _what_differs(name, conf, words):
-    """In the words of the two fingerprints, where the cache has kept its own."""
-    try:
-        with gpc.attach(name, dir=conf.dir or None, timeout=0) as c:
-            theirs = words and kept.read(name, conf.dir, c.info().layout)
-    except gpc.Error:
-        theirs = None
+    """In the words of the two fingerprints, where the cache has kept its own.  gpc.Error: it has no fingerprint for us,
+    being one of another gpc."""
+    with gpc.attach(name, dir=conf.dir or None, timeout=0) as c:
+        theirs = words and kept.read(name, conf.dir, c.info().layout)
     return theirs and kept.tell(words, theirs)
 
 
@@ -80,7 +78,11 @@ def _explain(e, name, conf, layout, words):
         return gpc.NoSpace(e.errno, f"{conf.bytes_key}: {conf.bytes}: {e.strerror}. Ask for less, or make room: a tmpfs "
                            "is resized with mount -o remount,size=..., a container gets --shm-size")
     if e.errno == errno.EPROTO:
-        why = _what_differs(name, conf, words) or (
+        try:
+            why = _what_differs(name, conf, words)
+        except gpc.Error as other:
+            return gpc.Error(other.errno, f"gpc_name: {other.strerror}")
+        why = why or (
             "weights, configuration of the model, dtype or layout of the KV cache, sizes of blocks and chunks, or "
             f"parallel sizes: its fingerprint is not ours, {layout[:8].hex()}")
         return gpc.Error(e.errno, f"gpc_name: {name} was made by an engine that differs: {why}. Give this engine another "

@@ -73,7 +73,6 @@ class GPCConnector(OffloadingConnector):
                  for g in self.connector_scheduler.config.kv_group_configs})
             self.connector_scheduler.manager.prompts.request_of = self._request
             self.connector_scheduler.manager.later = {}
-            self.connector_scheduler.manager.finder.told_of_blocks = True
 
     def _request(self, number):
         state = self.connector_scheduler._req_status.get(number)

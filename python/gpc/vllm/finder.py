@@ -63,7 +63,7 @@ class Finder:
         self.asker = Asker()
         self.seen = Seen(cache, conf, self.asker, ASK)
         self.storing = ()        # the manager's
-        self.told_of_blocks = False      # somebody calls count_asked
+        self.told_of_blocks = bool       # the manager's: does somebody call count_asked?
         self.asked = {}          # key -> request: to be ahead, when the writer has answered
         self.epoch = 0           # of what is ahead, or asked: drop_ahead of all ends one
         self.any_block = [gpc.BLOCK(POOL, 0)]
@@ -149,7 +149,7 @@ class Finder:
         if group in req.counted or not rest:
             return
         req.question[group] = keys
-        if not self.told_of_blocks:
+        if not self.told_of_blocks():
             self.count_asked(req)
 
     def count_asked(self, req):

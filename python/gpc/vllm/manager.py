@@ -51,12 +51,12 @@ class Manager:
         self.finder.salt = self.namespace.salt
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
         self.storing = {}        # key -> block: reserved, a worker writes it
-        self.finder.storing = self.storing
+        self.finder.storing, self.finder.told_of_blocks = self.storing, self._has_connector
         self.unfilled = set()    # blocks of these that some worker has not written
         self.loads = set()       # requests that have loads under way
         self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
         self.generation = 0
-        self.later = None        # request's number -> keys to be offered again; None: nobody would do that
+        self.later = None        # request's number -> keys to be offered again; None: GPCConnector is not there to do that
         self.collecting = False  # the asker waits for answers to publishes
         self.results = {r.name: r for r in api.LookupResult}
         self.events = Events(cache, self._told_keys) if events else None
@@ -65,6 +65,9 @@ class Manager:
         self.prompts = Prompts(cache, name, conf, self.finder.asker.ask)
         self.writer = Writer(cache, name, conf)
         self.meeting = meet.leave(self.where, engine) if engine is not None else None
+
+    def _has_connector(self):
+        return self.later is not None
 
     def set_chained(self, groups):
         """Which groups are of full attention, before the first request.  Chains are matched and evicted as such;
