@@ -128,6 +128,9 @@ class GPCConnector(OffloadingConnector):
     # ---- the scheduler's side: vLLM takes all that was found for stored, and asks for no store of it ----
 
     def get_num_new_matched_tokens(self, request, num_computed_tokens):
+        state = self.connector_scheduler._req_status.get(request.request_id)
+        if state:
+            self.connector_scheduler.manager.ask_again(state.req_context)
         answer = super().get_num_new_matched_tokens(request, num_computed_tokens)
         state = self.connector_scheduler._req_status.get(request.request_id)
         if state and answer[0] is not None:

@@ -215,6 +215,10 @@ class Manager:
         if keys and not req.apart:
             self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
 
+    def ask_again(self, req_context):
+        """Its last question found it no blocks.  Now it may ask less, or nothing."""
+        self._request(req_context).question.clear()
+
     def count_asked(self, req_context):
         """vLLM has blocks for a request that it asked for."""
         self.finder.count_asked(self._request(req_context))
