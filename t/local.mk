@@ -85,6 +85,7 @@ t_programs = \
 	%reldir%/request/at-once.t \
 	%reldir%/request/late-answers.t \
 	%reldir%/request/given-up.t \
+	%reldir%/request/pool-gone.t \
 	%reldir%/request/pool-lives.t \
 	%reldir%/memory/once-threads.t \
 	%reldir%/request/first-refusal.t \

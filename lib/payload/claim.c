@@ -182,8 +182,11 @@ static void describe(const gpc *c, const struct answer *a, const gpc_key *key,
 
 static int refuse_claim(const gpc *c, uint32_t i, gpc_block block, int32_t err)
 {
-	if (err == -ESTALE)
-		return refuse_pool(c, "blocks", GPC_POOL(block));
+	if (err == -ESTALE || refuse_is_gone(c, block))
+		return err_set(
+			ESTALE,
+			"blocks[%u] is block 0x%x: its pool, %d, is being removed, or has gone", i,
+			(unsigned)block, GPC_POOL(block));
 	return err_set(-err,
 		       "blocks[%u] is block 0x%x: it is no reservation of this handle any more", i,
 		       (unsigned)block);

@@ -67,6 +67,22 @@ static bool is_caller_pool(const gpc *c, uint32_t pool)
 
 /* ---- blocks ---- */
 
+bool refuse_is_gone(const gpc *c, gpc_block block)
+{
+	uint32_t pool = (uint32_t)block >> 24, state;
+
+	if (block < 0 || pool >= c->seg.header.geometry.max_pools)
+		return false;
+	state = load_acquire(&seg_pool(&c->seg, pool)->state);
+	return state != POOL_READY &&
+	       (state != POOL_FREE || load_relaxed(&seg_pool(&c->seg, pool)->generation));
+}
+
+int refuse_gone(const gpc *c, gpc_block block, int err)
+{
+	return (err == -EINVAL || err == -EPERM) && refuse_is_gone(c, block) ? -ESTALE : err;
+}
+
 /* array[i]field is none. */
 static int no_block(const gpc *c, const char *array, uint32_t i, const char *field, gpc_block block)
 {
@@ -77,6 +93,9 @@ static int no_block(const gpc *c, const char *array, uint32_t i, const char *fie
 	if (block < 0)
 		return err_set(EINVAL, "%s[%u]%s is %s: a block is 0 or more", array, i, field,
 			       text);
+	if (refuse_is_gone(c, block))
+		return err_set(ESTALE, "%s[%u]%s is %s: pool %u of %s has gone", array, i, field,
+			       text, pool, c->seg.name);
 	if (pool >= c->seg.header.geometry.max_pools ||
 	    load_acquire(&seg_pool(&c->seg, pool)->state) == POOL_FREE)
 		return err_set(EINVAL, "%s[%u]%s is %s: %s has no pool %u", array, i, field, text,
@@ -236,8 +255,8 @@ int refuse_publish(const gpc *c, const struct refused_item *it)
 		return err_set(EPERM, "blocks[%u] is %s: %s", i, block,
 			       why_not_reserved(c, it->block, why, sizeof(why)));
 	case -ESTALE:
-		return err_set(ESTALE, "blocks[%u] is %s: pool %d is being removed", i, block,
-			       GPC_POOL(it->block));
+		return err_set(ESTALE, "blocks[%u] is %s: pool %d is being removed, or has gone", i,
+			       block, GPC_POOL(it->block));
 	case -ENOENT:
 		return err_set(ENOENT,
 			       "parents[%u] is %s: that key is not live, so blocks[%u], "

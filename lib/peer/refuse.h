@@ -17,6 +17,11 @@ int refuse_pool_number(const gpc *c, const char *argument, int pool);
 int refuse_pool(const gpc *c, const char *argument, int pool);
 /* blocks[i] is no block of this cache: -EINVAL. */
 int refuse_block(const gpc *c, const char *array, uint32_t i, gpc_block block);
+/* Is the pool of the block going, or has it gone, and no other one has its number? */
+bool refuse_is_gone(const gpc *c, gpc_block block);
+/* -ESTALE if it is so, instead of -EINVAL and -EPERM: there is no such block, it is not the peer's;
+ * else err. */
+int refuse_gone(const gpc *c, gpc_block block, int err);
 /* The same of moves[i].from or moves[i].to: field is ".from" or ".to". */
 int refuse_move_block(const gpc *c, uint32_t i, const char *field, gpc_block block);
 /* blocks[i] is not held by this peer: -EPERM. */

@@ -31,13 +31,14 @@ struct answer { /* what the answer says of one slot of a group */
 
 struct notes;
 
-struct sent {            /* publish: one command */
-	uint32_t place;  /* in the arrays of the call */
-	uint32_t record; /* of its block, whose pool may have gone before the answer is taken */
-	uint32_t life;   /* of its block */
-	bool owned;      /* a CALLER block of ours: the record alone says that it is reserved */
-	bool untold;     /* one whose return gpc_returned has not told */
-	bool given_up;   /* the block was released before the answer */
+struct sent {                /* publish: one command */
+	uint32_t place;      /* in the arrays of the call */
+	uint32_t record;     /* of its block, whose pool may have gone before the answer is taken */
+	uint32_t life;       /* of its block */
+	uint32_t generation; /* of its pool */
+	bool owned;          /* a CALLER block of ours: the record alone says that it is reserved */
+	bool untold;         /* one whose return gpc_returned has not told */
+	bool given_up;       /* the block was released before the answer */
 };
 
 struct op { /* commands submitted together */

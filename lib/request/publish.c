@@ -110,6 +110,19 @@ static bool is_of(const gpc *c, const struct sent *sent)
 	return hold_life(c, sent->record) == sent->life;
 }
 
+/* Whatever became of its reservation then: its pool is going, or has gone, or another one has the
+ * number. */
+static gpc_block stale_if_gone(gpc *c, const struct sent *sent, gpc_block block, gpc_block got)
+{
+	uint32_t pool = (uint32_t)block >> 24;
+
+	if ((got == -EPERM || got == -EINVAL) &&
+	    (pool_record(&c->seg, block) != sent->record ||
+	     load_relaxed(&seg_pool(&c->seg, pool)->generation) != sent->generation))
+		return -ESTALE;
+	return refuse_gone(c, block, got);
+}
+
 /* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release. */
 static void take_live(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
 {
@@ -173,7 +186,7 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 			returns_tell(c, sent->record, s->block);
 		refused(c, sent, s->block, sum);
 	}
-	answer(c, op, i, got);
+	answer(c, op, i, stale_if_gone(c, sent, s->block, got));
 }
 
 static void take_publish(gpc *c, struct op *op)
@@ -228,10 +241,12 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 	uint32_t record = pool_record(&c->seg, block);
 	bool bad = key_is_zero(&p->keys[i]) || key_is_root(&p->keys[i]);
 
-	if (record == SHM_NO_RECORD || (bad && !has_claim(c, record, block)))
+	if (record == SHM_NO_RECORD)
+		return refuse_gone(c, block, -EINVAL);
+	if (bad && !has_claim(c, record, block))
 		return -EINVAL;
 	if (!is_reserved_by_us(c, record, block))
-		return -EPERM;
+		return refuse_gone(c, block, -EPERM);
 	*cmd = (struct shm_command){
 		.op = CMD_PUBLISH,
 		.count = 1,
@@ -272,6 +287,9 @@ static void send_publish(gpc *c, struct op *op)
 		uint32_t record = pool_record(&c->seg, s->block);
 
 		sent->record = record;
+		if (record != SHM_NO_RECORD)
+			sent->generation = load_relaxed(
+				&seg_pool(&c->seg, (uint32_t)GPC_POOL(s->block))->generation);
 		sent->owned = hold_is_pool_owner(c, s->block);
 		if (record != SHM_NO_RECORD)
 			sent->life = hold_life(c, record);
@@ -287,7 +305,7 @@ static void send_publish(gpc *c, struct op *op)
 					      s->publish.key);
 			continue;
 		}
-		answer(c, op, i, -EPERM);
+		answer(c, op, i, refuse_gone(c, s->block, -EPERM));
 		s->op = CMD_NOP;
 	}
 	op->notes = NULL; /* they are the caller's */

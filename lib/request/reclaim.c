@@ -185,7 +185,8 @@ static int reclaim_all(gpc *c, const struct reclaim *r, uint32_t n, uint64_t dea
 	while (from < n) {
 		part = part_of(c, r, from, n);
 		if (!part) {
-			r->results[from++] = -EINVAL;
+			r->results[from] = refuse_gone(c, r->blocks[from], -EINVAL);
+			from++;
 			continue;
 		}
 		got = reclaim_part(c, r, from, part, cmds, deadline);
