@@ -42,7 +42,7 @@ static int body(void)
 {
 	engine_acts = acts;
 	engine_nacts = ARRAY_SIZE(acts);
-	fleet_run("copy:");
+	fleet_run("copy:", tallies, ARRAY_SIZE(tallies));
 	fleet_tell(tallies, ARRAY_SIZE(tallies));
 	return done_testing();
 }

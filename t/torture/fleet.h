@@ -353,12 +353,12 @@ static void act_of_chance(void)
 
 static void fleet_round(const char *what, uint64_t until)
 {
-	uint64_t end = clock_ns() + ROUND_MS * NS_PER_MS;
+	uint64_t end = clock_ns() + stretch * ROUND_MS * NS_PER_MS;
 
 	fleet_stage_draw();
 	round_begin(what);
 	while (clock_ns() < MIN(end, until) && kills() < opt.kills) {
-		nap(crew_random(&chance, 2 * stage.pace_us));
+		nap(stretch * crew_random(&chance, 2 * stage.pace_us));
 		tend();
 		act_of_chance();
 	}
@@ -375,19 +375,26 @@ struct tally {
 	bool may_be_none;
 };
 
-static void fleet_tell(const struct tally *t, uint32_t n)
+static bool all_done(const struct tally *t, uint32_t n)
 {
 	bool all = true;
 	uint32_t i;
 
-	for (i = 0; i < n; i++) {
-		diag("%12llu %s", (unsigned long long)page->count[t[i].n], t[i].what);
+	for (i = 0; i < n; i++)
 		all &= page->count[t[i].n] || t[i].may_be_none;
-	}
-	ok(all, "all of it was done");
+	return all;
 }
 
-static void fleet_run(const char *what)
+static void fleet_tell(const struct tally *t, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		diag("%12llu %s", (unsigned long long)page->count[t[i].n], t[i].what);
+	ok(all_done(t, n), "all of it was done");
+}
+
+static void fleet_run(const char *what, const struct tally *t, uint32_t n)
 {
 	uint64_t until = clock_ns() + opt.seconds * 1000 * NS_PER_MS;
 
@@ -396,7 +403,7 @@ static void fleet_run(const char *what)
 	cast = (struct cast){ fleet_survivor, server_main, engine_main,
 			      keeper_main,    fleet_judge, fleet_stage_set };
 	chance = crew_mix(opt.seed) | 1;
-	while (clock_ns() < until && kills() < opt.kills)
+	while (short_goes_on(&until, kills(), all_done(t, n)))
 		fleet_round(what, until);
 	ok(kills() > 0,
 	   "%llu kills (%llu servers, %llu engines, %llu keepers) in %llu rounds: no other bytes, "

@@ -70,6 +70,23 @@ TAP_FN void options_read(int argc, char **argv)
 	}
 }
 
+static uint32_t stretch = 1; /* of rounds, and of what is between two kills */
+
+/* Is there another round?  Where a busy machine has not come to all that the short form is about, there
+ * are more of them, in which kills come as much later as the machine is slower.  The watchdog counts
+ * processor time. */
+TAP_FN bool short_goes_on(uint64_t *until, uint64_t kills, bool all_done)
+{
+	if (clock_ns() < *until && kills < opt.kills)
+		return true;
+	if (opt.is_long || all_done)
+		return false;
+	stretch = (uint32_t)MIN(patience_stretch(), 32.0);
+	*until = clock_ns() + stretch * opt.seconds * 1000 * NS_PER_MS;
+	opt.kills = opt.kills == UINT64_MAX ? UINT64_MAX : MAX(opt.kills, kills + 100);
+	return true;
+}
+
 /* ---- the page ---- */
 
 struct torture_block {

@@ -62,7 +62,7 @@ static int body(void)
 	engine_acts = acts;
 	engine_nacts = ARRAY_SIZE(acts);
 	keeper_step = spill_ahead;
-	fleet_run("transfer:");
+	fleet_run("transfer:", tallies, ARRAY_SIZE(tallies));
 	fleet_tell(tallies, ARRAY_SIZE(tallies));
 	return done_testing();
 }
