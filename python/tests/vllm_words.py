@@ -14,6 +14,7 @@ import gpc  # noqa: E402
 from gpc.engines import words  # noqa: E402
 from gpc.engines.weights import weights_of  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec, model  # noqa: E402
+from gpc.vllm.config import ConfigError  # noqa: E402
 from gpc.vllm.name import fingerprint, words_of  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
@@ -80,6 +81,14 @@ is_(model.plain({"b": {2, 1}, "a": fake.LookupResult.HIT, "c": (1, None)}), {"b"
     "values are the same in each process")
 ok("0x" not in str(model.plain(fake.ns(a=object(), b=len))), "without addresses")
 is_(model.made_at_run_time(fake.vllm_config()), "", "scales of the files")
+no_prefix = fake.vllm_config(use_mla=True)
+no_prefix.cache_config.enable_prefix_caching = False
+no_prefix.scheduler_config = fake.ns(enable_chunked_prefill=False)
+no_prefix.device_config = fake.ns(device_type="cuda")
+is_((model.cannot_load(None), model.cannot_load(no_prefix)), ("", ""), "a GPU computes behind what is loaded")
+no_prefix.device_config.device_type = "cpu"
+raises(ConfigError, "its answers would be wrong", lambda: GPCOffloadingSpec(fake.config(EXTRA, vllm_config=no_prefix)),
+       "vLLM's MLA for CPUs does not, and is refused")
 ok("calculate_kv_scales" in model.made_at_run_time(part("cache_config", calculate_kv_scales=True)), "scales of the first prompts")
 
 # ---- weights ----

@@ -213,3 +213,15 @@ def made_at_run_time(vllm_config):
     if getattr(getattr(vllm_config, "mamba_config", None), "enable_stochastic_rounding", False):
         return "enable_stochastic_rounding: true, states are rounded by chance"
     return ""
+
+
+def cannot_load(vllm_config):
+    """Why this engine would answer wrongly behind what is loaded, or nothing.  vLLM's reference kernels of MLA for CPUs look
+    at no prefix: it switches chunks of a prefill and its own prefix cache off for them, but asks connectors."""
+    def of(config, field):
+        return getattr(getattr(vllm_config, config, None), field, None)
+    if (of("device_config", "device_type") == "cpu" and of("model_config", "use_mla") and
+            of("scheduler_config", "enable_chunked_prefill") is False and of("cache_config", "enable_prefix_caching") is False):
+        return ("vLLM computes prompts of this model (MLA, on a CPU without AMX) in one go, and not behind a prefix that is "
+                "loaded: its answers would be wrong. Leave kv_transfer_config out")
+    return ""

@@ -50,6 +50,8 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         self.conf = Config(self.extra_config)
         # GPCConnector tells it, and OffloadingConnector does not; a later vLLM may have it here
         self.vllm_config = getattr(config, "vllm_config", None) or model.TOLD.get()
+        if why := model.cannot_load(self.vllm_config):
+            raise ConfigError(f"gpc.vllm: {why}")
         if not config.worker_kv_bytes_per_block:
             raise ConfigError("gpc.vllm: vLLM says 0 bytes a block; such a KV cache cannot be offloaded")
         self.replicated_layout = config.replicated_layout        # rank 0 stores for all, all load its part
