@@ -182,8 +182,10 @@ class Shape:
         what = f"{self.shape}, chunks of {chunk}, " + ("prefix cache" if caching else "no prefix cache")
         called, cache, tokens = self.case(chunk, caching)
         hit, half = 1099 // tokens * tokens, 600 // tokens * tokens      # the last token is computed
+        if set(self.kinds) != {"FullAttentionSpec"}:         # vLLM need not keep what is behind a window, nor states on the way
+            half = None
         if "MambaSpec" in self.kinds:    # README, Limits: vLLM keeps one block of a chunk, so no chunk of several is whole
-            hit, half = hit if chunk == 1 else 0, None
+            hit = hit if chunk == 1 else 0
         self.right_one(self.a, LONG, what + ", stored", 0)
         self.settled(cache, self.a)
         self.right_one(self.b, LONG, what, hit)
