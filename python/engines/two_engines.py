@@ -197,12 +197,14 @@ class Test:
 
     def tp(self):
         """Two ranks add in another order than one, so their own answers are the reference."""
-        e = self.engine("tp", (0, 1), "-t", tensor_parallel_size=2).ready()
+        e, others = self.engine("tp", (0, 1), "-t", tensor_parallel_size=2).ready(), self.reference
+        self.reference = {}
         for prompt, hit in ((LONG, cached(2005)), (HALF, cached(2000))):
             self.reference[str(prompt), 0] = e.generate(*prompt)
             self.reference[str(prompt), hit] = e.generate(*prompt)      # its own prefix hit
             self.forget(e)
             self.right(e, prompt, "two ranks", hit)
+        self.reference = others
         self.finish(e, "-t", parts=2)
 
     def weights(self):
