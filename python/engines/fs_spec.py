@@ -47,9 +47,9 @@ class RegionWorker(Worker, OffloadingWorker):
         self.rows = Rows(region, rows)
         super().__init__(kv_caches, per_chunk, Image(self.rows, at, nbytes), 0, conf, result)
 
-    def _submit(self, job_id, store, blocks, slots):
+    def _submit(self, job_id, store, blocks, slots, *when):
         rows = [int(b) for b in slots.block_ids]
-        return super()._submit(job_id, store, blocks, SimpleNamespace(block_ids=rows, keys=[KEY] * len(rows)))
+        return super()._submit(job_id, store, blocks, SimpleNamespace(block_ids=rows, keys=[KEY] * len(rows)), *when)
 
     def _attach(self, slots, timeout=None):
         return self.rows
