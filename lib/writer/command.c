@@ -388,7 +388,8 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struc
 		result = alias(w, cmd);
 		break;
 	case CMD_ROOT:
-		result = memo_store_root(w, peer, &(gpc_key){ { cmd->root.key[0], cmd->root.key[1] } });
+		result = memo_store_root(w, peer,
+					 &(gpc_key){ { cmd->root.key[0], cmd->root.key[1] } });
 		break;
 	case CMD_NOP:
 		result = 0;
