@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPC_PEEK: what an evict would take, in its order, and nothing has changed afterwards.
- * Tests: lib/request/evict.c lib/writer/lru.c */
+ * Tests: lib/request/evict.c lib/writer/lru.c lib/writer/parked.c */
 #include "t/lib/cache.h"
+
+#include "peer/handle.h"
 
 enum { BLOCKS = 32, MANY = 3000 };
 
@@ -136,6 +138,25 @@ static void test_caller(void)
 	cache_end(c);
 }
 
+/* Who asks means to make room: what has been let go is free before it is told. */
+static void test_let_go(void)
+{
+	gpc *c = cache_new(8, 0), *d = cache_attach(0, 0);
+	gpc_block b, out;
+	gpc_key k = key_of(c, 1);
+
+	chain_make(c, 0, 1, 1, &b);
+	must(gpc_acquire(d, 0, &k, 1, &b, 0));
+	must(gpc_drop(c, &b, 1, NULL, 0, -1));
+	settle(c);
+	is_int(seg_pool(&c->seg, 0)->lingering, 1, "a dropped block is held");
+	must(gpc_release(d, &b, 1));
+	must(gpc_evict(c, 0, 1, &out, GPC_PEEK, 1000));
+	is_int(seg_pool(&c->seg, 0)->lingering, 0, "and free when somebody looks what goes next");
+	must(gpc_close(d));
+	cache_end(c);
+}
+
 static void tests(void)
 {
 	test_order();
@@ -143,6 +164,8 @@ static void tests(void)
 	test_tiers();
 	test_parts();
 	test_caller();
+	if (!cache_thread)
+		test_let_go();
 }
 
 static int body(void)

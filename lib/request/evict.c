@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* evict.c - the least recent leaves of a pool: evicted, or only named.  Of a CALLER pool its owner
  * may have some in stock: stock.c.
- * Tests: t/148-peek.t t/129-stock-evict.t t/153-caller.t */
+ * Tests: t/129-stock-evict.t t/148-peek.t t/153-caller.t */
 #include "config.h"
 
 #include <errno.h>

@@ -18,6 +18,7 @@
 #include "writer/memo.h"
 #include "writer/memory.h"
 #include "writer/move.h"
+#include "writer/parked.h"
 #include "writer/pending.h"
 #include "writer/plain.h"
 #include "writer/pools.h"
@@ -325,7 +326,8 @@ static int32_t alias(struct writer *w, const struct shm_command *cmd)
 	return memo_store_alias(w, &alias, &to);
 }
 
-/* GPC_PEEK: victims are chosen as for an evict, and put back. */
+/* GPC_PEEK: victims are chosen as for an evict, and put back.  Whoever asks means to make room, and
+ * has counted what has been let go since as held. */
 static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 		    const struct shm_command *cmd)
 {
@@ -337,6 +339,8 @@ static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 		return -ENOENT;
 	if (p->state != POOL_READY)
 		return -ESTALE;
+	if (w->nparked)
+		parked_look(w);
 	skip = (uint32_t)MIN(cmd->evict.headroom, (uint64_t)p->slots);
 	found = lru_pick(w, cmd->pool, skip + cmd->count, false, &w->picked, &w->picked_size, 0);
 	for (i = skip; i < found; i++) {

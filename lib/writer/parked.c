@@ -14,6 +14,8 @@
  *   ... and would wait or be refused  the same                                   all; when it tries
  *                                                                                  again, an eighth
  *                                                                                  of the time
+ *   a look at what goes next          as a command that finds too few            the same
+ *     (GPC_PEEK)
  *   housekeeping, each 20 ms          all lists in turn                          HOUSEKEEP_ROWS, and
  *                                                                                  a few for each
  *                                                                                  that is free
@@ -45,7 +47,7 @@
  * command.  So a peer's own command finds what it has let go before, and so does that of another one
  * that was told.  Housekeeping finds the rest, of which no count tells: a
  * seat that was scribbled over; a reference more for one less, and no command since.
- * Tests: t/writer/parked.t */
+ * Tests: t/writer/parked.t t/148-peek.t */
 #include "config.h"
 
 #include <errno.h>
