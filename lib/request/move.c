@@ -146,7 +146,7 @@ static void take_commit(gpc *c, struct op *op)
 			    (from == SHM_NO_RECORD || !refs_drop(c, from, s->block, &sum)) && ours)
 				refs_drop(c, to, s->commit.to, &sum);
 		}
-		op->out[i].result = refuse_gone(c, s->to, s->result);
+		op->out[i].result = refuse_gone(c, s->commit.to, s->result);
 	}
 	refs_account(c, &sum);
 }
