@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hold.c - the steps of a hold, and the way back of reservations.
- * Tests: t/request/late-answers.t t/torture/threads.t t/124-release.t t/127-check-holds.t
- *   t/128-time-is-up.t t/175-refused-late.t */
+ * Tests: t/request/late-answers.t t/request/given-up.t t/torture/threads.t t/124-release.t
+ *   t/127-check-holds.t t/128-time-is-up.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* refuse.c - the sentences that calls with blocks answer refusals with: refuse.h.  They look at the
  * segments once more, after the refusal, so they may tell of a moment later.
- * Tests: t/194-refused-items.t t/192-sentences.t t/request/first-refusal.t */
+ * Tests: t/194-refused-items.t t/request/pool-gone.t t/192-sentences.t t/request/first-refusal.t */
 #include "config.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
  * reference on the resident block; should that one have gone in the meantime, it publishes
  * again.  peer/hold.h has all that a cell can be, and what a release before the answer does.
  * Tests: t/request/first-refusal.t t/request/returned-refused.t t/request/late-answers.t
- *   t/115-publish-no-ref.t t/110-publish.t t/200-workers.t */
+ *   t/request/pool-gone.t t/request/given-up.t t/115-publish-no-ref.t */
 #include "config.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
  *   0         nobody's: it was held by nobody, and is the program's; or it was released meanwhile, or nobody
  *             wants the answer, and goes back
  *   BACK      released, and on its way
- * Tests: t/request/first-refusal.t t/149-reclaim.t */
+ * Tests: t/request/pool-gone.t t/request/first-refusal.t t/149-reclaim.t */
 #include "config.h"
 
 #include <errno.h>

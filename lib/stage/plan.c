@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - what a keeper of tiers is asked for: its options, the RAM whose images it has, the size
  * of the file.
- * Tests: t/109-tiers-resize.t t/daemon/disk-aside.t t/103-remote-tier.t t/base/later-structs.t */
+ * Tests: t/109-tiers-resize.t t/daemon/disk-aside.t t/103-remote-tier.t t/daemon/files.t
+ *   t/base/later-structs.t */
 #include "config.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
  * reference, which the answer makes a reservation: its cell is PENDING from before the command is
  * shown until the answer is taken, so it is known from any other reference of that peer, which
  * would be a number.
- * Tests: t/writer/named-quota.t t/149-reclaim.t */
+ * Tests: t/writer/named-quota.t t/149-reclaim.t t/request/given-up.t */
 #include "config.h"
 
 #include <errno.h>

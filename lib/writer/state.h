@@ -3,7 +3,7 @@
  *
  * Records are the truth (shm.h).  All that stands here is derived: it is rebuilt by a scan when
  * another process takes the seat (takeover/), so nothing here needs to survive.
- * Tests: t/181-counts.t */
+ * Tests: t/181-counts.t t/request/given-up.t */
 #ifndef GPC_WRITER_STATE_H
 #define GPC_WRITER_STATE_H
 

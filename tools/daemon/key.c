@@ -12,7 +12,7 @@
  *   before FILE.XXXXXX is removed       the key, and a second name of it
  *
  *   two make it at a time               link() refuses the second, which reads the first one's
- * Tests: t/daemon/key-file.t */
+ * Tests: t/daemon/key-file.t t/daemon/files.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
