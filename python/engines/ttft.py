@@ -9,7 +9,7 @@ as Llama 3 8B, 4 heads of queries for each head of keys: 33 MB for a prompt.
 
 GPC_ENGINES_TTFT names what gpc is compared with: "plain fs lmcache" unless it says less.  Where memory is short, LMCache's
 server is left out, then the fs tier, then the engine without a tier, and if the two of gpc do not fit, all of it: that is
-said, and is no failure.
+said, and is no failure.  GPC_ENGINES_MEMORY says how many GB there are, where that is not what /proc/meminfo has.
 """
 
 import itertools
