@@ -250,8 +250,7 @@ struct gpc_config { /* zero = default everywhere; set size */
 	uint32_t quarantine_ms;
 	uint32_t keep_tokens;  /* 1 = the tokens of each block are kept, 4 bytes each; 0 */
 	uint32_t keep_digests; /* 1 = a digest and a group of each block are kept; 0 */
-	/* most blocks any peer may hold reserved; 0 = no limit. Targets for victims of a reserve
-	 * or promote come on top: with open moves a peer holds up to twice its quota */
+	/* most blocks any peer may hold reserved; 0 = no limit */
 	uint32_t peer_quota;
 	/* of the segments; 0 = 0600, group of this process.  0660 with gid lets that group in;
 	 * world bits are refused.  GPC_IF_ABSENT: the files of a cache that exists get them, if they
@@ -296,12 +295,12 @@ struct gpc_pool { /* set size */
 	int32_t number; /* out */
 	uint32_t kind, flags, space;
 	uint32_t blocks; /* capacity */
-	/* RAM: slots beyond the capacity that only swaps use; memory for blocks + transit slots
-	 * is needed; 0 = 64 (RAM), 0 */
+	/* RAM: slots beyond the capacity, for keys that come while blocks whose keys have gone are
+	 * still in use; memory for blocks + transit slots is needed; 0 = 64 (RAM), 0 */
 	uint32_t transit;
 	uint32_t generation; /* out: changes when the memory behind the pool changed */
 	int32_t owner;       /* out: peer, or -1 */
-	/* pool that reserve demotes victims to, or -1; in one space VRAM demotes to RAM, and
+	/* pool that gpc_demote moves to by default, or -1; in one space VRAM demotes to RAM, and
 	 * nothing else does */
 	int32_t demote_to;
 	uint32_t gpus;        /* GPUs of the group; 0 and 1 = a single one */
@@ -1164,16 +1163,13 @@ struct gpc_reserve_options { /* zero = default; set size */
 	uint32_t size;
 	/* succeed only if so many more blocks of the capacity stay available; 0 */
 	uint32_t headroom;
-	struct gpc_move *moves; /* room for n: where victims move to; NULL = they are dropped */
 };
 
 int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms);
 /* [writer] (With a stock in hand: [shared].)  All n, or none; returns n.  GPC_PARTIAL: up
  * to n, returns how many, root-most first.  First the free blocks, last returned first,
- * then the least recent leaves.  Where opt->moves[i].to >= 0, blocks[i] still has the
- * bytes of a victim: copy them to moves[i].to, then gpc_commit, then write.  Until that
- * commit the victim's key is not findable.  -ENOSPC, -EDQUOT, -EAGAIN (timeout 0),
+ * then the least recent leaves, whose keys are lost: gpc_demote ahead keeps them.  -ENOSPC, -EDQUOT, -EAGAIN (timeout 0),
  * -ETIMEDOUT, -ESTALE (pool gone), -EPERM (a pool of CALLER blocks).  GPC_IN_HAND: all n out of the
  * stock of this handle, with GPC_PARTIAL as many as it has, at once and [shared]; else -EAGAIN, and the stock is on its way to be full
  * again. */
@@ -1311,13 +1307,12 @@ int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
  * unpinned. */
 
 int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_move *moves,
-		struct gpc_move *victims, uint32_t flags, int timeout_ms);
+		uint32_t flags, int timeout_ms);
 /* [writer] Begin. blocks are referenced by the caller, root first.  Returns how many
  * began (the first ones); -ENOSPC when none could: use them from where they are.
  * moves[i].to == -1: the target space has the key already, nothing to copy or commit, and
- * the source stays. victims (NULL: dropped) as moves of gpc_reserve: where victims[i].to
- * >= 0, moves[i].to still has the bytes of a victim: copy them, commit the victims, then
- * copy and commit moves.  GPC_COPY. */
+ * the source stays.  Where no block is free the least recent leaves go, as in gpc_reserve.
+ * GPC_COPY. */
 
 int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags,
 	       int timeout_ms);

@@ -46,23 +46,16 @@ static void test_chain(struct made *m)
 	r->flags |= REC_UNCHAINED;
 	expect(m, 0, "");
 	r->flags = 0;
-	up->word = WORD(RESERVED, 4); /* detached: the child was promoted meanwhile */
-	up->owner = MADE_PEER;
-	expect(m, 0, "");
 	up->word = word;
-	up->owner = SHM_NO_PEER;
 	*made_entry(m, slot_of[0]) = saved;
 
-	/* the same in RAM: the parent may be a victim whose bytes are being copied */
+	/* the same in RAM */
 	saved = *made_entry(m, slot_of[2]);
 	memset(made_entry(m, slot_of[2]), 0, sizeof(saved));
 	up = made_record(m, 33);
 	word = up->word;
 	up->word = WORD(DYING, WORD_GEN(word));
 	expect(m, 1, "record 34 (block 0x01000002): its parent is not live in its space");
-	up->owner = MADE_PEER;
-	expect(m, 0, "");
-	up->owner = SHM_NO_PEER;
 	up->word = word;
 	*made_entry(m, slot_of[2]) = saved;
 	expect(m, 0, "");

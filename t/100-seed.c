@@ -151,7 +151,7 @@ static void test_warm_capacity(void)
 static void test_promotion(void)
 {
 	gpc *c = cache_new(2, 4);
-	struct gpc_move m, victim;
+	struct gpc_move m;
 	gpc_block b[2], warm, again;
 
 	chain_make(c, HOT, 1, 1, b);
@@ -160,7 +160,7 @@ static void test_promotion(void)
 	warm = find(c, 1);
 	is_int(GPC_POOL(warm), WARM, "it is warm");
 	ref(c, 1, warm);
-	is_int(gpc_promote(c, &warm, 1, HOT, &m, &victim, 0, 1000), 1, "up");
+	is_int(gpc_promote(c, &warm, 1, HOT, &m, 0, 1000), 1, "up");
 	is_int(find(c, 1), warm, "found where it was until the copy is done");
 	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "and now");
 	is_int(GPC_POOL(find(c, 1)), HOT, "it is hot");
@@ -184,11 +184,11 @@ static void test_promotion_without_room(void)
 	warm = find(c, 1);
 	chain_hold(c, HOT, 10, 2, held);
 	ref(c, 1, warm);
-	refused(gpc_promote(c, &warm, 1, HOT, &m, NULL, 0, 1000), ENOSPC,
+	refused(gpc_promote(c, &warm, 1, HOT, &m, 0, 1000), ENOSPC,
 		"the hot tier is full of blocks in use");
 	is_int(find(c, 1), warm, "it can be used from where it is");
 	must(gpc_release(c, held, 2));
-	is_int(gpc_promote(c, &warm, 1, HOT, &m, NULL, 0, 1000), 1, "with room it comes up");
+	is_int(gpc_promote(c, &warm, 1, HOT, &m, 0, 1000), 1, "with room it comes up");
 	is_int(gpc_commit(c, &m, 1, NULL, GPC_CANCEL, -1), 1, "or not");
 	is_int(find(c, 1), warm, "then it stays");
 	must(gpc_release(c, &warm, 1));

@@ -95,52 +95,8 @@ static void test_spaces(void)
 	nothing_comes_back(c, t, &o, "spaces");
 }
 
-/* Blocks of VRAM give their places to others, and their bytes are on their way to RAM: they are
- * found nowhere, and are no gap for what follows them. */
-static void test_flights(bool cancel)
-{
-	const char *what = cancel ? "given up" : "moved";
-	struct gpc_tiers_options o;
-	gpc *c = tiers_cache(1024);
-	struct gpc_move m[4];
-	gpc_block b[8], v[4], first;
-	gpc_tiers *t;
-	gpc_key k[9];
-	uint32_t i, n;
-
-	ram = bytes_ram(c, 24, 0, 0);
-	vram = bytes_vram(c, 4, 0, ram, 0);
-	tiers_file();
-	o = tiers_options(64);
-	o.ahead = 24;
-	t = tiers_open(&o);
-	chain_keys(c, 1, 8, k);
-	bytes_chain(c, vram, 1, 3, b, false);
-	tiers_grow(c, ram, 3, 4, 5);
-	must(gpc_tiers_sync(c, TIERS_MS));
-	must(gpc_pool_clear(c, ram, 0, 0, 5000));
-	is_int(tiers_below(c, 1, 8), 5, "%s: what follows three blocks of VRAM is below", what);
-	must(gpc_reserve(c, vram, 4, v, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
-	is_int(in_ram(c, 1, 3), 0, "%s: these are victims, and found nowhere", what);
-	bytes_chain(c, ram, 301, 1, &first, false);
-	is_int(gpc_drop(c, &first, 1, NULL, 0, 5000), 1, "%s: another block is dropped", what);
-	is_int(tiers_below(c, 4, 5), 5, "%s: what follows the victims stays", what);
-	for (i = n = 0; i < 4; i++)
-		if (m[i].to >= 0)
-			m[n++] = m[i];
-	is_int(gpc_commit(c, m, n, NULL, cancel ? GPC_CANCEL : 0, 1000), 3, "%s: all three", what);
-	bytes_chain(c, ram, 302, 1, &first, false);
-	is_int(gpc_drop(c, &first, 1, NULL, 0, 5000), 1, "%s: and another one behind the moves",
-	       what);
-	is_int(tiers_below(c, 4, 5), cancel ? 0 : 5, "%s: it %s", what, cancel ? "goes" : "stays");
-	must(gpc_release(c, v, 4));
-	tiers_finish(c, t, what);
-}
-
 static int body(void)
 {
-	test_flights(false);
-	test_flights(true);
 	test_gap(0, "one space");
 	test_gap(5, "two spaces");
 	test_spaces();

@@ -39,7 +39,7 @@ static void test_move(uint32_t ram_space, uint32_t flags)
 		gpc_key key = key_of(c, 1);
 
 		must(gpc_acquire(c, 0, &key, 1, &b, 0));
-		is_int(gpc_promote(c, &b, 1, VRAM, &up, NULL, 0, 1000), 1, "and back");
+		is_int(gpc_promote(c, &b, 1, VRAM, &up, 0, 1000), 1, "and back");
 		is_int(gpc_commit(c, &up, 1, NULL, 0, -1), 1, "committed");
 		says_all(c, 1, up.to, "moved twice");
 		must(gpc_release(c, &up.to, 1));
@@ -49,47 +49,7 @@ static void test_move(uint32_t ram_space, uint32_t flags)
 	cache_end(c);
 }
 
-/* The victim of a reserve, whose block is the caller's before the victim has moved. */
-enum victim { COMMITTED_FIRST, PUBLISHED_FIRST, REFUSED_FIRST };
-
-static void test_victim(enum victim how)
-{
-	gpc *c = notes_cache(cache_config(2, 4), true, true);
-	gpc_block b[2] = { say_new(c, VRAM, 1), say_new(c, VRAM, 2) }, got;
-	struct gpc_move m = { .to = -1 };
-	gpc_block res;
-
-	must(gpc_release(c, (gpc_block[2]){ b[1], b[0] }, 2)); /* the last goes first */
-	is_int(gpc_reserve(c, VRAM, 1, &got, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0,
-			   1000),
-	       1, "a block with a victim in it");
-	ok(m.to >= 0 && got == b[0], "which moves");
-	if (how == REFUSED_FIRST) { /* against the rule, as is the next one */
-		is_int(say(c, 2, got, &res, -1), 0, "its block does not get a key that is live");
-		must(gpc_release(c, &res, 1));
-		is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "the victim's key is live");
-		ok(!tokens_say(c, 1, m.to) && notes_entry(c, 1).digest_bytes == 0,
-		   "without that key's note");
-		is_int(say(c, 3, got, NULL, -1), 1, "another one");
-	} else if (how == PUBLISHED_FIRST) { /* its bytes are gone, and so is its note */
-		is_int(say(c, 3, got, NULL, -1), 1, "published anew before that");
-		is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "the victim's key is live");
-		ok(!tokens_say(c, 1, m.to) && notes_entry(c, 1).digest_bytes == 0,
-		   "without a note, and not with another key's");
-	} else {
-		is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "committed");
-		says_all(c, 1, m.to, "the victim's are with it");
-		is_int(say(c, 3, got, NULL, -1), 1, "its block is published anew");
-		says_all(c, 1, m.to, "the victim's stay");
-	}
-	says_all(c, 3, got, "and the block has its own");
-	must(gpc_release(c, &got, 1));
-	settle(c);
-	clean(c, "victims with notes");
-	cache_end(c);
-}
-
-/* A swap, committed in one call: moves first, victims last. */
+/* A swap: down, ahead of what comes up into its place. */
 static void test_swap(void)
 {
 	gpc *c = notes_cache(cache_config(1, 2), true, true);
@@ -100,9 +60,11 @@ static void test_swap(void)
 	b = say_new(c, VRAM, 1);
 	must(gpc_release(c, &b, 1));
 	up = say_new(c, RAM, 2);
-	is_int(gpc_promote(c, &up, 1, VRAM, &m[0], &m[1], 0, 1000), 1, "a promotion");
-	ok(m[1].to >= 0 && m[0].to == b, "takes the place of a victim");
-	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "both in one call");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 1, &m[1], 0, 1000), 1, "a demotion");
+	is_int(gpc_commit(c, &m[1], 1, NULL, 0, -1), 1, "which is committed");
+	is_int(gpc_promote(c, &up, 1, VRAM, &m[0], 0, 1000), 1, "a promotion");
+	is_int(m[0].to, b, "takes the place of what went down");
+	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "and is committed");
 	says_all(c, 2, m[0].to, "who came up has its notes");
 	says_all(c, 1, m[1].to, "who went down too");
 	key = key_of(c, 2);
@@ -144,9 +106,6 @@ static void tests(void)
 	test_move(0, 0);
 	test_move(1, 0);
 	test_move(1, GPC_COPY);
-	test_victim(COMMITTED_FIRST);
-	test_victim(PUBLISHED_FIRST);
-	test_victim(REFUSED_FIRST);
 	test_swap();
 	test_again();
 }

@@ -319,105 +319,6 @@ static void test_stock_of_all(void)
 }
 
 /* Content of each block, as a caller who copies would have it. */
-static void test_moves(void)
-{
-	gpc *c = cache_new(4, 8);
-	gpc_block old[4], b[4];
-	struct gpc_move m[4];
-	gpc_key k[5];
-	int i, result[4], right = 0;
-
-	chain_keys(c, 1, 4, k);
-	chain_make(c, 0, 1, 4, old);
-	is_int(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 3,
-	       "three victims");
-	for (i = 0; i < 3; i++)
-		right += m[i].from == b[i] && b[i] == old[3 - i] && GPC_POOL(m[i].to) == 1 &&
-			 key_is(m[i].key, k[4 - i]) && m[i].op;
-	is_int(right, 3, "leaf first; where from, where to, whose");
-	ok(find(c, 4) == -1 && find(c, 2) == -1, "until the commit they are not findable");
-	is_int(find(c, 1), old[0], "the root is");
-	clean(c, "victims between two places");
-	is_int(gpc_commit(c, m, 3, result, 0, -1), 3, "committed in one call");
-	ok(!result[0] && !result[1] && !result[2], "all of them");
-	ok(find(c, 4) == m[0].to && find(c, 3) == m[1].to && find(c, 2) == m[2].to,
-	   "they are live in RAM");
-	is_int(gpc_acquire(c, 0, k + 1, 4, old, 0), 4, "the chain is whole");
-	must(gpc_release(c, old, 4));
-	is_int(stats_of(c, -1).demoted, 3, "three demotions");
-	is_int(stats_of(c, -1).evicted, 0, "no eviction");
-	must(gpc_release(c, b, 3));
-	done(c);
-	is_int(gpc_reserve(c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2,
-	       "free ones");
-	ok(m[0].to == -1 && m[1].to == -1, "have nothing to save");
-	is_int(gpc_commit(c, m, 2, result, 0, -1), 0, "and nothing to commit");
-	must(gpc_release(c, b, 2));
-	clean(c, "moves of a reservation");
-	cache_end(c);
-}
-
-static void test_moves_given_up(void)
-{
-	gpc *c = cache_new(2, 4);
-	gpc_block b[2];
-	struct gpc_move m[2];
-
-	chain_make(c, 0, 1, 2, NULL);
-	is_int(gpc_reserve(c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2,
-	       "two victims");
-	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL, -1), 2, "given up");
-	ok(find(c, 1) == -1 && find(c, 2) == -1, "they are gone");
-	settle(c);
-	is_int(gpc_pool_available(c, 1), 4, "their places in RAM are free");
-	is_int(stats_of(c, -1).reserved, 2, "the blocks are ours all the same");
-	must(gpc_release(c, b, 2));
-	done(c);
-	chain_make(c, 0, 5, 2, NULL);
-	is_int(gpc_reserve(c, 0, 2, b, NULL, 0, 1000), 2, "nobody wants the moves");
-	ok(find(c, 5) == -1 && find(c, 6) == -1, "so the victims are dropped");
-	is_int(stats_of(c, -1).evicted, 4, "as evictions, like those given up");
-	must(gpc_release(c, b, 2));
-	clean(c, "moves given up");
-	cache_end(c);
-}
-
-/* RAM is full as well: its oldest go, and what nobody can take is dropped. */
-static void test_moves_into_full_ram(void)
-{
-	gpc *c = cache_new(4, 2);
-	gpc_block b[4], r[2];
-	struct gpc_move m[4];
-	gpc_key k[5];
-	int i, n = 0;
-
-	chain_keys(c, 1, 4, k);
-	chain_make(c, 1, 100, 2, NULL);
-	chain_make(c, 0, 1, 4, NULL);
-	is_int(gpc_reserve(c, 0, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 4,
-	       "four victims, two places");
-	for (i = 0; i < 4; i++)
-		n += m[i].to >= 0;
-	is_int(n, 2, "two can be saved");
-	ok(find(c, 100) == -1 && find(c, 101) == -1, "at the cost of older ones");
-	ok(m[2].to >= 0 && m[3].to >= 0, "the most recent of the victims");
-	ok(key_is(m[3].key, k[1]) && key_is(m[2].key, k[2]), "the beginning of their chain");
-	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 2, "two to commit");
-	is_int(gpc_acquire(c, 0, k + 1, 4, r, 0), 2, "half of the chain is left");
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 4, "four keys were lost");
-	must(gpc_release(c, b, 4));
-	done(c);
-	chain_make(c, 0, 50, 4, NULL);
-	is_int(gpc_reserve(c, 0, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 4,
-	       "RAM is full of blocks in use");
-	for (i = n = 0; i < 4; i++)
-		n += m[i].to >= 0;
-	is_int(n, 0, "so nothing is saved");
-	is_int(find(c, 1), r[0], "and nothing in use goes");
-	clean(c, "a full RAM");
-	cache_end(c);
-}
-
 static void tests(void)
 {
 	test_order();
@@ -429,9 +330,6 @@ static void tests(void)
 	test_quota_of_two();
 	test_stock();
 	test_stock_of_all();
-	test_moves();
-	test_moves_given_up();
-	test_moves_into_full_ram();
 }
 
 static int body(void)

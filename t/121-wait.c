@@ -178,25 +178,6 @@ static void test_evict(void)
 	scene_end(&s);
 }
 
-/* The key in between is lost, its place in RAM is not. */
-static void test_moves(void)
-{
-	struct scene s = scene_new(V, W);
-	struct gpc_move m[V];
-	gpc_block b[V];
-
-	chain_make(s.c, 0, 1, V, NULL);
-	refused(gpc_reserve(s.c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 0),
-		EAGAIN, "with moves, tried");
-	refused(gpc_reserve(s.c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			    SHORT_MS),
-		ETIMEDOUT, "waited for shortly");
-	clean(s.c, "moves not waited for");
-	scene_open(&s);
-	all_is_back(s.c, V, W, "after moves");
-	scene_end(&s);
-}
-
 /* RAM is full: a demotion waits for the block that it evicts there. */
 static void test_demote(void)
 {
@@ -224,7 +205,7 @@ static void test_demote(void)
 static void test_promote(void)
 {
 	struct scene s = scene_new(V, W);
-	struct gpc_move m[2], v[2];
+	struct gpc_move m[2];
 	gpc_block b[2], got[2];
 	gpc_key k[3];
 	int n;
@@ -233,16 +214,16 @@ static void test_promote(void)
 	chain_make(s.c, 1, 1, 2, b);
 	chain_make(s.c, 0, 100, V, NULL);
 	must(gpc_acquire(s.c, 0, k + 1, 2, got, 0));
-	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, 0), EAGAIN, "a promotion, tried");
-	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, SHORT_MS), ETIMEDOUT, "waited for shortly");
-	n = gpc_promote(s.c, b, 2, 0, m, NULL, 0, SHORT_MS);
+	refused(gpc_promote(s.c, b, 2, 0, m, 0, 0), EAGAIN, "a promotion, tried");
+	refused(gpc_promote(s.c, b, 2, 0, m, 0, SHORT_MS), ETIMEDOUT, "waited for shortly");
+	n = gpc_promote(s.c, b, 2, 0, m, 0, SHORT_MS);
 	ok(n == -ENOSPC || n == -ETIMEDOUT, "the sources are pinned still, or just let go: %d", n);
 	ok(find(s.c, 1) == b[0] && find(s.c, 2) == b[1], "the sources stay");
 	scene_open(&s);
 	settle(s.c);
 	done(s.c);
 	is_int(stats_of(s.c, -1).reserved, 0, "no target is left over");
-	is_int(gpc_promote(s.c, b, 2, 0, m, v, 0, 1000), 2, "they can go up still");
+	is_int(gpc_promote(s.c, b, 2, 0, m, 0, 1000), 2, "they can go up still");
 	is_int(gpc_commit(s.c, m, 2, NULL, 0, -1), 2, "and do");
 	must(gpc_release(s.c, (gpc_block[2]){ m[0].to, m[1].to }, 2));
 	is_int(GPC_POOL(find(s.c, 2)), 0, "with their references");
@@ -311,7 +292,7 @@ static void test_own_section(void)
 		EDEADLK, "publish");
 	refused(gpc_evict(c, 0, 1, &res, 0, 0), EDEADLK, "evict");
 	refused(gpc_demote(c, 0, 1, &live, 1, &m, 0, 0), EDEADLK, "demote");
-	refused(gpc_promote(c, &live, 1, 0, &m, NULL, 0, 0), EDEADLK, "promote");
+	refused(gpc_promote(c, &live, 1, 0, &m, 0, 0), EDEADLK, "promote");
 	refused(gpc_commit(c, &m, 1, NULL, 0, -1), EDEADLK, "commit");
 	refused(gpc_ticket_wait(c, 0, 10), EDEADLK, "wait");
 	refused(gpc_pool_clear(c, -1, 77, 0, 10), EDEADLK, "clear");
@@ -442,7 +423,6 @@ static void tests(void)
 	test_short();
 	test_free_ones();
 	test_evict();
-	test_moves();
 	test_demote();
 	test_promote();
 	test_long();

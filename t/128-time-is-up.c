@@ -38,7 +38,6 @@ static void all_can_be_had(const char *when)
 static void test_section(void)
 {
 	gpc_block b[BLOCKS];
-	struct gpc_move m[BLOCKS];
 	int section;
 
 	begin(0);
@@ -59,14 +58,6 @@ static void test_section(void)
 	refused(gpc_evict(idle, 0, BLOCKS / 2, b, GPC_TAKE, 50), ETIMEDOUT, "so does an eviction");
 	gpc_section_leave(c, section);
 	all_can_be_had("evict");
-
-	begin(BLOCKS);
-	section = must(gpc_section_enter(c));
-	refused(gpc_reserve(idle, 0, BLOCKS, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			    50),
-		ETIMEDOUT, "and one with moves");
-	gpc_section_leave(c, section);
-	all_can_be_had("moves");
 }
 
 /* The writer, in a process that can be stopped. */

@@ -42,7 +42,7 @@ static void as_they_are(struct gpc_move *m, uint32_t n)
 static void there_and_back(order_fn *order, const char *how)
 {
 	gpc *c = cache_new(LONG, LONG);
-	struct gpc_move m[LONG], v[LONG];
+	struct gpc_move m[LONG];
 	gpc_block b[LONG];
 	uint32_t i;
 
@@ -55,10 +55,10 @@ static void there_and_back(order_fn *order, const char *how)
 	is_int(found_in(c, RAM, 1, LONG), LONG, "%s: all in RAM", how);
 	clean(c, how);
 	is_int(hold_chain(c, 1, LONG, b), LONG, "%s: the chain is whole", how);
-	is_int(gpc_promote(c, b, LONG, VRAM, m, v, 0, 1000), LONG, "%s: up", how);
-	for (i = 0; i < LONG && v[i].to == -1 && m[i].from == b[i]; i++)
+	is_int(gpc_promote(c, b, LONG, VRAM, m, 0, 1000), LONG, "%s: up", how);
+	for (i = 0; i < LONG && m[i].from == b[i]; i++)
 		;
-	is_int(i, LONG, "%s: root first, without victims", how);
+	is_int(i, LONG, "%s: root first", how);
 	is_int(found_in(c, RAM, 1, LONG), LONG, "%s: sources are findable", how);
 	copy(m, LONG);
 	order(m, LONG);
@@ -102,7 +102,7 @@ static void test_in_parts(void)
 	}
 	hold_chain(c, 1, LONG, b);
 	for (i = 0; i < LONG; i += 5) {
-		is_int(gpc_promote(c, b + i, 5, VRAM, m, NULL, 0, 1000), 5, "five, root first");
+		is_int(gpc_promote(c, b + i, 5, VRAM, m, 0, 1000), 5, "five, root first");
 		copy(m, 5);
 		is_int(gpc_commit(c, m, 5, NULL, 0, -1), 5, "go up");
 		is_int(found_in(c, VRAM, 1, i + 5), (int)i + 5, "in VRAM");
@@ -152,14 +152,13 @@ static void test_named_blocks(void)
 
 /* ---- full tiers ---- */
 
-/* Both tiers full: each key that comes up sends another one down, and none is lost. */
+/* As much of VRAM is kept free as comes up at a time: then as much goes down, and none is lost. */
 static void test_swap(void)
 {
-	gpc *c = cache_new(LONG, LONG);
+	gpc *c = cache_new(2 * LONG, LONG);
 	struct gpc_move m[LONG], v[LONG];
 	gpc_block b[LONG], held[LONG];
 	uint32_t i, round;
-	int n;
 
 	write_chain(c, VRAM, 1, LONG);
 	demote_all(c, LONG);
@@ -168,20 +167,17 @@ static void test_swap(void)
 		uint64_t up = round % 2 ? 101 : 1, down = round % 2 ? 1 : 101;
 
 		is_int(hold_chain(c, up, LONG, b), LONG, "round %u: it is in RAM", round);
-		n = gpc_promote(c, b, LONG, VRAM, m, v, 0, 1000);
-		is_int(n, LONG, "all can come up");
-		for (i = 0; i < LONG && v[i].to >= 0 && v[i].from == m[i].to; i++)
-			;
-		is_int(i, LONG, "each over a victim");
-		copy(v, LONG);
-		shuffle(v, LONG);
-		is_int(gpc_commit(c, v, LONG, NULL, 0, -1), LONG, "the victims are down");
-		clean(c, "victims down, moves under way");
+		is_int(gpc_promote(c, b, LONG, VRAM, m, 0, 1000), LONG, "all can come up");
+		clean(c, "moves under way");
 		copy(m, LONG);
 		for (i = 0; i < LONG; i++)
 			held[i] = m[i].to;
 		shuffle(m, LONG);
-		is_int(gpc_commit(c, m, LONG, NULL, 0, -1), LONG, "the others up");
+		is_int(gpc_commit(c, m, LONG, NULL, 0, -1), LONG, "and do");
+		is_int(gpc_demote(c, VRAM, RAM, NULL, LONG, v, 0, 1000), LONG, "as many go down");
+		copy(v, LONG);
+		shuffle(v, LONG);
+		is_int(gpc_commit(c, v, LONG, NULL, 0, -1), LONG, "into their places");
 		is_int(found_in(c, VRAM, up, LONG), LONG, "where they should be");
 		is_int(found_in(c, RAM, down, LONG), LONG, "all of them");
 		must(gpc_release(c, held, LONG));
@@ -193,35 +189,45 @@ static void test_swap(void)
 	cache_end(c);
 }
 
-/* More than the transit slots at once: what RAM cannot take is dropped, no more. */
+/* A full RAM whose keys have gone up, while a section keeps their blocks: what comes down has the
+ * transit slots, and the rest waits. */
 static void test_transit(void)
 {
 	enum { N = 100, TRANSIT = 64 };
-	gpc *c = cache_new(N, N);
+	gpc *c = cache_new(2 * N, N), *d = cache_attach(0, 0);
 	struct gpc_move m[N], v[N];
 	gpc_block b[N];
-	int n = 0, i;
+	int section, i;
 
 	write_chain(c, VRAM, 1, N);
 	demote_all(c, N);
 	write_chain(c, VRAM, 1001, N);
 	is_int(hold_chain(c, 1, N, b), N, "a long one");
-	is_int(gpc_promote(c, b, TRANSIT, VRAM, m, v, 0, 1000), TRANSIT, "as many as fit");
-	for (i = 0; i < TRANSIT; i++)
-		n += v[i].to >= 0;
-	is_int(n, TRANSIT, "every victim has a place");
+	settle(c);
+	section = must(gpc_section_enter(d));
+	is_int(gpc_promote(c, b, N, VRAM, m, 0, 1000), N, "comes up");
+	copy(m, N);
+	is_int(gpc_commit(c, m, N, NULL, 0, -1), N, "while readers may be in RAM");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, TRANSIT, v, 0, 1000), TRANSIT,
+	       "there are transit slots for so many");
 	copy(v, TRANSIT);
-	is_int(gpc_commit(c, v, TRANSIT, NULL, 0, -1), TRANSIT, "victims first");
-	copy(m, TRANSIT);
-	is_int(gpc_commit(c, m, TRANSIT, NULL, 0, -1), TRANSIT, "then the others");
+	is_int(gpc_commit(c, v, TRANSIT, NULL, 0, -1), TRANSIT, "go down");
+	refused(gpc_demote(c, VRAM, RAM, NULL, 1, v, 0, 0), EAGAIN, "and no more now");
+	gpc_section_leave(d, section);
+	is_int(gpc_demote(c, VRAM, RAM, NULL, N - TRANSIT, v, 0, 1000), N - TRANSIT,
+	       "the others when the section is over");
+	copy(v, N - TRANSIT);
+	is_int(gpc_commit(c, v, N - TRANSIT, NULL, 0, -1), N - TRANSIT, "go down, too");
 	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0, "nothing was dropped");
-	for (i = 0; i < TRANSIT; i++)
+	for (i = 0; i < N; i++)
 		b[i] = m[i].to;
 	must(gpc_release(c, b, N));
-	is_int(found_in(c, VRAM, 1, TRANSIT), TRANSIT, "up");
-	is_int(found_in(c, RAM, 1000 + N - TRANSIT + 1, TRANSIT), TRANSIT, "down");
+	is_int(found_in(c, VRAM, 1, N), N, "up");
+	is_int(found_in(c, RAM, 1001, N), N, "down");
+	settle(c);
 	is_int(gpc_pool_available(c, RAM), N, "transit slots are nobody's capacity");
 	clean(c, "transit");
+	must(gpc_close(d));
 	cache_end(c);
 }
 
@@ -229,7 +235,7 @@ static void test_transit(void)
 static void test_no_room(void)
 {
 	gpc *c = cache_new(4, 4);
-	struct gpc_move m[4] = { { .to = -7 } }, v[4];
+	struct gpc_move m[4] = { { .to = -7 } };
 	gpc_block b[4], held[4];
 
 	write_chain(c, VRAM, 1, 4);
@@ -237,21 +243,20 @@ static void test_no_room(void)
 	chain_hold(c, VRAM, 11, 3, held);
 	write_chain(c, VRAM, 20, 1);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_promote(c, b, 4, VRAM, m, v, 0, 1000), 1, "one block can be had");
-	ok(m[0].from == b[0] && v[0].to >= 0, "for the root");
-	copy(v, 1);
-	is_int(gpc_commit(c, v, 1, NULL, 0, -1), 1, "its victim goes down");
+	refused(gpc_demote(c, VRAM, RAM, NULL, 1, m, 0, 1000), ENOSPC, "RAM is in use");
+	is_int(gpc_promote(c, b, 4, VRAM, m, 0, 1000), 1, "one block can be had");
+	is_int(m[0].from, b[0], "for the root");
 	copy(m, 1);
 	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "and it comes up");
-	refused(gpc_promote(c, b + 1, 3, VRAM, m, v, 0, 1000), ENOSPC, "no more");
+	refused(gpc_promote(c, b + 1, 3, VRAM, m, 0, 1000), ENOSPC, "no more");
 	is_int(found_in(c, RAM, 2, 3), 3, "the others are where they were");
 	is_int(gpc_acquire(c, 0, (gpc_key[1]){ key_of(c, 1) }, 1, b, 0), 1, "usable");
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0, "nothing was dropped");
+	is_int(stats_of(c, -1).evicted, 1, "one was evicted");
 	clean(c, "no room");
 	cache_end(c);
 }
 
-static void test_no_victims(void)
+static void test_evicts(void)
 {
 	gpc *c = cache_new(4, 8);
 	struct gpc_move m[4];
@@ -261,13 +266,13 @@ static void test_no_victims(void)
 	demote_all(c, 4);
 	write_chain(c, VRAM, 11, 4);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_promote(c, b, 2, VRAM, m, NULL, 0, 1000), 2, "nobody saves the victims");
-	is_int(found_in(c, -1, 13, 2), 2, "so they are dropped");
+	is_int(gpc_promote(c, b, 2, VRAM, m, 0, 1000), 2, "nothing went down before");
+	is_int(found_in(c, -1, 13, 2), 2, "so the least recent go");
 	is_int(found_in(c, VRAM, 11, 2), 2, "no more than needed");
 	copy(m, 2);
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "the others come up");
 	is_int(stats_of(c, -1).evicted, 2, "two evictions");
-	clean(c, "victims that nobody wants");
+	clean(c, "victims");
 	cache_end(c);
 }
 
@@ -279,7 +284,7 @@ static void tests(void)
 	test_swap();
 	test_transit();
 	test_no_room();
-	test_no_victims();
+	test_evicts();
 }
 
 static int body(void)

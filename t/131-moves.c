@@ -92,7 +92,7 @@ static void test_published_meanwhile(void)
 	chain_keys(c, 1, 2, k);
 	chain_make(c, RAM, 1, 2, r);
 	is_int(hold(c, 1, 1, r), 1, "referenced");
-	is_int(gpc_promote(c, r, 1, VRAM, &m, NULL, 0, 1000), 1, "on its way up");
+	is_int(gpc_promote(c, r, 1, VRAM, &m, 0, 1000), 1, "on its way up");
 	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 1000));
 	is_int(gpc_publish(c, k, k + 1, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &res),
 			   0, -1),
@@ -156,7 +156,7 @@ static void test_recency(void)
 	/* the same on the way up, and for one that was released meanwhile */
 	chain_make(c, RAM, 3, 1, &b);
 	is_int(hold(c, 1, 1, &a), 1, "held");
-	is_int(gpc_promote(c, &a, 1, VRAM, &m, NULL, 0, 1000), 1, "on its way up");
+	is_int(gpc_promote(c, &a, 1, VRAM, &m, 0, 1000), 1, "on its way up");
 	chain_make(c, VRAM, 4, 1, &b);
 	is_int(gpc_release(c, &a, 1), 0, "released: used now");
 	must(gpc_commit(c, &m, 1, NULL, 0, -1));
@@ -184,20 +184,6 @@ static void test_avail(void)
 	settle(c);
 	done(c);
 	is_int(gpc_pool_available(c, RAM), 4, "all of RAM, when the moves are over");
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
-	settle(c);
-
-	/* targets of victims as well, committed or cancelled */
-	chain_make(c, VRAM, 11, 4, NULL);
-	is_int(gpc_reserve(c, VRAM, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 4,
-	       "four victims");
-	is_int(gpc_pool_available(c, RAM), 0, "four targets");
-	is_int(gpc_pool_available(c, VRAM), 0, "four reservations");
-	is_int(gpc_commit(c, m + 2, 2, NULL, 0, -1), 2, "two moves end");
-	is_int(gpc_pool_available(c, RAM), 2, "their targets can be evicted");
-	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL, -1), 2, "two are given up");
-	is_int(gpc_pool_available(c, RAM), 4, "their targets are free");
-	must(gpc_release(c, b, 4));
 	nothing_left(c, 4, 4, "avail");
 	cache_end(c);
 }
@@ -240,7 +226,7 @@ static gpc *hairpin(uint32_t ram)
 	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
 	must(gpc_commit(c, m, 2, NULL, 0, -1));
 	must(gpc_lookup(c, 0, (gpc_key[1]){ key_of(c, 3) }, 1, b, GPC_REF));
-	must(gpc_promote(c, b, 1, VRAM, m, NULL, 0, 1000));
+	must(gpc_promote(c, b, 1, VRAM, m, 0, 1000));
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
 	must(gpc_release(c, &m[0].to, 1));
 	settle(c);
@@ -291,18 +277,16 @@ static void test_hairpin(void)
 	vram_is_sound(c, 4, "dropped at once");
 
 	c = hairpin(4);
-	is_int(gpc_reserve(c, VRAM, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 3,
-	       "all of VRAM");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 3, m, 0, 1000), 3, "all of VRAM");
 	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 3, "goes to RAM");
 	is_int(GPC_POOL(find(c, 1)) + GPC_POOL(find(c, 2)) + GPC_POOL(find(c, 3)), 3, "all");
-	must(gpc_release(c, b, 3));
 	vram_is_sound(c, 4, "demoted at once");
 
 	c = hairpin(2);
 	chain_make(c, RAM, 20, 1, NULL);
-	is_int(gpc_reserve(c, VRAM, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 3,
-	       "all of VRAM, RAM is full");
-	must(gpc_commit(c, m, 3, NULL, 0, -1));
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 3, m, 0, 1000), 1, "RAM can drop one");
+	must(gpc_commit(c, m, 1, NULL, 0, -1));
+	is_int(gpc_reserve(c, VRAM, 3, b, NULL, 0, 1000), 3, "all of VRAM, RAM is full");
 	must(gpc_release(c, b, 3));
 	vram_is_sound(c, 2, "some saved, some dropped");
 }
@@ -354,24 +338,24 @@ static void test_refused_begins(void)
 
 	chain_make(c, VRAM, 1, 1, &b);
 	chain_make(c, RAM, 2, 1, &r);
-	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), EPERM, "without a reference");
+	refused(gpc_promote(c, &r, 1, VRAM, &m, 0, 1000), EPERM, "without a reference");
 	must(gpc_acquire(d, 0, (gpc_key[1]){ key_of(d, 2) }, 1, &r, 0));
-	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), EPERM, "with another peer's");
+	refused(gpc_promote(c, &r, 1, VRAM, &m, 0, 1000), EPERM, "with another peer's");
 	is_int(hold(c, 2, 1, &r), 1, "with one's own");
-	is_int(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), 1, "it goes");
+	is_int(gpc_promote(c, &r, 1, VRAM, &m, 0, 1000), 1, "it goes");
 	serve_begin(c);
-	refused(gpc_promote(d, &r, 1, VRAM, &n, NULL, 0, 1000), ENOSPC, "once");
+	refused(gpc_promote(d, &r, 1, VRAM, &n, 0, 1000), ENOSPC, "once");
 	serve_end();
 	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "up");
 	is_int(find(c, 2), m.to, "it is");
 	must(gpc_release(c, &m.to, 1));
-	refused(gpc_promote(c, &m.to, 1, VRAM, &n, NULL, 0, 1000), EINVAL, "it is there already");
-	refused(gpc_promote(c, &r, 1, 9, &n, NULL, 0, 1000), ENOENT, "no such pool");
-	refused(gpc_promote(c, &r, 1, 99, &n, NULL, 0, 1000), EINVAL, "no such number");
-	refused(gpc_promote(c, &r, 1, -1, &n, NULL, 0, 1000), EINVAL, "no number at all");
-	refused(gpc_promote(c, NULL, 1, VRAM, &n, NULL, 0, 1000), EINVAL, "no blocks");
-	refused(gpc_promote(c, &r, 1, VRAM, NULL, NULL, 0, 1000), EINVAL, "no room for moves");
-	is_int(gpc_promote(c, NULL, 0, VRAM, NULL, NULL, 0, 1000), 0, "nothing to promote");
+	refused(gpc_promote(c, &m.to, 1, VRAM, &n, 0, 1000), EINVAL, "it is there already");
+	refused(gpc_promote(c, &r, 1, 9, &n, 0, 1000), ENOENT, "no such pool");
+	refused(gpc_promote(c, &r, 1, 99, &n, 0, 1000), EINVAL, "no such number");
+	refused(gpc_promote(c, &r, 1, -1, &n, 0, 1000), EINVAL, "no number at all");
+	refused(gpc_promote(c, NULL, 1, VRAM, &n, 0, 1000), EINVAL, "no blocks");
+	refused(gpc_promote(c, &r, 1, VRAM, NULL, 0, 1000), EINVAL, "no room for moves");
+	is_int(gpc_promote(c, NULL, 0, VRAM, NULL, 0, 1000), 0, "nothing to promote");
 	refused(gpc_demote(c, VRAM, VRAM, &b, 1, &n, 0, 1000), EINVAL, "to itself");
 	refused(gpc_demote(c, RAM, -1, NULL, 1, &n, 0, 1000), ENOENT, "RAM has nothing below it");
 	refused(gpc_demote(c, VRAM, -5, &b, 1, &n, 0, 1000), EINVAL, "no pool");

@@ -5,7 +5,7 @@
  * Tests: lib/writer/lru.c lib/writer/move.c */
 #include "t/lib/cache.h"
 
-enum { LONGEST = 24, KEYS = 4096, BATCH = 16 };
+enum { LONGEST = 24, KEYS = 4096, BATCH = 16 }; /* BATCH: VRAM that is kept free, too */
 
 /* ---- the oracle: keys by their last use, the most recent first ---- */
 
@@ -80,6 +80,7 @@ struct worker {
 	gpc_key key[KEYS];       /* by number */
 	uint32_t bytes[2][2048]; /* by pool and slot */
 	uint32_t wrong, hot, warm;
+	uint32_t v; /* blocks of VRAM to use */
 	bool ram;
 };
 
@@ -88,39 +89,42 @@ static uint32_t *bytes_of(struct worker *w, gpc_block b)
 	return &w->bytes[GPC_POOL(b)][GPC_SLOT(b)];
 }
 
-/* at[i]: where the bytes of the victim of m[i] are. */
-static void victims_down(struct worker *w, const gpc_block *at, struct gpc_move *m, uint32_t n)
+/* As many of the least recent go down as VRAM has too many, beside n more. */
+static void go_down(struct worker *w, uint32_t n)
 {
-	uint32_t i, some = 0;
+	struct gpc_move m[LONGEST + BATCH];
+	struct gpc_pool p = { .size = sizeof(p) };
+	uint32_t used, i;
 
+	must(gpc_pool_get(w->c, 0, &p));
+	used = p.live + p.reserved + n;
+	if (!w->ram || used <= w->v)
+		return;
+	n = used - w->v;
+	if (must(gpc_demote(w->c, 0, 1, NULL, n, m, 0, 1000)) != (int)n)
+		bail("no room for %u below", n);
 	for (i = 0; i < n; i++) {
-		if (m[i].to < 0)
-			continue;
-		*bytes_of(w, m[i].to) = *bytes_of(w, at[i]);
-		w->wrong += !key_is(m[i].key, w->key[*bytes_of(w, at[i])]);
-		some++;
+		*bytes_of(w, m[i].to) = *bytes_of(w, m[i].from);
+		w->wrong += !key_is(m[i].key, w->key[*bytes_of(w, m[i].from)]);
 	}
-	if (some && must(gpc_commit(w->c, m, n, NULL, 0, -1)) != (int)some)
-		bail("victims are refused");
+	if (must(gpc_commit(w->c, m, n, NULL, 0, -1)) != (int)n)
+		bail("demotions are refused");
 }
 
 static void promote(struct worker *w, gpc_block *held, uint32_t n)
 {
-	struct gpc_move m[BATCH], v[BATCH];
-	gpc_block to[BATCH];
+	struct gpc_move m[BATCH];
 	uint32_t i;
 
-	if (must(gpc_promote(w->c, held, n, 0, m, v, 0, 1000)) != (int)n)
+	if (must(gpc_promote(w->c, held, n, 0, m, 0, 1000)) != (int)n)
 		bail("no room to promote %u", n);
-	for (i = 0; i < n; i++)
-		to[i] = m[i].to;
-	victims_down(w, to, v, n);
 	for (i = 0; i < n; i++) {
 		*bytes_of(w, m[i].to) = *bytes_of(w, m[i].from);
 		held[i] = m[i].to;
 	}
 	if (must(gpc_commit(w->c, m, n, NULL, 0, -1)) != (int)n)
 		bail("promotions are refused");
+	go_down(w, 0);
 }
 
 /* Count the hits; what is warm comes up, in batches, root first. */
@@ -145,15 +149,11 @@ static void fill(struct worker *w, const uint32_t *req, gpc_block *blocks, uint3
 		 uint32_t n)
 {
 	gpc_key parents[LONGEST], keys[LONGEST];
-	struct gpc_move m[LONGEST];
 	uint32_t i;
 
-	if (must(gpc_reserve(w->c, 0, n, blocks,
-			     GPC_OPTIONS(gpc_reserve_options, .moves = w->ram ? m : NULL), 0,
-			     1000)) != (int)n)
+	go_down(w, n);
+	if (must(gpc_reserve(w->c, 0, n, blocks, NULL, 0, 1000)) != (int)n)
 		bail("no room for %u", n);
-	if (w->ram)
-		victims_down(w, blocks, m, n);
 	for (i = 0; i < n; i++) {
 		*bytes_of(w, blocks[i]) = req[from + i];
 		keys[i] = w->key[req[from + i]];
@@ -187,7 +187,7 @@ static void replay(uint32_t v, uint32_t r, uint32_t requests)
 	uint64_t hits = 0, warms = 0;
 	struct gpc_stats st;
 
-	w = (struct worker){ .c = cache_new(v, r), .ram = r };
+	w = (struct worker){ .c = cache_new(r ? v + BATCH : v, r), .v = v, .ram = r };
 	nrecent = nkeys = 0;
 	memset(child_of, 0, sizeof(child_of));
 	for (i = 1; i < KEYS; i++)

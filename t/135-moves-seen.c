@@ -132,7 +132,7 @@ static void test_two_targets(void)
 	begin(0, 0);
 	b = in_pool(ram, 1);
 	reader_begins();
-	if (must(gpc_promote(c, &b, 1, vram, &m, NULL, 0, 1000)) != 1)
+	if (must(gpc_promote(c, &b, 1, vram, &m, 0, 1000)) != 1)
 		bail("no room");
 	x = in_pool(vram, 1);
 	is_int(gpc_commit(c, &m, 1, &result, 0, -1), 0,
@@ -187,7 +187,7 @@ static void test_outside(void)
 	is_int(walked(1), 1, "outside: a walk passes it once");
 	events(&cursor, "M", "outside: one event says that it moved");
 	is_int(gpc_drop(c, &b, 1, NULL, 0, -1), 0, "outside: where it was is not live");
-	refused(gpc_promote(c, &b, 1, vram, &m, NULL, 0, 1000), ESTALE,
+	refused(gpc_promote(c, &b, 1, vram, &m, 0, 1000), ESTALE,
 		"outside: and nothing can move from there");
 	reader_ends();
 	events(&cursor, "", "outside: and none when its source goes");

@@ -54,7 +54,7 @@ static void move_to(int to)
 {
 	struct gpc_move m;
 	int n = to ? gpc_demote(c, GPC_POOL(now), pool[to], &now, 1, &m, 0, 0)
-		   : gpc_promote(c, &now, 1, pool[0], &m, NULL, 0, 0);
+		   : gpc_promote(c, &now, 1, pool[0], &m, 0, 0);
 
 	if (must(n) != 1 || must(gpc_commit(c, &m, 1, NULL, 0, -1)) != 1)
 		bail("key 1 does not move");

@@ -150,13 +150,13 @@ static void test_keep(void)
 	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4, "with the same bytes");
 	clean(c, "two copies");
 	is_int(gpc_acquire(c, GPC_SPACE(2), k + 1, 4, r, 0), 4, "the shared copy");
-	is_int(gpc_promote(c, r, 4, 1, m, NULL, GPC_COPY, 1000), 4, "for another GPU");
+	is_int(gpc_promote(c, r, 4, 1, m, GPC_COPY, 1000), 4, "for another GPU");
 	copy(m, 4);
 	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 4, "made");
 	is_int(stats_of(c, -1).live, 12, "three are live");
 	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, r, 0), 4, "in the third place, too");
 	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4 && GPC_POOL(r[0]) == 1, "same bytes");
-	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, NULL, GPC_COPY, 1000), EINVAL,
+	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, GPC_COPY, 1000), EINVAL,
 		"to where it is");
 	clean(c, "three copies");
 	cache_end(c);

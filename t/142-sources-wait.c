@@ -192,7 +192,7 @@ static void test_chain(bool rises)
 	for (i = 0; i < 4; i++)
 		turned[i] = b[3 - i];
 	reader_begins();
-	is_int(rises ? gpc_promote(c, b, 4, vram, m, NULL, 0, 1000)
+	is_int(rises ? gpc_promote(c, b, 4, vram, m, 0, 1000)
 		     : gpc_demote(c, vram, ram, turned, 4, m, 0, 1000),
 	       4, "a chain begins to move");
 	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 4, "a chain moves");
@@ -221,7 +221,7 @@ static void test_pinned(void)
 	reader_begins();
 	m = up(b, 0);
 	must(gpc_drop(c, &m.to, 1, NULL, 0, -1));
-	is_int(gpc_promote(c, &b, 1, vram, &n, NULL, 0, 1000), 1, "read once more: another move");
+	is_int(gpc_promote(c, &b, 1, vram, &n, 0, 1000), 1, "read once more: another move");
 	reader_ends();
 	is_int(at(1, 1), b, "read once more: it stays for it");
 	is_int(gpc_commit(c, &n, 1, NULL, GPC_CANCEL, -1), 1, "read once more: given up");

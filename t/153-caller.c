@@ -324,13 +324,7 @@ static void test_moves_into(void)
 	}
 	must(gpc_release(other, got, 4));
 	refused(gpc_demote(other, vram, ram, NULL, 1, m, 0, 1000), EPERM, "no demotion into it");
-	is_int(gpc_reserve(other, vram, 2, got, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			   1000),
-	       2, "a reserve with moves");
-	is_int(m[0].to, GPC_NONE, "has none to it");
-	is_int(m[1].to, GPC_NONE, "not one");
 	is_int(gpc_pool_available(c, ram), 8, "all the owner's blocks are as they were");
-	must(gpc_release(other, got, 2));
 	done(other);
 	end("moves into it");
 }

@@ -71,7 +71,7 @@ static void begin(gpc *c, int pool, gpc_block *low, struct gpc_move *m)
 
 	must(gpc_reserve(c, RAM, 1, low, NULL, 0, 1000));
 	is_int(gpc_publish(c, NULL, &k, low, 1, NULL, 0, 1000), 1, "a block in RAM, referenced");
-	is_int(gpc_promote(c, low, 1, pool, m, NULL, 0, 1000), 1, "it begins to come up");
+	is_int(gpc_promote(c, low, 1, pool, m, 0, 1000), 1, "it begins to come up");
 }
 
 static int body(void)

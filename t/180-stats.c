@@ -152,7 +152,7 @@ static void test_finds(void)
 	adds("found in both tiers", NOTHING, COUNT(.lookups = 4, .hit_vram = 2, .hit_ram = 2),
 	     NOTHING);
 	is_int(acquire(c, 1, 4, b), 4, "held");
-	is_int(gpc_promote(c, b + 2, 2, UP, m, NULL, 0, 1000), 2, "up");
+	is_int(gpc_promote(c, b + 2, 2, UP, m, 0, 1000), 2, "up");
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "and there");
 	b[2] = m[0].to;
 	b[3] = m[1].to;
@@ -169,7 +169,6 @@ static void test_finds(void)
 
 static void test_lost(void)
 {
-	struct gpc_move m[N];
 	gpc_block b[N];
 
 	is_int(gpc_evict(d, UP, 1, b, 0, 1000), 1, "evicted");
@@ -189,12 +188,6 @@ static void test_lost(void)
 	must(gpc_pool_clear(d, UP, 0, 0, 1000));
 	adds("a clear, with what hangs below in RAM", COUNT(.demoted = 1), NOTHING,
 	     COUNT(.dropped = 2));
-	chain_make(c, UP, 21, 2, NULL);
-	must(gpc_reserve(c, UP, N, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
-	must(gpc_commit(c, m, N, NULL, GPC_CANCEL, -1));
-	must(gpc_release(c, b, N));
-	done(c);
-	adds("victims whose move is given up", COUNT(.published = 2), NOTHING, COUNT(.evicted = 2));
 }
 
 static void test_errors(void)

@@ -75,7 +75,7 @@ static void test_no_handle(void)
 	refused(gpc_evict(NULL, 0, 1, &b, 0, 1000), EINVAL, "gpc_evict");
 	refused(gpc_drop(NULL, &b, 1, NULL, 0, -1), EINVAL, "gpc_drop");
 	refused(gpc_demote(NULL, 0, 1, &b, 1, &m, 0, 1000), EINVAL, "gpc_demote");
-	refused(gpc_promote(NULL, &b, 1, 0, &m, NULL, 0, 1000), EINVAL, "gpc_promote");
+	refused(gpc_promote(NULL, &b, 1, 0, &m, 0, 1000), EINVAL, "gpc_promote");
 	refused(gpc_commit(NULL, &m, 1, NULL, 0, -1), EINVAL, "gpc_commit");
 	refused(gpc_section_enter(NULL), EINVAL, "gpc_section_enter");
 	refused(gpc_grace_done(NULL, 0), EINVAL, "gpc_grace_done");

@@ -349,15 +349,13 @@ static void test_moving(gpc *c)
 	bad(ESTALE, "blocks[0]|slot 0|no key", gpc_demote(c, 0, 1, &b, 1, out.moves, 0, 1000));
 	bad(EINVAL, "blocks[0]|pool 9", gpc_demote(c, 0, 1, &far, 1, out.moves, 0, 1000));
 	bad(EINVAL, "GPC_COPY|0 and 1", gpc_demote(c, 0, 1, NULL, 1, out.moves, GPC_COPY, 1000));
-	bad(EINVAL, "to|16|15", gpc_promote(c, &b, 1, 16, out.moves, NULL, 0, 1000));
-	bad(EINVAL, "blocks|NULL", gpc_promote(c, NULL, 1, 0, out.moves, NULL, 0, 1000));
-	bad(EINVAL, "moves|NULL", gpc_promote(c, &b, 1, 0, NULL, NULL, 0, 1000));
-	bad(EINVAL, "flags|0x40|GPC_COPY",
-	    gpc_promote(c, &b, 1, 0, out.moves, out.victims, GPC_PARTIAL, 1000));
-	bad(EINVAL, "timeout_ms|-4", gpc_promote(c, &b, 1, 0, out.moves, NULL, 0, -4));
-	bad(ESTALE, "blocks[0]|slot 0|no key",
-	    gpc_promote(c, &ram, 1, 0, out.moves, out.victims, 0, 1000));
-	bad(ENOENT, "to|9", gpc_promote(c, &ram, 1, 9, out.moves, NULL, 0, 1000));
+	bad(EINVAL, "to|16|15", gpc_promote(c, &b, 1, 16, out.moves, 0, 1000));
+	bad(EINVAL, "blocks|NULL", gpc_promote(c, NULL, 1, 0, out.moves, 0, 1000));
+	bad(EINVAL, "moves|NULL", gpc_promote(c, &b, 1, 0, NULL, 0, 1000));
+	bad(EINVAL, "flags|0x40|GPC_COPY", gpc_promote(c, &b, 1, 0, out.moves, GPC_PARTIAL, 1000));
+	bad(EINVAL, "timeout_ms|-4", gpc_promote(c, &b, 1, 0, out.moves, 0, -4));
+	bad(ESTALE, "blocks[0]|slot 0|no key", gpc_promote(c, &ram, 1, 0, out.moves, 0, 1000));
+	bad(ENOENT, "to|9", gpc_promote(c, &ram, 1, 9, out.moves, 0, 1000));
 	bad(EINVAL, "moves|NULL", gpc_commit(c, NULL, 1, out.results, 0, -1));
 	bad(EINVAL, "n|4097|4096", gpc_commit(c, &gone, 4097, out.results, 0, -1));
 	bad(EINVAL, "flags|0x40|GPC_CANCEL", gpc_commit(c, &gone, 1, out.results, 64, -1));

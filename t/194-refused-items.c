@@ -103,8 +103,7 @@ static void test_move_items(gpc *c)
 	item(0, "moves[0]|under way", gpc_commit(c, m, 2, out.results, 0, -1));
 	ok(out.results[0] == -ESTALE && out.results[1] == -ESTALE, "as the results have it");
 	must(gpc_release(c, b, 3));
-	bad(EPERM, "blocks[0]|no reference",
-	    gpc_promote(c, b, 1, 2, out.moves, NULL, GPC_COPY, 1000));
+	bad(EPERM, "blocks[0]|no reference", gpc_promote(c, b, 1, 2, out.moves, GPC_COPY, 1000));
 	done(c);
 }
 

@@ -147,7 +147,7 @@ static void second_comes_back(struct side *s, const gpc_key *key, gpc_block *b)
 		must_be(at(s, s->own, key[i + 1]), GPC_NONE);
 	}
 	must_be(gpc_acquire(s->c, s->own | SHARED, key + 1, 4, r, 0), 4);
-	must_be(gpc_promote(s->c, r, 4, s->pool, m, NULL, GPC_COPY, -1), 4);
+	must_be(gpc_promote(s->c, r, 4, s->pool, m, GPC_COPY, -1), 4);
 	carry_out(s, m, 4);
 	for (i = 0; i < 4; i++) {
 		b[i] = m[i].to;
@@ -166,7 +166,7 @@ static void first_takes_it_all(struct side *s, const gpc_key *key, gpc_block *b)
 
 	need(gpc_drop(s->c, b, 1, NULL, 0, -1) == 1, "drop: %s", gpc_last_error());
 	must_be(gpc_acquire(s->c, s->own | SHARED, key + 1, 4, r, 0), 4);
-	must_be(gpc_promote(s->c, r, 4, s->pool, m, NULL, 0, -1), 4);
+	must_be(gpc_promote(s->c, r, 4, s->pool, m, 0, -1), 4);
 	for (i = 0; i < 4; i++)
 		crew_copy(m[i].from, m[i].to);
 	must_be(gpc_commit(s->c, m, 4, result, 0, -1), 4);
@@ -271,7 +271,7 @@ static void bring_up(struct side *s, struct prompt *p)
 		want++;
 	if (!want || p->local + want < p->hit)
 		return;
-	n = gpc_promote(s->c, p->block + p->local, want, s->pool, m, NULL, flags, -1);
+	n = gpc_promote(s->c, p->block + p->local, want, s->pool, m, flags, -1);
 	need(n > 0 || n == -ENOSPC || n == -ESTALE, "promote: %d, %s", n, gpc_last_error());
 	for (i = 0; i < n; i++)
 		if (m[i].to >= 0)

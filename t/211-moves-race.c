@@ -45,7 +45,7 @@ static void move_all(gpc_block *b, int from, int to)
 {
 	struct gpc_move m[KEYS];
 	uint32_t i;
-	int n = from ? gpc_promote(c, b, KEYS, to, m, NULL, 0, 10000)
+	int n = from ? gpc_promote(c, b, KEYS, to, m, 0, 10000)
 		     : gpc_demote(c, from, to, b, KEYS, m, 0, 10000);
 
 	if (must(n) != KEYS || must(gpc_commit(c, m, KEYS, NULL, 0, -1)) != KEYS)

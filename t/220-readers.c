@@ -118,7 +118,7 @@ static void move(gpc *c, gpc_block *b, int from)
 	if (!n)
 		return;
 	n = from == 0 ? gpc_demote(c, 0, 1, list, (uint32_t)n, m, 0, -1)
-		      : gpc_promote(c, list, (uint32_t)n, 0, m, NULL, 0, -1);
+		      : gpc_promote(c, list, (uint32_t)n, 0, m, 0, -1);
 	need(n > 0 || n == -ENOSPC, "from pool %d: %d, %s", from, n, gpc_last_error());
 	if (n <= 0)
 		return;

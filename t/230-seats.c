@@ -214,7 +214,7 @@ static void use_parents_handle(gpc *c, gpc_dev *d)
 		gpc_evict(c, 0, 1, &b, 0, 0),
 		gpc_drop(c, &b, 1, NULL, 0, -1),
 		gpc_demote(c, 0, 1, &b, 1, &move, 0, 0),
-		gpc_promote(c, &b, 1, 0, &move, NULL, 0, 0),
+		gpc_promote(c, &b, 1, 0, &move, 0, 0),
 		gpc_commit(c, &move, 1, NULL, 0, -1),
 		gpc_section_enter(c),
 		gpc_grace_done(c, 0),

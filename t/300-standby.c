@@ -61,24 +61,14 @@ static void commit(struct work *w, const struct gpc_move *m, int n, int *result)
 	count(N_MOVED, (uint64_t)err);
 }
 
-/* Victims are copied to RAM before their blocks are written, if told so. */
 static int reserve(struct work *w, uint32_t n, gpc_block *b)
 {
-	struct gpc_move m[4];
-	int i, got, results[4], moves = 0;
-	bool keep = crew_random(&w->seed, 2);
+	int got;
 
 	do
-		got = gpc_reserve(w->c, 0, n, b,
-				  GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL),
-				  GPC_PARTIAL, -1);
+		got = gpc_reserve(w->c, 0, n, b, NULL, GPC_PARTIAL, -1);
 	while (again(got));
 	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
-	for (i = 0; keep && i < got; i++)
-		if (m[i].to >= 0)
-			m[moves++] = m[i];
-	if (moves)
-		commit(w, m, moves, results);
 	return got < 0 ? 0 : got;
 }
 
@@ -162,7 +152,7 @@ static void move(struct work *w)
 	if (!w->n)
 		return;
 	do
-		n = GPC_POOL(w->block[i]) ? gpc_promote(w->c, &w->block[i], 1, 0, &m, NULL, 0, -1)
+		n = GPC_POOL(w->block[i]) ? gpc_promote(w->c, &w->block[i], 1, 0, &m, 0, -1)
 					  : gpc_demote(w->c, 0, 1, &w->block[i], 1, &m, 0, -1);
 	while (again(n));
 	/* -EPERM: it has children above it; or it was pinned by a begin that got no answer */

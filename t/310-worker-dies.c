@@ -115,7 +115,7 @@ static void with_demotions(gpc *c)
 
 static void with_promotions(gpc *c)
 {
-	struct gpc_move m[2], victims[2];
+	struct gpc_move m[2];
 	gpc_block b[2];
 	gpc_key k[2] = { crew_key(100), crew_key(101) };
 
@@ -124,20 +124,7 @@ static void with_promotions(gpc *c)
 	must_be(gpc_commit(c, m, 2, NULL, 0, -1), 2);
 	fill(c, VRAM - HELD, 200);
 	must_be(gpc_lookup(c, 0, k, 2, b, GPC_REF), 2);
-	must_be(gpc_promote(c, b, 2, 0, m, victims, 0, -1), 2);
-	need(victims[0].to >= 0 && victims[1].to >= 0, "a full pool has victims");
-}
-
-/* Victims whose key is findable nowhere until the commit. */
-static void with_detached(gpc *c)
-{
-	struct gpc_move m[3];
-	gpc_block b[3];
-
-	fill(c, VRAM - HELD, 100);
-	must_be(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, -1), 3);
-	need(m[0].to >= 0 && m[2].to >= 0, "a full pool has victims");
-	must_be(gpc_commit(c, m, 1, NULL, 0, -1), 1);
+	must_be(gpc_promote(c, b, 2, 0, m, 0, -1), 2);
 }
 
 /* A reserve that waits for a grace period, which the bystander's section holds back. */
@@ -195,8 +182,7 @@ static const struct {
 	{ "blocks taken by eviction", with_taken_victims, 0 },
 	{ "open sections", with_sections, 0 },
 	{ "demotions begun", with_demotions, 0 },
-	{ "promotions begun, and their victims", with_promotions, 0 },
-	{ "detached victims", with_detached, 0 },
+	{ "promotions begun", with_promotions, 0 },
 	{ "a reserve that waits", with_parked_reserve, 0 },
 	{ "a publish in flight", with_publish_in_flight, 0 },
 	{ "a pool of its own blocks", with_pool, 0 },
@@ -368,10 +354,7 @@ static int busy(int me)
 
 	crew->count[N_VICTIM] = (uint64_t)crew_seat(c);
 	while (crew_goes_on(GATE_START, 1)) {
-		n = gpc_reserve(
-			c, 0, 4, b,
-			GPC_OPTIONS(gpc_reserve_options, .moves = crew_random(&seed, 2) ? m : NULL),
-			GPC_PARTIAL, -1);
+		n = gpc_reserve(c, 0, 4, b, NULL, GPC_PARTIAL, -1);
 		if (n == -ENOSPC) { /* where it lives for long, it holds all of them */
 			c = comes_anew(c);
 			continue;

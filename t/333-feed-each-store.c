@@ -137,8 +137,7 @@ static bool promote(gpc *d)
 	struct gpc_move m;
 	gpc_block b;
 
-	return gpc_acquire(d, 0, &k, 1, &b, 0) == 1 &&
-	       gpc_promote(d, &b, 1, 0, &m, NULL, 0, 1000) == 1 &&
+	return gpc_acquire(d, 0, &k, 1, &b, 0) == 1 && gpc_promote(d, &b, 1, 0, &m, 0, 1000) == 1 &&
 	       gpc_commit(d, &m, 1, NULL, 0, -1) == 1 && gpc_release(d, &m.to, 1) == 0;
 }
 

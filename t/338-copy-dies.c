@@ -31,7 +31,7 @@ static void move_one(gpc *c, uint64_t n)
 	if (gpc_acquire(c, 0, &k, 1, &b, 0) != 1)
 		return;
 	got = GPC_POOL(b) == P_VRAM ? gpc_demote(c, P_VRAM, P_RAM, &b, 1, &m, 0, 1000)
-				    : gpc_promote(c, &b, 1, P_VRAM, &m, NULL, 0, 1000);
+				    : gpc_promote(c, &b, 1, P_VRAM, &m, 0, 1000);
 	if (got == 1) {
 		must_be(bytes_copy(c, &m, 1), 0);
 		if (gpc_commit(c, &m, 1, NULL, 0, 1000) == 1)

@@ -126,7 +126,7 @@ static void moves(gpc *d, uint64_t key)
 	if (must(gpc_acquire(d, 0, &k, 1, &b, 0)) != 1)
 		_exit(2);
 	if ((GPC_POOL(b) == VRAM ? gpc_demote(d, VRAM, RAM, &b, 1, &m, 0, 1000)
-				 : gpc_promote(d, &b, 1, VRAM, &m, NULL, 0, 1000)) != 1)
+				 : gpc_promote(d, &b, 1, VRAM, &m, 0, 1000)) != 1)
 		_exit(3);
 	said->to = m.to;
 	if (copy(d, &m) || gpc_commit(d, &m, 1, NULL, 0, 1000) != 1 || gpc_release(d, &m.to, 1))
@@ -406,7 +406,7 @@ static void put_back(int pool)
 			continue;
 		must(gpc_acquire(c, 0, &k, 1, &b, 0));
 		if ((pool == RAM ? gpc_demote(c, VRAM, RAM, &b, 1, &m, 0, 1000)
-				 : gpc_promote(c, &b, 1, VRAM, &m, NULL, 0, 1000)) != 1 ||
+				 : gpc_promote(c, &b, 1, VRAM, &m, 0, 1000)) != 1 ||
 		    copy(c, &m) || gpc_commit(c, &m, 1, NULL, 0, 1000) != 1)
 			bail("key %d cannot be put back: %s", (int)n, gpc_last_error());
 		must(gpc_release(c, &m.to, 1));

@@ -169,7 +169,7 @@ static gpc_block goes_up(struct shm_command *cmd)
 
 	before = put(ram);
 	must(gpc_acquire(c, 0, &k, 1, &before, 0));
-	if (must(gpc_promote(c, &before, 1, vram, &m, NULL, 0, 1000)) != 1)
+	if (must(gpc_promote(c, &before, 1, vram, &m, 0, 1000)) != 1)
 		bail("no move");
 	must(gpc_release(c, &before, 1));
 	*cmd = commit_of(&m);
@@ -189,7 +189,7 @@ static gpc_block goes_back(struct shm_command *cmd)
 		bail("no move");
 	before = b;
 	must(gpc_acquire(c, 0, &k, 1, &b, 0));
-	if (must(gpc_promote(c, &b, 1, vram, &m, NULL, 0, 1000)) != 1)
+	if (must(gpc_promote(c, &b, 1, vram, &m, 0, 1000)) != 1)
 		bail("no second move");
 	must(gpc_release(c, &b, 1));
 	*cmd = commit_of(&m);

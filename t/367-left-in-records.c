@@ -170,44 +170,6 @@ static void test_same_hash(void)
 	end("keys of one hash");
 }
 
-/* A pool goes, with the place of a detached key in it, whose child is elsewhere. */
-static void test_detached_of_a_dead_pool(void)
-{
-	struct gpc_config cfg = cache_config(2, 4);
-	struct gpc_move m[2], victim;
-	gpc_block b[2], x[2];
-	struct shm_state *st;
-	gpc_key k;
-	int result = 0;
-
-	c = cache_make(&cfg, NULL);
-	d = cache_attach(0, 0);
-	chain_make(c, 0, 1, 2, b);
-	is_int(gpc_demote(c, 0, 1, &b[1], 1, m, 0, 1000), 1, "a child goes to RAM");
-	must(gpc_commit(c, m, 1, NULL, 0, -1));
-	is_int(gpc_reserve(c, 0, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2,
-	       "its parent is evicted");
-	victim = m[0].to >= 0 ? m[0] : m[1];
-	ok(victim.to >= 0, "and would go there, too");
-	must(gpc_release(c, &x[victim.from == x[0]], 1));
-	k = key_of(c, 2);
-	is_int(gpc_acquire(c, 0, &k, 1, b, 0), 1, "the child is in use");
-	is_int(gpc_promote(c, b, 1, 0, m, NULL, 0, 1000), 1, "and comes back");
-	must(gpc_commit(c, m, 1, NULL, 0, -1));
-	is_int(find(c, 2), m[0].to, "before its parent has gone");
-	must(gpc_release(c, &m[0].to, 1));
-	writer_dies();
-	st = SEG_AT(index_of_hand, c->seg.at.state, struct shm_state, 0);
-	st->live_pools[0] &= ~2ull;
-	writer_comes(false);
-	recovers();
-	is_int(find(c, 2), -1, "it goes with the pool where its parent's key was");
-	clean(c, "a detached move in a dead pool");
-	must(gpc_commit(c, &victim, 1, &result, 0, -1));
-	is_int(result, -ESTALE, "the parent does not come back");
-	end("and its commit");
-}
-
 static void test_quarantine(void)
 {
 	gpc_block b;
@@ -257,7 +219,6 @@ static int body(void)
 	test_deepest();
 	test_source_of_no_pool();
 	test_same_hash();
-	test_detached_of_a_dead_pool();
 	test_quarantine();
 	return done_testing();
 }

@@ -49,10 +49,10 @@ static void use_parked(struct brat *g)
 {
 	static const uint8_t op[] = { CMD_COMMIT, CMD_PUBLISH, CMD_FREE, CMD_COMMIT };
 	uint32_t list[128], i, n, j;
-	uint64_t from = park(g, CF_MOVES);
+	uint64_t from = park(g, 0);
 
 	n = its(g, RESERVED, list);
-	must_be(n, PARKED - VICTIMS + VICTIMS); /* blocks, and places in RAM */
+	must_be(n, PARKED - VICTIMS);
 	n += its(g, DYING, list + n);
 	for (i = 0; i < n; i++) {
 		const struct shm_record *r = seg_record(&g->c->seg, list[i]);
@@ -79,12 +79,9 @@ static void use_parked(struct brat *g)
 	}
 	gpc_section_leave(g->c, g->section);
 	must_be(answer(g, from), PARKED);
-	for (i = 0; i < PARKED; i++) {
+	for (i = 0; i < PARKED; i++)
 		crew_own(slot(g, from + i)->block);
-		if (slot(g, from + i)->reserve.to >= 0)
-			crew_own(slot(g, from + i)->reserve.to);
-	}
-	must_be(its(g, RESERVED, list), PARKED + VICTIMS);
+	must_be(its(g, RESERVED, list), PARKED);
 }
 
 static void wrong_counts(struct brat *g)
@@ -236,7 +233,7 @@ static void scribble_line(struct brat *g)
 /* With holds, an open section and a command under way. */
 static void deny_the_seat(struct brat *g)
 {
-	park(g, CF_MOVES);
+	park(g, 0);
 	raise_column(g);
 	store_release(&g->seat->state, SEAT_FREE);
 	ring_doorbell(g->c);
@@ -244,7 +241,7 @@ static void deny_the_seat(struct brat *g)
 
 static void leave_the_seat(struct brat *g)
 {
-	park(g, CF_MOVES);
+	park(g, 0);
 	raise_column(g);
 	store_release(&g->seat->state, SEAT_LEFT);
 	ring_doorbell(g->c);
@@ -255,7 +252,7 @@ static void play_dead(struct brat *g)
 {
 	struct timespec look = { .tv_nsec = 100000000 };
 
-	park(g, CF_MOVES);
+	park(g, 0);
 	store_relaxed(&g->seat->start_time, g->seat->start_time + 1);
 	nanosleep(&look, NULL);
 	must_be(load_acquire(&g->seat->state), SEAT_TAKEN);

@@ -41,7 +41,7 @@ static void end(const char *what)
 static void move_all(int to)
 {
 	struct gpc_move m[KEYS];
-	int i, n = to == vram ? gpc_promote(c, block, KEYS, vram, m, NULL, 0, 10000)
+	int i, n = to == vram ? gpc_promote(c, block, KEYS, vram, m, 0, 10000)
 			      : gpc_demote(c, vram, ram, block, KEYS, m, 0, 10000);
 
 	if (must(n) != KEYS || must(gpc_commit(c, m, KEYS, NULL, 0, -1)) != KEYS)

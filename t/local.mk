@@ -128,11 +128,9 @@ t_programs = \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
-	%reldir%/133-detached.t \
 	%reldir%/134-chains-and-moves.t \
 	%reldir%/135-moves-seen.t \
 	%reldir%/136-moves-refs.t \
-	%reldir%/137-crowded.t \
 	%reldir%/138-parents-leave.t \
 	%reldir%/139-move-ends.t \
 	%reldir%/140-lru.t \

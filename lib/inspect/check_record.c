@@ -174,28 +174,6 @@ static void index_live(struct check *k)
 	}
 }
 
-/* A victim whose bytes are about to be copied: on its way out for a peer's command, or
- * the peer's already, or the target that its key was bound to.  Children that were
- * demoted before it are live all the while, and who holds one may promote it. */
-static bool is_detached(const struct check *k, uint32_t record)
-{
-	return counts_as(k, record, RESERVED) ||
-	       (counts_as(k, record, DYING) && seg_record(k->s, record)->owner != SHM_NO_PEER);
-}
-
-static void index_detached(struct check *k)
-{
-	uint32_t i, *at, max = k->s->header.geometry.max_blocks;
-
-	for (i = 0; i < max; i++) {
-		if (!is_detached(k, i))
-			continue;
-		at = find_key(k, seg_record(k->s, i)->key, k->space_of[k->pool_of[i]]);
-		if (!*at)
-			*at = i + 1;
-	}
-}
-
 bool check_key_is_live(const struct check *k, const uint64_t key[2], uint32_t pool)
 {
 	uint32_t at = *find_key(k, key, k->space_of[pool]);
@@ -218,7 +196,7 @@ static void check_chain(struct check *k, uint32_t i, const struct shm_record *r)
 		return;
 	}
 	up = seg_record(k->s, at - 1);
-	if (counts_as(k, at - 1, LIVE) && r->depth != up->depth + 1)
+	if (r->depth != up->depth + 1)
 		check_bad(k, check_mix(r->word, up->word),
 			  "record %u (block 0x%08x): depth %u, "
 			  "but its parent, record %u, has %u",
@@ -329,7 +307,6 @@ void check_records(struct check *k)
 	uint32_t i, max = k->s->header.geometry.max_blocks;
 
 	index_live(k);
-	index_detached(k);
 	for (i = 0; i < max; i++)
 		check_record(k, i);
 	check_counts(k);

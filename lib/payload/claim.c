@@ -102,7 +102,7 @@ static void take_claims(gpc *c, struct op *op)
 
 		op->out[i].block = s->block;
 		op->out[i].to = s->result < 0 || s->op != CMD_CLAIM ? s->result : s->claim.state;
-		op->out[i].victim = s->op == CMD_CLAIM ? (int32_t)s->claim.ahead : 0;
+		op->out[i].ahead = s->op == CMD_CLAIM ? s->claim.ahead : 0;
 	}
 }
 
@@ -174,7 +174,7 @@ static void describe(const gpc *c, const struct answer *a, const gpc_key *key,
 		return;
 	ret->peer = load_relaxed(&r->owner);
 	ret->loading = load_relaxed(&r->source) != 0;
-	ret->ahead = (uint32_t)a->victim;
+	ret->ahead = a->ahead;
 	ret->age_ns = ret->loading ? 0 : age_of(r, key);
 	if (ret->peer < c->seg.header.geometry.max_peers)
 		ret->pid = load_relaxed(&seg_seat(&c->seg, (uint32_t)ret->peer)->pid);

@@ -82,7 +82,7 @@ static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struc
 		return;
 	*ret = (struct answer){ .block = b,
 				.to = CLAIM_PENDING,
-				.victim = loading ? 0 : (int32_t)count_ahead(c, &mark, owner) };
+				.ahead = loading ? 0 : count_ahead(c, &mark, owner) };
 }
 
 void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,

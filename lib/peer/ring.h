@@ -16,8 +16,9 @@
 struct answer { /* what the answer says of one slot of a group */
 	union {
 		struct {
-			gpc_block block, to, victim;
-		};       /* reserve, evict, moves begun */
+			gpc_block block, to;
+			uint32_t ahead;
+		};       /* reserve, evict, moves begun, claims */
 		struct { /* commit, reclaim */
 			int32_t result;
 			/* its record: of a refused one the pool may have gone before the answer

@@ -10,9 +10,9 @@
 #include "request/request.h"
 #include "peer/hold.h"
 
-/* One submission of begins; moves and victims are filled for those that began. */
+/* One submission of begins; moves are filled for those that began. */
 static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *blocks, uint32_t n,
-		      struct gpc_move *moves, struct gpc_move *victims, uint64_t deadline)
+		      struct gpc_move *moves, uint64_t deadline)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
 	struct op *op;
@@ -32,15 +32,13 @@ static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *b
 		request_move(c, op->out[i].block, op->out[i].to, &moves[i]);
 		if (blocks)
 			moves[i].op &= ~MOVE_NOT_HELD;
-		if (victims)
-			request_move(c, moves[i].to, op->out[i].victim, &victims[i]);
 	}
 	free(op);
 	return got;
 }
 
 static int begin(gpc *c, const struct shm_command *head, const gpc_block *blocks, uint32_t n,
-		 struct gpc_move *moves, struct gpc_move *victims, int timeout_ms)
+		 struct gpc_move *moves, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	uint32_t done = 0, part;
@@ -49,7 +47,7 @@ static int begin(gpc *c, const struct shm_command *head, const gpc_block *blocks
 	while (done < n) {
 		part = MIN(n - done, RING_PART);
 		got = begin_part(c, head, blocks ? blocks + done : NULL, part, moves + done,
-				 victims ? victims + done : NULL, deadline);
+				 deadline);
 		if (got < 0)
 			break;
 		done += (uint32_t)got;
@@ -84,17 +82,15 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 		err = refuse_pool(c, "from", from);
 	if (err < 0)
 		return err;
-	return begin(c, &head, blocks, n, moves, NULL, timeout_ms);
+	return begin(c, &head, blocks, n, moves, timeout_ms);
 }
 
 GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
-			   struct gpc_move *moves, struct gpc_move *victims, uint32_t flags,
-			   int timeout_ms)
+			   struct gpc_move *moves, uint32_t flags, int timeout_ms)
 {
 	struct shm_command head = { .op = CMD_PROMOTE,
 				    .move.to_pool = (uint8_t)to,
-				    .flags = (uint16_t)((flags & GPC_COPY ? CF_COPY : 0) |
-							(victims ? CF_MOVES : 0)) };
+				    .flags = flags & GPC_COPY ? CF_COPY : 0 };
 	int err = request_check(c, flags, GPC_COPY, true);
 
 	if (err == 0)
@@ -105,7 +101,7 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 		err = err_set(EINVAL, "%s is NULL", blocks ? "moves" : "blocks");
 	if (err < 0)
 		return err;
-	return begin(c, &head, blocks, n, moves, victims, timeout_ms);
+	return begin(c, &head, blocks, n, moves, timeout_ms);
 }
 
 /* ---- commit ---- */
@@ -165,27 +161,17 @@ static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
 	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->commit.move_op;
 }
 
-static bool is_victim(gpc *c, uint32_t target)
-{
-	return load_relaxed(&seg_record(&c->seg, target)->flags) & REC_DETACHED;
-}
-
-/* A commit that is sent a second time stores none: its target may be LIVE by now.  Victims first:
- * where theirs stands, the note of what takes their place is stored. */
+/* A commit that is sent a second time stores none: its target may be LIVE by now. */
 static void send_notes(gpc *c, const struct op *op)
 {
-	uint32_t i, to, victims;
+	uint32_t i;
 
-	for (victims = 2; victims--;)
-		for (i = 0; i < op->n; i++) {
-			const struct shm_command *s = ring_slot(c, op, i);
+	for (i = 0; i < op->n; i++) {
+		const struct shm_command *s = ring_slot(c, op, i);
 
-			if (!op->out[i].is_sent || s->flags & CF_CANCEL)
-				continue;
-			to = pool_record(&c->seg, s->commit.to);
-			if (is_victim(c, to) == (victims == 1))
-				notes_move(c, to);
-		}
+		if (op->out[i].is_sent && !(s->flags & CF_CANCEL))
+			notes_move(c, pool_record(&c->seg, s->commit.to));
+	}
 }
 
 static void send_commit(gpc *c, struct op *op)

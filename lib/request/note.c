@@ -74,9 +74,7 @@ void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t recor
 	note_store(&c->seg, record, &note, tokens);
 }
 
-/* The source of a move that began is LIVE and pinned, or the caller's own reservation, in which the
- * victim's note stands until something is published there; its key says whether that is so still.
- * source_word is its word: as long as that is the same it is that life of the block.  One that is
+/* The source of a move that began is LIVE and pinned.  source_word is its word: as long as that is the same it is that life of the block.  One that is
  * over ends the move with it, and then nobody reads the note of the target. */
 /* What `from` has says nothing if its word is not that any more. */
 static void copy_note(const struct segment *s, uint32_t from, uint32_t word, uint32_t to,

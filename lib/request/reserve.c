@@ -94,18 +94,14 @@ static void take_group(gpc *c, struct op *op)
 	op->result = MIN(head->result, (int32_t)op->n);
 	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
-		gpc_block victim = moves ? (gpc_block)s->move.victim_to - 1 : GPC_NONE;
-		gpc_block to = moves                     ? s->move.to
-			       : head->op == CMD_RESERVE ? s->reserve.to
-							 : GPC_NONE;
+		gpc_block to = moves ? s->move.to : GPC_NONE;
 
 		if (ours)
 			get(c, s->block, &sum);
 		get(c, to, &sum);
-		get(c, victim, &sum);
 		if (op->abandoned)
 			continue;
-		op->out[i] = (struct answer){ { { s->block, to, victim } } };
+		op->out[i] = (struct answer){ { { s->block, to } } };
 	}
 	refs_account(c, &sum);
 }
@@ -180,19 +176,9 @@ int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadlin
 
 /* ---- reserve ---- */
 
-static void reserve_undo(gpc *c, gpc_block *blocks, struct gpc_move *moves, uint32_t n)
-{
-	uint32_t i;
-
-	for (i = 0; moves && i < n; i++)
-		if (moves[i].to >= 0)
-			gpc_release(c, &moves[i].to, 1);
-	gpc_release(c, blocks, n);
-}
-
 /* One submission: up to RING_PART blocks. */
 static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t headroom, gpc_block *blocks,
-			struct gpc_move *moves, uint32_t flags, uint64_t deadline)
+			uint32_t flags, uint64_t deadline)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
 	struct op *op;
@@ -204,24 +190,20 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t headroom, gp
 		.op = CMD_RESERVE,
 		.pool = (uint8_t)pool,
 		.reserve.headroom = headroom,
-		.flags =
-			(uint16_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) | (moves ? CF_MOVES : 0)),
+		.flags = flags & GPC_PARTIAL ? CF_PARTIAL : 0,
 	};
 	got = request_group(c, cmds, n, deadline, &op);
 	free(cmds);
 	if (got < 0)
 		return got;
-	for (i = 0; i < got; i++) {
+	for (i = 0; i < got; i++)
 		blocks[i] = op->out[i].block;
-		if (moves)
-			request_move(c, blocks[i], op->out[i].to, &moves[i]);
-	}
 	free(op);
 	return got;
 }
 
 static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t headroom, gpc_block *blocks,
-		       struct gpc_move *moves, uint32_t flags, uint64_t deadline)
+		       uint32_t flags, uint64_t deadline)
 {
 	uint32_t done = 0;
 	int got;
@@ -231,12 +213,11 @@ static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t headroom, gpc
 		/* what the later parts need has to be there for the first to succeed */
 		uint64_t rest = flags & GPC_PARTIAL ? 0 : n - done - part;
 
-		got = reserve_part(c, pool, part, headroom + rest, blocks + done,
-				   moves ? moves + done : NULL, flags, deadline);
+		got = reserve_part(c, pool, part, headroom + rest, blocks + done, flags, deadline);
 		if (got < 0 && done && (flags & GPC_PARTIAL))
 			break;
 		if (got < 0) {
-			reserve_undo(c, blocks, moves, done);
+			gpc_release(c, blocks, done);
 			return got;
 		}
 		done += (uint32_t)got;
@@ -255,7 +236,7 @@ static int reserve_new(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks,
 
 	if (!got)
 		return err_set(ENOMEM, "no memory for %u block ids", n);
-	count = reserve_all(c, pool, n, o->headroom, got, o->moves, flags, deadline);
+	count = reserve_all(c, pool, n, o->headroom, got, flags, deadline);
 	for (n = 0; count > 0 && n < (uint32_t)count; n++)
 		blocks[n] = got[n];
 	free(got);
@@ -299,9 +280,8 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		return err_set(ENOSPC, "n is %u: %s has %u blocks in all (max_blocks)", n,
 			       c->seg.name, c->seg.header.geometry.max_blocks);
 	n = MIN(n, c->seg.header.geometry.max_blocks);
-	stock = c->stock && !o.headroom && load_acquire(&p->state) == POOL_READY &&
-		(!o.moves || load_relaxed(&p->demote_to) < 0);
-	got = stock ? stock_reserve(c, (uint32_t)pool, n, blocks, o.moves, part) : 0;
+	stock = c->stock && !o.headroom && load_acquire(&p->state) == POOL_READY;
+	got = stock ? stock_reserve(c, (uint32_t)pool, n, blocks, part) : 0;
 	if (got)
 		return (int)got;
 	if (flags & GPC_IN_HAND)

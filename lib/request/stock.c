@@ -230,11 +230,10 @@ void stock_follow(gpc *c, uint32_t pool)
 	pthread_mutex_unlock(&c->ring_lock);
 }
 
-uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, struct gpc_move *moves,
-		       bool partial)
+uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, bool partial)
 {
 	struct stock *s;
-	uint32_t i, got = 0;
+	uint32_t got = 0;
 
 	pthread_mutex_lock(&c->ring_lock);
 	ring_turn_locked(c);
@@ -247,8 +246,6 @@ uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, str
 	pthread_mutex_unlock(&c->ring_lock);
 	if (got)
 		count_add(&seg_seat(&c->seg, c->peer)->in_use[pool], got);
-	for (i = 0; moves && i < got; i++)
-		moves[i] = (struct gpc_move){ .from = blocks[i], .to = GPC_NONE };
 	return got;
 }
 

@@ -43,8 +43,7 @@ struct stock {
 /* ---- of ordinary pools ---- */
 
 /* n blocks, or none; partial: as many as there are, up to n. */
-uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, struct gpc_move *moves,
-		       bool partial);
+uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, bool partial);
 /* Refill it, behind the program's own command. */
 void stock_follow(gpc *c, uint32_t pool);
 /* Does the quota allow for n more, if need be by giving the stocks back?  False: some of a

@@ -214,7 +214,6 @@ enum { FREE = 0, RESERVED = 1, LIVE = 2, DYING = 3 };
 enum {
 	REC_UNCHAINED = 1 << 0,  /* published without a parent link */
 	REC_QUARANTINE = 1 << 1, /* DYING: was reserved by a peer that may still write */
-	REC_DETACHED = 1 << 2,   /* RESERVED target: its source is gone already (reserve) */
 	REC_COPY = 1 << 3,       /* RESERVED target: the source stays live */
 	/* LIVE: its key names another block of its space; no entry names it, and it goes after a
 	 * grace period (leave.c) */
@@ -236,9 +235,8 @@ enum {
  *                       CALLER block is its owner's because it came back
  *              source   0, or it is the target of a move: the block that is read, with
  *                       source_word, and key, parent, depth, tag are those of the moving key
- *              flags    of a target: DETACHED (the source is gone, source_word says nothing),
- *                       KEEP, UNCHAINED; of any: RECALL; of no target: CLAIM, and then key is what
- *                       its owner computes, parent[0] since when (CLOCK_MONOTONIC, ns), parent[1]
+ *              flags    of a target: COPY, UNCHAINED; of any: RECALL; of no target: CLAIM, and
+ *                       then key is what its owner computes, parent[0] since when (CLOCK_MONOTONIC, ns), parent[1]
  *                       the number of the claim (shm_tally.claims, + 1), depth how many later
  *                       claims of that peer have ended
  *   LIVE       owner    the peer that published it, or began its move

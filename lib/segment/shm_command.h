@@ -9,15 +9,13 @@
  *             SOURCE: source, source_life;          too: the source is not LIVE in that life; a clear came,
  *             UNCLEARED, UNDROPPED: clears          or a drop
  *   FREE      block, life                           0
- *   RESERVE   pool, headroom, group_state           how many; block, and to: where the bytes of
- *                                                   that block go, -1: nowhere
+ *   RESERVE   pool, headroom, group_state           how many; block
  *   EVICT     pool, group_state; PEEK: headroom;    how many; block.  NAMED: why, 0 or an error
  *             NAMED: block*, key*: its key or 0
  *   DROP      block, life                           1: it was live
  *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
  *             block* unless `any`
- *   PROMOTE   to_pool, group_state; block*          how many; block, to, and victim_to: where the
- *                                                   bytes go that `to` had, + 1
+ *   PROMOTE   to_pool, group_state; block*          how many; block, to
  *   DEMOTE,   the same, and transfer, rank          the same, and in the slot behind the last one the
  *   PROMOTE                                         reason: -EALREADY, another peer computes or
  *                                                   loads it; -ENOSPC, -EDQUOT, -ESTALE ...  Of the
@@ -71,7 +69,6 @@ enum {
 	/* RESERVE */
 	CF_PARTIAL = 1 << 0,
 	CF_TRY = 1 << 1,   /* any group that is given blocks */
-	CF_MOVES = 1 << 2, /* PROMOTE, too */
 	CF_STOCK = 1 << 3, /* EVICT with TAKE, too: for a stock */
 	/* EVICT: its blocks are reserved; only name; with TAKE, these */
 	CF_TAKE = 1 << 4,
@@ -125,10 +122,8 @@ _Static_assert(sizeof(struct shm_cmd_claim) == 32, "claim layout");
 
 struct shm_cmd_reserve {
 	uint64_t headroom; /* blocks that the pool must still be able to give */
-	int32_t to;        /* out */
-	uint8_t pad0[4];
 };
-_Static_assert(sizeof(struct shm_cmd_reserve) == 16, "reserve layout");
+_Static_assert(sizeof(struct shm_cmd_reserve) == 8, "reserve layout");
 
 struct shm_cmd_evict {
 	uint64_t headroom; /* PEEK: victims that are passed over */
@@ -142,12 +137,11 @@ struct shm_cmd_move {            /* DEMOTE, PROMOTE */
 	uint64_t transfer;       /* value << 6 | slot; 0: the peer commits */
 	uint8_t rank[SHM_RANKS]; /* with a transfer: as in shm_xfer */
 	int32_t to;              /* out */
-	uint32_t victim_to;      /* out: a block + 1; 0: its bytes go nowhere */
 	uint8_t to_pool;
 	uint8_t any; /* DEMOTE: 1: the writer chooses what moves */
-	uint8_t pad0[6];
+	uint8_t pad0[2];
 };
-_Static_assert(sizeof(struct shm_cmd_move) == 40, "move layout");
+_Static_assert(sizeof(struct shm_cmd_move) == 32, "move layout");
 
 struct shm_cmd_commit {
 	uint64_t move_op; /* `op` of the target's record */

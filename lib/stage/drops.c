@@ -87,16 +87,9 @@ struct follow {
 	uint8_t *chain, *dead;
 	uint32_t *life; /* the word with which chain[] was found */
 	uint64_t *path;
-	struct flight {
-		gpc_key key, parent;
-	} * flight;
-	uint32_t nflights, flights_size;
-	bool has_flights;
 	gpc_block *block; /* LIVE ones that are to go, held */
 	uint32_t nblocks;
 };
-
-#define ROOT (UINT64_MAX - 1) /* as a link: the key in flight begins a prompt */
 
 enum { NOT_SEEN, WHOLE, GAP, BAD }; /* the way from here to the root */
 
@@ -127,7 +120,6 @@ static void end(struct follow *f)
 	free(f->life);
 	free(f->dead);
 	free(f->path);
-	free(f->flight);
 	free(f->block);
 	gone_end(&f->bad);
 }
@@ -192,75 +184,6 @@ static uint64_t find_link(struct follow *f, const gpc_key *key)
 	return record == SHM_NO_RECORD ? UINT64_MAX : f->n + record;
 }
 
-/* A victim whose bytes are on their way to RAM is found nowhere until its move is committed
- * (writer/move.c), and is no gap. */
-static bool flies(const gpc *c, uint32_t record, struct flight *ret)
-{
-	const struct shm_record *r = seg_record(&c->seg, record);
-	uint32_t word = load_acquire(&r->word);
-
-	/* pairs with (O) of writer/move.c */
-	if (WORD_STATE(word) != RESERVED || !load_acquire(&r->source) ||
-	    !(load_relaxed(&r->flags) & REC_DETACHED))
-		return false;
-	ret->key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
-	ret->parent = (gpc_key){ { load_relaxed(&r->parent[0]), load_relaxed(&r->parent[1]) } };
-	order_fence();
-	return load_relaxed(&r->word) == word && load_relaxed(&r->source);
-}
-
-static int by_key(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(gpc_key));
-}
-
-static void find_flights(struct follow *f)
-{
-	const gpc *c = f->d->t->c;
-	uint32_t i, room;
-	struct flight one, *more;
-
-	f->has_flights = true;
-	for (i = 0; i < c->seg.header.geometry.max_blocks; i++) {
-		if (!flies(c, i, &one))
-			continue;
-		if (f->nflights == f->flights_size) {
-			room = f->flights_size ? 2 * f->flights_size : 64;
-			more = reallocarray(f->flight, room, sizeof(*more));
-			if (!more)
-				break; /* the others are gaps */
-			f->flight = more;
-			f->flights_size = room;
-		}
-		f->flight[f->nflights++] = one;
-	}
-	if (f->nflights)
-		qsort(f->flight, f->nflights, sizeof(*f->flight), by_key);
-}
-
-/* Of a key that is nowhere the nearest ancestor that is somewhere: its link, and its key. */
-static uint64_t past_flights(struct follow *f, gpc_key *key)
-{
-	bool begins = !f->has_flights;
-	uint64_t link = UINT64_MAX;
-	const struct flight *up;
-	uint32_t i;
-
-	if (begins)
-		find_flights(f);
-	for (i = 0; i < f->nflights && link == UINT64_MAX; i++) {
-		up = bsearch(key, f->flight, f->nflights, sizeof(*up), by_key);
-		if (!up || gone_has(&f->bad, key))
-			break;
-		if (key_is_zero(&up->parent) || key_is_root(&up->parent))
-			return ROOT;
-		*key = up->parent;
-		link = find_link(f, key);
-	}
-	/* it may have landed meanwhile */
-	return link == UINT64_MAX && (begins || i) ? find_link(f, key) : link;
-}
-
 /* Engines go on meanwhile, and what was seen of a block says nothing of the next one in its
  * place. */
 static uint8_t seen(const struct follow *f, uint64_t link, const gpc_key *found_by,
@@ -290,10 +213,6 @@ static uint8_t chain_of(struct follow *f, uint64_t link, gpc_key key)
 		}
 		key = a.parent;
 		link = find_link(f, &key);
-		if (link == UINT64_MAX)
-			link = past_flights(f, &key);
-		if (link == ROOT)
-			is = WHOLE;
 	}
 	while (n)
 		f->chain[f->path[--n]] = is;

@@ -168,7 +168,6 @@ void takeover_scan_end(struct scan *sc)
 	free(sc->entry);
 	free(sc->group);
 	free(sc->moving.at);
-	free(sc->detached.at);
 	free(sc->orphans.at);
 }
 

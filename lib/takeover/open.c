@@ -70,7 +70,6 @@ static void free_all(struct writer *w)
 	free(w->order.at);
 	free(w->missing.at);
 	free(w->twice.at);
-	free(w->twins.at);
 	free(w);
 }
 

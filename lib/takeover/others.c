@@ -122,14 +122,10 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	if (kind == CMD_EVICT)
 		keep_leftover(w, record);
 	sc->damage.states += r->source > w->max_blocks;
-	if (r->source > w->max_blocks || (r->source && !(r->flags & REC_DETACHED) &&
-					  !is_in_pool(w, r->source - 1, transfer_names(w, record))))
+	if (r->source > w->max_blocks ||
+	    (r->source && !is_in_pool(w, r->source - 1, transfer_names(w, record))))
 		r->source = 0; /* as pool_shut() does */
-	if (!r->source)
-		return;
-	if (r->flags & REC_DETACHED)
-		records_add(&sc->detached, record);
-	else
+	if (r->source)
 		records_add(&sc->moving, record);
 }
 

@@ -38,7 +38,7 @@ static void pin_sources(struct writer *w, const struct records *moving)
 	for (i = 0; i < moving->n; i++) {
 		const struct shm_record *r = w_record(w, moving->at[i]);
 
-		move_pin(w, r->source - 1, w->pool_of[moving->at[i]], r->flags & REC_COPY);
+		move_pin(w, r->source - 1, r->flags & REC_COPY);
 	}
 }
 
@@ -51,7 +51,6 @@ static void pin_sources(struct writer *w, const struct records *moving)
  *   RESERVED, source = S    LIVE                    T waits for its commit, S is pinned
  *   RESERVED, source = S    REC_MOVED, or another   the same; the commit will answer -ESTALE
  *                           life of it
- *   RESERVED, REC_DETACHED    any                     T waits, detached
  *   one space:
  *   LIVE, source = S        LIVE, named by entries  the entries are renamed, S is marked and waits
  *   LIVE, source = S        LIVE, some are renamed  the same; of two entries one goes later
@@ -112,7 +111,7 @@ static void finish_move(struct writer *w, uint8_t *entry, uint32_t to)
 	uint32_t from = t->source - 1;
 
 	if (is_source_of(w, from, to) && w_space(w, from) != w_space(w, to)) {
-		if (!(t->flags & (REC_COPY | REC_DETACHED)) && w->node[from].in_tree)
+		if (!(t->flags & REC_COPY) && w->node[from].in_tree)
 			leave_space(w, from);
 	} else if (is_source_of(w, from, to) && leave_is_moved(w, from)) {
 		return; /* it waits, and goes before its key does */
@@ -159,17 +158,6 @@ static void retire_all(struct writer *w, const struct records *bad, uint32_t *n,
 	*lost += before - count_live(w);
 }
 
-/* Their pool has gone: as pool_shut() does. */
-static void unbind_detached(struct writer *w, const struct records *detached)
-{
-	uint32_t i;
-
-	for (i = 0; i < detached->n; i++)
-		if (w_pool_of(w, detached->at[i])->state != POOL_READY &&
-		    w_record(w, detached->at[i])->source)
-			move_unbind(w, detached->at[i]);
-}
-
 static void find_missing(struct writer *w, struct scan *sc)
 {
 	uint32_t i;
@@ -210,9 +198,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	for (i = 0; i < sc->nshares; i++)
 		retire_all(w, &sc->share[i].bad, &d->bad, &d->bad_lost);
 	retire_all(w, &sc->orphans, &d->orphans, &d->orphans_lost);
-	unbind_detached(w, &sc->detached);
 	takeover_fill_queues(w, sc);
-	w->crowded = true;
 	if (!w->reaps)
 		mirror_open_all(w);
 	grace_open(w)->then = takeover_finish;

@@ -70,9 +70,8 @@ struct scan {
 	uint32_t *map; /* of those that the table does not have */
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
-	struct records moving;   /* targets whose source is live */
-	struct records detached; /* targets whose source is gone */
-	struct records orphans;  /* LIVE, and there is no parent */
+	struct records moving;  /* targets of moves */
+	struct records orphans; /* LIVE, and there is no parent */
 };
 
 void records_add(struct records *list, uint32_t record);
@@ -116,7 +115,7 @@ void takeover_say_full(struct writer *w, uint32_t blocks);
 void takeover_meet(struct share *s, uint32_t record);
 /* All within TAKEOVER_NEAR of this record were met. */
 void takeover_link_near(struct share *s, uint32_t record);
-/* Link the others by the table, and by w->missing; enter detached ones. */
+/* Link the others by the table, and by w->missing. */
 void takeover_link_rest(struct writer *w, struct scan *sc);
 
 /* ---- takeover/takeover.c ---- */

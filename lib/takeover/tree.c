@@ -2,8 +2,8 @@
 /* tree.c - parents and children again, from the keys that records store.
  *
  * By now the table says where a key lives, for all but a few: LIVE blocks whose entry was not
- * made yet, and detached targets.  These have a map of their own.  All of it is random access:
- * what a step needs is asked for in the step before, some records earlier.
+ * made yet.  These have a map of their own.  All of it is random access: what a step needs is
+ * asked for in the step before, some records earlier.
  * Tests: t/364-takeover-large.t t/367-left-in-records.t t/torture/prefix.t */
 #include "config.h"
 
@@ -45,7 +45,7 @@ static bool is_key(struct writer *w, uint32_t record, uint32_t space, const uint
 	return r->key[0] == key[0] && r->key[1] == key[1] && w_space(w, record) == space;
 }
 
-/* The first of several with one key: others of its kind are forged, or w->twins. */
+/* The first of several with one key: the others are forged. */
 static void map_add(struct writer *w, struct links *l, uint32_t record)
 {
 	const uint64_t *key = w_record(w, record)->key;
@@ -80,25 +80,14 @@ static uint32_t find(struct writer *w, const struct links *l, uint32_t space, co
 
 static void make_map(struct writer *w, struct scan *sc, struct links *l)
 {
-	const struct records *detached = &sc->detached;
 	uint32_t i;
 
-	for (l->mask = 15; l->mask < 2 * ((uint64_t)w->missing.n + detached->n);)
+	for (l->mask = 15; l->mask < 2 * (uint64_t)w->missing.n;)
 		l->mask = 2 * l->mask + 1;
 	l->map = sc->map = writer_alloc((size_t)l->mask + 1, sizeof(*l->map));
 	l->seed = (clock_ns() ^ (uintptr_t)l->map) * 0xbf58476d1ce4e5b9ull;
 	for (i = 0; i < w->missing.n; i++)
 		map_add(w, l, w->missing.at[i]);
-	for (i = 0; i < detached->n; i++) {
-		uint32_t record = detached->at[i], other;
-
-		other = find(w, l, w_space(w, record), w_record(w, record)->key);
-		tree_enter(w, record);
-		if (other == NONE)
-			map_add(w, l, record);
-		else if (w_is(w, other, RESERVED))
-			records_add(&w->twins, record);
-	}
 }
 
 /* The depth, too: blocks of a forged segment could be each other's parents. */
@@ -264,7 +253,7 @@ static void find_and_join(struct writer *w, struct scan *sc, const struct links 
 
 	if (up != NONE && is_parent(r, w_record(w, up)))
 		tree_attach(w, record, up);
-	else if (w_is(w, record, LIVE)) /* its parent was on its way to RAM, or is lost */
+	else if (w_is(w, record, LIVE)) /* its parent is lost */
 		records_add(&sc->orphans, record);
 }
 
@@ -318,8 +307,4 @@ void takeover_link_rest(struct writer *w, struct scan *sc)
 	make_map(w, sc, &l);
 	for (i = 0; i < sc->nshares; i++)
 		join_share(w, sc, &l, &sc->share[i]);
-	for (i = 0; i < sc->detached.n; i++)
-		if (stands_alone(w, sc->detached.at[i]) &&
-		    record_has_parent(w_record(w, sc->detached.at[i])))
-			find_and_join(w, sc, &l, sc->detached.at[i]);
 }

@@ -75,7 +75,7 @@ static struct order order_of(struct writer *w, uint32_t slot, uint32_t target)
 	if (target == NONE)
 		return (struct order){ .slot = slot, .target = NONE };
 	t = w_record(w, target);
-	late = w_pool_of(w, target)->kind == GPC_RAM && !(t->flags & REC_DETACHED) && t->source &&
+	late = w_pool_of(w, target)->kind == GPC_RAM && t->source &&
 	       w_space(w, t->source - 1) == w_space(w, target);
 	return (struct order){ slot, target, late, late ? ~t->depth : t->depth };
 }

@@ -85,31 +85,23 @@ static void give_up(struct writer *w, const struct grant *g, uint32_t record)
 /* What a slot has got so far goes back. */
 static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 {
-	uint32_t *each[2] = { &s->block, &s->ram };
-	bool *wait[2] = { &s->wait_block, &s->wait_ram };
-	int i;
+	uint32_t record = s->block;
 
-	grant_unpin(w, s, g);
-	if (s->ram != NONE)
-		grant_lose_ram(w, g, s->ram);
-	for (i = 0; i < 2; i++) {
-		uint32_t record = *each[i];
-
-		if (record == NONE)
-			continue;
-		if (*wait[i]) { /* DYING: free after its grace period, for anybody */
-			w_record(w, record)->owner = SHM_NO_PEER;
-			w_record(w, record)->op = 0;
-			w_pool_of(w, record)->coming++;
-			g->waiting--;
-			*wait[i] = false;
-		} else if (w_is(w, record, RESERVED) && is_of(w, g, s, record)) {
-			/* a writer that died may have put it in stock already */
-			if (!grant_is_refill(g) || !recall_one(w, record))
-				give_up(w, g, record);
-		}
-		*each[i] = NONE;
+	grant_unpin(w, s);
+	if (record == NONE)
+		return;
+	if (s->waits) { /* DYING: free after its grace period, for anybody */
+		w_record(w, record)->owner = SHM_NO_PEER;
+		w_record(w, record)->op = 0;
+		w_pool_of(w, record)->coming++;
+		g->waiting--;
+		s->waits = false;
+	} else if (w_is(w, record, RESERVED) && is_of(w, g, s, record)) {
+		/* a writer that died may have put it in stock already */
+		if (!grant_is_refill(g) || !recall_one(w, record))
+			give_up(w, g, record);
 	}
+	s->block = NONE;
 }
 
 static void grant_refuse(struct writer *w, struct grant *g, int32_t error)
@@ -134,23 +126,18 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	struct shm_command *out = seg_command(&w->seg, g->peer, g->position + at);
 	gpc_block block = s->block == NONE ? GPC_NONE : w_block(w, s->block);
 
-	if (s->ram != NONE) /* before `block` gets another key */
-		move_bind(w, s->ram, s->block, w_word(w, s->block), REC_DETACHED);
 	if (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) {
 		out->block = block;
-		if (g->kind == CMD_RESERVE)
-			out->reserve.to = s->ram == NONE ? GPC_NONE : w_block(w, s->ram);
 		if (grant_is_refill(g))
 			recall_put(w, s->block);
 		return;
 	}
 	out->block = s->want;
 	out->move.to = block;
-	out->move.victim_to = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
 	if (s->skip)
 		return;
 	move_bind(w, s->block, s->source, s->source_word, (uint8_t)(s->copy ? REC_COPY : 0));
-	grant_unpin(w, s, g); /* the binding pins it now */
+	grant_unpin(w, s); /* the binding pins it now */
 	if (g->transfer)
 		transfer_bound(w, g->peer, g->position, at, s->block);
 }
@@ -233,7 +220,7 @@ static struct grant_slot *slot_of(struct writer *w, uint32_t record, struct gran
 		if (g->peer != r->owner || r->op <= g->position || r->op > g->position + g->n)
 			continue;
 		s = &g->slot[r->op - g->position - 1];
-		if (s->block == record || s->ram == record) {
+		if (s->block == record) {
 			*ret = g;
 			return s;
 		}
@@ -254,16 +241,6 @@ bool grant_has_alone(struct writer *w, uint32_t record)
 
 	return w->grants && slot_of(w, record, &g) && grant_is_named(g) &&
 	       grant_is_alone(w, g->peer, record);
-}
-
-/* record: the victim, or the place in RAM for what it has. */
-void grant_forget(struct writer *w, uint32_t record)
-{
-	struct grant *g;
-	struct grant_slot *s = w->grants ? slot_of(w, record, &g) : NULL;
-
-	if (s && s->ram != NONE)
-		grant_give_up_ram(w, g, s);
 }
 
 static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
@@ -291,25 +268,14 @@ bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
 
 	if (!s || w_pool_of(w, record)->state != POOL_READY)
 		return false;
-	if (s->ram == record) {
-		if (in_use) {
-			s->ram = NONE;
-			grant_lose_ram(w, g, record);
-		}
-		s->wait_ram = false;
-	} else {
-		if (in_use) {
-			s->block = NONE;
-			s->why = -ESTALE; /* NAMED */
-			if (s->ram != NONE)
-				grant_give_up_ram(w, g, s);
-			w->progress = true; /* grant_sweep looks for another */
-		}
-		s->wait_block = false;
-	}
+	s->waits = false;
 	g->waiting--;
-	if (in_use)
+	if (in_use) {
+		s->block = NONE;
+		s->why = -ESTALE;   /* NAMED */
+		w->progress = true; /* grant_sweep looks for another */
 		return false;
+	}
 	victim_is_ours(w, g, record);
 	return true;
 }
@@ -340,11 +306,6 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	if (g->kind == CMD_EVICT && (g->flags & CF_STOCK) &&
 	    !((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)g->peer))
 		return -EPERM;
-	if ((g->flags & CF_MOVES) && !g->transfer && p->demote_to >= 0 &&
-	    (uint32_t)p->demote_to < w->max_pools && w->pool[p->demote_to].state == POOL_READY &&
-	    !(w->pool[p->demote_to].flags & GPC_POOL_CALLER) &&
-	    w->pool[p->demote_to].space == p->space)
-		g->ram_pool = (uint32_t)p->demote_to;
 	err = g->again ? 0 : grant_quota(w, g);
 	if (err < 0 || (g->kind != CMD_DEMOTE && g->kind != CMD_PROMOTE))
 		return err;
@@ -364,7 +325,6 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 		.n = cmd->count,
 		.flags = cmd->flags,
 		.pool = moves ? cmd->move.to_pool : cmd->pool,
-		.ram_pool = NONE,
 		.position = position,
 		.transfer = moves ? cmd->move.transfer : 0,
 		.headroom = cmd->op == CMD_RESERVE
@@ -378,7 +338,6 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 		g->slot[i] = (struct grant_slot){
 			.source = NONE,
 			.block = NONE,
-			.ram = NONE,
 			.want = any ? GPC_NONE
 				    : load_relaxed(
 					      &seg_command(&w->seg, peer, position + i)->block),
@@ -497,7 +456,7 @@ void grant_cancel_pool(struct writer *w, uint32_t pool)
 
 	for (g = w->grants; g; g = next) {
 		next = g->next;
-		if (g->pool == pool || g->ram_pool == pool || has_source_in(w, g, pool))
+		if (g->pool == pool || has_source_in(w, g, pool))
 			grant_refuse(w, g, -ESTALE);
 	}
 }

@@ -6,14 +6,13 @@
 #include "writer/state.h"
 
 struct grant_slot {
-	gpc_block want;            /* demote, promote, NAMED: as the command names it */
-	int32_t why;               /* NAMED: why it has no block */
-	uint32_t source;           /* demote, promote: pinned, stays LIVE until commit */
-	uint32_t source_word;      /* its word when it was pinned */
-	uint32_t block;            /* what is given: was free, or was a victim */
-	uint32_t ram;              /* where that victim's bytes go */
-	bool wait_block, wait_ram; /* still DYING */
-	bool copy;                 /* the source stays where it is */
+	gpc_block want;       /* demote, promote, NAMED: as the command names it */
+	int32_t why;          /* NAMED: why it has no block */
+	uint32_t source;      /* demote, promote: pinned, stays LIVE until commit */
+	uint32_t source_word; /* its word when it was pinned */
+	uint32_t block;       /* what is given: was free, or was a victim */
+	bool waits;           /* `block` is DYING still */
+	bool copy;            /* the source stays where it is */
 	bool skip;   /* NAMED: it gets none.  Else the target space has the key already ... */
 	bool behind; /* ... in a block that is leaving: it waits */
 };
@@ -21,8 +20,7 @@ struct grant_slot {
 struct grant { /* a group command that may wait for grace periods */
 	struct grant *next;
 	uint32_t peer, kind, n, waiting;
-	uint32_t pool;     /* where `block` comes from */
-	uint32_t ram_pool; /* where victims go; NONE: they are dropped */
+	uint32_t pool; /* where `block` comes from */
 	uint32_t headroom;
 	uint16_t flags;
 	bool started;
@@ -64,8 +62,6 @@ bool grant_expects(struct writer *w, uint32_t record);
 bool grant_holds(struct writer *w, uint32_t record);
 /* Is the victim one that its command names, and held by nobody but the peer that takes it back? */
 bool grant_has_alone(struct writer *w, uint32_t record);
-/* The key of this victim is cleared, or dropped with its chain: its bytes are not to be kept. */
-void grant_forget(struct writer *w, uint32_t record);
 /* Start those that wait for room, finish those that have all, refuse those that only try. */
 void grant_sweep(struct writer *w);
 /* From here on its owner waits for the answer, however long that takes.  A writer that dies before
@@ -82,7 +78,7 @@ uint32_t grant_quota_left(struct writer *w, const struct grant *g);
 bool grant_has_quota(struct writer *w, uint32_t peer, uint32_t n);
 /* Pin the sources of a move command: 0, or why not even the first can move. */
 int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
-void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g);
+void grant_unpin(struct writer *w, struct grant_slot *s);
 /* Is the key of this source on its way to the target's space already, by a transfer, or is it
  * another peer's to compute? */
 bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source);
@@ -95,9 +91,6 @@ enum { GRANT_WAIT = 1 };
 /* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
  * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
 int32_t grant_place(struct writer *w, struct grant *g);
-/* A victim's bytes do not come to this place in RAM: its key is lost, with what hangs below it. */
-void grant_lose_ram(struct writer *w, const struct grant *g, uint32_t ram);
-void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s);
 /* ---- blocks that the command names: grant_named.c ---- */
 
 void grant_take_named(struct writer *w, struct grant *g);
@@ -107,8 +100,5 @@ bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record);
 /* What became of the slots from .. to, which stands in each before the first is answered. */
 void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to,
 		      int32_t why);
-
-/* Pools that got more than their capacity drop what is too much. */
-void grant_trim(struct writer *w);
 
 #endif

@@ -41,8 +41,8 @@ void grant_take_leftovers(struct writer *w, struct grant *g)
 		slot = (uint32_t)(l->op - g->position - 1);
 		if (is_left_over(w, l) && g->slot[slot].block == NONE) {
 			g->slot[slot].block = l->record;
-			g->slot[slot].wait_block = w_is(w, l->record, DYING);
-			g->waiting += g->slot[slot].wait_block;
+			g->slot[slot].waits = w_is(w, l->record, DYING);
+			g->waiting += g->slot[slot].waits;
 			g->again = true;
 		}
 		*l-- = w->leftover[--w->nleftover];

@@ -79,7 +79,7 @@ void grant_take_named(struct writer *w, struct grant *g)
 			continue;
 		left -= left != UINT32_MAX;
 		s->block = record;
-		s->wait_block = true;
+		s->waits = true;
 		g->waiting++;
 		retire_count(w, record, &t->dropped);
 		retire_block(w, record, g->peer, OP_OF(g->position + i));

@@ -14,10 +14,10 @@
 #include "writer/table.h"
 #include "writer/tree.h"
 
-void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g)
+void grant_unpin(struct writer *w, struct grant_slot *s)
 {
 	if (s->source != NONE)
-		move_unpin(w, s->source, g->pool, s->copy);
+		move_unpin(w, s->source, s->copy);
 	s->source = NONE;
 }
 
@@ -102,7 +102,7 @@ static void pin(struct writer *w, struct grant *g, struct grant_slot *s)
 {
 	s->source_word = w_word(w, s->source);
 	s->copy = is_copied(w, g, s->source);
-	move_pin(w, s->source, g->pool, s->copy);
+	move_pin(w, s->source, s->copy);
 }
 
 /* Where the target's space has the key already, nothing is copied, and the source of a demotion
@@ -128,7 +128,7 @@ static void skip_resident(struct writer *w, struct grant *g, struct grant_slot *
 		retire_count(w, source, NULL); /* it was live in both */
 		leave_space(w, source);
 	}
-	grant_unpin(w, s, g);
+	grant_unpin(w, s);
 }
 
 bool grant_is_behind(struct writer *w, struct grant *g)

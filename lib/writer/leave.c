@@ -206,8 +206,6 @@ void leave_batch(struct writer *w, struct batch *b)
 	}
 	if (b->leaving.n)
 		finish_leaving(w, &b->leaving);
-	if (b->nmoved || b->leaving.n) {
+	if (b->nmoved || b->leaving.n)
 		w->progress = true;
-		w->crowded = true;
-	}
 }

@@ -202,13 +202,12 @@ static uint32_t drain_all(struct writer *w)
 	return done;
 }
 
-/* Blocks ahead of demand, so that a reserve need not wait for a grace period.  Not where
- * victims are demoted: that takes a peer to copy them. */
+/* Blocks ahead of demand, so that a reserve need not wait for a grace period.  Not in a
+ * pool that demotes: a peer is to copy its blocks before they go. */
 static void refill(struct writer *w)
 {
 	uint32_t i, ahead, room, n;
 
-	grant_trim(w);
 	if (w->seg.header.free_target <= 0)
 		return;
 	for (i = 0; i < w->max_pools; i++) {

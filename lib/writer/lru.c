@@ -112,10 +112,8 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 
 		if (w->node[below].pins || !w_row_is_zero(w, below))
 			return IN_USE;
-		if (!w_is(w, below, LIVE) || w->node[below].waits)
-			/* the target of a detached move, whose owner copies; or it is leaving,
-			 * and readers may need it till then */
-			return NOT_YET;
+		if (w->node[below].waits)
+			return NOT_YET; /* it is leaving, and readers may need it till then */
 		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
 			return NOT_YET; /* a block of RAM is between: this one goes first */
 	}

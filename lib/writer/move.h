@@ -6,21 +6,16 @@
 #include "writer/state.h"
 
 /* A block that a move reads stays where it is. */
-void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep);
-void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep);
+void move_pin(struct writer *w, uint32_t source, bool keep);
+void move_unpin(struct writer *w, uint32_t source, bool keep);
 /* Make `target`, RESERVED, the target of a move of `source`'s key.  source_word is what the
  * source was when the move began: pins do not keep a key from being published anew. */
 void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t source_word,
 	       uint8_t flags);
-/* An uncommitted target forgets its source; it stays RESERVED. */
+/* An uncommitted target forgets its source; it stays RESERVED, and the commit answers -ESTALE. */
 void move_unbind(struct writer *w, uint32_t target);
-/* The same, without a look at what hangs below a detached target: the caller sees to that. */
-void move_forget(struct writer *w, uint32_t target);
 /* A pool goes: no move reads its blocks any more. */
 void move_forget_sources(struct writer *w, uint32_t pool);
-/* A detached move is given up: what hangs below its target goes, or moves to the block that has
- * the key. */
-void move_drop_detached(struct writer *w, uint32_t target);
 /* The key of `from` is live in `to` as well: the entry names `to` from here on, and `from`
  * waits for its end (rule C3).  A takeover ends a commit by it. */
 void move_switch(struct writer *w, uint32_t from, uint32_t to);

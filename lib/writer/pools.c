@@ -61,7 +61,7 @@ static void pool_attach(struct writer *w, uint32_t number)
 
 	p->free = writer_alloc(p->slots, sizeof(*p->free));
 	p->nfree = p->live = p->reserved = p->dying = p->lingering = 0;
-	p->coming = p->leaving = p->outward = 0;
+	p->coming = p->leaving = 0;
 	memset(&w->pool_of[p->first], (int)number, p->slots);
 }
 
@@ -285,8 +285,7 @@ static uint32_t count_in_use(struct writer *w, uint32_t pool)
 	return n;
 }
 
-/* Retire all blocks of the tag (0: any) that are LIVE in the pool, and give up moves of such
- * keys. */
+/* Retire all blocks of the tag (0: any) that are LIVE in the pool. */
 static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 {
 	const struct wpool *p = &w->pool[pool];
@@ -306,11 +305,6 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 			continue; /* its key is in another block, which counts */
 		if (w_is(w, p->first + i, LIVE))
 			retire_subtree(w, p->first + i, &w_state(w)->past.dropped);
-		else if (r->owner != SHM_NO_PEER && !r->source &&
-			 (w_is(w, p->first + i, DYING) || w_is(w, p->first + i, RESERVED)))
-			grant_forget(w, p->first + i);
-		else if (w_is(w, p->first + i, RESERVED) && r->source && (r->flags & REC_DETACHED))
-			move_unbind(w, p->first + i); /* detached: it must not be committed */
 	}
 	w->cleared_pool = NONE;
 	events_clear_done(w);

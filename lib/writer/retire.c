@@ -116,18 +116,13 @@ void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 {
 	uint32_t *list = NULL, size = 0, i, n;
 
-	if (w->node[record].first == NONE && w_is(w, record, LIVE)) {
+	if (w->node[record].first == NONE) {
 		retire_lost(w, record, sum);
 		return;
 	}
 	n = tree_collect(w, record, &list, &size, 0);
 	for (i = 0; i < n; i++) /* deepest first (rule C5) */
-		if (w_is(w, list[i], LIVE))
-			retire_lost(w, list[i], sum);
-		else if (w_record(w, list[i])->source)
-			move_forget(w, list[i]); /* detached: it must not be committed */
-		else
-			grant_forget(w, list[i]); /* not answered for yet */
+		retire_lost(w, list[i], sum);
 	free(list);
 }
 
@@ -201,16 +196,9 @@ bool retire_advance(struct writer *w)
 
 /* ---- reservations that end ---- */
 
-/* First, and while the record is RESERVED: what hangs below a detached key goes as well. */
-static void forget_move(struct writer *w, uint32_t record)
-{
-	if (w_record(w, record)->source)
-		move_unbind(w, record);
-}
-
 void retire_reservation(struct writer *w, uint32_t record)
 {
-	forget_move(w, record);
+	move_unbind(w, record);
 	if (w->node[record].bound)
 		return; /* something may be copied there yet (rule B5) */
 	record_free(w, record);
@@ -218,7 +206,7 @@ void retire_reservation(struct writer *w, uint32_t record)
 
 void retire_target(struct writer *w, uint32_t record)
 {
-	forget_move(w, record);
+	move_unbind(w, record);
 	record_refuse(w, record);
 	if (w_row_is_zero(w, record))
 		record_free(w, record);
@@ -228,7 +216,7 @@ void retire_target(struct writer *w, uint32_t record)
 
 void retire_kept(struct writer *w, uint32_t record)
 {
-	forget_move(w, record);
+	move_unbind(w, record);
 	if (!w->node[record].bound) /* else other ranks copy there */
 		retire_target(w, record);
 }
@@ -239,7 +227,7 @@ void retire_kept(struct writer *w, uint32_t record)
 void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who)
 {
 	if (w_is(w, record, RESERVED)) {
-		forget_move(w, record);
+		move_unbind(w, record);
 		if (w->node[record].bound)
 			return; /* other ranks copy there */
 		record_quarantine(w, record);

@@ -30,8 +30,7 @@ void retire_moved(struct writer *w, uint32_t record);
 void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
 /* A LIVE block's key goes, and nothing has it instead: one more in *sum, or, if that is NULL, in
  * what the writer counts for nobody in particular.  Whoever calls retire_block() says so before,
- * unless the key has moved: with a place in RAM the victim of a grant has, and a block that is
- * leaving. */
+ * unless the key has moved, as that of a block that is leaving has. */
 void retire_count(struct writer *w, uint32_t record, uint64_t *sum);
 void retire_dying(struct writer *w, uint32_t record); /* takeover: DYING already */
 /* RESERVED -> FREE; the target of a move forgets its source before.  That of a transfer stays

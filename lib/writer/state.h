@@ -22,12 +22,11 @@ struct records {
 
 /* One per record, half a cache line.
  *
- *   in_tree      it has a place in the tree: it is LIVE without REC_MOVED, or the target of a
- *                detached move, which gets its source's place when that becomes a victim.  Else
- *                it has no links and no blockers
+ *   in_tree      it has a place in the tree: it is LIVE without REC_MOVED.  Else it has no links
+ *                and no blockers
  *   blockers     children of it that tree_blocks() counts, without those that are counted_out
  *   selected     lru_pick() has chosen it as a victim: it is a leaf in no queue.  Only until it
- *                is retired, replaced or put back, within the same run of a grant or of a trim
+ *                is retired or put back, within the same run of a grant
  *   counted_out  selected, and its parent's blockers do not count it any more, so that the parent
  *                can be chosen behind it
  *   pins         uncommitted moves that read it.  It is no victim meanwhile; a drop, a clear or a
@@ -122,7 +121,6 @@ struct wpool {
 	/* in their grace period, promised to nobody: DYING, or REC_MOVED, which counts as dying */
 	uint32_t coming;
 	uint32_t leaving;   /* LIVE, and in a batch, to go when that is over */
-	uint32_t outward;   /* promotions out of this pool that are not committed */
 	uint32_t lingering; /* those of the DYING with REC_LINGERS */
 	struct queue queue;
 	bool removing;
@@ -267,9 +265,6 @@ struct writer {
 	bool dropping;          /* drop.c: what goes now has bad bytes, and the feed says so */
 	struct records missing; /* takeover: LIVE, without an entry */
 	struct records twice;   /* takeover: slots whose block has another */
-	/* takeover: targets of detached moves of one key, behind the first, to which all that
-	 * hung below was given */
-	struct records twins;
 	/* writer/sweep.c */
 	bool sweep_is_due; /* there were files that no pool names */
 	uint64_t sweep_again_ns, sweep_pause_ns;
@@ -291,7 +286,6 @@ struct writer {
 	uint64_t lost_pause_ns;     /* reap.c: between looks at peers that are lost; 0: none is */
 	uint64_t look_behind_ns;    /* and when to look behind locks that are held */
 	bool alone;                 /* at the last look: no other peer, nothing waits */
-	bool crowded;               /* a pool may have more blocks than its capacity */
 	bool no_plain;              /* tests: everything goes the general way (plain.h) */
 	/* What a command, a grant or a refill waits for may be there now: the pass makes another
 	 * round.  Set by who makes blocks, entries or seats usable: record_free, plain_arrive,

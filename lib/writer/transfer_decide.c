@@ -39,7 +39,7 @@ static void refuse(struct writer *w, struct transfer *t, uint32_t record)
 {
 	struct shm_xfer *x = xfer_of(w, t);
 
-	move_forget(w, record);
+	move_unbind(w, record);
 	store_relaxed(&x->refused, x->refused + 1);
 	forget_target(w, t, record);
 	retire_target(w, record);
@@ -49,7 +49,7 @@ static void quarantine(struct writer *w, struct transfer *t, uint32_t record)
 {
 	struct shm_xfer *x = xfer_of(w, t);
 
-	move_forget(w, record);
+	move_unbind(w, record);
 	store_relaxed(&x->refused, x->refused + 1);
 	forget_target(w, t, record);
 	retire_quarantine(w, record, &w->peer[t->peer].who);

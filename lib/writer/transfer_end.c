@@ -17,7 +17,7 @@ static void take_sources(struct writer *w, struct transfer *t)
 
 	for (i = 0; i < t->n; i++)
 		if (t->target[i] != NONE)
-			move_forget(w, t->target[i]);
+			move_unbind(w, t->target[i]);
 	t->dead = true;
 }
 

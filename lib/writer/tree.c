@@ -8,7 +8,7 @@
  * while it has any child.  A VRAM block stays while it has a child in VRAM: children in RAM
  * went before it, leaf first, and it may follow them; but when it is dropped instead, they
  * are dropped with it.
- * Tests: t/134-chains-and-moves.t t/133-detached.t t/140-lru.t */
+ * Tests: t/134-chains-and-moves.t t/140-lru.t */
 #include "config.h"
 
 #include "writer/lru.h"
@@ -50,14 +50,10 @@ void tree_attach(struct writer *w, uint32_t record, uint32_t parent)
 void tree_unlink(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record];
-	uint32_t child, next, parent = n->parent;
+	uint32_t parent = n->parent;
 
 	if (!n->in_tree)
 		return;
-	for (child = n->first; child != NONE; child = next) {
-		next = w->node[child].next; /* detached targets lose their parent */
-		w->node[child].parent = w->node[child].next = w->node[child].prev = NONE;
-	}
 	leave_parent(w, record);
 	n->in_tree = n->selected = n->counted_out = n->leaving = false;
 	n->first = NONE;

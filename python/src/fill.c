@@ -11,45 +11,16 @@ struct reserve {
 	int pool, timeout;
 	uint32_t n, flags;
 	struct gpc_reserve_options opt;
-	struct array out, moves;
+	struct array out;
 };
-
-/* The moves first: their victims are still in the blocks. */
-static void give_back(gpc *c, const struct reserve *p, int r)
-{
-	const struct gpc_move *moves = p->moves.p;
-	int i;
-
-	for (i = 0; moves && i < r; i++)
-		if (moves[i].to >= 0)
-			gpc_release(c, &moves[i].to, 1);
-	if (r > 0)
-		gpc_release(c, p->out.p, (uint32_t)r);
-}
-
-/* (blocks or how many, moves) or only the first */
-static PyObject *give_reserved(gpc *c, const struct reserve *p, int r)
-{
-	PyObject *blocks = array_give(&p->out, r), *moves, *ret = blocks;
-
-	if (blocks && p->moves.p) {
-		moves = record_list(&record_move, p->moves.p, (size_t)r);
-		ret = moves ? PyTuple_Pack(2, blocks, moves) : NULL;
-		Py_XDECREF(moves);
-		Py_DECREF(blocks);
-	}
-	if (!ret)
-		give_back(c, p, r);
-	return ret;
-}
 
 /* A part that is up gives nothing later, so the next one asks anew; behind those that asked
  * meanwhile. */
 static PyObject *reserve(gpc *c, struct reserve *p)
 {
+	PyObject *ret = NULL;
 	int r;
 
-	p->opt.moves = p->moves.p;
 	if (p->flags & GPC_IN_HAND) /* waits for nothing */
 		r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, 0);
 	else
@@ -57,36 +28,31 @@ static PyObject *reserve(gpc *c, struct reserve *p)
 			    r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, slice));
 	if (r < 0)
 		return error_raise(r);
-	if (wait_raised(r)) {
-		give_back(c, p, r);
-		return NULL;
-	}
-	return give_reserved(c, p, r);
+	if (!wait_raised(r))
+		ret = array_give(&p->out, r);
+	if (!ret && r > 0)
+		gpc_release(c, p->out.p, (uint32_t)r);
+	return ret;
 }
 
 static METHOD(fill_reserve)
 {
 	static const struct call call = {
-		"reserve", 2, 2, { "pool", "n", "headroom", "moves", "flags", "timeout", "out" }
+		"reserve", 2, 2, { "pool", "n", "headroom", "flags", "timeout", "out" }
 	};
 	struct reserve p = { .timeout = -1, .opt = { .size = sizeof(p.opt) } };
 	PyObject *a[MAX_ARGS], *ret = NULL;
-	int moves;
 
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	moves = a[3] ? PyObject_IsTrue(a[3]) : 0;
-	if (moves >= 0 && args_int(a[0], "pool", &p.pool) == 0 && args_u32(a[1], "n", &p.n) == 0 &&
+	if (args_int(a[0], "pool", &p.pool) == 0 && args_u32(a[1], "n", &p.n) == 0 &&
 	    args_u32(a[2], "headroom", &p.opt.headroom) == 0 &&
-	    args_u32(a[4], "flags", &p.flags) == 0 && args_time(a[5], "timeout", &p.timeout) == 0 &&
-	    array_out(a[6], "out", p.n, 4, &p.out) == 0 &&
-	    (!moves || array_out(NULL, "n", p.n, sizeof(struct gpc_move), &p.moves) == 0) &&
-	    handle_enter((Cache *)self) == 0) {
+	    args_u32(a[3], "flags", &p.flags) == 0 && args_time(a[4], "timeout", &p.timeout) == 0 &&
+	    array_out(a[5], "out", p.n, 4, &p.out) == 0 && handle_enter((Cache *)self) == 0) {
 		ret = reserve(((Cache *)self)->c, &p);
 		handle_leave((Cache *)self);
 	}
 	array_free(&p.out);
-	array_free(&p.moves);
 	return ret;
 }
 
@@ -288,9 +254,8 @@ static METHOD(fill_ticket_last)
 
 const PyMethodDef methods_fill[] = {
 	ROW("reserve", fill_reserve,
-	    "reserve(pool, n, *, headroom=0, moves=False, flags=0, timeout=None, out=None)\n\nn blocks to write to, "
-	    "all or none: their list.  With out, an int32 buffer, how many.\nmoves=True: (that, a list of Move), "
-	    "where victims move to; else victims are dropped.\nflags: PARTIAL."),
+	    "reserve(pool, n, *, headroom=0, flags=0, timeout=None, out=None)\n\nn blocks to write to, "
+	    "all or none: their list.  With out, an int32 buffer, how many.\nflags: PARTIAL."),
 	ROW("publish", publish_call,
 	    "publish(parents, keys, blocks, *, tag=0, group=0, tokens=None, digests=None,\n"
 	    "        digest_size=None, flags=0, timeout=None, resident=None)\n\nReservations become references.  "

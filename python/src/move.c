@@ -36,57 +36,28 @@ out:
 	return ret;
 }
 
-struct promote {
-	struct array blocks, moves, victims;
-	uint32_t flags;
-	int to, timeout;
-};
-
-static PyObject *promote(gpc *c, struct promote *p)
-{
-	PyObject *moves, *victims, *ret = NULL;
-	int r;
-
-	FREELY(r = gpc_promote(c, p->blocks.p, p->blocks.n, p->to, p->moves.p, p->victims.p,
-			       p->flags, p->timeout));
-	if (r < 0)
-		return error_raise(r);
-	moves = record_list(&record_move, p->moves.p, (size_t)r);
-	if (!moves || !p->victims.p)
-		return moves;
-	victims = record_list(&record_move, p->victims.p, (size_t)r);
-	if (victims)
-		ret = PyTuple_Pack(2, moves, victims);
-	Py_XDECREF(victims);
-	Py_DECREF(moves);
-	return ret;
-}
-
 static METHOD(move_promote)
 {
-	static const struct call call = {
-		"promote", 2, 2, { "blocks", "to", "victims", "flags", "timeout" }
-	};
-	struct promote p = { .timeout = -1 };
+	static const struct call call = { "promote", 2, 2, { "blocks", "to", "flags", "timeout" } };
+	struct array blocks = { 0 }, moves = { 0 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
-	int victims;
+	int to = 0, timeout = -1, r;
+	uint32_t flags = 0;
+	gpc *c;
 
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	victims = a[2] ? PyObject_IsTrue(a[2]) : 0;
-	if (victims >= 0 && array_blocks(a[0], "blocks", &p.blocks) == 0 &&
-	    args_int(a[1], "to", &p.to) == 0 && args_u32(a[3], "flags", &p.flags) == 0 &&
-	    args_time(a[4], "timeout", &p.timeout) == 0 &&
-	    array_out(NULL, "blocks", p.blocks.n, sizeof(struct gpc_move), &p.moves) == 0 &&
-	    (!victims ||
-	     array_out(NULL, "blocks", p.blocks.n, sizeof(struct gpc_move), &p.victims) == 0) &&
+	if (array_blocks(a[0], "blocks", &blocks) == 0 && args_int(a[1], "to", &to) == 0 &&
+	    args_u32(a[2], "flags", &flags) == 0 && args_time(a[3], "timeout", &timeout) == 0 &&
+	    array_out(NULL, "blocks", blocks.n, sizeof(struct gpc_move), &moves) == 0 &&
 	    handle_enter((Cache *)self) == 0) {
-		ret = promote(((Cache *)self)->c, &p);
+		c = ((Cache *)self)->c;
+		FREELY(r = gpc_promote(c, blocks.p, blocks.n, to, moves.p, flags, timeout));
+		ret = r < 0 ? error_raise(r) : record_list(&record_move, moves.p, (size_t)r);
 		handle_leave((Cache *)self);
 	}
-	array_free(&p.blocks);
-	array_free(&p.moves);
-	array_free(&p.victims);
+	array_free(&blocks);
+	array_free(&moves);
 	return ret;
 }
 
@@ -120,9 +91,8 @@ const PyMethodDef methods_move[] = {
 	    "source, leaf first; blocks=None: of its n least recent\nleaves.  to=-1: the pool's demote_to.  A list of "
 	    "Move; to == -1 in one: nothing to copy.  COPY."),
 	ROW("promote", move_promote,
-	    "promote(blocks, to, *, victims=False, flags=0, timeout=None)\n\nBegin moves of blocks that the caller "
-	    "references, root first: a list of Move.  victims=True:\n(that, a list of Move of the victims); else "
-	    "victims are dropped.  COPY."),
+	    "promote(blocks, to, *, flags=0, timeout=None)\n\nBegin moves of blocks that the caller references, "
+	    "root first: a list of Move.  COPY."),
 	ROW("commit", move_commit,
 	    "commit(moves, *, flags=0, timeout=None, out=None)\n\nCopies are complete: a list with 0 or a negative "
 	    "errno for each.  With out, an int32 buffer\nthat gets this: how many were committed.  CANCEL."),

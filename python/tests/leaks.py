@@ -53,7 +53,7 @@ calls = {
                       fails(c.root_keep, [(1, b"x", 1)]), fails(c.root_get, bytes(16))),
     "aliases": lambda: (c.alias(each[:2], each[2:4]), c.alias_resolve(keys), c.alias_resolve(each, out=bytearray(320)),
                         fails(c.alias, each[:1], each[:1])),
-    "reserve": lambda: c.release(c.reserve(0, 3, moves=True)[0]),
+    "reserve": lambda: c.release(c.reserve(0, 3)),
     "publish": publish,
     "records": lambda: (c.info(), c.stats(), c.pool_get(0), c.pool_memory(1), c.pool_runs(1)),
     "walks": lambda: (list(c.walk()), list(c.claims()), list(c.transfers()), c.event_read(0, 5)),

@@ -332,8 +332,7 @@ FUZZ_FN void park(struct fuzz_input *in)
 							.pool = PLAY,
 							.count = n,
 							.result = CMD_PENDING,
-							.flags = (how & 2 ? CF_MOVES : 0) |
-								 (how & 4 ? CF_TAKE : 0) };
+							.flags = how & 4 ? CF_TAKE : 0 };
 	show_head(head + n);
 	serve(0);
 }

@@ -168,12 +168,7 @@ static void use_pool(gpc *c, int pool)
 
 	for (i = 0; i < 4; i++)
 		k[i] = image_key(i ? (uint64_t)(1000 + 10 * pool + i) : 0);
-	n = said(gpc_reserve(c, pool, 3, b,
-			     GPC_OPTIONS(gpc_reserve_options, .moves = pool & 1 ? NULL : m),
-			     GPC_PARTIAL, 20));
-	for (i = 0; n > 0 && !(pool & 1) && i < n; i++)
-		if (m[i].to >= 0)
-			gpc_commit(c, &m[i], 1, NULL, 0, -1);
+	n = said(gpc_reserve(c, pool, 3, b, NULL, GPC_PARTIAL, 20));
 	if (n > 0) {
 		if (said(gpc_publish(c, k, k + 1, b, (uint32_t)n,
 				     GPC_OPTIONS(gpc_publish_options, .tag = 1), 0, -1)) > 0)

@@ -15,24 +15,17 @@ struct actor {
 static inline void settle_move(struct model_move *p, int result, bool cancel)
 {
 	struct gpc_move *m = &p->move;
-	bool detached = p->detached;
 
-	p->detached = false;
 	drop_hand(m->to);
 	if (cancel || result < 0) {
 		/* -ESTALE of a cancelled one: a writer that died had given it back */
 		need(cancel ? result == 0 || result == -ESTALE
 			    : result == -ESTALE || result == -EEXIST || result == -ENOENT,
 		     "commit answers %d", result);
-		need(cancel || detached || p->stale, "commit answers %d, though the source is live",
-		     result);
-		if (detached && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
-		    !model->key[p->key].live)
-			model_evicts(p->key);
+		need(cancel || p->stale, "commit answers %d, though the source is live", result);
 		return;
 	}
 	need(!p->stale, "key %d is back after a clear", p->key);
-	need(!detached || !model->key[p->key].live, "key %d is live twice", p->key);
 	model_live(p->key, m->to);
 	if (p->held && *model_refs(m->from)) {
 		--*model_refs(m->from);
@@ -80,8 +73,6 @@ static inline uint32_t act_acquire(struct actor *a, int first, uint32_t n)
 	for (i = 0; i < n; i++)
 		k[i] = model_key(first + (int)i);
 	got = gpc_acquire(a->c, 1, k, n, b, 0);
-	for (; got >= 0 && (uint32_t)got < want; want--)
-		model_trims(first + (int)want - 1);
 	must_be(got, want);
 	for (i = 0; i < want; i++) {
 		must_be(b[i], model->key[first + (int)i].block);
@@ -91,21 +82,16 @@ static inline uint32_t act_acquire(struct actor *a, int first, uint32_t n)
 	return want;
 }
 
-static inline int act_reserve(struct actor *a, uint32_t n, gpc_block *b, bool keep)
+static inline int act_reserve(struct actor *a, uint32_t n, gpc_block *b)
 {
-	struct gpc_move m[DEEP];
 	uint32_t flags = crew_random(&a->seed, 2) ? GPC_PARTIAL : 0;
 	int i, got;
 
 	model->evicts = true;
-	got = gpc_reserve(a->c, VRAM, n, b,
-			  GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL), flags, -1);
+	got = gpc_reserve(a->c, VRAM, n, b, NULL, flags, -1);
 	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; i < got; i++)
-		if (keep && m[i].to >= 0)
-			victim_moves(m[i]);
-		else
-			victim_goes(b[i]);
+		victim_goes(b[i]);
 	for (i = 0; i < got; i++)
 		take_hand(b[i]);
 	return got > 0 ? got : 0;
@@ -154,17 +140,13 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 static inline void act_request(struct actor *a)
 {
 	int first = DEEP * (int)crew_random(&a->seed, CHAINS), got;
-	uint32_t n = 1 + crew_random(&a->seed, DEEP), hit, pending = model->npending;
-	bool keep = crew_random(&a->seed, 2);
+	uint32_t n = 1 + crew_random(&a->seed, DEEP), hit;
 	gpc_block b[DEEP];
 
 	hit = act_acquire(a, first, n);
 	if (hit == n)
 		return;
-	got = act_reserve(a, n - hit, b, keep);
-	if (model->npending > pending && !crew_random(&a->seed, 4))
-		return; /* the copies take their time: nothing is written yet */
-	commit_from(a, pending, !crew_random(&a->seed, 4));
+	got = act_reserve(a, n - hit, b);
 	if (got && crew_random(&a->seed, 8))
 		act_publish(a, first + (int)hit, b, (uint32_t)got);
 }
@@ -259,10 +241,6 @@ static inline void act_reclaim(struct actor *a)
 	b = model->key[i].block;
 	got = gpc_reclaim(a->c, crew_random(&a->seed, 2) ? &k : NULL, &b, 1, &result, 0, -1);
 	need(got == (result == 0), "reclaim: %s", gpc_last_error());
-	if (result == -ESTALE) {
-		model_trims(i);
-		return;
-	}
 	if (!got) {
 		need(result == -EBUSY && (*model_refs(b) > 1 || is_needed(i)),
 		     "reclaim answers %d: %s", result, gpc_last_error());
@@ -297,16 +275,14 @@ static inline void act_demote(struct actor *a)
 		need(model_at(m[i].from) >= 0, "a source has no key");
 		victim_goes(m[i].to);
 		crew_copy(m[i].from, m[i].to);
-		add_pending(m[i], model_at(m[i].from), false, named);
+		add_pending(m[i], model_at(m[i].from), named);
 	}
 }
 
 static inline void act_promote(struct actor *a)
 {
 	int first = DEEP * (int)crew_random(&a->seed, CHAINS), i, n, got;
-	struct gpc_move m[DEEP], victims[DEEP];
-	uint32_t pending = model->npending;
-	bool keep = crew_random(&a->seed, 2);
+	struct gpc_move m[DEEP];
 	gpc_block b[DEEP];
 
 	n = (int)act_acquire(a, first, DEEP);
@@ -317,18 +293,13 @@ static inline void act_promote(struct actor *a)
 	if (!got)
 		return;
 	model->evicts = true;
-	got = gpc_promote(a->c, b, (uint32_t)got, VRAM, m, keep ? victims : NULL, 0, -1);
+	got = gpc_promote(a->c, b, (uint32_t)got, VRAM, m, 0, -1);
 	need(got > 0 || got == -ENOSPC, "promote: %s", gpc_last_error());
 	for (i = 0; i < got; i++)
-		if (keep && victims[i].to >= 0)
-			victim_moves(victims[i]);
-		else
-			victim_goes(m[i].to);
-	/* the targets are ours before they are written */
-	commit_from(a, pending, false);
+		victim_goes(m[i].to);
 	for (i = 0; i < got; i++) {
 		crew_copy(m[i].from, m[i].to);
-		add_pending(m[i], model_at(m[i].from), false, true);
+		add_pending(m[i], model_at(m[i].from), true);
 	}
 }
 
@@ -369,7 +340,7 @@ static inline bool holds_any(void)
 
 static inline void act_clear(struct actor *a)
 {
-	uint32_t i, tag = crew_random(&a->seed, 4);
+	uint32_t tag = crew_random(&a->seed, 4);
 	int k, pool = crew_random(&a->seed, 2) ? -1 : (int)crew_random(&a->seed, 2), r;
 	bool idle = crew_random(&a->seed, 2);
 
@@ -386,9 +357,6 @@ static inline void act_clear(struct actor *a)
 			     "key %d is cleared, and referenced", k);
 			model_remove(k);
 		}
-	for (i = 0; pool < 0 && i < model->npending; i++)
-		if (model->pending[i].detached && (!tag || model_tag(model->pending[i].key) == tag))
-			move_is_stale(&model->pending[i]);
 }
 
 /* A pool of another space; of the worker's own blocks, or whose owner it is, or nobody's. */
@@ -443,14 +411,11 @@ static inline void model_act(struct actor *a)
 		{ "reclaim", act_reclaim },
 	};
 	uint32_t i = crew_random(&a->seed, ARRAY_SIZE(what));
-	int k;
 
 	if (model->npending > PENDING / 2)
 		i = 11;
 	strcpy(model->op, what[i].name);
 	model->act++;
-	for (k = 0; k < KEYS; k++)
-		model->key[k].kept = false;
 	what[i].act(a);
 	model->done[i]++;
 }

@@ -143,16 +143,15 @@ static void churn_commit(const struct gpc_move *m, uint32_t n, const bool *along
 			churn_moved(&m[i]);
 }
 
-/* The copies are made: commit them, cancel them, or leave them for later, which victims
- * are not: somebody is about to write where they were. */
-static void churn_end_moves(const struct gpc_move *m, uint32_t n, bool along, bool victims)
+/* The copies are made: commit them, cancel them, or leave them for later. */
+static void churn_end_moves(const struct gpc_move *m, uint32_t n, bool along)
 {
 	bool all[CHURN_MOVES];
 	uint32_t i, how = chance(10);
 
 	for (i = 0; i < n; i++)
 		all[i] = along;
-	if (how > 1 || (!how && (victims || churn.nmove + n > CHURN_MOVES))) {
+	if (how > 1 || (!how && churn.nmove + n > CHURN_MOVES)) {
 		churn_commit(m, n, all, 0);
 	} else if (how) {
 		churn_commit(m, n, all, GPC_CANCEL);
@@ -183,26 +182,16 @@ static uint32_t churn_path(uint32_t k, uint32_t *path)
 	return n;
 }
 
-static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n, bool save)
+static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n)
 {
 	gpc_key parents[CHURN_DEEP], keys[CHURN_DEEP];
 	gpc_block b[CHURN_DEEP], res[CHURN_DEEP];
-	struct gpc_move m[CHURN_DEEP];
 	int got, i;
 
-	got = gpc_reserve(churn.c, pool, n, b,
-			  GPC_OPTIONS(gpc_reserve_options, .moves = save ? m : NULL), GPC_PARTIAL,
-			  1000);
+	got = gpc_reserve(churn.c, pool, n, b, NULL, GPC_PARTIAL, 1000);
 	if (got == -ENOSPC)
 		return;
 	must(got);
-	if (save) {
-		for (i = 0; i < got; i++)
-			churn.wrong +=
-				m[i].to >= 0 && !key_is(m[i].key, churn.key[*churn_bytes(b[i])]);
-		churn_copy(m, (uint32_t)got);
-		churn_end_moves(m, (uint32_t)got, false, true);
-	}
 	for (i = 0; i < got; i++) {
 		uint32_t k = path[from + (uint32_t)i];
 
@@ -235,8 +224,7 @@ static void churn_request(void)
 	for (i = 0; i < hits; i++)
 		churn_hold(b[i], path[i]);
 	if (hits < n)
-		churn_fill(space ? churn.other : CHURN_VRAM, path, hits, n - hits,
-			   !space && chance(4));
+		churn_fill(space ? churn.other : CHURN_VRAM, path, hits, n - hits);
 }
 
 /* ---- the other steps ---- */
@@ -260,14 +248,14 @@ static void churn_demote(void)
 	if (got < 0) /* in use, moving, dropped, or no room */
 		return;
 	churn_copy(m, (uint32_t)got);
-	churn_end_moves(m, (uint32_t)got, named, false);
+	churn_end_moves(m, (uint32_t)got, named);
 }
 
 static void churn_promote(void)
 {
-	struct gpc_move m[4], v[4];
+	struct gpc_move m[4];
 	uint32_t i, n = 0, space = !chance(3);
-	bool shared = space || !chance(3), save = !space && chance(3);
+	bool shared = space || !chance(3);
 	gpc_block b[4];
 	int got;
 
@@ -276,16 +264,12 @@ static void churn_promote(void)
 			b[n++] = churn.hold[i].block;
 	if (!n)
 		return;
-	got = gpc_promote(churn.c, b, n, space ? churn.other : CHURN_VRAM, m, save ? v : NULL,
-			  shared ? GPC_COPY : 0, 1000);
+	got = gpc_promote(churn.c, b, n, space ? churn.other : CHURN_VRAM, m, shared ? GPC_COPY : 0,
+			  1000);
 	if (got < 0)
 		return;
-	if (save) {
-		churn_copy(v, (uint32_t)got);
-		churn_end_moves(v, (uint32_t)got, false, true);
-	}
 	churn_copy(m, (uint32_t)got);
-	churn_end_moves(m, (uint32_t)got, true, false);
+	churn_end_moves(m, (uint32_t)got, true);
 }
 
 static void churn_drop(void)
@@ -332,7 +316,7 @@ static void churn_pool(void)
 
 static void churn_step(void)
 {
-	static const uint8_t weight[] = { 40, 20, 8, 16, 4, 2, 4, 2 };
+	static const uint8_t weight[] = { 32, 20, 16, 16, 4, 2, 4, 2 };
 	static void (*const step[])(
 		void) = { churn_request,    NULL,       churn_demote, churn_promote,
 			  churn_late_moves, churn_drop, churn_evict,  churn_clear };

@@ -22,8 +22,7 @@
 struct model_move {
 	struct gpc_move move;
 	int key;
-	bool detached; /* its key is findable nowhere */
-	bool held;     /* a reference moves along */
+	bool held; /* a reference moves along */
 	/* the act in which its key was dropped, cleared or computed anew; or 0 */
 	uint32_t stale;
 };
@@ -31,7 +30,6 @@ struct model_move {
 struct model {
 	struct {
 		bool live;
-		bool kept; /* may be live still, if the writer died in this act */
 		gpc_block block;
 	} key[KEYS];
 	uint32_t refs[POOLS][SLOTS];
@@ -43,7 +41,6 @@ struct model {
 	uint32_t act; /* 1, 2, 3, ... */
 	char op[64];
 	uint64_t done[20]; /* by kind */
-	uint64_t trimmed;  /* keys */
 };
 
 static struct model *model;
@@ -103,9 +100,9 @@ static inline void model_leaves(int i)
 	uint32_t p;
 
 	for (p = 0; p < model->npending && model->key[i].live; p++)
-		if (model->pending[p].key == i && !model->pending[p].detached)
+		if (model->pending[p].key == i)
 			move_is_stale(&model->pending[p]);
-	model->key[i].live = model->key[i].kept = false;
+	model->key[i].live = false;
 }
 
 /* The key goes, and all below it; -1 is fine. */
@@ -116,74 +113,6 @@ static inline void model_remove(int i)
 	do
 		model_leaves(i);
 	while (++i % DEEP);
-}
-
-static inline bool is_detached(int i)
-{
-	uint32_t p;
-
-	for (p = 0; p < model->npending; p++)
-		if (model->pending[p].key == i && model->pending[p].detached &&
-		    !model->pending[p].stale)
-			return !model->key[i].live;
-	return false;
-}
-
-/* The same, but by an eviction, or with a move that comes to nothing.  If the writer dies when the
- * first is gone, its successor finds a detached key below that waits for its own commit, and what
- * hangs there, in RAM, waits with it. */
-static inline void model_evicts(int i)
-{
-	bool below = false, kept;
-
-	if (i < 0)
-		return;
-	do {
-		kept = below && GPC_POOL(model->key[i].block) == RAM &&
-		       (model->key[i].live || model->key[i].kept);
-		model_leaves(i);
-		model->key[i].kept = kept;
-		below |= is_detached(i);
-	} while (++i % DEEP);
-}
-
-/* It was kept. */
-static inline void model_is_back(int i)
-{
-	uint32_t p;
-
-	for (p = 0; p < model->npending; p++)
-		if (model->pending[p].key == i && !model->pending[p].detached &&
-		    model->pending[p].stale == model->act)
-			model->pending[p].stale = 0;
-	model->key[i].live = true;
-	model->key[i].kept = false;
-}
-
-#define RAM_BLOCKS 8 /* and transit slots */
-
-/* A promotion that is given up leaves the RAM pool with more than it is to have, and the writer
- * lets the least recent go as soon as nobody holds them: in whatever act comes then. */
-static inline bool model_is_crowded(void)
-{
-	uint32_t n = 0;
-	int i;
-
-	for (i = 0; i < KEYS; i++)
-		n += model->key[i].live && GPC_POOL(model->key[i].block) == RAM;
-	for (i = 0; i < SLOTS; i++)
-		n += model->hand[RAM][i];
-	return n > RAM_BLOCKS;
-}
-
-/* It has let this one go so, and told nobody. */
-static inline void model_trims(int i)
-{
-	need(model_is_crowded() && GPC_POOL(model->key[i].block) == RAM &&
-		     !*model_refs(model->key[i].block),
-	     "key %d is lost by %s", i, model->op);
-	model_leaves(i);
-	model->trimmed++;
 }
 
 static inline void model_live(int i, gpc_block b)
@@ -216,32 +145,17 @@ static inline bool is_moving(gpc_block b)
 }
 
 /* The caller has copied. */
-static inline void add_pending(struct gpc_move m, int key, bool detached, bool held)
+static inline void add_pending(struct gpc_move m, int key, bool held)
 {
 	need(model->npending < PENDING, "too many moves");
 	take_hand(m.to);
-	model->pending[model->npending++] = (struct model_move){ m, key, detached, held, 0 };
-}
-
-/* A victim that keeps its bytes: `to` may have had a key of its own. */
-static inline void victim_moves(struct gpc_move m)
-{
-	int v = model_at(m.from);
-
-	need(v >= 0, "block 0x%x, a victim, has no key", (unsigned)m.from);
-	need(key_same(&m.key, &(gpc_key){ { model_key(v).w[0], model_key(v).w[1] } }),
-	     "a victim has another key");
-	need(!*model_refs(m.from), "a victim is referenced");
-	model_evicts(model_at(m.to));
-	crew_copy(m.from, m.to);
-	model->key[v].live = false;
-	add_pending(m, v, true, false);
+	model->pending[model->npending++] = (struct model_move){ m, key, held, 0 };
 }
 
 static inline void victim_goes(gpc_block b)
 {
 	need(!*model_refs(b), "block 0x%x was evicted and is referenced", (unsigned)b);
-	model_evicts(model_at(b));
+	model_remove(model_at(b));
 }
 
 #endif

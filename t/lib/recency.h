@@ -98,8 +98,8 @@ TAP_FN void is_found(uint32_t but, const char *when)
 /* Held, reserved, and on its way. */
 static struct {
 	gpc_block ref[64 * LONGEST], own[VRAM], room[MOVES];
-	struct gpc_move move[2 * MOVES];
-	uint32_t refs, owned, moves, demoted; /* the first moves are demotions, others detached */
+	struct gpc_move move[MOVES];
+	uint32_t refs, owned, moves;
 } held;
 
 /* ---- recency: who goes next, by stamps alone ---- */
@@ -230,24 +230,12 @@ TAP_FN void gone(int32_t at)
 	*link = now[at].next;
 }
 
-TAP_FN int32_t number_of(gpc_key k)
+/* It stays: a move that is not committed reads it. */
+TAP_FN void pin(gpc_key k)
 {
-	uint32_t i;
-
-	for (i = 0; i < KEYS && !key_is(key[i], k); i++)
-		;
-	return i < KEYS ? (int32_t)i : NOBODY;
-}
-
-/* It stays: a move that is not committed reads it, or will bring a child of it. */
-TAP_FN void pin(gpc_key k, bool parent)
-{
-	int32_t i = parent ? up[number_of(k)] : NOBODY;
 	gpc_block b;
 
-	if (parent && i == NOBODY)
-		return;
-	must(gpc_lookup(c, 0, parent ? &key[i] : &k, 1, &b, GPC_QUIET));
+	must(gpc_lookup(c, 0, &k, 1, &b, GPC_QUIET));
 	if (b >= 0)
 		now[at_of(b)].e.refs++;
 }
@@ -260,7 +248,7 @@ TAP_FN void begin_model(void)
 	walk(now);
 	link_model();
 	for (i = 0; i < held.moves; i++)
-		pin(held.move[i].key, i >= held.demoted);
+		pin(held.move[i].key);
 	heap_n[0] = heap_n[1] = 0;
 	for (at = 0; at < SLOTS; at++)
 		if (is_leaf(at))

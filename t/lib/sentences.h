@@ -8,7 +8,7 @@
 static struct out { /* every place that a call may write to */
 	gpc_block blocks[4], resident[4];
 	gpc_key keys[4], root;
-	struct gpc_move moves[4], victims[4];
+	struct gpc_move moves[4];
 	uint32_t len[4];
 	int results[4];
 	gpc_ticket t;

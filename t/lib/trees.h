@@ -170,7 +170,7 @@ TAP_FN void promote_some(void)
 	n = must(gpc_acquire(c, 0, path, (uint32_t)n, b, 0));
 	for (i = 0; i < n && GPC_POOL(b[i]) == 0; i++)
 		;
-	got = i < n ? gpc_promote(c, b + i, (uint32_t)MIN(n - i, MOVES), 0, m, NULL, 0, 1000) : 0;
+	got = i < n ? gpc_promote(c, b + i, (uint32_t)MIN(n - i, MOVES), 0, m, 0, 1000) : 0;
 	if (got > 0) {
 		must(gpc_commit(c, m, (uint32_t)got, NULL, 0, -1));
 		while (got--)

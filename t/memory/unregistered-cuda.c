@@ -53,7 +53,7 @@ static int found_in(gpc *c, uint64_t from, int pool)
 static void there_and_back(gpc *c, uint64_t from, int *down, int *up)
 {
 	gpc_block b[BLOCKS], leaf_first[BLOCKS];
-	struct gpc_move m[BLOCKS], v[BLOCKS];
+	struct gpc_move m[BLOCKS];
 	gpc_key keys[BLOCKS + 1];
 	int i;
 
@@ -66,7 +66,7 @@ static void there_and_back(gpc *c, uint64_t from, int *down, int *up)
 	*down += found_in(c, from, RAM);
 	chain_keys(c, from, BLOCKS, keys);
 	must(gpc_acquire(c, 0, keys + 1, BLOCKS, b, 0));
-	must(gpc_promote(c, b, BLOCKS, VRAM, m, v, 0, 5000));
+	must(gpc_promote(c, b, BLOCKS, VRAM, m, 0, 5000));
 	must(gpc_release(c, b, BLOCKS));
 	must(bytes_copy(c, m, BLOCKS));
 	must(gpc_commit(c, m, BLOCKS, NULL, 0, -1));

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* capacity.pml - the capacity of a RAM pool, its transit slots, and blocks that were dropped while somebody holds
- * them: writer/grant_place.c (w_room, room_for_victims), request/pool.c (gpc_pool_available), rule C6.
+ * them: writer/grant_place.c (w_room), request/pool.c (gpc_pool_available), rule C6.
  *
  * A pool has BLOCKS of capacity and TRANSIT slots more.  A slot is free, reserved, live, or dying: its key was
- * dropped, and a peer holds its bytes.  Peers reserve and publish, take references and release them, drop keys, and
- * swap: a promotion takes a key out of the pool, and the key of the VRAM block that makes room for it comes in.
+ * dropped or has moved, and a peer holds its bytes, or a section may.  Peers reserve and publish, take references and
+ * release them, drop keys, and swap: a promotion takes a key out of the pool, and then a demotion brings one in.
  *
  * The capacity counts keys: live and reserved blocks.  A dying block has no key, so it is not charged; it lies in
  * a slot, and slots that it takes away come out of the transit.  The alternative charges it.
  *
- * Proves: a reserve loses a live key only where the pool has its capacity of keys, or has no free slot; a swap only
- * where there is no free slot, since it takes a key for the one that it brings; keys are never more than the capacity and
- * the swaps that are under way; and a reserve gets at least what gpc_pool_available says, which is lower than that by
+ * Proves: a reserve or a demotion loses a live key only where the pool has its capacity of keys, or has no free slot; keys
+ * are never more than the capacity; and a reserve gets at least what gpc_pool_available says, which is lower than that by
  * the dying blocks, as far as there are transit slots for them.  When all have let go, the whole pool is free.
  *
  * RUN passes
  * RUN passes -DTRANSIT=2 -DSWAPS=3
  * RUN passes -DTRANSIT=0
- * RUN fails -DCHARGED                  dying blocks are charged: a swap loses a live key beside a free slot
+ * RUN fails -DCHARGED                  dying blocks are charged: a demotion loses a live key beside a free slot
  * RUN fails -DCHARGED_RESERVES         ... reserves alone charge them: the same of a reserve
- * RUN fails -DNO_OUTWARD               a swap may not have the transit slot of its own promotion
  * RUN fails -DAVAILABLE_LIVE           gpc_pool_available does not count dying blocks that are held */
 #ifndef BLOCKS
 #define BLOCKS 2
@@ -42,7 +40,7 @@
 
 byte state[SLOTS];
 bool held[SLOTS];               /* by a peer, LIVE or DYING */
-bool source[SLOTS];             /* of a swap that is under way: it leaves with the commit, and nobody may evict it */
+bool source[SLOTS];             /* of a promotion that is under way: it leaves with the commit, and nobody may evict it */
 byte live, reserved, dying, outward, published, swaps;
 
 #define NFREE (SLOTS - live - reserved - dying)
@@ -57,13 +55,6 @@ byte live, reserved, dying, outward, published, swaps;
 #define CHARGED_SWAP (live + reserved)
 #define CHARGED_RESERVE (live + reserved)
 #endif
-
-#ifdef NO_OUTWARD
-#define MORE 0
-#else
-#define MORE (outward < TRANSIT -> outward : TRANSIT)
-#endif
-#define LIMIT (BLOCKS + MORE)
 
 #define EVICTABLE(s) (state[s] == LIVE && !held[s] && !source[s])
 
@@ -164,7 +155,7 @@ next:		s = 0;
 	od
 }
 
-/* A key goes up, and one comes down for it. */
+/* A key goes up, and then one comes down. */
 proctype swapper()
 {
 	byte from, to, i;
@@ -179,15 +170,31 @@ proctype swapper()
 			:: else
 			fi;
 			source[from] = true;
-			outward++;
+			outward++
+		};
+		atomic {                /* the commit; a section may keep the block */
+			source[from] = false;
+			outward--;
+			live--;
 			if
-			:: NFREE > 0 && CHARGED_SWAP < LIMIT -> any_free(to)
+			:: held[from] = true
+			:: true
+			fi;
+			if
+			:: held[from] -> state[from] = DYING; dying++
+			:: else -> state[from] = FREE
+			fi
+		};
+		atomic {
+			if
+			:: NFREE > 0 && CHARGED_SWAP < BLOCKS -> any_free(to)
 			:: else ->
 				any_victim(to);
-				/* a live key goes, or the one that would have come */
-				assert(NFREE == 0);
 				if
-				:: to < SLOTS -> live--; state[to] = FREE
+				:: to < SLOTS ->
+					assert(live + reserved >= BLOCKS || NFREE == 0);
+					live--;
+					state[to] = FREE
 				:: else
 				fi
 			fi;
@@ -195,21 +202,13 @@ proctype swapper()
 			:: to < SLOTS -> state[to] = RESERVED; reserved++
 			:: else
 			fi;
-			assert(live + reserved <= BLOCKS + outward)
+			assert(live + reserved <= BLOCKS)
 		};
-		atomic {                /* both commits */
+		atomic {
 			if
 			:: to < SLOTS -> state[to] = LIVE; reserved--; live++
 			:: else
-			fi;
-			source[from] = false;
-			outward--;
-			live--;
-			if
-			:: held[from] -> state[from] = DYING; dying++
-			:: else -> state[from] = FREE
-			fi;
-			assert(live + reserved <= BLOCKS + outward)
+			fi
 		};
 next:		from = 0;
 		to = 0;

@@ -235,7 +235,7 @@ static void commit(bool releases, const char *what)
 	k[0] = key_of(c, 1);
 	k[1] = key_of(c, 2);
 	is_int(gpc_publish(c, NULL, k, low, 2, NULL, 0, 10000), 2, "%s: two blocks in RAM", what);
-	is_int(gpc_promote(c, low, 2, 0, m, NULL, 0, 10000), 2, "%s: come up", what);
+	is_int(gpc_promote(c, low, 2, 0, m, 0, 10000), 2, "%s: come up", what);
 	is_int(gpc_drop(c, low, 1, NULL, 0, 10000), 1, "%s: the first one is dropped", what);
 	leaves_slowly();
 	serve_end();

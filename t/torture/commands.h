@@ -15,14 +15,6 @@ enum {
 
 /* ---- commands without waiting for an answer ---- */
 
-/* Where the bytes of this slot go, as the answer to a command of that kind says. */
-static inline gpc_block answered_to(uint32_t op, const struct shm_command *a)
-{
-	return op == CMD_RESERVE                       ? a->reserve.to
-	       : op == CMD_DEMOTE || op == CMD_PROMOTE ? a->move.to
-						       : GPC_NONE;
-}
-
 static void take_job(gpc *c, struct op *op)
 {
 	uint32_t kind = ring_slot(c, op, 0)->op;
@@ -38,10 +30,8 @@ static void take_job(gpc *c, struct op *op)
 			continue;
 		if (kind == CMD_RESERVE || (kind == CMD_EVICT && (job.answer[0].flags & CF_TAKE)))
 			request_own(c, a->block, &sum);
-		if (answered_to(kind, a) >= 0)
-			request_own(c, answered_to(kind, a), &sum);
-		if (kind == CMD_PROMOTE && a->move.victim_to)
-			request_own(c, (gpc_block)a->move.victim_to - 1, &sum);
+		if ((kind == CMD_DEMOTE || kind == CMD_PROMOTE) && a->move.to >= 0)
+			request_own(c, a->move.to, &sum);
 	}
 	refs_account(c, &sum);
 }
@@ -60,13 +50,6 @@ static inline void send_group(struct shm_command *cmds, uint32_t n)
 static void send_reserve(void)
 {
 	struct shm_command cmd[3] = { { .op = CMD_RESERVE, .pool = VRAM } };
-
-	send_group(cmd, 3);
-}
-
-static void send_reserve_moves(void)
-{
-	struct shm_command cmd[3] = { { .op = CMD_RESERVE, .pool = VRAM, .flags = CF_MOVES } };
 
 	send_group(cmd, 3);
 }
@@ -121,9 +104,7 @@ static void prepare_promote(void)
 
 static void send_promote(void)
 {
-	struct shm_command cmd[MOST] = {
-		{ .op = CMD_PROMOTE, .move.to_pool = VRAM, .flags = CF_MOVES }
-	};
+	struct shm_command cmd[MOST] = { { .op = CMD_PROMOTE, .move.to_pool = VRAM } };
 	int i;
 
 	for (i = 0; i < job.n; i++)
@@ -143,8 +124,7 @@ static void prepare_promoted(void)
 {
 	prepare_promote();
 	if (job.n)
-		job.n = gpc_promote(boss, job.block, (uint32_t)job.n, VRAM, job.move, NULL, 0,
-				    1000);
+		job.n = gpc_promote(boss, job.block, (uint32_t)job.n, VRAM, job.move, 0, 1000);
 	need(job.n >= 0 || job.n == -ENOSPC, "promote: %s", gpc_last_error());
 	job.n = MAX(job.n, 0);
 }
@@ -356,7 +336,6 @@ static const struct command commands[] = {
 	{ "publish-known", prepare_blocks, send_publish_known, 0 },
 	{ "free", prepare_blocks, send_free, 0 },
 	{ "reserve", NULL, send_reserve, EVICTS },
-	{ "reserve-moves", NULL, send_reserve_moves, EVICTS },
 	{ "stock", NULL, send_stock, EVICTS },
 	{ "evict", NULL, send_evict, EVICTS },
 	{ "evict-take", NULL, send_evict_take, EVICTS },
@@ -367,8 +346,6 @@ static const struct command commands[] = {
 	{ "promote", prepare_promote, send_promote, EVICTS },
 	{ "commit-promote", prepare_promoted, send_commit, 0 },
 	{ "cancel-promote", prepare_promoted, send_cancel, CANCELS },
-	{ "commit-detached", prepare_detached, send_commit, 0 },
-	{ "cancel-detached", prepare_detached, send_cancel, CANCELS },
 	{ "drop", NULL, send_drop, 0 },
 	{ "clear-tag", NULL, send_clear_tag, 0 },
 	{ "clear", NULL, send_clear, 0 },

@@ -15,59 +15,25 @@ struct verdict {
 	const struct segment *s, *image; /* image: what was taken over, or NULL */
 	gpc *c;
 	struct ledger m;
-	bool evicts, lost;  /* the command in flight; anything is lost */
-	bool missed[KEYS];  /* readers did not find it at some time */
-	bool moves;         /* the command in flight: victims go to RAM */
-	bool removes;       /* the command in flight, leaf first */
-	int from;           /* pool that it evicts from, -1: it may clear */
-	uint32_t most;      /* blocks that it may evict there */
-	uint32_t spare;     /* blocks that RAM may have had too many ... */
-	bool trimmed[KEYS]; /* ... and what went for that */
+	bool evicts, lost; /* the command in flight; anything is lost */
+	bool missed[KEYS]; /* readers did not find it at some time */
+	bool removes;      /* the command in flight, leaf first */
+	int from;          /* pool that it evicts from, -1: it may clear */
+	uint32_t most;     /* blocks that it may evict there */
 	struct {
 		gpc_block to[POOLS * SLOTS];
 		uint32_t n;
 	} in_flight; /* of a commit */
 };
 
-/* A key, or a detached move, goes with what it hung below.  One that hung below a detached key
- * hangs, for a successor, below that key if it was published anew. */
-static bool goes_with_parent(const struct verdict *v, int node)
+/* A key goes with what it hung below. */
+static bool goes_with_parent(const struct verdict *v, int k)
 {
-	int up = v->m.parent[node], k = key_of_node(&v->m, node);
-
-	if (!(k % DEEP) || v->m.key[k - 1].live)
-		return false;
-	return up < 0 || (up >= KEYS && (v->evicts || ledger.key[k - 1].live));
-}
-
-static void find_trimmed(struct verdict *v)
-{
-	bool was[KEYS];
-	int k;
-
-	for (k = 0; k < KEYS; k++)
-		was[k] = v->m.key[k].live;
-	forget_trimmed(&v->m, v->s, &v->spare);
-	for (k = 0; k < KEYS; k++)
-		v->trimmed[k] |= was[k] && !v->m.key[k].live;
-}
-
-static bool is_bound(const struct segment *s, int place)
-{
-	uint32_t record = pool_record(s, GPC_BLOCK(place / SLOTS, place % SLOTS));
-
-	return record != SHM_NO_RECORD && seg_record(s, record)->source;
-}
-
-/* RAM had too many, and what hung below this one, and kept it, has been evicted. */
-static bool may_be_trimmed(const struct verdict *v, int k)
-{
-	return v->spare && GPC_POOL(v->m.key[k].block) == RAM && k % DEEP < DEEP - 1 &&
-	       v->m.key[k + 1].live && !has_key(v->s, v->m.key[k + 1].block, k + 1, LIVE);
+	return k % DEEP && !v->m.key[k - 1].live;
 }
 
 /* An ancestor of another pool was a victim: what hangs below it here keeps it from nothing, and
- * goes with it when its move does not come about, as when a move is cancelled. */
+ * goes with it. */
 static bool goes_with_victim(const struct verdict *v, int k)
 {
 	int up;
@@ -79,107 +45,32 @@ static bool goes_with_victim(const struct verdict *v, int k)
 	return false;
 }
 
-static void find_lost_key(struct verdict *v, int k, bool trims)
+static void find_lost_key(struct verdict *v, int k)
 {
 	gpc_block b = v->m.key[k].block;
 
-	if (!v->m.key[k].live || has_key(v->s, b, k, LIVE) || (trims && may_be_trimmed(v, k)))
+	if (!v->m.key[k].live || has_key(v->s, b, k, LIVE))
 		return;
 	need(v->image && (v->evicts || goes_with_parent(v, k)), "key %d is gone from block 0x%x", k,
 	     (unsigned)b);
 	need(!is_held(v->s, b) || !v->evicts || goes_with_victim(v, k),
 	     "key %d is lost and referenced", k);
-	/* a place in RAM whose victim went otherwise: no answer names it */
-	need(!has_key(v->image, b, k, LIVE) || goes_with_parent(v, k) ||
-		     (v->moves && GPC_POOL(b) == RAM),
+	need(!has_key(v->image, b, k, LIVE) || goes_with_parent(v, k),
 	     "key %d is lost, and nobody had evicted it", k);
 	key_leaves(&v->m, k);
 	v->m.key[k].live = false;
-	children_move(&v->m, k, -1);
 	v->lost = true;
-}
-
-static void find_lost_move(struct verdict *v, int place)
-{
-	gpc_block b = GPC_BLOCK(place / SLOTS, place % SLOTS);
-
-	if (!v->image || !SLOT(&v->m, b).detached || is_bound(v->s, place) ||
-	    !goes_with_parent(v, KEYS + place))
-		return;
-	SLOT(&v->m, b).detached = false;
-	SLOT(&v->m, b).stale = true;
-	children_move(&v->m, KEYS + place, -1);
 }
 
 /* Only what the dead writer had evicted already, for a command that it did not answer, and what
  * hung below. */
-static void find_all_lost(struct verdict *v, bool trims)
+static void find_lost(struct verdict *v)
 {
 	int depth, i;
 
-	for (depth = 0; depth < DEEP; depth++) {
+	for (depth = 0; depth < DEEP; depth++)
 		for (i = depth; i < KEYS; i += DEEP)
-			find_lost_key(v, i, trims);
-		for (i = 0; i < POOLS * SLOTS; i++)
-			if ((v->m.slot[i / SLOTS][i % SLOTS].key + DEEP - 1) % DEEP == depth)
-				find_lost_move(v, i);
-	}
-}
-
-static void find_lost(struct verdict *v)
-{
-	find_all_lost(v, true);
-	find_trimmed(v);
-	find_all_lost(v, false);
-}
-
-/* Is there a detached move of this node's key, to another place? */
-static bool has_twin(const struct verdict *v, const struct ledger *m, int node)
-{
-	int i;
-
-	for (i = 0; i < POOLS * SLOTS; i++)
-		if (KEYS + i != node && node_is_there(m, KEYS + i) &&
-		    key_of_node(m, KEYS + i) == key_of_node(m, node) && is_bound(v->image, i))
-			return true;
-	return false;
-}
-
-/* Below a key that the dead writer had evicted, or whose move it was cancelling, a detached key
- * keeps what hangs below it until its own commit is told that its parent is gone.  So does another
- * detached move of that key, or the key itself, published anew: a successor goes by keys. */
-static bool may_be_kept(const struct verdict *v, const struct ledger *before, int node)
-{
-	bool detached = false;
-
-	for (; node >= 0; node = before->parent[node]) {
-		bool there = node < KEYS ? has_key(v->image, before->key[node].block, node, LIVE)
-					 : is_bound(v->image, node - KEYS);
-
-		if ((!there || node >= KEYS) && has_twin(v, before, node))
-			return true;
-		if (node >= KEYS && v->m.key[key_of_node(before, node)].live)
-			return true;
-		if (!there)
-			return detached;
-		detached |= node >= KEYS;
-	}
-	return false;
-}
-
-static void find_kept(struct verdict *v)
-{
-	const struct ledger *before = still_readable ? &readable : &ledger;
-	int k;
-
-	for (k = 0; k < KEYS; k++) {
-		if (v->m.key[k].live || !before->key[k].live || !v->image ||
-		    !has_key(v->s, before->key[k].block, k, LIVE) ||
-		    !may_be_kept(v, before, before->parent[k]))
-			continue;
-		v->m.key[k].live = v->lost = true;
-		v->m.key[k].block = before->key[k].block;
-	}
+			find_lost_key(v, i);
 }
 
 static bool same_key(const uint64_t w[2], gpc_key k)

@@ -10,7 +10,6 @@
 
 static struct gpc_move moves[POOLS][SLOTS]; /* by target */
 static uint32_t course_turns;               /* since the call began */
-static uint32_t course_spare;               /* blocks that RAM had too many when it did */
 
 /* ---- calls ---- */
 
@@ -38,13 +37,6 @@ static void course_turn(void)
 static void turns_begin(void)
 {
 	course_turns = 0;
-	course_spare = ledger_excess(&ledger, &cache[0].c->seg);
-}
-
-static void turns_end(void)
-{
-	course_spare += ledger_excess(&ledger, &cache[0].c->seg);
-	forget_trimmed(&ledger, &cache[0].c->seg, &course_spare);
 }
 
 static void call_begins(struct worker *w)
@@ -53,34 +45,17 @@ static void call_begins(struct worker *w)
 	turns_begin();
 }
 
-/* A place in RAM that a victim did not need after all: no answer names what was there. */
-static void forget_places(const struct segment *s)
-{
-	int k;
-
-	for (k = 0; k < KEYS; k++)
-		if (ledger.key[k].live && GPC_POOL(ledger.key[k].block) == RAM &&
-		    !has_key(s, ledger.key[k].block, k, LIVE) && !is_held(s, ledger.key[k].block))
-			node_remove(&ledger, k);
-}
-
 static void call_ends(struct worker *w)
 {
 	struct answers a = { &w->c->seg, w->peer };
-	bool has_moves = false;
 
 	do {
 		while (seg_seat(a.s, w->peer)->tail != seg_seat(a.s, w->peer)->head)
 			course_turn();
-		while (w->acked < seg_seat(a.s, w->peer)->head) {
-			has_moves |= seg_command(a.s, w->peer, w->acked)->flags & CF_MOVES;
+		while (w->acked < seg_seat(a.s, w->peer)->head)
 			w->acked += ledger_apply(&ledger, &a, w->acked);
-		}
 		ring_turn(w->c);
 	} while (w->acked != seg_seat(a.s, w->peer)->head);
-	turns_end();
-	if (has_moves)
-		forget_places(a.s);
 	feed_read(&feed, w->c);
 }
 
@@ -133,19 +108,14 @@ static void settle_moves(struct worker *w, bool cancel, uint32_t most)
 	call_ends(w);
 }
 
-static int reserve(struct worker *w, int pool, int n, gpc_block *b, bool with_moves)
+static int reserve(struct worker *w, int pool, int n, gpc_block *b)
 {
-	struct gpc_move m[DEEP];
 	int got;
 
 	call_begins(w);
-	got = gpc_reserve(w->c, pool, (uint32_t)n, b,
-			  GPC_OPTIONS(gpc_reserve_options, .moves = with_moves ? m : NULL),
-			  draw(2) ? GPC_PARTIAL : 0, -1);
+	got = gpc_reserve(w->c, pool, (uint32_t)n, b, NULL, draw(2) ? GPC_PARTIAL : 0, -1);
 	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	call_ends(w);
-	if (with_moves)
-		remember_moves(m, got);
 	return MAX(got, 0);
 }
 
@@ -201,7 +171,7 @@ static void act_request(struct worker *w)
 		hit--;
 	if (hit == n)
 		return;
-	got = reserve(w, VRAM, n - hit, b, draw(2));
+	got = reserve(w, VRAM, n - hit, b);
 	if (draw(4))
 		settle_moves(w, !draw(4), 1 + draw(6));
 	if (got && draw(8))
@@ -269,9 +239,8 @@ static void act_demote(struct worker *w)
 static void act_promote(struct worker *w)
 {
 	int first = DEEP * some_chain(RAM), i, n, got;
-	struct gpc_move m[DEEP], victims[DEEP];
+	struct gpc_move m[DEEP];
 	gpc_block b[DEEP];
-	bool keep = draw(2);
 
 	n = acquire(w, first, DEEP, b);
 	for (i = 0; i < n && GPC_POOL(b[i]) == VRAM; i++)
@@ -281,12 +250,10 @@ static void act_promote(struct worker *w)
 	if (!got)
 		return;
 	call_begins(w);
-	got = gpc_promote(w->c, b, (uint32_t)got, VRAM, m, keep ? victims : NULL, 0, -1);
+	got = gpc_promote(w->c, b, (uint32_t)got, VRAM, m, 0, -1);
 	need(got > 0 || got == -ENOSPC, "promote: %s", gpc_last_error());
 	call_ends(w);
 	remember_moves(m, got);
-	if (keep)
-		remember_moves(victims, got);
 }
 
 static void act_commit(struct worker *w)
@@ -349,7 +316,7 @@ static void act_pool(struct worker *w)
 	need(n > VRAM || n == -ENOSPC, "pool_add: %s", gpc_last_error());
 	call_ends(w);
 	if (n > 0 && !(p.flags & GPC_POOL_CALLER))
-		reserve(w, n, 1 + (int)draw(2), b, false);
+		reserve(w, n, 1 + (int)draw(2), b);
 }
 
 static void act_section(struct worker *w)
@@ -390,7 +357,6 @@ static void act_death(struct worker *w)
 	world.gone[person[w->peer]] = true;
 	while (seg_seat(&w->c->seg, w->peer)->state != SEAT_FREE)
 		course_turn();
-	turns_end();
 	still_readable = false;
 }
 
@@ -404,7 +370,6 @@ static void act_idle(struct worker *w)
 		course_turn();
 	world.now += 21 * NS_PER_MS;
 	course_turn();
-	turns_end();
 	feed_read(&feed, w->c);
 }
 

@@ -128,20 +128,13 @@ static inline void carry(struct engine *e, const struct gpc_move *m, int n, bool
 
 static inline int room(struct engine *e, int pool, int n, gpc_block *b)
 {
-	bool keep = pool != e->w.pool && pool != stage.ram && one_in(&e->w, 2);
-	struct gpc_move m[MOST];
-	int i, results[MOST];
+	int i;
 
-	n = pool_answer(gpc_reserve(e->w.c, pool, (uint32_t)n, b,
-				    GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL),
-				    GPC_PARTIAL, some_time(&e->w)),
-			"reserve", ENOSPC);
+	n = pool_answer(
+		gpc_reserve(e->w.c, pool, (uint32_t)n, b, NULL, GPC_PARTIAL, some_time(&e->w)),
+		"reserve", ENOSPC);
 	for (i = 0; i < n; i++)
 		own(b[i], "reserve");
-	if (keep && n > 0) {
-		own_moves(m, n, "reserve that demotes");
-		carry(e, m, n, true, results);
-	}
 	count(N_RESERVED, n > 0 ? (uint64_t)n : 0);
 	return MAX(n, 0);
 }
@@ -267,24 +260,19 @@ static inline void act_spill(struct engine *e)
 	count(N_DEMOTED, (uint64_t)n);
 }
 
-/* From RAM to the engine's own VRAM, where it stays in RAM, or to the keeper's, whose victims go
- * down. */
+/* From RAM to the engine's own VRAM, where it stays in RAM, or to the keeper's. */
 static inline void fetch_images(struct engine *e, int pool, gpc_block *b, int n)
 {
-	struct gpc_move m[MOST], victim[MOST];
-	bool own = pool == e->w.pool, save = !own && one_in(&e->w, 2);
+	struct gpc_move m[MOST];
+	bool own = pool == e->w.pool;
 	int i, r, results[MOST];
 
-	r = pool_answer(gpc_promote(e->w.c, b, (uint32_t)n, pool, m, save ? victim : NULL,
+	r = pool_answer(gpc_promote(e->w.c, b, (uint32_t)n, pool, m,
 				    own && one_in(&e->w, 2) ? GPC_COPY : 0, some_time(&e->w)),
 			"promote", ENOSPC);
 	if (r <= 0)
 		return;
 	own_moves(m, r, "promote");
-	if (save) {
-		own_moves(victim, r, "promote that demotes");
-		carry(e, victim, r, true, results);
-	}
 	carry(e, m, r, true, results);
 	for (i = 0; i < r; i++)
 		if (m[i].to >= 0 && !results[i])

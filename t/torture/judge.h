@@ -126,14 +126,11 @@ static void note_command(struct verdict *v, const struct shm_command *c)
 	    c->op != CMD_PROMOTE)
 		return;
 	v->evicts = true;
-	v->moves |= c->flags & CF_MOVES;
 	v->from = c->op == CMD_RESERVE || c->op == CMD_EVICT ? c->pool
 		  : c->move.to_pool == SHM_NO_POOL           ? RAM
 							     : c->move.to_pool;
-	/* without GPC_TAKE a victim is free, and carries no operation, before the answer; RAM may
-	 * have more than its capacity, and then what was evicted does not count as room */
-	v->most +=
-		v->from == RAM || (c->op == CMD_EVICT && !(c->flags & CF_TAKE)) ? KEYS : c->count;
+	/* without GPC_TAKE a victim is free, and carries no operation, before the answer */
+	v->most += c->op == CMD_EVICT && !(c->flags & CF_TAKE) ? KEYS : c->count;
 }
 
 static bool is_gone(const struct verdict *v, int k)
@@ -144,10 +141,9 @@ static bool is_gone(const struct verdict *v, int k)
 /* Below one of another pool, which does not hold its parent back. */
 static bool hung_below_gone(const struct verdict *v, int k)
 {
-	int up = ledger.parent[k];
-
-	for (; up >= 0 && up < KEYS; up = ledger.parent[up])
-		if (GPC_POOL(ledger.key[up].block) != v->from && is_gone(v, up))
+	for (; k % DEEP; k--)
+		if (ledger.key[k - 1].live && GPC_POOL(ledger.key[k - 1].block) != v->from &&
+		    is_gone(v, k - 1))
 			return true;
 	return false;
 }
@@ -245,10 +241,8 @@ static void settle(struct verdict *v)
 		serve(v, i++);
 		need(i < SERVES, "commands are never answered");
 	}
-	v->spare = ledger_excess(&v->m, v->s);
 	if (v->image)
 		apply_in_flight(v);
-	v->spare += ledger_excess(&v->m, v->s);
 	if (v->image && i < 6 && is_lingering())
 		compare_quarantine(v);
 	/* sections end, processes exit, and nobody has to wait for the dead any more */
@@ -256,13 +250,10 @@ static void settle(struct verdict *v)
 		world.gone[person[lingering]] = true;
 	while (i < 4)
 		serve(v, i++);
-	find_kept(v);
-	find_trimmed(v);
 	find_lost(v);
 	while (!is_settled(v, why)) {
 		serve(v, i++);
 		need(i < SERVES, "never settled: %s", why);
-		find_trimmed(v);
 	}
 }
 
@@ -280,7 +271,7 @@ static void compare_readers(struct verdict *v)
 	gpc *c = cache[v->level - 1].c;
 	struct probe l;
 	gpc_block b;
-	int k, up;
+	int k;
 
 	probe_begin(&l, c, 1);
 	for (k = 0; k < KEYS; k++) {
@@ -291,14 +282,12 @@ static void compare_readers(struct verdict *v)
 		need(!v->missed[k] || !was || !is, "during recovery readers do not find key %d", k);
 		if (b < 0)
 			continue;
-		need((was && b == before->key[k].block) ||
-			     ((is || v->trimmed[k]) && b == v->m.key[k].block),
+		need((was && b == before->key[k].block) || (is && b == v->m.key[k].block),
 		     "readers find key %d in block 0x%x", k, (unsigned)b);
 		need(has_key(v->image, b, k, LIVE) || has_key(v->image, b, k, DYING),
 		     "readers find key %d in block 0x%x, which has it not", k, (unsigned)b);
-		up = before->parent[k];
-		need(v->level > 1 || !v->removes || !was || up < 0 || up >= KEYS ||
-			     probe_one(&l, &ledger_key[up]) >= 0,
+		need(v->level > 1 || !v->removes || !was || !(k % DEEP) ||
+			     probe_one(&l, &ledger_key[k - 1]) >= 0,
 		     "readers find key %d, whose parent is gone", k);
 	}
 }

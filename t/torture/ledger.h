@@ -3,8 +3,7 @@
  *
  * The ledger is a value.  ledger_apply() takes commands of a ring with their answers into it:
  * those that the writer gave, or those that its successor gave in its place.  Keys hang in
- * chains; a detached key (its block was given away, its bytes wait for the commit of a move)
- * keeps what hangs below it. */
+ * chains: what is live has its parent. */
 #ifndef GPC_T_LEDGER_H
 #define GPC_T_LEDGER_H
 
@@ -17,7 +16,6 @@
 #define KEYS   (CHAINS * DEEP)
 #define POOLS  4
 #define SLOTS  16
-#define NODES  (KEYS + POOLS * SLOTS) /* live keys, and places of detached moves */
 #define RAM    0
 #define VRAM   1
 
@@ -27,12 +25,11 @@ struct ledger {
 		gpc_block block;
 	} key[KEYS];
 	struct {
-		uint8_t owner;        /* peer + 1, of a reservation */
-		uint8_t key;          /* + 1, of a move's target */
-		bool detached, stale; /* stale: its commit must fail */
+		uint8_t owner; /* peer + 1, of a reservation */
+		uint8_t key;   /* + 1, of a move's target */
+		bool stale;    /* its commit must fail */
 		gpc_block from;
 	} slot[POOLS][SLOTS];
-	int16_t parent[NODES]; /* node above, or -1 */
 	struct {
 		bool ready;
 		uint8_t owner, caller;
@@ -64,11 +61,6 @@ static inline int key_number(const uint64_t w[2])
 
 #define SLOT(m, b) ((m)->slot[GPC_POOL(b)][GPC_SLOT(b)])
 
-static inline int node_of_slot(gpc_block b)
-{
-	return KEYS + GPC_POOL(b) * SLOTS + GPC_SLOT(b);
-}
-
 static inline int ledger_at(const struct ledger *m, gpc_block b)
 {
 	int k;
@@ -79,20 +71,6 @@ static inline int ledger_at(const struct ledger *m, gpc_block b)
 	return -1;
 }
 
-static inline bool node_is_there(const struct ledger *m, int node)
-{
-	int at = node - KEYS;
-
-	return at < 0 ? m->key[node].live : m->slot[at / SLOTS][at % SLOTS].detached;
-}
-
-static inline int key_of_node(const struct ledger *m, int node)
-{
-	int at = node - KEYS;
-
-	return at < 0 ? node : m->slot[at / SLOTS][at % SLOTS].key - 1;
-}
-
 /* Moves of this key's block must fail. */
 static inline void key_leaves(struct ledger *m, int k)
 {
@@ -100,65 +78,26 @@ static inline void key_leaves(struct ledger *m, int k)
 
 	for (p = 0; m->key[k].live && p < POOLS; p++)
 		for (s = 0; s < SLOTS; s++)
-			if (m->slot[p][s].key == k + 1 && !m->slot[p][s].detached &&
-			    m->slot[p][s].from == m->key[k].block)
+			if (m->slot[p][s].key == k + 1 && m->slot[p][s].from == m->key[k].block)
 				m->slot[p][s].stale = true;
 }
 
-/* A live key goes, or a detached move is forgotten, and all below. */
-static inline void node_remove(struct ledger *m, int node)
+/* A key goes, and all below it; -1 is fine. */
+static inline void key_remove(struct ledger *m, int k)
 {
-	int i, at = node - KEYS;
-
-	if (node < 0 || !node_is_there(m, node))
+	if (k < 0)
 		return;
-	if (at < 0) {
-		key_leaves(m, node);
-		m->key[node].live = false;
-	} else {
-		m->slot[at / SLOTS][at % SLOTS].detached = false;
-		m->slot[at / SLOTS][at % SLOTS].stale = true;
-	}
-	for (i = 0; i < NODES; i++)
-		if (m->parent[i] == node)
-			node_remove(m, i);
-	for (i = 0; i < NODES; i++)
-		if (m->parent[i] == node)
-			m->parent[i] = -1;
-}
-
-static inline void children_move(struct ledger *m, int from, int to)
-{
-	int i;
-
-	for (i = 0; i < NODES; i++)
-		if (m->parent[i] == from)
-			m->parent[i] = (int16_t)to;
+	do {
+		key_leaves(m, k);
+		m->key[k].live = false;
+	} while (++k % DEEP);
 }
 
 static inline void key_lives(struct ledger *m, int k, gpc_block b)
 {
 	key_leaves(m, k);
-	if (!m->key[k].live)
-		m->parent[k] = k % DEEP && m->key[k - 1].live ? (int16_t)(k - 1) : -1;
 	m->key[k].live = true;
 	m->key[k].block = b;
-}
-
-/* A detached move will not be committed: what hangs below it goes, or moves to the key where
- * that is live. */
-static inline void detached_ends(struct ledger *m, gpc_block target)
-{
-	int node = node_of_slot(target), k = SLOT(m, target).key - 1, i;
-	bool any = false;
-
-	if (!SLOT(m, target).detached)
-		return;
-	for (i = 0; i < NODES; i++)
-		any |= node_is_there(m, i) && m->parent[i] == node;
-	if (any && m->key[k].live)
-		children_move(m, node, k);
-	node_remove(m, node);
 }
 
 static inline void slot_give(struct ledger *m, gpc_block b, uint32_t peer)
@@ -171,7 +110,6 @@ static inline void slot_give(struct ledger *m, gpc_block b, uint32_t peer)
 
 static inline void slot_free(struct ledger *m, gpc_block b)
 {
-	detached_ends(m, b);
 	memset(&SLOT(m, b), 0, sizeof(SLOT(m, b)));
 }
 
@@ -188,27 +126,7 @@ static bool (*ledger_is_held)(const struct segment *s, gpc_block b);
 static inline void victim_goes(struct ledger *m, const struct answers *a, gpc_block b)
 {
 	need(!ledger_is_held(a->s, b), "block 0x%x was evicted and is referenced", (unsigned)b);
-	node_remove(m, ledger_at(m, b));
-}
-
-/* Its bytes go from block to block; its key is findable nowhere meanwhile. */
-static inline void victim_moves(struct ledger *m, const struct answers *a, gpc_block from,
-				gpc_block to)
-{
-	int k = ledger_at(m, from);
-
-	need(k >= 0, "block 0x%x, a victim, has no key", (unsigned)from);
-	victim_goes(m, a, to);
-	need(m->key[k].live, "a victim went for the sake of its own copy");
-	need(!ledger_is_held(a->s, from), "block 0x%x, a victim, is held", (unsigned)from);
-	slot_give(m, to, a->peer);
-	SLOT(m, to).key = (uint8_t)(k + 1);
-	SLOT(m, to).detached = true;
-	SLOT(m, to).from = from;
-	m->parent[node_of_slot(to)] = m->parent[k];
-	children_move(m, k, node_of_slot(to));
-	key_leaves(m, k);
-	m->key[k].live = false;
+	key_remove(m, ledger_at(m, b));
 }
 
 static inline void move_begins(struct ledger *m, const struct answers *a, gpc_block from,
@@ -222,44 +140,20 @@ static inline void move_begins(struct ledger *m, const struct answers *a, gpc_bl
 	SLOT(m, to).from = from;
 }
 
-/* Those that move, or those that go.  One that a dead writer had taken may go above one that its
- * successor moves, with a detached move between them: this one is not lost with it. */
-static inline void apply_victims(struct ledger *m, const struct answers *a,
-				 const struct shm_command *head, uint64_t at, bool moving)
-{
-	const struct shm_command *c;
-	gpc_block from, to;
-	int i;
-
-	for (i = 0; i < head->result; i++) {
-		c = seg_command(a->s, a->peer, at + (uint64_t)i);
-		if (head->op == CMD_RESERVE || head->op == CMD_EVICT) {
-			from = c->block;
-			to = head->op == CMD_RESERVE ? c->reserve.to : GPC_NONE;
-		} else {
-			from = c->move.to;
-			to = (gpc_block)c->move.victim_to - 1;
-		}
-		if (moving != (to >= 0))
-			continue;
-		if (moving)
-			victim_moves(m, a, from, to);
-		else
-			victim_goes(m, a, from);
-	}
-}
-
 static inline void apply_group(struct ledger *m, const struct answers *a,
 			       const struct shm_command *head, uint64_t at)
 {
+	bool moves = head->op == CMD_DEMOTE || head->op == CMD_PROMOTE;
 	const struct shm_command *c;
 	int i;
 
-	apply_victims(m, a, head, at, true);
-	apply_victims(m, a, head, at, false);
 	for (i = 0; i < head->result; i++) {
 		c = seg_command(a->s, a->peer, at + (uint64_t)i);
-		if (head->op == CMD_DEMOTE || head->op == CMD_PROMOTE)
+		victim_goes(m, a, moves ? c->move.to : c->block);
+	}
+	for (i = 0; i < head->result; i++) {
+		c = seg_command(a->s, a->peer, at + (uint64_t)i);
+		if (moves)
 			move_begins(m, a, c->block, c->move.to);
 		else if (head->op == CMD_RESERVE || (head->flags & CF_TAKE))
 			slot_give(m, c->block, a->peer);
@@ -269,8 +163,7 @@ static inline void apply_group(struct ledger *m, const struct answers *a,
 static inline void apply_commit(struct ledger *m, const struct answers *a,
 				const struct shm_command *c)
 {
-	bool cancel = c->flags & CF_CANCEL, detached = SLOT(m, c->commit.to).detached;
-	bool stale = SLOT(m, c->commit.to).stale;
+	bool cancel = c->flags & CF_CANCEL, stale = SLOT(m, c->commit.to).stale;
 	int k = SLOT(m, c->commit.to).key - 1;
 
 	need(k >= 0 && SLOT(m, c->commit.to).owner == a->peer + 1, "no move to block 0x%x",
@@ -281,20 +174,13 @@ static inline void apply_commit(struct ledger *m, const struct answers *a,
 			    : c->result == -ESTALE || c->result == -EEXIST ||
 				      c->result == -ENOENT || (m->full && c->result == -EAGAIN),
 		     "commit answers %d", c->result);
-		need(cancel || detached || stale, "commit of key %d answers %d: its source is live",
-		     k, c->result);
-		/* -ESTALE, since a writer died after it had handed them on */
-		if (detached && !cancel && m->key[k].live &&
-		    (c->result == -EEXIST || c->result == -ESTALE))
-			children_move(m, node_of_slot(c->commit.to), k);
+		need(cancel || stale, "commit of key %d answers %d: its source is live", k,
+		     c->result);
 		slot_free(m, c->commit.to);
 		return;
 	}
 	need(!stale, "key %d is back, though it was cleared or dropped", k);
-	need(!detached || !m->key[k].live, "key %d is live twice", k);
 	key_lives(m, k, c->commit.to);
-	if (detached)
-		children_move(m, node_of_slot(c->commit.to), k);
 	memset(&SLOT(m, c->commit.to), 0, sizeof(SLOT(m, c->commit.to)));
 }
 
@@ -336,19 +222,12 @@ static inline void apply_publish(struct ledger *m, const struct answers *a,
 
 static inline void apply_clear(struct ledger *m, const struct shm_command *c)
 {
-	int k, p, s;
+	int k;
 
 	for (k = 0; k < KEYS; k++)
 		if (m->key[k].live && (!c->clear.tag || key_tag(k) == c->clear.tag) &&
 		    (c->pool == SHM_NO_POOL || GPC_POOL(m->key[k].block) == c->pool))
-			node_remove(m, k);
-	for (p = 0; p < POOLS; p++)
-		for (s = 0; s < SLOTS; s++)
-			if (m->slot[p][s].detached && (c->pool == SHM_NO_POOL || p == c->pool) &&
-			    (!c->clear.tag || key_tag(m->slot[p][s].key - 1) == c->clear.tag)) {
-				detached_ends(m, GPC_BLOCK(p, s));
-				m->slot[p][s].stale = true;
-			}
+			key_remove(m, k);
 }
 
 /* What its owner had reserved goes with a pool, or all of what is the caller's. */
@@ -361,26 +240,6 @@ static inline void pool_goes(struct ledger *m, int p, bool dead)
 		    (dead || m->pool[p].caller))
 			slot_free(m, GPC_BLOCK(p, s));
 	m->pool[p].ready = false;
-}
-
-/* RAM has so many blocks more than its capacity, and one for each promotion that is under way: as
- * many of its least recent keys go by themselves (rule C6). */
-static inline uint32_t ledger_excess(const struct ledger *m, const struct segment *s)
-{
-	const struct shm_pool *d = seg_pool(s, RAM);
-	uint32_t slots = (uint32_t)d->range, charged = 0, out = 0, limit;
-	int k, p, i;
-
-	for (k = 0; k < KEYS; k++)
-		charged += m->key[k].live && GPC_POOL(m->key[k].block) == RAM;
-	for (p = 0; p < POOLS; p++)
-		for (i = 0; i < SLOTS; i++) {
-			charged += p == RAM && m->slot[p][i].owner;
-			out += p != RAM && m->slot[p][i].key && !m->slot[p][i].detached &&
-			       GPC_POOL(m->slot[p][i].from) == RAM;
-		}
-	limit = d->blocks + MIN(slots - d->blocks, out);
-	return charged > limit ? charged - limit : 0;
 }
 
 static inline void apply_pool(struct ledger *m, const struct answers *a, int p)
@@ -427,7 +286,7 @@ static inline uint64_t ledger_apply(struct ledger *m, const struct answers *a, u
 		return 1;
 	case CMD_DROP:
 		need(c->result == 0 || c->result == 1, "drop answers %d", c->result);
-		node_remove(m, ledger_at(m, c->block));
+		key_remove(m, ledger_at(m, c->block));
 		return 1;
 	case CMD_CLEAR:
 		need(c->result >= 0, "clear answers %d", c->result);

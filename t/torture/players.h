@@ -68,28 +68,6 @@ static bool has_key(const struct segment *s, gpc_block b, int k, uint32_t state)
 	       r->key[1] == ledger_key[k].w[1];
 }
 
-/* Keys of RAM, of no more than *spare, that went because it had too many: leaves that nobody
- * holds. */
-static void forget_trimmed(struct ledger *m, const struct segment *s, uint32_t *spare)
-{
-	bool again;
-	int k;
-
-	do {
-		again = false;
-		for (k = KEYS - 1; k >= 0 && *spare; k--) {
-			gpc_block b = m->key[k].block;
-
-			if (!m->key[k].live || GPC_POOL(b) != RAM || has_key(s, b, k, LIVE) ||
-			    is_held(s, b) || (k % DEEP < DEEP - 1 && m->key[k + 1].live))
-				continue;
-			node_remove(m, k);
-			again = true;
-			--*spare;
-		}
-	} while (again);
-}
-
 /* ---- the feed ---- */
 
 static void feed_change(struct feed *f, const struct gpc_event *ch)

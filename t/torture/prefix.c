@@ -144,7 +144,6 @@ static void sequence_begin(void)
 	int i;
 
 	memset(&ledger, 0, sizeof(ledger));
-	memset(ledger.parent, 0xff, sizeof(ledger.parent));
 	memset(recorder, 0, sizeof(recorder));
 	memset(&feed, 0, sizeof(feed));
 	memset(feed.at, 0xff, sizeof(feed.at));
@@ -253,28 +252,6 @@ static void print_kinds(void)
 	}
 }
 
-/* What was wrong once. */
-static void sequences_found(void)
-{
-	static const struct {
-		uint64_t seed, sequence;
-	} found[] = {
-		{ 101, 455 },    /* a move renamed one of two entries of a relocation */
-		{ 103, 436 },    /* promoted while its parent was on its way to RAM */
-		{ 9002, 8057 },  /* below what a dead writer had dropped */
-		{ 4002, 327 },   /* detached twice, and the owner of one move died */
-		{ 13301, 1346 }, /* referenced in RAM, below a victim of VRAM */
-	};
-	uint64_t seed = opt.seed;
-	size_t i;
-
-	for (i = 0; i < sizeof(found) / sizeof(*found); i++) {
-		opt.seed = found[i].seed;
-		sequence(found[i].sequence);
-	}
-	opt.seed = seed;
-}
-
 static int body(void)
 {
 	time_t end = time(NULL) + opt.seconds;
@@ -291,8 +268,6 @@ static int body(void)
 #else
 	recorder_begin();
 #endif
-	if (!opt.is_long && !opt.only)
-		sequences_found();
 	for (i = opt.sequence; opt.seconds ? time(NULL) < end : n < opt.sequences; i++, n++) {
 		sequence(i);
 		if (opt.is_long && n % 500 == 499)

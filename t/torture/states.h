@@ -93,16 +93,14 @@ static void state_full(void)
 	must_be(gpc_acquire(boss, 0, k, 2, b, 0), 2);
 }
 
-/* Two keys are detached, one is on its way to RAM. */
-static void state_detached(void)
+/* A key is on its way to RAM, another one has come there. */
+static void state_moving(void)
 {
-	struct gpc_move m[2], d;
-	gpc_block b[2];
+	struct gpc_move m, d;
 
 	state_full();
-	must_be(gpc_reserve(boss, VRAM, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
-			    1000),
-		2);
+	must_be(gpc_demote(boss, VRAM, RAM, NULL, 1, &m, 0, 1000), 1);
+	must_be(gpc_commit(boss, &m, 1, NULL, 0, -1), 1);
 	must_be(gpc_demote(boss, VRAM, RAM, NULL, 1, &d, 0, 1000), 1);
 }
 
@@ -190,7 +188,7 @@ struct table_state {
 
 static const struct table_state states[] = {
 	{ "empty", "none", state_empty },     { "half", "none", state_half },
-	{ "full", "none", state_full },       { "detached", "none", state_detached },
+	{ "full", "none", state_full },       { "moving", "none", state_moving },
 	{ "crowded", "none", state_crowded }, { "dead", "none", state_dead },
 	{ "mirror", "host", state_full },
 };

@@ -101,7 +101,7 @@ static void comes_up(struct me *m, gpc_block *at, const gpc_key *keys, uint32_t 
 	for (k = 0; k < n; k++)
 		if (GPC_POOL(at[k]) == 1)
 			low[nlow++] = at[k];
-	got = nlow ? gpc_promote(m->c, low, nlow, 0, moves, NULL, 0, 1000) : 0;
+	got = nlow ? gpc_promote(m->c, low, nlow, 0, moves, 0, 1000) : 0;
 	for (i = 0; i < got; i++) {
 		if (moves[i].to < 0)
 			continue;

@@ -207,23 +207,14 @@ static inline int take_own(struct worker *w, int n, gpc_block *b)
 static inline int reserve(struct worker *w, int n, gpc_block *b)
 {
 	uint32_t flags = one_in(w, 2) ? GPC_PARTIAL : 0;
-	bool keep = !w->caller && one_in(w, 2);
-	struct gpc_move m[DEEP];
-	int i, results[DEEP];
+	int i;
 
 	if (w->caller)
 		return take_own(w, n, b);
-	n = answer(gpc_reserve(w->c, w->pool, (uint32_t)n, b,
-			       GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL), flags,
-			       some_time(w)),
-		   "reserve", ENOSPC, 0);
+	n = answer(gpc_reserve(w->c, w->pool, (uint32_t)n, b, NULL, flags, some_time(w)), "reserve",
+		   ENOSPC, 0);
 	for (i = 0; i < n; i++)
 		own(b[i], "reserve");
-	if (keep && n > 0) {
-		own_moves(m, n, "reserve that demotes");
-		linger(w);
-		commit(w, m, n, results, one_in(w, 8));
-	}
 	count(N_RESERVED, n > 0 ? (uint64_t)n : 0);
 	return n > 0 ? n : 0;
 }
@@ -306,8 +297,8 @@ static inline void compute(struct worker *w, int chain, int from, int n)
 /* What a chain has in RAM comes up, with references; b[] names where they are. */
 static inline void fetch(struct worker *w, int chain, int n, gpc_block *b)
 {
-	struct gpc_move m[DEEP], victims[DEEP];
-	bool keep = stage.engines && one_in(w, 2), save = one_in(w, 2), cancel = one_in(w, 8);
+	struct gpc_move m[DEEP];
+	bool keep = stage.engines && one_in(w, 2), cancel = one_in(w, 8);
 	gpc_block low[DEEP];
 	int i, r, which[DEEP], results[DEEP], count_low = 0;
 
@@ -318,14 +309,10 @@ static inline void fetch(struct worker *w, int chain, int n, gpc_block *b)
 		}
 	if (!count_low || w->caller)
 		return;
-	r = answer(gpc_promote(w->c, low, (uint32_t)count_low, w->pool, m, save ? victims : NULL,
-			       keep ? GPC_COPY : 0, some_time(w)),
+	r = answer(gpc_promote(w->c, low, (uint32_t)count_low, w->pool, m, keep ? GPC_COPY : 0,
+			       some_time(w)),
 		   "promote", ENOSPC, ESTALE);
 	own_moves(m, r, "promote");
-	if (save && r > 0) {
-		own_moves(victims, r, "promote that demotes");
-		commit(w, victims, r, results, one_in(w, 8));
-	}
 	linger(w);
 	commit(w, m, r > 0 ? r : 0, results, cancel);
 	for (i = 0; i < r && !cancel; i++)

@@ -157,6 +157,7 @@ static int show_result(struct run *run)
 /* With a device that cannot be opened, there is no use in asking it for memory. */
 static int make_cache(struct run *run)
 {
+	run->a.up = run->a.ram && !run->a.fetch ? PROMOTE_BATCH : 0;
 	return disk_plan(run) || own_start_writer(run) || make_job(run) || cache_try_device(run) ||
 			       own_start_keeper(run) || own_make_ram(run) || cache_look(run)
 		       ? -1

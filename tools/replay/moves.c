@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks that move: victims go down to RAM, hits come up from it.
+/* Blocks that move: those that go next go down to RAM, ahead of demand, and hits come up from it.
  * Tests: t/837-replay-disk.t t/833-replay-pools.t */
 #include "config.h"
 
@@ -27,7 +27,7 @@ static int by_key(const void *a, const void *b)
 	return memcmp(a, b, sizeof(gpc_key));
 }
 
-/* In a cache that others fill as well, victims may be theirs, with no bytes of ours to
+/* In a cache that others fill as well, blocks that go down may be theirs, with no bytes of ours to
  * verify.  Asked only when the bytes are not those of the key. */
 static bool is_of_trace(struct worker *w, const gpc_key *key)
 {
@@ -48,24 +48,7 @@ static bool is_of_trace(struct worker *w, const gpc_key *key)
 	return bsearch(key, w->known, n, sizeof(*w->known), by_key);
 }
 
-/* ---- victims and promotion ---- */
-
-/* Victims came leaf first: their parents are at the end, and are committed first. */
-static int commit_victims(struct worker *w, const struct gpc_move *moves, uint32_t n)
-{
-	uint32_t batch;
-	int r, done = 0;
-
-	while (n) {
-		batch = n < RING_BATCH ? n : RING_BATCH;
-		n -= batch;
-		r = commit(w, moves + n, batch);
-		if (r < 0)
-			return r;
-		done += r;
-	}
-	return done;
-}
+/* ---- down ---- */
 
 static int copy(struct worker *w, const struct gpc_move *moves, uint32_t n)
 {
@@ -74,44 +57,81 @@ static int copy(struct worker *w, const struct gpc_move *moves, uint32_t n)
 	return r < 0 ? worker_fail_payload(w, r, "copy") : 0;
 }
 
-int moves_demote(struct worker *w, struct gpc_move *moves, uint32_t n)
+/* Copy these down, and commit: how many went, or a negative errno. */
+static int move_down(struct worker *w, uint32_t n)
 {
-	uint32_t m = 0, wrong = 0;
-	int r;
+	uint32_t wrong = 0;
+	int r = copy(w, w->moves, n);
 
-	for (uint32_t i = 0; i < n; i++)
-		if (moves[i].to >= 0)
-			moves[m++] = moves[i];
-	r = m ? copy(w, moves, m) : 0;
 	if (r < 0)
 		return r;
-	for (uint32_t i = 0; i < m; i++)
-		wrong += w->bad[i] && is_of_trace(w, &moves[i].key);
+	for (uint32_t i = 0; i < n; i++)
+		wrong += w->bad[i] && is_of_trace(w, &w->moves[i].key);
 	worker_wrong(w, wrong);
-	r = commit_victims(w, moves, m);
+	r = commit(w, w->moves, n);
 	if (r > 0)
 		w->counts.demoted += (uint64_t)r;
 	return r;
 }
 
+/* Up to n of the least recent that nobody holds: how many went, 0 when none can. */
+static int demote(struct worker *w, uint32_t n)
+{
+	struct patience p = { 0 };
+	int began;
+
+	do {
+		began = gpc_demote(w->c, w->vram, w->job->ram, NULL, n, w->moves, 0, -1);
+	} while (worker_again(w, &p, began));
+	if (began == -ENOSPC || began == -ESTALE)
+		return 0;
+	if (began < 0)
+		return worker_fail(w, began, "demote");
+	return began ? move_down(w, (uint32_t)began) : 0;
+}
+
+int moves_make_room(struct worker *w, uint32_t n)
+{
+	struct gpc_pool vram = { .size = sizeof(vram) };
+	uint64_t used;
+	int r;
+
+	if (w->job->ram < 0 || w->job->fetch)
+		return 0;
+	r = gpc_pool_get(w->c, w->vram, &vram);
+	if (r < 0)
+		return worker_fail(w, r, "pool");
+	used = (uint64_t)vram.live + vram.reserved + n;
+	while (used > w->job->fill) {
+		uint64_t over = used - w->job->fill;
+
+		r = demote(w, over < RING_BATCH ? (uint32_t)over : RING_BATCH);
+		if (r <= 0)
+			return r;
+		used -= (uint32_t)r;
+	}
+	return 0;
+}
+
+/* ---- up ---- */
+
 /* Begin, copy, commit; held[] names the VRAM blocks afterwards.  Returns how many
  * moves began, 0 when there is no room, or a negative errno. */
 static int promote_batch(struct worker *w, gpc_block *held, uint32_t n)
 {
-	struct gpc_move moves[PROMOTE_BATCH], victims[PROMOTE_BATCH];
+	struct gpc_move moves[PROMOTE_BATCH];
 	struct patience p = { 0 };
-	int began, r;
+	int began, r = n > w->job->up ? moves_make_room(w, n - w->job->up) : 0;
 
+	if (r < 0)
+		return r;
 	do {
-		began = gpc_promote(w->c, held, n, w->vram, moves, victims, 0, -1);
+		began = gpc_promote(w->c, held, n, w->vram, moves, 0, -1);
 	} while (worker_again(w, &p, began));
 	if (began == -ENOSPC || began == -ESTALE || began == 0)
 		return 0;
 	if (began < 0)
 		return worker_fail(w, began, "promote");
-	r = moves_demote(w, victims, (uint32_t)began);
-	if (r < 0)
-		return r;
 	r = copy(w, moves, (uint32_t)began);
 	if (r < 0)
 		return r;
@@ -124,7 +144,8 @@ static int promote_batch(struct worker *w, gpc_block *held, uint32_t n)
 	for (int i = 0; i < began; i++)
 		if (!w->results[i])
 			held[i] = moves[i].to;
-	return began;
+	r = moves_make_room(w, 0);
+	return r < 0 ? r : began;
 }
 
 int moves_promote(struct worker *w, uint32_t hits)

@@ -103,7 +103,7 @@ static void say(struct command *c, const char *option, const char *value)
 static void say_pools(struct command *c, struct words *w, const struct args *a)
 {
 	if (!a->in_pools) {
-		say(c, "--vram-blocks", number(w, a->vram));
+		say(c, "--vram-blocks", number(w, a->vram + a->up));
 		say(c, "--ram-blocks", number(w, a->ram));
 		return;
 	}
@@ -113,7 +113,7 @@ static void say_pools(struct command *c, struct words *w, const struct args *a)
 		say(c, "--max-pools", number(w, a->workers + POOLS_BESIDE));
 		return;
 	}
-	say(c, "--max-blocks", number(w, a->vram + a->ram + a->spare + TRANSIT + a->disk));
+	say(c, "--max-blocks", number(w, a->vram + a->up + a->ram + a->spare + TRANSIT + a->disk));
 	if (!a->ram)
 		return;
 	say(c, "--ram-blocks", number(w, a->ram + a->spare));
@@ -151,7 +151,7 @@ static void say_keeper(struct command *c, struct words *w, const struct run *run
 
 	say(c, "--keep", NULL);
 	say(c, "--device", a->device);
-	say(c, "--vram-blocks", number(w, a->vram));
+	say(c, "--vram-blocks", number(w, a->vram + a->up));
 	say(c, "--block-bytes", number(w, a->payload));
 	say(c, "--pieces", number(w, a->pieces));
 	if (a->ram)

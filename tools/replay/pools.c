@@ -156,7 +156,9 @@ int pools_look(struct run *run, gpc *c)
 	if (job->ram >= 0 && gpc_pool_get(c, job->ram, &ram) < 0)
 		ram = (struct gpc_pool){ .number = job->ram };
 	ram.blocks -= (uint32_t)(run->a.spare < ram.blocks ? run->a.spare : ram.blocks);
-	if (cache_same(run, "VRAM blocks", run->a.vram_given, &run->a.vram, vram.blocks) ||
+	job->up = (uint32_t)(run->a.up < vram.blocks ? run->a.up : 0);
+	job->fill = vram.blocks - job->up;
+	if (cache_same(run, "VRAM blocks", run->a.vram_given, &run->a.vram, job->fill) ||
 	    cache_same(run, "RAM blocks", run->a.ram_given, &run->a.ram, ram.blocks))
 		return -1;
 	return run->a.in_pools ? look_at_memory(run, c, &vram, &ram) : 0;

@@ -96,6 +96,10 @@ struct job_pool {
 	uint32_t slots, kind;
 }; /* first: payload slot */
 
+/* Hits come up so many at a time.  A cache of our own has as many blocks of VRAM beside
+ * --vram-blocks: they come up before others go down in their place, so nothing is lost in between. */
+#define PROMOTE_BATCH 32u
+
 struct job_line {
 	uint64_t done, starts;
 	uint64_t pad[6];
@@ -112,6 +116,7 @@ struct job {
 	uint32_t tag, group;                       /* of what is published */
 	uint32_t spaces;                           /* to look in */
 	int32_t vram, ram;                         /* pool to fill; its RAM pool, or -1 */
+	uint32_t fill, up;                         /* blocks of it to fill; kept free beside them */
 	uint64_t refs, slots;                      /* slots: of the payload */
 	uint64_t limit;                            /* requests that each worker may do for now */
 	struct job_pool pool[GPC_MAX_POOLS + 1];
@@ -171,6 +176,7 @@ struct args {
 	const char *trace, *name, *dir, *device, *plot, *disk_path;
 	uint64_t workers, vram, ram, tokens, payload, pieces, kills;
 	uint64_t disk, restarts, spare; /* spare: blocks of RAM beside `ram` */
+	uint64_t up;                    /* blocks of VRAM beside `vram` */
 	bool vram_given, ram_given, tokens_given, payload_given, json;
 	bool in_pools; /* the payload, on the device */
 	bool fetch;    /* a pool of it for each worker */

@@ -14,22 +14,17 @@
 /* Up to n blocks, ready to be written; fewer or none when the rest is in use. */
 static int reserve(struct worker *w, uint32_t n)
 {
-	struct gpc_move *moves = w->job->ram < 0 || w->job->fetch ? NULL : w->moves;
-	int vram = w->vram;
 	struct patience p = { 0 };
-	int got, r;
+	int got = moves_make_room(w, n);
 
+	if (got < 0)
+		return got;
 	do {
-		got = gpc_reserve(w->c, vram, n, w->fresh,
-				  GPC_OPTIONS(gpc_reserve_options, .moves = moves), GPC_PARTIAL,
-				  -1);
+		got = gpc_reserve(w->c, w->vram, n, w->fresh, NULL, GPC_PARTIAL, -1);
 	} while (worker_again(w, &p, got));
 	if (got == -ENOSPC)
 		return 0;
-	if (got < 0)
-		return worker_fail(w, got, "reserve");
-	r = moves ? moves_demote(w, moves, (uint32_t)got) : 0;
-	return r < 0 ? r : got;
+	return got < 0 ? worker_fail(w, got, "reserve") : got;
 }
 
 /* fresh[at .. at + n), block `first` of the request being fresh[0].  Submitted once; the

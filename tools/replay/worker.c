@@ -83,13 +83,13 @@ static int attach_job(struct worker *w)
 static int make_arrays(struct worker *w)
 {
 	size_t n = w->job->longest + 1;
-	size_t results = n > PROMOTE_BATCH ? n : PROMOTE_BATCH;
+	size_t results = n > RING_BATCH ? n : RING_BATCH;
 
 	w->chain = calloc(n + 1, sizeof(*w->chain));
 	w->held = calloc(2 * n, sizeof(*w->held));
 	w->fresh = calloc(n, sizeof(*w->fresh));
 	w->resident = calloc(n, sizeof(*w->resident));
-	w->moves = calloc(n, sizeof(*w->moves));
+	w->moves = calloc(RING_BATCH, sizeof(*w->moves));
 	w->results = calloc(results, sizeof(*w->results));
 	w->bad = calloc(results, sizeof(*w->bad));
 	w->claims = calloc(n, sizeof(*w->claims));

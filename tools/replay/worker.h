@@ -3,7 +3,7 @@
  *
  *   worker.c    its life: attach, replay its requests, report
  *   request.c   one request, as an engine would serve it
- *   moves.c     victims that go down, hits that come up
+ *   moves.c     blocks that go down ahead of demand, hits that come up
  *   fetch.c     the same with a pool of VRAM of its own, by gpc_fetch and gpc_spill_ahead
  *   after.c     what is left by a worker that was killed */
 #ifndef GPC_TOOLS_WORKER_H
@@ -11,10 +11,7 @@
 
 #include "tools/replay/replay.h"
 
-enum {
-	PROMOTE_BATCH = 32, /* well below a RAM pool's transit slots */
-	RING_BATCH = 1024,  /* well below what one command may name */
-};
+enum { RING_BATCH = 1024 }; /* well below what one command may name */
 
 struct worker {
 	struct job *job;
@@ -60,9 +57,9 @@ int disk_settle(struct worker *w);
 
 bool worker_in_ram(const struct worker *w, gpc_block block);
 
-/* Copy each victim down, then commit: moves[i].from has its bytes still, and they go where
- * moves[i].to is.  Compacts moves. */
-int moves_demote(struct worker *w, struct gpc_move *moves, uint32_t n);
+/* Where there is RAM: as many of the least recent blocks go down as n more would have to push out.
+ * Those that cannot move stay, and what is reserved then pushes them out. */
+int moves_make_room(struct worker *w, uint32_t n);
 /* Root first, run by run of blocks in RAM; without room the rest is used from there, and
  * verified there. */
 int moves_promote(struct worker *w, uint32_t hits);
