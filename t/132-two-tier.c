@@ -95,20 +95,21 @@ static void go_down(struct worker *w, uint32_t n)
 	struct gpc_move m[LONGEST + BATCH];
 	struct gpc_pool p = { .size = sizeof(p) };
 	uint32_t used, i;
+	int got;
 
 	must(gpc_pool_get(w->c, 0, &p));
 	used = p.live + p.reserved + n;
 	if (!w->ram || used <= w->v)
 		return;
-	n = used - w->v;
-	if (must(gpc_demote(w->c, 0, 1, NULL, n, m, 0, 1000)) != (int)n)
-		bail("no room for %u below", n);
-	for (i = 0; i < n; i++) {
-		*bytes_of(w, m[i].to) = *bytes_of(w, m[i].from);
-		w->wrong += !key_is(m[i].key, w->key[*bytes_of(w, m[i].from)]);
+	for (n = used - w->v; n; n -= (uint32_t)got) {
+		got = must(gpc_demote(w->c, 0, 1, NULL, n, m, 0, 1000)); /* RAM may be smaller */
+		for (i = 0; i < (uint32_t)got; i++) {
+			*bytes_of(w, m[i].to) = *bytes_of(w, m[i].from);
+			w->wrong += !key_is(m[i].key, w->key[*bytes_of(w, m[i].from)]);
+		}
+		if (must(gpc_commit(w->c, m, (uint32_t)got, NULL, 0, -1)) != got)
+			bail("demotions are refused");
 	}
-	if (must(gpc_commit(w->c, m, n, NULL, 0, -1)) != (int)n)
-		bail("demotions are refused");
 }
 
 static void promote(struct worker *w, gpc_block *held, uint32_t n)
