@@ -3,8 +3,8 @@
 # gpc_segment(5) tells the bytes of shm.h and its parts: each row of its tables becomes a static assertion,
 # the rows of a table leave no byte out, every field that is no padding (pad0, pad1 ...) is on the page by
 # its name, and version and operations agree.
-# Tests: man/gpc_segment.5 lib/segment/shm.h lib/segment/shm_alias.h lib/segment/shm_command.h
-#   lib/segment/shm_memory.h lib/segment/shm_meter.h lib/segment/shm_root.h lib/segment/shm_tiers.h
+# Tests: man/gpc_segment.5 lib/segment/shm.h lib/segment/shm_memo.h lib/segment/shm_command.h
+#   lib/segment/shm_memory.h lib/segment/shm_meter.h lib/segment/shm_tiers.h
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 CC=${CC:-cc}

@@ -13,8 +13,8 @@
  * counts as used now, by the last of all places: who lets it go stamps it no lower.  A parent
  * whose last child went comes in with the newest of its own and its children's stamps (rule
  * R2).
- * Tests: t/writer/subtree.t t/141-order.t t/132-two-tier.t t/140-lru.t t/148-peek.t
- *   t/860-reference.t */
+ * Tests: t/writer/subtree.t t/141-order.t t/132-two-tier.t t/140-lru.t t/860-reference.t
+ *   t/148-peek.t */
 #include "config.h"
 
 #include "writer/leave.h"

@@ -47,7 +47,7 @@
  * command.  So a peer's own command finds what it has let go before, and so does that of another one
  * that was told.  Housekeeping finds the rest, of which no count tells: a
  * seat that was scribbled over; a reference more for one less, and no command since.
- * Tests: t/writer/parked.t t/148-peek.t */
+ * Tests: t/writer/parked.t t/148-peek.t t/request/given-up.t */
 #include "config.h"
 
 #include <errno.h>
