@@ -15,6 +15,12 @@ enum {
 
 /* ---- commands without waiting for an answer ---- */
 
+/* Where the bytes of this slot go, as the answer to a command of that kind says. */
+static inline gpc_block answered_to(uint32_t op, const struct shm_command *a)
+{
+	return op == CMD_DEMOTE || op == CMD_PROMOTE ? a->move.to : GPC_NONE;
+}
+
 static void take_job(gpc *c, struct op *op)
 {
 	uint32_t kind = ring_slot(c, op, 0)->op;
@@ -30,8 +36,8 @@ static void take_job(gpc *c, struct op *op)
 			continue;
 		if (kind == CMD_RESERVE || (kind == CMD_EVICT && (job.answer[0].flags & CF_TAKE)))
 			request_own(c, a->block, &sum);
-		if ((kind == CMD_DEMOTE || kind == CMD_PROMOTE) && a->move.to >= 0)
-			request_own(c, a->move.to, &sum);
+		if (answered_to(kind, a) >= 0)
+			request_own(c, answered_to(kind, a), &sum);
 	}
 	refs_account(c, &sum);
 }
@@ -127,19 +133,6 @@ static void prepare_promoted(void)
 		job.n = gpc_promote(boss, job.block, (uint32_t)job.n, VRAM, job.move, 0, 1000);
 	need(job.n >= 0 || job.n == -ENOSPC, "promote: %s", gpc_last_error());
 	job.n = MAX(job.n, 0);
-}
-
-/* Victims of a reservation, which are detached. */
-static void prepare_detached(void)
-{
-	struct gpc_move m[MOST];
-	int i, got = gpc_reserve(boss, VRAM, 3, job.block,
-				 GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000);
-
-	need(got >= 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
-	for (i = 0; i < got; i++)
-		if (m[i].to >= 0)
-			job.move[job.n++] = m[i];
 }
 
 static void send_commit_as(uint16_t flags)

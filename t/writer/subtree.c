@@ -79,7 +79,7 @@ static void test_read(uint64_t which)
 	store(RAM, 1, 2);
 	store(RAM, 2, 3);
 	b = hold(which);
-	is_int(gpc_promote(c, &b, 1, VRAM, &m, NULL, 0, 10000), 1,
+	is_int(gpc_promote(c, &b, 1, VRAM, &m, 0, 10000), 1,
 	       "key %d, below it in RAM, is read by a move", (int)which);
 	must(gpc_release(c, &b, 1));
 	is_int(evict(), 0, "it stays");
