@@ -9,16 +9,16 @@ static int later; /* a section that ends in the middle of a pass; 0: none */
 
 struct writer;
 
-void __real_grant_trim(struct writer *w);
-void __wrap_grant_trim(struct writer *w);
+void __real_grant_sweep(struct writer *w);
+void __wrap_grant_sweep(struct writer *w);
 
 /* The grants have been looked at, and retire_advance() comes next. */
-void __wrap_grant_trim(struct writer *w)
+void __wrap_grant_sweep(struct writer *w)
 {
+	__real_grant_sweep(w);
 	if (later)
 		handle_leave(d, later - 1);
 	later = 0;
-	__real_grant_trim(w);
 }
 
 static gpc *waits;

@@ -665,7 +665,7 @@ endif
 # threads of the keeper hang
 %canon_reldir%_payload_stopped_keeper_t_LDFLAGS = -Wl,--wrap=slots_find
 # a section ends in the middle of a pass
-%canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_trim
+%canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_sweep
 # housekeeping is left out
 %canon_reldir%_writer_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
 # waits for answers are counted
