@@ -315,8 +315,6 @@ lib_gpc_sources = \
 	%reldir%/writer/parked.h \
 	%reldir%/writer/pending.c \
 	%reldir%/writer/pending.h \
-	%reldir%/writer/plain.c \
-	%reldir%/writer/plain.h \
 	%reldir%/writer/pool_memory.c \
 	%reldir%/writer/pool_memory.h \
 	%reldir%/writer/pools.c \

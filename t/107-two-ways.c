@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What looks as if it could go the short way (writer/plain.h), and must not: a reserve whose call
+/* What looks like the usual case, and is not: a reserve that could have all its blocks and whose call
  * is withdrawn while the writer looks, or that another one has come before; a publish below the
  * last block, when that has gone or is in another space.
- * Tests: lib/writer/plain.c */
+ * Tests: lib/writer/command.c lib/writer/grant.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

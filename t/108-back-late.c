@@ -2,7 +2,7 @@
 /* A block comes back at the end of a pass of the writer, behind the last look at those that wait
  * for blocks: who waits for it gets it in that pass, and not when the writer looks for the dead the
  * next time.
- * Tests: lib/writer/loop.c lib/writer/plain.c */
+ * Tests: lib/writer/loop.c lib/writer/retire.c */
 #include "t/lib/moved.h"
 
 static int later; /* a section that ends in the middle of a pass; 0: none */

@@ -2,7 +2,7 @@
 /* Somebody takes a reference on a block that has been chosen to go, before it is DYING: the
  * reference is good, another block goes, and a pool of CALLER blocks says that one less can be
  * had.
- * Tests: lib/writer/plain.c lib/writer/grant_place.c */
+ * Tests: lib/writer/retire.c lib/writer/grant_place.c */
 #include "t/lib/moved.h"
 
 static gpc_block wanted = GPC_NONE; /* with key 1; none: it is held */

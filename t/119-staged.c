@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that are staged together, and go the short way (writer/plain.h), do what they do one by
- * one in the general way.
+/* Commands that are staged together do what they do one by one.
  *
  * Two caches get the same commands at random.  The writer of one finds each of them alone in the
- * ring, and knows no short way; that of the other one finds bursts, so that each is copied, and
+ * ring; that of the other one finds bursts, so that each is copied, and
  * made ready, before those in front of it have run.  Answers, records, the feed, and by them the
  * order of victims are the same, and each record is at the depth that its parent's says.  In
  * between another writer takes over.
- * Tests: lib/writer/plain.c lib/writer/loop.c lib/writer/command.c */
+ * Tests: lib/writer/loop.c lib/writer/command.c lib/writer/command.h lib/writer/retire.c */
 #include "config.h"
 
 #include <string.h>
@@ -29,52 +28,6 @@ static uint32_t nburst, keys_made;
 static gpc_block had[BLOCKS]; /* RESERVED for us, and answered */
 static uint32_t nhad, answers[4];
 static uint64_t tick = 10;
-
-/* How often each way was gone, by the side: the short ways call none of these. */
-static uint32_t ways[2][4];
-
-static void went(const struct writer *w, int what)
-{
-	ways[!w->no_plain][what]++;
-}
-
-bool __real_command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
-bool __wrap_command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
-void __real_grant_start(struct writer *w, uint32_t peer, uint64_t position,
-			const struct shm_command *cmd);
-void __wrap_grant_start(struct writer *w, uint32_t peer, uint64_t position,
-			const struct shm_command *cmd);
-void __real_retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
-void __wrap_retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
-void __real_record_free(struct writer *w, uint32_t record);
-void __wrap_record_free(struct writer *w, uint32_t record);
-
-bool __wrap_command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
-{
-	if (s->cmd.op == CMD_PUBLISH)
-		went(w, 0);
-	return __real_command_run(w, peer, position, s);
-}
-
-void __wrap_grant_start(struct writer *w, uint32_t peer, uint64_t position,
-			const struct shm_command *cmd)
-{
-	if (cmd->op == CMD_RESERVE)
-		went(w, 1);
-	__real_grant_start(w, peer, position, cmd);
-}
-
-void __wrap_retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
-{
-	went(w, 2);
-	__real_retire_block(w, record, owner, op);
-}
-
-void __wrap_record_free(struct writer *w, uint32_t record)
-{
-	went(w, 3);
-	__real_record_free(w, record);
-}
 
 static const struct shm_record *record_of(const struct side *s, gpc_block b)
 {
@@ -351,7 +304,6 @@ static bool round_is_same(uint32_t round)
 	for (s = 0; s < 2 && round % 25 == 24; s++) {
 		must(gpc_writer_drop(side[s].c));
 		must(gpc_writer_take(side[s].c, 0, 0));
-		side[s].c->writer->no_plain = !s;
 		serve(&side[s]);
 		if (!chains_are_sound(&side[s]) || (last && gpc_check(side[s].c, cache_line, NULL)))
 			return false;
@@ -379,7 +331,6 @@ static int body(void)
 	for (s = 0; s < 2; s++) {
 		side[s].c = cache_make(&cfg, NULL);
 		memcpy(side[s].name, cache_name, sizeof(cache_name));
-		side[s].c->writer->no_plain = !s;
 		seg_shared(&side[s].c->seg)->tick = tick;
 	}
 	for (round = 0; round < ROUNDS && round_is_same(round); round++)
@@ -388,12 +339,6 @@ static int body(void)
 	ok(answers[0] > 100 && answers[1] > 1000 && answers[2] > 20 && answers[3] > 100,
 	   "enough of everything: %d refused, %d published, %d live already, %d went",
 	   (int)answers[0], (int)answers[1], (int)answers[2], (int)answers[3]);
-	diag("general ways: publish %d and %d, reserve %d and %d, retire %d and %d, free %d and %d",
-	     (int)ways[0][0], (int)ways[1][0], (int)ways[0][1], (int)ways[1][1], (int)ways[0][2],
-	     (int)ways[1][2], (int)ways[0][3], (int)ways[1][3]);
-	ok(ways[0][0] - ways[1][0] > answers[1] / 2 && ways[1][1] < ways[0][1] / 2 &&
-		   ways[1][2] < ways[0][2] / 10 && ways[1][3] < ways[0][3] * 2 / 3,
-	   "of all four the short way is gone often");
 	test_long_burst();
 	for (s = 0; s < 2; s++) {
 		clean(side[s].c, s ? "bursts" : "one by one");

@@ -676,9 +676,6 @@ endif
 %canon_reldir%_peer_many_threads_t_LDFLAGS = -Wl,--wrap=sched_yield
 # a reference is taken in the middle of an eviction
 %canon_reldir%_109_held_late_t_LDFLAGS = -Wl,--wrap=meter_evicted
-# which way is gone, the short one or the general one
-%canon_reldir%_119_staged_t_LDFLAGS = -Wl,--wrap=command_run,--wrap=grant_start \
-	-Wl,--wrap=retire_block,--wrap=record_free
 # a gate between finding a block and taking the reference
 %canon_reldir%_136_moves_refs_t_LDFLAGS = -Wl,--wrap=refs_take
 # one in between looks at what readers find

@@ -262,12 +262,13 @@ static void drop_twice(struct writer *w)
 /* A LIVE block whose entry its writer did not come to: nobody could find it yet. */
 static void place_missing(struct writer *w)
 {
-	uint32_t slot, full = 0, i = 0;
+	uint32_t full = 0, i = 0;
+	struct place place = { .slot = NONE };
 
 	while (i < w->missing.n) {
 		uint32_t record = w->missing.at[i];
 		struct probe_key k = table_key(w, record);
-		int how = w_is(w, record, LIVE) ? table_place(w, &k, &slot) : TABLE_OK;
+		int how = w_is(w, record, LIVE) ? table_place(w, &k, &place) : TABLE_OK;
 
 		if (how == TABLE_WAIT) {
 			i++;
@@ -277,7 +278,7 @@ static void place_missing(struct writer *w)
 		if (how == TABLE_FULL)
 			retire_subtree(w, record, NULL);
 		else if (w_is(w, record, LIVE)) {
-			table_fill(w, record, &k, slot);
+			table_fill(w, w_block(w, record), &k, &place);
 			pending_live(w, record);
 		}
 		w->missing.at[i] = w->missing.at[--w->missing.n];

@@ -4,8 +4,8 @@
  * A command comes from memory that a peer may scribble on: the caller has copied it, and
  * every field is checked before use.  Running a command twice is harmless: a successor runs
  * every command without an answer again.
- * Tests: t/396-hostile-at-random.t t/361-second-run.t t/391-hostile-peer.t t/fuzz/ring.t
- *   t/392-stray-stores.t t/393-liars.t */
+ * Tests: t/396-hostile-at-random.t t/107-two-ways.t t/361-second-run.t t/391-hostile-peer.t
+ *   t/fuzz/ring.t t/392-stray-stores.t */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +20,6 @@
 #include "writer/move.h"
 #include "writer/parked.h"
 #include "writer/pending.h"
-#include "writer/plain.h"
 #include "writer/pools.h"
 #include "writer/record.h"
 #include "writer/retire.h"
@@ -40,109 +39,78 @@ static int32_t parent_elsewhere(struct writer *w, const gpc_key *parent)
 	return -ENOENT;
 }
 
-/* What a publish stores beside the key, when it goes through: while it waits for a bucket, since
- * when and by which number the block was claimed stand in place of a parent. */
+/* What stands beside the key. */
 struct chain {
 	uint64_t parent[2];
 	uint32_t depth, up;
 	uint8_t flags;
 };
 
-/* The block that has this key, or NONE.  One that is LIVE and in the tree is what the table
- * names. */
-static uint32_t find_parent(struct writer *w, uint32_t peer, uint32_t space, const gpc_key *key)
+/* No key of this peer's last block: where the table names it, or nowhere. */
+static __attribute__((noinline)) int32_t find_parent(struct writer *w, const struct wpool *p,
+						     struct chain *ret)
 {
-	uint32_t last = w->peer[peer].published;
-	const struct shm_record *r = w_record(w, last);
+	const gpc_key parent = { { ret->parent[0], ret->parent[1] } };
 
-	if (w->node[last].in_tree && w_is(w, last, LIVE) && w_space(w, last) == space &&
-	    r->key[0] == key->w[0] && r->key[1] == key->w[1])
-		return last;
-	return table_find(w, space, key);
-}
-
-static int32_t find_chain(struct writer *w, uint32_t peer, uint32_t record,
-			  const struct shm_command *cmd, struct chain *ret)
-{
-	struct wpool *p = w_pool_of(w, record);
-	gpc_key parent = { { cmd->publish.parent[0], cmd->publish.parent[1] } };
-
-	*ret = (struct chain){ .up = NONE };
-	if (cmd->flags & CF_UNCHAINED) {
+	ret->up = table_find(w, p->space, &parent);
+	if (ret->up == NONE && !(p->flags & GPC_POOL_UNCHAINED))
+		return parent_elsewhere(w, &parent);
+	if (ret->up == NONE)
 		ret->flags = REC_UNCHAINED;
-		/* known, and not looked for: of a publish from below RAM */
-		ret->parent[0] = parent.w[0];
-		ret->parent[1] = parent.w[1];
-	} else if (!key_is_zero(&parent)) {
-		ret->parent[0] = parent.w[0];
-		ret->parent[1] = parent.w[1];
-		if (!key_is_root(&parent)) {
-			ret->up = find_parent(w, peer, p->space, &parent);
-			if (ret->up == NONE && !(p->flags & GPC_POOL_UNCHAINED))
-				return parent_elsewhere(w, &parent);
-			if (ret->up == NONE)
-				ret->flags = REC_UNCHAINED;
-			else if (w_record(w, ret->up)->depth == UINT32_MAX)
-				return -ENOENT; /* a child is deeper than its parent */
-			else
-				ret->depth = w_record(w, ret->up)->depth + 1;
-		}
-	}
+	else if (w_record(w, ret->up)->depth == UINT32_MAX)
+		return -ENOENT; /* a child is deeper than its parent */
+	else
+		ret->depth = w_record(w, ret->up)->depth + 1;
 	return 0;
 }
 
-/* A claim of the block ends first. */
-static void fill_chain(struct writer *w, uint32_t record, const struct chain *chain)
+static inline __attribute__((always_inline)) int32_t find_chain(struct writer *w, uint32_t peer,
+								const struct wpool *p,
+								const struct shm_command *cmd,
+								struct chain *ret)
+{
+	const gpc_key parent = { { cmd->publish.parent[0], cmd->publish.parent[1] } };
+	uint32_t last = w->peer[peer].published;
+	const struct shm_record *r = w_record(w, last);
+
+	/* an unchained one's is known, and not looked for: of a publish from below RAM */
+	*ret = (struct chain){ .up = NONE, .parent = { parent.w[0], parent.w[1] } };
+	if (cmd->flags & CF_UNCHAINED) {
+		ret->flags = REC_UNCHAINED;
+		return 0;
+	}
+	if (key_is_zero(&parent) || key_is_root(&parent))
+		return 0;
+	/* a block that is LIVE and in the tree is what the table names */
+	if (!w->node[last].in_tree || WORD_STATE(load_relaxed(&r->word)) != LIVE ||
+	    w_space(w, last) != p->space || r->key[0] != parent.w[0] || r->key[1] != parent.w[1] ||
+	    r->depth == UINT32_MAX)
+		return find_parent(w, p, ret);
+	ret->up = last;
+	ret->depth = r->depth + 1;
+	return 0;
+}
+
+/* A claim of the block ends first: since when and by which number it was claimed stand in place of
+ * a parent. */
+static inline __attribute__((always_inline)) void fill_record(struct writer *w, uint32_t record,
+							      uint64_t position,
+							      const struct shm_command *cmd,
+							      const struct chain *chain)
 {
 	struct shm_record *r = w_record(w, record);
 
 	pending_end(w, record);
+	lru_begin(w, record);
+	r->key[0] = cmd->publish.key[0];
+	r->key[1] = cmd->publish.key[1];
+	r->tag = cmd->publish.tag;
+	r->op = OP_OF(position);
 	store_relaxed(&r->parent[0], chain->parent[0]);
 	store_relaxed(&r->parent[1], chain->parent[1]);
 	r->depth = chain->depth;
 	r->flags = chain->flags;
-}
-
-/* The key is live in RAM: the block just computed takes its place (rule C4). */
-static void publish_over(struct writer *w, uint32_t peer, uint32_t record, uint32_t ram)
-{
-	struct shm_record *r = w_record(w, record), *old = w_record(w, ram);
-	struct shm_tally *t = w_tally(w, peer);
-
-	fill_chain(w, record,
-		   &(struct chain){ .parent = { old->parent[0], old->parent[1] },
-				    .depth = old->depth,
-				    .flags = old->flags & REC_UNCHAINED });
-	r->source_word = old->word;
-	/* (O) rule C3: a successor goes on from here, or, before LIVE, runs it again */
-	store_release(&r->source, ram + 1);
-	record_publish(w, record, GPC_MOVED, w_block(w, ram));
-	move_switch(w, ram, record);
-	store_relaxed(&t->promoted, t->promoted + 1);
-}
-
-static int32_t publish_new(struct writer *w, uint32_t peer, uint32_t record,
-			   const struct shm_command *cmd, const struct probe_key *k)
-{
-	struct chain chain;
-	uint32_t slot;
-	int32_t err = find_chain(w, peer, record, cmd, &chain);
-
-	if (err < 0)
-		return err;
-	switch (table_place(w, k, &slot)) {
-	case TABLE_WAIT:
-		return STALL;
-	case TABLE_FULL:
-		return -EAGAIN;
-	}
-	fill_chain(w, record, &chain);
-	tree_enter(w, record);
-	tree_attach(w, record, chain.up);
-	store_relaxed(&w_record(w, record)->source_word, chain.up + 1);
-	record_publish(w, record, GPC_STORED, GPC_NONE);
-	table_fill(w, record, k, slot);
-	return 0;
+	store_relaxed(&r->source_word, chain->up + 1);
 }
 
 /* By a writer that died before the answer.  Since then another peer's command may have dropped
@@ -176,21 +144,47 @@ static bool may_publish(struct writer *w, uint32_t record, const struct shm_comm
 		       (uint32_t)w_pool(w, (uint32_t)(w_pool_of(w, record) - w->pool))->clears;
 }
 
-static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t record,
-			     const struct staged *s)
+/* The key is live in another block.  In VRAM, or where this one is no better: that one stays.  In
+ * RAM: the block just computed takes its place (rule C4). */
+static __attribute__((noinline)) int32_t publish_resident(struct writer *w, uint32_t peer,
+							  uint64_t position, uint32_t record,
+							  const struct shm_command *cmd,
+							  uint32_t resident)
 {
-	const struct shm_command *cmd = &s->cmd;
-	uint32_t resident;
-	gpc_key key = { { cmd->publish.key[0], cmd->publish.key[1] } },
-		parent = { { cmd->publish.parent[0], cmd->publish.parent[1] } };
+	struct shm_record *r = w_record(w, record), *old = w_record(w, resident);
 	struct shm_tally *t = w_tally(w, peer);
-	struct probe_key k;
-	struct shm_record *r;
-	int32_t err = 0;
 
-	if (record == NONE || key_is_zero(&key) || key_is_root(&key) || key_same(&key, &parent))
-		return -EINVAL;
-	r = w_record(w, record);
+	if (w_pool_of(w, resident)->kind == GPC_VRAM || w_pool_of(w, record)->kind != GPC_VRAM) {
+		store_relaxed(&t->duplicate, t->duplicate + 1);
+		leave_stay(w, resident);
+		return w_block(w, resident);
+	}
+	fill_record(w, record, position, cmd,
+		    &(struct chain){ .parent = { old->parent[0], old->parent[1] },
+				     .depth = old->depth,
+				     .flags = old->flags & REC_UNCHAINED });
+	r->source_word = old->word;
+	/* (O) rule C3: a successor goes on from here, or, before LIVE, runs it again */
+	store_release(&r->source, resident + 1);
+	record_publish(w, record, GPC_MOVED, w_block(w, resident));
+	move_switch(w, resident, record);
+	store_relaxed(&t->promoted, t->promoted + 1);
+	w->peer[peer].published = record;
+	lru_offer_fresh(w, record);
+	return cmd->block;
+}
+
+enum { GO_ON = INT32_MAX };
+
+/* No plain reservation: what a second run finds, a block that is not this peer's to publish, one
+ * that is claimed, or what publish_resident() has left. */
+static __attribute__((noinline)) int32_t publish_other(struct writer *w, uint32_t peer,
+						       uint64_t position, uint32_t record,
+						       const struct shm_command *cmd)
+{
+	const gpc_key key = { { cmd->publish.key[0], cmd->publish.key[1] } };
+	const struct shm_record *r = w_record(w, record);
+
 	if (was_published(w, peer, position, record, &key))
 		return cmd->block;
 	if (!w_is(w, record, RESERVED) || r->owner != peer || grant_holds(w, record) ||
@@ -199,49 +193,87 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 	if (r->source) {
 		if (r->op != OP_OF(position))
 			return -EPERM;  /* the target of a move */
-		move_unbind(w, record); /* a writer died in publish_over() */
+		move_unbind(w, record); /* a writer died in publish_resident() */
 	}
-	if (w_pool_of(w, record)->state != POOL_READY || !may_publish(w, record, cmd))
+	return GO_ON;
+}
+
+static bool is_plain_reservation(struct writer *w, uint32_t peer, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	return WORD_STATE(load_relaxed(&r->word)) == RESERVED && r->owner == peer && !r->source &&
+	       !w->node[record].bound && !(w->grants && grant_holds(w, record));
+}
+
+static bool may_be_live(const struct writer *w, const struct probe_key *k)
+{
+	return bucket_match(w, k->first, 0, k->w[0]) ||
+	       (bucket_spills(w, k) && bucket_match(w, k->second, 0, k->w[0]));
+}
+
+/* No parent, or no entry. */
+static __attribute__((noinline)) int32_t publish_nowhere(struct writer *w, uint32_t record,
+							 int32_t why)
+{
+	if (why == TABLE_WAIT)
+		return STALL;
+	if (w_pool_of(w, record)->flags & GPC_POOL_CALLER)
+		/* its return, if it is to be told, is of no evict: request/returned.c */
+		w_record(w, record)->op = 0;
+	return why == TABLE_FULL ? -EAGAIN : why;
+}
+
+static inline __attribute__((always_inline)) int32_t
+publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t record,
+	      const struct shm_command *cmd, const struct probe_key *k)
+{
+	const gpc_key key = { { cmd->publish.key[0], cmd->publish.key[1] } };
+	uint32_t pool = w->pool_of[record], resident;
+	const struct wpool *p = &w->pool[pool];
+	struct shm_tally *t = w_tally(w, peer);
+	struct place place;
+	struct chain chain;
+	int32_t err;
+
+	if (key_is_zero(&key) || key_is_root(&key) ||
+	    (key.w[0] == cmd->publish.parent[0] && key.w[1] == cmd->publish.parent[1]))
+		return -EINVAL;
+	if (__builtin_expect(!is_plain_reservation(w, peer, record), 0)) {
+		err = publish_other(w, peer, position, record, cmd);
+		if (err != GO_ON)
+			return err;
+	}
+	if (p->state != POOL_READY ||
+	    ((cmd->flags & (CF_SOURCE | CF_UNCLEARED)) && !may_publish(w, record, cmd)))
 		return -ESTALE;
-	k = s->space == w_space(w, record) ? s->ready : table_ready(w, w_space(w, record), key.w);
-	resident = table_find_ready(w, w_space(w, record), &key, &k);
-	if (resident != NONE &&
-	    (w_pool_of(w, resident)->kind == GPC_VRAM || w_pool_of(w, record)->kind != GPC_VRAM)) {
-		store_relaxed(&t->duplicate, t->duplicate + 1);
-		leave_stay(w, resident);
-		return w_block(w, resident);
+	if (__builtin_expect(may_be_live(w, k), 0)) {
+		resident = table_find_ready(w, p->space, &key, k);
+		if (resident != NONE)
+			return publish_resident(w, peer, position, record, cmd, resident);
 	}
-	if (r->key[0] != key.w[0] || r->key[1] != key.w[1])
-		pending_end(w, record); /* it was claimed for another one */
-	r->flags &= REC_CLAIM;          /* its own */
-	lru_begin(w, record);
-	r->key[0] = key.w[0];
-	r->key[1] = key.w[1];
-	r->tag = cmd->publish.tag;
-	r->op = OP_OF(position);
-	if (resident != NONE)
-		publish_over(w, peer, record, resident);
-	else
-		err = publish_new(w, peer, record, cmd, &k);
-	if (err < 0 && err != STALL && (w_pool_of(w, record)->flags & GPC_POOL_CALLER))
-		r->op = 0; /* its return, if it is to be told, is of no evict: request/returned.c */
-	if (err < 0)
-		return err;
+	err = find_chain(w, peer, p, cmd, &chain);
+	if (err == 0)
+		err = table_place(w, k, &place);
+	if (__builtin_expect(err != 0, 0))
+		return publish_nowhere(w, record, err);
+	fill_record(w, record, position, cmd, &chain);
+	tree_enter(w, record);
+	tree_join(w, record, chain.up);
+	record_publish_in(w, pool, record, GPC_STORED, GPC_NONE);
+	table_fill(w, cmd->block, k, &place);
 	w->peer[peer].published = record;
 	lru_offer_fresh(w, record);
-	if (resident == NONE) /* else its key was live before: publish_over() counts */
-		store_relaxed(&t->published, t->published + 1);
+	store_relaxed(&t->published, t->published + 1);
 	return cmd->block;
 }
 
-/* Whatever the answer is, the peer's claim of the block is over; a key that is live now ends those
- * of others. */
-static int32_t publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
+/* It is not live in its block, or was before.  Whatever the answer is, the peer's claim of the
+ * block is over. */
+static __attribute__((noinline)) int32_t publish_ends(struct writer *w, uint32_t peer,
+						      uint32_t record, int32_t result)
 {
-	uint32_t record = w_find_record(w, s->cmd.block);
-	int32_t result = publish_block(w, peer, position, record, s);
-
-	if (result == STALL || record == NONE || transfer_has(w, record))
+	if (result == STALL || transfer_has(w, record))
 		return result;
 	/* its parent has been fetched, and waits for a bucket */
 	if ((result == -ENOENT || result == -EXDEV) && w->peer[peer].told &&
@@ -249,7 +281,30 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position, const
 		return STALL;
 	if (w_record(w, record)->owner == peer)
 		pending_end(w, record);
-	if (result == s->cmd.block && w_is(w, record, LIVE))
+	return result;
+}
+
+/* A key that is live now ends the claims of others. */
+static inline __attribute__((always_inline)) int32_t
+publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
+{
+	uint32_t record = s->record;
+	struct probe_key other;
+	const struct probe_key *k = &s->ready;
+	int32_t result;
+
+	if (__builtin_expect(record == NONE || s->space != w_space(w, record), 0)) {
+		/* its pool has come, or has been made anew, since it was staged */
+		record = w_find_record(w, s->cmd.block);
+		if (record == NONE)
+			return -EINVAL;
+		other = table_ready(w, w_space(w, record), s->cmd.publish.key);
+		k = &other;
+	}
+	result = publish_block(w, peer, position, record, &s->cmd, k);
+	if (__builtin_expect(result != s->cmd.block, 0))
+		return publish_ends(w, peer, record, result);
+	if (w->npending && w_is(w, record, LIVE))
 		pending_live(w, record);
 	return result;
 }
@@ -261,13 +316,14 @@ static bool means_this(struct writer *w, uint32_t record, const struct shm_cmd_l
 	return !cmd->life || cmd->life == WORD_GEN(w_word(w, record)) + 1;
 }
 
-static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd)
+static inline __attribute__((always_inline)) int32_t
+give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd, uint32_t record)
 {
-	uint32_t record = w_find_record(w, cmd->block);
 	struct wpool *p;
 
 	if (record == NONE)
 		return -EINVAL;
+	/* what was released before its publish was answered is live by now (rule C7) */
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
 	    grant_holds(w, record) || transfer_has(w, record) || !means_this(w, record, &cmd->free))
 		return -EPERM;
@@ -360,19 +416,14 @@ static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, u
 	return n >= 1 && n <= SHM_RING && head - position >= n && head - position <= SHM_RING;
 }
 
-bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
+/* Of any other kind. */
+static __attribute__((noinline)) bool run_other(struct writer *w, uint32_t peer, uint64_t position,
+						const struct shm_command *cmd)
 {
-	const struct shm_command *cmd = &s->cmd;
 	int32_t result;
 	uint32_t i;
 
 	switch (cmd->op) {
-	case CMD_PUBLISH:
-		result = publish(w, peer, position, s);
-		break;
-	case CMD_FREE:
-		result = give_back(w, peer, cmd);
-		break;
 	case CMD_DROP:
 		result = drop(w, peer, cmd);
 		break;
@@ -413,8 +464,6 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struc
 	case CMD_DEMOTE:
 	case CMD_PROMOTE:
 		if (group_is_sound(w, peer, position, cmd->count)) {
-			if (cmd->op == CMD_RESERVE && plain_reserve(w, peer, position, cmd))
-				return true;
 			grant_start(w, peer, position, cmd);
 			return true;
 		}
@@ -428,7 +477,22 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struc
 	default:
 		result = -EINVAL;
 	}
-	if (result == STALL)
+	command_answer(w, peer, position, result);
+	return true;
+}
+
+/* Nearly all are the first two. */
+bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
+{
+	int32_t result;
+
+	if (s->cmd.op == CMD_PUBLISH)
+		result = publish(w, peer, position, s);
+	else if (s->cmd.op == CMD_FREE)
+		result = give_back(w, peer, &s->cmd, w_find_record(w, s->cmd.block));
+	else
+		return run_other(w, peer, position, &s->cmd);
+	if (__builtin_expect(result == STALL, 0))
 		return false;
 	command_answer(w, peer, position, result);
 	return true;

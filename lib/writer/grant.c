@@ -22,7 +22,7 @@
  * GROUP_GRANTED: after that the owner waits for the answer.  Then the slots are bound and
  * answered.  A grant that was withdrawn, whose pool goes, or whose peer has died, gives back
  * what it has: reserved blocks are free, DYING ones become so for anybody.
- * Tests: t/121-wait.t t/363-each-store.t t/155-capacity.t t/120-reserve.t */
+ * Tests: t/121-wait.t t/363-each-store.t t/107-two-ways.t t/155-capacity.t t/120-reserve.t */
 #include "config.h"
 
 #include <errno.h>
@@ -40,14 +40,21 @@
 
 /* ---- answering ---- */
 
-/* why: of a transfer, why the first slot that brings nothing does not; else 0. */
-static void grant_answer(struct writer *w, struct grant *g, int32_t result, int32_t why)
+/* The first slot last: it is the answer of the group.  why: of a transfer, why the first slot that
+ * brings nothing does not; else 0. */
+static void answer(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, int32_t result,
+		   int32_t why)
 {
 	uint32_t i;
 
-	for (i = g->n; i-- > 1;)
-		command_answer(w, g->peer, g->position + i, (int32_t)i == result ? why : 0);
-	command_answer(w, g->peer, g->position, result);
+	for (i = n; i-- > 1;)
+		command_answer(w, peer, position + i, (int32_t)i == result ? why : 0);
+	command_answer(w, peer, position, result);
+}
+
+static void grant_answer(struct writer *w, struct grant *g, int32_t result, int32_t why)
+{
+	answer(w, g->peer, g->position, g->n, result, why);
 }
 
 static void grant_remove(struct writer *w, struct grant *g)
@@ -312,13 +319,81 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	return grant_take_sources(w, g, from);
 }
 
+/* ---- without a grant ---- */
+
+#define AHEAD 6 /* blocks whose lines are asked for */
+
+static inline __attribute__((always_inline)) void prefetch_free(struct writer *w,
+								const struct wpool *p, uint32_t n,
+								uint32_t i, uint32_t peer,
+								bool stock)
+{
+	uint32_t at = i ? i + AHEAD - 1 : 0;
+
+	for (; at < MIN(n, i + AHEAD); at++) {
+		uint32_t record = p->free[p->nfree - 1 - (at - i)];
+
+		__builtin_prefetch(w_record(w, record), 1);
+		__builtin_prefetch(&w->owned[record], 1);
+		__builtin_prefetch(&w->node[record], 1);
+		if (stock)
+			__builtin_prefetch(seg_cell(&w->seg, record, peer), 1);
+	}
+}
+
+static bool has_all_now(struct writer *w, uint32_t peer, const struct shm_command *cmd)
+{
+	const struct wpool *p = &w->pool[MIN(cmd->pool, w->max_pools)];
+
+	return cmd->op == CMD_RESERVE && !w->grants && !w->nleftover && !w->missing.n &&
+	       cmd->pool < w->max_pools && !(cmd->flags & ~(CF_PARTIAL | CF_TRY | CF_STOCK)) &&
+	       !cmd->reserve.headroom && cmd->group_state == GROUP_OPEN && p->state == POOL_READY &&
+	       !(p->flags & GPC_POOL_CALLER) && p->dying == p->lingering &&
+	       p->nfree >= cmd->count && w_room(p) >= cmd->count &&
+	       grant_has_quota(w, peer, cmd->count);
+}
+
+/* Claimed before anything is reserved: a successor that finds it so runs the command again, as
+ * ever. */
+static bool reserve_now(struct writer *w, uint32_t peer, uint64_t position,
+			const struct shm_command *cmd)
+{
+	struct wpool *p = &w->pool[MIN(cmd->pool, w->max_pools)];
+	bool stock = cmd->flags & CF_STOCK;
+	struct shm_command *out;
+	uint32_t i, record;
+
+	if (!has_all_now(w, peer, cmd))
+		return false;
+	if (!grant_claim(w, peer, position)) {
+		answer(w, peer, position, cmd->count, -ETIMEDOUT, 0);
+		return true;
+	}
+	for (i = 0; i < cmd->count; i++) {
+		prefetch_free(w, p, cmd->count, i, peer, stock);
+		record = p->free[--p->nfree];
+		record_reserve_free(w, p, record, peer, OP_OF(position + i));
+		out = seg_command(&w->seg, peer, position + i);
+		out->block = GPC_BLOCK(cmd->pool, (gpc_block)(record - p->first));
+		out->reserve.to = GPC_NONE;
+		if (stock)
+			recall_put(w, record);
+	}
+	w_tell(w, cmd->pool);
+	answer(w, peer, position, cmd->count, (int32_t)cmd->count, 0);
+	return true;
+}
+
 void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd)
 {
-	struct grant *g = writer_alloc(1, sizeof(*g));
 	bool moves = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE, any;
+	struct grant *g;
 	uint32_t i;
 	int32_t err = 0;
 
+	if (reserve_now(w, peer, position, cmd))
+		return;
+	g = writer_alloc(1, sizeof(*g));
 	*g = (struct grant){
 		.peer = peer,
 		.kind = cmd->op,

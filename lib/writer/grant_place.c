@@ -12,10 +12,10 @@
 #include "writer/meter.h"
 #include "writer/move.h"
 #include "writer/parked.h"
-#include "writer/plain.h"
 #include "writer/recall.h"
 #include "writer/record.h"
 #include "writer/retire.h"
+#include "writer/table.h"
 #include "writer/tree.h"
 
 static uint32_t pop_free(struct wpool *p)
@@ -29,11 +29,21 @@ static void put_back_from(struct writer *w, uint32_t *list, uint32_t n, uint32_t
 		lru_put_back(w, list[--n]);
 }
 
-static void count_lost(struct writer *w, const struct grant *g, uint32_t record)
+static void evict(struct writer *w, const struct grant *g, uint32_t record, uint32_t owner,
+		  uint64_t op)
 {
-	if (!w->node[record].leaving)
-		meter_evicted(w, record);
-	retire_count(w, record, &w_tally(w, g->peer)->evicted);
+	struct probe_key k = table_key(w, record);
+
+	retire_evicted(w, record, &k, owner, op, &w_tally(w, g->peer)->evicted);
+}
+
+/* Its children go before it, deepest first (rule C5). */
+static void evict_below(struct writer *w, const struct grant *g, uint32_t record)
+{
+	uint32_t n = tree_collect(w, record, &w->below, &w->below_size, 0), i;
+
+	for (i = 0; i + 1 < n; i++)
+		evict(w, g, w->below[i], SHM_NO_PEER, 0);
 }
 
 /* Give victim v to slot i.  Its old content is dropped. */
@@ -41,20 +51,13 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 			const struct probe_key *k)
 {
 	struct grant_slot *s = &g->slot[i];
-	uint32_t j, n;
 
 	s->block = v;
 	s->waits = true;
 	g->waiting++;
-	if (plain_retire(w, v, k, g->peer, OP_OF(g->position + i), &w_tally(w, g->peer)->evicted))
-		return;
-	n = w->node[v].first == NONE ? 0 : tree_collect(w, v, &w->below, &w->below_size, 0);
-	for (j = 0; j + 1 < n; j++) {
-		count_lost(w, g, w->below[j]);
-		retire_block(w, w->below[j], SHM_NO_PEER, 0);
-	}
-	count_lost(w, g, v);
-	retire_block(w, v, g->peer, OP_OF(g->position + i));
+	if (__builtin_expect(w->node[v].first != NONE, 0))
+		evict_below(w, g, v);
+	retire_evicted(w, v, k, g->peer, OP_OF(g->position + i), &w_tally(w, g->peer)->evicted);
 }
 
 /* slots[0 .. n) get the victims that were picked, leaf first. */

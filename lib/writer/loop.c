@@ -2,8 +2,8 @@
 /* loop.c - the serving loop.  One pass takes what the rings hold, pushes retired things on, and
  * answers; between passes it sleeps on a futex that submitting peers wake, once nobody has asked
  * for something for a while.
- * Tests: t/108-back-late.t t/392-stray-stores.t t/172-wake.t t/173-wake-writer.t
- *   t/174-transfer-turns.t t/391-hostile-peer.t */
+ * Tests: t/108-back-late.t t/392-stray-stores.t t/172-wake.t t/119-staged.t t/173-wake-writer.t
+ *   t/174-transfer-turns.t */
 #include "config.h"
 
 #include <errno.h>
@@ -19,7 +19,6 @@
 #include "writer/mirror.h"
 #include "writer/parked.h"
 #include "writer/pending.h"
-#include "writer/plain.h"
 #include "writer/pools.h"
 #include "writer/reap.h"
 #include "writer/retire.h"
@@ -89,10 +88,6 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 		staged = stage_next(w, peer, p->next, head, &stage);
 		if (staged->cmd.result == CMD_PENDING) {
 			n++;
-			if (plain_run(w, peer, p->next, staged)) {
-				p->next++;
-				continue;
-			}
 			p->stalled = !command_run(w, peer, p->next, staged);
 			if (p->stalled) {
 				n--;

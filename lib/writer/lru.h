@@ -20,6 +20,7 @@ void lru_offer(struct writer *w, uint32_t record); /* it is, or became, a leaf *
 uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote, uint32_t **list,
 		  uint32_t *size, uint32_t found);
 void lru_put_back(struct writer *w, uint32_t record);
+/* The block leaves LIVE.  Its item must go: its next life may begin with an older stamp. */
 void lru_forget(struct writer *w, uint32_t record);
 void lru_begin(struct writer *w, uint32_t record); /* stamp = now, behind all places */
 void lru_set(struct writer *w, uint32_t record, uint64_t stamp);     /* it is not LIVE yet */

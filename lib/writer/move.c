@@ -171,7 +171,8 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	struct shm_record *t = w_record(w, target);
 	gpc_key key = w_key(w, target);
 	struct probe_key k = table_key(w, target);
-	uint32_t parent, slot, resident = table_find_ready(w, w_space(w, target), &key, &k);
+	uint32_t parent, resident = table_find_ready(w, w_space(w, target), &key, &k);
+	struct place place;
 	int32_t err;
 
 	if (resident != NONE)
@@ -179,7 +180,7 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	err = find_parent(w, target, &parent);
 	if (err < 0)
 		return err;
-	switch (table_place(w, &k, &slot)) {
+	switch (table_place(w, &k, &place)) {
 	case TABLE_WAIT:
 		return MOVE_AGAIN;
 	case TABLE_FULL:
@@ -190,7 +191,7 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	tree_enter(w, target);
 	tree_attach(w, target, parent);
 	record_publish(w, target, GPC_STORED, GPC_NONE);
-	table_fill(w, target, &k, slot);
+	table_fill(w, w_block(w, target), &k, &place);
 	pending_live(w, target);
 	lru_offer(w, target);
 	count_move(w, peer, target);

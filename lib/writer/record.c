@@ -82,31 +82,18 @@ void record_return(struct writer *w, uint32_t record, uint64_t op)
 	w->progress = true;
 }
 
+void record_free_elsewhere(struct writer *w, uint32_t record)
+{
+	/* pools_housekeep() takes a whole pool that is not READY when all are free */
+	if (w_pool_of(w, record)->state == POOL_READY)
+		record_return(w, record, 0);
+}
+
 /* RESERVED or DYING -> FREE; blocks of a CALLER pool go back to the owner. */
 void record_free(struct writer *w, uint32_t record)
 {
-	struct shm_record *r = w_record(w, record);
-	struct wpool *p = w_pool_of(w, record);
-
 	leave_state(w, record);
-	record_free_word(r);
-	w_tell(w, w->pool_of[record]);
-	w->progress = true;
-	if (p->state != POOL_READY)
-		return; /* pools_housekeep() takes the whole pool when all are free */
-	if (p->flags & GPC_POOL_CALLER) {
-		record_return(w, record, 0);
-		return;
-	}
-	p->free[p->nfree++] = record;
-}
-
-void record_dying(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
-{
-	/* no LIVE record has it but one that is forged, and the pool has not counted that */
-	w_record(w, record)->flags &= (uint8_t)~REC_LINGERS;
-	record_dying_early(w_record(w, record), owner, op);
-	order_fence();
+	record_freed(w, w->pool_of[record], record);
 }
 
 static void reserved_dying(struct writer *w, uint32_t record, uint8_t flags)

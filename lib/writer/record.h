@@ -9,8 +9,6 @@
 void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 /* RESERVED -> LIVE; all fields are filled. */
 void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was);
-/* LIVE -> DYING.  owner and op: for whom (rule C1), or SHM_NO_PEER.  The caller has the books. */
-void record_dying(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 /* RESERVED -> DYING; no target of a move. */
 void record_quarantine(struct writer *w, uint32_t record);
 void record_refuse(struct writer *w, uint32_t record);
@@ -112,27 +110,43 @@ record_reserve_free(struct writer *w, struct wpool *p, uint32_t record, uint32_t
 	record_own(w, record, owner);
 }
 
-/* The word FREE, and what stands beside it. */
-static inline __attribute__((always_inline)) void record_free_word(struct shm_record *r)
+/* The end of record_free() where the blocks have an owner, or leave with their pool. */
+void record_free_elsewhere(struct writer *w, uint32_t record);
+
+/* Becomes FREE; the books of the state before are closed. */
+static inline __attribute__((always_inline)) void record_freed(struct writer *w, uint32_t pool,
+							       uint32_t record)
 {
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = &w->pool[pool];
+
 	/* (L) commit: a successor sees it free, and nobody's */
 	store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
 	r->owner = SHM_NO_PEER;
 	r->flags = 0;
 	r->source = 0;
 	r->op = 0;
+	w_tell(w, pool);
+	w->progress = true;
+	if (__builtin_expect(p->state == POOL_READY && !(p->flags & GPC_POOL_CALLER), 1))
+		p->free[p->nfree++] = record;
+	else
+		record_free_elsewhere(w, record);
 }
 
-/* record_dying() of a block whose row is read next behind the grace period of its batch, which
- * begins by a full barrier (F). */
-static inline __attribute__((always_inline)) void record_dying_early(struct shm_record *r,
-								     uint32_t owner, uint64_t op)
+/* LIVE -> DYING.  owner and op: for whom (rule C1), or SHM_NO_PEER.  The caller has the books.  The
+ * row is read next behind the grace period of its batch, which begins by a full barrier (F); whoever
+ * reads it before has one of its own. */
+static inline __attribute__((always_inline)) void record_dying(struct shm_record *r, uint32_t owner,
+							       uint64_t op)
 {
+	/* no LIVE record has it but one that is forged, and the pool has not counted that */
+	r->flags &= (uint8_t)~REC_LINGERS;
 	r->owner = (uint8_t)owner; /* rule C1: who gets it, before the commit */
 	if (owner != SHM_NO_PEER)
 		r->op = op; /* else a publication that runs again may look for it */
 	r->source = 0;
-	/* (D) commit; a full barrier, this call's or (F), stands before the row is read again:
+	/* (D) commit; a full barrier, the caller's or (F), stands before the row is read again:
 	 * references taken after it fail, references taken before it are seen then.  Pairs with
 	 * (T) of peer/refs.c; model/refs.pml.  A successor that finds DYING empties the entries
 	 * and waits as we do. */

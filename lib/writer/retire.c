@@ -5,7 +5,7 @@
  * A block is retired in this order: DYING; its entries are emptied; it leaves queue and tree; it
  * joins the open batch.  When flush and grace period of the batch are over, entries are usable,
  * relocations go on, and blocks without references are free.
- * Tests: t/122-window.t t/184-balance.t t/142-sources-wait.t t/151-clear.t */
+ * Tests: t/122-window.t t/184-balance.t t/142-sources-wait.t t/151-clear.t t/119-staged.t */
 #include "config.h"
 
 #include <stdlib.h>
@@ -19,7 +19,6 @@
 #include "writer/meter.h"
 #include "writer/move.h"
 #include "writer/parked.h"
-#include "writer/plain.h"
 #include "writer/record.h"
 #include "writer/retire.h"
 #include "writer/table.h"
@@ -54,25 +53,58 @@ const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a
 	return &a->ready[i % RETIRE_AHEAD];
 }
 
-void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
+/* Who holds a block that its owner evicts is counted at once: references that are taken behind the
+ * barrier fail, and those that were taken before it are seen. */
+static __attribute__((noinline)) void count_held(struct writer *w, uint32_t record)
 {
-	struct wpool *p = w_pool_of(w, record);
+	order_fence();
+	record_set_lingers(w, record, !w_row_is_zero(w, record));
+}
 
-	if (w_record(w, record)->source)
+/* k: its key, in its space. */
+static inline __attribute__((always_inline)) void
+retire(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t owner, uint64_t op)
+{
+	uint32_t pool = w->pool_of[record];
+	struct wpool *p = &w->pool[pool];
+	gpc_block block = GPC_BLOCK(pool, (gpc_block)(record - p->first));
+	bool told = w->cleared_pool != pool;
+
+	if (__builtin_expect(w_record(w, record)->source != 0, 0))
 		leave_sources(w, record);
-	if (w->cleared_pool != w->pool_of[record])
-		events_prepare(w, GPC_REMOVED, record, w->dropping ? w_block(w, record) : GPC_NONE);
-	record_dying(w, record, owner, op);
-	events_commit(w);
-	table_remove(w, record);
+	if (told)
+		events_prepare_record(w, GPC_REMOVED, record, block,
+				      w->dropping ? block : GPC_NONE);
+	record_dying(w_record(w, record), owner, op);
+	if (told)
+		events_commit_prepared(w);
+	table_remove(w, record, block, k);
 	lru_forget(w, record);
 	p->live--;
 	p->dying++;
-	if (p->flags & GPC_POOL_CALLER)
-		record_set_lingers(w, record, !w_row_is_zero(w, record));
-	w_tell(w, w->pool_of[record]);
-	tree_unlink(w, record);
-	retire_dying(w, record);
+	if (__builtin_expect(p->flags & GPC_POOL_CALLER, 0))
+		count_held(w, record);
+	w_tell(w, pool);
+	tree_leave(w, record);
+	grace_record(w, record);
+	p->coming += owner == SHM_NO_PEER;
+}
+
+void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
+{
+	struct probe_key k = table_key(w, record);
+
+	retire(w, record, &k, owner, op);
+}
+
+void retire_evicted(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t owner,
+		    uint64_t op, uint64_t *sum)
+{
+	if (__builtin_expect(!w->node[record].leaving, 1)) { /* else its key is elsewhere */
+		meter_evicted(w, record);
+		store_relaxed(sum, *sum + 1);
+	}
+	retire(w, record, k, owner, op);
 }
 
 void retire_count(struct writer *w, uint32_t record, uint64_t *sum)
@@ -89,7 +121,7 @@ void retire_count(struct writer *w, uint32_t record, uint64_t *sum)
 
 void retire_moved(struct writer *w, uint32_t record)
 {
-	record_dying(w, record, SHM_NO_PEER, 0);
+	record_dying(w_record(w, record), SHM_NO_PEER, 0);
 	grace_record(w, record);
 }
 
@@ -107,7 +139,9 @@ void retire_some(struct writer *w, const uint32_t *list, uint32_t n)
 
 	for (i = 0; i < n; i++) {
 		k = retire_prefetch(w, &ahead, list, n, i);
-		if (!plain_retire(w, list[i], k, SHM_NO_PEER, 0, &w_state(w)->past.evicted))
+		if (w->node[list[i]].first == NONE && w_is(w, list[i], LIVE))
+			retire_evicted(w, list[i], k, SHM_NO_PEER, 0, &w_state(w)->past.evicted);
+		else
 			retire_subtree(w, list[i], NULL);
 	}
 }
@@ -128,16 +162,12 @@ void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 
 /* ---- out of the batch ---- */
 
-/* Flush and grace period are over for this DYING block. */
-static void arrive(struct writer *w, uint32_t record)
+/* Somebody waits for it, or holds it, or reads it; or it was held before. */
+static __attribute__((noinline)) void arrive_late(struct writer *w, uint32_t record, bool held)
 {
 	struct shm_record *r = w_record(w, record);
-	struct wpool *p = w_pool_of(w, record);
-	bool held, in_use;
+	bool in_use;
 
-	if (!w_is(w, record, DYING))
-		return;
-	held = !w_row_is_zero(w, record);
 	if (held)
 		record_set_lingers(w, record, true);
 	in_use = (held || w->node[record].readers) &&
@@ -152,13 +182,35 @@ static void arrive(struct writer *w, uint32_t record)
 		r->owner = SHM_NO_PEER; /* rule S4: not waited for, another victim is taken */
 		r->op = 0;
 	} else {
-		p->coming--;
+		w_pool_of(w, record)->coming--;
 	}
 	if (!in_use) {
 		record_free(w, record);
 		return;
 	}
 	parked_add(w, record);
+}
+
+/* Flush and grace period are over for this DYING block. */
+static inline __attribute__((always_inline)) void arrive(struct writer *w, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+	uint32_t pool = w->pool_of[record];
+	struct wpool *p = &w->pool[pool];
+	bool held;
+
+	if (WORD_STATE(load_relaxed(&r->word)) != DYING)
+		return;
+	held = !w_row_is_zero(w, record);
+	if (__builtin_expect(held || r->owner != SHM_NO_PEER || (r->flags & REC_LINGERS) ||
+				     w->node[record].readers || w->missing.n,
+			     0)) {
+		arrive_late(w, record, held);
+		return;
+	}
+	p->coming--;
+	p->dying--;
+	record_freed(w, pool, record);
 }
 
 static void finish(struct writer *w, struct batch *b)
@@ -173,8 +225,7 @@ static void finish(struct writer *w, struct batch *b)
 		w->progress = true;
 	leave_batch(w, b);
 	for (i = 0; i < b->nrecords; i++)
-		if (!plain_arrive(w, b->records[i]))
-			arrive(w, b->records[i]);
+		arrive(w, b->records[i]);
 	if (b->then)
 		b->then(w);
 	grace_recycle(w, b);

@@ -14,6 +14,11 @@ struct quarantine {
 /* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:
  * for whom (rule C1), or SHM_NO_PEER. */
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
+/* The same of a victim, whose key is ready (retire_prefetch): nothing has it instead, which the
+ * histograms note, and one more in *sum; unless it is leaving, and lives in another space. */
+struct probe_key;
+void retire_evicted(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t owner,
+		    uint64_t op, uint64_t *sum);
 /* Before each of a list is retired: what the next few will take is asked for.  Returns the key of
  * this one. */
 #define RETIRE_AHEAD 16

@@ -286,9 +286,8 @@ struct writer {
 	uint64_t lost_pause_ns;     /* reap.c: between looks at peers that are lost; 0: none is */
 	uint64_t look_behind_ns;    /* and when to look behind locks that are held */
 	bool alone;                 /* at the last look: no other peer, nothing waits */
-	bool no_plain;              /* tests: everything goes the general way (plain.h) */
 	/* What a command, a grant or a refill waits for may be there now: the pass makes another
-	 * round.  Set by who makes blocks, entries or seats usable: record_free, plain_arrive,
+	 * round.  Set by who makes blocks, entries or seats usable: record_freed,
 	 * record_return, table_slot_usable, table_copies_done, leave_batch, reap_seat and the end
 	 * of a takeover; and by a grant that begins, or that has to look for another victim.  Only
 	 * the pass lowers it, before each round. */

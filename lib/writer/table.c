@@ -30,12 +30,6 @@ static uint32_t slot_block_word(struct writer *w, uint32_t slot)
 	return load_relaxed(&w->table[slot].w[3]);
 }
 
-void table_wipe(struct writer *w, uint32_t slot)
-{
-	bucket_wipe(w, slot);
-	grace_slot(w, slot);
-}
-
 void table_set_flag(struct writer *w, uint32_t bucket)
 {
 	struct probe_entry *e = &w->table[bucket * SHM_BUCKET];
@@ -209,17 +203,6 @@ static bool room_is_coming(struct writer *w, uint32_t bucket)
 	return false;
 }
 
-/* Are both buckets of a key full when this slot is?  Asked before it is filled: a load of four
- * words stalls behind four stores to them. */
-static bool fills_up(struct writer *w, const struct probe_key *k, uint32_t slot)
-{
-	uint32_t bit = 1u << slot % SHM_BUCKET;
-
-	if (slot / SHM_BUCKET == k->first)
-		return bucket_usable(w, k->first) == bit && !bucket_usable(w, k->second);
-	return bucket_usable(w, k->second) == bit && !bucket_usable(w, k->first);
-}
-
 static void relocate_due(struct writer *w, const struct probe_key *k)
 {
 	if (!bucket_usable(w, k->first) && !bucket_usable(w, k->second) &&
@@ -254,29 +237,13 @@ void table_relocate_due(struct writer *w)
 		due_go_on(w);
 }
 
-int table_place(struct writer *w, const struct probe_key *k, uint32_t *ret_slot)
+int table_make_room(struct writer *w, const struct probe_key *k)
 {
-	*ret_slot = free_slot(w, k->first);
-	if (*ret_slot == NONE)
-		*ret_slot = free_slot(w, k->second);
-	if (*ret_slot != NONE)
-		return TABLE_OK;
 	if (room_is_coming(w, k->first) || room_is_coming(w, k->second) ||
 	    relocate_from(w, k->first, MAX_MOVES) || relocate_from(w, k->second, MAX_MOVES))
 		return TABLE_WAIT;
 	w_state(w)->no_bucket++;
 	return TABLE_FULL;
-}
-
-void table_fill(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t slot)
-{
-	bool full = fills_up(w, k, slot);
-
-	if (slot / SHM_BUCKET == k->second)
-		table_spill(w, k);
-	bucket_fill(w, slot, k, (uint32_t)w_block(w, record) + 1);
-	if (full)
-		table_relocate_ahead(w, k);
 }
 
 /* The copies of this batch have been seen by everybody: wipe the old places. */
@@ -325,11 +292,9 @@ static void rename_entry(struct writer *w, uint32_t slot, uint32_t word)
 	bucket_changed(w, slot);
 }
 
-void table_remove(struct writer *w, uint32_t record)
+void table_remove_copies(struct writer *w, uint32_t record, const struct probe_key *k)
 {
-	struct probe_key k = table_key(w, record);
-	uint32_t word = (uint32_t)w_block(w, record) + 1;
-	uint32_t found = entries_of(w, &k, word), bit;
+	uint32_t found = entries_of(w, k, (uint32_t)w_block(w, record) + 1), bit;
 	struct relocation **at = &w->relocations, *r;
 
 	while ((r = *at) != NULL) /* rule T2 */
@@ -339,9 +304,9 @@ void table_remove(struct writer *w, uint32_t record)
 			at = &r->next;
 	for (; found; found &= found - 1) {
 		bit = (uint32_t)__builtin_ctz(found);
-		table_wipe(w, entry_slot(&k, bit));
+		table_wipe(w, entry_slot(k, bit));
 		if (bit >= SHM_BUCKET)
-			table_unspill(w, k.first);
+			table_unspill(w, k->first);
 	}
 }
 

@@ -47,4 +47,15 @@ static inline void tree_join(struct writer *w, uint32_t record, uint32_t parent)
 		p->blockers++;
 }
 
+/* tree_unlink() of one that goes, mostly a leaf without a parent. */
+static inline void tree_leave(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+
+	if (__builtin_expect(!n->in_tree || n->parent != NONE || n->first != NONE, 0))
+		tree_unlink(w, record);
+	else
+		n->in_tree = n->selected = n->counted_out = n->leaving = false;
+}
+
 #endif
