@@ -24,7 +24,7 @@ from tap import is_, name, ok
 
 LONG, BRANCH = [[1, 1100]], [[1, 600], [2, 233]]
 NEAR, ROUGH = 2e-3, 2e-2         # of float32, of bfloat16
-BLOCK = 32
+SLOTS = 700 << 20                # bytes: of a 64th of them, which engines have in hand, a prompt is stored without the writer
 COMMON = dict(vocab_size=make_model.VOCAB, hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4,
               num_key_value_heads=2, head_dim=64, max_position_embeddings=8192, bos_token_id=1, eos_token_id=2,
               pad_token_id=0, tie_word_embeddings=False, initializer_range=0.06)
@@ -162,7 +162,7 @@ class Shape:
         """Both engines anew, on a new cache."""
         self.number += 1
         called = f"{name}-{self.shape}-{self.number}"
-        extra = {"gpc_bytes": (320 if chunk > 3 else 96) << 20, "gpc_name": called, "gpc_pending_ms": 60000, "blocks_per_chunk": chunk,
+        extra = {"gpc_bytes": SLOTS, "gpc_name": called, "gpc_pending_ms": 60000, "blocks_per_chunk": chunk,
                  "gpc_checksum": checksum}
         groups = self.open([self.a, self.b], extra, caching)
         return called, Cache(called, checksum=checksum), chunk * min(t for _, t, _ in groups)
