@@ -7,7 +7,10 @@ fs_spec.py - a test of that worker.  TAP.
 """
 
 import ctypes
+import gc
 import mmap
+import os
+import weakref
 from types import SimpleNamespace
 
 from gpc.vllm.image import HEADER, MAGIC
@@ -25,7 +28,7 @@ class Rows:
     rows are.  Pages of it that nobody writes take no memory."""
 
     def __init__(self, region, rows):
-        self.stride = region._row_stride
+        self.region, self.stride = region, region._row_stride      # which would be unmapped without anybody who has it
         self.headers = mmap.mmap(-1, rows * self.stride)
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.headers))
         self.area = region._base.data_ptr() - self.base     # of row 0, seen from its header
@@ -75,7 +78,7 @@ class FsSpec(TieringOffloadingSpec):
 
 def test():
     import torch
-    from tap import done, is_, ok
+    from tap import done, is_, name, ok
     from vllm.v1.kv_offload.base import (
         CanonicalKVCacheRef,
         CanonicalKVCaches,
@@ -83,10 +86,15 @@ def test():
         GPULoadStoreSpec,
     )
     kv = [torch.arange(8 * 64, dtype=torch.int8).reshape(8, 64) * m for m in (1, 3)]
-    ram = torch.zeros(8, 4096, dtype=torch.int8)
-    worker = RegionWorker(SimpleNamespace(_base=ram, _row_stride=4096), 8, CanonicalKVCaches(
+    region = SharedOffloadRegion(engine_id=f"{name}-{os.getpid()}", num_chunks=8, rank=2, kv_bytes_per_chunk=4096,
+                                 cpu_page_size=128)
+    ram, alive = region._base.view(8, 4096), weakref.ref(region)
+    worker = RegionWorker(region, 8, CanonicalKVCaches(
         [CanonicalKVCacheTensor(t, 64) for t in kv], [[CanonicalKVCacheRef(0, 64), CanonicalKVCacheRef(1, 64)]]),
         1, 256, 128, SimpleNamespace(threads=2), API.TransferResult)
+    del region
+    gc.collect()
+    ok(alive(), "a worker keeps its region")
 
     def moved(job, submit, blocks, rows):
         gpu = GPULoadStoreSpec(blocks, group_sizes=[len(blocks)], block_indices=[0])
@@ -103,6 +111,8 @@ def test():
     is_(moved(2, worker.submit_load, [7], [6]), (True, 128), "a load of a row that another engine has stored")
     ok(all(torch.equal(t[7], t[3]) for t in kv), "brings its bytes")
     worker.shutdown()
+    del ram
+    alive().cleanup()
     done()
 
 
