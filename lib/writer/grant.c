@@ -375,7 +375,6 @@ static bool reserve_now(struct writer *w, uint32_t peer, uint64_t position,
 		record_reserve_free(w, p, record, peer, OP_OF(position + i));
 		out = seg_command(&w->seg, peer, position + i);
 		out->block = GPC_BLOCK(cmd->pool, (gpc_block)(record - p->first));
-		out->reserve.to = GPC_NONE;
 		if (stock)
 			recall_put(w, record);
 	}
