@@ -509,6 +509,7 @@ GPC_EXPORT int gpc_close(gpc *c)
 	if (!c)
 		return 0;
 	if (c->forked) { /* descriptors and mappings are gone already */
+		serve_stop(c);
 		transfer_abandon(c);
 		map_abandon(c);
 		make_abandon(c);

@@ -29,6 +29,8 @@ lib_gpc_sources = \
 	%reldir%/base/sip.h \
 	%reldir%/base/text.c \
 	%reldir%/base/text.h \
+	%reldir%/base/worker.c \
+	%reldir%/base/worker.h \
 	%reldir%/device/bytes.c \
 	%reldir%/device/bytes.h \
 	%reldir%/device/descriptor.c \

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include "base/futex.h"
 #include "segment/files.h"
 #include "segment/lockfile.h"
 #include "peer/ring.h"
@@ -222,25 +221,29 @@ static void look_at_name(gpc *c)
 			c->seg.name);
 }
 
-static void *serve(void *arg)
+static uint64_t serve(struct worker *w)
 {
-	gpc *c = arg;
+	gpc *c = w->arg;
 	int err;
 
-	while (!load_acquire(&c->stop)) {
-		look_at_name(c);
-		serve_begin(c, NEVER);
-		err = take_seat(c);
-		if (err == 0)
-			err = serve_once(c, clock_ns() + SERVE_NS);
-		serve_end(c);
-		if (err < 0 && err != -EAGAIN)
-			log_say(&c->log, LOG_ERR, "not the writer: %s", gpc_last_error());
-		if (err < 0)
-			futex_wait(&c->stop, 0, err == -EAGAIN ? LOOK_NS : 200 * LOOK_NS);
-	}
-	return NULL;
+	if (worker_stops(w))
+		return NEVER;
+	worker_unlock(w);
+	look_at_name(c);
+	serve_begin(c, NEVER);
+	err = take_seat(c);
+	if (err == 0)
+		err = serve_once(c, clock_ns() + SERVE_NS);
+	serve_end(c);
+	if (err < 0 && err != -EAGAIN)
+		log_say(&c->log, LOG_ERR, "not the writer: %s", gpc_last_error());
+	worker_lock(w);
+	return err < 0 ? clock_ns() + (err == -EAGAIN ? LOOK_NS : 200 * LOOK_NS) : 0;
 }
+
+static const struct worker_kind server_kind = { .name = "gpc-serve",
+						.what = "that serves",
+						.step = serve };
 
 int serve_start(gpc *c)
 {
@@ -250,12 +253,13 @@ int serve_start(gpc *c)
 	err = take_seat(c);
 	if (err < 0 && err != -EAGAIN)
 		return err;
+	worker_open(&c->server, &server_kind, c);
 	c->serving = true;
-	err = pthread_create(&c->server, NULL, serve, c);
-	if (err) {
-		c->serving = false;
+	err = worker_start(&c->server, 1);
+	if (err < 0) {
+		serve_stop(c);
 		drop_seat(c);
-		return err_set(err, "cannot start the serving thread: %s", strerror(err));
+		return err;
 	}
 	return 0;
 }
@@ -264,10 +268,11 @@ void serve_stop(gpc *c)
 {
 	if (!c->serving)
 		return;
-	store_release(&c->stop, 1);
-	futex_wake_all(&c->stop);
-	ring_doorbell(c);
-	pthread_join(c->server, NULL);
+	if (!c->forked) {
+		worker_halt(&c->server);
+		ring_doorbell(c);
+	}
+	worker_close(&c->server);
 	c->serving = false;
 }
 

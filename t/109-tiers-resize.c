@@ -8,8 +8,8 @@
 
 #include <dirent.h>
 
+#include "base/worker.h"
 #include "disk/disk.h"
-#include "memory/maps.h"
 #include "peer/handle.h"
 
 static int ram, vram;
@@ -19,13 +19,19 @@ static int ram, vram;
 static int thread_fails = -1, threads; /* the n-th that is started */
 static bool scan_fails, queue_fails, event_fails;
 
-int __real_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
-int __wrap_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
-int __wrap_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg)
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *arg);
+
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
-	if (thread_fails < 0 || threads++ != thread_fails)
-		return __real_maps_thread(thread, run, arg);
-	return err_set(EAGAIN, "no more threads");
+	const struct worker *w = arg;
+
+	if (strncmp(w->kind->name, "gpc-tiers", 9) != 0 || thread_fails < 0 ||
+	    threads++ != thread_fails)
+		return __real_pthread_create(t, attr, run, arg);
+	return EAGAIN;
 }
 
 int __real_disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n);

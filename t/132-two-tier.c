@@ -75,7 +75,7 @@ static uint32_t request(uint32_t *req, uint32_t longest)
 
 /* ---- the cache, as a worker uses it ---- */
 
-struct worker {
+struct actor {
 	gpc *c;
 	gpc_key key[KEYS];       /* by number */
 	uint32_t bytes[2][2048]; /* by pool and slot */
@@ -84,13 +84,13 @@ struct worker {
 	bool ram;
 };
 
-static uint32_t *bytes_of(struct worker *w, gpc_block b)
+static uint32_t *bytes_of(struct actor *w, gpc_block b)
 {
 	return &w->bytes[GPC_POOL(b)][GPC_SLOT(b)];
 }
 
 /* As many of the least recent go down as VRAM has too many, beside n more. */
-static void go_down(struct worker *w, uint32_t n)
+static void go_down(struct actor *w, uint32_t n)
 {
 	struct gpc_move m[LONGEST + BATCH];
 	struct gpc_pool p = { .size = sizeof(p) };
@@ -112,7 +112,7 @@ static void go_down(struct worker *w, uint32_t n)
 	}
 }
 
-static void promote(struct worker *w, gpc_block *held, uint32_t n)
+static void promote(struct actor *w, gpc_block *held, uint32_t n)
 {
 	struct gpc_move m[BATCH];
 	uint32_t i;
@@ -129,7 +129,7 @@ static void promote(struct worker *w, gpc_block *held, uint32_t n)
 }
 
 /* Count the hits; what is warm comes up, in batches, root first. */
-static void use_hits(struct worker *w, const uint32_t *req, gpc_block *held, uint32_t hits)
+static void use_hits(struct actor *w, const uint32_t *req, gpc_block *held, uint32_t hits)
 {
 	uint32_t i, n;
 
@@ -146,8 +146,7 @@ static void use_hits(struct worker *w, const uint32_t *req, gpc_block *held, uin
 	}
 }
 
-static void fill(struct worker *w, const uint32_t *req, gpc_block *blocks, uint32_t from,
-		 uint32_t n)
+static void fill(struct actor *w, const uint32_t *req, gpc_block *blocks, uint32_t from, uint32_t n)
 {
 	gpc_key parents[LONGEST], keys[LONGEST];
 	uint32_t i;
@@ -164,7 +163,7 @@ static void fill(struct worker *w, const uint32_t *req, gpc_block *blocks, uint3
 		bail("a publish is refused");
 }
 
-static void serve(struct worker *w, const uint32_t *req, uint32_t n)
+static void serve(struct actor *w, const uint32_t *req, uint32_t n)
 {
 	gpc_block held[LONGEST];
 	gpc_key keys[LONGEST];
@@ -183,12 +182,12 @@ static void serve(struct worker *w, const uint32_t *req, uint32_t n)
 
 static void replay(uint32_t v, uint32_t r, uint32_t requests)
 {
-	static struct worker w;
+	static struct actor w;
 	uint32_t req[LONGEST], i, n, hot, warm, same = 0;
 	uint64_t hits = 0, warms = 0;
 	struct gpc_stats st;
 
-	w = (struct worker){ .c = cache_new(r ? v + BATCH : v, r), .v = v, .ram = r };
+	w = (struct actor){ .c = cache_new(r ? v + BATCH : v, r), .v = v, .ram = r };
 	nrecent = nkeys = 0;
 	memset(child_of, 0, sizeof(child_of));
 	for (i = 1; i < KEYS; i++)

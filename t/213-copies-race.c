@@ -111,14 +111,14 @@ int __wrap_pthread_join(pthread_t thread, void **ret)
 
 /* ---- copies ---- */
 
-struct worker {
+struct actor {
 	gpc *c;
 	uint64_t seed, number;
 	gpc_block from[MOST], to[MOST]; /* reservations in the RAMs */
 };
 
 /* Words of an image in RAM, which stays; each thread has its own blocks. */
-static uint64_t *words(struct worker *w, gpc_block b)
+static uint64_t *words(struct actor *w, gpc_block b)
 {
 	uint64_t bytes;
 	void *base;
@@ -148,7 +148,7 @@ static bool has(const uint64_t *at, uint64_t n)
 	return true;
 }
 
-static void await(struct worker *w, gpc_transfer t)
+static void await(struct actor *w, gpc_transfer t)
 {
 	struct pollfd p = { .events = POLLIN };
 	int r;
@@ -176,7 +176,7 @@ static void await(struct worker *w, gpc_transfer t)
 }
 
 /* 0, or what it may answer when a pool goes. */
-static int copy(struct worker *w, const gpc_block *from, const gpc_block *to, uint32_t n)
+static int copy(struct actor *w, const gpc_block *from, const gpc_block *to, uint32_t n)
 {
 	struct gpc_move m[MOST];
 	gpc_transfer t = 0;
@@ -199,7 +199,7 @@ static int copy(struct worker *w, const gpc_block *from, const gpc_block *to, ui
 
 /* From RAM to the other RAM, at once or by way of VRAM that may go meanwhile.  Which numbers the
  * source has, the target must have, whole. */
-static void carry(struct worker *w)
+static void carry(struct actor *w)
 {
 	uint32_t i, n = 1 + crew_random(&w->seed, MOST), pool = load_acquire(&vram_now);
 	gpc_block by[MOST];
@@ -228,7 +228,7 @@ static void carry(struct worker *w)
 	w->number += n;
 }
 
-static void reserve_all(struct worker *w, int pool, gpc_block *b)
+static void reserve_all(struct actor *w, int pool, gpc_block *b)
 {
 	int r;
 
@@ -241,9 +241,9 @@ static void reserve_all(struct worker *w, int pool, gpc_block *b)
 static void *copier(void *arg)
 {
 	uint64_t me = (uint64_t)(uintptr_t)arg;
-	struct worker w = { .c = me < OWN ? crew_attach("own") : common,
-			    .seed = 31 + me,
-			    .number = (me + 1) << 32 };
+	struct actor w = { .c = me < OWN ? crew_attach("own") : common,
+			   .seed = 31 + me,
+			   .number = (me + 1) << 32 };
 
 	while (goes_on()) {
 		int i;

@@ -202,6 +202,7 @@ t_programs = \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
 	%reldir%/base/later-structs.t \
+	%reldir%/base/worker.t \
 	%reldir%/193-create-fails.t \
 	%reldir%/194-refused-items.t \
 	%reldir%/195-rates.t \
@@ -633,7 +634,7 @@ endif
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # each step of a start fails
 %canon_reldir%_109_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
-	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store,--wrap=maps_thread,--wrap=disk_scan \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store,--wrap=pthread_create,--wrap=disk_scan \
 	-Wl,--wrap=queue_start,--wrap=feed_begin,--wrap=uses_new
 # the writer dies at each store of a drop
 %canon_reldir%_387_tiers_drop_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
@@ -643,6 +644,7 @@ endif
 %canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
+%canon_reldir%_base_worker_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock
 %canon_reldir%_019_memory_sweep_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=madvise \

@@ -42,5 +42,7 @@ struct backoff {
 void backoff_sleep(struct backoff *b);
 /* Lock it by a time of clock_ns, NEVER included; false: that has come. */
 bool clock_lock(pthread_mutex_t *lock, uint64_t until_ns);
+/* Sleep on a condition up to such a time; false: that has come. */
+bool clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
 
 #endif

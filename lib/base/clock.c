@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clock.c - monotonic time, deadlines, sleep.
- * Tests: t/007-err-log.t t/342-clocks.t t/peer/stopped-writer.t */
+ * Tests: t/007-err-log.t t/base/worker.t t/342-clocks.t t/peer/stopped-writer.t */
 #include "config.h"
 
+#include <errno.h>
 #include <time.h>
 
 #include "base/base.h"
@@ -13,6 +14,12 @@ static uint64_t read_clock(clockid_t id)
 
 	clock_gettime(id, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static struct timespec timespec_of(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000),
+				  .tv_nsec = (long)(ns % 1000000000) };
 }
 
 uint64_t clock_ns(void)
@@ -54,16 +61,14 @@ static int lock_until(pthread_mutex_t *lock, uint64_t until_ns)
 {
 	uint64_t now = clock_ns();
 	uint64_t real = read_clock(CLOCK_REALTIME) + (until_ns > now ? until_ns - now : 0);
-	struct timespec t = { .tv_sec = (time_t)(real / 1000000000),
-			      .tv_nsec = (long)(real % 1000000000) };
+	struct timespec t = timespec_of(real);
 
 	return pthread_mutex_timedlock(lock, &t);
 }
 #else
 static int lock_until(pthread_mutex_t *lock, uint64_t until_ns)
 {
-	struct timespec t = { .tv_sec = (time_t)(until_ns / 1000000000),
-			      .tv_nsec = (long)(until_ns % 1000000000) };
+	struct timespec t = timespec_of(until_ns);
 
 	return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &t);
 }
@@ -72,4 +77,13 @@ static int lock_until(pthread_mutex_t *lock, uint64_t until_ns)
 bool clock_lock(pthread_mutex_t *lock, uint64_t until_ns)
 {
 	return (until_ns == NEVER ? pthread_mutex_lock(lock) : lock_until(lock, until_ns)) == 0;
+}
+
+bool clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
+{
+	struct timespec t = timespec_of(until_ns);
+
+	if (until_ns == NEVER)
+		return pthread_cond_wait(cond, lock) == 0;
+	return pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &t) != ETIMEDOUT;
 }

@@ -5,15 +5,11 @@
 
 #include "base/parallel.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
-#include "base/base.h"
-#include "base/order.h"
+#include "base/worker.h"
 
-#define MOST  16u
-#define STACK ((size_t)1 << 20) /* and what the program has of thread-local memory */
+#define MOST 16u
 
 struct team {
 	void (*run)(void *job);
@@ -32,44 +28,36 @@ uint32_t parallel_size(void)
 }
 
 /* Whoever has time takes the next: another program may be on one of the processors. */
-static void *member(void *arg)
+static void do_jobs(struct team *t)
 {
-	struct team *t = arg;
 	uint32_t i;
 
 	while ((i = count_next(&t->next)) < t->n)
 		t->run(t->jobs + i * t->bytes);
-	return NULL;
 }
 
-/* The program's signals are not for these threads. */
-static uint32_t start_members(struct team *t, pthread_t *thread, uint32_t n)
+static uint64_t member(struct worker *w)
 {
-	pthread_attr_t attr;
-	sigset_t all, before;
-	uint32_t i = 0;
+	struct team *t = w->arg;
 
-	if (pthread_attr_init(&attr))
-		return 0;
-	pthread_attr_setstacksize(&attr, STACK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (i < n && !pthread_create(&thread[i], &attr, member, t))
-		i++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return i;
+	worker_unlock(w);
+	if (load_relaxed(&t->next) < t->n)
+		do_jobs(t);
+	worker_lock(w);
+	return NEVER;
 }
+
+static const struct worker_kind team_kind = { .name = "gpc-team", .step = member };
 
 void parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n)
 {
 	struct team t = { run, jobs, bytes, n, 0 };
-	pthread_t thread[MOST];
-	uint32_t started = 0, most = MIN(MIN(threads, MOST), n);
+	uint32_t most = MIN(MIN(threads, MOST), n);
+	struct worker w;
 
+	worker_open(&w, &team_kind, &t);
 	if (most > 1)
-		started = start_members(&t, thread, most - 1);
-	member(&t);
-	while (started)
-		pthread_join(thread[--started], NULL);
+		worker_start(&w, most - 1);
+	do_jobs(&t);
+	worker_close(&w);
 }

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/order.h"
+#include "base/worker.h"
 #include "device/host_stream.h"
 
 #include <errno.h>
@@ -27,11 +28,10 @@ struct host_mirror {
 	uint8_t *base;
 	uint64_t bytes, entries;
 	uint32_t buckets;
-	pid_t pid; /* a forked child has neither mapping nor thread */
-	pthread_t thread;
-	pthread_mutex_t lock; /* of what follows */
-	pthread_cond_t work;
-	bool busy, stop;
+	pid_t pid;             /* a forked child has no mapping, and the file is its parent's */
+	struct worker flusher; /* its lock is of what follows */
+	bool busy;
+	uint64_t due;
 	int result; /* of the last flush */
 	uint32_t flushes;
 	struct launch_change *changes;
@@ -78,28 +78,22 @@ static int apply(struct host_mirror *m)
 	return 0;
 }
 
-static void *flusher_run(void *arg)
+static uint64_t flush_step(struct worker *w)
 {
-	struct host_mirror *m = arg;
-	uint64_t until;
+	struct host_mirror *m = w->arg;
 
-	pthread_mutex_lock(&m->lock);
-	while (!m->stop) {
-		if (!m->busy) {
-			pthread_cond_wait(&m->work, &m->lock);
-			continue;
-		}
-		until = clock_ns() + load_relaxed(&device_host_flush_delay_us) * 1000ull;
-		while (!m->stop && clock_ns() < until && stream_sleep(&m->work, &m->lock, until))
-			;
-		if (m->stop)
-			break;
-		m->result = apply(m);
-		m->busy = false;
-	}
-	pthread_mutex_unlock(&m->lock);
-	return NULL;
+	if (!m->busy || worker_stops(w))
+		return NEVER;
+	if (clock_ns() < m->due)
+		return m->due;
+	m->result = apply(m);
+	m->busy = false;
+	return NEVER;
 }
+
+static const struct worker_kind flusher_kind = { .name = "gpc-mirror",
+						 .what = "for the host device",
+						 .step = flush_step };
 
 int host_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 	       const struct mirror_status *status)
@@ -115,7 +109,7 @@ int host_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 		return err_set(ENOMEM, "no memory for the changes of a flush");
 	if (n)
 		memcpy(copy, changes, n * sizeof(*copy));
-	pthread_mutex_lock(&m->lock);
+	worker_lock(&m->flusher);
 	if (m->busy) {
 		err = err_set(EAGAIN, "a flush of this mirror is in flight");
 		free(copy);
@@ -125,9 +119,10 @@ int host_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 		m->n = n;
 		m->status = *status;
 		m->busy = true;
-		pthread_cond_signal(&m->work);
+		m->due = clock_ns() + load_relaxed(&device_host_flush_delay_us) * 1000ull;
+		worker_post(&m->flusher);
 	}
-	pthread_mutex_unlock(&m->lock);
+	worker_unlock(&m->flusher);
 	return err;
 }
 
@@ -136,9 +131,9 @@ int host_flushed(void *mirror)
 	struct host_mirror *m = mirror;
 	int result;
 
-	pthread_mutex_lock(&m->lock);
+	worker_lock(&m->flusher);
 	result = m->busy ? -EAGAIN : m->result;
-	pthread_mutex_unlock(&m->lock);
+	worker_unlock(&m->flusher);
 	if (result == -EIO)
 		err_set(EIO, "the flush of this host mirror failed, as a test asked for");
 	return result;
@@ -241,8 +236,7 @@ int host_create(const struct segment *s, const char *device, uint32_t generation
 	m->buckets = s->header.geometry.buckets;
 	m->entries = (uint64_t)m->buckets * SHM_BUCKET;
 	m->pid = getpid();
-	pthread_mutex_init(&m->lock, NULL);
-	pthread_cond_init(&m->work, NULL);
+	worker_open(&m->flusher, &flusher_kind, m);
 	fill_descriptor(device, generation, m, desc);
 	err = host_path(s, desc->handle, m->path);
 	if (err)
@@ -251,8 +245,8 @@ int host_create(const struct segment *s, const char *device, uint32_t generation
 	if (err)
 		goto no_file;
 	fill_header(s, m, generation);
-	err = stream_thread(&m->thread, flusher_run, m);
-	if (err)
+	err = worker_start(&m->flusher, 1);
+	if (err < 0)
 		goto no_thread;
 	*ret_mirror = m;
 	return 0;
@@ -261,8 +255,7 @@ no_thread:
 	munmap(m->base, m->bytes);
 	unlink(m->path);
 no_file:
-	pthread_cond_destroy(&m->work);
-	pthread_mutex_destroy(&m->lock);
+	worker_close(&m->flusher);
 	free(m);
 	return err;
 }
@@ -273,16 +266,10 @@ void host_destroy(void *mirror)
 
 	if (!m)
 		return;
+	worker_close(&m->flusher);
 	if (m->pid == getpid()) {
-		pthread_mutex_lock(&m->lock);
-		m->stop = true;
-		pthread_cond_signal(&m->work);
-		pthread_mutex_unlock(&m->lock);
-		pthread_join(m->thread, NULL);
 		munmap(m->base, m->bytes);
 		unlink(m->path);
-		pthread_cond_destroy(&m->work);
-		pthread_mutex_destroy(&m->lock);
 	}
 	free(m->changes);
 	free(m);

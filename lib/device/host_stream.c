@@ -15,90 +15,43 @@
 #include "device/host_stream.h"
 
 #include "base/err.h"
+#include "base/worker.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define STREAMS 8u /* the first one, and those of tests */
 
 struct host_stream {
-	pthread_cond_t work, done;
+	struct worker worker; /* its lock is of what follows */
 	struct stream_job *first, *last;
-	uint64_t submitted, completed;
-	bool running, stop, open;
-	pthread_t thread;
+	uint64_t due, submitted, completed; /* due: of the first job, 0: not known yet */
+	bool open;
 };
 
-static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER; /* of all of them */
-static struct host_stream streams[STREAMS] = {
-	[0 ... STREAMS - 1] = {
-		.work = PTHREAD_COND_INITIALIZER,
-		.done = PTHREAD_COND_INITIALIZER,
-	},
-};
+static struct host_stream streams[STREAMS];
 
-int stream_thread(pthread_t *thread, void *(*run)(void *arg), void *arg)
+/* The next job, once its delay is over. */
+static uint64_t stream_step(struct worker *w)
 {
-	sigset_t all, old;
-	int err;
+	struct host_stream *s = w->arg;
+	struct stream_job *job = s->first;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(thread, NULL, run, arg);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err ? err_set(err, "cannot start a thread for the host device") : 0;
-}
-
-bool stream_sleep(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
-{
-	struct timespec t = { .tv_sec = (time_t)(until_ns / 1000000000),
-			      .tv_nsec = (long)(until_ns % 1000000000) };
-
-	if (until_ns == NEVER) {
-		pthread_cond_wait(cond, lock);
-		return true;
-	}
-	return pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &t) != ETIMEDOUT;
-}
-
-/* The next job, once its delay is over; NULL: stop. */
-static struct stream_job *next_job(struct host_stream *s)
-{
-	struct stream_job *job;
-	uint64_t until;
-
-	while (!s->first && !s->stop)
-		pthread_cond_wait(&s->work, &streams_lock);
-	if (s->stop)
-		return NULL;
-	job = s->first;
-	until = clock_ns() + job->delay_us * 1000ull;
-	while (job->delay_us && !s->stop && stream_sleep(&s->work, &streams_lock, until))
-		;
-	if (s->stop)
-		return NULL;
+	if (!job || worker_stops(w))
+		return NEVER;
+	if (job->delay_us && !s->due)
+		s->due = clock_ns() + job->delay_us * 1000ull;
+	if (s->due && clock_ns() < s->due)
+		return s->due;
+	s->due = 0;
 	s->first = job->next;
-	return job;
-}
-
-static void *stream_run(void *arg)
-{
-	struct host_stream *s = arg;
-	struct stream_job *job;
-
-	pthread_mutex_lock(&streams_lock);
-	while ((job = next_job(s)) != NULL) {
-		pthread_mutex_unlock(&streams_lock);
-		job->run(job);
-		free(job);
-		pthread_mutex_lock(&streams_lock);
-		s->completed++;
-		pthread_cond_broadcast(&s->done);
-	}
-	pthread_mutex_unlock(&streams_lock);
-	return NULL;
+	worker_unlock(w);
+	job->run(job);
+	free(job);
+	worker_lock(w);
+	s->completed++;
+	worker_tell(w);
+	return 0;
 }
 
 static void drop_jobs(struct host_stream *s)
@@ -111,79 +64,70 @@ static void drop_jobs(struct host_stream *s)
 	}
 }
 
-/* ---- fork: nobody holds the lock meanwhile ---- */
-
-static void before_fork(void)
+/* The jobs of a forked child's parent are the parent's. */
+static void forget(struct worker *w)
 {
-	pthread_mutex_lock(&streams_lock);
+	struct host_stream *s = w->arg;
+
+	drop_jobs(s);
+	s->due = s->submitted = s->completed = 0;
+	s->open = false;
 }
 
-static void in_parent(void)
-{
-	pthread_mutex_unlock(&streams_lock);
-}
+static const struct worker_kind stream_kind = { .name = "gpc-stream",
+						.what = "for the host device",
+						.step = stream_step,
+						.forget = forget };
 
-static void in_child(void)
+static void open_streams(void)
 {
 	uint32_t i;
 
-	for (i = 0; i < STREAMS; i++) {
-		struct host_stream *s = &streams[i];
-
-		drop_jobs(s);
-		s->submitted = s->completed = 0;
-		s->running = s->stop = s->open = false;
-		pthread_cond_init(&s->work, NULL);
-		pthread_cond_init(&s->done, NULL);
-	}
-	pthread_mutex_init(&streams_lock, NULL);
+	for (i = 0; i < STREAMS; i++)
+		worker_open(&streams[i].worker, &stream_kind, &streams[i]);
 }
 
-static void watch_fork(void)
+static void begin(void)
 {
-	pthread_atfork(before_fork, in_parent, in_child);
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, open_streams);
 }
 
 /* ---- jobs ---- */
 
-/* With the lock held. */
 static struct host_stream *find(void *stream)
 {
 	uint32_t i;
 
 	for (i = 1; i < STREAMS; i++)
-		if (stream == &streams[i] && streams[i].open)
+		if (stream == &streams[i] && load_relaxed(&streams[i].open))
 			return &streams[i];
 	return &streams[0];
 }
 
 int stream_submit_to(void *stream, struct stream_job *job)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct host_stream *s;
-	int err = 0;
+	struct host_stream *s = find(stream);
+	int err;
 
-	pthread_once(&once, watch_fork);
+	begin();
 	job->next = NULL;
-	pthread_mutex_lock(&streams_lock);
-	s = find(stream);
-	if (!s->running) {
-		err = stream_thread(&s->thread, stream_run, s);
-		s->running = !err;
-	}
-	if (!err) {
-		if (s->first)
-			s->last->next = job;
-		else
-			s->first = job;
-		s->last = job;
-		s->submitted++;
-		pthread_cond_signal(&s->work);
-	}
-	pthread_mutex_unlock(&streams_lock);
-	if (err)
+	err = worker_start(&s->worker, 1);
+	if (err < 0) {
 		free(job);
-	return err;
+		return err;
+	}
+	worker_lock(&s->worker);
+	if (s->first)
+		s->last->next = job;
+	else
+		s->first = job;
+	s->last = job;
+	s->submitted++;
+	worker_post(&s->worker);
+	worker_unlock(&s->worker);
+	return 0;
 }
 
 int stream_submit(struct stream_job *job)
@@ -191,25 +135,25 @@ int stream_submit(struct stream_job *job)
 	return stream_submit_to(NULL, job);
 }
 
-/* With the lock held: have all jobs been done that were there? */
+/* Have all jobs been done that were there? */
 static bool wait_for(struct host_stream *s, int timeout_ms, uint64_t until)
 {
-	uint64_t upto = s->submitted;
+	uint64_t upto;
+	bool done;
 
-	while (s->completed < upto && timeout_ms && stream_sleep(&s->done, &streams_lock, until))
+	worker_lock(&s->worker);
+	upto = s->submitted;
+	while (s->completed < upto && timeout_ms && worker_await(&s->worker, until))
 		;
-	return s->completed >= upto;
+	done = s->completed >= upto;
+	worker_unlock(&s->worker);
+	return done;
 }
 
 int stream_wait(int timeout_ms)
 {
-	uint64_t until = deadline_from(timeout_ms);
-	bool done;
-
-	pthread_mutex_lock(&streams_lock);
-	done = wait_for(&streams[0], timeout_ms, until);
-	pthread_mutex_unlock(&streams_lock);
-	if (done)
+	begin();
+	if (wait_for(&streams[0], timeout_ms, deadline_from(timeout_ms)))
 		return 0;
 	return err_set(timeout_ms ? ETIMEDOUT : EAGAIN, "the stream still works");
 }
@@ -220,23 +164,24 @@ void *host_stream_open(void)
 {
 	uint32_t i;
 
-	pthread_mutex_lock(&streams_lock);
-	for (i = 1; i < STREAMS && streams[i].open; i++)
-		;
-	if (i < STREAMS)
-		streams[i].open = true;
-	pthread_mutex_unlock(&streams_lock);
-	return i < STREAMS ? &streams[i] : NULL;
+	begin();
+	for (i = 1; i < STREAMS; i++) {
+		struct host_stream *s = &streams[i];
+		bool taken;
+
+		worker_lock(&s->worker);
+		taken = s->open;
+		store_relaxed(&s->open, true);
+		worker_unlock(&s->worker);
+		if (!taken)
+			return s;
+	}
+	return NULL;
 }
 
 static void end(struct host_stream *s)
 {
-	pthread_mutex_lock(&streams_lock);
-	s->stop = true;
-	pthread_cond_signal(&s->work);
-	pthread_mutex_unlock(&streams_lock);
-	if (s->running)
-		pthread_join(s->thread, NULL);
+	worker_close(&s->worker);
 	drop_jobs(s);
 }
 
@@ -244,14 +189,11 @@ void host_stream_close(void *stream)
 {
 	struct host_stream *s = stream;
 
-	pthread_mutex_lock(&streams_lock);
 	wait_for(s, -1, NEVER);
-	pthread_mutex_unlock(&streams_lock);
 	end(s);
-	pthread_mutex_lock(&streams_lock);
-	s->running = s->stop = s->open = false;
-	s->submitted = s->completed = 0;
-	pthread_mutex_unlock(&streams_lock);
+	worker_open(&s->worker, &stream_kind, s);
+	s->due = s->submitted = s->completed = 0;
+	store_relaxed(&s->open, false);
 }
 
 /* At exit, and when the library is unloaded: the threads' code goes away.  One that waits for an
@@ -261,6 +203,7 @@ __attribute__((destructor)) static void stream_end(void)
 	uint32_t i;
 
 	host_event_end();
+	begin();
 	for (i = 0; i < STREAMS; i++)
 		end(&streams[i]);
 }

@@ -5,7 +5,6 @@
 #ifndef GPC_STREAM_H
 #define GPC_STREAM_H
 
-#include <pthread.h>
 #include "base/base.h"
 
 /* Begins a job's own struct. */
@@ -39,11 +38,5 @@ int host_event_wait(void *event, void *stream);
 int host_event_passed(void *event);
 /* At exit: nobody waits any more. */
 void host_event_end(void);
-
-/* A thread of the library's own: no signal of the application is delivered to it. */
-int stream_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
-/* Sleep on a condition up to a time of clock_ns, NEVER included; false: that time has
- * come. */
-bool stream_sleep(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
 
 #endif

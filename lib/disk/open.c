@@ -434,7 +434,7 @@ static void unlock_file(const struct disk *d)
 static void free_disk(struct disk *d)
 {
 	io_free_buffers(d);
-	pthread_mutex_destroy(&d->queue_lock);
+	worker_close(&d->worker);
 	pthread_mutex_destroy(&d->buffer_lock);
 	pthread_mutex_destroy(&d->super_lock);
 	pthread_rwlock_destroy(&d->epoch_lock);
@@ -449,7 +449,7 @@ void disk_close(struct disk *d)
 	if (!d)
 		return;
 	if (d->pid == getpid()) {
-		if (d->nthreads) {
+		if (d->worker.threads) {
 			queue_stop(d);
 			if (d->begun)
 				disk_sync(d);
@@ -488,7 +488,7 @@ int disk_open(const char *path, const struct disk_options *opt, struct disk **re
 	pthread_mutex_init(&d->super_lock, NULL);
 	pthread_rwlock_init(&d->epoch_lock, NULL);
 	pthread_mutex_init(&d->buffer_lock, NULL);
-	pthread_mutex_init(&d->queue_lock, NULL);
+	queue_open(d);
 	err = open_file(d, opt);
 	if (!err && !(opt->flags & DISK_LATER))
 		err = disk_begin(d, false);

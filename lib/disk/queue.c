@@ -21,11 +21,8 @@
 #include "disk/state.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <time.h>
 
 #define READS_IN_ROW 16u
-#define STACK        ((size_t)1 << 20) /* and what the program has of thread-local memory */
 #define NS           1000000000ull
 
 static void put(struct queue *q, struct disk_op *op)
@@ -47,7 +44,7 @@ static struct disk_op *get(struct queue *q)
 	return op;
 }
 
-/* ---- the rate; with queue_lock held ---- */
+/* ---- the rate; with the lock held ---- */
 
 static uint64_t burst_ns(uint64_t rate, uint64_t burst)
 {
@@ -67,25 +64,25 @@ static void pay(struct disk *d, uint64_t now)
 
 void disk_rate(struct disk *d, uint64_t rate, uint64_t burst)
 {
-	pthread_mutex_lock(&d->queue_lock);
+	worker_lock(&d->worker);
 	d->rate = rate;
 	d->burst_ns = burst_ns(rate, burst);
 	d->turn_ns = MIN(d->turn_ns, clock_ns()); /* what was owed at another rate */
-	pthread_cond_broadcast(&d->queue_cond);
-	pthread_mutex_unlock(&d->queue_lock);
+	worker_post_all(&d->worker);
+	worker_unlock(&d->worker);
 }
 
 uint64_t disk_turn(struct disk *d)
 {
 	uint64_t turn;
 
-	pthread_mutex_lock(&d->queue_lock);
+	worker_lock(&d->worker);
 	turn = d->rate ? d->turn_ns : 0;
-	pthread_mutex_unlock(&d->queue_lock);
+	worker_unlock(&d->worker);
 	return turn;
 }
 
-/* ---- whose turn it is; with queue_lock held ---- */
+/* ---- whose turn it is; with the lock held ---- */
 
 static bool may_write(const struct disk *d, uint64_t now)
 {
@@ -113,9 +110,9 @@ static void wake_one(struct disk *d, uint64_t now)
 {
 	bool write = d->writes.n && d->writes.running < d->most_writing;
 
-	if (d->idle && (may_read(d) || (d->removals.n && !d->removals.running) ||
-			(write && (!d->timed || may_write(d, now)))))
-		pthread_cond_signal(&d->queue_cond);
+	if (d->worker.idle && (may_read(d) || (d->removals.n && !d->removals.running) ||
+			       (write && (!d->timed || may_write(d, now)))))
+		worker_post(&d->worker);
 }
 
 static struct disk_op *next_op(struct disk *d)
@@ -146,19 +143,13 @@ static struct disk_op *next_op(struct disk *d)
 	return op;
 }
 
-static void wait_turn(struct disk *d)
+/* Nothing can begin now.  One thread waits for the turn of a write, until its next step. */
+static uint64_t wait_turn(struct disk *d)
 {
-	struct timespec t = { (time_t)(d->turn_ns / NS), (long)(d->turn_ns % NS) };
-
-	d->idle++;
-	if (d->timed || !d->rate || !d->writes.n || d->writes.running >= d->most_writing) {
-		pthread_cond_wait(&d->queue_cond, &d->queue_lock);
-	} else {
-		d->timed = true;
-		pthread_cond_timedwait(&d->queue_cond, &d->queue_lock, &t);
-		d->timed = false;
-	}
-	d->idle--;
+	if (d->timed || !d->rate || !d->writes.n || d->writes.running >= d->most_writing)
+		return NEVER;
+	d->timed = &mine;
+	return d->turn_ns;
 }
 
 /* ---- threads ---- */
@@ -176,9 +167,9 @@ static void finish(struct disk *d, struct disk_op *op)
 
 static void leave(struct disk *d, struct queue *q)
 {
-	pthread_mutex_lock(&d->queue_lock);
+	worker_lock(&d->worker);
 	q->running--;
-	pthread_mutex_unlock(&d->queue_lock);
+	worker_unlock(&d->worker);
 }
 
 static bool is_late(struct disk *d, struct disk_op *op)
@@ -195,14 +186,14 @@ static struct disk_op *take_removals(struct disk *d, struct disk_op *first)
 	struct disk_op **last = &first->next;
 
 	*last = NULL;
-	pthread_mutex_lock(&d->queue_lock);
+	worker_lock(&d->worker);
 	while (first->kind != DISK_CLEAR && d->removals.n &&
 	       d->removals.first->kind != DISK_CLEAR) {
 		*last = get(&d->removals);
 		last = &(*last)->next;
 		*last = NULL;
 	}
-	pthread_mutex_unlock(&d->queue_lock);
+	worker_unlock(&d->worker);
 	return first;
 }
 
@@ -242,26 +233,24 @@ static void run_op(struct disk *d, struct disk_op *op)
 	finish(d, op);
 }
 
-static void *run(void *arg)
+static uint64_t step(struct worker *w)
 {
-	struct disk *d = arg;
+	struct disk *d = w->arg;
 	struct disk_op *op;
 
 	mine = d;
-	pthread_mutex_lock(&d->queue_lock);
-	while (!d->closing) {
-		op = next_op(d);
-		if (!op) {
-			wait_turn(d);
-			continue;
-		}
-		pthread_mutex_unlock(&d->queue_lock);
-		run_op(d, op);
-		pthread_mutex_lock(&d->queue_lock);
-	}
-	pthread_mutex_unlock(&d->queue_lock);
-	return NULL;
+	if (d->timed == &mine)
+		d->timed = NULL;
+	op = worker_stops(w) ? NULL : next_op(d);
+	if (!op)
+		return wait_turn(d);
+	worker_unlock(w);
+	run_op(d, op);
+	worker_lock(w);
+	return 0;
 }
+
+static const struct worker_kind disk_kind = { .name = "gpc-disk", .step = step };
 
 int disk_submit(struct disk *d, struct disk_op *op)
 {
@@ -271,8 +260,8 @@ int disk_submit(struct disk *d, struct disk_op *op)
 	if (err)
 		return err;
 	op->queued_ns = clock_ns();
-	pthread_mutex_lock(&d->queue_lock);
-	if (d->closing) {
+	worker_lock(&d->worker);
+	if (worker_stops(&d->worker)) {
 		err = -ESHUTDOWN;
 	} else if (q->n >= d->most_waiting) {
 		err = -EAGAIN;
@@ -282,45 +271,33 @@ int disk_submit(struct disk *d, struct disk_op *op)
 		if (mine != d)
 			wake_one(d, op->queued_ns);
 	}
-	pthread_mutex_unlock(&d->queue_lock);
+	worker_unlock(&d->worker);
 	return err;
 }
 
-/* The program's signals are not for these threads. */
-int queue_start(struct disk *d, const struct disk_options *opt)
+void queue_open(struct disk *d)
 {
-	uint32_t want = opt->threads ? opt->threads : 8, all_of = want + (want > 1);
-	pthread_condattr_t cond;
-	pthread_attr_t attr;
-	sigset_t all, before;
-	int err = 0;
-
+	worker_open(&d->worker, &disk_kind, d);
 	d->reads.last = &d->reads.first;
 	d->writes.last = &d->writes.first;
 	d->removals.last = &d->removals.first;
+}
+
+int queue_start(struct disk *d, const struct disk_options *opt)
+{
+	uint32_t want = opt->threads ? opt->threads : 8;
+	int n = worker_start(&d->worker, want + (want > 1));
+
+	if (n < 0)
+		return n;
+	worker_lock(&d->worker); /* fewer threads do; none has begun anything */
 	d->most_waiting = opt->queue ? opt->queue : 256;
 	d->rate = opt->write_rate;
 	d->burst_ns = burst_ns(d->rate, opt->write_burst);
-	pthread_condattr_init(&cond);
-	pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
-	pthread_cond_init(&d->queue_cond, &cond);
-	pthread_condattr_destroy(&cond);
-	if (pthread_attr_init(&attr))
-		return -ENOMEM;
-	pthread_attr_setstacksize(&attr, STACK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_mutex_lock(&d->queue_lock); /* none looks at most_writing before it is there */
-	while (d->nthreads < all_of && !err) {
-		err = -pthread_create(&d->thread[d->nthreads], &attr, run, d);
-		d->nthreads += !err;
-	}
-	d->most_reading = MAX(d->nthreads, 2) - 1;
-	d->most_writing = MAX(MIN(d->nthreads, want), 2) - 1;
-	pthread_mutex_unlock(&d->queue_lock);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return d->nthreads ? 0 : err; /* fewer do */
+	d->most_reading = MAX((uint32_t)n, 2) - 1;
+	d->most_writing = MAX(MIN((uint32_t)n, want), 2) - 1;
+	worker_unlock(&d->worker);
+	return 0;
 }
 
 void queue_stop(struct disk *d)
@@ -329,21 +306,14 @@ void queue_stop(struct disk *d)
 	struct disk_op *op;
 	uint32_t i;
 
-	pthread_mutex_lock(&d->queue_lock);
-	d->closing = true;
-	pthread_cond_broadcast(&d->queue_cond);
-	pthread_mutex_unlock(&d->queue_lock);
-	while (d->nthreads)
-		pthread_join(d->thread[--d->nthreads], NULL);
+	worker_stop(&d->worker);
 	for (i = 0; i < 3; i++)
-		while (q[i]->last && q[i]->first) {
+		while (q[i]->first) {
 			op = get(q[i]);
 			op->result = -ECANCELED;
 			count_add(&d->counts.cancelled, 1);
 			op->done(op);
 		}
-	if (d->most_waiting)
-		pthread_cond_destroy(&d->queue_cond);
 }
 
 void disk_counts(struct disk *d, struct disk_counts *ret)
@@ -353,11 +323,11 @@ void disk_counts(struct disk *d, struct disk_counts *ret)
 
 	for (i = 0; i < offsetof(struct disk_counts, reads_waiting) / sizeof(*from); i++)
 		to[i] = load_relaxed(&from[i]);
-	pthread_mutex_lock(&d->queue_lock);
+	worker_lock(&d->worker);
 	ret->reads_waiting = d->reads.n;
 	ret->writes_waiting = d->writes.n;
 	ret->removals_waiting = d->removals.n;
 	ret->reads_running = d->reads.running;
 	ret->writes_running = d->writes.running;
-	pthread_mutex_unlock(&d->queue_lock);
+	worker_unlock(&d->worker);
 }

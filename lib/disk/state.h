@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/order.h"
+#include "base/worker.h"
 #include "disk/disk.h"
 #include "disk/format.h"
 
@@ -64,13 +64,11 @@ struct disk {
 	struct buffer *buffers;
 	struct pipe *pipes;
 
-	pthread_mutex_t queue_lock;
-	pthread_cond_t queue_cond;
+	struct worker worker; /* its lock is of what follows */
 	struct queue reads, writes, removals;
-	uint32_t most_waiting, most_reading, most_writing, reads_in_row, nthreads, idle;
-	bool closing, timed;              /* timed: one thread waits for the turn of a write */
+	uint32_t most_waiting, most_reading, most_writing, reads_in_row;
+	void *timed;                      /* of the one thread that waits for the turn of a write */
 	uint64_t rate, burst_ns, turn_ns; /* turn_ns: when the next write may begin */
-	pthread_t thread[DISK_MOST_THREADS + 1];
 };
 
 static inline uint64_t disk_group_at(const struct disk *d, uint64_t slot)
@@ -168,6 +166,7 @@ void scan_owed(struct disk *d); /* what a scan before disk_begin would have made
 
 /* ---- queue.c ---- */
 
+void queue_open(struct disk *d);
 int queue_start(struct disk *d, const struct disk_options *opt);
 void queue_stop(struct disk *d);
 

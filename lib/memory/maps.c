@@ -37,8 +37,8 @@ int map_open(gpc *c)
 		return err_set(ENOMEM, "no memory for a handle");
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->pin_lock, NULL);
-	pthread_mutex_init(&s->thread_lock, NULL);
-	pthread_cond_init(&s->work, NULL);
+	worker_open(&s->watcher, &maps_kind, c);
+	worker_open(&s->pinner, &pin_kind, c);
 	pthread_cond_init(&s->pin_ended, NULL);
 	fork_hold(); /* another handle may look: map_find_stale() */
 	c->maps = s;
@@ -56,8 +56,14 @@ void map_stop(gpc *c)
 {
 	if (!c->maps)
 		return;
-	thread_stop(c);
-	pin_stop(c);
+	worker_stop(&c->maps->watcher);
+	worker_stop(&c->maps->pinner);
+}
+
+static void close_workers(struct maps *s)
+{
+	worker_close(&s->watcher);
+	worker_close(&s->pinner);
 }
 
 /* What a lost device may still read or write has a transfer, and stays for the process's life. */
@@ -82,6 +88,7 @@ void map_close_all(gpc *c)
 	fork_hold();
 	c->maps = NULL;
 	fork_release();
+	close_workers(s);
 	free(s);
 }
 
@@ -95,6 +102,8 @@ void map_abandon(gpc *c)
 		free(m->pins);
 		free(m);
 	}
+	if (c->maps)
+		close_workers(c->maps);
 	free(c->maps);
 	c->maps = NULL;
 }

@@ -5,6 +5,7 @@
 #define GPC_MEMORY_MAPS_H
 
 #include "base/err.h"
+#include "base/worker.h"
 #include "memory/map.h"
 
 struct maps {
@@ -16,17 +17,15 @@ struct maps {
 	/* pin.c: chunks are registered one after the other; the rest is under `lock` */
 	pthread_mutex_t pin_lock;
 	pthread_cond_t pin_ended;
-	pthread_t pinner;                /* joined before the next one starts */
-	bool has_pinner, pins, pin_stop; /* pins: the thread has work */
-	bool pin_alone;                  /* whose turn it was has not given it back; pin_lock */
-	char pin_why[256];               /* sentence of the last error */
-	uint32_t pin_told;               /* that the driver refuses: atomic */
+	struct worker pinner; /* its lock is of ... */
+	bool pin_asked;
+	bool pin_alone;    /* whose turn it was has not given it back; pin_lock */
+	char pin_why[256]; /* sentence of the last error */
+	uint32_t pin_told; /* that the driver refuses: atomic */
 
 	/* thread.c */
-	pthread_mutex_t thread_lock;
-	pthread_cond_t work;
-	pthread_t thread;
-	bool runs, stop, poked;
+	struct worker watcher; /* its lock is of ... */
+	bool poked;
 };
 
 /* ---- map.c ---- */
@@ -43,15 +42,11 @@ void map_free_list(gpc *c, struct map *m);
 
 int pin_prepare(struct map *m); /* of images: -ENOMEM */
 void pin_drop(struct map *m);   /* before it is unmapped */
-void pin_stop(gpc *c);
+extern const struct worker_kind pin_kind;
 
 /* ---- thread.c ---- */
 
-/* A thread of the library's own: no signal of the application is delivered to it. */
-int maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
-/* Sleep up to a time of clock_ns, NEVER included; false: that time has come. */
-bool thread_sleep(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
+extern const struct worker_kind maps_kind;
 int thread_start(gpc *c);
-void thread_stop(gpc *c);
 
 #endif

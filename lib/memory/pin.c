@@ -49,7 +49,7 @@ static bool wait_lock(gpc *c, uint64_t byte, uint64_t until)
 	int err;
 
 	while ((err = lock_try(c->seg.lock_fd, byte)) == -EAGAIN && clock_ns() < until &&
-	       !load_relaxed(&c->maps->pin_stop))
+	       !worker_stops(&c->maps->pinner))
 		backoff_sleep(&b);
 	return !err;
 }
@@ -112,7 +112,7 @@ static int pin_range(gpc *c, struct map *m, const struct device_bytes *device, u
 
 	m->pinner = device;
 	for (; !err && i < end; i++) {
-		if (load_relaxed(&c->maps->pin_stop))
+		if (worker_stops(&c->maps->pinner))
 			return err_set(EINTR, "the handle is being closed");
 		if (is_settled(m, i, must))
 			continue;
@@ -224,10 +224,10 @@ static struct map *find_wanted(const struct maps *s)
 	return m;
 }
 
-static void *pin_run(void *arg)
+/* All that is asked for by now.  What is asked for meanwhile is found, or `asked` says so. */
+static void pin_all(gpc *c)
 {
 	const struct device_bytes *device;
-	gpc *c = arg;
 	struct maps *s = c->maps;
 	struct map *m;
 	int err;
@@ -245,33 +245,34 @@ static void *pin_run(void *arg)
 		m->transfers--;
 		pthread_cond_broadcast(&s->pin_ended);
 	}
-	s->pins = false;
 	pthread_mutex_unlock(&s->lock);
 	map_sweep(c);
-	return NULL;
 }
 
-/* With the lock held.  A thread that says it has no more work needs the lock no more.  Who joins
- * it takes it away first, so that it is joined once.  Another caller may have started the next one
- * meanwhile. */
-static int start_pinner(gpc *c)
+static uint64_t pin_step(struct worker *w)
 {
+	gpc *c = w->arg;
 	struct maps *s = c->maps;
-	pthread_t ended;
-	int err;
 
-	while (!s->pins && s->has_pinner) {
-		ended = s->pinner;
-		s->has_pinner = false;
-		pthread_mutex_unlock(&s->lock);
-		pthread_join(ended, NULL);
-		pthread_mutex_lock(&s->lock);
-	}
-	if (s->pins)
-		return 0;
-	err = maps_thread(&s->pinner, pin_run, c);
-	s->has_pinner = s->pins = !err;
-	return err;
+	if (!s->pin_asked)
+		return NEVER;
+	s->pin_asked = false;
+	worker_unlock(w);
+	pin_all(c);
+	worker_lock(w);
+	return 0;
+}
+
+const struct worker_kind pin_kind = { .name = "gpc-pin",
+				      .what = "for the memory of pools",
+				      .step = pin_step };
+
+static void ask_pinner(struct maps *s)
+{
+	worker_lock(&s->pinner);
+	s->pin_asked = true;
+	worker_post(&s->pinner);
+	worker_unlock(&s->pinner);
 }
 
 static bool is_pinned(const struct map *m)
@@ -288,7 +289,7 @@ static int wait_pinned(gpc *c, struct map *m, int timeout_ms)
 	struct maps *s = c->maps;
 	uint64_t until = deadline_from(timeout_ms);
 
-	while (m->pin_wanted && timeout_ms && thread_sleep(&s->pin_ended, &s->lock, until))
+	while (m->pin_wanted && timeout_ms && clock_wait(&s->pin_ended, &s->lock, until))
 		;
 	if (m->pin_wanted)
 		return err_set(timeout_ms ? ETIMEDOUT : EAGAIN,
@@ -298,33 +299,20 @@ static int wait_pinned(gpc *c, struct map *m, int timeout_ms)
 	return m->pin_error ? err_set(-m->pin_error, "%s", s->pin_why) : 0;
 }
 
-/* With the lock held, without a thread: whoever waits for this map learns why. */
-static void give_up(struct maps *s, struct map *m, int err)
-{
-	snprintf(s->pin_why, sizeof(s->pin_why), "%s", gpc_last_error());
-	m->pin_error = err;
-	m->pin_wanted = false;
-	m->transfers--;
-	pthread_cond_broadcast(&s->pin_ended);
-}
-
-/* With a hold of the map, which the thread gets one more of. */
+/* With a hold of the map, which the thread gets one more of; it is there before it is asked. */
 static int pin_wait(gpc *c, struct map *m, int timeout_ms)
 {
 	struct maps *s = c->maps;
-	int err = 0;
+	int err = 0, n = worker_start(&s->pinner, 1);
 
 	pthread_mutex_lock(&s->lock);
 	if (!is_pinned(m)) {
-		if (!m->pin_wanted) {
+		if (n >= 0 && !m->pin_wanted) {
 			m->transfers++;
 			m->pin_wanted = true;
+			ask_pinner(s);
 		}
-		err = start_pinner(c);
-		if (!err)
-			err = wait_pinned(c, m, timeout_ms);
-		else if (m->pin_wanted)
-			give_up(s, m, err);
+		err = n < 0 ? n : wait_pinned(c, m, timeout_ms);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return err;
@@ -349,14 +337,4 @@ GPC_EXPORT int gpc_pool_pin(gpc *c, int pool, int timeout_ms)
 		err = pin_wait(c, m, timeout_ms);
 	map_put(c, m);
 	return err;
-}
-
-void pin_stop(gpc *c)
-{
-	struct maps *s = c->maps;
-
-	store_relaxed(&s->pin_stop, true);
-	if (s->has_pinner)
-		pthread_join(s->pinner, NULL);
-	s->has_pinner = false;
 }

@@ -10,14 +10,12 @@
 #include "payload/transfers.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/parallel.h"
 #include "device/host_bytes.h"
 
 #define SHARE_BYTES ((uint64_t)4 << 20) /* that a thread takes at a time */
-#define STACK       ((size_t)256 << 10)
 
 static int copy_ops(void *arg UNUSED, const struct copy_op *ops, uint32_t nops)
 {
@@ -60,60 +58,35 @@ static void finish(struct job *j, uint32_t n)
 		store_release(j->done, j->value);
 }
 
-static void *copy_run(void *arg)
+static uint64_t copy_step(struct worker *w)
 {
-	struct transfers *t = arg;
+	struct transfers *t = w->arg;
 	struct plan_host none = { 0 };
 	struct job *j;
 	uint32_t at, n;
 
-	pthread_mutex_lock(&t->work_lock);
-	for (;;) {
-		while (!t->first && !t->stop)
-			pthread_cond_wait(&t->work, &t->work_lock);
-		if (!t->first)
-			break;
-		t->busy++;
-		j = take(t, &at, &n);
-		pthread_mutex_unlock(&t->work_lock);
-		/* cannot fail: it allocates nothing, and copy_ops does not */
-		plan_run(j->pair->plan, &j->pair->limits, &none, j->pairs + at, n, copy_ops, NULL);
-		pthread_mutex_lock(&t->work_lock);
-		t->busy--;
-		finish(j, n);
-	}
-	pthread_mutex_unlock(&t->work_lock);
-	return NULL;
+	if (!t->first)
+		return NEVER;
+	t->busy++;
+	j = take(t, &at, &n);
+	worker_unlock(w);
+	/* cannot fail: it allocates nothing, and copy_ops does not */
+	plan_run(j->pair->plan, &j->pair->limits, &none, j->pairs + at, n, copy_ops, NULL);
+	worker_lock(w);
+	t->busy--;
+	finish(j, n);
+	return 0;
 }
 
-/* With the lock held. */
-static int add_thread(struct transfers *t)
-{
-	pthread_attr_t attr;
-	sigset_t all, before;
-	int err = pthread_attr_init(&attr);
-
-	if (!err) {
-		pthread_attr_setstacksize(&attr, STACK);
-		sigfillset(&all); /* the program's signals are not for it */
-		pthread_sigmask(SIG_SETMASK, &all, &before);
-		err = pthread_create(&t->thread[t->threads], &attr, copy_run, t);
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-		pthread_attr_destroy(&attr);
-	}
-	t->threads += !err;
-	return err ? err_set(err, "cannot start a thread that copies") : 0;
-}
+static const struct worker_kind copy_kind = { .name = "gpc-copy",
+					      .what = "that copies",
+					      .step = copy_step };
 
 int host_start(gpc *c)
 {
-	struct transfers *t = c->transfers;
-	int err;
+	int n = worker_start(&c->transfers->copier, 1);
 
-	pthread_mutex_lock(&t->work_lock);
-	err = t->threads ? 0 : add_thread(t);
-	pthread_mutex_unlock(&t->work_lock);
-	return err;
+	return MIN(n, 0);
 }
 
 int host_room(gpc *c, uint32_t slot, uint32_t n, struct copy_pair **ret_pairs)
@@ -135,26 +108,26 @@ void host_submit(gpc *c, uint32_t slot, const struct pair *pair, uint32_t n)
 {
 	struct transfers *t = c->transfers;
 	struct job *j = &t->job[slot];
-	uint32_t shares = (n - 1) / share_of(pair) + 1;
+	uint32_t want = (n - 1) / share_of(pair) + 1;
 
 	j->pair = pair;
 	j->n = j->left = n;
 	j->taken = 0;
 	j->next = NULL;
 	j->done = transfer_word(c, slot, &j->value);
-	pthread_mutex_lock(&t->work_lock);
+	worker_lock(&t->copier);
 	*t->end = j;
 	t->end = &j->next;
-	while (t->threads < t->most && t->threads < t->busy + shares && !add_thread(t))
-		; /* those that the system does not give are done without */
-	pthread_cond_broadcast(&t->work);
-	pthread_mutex_unlock(&t->work_lock);
+	want += t->busy;
+	worker_post_all(&t->copier);
+	worker_unlock(&t->copier);
+	worker_start(&t->copier,
+		     MIN(want, t->most)); /* those that cannot be had are done without */
 }
 
 void host_open(struct transfers *t)
 {
-	pthread_mutex_init(&t->work_lock, NULL);
-	pthread_cond_init(&t->work, NULL);
+	worker_open(&t->copier, &copy_kind, t);
 	t->end = &t->first;
 	t->most = MIN(HOST_THREADS, parallel_size());
 }
@@ -163,12 +136,7 @@ void host_stop(struct transfers *t)
 {
 	uint32_t i;
 
-	pthread_mutex_lock(&t->work_lock);
-	t->stop = true;
-	pthread_cond_broadcast(&t->work);
-	pthread_mutex_unlock(&t->work_lock);
-	while (t->threads)
-		pthread_join(t->thread[--t->threads], NULL);
+	worker_close(&t->copier);
 	for (i = 0; i < SHM_TRANSFERS; i++)
 		free(t->job[i].pairs);
 }

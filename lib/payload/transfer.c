@@ -473,14 +473,12 @@ void transfer_free(gpc *c)
 void transfer_abandon(gpc *c)
 {
 	struct transfers *t = c->transfers;
-	uint32_t i;
 
 	if (!t)
 		return;
 	waiters_end(t, false);
 	free_slots(t, false);
-	for (i = 0; i < SHM_TRANSFERS; i++)
-		free(t->job[i].pairs);
+	host_stop(t);
 	pair_free_all(t);
 	free(t);
 	c->transfers = NULL;

@@ -13,6 +13,7 @@
 #define GPC_PAYLOAD_TRANSFERS_H
 
 #include "base/err.h"
+#include "base/worker.h"
 #include "payload/plan.h"
 #include "payload/transfer.h"
 
@@ -128,13 +129,10 @@ struct transfers {
 	uint32_t integrated_told;            /* atomic */
 
 	/* host.c */
-	pthread_mutex_t work_lock;
-	pthread_cond_t work;
+	struct worker copier; /* its lock is of what follows */
 	struct job job[SHM_TRANSFERS];
 	struct job *first, **end; /* those with pairs that nobody has taken */
-	pthread_t thread[HOST_THREADS];
-	uint32_t threads, most, busy;
-	bool stop;
+	uint32_t most, busy;
 };
 
 /* ---- transfer.c ---- */

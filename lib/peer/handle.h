@@ -13,6 +13,7 @@
 #include "base/key.h"
 #include "base/log.h"
 #include "base/order.h"
+#include "base/worker.h"
 #include "segment/blocks.h"
 #include "segment/segment.h"
 
@@ -106,12 +107,10 @@ struct gpc {
 	/* ... a call that waits for the writer serves by this, for so long: 1, or 0 where a
 	 * thread serves already; negative: the seat is given up.  handle_help() calls it. */
 	int (*help)(gpc *c, uint64_t ns);
-	pthread_t server;
-	bool serving; /* the thread runs ... */
+	bool serving; /* the thread of `server` runs ... */
 	/* ... and looks whether the cache has its name, from then on until it is told lost */
 	uint64_t name_ns;
 	bool nameless;
-	uint32_t stop; /* futex word: the thread shall end */
 	uint32_t wake; /* gpc_writer_serve shall return ... */
 	bool may_wake; /* ... and is what runs; with serve_lock held */
 
@@ -128,6 +127,7 @@ struct gpc {
 
 	struct maps *maps;           /* memory of pools: memory/map.c; NULL = none yet */
 	struct transfers *transfers; /* copies under way: payload/transfer.c; NULL = none yet */
+	struct worker server;        /* serve.c */
 };
 
 /* What one call changed in holds, added to the seat's counters at its end in one go (refs.c). */

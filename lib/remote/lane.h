@@ -11,17 +11,13 @@
 #ifndef GPC_REMOTE_LANE_H
 #define GPC_REMOTE_LANE_H
 
-#include <pthread.h>
-
-#include "base/base.h"
+#include "base/worker.h"
 
 enum { LANE_IDLE, LANE_CALLED, LANE_LOST };
 
 struct lane {
-	pthread_mutex_t lock; /* of all below */
-	pthread_cond_t change;
-	pthread_t thread;
-	bool has_thread, ends, stopped;
+	struct worker worker; /* its lock is of all below */
+	bool stopped;
 	uint32_t state;
 	uint64_t grace_ns; /* behind a deadline, or behind a stop */
 	void (*run)(void *arg);

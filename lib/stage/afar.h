@@ -26,23 +26,22 @@ struct tier_store {
 	void *memory; /* that the store was told of */
 	uint64_t memory_bytes;
 
-	pthread_mutex_t lock; /* below it */
-	pthread_cond_t change;
-	uint32_t lanes; /* bits of those that are free ... */
-	uint32_t lost;  /* ... and of those whose plugin has not returned */
+	pthread_mutex_t lock;  /* below it */
+	pthread_cond_t change; /* of lanes */
+	uint32_t lanes;        /* bits of those that are free ... */
+	uint32_t lost;         /* ... and of those whose plugin has not returned */
 	struct kept kept[LANES];
-	bool stop;
 	/* nothing is written until then, as the last call was refused */
 	uint64_t rest_ns, rests_until;
 	struct gone gone; /* what is to be removed there ... */
-	bool hurry;       /* ... some of it for the first time */
 	bool blind; /* ... and more of it than can be kept in mind: nothing is read any more */
 	/* on its way there: not removed before its hint is published, or refused */
 	gpc_key writing[BATCH];
 	uint32_t nwriting;
-	bool told_refusal; /* the thread's: the log has it that removals are refused */
-	pthread_t thread;
-	bool has_thread;
+	bool told_refusal;    /* the thread's: the log has it that removals are refused */
+	struct worker worker; /* its lock is of ... */
+	bool hurry;           /* ... something is to be removed for the first time */
+	uint64_t tick_ns;     /* the thread's: when the next tick is due */
 };
 
 /* A lane for one call.  NO_LANE: the plugin has not returned in any of them. */

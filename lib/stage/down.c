@@ -477,9 +477,8 @@ static void tell_idle(struct cold *d, uint64_t asked)
 	desk_wake(d->t);
 }
 
-void *down_thread(void *arg)
+void down_thread(struct gpc_tiers *t)
 {
-	struct gpc_tiers *t = arg;
 	struct cold *d = t->disk;
 	const struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t pause = PAUSE_NS, asked, events;
@@ -512,14 +511,12 @@ void *down_thread(void *arg)
 		if (asked != d->idle)
 			tell_idle(d, asked);
 	}
-	return NULL;
 }
 
 /* Without has_changed: what happens to a store happens elsewhere.  Its failures are no work that is
  * left. */
-void *afar_thread(void *arg)
+void afar_thread(struct gpc_tiers *t)
 {
-	struct gpc_tiers *t = arg;
 	struct cold *d = t->store;
 	const struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t asked;
@@ -535,5 +532,4 @@ void *afar_thread(void *arg)
 		else
 			desk_sleep(t, seen, AFAR_NS);
 	}
-	return NULL;
 }

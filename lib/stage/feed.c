@@ -315,9 +315,8 @@ static void tell_idle(struct gpc_tiers *t)
 	futex_wake_all(&desk->told);
 }
 
-void *feed_thread(void *arg)
+void feed_thread(struct gpc_tiers *t)
 {
-	struct gpc_tiers *t = arg;
 	const struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t next_age = 0;
 	uint32_t seen, i;
@@ -340,7 +339,6 @@ void *feed_thread(void *arg)
 		if (!more)
 			desk_sleep(t, seen, IDLE_NS);
 	}
-	return NULL;
 }
 
 void feed_end(struct gpc_tiers *t)

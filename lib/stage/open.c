@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "disk/disk.h"
-#include "memory/maps.h"
 #include "remote/remote.h"
 #include "peer/refuse.h"
 #include "stage/stage.h"
@@ -117,57 +116,75 @@ static void look_for_clears(struct gpc_tiers *t, uint64_t cleared)
 
 /* ---- 5: threads ---- */
 
-/* Nothing of theirs has happened before the gate is open. */
-static void *wait_at_gate(void *arg)
+/* Nothing of theirs has happened before the gate is open.  Each runs once, until t->stop. */
+static uint64_t step(struct worker *w, void (*run)(struct gpc_tiers *t))
 {
-	struct start *s = arg;
+	struct gpc_tiers *t = w->arg;
 
-	pthread_mutex_lock(&s->t->gate);
-	pthread_mutex_unlock(&s->t->gate);
-	return s->run(s->t);
+	if (!load_acquire(&t->open) || load_relaxed(&t->stop))
+		return NEVER;
+	worker_unlock(w);
+	run(t);
+	worker_lock(w);
+	return NEVER;
 }
 
-static int start(struct gpc_tiers *t, pthread_t *thread, void *(*run)(void *arg), struct start *s)
+static uint64_t up_step(struct worker *w)
 {
-	int err;
-
-	*s = (struct start){ t, run };
-	err = maps_thread(thread, wait_at_gate, s);
-	return err < 0 ? err_set(-err,
-				 "a thread that keeps the tiers of %s cannot be started: raise the limits on processes "
-				 "and memory, or ask for fewer stages",
-				 t->c->seg.name)
-		       : 0;
+	return step(w, up_thread);
 }
+
+static uint64_t down_step(struct worker *w)
+{
+	return step(w, down_thread);
+}
+
+static uint64_t afar_step(struct worker *w)
+{
+	return step(w, afar_thread);
+}
+
+static uint64_t feed_step(struct worker *w)
+{
+	return step(w, feed_thread);
+}
+
+static const struct worker_kind kind[] = {
+	[TIERS_UP] = { .name = "gpc-tiers-up", .step = up_step },
+	[TIERS_DOWN] = { .name = "gpc-tiers-down", .step = down_step },
+	[TIERS_AFAR] = { .name = "gpc-tiers-afar", .step = afar_step },
+	[TIERS_FEED] = { .name = "gpc-tiers-feed", .step = feed_step },
+};
 
 static int start_threads(struct gpc_tiers *t)
 {
-	uint32_t i, n = t->opt.stages ? t->opt.stages : 4;
-	struct start *s = t->start;
-	int err = start(t, &t->feed, feed_thread, s++);
+	uint32_t n[] = { [TIERS_UP] = t->opt.stages ? t->opt.stages : 4,
+			 [TIERS_DOWN] = t->disk ? 1 : 0,
+			 [TIERS_AFAR] = t->store ? 1 : 0,
+			 [TIERS_FEED] = 1 },
+		 i;
 
-	t->has_feed = err == 0;
-	if (err == 0 && t->disk) {
-		err = start(t, &t->down, down_thread, s++);
-		t->has_down = err == 0;
-	}
-	if (err == 0 && t->store) {
-		err = start(t, &t->afar, afar_thread, s++);
-		t->has_afar = err == 0;
-	}
-	for (i = 0; err == 0 && i < n; i++) {
-		err = start(t, &t->stage[i], up_thread, s++);
-		t->nstages += err == 0;
-	}
-	return err;
+	for (i = 0; i < ARRAY_SIZE(n); i++)
+		if (worker_start(&t->worker[i], n[i]) < (int)n[i])
+			return err_set(
+				EAGAIN,
+				"a thread that keeps the tiers of %s cannot be started: raise the limits on processes "
+				"and memory, or ask for fewer stages",
+				t->c->seg.name);
+	return 0;
 }
 
-/* Of a gate that is shut only the end lets them go. */
+/* A thread that goes to sleep has the lock until it sleeps, and has seen no open gate. */
 static void open_gate(struct gpc_tiers *t)
 {
-	if (t->shut)
-		pthread_mutex_unlock(&t->gate);
-	t->shut = false;
+	uint32_t i;
+
+	for (i = 0; i < ARRAY_SIZE(t->worker); i++) {
+		worker_lock(&t->worker[i]);
+		store_relaxed(&t->open, true);
+		worker_post_all(&t->worker[i]);
+		worker_unlock(&t->worker[i]);
+	}
 }
 
 static void stop_threads(struct gpc_tiers *t)
@@ -176,19 +193,12 @@ static void stop_threads(struct gpc_tiers *t)
 
 	ring_leave(t->c, clock_ns() + WRITER_NS);
 	store_release(&t->stop, 1);
-	open_gate(t);
 	if (t->has_lock)
 		desk_wake(t);
 	if (t->store)
 		tier_remote_stop(t->store->store);
-	for (i = 0; i < t->nstages; i++)
-		pthread_join(t->stage[i], NULL);
-	if (t->has_down)
-		pthread_join(t->down, NULL);
-	if (t->has_afar)
-		pthread_join(t->afar, NULL);
-	if (t->has_feed)
-		pthread_join(t->feed, NULL);
+	for (i = 0; i < ARRAY_SIZE(t->worker); i++)
+		worker_close(&t->worker[i]);
 }
 
 /* ---- the call ---- */
@@ -368,6 +378,7 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 {
 	int err = plan_check(name, opt, ret);
 	struct gpc_tiers *t;
+	uint32_t i;
 
 	if (err == 0 && opt->remote)
 		err = remote_check(opt->remote);
@@ -383,7 +394,8 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 		return err_set(ENOMEM, "no memory for tiers");
 	}
 	pthread_mutex_init(&t->writing, NULL);
-	pthread_mutex_init(&t->gate, NULL);
+	for (i = 0; i < ARRAY_SIZE(kind); i++)
+		worker_open(&t->worker[i], &kind[i], t);
 	t->missed_from = UINT64_MAX;
 	err = gpc_attach(name,
 			 GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms,
@@ -395,8 +407,6 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 		free(t);
 		return err;
 	}
-	pthread_mutex_lock(&t->gate);
-	t->shut = true;
 	err = open_all(t);
 	if (err < 0) {
 		end(t);

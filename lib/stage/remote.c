@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/crc.h"
-#include "memory/maps.h"
 #include "stage/afar.h"
 
 #define TICK_NS (100 * NS_PER_MS)
@@ -240,9 +239,11 @@ static void store_forget(struct tier *t, uint64_t slot, const gpc_key *key)
 	told = s->blind;
 	s->blind |= !gone_add(&s->gone, key);
 	told |= !s->blind;
-	s->hurry = true;
-	pthread_cond_broadcast(&s->change);
 	pthread_mutex_unlock(&s->lock);
+	worker_lock(&s->worker);
+	s->hurry = true;
+	worker_post(&s->worker);
+	worker_unlock(&s->worker);
 	if (!told)
 		log_say(&s->c->log, LOG_ERR,
 			"remote store: more than %u blocks were dropped that it still has: it is not "
@@ -281,7 +282,6 @@ static uint32_t take_gone(struct tier_store *s, gpc_key *keys)
 	uint32_t n, i, k = 0;
 
 	pthread_mutex_lock(&s->lock);
-	s->hurry = false;
 	n = gone_some(&s->gone, keys, GPC_REMOTE_BATCH);
 	for (i = 0; i < n; i++)
 		if (!is_writing(s, &keys[i]))
@@ -354,49 +354,36 @@ static void show(struct tier_store *s)
 	show_own(s);
 }
 
-static bool wait_tick(struct tier_store *s)
+static uint64_t store_step(struct worker *w)
 {
-	uint64_t until = clock_ns() + TICK_NS;
-	bool stop;
+	struct tier_store *s = w->arg;
 
-	pthread_mutex_lock(&s->lock);
-	while (!s->stop && !s->hurry && thread_sleep(&s->change, &s->lock, until))
-		;
-	stop = s->stop;
-	pthread_mutex_unlock(&s->lock);
-	return !stop;
+	if (worker_stops(w))
+		return NEVER;
+	s->hurry = false;
+	worker_unlock(w);
+	if (clock_ns() >= s->tick_ns) {
+		remote_tick(s->remote);
+		s->tick_ns = clock_ns() + TICK_NS;
+	}
+	afar_look(s);
+	show(s);
+	if (load_relaxed(&s->told->state) == GPC_TIER_UP)
+		remove_gone(s);
+	worker_lock(w);
+	return s->hurry ? 0 : clock_ns() + TICK_NS;
 }
 
-static void *store_thread(void *arg)
-{
-	struct tier_store *s = arg;
-	uint64_t next = 0;
-
-	do {
-		if (clock_ns() >= next) {
-			remote_tick(s->remote);
-			next = clock_ns() + TICK_NS;
-		}
-		afar_look(s);
-		show(s);
-		if (load_relaxed(&s->told->state) == GPC_TIER_UP)
-			remove_gone(s);
-	} while (wait_tick(s));
-	return NULL;
-}
+static const struct worker_kind store_kind = { .name = "gpc-tiers-tick",
+					       .what = "for a store",
+					       .step = store_step };
 
 /* Its thread says in the desk what it sees, so it ends before another keeper may have its own
  * numbers there. */
 void tier_remote_stop(struct tier_store *s)
 {
 	remote_stop(s->remote);
-	pthread_mutex_lock(&s->lock);
-	s->stop = true;
-	pthread_cond_broadcast(&s->change);
-	pthread_mutex_unlock(&s->lock);
-	if (s->has_thread)
-		pthread_join(s->thread, NULL);
-	s->has_thread = false;
+	worker_stop(&s->worker);
 }
 
 static void store_close(struct tier *t)
@@ -412,6 +399,7 @@ static void store_close(struct tier *t)
 		return; /* what it was given stays, and so do we: its log is our peer's */
 	}
 	gone_end(&s->gone);
+	worker_close(&s->worker);
 	pthread_cond_destroy(&s->change);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -477,6 +465,7 @@ int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret)
 	s->lanes = ALL_LANES;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->change, NULL);
+	worker_open(&s->worker, &store_kind, s);
 	tell_memory(t, ram, s);
 	*ret = s;
 	return 0;
@@ -489,12 +478,11 @@ struct tier *tier_remote_tier(struct tier_store *s)
 
 int tier_remote_start(struct tier_store *s)
 {
-	int err;
+	int n;
 
 	show(s);
-	err = maps_thread(&s->thread, store_thread, s);
-	s->has_thread = err == 0;
-	return err;
+	n = worker_start(&s->worker, 1);
+	return MIN(n, 0);
 }
 
 uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram)

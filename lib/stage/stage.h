@@ -33,9 +33,8 @@
 #ifndef GPC_STAGE_H
 #define GPC_STAGE_H
 
-#include <pthread.h>
-
 #include "base/err.h"
+#include "base/worker.h"
 #include "memory/map.h"
 #include "peer/handle.h"
 #include "peer/refs.h"
@@ -46,7 +45,9 @@
 #define BATCH       128u /* blocks that are written together, at most */
 #define CHUNK       64u  /* keys of a question that are looked at together */
 #define STAGES_MOST 16u
-#define READ_NS     (30000 * NS_PER_MS) /* of a question without a deadline */
+
+enum { TIERS_UP, TIERS_DOWN, TIERS_AFAR, TIERS_FEED, TIERS_THREADS };
+#define READ_NS (30000 * NS_PER_MS) /* of a question without a deadline */
 
 /* ---- slots.c ----
  *
@@ -135,16 +136,10 @@ struct gpc_tiers {
 	struct cold *disk, *store; /* of them; NULL: there is none */
 
 	pthread_mutex_t writing; /* a batch on its way down; an acknowledgement */
-	pthread_mutex_t gate;    /* open.c has it until threads may begin, or are to end */
-	pthread_t stage[STAGES_MOST], down, afar, feed;
-	struct start {
-		struct gpc_tiers *t;
-		void *(*run)(void *arg);
-	} start[STAGES_MOST + 3];
-	uint32_t nstages;
-	bool has_down, has_afar, has_feed, has_lock, begun; /* begun: nothing can fail any more */
+	struct worker worker[TIERS_THREADS];
+	bool has_lock, begun; /* begun: nothing can fail any more */
 	uint32_t stop;
-	bool shut;        /* the gate */
+	bool open;        /* the gate: threads begin; under the lock of each worker */
 	bool made;        /* the file, by this keeper */
 	uint8_t file[16]; /* its id; zeros: there is none */
 
@@ -300,13 +295,13 @@ bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key 
 
 /* ---- threads: up.c, down.c, feed.c ---- */
 
-void *up_thread(void *arg);
+void up_thread(struct gpc_tiers *t);
 /* Before its threads: what they need.  down_end behind them, whether they began or not. */
 int down_begin(struct gpc_tiers *t);
 void down_end(struct gpc_tiers *t);
-void *down_thread(void *arg);
-void *afar_thread(void *arg); /* the same, of stores on other machines */
-void *feed_thread(void *arg);
+void down_thread(struct gpc_tiers *t);
+void afar_thread(struct gpc_tiers *t); /* the same, of stores on other machines */
+void feed_thread(struct gpc_tiers *t);
 int feed_begin(struct gpc_tiers *t);   /* once the pools are there; says which tiers begin empty */
 bool feed_follow(struct gpc_tiers *t); /* all that it tells by now; false: nothing */
 void feed_end(struct gpc_tiers *t);    /* what is known is made durable */

@@ -500,9 +500,8 @@ static bool take_one(struct gpc_tiers *t, uint32_t *turn)
 	return false;
 }
 
-void *up_thread(void *arg)
+void up_thread(struct gpc_tiers *t)
 {
-	struct gpc_tiers *t = arg;
 	uint32_t turn = 0, seen;
 
 	while (!stage_stops(t)) {
@@ -511,5 +510,4 @@ void *up_thread(void *arg)
 		if (!take_one(t, &turn))
 			desk_sleep(t, seen, IDLE_NS);
 	}
-	return NULL;
 }

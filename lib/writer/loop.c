@@ -369,7 +369,7 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
  * is kept for gpc_writer_serve() when another call of this handle serves meanwhile. */
 static bool is_woken(gpc *c)
 {
-	return load_relaxed(&c->stop) ||
+	return (c->serving && worker_stops(&c->server)) ||
 	       (c->may_wake && load_relaxed(&c->wake) && order_swap32(&c->wake, 0));
 }
 

@@ -6,11 +6,10 @@
 
 #include "writer/sweep.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/worker.h"
 #include "segment/memory.h"
 
 #define AGAIN_NS  (50 * NS_PER_MS)   /* between looks for what could not be removed, doubled ... */
@@ -23,12 +22,8 @@ struct job {
 	uint8_t id[16];
 };
 
-static struct {
-	pthread_mutex_t lock;
-	struct job *first;
-	bool running, made, stop; /* made: `thread` is to be joined */
-	pthread_t thread;
-} sweeper = { .lock = PTHREAD_MUTEX_INITIALIZER };
+static struct worker sweeper; /* its lock is of ... */
+static struct job *jobs;
 
 /* With descriptors of its own, by pread: the writer may be gone meanwhile, and its handle.  A
  * name that is another cache's by now is none of ours. */
@@ -43,55 +38,45 @@ static void sweep_cache(const struct job *job)
 	segment_close(&s);
 }
 
-static void *sweeper_run(void *arg UNUSED)
+static uint64_t sweep_step(struct worker *w)
 {
-	struct job *job;
+	struct job *job = jobs;
 
-	pthread_mutex_lock(&sweeper.lock);
-	while (!sweeper.stop && (job = sweeper.first) != NULL) {
-		sweeper.first = job->next;
-		pthread_mutex_unlock(&sweeper.lock);
-		sweep_cache(job);
-		free(job);
-		pthread_mutex_lock(&sweeper.lock);
-	}
-	sweeper.running = false;
-	pthread_mutex_unlock(&sweeper.lock);
-	return NULL;
+	if (!job || worker_stops(w))
+		return NEVER;
+	jobs = job->next;
+	worker_unlock(w);
+	sweep_cache(job);
+	free(job);
+	worker_lock(w);
+	return 0;
 }
 
-/* ---- fork: nobody holds the lock meanwhile, and the child has no such thread ---- */
-
-static void drop_jobs(void)
+static void drop_jobs(struct worker *w UNUSED)
 {
 	struct job *job;
 
-	while ((job = sweeper.first) != NULL) {
-		sweeper.first = job->next;
+	while ((job = jobs) != NULL) {
+		jobs = job->next;
 		free(job);
 	}
 }
 
-static void before_fork(void)
+/* No sentence: the call in whose course this writer serves knows of no thread. */
+static const struct worker_kind sweeper_kind = { .name = "gpc-sweep",
+						 .step = sweep_step,
+						 .forget = drop_jobs };
+
+static void open_sweeper(void)
 {
-	pthread_mutex_lock(&sweeper.lock);
+	worker_open(&sweeper, &sweeper_kind, NULL);
 }
 
-static void in_parent(void)
+static void begin(void)
 {
-	pthread_mutex_unlock(&sweeper.lock);
-}
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void in_child(void)
-{
-	drop_jobs();
-	sweeper.running = sweeper.made = false;
-	pthread_mutex_init(&sweeper.lock, NULL);
-}
-
-static void watch_fork(void)
-{
-	pthread_atfork(before_fork, in_parent, in_child);
+	pthread_once(&once, open_sweeper);
 }
 
 /* ---- jobs ---- */
@@ -100,71 +85,41 @@ static bool is_asked_for(const struct job *job)
 {
 	const struct job *at;
 
-	for (at = sweeper.first; at; at = at->next)
+	for (at = jobs; at; at = at->next)
 		if (!memcmp(at->id, job->id, sizeof(job->id)))
 			return true;
 	return false;
 }
 
-/* No signal of the application is delivered to it; and no sentence: the call in whose course this
- * writer serves knows of no thread. */
-static bool start_thread(void)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&sweeper.thread, NULL, sweeper_run, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err == 0;
-}
-
-/* With the lock held.  One that has ended has given the lock back for the last time. */
-static void start(void)
-{
-	if (sweeper.running || sweeper.stop)
-		return;
-	if (sweeper.made)
-		pthread_join(sweeper.thread, NULL);
-	sweeper.made = sweeper.running = start_thread();
-}
-
 /* Without memory or thread nothing is swept now: the files wait for the next look. */
 static void ask_sweeper(const struct writer *w)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct job *job = calloc(1, sizeof(*job));
 
 	if (!job)
 		return;
-	pthread_once(&once, watch_fork);
 	memcpy(job->name, w->seg.name, sizeof(job->name));
 	memcpy(job->dir, w->seg.dir, sizeof(job->dir));
 	memcpy(job->id, w->seg.header.id, sizeof(job->id));
-	pthread_mutex_lock(&sweeper.lock);
+	begin();
+	worker_start(&sweeper, 1);
+	worker_lock(&sweeper);
 	if (is_asked_for(job)) {
 		free(job);
 	} else {
-		job->next = sweeper.first;
-		sweeper.first = job;
+		job->next = jobs;
+		jobs = job;
+		worker_post(&sweeper);
 	}
-	start();
-	pthread_mutex_unlock(&sweeper.lock);
+	worker_unlock(&sweeper);
 }
 
 /* At exit, and when the library is unloaded: the thread's code goes away. */
 __attribute__((destructor)) static void sweeper_end(void)
 {
-	bool made;
-
-	pthread_mutex_lock(&sweeper.lock);
-	sweeper.stop = true;
-	made = sweeper.made;
-	pthread_mutex_unlock(&sweeper.lock);
-	if (made)
-		pthread_join(sweeper.thread, NULL);
-	drop_jobs();
+	begin();
+	worker_close(&sweeper);
+	drop_jobs(&sweeper);
 }
 
 /* ---- the writer's side ---- */

@@ -7,7 +7,7 @@
 #include "worker.h"
 
 /* Victims become reservations, whose bytes are ours; or are free. */
-static inline void act_evict(struct worker *w)
+static inline void act_evict(struct actor *w)
 {
 	uint32_t flags = one_in(w, 3) ? 0 : GPC_TAKE;
 	int i, n, pool = w->caller || one_in(w, 2) ? stage.ram : w->pool;
@@ -32,7 +32,7 @@ static inline void act_evict(struct worker *w)
 	unref(w, b, n);
 }
 
-static inline void act_demote(struct worker *w)
+static inline void act_demote(struct actor *w)
 {
 	uint32_t flags = stage.engines && one_in(w, 2) ? GPC_COPY : 0;
 	struct gpc_move m[4];
@@ -50,7 +50,7 @@ static inline void act_demote(struct worker *w)
 }
 
 /* Not in a pool of the worker's own blocks: it would not learn that they came back. */
-static inline void act_drop(struct worker *w)
+static inline void act_drop(struct actor *w)
 {
 	gpc_key k = key_of((int)crew_random(&w->seed, CHAINS), (int)crew_random(&w->seed, DEEP));
 	gpc_block b;
@@ -65,7 +65,7 @@ static inline void act_drop(struct worker *w)
 }
 
 /* By tag, or a whole pool, where nobody's blocks are pinned. */
-static inline void act_clear(struct worker *w)
+static inline void act_clear(struct actor *w)
 {
 	int pool = w->pool, r;
 	uint32_t tag = 1 + crew_random(&w->seed, 4);
@@ -82,7 +82,7 @@ static inline void act_clear(struct worker *w)
 
 /* Ids without references; their bytes are those of the key as long as the section
  * lasts. */
-static inline void act_section(struct worker *w)
+static inline void act_section(struct actor *w)
 {
 	int i, section, chain = (int)crew_random(&w->seed, CHAINS);
 	gpc_key k[DEEP];
@@ -103,7 +103,7 @@ static inline void act_section(struct worker *w)
 }
 
 /* The survivor's blocks, found or not, have the bytes of their keys. */
-static inline void act_vault(struct worker *w)
+static inline void act_vault(struct actor *w)
 {
 	int i = DEEP * (int)crew_random(&w->seed, VAULT / DEEP), j, n;
 	gpc_key k[DEEP];
@@ -121,7 +121,7 @@ static inline void act_vault(struct worker *w)
 
 /* ---- pools that come and go ---- */
 
-static inline int add_pool(struct worker *w, uint32_t blocks, uint32_t space, uint32_t flags)
+static inline int add_pool(struct actor *w, uint32_t blocks, uint32_t space, uint32_t flags)
 {
 	int tries, r = -ENOSPC;
 
@@ -137,7 +137,7 @@ static inline int add_pool(struct worker *w, uint32_t blocks, uint32_t space, ui
 	return r;
 }
 
-static inline void bring_pool(struct worker *w)
+static inline void bring_pool(struct actor *w)
 {
 	int i;
 
@@ -148,7 +148,7 @@ static inline void bring_pool(struct worker *w)
 	}
 }
 
-static inline void remove_pool(struct worker *w, int pool)
+static inline void remove_pool(struct actor *w, int pool)
 {
 	int r = answer(gpc_pool_clear(w->c, pool, 0, GPC_REMOVE, 20000), "remove", 0, 0);
 
@@ -156,7 +156,7 @@ static inline void remove_pool(struct worker *w, int pool)
 }
 
 /* Another one that nobody else knows: one block in it lives and dies. */
-static inline void extra_pool(struct worker *w)
+static inline void extra_pool(struct actor *w)
 {
 	gpc_key k = crew_key(1ull << 32 | my_name);
 	gpc_block b, resident = GPC_NONE;
@@ -176,7 +176,7 @@ static inline void extra_pool(struct worker *w)
 	remove_pool(w, pool);
 }
 
-static inline void act_pool(struct worker *w)
+static inline void act_pool(struct actor *w)
 {
 	if (!one_in(w, 40))
 		return;
@@ -192,9 +192,9 @@ static inline void act_pool(struct worker *w)
 
 /* ---- a life ---- */
 
-static inline void act(struct worker *w)
+static inline void act(struct actor *w)
 {
-	static void (*const what[])(struct worker *) = {
+	static void (*const what[])(struct actor *) = {
 		act_request, act_request, act_request, act_request, act_request,
 		act_request, act_request, act_evict,   act_demote,  act_drop,
 		act_clear,   act_section, act_vault,   act_pool,
@@ -204,7 +204,7 @@ static inline void act(struct worker *w)
 	count(N_ACTS, 1);
 }
 
-static inline void worker_attach(struct worker *w)
+static inline void worker_attach(struct actor *w)
 {
 	struct gpc_attach_options o = { .size = sizeof(o),
 					.timeout_ms = 20000,
@@ -221,7 +221,7 @@ static inline void worker_attach(struct worker *w)
 
 /* All that was sent is answered, and what calls that gave up had been given is
  * returned. */
-static inline void come_to_rest(struct worker *w)
+static inline void come_to_rest(struct actor *w)
 {
 	gpc_ticket t = 0, last;
 	int r;
@@ -239,7 +239,7 @@ static inline void come_to_rest(struct worker *w)
 /* With the boss's leave to be killed at any moment; until a round ends. */
 static inline int worker_main(int place)
 {
-	struct worker w = { 0 };
+	struct actor w = { 0 };
 
 	life_begin(place);
 	w.seed = crew_mix(opt.seed + my_name + (page->count[N_ROUNDS] << 32)) | 1;

@@ -13,7 +13,7 @@ static uint32_t course_turns;               /* since the call began */
 
 /* ---- calls ---- */
 
-static void leave_sections(struct worker *w)
+static void leave_sections(struct actor *w)
 {
 	while (w->nsections)
 		gpc_section_leave(w->c, w->section[--w->nsections]);
@@ -39,13 +39,13 @@ static void turns_begin(void)
 	course_turns = 0;
 }
 
-static void call_begins(struct worker *w)
+static void call_begins(struct actor *w)
 {
 	leave_sections(w);
 	turns_begin();
 }
 
-static void call_ends(struct worker *w)
+static void call_ends(struct actor *w)
 {
 	struct answers a = { &w->c->seg, w->peer };
 
@@ -61,7 +61,7 @@ static void call_ends(struct worker *w)
 
 /* ---- acts ---- */
 
-static uint16_t refs_of(const struct worker *w, gpc_block b)
+static uint16_t refs_of(const struct actor *w, gpc_block b)
 {
 	uint32_t record = pool_record(&w->c->seg, b);
 
@@ -70,7 +70,7 @@ static uint16_t refs_of(const struct worker *w, gpc_block b)
 		       : (uint16_t)hold_refs(*seg_cell(&w->c->seg, record, w->peer));
 }
 
-static int acquire(struct worker *w, int first, int n, gpc_block *b)
+static int acquire(struct actor *w, int first, int n, gpc_block *b)
 {
 	int i, want;
 
@@ -91,7 +91,7 @@ static void remember_moves(const struct gpc_move *m, int n)
 			moves[GPC_POOL(m[i].to)][GPC_SLOT(m[i].to)] = m[i];
 }
 
-static void settle_moves(struct worker *w, bool cancel, uint32_t most)
+static void settle_moves(struct actor *w, bool cancel, uint32_t most)
 {
 	struct gpc_move m[POOLS * SLOTS];
 	uint32_t p, s, n = 0;
@@ -108,7 +108,7 @@ static void settle_moves(struct worker *w, bool cancel, uint32_t most)
 	call_ends(w);
 }
 
-static int reserve(struct worker *w, int pool, int n, gpc_block *b)
+static int reserve(struct actor *w, int pool, int n, gpc_block *b)
 {
 	int got;
 
@@ -119,7 +119,7 @@ static int reserve(struct worker *w, int pool, int n, gpc_block *b)
 	return MAX(got, 0);
 }
 
-static void publish(struct worker *w, int first, int n, const gpc_block *b)
+static void publish(struct actor *w, int first, int n, const gpc_block *b)
 {
 	gpc_key parents[DEEP];
 	gpc_block at[DEEP];
@@ -140,7 +140,7 @@ static void publish(struct worker *w, int first, int n, const gpc_block *b)
 	call_ends(w);
 }
 
-static void release(struct worker *w, bool all)
+static void release(struct actor *w, bool all)
 {
 	gpc_block b;
 	int p, s;
@@ -155,13 +155,13 @@ static void release(struct worker *w, bool all)
 	call_ends(w);
 }
 
-static void act_release(struct worker *w)
+static void act_release(struct actor *w)
 {
 	release(w, draw(3));
 }
 
 /* A prompt: what is there is acquired, the rest is computed; sometimes what is there, too. */
-static void act_request(struct worker *w)
+static void act_request(struct actor *w)
 {
 	int first = DEEP * (int)draw(CHAINS), n = 1 + (int)draw(DEEP), hit, got;
 	gpc_block b[DEEP];
@@ -180,7 +180,7 @@ static void act_request(struct worker *w)
 		release(w, true);
 }
 
-static void act_give_back(struct worker *w)
+static void act_give_back(struct actor *w)
 {
 	gpc_block b[POOLS * SLOTS];
 	uint32_t p, s, n = 0;
@@ -195,7 +195,7 @@ static void act_give_back(struct worker *w)
 	call_ends(w);
 }
 
-static void act_evict(struct worker *w)
+static void act_evict(struct actor *w)
 {
 	gpc_block b[3];
 
@@ -217,7 +217,7 @@ static int some_chain(int pool)
 	return chain;
 }
 
-static void act_demote(struct worker *w)
+static void act_demote(struct actor *w)
 {
 	int first = DEEP * some_chain(VRAM), n = 0, i, got;
 	bool named = draw(2);
@@ -236,7 +236,7 @@ static void act_demote(struct worker *w)
 	remember_moves(m, got);
 }
 
-static void act_promote(struct worker *w)
+static void act_promote(struct actor *w)
 {
 	int first = DEEP * some_chain(RAM), i, n, got;
 	struct gpc_move m[DEEP];
@@ -256,12 +256,12 @@ static void act_promote(struct worker *w)
 	remember_moves(m, got);
 }
 
-static void act_commit(struct worker *w)
+static void act_commit(struct actor *w)
 {
 	settle_moves(w, !draw(4), 1 + draw(8));
 }
 
-static void act_drop(struct worker *w)
+static void act_drop(struct actor *w)
 {
 	gpc_block b[2];
 	uint32_t n = 0, i;
@@ -283,7 +283,7 @@ static void act_drop(struct worker *w)
 	call_ends(w);
 }
 
-static void act_clear(struct worker *w)
+static void act_clear(struct actor *w)
 {
 	call_begins(w);
 	need(gpc_pool_clear(w->c, draw(2) ? -1 : (int)draw(2), draw(4), 0, -1) >= 0, "clear: %s",
@@ -292,7 +292,7 @@ static void act_clear(struct worker *w)
 }
 
 /* A pool of another space: nobody's, or with an owner, or all of its owner's. */
-static void act_pool(struct worker *w)
+static void act_pool(struct actor *w)
 {
 	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER };
 	struct gpc_pool p = { .size = sizeof(p),
@@ -319,7 +319,7 @@ static void act_pool(struct worker *w)
 		reserve(w, n, 1 + (int)draw(2), b);
 }
 
-static void act_section(struct worker *w)
+static void act_section(struct actor *w)
 {
 	int section;
 
@@ -331,7 +331,7 @@ static void act_section(struct worker *w)
 }
 
 /* It dies with all it has; its process may be there still.  One stays. */
-static void act_death(struct worker *w)
+static void act_death(struct actor *w)
 {
 	int i, living = 0;
 
@@ -361,7 +361,7 @@ static void act_death(struct worker *w)
 }
 
 /* Time passes: what waits for a grace period, a quarantine or a look around. */
-static void act_idle(struct worker *w)
+static void act_idle(struct actor *w)
 {
 	int i;
 
@@ -375,7 +375,7 @@ static void act_idle(struct worker *w)
 
 static const struct act {
 	const char *name;
-	void (*act)(struct worker *w);
+	void (*act)(struct actor *w);
 } acts[] = {
 	{ "request", act_request },     { "request", act_request },     { "request", act_request },
 	{ "request", act_request },     { "request", act_request },     { "request", act_request },
@@ -392,7 +392,7 @@ static const struct act {
 /* The cache becomes fuller. */
 static void course_fill(void)
 {
-	struct worker *w;
+	struct actor *w;
 
 	while ((w = &worker[draw(WORKERS)])->dead)
 		;
@@ -402,7 +402,7 @@ static void course_fill(void)
 }
 
 /* The worker who acts next, and what it does. */
-static const struct act *course_next(struct worker **ret, bool recorded)
+static const struct act *course_next(struct actor **ret, bool recorded)
 {
 	const struct act *a;
 

@@ -62,7 +62,7 @@ static void fleet_stage_draw(void)
 /* ---- the survivor ---- */
 
 /* Blocks of RAM that it references, written by itself. */
-static void survivor_fills(struct worker *w, gpc_key *k, gpc_block *b)
+static void survivor_fills(struct actor *w, gpc_key *k, gpc_block *b)
 {
 	gpc_block at;
 	int i, r;
@@ -86,7 +86,7 @@ static void survivor_fills(struct worker *w, gpc_key *k, gpc_block *b)
 }
 
 /* What it holds, and whatever the others have. */
-static void survivor_looks(struct worker *w, const gpc_key *mine, const gpc_block *at)
+static void survivor_looks(struct actor *w, const gpc_key *mine, const gpc_block *at)
 {
 	gpc_key k = image_key(crew_random(&w->seed, KEYS));
 	uint32_t s, spaces[2] = { 0, WORKER + crew_random(&w->seed, opt.workers) };
@@ -114,7 +114,7 @@ static void survivor_looks(struct worker *w, const gpc_key *mine, const gpc_bloc
 
 static int fleet_survivor(int place)
 {
-	struct worker w = { 0 };
+	struct actor w = { 0 };
 	gpc_key k[PINNED / 2];
 	gpc_block b[PINNED / 2];
 
@@ -136,7 +136,7 @@ static int fleet_survivor(int place)
 /* Without a writer it comes again: what it was given goes with the handle. */
 static int keeper_main(int place)
 {
-	struct worker w = { 0 };
+	struct actor w = { 0 };
 	int pool = -1;
 
 	life_begin(place);

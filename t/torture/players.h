@@ -18,7 +18,7 @@ struct cache {
 	int others;     /* holds the bytes of all who live */
 };
 
-struct worker {
+struct actor {
 	gpc *c;
 	uint32_t peer;
 	bool dead;
@@ -33,7 +33,7 @@ struct feed {
 };
 
 static struct cache cache[LEVELS];
-static struct worker worker[WORKERS];
+static struct actor worker[WORKERS];
 static struct ledger ledger;   /* all that was acknowledged */
 static struct ledger readable; /* what readers may still find, if it is more */
 static bool still_readable;

@@ -153,7 +153,7 @@ static void sequence_begin(void)
 	for (i = 1; i < LEVELS; i++)
 		kept[i] = attach("a");
 	for (i = 0; i < WORKERS; i++) {
-		worker[i] = (struct worker){ .c = attach("a") };
+		worker[i] = (struct actor){ .c = attach("a") };
 		worker[i].peer = worker[i].c->peer;
 		must_be(worker[i].peer, LEVELS + i);
 	}
@@ -189,7 +189,7 @@ static void sequence_end(void)
 
 static void record(uint32_t n)
 {
-	struct worker *w;
+	struct actor *w;
 
 	judge_prepare();
 	while (n--) {
@@ -205,7 +205,7 @@ static void record(uint32_t n)
 static void sequence(uint64_t number)
 {
 	const struct shm_state *state;
-	struct worker *w;
+	struct actor *w;
 	uint32_t n;
 
 	seen.sequence = number;

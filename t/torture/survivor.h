@@ -9,7 +9,7 @@
 #include "worker.h"
 
 struct survivor {
-	struct worker w;
+	struct actor w;
 	gpc_block vault[VAULT];   /* or none */
 	gpc_block pinned[PINNED]; /* referenced all the time */
 };

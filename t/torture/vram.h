@@ -13,7 +13,7 @@
 #define KEPT   16 /* of the keeper */
 
 struct engine {
-	struct worker w;
+	struct actor w;
 	enum shape shape;
 	uint8_t *part[2]; /* lent */
 	char path[2][128];
@@ -56,7 +56,7 @@ static inline uint8_t *lent_part(const char *path, uint64_t bytes)
 
 /* What a call that gave up may still bring would be a second pool.  It waits for an instant at
  * which no memory of the dead is in use, and others die all the time. */
-static inline int make_pool(struct worker *w, struct gpc_pool p, const struct gpc_memory *m)
+static inline int make_pool(struct actor *w, struct gpc_pool p, const struct gpc_memory *m)
 {
 	uint64_t until = clock_ns() + 60000 * NS_PER_MS;
 	int r;
@@ -76,7 +76,7 @@ static inline int make_pool(struct worker *w, struct gpc_pool p, const struct gp
 	return r;
 }
 
-static inline int vram_make(struct worker *w, enum shape shape, uint32_t blocks, uint32_t space,
+static inline int vram_make(struct actor *w, enum shape shape, uint32_t blocks, uint32_t space,
 			    int demote_to)
 {
 	struct gpc_pool p = { .size = sizeof(p),

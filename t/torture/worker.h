@@ -39,7 +39,7 @@ enum {
 	N_MORE
 };
 
-struct worker {
+struct actor {
 	gpc *c;
 	uint64_t seed;
 	bool caller; /* its pool's blocks are its own */
@@ -73,26 +73,26 @@ static inline int answer(int r, const char *call, int also, int and_also)
 	return r;
 }
 
-static inline int some_time(struct worker *w)
+static inline int some_time(struct actor *w)
 {
 	static const int ms[] = { 0, 1, 2, 5, 50, 500 };
 
 	return ms[crew_random(&w->seed, ARRAY_SIZE(ms))];
 }
 
-static inline bool one_in(struct worker *w, uint32_t n)
+static inline bool one_in(struct actor *w, uint32_t n)
 {
 	return !crew_random(&w->seed, n);
 }
 
 /* A little work between two calls, with what is held. */
-static inline void linger(struct worker *w)
+static inline void linger(struct actor *w)
 {
 	if (one_in(w, 30))
 		nap(1000);
 }
 
-static inline void unref(struct worker *w, const gpc_block *b, int n)
+static inline void unref(struct actor *w, const gpc_block *b, int n)
 {
 	must_be(gpc_release(w->c, b, (uint32_t)n), 0);
 }
@@ -101,7 +101,7 @@ static inline void unref(struct worker *w, const gpc_block *b, int n)
 
 /* A block that is LIVE under a reference, in a pool that is, is found under its key
  * (guarantee A): what is missed has moved, was dropped, or died with its owner. */
-static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b, const char *when)
+static inline void must_be_found(struct actor *w, gpc_key key, gpc_block b, const char *when)
 {
 	const struct segment *s = &w->c->seg;
 	uint64_t range = seg_pool(s, (uint32_t)GPC_POOL(b))->range;
@@ -122,7 +122,7 @@ static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b, con
 	     seg_state(s)->recovering);
 }
 
-static inline void verify(struct worker *w, const gpc_block *b, int chain, int from, int n,
+static inline void verify(struct actor *w, const gpc_block *b, int chain, int from, int n,
 			  const char *when)
 {
 	int i;
@@ -135,7 +135,7 @@ static inline void verify(struct worker *w, const gpc_block *b, int chain, int f
 		must_be_found(w, key_of(chain, from + n - 1), b[n - 1], when);
 }
 
-static inline int acquire(struct worker *w, int chain, int n, gpc_block *b)
+static inline int acquire(struct actor *w, int chain, int n, gpc_block *b)
 {
 	gpc_key k[DEEP];
 	int i;
@@ -161,7 +161,7 @@ static inline void own_moves(const struct gpc_move *m, int n, const char *how)
 }
 
 /* Copied and committed, or given up; the results. */
-static inline void commit(struct worker *w, const struct gpc_move *m, int n, int *results,
+static inline void commit(struct actor *w, const struct gpc_move *m, int n, int *results,
 			  bool cancel)
 {
 	int i, r;
@@ -186,7 +186,7 @@ static inline void commit(struct worker *w, const struct gpc_move *m, int n, int
 /* ---- requests ---- */
 
 /* Blocks to write to; an engine with blocks of its own makes room itself. */
-static inline int take_own(struct worker *w, int n, gpc_block *b)
+static inline int take_own(struct actor *w, int n, gpc_block *b)
 {
 	gpc_block victim[DEEP];
 	int i, got = 0, evicted;
@@ -204,7 +204,7 @@ static inline int take_own(struct worker *w, int n, gpc_block *b)
 	return got;
 }
 
-static inline int reserve(struct worker *w, int n, gpc_block *b)
+static inline int reserve(struct actor *w, int n, gpc_block *b)
 {
 	uint32_t flags = one_in(w, 2) ? GPC_PARTIAL : 0;
 	int i;
@@ -219,7 +219,7 @@ static inline int reserve(struct worker *w, int n, gpc_block *b)
 	return n > 0 ? n : 0;
 }
 
-static inline void give_back(struct worker *w, gpc_block b)
+static inline void give_back(struct actor *w, gpc_block b)
 {
 	if (w->caller) {
 		w->list[w->nlist++] = b;
@@ -230,7 +230,7 @@ static inline void give_back(struct worker *w, gpc_block b)
 }
 
 /* An answer that does not come in time comes from the next writer. */
-static inline void publish_and_wait(struct worker *w, const gpc_key *parents, const gpc_key *k,
+static inline void publish_and_wait(struct actor *w, const gpc_key *parents, const gpc_key *k,
 				    const gpc_block *b, int n, uint32_t tag, gpc_block *resident)
 {
 	bool waits = !one_in(w, 3);
@@ -249,7 +249,7 @@ static inline void publish_and_wait(struct worker *w, const gpc_key *parents, co
 }
 
 /* One of a publication: live where it was written, elsewhere, or refused. */
-static inline void published(struct worker *w, gpc_key key, gpc_block b, gpc_block resident)
+static inline void published(struct actor *w, gpc_key key, gpc_block b, gpc_block resident)
 {
 	if (resident >= 0) {
 		need(holds(resident, key), "published: block 0x%x has other bytes",
@@ -269,7 +269,7 @@ static inline void published(struct worker *w, gpc_key key, gpc_block b, gpc_blo
 	}
 }
 
-static inline void compute(struct worker *w, int chain, int from, int n)
+static inline void compute(struct actor *w, int chain, int from, int n)
 {
 	gpc_key k[DEEP], parents[DEEP];
 	gpc_block b[DEEP], resident[DEEP];
@@ -295,7 +295,7 @@ static inline void compute(struct worker *w, int chain, int from, int n)
 }
 
 /* What a chain has in RAM comes up, with references; b[] names where they are. */
-static inline void fetch(struct worker *w, int chain, int n, gpc_block *b)
+static inline void fetch(struct actor *w, int chain, int n, gpc_block *b)
 {
 	struct gpc_move m[DEEP];
 	bool keep = stage.engines && one_in(w, 2), cancel = one_in(w, 8);
@@ -321,7 +321,7 @@ static inline void fetch(struct worker *w, int chain, int n, gpc_block *b)
 	count(N_PROMOTED, r > 0 ? (uint64_t)r : 0);
 }
 
-static inline void act_request(struct worker *w)
+static inline void act_request(struct actor *w)
 {
 	int chain = (int)crew_random(&w->seed, CHAINS), want, hit, local = 0;
 	gpc_block b[DEEP];
