@@ -2,7 +2,7 @@
 /* A store whose plugin does not return: peers have their answer and their lookups all the same,
  * what the plugin was given is nobody's until it returns, and what it stores then, or after the
  * tiers were closed, is in no block of anybody.
- * Tests: lib/stage/afar.c lib/stage/up.c */
+ * Tests: lib/stage/afar.c lib/stage/up.c lib/stage/remote.c */
 #include "t/lib/node.h"
 
 #define WAIT_MS 100000
@@ -29,6 +29,25 @@ int __wrap_remote_open(const struct remote_options *opt, struct remote **ret)
 
 	o.grace_ms = 200;
 	return __real_remote_open(&o, ret);
+}
+
+/* Rounds of the thread that looks after the store, and how many of them asked it. */
+static uint32_t looks, ticks;
+void __real_afar_look(void *s);
+void __wrap_afar_look(void *s);
+void __real_remote_tick(struct remote *r);
+void __wrap_remote_tick(struct remote *r);
+
+void __wrap_afar_look(void *s)
+{
+	count_add(&looks, 1);
+	__real_afar_look(s);
+}
+
+void __wrap_remote_tick(struct remote *r)
+{
+	count_add(&ticks, 1);
+	__real_remote_tick(r);
 }
 
 static void raise_flag(void)
@@ -202,6 +221,31 @@ static void put(void)
 	fetch_end(c, "a put that does not return");
 }
 
+/* What was dropped cannot be removed there now: it waits for the store, and so does the thread. */
+static void sleeps_while_down(gpc *c, const gpc_key *k)
+{
+	uint32_t from, seen;
+	gpc_key other[9];
+	gpc_block b[8];
+
+	is_int(gpc_lookup(c, 0, k + 1, 8, b, 0), 8, "all are there");
+	raise_flag();
+	chain_keys(c, 900, 8, other);
+	is_int(gpc_prefetch(c, vram, other + 1, 8, 0, 20000), 0, "it does not return again");
+	ok(until_state(c, GPC_TIER_DOWN), "the store is down");
+	must(gpc_drop(c, b, 8, NULL, 0, 5000));
+	from = load_relaxed(&ticks);
+	while (load_relaxed(&ticks) < from + 2)
+		usleep(5000);
+	seen = load_relaxed(&looks);
+	while (load_relaxed(&ticks) < from + 6)
+		usleep(5000);
+	seen = load_relaxed(&looks) - seen;
+	ok(seen <= 12, "its thread sleeps meanwhile: %u rounds in four ticks", seen);
+	unlink(flag);
+	ok(until_state(c, GPC_TIER_UP), "it returns");
+}
+
 static void exists(void)
 {
 	gpc *c = node(BLOCKS);
@@ -222,6 +266,7 @@ static void exists(void)
 	unlink(flag);
 	ok(until_state(c, GPC_TIER_UP), "it returns");
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 8, "and knows them");
+	sleeps_while_down(c, k);
 	must(gpc_tiers_close(t));
 	fetch_end(c, "exists that does not return");
 }

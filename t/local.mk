@@ -614,8 +614,8 @@ endif
 %canon_reldir%_104_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies,--wrap=gpc_evict
 # blocks are older than they are
 %canon_reldir%_101_tiers_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gpc_reclaim
-# a plugin that does not return is lost sooner
-%canon_reldir%_103_remote_lost_t_LDFLAGS = -Wl,--wrap=remote_open
+# a plugin that does not return is lost sooner; rounds of its thread are counted
+%canon_reldir%_103_remote_lost_t_LDFLAGS = -Wl,--wrap=remote_open,--wrap=afar_look,--wrap=remote_tick
 # where an image is read into
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still

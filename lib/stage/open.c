@@ -116,44 +116,31 @@ static void look_for_clears(struct gpc_tiers *t, uint64_t cleared)
 
 /* ---- 5: threads ---- */
 
+static void (*const run[])(struct gpc_tiers *t) = {
+	[TIERS_UP] = up_thread,
+	[TIERS_DOWN] = down_thread,
+	[TIERS_AFAR] = afar_thread,
+	[TIERS_FEED] = feed_thread,
+};
+
 /* Nothing of theirs has happened before the gate is open.  Each runs once, until t->stop. */
-static uint64_t step(struct worker *w, void (*run)(struct gpc_tiers *t))
+static uint64_t step(struct worker *w)
 {
 	struct gpc_tiers *t = w->arg;
 
-	if (!load_acquire(&t->open) || load_relaxed(&t->stop))
+	if (!t->open || load_relaxed(&t->stop))
 		return NEVER;
 	worker_unlock(w);
-	run(t);
+	run[w - t->worker](t);
 	worker_lock(w);
 	return NEVER;
 }
 
-static uint64_t up_step(struct worker *w)
-{
-	return step(w, up_thread);
-}
-
-static uint64_t down_step(struct worker *w)
-{
-	return step(w, down_thread);
-}
-
-static uint64_t afar_step(struct worker *w)
-{
-	return step(w, afar_thread);
-}
-
-static uint64_t feed_step(struct worker *w)
-{
-	return step(w, feed_thread);
-}
-
 static const struct worker_kind kind[] = {
-	[TIERS_UP] = { .name = "gpc-tiers-up", .step = up_step },
-	[TIERS_DOWN] = { .name = "gpc-tiers-down", .step = down_step },
-	[TIERS_AFAR] = { .name = "gpc-tiers-afar", .step = afar_step },
-	[TIERS_FEED] = { .name = "gpc-tiers-feed", .step = feed_step },
+	[TIERS_UP] = { .name = "gpc-tiers-up", .step = step },
+	[TIERS_DOWN] = { .name = "gpc-tiers-down", .step = step },
+	[TIERS_AFAR] = { .name = "gpc-tiers-afar", .step = step },
+	[TIERS_FEED] = { .name = "gpc-tiers-feed", .step = step },
 };
 
 static int start_threads(struct gpc_tiers *t)

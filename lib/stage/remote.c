@@ -8,7 +8,8 @@
  *
  * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the
  * stages take another one each.
- * Tests: t/055-remote-kept.t t/055-remote-refuses.t t/103-remote-tier.t t/cluster/nodes.t */
+ * Tests: t/055-remote-kept.t t/055-remote-refuses.t t/103-remote-tier.t t/cluster/nodes.t
+ *   t/103-remote-lost.t */
 #include "config.h"
 
 #include <errno.h>
