@@ -31,7 +31,6 @@ lib_gpc_sources = \
 	%reldir%/base/text.h \
 	%reldir%/base/worker.c \
 	%reldir%/base/worker.h \
-	%reldir%/device/bytes.c \
 	%reldir%/device/bytes.h \
 	%reldir%/device/descriptor.c \
 	%reldir%/device/descriptor.h \

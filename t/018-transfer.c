@@ -251,10 +251,28 @@ static void test_descriptors(void)
 	cache_end(c);
 }
 
+/* Of two devices the one that has its memory apart copies. */
+static void test_device(void)
+{
+	struct device_bytes apart = { .in_ram = false };
+	struct map *gpu = fake(), *ram = fake();
+
+	gpu->device = &apart;
+	ram->device = NULL;
+	ok(transfer_device(gpu, to) == gpu && transfer_device(to, gpu) == gpu,
+	   "a GPU copies from and to the host device");
+	ok(transfer_device(to, ram) == to && transfer_device(ram, to) == to,
+	   "the host device from and to RAM");
+	ok(!transfer_device(ram, ram), "threads from RAM to RAM");
+	free(gpu);
+	free(ram);
+}
+
 static int body(void)
 {
 	to = fake();
 	from = fake();
+	test_device();
 	test_values();
 	test_failures();
 	test_lost();

@@ -20,22 +20,28 @@ static int wait_flushed(void *mirror)
 /* With or without CUDA, and with or without a driver. */
 static int find(const char *device)
 {
-	const struct device_ops *ops = NULL;
+	const struct driver *driver;
 	uint8_t uuid[16];
-	int err = device_find(device, &ops);
 
-	return err ? err : ops->identify(device, uuid);
+	return driver_identify(device, &driver, uuid);
 }
 
 static void test_find(void)
 {
-	const struct device_ops *ops = NULL;
+	static const uint8_t zeros[16], gpu[16] = { 1 };
+	const struct driver *driver = NULL, *other = NULL;
+	uint8_t uuid[16] = { 1 };
 
-	is_int(device_find("host", &ops), 0, "the host device");
-	ok(ops == host, "is the host device");
+	is_int(driver_identify("host", &driver, uuid), 0, "the host device");
+	ok(driver->mirror == host && driver->bytes->in_ram, "is the host device");
+	ok(!driver_of(uuid, &other) && other == driver, "by its UUID, too");
+	ok(!memcmp(uuid, zeros, sizeof(uuid)), "which is zeros");
+	ok(driver_of(gpu, &other) == driver_find("cuda:0", &other),
+	   "a GPU is known or not, by whichever name");
+	ok(other == driver || !other->bytes->in_ram, "and its memory is its own");
 	is_int(find("cuda:4095"), -ENODEV, "CUDA is known, and that one absent");
 	is_int(find("GPU-12345678"), -ENODEV, "by UUID, too");
-	is_int(device_find("tape", &ops), -EINVAL, "other devices are not known");
+	is_int(driver_find("tape", &driver), -EINVAL, "other devices are not known");
 }
 
 static void test_lookups(const struct dev_view *view, const char *when)

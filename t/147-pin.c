@@ -62,6 +62,7 @@ static void test_pin(void)
 	c = tiers(8, 600);                 /* RAM of more than 4 MiB */
 	is_int(gpc_pool_pin(c, RAM, 0), 0, "without GPUs there is nothing to register");
 	counter = device_bytes_host;
+	counter.in_ram = false;
 	counter.pin = pin;
 	counter.unpin = unpin;
 	map_pin_device = &counter;
@@ -107,6 +108,7 @@ static void test_pin_ends(void)
 	int other = bytes_ram(c, 8, 1, 0);
 
 	holder = device_bytes_host;
+	holder.in_ram = false;
 	holder.pin = hold_pin;
 	map_pin_device = &holder;
 	holding = 1;

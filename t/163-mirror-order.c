@@ -9,11 +9,12 @@
 #include "device/device.h"
 #include "peer/handle.h"
 
-int __real_device_find(const char *device, const struct device_ops **ret);
-int __wrap_device_find(const char *device, const struct device_ops **ret);
+int __real_driver_find(const char *device, const struct driver **ret);
+int __wrap_driver_find(const char *device, const struct driver **ret);
 
 static const struct device_ops *real;
 static struct device_ops watched;
+static struct driver with_watched;
 static gpc *looker; /* another handle, which reads what the writer stores */
 static uint32_t early, uploads, flushes, largest, hurried;
 static uint64_t epoch;   /* when the flush in flight began */
@@ -55,17 +56,21 @@ static int flushed(void *mirror)
 	return slow ? -EAGAIN : real->flushed(mirror);
 }
 
-int __wrap_device_find(const char *device, const struct device_ops **ret)
+int __wrap_driver_find(const char *device, const struct driver **ret)
 {
-	int err = __real_device_find(device, &real);
+	const struct driver *driver;
+	int err = __real_driver_find(device, &driver);
 
 	if (err)
 		return err;
+	real = driver->mirror;
 	watched = *real;
 	watched.upload = upload;
 	watched.flush = flush;
 	watched.flushed = flushed;
-	*ret = &watched;
+	with_watched = *driver;
+	with_watched.mirror = &watched;
+	*ret = &with_watched;
 	return 0;
 }
 

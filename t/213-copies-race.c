@@ -424,6 +424,7 @@ static int body(void)
 
 	crew_begin();
 	slow = device_bytes_host;
+	slow.in_ram = false;
 	slow.pin = slow_pin;
 	slow.unpin = slow_unpin;
 	map_pin_device = &slow;

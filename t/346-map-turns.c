@@ -125,6 +125,7 @@ static int pinner(int me)
 	gpc *h = d = crew_attach("pinner");
 
 	device = device_bytes_host;
+	device.in_ram = false;
 	device.pin = pin;
 	device.unpin = unpin;
 	map_pin_device = &device;

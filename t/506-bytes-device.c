@@ -2,7 +2,7 @@
 /* Copies on a GPU by the table of device/bytes.h itself, in all forms, each compared byte by
  * byte with a naive one; and what a process has beside them: limits, pins, marks, captures, a
  * device that is lost.
- * Tests: lib/device/bytes.c lib/device/cuda_bytes.c lib/device/cuda_copy.c kernels/copy.cu
+ * Tests: lib/device/device.c lib/device/bytes.h lib/device/cuda_bytes.c lib/device/cuda_copy.c kernels/copy.cu
  *   lib/device/cuda_pin.c lib/device/cuda_probe.c */
 #include "gpu/bytes.h"
 

@@ -186,12 +186,12 @@ static void own(void)
 
 static int body(void)
 {
-	const struct device_ops *ops;
+	const struct driver *driver;
 	size_t i;
 
-	if (device_find(device_name(), &ops) || ops->identify(device_name(), uuid) ||
-	    device_bytes_find(uuid, &by))
+	if (driver_identify(device_name(), &driver, uuid))
 		bail("no device: %s", gpc_last_error());
+	by = driver->bytes;
 	stream = device_stream();
 	vram = device_alloc(AREA);
 	copy = malloc(AREA);

@@ -673,7 +673,7 @@ endif
 # waits for answers are counted
 %canon_reldir%_peer_no_writer_t_LDFLAGS = -Wl,--wrap=futex_wait
 # a device of the test in place of the host's
-%canon_reldir%_memory_pin_refused_t_LDFLAGS = -Wl,--wrap=device_bytes_find
+%canon_reldir%_memory_pin_refused_t_LDFLAGS = -Wl,--wrap=driver_of
 # a thread that finds no section gives others the processor
 %canon_reldir%_peer_many_threads_t_LDFLAGS = -Wl,--wrap=sched_yield
 # a reference is taken in the middle of an eviction
@@ -683,7 +683,7 @@ endif
 # one in between looks at what readers find
 %canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
-%canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
+%canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=driver_find
 # no thread is joined twice
 %canon_reldir%_213_copies_race_t_LDFLAGS = -Wl,--wrap=pthread_join
 # who clears seats dies at any store, or waits in the middle

@@ -8,7 +8,8 @@
  *   device/cuda_event.c   events; whose a stream is
  *
  * All return 0 or a negative errno with err_set, work on the device they are told and leave the
- * caller's current device as it was.  None waits for another process's stream or event. */
+ * caller's current device as it was.  None waits for another process's stream or event.
+ * Tests: t/506-bytes-device.t */
 #ifndef GPC_DEVICE_BYTES_H
 #define GPC_DEVICE_BYTES_H
 
@@ -61,6 +62,10 @@ struct copy_limits {
 };
 
 struct device_bytes {
+	/* Its memory is RAM: copies, checksums and done words need no registration, and of a copy
+	 * between two devices the other one does it. */
+	bool in_ram;
+
 	/* VRAM that other processes can map, on the device of that uuid (zeros: host).  Fills the
 	 * part's handle, offset, bytes. */
 	int (*make)(const uint8_t uuid[16], uint64_t bytes, struct shm_part *part,
@@ -129,8 +134,5 @@ struct device_bytes {
 };
 
 extern const struct device_bytes device_bytes_host, device_bytes_cuda;
-
-/* Of the device with this uuid (zeros: host): -ENODEV, built without CUDA. */
-int device_bytes_find(const uint8_t uuid[16], const struct device_bytes **ret);
 
 #endif

@@ -78,20 +78,12 @@ int cuda_error(cudaError_t e, const char *what)
 
 /* ---- the table ---- */
 
-static bool cuda_matches(const char *device)
-{
-	return !strncmp(device, "cuda:", 5) || !strncmp(device, "GPU-", 4);
-}
-
 /* Memory of a dead writer is freed by the last process that has it. */
 static void cuda_sweep(const struct segment *s UNUSED, const struct shm_mirror *desc UNUSED)
 {
 }
 
 const struct device_ops device_cuda = {
-	.name = "cuda",
-	.matches = cuda_matches,
-	.identify = cuda_identify,
 	.create = cuda_create,
 	.upload = cuda_upload,
 	.flush = cuda_flush,

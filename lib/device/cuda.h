@@ -65,7 +65,6 @@ cudaError_t cuda_graph(cudaStream_t stream, cudaError_t launched, cudaGraphExec_
 int cuda_ordinal(const char *device, int *ret);
 int cuda_ordinal_of(const uint8_t uuid[16], int *ret);
 int cuda_uuid(int ordinal, uint8_t ret[16]);
-int cuda_identify(const char *device, uint8_t uuid[16]);
 
 /* ---- device/cuda_memory.c ---- */
 /* Device memory that other processes map, or that another process has made.  An exporter

@@ -23,12 +23,12 @@
 /* CUDA puts small allocations together, and a handle would show the neighbours'. */
 #define ALONE ((uint64_t)2 << 20)
 
-struct driver {
+struct driver_calls {
 	CUresult (*range)(CUdeviceptr *base, size_t *bytes, CUdeviceptr at);
 	CUresult (*attribute)(void *ret, CUpointer_attribute which, CUdeviceptr at);
 };
 
-static int find_driver(struct driver *ret)
+static int find_calls(struct driver_calls *ret)
 {
 	void *range = NULL, *attribute = NULL;
 	cudaError_t e = cuda_driver_call("cuMemGetAddressRange", &range);
@@ -116,7 +116,7 @@ static int check_kind(const void *base, int ordinal)
 	return 0;
 }
 
-static int check_exports(const struct driver *d, const void *base)
+static int check_exports(const struct driver_calls *d, const void *base)
 {
 	int can = 0;
 
@@ -137,10 +137,10 @@ static int lend_here(void *base, uint64_t bytes, int ordinal, struct shm_part *p
 {
 	cudaIpcMemHandle_t handle;
 	CUdeviceptr start = 0;
-	struct driver d;
+	struct driver_calls d;
 	size_t size = 0;
 	uint64_t offset;
-	int err = find_driver(&d);
+	int err = find_calls(&d);
 
 	if (!err)
 		err = check_kind(base, ordinal);
@@ -179,9 +179,9 @@ static int lend(const uint8_t uuid[16], void *base, uint64_t bytes, struct shm_p
 static int check_part(const struct cuda_memory *m, const struct shm_part *part)
 {
 	CUdeviceptr start = 0;
-	struct driver d;
+	struct driver_calls d;
 	size_t size = 0;
-	int err = find_driver(&d);
+	int err = find_calls(&d);
 
 	if (err)
 		return err;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.c - which driver answers to a device string.
- * Tests: t/500-device.t t/503-device-mirrors.t */
+/* device.c - the drivers, and which of them has a device.
+ * Tests: t/506-bytes-device.t t/500-device.t t/503-device-mirrors.t */
 #include "config.h"
 
 #include "device/device.h"
@@ -11,17 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct device_ops *const drivers[] = {
-	&device_host,
-#ifdef HAVE_CUDA
-	&device_cuda,
-#endif
-};
+static bool is_host(const char *device)
+{
+	return !strcmp(device, "host");
+}
 
-static bool names_cuda(const char *device)
+static bool is_cuda(const char *device)
 {
 	return !strncmp(device, "cuda:", 5) || !strncmp(device, "GPU-", 4);
 }
+
+enum { HOST, CUDA, DRIVERS };
+
+static const struct driver drivers[DRIVERS] = {
+	[HOST] = { "host", is_host, host_identify, &device_host, &device_bytes_host },
+#ifdef HAVE_CUDA
+	[CUDA] = { "cuda", is_cuda, cuda_identify, &device_cuda, &device_bytes_cuda },
+#else
+	[CUDA] = { "cuda", is_cuda, NULL, NULL, NULL },
+#endif
+};
 
 /* ---- lists ---- */
 
@@ -114,24 +123,47 @@ void device_describe(const char *device, struct shm_mirror *desc)
 
 /* ---- which one ---- */
 
-int device_find(const char *device, const struct device_ops **ret)
+static int give(const struct driver *d, const char *what, const struct driver **ret)
+{
+	if (!d->mirror)
+		return err_set(ENODEV,
+			       "%s: this library is built without CUDA; the host device, RAM "
+			       "and all host calls work",
+			       what);
+	*ret = d;
+	return 0;
+}
+
+int driver_find(const char *device, const struct driver **ret)
 {
 	size_t i;
 
 	if (!device)
-		return err_set(EINVAL, "no device named");
-	for (i = 0; i < ARRAY_SIZE(drivers); i++)
-		if (drivers[i]->matches(device)) {
-			*ret = drivers[i];
-			return 0;
-		}
-	if (names_cuda(device))
-		return err_set(ENODEV,
-			       "%s: this library is built without CUDA; the host device "
-			       "and all host calls work",
-			       device);
+		return err_set(EINVAL, "device is NULL");
+	for (i = 0; i < DRIVERS; i++)
+		if (drivers[i].matches(device))
+			return give(&drivers[i], device, ret);
 	return err_set(EINVAL,
 		       "device is \"%s\": there is no such kind of device; there are host, cuda:N "
 		       "and GPU-UUID",
 		       device);
+}
+
+int driver_identify(const char *device, const struct driver **ret, uint8_t uuid[16])
+{
+	const struct driver *d;
+	int err = driver_find(device, &d);
+
+	if (!err)
+		err = d->identify(device, uuid);
+	if (!err)
+		*ret = d;
+	return err;
+}
+
+int driver_of(const uint8_t uuid[16], const struct driver **ret)
+{
+	static const uint8_t host[16];
+
+	return give(&drivers[memcmp(uuid, host, sizeof(host)) ? CUDA : HOST], "VRAM of a GPU", ret);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.h - what a mirror needs of a device.  `host` keeps the mirror in one more shared
- * segment and runs "kernels" on a stream thread; `cuda` (another file) keeps it in VRAM.
+/* device.h - the kinds of devices, and what a mirror needs of one.  `host` keeps the mirror in one
+ * more shared segment and runs "kernels" on a stream thread; `cuda` (another file) keeps it in VRAM.
  *
- * Two halves.  The writer's half makes a mirror and brings it up to date; the peer's
+ * A mirror has two halves.  The writer's half makes a mirror and brings it up to date; the peer's
  * half imports it and looks up in it.  All functions return 0 or a negative errno with
  * err_set.  device/descriptor.h tells how readers learn of a mirror. */
 #ifndef GPC_DEVICE_H
 #define GPC_DEVICE_H
 
 #include "base/base.h"
+#include "device/bytes.h"
 #include "gpc.h"
 #include "kernels/launch.h"
 #include "segment/segment.h"
@@ -43,14 +44,6 @@ struct device_result {
 };
 
 struct device_ops {
-	const char *name; /* "host", "cuda" */
-	/* does this driver answer to that device string? */
-	bool (*matches)(const char *device);
-
-	/* anybody: what names this device whichever processes see it under which number; zeros
-	 * for the host */
-	int (*identify)(const char *device, uint8_t uuid[16]);
-
 	/* writer: a mirror of its own; fills uuid, bytes, handle, device of *desc.  A uuid that
 	 * is set already, of a predecessor's mirror, says which device it has to be. */
 	int (*create)(const struct segment *s, const char *device, uint32_t generation,
@@ -105,14 +98,41 @@ struct device_ops {
 	bool (*lost)(void *dev);
 };
 
-/* Driver for a device string: "host"; "cuda:N" and "GPU-..." when built in.
- * -ENODEV: known, but absent or not built in; -EINVAL: no such kind of device. */
-int device_find(const char *device, const struct device_ops **ret);
+/* A kind of device: one row of the table in device.c. */
+struct driver {
+	const char *name; /* "host", "cuda" */
+	/* does it answer to that device string? */
+	bool (*matches)(const char *device);
+	/* what names this device whichever processes see it under which number; zeros for the
+	 * host */
+	int (*identify)(const char *device, uint8_t uuid[16]);
+	const struct device_ops *mirror; /* NULL: not built in, and no finder gives it */
+	const struct device_bytes *bytes;
+};
+
+/* By a device string: "host"; "cuda:N" and "GPU-...".  -ENODEV: known, but not built in; -EINVAL: no
+ * such kind of device. */
+int driver_find(const char *device, const struct driver **ret);
+/* The same, and which device that is.  -ENODEV: it is absent, too. */
+int driver_identify(const char *device, const struct driver **ret, uint8_t uuid[16]);
+/* By the UUID of a device, zeros for the host. */
+int driver_of(const uint8_t uuid[16], const struct driver **ret);
+static inline int device_bytes_of(const uint8_t uuid[16], const struct device_bytes **ret)
+{
+	const struct driver *d;
+	int err = driver_of(uuid, &d);
+
+	if (!err)
+		*ret = d->bytes;
+	return err;
+}
 /* A list of devices, as a cache is made with: each by its form, and once.  -EINVAL. */
 #define DEVICE_LIST 64 /* bytes, the final 0 included */
 int device_check_list(const char *devices);
 
 extern const struct device_ops device_host, device_cuda;
+int host_identify(const char *device, uint8_t uuid[16]);
+int cuda_identify(const char *device, uint8_t uuid[16]);
 
 /* For drivers.  The bytes of a table: */
 static inline uint64_t device_table_bytes(uint32_t buckets)

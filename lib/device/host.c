@@ -15,12 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool host_matches(const char *device)
-{
-	return !strcmp(device, "host");
-}
-
-static int host_identify(const char *device UNUSED, uint8_t uuid[16])
+int host_identify(const char *device UNUSED, uint8_t uuid[16])
 {
 	memset(uuid, 0, 16);
 	return 0;
@@ -101,9 +96,6 @@ static bool host_lost(void *dev UNUSED)
 }
 
 const struct device_ops device_host = {
-	.name = "host",
-	.matches = host_matches,
-	.identify = host_identify,
 	.create = host_create,
 	.upload = host_upload,
 	.flush = host_flush,

@@ -85,7 +85,7 @@ static int lend(gpc *c, int pool, const struct memory *m, uint32_t part, void *b
 	struct map_part mine = { .base = base, .bytes = bytes };
 	const struct device_bytes *device;
 	struct shm_part told = { 0 };
-	int err = device_bytes_find(m->uuid, &device);
+	int err = device_bytes_of(m->uuid, &device);
 
 	if (err == 0)
 		err = device->lend(m->uuid, base, bytes, &told);

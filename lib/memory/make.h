@@ -9,7 +9,7 @@
 #ifndef GPC_MEMORY_MAKE_H
 #define GPC_MEMORY_MAKE_H
 
-#include "device/bytes.h"
+#include "device/device.h"
 #include "peer/handle.h"
 #include "segment/memory.h"
 

@@ -148,7 +148,7 @@ static bool is_zero(const uint8_t *p, size_t n)
 static int want_device(const struct gpc_pool *p, const struct gpc_memory *m, struct making *mk)
 {
 	struct memory *d = &mk->memory;
-	const struct device_ops *ops;
+	const struct driver *driver;
 	uint8_t u[16];
 	int err;
 
@@ -156,9 +156,7 @@ static int want_device(const struct gpc_pool *p, const struct gpc_memory *m, str
 	if (m->device) {
 		err = err_text("device", m->device, DEVICE_LIST);
 		if (err == 0)
-			err = device_find(m->device, &ops);
-		if (err == 0)
-			err = ops->identify(m->device, u);
+			err = driver_identify(m->device, &driver, u);
 		if (err < 0)
 			return err;
 		if (!is_zero(p->uuid[0], sizeof(u)) && memcmp(u, p->uuid[0], sizeof(u)))
@@ -177,7 +175,7 @@ static int want_device(const struct gpc_pool *p, const struct gpc_memory *m, str
 	}
 	memcpy(d->uuid, u, sizeof(u));
 	memcpy(mk->request.uuid[0], u, sizeof(u));
-	return device_bytes_find(u, &mk->device);
+	return device_bytes_of(u, &mk->device);
 }
 
 int make_want(const gpc *c, const struct gpc_pool *p, const struct gpc_memory *m, struct making *mk)

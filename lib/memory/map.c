@@ -128,7 +128,7 @@ static int map_parts(gpc *c, struct map *m)
 	if (err)
 		return err_set(EBADMSG, "pool is %u: the layout of its memory is damaged", m->pool);
 	if (m->memory.kind == GPC_VRAM)
-		err = device_bytes_find(m->memory.uuid, &m->device);
+		err = device_bytes_of(m->memory.uuid, &m->device);
 	if (err)
 		return err;
 	if (m->memory.images_bytes)
@@ -334,7 +334,7 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t npart
 	if (nparts)
 		memcpy(m->part, part, nparts * sizeof(*part));
 	if (memory->kind == GPC_VRAM)
-		err = device_bytes_find(memory->uuid, &m->device);
+		err = device_bytes_of(memory->uuid, &m->device);
 	if (!err && memory->images_bytes && m->part[0].base) {
 		m->images = m->part[0].base;
 		m->part[0].memory = NULL;

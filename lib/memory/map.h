@@ -24,7 +24,7 @@
 #ifndef GPC_MEMORY_MAP_H
 #define GPC_MEMORY_MAP_H
 
-#include "device/bytes.h"
+#include "device/device.h"
 #include "peer/handle.h"
 #include "segment/memory.h"
 

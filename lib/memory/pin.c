@@ -209,7 +209,7 @@ static const struct device_bytes *find_pinner(const gpc *c)
 
 		if (load_acquire(&p->state) == POOL_READY && p->kind == GPC_VRAM && p->memory &&
 		    memcmp(p->uuid[0], host, sizeof(host)) &&
-		    device_bytes_find(p->uuid[0], &device) == 0)
+		    device_bytes_of(p->uuid[0], &device) == 0)
 			return device;
 	}
 	return NULL;

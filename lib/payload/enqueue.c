@@ -32,7 +32,7 @@ int pin_words(gpc *c, const struct device_bytes *device, uint32_t peer)
 	struct transfers *t = c->transfers;
 	int err = 0;
 
-	if (device == &device_bytes_host)
+	if (device->in_ram)
 		return 0;
 	pthread_mutex_lock(&t->marks);
 	if (t->pinned[peer] == CHUNK_NEW) {
@@ -52,7 +52,7 @@ int pin_pair(gpc *c, const struct pair *p, const struct copy_pair *pairs, uint32
 	uint32_t i;
 	int err;
 
-	if (!p->by || p->by->device == &device_bytes_host)
+	if (!p->by || p->by->device->in_ram)
 		return 0;
 	device = p->by->device;
 	err = pin_words(c, device, c->peer);

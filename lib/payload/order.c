@@ -110,9 +110,9 @@ int stream_device(const gpc *c, void *stream, const struct device_bytes **ret, u
 
 	if (!has_gpu(c, uuid)) {
 		memset(uuid, 0, 16);
-		return device_bytes_find(uuid, ret);
+		return device_bytes_of(uuid, ret);
 	}
-	err = device_bytes_find(uuid, ret);
+	err = device_bytes_of(uuid, ret);
 	return err ? err : (*ret)->find_stream(stream, uuid);
 }
 
@@ -126,7 +126,7 @@ static int find_device(const gpc *c, const gpc_block *blocks, uint32_t n, void *
 		if (blocks[i] >= 0 && uuid_of(c, (uint32_t)GPC_POOL(blocks[i]), uuid) &&
 		    (!is_zero(uuid) ||
 		     load_relaxed(&seg_pool(&c->seg, (uint32_t)GPC_POOL(blocks[i]))->memory)))
-			return device_bytes_find(uuid, ret);
+			return device_bytes_of(uuid, ret);
 	return stream_device(c, stream, ret, uuid);
 }
 

@@ -9,7 +9,7 @@
 #include "base/crc.h"
 #include "base/err.h"
 #include "base/order.h"
-#include "device/bytes.h"
+#include "device/device.h"
 #include "device/device.h"
 
 #include <errno.h>
@@ -48,12 +48,12 @@ static int check_pieces(const struct gpc_piece *pieces, uint32_t n, gpc_sums **r
 
 static int find(gpc_sums *s, const char *device)
 {
-	const struct device_ops *ops;
-	int err = device ? device_find(device, &ops) : err_set(EINVAL, "device is NULL");
+	const struct driver *d;
+	int err = driver_identify(device, &d, s->uuid);
 
 	if (!err)
-		err = ops->identify(device, s->uuid);
-	return err ? err : device_bytes_find(s->uuid, &s->device);
+		s->device = d->bytes;
+	return err;
 }
 
 /* What the device's kernel reads and writes. */
@@ -61,7 +61,7 @@ static int open_device(gpc_sums *s)
 {
 	int err;
 
-	if (s->device == &device_bytes_host)
+	if (s->device->in_ram)
 		return 0;
 	err = s->device->pin(s->answer, ANSWERS_BYTES);
 	if (err)

@@ -36,9 +36,7 @@ int sum_prepare(gpc *c, struct map *images, struct map *ram)
 	void *sums;
 	int err = map_sums(c, images, &sums);
 
-	return err || images->device == &device_bytes_host
-		       ? err
-		       : map_pin_trailers(c, ram, images->device);
+	return err || images->device->in_ram ? err : map_pin_trailers(c, ram, images->device);
 }
 
 static int enqueue(gpc *c, struct map *images, const struct map *ram, uint32_t slot,

@@ -34,11 +34,9 @@ gpc_transfer transfer_name(const struct transfers *t, uint32_t slot)
 
 const struct map *transfer_device(const struct map *to, const struct map *from)
 {
-	const struct device_bytes *host = &device_bytes_host;
-
-	if (to->device && to->device != host)
+	if (to->device && !to->device->in_ram)
 		return to;
-	if (from->device && from->device != host)
+	if (from->device && !from->device->in_ram)
 		return from;
 	return to->device ? to : from->device ? from : NULL;
 }

@@ -60,34 +60,34 @@ void dev_count(gpc *c)
 /* ---- open and close ---- */
 
 /* One device has several names. */
-static gpc_dev *find_open(const gpc *c, const struct device_ops *ops, const uint8_t uuid[16])
+static gpc_dev *find_open(const gpc *c, const uint8_t uuid[16])
 {
 	gpc_dev *d = c->devs;
 
-	while (d && (d->ops != ops || memcmp(d->uuid, uuid, sizeof(d->uuid))))
+	while (d && memcmp(d->uuid, uuid, sizeof(d->uuid)))
 		d = d->next;
 	return d;
 }
 
 /* Is this kind of device among those that the cache was made with?  Not more can be told: two
  * processes may number their GPUs differently. */
-static bool is_kept(const gpc *c, const struct device_ops *ops)
+static bool is_kept(const gpc *c, const struct driver *driver)
 {
 	char list[sizeof(c->seg.header.devices) + 1], *device, *rest = list;
 
 	memcpy(list, c->seg.header.devices, sizeof(c->seg.header.devices));
 	list[sizeof(list) - 1] = 0;
 	while ((device = strsep(&rest, ",")) != NULL)
-		if (ops->matches(device))
+		if (driver->matches(device))
 			return true;
 	return false;
 }
 
-static int no_mirror(const gpc *c, const char *device, const struct device_ops *ops)
+static int no_mirror(const gpc *c, const char *device, const struct driver *driver)
 {
 	const char *kept = *c->seg.header.devices ? c->seg.header.devices : "none";
 
-	if (is_kept(c, ops))
+	if (is_kept(c, driver))
 		return err_set(ESTALE,
 			       "%s has no live mirror on device %s now; its devices are %.63s, "
 			       "and its writer logs which of them it could not have",
@@ -98,19 +98,19 @@ static int no_mirror(const gpc *c, const char *device, const struct device_ops *
 		       c->seg.name, device, kept);
 }
 
-static int open_new(gpc *c, const char *device, const struct device_ops *ops,
-		    const uint8_t uuid[16], gpc_dev **ret)
+static int open_new(gpc *c, const char *device, const struct driver *driver, const uint8_t uuid[16],
+		    gpc_dev **ret)
 {
 	struct shm_mirror m;
 	gpc_dev *d;
 	int err;
 
 	if (!import_find(c, uuid, &m))
-		return no_mirror(c, device, ops);
+		return no_mirror(c, device, driver);
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return err_set(ENOMEM, "no memory for a device");
-	err = ops->open(&c->seg, c->peer, device, &d->there);
+	err = driver->mirror->open(&c->seg, c->peer, device, &d->there);
 	if (err) {
 		free(d);
 		return err;
@@ -118,7 +118,7 @@ static int open_new(gpc *c, const char *device, const struct device_ops *ops,
 	memcpy(d->uuid, uuid, sizeof(d->uuid));
 	strcpy(d->device, device);
 	d->c = c;
-	d->ops = ops;
+	d->ops = driver->mirror;
 	d->holds = 1;
 	pthread_mutex_init(&d->lock, NULL);
 	d->next = c->devs;
@@ -129,7 +129,7 @@ static int open_new(gpc *c, const char *device, const struct device_ops *ops,
 
 GPC_EXPORT int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret)
 {
-	const struct device_ops *ops;
+	const struct driver *driver;
 	uint8_t uuid[16];
 	gpc_dev *d;
 	int err = handle_check(c, true);
@@ -141,15 +141,13 @@ GPC_EXPORT int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret)
 	err = err_text("device", device, sizeof(d->device) - 1);
 	if (err)
 		return err;
-	err = device_find(device, &ops);
-	if (!err)
-		err = ops->identify(device, uuid);
+	err = driver_identify(device, &driver, uuid);
 	if (err)
 		return err;
 	pthread_mutex_lock(&c->dev_lock);
-	d = find_open(c, ops, uuid);
+	d = find_open(c, uuid);
 	if (!d)
-		err = open_new(c, device, ops, uuid, &d);
+		err = open_new(c, device, driver, uuid, &d);
 	if (!err) {
 		d->opens++;
 		*ret = d;

@@ -133,11 +133,11 @@ bool mirror_flushed(struct writer *w)
 /* What a predecessor's mirror left outside of its process. */
 static void sweep(struct writer *w, struct shm_mirror *old)
 {
-	const struct device_ops *ops;
+	const struct driver *d;
 
 	old->device[sizeof(old->device) - 1] = 0;
-	if (old->state != MIRROR_NONE && device_find(old->device, &ops) == 0)
-		ops->sweep(&w->seg, old);
+	if (old->state != MIRROR_NONE && driver_find(old->device, &d) == 0)
+		d->mirror->sweep(&w->seg, old);
 }
 
 /* Generations name mirrors: no two of a cache ever had the same. */
@@ -178,13 +178,14 @@ static void find_predecessor(struct writer *w, const char *device, uint8_t uuid[
 static void open_one(struct writer *w, const char *device)
 {
 	struct wmirror m = { 0 };
+	const struct driver *driver;
 	struct shm_mirror d = { 0 }, *to = description(w, w->nmirrors), old = *to;
 	uint32_t gen = next_generation(w);
 	struct mirror_status status = status_now(w);
 
 	find_predecessor(w, device, d.uuid);
-	if (device_find(device, &m.ops) < 0 ||
-	    m.ops->create(&w->seg, device, gen, &d, &m.mirror) < 0 ||
+	m.ops = driver_find(device, &driver) < 0 ? NULL : driver->mirror;
+	if (!m.ops || m.ops->create(&w->seg, device, gen, &d, &m.mirror) < 0 ||
 	    m.ops->upload(m.mirror, w->table, (uint64_t)w->buckets * SHM_BUCKET, &status) < 0) {
 		log_say(&w->c->log, LOG_ERR, "no mirror on %s: %s", device, gpc_last_error());
 		if (m.mirror)

@@ -32,7 +32,7 @@ TAP_FN const uint8_t *uuid(void)
 		return mine;
 	device_use();
 	must_cuda(cudaFree(NULL));
-	must_be(device_cuda.identify(device_name(), mine), 0);
+	must_be(cuda_identify(device_name(), mine), 0);
 	begun = true;
 	return mine;
 }

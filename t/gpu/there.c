@@ -11,12 +11,10 @@
 
 int main(void)
 {
-	const struct device_ops *ops;
+	const struct driver *driver;
 	uint8_t uuid[16];
-	int err = device_find(device_name(), &ops);
+	int err = driver_identify(device_name(), &driver, uuid);
 
-	if (!err)
-		err = ops->identify(device_name(), uuid);
 	if (err)
 		printf("no GPU here: %s\n", gpc_last_error());
 	return err ? 77 : 0;

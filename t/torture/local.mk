@@ -54,7 +54,7 @@ EXTRA_DIST += $(torture_support) $(mutants_support)
 %canon_reldir%_prefix_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=segment_unmap_writer \
 	-Wl,--wrap=clock_ns,--wrap=clock_coarse_ns,--wrap=nanosleep \
 	-Wl,--wrap=futex_wait,--wrap=futex_wake_all,--wrap=getrandom \
-	-Wl,--wrap=identity_self,--wrap=identity_gone,--wrap=identity_look,--wrap=device_find
+	-Wl,--wrap=identity_self,--wrap=identity_gone,--wrap=identity_look,--wrap=driver_find
 # unpublishing and grace periods are seen from within the writer
 %canon_reldir%_grace_t_LDFLAGS = -Wl,--wrap=table_remove,--wrap=mirror_flushed,--wrap=epoch_over
 

@@ -98,7 +98,7 @@ ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags);
 void __wrap_identity_self(struct identity *ret);
 enum identity_answer __wrap_identity_look(const struct identity *id);
 bool __wrap_identity_gone(const struct identity *id);
-int __wrap_device_find(const char *device, const struct device_ops **ret);
+int __wrap_driver_find(const char *device, const struct driver **ret);
 
 uint64_t __wrap_clock_ns(void)
 {
@@ -274,8 +274,6 @@ static int still_read(const struct segment *s, const struct shm_mirror *desc,
 }
 
 static const struct device_ops still = {
-	.name = "still",
-	.matches = still_matches,
 	.create = still_create,
 	.upload = still_upload,
 	.flush = still_flush,
@@ -285,9 +283,13 @@ static const struct device_ops still = {
 	.read = still_read,
 };
 
-int __wrap_device_find(const char *device, const struct device_ops **ret)
+int __wrap_driver_find(const char *device, const struct driver **ret)
 {
-	*ret = &still;
+	static const struct driver driver = { .name = "still",
+					      .matches = still_matches,
+					      .mirror = &still };
+
+	*ret = &driver;
 	return still_matches(device) ? 0 : err_set(ENODEV, "no device %s", device);
 }
 
