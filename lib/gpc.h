@@ -1351,9 +1351,6 @@ int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms);
  * that are not retired; without mirrors the same as gpc_ticket_wait.  GPC_TICKET_ALL as
  * there. */
 
-int gpc_mirror_lag(gpc *c);
-/* [shared] How many changes of the table the slowest mirror does not show yet. */
-
 int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret);
 /* [shared] "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: none, or the
  * cache was made without one of that kind; -ESTALE: no mirror there now. */
@@ -1393,7 +1390,8 @@ int gpc_histogram_get(gpc *c, int what, int peer, struct gpc_histogram *ret);
  * the death of a writer, or of a peer, a value may be missing in sum, or altogether. */
 
 int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret);
-/* [shared] Mirror i of info.mirrors (retired ones follow); -ENOENT past the last. */
+/* [shared] Mirror i of info.mirrors (retired ones follow); -ENOENT past the last.  It is
+ * changes - flushed behind the table. */
 
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
 /* [shared] Every entry live throughout, parents first; *cursor starts at 0; returns how

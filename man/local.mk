@@ -55,7 +55,6 @@ dist_man_MANS += \
 	%reldir%/gpc_match.3 \
 	%reldir%/gpc_match_groups.3 \
 	%reldir%/gpc_mirror_get.3 \
-	%reldir%/gpc_mirror_lag.3 \
 	%reldir%/gpc_mirror_sync.3 \
 	%reldir%/gpc_order.3 \
 	%reldir%/gpc_pool_add.3 \

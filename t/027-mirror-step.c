@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a mirror in step with its table?  gpc_mirror_sync, gpc_mirror_lag, and gpc_check,
+/* Is a mirror in step with its table?  gpc_mirror_sync, gpc_mirror_get, and gpc_check,
  * which compares the two.
  * Tests: lib/request/sync.c lib/inspect/check_table.c */
 #include "config.h"
 
 #include "t/lib/host.h"
+#include "t/lib/lag.h"
 
 static void *flush_soon(void *arg)
 {
@@ -28,12 +29,12 @@ static void test_sync(void)
 	fill(&m);
 	fd = segment_open_lock(&m.c.seg);
 	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0, "without mirrors all is in step");
-	is_int(gpc_mirror_lag(&m.c), 0, "and nothing dirty");
+	is_int(mirror_lag(&m.c), 0, "and nothing dirty");
 	mirror = make_mirror(&m, 12, &d);
 	publish_mirror(&m, 0, &d);
 	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0, "a mirror in step");
 	made_publish(&m, 30, 250, 0, 1);
-	is_int(gpc_mirror_lag(&m.c), 1, "a change makes it dirty");
+	is_int(mirror_lag(&m.c), 1, "a change makes it dirty");
 	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), -ENOTCONN, "without a writer it stays so");
 	lock_try(fd, LOCK_WRITER);
 	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), -EAGAIN, "not yet");

@@ -4,6 +4,7 @@
  * own.
  * Tests: lib/writer/mirror.c lib/device/host_mirror.c */
 #include "t/lib/churn.h"
+#include "t/lib/lag.h"
 
 static struct gpc_config with_mirror(uint32_t vram)
 {
@@ -100,7 +101,7 @@ static struct compared compare(gpc *c, gpc_dev *d)
 	do {
 		before = changes_of(c);
 		synced(c);
-		got.dirty = gpc_mirror_lag(c) != 0;
+		got.dirty = mirror_lag(c) != 0;
 		got.blocks = differences(c, d);
 		got.matches = match_differences(c, d);
 	} while (changes_of(c) != before);
@@ -164,7 +165,7 @@ static void test_sync(void)
 	ok(!memcmp(b, res, sizeof(b)), "so it was acknowledged before");
 	launch(d, 0, k + 1, 4, got);
 	ok(!memcmp(b, got, sizeof(b)), "and is found on the device");
-	is_int(gpc_mirror_lag(c), 0, "nothing is dirty");
+	is_int(mirror_lag(c), 0, "nothing is dirty");
 	must(gpc_mirror_get(c, 0, &m));
 	ok(m.flushed == m.changes && m.changes >= 4, "the mirror has all changes");
 	must(gpc_drop(c, &b[2], 1, NULL, 0, -1));
@@ -181,9 +182,9 @@ static void test_sync(void)
 	c = cache_new(8, 0);
 	is_int(info_of(c).mirrors, 0, "no mirror");
 	is_int(gpc_mirror_sync(c, GPC_TICKET_ALL, 0), 0, "nothing to wait for");
-	is_int(gpc_mirror_lag(c), 0, "nothing is dirty");
+	is_int(mirror_lag(c), 0, "nothing is dirty");
 	chain_make(c, 0, 1, 4, NULL);
-	is_int(gpc_mirror_lag(c), 0, "ever");
+	is_int(mirror_lag(c), 0, "ever");
 	refused(gpc_dev_open(c, "host", &d), ENODEV, "nothing to open");
 	cache_end(c);
 }

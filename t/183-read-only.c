@@ -4,6 +4,7 @@
  * becomes of the files meanwhile, there is an answer.
  * Tests: lib/attach.c lib/segment/snapshot.c lib/inspect/stats.c */
 #include "t/lib/cache.h"
+#include "t/lib/lag.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -77,7 +78,7 @@ static void test_present(void)
 	chain_make(c, 0, 50, 1, NULL);
 	is_int(gpc_event_read(r, &cursor, ch, 8), 1, "and the next one");
 	ok(key_is(ch[0].key, key_of(c, 50)), "with its key");
-	is_int(gpc_mirror_lag(r), 0, "no mirror lags");
+	is_int(mirror_lag(r), 0, "no mirror lags");
 	ok(space() - before < (long)info_of(c).bytes / 2, "no copy was made: %ld of %ld bytes",
 	   space() - before, (long)info_of(c).bytes);
 	must(gpc_release(c, b, 3));
@@ -180,7 +181,7 @@ static void all_calls(const char *when)
 		gpc_mirror_get(r, i, &m);
 	}
 	gpc_event_read(r, &cursor, ch, 4);
-	gpc_mirror_lag(r);
+	mirror_lag(r);
 	gpc_lookup(r, 0, &k, 1, &b, 0);
 	walked();
 	gpc_check(r, NULL, NULL);

@@ -80,7 +80,6 @@ static void test_no_handle(void)
 	refused(gpc_section_enter(NULL), EINVAL, "gpc_section_enter");
 	refused(gpc_grace_done(NULL, 0), EINVAL, "gpc_grace_done");
 	refused(gpc_mirror_sync(NULL, GPC_TICKET_ALL, 0), EINVAL, "gpc_mirror_sync");
-	refused(gpc_mirror_lag(NULL), EINVAL, "gpc_mirror_lag");
 	refused(gpc_dev_open(NULL, "host", &d), EINVAL, "gpc_dev_open");
 	refused(gpc_stats_get(NULL, -1, &st), EINVAL, "gpc_stats_get");
 	refused(gpc_mirror_get(NULL, 0, &mirror), EINVAL, "gpc_mirror_get");

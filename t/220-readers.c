@@ -4,6 +4,7 @@
  * no id that an open section may have seen is given away.
  * Tests: lib/writer/table.c lib/writer/mirror.c lib/reader/probe.c */
 #include "t/lib/crew.h"
+#include "t/lib/lag.h"
 
 #include "kernels/probe.h"
 
@@ -278,7 +279,7 @@ static int writer(int me)
 	must_be(info.buckets, BUCKETS);
 	crew_serve(c, GATE_LEFT, MEMBERS);
 	crew->count[N_RELOCATED] = crew_stats(c, -1).relocated;
-	crew_until(gpc_mirror_lag(c) == 0, gpc_writer_serve(c, 1));
+	crew_until(mirror_lag(c) == 0, gpc_writer_serve(c, 1));
 	crew_check(c);
 	gpc_close(c);
 	return 0;

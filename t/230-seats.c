@@ -219,7 +219,6 @@ static void use_parents_handle(gpc *c, gpc_dev *d)
 		gpc_section_enter(c),
 		gpc_grace_done(c, 0),
 		gpc_mirror_sync(c, GPC_TICKET_ALL, 0),
-		gpc_mirror_lag(c),
 		gpc_dev_open(c, "host", &dev),
 		gpc_dev_enter(d),
 		gpc_dev_close(d),

@@ -7,6 +7,7 @@
  *   GPC_T_ROUNDS=n GPC_T_SEED=n    more of it, and another course of events
  * Tests: lib/takeover/takeover.c lib/takeover/table.c lib/takeover/others.c lib/writer/command.c */
 #include "t/lib/actor.h"
+#include "t/lib/lag.h"
 
 #include "peer/handle.h"
 #include "segment/blocks.h"
@@ -245,7 +246,7 @@ static bool blocks_are_settled(struct judge *j, char *why)
 				return false;
 		}
 	snprintf(why, 200, "still recovering, or reserved by the dead");
-	return !load_relaxed(&seg_state(s)->recovering) && gpc_mirror_lag(j->c) == 0 &&
+	return !load_relaxed(&seg_state(s)->recovering) && mirror_lag(j->c) == 0 &&
 	       crew_stats(j->c, -1).reserved == crew_stats(j->c, (int)seat).reserved;
 }
 

@@ -3,6 +3,7 @@
  * that dies together with workers or with its standby, and a cache whose people are all dead.
  * Tests: lib/takeover/takeover.c */
 #include "t/lib/crew.h"
+#include "t/lib/lag.h"
 
 #define ROUNDS 20
 #define BLOCKS 64
@@ -32,7 +33,7 @@ static int server(int me)
 	must_be(gpc_writer_take(c, GPC_STANDBY, -1), 0);
 	crew_open(GATE_TAKEN);
 	crew_serve(c, GATE_LEFT, 2);
-	crew_until(crew_stats(c, -1).refs == 0 && gpc_mirror_lag(c) == 0, gpc_writer_serve(c, 1));
+	crew_until(crew_stats(c, -1).refs == 0 && mirror_lag(c) == 0, gpc_writer_serve(c, 1));
 	crew_check(c);
 	gpc_close(c);
 	return 0;

@@ -4,6 +4,7 @@
  * a GPU.
  * Tests: lib/reader/dev.c lib/reader/view.c lib/device/device.c */
 #include "t/lib/churn.h"
+#include "t/lib/lag.h"
 #include "t/lib/mirrors.h"
 
 /* ---- the same answers, whatever goes on ---- */
@@ -58,7 +59,7 @@ static bool lag_ends(gpc *c)
 {
 	int i;
 
-	for (i = 0; gpc_mirror_lag(c) && i < 1000; i++)
+	for (i = 0; mirror_lag(c) && i < 1000; i++)
 		usleep(1000);
 	return i < 1000;
 }

@@ -5,6 +5,7 @@
  * GPU of GPC_TEST_DEVICE.
  * Tests: lib/reader/dev.c lib/device/cuda_peer.c */
 #include "t/lib/mirrors.h"
+#include "t/lib/lag.h"
 
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -158,12 +159,12 @@ static void test_sync(void)
 	refused(gpc_mirror_sync(e, t, 0), EAGAIN, "a command that is not done");
 	refused(gpc_mirror_sync(e, t, 20), ETIMEDOUT, "nor in time");
 	refused(gpc_mirror_sync(e, t + 1000, 0), EINVAL, "one that was never given");
-	is_int(gpc_mirror_lag(e), 0, "nothing has changed");
+	is_int(mirror_lag(e), 0, "nothing has changed");
 	serve_begin(c);
 	is_int(gpc_mirror_sync(e, t, 5000), 0, "the rest goes on");
 	is_int(gpc_mirror_sync(e, t, 0), 0, "an old ticket is done");
 	serve_end();
-	is_int(gpc_mirror_lag(e), 0, "all mirrors show it");
+	is_int(mirror_lag(e), 0, "all mirrors show it");
 	must(gpc_release(e, b, 1));
 	must(gpc_close(e));
 	cache_end(c);

@@ -4,6 +4,7 @@
  * the host device, or on the GPU of GPC_TEST_DEVICE.
  * Tests: lib/writer/mirror.c lib/reader/view.c lib/device/device.c lib/device/cuda_mirror.c */
 #include "t/lib/mirrors.h"
+#include "t/lib/lag.h"
 
 #include "device/device.h"
 #ifdef HAVE_CUDA
@@ -319,7 +320,7 @@ static void test_flush_never_ends(void)
 	e = cache_attach(0, 0);
 	device_host_flush_delay_us = 3600u * 1000000u;
 	must(gpc_drop(c, &(gpc_block){ 0 }, 1, NULL, 0, -1));
-	ok(gpc_mirror_lag(e) > 0, "a flush that does not end");
+	ok(mirror_lag(e) > 0, "a flush that does not end");
 	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 50), ETIMEDOUT,
 		"is waited for, but not longer than told");
 	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 0), EAGAIN, "or not at all");

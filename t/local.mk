@@ -404,6 +404,7 @@ t_support = \
 	%reldir%/lib/kv_main.h \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
+	%reldir%/lib/lag.h \
 	%reldir%/lib/looks.h \
 	%reldir%/lib/ram_memory.h \
 	%reldir%/lib/recency.h \

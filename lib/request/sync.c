@@ -8,11 +8,9 @@
 #include "config.h"
 
 #include <errno.h>
-#include <limits.h>
 #include "device/descriptor.h"
 #include "peer/handle.h"
 #include "segment/lockfile.h"
-#include "segment/peek.h"
 
 #define SPIN_NS        (40 * NS_PER_MS / 1000) /* about as long as a flush to a GPU takes */
 #define WRITER_TEST_NS (100 * NS_PER_MS)
@@ -81,17 +79,4 @@ GPC_EXPORT int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms)
 		return err;
 	/* what was acknowledged has been stored and counted before its result */
 	return wait_for_flush(c, load_acquire(&seg_state(&c->seg)->changes), timeout_ms, deadline);
-}
-
-GPC_EXPORT int gpc_mirror_lag(gpc *c)
-{
-	uint64_t flushed;
-	struct shm_state st;
-	int err = handle_check(c, false);
-
-	if (err)
-		return err;
-	seg_peek_state(&c->seg, &st);
-	flushed = least_flushed(&c->seg, st.changes);
-	return (int)MIN(st.changes - flushed, (uint64_t)INT_MAX);
 }

@@ -228,6 +228,17 @@ static METHOD(look_mirror_sync)
 	return ret;
 }
 
+static int lag_of(gpc *c)
+{
+	struct gpc_mirror m = { .size = sizeof(m) };
+	uint64_t lag = 0;
+	int i, err;
+
+	for (i = 0; (err = gpc_mirror_get(c, i, &m)) == 0 && !m.retired; i++)
+		lag = Py_MAX(lag, m.changes - m.flushed);
+	return err && err != -ENOENT ? err : (int)Py_MIN(lag, (uint64_t)INT_MAX);
+}
+
 static METHOD(look_mirror_lag)
 {
 	static const struct call call = { "mirror_lag", 0, 0, { NULL } };
@@ -236,7 +247,7 @@ static METHOD(look_mirror_lag)
 
 	if (args_parse(&call, args, n, kwnames, a) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
-	r = gpc_mirror_lag(((Cache *)self)->c);
+	r = lag_of(((Cache *)self)->c);
 	ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
 	handle_leave((Cache *)self);
 	return ret;

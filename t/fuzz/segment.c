@@ -108,7 +108,6 @@ static void look_around(gpc *c, bool check)
 		if (said(gpc_event_read(c, &cursor, change, 8)) <= 0)
 			break;
 	fuzz_must(i < 300, "a feed without end");
-	gpc_mirror_lag(c);
 	if (check)
 		said(gpc_check(c, take_line, NULL));
 }

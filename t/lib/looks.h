@@ -64,7 +64,6 @@ TAP_FN void look_around(gpc *c, bool check)
 	for (cursor = 0, i = 0; i < 3000; i++)
 		if (said(gpc_event_read(c, &cursor, change, 8)) <= 0)
 			break;
-	gpc_mirror_lag(c);
 	if (check)
 		need(said(gpc_check(c, count_line, NULL)) < 3000, "a check without end");
 }
