@@ -16,8 +16,8 @@
  *          Lookups take a set of spaces, probed in ascending order.
  *   owner  the peer whose process owns a pool's memory.  When it dies the pool's blocks die
  *          with it.  A pool without owner outlives all.
- *   image  the bytes of one block, its pieces one after the other.  A pool made by
- *          gpc_pool_make has memory, which every process maps by the pool's number, and a
+ *   image  the bytes of one block, its pieces one after the other.  A pool may
+ *          have memory, which every process maps by the pool's number, and then has a
  *          layout that says where the pieces of a block are; gpc_copy copies images.
  *          Any other pool is a set of numbers, and its bytes are the engine's own affair.
  *   hold   what keeps a block for you: a reservation (bytes yours to write, nobody finds it)
@@ -49,7 +49,7 @@
  * other calls have submitted is carried out.  Any thread may use a handle; arrays belong to the
  * caller.  Outputs are unchanged on failure unless the call says otherwise.
  *
- * Names are gpc_object_verb (gpc_pool_add, gpc_key_hash); calls about blocks are verbs alone
+ * Names are gpc_object_verb (gpc_pool_make, gpc_key_hash); calls about blocks are verbs alone
  * (gpc_acquire, gpc_release).  Structs that may grow begin with their size: the caller sets
  * it, and every field that it leaves zero has its default.  Of a longer one, of a later release,
  * what is not known here must be zero: -EINVAL (a struct that is filled here says in its size how much
@@ -521,9 +521,9 @@ enum {
  *   [writer]  a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN
  *             when there is no writer: about 0.2 seconds after it has gone, once, and at once in
  *             the calls of this handle that follow, until one is back.  -EDEADLK when the calling thread has an open section.
- *             Two calls may be made in a section: gpc_pool_add and gpc_drop.  Five more may
- *             with timeout 0: gpc_publish, gpc_commit, gpc_ticket_wait, gpc_mirror_sync and
- *             gpc_pool_clear
+ *             Two calls may be made in a section: gpc_drop, and gpc_pool_make without memory.
+ *             Five more may with timeout 0: gpc_publish, gpc_commit, gpc_ticket_wait,
+ *             gpc_mirror_sync and gpc_pool_clear
  *
  * Local and shared calls wait for nobody, unless the comment says so.
  */
@@ -580,12 +580,6 @@ int gpc_info_get(gpc *c, struct gpc_info *ret);
 
 /* ---- pools ---- */
 
-int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms);
-/* [writer] Returns the number; an engine calls it once it knows how many blocks fit.
- * After -ENOTCONN, -ETIMEDOUT and -EAGAIN the pool may still be added, and a second call
- * adds a second one: look for it with gpc_pool_get, or close the handle.  With GPC_POOL_ONCE a
- * second call, of whomever, returns the first one's pool: -EEXIST where it differs. */
-
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
 /* [shared] -ENOENT: there is none, or it is being removed (calls that want blocks of such a pool
  * say -ESTALE: its number may soon be another's).  Compare generation before you use a mapping of
@@ -619,7 +613,11 @@ int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_m
 /* ---- memory of pools ---- */
 
 int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms);
-/* [writer] gpc_pool_add, with memory for blocks + transit slots.  RAM: a file of shared
+/* [writer] Adds a pool and returns its number; an engine calls it once it knows how many blocks fit.
+ * After -ENOTCONN, -ETIMEDOUT and -EAGAIN the pool may still be added, and a second call
+ * adds a second one: look for it with gpc_pool_get, or close the handle.  With GPC_POOL_ONCE a
+ * second call, of whomever, returns the first one's pool: -EEXIST where it differs.
+ * m: NULL = without memory; else with memory for blocks + transit slots.  RAM: a file of shared
  * memory, all of it allocated and touched before the pool is there; it belongs to nobody
  * unless GPC_POOL_OWNED, and goes with the pool.  VRAM: OWNED always; allocated on the
  * device, or lent.  Before VRAM is allocated, the call waits until no process has memory of

@@ -57,7 +57,6 @@ dist_man_MANS += \
 	%reldir%/gpc_mirror_get.3 \
 	%reldir%/gpc_mirror_sync.3 \
 	%reldir%/gpc_order.3 \
-	%reldir%/gpc_pool_add.3 \
 	%reldir%/gpc_pool_available.3 \
 	%reldir%/gpc_pool_clear.3 \
 	%reldir%/gpc_pool_get.3 \

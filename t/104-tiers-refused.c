@@ -21,15 +21,15 @@ int __wrap_fdatasync(int fd)
 	return -1;
 }
 
-int __real_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms);
-int __wrap_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms);
+int __real_gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms);
+int __wrap_gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms);
 
 static gpc *goes; /* its pool is in the way, and goes behind the refusal that it is the cause of */
 static uint32_t in_way, tries;
 
-int __wrap_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms)
+int __wrap_gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms)
 {
-	int n = __real_gpc_pool_add(c, p, timeout_ms);
+	int n = __real_gpc_pool_make(c, p, m, timeout_ms);
 
 	tries++;
 	if (n >= 0 || !goes)
@@ -232,7 +232,7 @@ static void test_in_the_way(uint32_t blocks, uint32_t space, const char *why)
 
 	o.disk_space = 5;
 	d = cache_attach(0, 0);
-	in_way = (uint32_t)must(gpc_pool_add(d, &p, 2000));
+	in_way = (uint32_t)must(gpc_pool_make(d, &p, NULL, 2000));
 	goes = d;
 	tries = 0;
 	t = tiers_open(&o);

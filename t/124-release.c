@@ -281,7 +281,7 @@ static void test_caller(void)
 	nowhere = key_of(c, 77);
 	p.flags = GPC_POOL_CALLER;
 	serve_begin(c);
-	pool = must(gpc_pool_add(d, &p, -1));
+	pool = must(gpc_pool_make(d, &p, NULL, -1));
 	serve_end();
 	b = GPC_BLOCK(pool, 2);
 	must(gpc_publish(d, &nowhere, &key, &b, 1, NULL, 0, 0));

@@ -150,7 +150,7 @@ static void test_tiers(void)
 	c = cache_make(&cfg, NULL);
 	ram = pool_new(c, GPC_RAM, BLOCKS, NEAR_SPACE, 0);
 	p.demote_to = ram;
-	near = must(gpc_pool_add(c, &p, -1));
+	near = must(gpc_pool_make(c, &p, NULL, -1));
 	far = pool_new(c, GPC_RAM, BLOCKS, FAR_SPACE, GPC_POOL_UNCHAINED);
 	chain_make(c, near, 1, BLOCKS, block);
 	n = must(gpc_demote(c, near, ram, NULL, BLOCKS - 1, m, 0, 1000));

@@ -149,7 +149,7 @@ static void test_caller(void)
 	int pool;
 
 	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 1000));
-	pool = must(gpc_pool_add(c, &p, 1000));
+	pool = must(gpc_pool_make(c, &p, NULL, 1000));
 	b[0] = GPC_BLOCK(pool, 1);
 	b[1] = GPC_BLOCK(pool, 2);
 	is_int(gpc_publish(c, NULL, k, b, 2, NULL, 0, 1000), 2, "two blocks of the owner");

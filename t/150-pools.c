@@ -52,7 +52,7 @@ static void test_description(void)
 	p.number = -5;
 	p.generation = 0;
 	p.owner = 77;
-	is_int(gpc_pool_add(c, &p, -1), 0, "the first one");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 0, "the first one");
 	ok(p.number == 0 && p.generation && p.owner == -1, "is told back");
 	q = get(c, 0);
 	ok(q.kind == GPC_VRAM && q.flags == GPC_POOL_UNCHAINED && q.space == 3 && q.blocks == 100 &&
@@ -62,12 +62,12 @@ static void test_description(void)
 	ok(q.backing_size == 14 && !strcmp((char *)q.backing, "how to map it"), "its words");
 	is_int(q.generation, p.generation, "its generation");
 	p = pool_of(GPC_RAM, 50, 3);
-	is_int(gpc_pool_add(c, &p, -1), 1, "the second one");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 1, "the second one");
 	is_int(p.transit, 64, "RAM has transit slots");
 	is_int(p.gpus, 1, "one GPU is the default");
 	p = pool_of(GPC_RAM, 10, 3);
 	p.transit = 5;
-	is_int(gpc_pool_add(c, &p, -1), 2, "the third one");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 2, "the third one");
 	is_int(get(c, 2).transit, 5, "or as many as are asked for");
 	is_int(info_of(c).pools, 3, "three pools");
 	q = (struct gpc_pool){ .size = 8 };
@@ -123,7 +123,7 @@ static void test_refused_pools(void)
 		p = pool_of(GPC_VRAM, 8, 0);                              \
 		__VA_ARGS__;                                              \
 		q = p;                                                    \
-		refused(gpc_pool_add(c, &p, -1), err, why);               \
+		refused(gpc_pool_make(c, &p, NULL, -1), err, why);        \
 		ok(!memcmp(&p, &q, sizeof(p)), "and nothing is written"); \
 	} while (0)
 	BAD_POOL(EINVAL, "no kind", p.kind = 0);
@@ -139,14 +139,14 @@ static void test_refused_pools(void)
 	BAD_POOL(ENOENT, "demotes to no number", p.demote_to = 100);
 	BAD_POOL(ENOSPC, "more blocks than records", p.blocks = 129);
 	BAD_POOL(ENOSPC, "too many with their transit", p.blocks = 100, p.transit = 29);
-	refused(gpc_pool_add(c, NULL, -1), EINVAL, "no pool at all");
+	refused(gpc_pool_make(c, NULL, NULL, -1), EINVAL, "no pool at all");
 	is_int(info_of(c).pools, 0, "none came of it");
 	pool_new(c, GPC_VRAM, 8, 0, 0);
 	BAD_POOL(EINVAL, "VRAM above VRAM in one space", p.demote_to = 0);
 	BAD_POOL(EINVAL, "RAM above VRAM in one space", p.kind = GPC_RAM, p.demote_to = 0);
 	p = pool_of(GPC_VRAM, 8, 1);
 	p.demote_to = 0;
-	is_int(gpc_pool_add(c, &p, -1), 1, "in another space it may be any");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 1, "in another space it may be any");
 	BAD_POOL(ENOSPC, "more pools than numbers", (void)0);
 	refused(gpc_pool_get(c, 2, &p), EINVAL, "a number beyond max_pools");
 	refused(gpc_pool_get(c, -1, &p), EINVAL, "or below");
@@ -181,7 +181,7 @@ static void test_again(void)
 		removes(c, 1);
 		is_int(find(c, 201), -1, "its content is gone");
 		ok(find(c, 8) >= 0 && find(c, 108) >= 0, "that of others is not");
-		is_int(gpc_pool_add(c, &p, -1), 1, "the number is taken again");
+		is_int(gpc_pool_make(c, &p, NULL, -1), 1, "the number is taken again");
 		is_int(find(c, 201), -1, "without its content");
 		clean(c, "a pool anew");
 	}

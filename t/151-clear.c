@@ -16,7 +16,7 @@ static gpc *new_cache(void)
 	cfg.max_blocks = 512;
 	c = cache_make(&cfg, NULL);
 	pool_new(c, GPC_VRAM, 16, 0, 0);
-	must(gpc_pool_add(c, &p, -1));
+	must(gpc_pool_make(c, &p, NULL, -1));
 	pool_new(c, GPC_VRAM, 16, 1, 0);
 	return c;
 }
@@ -284,7 +284,7 @@ static void number_is_free(gpc *c, int pool, const char *when)
 	int i, n = -1;
 
 	for (i = 0; i < 2000 && n != pool; i++) {
-		n = must(gpc_pool_add(c, &p, -1));
+		n = must(gpc_pool_make(c, &p, NULL, -1));
 		if (n == pool)
 			break;
 		must(gpc_pool_clear(c, n, 0, GPC_REMOVE, 1000));

@@ -303,10 +303,10 @@ static void test_moves_into(void)
 	must(gpc_pool_get(other, ram, &p));
 	is_int(p.transit, 0, "no transit slots: nothing moves there");
 	v.demote_to = ram;
-	refused(gpc_pool_add(other, &v, -1), EINVAL, "no pool demotes to it");
+	refused(gpc_pool_make(other, &v, NULL, -1), EINVAL, "no pool demotes to it");
 	/* a number that was another pool's */
 	v.demote_to = pool_new(other, GPC_RAM, 8, 0, GPC_POOL_OWNED);
-	vram = must(gpc_pool_add(other, &v, -1));
+	vram = must(gpc_pool_make(other, &v, NULL, -1));
 	must(gpc_pool_clear(other, v.demote_to, 0, GPC_REMOVE, 2000));
 	must(gpc_pool_clear(owner, ram, 0, GPC_REMOVE, 2000));
 	for (i = 0; i < 3 && ram != v.demote_to; i++)

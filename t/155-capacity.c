@@ -64,7 +64,7 @@ static void leaves(uint32_t kind, uint32_t transit, int32_t ahead)
 	cfg.free_target = ahead;
 	c = cache_make(&cfg, NULL);
 	p.transit = transit;
-	pool = must(gpc_pool_add(c, &p, -1));
+	pool = must(gpc_pool_make(c, &p, NULL, -1));
 	for (held = 0; held <= POOL; held++)
 		for (cached = 0; held + cached <= POOL; cached += 3)
 			for (n = 1; n <= POOL; n += 2)

@@ -153,7 +153,7 @@ static void test_found(void)
 	serve_end();
 	must(gpc_writer_drop(c));
 	p.flags = GPC_POOL_CALLER;
-	refused(gpc_pool_add(owner, &p, -1), ENOTCONN, "a pool is added without a writer");
+	refused(gpc_pool_make(owner, &p, NULL, -1), ENOTCONN, "a pool is added without a writer");
 	must(gpc_writer_take(c, 0, 0));
 	serve_begin(c);
 	done(owner);

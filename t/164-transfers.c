@@ -22,7 +22,7 @@ static void begin(void)
 	p = cache_attach(0, 0);
 	q = cache_attach(0, 0);
 	pool_new(c, GPC_VRAM, 16, 0, 0);
-	must(gpc_pool_add(c, &ram, -1));
+	must(gpc_pool_make(c, &ram, NULL, -1));
 	pool_new(c, GPC_VRAM, 16, 1, GPC_POOL_UNCHAINED);
 }
 

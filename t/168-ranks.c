@@ -226,10 +226,10 @@ static void test_refused(void)
 	is_int((int)t, 5, "no name was told");
 	p.spill_ahead = 5;
 	p.demote_to = RAM;
-	says(c, gpc_pool_add(c, &p, 0), -EINVAL, "spill_ahead");
+	says(c, gpc_pool_make(c, &p, NULL, 0), -EINVAL, "spill_ahead");
 	p.spill_ahead = 2;
 	p.demote_to = -1;
-	says(c, gpc_pool_add(c, &p, 0), -EINVAL, "demote_to is -1");
+	says(c, gpc_pool_make(c, &p, NULL, 0), -EINVAL, "demote_to is -1");
 	fetch_end(c, "refused");
 }
 

@@ -179,7 +179,7 @@ static void hold_up(struct held_up *h)
 	h->c = cache_make(&cfg, NULL);
 	pool_new(h->c, GPC_VRAM, 16, 0, 0);
 	ram.transit = 8;
-	must(gpc_pool_add(h->c, &ram, -1));
+	must(gpc_pool_make(h->c, &ram, NULL, -1));
 	h->d = cache_attach(0, 0);
 	h->res = -77;
 	fill_two(h->c, h->k, h->b);
@@ -423,7 +423,7 @@ static void test_relocation_home(bool moves)
 	ram.transit = 8;
 	c = cache_make(&cfg, NULL);
 	pool_new(c, GPC_VRAM, 40, 0, 0);
-	must(gpc_pool_add(c, &ram, -1));
+	must(gpc_pool_make(c, &ram, NULL, -1));
 	d = cache_attach(0, 0);
 	e = cache_attach(0, 0);
 	keys_in(c, &n, 1u << HOME, ~(1u << HOME | 1u << NEAR | 1u << FAR), k, FULL);

@@ -43,7 +43,7 @@ static int add_pool(gpc *c)
 			      .blocks = 4,
 			      .demote_to = -1 };
 
-	return must(gpc_pool_add(c, &p, 1000));
+	return must(gpc_pool_make(c, &p, NULL, 1000));
 }
 
 /* Served by hand until the pool is in that state. */

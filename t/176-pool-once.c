@@ -45,21 +45,21 @@ static void test_add(void)
 	struct gpc_pool p = wanted(), q = wanted();
 
 	serve_begin(c);
-	is_int(gpc_pool_add(c, &p, -1), 0, "the first one adds it");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 0, "the first one adds it");
 	is_int(p.flags, GPC_POOL_UNCHAINED, "the flag is of the call, and not of the pool");
 	q.owner = 7;
-	is_int(gpc_pool_add(d, &q, -1), 0, "the second one has it");
+	is_int(gpc_pool_make(d, &q, NULL, -1), 0, "the second one has it");
 	ok(q.number == 0 && q.owner == -1 && q.generation == p.generation && q.blocks == BLOCKS &&
 		   q.transit == 2 && q.flags == GPC_POOL_UNCHAINED,
 	   "and is told what it is");
 	p = wanted();
 	p.flags = GPC_POOL_UNCHAINED;
-	is_int(gpc_pool_add(c, &p, -1), 1, "without the flag it is a second one");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 1, "without the flag it is a second one");
 	p = wanted();
-	is_int(gpc_pool_add(c, &p, -1), 0, "of two that fit it is the first");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 0, "of two that fit it is the first");
 	is_int(gpc_pool_clear(d, 0, 0, GPC_REMOVE, 2000), 0, "that one goes");
 	p = wanted();
-	is_int(gpc_pool_add(c, &p, -1), 1, "now it is the second");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 1, "now it is the second");
 	is_int(pools(c), 1, "one pool is there");
 	serve_end();
 	must(gpc_close(d));
@@ -71,7 +71,7 @@ static void test_add(void)
 	do {                                                                         \
 		p = wanted();                                                        \
 		field_is;                                                            \
-		n = must(gpc_pool_add(c, &p, -1));                                   \
+		n = must(gpc_pool_make(c, &p, NULL, -1));                            \
 		ok(n > 0 && n == ++last, "another %s is another pool: %d", what, n); \
 	} while (0)
 
@@ -79,15 +79,15 @@ static void test_add(void)
 	do {                                                                                  \
 		p = wanted();                                                                 \
 		field_is;                                                                     \
-		refused(gpc_pool_add(c, &p, -1), EEXIST, "%s", sentence);                     \
+		refused(gpc_pool_make(c, &p, NULL, -1), EEXIST, "%s", sentence);              \
 		ok(strstr(gpc_last_error(), sentence), "the sentence: %s", gpc_last_error()); \
 	} while (0)
 
-#define WRONG(flag, of)                                             \
-	do {                                                        \
-		p = wanted();                                       \
-		p.flags |= (flag);                                  \
-		refused(gpc_pool_add(c, &p, -1), EINVAL, "%s", of); \
+#define WRONG(flag, of)                                                    \
+	do {                                                               \
+		p = wanted();                                              \
+		p.flags |= (flag);                                         \
+		refused(gpc_pool_make(c, &p, NULL, -1), EINVAL, "%s", of); \
 	} while (0)
 
 static void test_differs(void)
@@ -96,7 +96,7 @@ static void test_differs(void)
 	struct gpc_pool p = wanted();
 	int n, last = 0;
 
-	must(gpc_pool_add(c, &p, -1));
+	must(gpc_pool_make(c, &p, NULL, -1));
 	DIFFERS(p.blocks = 7,
 		"blocks is 7: pool 0 is the one that is asked for, and its blocks is 6");
 	DIFFERS(p.transit = 5,
@@ -113,10 +113,10 @@ static void test_differs(void)
 	p = wanted();
 	p.blocks = 7;
 	p.flags &= ~(uint32_t)GPC_POOL_ONCE;
-	is_int(gpc_pool_add(c, &p, -1), 4, "one with 7 blocks, by who says nothing of once");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 4, "one with 7 blocks, by who says nothing of once");
 	p = wanted();
 	p.blocks = 7;
-	is_int(gpc_pool_add(c, &p, -1), 4, "is found behind one that differs");
+	is_int(gpc_pool_make(c, &p, NULL, -1), 4, "is found behind one that differs");
 	WRONG(GPC_POOL_OWNED, "a pool with an owner is one process's");
 	WRONG(GPC_POOL_CALLER, "so is one of CALLER blocks");
 	is_int(pools(c), 5, "no more than those");
@@ -129,16 +129,16 @@ static void test_ahead(void)
 	gpc *c = new_cache();
 	struct gpc_pool p = pool_of(GPC_RAM, 4, 0), q = pool_of(GPC_VRAM, 8, 0);
 
-	must(gpc_pool_add(c, &p, -1));
+	must(gpc_pool_make(c, &p, NULL, -1));
 	q.demote_to = 0;
 	q.spill_ahead = 2;
 	q.flags = GPC_POOL_ONCE;
-	is_int(gpc_pool_add(c, &q, -1), 1, "it spills 2 ahead");
+	is_int(gpc_pool_make(c, &q, NULL, -1), 1, "it spills 2 ahead");
 	q.flags = GPC_POOL_ONCE;
-	is_int(gpc_pool_add(c, &q, -1), 1, "as does this one");
+	is_int(gpc_pool_make(c, &q, NULL, -1), 1, "as does this one");
 	q.flags = GPC_POOL_ONCE;
 	q.spill_ahead = 3;
-	refused(gpc_pool_add(c, &q, -1), EEXIST, "this one 3");
+	refused(gpc_pool_make(c, &q, NULL, -1), EEXIST, "this one 3");
 	ok(strstr(gpc_last_error(),
 		  "spill_ahead is 3: pool 1 is the one that is asked for, and its "
 		  "spill_ahead is 2"),
@@ -184,7 +184,7 @@ static void test_make(void)
 	m.fingerprint[5] = 1;
 	is_int(gpc_pool_make(d, &q, &m, -1), 2, "and so is another fingerprint");
 	q = wanted();
-	is_int(gpc_pool_add(d, &q, -1), 3, "and one without memory");
+	is_int(gpc_pool_make(d, &q, NULL, -1), 3, "and one without memory");
 	q = pool_with(GPC_VRAM, BLOCKS, 1);
 	q.flags = GPC_POOL_ONCE;
 	m = memory_of(BLOCK);

@@ -16,7 +16,7 @@ static gpc *new_cache(void)
 	cfg.max_blocks = 512;
 	c = cache_make(&cfg, NULL);
 	pool_new(c, GPC_VRAM, BLOCKS, 0, 0);
-	must(gpc_pool_add(c, &p, -1));
+	must(gpc_pool_make(c, &p, NULL, -1));
 	pool_new(c, GPC_VRAM, BLOCKS, 1, 0);
 	return c;
 }

@@ -49,7 +49,7 @@ static void test_no_handle(void)
 	gpc_dev *d;
 
 	refused(gpc_info_get(NULL, &info), EINVAL, "gpc_info_get");
-	refused(gpc_pool_add(NULL, &p, -1), EINVAL, "gpc_pool_add");
+	refused(gpc_pool_make(NULL, &p, NULL, -1), EINVAL, "gpc_pool_make");
 	refused(gpc_pool_get(NULL, 0, &p), EINVAL, "gpc_pool_get");
 	refused(gpc_pool_available(NULL, 0), EINVAL, "gpc_pool_available");
 	refused(gpc_pool_clear(NULL, 0, 0, 0, 1000), EINVAL, "gpc_pool_clear");
@@ -262,7 +262,7 @@ static void *call_in_vain(void *arg)
 		x->result = gpc_drop(x->c, &x->live, 1, NULL, 0, -1);
 		break;
 	case 3:
-		x->result = gpc_pool_add(x->c, &p, -1);
+		x->result = gpc_pool_make(x->c, &p, NULL, -1);
 		break;
 	case 4:
 		x->result = gpc_evict(x->c, 0, 1, &b, 0, -1);

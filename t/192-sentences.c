@@ -116,7 +116,7 @@ static void test_options(gpc *c)
 		p.field = value;                                            \
 		was_ = p;                                                   \
 		diag("%s %s", #field, #value);                              \
-		bad(err, words, gpc_pool_add(c, &p, -1));                   \
+		bad(err, words, gpc_pool_make(c, &p, NULL, -1));            \
 		ok(!memcmp(&p, &was_, sizeof(p)), "the description stays"); \
 	} while (0)
 
@@ -134,7 +134,7 @@ static void test_pools(gpc *c)
 	pool_bad(EINVAL, "demote_to|-2|-1", demote_to, -2);
 	pool_bad(ENOENT, "demote_to|9", demote_to, 9);
 	pool_bad(ENOSPC, "blocks|9999|max_blocks", blocks, 9999);
-	bad(EINVAL, "p|NULL", gpc_pool_add(c, NULL, -1));
+	bad(EINVAL, "p|NULL", gpc_pool_make(c, NULL, NULL, -1));
 	bad(EINVAL, "pool|-1|15", gpc_pool_get(c, -1, &out.pool));
 	bad(EINVAL, "pool|16|15", gpc_pool_get(c, 16, &out.pool));
 	bad(ENOENT, "pool|9", gpc_pool_get(c, 9, &out.pool));

@@ -44,7 +44,6 @@ static void test_memory(gpc *c)
 	mem_bad("threads|2|must be 0", GPC_VRAM, threads, 2);
 	mem_bad("huge_dir|/|NULL", GPC_VRAM, huge_dir, "/");
 	mem_bad("progress|NULL", GPC_VRAM, progress, no_progress);
-	bad(EINVAL, "m|NULL|gpc_pool_add", gpc_pool_make(c, &p, NULL, 0));
 	bad(EINVAL, "base|NULL", gpc_pool_lend(c, 0, 0, NULL, 8));
 	bad(EINVAL, "pool|99", gpc_pool_lend(c, 99, 0, &run, 8));
 	bad(ENOENT, "pool|0|no memory", gpc_pool_lend(c, 0, 0, &run, 8));

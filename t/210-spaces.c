@@ -36,7 +36,7 @@ static int add_pool(gpc *c, uint32_t kind, uint32_t flags, uint32_t space, uint3
 			      .space = space,
 			      .blocks = blocks,
 			      .demote_to = demote_to };
-	int n = gpc_pool_add(c, &p, -1);
+	int n = gpc_pool_make(c, &p, NULL, -1);
 
 	need(n >= 0, "pool_add: %s", gpc_last_error());
 	return n;

@@ -196,7 +196,7 @@ static void use_parents_handle(gpc *c, gpc_dev *d)
 	gpc_dev *dev;
 	const int answer[] = {
 		gpc_info_get(c, &info),
-		gpc_pool_add(c, &p, -1),
+		gpc_pool_make(c, &p, NULL, -1),
 		gpc_pool_get(c, 0, &p),
 		gpc_pool_available(c, 0),
 		gpc_pool_clear(c, -1, 0, 0, 0),

@@ -164,7 +164,7 @@ static void with_pool(gpc *c)
 			      .flags = GPC_POOL_CALLER,
 			      .demote_to = -1 };
 	gpc_block b;
-	int n = gpc_pool_add(c, &p, -1);
+	int n = gpc_pool_make(c, &p, NULL, -1);
 
 	need(n >= 0, "pool_add: %s", gpc_last_error());
 	b = GPC_BLOCK(n, 2);

@@ -23,7 +23,7 @@ static int add_pool(gpc *c, uint32_t kind, uint32_t flags, uint32_t space)
 	int n;
 
 	memcpy(p.backing, "mine", 4);
-	n = gpc_pool_add(c, &p, -1);
+	n = gpc_pool_make(c, &p, NULL, -1);
 	need(n >= 0, "pool_add: %s", gpc_last_error());
 	must_be(p.number, n);
 	must_be(p.owner, flags ? crew_seat(c) : -1);
@@ -89,7 +89,7 @@ static void next_owner(gpc *c, int held)
 	struct gpc_pool p = {
 		.size = sizeof(p), .kind = GPC_VRAM, .space = 5, .blocks = 16, .demote_to = -1
 	};
-	int pool = gpc_pool_add(c, &p, -1);
+	int pool = gpc_pool_make(c, &p, NULL, -1);
 
 	need(pool >= 0, "pool_add: %s", gpc_last_error());
 	need(pool != held, "the next owner has pool %d, of which somebody holds blocks", pool);

@@ -63,7 +63,7 @@ static void add_other(void)
 {
 	struct gpc_pool p = pool_of(GPC_VRAM, OTHER, 1);
 
-	other = must(gpc_pool_add(c, &p, -1));
+	other = must(gpc_pool_make(c, &p, NULL, -1));
 	p.size = sizeof(p);
 	must(gpc_pool_get(c, other, &p));
 	other_life = p.generation;

@@ -296,11 +296,11 @@ static void make_pools(gpc *c)
 	};
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
-	must_be(gpc_pool_add(c, &p, -1), RAM);
+	must_be(gpc_pool_make(c, &p, NULL, -1), RAM);
 	p = (struct gpc_pool){
 		.size = sizeof(p), .kind = GPC_VRAM, .blocks = 12, .demote_to = RAM
 	};
-	must_be(gpc_pool_add(c, &p, -1), VRAM);
+	must_be(gpc_pool_make(c, &p, NULL, -1), VRAM);
 	must_be(gpc_writer_drop(c), 0);
 }
 

@@ -108,7 +108,7 @@ static void *keep(void *arg)
 	gpc_block b;
 
 	p.flags = GPC_POOL_CALLER;
-	owner.pool = must(gpc_pool_add(owner.a, &p, -1));
+	owner.pool = must(gpc_pool_make(owner.a, &p, NULL, -1));
 	b = GPC_BLOCK(owner.pool, 0);
 	must(gpc_publish(owner.a, NULL, &k, &b, 1, NULL, 0, -1));
 	must(gpc_release(owner.a, &b, 1));
@@ -289,7 +289,7 @@ static void test_pool(void)
 	c = cache_make(&cfg, NULL);
 	b = cache_attach(0, 0);
 	serve_begin(c);
-	number = must(gpc_pool_add(b, &p, -1));
+	number = must(gpc_pool_make(b, &p, NULL, -1));
 	serve_end();
 	must(gpc_writer_drop(c));
 	unanswer(b);

@@ -43,7 +43,7 @@ static void begin(uint32_t ram_space, int how)
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 0);
 	vram = pool_new(c, GPC_VRAM, BLOCKS, 0, 0);
-	ram = must(gpc_pool_add(c, &p, -1));
+	ram = must(gpc_pool_make(c, &p, NULL, -1));
 	reads = how;
 	dies_between = reads == LATE ? reader_begins : NULL;
 	if (reads == EARLY)

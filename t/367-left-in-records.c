@@ -132,7 +132,7 @@ static void test_source_of_no_pool(void)
 	record(b)->source = AT + 1;
 	writer_comes(false);
 	recovers();
-	pool = must(gpc_pool_add(c, &p, -1));
+	pool = must(gpc_pool_make(c, &p, NULL, -1));
 	must(gpc_release(c, &b, 1));
 	must(gpc_reserve(c, pool, LATER, x, NULL, 0, 1000));
 	for (i = 0; i < LATER; i++)

@@ -24,7 +24,7 @@ static void new_cache(uint32_t seats)
 	cfg.max_peers = (uint8_t)seats;
 	c = cache_make(&cfg, NULL);
 	pool_new(c, GPC_VRAM, BLOCKS, 0, 0);
-	must(gpc_pool_add(c, &ram, -1));
+	must(gpc_pool_make(c, &ram, NULL, -1));
 	chain_make(c, RAM, 1, 2, sources);
 }
 

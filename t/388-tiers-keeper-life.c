@@ -250,7 +250,7 @@ static void test_begins(void)
 
 	fill(c);
 	must(gpc_tiers_close(t));
-	pool = must(gpc_pool_add(c, &p, 5000));
+	pool = must(gpc_pool_make(c, &p, NULL, 5000));
 	o.disk_blocks = 0;
 	__atomic_store_n(&hold, 1, __ATOMIC_SEQ_CST);
 	pthread_create(&thread, NULL, open_run, &o);

@@ -127,9 +127,9 @@ static int between(int me)
 	must_be(gpc_attach(CREW_NAME, &opt, 0, &c), 0);
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	must_be(gpc_pool_clear(c, 1, 0, GPC_REMOVE, 10000), 0);
-	must_be(gpc_pool_add(c, &p, -1), 1);
+	must_be(gpc_pool_make(c, &p, NULL, -1), 1);
 	must_be(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 10000), 0);
-	must_be(gpc_pool_add(c, &p, -1), 0);
+	must_be(gpc_pool_make(c, &p, NULL, -1), 0);
 	must_be(gpc_reserve(c, 0, BETWEEN, b, NULL, 0, 10000), BETWEEN);
 	must_be(gpc_reserve(c, 1, BETWEEN, b, NULL, 0, 10000), BETWEEN);
 	must_be(gpc_check(c, NULL, NULL), 0);

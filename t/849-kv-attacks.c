@@ -202,13 +202,13 @@ static void test_larger_crowd(void)
 		heard += kv_next(each[i], &batch, 100);
 	ok(heard > 0 && heard < CROWD / 2, "%d of %d are let in", heard, CROWD / 2);
 	other = kv_worker();
-	ok(gpc_pool_add(other,
-			&(struct gpc_pool){ .size = sizeof(struct gpc_pool),
-					    .kind = GPC_RAM,
-					    .blocks = 1,
-					    .transit = 1,
-					    .demote_to = -1 },
-			10000) == -ENOSPC,
+	ok(gpc_pool_make(other,
+			 &(struct gpc_pool){ .size = sizeof(struct gpc_pool),
+					     .kind = GPC_RAM,
+					     .blocks = 1,
+					     .transit = 1,
+					     .demote_to = -1 },
+			 NULL, 10000) == -ENOSPC,
 	   "the writer answers");
 	must(gpc_close(other));
 	for (int i = 0; i < CROWD; i++)

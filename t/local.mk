@@ -608,7 +608,7 @@ endif
 # a write or a read of the disk waits until the test lets it go on; no sync
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # no sync
-%canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=gpc_pool_add
+%canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=gpc_pool_make
 # there is no memory for a thread; another keeper has the lock at once
 %canon_reldir%_104_tiers_both_t_LDFLAGS = -Wl,--wrap=malloc,--wrap=lock_drop
 # the feed stands still, or is overwritten; a publish is answered late

@@ -401,14 +401,12 @@ GPC_EXPORT int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	struct gpc_memory want;
-	int n = pool_check_call(c, p, timeout_ms, true);
+	int n = pool_check_call(c, p, timeout_ms, m != NULL);
 
-	if (n == 0 && !m)
-		n = err_set(EINVAL, "m is NULL: gpc_pool_add adds pools without memory");
-	if (n == 0)
+	if (n == 0 && m)
 		n = err_struct("gpc_memory", m, sizeof(want), &want, sizeof(want));
 	if (n == 0)
-		n = make(c, p, &want, deadline);
+		n = m ? make(c, p, &want, deadline) : pool_add(c, p, deadline);
 	if (n >= 0)
 		gpc_pool_get(c, n, p);
 	return n;

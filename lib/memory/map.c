@@ -182,7 +182,7 @@ static int no_memory(const gpc *c, uint32_t pool, uint32_t state)
 {
 	if (state == POOL_READY)
 		return err_set(ENOENT,
-			       "pool is %u: it has no memory, since gpc_pool_add made it; "
+			       "pool is %u: it has no memory, since it was made without; "
 			       "gpc_pool_make makes one that has",
 			       pool);
 	if (state == POOL_DRAINING)

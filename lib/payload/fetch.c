@@ -313,7 +313,7 @@ static int check_to(const gpc *c, int to)
 		return refuse_pool(c, "to", to);
 	if (!load_relaxed(&p->memory))
 		return err_set(ENOENT,
-			       "to is %d: that pool has no memory, since gpc_pool_add made it", to);
+			       "to is %d: that pool has no memory, since it was made without", to);
 	return 0;
 }
 

@@ -99,7 +99,7 @@ static int check_pool(const gpc *c, const char *argument, int pool)
 		return refuse_pool(c, argument, pool);
 	if (!load_relaxed(&p->memory))
 		return err_set(ENOENT,
-			       "%s is %d: that pool has no memory, since gpc_pool_add made it",
+			       "%s is %d: that pool has no memory, since it was made without",
 			       argument, pool);
 	return 0;
 }

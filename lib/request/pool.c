@@ -324,15 +324,12 @@ int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits
 	return err < 0 ? err : err_known("gpc_pool", p, sizeof(*p));
 }
 
-GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms)
+int pool_add(gpc *c, const struct gpc_pool *p, uint64_t deadline)
 {
-	uint64_t deadline = deadline_from(timeout_ms);
 	struct shm_pool rq;
 	bool pending;
-	int n = pool_check_call(c, p, timeout_ms, false);
+	int n = pool_request(p, &rq);
 
-	if (n == 0)
-		n = pool_request(p, &rq);
 	if (n == 0)
 		n = pool_check_demote(c, &rq);
 	if (n < 0)
@@ -342,8 +339,6 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms)
 		return n;
 	n = pool_send(c, &rq, deadline, &pending);
 	pool_leave(c);
-	if (n >= 0)
-		gpc_pool_get(c, n, p);
 	return n;
 }
 

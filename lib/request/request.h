@@ -57,7 +57,7 @@ void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct remov
  * said so. */
 int durable_wait(gpc *c, const struct removal *r, uint64_t deadline);
 
-/* ---- pool.c: what gpc_pool_add and gpc_pool_make have in common ---- */
+/* ---- pool.c: pools, with memory (memory/make.c) or without ---- */
 
 /* Handle, p, its size, timeout; waits: as request_check. */
 int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits);
@@ -75,6 +75,8 @@ void pool_answered(gpc *c); /* ... when it came late */
 /* Another command with its argument in the seat: 0 or more, or an error of the ring or the
  * writer. */
 int pool_command(gpc *c, const struct shm_command *cmd, uint64_t deadline);
+/* All of that, for a pool without memory. */
+int pool_add(gpc *c, const struct gpc_pool *p, uint64_t deadline);
 int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending);
 
 /* ---- returned.c: blocks of CALLER pools, which come back to us ----

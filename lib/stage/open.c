@@ -66,7 +66,7 @@ static int add_when_free(gpc *c, struct gpc_pool *p)
 	for (;;) {
 		room = is_in_the_way(c, p, -ENOSPC);
 		space = is_in_the_way(c, p, -EXDEV);
-		n = gpc_pool_add(c, p, POOL_MS);
+		n = gpc_pool_make(c, p, NULL, POOL_MS);
 		if (!((n == -ENOSPC && room) || (n == -EXDEV && space)) || clock_ns() >= deadline)
 			return n;
 		clock_sleep(NS_PER_MS);

@@ -93,10 +93,7 @@ static PyObject *pool_new(PyObject *self, bool make, PyObject *const *args, Py_s
 			p.memory.progress = progress;
 			p.memory.progress_arg = &p;
 		}
-		if (make)
-			FREELY(r = gpc_pool_make(c, &p.pool, &p.memory, p.timeout));
-		else
-			FREELY(r = gpc_pool_add(c, &p.pool, p.timeout));
+		FREELY(r = gpc_pool_make(c, &p.pool, make ? &p.memory : NULL, p.timeout));
 		if (!p.failed)
 			ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
 		handle_leave((Cache *)self);

@@ -33,7 +33,7 @@ static int attach(void *s)
 
 static int pool_add(void *s)
 {
-	return gpc_pool_add(c, s, 0);
+	return gpc_pool_make(c, s, NULL, 0);
 }
 
 static int pool_make(void *s)

@@ -69,8 +69,8 @@ FUZZ_FN void edit_maker(const char *dir)
 	MAKE(gpc_create(IMAGE_NAME, &cfg, &opt, 0, &c), 0);
 	MAKE(gpc_writer_take(c, 0, 0), 0);
 	MAKE(gpc_attach(IMAGE_NAME, &opt, 0, &d), 0);
-	MAKE(gpc_pool_add(c, &ram, -1), 1);
-	MAKE(gpc_pool_add(c, &other, -1), 2);
+	MAKE(gpc_pool_make(c, &ram, NULL, -1), 1);
+	MAKE(gpc_pool_make(c, &other, NULL, -1), 2);
 	for (i = 0; i < 20; i++)
 		k[i] = image_key((uint64_t)i);
 	MAKE(gpc_reserve(c, 0, 12, b, NULL, 0, 1000), 12);

@@ -58,7 +58,8 @@ FUZZ_FN void maker(const char *dir)
 	gpc *c;
 
 	if (gpc_create(IMAGE_NAME, &cfg, NULL, 0, &c) || gpc_writer_take(c, 0, 0) ||
-	    gpc_pool_add(c, &play, -1) != PLAY || gpc_pool_add(c, &attic, -1) != ATTIC)
+	    gpc_pool_make(c, &play, NULL, -1) != PLAY ||
+	    gpc_pool_make(c, &attic, NULL, -1) != ATTIC)
 		_exit(1);
 	gpc_close(c);
 }

@@ -197,7 +197,7 @@ static void use_all(gpc *c)
 	said(gpc_drop(c, any, 3, NULL, 0, -1));
 	if (n > 0)
 		gpc_release(c, b, (uint32_t)n);
-	said(gpc_pool_add(c, &p, -1));
+	said(gpc_pool_make(c, &p, NULL, -1));
 	said(gpc_pool_clear(c, 1, 0, GPC_REMOVE, 20));
 	said(gpc_pool_clear(c, -1, 7, 0, 20));
 	said(gpc_mirror_sync(c, GPC_TICKET_ALL, 50));

@@ -381,11 +381,11 @@ static inline void act_pool(struct actor *a)
 		model->extra = 0;
 		return;
 	}
-	model->extra = gpc_pool_add(a->c, &p, -1);
+	model->extra = gpc_pool_make(a->c, &p, NULL, -1);
 	need(model->extra > VRAM && model->extra < POOLS, "pool_add: %s", gpc_last_error());
 	p.flags |= once ? GPC_POOL_ONCE : 0;
 	if (once)
-		must_be(gpc_pool_add(a->c, &p, -1), model->extra);
+		must_be(gpc_pool_make(a->c, &p, NULL, -1), model->extra);
 	for (i = 0; p.flags & GPC_POOL_CALLER && i < 4; i++)
 		take_hand(GPC_BLOCK(model->extra, i));
 	if (p.flags & GPC_POOL_CALLER)

@@ -190,7 +190,7 @@ TAP_FN int pool_new(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space, uint
 	struct gpc_pool p = pool_of(kind, blocks, space);
 
 	p.flags = flags;
-	return must(gpc_pool_add(c, &p, -1));
+	return must(gpc_pool_make(c, &p, NULL, -1));
 }
 
 /* ---- keys and chains ---- */

@@ -72,7 +72,7 @@ static gpc *churn_begin(const struct gpc_config *like)
 	vram = pool_of(GPC_VRAM, 32, 0);
 	vram.demote_to = CHURN_RAM;
 	if (pool_new(churn.c, GPC_RAM, 24, 0, 0) != CHURN_RAM ||
-	    must(gpc_pool_add(churn.c, &vram, -1)) != CHURN_VRAM ||
+	    must(gpc_pool_make(churn.c, &vram, NULL, -1)) != CHURN_VRAM ||
 	    pool_new(churn.c, GPC_RAM, 24, 2, GPC_POOL_UNCHAINED) != CHURN_SHARED)
 		bail("pools count from 0");
 	churn_space1();

@@ -91,7 +91,7 @@ TAP_FN void begin(gpc_block *b)
 	cfg.max_peers = 8;
 	c = cache_make(&cfg, NULL);
 	pool_new(c, GPC_VRAM, BLOCKS, 0, 0);
-	must(gpc_pool_add(c, &ram, -1));
+	must(gpc_pool_make(c, &ram, NULL, -1));
 	chain_make(c, RAM, 1, 2, b);
 }
 

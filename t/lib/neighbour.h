@@ -40,7 +40,7 @@ static void add_pool(gpc *c, uint32_t kind, int number, int demote_to)
 			      .blocks = capacity[number],
 			      .demote_to = demote_to };
 
-	must_be(gpc_pool_add(c, &p, -1), number);
+	must_be(gpc_pool_make(c, &p, NULL, -1), number);
 }
 
 static int server(int me)

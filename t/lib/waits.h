@@ -147,7 +147,7 @@ static inline int patient(int me)
 	lasts(gpc_evict(c, 0, 1, x, 0, TIME), -ETIMEDOUT);
 	lasts(gpc_reserve(c, 0, WAITS_BLOCKS - 3, x, NULL, 0, TIME), -ETIMEDOUT);
 	unanswered(c, info.writer_pid, b[WAITS_BLOCKS - 1]);
-	need((pool = gpc_pool_add(c, &p, -1)) > 0, "pool: %s", gpc_last_error());
+	need((pool = gpc_pool_make(c, &p, NULL, -1)) > 0, "pool: %s", gpc_last_error());
 	must_be(gpc_reserve(c, pool, 1, x, NULL, 0, -1), 1);
 	lasts(gpc_pool_clear(c, pool, 0, GPC_REMOVE, TIME), -ETIMEDOUT);
 	wait_for_mirror(c);

@@ -48,7 +48,7 @@ static int call_add(void)
 {
 	struct gpc_pool p = pool_of(GPC_VRAM, 2, 0);
 
-	return gpc_pool_add(d, &p, -1);
+	return gpc_pool_make(d, &p, NULL, -1);
 }
 
 static int call_ticket(void)
@@ -88,7 +88,7 @@ static const struct {
 } calls[] = {
 	{ "gpc_reserve", call_reserve },    { "gpc_reserve, timeout -1", call_reserve_long },
 	{ "gpc_evict", call_evict },        { "gpc_claim", call_claim },
-	{ "gpc_pool_clear", call_clear },   { "gpc_pool_add", call_add },
+	{ "gpc_pool_clear", call_clear },   { "gpc_pool_make", call_add },
 	{ "gpc_returned", call_returned },  { "gpc_publish", call_publish },
 	{ "gpc_ticket_wait", call_ticket }, { "gpc_drop", call_drop },
 };
@@ -151,7 +151,7 @@ static int body(void)
 	key[1] = key_of(d, 2);
 	key[2] = key_of(d, 3);
 	p.flags = GPC_POOL_CALLER;
-	own = must(gpc_pool_add(d, &p, -1));
+	own = must(gpc_pool_make(d, &p, NULL, -1));
 	must(gpc_reserve(d, 0, 1, b, NULL, 0, 1000));
 	must(gpc_reserve(d, 0, 3, b + 2, NULL, 0, 1000));
 	must(gpc_publish(d, NULL, key, b, 1, NULL, 0, -1));

@@ -178,7 +178,7 @@ static int pool_add(void)
 {
 	struct gpc_pool p = pool_of(GPC_RAM, 8, 3);
 
-	return gpc_pool_add(c, &p, MS);
+	return gpc_pool_make(c, &p, NULL, MS);
 }
 
 static int pool_make(void)
@@ -226,7 +226,7 @@ static const struct {
 	{ "gpc_claim", claim },
 	{ "gpc_claim_drop", claim_drop },
 	{ "gpc_root_keep", root_keep },
-	{ "gpc_pool_add", pool_add },
+	{ "gpc_pool_make", pool_add },
 	{ "gpc_pool_make", pool_make },
 	{ "gpc_pool_clear", pool_clear },
 	{ "gpc_ticket_wait", ticket_wait },
@@ -276,7 +276,7 @@ static void *add_for_ever(void *arg)
 {
 	struct gpc_pool p = pool_of(GPC_RAM, 8, 5);
 
-	*(int *)arg = gpc_pool_add(c, &p, -1);
+	*(int *)arg = gpc_pool_make(c, &p, NULL, -1);
 	return NULL;
 }
 
@@ -291,7 +291,7 @@ static void test_beside_another(void)
 		bail("no thread");
 	while (load_acquire(&seg_seat(&c->seg, c->peer)->head) == head)
 		sched_yield();
-	in_time(pool_add, "gpc_pool_add beside a thread that waits for ever");
+	in_time(pool_add, "gpc_pool_make beside a thread that waits for ever");
 	in_time(pool_make, "gpc_pool_make beside it");
 	in_time(root_keep, "gpc_root_keep beside it");
 	kill(writer, SIGCONT);

@@ -66,7 +66,7 @@ static void owned_begin(gpc_block *blocks)
 	all_begin(1);
 	p.flags = GPC_POOL_CALLER;
 	serve_begin(writer);
-	pool = must(gpc_pool_add(owner, &p, 10000));
+	pool = must(gpc_pool_make(owner, &p, NULL, 10000));
 	serve_end();
 	for (i = 0; i < BLOCKS; i++)
 		blocks[i] = GPC_BLOCK(pool, i);
@@ -117,7 +117,7 @@ static void owned_is_published_again(bool refused_first)
 	second = key_of(owner, 102);
 	p.flags = GPC_POOL_CALLER;
 	serve_begin(writer);
-	pool = must(gpc_pool_add(owner, &p, 10000));
+	pool = must(gpc_pool_make(owner, &p, NULL, 10000));
 	serve_end();
 	b = GPC_BLOCK(pool, 3);
 	must(gpc_publish(owner, refused_first ? &none : NULL, &first, &b, 1,

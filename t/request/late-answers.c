@@ -282,7 +282,7 @@ static int add_pool(void)
 	struct gpc_pool p = pool_of(GPC_VRAM, MANY, 0);
 
 	p.flags = GPC_POOL_CALLER;
-	return must(gpc_pool_add(c, &p, 10000));
+	return must(gpc_pool_make(c, &p, NULL, 10000));
 }
 
 static int publish_all(uint64_t from, int timeout_ms)

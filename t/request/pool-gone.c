@@ -37,7 +37,7 @@ static void begin(uint32_t flags)
 	other = cache_attach(0, 0);
 	serve_begin(writer);
 	p.flags = flags;
-	pool = must(gpc_pool_add(c, &p, 10000));
+	pool = must(gpc_pool_make(c, &p, NULL, 10000));
 	serve_end();
 }
 

@@ -80,7 +80,7 @@ static void live_caller(int life)
 {
 	struct gpc_pool p = caller_pool(SLOTS);
 	gpc_block back[16];
-	int pool = must(gpc_pool_add(c, &p, 20000));
+	int pool = must(gpc_pool_make(c, &p, NULL, 20000));
 
 	publish_some(pool, (uint64_t)life * 16 + 1);
 	must(gpc_returned(c, pool, back, 16, 0));
@@ -94,8 +94,8 @@ static void live_caller_pair(int life)
 	int one, two;
 
 	q.space = 1;
-	one = must(gpc_pool_add(c, &p, 20000));
-	two = must(gpc_pool_add(c, &q, 20000));
+	one = must(gpc_pool_make(c, &p, NULL, 20000));
+	two = must(gpc_pool_make(c, &q, NULL, 20000));
 	remove_pool(life & 1 ? one : two);
 	remove_pool(life & 1 ? two : one);
 }

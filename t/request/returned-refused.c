@@ -58,7 +58,7 @@ static void test(void)
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 0);
 	p.flags = GPC_POOL_CALLER;
-	pool = must(gpc_pool_add(c, &p, -1));
+	pool = must(gpc_pool_make(c, &p, NULL, -1));
 	b = GPC_BLOCK(pool, 1);
 	for (i = 0; i < 3; i++)
 		k[i] = key_of(c, 1 + (uint64_t)i);

@@ -267,7 +267,7 @@ static void prepare_pool(void)
 	};
 	gpc_block b;
 
-	job.n = gpc_pool_add(boss, &p, -1);
+	job.n = gpc_pool_make(boss, &p, NULL, -1);
 	need(job.n > VRAM, "pool_add: %s", gpc_last_error());
 	b = put_key(job.n, 50, 0);
 	must_be(gpc_release(boss, &b, 1), 0);

@@ -312,7 +312,7 @@ static void act_pool(struct actor *w)
 		return;
 	}
 	call_begins(w);
-	n = gpc_pool_add(w->c, &p, -1);
+	n = gpc_pool_make(w->c, &p, NULL, -1);
 	need(n > VRAM || n == -ENOSPC, "pool_add: %s", gpc_last_error());
 	call_ends(w);
 	if (n > 0 && !(p.flags & GPC_POOL_CALLER))

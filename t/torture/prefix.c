@@ -78,11 +78,11 @@ static void make_pools(gpc *c)
 			      .transit = 2 + draw(3),
 			      .demote_to = -1 };
 
-	must_be(gpc_pool_add(c, &p, -1), RAM);
+	must_be(gpc_pool_make(c, &p, NULL, -1), RAM);
 	p = (struct gpc_pool){
 		.size = sizeof(p), .kind = GPC_VRAM, .blocks = 7 + draw(6), .demote_to = RAM
 	};
-	must_be(gpc_pool_add(c, &p, -1), VRAM);
+	must_be(gpc_pool_make(c, &p, NULL, -1), VRAM);
 	ledger.pool[RAM].ready = ledger.pool[VRAM].ready = true;
 }
 

@@ -157,11 +157,11 @@ static inline void add_pools(gpc *c)
 			      .demote_to = -1 };
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
-	must_be(gpc_pool_add(c, &p, -1), RAM);
+	must_be(gpc_pool_make(c, &p, NULL, -1), RAM);
 	p = (struct gpc_pool){
 		.size = sizeof(p), .kind = GPC_VRAM, .blocks = VRAM_N, .demote_to = RAM
 	};
-	must_be(gpc_pool_add(c, &p, -1), VRAM);
+	must_be(gpc_pool_make(c, &p, NULL, -1), VRAM);
 }
 
 /* Two pools, nothing in them, nobody there. */

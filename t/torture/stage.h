@@ -57,7 +57,7 @@ TAP_FN int stage_pool(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space, ui
 
 	if (kind == GPC_RAM)
 		p.transit = TRANSIT;
-	return gpc_pool_add(c, &p, -1);
+	return gpc_pool_make(c, &p, NULL, -1);
 }
 
 TAP_FN uint32_t stage_blocks(void)

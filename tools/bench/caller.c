@@ -102,7 +102,7 @@ static void begin(struct engine *e, const struct bench_cache *b, uint32_t stock,
 			      .blocks = bench.quick ? BLOCKS_QUICK : BLOCKS };
 	e->next = first;
 	p.blocks = e->blocks;
-	e->pool = must(gpc_pool_add(e->c, &p, -1), "pool_add");
+	e->pool = must(gpc_pool_make(e->c, &p, NULL, -1), "pool_add");
 	e->number_of = bench_alloc(e->blocks, sizeof(*e->number_of));
 	for (uint32_t i = 0; i < e->blocks; i += STEP) {
 		for (uint32_t j = 0; j < STEP; j++)
