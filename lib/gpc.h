@@ -638,11 +638,10 @@ int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
  * the engine's affair.  -EINVAL: they do, too short for the layout, or an allocation that
  * other processes cannot map: the sentence says what to set.  -EEXIST: it is lent. */
 
-int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret);
-/* [shared] -ENOENT: no such pool, or it has no memory. */
-
-int gpc_pool_runs(gpc *c, int pool, struct gpc_run *runs, uint32_t n);
-/* [shared] Its layout, up to n runs; returns how many there are. */
+int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret, struct gpc_run *runs,
+			uint32_t n);
+/* [shared] Fills *ret, unless that is NULL, and up to n runs of the layout; returns how many runs
+ * there are.  -ENOENT: no such pool, or it has no memory. */
 
 int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64_t *bytes);
 /* [shared] The part in this process, mapped once by each handle: shared memory, another

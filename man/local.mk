@@ -65,7 +65,6 @@ dist_man_MANS += \
 	%reldir%/gpc_pool_map.3 \
 	%reldir%/gpc_pool_memory_get.3 \
 	%reldir%/gpc_pool_pin.3 \
-	%reldir%/gpc_pool_runs.3 \
 	%reldir%/gpc_pool_unmap.3 \
 	%reldir%/gpc_promote.3 \
 	%reldir%/gpc_publish.3 \

@@ -86,7 +86,7 @@ static uint8_t *slot_at(gpc *c, gpc_block b)
 	uint64_t size;
 	void *base;
 
-	if (must(gpc_pool_runs(c, GPC_POOL(b), &run, 1)) != 1)
+	if (must(gpc_pool_memory_get(c, GPC_POOL(b), NULL, &run, 1)) != 1)
 		bail("one run");
 	must(gpc_pool_map(c, GPC_POOL(b), 0, &base, &size));
 	return (uint8_t *)base + run.offset + (uint64_t)GPC_SLOT(b) * run.slot_stride;

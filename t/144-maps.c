@@ -37,7 +37,7 @@ static uint32_t mapped_by(gpc *c, int pool)
 {
 	struct gpc_pool_memory m = { .size = sizeof(m) };
 
-	must(gpc_pool_memory_get(c, pool, &m));
+	must(gpc_pool_memory_get(c, pool, &m, NULL, 0));
 	return m.mapped;
 }
 

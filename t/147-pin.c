@@ -70,7 +70,7 @@ static void test_pin(void)
 	is_int(gpc_pool_pin(c, RAM, 5000), -EIO, "the second chunk is refused");
 	is_int(pins, 1, "after one");
 	is_int(gpc_pool_pin(c, RAM, 5000), 0, "the rest is registered by a second call");
-	must(gpc_pool_memory_get(c, RAM, &pm));
+	must(gpc_pool_memory_get(c, RAM, &pm, NULL, 0));
 	is_int(pins, (pm.bytes + map_pin_chunk - 1) / map_pin_chunk, "chunk by chunk, each once");
 	is_int(pinned, pm.pinned, "which gpc_pool_memory_get tells");
 	is_int(pm.pinned, pinned, "all of it");

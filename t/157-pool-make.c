@@ -51,12 +51,12 @@ static void test_ram(void)
 	   "bytes for all slots");
 	ok(memory_file_exists(p.memory) && access(got.file, F_OK) == 0 && memory_files() == 1,
 	   "one file, where it is said to be");
-	is_int(gpc_pool_runs(c, 0, run, 2), 1, "one run");
+	is_int(gpc_pool_memory_get(c, 0, NULL, run, 2), 1, "one run");
 	ok(run[0].part == 0 && run[0].count == 1 && run[0].bytes == BLOCK && !run[0].offset &&
 		   run[0].slot_stride == BLOCK,
 	   "an image after the other");
 	is_int(run[1].part, 77, "and no more is written");
-	is_int(gpc_pool_runs(c, 0, NULL, 0), 1, "the number alone");
+	is_int(gpc_pool_memory_get(c, 0, NULL, NULL, 0), 1, "the number alone");
 	clean(c, "RAM");
 	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000), 0, "the pool goes");
 	ok(memory_files_come_to(c, 0), "and its file");
@@ -64,7 +64,7 @@ static void test_ram(void)
 	m.huge_dir = "";
 	is_int(gpc_pool_make(c, &p, &m, -1), 0, "an empty huge_dir is none");
 	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000));
-	refused(gpc_pool_memory_get(c, 0, &got), ENOENT, "there is no such pool");
+	refused(gpc_pool_memory_get(c, 0, &got, NULL, 0), ENOENT, "there is no such pool");
 	cache_end(c);
 }
 
@@ -90,9 +90,9 @@ static void test_layered(void)
 	   "the file says so");
 	ok(got.bytes >= 3 * 8192 + 5 * 1024 + 1024, "bytes up to the last piece");
 	ok(got.fingerprint[0] == 7 && got.fingerprint[31] == 7, "a fingerprint of its own");
-	is_int(gpc_pool_runs(c, 0, back, 2), 2, "two runs");
+	is_int(gpc_pool_memory_get(c, 0, NULL, back, 2), 2, "two runs");
 	ok(!memcmp(run, back, sizeof(run)), "as they were given");
-	is_int(gpc_pool_runs(c, 0, back, 1), 2, "room for one");
+	is_int(gpc_pool_memory_get(c, 0, NULL, back, 1), 2, "room for one");
 	clean(c, "VRAM");
 	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000), 0, "the pool goes");
 	must(gpc_close(c));
@@ -209,10 +209,11 @@ static void test_demote(void)
 	       "a pool without memory brings its bytes by itself");
 	ok(!p.memory && !p.block_bytes, "and has no images");
 	refused(gpc_pool_memory_get(
-			c, 2, &(struct gpc_pool_memory){ .size = sizeof(struct gpc_pool_memory) }),
+			c, 2, &(struct gpc_pool_memory){ .size = sizeof(struct gpc_pool_memory) },
+			NULL, 0),
 		ENOENT, "none to be told of");
-	refused(gpc_pool_runs(c, 2, NULL, 0), ENOENT, "and no runs");
-	refused(gpc_pool_runs(c, 0, NULL, 1), EINVAL, "no room");
+	refused(gpc_pool_memory_get(c, 2, NULL, NULL, 0), ENOENT, "and no runs");
+	refused(gpc_pool_memory_get(c, 0, NULL, NULL, 1), EINVAL, "no room");
 	clean(c, "two tiers");
 	cache_end(c);
 }
@@ -404,7 +405,8 @@ static void test_check(void)
 	ok(strstr(line, "pool 0: its memory") != NULL, "is told of");
 	diag("%s", line);
 	refused(gpc_pool_memory_get(
-			c, 0, &(struct gpc_pool_memory){ .size = sizeof(struct gpc_pool_memory) }),
+			c, 0, &(struct gpc_pool_memory){ .size = sizeof(struct gpc_pool_memory) },
+			NULL, 0),
 		ESTALE, "it cannot be described");
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));

@@ -14,9 +14,9 @@ static void test_stored(void)
 	gpc *c = tiers(0);
 	int i, known = 0;
 
-	must(gpc_pool_memory_get(c, RAM, &seen));
+	must(gpc_pool_memory_get(c, RAM, &seen, NULL, 0));
 	is_int(seen.checksums, 1, "RAM keeps checksums");
-	must(gpc_pool_memory_get(c, VRAM, &seen));
+	must(gpc_pool_memory_get(c, VRAM, &seen, NULL, 0));
 	is_int(seen.checksums, 0, "VRAM none");
 	spill_chain(c, 0);
 	for (i = 1; i <= CHAIN; i++) {
@@ -227,7 +227,7 @@ static void test_none(void)
 
 	must(gpc_pool_make(c, &p, &m, -1));
 	bytes_vram(c, 32, 0, RAM, 0);
-	must(gpc_pool_memory_get(c, RAM, &seen));
+	must(gpc_pool_memory_get(c, RAM, &seen, NULL, 0));
 	is_int(seen.checksums, 0, "no checksums are kept");
 	spill_chain(c, 0);
 	ok(!trailer_of(c, find(c, 1)), "there is no trailer");

@@ -48,12 +48,11 @@ static void test_memory(gpc *c)
 	bad(EINVAL, "pool|99", gpc_pool_lend(c, 99, 0, &run, 8));
 	bad(ENOENT, "pool|0|no memory", gpc_pool_lend(c, 0, 0, &run, 8));
 	bad(ENOENT, "pool|9|no pool of that number", gpc_pool_lend(c, 9, 0, &run, 8));
-	bad(EINVAL, "ret|NULL", gpc_pool_memory_get(c, 0, NULL));
-	bad(ENOENT, "pool|0|no memory", gpc_pool_memory_get(c, 0, &pm));
+	bad(ENOENT, "pool|0|no memory", gpc_pool_memory_get(c, 0, &pm, NULL, 0));
 	pm.size = 4;
-	bad(EINVAL, "size of struct gpc_pool_memory is 4", gpc_pool_memory_get(c, 0, &pm));
-	bad(EINVAL, "runs|NULL|n is 2", gpc_pool_runs(c, 0, NULL, 2));
-	bad(ENOENT, "pool|0|no memory", gpc_pool_runs(c, 0, &run, 1));
+	bad(EINVAL, "size of struct gpc_pool_memory is 4", gpc_pool_memory_get(c, 0, &pm, NULL, 0));
+	bad(EINVAL, "runs|NULL|n is 2", gpc_pool_memory_get(c, 0, NULL, NULL, 2));
+	bad(ENOENT, "pool|0|no memory", gpc_pool_memory_get(c, 0, NULL, &run, 1));
 	bad(EINVAL, "base|NULL", gpc_pool_map(c, 0, 0, NULL, &out.cursor));
 	bad(EINVAL, "bytes|NULL", gpc_pool_map(c, 0, 0, (void **)&out.handle, NULL));
 	bad(ENOENT, "pool|0|gpc_pool_make",

@@ -94,7 +94,7 @@ static int pools_with_memory(void)
 	for (i = 0; i < (int)info_of(c).max_pools; i++) {
 		if (gpc_pool_get(c, i, &p) < 0 || !p.memory)
 			continue;
-		n += gpc_pool_memory_get(c, i, &m) == 0 ? 1 : 100;
+		n += gpc_pool_memory_get(c, i, &m, NULL, 0) > 0 ? 1 : 100;
 	}
 	return n;
 }

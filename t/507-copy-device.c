@@ -225,7 +225,7 @@ static int other(int me)
 	crew_wait(GATE_MADE, 1);
 	for (i = 0; i < ROUNDS; i++)
 		round_trip(c, 1000000 + 1000 * i, i % 4 == 1, &seed);
-	must_be(gpc_pool_memory_get(c, (int)count_of(N_NEAR), &seen), 0);
+	must_be(gpc_pool_memory_get(c, (int)count_of(N_NEAR), &seen, NULL, 0) > 0, true);
 	must_be(seen.mapped, 1);
 	must_be(gpc_pool_map(c, (int)count_of(N_NEAR), 0, &base, &bytes), 0);
 	crew_open(GATE_MAPPED);

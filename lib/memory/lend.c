@@ -145,61 +145,54 @@ static void tell_file(const struct memory *m, struct gpc_pool_memory *ret)
 	ret->file[MAX(n, 0)] = 0;
 }
 
-GPC_EXPORT int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret)
+static void tell_memory(gpc *c, int pool, const struct memory *m, struct gpc_pool_memory *ret)
 {
-	struct gpc_pool_memory out = { 0 };
-	struct shm_pool p;
-	struct memory m;
-	int err = handle_check(c, false);
+	struct gpc_pool_memory out = {
+		.size = ret->size,
+		.kind = m->kind,
+		.slots = m->slots,
+		.nruns = m->nruns,
+		.parts = m->nparts,
+		.memory = m->number,
+		.block_bytes = m->block_bytes,
+		.numa = m->numa,
+		.nodes = m->nodes,
+		.checksums = m->trailers != 0,
+	};
 
-	if (err == 0 && !ret)
-		err = err_set(EINVAL, "ret is NULL");
-	if (err == 0)
-		err = err_size("gpc_pool_memory", ret->size, 2 * sizeof(uint32_t));
-	if (err == 0)
-		err = open_memory(c, pool, &p, &m);
-	if (err < 0)
-		return err;
-	out.size = ret->size;
-	out.kind = m.kind;
-	out.slots = m.slots;
-	out.nruns = m.nruns;
-	out.parts = m.nparts;
-	out.memory = m.number;
-	out.block_bytes = m.block_bytes;
-	out.numa = m.numa;
-	out.nodes = m.nodes;
-	out.checksums = m.trailers != 0;
-	memcpy(out.fingerprint, m.fingerprint, sizeof(out.fingerprint));
-	memcpy(out.device, m.device, sizeof(out.device));
-	tell_parts(&m, &out);
-	tell_file(&m, &out);
-	if (m.kind == GPC_RAM)
-		out.huge_bytes = huge_bytes(&c->seg, &m);
+	memcpy(out.fingerprint, m->fingerprint, sizeof(out.fingerprint));
+	memcpy(out.device, m->device, sizeof(out.device));
+	tell_parts(m, &out);
+	tell_file(m, &out);
+	if (m->kind == GPC_RAM)
+		out.huge_bytes = huge_bytes(&c->seg, m);
 	if (!c->readonly) {
-		struct map_seen seen = map_look(c, (uint32_t)pool, m.number);
+		struct map_seen seen = map_look(c, (uint32_t)pool, m->number);
 
 		out.mapped = seen.parts;
 		out.pinned = seen.pinned;
 	}
-	memory_close(&m);
 	memcpy(ret, &out, MIN(ret->size, (uint32_t)sizeof(out)));
-	return 0;
 }
 
-GPC_EXPORT int gpc_pool_runs(gpc *c, int pool, struct gpc_run *runs, uint32_t n)
+GPC_EXPORT int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret,
+				   struct gpc_run *runs, uint32_t n)
 {
 	struct shm_pool p;
 	struct memory m;
 	uint32_t i;
 	int err = handle_check(c, false);
 
+	if (err == 0 && ret)
+		err = err_size("gpc_pool_memory", ret->size, 2 * sizeof(uint32_t));
 	if (err == 0 && n && !runs)
 		err = err_set(EINVAL, "runs is NULL, and n is %u", n);
 	if (err == 0)
 		err = open_memory(c, pool, &p, &m);
 	if (err < 0)
 		return err;
+	if (ret)
+		tell_memory(c, pool, &m, ret);
 	for (i = 0; i < MIN(n, m.nruns); i++)
 		runs[i] = (struct gpc_run){
 			.part = m.run[i].part,

@@ -250,7 +250,7 @@ static METHOD(memory_map)
 	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &pool) < 0 ||
 	    handle_enter((Cache *)self) < 0)
 		return NULL;
-	r = gpc_pool_memory_get(((Cache *)self)->c, pool, &m);
+	r = gpc_pool_memory_get(((Cache *)self)->c, pool, &m, NULL, 0);
 	ret = r < 0 ? error_raise(r) : map_parts((Cache *)self, pool, &m);
 	handle_leave((Cache *)self);
 	return ret;

@@ -174,7 +174,7 @@ static METHOD(pool_memory)
 	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &number) < 0 ||
 	    handle_enter((Cache *)self) < 0)
 		return NULL;
-	r = gpc_pool_memory_get(((Cache *)self)->c, number, &memory);
+	r = gpc_pool_memory_get(((Cache *)self)->c, number, &memory, NULL, 0);
 	ret = r < 0 ? error_raise(r) : record_make(&record_memory, &memory);
 	handle_leave((Cache *)self);
 	return ret;
@@ -191,7 +191,7 @@ static METHOD(pool_runs)
 	    array_out(NULL, "pool", GPC_MAX_RUNS, sizeof(struct gpc_run), &runs) < 0)
 		return NULL;
 	if (handle_enter((Cache *)self) == 0) {
-		r = gpc_pool_runs(((Cache *)self)->c, number, runs.p, GPC_MAX_RUNS);
+		r = gpc_pool_memory_get(((Cache *)self)->c, number, NULL, runs.p, GPC_MAX_RUNS);
 		ret = r < 0 ? error_raise(r)
 			    : record_list(&record_run, runs.p,
 					  r < GPC_MAX_RUNS ? (size_t)r : GPC_MAX_RUNS);

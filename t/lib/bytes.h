@@ -61,7 +61,7 @@ TAP_FN int bytes_ram(gpc *c, uint32_t blocks, uint32_t space, uint32_t flags)
 TAP_FN uint8_t *bytes_place(gpc *c, gpc_block b, uint64_t i)
 {
 	struct gpc_run run[8];
-	int n = must(gpc_pool_runs(c, GPC_POOL(b), run, 8)), r;
+	int n = must(gpc_pool_memory_get(c, GPC_POOL(b), NULL, run, 8)), r;
 	uint64_t size, j;
 	void *base;
 

@@ -68,7 +68,7 @@ TAP_FN uint8_t *image_piece(gpc *c, gpc_block b, uint32_t j, bool *ret_vram)
 	uint64_t bytes;
 	void *base;
 
-	must_be(gpc_pool_runs(c, GPC_POOL(b), &run, 1), 1);
+	must_be(gpc_pool_memory_get(c, GPC_POOL(b), NULL, &run, 1), 1);
 	must_be(gpc_pool_map(c, GPC_POOL(b), 0, &base, &bytes), 0);
 	*ret_vram = run.count > 1;
 	return (uint8_t *)base + (uint64_t)GPC_SLOT(b) * run.slot_stride +

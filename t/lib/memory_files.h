@@ -72,7 +72,7 @@ TAP_FN struct gpc_pool_memory memory_get(gpc *c, int pool)
 {
 	struct gpc_pool_memory m = { .size = sizeof(m) };
 
-	must(gpc_pool_memory_get(c, pool, &m));
+	must(gpc_pool_memory_get(c, pool, &m, NULL, 0));
 	return m;
 }
 

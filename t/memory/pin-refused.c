@@ -113,13 +113,13 @@ static void test_copies(void)
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "and committed");
 	is_int(refusals, before, "nobody asks the driver again");
 	is_int(heard_refused, 1, "nor says it again");
-	must(gpc_pool_memory_get(c, RAM, &pm));
+	must(gpc_pool_memory_get(c, RAM, &pm, NULL, 0));
 	is_int(pm.pinned, 0, "nothing is registered");
 	map_pin_device = &gpu;
 	is_int(gpc_pool_pin(c, RAM, 5000), -EIO, "gpc_pool_pin says that it cannot be");
 	refuses = false;
 	is_int(gpc_pool_pin(c, RAM, 5000), 0, "and does it when it can");
-	must(gpc_pool_memory_get(c, RAM, &pm));
+	must(gpc_pool_memory_get(c, RAM, &pm, NULL, 0));
 	is_int(pm.pinned, pm.bytes, "all of it");
 	map_pin_device = NULL;
 	is_int(heard_integrated, 0, "a GPU with memory of its own");

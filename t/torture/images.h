@@ -104,7 +104,7 @@ static inline bool view_open(gpc *c, int pool, uint64_t memory)
 	void *base;
 	int i, r;
 
-	v->nruns = gpc_pool_runs(c, pool, v->run, 2);
+	v->nruns = gpc_pool_memory_get(c, pool, NULL, v->run, 2);
 	need(v->nruns > 0 || is_passing(v->nruns), "runs: %s", gpc_last_error());
 	for (i = 0; i < v->nruns; i++) {
 		r = gpc_pool_map(c, pool, v->run[i].part, &base, &bytes);

@@ -168,7 +168,7 @@ static json_t *describe_memory(gpc *c, int number)
 	static const uint8_t none[sizeof(m.fingerprint)];
 	json_t *o;
 
-	if (gpc_pool_memory_get(c, number, &m) < 0)
+	if (gpc_pool_memory_get(c, number, &m, NULL, 0) < 0)
 		return NULL;
 	o = out_need(json_object());
 	set(o, "pool", (uint64_t)number);

@@ -96,7 +96,7 @@ static int place_runs(struct payload *p, int pool, struct view *v, const struct 
 static int read_runs(struct payload *p, int pool, struct view *v)
 {
 	struct gpc_run *runs = calloc(GPC_MAX_RUNS, sizeof(*runs));
-	int n = runs ? gpc_pool_runs(p->c, pool, runs, GPC_MAX_RUNS) : -ENOMEM;
+	int n = runs ? gpc_pool_memory_get(p->c, pool, NULL, runs, GPC_MAX_RUNS) : -ENOMEM;
 
 	if (n < 0) {
 		free(runs);
@@ -147,7 +147,7 @@ static void view_close(struct view *v)
 static int view_open(struct payload *p, int pool, struct view *v)
 {
 	struct gpc_pool_memory m = { .size = sizeof(m) };
-	int err = gpc_pool_memory_get(p->c, pool, &m);
+	int err = gpc_pool_memory_get(p->c, pool, &m, NULL, 0);
 
 	if (err < 0)
 		return library(p, err, "memory", pool);

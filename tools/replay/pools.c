@@ -61,7 +61,7 @@ static bool may_fill(const struct run *run, gpc *c, const struct gpc_pool *p, ch
 				 p->number, run->name);
 		return !run->a.in_pools;
 	}
-	if (gpc_pool_memory_get(c, p->number, &m) < 0) {
+	if (gpc_pool_memory_get(c, p->number, &m, NULL, 0) < 0) {
 		snprintf(why, 256, "pool %d of %s: %s", p->number, run->name, gpc_last_error());
 		return false;
 	}
@@ -80,7 +80,7 @@ static bool may_fill(const struct run *run, gpc *c, const struct gpc_pool *p, ch
 static uint64_t pieces_of(gpc *c, int pool)
 {
 	struct gpc_run run[GPC_MAX_RUNS];
-	int n = gpc_pool_runs(c, pool, run, GPC_MAX_RUNS);
+	int n = gpc_pool_memory_get(c, pool, NULL, run, GPC_MAX_RUNS);
 	uint64_t sum = 0;
 
 	for (int i = 0; i < n; i++)
