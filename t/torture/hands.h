@@ -57,16 +57,17 @@ static inline void tally(uint64_t *ages, uint64_t age)
 
 /* ---- what the writer does ---- */
 
-void __real_table_remove(struct writer *w, uint32_t record);
-void __wrap_table_remove(struct writer *w, uint32_t record);
+void __real_lru_forget(struct writer *w, uint32_t record);
+void __wrap_lru_forget(struct writer *w, uint32_t record);
 bool __real_mirror_flushed(struct writer *w);
 bool __wrap_mirror_flushed(struct writer *w);
 bool __real_epoch_over(const struct segment *s, uint64_t cookie);
 bool __wrap_epoch_over(const struct segment *s, uint64_t cookie);
 
-void __wrap_table_remove(struct writer *w, uint32_t record)
+/* It leaves its queue behind its entry (writer/retire.c). */
+void __wrap_lru_forget(struct writer *w, uint32_t record)
 {
-	__real_table_remove(w, record);
+	__real_lru_forget(w, record);
 	store_release(&OF(left, w_block(w, record)), load_relaxed(&seg_shared(&w->seg)->epoch));
 }
 

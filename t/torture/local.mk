@@ -56,7 +56,7 @@ EXTRA_DIST += $(torture_support) $(mutants_support)
 	-Wl,--wrap=futex_wait,--wrap=futex_wake_all,--wrap=getrandom \
 	-Wl,--wrap=identity_self,--wrap=identity_gone,--wrap=identity_look,--wrap=driver_find
 # unpublishing and grace periods are seen from within the writer
-%canon_reldir%_grace_t_LDFLAGS = -Wl,--wrap=table_remove,--wrap=mirror_flushed,--wrap=epoch_over
+%canon_reldir%_grace_t_LDFLAGS = -Wl,--wrap=lru_forget,--wrap=mirror_flushed,--wrap=epoch_over
 
 # What makes the changes of a mutant: mutants/README.md.
 mutants_support = \
