@@ -289,6 +289,7 @@ lib_gpc_sources = \
 	%reldir%/writer/grant.h \
 	%reldir%/writer/grant_again.c \
 	%reldir%/writer/grant_named.c \
+	%reldir%/writer/grant_now.c \
 	%reldir%/writer/grant_place.c \
 	%reldir%/writer/grant_quota.c \
 	%reldir%/writer/grant_source.c \

@@ -352,7 +352,7 @@ static void test_late(void)
 	is_int(gpc_transfer_wait(d, t, 5000), 0, "the copy ends");
 	is_int(at[0], bytes_at(1, 0), "where it was to go");
 	refused(gpc_pool_map(d, RAM, 0, &base, &bytes), ENOENT, "there is no such pool");
-	refused(gpc_copy(d, &m, 1, 0, NULL, &t), EINVAL, "nor such blocks");
+	refused(gpc_copy(d, &m, 1, 0, NULL, &t), ESTALE, "nor such blocks");
 	serve_end();
 	device_host_delay_us = 0;
 	must(gpc_close(d));

@@ -129,11 +129,11 @@ rm "$tmp/pid"
 
 run gpcd second --dir "$shm" --pidfile "$tmp/no/such/folder"
 exits 1 "a pid file that cannot be written is an error"
-says 'no/such/folder: No such file or directory' "and named"
+says 'no/such/folder: it cannot be made: its folder does not exist' "and named"
 mkdir "$tmp/folder"
 run gpcd second --dir "$shm" --pidfile "$tmp/folder" --daemonize
 exits 1 "the same with --daemonize"
-says 'folder: Is a directory' "and named"
+says 'folder: it is a folder: name a file' "and named"
 is "$(writer second)" null "nobody serves afterwards"
 
 serve second --unlink

@@ -67,6 +67,12 @@ void grant_sweep(struct writer *w);
 /* From here on its owner waits for the answer, however long that takes.  A writer that dies before
  * the answer leaves it granted: its successor runs the command again.  False: it was withdrawn. */
 bool grant_claim(struct writer *w, uint32_t peer, uint64_t position);
+/* Answer a group of n slots, the first one last: it is the answer of the group.  why: of a transfer,
+ * why the first slot that brings nothing does not; else 0. */
+void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, int32_t result,
+	       int32_t why);
+/* A reserve that needs no grant is answered; false: it needs one. */
+bool grant_now(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd);
 void grant_cancel_peer(struct writer *w, uint32_t peer);
 void grant_cancel_pool(struct writer *w, uint32_t pool);
 

@@ -25,6 +25,9 @@ refuses_file()	# REGEX OPTION FILE
 {
 	make_all
 	case $2 in
+	events) grep -q '^#define HAVE_EVENTS 1' "$builddir/config.h" || return 0 ;;
+	esac
+	case $2 in
 	disk) set -- "$1" "$2" "$3" --ram-blocks 8 --block-bytes 4k --disk-blocks 4 ;;
 	sized) set -- "$1" disk "$3" --ram-blocks 8 --block-bytes 4k ;;
 	events) set -- "$1" "$2" "ipc://$3" --vram-blocks 4 ;;
