@@ -87,7 +87,7 @@ static void fill(gpc *c, uint64_t first, uint32_t tag)
 	uint32_t i;
 
 	chain_keys(c, first, N, k);
-	must(gpc_reserve(c, ram, N, b, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, N, b, NULL, 0, 60000));
 	for (i = 0; i < N; i++)
 		bytes_write(c, b[i], first + i, BYTES_IMAGE);
 	is_int(gpc_publish(c, k, k + 1, b, N, GPC_OPTIONS(gpc_publish_options, .tag = tag), 0, -1),

@@ -47,7 +47,7 @@ static int demote(gpc *c, gpc_block block)
 	struct gpc_move m;
 	int result = -1;
 
-	if (must(gpc_demote(c, HOT, WARM, &block, 1, &m, 0, 1000)) != 1 || m.from != block)
+	if (must(gpc_demote(c, HOT, WARM, &block, 1, &m, 0, 60000)) != 1 || m.from != block)
 		bail("demotion of block %d", block);
 	must(gpc_commit(c, &m, 1, &result, 0, -1));
 	return result ? result : m.to;
@@ -155,12 +155,12 @@ static void test_promotion(void)
 	gpc_block b[2], warm, again;
 
 	chain_make(c, HOT, 1, 1, b);
-	is_int(gpc_demote(c, HOT, -1, NULL, 1, &m, 0, 1000), 1, "down");
+	is_int(gpc_demote(c, HOT, -1, NULL, 1, &m, 0, 60000), 1, "down");
 	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	warm = find(c, 1);
 	is_int(GPC_POOL(warm), WARM, "it is warm");
 	ref(c, 1, warm);
-	is_int(gpc_promote(c, &warm, 1, HOT, &m, 0, 1000), 1, "up");
+	is_int(gpc_promote(c, &warm, 1, HOT, &m, 0, 60000), 1, "up");
 	is_int(find(c, 1), warm, "found where it was until the copy is done");
 	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "and now");
 	is_int(GPC_POOL(find(c, 1)), HOT, "it is hot");
@@ -179,7 +179,7 @@ static void test_promotion_without_room(void)
 	gpc_block warm, held[2];
 
 	chain_make(c, HOT, 1, 1, NULL);
-	must(gpc_demote(c, HOT, -1, NULL, 1, &m, 0, 1000));
+	must(gpc_demote(c, HOT, -1, NULL, 1, &m, 0, 60000));
 	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	warm = find(c, 1);
 	chain_hold(c, HOT, 10, 2, held);
@@ -188,7 +188,7 @@ static void test_promotion_without_room(void)
 		"the hot tier is full of blocks in use");
 	is_int(find(c, 1), warm, "it can be used from where it is");
 	must(gpc_release(c, held, 2));
-	is_int(gpc_promote(c, &warm, 1, HOT, &m, 0, 1000), 1, "with room it comes up");
+	is_int(gpc_promote(c, &warm, 1, HOT, &m, 0, 60000), 1, "with room it comes up");
 	is_int(gpc_commit(c, &m, 1, NULL, GPC_CANCEL, -1), 1, "or not");
 	is_int(find(c, 1), warm, "then it stays");
 	must(gpc_release(c, &warm, 1));
@@ -235,10 +235,10 @@ static void test_references_and_eviction(void)
 	is_int(find(c, 2), -1, "the others do not");
 	ok(insert(c, 9, 3), "evicted ids are the caller's again");
 	must(gpc_release(c, &b, 1));
-	is_int(gpc_evict(c, HOT, 8, out, 0, 1000), 1, "one of two references is still one");
+	is_int(gpc_evict(c, HOT, 8, out, 0, 60000), 1, "one of two references is still one");
 	is_int(out[0], 3, "so the other goes");
 	must(gpc_release(c, &b, 1));
-	is_int(gpc_evict(c, HOT, 8, out, 0, 1000), 1, "without any");
+	is_int(gpc_evict(c, HOT, 8, out, 0, 60000), 1, "without any");
 	is_int(out[0], 1, "it goes");
 	is_int(gpc_evict(c, HOT, 8, out, 0, 1000), 0, "nothing is left to evict");
 	is_int(stats_of(c, -1).evicted, 5, "five evictions");
@@ -257,9 +257,9 @@ static void test_least_recent(void)
 	touch(c, 1);
 	touch(c, 3);
 	is_int(find(c, 2), 2, "a quiet look");
-	is_int(gpc_evict(c, HOT, 2, out, 0, 1000), 2, "two go");
+	is_int(gpc_evict(c, HOT, 2, out, 0, 60000), 2, "two go");
 	ok(out[0] == 2 && out[1] == 4, "those not used since");
-	is_int(gpc_evict(c, HOT, 2, out, 0, 1000), 2, "two more");
+	is_int(gpc_evict(c, HOT, 2, out, 0, 60000), 2, "two more");
 	ok(out[0] == 5 && out[1] == 1, "in the order of their last use");
 	is_int(find(c, 3), 3, "the most recent one stays");
 	cache_end(c);

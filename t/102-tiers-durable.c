@@ -183,7 +183,7 @@ static void test_tag(void)
 	t = begin(&c, &o);
 	for (i = 0; i < 5; i++) {
 		chain_keys(c, 1 + 8 * i, 8, k);
-		must(gpc_reserve(c, ram, 8, b, NULL, 0, 1000));
+		must(gpc_reserve(c, ram, 8, b, NULL, 0, 60000));
 		must(gpc_publish(c, k, k + 1, b, 8,
 				 GPC_OPTIONS(gpc_publish_options, .tag = 1 + i % 2), 0, -1));
 		must(gpc_release(c, b, 8));

@@ -144,7 +144,7 @@ static void get(void)
 	ok(is_soon(began, 200), "at once");
 	is_int(gpc_lookup(c, 0, k + 1, 8, b, 0), 0, "lookups work");
 	is_int(gpc_pool_available(c, ram), BLOCKS - 8, "what the get was given is nobody's");
-	is_int(must(gpc_reserve(c, ram, 1, b, NULL, 0, 1000)), 1, "who computes a key");
+	is_int(must(gpc_reserve(c, ram, 1, b, NULL, 0, 60000)), 1, "who computes a key");
 	is_int(gpc_claim(c, k + 1, b, 1, q, 0, 1000), 1, "waits for nobody");
 	must(gpc_release(c, b, 1));
 	fill(c, 200, 24, 8);

@@ -185,7 +185,7 @@ static void gaps_stay(void)
 
 	bytes_chain(c, vram, 401, 1, b, false);
 	chain_keys(c, 401, 8, k);
-	must(gpc_reserve(c, ram, 7, b, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 7, b, NULL, 0, 60000));
 	for (i = 0; i < 7; i++)
 		bytes_write(c, b[i], 402 + i, BYTES_IMAGE);
 	must(gpc_publish(c, k + 1, k + 2, b, 7, NULL, 0, -1));
@@ -234,7 +234,7 @@ static void gaps_stay_there(void)
 	t = node_keep(&o);
 	bytes_chain(c, vram, 401, 1, b, false);
 	chain_keys(c, 401, 8, k);
-	must(gpc_reserve(c, ram, 7, b, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 7, b, NULL, 0, 60000));
 	for (i = 0; i < 7; i++)
 		bytes_write(c, b[i], 402 + i, BYTES_IMAGE);
 	must(gpc_publish(c, k + 1, k + 2, b, 7, NULL, 0, -1));

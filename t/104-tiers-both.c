@@ -116,7 +116,7 @@ static void test_number(void)
 	       "the first of them is computed again, and dropped");
 	is_int(gpc_prefetch(c, vram, k + 1, 1, 0, 5000), 0, "it does not come back from the store");
 	chain_keys(c, 201, 2, k);
-	must(gpc_reserve(c, number, 1, b, NULL, 0, 1000));
+	must(gpc_reserve(c, number, 1, b, NULL, 0, 60000));
 	must(gpc_publish(c, k + 1, k + 2, b, 1, NULL, 0, -1));
 	must(gpc_release(c, b, 1));
 	bytes_chain(c, ram, 301, 1, b, false);

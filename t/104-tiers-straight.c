@@ -101,7 +101,7 @@ static void fill(gpc *c, int ram)
 
 	for (n = 1; n < 5 * BLOCKS; n += BLOCKS) {
 		chain_keys(c, n, BLOCKS, k);
-		must(gpc_reserve(c, ram, BLOCKS, b, NULL, 0, 1000));
+		must(gpc_reserve(c, ram, BLOCKS, b, NULL, 0, 60000));
 		for (i = 0; i < BLOCKS; i++)
 			store_image(slot_at(c, b[i]), n + i);
 		must(gpc_publish(c, k, k + 1, b, BLOCKS, NULL, 0, -1));

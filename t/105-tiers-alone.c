@@ -84,7 +84,7 @@ static void test_spaces(void)
 	chain_keys(c, 1, 8, k);
 	bytes_chain(c, vram, 1, 3, b, false);
 	first = b[0];
-	must(gpc_reserve(c, ram, 5, b, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 5, b, NULL, 0, 60000));
 	for (i = 0; i < 5; i++)
 		bytes_write(c, b[i], 4 + i, BYTES_IMAGE);
 	must(gpc_publish(c, k + 3, k + 4, b, 5, NULL, 0, -1));

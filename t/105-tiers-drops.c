@@ -254,7 +254,7 @@ static void test_begins(void)
 	if (read(says[0], &x, 1) != 1)
 		bail("the keeper does not begin");
 	for (i = 0; i < 600; i++) /* more than one read of the feed brings */
-		must(gpc_pool_clear(c, ram, 77, 0, 1000));
+		must(gpc_pool_clear(c, ram, 77, 0, 60000));
 	is_int(drop_first(c, 0), 0, "a block is dropped while a keeper begins");
 	done(c);
 	if (write(goes_on[1], &x, 1) != 1)
@@ -281,7 +281,7 @@ static void test_tags(void)
 	uint32_t i;
 
 	chain_keys(c, 1, 8, k);
-	must(gpc_reserve(c, ram, 8, b, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 8, b, NULL, 0, 60000));
 	for (i = 0; i < 8; i++)
 		bytes_write(c, b[i], 1 + i, BYTES_IMAGE);
 	for (i = 0; i < 8; i += 4)

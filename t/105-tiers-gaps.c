@@ -218,13 +218,13 @@ static void test_written(void)
 	is_int((int)tier_of(c).orphans, 5, "five are behind the gap");
 	come_up(c, 1, 2);
 	chain_keys(c, 1, 8, k);
-	must(gpc_reserve(c, ram, 1, &r, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 1, &r, NULL, 0, 60000));
 	bytes_write(c, r, 3, BYTES_IMAGE);
 	must(gpc_publish(c, &k[2], &k[3], &r, 1, NULL, 0, -1));
 	must(gpc_release(c, &r, 1));
 	is_int(gpc_prefetch(c, vram, k + 4, 5, 0, 5000), 5, "what is behind the gap comes up");
 	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "the whole chain is in RAM");
-	must(gpc_reserve(c, ram, 1, &r, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 1, &r, NULL, 0, 60000));
 	bytes_write(c, r, 100, BYTES_IMAGE);
 	must(gpc_publish(c, &k[8], &more, &r, 1, NULL, 0, -1));
 	must(gpc_release(c, &r, 1));
@@ -249,7 +249,7 @@ static gpc_block two_places(gpc *c, uint64_t first, uint32_t n)
 
 	chain_keys(c, first, 8, k);
 	bytes_chain(c, vram, first, n, b, false);
-	must(gpc_reserve(c, ram, 8 - n, others, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 8 - n, others, NULL, 0, 60000));
 	for (i = 0; i < 8 - n; i++)
 		bytes_write(c, others[i], first + n + i, BYTES_IMAGE);
 	must(gpc_publish(c, k + n, k + n + 1, others, 8 - n, NULL, 0, -1));
@@ -365,7 +365,7 @@ static void alone(gpc *c, uint64_t parent, uint64_t n)
 	gpc_key k = key_of(c, n), up = key_of(c, parent);
 	gpc_block b;
 
-	must(gpc_reserve(c, ram, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 1, &b, NULL, 0, 60000));
 	bytes_write(c, b, n, BYTES_IMAGE);
 	must(gpc_publish(c, &up, &k, &b, 1, NULL, 0, -1));
 	must(gpc_release(c, &b, 1));

@@ -54,7 +54,7 @@ static void fill(gpc *c)
 			b = say_new(c, ram, n);
 		} else {
 			k = key_of(c, n);
-			must(gpc_reserve(c, ram, 1, &b, NULL, 0, 1000));
+			must(gpc_reserve(c, ram, 1, &b, NULL, 0, 60000));
 			must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1));
 		}
 		must(gpc_release(c, &b, 1));

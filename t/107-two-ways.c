@@ -112,8 +112,8 @@ static void test_below_the_last(void)
 	if (pool_new(c, GPC_VRAM, BLOCKS, 1, 0) != 1)
 		bail("pool 1");
 	k = key_of(c, 1);
-	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
-	must(gpc_reserve(c, 1, 1, &far, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 60000));
+	must(gpc_reserve(c, 1, 1, &far, NULL, 0, 60000));
 	is_int(publish(NULL, 1, far), far, "the last one, in space 1");
 	is_int(publish(&k, 2, b[0]), -EXDEV, "is no parent in space 0");
 	is_int(publish(NULL, 1, b[0]), b[0], "the last one, in space 0");

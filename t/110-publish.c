@@ -21,7 +21,7 @@ static struct gpc_entry entry_of(gpc *c, gpc_block block)
 
 static void reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks)
 {
-	if (must(gpc_reserve(c, pool, n, blocks, NULL, 0, 1000)) != (int)n)
+	if (must(gpc_reserve(c, pool, n, blocks, NULL, 0, 60000)) != (int)n)
 		bail("no %u blocks", n);
 }
 
@@ -260,7 +260,7 @@ static void test_unchained(void)
 	touch(c, 3);
 	touch(c, 2);
 	touch(c, 1);
-	is_int(gpc_evict(c, 0, 2, out, 0, 1000), 2, "each is a leaf");
+	is_int(gpc_evict(c, 0, 2, out, 0, 60000), 2, "each is a leaf");
 	ok(out[0] == b[2] && out[1] == b[1], "and goes by its own use");
 	clean(c, "no chain");
 	cache_end(c);
@@ -275,7 +275,7 @@ static void test_over_ram(void)
 
 	chain_keys(c, 1, 2, k);
 	chain_make(c, 0, 1, 2, NULL);
-	is_int(gpc_demote(c, 0, -1, NULL, 2, m, 0, 1000), 2, "a chain goes down");
+	is_int(gpc_demote(c, 0, -1, NULL, 2, m, 0, 60000), 2, "a chain goes down");
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "all of it");
 	is_int(gpc_acquire(d, 0, k + 1, 2, warm, 0), 2, "another peer uses it there");
 	reserve(c, 0, 2, b);

@@ -69,7 +69,7 @@ static void test_hole(void)
 	uint32_t start[2] = { 0, N }, len = 77;
 
 	chain_keys(c, 1, N, k);
-	must(gpc_reserve(c, 0, N, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, N, b, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, k + 1, b, N, NULL, 0, -1));
 	is_int(gpc_drop(c, &b[3], 1, NULL, 0, -1), 1, "one in the middle goes");
 	fill(got, N);
@@ -210,13 +210,13 @@ static void test_quiet(void)
 	ok(mine(c).lookups == before.lookups && mine(c).hit_vram == before.hit_vram,
 	   "no statistics");
 	is_int(mine(c).refs, 1, "its reference is one, though");
-	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "evict one");
+	is_int(gpc_evict(c, 0, 1, &out, 0, 60000), 1, "evict one");
 	is_int(out, b, "not the one in use");
 	must(gpc_release(c, &got, 1));
 	chain_make(c, 0, 3, 1, &b);
 	touch(c, 1);
 	find(c, 3);
-	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "evict another");
+	is_int(gpc_evict(c, 0, 1, &out, 0, 60000), 1, "evict another");
 	is_int(out, b, "quiet looks do not save it");
 	clean(c, "quiet looks");
 	cache_end(c);
@@ -248,10 +248,10 @@ static void test_stale_hints(void)
 	is_int(gpc_ref(c, k + 1, bad, 4), 0, "nor is a block that does not exist");
 	bad[0] = GPC_BLOCK(77, 4);
 	is_int(gpc_ref(c, k + 1, bad, 4), 0, "or a pool");
-	is_int(gpc_evict(c, 0, 1, out, 0, 1000), 1, "the leaf goes");
+	is_int(gpc_evict(c, 0, 1, out, 0, 60000), 1, "the leaf goes");
 	is_int(gpc_ref(c, k + 1, b, 4), 3, "its hint is stale");
 	must(gpc_release(c, b, 3));
-	is_int(gpc_evict(c, 0, 3, out, 0, 1000), 3, "the rest goes");
+	is_int(gpc_evict(c, 0, 3, out, 0, 60000), 3, "the rest goes");
 	chain_make(c, 0, 60, 4, out);
 	is_int(gpc_ref(c, k + 1, b, 4), 0, "the same blocks with other keys");
 	is_int(mine(c).refs, 0, "no reference is left");
@@ -375,7 +375,7 @@ static void test_pool_anew(void)
 	is_int(gpc_lookup(swap.c, GPC_SPACE(0), k, n, got, 0), 1, "... whose block is found");
 	sigaction(SIGSEGV, &before, NULL);
 	is_int(got[n - 1], swap.block[0], "under its number");
-	is_int(gpc_evict(swap.c, 0, 1, &out, 0, 1000), 1, "evict one");
+	is_int(gpc_evict(swap.c, 0, 1, &out, 0, 60000), 1, "evict one");
 	is_int(out, swap.block[1], "not the one that was found: it was used");
 	clean(swap.c, "a pool anew");
 	cache_end(swap.c);

@@ -198,7 +198,7 @@ static void test_use(gpc *c)
 	k[1] = key_of(c, 5);
 	p[2] = k[1];
 	must(gpc_key_hash(c, &k[1], tok, 16, NULL, 0, 0, &k[2]));
-	must(gpc_reserve(c, 0, 3, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 3, b, NULL, 0, 60000));
 	is_int(gpc_publish(c, p, k, b, 3, NULL, 0, -1), 3, "of all kinds");
 	is_int(gpc_acquire(c, 0, k, 3, got, 0), 3, "in one chain");
 	is_int(gpc_lookup(c, 0, &root, 1, got, 0), 0, "a root is never live");

@@ -69,7 +69,7 @@ static void test_many(void)
 	}
 	for (i = 0; i < N * 16; i++)
 		tokens[i] = i;
-	must(gpc_reserve(c, 0, N, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, N, b, NULL, 0, 60000));
 	is_int(gpc_publish(c, NULL, k, b, N,
 			   GPC_OPTIONS(gpc_publish_options, .tokens = tokens, .digests = digests,
 				       .digest_bytes = BYTES, .digest_stride = 2 * BYTES),
@@ -107,7 +107,7 @@ static void test_nowait(void)
 	uint32_t tokens[16];
 	gpc_block b;
 
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 	opt.group = s.group;
 	opt.digests = spoilt.digest;
 	opt.tokens = memcpy(tokens, tokens_of(4), sizeof(tokens));
@@ -185,7 +185,7 @@ static void test_refusals(void)
 	gpc_key key = key_of(c, 1);
 	gpc_block b;
 
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 	REFUSED("tokens is given, and this cache keeps none: it was made without "
 		"gpc_config.keep_tokens",
 		.tokens = tokens);
@@ -199,7 +199,7 @@ static void test_refusals(void)
 
 	c = notes_cache(cache_config(4, 0), true, true);
 	key = key_of(c, 1);
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 	REFUSED("digest_bytes is 0", .digests = digest, .digest_stride = 8);
 	REFUSED("digest_bytes is 33", .digests = digest, .digest_bytes = 33, .digest_stride = 64);
 	REFUSED("digest_stride is 7: it must be at least digest_bytes, 8", .digests = digest,
@@ -253,7 +253,7 @@ static void test_duplicate(void)
 	gpc_key key = key_of(c, 1);
 	gpc_block b = say_new(c, 0, 1), other, res = -7;
 
-	must(gpc_reserve(c, 0, 1, &other, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &other, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, &key, &other, 1,
 			 GPC_OPTIONS(gpc_publish_options, .resident = &res, .group = s.group,
 				     .tokens = tokens_of(9), .digests = s.digest,
@@ -278,7 +278,7 @@ static void test_over_ram(void)
 	struct gpc_entry e;
 
 	must(gpc_release(c, &b, 1));
-	must(gpc_reserve(c, VRAM, 1, &v, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &v, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, &key, &v, 1,
 			 GPC_OPTIONS(gpc_publish_options, .group = s.group, .digests = s.digest,
 				     .digest_bytes = s.digest_bytes,

@@ -24,7 +24,7 @@ static void test_move(uint32_t ram_space, uint32_t flags)
 	must(gpc_release(c, &b, 1));
 	notes_cursor = UINT64_MAX;
 	must(gpc_event_read(c, &notes_cursor, NULL, 0));
-	is_int(gpc_demote(c, VRAM, RAM, &b, 1, &m, flags, 1000), 1, "a move to space %u%s",
+	is_int(gpc_demote(c, VRAM, RAM, &b, 1, &m, flags, 60000), 1, "a move to space %u%s",
 	       ram_space, flags ? ", with GPC_COPY" : "");
 	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "committed");
 	ok(tokens_say(c, 1, m.to), "the tokens have moved");
@@ -39,7 +39,7 @@ static void test_move(uint32_t ram_space, uint32_t flags)
 		gpc_key key = key_of(c, 1);
 
 		must(gpc_acquire(c, 0, &key, 1, &b, 0));
-		is_int(gpc_promote(c, &b, 1, VRAM, &up, 0, 1000), 1, "and back");
+		is_int(gpc_promote(c, &b, 1, VRAM, &up, 0, 60000), 1, "and back");
 		is_int(gpc_commit(c, &up, 1, NULL, 0, -1), 1, "committed");
 		says_all(c, 1, up.to, "moved twice");
 		must(gpc_release(c, &up.to, 1));
@@ -60,9 +60,9 @@ static void test_swap(void)
 	b = say_new(c, VRAM, 1);
 	must(gpc_release(c, &b, 1));
 	up = say_new(c, RAM, 2);
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 1, &m[1], 0, 1000), 1, "a demotion");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 1, &m[1], 0, 60000), 1, "a demotion");
 	is_int(gpc_commit(c, &m[1], 1, NULL, 0, -1), 1, "which is committed");
-	is_int(gpc_promote(c, &up, 1, VRAM, &m[0], 0, 1000), 1, "a promotion");
+	is_int(gpc_promote(c, &up, 1, VRAM, &m[0], 0, 60000), 1, "a promotion");
 	is_int(m[0].to, b, "takes the place of what went down");
 	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "and is committed");
 	says_all(c, 2, m[0].to, "who came up has its notes");
@@ -84,15 +84,15 @@ static void test_again(void)
 	int result = 77;
 
 	must(gpc_release(c, (gpc_block[2]){ b, other }, 2));
-	must(gpc_demote(c, VRAM, RAM, &b, 1, &m, 0, 1000));
-	must(gpc_demote(c, VRAM, RAM, &other, 1, &late, 0, 1000));
+	must(gpc_demote(c, VRAM, RAM, &b, 1, &m, 0, 60000));
+	must(gpc_demote(c, VRAM, RAM, &other, 1, &late, 0, 60000));
 	must(gpc_commit(c, &late, 1, NULL, GPC_CANCEL, -1));
 	says_all(c, 2, other, "a move that was given up");
 	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	must(gpc_commit(c, &m, 1, &result, 0, -1));
 	settle(c);
 	says_all(c, 1, m.to, "a commit that was sent twice");
-	must(gpc_demote(c, VRAM, RAM, &other, 1, &late, 0, 1000));
+	must(gpc_demote(c, VRAM, RAM, &other, 1, &late, 0, 60000));
 	must(gpc_drop(c, &other, 1, NULL, 0, -1));
 	must(gpc_commit(c, &late, 1, &result, 0, -1));
 	is_int(result, -ESTALE, "its source is gone");

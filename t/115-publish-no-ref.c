@@ -38,22 +38,22 @@ static void test_live(void)
 	int i;
 
 	chain_keys(c, 1, 8, k);
-	must(gpc_reserve(c, 0, 8, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 8, b, NULL, 0, 60000));
 	is_int(publish(c, k, b, 8, res, -1, NULL), 8, "a chain");
 	ok(!memcmp(b, res, 8 * sizeof(*b)), "all live in their own blocks");
 	holds(c, 0, 0, "nothing is kept");
 	is_int(gpc_pool_available(c, 0), BLOCKS, "all can be had");
 	refused(gpc_release(c, b, 1), EPERM, "there is nothing to release");
-	is_int(gpc_evict(c, 0, 2, out, 0, 1000), 2, "the deepest go first");
+	is_int(gpc_evict(c, 0, 2, out, 0, 60000), 2, "the deepest go first");
 	ok(out[0] == b[7] && out[1] == b[6], "as after a release");
 	is_int(find(c, 6), b[5], "the others stay");
 
 	/* without a chain: the last one of the array goes first, and all are newer than what was
 	 * released before */
-	must(gpc_reserve(c, 0, 4, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 4, b, NULL, 0, 60000));
 	chain_keys(c, 101, 4, k);
 	is_int(gpc_publish(c, NULL, k + 1, b, 4, NULL, GPC_NO_REF, -1), 4, "four without a chain");
-	is_int(gpc_evict(c, 0, 10, out, 0, 1000), 10, "all go");
+	is_int(gpc_evict(c, 0, 10, out, 0, 60000), 10, "all go");
 	for (i = 0; i < 4; i++)
 		is_int(out[6 + i], b[3 - i], "the last of the array goes first");
 	clean(c, "what was published and forgotten");
@@ -69,7 +69,7 @@ static void test_resident(void)
 	chain_keys(c, 1, 4, k);
 	serve_begin(c);
 	chain_make(d, 0, 1, 2, theirs);
-	must(gpc_reserve(c, 0, 4, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 4, b, NULL, 0, 60000));
 	is_int(publish(c, k, b, 4, res, -1, NULL), 2, "two are there already");
 	ok(res[0] == theirs[0] && res[1] == theirs[1] && res[2] == b[2] && res[3] == b[3],
 	   "they are named");
@@ -77,7 +77,7 @@ static void test_resident(void)
 	must(gpc_release(c, b, 2));
 	done(c);
 	holds(c, 0, 0, "given back");
-	must(gpc_reserve(c, 0, 1, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, b, NULL, 0, 60000));
 	chain_keys(c, 51, 2, k);
 	is_int(publish(c, k + 1, b, 1, res, -1, NULL), 0, "a parent that is not live");
 	is_int(res[0], -ENOENT, "is refused");
@@ -102,7 +102,7 @@ static void test_late(void)
 
 	chain_keys(d, 1, 4, k);
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 3, b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 3, b, NULL, 0, 60000));
 	serve_end();
 	is_int(publish(d, k, b, 3, res, 0, &t), 0, "submitted");
 	serve_begin(c);
@@ -110,7 +110,7 @@ static void test_late(void)
 	ok(!memcmp(b, res, 3 * sizeof(*b)), "all are live");
 	holds(d, 0, 0, "nothing is kept");
 	if (!cache_thread) {
-		must(gpc_reserve(d, 0, 1, b, NULL, 0, 1000));
+		must(gpc_reserve(d, 0, 1, b, NULL, 0, 60000));
 		serve_end();
 		must(gpc_writer_drop(c));
 		refused(publish(d, k + 3, b, 1, res, 1000, &t), ENOTCONN, "no writer");
@@ -121,7 +121,7 @@ static void test_late(void)
 		holds(d, 0, 0, "nothing is kept");
 	}
 	/* a reference that a thread takes before the answer is that thread's */
-	must(gpc_reserve(d, 0, 1, b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, b, NULL, 0, 60000));
 	chain_keys(d, 51, 1, k);
 	is_int(publish(d, k, b, 1, res, 0, &t), 0, "submitted");
 	while (find(c, 51) < 0)
@@ -131,7 +131,7 @@ static void test_late(void)
 	holds(d, 1, 0, "that reference stays");
 	must(gpc_release(d, &got, 1));
 	/* given up before the answer, though it would have been released */
-	must(gpc_reserve(d, 0, 1, b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, b, NULL, 0, 60000));
 	chain_keys(d, 61, 1, k);
 	is_int(publish(d, k, b, 1, res, 0, &t), 0, "submitted");
 	r = gpc_release(d, b, 1);
@@ -158,7 +158,7 @@ static void test_given_up(void)
 
 	chain_keys(d, 1, 2, k);
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 2, b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 2, b, NULL, 0, 60000));
 	serve_end();
 	is_int(publish(d, k, b, 2, res, 0, &t), 0, "submitted");
 	second = seg_command(&d->seg, d->peer, seg_seat(&d->seg, d->peer)->head - 1);
@@ -221,7 +221,7 @@ static void test_many(void)
 		same += b[i] == res[i];
 	is_int(same, MANY, "all in their own blocks");
 	holds(c, 0, 0, "nothing is kept");
-	is_int(gpc_evict(c, 0, 1, res, 0, 1000), 1, "one goes");
+	is_int(gpc_evict(c, 0, 1, res, 0, 60000), 1, "one goes");
 	is_int(res[0], b[MANY - 1], "the deepest");
 	clean(c, "many");
 	cache_end(c);

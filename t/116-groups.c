@@ -114,7 +114,7 @@ static void fill(gpc *c, struct test_group *g, uint32_t number)
 		if (i >= live + chance(3) * chance(4) ||
 		    (holes == 5 ? chance(30) : holes && !chance(20 * holes)))
 			continue;
-		must(gpc_reserve(c, 0, 1, &g->at[i], NULL, 0, 1000));
+		must(gpc_reserve(c, 0, 1, &g->at[i], NULL, 0, 60000));
 		must(gpc_publish(c, &none, &g->key[i], &g->at[i], 1, NULL, 0, -1));
 		must(gpc_release(c, &g->at[i], 1));
 	}
@@ -212,7 +212,7 @@ static void all_live(gpc *c, uint32_t i, uint32_t tokens, uint32_t last, uint32_
 	group[i] = (struct test_group){ .tokens = tokens, .last = last, .n = n };
 	for (k = 0; k < n; k++) {
 		must(gpc_key_import(c, &k, sizeof(k), sizeof(k), 1, i, &group[i].key[k]));
-		must(gpc_reserve(c, 0, 1, &group[i].at[k], NULL, 0, 1000));
+		must(gpc_reserve(c, 0, 1, &group[i].at[k], NULL, 0, 60000));
 		must(gpc_publish(c, NULL, &group[i].key[k], &group[i].at[k], 1, NULL, 0, -1));
 		must(gpc_release(c, &group[i].at[k], 1));
 	}
@@ -280,7 +280,7 @@ static void test_large(void)
 
 	for (i = 0; i < N; i++)
 		keys[i] = key_of(c, i);
-	must(gpc_reserve(c, 0, 1, &one, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &one, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, &keys[9], &one, 1, NULL, 0, -1));
 	is_int(gpc_match_groups(c, 0, g, 1, NULL, 0), 10 * 65536, "far back");
 	ok(b[9] == one && b[8] == -1 && b[10] == -1 && b[N - 1] == -1, "one block");

@@ -219,7 +219,7 @@ static void test_refused(void)
 		must(gpc_writer_drop(c));
 		refused(gpc_alias(c, a, b, 2, 0, 100), ENOTCONN, "no writer");
 		must(gpc_writer_take(c, 0, 0));
-		must(gpc_ticket_wait(c, GPC_TICKET_ALL, 1000));
+		must(gpc_ticket_wait(c, GPC_TICKET_ALL, 60000));
 		is_int(gpc_alias(c, a, b, 2, 0, -1), 0, "again");
 	}
 	clean(c, "refusals");

@@ -142,14 +142,14 @@ static void test_lives(void)
 
 	must(gpc_writer_drop(c));
 	is_int(gpc_root_keep(p, &f, 1, &root, 0, 0), -ENOTCONN, "without a writer");
-	must(gpc_writer_take(c, 0, 1000));
+	must(gpc_writer_take(c, 0, 60000));
 	for (int i = 0; i < 1000 && !has(c, &root, &f, 1); i++)
 		must(gpc_writer_serve(c, 1));
 	ok(has(c, &root, &f, 1), "the next one keeps it");
 	must(gpc_close(p));
 	must(gpc_writer_drop(c));
 	r = cache_attach(0, 0);
-	must(gpc_writer_take(r, 0, 1000));
+	must(gpc_writer_take(r, 0, 60000));
 	must(gpc_pool_clear(r, -1, 0, 0, 0));
 	ok(has(r, &root, &f, 1), "it outlives publisher, writer and a clear");
 	is_int(gpc_root_keep(c, &f, 1, &root, 0, 0), 0, "what is kept needs no writer");

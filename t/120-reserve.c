@@ -29,16 +29,16 @@ static void test_order(void)
 	gpc *c = cache_new(8, 0);
 	gpc_block b[8], out[8], one;
 
-	is_int(gpc_reserve(c, 0, 5, b, NULL, 0, 1000), 5, "five of eight");
+	is_int(gpc_reserve(c, 0, 5, b, NULL, 0, 60000), 5, "five of eight");
 	ok(ascending(b, 5, 0), "ascending");
 	is_int(gpc_release(c, (gpc_block[1]){ 1 }, 1), 0, "1 goes back");
 	done(c);
 	is_int(gpc_release(c, (gpc_block[1]){ 3 }, 1), 0, "then 3");
 	done(c);
-	is_int(gpc_reserve(c, 0, 4, out, NULL, 0, 1000), 4, "four more");
+	is_int(gpc_reserve(c, 0, 4, out, NULL, 0, 60000), 4, "four more");
 	ok(out[0] == 3 && out[1] == 1, "the last returned first");
 	ok(out[2] == 5 && out[3] == 6, "then ascending as before");
-	is_int(gpc_reserve(c, 0, 1, &one, NULL, 0, 1000), 1, "the last one");
+	is_int(gpc_reserve(c, 0, 1, &one, NULL, 0, 60000), 1, "the last one");
 	is_int(one, 7, "is the highest");
 	refused(gpc_reserve(c, 0, 1, &one, NULL, 0, 1000), ENOSPC, "no more");
 	is_int(reserved(c), 8, "all are reserved");
@@ -56,17 +56,17 @@ static void test_free_before_eviction(void)
 	gpc_block old[3], b[8];
 
 	chain_make(c, 0, 1, 3, old);
-	is_int(gpc_reserve(c, 0, 5, b, NULL, 0, 1000), 5, "five free ones");
+	is_int(gpc_reserve(c, 0, 5, b, NULL, 0, 60000), 5, "five free ones");
 	ok(ascending(b, 5, 3), "no live one is among them");
 	is_int(find(c, 3), old[2], "nothing was evicted");
-	is_int(gpc_reserve(c, 0, 2, b + 5, NULL, 0, 1000), 2, "two more");
+	is_int(gpc_reserve(c, 0, 2, b + 5, NULL, 0, 60000), 2, "two more");
 	ok(b[5] == old[2] && b[6] == old[1], "are victims, the leaf first");
 	is_int(find(c, 1), old[0], "the root is left");
 	is_int(find(c, 2), -1, "of a shorter chain");
 	is_int(stats_of(c, -1).evicted, 2, "two evictions");
 	must(gpc_release(c, b, 1));
 	done(c);
-	is_int(gpc_reserve(c, 0, 1, b, NULL, 0, 1000), 1, "a returned one");
+	is_int(gpc_reserve(c, 0, 1, b, NULL, 0, 60000), 1, "a returned one");
 	is_int(find(c, 1), old[0], "comes before a victim");
 	clean(c, "free ones first");
 	cache_end(c);
@@ -84,7 +84,7 @@ static void test_all_or_nothing(void)
 	ok(b[0] == -7 && b[8] == -7, "none is written");
 	is_int(reserved(c), 0, "none is reserved");
 	ok(find(c, 1) >= 0 && find(c, 2) >= 0, "none is evicted");
-	is_int(gpc_reserve(c, 0, 6, b, NULL, GPC_PARTIAL, 1000), 5, "partly: five");
+	is_int(gpc_reserve(c, 0, 6, b, NULL, GPC_PARTIAL, 60000), 5, "partly: five");
 	ok(b[5] == -7 && b[6] == -7, "five are written");
 	is_int(reserved(c), 5, "five are reserved");
 	is_int(gpc_pool_available(c, 0), 0, "nothing is left");
@@ -93,7 +93,7 @@ static void test_all_or_nothing(void)
 	done(c);
 	is_int(gpc_pool_available(c, 0), 5, "returned");
 	refused(gpc_reserve(c, 0, 100000, b, NULL, 0, 1000), ENOSPC, "more than there are");
-	is_int(gpc_reserve(c, 0, 100000, b, NULL, GPC_PARTIAL, 1000), 5, "partly");
+	is_int(gpc_reserve(c, 0, 100000, b, NULL, GPC_PARTIAL, 60000), 5, "partly");
 	clean(c, "all or nothing");
 	cache_end(c);
 }
@@ -108,8 +108,8 @@ static void test_leave(void)
 	refused(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 4), 0, 1000),
 		ENOSPC, "3 and 4 are more than 6");
 	ok(find(c, 3) >= 0 && !reserved(c), "nothing happened");
-	is_int(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 3), 0, 1000), 3,
-	       "3 and 3 are 6");
+	is_int(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 3), 0, 60000),
+	       3, "3 and 3 are 6");
 	ok(find(c, 1) >= 0 && find(c, 3) >= 0, "what is left need not be free");
 	is_int(gpc_pool_available(c, 0), 3, "three are left");
 	refused(gpc_reserve(c, 0, 1, b + 3, GPC_OPTIONS(gpc_reserve_options, .headroom = 3), 0,
@@ -123,7 +123,7 @@ static void test_leave(void)
 	refused(gpc_reserve(c, 0, 1, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 4000000000u),
 			    0, 1000),
 		ENOSPC, "absurdly many");
-	is_int(gpc_reserve(c, 0, 1, b + 5, NULL, 0, 1000), 1, "without a rest");
+	is_int(gpc_reserve(c, 0, 1, b + 5, NULL, 0, 60000), 1, "without a rest");
 	is_int(gpc_pool_available(c, 0), 0, "it is the last one");
 	clean(c, "what stays");
 	cache_end(c);
@@ -145,7 +145,7 @@ static void test_long(void)
 	for (i = 0; i < N - 1; i++)
 		n += b[i] == i;
 	is_int(n, N - 1, "ascending through all parts");
-	is_int(gpc_reserve(c, 0, N, b + N - 1, NULL, GPC_PARTIAL, 1000), 1, "the last one");
+	is_int(gpc_reserve(c, 0, N, b + N - 1, NULL, GPC_PARTIAL, 60000), 1, "the last one");
 	is_int(gpc_release(c, b, N), 0, "all back at once");
 	done(c);
 	is_int(reserved(c), 0, "none is lost");
@@ -166,23 +166,23 @@ static void test_quota(void)
 	d = cache_attach(0, 4);
 	serve_begin(c);
 	refused(gpc_reserve(d, 0, 5, d_b, NULL, 0, 1000), EDQUOT, "five with a quota of 4");
-	is_int(gpc_reserve(d, 0, 5, d_b, NULL, GPC_PARTIAL, 1000), 4, "partly: four");
+	is_int(gpc_reserve(d, 0, 5, d_b, NULL, GPC_PARTIAL, 60000), 4, "partly: four");
 	refused(gpc_reserve(d, 0, 1, d_b + 4, NULL, 0, 1000), EDQUOT, "it is used up");
 	refused(gpc_reserve(d, 0, 1, d_b + 4, NULL, GPC_PARTIAL, 1000), EDQUOT, "for all ways");
 	k = key_of(d, 1);
 	is_int(gpc_publish(d, NULL, &k, d_b, 1, NULL, 0, -1), 1, "a published one");
-	is_int(gpc_reserve(d, 0, 1, d_b + 4, NULL, 0, 1000), 1, "does not count");
+	is_int(gpc_reserve(d, 0, 1, d_b + 4, NULL, 0, 60000), 1, "does not count");
 	must(gpc_release(d, d_b + 1, 1));
 	done(d);
-	is_int(gpc_reserve(d, 0, 1, d_b + 1, NULL, 0, 1000), 1, "nor a returned one");
+	is_int(gpc_reserve(d, 0, 1, d_b + 1, NULL, 0, 60000), 1, "nor a returned one");
 	is_int(stats_of(c, info_of(d).peer).reserved, 4, "four is the most");
 	must(gpc_release(d, d_b, 1));
 	refused(gpc_evict(d, 0, 1, d_b + 5, GPC_TAKE, 1000), EDQUOT, "an evicted one counts, too");
-	is_int(gpc_evict(d, 0, 1, d_b + 5, 0, 1000), 1, "if it is taken");
+	is_int(gpc_evict(d, 0, 1, d_b + 5, 0, 60000), 1, "if it is taken");
 	serve_end();
 
 	refused(gpc_reserve(c, 0, 7, b, NULL, 0, 1000), EDQUOT, "the cache's quota is 6");
-	is_int(gpc_reserve(c, 0, 6, b, NULL, 0, 1000), 6, "six");
+	is_int(gpc_reserve(c, 0, 6, b, NULL, 0, 60000), 6, "six");
 	refused(gpc_reserve(c, 0, 1, b + 6, NULL, 0, 1000), EDQUOT, "not one more");
 	is_int(gpc_pool_available(c, 0), 6, "though there are some");
 	must(gpc_close(d));
@@ -190,7 +190,7 @@ static void test_quota(void)
 	done(c);
 	d = cache_attach(0, 100);
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 16, d_b, NULL, GPC_PARTIAL, 1000), 6,
+	is_int(gpc_reserve(d, 0, 16, d_b, NULL, GPC_PARTIAL, 60000), 6,
 	       "a peer's own quota cannot lift the cache's");
 	serve_end();
 	must(gpc_close(d));
@@ -219,7 +219,7 @@ static void test_quota_of_two(void)
 
 	serve_begin(c);
 	chain_keys(c, 1, 16, k);
-	must(gpc_reserve(c, 0, 16, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 16, b, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, k + 1, b, 16, NULL, 0, -1));
 	must(gpc_release(c, b, 16));
 	serve_end();
@@ -247,7 +247,7 @@ static void test_stock(void)
 	int i, n = 0;
 
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 1, &first, NULL, 0, 1000), 1, "the first one fills it");
+	is_int(gpc_reserve(d, 0, 1, &first, NULL, 0, 60000), 1, "the first one fills it");
 	done(d);
 	serve_end();
 	is_int(stats_of(c, info_of(d).peer).reserved, 9, "eight are in hand");
@@ -300,13 +300,13 @@ static void test_stock_of_all(void)
 	gpc_block b[4];
 
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 1, b, NULL, 0, 1000), 1, "one, and a stock of all");
+	is_int(gpc_reserve(d, 0, 1, b, NULL, 0, 60000), 1, "one, and a stock of all");
 	done(d);
-	is_int(gpc_reserve(d, 0, 3, b + 1, NULL, 0, 1000), 3, "the others");
+	is_int(gpc_reserve(d, 0, 3, b + 1, NULL, 0, 60000), 3, "the others");
 	done(d);
 	is_int(gpc_release(d, b, 4), 0, "they go back");
-	is_int(gpc_reserve(d, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 2), 0, 1000), 2,
-	       "two, and two are left");
+	is_int(gpc_reserve(d, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 2), 0, 60000),
+	       2, "two, and two are left");
 	is_int(gpc_reserve(d, 0, 3, b + 2, NULL, 0, 0), -ENOSPC, "three are not");
 	is_int(gpc_release(d, b, 2), 0, "two go back");
 	done(d);

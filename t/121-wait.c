@@ -23,7 +23,7 @@ static struct scene scene_new(uint32_t vram, uint32_t ram)
 	cfg.max_blocks = 1024;
 	s.c = cache_make(&cfg, NULL);
 	chain_make(s.c, 0, 12345, 1, NULL);
-	must(gpc_evict(s.c, 0, 1, &b, 0, 1000));
+	must(gpc_evict(s.c, 0, 1, &b, 0, 60000));
 	s.other = cache_attach(0, 0);
 	s.section = must(gpc_section_enter(s.other));
 	return s;
@@ -103,7 +103,7 @@ static void test_tries_ahead(void)
 	cfg.max_blocks = 1024;
 	s.c = cache_make(&cfg, NULL);
 	chain_make(s.c, 0, 12345, 1, NULL);
-	must(gpc_evict(s.c, 0, 1, &b, 0, 1000));
+	must(gpc_evict(s.c, 0, 1, &b, 0, 60000));
 	s.other = cache_attach(0, 0);
 	scene_close(&s);
 	for (i = 0; i < MANY; i++)
@@ -196,7 +196,7 @@ static void test_demote(void)
 	done(s.c);
 	is_int(stats_of(s.c, -1).reserved, 0, "no target is left over");
 	ok(find(s.c, 1) == b[0] && find(s.c, 2) == b[1], "no source moved by itself");
-	is_int(gpc_demote(s.c, 0, 1, NULL, 2, m, 0, 1000), 2, "nobody holds the sources");
+	is_int(gpc_demote(s.c, 0, 1, NULL, 2, m, 0, 60000), 2, "nobody holds the sources");
 	is_int(gpc_commit(s.c, m, 2, NULL, GPC_CANCEL, -1), 2, "cancelled");
 	all_is_back(s.c, V, W, "after demotions");
 	scene_end(&s);
@@ -223,7 +223,7 @@ static void test_promote(void)
 	settle(s.c);
 	done(s.c);
 	is_int(stats_of(s.c, -1).reserved, 0, "no target is left over");
-	is_int(gpc_promote(s.c, b, 2, 0, m, 0, 1000), 2, "they can go up still");
+	is_int(gpc_promote(s.c, b, 2, 0, m, 0, 60000), 2, "they can go up still");
 	is_int(gpc_commit(s.c, m, 2, NULL, 0, -1), 2, "and do");
 	must(gpc_release(s.c, (gpc_block[2]){ m[0].to, m[1].to }, 2));
 	is_int(GPC_POOL(find(s.c, 2)), 0, "with their references");
@@ -284,7 +284,7 @@ static void test_own_section(void)
 	int section;
 
 	chain_hold(c, 0, 1, 1, &live);
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 	section = must(gpc_section_enter(c));
 	refused(gpc_reserve(c, 0, 1, &res, NULL, 0, 0), EDEADLK, "reserve");
 	refused(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &res),
@@ -363,7 +363,7 @@ static void test_full_ring(void)
 	gpc_key k[2] = { key_of(c, 1), key_of(c, 2) };
 	int n;
 
-	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 60000));
 	must(gpc_writer_drop(c));
 	must(gpc_publish(c, NULL, k, b, 1,
 			 GPC_OPTIONS(gpc_publish_options, .resident = &there, .ticket = &first), 0,
@@ -403,7 +403,7 @@ static void test_drop_unanswered(void)
 	gpc_block b, there;
 	gpc_key k = key_of(c, 1);
 
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &there),
 			 0, -1));
 	must(gpc_release(c, &b, 1));

@@ -54,9 +54,9 @@ static void test_evicted(void)
 	born = clock_ns();
 	chain_make(c, 0, 1, 1, NULL);
 	chain_make(c, 0, 2, 1, NULL);
-	is_int(must(gpc_evict(c, 0, 1, b, GPC_PEEK, 1000)), 1, "they wait for their turn");
+	is_int(must(gpc_evict(c, 0, 1, b, GPC_PEEK, 60000)), 1, "they wait for their turn");
 	let_pass(c, 70 * NS_PER_MS);
-	is_int(must(gpc_evict(c, 0, 1, b, 0, 1000)), 1, "one goes before them");
+	is_int(must(gpc_evict(c, 0, 1, b, 0, 60000)), 1, "one goes before them");
 	age = histogram_of(c, GPC_AGE_EVICTED, -1);
 	ok(age.count == 1 && age.sum >= 0.095, "it was older than they are: %g s", age.sum);
 	idle = histogram_of(c, GPC_IDLE_EVICTED, -1);
@@ -66,7 +66,7 @@ static void test_evicted(void)
 	touch(c, 2);
 	touch(c, 1);
 	let_pass(c, 70 * NS_PER_MS);
-	is_int(must(gpc_evict(c, 0, 2, b, 0, 1000)), 2, "two are evicted");
+	is_int(must(gpc_evict(c, 0, 2, b, 0, 60000)), 2, "two are evicted");
 	age = histogram_of(c, GPC_AGE_EVICTED, -1);
 	idle = histogram_of(c, GPC_IDLE_EVICTED, -1);
 	is_int((long)age.count, 3, "both are counted by age");
@@ -97,13 +97,13 @@ static void test_next_writer(void)
 
 	is_int(count_of(c, GPC_TAKEOVER), 0, "the first writer takes over from nobody");
 	chain_make(c, 0, 1, 2, NULL);
-	is_int(must(gpc_evict(c, 0, 1, &b, 0, 1000)), 1, "one goes");
+	is_int(must(gpc_evict(c, 0, 1, &b, 0, 60000)), 1, "one goes");
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(d, 0, 0));
 	is_int(count_of(c, GPC_TAKEOVER), 1, "the second one does");
 	ok(histogram_of(c, GPC_TAKEOVER, -1).sum > 0, "which takes time");
 	is_int(count_of(c, GPC_AGE_EVICTED), 1, "what the first one counted stays");
-	is_int(must(gpc_evict(d, 0, 1, &b, 0, 1000)), 1, "the other one goes");
+	is_int(must(gpc_evict(d, 0, 1, &b, 0, 60000)), 1, "the other one goes");
 	is_int(count_of(c, GPC_AGE_EVICTED), 2, "and is counted, though its birth is unknown");
 	ok(histogram_of(c, GPC_AGE_EVICTED, -1).sum < 60, "since this writer began");
 	must(gpc_close(d));
@@ -121,7 +121,7 @@ static void test_round_trips(void)
 
 	is_int((long)histogram_of(c, GPC_ROUND_TRIP, seat).count, 0, "who has asked for nothing");
 	serve_begin(c);
-	is_int(must(gpc_reserve(d, 0, 1, &b, NULL, 0, 1000)), 1, "a reservation");
+	is_int(must(gpc_reserve(d, 0, 1, &b, NULL, 0, 60000)), 1, "a reservation");
 	is_int((long)histogram_of(c, GPC_ROUND_TRIP, seat).count, 1, "is one round trip");
 	ok(histogram_of(c, GPC_ROUND_TRIP, seat).sum > 0, "that takes time");
 	is_int((long)histogram_of(c, GPC_ROUND_TRIP, seat).first_ns, 1000, "in microseconds");

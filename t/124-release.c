@@ -44,7 +44,7 @@ static gpc_block one(void)
 	gpc_block b;
 
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 60000));
 	serve_end();
 	return b;
 }
@@ -107,7 +107,7 @@ static void test_success(void)
 	t = publish_and_leave(key_of(c, 1), NULL, b);
 	serve();
 	is_int(find(c, 1), b, "published");
-	is_int(gpc_evict(c, 0, 1, &got, 0, 1000), 1, "nobody holds it");
+	is_int(gpc_evict(c, 0, 1, &got, 0, 60000), 1, "nobody holds it");
 	is_int(got, b, "so it can go");
 	is_int(gpc_ticket_wait(d, t, 0), 0, "the peer comes back for the answer");
 	end("a success");
@@ -298,7 +298,7 @@ static void test_caller(void)
 	clean(c, "a pool of CALLER blocks that went");
 	is_int(pool_new(c, GPC_VRAM, 4, 0, 0), pool, "another one takes its records");
 	clean(c, "what the owner had is nowhere");
-	must(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 1000));
+	must(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 60000));
 	end("CALLER blocks");
 }
 

@@ -17,7 +17,7 @@ static gpc_block begin(bool taken)
 	c = cache_new(BLOCKS, 0);
 	d = cache_attach(8, 0);
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 60000));
 	if (taken)
 		done(d);
 	serve_end();
@@ -52,7 +52,7 @@ static void test_reserve(bool taken)
 	refused(gpc_reserve(d, 0, 1, &x, NULL, 0, 1000), ENOSPC, "nothing is left in it");
 	must(gpc_release(c, b, 8));
 	done(c);
-	is_int(gpc_reserve(d, 0, 1, &x, NULL, 0, 1000), 1, "the peer goes on");
+	is_int(gpc_reserve(d, 0, 1, &x, NULL, 0, 60000), 1, "the peer goes on");
 	done(d);
 	serve_end();
 	is_int(gpc_release(d, &x, 1), 0, "with what it gets");
@@ -66,7 +66,7 @@ static void test_evict_first(void)
 	gpc_block own = begin(true), b[4];
 
 	chain_make(c, 0, 1, 7, NULL);
-	is_int(gpc_reserve(c, 0, 4, b, NULL, 0, 1000), 4, "live blocks go first");
+	is_int(gpc_reserve(c, 0, 4, b, NULL, 0, 60000), 4, "live blocks go first");
 	is_int(stats_of(c, -1).live, 3, "four of them");
 	is_int(stats_of(c, info_of(d).peer).reserved, 9, "the stock stays");
 	must(gpc_release(c, b, 4));
@@ -86,7 +86,7 @@ static void test_remove(bool taken)
 	is_int(stats_of(c, -1).reserved, 0, "with the stock");
 	is_int(pool_new(c, GPC_VRAM, BLOCKS, 0, 0), 0, "another one takes its number");
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 1, &b, NULL, 0, 1000), 1, "and its blocks are good");
+	is_int(gpc_reserve(d, 0, 1, &b, NULL, 0, 60000), 1, "and its blocks are good");
 	done(d);
 	is_int(gpc_release(d, &b, 1), 0, "to the old peer, too");
 	done(d);
@@ -103,8 +103,8 @@ static void test_in_turn(void)
 
 	serve_begin(c);
 	for (round = 0; round < 50; round++) {
-		n += must(gpc_reserve(d, 0, 3, x, NULL, 0, 1000)) == 3;
-		n += must(gpc_reserve(c, 0, 12, b, NULL, 0, 1000)) == 12;
+		n += must(gpc_reserve(d, 0, 3, x, NULL, 0, 60000)) == 3;
+		n += must(gpc_reserve(c, 0, 12, b, NULL, 0, 60000)) == 12;
 		for (i = 0; i < 36; i++)
 			common += x[i % 3] == b[i / 3];
 		must(gpc_release(c, b, 12));

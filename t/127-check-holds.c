@@ -54,7 +54,7 @@ static void begin(gpc_block *b, uint32_t n)
 	c = cache_new(8, 0);
 	d = cache_attach(0, 0);
 	serve_begin(c);
-	must(gpc_reserve(d, 0, n, b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, n, b, NULL, 0, 60000));
 	done(d);
 	serve_end();
 	clean(c, "reservations");

@@ -86,7 +86,7 @@ static void test_order(void)
 
 	begin(STOCK, 0, 0);
 	fill_all();
-	is_int(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000), 1, "one, by a command");
+	is_int(gpc_evict(owner, pool, 1, b, GPC_TAKE, 60000), 1, "one, by a command");
 	is_int(b[0], GPC_BLOCK(pool, 0), "the oldest");
 	done(owner);
 	is_int(in_stock(), STOCK, "the next ones are in stock");
@@ -117,7 +117,7 @@ static void test_order(void)
 	clean(c, "all taken");
 
 	fill_all();
-	is_int(gpc_evict(owner, pool, 3, all, 0, 1000), 3, "some at once");
+	is_int(gpc_evict(owner, pool, 3, all, 0, 60000), 3, "some at once");
 	done(owner);
 	is_int(gpc_evict(owner, pool, BLOCKS, all + 3, 0, 1000), BLOCKS - 3,
 	       "the stock and the rest");
@@ -137,8 +137,8 @@ static void test_short(void)
 	begin(STOCK, 0, 0);
 	fill_all();
 	for (i = 0; i < 200; i++) {
-		n += must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000));
-		n += must(gpc_evict(owner, pool, BLOCKS, b + 1, GPC_TAKE, 1000));
+		n += must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 60000));
+		n += must(gpc_evict(owner, pool, BLOCKS, b + 1, GPC_TAKE, 60000));
 		again += gpc_evict(owner, pool, 1, &ref, GPC_TAKE, 1000);
 		fill(b, BLOCKS);
 	}
@@ -153,7 +153,7 @@ static void test_no_writer(void)
 
 	begin(STOCK, 0, 0);
 	fill_all();
-	must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000));
+	must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 60000));
 	done(owner);
 	serve_end();
 	must(gpc_writer_drop(c));
@@ -177,7 +177,7 @@ static void test_late(void)
 
 	begin(STOCK, 0, 0);
 	fill_all();
-	must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000));
+	must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 60000));
 	done(owner);
 	section = must(gpc_section_enter(other));
 	is_int(gpc_evict(owner, pool, STOCK, b, GPC_TAKE, 1000), STOCK,
@@ -187,7 +187,7 @@ static void test_late(void)
 	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 0), EAGAIN, "or is not there yet");
 	ok(none(), "nor anywhere else");
 	gpc_section_leave(other, section);
-	is_int(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000), 1, "then it comes");
+	is_int(gpc_evict(owner, pool, 1, b, GPC_TAKE, 60000), 1, "then it comes");
 	is_int(b[0], GPC_BLOCK(pool, 1 + STOCK), "in its turn");
 	end("late");
 }
@@ -198,16 +198,16 @@ static void test_peek(void)
 
 	begin(STOCK, 0, 0);
 	fill_all();
-	must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000));
+	must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 60000));
 	done(owner);
-	is_int(gpc_evict(owner, pool, 4, named, GPC_PEEK, 1000), 4, "a peek names what is live");
+	is_int(gpc_evict(owner, pool, 4, named, GPC_PEEK, 60000), 4, "a peek names what is live");
 	is_int(named[0], GPC_BLOCK(pool, 1 + STOCK), "behind what is in stock");
-	is_int(gpc_evict(other, pool, 1, b, 0, 1000), 1, "others evict");
+	is_int(gpc_evict(other, pool, 1, b, 0, 60000), 1, "others evict");
 	is_int(b[0], named[0], "behind it, too");
 	refused(gpc_evict(other, pool, 1, b, GPC_TAKE, 1000), EPERM, "and get none of it");
 	is_int(gpc_returned(owner, pool, b, 4, 2000), 1, "what they evict comes back");
 	is_int(b[0], named[0], "to its owner");
-	is_int(gpc_evict(owner, pool, 1, b, 0, 1000), 1, "and the stock is as it was");
+	is_int(gpc_evict(owner, pool, 1, b, 0, 60000), 1, "and the stock is as it was");
 	is_int(b[0], GPC_BLOCK(pool, 1), "its first one");
 	end("a peek");
 }
@@ -223,7 +223,7 @@ static void test_not_the_programs(void)
 	begin(STOCK, 0, 0);
 	k = key_of(c, 999999);
 	fill_all();
-	must(gpc_evict(owner, pool, 1, &b, GPC_TAKE, 1000));
+	must(gpc_evict(owner, pool, 1, &b, GPC_TAKE, 60000));
 	done(owner);
 	for (i = 1; i <= STOCK; i++) {
 		b = GPC_BLOCK(pool, i);
@@ -236,7 +236,7 @@ static void test_not_the_programs(void)
 	}
 	is_int(n, 0, "it cannot be published, released or claimed");
 	clean(c, "a program that guesses");
-	is_int(gpc_evict(owner, pool, 1, &b, GPC_TAKE, 1000), 1, "it comes");
+	is_int(gpc_evict(owner, pool, 1, &b, GPC_TAKE, 60000), 1, "it comes");
 	is_int(gpc_publish(owner, NULL, &k, &b, 1, NULL, 0, -1), 1, "and then it can");
 	must(gpc_release(owner, &b, 1));
 	end("a program that guesses");
@@ -288,7 +288,7 @@ static void test_number(void)
 	begin(STOCK, 0, 0);
 	for (i = 0; i < 20; i++) {
 		fill_all();
-		must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 1000));
+		must(gpc_evict(owner, pool, 1, b, GPC_TAKE, 60000));
 		if (i & 1)
 			done(owner);
 		must(gpc_pool_clear(owner, pool, 0, GPC_REMOVE, 2000));
@@ -323,16 +323,16 @@ static void test_quota(void)
 
 	begin(STOCK, 8, 16);
 	fill_all();
-	is_int(gpc_evict(owner, pool, 4, x, GPC_TAKE, 1000), 4,
+	is_int(gpc_evict(owner, pool, 4, x, GPC_TAKE, 60000), 4,
 	       "more blocks than the quota are the owner's");
 	done(owner);
 	is_int(in_stock(), 4, "and half of it in stock");
-	is_int(gpc_reserve(owner, 0, 1, b, NULL, 0, 1000), 1, "a block of another pool");
+	is_int(gpc_reserve(owner, 0, 1, b, NULL, 0, 60000), 1, "a block of another pool");
 	done(owner);
 	is_int(load_relaxed(&owner->stock[0].n), 4, "which has a stock, too");
 	is_int(gpc_reserve(owner, 0, 8, b, NULL, 0, 1000), -EDQUOT,
 	       "whose blocks the quota is for");
-	is_int(gpc_evict(owner, pool, 1, x, GPC_TAKE, 1000), 1, "the other one stays");
+	is_int(gpc_evict(owner, pool, 1, x, GPC_TAKE, 60000), 1, "the other one stays");
 	must(gpc_release(owner, b, 1));
 	done(owner);
 	end("a quota");
@@ -375,7 +375,7 @@ static void *engine(void *arg)
 	uint32_t n = 0;
 
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
-		use(b, must(gpc_evict(owner, pool, 1 + n++ % 3, b, GPC_TAKE, 1000)));
+		use(b, must(gpc_evict(owner, pool, 1 + n++ % 3, b, GPC_TAKE, 60000)));
 		use(b, must(gpc_returned(owner, pool, b, 3, 0)));
 	}
 	return arg;
@@ -387,7 +387,7 @@ static void *spoiler(void *arg)
 	gpc_key k;
 
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
-		must(gpc_evict(other, pool, 1, b, 0, 1000));
+		must(gpc_evict(other, pool, 1, b, 0, 60000));
 		k = key_of(other, 1000000 + __atomic_load_n(&keys, __ATOMIC_RELAXED));
 		if (must(gpc_acquire(other, 0, &k, 1, &got, 0)) == 1) {
 			must(gpc_drop(other, &got, 1, NULL, 0, -1));

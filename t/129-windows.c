@@ -148,9 +148,9 @@ static void test_while_it_moves(void)
 		must(gpc_writer_serve(c, 0));
 	is_int(load_relaxed(use), 0, "a use has left its window");
 	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "which is being moved");
-	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "its child goes");
+	is_int(gpc_evict(c, 0, 1, &out, 0, 60000), 1, "its child goes");
 	is_int(out, b[1], "and is the oldest");
-	is_int(gpc_evict(c, 0, 2, next, GPC_PEEK, 1000), 2, "of those that are left");
+	is_int(gpc_evict(c, 0, 2, next, GPC_PEEK, 60000), 2, "of those that are left");
 	is_int(next[0], b[2], "the parent is not the next one");
 	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "while the window is being moved");
 	window_moves(c);
@@ -214,11 +214,11 @@ static void test_down(void)
 	for (i = 0; i < 100 && load_relaxed(use); i++)
 		must(gpc_writer_serve(c, 0));
 	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "the window is being moved");
-	is_int(gpc_demote(c, 0, 1, b, 1, &m, 0, 1000), 1, "another block goes down");
+	is_int(gpc_demote(c, 0, 1, b, 1, &m, 0, 60000), 1, "another block goes down");
 	is_int(m.to, low, "to its place");
 	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "with its key");
 	window_moves(c);
-	is_int(gpc_evict(c, 1, 1, &out, 0, 1000), 1, "one goes");
+	is_int(gpc_evict(c, 1, 1, &out, 0, 60000), 1, "one goes");
 	is_int(out, low, "the one that has not been used for longest");
 	cache_end(c);
 }
@@ -235,7 +235,7 @@ static void test_many_places(void)
 
 	for (i = 0; i < N; i++)
 		k[i] = key_of(c, 1 + i);
-	must(gpc_reserve(c, 0, N, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, N, b, NULL, 0, 60000));
 	must(gpc_publish(c, none, k, b, N, NULL, 0, -1));
 	must(gpc_release(c, b, N));
 	tick = info_of(c).tick;
@@ -266,7 +266,7 @@ static void test_seats(void)
 	k = key_of(c, 1);
 	is_int(gpc_acquire(d[65], 0, &k, 1, &b, 0), 1, "a peer in seat %u has a reference",
 	       d[65]->peer);
-	is_int(gpc_evict(c, 0, 2, out, 0, 1000), 1, "and keeps its block");
+	is_int(gpc_evict(c, 0, 2, out, 0, 60000), 1, "and keeps its block");
 	store_relaxed(&seg_seat(&c->seg, d[65]->peer)->refs, 0);
 	for (i = 0; i < 100; i++) /* its column is looked at */
 		pass(c);

@@ -90,7 +90,7 @@ static void test_in_parts(void)
 	uint32_t i;
 
 	write_chain(c, VRAM, 1, LONG);
-	must(gpc_demote(c, VRAM, -1, NULL, LONG, m, 0, 1000));
+	must(gpc_demote(c, VRAM, -1, NULL, LONG, m, 0, 60000));
 	copy(m, LONG);
 	for (i = 0; i < LONG; i += 5) {
 		is_int(gpc_commit(c, m + i, 5, NULL, 0, -1), 5, "five, from the leaf up");
@@ -102,7 +102,7 @@ static void test_in_parts(void)
 	}
 	hold_chain(c, 1, LONG, b);
 	for (i = 0; i < LONG; i += 5) {
-		is_int(gpc_promote(c, b + i, 5, VRAM, m, 0, 1000), 5, "five, root first");
+		is_int(gpc_promote(c, b + i, 5, VRAM, m, 0, 60000), 5, "five, root first");
 		copy(m, 5);
 		is_int(gpc_commit(c, m, 5, NULL, 0, -1), 5, "go up");
 		is_int(found_in(c, VRAM, 1, i + 5), (int)i + 5, "in VRAM");
@@ -127,11 +127,11 @@ static void test_named_blocks(void)
 	refused(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[2], b[3] }, 2, m, 0, 1000), EPERM,
 		"even in one call");
 	is_int(m[0].to, -7, "nothing is written");
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], b[1], x }, 3, m, 0, 1000), 1,
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], b[1], x }, 3, m, 0, 60000), 1,
 	       "the first ones, up to one that cannot");
 	ok(m[0].from == b[3] && key_is(m[0].key, key_of(c, 4)), "is the leaf");
 	is_int(gpc_commit(c, m, 1, NULL, GPC_CANCEL, -1), 1, "cancelled");
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], x, b[2] }, 3, m, 0, 1000), 3,
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], x, b[2] }, 3, m, 0, 60000), 3,
 	       "leaf first, with another chain in between");
 	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 3, "moved");
 	is_int(GPC_POOL(find(c, 3)), RAM, "the parent as well");
@@ -142,7 +142,7 @@ static void test_named_blocks(void)
 	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ GPC_BLOCK(0, 8) }, 1, m, 0, 1000), EINVAL,
 		"a block that does not exist");
 	is_int(gpc_demote(c, VRAM, RAM, b, 0, m, 0, 1000), 0, "none at all");
-	must(gpc_demote(c, VRAM, RAM, b + 1, 1, m, 0, 1000));
+	must(gpc_demote(c, VRAM, RAM, b + 1, 1, m, 0, 60000));
 	refused(gpc_demote(c, VRAM, RAM, b + 1, 1, m + 1, 0, 1000), ENOSPC,
 		"one that moves already");
 	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "it goes on");
@@ -244,7 +244,7 @@ static void test_no_room(void)
 	write_chain(c, VRAM, 20, 1);
 	hold_chain(c, 1, 4, b);
 	refused(gpc_demote(c, VRAM, RAM, NULL, 1, m, 0, 1000), ENOSPC, "RAM is in use");
-	is_int(gpc_promote(c, b, 4, VRAM, m, 0, 1000), 1, "one block can be had");
+	is_int(gpc_promote(c, b, 4, VRAM, m, 0, 60000), 1, "one block can be had");
 	is_int(m[0].from, b[0], "for the root");
 	copy(m, 1);
 	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "and it comes up");
@@ -266,7 +266,7 @@ static void test_evicts(void)
 	demote_all(c, 4);
 	write_chain(c, VRAM, 11, 4);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_promote(c, b, 2, VRAM, m, 0, 1000), 2, "nothing went down before");
+	is_int(gpc_promote(c, b, 2, VRAM, m, 0, 60000), 2, "nothing went down before");
 	is_int(found_in(c, -1, 13, 2), 2, "so the least recent go");
 	is_int(found_in(c, VRAM, 11, 2), 2, "no more than needed");
 	copy(m, 2);

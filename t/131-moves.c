@@ -34,7 +34,7 @@ static void test_pinned_source(void)
 	chain_make(c, VRAM, 1, 1, &b[0]);
 	chain_make(c, VRAM, 2, 1, &b[1]);
 	begin(c, b, 1, &m);
-	is_int(gpc_evict(c, VRAM, 2, out, 0, 1000), 1, "one of two can be evicted");
+	is_int(gpc_evict(c, VRAM, 2, out, 0, 60000), 1, "one of two can be evicted");
 	is_int(out[0], b[1], "the one that no move reads");
 	is_int(commit_one(c, &m), 0, "the move ends well");
 	is_int(find(c, 1), m.to, "and its key is in RAM");
@@ -57,7 +57,7 @@ static void test_reused_source(void)
 	is_int(commit_one(c, &m), -ESTALE, "which is not moved");
 	is_int(find(c, 2), b, "it stays");
 	is_int(find(c, 1), -1, "the old one does not come back");
-	is_int(gpc_evict(c, VRAM, 1, &again, 0, 1000), 1, "nothing holds it there");
+	is_int(gpc_evict(c, VRAM, 1, &again, 0, 60000), 1, "nothing holds it there");
 	nothing_left(c, 1, 4, "a source with another key");
 	cache_end(c);
 }
@@ -92,8 +92,8 @@ static void test_published_meanwhile(void)
 	chain_keys(c, 1, 2, k);
 	chain_make(c, RAM, 1, 2, r);
 	is_int(hold(c, 1, 1, r), 1, "referenced");
-	is_int(gpc_promote(c, r, 1, VRAM, &m, 0, 1000), 1, "on its way up");
-	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 1000));
+	is_int(gpc_promote(c, r, 1, VRAM, &m, 0, 60000), 1, "on its way up");
+	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 60000));
 	is_int(gpc_publish(c, k, k + 1, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &res),
 			   0, -1),
 	       1, "computed anew");
@@ -126,7 +126,7 @@ static void test_pool_gone(void)
 	is_int(gpc_pool_clear(c, RAM, 0, GPC_REMOVE, 1000) == -ENOENT ||
 		       gpc_pool_get(c, RAM, &(struct gpc_pool){ .size = 8 }) == -ENOENT,
 	       1, "the pool is gone");
-	is_int(gpc_evict(c, VRAM, 1, &b, 0, 1000), 1, "nothing holds the source");
+	is_int(gpc_evict(c, VRAM, 1, &b, 0, 60000), 1, "nothing holds the source");
 	clean(c, "a pool that went");
 	cache_end(c);
 }
@@ -148,7 +148,7 @@ static void test_recency(void)
 	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	begin(c, &b, 1, &m);
 	must(gpc_commit(c, &m, 1, NULL, 0, -1));
-	is_int(gpc_evict(c, RAM, 1, &out, 0, 1000), 1, "one goes");
+	is_int(gpc_evict(c, RAM, 1, &out, 0, 60000), 1, "one goes");
 	is_int(find(c, 2), -1, "the one that was used before");
 	ok(find(c, 1) >= 0, "the other stays");
 	nothing_left(c, 4, 3, "used meanwhile");
@@ -156,11 +156,11 @@ static void test_recency(void)
 	/* the same on the way up, and for one that was released meanwhile */
 	chain_make(c, RAM, 3, 1, &b);
 	is_int(hold(c, 1, 1, &a), 1, "held");
-	is_int(gpc_promote(c, &a, 1, VRAM, &m, 0, 1000), 1, "on its way up");
+	is_int(gpc_promote(c, &a, 1, VRAM, &m, 0, 60000), 1, "on its way up");
 	chain_make(c, VRAM, 4, 1, &b);
 	is_int(gpc_release(c, &a, 1), 0, "released: used now");
 	must(gpc_commit(c, &m, 1, NULL, 0, -1));
-	is_int(gpc_evict(c, VRAM, 1, &out, 0, 1000), 1, "one goes");
+	is_int(gpc_evict(c, VRAM, 1, &out, 0, 60000), 1, "one goes");
 	is_int(find(c, 4), -1, "the one that was used before");
 	is_int(find(c, 1), m.to, "the other stays");
 	nothing_left(c, 4, 3, "released meanwhile");
@@ -177,7 +177,7 @@ static void test_avail(void)
 	chain_make(c, VRAM, 1, 4, b);
 	begin(c, (gpc_block[3]){ b[3], b[2], b[1] }, 3, m);
 	is_int(gpc_pool_available(c, RAM), 1, "three targets are taken");
-	is_int(gpc_reserve(c, RAM, 1, &x, NULL, 0, 1000), 1, "one block can be had");
+	is_int(gpc_reserve(c, RAM, 1, &x, NULL, 0, 60000), 1, "one block can be had");
 	refused(gpc_reserve(c, RAM, 1, &x, NULL, 0, 1000), ENOSPC, "and no more");
 	must(gpc_release(c, &x, 1));
 	must(gpc_commit(c, m, 3, NULL, 0, -1));
@@ -226,7 +226,7 @@ static gpc *hairpin(uint32_t ram)
 	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
 	must(gpc_commit(c, m, 2, NULL, 0, -1));
 	must(gpc_lookup(c, 0, (gpc_key[1]){ key_of(c, 3) }, 1, b, GPC_REF));
-	must(gpc_promote(c, b, 1, VRAM, m, 0, 1000));
+	must(gpc_promote(c, b, 1, VRAM, m, 0, 60000));
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
 	must(gpc_release(c, &m[0].to, 1));
 	settle(c);
@@ -250,7 +250,7 @@ static void vram_is_sound(gpc *c, int ram, const char *when)
 		chain_make(c, VRAM, 100 + (uint64_t)i * 10, 3, NULL);
 	}
 	is_int(n, 4, "%s: VRAM can be had", when);
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	nothing_left(c, 3, ram, when);
 	cache_end(c);
 }
@@ -261,32 +261,32 @@ static void test_hairpin(void)
 	gpc_block b[3], out;
 	struct gpc_move m[3];
 
-	is_int(gpc_evict(c, VRAM, 1, &out, 0, 1000), 1, "one goes");
+	is_int(gpc_evict(c, VRAM, 1, &out, 0, 60000), 1, "one goes");
 	ok(find(c, 3) == -1 || (find(c, 2) >= 0 && find(c, 1) >= 0), "no child without parents");
 	vram_is_sound(c, 4, "one evicted");
 
 	c = hairpin(4);
-	is_int(gpc_evict(c, VRAM, 2, b, 0, 1000), 2, "two go");
+	is_int(gpc_evict(c, VRAM, 2, b, 0, 60000), 2, "two go");
 	ok(b[0] != b[1], "two blocks");
 	vram_is_sound(c, 4, "two evicted");
 
 	c = hairpin(4);
-	is_int(gpc_reserve(c, VRAM, 3, b, NULL, 0, 1000), 3, "all of VRAM");
+	is_int(gpc_reserve(c, VRAM, 3, b, NULL, 0, 60000), 3, "all of VRAM");
 	is_int(stats_of(c, -1).live, 0, "nothing is left");
 	must(gpc_release(c, b, 3));
 	vram_is_sound(c, 4, "dropped at once");
 
 	c = hairpin(4);
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 3, m, 0, 1000), 3, "all of VRAM");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 3, m, 0, 60000), 3, "all of VRAM");
 	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 3, "goes to RAM");
 	is_int(GPC_POOL(find(c, 1)) + GPC_POOL(find(c, 2)) + GPC_POOL(find(c, 3)), 3, "all");
 	vram_is_sound(c, 4, "demoted at once");
 
 	c = hairpin(2);
 	chain_make(c, RAM, 20, 1, NULL);
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 3, m, 0, 1000), 1, "RAM can drop one");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 3, m, 0, 60000), 1, "RAM can drop one");
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
-	is_int(gpc_reserve(c, VRAM, 3, b, NULL, 0, 1000), 3, "all of VRAM, RAM is full");
+	is_int(gpc_reserve(c, VRAM, 3, b, NULL, 0, 60000), 3, "all of VRAM, RAM is full");
 	must(gpc_release(c, b, 3));
 	vram_is_sound(c, 2, "some saved, some dropped");
 }
@@ -342,7 +342,7 @@ static void test_refused_begins(void)
 	must(gpc_acquire(d, 0, (gpc_key[1]){ key_of(d, 2) }, 1, &r, 0));
 	refused(gpc_promote(c, &r, 1, VRAM, &m, 0, 1000), EPERM, "with another peer's");
 	is_int(hold(c, 2, 1, &r), 1, "with one's own");
-	is_int(gpc_promote(c, &r, 1, VRAM, &m, 0, 1000), 1, "it goes");
+	is_int(gpc_promote(c, &r, 1, VRAM, &m, 0, 60000), 1, "it goes");
 	serve_begin(c);
 	refused(gpc_promote(d, &r, 1, VRAM, &n, 0, 1000), ENOSPC, "once");
 	serve_end();
@@ -367,7 +367,7 @@ static void test_refused_begins(void)
 		"kept within one space");
 	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_TAKE, 1000), EINVAL, "a flag of others");
 	must(gpc_close(d));
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	settle(c);
 	refused(gpc_demote(c, VRAM, -1, NULL, 1, &n, 0, 1000), ENOSPC, "no leaf to demote");
 	nothing_left(c, 4, 4, "refusals");
@@ -393,7 +393,7 @@ static void test_parent_not_there(void)
 	is_int(find(c, 2), b[1], "the source stays");
 	begin(c, (gpc_block[2]){ b[1], b[0] }, 2, m);
 	k = key_of(c, 1);
-	must(gpc_reserve(c, RAM, 1, &x, NULL, 0, 1000));
+	must(gpc_reserve(c, RAM, 1, &x, NULL, 0, 60000));
 	is_int(gpc_publish(c, NULL, &k, &x, 1, NULL, 0, -1), 1, "the parent comes by itself");
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 1, "then the child may");
 	is_int(gpc_lookup(c, GPC_SPACE(3), &m[0].key, 1, b, 0), 1, "it is there");

@@ -102,7 +102,7 @@ static void go_down(struct actor *w, uint32_t n)
 	if (!w->ram || used <= w->v)
 		return;
 	for (n = used - w->v; n; n -= (uint32_t)got) {
-		got = must(gpc_demote(w->c, 0, 1, NULL, n, m, 0, 1000)); /* RAM may be smaller */
+		got = must(gpc_demote(w->c, 0, 1, NULL, n, m, 0, 60000)); /* RAM may be smaller */
 		for (i = 0; i < (uint32_t)got; i++) {
 			*bytes_of(w, m[i].to) = *bytes_of(w, m[i].from);
 			w->wrong += !key_is(m[i].key, w->key[*bytes_of(w, m[i].from)]);
@@ -117,7 +117,7 @@ static void promote(struct actor *w, gpc_block *held, uint32_t n)
 	struct gpc_move m[BATCH];
 	uint32_t i;
 
-	if (must(gpc_promote(w->c, held, n, 0, m, 0, 1000)) != (int)n)
+	if (must(gpc_promote(w->c, held, n, 0, m, 0, 60000)) != (int)n)
 		bail("no room to promote %u", n);
 	for (i = 0; i < n; i++) {
 		*bytes_of(w, m[i].to) = *bytes_of(w, m[i].from);
@@ -152,7 +152,7 @@ static void fill(struct actor *w, const uint32_t *req, gpc_block *blocks, uint32
 	uint32_t i;
 
 	go_down(w, n);
-	if (must(gpc_reserve(w->c, 0, n, blocks, NULL, 0, 1000)) != (int)n)
+	if (must(gpc_reserve(w->c, 0, n, blocks, NULL, 0, 60000)) != (int)n)
 		bail("no room for %u", n);
 	for (i = 0; i < n; i++) {
 		*bytes_of(w, blocks[i]) = req[from + i];

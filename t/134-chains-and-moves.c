@@ -8,7 +8,7 @@ static void goes(gpc *c, uint64_t n, const char *why)
 {
 	gpc_block b = find(c, n), out = GPC_NONE;
 
-	is_int(gpc_evict(c, VRAM, 1, &out, 0, 1000), 1, "%s: one goes", why);
+	is_int(gpc_evict(c, VRAM, 1, &out, 0, 60000), 1, "%s: one goes", why);
 	is_int(out, b, "%s: key %d", why, (int)n);
 }
 
@@ -25,7 +25,7 @@ static gpc *sandwich(gpc_block *ret_third)
 	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
 	must(gpc_commit(c, m, 2, NULL, 0, -1));
 	must(gpc_lookup(c, 0, k + 3, 1, &got, GPC_REF));
-	is_int(gpc_promote(c, &got, 1, VRAM, m, 0, 1000), 1, "the last comes back");
+	is_int(gpc_promote(c, &got, 1, VRAM, m, 0, 60000), 1, "the last comes back");
 	is_int(commit_one(c, m), 0, "it is in VRAM");
 	must(gpc_release(c, &m[0].to, 1));
 	*ret_third = m[0].to;
@@ -50,7 +50,7 @@ static void test_leaf_first(void)
 	c = sandwich(&third);
 	touch(c, 3);
 	first = find(c, 1);
-	is_int(gpc_evict(c, VRAM, 3, out, 0, 1000), 2, "all at once");
+	is_int(gpc_evict(c, VRAM, 3, out, 0, 60000), 2, "all at once");
 	ok(out[0] == third && out[1] == first, "in the same order");
 	nothing_left(c, 8, 8, "at once");
 	cache_end(c);
@@ -66,11 +66,11 @@ static void test_across_ram(void)
 	chain_make(c, VRAM, 11, 5, NULL);
 	chain_make(c, VRAM, 31, 1, NULL);
 	touch(c, 3);
-	is_int(gpc_reserve(c, VRAM, 1, x, NULL, 0, 1000), 1, "a block");
+	is_int(gpc_reserve(c, VRAM, 1, x, NULL, 0, 60000), 1, "a block");
 	ok(find(c, 1) >= 0 && find(c, 2) >= 0 && find(c, 3) == third, "no chain is cut");
 	is_int(find(c, 15), -1, "the least recent leaf is gone");
 	must(gpc_release(c, x, 1));
-	is_int(gpc_reserve(c, VRAM, 2, x, NULL, 0, 1000), 2, "two more: one was free");
+	is_int(gpc_reserve(c, VRAM, 2, x, NULL, 0, 60000), 2, "two more: one was free");
 	is_int(find(c, 14), -1, "the next leaf");
 	ok(find(c, 1) >= 0 && find(c, 31) >= 0, "and nothing else");
 	must(gpc_release(c, x, 2));
@@ -171,12 +171,12 @@ static void test_source_goes(void)
 	pool = pool_new(c, GPC_VRAM, 2, 0, 0);
 	ram = pool_new(c, GPC_RAM, 8, 0, 0);
 	chain_make(c, pool, 1, 2, b);
-	is_int(gpc_demote(c, pool, ram, &b[1], 1, &m, 0, 1000), 1, "a move begins");
+	is_int(gpc_demote(c, pool, ram, &b[1], 1, &m, 0, 60000), 1, "a move begins");
 	is_int(remove_pool(c, pool), 0, "its source's pool goes");
 	is_int(pool_new(c, GPC_VRAM, 2, 0, 0), pool, "another comes");
 	chain_make(c, pool, 11, 2, b);
 	is_int(commit_one(c, &m), -ESTALE, "the move ends");
-	is_int(gpc_evict(c, pool, 2, out, 0, 1000), 2, "all of the new pool can go");
+	is_int(gpc_evict(c, pool, 2, out, 0, 60000), 2, "all of the new pool can go");
 	ok(out[0] == b[1] && out[1] == b[0], "in order");
 	is_int(stats_of(c, -1).reserved, 0, "no target is left over");
 	clean(c, "source goes");

@@ -132,7 +132,7 @@ static void test_two_targets(void)
 	begin(0, 0);
 	b = in_pool(ram, 1);
 	reader_begins();
-	if (must(gpc_promote(c, &b, 1, vram, &m, 0, 1000)) != 1)
+	if (must(gpc_promote(c, &b, 1, vram, &m, 0, 60000)) != 1)
 		bail("no room");
 	x = in_pool(vram, 1);
 	is_int(gpc_commit(c, &m, 1, &result, 0, -1), 0,
@@ -223,7 +223,7 @@ static void test_parent_moved(void)
 	m = down(b, 0);
 	parent = key_of(c, 1);
 	key = key_of(c, 2);
-	must(gpc_reserve(c, vram, 1, &child, NULL, 0, 1000));
+	must(gpc_reserve(c, vram, 1, &child, NULL, 0, 60000));
 	is_int(gpc_publish(c, &parent, &key, &child, 1, NULL, 0, -1), 1,
 	       "a child of what has moved");
 	reader_ends();

@@ -28,7 +28,7 @@ static void move_away(uint32_t first, uint32_t n)
 	struct gpc_move m[BLOCKS];
 	uint32_t i;
 
-	if (must(gpc_promote(c, block + first - 1, n, far, m, 0, 1000)) != (int)n ||
+	if (must(gpc_promote(c, block + first - 1, n, far, m, 0, 60000)) != (int)n ||
 	    must(gpc_commit(c, m, n, NULL, 0, -1)) != (int)n)
 		bail("the keys do not move");
 	for (i = 0; i < BLOCKS; i++)
@@ -76,7 +76,7 @@ static void test_one_by_one(void)
 	begin();
 	move_away(1, 2);
 	for (i = 0; i < BLOCKS - 2; i++) {
-		must(gpc_reserve(c, near, 1, &b[i], NULL, 0, 1000));
+		must(gpc_reserve(c, near, 1, &b[i], NULL, 0, 60000));
 		is_int(b[i], block[BLOCKS - 1 - i], "one by one: the leaf");
 	}
 	settle(c);
@@ -153,10 +153,10 @@ static void test_tiers(void)
 	near = must(gpc_pool_make(c, &p, NULL, -1));
 	far = pool_new(c, GPC_RAM, BLOCKS, FAR_SPACE, GPC_POOL_UNCHAINED);
 	chain_make(c, near, 1, BLOCKS, block);
-	n = must(gpc_demote(c, near, ram, NULL, BLOCKS - 1, m, 0, 1000));
+	n = must(gpc_demote(c, near, ram, NULL, BLOCKS - 1, m, 0, 60000));
 	is_int(gpc_commit(c, m, (uint32_t)n, NULL, 0, -1), BLOCKS - 1, "%s: all but one in RAM",
 	       what);
-	is_int(gpc_demote(c, near, far, block, 1, m, 0, 1000), 1, "%s: their parent", what);
+	is_int(gpc_demote(c, near, far, block, 1, m, 0, 60000), 1, "%s: their parent", what);
 	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "%s: goes elsewhere", what);
 	must(gpc_writer_serve(c, 1));
 	n = gpc_reserve(c, near, BLOCKS, b, NULL, 0, 1000);
@@ -180,15 +180,15 @@ static void test_comes_back(void)
 	ram = pool_new(c, GPC_RAM, 2, FAR_SPACE, GPC_POOL_UNCHAINED);
 	chain_make(c, near, 1, 2, b);
 	k = key_of(c, 2);
-	is_int(gpc_demote(c, near, ram, &b[1], 1, &m, 0, 1000), 1, "comes back: the leaf goes");
+	is_int(gpc_demote(c, near, ram, &b[1], 1, &m, 0, 60000), 1, "comes back: the leaf goes");
 	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "comes back: to RAM, alone");
 	must(gpc_writer_serve(c, 1));
 	must(gpc_acquire(c, GPC_SPACE(FAR_SPACE), &k, 1, &x, 0));
-	is_int(gpc_promote(c, &x, 1, near, &m, 0, 1000), 1, "comes back: it rises");
+	is_int(gpc_promote(c, &x, 1, near, &m, 0, 60000), 1, "comes back: it rises");
 	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "comes back: it is there");
 	must(gpc_release(c, &m.to, 1));
 	touch(c, 2); /* its parent is the less recent one */
-	is_int(gpc_evict(c, near, 1, &x, 0, 1000), 1, "comes back: one is evicted");
+	is_int(gpc_evict(c, near, 1, &x, 0, 60000), 1, "comes back: one is evicted");
 	is_int(x, m.to, "comes back: the child, before its parent");
 	end("comes back");
 }

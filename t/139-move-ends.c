@@ -18,7 +18,7 @@ static void test_references(void)
 	must(gpc_acquire(c, 0, k + 1, 2, b, 0));
 	must(gpc_acquire(c, 0, k + 1, 1, b, 0));
 	must(gpc_acquire(d, 0, k + 1, 2, theirs, 0));
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[1], b[0] }, 2, m, 0, 1000), 2,
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[1], b[0] }, 2, m, 0, 60000), 2,
 	       "blocks in use may move");
 	copy(m, 2);
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "and do");
@@ -47,7 +47,7 @@ static void test_cancel(void)
 
 	write_chain(c, VRAM, 1, 4);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[3], b[2] }, 2, m, 0, 1000), 2, "begun");
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[3], b[2] }, 2, m, 0, 60000), 2, "begun");
 	is_int(gpc_commit(c, m, 2, results, GPC_CANCEL, -1), 2, "given up");
 	ok(!results[0] && !results[1], "without fault");
 	is_int(found_in(c, VRAM, 1, 4), 4, "nothing moved");
@@ -83,7 +83,7 @@ static void begin_one(gpc *c, struct gpc_move *m)
 
 	write_chain(c, VRAM, 1, 1);
 	hold_chain(c, 1, 1, &b);
-	is_int(gpc_demote(c, VRAM, RAM, &b, 1, m, 0, 1000), 1, "begun");
+	is_int(gpc_demote(c, VRAM, RAM, &b, 1, m, 0, 60000), 1, "begun");
 	copy(m, 1);
 }
 
@@ -109,7 +109,7 @@ static void test_cancel_pending(void)
 	begin_one(c, &m);
 	must(gpc_writer_drop(c));
 	refused(gpc_commit(c, &m, 1, NULL, 0, -1), ENOTCONN, "nobody commits it");
-	must(gpc_writer_take(c, 0, 1000));
+	must(gpc_writer_take(c, 0, 60000));
 	cancel_too_late(c, &m);
 	clean(c, "a pending commit");
 	cache_end(c);
@@ -150,7 +150,7 @@ static void test_keep(void)
 	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4, "with the same bytes");
 	clean(c, "two copies");
 	is_int(gpc_acquire(c, GPC_SPACE(2), k + 1, 4, r, 0), 4, "the shared copy");
-	is_int(gpc_promote(c, r, 4, 1, m, GPC_COPY, 1000), 4, "for another GPU");
+	is_int(gpc_promote(c, r, 4, 1, m, GPC_COPY, 60000), 4, "for another GPU");
 	copy(m, 4);
 	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 4, "made");
 	is_int(stats_of(c, -1).live, 12, "three are live");
@@ -191,20 +191,20 @@ static void test_forget(void)
 	chain_keys(c, 1, 4, k);
 	write_chain(c, 0, 1, 4);
 	write_chain(c, 1, 1, 4);
-	is_int(gpc_demote(c, 0, 2, NULL, 2, m, 0, 1000), 2, "the leaves of one");
+	is_int(gpc_demote(c, 0, 2, NULL, 2, m, 0, 60000), 2, "the leaves of one");
 	copy(m, 2);
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "go to the shared space");
 	is_int(left_in(c, 0, k, 2), 2, "two are left");
-	is_int(gpc_demote(c, 1, 2, NULL, 3, m, 0, 1000), 3, "the leaves of the other");
+	is_int(gpc_demote(c, 1, 2, NULL, 3, m, 0, 60000), 3, "the leaves of the other");
 	ok(m[0].to == -1 && m[1].to == -1 && m[2].to >= 0, "two are there already");
 	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, b, GPC_QUIET), 2, "their sources are gone");
 	copy(m, 3);
 	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 1, "one to commit");
 	is_int(gpc_lookup(c, GPC_SPACE(2), k + 1, 4, b, 0), 3, "three are shared");
 	ok(b[0] == -1 && *bytes_of(b[1]) == 2 && *bytes_of(b[3]) == 4, "over their bytes");
-	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_COPY, 1000), 1, "the last one, kept");
+	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_COPY, 60000), 1, "the last one, kept");
 	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "copied");
-	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_COPY, 1000), 1, "once more");
+	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_COPY, 60000), 1, "once more");
 	is_int(m[0].to, -1, "is not needed");
 	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 1, &r, 0), 1, "and nothing is forgotten");
 	settle(c);

@@ -108,7 +108,7 @@ static void test_ticks(void)
 	chain_make(c, 0, 11, 1, NULL);
 	n = gpc_evict(c, 0, 3, out, 0, 1000);
 	ok(n == 3 && out[0] == b[2] && out[1] == b[1], "of equals the deepest goes");
-	is_int(gpc_evict(c, 0, 3, out, 0, 1000), 1, "and in the end all");
+	is_int(gpc_evict(c, 0, 3, out, 0, 60000), 1, "and in the end all");
 	is_int(info_of(c).tick_us, 10000000, "as configured");
 	cache_end(c);
 }
@@ -285,7 +285,7 @@ static void begin_request(gpc *c, gpc *by, uint32_t at)
 	for (i = 0; i < hits; i++)
 		use(p[i], i);
 	if (by == c && nlive + n - hits <= BLOCKS && n > hits) {
-		must(gpc_reserve(c, 0, n - hits, b + hits, NULL, 0, 1000));
+		must(gpc_reserve(c, 0, n - hits, b + hits, NULL, 0, 60000));
 		must(gpc_publish(c, k + hits, k + hits + 1, b + hits, n - hits, NULL, 0, -1));
 		for (i = hits; i < n; i++) {
 			node[p[i]].live = true;
@@ -326,7 +326,7 @@ static bool evict_some(gpc *c)
 {
 	uint32_t n = 1 + chance(6), i, may = 0;
 	gpc_block out[6];
-	int got = must(gpc_evict(c, 0, n, out, 0, 1000));
+	int got = must(gpc_evict(c, 0, n, out, 0, 60000));
 
 	for (i = 1; i < KEYS; i++)
 		may += may_go(&node[i]);

@@ -44,7 +44,7 @@ static void flat(uint32_t n)
 
 	for (i = 0; i < n; i++)
 		k[i] = key_of(c, ++last_key);
-	must(gpc_reserve(c, 0, n, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, n, b, NULL, 0, 60000));
 	if (must(gpc_publish(c, NULL, k, b, n, NULL, 0, -1)) != (int)n)
 		bail("not published");
 }
@@ -65,7 +65,7 @@ static bool goes_backwards(const gpc_block *list, uint32_t n)
 	uint32_t i, got = 0, part = 1 + chance(n);
 	int more;
 
-	while (got < n && (more = must(gpc_evict(c, 0, part, out + got, 0, 1000))) > 0)
+	while (got < n && (more = must(gpc_evict(c, 0, part, out + got, 0, 60000))) > 0)
 		got += (uint32_t)more;
 	for (i = 0; i < got && out[i] == list[n - 1 - i]; i++)
 		;
@@ -85,7 +85,7 @@ static void test_four(void)
 	begin(8, 1000);
 	flat(6);
 	must(gpc_release(c, (gpc_block[]){ b[0], b[4] }, 2));
-	must(gpc_evict(c, 0, 2, out, 0, 1000));
+	must(gpc_evict(c, 0, 2, out, 0, 60000));
 	list[0] = b[5];
 	list[1] = b[1];
 	list[2] = b[3];
@@ -211,7 +211,7 @@ static void test_chain(uint32_t tick_us)
 		shuffle(list, n);
 		must(gpc_release(c, list, n));
 		for (j = 0; j < n; j += 5)
-			must(gpc_evict(c, 0, 5, out + j, 0, 1000));
+			must(gpc_evict(c, 0, 5, out + j, 0, 60000));
 		for (j = 0; j < n && out[j] == own[n - 1 - j]; j++)
 			;
 		good += j == n;
@@ -235,7 +235,7 @@ static void test_calls(void)
 	must(gpc_release(c, list, 2));
 	must(gpc_release(c, list + 2, 9));
 	must(gpc_release(c, list + 11, 1));
-	must(gpc_evict(c, 0, 12, out, 0, 1000));
+	must(gpc_evict(c, 0, 12, out, 0, 60000));
 	good = out[0] == list[1] && out[1] == list[0] && out[11] == list[11];
 	for (i = 0; i < 9; i++)
 		good += out[2 + i] == list[10 - i];
@@ -248,7 +248,7 @@ static void test_calls(void)
 	must(gpc_release(c, b, 3));
 	must(gpc_release(c, b + 3, 5));
 	must(gpc_release(c, b + 8, 4));
-	must(gpc_evict(c, 0, 12, out, 0, 1000));
+	must(gpc_evict(c, 0, 12, out, 0, 60000));
 	is_int(out[0], b[7], "the fifth of the second call");
 	is_int(out[1] + out[2], b[6] + b[11], "the fourth ones");
 	is_int(out[3] + out[4] + out[5], b[2] + b[5] + b[10], "the third ones");

@@ -39,7 +39,7 @@ static void goes(const char *what, void (*go)(gpc_block b), bool chain)
 	gpc_block b, last;
 	struct gpc_move m;
 
-	must(gpc_reserve(c, ram, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 1, &b, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .tag = 7), 0, -1));
 	reader_begins();
 	is_int(ask(0, 1), b, "%s: it is there", what);
@@ -161,7 +161,7 @@ static void test_child(void)
 	b[0] = in_pool(vram, 1);
 	reader_begins();
 	m = down(b[0], 0);
-	must(gpc_reserve(c, vram, 1, &b[1], NULL, 0, 1000));
+	must(gpc_reserve(c, vram, 1, &b[1], NULL, 0, 60000));
 	is_int(gpc_publish(c, &k[1], &k[2], &b[1], 1, NULL, 0, -1), 1,
 	       "a child: published below a block that leaves");
 	reader_ends();
@@ -171,7 +171,7 @@ static void test_child(void)
 	no_writer_for_a_while();
 	is_int(at(1, 1), b[0], "a child: for the next writer as well");
 	must(gpc_release(c, &b[1], 1));
-	is_int(gpc_evict(c, vram, 1, &x, 0, 1000), 1, "a child: it goes");
+	is_int(gpc_evict(c, vram, 1, &x, 0, 60000), 1, "a child: it goes");
 	is_int(x, b[1], "a child: before its parent");
 	must(gpc_writer_serve(c, 1));
 	is_int(at(1, 1), -1, "a child: and its parent with it");
@@ -221,7 +221,7 @@ static void test_pinned(void)
 	reader_begins();
 	m = up(b, 0);
 	must(gpc_drop(c, &m.to, 1, NULL, 0, -1));
-	is_int(gpc_promote(c, &b, 1, vram, &n, 0, 1000), 1, "read once more: another move");
+	is_int(gpc_promote(c, &b, 1, vram, &n, 0, 60000), 1, "read once more: another move");
 	reader_ends();
 	is_int(at(1, 1), b, "read once more: it stays for it");
 	is_int(gpc_commit(c, &n, 1, NULL, GPC_CANCEL, -1), 1, "read once more: given up");
@@ -244,7 +244,7 @@ static void test_wanted_again(void)
 	b = in_pool(ram, 1);
 	reader_begins();
 	m = up(b, 0);
-	must(gpc_reserve(c, ram, 1, &x, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 1, &x, NULL, 0, 60000));
 	is_int(gpc_publish(c, NULL, &k, &x, 1,
 			   GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1),
 	       0, "wanted again: known");
@@ -255,7 +255,7 @@ static void test_wanted_again(void)
 	is_int(at(1, 1), b, "wanted again: for the next writer, too");
 	must(gpc_release(c, &x, 1));
 	must(gpc_release(c, &b, 1));
-	is_int(gpc_evict(c, ram, 1, &x, 0, 1000), 1, "wanted again: a block as any other");
+	is_int(gpc_evict(c, ram, 1, &x, 0, 60000), 1, "wanted again: a block as any other");
 	must(gpc_release(c, &m.to, 1));
 	end("wanted again");
 }

@@ -43,7 +43,7 @@ static void test_demote(void)
 	bytes_chain(c, VRAM, 1, 8, b, false);
 	for (i = 0; i < 8; i++)
 		leaf_first[i] = b[7 - i];
-	is_int(gpc_demote(c, VRAM, RAM, leaf_first, 8, m, 0, 1000), 8, "eight blocks go down");
+	is_int(gpc_demote(c, VRAM, RAM, leaf_first, 8, m, 0, 60000), 8, "eight blocks go down");
 	is_int(bytes_copy(c, m, 8), 0, "their bytes first, though nobody references them");
 	is_int(gpc_commit(c, m, 8, NULL, 0, -1), 8, "then their keys");
 	for (i = 0; i < 8; i++)
@@ -65,9 +65,9 @@ static void test_promote(void)
 	bytes_chain(c, VRAM, 11, 4, b, false);
 	chain_keys(c, 1, 2, k);
 	is_int(gpc_acquire(c, 0, k + 1, 2, r, 0), 2, "two in RAM");
-	is_int(gpc_evict(c, VRAM, 2, b, 0, 1000), 2, "with two free above");
-	is_int(gpc_promote(c, r, 2, VRAM, m, 0, 1000), 2, "go up");
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, v, 0, 1000), 2, "and two others down");
+	is_int(gpc_evict(c, VRAM, 2, b, 0, 60000), 2, "with two free above");
+	is_int(gpc_promote(c, r, 2, VRAM, m, 0, 60000), 2, "go up");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, v, 0, 60000), 2, "and two others down");
 	is_int(gpc_copy(c, v, 2, 0, NULL, &t[0]), 0, "these are copied");
 	is_int(gpc_copy(c, m, 2, 0, NULL, &t[1]), 0, "and behind them, on the stream, the first");
 	ok(t[1] > t[0] && t[0], "two names");
@@ -96,7 +96,7 @@ static void test_spaces(void)
 	int other = bytes_vram(c, 8, 2, -1, 0);
 
 	bytes_chain(c, vram, 1, 2, b, true);
-	is_int(gpc_demote(c, vram, ram, (gpc_block[2]){ b[1], b[0] }, 2, m, GPC_COPY, 1000), 2,
+	is_int(gpc_demote(c, vram, ram, (gpc_block[2]){ b[1], b[0] }, 2, m, GPC_COPY, 60000), 2,
 	       "copied to another space");
 	m[2] = m[1];
 	m[1] = skip;
@@ -106,7 +106,7 @@ static void test_spaces(void)
 	must(gpc_lookup(c, GPC_SPACE(1), k + 1, 2, b, 0));
 	ok(bytes_are(c, b[0], 1, BYTES_IMAGE) && bytes_are(c, b[1], 2, BYTES_IMAGE),
 	   "RAM has the bytes");
-	must(gpc_reserve(c, other, 2, (gpc_block[2]){ 0 }, NULL, 0, 1000));
+	must(gpc_reserve(c, other, 2, (gpc_block[2]){ 0 }, NULL, 0, 60000));
 	m[0] = (struct gpc_move){ .from = b[0], .to = GPC_BLOCK(other, 0) };
 	m[1] = (struct gpc_move){ .from = b[1], .to = GPC_BLOCK(other, 1) };
 	is_int(bytes_copy(c, m, 2), 0,
@@ -157,8 +157,8 @@ static void test_ram(void)
 
 	run[0].slot_stride = run[1].slot_stride = run[2].slot_stride = 11 * BYTES_PIECE;
 	to = must(gpc_pool_make(c, &p, &m, -1));
-	must(gpc_reserve(c, from, 300, a, NULL, 0, 1000));
-	must(gpc_reserve(c, to, 300, b, NULL, 0, 1000));
+	must(gpc_reserve(c, from, 300, a, NULL, 0, 60000));
+	must(gpc_reserve(c, to, 300, b, NULL, 0, 60000));
 	for (i = 0; i < 300; i++) {
 		bytes_write(c, a[i], (uint64_t)i, BYTES_IMAGE);
 		mv[i] = (struct gpc_move){ .from = a[i], .to = b[i * 7 % 300] };
@@ -184,7 +184,7 @@ static void test_caller(void)
 	int vram = bytes_vram(c, 4, 0, -1, GPC_POOL_CALLER), ram = bytes_ram(c, 4, 1, 0);
 	struct gpc_move m = { .to = GPC_BLOCK(vram, 2) };
 
-	must(gpc_reserve(c, ram, 1, &m.from, NULL, 0, 1000));
+	must(gpc_reserve(c, ram, 1, &m.from, NULL, 0, 60000));
 	bytes_write(c, m.from, 5, BYTES_IMAGE);
 	is_int(bytes_copy(c, &m, 1), 0, "into a CALLER block, which its record says is ours");
 	ok(bytes_are(c, m.to, 5, BYTES_IMAGE), "there they are");
@@ -228,10 +228,10 @@ static void test_refused(void)
 	size = must(gpc_pool_make(c, &odd, &m, -1));
 	bytes_chain(c, VRAM, 1, 1, &v, true);
 	bytes_chain(c, VRAM, 2, 1, &none, false);
-	must(gpc_reserve(c, RAM, 1, &r, NULL, 0, 1000));
-	must(gpc_reserve(c, bare, 1, b, NULL, 0, 1000));
-	must(gpc_reserve(c, print, 1, &x, NULL, 0, 1000));
-	must(gpc_reserve(c, size, 1, &y, NULL, 0, 1000));
+	must(gpc_reserve(c, RAM, 1, &r, NULL, 0, 60000));
+	must(gpc_reserve(c, bare, 1, b, NULL, 0, 60000));
+	must(gpc_reserve(c, print, 1, &x, NULL, 0, 60000));
+	must(gpc_reserve(c, size, 1, &y, NULL, 0, 60000));
 	refused_one(c, v, GPC_BLOCK(9, 0), EINVAL, "0x9000000", "a block of no pool");
 	refused_one(c, GPC_BLOCK(VRAM, 8), r, EINVAL, "moves[0].from", "a slot beyond its pool");
 	refused_one(c, -1, r, EINVAL, "moves[0].from", "nothing, to something");
@@ -273,7 +273,7 @@ static void test_fails(void)
 	int i;
 
 	bytes_chain(c, VRAM, 1, 4, b, true);
-	must(gpc_reserve(c, RAM, 4, r, NULL, 0, 1000));
+	must(gpc_reserve(c, RAM, 4, r, NULL, 0, 60000));
 	for (i = 0; i < 4; i++) { /* no two neighbours on both sides: an operation each, or more */
 		m[i] = (struct gpc_move){ .from = b[i], .to = r[i * 2 % 4 + i / 2] };
 		bytes_write(c, m[i].to, 70, BYTES_IMAGE);
@@ -305,7 +305,7 @@ static void test_in_flight(void)
 	int i, n = 0;
 
 	bytes_chain(c, VRAM, 1, 1, &m.from, true);
-	must(gpc_reserve(c, RAM, 1, &m.to, NULL, 0, 1000));
+	must(gpc_reserve(c, RAM, 1, &m.to, NULL, 0, 60000));
 	device_host_delay_us = 200;
 	for (i = 0; i < GPC_TRANSFERS; i++)
 		n += gpc_copy(c, &m, 1, 0, NULL, &t[i]) == 0;
@@ -338,7 +338,7 @@ static void test_late(void)
 
 	bytes_chain(c, VRAM, 1, 1, &m.from, true);
 	serve_begin(c);
-	must(gpc_reserve(d, RAM, 1, &m.to, NULL, 0, 1000));
+	must(gpc_reserve(d, RAM, 1, &m.to, NULL, 0, 60000));
 	must(gpc_acquire(d, 0, (gpc_key[1]){ key_of(c, 1) }, 1, &m.from, 0));
 	bytes_write(d, m.to, 70, BYTES_IMAGE);
 	at = bytes_place(c, m.to, 0);
@@ -370,7 +370,7 @@ static void test_close(void)
 
 	bytes_chain(c, VRAM, 1, 1, &m.from, true);
 	serve_begin(c);
-	must(gpc_reserve(d, RAM, 1, &m.to, NULL, 0, 1000));
+	must(gpc_reserve(d, RAM, 1, &m.to, NULL, 0, 60000));
 	must(gpc_acquire(d, 0, (gpc_key[1]){ key_of(c, 1) }, 1, &m.from, 0));
 	bytes_write(d, m.to, 70, BYTES_IMAGE);
 	at = bytes_place(c, m.to, 0);

@@ -79,7 +79,7 @@ static void test_map(void)
 	again = map_of(d, vram, 0);
 	is_int(again[5], 77, "mapped anew");
 
-	must(gpc_pool_clear(c, vram, 0, GPC_REMOVE, 1000));
+	must(gpc_pool_clear(c, vram, 0, GPC_REMOVE, 60000));
 	refused(gpc_pool_map(d, vram, 0, &base, &bytes), ESTALE, "its pool has been removed");
 	ok(strstr(gpc_last_error(), "what this handle has mapped") &&
 		   strstr(gpc_last_error(), "gpc_pool_unmap"),
@@ -234,8 +234,8 @@ static void test_fork(void)
 	uint64_t bytes;
 	pid_t pid;
 
-	must(gpc_reserve(c, vram, 1, &m.from, NULL, 0, 1000));
-	must(gpc_reserve(c, ram, 1, &m.to, NULL, 0, 1000));
+	must(gpc_reserve(c, vram, 1, &m.from, NULL, 0, 60000));
+	must(gpc_reserve(c, ram, 1, &m.to, NULL, 0, 60000));
 	bytes_write(c, m.from, 1, BYTES_IMAGE);
 	device_host_delay_us = 20000;
 	must(gpc_copy(c, &m, 1, 0, NULL, &t));

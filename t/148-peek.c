@@ -44,7 +44,7 @@ static void test_order(void)
 	touch(c, 3);
 	chain_keys(c, 11, 4, k);
 	is_int(gpc_acquire(c, 0, k + 1, 4, b, 0), 4, "some are held");
-	must(gpc_reserve(c, 0, 1, &one, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &one, NULL, 0, 60000));
 	same(c, 0, 5, 5, "over two chains");
 	is_int(gpc_evict(c, 0, 0, NULL, GPC_PEEK, 1000), 0, "none at all");
 	same(c, 0, BLOCKS, 18 - 5 - 4, "all that are not held");
@@ -67,10 +67,10 @@ static void test_hint(void)
 
 	for (i = 1; i <= 4; i++)
 		chain_make(c, 0, (uint64_t)i * 10, 1, NULL);
-	is_int(gpc_evict(c, 0, 1, &b, GPC_PEEK, 1000), 1, "one is named");
+	is_int(gpc_evict(c, 0, 1, &b, GPC_PEEK, 60000), 1, "one is named");
 	is_int(b, find(c, 10), "the oldest");
 	touch(c, 10);
-	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "one goes");
+	is_int(gpc_evict(c, 0, 1, &out, 0, 60000), 1, "one goes");
 	ok(out != b && find(c, 10) == b && find(c, 20) == -1,
 	   "not the one that was used meanwhile");
 	cache_end(c);
@@ -84,7 +84,7 @@ static void test_tiers(void)
 
 	chain_make(c, 0, 1, 6, NULL);
 	chain_make(c, 0, 11, 4, NULL);
-	is_int(gpc_demote(c, 0, 1, NULL, 3, m, 0, 1000), 3, "three on their way to RAM");
+	is_int(gpc_demote(c, 0, 1, NULL, 3, m, 0, 60000), 3, "three on their way to RAM");
 	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 3, "are there");
 	settle(c);
 	same(c, 1, 1, 1, "RAM");
@@ -127,9 +127,9 @@ static void test_caller(void)
 	chain_keys(d, 1, 3, k);
 	is_int(gpc_publish(d, k, k + 1, b, 3, NULL, 0, -1), 3, "blocks of its own");
 	must(gpc_release(d, b, 3));
-	is_int(gpc_evict(c, 0, 2, out, GPC_PEEK, 1000), 2, "another peer looks");
+	is_int(gpc_evict(c, 0, 2, out, GPC_PEEK, 60000), 2, "another peer looks");
 	ok(out[0] == 2 && out[1] == 1, "the deepest first");
-	is_int(gpc_evict(d, 0, 2, out, GPC_PEEK, 1000), 2, "the owner looks");
+	is_int(gpc_evict(d, 0, 2, out, GPC_PEEK, 60000), 2, "the owner looks");
 	is_int(gpc_returned(d, 0, out, 3, 0), 0, "nothing comes back to it");
 	is_int(gpc_publish(d, k, k + 1, out, 1, NULL, 0, -1), 0,
 	       "what it has seen is not its own to fill");
@@ -151,7 +151,7 @@ static void test_let_go(void)
 	settle(c);
 	is_int(seg_pool(&c->seg, 0)->lingering, 1, "a dropped block is held");
 	must(gpc_release(d, &b, 1));
-	must(gpc_evict(c, 0, 1, &out, GPC_PEEK, 1000));
+	must(gpc_evict(c, 0, 1, &out, GPC_PEEK, 60000));
 	is_int(seg_pool(&c->seg, 0)->lingering, 0, "and free when somebody looks what goes next");
 	must(gpc_close(d));
 	cache_end(c);

@@ -33,10 +33,10 @@ static int reclaim_by(gpc *c, gpc *d, gpc_block b)
 	int result;
 
 	must(gpc_writer_drop(c));
-	must(gpc_writer_take(d, 0, 1000));
+	must(gpc_writer_take(d, 0, 60000));
 	result = reclaim_one(d, b);
 	must(gpc_writer_drop(d));
-	must(gpc_writer_take(c, 0, 1000));
+	must(gpc_writer_take(c, 0, 60000));
 	return result;
 }
 
@@ -148,8 +148,8 @@ static void test_caller(void)
 	gpc_key k[2] = { key_of(c, 1), key_of(c, 2) };
 	int pool;
 
-	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 1000));
-	pool = must(gpc_pool_make(c, &p, NULL, 1000));
+	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 60000));
+	pool = must(gpc_pool_make(c, &p, NULL, 60000));
 	b[0] = GPC_BLOCK(pool, 1);
 	b[1] = GPC_BLOCK(pool, 2);
 	is_int(gpc_publish(c, NULL, k, b, 2, NULL, 0, 1000), 2, "two blocks of the owner");

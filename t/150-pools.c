@@ -276,7 +276,7 @@ static void test_caller(void)
 	is_int(stats_of(c, p.owner).reserved, 0, "none is a reservation now");
 	refused(gpc_reserve(d, 0, 1, &x, NULL, 0, 1000), EPERM, "nobody gets any otherwise");
 	must(gpc_release(d, b, 8));
-	is_int(gpc_evict(c, 0, 3, out, 0, 1000), 3, "another peer may evict");
+	is_int(gpc_evict(c, 0, 3, out, 0, 60000), 3, "another peer may evict");
 	ok(out[0] == 7 && out[1] == 6 && out[2] == 5, "the oldest leaves");
 	is_int(stats_of(c, p.owner).reserved, 3, "which are the owner's again");
 	x = 6;
@@ -314,7 +314,7 @@ static void test_unchained(void)
 	chain_keys(c, 1, 3, k);
 	pool_new(c, GPC_RAM, 8, 0, GPC_POOL_UNCHAINED);
 	pool_new(c, GPC_VRAM, 8, 1, 0);
-	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 60000));
 	is_int(gpc_publish(c, k + 2, k + 3, b, 1, GPC_OPTIONS(gpc_publish_options, .resident = res),
 			   0, -1),
 	       1, "without its parent");
@@ -323,7 +323,7 @@ static void test_unchained(void)
 	       1, "nor has this one");
 	must(gpc_release(c, b, 2));
 	touch(c, 3);
-	is_int(gpc_evict(c, 0, 1, res, 0, 1000), 1, "one of them goes");
+	is_int(gpc_evict(c, 0, 1, res, 0, 60000), 1, "one of them goes");
 	is_int(res[0], b[1], "the older one: a late parent is no parent");
 	is_int(find(c, 3), b[0], "the other stays");
 	cache_end(c);
@@ -403,7 +403,7 @@ static void test_held_leaf(void)
 	chain_make(c, 0, 1, 4, NULL);
 	is_int(gpc_lookup(c, 0, &k, 1, &b, GPC_REF), 1, "the leaf of four");
 	refused(gpc_reserve(c, 0, 5, out, NULL, 0, 1000), ENOSPC, "its parents cannot go");
-	is_int(gpc_reserve(c, 0, 8, out, NULL, GPC_PARTIAL, 1000), 4, "the others can");
+	is_int(gpc_reserve(c, 0, 8, out, NULL, GPC_PARTIAL, 60000), 4, "the others can");
 	is_int(find(c, 1), 0, "the root is there");
 	must(gpc_release(c, out, 4));
 	must(gpc_release(c, &b, 1));

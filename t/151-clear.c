@@ -43,7 +43,7 @@ static void demote(gpc *c, uint32_t n)
 {
 	struct gpc_move m[16];
 
-	must(gpc_demote(c, VRAM, RAM, NULL, n, m, 0, 1000));
+	must(gpc_demote(c, VRAM, RAM, NULL, n, m, 0, 60000));
 	if (must(gpc_commit(c, m, n, NULL, 0, -1)) != (int)n)
 		bail("demotions are refused");
 }
@@ -54,7 +54,7 @@ static void publish_tagged(gpc *c, int pool, uint64_t from, uint32_t n, uint32_t
 	gpc_block b[16];
 
 	chain_keys(c, from, n, k);
-	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 60000));
 	if (must(gpc_publish(c, k, k + 1, b, n, GPC_OPTIONS(gpc_publish_options, .tag = tag), 0,
 			     -1)) != (int)n)
 		bail("publish");
@@ -125,15 +125,15 @@ static void test_drop_held(void)
 	must(gpc_acquire(d, 0, k + 1, 1, theirs, 0));
 	is_int(gpc_drop(c, b, 1, NULL, 0, -1), 1, "dropped while two peers use it");
 	is_int(gpc_ref(c, k + 1, b, 1), 0, "nobody else can");
-	is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 1000), 15, "all but that");
+	is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 60000), 15, "all but that");
 	must(gpc_release(c, all, 15));
 	must(gpc_release(c, mine, 1));
 	done(c);
-	is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 1000), 15, "still");
+	is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 60000), 15, "still");
 	must(gpc_release(c, all, 15));
 	must(gpc_release(d, theirs, 1));
 	settle(c);
-	is_int(gpc_reserve(c, VRAM, 16, all, NULL, 0, 1000), 16, "when both are through");
+	is_int(gpc_reserve(c, VRAM, 16, all, NULL, 0, 60000), 16, "when both are through");
 	must(gpc_release(c, all, 16));
 	must(gpc_close(d));
 	all_free(c, "a drop in use");
@@ -202,7 +202,7 @@ static void test_clear_tag(void)
 	publish_tagged(c, OTHER, 21, 4, 7);
 	/* a child with another tag */
 	chain_keys(c, 4, 2, k);
-	must(gpc_reserve(c, VRAM, 2, b, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 2, b, NULL, 0, 60000));
 	must(gpc_publish(c, k + 1, k + 2, b, 1, GPC_OPTIONS(gpc_publish_options, .tag = 8), 0, -1));
 	must(gpc_release(c, b, 2));
 	is_int(live_of(c, 1, 5), 5, "a child with a tag of its own");
@@ -232,11 +232,11 @@ static void test_clear_reserved(void)
 	gpc_key k = key_of(c, 1);
 	gpc_block b;
 
-	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 60000));
 	is_int(gpc_pool_clear(c, VRAM, 0, 0, 1000), 0, "nothing to forget");
 	is_int(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), 1, "a reservation survives");
 	must(gpc_release(c, &b, 1));
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	all_free(c, "cleared beside a reservation");
 	cache_end(c);
 }
@@ -253,7 +253,7 @@ static void test_close_with_reservations(void)
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 0);
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 8, b, NULL, 0, 1000), 8, "another handle has all");
+	is_int(gpc_reserve(d, 0, 8, b, NULL, 0, 60000), 8, "another handle has all");
 	must(gpc_close(d));
 	for (i = 0; i < 2000 && stats_of(c, -1).free_blocks < 8; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -287,11 +287,11 @@ static void number_is_free(gpc *c, int pool, const char *when)
 		n = must(gpc_pool_make(c, &p, NULL, -1));
 		if (n == pool)
 			break;
-		must(gpc_pool_clear(c, n, 0, GPC_REMOVE, 1000));
+		must(gpc_pool_clear(c, n, 0, GPC_REMOVE, 60000));
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	}
 	is_int(n, pool, "%s: its number is free", when);
-	must(gpc_pool_clear(c, n, 0, GPC_REMOVE, 1000));
+	must(gpc_pool_clear(c, n, 0, GPC_REMOVE, 60000));
 }
 
 static void test_remove(void)
@@ -335,7 +335,7 @@ static void test_remove_held(void)
 	chain_keys(c, 11, 2, k);
 	chain_make(c, VRAM, 1, 4, NULL);
 	is_int(hold(c, 1, 2, got), 2, "two in use");
-	must(gpc_reserve(c, VRAM, 2, b, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 2, b, NULL, 0, 60000));
 	is_int(begins_to_go(c, VRAM), 4, "four blocks hold it up");
 	ok(!is_there(c, VRAM), "it is on its way");
 	refused(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, SHORT_MS), ETIMEDOUT, "a short wait");
@@ -406,7 +406,7 @@ static void test_remove_with_stock(void)
 	cfg.max_blocks = 128;
 	c = cache_make(&cfg, &opt);
 	pool_new(c, GPC_VRAM, 16, 0, 0);
-	is_int(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000), 1, "one to use, four in stock");
+	is_int(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000), 1, "one to use, four in stock");
 	done(c);
 	is_int(stats_of(c, -1).reserved, 5, "all reserved");
 	is_int(gpc_release(c, &b, 1), 0, "the one goes back");
@@ -414,7 +414,7 @@ static void test_remove_with_stock(void)
 	done(c);
 	is_int(stats_of(c, -1).reserved, 0, "with the stock");
 	is_int(pool_new(c, GPC_VRAM, 16, 0, 0), 0, "another one takes its number");
-	is_int(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000), 1, "and gives blocks");
+	is_int(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000), 1, "and gives blocks");
 	is_int(b >= 0 && b < 16, 1, "of its own");
 	clean(c, "a pool that was in stock");
 	must(gpc_release(c, &b, 1));
@@ -432,7 +432,7 @@ static void test_remove_with_their_stock(void)
 	gpc_block b;
 
 	serve_begin(c);
-	is_int(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 1000), 1, "another peer has a stock");
+	is_int(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 60000), 1, "another peer has a stock");
 	must(gpc_release(d, &b, 1));
 	done(d);
 	is_int(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, 1000), 0, "which holds nothing up");

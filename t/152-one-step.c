@@ -52,7 +52,7 @@ static void fill(gpc *c, int pool)
 
 	for (i = 0; i < BLOCKS; i++)
 		key[i] = key_of(c, 1 + i);
-	must(gpc_reserve(c, pool, BLOCKS, b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, BLOCKS, b, NULL, 0, 60000));
 	if (must(gpc_publish(c, NULL, key, b, BLOCKS, NULL, 0, -1)) != BLOCKS)
 		bail("the pool was not filled");
 	must(gpc_release(c, b, BLOCKS));

@@ -72,12 +72,12 @@ static void test_avail(void)
 	must(gpc_release(owner, b, 8));
 	is_int(gpc_pool_available(owner, pool), 8, "all cached, held by nobody");
 	is_int(gpc_pool_available(other, pool), 8, "for all who ask");
-	is_int(gpc_evict(other, pool, 2, got, 0, 1000), 2, "another peer evicts two");
+	is_int(gpc_evict(other, pool, 2, got, 0, 60000), 2, "another peer evicts two");
 	is_int(gpc_pool_available(owner, pool), 6, "which are the owner's again");
 	is_int(gpc_pool_available(other, pool), 6, "for all who ask");
-	is_int(gpc_evict(owner, pool, 1, got, 0, 1000), 1, "the owner evicts one");
+	is_int(gpc_evict(owner, pool, 1, got, 0, 60000), 1, "the owner evicts one");
 	is_int(gpc_pool_available(owner, pool), 5, "it is its own");
-	is_int(gpc_evict(owner, pool, 1, got, GPC_TAKE, 1000), 1, "and takes one");
+	is_int(gpc_evict(owner, pool, 1, got, GPC_TAKE, 60000), 1, "and takes one");
 	is_int(gpc_pool_available(owner, pool), 4, "which is the same");
 	is_int(gpc_lookup(other, 0, k, 8, got, GPC_QUIET), 4, "four are left");
 	for (i = 0; got[i] < 0; i++)
@@ -191,7 +191,7 @@ static void act_clear(void)
 	uint32_t tag = 1 + chance(3);
 	int i;
 
-	must(gpc_pool_clear(holder[chance(2)], pool, tag, 0, 1000));
+	must(gpc_pool_clear(holder[chance(2)], pool, tag, 0, 60000));
 	for (i = 0; i < BLOCKS; i++)
 		if (model[i].live && model[i].key % 3 + 1 == tag)
 			gone(i);
@@ -260,10 +260,10 @@ static void test_take(void)
 	is_int(got[0], -7, "nothing is told");
 	is_int(find(c, 1), b[0], "nothing has gone");
 	is_int(gpc_pool_available(c, pool), 8, "not one");
-	is_int(gpc_evict(owner, pool, 3, got, GPC_TAKE, 1000), 3, "the owner may take");
+	is_int(gpc_evict(owner, pool, 3, got, GPC_TAKE, 60000), 3, "the owner may take");
 	fill(11, 3, got);
 	must(gpc_release(owner, got, 3));
-	is_int(gpc_evict(owner, pool, 3, got, 0, 1000), 3, "or evict");
+	is_int(gpc_evict(owner, pool, 3, got, 0, 60000), 3, "or evict");
 	fill(21, 3, got);
 	must(gpc_release(owner, got, 3));
 	is_int(gpc_pool_available(c, pool), 8, "and fill them anew");
@@ -284,8 +284,8 @@ static void test_quota(void)
 		b[i] = GPC_BLOCK(pool, i);
 	fill(1, 8, b);
 	must(gpc_release(owner, b, 8));
-	is_int(gpc_evict(owner, pool, 5, got, GPC_TAKE, 1000), 5, "beyond a quota of 2");
-	is_int(gpc_evict(owner, pool, 5, got, 0, 1000), 3, "either way");
+	is_int(gpc_evict(owner, pool, 5, got, GPC_TAKE, 60000), 5, "beyond a quota of 2");
+	is_int(gpc_evict(owner, pool, 5, got, 0, 60000), 3, "either way");
 	end("an owner's quota");
 }
 
@@ -316,7 +316,7 @@ static void test_moves_into(void)
 		b[i] = GPC_BLOCK(ram, i);
 	fill(1, 8, b);
 	must(gpc_release(owner, b, 8));
-	must(gpc_reserve(other, vram, 4, got, NULL, 0, 1000));
+	must(gpc_reserve(other, vram, 4, got, NULL, 0, 60000));
 	for (i = 0; i < 4; i++) {
 		gpc_key k = key_of(c, 31 + (uint64_t)i);
 

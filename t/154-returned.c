@@ -20,16 +20,16 @@ static void test_evicted(void)
 	ok(none(), "nor when it is published and let go");
 	is_int(gpc_release(owner, own, 1), -EPERM, "which is not the owner's any more");
 
-	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "another peer evicts");
+	is_int(gpc_evict(other, pool, 2, b, 0, 60000), 2, "another peer evicts");
 	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]), "and the owner is told");
 	ok(none(), "once");
 	is_int(gpc_release(owner, b, 2), 0, "they are its own");
 	cache(b, 2);
 
-	is_int(gpc_evict(owner, pool, 2, b, 0, 1000), 2, "it evicts by itself");
+	is_int(gpc_evict(owner, pool, 2, b, 0, 60000), 2, "it evicts by itself");
 	ok(none(), "the answer has told it");
 	cache(b, 2);
-	is_int(gpc_evict(owner, pool, 2, b, GPC_TAKE, 1000), 2, "or takes");
+	is_int(gpc_evict(owner, pool, 2, b, GPC_TAKE, 60000), 2, "or takes");
 	ok(none(), "the same");
 	end("evicted");
 }
@@ -71,7 +71,7 @@ static void test_demoted(void)
 	begin();
 	cache(own, BLOCKS);
 	ram = pool_new(other, GPC_RAM, 4, 0, 0);
-	is_int(gpc_demote(other, pool, ram, NULL, 2, m, 0, 1000), 2, "two are demoted");
+	is_int(gpc_demote(other, pool, ram, NULL, 2, m, 0, 60000), 2, "two are demoted");
 	ok(none(), "they are there still");
 	is_int(gpc_commit(other, m, 2, NULL, 0, -1), 2, "moved");
 	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from), "and back");
@@ -118,7 +118,7 @@ static void test_pools(void)
 	second = pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_CALLER);
 	cache(own, 2);
 	cache(&(gpc_block){ GPC_BLOCK(second, 3) }, 1);
-	must(gpc_pool_clear(other, -1, 0, 0, 1000));
+	must(gpc_pool_clear(other, -1, 0, 0, 60000));
 	for (i = got = 0; i < 5 && got < 3; i++)
 		got += must(gpc_returned(owner, -1, b + got, 4 - (uint32_t)got, 2000));
 	is_int(got, 3, "all of both pools, by one call or some");
@@ -135,12 +135,12 @@ static void test_pools(void)
 	must(gpc_pool_clear(owner, second, 0, GPC_REMOVE, 2000));
 	is_int(pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_OWNED), second, "one of another kind");
 	refused(gpc_returned(owner, second, b, 4, 0), ESTALE, "has none to tell of");
-	is_int(gpc_reserve(owner, second, 4, b, NULL, 0, 1000), 4, "its blocks are reserved");
+	is_int(gpc_reserve(owner, second, 4, b, NULL, 0, 60000), 4, "its blocks are reserved");
 	is_int(gpc_pool_available(owner, second), 0, "counted");
 	must(gpc_release(owner, b, 4));
 	done(owner);
 	is_int(gpc_pool_available(other, second), 4, "given back");
-	is_int(gpc_reserve(other, second, 4, b, NULL, 0, 1000), 4, "to anybody");
+	is_int(gpc_reserve(other, second, 4, b, NULL, 0, 60000), 4, "to anybody");
 	must(gpc_release(other, b, 4));
 	done(other);
 	end("pools");
@@ -276,12 +276,12 @@ static void *spoiler(void *arg)
 		n = __atomic_load_n(&keys, __ATOMIC_RELAXED);
 		k = key_of(other, 1000000 + n - n % 7);
 		if (n % 3 == 0)
-			must(gpc_evict(other, pool, 1 + n % 3, b, 0, 1000));
+			must(gpc_evict(other, pool, 1 + n % 3, b, 0, 60000));
 		else if (must(gpc_acquire(other, 0, &k, 1, b, 0)) == 1) {
 			must(gpc_drop(other, b, 1, NULL, 0, -1));
 			must(gpc_release(other, b, 1));
 		} else {
-			must(gpc_evict(other, pool, 1, b, 0, 1000));
+			must(gpc_evict(other, pool, 1, b, 0, 60000));
 		}
 	}
 	return arg;

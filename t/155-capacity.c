@@ -20,7 +20,7 @@ static void fill(uint32_t held, uint32_t cached, gpc_block *b)
 
 	for (i = 0; i < n; i++)
 		k[i] = key_of(c, ++last);
-	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 60000));
 	if (n && must(gpc_publish(c, NULL, k, b, n, NULL, 0, -1)) != (int)n)
 		bail("not published");
 	must(gpc_release(c, b + held, cached));
@@ -30,7 +30,7 @@ static void empty(const gpc_block *b, uint32_t held, const gpc_block *got, int n
 {
 	must(gpc_release(c, b, held));
 	must(gpc_release(c, got, (uint32_t)MAX(n, 0)));
-	must(gpc_pool_clear(c, pool, 0, 0, 1000));
+	must(gpc_pool_clear(c, pool, 0, 0, 60000));
 	done(c);
 	settle(c);
 }

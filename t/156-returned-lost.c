@@ -15,7 +15,7 @@ static void flood(int busy, uint32_t n)
 
 	while (n--) {
 		k = key_of(c, 1 << 20 | n);
-		must(gpc_reserve(other, busy, 1, &b, NULL, 0, 1000));
+		must(gpc_reserve(other, busy, 1, &b, NULL, 0, 60000));
 		must(gpc_publish(other, NULL, &k, &b, 1, NULL, 0, -1));
 		must(gpc_release(other, &b, 1));
 	}
@@ -51,7 +51,7 @@ static void test_lost(void)
 	busy = pool_new(other, GPC_VRAM, 4, 3, 0);
 	must(gpc_event_read(c, &cursor, NULL, 0));
 	cache(own, BLOCKS);
-	must(gpc_pool_clear(other, pool, 0, 0, 1000));
+	must(gpc_pool_clear(other, pool, 0, 0, 60000));
 	all_back();
 	overwrite(busy, cursor);
 	is_int(back(BLOCKS), all, "all are told of");
@@ -59,24 +59,24 @@ static void test_lost(void)
 
 	/* in the midst of finding out, some go and come once more */
 	cache(own, BLOCKS);
-	must(gpc_pool_clear(other, pool, 0, 0, 1000));
+	must(gpc_pool_clear(other, pool, 0, 0, 60000));
 	all_back();
 	overwrite(busy, cursor);
 	is_int(gpc_returned(owner, pool, b, 6, 1000), 6, "some are told of");
 	cache(b, 6);
-	is_int(gpc_evict(other, pool, 6, b, 0, 1000), 6, "filled, and evicted again");
+	is_int(gpc_evict(other, pool, 6, b, 0, 60000), 6, "filled, and evicted again");
 	is_int(back(BLOCKS), all, "these, and the rest");
 	ok(none(), "once");
 
 	/* told of or not: what was published since is not the owner's */
 	cache(own, BLOCKS);
-	must(gpc_pool_clear(other, pool, 0, 0, 1000));
+	must(gpc_pool_clear(other, pool, 0, 0, 60000));
 	all_back();
 	overwrite(busy, cursor);
 	cache(own + 3, 5);
 	is_int(back(BLOCKS - 5), all & ~(31u << 3), "without those that it has published since");
 	ok(none(), "and no more");
-	is_int(gpc_evict(other, pool, 5, b, 0, 1000), 5, "which go as well");
+	is_int(gpc_evict(other, pool, 5, b, 0, 60000), 5, "which go as well");
 	for (i = 0; i < 5; i++)
 		bits |= 1u << GPC_SLOT(b[i]);
 	is_int(back(5), bits, "and are told of then");
@@ -99,10 +99,10 @@ static void test_takeover(void)
 	begin();
 	must(gpc_event_read(c, &cursor, NULL, 0));
 	cache(own, 6);
-	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "two are evicted");
+	is_int(gpc_evict(other, pool, 2, b, 0, 60000), 2, "two are evicted");
 	bits = 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]);
 	section = must(gpc_section_enter(other));
-	must(gpc_pool_clear(owner, pool, 0, 0, 1000));
+	must(gpc_pool_clear(owner, pool, 0, 0, 60000));
 	serve_end();
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
@@ -129,7 +129,7 @@ static void test_no_writer(void)
 	cache_thread = false;
 	begin();
 	cache(own, 2);
-	is_int(gpc_evict(other, pool, 1, b, 0, 1000), 1, "one is evicted");
+	is_int(gpc_evict(other, pool, 1, b, 0, 60000), 1, "one is evicted");
 	serve_end();
 	must(gpc_writer_drop(c));
 	is_int(gpc_returned(owner, pool, b, 2, 1000), 1, "told without a writer");
@@ -166,7 +166,7 @@ static void test_found(void)
 	is_int(gpc_release(owner, b, 4), 0, "the owner has its blocks");
 	is_int(gpc_returned(owner, n, b, 4, 0), 0, "from the start");
 	cache(b, 4);
-	is_int(gpc_evict(other, n, 3, b, 0, 1000), 3, "three are evicted");
+	is_int(gpc_evict(other, n, 3, b, 0, 60000), 3, "three are evicted");
 	for (i = 0; i < 3 && gpc_returned(owner, n, b, 1, 2000) == 1; i++)
 		;
 	is_int(i, 3, "and told");

@@ -118,7 +118,7 @@ static void test_ids(void)
 	is_int(gpc_ref(d, &k, &seen, 1), 0, "it cannot be referenced any more");
 	gpc_section_leave(d, s);
 	settle(c);
-	is_int(gpc_reserve(c, 0, 7, b, NULL, 0, 1000), 7, "after the section it can");
+	is_int(gpc_reserve(c, 0, 7, b, NULL, 0, 60000), 7, "after the section it can");
 	must(gpc_release(c, b, 7));
 	must(gpc_close(d));
 	clean(c, "ids in a section");
@@ -146,7 +146,7 @@ static void test_evict(void)
 	is_int(stats_of(c, info_of(d).peer).sections, 1, "not for the later one");
 	refused(gpc_evict(c, 0, 1, out, 0, 20), ETIMEDOUT, "which holds the next one up");
 	gpc_section_leave(d, after);
-	is_int(gpc_evict(c, 0, 3, out, 0, 1000), 3, "no section, no wait");
+	is_int(gpc_evict(c, 0, 3, out, 0, 60000), 3, "no section, no wait");
 	for (i = 0; i < 3 && GPC_POOL(out[i]) == 0; i++)
 		;
 	is_int(i, 3, "three ids");

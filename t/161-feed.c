@@ -202,7 +202,7 @@ static void test_each(void)
 
 	chain_keys(c, 1, 2, k);
 	is_int(gpc_event_read(c, &at_change, ch, 8), 0, "an empty cache has no past");
-	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 60000));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 0, "reservations are no news");
 	must(gpc_publish(c, k, k + 1, b, 2, GPC_OPTIONS(gpc_publish_options, .tag = 9), 0, -1));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 2, "two are published");
@@ -213,18 +213,18 @@ static void test_each(void)
 		   key_is(ch[1].parent, k[1]) && ch[1].seq == 2,
 	   "and its child");
 	must(gpc_release(c, b, 2));
-	must(gpc_demote(c, 0, 1, NULL, 1, m, 0, 1000));
+	must(gpc_demote(c, 0, 1, NULL, 1, m, 0, 60000));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 0, "a move that began is none");
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 1, "one that ended is one");
 	ok(ch[0].what == GPC_MOVED && ch[0].was == b[1] && ch[0].block == m[0].to &&
 		   key_is(ch[0].key, k[2]) && ch[0].tag == 9,
 	   "from where to where");
-	must(gpc_reserve(c, 0, 4, (gpc_block[4]){ 0 }, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 4, (gpc_block[4]){ 0 }, NULL, 0, 60000));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 2, "a victim, and what hangs below it");
 	ok(ch[0].what == GPC_REMOVED && ch[0].block == m[0].to, "that first");
 	ok(ch[1].what == GPC_REMOVED && ch[1].block == b[0], "are removed");
-	must(gpc_pool_clear(c, 1, 0, 0, 1000));
+	must(gpc_pool_clear(c, 1, 0, 0, 60000));
 	is_int(gpc_event_read(c, &at_change, ch, 8), 1, "a pool is cleared");
 	ok(ch[0].what == GPC_CLEARED && GPC_POOL(ch[0].block) == 1 && !ch[0].tag, "as one");
 	chain_make(c, 1, 20, 1, &x);
@@ -248,7 +248,7 @@ static void test_order(void)
 	chain_keys(c, 1, 4, k);
 	chain_make(c, 0, 1, 4, b);
 	must(gpc_event_read(c, &at_change, ch, 8));
-	must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 1000));
+	must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 60000));
 	x = m[0]; /* leaf first: now not */
 	m[0] = m[2];
 	m[2] = x;
@@ -258,7 +258,7 @@ static void test_order(void)
 		;
 	is_int(i, 4, "leaf first");
 	must(gpc_acquire(c, 0, k + 1, 4, b, 0));
-	must(gpc_promote(c, b, 4, 0, m, 0, 1000));
+	must(gpc_promote(c, b, 4, 0, m, 0, 60000));
 	x = m[0];
 	m[0] = m[3];
 	m[3] = x;

@@ -27,7 +27,7 @@ static void launch(gpc_dev *d, uint32_t spaces, const gpc_key *keys, uint32_t n,
 
 	must(gpc_dev_lookup(d, spaces, keys, n, b, NULL));
 	must(gpc_dev_leave(d, section, NULL));
-	must(gpc_dev_wait(d, NULL, 1000));
+	must(gpc_dev_wait(d, NULL, 60000));
 }
 
 /* ---- the same answers ---- */
@@ -72,7 +72,7 @@ static uint32_t match_differences(gpc *c, gpc_dev *d)
 		section = must(gpc_dev_enter(d));
 		must(gpc_dev_match(d, masks[i], keys, start, 20, dlen, dev, NULL));
 		must(gpc_dev_leave(d, section, NULL));
-		must(gpc_dev_wait(d, NULL, 1000));
+		must(gpc_dev_wait(d, NULL, 60000));
 		bad += memcmp(len, dlen, sizeof(len)) || memcmp(host, dev, sizeof(host));
 	}
 	return bad;
@@ -157,7 +157,7 @@ static void test_sync(void)
 	refused(gpc_mirror_get(c, 1, &m), ENOENT, "there is no other");
 	refused(gpc_mirror_get(c, -1, &m), EINVAL, "they count from 0");
 	must(gpc_dev_open(c, "host", &d));
-	must(gpc_reserve(c, 0, 4, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 4, b, NULL, 0, 60000));
 	is_int(gpc_publish(c, k, k + 1, b, 4,
 			   GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = &t), 0, 0),
 	       0, "published, no wait");
@@ -257,7 +257,7 @@ static void test_sections(void)
 	for (i = 0; i < GPC_SECTIONS; i++)
 		n += gpc_dev_leave(d, s[i], NULL) == 0;
 	is_int(n, GPC_SECTIONS, "all are left");
-	must(gpc_dev_wait(d, NULL, 1000));
+	must(gpc_dev_wait(d, NULL, 60000));
 	is_int(stats_of(c, info_of(c).peer).sections, 0, "none is open");
 	s[0] = must(gpc_dev_enter(d));
 	s[1] = must(gpc_section_enter(c));
@@ -266,7 +266,7 @@ static void test_sections(void)
 	is_int(stats_of(c, info_of(c).peer).sections, 2, "a host call does not end a device's");
 	gpc_section_leave(c, s[1]);
 	must(gpc_dev_leave(d, s[0], NULL));
-	must(gpc_dev_wait(d, NULL, 1000));
+	must(gpc_dev_wait(d, NULL, 60000));
 	for (i = n = 0; i < 500; i++) {
 		launch(d, 0, &k, 1, &got);
 		n += got == 0;

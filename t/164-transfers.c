@@ -133,7 +133,7 @@ static void test_child(void)
 	x = xfer(p, 0, 1);
 	is_int(spill(&x, VRAM, RAM, b, 1), 1, "a leaf is on its way to RAM");
 	chain_keys(c, 1, 2, k);
-	must(gpc_reserve(c, VRAM, 1, &child, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &child, NULL, 0, 60000));
 	must(gpc_publish(c, k + 1, k + 2, &child, 1, NULL, 0, -1));
 	must(gpc_release(c, &child, 1));
 	xfer_done(&x);
@@ -212,7 +212,7 @@ static void source_goes(enum how how, const gpc_block *b)
 		break;
 	default:
 		chain_keys(c, 1, 2, k);
-		must(gpc_reserve(c, VRAM, 1, &own, NULL, 0, 1000));
+		must(gpc_reserve(c, VRAM, 1, &own, NULL, 0, 60000));
 		must(gpc_publish(c, k, k + 1, &own, 1, NULL, 0, -1));
 		must(gpc_release(c, &own, 1));
 	}
@@ -299,7 +299,7 @@ static void test_commands(bool cut)
 	{
 		gpc_block all[16];
 
-		is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 1000), 15,
+		is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 60000), 15,
 		       "the other blocks");
 		is_int(*cell_of(p, x.to[0]), CELL_STOCK, "its cell is not the writer's");
 		*cell_of(p, x.to[0]) = CELL_BACK;

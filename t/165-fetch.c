@@ -150,7 +150,7 @@ static void test_ends(void)
 		int pool = i == 0 ? second : i == 1 ? bare : print;
 
 		chain_keys(c, 31 + 10 * (uint64_t)i, 2, k);
-		must(gpc_reserve(c, pool, 2, r, NULL, 0, 1000));
+		must(gpc_reserve(c, pool, 2, r, NULL, 0, 60000));
 		must(gpc_publish(c, k, k + 1, r, 2, NULL, 0, -1));
 		must(gpc_release(c, r, 2));
 		is_int(gpc_fetch(c, vram, k + 1, 2, b, &o, 0, NULL, 1000, &t), 0, "%s",
@@ -213,7 +213,7 @@ static void test_full(void)
 	gpc_key k[9];
 
 	bytes_chain(c, RAM, 1, 6, r, false);
-	must(gpc_reserve(c, VRAM, 2, held, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 2, held, NULL, 0, 60000));
 	chain_keys(c, 1, 6, k);
 	o.results = results;
 	is_int(gpc_fetch(c, VRAM, k + 1, 6, b, &o, 0, NULL, 1000, &t), 2, "two blocks are free");
@@ -311,8 +311,8 @@ static void test_torn(void)
 		       "all keys are there");
 		is_int((int)stats_of(c, -1).reserved, 0, "nothing is reserved");
 		clean(c, "torn");
-		must(gpc_evict(c, VRAM, 16, b, 0, 1000));
-		must(gpc_evict(c, RAM, 16, b, 0, 1000));
+		must(gpc_evict(c, VRAM, 16, b, 0, 60000));
+		must(gpc_evict(c, RAM, 16, b, 0, 60000));
 	}
 	fetch_end(c, "torn");
 }

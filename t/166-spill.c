@@ -246,7 +246,7 @@ static void test_ahead_elsewhere(void)
 		       fetch_there(c, 21, 3, 0, vram),
 	       9, "and stay where they are");
 	is_int(step(c, vram), 0, "they have a copy: nothing is due");
-	must(gpc_evict(c, vram, 2, b, 0, 1000));
+	must(gpc_evict(c, vram, 2, b, 0, 60000));
 	is_int(step(c, vram), 2, "when they are gone, the next two");
 	is_int(fetch_there(c, 1, 30, 1, ram), 4, "are copied");
 	fetch_end(c, "ahead, elsewhere");

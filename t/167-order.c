@@ -139,7 +139,7 @@ static void test_release_after(void)
 	int i;
 
 	bytes_chain(c, VRAM, 1, 3, b, true);
-	must(gpc_reserve(c, VRAM, 1, &r, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &r, NULL, 0, 60000));
 	device_host_delay_us = 30000;
 	is_int(gpc_release_after(c, b, 3, stream), 0,
 	       "three references, when the stream gets there");
@@ -326,7 +326,7 @@ static void test_no_writer(void)
 	       "no writer commits them, as who asks again and again is told");
 	refused(gpc_transfer_wait(d, t, 5000), ENOTCONN, "and who waits");
 	is_int(fetch_right(d, b, 4, 1), 4, "though the bytes are there");
-	must(gpc_writer_take(c, 0, 1000));
+	must(gpc_writer_take(c, 0, 60000));
 	serve_begin(c);
 	is_int(gpc_transfer_wait(d, t, 5000), 0, "the next writer does");
 	must(gpc_release(d, b, 4));

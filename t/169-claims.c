@@ -335,7 +335,7 @@ static void test_refusals(void)
 	two[0] = claim(b, 1, other[0]);
 	must(claim(b, 2, other[1]).state == GPC_CLAIM_MINE ? 0 : -1);
 	refused(gpc_claim_wait(b, two, 1, 50), EDEADLK, "who has a claim does not wait");
-	must(gpc_claim_drop(b, other, 4, 1000));
+	must(gpc_claim_drop(b, other, 4, 60000));
 	refused(gpc_claim_wait(b, two, 1, 50), EDEADLK, "nor who has blocks");
 	must(gpc_release(b, other, 4));
 	refused(gpc_claim_wait(b, two, 1, 50), ETIMEDOUT, "who has given them back waits");
@@ -395,7 +395,7 @@ static void test_awake(void)
 		pthread_t t;
 
 		if (r)
-			must(gpc_reserve(b, 0, 1, other, NULL, 0, 1000));
+			must(gpc_reserve(b, 0, 1, other, NULL, 0, 60000));
 		must(claim(a, 100 + (uint64_t)r, mine[0]).state == GPC_CLAIM_MINE ? 0 : -1);
 		p = claim(b, 100 + (uint64_t)r, other[0]);
 		must(gpc_release(b, other, 1));
@@ -411,14 +411,14 @@ static void test_awake(void)
 		took[r] = s.awake - from;
 		good += s.got == 0;
 		must(gpc_release(a, mine, 1));
-		must(gpc_reserve(a, 0, 1, mine, NULL, 0, 1000));
+		must(gpc_reserve(a, 0, 1, mine, NULL, 0, 60000));
 	}
 	is_int(good, ROUNDS, "each waiter was told");
 	qsort(took, ROUNDS, sizeof(took[0]), compare);
 	diag("awake %.0f us after the publish began, in the middle; at most %.0f us",
 	     (double)took[ROUNDS / 2] / 1e3, (double)took[ROUNDS - 1] / 1e3);
 	ok(took[ROUNDS / 2] < 15000000, "woken by the end, not by the next look");
-	must(gpc_reserve(b, 0, 1, other, NULL, 0, 1000));
+	must(gpc_reserve(b, 0, 1, other, NULL, 0, 60000));
 	end("awake");
 }
 

@@ -52,7 +52,7 @@ static void keys_in(gpc *c, uint64_t *n, uint32_t first, uint32_t second, gpc_ke
 /* Each by itself; the blocks stay referenced. */
 static int publish(gpc *c, const gpc_key *k, gpc_block *b, uint32_t n, gpc_block *res)
 {
-	must(gpc_reserve(c, 0, n, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, n, b, NULL, 0, 60000));
 	return must(gpc_publish(c, NULL, k, b, n, GPC_OPTIONS(gpc_publish_options, .resident = res),
 				0, -1));
 }
@@ -142,7 +142,7 @@ static void test_relocation(void)
 	settle(c);
 	ok(flags(c) > 0, "with a flag");
 	must(gpc_release(c, b, 9));
-	is_int(gpc_evict(c, 0, 9, b, 0, 1000), 9, "and all can go again");
+	is_int(gpc_evict(c, 0, 9, b, 0, 60000), 9, "and all can go again");
 	is_int(gpc_lookup(c, 0, k, 9, b, 0), 0, "wherever they stand");
 	is_int(flags(c), 0, "and the flag goes with the last of them");
 	clean(c, "empty again");
@@ -185,7 +185,7 @@ static void hold_up(struct held_up *h)
 	fill_two(h->c, h->k, h->b);
 	must(gpc_release(h->c, h->b, 2 * FULL));
 	h->section = must(gpc_section_enter(h->d));
-	must(gpc_reserve(h->c, 0, 1, h->b + 8, NULL, 0, 1000));
+	must(gpc_reserve(h->c, 0, 1, h->b + 8, NULL, 0, 60000));
 	must(gpc_publish(h->c, NULL, h->k + 8, h->b + 8, 1,
 			 GPC_OPTIONS(gpc_publish_options, .resident = &h->res, .ticket = &h->t), 0,
 			 0));
@@ -262,7 +262,7 @@ static void test_evicted(void)
 	must(gpc_release(c, b, 2 * FULL));
 	section = must(gpc_section_enter(d));
 	refused(gpc_evict(c, 0, 1, &x, 0, 0), EAGAIN, "one is evicted, and a section is open");
-	must(gpc_reserve(c, 0, 1, b + 8, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, b + 8, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, k + 8, b + 8, 1,
 			 GPC_OPTIONS(gpc_publish_options, .resident = &res, .ticket = &t), 0, 0));
 	refused(gpc_ticket_wait(c, t, 20), ETIMEDOUT, "its place is not free yet");
@@ -438,7 +438,7 @@ static void test_relocation_home(bool moves)
 	settle(c);
 	b[0] = -1;
 	section = must(gpc_section_enter(d));
-	must(gpc_reserve(c, 0, 1, b + 13, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, b + 13, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, k + 13, b + 13, 1,
 			 GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = &t), 0, 0));
 	refused(gpc_ticket_wait(c, t, 20), ETIMEDOUT, "a spilled key is on its way home");

@@ -247,10 +247,10 @@ static void test_bucket(bool dies)
 	for (i = 0; i < 8; i++)
 		key[i] = crowded(&n);
 	key[8] = crowded_here(&n);
-	must(gpc_reserve(c, 0, 8, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 8, b, NULL, 0, 60000));
 	is_int(must(gpc_publish(c, NULL, key, b, 8, NULL, 0, -1)), 8, "two buckets are full");
 	must(gpc_release(c, b, 8));
-	must(gpc_reserve(c, far, 1, &source, NULL, 0, 1000));
+	must(gpc_reserve(c, far, 1, &source, NULL, 0, 60000));
 	is_int(must(gpc_publish(c, NULL, key + 8, &source, 1, NULL, 0, -1)), 1,
 	       "a ninth key is elsewhere");
 	must(gpc_release(c, &source, 1));
@@ -291,7 +291,7 @@ static void test_cut_all(void)
 
 	begin();
 	chain(p, RAM, 1, b);
-	must(gpc_reserve(c, VRAM, 16, all, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 16, all, NULL, 0, 60000));
 	must(gpc_release(c, all + 15, 1));
 	done(c);
 	x = xfer(p, 0, 1);

@@ -43,7 +43,7 @@ static int add_pool(gpc *c)
 			      .blocks = 4,
 			      .demote_to = -1 };
 
-	return must(gpc_pool_make(c, &p, NULL, 1000));
+	return must(gpc_pool_make(c, &p, NULL, 60000));
 }
 
 /* Served by hand until the pool is in that state. */
@@ -69,9 +69,9 @@ static void begin(gpc *c, int pool, gpc_block *low, struct gpc_move *m)
 {
 	gpc_key k = key_of(c, 1);
 
-	must(gpc_reserve(c, RAM, 1, low, NULL, 0, 1000));
+	must(gpc_reserve(c, RAM, 1, low, NULL, 0, 60000));
 	is_int(gpc_publish(c, NULL, &k, low, 1, NULL, 0, 1000), 1, "a block in RAM, referenced");
-	is_int(gpc_promote(c, low, 1, pool, m, 0, 1000), 1, "it begins to come up");
+	is_int(gpc_promote(c, low, 1, pool, m, 0, 60000), 1, "it begins to come up");
 }
 
 static int body(void)
@@ -112,7 +112,7 @@ static int body(void)
 	is_int((int)stats_of(c, (int)c->peer).refs, 1, "one reference is left, in RAM");
 	store_release(&serving, 1);
 	is_int(add_pool(next), pool, "another pool gets its number");
-	is_int(gpc_reserve(c, pool, 4, b, NULL, 0, 1000), 4, "all of its blocks can be had");
+	is_int(gpc_reserve(c, pool, 4, b, NULL, 0, 60000), 4, "all of its blocks can be had");
 	for (i = 0; i < 4; i++)
 		k[i] = key_of(c, 10 + (uint64_t)i);
 	is_int(gpc_publish(c, NULL, k, b, 4, NULL, 0, 1000), 4, "and published");

@@ -27,7 +27,7 @@ static void publish_tagged(gpc *c, int pool, uint64_t from, uint32_t n, uint32_t
 	gpc_block b[BLOCKS];
 
 	chain_keys(c, from, n, k);
-	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 60000));
 	if (must(gpc_publish(c, k, k + 1, b, n, GPC_OPTIONS(gpc_publish_options, .tag = tag), 0,
 			     -1)) != (int)n)
 		bail("publish");
@@ -79,7 +79,7 @@ static void test_held(void)
 	is_int(hold(d, 1, 3, b), 3, "another peer references three");
 	busy(c, VRAM, 0, 3, "three references");
 	busy(c, -1, 0, 3, "all pools");
-	must(gpc_reserve(c, VRAM, 2, mine, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 2, mine, NULL, 0, 60000));
 	busy(c, VRAM, 0, 5, "and two reservations");
 	idle(c, OTHER, 0, "another space");
 	must(gpc_release(d, b, 3));
@@ -113,13 +113,13 @@ static void test_stock(void)
 	gpc_block b;
 
 	serve_begin(c);
-	must(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 60000));
 	must(gpc_release(d, &b, 1));
 	done(d);
 	ok(stats_of(c, -1).reserved > 0, "a stock is reserved");
 	chain_make(c, VRAM, 1, 2, NULL);
 	idle(c, VRAM, 0, "a stock");
-	must(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(d, VRAM, 1, &b, NULL, 0, 60000));
 	busy(c, VRAM, 0, 1, "one out of it");
 	must(gpc_release(d, &b, 1));
 	serve_end();
@@ -139,7 +139,7 @@ static void test_tags(void)
 	publish_tagged(c, VRAM, 11, 4, 8);
 	is_int(hold(c, 11, 2, b), 2, "two of tag 8");
 	busy(c, VRAM, 8, 2, "of that tag");
-	must(gpc_reserve(c, VRAM, 1, &one, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &one, NULL, 0, 60000));
 	idle(c, VRAM, 7, "a reservation has no tag");
 	ok(find(c, 1) == -1 && find(c, 11) >= 0, "the other tag stays");
 	must(gpc_release(c, &one, 1));
@@ -150,7 +150,7 @@ static void test_tags(void)
 	/* a chain whose end has another tag, and its last block is held */
 	publish_tagged(c, VRAM, 1, 2, 7);
 	chain_keys(c, 1, 4, k);
-	must(gpc_reserve(c, VRAM, 2, got, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 2, got, NULL, 0, 60000));
 	is_int(gpc_publish(c, k + 2, k + 3, got, 2, GPC_OPTIONS(gpc_publish_options, .tag = 9), 0,
 			   -1),
 	       2, "two of tag 9 below");
@@ -175,7 +175,7 @@ static void test_below(void)
 	gpc_block b;
 
 	chain_make(c, VRAM, 1, 4, NULL);
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 1000), 2, "two on their way to RAM");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 60000), 2, "two on their way to RAM");
 	busy(c, VRAM, 0, 2, "a move reads them");
 	busy(c, RAM, 0, 2, "and writes there");
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "they are there");
@@ -201,7 +201,7 @@ static void test_remove(void)
 	gpc_block b;
 
 	chain_make(c, OTHER, 1, 2, NULL);
-	must(gpc_reserve(c, OTHER, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, OTHER, 1, &b, NULL, 0, 60000));
 	refused(gpc_pool_clear(c, OTHER, 0, GPC_IF_IDLE | GPC_REMOVE, 1000), EBUSY,
 		"a reservation");
 	is_int(gpc_pool_get(c, OTHER, &p), 0, "the pool stays");

@@ -49,7 +49,7 @@ static void test_bad(uint32_t space, const int *bad, int nbad, uint64_t at, cons
 
 	spill_chain(c, space ? GPC_COPY : 0);
 	if (space)
-		must(gpc_pool_clear(c, VRAM, 0, 0, 1000));
+		must(gpc_pool_clear(c, VRAM, 0, 0, 60000));
 	settle(c);
 	names = in_space(c, (uint64_t)first, space);
 	for (i = 0; i < nbad; i++)
@@ -112,8 +112,8 @@ static void test_streams(void)
 	int i;
 
 	chain_keys(c, 1, CHAIN, k);
-	must(gpc_reserve(c, VRAM, CHAIN, b, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, k + 1, b, CHAIN, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, CHAIN, b, NULL, 0, 60000));
+	must(gpc_publish(c, NULL, k + 1, b, CHAIN, NULL, 0, 60000));
 	must(gpc_release(c, b, CHAIN));
 	w->job.run = writes_run;
 	w->c = c;
@@ -151,7 +151,7 @@ static void test_verify_first(void)
 	spill_chain(c, 0);
 	chain_keys(c, 1, CHAIN + 2, k);
 	/* two more, which an engine writes to RAM itself */
-	must(gpc_reserve(c, RAM, 2, own, NULL, 0, 1000));
+	must(gpc_reserve(c, RAM, 2, own, NULL, 0, 60000));
 	for (i = 0; i < 2; i++)
 		bytes_write(c, own[i], CHAIN + 1 + (uint64_t)i, BYTES_IMAGE);
 	is_int(gpc_publish(c, k + CHAIN, k + CHAIN + 1, own, 2, NULL, 0, -1), 2,
@@ -197,9 +197,9 @@ static void test_another_life(void)
 	int i, n;
 
 	spill_chain(c, 0);
-	must(gpc_pool_clear(c, RAM, 0, 0, 1000));
+	must(gpc_pool_clear(c, RAM, 0, 0, 60000));
 	settle(c);
-	n = must(gpc_reserve(c, RAM, 32, again, NULL, GPC_PARTIAL, 1000));
+	n = must(gpc_reserve(c, RAM, 32, again, NULL, GPC_PARTIAL, 60000));
 	chain_keys(c, 1, CHAIN, k);
 	for (i = 0; i < CHAIN; i++)
 		bytes_write(c, again[i], 1 + (uint64_t)i, BYTES_IMAGE);
@@ -267,7 +267,7 @@ static void test_carried(bool to_keeps)
 				 trailer_of(c, in_space(c, 1 + (uint64_t)i, 0))->crc;
 	is_int(known, to_keeps ? CHAIN : 0, "sums go along");
 	must(gpc_release(c, b, CHAIN));
-	must(gpc_pool_clear(c, far, 0, 0, 1000));
+	must(gpc_pool_clear(c, far, 0, 0, 60000));
 	settle(c);
 	at = in_space(c, 4, 0);
 	flip(c, at, BYTES_IMAGE - 1);
@@ -300,7 +300,7 @@ static void test_takeover(void)
 	must(gpc_writer_drop(c));
 	device_host_delay_us = 0;
 	is_int(gpc_transfer_wait(d, t, 2000), -ENOTCONN, "done, and nobody decides");
-	must(gpc_writer_take(d, 0, 1000));
+	must(gpc_writer_take(d, 0, 60000));
 	is_int(gpc_transfer_wait(d, t, 5000), -EBADMSG, "the next writer finds it bad");
 	is_int(left(d, 0), 4, "and drops it");
 	is_int((long long)stats_of(d, -1).bad, 1, "counted once");
@@ -333,7 +333,7 @@ static void test_two(void)
 	far = must(gpc_pool_make(c, &p, &m, -1));
 	d = cache_attach(0, 0);
 	spill_chain(c, GPC_COPY);
-	must(gpc_pool_clear(c, VRAM, 0, 0, 1000));
+	must(gpc_pool_clear(c, VRAM, 0, 0, 60000));
 	flip(c, in_space(c, 6, 1), 0);
 	chain_keys(c, 1, CHAIN, k);
 	device_host_delay_us = 2000;

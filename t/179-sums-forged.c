@@ -77,7 +77,7 @@ static void test_every_part(void)
 
 	for (at = 0; at < BYTES_IMAGE; at += BYTES_IMAGE / 7, tried++) {
 		spill_chain(c, GPC_COPY);
-		must(gpc_pool_clear(c, VRAM, 0, 0, 1000));
+		must(gpc_pool_clear(c, VRAM, 0, 0, 60000));
 		settle(c);
 		root = in_space(c, 1, 1);
 		flip(c, root, at);
@@ -85,7 +85,7 @@ static void test_every_part(void)
 		found += gpc_transfer_wait(c, t, 5000) == -EBADMSG && in_space(c, 1, 1) < 0 &&
 			 find(c, 1) < 0;
 		must(gpc_release(c, b, CHAIN));
-		must(gpc_pool_clear(c, RAM, 0, 0, 1000));
+		must(gpc_pool_clear(c, RAM, 0, 0, 60000));
 		settle(c);
 	}
 	is_int(found, tried, "a bit anywhere is found");

@@ -116,7 +116,7 @@ static void publishes(gpc *h, uint64_t from, uint32_t at)
 	gpc_block b;
 
 	chain_keys(h, from, at + 1, k);
-	must(gpc_reserve(h, UP, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(h, UP, 1, &b, NULL, 0, 60000));
 	must(gpc_publish(h, k + at, k + at + 1, &b, 1, NULL, 0, -1));
 	must(gpc_release(h, &b, 1));
 	done(h);
@@ -152,7 +152,7 @@ static void test_finds(void)
 	adds("found in both tiers", NOTHING, COUNT(.lookups = 4, .hit_vram = 2, .hit_ram = 2),
 	     NOTHING);
 	is_int(acquire(c, 1, 4, b), 4, "held");
-	is_int(gpc_promote(c, b + 2, 2, UP, m, 0, 1000), 2, "up");
+	is_int(gpc_promote(c, b + 2, 2, UP, m, 0, 60000), 2, "up");
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "and there");
 	b[2] = m[0].to;
 	b[3] = m[1].to;
@@ -171,12 +171,12 @@ static void test_lost(void)
 {
 	gpc_block b[N];
 
-	is_int(gpc_evict(d, UP, 1, b, 0, 1000), 1, "evicted");
+	is_int(gpc_evict(d, UP, 1, b, 0, 60000), 1, "evicted");
 	adds("gpc_evict of VRAM", NOTHING, COUNT(.evicted = 1), NOTHING);
 	goes_down(1);
-	is_int(gpc_evict(d, DOWN, 1, b, 0, 1000), 1, "evicted");
+	is_int(gpc_evict(d, DOWN, 1, b, 0, 60000), 1, "evicted");
 	adds("gpc_evict of RAM", COUNT(.demoted = 1), COUNT(.evicted = 1), NOTHING);
-	must(gpc_reserve(d, UP, N, b, NULL, 0, 1000));
+	must(gpc_reserve(d, UP, N, b, NULL, 0, 60000));
 	must(gpc_release(d, b, N));
 	done(d);
 	adds("a reserve takes two", NOTHING, COUNT(.evicted = 2), NOTHING);
@@ -185,7 +185,7 @@ static void test_lost(void)
 	adds("one is dropped with its descendant", COUNT(.published = 4, .dropped = 2), NOTHING,
 	     NOTHING);
 	goes_down(1);
-	must(gpc_pool_clear(d, UP, 0, 0, 1000));
+	must(gpc_pool_clear(d, UP, 0, 0, 60000));
 	adds("a clear, with what hangs below in RAM", COUNT(.demoted = 1), NOTHING,
 	     COUNT(.dropped = 2));
 }
@@ -244,7 +244,7 @@ static void test_transfers(void)
 	adds("a chain is fetched",
 	     COUNT(.lookups = CHAIN, .hit_ram = CHAIN, .fetched = CHAIN, .promoted = CHAIN),
 	     NOTHING, NOTHING);
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	adds("cleared", NOTHING, NOTHING, COUNT(.dropped = CHAIN));
 	spill_chain(c, 0);
 	flip(c, in_space(c, 3, 0), 7);
@@ -258,7 +258,7 @@ static void test_transfers(void)
 	     NOTHING, NOTHING);
 	is_int(stats_of(c, -1).transfers, 0, "no transfer is under way");
 	k = key_of(c, 77);
-	must(gpc_reserve(c, VRAM, 1, &one, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &one, NULL, 0, 60000));
 	is_int(gpc_claim(c, &k, &one, 1, &claim, 0, 1000), 1, "a claim");
 	is_int(stats_of(c, seat[0]).claims, 1, "is open");
 	is_int(stats_of(c, -1).reserved, 1, "its block reserved");

@@ -41,25 +41,25 @@ static void test_moves(void)
 
 	start("moves");
 	chain_make(c, VRAM, 1, N, b);
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 1000), 2, "two go down");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 60000), 2, "two go down");
 	is_int(unaccounted(c), 0, "on their way they are where they were");
 	must(gpc_commit(c, m, 2, NULL, 0, -1));
 	lost(0, 0, "committed");
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 1000), 2, "two more");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 60000), 2, "two more");
 	must(gpc_commit(c, m, 2, NULL, GPC_CANCEL, -1));
 	lost(0, 0, "cancelled");
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 1000), 2, "two more");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 60000), 2, "two more");
 	must(gpc_release(c, (gpc_block[2]){ m[0].to, m[1].to }, 2));
 	lost(0, 0, "targets released");
-	must(gpc_reserve(c, VRAM, N, b, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, N, b, NULL, 0, 60000));
 	must(gpc_release(c, b, N));
 	lost(N, 0, "dropped by a reserve, with what hung there in RAM");
 	chain_make(c, VRAM, 1, N, b);
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 1000), 2, "two");
-	must(gpc_pool_clear(c, RAM, 0, 0, 1000));
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 60000), 2, "two");
+	must(gpc_pool_clear(c, RAM, 0, 0, 60000));
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "RAM was cleared before the commit");
 	lost(0, 0, "targets are no keys of RAM yet");
-	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 1000), 2, "two");
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 60000), 2, "two");
 	must(gpc_drop(c, b, 1, NULL, 0, -1));
 	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 0, "and their chain is dropped");
 	lost(0, N, "all of it");
@@ -75,30 +75,30 @@ static void test_others(void)
 
 	start("the other ways");
 	chain_make(c, VRAM, 1, N, b);
-	is_int(gpc_evict(c, VRAM, 3, d, 0, 1000), 3, "evicted");
+	is_int(gpc_evict(c, VRAM, 3, d, 0, 60000), 3, "evicted");
 	lost(3, 0, "gpc_evict");
-	must(gpc_demote(c, VRAM, RAM, NULL, 3, m, 0, 1000));
+	must(gpc_demote(c, VRAM, RAM, NULL, 3, m, 0, 60000));
 	must(gpc_commit(c, m, 3, NULL, 0, -1));
 	lost(0, 0, "demoted");
-	is_int(gpc_evict(c, RAM, 1, d, GPC_TAKE, 1000), 1, "evicted");
+	is_int(gpc_evict(c, RAM, 1, d, GPC_TAKE, 60000), 1, "evicted");
 	must(gpc_release(c, d, 1));
 	lost(1, 0, "gpc_evict of RAM");
 	chain_keys(c, 1, N, k);
-	must(gpc_reserve(c, VRAM, 1, d, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, d, NULL, 0, 60000));
 	published = stats_of(c, -1).published;
 	is_int(gpc_publish(c, k + 2, k + 3, d, 1, NULL, 0, -1), 1, "computed, while it is in RAM");
 	must(gpc_release(c, d, 1));
 	lost(0, 0, "it moves up");
 	is_int(stats_of(c, -1).published - published, 0, "and was live before");
-	must(gpc_pool_clear(c, VRAM, 0, 0, 1000));
+	must(gpc_pool_clear(c, VRAM, 0, 0, 60000));
 	lost(0, 4, "cleared, with what hung there in RAM");
 	chain_make(c, VRAM, 1, 4, b);
-	must(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 1000));
+	must(gpc_demote(c, VRAM, RAM, NULL, 2, m, 0, 60000));
 	must(gpc_commit(c, m, 2, NULL, 0, -1));
 	chain_make(c, VRAM, 51, 6, NULL);
 	chain_keys(c, 1, 4, k);
 	is_int(gpc_acquire(c, 0, k + 1, 4, b, 0), 4, "a chain in both");
-	is_int(gpc_promote(c, b + 2, 2, VRAM, m, 0, 1000), 2, "goes up");
+	is_int(gpc_promote(c, b + 2, 2, VRAM, m, 0, 60000), 2, "goes up");
 	must(gpc_commit(c, m, 2, NULL, 0, -1));
 	for (i = 0; i < 2; i++)
 		b[2 + i] = m[i].to;
@@ -116,9 +116,9 @@ static void stays(const gpc_key *parent, gpc_block source, int other)
 	struct gpc_move m[1];
 	gpc_block b;
 
-	is_int(gpc_demote(c, VRAM, other, &source, 1, m, 0, 1000), 1, "a move beside a reader");
+	is_int(gpc_demote(c, VRAM, other, &source, 1, m, 0, 60000), 1, "a move beside a reader");
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
-	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 60000));
 	must(gpc_publish(c, parent, parent + 1, &b, 1, NULL, 0, -1));
 	must(gpc_release(c, &b, 1));
 	must(gpc_section_leave(d, section));
@@ -136,17 +136,17 @@ static void test_spaces(void)
 	start("spaces");
 	chain_keys(c, 1, 4, k);
 	chain_make(c, VRAM, 1, 4, b);
-	is_int(gpc_demote(c, VRAM, other, &b[3], 1, m, GPC_COPY, 1000), 1, "a copy");
+	is_int(gpc_demote(c, VRAM, other, &b[3], 1, m, GPC_COPY, 60000), 1, "a copy");
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
 	lost(0, 0, "live twice");
-	is_int(gpc_demote(c, VRAM, other, &b[3], 1, m, 0, 1000), 1, "where it is already");
+	is_int(gpc_demote(c, VRAM, other, &b[3], 1, m, 0, 60000), 1, "where it is already");
 	lost(1, 0, "live there alone");
-	is_int(gpc_demote(c, VRAM, other, &b[2], 1, m, 0, 1000), 1, "a move");
+	is_int(gpc_demote(c, VRAM, other, &b[2], 1, m, 0, 60000), 1, "a move");
 	must(gpc_commit(c, m, 1, NULL, 0, -1));
 	lost(0, 0, "moved");
 	is_int(stats_of(c, -1).live, 4, "four are live");
 	stays(k + 1, b[1], other);
-	must(gpc_pool_clear(c, other, 0, GPC_REMOVE, 1000));
+	must(gpc_pool_clear(c, other, 0, GPC_REMOVE, 60000));
 	lost(0, 3, "a pool that is removed");
 }
 

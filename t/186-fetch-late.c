@@ -97,7 +97,7 @@ static void end(const char *what)
 	is_int(fetch_live(c, 1, N, RAM), N, "%s: every byte", what);
 	serve_end();
 	settle(c);
-	is_int(must(gpc_evict(c, RAM, N, b, 0, 1000)), N, "%s: each is a victim", what);
+	is_int(must(gpc_evict(c, RAM, N, b, 0, 60000)), N, "%s: each is a victim", what);
 	must(gpc_close(d));
 	fetch_end(c, what);
 }
@@ -318,7 +318,7 @@ static gpc_block with_stock(void)
 
 	begin(STOCK, QUOTA);
 	serve_begin(c);
-	must(gpc_reserve(d, VRAM, 1, &own, NULL, 0, 1000));
+	must(gpc_reserve(d, VRAM, 1, &own, NULL, 0, 60000));
 	done(d);
 	serve_end();
 	is_int((int)reserved(), 1 + STOCK, "one for the program, and a stock");

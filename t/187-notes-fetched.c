@@ -17,7 +17,7 @@ static void publish(int pool, gpc_block *b)
 	uint64_t n;
 
 	for (n = 1; n <= N; n++) {
-		must(gpc_reserve(c, pool, 1, &b[n - 1], NULL, 0, 1000));
+		must(gpc_reserve(c, pool, 1, &b[n - 1], NULL, 0, 60000));
 		bytes_write(c, b[n - 1], n, BYTES_IMAGE);
 		if (must(say(c, n, b[n - 1], NULL, -1)) != 1)
 			bail("key %d was not published", (int)n);
@@ -186,7 +186,7 @@ static void test_refused(bool again)
 	is_int(gpc_fetch(c, VRAM, &k, 1, b, NULL, 0, NULL, 1000, &t), 1, "on its way");
 	device_host_delay_us = 0;
 	must(gpc_drop(c, r, 1, NULL, 0, -1));
-	must(gpc_reserve(c, VRAM, 1, &own, NULL, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &own, NULL, 0, 60000));
 	if (again)
 		must(say(c, 1, own, NULL, -1));
 	else

@@ -172,7 +172,7 @@ static void test_full_ring(void)
 	c = cache_new(8, 0);
 	d = cache_attach(0, 0);
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 4, held, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 4, held, NULL, 0, 60000));
 	serve_end();
 	chain_keys(d, 1, 4, k);
 	for (i = 0; i < RING && gpc_drop(d, &b, 1, &t, 0, 0) == 0; i++) {
@@ -294,7 +294,7 @@ static void test_no_writer(void)
 	c = cache_make(&cfg, NULL);
 	k = key_of(c, 1);
 	chain_make(c, 0, 1, 1, NULL);
-	must(gpc_reserve(c, 0, 2, mine, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, mine, NULL, 0, 60000));
 	must(gpc_writer_drop(c));
 	is_int(info_of(c).writer_pid, 0, "no writer");
 	is_int(gpc_acquire(c, 0, &k, 1, &got, 0), 1, "lookups go on");
@@ -391,7 +391,7 @@ static void test_fork(void)
 	is_int(gpc_acquire(c, 0, &k, 1, &b, 0), 1, "and goes on");
 	must(gpc_release(c, &b, 1));
 	must(gpc_release(c, &b, 1));
-	is_int(gpc_evict(c, 0, 1, &b, 0, 1000), 1, "as its own writer");
+	is_int(gpc_evict(c, 0, 1, &b, 0, 60000), 1, "as its own writer");
 	must(gpc_dev_close(d));
 	clean(c, "a fork");
 	cache_end(c);

@@ -12,7 +12,7 @@ static void test_publish_items(gpc *c)
 
 	must(gpc_key_root(c, NULL, 0, &root));
 	chain_keys(c, 1, 4, k);
-	must(gpc_reserve(c, 0, 4, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 4, b, NULL, 0, 60000));
 	item(1, "",
 	     gpc_publish(c, k, k + 1, b, 1,
 			 GPC_OPTIONS(gpc_publish_options, .resident = out.resident), 0, -1));
@@ -52,8 +52,8 @@ static void test_whose(gpc *c)
 	gpc_key k[3];
 
 	chain_keys(c, 40, 2, k);
-	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
-	must(gpc_reserve(d, 0, 1, mine, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 60000));
+	must(gpc_reserve(d, 0, 1, mine, NULL, 0, 60000));
 	item(0, "blocks[0]|reserved by peer|this is peer",
 	     gpc_publish(d, k, k + 1, b, 1, NULL, 0, -1));
 	bad(EDQUOT, "n is 2|1 blocks|quota is 2", gpc_reserve(d, 0, 2, out.blocks, NULL, 0, 1000));
@@ -95,7 +95,7 @@ static void test_move_items(gpc *c)
 	chain_keys(c, 60, 3, k);
 	chain_hold(c, 0, 60, 3, b);
 	bad(EPERM, "blocks[0]|children", gpc_demote(c, 0, 1, b, 1, out.moves, 0, 1000));
-	is_int(gpc_demote(c, 0, 1, b + 2, 1, m, 0, 1000), 1, "the leaf moves");
+	is_int(gpc_demote(c, 0, 1, b + 2, 1, m, 0, 60000), 1, "the leaf moves");
 	bad(ENOSPC, "blocks[0]|being moved", gpc_demote(c, 0, 1, b + 2, 1, out.moves, 0, 1000));
 	item(0, "blocks[0]|target of a move", gpc_publish(c, k, k + 1, &m[0].to, 1, NULL, 0, -1));
 	must(gpc_drop(c, b + 2, 1, NULL, 0, -1));

@@ -92,7 +92,7 @@ static void test_bytes(void)
 	is_int((long)stats_of(c, -1).fetched_bytes, (long)(3 * image), "the bytes of three");
 	is_int((long)stats_of(c, info_of(c).peer).fetched_bytes, (long)(3 * image), "by this peer");
 	must(gpc_release(c, b, 8));
-	is_int(must(gpc_reserve(c, ram, 2, b, NULL, 0, 1000)), 2, "two reserved");
+	is_int(must(gpc_reserve(c, ram, 2, b, NULL, 0, 60000)), 2, "two reserved");
 	is_int((long)pool_now(c, ram).reserved, 2, "are the pool's");
 	must(gpc_release(c, b, 2));
 	fetch_end(c, "bytes");

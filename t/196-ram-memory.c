@@ -189,7 +189,7 @@ static int orphan(gpc *c, int pool)
 	int answer = 0, r;
 	gpc_block b;
 
-	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 60000));
 	chain_keys(c, 1, 7, key);
 	r = gpc_publish(c, key + 6, key + 7, &b, 1,
 			GPC_OPTIONS(gpc_publish_options, .resident = &answer), 0, 1000);

@@ -80,7 +80,7 @@ static bool comes_right(uint64_t store, bool removed)
 	int n, i;
 
 	serve_begin(c);
-	must(gpc_ticket_wait(c, 0, 1000));
+	must(gpc_ticket_wait(c, 0, 60000));
 	done(c);
 	done(d);
 	good = is_found("lines of gpc_check", store, gpc_check(c, cache_line, NULL), 0);

@@ -245,7 +245,7 @@ static void be_owner(uint64_t last)
 	add(d);
 	shared->key = last_key + 100;
 	shared->pool = pool;
-	must(gpc_evict(d, pool, 1, b, GPC_TAKE, 1000));
+	must(gpc_evict(d, pool, 1, b, GPC_TAKE, 60000));
 	done(d);
 	if (!last) {
 		store_release(&shared->gate, 1);

@@ -42,7 +42,7 @@ static void store(int pool, uint32_t n, const uint32_t *tags, gpc_block *b)
 
 	chain_keys(c, keys, n, k);
 	keys += n;
-	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 60000));
 	for (i = 0; i < n; i++)
 		must(gpc_publish(c, k + i, k + i + 1, b + i, 1,
 				 GPC_OPTIONS(gpc_publish_options, .tag = tags[i]), 0, -1));
@@ -53,7 +53,7 @@ static void to_ram(gpc_block *b)
 {
 	struct gpc_move m;
 
-	if (must(gpc_demote(c, 0, 1, b, 1, &m, 0, 1000)) != 1)
+	if (must(gpc_demote(c, 0, 1, b, 1, &m, 0, 60000)) != 1)
 		bail("a block cannot be demoted");
 	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	*b = m.to;
@@ -76,7 +76,7 @@ static void fill(void)
 	gpc_block b[OTHER];
 	int i;
 
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	settle(c);
 	if (other < 0 || gpc_pool_get(c, other, &p) < 0)
 		add_other();
@@ -264,7 +264,7 @@ static pid_t owner(void)
 		pool = pool_new(d, GPC_VRAM, 2, 2, GPC_POOL_OWNED);
 		k[0] = key_of(d, keys);
 		k[1] = key_of(d, keys + 1);
-		must(gpc_reserve(d, pool, 2, b, NULL, 0, 1000));
+		must(gpc_reserve(d, pool, 2, b, NULL, 0, 60000));
 		must(gpc_publish(d, NULL, &k[0], &b[0], 1, NULL, 0, -1));
 		must(gpc_publish(d, &k[0], &k[1], &b[1], 1, NULL, 0, -1));
 		store_release(kept, 1);

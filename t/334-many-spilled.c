@@ -56,7 +56,7 @@ static void publish_from(uint32_t i)
 
 	for (; i < KEYS; i += n) {
 		n = MIN((uint32_t)BATCH, KEYS - i);
-		must(gpc_reserve(c, 0, n, block + i, NULL, 0, 1000));
+		must(gpc_reserve(c, 0, n, block + i, NULL, 0, 60000));
 		if (must(gpc_publish(c, NULL, key + i, block + i, n, NULL, 0, -1)) != (int)n)
 			bail("keys from %u have no place", i);
 		must(gpc_release(c, block + i, n));

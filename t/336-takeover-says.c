@@ -45,7 +45,7 @@ static gpc_block publish(gpc_key k)
 {
 	gpc_block b;
 
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 	if (must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1)) != 1)
 		bail("a key has no place");
 	must(gpc_release(c, &b, 1));
@@ -211,7 +211,7 @@ static bool one_dies(uint64_t last)
 	stops_begin();
 	chain_make(d, 0, keys, 3, b);
 	must(gpc_drop(d, &b[1], 1, NULL, 0, -1));
-	must(gpc_evict(d, 0, 1, b, 0, 1000));
+	must(gpc_evict(d, 0, 1, b, 0, 60000));
 	_exit(0);
 }
 
@@ -221,7 +221,7 @@ static void test_deaths(void)
 	bool died = true;
 	uint64_t n;
 
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	for (n = 1; n < STORES && died; n += 2, keys += 3, rounds++) {
 		must(gpc_writer_drop(c));
 		died = one_dies(n);
@@ -232,7 +232,7 @@ static void test_deaths(void)
 			diag("store %d: \"%s\", \"%s\"", (int)n, line[0], line[1]);
 		loud += lines != 1;
 		seats += dead;
-		must(gpc_pool_clear(c, -1, 0, 0, 1000));
+		must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	}
 	is_int(loud, 0, "a writer that dies before any of %d stores: one quiet line each", (int)n);
 	is_int(seats, rounds, "and one for its seat");

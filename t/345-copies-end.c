@@ -62,8 +62,8 @@ static void test_shares(void)
 	struct gpc_move m[BLOCKS];
 	gpc_transfer t;
 
-	must(gpc_reserve(c, from, BLOCKS, a, NULL, 0, 1000));
-	must(gpc_reserve(c, to, BLOCKS, b, NULL, 0, 1000));
+	must(gpc_reserve(c, from, BLOCKS, a, NULL, 0, 60000));
+	must(gpc_reserve(c, to, BLOCKS, b, NULL, 0, 60000));
 	for (i = 0; i < BLOCKS; i++) {
 		memset(base_of(c, from) + (size_t)GPC_SLOT(a[i]) * BLOCK, i + 1, BLOCK);
 		m[i] = (struct gpc_move){ .from = a[i], .to = b[i] };
@@ -105,8 +105,8 @@ static void test_refused(void)
 	struct gpc_move m[2];
 	gpc_transfer t = 0;
 
-	must(gpc_reserve(c, from, 2, a, NULL, 0, 1000));
-	must(gpc_reserve(c, to, 2, b, NULL, 0, 1000));
+	must(gpc_reserve(c, from, 2, a, NULL, 0, 60000));
+	must(gpc_reserve(c, to, 2, b, NULL, 0, 60000));
 	for (i = 0; i < 2; i++) { /* no neighbours */
 		bytes_write(c, a[i], 5 + (uint64_t)i, BYTES_IMAGE);
 		bytes_write(c, b[i], 70, BYTES_IMAGE);

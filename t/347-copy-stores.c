@@ -107,7 +107,7 @@ static void new_cache(void)
 	for (n = 1; n <= KEYS; n++) {
 		gpc_key k = key_of(c, n);
 
-		must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 1000));
+		must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 60000));
 		fill(c, b, n);
 		if (must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1)) != 1)
 			bail("key %d was not published", (int)n);
@@ -139,9 +139,9 @@ static void copies(gpc *d, uint64_t key)
 	struct gpc_move m;
 	gpc_block held[2];
 
-	must(gpc_reserve(d, RAM, 1, &m.from, NULL, 0, 1000));
+	must(gpc_reserve(d, RAM, 1, &m.from, NULL, 0, 60000));
 	fill(d, m.from, key);
-	must(gpc_reserve(d, OTHER, 1, &m.to, NULL, 0, 1000));
+	must(gpc_reserve(d, OTHER, 1, &m.to, NULL, 0, 60000));
 	said->to = m.to;
 	held[0] = m.from;
 	held[1] = m.to;

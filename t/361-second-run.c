@@ -49,7 +49,7 @@ static void test_free(void)
 	int i, given = 0;
 
 	serve_begin(c);
-	must(gpc_reserve(b, 0, 4, x, NULL, 0, 1000));
+	must(gpc_reserve(b, 0, 4, x, NULL, 0, 60000));
 	serve_end();
 	must(gpc_writer_drop(c));
 	at = seat_of(b)->head;
@@ -220,7 +220,7 @@ static void test_dropped(void)
 	int i;
 
 	serve_begin(c);
-	must(gpc_reserve(b, 0, 1, &x, NULL, 0, 1000));
+	must(gpc_reserve(b, 0, 1, &x, NULL, 0, 60000));
 	serve_end();
 	k = key_of(b, 1);
 	cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
@@ -254,7 +254,7 @@ static void test_half_dropped(void)
 	gpc_key k;
 
 	serve_begin(c);
-	must(gpc_reserve(b, 0, 1, &x, NULL, 0, 1000));
+	must(gpc_reserve(b, 0, 1, &x, NULL, 0, 60000));
 	serve_end();
 	k = key_of(b, 1);
 	must(gpc_publish(b, NULL, &k, &x, 1,

@@ -62,7 +62,7 @@ static void test_empty_entries(void)
 	k = key_in(5, 9);
 	writer_dies();
 	writer_comes(true);
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
 	err = gpc_ticket_wait(c, t, 20);
 	is_int(err, -ETIMEDOUT, "a publish waits: no empty entry is used");
@@ -111,7 +111,7 @@ static void test_renamed_half(void)
 
 	begin();
 	from = publish(k = key_in(5, 9));
-	must(gpc_reserve(c, 0, 1, &to, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &to, NULL, 0, 60000));
 	writer_dies();
 	*entry(9 * FULL + 2) = *entry((uint32_t)slot_of(5, from));
 	entry(9 * FULL + 2)->w[2] &= ~PROBE_OVERFLOW;

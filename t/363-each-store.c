@@ -96,7 +96,7 @@ static void test_peek(void)
 	}
 	ok(good, "a writer dies before store %d of a peek: nothing goes", (int)n - 1);
 	ok(!good || !died, "all of its stores: %d", (int)n - 2);
-	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "one goes");
+	is_int(gpc_evict(c, 0, 1, &out, 0, 60000), 1, "one goes");
 	is_int(out, named, "the one that was named");
 	clean(c, "all those peeks");
 	cache_end(c);
@@ -230,7 +230,7 @@ static bool commit_round(gpc *d, uint64_t n, bool *died)
 	int i;
 
 	chain_make(c, 0, n, 1, &b);
-	must(gpc_demote(c, 0, 1, &b, 1, &m, 0, 1000));
+	must(gpc_demote(c, 0, 1, &b, 1, &m, 0, 60000));
 	commit =
 		(struct shm_command){ .op = CMD_COMMIT,
 				      .block = m.from,

@@ -34,10 +34,10 @@ static void hold_some(void)
 	held.owned = free_in_vram();
 	for (i = 0; i < held.owned; i += n) {
 		n = MIN(held.owned - i, BATCH);
-		must(gpc_reserve(c, 0, n, held.own + i, NULL, 0, 1000));
+		must(gpc_reserve(c, 0, n, held.own + i, NULL, 0, 60000));
 	}
-	held.moves = (uint32_t)must(gpc_demote(c, 0, 1, NULL, MOVES, held.move, 0, 1000));
-	must(gpc_reserve(c, 0, MOVES, held.room, NULL, 0, 1000));
+	held.moves = (uint32_t)must(gpc_demote(c, 0, 1, NULL, MOVES, held.move, 0, 60000));
+	must(gpc_reserve(c, 0, MOVES, held.room, NULL, 0, 60000));
 	settle(c);
 }
 
@@ -177,7 +177,7 @@ static void test_small_pools(void)
 	pool_new(c, GPC_VRAM, 140000, 2, 0);
 	for (i = 0; i < POOLS; i++) {
 		pool = i % 3 ? i / 3 * 3 + 3 - i % 3 : i; /* parents before children */
-		must(gpc_reserve(c, pool, 1, &b[pool], NULL, 0, 1000));
+		must(gpc_reserve(c, pool, 1, &b[pool], NULL, 0, 60000));
 		if (must(gpc_publish(c, pool % 3 == 1 ? &key[pool / 3] : &none,
 				     pool % 3 == 1 ? &key[POOLS + pool / 3] : &key[pool / 3],
 				     &b[pool], 1, NULL, 0, -1)) != 1)

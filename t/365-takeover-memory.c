@@ -137,13 +137,13 @@ static void fill(void)
 			key[i] = key_of(c, n + i + 1);
 			parent[i] = i % CHAIN ? key[i - 1] : (gpc_key){ { 0, 0 } };
 		}
-		must(gpc_reserve(c, 0, BATCH, b, NULL, 0, 1000));
+		must(gpc_reserve(c, 0, BATCH, b, NULL, 0, 60000));
 		if (must(gpc_publish(c, parent, key, b, BATCH, NULL, 0, -1)) != BATCH)
 			bail("not all were published");
 		must(gpc_release(c, b, BATCH));
 	}
-	must(gpc_evict(c, 0, BATCH, b, 0, 1000)); /* FREE, too */
-	must(gpc_demote(c, 0, 1, NULL, CHAIN, m, 0, 1000));
+	must(gpc_evict(c, 0, BATCH, b, 0, 60000)); /* FREE, too */
+	must(gpc_demote(c, 0, 1, NULL, CHAIN, m, 0, 60000));
 }
 
 static bool all_found(uint64_t first, uint64_t end, const gpc_block *block)

@@ -156,7 +156,7 @@ static gpc_block goes_down(struct shm_command *cmd)
 	struct gpc_move m;
 
 	before = put(vram);
-	if (must(gpc_demote(c, vram, ram, &before, 1, &m, 0, 1000)) != 1)
+	if (must(gpc_demote(c, vram, ram, &before, 1, &m, 0, 60000)) != 1)
 		bail("no move");
 	*cmd = commit_of(&m);
 	return m.to;
@@ -169,7 +169,7 @@ static gpc_block goes_up(struct shm_command *cmd)
 
 	before = put(ram);
 	must(gpc_acquire(c, 0, &k, 1, &before, 0));
-	if (must(gpc_promote(c, &before, 1, vram, &m, 0, 1000)) != 1)
+	if (must(gpc_promote(c, &before, 1, vram, &m, 0, 60000)) != 1)
 		bail("no move");
 	must(gpc_release(c, &before, 1));
 	*cmd = commit_of(&m);
@@ -184,12 +184,12 @@ static gpc_block goes_back(struct shm_command *cmd)
 	gpc_block b;
 
 	b = put(vram);
-	if (must(gpc_demote(c, vram, ram, &b, 1, &m, 0, 1000)) != 1 ||
+	if (must(gpc_demote(c, vram, ram, &b, 1, &m, 0, 60000)) != 1 ||
 	    must(gpc_commit(c, &m, 1, NULL, 0, -1)) != 1)
 		bail("no move");
 	before = b;
 	must(gpc_acquire(c, 0, &k, 1, &b, 0));
-	if (must(gpc_promote(c, &b, 1, vram, &m, 0, 1000)) != 1)
+	if (must(gpc_promote(c, &b, 1, vram, &m, 0, 60000)) != 1)
 		bail("no second move");
 	must(gpc_release(c, &b, 1));
 	*cmd = commit_of(&m);
@@ -202,7 +202,7 @@ static gpc_block comes_anew(struct shm_command *cmd)
 	gpc_block b;
 
 	before = put(ram);
-	must(gpc_reserve(c, vram, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, vram, 1, &b, NULL, 0, 60000));
 	*cmd = (struct shm_command){ .op = CMD_PUBLISH,
 				     .block = b,
 				     .publish.key = { k.w[0], k.w[1] } };
@@ -227,7 +227,7 @@ static gpc_block is_dropped(struct shm_command *cmd)
 	struct gpc_move m;
 
 	before = put(vram);
-	if (must(gpc_demote(c, vram, ram, &before, 1, &m, 0, 1000)) != 1 ||
+	if (must(gpc_demote(c, vram, ram, &before, 1, &m, 0, 60000)) != 1 ||
 	    must(gpc_commit(c, &m, 1, NULL, 0, -1)) != 1)
 		bail("no move");
 	*cmd = (struct shm_command){ .op = CMD_DROP, .block = m.to };

@@ -76,7 +76,7 @@ static void test_forged_target(void)
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 0);
 	chain_make(c, 0, 1, 1, &b);
-	is_int(gpc_demote(c, 0, 1, &b, 1, &m, 0, 1000), 1, "a move");
+	is_int(gpc_demote(c, 0, 1, &b, 1, &m, 0, 60000), 1, "a move");
 	writer_dies();
 	record(4)->depth++;
 	writer_comes(false);
@@ -103,7 +103,7 @@ static void test_deepest(void)
 	writer_comes(false);
 	recovers();
 	k = key_in(6, 9);
-	must(gpc_reserve(c, 0, 1, &x, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &x, NULL, 0, 60000));
 	is_int(gpc_publish(c, &up, &k, &x, 1,
 			   GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1),
 	       0, "nothing is deeper");
@@ -126,7 +126,7 @@ static void test_source_of_no_pool(void)
 	cfg.max_pools = 4;
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 0);
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 	writer_dies();
 	record(b)->source_word = record(AT)->word;
 	record(b)->source = AT + 1;
@@ -134,7 +134,7 @@ static void test_source_of_no_pool(void)
 	recovers();
 	pool = must(gpc_pool_make(c, &p, NULL, -1));
 	must(gpc_release(c, &b, 1));
-	must(gpc_reserve(c, pool, LATER, x, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, LATER, x, NULL, 0, 60000));
 	for (i = 0; i < LATER; i++)
 		k[i] = key_of(c, 1000 + (uint64_t)i);
 	is_int(gpc_publish(c, NULL, k, x, LATER, NULL, 0, -1), LATER,
@@ -203,7 +203,7 @@ static void test_forged_lingers(void)
 	record(b)->flags |= REC_LINGERS;
 	writer_comes(false);
 	recovers();
-	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	must(gpc_pool_clear(c, 0, 0, 0, 60000));
 	is_int(seg_pool(&c->seg, 0)->lingering, 0,
 	       "a live block that lingers is counted off by nobody");
 	end("a forged flag");

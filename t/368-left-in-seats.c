@@ -20,7 +20,7 @@ static void test_reserved_of_the_dead(void)
 	publish(k = key_in(5, 9));
 	is_int(gpc_acquire(d, 0, &k, 1, &ref, 0), 1, "a reference");
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 60000));
 	serve_end();
 	lock_drop(d->seg.lock_fd, LOCK_PEER(d->peer));
 	must(gpc_writer_serve(c, 50));

@@ -54,7 +54,7 @@ static void dies_before(gpc *w)
 	if (!pid) {
 		gpc *c = cache_attach(0, 0);
 
-		must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+		must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 		note_store(&c->seg, pool_record(&c->seg, b), &note, tokens);
 		if (write(p[1], &b, sizeof(b)) != sizeof(b))
 			bail("no word");
@@ -96,7 +96,7 @@ static void dies_after(gpc *w)
 	if (!pid) {
 		gpc *c = cache_attach(0, 0);
 
-		must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+		must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 		if (write(p[1], &b, sizeof(b)) != sizeof(b))
 			bail("no word");
 		must(say(c, 1, b, NULL, 0));
@@ -149,7 +149,7 @@ static void test_writer(void)
 		b[0] = say_new(w, 0, 1);
 		b[1] = say_new(w, 0, 2);
 		must(gpc_release(w, b, 2));
-		must(gpc_demote(w, 0, 1, &b[0], 1, &m, 0, 1000));
+		must(gpc_demote(w, 0, 1, &b[0], 1, &m, 0, 60000));
 		must(gpc_commit(w, &m, 1, NULL, 0, -1));
 		die();
 	}
@@ -182,7 +182,7 @@ static void test_sent_before(void)
 	gpc_block b;
 
 	serve_begin(c);
-	must(gpc_reserve(w, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(w, 0, 1, &b, NULL, 0, 60000));
 	serve_end();
 	must(gpc_writer_drop(c));
 	is_int(say(w, 1, b, NULL, 0), 0, "sent without a writer");

@@ -101,7 +101,7 @@ static void new_cache(void)
 	for (n = 1; n <= KEYS; n++) {
 		gpc_key k = key_of(c, n);
 
-		must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 1000));
+		must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 60000));
 		fill(c, b, n);
 		if (must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1)) != 1)
 			bail("key %d was not published", (int)n);

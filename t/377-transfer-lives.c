@@ -251,12 +251,12 @@ static void test_lost(void)
 		must(gpc_writer_serve(c, 1));
 	ok(comes(others), "its handle is closed, and its process still there");
 	is_int(fetch_live(c, 1, 4, RAM), 4, "the keys are where they were");
-	is_int(must(gpc_reserve(c, VRAM, BLOCKS, all, NULL, GPC_PARTIAL, 1000)), BLOCKS - 4,
+	is_int(must(gpc_reserve(c, VRAM, BLOCKS, all, NULL, GPC_PARTIAL, 60000)), BLOCKS - 4,
 	       "nobody gets what its copies were to fill");
 	must(gpc_release(c, all, BLOCKS - 4));
 	end_engine();
 	ok(comes(busy), "it is gone");
-	is_int(must(gpc_reserve(c, VRAM, BLOCKS, all, NULL, GPC_PARTIAL, 1000)), BLOCKS,
+	is_int(must(gpc_reserve(c, VRAM, BLOCKS, all, NULL, GPC_PARTIAL, 60000)), BLOCKS,
 	       "then all is free");
 	must(gpc_release(c, all, BLOCKS));
 	finish("a lost device");
@@ -292,8 +292,8 @@ static void test_never_ends(void)
 	refused(gpc_pool_clear(c, VRAM, 0, GPC_REMOVE, 20), ETIMEDOUT,
 		"the pool cannot go before it");
 	from = clock_ns();
-	must(gpc_drop(c, r, 4, NULL, 0, 1000));
-	must(gpc_reserve(c, RAM, 1, &own, NULL, 0, 1000));
+	must(gpc_drop(c, r, 4, NULL, 0, 60000));
+	must(gpc_reserve(c, RAM, 1, &own, NULL, 0, 60000));
 	must(gpc_release(c, &own, 1));
 	ok(clock_ns() - from < 2000000000, "nobody else waits for it");
 	must(gpc_writer_drop(c));

@@ -231,10 +231,10 @@ static void test_bucket(void)
 	far = pool_new(c, GPC_VRAM, 4, 1, 0);
 	for (i = 0; i < 9; i++)
 		key[i] = crowded(&n);
-	must(gpc_reserve(c, 0, 8, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 8, b, NULL, 0, 60000));
 	is_int(must(gpc_publish(c, NULL, key, b, 8, NULL, 0, -1)), 8, "two buckets are full");
 	must(gpc_release(c, b, 8));
-	must(gpc_reserve(c, far, 1, &source, NULL, 0, 1000));
+	must(gpc_reserve(c, far, 1, &source, NULL, 0, 60000));
 	must(gpc_publish(c, NULL, key + 8, &source, 1, NULL, 0, -1));
 	must(gpc_release(c, &source, 1));
 	ghost_make(&ghosts[0], false);

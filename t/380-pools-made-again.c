@@ -219,7 +219,7 @@ static void test_removed(bool dies)
 	ok(generation(pool) != was, "of another generation");
 	bytes_chain(d, pool, 61, N, b, false);
 	is_int(fetch_right(c, b, N, 61), N, "with memory that all see");
-	must(gpc_drop(c, b, N, NULL, 0, 1000));
+	must(gpc_drop(c, b, N, NULL, 0, 60000));
 	comes(pool, "made again");
 	must(gpc_release(d, own, N));
 	end("removed");

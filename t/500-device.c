@@ -231,7 +231,7 @@ static void demote_leaves(gpc *c, uint32_t n)
 	struct gpc_move m[8];
 	uint32_t i, kept = 0;
 
-	n = (uint32_t)must(gpc_demote(c, 0, 1, NULL, n, m, 0, 1000));
+	n = (uint32_t)must(gpc_demote(c, 0, 1, NULL, n, m, 0, 60000));
 	for (i = 0; i < n; i++)
 		if (m[i].to >= 0)
 			m[kept++] = m[i];

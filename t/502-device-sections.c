@@ -152,7 +152,7 @@ static void test_sync(void)
 	e = cache_attach(0, 0);
 	k = key_of(c, 1);
 	serve_begin(c);
-	must(gpc_reserve(e, 0, 1, b, NULL, 0, 1000));
+	must(gpc_reserve(e, 0, 1, b, NULL, 0, 60000));
 	serve_end();
 	/* nobody serves now */
 	must(gpc_publish(e, &none, &k, b, 1, GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));

@@ -77,7 +77,7 @@ static gpc_block store(gpc *c, int pool, const gpc_key *parent, uint64_t name, u
 	gpc_block b;
 
 	must(gpc_key_import(c, &name, 8, 8, 1, 0, ret));
-	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 60000));
 	must(gpc_publish(c, parent ? parent : &none, ret, &b, 1,
 			 GPC_OPTIONS(gpc_publish_options, .digests = (char *)&be + 8 - bytes,
 				     .digest_bytes = bytes, .digest_stride = bytes,
@@ -122,7 +122,7 @@ static void test_golden_others(void)
 	b = store(c, 0, NULL, 0x1122334455667788, 8, NULL, &k);
 	ok(next(1, 1), "without tokens");
 	is_int(batch.event[0].tokens, 0, "a cache that keeps none tells none");
-	must(gpc_drop(c, &b, 1, NULL, 0, 1000));
+	must(gpc_drop(c, &b, 1, NULL, 0, 60000));
 	ok(next(2, 1), "dropped");
 	is_golden(
 		"93cb3ff80000000000009183a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391cf"
@@ -132,8 +132,8 @@ static void test_golden_others(void)
 	b = store(c, 0, NULL, 42, 1, NULL, &k);
 	next(3, 1);
 	must(gpc_release(c, &b, 1));
-	is_int(gpc_demote(c, 0, 1, NULL, 1, &m, 0, 1000), 1, "a move");
-	must(gpc_commit(c, &m, 1, NULL, 0, 1000));
+	is_int(gpc_demote(c, 0, 1, NULL, 1, &m, 0, 60000), 1, "a move");
+	must(gpc_commit(c, &m, 1, NULL, 0, 60000));
 	ok(next(4, 2), "two events, the new place first");
 	is_golden(
 		"93cb3ff80000000000009288a474797065ab426c6f636b53746f726564ac626c6f636b5f686173686573912ab1"
@@ -141,7 +141,7 @@ static void test_golden_others(void)
 		"5f6964c0a66d656469756da3435055a96c6f72615f6e616d65c083a474797065ac426c6f636b52656d6f766564ac"
 		"626c6f636b5f686173686573912aa66d656469756da347505500",
 		"M7: moved to RAM");
-	must(gpc_pool_clear(c, 1, 0, 0, 1000));
+	must(gpc_pool_clear(c, 1, 0, 0, 60000));
 	ok(next(5, 1), "cleared");
 	is_golden("93cb3ff80000000000009181a474797065b0416c6c426c6f636b73436c656172656400",
 		  "M6: nothing is left");
@@ -167,14 +167,14 @@ static void test_clear(void)
 		   batch.rank == 0,
 	   "a parent by the engine's name, tokens, block size, rank");
 	ok(next(3, 1) && batch.rank == 1, "another space, another rank");
-	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	must(gpc_pool_clear(c, 0, 0, 0, 60000));
 	ok(next(4, 2), "a pool of several: each of its blocks by name");
 	ok(!strcmp(batch.event[0].type, "BlockRemoved") && batch.event[0].hash == KV_NAME + 1 &&
 		   batch.event[1].hash == KV_NAME + 2,
 	   "and none of another pool");
-	must(gpc_pool_clear(c, 1, 77, 0, 1000));
+	must(gpc_pool_clear(c, 1, 77, 0, 60000));
 	ok(next(5, 0), "a clear of a tag says nothing by itself");
-	must(gpc_pool_clear(c, 1, 0, 0, 1000));
+	must(gpc_pool_clear(c, 1, 0, 0, 60000));
 	ok(next(6, 1) && !strcmp(batch.event[0].type, "AllBlocksCleared"), "the last of all");
 	end(c);
 }
@@ -189,8 +189,8 @@ static void test_two_ranks(void)
 	struct gpc_move m;
 
 	ok(next(1, 1), "in VRAM");
-	is_int(must(gpc_demote(c, 0, 1, &b, 1, &m, 0, 1000)), 1, "to RAM of another space");
-	must(gpc_commit(c, &m, 1, NULL, 0, 1000));
+	is_int(must(gpc_demote(c, 0, 1, &b, 1, &m, 0, 60000)), 1, "to RAM of another space");
+	must(gpc_commit(c, &m, 1, NULL, 0, 60000));
 	ok(next(2, 1) && !strcmp(batch.event[0].type, "BlockStored") && batch.rank == 1 &&
 		   batch.event[0].tokens == 4 && !strcmp(batch.event[0].medium, "CPU"),
 	   "there, in one rank");
@@ -212,8 +212,8 @@ static void test_keys(void)
 	kv_store(c, 0, 1, 2);
 	ok(next(2, 1) && batch.event[0].parent == up.w[0], "of the parent, too");
 	must(gpc_key_root(c, NULL, 0, &root));
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
-	must(gpc_publish(c, &root, &key, &b, 1, NULL, GPC_NO_REF, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
+	must(gpc_publish(c, &root, &key, &b, 1, NULL, GPC_NO_REF, 60000));
 	ok(next(3, 1) && !batch.event[0].has_parent, "a root is no parent");
 	is_int(batch.event[0].tokens, 0, "no tokens given, none told");
 	end(c);

@@ -44,7 +44,7 @@ static void forget_chain(uint64_t n)
 	gpc_block b;
 
 	while (gpc_lookup(c, 0, &k, 1, &b, GPC_QUIET) == 1)
-		must(gpc_drop(c, &b, 1, NULL, 0, 1000));
+		must(gpc_drop(c, &b, 1, NULL, 0, 60000));
 }
 
 /* So many chains of three, from that number on. */
@@ -113,11 +113,11 @@ static void test_moves(void)
 	begin("0");
 	chains(1, 3);
 	lose(3);
-	n = must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 1000));
-	must(gpc_commit(c, m, (uint32_t)n, NULL, 0, 1000));
+	n = must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 60000));
+	must(gpc_commit(c, m, (uint32_t)n, NULL, 0, 60000));
 	knows_all("blocks that have moved since");
-	n = must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 1000));
-	must(gpc_commit(c, m, (uint32_t)n, NULL, 0, 1000));
+	n = must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 60000));
+	must(gpc_commit(c, m, (uint32_t)n, NULL, 0, 60000));
 	knows_all("blocks that move");
 	ok(model.at[0].medium[0] == 'C' || model.at[model.n - 1].medium[0] == 'C',
 	   "some are in RAM");
@@ -153,7 +153,7 @@ static void test_other_rank(void)
 		chains(1, 2);
 		kv_store(c, 1, 0, 900);
 		knows_all("two ranks");
-		must(gpc_pool_clear(c, 1, 0, 0, 1000));
+		must(gpc_pool_clear(c, 1, 0, 0, 60000));
 		lose(1);
 		kv_store(c, 0, 0, 300);
 		knows_all(all ? "one was cleared, who takes that for all"
@@ -165,7 +165,7 @@ static void test_other_rank(void)
 	chains(1, 2);
 	kv_store(c, 1, 0, 900);
 	knows_all("two ranks");
-	must(gpc_pool_clear(c, 1, 0, 0, 1000));
+	must(gpc_pool_clear(c, 1, 0, 0, 60000));
 	lose(1);
 	restart(SIGKILL);
 	knows_all("one was cleared, and gpcd was killed");
@@ -201,12 +201,12 @@ static void test_cleared(void)
 	kv_store(c, 1, 0, 900);
 	knows_all("at first");
 	chains(100, 3);
-	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	must(gpc_pool_clear(c, 0, 0, 0, 60000));
 	chains(200, 3);
 	lose(10); /* with the clear */
 	knows_all("a pool was cleared meanwhile");
 	ok(model.snapshots == 1, "what went then is not in the feed: a snapshot");
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	knows_all("all are cleared");
 	is_int(model.n, 0, "and nothing is left");
 	end();
@@ -218,14 +218,14 @@ static void test_just_cleared(void)
 	begin("0");
 	chains(1, 5);
 	knows_all("at first");
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	come_anew();
 	knows_all("comes when all was cleared");
 	is_int(model.n, 0, "and hears of nothing else");
 	chains(100, 2);
 	knows_all("then of what is stored");
 	is_int(model.n, 6, "and of no more");
-	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 60000));
 	chains(200, 3);
 	come_anew();
 	knows_all("comes when some was stored since");
@@ -241,21 +241,21 @@ static void test_missed_clear(void)
 	begin("0");
 	chains(1, 5);
 	knows_all("at first");
-	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	must(gpc_pool_clear(c, 0, 0, 0, 60000));
 	lose(1);
 	come_anew();
 	model.begun = true;
 	model.last = kv_last_change(c) - 1;
 	chains(50, 1);
 	knows_all("missed the clear alone");
-	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	must(gpc_pool_clear(c, 0, 0, 0, 60000));
 	lose(1);
 	restart(SIGKILL);
 	knows_all("missed the clear, and gpcd was killed");
 	is_int(model.n, 0, "nothing is left");
 	chains(100, 2);
 	knows_all("then of what is stored");
-	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	must(gpc_pool_clear(c, 0, 0, 0, 60000));
 	chains(200, 2);
 	lose(7);
 	restart(SIGTERM);

@@ -136,7 +136,7 @@ FUZZ_FN void settle(void)
 
 	for (i = 0; i <= CHAIN; i++)
 		key[i] = image_key((uint64_t)i);
-	fuzz_must(gpc_reserve(honest, HOME, CHAIN, chain, NULL, 0, 1000) == CHAIN &&
+	fuzz_must(gpc_reserve(honest, HOME, CHAIN, chain, NULL, 0, 60000) == CHAIN &&
 			  gpc_publish(honest, key, key + 1, chain, CHAIN,
 				      GPC_OPTIONS(gpc_publish_options, .tag = 1), 0, -1) == CHAIN &&
 			  gpc_reserve(honest, HOME, STAKES, stake, NULL, 0, 1000) == STAKES,

@@ -198,7 +198,7 @@ TAP_FN void tiers_grow(gpc *c, int pool, uint32_t parent, uint32_t first, uint32
 	chain_keys(c, first, n, keys);
 	if (parent)
 		keys[0] = key_of(c, parent);
-	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 60000));
 	for (i = 0; i < n; i++)
 		bytes_write(c, b[i], first + i, BYTES_IMAGE);
 	if (must(gpc_publish(c, keys, keys + 1, b, n, NULL, 0, -1)) != (int)n)

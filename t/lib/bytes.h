@@ -129,7 +129,7 @@ TAP_FN void bytes_chain(gpc *c, int pool, uint64_t from, uint32_t n, gpc_block *
 	uint32_t i;
 
 	chain_keys(c, from, n, keys);
-	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 60000));
 	for (i = 0; i < n; i++)
 		bytes_write(c, b[i], from + i, BYTES_IMAGE);
 	if (must(gpc_publish(c, keys, keys + 1, b, n, NULL, 0, -1)) != (int)n)

@@ -228,7 +228,7 @@ TAP_FN void chain_hold(gpc *c, int pool, uint64_t from, uint32_t n, gpc_block *b
 	if (n > CACHE_KEYS)
 		bail("a chain of %u", n);
 	chain_keys(c, from, n, keys);
-	must(gpc_reserve(c, pool, n, blocks, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, n, blocks, NULL, 0, 60000));
 	if (must(gpc_publish(c, keys, keys + 1, blocks, n, NULL, 0, -1)) != (int)n)
 		bail("the chain from %llu was not published", (unsigned long long)from);
 }

@@ -283,9 +283,9 @@ static void churn_drop(void)
 
 static void churn_clear(void)
 {
-	must(gpc_pool_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(11), 0, 1000));
+	must(gpc_pool_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(11), 0, 60000));
 	if (!chance(6))
-		must(gpc_pool_clear(churn.c, (int)chance(3), 0, 0, 1000));
+		must(gpc_pool_clear(churn.c, (int)chance(3), 0, 0, 60000));
 }
 
 static void churn_evict(void)
@@ -294,7 +294,7 @@ static void churn_evict(void)
 	int pool = (int)chance(3), got;
 	gpc_block b[4];
 
-	got = must(gpc_evict(churn.c, pool, n, b, flags, 1000));
+	got = must(gpc_evict(churn.c, pool, n, b, flags, 60000));
 	while (flags && got--) {
 		*churn_bytes(b[got]) = 0;
 		must(gpc_release(churn.c, &b[got], 1));
@@ -383,7 +383,7 @@ static void churn_end(void)
 	is_int(unaccounted(churn.c) + churn_left_behind(), 0,
 	       "every key that was published is live or lost");
 	clean(churn.c, "after all");
-	must(gpc_pool_clear(churn.c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(churn.c, -1, 0, 0, 60000));
 	settle(churn.c);
 	is_int(stats_of(churn.c, -1).live, 0, "and all can be forgotten");
 	is_int(unaccounted(churn.c), 0, "which is counted, too");

@@ -66,7 +66,7 @@ TAP_FN void demote_all(gpc *c, uint32_t n)
 {
 	struct gpc_move m[CACHE_KEYS];
 
-	if (must(gpc_demote(c, VRAM, -1, NULL, n, m, 0, 1000)) != (int)n)
+	if (must(gpc_demote(c, VRAM, -1, NULL, n, m, 0, 60000)) != (int)n)
 		bail("%u do not go down", n);
 	copy(m, n);
 	if (must(gpc_commit(c, m, n, NULL, 0, -1)) != (int)n)

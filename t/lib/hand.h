@@ -127,7 +127,7 @@ TAP_FN gpc_block publish(gpc_key k)
 {
 	gpc_block b;
 
-	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 	if (must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1)) != 1)
 		bail("a key has no place");
 	must(gpc_release(c, &b, 1));

@@ -83,7 +83,7 @@ TAP_FN struct gpc_move up(gpc_block b, uint32_t flags)
 {
 	struct gpc_move m = { .to = GPC_NONE };
 
-	if (must(gpc_promote(c, &b, 1, vram, &m, flags, 1000)) != 1 ||
+	if (must(gpc_promote(c, &b, 1, vram, &m, flags, 60000)) != 1 ||
 	    must(gpc_commit(c, &m, 1, NULL, 0, -1)) != 1)
 		bail("block 0x%x does not go up", (unsigned)b);
 	return m;
@@ -93,7 +93,7 @@ TAP_FN struct gpc_move down(gpc_block b, uint32_t flags)
 {
 	struct gpc_move m = { .to = GPC_NONE };
 
-	if (must(gpc_demote(c, vram, ram, &b, 1, &m, flags, 1000)) != 1 ||
+	if (must(gpc_demote(c, vram, ram, &b, 1, &m, flags, 60000)) != 1 ||
 	    must(gpc_commit(c, &m, 1, NULL, 0, -1)) != (m.to >= 0))
 		bail("block 0x%x does not go down", (unsigned)b);
 	return m;

@@ -70,7 +70,7 @@ TAP_FN gpc_block say_new(gpc *c, int pool, uint64_t n)
 {
 	gpc_block b;
 
-	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 60000));
 	if (must(say(c, n, b, NULL, -1)) != 1)
 		bail("key %llu was not published", (unsigned long long)n);
 	return b;

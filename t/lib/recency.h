@@ -265,7 +265,7 @@ TAP_FN bool evict_right(int pool, uint32_t n, uint32_t *ret_n)
 	for (chosen = 0; chosen < n; chosen++)
 		if ((want[chosen] = choose(pool)) == NOBODY)
 			break;
-	*ret_n = (uint32_t)must(gpc_evict(c, pool, n, b, 0, 1000));
+	*ret_n = (uint32_t)must(gpc_evict(c, pool, n, b, 0, 60000));
 	if (*ret_n != chosen)
 		diag("%u of pool %d go, not %u", (unsigned)*ret_n, pool, (unsigned)chosen);
 	for (i = 0; i < MIN(chosen, *ret_n); i++) {

@@ -161,7 +161,7 @@ TAP_FN void nothing_stays(void)
 	}
 	is_int(n, 0, "the table is empty");
 	for (got = 0; got < VRAM; got += MIN(VRAM - got, BATCH))
-		must(gpc_reserve(c, 0, MIN(VRAM - got, BATCH), b + got, NULL, 0, 1000));
+		must(gpc_reserve(c, 0, MIN(VRAM - got, BATCH), b + got, NULL, 0, 60000));
 	must(gpc_release(c, b, VRAM));
 	clean(c, "an empty cache");
 }

@@ -19,7 +19,7 @@ TAP_FN uint32_t hold(gpc *c, uint64_t from, uint32_t n, gpc_block *b)
 /* Begin to demote these blocks, leaf first. */
 TAP_FN void begin(gpc *c, const gpc_block *b, uint32_t n, struct gpc_move *m)
 {
-	if (must(gpc_demote(c, VRAM, RAM, b, n, m, 0, 1000)) != (int)n)
+	if (must(gpc_demote(c, VRAM, RAM, b, n, m, 0, 60000)) != (int)n)
 		bail("%u moves do not begin", n);
 }
 

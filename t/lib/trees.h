@@ -127,7 +127,7 @@ TAP_FN void publish_some(void)
 		n += gather(list + n, BATCH - n);
 	if (!n)
 		return;
-	must(gpc_reserve(c, 0, n, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, n, b, NULL, 0, 60000));
 	shuffle(b, n);
 	for (i = 0; i < n; i++) {
 		k[i] = key[list[i]];
@@ -201,7 +201,7 @@ TAP_FN void churn(uint32_t n)
 		for (i = 0; i < 8; i++)
 			promote_some();
 		if (!chance(8))
-			must(gpc_evict(c, (int)chance(2), 1 + chance(BATCH), b, 0, 1000));
+			must(gpc_evict(c, (int)chance(2), 1 + chance(BATCH), b, 0, 60000));
 	}
 	use_some();
 	done(c);

@@ -90,7 +90,7 @@ static int down(gpc *c, uint64_t from, uint32_t n, struct gpc_move *m)
 	bytes_chain(c, VRAM, from, n, b, false);
 	for (i = 0; i < n; i++)
 		leaf_first[i] = b[n - 1 - i];
-	must(gpc_demote(c, VRAM, RAM, leaf_first, n, m, 0, 1000));
+	must(gpc_demote(c, VRAM, RAM, leaf_first, n, m, 0, 60000));
 	return bytes_copy(c, m, n);
 }
 

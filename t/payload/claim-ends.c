@@ -25,7 +25,7 @@ static void refused_publish(gpc_key key, const char *name)
 	struct gpc_claim claim;
 	gpc_block got = -2;
 
-	must(gpc_claim(c, k, b, 1, &claim, 0, 1000));
+	must(gpc_claim(c, k, b, 1, &claim, 0, 60000));
 	is_int(claims_open(), 1, "a claim");
 	must(gpc_publish(c, NULL, &key, b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &got), 0,
 			 -1));
@@ -60,7 +60,7 @@ static uint32_t ahead(int i)
 {
 	struct gpc_claim claim = { .ahead = 99 };
 
-	must(gpc_claim(d, k + i, &x, 1, &claim, 0, 1000));
+	must(gpc_claim(d, k + i, &x, 1, &claim, 0, 60000));
 	if (claim.state != GPC_CLAIM_PENDING)
 		bail("key %d is %u", i, claim.state);
 	return claim.ahead;
@@ -89,20 +89,20 @@ static void test_ahead(void)
 	is_int(gpc_claim(c, k + 1, b + 1, 7, claims, 0, 1000), 7, "seven claims");
 	serve_begin(c);
 	are_ahead("all are open", (int[]){ 1, 2, 3, 4, 5, 6, 7 }, 7);
-	must(gpc_claim_drop(c, b + 7, 1, 1000));
+	must(gpc_claim_drop(c, b + 7, 1, 60000));
 	are_ahead("the last one has ended", (int[]){ 1, 2, 3, 4, 5, 6 }, 6);
-	must(gpc_claim_drop(c, b + 4, 1, 1000));
+	must(gpc_claim_drop(c, b + 4, 1, 60000));
 	are_ahead("one in the middle", (int[]){ 1, 2, 3, 5, 6 }, 5);
-	must(gpc_claim_drop(c, b + 1, 1, 1000));
+	must(gpc_claim_drop(c, b + 1, 1, 60000));
 	are_ahead("the first one", (int[]){ 2, 3, 5, 6 }, 4);
 	serve_end();
 	if (!cache_thread)
 		again();
 	serve_begin(c);
 	are_ahead("behind a takeover", (int[]){ 2, 3, 5, 6 }, 4);
-	must(gpc_claim(c, k + 4, b + 4, 1, claims, 0, 1000));
+	must(gpc_claim(c, k + 4, b + 4, 1, claims, 0, 60000));
 	are_ahead("one more", (int[]){ 2, 3, 5, 6, 4 }, 5);
-	must(gpc_claim_drop(c, b + 5, 1, 1000));
+	must(gpc_claim_drop(c, b + 5, 1, 60000));
 	are_ahead("and one less", (int[]){ 2, 3, 6, 4 }, 4);
 	serve_end();
 }
@@ -115,9 +115,9 @@ static void test(void)
 	d = cache_attach(0, 0);
 	for (i = 0; i < N; i++)
 		k[i] = key_of(c, 1 + (uint64_t)i);
-	must(gpc_reserve(c, 0, N, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, N, b, NULL, 0, 60000));
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 1, &x, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, &x, NULL, 0, 60000));
 	serve_end();
 	test_refused();
 	test_twice();

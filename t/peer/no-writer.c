@@ -152,8 +152,8 @@ static int body(void)
 	key[2] = key_of(d, 3);
 	p.flags = GPC_POOL_CALLER;
 	own = must(gpc_pool_make(d, &p, NULL, -1));
-	must(gpc_reserve(d, 0, 1, b, NULL, 0, 1000));
-	must(gpc_reserve(d, 0, 3, b + 2, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, b, NULL, 0, 60000));
+	must(gpc_reserve(d, 0, 3, b + 2, NULL, 0, 60000));
 	must(gpc_publish(d, NULL, key, b, 1, NULL, 0, -1));
 	stop_serving();
 	must(gpc_drop(d, b, 1, &ticket, 0, 0));

@@ -61,7 +61,7 @@ static void write_for_ever(void)
 	must(gpc_writer_take(w, 0, 0));
 	*told = PAST;
 	for (;;)
-		must(gpc_writer_serve(w, 1000));
+		must(gpc_writer_serve(w, 60000));
 }
 
 static void begin(void)

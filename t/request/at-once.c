@@ -38,7 +38,7 @@ static void test_recalled(void)
 
 	refused(gpc_reserve(a, 0, 1, got, NULL, GPC_IN_HAND, 0), EAGAIN, "recalled: no stock yet");
 	must(gpc_writer_serve(c, 0));
-	is_int(gpc_reserve(c, 0, 6, others, NULL, 0, 1000), 6,
+	is_int(gpc_reserve(c, 0, 6, others, NULL, 0, 60000), 6,
 	       "recalled: another peer takes two of the stock");
 	refused(gpc_reserve(a, 0, STOCK - 1, got, NULL, GPC_IN_HAND, 0), EAGAIN,
 		"recalled: more than are left: none");

@@ -24,7 +24,7 @@ static void comes_back(void)
 {
 	is_int(publish(NULL, k), b, "it is published");
 	serve_begin(c);
-	must(gpc_drop(d, &b, 1, NULL, 0, 1000));
+	must(gpc_drop(d, &b, 1, NULL, 0, 60000));
 	while (gpc_pool_available(d, pool) || find(d, 1) >= 0)
 		;
 	serve_end();

@@ -54,7 +54,7 @@ static void write_for_ever(void)
 	must(gpc_writer_take(w, 0, 0));
 	*ready = 1;
 	for (;;)
-		must(gpc_writer_serve(w, 1000));
+		must(gpc_writer_serve(w, 60000));
 }
 
 static void begin(void)

@@ -8,7 +8,7 @@ static void publish(gpc *c, int pool, const gpc_key *parent, uint64_t n, uint32_
 {
 	gpc_key k = key_of(c, n);
 
-	must(gpc_reserve(c, pool, 1, b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, 1, b, NULL, 0, 60000));
 	if (must(gpc_publish(c, parent, &k, b, 1, GPC_OPTIONS(gpc_publish_options, .tag = tag), 0,
 			     -1)) != 1)
 		bail("not published");

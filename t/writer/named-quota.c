@@ -21,7 +21,7 @@ static void begin(void)
 	chain_make(c, 0, 1, 1, live);
 	chain_make(c, 0, 2, 1, live + 1);
 	chain_make(c, 0, 3, 1, live + 2);
-	must(gpc_reserve(c, 0, 2, mine, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, mine, NULL, 0, 60000));
 }
 
 static void test_reclaim(void)

@@ -55,7 +55,7 @@ static void fill(uint32_t n)
 
 	for (i = 0; i < n; i += PART) {
 		import(i, PART, keys);
-		if (must(gpc_reserve(c, 0, PART, all + i, NULL, 0, 1000)) != PART ||
+		if (must(gpc_reserve(c, 0, PART, all + i, NULL, 0, 60000)) != PART ||
 		    must(gpc_publish(c, NULL, keys, all + i, PART, NULL, GPC_NO_REF, -1)) != PART)
 			bail("not all are published");
 	}
@@ -107,7 +107,7 @@ static uint64_t time_reserves(void)
 	for (i = -ASKS; i < ASKS; i++) {
 		if (i == 0)
 			began = cpu_ns();
-		must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+		must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 		must(gpc_release(c, &b, 1));
 	}
 	return cpu_ns() - began;
