@@ -145,20 +145,42 @@ static bool is_reclaimed(gpc *c, uint32_t record)
 	return false;
 }
 
-/* The answer of its publish or commit finds no reference of its own any more. */
+/* Slot i of these commands makes the block of that life a reference, unless it was given up before:
+ * then a later command has the block. */
+static bool give_up_slot(gpc *c, struct op *op, uint32_t i, uint32_t record, uint32_t life,
+			 gpc_block block)
+{
+	bool *given_up;
+
+	if (op->sent && op->sent[i].record == record && op->sent[i].life == life &&
+	    ring_slot(c, op, i)->block == block)
+		given_up = &op->sent[i].given_up;
+	else if (op->commits && ring_slot(c, op, i)->commit.to == block && op->out[i].life == life)
+		given_up = &op->out[i].given_up;
+	else
+		return false;
+	if (*given_up)
+		return false;
+	*given_up = true;
+	op->look_at = i + 1;
+	return true;
+}
+
+/* The answer of its publish or commit finds no reference of its own any more.  Blocks are released
+ * in the order in which they were sent, as a rule: the slot behind the last one that was found is
+ * looked at first. */
 static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 {
 	uint32_t life = hold_life(c, record), i;
 	struct op *op;
 
 	for (op = c->ops; op; op = op->next)
-		for (i = 0; i < op->n; i++)
-			if (op->sent && op->sent[i].record == record && op->sent[i].life == life &&
-			    ring_slot(c, op, i)->block == block)
-				op->sent[i].given_up = true;
-			else if (op->commits && ring_slot(c, op, i)->commit.to == block &&
-				 op->out[i].life == life)
-				op->out[i].given_up = true;
+		if (op->look_at < op->n && give_up_slot(c, op, op->look_at, record, life, block))
+			return;
+	for (op = c->ops; op; op = op->next)
+		for (i = 0; (op->sent || op->commits) && i < op->n; i++)
+			if (give_up_slot(c, op, i, record, life, block))
+				return;
 }
 
 /* A command that makes it a reference is under way.  It may have done so, and the block may

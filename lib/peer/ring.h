@@ -52,11 +52,12 @@ struct op { /* commands submitted together */
 	bool commits; /* a group that ends the reservations of targets */
 	bool waited;  /* somebody frees it after it was taken */
 	bool taken;
-	bool want_refs; /* publish: a resident block is referenced */
-	bool no_refs;   /* publish: what is live is released with the answer */
-	bool unwatched; /* publish: gpc_ticket_wait tells what was refused */
-	uint8_t pool;   /* of a refill: the pool */
-	bool abandoned; /* nobody wants the answer: give back what it brings */
+	bool want_refs;   /* publish: a resident block is referenced */
+	bool no_refs;     /* publish: what is live is released with the answer */
+	bool unwatched;   /* publish: gpc_ticket_wait tells what was refused */
+	uint8_t pool;     /* of a refill: the pool */
+	bool abandoned;   /* nobody wants the answer: give back what it brings */
+	uint32_t look_at; /* hold.c: behind the last slot whose block was given up */
 	int32_t result;
 	/* Under ring_lock, once: cells change because the commands are sent.  These stand in
 	 * their slots already and are not shown to the writer yet: it may change them. */
