@@ -19,6 +19,7 @@ import gpc  # noqa: E402
 import gpc.vllm.drops  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 import gpc.vllm.manager  # noqa: E402
+import gpc.vllm.manager  # noqa: E402
 import gpc.vllm.meet as meet  # noqa: E402
 import gpc.vllm.worker  # noqa: E402
 import gpc.vllm.writer  # noqa: E402
@@ -40,13 +41,14 @@ logging.getLogger("vllm.gpc").propagate = False
 class Engine:
     """A scheduler and the workers of its ranks, with vLLM's side of them, in one process."""
 
-    def __init__(self, suffix, ranks=1, per_chunk=1, groups=1, attach=True, **more):
+    def __init__(self, suffix, ranks=1, per_chunk=1, groups=1, attach=True, states=False, **more):
         _made.add(name + suffix)
         conf = dict(extra={**EXTRA, "gpc_name": name + suffix, **more}, world=ranks, blocks_per_chunk=per_chunk,
                     block_bytes=64, groups=groups, engine_id=f"{name}{suffix}-{id(self)}")
         self.workers = [GPCOffloadingSpec(fake.config(rank=r, **conf)) for r in range(ranks)]
         self.m = GPCOffloadingSpec(fake.config(**conf)).get_manager()
-        kinds = [fake.ns(group_idx=g, sliding_window_size_in_chunks=2 if g else None) for g in range(groups)]
+        kinds = [fake.ns(group_idx=g, sliding_window_size_in_chunks=2 if g else None, requires_cow_source=states and g > 0)
+                 for g in range(groups)]
         self.half = fake.ns(manager=self.m, config=fake.ns(kv_group_configs=kinds, blocks_per_chunk=per_chunk),
                             _req_status={}, _jobs={})
         self.scheduler = GPCConnector(None, "scheduler", fake.ns(half=self.half, kv_cache_groups=kinds))
@@ -258,6 +260,17 @@ drops.drop(beside, e.m.c.lookup(e.m.finder.keys(more)), [bytes(e.m.finder.keys([
 is_(len(drops.kept), 2, "no more are kept than MOST")
 e.end()
 writer.close()
+
+# ---- a state, which vLLM hands over once ----
+
+h = Engine("-once", groups=2, states=True)
+h.m.finder.asker.settle(60)
+ctx, keys = h.request("state", 3, groups=(0, 1))
+gpc.vllm.manager.SOON = 60
+is_(h.m.prepare_store(keys[1][2:], ctx).keys_to_store, keys[1][2:], "a state has its block in the step that hands it over")
+is_((h.m.prepare_store(keys[0], ctx).keys_to_store, set(h.m.take_later()[ctx.req_id])), ([], set(keys[0])),
+    "what is offered again waits for nobody")
+h.end()
 
 # ---- half chunks ----
 

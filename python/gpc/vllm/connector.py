@@ -73,6 +73,8 @@ class GPCConnector(OffloadingConnector):
                  for g in self.connector_scheduler.config.kv_group_configs})
             self.connector_scheduler.manager.prompts.request_of = self._request
             self.connector_scheduler.manager.later = {}
+            self.connector_scheduler.manager.once = {
+                g.group_idx for g in self.connector_scheduler.config.kv_group_configs if getattr(g, "requires_cow_source", False)}
 
     def _request(self, number):
         state = self.connector_scheduler._req_status.get(number)

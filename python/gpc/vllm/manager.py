@@ -31,7 +31,7 @@ from .writer import Writer
 log = logging.getLogger("vllm.gpc")
 
 LOADS = 3                        # of a key by one request, where nobody tells of failed ones: then it is none for it
-SOON = 0.05                      # seconds that a store waits for the writer where nobody would offer its rest again
+SOON = 0.05                      # seconds that a store waits for the writer where nobody would offer it again
 OWN = "own"                      # of Request.counted
 
 
@@ -57,6 +57,7 @@ class Manager:
         self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
         self.generation = 0
         self.later = None        # request's number -> keys to be offered again; None: GPCConnector is not there to do that
+        self.once = ()           # groups of states, whose blocks vLLM hands over once: nobody can offer these again
         self.collecting = False  # the asker waits for answers to publishes
         self.results = {r.name: r for r in api.LookupResult}
         self.events = Events(cache, self._told_keys) if events else None
@@ -259,6 +260,8 @@ class Manager:
         if not done and self.later is None:
             # The writer has been asked.  Without GPCConnector vLLM would warn, and ask for all of it again in each step.
             return self.prepare_store(keys, req_context) if finder.asker.soon(SOON) else None
+        if not done and self._is_once(rest) and finder.asker.soon(SOON):
+            return self.prepare_store(keys, req_context)
         if done:
             req.refused.difference_update(keys)
         if rest:
@@ -271,6 +274,9 @@ class Manager:
             self.storing[k] = finder.take_ahead(k)
         req.going.difference_update(ahead)
         return self._store_output(ahead, req)
+
+    def _is_once(self, keys):
+        return bool(self.once) and any(int.from_bytes(k[-4:], "big") in self.once for k in keys)
 
     def take_later(self):
         later, self.later = self.later, {}
