@@ -47,8 +47,7 @@ class Engine:
                     block_bytes=64, groups=groups, engine_id=f"{name}{suffix}-{id(self)}")
         self.workers = [GPCOffloadingSpec(fake.config(rank=r, **conf)) for r in range(ranks)]
         self.m = GPCOffloadingSpec(fake.config(**conf)).get_manager()
-        kinds = [fake.ns(group_idx=g, sliding_window_size_in_chunks=2 if g else None, requires_cow_source=states and g > 0)
-                 for g in range(groups)]
+        kinds = [fake.ns(group_idx=g, sliding_window_size_in_chunks=(1 if states else 2) if g else None) for g in range(groups)]
         self.half = fake.ns(manager=self.m, config=fake.ns(kv_group_configs=kinds, blocks_per_chunk=per_chunk),
                             _req_status={}, _jobs={})
         self.scheduler = GPCConnector(None, "scheduler", fake.ns(half=self.half, kv_cache_groups=kinds))

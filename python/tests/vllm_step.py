@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 import vllm_fake as fake
 
@@ -318,4 +319,29 @@ os.kill(pid, signal.SIGKILL)
 os.waitpid(pid, 0)
 with gpc.attach(name, serve=True) as c:
     is_(c.check(), 0, "all invariants hold")
+# ---- what was asked for, and had from the stock before the answer came ----
+
+_made.add(name + "-mix")
+m = manager(gpc_name=name + "-mix", gpc_stock=16)
+m.later = {}
+fill_stock(m)
+ctx, keys = fake.prompt("mix", 40)
+m.lookup(keys[0], ctx)
+while not m.finder.asker.answers or m.finder.asked.keys() != set(keys[16:]):
+    time.sleep(0.001)
+take, m.finder.asker.take = m.finder.asker.take, lambda: None        # the answer waits
+fill_stock(m)
+first = m.prepare_store(keys, ctx).keys_to_store
+ok(16 < len(first) < 40, f"{len(first)} chunks of 40 have a block of the stock")
+m.finder.asker.take = take
+m.finder.asker.settle(60)
+rest = m.prepare_store([k for k in keys if k not in first], ctx).keys_to_store
+is_(first + rest, keys, "the others have those that were asked for")
+m.complete_store(set(keys), ctx)
+m.publisher.collect(60)
+m.on_request_finished(ctx)
+m.on_schedule_end(None)
+m.c.ticket_wait()
+is_(m.c.stats().live, 40, "all are stored")
+m.shutdown()
 done()

@@ -73,8 +73,9 @@ class GPCConnector(OffloadingConnector):
                  for g in self.connector_scheduler.config.kv_group_configs})
             self.connector_scheduler.manager.prompts.request_of = self._request
             self.connector_scheduler.manager.later = {}
+            # of a state vLLM needs one chunk; so it does of a window that is no longer than a chunk
             self.connector_scheduler.manager.once = {
-                g.group_idx for g in self.connector_scheduler.config.kv_group_configs if getattr(g, "requires_cow_source", False)}
+                g.group_idx for g in self.connector_scheduler.config.kv_group_configs if g.sliding_window_size_in_chunks == 1}
 
     def _request(self, number):
         state = self.connector_scheduler._req_status.get(number)

@@ -286,9 +286,12 @@ class Finder:
             take = ()
         back = []
         for k, b, state in zip(keys, blocks, states):
+            if self.is_ahead(k, req) or k in self.storing:       # it has had one of the stock meanwhile
+                back.append(b)
+                continue
             if store and take and state == gpc.CLAIM_LIVE and k in req.going:
                 state = gpc.CLAIM_MINE
-            if state in take and k not in self.ahead and k not in self.storing:
+            if state in take and k not in self.ahead:
                 self.ahead[k] = [req, b]
                 req.claimed.add(k)
                 continue
