@@ -537,7 +537,10 @@ t_models = \
 	%reldir%/model/section.pml \
 	%reldir%/model/stock.pml \
 	%reldir%/model/stock-owned.pml \
+	%reldir%/model/fence.pml \
+	%reldir%/model/gaps.pml \
 	%reldir%/model/given-up.pml \
+	%reldir%/model/since.pml \
 	%reldir%/model/transfer.pml \
 	%reldir%/model/tso.h \
 	%reldir%/model/wake.pml \
