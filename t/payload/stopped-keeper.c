@@ -203,6 +203,7 @@ static void test_successor(uint64_t first)
 static int body(void)
 {
 	enum { FIRST = 1000, MANY = 48 };
+	int i;
 
 	begin();
 	keeper_begins(0);
@@ -213,6 +214,9 @@ static int body(void)
 	test_hanging(FIRST + 2 * CHAIN);
 	test_successor(FIRST + 3 * CHAIN);
 	clean(c, "behind all of them");
+	/* the writer has yet to see that the last keeper is dead, and what it held */
+	for (i = 0; i < 30000 && stats_of(c, -1).refs; i++)
+		usleep(1000);
 	unlink(opt.disk);
 	fetch_end(c, "all");
 	return done_testing();
