@@ -221,7 +221,7 @@ static void put(void)
 	fetch_end(c, "a put that does not return");
 }
 
-/* What was dropped cannot be removed there now: it waits for the store, and so does the thread. */
+/* A dropped block cannot be removed there now: it waits for the store, and so does the thread. */
 static void sleeps_while_down(gpc *c, const gpc_key *k)
 {
 	uint32_t from, seen;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What looks like the usual case, and is not: a reserve that could have all its blocks and whose call
+/* A case that looks like the usual one, and is not: a reserve that could have all its blocks and whose call
  * is withdrawn while the writer looks, or that another one has come before; a publish below the
  * last block, when that has gone or is in another space.
  * Tests: lib/writer/command.c lib/writer/grant.c */

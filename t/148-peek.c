@@ -138,7 +138,7 @@ static void test_caller(void)
 	cache_end(c);
 }
 
-/* Who asks means to make room: what has been let go is free before it is told. */
+/* A peer that asks means to make room: what has been let go is free before it is told. */
 static void test_let_go(void)
 {
 	gpc *c = cache_new(8, 0), *d = cache_attach(0, 0);

@@ -98,7 +98,7 @@ static uint32_t reserved(void)
 	return (uint32_t)stats_of(c, info_of(c).peer).reserved;
 }
 
-/* Whatever is asked for, in parts and in any order, and targets of moves with it. */
+/* Blocks are asked for in parts and in any order, and targets of moves with them. */
 static void test_bound(void)
 {
 	struct gpc_move m[QUOTA];

@@ -16,7 +16,7 @@
  *   stopped              0         -ESHUTDOWN        worker_close()
  *   any, in a child      0         starts threads    as open
  *
- * Who posts has changed under the lock what step() looks at.  So no post is missed: a step that saw
+ * A poster changes the state that step() reads, under the lock.  So no post is missed: a step that saw
  * nothing sleeps before the lock is free.
  *
  * fork(2) waits for the locks of all workers that have had threads.  The child has no thread of its
@@ -25,7 +25,7 @@
  *
  * Signals of the program are blocked in all threads; each has the name of its kind.
  *
- * Order of locks: that of the list (worker.c), then one worker's.  Who has a worker's lock calls
+ * Order of locks: that of the list (worker.c), then one worker's.  A thread with a worker's lock calls
  * nothing here but worker_post(), worker_post_all(), worker_tell() and worker_await() of that one. */
 #ifndef GPC_WORKER_H
 #define GPC_WORKER_H

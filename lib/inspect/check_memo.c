@@ -37,7 +37,7 @@ static bool is_root(const struct segment *s, const gpc_key *root, const uint64_t
 	return root_proves(s, (const struct shm_words *)value, root);
 }
 
-/* What is wrong with a place that holds a value; or NULL. */
+/* The fault of a place that holds a value, in words; or NULL. */
 static const char *look_at(struct check *k, const struct table *t, uint32_t bucket, uint32_t place,
 			   const gpc_key *key, const uint64_t *value)
 {

@@ -224,7 +224,7 @@ static struct map *find_wanted(const struct maps *s)
 	return m;
 }
 
-/* All that is asked for by now.  What is asked for meanwhile is found, or `asked` says so. */
+/* All that is asked for by now.  Later requests are found, or `asked` says so. */
 static void pin_all(gpc *c)
 {
 	const struct device_bytes *device;

@@ -110,7 +110,7 @@ static bool is_of(const gpc *c, const struct sent *sent)
 	return hold_life(c, sent->record) == sent->life;
 }
 
-/* Whatever became of its reservation then: its pool is going, or has gone, or another one has the
+/* Its reservation may have become anything: its pool is going, or has gone, or another one has the
  * number. */
 static gpc_block stale_if_gone(gpc *c, const struct sent *sent, gpc_block block, gpc_block got)
 {

@@ -16,7 +16,7 @@ static uint16_t *cell_of(const gpc *c, gpc_block block)
 	return record == SHM_NO_RECORD ? NULL : refs_cell(c, record);
 }
 
-/* n blocks of the list, or none; partial: up to n.  What the writer has taken back is passed over.
+/* n blocks of the list, or none; partial: up to n.  Blocks that the writer has taken back are passed over.
  * The cell of the block that comes next is prefetched: its miss would be most of what this costs. */
 static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks,
 			  bool partial)

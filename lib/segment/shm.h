@@ -279,7 +279,7 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 
 /* ---- control segment ---- */
 
-/* What an engine says of a block beside its key; nothing of the index depends on it.  In note[]
+/* An engine's words about a block, beside its key; nothing of the index depends on them.  In note[]
  * the tokens follow, if the cache keeps them.  The generation in the record's word is its sequence:
  * the block's peer stores it while the block is RESERVED, and from LIVE on it stays. */
 struct shm_note {

@@ -494,7 +494,7 @@ void down_thread(struct gpc_tiers *t)
 			continue;
 		}
 		t->later = false;
-		/* What was found at the start goes in the order of its ages, which is known when all
+		/* Blocks that were found at the start go in the order of their ages, known when all
 		 * of it is published; and what is to be written may be among it.  Looked at before
 		 * the victims: the last may be published between the look and the write, and then
 		 * there would be room for twins. */

@@ -39,7 +39,7 @@ static int32_t parent_elsewhere(struct writer *w, const gpc_key *parent)
 	return -ENOENT;
 }
 
-/* What stands beside the key. */
+/* The fields of a record beside its key. */
 struct chain {
 	uint64_t parent[2];
 	uint32_t depth, up;
@@ -268,7 +268,7 @@ publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t recor
 	return cmd->block;
 }
 
-/* It is not live in its block, or was before.  Whatever the answer is, the peer's claim of the
+/* It is not live in its block, or was before.  By any answer the peer's claim of the
  * block is over. */
 static __attribute__((noinline)) int32_t publish_ends(struct writer *w, uint32_t peer,
 						      uint32_t record, int32_t result)
@@ -382,7 +382,7 @@ static int32_t alias(struct writer *w, const struct shm_command *cmd)
 	return memo_store_alias(w, &alias, &to);
 }
 
-/* GPC_PEEK: victims are chosen as for an evict, and put back.  Whoever asks means to make room, and
+/* GPC_PEEK: victims are chosen as for an evict, and put back.  A peer that asks means to make room, and
  * has counted what has been let go since as held. */
 static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 		    const struct shm_command *cmd)

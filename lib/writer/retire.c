@@ -54,8 +54,8 @@ const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a
 	return &a->ready[i % RETIRE_AHEAD];
 }
 
-/* Who holds a block that its owner evicts is counted at once: references that are taken behind the
- * barrier fail, and those that were taken before it are seen. */
+/* The holders of a block that its owner evicts are counted at once: references that are taken behind
+ * the barrier fail, and those that were taken before it are seen. */
 static __attribute__((noinline)) void count_held(struct writer *w, uint32_t record)
 {
 	order_fence();

@@ -9,8 +9,8 @@
  *
  * The keeper knows the entries of its tier by their parents' keys.  An entry whose parent was removed somewhere is listed: its way to the
  * root may have a gap.  A drop takes the entries of the dropped keys, of their children, and so on; of those that are listed it
- * takes each one whose way to the root has a gap or a dropped key, and lists the others no more.  What comes up says
- * which drops have left the tier when it was read, and the writer compares that as for an engine (since.pml).
+ * takes each one whose way to the root has a gap or a dropped key, and lists the others no more.  A block that comes up
+ * bears the number of the drops that had left the tier when it was read, and the writer compares that as for an engine (since.pml).
  *
  * Proves: once the drop was answered, neither RAM nor the tier has bad bytes.
  *

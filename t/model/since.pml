@@ -253,7 +253,7 @@ proctype request()
 	od
 }
 
-/* Whoever found that the bytes of the block are bad. */
+/* Somebody found that the bytes of the block are bad. */
 proctype dropper()
 {
 	asked = true;

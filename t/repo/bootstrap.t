@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What bootstrap hands to make: targets one by one, and variables with each of them.  In a copy that
+# The arguments that bootstrap hands to make: targets one by one, and variables with each of them.  In a copy that
 # builds nothing.
 # Tests: bootstrap README.md
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"

@@ -86,7 +86,7 @@ int say_level_named(const char *word);
 void say_level(struct daemon *d);
 /* The library's log; arg is a struct daemon. */
 void say_library(void *arg, int level, const char *text);
-/* What keeps a file from being opened, or made where `makes` says so; err: of open(2). */
+/* The reason that keeps a file from being opened, or made where `makes` says so; err: of open(2). */
 const char *say_file(int err, bool makes);
 /* One datagram to the service manager that started us; nobody there is fine. */
 void say_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -392,7 +392,7 @@ static void *publish(void *arg)
 
 /* ---- from outside ---- */
 
-/* Who never greets, and whose machine has gone without a word: accept.c. */
+/* Peers that never greet, or whose machine has gone without a word: accept.c. */
 static bool ends_the_dead(void *s)
 {
 	int handshake = HANDSHAKE_MS, one = 1, idle = DEAD_S / 2, ask = DEAD_ASK_S;
