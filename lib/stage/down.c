@@ -284,8 +284,6 @@ static uint32_t write_into(struct down *b, uint32_t room)
 	gpc_block resident[BATCH];
 	uint32_t got = slots_take(b->d, b->slot, load_relaxed(&b->d->broken) ? 0 : room), i;
 
-	if (got < b->n && b->d->waits)
-		b->t->later = true;
 	cut(b, got);
 	if (b->n && write_all(b) == 0) {
 		publish_all(b, resident);
@@ -493,12 +491,15 @@ void down_thread(struct gpc_tiers *t)
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
 		}
+		/* Blocks that are due may be among those that were found at the start, which the
+		 * index does not know before they are published: each would be written twice, and
+		 * the one that was found be refused.  And what was found goes in the order of its
+		 * ages, known when all of it is published. */
+		if (!load_acquire(&t->published)) {
+			desk_sleep(t, seen, PAUSE_MOST);
+			continue;
+		}
 		t->later = false;
-		/* Blocks that were found at the start go in the order of their ages, known when all
-		 * of it is published; and what is to be written may be among it.  Looked at before
-		 * the victims: the last may be published between the look and the write, and then
-		 * there would be room for twins. */
-		d->waits = !load_acquire(&t->published);
 		moved = round_of(d, asked != d->idle);
 		if (t->later && !moved)
 			desk_sleep(t, seen, PAUSE_MOST);

@@ -113,8 +113,6 @@ uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *so
 
 	if (n <= has || d->exclusive) /* what is exclusive is not in RAM */
 		return n;
-	if (d->waits)
-		return has;
 	got = gpc_evict(d->t->c, (int)d->pool, n - has, copy, GPC_PEEK, CALL_MS);
 	for (i = 0; i < got; i++)
 		if (is_copy_of_sooner(d, copy[i], pool, sooner, nsooner))

@@ -142,7 +142,7 @@ uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 		d->nresting = 0;
 	got = pop(d, blocks, n, d->nresting);
 	pthread_mutex_unlock(&d->lock);
-	if (got < n && !d->waits)
+	if (got < n)
 		got += evict(d, blocks + got, n - got);
 	pthread_mutex_lock(&d->lock);
 	got += pop(d, blocks + got, n - got, 0);

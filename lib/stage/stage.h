@@ -100,9 +100,7 @@ struct cold { /* a tier, with its pool */
 	uint32_t nresting, rest_until;
 	struct uses *uses; /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
-	/* down.c: its batch; what is found at the start may be among what is due */
-	struct down *batch;
-	bool waits;
+	struct down *batch;  /* of down.c */
 	uint64_t write_rate; /* 0: none */
 	uint64_t idle;       /* gpc_tiers_sync: down.c has found nothing since this one */
 	/* blocks leave RAM when they are there, and it when they are in RAM */
