@@ -275,16 +275,11 @@ lib_gpc_sources = \
 	%reldir%/takeover/takeover.c \
 	%reldir%/takeover/takeover.h \
 	%reldir%/takeover/tree.c \
-	%reldir%/writer/bucket.h \
 	%reldir%/writer/command.c \
 	%reldir%/writer/command.h \
 	%reldir%/writer/commit.c \
 	%reldir%/writer/drop.c \
 	%reldir%/writer/drop.h \
-	%reldir%/writer/events.c \
-	%reldir%/writer/events.h \
-	%reldir%/writer/grace.c \
-	%reldir%/writer/grace.h \
 	%reldir%/writer/grant.c \
 	%reldir%/writer/grant.h \
 	%reldir%/writer/grant_again.c \
@@ -293,58 +288,63 @@ lib_gpc_sources = \
 	%reldir%/writer/grant_place.c \
 	%reldir%/writer/grant_quota.c \
 	%reldir%/writer/grant_source.c \
-	%reldir%/writer/holders.c \
-	%reldir%/writer/holders.h \
 	%reldir%/writer/idle.c \
 	%reldir%/writer/idle.h \
+	%reldir%/writer/index/bucket.h \
+	%reldir%/writer/index/events.c \
+	%reldir%/writer/index/events.h \
+	%reldir%/writer/index/grace.c \
+	%reldir%/writer/index/grace.h \
+	%reldir%/writer/index/holders.c \
+	%reldir%/writer/index/holders.h \
+	%reldir%/writer/index/lru.c \
+	%reldir%/writer/index/lru.h \
+	%reldir%/writer/index/memo.c \
+	%reldir%/writer/index/memo.h \
+	%reldir%/writer/index/memory.c \
+	%reldir%/writer/index/memory.h \
+	%reldir%/writer/index/meter.c \
+	%reldir%/writer/index/meter.h \
+	%reldir%/writer/index/mirror.c \
+	%reldir%/writer/index/mirror.h \
+	%reldir%/writer/index/parked.c \
+	%reldir%/writer/index/parked.h \
+	%reldir%/writer/index/pending.c \
+	%reldir%/writer/index/pending.h \
+	%reldir%/writer/index/queue.c \
+	%reldir%/writer/index/queue.h \
+	%reldir%/writer/index/record.c \
+	%reldir%/writer/index/record.h \
+	%reldir%/writer/index/state.h \
+	%reldir%/writer/index/table.c \
+	%reldir%/writer/index/table.h \
+	%reldir%/writer/index/tree.c \
+	%reldir%/writer/index/tree.h \
+	%reldir%/writer/index/uses.c \
+	%reldir%/writer/index/uses.h \
 	%reldir%/writer/leave.c \
 	%reldir%/writer/leave.h \
 	%reldir%/writer/loop.c \
 	%reldir%/writer/loop.h \
-	%reldir%/writer/lru.c \
-	%reldir%/writer/lru.h \
-	%reldir%/writer/memo.c \
-	%reldir%/writer/memo.h \
-	%reldir%/writer/memory.c \
-	%reldir%/writer/memory.h \
-	%reldir%/writer/meter.c \
-	%reldir%/writer/meter.h \
-	%reldir%/writer/mirror.c \
-	%reldir%/writer/mirror.h \
 	%reldir%/writer/move.c \
 	%reldir%/writer/move.h \
-	%reldir%/writer/parked.c \
-	%reldir%/writer/parked.h \
-	%reldir%/writer/pending.c \
-	%reldir%/writer/pending.h \
 	%reldir%/writer/pool_memory.c \
 	%reldir%/writer/pool_memory.h \
 	%reldir%/writer/pools.c \
 	%reldir%/writer/pools.h \
-	%reldir%/writer/queue.c \
-	%reldir%/writer/queue.h \
 	%reldir%/writer/reap.c \
 	%reldir%/writer/reap.h \
 	%reldir%/writer/recall.c \
 	%reldir%/writer/recall.h \
-	%reldir%/writer/record.c \
-	%reldir%/writer/record.h \
 	%reldir%/writer/retire.c \
 	%reldir%/writer/retire.h \
-	%reldir%/writer/state.h \
 	%reldir%/writer/sweep.c \
 	%reldir%/writer/sweep.h \
-	%reldir%/writer/table.c \
-	%reldir%/writer/table.h \
 	%reldir%/writer/transfer.c \
 	%reldir%/writer/transfer.h \
 	%reldir%/writer/transfer_decide.c \
 	%reldir%/writer/transfer_end.c \
-	%reldir%/writer/transfers.h \
-	%reldir%/writer/uses.c \
-	%reldir%/writer/uses.h \
-	%reldir%/writer/tree.c \
-	%reldir%/writer/tree.h
+	%reldir%/writer/transfers.h
 
 cuda_sources = \
 	%reldir%/device/cuda.c \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer's queue of leaves against a list that is searched: whatever comes, is taken out and
  * goes, each that goes is the first of all by stamp, depth and number.
- * Tests: lib/writer/queue.c lib/writer/memory.c */
+ * Tests: lib/writer/index/queue.c lib/writer/index/memory.c */
 #include "config.h"
 
 #include <stdlib.h>
 #include "t/lib/made.h"
-#include "writer/memory.h"
-#include "writer/queue.h"
+#include "writer/index/memory.h"
+#include "writer/index/queue.h"
 
 #define RECORDS 8000u
 #define STEPS   20000u

@@ -2,7 +2,7 @@
 /* The cache of one process that this one grew out of: every behaviour that was checked
  * there - insert and lookup, tiers, references, eviction, load limit, hashes, hit rate -
  * with blocks of the caller's own allocator.
- * Tests: lib/reader/match.c lib/request/publish.c lib/writer/lru.c lib/writer/table.c */
+ * Tests: lib/reader/match.c lib/request/publish.c lib/writer/index/lru.c lib/writer/index/table.c */
 #include "t/lib/cache.h"
 
 enum { HOT = 0, WARM = 1 };

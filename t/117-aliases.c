@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_alias and gpc_alias_resolve: pairs of keys, whatever becomes of the blocks.
- * Tests: lib/reader/alias.c lib/request/alias.c lib/writer/memo.c lib/segment/memo.h
+ * Tests: lib/reader/alias.c lib/request/alias.c lib/writer/index/memo.c lib/segment/memo.h
  *   lib/inspect/check_memo.c lib/segment/shm_memo.h */
 #include "t/lib/cache.h"
 

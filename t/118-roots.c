@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_root_keep and gpc_root_get: the fields of a root key, for those who know the root alone.
- * Tests: lib/request/root.c lib/writer/memo.c lib/segment/root.c lib/inspect/root.c
+ * Tests: lib/request/root.c lib/writer/index/memo.c lib/segment/root.c lib/inspect/root.c
  *   lib/inspect/check_memo.c lib/segment/shm_memo.h */
 #include "t/lib/cache.h"
 

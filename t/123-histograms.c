@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Histograms: what is counted, in which cell, over departures and writers.
- * Tests: lib/writer/meter.c lib/inspect/meter.c lib/segment/meter.h lib/segment/shm_meter.h */
+ * Tests: lib/writer/index/meter.c lib/inspect/meter.c lib/segment/meter.h lib/segment/shm_meter.h */
 #include "t/lib/fetch.h"
 
 #include "segment/meter.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uses are told by 4 bytes for a window of ticks (segment/stamps.h): their order is exact across
  * windows, whether the writer has moved them in time or not, and so are places of long arrays.
- * Tests: lib/writer/uses.c lib/segment/stamps.h lib/writer/holders.c lib/writer/lru.c */
+ * Tests: lib/writer/index/uses.c lib/segment/stamps.h lib/writer/index/holders.c lib/writer/index/lru.c */
 #include "t/lib/cache.h"
 
 #include "t/lib/goes.h"

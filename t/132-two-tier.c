@@ -2,7 +2,7 @@
 /* Two exclusive tiers against an oracle of a few lines: hot = LRU(V), hot + warm =
  * LRU(V + R).  Requests are random paths in a growing tree; every hit must be where the
  * oracle says, over its own bytes.
- * Tests: lib/writer/lru.c lib/writer/move.c */
+ * Tests: lib/writer/index/lru.c lib/writer/move.c */
 #include "t/lib/cache.h"
 
 enum { LONGEST = 24, KEYS = 4096, BATCH = 16 }; /* BATCH: VRAM that is kept free, too */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chains whose blocks are in two tiers, or on their way, when something happens to the rest of
  * the chain: it is dropped, computed anew, evicted, cleared, or a new writer comes.
- * Tests: lib/writer/tree.c lib/writer/grant_place.c lib/writer/pools.c */
+ * Tests: lib/writer/index/tree.c lib/writer/grant_place.c lib/writer/pools.c */
 #include "t/lib/tiers.h"
 
 static void goes(gpc *c, uint64_t n, const char *why)

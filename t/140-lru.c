@@ -2,7 +2,7 @@
 /* Who goes next.  First each rule by itself, then random use of a random forest by two
  * peers beside a model: of all unheld leaves the least recent one goes, the deeper one of
  * two, and a parent counts as used when its last child was.
- * Tests: lib/writer/lru.c lib/writer/tree.c lib/writer/queue.c */
+ * Tests: lib/writer/index/lru.c lib/writer/index/tree.c lib/writer/index/queue.c */
 #include "t/lib/cache.h"
 
 #include "t/lib/goes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order within a tick: of what one call used, the last of its array goes first, chains and
  * blocks without parents alike, and never a parent before its children.
- * Tests: lib/writer/lru.c */
+ * Tests: lib/writer/index/lru.c */
 #include "t/lib/cache.h"
 
 enum { MOST = 400, LONG = 70000, PLACES = 65280 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPC_PEEK: what an evict would take, in its order, and nothing has changed afterwards.
- * Tests: lib/request/evict.c lib/writer/lru.c lib/writer/parked.c */
+ * Tests: lib/request/evict.c lib/writer/index/lru.c lib/writer/index/parked.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

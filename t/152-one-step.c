@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "t/lib/cache.h"
-#include "writer/memory.h"
+#include "writer/index/memory.h"
 
 enum { BLOCKS = 64 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sections and grace periods: how many, for whom they count, what waits for them and what
  * does not.
- * Tests: lib/peer/section.c lib/writer/grace.c */
+ * Tests: lib/peer/section.c lib/writer/index/grace.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The changes feed and walks: who applies every change has exactly what a walk shows,
  * also after being too late; and a walk shows parents first.
- * Tests: lib/writer/events.c lib/inspect/events.c lib/inspect/walk.c */
+ * Tests: lib/writer/index/events.c lib/inspect/events.c lib/inspect/walk.c */
 #include "t/lib/churn.h"
 
 static struct replica {

@@ -2,7 +2,7 @@
 /* What the writer asks of a mirror's driver, and when: the linker puts a driver in between that
  * looks at the cache before it does as it is told.  A mirror is published when it has been
  * uploaded, a flush has what was changed, and no grace period begins before its end.
- * Tests: lib/writer/mirror.c lib/writer/grace.c */
+ * Tests: lib/writer/index/mirror.c lib/writer/index/grace.c */
 #include "config.h"
 
 #include "t/lib/cache.h"

@@ -2,7 +2,7 @@
 /* Numbers of blocks by state: the writer keeps them in each pool's description, so that nobody
  * has to count records.  After each call they are what the records say, and a writer that comes
  * to the seat counts anew.
- * Tests: lib/writer/record.c lib/writer/pools.c lib/writer/state.h */
+ * Tests: lib/writer/index/record.c lib/writer/pools.c lib/writer/index/state.h */
 #include "t/lib/cache.h"
 
 #include "t/lib/counts.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads and another process read the table of aliases while one writer stores into it without
  * rest: a key is itself, or a key that was stored for it, and never words of two.
- * Tests: lib/segment/memo.h lib/writer/memo.c */
+ * Tests: lib/segment/memo.h lib/writer/index/memo.c */
 #include "t/lib/cache.h"
 
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 /* Guarantee A: readers never miss a key that is live all the while, though its entry is
  * relocated and its block moves between tiers, in the table and in the mirror.  Guarantee C:
  * no id that an open section may have seen is given away.
- * Tests: lib/writer/table.c lib/writer/mirror.c lib/reader/probe.c */
+ * Tests: lib/writer/index/table.c lib/writer/index/mirror.c lib/reader/probe.c */
 #include "t/lib/crew.h"
 #include "t/lib/lag.h"
 

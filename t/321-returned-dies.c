@@ -2,7 +2,7 @@
 /* The writer dies before each store, in turn, of what brings a block back to the owner of a
  * CALLER pool: an eviction, a drop, a clear.  The owner is told of the block once, the feed says
  * so once, and gpc_pool_available is exact, whichever writer did what.
- * Tests: lib/request/returned.c lib/writer/events.c */
+ * Tests: lib/request/returned.c lib/writer/index/events.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

@@ -6,7 +6,7 @@
  * feed is replayed and compared with a walk, and all that has been told of has happened.
  *
  *   GPC_T_ROUNDS=1    each store, not each third one
- * Tests: lib/writer/events.c lib/takeover/takeover.c */
+ * Tests: lib/writer/index/events.c lib/takeover/takeover.c */
 #include "t/lib/cache.h"
 
 #include <sys/wait.h>

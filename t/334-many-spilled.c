@@ -2,7 +2,7 @@
 /* Keys that a peer has chosen so that all of them have one first bucket: more of them are in
  * their second one than 16 bits can count.  Each is found as long as it lives, and by a new
  * writer too.
- * Tests: lib/writer/table.c lib/takeover/table.c */
+ * Tests: lib/writer/index/table.c lib/takeover/table.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

@@ -2,7 +2,7 @@
 /* The writer dies before each store of an alias in turn.  Each alias stands for what it did, or for
  * what it is to, or is none; never for another key.  The next writer runs the command again, and
  * then the pair is there, once, and none has gone that an uninterrupted command would have left.
- * Tests: lib/writer/memo.c */
+ * Tests: lib/writer/index/memo.c */
 #include "t/lib/counts.h"
 #include "segment/segment.h"
 

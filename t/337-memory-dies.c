@@ -18,7 +18,7 @@
 #include "segment/files.h"
 #include "segment/lockfile.h"
 #include "segment/memory.h"
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 enum { BLOCKS = 4, BLOCK = 4096, STEPS = 300, STORES = 900 };
 

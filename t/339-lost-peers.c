@@ -13,7 +13,7 @@
 #include "peer/handle.h"
 #include "peer/seat.h"
 #include "segment/lockfile.h"
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 enum { BLOCKS = 8, SEATS = 2, LONG_MS = 3600 * 1000, TEN_S = 10 * 1000 };
 

@@ -2,7 +2,7 @@
 /* The writer dies before each store of a root's fields in turn.  They are there or not, and never
  * others; the next writer runs the command again, and then they are there, and no other root has
  * gone that need not.
- * Tests: lib/writer/memo.c lib/segment/root.c */
+ * Tests: lib/writer/index/memo.c lib/segment/root.c */
 #include "t/lib/counts.h"
 #include "segment/segment.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A takeover in several threads, and memory that ends in one of them: the seat is free again,
  * nothing is lost, all that was allocated is given back, and the next takeover succeeds.
- * Tests: lib/takeover/takeover.c lib/writer/memory.c lib/base/parallel.c */
+ * Tests: lib/takeover/takeover.c lib/writer/index/memory.c lib/base/parallel.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

@@ -10,7 +10,7 @@
 
 #include "t/lib/fetch.h"
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 enum { RAM = 0, VRAM = 1, BLOCKS = 4, SLOTS = 8 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer dies before each store of reaping a seat: no round trip of the peer that has left is
  * lost, and none counts twice, neither while there is no writer nor for the next one.
- * Tests: lib/writer/meter.c lib/writer/reap.c */
+ * Tests: lib/writer/index/meter.c lib/writer/reap.c */
 #include "t/lib/dies.h"
 
 enum { STORES = 4000, TRIPS = 3 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer is killed before each store of moving the window of use[] (writer/uses.c), in time and
+/* The writer is killed before each store of moving the window of use[] (writer/index/uses.c), in time and
  * too late, and its successor before one of the same, while peers use blocks in between: the least
  * recent goes first all the same.
- * Tests: lib/writer/uses.c */
+ * Tests: lib/writer/index/uses.c */
 #include "config.h"
 
 #include "t/lib/cache.h"

@@ -195,8 +195,8 @@ result "two changes of one place" \
 printf 'some\tlib/a.c\n' >"$tmp/table"
 result "a line without all columns" \
 	"$(says_otherwise 2 'Bail out! line 1 of the table has less than 8 columns')"
-row nosuch 'a' 'b' lib/writer/lru.c >"$tmp/table"
+row nosuch 'a' 'b' lib/writer/index/lru.c >"$tmp/table"
 result "run says of a mutant that it does not apply, and why" "$(export MUTANTS_TABLE="$tmp/table"
 	runs_otherwise 1 '^not ok - some: it does not apply' some
-	runs_otherwise 1 '^# some: lib/writer/lru.c: nosuch is not in it' some)"
+	runs_otherwise 1 '^# some: lib/writer/index/lru.c: nosuch is not in it' some)"
 echo "1..$n"

@@ -4,7 +4,7 @@
 # with REFERENCE.json is $GPC_TRACES or ../shared/traces beside the sources; without it
 # there is nothing to do.  Every row with leaf-to-root touching counts, and of the rows
 # with two tiers those whose VRAM holds the longest request.
-# Tests: tools/replay/worker.c lib/writer/lru.c
+# Tests: tools/replay/worker.c lib/writer/index/lru.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

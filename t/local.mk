@@ -833,7 +833,7 @@ TEST_EXTENSIONS = .t
 # tests need, which t/sh/needs knows.  configure.ac takes out automake's check-am, which builds all in
 # any case.  check-TESTS would build the programs of all tests: it is told that there are none.
 # all-am, and not all: that is a make of its own, which must not run beside this one.
-# FILE=lib/writer/lru.c: the tests of that source.
+# FILE=lib/writer/index/lru.c: the tests of that source.
 check-am: config.h
 	@if test -n '$(FILE)'; then \
 		tests=`$(SHELL) $(srcdir)/%reldir%/sh/of '$(srcdir)' $(FILE)` || exit; \

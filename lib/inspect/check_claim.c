@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_claim.c - claims: the table of writer/pending.h.
+/* check_claim.c - claims: the table of writer/index/pending.h.
  *
  * The marks in the records are the truth; what the writer counts for a peer follows from them.  A
  * writer that was killed leaves a number that its successor counts anew, and marks that it ends:

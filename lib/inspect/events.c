@@ -32,7 +32,7 @@ static bool copy_mapped(const struct segment *s, uint64_t number, struct change 
 	if (seg_keeps(s, KEEP_DIGESTS))
 		seg_copy_words(&ret->note, seg_change_note(s, number), sizeof(ret->note));
 	order_fence();
-	/* pairs with (N) of writer/events.c */
+	/* pairs with (N) of writer/index/events.c */
 	return load_relaxed(&from->seq) == seq;
 }
 

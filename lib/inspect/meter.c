@@ -39,7 +39,7 @@ static void add_seat(const struct segment *s, uint32_t peer, struct shm_histogra
 }
 
 /* One moment's sum: no seat was folded meanwhile, or the one that is being folded is left out for
- * the sum that has it.  Pairs with (q) of writer/meter.c. */
+ * the sum that has it.  Pairs with (q) of writer/index/meter.c. */
 static void sum_round_trips(const struct segment *s, struct shm_histogram *ret)
 {
 	struct {

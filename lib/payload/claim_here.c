@@ -51,7 +51,7 @@ bool claim_mark(const struct shm_record *r, struct claim_mark *ret)
 	       load_relaxed(&r->parent[1]) == ret->number && load_relaxed(&r->word) == word;
 }
 
-/* Older claims of that peer that are open, as writer/pending.c counts them. */
+/* Older claims of that peer that are open, as writer/index/pending.c counts them. */
 static uint32_t count_ahead(const gpc *c, const struct claim_mark *mark, uint32_t owner)
 {
 	const struct shm_tally *t = seg_tally(&c->seg, owner);

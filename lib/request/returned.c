@@ -224,7 +224,7 @@ static int look_at(const gpc *c, uint64_t number, gpc_block *ret)
 	what = load_relaxed(&ch->what);
 	*ret = load_relaxed(&ch->block);
 	order_fence();
-	/* pairs with (N) of writer/events.c */
+	/* pairs with (N) of writer/index/events.c */
 	if (load_relaxed(&ch->seq) != number + 1)
 		return LOST;
 	return what == GPC_RETURNED ? BACK : OTHER;

@@ -10,7 +10,7 @@
  *   |  uses of the window: use[]  |  until the writer has moved  |
  *   |                             |  the window: stamp[]         |
  *
- * The writer moves the window long before it is over (writer/uses.c): what is older goes from use[]
+ * The writer moves the window long before it is over (writer/index/uses.c): what is older goes from use[]
  * to stamp[], and only then it stores where the new window begins.  If there is no writer for so
  * long, uses go to stamp[] until the next one has done it (rule R3).
  * Tests: t/129-windows.t */

@@ -414,7 +414,7 @@ static uint32_t spill(struct cold *d, uint32_t pool, bool drain)
 	}
 	victim = malloc(want * sizeof(*victim));
 	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
-	/* the writer has looked what has been let go (writer/parked.c): less may be due */
+	/* the writer has looked what has been let go (writer/index/parked.c): less may be due */
 	n = MIN(n, (int)room_due(d, pool, drain));
 	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d), .victim = victim };
 	for (i = 0; i < n && !stage_stops(t) && !is_early(d); i++) {

@@ -7,10 +7,10 @@
 #include <string.h>
 #include "takeover/takeover.h"
 #include "writer/leave.h"
-#include "writer/lru.h"
-#include "writer/memory.h"
+#include "writer/index/lru.h"
+#include "writer/index/memory.h"
 #include "writer/pools.h"
-#include "writer/tree.h"
+#include "writer/index/tree.h"
 #include "base/parallel.h"
 
 #define AHEAD  16u    /* records; the processor's own guess ends with a page */
@@ -106,7 +106,7 @@ static void scan_live(struct share *s, uint32_t record)
 		records_add(&s->leaving, record);
 }
 
-/* A LIVE record is as (C) of writer/record.c made it.  From the last one to the first; parents are
+/* A LIVE record is as (C) of writer/index/record.c made it.  From the last one to the first; parents are
  * looked for when the records around have been met. */
 static void scan_share(void *arg)
 {

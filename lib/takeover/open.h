@@ -3,7 +3,7 @@
 #ifndef GPC_TAKEOVER_OPEN_H
 #define GPC_TAKEOVER_OPEN_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* Takes the seat: -EAGAIN.  reaps: only to clear the seats of the dead, by writer_reap(); it must
  * not serve, since it keeps no mirrors.  Those of the last writer stay as they are, and nothing

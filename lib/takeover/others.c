@@ -7,10 +7,10 @@
 #include "takeover/takeover.h"
 #include "writer/grant.h"
 #include "writer/leave.h"
-#include "writer/memory.h"
+#include "writer/index/memory.h"
 #include "writer/reap.h"
 #include "writer/recall.h"
-#include "writer/record.h"
+#include "writer/index/record.h"
 #include "writer/retire.h"
 #include "writer/transfer.h"
 
@@ -167,7 +167,7 @@ static void scan_free(struct writer *w, struct scan *sc, struct wpool *p, uint32
 		p->free[p->nfree++] = record;
 }
 
-/* A record is as (D), (K), (L) or (M) of writer/record.c left it, a target of a move as (O) of
+/* A record is as (D), (K), (L) or (M) of writer/index/record.c left it, a target of a move as (O) of
  * writer/move.c did: before the store, or after it. */
 static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 {

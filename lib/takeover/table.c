@@ -13,10 +13,10 @@
 
 #include <stdlib.h>
 #include "takeover/takeover.h"
-#include "writer/bucket.h"
+#include "writer/index/bucket.h"
 #include "writer/leave.h"
-#include "writer/memory.h"
-#include "writer/table.h"
+#include "writer/index/memory.h"
+#include "writer/index/table.h"
 
 /* Inline, since gcc removes a call of a function that does nothing else. */
 static inline __attribute__((always_inline)) void prefetch_bucket(const struct writer *w,

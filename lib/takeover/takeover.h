@@ -16,7 +16,7 @@
 #ifndef GPC_TAKEOVER_H
 #define GPC_TAKEOVER_H
 
-#include "writer/memory.h"
+#include "writer/index/memory.h"
 
 #define TAKEOVER_GROUP     128u  /* records whose entries are noted together */
 #define TAKEOVER_NEAR      2048u /* records: most parents are no further away */

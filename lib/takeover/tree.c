@@ -8,9 +8,9 @@
 #include "config.h"
 
 #include "takeover/takeover.h"
-#include "writer/memory.h"
-#include "writer/table.h"
-#include "writer/tree.h"
+#include "writer/index/memory.h"
+#include "writer/index/table.h"
+#include "writer/index/tree.h"
 
 #define STEP  6u /* records between two steps of one */
 #define AHEAD 8u /* links: nodes that are asked for before their turn */

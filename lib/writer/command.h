@@ -39,8 +39,8 @@
 #ifndef GPC_WRITER_COMMAND_H
 #define GPC_WRITER_COMMAND_H
 
-#include "writer/lru.h"
-#include "writer/table.h"
+#include "writer/index/lru.h"
+#include "writer/index/table.h"
 
 /* A command soon to be run: it is copied, and the memory that it takes is on its way. */
 struct staged {

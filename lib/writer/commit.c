@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include "writer/command.h"
 #include "writer/grant.h"
-#include "writer/memory.h"
+#include "writer/index/memory.h"
 #include "writer/move.h"
 #include "writer/retire.h"
 #include "writer/transfer.h"

@@ -22,8 +22,8 @@
 #include <stdlib.h>
 #include "writer/drop.h"
 #include "writer/retire.h"
-#include "writer/table.h"
-#include "writer/tree.h"
+#include "writer/index/table.h"
+#include "writer/index/tree.h"
 
 static void drop_copies(struct writer *w, uint32_t record, uint64_t *sum)
 {

@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_DROP_H
 #define GPC_WRITER_DROP_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* A LIVE block, its descendants, and, if it is in VRAM or RAM, what has their keys below RAM; all
  * are counted. */

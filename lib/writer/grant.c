@@ -28,13 +28,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "writer/command.h"
-#include "writer/grace.h"
+#include "writer/index/grace.h"
 #include "writer/grant.h"
 #include "writer/leave.h"
-#include "writer/memory.h"
+#include "writer/index/memory.h"
 #include "writer/move.h"
 #include "writer/recall.h"
-#include "writer/record.h"
+#include "writer/index/record.h"
 #include "writer/retire.h"
 #include "writer/transfer.h"
 

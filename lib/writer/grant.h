@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_GRANT_H
 #define GPC_WRITER_GRANT_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 struct grant_slot {
 	gpc_block want;       /* demote, promote, NAMED: as the command names it */

@@ -10,7 +10,7 @@
 #include "writer/command.h"
 #include "writer/grant.h"
 #include "writer/recall.h"
-#include "writer/record.h"
+#include "writer/index/record.h"
 
 #define AHEAD 6 /* blocks whose lines are asked for */
 

@@ -7,16 +7,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "writer/grant.h"
-#include "writer/lru.h"
-#include "writer/memory.h"
-#include "writer/meter.h"
+#include "writer/index/lru.h"
+#include "writer/index/memory.h"
+#include "writer/index/meter.h"
 #include "writer/move.h"
-#include "writer/parked.h"
+#include "writer/index/parked.h"
 #include "writer/recall.h"
-#include "writer/record.h"
+#include "writer/index/record.h"
 #include "writer/retire.h"
-#include "writer/table.h"
-#include "writer/tree.h"
+#include "writer/index/table.h"
+#include "writer/index/tree.h"
 
 static uint32_t pop_free(struct wpool *p)
 {

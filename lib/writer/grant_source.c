@@ -6,13 +6,13 @@
 #include <errno.h>
 #include "writer/grant.h"
 #include "writer/leave.h"
-#include "writer/lru.h"
-#include "writer/memory.h"
+#include "writer/index/lru.h"
+#include "writer/index/memory.h"
 #include "writer/move.h"
-#include "writer/pending.h"
+#include "writer/index/pending.h"
 #include "writer/retire.h"
-#include "writer/table.h"
-#include "writer/tree.h"
+#include "writer/index/table.h"
+#include "writer/index/tree.h"
 
 void grant_unpin(struct writer *w, struct grant_slot *s)
 {

@@ -13,7 +13,7 @@
 
 #include "peer/hold.h"
 #include "writer/idle.h"
-#include "writer/memory.h"
+#include "writer/index/memory.h"
 
 enum { UNKNOWN, STAYS, GOES };
 

@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_IDLE_H
 #define GPC_WRITER_IDLE_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* Blocks that are held of what pools_clear() would take; pool -1 = all, tag 0 = any.  No promise: a
  * peer may take a reference as soon as its row was read. */

@@ -22,10 +22,10 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include "writer/grace.h"
+#include "writer/index/grace.h"
 #include "writer/leave.h"
-#include "writer/lru.h"
-#include "writer/memory.h"
+#include "writer/index/lru.h"
+#include "writer/index/memory.h"
 #include "writer/retire.h"
 
 bool leave_is_moved(struct writer *w, uint32_t record)

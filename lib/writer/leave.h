@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_LEAVE_H
 #define GPC_WRITER_LEAVE_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* The source of a committed move, whose entries name `to` now. */
 void leave_moved(struct writer *w, uint32_t from, uint32_t to);

@@ -4,7 +4,7 @@
 #ifndef GPC_WRITER_LOOP_H
 #define GPC_WRITER_LOOP_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* Serve until something was done, a signal or the deadline: the number of commands. */
 int writer_serve(struct writer *w, uint64_t deadline_ns);

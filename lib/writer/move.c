@@ -14,14 +14,14 @@
 
 #include <errno.h>
 #include "writer/leave.h"
-#include "writer/lru.h"
+#include "writer/index/lru.h"
 #include "writer/move.h"
-#include "writer/pending.h"
-#include "writer/record.h"
+#include "writer/index/pending.h"
+#include "writer/index/record.h"
 #include "writer/retire.h"
-#include "writer/table.h"
+#include "writer/index/table.h"
 #include "writer/transfer.h"
-#include "writer/tree.h"
+#include "writer/index/tree.h"
 
 void move_pin(struct writer *w, uint32_t source, bool keep)
 {

@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_MOVE_H
 #define GPC_WRITER_MOVE_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* A block that a move reads stays where it is. */
 void move_pin(struct writer *w, uint32_t source, bool keep);

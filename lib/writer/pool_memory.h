@@ -4,7 +4,7 @@
 #ifndef GPC_WRITER_POOL_MEMORY_H
 #define GPC_WRITER_POOL_MEMORY_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* A request for a pool, with memory or without: 0, -EINVAL, -EEXIST, -EPROTO.  What it demotes to
  * has been checked to be a pool. */

@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_POOLS_H
 #define GPC_WRITER_POOLS_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position);
 /* Blocks still held; pool and tag as in gpc_pool_clear.  generation: of the pool that is meant, 0 =

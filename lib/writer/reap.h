@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_REAP_H
 #define GPC_WRITER_REAP_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* Look at all seats.  w->lost_pause_ns: come again then, or 0. */
 void reap_dead(struct writer *w);

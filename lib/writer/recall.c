@@ -19,8 +19,8 @@
 #include "config.h"
 
 #include "writer/grant.h"
-#include "writer/holders.h"
-#include "writer/memory.h"
+#include "writer/index/holders.h"
+#include "writer/index/memory.h"
 #include "writer/recall.h"
 #include "writer/retire.h"
 

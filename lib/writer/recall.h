@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_RECALL_H
 #define GPC_WRITER_RECALL_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* This block is for the stock of its owner: into it, before the answer. */
 void recall_put(struct writer *w, uint32_t record);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retire.c - from unpublished to reusable: what the states of records (writer/record.c), table,
- * tree and queues have to do with the batches (writer/grace.c).
+/* retire.c - from unpublished to reusable: what the states of records (writer/index/record.c), table,
+ * tree and queues have to do with the batches (writer/index/grace.c).
  *
  * A block is retired in this order: DYING; its entries are emptied; it leaves queue and tree; it
  * joins the open batch.  When flush and grace period of the batch are over, entries are usable,
@@ -10,20 +10,20 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include "writer/bucket.h"
-#include "writer/events.h"
-#include "writer/grace.h"
+#include "writer/index/bucket.h"
+#include "writer/index/events.h"
+#include "writer/index/grace.h"
 #include "writer/grant.h"
 #include "writer/leave.h"
-#include "writer/lru.h"
-#include "writer/memory.h"
-#include "writer/meter.h"
+#include "writer/index/lru.h"
+#include "writer/index/memory.h"
+#include "writer/index/meter.h"
 #include "writer/move.h"
-#include "writer/parked.h"
-#include "writer/record.h"
+#include "writer/index/parked.h"
+#include "writer/index/record.h"
 #include "writer/retire.h"
-#include "writer/table.h"
-#include "writer/tree.h"
+#include "writer/index/table.h"
+#include "writer/index/tree.h"
 
 #define AHEAD           (LINES_AHEAD / 2) /* blocks */
 #define AHEAD_AGAIN     4

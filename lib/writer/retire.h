@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_RETIRE_H
 #define GPC_WRITER_RETIRE_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 struct quarantine {
 	uint32_t record;

@@ -8,7 +8,7 @@
 #ifndef GPC_WRITER_SWEEP_H
 #define GPC_WRITER_SWEEP_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* There may be files that no pool names: a pool has ended, somebody has died, or a writer took
  * over.  Sweep, and again until there are none.  One look is too few: importers have VRAM mapped

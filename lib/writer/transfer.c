@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "writer/grant.h"
-#include "writer/memory.h"
-#include "writer/pending.h"
+#include "writer/index/memory.h"
+#include "writer/index/pending.h"
 #include "writer/transfers.h"
 
 #define YOUNG_NS (10 * NS_PER_MS)

@@ -54,7 +54,7 @@
 #ifndef GPC_WRITER_TRANSFER_H
 #define GPC_WRITER_TRANSFER_H
 
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 /* Does a transfer have this record, RESERVED, as its target, with or without a source? */
 bool transfer_has(struct writer *w, uint32_t record);

@@ -4,13 +4,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include "writer/memory.h"
-#include "writer/meter.h"
+#include "writer/index/memory.h"
+#include "writer/index/meter.h"
 #include "writer/move.h"
-#include "writer/pending.h"
+#include "writer/index/pending.h"
 #include "writer/retire.h"
 #include "writer/transfers.h"
-#include "writer/tree.h"
+#include "writer/index/tree.h"
 
 /* The targets that are not decided, in the order of their commit. */
 static uint32_t list_targets(struct writer *w, const struct transfer *t)

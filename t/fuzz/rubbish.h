@@ -4,7 +4,7 @@
 #ifndef GPC_FUZZ_RUBBISH_H
 #define GPC_FUZZ_RUBBISH_H
 
-#include "writer/state.h" /* before globals of tests, which its names would shadow */
+#include "writer/index/state.h" /* before globals of tests, which its names would shadow */
 #include "honest.h"
 
 #include "inspect/inspect.h"

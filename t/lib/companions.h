@@ -14,7 +14,7 @@
 #include "peer/companion.h"
 #include "peer/handle.h"
 #include "segment/lockfile.h"
-#include "writer/state.h"
+#include "writer/index/state.h"
 
 enum { BLOCKS = 8, SLOTS = 4 };
 

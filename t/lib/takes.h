@@ -8,10 +8,10 @@
 
 #include "base/parallel.h"
 #include "kernels/probe.h"
-#include "writer/lru.h"
-#include "writer/memory.h"
-#include "writer/queue.h"
-#include "writer/table.h"
+#include "writer/index/lru.h"
+#include "writer/index/memory.h"
+#include "writer/index/queue.h"
+#include "writer/index/table.h"
 
 #include "recency.h"
 

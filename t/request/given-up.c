@@ -2,7 +2,7 @@
 /* A block that is given up before its publish is answered is held by nobody from the answer on,
  * though its peer makes no call any more; and an answer that is taken late ends nothing that others
  * have of the block by then.
- * Tests: lib/peer/hold.c lib/request/publish.c lib/writer/state.h lib/writer/parked.c
+ * Tests: lib/peer/hold.c lib/request/publish.c lib/writer/index/state.h lib/writer/index/parked.c
  *   lib/writer/grant_named.c */
 #include "config.h"
 

@@ -5,7 +5,7 @@
  * how old it was while a section still had it.
  *
  *   --seconds N --kills N --seed S --workers N
- * Tests: lib/peer/epoch.c lib/writer/grace.c */
+ * Tests: lib/peer/epoch.c lib/writer/index/grace.c */
 #include "hands.h"
 
 #include "device/device.h"

@@ -12,8 +12,8 @@
 
 #include "team.h"
 
-#include "writer/grace.h"
-#include "writer/memory.h"
+#include "writer/index/grace.h"
+#include "writer/index/memory.h"
 
 #define AGES       12
 #define NEVER_LEFT UINT64_MAX

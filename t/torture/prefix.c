@@ -7,7 +7,7 @@
  * themselves stopped before each store, for a successor's successor.  One process, without
  * threads, time or chance (world.h): --seed S --sequence I --store N goes to a failure.
  * Tests: lib/takeover/takeover.c lib/takeover/table.c lib/takeover/others.c lib/takeover/tree.c
- *   lib/writer/record.c */
+ *   lib/writer/index/record.c */
 #include "course.h"
 #include "t/lib/options.h"
 

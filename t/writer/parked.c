@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks that are held behind a clear cost nobody else's reserve anything, and who is short of
  * blocks has those that were let go at once, without housekeeping.
- * Tests: lib/writer/parked.c lib/writer/parked.h lib/writer/grant_place.c lib/writer/retire.c */
+ * Tests: lib/writer/index/parked.c lib/writer/index/parked.h lib/writer/grant_place.c lib/writer/retire.c */
 #include "config.h"
 
 #include "t/lib/cache.h"

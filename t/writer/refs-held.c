@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For how long a peer has had references: from the first look of the writer that finds some to the first
  * one that finds none, over a change of writers; a time that is yet to come is none.
- * Tests: lib/writer/holders.c lib/inspect/stats.c */
+ * Tests: lib/writer/index/holders.c lib/inspect/stats.c */
 #include "config.h"
 
 #include "peer/handle.h"

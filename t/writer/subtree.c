@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A block of VRAM that is evicted takes along what hangs below it in RAM: so it stays while any of
  * that is in use, and it keeps its turn while it waits for another block to go first.
- * Tests: lib/writer/lru.c */
+ * Tests: lib/writer/index/lru.c */
 #include "config.h"
 
 #include "t/lib/cache.h"
