@@ -275,6 +275,8 @@ lib_gpc_sources = \
 	%reldir%/takeover/takeover.c \
 	%reldir%/takeover/takeover.h \
 	%reldir%/takeover/tree.c \
+	%reldir%/writer/claim.c \
+	%reldir%/writer/claim.h \
 	%reldir%/writer/command.c \
 	%reldir%/writer/command.h \
 	%reldir%/writer/commit.c \
@@ -326,6 +328,8 @@ lib_gpc_sources = \
 	%reldir%/writer/leave.h \
 	%reldir%/writer/loop.c \
 	%reldir%/writer/loop.h \
+	%reldir%/writer/mirrors.c \
+	%reldir%/writer/mirrors.h \
 	%reldir%/writer/move.c \
 	%reldir%/writer/move.h \
 	%reldir%/writer/pool_memory.c \

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "takeover/takeover.h"
-#include "writer/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
-#include "writer/pools.h"
 #include "writer/index/tree.h"
+#include "writer/leave.h"
+#include "writer/pools.h"
 #include "base/parallel.h"
 
 #define AHEAD  16u    /* records; the processor's own guess ends with a page */

@@ -14,16 +14,16 @@
 #include "base/fd.h"
 #include "takeover/open.h"
 #include "takeover/takeover.h"
-#include "writer/index/grace.h"
 #include "writer/grant.h"
+#include "writer/index/grace.h"
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
-#include "writer/index/mirror.h"
 #include "writer/index/parked.h"
 #include "writer/index/pending.h"
 #include "writer/index/queue.h"
-#include "writer/retire.h"
 #include "writer/index/table.h"
+#include "writer/mirrors.h"
+#include "writer/retire.h"
 #include "writer/transfer.h"
 
 static size_t node_bytes(const struct writer *w)
@@ -202,6 +202,6 @@ int writer_open(gpc *c, bool reaps, struct writer **ret)
 void writer_close(struct writer *w)
 {
 	tell_nobody(w);
-	mirror_close_all(w);
+	mirrors_close(w);
 	let_go(w);
 }

@@ -6,11 +6,11 @@
 
 #include "takeover/takeover.h"
 #include "writer/grant.h"
-#include "writer/leave.h"
 #include "writer/index/memory.h"
+#include "writer/index/record.h"
+#include "writer/leave.h"
 #include "writer/reap.h"
 #include "writer/recall.h"
-#include "writer/index/record.h"
 #include "writer/retire.h"
 #include "writer/transfer.h"
 

@@ -17,18 +17,19 @@
 #include "config.h"
 
 #include "takeover/takeover.h"
-#include "writer/index/grace.h"
+#include "writer/claim.h"
 #include "writer/index/events.h"
+#include "writer/index/grace.h"
 #include "writer/index/holders.h"
-#include "writer/leave.h"
 #include "writer/index/memory.h"
-#include "writer/index/mirror.h"
-#include "writer/move.h"
 #include "writer/index/pending.h"
+#include "writer/index/table.h"
+#include "writer/leave.h"
+#include "writer/mirrors.h"
+#include "writer/move.h"
 #include "writer/pools.h"
 #include "writer/retire.h"
 #include "writer/sweep.h"
-#include "writer/index/table.h"
 #include "writer/transfer.h"
 
 static void pin_sources(struct writer *w, const struct records *moving)
@@ -193,14 +194,14 @@ static int take_over(struct writer *w, struct scan *sc)
 	finish_moves(w, sc);
 	find_missing(w, sc);
 	takeover_link_rest(w, sc);
-	pending_load(w);
+	claim_load(w);
 	pools_finish_clears(w);
 	for (i = 0; i < sc->nshares; i++)
 		retire_all(w, &sc->share[i].bad, &d->bad, &d->bad_lost);
 	retire_all(w, &sc->orphans, &d->orphans, &d->orphans_lost);
 	takeover_fill_queues(w, sc);
 	if (!w->reaps)
-		mirror_open_all(w);
+		mirrors_open(w);
 	grace_open(w)->then = takeover_finish;
 	sweep_begin(w); /* pools whose end its writer did not outlive */
 	takeover_say(w, d);

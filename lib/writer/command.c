@@ -9,23 +9,24 @@
 #include "config.h"
 
 #include <errno.h>
+#include "writer/claim.h"
 #include "writer/command.h"
 #include "writer/drop.h"
 #include "writer/grant.h"
 #include "writer/idle.h"
-#include "writer/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memo.h"
 #include "writer/index/memory.h"
-#include "writer/move.h"
 #include "writer/index/parked.h"
 #include "writer/index/pending.h"
-#include "writer/pools.h"
 #include "writer/index/record.h"
-#include "writer/retire.h"
 #include "writer/index/table.h"
-#include "writer/transfer.h"
 #include "writer/index/tree.h"
+#include "writer/leave.h"
+#include "writer/move.h"
+#include "writer/pools.h"
+#include "writer/retire.h"
+#include "writer/transfer.h"
 
 enum { STALL = INT32_MIN + 1 };
 
@@ -434,10 +435,10 @@ static __attribute__((noinline)) bool run_other(struct writer *w, uint32_t peer,
 		result = pools_add(w, peer, position);
 		break;
 	case CMD_CLAIM:
-		result = pending_claim(w, peer, position, cmd);
+		result = claim_key(w, peer, position, cmd);
 		break;
 	case CMD_UNCLAIM:
-		result = pending_unclaim(w, peer, cmd);
+		result = claim_end(w, peer, cmd);
 		break;
 	case CMD_ALIAS:
 		result = alias(w, cmd);

@@ -21,9 +21,9 @@
 
 #include <stdlib.h>
 #include "writer/drop.h"
-#include "writer/retire.h"
 #include "writer/index/table.h"
 #include "writer/index/tree.h"
+#include "writer/retire.h"
 
 static void drop_copies(struct writer *w, uint32_t record, uint64_t *sum)
 {

@@ -28,13 +28,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "writer/command.h"
-#include "writer/index/grace.h"
 #include "writer/grant.h"
-#include "writer/leave.h"
+#include "writer/index/grace.h"
 #include "writer/index/memory.h"
+#include "writer/index/record.h"
+#include "writer/leave.h"
 #include "writer/move.h"
 #include "writer/recall.h"
-#include "writer/index/record.h"
 #include "writer/retire.h"
 #include "writer/transfer.h"
 

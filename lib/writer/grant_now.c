@@ -9,8 +9,8 @@
 #include <errno.h>
 #include "writer/command.h"
 #include "writer/grant.h"
-#include "writer/recall.h"
 #include "writer/index/record.h"
+#include "writer/recall.h"
 
 #define AHEAD 6 /* blocks whose lines are asked for */
 

@@ -10,13 +10,13 @@
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
-#include "writer/move.h"
 #include "writer/index/parked.h"
-#include "writer/recall.h"
 #include "writer/index/record.h"
-#include "writer/retire.h"
 #include "writer/index/table.h"
 #include "writer/index/tree.h"
+#include "writer/move.h"
+#include "writer/recall.h"
+#include "writer/retire.h"
 
 static uint32_t pop_free(struct wpool *p)
 {

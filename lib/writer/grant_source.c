@@ -5,14 +5,14 @@
 
 #include <errno.h>
 #include "writer/grant.h"
-#include "writer/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
-#include "writer/move.h"
 #include "writer/index/pending.h"
-#include "writer/retire.h"
 #include "writer/index/table.h"
 #include "writer/index/tree.h"
+#include "writer/leave.h"
+#include "writer/move.h"
+#include "writer/retire.h"
 
 void grant_unpin(struct writer *w, struct grant_slot *s)
 {

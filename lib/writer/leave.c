@@ -23,9 +23,9 @@
 
 #include <stdlib.h>
 #include "writer/index/grace.h"
-#include "writer/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
+#include "writer/leave.h"
 #include "writer/retire.h"
 
 bool leave_is_moved(struct writer *w, uint32_t record)
@@ -95,23 +95,6 @@ void leave_sources(struct writer *w, uint32_t record)
 
 /* ---- between spaces ---- */
 
-static void wait_leaving(struct writer *w, uint32_t record)
-{
-	struct records *list = &grace_open(w)->leaving;
-
-	list->at = writer_grow(list->at, &list->size, list->n + 1, sizeof(*list->at));
-	list->at[list->n++] = record;
-}
-
-static void begin_waiting(struct writer *w, uint32_t record)
-{
-	if (w->node[record].waits)
-		return;
-	w->node[record].waits = true;
-	w_pool_of(w, record)->leaving++;
-	wait_leaving(w, record);
-}
-
 void leave_space(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
@@ -121,13 +104,13 @@ void leave_space(struct writer *w, uint32_t record)
 	store_release(&r->flags, r->flags | REC_LEAVING);
 	w->node[record].leaving = true;
 	lru_forget(w, record);
-	begin_waiting(w, record);
+	grace_leaving(w, record);
 }
 
 void leave_again(struct writer *w, uint32_t record)
 {
 	if (w->node[record].leaving)
-		begin_waiting(w, record);
+		grace_leaving(w, record);
 	else if (leave_is_moved(w, record))
 		wait_moved(w, record, NONE);
 }
@@ -142,20 +125,6 @@ void leave_stay(struct writer *w, uint32_t record)
 	w->node[record].leaving = false;
 	w_count_stays(w);
 	lru_offer(w, record);
-}
-
-static bool may_go(struct writer *w, uint32_t record)
-{
-	const struct node *n = &w->node[record];
-
-	return n->leaving && n->in_tree && n->first == NONE && !n->pins && !n->selected &&
-	       w_is(w, record, LIVE);
-}
-
-void leave_offer(struct writer *w, uint32_t record)
-{
-	if (may_go(w, record))
-		begin_waiting(w, record);
 }
 
 struct depth {
@@ -180,13 +149,11 @@ static void finish_leaving(struct writer *w, const struct records *list)
 	qsort(order, list->n, sizeof(*order), deepest_first);
 	for (i = 0; i < list->n; i++) {
 		record = order[i].record;
-		if (w->missing.n) { /* takeover: its target may be one that nobody finds yet */
-			wait_leaving(w, record);
-			continue;
-		}
 		w->node[record].waits = false;
 		w_pool_of(w, record)->leaving--;
-		if (may_go(w, record))
+		if (w->missing.n) /* takeover: its target may be one that nobody finds yet */
+			grace_leaving(w, record);
+		else if (lru_may_leave(w, record))
 			retire_block(w, record, SHM_NO_PEER, 0);
 		else
 			lru_offer(w, record);

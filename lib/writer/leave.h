@@ -11,8 +11,6 @@ void leave_moved(struct writer *w, uint32_t from, uint32_t to);
 void leave_space(struct writer *w, uint32_t record);
 /* Its key was asked for in its old space: it stays there. */
 void leave_stay(struct writer *w, uint32_t record);
-/* It has REC_LEAVING, and may have become a leaf: then it waits to go. */
-void leave_offer(struct writer *w, uint32_t record);
 /* The key of this block goes: before it, the blocks that it has moved from and that wait still. */
 void leave_sources(struct writer *w, uint32_t record);
 bool leave_is_moved(struct writer *w, uint32_t record);

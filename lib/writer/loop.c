@@ -9,23 +9,23 @@
 #include <errno.h>
 #include "base/futex.h"
 #include "writer/command.h"
-#include "writer/index/grace.h"
 #include "writer/grant.h"
+#include "writer/index/grace.h"
 #include "writer/index/holders.h"
-#include "writer/loop.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
 #include "writer/index/mirror.h"
 #include "writer/index/parked.h"
 #include "writer/index/pending.h"
+#include "writer/index/table.h"
+#include "writer/index/uses.h"
+#include "writer/loop.h"
 #include "writer/pools.h"
 #include "writer/reap.h"
 #include "writer/retire.h"
 #include "writer/sweep.h"
-#include "writer/index/table.h"
 #include "writer/transfer.h"
-#include "writer/index/uses.h"
 
 #define ROUND         64                 /* commands of one peer before the next one's turn */
 #define STAGED        16                 /* a power of two, above ... */

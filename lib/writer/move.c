@@ -13,15 +13,15 @@
 #include "config.h"
 
 #include <errno.h>
-#include "writer/leave.h"
 #include "writer/index/lru.h"
-#include "writer/move.h"
 #include "writer/index/pending.h"
 #include "writer/index/record.h"
-#include "writer/retire.h"
 #include "writer/index/table.h"
-#include "writer/transfer.h"
 #include "writer/index/tree.h"
+#include "writer/leave.h"
+#include "writer/move.h"
+#include "writer/retire.h"
+#include "writer/transfer.h"
 
 void move_pin(struct writer *w, uint32_t source, bool keep)
 {

@@ -12,17 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include "segment/once.h"
-#include "writer/index/events.h"
 #include "writer/grant.h"
-#include "writer/leave.h"
+#include "writer/index/events.h"
 #include "writer/index/memory.h"
 #include "writer/index/mirror.h"
+#include "writer/index/queue.h"
+#include "writer/index/record.h"
+#include "writer/leave.h"
 #include "writer/move.h"
 #include "writer/pool_memory.h"
 #include "writer/pools.h"
-#include "writer/index/queue.h"
 #include "writer/recall.h"
-#include "writer/index/record.h"
 #include "writer/retire.h"
 #include "writer/sweep.h"
 

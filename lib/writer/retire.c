@@ -10,20 +10,20 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include "writer/grant.h"
 #include "writer/index/bucket.h"
 #include "writer/index/events.h"
 #include "writer/index/grace.h"
-#include "writer/grant.h"
-#include "writer/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
-#include "writer/move.h"
 #include "writer/index/parked.h"
 #include "writer/index/record.h"
-#include "writer/retire.h"
 #include "writer/index/table.h"
 #include "writer/index/tree.h"
+#include "writer/leave.h"
+#include "writer/move.h"
+#include "writer/retire.h"
 
 #define AHEAD           (LINES_AHEAD / 2) /* blocks */
 #define AHEAD_AGAIN     4

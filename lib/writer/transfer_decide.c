@@ -6,11 +6,11 @@
 #include <errno.h>
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
-#include "writer/move.h"
 #include "writer/index/pending.h"
+#include "writer/index/tree.h"
+#include "writer/move.h"
 #include "writer/retire.h"
 #include "writer/transfers.h"
-#include "writer/index/tree.h"
 
 /* The targets that are not decided, in the order of their commit. */
 static uint32_t list_targets(struct writer *w, const struct transfer *t)
@@ -66,6 +66,15 @@ static bool leaves_children(struct writer *w, uint32_t record)
 	       w->node[source].blockers;
 }
 
+/* The index in struct shm_meter; numbers of pools may be forged. */
+static uint32_t tiers_of(struct writer *w, const struct transfer *t)
+{
+	const struct shm_xfer *x = xfer_of(w, t);
+	uint32_t from = MIN(x->from, GPC_MAX_POOLS), to = MIN(x->to, GPC_MAX_POOLS);
+
+	return 2 * (w->pool[from].kind == GPC_RAM) + (w->pool[to].kind == GPC_RAM);
+}
+
 static void count_commit(struct writer *w, struct transfer *t, uint32_t record)
 {
 	struct shm_tally *tally = w_tally(w, t->peer);
@@ -73,7 +82,8 @@ static void count_commit(struct writer *w, struct transfer *t, uint32_t record)
 	uint64_t *n = down ? &tally->spilled : &tally->fetched;
 	uint64_t *bytes = down ? &tally->spilled_bytes : &tally->fetched_bytes;
 
-	meter_copied(w, t, record);
+	t->brought++;
+	meter_copied(w, tiers_of(w, t), record);
 	store_relaxed(n, *n + 1);
 	store_relaxed(bytes, *bytes + w_pool(w, w->pool_of[record])->block_bytes);
 }
@@ -107,7 +117,8 @@ bool transfer_tell(struct writer *w, struct transfer *t)
 	store_release(&xfer_of(w, t)->left, t->left);
 	if (t->left)
 		return false;
-	meter_transfer(w, t);
+	if (t->brought) /* one of which nothing was committed says nothing of copies */
+		meter_transfer(w, tiers_of(w, t), t->begun_ns);
 	w_answered(w, t->peer);
 	peer = t->peer;
 	transfer_remove(w, t);

@@ -4,8 +4,8 @@
  *   t/643-transfers-die-device.t t/377-transfer-lives.t t/378-transfers-closed.t */
 #include "config.h"
 
-#include "writer/move.h"
 #include "writer/index/pending.h"
+#include "writer/move.h"
 #include "writer/transfers.h"
 
 /* ---- death ---- */

@@ -5,8 +5,8 @@
 
 #include "inspect/check.h"
 #include "players.h"
-#include "writer/index/memory.h"
 #include "writer/index/grace.h"
+#include "writer/index/memory.h"
 
 /* ---- comparing ---- */
 

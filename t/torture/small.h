@@ -10,8 +10,8 @@
 #include "request/request.h"
 #include "peer/hold.h"
 #include "tracee.h"
-#include "writer/index/memory.h"
 #include "writer/index/grace.h"
+#include "writer/index/memory.h"
 
 #define RAM     0
 #define VRAM    1

@@ -56,6 +56,19 @@ void grace_free(struct batch *b)
 	}
 }
 
+void grace_leaving(struct writer *w, uint32_t record)
+{
+	struct records *list;
+
+	if (w->node[record].waits)
+		return;
+	w->node[record].waits = true;
+	w_pool_of(w, record)->leaving++;
+	list = &grace_open(w)->leaving;
+	list->at = writer_grow(list->at, &list->size, list->n + 1, sizeof(*list->at));
+	list->at[list->n++] = record;
+}
+
 bool grace_idle(struct writer *w)
 {
 	return !w->open && !w->flushing && !w->grace;

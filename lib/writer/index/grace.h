@@ -47,6 +47,8 @@ static inline void grace_record(struct writer *w, uint32_t record) /* DYING */
 	b->records[b->nrecords++] = record;
 }
 
+/* REC_LEAVING: it waits in the list of one batch, however often it is asked for. */
+void grace_leaving(struct writer *w, uint32_t record);
 void grace_recycle(struct writer *w, struct batch *b); /* it is over, and finished */
 /* Push everything one step as far as it goes without waiting: true if something moved.  *ret_over:
  * a batch whose flush and grace period are over, the caller's to finish and to free; or NULL. */

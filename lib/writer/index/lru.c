@@ -17,7 +17,7 @@
  *   t/148-peek.t */
 #include "config.h"
 
-#include "writer/leave.h"
+#include "writer/index/grace.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
@@ -69,10 +69,18 @@ void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
 		order_raise64(seg_stamp(&w->seg, record), stamp, 2);
 }
 
+bool lru_may_leave(struct writer *w, uint32_t record)
+{
+	const struct node *n = &w->node[record];
+
+	return n->leaving && n->in_tree && n->first == NONE && !n->pins && !n->selected &&
+	       w_is(w, record, LIVE);
+}
+
 void lru_offer(struct writer *w, uint32_t record)
 {
-	if (__builtin_expect(w->node[record].leaving, 0))
-		leave_offer(w, record); /* if it waits now it is no leaf, and goes by itself */
+	if (__builtin_expect(w->node[record].leaving, 0) && lru_may_leave(w, record))
+		grace_leaving(w, record); /* now it is no leaf, and goes by itself */
 	if (!queue_has(w, record) && lru_is_leaf(w, record))
 		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }

@@ -13,6 +13,8 @@ static inline bool lru_is_leaf(struct writer *w, uint32_t record)
 	       !n->blockers && w_is(w, record, LIVE);
 }
 
+/* It has REC_LEAVING, and nothing hangs below it or reads it. */
+bool lru_may_leave(struct writer *w, uint32_t record);
 void lru_offer(struct writer *w, uint32_t record); /* it is, or became, a leaf */
 /* Choose victims, tentatively, until the list has n instead of `found`: fewer are returned when
  * there are no more.  They are off the queue until they are retired, or lru_put_back has been

@@ -15,7 +15,6 @@
 #include "segment/meter.h"
 #include "writer/index/lru.h"
 #include "writer/index/meter.h"
-#include "writer/transfers.h"
 
 #define MOMENT_NS (20 * NS_PER_MS) /* between moments of the first level */
 
@@ -142,31 +141,18 @@ void meter_used(struct writer *w, uint64_t then, uint64_t stamp)
 							     moment_of(w, to, &w->asked[1])));
 }
 
-/* Which pair of tiers; numbers of pools may be forged. */
-static uint32_t copy_of(struct writer *w, const struct transfer *t)
-{
-	const struct shm_xfer *x = xfer_of(w, t);
-	uint32_t from = MIN(x->from, GPC_MAX_POOLS), to = MIN(x->to, GPC_MAX_POOLS);
-
-	return 2 * (w->pool[from].kind == GPC_RAM) + (w->pool[to].kind == GPC_RAM);
-}
-
-void meter_copied(struct writer *w, struct transfer *t, uint32_t record)
+void meter_copied(struct writer *w, uint32_t tiers, uint32_t record)
 {
 	struct shm_meter *m = seg_meter(&w->seg);
-	uint32_t i = copy_of(w, t);
 
-	t->brought++;
-	store_relaxed(&m->copied_blocks[i], m->copied_blocks[i] + 1);
-	store_relaxed(&m->copied_bytes[i], m->copied_bytes[i] + w_pool_of(w, record)->block_bytes);
+	store_relaxed(&m->copied_blocks[tiers], m->copied_blocks[tiers] + 1);
+	store_relaxed(&m->copied_bytes[tiers],
+		      m->copied_bytes[tiers] + w_pool_of(w, record)->block_bytes);
 }
 
-/* One of which nothing was committed says nothing of copies. */
-void meter_transfer(struct writer *w, const struct transfer *t)
+void meter_transfer(struct writer *w, uint32_t tiers, uint64_t begun_ns)
 {
-	if (t->brought)
-		observe_short(&seg_meter(&w->seg)->copy[copy_of(w, t)],
-			      since(t->begun_ns, clock_ns()));
+	observe_short(&seg_meter(&w->seg)->copy[tiers], since(begun_ns, clock_ns()));
 }
 
 /* ---- seats that are given up ---- */

@@ -5,8 +5,6 @@
 
 #include "writer/index/state.h"
 
-struct transfer;
-
 /* A writer begins: ends a fold that its predecessor had begun. */
 void meter_begin(struct writer *w);
 void meter_taken_over(struct writer *w);
@@ -16,9 +14,9 @@ void meter_pass(struct writer *w, uint64_t now);
 void meter_evicted(struct writer *w, uint32_t record);
 /* A leaf was used since it went into its queue: the stamps of then and now. */
 void meter_used(struct writer *w, uint64_t then, uint64_t stamp);
-/* A block was committed, into that record; a transfer is over. */
-void meter_copied(struct writer *w, struct transfer *t, uint32_t record);
-void meter_transfer(struct writer *w, const struct transfer *t);
+/* A block was committed, into that record; a transfer is over.  tiers: as in shm_meter.h. */
+void meter_copied(struct writer *w, uint32_t tiers, uint32_t record);
+void meter_transfer(struct writer *w, uint32_t tiers, uint64_t begun_ns);
 /* The histogram of a seat that is given up, before the seat is FREE. */
 void meter_fold(struct writer *w, uint32_t peer);
 

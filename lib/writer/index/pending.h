@@ -29,6 +29,8 @@
 uint32_t pending_find(struct writer *w, uint32_t space, const gpc_key *key);
 /* A transfer's target is bound; it is in no table if another record is there already. */
 void pending_add(struct writer *w, uint32_t record);
+/* A peer claims the key of this record: it is the youngest of the peer's claims. */
+void pending_add_claim(struct writer *w, uint32_t peer, uint32_t record);
 /* The record is about to leave RESERVED, or its source: ends a claim, wakes.  Anything may be
  * asked. */
 void pending_end_now(struct writer *w, uint32_t record);
@@ -39,11 +41,6 @@ static inline void pending_end(struct writer *w, uint32_t record)
 }
 /* The key is live in `record`: ends the claim of another block. */
 void pending_live(struct writer *w, uint32_t record);
-int32_t pending_claim(struct writer *w, uint32_t peer, uint64_t position,
-		      const struct shm_command *cmd);
-int32_t pending_unclaim(struct writer *w, uint32_t peer, const struct shm_command *cmd);
-/* Takeover: the marks that the scan has found; transfers add theirs.  Then all are woken. */
-void pending_load(struct writer *w);
 /* At the end of a pass: who waits for what has ended in it. */
 void pending_wake(struct writer *w);
 void pending_wake_all(struct writer *w);
