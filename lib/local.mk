@@ -275,11 +275,13 @@ lib_gpc_sources = \
 	%reldir%/takeover/takeover.c \
 	%reldir%/takeover/takeover.h \
 	%reldir%/takeover/tree.c \
+	%reldir%/writer/answer.h \
 	%reldir%/writer/claim.c \
 	%reldir%/writer/claim.h \
 	%reldir%/writer/command.c \
 	%reldir%/writer/command.h \
 	%reldir%/writer/commit.c \
+	%reldir%/writer/commit.h \
 	%reldir%/writer/drop.c \
 	%reldir%/writer/drop.h \
 	%reldir%/writer/grant.c \
@@ -290,6 +292,8 @@ lib_gpc_sources = \
 	%reldir%/writer/grant_place.c \
 	%reldir%/writer/grant_quota.c \
 	%reldir%/writer/grant_source.c \
+	%reldir%/writer/grants.c \
+	%reldir%/writer/grants.h \
 	%reldir%/writer/idle.c \
 	%reldir%/writer/idle.h \
 	%reldir%/writer/index/bucket.h \
@@ -299,6 +303,8 @@ lib_gpc_sources = \
 	%reldir%/writer/index/grace.h \
 	%reldir%/writer/index/holders.c \
 	%reldir%/writer/index/holders.h \
+	%reldir%/writer/index/leave.c \
+	%reldir%/writer/index/leave.h \
 	%reldir%/writer/index/lru.c \
 	%reldir%/writer/index/lru.h \
 	%reldir%/writer/index/memo.c \
@@ -324,14 +330,14 @@ lib_gpc_sources = \
 	%reldir%/writer/index/tree.h \
 	%reldir%/writer/index/uses.c \
 	%reldir%/writer/index/uses.h \
-	%reldir%/writer/leave.c \
-	%reldir%/writer/leave.h \
 	%reldir%/writer/loop.c \
 	%reldir%/writer/loop.h \
 	%reldir%/writer/mirrors.c \
 	%reldir%/writer/mirrors.h \
 	%reldir%/writer/move.c \
 	%reldir%/writer/move.h \
+	%reldir%/writer/move_bind.c \
+	%reldir%/writer/move_bind.h \
 	%reldir%/writer/pool_memory.c \
 	%reldir%/writer/pool_memory.h \
 	%reldir%/writer/pools.c \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nobody misses a key because it moves (guarantee A): what a reader has found must still
  * give its reference, and a space that was asked too early must not matter.
- * Tests: lib/writer/leave.c lib/writer/move.c lib/reader/prefix.c */
+ * Tests: lib/writer/index/leave.c lib/writer/move.c lib/reader/prefix.c */
 #include "t/lib/moved.h"
 
 /* ---- from space to space ---- */

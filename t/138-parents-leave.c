@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A key moves to another space, and blocks hang below it where it was: there it can still be
  * evicted, behind them, so that a pool can be had as a whole.
- * Tests: lib/writer/leave.c */
+ * Tests: lib/writer/index/leave.c */
 #include "t/lib/cache.h"
 
 #include "t/lib/counts.h"

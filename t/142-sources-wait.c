@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What may happen to the source of a move while it waits for readers: its key goes, its
  * pool goes, somebody wants its place, has a block below it, or moves it once more.
- * Tests: lib/writer/leave.c lib/writer/retire.c */
+ * Tests: lib/writer/index/leave.c lib/writer/retire.c */
 #include "t/lib/moved.h"
 
 /* ---- the key goes while its source waits ---- */

@@ -22,7 +22,7 @@ empty()	# NAME FILE: nothing in it, else it is the diagnosis
 }
 
 # "letter file" for each lettered comment of lib/
-for path in "$srcdir"/lib/*.[ch] "$srcdir"/lib/*/*.[ch]; do
+for path in $(find "$srcdir/lib" -name '*.[ch]'); do
 	awk -v file="${path#"$srcdir"/lib/}" '
 	{
 		line = $0

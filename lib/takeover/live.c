@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "takeover/takeover.h"
+#include "writer/index/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
 #include "writer/index/tree.h"
-#include "writer/leave.h"
 #include "writer/pools.h"
 #include "base/parallel.h"
 

@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "takeover/open.h"
 #include "takeover/takeover.h"
-#include "writer/grant.h"
+#include "writer/grants.h"
 #include "writer/index/grace.h"
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
@@ -23,7 +23,6 @@
 #include "writer/index/queue.h"
 #include "writer/index/table.h"
 #include "writer/mirrors.h"
-#include "writer/retire.h"
 #include "writer/transfer.h"
 
 static size_t node_bytes(const struct writer *w)

@@ -5,10 +5,10 @@
 #include "config.h"
 
 #include "takeover/takeover.h"
-#include "writer/grant.h"
+#include "writer/grants.h"
+#include "writer/index/leave.h"
 #include "writer/index/memory.h"
 #include "writer/index/record.h"
-#include "writer/leave.h"
 #include "writer/reap.h"
 #include "writer/recall.h"
 #include "writer/retire.h"

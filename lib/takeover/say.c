@@ -9,7 +9,6 @@
 #include "config.h"
 
 #include "takeover/takeover.h"
-#include "writer/index/memory.h"
 
 static void say_lost(struct writer *w, const struct damage *d)
 {

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include "takeover/takeover.h"
 #include "writer/index/bucket.h"
+#include "writer/index/leave.h"
 #include "writer/index/memory.h"
 #include "writer/index/table.h"
-#include "writer/leave.h"
 
 /* Inline, since gcc removes a call of a function that does nothing else. */
 static inline __attribute__((always_inline)) void prefetch_bucket(const struct writer *w,

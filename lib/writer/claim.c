@@ -9,10 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "writer/claim.h"
-#include "writer/grant.h"
+#include "writer/grants.h"
 #include "writer/index/pending.h"
 #include "writer/index/table.h"
-#include "writer/transfer.h"
 
 static void mark(struct writer *w, uint32_t peer, uint32_t record, const gpc_key *key)
 {
@@ -67,7 +66,7 @@ static int32_t check(struct writer *w, uint32_t peer, uint32_t record,
 	if (w_pool_of(w, record)->state != POOL_READY)
 		return -ESTALE;
 	if (!w_is(w, record, RESERVED) || r->owner != peer || r->source || grant_holds(w, record) ||
-	    transfer_has(w, record) ||
+	    w->node[record].bound ||
 	    (cmd->claim.life && cmd->claim.life != WORD_GEN(w_word(w, record)) + 1))
 		return -EPERM;
 	return 0;

@@ -9,21 +9,25 @@
 #include "config.h"
 
 #include <errno.h>
+#include "writer/answer.h"
 #include "writer/claim.h"
 #include "writer/command.h"
+#include "writer/commit.h"
 #include "writer/drop.h"
 #include "writer/grant.h"
+#include "writer/grants.h"
 #include "writer/idle.h"
+#include "writer/index/bucket.h"
+#include "writer/index/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memo.h"
-#include "writer/index/memory.h"
 #include "writer/index/parked.h"
 #include "writer/index/pending.h"
 #include "writer/index/record.h"
 #include "writer/index/table.h"
 #include "writer/index/tree.h"
-#include "writer/leave.h"
 #include "writer/move.h"
+#include "writer/move_bind.h"
 #include "writer/pools.h"
 #include "writer/retire.h"
 #include "writer/transfer.h"
@@ -189,7 +193,7 @@ static __attribute__((noinline)) int32_t publish_other(struct writer *w, uint32_
 	if (was_published(w, peer, position, record, &key))
 		return cmd->block;
 	if (!w_is(w, record, RESERVED) || r->owner != peer || grant_holds(w, record) ||
-	    transfer_has(w, record))
+	    w->node[record].bound)
 		return -EPERM;
 	if (r->source) {
 		if (r->op != OP_OF(position))
@@ -274,7 +278,7 @@ publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t recor
 static __attribute__((noinline)) int32_t publish_ends(struct writer *w, uint32_t peer,
 						      uint32_t record, int32_t result)
 {
-	if (result == STALL || transfer_has(w, record))
+	if (result == STALL || w->node[record].bound)
 		return result;
 	/* its parent has been fetched, and waits for a bucket */
 	if ((result == -ENOENT || result == -EXDEV) && w->peer[peer].told &&
@@ -326,7 +330,7 @@ give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd, uint32
 		return -EINVAL;
 	/* what was released before its publish was answered is live by now (rule C7) */
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
-	    grant_holds(w, record) || transfer_has(w, record) || !means_this(w, record, &cmd->free))
+	    grant_holds(w, record) || w->node[record].bound || !means_this(w, record, &cmd->free))
 		return -EPERM;
 	p = w_pool_of(w, record);
 	/* what the owner's own gpc_evict has brought, and it was not told: now it is */

@@ -87,13 +87,4 @@ static inline __attribute__((always_inline)) void command_stage_again(struct wri
  * meanwhile. */
 bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
 
-static inline void command_answer(struct writer *w, uint32_t peer, uint64_t position,
-				  int32_t result)
-{
-	/* (R) the answer and everything it stands for; pairs with the load in ring.c.  Before
-	 * it a successor runs the command again. */
-	store_release(&seg_command(&w->seg, peer, position)->result, result);
-	w_answered(w, peer);
-}
-
 #endif

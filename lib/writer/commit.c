@@ -10,12 +10,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include "writer/command.h"
-#include "writer/grant.h"
+#include "writer/answer.h"
+#include "writer/commit.h"
+#include "writer/grants.h"
 #include "writer/index/memory.h"
 #include "writer/move.h"
 #include "writer/retire.h"
-#include "writer/transfer.h"
 
 /* The target that one slot of the group names, or NONE. */
 static uint32_t slot_target(struct writer *w, const struct shm_command *cmd)
@@ -37,7 +37,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	/* committed before: by a writer that died, or a retry; too late to give it up */
 	if (w_is(w, target, LIVE))
 		return load_relaxed(&cmd->flags) & CF_CANCEL ? -EEXIST : 0;
-	if (!w_is(w, target, RESERVED) || grant_holds(w, target) || transfer_has(w, target))
+	if (!w_is(w, target, RESERVED) || grant_holds(w, target) || w->node[target].bound)
 		return -ESTALE;
 	/* its peer may hold it by a cell until it takes the answer (rule C9) */
 	if (load_relaxed(&cmd->flags) & CF_CANCEL) {

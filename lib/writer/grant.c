@@ -27,28 +27,17 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include "writer/command.h"
+#include "writer/answer.h"
 #include "writer/grant.h"
-#include "writer/index/grace.h"
+#include "writer/grants.h"
+#include "writer/index/leave.h"
 #include "writer/index/memory.h"
-#include "writer/index/record.h"
-#include "writer/leave.h"
-#include "writer/move.h"
+#include "writer/move_bind.h"
 #include "writer/recall.h"
 #include "writer/retire.h"
 #include "writer/transfer.h"
 
 /* ---- answering ---- */
-
-void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, int32_t result,
-	       int32_t why)
-{
-	uint32_t i;
-
-	for (i = n; i-- > 1;)
-		command_answer(w, peer, position + i, (int32_t)i == result ? why : 0);
-	command_answer(w, peer, position, result);
-}
 
 static void grant_answer(struct writer *w, struct grant *g, int32_t result, int32_t why)
 {
@@ -160,22 +149,9 @@ static bool slot_has_all(struct writer *w, const struct grant *g, const struct g
 		!(g->transfer && grant_has_rival(w, g, s->source)));
 }
 
-static uint64_t *group_state(struct writer *w, uint32_t peer, uint64_t position)
-{
-	return &seg_command(&w->seg, peer, position)->group_state;
-}
-
 static bool is_withdrawn(struct writer *w, const struct grant *g)
 {
-	return load_relaxed(group_state(w, g->peer, g->position)) == GROUP_WITHDRAWN;
-}
-
-bool grant_claim(struct writer *w, uint32_t peer, uint64_t position)
-{
-	uint64_t *state = group_state(w, peer, position);
-
-	return order_cas64(state, GROUP_OPEN, GROUP_GRANTED) ||
-	       load_relaxed(state) != GROUP_WITHDRAWN;
+	return load_relaxed(grant_state(w, g->peer, g->position)) == GROUP_WITHDRAWN;
 }
 
 static void grant_finish(struct writer *w, struct grant *g)
@@ -211,78 +187,6 @@ static void grant_finish(struct writer *w, struct grant *g)
 						  : -ENOSPC,
 		     why);
 	grant_remove(w, g);
-}
-
-/* ---- a victim comes back ---- */
-
-static struct grant_slot *slot_of(struct writer *w, uint32_t record, struct grant **ret)
-{
-	const struct shm_record *r = w_record(w, record);
-	struct grant_slot *s;
-	struct grant *g;
-
-	for (g = w->grants; g; g = g->next) {
-		if (g->peer != r->owner || r->op <= g->position || r->op > g->position + g->n)
-			continue;
-		s = &g->slot[r->op - g->position - 1];
-		if (s->block == record) {
-			*ret = g;
-			return s;
-		}
-	}
-	return NULL;
-}
-
-bool grant_holds(struct writer *w, uint32_t record)
-{
-	struct grant *g;
-
-	return w->grants && slot_of(w, record, &g);
-}
-
-bool grant_has_alone(struct writer *w, uint32_t record)
-{
-	struct grant *g;
-
-	return w->grants && slot_of(w, record, &g) && grant_is_named(g) &&
-	       grant_is_alone(w, g->peer, record);
-}
-
-static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
-{
-	struct wpool *p = w_pool_of(w, record);
-	uint64_t op = w_record(w, record)->op;
-
-	if (p->flags & GPC_POOL_CALLER)
-		/* an operation belongs to one ring: only the owner's own is noted */
-		record_return(w, record, p->owner == (int32_t)g->peer ? op : 0);
-	else if (g->kind != CMD_EVICT || (g->flags & CF_TAKE))
-		record_reserve(w, record, g->peer, op);
-	else
-		/* The answer only names it.  If we die before the answer, the next run evicts
-		 * another one: a key more is lost that was next to go, and no block is given
-		 * twice.  To keep it DYING until the answer would keep it from use, for as long
-		 * as the last block of the group takes. */
-		record_free(w, record);
-}
-
-bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
-{
-	struct grant *g;
-	struct grant_slot *s = slot_of(w, record, &g);
-
-	if (!s || w_pool_of(w, record)->state != POOL_READY)
-		return false;
-	s->waits = false;
-	g->waiting--;
-	if (in_use) {
-		s->block = NONE;
-		s->why = -ESTALE;   /* NAMED */
-		w->progress = true; /* grant_sweep looks for another */
-		return false;
-	}
-	victim_is_ours(w, g, record);
-	return true;
 }
 
 /* ---- start, go on, end ---- */

@@ -7,7 +7,7 @@
  * Tests: t/363-each-store.t */
 #include "config.h"
 
-#include "writer/grant.h"
+#include "writer/grants.h"
 
 /* Is it the command's still?  If its grace period has ended before the command ran again, it was
  * freed. */

@@ -11,25 +11,10 @@
 #include "config.h"
 
 #include <errno.h>
-#include "peer/hold.h"
 #include "writer/grant.h"
-#include "writer/leave.h"
+#include "writer/grants.h"
+#include "writer/index/leave.h"
 #include "writer/retire.h"
-
-/* The row is read once, cell by cell: who raises one after that sees
- * DYING, or is seen when the grace period is over. */
-bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record)
-{
-	uint32_t i;
-
-	if (w->node[record].readers)
-		return false;
-	for (i = w_next_holder(w, 0); i < w->max_peers; i = w_next_holder(w, i + 1))
-		if (!w_cell_is_zero(w, record, i) &&
-		    (i != peer || load_relaxed(seg_cell(&w->seg, record, i)) != CELL_PENDING))
-			return false;
-	return true;
-}
 
 static bool has_key(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {

@@ -7,8 +7,8 @@
 #include "config.h"
 
 #include <errno.h>
-#include "writer/command.h"
 #include "writer/grant.h"
+#include "writer/grants.h"
 #include "writer/index/record.h"
 #include "writer/recall.h"
 

@@ -7,14 +7,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "writer/grant.h"
+#include "writer/grants.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
-#include "writer/index/meter.h"
 #include "writer/index/parked.h"
 #include "writer/index/record.h"
 #include "writer/index/table.h"
 #include "writer/index/tree.h"
-#include "writer/move.h"
 #include "writer/recall.h"
 #include "writer/retire.h"
 

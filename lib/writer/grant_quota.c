@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include "writer/grant.h"
+#include "writer/grants.h"
 
 static bool counts(const struct writer *w, const struct grant *g)
 {

@@ -5,13 +5,13 @@
 
 #include <errno.h>
 #include "writer/grant.h"
+#include "writer/grants.h"
+#include "writer/index/leave.h"
 #include "writer/index/lru.h"
-#include "writer/index/memory.h"
 #include "writer/index/pending.h"
 #include "writer/index/table.h"
 #include "writer/index/tree.h"
-#include "writer/leave.h"
-#include "writer/move.h"
+#include "writer/move_bind.h"
 #include "writer/retire.h"
 
 void grant_unpin(struct writer *w, struct grant_slot *s)

@@ -35,7 +35,6 @@
 #include "peer/seat.h"
 #include "writer/grant.h"
 #include "writer/index/holders.h"
-#include "writer/index/memory.h"
 #include "writer/index/meter.h"
 #include "writer/pools.h"
 #include "writer/reap.h"
@@ -84,7 +83,7 @@ static void end_list(struct writer *w, uint32_t peer, uint32_t record, enum end 
 		next = w->owned[record].next;
 		if ((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)peer)
 			continue; /* the pool dies as a whole */
-		if (transfer_has(w, record))
+		if (w->node[record].bound)
 			continue; /* its device may say done yet; transfer_reap() has the end */
 		end_reservation(w, record, peer, how);
 	}

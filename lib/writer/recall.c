@@ -18,9 +18,8 @@
  * Tests: t/311-recall.t t/126-stock.t t/312-stock-evict-dies.t t/torture/threads.t */
 #include "config.h"
 
-#include "writer/grant.h"
+#include "writer/grants.h"
 #include "writer/index/holders.h"
-#include "writer/index/memory.h"
 #include "writer/recall.h"
 #include "writer/retire.h"
 

@@ -10,10 +10,11 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include "writer/grant.h"
+#include "writer/grants.h"
 #include "writer/index/bucket.h"
 #include "writer/index/events.h"
 #include "writer/index/grace.h"
+#include "writer/index/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
@@ -21,8 +22,7 @@
 #include "writer/index/record.h"
 #include "writer/index/table.h"
 #include "writer/index/tree.h"
-#include "writer/leave.h"
-#include "writer/move.h"
+#include "writer/move_bind.h"
 #include "writer/retire.h"
 
 #define AHEAD           (LINES_AHEAD / 2) /* blocks */
@@ -120,12 +120,6 @@ void retire_count(struct writer *w, uint32_t record, uint64_t *sum)
 	w_count_lost(w);
 }
 
-void retire_moved(struct writer *w, uint32_t record)
-{
-	record_dying(w_record(w, record), SHM_NO_PEER, 0);
-	grace_record(w, record);
-}
-
 static void retire_lost(struct writer *w, uint32_t record, uint64_t *sum)
 {
 	retire_count(w, record, sum);
@@ -214,6 +208,41 @@ static inline __attribute__((always_inline)) void arrive(struct writer *w, uint3
 	record_freed(w, pool, record);
 }
 
+struct depth {
+	uint32_t record, depth;
+};
+
+static int deepest_first(const void *a, const void *b)
+{
+	const struct depth *x = a, *y = b;
+
+	return x->depth == y->depth ? 0 : x->depth > y->depth ? -1 : 1;
+}
+
+/* Those with REC_LEAVING.  Deepest first: what hangs below one may have been on its way as well. */
+static void finish_leaving(struct writer *w, const struct records *list)
+{
+	struct depth *order = writer_alloc(list->n, sizeof(*order));
+	uint32_t i, record;
+
+	for (i = 0; i < list->n; i++)
+		order[i] = (struct depth){ list->at[i], w_record(w, list->at[i])->depth };
+	qsort(order, list->n, sizeof(*order), deepest_first);
+	for (i = 0; i < list->n; i++) {
+		record = order[i].record;
+		w->node[record].waits = false;
+		w_pool_of(w, record)->leaving--;
+		if (w->missing.n) /* takeover: its target may be one that nobody finds yet */
+			grace_leaving(w, record);
+		else if (lru_may_leave(w, record))
+			retire_block(w, record, SHM_NO_PEER, 0);
+		else
+			lru_offer(w, record);
+	}
+	free(order);
+	w->progress = true;
+}
+
 static void finish(struct writer *w, struct batch *b)
 {
 	uint32_t i;
@@ -225,6 +254,8 @@ static void finish(struct writer *w, struct batch *b)
 	if (b->nslots)
 		w->progress = true;
 	leave_batch(w, b);
+	if (b->leaving.n)
+		finish_leaving(w, &b->leaving);
 	for (i = 0; i < b->nrecords; i++)
 		arrive(w, b->records[i]);
 	if (b->then)

@@ -29,8 +29,6 @@ const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a
 					const uint32_t *list, uint32_t n, uint32_t i);
 /* retire_subtree() of what lru_pick() has chosen, leaf first, for nobody in particular. */
 void retire_some(struct writer *w, const uint32_t *list, uint32_t n);
-/* REC_MOVED -> DYING: the rest of its end, and no change for the feed. */
-void retire_moved(struct writer *w, uint32_t record);
 /* retire_block, with all descendants, deepest first; they are counted. */
 void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
 /* A LIVE block's key goes, and nothing has it instead: one more in *sum, or, if that is NULL, in

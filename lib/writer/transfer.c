@@ -15,18 +15,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "writer/grant.h"
+#include "writer/grants.h"
 #include "writer/index/memory.h"
 #include "writer/index/pending.h"
 #include "writer/transfers.h"
 
 #define YOUNG_NS (10 * NS_PER_MS)
 #define OLD_NS   (1000 * NS_PER_MS)
-
-bool transfer_has(struct writer *w, uint32_t record)
-{
-	return w->node[record].bound;
-}
 
 /* ---- the list ---- */
 
@@ -160,14 +155,6 @@ void transfer_bound(struct writer *w, uint32_t peer, uint64_t position, uint32_t
 	w->node[record].bound = true;
 	w->node[w_record(w, record)->source - 1].readers++;
 	pending_add(w, record);
-}
-
-void transfer_unbind(struct writer *w, uint32_t record)
-{
-	if (!w->node[record].bound || !w_record(w, record)->source)
-		return;
-	pending_end(w, record);
-	w->node[w_record(w, record)->source - 1].readers--;
 }
 
 void transfer_told(struct writer *w, uint32_t peer, uint64_t position)

@@ -56,8 +56,6 @@
 
 #include "writer/index/state.h"
 
-/* Does a transfer have this record, RESERVED, as its target, with or without a source? */
-bool transfer_has(struct writer *w, uint32_t record);
 /* The slot of a group's head may carry this transfer: 0; or -EALREADY, -EINVAL.  Stores value and
  * op (B1). */
 int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
@@ -65,8 +63,6 @@ int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 /* The target of slot `at` of the group is bound. */
 void transfer_bound(struct writer *w, uint32_t peer, uint64_t position, uint32_t at,
 		    uint32_t record);
-/* Its source is about to be forgotten; of a record that is no target: nothing. */
-void transfer_unbind(struct writer *w, uint32_t record);
 /* The group is about to be answered: its targets are bound.  None is: it is over. */
 void transfer_told(struct writer *w, uint32_t peer, uint64_t position);
 int32_t transfer_cut(struct writer *w, uint32_t peer, const struct shm_command *cmd);

@@ -4,11 +4,13 @@
 #include "config.h"
 
 #include <errno.h>
+#include "writer/commit.h"
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
 #include "writer/index/pending.h"
 #include "writer/index/tree.h"
 #include "writer/move.h"
+#include "writer/move_bind.h"
 #include "writer/retire.h"
 #include "writer/transfers.h"
 

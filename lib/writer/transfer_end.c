@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "writer/index/pending.h"
-#include "writer/move.h"
+#include "writer/move_bind.h"
 #include "writer/transfers.h"
 
 /* ---- death ---- */

@@ -19,7 +19,6 @@
 #include <string.h>
 #include "segment/note.h"
 #include "writer/index/events.h"
-#include "writer/index/memory.h"
 
 /* A peer can write the note of the record: here is a copy that none can, since who reads that a
  * block is gone finds the engine's name of it nowhere else. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* leave.h - the sources of committed moves. */
-#ifndef GPC_WRITER_LEAVE_H
-#define GPC_WRITER_LEAVE_H
+#ifndef GPC_WRITER_INDEX_LEAVE_H
+#define GPC_WRITER_INDEX_LEAVE_H
 
-#include "writer/index/state.h"
+#include "writer/index/grace.h"
 
 /* The source of a committed move, whose entries name `to` now. */
 void leave_moved(struct writer *w, uint32_t from, uint32_t to);
@@ -15,6 +15,7 @@ void leave_stay(struct writer *w, uint32_t record);
 void leave_sources(struct writer *w, uint32_t record);
 bool leave_is_moved(struct writer *w, uint32_t record);
 void leave_again(struct writer *w, uint32_t record); /* takeover: it was leaving already */
-void leave_batch(struct writer *w, struct batch *b); /* flush and grace period are over */
+/* Flush and grace period are over: those that have moved go. */
+void leave_batch(struct writer *w, const struct batch *b);
 
 #endif

@@ -21,12 +21,11 @@
  * Tests: t/138-parents-leave.t t/142-sources-wait.t t/135-moves-seen.t */
 #include "config.h"
 
-#include <stdlib.h>
 #include "writer/index/grace.h"
+#include "writer/index/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memory.h"
-#include "writer/leave.h"
-#include "writer/retire.h"
+#include "writer/index/record.h"
 
 bool leave_is_moved(struct writer *w, uint32_t record)
 {
@@ -77,6 +76,13 @@ static void let_target_go(struct writer *w, uint32_t from, uint32_t to)
 	store_relaxed(&t->source_word, w->node[to].parent + 1); /* a hint for a takeover */
 }
 
+/* REC_MOVED -> DYING: the rest of its end, and no change for the feed. */
+static void end(struct writer *w, uint32_t record)
+{
+	record_dying(w_record(w, record), SHM_NO_PEER, 0);
+	grace_record(w, record);
+}
+
 void leave_sources(struct writer *w, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
@@ -89,7 +95,7 @@ void leave_sources(struct writer *w, uint32_t record)
 		r = w_record(w, from);
 		source = r->source;
 		word = r->source_word;
-		retire_moved(w, from);
+		end(w, from);
 	}
 }
 
@@ -127,41 +133,7 @@ void leave_stay(struct writer *w, uint32_t record)
 	lru_offer(w, record);
 }
 
-struct depth {
-	uint32_t record, depth;
-};
-
-static int deepest_first(const void *a, const void *b)
-{
-	const struct depth *x = a, *y = b;
-
-	return x->depth == y->depth ? 0 : x->depth > y->depth ? -1 : 1;
-}
-
-/* Deepest first: what hangs below one may have been on its way as well. */
-static void finish_leaving(struct writer *w, const struct records *list)
-{
-	struct depth *order = writer_alloc(list->n, sizeof(*order));
-	uint32_t i, record;
-
-	for (i = 0; i < list->n; i++)
-		order[i] = (struct depth){ list->at[i], w_record(w, list->at[i])->depth };
-	qsort(order, list->n, sizeof(*order), deepest_first);
-	for (i = 0; i < list->n; i++) {
-		record = order[i].record;
-		w->node[record].waits = false;
-		w_pool_of(w, record)->leaving--;
-		if (w->missing.n) /* takeover: its target may be one that nobody finds yet */
-			grace_leaving(w, record);
-		else if (lru_may_leave(w, record))
-			retire_block(w, record, SHM_NO_PEER, 0);
-		else
-			lru_offer(w, record);
-	}
-	free(order);
-}
-
-void leave_batch(struct writer *w, struct batch *b)
+void leave_batch(struct writer *w, const struct batch *b)
 {
 	uint32_t i;
 
@@ -169,10 +141,8 @@ void leave_batch(struct writer *w, struct batch *b)
 		if (!leave_is_moved(w, b->moved[i].from))
 			continue; /* the key has gone, and leave_sources() took it along */
 		let_target_go(w, b->moved[i].from, b->moved[i].to);
-		retire_moved(w, b->moved[i].from);
+		end(w, b->moved[i].from);
 	}
-	if (b->leaving.n)
-		finish_leaving(w, &b->leaving);
-	if (b->nmoved || b->leaving.n)
+	if (b->nmoved)
 		w->progress = true;
 }
