@@ -4,6 +4,7 @@
 # folder of lib/, from the top to the ground: a file includes headers of its own folder and of
 # those that its row names, which all stand below it.  A public function, which gpc.h declares for
 # all, is called along the same arrows.
+# Inside writer/ the table of its files is such an order, of calls.
 # Beside that: who may hold atomics and shared structs, and what stands alone.
 # Tests: ARCHITECTURE.md
 
@@ -109,6 +110,101 @@ $1 in home {
 awk -f "$tmp/allowed.awk" "$tmp/may" "$tmp/calls" >"$tmp/out"
 test -s "$tmp/calls" || echo "no public call was found" >>"$tmp/out"
 empty "public calls go along the arrows" "$tmp/out"
+
+# ---- inside the writer ----
+
+# "row file" of each row of the table of its files, as lib/writer/ has them, without .c and .h
+awk -F'|' '
+/^### Files of the writer/ { on = 1; next }
+/^#/ { on = 0 }
+on && $2 ~ /^ `/ {
+	row++
+	count = split($2 $3, words, "`")
+	for (i = 2; i <= count; i += 2)
+		if (words[i] ~ /^(index\/)?[a-z_]+\.[ch]$/) {
+			sub(/\.[ch]$/, "", words[i])
+			print row, words[i]
+		}
+}' "$srcdir/ARCHITECTURE.md" >"$tmp/order"
+cut -d' ' -f2 "$tmp/order" | sort >"$tmp/named"
+files | sed -n 's|^lib/writer/\(.*\)\.[ch]$|\1|p' | sort -u >"$tmp/present"
+diff "$tmp/present" "$tmp/named" | grep '^[<>]' |
+	sed 's/^</has no row:/; s/^>/has a row twice, or is not there:/' >"$tmp/out"
+empty "every file of the writer has a row" "$tmp/out"
+
+# "file function" for each function that is defined here and not static, or in a header, then
+# "file function" for each one that is called: FILE... in $1 is lib/writer/...
+functions()	# define or call
+{
+	for path in $(files | grep '^lib/writer/'); do
+		awk -v what="$1" -v header="${path##*.}" -v file="$(echo "$path" |
+			sed 's|^lib/writer/||; s/\.[ch]$//')" '
+		/^#/ { next }
+		{
+			gsub(/"[^"]*"/, "\"\"")
+			gsub(/\/\*([^*]|\*[^\/])*\*\//, "")
+			if (inside && !sub(/^.*\*\//, ""))
+				next
+			inside = sub(/\/\*.*/, "")
+		}
+		what == "call" {
+			rest = $0
+			while (match(rest, /[a-z_][a-z_0-9]*\(/)) {
+				print file, substr(rest, RSTART, RLENGTH - 1)
+				rest = substr(rest, RSTART + RLENGTH)
+			}
+			next
+		}
+		/^[a-z]/ { text = "" }
+		{ text = text " " $0 }
+		/;$/ { text = "" }
+		/^{/ {
+			if (header == "h" || text !~ /^ static/)
+				if (match(text, /[a-z_][a-z_0-9]*\([^(]/)) {
+					name = substr(text, RSTART, RLENGTH)
+					while (name ~ /^__attribute__/ || name ~ /^always_inline/ || name ~ /^noreturn/) {
+						text = substr(text, RSTART + RLENGTH)
+						if (!match(text, /[a-z_][a-z_0-9]*\([^(]/))
+							break
+						name = substr(text, RSTART, RLENGTH)
+					}
+					sub(/\(.*/, "", name)
+					print file, name
+				}
+			text = ""
+		}' "$srcdir/$path"
+	done | sort -u
+}
+functions define >"$tmp/defined"
+functions call >"$tmp/called"
+
+cat >"$tmp/down.awk" <<'AWK'
+FILENAME ~ /order$/ { row[$2] = $1; next }
+FILENAME ~ /defined$/ { home[$2] = $1; next }
+$2 in home && row[home[$2]] < row[$1] {
+	print "lib/writer/" $1 " calls " $2 "() of " home[$2] ", which stands above it"
+}
+AWK
+awk -f "$tmp/down.awk" "$tmp/order" "$tmp/defined" "$tmp/called" >"$tmp/out"
+test "$(awk 'NR == FNR { home[$2] = $1; next } $2 in home && home[$2] != $1' \
+	"$tmp/defined" "$tmp/called" | wc -l)" -ge 300 || echo "few calls were found" >>"$tmp/out"
+empty "calls inside the writer go down" "$tmp/out"
+
+# the test itself: the three that made a circle once
+for call in "index/lru retire_block" "index/record claim_key" "index/meter transfer_start"; do
+	echo "$call" >"$tmp/one"
+	awk -f "$tmp/down.awk" "$tmp/order" "$tmp/defined" "$tmp/one" | grep -q . ||
+		echo "$call() is allowed"
+done >"$tmp/out"
+empty "a call that goes up is refused" "$tmp/out"
+
+# A header of the floor could declare what stands above it, past the includes.
+for path in $(files | grep '^lib/writer/index/.*\.h$'); do
+	sed -n 's/^[a-z].*[ *]\([a-z_0-9]*\)(.*/\1/p' "$srcdir/$path" | sed "s|^|$path |"
+done | awk 'NR == FNR { home[$2] = $1; next }
+$2 in home && home[$2] !~ /^index\// { print $1 " declares " $2 "() of " home[$2] }' \
+	"$tmp/defined" - >"$tmp/out"
+empty "headers of writer/index/ declare what is defined there" "$tmp/out"
 
 # An arrow that is forbidden is refused: the test would tell.
 for arrow in "peer writer" "peer serve.h" "request writer" "writer request" "reader request" \
