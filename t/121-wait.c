@@ -2,7 +2,7 @@
 /* Calls that cannot have what they want yet: a section of another handle is open, so what
  * was evicted cannot be handed out.  With a timeout of 0, with a short one, and with one
  * that the section does not outlast; and nothing is lost by any of it.
- * Tests: lib/writer/grant.c lib/peer/ring.c lib/request/reserve.c */
+ * Tests: lib/writer/grant.c lib/writer/grants.c lib/peer/ring.c lib/request/reserve.c */
 #include "t/lib/cache.h"
 
 enum { V = 8, W = 4, SHORT_MS = 15 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What happens to a move between its two halves: the source is dropped, published anew,
  * used; the parent goes or is on its way itself; the wrong peer commits.
- * Tests: lib/writer/move.c */
+ * Tests: lib/writer/move.c lib/writer/move_bind.c */
 #include "t/lib/tiers.h"
 
 /* ---- the source goes ---- */

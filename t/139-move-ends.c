@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a move ends: references go along, or it is cancelled, in time or too late; or it
  * was a copy for another space, where the key may be already.
- * Tests: lib/writer/move.c lib/writer/commit.c */
+ * Tests: lib/writer/move.c lib/writer/move_bind.c lib/writer/commit.c */
 #include "t/lib/copied.h"
 
 /* ---- references ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_reclaim: chosen blocks become reservations, with a reference of the caller or without one;
  * and gpc_rekey, which publishes them anew.
- * Tests: lib/request/reclaim.c lib/request/rekey.c lib/writer/grant_named.c */
+ * Tests: lib/request/reclaim.c lib/request/rekey.c lib/writer/grant_named.c lib/writer/grants.c */
 #include "t/lib/cache.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /* A mirror on the host device, through the public calls: after a sync it answers as the
  * host table does, whatever went on before; its sections count; each writer has its
  * own.
- * Tests: lib/writer/index/mirror.c lib/device/host_mirror.c */
+ * Tests: lib/writer/index/mirror.c lib/writer/mirrors.c lib/device/host_mirror.c */
 #include "t/lib/churn.h"
 #include "t/lib/lag.h"
 

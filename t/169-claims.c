@@ -2,7 +2,7 @@
 /* Claims: who computes a key that many want.  Every way in which one begins and ends, what the
  * others are told, and how long it takes until a waiter is awake.
  * Tests: lib/payload/claim.c lib/payload/claim_here.c lib/payload/claim_wait.c
- *   lib/writer/index/pending.c lib/inspect/claims.c */
+ *   lib/writer/claim.c lib/writer/index/pending.c lib/inspect/claims.c */
 #include "t/lib/cache.h"
 
 #include <limits.h>

@@ -2,7 +2,7 @@
 /* A process is killed while it maps, and while it copies and commits: no key is found with other
  * bytes than its own, none is lost, nothing stays held, and nobody gets a block that may still be
  * written to.  On the host device, or on the GPU of GPC_TEST_DEVICE.
- * Tests: lib/payload/copy.c lib/writer/move.c */
+ * Tests: lib/payload/copy.c lib/writer/move.c lib/writer/move_bind.c */
 #include "t/lib/crew.h"
 #include "t/lib/bytes.h"
 

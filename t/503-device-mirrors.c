@@ -2,7 +2,8 @@
 /* Mirrors that come and go while a device is open: another writer's, one whose flush
  * fails, one whose flush never ends; several handles of a process on one device.  On
  * the host device, or on the GPU of GPC_TEST_DEVICE.
- * Tests: lib/writer/index/mirror.c lib/reader/view.c lib/device/device.c lib/device/cuda_mirror.c */
+ * Tests: lib/writer/mirrors.c lib/writer/index/mirror.c lib/reader/view.c
+ *   lib/device/device.c lib/device/cuda_mirror.c */
 #include "t/lib/mirrors.h"
 #include "t/lib/lag.h"
 

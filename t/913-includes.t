@@ -173,7 +173,7 @@ functions()	# define or call
 				}
 			text = ""
 		}' "$srcdir/$path"
-	done | sort -u
+	done | grep -v ' __attribute__$' | sort -u
 }
 functions define >"$tmp/defined"
 functions call >"$tmp/called"

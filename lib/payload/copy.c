@@ -6,7 +6,7 @@
  *   3  the way from layout to layout, planned once; RAM that a GPU copies is registered
  *   4  a slot; the operations; the mark behind them (rule B3), also where an operation was
  * refused
- * Tests: t/338-copy-dies.t t/213-copies-race.t t/507-copy-device.t t/torture/copy.t t/143-copy.t
+ * Tests: t/213-copies-race.t t/338-copy-dies.t t/507-copy-device.t t/torture/copy.t t/143-copy.t
  *   t/345-copies-end.t */
 #include "config.h"
 

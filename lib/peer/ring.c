@@ -4,7 +4,7 @@
  * The list of what is under way, and the ring behind `head`, belong to whoever has ring_lock.  A
  * thread that waits takes the answers of all threads; each op says what its answers mean (take).
  * Tests: t/peer/no-writer.t t/peer/stopped-writer.t t/232-waiting.t t/128-time-is-up.t
- *   t/122-window.t t/121-wait.t */
+ *   t/122-window.t t/172-wake.t */
 #include "config.h"
 
 #include <errno.h>

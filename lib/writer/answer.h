@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answer.h - a command ends. */
+/* answer.h - a command ends.
+ * Tests: t/170-churn.t */
 #ifndef GPC_WRITER_ANSWER_H
 #define GPC_WRITER_ANSWER_H
 

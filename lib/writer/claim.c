@@ -3,7 +3,7 @@
  *
  * The states are in writer/index/pending.h, and so is the table that keys are looked up in.  Here
  * is what begins a claim; whatever ends the reservation ends it there.
- * Tests: t/170-churn.t */
+ * Tests: t/payload/claim-ends.t t/169-claims.t */
 #include "config.h"
 
 #include <errno.h>

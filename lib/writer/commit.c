@@ -4,7 +4,7 @@
  * The order of the call counts for nothing.  A commit that has to wait for a bucket is gone on with
  * at the next pass: who is answered already is told by its result, and of the head by
  * commit_known.
- * Tests: t/139-move-ends.t t/366-moves-die.t t/110-publish.t t/request/late-answers.t
+ * Tests: t/366-moves-die.t t/110-publish.t t/139-move-ends.t t/request/late-answers.t
  *   t/torture/threads.t */
 #include "config.h"
 

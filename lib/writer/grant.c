@@ -22,7 +22,7 @@
  * GROUP_GRANTED: after that the owner waits for the answer.  Then the slots are bound and
  * answered.  A grant that was withdrawn, whose pool goes, or whose peer has died, gives back
  * what it has: reserved blocks are free, DYING ones become so for anybody.
- * Tests: t/121-wait.t t/363-each-store.t t/107-two-ways.t t/155-capacity.t t/120-reserve.t */
+ * Tests: t/363-each-store.t t/121-wait.t t/107-two-ways.t t/155-capacity.t t/120-reserve.t */
 #include "config.h"
 
 #include <errno.h>

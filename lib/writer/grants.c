@@ -3,7 +3,7 @@
  *
  * A victim of a grant is DYING, with owner and op of the command (rule C1), until its batch is
  * over.  Nothing here goes on with a grant: grant_sweep() looks at it again.
- */
+ * Tests: t/121-wait.t t/149-reclaim.t */
 #include "config.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * Which devices there are stands in the header of the index.  What a predecessor left there is
  * swept; its mirrors are never written to.
- * Tests: t/170-churn.t */
+ * Tests: t/503-device-mirrors.t t/162-mirror.t */
 #include "config.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
  *            source: REC_MOVED, REC_LEAVING    leave.c has the rest of its life
  *
  * A successor that finds both LIVE goes on from there.
- * Tests: t/131-moves.t t/139-move-ends.t t/366-moves-die.t t/114-notes-move.t t/132-two-tier.t
+ * Tests: t/131-moves.t t/366-moves-die.t t/139-move-ends.t t/114-notes-move.t t/132-two-tier.t
  *   t/136-moves-refs.t */
 #include "config.h"
 

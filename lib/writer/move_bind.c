@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* move_bind.c - the first half of a move: a target names its source, which stays where it is. */
+/* move_bind.c - the first half of a move: a target names its source, which stays where it is.
+ * Tests: t/131-moves.t t/139-move-ends.t t/338-copy-dies.t */
 #include "config.h"
 
 #include "writer/index/lru.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Claims end when their publish is refused, whatever for; a block is claimed for one key a call; and
  * .ahead counts older claims that are open, in whatever order they end, also behind a takeover.
- * Tests: lib/payload/claim.c lib/payload/claim_here.c lib/request/publish.c lib/writer/index/pending.c */
+ * Tests: lib/payload/claim.c lib/payload/claim_here.c lib/request/publish.c lib/writer/claim.c
+ *   lib/writer/index/pending.c */
 #include "config.h"
 
 #include "t/lib/cache.h"

@@ -5,7 +5,7 @@
  * the changes made before, and flushes never overlap (rule T5).  Each entry is listed once,
  * with the value it has then.  A mirror whose flush fails or takes too long is retired: its
  * peers are told, and the index goes on without it.
- * Tests: t/162-mirror.t t/163-mirror-order.t t/503-device-mirrors.t t/220-readers.t */
+ * Tests: t/163-mirror-order.t t/162-mirror.t t/220-readers.t t/503-device-mirrors.t */
 #include "config.h"
 
 #include <errno.h>
