@@ -9,6 +9,10 @@
  * thread.  That one takes references on the LIVE block, and reserves and publishes it when it is
  * free.  The ring has no room for FREE while the first thread stands still.
  *
+ * With KEEPS the publish keeps its reference, and the first thread releases that: behind a reference of
+ * the second thread the cell is a number, and the release leaves no word for the answer.  The block's
+ * life alone says then that the hold of the command has ended.
+ *
  * All steps on the cell are locked instructions, so there are no store buffers here.
  *
  * Proves: nobody's reference or reservation is ended by the late answer, no block that somebody
@@ -17,9 +21,12 @@
  * SHORT whole
  * RUN passes
  * RUN passes -DOWNED
+ * RUN passes -DKEEPS
+ * RUN passes -DKEEPS -DOWNED
  * RUN fails -DPEER_ENDS                the writer leaves the way back to the peer
  * RUN fails -DNO_FLAG                  the answer does not know that the block was given up
  * RUN fails -DNO_FLAG -DOWNED          the same of a CALLER block, which has no way back
+ * RUN fails -DKEEPS -DANY_LIFE         the answer does not look at the life: the flag alone
  * RUN fails -DSTEP_FAILS             a release that comes behind a reference of the other thread
  * RUN fails -DANY_STATE                the writer ends the way back of a reservation, too
  */
@@ -41,7 +48,7 @@ bool listed;                    /* on the list of what waits for room: FREE of l
 bool sent, free_done;
 /* what is so, apart from all memory: */
 bool first = true, refers, reserves, tries;  /* the first thread, the second one */
-bool stopped;
+bool stopped, locked;
 
 #define NOBODY (!first && !refers && !reserves && !tries)
 
@@ -84,30 +91,49 @@ inline release_pending()
 #endif
 			fi
 		fi
+#ifdef KEEPS
+	/* the second thread has found it, and the cell is a number: the answer is told nothing */
+	:: atomic { cell >= 1 && cell < PENDING -> cell--; first = false }
+#else
 	/* the second thread has found it: a release would end a reference, whose ever, and the answer
 	 * another one; gpc_publish(3) leaves it to the answer then */
 	:: cell >= 1 && cell < PENDING
+#endif
 	fi
 }
+
+/* of the handle: a release of what is PENDING, the taking of answers, and the steps that make the
+ * cell RSVD and PENDING are under it, references are not */
+inline lock() { atomic { !locked -> locked = true } }
+inline unlock() { locked = false }
 
 inline may_stop()
 {
 	if :: true -> stopped = true; goto end_stopped :: skip fi
 }
 
-/* A publish that keeps no reference: what is LIVE goes with the answer, unless it was given up. */
+/* A publish that keeps no reference: what is LIVE goes with the answer, unless it was given up.  One
+ * that keeps it is released by the program, here at once, unless it has released it before. */
 inline take_answer()
 {
 	if
+#ifdef ANY_LIFE
+	:: true ->
+#else
 	:: life == 0 ->
+#endif
 		if
 		:: live && given_up -> atomic { if :: cell == BACK -> cell = 0 :: else fi }
 		:: live && !given_up ->
 			atomic { unflagged = cell != BACK; step_live() }
 			if
+#ifdef KEEPS
+			:: first -> atomic { assert(cell >= 1 && cell < PENDING); cell--; first = false }
+#else
 			:: unflagged -> atomic {
 				if :: cell >= 1 && cell < PENDING -> cell-- :: else fi;
 				first = false }
+#endif
 			:: else
 			fi
 		:: !live && !given_up -> atomic {
@@ -139,14 +165,21 @@ active proctype first_thread()
 
 	if
 	:: true ->              /* it releases, at any moment */
+		lock();
 		release_pending();
+		unlock();
 		if
 		:: !first -> may_stop()
 		:: else
 		fi;
 		answered;
-		take_answer()
-	:: answered -> take_answer();
+		lock();
+		take_answer();
+		unlock()
+	:: answered ->
+		lock();
+		take_answer();
+		unlock();
 		if
 		:: atomic { cell == RSVD && first -> cell = BACK; first = false }
 			listed = true
@@ -180,8 +213,8 @@ end_second:
 			tries = false }
 		fi
 	:: n < 2 && reserves -> n++;      /* what the writer has granted */
-		atomic { assert(cell == 0); cell = RSVD }
-		atomic { assert(cell == RSVD); cell = PENDING }
+		atomic { !locked -> assert(cell == 0); cell = RSVD }
+		atomic { !locked -> assert(cell == RSVD); cell = PENDING }
 		atomic { assert(cell == PENDING); cell = 0; reserves = false; state = FREE; life++ }
 	:: n == 2 -> break
 	od

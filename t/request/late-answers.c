@@ -123,6 +123,7 @@ static void is_whole(const char *what)
 /* ---- a publish of many blocks ---- */
 
 static gpc_block all[MANY];
+static bool found; /* another thread of the handle has found the block by its key meanwhile */
 
 static void first_is_evicted(void);
 
@@ -145,6 +146,19 @@ static void goes_on(void)
 	publishes_in_vain();
 }
 
+/* It takes its reference by the key, so the cell is a number: a release that comes then tells the
+ * command that is not answered nothing, and the life of the block alone does. */
+static void found_and_released(uint64_t key, gpc_block block)
+{
+	gpc_key k = key_of(c, key);
+	gpc_block hit = GPC_NONE;
+
+	is_int(gpc_acquire(c, 0, &k, 1, &hit, 0), 1,
+	       "another thread of the handle finds the block");
+	is_int(hit, block, "that one");
+	must(gpc_release(c, &block, 1));
+}
+
 /* 64 are live, and the call is not answered: the first one is released. */
 static void first_is_evicted(void)
 {
@@ -154,6 +168,8 @@ static void first_is_evicted(void)
 		return;
 	}
 	state = 1;
+	if (found)
+		found_and_released(1, all[0]);
 	must(gpc_release(c, all, 1));
 	handle_leave(reader, section);
 	between = goes_on;
@@ -214,15 +230,30 @@ static void granted_between(void)
 	store_release(&waits_for_a_bucket, false);
 }
 
-/* RELEASES: the program gives the refused target up before the answer. */
-static void commit(bool releases, const char *what)
+/* Of the first move: the source was dropped; and the program gives the target up before the answer;
+ * the target goes live, and another thread finds it before the program gives it up. */
+enum course { REFUSED, GIVEN_UP, FOUND };
+
+static struct gpc_move moves[2];
+
+/* The call is not answered, its first commit is over. */
+static void first_target_goes(enum course course)
+{
+	if (course == FOUND) {
+		found_and_released(1, moves[0].to);
+		handle_leave(reader, section);
+	}
+	must(gpc_release(c, &moves[0].to, 1));
+	between = granted_between;
+}
+
+static void commit(enum course course, const char *what)
 {
 	struct gpc_config cfg = cache_config(3, 4);
 	gpc_block low[2] = { GPC_NONE, GPC_NONE };
-	struct gpc_move m[2];
 	int result[2] = { 1, 1 };
 	gpc_key k[2];
-	pthread_t thread;
+	pthread_t thread, before;
 
 	cache_thread = false;
 	writer = cache_make(&cfg, NULL);
@@ -235,33 +266,40 @@ static void commit(bool releases, const char *what)
 	k[0] = key_of(c, 1);
 	k[1] = key_of(c, 2);
 	is_int(gpc_publish(c, NULL, k, low, 2, NULL, 0, 10000), 2, "%s: two blocks in RAM", what);
-	is_int(gpc_promote(c, low, 2, 0, m, 0, 10000), 2, "%s: come up", what);
-	is_int(gpc_drop(c, low, 1, NULL, 0, 10000), 1, "%s: the first one is dropped", what);
+	is_int(gpc_promote(c, low, 2, 0, moves, 0, 10000), 2, "%s: come up", what);
+	if (course != FOUND)
+		is_int(gpc_drop(c, low, 1, NULL, 0, 10000), 1, "%s: the first one is dropped",
+		       what);
 	leaves_slowly();
 	serve_end();
+	if (course == FOUND)
+		starts_to_wait(&before, reader, reserve_first);
 	starts_to_wait(&thread, c, reserve);
 	at = 0;
 	waits_for_a_bucket = true;
-	is_int(gpc_commit(c, m, 2, result, 0, 0), -EAGAIN, "%s: the commit is not answered", what);
+	is_int(gpc_commit(c, moves, 2, result, 0, 0), -EAGAIN, "%s: the commit is not answered",
+	       what);
 	must(gpc_writer_serve(writer, 0));
-	if (releases) {
-		must(gpc_release(c, &m[0].to, 1));
-		between = granted_between;
-	} else {
+	if (course == REFUSED)
 		waits_for_a_bucket = false;
-	}
+	else
+		first_target_goes(course);
 	serve_begin(writer);
+	if (course == FOUND)
+		pthread_join(before, NULL);
 	pthread_join(thread, NULL);
 	/* the first wait is for the commit, and behind its answer stands a publish by then */
 	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 60000));
 	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 60000));
 	serve_end();
-	is_int(got, 1, "%s: the target that was refused goes to the other thread", what);
-	is_int(other, m[0].to, "%s: that one", what);
+	is_int(got, 1, "%s: the target goes to the other thread", what);
+	is_int(other, moves[0].to, "%s: that one", what);
 	is_whole(what);
-	handle_leave(reader, section);
-	must(gpc_release(c, low, 1));
-	must(gpc_release(c, &m[1].to, 1));
+	if (course != FOUND) {
+		handle_leave(reader, section);
+		must(gpc_release(c, low, 1));
+	}
+	must(gpc_release(c, &moves[1].to, 1));
 	is_int((int)stats_of(c, (int)c->peer).refs, 0, "%s: no reference is left", what);
 	must(gpc_close(reader));
 	must(gpc_close(c));
@@ -341,8 +379,11 @@ static int body(void)
 {
 	publish(0, "publish");
 	publish(GPC_NO_REF, "publish without references");
-	commit(false, "commit");
-	commit(true, "commit given up");
+	found = true;
+	publish(0, "publish found");
+	commit(REFUSED, "commit");
+	commit(GIVEN_UP, "commit given up");
+	commit(FOUND, "commit found");
 	pool_goes();
 	return done_testing();
 }
