@@ -295,7 +295,9 @@ static void test_over_ram(void)
 static void test_scribbled(void)
 {
 	gpc *c = notes_cache(cache_config(4, 0), true, true);
-	gpc_block b = say_new(c, 0, 1);
+	gpc_block b = say_new(c, 0, 1), other = say_new(c, 0, 2);
+	gpc_key key = key_of(c, 1);
+	uint32_t tokens[16];
 	uint32_t record = pool_record(&c->seg, b);
 	struct shm_note *note = seg_note(&c->seg, record);
 	struct gpc_event ev;
@@ -310,6 +312,11 @@ static void test_scribbled(void)
 	e = notes_entry(r, 1);
 	ok(e.block == b && is_unsaid(e.group, e.digest_bytes, e.digest), "nor to who reads files");
 	must(gpc_close(r));
+	memcpy(note, seg_note(&c->seg, pool_record(&c->seg, other)), 128);
+	e = notes_entry(c, 1);
+	ok(e.block == b && is_unsaid(e.group, e.digest_bytes, e.digest),
+	   "a whole note of another key says nothing");
+	is_int(gpc_tokens_get(c, &key, b, tokens, 16), 0, "nor do the tokens beside it");
 	memset(note, 0xff, 128);
 	is_int(notes_entry(c, 1).digest_bytes, 0, "a note of no key");
 	clean(c, "notes scribbled over");
@@ -320,6 +327,7 @@ static void test_scribbled(void)
 	is_int(gpc_event_read(c, &notes_cursor, &ev, 1), 1, "the block goes all the same");
 	ok(ev.what == GPC_REMOVED && is_unsaid(ev.group, ev.digest_bytes, ev.digest),
 	   "without a word of it");
+	must(gpc_release(c, &other, 1));
 	cache_end(c);
 }
 static void tests(void)
