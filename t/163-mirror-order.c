@@ -74,6 +74,37 @@ int __wrap_driver_find(const char *device, const struct driver **ret)
 	return 0;
 }
 
+/* An entry that changes while its change is flushed is changed once more: the next flush has it. */
+static void changes_twice(gpc *c)
+{
+	gpc_key k = key_of(c, 2001);
+	gpc_block b, got = GPC_NONE;
+	gpc_dev *d;
+	int section;
+
+	must(gpc_dev_open(c, "host", &d));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 60000));
+	largest = 0;
+	slow = true;
+	must(gpc_publish(c, NULL, &k, &b, 1, NULL, GPC_NO_REF, 60000));
+	while (!largest)
+		must(gpc_writer_serve(c, 1));
+	must(gpc_drop(c, &b, 1, NULL, 0, 60000));
+	is_int(find(c, 2001), -1, "a block that is flushed goes meanwhile");
+	largest = 0;
+	slow = false;
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 60000));
+	ok(largest, "the next flush has its entry once more");
+	section = must(gpc_dev_enter(d));
+	must(gpc_dev_lookup(d, 0, &k, 1, &got, NULL));
+	must(gpc_dev_leave(d, section, NULL));
+	must(gpc_dev_wait(d, NULL, 60000));
+	is_int(got, -1, "and it is gone on the device");
+	must(gpc_dev_close(d));
+	clean(c, "a change while it is flushed");
+}
+
 static int body(void)
 {
 	struct gpc_config cfg = cache_config(256, 0);
@@ -113,6 +144,7 @@ static int body(void)
 	   "one has begun since that flush was asked for");
 	is_int(find(c, 1001), -1, "it is gone");
 	clean(c, "all that");
+	changes_twice(c);
 	must(gpc_close(looker));
 	looker = NULL;
 	cache_end(c);
