@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block of VRAM that is evicted takes along what hangs below it in RAM: so it stays while any of
- * that is in use, and it keeps its turn while it waits for another block to go first.
+/* No parent goes before its child.  A block of VRAM that is evicted takes along what hangs below it
+ * in RAM: so it stays while any of that is in use, and it keeps its turn while it waits for another
+ * block to go first.
  * Tests: lib/writer/index/lru.c */
 #include "config.h"
 
@@ -111,6 +112,30 @@ static void test_turn(void)
 	end("turn");
 }
 
+/* A block of RAM has no child when it goes, and one of VRAM none in VRAM when it goes to RAM, though it
+ * is older than the child. */
+static void test_parent(void)
+{
+	struct gpc_move m;
+	gpc_block low;
+
+	begin();
+	store(RAM, 0, 1);
+	store(VRAM, 1, 2);
+	is_int(gpc_evict(c, RAM, 1, gone, 0, 10000), 0,
+	       "RAM: a parent stays, whose child is in VRAM");
+	is_int(evict(), 1, "the child goes");
+	is_int(gpc_evict(c, RAM, 1, gone, 0, 10000), 1, "and then the parent");
+	end("a parent in RAM");
+	begin();
+	store(VRAM, 0, 1);
+	low = store(VRAM, 1, 2);
+	is_int(gpc_demote(c, VRAM, RAM, NULL, 1, &m, 0, 10000), 1, "VRAM: one goes to RAM");
+	is_int(m.from, low, "the child, which is younger");
+	is_int(gpc_commit(c, &m, 1, NULL, 0, 10000), 1, "committed");
+	end("a parent in VRAM");
+}
+
 static void tests(void)
 {
 	test_held(2);
@@ -118,6 +143,7 @@ static void tests(void)
 	test_read(2);
 	test_read(3);
 	test_turn();
+	test_parent();
 }
 
 static int body(void)
