@@ -96,6 +96,7 @@ t_programs = \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/subtree.t \
+	%reldir%/writer/promised.t \
 	%reldir%/writer/named-quota.t \
 	%reldir%/writer/clear-counts.t \
 	%reldir%/payload/claim-ends.t \
@@ -674,6 +675,8 @@ endif
 %canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_sweep
 # housekeeping is left out
 %canon_reldir%_writer_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
+# looks at the seats are counted
+%canon_reldir%_writer_promised_t_LDFLAGS = -Wl,--wrap=reap_dead
 # waits for answers are counted
 %canon_reldir%_peer_no_writer_t_LDFLAGS = -Wl,--wrap=futex_wait
 # a device of the test in place of the host's
