@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a dead writer may leave in the table, each made by hand; what a takeover does with it at
  * once, and what not before its first grace period is over (rule T7).
- * Tests: lib/takeover/table.c */
+ * Tests: lib/takeover/table.c lib/takeover/tree.c */
+#include "config.h"
+
+#include "takeover/takeover.h"
 #include "t/lib/hand.h"
 
 /* ---- before the grace period ---- */
@@ -158,6 +161,40 @@ static void test_no_entry(void)
 	end("no entry");
 }
 
+/* The place of a key among those that a scan has met last: takeover/tree.c. */
+static uint32_t near_place(gpc_key k)
+{
+	return (k.w[0] ^ k.w[1]) * 0x9e3779b97f4a7c15ull >> 32 & (TAKEOVER_NEAR_SIZE - 1);
+}
+
+/* Nothing but its key tells where it is: its child lies in another place and does not say where it
+ * was, and another block is met behind it. */
+static void test_parent_without_entry(void)
+{
+	gpc_key parent, child, other;
+	gpc_block b[8];
+
+	begin();
+	parent = key_in(5, 9);
+	child = key_in(7, 11);
+	do
+		other = key_of(c, ++number);
+	while (near_place(other) != near_place(parent));
+	must(gpc_reserve(c, 0, 8, b, NULL, 0, 60000));
+	is_int(gpc_publish(c, NULL, &parent, &b[7], 1, NULL, 0, -1), 1, "a parent");
+	is_int(gpc_publish(c, &parent, &child, &b[3], 1, NULL, 0, -1), 1, "and its child");
+	is_int(gpc_publish(c, NULL, &other, &b[0], 1, NULL, 0, -1), 1, "and another one");
+	must(gpc_release(c, b, 8));
+	writer_dies();
+	*entry((uint32_t)slot_of(5, b[7])) = (struct probe_entry){ { 0, 0, 0, 0 } };
+	record(b[3])->source_word = 0;
+	writer_comes(false);
+	recovers();
+	is_int(look(parent), b[7], "a parent without an entry gets one");
+	is_int(look(child), b[3], "and its child is none that has lost it");
+	end("a parent without an entry");
+}
+
 static int body(void)
 {
 	test_missing_flag();
@@ -168,6 +205,7 @@ static int body(void)
 	test_renamed_half();
 	test_spare_flag();
 	test_no_entry();
+	test_parent_without_entry();
 	return done_testing();
 }
 

@@ -4,7 +4,7 @@
  * By now the table says where a key lives, for all but a few: LIVE blocks whose entry was not
  * made yet.  These have a map of their own.  All of it is random access: what a step needs is
  * asked for in the step before, some records earlier.
- * Tests: t/364-takeover-large.t t/367-left-in-records.t t/torture/prefix.t */
+ * Tests: t/364-takeover-large.t t/362-left-in-table.t t/367-left-in-records.t t/torture/prefix.t */
 #include "config.h"
 
 #include "takeover/takeover.h"
