@@ -96,8 +96,9 @@ t_programs = \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/subtree.t \
-	%reldir%/writer/promised.t \
+	%reldir%/writer/waited-victim.t \
 	%reldir%/writer/named-quota.t \
+	%reldir%/writer/promised.t \
 	%reldir%/writer/clear-counts.t \
 	%reldir%/payload/claim-ends.t \
 	%reldir%/request/returned-refused.t \
@@ -676,7 +677,7 @@ endif
 # housekeeping is left out
 %canon_reldir%_writer_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
 # looks at the seats are counted
-%canon_reldir%_writer_promised_t_LDFLAGS = -Wl,--wrap=reap_dead
+%canon_reldir%_writer_waited_victim_t_LDFLAGS = -Wl,--wrap=reap_dead
 # waits for answers are counted
 %canon_reldir%_peer_no_writer_t_LDFLAGS = -Wl,--wrap=futex_wait
 # a device of the test in place of the host's
@@ -734,6 +735,7 @@ endif
 %canon_reldir%_384_fold_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_386_window_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_writer_promised_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_373_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are

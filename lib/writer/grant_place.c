@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_place.c - blocks for a grant: free ones first, then victims.
- * Tests: t/writer/parked.t t/109-held-late.t t/134-chains-and-moves.t t/120-reserve.t
- *   t/130-tier.t */
+ * Tests: t/writer/promised.t t/writer/parked.t t/109-held-late.t t/134-chains-and-moves.t
+ *   t/120-reserve.t t/130-tier.t */
 #include "config.h"
 
 #include <errno.h>
@@ -16,6 +16,28 @@
 #include "writer/index/tree.h"
 #include "writer/recall.h"
 #include "writer/retire.h"
+
+/* Victims that are on their way to be reservations: they are neither live nor reserved, and
+ * charged all the same.  Else the room that a victim leaves would be given away, by its own grant
+ * or another one, and the pool would have more than its capacity when it comes. */
+static uint32_t promised(struct writer *w, uint32_t pool)
+{
+	const struct grant *g;
+	uint32_t n = grant_leftovers(w, pool);
+
+	for (g = w->grants; g; g = g->next)
+		if (g->pool == pool && g->waiting && grant_reserves(w, g))
+			n += g->waiting;
+	return n;
+}
+
+static uint32_t room_of(struct writer *w, uint32_t pool)
+{
+	const struct wpool *p = &w->pool[pool];
+	uint32_t room = w_room(p), out = p->dying ? promised(w, pool) : 0;
+
+	return room > out ? room - out : 0;
+}
 
 static uint32_t pop_free(struct wpool *p)
 {
@@ -115,16 +137,16 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	struct wpool *p = &w->pool[g->pool];
 	bool evict_only = g->kind == CMD_EVICT;
 	bool partial = (g->flags & CF_PARTIAL) || g->kind != CMD_RESERVE;
-	uint32_t nfree, want, extra, found, i;
+	uint32_t room = room_of(w, g->pool), nfree, want, extra, found, i;
 	int32_t err;
 
-	nfree = evict_only ? 0 : MIN(MIN(n, p->nfree), w_room(p));
+	nfree = evict_only ? 0 : MIN(MIN(n, p->nfree), room);
 	want = n - nfree;
-	if (want && !evict_only && p->coming && w_room(p) > nfree)
+	if (want && !evict_only && p->coming && room > nfree)
 		return GRANT_WAIT;
 	/* headroom: what a later reserve could have of free blocks, transit slots excepted, and
 	 * for the rest leaves that could be evicted */
-	extra = MIN(p->nfree + p->coming, w_room(p));
+	extra = MIN(p->nfree + p->coming, room);
 	extra -= MIN(extra, nfree);
 	extra = g->headroom > extra ? g->headroom - extra : 0;
 	/* wait for what is leaving: it makes room by itself, and may hold a victim back */

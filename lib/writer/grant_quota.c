@@ -7,12 +7,6 @@
 #include "writer/grant.h"
 #include "writer/grants.h"
 
-static bool counts(const struct writer *w, const struct grant *g)
-{
-	return (g->kind != CMD_EVICT || (g->flags & CF_TAKE)) &&
-	       !(w->pool[g->pool].flags & GPC_POOL_CALLER);
-}
-
 /* Blocks that other grants of this peer are still to get.  They count against the quota already,
  * since many grants may begin before the first of them has its blocks.  One that names its blocks
  * has looked at the quota when it has started, and not before. */
@@ -22,7 +16,7 @@ static uint32_t promised(const struct writer *w, const struct grant *g)
 	uint32_t i, n = 0;
 
 	for (h = w->grants; h; h = h->next) {
-		if (h == g || h->peer != g->peer || !counts(w, h) ||
+		if (h == g || h->peer != g->peer || !grant_reserves(w, h) ||
 		    (grant_is_named(h) && !h->started))
 			continue;
 		for (i = 0; i < h->n; i++)
@@ -42,7 +36,7 @@ uint32_t grant_quota_left(struct writer *w, const struct grant *g)
 {
 	uint32_t quota = quota_of(w, g->peer), has;
 
-	if (!quota || !counts(w, g))
+	if (!quota || !grant_reserves(w, g))
 		return UINT32_MAX;
 	has = w->peer[g->peer].nreserved + promised(w, g);
 	return quota > has ? quota - has : 0;

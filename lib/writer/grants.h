@@ -49,6 +49,14 @@ static inline bool grant_is_refill(const struct grant *g)
 {
 	return (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) && (g->flags & CF_STOCK);
 }
+
+/* Does a victim become a reservation?  Else it is free, or its owner's from the start. */
+static inline bool grant_reserves(const struct writer *w, const struct grant *g)
+{
+	return (g->kind != CMD_EVICT || (g->flags & CF_TAKE)) &&
+	       !(w->pool[g->pool].flags & GPC_POOL_CALLER);
+}
+
 #define OP_OF(position) ((position) + 1) /* 0 = no operation */
 
 /* Whether the command of the group was withdrawn: one word, which its owner swaps, too. */
@@ -81,5 +89,7 @@ void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, i
 void grant_take_leftovers(struct writer *w, struct grant *g);
 /* Was it evicted by a dead writer, for a command that has not run again yet (rule C1)? */
 bool grant_expects(struct writer *w, uint32_t record);
+/* How many of this pool are on their way: each may become a reservation. */
+uint32_t grant_leftovers(struct writer *w, uint32_t pool);
 
 #endif

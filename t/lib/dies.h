@@ -20,18 +20,25 @@ TAP_FN struct shm_seat *dies_seat(gpc *d)
 	return seg_seat(&d->seg, c->peer);
 }
 
+static uint32_t dies_slots = 1; /* of the last one that was submitted */
+
+/* A group has as many slots as its count says; 0: one. */
 TAP_FN void submit(gpc *d, struct shm_command cmd)
 {
-	cmd.count = 1;
+	uint64_t head = dies_seat(d)->head;
+	uint32_t i;
+
+	dies_slots = cmd.count = MAX(cmd.count, 1);
 	cmd.result = CMD_PENDING;
-	*seg_command(&d->seg, c->peer, dies_seat(d)->head) = cmd;
-	store_release(&dies_seat(d)->head, dies_seat(d)->head + 1);
+	for (i = 0; i < dies_slots; i++)
+		*seg_command(&d->seg, c->peer, head + i) = cmd;
+	store_release(&dies_seat(d)->head, head + dies_slots);
 }
 
-/* The last one that was submitted. */
+/* The last one that was submitted: its head, which is answered last. */
 TAP_FN const struct shm_command *command(gpc *d)
 {
-	return seg_command(&d->seg, c->peer, dies_seat(d)->head - 1);
+	return seg_command(&d->seg, c->peer, dies_seat(d)->head - dies_slots);
 }
 
 TAP_FN bool waits(gpc *d)
@@ -76,6 +83,7 @@ TAP_FN bool dies(void (*writer)(struct shm_command cmd, uint64_t last), struct s
 	pid_t pid;
 
 	dies_gate_make();
+	dies_slots = MAX(cmd.count, 1);
 	pid = fork();
 	if (pid < 0)
 		bail("no process");

@@ -343,9 +343,10 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 	store_relaxed(&d->lingering, p->lingering);
 }
 
-/* Blocks that count against the capacity, which is one of keys; how many more the pool may have.  A
- * dropped block that somebody holds has no key: it takes a slot, and is not charged.  If it were, a swap
- * would lose a live key beside a free slot (model/capacity.pml). */
+/* Blocks that count against the capacity, which is one of keys; how many more the pool may have,
+ * where no grant waits for a victim (room_of() of grant_place.c).  A dropped block that somebody
+ * holds has no key: it takes a slot, and is not charged.  If it were, a swap would lose a live key
+ * beside a free slot (model/capacity.pml). */
 static inline uint32_t w_charged(const struct wpool *p)
 {
 	return p->live + p->reserved;
