@@ -204,6 +204,20 @@ static void invariant(void *arg, const char *line)
 	fail(__FILE__, __LINE__, "check: %s", line);
 }
 
+/* Rule C6. */
+static void check_capacity(const struct segment *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < POOLS; i++) {
+		const struct shm_pool *d = seg_pool(s, i);
+
+		need(d->state != POOL_READY || d->live + d->reserved <= d->blocks,
+		     "pool %u has %u keys and %u reservations, and %u blocks", i, d->live,
+		     d->reserved, d->blocks);
+	}
+}
+
 /* The passes of gpc_check, on the mapped segments instead of a copy. */
 static void check_invariants(struct verdict *v)
 {
@@ -225,6 +239,7 @@ static void check_invariants(struct verdict *v)
 	memset(entries, 0, n);
 	memset(by_key, 0, sizeof(by_key));
 	need(seg_state(v->s)->events_floor <= seg_state(v->s)->events_head, "feed floor");
+	check_capacity(v->s);
 	check_pools(&k);
 	check_control(&k);
 	check_table(&k);

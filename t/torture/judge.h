@@ -129,10 +129,8 @@ static void note_command(struct verdict *v, const struct shm_command *c)
 	v->from = c->op == CMD_RESERVE || c->op == CMD_EVICT ? c->pool
 		  : c->move.to_pool == SHM_NO_POOL           ? RAM
 							     : c->move.to_pool;
-	/* without GPC_TAKE a victim is free, and carries no operation, before the answer; of RAM a
-	 * demote that runs again may evict another block, and leave free what was evicted before */
-	v->most +=
-		v->from == RAM || (c->op == CMD_EVICT && !(c->flags & CF_TAKE)) ? KEYS : c->count;
+	/* without GPC_TAKE a victim is free, and carries no operation, before the answer */
+	v->most += c->op == CMD_EVICT && !(c->flags & CF_TAKE) ? KEYS : c->count;
 }
 
 static bool is_gone(const struct verdict *v, int k)
