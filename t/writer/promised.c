@@ -12,6 +12,7 @@
 #include "t/lib/dies.h"
 
 enum { VRAM, RAM, ROOM = 2, ASKED = 3, STORES = 2000 };
+enum { TURN = 64 }; /* commands of one peer, before the next one's */
 
 static gpc *d; /* others */
 static uint64_t last_key;
@@ -249,6 +250,59 @@ static void test_dies_crowded(struct shm_command cmd)
 	cache_end(c);
 }
 
+static void put(gpc *e, struct shm_command cmd)
+{
+	struct shm_seat *s = seg_seat(&e->seg, e->peer);
+
+	cmd.count = 1;
+	cmd.result = CMD_PENDING;
+	*seg_command(&e->seg, e->peer, s->head) = cmd;
+	store_release(&s->head, s->head + 1);
+}
+
+/* An evict that runs again behind so many that its peer's turn is over: another peer's command
+ * comes before it, and its victims are charged all the same. */
+static void test_turns(void)
+{
+	struct shm_command reserve = { .op = CMD_RESERVE, .pool = VRAM, .block = GPC_NONE };
+	struct shm_command demote = { .op = CMD_DEMOTE,
+				      .flags = CF_TRY,
+				      .pool = VRAM,
+				      .block = GPC_NONE,
+				      .move.to_pool = RAM,
+				      .move.any = 1 };
+	const struct shm_command *other;
+	gpc_block b;
+	int section, i;
+
+	c = cache_new(2, ROOM);
+	d = cache_attach(0, 0);
+	fill(RAM, ROOM);
+	fill(VRAM, 1);
+	chain_make(c, VRAM, ++last_key, 1, &b);
+	settle(c);
+	section = must(gpc_section_enter(c));
+	must(gpc_drop(c, &b, 1, NULL, 0, -1));
+	for (i = 0; i < TURN; i++)
+		put(c, reserve); /* they wait for the block that was dropped */
+	submit(c, (struct shm_command){
+			  .op = CMD_EVICT, .flags = CF_TAKE, .pool = RAM, .block = GPC_NONE });
+	while (seg_pool(&c->seg, RAM)->dying < 1)
+		must(gpc_writer_serve(c, 1));
+	must(gpc_writer_drop(c));
+	other = seg_command(&d->seg, d->peer, seg_seat(&d->seg, d->peer)->head);
+	put(d, demote);
+	must(gpc_writer_take(c, 0, 0));
+	for (i = 0; i < 2000 && load_acquire(&other->result) == CMD_PENDING; i++)
+		must(gpc_writer_serve(c, 1));
+	must(gpc_section_leave(c, section));
+	while (waits(c))
+		must(gpc_writer_serve(c, 1));
+	is_int(command(c)->result, 1, "an evict that runs again has its victim");
+	ok(is_within("turns"), "and RAM has no more than its capacity");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	struct shm_command demote = { .op = CMD_DEMOTE,
@@ -260,6 +314,7 @@ static int body(void)
 
 	test_one();
 	test_two();
+	test_turns();
 	demote.count = 1;
 	test_dies(demote, 1, "a demotion");
 	test_dies_crowded(demote);
