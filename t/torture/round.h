@@ -259,6 +259,12 @@ TAP_FN bool none_comes_back(const struct outcome *o, const struct outcome *want)
 	return true;
 }
 
+/* Without GPC_TAKE a victim is free before the answer: the second run evicts another. */
+TAP_FN bool evicts_anew(void)
+{
+	return job.answer[0].op == CMD_EVICT && !(job.answer[0].flags & CF_TAKE);
+}
+
 /* What a second run may do otherwise: another choice of blocks, as many of them. */
 TAP_FN bool is_like(const struct outcome *o, const struct outcome *want)
 {
@@ -266,11 +272,10 @@ TAP_FN bool is_like(const struct outcome *o, const struct outcome *want)
 
 	if (!now->command || !now->command->again ||
 	    !answers_are(now->answer, now->command->again) || !keys_are_kept(o, want) ||
-	    !none_comes_back(o, want))
+	    !none_comes_back(o, want) || (!evicts_anew() && o->nkeys < want->nkeys))
 		return false;
 	for (p = 0; p < POOLS; p++)
-		if (o->dying[p] != want->dying[p] || o->reserved[p] > want->reserved[p] ||
-		    (p != RAM && o->reserved[p] != want->reserved[p]))
+		if (o->dying[p] != want->dying[p] || o->reserved[p] != want->reserved[p])
 			return false;
 	return true;
 }
