@@ -4,7 +4,7 @@
  * A claim is a mark on a reservation, by the writer (writer/index/pending.h has its states and rules).
  * claim_wait.c has those who wait.
  * Tests: t/payload/claim-ends.t t/189-claim-in-ram.t t/169-claims.t t/376-transfer-stores.t
- *   t/request/at-once.t t/request/pool-gone.t */
+ *   t/request/pool-gone.t t/request/at-once.t */
 #include "config.h"
 
 #include <errno.h>

@@ -2,11 +2,11 @@
 /* claim_here.c - what this process can say of a claim by itself.
  *
  * Only MINE changes anything, so only MINE is the writer's to say.  LIVE is a lookup.  For PENDING
- * the writer notes in shm_shared.hint, by the key's hash, which block a key has last become pending
- * in; the note may be old, another key's, or scribbled: the record alone is believed, and what it
- * does not confirm is asked.  A block of this very peer is asked as well: it may have been given
+ * the writer notes in shm_shared.hint, by the key's hash, in which blocks such keys are pending; a note
+ * may be old, another key's, or scribbled: the record alone is believed, and what none confirms is
+ * asked.  A block of this very peer is asked as well: it may have been given
  * back by a command that is still on its way.
- * Tests: t/payload/claim-ends.t t/request/at-once.t t/169-claims.t t/python/vllm-step.t */
+ * Tests: t/payload/claim-ends.t t/169-claims.t t/request/at-once.t t/python/vllm-step.t */
 #include "config.h"
 
 #include "payload/claim_here.h"
@@ -61,17 +61,16 @@ static uint32_t count_ahead(const gpc *c, const struct claim_mark *mark, uint32_
 	return later < open ? (uint32_t)(open - 1 - later) : 0;
 }
 
-static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struct answer *ret)
+static bool is_pending_in(const gpc *c, uint32_t space, const gpc_key *key, gpc_block b,
+			  struct answer *ret)
 {
-	/* pairs with (g): the record before the hint */
-	gpc_block b = (gpc_block)load_acquire(&seg_shared(&c->seg)->hint[wait_word(key)]) - 1;
 	uint32_t record = pool_record(&c->seg, b), word, owner;
 	const struct shm_record *r;
 	struct claim_mark mark = { .number = 0 };
 	bool loading;
 
 	if (record == SHM_NO_RECORD || space_of(c, b) != space || !is_ready(c, b))
-		return;
+		return false;
 	r = seg_record(&c->seg, record);
 	word = load_acquire(&r->word);
 	loading = load_relaxed(&r->source) != 0;
@@ -79,10 +78,22 @@ static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struc
 	if (WORD_STATE(word) != RESERVED || !(loading || claim_mark(r, &mark)) ||
 	    load_relaxed(&r->key[0]) != key->w[0] || load_relaxed(&r->key[1]) != key->w[1] ||
 	    owner == c->peer || owner >= c->seg.header.geometry.max_peers)
-		return;
+		return false;
 	*ret = (struct answer){ .block = b,
 				.to = CLAIM_PENDING,
 				.ahead = loading ? 0 : count_ahead(c, &mark, owner) };
+	return true;
+}
+
+static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struct answer *ret)
+{
+	const uint32_t *hint = seg_shared(&c->seg)->hint[wait_hint(key)];
+	uint32_t i;
+
+	/* pairs with (g): the record before the hint */
+	for (i = 0; i < SHM_HINT_WAYS; i++)
+		if (is_pending_in(c, space, key, (gpc_block)load_acquire(&hint[i]) - 1, ret))
+			return;
 }
 
 void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,

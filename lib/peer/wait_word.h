@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait_word.h - on which of the words of shm_wait those sleep who wait for a key.
- * Tests: t/188-rouse.t */
+/* wait_word.h - on which of the words of shm_wait those sleep who wait for a key, and where it stands
+ * that somebody computes it.
+ * Tests: t/188-rouse.t t/request/at-once.t */
 #ifndef GPC_WAIT_WORD_H
 #define GPC_WAIT_WORD_H
 
@@ -10,6 +11,12 @@
 static inline uint32_t wait_word(const gpc_key *key)
 {
 	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15u >> 56) % SHM_WAITS;
+}
+
+/* Which hints may name the block that is to have it. */
+static inline uint32_t wait_hint(const gpc_key *key)
+{
+	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15u >> 54) % SHM_HINTS;
 }
 
 #endif

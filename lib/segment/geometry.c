@@ -235,7 +235,7 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 	ret->index_bytes = end;
 
 	end = SHM_PAGE;
-	ret->shared = place_array(&end, 1, SHM_PAGE);
+	ret->shared = place_array(&end, 1, sizeof(struct shm_shared));
 	ret->seat = place_array(&end, g->max_peers, sizeof(struct shm_seat));
 	ret->section = place_array(&end, (uint64_t)g->max_peers * SHM_SECTIONS,
 				   sizeof(struct shm_section));

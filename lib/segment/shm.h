@@ -7,7 +7,7 @@
  *
  *   index segment                              control segment
  *     header      4096   immutable               header      4096   immutable copy
- *     state       4096   w                       shared      4096   epoch, tick, doorbell
+ *     state       4096   w                       shared      20480  epoch, tick, doorbell
  *     pool[]      2048   w                       seat[P]     4096   p
  *     mirror[8]    256   w                       section[P][64] 64  p
  *     tally[P]     128   w                       ring[P][4096]  64  p, results w
@@ -327,10 +327,7 @@ struct shm_shared {         /* one cache line for each kind of access */
 	 * (holders.c) */
 	uint64_t holders[4];
 	uint8_t pad3[1024 - 224];
-	/* w: by the hash of a key that a block is reserved for, the block that had such a key last,
-	 * + 1.  Only a hint that saves a question: any may be old or scribbled, and records are
-	 * believed alone */
-	uint32_t hint[256];
+	uint8_t pad4[1024];
 	/* Who waits for a key that another peer computes or loads sleeps on the word of the key's
 	 * hash (rule B14).  All may write here: a waiter believes nothing but records. */
 	struct shm_wait {
@@ -339,9 +336,15 @@ struct shm_shared {         /* one cache line for each kind of access */
 		uint32_t seq;
 		uint32_t waiters; /* p: threads that wait */
 	} wait[256];
+	/* w: by the hash of a key that a block is reserved for, blocks that have such keys, + 1; each
+	 * claim that is open has a place, but where more than four of one hash are.  Only hints that
+	 * save a question: any may be old or scribbled, and records are believed alone */
+	uint32_t hint[1024][4];
 };
-_Static_assert(sizeof(struct shm_shared) == 4096, "shared layout");
-#define SHM_WAITS 256u
+_Static_assert(sizeof(struct shm_shared) == 20480, "shared layout");
+#define SHM_WAITS     256u
+#define SHM_HINTS     1024u
+#define SHM_HINT_WAYS 4u
 
 enum { SEAT_FREE = 0, SEAT_TAKEN = 1, SEAT_LEFT = 2 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that need no writer: gpc_reserve out of the stock alone (GPC_IN_HAND), and who else has or
  * computes a key (gpc_claim with GPC_PEEK).
- * Tests: lib/request/reserve.c lib/request/stock.c lib/payload/claim.c lib/payload/claim_here.c */
+ * Tests: lib/request/reserve.c lib/request/stock.c lib/payload/claim.c lib/payload/claim_here.c
+ *   lib/writer/pending.c lib/peer/wait_word.h */
 #include "t/lib/cache.h"
 
 enum { STOCK = 8 };
@@ -84,11 +85,47 @@ static void test_peek(void)
 	cache_end(c);
 }
 
+/* Many claims at once: that a key is pending is told without the writer however many others are. */
+static void test_peek_many(void)
+{
+	enum { MANY = 512 };
+	gpc *c = cache_new(0, MANY + 64), *a = cache_attach(0, 0);
+	gpc_block got[MANY], any[MANY];
+	struct gpc_claim told[MANY];
+	gpc_key k[MANY];
+	int i, n = 0;
+
+	for (i = 0; i < MANY; i++) {
+		k[i] = (gpc_key){ { 0x100 + (uint64_t)i, 7 } };
+		any[i] = GPC_BLOCK(0, 0);
+	}
+	must(gpc_reserve(c, 0, MANY, got, NULL, 0, -1));
+	must(gpc_claim(c, k, got, MANY, told, 0, -1));
+	is_int(gpc_claim(a, k, any, MANY, told, GPC_PEEK, 0), 0, "many: each is told");
+	for (i = 0; i < MANY; i++)
+		n += told[i].state == GPC_CLAIM_PENDING && told[i].block == got[i];
+	is_int(n, MANY, "many: with its block");
+	/* claims that have ended make room for others, of one hash */
+	for (i = 0; i < 4; i++) {
+		must(gpc_claim_drop(c, got, 3, -1));
+		for (n = 0; n < 3; n++) {
+			k[n].w[0] = 0x5500 + 16 * (uint64_t)i + (uint64_t)n;
+			k[n].w[1] = k[n].w[0] ^ 7;
+		}
+		must(gpc_claim(c, k, got, 3, told, 0, -1));
+		is_int(gpc_claim(a, k, any, 3, told, GPC_PEEK, 0), 0, "many: of one hash, %d", i);
+	}
+	must(gpc_release(c, got, MANY));
+	gpc_close(a);
+	cache_end(c);
+}
+
 static int body(void)
 {
 	test_stock();
 	test_recalled();
 	test_peek();
+	test_peek_many();
 	return done_testing();
 }
 

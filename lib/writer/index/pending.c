@@ -3,7 +3,7 @@
  *
  * An entry has a copy of what it was made for, so it can be taken out whatever has become of the
  * record.
- * Tests: t/payload/claim-ends.t t/169-claims.t */
+ * Tests: t/payload/claim-ends.t t/169-claims.t t/request/at-once.t */
 #include "config.h"
 
 #include <stdlib.h>
@@ -89,6 +89,28 @@ uint32_t pending_find(struct writer *w, uint32_t space, const gpc_key *key)
 	return p->record && is_so(w, p) ? p->record - 1 : NONE;
 }
 
+/* May a hint be overwritten?  Not where it names the block of a key that is pending still: those who
+ * ask by themselves would not find it.  Others may write there, too: any block may be named. */
+static bool is_hint_over(const struct writer *w, uint32_t hint, uint32_t record)
+{
+	uint32_t of = pool_record(&w->seg, (gpc_block)hint - 1);
+
+	return of == SHM_NO_RECORD || of == record || !w->node[of].pending;
+}
+
+static void leave_hint(struct writer *w, uint32_t record, const gpc_key *key)
+{
+	uint32_t *hint = seg_shared(&w->seg)->hint[wait_hint(key)], i;
+
+	for (i = 0; i < SHM_HINT_WAYS; i++)
+		if (is_hint_over(w, load_relaxed(&hint[i]), record))
+			break;
+	/* (g) the record before the hint; pairs with payload/claim_here.c.  A death before it costs
+	 * a question */
+	store_release(&hint[i < SHM_HINT_WAYS ? i : record % SHM_HINT_WAYS],
+		      (uint32_t)w_block(w, record) + 1);
+}
+
 static struct pending *put(struct writer *w, uint32_t record)
 {
 	gpc_key key = w_key(w, record);
@@ -102,10 +124,7 @@ static struct pending *put(struct writer *w, uint32_t record)
 	w->npending += !p->record;
 	*p = (struct pending){ .key = key, .space = w_space(w, record), .record = record + 1 };
 	w->node[record].pending = true;
-	/* (g) the record before the hint; pairs with payload/claim_here.c.  A death before it costs
-	 * a question */
-	store_release(&seg_shared(&w->seg)->hint[wait_word(&key)],
-		      (uint32_t)w_block(w, record) + 1);
+	leave_hint(w, record, &key);
 	return p;
 }
 
