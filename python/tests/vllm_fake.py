@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import os
 import sys
+import time
 import types
 from typing import Any, NamedTuple
 
@@ -290,14 +291,20 @@ def prompt(text, chunks, tokens=16, groups=(0,)):
 
 
 def offer(m, keys, ctx):
-    """prepare_store of all of them, in as many steps as the manager needs for its questions to the writer."""
-    later, m.later = m.later, None
-    out = m.prepare_store(keys, ctx)
-    while out is None and m.finder.asker.under_way:
-        m.finder.asker.settle(60)
-        out = m.prepare_store(keys, ctx)
+    """prepare_store of all of them, in as many steps as the manager needs for its questions to the writer, or until the cache
+    has no room: what GPCConnector does."""
+    later, m.later, got, end = m.later, {}, [], time.monotonic() + 60
+    while time.monotonic() < end:
+        got += m.prepare_store(keys, ctx).keys_to_store
+        if not m.take_later():
+            break
+        if m.finder.asker.under_way:
+            m.finder.asker.settle(60)
+        elif not m.c.pool_available(0):
+            break
+        time.sleep(0.001)
     m.later = later
-    return out
+    return m._store_output(got, m._request(ctx))
 
 
 def ns(**more):

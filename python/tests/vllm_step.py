@@ -319,6 +319,87 @@ os.kill(pid, signal.SIGKILL)
 os.waitpid(pid, 0)
 with gpc.attach(name, serve=True) as c:
     is_(c.check(), 0, "all invariants hold")
+# ---- a cache that is full for a moment ----
+
+_made.add(name + "-full")
+m = manager(gpc_name=name + "-full", gpc_bytes=(64 + 100) * 4096, gpc_stock=0)
+other = gpc.attach(name + "-full")
+asks, reserve = [], m.finder._reserve
+m.finder._reserve = lambda raw, n: (asks.append(n), reserve(raw, n))[1]
+ahead_of = 0.0
+m.finder.clock = lambda: time.monotonic() + ahead_of
+
+
+def connect(m, ctx, keys):
+    group = fake.ns(offload_keys=keys, next_stored_chunk_idx=0, stored=[])
+    half = fake.ns(manager=m, config=fake.ns(kv_group_configs=kinds, blocks_per_chunk=1),
+                   _req_status={ctx.req_id: fake.ns(req_context=ctx, req=None, group_states=[group], transfer_jobs=set())})
+    return GPCConnector(None, "scheduler", fake.ns(half=half, kv_cache_groups=kinds)), group
+
+
+def step(link):
+    link.build_connector_meta(None)
+    m.finder.asker.settle(60)
+    m.on_schedule_end(None)
+
+
+theirs = other.reserve(0, 90, timeout=60)
+ctx, keys = fake.prompt("short", 30)
+link, group = connect(m, ctx, keys)
+step(link)
+is_((len(group.stored), asks), (0, [30]), "30 blocks are asked for, of a cache that has 10")
+step(link)
+is_((group.stored, group.next_stored_chunk_idx), (keys[:10], 10), "10 come; the first chunks are stored")
+for _ in range(5):
+    step(link)
+is_((len(group.stored), asks), (10, [30]), "of a full cache nobody asks again")
+other.release(theirs[:12])
+other.ticket_wait()
+step(link)
+is_(asks, [30], "nor at once")
+ahead_of = 1.0
+step(link)
+is_(asks, [30, 12], "it has room: as many are asked for as there is room for")
+group.offload_keys = keys + fake.prompt("short", 33)[1][30:]
+ctx._offload_key_positions.update(fake.prompt("short", 33)[0]._offload_key_positions)
+step(link)
+is_(group.stored, keys[:22], "which are stored; chunks that come meanwhile wait behind those that have no block")
+other.release(theirs[12:])
+other.ticket_wait()
+ahead_of = 2.0
+step(link)
+step(link)
+keys = group.offload_keys
+is_((group.stored, asks), (keys, [30, 12, 11]), "then the others, each once")
+is_((m.counts["no_room"], m.counts["skipped"]), (0, 0), "none is left out")
+m.complete_store(set(keys), ctx)
+m.publisher.collect(60)
+m.on_request_finished(ctx)
+m.on_schedule_end(None)
+m.c.ticket_wait()
+is_((m.c.stats().live, m.counts["refused"]), (33, 0), "all are found")
+
+theirs = other.reserve(0, 95, timeout=60)
+ctx, keys = fake.prompt("ends short", 30)
+link, group = connect(m, ctx, keys)
+step(link)
+step(link)
+is_(group.stored, keys[:5], "of another request 5 of 30 are stored")
+other.release(theirs)
+other.ticket_wait()
+ahead_of = 3.0
+step(link)
+m.finder.asker.settle(60)
+n = len(m.finder.ahead)
+m.on_request_finished(ctx)
+m.on_schedule_end(None)
+is_((n, m.counts["no_room"], len(m.finder.ahead)), (25, 25, 0), "blocks that come when it has ended are given back, its chunks counted")
+m.complete_store(set(keys[:5]), ctx, success=False)
+m.c.ticket_wait()
+is_(m.c.stats(m.c.info().peer).reserved, 0, "and nothing is held")
+other.close()
+m.shutdown()
+
 # ---- what was asked for, and had from the stock before the answer came ----
 
 _made.add(name + "-mix")

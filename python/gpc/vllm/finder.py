@@ -19,12 +19,13 @@ from .seen import Seen
 
 HIT, MISS, PENDING = "HIT", "MISS", "HIT_PENDING"
 ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler waits for nobody
+PAUSE = 0.05                     # seconds from an answer with too few blocks to the next question for such a request
 
 
 class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
-                 "files", "apart", "left_out", "failed", "loaded", "counted", "over", "refused",
+                 "files", "apart", "left_out", "failed", "loaded", "counted", "over", "refused", "missing",
                  "raw", "places", "claimed", "offered", "going", "question")
 
     def __init__(self, generation, apart=False, left_out=False):
@@ -42,7 +43,8 @@ class Request:
         self.claimed = set()     # keys that it has, or had, ahead
         self.raw, self.places = {}, {}           # see keys_of, place_of
         self.over = False        # it has ended: what it asked for is given back
-        self.refused = set()     # keys that a store asked for, and does not get
+        self.refused = set()     # keys that a store asked for, and that somebody else computes
+        self.missing = set()     # keys that a store asked for, and that have no block yet: see Shortage
         self.question = {}       # group -> keys of the last lookup, that are not counted yet: see count_asked
         self.counted = set()     # groups of full attention, and keys of others, that were looked up: see _count
         self.failed = set()      # keys whose load has failed: none for this request from then on
@@ -50,6 +52,34 @@ class Request:
         self.left_out = left_out                 # its kv_load_tiers want nothing of this tier
         self.going = set()       # these, and those behind them: a worker drops them, which may take effect later
         self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
+
+
+class Shortage:
+    """A store that gets fewer blocks than it asks for asks again, as long as its request lives.
+
+        a key of a store            then                                         next
+        has a block                 the store of this step takes it
+        is asked for                the answer brings a block                    it has one
+        is asked for                the answer brings fewer: the cache was full  it is short
+        is short                    the stock of this engine has one             it has a block
+        is short                    the cache has room, PAUSE after the answer   it is asked for
+        behind a key of its prompt  whatever it has is kept                      it is stored behind that
+          that has no block
+        has none at the end of      counted as not stored
+          its request
+
+    Without GPCConnector nobody offers a key again: what is short then is not stored."""
+
+    def __init__(self, cache, clock):
+        self.c, self.clock, self.again = cache, clock, 0.0
+
+    def note(self):
+        """An answer had fewer blocks than were asked for."""
+        self.again = self.clock() + PAUSE
+
+    def room(self, asked):
+        """For how many more keys it is worth to ask the writer, beside those that are asked for."""
+        return max(self.c.pool_available(POOL) - asked, 0) if self.clock() >= self.again else 0
 
 
 class Finder:
@@ -62,6 +92,7 @@ class Finder:
         self.most_ahead = cache.pool_get(POOL).blocks // 4
         self.asker = Asker()
         self.seen = Seen(cache, conf, self.asker, ASK)
+        self.shortage = Shortage(cache, lambda: self.clock())
         self.storing = ()        # the manager's
         self.told_of_blocks = bool       # the manager's: does somebody call count_asked?
         self.asked = {}          # key -> request: to be ahead, when the writer has answered
@@ -302,7 +333,9 @@ class Finder:
                 req.refused.add(k)
                 self.counts["skipped"] += 1
         self.c.release(back)
-        if store and take:
+        if len(blocks) < len(keys):
+            self.shortage.note()
+        if store and take and not self.told_of_blocks():         # nobody offers them again
             req.refused.update(keys[len(blocks):])
             self.counts["no_room"] += len(keys) - len(blocks)
 

@@ -80,6 +80,8 @@ class Manager:
     def _request(self, ctx):
         req = ctx.get_state(Request)
         if req is None or req.generation != self.generation:
+            if req is not None:
+                self._end_missing(req)
             req = Request(self.generation, req is not None and req.apart, not self._is_allowed(ctx))
             ctx.set_state(req)
         return req
@@ -119,6 +121,7 @@ class Manager:
 
     def on_request_finished(self, req_context):
         req = self._request(req_context)
+        self._end_missing(req)
         self.finder.unpin(req)
         self.finder.step.discard(req)
         self.finder.drop_ahead(req)
@@ -256,24 +259,43 @@ class Manager:
                 rest.append(k)
         rest, seldom = finder.seen.offer(rest, lambda some: finder.keys_of(some, req), req)
         self.counts["seldom"] += seldom
-        done = self._reserve(rest, req)
-        if not done and self.later is None:
-            # The writer has been asked.  Without GPCConnector vLLM would warn, and ask for all of it again in each step.
-            return self.prepare_store(keys, req_context) if finder.asker.soon(SOON) else None
-        if not done and self._is_once(rest) and finder.asker.soon(SOON):
+        missing = self._reserve(rest, req)
+        if missing and (self.later is None or self._is_once(missing)) and finder.asked.keys() & missing and finder.asker.soon(SOON):
             return self.prepare_store(keys, req_context)
-        if done:
+        if missing and self.later is None:
+            # The writer has been asked.  Without GPCConnector vLLM would warn, and ask for all of it again in each step.
+            return None
+        if not missing:
             req.refused.difference_update(keys)
-        if rest:
-            wanted, rest = rest, [k for k in rest if k in held and held[k][0].salt == req.salt]
-            if not done:                 # the same, of those that have no block yet
-                self.later[req_context.req_id] = {*wanted}.difference(rest)
-            both = {*ahead, *rest}
-            ahead = [k for k in keys if k in both]
-        for k in ahead:
+        have = {*ahead, *(k for k in rest if finder.is_ahead(k, req))}
+        now = self._storable(keys, have, missing)
+        self._offer_again(missing.union(have).difference(now), keys, req, req_context.req_id)
+        for k in now:
             self.storing[k] = finder.take_ahead(k)
-        req.going.difference_update(ahead)
-        return self._store_output(ahead, req)
+        req.going.difference_update(now)
+        return self._store_output(now, req)
+
+    def _storable(self, keys, have, missing):
+        """Of these, in the order of the prompt, those that have a block and follow no missing one in their chain: nobody would find
+        these, and their publish is refused."""
+        out, cut = [], set()
+        for k in keys:
+            if k in missing and self.groups.get(int.from_bytes(k[-4:], "big"), False):
+                cut.add(k[-4:])
+            elif k in have and k[-4:] not in cut:
+                out.append(k)
+        return out
+
+    def _offer_again(self, left, keys, req, number):
+        req.missing.difference_update(keys)
+        req.missing.update(left)
+        if left:
+            self.later[number] = left
+
+    def _end_missing(self, req):
+        """What nobody offers any more."""
+        self.counts["no_room"] += len(req.missing)
+        req.missing.clear()
 
     def _is_once(self, keys):
         return bool(self.once) and any(int.from_bytes(k[-4:], "big") in self.once for k in keys)
@@ -286,23 +308,27 @@ class Manager:
         return self.api.PrepareStoreOutput(keys, self._slots(keys, [self.storing[k] for k in keys], req), [])
 
     def _reserve(self, keys, req):
-        """Blocks of the stock for keys that nobody else computes: they are ahead then.  False: not all of them yet."""
+        """Blocks for keys that nobody else computes: they are ahead then.  Those that have none yet: see Shortage."""
         if not keys:
-            return True
-        raw = self.finder.keys_of(keys, req)
+            return set()
+        raw, finder = self.finder.keys_of(keys, req), self.finder
         if not req.gave_up:              # else a key is not left to a peer that may be stopped
-            free = [i for i, x in enumerate(self.finder.peek(raw)) if x.state == gpc.CLAIM_MINE or
+            free = [i for i, x in enumerate(finder.peek(raw)) if x.state == gpc.CLAIM_MINE or
                     x.state == gpc.CLAIM_LIVE and keys[i] in req.going]
-            self.counts["skipped"] += len(keys) - len(free)
             if len(free) < len(keys):
+                self.counts["skipped"] += len(keys) - len(free)
+                req.refused.update({*keys}.difference(keys[i] for i in free))
                 keys, raw = [keys[i] for i in free], b"".join(raw[16 * i:16 * i + 16] for i in free)
-        n = self.finder.take_stock(keys, req)
-        if n == len(keys):
-            return True
-        if any(k in self.finder.asked for k in keys[n:]) or self.finder.ask(keys[n:], raw[16 * n:], req, True):
-            return False
-        self.counts["no_room"] += len(keys) - n
-        return True
+        n = finder.take_stock(keys, req)
+        missing = {*keys[n:]}
+        if missing and finder.asked.keys().isdisjoint(missing):
+            short = not req.missing.isdisjoint(missing)
+            most = len(keys) - n if not short else min(len(keys) - n, finder.shortage.room(len(finder.asked)))
+            asked = most and finder.ask(keys[n:n + most], raw[16 * n:16 * (n + most)], req, True)
+            if not asked and self.later is None:
+                self.counts["no_room"] += len(missing)
+                return set()
+        return missing
 
     def complete_store(self, keys, req_context, success=True):
         """keys come as a set: in the order of the prompt again, so that parents are first."""

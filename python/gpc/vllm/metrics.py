@@ -15,7 +15,7 @@ COUNTERS = {
     "duplicate": "Chunks that another engine had published before.",
     "refused": "Publishes that were refused.",
     "failed": "Chunks whose store moved nothing, or a part: given back.",
-    "no_room": "Chunks not stored, for want of a slot.",
+    "no_room": "Chunks not stored: they had no slot when their requests ended.",
     "seldom": "Chunks not stored, since they were not offered store_threshold times.",
     "skipped": "Chunks not stored, since another engine has them or computes them.",
 }
