@@ -110,8 +110,8 @@ def request(half, text, chunks, first, **more):
 
 def store(m, ctx, keys):
     out = fake.offer(m, keys, ctx)
-    m.finder.asker.settle(60)        # the words of its root are kept by then: a copy takes longer, as a rule
     m.complete_store(set(out.keys_to_store), ctx)
+    m.finder.asker.settle(60)
     m.publisher.collect(60)
     m.on_schedule_end(None)
     m.c.ticket_wait()

@@ -212,7 +212,7 @@ is_(a.c.stats().claims, 0, "and nothing is claimed")
 FREE = {                                 # wait for nobody, by gpc.h
     "info": "", "stats": "", "pool_get": "", "pool_memory": "", "pool_available": "", "closed": "", "key_import": "no cache at all",
     "key_root": "no cache at all", "lookup": "wait-free", "acquire": "wait-free", "match": "wait-free", "alias_resolve": "wait-free",
-    "event_read": "wait-free", "walk": "wait-free", "release": "no ring, no writer",
+    "root_get": "no writer", "event_read": "wait-free", "walk": "wait-free", "release": "no ring, no writer",
     "reserve": "with timeout 0, IN_HAND", "publish": "with timeout 0", "claim": "with PEEK", "claim_wait": "with timeout 0",
     "ticket_wait": "with timeout 0, of a ticket that is known to be answered",
 }
@@ -398,6 +398,89 @@ m.complete_store(set(keys[:5]), ctx, success=False)
 m.c.ticket_wait()
 is_(m.c.stats(m.c.info().peer).reserved, 0, "and nothing is held")
 other.close()
+m.shutdown()
+
+# ---- words before the first block that is told ----
+
+_made.add(name + "-words")
+sent = []
+
+
+class Order:
+    """A cache that says what is sent to the writer."""
+
+    def __init__(self, c):
+        self.c = c
+
+    def __getattr__(self, called):
+        real = getattr(self.c, called)
+        if called == "root_keep":
+            def keep(*args, **more):
+                gate.wait()
+                answer = real(*args, **more)
+                sent.append("words")
+                return answer
+            return keep
+        if called == "publish":
+            def publish(*args, **more):
+                sent.append(len(args[2]))
+                return real(*args, **more)
+            return publish
+        return real
+
+
+gate = threading.Event()
+gpc.vllm.spec.open_cache = lambda *args: Order(opened(*args))
+m = manager(gpc_name=name + "-words", gpc_keep_tokens=True)
+gpc.vllm.spec.open_cache = opened
+m.later, salted = {}, fake.ns(lora_request=None, cache_salt="tenant", all_token_ids=list(range(1000)), prompt_embeds=None)
+m.prompts.request_of = lambda number: None if number == "plain" else salted
+
+
+def stored(text, n, first=0):
+    ctx, keys = fake.prompt(text, n)
+    keys = keys[first:]
+    while len(got := m.prepare_store(keys, ctx).keys_to_store) < len(keys):
+        fill_stock(m)
+    m.complete_store(set(got), ctx)
+    return ctx, keys
+
+
+fill_stock(m)
+ctx, keys = stored("salted", 2)
+is_((sent, len(m.storing), m.has_pending_work()), ([], 2, True), "the words of a salt are not kept yet: its blocks are not published, and vLLM goes on stepping")
+is_(m.lookup(keys[0], fake.prompt("salted", 2)[0]), PENDING, "they are blocks of a store that is under way")
+stored("plain", 1)
+is_(sent, [1], "blocks without a salt wait for nothing")
+stored("salted", 3, first=2)
+gate.set()
+m.finder.asker.settle(60)
+is_(sent, [1, "words", 2, 1], "the words, then the blocks, in the order of their prompt")
+m.publisher.collect(60)
+m.on_schedule_end(None)
+is_((len(m.storing), m.counts["stored"], m.counts["refused"]), (0, 4, 0), "all are stored")
+stored("more", 1)
+is_(sent[4:], [1], "later ones go at once")
+root = m.prompts.root(ctx)
+i = 0
+while m.prompts._has(root):
+    i += 1
+    m.c.c.root_keep([(3, b"salt %d" % i)], timeout=60)
+stored("again", 1)
+m.finder.asker.settle(60)
+is_(sent[5:], ["words", 1], "words that the cache has forgotten meanwhile are kept again")
+gate.clear()
+while m.prompts._has(root):
+    i += 1
+    m.c.c.root_keep([(3, b"salt %d" % i)], timeout=60)
+stored("lost", 1)
+m.reset_cache()
+gate.set()
+m.finder.asker.settle(60)
+m.on_reset_flushed()
+m.publisher.collect(60)
+m.c.ticket_wait()
+is_((sent[7:], len(m.storing), m.c.stats(m.c.info().peer).reserved <= 64), (["words"], 0, True), "a reset meanwhile: they are not published")
 m.shutdown()
 
 # ---- what was asked for, and had from the stock before the answer came ----

@@ -11,6 +11,7 @@ load was prepared; a claim or a store under way reserves it.  If this process di
 its workers, which attach as companions, have gone.
 """
 
+import functools
 import logging
 
 import gpc
@@ -247,6 +248,7 @@ class Manager:
         keys = [k for k in keys if k not in self.storing]
         if not keys or req.apart:
             return self._store_output([], req)
+        self.prompts.root(req_context, self.namespace.text)      # its words are kept before the first block is published
         self.finder.asker.take()
         live = self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
         if req.going:                    # their drops may not be done yet
@@ -334,13 +336,13 @@ class Manager:
         """keys come as a set: in the order of the prompt again, so that parents are first."""
         position = req_context._offload_key_positions
         keys = sorted((k for k in keys if k in self.storing), key=lambda k: position.get(k, 0))
-        blocks = {k: self.storing.pop(k) for k in keys}
+        blocks = {k: self.storing[k] for k in keys}
         self._later_complete()
         if not success or not self.unfilled.isdisjoint(blocks.values()):
             lost = {k for k in keys if not success or blocks[k] in self.unfilled}
             self.unfilled.difference_update(blocks.values())
             self.counts["failed"] += len(lost)
-            self.c.release([blocks[k] for k in keys if k in lost])
+            self.c.release([self.storing.pop(k) for k in keys if k in lost])
             keys = [k for k in keys if k not in lost]
         if not keys:
             return
@@ -351,7 +353,11 @@ class Manager:
             step = self.step_tokens.get(group, 0)
             parents = [places.get((ours, position.get(k, 0) - step)) for k in some]
             tokens = self.prompts.tokens(req_context, step, [position.get(k, 0) for k in some])
-            self.publisher.publish(group, some, [blocks[k] for k in some], parents, root, tokens,
+            self.prompts.then(root, functools.partial(self._publish, req, group, some, parents, root, tokens))
+
+    def _publish(self, req, group, keys, parents, root, tokens):
+        if req.generation == self.generation:    # else a reset has the blocks
+            self.publisher.publish(group, keys, [self.storing.pop(k) for k in keys], parents, root, tokens,
                                    lambda names: self.finder.keys_of(names, req))
 
     # ---- the rest ----
@@ -366,7 +372,7 @@ class Manager:
 
     def has_pending_work(self):
         self._collect()
-        return self.publisher.busy()
+        return self.publisher.busy() or self.prompts.busy()
 
     def _collect(self):
         """What has become of publishes.  A look at a ticket may wait for a writer that is stopped, so the asker looks."""

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/859-vllm-events.t
 """What routers want to know of a chunk beside its hash (gpc-events(7)): its tokens, adapter and salt.  GPCConnector, which
-has vLLM's requests, tells them; only with gpc_keep_tokens."""
+has vLLM's requests, tells them; only with gpc_keep_tokens.
+
+The words of a root, its adapter and salt, are to be there when the first block below it is told:
+
+    a root                              publishes below it
+    the cache has its words             are sent at once
+    it has not, or has forgotten them   wait: the cache is asked to keep them
+    the answer has come                 are sent, in order; without words, where it was no
+"""
 
 import array
 import logging
@@ -15,7 +23,7 @@ _ADAPTER, _SALT = 2, 3           # tags of fields of a root
 class Prompts:
     def __init__(self, cache, name, conf, ask):
         self.c, self.ask = cache, ask
-        self.kept = set()        # roots that the cache has been given
+        self.waiting = {}        # root whose words are being kept -> what waits for that: see then
         self.request_of = None   # a request's number -> vLLM's Request, or None
         info = cache.info()
         self.block_tokens = info.block_tokens if conf.keep_tokens and info.keep_tokens else 0
@@ -60,8 +68,30 @@ class Prompts:
             fields.append((_SALT, salt.encode()))
         if not fields:
             return None
-        root = self.c.key_root(fields)
-        if root not in self.kept:        # where it fails, nobody knows its words
-            self.kept.add(root)
-            self.ask(lambda: self.c.root_keep(fields, timeout=1.0), lambda kept: kept or self.kept.discard(root))
+        root = bytes(self.c.key_root(fields))
+        if root not in self.waiting and not self._has(root):
+            self.waiting[root] = []
+            if not self.ask(lambda: self.c.root_keep(fields, timeout=1.0), lambda kept: self._answered(root)):
+                self._answered(root)
         return root
+
+    def _has(self, root):
+        try:
+            return bool(self.c.root_get(root))
+        except gpc.Error:
+            return False
+
+    def _answered(self, root):
+        for call in self.waiting.pop(root):
+            call()
+
+    def then(self, root, call):
+        """call(), when blocks below the root may be told."""
+        waiting = self.waiting.get(root)
+        if waiting is None:
+            call()
+        else:
+            waiting.append(call)
+
+    def busy(self):
+        return any(self.waiting.values())
