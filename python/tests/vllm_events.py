@@ -30,13 +30,23 @@ class Subscriber:
     def __init__(self, path):
         self.s, self.left = socket.socket(socket.AF_UNIX), b""
         self.s.settimeout(300)
-        self.s.connect(path)
+        self._connect(path, time.monotonic() + 60)
         self.s.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32))
         self._take(64)
         ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 3) + b"SUB"
         self.s.sendall(bytes([4, len(ready)]) + ready)
         self._frame()
         self.s.sendall(b"\x00\x01\x01")          # subscribe to all
+
+    def _connect(self, path, end):
+        """The socket has its name before anybody listens there."""
+        while True:
+            try:
+                return self.s.connect(path)
+            except (ConnectionRefusedError, FileNotFoundError):
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
     def _take(self, n):
         while len(self.left) < n:
@@ -149,9 +159,6 @@ with tempfile.TemporaryDirectory(prefix="gpc-t-") as folder:
     path = f"{folder}/events"
     gpcd = subprocess.Popen([f"{tools}/gpcd", name, "--events", f"ipc://{path}", "--quiet"])
     try:
-        end = time.monotonic() + 20
-        while not os.path.exists(path) and time.monotonic() < end:
-            time.sleep(0.01)
         sub = Subscriber(path)
         hear.last = sub.batch()[0]
         ctx, keys = request(half, "plain", 3, 1000)
