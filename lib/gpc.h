@@ -140,7 +140,7 @@ enum {
 	/* demote, promote: the source stays live too (only between different spaces) */
 	GPC_COPY = 1 << 8,
 	GPC_CANCEL = 1 << 9,   /* commit: give the moves up */
-	GPC_TAIL = 1 << 10,    /* hash, hash_group: a last, partial block gets a key too */
+	GPC_TAIL = 1 << 10,    /* hash: a last, partial block gets a key too */
 	GPC_STANDBY = 1 << 11, /* writer_take: wait until the present writer is gone */
 	GPC_REMOVE = 1 << 12,  /* clear: remove the emptied pool as well */
 	GPC_DEVICE = 1 << 13,  /* lookup, match: on an opened device, or fail */
@@ -155,7 +155,8 @@ enum {
 	/* lookup, match, match_groups, acquire: a use as ever, and no question: statistics are
 	 * left alone.  With GPC_QUIET: as that */
 	GPC_TOUCH = 1 << 18,
-	GPC_IN_HAND = 1 << 19 /* reserve: out of the stock alone, which needs no writer */
+	GPC_IN_HAND = 1 << 19, /* reserve: out of the stock alone, which needs no writer */
+	GPC_GROUP = 1 << 20    /* hash: the blocks are those of a KV group */
 };
 
 /* kinds of pools: the tiers */
@@ -1033,34 +1034,27 @@ int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, uint32_t n, v
  * fields of that root are kept.  -ENOSPC: data is too short for n; f and data have a part.  Needs
  * no seat, no section, no writer. */
 
-int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
-		 const struct gpc_extra *x, uint32_t nx, uint32_t flags, gpc_key *ret_keys);
-/* [local] Chain on from any key (NULL or zero = no parent).  Writes one key per full
- * block (with GPC_TAIL also one for a partial last block) and returns their number.
- * Extras, sorted by token, enter every block they begin in, with their offset. */
-
-struct gpc_prompt {            /* of gpc_key_hash_many: what gpc_key_hash takes */
+struct gpc_prompt {
 	const gpc_key *parent; /* NULL or zero = no parent */
 	const uint32_t *tokens;
 	size_t n;                  /* tokens */
-	const struct gpc_extra *x; /* sorted by token */
-	uint32_t nx, reserved;     /* reserved: 0 */
-	gpc_key *ret_keys;         /* room for n / block_tokens keys, rounded up with GPC_TAIL */
+	const struct gpc_extra *x; /* sorted by token; each enters every block it begins in */
+	uint32_t nx;
+	uint32_t group;        /* GPC_GROUP; else 0 */
+	uint32_t block_tokens; /* GPC_GROUP: of the group, at most 65536; 0 = the cache's; else 0 */
+	uint32_t reserved;     /* 0 */
+	gpc_key *ret_keys;     /* room for n / block_tokens keys, rounded up with GPC_TAIL */
 };
 
-int gpc_key_hash_many(gpc *c, const struct gpc_prompt *p, uint32_t n, uint32_t flags);
-/* [local] gpc_key_hash of each prompt, the same keys: returns how many there are together (at most
- * INT32_MAX, else -EINVAL).  Chains without extras are hashed side by side where the processor has
+int gpc_key_hash(gpc *c, const struct gpc_prompt *p, uint32_t n, uint32_t flags);
+/* [local] Chain on from any key: one key for each full block of n prompts (with GPC_TAIL also one
+ * for a partial last block); returns how many there are together (at most INT32_MAX, else
+ * -EINVAL).  Three and more chains without extras are hashed side by side where the processor has
  * AVX2 or AVX-512 and block_tokens is even.  No prompt's keys overlap another one's tokens, parent
- * or keys. */
-
-int gpc_key_hash_group(gpc *c, uint32_t group, uint32_t block_tokens, const gpc_key *parent,
-		       const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
-		       uint32_t flags, gpc_key *ret_keys);
-/* [local] gpc_key_hash for the blocks of a KV group, of block_tokens tokens each (0 = the cache's;
- * at most 65536).  group and block_tokens enter every key: none is a key of another group, of
- * blocks of another size, of gpc_key_hash or of gpc_key_import, whatever the parent is.  parent:
- * root, zero, or a key that this call made for the same group and size. */
+ * or keys.
+ * GPC_GROUP: for the blocks of a KV group.  group and block_tokens enter every key: none is a key
+ * of another group, of blocks of another size, of a call without GPC_GROUP or of gpc_key_import,
+ * whatever the parent is.  parent: root, zero, or a key of the same group and size. */
 
 int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uint32_t n,
 		   uint32_t group, gpc_key *ret_keys);
@@ -1433,8 +1427,9 @@ int gpc_writer_drop(gpc *c);
 
 /* One request, host path (error handling left out):
  *
- *	n   = gpc_key_hash(c, &root, tok, ntok - 1, NULL, 0, 0, key + 1);  key[0] = root; the
- *	                                                last token is always computed
+ *	struct gpc_prompt p = { .parent = &root, .tokens = tok, .n = ntok - 1, .ret_keys = key + 1 };
+ *	n   = gpc_key_hash(c, &p, 1, 0);                key[0] = root; the last token is always
+ *	                                                computed
  *	hit = gpc_acquire(c, 0, key + 1, n, blk, 0);    held
  *	if (gpc_reserve(c, pool, n - hit, blk + hit, NULL, 0, 0) < 0) {
  *		gpc_release(c, blk, hit);

@@ -46,8 +46,6 @@ dist_man_MANS += \
 	%reldir%/gpc_histogram_get.3 \
 	%reldir%/gpc_info_get.3 \
 	%reldir%/gpc_key_hash.3 \
-	%reldir%/gpc_key_hash_group.3 \
-	%reldir%/gpc_key_hash_many.3 \
 	%reldir%/gpc_key_import.3 \
 	%reldir%/gpc_key_root.3 \
 	%reldir%/gpc_last_error.3 \

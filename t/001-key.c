@@ -87,22 +87,42 @@ static void test_layouts(void)
 
 	for (i = 0; i < 16; i++)
 		t[i] = 100 + i;
-	is_int(key_hash(&secret, 16, NULL, t, 16, NULL, 0, false, &k), 1, "one block");
+	is_int(key_hash(&secret, 16, &(struct gpc_prompt){ .tokens = t, .n = 16, .ret_keys = &k },
+			1, 0, NULL),
+	       1, "one block");
 	is_str(hex(k), "8cb4aa614bd859411333823a4516c125", "its key");
 	for (i = 0; i < 16; i++)
 		bytes[i] = (uint8_t)(i + 1);
 	memcpy(&parent, bytes, 16);
-	is_int(key_hash(&secret, 3, &parent, odd, 3, x, 2, false, &k), 1, "odd, extras");
+	is_int(key_hash(&secret, 3,
+			&(struct gpc_prompt){ .parent = &parent,
+					      .tokens = odd,
+					      .n = 3,
+					      .x = x,
+					      .nx = 2,
+					      .ret_keys = &k },
+			1, 0, NULL),
+	       1, "odd, extras");
 	is_str(hex(k), "284319015f8e5384f592aea256459346", "its key");
 	is_int(key_root(&secret, f, 2, &k), 0, "root");
 	is_str(hex(k), "b336b0bb8eca6c21da8c06c90400c5b6", "its key");
 	is_int(key_import(&secret, group, 8, 8, 1, 5, &k), 0, "import");
 	is_str(hex(k), "85609b4f0c9cef723790b0b050cff53e", "its key");
-	is_int(key_hash_group(&secret, 7, 16, NULL, t, 16, NULL, 0, false, &k), 1,
-	       "one of a group");
+	is_int(key_hash(&secret, 16,
+			&(struct gpc_prompt){ .group = 7, .tokens = t, .n = 16, .ret_keys = &k }, 1,
+			GPC_GROUP, NULL),
+	       1, "one of a group");
 	is_str(hex(k), "08d5d659490131a874873c239f2f3565", "its key");
-	is_int(key_hash_group(&secret, 7, 16, &parent, odd, 3, x, 2, true, &k), 1,
-	       "a tail, extras");
+	is_int(key_hash(&secret, 16,
+			&(struct gpc_prompt){ .group = 7,
+					      .parent = &parent,
+					      .tokens = odd,
+					      .n = 3,
+					      .x = x,
+					      .nx = 2,
+					      .ret_keys = &k },
+			1, GPC_GROUP | GPC_TAIL, NULL),
+	       1, "a tail, extras");
 	is_str(hex(k), "9f50662d263e2386e8f6c392dab95f24", "its key");
 	key_masks(&secret, mask);
 	is_str(hex(mask[1]), "0211dbbadafcc919645cced478fc3928", "mask of space 1");
@@ -129,7 +149,10 @@ static uint32_t tokens[TOKENS];
 /* keys of the first n tokens; returns their number */
 static int chain(uint32_t block, const gpc_key *parent, size_t n, bool tail, gpc_key *keys)
 {
-	return key_hash(&secret, block, parent, tokens, n, NULL, 0, tail, keys);
+	return key_hash(&secret, block,
+			&(struct gpc_prompt){
+				.parent = parent, .tokens = tokens, .n = n, .ret_keys = keys },
+			1, tail ? GPC_TAIL : 0, NULL);
 }
 
 static void test_length(void)
@@ -165,10 +188,19 @@ static void test_chain(void)
 		bad += key_is_zero(&a[i]) || key_is_root(&a[i]);
 	is_int(bad, 0, "no key is zero or has the root bit");
 
-	key_hash(&secret, 16, &a[9], tokens + 160, TOKENS - 160, NULL, 0, false, b);
+	key_hash(
+		&secret, 16,
+		&(struct gpc_prompt){
+			.parent = &a[9], .tokens = tokens + 160, .n = TOKENS - 160, .ret_keys = b },
+		1, 0, NULL);
 	ok(!memcmp(a + 10, b, sizeof(*a) * 52), "a chain goes on from any of its keys");
 	memcpy(c, a, sizeof(c));
-	key_hash(&secret, 16, &c[9], tokens + 160, TOKENS - 160, NULL, 0, false, c + 9);
+	key_hash(&secret, 16,
+		 &(struct gpc_prompt){ .parent = &c[9],
+				       .tokens = tokens + 160,
+				       .n = TOKENS - 160,
+				       .ret_keys = c + 9 },
+		 1, 0, NULL);
 	ok(!memcmp(a + 10, c + 9, sizeof(*a) * 52), "the parent may lie in the output");
 
 	tokens[500] ^= 1;
@@ -178,9 +210,13 @@ static void test_chain(void)
 		bad += key_same(&a[i], &b[i]) != (i < 31);
 	is_int(bad, 0, "one token changes its block and all after it");
 
-	key_hash(&other, 16, NULL, tokens, TOKENS, NULL, 0, false, b);
+	key_hash(&other, 16, &(struct gpc_prompt){ .tokens = tokens, .n = TOKENS, .ret_keys = b },
+		 1, 0, NULL);
 	key_root(&secret, NULL, 0, &root);
-	key_hash(&secret, 16, &root, tokens, TOKENS, NULL, 0, false, c);
+	key_hash(&secret, 16,
+		 &(struct gpc_prompt){
+			 .parent = &root, .tokens = tokens, .n = TOKENS, .ret_keys = c },
+		 1, 0, NULL);
 	for (i = 0; i < n; i++)
 		bad += key_same(&a[i], &b[i]) || key_same(&a[i], &c[i]);
 	is_int(bad, 0, "another secret or root, other keys");
@@ -212,7 +248,10 @@ static void test_tail(void)
 
 static void with_extra(const struct gpc_extra *x, uint32_t nx, gpc_key keys[4])
 {
-	if (key_hash(&secret, 16, NULL, tokens, 64, x, nx, false, keys) != 4)
+	if (key_hash(&secret, 16,
+		     &(struct gpc_prompt){
+			     .tokens = tokens, .n = 64, .x = x, .nx = nx, .ret_keys = keys },
+		     1, 0, NULL) != 4)
 		bail("key_hash failed: %s", gpc_last_error());
 }
 
@@ -243,12 +282,24 @@ static void test_extras(void)
 	ok(key_same(&none[2], &b[2]) && !key_same(&none[3], &b[3]), "the last token");
 
 	with_extra(two, 2, a);
-	key_hash(&secret, 16, NULL, tokens, 16, NULL, 0, false, b);
+	key_hash(&secret, 16, &(struct gpc_prompt){ .tokens = tokens, .n = 16, .ret_keys = b }, 1,
+		 0, NULL);
 	two[0].token -= 16;
 	two[1].token -= 16;
-	key_hash(&secret, 16, &b[0], tokens + 16, 48, two, 2, false, b + 1);
+	key_hash(&secret, 16,
+		 &(struct gpc_prompt){ .parent = &b[0],
+				       .tokens = tokens + 16,
+				       .n = 48,
+				       .x = two,
+				       .nx = 2,
+				       .ret_keys = b + 1 },
+		 1, 0, NULL);
 	ok(!memcmp(a, b, sizeof(a)), "offsets count from the block, not from the call");
-	ok(key_hash(&secret, 16, NULL, tokens, 40, &first_of_next, 1, false, b) == 2 &&
+	ok(key_hash(
+		   &secret, 16,
+		   &(struct gpc_prompt){
+			   .tokens = tokens, .n = 40, .x = &first_of_next, .nx = 1, .ret_keys = b },
+		   1, 0, NULL) == 2 &&
 		   key_same(&b[1], &none[1]),
 	   "an extra in an unhashed tail does nothing");
 }
@@ -315,13 +366,34 @@ static void test_refusals(void)
 		is_int(call, -EINVAL, "refused: %s", what);                     \
 		ok(*gpc_last_error(), "with a sentence: %s", gpc_last_error()); \
 	} while (0)
-	REFUSED(key_hash(&secret, 16, NULL, NULL, 16, NULL, 0, false, k), "no tokens");
-	REFUSED(key_hash(&secret, 16, NULL, tokens, 16, NULL, 0, false, NULL), "no output");
-	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, NULL, 1, false, k), "no extras");
-	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, x, 2, false, k), "unsorted extras");
-	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, &past, 1, false, k), "extra past the end");
-	REFUSED(key_hash(&secret, 16, NULL, tokens, 32, &no_data, 1, false, k), "extra, no data");
-	REFUSED(key_hash(&secret, 1, NULL, tokens, 1ull << 31, NULL, 0, false, k), "2^31 keys");
+	REFUSED(key_hash(&secret, 16, &(struct gpc_prompt){ .n = 16, .ret_keys = k }, 1, 0, NULL),
+		"no tokens");
+	REFUSED(key_hash(&secret, 16, &(struct gpc_prompt){ .tokens = tokens, .n = 16 }, 1, 0,
+			 NULL),
+		"no output");
+	REFUSED(key_hash(&secret, 16,
+			 &(struct gpc_prompt){ .tokens = tokens, .n = 32, .nx = 1, .ret_keys = k },
+			 1, 0, NULL),
+		"no extras");
+	REFUSED(key_hash(&secret, 16,
+			 &(struct gpc_prompt){
+				 .tokens = tokens, .n = 32, .x = x, .nx = 2, .ret_keys = k },
+			 1, 0, NULL),
+		"unsorted extras");
+	REFUSED(key_hash(&secret, 16,
+			 &(struct gpc_prompt){
+				 .tokens = tokens, .n = 32, .x = &past, .nx = 1, .ret_keys = k },
+			 1, 0, NULL),
+		"extra past the end");
+	REFUSED(key_hash(&secret, 16,
+			 &(struct gpc_prompt){
+				 .tokens = tokens, .n = 32, .x = &no_data, .nx = 1, .ret_keys = k },
+			 1, 0, NULL),
+		"extra, no data");
+	REFUSED(key_hash(&secret, 1,
+			 &(struct gpc_prompt){ .tokens = tokens, .n = 1ull << 31, .ret_keys = k },
+			 1, 0, NULL),
+		"2^31 keys");
 	REFUSED(key_root(&secret, NULL, 1, k), "no fields");
 	REFUSED(key_root(&secret, &f, 1, k), "field without data");
 	REFUSED(key_root(&secret, &reserved, 1, k), "reserved word of a field");
@@ -332,7 +404,8 @@ static void test_refusals(void)
 	REFUSED(key_import(&secret, tokens, 8, 8, 1, 0, NULL), "no place for keys");
 	REFUSED(key_import(&secret, tokens, 8, 8, 1u << 31, 0, k), "2^31 digests");
 	ok(k[0].w[0] == 5 && k[0].w[1] == 5, "and nothing was written");
-	is_int(key_hash(&secret, 16, NULL, NULL, 0, NULL, 0, true, NULL), 0, "0 tokens: 0 keys");
+	is_int(key_hash(&secret, 16, &(struct gpc_prompt){}, 1, GPC_TAIL, NULL), 0,
+	       "0 tokens: 0 keys");
 }
 
 static void test_checks(void)

@@ -317,7 +317,7 @@ static void test_fork(void)
 		bool good = f.c.forked && g->c.forked && !g->c.seg.index &&
 			    gpc_lookup(&f.c, 0, &key, 1, &b, 0) == -ECHILD && b == 5 &&
 			    gpc_acquire(&g->c, 0, &key, 1, &b, 0) == -ECHILD &&
-			    gpc_key_hash(&f.c, NULL, NULL, 0, NULL, 0, 0, NULL) == -ECHILD;
+			    gpc_key_hash(&f.c, &(struct gpc_prompt){ 0 }, 1, 0) == -ECHILD;
 
 		fork_forget(&f.c); /* of an empty list */
 		free(index);

@@ -38,8 +38,7 @@ static void test_vector(const char *name)
 	for (i = 0; i < LANES; i++)
 		p[i] = (struct gpc_prompt){ .tokens = t, .n = 16, .ret_keys = keys[i] };
 	blocks_run = 0;
-	is_int(key_hash_many(&secret, 16, p, LANES, false, counted), LANES, "%s: eight blocks",
-	       name);
+	is_int(key_hash(&secret, 16, p, LANES, 0, counted), LANES, "%s: eight blocks", name);
 	for (i = 0; i < LANES; i++)
 		bad += !key_same(&keys[i][0], &key);
 	is_int(bad, 0, "%s: with the key that openssl finds", name);
@@ -75,11 +74,17 @@ static uint32_t try_one(uint32_t block, bool tail, uint32_t n,
 		keys[i][have] = beyond;
 		sum += have;
 	}
-	r = key_hash_many(&secret, block, p, n, tail, run);
+	r = key_hash(&secret, block, p, n, tail ? GPC_TAIL : 0, run);
 	bad += r != (int)sum;
 	for (i = 0; i < n; i++) {
-		r = key_hash(&secret, block, p[i].parent, p[i].tokens, p[i].n, p[i].x, p[i].nx,
-			     tail, want);
+		r = key_hash(&secret, block,
+			     &(struct gpc_prompt){ .parent = p[i].parent,
+						   .tokens = p[i].tokens,
+						   .n = p[i].n,
+						   .x = p[i].x,
+						   .nx = p[i].nx,
+						   .ret_keys = want },
+			     1, tail ? GPC_TAIL : 0, NULL);
 		bad += r < 0 || memcmp(want, keys[i], (size_t)r * sizeof(*want)) ||
 		       !key_same(&keys[i][r], &beyond);
 	}
@@ -109,13 +114,12 @@ static void test_lanes(const char *name)
 	for (i = 0; i < 3 * LANES; i++)
 		p[i] = (struct gpc_prompt){ .tokens = tokens + i, .n = 160, .ret_keys = keys[i] };
 	blocks_run = 0;
-	is_int(key_hash_many(&secret, 16, p, 3 * LANES, false, counted), 30 * LANES,
-	       "%s: 24 prompts", name);
+	is_int(key_hash(&secret, 16, p, 3 * LANES, 0, counted), 30 * LANES, "%s: 24 prompts", name);
 	is_int(blocks_run, 30, "%s: in three times the steps of one", name);
 	blocks_run = 0;
-	is_int(key_hash_many(&secret, 16, p, 2, false, counted), 20, "%s: two", name);
+	is_int(key_hash(&secret, 16, p, 2, 0, counted), 20, "%s: two", name);
 	is_int(blocks_run, 0, "%s: one after the other", name);
-	is_int(key_hash_many(&secret, 16, p, 3, false, counted), 30, "%s: three", name);
+	is_int(key_hash(&secret, 16, p, 3, 0, counted), 30, "%s: three", name);
 	is_int(blocks_run, 10, "%s: side by side, with lanes that repeat the first", name);
 }
 
@@ -137,9 +141,12 @@ static void test_lengths(const char *name)
 							      : NULL,
 					    .n = length[i],
 					    .ret_keys = length[i] ? all[i] : NULL };
-	r = key_hash_many(&secret, 16, p, ARRAY_SIZE(length), true, counted);
+	r = key_hash(&secret, 16, p, ARRAY_SIZE(length), GPC_TAIL, counted);
 	for (i = 0; i < ARRAY_SIZE(length); i++) {
-		int n = key_hash(&secret, 16, NULL, p[i].tokens, p[i].n, NULL, 0, true, one);
+		int n = key_hash(
+			&secret, 16,
+			&(struct gpc_prompt){ .tokens = p[i].tokens, .n = p[i].n, .ret_keys = one },
+			1, GPC_TAIL, NULL);
 
 		sum += n;
 		bad += n < 0 || memcmp(one, all[i], (size_t)n * sizeof(*one)) != 0;

@@ -300,29 +300,29 @@ static void test_hash(void)
 
 	for (i = 0; i < 100; i++)
 		tok[i] = i * 7;
-	is_int(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, a), 6, "100 tokens, 6 full blocks");
-	is_int(gpc_key_hash(c, NULL, tok, 100, NULL, 0, GPC_TAIL, b), 7, "and a partial one");
+	is_int(hash_keys(c, NULL, tok, 100, NULL, 0, 0, a), 6, "100 tokens, 6 full blocks");
+	is_int(hash_keys(c, NULL, tok, 100, NULL, 0, GPC_TAIL, b), 7, "and a partial one");
 	ok(!memcmp(a, b, 6 * sizeof(a[0])), "the same tokens, the same keys");
-	is_int(gpc_key_hash(c, NULL, tok, 15, NULL, 0, 0, b), 0, "less than a block");
-	is_int(gpc_key_hash(c, NULL, tok, 0, NULL, 0, GPC_TAIL, b), 0, "no tokens at all");
+	is_int(hash_keys(c, NULL, tok, 15, NULL, 0, 0, b), 0, "less than a block");
+	is_int(hash_keys(c, NULL, tok, 0, NULL, 0, GPC_TAIL, b), 0, "no tokens at all");
 	d = cache_attach(0, 0);
-	must(gpc_key_hash(d, NULL, tok, 100, NULL, 0, 0, b));
+	must(hash_keys(d, NULL, tok, 100, NULL, 0, 0, b));
 	ok(!memcmp(a, b, 6 * sizeof(a[0])), "another peer, the same keys");
 	must(gpc_close(d));
 	tok[0] ^= 1;
-	must(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, b));
+	must(hash_keys(c, NULL, tok, 100, NULL, 0, 0, b));
 	for (i = 0; i < 6; i++)
 		ok(!key_is(a[i], b[i]), "another first token, another key %u", i);
 	tok[0] ^= 1;
 	tok[95] ^= 1;
-	must(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, b));
+	must(hash_keys(c, NULL, tok, 100, NULL, 0, 0, b));
 	ok(!memcmp(a, b, 5 * sizeof(a[0])), "a late token leaves the blocks before it alone");
 	ok(!key_is(a[5], b[5]), "and changes its own");
-	must(gpc_key_hash(c, &a[2], tok + 48, 47, NULL, 0, 0, b));
+	must(hash_keys(c, &a[2], tok + 48, 47, NULL, 0, 0, b));
 	ok(!memcmp(a + 3, b, 2 * sizeof(a[0])), "a chain goes on from any of its keys");
 	cache_end(c);
 	c = cache_new(4, 0);
-	must(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, b));
+	must(hash_keys(c, NULL, tok, 100, NULL, 0, 0, b));
 	ok(!key_is(a[0], b[0]), "another cache has another secret");
 	cache_end(c);
 }

@@ -57,27 +57,27 @@ static void test_hashes(gpc *c)
 	for (i = 0; i < 48; i++)
 		tok[i] = i;
 	root = root_of(c, NULL, 0);
-	must(gpc_key_hash(c, NULL, tok, 16, NULL, 0, 0, &k[0]));
-	must(gpc_key_hash(c, &zero, tok, 16, NULL, 0, 0, &a[0]));
+	must(hash_keys(c, NULL, tok, 16, NULL, 0, 0, &k[0]));
+	must(hash_keys(c, &zero, tok, 16, NULL, 0, 0, &a[0]));
 	ok(key_is(k[0], a[0]), "no parent, or the zero key");
-	must(gpc_key_hash(c, &root, tok, 16, NULL, 0, 0, &k[1]));
-	must(gpc_key_hash(c, &k[0], tok, 16, NULL, 0, 0, &k[2]));
-	must(gpc_key_hash(c, NULL, tok, 16, &at3, 1, 0, &k[3]));
-	must(gpc_key_hash(c, NULL, tok, 16, &at4, 1, 0, &k[4]));
-	must(gpc_key_hash(c, NULL, tok, 16, &z, 1, 0, &k[5]));
-	must(gpc_key_hash(c, NULL, tok, 16, both, 2, 0, &k[6]));
-	must(gpc_key_hash(c, NULL, tok, 15, NULL, 0, GPC_TAIL, &k[7]));
+	must(hash_keys(c, &root, tok, 16, NULL, 0, 0, &k[1]));
+	must(hash_keys(c, &k[0], tok, 16, NULL, 0, 0, &k[2]));
+	must(hash_keys(c, NULL, tok, 16, &at3, 1, 0, &k[3]));
+	must(hash_keys(c, NULL, tok, 16, &at4, 1, 0, &k[4]));
+	must(hash_keys(c, NULL, tok, 16, &z, 1, 0, &k[5]));
+	must(hash_keys(c, NULL, tok, 16, both, 2, 0, &k[6]));
+	must(hash_keys(c, NULL, tok, 15, NULL, 0, GPC_TAIL, &k[7]));
 	k[8] = root;
 	all_differ(k, 9, "parents, extras, their place and number, a tail, a root");
 
-	is_int(gpc_key_hash(c, NULL, tok, 48, &late, 1, 0, a), 3, "an extra in the second block");
-	must(gpc_key_hash(c, NULL, tok, 48, NULL, 0, 0, b));
+	is_int(hash_keys(c, NULL, tok, 48, &late, 1, 0, a), 3, "an extra in the second block");
+	must(hash_keys(c, NULL, tok, 48, NULL, 0, 0, b));
 	ok(key_is(a[0], b[0]) && !key_is(a[1], b[1]) && !key_is(a[2], b[2]),
 	   "leaves the first alone, and counts for all behind");
 	late.token = 4;
-	is_int(gpc_key_hash(c, &a[0], tok + 16, 32, &late, 1, 0, b), 2, "continued there");
+	is_int(hash_keys(c, &a[0], tok + 16, 32, &late, 1, 0, b), 2, "continued there");
 	ok(key_is(a[1], b[0]) && key_is(a[2], b[1]), "tokens count from the call's first");
-	is_int(gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_TAIL, a), 1, "a full block has no tail");
+	is_int(hash_keys(c, NULL, tok, 16, NULL, 0, GPC_TAIL, a), 1, "a full block has no tail");
 	ok(key_is(a[0], k[0]), "and the same key");
 }
 
@@ -91,33 +91,31 @@ static void test_groups(gpc *c, gpc *d)
 	for (i = 0; i < 48; i++)
 		tok[i] = i;
 	k[0] = root;
-	must(gpc_key_hash(c, &root, tok, 16, NULL, 0, 0, &k[1]));
+	must(hash_keys(c, &root, tok, 16, NULL, 0, 0, &k[1]));
 	must(gpc_key_import(c, &k[1], 16, 16, 1, 0, &k[2]));
-	is_int(gpc_key_hash_group(c, 0, 0, &root, tok, 16, NULL, 0, 0, &k[3]), 1,
-	       "of the cache's size");
-	must(gpc_key_hash_group(c, 1, 0, &root, tok, 16, NULL, 0, 0, &k[4]));
-	is_int(gpc_key_hash_group(c, 1, 8, &root, tok, 15, NULL, 0, 0, &k[5]), 1,
+	is_int(hash_group(c, 0, 0, &root, tok, 16, NULL, 0, 0, &k[3]), 1, "of the cache's size");
+	must(hash_group(c, 1, 0, &root, tok, 16, NULL, 0, 0, &k[4]));
+	is_int(hash_group(c, 1, 8, &root, tok, 15, NULL, 0, 0, &k[5]), 1,
 	       "of 8 tokens, one is full");
-	must(gpc_key_hash_group(c, 1, 16, &root, tok, 8, NULL, 0, GPC_TAIL, &k[6]));
-	must(gpc_key_hash(c, &root, tok, 8, NULL, 0, GPC_TAIL, &k[7]));
-	must(gpc_key_hash_group(c, 8, 1, &root, tok, 1, NULL, 0, 0, &k[8]));
-	must(gpc_key_hash_group(c, 1, 8, &root, tok, 8, &at3, 1, 0, &k[9]));
-	must(gpc_key_hash_group(c, 1, 8, NULL, tok, 8, NULL, 0, 0, &k[10]));
-	must(gpc_key_hash_group(c, 2, 8, &root, tok, 8, NULL, 0, 0, &k[11]));
+	must(hash_group(c, 1, 16, &root, tok, 8, NULL, 0, GPC_TAIL, &k[6]));
+	must(hash_keys(c, &root, tok, 8, NULL, 0, GPC_TAIL, &k[7]));
+	must(hash_group(c, 8, 1, &root, tok, 1, NULL, 0, 0, &k[8]));
+	must(hash_group(c, 1, 8, &root, tok, 8, &at3, 1, 0, &k[9]));
+	must(hash_group(c, 1, 8, NULL, tok, 8, NULL, 0, 0, &k[10]));
+	must(hash_group(c, 2, 8, &root, tok, 8, NULL, 0, 0, &k[11]));
 	all_differ(k, 12, "groups, sizes, tails, extras, no group");
-	must(gpc_key_hash_group(c, 1, 16, &root, tok, 16, NULL, 0, 0, again));
+	must(hash_group(c, 1, 16, &root, tok, 16, NULL, 0, 0, again));
 	ok(key_is(again[0], k[4]), "0 is the cache's size");
-	is_int(gpc_key_hash_group(c, 3, 8, &root, tok, 47, NULL, 0, GPC_TAIL, whole), 6,
+	is_int(hash_group(c, 3, 8, &root, tok, 47, NULL, 0, GPC_TAIL, whole), 6,
 	       "a chain with a tail");
-	must(gpc_key_hash_group(d, 3, 8, &root, tok, 24, NULL, 0, 0, again));
-	must(gpc_key_hash_group(d, 3, 8, &again[2], tok + 24, 23, NULL, 0, GPC_TAIL, again + 3));
+	must(hash_group(d, 3, 8, &root, tok, 24, NULL, 0, 0, again));
+	must(hash_group(d, 3, 8, &again[2], tok + 24, 23, NULL, 0, GPC_TAIL, again + 3));
 	ok(!memcmp(whole, again, sizeof(whole)), "in two steps, by another peer");
 	all_differ(whole, 6, "a chain");
-	refused(gpc_key_hash_group(c, 1, 65537, &root, tok, 16, NULL, 0, 0, k), EINVAL,
-		"blocks too large");
-	refused(gpc_key_hash_group(c, 1, 8, &root, tok, 16, NULL, 0, GPC_REF, k), EINVAL, "a flag");
-	refused(gpc_key_hash_group(c, 1, 8, &root, NULL, 16, NULL, 0, 0, k), EINVAL, "no tokens");
-	is_int(gpc_key_hash_group(c, 1, 65536, &root, tok, 48, NULL, 0, 0, k), 0, "no full block");
+	refused(hash_group(c, 1, 65537, &root, tok, 16, NULL, 0, 0, k), EINVAL, "blocks too large");
+	refused(hash_group(c, 1, 8, &root, tok, 16, NULL, 0, GPC_REF, k), EINVAL, "a flag");
+	refused(hash_group(c, 1, 8, &root, NULL, 16, NULL, 0, 0, k), EINVAL, "no tokens");
+	is_int(hash_group(c, 1, 65536, &root, tok, 48, NULL, 0, 0, k), 0, "no full block");
 }
 
 /* Prompts together have the keys that each has alone; t/034-many-keys.c has each way of hashing
@@ -144,18 +142,18 @@ static void test_many(gpc *c, gpc *d)
 	p[7].x = &at20;
 	p[7].nx = 1;
 	p[MANY - 1].reserved = 1;
-	refused(gpc_key_hash_many(c, p, MANY, GPC_TAIL), EINVAL, "one of them is refused");
+	refused(gpc_key_hash(c, p, MANY, GPC_TAIL), EINVAL, "one of them is refused");
 	ok(!memcmp(keys, none, sizeof(keys)), "none is hashed");
 	p[MANY - 1].reserved = 0;
-	is_int(gpc_key_hash_many(d, p, MANY, GPC_TAIL), all, "so many keys in all");
+	is_int(gpc_key_hash(d, p, MANY, GPC_TAIL), all, "so many keys in all");
 	for (i = 0; i < MANY; i++) {
 		memset(want, 7, sizeof(want));
-		must(gpc_key_hash(c, p[i].parent, p[i].tokens, p[i].n, p[i].x, p[i].nx, GPC_TAIL,
-				  want));
+		must(hash_keys(c, p[i].parent, p[i].tokens, p[i].n, p[i].x, p[i].nx, GPC_TAIL,
+			       want));
 		bad += !!memcmp(want, keys[i], sizeof(want));
 	}
 	is_int(bad, 0, "of each prompt those that it has alone, and no more");
-	is_int(gpc_key_hash_many(c, NULL, 0, 0), 0, "no prompt");
+	is_int(gpc_key_hash(c, NULL, 0, 0), 0, "no prompt");
 }
 
 static void test_imports(gpc *c, gpc *d)
@@ -193,11 +191,11 @@ static void test_use(gpc *c)
 
 	root = root_of(c, NULL, 0);
 	p[0] = root;
-	must(gpc_key_hash(c, &root, tok, 16, NULL, 0, 0, &k[0]));
+	must(hash_keys(c, &root, tok, 16, NULL, 0, 0, &k[0]));
 	p[1] = k[0];
 	k[1] = key_of(c, 5);
 	p[2] = k[1];
-	must(gpc_key_hash(c, &k[1], tok, 16, NULL, 0, 0, &k[2]));
+	must(hash_keys(c, &k[1], tok, 16, NULL, 0, 0, &k[2]));
 	must(gpc_reserve(c, 0, 3, b, NULL, 0, 60000));
 	is_int(gpc_publish(c, p, k, b, 3, NULL, 0, -1), 3, "of all kinds");
 	is_int(gpc_acquire(c, 0, k, 3, got, 0), 3, "in one chain");

@@ -54,10 +54,10 @@ static void test_no_handle(void)
 	refused(gpc_pool_available(NULL, 0), EINVAL, "gpc_pool_available");
 	refused(gpc_pool_clear(NULL, 0, 0, 0, 1000), EINVAL, "gpc_pool_clear");
 	refused(gpc_key_root(NULL, NULL, 0, &k), EINVAL, "gpc_key_root");
-	refused(gpc_key_hash(NULL, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL, "gpc_key_hash");
-	refused(gpc_key_hash_group(NULL, 1, 16, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL,
-		"gpc_key_hash_group");
-	refused(gpc_key_hash_many(NULL, &prompt, 1, 0), EINVAL, "gpc_key_hash_many");
+	refused(hash_keys(NULL, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL, "gpc_key_hash");
+	refused(hash_group(NULL, 1, 16, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL,
+		"gpc_key_hash of a group");
+	refused(gpc_key_hash(NULL, &prompt, 1, 0), EINVAL, "gpc_key_hash of a prompt");
 	refused(gpc_key_import(NULL, &tok, 4, 4, 1, 0, &k), EINVAL, "gpc_key_import");
 	refused(gpc_alias(NULL, &k, &k, 1, 0, 0), EINVAL, "gpc_alias");
 	refused(gpc_alias_resolve(NULL, &k, 1), EINVAL, "gpc_alias_resolve");
@@ -101,14 +101,14 @@ static void test_keys(void)
 	gpc_key k = { { 7, 7 } }, was = k;
 	uint32_t tok[64] = { 0 };
 
-	refused(gpc_key_hash(c, NULL, NULL, 16, NULL, 0, 0, &k), EINVAL, "no tokens");
-	refused(gpc_key_hash(c, NULL, tok, 16, NULL, 0, 0, NULL), EINVAL, "no place for keys");
-	refused(gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, &k), EINVAL, "a flag of others");
-	refused(gpc_key_hash(c, NULL, tok, 64, NULL, 1, 0, &k), EINVAL, "no extras");
-	refused(gpc_key_hash(c, NULL, tok, 64, x, 2, 0, &k), EINVAL, "extras that descend");
-	refused(gpc_key_hash(c, NULL, tok, 16, x, 1, 0, &k), EINVAL, "an extra beyond the end");
+	refused(hash_keys(c, NULL, NULL, 16, NULL, 0, 0, &k), EINVAL, "no tokens");
+	refused(hash_keys(c, NULL, tok, 16, NULL, 0, 0, NULL), EINVAL, "no place for keys");
+	refused(hash_keys(c, NULL, tok, 16, NULL, 0, GPC_QUIET, &k), EINVAL, "a flag of others");
+	refused(hash_keys(c, NULL, tok, 64, NULL, 1, 0, &k), EINVAL, "no extras");
+	refused(hash_keys(c, NULL, tok, 64, x, 2, 0, &k), EINVAL, "extras that descend");
+	refused(hash_keys(c, NULL, tok, 16, x, 1, 0, &k), EINVAL, "an extra beyond the end");
 	x[0].data = NULL;
-	refused(gpc_key_hash(c, NULL, tok, 64, x, 1, 0, &k), EINVAL, "an extra without data");
+	refused(hash_keys(c, NULL, tok, 64, x, 1, 0, &k), EINVAL, "an extra without data");
 	refused(gpc_key_root(c, &f, 1, &k), EINVAL, "a field without data");
 	refused(gpc_key_root(c, NULL, 1, &k), EINVAL, "no fields");
 	refused(gpc_key_root(c, NULL, 0, NULL), EINVAL, "no place for the root");

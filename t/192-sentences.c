@@ -160,32 +160,32 @@ static void test_keys(gpc *c)
 	struct gpc_prompt p[2] = { { .n = 0 }, { .n = 16, .ret_keys = out.keys } };
 	uint32_t tok[64] = { 0 };
 
-	bad(EINVAL, "p|NULL", gpc_key_hash_many(c, NULL, 1, 0));
-	bad(EINVAL, "flags|0x8|GPC_TAIL", gpc_key_hash_many(c, NULL, 0, GPC_QUIET));
-	bad(EINVAL, "p[1]|tokens", gpc_key_hash_many(c, p, 2, 0));
+	bad(EINVAL, "p|NULL", gpc_key_hash(c, NULL, 1, 0));
+	bad(EINVAL, "flags|0x8|GPC_TAIL", gpc_key_hash(c, NULL, 0, GPC_QUIET));
+	bad(EINVAL, "p[1]|tokens", gpc_key_hash(c, p, 2, 0));
 	p[1].tokens = tok;
 	p[1].reserved = 3;
-	bad(EINVAL, "p[1].reserved|3|0", gpc_key_hash_many(c, p, 2, 0));
+	bad(EINVAL, "p[1].reserved|3|0", gpc_key_hash(c, p, 2, 0));
 	p[0] = (struct gpc_prompt){ .tokens = tok, .n = 64, .x = x, .nx = 2, .ret_keys = out.keys };
 	p[1].reserved = 0;
-	bad(EINVAL, "p[0]|x[1].token|4|20", gpc_key_hash_many(c, p, 2, 0));
+	bad(EINVAL, "p[0]|x[1].token|4|20", gpc_key_hash(c, p, 2, 0));
 	p[0].nx = 0;
 	p[1].n = SIZE_MAX;
-	bad(EINVAL, "p[1]|keys", gpc_key_hash_many(c, p, 2, 0));
-	bad(EINVAL, "tokens|NULL", gpc_key_hash(c, NULL, NULL, 16, NULL, 0, 0, out.keys));
-	bad(EINVAL, "ret_keys|NULL", gpc_key_hash(c, NULL, tok, 16, NULL, 0, 0, NULL));
+	bad(EINVAL, "p[1]|keys", gpc_key_hash(c, p, 2, 0));
+	bad(EINVAL, "tokens|NULL", hash_keys(c, NULL, NULL, 16, NULL, 0, 0, out.keys));
+	bad(EINVAL, "ret_keys|NULL", hash_keys(c, NULL, tok, 16, NULL, 0, 0, NULL));
 	bad(EINVAL, "flags|0x8|GPC_TAIL",
-	    gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, out.keys));
-	bad(EINVAL, "x|NULL", gpc_key_hash(c, NULL, tok, 64, NULL, 1, 0, out.keys));
-	bad(EINVAL, "x[1].token|4|20", gpc_key_hash(c, NULL, tok, 64, x, 2, 0, out.keys));
-	bad(EINVAL, "x[0].token|20|0 to 15", gpc_key_hash(c, NULL, tok, 16, x, 1, 0, out.keys));
-	bad(EINVAL, "x[0].data|NULL|7", gpc_key_hash(c, NULL, tok, 16, &none, 1, 0, out.keys));
+	    hash_keys(c, NULL, tok, 16, NULL, 0, GPC_QUIET, out.keys));
+	bad(EINVAL, "x|NULL", hash_keys(c, NULL, tok, 64, NULL, 1, 0, out.keys));
+	bad(EINVAL, "x[1].token|4|20", hash_keys(c, NULL, tok, 64, x, 2, 0, out.keys));
+	bad(EINVAL, "x[0].token|20|0 to 15", hash_keys(c, NULL, tok, 16, x, 1, 0, out.keys));
+	bad(EINVAL, "x[0].data|NULL|7", hash_keys(c, NULL, tok, 16, &none, 1, 0, out.keys));
 	bad(EINVAL, "n|2147483647",
-	    gpc_key_hash_group(c, 0, 16, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
+	    hash_group(c, 0, 16, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
 	bad(EINVAL, "block_tokens|65537|65536",
-	    gpc_key_hash_group(c, 0, 65537, NULL, tok, 16, NULL, 0, 0, out.keys));
+	    hash_group(c, 0, 65537, NULL, tok, 16, NULL, 0, 0, out.keys));
 	bad(EINVAL, "n|18446744073709551615|2147483647",
-	    gpc_key_hash(c, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
+	    hash_keys(c, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
 	bad(EINVAL, "f[0].data|NULL|3", gpc_key_root(c, &f, 1, &out.root));
 	bad(EINVAL, "f[0].reserved|4", gpc_key_root(c, &r, 1, &out.root));
 	bad(EINVAL, "f|NULL", gpc_key_root(c, NULL, 1, &out.root));

@@ -239,29 +239,6 @@ static gpc_key any_block(const struct kind *kind, gpc_key parent, const uint32_t
 	return block_key(message_end(&m));
 }
 
-static int check_extras(const struct gpc_extra *x, uint32_t nx, size_t n)
-{
-	uint32_t i;
-
-	if (nx && !x)
-		return err_set(EINVAL, "hash: the list of extras is NULL");
-	for (i = 0; i < nx; i++) {
-		if (x[i].token >= n)
-			return err_set(EINVAL,
-				       "x[%u].token is %u: the call has the tokens 0 to %zu", i,
-				       x[i].token, n - 1);
-		if (i && x[i].token < x[i - 1].token)
-			return err_set(EINVAL,
-				       "x[%u].token is %u, less than that of x[%u], %u: extras "
-				       "are sorted by token",
-				       i, x[i].token, i - 1, x[i - 1].token);
-		if (x[i].len && !x[i].data)
-			return err_set(EINVAL, "x[%u].data is NULL, and x[%u].len is %u", i, i,
-				       x[i].len);
-	}
-	return 0;
-}
-
 /* How many of x begin before token `end`. */
 static uint32_t extras_before(const struct gpc_extra *x, uint32_t nx, uint64_t end)
 {
@@ -295,52 +272,83 @@ static void hash_chain(const struct kind *kind, gpc_key parent, const uint32_t *
 	}
 }
 
-int key_hash_check(uint32_t block_tokens, const uint32_t *tokens, size_t n,
-		   const struct gpc_extra *x, uint32_t nx, bool tail, const gpc_key *ret)
+static uint32_t tokens_of(uint32_t block_tokens, const struct gpc_prompt *p, uint32_t flags)
 {
-	size_t keys = n / block_tokens + (tail && n % block_tokens);
-	int err;
-
-	if (keys > INT32_MAX)
-		return err_set(EINVAL,
-			       "hash: %zu tokens make more keys than one call "
-			       "returns",
-			       n);
-	if ((n && !tokens) || (keys && !ret))
-		return err_set(EINVAL, "hash: the list of %s is NULL",
-			       n && !tokens ? "tokens" : "keys");
-	err = check_extras(x, nx, n);
-	return err ? err : (int)keys;
+	return (flags & GPC_GROUP) && p->block_tokens ? p->block_tokens : block_tokens;
 }
 
-static int hash(const struct kind *kind, const gpc_key *parent, const uint32_t *tokens, size_t n,
-		const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret)
+void key_hash_rest(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p,
+		   uint32_t flags, size_t at, const gpc_key *parent)
 {
-	int keys = key_hash_check(kind->block_tokens, tokens, n, x, nx, tail, ret);
-	gpc_key none = { { 0, 0 } };
-
-	if (keys > 0)
-		hash_chain(kind, parent ? *parent : none, tokens, n, x, nx, (size_t)keys, ret);
-	return keys;
-}
-
-int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *parent,
-	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx, bool tail,
-	     gpc_key *ret)
-{
-	struct kind kind = { .s = s, .block_tokens = block_tokens };
-
-	return hash(&kind, parent, tokens, n, x, nx, tail, ret);
-}
-
-int key_hash_group(const struct key_secret *s, uint32_t group, uint32_t block_tokens,
-		   const gpc_key *parent, const uint32_t *tokens, size_t n,
-		   const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret)
-{
+	uint32_t block = tokens_of(block_tokens, p, flags);
 	struct kind kind = { .s = s,
-			     .block_tokens = block_tokens,
-			     .is_group = true,
-			     .group = group | (uint64_t)block_tokens << 32 };
+			     .block_tokens = block,
+			     .is_group = flags & GPC_GROUP,
+			     .group = p->group | (uint64_t)block << 32 };
+	size_t n = p->n - at, keys = n / block + (flags & GPC_TAIL && n % block);
 
-	return hash(&kind, parent, tokens, n, x, nx, tail, ret);
+	if (keys)
+		hash_chain(&kind, parent ? *parent : (gpc_key){ { 0, 0 } }, p->tokens + at, n, p->x,
+			   p->nx, keys, p->ret_keys + at / block);
+}
+
+/* ---- what is refused ---- */
+
+static int check_extras(const struct gpc_prompt *p, uint32_t at)
+{
+	const struct gpc_extra *x = p->x;
+	uint32_t i;
+
+	for (i = 0; i < p->nx; i++) {
+		if (x[i].token >= p->n)
+			return err_set(
+				EINVAL,
+				"p[%u].x[%u].token is %u: the prompt has the tokens 0 to %zu", at,
+				i, x[i].token, p->n - 1);
+		if (i && x[i].token < x[i - 1].token)
+			return err_set(EINVAL,
+				       "p[%u].x[%u].token is %u, less than that of x[%u], %u: "
+				       "extras are sorted by token",
+				       at, i, x[i].token, i - 1, x[i - 1].token);
+		if (x[i].len && !x[i].data)
+			return err_set(EINVAL, "p[%u].x[%u].data is NULL, and its len is %u", at, i,
+				       x[i].len);
+	}
+	return 0;
+}
+
+static int check_group(const struct gpc_prompt *p, uint32_t at, uint32_t flags)
+{
+	if (p->block_tokens > KEY_MAX_TOKENS)
+		return err_set(EINVAL, "p[%u].block_tokens is %u: it is at most %u", at,
+			       p->block_tokens, KEY_MAX_TOKENS);
+	if (!(flags & GPC_GROUP) && (p->group || p->block_tokens))
+		return err_set(EINVAL, "p[%u].%s is %u: it must be 0 without GPC_GROUP", at,
+			       p->group ? "group" : "block_tokens",
+			       p->group ? p->group : p->block_tokens);
+	if (p->reserved)
+		return err_set(EINVAL, "p[%u].reserved is %u: it must be 0", at, p->reserved);
+	return 0;
+}
+
+int key_hash_check(uint32_t block_tokens, const struct gpc_prompt *p, uint32_t i, uint32_t flags)
+{
+	const struct gpc_prompt *one = p + i;
+	int err = check_group(one, i, flags);
+	size_t keys;
+
+	if (err)
+		return err;
+	block_tokens = tokens_of(block_tokens, one, flags);
+	keys = one->n / block_tokens + (flags & GPC_TAIL && one->n % block_tokens);
+	if (keys > INT32_MAX)
+		return err_set(EINVAL, "p[%u].n is %zu: at most %d keys a call, of %u tokens each",
+			       i, one->n, INT32_MAX, block_tokens);
+	if ((one->n && !one->tokens) || (keys && !one->ret_keys) || (one->nx && !one->x))
+		return err_set(EINVAL, "p[%u].%s is NULL", i,
+			       one->n && !one->tokens   ? "tokens"
+			       : keys && !one->ret_keys ? "ret_keys"
+							: "x");
+	err = check_extras(one, i);
+	return err ? err : (int)keys;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* many.c - keys of many prompts, of several at a time.
+/* many.c - keys of prompts, of several at a time.
  *
  * A lane has one prompt, and takes the next one when that has ended, so prompts of different
  * lengths keep all lanes busy until few are left.  A lane that has none repeats what lane 0 does,
@@ -8,8 +8,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdio.h>
-
 #include "base/err.h"
 #include "base/lanes.h"
 
@@ -18,22 +16,13 @@
 
 struct many {
 	const struct key_secret *s;
-	uint32_t block_tokens;
-	bool tail;
+	uint32_t block_tokens, flags;
 	const struct gpc_prompt *next, *end;
 	struct lanes lanes;
 	size_t left[LANES]; /* full blocks of each lane's prompt; the first `busy` have one */
 	const struct gpc_prompt *prompt[LANES];
 	uint32_t busy;
 };
-
-/* What is left of it from token `at` on; parent: of the block there. */
-static void hash_rest(const struct many *m, const struct gpc_prompt *p, size_t at,
-		      const gpc_key *parent)
-{
-	key_hash(m->s, m->block_tokens, parent, p->tokens + at, p->n - at, p->x, p->nx, m->tail,
-		 p->ret_keys + at / m->block_tokens);
-}
 
 /* The usual blocks, as plain_block in key.c: an even number of tokens, no extras. */
 static void begin(struct many *m)
@@ -53,7 +42,7 @@ static void fill_lanes(struct many *m)
 		uint32_t i = m->busy;
 
 		if (p->nx || p->n < m->block_tokens) {
-			hash_rest(m, p, 0, p->parent);
+			key_hash_rest(m->s, m->block_tokens, p, m->flags, 0, p->parent);
 			continue;
 		}
 		m->prompt[i] = p;
@@ -78,7 +67,8 @@ static void lane_rest(struct many *m, uint32_t i)
 {
 	const struct gpc_prompt *p = m->prompt[i];
 
-	hash_rest(m, p, (size_t)(m->lanes.tokens[i] - p->tokens), &m->lanes.parent[i]);
+	key_hash_rest(m->s, m->block_tokens, p, m->flags, (size_t)(m->lanes.tokens[i] - p->tokens),
+		      &m->lanes.parent[i]);
 }
 
 /* Until the shortest prompt of a lane has ended. */
@@ -101,23 +91,27 @@ static void run_lanes(struct many *m, void (*run)(struct lanes *l, uint32_t bloc
 	}
 }
 
-static int check_prompts(uint32_t block_tokens, const struct gpc_prompt *p, uint32_t n, bool tail)
+static __attribute__((noinline)) void hash_lanes(struct many *m,
+						 void (*run)(struct lanes *l, uint32_t blocks))
+{
+	begin(m);
+	for (fill_lanes(m); m->busy >= FEW; fill_lanes(m))
+		run_lanes(m, run);
+	while (m->busy)
+		lane_rest(m, --m->busy);
+}
+
+/* How many keys there are in all: nothing is hashed before all prompts are seen to be sound. */
+static int check(uint32_t block_tokens, const struct gpc_prompt *p, uint32_t n, uint32_t flags)
 {
 	uint64_t keys = 0;
-	char why[256];
 	uint32_t i;
 	int r;
 
 	for (i = 0; i < n; i++) {
-		r = key_hash_check(block_tokens, p[i].tokens, p[i].n, p[i].x, p[i].nx, tail,
-				   p[i].ret_keys);
-		if (r < 0) {
-			snprintf(why, sizeof(why), "%s", gpc_last_error());
-			return err_set(EINVAL, "p[%u]: %s", i, why);
-		}
-		if (p[i].reserved)
-			return err_set(EINVAL, "p[%u].reserved is %u: it must be 0", i,
-				       p[i].reserved);
+		r = key_hash_check(block_tokens, p, i, flags);
+		if (r < 0)
+			return r;
 		keys += (uint32_t)r;
 	}
 	if (keys > INT32_MAX)
@@ -126,24 +120,24 @@ static int check_prompts(uint32_t block_tokens, const struct gpc_prompt *p, uint
 	return (int)keys;
 }
 
-int key_hash_many(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p,
-		  uint32_t n, bool tail, void (*run)(struct lanes *l, uint32_t blocks))
+int key_hash(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p,
+	     uint32_t n, uint32_t flags, void (*run)(struct lanes *l, uint32_t blocks))
 {
-	struct many m = {
-		.s = s, .block_tokens = block_tokens, .tail = tail, .next = p, .end = p + n
-	};
-	int keys = check_prompts(block_tokens, p, n, tail);
+	int keys = check(block_tokens, p, n, flags);
+	uint32_t i;
 
 	if (keys <= 0)
 		return keys;
-	if (run && !(block_tokens & 1)) {
-		begin(&m);
-		for (fill_lanes(&m); m.busy >= FEW; fill_lanes(&m))
-			run_lanes(&m, run);
+	if (run && n >= FEW && !(block_tokens & 1) && !(flags & GPC_GROUP)) {
+		hash_lanes(&(struct many){ .s = s,
+					   .block_tokens = block_tokens,
+					   .flags = flags,
+					   .next = p,
+					   .end = p + n },
+			   run);
+		return keys;
 	}
-	while (m.busy)
-		lane_rest(&m, --m.busy);
-	for (; m.next < m.end; m.next++)
-		hash_rest(&m, m.next, 0, m.next->parent);
+	for (i = 0; i < n; i++)
+		key_hash_rest(s, block_tokens, p + i, flags, 0, p[i].parent);
 	return keys;
 }

@@ -226,17 +226,20 @@ static PyObject *hash(Cache *self, const struct hashing *h, PyObject *to)
 			 : self->block_tokens ? self->block_tokens
 					      : 1;
 	size_t room = h->tokens.n / block + (h->flags & GPC_TAIL && h->tokens.n % block);
-	const gpc_key *parent = h->parent.p;
+	struct gpc_prompt p = { .parent = h->parent.p,
+				.tokens = h->tokens.p,
+				.n = h->tokens.n,
+				.x = h->extras.x,
+				.nx = h->extras.n,
+				.group = h->group,
+				.block_tokens = h->block_tokens };
 	struct array out = { 0 };
 	PyObject *ret = NULL;
 	int r;
 
 	if (array_out(to, "out", room, sizeof(gpc_key), &out) == 0) {
-		r = h->is_group ? gpc_key_hash_group(self->c, h->group, h->block_tokens, parent,
-						     h->tokens.p, h->tokens.n, h->extras.x,
-						     h->extras.n, h->flags, out.p)
-				: gpc_key_hash(self->c, parent, h->tokens.p, h->tokens.n,
-					       h->extras.x, h->extras.n, h->flags, out.p);
+		p.ret_keys = out.p;
+		r = gpc_key_hash(self->c, &p, 1, h->flags | (h->is_group ? GPC_GROUP : 0));
 		ret = r < 0 ? error_raise(r) : give_keys(&out, r);
 	}
 	array_free(&out);
@@ -390,7 +393,7 @@ static METHOD(key_hash_many)
 	    args_u32(a[2], "flags", &flags) == 0 &&
 	    prompts_read((Cache *)self, items, &parent, flags, &m) == 0 &&
 	    handle_enter((Cache *)self) == 0) {
-		FREELY(r = gpc_key_hash_many(((Cache *)self)->c, m.p, m.n, flags));
+		FREELY(r = gpc_key_hash(((Cache *)self)->c, m.p, m.n, flags));
 		ret = r < 0 ? error_raise(r) : prompts_give(&m);
 		handle_leave((Cache *)self);
 	}

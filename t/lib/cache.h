@@ -204,6 +204,33 @@ TAP_FN gpc_key key_of(gpc *c, uint64_t n)
 	return k;
 }
 
+/* One prompt. */
+TAP_FN int hash_keys(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
+		     const struct gpc_extra *x, uint32_t nx, uint32_t flags, gpc_key *keys)
+{
+	struct gpc_prompt p = {
+		.parent = parent, .tokens = tokens, .n = n, .x = x, .nx = nx, .ret_keys = keys
+	};
+
+	return gpc_key_hash(c, &p, 1, flags);
+}
+
+TAP_FN int hash_group(gpc *c, uint32_t group, uint32_t block_tokens, const gpc_key *parent,
+		      const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
+		      uint32_t flags, gpc_key *keys)
+{
+	struct gpc_prompt p = { .parent = parent,
+				.tokens = tokens,
+				.n = n,
+				.x = x,
+				.nx = nx,
+				.group = group,
+				.block_tokens = block_tokens,
+				.ret_keys = keys };
+
+	return gpc_key_hash(c, &p, 1, flags | GPC_GROUP);
+}
+
 TAP_FN bool key_is(gpc_key a, gpc_key b)
 {
 	return a.w[0] == b.w[0] && a.w[1] == b.w[1];

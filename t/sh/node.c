@@ -38,7 +38,12 @@ static void keys_of(gpc *c, uint32_t prompt, uint32_t n, gpc_key *keys)
 	for (i = 0; i < n * tokens_of_block; i++)
 		tokens[i] = prompt * 1000003u + i;
 	must(gpc_key_root(c, &f, 1, keys), "root");
-	must(gpc_key_hash(c, keys, tokens, (size_t)n * tokens_of_block, NULL, 0, 0, keys + 1),
+	must(gpc_key_hash(c,
+			  &(struct gpc_prompt){ .parent = keys,
+						.tokens = tokens,
+						.n = (size_t)n * tokens_of_block,
+						.ret_keys = keys + 1 },
+			  1, 0),
 	     "hash");
 	free(tokens);
 }

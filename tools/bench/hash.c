@@ -42,8 +42,11 @@ static int run(void *arg)
 	struct hash *h = arg;
 
 	for (uint32_t i = 0; i < h->total; i += h->tokens)
-		if (gpc_key_hash(h->c, NULL, h->text + i, h->tokens, NULL, 0, 0,
-				 h->keys + i / BLOCK) != (int)(h->tokens / BLOCK))
+		if (gpc_key_hash(h->c,
+				 &(struct gpc_prompt){ .tokens = h->text + i,
+						       .n = h->tokens,
+						       .ret_keys = h->keys + i / BLOCK },
+				 1, 0) != (int)(h->tokens / BLOCK))
 			return -1;
 	return 0;
 }
@@ -59,7 +62,7 @@ static int run_many(void *arg)
 			p[j].n = h->tokens;
 			p[j].ret_keys = h->keys + (i + j * h->tokens) / BLOCK;
 		}
-		if (gpc_key_hash_many(h->c, p, SIDE, 0) != (int)(SIDE * h->tokens / BLOCK))
+		if (gpc_key_hash(h->c, p, SIDE, 0) != (int)(SIDE * h->tokens / BLOCK))
 			return -1;
 	}
 	return 0;
@@ -76,9 +79,17 @@ static bool verify(void *arg)
 	for (uint32_t i = 0; good && i < h->total; i += h->tokens) {
 		const gpc_key *keys = h->keys + i / BLOCK;
 
-		must(gpc_key_hash(h->c, NULL, h->text + i, half, NULL, 0, 0, again), "hash");
-		must(gpc_key_hash(h->c, again + n - 1, h->text + i + half, half, NULL, 0, 0,
-				  again + n),
+		must(gpc_key_hash(h->c,
+				  &(struct gpc_prompt){
+					  .tokens = h->text + i, .n = half, .ret_keys = again },
+				  1, 0),
+		     "hash");
+		must(gpc_key_hash(h->c,
+				  &(struct gpc_prompt){ .parent = again + n - 1,
+							.tokens = h->text + i + half,
+							.n = half,
+							.ret_keys = again + n },
+				  1, 0),
 		     "hash");
 		good = !memcmp(keys, again, 2 * n * sizeof(*again)) &&
 		       memcmp(keys, keys + 1, sizeof(*keys));

@@ -48,7 +48,13 @@ static void publish_prompt(struct path *p, uint64_t prompt)
 
 	tokens_of(p, prompt, p->tokens);
 	keys[0] = p->root;
-	must(gpc_key_hash(c, &p->root, p->tokens, TOKENS, NULL, 0, 0, keys + 1), "hash");
+	must(gpc_key_hash(c,
+			  &(struct gpc_prompt){ .parent = &p->root,
+						.tokens = p->tokens,
+						.n = TOKENS,
+						.ret_keys = keys + 1 },
+			  1, 0),
+	     "hash");
 	must(gpc_reserve(c, 0, BLOCKS, blocks, NULL, 0, -1), "reserve");
 	if (must(gpc_publish(c, keys, keys + 1, blocks, BLOCKS, NULL, 0, -1), "publish") != BLOCKS)
 		bench_fail("a prompt of the bench was there already");
@@ -114,8 +120,12 @@ static void prepare_keys(void *arg)
 
 	prepare(arg);
 	for (uint32_t i = 0; i < p->n; i++)
-		must(gpc_key_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS,
-				  NULL, 0, 0, p->keys + (size_t)i * BLOCKS),
+		must(gpc_key_hash(p->cache.c,
+				  &(struct gpc_prompt){ .parent = &p->root,
+							.tokens = p->tokens + (size_t)i * TOKENS,
+							.n = TOKENS,
+							.ret_keys = p->keys + (size_t)i * BLOCKS },
+				  1, 0),
 		     "hash");
 }
 
@@ -128,8 +138,12 @@ static int run_path(void *arg)
 		gpc_block *got = p->got + (size_t)i * BLOCKS;
 		int hit;
 
-		gpc_key_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS, NULL, 0,
-			     0, keys);
+		gpc_key_hash(p->cache.c,
+			     &(struct gpc_prompt){ .parent = &p->root,
+						   .tokens = p->tokens + (size_t)i * TOKENS,
+						   .n = TOKENS,
+						   .ret_keys = keys },
+			     1, 0);
 		hit = gpc_acquire(p->cache.c, 0, keys, BLOCKS, got, 0);
 		if (hit < 0 || gpc_release(p->cache.c, got, (uint32_t)hit) < 0)
 			return -1;

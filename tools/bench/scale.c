@@ -259,7 +259,13 @@ static void publish_hot(void)
 		tokens[i] = (uint32_t)bench_random();
 	must(gpc_key_root(c, &field, 1, &team.root), "root");
 	keys[0] = team.root;
-	must(gpc_key_hash(c, &team.root, tokens, ARRAY_SIZE(tokens), NULL, 0, 0, keys + 1), "hash");
+	must(gpc_key_hash(c,
+			  &(struct gpc_prompt){ .parent = &team.root,
+						.tokens = tokens,
+						.n = ARRAY_SIZE(tokens),
+						.ret_keys = keys + 1 },
+			  1, 0),
+	     "hash");
 	must(gpc_reserve(c, 0, HOT, team.hot_block, NULL, 0, -1), "reserve");
 	must(gpc_publish(c, keys, keys + 1, team.hot_block, HOT, NULL, 0, -1), "publish");
 	must(gpc_release(c, team.hot_block, HOT), "unref");
