@@ -25,7 +25,7 @@ static void one_block(void)
 	is_int(disk_has(d, 3, 7), -ESTALE, "the one before is not");
 	is_int(disk_put(d, 4, 9, 0, 3), 0, "a third one");
 	is_int(disk_put(d, 5, 10, 0, 3), 0, "a fourth one");
-	is_int(disk_forget(d, slots, 2), 0, "two are forgotten");
+	is_int(disk_remove(d, slots, 2), 0, "two are forgotten");
 	ok(disk_has(d, 3, 8) == -ENOENT && disk_has(d, 4, 9) == -ENOENT, "and are gone");
 	is_int(disk_has(d, 5, 10), 0, "the fourth is there");
 	is_int(disk_free(d, 5), 0, "freed");
@@ -217,7 +217,6 @@ static void refused(void)
 			      .niov = 1,
 			      .what = { .slot = 3, .key = disk_key(5) } };
 	struct disk_slot s = { .slot = 3 };
-	uint64_t slot = 3;
 
 	is_int(disk_run(d, &op), -EINVAL, "a slot beyond the last");
 	is_int(disk_submit(d, &op), -EINVAL, "submitted as well");
@@ -237,8 +236,7 @@ static void refused(void)
 	op.what.note_bytes = 0;
 	op.kind = 99;
 	is_int(disk_run(d, &op), -EINVAL, "no such operation");
-	is_int(disk_forget(d, &slot, 1), -EINVAL, "forget beyond the last");
-	is_int(disk_free(d, 3), -EINVAL, "free, too");
+	is_int(disk_free(d, 3), -EINVAL, "free beyond the last");
 	is_int(disk_look(d, &s, NULL), -EINVAL, "look, too");
 	disk_close(d);
 	disk_close(NULL);

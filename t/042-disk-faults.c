@@ -206,7 +206,7 @@ static void writes_fail(int err)
 	ok(disk_has(d, 1, 11) == -ENOENT && disk_has(d, 1, 12) == -ENOENT, "its slot is free");
 	is_int(err == ENOSPC ? GROWN(no_space) : GROWN(write_errors), 3, "are counted");
 	fault(SHIM_WRITE, disk_test_header(2), disk_test_header(3), err, 1);
-	is_int(disk_forget(d, (const uint64_t[]){ 2, 3 }, 2), -err, "a forget that fails for one");
+	is_int(disk_remove(d, (const uint64_t[]){ 2, 3 }, 2), -err, "a removal that fails for one");
 	is_int(disk_has(d, 3, 3), -ENOENT, "the other one is gone");
 }
 
@@ -218,11 +218,11 @@ static void syncs_fail(void)
 	renew(6, 0);
 	fault(SHIM_SYNC, 0, ALL, EIO, 1);
 	count_before();
-	is_int(disk_forget(d, &slot, 1), -EIO, "a sync that fails: nothing is acknowledged");
+	is_int(disk_remove(d, &slot, 1), -EIO, "a sync that fails: nothing is acknowledged");
 	is_int(GROWN(sync_errors), 1, "it is counted");
 	disk_info(d, &info);
 	ok(info.broken, "the disk is broken");
-	is_int(disk_forget(d, &next, 1), -EIO, "the next one has nothing to go on");
+	is_int(disk_remove(d, &next, 1), -EIO, "the next one has nothing to go on");
 	is_int(disk_sync(d), -EIO, "nor has a sync");
 	is_int(disk_has(d, 3, 3), 0, "reads go on");
 	is_int(disk_put(d, 1, 11, 0, 1), 0, "writes, too");
@@ -236,7 +236,7 @@ static void syncs_fail(void)
 	disk_info(d, &info);
 	ok(!info.broken && !disk_sync(d), "mends the disk");
 	is_int(disk_put(d, 1, 11, 0, 1), 0, "a block");
-	is_int(disk_forget(d, &slot, 1), 0, "is forgotten");
+	is_int(disk_remove(d, &slot, 1), 0, "is forgotten");
 	is_int(disk_put(d, 1, 11, 0, 1), 0, "a block");
 	fault(SHIM_WRITE, disk_test_header(1), disk_test_header(2), EIO, 1);
 	is_int(disk_free(d, 1), -EIO, "that cannot be freed");
@@ -245,38 +245,16 @@ static void syncs_fail(void)
 }
 
 /* What a caller is told must not depend on who else syncs: the system tells of an error once. */
-static int refused_answers;
-
-static void told(struct disk_op *op)
-{
-	if (op->result == -EIO)
-		__atomic_fetch_add(&refused_answers, 1, __ATOMIC_SEQ_CST);
-	__atomic_store_n((int *)op->arg, 1, __ATOMIC_RELEASE);
-}
-
 static void syncs_fail_for_all(void)
 {
-	struct disk_op op[20] = { { 0 } };
-	uint64_t slots[20];
-	int end[20] = { 0 }, i;
+	uint64_t slot;
+	int refused = 0;
 
 	renew(20, 0);
 	fault(SHIM_SYNC, 0, ALL, EIO, 1);
-	refused_answers = 0;
-	for (i = 0; i < 20; i++) {
-		slots[i] = (uint64_t)i;
-		op[i] = (struct disk_op){ .kind = DISK_FORGET,
-					  .slots = &slots[i],
-					  .n = 1,
-					  .done = told,
-					  .arg = &end[i] };
-		if (disk_submit(d, &op[i]))
-			bail("not submitted");
-	}
-	for (i = 0; i < 20; i++)
-		while (!__atomic_load_n(&end[i], __ATOMIC_ACQUIRE))
-			usleep(100);
-	is_int(refused_answers, 20, "one sync that fails: all who wait are refused");
+	for (slot = 0; slot < 20; slot++)
+		refused += disk_remove(d, &slot, 1) == -EIO;
+	is_int(refused, 20, "one sync that fails: all who remove are refused");
 }
 
 /* ---- headers that must not come back ---- */
@@ -326,7 +304,7 @@ static void twin_stays(void)
 	ok(!disk_put(d, 1, 11, 0, 1) && !disk_put(d, 2, 11, 0, 1), "two blocks of one key");
 	fault(SHIM_WRITE, disk_test_header(1), disk_test_header(2), EIO, 1);
 	is_int(found(), 3, "a scan finds one of them, and cannot free the other one");
-	is_int(disk_forget(d, &slot, 1), -EIO, "that the key is forgotten is not acknowledged");
+	is_int(disk_remove(d, &slot, 1), -EIO, "that the key is forgotten is not acknowledged");
 	is_int(disk_clear(d), 0, "but by a clear");
 	disk_close(d);
 	d = disk_must(&opt);
@@ -346,7 +324,7 @@ static void unread_stays(bool worse)
 	is_int(found(), 70 - 32, "headers that cannot be read%s", worse ? ", or written" : "");
 	fault(0, 0, 0, 0, 0);
 	is_int(disk_put(d, slot, 5, 0, 1), 0, "a key of theirs is written elsewhere");
-	err = disk_forget(d, &slot, 1);
+	err = disk_remove(d, &slot, 1);
 	ok(worse ? err == -EIO && !disk_clear(d) : !err, "and forgotten%s",
 	   worse ? ", by a clear" : "");
 	disk_close(d);
@@ -443,12 +421,12 @@ static void cut_under_way(uint32_t flags)
 	ok(!disk_scan(d, &s, &n) && n <= 1, "a scan gives what there is");
 	free(s);
 	is_int(disk_put(d, 1, 1, 0, 1), -ENODATA, "nothing is written behind its end");
-	is_int(disk_forget(d, &slot, 1), 0, "what is gone may be forgotten");
+	is_int(disk_remove(d, &slot, 1), 0, "what is gone may be forgotten");
 	truncate(disk_path, 0);
 	is_int(disk_has(d, 0, 0), -ENODATA, "an empty file has no blocks");
 	ok(!disk_scan(d, &s, &n) && n == 0, "nor has a scan");
 	free(s);
-	is_int(disk_forget(d, &slot, 1), 0,
+	is_int(disk_remove(d, &slot, 1), 0,
 	       "what had a place in it may be forgotten, and is no signal");
 	is_int(disk_clear(d), 0, "cleared");
 	disk_close(d);

@@ -112,7 +112,7 @@ static void do_remove(struct disk *d, uint32_t n, bool durably)
 
 	for (i = 0; i < n; i++)
 		untouch((uint32_t)(slot[i] = draw(SLOTS)));
-	if (durably ? disk_forget(d, slot, n) : disk_free(d, slot[0]))
+	if (durably ? disk_remove(d, slot, n) : disk_free(d, slot[0]))
 		bail("a removal failed");
 	for (i = 0; i < n; i++)
 		now.in_slot[slot[i]] = 0;

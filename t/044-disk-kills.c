@@ -41,7 +41,7 @@ static void forget(struct disk *d, uint32_t slot)
 	uint64_t s = slot;
 
 	told->has[slot] = MAYBE;
-	if (disk_forget(d, &s, 1))
+	if (disk_remove(d, &s, 1))
 		_exit(3);
 	told->has[slot] = 0;
 }

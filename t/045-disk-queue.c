@@ -20,18 +20,16 @@ static struct {
 	bool closed;
 	uint32_t at;
 } gate;
-static uint32_t order[OPS], ended, syncs; /* order: slots, + 1000 for a write */
+static uint32_t order[OPS], ended; /* order: slots, + 1000 for a write */
 
 int __real_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
 			 uint32_t crc);
 int __real_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
 			  bool has, uint32_t *crc);
-int __real_disk_sync(struct disk *d);
 int __wrap_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
 			 uint32_t crc);
 int __wrap_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
 			  bool has, uint32_t *crc);
-int __wrap_disk_sync(struct disk *d);
 
 static void pass_gate(void)
 {
@@ -82,19 +80,9 @@ int __wrap_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, 
 	return __real_io_write_image(d, slot, v, n, has, crc);
 }
 
-int __wrap_disk_sync(struct disk *d)
-{
-	pthread_mutex_lock(&lock);
-	syncs++;
-	pthread_mutex_unlock(&lock);
-	pass_gate();
-	return __real_disk_sync(d);
-}
-
 /* ---- operations ---- */
 
 static struct disk_op op[OPS];
-static uint64_t slot_of[OPS];
 static uint8_t room[OPS][DISK_TEST_IMAGE] __attribute__((aligned(4096)));
 static struct iovec into[OPS];
 static struct disk *d;
@@ -110,15 +98,12 @@ static void note_end(struct disk_op *o)
 static int submit(uint32_t i, enum disk_kind kind)
 {
 	into[i] = (struct iovec){ room[i], DISK_TEST_IMAGE };
-	slot_of[i] = i;
 	op[i] = (struct disk_op){ .kind = kind,
 				  .what = { .slot = i, .key = disk_key(i) },
 				  .niov = 1,
 				  .iov = kind == DISK_READ ? &into[i] : &iov,
 				  .done = note_end,
-				  .result = 12345,
-				  .slots = &slot_of[i],
-				  .n = 1 };
+				  .result = 12345 };
 	return disk_submit(d, &op[i]);
 }
 
@@ -137,7 +122,7 @@ static void renew(uint32_t threads, uint32_t queue, uint64_t rate, uint64_t burs
 	for (i = 0; i < 40; i++)
 		if (disk_put(d, i, i, 0, 1))
 			bail("no block %u", i);
-	ended = syncs = 0;
+	ended = 0;
 }
 
 static void reads_first(void)
@@ -277,7 +262,7 @@ static void ends(void)
 	submit(0, DISK_READ);
 	wait_at_gate(1);
 	for (i = 2; i < 10; i++)
-		bad += submit(i, i & 1 ? DISK_READ : i & 2 ? DISK_WRITE : DISK_FORGET) != 0;
+		bad += submit(i, i & 1 ? DISK_READ : DISK_WRITE) != 0;
 	if (pthread_create(&thread, NULL, close_it, d))
 		bail("no thread");
 	while (submit(20, DISK_READ) != -ESHUTDOWN) /* some of these wait as well */
@@ -338,34 +323,6 @@ static void rates(void)
 	ok(1, "nor do large numbers stop them");
 }
 
-static void one_sync(void)
-{
-	struct disk_counts c;
-	uint32_t i, bad = 0;
-
-	renew(3, 0, 0, 0);
-	set_gate(true);
-	bad += submit(0, DISK_FORGET) != 0;
-	wait_at_gate(1);
-	for (i = 1; i < 11; i++)
-		bad += submit(i, i == 5 ? DISK_SYNC : DISK_FORGET) != 0;
-	bad += submit(11, DISK_CLEAR) != 0;
-	bad += submit(12, DISK_FORGET) != 0;
-	bad += submit(20, DISK_READ) != 0;
-	wait_at_gate(2);
-	disk_counts(d, &c);
-	ok(!bad && c.removals_waiting == 12 && c.reads_running == 1,
-	   "one thread removes, reads go on");
-	set_gate(false);
-	wait_ended(14);
-	is_int(syncs, 3, "one sync for all that waited, as far as the clear; and one behind it");
-	disk_counts(d, &c);
-	is_int(c.clears, 1, "one clear");
-	for (i = 0; i < 13; i++)
-		bad += op[i].result != 0;
-	is_int(bad, 0, "all went well");
-}
-
 /* It says that the block is not there, and so does every later scan. */
 static void write_under_clear(void)
 {
@@ -403,7 +360,7 @@ static void *worker(void *arg)
 		s2 = slot;
 		switch ((x >> 33) % 8) {
 		case 0:
-			err = disk_forget(d, &s2, 1);
+			err = disk_remove(d, &s2, 1);
 			break;
 		case 1:
 			err = disk_free(d, slot);
@@ -454,7 +411,6 @@ static int body(void)
 	deadlines();
 	ends();
 	rates();
-	one_sync();
 	write_under_clear();
 	at_once();
 	disk_close(d);

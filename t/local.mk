@@ -603,7 +603,7 @@ endif
 %canon_reldir%_044_disk_kills_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # transfers and syncs that stop at a gate
-%canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image,--wrap=disk_sync
+%canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image
 # no sync
 %canon_reldir%_047_disk_scan_t_LDFLAGS = -Wl,--wrap=fdatasync
 # clocks that jump, other boots

@@ -17,20 +17,20 @@
  * What holds
  *   1  A read gives the bytes that were written under that key, or an error.  (Checksums of 32
  *      bits: of damaged bytes one in 2^32 passes.)
- *   2  What disk_forget, disk_clear or disk_sync have answered with 0 is on the disk, and all that
- *      had been answered before that call by disk_free: no scan finds it again, not
- *      after a loss of power either.
+ *   2  A disk_clear that has answered 0 is on the disk, and so is all that disk_free had answered
+ *      before a disk_clear or disk_sync that has answered 0: no scan finds it again, not after a
+ *      loss of power either.
  *   3  A write that was answered is there after the death of the process; after a loss of power it
  *      may be missing, and is then a miss.
  *   4  A file that is refused is left as it was, byte for byte.
  *   5  Where a sync fails, the kernel may have dropped what it could not write, and where disk_free
- *      fails, a header stays.  From then on disk_forget and disk_sync answer -EIO, until a
- *      disk_clear succeeds: its epoch has all of it behind it.
+ *      fails, a header stays.  From then on disk_sync answers -EIO, until a disk_clear
+ *      succeeds: its epoch has all of it behind it.
  *
  * Legal states of a slot, and what is seen of it
  *
  *   on disk                    disk_read   scan     after
- *   FREE: zeros                -ENOENT     -        a new file; forget, free, the first step of a write
+ *   FREE: zeros                -ENOENT     -        a new file; free, the first step of a write
  *   WHOLE, older epoch         -ENOENT     -        clear
  *   WHOLE, this epoch          0           found    write
  *     another key              -ESTALE     found
@@ -76,7 +76,7 @@ struct disk_options { /* zero = default */
 	 * stored with DISK_KEEP_SECRET; NULL: the file keeps one, drawn when it is made */
 	const uint8_t *secret;
 	uint32_t threads;      /* 8; at most 64 */
-	uint32_t queue;        /* reads that may wait, and as many writes, and removals; 256 */
+	uint32_t queue;        /* reads that may wait, and as many writes; 256 */
 	uint64_t write_rate;   /* bytes a second; 0: no limit */
 	uint64_t write_burst;  /* bytes at once, after a pause; 0: one second's */
 	const struct log *log; /* what is said once; NULL: nothing.  Outlives the disk */
@@ -141,29 +141,21 @@ struct disk_slot {
 uint64_t disk_now(const struct disk *d);
 uint64_t disk_age(const struct disk *d, const struct disk_slot *s);
 
-enum disk_kind { DISK_READ, DISK_WRITE, DISK_FORGET, DISK_CLEAR, DISK_SYNC };
+enum disk_kind { DISK_READ, DISK_WRITE };
 
 /* One operation; all of it is the caller's, and stays until done() was called.
  *
  * READ    what.slot and what.key: wanted.  The image is stored in iov; `what` and `note` are what the header
  *         has, once the result is 0.  Otherwise iov may hold anything.
  * WRITE   what.slot, key, parent, depth, tag; what.crc with has_crc, else it is computed; what.born_ns, 0: now; note.
- *         `what` gets crc, born_ns, written_ns and serial.
- * FORGET  slots, n: their headers become FREE, durably.  Those of another key stay, where `keys`
- * has
- *         one for each.
- * CLEAR   all of the file, durably.
- * SYNC    all that was answered, durably. */
+ *         `what` gets crc, born_ns, written_ns and serial. */
 struct disk_op {
 	enum disk_kind kind;
 	struct disk_slot what;
 	const struct iovec *iov; /* image_bytes together, in any pieces */
 	uint32_t niov;
 	bool has_crc;
-	void *note; /* WRITE: what.note_bytes; READ: room for the most; NULL */
-	const uint64_t *slots;
-	const gpc_key *keys;
-	uint32_t n;
+	void *note;           /* WRITE: what.note_bytes; READ: room for the most; NULL */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC: not begun after that; 0: none */
 	/* in a thread of the disk; it may submit, but neither wait for an operation nor close */
 	void (*done)(struct disk_op *op);
@@ -191,10 +183,9 @@ int disk_run(struct disk *d, struct disk_op *op);
 /* Short forms of disk_run. */
 int disk_write(struct disk *d, struct disk_slot *what, const void *image);
 int disk_read(struct disk *d, struct disk_slot *what, void *image);
-int disk_forget(struct disk *d, const uint64_t *slots, uint32_t n);
-int disk_clear(struct disk *d);
-int disk_sync(struct disk *d);
-/* The header becomes FREE, and is on the disk when the next forget, clear or sync has been
+int disk_clear(struct disk *d); /* all of the file, durably */
+int disk_sync(struct disk *d);  /* all that was answered, durably */
+/* The header becomes FREE, and is on the disk when the next clear or sync has been
  * answered: for who evicts.  A write does it by itself before it begins. */
 int disk_free(struct disk *d, uint64_t slot);
 /* The header alone, and the note, as they are now: results as of a read. */
@@ -223,7 +214,7 @@ uint64_t disk_turn(struct disk *d);
 struct disk_counts {
 	uint64_t reads, read_bytes, read_ns; /* those that gave bytes; time from its submission */
 	uint64_t writes, write_bytes, write_ns;
-	uint64_t forgotten, clears, syncs;
+	uint64_t clears, syncs;
 	uint64_t absent, other_key; /* misses that nothing is wrong with */
 	uint64_t bad_header, bad_image, bad_note;
 	uint64_t short_file; /* the file ends before it */
@@ -233,7 +224,7 @@ struct disk_counts {
 	uint64_t bounced; /* transfers through a buffer, for their alignment */
 	uint64_t held_ns; /* writes waited so long for the rate */
 	uint64_t scan_found, scan_old, scan_twice;
-	uint32_t reads_waiting, writes_waiting, removals_waiting, pad; /* now */
+	uint32_t reads_waiting, writes_waiting; /* now */
 	uint32_t reads_running, writes_running;
 };
 void disk_counts(struct disk *d, struct disk_counts *ret);

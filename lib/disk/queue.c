@@ -7,9 +7,6 @@
  * which never reads: where a bad place of the disk holds up all reads, a write goes on, and with it
  * the acknowledgements of removals that wait for it.
  *
- * Removals wait for a sync, so they have one thread at a time.  That thread takes all that wait, and
- * syncs once for them.  They go first, since their callers go on only behind the answer.
- *
  * A thread that takes an operation wakes one more if something is left.  A thread that submits in
  * done() looks at the queues itself, so none wakes for nothing behind a busy one.
  *
@@ -97,9 +94,7 @@ static bool may_read(const struct disk *d)
 
 static struct queue *queue_of(struct disk *d, const struct disk_op *op)
 {
-	return op->kind == DISK_READ    ? &d->reads
-	       : op->kind == DISK_WRITE ? &d->writes
-					: &d->removals;
+	return op->kind == DISK_READ ? &d->reads : &d->writes;
 }
 
 /* The disk whose thread this is: it looks for the next one itself, after done(). */
@@ -110,24 +105,20 @@ static void wake_one(struct disk *d, uint64_t now)
 {
 	bool write = d->writes.n && d->writes.running < d->most_writing;
 
-	if (d->worker.idle && (may_read(d) || (d->removals.n && !d->removals.running) ||
-			       (write && (!d->timed || may_write(d, now)))))
+	if (d->worker.idle && (may_read(d) || (write && (!d->timed || may_write(d, now)))))
 		worker_post(&d->worker);
 }
 
 static struct disk_op *next_op(struct disk *d)
 {
 	uint64_t now = clock_ns();
-	bool write = may_write(d, now), remove = d->removals.n && !d->removals.running,
-	     read = may_read(d);
+	bool write = may_write(d, now), read = may_read(d);
 	struct queue *q;
 	struct disk_op *op;
 
-	if (!write && !remove && !read)
+	if (!write && !read)
 		return NULL;
-	if (remove) {
-		q = &d->removals;
-	} else if (read && !(write && d->reads_in_row >= READS_IN_ROW)) {
+	if (read && !(write && d->reads_in_row >= READS_IN_ROW)) {
 		q = &d->reads;
 		d->reads_in_row++;
 	} else {
@@ -180,51 +171,10 @@ static bool is_late(struct disk *d, struct disk_op *op)
 	return true;
 }
 
-/* All that wait behind the first one, as far as they need no more than a sync. */
-static struct disk_op *take_removals(struct disk *d, struct disk_op *first)
-{
-	struct disk_op **last = &first->next;
-
-	*last = NULL;
-	worker_lock(&d->worker);
-	while (first->kind != DISK_CLEAR && d->removals.n &&
-	       d->removals.first->kind != DISK_CLEAR) {
-		*last = get(&d->removals);
-		last = &(*last)->next;
-		*last = NULL;
-	}
-	worker_unlock(&d->worker);
-	return first;
-}
-
-static void run_removals(struct disk *d, struct disk_op *first)
-{
-	struct disk_op *list = take_removals(d, first), *op, *next;
-	int err;
-
-	for (op = list; op; op = op->next)
-		op->result = is_late(d, op)            ? -ETIME
-			     : op->kind == DISK_FORGET ? slot_forget(d, op)
-						       : 0;
-	err = first->kind == DISK_CLEAR ? 0 : disk_sync(d);
-	if (first->kind == DISK_CLEAR && !first->result)
-		err = disk_clear(d);
-	leave(d, &d->removals);
-	for (op = list; op; op = next) {
-		next = op->next;
-		op->result = op->result ? op->result : err;
-		finish(d, op);
-	}
-}
-
 static void run_op(struct disk *d, struct disk_op *op)
 {
 	struct queue *q = queue_of(d, op);
 
-	if (q == &d->removals) {
-		run_removals(d, op);
-		return;
-	}
 	if (is_late(d, op))
 		op->result = -ETIME;
 	else
@@ -280,7 +230,6 @@ void queue_open(struct disk *d)
 	worker_open(&d->worker, &disk_kind, d);
 	d->reads.last = &d->reads.first;
 	d->writes.last = &d->writes.first;
-	d->removals.last = &d->removals.first;
 }
 
 int queue_start(struct disk *d, const struct disk_options *opt)
@@ -302,12 +251,12 @@ int queue_start(struct disk *d, const struct disk_options *opt)
 
 void queue_stop(struct disk *d)
 {
-	struct queue *q[3] = { &d->reads, &d->writes, &d->removals };
+	struct queue *q[2] = { &d->reads, &d->writes };
 	struct disk_op *op;
 	uint32_t i;
 
 	worker_stop(&d->worker);
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < 2; i++)
 		while (q[i]->first) {
 			op = get(q[i]);
 			op->result = -ECANCELED;
@@ -326,7 +275,6 @@ void disk_counts(struct disk *d, struct disk_counts *ret)
 	worker_lock(&d->worker);
 	ret->reads_waiting = d->reads.n;
 	ret->writes_waiting = d->writes.n;
-	ret->removals_waiting = d->removals.n;
 	ret->reads_running = d->reads.running;
 	ret->writes_running = d->writes.running;
 	worker_unlock(&d->worker);

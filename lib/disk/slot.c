@@ -260,31 +260,6 @@ int disk_sync(struct disk *d)
 	return err;
 }
 
-/* All of them, whatever becomes of one: each that is left is one that may come back. */
-int slot_forget(struct disk *d, const struct disk_op *op)
-{
-	struct disk_slot found;
-	int err = 0, one;
-	uint32_t i;
-
-	for (i = 0; i < op->n; i++) {
-		one = op->keys ? read_header(d, op->slots[i], &found) : 0;
-		if (one == -ENOENT || (!one && op->keys && !key_same(&found.key, &op->keys[i])))
-			continue;
-		one = slot_clear(d, op->slots[i]);
-		count_add(&d->counts.forgotten, !one);
-		err = err || one == -ENODATA ? err : one; /* the file is cut: it is gone */
-	}
-	return err;
-}
-
-static int run_forget(struct disk *d, const struct disk_op *op)
-{
-	int err = slot_forget(d, op), sync = disk_sync(d);
-
-	return err ? err : sync;
-}
-
 int disk_clear(struct disk *d)
 {
 	int err;
@@ -319,7 +294,6 @@ static int check_pieces(const struct disk *d, const struct disk_op *op)
 int slot_check_op(const struct disk *d, const struct disk_op *op)
 {
 	const struct disk_slot *s = &op->what;
-	uint32_t i;
 
 	switch (op->kind) {
 	case DISK_WRITE:
@@ -330,39 +304,17 @@ int slot_check_op(const struct disk *d, const struct disk_op *op)
 		if (s->slot >= d->super.slots || key_is_zero(&s->key) || key_is_root(&s->key))
 			return -EINVAL;
 		return check_pieces(d, op);
-	case DISK_FORGET:
-		for (i = 0; i < op->n; i++)
-			if (op->slots[i] >= d->super.slots)
-				return -EINVAL;
-		return 0;
-	case DISK_CLEAR:
-	case DISK_SYNC:
-		return 0;
 	}
 	return -EINVAL;
-}
-
-static int run_one(struct disk *d, struct disk_op *op)
-{
-	switch (op->kind) {
-	case DISK_READ:
-		return run_read(d, op);
-	case DISK_WRITE:
-		return run_write(d, op);
-	case DISK_FORGET:
-		return run_forget(d, op);
-	case DISK_CLEAR:
-		return disk_clear(d);
-	default:
-		return disk_sync(d);
-	}
 }
 
 int disk_run(struct disk *d, struct disk_op *op)
 {
 	int err = slot_check_op(d, op);
 
-	return op->result = err ? err : run_one(d, op);
+	if (!err)
+		err = op->kind == DISK_READ ? run_read(d, op) : run_write(d, op);
+	return op->result = err;
 }
 
 int disk_write(struct disk *d, struct disk_slot *what, const void *image)
@@ -387,11 +339,4 @@ int disk_read(struct disk *d, struct disk_slot *what, void *image)
 	if (!err)
 		*what = op.what;
 	return err;
-}
-
-int disk_forget(struct disk *d, const uint64_t *slots, uint32_t n)
-{
-	struct disk_op op = { .kind = DISK_FORGET, .slots = slots, .n = n };
-
-	return disk_run(d, &op);
 }

@@ -65,7 +65,7 @@ struct disk {
 	struct pipe *pipes;
 
 	struct worker worker; /* its lock is of what follows */
-	struct queue reads, writes, removals;
+	struct queue reads, writes;
 	uint32_t most_waiting, most_reading, most_writing, reads_in_row;
 	void *timed;                      /* of the one thread that waits for the turn of a write */
 	uint64_t rate, burst_ns, turn_ns; /* turn_ns: when the next write may begin */
@@ -157,8 +157,7 @@ void io_unmap(struct disk *d);
 int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 	       struct disk_slot *ret);
 int slot_check_op(const struct disk *d, const struct disk_op *op);
-int slot_clear(struct disk *d, uint64_t slot);             /* its header: zeros */
-int slot_forget(struct disk *d, const struct disk_op *op); /* without the sync */
+int slot_clear(struct disk *d, uint64_t slot); /* its header: zeros */
 
 /* ---- scan.c ---- */
 

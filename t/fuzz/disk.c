@@ -216,9 +216,10 @@ static void use(struct disk *d, struct fuzz_input *in, int fd)
 	if (info.image_bytes == IMAGE)
 		put(d, slot, slot);
 	if (fuzz_take(in, 1) & 1)
-		disk_forget(d, &slot, 1);
+		disk_free(d, slot);
 	if (fuzz_take(in, 1) & 1)
 		disk_clear(d);
+	disk_sync(d);
 	disk_free(d, 0);
 }
 

@@ -64,6 +64,20 @@ TAP_FN struct disk *disk_must(const struct disk_options *opt)
 	return d;
 }
 
+/* Their headers become FREE, durably. */
+TAP_FN int disk_remove(struct disk *d, const uint64_t *slots, uint32_t n)
+{
+	int err = 0, one;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		one = disk_free(d, slots[i]);
+		err = err || one == -ENODATA ? err : one;
+	}
+	one = disk_sync(d);
+	return err ? err : one;
+}
+
 TAP_FN gpc_key disk_key(uint64_t n)
 {
 	return (gpc_key){ { n * 0x9e3779b97f4a7c15u + 1, n + 1 } };
