@@ -199,34 +199,16 @@ void disk_note_ahead(struct disk *d, uint64_t slot);
 /* ---- all blocks ---- */
 
 /* Every WHOLE block of the epoch, a parent before its children (by depth), each key of a depth once
- * (of two the one that was written last; the others are made FREE, and are counted): *ret, which
+ * (of two the one that was written last; the others are made FREE): *ret, which
  * the caller frees, and how many.  The slots that are not among them are free.  2^20 headers take
  * less than a second.  Before any write, else it may miss those. */
 int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n);
 
-/* ---- limits and counters ---- */
+/* ---- limits ---- */
 
 void disk_rate(struct disk *d, uint64_t rate, uint64_t burst); /* from now on */
 /* CLOCK_MONOTONIC: a write that is submitted now would wait until then, for the rate; 0: there is
  * none. */
 uint64_t disk_turn(struct disk *d);
-
-struct disk_counts {
-	uint64_t reads, read_bytes, read_ns; /* those that gave bytes; time from its submission */
-	uint64_t writes, write_bytes, write_ns;
-	uint64_t clears, syncs;
-	uint64_t absent, other_key; /* misses that nothing is wrong with */
-	uint64_t bad_header, bad_image, bad_note;
-	uint64_t short_file; /* the file ends before it */
-	uint64_t read_errors, write_errors, no_space, sync_errors;
-	/* -ETIME, -EAGAIN, -ECANCELED, cleared meanwhile */
-	uint64_t late, refused, cancelled, overtaken;
-	uint64_t bounced; /* transfers through a buffer, for their alignment */
-	uint64_t held_ns; /* writes waited so long for the rate */
-	uint64_t scan_found, scan_old, scan_twice;
-	uint32_t reads_waiting, writes_waiting; /* now */
-	uint32_t reads_running, writes_running;
-};
-void disk_counts(struct disk *d, struct disk_counts *ret);
 
 #endif

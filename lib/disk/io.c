@@ -292,7 +292,6 @@ static int find_way(struct disk *d, const struct iovec *iov, uint32_t n, struct 
 	if (w->tail) {
 		w->through = ROUND_UP(w->tail, DISK_PAGE);
 		w->v[w->n++] = (struct iovec){ w->buffer, w->through };
-		count_add(&d->counts.bounced, 1);
 	}
 	return 0;
 }

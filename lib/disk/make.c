@@ -275,6 +275,5 @@ int make_due(struct disk *d, bool clear)
 	else if (!err && d->due < slots)
 		set_end_again(d, now);
 	free(were.rest);
-	count_add(&d->counts.clears, !err && clear);
 	return err;
 }

@@ -124,8 +124,6 @@ static struct disk_op *next_op(struct disk *d)
 	} else {
 		q = &d->writes;
 		d->reads_in_row = 0;
-		if (d->rate && d->turn_ns > d->writes.first->queued_ns)
-			count_add(&d->counts.held_ns, now - d->writes.first->queued_ns);
 		pay(d, now);
 	}
 	op = get(q);
@@ -145,17 +143,6 @@ static uint64_t wait_turn(struct disk *d)
 
 /* ---- threads ---- */
 
-static void finish(struct disk *d, struct disk_op *op)
-{
-	uint64_t ns = clock_ns() - op->queued_ns;
-
-	if (!op->result && op->kind == DISK_READ)
-		count_add(&d->counts.read_ns, ns);
-	if (!op->result && op->kind == DISK_WRITE)
-		count_add(&d->counts.write_ns, ns);
-	op->done(op);
-}
-
 static void leave(struct disk *d, struct queue *q)
 {
 	worker_lock(&d->worker);
@@ -163,24 +150,21 @@ static void leave(struct disk *d, struct queue *q)
 	worker_unlock(&d->worker);
 }
 
-static bool is_late(struct disk *d, struct disk_op *op)
+static bool is_late(const struct disk_op *op)
 {
-	if (!op->deadline_ns || clock_ns() <= op->deadline_ns)
-		return false;
-	count_add(&d->counts.late, 1);
-	return true;
+	return op->deadline_ns && clock_ns() > op->deadline_ns;
 }
 
 static void run_op(struct disk *d, struct disk_op *op)
 {
 	struct queue *q = queue_of(d, op);
 
-	if (is_late(d, op))
+	if (is_late(op))
 		op->result = -ETIME;
 	else
 		disk_run(d, op);
 	leave(d, q);
-	finish(d, op);
+	op->done(op);
 }
 
 static uint64_t step(struct worker *w)
@@ -215,7 +199,6 @@ int disk_submit(struct disk *d, struct disk_op *op)
 		err = -ESHUTDOWN;
 	} else if (q->n >= d->most_waiting) {
 		err = -EAGAIN;
-		count_add(&d->counts.refused, 1);
 	} else {
 		put(q, op);
 		if (mine != d)
@@ -260,22 +243,6 @@ void queue_stop(struct disk *d)
 		while (q[i]->first) {
 			op = get(q[i]);
 			op->result = -ECANCELED;
-			count_add(&d->counts.cancelled, 1);
 			op->done(op);
 		}
-}
-
-void disk_counts(struct disk *d, struct disk_counts *ret)
-{
-	uint64_t *from = (uint64_t *)&d->counts, *to = (uint64_t *)ret;
-	size_t i;
-
-	for (i = 0; i < offsetof(struct disk_counts, reads_waiting) / sizeof(*from); i++)
-		to[i] = load_relaxed(&from[i]);
-	worker_lock(&d->worker);
-	ret->reads_waiting = d->reads.n;
-	ret->writes_waiting = d->writes.n;
-	ret->reads_running = d->reads.running;
-	ret->writes_running = d->writes.running;
-	worker_unlock(&d->worker);
 }

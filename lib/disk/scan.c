@@ -50,10 +50,6 @@ static int look_at(struct disk *d, const struct disk_header *h, uint64_t first, 
 		err = slot_check(d, &h[i], first + i, &s);
 		if (!err)
 			err = keep(f, &s);
-		else if (err == -EBADMSG)
-			count_add(&d->counts.bad_header, 1);
-		else if (err == -ESTALE)
-			count_add(&d->counts.scan_old, 1);
 	}
 	return err == -ENOMEM ? err : 0;
 }
@@ -91,10 +87,8 @@ static void free_page(struct disk *d, uint64_t first)
 {
 	static const uint8_t page[DISK_PAGE];
 
-	if (io_write(d->fd, page, sizeof(page), disk_header_at(d, first))) {
-		count_add(&d->counts.write_errors, 1);
+	if (io_write(d->fd, page, sizeof(page), disk_header_at(d, first)))
 		super_break(d);
-	}
 }
 
 static int page_is_lost(struct disk *d, uint64_t first)
@@ -139,9 +133,6 @@ static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, u
 		k = MIN(n - i, IN_PAGE);
 		err = io_read(d->fd, h, k * sizeof(*h), disk_header_at(d, first + i));
 		if (err)
-			count_add(err == -ENODATA ? &d->counts.short_file : &d->counts.read_errors,
-				  1);
-		if (err)
 			err = err == -ENODATA ? 0 : page_is_lost(d, first + i);
 		else
 			err = look_at(d, h, first + i, k, f);
@@ -182,12 +173,10 @@ static int drop_twins(struct disk *d, struct found *f)
 	int err = 0;
 
 	for (i = 0; i < f->n && !err; i++) {
-		if (n && key_same(&f->at[n - 1].key, &f->at[i].key)) {
+		if (n && key_same(&f->at[n - 1].key, &f->at[i].key))
 			err = is_twin(d, f->at[i].slot);
-			count_add(&d->counts.scan_twice, 1);
-		} else {
+		else
 			f->at[n++] = f->at[i];
-		}
 	}
 	f->n = n;
 	return err;
@@ -211,7 +200,6 @@ int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n)
 		free(f.at);
 		return err;
 	}
-	count_add(&d->counts.scan_found, f.n);
 	*ret = f.at;
 	*ret_n = f.n;
 	return 0;

@@ -52,19 +52,6 @@ int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 	return h->epoch == load_relaxed(&d->epoch) ? 0 : -ESTALE;
 }
 
-static int count_error(struct disk *d, int err, uint64_t *of_system)
-{
-	struct disk_counts *c = &d->counts;
-
-	count_add(err == -ENOENT    ? &c->absent
-		  : err == -ESTALE  ? &c->other_key
-		  : err == -ENODATA ? &c->short_file
-		  : err == -ENOSPC  ? &c->no_space
-				    : of_system,
-		  1);
-	return err;
-}
-
 /* The slot's header: as slot_check(), but that an older epoch is no block; or an error of the
  * file. */
 static int read_header(struct disk *d, uint64_t slot, struct disk_slot *ret)
@@ -73,18 +60,14 @@ static int read_header(struct disk *d, uint64_t slot, struct disk_slot *ret)
 	int err = io_read(d->fd, &h, sizeof(h), disk_header_at(d, slot));
 
 	if (err)
-		return count_error(d, err, &d->counts.read_errors);
+		return err;
 	err = slot_check(d, &h, slot, ret);
-	if (err == -EBADMSG)
-		count_add(&d->counts.bad_header, 1);
 	return err == -ESTALE ? -ENOENT : err;
 }
 
 int slot_clear(struct disk *d, uint64_t slot)
 {
-	int err = io_store(d, &zeros, sizeof(zeros), disk_header_at(d, slot));
-
-	return err ? count_error(d, err, &d->counts.write_errors) : 0;
+	return io_store(d, &zeros, sizeof(zeros), disk_header_at(d, slot));
 }
 
 /* Anything but zeros. */
@@ -94,7 +77,7 @@ static int clear_if_used(struct disk *d, uint64_t slot)
 	int err = io_read(d->fd, &h, sizeof(h), disk_header_at(d, slot));
 
 	if (err)
-		return count_error(d, err, &d->counts.read_errors);
+		return err;
 	return memcmp(&h, &zeros, sizeof(h)) ? slot_clear(d, slot) : 0;
 }
 
@@ -128,10 +111,6 @@ static int store_header(struct disk *d, struct disk_slot *s, uint64_t epoch)
 	if (load_relaxed(&d->epoch) == epoch)
 		err = io_store(d, &h, sizeof(h), disk_header_at(d, s->slot));
 	pthread_rwlock_unlock(&d->epoch_lock);
-	if (err == -ESTALE)
-		count_add(&d->counts.overtaken, 1);
-	else if (err)
-		count_error(d, err, &d->counts.write_errors);
 	return err;
 }
 
@@ -147,18 +126,15 @@ static int run_write(struct disk *d, struct disk_op *op)
 	if (!err && s->note_bytes)
 		err = io_store(d, op->note, s->note_bytes, disk_note_at(d, s->slot));
 	if (err)
-		return count_error(d, err, &d->counts.write_errors);
+		return err;
 	s->note_crc = crc32c(0, op->note, s->note_bytes);
 	if (!s->born_ns)
 		s->born_ns = disk_now(d);
 	s->written_ns = super_real_ns();
 	s->serial = count_next(&d->serial) + 1;
 	err = store_header(d, s, epoch);
-	if (!err) {
-		count_add(&d->counts.writes, 1);
-		count_add(&d->counts.write_bytes, d->super.image_bytes);
+	if (!err)
 		super_clock_save(d);
-	}
 	return err;
 }
 
@@ -169,21 +145,16 @@ static int read_note(struct disk *d, const struct disk_slot *s, void *note)
 	int err = io_read(d->fd, note, s->note_bytes, disk_note_at(d, s->slot));
 
 	if (err)
-		return count_error(d, err, &d->counts.read_errors);
-	if (crc32c(0, note, s->note_bytes) == s->note_crc)
-		return 0;
-	count_add(&d->counts.bad_note, 1);
-	return -EBADMSG;
+		return err;
+	return crc32c(0, note, s->note_bytes) == s->note_crc ? 0 : -EBADMSG;
 }
 
 static int look(struct disk *d, struct disk_slot *what, void *note, struct disk_slot *ret)
 {
 	int err = read_header(d, what->slot, ret);
 
-	if (err == -ENOENT)
-		count_add(&d->counts.absent, 1);
 	if (!err && !key_is_zero(&what->key) && !key_same(&ret->key, &what->key))
-		err = count_error(d, -ESTALE, NULL);
+		err = -ESTALE;
 	if (!err && note && ret->note_bytes)
 		err = read_note(d, ret, note);
 	return err;
@@ -225,16 +196,9 @@ static int run_read(struct disk *d, struct disk_op *op)
 	if (err)
 		return err;
 	err = io_read_image(d, found.slot, op->iov, op->niov, found.crc);
-	if (err == -EBADMSG)
-		count_add(&d->counts.bad_image, 1);
-	else if (err)
-		count_error(d, err, &d->counts.read_errors);
-	if (err)
-		return err;
-	op->what = found;
-	count_add(&d->counts.reads, 1);
-	count_add(&d->counts.read_bytes, d->super.image_bytes);
-	return 0;
+	if (!err)
+		op->what = found;
+	return err;
 }
 
 /* ---- what goes away ---- */
@@ -271,8 +235,6 @@ int disk_clear(struct disk *d)
 	pthread_rwlock_unlock(&d->epoch_lock);
 	err = super_commit(d);
 	pthread_mutex_unlock(&d->super_lock);
-	if (!err)
-		count_add(&d->counts.clears, 1);
 	return err;
 }
 

@@ -56,7 +56,6 @@ struct disk {
 	uint32_t broken;
 	uint64_t clock_saved; /* disk_now() of the last superblock; atomic */
 
-	struct disk_counts counts; /* atomic, each by itself */
 	uint8_t *map; /* the file, for stores of headers and notes; NULL: by write(2) */
 	uint64_t map_bytes;
 

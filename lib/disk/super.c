@@ -126,7 +126,6 @@ static int sync_now(struct disk *d)
 	do
 		err = fdatasync(d->fd) ? -errno : 0;
 	while (err == -EINTR);
-	count_add(err ? &d->counts.sync_errors : &d->counts.syncs, 1);
 	if (err)
 		store_relaxed(&d->broken, 1);
 	return err;
