@@ -27,7 +27,7 @@
  *
  * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
  * one starts over.  FREE is stored last.
- * Tests: t/writer/promised.t t/310-worker-dies.t t/368-left-in-seats.t t/320-owner-dies.t
+ * Tests: t/writer/waited-victim.t t/310-worker-dies.t t/368-left-in-seats.t t/320-owner-dies.t
  *   t/381-companions.t t/384-fold-stores.t */
 #include "config.h"
 

@@ -5,8 +5,8 @@
  * A block is retired in this order: DYING; its entries are emptied; it leaves queue and tree; it
  * joins the open batch.  When flush and grace period of the batch are over, entries are usable,
  * relocations go on, and blocks without references are free.
- * Tests: t/writer/promised.t t/writer/parked.t t/109-held-late.t t/122-window.t t/184-balance.t
- *   t/108-back-late.t */
+ * Tests: t/writer/waited-victim.t t/writer/parked.t t/109-held-late.t t/122-window.t
+ *   t/184-balance.t t/108-back-late.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Answers that need no writer: gpc_reserve out of the stock alone (GPC_IN_HAND), and who else has or
  * computes a key (gpc_claim with GPC_PEEK).
  * Tests: lib/request/reserve.c lib/request/stock.c lib/payload/claim.c lib/payload/claim_here.c
- *   lib/writer/pending.c lib/peer/wait_word.h */
+ *   lib/writer/index/pending.c lib/peer/wait_word.h */
 #include "t/lib/cache.h"
 
 enum { STOCK = 8 };
