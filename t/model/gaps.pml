@@ -15,7 +15,7 @@
  * Proves: once the drop was answered, neither RAM nor the tier has bad bytes.
  *
  * SEARCH collapsed
- * SHORT whole -DPUBLISHES=2 -DEVICTIONS=2
+ * SHORT whole -DPUBLISHES=2 -DEVICTIONS=1
  * RUN passes
  * RUN passes -DFEED=2          the keeper finds the feed overwritten, and asks for the keys of the drops
  * RUN fails -DNOT_LISTED       a removal lists nothing

@@ -19,6 +19,7 @@
  * holds is free, and when the first thread has stopped nothing of it keeps a LIVE block from going.
  *
  * SHORT whole
+ * SHORT mutants
  * RUN passes
  * RUN passes -DOWNED
  * RUN passes -DKEEPS

@@ -14,6 +14,7 @@
  * SEARCH backwards
  * SHORT whole
  * SHORT whole -DPOLL
+ * SHORT mutants
  * RUN passes
  * RUN passes -DPOLL
  * RUN fails -DNO_FENCE         the slot is stored, and nothing waits for that

@@ -9,6 +9,7 @@
  * Proves: the block is not handed out while a peer has a reference.
  *
  * SHORT whole
+ * SHORT mutants
  * RUN passes
  * RUN fails -DSHOW_FIRST       the bit is looked at before the cell is raised
  * RUN fails -DSHOW_LAST        the bit is set behind the second look at the state

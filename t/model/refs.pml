@@ -14,6 +14,7 @@
  * the second check do it alone, and so does the grace period.
  *
  * SHORT whole -DLIVES=2 -DTRIES=1
+ * SHORT mutants
  * RUN passes
  * RUN passes -DNO_GRACE
  * RUN fails -DKEY_UNCHECKED            the state is verified, the key is not

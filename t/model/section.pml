@@ -14,6 +14,7 @@
  *
  * SEARCH backwards
  * SHORT whole -DKILLED
+ * SHORT mutants
  * RUN passes
  * RUN passes -DKILLED
  * RUN fails -DEPOCH_FIRST      a sweep clears the epoch, then raises the ticket

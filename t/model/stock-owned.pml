@@ -14,6 +14,7 @@
  * of, and of a pool that has gone no cell is left.
  *
  * SHORT whole
+ * SHORT mutants
  * RUN passes
  * RUN fails -DTOLD_LATE                the cell says STOCK after the answer
  * RUN fails -DLIST_STAYS               the peer's list names a block that it has given to the program

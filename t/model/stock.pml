@@ -16,6 +16,7 @@
  * nobody has anything under way, it is free or in the stock.
  *
  * SHORT whole -DKILLED
+ * SHORT mutants
  * RUN passes
  * RUN passes -DKILLED
  * RUN fails -DNO_FLAG                  the record does not say that it is being taken back

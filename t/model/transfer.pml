@@ -13,7 +13,8 @@
  * order of its stream is good as long as P holds it; when all is quiet, nothing of a dead peer is left, and
  * nothing that was done is undecided.
  *
- * SHORT whole
+ * SHORT whole -DONLY=SPILL
+ * SHORT whole -DONLY=FETCH
  * RUN passes                         P dies
  * RUN passes -DWRITER_DIES -DONLY=SPILL      P and the first writer die
  * RUN passes -DWRITER_DIES -DONLY=FETCH

@@ -13,7 +13,7 @@
  * Proves: a block is never told to be older than the last use that is over, nor younger than any use of its life.
  *
  * SEARCH collapsed
- * SHORT whole -DTICKS=3
+ * SHORT whole -DTICKS=4 -DMOVES=1 -DUSES=1
  * SHORT whole -DLIVES -DDEATHS=0 -DMOVES=1 -DUSES=1
  * RUN passes
  * RUN passes -DLIVES -DDEATHS=0 -DMOVES=1
