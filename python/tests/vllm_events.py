@@ -121,7 +121,7 @@ def request(half, text, chunks, first, **more):
 def store(m, ctx, keys):
     out = fake.offer(m, keys, ctx)
     m.complete_store(set(out.keys_to_store), ctx)
-    m.finder.asker.settle(60)
+    fake.settle(m)
     m.publisher.collect(60)
     m.on_schedule_end(None)
     m.c.ticket_wait()

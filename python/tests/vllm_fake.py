@@ -290,6 +290,13 @@ def prompt(text, chunks, tokens=16, groups=(0,)):
     return ctx, keys if len(groups) > 1 else keys[0]
 
 
+def settle(m):
+    """All that its threads are asked has an answer, and so has what that makes them be asked."""
+    while m.finder.asker.under_way or m.adapters.asker.under_way:
+        m.finder.asker.settle(60)
+        m.adapters.asker.settle(60)
+
+
 def offer(m, keys, ctx):
     """prepare_store of all of them, in as many steps as the manager needs for its questions to the writer, or until the cache
     has no room: what GPCConnector does."""
@@ -298,8 +305,8 @@ def offer(m, keys, ctx):
         got += m.prepare_store(keys, ctx).keys_to_store
         if not m.take_later():
             break
-        if m.finder.asker.under_way:
-            m.finder.asker.settle(60)
+        if m.finder.asker.under_way or m.adapters.asker.under_way:
+            settle(m)
         elif not m.c.pool_available(0):
             break
         time.sleep(0.001)

@@ -4,6 +4,8 @@ adapter are in the keys of its requests."""
 
 import os
 import tempfile
+import threading
+import time
 
 import vllm_fake as fake
 
@@ -11,7 +13,7 @@ fake.install()
 
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
-from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
+from gpc.vllm import GPCConnector, GPCOffloadingSpec, adapters  # noqa: E402
 from tap import _made, done, is_, name, ok  # noqa: E402
 
 gpc.vllm.finder.ASK = 60
@@ -33,7 +35,7 @@ def manager(config=None, events=False, **more):
 
 
 def settle(m):
-    m.finder.asker.settle(60)
+    fake.settle(m)
     m.publisher.collect(60)
     m.on_schedule_end(None)
     m.c.ticket_wait()
@@ -62,6 +64,9 @@ def finds(m, text, lora=None):
     got = []
     for k in keys:
         got.append(m.lookup(k, ctx))
+        if got[-1] is fake.LookupResult.RETRY:   # in a later step
+            fake.settle(m)
+            got[-1] = m.lookup(k, ctx)
         if got[-1] is MISS:
             break
     m.on_request_finished(ctx)
@@ -231,13 +236,22 @@ is_(finds(b, "adapted 2", lora(load_inplace=True)), True, "load_inplace: it has 
 is_(finds(b, "adapted 2", lora()), True, "from then on")
 is_(finds(b, "adapted 2", lora(number=2)), True, "another number: it is read anew")
 ctx, keys = prompt("changes", lora=lora(load_inplace=True))
-b.lookup(keys[0], ctx)
+is_(b.lookup(keys[0], ctx), fake.LookupResult.RETRY, "nobody knows which bytes it has: the question is for a later step")
+fake.settle(b)
+is_(b.lookup(keys[0], ctx), MISS, "which has the answer")
 save("version 3, in the middle of a request")
-is_(fake.offer(b, keys, ctx).keys_to_store, [], "a request whose adapter changes stores nothing")
+out = fake.offer(b, keys, ctx)
+b.complete_store(set(out.keys_to_store), ctx)
+settle(b)
+is_((b.c.lookup(b.finder.keys_of(keys, b._request(ctx))), b.counts["refused"], len(b.storing)), ([-1] * 3, 3, 0),
+    "a request whose adapter changes stores nothing")
+is_(fake.offer(b, prompt("changes", 4)[1][3:], ctx).keys_to_store, [], "from then on")
 b.on_request_finished(ctx)
 first, keys = prompt("claims", lora=lora(number=6))
 b.lookup(keys[0], first)
-b.finder.asker.settle(60)
+fake.settle(b)
+b.lookup(keys[0], first)
+fake.settle(b)
 is_(len(b.finder.ahead), 3, "the keys of one version are claimed")
 save("version 4")
 second, _ = prompt("claims", lora=lora(number=6, load_inplace=True))
@@ -256,6 +270,32 @@ is_((finds(a := manager(), "dtype", lora(number=4)), finds(dtype, "dtype", lora(
     (True, False, True), "what adapters are computed in counts for their requests alone")
 c3.reset_cache()
 is_(finds(c3, "dtype", lora(number=4)), False, "a reset is one for adapters, too")
+
+# ---- an adapter whose files are far away ----
+
+far, gate, state = manager(), threading.Event(), adapters._state
+adapters._state = lambda path: (gate.wait(), state(path))[1]
+ctx, keys = prompt("far", lora=lora(number=7))
+is_((far.lookup(keys[0], ctx), far.lookup(keys[1], ctx)), (fake.LookupResult.RETRY,) * 2, "the scheduler does not wait for them")
+far.on_schedule_end(None)
+far.later = {}
+far.touch(keys, ctx)
+is_((far.prepare_store(keys, ctx).keys_to_store, far.take_later()), ([], {ctx.req_id: set(keys)}), "nor does a store, which is offered again")
+near, its = prompt("near")
+far.lookup(its[0], near)
+far.finder.asker.settle(60)
+is_(far.prepare_store(its, near).keys_to_store, its, "other requests go on")
+far.complete_store(set(its), near)
+far.on_request_finished(near)
+far.finder.clock = lambda: time.monotonic() + 3600
+is_(far.lookup(keys[0], ctx), MISS, "a lookup waits for so long, and then computes")
+gate.set()
+out = fake.offer(far, keys, ctx)
+far.complete_store(set(out.keys_to_store), ctx)
+settle(far)
+far.on_request_finished(ctx)
+is_(finds(far, "far", lora(number=7)), True, "it is stored when they are known")
+adapters._state = state
 
 # ---- events ----
 

@@ -5,6 +5,7 @@ not is asked for by a thread, and comes in a later step, or goes back where nobo
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 
@@ -216,7 +217,20 @@ FREE = {                                 # wait for nobody, by gpc.h
     "reserve": "with timeout 0, IN_HAND", "publish": "with timeout 0", "claim": "with PEEK", "claim_wait": "with timeout 0",
     "ticket_wait": "with timeout 0, of a ticket that is known to be answered",
 }
-calls = set()
+calls, files = set(), set()
+adapters = {}                            # request -> vLLM's, of those that have one
+
+
+def heard(event, args):
+    """Files that are opened, and folders that are read."""
+    if event in ("open", "os.scandir", "os.listdir") and isinstance(args[0], str) and args[0].startswith(folder.name):
+        files.add((threading.current_thread().name == "gpc-adapters", event))
+
+
+folder = tempfile.TemporaryDirectory()
+with open(folder.name + "/adapter_model.safetensors", "w") as f:
+    f.write("an adapter")
+sys.addaudithook(heard)
 
 
 class Told:
@@ -252,6 +266,9 @@ def whole_step(m, text, n, wants):
     ctx, keys = fake.prompt(text, n)
     m.on_new_request(ctx)
     got = lookup(m, ctx, keys)
+    while got[0] is fake.LookupResult.RETRY:
+        m.on_schedule_end(None)
+        got = lookup(m, ctx, keys)
     is_(got[0], wants, f"{text}: {wants.name}")
     hits = keys[:got.count(HIT)]
     if hits:
@@ -265,6 +282,7 @@ def whole_step(m, text, n, wants):
     m.finder.asker.settle(60)
     if out.keys_to_store:
         m.complete_store(set(out.keys_to_store), ctx)
+    fake.settle(m)
     m.has_pending_work()
     list(m.take_events())
     m.get_stats()
@@ -284,6 +302,13 @@ lookup(b, ctx, keys)
 b.finder.asker.settle(60)
 whole_step(p, "another", 4, PENDING)
 b.on_request_finished(ctx)
+p.prompts.request_of = lambda number: fake.ns(lora_request=adapters.get(number), cache_salt=None, all_token_ids=[], prompt_embeds=None)
+for number, loads in (("adapted", False), ("adapted again", True)):
+    adapters[number] = fake.ns(lora_name="one", lora_path=folder.name, lora_int_id=1, load_inplace=loads)
+    whole_step(p, number, 10, MISS)
+adapters["adapted"] = fake.ns(lora_name="one", lora_path=folder.name, lora_int_id=1, load_inplace=False)
+whole_step(p, "adapted", 10, HIT)
+is_(files, {(True, "open"), (True, "os.scandir"), (True, "os.listdir")}, "files of adapters are read, by a thread of their own")
 p.reset_cache()
 p.finder.asker.settle(60)
 p.on_reset_flushed()

@@ -10,7 +10,17 @@ again after it had to forget the adapter for want of room.  So which bytes it ha
     files have changed since, the request has load_inplace                                           the new ones
     files have changed since, or the number has another path, and it has not                         unknown
 
-and a request whose adapter is not known neither finds nor stores anything."""
+and a request whose adapter is not known neither finds nor stores anything.
+
+Files are looked at by a thread of its own, never by the scheduler's: a folder may be far away, and its bytes many.
+
+    a request with an adapter      its lookups                its stores
+    was not looked for yet         RETRY, and it is asked     are offered again in a later step
+    is asked for                   RETRY, for WAIT at most    as above
+    ... for longer than WAIT       MISS                       as above
+    is known                       by its salt                are published when the files are found to be the same still
+    is known, and has changed      MISS                       are given back
+"""
 
 import json
 import logging
@@ -19,8 +29,11 @@ import os
 from ..engines.config import ConfigError
 from ..engines.namespace import salt_of
 from ..engines.weights import weights_of
+from .asker import Asker
 
 log = logging.getLogger("vllm.gpc")
+
+WAIT = 30.0                      # seconds that a lookup waits for an adapter to be known
 
 
 def _state(path):
@@ -46,7 +59,8 @@ class Adapters:
     def __init__(self, words):
         """words: what else gives an adapter its meaning, for all of them."""
         self.words = json.dumps(words, sort_keys=True).encode()
-        self.digests = {}        # path -> state, what tells its weights; of the files as they were last
+        self.asker = Asker("gpc-adapters")
+        self.digests = {}        # path -> state, what tells its weights; of the files as they were last.  The thread's
         self.loaded = {}         # number -> path, state: what the engine has
         self.told = set()
         self.seen = set()        # digests of all requests: for events
@@ -72,25 +86,33 @@ class Adapters:
             self.digests[path] = state, digest
         return digest
 
-    def changed(self, lora, state):
-        """Are its files others than when a request began?"""
-        return lora is not None and _state(_path(lora)) != state
+    def look(self, lora, then):
+        """then(state, digest), in a later step; None where they cannot be told.  False: not asked, too much is under way."""
+        def find():
+            state = _state(_path(lora))
+            return state, self._digest(lora, state)
+        return self.asker.ask(find, lambda found: then(*(found or (None, None))))
 
-    def salt(self, namespace, lora):
-        """(salt of the keys, state of the files) of a request; the salt is None where the adapter is not known."""
+    def look_again(self, lora, state, then):
+        """then(are its files as when the request began?)"""
+        if not self.asker.ask(lambda: _state(_path(lora)) == state, then):
+            then(False)
+
+    def salt(self, namespace, lora, state, digest):
+        """Of the keys of a request; None where the adapter is not known."""
         if lora is None:
-            return namespace, None
-        state, number = _state(_path(lora)), getattr(lora, "lora_int_id", lora.lora_name)
-        now = _path(lora), state
+            return namespace
+        number, now = getattr(lora, "lora_int_id", lora.lora_name), (_path(lora), state)
         if getattr(lora, "load_inplace", False):
             self.loaded[number] = now
         if self.loaded.setdefault(number, now) != now:
             self._once((number, str(now)), "gpc: the files of the adapter %s at %s have changed, and load_inplace is "
                        "false: its requests use no cache, as the engine may have either", lora.lora_name, _path(lora))
-            return None, state
-        digest = self._digest(lora, state)
+            return None
+        if digest is None:
+            return None
         self.seen.add(digest)
-        return self._salt(namespace, digest), state
+        return self._salt(namespace, digest)
 
     def _salt(self, namespace, digest):
         return salt_of(b"adapter", namespace, self.words, digest)

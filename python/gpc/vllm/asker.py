@@ -23,7 +23,8 @@ MOST = 1024                      # questions under way; more are refused, as beh
 
 
 class Asker:
-    def __init__(self):
+    def __init__(self, name="gpc-asker"):
+        self.name = name
         self.queue, self.answers = queue.SimpleQueue(), deque()
         self.under_way, self.thread = 0, None
         self.prompt = True       # the last answer that somebody waited for has come
@@ -33,7 +34,7 @@ class Asker:
         if self.under_way >= MOST:
             return False
         if self.thread is None:
-            self.thread = threading.Thread(target=self._run, name="gpc-asker", daemon=True)
+            self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self.thread.start()
         self.under_way += 1
         self.queue.put((call, taken))
@@ -48,7 +49,7 @@ class Asker:
                 log.debug("gpc: %s", e)
                 answer = None
             except Exception:
-                log.exception("gpc: a question to the writer")
+                log.exception("gpc: %s", self.name)
                 answer = None
             self.answers.append((taken, answer))
 
@@ -77,10 +78,11 @@ class Asker:
             time.sleep(0.001)
             self.take()
 
-    def stop(self, timeout):
+    def stop(self, timeout, join=None):
+        """join: seconds for a call that is under way; None: as long as it takes."""
         self.settle(timeout)
         if self.thread is not None:
             self.queue.put(None)
-            self.thread.join()
+            self.thread.join(join)
             self.thread = None
             self.take()

@@ -17,7 +17,7 @@ from .asker import Asker
 from .cache import POOL
 from .seen import Seen
 
-HIT, MISS, PENDING = "HIT", "MISS", "HIT_PENDING"
+HIT, MISS, PENDING, RETRY = "HIT", "MISS", "HIT_PENDING", "RETRY"
 ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler waits for nobody
 PAUSE = 0.05                     # seconds from an answer with too few blocks to the next question for such a request
 
@@ -25,7 +25,7 @@ PAUSE = 0.05                     # seconds from an answer with too few blocks to
 class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
-                 "files", "apart", "left_out", "failed", "loaded", "counted", "over", "refused", "missing",
+                 "files", "until", "apart", "left_out", "failed", "loaded", "counted", "over", "refused", "missing",
                  "raw", "places", "claimed", "offered", "going", "question")
 
     def __init__(self, generation, apart=False, left_out=False):
@@ -39,6 +39,7 @@ class Request:
         self.generation = generation
         self.salt = None         # of its keys, from its first question on
         self.lora, self.files = None, None       # its adapter, and the state of the adapter's files
+        self.until = None        # it is asked for: when its lookups wait no more
         self.offered = {}        # key -> whether it is stored: see Seen
         self.claimed = set()     # keys that it has, or had, ahead
         self.raw, self.places = {}, {}           # see keys_of, place_of
@@ -114,6 +115,8 @@ class Finder:
             return b"".join([raw[k] for k in offload_keys])
         except KeyError:
             pass
+        if req.salt is None:     # and not the namespace's
+            raise KeyError("nobody knows the adapter of this request yet: no lookup of this step said HIT")
         made = bytes(self.keys(offload_keys, req.salt))
         for i, k in enumerate(offload_keys):
             raw[k] = made[16 * i:16 * i + 16]

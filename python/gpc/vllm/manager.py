@@ -19,10 +19,10 @@ import gpc
 from ..engines.namespace import Namespace
 from ..engines.publisher import Publisher
 from . import meet
-from .adapters import Adapters
+from .adapters import WAIT, Adapters
 from .cache import POOL, where
 from .events import Events
-from .finder import ASK, HIT, MISS, PENDING, Finder, Request
+from .finder import ASK, HIT, MISS, PENDING, RETRY, Finder, Request
 from .image import Slots
 from .metrics import info_of, stats_of
 from .pending import Pending
@@ -93,14 +93,23 @@ class Manager:
         return wanted is None or wanted.allows(self.api.Medium.CPU, self.api.Locality.LOCAL)
 
     def _asks(self, ctx):
-        """The request, when vLLM knows it: its keys have a salt from now on."""
+        """The request, when vLLM knows it.  Its keys have a salt from now on, or, with an adapter, in a later step."""
         req = self._request(ctx)
-        if req.salt is None:
+        if req.salt is not None:
+            return req
+        self.adapters.asker.take()
+        if req.salt is None and req.until is None:
             req.lora = self.prompts.adapter(ctx)
-            req.salt, req.files = self.adapters.salt(self.namespace.salt, req.lora)
-            if req.salt is None:
-                req.salt, req.apart = b"", True
+            if req.lora is None:
+                req.salt = self.namespace.salt
+            elif self.adapters.look(req.lora, functools.partial(self._found_adapter, req)):
+                req.until = self.finder.clock() + WAIT
         return req
+
+    def _found_adapter(self, req, state, digest):
+        req.files, req.salt = state, self.adapters.salt(self.namespace.salt, req.lora, state, digest)
+        if req.salt is None:
+            req.salt, req.apart = b"", True
 
     def set_apart(self, ctx):
         """A request whose blocks a reset leaves as they are: they are of the weights of before, and what it computes
@@ -146,6 +155,9 @@ class Manager:
         req = req_context.get_state(Request)
         if req is None or req.salt is None or req.generation != self.generation:
             req = self._asks(req_context)
+            if req.salt is None:         # nobody knows its adapter yet
+                late = req.apart or req.until is not None and self.finder.clock() >= req.until
+                return self.results[MISS if late else RETRY]
         if key in req.pins:
             return self.results[HIT]
         if key in self.storing and key not in req.failed and not req.left_out:       # our own worker writes it at this moment
@@ -217,7 +229,7 @@ class Manager:
 
     def touch(self, keys, req_context):
         keys, req = list(keys), self._asks(req_context)
-        if keys and not req.apart:
+        if keys and not req.apart and req.salt is not None:
             self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
 
     def ask_again(self, req_context):
@@ -244,10 +256,11 @@ class Manager:
 
     def prepare_store(self, keys, req_context):
         req = self._asks(req_context)
-        req.apart = req.apart or self.adapters.changed(req.lora, req.files)
         keys = [k for k in keys if k not in self.storing]
         if not keys or req.apart:
             return self._store_output([], req)
+        if req.salt is None:
+            return self._store_later(keys, req, req_context.req_id)
         self.prompts.root(req_context, self.namespace.text)      # its words are kept before the first block is published
         self.finder.asker.take()
         live = self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
@@ -265,8 +278,7 @@ class Manager:
         if missing and (self.later is None or self._is_once(missing)) and finder.asked.keys() & missing and finder.asker.soon(SOON):
             return self.prepare_store(keys, req_context)
         if missing and self.later is None:
-            # The writer has been asked.  Without GPCConnector vLLM would warn, and ask for all of it again in each step.
-            return None
+            return None                  # the writer has been asked
         if not missing:
             req.refused.difference_update(keys)
         have = {*ahead, *(k for k in rest if finder.is_ahead(k, req))}
@@ -276,6 +288,13 @@ class Manager:
             self.storing[k] = finder.take_ahead(k)
         req.going.difference_update(now)
         return self._store_output(now, req)
+
+    def _store_later(self, keys, req, number):
+        """Without GPCConnector vLLM asks for all of it again in each step, and warns."""
+        if self.later is None:
+            return None
+        self._offer_again({*keys}, keys, req, number)
+        return self._store_output([], req)
 
     def _storable(self, keys, have, missing):
         """Of these, in the order of the prompt, those that have a block and follow no missing one in their chain: nobody would find
@@ -356,7 +375,21 @@ class Manager:
             self.prompts.then(root, functools.partial(self._publish, req, group, some, parents, root, tokens))
 
     def _publish(self, req, group, keys, parents, root, tokens):
-        if req.generation == self.generation:    # else a reset has the blocks
+        if req.lora is None:
+            self._publish_now(req, group, keys, parents, root, tokens, True)
+        else:
+            self.adapters.look_again(req.lora, req.files,
+                                     functools.partial(self._publish_now, req, group, keys, parents, root, tokens))
+
+    def _publish_now(self, req, group, keys, parents, root, tokens, same):
+        """same: the request's adapter has the bytes that it began with, so all of its KV is of these."""
+        if req.generation != self.generation:
+            return                       # a reset has the blocks
+        if not same:
+            req.apart = True
+            self.counts["refused"] += len(keys)
+            self.c.release([self.storing.pop(k) for k in keys])
+        else:
             self.publisher.publish(group, keys, [self.storing.pop(k) for k in keys], parents, root, tokens,
                                    lambda names: self.finder.keys_of(names, req))
 
@@ -372,11 +405,12 @@ class Manager:
 
     def has_pending_work(self):
         self._collect()
-        return self.publisher.busy() or self.prompts.busy()
+        return self.publisher.busy() or self.prompts.busy() or self.adapters.asker.under_way > 0
 
     def _collect(self):
         """What has become of publishes.  A look at a ticket may wait for a writer that is stopped, so the asker looks."""
         self.finder.asker.take()
+        self.adapters.asker.take()
         if self.publisher.sent and not self.collecting:
             ticket = self.publisher.sent[-1].ticket
             self.collecting = self.finder.asker.ask(lambda: self._wait(ticket), self._collected)
@@ -452,5 +486,6 @@ class Manager:
         self.finder.end_step()
         self.finder.drop_ahead()
         self.finder.asker.stop(1.0)
+        self.adapters.asker.stop(1.0, 1.0)
         self.publisher.collect(1.0)
         self.c.close()
