@@ -9,6 +9,7 @@ import logging
 import os
 import select
 import sys
+import threading
 import time
 
 import lmcache_fake as fake
@@ -294,10 +295,64 @@ for size, slots in ((12000, 2), (8000, 1)):
     is_({k.chunk_hash for w, k, _ in told(a, 16) if w == "deleted"}, {k.chunk_hash for k in prompt},
         "listeners are told of evictions")
 
+# what no lookup has named
+for tasks, text in (([8], "one task"), ([2, 2, 2, 2], "tasks of 2")):
+    a.store.c.evict(0, 16, timeout=100)
+    alone, first = [fake.ObjectKey(f"{text} {i}".encode()) for i in range(8)], 0
+    for n in tasks:
+        next_tick(alone[0]) if first else None
+        ok(store(a, alone[first:first + n], [fake.Memory(8000, text) for _ in range(n)]).is_successful(), f"stored without a lookup, {text}")
+        first += n
+    for n in (6, 3, 1):
+        a.store.c.evict(0, len(rest(a, alone)) and sum(rest(b, alone)) - n, timeout=100)
+        is_(rest(b, alone), [True] * n + [False] * (8 - n), f"the first {n} are left")
+a.store.c.evict(0, 16, timeout=100)
+first, second = keys_of("first", 3), keys_of("second", 3)
+store(a, first[:1], [fake.Memory(8000, "first")])
+a.store.c.evict(0, 16, timeout=100)
+ok(store(a, first[1:], [fake.Memory(8000, "first") for _ in first[1:]]).is_successful() and rest(a, first) == [False, True, True],
+   "behind one that is not there any more it is the first of its chain")
+store(a, second, [fake.Memory(8000, "second") for _ in second])
+parents = {e.digest: e.parent for e in a.store.c.walk()}
+its = [digest(a.names.name(k), NONE) for k in (first[1], second[0], second[1])]
+is_([parents[x] == bytes(16) for x in its], [True, True, False], "a lookup in between begins another chain")
+a.store.c.evict(0, 16, timeout=100)
+put, begun = a.store.put, threading.Event()
+
+
+def slowly(digests, *more):
+    if digests[0] == digest(a.names.name(first[0]), NONE):
+        begun.wait()
+    return put(digests, *more)
+
+
+a.store.put = slowly
+lookup(a, first)
+tasks = [a.submit_store_task([k], [fake.Memory(8000, "first")]) for k in first]
+begun.set()
+got = {}
+while len(got) < 3:
+    wait(a.get_store_event_fd())
+    got.update(a.pop_completed_store_tasks())
+a.store.put = put
+is_([[k for k, d in zip(first, (digest(a.names.name(x), NONE) for x in first)) if (e.digest == d)][0].chunk_hash
+     for e in sorted(a.store.c.walk(), key=lambda e: e.parent != bytes(16))][:1] +
+    [sum(e.parent == bytes(16) for e in a.store.c.walk()), a.writing], [first[0].chunk_hash, 1, {}],
+   "tasks that run at once are behind one another all the same")
+a.store.c.evict(0, 16, timeout=100)
+forget(a)
+chain = Chains()
+numbered = [b"%d" % i for i in range(200)]
+chain.of_store([first[0]] * 200, numbered, [1] * 200)
+is_(sum(b is None for b in chain.before.values()), 4, "a chain that is guessed has an end")
+chain = Chains()
+chain.of_store([first[0]] * 3, numbered[:3], [1, 2, 2])
+is_([chain.before[x] for x in numbered[:3]], [None, None, numbered[1]], "and objects of one size")
+
 ring = Chains(2)
 ring.of_lookup(prompt[:6:2], [b"a", b"b", b"c"], [None] * 3)
 ring.of_lookup(prompt[:6:2], [b"c", b"a", b"b"], [None] * 3)
-is_(sorted(ring.of_store([b"a", b"b", b"c"])[0]), [0, 1, 2], "a ring has some order")
+is_(sorted(ring.of_store(prompt[:6:2], [b"a", b"b", b"c"], [1] * 3)[0]), [0, 1, 2], "a ring has some order")
 is_(len(ring.before), 2, "and so many objects are remembered")
 
 # ---- what others evict, and events that were missed ----
@@ -339,6 +394,7 @@ ok(not has_tags or (tags.segment.value, tags.residency.value) == ("dram", "local
 a.store.c.evict(0, 16, timeout=100)
 three = keys_of("three", 3)
 for k in three:
+    lookup(a, [k])
     store(a, [k], [fake.Memory(100)])
 forget(a)
 next_tick(three[2])

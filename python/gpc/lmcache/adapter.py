@@ -52,6 +52,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
         self.sizes = set()               # of objects, that the log has named
         self.lock = threading.Lock()     # of what follows
         self.locked = {}                 # name -> the pins of each lookup that locked it
+        self.writing = {}                # digest -> set when its store task has ended
         self.ids = itertools.count()
         self.stores, self.lookups, self.loads = (Tasks(create_event_notifier(), self.lock) for _ in range(3))
         self.threads = ThreadPoolExecutor(self.conf.threads, thread_name_prefix="gpc-l2")
@@ -85,38 +86,68 @@ class GPCL2Adapter(base.L2AdapterInterface):
     # ---- store ----
 
     def submit_store_task(self, keys, objects):
-        task = next(self.ids)
-        self.threads.submit(self._run_store, task, keys, objects)
+        task, done = next(self.ids), threading.Event()
+        try:
+            plan = self._plan(keys, objects, done)       # here, since it is of the order of tasks
+        except Exception:
+            log.exception("gpc: store task %d", task)
+            self.stores.finish(task, L2StoreResult(False, 0))
+        else:
+            self.threads.submit(self._run_store, task, keys, plan, done)
         return task
 
-    def _run_store(self, task, keys, objects):
+    def _run_store(self, task, keys, plan, done):
         """A task succeeds when all of its objects are there.  One that does not may have stored some of them: LMCache
         may forget its own copies only of all or of none."""
         result = L2StoreResult(False, 0)
         try:
-            result = self._store(keys, objects)
+            result = self._store(keys, *plan)
         except Exception:
             log.exception("gpc: store task %d", task)
         finally:
+            done.set()
+            with self.lock:
+                for d in plan[1]:
+                    if self.writing.get(d) is done:
+                        del self.writing[d]
             self.stores.finish(task, result)
 
-    def _store(self, keys, objects):
+    def _plan(self, keys, objects, done):
+        """(places, digests, objects, parents, tasks that write parents): each one behind its parent."""
         at, digests = self._digests(keys, objects)
-        order, parents = self.chains.of_store(digests)
-        at, digests = [at[i] for i in order], [digests[i] for i in order]
         held = [address_of(objects[i].byte_array) for i in at]
+        order, parents = self.chains.of_store([keys[i] for i in at], digests, [size_of(p) for _, p in held])
+        at, digests, held = ([x[i] for i in order] for x in (at, digests, held))
+        with self.lock:
+            before = {self.writing[p] for p in {*parents}.difference(digests) if p in self.writing}
+            self.writing.update(dict.fromkeys(digests, done))
+        return at, digests, held, parents, before
+
+    def _store(self, keys, at, digests, held, parents, before):
         parts = [p for _, p in held]
         sizes, fresh = {d: size_of(p) for d, p in zip(digests, parts)}, set()
         self._tell_sizes(sizes.values())
         for i, d in zip(at, digests):
             self.feed.expect(d, keys[i], sizes[d], self.store.keys_of(d, sizes[d]))
+        for task in before:              # earlier ones, so a thread has them
+            task.wait()
         try:
-            done = self.store.put(digests, parts, parents, fresh)
+            done = self._put(digests, parts, parents, fresh)
             self.feed.read()             # before those that came are expected no more
         finally:
             for d in digests:
                 self.feed.expect_no_more(d)
         return L2StoreResult(len(at) == len(keys) and all(done), sum(map(sizes.get, fresh)))
+
+    def _put(self, digests, parts, parents, fresh):
+        """Behind what is not there any more nothing can be stored: it is the first of its chain then."""
+        others = [p for p in {*parents}.difference(digests) if p]
+        pinned = self.store.pin(others, False)   # held, so that they are there
+        try:
+            gone = {p for p, there in zip(others, pinned) if there is None}
+            return self.store.put(digests, parts, [None if p in gone else p for p in parents], fresh)
+        finally:
+            self.store.release(pinned)
 
     def _tell_sizes(self, sizes):
         """Of each size once: how well slots fit it."""

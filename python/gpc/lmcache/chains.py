@@ -6,19 +6,32 @@ A store does not tell it: its keys are of several prompts, or of a part of one. 
 keys of one prompt, those of each rank and object group in order.  Of those that it does not find the one before is
 remembered.  The keys of one call are used in the order of their places in their rows, so that of all rows the ends
 are least recent: a hit needs all ranks.
+
+    a chunk of LMCache that is stored               is behind
+    prompt: the engine has looked the prompt up     the one before it in that lookup
+    generated (lmcache.mp.save_decode_cache), or    the one that was stored last in its row, if no lookup of the row came
+      of a lookup that failed, or was too long ago    in between, for _GUESSED at most in a chain; else nothing
+
+Of the second kind nobody tells a prompt: a task of LMCache has what several requests have written since the last one.
+In the order of stores each one of a prompt is behind those before it, whatever comes between, so a chain of several
+prompts goes from their ends, too.  But the last one keeps all of a chain: hence its bound, and a lookup, which begins
+another request, ends it.
 """
 
 import collections
 import threading
 
 _MOST = 1 << 16                  # objects that may be stored later
+_GUESSED = 64                    # objects of a chain that no lookup has named
 
 
 class Chains:
     """Any thread may call it."""
 
     def __init__(self, most=_MOST):
-        self.lock, self.before, self.most = threading.Lock(), collections.OrderedDict(), most
+        self.lock, self.most = threading.Lock(), most
+        self.before = collections.OrderedDict()  # object -> the one before it, None for a first one
+        self.last = {}           # row -> (object that was stored last, its bytes, how many of its chain are guessed)
 
     @staticmethod
     def in_step(keys):
@@ -35,16 +48,32 @@ class Chains:
         with self.lock:
             for key, digest, there in zip(keys, digests, found):
                 row = _row(key)
-                if there is None and last.get(row, digest) != digest:
-                    self.before[digest] = last[row]
-                    self.before.move_to_end(digest)
+                self.last.pop(row, None)
+                if there is None and last.get(row) != digest:
+                    self._note(digest, last.get(row))
                 last[row] = digest
-            while len(self.before) > self.most:
-                self.before.popitem(last=False)
 
-    def of_store(self, digests):
+    def _note(self, digest, before):
+        self.before[digest] = before
+        self.before.move_to_end(digest)
+        while len(self.before) > self.most:
+            self.before.popitem(last=False)
+
+    def _guess(self, key, digest, size):
+        row = _row(key)
+        before, its, n = self.last.get(row, (None, size, 0))
+        known = digest in self.before
+        if not known:
+            behind = before if before != digest and its == size and n < _GUESSED else None
+            self._note(digest, behind)
+            n = n + 1 if behind else 0
+        self.last[row] = digest, size, 0 if known else n
+
+    def of_store(self, keys, digests, sizes):
         """(places in an order that has each one after the one before it, for each of these the one before or None)."""
         with self.lock:
+            for key, digest, size in zip(keys, digests, sizes):
+                self._guess(key, digest, size)
             before = {d: self.before.get(d) for d in digests}
         depth = {}
         for d in digests:
