@@ -425,6 +425,7 @@ t_support = \
 	%reldir%/data/small.svg \
 	%reldir%/lib/devices.h \
 	%reldir%/lib/disk_shim.h \
+	%reldir%/lib/disk_whole.h \
 	%reldir%/lib/disks.h \
 	%reldir%/lib/dies.h \
 	%reldir%/gpu/bytes.h \

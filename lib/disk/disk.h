@@ -29,7 +29,7 @@
  *
  * Legal states of a slot, and what is seen of it
  *
- *   on disk                    disk_read   scan     after
+ *   on disk                    read        scan     after
  *   FREE: zeros                -ENOENT     -        a new file; free, the first step of a write
  *   WHOLE, older epoch         -ENOENT     -        clear
  *   WHOLE, this epoch          0           found    write
@@ -134,12 +134,11 @@ struct disk_slot {
 	uint64_t serial;
 };
 
-/* How old a block is, in ns; and the clock that this is told by, the file's own, in ns: it never
- * goes back and counts no jump of the clock of the day.  While the machine is up it goes on,
+/* The clock that says how old a block is, the file's own, in ns: it never goes back and counts no
+ * jump of the clock of the day.  While the machine is up it goes on,
  * whether the file is open or not; over a restart of the machine it takes the difference of the
  * days, where that is not negative. */
 uint64_t disk_now(const struct disk *d);
-uint64_t disk_age(const struct disk *d, const struct disk_slot *s);
 
 enum disk_kind { DISK_READ, DISK_WRITE };
 
@@ -180,9 +179,6 @@ int disk_submit(struct disk *d, struct disk_op *op);
 /* The same at once, in the calling thread. */
 int disk_run(struct disk *d, struct disk_op *op);
 
-/* Short forms of disk_run. */
-int disk_write(struct disk *d, struct disk_slot *what, const void *image);
-int disk_read(struct disk *d, struct disk_slot *what, void *image);
 int disk_clear(struct disk *d); /* all of the file, durably */
 int disk_sync(struct disk *d);  /* all that was answered, durably */
 /* The header becomes FREE, and is on the disk when the next clear or sync has been
@@ -204,9 +200,6 @@ void disk_note_ahead(struct disk *d, uint64_t slot);
  * less than a second.  Before any write, else it may miss those. */
 int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n);
 
-/* ---- limits ---- */
-
-void disk_rate(struct disk *d, uint64_t rate, uint64_t burst); /* from now on */
 /* CLOCK_MONOTONIC: a write that is submitted now would wait until then, for the rate; 0: there is
  * none. */
 uint64_t disk_turn(struct disk *d);

@@ -59,16 +59,6 @@ static void pay(struct disk *d, uint64_t now)
 			     (uint64_t)((__uint128_t)d->super.image_bytes * NS / d->rate);
 }
 
-void disk_rate(struct disk *d, uint64_t rate, uint64_t burst)
-{
-	worker_lock(&d->worker);
-	d->rate = rate;
-	d->burst_ns = burst_ns(rate, burst);
-	d->turn_ns = MIN(d->turn_ns, clock_ns()); /* what was owed at another rate */
-	worker_post_all(&d->worker);
-	worker_unlock(&d->worker);
-}
-
 uint64_t disk_turn(struct disk *d)
 {
 	uint64_t turn;

@@ -65,7 +65,7 @@ static int read_header(struct disk *d, uint64_t slot, struct disk_slot *ret)
 	return err == -ESTALE ? -ENOENT : err;
 }
 
-int slot_clear(struct disk *d, uint64_t slot)
+static int clear_header(struct disk *d, uint64_t slot)
 {
 	return io_store(d, &zeros, sizeof(zeros), disk_header_at(d, slot));
 }
@@ -78,7 +78,7 @@ static int clear_if_used(struct disk *d, uint64_t slot)
 
 	if (err)
 		return err;
-	return memcmp(&h, &zeros, sizeof(h)) ? slot_clear(d, slot) : 0;
+	return memcmp(&h, &zeros, sizeof(h)) ? clear_header(d, slot) : 0;
 }
 
 /* ---- write ---- */
@@ -277,28 +277,4 @@ int disk_run(struct disk *d, struct disk_op *op)
 	if (!err)
 		err = op->kind == DISK_READ ? run_read(d, op) : run_write(d, op);
 	return op->result = err;
-}
-
-int disk_write(struct disk *d, struct disk_slot *what, const void *image)
-{
-	struct iovec iov = { (void *)(uintptr_t)image, d->super.image_bytes };
-	struct disk_op op = { .kind = DISK_WRITE, .what = *what, .iov = &iov, .niov = 1 };
-	int err;
-
-	op.what.note_bytes = 0;
-	err = disk_run(d, &op);
-	if (!err)
-		*what = op.what;
-	return err;
-}
-
-int disk_read(struct disk *d, struct disk_slot *what, void *image)
-{
-	struct iovec iov = { image, d->super.image_bytes };
-	struct disk_op op = { .kind = DISK_READ, .what = *what, .iov = &iov, .niov = 1 };
-	int err = disk_run(d, &op);
-
-	if (!err)
-		*what = op.what;
-	return err;
 }

@@ -102,8 +102,6 @@ static inline uint64_t disk_bytes(const struct disk *d, uint64_t slots)
 enum super_look { SUPER_GOOD, SUPER_BAD, SUPER_NONE, SUPER_VERSION, SUPER_ENDIAN, SUPER_UNREAD };
 /* The better one of the two in *ret; *ret_mend: the other one is damaged.  SUPER_UNREAD: errno. */
 enum super_look super_read(int fd, struct disk_super *ret, bool *ret_mend, uint32_t *ret_version);
-/* What must be true of one with a good checksum. */
-bool super_is_sane(const struct disk_super *s);
 int super_store(struct disk *d, uint64_t at); /* one of them, not synced */
 void super_next_epoch(struct disk *d);        /* in d->super */
 int super_commit(struct disk *d);             /* both, on the disk; clears `broken` */
@@ -156,7 +154,6 @@ void io_unmap(struct disk *d);
 int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 	       struct disk_slot *ret);
 int slot_check_op(const struct disk *d, const struct disk_op *op);
-int slot_clear(struct disk *d, uint64_t slot); /* its header: zeros */
 
 /* ---- scan.c ---- */
 

@@ -40,7 +40,7 @@ static uint32_t checksum(const struct disk_super *s)
 	return crc32c(0, s, offsetof(struct disk_super, checksum));
 }
 
-bool super_is_sane(const struct disk_super *s)
+static bool super_is_sane(const struct disk_super *s)
 {
 	return s->stage <= DISK_MADE && s->slots && s->slots <= DISK_MOST_SLOTS && s->image_bytes &&
 	       s->image_bytes <= DISK_MOST_IMAGE && s->note_bytes <= DISK_MOST_NOTE &&
@@ -171,13 +171,6 @@ void super_break(struct disk *d)
 uint64_t disk_now(const struct disk *d)
 {
 	return d->clock_base + (now_of(CLOCK_BOOTTIME) - d->boot_base);
-}
-
-uint64_t disk_age(const struct disk *d, const struct disk_slot *s)
-{
-	uint64_t now = disk_now(d);
-
-	return now > s->born_ns ? now - s->born_ns : 0;
 }
 
 /* Which boot of the machine this is; zeros where the system does not tell. */

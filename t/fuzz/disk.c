@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "disk/disk.h"
 #include "disk/format.h"
+#include "t/lib/disk_whole.h"
 
 #define SLOTS     20u
 #define IMAGE     5000u

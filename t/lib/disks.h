@@ -14,6 +14,7 @@
 #include "disk/disk.h"
 #include "disk/format.h"
 #include "gpc.h"
+#include "t/lib/disk_whole.h"
 #include "t/lib/tap.h"
 
 #define DISK_TEST_IMAGE 12288u
