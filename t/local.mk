@@ -97,6 +97,7 @@ t_programs = \
 	%reldir%/writer/parked.t \
 	%reldir%/writer/subtree.t \
 	%reldir%/writer/waited-victim.t \
+	%reldir%/writer/left-over.t \
 	%reldir%/writer/named-quota.t \
 	%reldir%/writer/promised.t \
 	%reldir%/writer/clear-counts.t \
@@ -677,6 +678,8 @@ endif
 %canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_sweep
 # housekeeping is left out
 %canon_reldir%_writer_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
+# what is given at once is counted
+%canon_reldir%_writer_left_over_t_LDFLAGS = -Wl,--wrap=grant_now
 # looks at the seats are counted
 %canon_reldir%_writer_waited_victim_t_LDFLAGS = -Wl,--wrap=reap_dead
 # waits for answers are counted

@@ -22,7 +22,8 @@
  * GROUP_GRANTED: after that the owner waits for the answer.  Then the slots are bound and
  * answered.  A grant that was withdrawn, whose pool goes, or whose peer has died, gives back
  * what it has: reserved blocks are free, DYING ones become so for anybody.
- * Tests: t/363-each-store.t t/121-wait.t t/107-two-ways.t t/155-capacity.t t/120-reserve.t */
+ * Tests: t/writer/left-over.t t/363-each-store.t t/121-wait.t t/107-two-ways.t t/155-capacity.t
+ *   t/120-reserve.t */
 #include "config.h"
 
 #include <errno.h>
@@ -350,6 +351,7 @@ void grant_cancel_peer(struct writer *w, uint32_t peer)
 		if (g->peer == peer)
 			grant_refuse(w, g, -ENOTCONN);
 	}
+	grant_forget_leftovers(w, peer);
 }
 
 static bool has_source_in(const struct writer *w, const struct grant *g, uint32_t pool)

@@ -24,9 +24,9 @@
  * block, so it must find its own.
  *
  * The takeover notes those in w->leftover, before any command runs; each leaves the list when its
- * command begins.  Until then a DYING one is charged as if it were to be reserved, which it is
+ * command begins, or its peer ends.  Until then a DYING one is charged as if it were to be reserved, which it is
  * with GPC_TAKE.
- * Tests: t/writer/promised.t t/363-each-store.t */
+ * Tests: t/writer/left-over.t t/writer/promised.t t/363-each-store.t */
 #include "config.h"
 
 #include "writer/grants.h"
@@ -62,6 +62,16 @@ uint32_t grant_leftovers(struct writer *w, uint32_t pool)
 		     is_left_over(w, l);
 	}
 	return n;
+}
+
+void grant_forget_leftovers(struct writer *w, uint32_t peer)
+{
+	uint32_t i, k = 0;
+
+	for (i = 0; i < w->nleftover; i++)
+		if (w->leftover[i].peer != peer)
+			w->leftover[k++] = w->leftover[i];
+	w->nleftover = k;
 }
 
 void grant_take_leftovers(struct writer *w, struct grant *g)

@@ -89,6 +89,8 @@ void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, i
 void grant_take_leftovers(struct writer *w, struct grant *g);
 /* Was it evicted by a dead writer, for a command that has not run again yet (rule C1)? */
 bool grant_expects(struct writer *w, uint32_t record);
+/* The peer has ended: nobody runs its command again. */
+void grant_forget_leftovers(struct writer *w, uint32_t peer);
 /* How many of this pool are on their way: each may become a reservation. */
 uint32_t grant_leftovers(struct writer *w, uint32_t pool);
 
