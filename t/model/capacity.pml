@@ -19,7 +19,7 @@
  * are never more than the capacity; and a reserve gets at least what gpc_pool_available says, which is lower than that by
  * the dying blocks, as far as there are transit slots for them.  When all have let go, the whole pool is free.
  *
- * SHORT whole -DTRANSIT=0
+ * SHORT whole -DTRANSIT=0 -DKEYS=3
  * SHORT mutants
  * RUN passes
  * RUN passes -DTRANSIT=2 -DSWAPS=3
