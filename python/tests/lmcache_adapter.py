@@ -420,6 +420,36 @@ ok("gpc_slot_bytes: 8192: objects of 8200 bytes use 50 % of their slots; of 1228
    "and with what is better")
 logging.getLogger("lmcache.gpc").removeHandler(handler)
 
+# ---- health ----
+
+a.store.c.evict(0, 16, timeout=100)
+h, w = GPCL2Adapter({**PARAMS, "gpc_wait_ms": 1, "gpc_lock_s": 100}), GPCL2Adapter({**PARAMS, "gpc_wait_ms": 600000})
+kept = keys_of("kept", 16)
+ok(store(a, kept, [fake.Memory(100) for _ in kept]).is_successful(), "all slots have an object")
+s1, s2 = h.report_status(), a.report_status()
+is_((s1["is_healthy"], s1["why"], s1["oldest_lock_s"], s2["is_healthy"]), (True, "", 0.0, True), "nothing is held: all servers are well")
+lookup(a, kept)
+while not h.report_status()["oldest_held_s"] > 0.2:      # the writer looks ten times a second
+    time.sleep(0.01)
+s1, s2 = h.report_status(), a.report_status()
+is_((s1["is_healthy"], s1["available"], s1["locked"]), (False, 0, 0), "another server holds all: this one cannot store, and is not well")
+ok("all slots are held" in s1["why"] and s2["oldest_lock_s"] > 0.1, "it says why; the other one says how old its locks are")
+is_(w.report_status()["is_healthy"], True, "one that may wait for longer has not met that yet")
+is_((store(w, keys_of("no room", 1), [fake.Memory(100)]).is_successful(), w.report_status()["is_healthy"]), (False, False), "a store of its own does")
+w.close()
+a.submit_unlock(kept[:1])
+is_(h.report_status()["is_healthy"], True, "one slot can be had: it can")
+lookup(h, kept[:1])
+lookup(h, kept[:1])
+h.locked = {n: [(t - 101, p) if i == 0 else (t, p) for i, (t, p) in enumerate(ps)] for n, ps in h.locked.items()}
+s1 = h.report_status()
+ok(not s1["is_healthy"] and "gpc_lock_s" in s1["why"], "a lock of its own that nobody unlocks")
+h.submit_unlock(kept[:1])
+is_((h.report_status()["is_healthy"] or "all slots" in h.report_status()["why"], h.report_status()["locked"]), (True, 1), "the oldest lock is unlocked first")
+h.close()
+a.submit_unlock(kept[1:])
+is_(a.report_status()["is_healthy"], True, "nothing is held any more")
+
 # ---- many tasks at once ----
 
 a.store.c.evict(0, 16, timeout=100)

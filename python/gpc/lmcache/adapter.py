@@ -9,6 +9,7 @@ threads.  A lock is a reference on each block of an object; a load takes referen
 import itertools
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from lmcache.lmcache_native import Bitmap
@@ -37,6 +38,18 @@ def _used(size, slot):
     return 100 * size // (max(1, -(-size // (slot - HEADER))) * slot)
 
 
+def _ill(info, stats, available, oldest, refused, conf):
+    """Why this server cannot do its work, or nothing."""
+    held = stats.refs_ns / 1e9
+    if not info.writer_pid:
+        return "the cache has no writer: nothing can be stored"
+    if conf.lock_s and oldest > conf.lock_s:
+        return f"a lock of this server is {oldest:.0f} s old, more than gpc_lock_s: nobody unlocks it"
+    if not available and (refused or held > conf.wait_ms / 1000):
+        return f"nothing can be stored: all slots are held, some for {held:.1f} s; gpc-inspect peers says by whom"
+    return ""
+
+
 class GPCL2Adapter(base.L2AdapterInterface):
     def __init__(self, params, l1_memory_desc=None):
         super().__init__()               # no capacity: gpc evicts, LMCache need not
@@ -51,7 +64,8 @@ class GPCL2Adapter(base.L2AdapterInterface):
         self.feed = Feed(self.store.c, self._notify_keys_stored, self._notify_keys_deleted)
         self.sizes = set()               # of objects, that the log has named
         self.lock = threading.Lock()     # of what follows
-        self.locked = {}                 # name -> the pins of each lookup that locked it
+        self.locked = {}                 # name -> (when, its pins) of each lookup that locked it
+        self.refused = False             # the last store that wanted room found none
         self.writing = {}                # digest -> set when its store task has ended
         self.ids = itertools.count()
         self.stores, self.lookups, self.loads = (Tasks(create_event_notifier(), self.lock) for _ in range(3))
@@ -145,7 +159,9 @@ class GPCL2Adapter(base.L2AdapterInterface):
         pinned = self.store.pin(others, False)   # held, so that they are there
         try:
             gone = {p for p, there in zip(others, pinned) if there is None}
-            return self.store.put(digests, parts, [None if p in gone else p for p in parents], fresh)
+            done = self.store.put(digests, parts, [None if p in gone else p for p in parents], fresh)
+            self.refused = not all(done)
+            return done
         finally:
             self.store.release(pinned)
 
@@ -177,9 +193,10 @@ class GPCL2Adapter(base.L2AdapterInterface):
             pinned = self.store.pin(digests)
             self.chains.of_lookup([keys[i] for i in at], digests, pinned)
             with self.lock:
+                now = time.monotonic()
                 for i, n, p in zip(at, names, pinned):
                     if p is not None:
-                        self.locked.setdefault(n, []).append(p)
+                        self.locked.setdefault(n, []).append((now, p))
                         bits.set(i)
         except Exception:
             log.exception("gpc: lookup task %d", task)
@@ -195,7 +212,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
         with self.lock:
             for n in names:
                 if n in self.locked:
-                    pins.append(self.locked[n].pop())
+                    pins.append(self.locked[n].pop(0)[1])        # of equals the oldest one: the age is of one that nobody unlocks
                     if not self.locked[n]:
                         del self.locked[n]
         self.store.release(pins)
@@ -256,7 +273,11 @@ class GPCL2Adapter(base.L2AdapterInterface):
         info, stats = self.store.c.info(), self.store.c.stats()
         with self.lock:
             locked = sum(len(p) for p in self.locked.values())
-        return {"is_healthy": info.writer_pid != 0, "type": "GPCL2Adapter", "name": self.name, "live": stats.live,
+            since = min((t for ps in self.locked.values() for t, _ in ps), default=None)
+        oldest = time.monotonic() - since if since is not None else 0.0
+        why = _ill(info, stats, self.store.c.pool_available(POOL), oldest, self.refused, self.conf)
+        return {"is_healthy": not why, "why": why, "oldest_lock_s": round(oldest, 3),
+                "oldest_held_s": round(stats.refs_ns / 1e9, 3), "type": "GPCL2Adapter", "name": self.name, "live": stats.live,
                 "slots": self.store.c.pool_get(POOL).blocks, "available": self.store.c.pool_available(POOL),
                 "locked": locked, **self.store.counts}
 
@@ -267,7 +288,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
         self.threads.shutdown()
         self.feed.close()
         with self.lock:
-            pins, self.locked = [p for ps in self.locked.values() for p in ps], {}
+            pins, self.locked = [p for ps in self.locked.values() for _, p in ps], {}
         self.store.release(pins)
         self.store.close()
         for t in (self.stores, self.lookups, self.loads):
