@@ -13,6 +13,7 @@ fake.install()
 
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
+import gpc.vllm.manager  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec, adapters  # noqa: E402
 from tap import _made, done, is_, name, ok  # noqa: E402
 
@@ -29,7 +30,7 @@ engines, requests = [], {}
 def manager(config=None, events=False, **more):
     m = GPCOffloadingSpec(config or fake.config({**EXTRA, **more}, enable_kv_cache_events=events)).get_manager()
     m.set_chained({0: True})
-    m.prompts.request_of = requests.get
+    m.prompts.request_of, m.later = requests.get, {}         # as GPCConnector does
     engines.append(m)
     return m
 
@@ -296,6 +297,14 @@ settle(far)
 far.on_request_finished(ctx)
 is_(finds(far, "far", lora(number=7)), True, "it is stored when they are known")
 adapters._state = state
+alone = manager()
+alone.later = None
+ctx, keys = prompt("far", lora=lora(number=8))
+soon, gpc.vllm.manager.SOON = gpc.vllm.manager.SOON, 60
+is_([alone.lookup(k, ctx) for k in keys], [HIT] * 3, "without GPCConnector, which offers stores again, a question waits a moment")
+gpc.vllm.manager.SOON = soon
+alone.on_schedule_end(None)
+alone.on_request_finished(ctx)
 
 # ---- events ----
 

@@ -104,6 +104,8 @@ class Manager:
                 req.salt = self.namespace.salt
             elif self.adapters.look(req.lora, functools.partial(self._found_adapter, req)):
                 req.until = self.finder.clock() + WAIT
+                if self.later is None:   # nobody offers its stores again
+                    self.adapters.asker.soon(SOON)
         return req
 
     def _found_adapter(self, req, state, digest):
