@@ -127,17 +127,17 @@ class GPCL2Adapter(base.L2AdapterInterface):
             self.stores.finish(task, result)
 
     def _plan(self, keys, objects, done):
-        """(places, digests, objects, parents, tasks that write parents): each one behind its parent."""
+        """(places, digests, objects, parents, tasks that write parents, what is used then): each one behind its parent."""
         at, digests = self._digests(keys, objects)
         held = [address_of(objects[i].byte_array) for i in at]
-        order, parents = self.chains.of_store([keys[i] for i in at], digests, [size_of(p) for _, p in held])
+        order, parents, used = self.chains.of_store([keys[i] for i in at], digests)
         at, digests, held = ([x[i] for i in order] for x in (at, digests, held))
         with self.lock:
             before = {self.writing[p] for p in {*parents}.difference(digests) if p in self.writing}
             self.writing.update(dict.fromkeys(digests, done))
-        return at, digests, held, parents, before
+        return at, digests, held, parents, before, used
 
-    def _store(self, keys, at, digests, held, parents, before):
+    def _store(self, keys, at, digests, held, parents, before, used):
         parts = [p for _, p in held]
         sizes, fresh = {d: size_of(p) for d, p in zip(digests, parts)}, set()
         self._tell_sizes(sizes.values())
@@ -146,7 +146,9 @@ class GPCL2Adapter(base.L2AdapterInterface):
         for task in before:              # earlier ones, so a thread has them
             task.wait()
         try:
+            self.store.touch(used)       # those of before: what was published in the same tick was not used since
             done = self._put(digests, parts, parents, fresh)
+            self.store.touch(used)
             self.feed.read()             # before those that came are expected no more
         finally:
             for d in digests:

@@ -7,22 +7,21 @@ keys of one prompt, those of each rank and object group in order.  Of those that
 remembered.  The keys of one call are used in the order of their places in their rows, so that of all rows the ends
 are least recent: a hit needs all ranks.
 
-    a chunk of LMCache that is stored               is behind
-    prompt: the engine has looked the prompt up     the one before it in that lookup
-    generated (lmcache.mp.save_decode_cache), or    the one that was stored last in its row, if no lookup of the row came
-      of a lookup that failed, or was too long ago    in between, for _GUESSED at most in a chain; else nothing
+    a chunk of LMCache that is stored               is
+    prompt: the engine has looked the prompt up     behind the one before it in that lookup
+    generated (lmcache.mp.save_decode_cache), or    behind nothing; what was stored in its row since the last lookup of the
+      of a lookup that failed, or was too long ago    row is used once more, so that the end is least recent
 
-Of the second kind nobody tells a prompt: a task of LMCache has what several requests have written since the last one.
-In the order of stores each one of a prompt is behind those before it, whatever comes between, so a chain of several
-prompts goes from their ends, too.  But the last one keeps all of a chain: hence its bound, and a lookup, which begins
-another request, ends it.
+Of the second kind nobody tells a prompt: a task of LMCache has what several requests have written since the last one, so
+what it names in a row need not follow each other, and none may be kept by another one, nor go with it.  But in the order
+of stores each one of a prompt comes behind those before it, whatever is in between.  A lookup begins another request.
 """
 
 import collections
 import threading
 
 _MOST = 1 << 16                  # objects that may be stored later
-_GUESSED = 64                    # objects of a chain that no lookup has named
+_RUN = 64                        # objects that are used once more
 
 
 class Chains:
@@ -31,7 +30,7 @@ class Chains:
     def __init__(self, most=_MOST):
         self.lock, self.most = threading.Lock(), most
         self.before = collections.OrderedDict()  # object -> the one before it, None for a first one
-        self.last = {}           # row -> (object that was stored last, its bytes, how many of its chain are guessed)
+        self.runs = {}           # row -> what was stored since its last lookup, which had not named it
 
     @staticmethod
     def in_step(keys):
@@ -48,7 +47,7 @@ class Chains:
         with self.lock:
             for key, digest, there in zip(keys, digests, found):
                 row = _row(key)
-                self.last.pop(row, None)
+                self.runs.pop(row, None)
                 if there is None and last.get(row) != digest:
                     self._note(digest, last.get(row))
                 last[row] = digest
@@ -59,22 +58,17 @@ class Chains:
         while len(self.before) > self.most:
             self.before.popitem(last=False)
 
-    def _guess(self, key, digest, size):
-        row = _row(key)
-        before, its, n = self.last.get(row, (None, size, 0))
-        known = digest in self.before
-        if not known:
-            behind = before if before != digest and its == size and n < _GUESSED else None
-            self._note(digest, behind)
-            n = n + 1 if behind else 0
-        self.last[row] = digest, size, 0 if known else n
-
-    def of_store(self, keys, digests, sizes):
-        """(places in an order that has each one after the one before it, for each of these the one before or None)."""
+    def of_store(self, keys, digests):
+        """(places in an order that has each one after the one before it, for each of these the one before or None, what is to
+        be used behind the store, in this order)."""
         with self.lock:
-            for key, digest, size in zip(keys, digests, sizes):
-                self._guess(key, digest, size)
-            before = {d: self.before.get(d) for d in digests}
+            before, runs = {d: self.before.get(d) for d in digests}, {}
+            for key, digest in zip(keys, digests):
+                if digest not in self.before:
+                    runs[_row(key)] = run = self.runs.setdefault(_row(key), collections.deque(maxlen=_RUN))
+                    if digest not in run:
+                        run.append(digest)
+            used = [d for run in runs.values() for d in run]
         depth = {}
         for d in digests:
             path = []
@@ -84,7 +78,7 @@ class Chains:
             for at, p in enumerate(reversed(path), depth.get(d, -1) + 1):
                 depth.setdefault(p, at)
         order = sorted(range(len(digests)), key=lambda i: depth[digests[i]])
-        return order, [before[digests[i]] for i in order]
+        return order, [before[digests[i]] for i in order], used
 
 
 def _row(key):
