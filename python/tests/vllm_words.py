@@ -73,6 +73,20 @@ for what, other in {
     ok(got not in seen, f"not shared: {what}")
     seen.add(got)
 is_(prints(part("speculative_config", method="ngram", draft_model_config=None)), base, "shared: a draft without a model")
+as_it_was, variables = prints(changed()), {}
+for n, v in (("VLLM_MARLIN_INPUT_DTYPE", "fp8"), ("VLLM_MARLIN_INPUT_DTYPE", "int8"), ("VLLM_FLOAT32_MATMUL_PRECISION", "medium"),
+             ("VLLM_USE_DEEP_GEMM_E8M0", "0"), ("VLLM_ROCM_QUICK_REDUCE_QUANTIZATION", "INT4"), ("VLLM_MLA_DISABLE", "1"),
+             ("VLLM_MOE_ROUTING_SIMULATION_STRATEGY", "uniform_random")):
+    os.environ[n] = v
+    variables[n, v] = prints(changed())
+    del os.environ[n]
+is_(len({as_it_was, *variables.values()}), 8, "variables of the environment that change a byte")
+for n, v in (("VLLM_USE_DEEP_GEMM_E8M0", "1"), ("VLLM_FLOAT32_MATMUL_PRECISION", "HIGHEST"), ("VLLM_ROCM_USE_AITER_FP8BMM", "True"),
+             ("VLLM_ROCM_QUICK_REDUCE_QUANTIZATION", "NONE"), ("VLLM_LOGGING_LEVEL", "DEBUG"), ("VLLM_PORT", "1234")):
+    was, os.environ[n] = os.environ.get(n), v
+    is_(prints(changed()), as_it_was, f"{n}={v} changes none")
+    os.environ.pop(n) if was is None else os.environ.update({n: was})
+
 rope = {"rope_type": "longrope", "original_max_position_embeddings": 4096}
 long = [prints(changed(hf_text_config=fake.ns(rope_parameters=rope), max_model_len=n)) for n in (2048, 4096, 8192, 16384)]
 is_([long[0] == long[1], long[1] == long[2], long[2] == long[3]], [True, False, True],

@@ -11,6 +11,7 @@ vLLM's own prefix cache mixes these as well.  What rounds otherwise, as another 
 
 import contextvars
 import enum
+import os
 
 TOLD = contextvars.ContextVar("vllm_config", default=None)       # by GPCConnector, while it makes its spec
 
@@ -88,6 +89,21 @@ SOME = {
 # Nothing counts of: scheduler_config (who is computed when, and how much at once), load_config but for load_format, offload,
 # structured outputs, observability, logging, profiler, events, kv_transfer_config (its keys are this plugin's),
 # compilation_config and optimization_level (the order of sums), reasoning, watermark, diffusion, weight transfer, instance_id.
+
+# Variables of the environment that round otherwise, or send tokens to other experts, and what each is where it is not set.  All
+# others are how, where and in which order sums are made.  A file that one names counts by its name.
+ENVIRONMENT = {
+    "VLLM_FLOAT32_MATMUL_PRECISION": "highest", "VLLM_MOE_ROUTING_SIMULATION_STRATEGY": "",
+    # activations, or what is sent of them, in fewer bits
+    "VLLM_MARLIN_INPUT_DTYPE": "", "VLLM_HUMMING_ONLINE_QUANT_CONFIG": "", "VLLM_HUMMING_INPUT_QUANT_CONFIG": "",
+    "VLLM_HUMMING_USE_F16_ACCUM": "", "VLLM_USE_DEEP_GEMM_E8M0": "1", "VLLM_B12X_MOE_FP4_FORCE_A16": "0",
+    "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER": "1", "VLLM_DEEPEPLL_NVFP4_DISPATCH": "0",
+    "VLLM_FLASHINFER_MOE_A2A_LOW_PRECISION_COMBINE": "0", "VLLM_ROCM_QUICK_REDUCE_QUANTIZATION": "none",
+    "VLLM_ROCM_QUICK_REDUCE_CAST_BF16_TO_FP16": "1", "VLLM_ROCM_USE_AITER_FP8BMM": "1", "VLLM_ROCM_USE_AITER_FP4BMM": "1",
+    "VLLM_ROCM_USE_AITER_FP4_ASM_GEMM": "0", "VLLM_ROCM_USE_AITER_MOE_A4W4_DSV4": "", "VLLM_ROCM_FP8_MFMA_PAGE_ATTN": "0",
+    # another form of the cache
+    "VLLM_MLA_DISABLE": "0",
+}
 
 # lora_config counts for requests with an adapter: adapter_words.  max_lora_rank, max_loras and the like are limits.
 _LORA = ("lora_dtype", "enable_tower_connector_lora", "target_modules")
@@ -182,6 +198,13 @@ def _draft(config, weights_of):
     return out
 
 
+def environment(has=os.environ):
+    """Of these variables those that are not as where they are not set."""
+    said = {"true": "1", "false": "0", "none": "none"}
+    out = {n: said.get(v.strip().lower(), v.strip().lower()) for n in ENVIRONMENT if (v := has.get(n)) is not None}
+    return {n: v for n, v in out.items() if v != ENVIRONMENT[n]}
+
+
 def revision_of(config):
     return getattr(config, "revision", None) or ""
 
@@ -196,6 +219,8 @@ def words_of(vllm_config, weights_of):
     out["draft"] = _draft(getattr(c, "speculative_config", None), weights_of)
     out["runner_v2"] = bool(getattr(c, "use_v2_model_runner", False))
     out["additional"] = plain(getattr(c, "additional_config", None))
+    if there := environment():
+        out["environment"] = there
     load = getattr(getattr(c, "load_config", None), "load_format", None)
     out["load"] = f"dummy, seed {c.model_config.seed}" if plain(load) == "dummy" else None
     return out
