@@ -66,9 +66,11 @@ struct gpc_remote_item {
  * 	-EHOSTDOWN    the store is not reached, this is known, and nothing was tried
  * 	-ETIMEDOUT    the deadline has passed
  * 	-ECANCELED    the call was cancelled
+ * 	-EOPNOTSUPP   fence: nobody can know that of this store
  * 	-EIO          anything else
  *
- * Of an item whose result is not 0 a get may have filled header and image in part. */
+ * Of an item whose result is not 0 a get may have filled header and image in part.  A put that
+ * ended in -EIO, -ETIMEDOUT or -ECANCELED was given up: it may change the store later. */
 
 struct gpc_remote_call { /* what goes with each call; may grow at its end */
 	uint32_t size;
@@ -100,6 +102,9 @@ struct gpc_remote_setup { /* what open is told; may grow at its end */
 	 * close has returned. */
 	void (*log)(void *log_arg, int level, const char *text);
 	void *log_arg;
+	/* Processes keep a cache one after the other: all of them have the same `node`, which
+	 * nobody else has, and each next one has a greater `life`. */
+	uint64_t node, life;
 };
 
 struct gpc_remote_counter {
@@ -156,6 +161,15 @@ struct gpc_remote_plugin { /* may grow at its end: size says which functions the
 	/* Where the store is, without secrets, for people.  Any thread.  NULL: the name is
 	 * enough. */
 	void (*where)(void *store, char *ret, size_t room);
+
+	/* A call as exists, of n keys, in the lane of removals and in that of tick.  Result 0: no
+	 * put of this key that has ended, and none of an earlier life of this node, can change the
+	 * store behind a remove that is called from now on.  What such a put has done until now is
+	 * there. -EOPNOTSUPP: nobody can know that here; gpc then removes what was dropped again
+	 * and again, for an hour.  Others: not yet, and gpc asks again.  NULL: as if each result
+	 * were -EOPNOTSUPP. */
+	void (*fence)(void *store, const struct gpc_remote_call *call,
+		      struct gpc_remote_item *items, uint32_t n);
 };
 
 #define GPC_REMOTE_EXPORT __attribute__((visibility("default")))

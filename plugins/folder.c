@@ -4,18 +4,20 @@
  * For tests, and for a look at what goes to a store; a folder of a network file system works, and
  * waits for as long as that does.  A value is written beside its name and renamed, so a file is
  * whole or not there.
- * Tests: t/052-remote-folder.t */
+ * Tests: t/052-remote-folder.t t/remote/late-put.t */
 #include "gpc_remote.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@ struct folder {
 	int fd;
 	unsigned long long self; /* of this store, among those of all machines */
 	int slow_ms;             /* before each item: for tests of deadlines */
+	bool afar;               /* another machine has it */
 	char path[256];
 };
 
@@ -197,6 +200,44 @@ static void take_away(void *store, const struct gpc_remote_call *call,
 	}
 }
 
+/* A put that has ended has renamed its file, or it never will; where the kernel asks another
+ * machine for that, a question that was given up may come late. */
+static bool is_local(int fd)
+{
+	static const unsigned long local[] = {
+		0xef53,     /* ext2, ext3, ext4 */
+		0x58465342, /* xfs */
+		0x9123683e, /* btrfs */
+		0x01021994, /* tmpfs */
+		0x858458f6, /* ramfs */
+		0x794c7630, /* overlayfs */
+		0xf2f52010, /* f2fs */
+		0x2fc12fc1, /* zfs */
+		0xca451a4e, /* bcachefs */
+		0x3153464a, /* jfs */
+	};
+	struct statfs st;
+	size_t i;
+
+	if (fstatfs(fd, &st) < 0)
+		return false;
+	for (i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+		if ((unsigned long)st.f_type == local[i])
+			return true;
+	return false;
+}
+
+static void fence(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		  uint32_t n)
+{
+	const struct folder *f = store;
+	uint32_t i;
+
+	(void)call;
+	for (i = 0; i < n; i++)
+		items[i].result = f->afar ? -EOPNOTSUPP : 0;
+}
+
 static int take(struct folder *f, const struct gpc_remote_option *o, char *why, size_t room)
 {
 	char *end;
@@ -244,6 +285,8 @@ static int open_folder(const struct gpc_remote_setup *setup, void **store, char 
 				 f->path, strerror(-r),
 				 r == -ENOENT ? "make it"
 					      : "give a folder that this user may read");
+		else
+			f->afar = !is_local(f->fd);
 	}
 	if (r < 0) {
 		free(f);
@@ -285,4 +328,5 @@ const struct gpc_remote_plugin gpc_remote_plugin = {
 	.put = put,
 	.remove = take_away,
 	.where = where,
+	.fence = fence,
 };

@@ -9,6 +9,8 @@
  * Its calls have deadlines of their own, which this interface cannot set.  A call that has begun is
  * waited for, since it may store to the memory of images; between calls the deadline is looked
  * at.
+ *
+ * It has no fence: nothing ends a put that was given up.
  * Tests: t/cluster/mooncake.t */
 #include "gpc_remote.h"
 

@@ -2,7 +2,7 @@
 /* batch.c - exists, get, put and remove of blocks: keys and headers made, the plugin asked, what it
  * answers verified and counted.  Images go to and come from where they lie; only headers are made
  * here.
- * Tests: t/054-remote-lost.t t/052-remote-folder.t */
+ * Tests: t/054-remote-lost.t t/052-remote-folder.t t/remote/late-put.t t/stage/comes-back.t */
 #include "config.h"
 
 #include "remote/batch.h"
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
 
 #include "base/crc.h"
 #include "base/err.h"
@@ -180,11 +181,39 @@ static void make_headers(struct remote *r, struct batch *b, const struct remote_
 	}
 }
 
+static uint64_t *unsure(struct remote *r)
+{
+	return r->o.unsure_ns ? r->o.unsure_ns : &r->unsure_ns;
+}
+
+/* Of a put that no fence can end the time is known before it is sent, as this process may be killed
+ * before the answer.  Returns what stood there. */
+static uint64_t begin_unfenced(struct remote *r)
+{
+	uint64_t before = load_relaxed(unsure(r));
+
+	store_relaxed(unsure(r), clock_ns());
+	return before;
+}
+
+static void end_unfenced(struct remote *r, const int32_t *result, uint32_t n, uint64_t before)
+{
+	bool lost = false;
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		lost |= result[i] == -EIO || result[i] == -ETIMEDOUT || result[i] == -ECANCELED ||
+			result[i] == -EINPROGRESS;
+	store_relaxed(unsure(r), lost ? clock_ns() : before);
+}
+
 static uint32_t put_batch(struct remote *r, uint32_t lane, struct remote_block *block, uint32_t n,
 			  uint64_t deadline_ns)
 {
 	struct batch *b = &r->batch[lane];
 	uint32_t i, stored = 0;
+	bool fenced = load_relaxed(&r->fenced);
+	uint64_t before = fenced ? 0 : begin_unfenced(r);
 
 	if (batch_is_mine(r, lane, n)) {
 		make_headers(r, b, block, n);
@@ -193,6 +222,8 @@ static uint32_t put_batch(struct remote *r, uint32_t lane, struct remote_block *
 		else
 			batch_answer(b, n, -EIO);
 	}
+	if (!fenced)
+		end_unfenced(r, b->result, n, before);
 	for (i = 0; i < n; i++) {
 		block[i].result = b->result[i];
 		stored += block[i].result == 0;
@@ -252,15 +283,69 @@ uint32_t remote_exists(struct remote *r, uint32_t lane, const gpc_key *keys, uin
 	return there;
 }
 
+/* ---- remove ---- */
+
+/* Where they could be fenced and cannot any more, one may have been given up meanwhile. */
+static void note_fence(struct remote *r, const int32_t *result, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (!result[i])
+			store_relaxed(&r->fenced, 1);
+		else if (result[i] == -EOPNOTSUPP && load_relaxed(&r->fenced)) {
+			store_relaxed(unsure(r), clock_ns());
+			store_relaxed(&r->fenced, 0);
+		}
+}
+
+static void ask_fences(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+		       int32_t *results, uint64_t deadline_ns)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		results[i] = -EOPNOTSUPP;
+	if (r->plugin.own.fence)
+		keys_batch(r, r->plugin.own.fence, lane, keys, n, results, deadline_ns);
+	note_fence(r, results, n);
+}
+
+/* Of those whose fence stands, or that have none. */
+static uint32_t remove_batch(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+			     int32_t *results, uint64_t deadline_ns)
+{
+	int32_t fence[GPC_REMOTE_BATCH], result[GPC_REMOTE_BATCH];
+	uint32_t at[GPC_REMOTE_BATCH], i, k = 0, gone = 0;
+	gpc_key some[GPC_REMOTE_BATCH];
+	uint64_t since;
+	bool sure;
+
+	ask_fences(r, lane, keys, n, fence, deadline_ns);
+	since = load_relaxed(unsure(r));
+	sure = !since || clock_ns() - since >= REMOTE_UNSURE_NS;
+	for (i = 0; i < n; i++)
+		if (!fence[i] || fence[i] == -EOPNOTSUPP) {
+			some[k] = keys[i];
+			at[k++] = i;
+		} else if (results) {
+			results[i] = fence[i];
+		}
+	if (k)
+		gone = keys_batch(r, r->plugin.own.remove, lane, some, k, result, deadline_ns);
+	for (i = 0; results && i < k; i++)
+		results[at[i]] = result[i] ? result[i] : sure ? 0 : -EOPNOTSUPP;
+	return gone;
+}
+
 uint32_t remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
 		       int32_t *results, uint64_t deadline_ns)
 {
 	uint32_t i, gone = 0;
 
 	for (i = 0; i < n; i += GPC_REMOTE_BATCH)
-		gone += keys_batch(r, r->plugin.own.remove, lane, keys + i,
-				   MIN(n - i, GPC_REMOTE_BATCH), results ? results + i : NULL,
-				   deadline_ns);
+		gone += remove_batch(r, lane, keys + i, MIN(n - i, GPC_REMOTE_BATCH),
+				     results ? results + i : NULL, deadline_ns);
 	pthread_mutex_lock(&r->lock);
 	r->counts.removed += gone;
 	pthread_mutex_unlock(&r->lock);
@@ -280,4 +365,19 @@ int batch_probe(struct remote *r)
 		return -ETIMEDOUT;
 	result = batch_result(b->item[0].result);
 	return batch_failed(result) ? result : 0;
+}
+
+void batch_probe_fence(struct remote *r)
+{
+	gpc_key none = { { 0, 0 } };
+	int32_t result;
+
+	ask_fences(r, r->o.lanes, &none, 1, &result, 0);
+	if (result != -EOPNOTSUPP || r->told_unfenced)
+		return;
+	r->told_unfenced = true;
+	store_say(
+		r, LOG_NOTICE,
+		"has no fence: a put that is given up may come late, so what was dropped is removed again "
+		"and again for an hour behind one (gpc_remote(7))");
 }

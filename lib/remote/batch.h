@@ -54,5 +54,7 @@ int batch_tick(struct remote *r, char *why, size_t room);
 
 /* For plugins without one: the same by exists. */
 int batch_probe(struct remote *r);
+/* Can puts that are given up from now on be fenced?  In the lane of tick. */
+void batch_probe_fence(struct remote *r);
 
 #endif

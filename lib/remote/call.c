@@ -98,7 +98,7 @@ int32_t batch_result(int32_t result)
 {
 	return result != 0 && result != -ENOENT && result != -EAGAIN && result != -ECANCELED &&
 			       result != -EBADMSG && result != -ENOSPC && result != -EFBIG &&
-			       !batch_failed(result)
+			       result != -EOPNOTSUPP && !batch_failed(result)
 		       ? -EIO
 		       : result;
 }
@@ -148,6 +148,7 @@ static const char *name_of(const struct remote *r, plugin_call call)
 	return call == p->get      ? "get"
 	       : call == p->put    ? "put"
 	       : call == p->exists ? "exists"
+	       : call == p->fence  ? "fence"
 				   : "remove";
 }
 
@@ -156,6 +157,9 @@ static void tell_refusal(struct remote *r, plugin_call call, const struct batch 
 {
 	const struct gpc_remote_plugin *p = &r->plugin.own;
 	uint32_t bit = call == p->get ? 1 : call == p->put ? 2 : call == p->exists ? 4 : 8, i;
+
+	if (call == p->fence)
+		bit = 16;
 
 	for (i = 0; i < n && b->result[i] != -EACCES; i++)
 		;
@@ -223,7 +227,8 @@ void batch_ask(struct remote *r, plugin_call call, uint32_t lane, uint32_t n, ui
 			b->result[i] = batch_result(b->item[i].result);
 	else
 		batch_answer(b, n, lane_is_lost(&b->lane) ? -EINPROGRESS : -EIO);
-	count_failures(r, b, n, clock_ns() - began);
+	if (call != r->plugin.own.fence) /* which is asked again and again */
+		count_failures(r, b, n, clock_ns() - began);
 	tell_refusal(r, call, b, n);
 }
 

@@ -3,7 +3,7 @@
  *
  * What calls find out on their way is stored relaxed: a call that does not see yet that the store
  * is down costs a deadline more, and nothing else follows from the order.
- * Tests: t/054-remote-lost.t t/052-remote-folder.t */
+ * Tests: t/054-remote-lost.t t/052-remote-folder.t t/remote/late-put.t */
 #include "config.h"
 
 #include "remote/remote.h"
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -26,7 +27,8 @@
 
 #define PAUSE_LEAST_NS (100 * NS_PER_MS)
 #define PAUSE_MOST_NS  (30000 * NS_PER_MS)
-#define TRUST_NS       (3000 * NS_PER_MS) /* UP for so long, without a call, is UP */
+#define TRUST_NS       (3000 * NS_PER_MS)  /* UP for so long, without a call, is UP */
+#define FENCE_NS       (10000 * NS_PER_MS) /* between two questions whether puts can be fenced */
 #define FORGET_NS \
 	(600000 * NS_PER_MS) /* without a lane that is lost: the next pause is short again */
 
@@ -213,6 +215,8 @@ static int open_store(struct remote *r, const struct options *o)
 		.noptions = o->n,
 		.log = log_of_plugin,
 		.log_arg = r,
+		.node = r->o.node,
+		.life = r->o.life,
 	};
 	char why[384] = "";
 	int ret = options_check(o, &r->plugin.own);
@@ -304,6 +308,8 @@ int remote_open(const struct remote_options *o, struct remote **ret)
 	r->o = *o;
 	r->o.deadline_ms = o->deadline_ms ? o->deadline_ms : REMOTE_DEADLINE_MS;
 	r->o.grace_ms = o->grace_ms ? o->grace_ms : REMOTE_GRACE_MS;
+	while (!r->o.node && getrandom(&r->o.node, sizeof(r->o.node), 0) > 0)
+		;
 	pthread_mutex_init(&r->lock, NULL);
 	r->cancel_fd = -1;
 	err = open_cancel(r);
@@ -366,6 +372,16 @@ void remote_memory(struct remote *r, void *base, uint64_t bytes, bool there)
 
 /* ---- is it there? ---- */
 
+static void look_for_fence(struct remote *r)
+{
+	uint64_t now = clock_ns();
+
+	if (load_relaxed(&r->fenced) || load_relaxed(&r->state) != REMOTE_UP || now < r->fence_ns)
+		return;
+	r->fence_ns = now + FENCE_NS;
+	batch_probe_fence(r);
+}
+
 void remote_tick(struct remote *r)
 {
 	char why[256] = "it does not answer", clean[256];
@@ -389,6 +405,7 @@ void remote_tick(struct remote *r)
 		text_clean(clean, sizeof(clean), why); /* a server may have had a hand in it */
 		store_down(r, clean);
 	}
+	look_for_fence(r);
 }
 
 void remote_state(struct remote *r, struct remote_state *ret)

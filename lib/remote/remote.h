@@ -50,11 +50,16 @@ struct remote_options {
 	uint32_t lanes;       /* of calls; tick has one more */
 	uint32_t deadline_ms; /* of one call; 0 = REMOTE_DEADLINE_MS */
 	uint32_t grace_ms;    /* behind it, until a plugin is LOST; 0 = REMOTE_GRACE_MS */
+	uint64_t node, life;  /* as in gpc_remote.h; 0 = a node of its own */
+	/* When a put was given up, or begun, that no fence can end; 0: never.  It outlives this
+	 * process. NULL = a word of its own.  One thread puts at a time. */
+	uint64_t *unsure_ns;
 	void (*log)(void *arg, int level, const char *text);
 	void *log_arg;
 };
 #define REMOTE_DEADLINE_MS 2000u
 #define REMOTE_GRACE_MS    1000u
+#define REMOTE_UNSURE_NS   (3600000 * NS_PER_MS) /* no network and no server keeps a put for longer */
 
 struct remote_block {             /* of get and put */
 	gpc_key key, parent;      /* get: parent, depth, tag and crc are results */
@@ -110,6 +115,8 @@ uint32_t remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uin
 		    uint64_t deadline_ns);
 uint32_t remote_exists(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
 		       int32_t *results, uint64_t deadline_ns);
+/* ... behind the fences of puts that were given up.  -EOPNOTSUPP counts as removed, too: there is
+ * no fence, and a put of the last REMOTE_UNSURE_NS may bring it back. */
 uint32_t remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
 		       int32_t *results, uint64_t deadline_ns);
 /* So many keys of one chain, from its first one, are in the store: a hint.  Two batches at most. */

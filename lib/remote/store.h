@@ -38,6 +38,8 @@ struct remote {
 	uint32_t right, wrong; /* images since the last wrong one, and wrong ones */
 	uint64_t lost;         /* bits by lane: LOST, as the last tick has seen it */
 	uint64_t lost_until;   /* nothing is asked before, since a lane was LOST */
+	uint32_t fenced;       /* puts that are given up from now on can be fenced */
+	uint64_t unsure_ns;    /* where o.unsure_ns is NULL */
 
 	pthread_mutex_t lock; /* below it */
 	char why[256];
@@ -45,10 +47,12 @@ struct remote {
 	uint64_t lost_ns, lost_pause_ns;
 	char lost_why[64];
 	uint64_t pause_ns, next_ns; /* DOWN: of the last try, and when the next one is due */
-	bool told;         /* the log has it that it is down, and not yet that it answers again */
-	uint64_t full_ns;  /* the log had it then that it is full; 0: never */
-	uint64_t up_ns;    /* UP since then ... */
-	uint32_t answered; /* ... and a call was answered.  Any thread, relaxed */
+	bool told;          /* the log has it that it is down, and not yet that it answers again */
+	uint64_t full_ns;   /* the log had it then that it is full; 0: never */
+	uint64_t fence_ns;  /* remote_tick's: when it asks next whether puts can be fenced ... */
+	bool told_unfenced; /* ... and the log has it that they cannot */
+	uint64_t up_ns;     /* UP since then ... */
+	uint32_t answered;  /* ... and a call was answered.  Any thread, relaxed */
 	struct remote_state counts;
 
 	struct batch *batch; /* one a lane */

@@ -122,7 +122,10 @@ struct shm_desk {          /* one page; k: the keeper */
 	/* CLOCK_MONOTONIC: k: a stage has looked for questions; p: the beat behind which nobody has
 	 * answered (segment/beat.h) */
 	uint64_t beat;
-	uint8_t pad1[192 - 136];
+	/* CLOCK_MONOTONIC: k: a put that no fence of the store can end was given up then, or begun; 0:
+	 * never */
+	uint64_t unsure;
+	uint8_t pad1[192 - 144];
 	uint64_t late;
 	uint8_t pad3[256 - 200];
 	struct shm_tier tier[SHM_TIERS];

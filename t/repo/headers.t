@@ -207,6 +207,7 @@ const struct gpc_remote_plugin gpc_remote_plugin = { sizeof(struct gpc_remote_pl
 						     nullptr,
 						     nullptr,
 						     nullptr,
+						     nullptr,
 						     nullptr };
 end
 chmod 755 "$tmp"
