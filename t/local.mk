@@ -91,6 +91,7 @@ t_programs = \
 	%reldir%/request/first-refusal.t \
 	%reldir%/peer/stopped-writer.t \
 	%reldir%/stage/stopped-writer.t \
+	%reldir%/stage/comes-back.t \
 	%reldir%/memory/pin-refused.t \
 	%reldir%/writer/refs-held.t \
 	%reldir%/109-held-late.t \
@@ -286,6 +287,7 @@ t_programs = \
 	%reldir%/daemon/events-strangers.t \
 	%reldir%/858-kv-namespaces.t \
 	%reldir%/849-kv-attacks.t \
+	%reldir%/remote/late-put.t \
 	%reldir%/873-redis.t
 
 t_scripts = \
@@ -405,6 +407,7 @@ t_support = \
 	%reldir%/lib/below.h \
 	%reldir%/lib/kv.h \
 	%reldir%/lib/kv_main.h \
+	%reldir%/lib/late.h \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/lag.h \
@@ -563,6 +566,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
 # a client of Redis, where there is one; without it they say that they are skipped
 if HAVE_HIREDIS
+%canon_reldir%_remote_late_put_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
+%canon_reldir%_remote_late_put_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
 %canon_reldir%_873_redis_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
 %canon_reldir%_873_redis_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
 endif
@@ -671,6 +676,7 @@ endif
 # the writer stops behind a grant
 %canon_reldir%_peer_stopped_writer_t_LDFLAGS = -Wl,--wrap=grant_claim
 # ... and when a batch is to be published
+%canon_reldir%_stage_comes_back_t_LDFLAGS = -Wl,--wrap=remote_remove
 %canon_reldir%_stage_stopped_writer_t_LDFLAGS = -Wl,--wrap=publish_copies
 # threads of the keeper hang
 %canon_reldir%_payload_stopped_keeper_t_LDFLAGS = -Wl,--wrap=slots_find

@@ -35,6 +35,13 @@ struct tier_store {
 	uint64_t rest_ns, rests_until;
 	struct gone gone; /* what is to be removed there ... */
 	bool blind; /* ... and more of it than can be kept in mind: nothing is read any more */
+	/* What was removed within this hour, and within the one before: it goes again if it is met.
+	 * unsure: a put that was given up may bring it back, so it is not put, and goes again and
+	 * again. */
+	struct gone was[2];
+	bool unsure;
+	uint64_t hour_ns,
+		again_ns; /* the thread's: when the next hour, and the next time, is due */
 	/* on its way there: not removed before its hint is published, or refused */
 	gpc_key writing[BATCH];
 	uint32_t nwriting;

@@ -7,7 +7,8 @@
  *   1  the feed is read to its head
  *   2  `writing` is taken and given back: each batch that began before has made free what was
  *   refused 3  the tier syncs 4  desk.durable = that head
- * Tests: t/stage/stopped-writer.t t/104-tiers-feed.t t/102-tiers-durable.t t/104-tiers-refused.t */
+ * Tests: t/stage/comes-back.t t/stage/stopped-writer.t t/104-tiers-feed.t t/102-tiers-durable.t
+ *   t/104-tiers-refused.t */
 #include "config.h"
 
 #include <errno.h>

@@ -8,21 +8,26 @@
  *
  * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the
  * stages take another one each.
- * Tests: t/055-remote-kept.t t/055-remote-refuses.t t/103-remote-tier.t t/cluster/nodes.t
- *   t/103-remote-lost.t */
+ * Tests: t/055-remote-kept.t t/stage/comes-back.t t/055-remote-refuses.t t/103-remote-tier.t
+ *   t/cluster/nodes.t t/103-remote-lost.t */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/crc.h"
+#include "base/key.h"
 #include "stage/afar.h"
 
 #define TICK_NS (100 * NS_PER_MS)
 #define REST_NS \
 	(1000 * \
 	 NS_PER_MS) /* a store that takes nothing is left alone so long, and longer each time ... */
-#define REST_MOST    (8000 * NS_PER_MS)
+#define REST_MOST (8000 * NS_PER_MS)
+/* The store, or a put that was given up, may bring back what was removed: it goes again for so long,
+ * and so often. */
+#define HOUR_NS      REMOTE_UNSURE_NS
+#define AGAIN_NS     (5000 * NS_PER_MS)
 #define AT_ONCE      (16ull << 20) /* bytes of images in one call, which has a deadline */
 #define BLOCKS_LEAST 65536u
 
@@ -57,6 +62,11 @@ static uint64_t deadline_of(const struct tier_store *s, uint64_t deadline_ns)
 	return MIN(deadline_ns, clock_ns() + s->deadline_ns);
 }
 
+static bool was_removed(const struct tier_store *s, const gpc_key *key)
+{
+	return gone_has(&s->was[0], key) || gone_has(&s->was[1], key);
+}
+
 /* Those that are to be removed there get this result; at: the others.  Returns how many these
  * are. */
 static uint32_t pass_gone(struct tier_store *s, struct tier_item *items, uint32_t n, uint32_t *at,
@@ -66,12 +76,27 @@ static uint32_t pass_gone(struct tier_store *s, struct tier_item *items, uint32_
 
 	pthread_mutex_lock(&s->lock);
 	for (i = 0; i < n; i++)
-		if (s->blind || gone_has(&s->gone, &items[i].key))
+		if (s->blind || gone_has(&s->gone, &items[i].key) ||
+		    (s->unsure && was_removed(s, &items[i].key)))
 			items[i].result = result;
 		else
 			at[k++] = i;
 	pthread_mutex_unlock(&s->lock);
 	return k;
+}
+
+/* It was removed there, and is there again: the store has lost the removal, or somebody else has
+ * put it.  Only what this node has put since is known to be another one. */
+static bool is_back(struct tier_store *s, const gpc_key *key)
+{
+	bool back;
+
+	pthread_mutex_lock(&s->lock);
+	back = was_removed(s, key);
+	if (back)
+		s->blind |= !gone_add(&s->gone, key);
+	pthread_mutex_unlock(&s->lock);
+	return back;
 }
 
 static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
@@ -88,7 +113,8 @@ static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *ite
 	for (i = 0; i < k; i++) {
 		struct tier_item *it = &items[at[i]];
 
-		it->result = our_result(b[i].result);
+		it->result =
+			!b[i].result && is_back(s, &it->key) ? -ENOENT : our_result(b[i].result);
 		it->parent = b[i].parent;
 		it->depth = b[i].depth;
 		it->tag = b[i].tag;
@@ -159,8 +185,15 @@ static void write_some(struct tier_store *s, uint32_t lane, struct tier_item *it
 		};
 	}
 	remote_put(s->remote, lane, b, k, deadline_of(s, deadline_ns));
-	for (i = 0; i < k; i++)
+	pthread_mutex_lock(&s->lock);
+	for (i = 0; i < k; i++) {
 		items[at[i]].result = our_result(b[i].result);
+		if (!b[i].result) {
+			gone_take_off(&s->was[0], &b[i].key);
+			gone_take_off(&s->was[1], &b[i].key);
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
 	afar_keep(s, lane, items, n, false);
 	note_refusals(s, b, k);
 }
@@ -222,9 +255,11 @@ int tier_remote_exists(struct tier_store *s, const gpc_key *keys, uint32_t n, ui
 	afar_give(s, lane);
 	memset(has, 0, n);
 	pthread_mutex_lock(&s->lock);
-	while (i < reach && !s->blind && !gone_has(&s->gone, &keys[i]))
+	while (i < reach && !s->blind && !gone_has(&s->gone, &keys[i]) && !was_removed(s, &keys[i]))
 		has[i++] = 1;
 	pthread_mutex_unlock(&s->lock);
+	if (i < reach)
+		is_back(s, &keys[i]);
 	return (int)i;
 }
 
@@ -257,7 +292,7 @@ bool tier_remote_owes(struct tier_store *s)
 	bool owes;
 
 	pthread_mutex_lock(&s->lock);
-	owes = s->gone.n || s->blind;
+	owes = s->gone.n || s->blind || s->unsure;
 	pthread_mutex_unlock(&s->lock);
 	return owes;
 }
@@ -300,6 +335,40 @@ static void tell_refusal(struct tier_store *s)
 	s->told_refusal = true;
 }
 
+/* With the lock held.  Those that no fence keeps down are told by -EOPNOTSUPP. */
+static void settle_removed(struct tier_store *s, const gpc_key *key, int result)
+{
+	if (result && result != -EOPNOTSUPP)
+		return;
+	gone_take_off(&s->gone, key);
+	s->unsure |= result != 0;
+	if (!was_removed(s, key))
+		gone_add(&s->was[0], key); /* without room for it the store has to be believed */
+}
+
+/* A new hour; and what may have come back goes once more, wherever it is met. */
+static void pass_hour(struct tier_store *s)
+{
+	uint64_t now = clock_ns();
+	uint32_t i, k;
+
+	pthread_mutex_lock(&s->lock);
+	if (now >= s->hour_ns) {
+		gone_end(&s->was[1]);
+		s->was[1] = s->was[0];
+		s->was[0] = (struct gone){ 0 };
+		s->hour_ns = now + HOUR_NS;
+	}
+	if (s->unsure && now >= s->again_ns) {
+		for (k = 0; k < 2; k++)
+			for (i = 0; i < s->was[k].n; i++)
+				s->blind |= !gone_add(&s->gone, &s->was[k].key[i]);
+		s->unsure = false; /* until a removal says so again */
+		s->again_ns = now + AGAIN_NS + (s->was[0].n + s->was[1].n) * NS_PER_MS;
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* Once for each key there is, or until the store refuses. */
 static void remove_gone(struct tier_store *s)
 {
@@ -311,8 +380,7 @@ static void remove_gone(struct tier_store *s)
 		done = n ? remote_remove(s->remote, LANES - 1, keys, n, results, 0) : 0;
 		pthread_mutex_lock(&s->lock);
 		for (i = 0; i < n; i++)
-			if (!results[i])
-				gone_take_off(&s->gone, &keys[i]);
+			settle_removed(s, &keys[i], results[i]);
 		pthread_mutex_unlock(&s->lock);
 		if (n && !done && results[0] == -EACCES)
 			tell_refusal(s);
@@ -369,6 +437,7 @@ static uint64_t store_step(struct worker *w)
 	}
 	afar_look(s);
 	show(s);
+	pass_hour(s);
 	if (load_relaxed(&s->told->state) == GPC_TIER_UP)
 		remove_gone(s);
 	worker_lock(w);
@@ -400,6 +469,8 @@ static void store_close(struct tier *t)
 		return; /* what it was given stays, and so do we: its log is our peer's */
 	}
 	gone_end(&s->gone);
+	gone_end(&s->was[0]);
+	gone_end(&s->was[1]);
 	worker_close(&s->worker);
 	pthread_cond_destroy(&s->change);
 	pthread_mutex_destroy(&s->lock);
@@ -428,6 +499,10 @@ static int open_remote(struct gpc_tiers *t, uint32_t ram, struct remote **ret)
 		.image_bytes = p->block_bytes,
 		.lanes = LANES,
 		.deadline_ms = opt->remote_ms,
+		/* a keeper that has failed to begin had this life, too, and has put nothing */
+		.life = load_relaxed(&seg_desk(&t->c->seg)->life),
+		.node = key_checksum(t->c->seg.header.id, sizeof(t->c->seg.header.id)) | 1,
+		.unsure_ns = &seg_desk(&t->c->seg)->unsure,
 		.log = t->c->log.call,
 		.log_arg = t->c->log.arg,
 	};
