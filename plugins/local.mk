@@ -11,6 +11,7 @@ pkglib_LTLIBRARIES += %reldir%/gpc_remote_folder.la
 redis_plugin_sources = \
 	%reldir%/redis/batch.c \
 	%reldir%/redis/conn.c \
+	%reldir%/redis/fence.c \
 	%reldir%/redis/names.c \
 	%reldir%/redis/node.c \
 	%reldir%/redis/options.c \

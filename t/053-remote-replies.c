@@ -39,6 +39,7 @@ static bool serve_bytes(int fd, const char *in, size_t n)
 		const char *verb, *reply;
 	} fixed[] = {
 		{ "$4\r\nPING\r\n", "+PONG\r\n" },
+		{ "$6\r\nCLIENT\r\n", "-ERR unknown command\r\n" },
 		{ "$5\r\nSLOTS\r\n", "-ERR This instance has cluster support disabled\r\n" },
 	};
 	const char *text;
@@ -46,7 +47,7 @@ static bool serve_bytes(int fd, const char *in, size_t n)
 	bool ends;
 
 	for (i = 0; i + 8 < n; i++) {
-		for (k = 0; k < 2; k++)
+		for (k = 0; k < 3; k++)
 			if (i + strlen(fixed[k].verb) <= n &&
 			    !memcmp(in + i, fixed[k].verb, strlen(fixed[k].verb)) &&
 			    send(fd, fixed[k].reply, strlen(fixed[k].reply), MSG_NOSIGNAL) < 0)

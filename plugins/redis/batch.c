@@ -13,7 +13,7 @@
  * What is not settled after a round goes to the next one: items that a node has sent elsewhere
  * (MOVED, ASK), and those of a connection that had been idle and turned out to be closed.  All
  * commands may run twice.
- * Tests: t/058-redis-strays.t t/056-redis-ill.t t/873-redis.t */
+ * Tests: t/058-redis-strays.t t/056-redis-ill.t t/873-redis.t t/remote/late-put.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>
@@ -110,6 +110,15 @@ static void settle_rest(struct round *b, struct conn *c, int result)
 	c->sending = NONE;
 }
 
+static void close_conn(struct round *b, uint16_t node)
+{
+	struct conn *c = &b->l->conn[node];
+
+	if (c->puts)
+		fence_lost(b->r, c);
+	conn_close(c);
+}
+
 /* The connection is of no use any more.  If it is an old one its items get a new one in the next
  * round.  Otherwise its node is down if nobody is there; if somebody is, who ends connections of
  * this kind of batch, tick finds out whether of others, too. */
@@ -129,7 +138,7 @@ static void give_up(struct round *b, uint16_t node)
 		count(b->r, RECONNECTED);
 		c->waiting = c->sending = NONE;
 	}
-	conn_close(c);
+	close_conn(b, node);
 }
 
 /* The server does not take us, or no more: that is no matter of a connection. */
@@ -143,7 +152,19 @@ static void be_refused(struct round *b, uint16_t node)
 	reply_of_error(why, strlen(why), &a);
 	node_mute(b->r, node, b->kind, why);
 	settle_rest(b, c, a.result);
-	conn_close(c);
+	close_conn(b, node);
+}
+
+/* Removals go behind the fence of their node, also where another one has sent them there. */
+static void fence_chain(struct round *b, uint16_t node)
+{
+	struct conn *c = &b->l->conn[node];
+	int err = fence_node(b->r, b->l, node, b->call);
+
+	if (err == -EIO)
+		give_up(b, node);
+	else if (b->kind == FENCE || (err && err != -EOPNOTSUPP))
+		settle_rest(b, c, err);
 }
 
 /* All that the chain has been given is given back. */
@@ -181,6 +202,8 @@ static void open_chain(struct round *b, uint16_t node)
 	c->proved = c->mark_sent = c->erred = false;
 	c->mark_due = true;
 	expect(b, c);
+	if (b->kind == REMOVE || b->kind == FENCE)
+		fence_chain(b, node);
 }
 
 /* ---- out ---- */
@@ -200,6 +223,8 @@ static int write_chain(struct round *b, struct conn *c)
 {
 	int r;
 
+	if (b->kind == PUT && c->hello) /* no put before the server has our name */
+		return conn_write(c);
 	do {
 		/* those without a value share a buffer */
 		while (b->kind != PUT && c->sending != NONE)
@@ -221,6 +246,7 @@ static int stray(struct round *b, struct conn *c, uint16_t node)
 {
 	if (c->mark_due)
 		unsettle(b, node);
+	c->puts += b->kind == PUT; /* whose the answers were is not known */
 	snprintf(c->answer.text, sizeof(c->answer.text), "an answer to nothing");
 	return -1;
 }
@@ -252,12 +278,8 @@ static int take(struct round *b, struct conn *c, uint16_t node)
 {
 	uint32_t i = c->waiting;
 
-	if (c->hello && c->answer.result)
-		return -1;
-	if (c->hello) {
-		c->hello--;
-		return 0;
-	}
+	if (c->hello)
+		return conn_greeted(c) ? 0 : -1;
 	if (c->skip) {
 		c->skip = false;
 		return 0;
@@ -267,6 +289,7 @@ static int take(struct round *b, struct conn *c, uint16_t node)
 	if (c->answer.pong)
 		return stray(b, c, node);
 	c->erred = c->answer.text[0] != 0;
+	c->puts -= b->kind == PUT;
 	c->waiting = b->l->next[i];
 	expect(b, c);
 	prove(b, c, node);
@@ -355,7 +378,7 @@ static uint32_t wait_for(const struct round *b, struct pollfd *p, int *ms)
 	p[n++] = (struct pollfd){ .fd = b->call->cancel_fd, .events = POLLIN };
 	for (i = 0; i < b->nactive; i++) {
 		const struct conn *c = &b->l->conn[b->active[i]];
-		bool out = c->sending != NONE || c->unsent;
+		bool out = (c->sending != NONE && !(b->kind == PUT && c->hello)) || c->unsent;
 
 		if (!c->c || is_over(c))
 			continue;
@@ -387,7 +410,7 @@ static void end_round(struct round *b, int result)
 			continue;
 		begun = !c->hello && c->c->reader->len > c->c->reader->pos;
 		settle_rest(b, c, result);
-		conn_close(c);
+		close_conn(b, b->active[i]);
 		if (late && begun)
 			node_slow(b->r, b->active[i], b->kind);
 		else if (late)

@@ -3,7 +3,8 @@
  *
  * Commands without a value go through hiredis's buffer.  A value goes from where it lies to the
  * socket; with TLS it has to be encrypted, and goes through the buffer, too, one at a time.
- * Tests: t/053-remote-replies.t t/056-redis-ill.t t/cluster/ways.t t/cluster/tls.t */
+ * Tests: t/053-remote-replies.t t/056-redis-ill.t t/cluster/ways.t t/cluster/tls.t
+ *   t/remote/late-put.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>
@@ -41,9 +42,31 @@ void conn_close(struct conn *c)
 	c->c = NULL;
 	c->broken = c->connecting = c->fresh = c->heard = c->skip = c->tls = c->unsent = c->spoke =
 		c->mark_due = false;
-	c->hello = 0;
+	c->named = false;
+	c->hello = c->puts = 0;
 	c->nout = 0;
 	c->value = c->into = NULL;
+}
+
+void conn_cut(struct conn *c)
+{
+	struct linger none = { .l_onoff = 1 };
+
+	setsockopt(c->c->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
+/* By its name a connection is found when it was given up, whoever we are then (fence.c). */
+static int say_name(struct redis *r, struct conn *c)
+{
+	const char *argv[3] = { "CLIENT", "SETNAME" };
+	char name[80];
+
+	c->number = __atomic_add_fetch(&r->numbers, 1, __ATOMIC_RELAXED);
+	snprintf(name, sizeof(name), "gpc:%016llx:%llu:%llu", (unsigned long long)r->setup.node,
+		 (unsigned long long)r->setup.life, (unsigned long long)c->number);
+	argv[2] = name;
+	c->hello++;
+	return redisAppendCommandArgv(c->c, 3, argv, NULL) == REDIS_OK ? 0 : broken(c, "no memory");
 }
 
 /* Who we are goes ahead of the first command, and its answers come before that one's. */
@@ -65,7 +88,16 @@ static int say_hello(struct redis *r, struct conn *c)
 		r2 = redisAppendCommandArgv(c->c, 2, pick, NULL);
 		c->hello++;
 	}
-	return r1 == REDIS_OK && r2 == REDIS_OK ? 0 : broken(c, "no memory");
+	return r1 == REDIS_OK && r2 == REDIS_OK ? say_name(r, c) : broken(c, "no memory");
+}
+
+/* Of a server that takes no names, or that lets us have none, only fences are not to be had. */
+bool conn_greeted(struct conn *c)
+{
+	if (c->answer.result && (c->hello > 1 || reply_refuses(c->answer.text)))
+		return false;
+	c->named = !--c->hello && !c->answer.result;
+	return true;
 }
 
 int conn_open(struct redis *r, struct conn *c, const struct node *node)
@@ -190,6 +222,7 @@ int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item
 	else
 		snprintf(c->tail, sizeof(c->tail), "\r\n%s", mark);
 	c->mark_sent = last;
+	c->puts++;
 	c->value = item;
 	c->piece = 0;
 	fill_out(c);
@@ -342,8 +375,10 @@ static redisReply *next_object(struct conn *c)
 
 		if (!c->hello)
 			return o;
-		c->hello--;
+		c->answer.result = 0;
 		if (o->type == REDIS_REPLY_ERROR)
+			reply_of_error(o->str, o->len, &c->answer);
+		if (!conn_greeted(c))
 			broken(c, o->str);
 		freeReplyObject(o);
 		reply = NULL;
@@ -375,7 +410,7 @@ static redisReply *exchange(struct redis *r, struct conn *c, const struct gpc_re
 		if (c->connecting && conn_connected(r, c) < 0)
 			break;
 		written = conn_write(c);
-		if (written >= 0 && conn_read(c, in, 0) >= 0)
+		if (written >= 0 && conn_read(c, in, c->most) >= 0)
 			o = next_object(c);
 	}
 	return o;

@@ -158,7 +158,9 @@ uint16_t node_number(struct redis *r, const char *host, int port)
 	n->life++;
 	n->up = n->seed = n->in_map = n->told = n->told_refused = false;
 	n->doubt = n->slow = 0;
-	n->pause_ns = n->next_ns = 0;
+	n->pause_ns = n->next_ns = n->trial_ns = 0;
+	n->right = false;
+	n->looked = 0;
 	snprintf(n->why, sizeof(n->why), "not connected yet");
 	return (uint16_t)at;
 }

@@ -35,6 +35,12 @@ static void take_away(void *store, const struct gpc_remote_call *call,
 	batch_run(store, call, REMOVE, items, n);
 }
 
+static void fence(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
+		  uint32_t n)
+{
+	batch_run(store, call, FENCE, items, n);
+}
+
 static void close_store(void *store)
 {
 	struct redis *r = store;
@@ -205,4 +211,5 @@ const struct gpc_remote_plugin gpc_remote_plugin = {
 	.tick = tick,
 	.counters = counters,
 	.where = where,
+	.fence = fence,
 };

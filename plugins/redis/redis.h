@@ -6,6 +6,7 @@
  *   tick.c     nodes that are down are tried again; who has which slots
  *   batch.c    exists, get, put and remove: pipelined, on all nodes at the same time
  *   conn.c     one connection: opened, written to, read from
+ *   fence.c    connections that were given up are ended at the server
  *   reply.c    what the server says: bytes to where they belong, errors to results
  *   node.c     nodes, and which one has a key
  *   names.c    their names become addresses
@@ -40,7 +41,9 @@ enum {
 	ROUNDS = 6,                  /* of one batch: redirections, and connections made anew */
 	HEAD = GPC_REMOTE_KEY + 128, /* bytes of a command before its value */
 	OUT = 32,                    /* pieces that are written at once */
-	REPLY_MOST = 1 << 20,        /* of a control command, or of an error */
+	REPLY_MOST = 1 << 20,        /* of a control command, or of an error ... */
+	LIST_MOST = 64 << 20,        /* ... and of CLIENT LIST */
+	LOST = 1024,                 /* connections that were given up, and are known one by one */
 };
 
 struct node {
@@ -58,6 +61,10 @@ struct node {
 	char why[200];              /* DOWN */
 	uint64_t up_ns;             /* UP: since when */
 	uint64_t pause_ns, next_ns; /* ... and when it is tried again */
+	/* fence.c: what was given up so far, when none of it was left there */
+	uint64_t looked;
+	bool right; /* connections can be ended there; when that is tried again */
+	uint64_t trial_ns;
 };
 
 struct options {
@@ -67,7 +74,7 @@ struct options {
 	char tls_ca[512], tls_cert[512], tls_key[512], tls_name[256];
 };
 
-enum kind { EXISTS, GET, PUT, REMOVE };
+enum kind { EXISTS, GET, PUT, REMOVE, FENCE };
 
 struct answer {     /* to one command */
 	int result; /* as of an item */
@@ -83,7 +90,12 @@ struct conn {
 	redisReplyObjectFunctions *objects; /* hiredis's own ... */
 	redisReplyObjectFunctions control;  /* ... for control commands */
 	uint32_t life;                      /* of the node that it goes to */
-	uint32_t hello;                     /* answers to AUTH and SELECT that are still to come */
+	uint32_t
+		hello; /* answers to AUTH, SELECT and, last, CLIENT SETNAME that are still to come */
+	uint64_t number; /* in its name */
+	bool named;      /* the server has it */
+	uint32_t puts;   /* that were begun, and not answered */
+	uint64_t most; /* bytes that a control command may have for an answer, beside REPLY_MOST */
 	bool connecting, fresh, unsent;
 	bool tls, spoke; /* spoke: it has answered, so the handshake is over */
 	/* Of one round of a batch: items are a chain by lane.next; NONE ends it. */
@@ -129,10 +141,15 @@ struct redis {
 #endif
 	uint64_t count[COUNTERS]; /* relaxed */
 	bool hurry;               /* relaxed: tick asks all nodes that are UP at once */
+	bool unfenced;            /* relaxed: a server does not let us end connections */
+	uint64_t numbers;         /* relaxed: of connections so far */
 
 	pthread_mutex_t lock; /* below it */
 	struct node node[NODES];
 	uint32_t nnodes;
+	/* fence.c: the numbers of the last connections that were given up; all others up to
+	 * lost_upto may have been */
+	uint64_t lost[LOST], nlost, lost_upto;
 	uint16_t slot[SLOTS];
 	struct name *name[NODES];        /* tick's: that are being looked up */
 	uint32_t turn;                   /* the node that tick looks at first */
@@ -194,11 +211,15 @@ int conn_write(struct conn *c);
 int conn_read(struct conn *c, char *in, uint64_t longest);
 bool conn_is_quiet(struct conn *c, char *in, uint64_t longest);
 uint64_t conn_value_bytes(const struct conn *c);
+/* c->answer is one to hello; false: the server does not take us. */
+bool conn_greeted(struct conn *c);
 /* In c->answer: 1 = one, 0 = not yet. */
 int conn_answer(struct conn *c);
 /* A control command, up to the deadline: its reply, to be freed, or NULL and c->answer.text. */
 redisReply *conn_command(struct redis *r, struct conn *c, const struct gpc_remote_call *call,
 			 char *in, int argc, const char **argv);
+/* Nothing that was sent and has not arrived is sent again. */
+void conn_cut(struct conn *c);
 /* Until this socket is ready, or the deadline, or a cancellation: 1, or -ETIMEDOUT, -ECANCELED. */
 int conn_wait(const struct conn *c, short events, const struct gpc_remote_call *call);
 
@@ -207,6 +228,15 @@ struct lane *lane_of(struct redis *r, uint32_t lane);
 void lane_free(struct lane *l);
 void batch_run(struct redis *r, const struct gpc_remote_call *call, enum kind kind,
 	       struct gpc_remote_item *items, uint32_t n);
+
+/* fence.c */
+/* The connection is going to be closed, and a put that was sent over it has no answer. */
+void fence_lost(struct redis *r, struct conn *c);
+/* By lane's connection to the node, ready for a command: connections of ours that were given up,
+ * and those of earlier lives, are ended, until none is left.  -EAGAIN: not yet.  -EOPNOTSUPP. */
+int fence_node(struct redis *r, struct lane *l, uint16_t node, const struct gpc_remote_call *call);
+/* The same in tick's lane, at once, and whether it can be done there at all. */
+void fence_try(struct redis *r, struct lane *l, uint16_t node, const struct gpc_remote_call *call);
 
 /* tick.c */
 int tick(void *store, const struct gpc_remote_call *call, char *why, size_t room);

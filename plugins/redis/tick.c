@@ -104,6 +104,17 @@ static redisReply *ask(struct redis *r, const struct turn *t, uint16_t node, int
 	return NULL;
 }
 
+static void serve(struct redis *r, const struct turn *t, uint16_t node)
+{
+	struct gpc_remote_call one = *t->call;
+	uint64_t most = now_ns() + t->try_ns / 2;
+
+	if (one.deadline_ns > most)
+		one.deadline_ns = most;
+	fence_try(r, r->lane[one.lane], node, &one);
+	node_up(r, node);
+}
+
 /* Does it answer, and take us?  One that loads its data does not serve yet. */
 static void try(struct redis *r, const struct turn *t, uint16_t node)
 {
@@ -123,7 +134,7 @@ static void try(struct redis *r, const struct turn *t, uint16_t node)
 	else if (o->type == REDIS_REPLY_ERROR && strncmp(o->str, "NOPERM", 6) != 0)
 		node_down(r, node, o->str);
 	else
-		node_up(r, node);
+		serve(r, t, node);
 	if (o)
 		freeReplyObject(o);
 }

@@ -2,7 +2,7 @@
 /* A remote store in a cluster of three real redis-servers: keys go to their nodes, slots that move
  * are followed (MOVED, ASK), and a node that ends or does not answer takes its own keys with it and
  * nothing else.
- * Tests: plugins/redis/node.c plugins/redis/tick.c */
+ * Tests: plugins/redis/node.c plugins/redis/tick.c plugins/redis/fence.c */
 #include "t/lib/tap.h"
 
 #ifndef HAVE_HIREDIS
@@ -200,6 +200,34 @@ static void node_stops(struct remote *r)
 	is_int(get_all(r), N, "it goes on, with all that it had");
 }
 
+/* Puts are given up at a node that is stopped.  What belongs to others is removed meanwhile, and
+ * what belongs to that one when it goes on, behind all that it has received. */
+static void fences(struct remote *r)
+{
+	long long lost = server_ask(&server[1], NULL, "DBSIZE");
+	gpc_key keys[N];
+	int32_t results[N];
+	uint32_t i, gone = 0;
+
+	for (i = 0; i < N; i++)
+		keys[i] = remote_key(i);
+	stop_process(server[1].pid);
+	images_put(&m, 0);
+	is_int(remote_put(r, 0, m.b, N, 0), N - lost, "a node is stopped: its puts are given up");
+	remote_remove(r, 3, keys, N, results, 0);
+	for (i = 0; i < N; i++)
+		gone += results[i] == 0;
+	is_int(gone, N - lost, "the keys of the others are removed");
+	kill(server[1].pid, SIGCONT);
+	do {
+		remote_tick(r);
+		usleep(20000);
+	} while (remote_remove(r, 3, keys, N, results, 0) < N);
+	is_int(get_all(r), 0, "it goes on: all of its keys are removed, and none comes back");
+	images_put(&m, 0);
+	is_int(remote_put(r, 0, m.b, N, 0), N, "all are stored anew");
+}
+
 static int body(void)
 {
 	struct remote *r;
@@ -219,6 +247,7 @@ static int body(void)
 	resharding(r);
 	node_dies(r);
 	node_stops(r);
+	fences(r);
 	remote_close(r);
 	for (i = 0; i < 3; i++)
 		server_kill(&server[i]);
