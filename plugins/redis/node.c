@@ -259,11 +259,13 @@ static void fall(struct redis *r, uint16_t node, const char *why, uint32_t doubt
 	pthread_mutex_lock(&r->lock);
 	first = !n->told;
 	news = is_news(n, why);
-	n->pause_ns = !n->pause_ns || (n->up && !n->doubt) ? PAUSE_LEAST_NS
-		      : 2 * n->pause_ns < PAUSE_MOST_NS    ? 2 * n->pause_ns
-							   : PAUSE_MOST_NS;
-	/* not all lanes of all nodes at the same moment */
-	n->next_ns = now + n->pause_ns - n->pause_ns / 4 + now % (n->pause_ns / 2);
+	if (n->up || !doubt) { /* of many lanes with one outage the first one counts */
+		n->pause_ns = !n->pause_ns || (n->up && !n->doubt) ? PAUSE_LEAST_NS
+			      : 2 * n->pause_ns < PAUSE_MOST_NS    ? 2 * n->pause_ns
+								   : PAUSE_MOST_NS;
+		/* not all lanes of all nodes at the same moment */
+		n->next_ns = now + n->pause_ns - n->pause_ns / 4 + now % (n->pause_ns / 2);
+	}
 	n->doubt |= doubt;
 	n->slow = 0;
 	n->up = false;
