@@ -1,16 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fence.pml - puts that were given up, and keys that are unlinked from a store.
  *
- * A design: the library does not work so yet.
- *
  * One key in a store that two machines share.  The first machine has it in RAM with bad bytes, puts them there, and may give a
  * put up: what was sent is on its way, and the server takes it as long as the server has the connection.  The block is dropped,
  * and the keeper unlinks the key.  A worker computes it again, and it is put once more.  The keeper may be killed at
  * any moment, as often as DEATHS; the next one keeps the same store.  The server may be started again, once: it has no
  * connection of before, and numbers new ones from 1.  The other machine has a connection of its own.
  *
- * A fence of a connection is a KILL of its number at the server that had it.  A keeper that begins ends each connection
- * that bears the name of its machine and an older life, until none is listed.
+ * A fence of a connection ends the one that the server lists by its name, which no other connection has ever had.  A keeper that
+ * begins ends each connection that bears the name of its machine and an older life, until none is listed.
+ *
+ * Stands for
+ *
+ * 	connect        plugins/redis/conn.c say_name, conn_greeted; `named`: the server's answer to CLIENT SETNAME
+ * 	put            plugins/redis/batch.c write_chain, which sends none while an answer to hello is awaited
+ * 	given up       close_conn with c->puts, fence.c fence_lost: doubts() grows, for all nodes
+ * 	fence()        fence_node, kill_listed, is_due: CLIENT LIST, and CLIENT KILL of those listed that are due
+ * 	listed         the same, of names with a lower life: each node begins in doubt (node.looked is 0)
+ * 	unlink         batch.c fence_chain before UNLINK is sent; lib/remote/batch.c remove_batch; lib/stage/remote.c
+ * 	               remove_gone, whose keys are put by nobody meanwhile (pass_gone, is_writing)
+ *
+ * It has one connection where the code has one for each lane and node, and the unlink waits for all of them.  What a store
+ * without fences does is not here: that waits for an hour (lib/stage/remote.c pass_hour).
  *
  * Proves: once the key was unlinked for a drop, bad bytes never stand in the store again; no connection of another machine is
  * ended.
@@ -20,7 +31,7 @@
  * RUN passes -DDEATHS=2
  * RUN fails -DNO_FENCE         a put that was given up is forgotten
  * RUN fails -DUNLINK_FIRST     the key is unlinked before the fence
- * RUN fails -DANY_RUN          a KILL is sent to whatever server is there
+ * RUN fails -DBY_NUMBER        a KILL names the server's number of a connection, which may be another one's by now
  * RUN fails -DNOT_LISTED       a keeper that begins does not look for connections of the one before it
  * RUN fails -DLISTED_ONCE -DDEATHS=2   ... or ends one of them alone
  * RUN fails -DNAME_LATE        a connection puts before the server has said that it has its name */
@@ -42,7 +53,6 @@ byte sent[CONNS];               /* bytes that are on their way there */
 bool naming[CONNS];             /* so is the name, before them */
 byte number[CONNS];             /* the server's, of a connection */
 byte next_number = 1;
-byte run_now = 1;
 bool restarted;
 
 /* machine 1, in shared memory: lives as long as the index */
@@ -54,7 +64,6 @@ bool gone;                      /* the keeper was killed, and the next one has n
 
 /* the keeper's */
 byte conn = NONE;               /* the one it puts by */
-byte of_run;                    /* the server that has it */
 bool told[CONNS];               /* the server's answer to a put */
 bool in_doubt;                  /* a put was given up on `conn` */
 bool putting, listed;
@@ -90,7 +99,7 @@ end:	do
 		c = 0
 	   }
 	:: atomic {
-		!restarted -> restarted = true; run_now++;
+		!restarted -> restarted = true;
 		for (c : 0 .. OTHER) {
 			open[c] = false; sent[c] = NOTHING; naming[c] = false; named[c] = false
 		}
@@ -112,22 +121,20 @@ proctype engine()
 
 /* ---- the keeper ---- */
 
-/* KILL by number, at the server that is there now. */
+/* By name, at the server that is there now. */
 inline fence()
 {
 	atomic {
-		if
-#ifndef ANY_RUN
-		:: of_run != run_now            /* that server has gone, and its connections with it */
+		for (c : 0 .. OTHER) {
+			if
+#ifdef BY_NUMBER
+			:: open[c] && number[c] == number[conn] -> end_connection(c)
+#else
+			:: open[c] && named[c] && c == conn -> end_connection(c)
 #endif
-		:: else ->
-			for (c : 0 .. OTHER) {
-				if
-				:: open[c] && number[c] == number[conn] -> end_connection(c)
-				:: else
-				fi
-			}
-		fi;
+			:: else
+			fi
+		}
 		c = 0; in_doubt = false; conn = NONE
 	}
 }
@@ -172,7 +179,7 @@ end:	do
 		if
 		:: k == NONE -> skip
 		:: else ->
-			conn = k; of_run = run_now; number[k] = next_number; next_number++;
+			conn = k; number[k] = next_number; next_number++;
 			open[k] = true; naming[k] = true; life[k] = deaths
 		fi;
 		c = 0; k = 0
