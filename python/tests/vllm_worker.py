@@ -207,7 +207,7 @@ interface = {"shape", "stride", "dtype", "attn_backend", "get_name", "kv_cache_g
              "kv_transfer_config", "compilation_config", "TOLD", "name", "__init__"}
 python = {n for kind in (dict, list, set, str, bytes, os, os.stat_result, os.DirEntry, array, json, logging,
                                 contextvars.ContextVar) for n in dir(kind)}
-kinds = words_in(every)[1] | {"Namespace"} | set(dir(gpc.Cache)) | {"block_tokens", "keep_tokens", "array"}
+kinds = words_in(every)[1] | {"Namespace"} | {*dir(gpc.Cache), *dir(gpc)} | {"block_tokens", "keep_tokens", "array"}
 is_(sorted(asked - kinds - known - interface - python), [], "all that is used of vLLM beside is looked for at import")
 overrides = {n for n in vars(GPCConnector) if not n.startswith("_")} & (words_in([folder + "/connector.py"])[1])
 own = {"unregister_kv_caches"}           # of 0.33
