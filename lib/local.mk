@@ -200,6 +200,8 @@ lib_gpc_sources = \
 	%reldir%/request/sync.c \
 	%reldir%/segment/blocks.h \
 	%reldir%/segment/create.c \
+	%reldir%/segment/dropped.c \
+	%reldir%/segment/dropped.h \
 	%reldir%/segment/files.h \
 	%reldir%/segment/geometry.c \
 	%reldir%/segment/geometry.h \

@@ -27,8 +27,8 @@ static void any_publish(struct brat *g, struct shm_cmd_publish *ret)
 	*ret = (struct shm_cmd_publish){ .key = { key.w[0], key.w[1] },
 					 .tag = below(g, 3),
 					 .source = any_block(g),
-					 .source_life = (uint32_t)nasty(g),
-					 .clears = (uint32_t)nasty(g) };
+					 .seen = (uint32_t)nasty(g),
+					 .since = (uint32_t)nasty(g) };
 	if (below(g, 3))
 		memcpy(ret->parent, &parent, sizeof(parent));
 }

@@ -220,11 +220,12 @@ static void add_source(const struct publish_copy *from, struct shm_command *cmd)
 {
 	cmd->publish.tag = from->tag;
 	cmd->publish.source = from->source;
-	cmd->publish.source_life = from->life;
-	cmd->publish.clears = from->clears;
-	cmd->flags = (uint16_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) |
-				(from->undropped ? CF_UNDROPPED : 0) |
-				(from->unchained ? CF_UNCHAINED : 0));
+	cmd->publish.seen = from->source < 0 ? from->clears : from->life;
+	cmd->publish.since = from->undropped ? from->clears : (uint32_t)from->since;
+	cmd->flags =
+		(uint16_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) |
+			   (from->undropped ? CF_UNDROPPED : 0) | (from->since ? CF_SINCE : 0) |
+			   (from->unchained ? CF_UNCHAINED : 0));
 }
 
 /* A claim ends with each answer to a publish of its block: then the writer says no. */
@@ -298,7 +299,7 @@ static void send_publish(gpc *c, struct op *op)
 			      &sum)) {
 			op->sent[i].untold = returns_know(c, record, s->block);
 			if (op->notes && s->flags & CF_SOURCE)
-				notes_copy(c, s->publish.source, s->publish.source_life, record,
+				notes_copy(c, s->publish.source, s->publish.seen, record,
 					   s->publish.key);
 			else if (op->notes)
 				notes_publish(c, op->notes, op->sent[i].place, record,

@@ -32,6 +32,9 @@ struct publish_copy {
 	 * there have been more */
 	uint32_t clears;
 	bool undropped;
+	/* dropped_next() of before the bytes were read: not below what was dropped since; 0: not
+	 * asked.  Not with undropped */
+	uint64_t since;
 	const struct shm_note *note; /* NULL: it has none */
 	const uint32_t *tokens;      /* block_tokens, with note->has_tokens */
 };

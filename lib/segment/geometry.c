@@ -232,6 +232,7 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 		place_array(&end, g->keep & KEEP_DIGESTS ? g->changes : 0, sizeof(struct shm_note));
 	ret->alias = place_array(&end, g->alias_buckets, sizeof(struct shm_aliases));
 	ret->root = place_array(&end, geometry_roots(g), sizeof(struct shm_roots));
+	ret->drop = place_array(&end, SHM_DROPS, sizeof(struct shm_drop));
 	ret->index_bytes = end;
 
 	end = SHM_PAGE;

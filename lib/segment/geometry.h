@@ -10,7 +10,7 @@
 
 struct layout { /* byte offsets */
 	uint64_t state, pool, mirror, tally, xfer, table, record, change, change_note, alias, root,
-		index_bytes;
+		drop, index_bytes;
 	uint64_t shared, seat, section, ring, ref, stamp, use, note, transfer, desk, ask,
 		control_bytes;
 	uint64_t column; /* bytes from a column of cells to the next one */

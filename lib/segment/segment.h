@@ -181,6 +181,11 @@ static inline const struct shm_note *seg_change_note(const struct segment *s, ui
 		      number &(s->header.geometry.changes - 1));
 }
 
+static inline const struct shm_drop *seg_drop(const struct segment *s, uint64_t i)
+{
+	return SEG_AT(s->index, s->at.drop, const struct shm_drop, i &(SHM_DROPS - 1));
+}
+
 static inline bool seg_keeps(const struct segment *s, uint32_t what)
 {
 	return (s->header.geometry.keep & what) != 0;

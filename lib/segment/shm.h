@@ -18,6 +18,7 @@
  *     change_note[] 64   w, with digests         transfer[P]   12288  p, devices
  *     alias[]      128   w (shm_memo.h)          desk        4096   the keeper of tiers (shm_tiers.h)
  *     root[]      2088   w (shm_memo.h), with notes   ask[P][4] 16448 p, the keeper of tiers
+ *     drop[65536]   32   w
  *
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
@@ -111,7 +112,7 @@ struct shm_state {           /* w, r */
 	uint64_t cleared;   /* clears of all pools so far */
 	/* set of spaces that READY pools below RAM belong to; none is in `spaces` */
 	uint32_t cold_spaces;
-	uint32_t drops;        /* of blocks of VRAM and RAM so far, twice; odd: one is under way */
+	uint8_t pad0[4];
 	uint64_t changes;      /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t events_head;  /* next number of the changes feed */
 	uint64_t events_floor; /* cursors below are too late */
@@ -120,8 +121,29 @@ struct shm_state {           /* w, r */
 	uint64_t aliases;              /* no fewer than there are in alias[]; it only grows */
 	uint64_t served_ns;            /* CLOCK_MONOTONIC: since when the writer has had the seat */
 	struct shm_past past;          /* lines 2 to 4 */
+	/* line 5: drops of blocks of VRAM and RAM so far, twice.  Odd: one is under way, and this is
+	 * its number */
+	uint64_t drops;
+	uint64_t drops_head; /* keys told in drop[] so far: the last SHM_DROPS are there */
+	uint64_t
+		drops_floor; /* keys of drops up to this number are there no more, perhaps; 0: all are */
+	uint8_t pad1[40];
 };
-_Static_assert(sizeof(struct shm_state) == 320, "state layout");
+_Static_assert(sizeof(struct shm_state) == 384, "state layout");
+_Static_assert(__builtin_offsetof(struct shm_state, drops) == 320, "state lines");
+
+/* Key k of all that were dropped is at k % SHM_DROPS.  Each is told before its block is DYING, so
+ * what a writer that died has done of a drop is told whole; segment/dropped.h has who reads it, and
+ * how. */
+#define SHM_DROPS 65536u
+
+struct shm_drop { /* w, r */
+	uint64_t key[2];
+	uint64_t number; /* odd, and never less than of the key before */
+	/* of the last key of a drop: the command, as seat + 1 << 56 | position; of the others 0 */
+	uint64_t command;
+};
+_Static_assert(sizeof(struct shm_drop) == 32, "drop layout");
 
 enum { POOL_FREE = 0, POOL_READY = 1, POOL_DRAINING = 2 };
 

@@ -6,13 +6,13 @@
  *
  *   command   its head (*: and each slot) has       the answer: result, and in each slot
  *   PUBLISH   block, key, parent, tag;              the block that has the key, or an error.  -ESTALE,
- *             SOURCE: source, source_life;          too: the source is not LIVE in that life; a clear came,
- *             UNCLEARED, UNDROPPED: clears          or a drop
+ *             SOURCE: source; SOURCE, UNCLEARED:    too: the source is not LIVE in that life; a clear came;
+ *             seen; SINCE: since                    a block that it follows was dropped since, or it was
  *   FREE      block, life                           0
  *   RESERVE   pool, headroom, group_state           how many; block
  *   EVICT     pool, group_state; PEEK: headroom;    how many; block.  NAMED: why, 0 or an error
  *             NAMED: block*, key*: its key or 0
- *   DROP      block, life                           1: it was live
+ *   DROP      block, key, life                      1: it was live, or its key had moved and was
  *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
  *             block* unless `any`
  *   PROMOTE   to_pool, group_state; block*          how many; block, to
@@ -68,7 +68,9 @@ enum {
 enum {
 	/* RESERVE */
 	CF_PARTIAL = 1 << 0,
-	CF_TRY = 1 << 1,   /* any group that is given blocks */
+	CF_TRY = 1 << 1, /* any group that is given blocks */
+	/* DROP: the key, and what follows it, in every space */
+	CF_EVERYWHERE = 1 << 2,
 	CF_STOCK = 1 << 3, /* EVICT with TAKE, too: for a stock */
 	/* EVICT: its blocks are reserved; only name; with TAKE, these */
 	CF_TAKE = 1 << 4,
@@ -84,7 +86,9 @@ enum {
 	CF_UNDROPPED = 1 << 12,
 	/* CLEAR; IDLE: only if nobody holds any of it */
 	CF_REMOVE = 1 << 13,
-	CF_IDLE = 1 << 14
+	CF_IDLE = 1 << 14,
+	/* PUBLISH: not below what was dropped since */
+	CF_SINCE = 1 << 15
 };
 
 #define CMD_PENDING INT32_MIN /* result of a command that is not done */
@@ -101,15 +105,26 @@ struct shm_cmd_publish {
 	uint64_t key[2], parent[2];
 	uint32_t tag;
 	int32_t source; /* SOURCE: the block that the bytes were read from */
-	uint32_t source_life;
-	uint32_t clears; /* as the publisher knows them, the lower half */
+	/* SOURCE: its life.  UNCLEARED: the clears of the block's pool as the publisher knows them,
+	 * the lower half */
+	uint32_t seen;
+	/* SINCE: the lower half of dropped_next() of before what it was computed from was looked
+	 * for.  UNDROPPED: the clears of the source's pool, the lower half */
+	uint32_t since;
 };
 _Static_assert(sizeof(struct shm_cmd_publish) == 48, "publish layout");
 
-struct shm_cmd_life { /* FREE, DROP, UNCLAIM */
+struct shm_cmd_life { /* FREE, UNCLAIM */
 	uint32_t life;
 };
 _Static_assert(sizeof(struct shm_cmd_life) == 4, "life layout");
+
+struct shm_cmd_drop {
+	uint64_t key[2]; /* EVERYWHERE: that the block has, or had in that life */
+	uint32_t life;
+	uint8_t pad0[4];
+};
+_Static_assert(sizeof(struct shm_cmd_drop) == 24, "drop layout");
 
 struct shm_cmd_claim {
 	uint64_t key[2];
@@ -181,7 +196,8 @@ struct shm_command {
 	int32_t result; /* (R) CMD_PENDING, then the answer */
 	union {
 		struct shm_cmd_publish publish;
-		struct shm_cmd_life free, drop, unclaim;
+		struct shm_cmd_life free, unclaim;
+		struct shm_cmd_drop drop;
 		struct shm_cmd_claim claim;
 		struct {                      /* a group that is given blocks */
 			uint64_t group_state; /* p, w: GROUP_OPEN ... */

@@ -140,12 +140,12 @@ static bool may_publish(struct writer *w, uint32_t record, const struct shm_comm
 	if (cmd->flags & CF_SOURCE) {
 		source = w_find_record(w, cmd->publish.source);
 		return source != NONE && w_is(w, source, LIVE) && !leave_is_moved(w, source) &&
-		       cmd->publish.source_life == WORD_GEN(w_word(w, source)) + 1 &&
+		       cmd->publish.seen == WORD_GEN(w_word(w, source)) + 1 &&
 		       (!(cmd->flags & CF_UNDROPPED) ||
-			cmd->publish.clears == (uint32_t)w_pool(w, w->pool_of[source])->clears);
+			cmd->publish.since == (uint32_t)w_pool(w, w->pool_of[source])->clears);
 	}
 	return !(cmd->flags & CF_UNCLEARED) ||
-	       cmd->publish.clears ==
+	       cmd->publish.seen ==
 		       (uint32_t)w_pool(w, (uint32_t)(w_pool_of(w, record) - w->pool))->clears;
 }
 
@@ -316,9 +316,9 @@ publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged 
 
 /* FREE and DROP carry the generation that they mean + 1: when a successor runs one again, its
  * block may be somebody else's by now. */
-static bool means_this(struct writer *w, uint32_t record, const struct shm_cmd_life *cmd)
+static bool means_this(struct writer *w, uint32_t record, uint32_t life)
 {
-	return !cmd->life || cmd->life == WORD_GEN(w_word(w, record)) + 1;
+	return !life || life == WORD_GEN(w_word(w, record)) + 1;
 }
 
 static inline __attribute__((always_inline)) int32_t
@@ -330,7 +330,8 @@ give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd, uint32
 		return -EINVAL;
 	/* what was released before its publish was answered is live by now (rule C7) */
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
-	    grant_holds(w, record) || w->node[record].bound || !means_this(w, record, &cmd->free))
+	    grant_holds(w, record) || w->node[record].bound ||
+	    !means_this(w, record, cmd->free.life))
 		return -EPERM;
 	p = w_pool_of(w, record);
 	/* what the owner's own gpc_evict has brought, and it was not told: now it is */
@@ -348,7 +349,7 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 	if (record == NONE)
 		return -EINVAL;
 	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) ||
-	    !means_this(w, record, &cmd->drop)) {
+	    !means_this(w, record, cmd->drop.life)) {
 		drop_ends(w); /* of a writer that died in it */
 		return 0;
 	}

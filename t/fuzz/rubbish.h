@@ -93,8 +93,8 @@ FUZZ_FN void take_publish(struct fuzz_input *in, struct shm_cmd_publish *ret)
 	memcpy(ret->parent, &p, sizeof(p));
 	ret->tag = (uint32_t)take_odd(in);
 	ret->source = take_block(in);
-	ret->source_life = (uint32_t)take_odd(in);
-	ret->clears = (uint32_t)take_odd(in);
+	ret->seen = (uint32_t)take_odd(in);
+	ret->since = (uint32_t)take_odd(in);
 }
 
 FUZZ_FN void take_move(struct fuzz_input *in, struct shm_cmd_move *ret, uint32_t pool)
