@@ -155,8 +155,9 @@ enum {
 	/* lookup, match, match_groups, acquire: a use as ever, and no question: statistics are
 	 * left alone.  With GPC_QUIET: as that */
 	GPC_TOUCH = 1 << 18,
-	GPC_IN_HAND = 1 << 19, /* reserve: out of the stock alone, which needs no writer */
-	GPC_GROUP = 1 << 20    /* hash: the blocks are those of a KV group */
+	GPC_IN_HAND = 1 << 19,   /* reserve: out of the stock alone, which needs no writer */
+	GPC_GROUP = 1 << 20,     /* hash: the blocks are those of a KV group */
+	GPC_EVERYWHERE = 1 << 21 /* drop: the key, and what follows it, in every space */
 };
 
 /* kinds of pools: the tiers */
@@ -1180,6 +1181,10 @@ struct gpc_publish_options { /* zero = default; set size */
 	 * digest_stride (keep_digests) */
 	const void *digests;
 	uint32_t digest_bytes, digest_stride;
+	/* gpc_drops() of before the first lookup or load of the request that computed the blocks:
+	 * refused is what follows, or may follow, from bytes that were dropped since.  0: not asked
+	 */
+	uint64_t since;
 };
 
 int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
@@ -1191,7 +1196,8 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  *   another block   the key was live already; that one is referenced for the caller, and
  *                   blocks[i] stays reserved
  *   negative        refused, blocks[i] stays reserved: -ENOENT parent not live, -EXDEV parent
- *                   in another space, -EPERM not reserved by you, -ESTALE pool gone, -EAGAIN
+ *                   in another space, -EPERM not reserved by you, -ESTALE pool gone, or its key,
+ *                   or that of a block that it follows, was dropped since opt->since, -EAGAIN
  *                   no bucket free, or not submitted, -EINVAL no such block, or a key that is zero,
  *                   a root key or its own parent, -EOVERFLOW
  * Returns how many are live in blocks[i] now.
@@ -1260,7 +1266,8 @@ int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, const gpc_key
  * -EAGAIN), and all that was reclaimed when this call fails, is reserved.  But what gpc_reclaim had
  * no time for (-ETIMEDOUT; -EAGAIN with timeout 0; -ENOTCONN) may have lost its key, as that call
  * says, and its bytes with it: an open section is enough, so give it time.  -EINVAL: a zero or root
- * key in `to`; nothing has changed.  GPC_NO_REF.  Timeout 0: a round trip for each half. */
+ * key in `to`; nothing has changed.  opt->since as of gpc_publish; 0: when the call began, since the
+ * bytes were live then.  GPC_NO_REF.  Timeout 0: a round trip for each half. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
 /* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)
@@ -1274,13 +1281,27 @@ int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms
 
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
 	     int timeout_ms);
-/* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  Of a block of VRAM or
+/* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  A block whose key has
+ * moved since is followed to where the key is now.  Of a block of VRAM or
  * RAM its copies below RAM go as well, and what follows it there, also what may: a block on disk,
  * or one that is without its parent in VRAM or RAM, one of whose ancestors is nowhere by then.  The
  * call returns when no restart can bring them back.  A block below RAM goes alone, with its
- * descendants there.  Returns how many of the named blocks were live.  ticket (may be NULL) gets
- * the ticket.  Timeout 0 submits, as gpc_publish does, and returns 0.  -ENOTCONN, -ETIMEDOUT: what
- * was submitted is carried out. */
+ * descendants there.  GPC_EVERYWHERE: the key of each block, and all that follows it, in every space
+ * of VRAM and RAM, whether the block is live still or not: of bytes that were computed wrongly, since
+ * copies have them, too.  Without it, blocks of the key in other spaces stay: of bytes that were
+ * damaged where they lay.  Returns how many of the named blocks were dropped.  ticket (may be NULL)
+ * gets the ticket.  Timeout 0 submits, as gpc_publish does, and returns 0.  -ENOTCONN, -ETIMEDOUT:
+ * what was submitted is carried out. */
+
+uint64_t gpc_drops(gpc *c);
+/* [shared] A mark in time: what is dropped from now on is dropped since then.  Ask before a request
+ * looks up or loads anything, keep it with the request, and publish with it as `since`; threads and
+ * processes may hand it to each other.  It grows with each drop of blocks of VRAM or RAM, and is
+ * never 0 but in the child of a fork. */
+
+int gpc_dropped(gpc *c, uint64_t since, const gpc_key *keys, uint32_t n);
+/* [shared] How many of these keys were dropped since gpc_drops() has said that number: of a request
+ * that has read them.  -ESTALE: more than 65,536 keys were dropped since, and nobody knows. */
 
 /* ---- moves between tiers: both halves around the caller's copy ---- */
 

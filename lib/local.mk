@@ -65,6 +65,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/check.h \
 	%reldir%/inspect/check_claim.c \
 	%reldir%/inspect/check_control.c \
+	%reldir%/inspect/check_dropped.c \
 	%reldir%/inspect/check_hold.c \
 	%reldir%/inspect/check_memo.c \
 	%reldir%/inspect/check_memory.c \
@@ -181,6 +182,7 @@ lib_gpc_sources = \
 	%reldir%/remote/remote.h \
 	%reldir%/remote/store.h \
 	%reldir%/request/alias.c \
+	%reldir%/request/dropped.c \
 	%reldir%/request/durable.c \
 	%reldir%/request/evict.c \
 	%reldir%/request/move.c \
@@ -301,6 +303,8 @@ lib_gpc_sources = \
 	%reldir%/writer/index/bucket.h \
 	%reldir%/writer/index/events.c \
 	%reldir%/writer/index/events.h \
+	%reldir%/writer/index/dropped.c \
+	%reldir%/writer/index/dropped.h \
 	%reldir%/writer/index/grace.c \
 	%reldir%/writer/index/grace.h \
 	%reldir%/writer/index/holders.c \

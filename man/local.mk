@@ -38,6 +38,8 @@ dist_man_MANS += \
 	%reldir%/gpc_dev_open.3 \
 	%reldir%/gpc_dev_wait.3 \
 	%reldir%/gpc_drop.3 \
+	%reldir%/gpc_dropped.3 \
+	%reldir%/gpc_drops.3 \
 	%reldir%/gpc_event_read.3 \
 	%reldir%/gpc_evict.3 \
 	%reldir%/gpc_fetch.3 \

@@ -160,6 +160,8 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 				   geo->alias_buckets * 128ull,
 				   at.root,
 				   root_buckets(geo) * 2088ull,
+				   at.drop,
+				   65536 * 32,
 				   at.index_bytes,
 				   0 };
 	const uint64_t control[] = { 0,

@@ -323,7 +323,7 @@ static void test_filling(gpc *c)
 	bad(EINVAL, "blocks[0]|pool 9", gpc_drop(c, &far, 1, &out.t, 0, -1));
 	bad(EINVAL, "blocks[0]|slot 77|0 to 7", gpc_drop(c, &slot, 1, &out.t, 0, -1));
 	bad(EINVAL, "blocks[0]|-5", gpc_drop(c, &neg, 1, &out.t, 0, -1));
-	bad(EINVAL, "flags|0x10|none", gpc_drop(c, &b, 1, &out.t, GPC_REF, -1));
+	bad(EINVAL, "flags|0x10|GPC_EVERYWHERE", gpc_drop(c, &b, 1, &out.t, GPC_REF, -1));
 	bad(EINVAL, "n|4097|4096", gpc_drop(c, many, 4097, &out.t, 0, 0));
 	bad(EINVAL, "t|1000000", gpc_ticket_wait(c, 1000000, 0));
 	bad(EINVAL, "timeout_ms|-3", gpc_ticket_wait(c, 0, -3));

@@ -42,9 +42,11 @@ static void any_arguments(struct brat *g, struct shm_command *cmd)
 	any_publish(g, &cmd->publish); /* key, too, of claims, aliases and roots */
 	switch (below(g, 8) ? cmd->op : below(g, CMD_LAST)) {
 	case CMD_FREE:
-	case CMD_DROP:
 	case CMD_UNCLAIM:
 		cmd->free.life = (uint32_t)nasty(g);
+		break;
+	case CMD_DROP:
+		cmd->drop.life = (uint32_t)nasty(g);
 		break;
 	case CMD_CLAIM:
 		cmd->claim.life = (uint32_t)nasty(g);
@@ -90,7 +92,7 @@ static struct shm_command any_command(struct brat *g)
 	gpc_block block = any_block(g);
 	struct shm_command cmd = {
 		.op = (uint8_t)(below(g, 16) ? 1 + below(g, CMD_LAST) : below(g, 256)),
-		.flags = (uint16_t)(below(g, CF_IDLE << 1) & ~(uint32_t)CF_REMOVE),
+		.flags = (uint16_t)(below(g, CF_SINCE << 1) & ~(uint32_t)CF_REMOVE),
 		.pool = pool[below(g, ARRAY_SIZE(pool))],
 		.count = count[below(g, ARRAY_SIZE(count))],
 		.block = block,
@@ -101,6 +103,8 @@ static struct shm_command any_command(struct brat *g)
 		cmd.pool = PLAY;
 	if ((cmd.op == CMD_DROP || cmd.op == CMD_DEMOTE) && GPC_POOL(block) == HOME)
 		cmd.block = GPC_BLOCK(PLAY, GPC_SLOT(block));
+	if (cmd.op == CMD_DROP) /* everywhere is in HOME, too */
+		cmd.flags &= (uint16_t)~CF_EVERYWHERE;
 	if (cmd.op == CMD_DEMOTE && below(g, 2))
 		cmd.block = GPC_NONE;
 	return cmd;

@@ -96,6 +96,8 @@ t_programs = \
 	%reldir%/writer/refs-held.t \
 	%reldir%/109-held-late.t \
 	%reldir%/writer/parked.t \
+	%reldir%/writer/drops-die.t \
+	%reldir%/writer/drops-since.t \
 	%reldir%/writer/subtree.t \
 	%reldir%/writer/waited-victim.t \
 	%reldir%/writer/left-over.t \
@@ -744,6 +746,7 @@ endif
 %canon_reldir%_357_root_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_384_fold_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_386_window_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_writer_drops_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_writer_promised_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer

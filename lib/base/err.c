@@ -74,12 +74,13 @@ void err_clear(void)
 
 static const char *const flag_names[] = {
 	/* by bit */
-	"GPC_IF_ABSENT", "GPC_SERVE",   "GPC_READONLY", "GPC_QUIET",  "GPC_REF",
-	"GPC_ANYWHERE",  "GPC_PARTIAL", "GPC_TAKE",     "GPC_COPY",   "GPC_CANCEL",
-	"GPC_TAIL",      "GPC_STANDBY", "GPC_REMOVE",   "GPC_DEVICE", "GPC_VERIFY_FIRST",
-	"GPC_IF_IDLE",   "GPC_NO_REF",  "GPC_PEEK",     "GPC_TOUCH",  "GPC_IN_HAND",
+	"GPC_IF_ABSENT", "GPC_SERVE",      "GPC_READONLY", "GPC_QUIET",  "GPC_REF",
+	"GPC_ANYWHERE",  "GPC_PARTIAL",    "GPC_TAKE",     "GPC_COPY",   "GPC_CANCEL",
+	"GPC_TAIL",      "GPC_STANDBY",    "GPC_REMOVE",   "GPC_DEVICE", "GPC_VERIFY_FIRST",
+	"GPC_IF_IDLE",   "GPC_NO_REF",     "GPC_PEEK",     "GPC_TOUCH",  "GPC_IN_HAND",
+	"GPC_GROUP",     "GPC_EVERYWHERE",
 };
-_Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_IN_HAND, "each flag has its name");
+_Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_EVERYWHERE, "each flag has its name");
 
 static void name_flags(char *ret, size_t room, uint32_t flags)
 {

@@ -199,6 +199,7 @@ static void check_copy(struct check *k)
 	check_transfers(k);
 	check_claims(k);
 	check_memos(k);
+	check_dropped(k);
 	check_mirrors(k);
 }
 

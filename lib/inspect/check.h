@@ -66,7 +66,8 @@ void check_holds(struct check *k);     /* check_hold.c */
 void check_transfers(struct check *k); /* check_transfer.c */
 /* Is the record, RESERVED, the target of a transfer of its owner? */
 bool check_is_target(const struct check *k, const struct shm_record *r);
-void check_claims(struct check *k); /* check_claim.c; after check_records and check_holds */
-void check_memos(struct check *k);  /* check_memo.c */
+void check_claims(struct check *k);  /* check_claim.c; after check_records and check_holds */
+void check_memos(struct check *k);   /* check_memo.c */
+void check_dropped(struct check *k); /* check_dropped.c */
 
 #endif

@@ -255,6 +255,14 @@ int refuse_publish(const gpc *c, const struct refused_item *it)
 		return err_set(EPERM, "blocks[%u] is %s: %s", i, block,
 			       why_not_reserved(c, it->block, why, sizeof(why)));
 	case -ESTALE:
+		if (pool_record(&c->seg, it->block) != SHM_NO_RECORD &&
+		    load_acquire(&seg_pool(&c->seg, (uint32_t)GPC_POOL(it->block))->state) ==
+			    POOL_READY)
+			return err_set(
+				ESTALE,
+				"blocks[%u] is %s: its key, or that of a block that it follows, was "
+				"dropped since, so its bytes may be bad, or it was cleared",
+				i, block);
 		return err_set(ESTALE, "blocks[%u] is %s: pool %d is being removed, or has gone", i,
 			       block, GPC_POOL(it->block));
 	case -ENOENT:

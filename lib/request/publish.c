@@ -16,6 +16,7 @@
 #include "request/request.h"
 #include "peer/hold.h"
 #include "peer/rouse.h"
+#include "segment/dropped.h"
 
 #define PAUSE_NS (20 * NS_PER_MS) /* between looks for a writer that is gone */
 
@@ -25,6 +26,8 @@ struct publish { /* a call's arguments */
 	uint32_t tag;
 	gpc_block *resident; /* answers, by place in blocks; NULL = nobody asks */
 	bool want_refs, no_refs;
+	uint16_t how;   /* flags of each command */
+	uint32_t since; /* with CF_SINCE */
 	struct notes notes;
 	const struct publish_copy *copies; /* by place in blocks; NULL: bytes of the caller's own */
 };
@@ -253,7 +256,8 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 		.count = 1,
 		.block = block,
 		.publish.tag = p->tag,
-		.flags = p->parents ? 0 : CF_UNCHAINED,
+		.flags = p->how,
+		.publish.since = p->since,
 		.publish.key = { p->keys[i].w[0], p->keys[i].w[1] },
 	};
 	if (p->parents) {
@@ -505,6 +509,25 @@ static int publish_all(gpc *c, struct publish *p, uint32_t n, uint64_t deadline,
 	return got;
 }
 
+/* No number that gpc_drops() has said yet is one of another cache, or of none. */
+int request_check_since(const gpc *c, uint64_t since)
+{
+	if (!since || ((since & 1) && since <= dropped_next(&c->seg)))
+		return 0;
+	return err_set(EINVAL,
+		       "since is %llu: gpc_drops() of this cache has not said so; it says %llu",
+		       (unsigned long long)since, (unsigned long long)dropped_next(&c->seg));
+}
+
+/* For the command.  A number from which no lower half tells the next one is below the floor by far, and so
+ * is the one that stands for it: each drop has a key. */
+static uint32_t lower_half(const gpc *c, uint64_t since)
+{
+	uint64_t next = dropped_next(&c->seg);
+
+	return (uint32_t)(next - MIN(next - since, (uint64_t)INT32_MAX));
+}
+
 GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 			   const gpc_block *blocks, uint32_t n,
 			   const struct gpc_publish_options *opt, uint32_t flags, int timeout_ms)
@@ -520,6 +543,8 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 		err = err_struct("gpc_publish_options", opt, 2 * sizeof(o.size), &o, sizeof(o));
 	if (err == 0 && opt)
 		err = notes_take(c, &o, &p.notes);
+	if (err == 0)
+		err = request_check_since(c, o.since);
 	if (err < 0)
 		return err;
 	if (n && (!keys || !blocks))
@@ -532,6 +557,8 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 	if (!n)
 		return 0;
 	p.tag = o.tag;
+	p.how = (uint16_t)((parents ? 0 : CF_UNCHAINED) | (o.since ? CF_SINCE : 0));
+	p.since = lower_half(c, o.since);
 	p.resident = o.resident;
 	p.no_refs = flags & GPC_NO_REF;
 	p.want_refs = o.resident && !p.no_refs;

@@ -99,6 +99,8 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 		err = err_struct("gpc_publish_options", opt, 2 * sizeof(o.size), &o, sizeof(o));
 	if (err == 0 && opt)
 		err = notes_take(c, &o, &notes); /* refused while nothing has changed */
+	if (err == 0)
+		err = request_check_since(c, o.since);
 	if (err < 0)
 		return err;
 	if (n && (!to || !blocks))
@@ -108,13 +110,18 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 	err = check_to(to, n);
 	if (err < 0)
 		return err;
+	/* the bytes are live now.  What is dropped before they are a reservation takes them along, and
+	 * behind that nothing would */
+	if (!o.since)
+		o.since = gpc_drops(c);
+	o.size = sizeof(o);
 	results = calloc(MAX(n, 1u), sizeof(*results));
 	if (!results)
 		return err_set(ENOMEM, "no memory to rekey %u blocks", n);
 	if (n)
 		err = reclaim_back(c, from, blocks, n, results, timeout_ms);
 	if (err >= 0)
-		err = gpc_publish(c, parents, to, blocks, n, opt, flags,
+		err = gpc_publish(c, parents, to, blocks, n, &o, flags,
 				  time_left(timeout_ms, deadline));
 	if (err >= 0 && o.resident)
 		tell(c, &o, from, blocks, n, results);

@@ -140,8 +140,26 @@ static void take_drop(gpc *c, struct op *op)
 	}
 }
 
+/* The key that the block has, or had until it was dropped or its pool cleared: from the time of one
+ * word. */
+static void add_key(const gpc *c, gpc_block block, struct shm_cmd_drop *drop)
+{
+	const struct shm_record *r = seg_record(&c->seg, pool_record(&c->seg, block));
+	uint32_t word = load_acquire(&r->word);
+	bool has = WORD_STATE(word) == LIVE ||
+		   (WORD_STATE(word) == DYING && !(load_relaxed(&r->flags) & REC_QUARANTINE));
+	uint64_t key[2] = { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) };
+
+	order_fence();
+	if (!has || WORD_GEN(load_relaxed(&r->word)) != WORD_GEN(word))
+		return;
+	drop->life = WORD_GEN(word) + 1;
+	drop->key[0] = key[0];
+	drop->key[1] = key[1];
+}
+
 /* *ticket tells what to wait for, if something was submitted.  deadline 0: submit only. */
-static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t deadline,
+static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint16_t how, uint64_t deadline,
 		     gpc_ticket *ticket)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
@@ -155,11 +173,15 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t deadl
 		free(op);
 		return err_set(ENOMEM, "no memory to drop %u blocks", n);
 	}
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		cmds[i] = (struct shm_command){ .op = CMD_DROP,
 						.count = 1,
+						.flags = how,
 						.block = blocks[i],
 						.drop.life = ring_life(c, blocks[i]) };
+		if (how && cmds[i].drop.life)
+			add_key(c, blocks[i], &cmds[i].drop);
+	}
 	op->take = take_drop;
 	if (!deadline) {
 		err = ring_submit(c, op, cmds);
@@ -187,7 +209,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 			uint32_t flags, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
-	int err = request_check(c, flags, 0, false), live = 0, got = 0;
+	int err = request_check(c, flags, GPC_EVERYWHERE, false), live = 0, got = 0;
 	uint32_t done, part = RING_PART;
 	struct removal r;
 	gpc_ticket last;
@@ -208,7 +230,8 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	last = ring_last_ticket(c);
 	for (done = 0; got >= 0 && done < n; done += part) {
 		part = deadline ? MIN(n - done, RING_PART) : n;
-		got = drop_part(c, blocks + done, part, deadline, &last);
+		got = drop_part(c, blocks + done, part, flags & GPC_EVERYWHERE ? CF_EVERYWHERE : 0,
+				deadline, &last);
 		live += got;
 	}
 	if (ticket && (got >= 0 || got == -ENOTCONN || got == -ETIMEDOUT))

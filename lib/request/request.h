@@ -44,6 +44,9 @@ struct publish_copy {
 int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
 		   const uint32_t *stop);
 
+/* -EINVAL; 0 is none. */
+int request_check_since(const gpc *c, uint64_t since);
+
 /* ---- durable.c: who keeps the tiers below RAM ---- */
 
 bool keeper_lives(const gpc *c);

@@ -24,7 +24,7 @@
 /* The largest geometry stays far below 2^63 bytes, so sums of regions cannot wrap. */
 _Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 4 + 64 +
 				      4 * KEY_MAX_TOKENS) +
-			       64ull * MAX_ALIASES <
+			       64ull * MAX_ALIASES + SHM_DROPS * sizeof(struct shm_drop) <
 		       1ull << 48,
 	       "offsets fit");
 

@@ -15,6 +15,7 @@
 #include "takeover/open.h"
 #include "takeover/takeover.h"
 #include "writer/grants.h"
+#include "writer/index/dropped.h"
 #include "writer/index/grace.h"
 #include "writer/index/memory.h"
 #include "writer/index/meter.h"
@@ -68,6 +69,8 @@ static void free_all(struct writer *w)
 	free(w->leftover);
 	free(w->order.at);
 	free(w->missing.at);
+	free(w->doomed.at);
+	dropped_free(w);
 	free(w->twice.at);
 	free(w);
 }

@@ -26,6 +26,7 @@ static void scan_ring(struct writer *w, struct scan *sc, uint32_t peer)
 	w_answered(w, peer); /* perhaps, and the tail not stored */
 	if (head - p->tail > SHM_RING)
 		return; /* scribbled over: served no more, until it is reaped */
+	p->again = head;
 	for (at = p->tail; at != head; at++) {
 		const struct shm_command *c = seg_command(&w->seg, peer, at);
 		uint32_t n = load_relaxed(&c->count);

@@ -18,6 +18,7 @@
 
 #include "takeover/takeover.h"
 #include "writer/claim.h"
+#include "writer/index/dropped.h"
 #include "writer/index/events.h"
 #include "writer/index/grace.h"
 #include "writer/index/holders.h"
@@ -185,6 +186,7 @@ static int take_over(struct writer *w, struct scan *sc)
 		return err;
 	takeover_rings(w, sc);
 	events_recover(w);
+	dropped_load(w);
 	takeover_scan(w, sc);
 	takeover_others(w, sc);
 	pin_sources(w, &sc->moving);

@@ -18,6 +18,7 @@
 #include "writer/grants.h"
 #include "writer/idle.h"
 #include "writer/index/bucket.h"
+#include "writer/index/dropped.h"
 #include "writer/index/leave.h"
 #include "writer/index/lru.h"
 #include "writer/index/memo.h"
@@ -179,6 +180,25 @@ static __attribute__((noinline)) int32_t publish_resident(struct writer *w, uint
 	return cmd->block;
 }
 
+/* Something was dropped since its request looked. */
+static __attribute__((noinline)) bool
+may_follow(struct writer *w, uint32_t peer, const struct wpool *p, const struct shm_command *cmd)
+{
+	const gpc_key parent = { { cmd->publish.parent[0], cmd->publish.parent[1] } };
+	struct dropped_query q = { .since = dropped_number(w, cmd->publish.since),
+				   .space = p->space,
+				   .key = cmd->publish.key,
+				   .parent = cmd->publish.parent,
+				   .up = NONE,
+				   .gaps = cmd->flags & CF_UNCHAINED ||
+					   !(p->flags & GPC_POOL_UNCHAINED) ||
+					   shm_is_cold(p->kind) };
+
+	if (!key_is_zero(&parent) && !key_is_root(&parent))
+		q.up = table_find(w, p->space, &parent);
+	return dropped_allows(w, peer, &q);
+}
+
 enum { GO_ON = INT32_MAX };
 
 /* No plain reservation: what a second run finds, a block that is not this peer's to publish, one
@@ -250,7 +270,9 @@ publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t recor
 			return err;
 	}
 	if (p->state != POOL_READY ||
-	    ((cmd->flags & (CF_SOURCE | CF_UNCLEARED)) && !may_publish(w, record, cmd)))
+	    ((cmd->flags & (CF_SOURCE | CF_UNCLEARED)) && !may_publish(w, record, cmd)) ||
+	    ((cmd->flags & CF_SINCE) && dropped_any(w, cmd->publish.since) &&
+	     !may_follow(w, peer, p, cmd)))
 		return -ESTALE;
 	if (__builtin_expect(may_be_live(w, k), 0)) {
 		resident = table_find_ready(w, p->space, &key, k);
@@ -314,13 +336,6 @@ publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged 
 	return result;
 }
 
-/* FREE and DROP carry the generation that they mean + 1: when a successor runs one again, its
- * block may be somebody else's by now. */
-static bool means_this(struct writer *w, uint32_t record, uint32_t life)
-{
-	return !life || life == WORD_GEN(w_word(w, record)) + 1;
-}
-
 static inline __attribute__((always_inline)) int32_t
 give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd, uint32_t record)
 {
@@ -330,8 +345,7 @@ give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd, uint32
 		return -EINVAL;
 	/* what was released before its publish was answered is live by now (rule C7) */
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
-	    grant_holds(w, record) || w->node[record].bound ||
-	    !means_this(w, record, cmd->free.life))
+	    grant_holds(w, record) || w->node[record].bound || !w_means(w, record, cmd->free.life))
 		return -EPERM;
 	p = w_pool_of(w, record);
 	/* what the owner's own gpc_evict has brought, and it was not told: now it is */
@@ -341,20 +355,12 @@ give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd, uint32
 	return 0;
 }
 
-static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *cmd)
+static int32_t drop(struct writer *w, uint32_t peer, uint64_t position,
+		    const struct shm_command *cmd)
 {
 	uint32_t record = w_find_record(w, cmd->block);
-	struct shm_tally *t = w_tally(w, peer);
 
-	if (record == NONE)
-		return -EINVAL;
-	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) ||
-	    !means_this(w, record, cmd->drop.life)) {
-		drop_ends(w); /* of a writer that died in it */
-		return 0;
-	}
-	drop_block(w, record, &t->dropped);
-	return 1;
+	return record == NONE ? -EINVAL : drop_block(w, peer, position, cmd, record);
 }
 
 /* Only if nobody holds any of it, and then its slot says so first: if we die in the middle, others
@@ -431,7 +437,7 @@ static __attribute__((noinline)) bool run_other(struct writer *w, uint32_t peer,
 
 	switch (cmd->op) {
 	case CMD_DROP:
-		result = drop(w, peer, cmd);
+		result = drop(w, peer, position, cmd);
 		break;
 	case CMD_CLEAR:
 		result = clear(w, peer, position, cmd);

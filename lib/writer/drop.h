@@ -5,10 +5,9 @@
 
 #include "writer/index/state.h"
 
-/* A LIVE block, its descendants, and, if it is in VRAM or RAM, what has their keys below RAM; all
- * are counted. */
-void drop_block(struct writer *w, uint32_t record, uint64_t *sum);
-/* One that a writer began which died has ended. */
-void drop_ends(struct writer *w);
+/* CMD_DROP of this record: it goes, with its descendants, and, if it is in VRAM or RAM, what has
+ * their keys below RAM; all are counted.  1: something went, now or in a run before. */
+int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,
+		   const struct shm_command *cmd, uint32_t record);
 
 #endif

@@ -76,6 +76,8 @@ FUZZ_FN void be_polite(struct shm_command *c)
 		c->block = GPC_BLOCK(PLAY, GPC_SLOT(c->block) % PLAY_BLOCKS);
 	if (c->op == CMD_DEMOTE && c->pool == HOME)
 		c->pool = PLAY;
+	if (c->op == CMD_DROP) /* everywhere is in HOME, too */
+		c->flags &= (uint16_t)~CF_EVERYWHERE;
 }
 
 /* 0, or anything. */
@@ -109,9 +111,11 @@ FUZZ_FN void take_arguments(struct fuzz_input *in, struct shm_command *c, uint32
 	take_publish(in, &c->publish); /* key, too, of claims, aliases and roots */
 	switch (c->op) {
 	case CMD_FREE:
-	case CMD_DROP:
 	case CMD_UNCLAIM:
 		c->free.life = (uint32_t)take_odd(in);
+		break;
+	case CMD_DROP:
+		c->drop.life = (uint32_t)take_odd(in);
 		break;
 	case CMD_CLAIM:
 		c->claim.life = (uint32_t)take_odd(in);

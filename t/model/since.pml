@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* since.pml - bytes computed before a drop, and published behind it.
  *
- * A design: the library does not work so yet.
+ * lib/writer/drop.c is keep_all() (tell()), retire_below() and what follows (carry_out()), and, for the
+ * block of X that has moved, follow(); lib/writer/index/dropped.c is keep() (dropped_tell()), IS_DROPPED
+ * (is_dropped(), and the floor) and the walk of a publish (dropped_allows()); HAS_BLOCK is dropped_by(),
+ * which looks for the command, not for the block.  `born` is when a block was published, in time, not
+ * in drops: it is compared with the time of the first drop since (first_ns()), and both are 0 for what a
+ * successor finds.  gpc_drops() is the first number that is not over, so `since` + 1.
  *
  * A prompt of three blocks, X, Y, Z; X is LIVE with bad bytes.  Requests look up how much of the prompt is there, compute the
  * rest from what they have found, and publish it block by block; so what follows bad bytes is bad.  Somebody holds the block of X

@@ -27,6 +27,7 @@ struct ledger {
 	struct {
 		uint8_t owner; /* peer + 1, of a reservation */
 		uint8_t key;   /* + 1, of a move's target */
+		uint8_t moved; /* + 1: the key has moved from there, and the block may be held yet */
 		bool stale;    /* its commit must fail */
 		gpc_block from;
 	} slot[POOLS][SLOTS];
@@ -96,6 +97,8 @@ static inline void key_remove(struct ledger *m, int k)
 static inline void key_lives(struct ledger *m, int k, gpc_block b)
 {
 	key_leaves(m, k);
+	if (m->key[k].live)
+		SLOT(m, m->key[k].block).moved = (uint8_t)(k + 1);
 	m->key[k].live = true;
 	m->key[k].block = b;
 }
@@ -220,6 +223,20 @@ static inline void apply_publish(struct ledger *m, const struct answers *a,
 		     "publish of key %d answers %d", k, c->result);
 }
 
+/* A block that its key has left is followed, as long as it is of that life. */
+static inline void apply_drop(struct ledger *m, const struct shm_command *c)
+{
+	int k = ledger_at(m, c->block);
+
+	need(c->result == 0 || c->result == 1, "drop answers %d", c->result);
+	if (k < 0 && c->result == 1)
+		k = SLOT(m, c->block).moved - 1;
+	need(k >= 0 || c->result == 0, "a drop of block 0x%x, which has no key, answers 1",
+	     (unsigned)c->block);
+	if (k >= 0 && m->key[k].live)
+		key_remove(m, k);
+}
+
 static inline void apply_clear(struct ledger *m, const struct shm_command *c)
 {
 	int k;
@@ -285,8 +302,7 @@ static inline uint64_t ledger_apply(struct ledger *m, const struct answers *a, u
 			slot_free(m, c->block);
 		return 1;
 	case CMD_DROP:
-		need(c->result == 0 || c->result == 1, "drop answers %d", c->result);
-		key_remove(m, ledger_at(m, c->block));
+		apply_drop(m, c);
 		return 1;
 	case CMD_CLEAR:
 		need(c->result >= 0, "clear answers %d", c->result);

@@ -41,6 +41,7 @@ struct records {
  *   waits        it is in the list `leaving` of one batch, and counted in its pool's `leaving`.
  *                With `leaving` taken back in between (leave_stay) nothing happens at the end
  *   listed       it is RESERVED, and on its owner's list (union owned)
+ *   doomed       it goes with the drop that is being carried out, and stands in that one's list
  *   ticket       odd: it has an item in its pool's queue
  *
  * A leaf is LIVE and in the tree, not selected, without pins and blockers, and does not wait
@@ -60,6 +61,7 @@ struct node {
 	bool moving : 1;
 	bool bound : 1;
 	bool pending : 1, claimed : 1;
+	bool doomed : 1;
 };
 
 _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
@@ -76,6 +78,12 @@ struct pending {
 	gpc_key key;
 	uint32_t space, record;
 }; /* record + 1; 0: empty */
+
+/* The writer's own part of the ring of dropped keys (dropped.c); NULL: nothing was dropped. */
+struct dropped {
+	uint32_t *first, *next; /* by hash of a key; by place: the next place + 1 */
+	uint64_t *ns;           /* by place: when it was told; 0: by a writer before */
+};
 
 union owned {
 	struct {
@@ -149,6 +157,13 @@ struct wpeer {
 	uint32_t published; /* a record, mostly the last one that it published */
 	struct transfer *transfer[SHM_TRANSFERS]; /* of this peer, by slot; NULL: none under way */
 	uint64_t told;                            /* bit: that slot's is told, and not over */
+	uint64_t again; /* position: a writer that died may have run what is before */
+	/* dropped.c: the block of this key, in that space, hangs on nothing that was dropped since,
+	 * as of so many drops */
+	struct {
+		uint64_t key[2], since, drops;
+		uint32_t space;
+	} good;
 	bool commit_known; /* writer/move.c: the first slot's own result, kept for last */
 	int32_t commit_result;
 };
@@ -262,6 +277,8 @@ struct writer {
 	uint64_t flush_sequence, flush_deadline_ns;
 
 	uint32_t cleared_pool;  /* its blocks go without changes of their own */
+	struct dropped dropped; /* keys */
+	struct records doomed;  /* scratch: what a drop takes */
 	bool dropping;          /* drop.c: what goes now has bad bytes, and the feed says so */
 	struct records missing; /* takeover: LIVE, without an entry */
 	struct records twice;   /* takeover: slots whose block has another */
@@ -381,6 +398,13 @@ static inline uint32_t w_word(struct writer *w, uint32_t record)
 static inline bool w_is(struct writer *w, uint32_t record, uint32_t state)
 {
 	return WORD_STATE(w_word(w, record)) == state;
+}
+
+/* Commands carry the generation that they mean + 1, or 0 for any: when a successor runs one again,
+ * its block may be somebody else's by now. */
+static inline bool w_means(struct writer *w, uint32_t record, uint32_t life)
+{
+	return !life || life == WORD_GEN(w_word(w, record)) + 1;
 }
 
 static inline struct wpool *w_pool_of(struct writer *w, uint32_t record)
