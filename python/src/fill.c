@@ -118,9 +118,10 @@ static METHOD(fill_reclaim)
 static METHOD(fill_rekey)
 {
 	static const struct call call = {
-		"rekey", 3, 3, { "parents", "keys", "blocks", "was", "flags", "timeout" }
+		"rekey", 3, 3, { "parents", "keys", "blocks", "was", "flags", "timeout", "since" }
 	};
 	struct array parents = { 0 }, keys = { 0 }, blocks = { 0 }, was = { 0 };
+	struct gpc_publish_options opt = { .size = sizeof(opt) };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	bool flat, any;
 	uint32_t flags = 0;
@@ -137,11 +138,11 @@ static METHOD(fill_rekey)
 	    (any ||
 	     (array_keys(a[3], "was", &was) == 0 && array_same("was", &was, "keys", &keys))) &&
 	    args_u32(a[4], "flags", &flags) == 0 && args_time(a[5], "timeout", &timeout) == 0 &&
-	    handle_enter((Cache *)self) == 0) {
+	    args_u64(a[6], "since", &opt.since) == 0 && handle_enter((Cache *)self) == 0) {
 		gpc *c = ((Cache *)self)->c;
 
 		FREELY(r = gpc_rekey(c, any ? NULL : was.p, flat ? NULL : parents.p, keys.p,
-				     blocks.p, blocks.n, NULL, flags, timeout));
+				     blocks.p, blocks.n, &opt, flags, timeout));
 		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
 		handle_leave((Cache *)self);
 	}
@@ -206,6 +207,40 @@ static METHOD(fill_drop)
 	return ret;
 }
 
+static METHOD(fill_drops)
+{
+	static const struct call call = { "drops", 0, 0, { NULL } };
+	PyObject *a[MAX_ARGS], *ret;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || handle_enter((Cache *)self) < 0)
+		return NULL;
+	ret = PyLong_FromUnsignedLongLong(gpc_drops(((Cache *)self)->c));
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+static METHOD(fill_dropped)
+{
+	static const struct call call = { "dropped", 2, 2, { "since", "keys" } };
+	struct array keys = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint64_t since = 0;
+	gpc *c;
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (args_u64(a[0], "since", &since) == 0 && array_keys(a[1], "keys", &keys) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		FREELY(r = gpc_dropped(c, since, keys.p, keys.n));
+		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+		handle_leave((Cache *)self);
+	}
+	array_free(&keys);
+	return ret;
+}
+
 /* ---- tickets ---- */
 
 /* What is kept for these tickets may go once the wait has ended well; but those that were kept
@@ -258,16 +293,22 @@ const PyMethodDef methods_fill[] = {
 	    "all or none: their list.  With out, an int32 buffer, how many.\nflags: PARTIAL."),
 	ROW("publish", publish_call,
 	    "publish(parents, keys, blocks, *, tag=0, group=0, tokens=None, digests=None,\n"
-	    "        digest_size=None, flags=0, timeout=None, resident=None)\n\nReservations become references.  "
+	    "        digest_size=None, flags=0, timeout=None, resident=None, since=0)\n\nReservations become references.  "
 	    "parents: a key each, all zero = none; or None: no chain.\nHow many are live in the blocks named.  "
 	    "resident=True: instead a list of what became of each:\nthe block itself, the block that has the key "
 	    "already (then referenced for you, and yours\nstays reserved), or a negative errno.  resident=buffer, "
 	    "of int32: it gets this.\ntimeout=0 submits and returns the ticket; the buffer is filled when "
 	    "ticket_wait(ticket) has\nreturned.  The same after TimedOut and NotConnected, which have the ticket as "
-	    "an attribute.\nflags: NO_REF, to publish and forget: nothing is referenced for you."),
+	    "an attribute.\nflags: NO_REF, to publish and forget: nothing is referenced for you.\n"
+	    "since: drops() of before the request looked: what follows from bytes dropped since is refused."),
 	ROW("drop", fill_drop,
 	    "drop(blocks, *, flags=0, timeout=None)\n\nBytes are bad: unfindable now, with all descendants.  How many "
-	    "were live; with timeout=0 the ticket."),
+	    "were dropped; with timeout=0 the ticket.\nflags: EVERYWHERE, the key in every space: of bytes that were "
+	    "computed wrongly."),
+	ROW("drops", fill_drops,
+	    "drops()\n\nA mark in time: ask before a request looks up or loads anything, and publish with it as since."),
+	ROW("dropped", fill_dropped,
+	    "dropped(since, keys)\n\nHow many of these keys were dropped since drops() said that number."),
 	ROW("evict", fill_evict,
 	    "evict(pool, n, *, flags=0, timeout=None, out=None)\n\nLeast recent leaves without hold: their list; "
 	    "with out, how many.  flags: TAKE, PEEK."),
@@ -275,7 +316,7 @@ const PyMethodDef methods_fill[] = {
 	    "reclaim(blocks, *, keys=None, flags=0, timeout=None)\n\nChosen live blocks become reservations of yours, "
 	    "leaf first: of each 0 or a negative errno.\nkeys: those that they are meant to have."),
 	ROW("rekey", fill_rekey,
-	    "rekey(parents, keys, blocks, *, was=None, flags=0, timeout=None)\n\nLive blocks, each held by you alone "
+	    "rekey(parents, keys, blocks, *, was=None, flags=0, timeout=None, since=0)\n\nLive blocks, each held by you alone "
 	    "or by nobody, get other keys, parents before children: how\nmany did.  "
 	    "was: the keys that they are meant to have."),
 	ROW("returned", fill_returned,

@@ -192,6 +192,7 @@ static const struct {
 	C(QUIET),
 	C(TOUCH),
 	C(IN_HAND),
+	C(EVERYWHERE),
 	C(REF),
 	C(ANYWHERE),
 	C(PARTIAL),

@@ -193,7 +193,7 @@ METHOD(publish_call)
 					  3,
 					  { "parents", "keys", "blocks", "tag", "group", "tokens",
 					    "digests", "digest_size", "flags", "timeout",
-					    "resident" } };
+					    "resident", "since" } };
 	struct publish p = { .opt = { .size = sizeof(p.opt) }, .timeout = -1 };
 	PyObject *a[MAX_ARGS], *ret = NULL;
 
@@ -204,7 +204,7 @@ METHOD(publish_call)
 	    read_tokens(&p, a[5], ((Cache *)self)->block_tokens) == 0 &&
 	    read_digests(&p, a[6], a[7]) == 0 && args_u32(a[8], "flags", &p.flags) == 0 &&
 	    args_time(a[9], "timeout", &p.timeout) == 0 && make_resident(&p, a[10]) == 0 &&
-	    handle_enter((Cache *)self) == 0) {
+	    args_u64(a[11], "since", &p.opt.since) == 0 && handle_enter((Cache *)self) == 0) {
 		ret = publish((Cache *)self, &p);
 		handle_leave((Cache *)self);
 	}

@@ -2,6 +2,7 @@
 """Keys, lookups, publishes: what comes out is what went in, by lists and by buffers."""
 
 import array
+import errno
 
 import gpc
 from tap import create, done, is_, ok
@@ -134,8 +135,17 @@ is_(c.match_groups([]), (0, []), "of no groups")
 
 is_(c.tokens(keys[:16], blocks[0]), tokens[:16], "the tokens of a block")
 is_(c.tokens(keys[16:32], blocks[1], out=array.array("i", [0] * 16)), 16, "by out, how many they are")
+since = c.drops()
 is_(c.drop(blocks[5:]) >= 1, True, "dropped blocks ...")
 is_(c.lookup(keys)[5], -1, "... are not found")
+is_(c.dropped(since, keys), 1, "dropped: one of the keys")
+is_(c.dropped(c.drops(), keys), 0, "and none since then")
+ok(c.drops() > since, "drops() is greater behind a drop")
+b = c.reserve(0, 1)
+is_(c.publish(keys[64:80], keys[80:96], b, resident=True, since=since), [-errno.ESTALE], "since: computed before the drop")
+is_(c.publish(keys[64:80], keys[80:96], b, resident=True, since=c.drops()), b, "and behind it")
+is_(c.drop(b, flags=gpc.EVERYWHERE), 1, "EVERYWHERE")
+c.release(b)
 c.release(blocks)
 is_(len(c.evict(0, 2)), 2, "two are evicted")
 taken = c.evict(0, 1, flags=gpc.TAKE)
