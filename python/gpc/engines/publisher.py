@@ -24,11 +24,11 @@ class Publisher:
         self.c, self.conf, self.groups, self.counts, self.import_keys = cache, conf, groups, counts, import_keys
         self.sent = []
 
-    def publish(self, group, keys, blocks, parents, root=None, tokens=None, import_keys=None):
+    def publish(self, group, keys, blocks, parents, root=None, tokens=None, import_keys=None, since=0):
         """keys in the order of the prompt, with the key before each, or None for no parent: then it is root, if there is
         one.  tokens: of all blocks, as the cache keeps them.  What it returns has the answers, in resident, when it
         is done; None: not submitted, and the blocks are released.  import_keys: what else than the publisher's
-        makes gpc keys of these."""
+        makes gpc keys of these.  since: drops() of before what they were computed from was looked for."""
         import_keys = import_keys or self.import_keys
         chain = None
         if self.groups.get(group, False):
@@ -43,7 +43,7 @@ class Publisher:
             notes["tokens"] = tokens
         try:
             ticket = self.c.publish(chain, import_keys(keys), blocks, tag=self.conf.tag, group=group,
-                                    flags=gpc.NO_REF, timeout=0, resident=resident, **notes)
+                                    flags=gpc.NO_REF, timeout=0, resident=resident, since=since, **notes)
         except gpc.Error as e:           # the ring is full, or there is no writer: not cached
             ticket = getattr(e, "ticket", 0)
             if not ticket:

@@ -8,6 +8,7 @@ number of the piece.  It is there when all of them are.
 
 import logging
 import threading
+from collections import OrderedDict
 
 import gpc
 
@@ -18,6 +19,7 @@ from .publisher import Publisher
 log = logging.getLogger("gpc")
 
 _MOST = 4096                     # blocks of one publish
+_LOOKED = 65536                  # objects that somebody has looked for in vain
 FLAT, CHAINED = 0, 1             # the publisher's groups
 
 
@@ -30,6 +32,8 @@ class Store:
                                      "no_room"), 0)
         self.publisher = Publisher(cache, conf, {FLAT: False, CHAINED: True}, self.counts, self._keys)
         self.publishing = threading.Lock()       # the publisher's list
+        self.looking = threading.Lock()  # of what follows
+        self.looked = OrderedDict()      # digest -> drops() of before the first question that did not find it
 
     def _keys(self, names):
         return self.c.key_import(b"".join(names), size=36)
@@ -47,6 +51,7 @@ class Store:
 
     def pin(self, digests, counts=True):
         """For each one its blocks, all referenced, or None.  counts: it is a question; else a use alone, as a store asks."""
+        since = self.c.drops() if counts else 0
         keys = self._keys([_name(d, 0) for d in digests]) if digests else b""
         flags = gpc.REF if counts else gpc.REF | gpc.TOUCH
         first = self.c.lookup(keys, flags=flags) if digests else []
@@ -55,7 +60,21 @@ class Store:
         if counts:
             self.counts["lookups"] += len(digests)
             self.counts["hits"] += sum(p is not None for p in pinned)
+            self._remember([d for d, p in zip(digests, pinned) if p is None], since)
         return pinned
+
+    def _remember(self, missed, since):
+        """Who asks for a prompt computes what is not there, from what is: the store of it says since when."""
+        with self.looking:
+            for d in missed:
+                self.looked.setdefault(d, since)
+            while len(self.looked) > _LOOKED:
+                self.looked.popitem(False)
+
+    def _since(self, digests):
+        """Of the first question for any of these; 0: nobody has asked."""
+        with self.looking:
+            return min(filter(None, [self.looked.pop(d, 0) for d in digests]), default=0)
 
     def _rest(self, digest, key, block, flags):
         total = self.slots.total(gpc.SLOT(block), key)
@@ -187,7 +206,7 @@ class Store:
         except BaseException:
             self.c.release([b for mine in blocks for b in mine])
             raise
-        return self._publish(names, blocks, parents)
+        return self._publish(names, blocks, parents, self._since(digests))
 
     def _write(self, obj, blocks, keys):
         total = size_of(obj)
@@ -197,12 +216,12 @@ class Store:
         for i, b in enumerate(blocks):
             self.slots.seal(gpc.SLOT(b), keys[16 * i:16 * i + 16], total, i)
 
-    def _publish(self, names, blocks, parents):
+    def _publish(self, names, blocks, parents, since):
         """An answer that comes later than wait_ms counts as a failure here; a later call takes it."""
         before = _before(names, [len(mine) for mine in blocks], parents) if parents else None
         flat = [b for mine in blocks for b in mine]
         with self.publishing:
-            sent = self.publisher.publish(CHAINED if parents else FLAT, names, flat, before)
+            sent = self.publisher.publish(CHAINED if parents else FLAT, names, flat, before, since=since)
             self.publisher.collect(self.conf.wait_ms / 1000)
         if not sent or not sent.done:
             return [False] * len(blocks)

@@ -26,9 +26,11 @@ class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
                  "files", "until", "apart", "left_out", "failed", "loaded", "counted", "over", "refused", "missing",
-                 "raw", "places", "claimed", "offered", "going", "question")
+                 "raw", "places", "claimed", "offered", "going", "question", "since", "unread")
 
-    def __init__(self, generation, apart=False, left_out=False):
+    def __init__(self, generation, apart=False, left_out=False, since=0):
+        self.since = since       # what was dropped from then on may be in what it computes ...
+        self.unread = set()      # ... but for these, whose load has failed, and those behind them
         self.pins = {}           # key -> block, referenced by a lookup of this step
         self.loading = {}        # key -> [block, jobs], referenced by loads under way
         self.memo = {}           # key -> answer in this step: the scheduler asks again and again

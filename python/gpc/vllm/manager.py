@@ -83,7 +83,8 @@ class Manager:
         if req is None or req.generation != self.generation:
             if req is not None:
                 self._end_missing(req)
-            req = Request(self.generation, req is not None and req.apart, not self._is_allowed(ctx))
+            req = Request(self.generation, req is not None and req.apart, not self._is_allowed(ctx),
+                          0 if self.c.closed else self.c.drops())
             ctx.set_state(req)
         return req
 
@@ -219,7 +220,9 @@ class Manager:
         req = self._request(req_context)
         failed = [k for k, (b, _) in req.loading.items() if b in blocks]
         req.failed.update(failed)
-        req.going.update(self._behind(failed, req_context._offload_key_positions))
+        behind = self._behind(failed, req_context._offload_key_positions)
+        req.going.update(behind)
+        req.unread.update(behind)
 
     def _behind(self, failed, positions):
         """They, and those that a drop of them takes along."""
@@ -369,21 +372,23 @@ class Manager:
             return
         req = self._asks(req_context)
         root, places = self.prompts.root(req_context, self.namespace.text), self.finder.place_of(position, req)
+        since = self._since(req, position)
         for ours in dict.fromkeys([k[-4:] for k in keys]):
             some, group = [k for k in keys if k[-4:] == ours], int.from_bytes(ours, "big")
             step = self.step_tokens.get(group, 0)
             parents = [places.get((ours, position.get(k, 0) - step)) for k in some]
             tokens = self.prompts.tokens(req_context, step, [position.get(k, 0) for k in some])
-            self.prompts.then(root, functools.partial(self._publish, req, group, some, parents, root, tokens))
+            self.prompts.then(root, functools.partial(self._publish, req, group, some, parents, root, tokens, since))
 
-    def _publish(self, req, group, keys, parents, root, tokens):
+    def _publish(self, req, group, keys, parents, root, tokens, since):
         if req.lora is None:
-            self._publish_now(req, group, keys, parents, root, tokens, True)
+            self._publish_now(req, group, keys, parents, root, tokens, since, True)
         else:
             self.adapters.look_again(req.lora, req.files,
-                                     functools.partial(self._publish_now, req, group, keys, parents, root, tokens))
+                                     functools.partial(self._publish_now, req, group, keys, parents, root, tokens,
+                                                       since))
 
-    def _publish_now(self, req, group, keys, parents, root, tokens, same):
+    def _publish_now(self, req, group, keys, parents, root, tokens, since, same):
         """same: the request's adapter has the bytes that it began with, so all of its KV is of these."""
         if req.generation != self.generation:
             return                       # a reset has the blocks
@@ -393,7 +398,20 @@ class Manager:
             self.c.release([self.storing.pop(k) for k in keys])
         else:
             self.publisher.publish(group, keys, [self.storing.pop(k) for k in keys], parents, root, tokens,
-                                   lambda names: self.finder.keys_of(names, req))
+                                   lambda names: self.finder.keys_of(names, req), since)
+
+    def _since(self, req, positions):
+        """A load that has failed drops what the request has not read, and computes anew.  If nothing that it has read was
+        dropped, it is as good as a request that begins now."""
+        now = self.c.drops()
+        if req.unread and now != req.since:
+            read = [k for k in positions if k not in req.unread]
+            try:
+                if not read or not self.c.dropped(req.since, self.finder.keys_of(read, req)):
+                    req.since = now
+            except gpc.Error:            # nobody knows
+                pass
+        return req.since
 
     # ---- the rest ----
 
