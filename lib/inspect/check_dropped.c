@@ -3,7 +3,7 @@
  *
  * A writer that was killed while it told a key leaves the place behind the last one half written:
  * where the ring is full, that is the oldest place, whose key the floor says to be gone.
- * Tests: t/021-check.t t/writer/drops-since.t */
+ * Tests: t/writer/drops-since.t */
 #include "config.h"
 
 #include "inspect/check.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* others.c - the records that are not LIVE, and what they were wanted for.
  * Tests: t/312-stock-evict-dies.t t/361-second-run.t t/367-left-in-records.t
- *   t/375-transfers-forged.t t/378-transfers-closed.t t/writer/promised.t */
+ *   t/375-transfers-forged.t t/378-transfers-closed.t t/writer/drops-die.t */
 #include "config.h"
 
 #include "takeover/takeover.h"

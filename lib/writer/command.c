@@ -4,8 +4,8 @@
  * A command comes from memory that a peer may scribble on: the caller has copied it, and
  * every field is checked before use.  Running a command twice is harmless: a successor runs
  * every command without an answer again.
- * Tests: t/396-hostile-at-random.t t/fuzz/ring.t t/107-two-ways.t t/361-second-run.t
- *   t/391-hostile-peer.t t/392-stray-stores.t */
+ * Tests: t/writer/drops-since.t t/396-hostile-at-random.t t/fuzz/ring.t t/107-two-ways.t
+ *   t/361-second-run.t t/391-hostile-peer.t */
 #include "config.h"
 
 #include <errno.h>

@@ -36,7 +36,7 @@
  *
  * A copy that is dropped itself says nothing of the block in VRAM or RAM: its bytes may have been
  * damaged where it lay.  So it has no number, and its keys are told nobody.
- * Tests: t/387-tiers-drop-dies.t t/105-tiers-drops.t t/writer/drops-since.t t/writer/drops-die.t */
+ * Tests: t/writer/drops-die.t t/writer/drops-since.t t/387-tiers-drop-dies.t t/105-tiers-drops.t */
 #include "config.h"
 
 #include "writer/drop.h"

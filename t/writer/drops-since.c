@@ -2,7 +2,8 @@
 /* Computed before a drop, published behind it: refused, wherever on its way up something was dropped,
  * by whichever writer, and not when it has nothing to do with that.  The ring of dropped keys, its
  * floor and its readers; drops that follow a key to where it has moved, or take it everywhere.
- * Tests: lib/request/dropped.c lib/writer/index/dropped.c lib/writer/drop.c lib/segment/dropped.c lib/writer/command.c */
+ * Tests: lib/request/dropped.c lib/inspect/check_dropped.c lib/writer/index/dropped.c
+ *   lib/writer/drop.c lib/segment/dropped.c lib/writer/command.c */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"

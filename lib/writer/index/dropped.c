@@ -3,7 +3,7 @@
  *
  * A place of the ring is in the chain of its key's hash, unless a later place has the same key, so
  * the first one that is found has the greatest number.
- * Tests: t/writer/drops-since.t t/writer/drops-die.t */
+ * Tests: t/writer/drops-die.t t/writer/drops-since.t */
 #include "config.h"
 
 #include "writer/index/dropped.h"
