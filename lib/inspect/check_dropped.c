@@ -41,14 +41,15 @@ static void check_floor(struct check *k)
 			  st->drops_floor, st->drops, st->drops_head);
 }
 
+/* The first fault tells of all: a wrong head makes one of each place. */
 void check_dropped(struct check *k)
 {
 	uint64_t head = seg_state(k->s)->drops_head, at, before = 0;
 	const struct shm_drop *d;
-	const char *bad;
+	const char *bad = NULL;
 
 	check_floor(k);
-	for (at = head < SHM_DROPS ? 0 : head - SHM_DROPS + 1; at < head; at++) {
+	for (at = head < SHM_DROPS ? 0 : head - SHM_DROPS + 1; at < head && !bad; at++) {
 		d = seg_drop(k->s, at);
 		bad = look_at(k, d, before);
 		if (bad)
@@ -56,6 +57,6 @@ void check_dropped(struct check *k)
 				  "drops: key %" PRIu64 " (%016" PRIx64 "%016" PRIx64
 				  "), of number %" PRIu64 ": %s",
 				  at, d->key[0], d->key[1], d->number, bad);
-		before = bad ? before : d->number;
+		before = d->number;
 	}
 }
