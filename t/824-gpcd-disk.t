@@ -31,6 +31,7 @@ make='--block-size 16 --ram-blocks 64 --block-bytes 4k --max-peers 8'
 
 refuses 2 '--disk-bytes: --disk is missing' gpcd disk --dir "$shm" --disk-bytes 1M
 refuses 2 '--disk-ahead: --disk is missing' gpcd disk --dir "$shm" --disk-ahead 5
+refuses 2 '--disk-resize: --disk is missing' gpcd disk --dir "$shm" --remote folder:dir=. --disk-ahead 5 --disk-resize
 refuses 2 '--disk-bytes and --disk-blocks exclude' gpcd disk --dir "$shm" --disk x --disk-bytes 1M --disk-blocks 5
 refuses 2 "--disk: a cache has one tier on disk, and 'x' and 'y' are two: give one" gpcd disk --dir "$shm" --disk x --disk y
 refuses 2 '--keep and --disk exclude' gpcd disk --dir "$shm" --keep --device host --vram-blocks 5 --block-bytes 4k \

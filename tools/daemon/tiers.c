@@ -163,7 +163,7 @@ int tiers_check(struct daemon *d)
 			    : o->flags & GPC_TIERS_RESIZE    ? "resize"
 			    : o->flags & GPC_TIERS_BUFFERED  ? "buffered"
 			    : o->flags                       ? "strict"
-			    : o->ahead                       ? "ahead"
+			    : o->ahead && !o->remote         ? "ahead"
 			    : o->min_uses                    ? "min-uses"
 			    : o->max_age_s                   ? "max-age"
 			    : o->write_rate                  ? "write-rate"
@@ -184,8 +184,6 @@ int tiers_check(struct daemon *d)
 		return cli_usage("--disk-bytes and --disk-blocks exclude each other: give one");
 	if (afar && !o->remote)
 		return cli_usage("--remote-%s: --remote is missing: which store?", afar);
-	if (o->ahead && !d->disk[0] && o->remote)
-		other = NULL;
 	if (other && !d->disk[0])
 		return cli_usage("--disk-%s: --disk is missing: which file?", other);
 	if (blocks_of(d) > MOST_BLOCKS)
