@@ -62,6 +62,8 @@ start writer gpcd kept --dir "$shm" --block-size 16 --max-blocks 1k --ram-blocks
 writer=$pid
 until_ok is_written 'serving as' "$tmp/writer.err" || bail "$(cat "$tmp/writer.err")"
 is "$(pools)" 1 "a cache with a RAM pool"
+refuses 1 'has max_blocks 1024.*make the cache anew with a larger --max-blocks$' gpcd kept --dir "$shm" --keep \
+	--device host --vram-blocks 1k --block-bytes 64k
 keep first --pieces 16 --demote-to 0
 first=$pid
 like "$(cat "$tmp/first.err")" 'kept: keeping pool 1, 32 blocks of 65536 bytes on host' "the keeper says what it keeps"

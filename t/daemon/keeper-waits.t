@@ -43,7 +43,8 @@ memory_files()
 # ---- no cache ----
 
 keep none
-is_waiting none 'waiting up to 10 seconds: .*kept' "it says that it waits for the cache"
+is_waiting none 'waiting up to 10 seconds: .*kept.*--block-size and without --keep makes one' \
+	"it says that it waits for the cache, and what makes one"
 kill -USR1 "$pid"
 is_waiting none 'a keeper that waits' "asked, it says so again"
 ends_well none "$pid" "while there is no cache"

@@ -78,14 +78,26 @@ static const char *text_of(int err)
 	return err == -ENOTCONN ? "no process is the writer: start gpcd" : cli_gpc_text(err);
 }
 
+/* What to do about it, to stand behind that text. */
+static const char *remedy_of(int err)
+{
+	const char *text = text_of(err);
+
+	if (err == -ENOENT && strncmp(text, "there is no cache", 17) == 0)
+		return "; a gpcd with --block-size and without --keep makes one";
+	if (err == -ENOSPC && strstr(text, "max_blocks"))
+		return "; ask for less, or make the cache anew with a larger --max-blocks";
+	return "";
+}
+
 /* True: again. */
 static bool waits(const struct daemon *d, struct patience *p, int err, int most_ms)
 {
 	if (process_stopping || cli_now_ns() >= p->until_ns)
 		return false;
 	if (p->said != err)
-		say(LOG_WARNING, "%s: waiting up to %d seconds: %s", d->name, most_ms / 1000,
-		    text_of(err));
+		say(LOG_WARNING, "%s: waiting up to %d seconds: %s%s", d->name, most_ms / 1000,
+		    text_of(err), remedy_of(err));
 	p->said = err;
 	if (process_asked)
 		say_asked("%s: a keeper that waits: %s", d->name, text_of(err));
@@ -150,7 +162,8 @@ static int keep_make(const struct daemon *d, gpc *c, struct gpc_pool *p)
 	if (r < 0 && process_stopping)
 		return 0;
 	if (r < 0)
-		say(LOG_ERR, "%s: cannot make a pool on %s: %s", d->name, d->devices, text_of(r));
+		say(LOG_ERR, "%s: cannot make a pool on %s: %s%s", d->name, d->devices, text_of(r),
+		    remedy_of(r));
 	return r < 0 ? EXIT_RUNTIME : 0;
 }
 
@@ -218,7 +231,7 @@ static int keep_attach(const struct daemon *d, const struct gpc_attach_options *
 	if (r < 0 && process_stopping)
 		return 0;
 	if (r < 0)
-		say(LOG_ERR, "%s: %s", d->name, cli_gpc_text(r));
+		say(LOG_ERR, "%s: %s%s", d->name, cli_gpc_text(r), remedy_of(r));
 	return r < 0 ? EXIT_RUNTIME : 0;
 }
 
