@@ -89,6 +89,7 @@ t_programs = \
 	%reldir%/request/pool-lives.t \
 	%reldir%/memory/once-threads.t \
 	%reldir%/request/first-refusal.t \
+	%reldir%/request/named-source.t \
 	%reldir%/peer/stopped-writer.t \
 	%reldir%/stage/stopped-writer.t \
 	%reldir%/stage/comes-back.t \

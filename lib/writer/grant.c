@@ -224,7 +224,7 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 
 void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd)
 {
-	bool moves = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE, any;
+	bool moves = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE;
 	struct grant *g;
 	uint32_t i;
 	int32_t err = 0;
@@ -237,6 +237,7 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 		.kind = cmd->op,
 		.n = cmd->count,
 		.flags = cmd->flags,
+		.any = cmd->op == CMD_DEMOTE && cmd->move.any,
 		.pool = moves ? cmd->move.to_pool : cmd->pool,
 		.position = position,
 		.transfer = moves ? cmd->move.transfer : 0,
@@ -246,14 +247,13 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 	};
 	g->slot = writer_alloc(g->n, sizeof(*g->slot));
 	/* a writer that died before it answered may have left its choice in the slots */
-	any = g->kind == CMD_DEMOTE && cmd->move.any;
 	for (i = 0; i < g->n; i++)
 		g->slot[i] = (struct grant_slot){
 			.source = NONE,
 			.block = NONE,
-			.want = any ? GPC_NONE
-				    : load_relaxed(
-					      &seg_command(&w->seg, peer, position + i)->block),
+			.want = g->any ? GPC_NONE
+				       : load_relaxed(
+						 &seg_command(&w->seg, peer, position + i)->block),
 		};
 	*w->grants_end = g;
 	w->grants_end = &g->next;

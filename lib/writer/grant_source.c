@@ -175,9 +175,8 @@ int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from)
 	uint32_t i;
 	int32_t err = 0;
 
-	if (g->kind == CMD_DEMOTE && g->slot[0].want == GPC_NONE) {
+	if (g->any)
 		err = pick_sources(w, g, from);
-	}
 	for (i = 0; i < g->n && g->slot[i].source == NONE; i++) {
 		err = source_check(w, g, &g->slot[i], from);
 		if (err < 0)

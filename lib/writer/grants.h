@@ -28,6 +28,7 @@ struct grant { /* a group command that may wait for grace periods */
 	bool waited; /* it was tried before, and nothing was done */
 	bool again;  /* a dead writer had begun it: its quota was checked */
 	bool behind; /* some slot is */
+	bool any;    /* a demote that names no sources: the least recent leaves */
 	uint64_t position;
 	uint64_t transfer; /* as in the command; 0: the peer commits */
 	int32_t why;       /* the command has more slots than n; 0: it has not */
