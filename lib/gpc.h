@@ -1266,8 +1266,9 @@ int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, const gpc_key
  * -EAGAIN), and all that was reclaimed when this call fails, is reserved.  But what gpc_reclaim had
  * no time for (-ETIMEDOUT; -EAGAIN with timeout 0; -ENOTCONN) may have lost its key, as that call
  * says, and its bytes with it: an open section is enough, so give it time.  -EINVAL: a zero or root
- * key in `to`; nothing has changed.  opt->since as of gpc_publish; 0: when the call began, since the
- * bytes were live then.  GPC_NO_REF.  Timeout 0: a round trip for each half. */
+ * key in `to`, or one that is its own parent; nothing has changed.  opt->since as of gpc_publish;
+ * 0: when the call began, since the bytes were live then.  GPC_NO_REF.  Timeout 0: a round trip for
+ * each half. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
 /* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)

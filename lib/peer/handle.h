@@ -35,7 +35,8 @@ struct refused_item { /* of a call with arrays */
 	int32_t err;  /* 0: none */
 	gpc_block block;
 	gpc_key key, parent;
-	uint64_t ticket; /* of a publish without waiting */
+	const char *keys; /* name of the array that the key stands in; NULL: "keys" */
+	uint64_t ticket;  /* of a publish without waiting */
 };
 
 /* Where CPUs are to spare, a thread looks so long before it sleeps: as long as it takes to be

@@ -228,20 +228,22 @@ int refuse_reclaim(const gpc *c, uint32_t i, gpc_block block, bool keys, int32_t
 
 static int refuse_key(const struct refused_item *it)
 {
+	const char *keys = it->keys ? it->keys : "keys";
 	char key[KEY_TEXT];
 
 	if (!(it->key.w[0] | it->key.w[1]))
-		return err_set(EINVAL, "keys[%u] is zero, which means no key", it->i);
+		return err_set(EINVAL, "%s[%u] is zero, which means no key", keys, it->i);
 	if (!key_is_root(&it->key))
-		return err_set(EINVAL, "keys[%u] and parents[%u] are the same key %s", it->i, it->i,
-			       key_text(key, &it->key));
-	return err_set(EINVAL, "keys[%u] is the root key %s, which names no block", it->i,
+		return err_set(EINVAL, "%s[%u] and parents[%u] are the same key %s", keys, it->i,
+			       it->i, key_text(key, &it->key));
+	return err_set(EINVAL, "%s[%u] is the root key %s, which names no block", keys, it->i,
 		       key_text(key, &it->key));
 }
 
 int refuse_publish(const gpc *c, const struct refused_item *it)
 {
 	char block[BLOCK_TEXT], key[KEY_TEXT], why[64];
+	const char *keys = it->keys ? it->keys : "keys";
 	uint32_t i = it->i;
 
 	block_text(block, it->block);
@@ -277,14 +279,14 @@ int refuse_publish(const gpc *c, const struct refused_item *it)
 			       i, key, i, block);
 	case -EAGAIN:
 		return err_set(EAGAIN,
-			       "keys[%u]: the table has no free place for it now, and "
+			       "%s[%u]: the table has no free place for it now, and "
 			       "blocks[%u], %s, stays reserved",
-			       i, i, block);
+			       keys, i, i, block);
 	case -EOVERFLOW:
 		return err_set(EOVERFLOW,
-			       "blocks[%u] is %s: this peer has %u references on it, the "
-			       "most there can be",
-			       i, block, REF_CAP);
+			       "%s[%u] is %s: it is live in another block than blocks[%u], %s, "
+			       "and this peer has %u references on that one, the most there can be",
+			       keys, i, key_text(key, &it->key), i, block, REF_CAP);
 	default:
 		return err_set(-it->err, "blocks[%u] is %s: %s", i, block, gpc_strerror(it->err));
 	}

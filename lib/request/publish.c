@@ -30,6 +30,7 @@ struct publish { /* a call's arguments */
 	uint32_t since; /* with CF_SINCE */
 	struct notes notes;
 	const struct publish_copy *copies; /* by place in blocks; NULL: bytes of the caller's own */
+	const struct publish_rekeyed *rekeyed; /* NULL: it is no gpc_rekey */
 };
 
 /* Of what nobody waits for, the first refusal is kept until gpc_ticket_wait asks. */
@@ -274,6 +275,12 @@ static void tell(gpc *c, const struct publish *p, uint32_t i, int32_t err)
 {
 	struct refused_item it = { .i = i, .err = err, .block = p->blocks[i], .key = p->keys[i] };
 
+	if (p->rekeyed && p->rekeyed->results[i] == err) {
+		refuse_reclaim(c, i, p->blocks[i], p->rekeyed->from, err);
+		return;
+	}
+	if (p->rekeyed)
+		it.keys = "to";
 	if (p->parents)
 		it.parent = p->parents[i];
 	refuse_publish(c, &it);
@@ -457,6 +464,16 @@ static void tell_first(gpc *c, const struct publish *p, uint32_t n)
 		}
 }
 
+/* A block that was not reclaimed, and is not reserved by us otherwise, tells why. */
+static void tell_kept(const struct publish *p, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (p->resident[i] == -EPERM && p->rekeyed->results[i] < 0)
+			p->resident[i] = p->rekeyed->results[i];
+}
+
 /* In parts; returns how many are live in their own block.  What is not submitted before the time is
  * up stays as it is said to be first: reserved. */
 static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t deadline,
@@ -475,6 +492,8 @@ static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t de
 	free(cmds);
 	if (err < 0)
 		return err;
+	if (p->rekeyed)
+		tell_kept(p, n);
 	for (i = 0; i < n; i++)
 		live += p->resident[i] == p->blocks[i];
 	if (live < n)
@@ -528,13 +547,15 @@ static uint32_t lower_half(const gpc *c, uint64_t since)
 	return (uint32_t)(next - MIN(next - since, (uint64_t)INT32_MAX));
 }
 
-GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
-			   const gpc_block *blocks, uint32_t n,
-			   const struct gpc_publish_options *opt, uint32_t flags, int timeout_ms)
+int publish_call(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
+		 uint32_t n, const struct gpc_publish_options *opt, uint32_t flags, int timeout_ms,
+		 const struct publish_rekeyed *rekeyed)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	struct gpc_publish_options o = { 0 };
-	struct publish p = { .parents = parents, .keys = keys, .blocks = blocks };
+	struct publish p = {
+		.parents = parents, .keys = keys, .blocks = blocks, .rekeyed = rekeyed
+	};
 	int err = request_check(c, flags, GPC_NO_REF, timeout_ms != 0);
 
 	if (err == 0)
@@ -565,6 +586,13 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 	if (!deadline)
 		return publish_nowait(c, &p, n, o.ticket);
 	return publish_all(c, &p, n, deadline, o.ticket);
+}
+
+GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
+			   const gpc_block *blocks, uint32_t n,
+			   const struct gpc_publish_options *opt, uint32_t flags, int timeout_ms)
+{
+	return publish_call(c, parents, keys, blocks, n, opt, flags, timeout_ms, NULL);
 }
 
 int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,

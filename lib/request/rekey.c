@@ -18,13 +18,21 @@
 #define ROUND_TRIP_MS 100 /* with a timeout of 0: until the answer to the publish */
 
 /* Before anything has changed: gpc_publish would say so when the old key is gone. */
-static int check_to(const gpc_key *to, uint32_t n)
+static int check_to(const gpc *c, const gpc_key *parents, const gpc_key *to,
+		    const gpc_block *blocks, uint32_t n)
 {
 	uint32_t i;
 	int err = 0;
 
-	for (i = 0; i < n && !err; i++)
+	for (i = 0; i < n && !err; i++) {
 		err = request_check_key("to", i, &to[i]);
+		if (!err && parents && key_same(&parents[i], &to[i]))
+			err = refuse_publish(c, &(struct refused_item){ .i = i,
+									.err = -EINVAL,
+									.block = blocks[i],
+									.key = to[i],
+									.keys = "to" });
+	}
 	return err;
 }
 
@@ -67,23 +75,6 @@ static int reclaim_back(gpc *c, const gpc_key *from, const gpc_block *blocks, ui
 	return got;
 }
 
-/* A block that was not reclaimed, and is not reserved by us otherwise, tells why. */
-static void tell(const gpc *c, const struct gpc_publish_options *o, const gpc_key *from,
-		 const gpc_block *blocks, uint32_t n, const int *results)
-{
-	bool first = true;
-	uint32_t i;
-
-	for (i = 0; i < n; i++) {
-		if (o->resident[i] == -EPERM && results[i] < 0) {
-			o->resident[i] = results[i];
-			if (first)
-				refuse_reclaim(c, i, blocks[i], from, results[i]);
-		}
-		first = first && o->resident[i] >= 0;
-	}
-}
-
 GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, const gpc_key *to,
 			 const gpc_block *blocks, uint32_t n, const struct gpc_publish_options *opt,
 			 uint32_t flags, int timeout_ms)
@@ -107,7 +98,7 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 		return err_set(EINVAL, "%s is NULL", to ? "blocks" : "to");
 	if (n > INT32_MAX)
 		return err_set(EINVAL, "n is %u: at most %d blocks a call", n, INT32_MAX);
-	err = check_to(to, n);
+	err = check_to(c, parents, to, blocks, n);
 	if (err < 0)
 		return err;
 	/* the bytes are live now.  What is dropped before they are a reservation takes them along, and
@@ -121,10 +112,9 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 	if (n)
 		err = reclaim_back(c, from, blocks, n, results, timeout_ms);
 	if (err >= 0)
-		err = gpc_publish(c, parents, to, blocks, n, &o, flags,
-				  time_left(timeout_ms, deadline));
-	if (err >= 0 && o.resident)
-		tell(c, &o, from, blocks, n, results);
+		err = publish_call(c, parents, to, blocks, n, &o, flags,
+				   time_left(timeout_ms, deadline),
+				   &(struct publish_rekeyed){ from, results });
 	free(results);
 	return err;
 }

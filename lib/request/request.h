@@ -15,6 +15,19 @@ int request_check_key(const char *array, uint32_t i, const gpc_key *key);
 /* This block is reserved by us now. */
 void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
 
+/* ---- publish.c ---- */
+
+/* The first half of gpc_rekey: the results of gpc_reclaim, by place in blocks. */
+struct publish_rekeyed {
+	const gpc_key *from;
+	const int *results;
+};
+/* gpc_publish; rekeyed, with a timeout other than 0: the second half of gpc_rekey, whose `keys` are
+ * named `to` there; NULL: by itself. */
+int publish_call(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
+		 uint32_t n, const struct gpc_publish_options *opt, uint32_t flags, int timeout_ms,
+		 const struct publish_rekeyed *rekeyed);
+
 /* ---- publish.c: bytes that were read from somewhere ---- */
 
 /* Published only if the block that they were read from has that life still (source), or, without

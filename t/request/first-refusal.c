@@ -119,6 +119,51 @@ static void test_others(void)
 	must(gpc_release(c, &b, 1));
 }
 
+/* gpc_rekey is a reclaim and a publish, and its sentence is that of the half that refused, with
+ * names of its own arguments. */
+static void test_rekey(bool asks)
+{
+	gpc_key k = key_of(c, 80), to = key_of(c, 81), none = key_of(c, 82);
+	gpc_block b, x, in[1];
+	struct gpc_publish_options o = { .size = sizeof(o), .resident = in };
+	const struct gpc_publish_options *opt = asks ? &o : NULL;
+
+	diag("rekey, %s", asks ? "somebody asks" : "nobody asks");
+	chain_hold(c, 0, 80, 1, &b);
+	is_int(gpc_acquire(c, 0, &k, 1, &x, 0), 1, "a second reference");
+	SAYS(gpc_rekey(c, &k, NULL, &to, &b, 1, opt, 0, -1), 0, "another reference is held");
+	must(gpc_release(c, &x, 1));
+	SAYS(gpc_rekey(c, &to, NULL, &to, &b, 1, opt, 0, -1), 0, "not live with the key");
+	SAYS(gpc_rekey(c, &k, &to, &to, &b, 1, opt, 0, -1), -EINVAL,
+	     "to[0] and parents[0] are the same key");
+	is_int(gpc_lookup(c, 0, &k, 1, &x, GPC_QUIET), 1, "and the old key stays");
+	SAYS(gpc_rekey(c, &k, &none, &to, &b, 1, opt, 0, -1), 0, "parents[0] is");
+	SAYS(gpc_rekey(c, &k, NULL, &to, &b, 1, opt, 0, -1), 1, NULL);
+	must(gpc_release(c, &b, 1));
+	must(gpc_pool_clear(c, 0, 0, 0, -1));
+}
+
+/* A duplicate of a block that has all the references that there can be: that block has them, and not
+ * the caller's. */
+static void test_overflow(void)
+{
+	gpc_key k = key_of(c, 90);
+	gpc_block b, x, in = -1;
+	uint32_t i;
+
+	chain_hold(c, 0, 90, 1, &b);
+	for (i = 1; gpc_acquire(c, 0, &k, 1, &x, 0) == 1; i++)
+		;
+	must(gpc_reserve(c, 0, 1, &x, NULL, 0, -1));
+	SAYS(gpc_publish(c, NULL, &k, &x, 1, GPC_OPTIONS(gpc_publish_options, .resident = &in), 0,
+			 -1),
+	     0, "it is live in another block");
+	is_int(in, -EOVERFLOW, "refused");
+	must(gpc_release(c, &x, 1));
+	while (i--)
+		must(gpc_release(c, &b, 1));
+}
+
 /* ---- the log ---- */
 
 #define LOGS(call, want, words)                                                                   \
@@ -163,6 +208,9 @@ static int body(void)
 	}
 	test_duplicate();
 	test_others();
+	test_rekey(false);
+	test_rekey(true);
+	test_overflow();
 	serve_end();
 	cache_end(c);
 	return done_testing();
