@@ -1330,9 +1330,9 @@ int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_
 int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags,
 	       int timeout_ms);
 /* [writer] Copies are complete: the key now names `to`; one reference of the caller on
- * `from` moves along.  `from` is freed later, when every lookup that is under way now has
- * ended: each of them finds the key.  Of a move to another space, lookups in the space of `from`
- * find it until then.  Returns how many were committed; results (may be
+ * `from` moves along, none that a stream is to release.  `from` is freed later, when every lookup
+ * that is under way now has ended: each of them finds the key.  Of a move to another space, lookups
+ * in the space of `from` find it until then.  Returns how many were committed; results (may be
  * NULL) tells for each 0 or a negative errno: -ESTALE source or target gone, -EEXIST the
  * key is live elsewhere by now, -ENOENT its parent is not live.  A refused or cancelled
  * move gives its target back.  Moves of one chain belong in one call, in any order.

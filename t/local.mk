@@ -90,6 +90,7 @@ t_programs = \
 	%reldir%/memory/once-threads.t \
 	%reldir%/request/first-refusal.t \
 	%reldir%/request/named-source.t \
+	%reldir%/request/lent-source.t \
 	%reldir%/peer/stopped-writer.t \
 	%reldir%/stage/stopped-writer.t \
 	%reldir%/stage/comes-back.t \

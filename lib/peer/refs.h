@@ -44,6 +44,12 @@ static inline bool refs_any_lent(const gpc *c)
 	return __builtin_expect(load_relaxed(&c->nlent) != 0, 0);
 }
 
+/* Has the program no reference there beside those that streams are to release? */
+static inline bool refs_is_streams(const gpc *c, uint32_t record)
+{
+	return refs_any_lent(c) && refs_all_lent(c, record);
+}
+
 /* A cell of ours is not zero any more: the writer looks at our column.  Behind the cell, which is a
  * full barrier, and before state and key are read again. */
 static inline void refs_show(const gpc *c)

@@ -153,7 +153,7 @@ int refuse_unref(const gpc *c, uint32_t i, gpc_block block)
 		refuse_block(c, "blocks", i, block); /* its sentence, not its errno */
 		return -EPERM;
 	}
-	if (refs_any_lent(c) && refs_all_lent(c, pool_record(&c->seg, block)) &&
+	if (refs_is_streams(c, pool_record(&c->seg, block)) &&
 	    load_relaxed(refs_cell(c, pool_record(&c->seg, block))))
 		return err_set(EPERM,
 			       "blocks[%u] is %s: all references of this handle on it are those "

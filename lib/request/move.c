@@ -121,6 +121,16 @@ static bool take_target(gpc *c, const struct answer *a, const struct shm_command
 	return s->result >= 0;
 }
 
+/* The reference that has moved along ends on the source.  False: there is none of the program's any
+ * more, since another thread has released it, or given it to a stream. */
+static bool leave_source(gpc *c, const struct shm_command *s, struct ref_sum *sum)
+{
+	uint32_t from = pool_record(&c->seg, s->block);
+
+	return from != SHM_NO_RECORD && !refs_is_streams(c, from) &&
+	       refs_drop(c, from, s->block, sum);
+}
+
 /* The commit ends the reservation of its target, whatever the answer.  Where the caller has a
  * reference on the source, the target's cell counts as one before the commit is shown to the
  * writer, so that the reference moves without a gap: `takes_along`.  `is_sent`: this command is the
@@ -132,14 +142,13 @@ static void take_commit(gpc *c, struct op *op)
 
 	for (i = 0; i < op->n; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
-		uint32_t from = pool_record(&c->seg, s->block), to = op->out[i].target;
+		uint32_t to = op->out[i].target;
 
 		op->result += s->result == 0;
 		if (op->out[i].takes_along) {
 			bool ours = take_target(c, &op->out[i], s, &sum);
 
-			if (s->result == 0 &&
-			    (from == SHM_NO_RECORD || !refs_drop(c, from, s->block, &sum)) && ours)
+			if (s->result == 0 && !leave_source(c, s, &sum) && ours)
 				refs_drop(c, to, s->commit.to, &sum);
 		}
 		op->out[i].result = refuse_gone(c, s->commit.to, s->result);
@@ -147,10 +156,13 @@ static void take_commit(gpc *c, struct op *op)
 	refs_account(c, &sum);
 }
 
+/* By the program: the stream's stay where they are until the stream gets there. */
 static bool is_held(gpc *c, uint32_t record)
 {
 	enum hold hold = hold_of(load_relaxed(refs_cell(c, record)));
 
+	if (refs_is_streams(c, record))
+		return false;
 	return hold == HOLD_REF || hold == HOLD_PENDING;
 }
 

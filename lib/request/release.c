@@ -22,7 +22,7 @@ static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t stamp, st
 	if (!cell)
 		return hold_is_pool_owner(c, block) && hold_is_owner(c, record);
 	if (__builtin_expect(cell <= CELL_REFS, 1)) {
-		if (refs_any_lent(c) && refs_all_lent(c, record))
+		if (refs_is_streams(c, record))
 			return false;         /* streams are to release them */
 		refs_stamp(c, record, stamp); /* a release counts as a use */
 		if (refs_drop(c, record, block, sum))
