@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* order.c - gpc_order: a stream behind the copies of another one; gpc_release_after: blocks behind
  * a stream.
- * Tests: t/167-order.t t/511-fetch-device.t t/376-transfer-stores.t */
+ * Tests: t/167-order.t t/511-fetch-device.t t/376-transfer-stores.t t/request/lent-source.t */
 #include "config.h"
 
 #include "payload/transfers.h"

@@ -4,7 +4,7 @@
  *
  * The sources stay what they are until the writer commits, so there is nothing to undo: what is not
  * copied stays where it is.
- * Tests: t/166-spill.t t/819-gpcd-ahead.t t/base/later-structs.t */
+ * Tests: t/166-spill.t t/819-gpcd-ahead.t t/request/named-source.t t/base/later-structs.t */
 #include "config.h"
 
 #include "payload/bring.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* move.c - demote and promote: both halves around the caller's copy.
- * Tests: t/request/late-answers.t t/request/first-refusal.t t/125-unsent.t t/175-refused-late.t
- *   t/130-tier.t t/347-copy-stores.t */
+ * Tests: t/request/lent-source.t t/request/named-source.t t/request/late-answers.t
+ *   t/request/first-refusal.t t/125-unsent.t t/175-refused-late.t */
 #include "config.h"
 
 #include <errno.h>
