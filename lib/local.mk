@@ -248,6 +248,7 @@ lib_gpc_sources = \
 	%reldir%/stage/above.h \
 	%reldir%/stage/afar.c \
 	%reldir%/stage/afar.h \
+	%reldir%/stage/chains.h \
 	%reldir%/stage/desk.c \
 	%reldir%/stage/disk.c \
 	%reldir%/stage/down.c \
@@ -256,6 +257,8 @@ lib_gpc_sources = \
 	%reldir%/stage/gone.c \
 	%reldir%/stage/gone.h \
 	%reldir%/stage/images.c \
+	%reldir%/stage/kin.c \
+	%reldir%/stage/kin.h \
 	%reldir%/stage/learn.c \
 	%reldir%/stage/notes.c \
 	%reldir%/stage/open.c \

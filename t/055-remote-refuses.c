@@ -62,7 +62,7 @@ uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block 
 
 bool __wrap_gone_add(struct gone *g, const gpc_key *key)
 {
-	return !__atomic_load_n(&no_room, __ATOMIC_SEQ_CST) && __real_gone_add(g, key);
+	return (g->many || !__atomic_load_n(&no_room, __ATOMIC_SEQ_CST)) && __real_gone_add(g, key);
 }
 
 /* ---- slots: each is free, or somebody's ---- */

@@ -29,7 +29,8 @@ int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_
 		__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
 		usleep(500);
 	}
-	while (p[0].undropped && __atomic_load_n(&hold_up, __ATOMIC_SEQ_CST)) {
+	while (p[0].source != GPC_NONE && p[0].since &&
+	       __atomic_load_n(&hold_up, __ATOMIC_SEQ_CST)) {
 		__atomic_store_n(&held_up, 1, __ATOMIC_SEQ_CST);
 		usleep(500);
 	}
@@ -224,12 +225,38 @@ static void test_feed_lost(void)
 	drop_first(c, 5000);
 	tiers_overwrite_feed(c, ram);
 	t = tiers_again(c, &o);
+	is_gone(c, "the feed is overwritten");
+	must(gpc_tiers_close(t));
+	t = tiers_again(c, &o);
+	is_gone(c, "for ever");
+	tiers_finish(c, t, "feed lost");
+}
+
+/* ... or more was dropped than the cache keeps in mind. */
+static void test_more_than_is_known(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	gpc_tiers *t = tiers_open(&o);
+	gpc_block b[8];
+	uint32_t i;
+
+	fill(c);
+	must(gpc_tiers_close(t));
+	drop_first(c, 5000);
+	for (i = 0; i < SHM_DROPS; i += 8) {
+		bytes_chain(c, vram, 1000 + i, 8, b, false);
+		must(gpc_drop(c, b, 1, NULL, 0, 0));
+	}
+	done(c);
+	must(gpc_pool_clear(c, ram, 0, 0, 5000)); /* it would go down again */
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0,
 	       "where nobody knows what was dropped, all of the file goes");
 	must(gpc_tiers_close(t));
 	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "for ever");
-	tiers_finish(c, t, "feed lost");
+	tiers_finish(c, t, "more than is known");
 }
 
 /* A block is dropped behind the place from where a keeper follows the feed, which dies before it
@@ -450,6 +477,7 @@ static int body(void)
 	test_others();
 	test_meanwhile();
 	test_feed_lost();
+	test_more_than_is_known();
 	test_begins();
 	test_tags();
 	test_restart();

@@ -94,6 +94,9 @@ t_programs = \
 	%reldir%/peer/stopped-writer.t \
 	%reldir%/stage/stopped-writer.t \
 	%reldir%/stage/comes-back.t \
+	%reldir%/stage/follow.t \
+	%reldir%/stage/unchained.t \
+	%reldir%/stage/kin.t \
 	%reldir%/memory/pin-refused.t \
 	%reldir%/writer/refs-held.t \
 	%reldir%/109-held-late.t \
@@ -682,6 +685,8 @@ endif
 # ... and when a batch is to be published
 %canon_reldir%_stage_comes_back_t_LDFLAGS = -Wl,--wrap=remote_remove
 %canon_reldir%_stage_stopped_writer_t_LDFLAGS = -Wl,--wrap=publish_copies
+# a keeper stands still, and has no memory
+%canon_reldir%_stage_follow_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_carry_out,--wrap=numbers_add,--wrap=dropped_since
 # threads of the keeper hang
 %canon_reldir%_payload_stopped_keeper_t_LDFLAGS = -Wl,--wrap=slots_find
 # a section ends in the middle of a pass

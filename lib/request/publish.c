@@ -220,16 +220,24 @@ static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 	}
 }
 
-static void add_source(const struct publish_copy *from, struct shm_command *cmd)
+/* For the command.  A number from which no lower half tells the next one is below the floor by far, and so
+ * is the one that stands for it: each drop has a key. */
+static uint32_t lower_half(const gpc *c, uint64_t since)
+{
+	uint64_t next = dropped_next(&c->seg);
+
+	return (uint32_t)(next - MIN(next - since, (uint64_t)INT32_MAX));
+}
+
+static void add_source(const gpc *c, const struct publish_copy *from, struct shm_command *cmd)
 {
 	cmd->publish.tag = from->tag;
 	cmd->publish.source = from->source;
 	cmd->publish.seen = from->source < 0 ? from->clears : from->life;
-	cmd->publish.since = from->undropped ? from->clears : (uint32_t)from->since;
+	cmd->publish.since = lower_half(c, from->since);
 	cmd->flags =
 		(uint16_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) |
-			   (from->undropped ? CF_UNDROPPED : 0) | (from->since ? CF_SINCE : 0) |
-			   (from->unchained ? CF_UNCHAINED : 0));
+			   (from->since ? CF_SINCE : 0) | (from->unchained ? CF_UNCHAINED : 0));
 }
 
 /* A claim ends with each answer to a publish of its block: then the writer says no. */
@@ -266,7 +274,7 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 		cmd->publish.parent[1] = p->parents[i].w[1];
 	}
 	if (p->copies)
-		add_source(&p->copies[i], cmd);
+		add_source(c, &p->copies[i], cmd);
 	return 0;
 }
 
@@ -536,15 +544,6 @@ int request_check_since(const gpc *c, uint64_t since)
 	return err_set(EINVAL,
 		       "since is %llu: gpc_drops() of this cache has not said so; it says %llu",
 		       (unsigned long long)since, (unsigned long long)dropped_next(&c->seg));
-}
-
-/* For the command.  A number from which no lower half tells the next one is below the floor by far, and so
- * is the one that stands for it: each drop has a key. */
-static uint32_t lower_half(const gpc *c, uint64_t since)
-{
-	uint64_t next = dropped_next(&c->seg);
-
-	return (uint32_t)(next - MIN(next - since, (uint64_t)INT32_MAX));
 }
 
 int publish_call(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,

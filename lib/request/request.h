@@ -41,12 +41,8 @@ struct publish_copy {
 	bool unchained;   /* no parent is looked for; its key is kept */
 	gpc_block source; /* -1: none */
 	uint32_t life;    /* of the source, as ring_life */
-	/* of the pool of a source, if undropped; without one, of the pool of the block: not where
-	 * there have been more */
-	uint32_t clears;
-	bool undropped;
-	/* dropped_next() of before the bytes were read: not below what was dropped since; 0: not
-	 * asked.  Not with undropped */
+	uint32_t clears; /* without a source, of the pool of the block: not where there were more */
+	/* a number of dropped_next(): not below what was dropped since, behind that one; 0: not asked */
 	uint64_t since;
 	const struct shm_note *note; /* NULL: it has none */
 	const uint32_t *tokens;      /* block_tokens, with note->has_tokens */

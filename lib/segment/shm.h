@@ -165,8 +165,7 @@ struct shm_pool { /* w, r */
 	uint8_t fingerprint[32]; /* of the images */
 	uint32_t spill_ahead;    /* blocks that are to be free, or clean, ahead of need */
 	uint8_t pad0[4];
-	/* of this pool, by tag or whole; below RAM drops of others, too: what was not published
-	 * before is not after */
+	/* of this pool, by tag or whole: what was not published before is not after */
 	uint64_t clears;
 	/* line 22: blocks by state, for who looks; each writer counts anew */
 	uint32_t live, reserved, dying;

@@ -79,11 +79,10 @@ enum {
 	CF_COPY = 1 << 7,   /* DEMOTE, PROMOTE */
 	CF_CANCEL = 1 << 8, /* COMMIT */
 	/* PUBLISH: no parent is looked for; only if `source` still has that life; only if the
-	 * block's pool has had so many clears; with SOURCE: only if the source's pool has */
+	 * block's pool has had so many clears */
 	CF_UNCHAINED = 1 << 9,
 	CF_SOURCE = 1 << 10,
 	CF_UNCLEARED = 1 << 11,
-	CF_UNDROPPED = 1 << 12,
 	/* CLEAR; IDLE: only if nobody holds any of it */
 	CF_REMOVE = 1 << 13,
 	CF_IDLE = 1 << 14,
@@ -109,7 +108,7 @@ struct shm_cmd_publish {
 	 * the lower half */
 	uint32_t seen;
 	/* SINCE: the lower half of dropped_next() of before what it was computed from was looked
-	 * for.  UNDROPPED: the clears of the source's pool, the lower half */
+	 * for */
 	uint32_t since;
 };
 _Static_assert(sizeof(struct shm_cmd_publish) == 48, "publish layout");

@@ -108,13 +108,13 @@ struct shm_desk {          /* one page; k: the keeper */
 	uint64_t durable; /* k: (o) removals that the feed tells with a lower seq never come back */
 	uint64_t asked;   /* p: ... and up to where somebody waits for that */
 	uint32_t keeper;  /* k: 1 + its seat; 0: none has been */
-	uint32_t drops;   /* k: state.drops, as far as `file` has them */
+	uint8_t pad0[4];
 	uint64_t idle_asked;         /* p: calls of gpc_tiers_sync so far ... */
 	uint64_t idle;               /* k: ... and up to which nothing is left to do */
 	uint8_t file[16];            /* k: the disk file of the last keeper ... */
 	uint64_t cleared;            /* k: ... and state.cleared when that was durable */
 	uint64_t asks, hits, misses; /* k: questions; their keys that were brought, and were not */
-	/* k: what the feed tells of drops before this number the remote store has no more */
+	/* k: what was dropped before that number (segment/dropped.h) the remote store has no more */
 	uint64_t swept;
 	uint32_t life;  /* k: (y) twice the keepers so far; odd: one begins, or has failed to */
 	uint32_t kept;  /* k: the first life of those without a gap that have kept `file` */
@@ -125,7 +125,8 @@ struct shm_desk {          /* one page; k: the keeper */
 	/* CLOCK_MONOTONIC: k: a put that no fence of the store can end was given up then, or begun; 0:
 	 * never */
 	uint64_t unsure;
-	uint8_t pad1[192 - 144];
+	uint64_t drops; /* k: ... and what follows from it `file` has no more; 0: nobody knows */
+	uint8_t pad1[192 - 152];
 	uint64_t late;
 	uint8_t pad3[256 - 200];
 	struct shm_tier tier[SHM_TIERS];

@@ -152,12 +152,12 @@ void desk_wake(struct gpc_tiers *t)
 	futex_wake_all(&d->bell);
 }
 
-void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32_t drops)
+void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared)
 {
 	struct shm_desk *d = seg_desk(&t->c->seg);
 
 	store_relaxed(&d->cleared, cleared);
-	store_relaxed(&d->drops, drops);
+	store_relaxed(&d->drops, t->since);
 	/* (o) the disk has it before the number says so; pairs with request/durable.c.  If we die
 	 * before it, who waits sees that our lock is gone */
 	store_release(&d->durable, number);

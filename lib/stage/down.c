@@ -206,6 +206,9 @@ static void publish_all(struct down *b, gpc_block *resident)
 			.source = b->block[i],
 			.life = WORD_GEN(a->word) + 1,
 		};
+		/* before it is published: what becomes of its parent from now on is told of it */
+		kin_enter(&b->t->kin, b->d->record + (uint32_t)GPC_SLOT(b->slot[i]), &a->parent,
+			  a->alone);
 	}
 	if (k)
 		publish_copies(b->t->c, copy, k, got, &b->t->stop);

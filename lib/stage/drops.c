@@ -10,342 +10,431 @@
  *   descendants behind a gap                   a block between the two is nowhere by now
  *   dropped while nobody kept the tiers        the file had it, and the index had not
  *
- * The feed tells which keys were bad.  All goes that has such a key, or an ancestor that has, up to
- * the root, wherever that one is now: it may have been computed again since.  What a block behind a
- * gap was computed from nobody knows, so it goes as well; but not from a store, most of whose
- * blocks this node knows without their parents.  What is in VRAM or RAM without its parent goes in
- * the same way.  Where the feed was overwritten before it was read, and something was dropped
- * since, nobody knows the keys: all of the tier goes.
+ * Which keys were bad stands in the index segment (segment/dropped.h).  All goes that has such a key,
+ * or an ancestor that has, up to the root, wherever that one is now: it may have been computed again
+ * since.  What a block behind a gap was computed from nobody knows, so it goes as well; but not from a
+ * store, most of whose blocks this node knows without their parents.  What is in VRAM or RAM without
+ * its parent goes in the same way.  A block without a parent's key goes by its own key alone.
  *
- * What is noted is due until the writer has carried it out, and nothing is acknowledged before
- * that.  If this process dies meanwhile, its pool goes with it, and the next one reads the feed
- * from where the last acknowledgement was.
- * Tests: t/105-tiers-alone.t t/105-tiers-gaps.t t/torture/drops.t t/105-tiers-drops.t
- *   t/387-tiers-drop-dies.t t/104-tiers-both.t */
+ * The cost is that of what goes (kin.h):
+ *
+ *   1  the number of the next drop; all that the feed tells by then, which lists what lost its parent
+ *   2  keys of drops from `since` on: they are bad
+ *   3  entries with these keys go, and their children, and so on
+ *   4  of each entry that is listed the way to the root: with a bad key on it, or a gap, it goes, with
+ *      its children, and so on; else it is listed no more
+ *   5  the writer has carried that out: `since` is the number of 1
+ *
+ *   an entry that 3 or 4 looks at        has its block
+ *   LIVE, or found and not published     it goes, or 4 finds its way
+ *   BUSY: a batch has it                 LIVE behind 4: its way is looked at then.  Else it is listed again, and
+ *                                        its publish is refused: its source was LIVE without its parent, and has gone
+ *                                        by now, or it names `since`
+ *   none: it has gone by itself          1 to 4 once more: the feed tells of it, and lists its children
+ *
+ * Between 1 and 4 engines go on: they may drop more, and compute it again.  A way that is whole may
+ * then lead through a key that was dropped before it was looked at, so the keys of such a drop, which
+ * are told before any of its blocks goes, are compared before an entry is listed no more.
+ *
+ * Where memory is missing nothing is carried out: all that was looked at is listed again, and `since`
+ * stays.  So it does without a writer.  Nothing is acknowledged meanwhile.  If this process dies, its
+ * pools go with it, and the next one begins with the number that was acknowledged last.  Of more keys
+ * than the segment keeps nobody knows: all of the tiers goes.
+ * Tests: t/stage/follow.t t/stage/unchained.t t/105-tiers-alone.t t/105-tiers-gaps.t
+ *   t/torture/drops.t t/105-tiers-drops.t */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
+#include "segment/dropped.h"
 #include "stage/stage.h"
 
-#define CALL_MS  2000
-#define LOOK_NS  200000u /* between looks at what the thread of the feed has done */
-#define DROPS    1024u   /* blocks that are dropped by one call */
-#define NONE_YET UINT32_MAX
+#define CALL_MS 2000
+#define DROPS   1024u /* blocks that are dropped by one call */
 
-bool drops_tells(const struct gpc_event *e)
-{
-	return e->what == GPC_REMOVED && e->was == e->block;
-}
+struct follow {
+	struct gpc_tiers *t;
+	/* the keys of drops before that number are in `bad`; drops_head when it was so */
+	uint64_t seen, head;
+	/* keys that go, with all that follows them, in the order in which they are followed: of what
+	 * is bad; of what is behind a gap */
+	struct gone bad, doubt;
+	uint32_t followed[2];
+	/* of each tier: keys from which the way to the root is whole */
+	struct gone whole[SHM_TIERS];
+	struct numbers busy, children;
+	struct numbers goes; /* blocks, held */
+	bool missed;         /* an entry that had gone by itself */
+};
 
-void drops_note(struct gpc_tiers *t, const gpc_key *key)
-{
-	uint32_t room = t->dropped_room ? 2 * t->dropped_room : 64;
-	gpc_key *more;
-
-	/* a store may have it, whether this node knows or not */
-	if (t->store)
-		t->store->ops->forget(t->store->tier, 0, key);
-	if (t->ndropped == t->dropped_room) {
-		more = reallocarray(t->dropped, room, sizeof(*more));
-		if (!more) {
-			t->drops_lost = true;
-			return;
-		}
-		t->dropped = more;
-		t->dropped_room = room;
-	}
-	t->dropped[t->ndropped++] = *key;
-}
-
-/* A drop under way is none of them: it is another number in the end, and now. */
-uint32_t drops_told(const gpc *c)
-{
-	/* pairs with (x) of writer/drop.c: who reads the feed behind it finds what it tells of
-	 * these */
-	return load_acquire(&seg_state(&c->seg)->drops) & ~1u;
-}
+struct entry {
+	struct cold *d;  /* NULL: in VRAM or RAM */
+	gpc_block block; /* GPC_NONE: not published */
+	gpc_key key, parent;
+};
 
 bool drops_are_due(const struct gpc_tiers *t)
 {
-	return t->ndropped || t->drops_lost;
+	return t->since != t->told;
 }
 
-/* ---- what follows from them ---- */
+/* ---- entries ---- */
 
-/* Entries of a tier by number: its slots, and behind them what was found and is not published; and
- * behind those the records of VRAM and RAM. */
-struct follow {
-	struct cold *d;
-	uint64_t n; /* entries */
-	uint32_t mask;
-	/* of what was found alone: the first of a place, or NONE_YET */
-	uint32_t *by_key, *next_key;
-	struct gone bad; /* the keys that were dropped */
-	uint64_t links;
-	uint8_t *chain, *dead;
-	uint32_t *life; /* the word with which chain[] was found */
-	uint64_t *path;
-	gpc_block *block; /* LIVE ones that are to go, held */
-	uint32_t nblocks;
-};
-
-enum { NOT_SEEN, WHOLE, GAP, BAD }; /* the way from here to the root */
-
-static bool look(const struct follow *f, uint64_t link, struct about *ret)
+static struct cold *tier_of(struct gpc_tiers *t, uint32_t record)
 {
-	const struct cold *d = f->d;
-	const struct tier_found *found;
-
-	if (link < d->blocks)
-		return about_record(d->t->c, d->record + (uint32_t)link, ret);
-	if (link >= f->n)
-		return about_record(d->t->c, (uint32_t)(link - f->n), ret);
-	found = &d->found[link - d->blocks];
-	*ret = (struct about){ .key = found->key, .parent = found->parent };
-	return true;
-}
-
-static uint32_t place(const struct follow *f, const gpc_key *key)
-{
-	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) & f->mask;
-}
-
-static void end(struct follow *f)
-{
-	free(f->by_key);
-	free(f->next_key);
-	free(f->chain);
-	free(f->life);
-	free(f->dead);
-	free(f->path);
-	free(f->block);
-	gone_end(&f->bad);
-}
-
-static bool name_bad(struct follow *f)
-{
-	const struct gpc_tiers *t = f->d->t;
 	uint32_t i;
 
-	for (i = 0; i < t->ndropped; i++)
-		if (!gone_add(&f->bad, &t->dropped[i]))
-			return false;
-	return true;
+	for (i = 0; i < t->ncold; i++)
+		if (record - t->cold[i].record < t->cold[i].blocks)
+			return returns_keeps(t->c, t->cold[i].pool) ? &t->cold[i] : NULL;
+	return NULL;
 }
 
-static bool begin(struct follow *f, struct cold *d)
+static gpc_block block_of(const gpc *c, uint32_t record)
 {
-	uint64_t i;
-	uint32_t at;
+	uint32_t i, first;
+	uint64_t range;
 
-	*f = (struct follow){ .d = d, .n = d->blocks + d->nfound, .mask = 1023 };
-	f->links = f->n + d->t->c->seg.header.geometry.max_blocks;
-	while (f->mask < d->nfound)
-		f->mask = 2 * f->mask + 1;
-	f->by_key = malloc(((size_t)f->mask + 1) * sizeof(*f->by_key));
-	f->next_key = malloc((size_t)(d->nfound + 1) * sizeof(*f->next_key));
-	f->chain = calloc(f->links, 1);
-	f->life = calloc(f->links, sizeof(*f->life));
-	f->dead = calloc(f->n, 1);
-	f->path = malloc(f->links * sizeof(*f->path));
-	f->block = malloc(f->links * sizeof(*f->block));
-	if (!f->by_key || !f->next_key || !f->chain || !f->life || !f->dead || !f->path ||
-	    !f->block || !name_bad(f)) {
-		end(f);
-		return false;
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
+		range = load_relaxed(&seg_pool(&c->seg, i)->range);
+		first = (uint32_t)(range >> 32);
+		if (record - first < (uint32_t)range)
+			return GPC_BLOCK((gpc_block)i, (gpc_block)(record - first));
 	}
-	for (i = 0; i <= f->mask; i++)
-		f->by_key[i] = NONE_YET;
-	for (i = d->next; i < d->nfound; i++) { /* those before it are published: slots */
-		at = place(f, &d->found[i].key);
-		f->next_key[i] = f->by_key[at];
-		f->by_key[at] = (uint32_t)i;
-	}
-	return true;
+	return GPC_NONE;
 }
 
-/* UINT64_MAX: it is nowhere. */
-static uint64_t find_link(struct follow *f, const gpc_key *key)
+/* As it is now; false: there is no such block. */
+static bool look(struct gpc_tiers *t, uint32_t number, struct entry *ret)
 {
-	struct cold *d = f->d;
-	gpc_block block = slots_find(d, key);
-	uint32_t i, record;
-
-	if (block >= 0)
-		return (uint64_t)GPC_SLOT(block);
-	for (i = f->by_key[place(f, key)]; i != NONE_YET; i = f->next_key[i])
-		if (key_same(&d->found[i].key, key))
-			return d->blocks + i;
-	if (gpc_lookup(d->t->c, 0, key, 1, &block, GPC_QUIET) != 1)
-		return UINT64_MAX;
-	record = pool_record(&d->t->c->seg, block);
-	return record == SHM_NO_RECORD ? UINT64_MAX : f->n + record;
-}
-
-/* Engines go on meanwhile, and what was seen of a block says nothing of the next one in its
- * place. */
-static uint8_t seen(const struct follow *f, uint64_t link, const gpc_key *found_by,
-		    struct about *ret)
-{
-	if (link == UINT64_MAX || !look(f, link, ret) || !key_same(&ret->key, found_by))
-		return GAP;
-	return f->life[link] == ret->word ? f->chain[link] : NOT_SEEN;
-}
-
-static uint8_t chain_of(struct follow *f, uint64_t link, gpc_key key)
-{
-	uint8_t is = NOT_SEEN;
+	const struct tier_found *found;
 	struct about a;
-	uint64_t n = 0;
+
+	*ret = (struct entry){ .d = tier_of(t, number), .block = GPC_NONE };
+	if (about_record(t->c, number, &a)) {
+		ret->block = block_of(t->c, number);
+		ret->key = a.key;
+		ret->parent = a.parent;
+		return ret->block >= 0 && (ret->d || a.alone);
+	}
+	found = ret->d ? restore_at(ret->d, number - ret->d->record) : NULL;
+	if (!found)
+		return false;
+	ret->key = found->key;
+	ret->parent = found->parent;
+	return true;
+}
+
+/* What has that key: parents that are elsewhere than in this tier, VRAM and RAM do not count. */
+static bool find_parent(struct cold *d, const gpc_key *key, gpc_key *ret)
+{
+	const struct tier_found *found;
+	gpc_block block = slots_find(d, key);
+	struct about a;
+
+	if (block < 0 && (found = restore_find(d, key))) {
+		*ret = found->parent;
+		return true;
+	}
+	if ((block < 0 && gpc_lookup(d->t->c, 0, key, 1, &block, GPC_QUIET) != 1) ||
+	    !about_block(d->t->c, block, &a) || !key_same(&a.key, key))
+		return false;
+	*ret = a.parent;
+	return true;
+}
+
+/* A block of VRAM or RAM that came or went, or that was there when we came. */
+void drops_meet(struct gpc_tiers *t, gpc_block block)
+{
+	uint32_t record = pool_record(&t->c->seg, block);
+	const struct shm_pool *p = seg_pool(&t->c->seg, (uint32_t)GPC_POOL(block));
+	struct about a;
+
+	if (record == SHM_NO_RECORD || shm_is_cold(load_relaxed(&p->kind)) ||
+	    !(load_relaxed(&p->flags) & GPC_POOL_UNCHAINED))
+		return;
+	if (about_record(t->c, record, &a) && a.alone)
+		kin_enter(&t->kin, record, &a.parent, true);
+	else
+		kin_leave(&t->kin, record);
+}
+
+void drops_meet_all(struct gpc_tiers *t)
+{
+	const struct segment *s = &t->c->seg;
+	uint32_t pool, slot;
+
+	for (pool = 0; pool < s->header.geometry.max_pools; pool++)
+		for (slot = 0; slot < (uint32_t)load_relaxed(&seg_pool(s, pool)->range); slot++)
+			drops_meet(t, GPC_BLOCK((gpc_block)pool, (gpc_block)slot));
+}
+
+/* ---- keys ---- */
+
+/* More of them: 0, or an error. */
+static int read_keys(struct follow *f)
+{
+	struct gpc_tiers *t = f->t;
+	uint32_t had = f->bad.n;
+	int n, i;
+
+	/* pairs with (x) of writer/index/dropped.c, and comes before the keys */
+	f->head = load_acquire(&seg_state(&t->c->seg)->drops_head);
+	n = dropped_since(&t->c->seg, f->seen, t->dropped, SHM_DROPS, &f->seen);
+	for (i = 0; i < n; i++)
+		if (!gone_add(&f->bad, &t->dropped[i]))
+			return -ENOMEM;
+	/* a store may have it, whether this node knows or not */
+	for (; t->store && had < f->bad.n; had++)
+		t->store->ops->forget(t->store->tier, 0, &f->bad.key[had]);
+	return MIN(n, 0);
+}
+
+/* Have all of them been dropped by us, behind the last drop of others?  What may follow them is gone
+ * already, and blocks without their parents that have come since are no business of those. */
+static bool are_ours(struct follow *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->bad.n && gone_has(&f->t->ours, &f->bad.key[i]); i++)
+		;
+	if (i < f->bad.n)
+		gone_end(&f->t->ours);
+	return i == f->bad.n;
+}
+
+/* ---- what goes ---- */
+
+static bool hold(struct follow *f, const struct entry *e)
+{
+	if (!hold_quietly(f->t->c, e->block, &e->key) || numbers_add(&f->goes, (uint32_t)e->block))
+		return true; /* or it has gone by itself, and what follows it goes */
+	unhold_quietly(f->t->c, &e->block, 1);
+	return false;
+}
+
+/* What may be bad, and is not known to be, stays in a store: others use it.  False: no memory. */
+static bool take(struct follow *f, const struct entry *e, struct gone *as)
+{
+	struct gpc_tiers *t = f->t;
+	bool afar = e->d && cold_is_afar(e->d);
+
+	if (as == &f->doubt && (afar || gone_has(&f->bad, &e->key)))
+		return true;
+	if (e->block >= 0 && !hold(f, e))
+		return false;
+	if (!e->d && !gone_add(&t->ours, &e->key))
+		return false;
+	if (as == &f->bad && t->store && !gone_has(as, &e->key))
+		t->store->ops->forget(t->store->tier, 0, &e->key);
+	return gone_add(as, &e->key);
+}
+
+/* An entry of which there is no block: one that a batch has is looked at later. */
+static bool pass(struct follow *f, uint32_t number)
+{
+	struct cold *d = tier_of(f->t, number);
+
+	if (d && !slots_leave(d, number - d->record))
+		return numbers_add(&f->busy, number);
+	if (!d)
+		kin_leave(&f->t->kin, number);
+	f->missed = true;
+	return true;
+}
+
+/* What has the keys that go and is not published, and what hangs on them, as long as there are
+ * more. */
+static bool follow_all(struct follow *f, struct gone *as, uint32_t *followed)
+{
+	struct gpc_tiers *t = f->t;
+	const struct tier_found *found;
+	struct entry e;
+	gpc_key key;
+	uint32_t i;
+
+	while (*followed < as->n) {
+		key = as->key[(*followed)++];
+		f->children.n = 0;
+		found = t->disk ? restore_find(t->disk, &key) : NULL;
+		if (found)
+			restore_forget(t->disk, found);
+		if (!kin_children(&t->kin, &key, &f->children))
+			return false;
+		for (i = 0; i < f->children.n; i++)
+			if (!look(t, f->children.at[i], &e)
+				    ? !pass(f, f->children.at[i])
+				    : key_same(&e.parent, &key) && !take(f, &e, as))
+				return false;
+	}
+	return true;
+}
+
+static bool follow_both(struct follow *f)
+{
+	return follow_all(f, &f->bad, &f->followed[0]) && follow_all(f, &f->doubt, &f->followed[1]);
+}
+
+/* ---- ways to the root ---- */
+
+enum { NOT_SEEN, WHOLE, GAP, BAD };
+
+/* From the block that has this parent on. */
+static int way_up(struct follow *f, struct cold *d, gpc_key key)
+{
+	struct gone *whole = &f->whole[d->index];
+	uint32_t had = whole->n, at;
+	int is = NOT_SEEN;
+	gpc_key up;
 
 	while (is == NOT_SEEN) {
-		is = gone_has(&f->bad, &key) ? BAD : n == f->links ? GAP : seen(f, link, &key, &a);
-		if (is != NOT_SEEN)
-			break;
-		f->chain[link] = GAP; /* who comes here again goes in a circle */
-		f->life[link] = a.word;
-		f->path[n++] = link;
-		if (key_is_zero(&a.parent) || key_is_root(&a.parent)) {
+		at = gone_at(whole, &key);
+		if (key_is_zero(&key) || key_is_root(&key) || at < had) {
 			is = WHOLE;
-			break;
+		} else if (gone_has(&f->bad, &key)) {
+			is = BAD;
+		} else if (at < whole->n || !find_parent(d, &key, &up)) { /* or a circle */
+			is = GAP;
+		} else if (gone_add(whole, &key)) {
+			key = up;
+		} else if (had) { /* it is full: begin anew */
+			gone_end(whole);
+			had = 0;
+		} else if (whole->n < GONE_MOST) {
+			break; /* no memory */
+		} else {
+			is = GAP; /* a way that long there is not */
 		}
-		key = a.parent;
-		link = find_link(f, &key);
 	}
-	while (n)
-		f->chain[f->path[--n]] = is;
+	while (is != WHOLE && whole->n > had)
+		gone_take_off(whole, &whole->key[whole->n - 1]);
 	return is;
 }
 
-/* This entry goes.  What may be bad, and is not known to be, stays in a store: others use it. */
-static void kill(struct follow *f, uint64_t i, const gpc_key *key, bool is_bad)
+/* More was dropped meanwhile, and one of these keys is on a way that was whole: 1. */
+static int changes(struct follow *f)
 {
-	struct cold *d = f->d;
-	gpc_block block = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
+	uint32_t had = f->bad.n, i;
+	int err;
 
-	if (i < d->blocks && !hold_quietly(d->t->c, block, key))
-		return; /* it has gone by itself */
-	f->dead[i] = 1;
-	if (i < d->blocks)
-		f->block[f->nblocks++] = block;
-	if (is_bad)
-		drops_note(d->t, key);
+	/* pairs with (x) of writer/index/dropped.c */
+	if (load_acquire(&seg_state(&f->t->c->seg)->drops_head) == f->head)
+		return 0;
+	err = read_keys(f);
+	if (err < 0)
+		return err;
+	for (; had < f->bad.n; had++)
+		for (i = 0; i < SHM_TIERS; i++)
+			if (gone_has(&f->whole[i], &f->bad.key[had])) {
+				gone_end(&f->whole[0]);
+				gone_end(&f->whole[1]);
+				return 1;
+			}
+	return 0;
 }
 
-static void kill_all(struct follow *f)
+/* 0, or an error; such an entry is listed still. */
+static int look_at(struct follow *f, uint32_t number)
 {
-	struct cold *d = f->d;
-	uint8_t least = cold_is_afar(d) ? BAD : GAP;
-	struct about a;
-	uint64_t i;
-	uint8_t is;
+	struct gpc_tiers *t = f->t;
+	struct entry e;
+	struct cold *d;
+	int way, err;
 
-	for (i = 0; i < f->n; i++) {
-		if (i >= d->blocks && i - d->blocks < d->next)
-			continue; /* it is published: a slot */
-		is = look(f, i, &a) ? chain_of(f, i, a.key) : WHOLE;
-		if (is >= least)
-			kill(f, i, &a.key, is == BAD);
+	if (!look(t, number, &e))
+		return pass(f, number) ? 0 : -ENOMEM;
+	d = e.d ? e.d : t->disk && returns_keeps(t->c, t->disk->pool) ? t->disk : t->store;
+	if (!d)
+		return 0;
+	do {
+		way = way_up(f, d, e.parent);
+		err = way == NOT_SEEN ? -ENOMEM : way == WHOLE ? changes(f) : 0;
+	} while (err > 0);
+	if (err == 0 && (way == BAD || (way == GAP && !cold_is_afar(d))) &&
+	    (!take(f, &e, way == BAD ? &f->bad : &f->doubt) || !follow_both(f)))
+		err = -ENOMEM;
+	return err;
+}
+
+static int look_at_listed(struct follow *f)
+{
+	struct kin *k = &f->t->kin;
+	uint32_t number;
+	int err = 0;
+
+	while (err == 0 && kin_next(k, &number)) {
+		err = look_at(f, number);
+		if (err < 0)
+			kin_list(k, number);
 	}
+	return err;
 }
 
-static bool is_alone(const gpc *c, uint32_t record)
+/* Those that are BUSY still are listed. */
+static int look_at_busy(struct follow *f)
 {
-	return load_relaxed(&seg_record(&c->seg, record)->flags) & REC_UNCHAINED;
-}
-
-/* Have all of these keys been dropped by us, behind the last drop of others?  What may follow them
- * is gone already, and blocks without their parents that have come since are no business of
- * those. */
-static bool are_ours(const struct gpc_tiers *t)
-{
+	struct numbers busy = f->busy;
+	struct entry e;
 	uint32_t i;
+	int err = 0;
 
-	for (i = 0; i < t->ndropped && gone_has(&t->ours, &t->dropped[i]); i++)
-		;
-	return i == t->ndropped;
+	f->busy = (struct numbers){ 0 };
+	for (i = 0; i < busy.n; i++)
+		if (err == 0 && look(f->t, busy.at[i], &e))
+			err = look_at(f, busy.at[i]);
+		else
+			kin_list(&f->t->kin, busy.at[i]);
+	free(busy.at);
+	return err;
 }
 
-/* Pools of VRAM and RAM that take blocks without their parents have such blocks as well, some of
- * which came up from here. What hangs on one of them in the tree goes with it. */
-static void kill_alone(struct follow *f, uint8_t least)
-{
-	gpc *c = f->d->t->c;
-	uint32_t pool, slot, record;
-	const struct shm_pool *p;
-	struct about a;
-	gpc_block block;
+/* ---- the writer does it ---- */
 
-	for (pool = 0; pool < c->seg.header.geometry.max_pools; pool++) {
-		p = seg_pool(&c->seg, pool);
-		if (load_acquire(&p->state) != POOL_READY || shm_is_cold(load_relaxed(&p->kind)))
-			continue;
-		for (slot = 0; slot < (uint32_t)load_relaxed(&p->range); slot++) {
-			block = GPC_BLOCK((gpc_block)pool, (gpc_block)slot);
-			record = pool_record(&c->seg, block);
-			if (record == SHM_NO_RECORD || !is_alone(c, record) ||
-			    !about_record(c, record, &a) ||
-			    chain_of(f, f->n + record, a.key) < least ||
-			    !hold_quietly(c, block, &a.key))
-				continue;
-			f->block[f->nblocks++] = block;
-			gone_add(&f->d->t->ours, &a.key);
-		}
-	}
-}
-
-/* False: the writer has not said that it has done it. */
-static bool drop_held(struct follow *f)
+/* -ENOTCONN: it has not said that it has. */
+static int drop_held(struct follow *f)
 {
-	gpc *c = f->d->t->c;
+	gpc *c = f->t->c;
 	gpc_ticket ticket = 0;
 	uint32_t i, n;
 	int err = 0;
 
-	for (i = 0; i < f->nblocks && err >= 0; i += n) {
-		n = MIN(f->nblocks - i, DROPS);
-		err = gpc_drop(c, f->block + i, n, &ticket, 0, 0);
+	for (i = 0; i < f->goes.n && err >= 0; i += n) {
+		n = MIN(f->goes.n - i, DROPS);
+		err = gpc_drop(c, (gpc_block *)f->goes.at + i, n, &ticket, 0, 0);
 		if (err >= 0)
 			err = gpc_ticket_wait(c, ticket, CALL_MS);
 	}
-	unhold_quietly(c, f->block, f->nblocks);
-	return err >= 0;
+	return err < 0 ? -ENOTCONN : 0;
 }
 
-static bool drop_from(struct cold *d, bool ours, bool *ret_done)
+static void end(struct follow *f, int err)
 {
-	struct gpc_tiers *t = d->t;
-	struct follow f;
-	bool sent;
+	uint32_t i;
 
-	if (!begin(&f, d)) {
-		t->drops_lost = true;
-		return false;
-	}
-	kill_all(&f);
-	kill_alone(&f, cold_is_afar(d) || ours ? BAD : GAP);
-	restore_drop_dead(d, f.dead + d->blocks);
-	*ret_done &= drop_held(&f);
-	sent = f.nblocks != 0;
-	end(&f);
-	return sent;
+	for (i = 0; err < 0 && i < f->goes.n; i++)
+		kin_list(&f->t->kin, pool_record(&f->t->c->seg, (gpc_block)f->goes.at[i]));
+	for (i = 0; i < f->busy.n; i++)
+		kin_list(&f->t->kin, f->busy.at[i]);
+	unhold_quietly(f->t->c, (gpc_block *)f->goes.at, f->goes.n);
+	gone_end(&f->bad);
+	gone_end(&f->doubt);
+	gone_end(&f->whole[0]);
+	gone_end(&f->whole[1]);
+	free(f->busy.at);
+	free(f->children.at);
+	free(f->goes.at);
 }
 
-/* ---- nobody knows what ---- */
-
-/* A store keeps what others use: a new version tag is what clears it. */
-static void say_lost(struct gpc_tiers *t)
+static void is_done(struct gpc_tiers *t, uint64_t told)
 {
-	if (t->opt.remote)
-		log_say(&t->c->log, LOG_WARNING,
-			"blocks of %s were dropped, and which ones is not known any more: the remote "
-			"store may have them; a new version tag forgets them",
-			t->c->seg.name);
+	/* (z) the writer has done what follows from these drops before the number says so; pairs
+	 * with stage/up.c and stage/learn.c.  All are threads of ours: if we die, nothing comes up
+	 * any more */
+	store_release(&t->since, told);
 }
 
-/* The feed tells of the clears, and what they mean for the file. */
+/* The feed tells of the clears, and what they mean for the file.  A store keeps what others use: a
+ * new version tag is what clears it. */
 static bool clear_all(struct gpc_tiers *t)
 {
 	uint32_t i;
@@ -354,82 +443,83 @@ static bool clear_all(struct gpc_tiers *t)
 		if (returns_keeps(t->c, t->cold[i].pool) &&
 		    gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].gone)
 			return false;
-	say_lost(t);
-	t->drops_lost = false;
-	t->ndropped = 0;
+	log_say(&t->c->log, LOG_WARNING,
+		"more than %u blocks of %s were dropped before the keeper of its tiers knew, and which "
+		"ones is not known any more: what the tiers have is forgotten%s",
+		SHM_DROPS, t->c->seg.name,
+		t->opt.remote ? "; the remote store may have some of it still: a new version tag "
+				"forgets that"
+			      : "");
+	is_done(t, t->told);
 	return true;
 }
 
 bool drops_carry_out(struct gpc_tiers *t)
 {
-	uint32_t i, mine = t->ndropped;
-	bool sent = false, done = true, ours = are_ours(t);
+	struct follow f = { .t = t, .seen = t->since, .bad.many = true, .doubt.many = true };
+	uint64_t told = t->told;
+	bool again, ours;
+	int err;
 
-	if (t->drops_lost)
-		return clear_all(t);
-	if (!mine)
+	if (!drops_are_due(t))
 		return false;
-	if (!ours)
-		gone_end(&t->ours);
-	for (i = 0; i < t->ncold && !t->drops_lost; i++) {
-		if (!returns_keeps(t->c, t->cold[i].pool))
-			continue;   /* its pool has gone, and with it all that it had */
-		t->ndropped = mine; /* each tier has its own that follow */
-		sent |= drop_from(&t->cold[i], ours, &done);
-	}
-	t->ndropped = done && !t->drops_lost ? 0 : mine;
-	return done && (sent || t->drops_lost);
-}
-
-/* ---- while they are not done ---- */
-
-bool drops_are_done(const struct cold *d, uint64_t deadline, uint32_t *ret_clears)
-{
-	struct gpc_tiers *t = d->t;
-	uint64_t done;
-
-	for (;;) {
-		done = load_acquire(&d->clears_done); /* pairs with (z) of stage/feed.c */
-		*ret_clears = (uint32_t)done;
-		if (done == load_relaxed(&seg_pool(&t->c->seg, d->pool)->clears))
-			return true;
-		if (clock_ns() >= deadline || stage_stops(t) || !returns_keeps(t->c, d->pool))
-			return false;
-		desk_wake(t);
-		clock_sleep(LOOK_NS);
-	}
+	err = read_keys(&f);
+	ours = are_ours(&f);
+	if (err == 0 && !follow_both(&f))
+		err = -ENOMEM;
+	if (err == 0 && !ours)
+		err = look_at_listed(&f);
+	if (err == 0)
+		err = look_at_busy(&f);
+	if (err == 0)
+		err = drop_held(&f);
+	again = err == 0 && (f.missed || f.goes.n);
+	if (err == 0 && !f.missed)
+		is_done(t, told);
+	end(&f, err);
+	return err == -ESTALE ? clear_all(t) : again;
 }
 
 /* ---- at the start ---- */
 
-/* False: the feed was overwritten. */
-static bool read_missed(struct gpc_tiers *t, uint64_t from, uint64_t end)
+int drops_begin(struct gpc_tiers *t)
 {
-	uint64_t cursor = MAX(from, 1u); /* 0 stands for the oldest change that is kept */
-	struct gpc_event events[256];
-	int n = 1, i;
-
-	while (n > 0 && cursor < end) {
-		n = gpc_event_read(t->c, &cursor, events, ARRAY_SIZE(events));
-		for (i = 0; i < n; i++)
-			if (drops_tells(&events[i]))
-				drops_note(t, &events[i].key);
-	}
-	return n != -ESTALE;
+	t->ours.many = true;
+	t->dropped = malloc(SHM_DROPS * sizeof(*t->dropped));
+	return t->dropped && kin_new(&t->kin, t->c->seg.header.geometry.max_blocks) == 0
+		       ? 0
+		       : err_set(ENOMEM, "no memory to know what follows what in the tiers");
 }
 
+void drops_end(struct gpc_tiers *t)
+{
+	free(t->dropped);
+	gone_end(&t->ours);
+	kin_end(&t->kin);
+}
+
+/* What was dropped while nobody kept the file, or the store. */
 void drops_missed(struct gpc_tiers *t)
 {
 	struct shm_desk *desk = seg_desk(&t->c->seg);
-	bool any;
+	uint64_t upto;
+	int n, i;
 
-	/* behind the head: nothing that it has before it is missed */
-	any = load_relaxed(&desk->drops) != load_relaxed(&seg_state(&t->c->seg)->drops);
-	if (t->opt.remote &&
-	    !read_missed(t, load_relaxed(&desk->swept), MIN(t->missed_from, t->cursor)) && any)
-		say_lost(t);
-	if (!read_missed(t, t->missed_from, t->cursor) && any)
-		t->drops_lost = true;
+	drops_meet_all(t);
+	t->since = t->disk && !t->made ? load_relaxed(&desk->drops) | 1 : t->told;
+	n = t->opt.remote ? dropped_since(&t->c->seg, load_relaxed(&desk->swept) | 1, t->dropped,
+					  SHM_DROPS, &upto)
+			  : 0;
+	for (i = 0; i < n; i++)
+		t->store->ops->forget(t->store->tier, 0, &t->dropped[i]);
+	if (n < 0)
+		log_say(&t->c->log, LOG_WARNING,
+			"blocks of %s were dropped, and which ones is not known any more: the remote "
+			"store may have them; a new version tag forgets them",
+			t->c->seg.name);
+	/* parents that are there now may have been computed again behind one of these */
+	if (!dropped_none(&t->c->seg, t->since))
+		kin_list_all(&t->kin);
 	if (!drops_are_due(t))
-		desk_durable(t, t->cursor, load_relaxed(&desk->cleared), t->drops);
+		desk_durable(t, t->cursor, load_relaxed(&desk->cleared));
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/futex.h"
+#include "segment/dropped.h"
 #include "stage/stage.h"
 
 #define EVENTS  256u
@@ -85,18 +86,21 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 {
 	struct cold *d = cold_of(t, e->block);
 
-	if (!d) {
-		if (drops_tells(e))
-			drops_note(t, &e->key);
-		return;
-	}
-	/* a store loses what was dropped, and nothing else: others use it */
-	if (e->what == GPC_REMOVED && cold_is_afar(d) && !drops_tells(e))
-		slots_forget(d, e->block, &e->key);
-	else if (e->what == GPC_REMOVED)
-		slots_removed(d, e->block, &e->key);
-	else if (e->what == GPC_CLEARED)
+	if (e->what == GPC_REMOVED)
+		kin_removed(&t->kin, &e->key);
+	if (!d && e->what != GPC_CLEARED)
+		drops_meet(t, e->block);
+	if (d && e->what == GPC_CLEARED)
 		cleared(d, e->tag);
+	if (e->what == GPC_CLEARED && !e->tag)
+		kin_list_all(&t->kin); /* nobody tells which keys */
+	if (!d || e->what != GPC_REMOVED)
+		return;
+	/* a store loses what was dropped, and nothing else: others use it */
+	if (cold_is_afar(d) && e->was != e->block)
+		slots_forget(d, e->block, &e->key);
+	else
+		slots_removed(d, e->block, &e->key);
 }
 
 /* The feed was overwritten before it was read.  What the index has is the truth; a clear among what
@@ -118,8 +122,8 @@ static void compare(struct gpc_tiers *t)
 			restore_drop(d, 0);
 		slots_compare(d);
 	}
-	if (t->drops != load_relaxed(&seg_state(&t->c->seg)->drops))
-		t->drops_lost = true;
+	drops_meet_all(t);
+	kin_list_all(&t->kin);
 }
 
 static void take_returned(struct cold *d)
@@ -141,7 +145,8 @@ static bool follow(struct gpc_tiers *t)
 	struct gpc_event events[EVENTS];
 	uint64_t clears[SHM_TIERS];
 	bool any = false;
-	uint32_t i, drops = drops_told(t->c); /* before the head */
+	uint64_t told = dropped_next(&t->c->seg); /* before the head */
+	uint32_t i;
 	int n;
 
 	/* pairs with (v) of writer/pools.c, and comes before the head: a clear that is counted is
@@ -161,7 +166,7 @@ static bool follow(struct gpc_tiers *t)
 		if (!t->cold[i].gone)
 			take_returned(&t->cold[i]);
 	}
-	t->drops = drops;
+	t->told = told;
 	return any;
 }
 
@@ -169,15 +174,9 @@ static bool follow(struct gpc_tiers *t)
 bool feed_follow(struct gpc_tiers *t)
 {
 	bool any = follow(t);
-	uint32_t i;
 
 	while (drops_carry_out(t))
 		any |= follow(t);
-	for (i = 0; i < t->ncold && !drops_are_due(t); i++)
-		/* (z) the writer has done what follows from a drop before the number says so; pairs
-		 * with stage/drops.c.  Both are threads of ours: if we die, nothing comes up any
-		 * more */
-		store_release(&t->cold[i].clears_done, t->cold[i].clears);
 	return any;
 }
 
@@ -206,10 +205,10 @@ static bool sync_one(struct cold *d)
 static bool acknowledge(struct gpc_tiers *t, bool ends)
 {
 	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
-	uint32_t i, drops = drops_told(t->c);
+	uint32_t i;
 
 	feed_follow(t);
-	if (drops_are_due(t)) /* there is no writer now */
+	if (drops_are_due(t)) /* there is no writer now, or no memory */
 		return false;
 	number = t->cursor;
 	/* a batch waits for the writer, and its answer may be late: the feed goes on meanwhile */
@@ -219,7 +218,7 @@ static bool acknowledge(struct gpc_tiers *t, bool ends)
 	for (i = 0; i < t->ncold; i++)
 		if (!rest_is_over(&t->cold[i], ends) || !sync_one(&t->cold[i]))
 			return false;
-	desk_durable(t, number, cleared_all, drops);
+	desk_durable(t, number, cleared_all);
 	return true;
 }
 
@@ -231,7 +230,7 @@ int feed_begin(struct gpc_tiers *t)
 	int err;
 
 	t->cursor = UINT64_MAX;
-	t->drops = drops_told(t->c); /* before the head: a drop is in one of both */
+	t->told = dropped_next(&t->c->seg); /* before the head: a drop is in one of both */
 	err = gpc_event_read(t->c, &t->cursor, &(struct gpc_event){ 0 }, 1);
 	for (i = 0; err >= 0 && i < t->ncold; i++) {
 		struct cold *d = &t->cold[i];
@@ -290,11 +289,11 @@ static void look_at_ages(struct cold *d)
 
 /* ---- the thread ---- */
 
-/* From here the next keeper reads what was dropped: a store has nothing of what came before. */
+/* From here on the next keeper reads what was dropped: a store has nothing of what came before. */
 static void sweep(struct gpc_tiers *t)
 {
 	if (t->store && !drops_are_due(t) && !tier_remote_owes(t->store->store))
-		store_relaxed(&seg_desk(&t->c->seg)->swept, t->cursor);
+		store_relaxed(&seg_desk(&t->c->seg)->swept, t->since);
 }
 
 static void tell_idle(struct gpc_tiers *t)

@@ -5,84 +5,70 @@
 
 #include "stage/gone.h"
 
-#include <stdlib.h>
 #include "base/key.h"
 
-#define NIL   UINT32_MAX
 #define LEAST 64u
-
-static uint32_t *place(const struct gone *g, const gpc_key *key)
-{
-	return &g->first[(uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) &
-			 (g->room - 1)];
-}
-
-/* What names the key: a place, or the chain of the key before it. */
-static uint32_t *link_of(const struct gone *g, const gpc_key *key)
-{
-	uint32_t *at = place(g, key);
-
-	while (*at != NIL && !key_same(&g->key[*at], key))
-		at = &g->chain[*at];
-	return at;
-}
 
 static bool grow(struct gone *g)
 {
 	uint32_t room = g->room ? 2 * g->room : LEAST, i;
-	gpc_key *key = malloc(room * sizeof(*key));
-	uint32_t *chain = malloc(room * sizeof(*chain)), *first = malloc(room * sizeof(*first));
-	struct gone more = {
-		.key = key, .chain = chain, .first = first, .room = room, .turn = g->turn
-	};
+	gpc_key *key = NULL;
+	struct chains by;
 
-	if (room > GONE_MOST || !key || !chain || !first) {
-		gone_end(&more);
+	if (room > GONE_MOST && !g->many)
+		return false;
+	if (!chains_new(&by, room) || !(key = reallocarray(g->key, room, sizeof(*key)))) {
+		chains_end(&by);
 		return false;
 	}
-	for (i = 0; i < room; i++)
-		first[i] = NIL;
 	for (i = 0; i < g->n; i++)
-		gone_add(&more, &g->key[i]);
-	gone_end(g);
-	*g = more;
+		chains_put(&by, i, chains_hash(&key[i]));
+	chains_end(&g->by);
+	g->key = key;
+	g->by = by;
+	g->room = room;
 	return true;
 }
 
 bool gone_add(struct gone *g, const gpc_key *key)
 {
-	uint32_t *at;
-
 	if (gone_has(g, key))
 		return true;
 	if (g->n == g->room && !grow(g))
 		return false;
-	at = place(g, key);
 	g->key[g->n] = *key;
-	g->chain[g->n] = *at;
-	*at = g->n++;
+	chains_put(&g->by, g->n++, chains_hash(key));
 	return true;
+}
+
+uint32_t gone_at(const struct gone *g, const gpc_key *key)
+{
+	uint32_t at = 0;
+
+	if (g->n)
+		CHAINS_EACH(&g->by, chains_hash(key), at)
+	if (key_same(&g->key[at - 1], key))
+		break;
+	return at - 1;
 }
 
 bool gone_has(const struct gone *g, const gpc_key *key)
 {
-	return g->n && *link_of(g, key) != NIL;
+	return gone_at(g, key) != UINT32_MAX;
 }
 
 void gone_take_off(struct gone *g, const gpc_key *key)
 {
-	uint32_t *at = g->n ? link_of(g, key) : NULL, i;
+	uint32_t i = gone_at(g, key);
 
-	if (!at || *at == NIL)
+	if (i == UINT32_MAX)
 		return;
-	i = *at;
-	*at = g->chain[i];
-	g->n--;
-	if (i == g->n)
+	chains_cut(&g->by, i, chains_hash(key));
+	if (i == --g->n)
 		return;
-	*link_of(g, &g->key[g->n]) = i; /* the last one takes its place */
-	g->key[i] = g->key[g->n];
-	g->chain[i] = g->chain[g->n];
+	g->key[i] = g->key[g->n]; /* the last one takes its place */
+	chains_cut(&g->by, g->n, chains_hash(&g->key[i]));
+	chains_put(&g->by, i, chains_hash(&g->key[i]));
 }
 
 uint32_t gone_some(struct gone *g, gpc_key *keys, uint32_t n)
@@ -98,7 +84,6 @@ uint32_t gone_some(struct gone *g, gpc_key *keys, uint32_t n)
 void gone_end(struct gone *g)
 {
 	free(g->key);
-	free(g->chain);
-	free(g->first);
-	*g = (struct gone){ 0 };
+	chains_end(&g->by);
+	*g = (struct gone){ .many = g->many };
 }

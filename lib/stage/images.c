@@ -45,6 +45,7 @@ bool about_record(const gpc *c, uint32_t record, struct about *ret)
 	ret->tag = load_relaxed(&r->tag);
 	ret->depth = load_relaxed(&r->depth);
 	ret->unchained = (load_relaxed(&r->flags) & REC_UNCHAINED) && key_is_zero(&ret->parent);
+	ret->alone = (load_relaxed(&r->flags) & REC_UNCHAINED) && !key_is_zero(&ret->parent);
 	order_fence();
 	return WORD_STATE(ret->word) == LIVE && load_relaxed(&r->word) == ret->word;
 }

@@ -5,7 +5,7 @@
  * published for each key.  From then on a lookup in the tier's space finds it, on any process of
  * this node and without a wait.  Hints have no bytes: a get finds out, and removes those that were
  * wrong.
- * Tests: t/055-remote-kept.t t/103-remote-tier.t */
+ * Tests: t/055-remote-kept.t t/stage/unchained.t t/103-remote-tier.t */
 #include "config.h"
 
 #include <stdlib.h>
@@ -30,6 +30,8 @@ static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_k
 	struct publish_copy copy[BATCH];
 	gpc_block slot[BATCH], resident[BATCH];
 	uint64_t clears = load_acquire(&seg_pool(&d->t->c->seg, d->pool)->clears);
+	/* pairs with (z) of stage/drops.c: of what was dropped before, the store has been told */
+	uint64_t since = load_acquire(&d->t->since);
 	uint32_t got = slots_take(d, slot, n), i;
 
 	for (i = 0; i < got; i++) {
@@ -39,7 +41,9 @@ static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_k
 						 .block = slot[i],
 						 .source = GPC_NONE,
 						 .clears = (uint32_t)clears,
+						 .since = since,
 						 .unchained = true };
+		kin_enter(&d->t->kin, d->record + (uint32_t)GPC_SLOT(slot[i]), &parents[i], true);
 	}
 	if (got)
 		publish_copies(d->t->c, copy, got, resident, &d->t->stop);

@@ -287,8 +287,6 @@ static void show(struct gpc_tiers *t, uint64_t cleared)
 
 	desk_begins(t);
 	desk_keeps(t, t->file);
-	if (t->opt.disk && !t->made)
-		t->missed_from = load_relaxed(&desk->durable);
 	store_relaxed(&desk->cleared, cleared);
 	restore_settle(t);
 	drops_missed(t);
@@ -319,6 +317,8 @@ static int open_all(struct gpc_tiers *t)
 	uint64_t cleared = 0;
 	int err = desk_take(t);
 
+	if (err == 0)
+		err = drops_begin(t);
 	if (err == 0)
 		err = look(t);
 	if (err == 0) { /* before the head of the feed: a clear is in one of both */
@@ -354,8 +354,7 @@ static void end(struct gpc_tiers *t)
 			t->cold[i].ops->close(t->cold[i].tier);
 	}
 	gpc_close(t->c);
-	free(t->dropped);
-	gone_end(&t->ours);
+	drops_end(t);
 	free((char *)t->opt.disk);
 	free(t);
 }
@@ -383,7 +382,6 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	pthread_mutex_init(&t->writing, NULL);
 	for (i = 0; i < ARRAY_SIZE(kind); i++)
 		worker_open(&t->worker[i], &kind[i], t);
-	t->missed_from = UINT64_MAX;
 	err = gpc_attach(name,
 			 GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms,
 				     .dir = opt->dir, .label = "tiers", .log = opt->log,

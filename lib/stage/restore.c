@@ -33,29 +33,20 @@ static gpc_block block_of(const struct cold *d, const struct tier_found *f)
 
 /* ---- what is there ---- */
 
-/* cold.place: of keys in found[], + 1 */
-static uint32_t first_place(const struct cold *d, const gpc_key *key)
+static struct tier_found *find(const struct cold *d, const gpc_key *key)
 {
-	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) & d->place_mask;
-}
+	uint32_t at;
 
-static const struct tier_found *find(const struct cold *d, const gpc_key *key)
-{
-	uint32_t i = first_place(d, key);
-
-	for (; d->place[i]; i = (i + 1) & d->place_mask)
-		if (key_same(&d->found[d->place[i] - 1].key, key))
-			return &d->found[d->place[i] - 1];
+	if (d->nfound)
+		CHAINS_EACH(&d->place, chains_hash(key), at)
+	if (key_same(&d->found[at - 1].key, key))
+		return &d->found[at - 1];
 	return NULL;
 }
 
-static void put(const struct cold *d, uint32_t number, const gpc_key *key)
+static void put(struct cold *d, uint64_t number)
 {
-	uint32_t i = first_place(d, key);
-
-	while (d->place[i])
-		i = (i + 1) & d->place_mask;
-	d->place[i] = number + 1;
+	chains_put(&d->place, (uint32_t)number, chains_hash(&d->found[number].key));
 }
 
 static bool is_orphan(const struct cold *d, const struct tier_found *f)
@@ -66,30 +57,26 @@ static bool is_orphan(const struct cold *d, const struct tier_found *f)
 	       gpc_lookup(d->t->c, 0, &f->parent, 1, &block, GPC_QUIET) != 1;
 }
 
-static int make_places(struct cold *d)
-{
-	d->place_mask = 1;
-	while (d->place_mask < 2 * d->nfound)
-		d->place_mask = 2 * d->place_mask + 1;
-	d->place = calloc((size_t)d->place_mask + 1, sizeof(*d->place));
-	return d->place ? 0
-			: err_set(ENOMEM, "no memory for %llu blocks of a tier",
-				  (unsigned long long)d->nfound);
-}
-
-/* Depth by depth: what follows an orphan is one, too. */
+/* Depth by depth: what follows an orphan is one, too.  The feed has not been read yet, and lists what
+ * loses its parent from now on. */
 static void count_orphans(struct cold *d)
 {
+	const struct tier_found *f;
 	uint64_t i;
+	bool orphan;
 
-	for (i = 0; i < d->nfound; i++)
-		if (is_orphan(d, &d->found[i]))
-			d->orphans++;
-		else
-			put(d, (uint32_t)i, &d->found[i].key);
+	for (i = 0; i < d->nfound; i++) {
+		f = &d->found[i];
+		orphan = is_orphan(d, f);
+		d->orphans += orphan;
+		if (!orphan)
+			put(d, i);
+		kin_enter(&d->t->kin, d->record + (uint32_t)f->slot, &f->parent, orphan);
+	}
+	for (i = 0; d->orphans && i < d->nfound; i++)
+		if (!find(d, &d->found[i].key))
+			put(d, i);
 	tier_count(d, TIER_ORPHANS, d->orphans);
-	free(d->place);
-	d->place = NULL;
 }
 
 static int scan(struct cold *d)
@@ -109,7 +96,10 @@ static int scan(struct cold *d)
 			d->free[d->nfree++] = k;
 	tier_count(d, TIER_FOUND, d->nfound);
 	d->there = d->nfound;
-	return make_places(d);
+	return chains_new(&d->place, (uint32_t)d->nfound)
+		       ? 0
+		       : err_set(ENOMEM, "no memory for %llu blocks of a tier",
+				 (unsigned long long)d->nfound);
 }
 
 int restore_begin(struct gpc_tiers *t)
@@ -130,54 +120,47 @@ void restore_settle(struct gpc_tiers *t)
 		count_orphans(&t->cold[i]);
 }
 
-static void drop_all(struct cold *d)
+/* Nobody else has BUSY slots of a file before all that was found there is published. */
+static bool waits(struct cold *d, const struct tier_found *f)
 {
-	uint64_t i;
+	return f && slots_is_busy(d, (uint32_t)f->slot);
+}
 
-	for (i = d->next; i < d->nfound; i++)
-		slots_back(d, block_of(d, &d->found[i]), &d->found[i].key, false);
-	tier_count(d, TIER_FORGOTTEN, d->nfound - d->next);
-	d->nfound = d->next;
+const struct tier_found *restore_find(struct cold *d, const gpc_key *key)
+{
+	const struct tier_found *f = find(d, key);
+
+	return waits(d, f) ? f : NULL;
+}
+
+const struct tier_found *restore_at(struct cold *d, uint32_t slot)
+{
+	return d->nfound && slots_is_busy(d, slot) ? find(d, &d->slot[slot].key) : NULL;
+}
+
+void restore_forget(struct cold *d, const struct tier_found *f)
+{
+	slots_back(d, block_of(d, f), &f->key, false);
+	tier_count(d, TIER_FORGOTTEN, 1);
+	kin_removed(&d->t->kin, &f->key);
 }
 
 /* With what follows them, as in the index: parents come first in the list, those that are published
- * among them. */
+ * among them, and what follows has that tag from then on. */
 void restore_drop(struct cold *d, uint32_t tag)
 {
-	uint8_t *dead = tag && d->next < d->nfound ? calloc(d->nfound, 1) : NULL;
+	const struct tier_found *up;
 	uint64_t i;
 
-	if (!dead || make_places(d) < 0) {
-		free(dead);
-		drop_all(d);
-		return;
-	}
 	for (i = 0; i < d->nfound; i++) {
-		dead[i] = d->found[i].tag == tag || find(d, &d->found[i].parent);
-		if (dead[i])
-			put(d, (uint32_t)i, &d->found[i].key);
-	}
-	free(d->place);
-	d->place = NULL;
-	restore_drop_dead(d, dead);
-	free(dead);
-}
-
-void restore_drop_dead(struct cold *d, const uint8_t *dead)
-{
-	uint64_t i, k = d->next;
-
-	for (i = d->next; i < d->nfound; i++) {
 		struct tier_found *f = &d->found[i];
 
-		if (!dead[i]) {
-			d->found[k++] = *f;
-			continue;
-		}
-		slots_back(d, block_of(d, f), &f->key, true);
-		tier_count(d, TIER_FORGOTTEN, 1);
+		up = tag ? find(d, &f->parent) : NULL;
+		if (up && up->tag == tag)
+			f->tag = tag;
+		if ((!tag || f->tag == tag) && waits(d, f))
+			restore_forget(d, f);
 	}
-	d->nfound = k;
 }
 
 void restore_end(struct gpc_tiers *t)
@@ -186,33 +169,32 @@ void restore_end(struct gpc_tiers *t)
 
 	for (i = 0; i < t->ncold; i++) {
 		free(t->cold[i].found);
-		free(t->cold[i].place);
+		chains_end(&t->cold[i].place);
 	}
 }
 
 /* ---- published ---- */
 
-/* Those that a clear has overtaken stay in the list, and what the feed says of it decides. */
-static void settle(struct cold *d, uint64_t end, const gpc_block *resident)
+/* Those that a clear or a drop has overtaken wait, and what the feed says of it decides. */
+static void settle(struct cold *d, const uint64_t *at, const gpc_block *resident, uint32_t n)
 {
 	uint32_t now = slots_now(), age, live = 0;
-	uint64_t i, k = end;
 
-	for (i = end; i-- > d->next;) {
-		struct tier_found f = d->found[i];
-		gpc_block got = resident[i - d->next];
+	while (n--) {
+		const struct tier_found *f = &d->found[at[n]];
+		gpc_block got = resident[n];
 
-		age = (uint32_t)(f.age_ns / 1000000000u);
-		if (got == block_of(d, &f)) {
+		age = (uint32_t)(f->age_ns / 1000000000u);
+		if (got == block_of(d, f)) {
 			live++;
-			slots_live(d, got, &f.key, now > age ? now - age : 0);
+			slots_live(d, got, &f->key, now > age ? now - age : 0);
 		} else if (got == -ESTALE) {
-			d->found[--k] = f;
+			d->next = at[n];
 		} else {
-			slots_back(d, block_of(d, &f), &f.key, true);
+			slots_back(d, block_of(d, f), &f->key, true);
+			kin_removed(&d->t->kin, &f->key);
 		}
 	}
-	d->next = k;
 	tier_count(d, TIER_RESTORED, live);
 	d->restored += live;
 }
@@ -253,10 +235,10 @@ static struct notes_read *begin_notes(const struct cold *d)
 	return NULL;
 }
 
-static void read_note(struct cold *d, struct notes_read *r, uint32_t i, struct publish_copy *copy)
+static void read_note(struct cold *d, const struct tier_found *f, struct notes_read *r, uint32_t i,
+		      struct publish_copy *copy)
 {
 	const struct segment *s = &d->t->c->seg;
-	const struct tier_found *f = &d->found[d->next + i];
 	uint32_t *tokens =
 		seg_keeps(s, KEEP_TOKENS) ? r->tokens + (size_t)i * s->header.block_tokens : NULL;
 
@@ -271,32 +253,38 @@ static bool publish_some(struct cold *d)
 {
 	struct publish_copy copy[RESTORE];
 	gpc_block resident[RESTORE];
-	uint64_t end = MIN(d->next + RESTORE, d->nfound), i;
-	uint32_t n = (uint32_t)(end - d->next);
+	uint64_t at[RESTORE], end = MIN(d->next + RESTORE, d->nfound);
 	struct notes_read *notes;
+	uint32_t n = 0;
 
-	if (!n || load_relaxed(&d->broken))
+	if (d->next == end || load_relaxed(&d->broken))
 		return false;
 	notes = begin_notes(d);
-	for (i = 0; i < n; i++) {
-		const struct tier_found *f = &d->found[d->next + i];
+	for (; d->next < end; d->next++) {
+		const struct tier_found *f = &d->found[d->next];
 
-		resident[i] = -ESTALE;
-		copy[i] = (struct publish_copy){
+		if (!waits(d, f))
+			continue;
+		at[n] = d->next;
+		resident[n] = -ESTALE;
+		copy[n] = (struct publish_copy){
 			.key = f->key,
 			.parent = f->parent,
 			.tag = f->tag,
 			.source = GPC_NONE,
 			.block = block_of(d, f),
 			.clears = (uint32_t)d->clears,
+			.since = d->t->since,
 			.unchained = d->exclusive,
 		};
 		if (notes)
-			read_note(d, notes, (uint32_t)i, &copy[i]);
+			read_note(d, f, notes, n, &copy[n]);
+		n++;
 	}
-	publish_copies(d->t->c, copy, n, resident, &d->t->stop);
+	if (n)
+		publish_copies(d->t->c, copy, n, resident, &d->t->stop);
 	end_notes(notes);
-	settle(d, end, resident);
+	settle(d, at, resident, n);
 	return true;
 }
 
@@ -355,7 +343,9 @@ bool restore_step(struct gpc_tiers *t)
 		tell(d);
 		use_in_order(d);
 		free(d->found);
+		chains_end(&d->place);
 		d->found = NULL;
+		d->place = (struct chains){ 0 };
 		d->nfound = d->next = 0;
 		store_relaxed(&d->told->ready, 1); /* for who looks: nobody orders anything by it */
 	}

@@ -77,6 +77,14 @@ static bool has_key(const struct cold *d, uint32_t i)
 	       key_same(&a.key, &d->slot[i].key);
 }
 
+/* It is no entry any more until its next block is about to be published. */
+static void become_busy(struct cold *d, uint32_t i)
+{
+	kin_leave(&d->t->kin, d->record + i);
+	d->slot[i].state = SLOT_BUSY;
+	d->slot[i].lost = false;
+}
+
 /* What its owner's own evict names is told nowhere else.  A store keeps what is evicted here: so
  * the feed, which tells of it, too, must not find its key any more. */
 static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
@@ -95,8 +103,7 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 		struct slot *s = &d->slot[slot_of(blocks[i])];
 
 		s->overtaken += s->state == SLOT_BUSY;
-		s->state = SLOT_BUSY;
-		s->lost = false;
+		become_busy(d, slot_of(blocks[i]));
 		if (afar)
 			s->key = (gpc_key){ { 0, 0 } };
 	}
@@ -123,8 +130,7 @@ static uint32_t pop(struct cold *d, gpc_block *blocks, uint32_t n, uint32_t keep
 
 	while (got < n && d->nfree > keep) {
 		i = d->free[--d->nfree];
-		d->slot[i].state = SLOT_BUSY;
-		d->slot[i].lost = false;
+		become_busy(d, i);
 		blocks[got++] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
 	}
 	d->nresting = MIN(d->nresting, d->nfree);
@@ -225,6 +231,7 @@ void slots_removed(struct cold *d, gpc_block block, const gpc_key *key)
 	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) &&
 	    !has_key(d, i)) {
 		make_free(d, i);
+		kin_leave(&d->t->kin, d->record + i);
 		tier_count(d, TIER_FORGOTTEN, 1);
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -236,9 +243,33 @@ void slots_forget(struct cold *d, gpc_block block, const gpc_key *key)
 
 	pthread_mutex_lock(&d->lock);
 	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) &&
-	    !has_key(d, i))
+	    !has_key(d, i)) {
 		d->slot[i].key = (gpc_key){ { 0, 0 } };
+		kin_leave(&d->t->kin, d->record + i);
+	}
 	pthread_mutex_unlock(&d->lock);
+}
+
+bool slots_is_busy(struct cold *d, uint32_t slot)
+{
+	bool busy;
+
+	pthread_mutex_lock(&d->lock);
+	busy = d->slot[slot].state == SLOT_BUSY;
+	pthread_mutex_unlock(&d->lock);
+	return busy;
+}
+
+bool slots_leave(struct cold *d, uint32_t slot)
+{
+	bool busy;
+
+	pthread_mutex_lock(&d->lock);
+	busy = d->slot[slot].state == SLOT_BUSY;
+	if (!busy)
+		kin_leave(&d->t->kin, d->record + slot);
+	pthread_mutex_unlock(&d->lock);
+	return !busy;
 }
 
 void slots_lost(struct cold *d, gpc_block block, bool lost)
@@ -289,7 +320,11 @@ void slots_forget_keys(struct cold *d)
 	uint32_t i;
 
 	pthread_mutex_lock(&d->lock);
-	for (i = 0; i < d->blocks; i++) /* of a slot that is being written it is the old header's */
+	for (i = 0; i < d->blocks;
+	     i++) { /* of a slot that is being written it is the old header's */
 		d->slot[i].key = (gpc_key){ { 0, 0 } };
+		if (d->slot[i].state != SLOT_BUSY)
+			kin_leave(&d->t->kin, d->record + i);
+	}
 	pthread_mutex_unlock(&d->lock);
 }

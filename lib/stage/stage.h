@@ -13,7 +13,7 @@
  *   uses.c     which of them have been there often enough
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
  *   rest.c     a tier that can neither sync nor be cleared, until it can
- *   drops.c    what was said to be bad, and all that follows it
+ *   drops.c    what was said to be bad, and all that follows it; kin.c, which blocks follow which
  *   restore.c  what was there at the start is published again
  *   learn.c    what a store has that the index knows nothing of
  *   disk.c     the file of lib/disk as a tier
@@ -40,6 +40,7 @@
 #include "peer/refs.h"
 #include "request/request.h"
 #include "stage/gone.h"
+#include "stage/kin.h"
 #include "stage/tier.h"
 
 #define BATCH       128u /* blocks that are written together, at most */
@@ -114,15 +115,14 @@ struct cold { /* a tier, with its pool */
 
 	bool clear; /* at the start: what is there goes */
 
-	/* restore.c: what was there at the start; from `next` on it is not published yet */
+	/* restore.c: what was there at the start, until all of it is published; from `next` on, those
+	 * whose slots are BUSY are not */
 	struct tier_found *found;
 	uint64_t nfound, next;
 	uint64_t there, orphans, restored; /* of them, for the log */
-	uint32_t *place, place_mask;       /* until restore_settle */
+	struct chains place;               /* as long: of keys in it */
 	uint64_t clears;                   /* of the pool, that the feed has told us of */
-	/* ... and what follows from them, drops among them, has left the tier; up.c */
-	uint64_t clears_done;
-	uint32_t aged; /* the next slot whose age is looked at */
+	uint32_t aged;                     /* the next slot whose age is looked at */
 };
 
 struct gpc_tiers {
@@ -146,15 +146,13 @@ struct gpc_tiers {
 	bool later;         /* down.c: blocks are due, and may not be written yet */
 	uint32_t published; /* all that was there at the start */
 	uint64_t cursor;    /* of the feed: everything before is done; feed.c */
-	uint32_t drops;     /* state.drops when that was read */
 
-	/* drops.c, in the thread of feed.c: keys whose bytes were bad */
-	gpc_key *dropped;
-	uint32_t ndropped, dropped_room;
-	bool drops_lost;  /* ... that nobody knows: the tiers are cleared */
+	/* drops.c, in the thread of feed.c.  Numbers as of segment/dropped.h */
+	uint64_t told;    /* the feed was read behind all drops before that one */
+	uint64_t since;   /* (z) what follows from drops before that one has left the tiers */
+	gpc_key *dropped; /* room for SHM_DROPS */
 	struct gone ours; /* keys that we have dropped in VRAM and RAM since */
-	/* of the feed: what the last keeper of this file had done; UINT64_MAX: nothing is in it */
-	uint64_t missed_from;
+	struct kin kin;   /* any thread */
 };
 
 static inline bool stage_stops(const struct gpc_tiers *t)
@@ -208,7 +206,7 @@ void desk_wake(struct gpc_tiers *t); /* our own threads */
 /* A stage can take questions, or has come on with one: segment/beat.h. */
 void desk_beat(struct gpc_tiers *t);
 /* Everything the feed tells of removals before `number` is durable. */
-void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32_t drops);
+void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared);
 
 /* ---- slots.c ---- */
 
@@ -238,6 +236,9 @@ void slots_lost(struct cold *d, gpc_block block, bool lost);
 /* Where the index says that a key is, or GPC_NONE. */
 gpc_block slots_find(const struct cold *d, const gpc_key *key);
 bool slots_is_lost(struct cold *d, gpc_block block);
+bool slots_is_busy(struct cold *d, uint32_t slot);
+/* Its block is not LIVE: unless it is BUSY (false) it is no entry any more. */
+bool slots_leave(struct cold *d, uint32_t slot);
 /* The same for all whose block is not LIVE; all: the whole tier was made free. */
 void slots_compare(struct cold *d);
 void slots_forget_keys(struct cold *d);
@@ -262,7 +263,8 @@ void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n);
 struct about {
 	gpc_key key, parent;
 	uint32_t tag, depth, word;
-	bool unchained;
+	bool unchained; /* without a parent's key */
+	bool alone;     /* with one, and not below it */
 };
 bool about_block(const gpc *c, gpc_block block, struct about *ret);
 bool about_record(const gpc *c, uint32_t record, struct about *ret);
@@ -321,19 +323,15 @@ uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t de
 
 /* ---- drops.c, in the thread of feed.c ---- */
 
-bool drops_tells(const struct gpc_event *e); /* of a block with bad bytes */
-void drops_note(struct gpc_tiers *t, const gpc_key *key);
-/* A number that is another one behind each drop, which the feed has told of before. */
-uint32_t drops_told(const gpc *c);
-/* Those that were noted leave the tiers, with all that follows them.  True: it sent commands, of
- * which the feed tells. */
+int drops_begin(struct gpc_tiers *t);
+void drops_end(struct gpc_tiers *t);
+/* A block of VRAM or RAM that the feed tells of; all that there are. */
+void drops_meet(struct gpc_tiers *t, gpc_block block);
+void drops_meet_all(struct gpc_tiers *t);
+/* What was dropped before `told` leaves the tiers, with all that follows it.  True: it sent commands,
+ * of which the feed tells, or something that it looked at had gone: once more behind the feed. */
 bool drops_carry_out(struct gpc_tiers *t);
-bool drops_are_due(const struct gpc_tiers *t); /* it could not */
-/* What follows from a drop leaves a tier only when the keeper has read of it, and an engine may
- * have computed again by then what comes before: so nothing comes up meanwhile.  Waits until all is
- * done that the writer has done; false: it is not by then.  In any thread.  clears: of the pool,
- * for the writer, which sees whether more came since. */
-bool drops_are_done(const struct cold *d, uint64_t deadline, uint32_t *ret_clears);
+bool drops_are_due(const struct gpc_tiers *t); /* it has not yet */
 /* What was dropped while nobody kept the tiers, behind the scan and before anything is
  * published. */
 void drops_missed(struct gpc_tiers *t);
@@ -344,10 +342,12 @@ int restore_begin(struct gpc_tiers *t); /* before anything is written: looks */
 /* once the tiers have begun: what is of no use is made free */
 void restore_settle(struct gpc_tiers *t);
 bool restore_step(struct gpc_tiers *t); /* false: nothing is left */
-/* Of those that are not published yet these are to be forgotten; tag 0: all. */
+/* What is not published yet: of that key; in that slot; or NULL. */
+const struct tier_found *restore_find(struct cold *d, const gpc_key *key);
+const struct tier_found *restore_at(struct cold *d, uint32_t slot);
+void restore_forget(struct cold *d, const struct tier_found *f);
+/* These of them are to be forgotten; tag 0: all. */
 void restore_drop(struct cold *d, uint32_t tag);
-/* Those with dead[i] != 0, by their place in found. */
-void restore_drop_dead(struct cold *d, const uint8_t *dead);
 void restore_end(struct gpc_tiers *t);
 
 #endif

@@ -4,16 +4,21 @@
  * A question is answered by one thread, CHUNK keys at a time:
  *
  *   1  what is in VRAM or RAM counts; what is below is held, without a use; the first key that is
- *   neither ends it 2  blocks of RAM, reserved, and claimed for the keys: others find them PENDING
- *   3  their bytes, read and verified by the tier 4  when all that was dropped has been followed:
- *   the checksum into the trailer of the RAM slot, and a publish, parents
- *      first, that the writer carries out only where the block below still has the life that was
- *      read, and nothing was dropped or cleared since
+ *      neither ends it
+ *   2  blocks of RAM, reserved, and claimed for the keys: others find them PENDING
+ *   3  their bytes, read and verified by the tier
+ *   4  the checksum into the trailer of the RAM slot, and a publish, parents first, that the writer
+ *      carries out only where the block below still has the life that was read
+ *
+ * What follows from a drop leaves a tier only when the keeper has carried that out, and an engine may
+ * have computed again by then what comes before.  So each publish names the number of the first drop
+ * that had not left the tier when 1 began: the writer refuses what follows from a key that was dropped
+ * since, and, after any drop, what comes without its parent.  Other prompts wait for nothing.
  *
  * If this process dies, all of it is a peer's: reservations, claims and references end with the
  * seat.  Nothing is under way behind it, since threads of it read.
- * Tests: t/104-tiers-straight.t t/101-tiers.t t/103-remote-lost.t t/322-tiers-die.t
- *   t/payload/stopped-keeper.t */
+ * Tests: t/stage/follow.t t/104-tiers-straight.t t/101-tiers.t t/103-remote-lost.t
+ *   t/322-tiers-die.t t/payload/stopped-keeper.t */
 #include "config.h"
 
 #include <errno.h>
@@ -30,7 +35,7 @@
 
 struct part { /* keys of a question that are looked at together */
 	struct gpc_tiers *t;
-	uint64_t deadline;
+	uint64_t deadline, since;
 	uint32_t to, n;
 	gpc_key key[CHUNK];
 	gpc_block warm[CHUNK];
@@ -308,13 +313,9 @@ static void publish(struct part *p)
 {
 	struct publish_copy copy[CHUNK];
 	gpc_block resident[CHUNK];
-	uint32_t i, clears;
+	uint32_t i;
 	int got;
 
-	if (!drops_are_done(p->cold, p->deadline, &clears)) {
-		cut_items(p, 0, -ESTALE);
-		return;
-	}
 	for (i = 0; i < p->m; i++) {
 		const struct about *a = &p->about[i];
 
@@ -327,14 +328,16 @@ static void publish(struct part *p)
 			.unchained = a->unchained,
 			.source = p->below[i],
 			.life = WORD_GEN(a->word) + 1,
-			.clears = clears,
-			.undropped = true,
+			.since = p->since,
 		};
 		if (!cold_is_afar(p->cold))
 			continue;
 		copy[i].parent = p->item[i].parent; /* what the header says, which is verified */
 		copy[i].tag = p->item[i].tag;
 		copy[i].unchained = false;
+		/* its hint was learned from a question, and may follow nothing that was asked for */
+		kin_enter(&p->t->kin, p->cold->record + (uint32_t)GPC_SLOT(p->below[i]),
+			  &copy[i].parent, true);
 	}
 	for (i = 0; i < p->m; i++)
 		resident[i] = -ENOTCONN;
@@ -356,6 +359,7 @@ static uint32_t bring(struct part *p)
 	p->map = NULL;
 	p->iov = NULL;
 	p->parent = GPC_NONE;
+	p->since = load_acquire(&p->t->since); /* pairs with (z) of stage/drops.c */
 	find(p);
 	if (p->m)
 		hold_parent(p);

@@ -131,9 +131,8 @@ static bool was_published(struct writer *w, uint32_t peer, uint64_t position, ui
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
 }
 
-/* What a publish may depend on: the block that the bytes were read from is what it was, and its
- * pool has had no clear and no drop that its keeper has not followed; or no clear has come since
- * its publisher looked.  A second run that finds it done already does not ask. */
+/* What a publish may depend on: the block that the bytes were read from is what it was; or no clear
+ * has come since its publisher looked.  A second run that finds it done already does not ask. */
 static bool may_publish(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {
 	uint32_t source;
@@ -141,9 +140,7 @@ static bool may_publish(struct writer *w, uint32_t record, const struct shm_comm
 	if (cmd->flags & CF_SOURCE) {
 		source = w_find_record(w, cmd->publish.source);
 		return source != NONE && w_is(w, source, LIVE) && !leave_is_moved(w, source) &&
-		       cmd->publish.seen == WORD_GEN(w_word(w, source)) + 1 &&
-		       (!(cmd->flags & CF_UNDROPPED) ||
-			cmd->publish.since == (uint32_t)w_pool(w, w->pool_of[source])->clears);
+		       cmd->publish.seen == WORD_GEN(w_word(w, source)) + 1;
 	}
 	return !(cmd->flags & CF_UNCLEARED) ||
 	       cmd->publish.seen ==
@@ -191,8 +188,7 @@ may_follow(struct writer *w, uint32_t peer, const struct wpool *p, const struct 
 				   .parent = cmd->publish.parent,
 				   .up = NONE,
 				   .gaps = cmd->flags & CF_UNCHAINED ||
-					   !(p->flags & GPC_POOL_UNCHAINED) ||
-					   shm_is_cold(p->kind) };
+					   !(p->flags & GPC_POOL_UNCHAINED) };
 
 	if (!key_is_zero(&parent) && !key_is_root(&parent))
 		q.up = table_find(w, p->space, &parent);

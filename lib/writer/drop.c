@@ -24,15 +24,13 @@
  *   some blocks are DYING        the same, with what is left; EVERYWHERE: the keys that were told
  *                                say what that is
  *   the block is DYING           finds its command beside the last key: it makes state.drops even, and
- *                                answers that the block went; the number of clears stays
+ *                                answers that the block went
  *   state.drops is even again    the same
- *   the number of clears         the same
  *
  * So keys are told before anything goes, copies go before blocks, and the block that was named goes
- * last.  What the keeper of a tier is about to publish has no record that could be looked up: the
- * pools of the tiers count a clear, by which such publishes are refused until the keeper has read the
- * feed, and the feed says of each key that its bytes were bad (stage/drops.c).  Where the writer dies
- * before it counts, the keeper may publish such a block first, and drops it when it reads the feed.
+ * last.  What the keeper of a tier is about to publish has no record that could be looked up: its
+ * publishes name the drops whose keys have left the tier (`since`), and are refused below keys that
+ * were dropped since (stage/drops.c).
  *
  * A copy that is dropped itself says nothing of the block in VRAM or RAM: its bytes may have been
  * damaged where it lay.  So it has no number, and its keys are told nobody.
@@ -150,17 +148,6 @@ static void drop_copies(struct writer *w, uint32_t record, uint64_t *sum)
 	}
 }
 
-static void overtake(struct writer *w)
-{
-	uint32_t i;
-
-	for (i = 0; i < w->max_pools; i++)
-		if (w->pool[i].state == POOL_READY && shm_is_cold(w->pool[i].kind))
-			/* (v) the changes in the feed before the number, as of a clear; pairs with
-			 * stage/feed.c.  If we die before it, the number stays */
-			store_release(&w_pool(w, i)->clears, w_pool(w, i)->clears + 1);
-}
-
 static void drop_ends(struct writer *w)
 {
 	struct shm_state *st = w_state(w);
@@ -220,8 +207,6 @@ static void carry_out(struct writer *w, uint32_t first, uint64_t command, uint64
 	w->dropping = false;
 	if (warm)
 		drop_ends(w);
-	if (copies)
-		overtake(w);
 }
 
 int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,

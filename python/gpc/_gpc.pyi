@@ -277,6 +277,7 @@ SERVE: int
 READONLY: int
 QUIET: int
 TOUCH: int
+GROUP: int
 IN_HAND: int
 EVERYWHERE: int
 REF: int

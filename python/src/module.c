@@ -191,6 +191,7 @@ static const struct {
 	C(READONLY),
 	C(QUIET),
 	C(TOUCH),
+	C(GROUP),
 	C(IN_HAND),
 	C(EVERYWHERE),
 	C(REF),
