@@ -935,6 +935,8 @@ struct gpc_tier { /* a tier below RAM, for tools: since its keeper opened it.  s
 	uint64_t full, down;
 	/* keys of which the index knew nothing, that it was asked about; that it has */
 	uint64_t asked, there;
+	/* times that all of the tier went, since more was dropped than is known */
+	uint64_t emptied;
 	uint32_t ncounters, reserved;
 	struct gpc_tier_counter counter[8]; /* what its plugin counts of its own (gpc_remote(7)) */
 };

@@ -253,6 +253,7 @@ static void test_more_than_is_known(void)
 	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0,
 	       "where nobody knows what was dropped, all of the file goes");
+	is_int((int)tier_of(c).emptied, 1, "which is counted");
 	must(gpc_tiers_close(t));
 	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "for ever");

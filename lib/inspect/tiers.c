@@ -66,6 +66,7 @@ static void fill(struct gpc_tier *ret, const struct shm_desk *d, const struct sh
 	ret->down = n[TIER_DOWN];
 	ret->asked = n[TIER_ASKED];
 	ret->there = n[TIER_THERE];
+	ret->emptied = n[TIER_EMPTIED];
 	if (t->kind == GPC_REMOTE)
 		fill_own(ret, d->own);
 }

@@ -79,7 +79,8 @@ enum {
 	TIER_FULL,
 	TIER_DOWN, /* a store had no room; was not asked, since it was not up */
 	TIER_ASKED,
-	TIER_THERE, /* keys that a store was asked about; that it has */
+	TIER_THERE,   /* keys that a store was asked about; that it has */
+	TIER_EMPTIED, /* times that nobody knew what was dropped: all of it went */
 	TIER_COUNTS
 };
 
@@ -90,7 +91,7 @@ struct shm_tier {      /* k */
 	uint32_t state; /* GPC_TIER_DOWN, _UP, _OFF; that it is stopped others see */
 	uint64_t block_bytes;
 	uint64_t pad1[5];
-	uint64_t count[TIER_COUNTS + 1];
+	uint64_t count[TIER_COUNTS];
 };
 _Static_assert(sizeof(struct shm_tier) == 256, "tier layout");
 

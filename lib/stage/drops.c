@@ -443,6 +443,8 @@ static bool clear_all(struct gpc_tiers *t)
 		if (returns_keeps(t->c, t->cold[i].pool) &&
 		    gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].gone)
 			return false;
+	for (i = 0; i < t->ncold; i++)
+		tier_count(&t->cold[i], TIER_EMPTIED, 1);
 	log_say(&t->c->log, LOG_WARNING,
 		"more than %u blocks of %s were dropped before the keeper of its tiers knew, and which "
 		"ones is not known any more: what the tiers have is forgotten%s",

@@ -252,6 +252,7 @@ class Tier(NamedTuple):
     down: int
     asked: int
     there: int
+    emptied: int
     counters: dict[str, int]
 
 

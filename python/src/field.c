@@ -269,6 +269,7 @@ static const struct field fields_tier[] = {
 	F(T, down, F_U64),
 	F(T, asked, F_U64),
 	F(T, there, F_U64),
+	F(T, emptied, F_U64),
 	{ "counters", offsetof(T, counter), sizeof(((T *)0)->counter), F_NAMED,
 	  offsetof(T, ncounters), sizeof(struct gpc_tier_counter) },
 	END

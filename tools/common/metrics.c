@@ -194,6 +194,9 @@ const struct metrics_row metrics_rows[] = {
 	  T(t.asked), 1 },
 	{ "tier_there_keys_total", "counter", "Keys of these that it has.", OF_TIER, NULL,
 	  T(t.there), 1 },
+	{ "tier_emptied_total", "counter",
+	  "Times that all of a tier went, since more blocks had been dropped than the cache keeps in mind.",
+	  OF_TIER, NULL, T(t.emptied), 1 },
 	{ "tier_store_total", "counter", "What the plugin of a store counts of its own.",
 	  OF_COUNTER, NULL, AT(struct metrics_counter, c.value), 1 },
 #define R(field) AT(struct gpc_mirror, field)

@@ -65,6 +65,7 @@ static json_t *describe(const struct gpc_tier *t)
 		{ "down", t->down },
 		{ "asked", t->asked },
 		{ "there", t->there },
+		{ "emptied", t->emptied },
 	};
 	json_t *o = out_need(json_object());
 
