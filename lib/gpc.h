@@ -1339,9 +1339,10 @@ int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, u
  * key is live elsewhere by now, -ENOENT its parent is not live.  A refused or cancelled
  * move gives its target back.  Moves of one chain belong in one call, in any order.
  * -ENOTCONN, -ETIMEDOUT, -EAGAIN (timeout 0): a commit that was submitted is carried out.
- * A second call for the same moves tells, by -ESTALE or -EEXIST, that it was; GPC_CANCEL gives the
- * moves up, and -EEXIST says that one is committed already: the key names `to`, and the reference
- * has moved along. */
+ * A second call for the same moves commits what is not committed yet: 0 says that the key names
+ * `to`, by either call, and -ESTALE that it does not: the first call was refused, or the key has left
+ * `to` since.  GPC_CANCEL gives the moves up, and -EEXIST says that one is committed already: the
+ * key names `to`, and the reference has moved along. */
 
 /* ---- sections and grace periods (only for ids used without a reference) ---- */
 

@@ -115,6 +115,38 @@ static void test_cancel_pending(void)
 	cache_end(c);
 }
 
+/* A second commit tells no more than where the key is; where the reference is, its release tells. */
+static void test_again(bool refused_first)
+{
+	gpc *c = cache_new(4, 4);
+	struct gpc_move m;
+	int result = 77;
+
+	begin_one(c, &m);
+	must(gpc_writer_drop(c));
+	if (refused_first)
+		must(gpc_drop(c, &m.from, 1, NULL, 0, 0));
+	refused(gpc_commit(c, &m, 1, NULL, 0, -1), ENOTCONN, "nobody commits it");
+	must(gpc_writer_take(c, 0, 60000));
+	must(gpc_ticket_wait(c, GPC_TICKET_ALL, -1));
+	if (!refused_first) {
+		is_int(gpc_commit(c, &m, 1, &result, 0, -1), 1, "again: it is committed");
+		is_int(result, 0, "without fault");
+		is_int(gpc_drop(c, &m.to, 1, NULL, 0, -1), 1, "the key goes from the target");
+	}
+	is_int(gpc_commit(c, &m, 1, &result, 0, -1), 0, "again: no key in the target");
+	is_int(result, -ESTALE, "as the result says");
+	if (refused_first) {
+		refused(gpc_release(c, &m.to, 1), EPERM, "no reference moved along");
+		is_int(gpc_release(c, &m.from, 1), 0, "it stayed behind");
+	} else {
+		is_int(gpc_release(c, &m.to, 1), 0, "the reference moved along");
+		refused(gpc_release(c, &m.from, 1), EPERM, "none stayed behind");
+	}
+	clean(c, "again");
+	cache_end(c);
+}
+
 /* ---- between spaces ---- */
 
 static gpc *two_spaces(void)
@@ -217,8 +249,11 @@ static void tests(void)
 	test_references();
 	test_cancel();
 	test_cancel_late();
-	if (!cache_thread) /* whose handle would serve itself */
+	if (!cache_thread) { /* whose handle would serve itself */
 		test_cancel_pending();
+		test_again(true);
+		test_again(false);
+	}
 	test_keep();
 	test_forget();
 }
