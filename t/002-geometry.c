@@ -167,7 +167,7 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 	const uint64_t control[] = { 0,
 				     4096,
 				     at.shared,
-				     4096,
+				     20480,
 				     at.seat,
 				     p * 4096,
 				     at.section,

@@ -186,14 +186,24 @@ static void test_outside(void)
 	m = up(b, 0);
 	is_int(walked(1), 1, "outside: a walk passes it once");
 	events(&cursor, "M", "outside: one event says that it moved");
-	is_int(gpc_drop(c, &b, 1, NULL, 0, -1), 0, "outside: where it was is not live");
-	refused(gpc_promote(c, &b, 1, vram, &m, 0, 1000), ESTALE,
-		"outside: and nothing can move from there");
+	refused(gpc_promote(c, &b, 1, vram, &(struct gpc_move){ .to = GPC_NONE }, 0, 1000), ESTALE,
+		"outside: and nothing can move from where it was");
 	reader_ends();
 	events(&cursor, "", "outside: and none when its source goes");
-	b = find(c, 1);
-	must(gpc_release(c, &b, 1));
+	must(gpc_release(c, &m.to, 1));
 	end("outside");
+	begin(0, 0);
+	b = in_pool(ram, 1);
+	reader_begins();
+	m = up(b, 0);
+	cursor = UINT64_MAX;
+	must(gpc_event_read(c, &cursor, &(struct gpc_event){ 0 }, 1));
+	is_int(gpc_drop(c, &b, 1, NULL, 0, -1), 1, "outside: a drop of where it was follows it");
+	is_int(find(c, 1), -1, "outside: to where it went");
+	events(&cursor, "R", "outside: which one event says");
+	reader_ends();
+	must(gpc_release(c, &m.to, 1));
+	end("outside, dropped");
 	begin(0, 1);
 	cursor = UINT64_MAX;
 	b = in_pool(ram, 1);
