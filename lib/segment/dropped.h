@@ -14,7 +14,7 @@
  * under way then has this number, and one that came later a greater one; so whoever has read
  * something since then may have had bad bytes of keys that dropped_since() tells, and of no others.
  *
- * What a reader gets for `since`, whatever the writer does meanwhile, and wherever one died:
+ * A reader gets this for `since`, whatever the writer does meanwhile, and wherever one died:
  *
  *   - every key of each drop that has a number from `since` on and is over when the call begins;
  *   - keys of a drop under way, perhaps not all of them, as long as none of its blocks is DYING; all

@@ -35,7 +35,7 @@ struct tier_store {
 	uint64_t rest_ns, rests_until;
 	struct gone gone; /* what is to be removed there ... */
 	bool blind; /* ... and more of it than can be kept in mind: nothing is read any more */
-	/* What was removed within this hour, and within the one before: it goes again if it is met.
+	/* Keys that were removed within this hour, and the one before: each goes again if it is met.
 	 * unsure: a put that was given up may bring it back, so it is not put, and goes again and
 	 * again. */
 	struct gone was[2];

@@ -125,7 +125,7 @@ static bool look(struct gpc_tiers *t, uint32_t number, struct entry *ret)
 	return true;
 }
 
-/* What has that key: parents that are elsewhere than in this tier, VRAM and RAM do not count. */
+/* The entry of that key: parents that are elsewhere than in this tier, VRAM and RAM do not count. */
 static bool find_parent(struct cold *d, const gpc_key *key, gpc_key *ret)
 {
 	const struct tier_found *found;
@@ -213,7 +213,7 @@ static bool hold(struct follow *f, const struct entry *e)
 	return false;
 }
 
-/* What may be bad, and is not known to be, stays in a store: others use it.  False: no memory. */
+/* A value that may be bad, and is not known to be, stays in a store: others use it.  False: no memory. */
 static bool take(struct follow *f, const struct entry *e, struct gone *as)
 {
 	struct gpc_tiers *t = f->t;
@@ -243,7 +243,7 @@ static bool pass(struct follow *f, uint32_t number)
 	return true;
 }
 
-/* What has the keys that go and is not published, and what hangs on them, as long as there are
+/* Entries of the keys that go that are not published, and what hangs on them, as long as there are
  * more. */
 static bool follow_all(struct follow *f, struct gone *as, uint32_t *followed)
 {

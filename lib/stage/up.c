@@ -10,7 +10,7 @@
  *   4  the checksum into the trailer of the RAM slot, and a publish, parents first, that the writer
  *      carries out only where the block below still has the life that was read
  *
- * What follows from a drop leaves a tier only when the keeper has carried that out, and an engine may
+ * All that follows from a drop leaves a tier only when the keeper has carried that out, and an engine may
  * have computed again by then what comes before.  So each publish names the number of the first drop
  * that had not left the tier when 1 began: the writer refuses what follows from a key that was dropped
  * since, and, after any drop, what comes without its parent.  Other prompts wait for nothing.

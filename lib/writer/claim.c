@@ -111,7 +111,7 @@ int32_t claim_end(struct writer *w, uint32_t peer, const struct shm_command *cmd
 
 /* ---- takeover ---- */
 
-/* What is told again: marks of reservations, whose key is not live, each key once. */
+/* Told again are marks of reservations, whose key is not live, each key once. */
 static void load_one(struct writer *w, uint32_t peer, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);

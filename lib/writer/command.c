@@ -131,7 +131,7 @@ static bool was_published(struct writer *w, uint32_t peer, uint64_t position, ui
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
 }
 
-/* What a publish may depend on: the block that the bytes were read from is what it was; or no clear
+/* A publish may depend on this: the block that the bytes were read from is what it was; or no clear
  * has come since its publisher looked.  A second run that finds it done already does not ask. */
 static bool may_publish(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {

@@ -2,7 +2,7 @@
 /* drop.c - a block whose bytes are bad, all that was computed from it, and the copies of those below
  * RAM, which have the same bytes.
  *
- * What goes follows from the block that is named, in the life that is named:
+ * The named block, in the named life, says which keys go:
  *
  *   the block                        goes
  *   LIVE, at home                    it
