@@ -164,8 +164,8 @@ struct gpc_remote_plugin { /* may grow at its end: size says which functions the
 
 	/* A call as exists, of n keys, in the lane of removals and in that of tick.  Result 0: no
 	 * put of this key that has ended, and none of an earlier life of this node, can change the
-	 * store behind a remove that is called from now on.  What such a put has done until now is
-	 * there. -EOPNOTSUPP: nobody can know that here; gpc then removes what was dropped again
+	 * store behind a remove that is called from now on.  A value that such a put has stored
+	 * by now is there. -EOPNOTSUPP: nobody can know that here; gpc then removes what was dropped again
 	 * and again, for an hour.  Others: not yet, and gpc asks again.  NULL: as if each result
 	 * were -EOPNOTSUPP. */
 	void (*fence)(void *store, const struct gpc_remote_call *call,

@@ -222,7 +222,7 @@ static void test_feed_lost(void)
 
 	fill(c);
 	must(gpc_tiers_close(t));
-	drop_first(c, 5000);
+	drop_first(c, 60000);
 	tiers_overwrite_feed(c, ram);
 	t = tiers_again(c, &o);
 	is_gone(c, "the feed is overwritten");
@@ -243,13 +243,13 @@ static void test_more_than_is_known(void)
 
 	fill(c);
 	must(gpc_tiers_close(t));
-	drop_first(c, 5000);
+	drop_first(c, 60000);
 	for (i = 0; i < SHM_DROPS; i += 8) {
 		bytes_chain(c, vram, 1000 + i, 8, b, false);
 		must(gpc_drop(c, b, 1, NULL, 0, 0));
 	}
 	done(c);
-	must(gpc_pool_clear(c, ram, 0, 0, 5000)); /* it would go down again */
+	must(gpc_pool_clear(c, ram, 0, 0, 60000)); /* it would go down again */
 	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0,
 	       "where nobody knows what was dropped, all of the file goes");

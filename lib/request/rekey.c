@@ -101,7 +101,7 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 	err = check_to(c, parents, to, blocks, n);
 	if (err < 0)
 		return err;
-	/* the bytes are live now.  What is dropped before they are a reservation takes them along, and
+	/* the bytes are live now.  A drop that comes before they are a reservation takes them along, and
 	 * behind that nothing would */
 	if (!o.since)
 		o.since = gpc_drops(c);

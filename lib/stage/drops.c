@@ -12,9 +12,9 @@
  *
  * Which keys were bad stands in the index segment (segment/dropped.h).  All goes that has such a key,
  * or an ancestor that has, up to the root, wherever that one is now: it may have been computed again
- * since.  What a block behind a gap was computed from nobody knows, so it goes as well; but not from a
- * store, most of whose blocks this node knows without their parents.  What is in VRAM or RAM without
- * its parent goes in the same way.  A block without a parent's key goes by its own key alone.
+ * since.  Nobody knows the ancestors of a block behind a gap, so it goes as well; but not from a store,
+ * most of whose blocks this node knows without their parents.  A block of VRAM or RAM without its
+ * parent goes in the same way.  A block without a parent's key goes by its own key alone.
  *
  * The cost is that of what goes (kin.h):
  *
@@ -500,7 +500,7 @@ void drops_end(struct gpc_tiers *t)
 	kin_end(&t->kin);
 }
 
-/* What was dropped while nobody kept the file, or the store. */
+/* The drops that came while nobody kept the file, or the store. */
 void drops_missed(struct gpc_tiers *t)
 {
 	struct shm_desk *desk = seg_desk(&t->c->seg);

@@ -328,11 +328,11 @@ void drops_end(struct gpc_tiers *t);
 /* A block of VRAM or RAM that the feed tells of; all that there are. */
 void drops_meet(struct gpc_tiers *t, gpc_block block);
 void drops_meet_all(struct gpc_tiers *t);
-/* What was dropped before `told` leaves the tiers, with all that follows it.  True: it sent commands,
+/* All that was dropped before `told` leaves the tiers, with all that follows it.  True: it sent commands,
  * of which the feed tells, or something that it looked at had gone: once more behind the feed. */
 bool drops_carry_out(struct gpc_tiers *t);
 bool drops_are_due(const struct gpc_tiers *t); /* it has not yet */
-/* What was dropped while nobody kept the tiers, behind the scan and before anything is
+/* The drops that came while nobody kept the tiers, behind the scan and before anything is
  * published. */
 void drops_missed(struct gpc_tiers *t);
 
@@ -342,7 +342,7 @@ int restore_begin(struct gpc_tiers *t); /* before anything is written: looks */
 /* once the tiers have begun: what is of no use is made free */
 void restore_settle(struct gpc_tiers *t);
 bool restore_step(struct gpc_tiers *t); /* false: nothing is left */
-/* What is not published yet: of that key; in that slot; or NULL. */
+/* The block that is not published yet: of that key; in that slot; or NULL. */
 const struct tier_found *restore_find(struct cold *d, const gpc_key *key);
 const struct tier_found *restore_at(struct cold *d, uint32_t slot);
 void restore_forget(struct cold *d, const struct tier_found *f);

@@ -28,7 +28,7 @@
  *   state.drops is even again    the same
  *
  * So keys are told before anything goes, copies go before blocks, and the block that was named goes
- * last.  What the keeper of a tier is about to publish has no record that could be looked up: its
+ * last.  A block that the keeper of a tier is about to publish has no record to look up: its
  * publishes name the drops whose keys have left the tier (`since`), and are refused below keys that
  * were dropped since (stage/drops.c).
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants.h - what grants have.  Who retires blocks asks here, and knows nothing of how they are
+/* grants.h - what grants have.  Code that retires blocks asks here, and knows nothing of how they are
  * found. */
 #ifndef GPC_WRITER_GRANTS_H
 #define GPC_WRITER_GRANTS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mirrors.c - the copies on devices begin and end with their writer.
  *
- * Which devices there are stands in the header of the index.  What a predecessor left there is
- * swept; its mirrors are never written to.
+ * Which devices there are stands in the header of the index.  The files that a predecessor
+ * left there are swept; its mirrors are never written to.
  * Tests: t/503-device-mirrors.t t/162-mirror.t */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "writer/index/mirror.h"
 #include "writer/mirrors.h"
 
-/* What a predecessor's mirror left outside of its process. */
+/* The rest of a predecessor's mirror, outside of its process. */
 static void sweep(struct writer *w, struct shm_mirror *old)
 {
 	const struct driver *d;

@@ -200,7 +200,7 @@ static void node_stops(struct remote *r)
 	is_int(get_all(r), N, "it goes on, with all that it had");
 }
 
-/* Puts are given up at a node that is stopped.  What belongs to others is removed meanwhile, and
+/* Puts are given up at a node that is stopped.  Keys of other nodes are removed meanwhile, and
  * what belongs to that one when it goes on, behind all that it has received. */
 static void fences(struct remote *r)
 {

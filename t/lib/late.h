@@ -37,7 +37,7 @@ TAP_FN void late_all(int fd, const char *at, size_t n)
 		;
 }
 
-/* What was kept arrives, as if nobody had closed anything, and the server's end is waited for. */
+/* The bytes that were kept arrive, as if nobody had closed anything, and the server's end is waited for. */
 TAP_FN void late_pass(struct late_conn *c)
 {
 	char in[4096];

@@ -78,7 +78,7 @@ static int comes(gpc *c, uint64_t first)
 	gpc_key k[N + 1];
 
 	chain_keys(c, first, N, k);
-	return must(gpc_prefetch(c, vram, k + 1, N, 0, 5000));
+	return must(gpc_prefetch(c, vram, k + 1, N, 0, 60000));
 }
 
 static void drop_first(gpc *c, uint64_t n)
@@ -108,7 +108,7 @@ static void forgets(void)
 	is_int(comes(c, 1), 0, "nor does it come now");
 	fill(c, 1);
 	until_files(N, "computed anew it is stored anew");
-	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	must(gpc_pool_clear(c, ram, 0, 0, 60000));
 	is_int(comes(c, 1), N, "and comes");
 	node_end(c, t, "a store that forgets");
 }
@@ -136,16 +136,16 @@ static void late(void)
 	copy_files(aside, store);
 	t = keep();
 	until_files(0, "so it is by the next keeper");
-	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	must(gpc_pool_clear(c, ram, 0, 0, 60000));
 	fill(c, 1);
 	is_int(files(store), 0, "who does not store it either");
 	store_relaxed(&unfenced, 0);
 	while (files(store) != (int)N) {
-		must(gpc_pool_clear(c, ram, 0, 0, 5000));
+		must(gpc_pool_clear(c, ram, 0, 0, 60000));
 		fill(c, 1);
 		usleep(20000);
 	}
-	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	must(gpc_pool_clear(c, ram, 0, 0, 60000));
 	ok(true, "when it is sure that no put comes late it is stored again");
 	is_int(comes(c, 1), N, "and comes");
 	node_end(c, t, "late puts");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows from a drop in a tier is found by what the feed has told: which blocks have lost
+/* The blocks that a drop takes along in a tier are found by what the feed has told: which blocks have lost
  * their parents, when nobody looks for these in time, and which are on their way down.  Other prompts
  * come up meanwhile.  Without memory a drop waits, and nothing else goes.
  * Tests: lib/stage/drops.c lib/stage/kin.c lib/stage/up.c */
@@ -113,7 +113,7 @@ static gpc_tiers *fill(gpc *c, const struct gpc_tiers_options *o)
 
 	tiers_fill(c, ram, 1, 40, 8);
 	chain_keys(c, 1, 8, k);
-	is_int(gpc_prefetch(c, vram, k + 1, 3, 0, 5000), 3, "three blocks come up");
+	is_int(gpc_prefetch(c, vram, k + 1, 3, 0, 60000), 3, "three blocks come up");
 	is_int(tiers_below(c, 1, 8), 5, "and five stay below");
 	/* so much for what moved: nothing is listed any more */
 	bytes_chain(c, vram, 401, 1, &other, false);
@@ -127,7 +127,7 @@ static void goes(gpc *c, uint64_t n)
 	gpc_key k = key_of(c, n);
 	gpc_block b = find(c, n);
 
-	if (gpc_reclaim(c, &k, &b, 1, NULL, 0, 5000) != 1)
+	if (gpc_reclaim(c, &k, &b, 1, NULL, 0, 60000) != 1)
 		bail("block %d does not go: %s", (int)n, gpc_last_error());
 	must(gpc_release(c, &b, 1));
 }
@@ -229,7 +229,7 @@ static void test_on_its_way(void)
 	gpc_block b[5];
 
 	tiers_fill(c, ram, 9, 32, 8);
-	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	must(gpc_pool_clear(c, ram, 0, 0, 60000));
 	stop(&down);
 	bytes_chain(c, ram, 1, 4, b, false);
 	bytes_chain(c, ram, 101, 5, b, false); /* one block is missing */

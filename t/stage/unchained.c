@@ -171,7 +171,7 @@ static void test_learned(void)
 	is_int(gpc_prefetch(c, ram, k, 8, 0, 60000), 8, "another node: 8 objects come at once");
 	b = find(c, 1 + from);
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 60000), 1, "the first of them is dropped");
-	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	must(gpc_pool_clear(c, ram, 0, 0, 60000));
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(gpc_prefetch(c, ram, k, 1, 0, 60000), 0, "it is gone");
 	is_int(gpc_prefetch(c, ram, k + 1, 7, 0, 60000), 7, "and the others are there");

@@ -112,7 +112,7 @@ static bool is_so(bool so, uint64_t n, const char *what)
 	return so;
 }
 
-/* Who computed it before the drop, and publishes behind it. */
+/* A request that computed it before the drop publishes behind it. */
 static bool is_refused(uint64_t from, uint64_t since)
 {
 	return store(VRAM, 0, from, since) == -ESTALE && store(VRAM, 0, from, 0) == 1 &&

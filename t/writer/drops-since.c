@@ -126,7 +126,7 @@ static void test_ancestor(void)
 	end("ancestors");
 }
 
-/* What is older than the drop hangs on nothing that was dropped. */
+/* A block that is older than the drop hangs on nothing that was dropped. */
 static void test_older(void)
 {
 	uint64_t since, i;

@@ -78,7 +78,7 @@ static const char *text_of(int err)
 	return err == -ENOTCONN ? "no process is the writer: start gpcd" : cli_gpc_text(err);
 }
 
-/* What to do about it, to stand behind that text. */
+/* The remedy, to stand behind that text. */
 static const char *remedy_of(int err)
 {
 	const char *text = text_of(err);
