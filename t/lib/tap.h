@@ -222,14 +222,24 @@ TAP_FN int tap_watch(pid_t pid, unsigned seconds, bool *in_time)
  * status returns. */
 TAP_FN int tap_guard(unsigned seconds, int (*body)(void), void (*cleanup)(void))
 {
-	pid_t parent = getpid(), pid = fork();
+	static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+	pid_t parent = getpid(), pid;
+	sigset_t held, was;
 	int status = 0;
 	bool in_time;
+	size_t i;
 
+	/* a signal that comes before we know whom to end waits until then */
+	sigemptyset(&held);
+	for (i = 0; i < sizeof(ends) / sizeof(*ends); i++)
+		sigaddset(&held, ends[i]);
+	sigprocmask(SIG_BLOCK, &held, &was);
+	pid = fork();
 	if (pid < 0)
 		bail("fork failed");
 	if (!pid) {
 		tap_is_guarded = true;
+		sigprocmask(SIG_SETMASK, &was, NULL);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(255);
@@ -240,11 +250,15 @@ TAP_FN int tap_guard(unsigned seconds, int (*body)(void), void (*cleanup)(void))
 	}
 	setpgid(pid, pid);
 	tap_child = pid;
-	signal(SIGINT, tap_stop);
-	signal(SIGTERM, tap_stop);
-	signal(SIGHUP, tap_stop);
+	for (i = 0; i < sizeof(ends) / sizeof(*ends); i++)
+		signal(ends[i], tap_stop);
+	sigprocmask(SIG_SETMASK, &was, NULL);
 	status = tap_watch(pid, seconds, &in_time);
 	kill(-pid, SIGKILL);
+	/* one that is still on its way out may make a file behind cleanup's back; who is not waited
+	 * for by its parent stays in the group */
+	for (i = 0; i < 200 && kill(-pid, 0) == 0; i++)
+		usleep(1000);
 	if (cleanup)
 		cleanup();
 	if (WIFEXITED(status))
