@@ -5,7 +5,7 @@
  * of 4 KiB fill a block of threads as well as those of 64 KiB.  A thread asks for all its
  * vectors of a unit before it stores the first.  The bytes are used once: loads and stores
  * say so to the caches, which belong to the neighbours.
- * Tests: t/506-bytes-device.t */
+ * Tests: t/bytes/bytes-device.t */
 #include "copy.h"
 
 #include <cuda_runtime.h>

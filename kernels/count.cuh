@@ -4,7 +4,7 @@
  * one sector of L2.  L2 takes such a request in some 2 ns wherever it comes from, so
  * that one a warp would be more than the lookup.  Nothing is kept in registers
  * meanwhile.
- * Tests: t/610-cuda-workers.t */
+ * Tests: t/bytes/cuda-workers.t */
 #ifndef GPC_COUNT_CUH
 #define GPC_COUNT_CUH
 

@@ -6,7 +6,7 @@
  * launching process: a word that names the current descriptor, and the descriptor, which never
  * changes while the word names it.  So a captured graph, which keeps the address of the word, finds
  * each later mirror as well.
- * Tests: t/601-cuda-peer.t */
+ * Tests: t/bytes/cuda-peer.t */
 #ifndef GPC_LAUNCH_H
 #define GPC_LAUNCH_H
 

@@ -13,7 +13,7 @@
  * kernel, so what they say is never older than the launch.
  *
  * All lanes of a warp must call these functions together.
- * Tests: t/610-cuda-workers.t */
+ * Tests: t/bytes/cuda-workers.t */
 #ifndef GPC_LOAD_CUH
 #define GPC_LOAD_CUH
 

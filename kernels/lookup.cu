@@ -10,7 +10,7 @@
  * A small batch waits for its longest chain of loads, and for its instructions to
  * arrive: it has one warp a block, so that it reaches every multiprocessor, one round,
  * and all the registers it wants.
- * Tests: t/610-cuda-workers.t t/602-cuda-graph.t t/601-cuda-peer.t */
+ * Tests: t/bytes/cuda-workers.t t/bytes/cuda-graph.t t/bytes/cuda-peer.t */
 #include "count.cuh"
 #include "load.cuh"
 

@@ -13,7 +13,7 @@
  * Within the lowest space, blocks in RAM lie behind blocks in VRAM (demotion goes leaf
  * first): so the hits by tier of a part that was only searched come from one more
  * search.
- * Tests: t/505-device-moves.t t/602-cuda-graph.t */
+ * Tests: t/bytes/device-moves.t t/bytes/cuda-graph.t */
 #include "count.cuh"
 #include "load.cuh"
 

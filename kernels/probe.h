@@ -16,7 +16,7 @@
  *
  * Nonzero words make "half of an entry" recognisable: whatever mix of an entry and zeros a
  * torn read assembles, it matches no key but the entry's own.
- * Tests: t/005-probe.t */
+ * Tests: t/index/probe.t */
 #ifndef GPC_PROBE_H
 #define GPC_PROBE_H
 

@@ -6,7 +6,7 @@
  *
  * A change is two halves of 16 bytes, read by two neighbouring lanes: the list may lie in
  * host memory, and a warp then asks the bus for 512 bytes in a row.
- * Tests: t/630-cuda-busy.t */
+ * Tests: t/bytes/cuda-busy.t */
 #include "load.cuh"
 
 #define SCATTER_BLOCK 1024u

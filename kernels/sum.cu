@@ -4,7 +4,7 @@
  * Each lane of a warp has four sums of words that lie a row apart: one table step advances a sum by
  * a whole row, so all loads are of vectors side by side, and the four are independent.  At the end
  * they are advanced to the end of the unit and added.  Tables are in shared memory.
- * Tests: t/508-sums-device.t */
+ * Tests: t/bytes/sums-device.t */
 #include "sum.h"
 
 #include <cuda_runtime.h>

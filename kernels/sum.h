@@ -2,7 +2,7 @@
 /* sum.h - the kernel that sums images (CRC32C), as C sees it.
  *
  * An image is cut into units, each of one piece; a warp sums one, and the sums of a block's units
- * are added where the last of them finds all (base/crc.h has the arithmetic).  The units of a
+ * are added where the last of them finds all (index/base/crc.h has the arithmetic).  The units of a
  * layout, and the tables, are in the memory of the device; what differs from launch to launch is in
  * its parameters. */
 #ifndef GPC_SUM_H

@@ -4,7 +4,7 @@
  * For tests, and for a look at what goes to a store; a folder of a network file system works, and
  * waits for as long as that does.  A value is written beside its name and renamed, so a file is
  * whole or not there.
- * Tests: t/052-remote-folder.t t/remote/late-put.t */
+ * Tests: t/tiers/remote-folder.t t/tiers/late-put.t */
 #include "gpc_remote.h"
 
 #include <errno.h>

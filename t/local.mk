@@ -3,390 +3,390 @@
 # t/ROOM/TOPIC.c against the library's internals, in t_scripts it is a shell script.
 
 t_programs = \
-	%reldir%/390-hostile-files.t \
-	%reldir%/312-stock-evict-dies.t \
-	%reldir%/366-moves-die.t \
-	%reldir%/payload/stopped-keeper.t \
-	%reldir%/001-key.t \
-	%reldir%/002-geometry.t \
-	%reldir%/003-lockfile.t \
-	%reldir%/004-segment.t \
-	%reldir%/005-probe.t \
-	%reldir%/006-segment-names.t \
-	%reldir%/007-err-log.t \
-	%reldir%/008-team.t \
-	%reldir%/009-segment-damage.t \
-	%reldir%/010-epoch.t \
-	%reldir%/011-refs.t \
-	%reldir%/012-lookup.t \
-	%reldir%/013-segment-snapshot.t \
-	%reldir%/014-lookup-calls.t \
-	%reldir%/016-runs.t \
-	%reldir%/017-plan.t \
-	%reldir%/018-plan-bytes.t \
-	%reldir%/018-transfer.t \
-	%reldir%/015-memory-file.t \
-	%reldir%/019-memory-sweep.t \
-	%reldir%/020-feed-walk.t \
-	%reldir%/021-check.t \
-	%reldir%/022-device-host.t \
-	%reldir%/023-bench-peers.t \
-	%reldir%/024-queue.t \
-	%reldir%/025-check-live.t \
-	%reldir%/026-device-sections.t \
-	%reldir%/027-mirror-step.t \
-	%reldir%/028-crc.t \
-	%reldir%/029-plan-strides.t \
-	%reldir%/030-kv-wire.t \
-	%reldir%/031-kv-told.t \
-	%reldir%/032-top-layout.t \
-	%reldir%/033-trailers.t \
-	%reldir%/034-many-keys.t \
-	%reldir%/040-disk-slots.t \
-	%reldir%/041-disk-files.t \
-	%reldir%/disk/aside.t \
-	%reldir%/042-disk-faults.t \
-	%reldir%/043-disk-power.t \
-	%reldir%/044-disk-kills.t \
-	%reldir%/045-disk-queue.t \
-	%reldir%/046-disk-clock.t \
-	%reldir%/047-disk-scan.t \
-	%reldir%/048-uses.t \
-	%reldir%/050-remote-image.t \
-	%reldir%/051-remote-plugins.t \
-	%reldir%/052-remote-folder.t \
-	%reldir%/053-remote-replies.t \
-	%reldir%/054-remote-lost.t \
-	%reldir%/055-remote-kept.t \
-	%reldir%/055-remote-refuses.t \
-	%reldir%/056-redis-ill.t \
-	%reldir%/057-redis-nodes.t \
-	%reldir%/058-redis-strays.t \
-	%reldir%/059-redis-names.t \
-	%reldir%/100-seed.t \
-	%reldir%/101-tiers.t \
-	%reldir%/101-tiers-chains.t \
-	%reldir%/102-tiers-durable.t \
-	%reldir%/104-tiers-both.t \
-	%reldir%/104-tiers-feed.t \
-	%reldir%/104-tiers-refused.t \
-	%reldir%/103-remote-tier.t \
-	%reldir%/103-remote-lost.t \
-	%reldir%/104-tiers-straight.t \
-	%reldir%/105-tiers-drops.t \
-	%reldir%/105-tiers-alone.t \
-	%reldir%/105-tiers-gaps.t \
-	%reldir%/106-tiers-notes.t \
-	%reldir%/106-tiers-rest.t \
-	%reldir%/107-tiers-full.t \
-	%reldir%/107-two-ways.t \
-	%reldir%/108-back-late.t \
-	%reldir%/reader/touch.t \
-	%reldir%/request/at-once.t \
-	%reldir%/request/late-answers.t \
-	%reldir%/request/given-up.t \
-	%reldir%/request/pool-gone.t \
-	%reldir%/request/pool-lives.t \
-	%reldir%/memory/once-threads.t \
-	%reldir%/request/first-refusal.t \
-	%reldir%/request/named-source.t \
-	%reldir%/request/lent-source.t \
-	%reldir%/peer/stopped-writer.t \
-	%reldir%/stage/stopped-writer.t \
-	%reldir%/stage/comes-back.t \
-	%reldir%/stage/follow.t \
-	%reldir%/stage/unchained.t \
-	%reldir%/stage/kin.t \
-	%reldir%/memory/pin-refused.t \
-	%reldir%/writer/refs-held.t \
-	%reldir%/109-held-late.t \
-	%reldir%/writer/parked.t \
-	%reldir%/writer/drops-die.t \
-	%reldir%/writer/drops-since.t \
-	%reldir%/writer/subtree.t \
-	%reldir%/writer/waited-victim.t \
-	%reldir%/writer/left-over.t \
-	%reldir%/writer/named-quota.t \
-	%reldir%/writer/promised.t \
-	%reldir%/writer/clear-counts.t \
-	%reldir%/payload/claim-ends.t \
-	%reldir%/request/returned-refused.t \
-	%reldir%/109-tiers-resize.t \
-	%reldir%/110-publish.t \
-	%reldir%/115-publish-no-ref.t \
-	%reldir%/111-ask.t \
-	%reldir%/112-keys.t \
-	%reldir%/113-notes.t \
-	%reldir%/116-groups.t \
-	%reldir%/117-aliases.t \
-	%reldir%/118-roots.t \
-	%reldir%/119-staged.t \
-	%reldir%/123-histograms.t \
-	%reldir%/114-notes-move.t \
-	%reldir%/120-reserve.t \
-	%reldir%/121-wait.t \
-	%reldir%/122-window.t \
-	%reldir%/peer/no-writer.t \
-	%reldir%/peer/name-lost.t \
-	%reldir%/peer/many-threads.t \
-	%reldir%/124-release.t \
-	%reldir%/125-unsent.t \
-	%reldir%/126-stock.t \
-	%reldir%/127-check-holds.t \
-	%reldir%/128-time-is-up.t \
-	%reldir%/129-stock-evict.t \
-	%reldir%/129-windows.t \
-	%reldir%/130-tier.t \
-	%reldir%/131-moves.t \
-	%reldir%/132-two-tier.t \
-	%reldir%/134-chains-and-moves.t \
-	%reldir%/135-moves-seen.t \
-	%reldir%/136-moves-refs.t \
-	%reldir%/138-parents-leave.t \
-	%reldir%/139-move-ends.t \
-	%reldir%/140-lru.t \
-	%reldir%/148-peek.t \
-	%reldir%/149-reclaim.t \
-	%reldir%/141-order.t \
-	%reldir%/142-sources-wait.t \
-	%reldir%/143-copy.t \
-	%reldir%/144-maps.t \
-	%reldir%/145-lent-pages.t \
-	%reldir%/146-map-refused.t \
-	%reldir%/147-pin.t \
-	%reldir%/150-pools.t \
-	%reldir%/151-clear.t \
-	%reldir%/152-one-step.t \
-	%reldir%/153-caller.t \
-	%reldir%/154-returned.t \
-	%reldir%/155-capacity.t \
-	%reldir%/157-pool-make.t \
-	%reldir%/158-pool-lend.t \
-	%reldir%/159-adopted.t \
-	%reldir%/159-memory-waits.t \
-	%reldir%/156-returned-lost.t \
-	%reldir%/160-sections.t \
-	%reldir%/161-feed.t \
-	%reldir%/162-mirror.t \
-	%reldir%/163-mirror-order.t \
-	%reldir%/169-claims.t \
-	%reldir%/164-transfers.t \
-	%reldir%/375-transfers-forged.t \
-	%reldir%/376-transfer-stores.t \
-	%reldir%/377-transfer-lives.t \
-	%reldir%/378-transfers-closed.t \
-	%reldir%/379-transfers-reaped.t \
-	%reldir%/380-pools-made-again.t \
-	%reldir%/381-companions.t \
-	%reldir%/382-companion-stores.t \
-	%reldir%/383-companion-ranks.t \
-	%reldir%/384-fold-stores.t \
-	%reldir%/386-window-stores.t \
-	%reldir%/387-tiers-drop-dies.t \
-	%reldir%/388-tiers-keeper-life.t \
-	%reldir%/165-fetch.t \
-	%reldir%/166-spill.t \
-	%reldir%/167-order.t \
-	%reldir%/168-ranks.t \
-	%reldir%/170-churn.t \
-	%reldir%/171-table.t \
-	%reldir%/172-wake.t \
-	%reldir%/173-wake-writer.t \
-	%reldir%/174-transfer-turns.t \
-	%reldir%/175-refused-late.t \
-	%reldir%/176-pool-once.t \
-	%reldir%/177-clear-idle.t \
-	%reldir%/178-checksums.t \
-	%reldir%/179-sums-forged.t \
-	%reldir%/180-stats.t \
-	%reldir%/181-counts.t \
-	%reldir%/182-low-descriptors.t \
-	%reldir%/183-read-only.t \
-	%reldir%/184-balance.t \
-	%reldir%/185-check-claims.t \
-	%reldir%/inspect/check-memory.t \
-	%reldir%/186-fetch-late.t \
-	%reldir%/187-notes-fetched.t \
-	%reldir%/188-rouse.t \
-	%reldir%/189-claim-in-ram.t \
-	%reldir%/190-names.t \
-	%reldir%/191-errors.t \
-	%reldir%/192-sentences.t \
-	%reldir%/base/later-structs.t \
-	%reldir%/base/worker.t \
-	%reldir%/193-create-fails.t \
-	%reldir%/194-refused-items.t \
-	%reldir%/195-rates.t \
-	%reldir%/196-ram-memory.t \
-	%reldir%/197-creators.t \
-	%reldir%/198-sentences-bytes.t \
-	%reldir%/199-pool-late.t \
-	%reldir%/200-workers.t \
-	%reldir%/210-spaces.t \
-	%reldir%/211-moves-race.t \
-	%reldir%/212-notes-race.t \
-	%reldir%/213-copies-race.t \
-	%reldir%/214-groups-race.t \
-	%reldir%/215-aliases-race.t \
-	%reldir%/220-readers.t \
-	%reldir%/230-seats.t \
-	%reldir%/231-dead-seats.t \
-	%reldir%/232-waiting.t \
-	%reldir%/250-threads.t \
-	%reldir%/300-standby.t \
-	%reldir%/310-worker-dies.t \
-	%reldir%/311-recall.t \
-	%reldir%/320-owner-dies.t \
-	%reldir%/321-returned-dies.t \
-	%reldir%/322-tiers-die.t \
-	%reldir%/330-forked.t \
-	%reldir%/331-namespaces.t \
-	%reldir%/332-fork-at-open.t \
-	%reldir%/333-feed-each-store.t \
-	%reldir%/334-many-spilled.t \
-	%reldir%/335-alias-stores.t \
-	%reldir%/336-takeover-says.t \
-	%reldir%/337-memory-dies.t \
-	%reldir%/338-copy-dies.t \
-	%reldir%/339-lost-peers.t \
-	%reldir%/347-copy-stores.t \
-	%reldir%/348-threads-die.t \
-	%reldir%/340-stopped.t \
-	%reldir%/341-signals.t \
-	%reldir%/342-clocks.t \
-	%reldir%/345-copies-end.t \
-	%reldir%/346-map-turns.t \
-	%reldir%/350-kill-points.t \
-	%reldir%/357-root-stores.t \
-	%reldir%/360-takeover.t \
-	%reldir%/361-second-run.t \
-	%reldir%/362-left-in-table.t \
-	%reldir%/363-each-store.t \
-	%reldir%/364-takeover-large.t \
-	%reldir%/365-takeover-memory.t \
-	%reldir%/367-left-in-records.t \
-	%reldir%/368-left-in-seats.t \
-	%reldir%/369-takeover-damage.t \
-	%reldir%/370-full.t \
-	%reldir%/372-notes-die.t \
-	%reldir%/373-transfers-die.t \
-	%reldir%/374-transfer-peers.t \
-	%reldir%/391-hostile-peer.t \
-	%reldir%/392-stray-stores.t \
-	%reldir%/393-liars.t \
-	%reldir%/394-stray-index.t \
-	%reldir%/395-forged-files.t \
-	%reldir%/396-hostile-at-random.t \
-	%reldir%/500-device.t \
-	%reldir%/501-ask-device.t \
-	%reldir%/502-device-sections.t \
-	%reldir%/503-device-mirrors.t \
-	%reldir%/505-device-moves.t \
-	%reldir%/507-copy-device.t \
-	%reldir%/508-sums-device.t \
-	%reldir%/511-fetch-device.t \
-	%reldir%/643-transfers-die-device.t \
-	%reldir%/850-kv-events.t \
-	%reldir%/851-kv-replay.t \
-	%reldir%/852-kv-lives.t \
-	%reldir%/853-kv-slow.t \
+	%reldir%/index/hostile-files.t \
+	%reldir%/index/stock-evict-dies.t \
+	%reldir%/index/moves-die.t \
+	%reldir%/bytes/stopped-keeper.t \
+	%reldir%/index/key.t \
+	%reldir%/index/geometry.t \
+	%reldir%/index/lockfile.t \
+	%reldir%/index/segment.t \
+	%reldir%/index/probe.t \
+	%reldir%/index/segment-names.t \
+	%reldir%/index/err-log.t \
+	%reldir%/index/team.t \
+	%reldir%/index/segment-damage.t \
+	%reldir%/index/epoch.t \
+	%reldir%/index/refs.t \
+	%reldir%/index/lookup.t \
+	%reldir%/index/segment-snapshot.t \
+	%reldir%/index/lookup-calls.t \
+	%reldir%/bytes/runs.t \
+	%reldir%/bytes/plan.t \
+	%reldir%/bytes/plan-bytes.t \
+	%reldir%/bytes/transfer.t \
+	%reldir%/bytes/memory-file.t \
+	%reldir%/bytes/memory-sweep.t \
+	%reldir%/look/feed-walk.t \
+	%reldir%/look/check.t \
+	%reldir%/bytes/device-host.t \
+	%reldir%/tools/bench-peers.t \
+	%reldir%/index/queue.t \
+	%reldir%/look/check-live.t \
+	%reldir%/bytes/device-sections-host.t \
+	%reldir%/bytes/mirror-step.t \
+	%reldir%/index/crc.t \
+	%reldir%/bytes/plan-strides.t \
+	%reldir%/kv/wire.t \
+	%reldir%/kv/told.t \
+	%reldir%/tools/top-layout.t \
+	%reldir%/bytes/trailers.t \
+	%reldir%/index/many-keys.t \
+	%reldir%/tiers/disk-slots.t \
+	%reldir%/tiers/disk-files.t \
+	%reldir%/tiers/aside.t \
+	%reldir%/tiers/disk-faults.t \
+	%reldir%/tiers/disk-power.t \
+	%reldir%/tiers/disk-kills.t \
+	%reldir%/tiers/disk-queue.t \
+	%reldir%/tiers/disk-clock.t \
+	%reldir%/tiers/disk-scan.t \
+	%reldir%/tiers/uses.t \
+	%reldir%/tiers/remote-image.t \
+	%reldir%/tiers/remote-plugins.t \
+	%reldir%/tiers/remote-folder.t \
+	%reldir%/tiers/remote-replies.t \
+	%reldir%/tiers/lane-lost.t \
+	%reldir%/tiers/remote-kept.t \
+	%reldir%/tiers/remote-refuses.t \
+	%reldir%/tiers/redis-ill.t \
+	%reldir%/tiers/redis-nodes.t \
+	%reldir%/tiers/redis-strays.t \
+	%reldir%/tiers/redis-names.t \
+	%reldir%/index/seed.t \
+	%reldir%/tiers/down-and-up.t \
+	%reldir%/tiers/chains.t \
+	%reldir%/tiers/durable.t \
+	%reldir%/tiers/both.t \
+	%reldir%/tiers/feed.t \
+	%reldir%/tiers/refused.t \
+	%reldir%/tiers/store.t \
+	%reldir%/tiers/store-lost.t \
+	%reldir%/tiers/straight.t \
+	%reldir%/tiers/drops.t \
+	%reldir%/tiers/alone.t \
+	%reldir%/tiers/gaps.t \
+	%reldir%/tiers/notes.t \
+	%reldir%/tiers/rest.t \
+	%reldir%/tiers/full.t \
+	%reldir%/tiers/two-ways.t \
+	%reldir%/tiers/back-late.t \
+	%reldir%/index/touch.t \
+	%reldir%/index/at-once.t \
+	%reldir%/index/late-answers.t \
+	%reldir%/index/given-up.t \
+	%reldir%/index/pool-gone.t \
+	%reldir%/index/pool-lives.t \
+	%reldir%/bytes/once-threads.t \
+	%reldir%/index/first-refusal.t \
+	%reldir%/index/named-source.t \
+	%reldir%/index/lent-source.t \
+	%reldir%/index/stopped-writer.t \
+	%reldir%/tiers/stopped-writer.t \
+	%reldir%/tiers/comes-back.t \
+	%reldir%/tiers/follow.t \
+	%reldir%/tiers/unchained.t \
+	%reldir%/tiers/kin.t \
+	%reldir%/bytes/pin-refused.t \
+	%reldir%/index/refs-held.t \
+	%reldir%/tiers/held-late.t \
+	%reldir%/index/parked.t \
+	%reldir%/index/drops-die.t \
+	%reldir%/index/drops-since.t \
+	%reldir%/index/subtree.t \
+	%reldir%/index/waited-victim.t \
+	%reldir%/index/left-over.t \
+	%reldir%/index/named-quota.t \
+	%reldir%/index/promised.t \
+	%reldir%/index/clear-counts.t \
+	%reldir%/bytes/claim-ends.t \
+	%reldir%/index/returned-refused.t \
+	%reldir%/tiers/resize.t \
+	%reldir%/index/publish.t \
+	%reldir%/index/publish-no-ref.t \
+	%reldir%/index/ask.t \
+	%reldir%/index/keys.t \
+	%reldir%/index/notes.t \
+	%reldir%/index/groups.t \
+	%reldir%/index/aliases.t \
+	%reldir%/index/roots.t \
+	%reldir%/index/staged.t \
+	%reldir%/index/histograms.t \
+	%reldir%/index/notes-move.t \
+	%reldir%/index/reserve.t \
+	%reldir%/index/wait.t \
+	%reldir%/index/window.t \
+	%reldir%/index/no-writer.t \
+	%reldir%/index/name-lost.t \
+	%reldir%/index/many-threads.t \
+	%reldir%/index/release.t \
+	%reldir%/index/unsent.t \
+	%reldir%/index/stock.t \
+	%reldir%/look/check-holds.t \
+	%reldir%/index/time-is-up.t \
+	%reldir%/index/stock-evict.t \
+	%reldir%/index/windows.t \
+	%reldir%/index/tier.t \
+	%reldir%/index/moves.t \
+	%reldir%/index/two-tier.t \
+	%reldir%/index/chains-and-moves.t \
+	%reldir%/index/moves-seen.t \
+	%reldir%/index/moves-refs.t \
+	%reldir%/index/parents-leave.t \
+	%reldir%/index/move-ends.t \
+	%reldir%/index/lru.t \
+	%reldir%/index/peek.t \
+	%reldir%/index/reclaim.t \
+	%reldir%/index/order.t \
+	%reldir%/index/sources-wait.t \
+	%reldir%/bytes/copy.t \
+	%reldir%/bytes/maps.t \
+	%reldir%/bytes/lent-pages.t \
+	%reldir%/bytes/map-refused.t \
+	%reldir%/bytes/pin.t \
+	%reldir%/index/pools.t \
+	%reldir%/index/clear.t \
+	%reldir%/index/one-step.t \
+	%reldir%/index/caller.t \
+	%reldir%/index/returned.t \
+	%reldir%/index/capacity.t \
+	%reldir%/bytes/pool-make.t \
+	%reldir%/bytes/pool-lend.t \
+	%reldir%/bytes/adopted.t \
+	%reldir%/bytes/memory-waits.t \
+	%reldir%/index/returned-lost.t \
+	%reldir%/index/sections.t \
+	%reldir%/index/feed.t \
+	%reldir%/index/mirror.t \
+	%reldir%/index/mirror-order.t \
+	%reldir%/bytes/claims.t \
+	%reldir%/index/transfers.t \
+	%reldir%/index/transfers-forged.t \
+	%reldir%/bytes/transfer-stores.t \
+	%reldir%/index/transfer-lives.t \
+	%reldir%/index/transfers-closed.t \
+	%reldir%/index/transfers-reaped.t \
+	%reldir%/bytes/pools-made-again.t \
+	%reldir%/index/companions.t \
+	%reldir%/index/companion-stores.t \
+	%reldir%/index/companion-ranks.t \
+	%reldir%/index/fold-stores.t \
+	%reldir%/index/window-stores.t \
+	%reldir%/tiers/drop-dies.t \
+	%reldir%/tiers/life.t \
+	%reldir%/bytes/fetch.t \
+	%reldir%/bytes/spill.t \
+	%reldir%/bytes/order.t \
+	%reldir%/bytes/ranks.t \
+	%reldir%/index/churn.t \
+	%reldir%/index/table.t \
+	%reldir%/index/wake.t \
+	%reldir%/index/wake-writer.t \
+	%reldir%/index/transfer-turns.t \
+	%reldir%/index/refused-late.t \
+	%reldir%/index/pool-once.t \
+	%reldir%/index/clear-idle.t \
+	%reldir%/bytes/checksums.t \
+	%reldir%/bytes/sums-forged.t \
+	%reldir%/look/stats.t \
+	%reldir%/index/counts.t \
+	%reldir%/index/low-descriptors.t \
+	%reldir%/index/read-only.t \
+	%reldir%/index/balance.t \
+	%reldir%/look/check-claims.t \
+	%reldir%/look/check-memory.t \
+	%reldir%/bytes/fetch-late.t \
+	%reldir%/bytes/notes-fetched.t \
+	%reldir%/index/rouse.t \
+	%reldir%/bytes/claim-in-ram.t \
+	%reldir%/index/names.t \
+	%reldir%/index/errors.t \
+	%reldir%/index/sentences.t \
+	%reldir%/index/later-structs.t \
+	%reldir%/index/worker.t \
+	%reldir%/index/create-fails.t \
+	%reldir%/index/refused-items.t \
+	%reldir%/look/rates.t \
+	%reldir%/bytes/ram-memory.t \
+	%reldir%/bytes/creators.t \
+	%reldir%/bytes/sentences-bytes.t \
+	%reldir%/bytes/pool-late.t \
+	%reldir%/index/workers.t \
+	%reldir%/index/spaces.t \
+	%reldir%/index/moves-race.t \
+	%reldir%/index/notes-race.t \
+	%reldir%/bytes/copies-race.t \
+	%reldir%/index/groups-race.t \
+	%reldir%/index/aliases-race.t \
+	%reldir%/index/readers.t \
+	%reldir%/index/seats.t \
+	%reldir%/index/dead-seats.t \
+	%reldir%/index/waiting.t \
+	%reldir%/index/threads.t \
+	%reldir%/index/standby.t \
+	%reldir%/index/worker-dies.t \
+	%reldir%/index/recall.t \
+	%reldir%/index/owner-dies.t \
+	%reldir%/index/returned-dies.t \
+	%reldir%/tiers/die.t \
+	%reldir%/index/forked.t \
+	%reldir%/index/namespaces.t \
+	%reldir%/index/fork-at-open.t \
+	%reldir%/index/feed-each-store.t \
+	%reldir%/index/many-spilled.t \
+	%reldir%/index/alias-stores.t \
+	%reldir%/index/takeover-says.t \
+	%reldir%/bytes/memory-dies.t \
+	%reldir%/bytes/copy-dies.t \
+	%reldir%/index/lost-peers.t \
+	%reldir%/bytes/copy-stores.t \
+	%reldir%/bytes/threads-die.t \
+	%reldir%/index/stopped.t \
+	%reldir%/index/signals.t \
+	%reldir%/index/clocks.t \
+	%reldir%/bytes/copies-end.t \
+	%reldir%/bytes/map-turns.t \
+	%reldir%/index/kill-points.t \
+	%reldir%/index/root-stores.t \
+	%reldir%/index/takeover.t \
+	%reldir%/index/second-run.t \
+	%reldir%/index/left-in-table.t \
+	%reldir%/index/each-store.t \
+	%reldir%/index/takeover-large.t \
+	%reldir%/index/takeover-memory.t \
+	%reldir%/index/left-in-records.t \
+	%reldir%/index/left-in-seats.t \
+	%reldir%/index/takeover-damage.t \
+	%reldir%/index/full.t \
+	%reldir%/index/notes-die.t \
+	%reldir%/index/transfers-die.t \
+	%reldir%/index/transfer-peers.t \
+	%reldir%/index/hostile-peer.t \
+	%reldir%/index/stray-stores.t \
+	%reldir%/index/liars.t \
+	%reldir%/index/stray-index.t \
+	%reldir%/index/forged-files.t \
+	%reldir%/index/hostile-at-random.t \
+	%reldir%/bytes/device.t \
+	%reldir%/bytes/ask-device.t \
+	%reldir%/bytes/device-sections.t \
+	%reldir%/bytes/device-mirrors.t \
+	%reldir%/bytes/device-moves.t \
+	%reldir%/bytes/copy-device.t \
+	%reldir%/bytes/sums-device.t \
+	%reldir%/bytes/fetch-device.t \
+	%reldir%/index/transfers-die-device.t \
+	%reldir%/kv/events.t \
+	%reldir%/kv/replay.t \
+	%reldir%/kv/lives.t \
+	%reldir%/kv/slow.t \
 	%reldir%/daemon/events-memory.t \
 	%reldir%/daemon/events-strangers.t \
-	%reldir%/858-kv-namespaces.t \
-	%reldir%/849-kv-attacks.t \
-	%reldir%/remote/late-put.t \
-	%reldir%/873-redis.t
+	%reldir%/kv/namespaces.t \
+	%reldir%/kv/attacks.t \
+	%reldir%/tiers/late-put.t \
+	%reldir%/tiers/redis.t
 
 t_scripts = \
-	%reldir%/700-models.t \
-	%reldir%/831-replay-ends.t \
-	%reldir%/864-metrics-http.t \
-	%reldir%/893-lmcache-adapter.t \
-	%reldir%/816-stopped-writer.t \
+	%reldir%/repo/models.t \
+	%reldir%/tools/replay-ends.t \
+	%reldir%/daemon/metrics-http.t \
+	%reldir%/python/lmcache-adapter.t \
+	%reldir%/tools/stopped-writer.t \
 	%reldir%/daemon/slow-scrapes.t \
-	%reldir%/919-dist.t \
-	%reldir%/870-demo.t \
-	%reldir%/301-all-dead.t \
-	%reldir%/302-other-layout.t \
-	%reldir%/701-mutants.t \
-	%reldir%/800-gpcd-options.t \
-	%reldir%/801-gpcd-life.t \
-	%reldir%/802-gpcd-limits.t \
-	%reldir%/803-gpcd-full.t \
+	%reldir%/repo/dist.t \
+	%reldir%/repo/demo.t \
+	%reldir%/daemon/all-dead.t \
+	%reldir%/daemon/other-layout.t \
+	%reldir%/repo/mutants.t \
+	%reldir%/daemon/options.t \
+	%reldir%/daemon/life.t \
+	%reldir%/daemon/limits.t \
+	%reldir%/daemon/full.t \
 	%reldir%/daemon/exists.t \
 	%reldir%/daemon/mode-and-group.t \
-	%reldir%/804-defaults.t \
-	%reldir%/805-gpcd-fails.t \
-	%reldir%/806-foreign-text.t \
-	%reldir%/807-width.t \
-	%reldir%/808-gpcd-memory.t \
-	%reldir%/809-gpcd-keep.t \
+	%reldir%/daemon/defaults.t \
+	%reldir%/daemon/fails.t \
+	%reldir%/tools/foreign-text.t \
+	%reldir%/tools/width.t \
+	%reldir%/daemon/memory.t \
+	%reldir%/daemon/keep.t \
 	%reldir%/daemon/keeper-waits.t \
-	%reldir%/810-inspect.t \
-	%reldir%/811-inspect-peers.t \
+	%reldir%/tools/inspect.t \
+	%reldir%/tools/inspect-peers.t \
 	%reldir%/tools/behind.t \
-	%reldir%/812-inspect-damage.t \
-	%reldir%/813-inspect-rm.t \
-	%reldir%/814-inspect-liars.t \
-	%reldir%/815-inspect-cost.t \
-	%reldir%/817-descriptors.t \
-	%reldir%/818-verdicts.t \
-	%reldir%/819-gpcd-ahead.t \
-	%reldir%/820-replay-lru.t \
-	%reldir%/821-replay-result.t \
-	%reldir%/822-replay-trace.t \
-	%reldir%/823-inspect-change.t \
-	%reldir%/824-gpcd-disk.t \
+	%reldir%/tools/inspect-damage.t \
+	%reldir%/tools/inspect-rm.t \
+	%reldir%/tools/inspect-liars.t \
+	%reldir%/tools/inspect-cost.t \
+	%reldir%/daemon/descriptors.t \
+	%reldir%/tools/verdicts.t \
+	%reldir%/daemon/ahead.t \
+	%reldir%/tools/replay-lru.t \
+	%reldir%/tools/replay-result.t \
+	%reldir%/tools/replay-trace.t \
+	%reldir%/tools/inspect-change.t \
+	%reldir%/daemon/disk.t \
 	%reldir%/daemon/disk-aside.t \
-	%reldir%/825-gpcd-remote.t \
-	%reldir%/830-replay-workers.t \
-	%reldir%/832-interrupt.t \
-	%reldir%/833-replay-pools.t \
-	%reldir%/834-replay-pools-end.t \
-	%reldir%/835-replay-fetch.t \
-	%reldir%/836-replay-plot.t \
-	%reldir%/837-replay-disk.t \
-	%reldir%/840-bench.t \
-	%reldir%/841-bench-ends.t \
-	%reldir%/854-inspect-watch.t \
-	%reldir%/855-inspect-top.t \
-	%reldir%/856-gpcd-says.t \
-	%reldir%/857-completions.t \
-	%reldir%/859-vllm-events.t \
-	%reldir%/860-reference.t \
-	%reldir%/861-readme.t \
-	%reldir%/862-engine-page.t \
-	%reldir%/863-metrics.t \
+	%reldir%/daemon/remote.t \
+	%reldir%/tools/replay-workers.t \
+	%reldir%/tools/interrupt.t \
+	%reldir%/tools/replay-pools.t \
+	%reldir%/tools/replay-pools-end.t \
+	%reldir%/tools/replay-fetch.t \
+	%reldir%/tools/replay-plot.t \
+	%reldir%/tools/replay-disk.t \
+	%reldir%/tools/bench.t \
+	%reldir%/tools/bench-ends.t \
+	%reldir%/tools/inspect-watch.t \
+	%reldir%/tools/inspect-top.t \
+	%reldir%/daemon/says.t \
+	%reldir%/tools/completions.t \
+	%reldir%/kv/vllm-events.t \
+	%reldir%/pages/reference.t \
+	%reldir%/pages/readme.t \
+	%reldir%/pages/engine-page.t \
+	%reldir%/daemon/metrics.t \
 	%reldir%/daemon/key-file.t \
 	%reldir%/daemon/files.t \
-	%reldir%/865-dashboard.t \
-	%reldir%/866-readme-tiers.t \
-	%reldir%/867-tier-pages.t \
-	%reldir%/871-containers.t \
-	%reldir%/872-remote-page.t \
-	%reldir%/880-python.t \
-	%reldir%/881-python-errors.t \
-	%reldir%/882-python-arguments.t \
-	%reldir%/883-python-memory.t \
-	%reldir%/884-python-transfers.t \
-	%reldir%/885-python-threads.t \
-	%reldir%/886-python-look.t \
-	%reldir%/887-python-leaks.t \
-	%reldir%/888-python-readme.t \
-	%reldir%/889-vllm-manager.t \
-	%reldir%/890-vllm-worker.t \
-	%reldir%/891-vllm-gpu.t \
-	%reldir%/892-sglang-storage.t \
+	%reldir%/daemon/dashboard.t \
+	%reldir%/pages/readme-tiers.t \
+	%reldir%/pages/tier-pages.t \
+	%reldir%/pages/containers.t \
+	%reldir%/pages/remote-page.t \
+	%reldir%/python/module.t \
+	%reldir%/python/errors.t \
+	%reldir%/python/arguments.t \
+	%reldir%/python/memory.t \
+	%reldir%/python/transfers.t \
+	%reldir%/python/threads.t \
+	%reldir%/python/look.t \
+	%reldir%/python/leaks.t \
+	%reldir%/python/readme.t \
+	%reldir%/python/vllm-manager.t \
+	%reldir%/python/vllm-worker.t \
+	%reldir%/python/vllm-gpu.t \
+	%reldir%/python/sglang-storage.t \
 	%reldir%/python/vllm-failures.t \
 	%reldir%/python/vllm-figures.t \
 	%reldir%/python/vllm-namespace.t \
 	%reldir%/python/vllm-seen.t \
 	%reldir%/python/vllm-step.t \
 	%reldir%/python/vllm-words.t \
-	%reldir%/910-man-examples.t \
-	%reldir%/911-man-lint.t \
-	%reldir%/912-exports.t \
-	%reldir%/913-includes.t \
+	%reldir%/pages/man-examples.t \
+	%reldir%/pages/man-lint.t \
+	%reldir%/repo/exports.t \
+	%reldir%/repo/includes.t \
 	%reldir%/repo/format.t \
 	%reldir%/repo/headers.t \
 	%reldir%/kernels/spills.t \
@@ -394,14 +394,14 @@ t_scripts = \
 	%reldir%/repo/bootstrap.t \
 	%reldir%/repo/needs.t \
 	%reldir%/repo/leaves-nothing.t \
-	%reldir%/914-barriers.t \
-	%reldir%/915-segment-page.t \
-	%reldir%/916-tool-pages.t \
-	%reldir%/917-registered.t \
-	%reldir%/918-command-lines.t \
-	%reldir%/920-pkg-config.t \
-	%reldir%/921-packaging.t \
-	%reldir%/921-disk-page.t
+	%reldir%/repo/barriers.t \
+	%reldir%/pages/segment-page.t \
+	%reldir%/pages/tools.t \
+	%reldir%/repo/registered.t \
+	%reldir%/pages/command-lines.t \
+	%reldir%/repo/pkg-config.t \
+	%reldir%/repo/packaging.t \
+	%reldir%/pages/disk-page.t
 
 t_support = \
 	%reldir%/lib/brat.h \
@@ -484,18 +484,18 @@ t_support = \
 # What only a GPU has is tested where there is nvcc, and on a GPU.  Some see what the library
 # asks of the runtime: the linker puts their functions in between.
 t_cuda_programs = \
-	%reldir%/506-bytes-device.t \
-	%reldir%/600-cuda-writer-fails.t \
-	%reldir%/601-cuda-peer.t \
-	%reldir%/602-cuda-graph.t \
-	%reldir%/610-cuda-workers.t \
-	%reldir%/620-cuda-standby.t \
-	%reldir%/621-cuda-worker-dies.t \
-	%reldir%/630-cuda-busy.t \
-	%reldir%/640-cuda-bytes-dies.t \
-	%reldir%/641-cuda-killed.t \
-	%reldir%/642-cuda-done-word.t \
-	%reldir%/memory/unregistered-cuda.t
+	%reldir%/bytes/bytes-device.t \
+	%reldir%/bytes/cuda-writer-fails.t \
+	%reldir%/bytes/cuda-peer.t \
+	%reldir%/bytes/cuda-graph.t \
+	%reldir%/bytes/cuda-workers.t \
+	%reldir%/bytes/cuda-standby.t \
+	%reldir%/bytes/cuda-worker-dies.t \
+	%reldir%/bytes/cuda-busy.t \
+	%reldir%/bytes/cuda-bytes-dies.t \
+	%reldir%/bytes/cuda-killed.t \
+	%reldir%/bytes/cuda-done-word.t \
+	%reldir%/bytes/unregistered-cuda.t
 t_work = %reldir%/gpu/work.lo
 t_work_ldadd = lib/libgpc-internal.la $(t_work)
 t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
@@ -507,19 +507,19 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 	-Wl,--wrap=cudaEventCreateWithFlags,--wrap=cudaEventDestroy \
 	-Wl,--wrap=cudaGraphInstantiateWithFlags,--wrap=cudaGraphExecDestroy \
 	-Wl,--wrap=cudaMemcpyAsync
-%canon_reldir%_506_bytes_device_t_LDADD = $(t_work_ldadd)
-%canon_reldir%_600_cuda_writer_fails_t_LDFLAGS = $(t_held_ldflags)
-%canon_reldir%_601_cuda_peer_t_LDFLAGS = $(t_held_ldflags)
-%canon_reldir%_601_cuda_peer_t_LDADD = $(t_work_ldadd)
-%canon_reldir%_610_cuda_workers_t_LDADD = $(t_work_ldadd)
-%canon_reldir%_620_cuda_standby_t_LDADD = $(t_work_ldadd)
-%canon_reldir%_621_cuda_worker_dies_t_LDADD = $(t_work_ldadd)
-%canon_reldir%_640_cuda_bytes_dies_t_LDADD = $(t_work_ldadd)
-%canon_reldir%_642_cuda_done_word_t_LDADD = $(t_work_ldadd)
-%canon_reldir%_641_cuda_killed_t_LDADD = $(t_work_ldadd)
-%canon_reldir%_630_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
-%canon_reldir%_memory_unregistered_cuda_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cudaHostRegister
-%canon_reldir%_630_cuda_busy_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_bytes_bytes_device_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_bytes_cuda_writer_fails_t_LDFLAGS = $(t_held_ldflags)
+%canon_reldir%_bytes_cuda_peer_t_LDFLAGS = $(t_held_ldflags)
+%canon_reldir%_bytes_cuda_peer_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_bytes_cuda_workers_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_bytes_cuda_standby_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_bytes_cuda_worker_dies_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_bytes_cuda_bytes_dies_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_bytes_cuda_done_word_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_bytes_cuda_killed_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_bytes_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
+%canon_reldir%_bytes_unregistered_cuda_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cudaHostRegister
+%canon_reldir%_bytes_cuda_busy_t_LDADD = $(t_work_ldadd)
 if HAVE_CUDA
 t_programs += $(t_cuda_programs)
 check_PROGRAMS += %reldir%/gpu/there
@@ -568,213 +568,213 @@ check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
 # gpcd's KV events: its own bytes, and subscribers
-%canon_reldir%_030_kv_wire_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
-%canon_reldir%_030_kv_wire_t_LDADD = $(LDADD) $(EVENTS_LIBS)
-%canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
+%canon_reldir%_kv_wire_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+%canon_reldir%_kv_wire_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_kv_wire_t_SOURCES = %reldir%/kv/wire.c
 # a client of Redis, where there is one; without it they say that they are skipped
 if HAVE_HIREDIS
-%canon_reldir%_remote_late_put_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
-%canon_reldir%_remote_late_put_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
-%canon_reldir%_873_redis_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
-%canon_reldir%_873_redis_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
+%canon_reldir%_tiers_late_put_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
+%canon_reldir%_tiers_late_put_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
+%canon_reldir%_tiers_redis_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
+%canon_reldir%_tiers_redis_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
 endif
 if HAVE_EVENTS
-%canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c tools/daemon/events/words.c
+%canon_reldir%_kv_wire_t_SOURCES += tools/daemon/events/wire.c tools/daemon/events/words.c
 endif
-%canon_reldir%_032_top_layout_t_SOURCES = %reldir%/032-top-layout.c \
+%canon_reldir%_tools_top_layout_t_SOURCES = %reldir%/tools/top-layout.c \
 	tools/common/shown.c tools/inspect/sample.c tools/inspect/top/alerts.c \
 	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/tiers.c \
 	tools/inspect/top/parts.c
-%canon_reldir%_032_top_layout_t_LDADD =
-%canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
-%canon_reldir%_031_kv_told_t_LDADD =
+%canon_reldir%_tools_top_layout_t_LDADD =
+%canon_reldir%_kv_told_t_SOURCES = %reldir%/kv/told.c
+%canon_reldir%_kv_told_t_LDADD =
 if HAVE_EVENTS
-%canon_reldir%_031_kv_told_t_SOURCES += tools/daemon/events/told.c
+%canon_reldir%_kv_told_t_SOURCES += tools/daemon/events/told.c
 endif
-%canon_reldir%_850_kv_events_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
-%canon_reldir%_850_kv_events_t_LDADD = $(LDADD) $(EVENTS_LIBS)
-%canon_reldir%_851_kv_replay_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
-%canon_reldir%_851_kv_replay_t_LDADD = $(LDADD) $(EVENTS_LIBS)
-%canon_reldir%_852_kv_lives_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
-%canon_reldir%_852_kv_lives_t_LDADD = $(LDADD) $(EVENTS_LIBS)
-%canon_reldir%_853_kv_slow_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
-%canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_kv_events_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_kv_events_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_kv_replay_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_kv_replay_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_kv_lives_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_kv_lives_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_kv_slow_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_daemon_events_strangers_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_daemon_events_strangers_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_daemon_events_memory_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_daemon_events_memory_t_LDADD = $(LDADD) $(EVENTS_LIBS)
-%canon_reldir%_858_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
-%canon_reldir%_858_kv_namespaces_t_LDADD = $(LDADD) $(EVENTS_LIBS)
-%canon_reldir%_849_kv_attacks_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
-%canon_reldir%_849_kv_attacks_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_kv_namespaces_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_kv_attacks_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_kv_attacks_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
-%canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
+%canon_reldir%_tools_bench_peers_t_LDADD = tools/libbench-peers.la
 # the disk fails, is short, is interrupted, or kills who uses it
-%canon_reldir%_042_disk_faults_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+%canon_reldir%_tiers_disk_faults_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
-%canon_reldir%_043_disk_power_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+%canon_reldir%_tiers_disk_power_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
-%canon_reldir%_044_disk_kills_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+%canon_reldir%_tiers_disk_kills_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # transfers and syncs that stop at a gate
-%canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image
+%canon_reldir%_tiers_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image
 # no sync
-%canon_reldir%_047_disk_scan_t_LDFLAGS = -Wl,--wrap=fdatasync
+%canon_reldir%_tiers_disk_scan_t_LDFLAGS = -Wl,--wrap=fdatasync
 # clocks that jump, other boots
-%canon_reldir%_046_disk_clock_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fd_peek
+%canon_reldir%_tiers_disk_clock_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fd_peek
 # one in between looks at the files
-%canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
+%canon_reldir%_index_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # a write or a read of the disk waits until the test lets it go on; no sync
-%canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
+%canon_reldir%_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # no sync
-%canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=gpc_pool_make
+%canon_reldir%_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=gpc_pool_make
 # there is no memory for a thread; another keeper has the lock at once
-%canon_reldir%_104_tiers_both_t_LDFLAGS = -Wl,--wrap=malloc,--wrap=lock_drop
+%canon_reldir%_tiers_both_t_LDFLAGS = -Wl,--wrap=malloc,--wrap=lock_drop
 # the feed stands still, or is overwritten; a publish is answered late
-%canon_reldir%_104_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies,--wrap=gpc_evict
+%canon_reldir%_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies,--wrap=gpc_evict
 # blocks are older than they are
-%canon_reldir%_101_tiers_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gpc_reclaim
+%canon_reldir%_tiers_down_and_up_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gpc_reclaim
 # a plugin that does not return is lost sooner; rounds of its thread are counted
-%canon_reldir%_103_remote_lost_t_LDFLAGS = -Wl,--wrap=remote_open,--wrap=afar_look,--wrap=remote_tick
+%canon_reldir%_tiers_store_lost_t_LDFLAGS = -Wl,--wrap=remote_open,--wrap=afar_look,--wrap=remote_tick
 # where an image is read into
-%canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
+%canon_reldir%_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still
-%canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
-%canon_reldir%_055_remote_refuses_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put,--wrap=gone_add,--wrap=slots_take,--wrap=slots_live
-%canon_reldir%_059_redis_names_t_LDFLAGS = -rdynamic
+%canon_reldir%_tiers_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
+%canon_reldir%_tiers_remote_refuses_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put,--wrap=gone_add,--wrap=slots_take,--wrap=slots_live
+%canon_reldir%_tiers_redis_names_t_LDFLAGS = -rdynamic
 # what was found at the start is not published yet
-%canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_missed,--wrap=drops_carry_out
+%canon_reldir%_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_missed,--wrap=drops_carry_out
 # a keeper that stands still as it looks
-%canon_reldir%_105_tiers_gaps_t_LDFLAGS = -Wl,--wrap=gpc_lookup,--wrap=retire_subtree,--wrap=drops_carry_out
+%canon_reldir%_tiers_gaps_t_LDFLAGS = -Wl,--wrap=gpc_lookup,--wrap=retire_subtree,--wrap=drops_carry_out
 # a disk that fails for a while
-%canon_reldir%_106_tiers_rest_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+%canon_reldir%_tiers_rest_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # a place of the disk fails
-%canon_reldir%_107_tiers_full_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+%canon_reldir%_tiers_full_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # each step of a start fails
-%canon_reldir%_109_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+%canon_reldir%_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store,--wrap=pthread_create,--wrap=disk_scan \
 	-Wl,--wrap=queue_start,--wrap=feed_begin,--wrap=uses_new
 # the writer dies at each store of a drop
-%canon_reldir%_387_tiers_drop_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_tiers_drop_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # a caller sleeps through the death of a keeper
-%canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=plan_ram
+%canon_reldir%_tiers_life_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=plan_ram
 # the keeper of a tier dies at each of these
-%canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
+%canon_reldir%_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for
-%canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
-%canon_reldir%_base_worker_t_LDFLAGS = -Wl,--wrap=pthread_create
+%canon_reldir%_index_team_t_LDFLAGS = -Wl,--wrap=pthread_create
+%canon_reldir%_index_worker_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock
-%canon_reldir%_019_memory_sweep_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
+%canon_reldir%_bytes_memory_sweep_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=madvise \
 	-Wl,--wrap=memory_store_part
 # a creator dies at each of these
-%canon_reldir%_197_creators_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
+%canon_reldir%_bytes_creators_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=lock_drop \
 	-Wl,--wrap=rename,--wrap=segment_map_writer
-%canon_reldir%_196_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
+%canon_reldir%_bytes_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
 # a call is withdrawn while its command runs
-%canon_reldir%_107_two_ways_t_LDFLAGS = -Wl,--wrap=grant_has_quota
+%canon_reldir%_tiers_two_ways_t_LDFLAGS = -Wl,--wrap=grant_has_quota
 # the writer stops between two rounds, and a commit waits for a bucket
-%canon_reldir%_request_late_answers_t_LDFLAGS = -Wl,--wrap=retire_advance,--wrap=move_commit_target
+%canon_reldir%_index_late_answers_t_LDFLAGS = -Wl,--wrap=retire_advance,--wrap=move_commit_target
 # a maker stops until others have looked for its pool
-%canon_reldir%_memory_once_threads_t_LDFLAGS = -Wl,--wrap=memory_make,--wrap=once_find
+%canon_reldir%_bytes_once_threads_t_LDFLAGS = -Wl,--wrap=memory_make,--wrap=once_find
 # the writer stops behind a grant
-%canon_reldir%_peer_stopped_writer_t_LDFLAGS = -Wl,--wrap=grant_claim
+%canon_reldir%_index_stopped_writer_t_LDFLAGS = -Wl,--wrap=grant_claim
 # ... and when a batch is to be published
-%canon_reldir%_stage_comes_back_t_LDFLAGS = -Wl,--wrap=remote_remove
-%canon_reldir%_stage_stopped_writer_t_LDFLAGS = -Wl,--wrap=publish_copies
+%canon_reldir%_tiers_comes_back_t_LDFLAGS = -Wl,--wrap=remote_remove
+%canon_reldir%_tiers_stopped_writer_t_LDFLAGS = -Wl,--wrap=publish_copies
 # a keeper stands still, and has no memory
-%canon_reldir%_stage_follow_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_carry_out,--wrap=numbers_add,--wrap=dropped_since
+%canon_reldir%_tiers_follow_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_carry_out,--wrap=numbers_add,--wrap=dropped_since
 # threads of the keeper hang
-%canon_reldir%_payload_stopped_keeper_t_LDFLAGS = -Wl,--wrap=slots_find
+%canon_reldir%_bytes_stopped_keeper_t_LDFLAGS = -Wl,--wrap=slots_find
 # a section ends in the middle of a pass
-%canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_sweep
+%canon_reldir%_tiers_back_late_t_LDFLAGS = -Wl,--wrap=grant_sweep
 # housekeeping is left out
-%canon_reldir%_writer_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
+%canon_reldir%_index_parked_t_LDFLAGS = -Wl,--wrap=parked_housekeep
 # what is given at once is counted
-%canon_reldir%_writer_left_over_t_LDFLAGS = -Wl,--wrap=grant_now
+%canon_reldir%_index_left_over_t_LDFLAGS = -Wl,--wrap=grant_now
 # looks at the seats are counted
-%canon_reldir%_writer_waited_victim_t_LDFLAGS = -Wl,--wrap=reap_dead
+%canon_reldir%_index_waited_victim_t_LDFLAGS = -Wl,--wrap=reap_dead
 # waits for answers are counted
-%canon_reldir%_peer_no_writer_t_LDFLAGS = -Wl,--wrap=futex_wait
+%canon_reldir%_index_no_writer_t_LDFLAGS = -Wl,--wrap=futex_wait
 # a device of the test in place of the host's
-%canon_reldir%_memory_pin_refused_t_LDFLAGS = -Wl,--wrap=driver_of
+%canon_reldir%_bytes_pin_refused_t_LDFLAGS = -Wl,--wrap=driver_of
 # a thread that finds no section gives others the processor
-%canon_reldir%_peer_many_threads_t_LDFLAGS = -Wl,--wrap=sched_yield
+%canon_reldir%_index_many_threads_t_LDFLAGS = -Wl,--wrap=sched_yield
 # a reference is taken in the middle of an eviction
-%canon_reldir%_109_held_late_t_LDFLAGS = -Wl,--wrap=meter_evicted
+%canon_reldir%_tiers_held_late_t_LDFLAGS = -Wl,--wrap=meter_evicted
 # a gate between finding a block and taking the reference
-%canon_reldir%_136_moves_refs_t_LDFLAGS = -Wl,--wrap=refs_take
+%canon_reldir%_index_moves_refs_t_LDFLAGS = -Wl,--wrap=refs_take
 # one in between looks at what readers find
-%canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
+%canon_reldir%_index_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
-%canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=driver_find
+%canon_reldir%_index_mirror_order_t_LDFLAGS = -Wl,--wrap=driver_find
 # no thread is joined twice
-%canon_reldir%_213_copies_race_t_LDFLAGS = -Wl,--wrap=pthread_join
+%canon_reldir%_bytes_copies_race_t_LDFLAGS = -Wl,--wrap=pthread_join
 # who clears seats dies at any store, or waits in the middle
-%canon_reldir%_186_fetch_late_t_LDFLAGS = -Wl,--wrap=ring_submit,--wrap=bring_ask
-%canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
+%canon_reldir%_bytes_fetch_late_t_LDFLAGS = -Wl,--wrap=ring_submit,--wrap=bring_ask
+%canon_reldir%_index_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
 	-Wl,--wrap=seat_count_dead
 # sleeps have no limit there
-%canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
+%canon_reldir%_index_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # another thread forks when a file was just opened, mapped or locked
-%canon_reldir%_332_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
+%canon_reldir%_index_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
 # what tells others of a part fails, and a pool goes as soon as its maker has it
-%canon_reldir%_146_map_refused_t_LDFLAGS = -Wl,--wrap=thread_start
-%canon_reldir%_159_adopted_t_LDFLAGS = -Wl,--wrap=memory_store_part,--wrap=map_adopt
+%canon_reldir%_bytes_map_refused_t_LDFLAGS = -Wl,--wrap=thread_start
+%canon_reldir%_bytes_adopted_t_LDFLAGS = -Wl,--wrap=memory_store_part,--wrap=map_adopt
 # the writer's mapping is replaced by one that the test sees stores to
-%canon_reldir%_382_companion_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer \
+%canon_reldir%_index_companion_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer \
 	-Wl,--wrap=companion_may,--wrap=companion_end_life
-%canon_reldir%_379_transfers_reaped_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_336_takeover_says_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_337_memory_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=fd_open,--wrap=fd_close \
+%canon_reldir%_index_transfers_reaped_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_takeover_says_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_bytes_memory_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=fd_open,--wrap=fd_close \
 	-Wl,--wrap=lock_try,--wrap=lock_drop,--wrap=segment_map_range,--wrap=memory_store_part \
 	-Wl,--wrap=ring_call,--wrap=posix_fallocate,--wrap=memory_made,--wrap=map_adopt
 # looks at processes are counted
-%canon_reldir%_339_lost_peers_t_LDFLAGS = -Wl,--wrap=identity_look,--wrap=identity_gone
+%canon_reldir%_index_lost_peers_t_LDFLAGS = -Wl,--wrap=identity_look,--wrap=identity_gone
 # a thread is slow
-%canon_reldir%_345_copies_end_t_LDFLAGS = -Wl,--wrap=host_copy_op
+%canon_reldir%_bytes_copies_end_t_LDFLAGS = -Wl,--wrap=host_copy_op
 # a pool goes while it is mapped
-%canon_reldir%_346_map_turns_t_LDFLAGS = -Wl,--wrap=memory_map_images
+%canon_reldir%_bytes_map_turns_t_LDFLAGS = -Wl,--wrap=memory_map_images
 # a peer's mappings are watched, and its threads take the signals
-%canon_reldir%_347_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
+%canon_reldir%_bytes_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask,--wrap=fd_open,--wrap=fd_close \
 	-Wl,--wrap=lock_try,--wrap=segment_remove_file
-%canon_reldir%_376_transfer_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
+%canon_reldir%_bytes_transfer_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask
-%canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_312_stock_evict_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_335_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_357_root_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_384_fold_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_386_window_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_writer_drops_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_writer_promised_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_373_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_stock_evict_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_root_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_fold_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_window_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_drops_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_promised_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_index_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
-%canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=parallel_size
-%canon_reldir%_369_takeover_damage_t_LDFLAGS = -Wl,--wrap=parallel_size
+%canon_reldir%_index_takeover_large_t_LDFLAGS = -Wl,--wrap=parallel_size
+%canon_reldir%_index_takeover_damage_t_LDFLAGS = -Wl,--wrap=parallel_size
 # memory ends in threads, whose number is the test's
-%canon_reldir%_365_takeover_memory_t_LDFLAGS = -Wl,--wrap=parallel_size,--wrap=parallel_run \
+%canon_reldir%_index_takeover_memory_t_LDFLAGS = -Wl,--wrap=parallel_size,--wrap=parallel_run \
 	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
 # signals undo what the kernel was asked for
-%canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
+%canon_reldir%_index_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 # something happens before a command is sent
-%canon_reldir%_380_pools_made_again_t_LDFLAGS = -Wl,--wrap=request_group_by
+%canon_reldir%_bytes_pools_made_again_t_LDFLAGS = -Wl,--wrap=request_group_by
 # a thread cannot be started
-%canon_reldir%_167_order_t_LDFLAGS = -Wl,--wrap=pthread_create
-%canon_reldir%_193_create_fails_t_LDFLAGS = -Wl,--wrap=pthread_create
+%canon_reldir%_bytes_order_t_LDFLAGS = -Wl,--wrap=pthread_create
+%canon_reldir%_index_create_fails_t_LDFLAGS = -Wl,--wrap=pthread_create
 # the time of day jumps
-%canon_reldir%_342_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
+%canon_reldir%_index_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
 # the file system lies about what is free
-%canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs
+%canon_reldir%_index_full_t_LDFLAGS = -Wl,--wrap=fstatfs
 EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----
@@ -858,7 +858,7 @@ TEST_EXTENSIONS = .t
 # tests need, which t/sh/needs knows.  configure.ac takes out automake's check-am, which builds all in
 # any case.  check-TESTS would build the programs of all tests: it is told that there are none.
 # all-am, and not all: that is a make of its own, which must not run beside this one.
-# FILE=lib/writer/index/lru.c: the tests of that source.
+# FILE=lib/index/table/lru.c: the tests of that source.
 check-am: config.h
 	@if test -n '$(FILE)'; then \
 		tests=`$(SHELL) $(srcdir)/%reldir%/sh/of '$(srcdir)' $(FILE)` || exit; \
@@ -933,7 +933,7 @@ check-events: all
 check-metrics: all
 	@test -x prometheus/usr/bin/promtool || { rm -rf prometheus && mkdir prometheus && cd prometheus && \
 		apt-get download prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; }
-	$(MAKE) check TESTS='%reldir%/863-metrics.t %reldir%/864-metrics-http.t %reldir%/865-dashboard.t'
+	$(MAKE) check TESTS='%reldir%/daemon/metrics.t %reldir%/daemon/metrics-http.t %reldir%/daemon/dashboard.t'
 .PHONY: check-metrics
 
 # ---- on a GPU ----
@@ -942,25 +942,25 @@ check-metrics: all
 # there is neither compiler nor library, and "make check-gpu" in it runs them there.  Here
 # the same target runs them in place.
 t_gpu_programs = \
-	%reldir%/338-copy-dies.t \
-	%reldir%/500-device.t \
-	%reldir%/501-ask-device.t \
-	%reldir%/502-device-sections.t \
-	%reldir%/503-device-mirrors.t \
-	%reldir%/505-device-moves.t \
-	%reldir%/507-copy-device.t \
-	%reldir%/508-sums-device.t \
-	%reldir%/511-fetch-device.t \
-	%reldir%/643-transfers-die-device.t \
+	%reldir%/bytes/copy-dies.t \
+	%reldir%/bytes/device.t \
+	%reldir%/bytes/ask-device.t \
+	%reldir%/bytes/device-sections.t \
+	%reldir%/bytes/device-mirrors.t \
+	%reldir%/bytes/device-moves.t \
+	%reldir%/bytes/copy-device.t \
+	%reldir%/bytes/sums-device.t \
+	%reldir%/bytes/fetch-device.t \
+	%reldir%/index/transfers-die-device.t \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 
 # Those that run the tools find them, and what else they need, in the same places as here.
 t_gpu_scripts = \
-	%reldir%/833-replay-pools.t \
-	%reldir%/834-replay-pools-end.t \
-	%reldir%/835-replay-fetch.t \
-	%reldir%/891-vllm-gpu.t
+	%reldir%/tools/replay-pools.t \
+	%reldir%/tools/replay-pools-end.t \
+	%reldir%/tools/replay-fetch.t \
+	%reldir%/python/vllm-gpu.t
 t_gpu_tools = \
 	tools/gpcd \
 	tools/gpc-inspect \

@@ -13,7 +13,7 @@
  * What is not settled after a round goes to the next one: items that a node has sent elsewhere
  * (MOVED, ASK), and those of a connection that had been idle and turned out to be closed.  All
  * commands may run twice.
- * Tests: t/058-redis-strays.t t/056-redis-ill.t t/873-redis.t t/remote/late-put.t */
+ * Tests: t/tiers/redis-strays.t t/tiers/redis-ill.t t/tiers/redis.t t/tiers/late-put.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>

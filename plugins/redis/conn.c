@@ -3,8 +3,8 @@
  *
  * Commands without a value go through hiredis's buffer.  A value goes from where it lies to the
  * socket; with TLS it has to be encrypted, and goes through the buffer, too, one at a time.
- * Tests: t/053-remote-replies.t t/056-redis-ill.t t/cluster/ways.t t/cluster/tls.t
- *   t/remote/late-put.t */
+ * Tests: t/cluster/ways.t t/cluster/tls.t t/tiers/redis-ill.t t/tiers/remote-replies.t
+ *   t/tiers/late-put.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>

@@ -25,7 +25,7 @@
  *
  * A trial tells whether a user may do all that, and whether we see the server itself: a proxy that
  * shares connections among its clients has other names, or ends nothing of ours.
- * Tests: t/remote/late-put.t t/cluster/redis.t */
+ * Tests: t/tiers/late-put.t t/cluster/redis.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>

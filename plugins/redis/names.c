@@ -5,7 +5,7 @@
  * for a moment, and looks again the next time; calls go on with the nodes that have an address.
  * Those threads run no code of this plugin, so it may be unloaded while one of them is under
  * way.
- * Tests: t/059-redis-names.t */
+ * Tests: t/tiers/redis-names.t */
 #include "plugins/redis/redis.h"
 
 #include <netdb.h>

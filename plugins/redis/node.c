@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* node.c - nodes, and which one has a key.
- * Tests: t/057-redis-nodes.t t/059-redis-names.t t/cluster/redis.t */
+ * Tests: t/tiers/redis-nodes.t t/cluster/redis.t t/tiers/redis-names.t */
 #include "plugins/redis/redis.h"
 
 #include <arpa/inet.h>

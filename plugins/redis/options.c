@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.c - what open is told: servers, who we are there, TLS.
- * Tests: t/053-remote-replies.t t/cluster/tls.t t/873-redis.t */
+ * Tests: t/cluster/tls.t t/tiers/redis.t t/tiers/remote-replies.t */
 #include "plugins/redis/redis.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* redis.c - the table of functions; open and close.
- * Tests: t/873-redis.t */
+ * Tests: t/tiers/redis.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * The functions by which hiredis makes objects of replies make none here: a string goes from the
  * reader's buffer to the pieces of its item, and everything else is an answer of a few words.
- * Tests: t/053-remote-replies.t t/058-redis-strays.t t/056-redis-ill.t */
+ * Tests: t/tiers/remote-replies.t t/tiers/redis-strays.t t/tiers/redis-ill.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tick.c - nodes that are down are tried again, and the map of slots is read.  Nobody waits for
  * this thread, so this is where names become addresses, too.
- * Tests: t/057-redis-nodes.t t/cluster/redis.t */
+ * Tests: t/tiers/redis-nodes.t t/cluster/redis.t */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>

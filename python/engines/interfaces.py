@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""interfaces.py FOLDER sglang|lmcache - the tests of gpc.sglang (t/892) and gpc.lmcache (t/893) once more, over the
+"""interfaces.py FOLDER sglang|lmcache - the tests of gpc.sglang (t/python/sglang-storage.t) and gpc.lmcache (t/python/lmcache-adapter.t) once more, over the
 real interfaces: those modules of SGLang 0.5.23 and LMCache 0.5.6 that declare them.  TAP.
 
 Their wheels come from PyPI into FOLDER, without the packages that they want: these modules do not import them.

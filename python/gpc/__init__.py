@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/880-python.t
+# Tests: t/python/module.t
 """gpc: one prefix cache index per machine, shared by name.
 
     import gpc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/886-python-look.t
+# Tests: t/python/look.t
 """Structs of gpc.h as named tuples.  The module compares names and order with its own."""
 
 from typing import NamedTuple

@@ -2,7 +2,7 @@
 /* args.c - arguments by place and by name, and scalars.
  *
  * A refusal names the argument, its value and what it may be.
- * Tests: t/882-python-arguments.t */
+ * Tests: t/python/arguments.t */
 #include "gpcpy.h"
 
 #include <errno.h>

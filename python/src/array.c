@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* array.c - arrays in and out: lists, and buffers whose length, item, order and writability are
  * checked before anything is read or written.
- * Tests: t/882-python-arguments.t t/880-python.t */
+ * Tests: t/python/arguments.t t/python/module.t */
 #include "gpcpy.h"
 
 #include <limits.h>

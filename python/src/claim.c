@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim.c - claims: who computes a key that many want.
- * Tests: t/884-python-transfers.t */
+ * Tests: t/python/transfers.t */
 #include "gpcpy.h"
 
 static METHOD(claim_claim)

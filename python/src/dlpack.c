@@ -3,7 +3,7 @@
  *
  * The structs are those of the protocol, of versions 0 and 1.  A tensor counts as a view until its
  * consumer calls the deleter, which may be on any thread, without the GIL.
- * Tests: t/883-python-memory.t */
+ * Tests: t/python/memory.t */
 #include "part.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* error.c - exceptions: errno, and the sentence of gpc_last_error.
- * Tests: t/881-python-errors.t */
+ * Tests: t/python/errors.t */
 #include "gpcpy.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* field.c - structs of gpc.h as named tuples of gpc._types, by tables.
- * Tests: t/886-python-look.t */
+ * Tests: t/python/look.t */
 #include "gpcpy.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fill.c - reserve and evict, publish, tickets.  publish.c has the arguments of publish.
- * Tests: t/881-python-errors.t t/880-python.t */
+ * Tests: t/python/errors.t t/python/module.t */
 #include "gpcpy.h"
 
 #include <errno.h>

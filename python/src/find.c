@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* find.c - lookups, references and releases: wait-free, so they keep the GIL, unless a device is
  * asked.
- * Tests: t/880-python.t */
+ * Tests: t/python/module.t */
 #include "gpcpy.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 /* gpcpy.h - what the files of the Python module share.
  *
  * Functions that return int and take a PyObject answer 0, or -1 with an exception set.
- * Tests: t/882-python-arguments.t */
+ * Tests: t/python/arguments.t */
 #ifndef GPCPY_H
 #define GPCPY_H
 

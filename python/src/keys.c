@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* keys.c - keys from fields, tokens and digests, and aliases of keys.
- * Tests: t/880-python.t */
+ * Tests: t/python/module.t */
 #include "gpcpy.h"
 
 #include <string.h>

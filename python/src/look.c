@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* look.c - looking from outside, sections and grace periods, mirrors.
- * Tests: t/886-python-look.t */
+ * Tests: t/python/look.t */
 #include "gpcpy.h"
 
 static METHOD(look_info)

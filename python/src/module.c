@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* module.c - the module gpc._gpc: functions without a handle, constants, and its start.
- * Tests: t/887-python-leaks.t t/880-python.t */
+ * Tests: t/python/leaks.t t/python/module.t */
 #include "gpcpy.h"
 
 /* ---- functions ---- */

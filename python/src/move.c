@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* move.c - moves between tiers, both halves: demote, promote, commit.
- * Tests: t/884-python-transfers.t */
+ * Tests: t/python/transfers.t */
 #include "gpcpy.h"
 
 static METHOD(move_demote)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open.c - attach and create: options by name.
- * Tests: t/880-python.t */
+ * Tests: t/python/module.t */
 #include "gpcpy.h"
 
 #include <math.h>

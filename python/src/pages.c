@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pages.c - copies, headers and sums of chunks.
- * Tests: t/890-vllm-worker.t */
+ * Tests: t/python/vllm-worker.t */
 #include "pages.h"
 
 #include <string.h>

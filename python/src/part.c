@@ -5,7 +5,7 @@
  * A view counts on its part and on its cache.  pool_unmap and close refuse while there is one, so
  * that no view outlives its mapping.  What is unmapped says so: a later use of the object is a
  * ValueError.
- * Tests: t/883-python-memory.t */
+ * Tests: t/python/memory.t */
 #include "part.h"
 
 #include <errno.h>

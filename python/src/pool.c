@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool.c - pools: add, make, look at, clear.  part.c has their memory.
- * Tests: t/883-python-memory.t */
+ * Tests: t/python/memory.t */
 #include "gpcpy.h"
 
 #include <string.h>

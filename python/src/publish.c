@@ -4,7 +4,7 @@
  * While a publish is not answered, the library may write into `resident`, whatever the call
  * returned.  So that array is the handle's until ticket_wait has returned for its ticket, or
  * close.
- * Tests: t/887-python-leaks.t t/880-python.t */
+ * Tests: t/python/leaks.t t/python/module.t */
 #include "gpcpy.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tiers.c - tiers below RAM: asked for, looked at, kept.
- * Tests: t/884-python-transfers.t */
+ * Tests: t/python/transfers.t */
 #include "gpcpy.h"
 
 #include <string.h>

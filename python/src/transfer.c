@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.c - copies, fetch and spill, and what is known of them.
- * Tests: t/884-python-transfers.t */
+ * Tests: t/python/transfers.t */
 #include "gpcpy.h"
 
 /* ---- copy ---- */

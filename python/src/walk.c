@@ -3,7 +3,7 @@
  *
  * One type iterates over all of them: it reads a batch at a time.  Events go on where they stopped,
  * when next() is called again.
- * Tests: t/886-python-look.t */
+ * Tests: t/python/look.t */
 #include "gpcpy.h"
 
 #include <errno.h>

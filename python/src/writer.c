@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* writer.c - being the writer.
- * Tests: t/881-python-errors.t */
+ * Tests: t/python/errors.t */
 #include "gpcpy.h"
 
 static METHOD(writer_take)

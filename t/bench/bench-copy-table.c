@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-copy-table.c - copies by the device's table (device/bytes.h), without a cache: between host
+/* bench-copy-table.c - copies by the device's table (bytes/device/bytes.h), without a cache: between host
  * and device, alone and beside a kernel; within the device, and to another one. */
 #include "config.h"
 

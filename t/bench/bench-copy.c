@@ -6,7 +6,7 @@
  * 128 blocks of 64 pieces at random slots, between a pool in VRAM that has a layer's pieces
  * together and images in shared memory.  Parts:
  *
- *   pieces    by the device's table (device/bytes.h).  Three ways in turns: whole blocks that are
+ *   pieces    by the device's table (bytes/device/bytes.h).  Three ways in turns: whole blocks that are
  *             contiguous on both sides, which is the limit; gpc's copies, one pitched operation
  *             a block, as the planner emits them; and cudaMemcpyBatchAsync with a piece each.
  *             Then all again beside a kernel that fills the GPU

@@ -5,7 +5,7 @@
 
 #include "bench-rows.h"
 #include "busy.h"
-#include "device/bytes.h"
+#include "bytes/device/bytes.h"
 #include "gpc.h"
 
 #include <cuda_runtime_api.h>

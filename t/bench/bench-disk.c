@@ -27,10 +27,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/crc.h"
-#include "disk/disk.h"
-#include "disk/format.h"
-#include "disk/state.h"
+#include "index/base/crc.h"
+#include "tiers/disk/disk.h"
+#include "tiers/disk/format.h"
+#include "tiers/disk/state.h"
 
 #define MOST_DEPTH 256u
 

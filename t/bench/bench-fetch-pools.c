@@ -4,7 +4,7 @@
 
 #include "bench-fetch.h"
 
-#include "device/host_stream.h"
+#include "bytes/device/host_stream.h"
 
 #include <errno.h>
 #include <unistd.h>

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/base.h"
-#include "segment/memory.h"
+#include "index/base/base.h"
+#include "bytes/memfile/memfile.h"
 #include "t/lib/plans.h"
 
 #define PIECE  16384u

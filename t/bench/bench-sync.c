@@ -13,7 +13,7 @@
 #include "config.h"
 
 #include "busy.h"
-#include "device/device.h"
+#include "bytes/device/device.h"
 
 #include <cuda_runtime_api.h>
 #include <errno.h>
@@ -179,13 +179,13 @@ static void make_place(struct place *p, int lg)
 	p->segment.header.geometry.buckets = (uint32_t)(p->entries / SHM_BUCKET);
 	p->segment.index = (uint8_t *)p->table;
 	p->status.spaces = 1;
-	CK(device_cuda.create(&p->segment, device, 1, &p->desc, &p->mirror));
+	CK(device_cuda.writer.create(&p->segment, device, 1, &p->desc, &p->mirror));
 	make_limit(p);
 }
 
 static void free_place(struct place *p)
 {
-	device_cuda.destroy(p->mirror);
+	device_cuda.writer.destroy(p->mirror);
 	CK(cudaGraphExecDestroy(p->least));
 	CK(cudaEventDestroy(p->end));
 	CK(cudaStreamDestroy(p->stream));
@@ -239,8 +239,8 @@ static double flush_us(struct place *p, uint32_t n)
 		p->list[i].entry = p->table[p->slot[i]];
 	}
 	p->status.sequence++;
-	CK(device_cuda.flush(p->mirror, p->list, n, &p->status));
-	while ((err = device_cuda.flushed(p->mirror)) == -EAGAIN)
+	CK(device_cuda.writer.flush(p->mirror, p->list, n, &p->status));
+	while ((err = device_cuda.writer.flushed(p->mirror)) == -EAGAIN)
 		;
 	CK(err);
 	return now_us() - from;
@@ -276,7 +276,7 @@ static double upload_us(struct place *p)
 	double from = now_us();
 
 	p->status.sequence++;
-	CK(device_cuda.upload(p->mirror, p->table, p->entries, &p->status));
+	CK(device_cuda.writer.upload(p->mirror, p->table, p->entries, &p->status));
 	return now_us() - from;
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two machines and one Redis, each in a network namespace of its own: what A has computed B loads; a cut network costs
 # hits and nothing else; A starts anew; a clock that is three days off changes nothing.
-# Tests: plugins/redis/ lib/stage/remote.c
+# Tests: plugins/redis/ lib/tiers/steward/remote.c
 
 GPC_T_LIMIT=200
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"

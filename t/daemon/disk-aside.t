@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpcd --disk starts with a file that was cut off or damaged: it is set aside, and the log has both names.  With
 # --disk-strict it is refused; so is a file of another program.
-# Tests: tools/daemon/tiers.c lib/disk/aside.c lib/stage/plan.c
+# Tests: tools/daemon/tiers.c lib/tiers/disk/aside.c lib/tiers/steward/plan.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpcd for a cache that exists and is another one: each option that differs is refused by its own name, with
 # what the cache has, and with both ways out.
-# Tests: lib/segment/validate.c lib/attach.c tools/daemon/serve.c tools/daemon/tiers.c
+# Tests: lib/index/segment/validate.c lib/index/door/attach.c tools/daemon/serve.c tools/daemon/tiers.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

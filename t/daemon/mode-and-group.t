@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpcd --mode, --group, --numa and --key-file for a cache that exists: all its files get that mode and group, if
 # they are this user's; the rest is refused with both ways out.
-# Tests: lib/segment/redress.c lib/segment/create.c lib/segment/validate.c lib/attach.c tools/daemon/options_check.c
+# Tests: lib/index/segment/redress.c lib/index/segment/create.c lib/index/segment/validate.c lib/index/door/attach.c tools/daemon/options_check.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -3,7 +3,7 @@
  * written to, forgotten, cleared, resized, and cut under way.  No signal, no call without end; a
  * block that is read is the one that was written, unless a header was forged with a good
  * checksum.
- * Tests: lib/disk/ */
+ * Tests: lib/tiers/disk/ */
 #include "config.h"
 
 #include <errno.h>
@@ -12,10 +12,10 @@
 
 #include "fuzz.h"
 
-#include "base/crc.h"
-#include "base/err.h"
-#include "disk/disk.h"
-#include "disk/format.h"
+#include "index/base/crc.h"
+#include "index/base/err.h"
+#include "tiers/disk/disk.h"
+#include "tiers/disk/format.h"
 #include "t/lib/disk_whole.h"
 
 #define SLOTS     20u

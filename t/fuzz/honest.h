@@ -6,7 +6,7 @@
 #define GPC_FUZZ_HONEST_H
 
 #include "image.h"
-#include "segment/blocks.h"
+#include "index/segment/blocks.h"
 
 enum { HOME, PLAY, ATTIC, POOLS };
 #define HOME_BLOCKS  16

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "fuzz.h"
-#include "peer/handle.h"
+#include "index/peer/handle.h"
 #include "virtual.h"
 
 #define IMAGE_NAME "x"

@@ -10,7 +10,7 @@
  *   gpc_check finds nothing, and nothing is reserved or dying
  *   each pool can be reserved as a whole: all that the brat had came back
  *   the honest peer's calls work as if nothing had been
- * Tests: lib/writer/command.c */
+ * Tests: lib/index/writer/command.c */
 #include "rubbish.h"
 
 /* ---- steps ---- */

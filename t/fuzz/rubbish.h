@@ -4,13 +4,13 @@
 #ifndef GPC_FUZZ_RUBBISH_H
 #define GPC_FUZZ_RUBBISH_H
 
-#include "writer/index/state.h" /* before globals of tests, which its names would shadow */
+#include "index/table/state.h" /* before globals of tests, which its names would shadow */
 #include "honest.h"
 
-#include "inspect/inspect.h"
-#include "memory/map.h"
-#include "payload/transfer.h"
-#include "peer/ring.h"
+#include "look/inspect.h"
+#include "bytes/memory/map.h"
+#include "bytes/payload/transfer.h"
+#include "index/peer/ring.h"
 
 /* ---- the brat ---- */
 

@@ -2,10 +2,10 @@
 /* Guarantee F: whatever stands in the files of a cache, attach, check and walk give an error or
  * nonsense, never a signal; whoever takes the writer's seat of such a cache gets -EBADMSG, or
  * repairs what there is and serves.
- * Tests: lib/segment/validate.c lib/takeover/ lib/inspect/check.c */
+ * Tests: lib/index/segment/validate.c lib/index/takeover/ lib/look/check.c */
 #include "edit.h"
 
-#include "inspect/inspect.h"
+#include "look/inspect.h"
 
 enum {
 	N_REFUSED,
@@ -62,7 +62,7 @@ static void take_line(void *arg, const char *line)
 /* Takeover has repaired, or removed, what was forged. */
 static void take_violation(void *arg, const char *line)
 {
-	if (!strstr(line, "outside of every pool")) /* nobody's: see t/390 */
+	if (!strstr(line, "outside of every pool")) /* nobody's: see t/index/hostile-files.t */
 		fuzz_fail("after a takeover: %s", line);
 	(void)arg;
 }

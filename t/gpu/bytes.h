@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bytes.h - members of a crew that use the memory of pools on a GPU, by the table of
- * device/bytes.h itself. */
+ * bytes/device/bytes.h itself. */
 #ifndef GPC_T_GPU_BYTES_H
 #define GPC_T_GPU_BYTES_H
 
-#include "device/bytes.h"
-#include "device/device.h"
+#include "bytes/device/bytes.h"
+#include "bytes/device/device.h"
 #include "worker.h"
 
 #define B   (&device_bytes_cuda)

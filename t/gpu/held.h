@@ -7,7 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "base/order.h"
+#include "index/base/order.h"
 #include "t/lib/tap.h"
 
 enum {

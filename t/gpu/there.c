@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "t/lib/devices.h"
-#include "device/device.h"
+#include "bytes/device/device.h"
 #include "gpc.h"
 
 int main(void)

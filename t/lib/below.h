@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "disk/format.h"
+#include "tiers/disk/format.h"
 
 #define TIERS_MS 100000
 

@@ -8,7 +8,7 @@
 
 #include "neighbour.h"
 
-#include "peer/ring.h"
+#include "index/peer/ring.h"
 
 struct brat {
 	gpc *c;

@@ -11,8 +11,8 @@
 
 #include "cache.h"
 
-#include "peer/handle.h"
-#include "segment/blocks.h"
+#include "index/peer/handle.h"
+#include "index/segment/blocks.h"
 
 enum {
 	CHURN_KEYS = 240,

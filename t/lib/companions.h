@@ -11,10 +11,10 @@
 
 #include "cache.h"
 
-#include "peer/companion.h"
-#include "peer/handle.h"
-#include "segment/lockfile.h"
-#include "writer/index/state.h"
+#include "index/peer/companion.h"
+#include "index/peer/handle.h"
+#include "index/segment/lockfile.h"
+#include "index/table/state.h"
 
 enum { BLOCKS = 8, SLOTS = 4 };
 

@@ -4,8 +4,8 @@
 #ifndef GPC_T_COUNTS_H
 #define GPC_T_COUNTS_H
 
-#include "peer/handle.h"
-#include "segment/blocks.h"
+#include "index/peer/handle.h"
+#include "index/segment/blocks.h"
 #include "tap.h"
 
 TAP_FN void counts_of_records(const struct segment *s, uint32_t pool, uint32_t n[4])

@@ -22,8 +22,8 @@
 #include <time.h>
 
 #include "gpc.h"
-#include "base/key.h"
-#include "base/order.h"
+#include "index/base/key.h"
+#include "index/base/order.h"
 #include "scratch.h"
 #include "tap.h"
 

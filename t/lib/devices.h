@@ -13,8 +13,8 @@
 #ifdef HAVE_CUDA
 #include <cuda_runtime_api.h>
 #endif
-#include "base/order.h"
-#include "device/host_stream.h"
+#include "index/base/order.h"
+#include "bytes/device/host_stream.h"
 #include "tap.h"
 
 #define DEVICE_HOLD_MS 4000 /* a hold ends by itself, so that nothing hangs */

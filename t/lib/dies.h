@@ -7,7 +7,7 @@
 
 #include "cache.h"
 
-#include "peer/handle.h"
+#include "index/peer/handle.h"
 #include "stops.h"
 
 static gpc *c; /* whose command it is; the next writer as well */

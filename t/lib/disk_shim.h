@@ -13,7 +13,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "disk/state.h"
+#include "tiers/disk/state.h"
 #include "t/lib/tap.h"
 
 enum shim_call { SHIM_READ = 1, SHIM_WRITE = 2, SHIM_SYNC = 4, SHIM_ROOM = 8, SHIM_CUT = 16 };

@@ -3,7 +3,7 @@
 #ifndef GPC_T_DISK_WHOLE_H
 #define GPC_T_DISK_WHOLE_H
 
-#include "disk/disk.h"
+#include "tiers/disk/disk.h"
 
 #define WHOLE_FN static inline __attribute__((unused))
 

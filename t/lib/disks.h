@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "base/crc.h"
-#include "disk/disk.h"
-#include "disk/format.h"
+#include "index/base/crc.h"
+#include "tiers/disk/disk.h"
+#include "tiers/disk/format.h"
 #include "gpc.h"
 #include "t/lib/disk_whole.h"
 #include "t/lib/tap.h"

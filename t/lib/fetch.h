@@ -5,11 +5,11 @@
 
 #include "bytes.h"
 
-#include "base/base.h"
-#include "device/device.h"
-#include "device/host_bytes.h"
-#include "device/host_stream.h"
-#include "payload/transfers.h"
+#include "index/base/base.h"
+#include "bytes/device/device.h"
+#include "bytes/device/host_bytes.h"
+#include "bytes/device/host_stream.h"
+#include "bytes/payload/transfers.h"
 
 /* How many of the blocks are in that pool. */
 TAP_FN int fetch_in(const gpc_block *b, uint32_t n, int pool)

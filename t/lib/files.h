@@ -8,7 +8,7 @@
 
 #include "crew.h"
 
-#include "peer/handle.h"
+#include "index/peer/handle.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #ifndef GPC_T_GOES_H
 #define GPC_T_GOES_H
 
-#include "peer/refs.h"
+#include "index/peer/refs.h"
 #include "t/lib/cache.h"
 
 /* Evict one by one; keys[] is the order in which they must go, 0 ends it. */

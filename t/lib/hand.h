@@ -6,8 +6,8 @@
 
 #include "cache.h"
 
-#include "peer/handle.h"
-#include "peer/refs.h"
+#include "index/peer/handle.h"
+#include "index/peer/refs.h"
 #include "kernels/probe.h"
 
 enum { BLOCKS = 64, BUCKETS = 32, FULL = 4 };

@@ -7,9 +7,9 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "device/device.h"
+#include "bytes/device/device.h"
 #include "made.h"
-#include "reader/dev.h"
+#include "bytes/mirror/dev.h"
 
 #define KEYS 24 /* published, in block n - 1 */
 
@@ -74,8 +74,9 @@ TAP_FN void *make_mirror(struct made *m, uint32_t generation, struct shm_mirror 
 	void *mirror = NULL;
 
 	memset(d, 0, sizeof(*d));
-	if (host->create(&m->c.seg, "host", generation, d, &mirror) ||
-	    host->upload(mirror, made_entry(m, 0), entries(m), status_of(made_state(m)->changes)))
+	if (host->writer.create(&m->c.seg, "host", generation, d, &mirror) ||
+	    host->writer.upload(mirror, made_entry(m, 0), entries(m),
+				status_of(made_state(m)->changes)))
 		bail("no mirror: %s", gpc_last_error());
 	d->generation = generation;
 	d->flushed = made_state(m)->changes;

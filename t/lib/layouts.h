@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "segment/shm.h"
+#include "index/segment/shm.h"
 #include "t/lib/tap.h"
 
 struct runs {

@@ -11,13 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "inspect/inspect.h"
+#include "look/inspect.h"
 #include "kernels/probe.h"
-#include "peer/handle.h"
-#include "peer/refs.h"
-#include "reader/probe_table.h"
+#include "index/peer/handle.h"
+#include "index/peer/refs.h"
+#include "index/reader/probe_table.h"
 #include "scratch.h"
-#include "segment/lockfile.h"
+#include "index/segment/lockfile.h"
 #include "tap.h"
 
 #define MADE_BLOCKS 64 /* in files, unless the test wants more */

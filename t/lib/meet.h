@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <stdint.h>
 
-#include "base/order.h"
+#include "index/base/order.h"
 
 /* The calling thread: on the n-th processor from now on, where there are two.  Threads that it
  * creates afterwards are bound to the same one. */

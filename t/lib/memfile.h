@@ -4,7 +4,7 @@
 #define GPC_T_MEMFILE_H
 
 #include "made.h"
-#include "segment/memory_file.h"
+#include "bytes/memfile/parts.h"
 
 #define SLOTS 8u
 #define PIECE 8192u

@@ -8,9 +8,9 @@
 
 #include "cache.h"
 
-#include "peer/handle.h"
-#include "peer/refs.h"
-#include "reader/probe_table.h"
+#include "index/peer/handle.h"
+#include "index/peer/refs.h"
+#include "index/reader/probe_table.h"
 
 enum { BLOCKS = 8 };
 

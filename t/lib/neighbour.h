@@ -9,9 +9,9 @@
 
 #include "crew.h"
 
-#include "peer/handle.h"
-#include "segment/lockfile.h"
-#include "segment/blocks.h"
+#include "index/peer/handle.h"
+#include "index/segment/lockfile.h"
+#include "index/segment/blocks.h"
 
 enum { HOME, ATTIC, PLAY }; /* pools: the neighbour's; RAM behind PLAY; PLAY */
 static const uint32_t capacity[] = { 64, 8, 16 };

@@ -3,7 +3,7 @@
 #ifndef GPC_T_PLANS_H
 #define GPC_T_PLANS_H
 
-#include "payload/plan.h"
+#include "bytes/payload/plan.h"
 #include "t/lib/layouts.h"
 
 #define FREE_PITCH UINT64_MAX

@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-#include "segment/memory.h"
+#include "bytes/memfile/memfile.h"
 
 #define NAME  "ram"
 #define RAM   8u

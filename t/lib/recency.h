@@ -4,7 +4,7 @@
 #ifndef GPC_T_RECENCY_H
 #define GPC_T_RECENCY_H
 
-#include "segment/stamps.h"
+#include "index/segment/stamps.h"
 #include "trees.h"
 
 static bool ram_is_gone;

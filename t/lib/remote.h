@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-#include "base/base.h"
-#include "base/crc.h"
+#include "index/base/base.h"
+#include "index/base/crc.h"
 #include "gpc.h"
-#include "remote/remote.h"
+#include "tiers/remote/remote.h"
 #include "tap.h"
 
 #define REMOTE_BYTES 4096u

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "segment/segment.h"
+#include "index/segment/segment.h"
 #include "tap.h"
 
 static char scratch[64];

@@ -18,7 +18,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "segment/segment.h"
+#include "index/segment/segment.h"
 
 int __real_segment_map_writer(const struct segment *s, uint8_t **ret_index);
 int __wrap_segment_map_writer(const struct segment *s, uint8_t **ret_index);

@@ -20,7 +20,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "peer/handle.h"
+#include "index/peer/handle.h"
 
 #define STORES_REGIONS 32
 

@@ -6,8 +6,8 @@
 
 #include "fetch.h"
 
-#include "base/crc.h"
-#include "segment/blocks.h"
+#include "index/base/crc.h"
+#include "index/segment/blocks.h"
 
 enum { RAM = 0, VRAM = 1, CHAIN = 8 };
 

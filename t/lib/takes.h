@@ -6,12 +6,12 @@
 #ifndef GPC_T_TAKES_H
 #define GPC_T_TAKES_H
 
-#include "base/parallel.h"
+#include "index/base/parallel.h"
 #include "kernels/probe.h"
-#include "writer/index/lru.h"
-#include "writer/index/memory.h"
-#include "writer/index/queue.h"
-#include "writer/index/table.h"
+#include "index/table/lru.h"
+#include "index/table/memory.h"
+#include "index/table/queue.h"
+#include "index/table/table.h"
 
 #include "recency.h"
 

@@ -6,7 +6,7 @@
 
 #include "cache.h"
 
-#include "peer/handle.h"
+#include "index/peer/handle.h"
 
 enum {
 	VRAM = 140000,

@@ -6,7 +6,7 @@
 
 #include "crew.h"
 
-#include "device/device.h"
+#include "bytes/device/device.h"
 
 #define TIME         60   /* milliseconds that a wait is given */
 #define LATE         3000 /* how late it may end on a busy machine */

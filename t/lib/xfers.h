@@ -8,8 +8,8 @@
 
 #include "cache.h"
 
-#include "peer/handle.h"
-#include "segment/blocks.h"
+#include "index/peer/handle.h"
+#include "index/segment/blocks.h"
 
 enum { XFERS_MOST = 16 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* capacity.pml - the capacity of a RAM pool, its transit slots, and blocks that were dropped while somebody holds
- * them: writer/grant_place.c (room_of), writer/grant_again.c, request/pool.c (gpc_pool_available), rules C1 and C6.
+ * them: index/writer/grant_place.c (room_of), index/writer/grant_again.c, index/request/pool.c (gpc_pool_available), rules C1 and C6.
  *
  * A pool has BLOCKS of capacity and TRANSIT slots more.  A slot is free, reserved, live, or dying: its key was
  * dropped or has moved, and a peer holds its bytes, or a section may.  Peers reserve and publish, take references and

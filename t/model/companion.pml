@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* companion.pml - attaching as a companion against the end of its leader: peer/companion.c,
+/* companion.pml - attaching as a companion against the end of its leader: index/peer/companion.c,
  * seat.c, reap.c.
  *
  * A leader sits in its seat with one cell raised, which keeps a block.  It leaves in good order or is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drop.pml - removals that no restart undoes (rule B19): stage/feed.c, stage/drops.c, stage/restore.c, stage/down.c,
- * stage/desk.c, request/durable.c, writer/drop.c.
+/* drop.pml - removals that no restart undoes (rule B19): tiers/steward/feed.c, tiers/steward/drops.c, tiers/steward/restore.c, tiers/steward/down.c,
+ * tiers/steward/desk.c, index/request/durable.c, index/writer/drop.c.
  *
  * One key, which RAM has with bytes 1.  A keeper of tiers writes them to its file, publishes them, and at its start
  * publishes what the file has.  A caller drops the key, or with CLEAR clears its tag in all pools, and waits until the keeper

@@ -17,11 +17,11 @@
  * 	given up       close_conn with c->puts, fence.c fence_lost: doubts() grows, for all nodes
  * 	fence()        fence_node, kill_listed, is_due: CLIENT LIST, and CLIENT KILL of those listed that are due
  * 	listed         the same, of names with a lower life: each node begins in doubt (node.looked is 0)
- * 	unlink         batch.c fence_chain before UNLINK is sent; lib/remote/batch.c remove_batch; lib/stage/remote.c
+ * 	unlink         batch.c fence_chain before UNLINK is sent; lib/tiers/remote/batch.c remove_batch; lib/tiers/steward/remote.c
  * 	               remove_gone, whose keys are put by nobody meanwhile (pass_gone, is_writing)
  *
  * It has one connection where the code has one for each lane and node, and the unlink waits for all of them.  What a store
- * without fences does is not here: that waits for an hour (lib/stage/remote.c pass_hour).
+ * without fences does is not here: that waits for an hour (lib/tiers/steward/remote.c pass_hour).
  *
  * Proves: once the key was unlinked for a drop, bad bytes never stand in the store again; no connection of another machine is
  * ended.

@@ -2,15 +2,15 @@
 /* gaps.pml - what follows from a drop in a tier below RAM, at the cost of what goes.
  *
  *   here                 in the library
- *   entry, listed        struct kin: kin_enter, kin_removed (stage/kin.c)
- *   down                 publish_all (stage/down.c)
- *   feed                 take_event, compare (stage/feed.c)
- *   follow, look_up      drops_carry_out, follow_all, way_up (stage/drops.c)
- *   bring, since         bring, publish (stage/up.c).  The number is taken before the block below is looked for; the writer
+ *   entry, listed        struct kin: kin_enter, kin_removed (tiers/steward/kin.c)
+ *   down                 publish_all (tiers/steward/down.c)
+ *   feed                 take_event, compare (tiers/steward/feed.c)
+ *   follow, look_up      drops_carry_out, follow_all, way_up (tiers/steward/drops.c)
+ *   bring, since         bring, publish (tiers/steward/up.c).  The number is taken before the block below is looked for; the writer
  *                        compares the life of that block as well, which is left out here
  *   carried              gpc_tiers.since
- *   dropped, number      segment/dropped.h; what the feed has of drops are removals alone
- *   compare              dropped_allows (writer/index/dropped.c)
+ *   dropped, number      index/segment/dropped.h; what the feed has of drops are removals alone
+ *   compare              dropped_allows (index/table/dropped.c)
  *
  * Left out: an entry whose block goes by itself while a drop looks at it, and a drop that comes meanwhile.  For the first one all
  * begins anew behind the feed, and for the second one its keys are compared before an entry is listed no more.

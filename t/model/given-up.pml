@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* given-up.pml - a block that is given up before its publish is answered: peer/hold.c,
- * request/publish.c, w_cell_is_zero of writer/index/state.h.
+/* given-up.pml - a block that is given up before its publish is answered: index/peer/hold.c,
+ * index/request/publish.c, w_cell_is_zero of index/table/state.h.
  *
  * One block and one peer with two threads.  The first one has published the block without a
  * reference that it wants to keep, and releases it at any moment; then it may stop for ever, or take

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grace.pml - sections and grace periods: epoch.c, and the order of removal of writer/retire.c, grace.c.
+/* grace.pml - sections and grace periods: epoch.c, and the order of removal of index/writer/retire.c, grace.c.
  *
  * A block's entry is removed from the host table and from a mirror, a grace period
  * passes, and the block is used for something else.  Readers, each with a seat and a slot

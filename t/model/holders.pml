@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holders.pml - whose columns of cells are looked at: writer/index/holders.c, peer/refs.c.
+/* holders.pml - whose columns of cells are looked at: index/table/holders.c, index/peer/refs.c.
  *
  * One block, two peers.  Each peer has a cell for it, and a bit that says that its column may have cells.
  * The writer looks at cells of those alone whose bit is set; now and then it clears a bit, reads the

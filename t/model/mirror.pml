@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mirror.pml - a mirror, its flushes, and who reads it: writer/index/mirror.c, writer/index/grace.c, reader/view.c.
+/* mirror.pml - a mirror, its flushes, and who reads it: index/table/mirror.c, index/table/grace.c, bytes/mirror/view.c.
  *
  * The host table and a device's copy have two entries.  Key K is live for ever and is
  * relocated between them; M is published, evicted and published again, in either of two

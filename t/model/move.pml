@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* move.pml - keys that move between blocks and spaces: leave.c, reader/take.h, retire.c.
+/* move.pml - keys that move between blocks and spaces: leave.c, index/reader/take.h, retire.c.
  *
  * One key, three spaces, two blocks in each.  The writer moves the key, within a space or to another
  * one, as long as there is a block for it.  The target is LIVE and has its entry in one step; the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refs.pml - references against eviction: peer/refs.c, writer/index/record.h.
+/* refs.pml - references against eviction: index/peer/refs.c, index/table/record.h.
  *
  * One block, as many lives as LIVES: published with a key by peer 0, who adds to its own
  * cell before it sends the command (rule S3), then evicted and published again with

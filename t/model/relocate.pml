@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relocate.pml - the table with readers in flight: writer/index/table.c, reader/probe.c, probe.h.
+/* relocate.pml - the table with readers in flight: index/table/table.c, index/reader/probe.c, probe.h.
  *
  * Two buckets: the first with entries 0 and 1, the second with entry 2.  Key K is live
  * for ever, M is published, evicted and published again; either is relocated between its

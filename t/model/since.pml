@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* since.pml - bytes computed before a drop, and published behind it.
  *
- * lib/writer/drop.c is keep_all() (tell()), retire_below() and what follows (carry_out()), and, for the
- * block of X that has moved, follow(); lib/writer/index/dropped.c is keep() (dropped_tell()), IS_DROPPED
+ * lib/index/writer/drop.c is keep_all() (tell()), retire_below() and what follows (carry_out()), and, for the
+ * block of X that has moved, follow(); lib/index/table/dropped.c is keep() (dropped_tell()), IS_DROPPED
  * (is_dropped(), and the floor) and the walk of a publish (dropped_allows()); HAS_BLOCK is dropped_by(),
  * which looks for the command, not for the block.  `born` is when a block was published, in time, not
  * in drops: it is compared with the time of the first drop since (first_ns()), and both are 0 for what a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stock-owned.pml - a stock of a pool of CALLER blocks: request/stock.c, writer/grant.c, recall.c,
- * takeover/others.c.
+/* stock-owned.pml - a stock of a pool of CALLER blocks: index/request/stock.c, index/writer/grant.c, recall.c,
+ * index/takeover/others.c.
  *
  * One block and the peer that owns its pool.  The library has it evicted ahead of demand as often as TIMES; when
  * the program takes it out of the stock, the cell says nothing, since the record alone says whose it is.

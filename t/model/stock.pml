@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stock.pml - a stock that its peer takes from and the writer takes back: recall.c, request/reserve.c,
- * takeover/others.c, reap.c.
+/* stock.pml - a stock that its peer takes from and the writer takes back: recall.c, index/request/reserve.c,
+ * index/takeover/others.c, reap.c.
  *
  * One block and one peer that has a stock.  The library asks for the block as often as TIMES;
  * the writer answers, and takes it back whenever it likes, for another peer.  The peer's list

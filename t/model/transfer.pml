@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.pml - moves that the writer commits when a device says that their copies are done:
- * writer/transfer.h, reap.c, takeover (rules B1 to B12 there).
+ * index/writer/transfer.h, reap.c, takeover (rules B1 to B12 there).
  *
  * Three slots: R in RAM holds key X, T in RAM is free, B in VRAM holds key V.  Peer P spills V to T, and
  * fetches X into B as soon as that can be had: two transfers, each with a value and a done word.  For each it

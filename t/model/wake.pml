@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wake.pml - sleep and wake, in both directions: ring.c, writer/loop.c.
+/* wake.pml - sleep and wake, in both directions: ring.c, index/writer/loop.c.
  *
  * Peers submit commands and wait for their answers; the writer serves them and sleeps
  * when there is nothing to do.  Both sleep on a futex, whose word the kernel compares in

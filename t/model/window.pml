@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.pml - the window of use[] is moved: segment/stamps.h, peer/refs.h refs_stamp, writer/index/uses.c, writer/index/lru.c.
+/* window.pml - the window of use[] is moved: index/segment/stamps.h, index/peer/refs.h refs_stamp, index/table/uses.c, index/table/lru.c.
  *
  * One block, two peers that use it, and a writer that moves what is old from use[] to stamp[], then the window, and
  * at any moment asks how old the block is.  A parent inherits what its child has; once the block

@@ -24,7 +24,7 @@ result "tests and sources name each other; t/repo/heads --write makes the lines 
 
 # ---- the comparison itself, on a few files ----
 
-cd "$tmp" && mkdir -p lib/a lib/b t/a t/lib python/gpc || exit 99
+cd "$tmp" && mkdir -p lib/a lib/b t/a t/b t/lib python/gpc || exit 99
 spdx='SPDX-License-Identifier: Apache-2.0'
 begin()
 {
@@ -33,10 +33,10 @@ begin()
 	printf '/* %s */\n/* two.h - no line. */\nint two;\n' "$spdx" >lib/a/two.h
 	printf '/* %s */\nint bare;\n' "$spdx" >lib/b/bare.c
 	printf '# %s\n"""Three."""\nx = 3\n' "$spdx" >python/gpc/three.py
-	printf '/* %s */\n/* One.\n * Tests: lib/a/one.c lib/a/two.h */\nint main;\n' "$spdx" >t/001-one.c
+	printf '/* %s */\n/* One.\n * Tests: lib/a/one.c lib/a/two.h */\nint main;\n' "$spdx" >t/a/one.c
 	printf '/* %s */\n/* Two.\n * Tests: lib/a/two.c\n *   lib/b/ lib/a/one.c */\nint main;\n' "$spdx" >t/a/two.c
 	printf '#!/bin/sh\n# %s\n# Three.\n# Tests: python/gpc/three.py lib/a/one.c\n# Needs: x\n\nexit\n' \
-		"$spdx" >t/100-three.t
+		"$spdx" >t/b/three.t
 }
 heads()	# ARGUMENT...: on this folder
 {
@@ -49,14 +49,14 @@ test $? = 1 && test "$(grep -c 'its head has "Tests:", the tests say' out)" = 4
 result "sources without a line are told"
 heads --write && heads && ! grep -q . out
 result "--write makes them"
-printf '/* %s */\n/* one.c - one.\n * Tests: t/001-one.t t/a/two.t t/100-three.t */\nint one;\n' \
+printf '/* %s */\n/* one.c - one.\n * Tests: t/a/one.t t/a/two.t t/b/three.t */\nint one;\n' \
 	"$spdx" | diff - lib/a/one.c >out
-result "units come first, then those that name it first, then those that name few"
+result "those of its hall come first, then those that name it first, then those that name few"
 {
 	printf '/* %s */\n/* two.c - two,\n * and more.\n * Tests: t/a/two.t */\nint two;\n' "$spdx"
 	printf '/* %s */\n/* two.h - no line. */\nint two;\n' "$spdx"
 	printf '/* %s */\n/* Tests: t/a/two.t */\nint bare;\n' "$spdx"
-	printf '# %s\n# Tests: t/100-three.t\n"""Three."""\nx = 3\n' "$spdx"
+	printf '# %s\n# Tests: t/b/three.t\n"""Three."""\nx = 3\n' "$spdx"
 } >want
 cat lib/a/two.c lib/a/two.h lib/b/bare.c python/gpc/three.py | diff want - >out
 result "in heads of several lines, where there was none, by a folder, in Python; not in a header of a source"
@@ -83,11 +83,11 @@ wrong()	# TEXT WHAT...: the message after that change
 	test $? = 1 && grep -qxF "$text" out
 	result "$text"
 }
-wrong 't/001-one.c: its head has no line "Tests: FILE..."' "sed -i '/Tests:/s/.*/ *\\//' t/001-one.c"
-wrong 't/100-three.t: it names lib/a/gone.c, which is not there' "sed -i 's|lib/a/one.c|lib/a/gone.c|' t/100-three.t"
-wrong 'python/gpc/three.py: no test names it or its folder' "sed -i 's|python/gpc/three.py||' t/100-three.t"
-wrong 'lib/a/two.c: its head has "Tests: t/a/two.t t/100-three.t", the tests say "Tests: t/a/two.t"' \
-	"sed -i 's|Tests: t/a/two.t|& t/100-three.t|' lib/a/two.c"
-wrong 'lib/a/two.c: its head has "Tests: t/a/two.t", the tests say "Tests: t/001-one.t t/a/two.t"' \
-	"sed -i 's|lib/a/two.h|lib/a/two.c|' t/001-one.c && sed -i 's|lib/a/two.c|lib/a/one.c|; s|lib/a/one.c \\*|lib/a/two.c *|' t/a/two.c"
+wrong 't/a/one.c: its head has no line "Tests: FILE..."' "sed -i '/Tests:/s/.*/ *\\//' t/a/one.c"
+wrong 't/b/three.t: it names lib/a/gone.c, which is not there' "sed -i 's|lib/a/one.c|lib/a/gone.c|' t/b/three.t"
+wrong 'python/gpc/three.py: no test names it or its folder' "sed -i 's|python/gpc/three.py||' t/b/three.t"
+wrong 'lib/a/two.c: its head has "Tests: t/a/two.t t/b/three.t", the tests say "Tests: t/a/two.t"' \
+	"sed -i 's|Tests: t/a/two.t|& t/b/three.t|' lib/a/two.c"
+wrong 'lib/a/two.c: its head has "Tests: t/a/two.t", the tests say "Tests: t/a/one.t t/a/two.t"' \
+	"sed -i 's|lib/a/two.h|lib/a/two.c|' t/a/one.c && sed -i 's|lib/a/two.c|lib/a/one.c|; s|lib/a/one.c \\*|lib/a/two.c *|' t/a/two.c"
 echo "1..$n"

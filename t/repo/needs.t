@@ -41,18 +41,18 @@ are()	# TEST TARGET...
 	result "$test needs ${*:-nothing}"
 }
 
-are t/110-publish.t t/110-publish.t
-are t/110-publish t/110-publish.t
-are t/request/late-answers.t t/request/late-answers.t
-are t/390-hostile-files.t lib/libgpc.la t/390-hostile-files.t tools/gpc-inspect
-are t/850-kv-events.t t/850-kv-events.t tools/gpcd
-are t/051-remote-plugins.t t-plugins t/051-remote-plugins.t
-are t/055-remote-kept.t t-plugins t/055-remote-kept.t
-are t/810-inspect.t lib/libgpc.la t/sh/hold t/sh/json tools/gpc-inspect tools/gpcd
-are t/820-replay-lru.t lib/libgpc.la t/sh/json tools/gpc-inspect tools/gpc-replay tools/gpcd
-are t/880-python.t lib/libgpc.la t-python t/sh/json tools/gpc-inspect tools/gpcd
-are t/912-exports.t lib/libgpc.la
-are t/913-includes.t
+are t/index/publish.t t/index/publish.t
+are t/index/publish t/index/publish.t
+are t/index/late-answers.t t/index/late-answers.t
+are t/index/hostile-files.t lib/libgpc.la t/index/hostile-files.t tools/gpc-inspect
+are t/kv/events.t t/kv/events.t tools/gpcd
+are t/tiers/remote-plugins.t t-plugins t/tiers/remote-plugins.t
+are t/tiers/remote-kept.t t-plugins t/tiers/remote-kept.t
+are t/tools/inspect.t lib/libgpc.la t/sh/hold t/sh/json tools/gpc-inspect tools/gpcd
+are t/tools/replay-lru.t lib/libgpc.la t/sh/json tools/gpc-inspect tools/gpc-replay tools/gpcd
+are t/python/module.t lib/libgpc.la t-python t/sh/json tools/gpc-inspect tools/gpcd
+are t/repo/exports.t lib/libgpc.la
+are t/repo/includes.t
 are t/repo/heads.t
 
 # all of them at once: each target is one that the makefiles have
@@ -75,9 +75,9 @@ refused()	# TEXT TEST...
 	test $? = 2 && ! test -s "$tmp/out" && test "$(wc -l <"$tmp/err")" = 1 && grep -qF "$text" "$tmp/err"
 	result "$*: $text" || cat "$tmp/err"
 }
-refused 'there is no test t/no-such-thing.t; TESTS has names like t/110-publish.t' t/no-such-thing.t
-refused 'there is no test t/111-publish.t; TESTS has names like t/110-publish.t' t/111-publish.t t/110-publish.t
-known=t/110-publish.t
-refused 't/112-keys.t is not built here' t/112-keys.t
-refused 't/810-inspect.t is not listed in t/local.mk' t/810-inspect.t
+refused 'there is no test t/no-such-thing.t; TESTS has names like t/index/publish.t' t/no-such-thing.t
+refused 'there is no test t/index/publsh.t; TESTS has names like t/index/publish.t' t/index/publsh.t t/index/publish.t
+known=t/index/publish.t
+refused 't/index/keys.t is not built here' t/index/keys.t
+refused 't/tools/inspect.t is not listed in t/local.mk' t/tools/inspect.t
 echo "1..$n"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "segment/files.h"
+#include "index/segment/files.h"
 
 static int relabel(const char *dir, const char *name, const char *suffix, uint32_t version,
 		   uint64_t spoil)

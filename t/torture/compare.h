@@ -3,10 +3,10 @@
 #ifndef GPC_T_COMPARE_H
 #define GPC_T_COMPARE_H
 
-#include "inspect/check.h"
+#include "look/check.h"
 #include "players.h"
-#include "writer/index/grace.h"
-#include "writer/index/memory.h"
+#include "index/table/grace.h"
+#include "index/table/memory.h"
 
 /* ---- comparing ---- */
 

@@ -5,7 +5,7 @@
  * beside it.  At the end of each round nothing is held, and no file is left.
  *
  *   --seconds N --kills N --seed S --workers N
- * Tests: lib/payload/copy.c lib/writer/move.c lib/writer/reap.c */
+ * Tests: lib/bytes/payload/copy.c lib/index/writer/move.c lib/index/writer/reap.c */
 #include "fleet.h"
 
 static void (*const acts[])(struct engine *) = {

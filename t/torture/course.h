@@ -5,8 +5,8 @@
 #define GPC_T_COURSE_H
 
 #include "judge.h"
-#include "peer/refs.h"
-#include "peer/hold.h"
+#include "index/peer/refs.h"
+#include "index/peer/hold.h"
 
 static struct gpc_move moves[POOLS][SLOTS]; /* by target */
 static uint32_t course_turns;               /* since the call began */

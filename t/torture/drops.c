@@ -8,7 +8,7 @@
  * prompt is not acknowledged.
  *
  *   --seconds N --seed S --workers N
- * Tests: lib/stage/drops.c lib/stage/open.c */
+ * Tests: lib/tiers/steward/drops.c lib/tiers/steward/open.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>

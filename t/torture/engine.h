@@ -7,9 +7,9 @@
 
 #include <poll.h>
 
-#include "device/device.h"
-#include "device/host_bytes.h"
-#include "memory/map.h"
+#include "bytes/device/device.h"
+#include "bytes/device/host_bytes.h"
+#include "bytes/memory/map.h"
 #include "vram.h"
 
 #define KEYS 60

@@ -5,11 +5,11 @@
  * how old it was while a section still had it.
  *
  *   --seconds N --kills N --seed S --workers N
- * Tests: lib/peer/epoch.c lib/writer/index/grace.c */
+ * Tests: lib/index/peer/epoch.c lib/index/table/grace.c */
 #include "hands.h"
 
-#include "device/device.h"
-#include "device/host_stream.h"
+#include "bytes/device/device.h"
+#include "bytes/device/host_stream.h"
 
 #define ROUND_MS 2000
 #define READERS  4

@@ -12,8 +12,8 @@
 
 #include "team.h"
 
-#include "writer/index/grace.h"
-#include "writer/index/memory.h"
+#include "index/table/grace.h"
+#include "index/table/memory.h"
 
 #define AGES       12
 #define NEVER_LEFT UINT64_MAX
@@ -64,7 +64,7 @@ bool __wrap_mirror_flushed(struct writer *w);
 bool __real_epoch_over(const struct segment *s, uint64_t cookie);
 bool __wrap_epoch_over(const struct segment *s, uint64_t cookie);
 
-/* It leaves its queue behind its entry (writer/retire.c). */
+/* It leaves its queue behind its entry (index/writer/retire.c). */
 void __wrap_lru_forget(struct writer *w, uint32_t record)
 {
 	__real_lru_forget(w, record);

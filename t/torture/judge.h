@@ -9,9 +9,9 @@
 #define GPC_T_JUDGE_H
 
 #include "compare.h"
-#include "peer/epoch.h"
-#include "reader/probe_table.h"
-#include "peer/ring.h"
+#include "index/peer/epoch.h"
+#include "index/reader/probe_table.h"
+#include "index/peer/ring.h"
 
 /* ---- images ---- */
 

@@ -5,7 +5,7 @@
  * left over.
  *
  *   --seconds N --kills N --seed S --workers N
- * Tests: lib/takeover/ lib/writer/reap.c */
+ * Tests: lib/index/takeover/ lib/index/writer/reap.c */
 #include "team.h"
 
 #define ROUND_MS (opt.is_long ? 1200 : 500)

@@ -7,8 +7,8 @@
 #ifndef GPC_T_LEDGER_H
 #define GPC_T_LEDGER_H
 
-#include "base/key.h"
-#include "segment/blocks.h"
+#include "index/base/key.h"
+#include "index/segment/blocks.h"
 #include "world.h"
 
 #define CHAINS 6

@@ -4,10 +4,10 @@
 #ifndef GPC_T_PLAYERS_H
 #define GPC_T_PLAYERS_H
 
-#include "peer/handle.h"
+#include "index/peer/handle.h"
 #include "ledger.h"
 #include "recorder.h"
-#include "peer/hold.h"
+#include "index/peer/hold.h"
 
 #define WORKERS 3
 #define PEERS   (LEVELS + WORKERS)

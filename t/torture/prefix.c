@@ -6,8 +6,8 @@
  * during which the writer is stopped before each of its stores.  Some of the takeovers are
  * themselves stopped before each store, for a successor's successor.  One process, without
  * threads, time or chance (world.h): --seed S --sequence I --store N goes to a failure.
- * Tests: lib/takeover/takeover.c lib/takeover/table.c lib/takeover/others.c lib/takeover/tree.c
- *   lib/writer/index/record.c */
+ * Tests: lib/index/takeover/takeover.c lib/index/takeover/table.c lib/index/takeover/others.c lib/index/takeover/tree.c
+ *   lib/index/table/record.c */
 #include "course.h"
 #include "t/lib/options.h"
 

@@ -7,8 +7,8 @@
 #include "survivor.h"
 
 #include "t/lib/counts.h"
-#include "peer/epoch.h"
-#include "peer/hold.h"
+#include "index/peer/epoch.h"
+#include "index/peer/hold.h"
 
 struct rest {
 	gpc *c;

@@ -7,11 +7,11 @@
 #ifndef GPC_T_SMALL_H
 #define GPC_T_SMALL_H
 
-#include "request/request.h"
-#include "peer/hold.h"
+#include "index/request/request.h"
+#include "index/peer/hold.h"
 #include "tracee.h"
-#include "writer/index/grace.h"
-#include "writer/index/memory.h"
+#include "index/table/grace.h"
+#include "index/table/memory.h"
 
 #define RAM     0
 #define VRAM    1

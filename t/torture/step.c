@@ -18,7 +18,7 @@
  *   --operation NAME --role NAME --state NAME --from K     what, and from which instruction
  *   --points N       at most so many distinct points of each
  *   --seed S         the table's layout, and the order of all
- * Tests: lib/takeover/takeover.c lib/writer/command.c lib/peer/seat.c */
+ * Tests: lib/index/takeover/takeover.c lib/index/writer/command.c lib/index/peer/seat.c */
 #include "points.h"
 #include "t/lib/options.h"
 

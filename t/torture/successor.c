@@ -9,7 +9,7 @@
  * round.
  *
  *   --seconds N --kills N --seed S --workers N     kills: successors, during takeover
- * Tests: lib/takeover/takeover.c */
+ * Tests: lib/index/takeover/takeover.c */
 #include "team.h"
 
 #include "t/lib/stops.h"

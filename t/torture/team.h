@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base/parallel.h - the members of a torture: forked, killed, replaced, and brought to rest.
+/* index/base/parallel.h - the members of a torture: forked, killed, replaced, and brought to rest.
  *
  *   place 0         the survivor
  *   1 .. 3          servers: the writer and its standbys

@@ -7,13 +7,13 @@
  * gets a reservation marks the block, and finds no mark of another one.  A thread that has a
  * reference finds the word of its key, when it gets it and before it lets go.  At the end nothing is
  * held: no reference, no reservation, and each pool can be had as a whole.
- * Tests: lib/peer/hold.c lib/peer/hold.h lib/peer/ring.c lib/request/publish.c lib/request/move.c
- *	lib/request/stock.c lib/writer/commit.c lib/writer/recall.c */
+ * Tests: lib/index/peer/hold.c lib/index/peer/hold.h lib/index/peer/ring.c lib/index/request/publish.c lib/index/request/move.c
+ *	lib/index/request/stock.c lib/index/writer/commit.c lib/index/writer/recall.c */
 #include "torture.h"
 
 #include <pthread.h>
 
-#include "peer/handle.h"
+#include "index/peer/handle.h"
 
 #define VRAM    256
 #define RAM     160

@@ -6,7 +6,7 @@
  * nothing is held, claimed or on its way.
  *
  *   --seconds N --kills N --seed S --workers N
- * Tests: lib/writer/transfer.c lib/payload/ */
+ * Tests: lib/index/writer/transfer.c lib/bytes/payload/ */
 #include "fleet.h"
 #include "ranks.h"
 

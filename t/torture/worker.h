@@ -10,9 +10,9 @@
 
 #include "stage.h"
 
-#include "peer/handle.h"
-#include "segment/blocks.h"
-#include "segment/segment.h"
+#include "index/peer/handle.h"
+#include "index/segment/blocks.h"
+#include "index/segment/segment.h"
 
 enum {
 	N_ACTS,

@@ -13,11 +13,11 @@
 #include <time.h>
 
 #include "t/lib/scratch.h"
-#include "device/device.h"
-#include "base/err.h"
+#include "bytes/device/device.h"
+#include "index/base/err.h"
 #include "gpc.h"
-#include "segment/lockfile.h"
-#include "base/order.h"
+#include "index/segment/lockfile.h"
+#include "index/base/order.h"
 
 #define PEOPLE  64
 #define MIRRORS 16
@@ -274,12 +274,12 @@ static int still_read(const struct segment *s, const struct shm_mirror *desc,
 }
 
 static const struct device_ops still = {
-	.create = still_create,
-	.upload = still_upload,
-	.flush = still_flush,
-	.flushed = still_flushed,
-	.destroy = still_destroy,
-	.sweep = still_sweep,
+	.writer.create = still_create,
+	.writer.upload = still_upload,
+	.writer.flush = still_flush,
+	.writer.flushed = still_flushed,
+	.writer.destroy = still_destroy,
+	.writer.sweep = still_sweep,
 	.read = still_read,
 };
 

@@ -13,7 +13,7 @@
  *
  * and one file for each work.  Whatever is timed is verified outside of the timed part, and
  * rows are printed when all of them are there: one wrong answer, and there are no figures.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #ifndef GPC_TOOLS_BENCH_H
 #define GPC_TOOLS_BENCH_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of other makes, each in the same rounds as ours and alone with it, so that no more than
  * two of them take memory at a time.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/beside.h"

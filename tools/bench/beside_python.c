@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The path of a prompt through a scheduler in Python.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

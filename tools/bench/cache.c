@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Caches to measure: private names that nobody can guess, a writer in a process of its own,
  * and keys that are told from numbers, so that nothing has to be kept to know them again.
- * Tests: t/841-bench-ends.t */
+ * Tests: t/tools/bench-ends.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

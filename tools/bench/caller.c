@@ -5,7 +5,7 @@
  * What counts is wall time, of the evictions alone; the engine publishes each block again, 64 at a
  * time, and waits for that, so that a stock is refilled beside the writer's other work and not
  * behind it.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -5,7 +5,7 @@
  * the end of a pipe that this process alone holds, and removes what it was told of.  Other
  * children die with their parent.  Ended by a signal, or in the ordinary way, this process waits
  * for that child, so that nothing is left when it is gone.
- * Tests: t/841-bench-ends.t */
+ * Tests: t/tools/bench-ends.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mirrors on devices: how soon one shows what was published, and how fast keys are looked up
  * there.  The host device is always there; a GPU's rows are skipped where there is none.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

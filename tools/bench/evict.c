@@ -6,7 +6,7 @@
  * for is one look at the sections; how long one lasts among readers is measured by itself.
  * Between two calls other keys are looked up, quietly, so that a call finds the nearest caches
  * taken by something else, as it does in a worker.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -15,7 +15,7 @@
  * to what belonged to the one before; where several lines of one kind stand, each is of a block
  * that is a step of 64 further on its way.  Only the table's places are by hash.  Each pair's lines
  * are drawn before, and asked for some pairs ahead.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

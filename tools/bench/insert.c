@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cache that is full: each block that comes makes another one go.  The worker asks and publishes
  * through its ring; what counts is the time of the writer, which serves all workers.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -2,7 +2,7 @@
 /* What the machine can do at best: lines of 64 bytes in memory like that of a cache, in the same
  * folder, as many as its table has.  Each line begins with a word that its number tells, so that
  * these answers are verified like all others.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -4,7 +4,7 @@
  *
  * All figures are ratios of medians that were taken side by side; nothing is printed before
  * everything has been measured and verified.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

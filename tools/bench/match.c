@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a scheduler does with a prompt: hash it, find its longest prefix, take references, and give
  * them back.  The cache is full of prompts, all of them warm, and each time it is another one.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

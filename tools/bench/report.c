@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows that were measured so far, and what is said meanwhile.
- * Tests: t/841-bench-ends.t */
+ * Tests: t/tools/bench-ends.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands: how many the writer takes from two workers at once, and how long one takes there and
  * back.  A command is one place of a ring: a block asked for, or a block published.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

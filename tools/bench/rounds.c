@@ -2,7 +2,7 @@
 /* Contenders in turns.  What the machine does beside us comes and goes within seconds: two
  * figures can be compared when they were taken side by side, so a ratio is that of each round,
  * and its median.
- * Tests: t/841-bench-ends.t */
+ * Tests: t/tools/bench-ends.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

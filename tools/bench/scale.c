@@ -4,7 +4,7 @@
  * A rate is that of a reader by its own CPU time.  What the machine makes of as many processes
  * that read lines of a shared file, and of as many that only add, is measured beside it: neither
  * memory nor the cores themselves need be linear, where they share clocks or are half a core.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -4,7 +4,7 @@
  * inside gpc_writer_serve.  So it never sleeps and is never woken, and its time is its own.
  *
  * The worker's blocks come out of a stock, so each step has what the one before asked for.
- * Tests: t/840-bench.t */
+ * Tests: t/tools/bench.t */
 #include "config.h"
 
 #include "tools/bench/bench.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tools have in common: cli.h.
- * Tests: t/832-interrupt.t t/916-tool-pages.t t/804-defaults.t t/800-gpcd-options.t */
+ * Tests: t/tools/interrupt.t t/pages/tools.t t/daemon/defaults.t t/daemon/options.t */
 #include "config.h"
 
 #include "tools/common/cli.h"

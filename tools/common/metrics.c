@@ -3,7 +3,7 @@
  *
  * Names follow Prometheus: base units, _total for what only grows.  Queries and hits of the prefix
  * cache are tokens under the names that vLLM gave them.
- * Tests: t/863-metrics.t */
+ * Tests: t/daemon/metrics.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metrics as Prometheus' text, version 0.0.4.
- * Tests: t/863-metrics.t */
+ * Tests: t/daemon/metrics.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"

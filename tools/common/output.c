@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON or columns: output.h.
- * Tests: t/807-width.t t/806-foreign-text.t */
+ * Tests: t/tools/width.t t/tools/foreign-text.t */
 #include "config.h"
 
 #include "tools/common/output.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts of foreign origin: shown.h.
- * Tests: t/032-top-layout.t t/807-width.t t/806-foreign-text.t */
+ * Tests: t/tools/width.t t/tools/foreign-text.t t/tools/top-layout.t */
 #include "config.h"
 
 #include "tools/common/shown.h"

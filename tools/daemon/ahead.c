@@ -3,7 +3,7 @@
  *
  * Where nothing is due, or nothing comes of it, the pause grows: a block whose parent is not where
  * it would go is refused each time, and who copies it again at once heats the machine.
- * Tests: t/819-gpcd-ahead.t */
+ * Tests: t/daemon/ahead.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

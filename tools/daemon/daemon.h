@@ -17,7 +17,7 @@
  *   say.c       messages, and what a service manager hears
  *
  * Each calls those below it and none above.
- * Tests: t/801-gpcd-life.t */
+ * Tests: t/daemon/life.t */
 #ifndef GPC_TOOLS_DAEMON_H
 #define GPC_TOOLS_DAEMON_H
 

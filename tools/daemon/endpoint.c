@@ -2,7 +2,7 @@
 /* Which endpoints --events and --metrics take.  Events have the tokens that people wrote, metrics
  * the names of caches and processes, so an endpoint that every network reaches must be asked for by
  * a word of its own.
- * Tests: t/864-metrics-http.t t/800-gpcd-options.t */
+ * Tests: t/daemon/metrics-http.t t/daemon/options.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

@@ -16,7 +16,7 @@
  *   is the oldest of the address that has most  when one more than CONNECTIONS comes
  *
  * libmicrohttpd stops accepting at MOST of them, which are those that are on their way out, too.
- * Tests: t/daemon/slow-scrapes.t t/864-metrics-http.t */
+ * Tests: t/daemon/slow-scrapes.t t/daemon/metrics-http.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"

@@ -6,7 +6,7 @@
  * and neither should take the blocks along; so a process that has no other work, and no
  * writer's seat, owns them.  When it ends its pool goes in one step, as any owner's does.
  * The next keeper allocates when all processes have let go of the old memory.
- * Tests: t/daemon/keeper-waits.t t/809-gpcd-keep.t */
+ * Tests: t/daemon/keep.t t/daemon/keeper-waits.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

@@ -5,7 +5,7 @@
  * SIGINT.  The cache stays when gpcd goes (a standby or the next gpcd goes on with it)
  * unless --unlink says otherwise.  "Ready" means: serving, or, as a standby, waiting
  * for the seat.  With --keep it owns a pool of VRAM instead, and serves nobody.
- * Tests: t/801-gpcd-life.t t/805-gpcd-fails.t */
+ * Tests: t/daemon/life.t t/daemon/fails.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

@@ -5,7 +5,7 @@
  * The library keeps the index open.  So the name is ours as long as it stands for a file that
  * this process has open: that needs no memory of which file it was, hence no moment at which
  * the wrong one could be remembered.
- * Tests: t/801-gpcd-life.t */
+ * Tests: t/daemon/life.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A gpcd that was built without libzmq or msgpack-c: its command line has refused --events.
- * Tests: t/800-gpcd-options.t */
+ * Tests: t/daemon/options.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

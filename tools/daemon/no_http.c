@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A gpcd that was built without libmicrohttpd: its command line has refused --metrics.
- * Tests: t/864-metrics-http.t */
+ * Tests: t/daemon/metrics-http.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

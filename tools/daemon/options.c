@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of gpcd: what it asks for, as a struct daemon.
- * Tests: t/804-defaults.t t/800-gpcd-options.t */
+ * Tests: t/daemon/defaults.t t/daemon/options.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

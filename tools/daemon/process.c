@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpcd as a process: signals, the way into the background, the pid file, readiness.
- * Tests: t/daemon/files.t t/817-descriptors.t t/801-gpcd-life.t */
+ * Tests: t/daemon/descriptors.t t/daemon/life.t t/daemon/files.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What gpcd says: messages to stderr or syslog, and to the service manager.
- * Tests: t/daemon/files.t t/856-gpcd-says.t */
+ * Tests: t/daemon/says.t t/daemon/files.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

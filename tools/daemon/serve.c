@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache and its writer's seat: made or attached to, waited for, served, removed.
- * Tests: t/daemon/exists.t t/802-gpcd-limits.t t/805-gpcd-fails.t t/808-gpcd-memory.t
- *   t/803-gpcd-full.t t/301-all-dead.t */
+ * Tests: t/daemon/fails.t t/daemon/limits.t t/daemon/memory.t t/daemon/full.t
+ *   t/daemon/all-dead.t t/daemon/exists.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What SIGUSR1 asks for: one line that says how the cache is.
- * Tests: t/856-gpcd-says.t */
+ * Tests: t/daemon/says.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

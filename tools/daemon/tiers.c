@@ -3,8 +3,8 @@
  *
  * They are opened and closed by a thread, whose commands the writer's own thread carries out
  * meanwhile.  A file that is refused ends gpcd before it says that it is ready.
- * Tests: t/daemon/disk-aside.t t/daemon/exists.t t/daemon/files.t t/825-gpcd-remote.t
- *   t/824-gpcd-disk.t */
+ * Tests: t/daemon/disk-aside.t t/daemon/remote.t t/daemon/disk.t t/daemon/exists.t
+ *   t/daemon/files.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

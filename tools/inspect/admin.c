@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The commands that act: reap sees to it that the seats of dead processes are freed,
  * rm takes caches away.
- * Tests: t/813-inspect-rm.t t/301-all-dead.t t/811-inspect-peers.t */
+ * Tests: t/tools/inspect-rm.t t/daemon/all-dead.t t/tools/inspect-peers.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The commands that forget: clear takes what is cached in a pool, or of a tag; drop takes one key.
  * Where no process is the writer, gpc-inspect is it meanwhile.
- * Tests: t/823-inspect-change.t */
+ * Tests: t/tools/inspect-change.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check: every invariant of the index, each violation a line.
- * Tests: t/810-inspect.t */
+ * Tests: t/tools/inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

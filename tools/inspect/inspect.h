@@ -4,7 +4,7 @@
  * A command is a function and a row in the table of main.c.  Those that look
  * attach read-only: no seat, no effect on recency, and a dead or damaged cache is as
  * good as a live one.  Only reap, clear, drop and rm act.
- * Tests: t/810-inspect.t */
+ * Tests: t/tools/inspect.t */
 #ifndef GPC_TOOLS_INSPECT_H
 #define GPC_TOOLS_INSPECT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ls: the live blocks, printed while they are read, for there may be millions; lookup.
- * Tests: t/823-inspect-change.t t/810-inspect.t */
+ * Tests: t/tools/inspect-change.t t/tools/inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc-inspect - looks at prefix caches from outside; acts only when told to.
- * Tests: t/812-inspect-damage.t t/810-inspect.t */
+ * Tests: t/tools/inspect-damage.t t/tools/inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics: one cache, or all, as Prometheus' text.
- * Tests: t/863-metrics.t t/815-inspect-cost.t */
+ * Tests: t/daemon/metrics.t t/tools/inspect-cost.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"

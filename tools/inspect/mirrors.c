@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mirrors of a cache, as stat and peers show them.
- * Tests: t/811-inspect-peers.t */
+ * Tests: t/tools/inspect-peers.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stat --watch: one line for each look at each cache, with what happened since the look before, for
  * logs. The first line of a cache says what happened since it was made.
- * Tests: t/855-inspect-top.t */
+ * Tests: t/tools/inspect-top.t */
 #include "config.h"
 
 #include "tools/inspect/sample.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What two looks say: numbers alone.
- * Tests: t/032-top-layout.t t/tools/behind.t */
+ * Tests: t/tools/behind.t t/tools/top-layout.t */
 #include "config.h"
 
 #include "tools/inspect/sample.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A look at a cache, and at the process that writes to it.
- * Tests: t/855-inspect-top.t */
+ * Tests: t/tools/inspect-top.t */
 #include "config.h"
 
 #include "tools/inspect/sample.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stat: one cache from above: geometry, pools, mirrors, what is on its way, content, history.
- * Tests: t/816-stopped-writer.t t/815-inspect-cost.t t/tools/behind.t t/810-inspect.t */
+ * Tests: t/tools/stopped-writer.t t/tools/behind.t t/tools/inspect-cost.t t/tools/inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -3,7 +3,8 @@
  *
  * Whether the files are a cache that a process could attach to is the library's to say
  * (gpc_info.refused), by the checks that gpcd goes through when it attaches.
- * Tests: t/816-stopped-writer.t t/812-inspect-damage.t t/818-verdicts.t t/871-containers.t */
+ * Tests: t/tools/stopped-writer.t t/pages/containers.t t/tools/inspect-damage.t
+ *   t/tools/verdicts.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

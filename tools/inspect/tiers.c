@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tiers below RAM, for stat.
- * Tests: t/824-gpcd-disk.t */
+ * Tests: t/daemon/disk.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is on its way: transfers that are not over, and claims that are open, with their ages and
  * their owners.  Nobody looks for them where the counters say that there are none.
- * Tests: t/811-inspect-peers.t */
+ * Tests: t/tools/inspect-peers.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

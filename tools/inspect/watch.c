@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What happens in a cache, change by change, as it happens: a line each, for people or as JSON.
- * Tests: t/854-inspect-watch.t */
+ * Tests: t/tools/inspect-watch.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker finds that was killed and started again: nothing of its last life is left, the
  * cache is sound, and each block of the RAM that all share has the bytes of its key.
- * Tests: t/830-replay-workers.t */
+ * Tests: t/tools/replay-workers.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache as it is: its geometry, its figures, its writer, its devices.
- * Tests: t/821-replay-result.t */
+ * Tests: t/tools/replay-result.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signals, and children of this process.
- * Tests: t/832-interrupt.t t/831-replay-ends.t */
+ * Tests: t/tools/interrupt.t t/tools/replay-ends.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

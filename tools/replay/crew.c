@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The workers, as their parent sees them: started, let go together, watched, ended.
- * Tests: t/830-replay-workers.t */
+ * Tests: t/tools/replay-workers.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

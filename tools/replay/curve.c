@@ -2,7 +2,7 @@
 /* Stack distances, as a replay with one worker uses blocks: a request looks its prefix up, then
  * uses all of its blocks, leaf first.  So a block is never older than those below it: what hits is
  * a prefix, whatever the capacity.
- * Tests: t/836-replay-plot.t */
+ * Tests: t/tools/replay-plot.t */
 #include "config.h"
 
 #include "tools/replay/curve.h"

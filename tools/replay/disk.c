@@ -10,7 +10,7 @@
  *
  * --restart stops the workers between two requests, kills gpcd and starts it again, which is the
  * writer, the owner of the tier's pool and the process that has the file.
- * Tests: t/837-replay-disk.t */
+ * Tests: t/tools/replay-disk.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

@@ -7,7 +7,7 @@
  * stream, before anybody has waited for the copies; the host device has no such stream, and is
  * waited for first.  Spills are on the device's default stream, and are waited for by the next
  * request: so no victim is without its copy, and one worker's hits are the same each time.
- * Tests: t/835-replay-fetch.t */
+ * Tests: t/tools/replay-fetch.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

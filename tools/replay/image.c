@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Images by the CPU: in RAM, and in the VRAM of the host device, which is shared memory.
- * Tests: t/833-replay-pools.t */
+ * Tests: t/tools/replay-pools.t */
 #include "config.h"
 
 #include "tools/replay/image.h"

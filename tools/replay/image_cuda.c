@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Images by a GPU: a stream of this process there, and the buffers of the kernels.  The keys go in
  * by a copy on the stream, the verdict comes back by one, and each call waits for its end.
- * Tests: t/833-replay-pools.t */
+ * Tests: t/tools/replay-pools.t */
 #include "config.h"
 
 #include "tools/replay/image.h"

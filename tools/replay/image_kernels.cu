@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Images by a GPU: one thread block for each image, word by word where all of it is aligned.
- * Tests: t/833-replay-pools.t */
+ * Tests: t/tools/replay-pools.t */
 #include "image.h"
 
 #include <cuda_runtime.h>

@@ -4,7 +4,7 @@
  * The replay is cut into as many shares as there are kills, and one.  Within each some worker is
  * killed at a random moment after a random request.  Nobody goes beyond the share before the new
  * worker has verified what it found: so all kills take place, however fast the replay is.
- * Tests: t/830-replay-workers.t */
+ * Tests: t/tools/replay-workers.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

@@ -7,7 +7,7 @@
  * it made, with the memory of its pools, and the payload of a cache without such has no
  * name.  Only the payload of a cache of somebody else's has one, and the last replay
  * removes it.
- * Tests: t/831-replay-ends.t t/821-replay-result.t */
+ * Tests: t/tools/replay-ends.t t/tools/replay-result.t */
 #include "config.h"
 
 #include "tools/replay/curve.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks that move: those that go next go down to RAM, ahead of demand, and hits come up from it.
- * Tests: t/837-replay-disk.t t/833-replay-pools.t */
+ * Tests: t/tools/replay-disk.t t/tools/replay-pools.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

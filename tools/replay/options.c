@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of gpc-replay.
- * Tests: t/804-defaults.t t/821-replay-result.t */
+ * Tests: t/daemon/defaults.t t/tools/replay-result.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cache of our own: the gpcd that makes and serves it, and, where the payload is in pools with
  * memory, another one that keeps the VRAM.  Each says by NOTIFY_SOCKET that it is ready.
- * Tests: t/831-replay-ends.t t/834-replay-pools-end.t */
+ * Tests: t/tools/replay-ends.t t/tools/replay-pools-end.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

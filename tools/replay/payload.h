@@ -3,7 +3,7 @@
  *
  *   payload_own.c    in shared memory of the replay's own, which the CPU writes and copies
  *   payload_pool.c   in pools with memory, of a GPU and of RAM, between which gpc_copy copies
- * Tests: t/833-replay-pools.t */
+ * Tests: t/tools/replay-pools.t */
 #ifndef GPC_TOOLS_PAYLOAD_H
 #define GPC_TOOLS_PAYLOAD_H
 

@@ -2,7 +2,7 @@
 /* The bytes behind the blocks, in a file of the replay's own.  A slot holds the key (16
  * bytes), the block id (4) and a filling made from the key, so a block that moved, was
  * overwritten or was copied by halves shows.
- * Tests: t/830-replay-workers.t */
+ * Tests: t/tools/replay-workers.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

@@ -4,7 +4,7 @@
  * Blocks in VRAM are written and verified where they are, on the device, and those in RAM by the
  * CPU.  gpc_copy copies between them on a stream of this worker.  What a copy moved is verified on
  * its VRAM side: a victim before it goes down, a hit after it came up.
- * Tests: t/833-replay-pools.t */
+ * Tests: t/tools/replay-pools.t */
 #include "config.h"
 
 #include "tools/replay/image.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --plot: one cache for all workers beside one for each, with as many blocks in all.
- * Tests: t/836-replay-plot.t */
+ * Tests: t/tools/replay-plot.t */
 #include "config.h"
 
 #include "tools/replay/curve.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pools of the cache: the VRAM that a replay fills, the RAM that it demotes to.  Where the
  * payload is in pools, both have memory, and the VRAM is that of the device.
- * Tests: t/834-replay-pools-end.t t/833-replay-pools.t */
+ * Tests: t/tools/replay-pools-end.t t/tools/replay-pools.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

@@ -19,7 +19,7 @@
  * Workers are executed anew and find what they need on fixed descriptors.  The parent
  * and its workers share one memory file, `struct job`: what to do, the trace, and a
  * line each for progress.
- * Tests: t/821-replay-result.t */
+ * Tests: t/tools/replay-result.t */
 #ifndef GPC_TOOLS_REPLAY_H
 #define GPC_TOOLS_REPLAY_H
 

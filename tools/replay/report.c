@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the workers counted: over the pipe, summed up, shown.
- * Tests: t/821-replay-result.t */
+ * Tests: t/tools/replay-result.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

@@ -2,7 +2,7 @@
 /* One request, as an engine serves it.  Its longest prefix is looked up and referenced at once;
  * what lies in RAM is promoted; blocks for the rest are reserved, filled, published; at the end
  * everything goes back in one call, root first, which makes deeper blocks older.
- * Tests: t/820-replay-lru.t */
+ * Tests: t/tools/replay-lru.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The picture of --plot, as SVG.  It has its own background, and colours for light and for dark, so
  * that it can be read wherever it is shown.  Its figures stand in <metadata>, as lines of CSV.
- * Tests: t/836-replay-plot.t */
+ * Tests: t/tools/replay-plot.t */
 #include "config.h"
 
 #include "tools/replay/curve.h"

@@ -3,7 +3,7 @@
  * "hash_ids": [id, ...]}.  Each id names a whole prefix, so it has one predecessor
  * wherever it appears; a trace that breaks this would make hits that mean nothing, and
  * is refused.
- * Tests: t/822-replay-trace.t t/fuzz/trace.t */
+ * Tests: t/fuzz/trace.t t/tools/replay-trace.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"

@@ -3,7 +3,7 @@
  *
  * A writer that is gone for a moment (-ENOTCONN) is waited for: nothing that was asked
  * of it is given up or asked for twice.
- * Tests: t/860-reference.t t/820-replay-lru.t */
+ * Tests: t/pages/reference.t t/tools/replay-lru.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/892-sglang-storage.t
+# Tests: t/python/sglang-storage.t
 """Bytes at addresses: what an object of an engine is, and what lies in a slot.
 
 An object is a list of (address, bytes).  It is cut into pieces that fit into a slot behind a header:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-seen.t t/889-vllm-manager.t
+# Tests: t/python/vllm-seen.t t/python/vllm-manager.t
 """The cache of some engines, made by the first one."""
 
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/893-lmcache-adapter.t t/892-sglang-storage.t
+# Tests: t/python/lmcache-adapter.t t/python/sglang-storage.t
 """Keys of an engine's configuration: defaults, ranges, and errors that name key, value and limit."""
 
 from dataclasses import dataclass

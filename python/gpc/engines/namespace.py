@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-namespace.t t/892-sglang-storage.t
+# Tests: t/python/vllm-namespace.t t/python/sglang-storage.t
 """A namespace: which state of the model's weights this engine's KV is of.  It goes into every key as a salt, so engines
 of one cache find what has their namespace, and nothing else.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t
+# Tests: t/python/vllm-manager.t
 """From a finished store to a live key, without a wait: publishes are submitted, and their answers are looked at in
 later steps."""
 

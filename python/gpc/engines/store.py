@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/893-lmcache-adapter.t t/python/vllm-figures.t t/892-sglang-storage.t
+# Tests: t/python/lmcache-adapter.t t/python/vllm-figures.t t/python/sglang-storage.t
 """Objects under digests, in a cache: what an engine's storage backend does.  Any thread may call it.
 
 A digest has 32 bytes.  An object has one piece or more (bytes.py), each under a key of its own, of the digest and the

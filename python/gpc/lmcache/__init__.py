@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/893-lmcache-adapter.t
+# Tests: t/python/lmcache-adapter.t
 """gpc.lmcache: one RAM tier for all LMCache servers of a machine, as an L2 adapter.
 
     --l2-adapter '{"type": "plugin", "module_path": "gpc.lmcache", "class_name": "GPCL2Adapter",

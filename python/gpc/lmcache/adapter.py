@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/893-lmcache-adapter.t
+# Tests: t/python/lmcache-adapter.t
 """GPCL2Adapter: LMCache's L2 on a gpc cache.  LMCache is imported here.
 
 Lookups, locks and unlocks wait for nobody, so the calls that submit them carry them out.  Stores and loads copy in

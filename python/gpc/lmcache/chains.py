@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/893-lmcache-adapter.t
+# Tests: t/python/lmcache-adapter.t
 """Which object comes before which one in its prompt, so that prompts are evicted from their ends.
 
 A store does not tell it: its keys are of several prompts, or of a part of one.  The lookup before it does: it has all

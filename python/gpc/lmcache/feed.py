@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/893-lmcache-adapter.t
+# Tests: t/python/lmcache-adapter.t
 """What LMCache's listeners are told of: objects that this server has stored, when they come, and when they go, whoever
 evicts or deletes them.  The cache's events say it; an event has a digest, so a server learns no key of others' objects.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/893-lmcache-adapter.t
+# Tests: t/python/lmcache-adapter.t
 """Dtypes and shapes of objects: bytes of bfloat16 are no object for an engine of float16, nor those of fp8_e4m3 for one
 of fp8_e5m2, and ObjectKey does not tell them apart.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/893-lmcache-adapter.t
+# Tests: t/python/lmcache-adapter.t
 """Tasks of one kind: their answers, each of which is had once, and the descriptor that tells of them."""
 
 

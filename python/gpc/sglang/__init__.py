@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/892-sglang-storage.t
+# Tests: t/python/sglang-storage.t
 """gpc.sglang: one RAM tier for all SGLang engines of a machine, as a HiCache storage backend.
 
     --hicache-storage-backend dynamic --hicache-storage-backend-extra-config '{"backend_name": "gpc",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/892-sglang-storage.t
+# Tests: t/python/sglang-storage.t
 """The keys of --hicache-storage-backend-extra-config."""
 
 import gpc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/892-sglang-storage.t
+# Tests: t/python/sglang-storage.t
 """What the engine tells beside HiCacheStorageConfig: its arguments, and what its ranks share.  Nothing of SGLang is
 imported that it has not imported itself."""
 

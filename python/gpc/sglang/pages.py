@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/892-sglang-storage.t
+# Tests: t/python/sglang-storage.t
 """Pages of a host pool of SGLang, as parts: where it tells their addresses, its memory itself."""
 
 import sys

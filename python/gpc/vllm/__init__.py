@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t
+# Tests: t/python/vllm-manager.t
 """gpc.vllm: one RAM tier for all vLLM engines of a machine.
 
     --kv-transfer-config '{"kv_connector": "GPCConnector", "kv_connector_module_path": "gpc.vllm",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/890-vllm-worker.t t/python/vllm-failures.t
+# Tests: t/python/vllm-failures.t t/python/vllm-worker.t
 """The attachment of a worker beside its manager."""
 
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/890-vllm-worker.t t/python/vllm-failures.t
+# Tests: t/python/vllm-failures.t t/python/vllm-worker.t
 """Which bytes a job moves: chunks, each of which is pages of the engine and a slot, as the arrays of pages.c."""
 
 from array import array

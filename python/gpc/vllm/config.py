@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t
+# Tests: t/python/vllm-manager.t
 """The keys of kv_connector_extra_config: defaults, ranges, and errors that name key, value and limit."""
 
 import gpc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/891-vllm-gpu.t
+# Tests: t/python/vllm-gpu.t
 """Copies between KV caches on a GPU and slots in RAM, by the CUDA runtime that is in this process with PyTorch.
 
 Each thread that copies has a stream of its own.  A job's fence is an event behind what the engine has given to its

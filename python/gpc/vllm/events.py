@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-namespace.t t/889-vllm-manager.t
+# Tests: t/python/vllm-namespace.t t/python/vllm-manager.t
 """What was stored and removed, by whomever, and can be loaded by this engine: what has its namespace, and an adapter
 that it has seen.  Told as OffloadKeys."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-figures.t t/python/vllm-seen.t t/python/vllm-step.t t/889-vllm-manager.t
+# Tests: t/python/vllm-figures.t t/python/vllm-seen.t t/python/vllm-step.t t/python/vllm-manager.t
 """What a lookup answers: keys that are pinned, keys that somebody else computes, keys to compute here.
 
 Rules that keep engines from starving each other: a request that waits holds no claim and no reserved block of its

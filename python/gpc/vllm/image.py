@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/890-vllm-worker.t
+# Tests: t/python/vllm-worker.t
 """What lies in a slot: for each part a header, then for each part its bytes.
 
     | header 0 | header 1 | ... | pad | bytes of part 0 | bytes of part 1 | ... | pad to 4096

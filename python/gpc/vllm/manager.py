@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t t/python/vllm-figures.t t/python/vllm-namespace.t t/python/vllm-seen.t
+# Tests: t/python/vllm-manager.t t/python/vllm-figures.t t/python/vllm-namespace.t t/python/vllm-seen.t
 #   t/python/vllm-step.t t/python/vllm-failures.t
 """The scheduler's side: vLLM's OffloadingManager over a gpc cache.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-figures.t t/889-vllm-manager.t
+# Tests: t/python/vllm-figures.t t/python/vllm-manager.t
 """Metrics for vLLM's Prometheus page."""
 
 from .cache import POOL

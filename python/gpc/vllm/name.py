@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/859-vllm-events.t t/python/vllm-words.t
+# Tests: t/kv/vllm-events.t t/python/vllm-words.t
 """Who may share a cache: a fingerprint of all that gives the bytes of a chunk their meaning.
 
 Engines that differ in anything that is named here, or in what model.py lets count of vLLM's configuration, have

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t
+# Tests: t/python/vllm-manager.t
 """Keys that vLLM was told to wait for.  vLLM 0.33 notes what a KV event will say of each, tokens included, until the
 key is removed; a claim that ends without its key is a removal that nobody else is told of.
 

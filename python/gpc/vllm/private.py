@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/890-vllm-worker.t
+# Tests: t/python/vllm-worker.t
 """What gpc.vllm uses of vLLM that no interface promises.  It is looked for when GPCConnector is imported, so that a
 vLLM without it is refused at start, in a sentence that names it, and not in the middle of a request.
 

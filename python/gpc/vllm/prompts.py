@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/859-vllm-events.t
+# Tests: t/kv/vllm-events.t
 """What routers want to know of a chunk beside its hash (gpc-events(7)): its tokens, adapter and salt.  GPCConnector, which
 has vLLM's requests, tells them; only with gpc_keep_tokens.
 

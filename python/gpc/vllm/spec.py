@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/889-vllm-manager.t
+# Tests: t/python/vllm-manager.t
 """GPCOffloadingSpec: what vLLM makes in each of its processes.  vLLM is imported here."""
 
 import logging

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/890-vllm-worker.t t/891-vllm-gpu.t t/python/vllm-failures.t
+# Tests: t/python/vllm-worker.t t/python/vllm-gpu.t t/python/vllm-failures.t
 """The worker's side: bytes between the engine's KV caches and slots of the cache, one process for each rank.
 
 No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with

@@ -4,7 +4,7 @@
  * Direct mode: key and value are words of the entry itself, so a hit costs one line, where byte
  * strings would cost a second one for the key.  The hash is the key, without its call back.  The
  * table has twice as many slots as entries from the start, the point where it would grow.
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

@@ -14,7 +14,7 @@
 # It does less than an engine does (no events, no groups, no statistics), so an engine is slower.
 # usage: dict.py BLOCKS CACHED PROMPTS; one JSON object of CPU microseconds a prompt: the
 # median, and where a tenth is below and above.
-# Tests: t/023-bench-peers.t
+# Tests: t/tools/bench-peers.t
 import array
 import collections
 import gc

@@ -5,7 +5,7 @@
  * one array, and the hash is the key.  A batch of lookups is one read-side section.  Nodes that
  * were removed are used again after a grace period for some thousands of them at once, so its
  * cost is none that counts.
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

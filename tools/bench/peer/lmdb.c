@@ -6,7 +6,7 @@
  * a third.  A batch of lookups is one transaction, renewed and not made anew; a batch of
  * insertions is one transaction, in the order of the keys, and an empty table is filled by
  * appending.  The file has no name once it is open, so nobody can leave it behind.
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

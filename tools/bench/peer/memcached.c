@@ -8,7 +8,7 @@
  *
  * Memory is given in MiB, so it takes what it needs for the entries; the first set beyond them
  * ends that, and from then on the least recently used go.
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

@@ -7,7 +7,7 @@
  * bits of the second beside the value, so they compare 96 bits, no fewer than our own lookup.
  *
  * One thread opens a table, uses it and closes it.
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #ifndef GPC_TOOLS_BENCH_PEER_H
 #define GPC_TOOLS_BENCH_PEER_H
 

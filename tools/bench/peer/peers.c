@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which peers there are in this build.
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A scheduler in Python, run by the python3 of PATH: dict.py is part of this program.
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

@@ -6,7 +6,7 @@
  *
  * The first key beyond the entries limits its memory to what it uses then, and its buffers; from
  * there on it evicts by its own LRU, which looks at samples (its default).
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

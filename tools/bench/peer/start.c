@@ -9,7 +9,7 @@
  * Where its description leaves a choice, the faster one was taken: a power of two of slots, a
  * radix sort of the stamps where any sort would be one, and a rebuild by one pass over copies.  The
  * clock is 32 bits and wraps.
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
 #include "tools/bench/peer/peer.h"

@@ -5,7 +5,7 @@
  * Room for all entries is reserved beforehand.  The hash is the key, and boost is told that its
  * bits are well mixed, so that it does not mix them again.  What goes in and out in a turn is
  * told, so neither pays for a list of recency.
- * Tests: t/023-bench-peers.t */
+ * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
 extern "C" {

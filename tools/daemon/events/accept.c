@@ -23,7 +23,7 @@
  *   is a subscriber, whose machine has     after DEAD_S without an answer to the kernel's questions
  *     gone
  *   is a subscriber that takes nothing     by accept_hang_up
- * Tests: t/daemon/events-strangers.t t/daemon/events-memory.t t/849-kv-attacks.t */
+ * Tests: t/daemon/events-strangers.t t/daemon/events-memory.t t/kv/attacks.t */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"

@@ -6,7 +6,7 @@
  * is told to nobody, and neither is its end.  A consumer that knows no tokens of a block could not
  * use it, and one that does not know a block in the moment between its store and its end has lost
  * nothing.
- * Tests: t/853-kv-slow.t t/850-kv-events.t */
+ * Tests: t/kv/slow.t t/kv/events.t */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"

@@ -16,7 +16,7 @@
  *
  * The rule that all of it keeps: a sequence is the number of a change of the feed, and a consumer
  * that has applied the batches up to it knows what the cache had after that change.
- * Tests: t/850-kv-events.t */
+ * Tests: t/kv/events.t */
 #ifndef GPC_TOOLS_EVENTS_EVENTS_H
 #define GPC_TOOLS_EVENTS_EVENTS_H
 

@@ -9,8 +9,8 @@
  * missed, although nothing may happen for hours.  It is the batch itself and not an empty one,
  * since its sequence may be just the one that the subscriber waits for.  After a start the last
  * batch is made anew, for the same reason.
- * Tests: t/daemon/events-strangers.t t/daemon/events-memory.t t/daemon/files.t t/852-kv-lives.t
- *   t/853-kv-slow.t t/850-kv-events.t */
+ * Tests: t/daemon/events-strangers.t t/daemon/events-memory.t t/daemon/files.t t/kv/lives.t
+ *   t/kv/slow.t t/kv/events.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"

@@ -6,7 +6,7 @@
  *
  * One client at a time, some batches a step, so that the feed is read meanwhile.  A client that
  * takes nothing for a while is given up.
- * Tests: t/851-kv-replay.t t/849-kv-attacks.t */
+ * Tests: t/kv/replay.t t/kv/attacks.t */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"

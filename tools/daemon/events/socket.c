@@ -4,7 +4,7 @@
  * A file of a socket lets in whom the cache lets in.  It has no more than the cache's mode from the
  * moment it is there, so it is made here and given to libzmq, which would make it by the umask, and
  * would take the file of a living process away.
- * Tests: t/852-kv-lives.t */
+ * Tests: t/kv/lives.t */
 #include "config.h"
 
 #include "tools/daemon/events/events.h"

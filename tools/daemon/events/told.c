@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was told: a table by key and space, open, with linear probing.  One thread has it.
- * Tests: t/031-kv-told.t */
+ * Tests: t/kv/told.t */
 #include "config.h"
 
 #include "tools/daemon/events/told.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batches of KV events as MessagePack.  Keys stand in the order in which engines write them.
- * Tests: t/030-kv-wire.t t/850-kv-events.t */
+ * Tests: t/kv/wire.t t/kv/events.t */
 #include "config.h"
 
 #include "tools/daemon/events/wire.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adapter and salt of a root.  Most blocks are told one after the other, so the last root is
  * remembered; what it stands for never changes.
- * Tests: t/030-kv-wire.t t/858-kv-namespaces.t */
+ * Tests: t/kv/namespaces.t t/kv/wire.t */
 #include "config.h"
 
 #include "tools/daemon/events/words.h"

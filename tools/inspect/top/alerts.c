@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is wrong, in the words of what to do: what stops everybody first, then what stops some, then
  * what is only odd.
- * Tests: t/032-top-layout.t */
+ * Tests: t/tools/top-layout.t */
 #include "config.h"
 
 #include "tools/inspect/top/top.h"

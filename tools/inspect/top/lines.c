@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of so many columns, and tables whose columns go when there is no room.
- * Tests: t/032-top-layout.t */
+ * Tests: t/tools/top-layout.t */
 #include "config.h"
 
 #include "tools/inspect/top/top.h"

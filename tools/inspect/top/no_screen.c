@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* top, where configure has found no ncurses.
- * Tests: t/855-inspect-top.t */
+ * Tests: t/tools/inspect-top.t */
 #include "config.h"
 
 #include "tools/inspect/top/top.h"

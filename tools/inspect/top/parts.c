@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the screen above the processes.
- * Tests: t/032-top-layout.t */
+ * Tests: t/tools/top-layout.t */
 #include "config.h"
 
 #include "tools/inspect/top/top.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The terminal: it shows lines, and reads keys until it is time to look again.
- * Tests: t/855-inspect-top.t */
+ * Tests: t/tools/inspect-top.t */
 #include "config.h"
 
 #include "tools/inspect/top/top.h"

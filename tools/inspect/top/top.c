@@ -2,7 +2,7 @@
 /* top: rates, pools, mirrors and processes of one cache on the whole terminal.  It only looks, by a
  * read-only attachment for each look: it takes no seat, and whatever becomes of the cache it goes
  * on.
- * Tests: t/855-inspect-top.t */
+ * Tests: t/tools/inspect-top.t */
 #include "config.h"
 
 #include "tools/inspect/top/top.h"

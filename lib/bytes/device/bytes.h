@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bytes.h - what the memory of pools, and copies, need of a device.
+ *
+ *   bytes/device/host_bytes.c   VRAM of the host device, in the memory's own file; copies by a stream's thread
+ *   bytes/device/cuda_bytes.c   allocations and IPC          bytes/device/cuda_pin.c  host memory, in chunks
+ *   bytes/device/host_event.c   events of its streams
+ *   bytes/device/cuda_copy.c    copies on a stream           kernels/copy.cu    those within one GPU
+ *   bytes/device/cuda_event.c   events; whose a stream is
+ *
+ * All return 0 or a negative errno with err_set, work on the device they are told and leave the
+ * caller's current device as it was.  None waits for another process's stream or event.
+ * Tests: t/bytes/bytes-device.t */
+#ifndef GPC_DEVICE_BYTES_H
+#define GPC_DEVICE_BYTES_H
+
+#include "index/base/base.h"
+#include "index/segment/shm.h"
+
+/* rows of `width` bytes, `to_pitch` and `from_pitch` apart; `slices` of these, `to_slice` and
+ * `from_slice` apart.  One row: the pitches say nothing; one slice: the slice strides neither. */
+struct copy_op {
+	uint8_t *to;
+	const uint8_t *from;
+	uint64_t width, rows, to_pitch, from_pitch;
+	uint64_t slices, to_slice, from_slice;
+};
+
+/* One operation of every block's copy, with the addresses of slot 0. */
+struct copy_shape {
+	uint8_t *to;
+	const uint8_t *from;
+	uint64_t to_slot, from_slot; /* from a slot to the next */
+	uint64_t width, rows, to_pitch, from_pitch;
+};
+
+struct copy_pair {
+	uint32_t from, to;
+}; /* slots */
+
+/* Sums of images (struct shm_trailer): where the pieces of an image lie, and whose sums are
+ * wanted. */
+struct sum_piece {
+	const uint8_t *at; /* of slot 0 */
+	uint64_t slot_stride, bytes;
+};
+
+struct sum_want {
+	/* pinned, where the device is a GPU; all of one call in one mapping */
+	struct shm_trailer *trailer;
+	uint64_t key[2];
+	uint32_t slot;  /* whose image is summed */
+	uint32_t index; /* of the block in its command */
+	uint32_t life;  /* of the trailer's block */
+	uint32_t pad;
+};
+
+/* What a device's copies can do, measured at first use. */
+struct copy_limits {
+	uint64_t max_pitch; /* larger ones are not to be used; UINT64_MAX: none is too large */
+	bool slices;        /* an op may have more than one slice */
+	bool pairs;         /* copy_pairs() is the faster way, here where it can be had */
+};
+
+struct device_bytes {
+	/* Its memory is RAM: copies, checksums and done words need no registration, and of a copy
+	 * between two devices the other one does it. */
+	bool in_ram;
+
+	/* VRAM that other processes can map, on the device of that uuid (zeros: host).  Fills the
+	 * part's handle, offset, bytes. */
+	int (*make)(const uint8_t uuid[16], uint64_t bytes, struct shm_part *part,
+		    void **ret_memory, void **ret_base);
+	/* The caller's own memory: fill the part; it stays as it is.  -EINVAL: cannot be exported,
+	 * or is none of that device. */
+	int (*lend)(const uint8_t uuid[16], void *base, uint64_t bytes, struct shm_part *part);
+	/* A part in this process: once for each handle, counted.  -ESTALE: its maker is gone.
+	 * Opened on the device of uuid, or, where this process does not see that one, on the
+	 * thread's own as its peer.  -EBADMSG: it leads out of what its handle names. */
+	int (*map)(const uint8_t uuid[16], const struct shm_part *part, void **ret_memory,
+		   void **ret_base);
+	void (*unmap)(void *memory); /* of make or map */
+
+	/* Host memory that copies read and write, from `base`, 2 MiB aligned: registered for all
+	 * devices of this process.  Idempotent: a chunk that is registered stays. */
+	int (*pin)(void *base, uint64_t bytes);
+	void (*unpin)(void *base);
+
+	/* -EINVAL: the stream captures. */
+	int (*check_stream)(const uint8_t uuid[16], void *stream);
+	/* The limits of copies between these two UUIDs (NULL: host memory); the first question for
+	 * a GPU tries strides and takes some 50 ms.  Between two GPUs it also enables peer access,
+	 * so it comes before their first copy.  -ENODEV: one does not reach the other. */
+	int (*limits)(const uint8_t *to_uuid, const uint8_t *from_uuid, struct copy_limits *ret);
+	/* Enqueue n ops; *ret_done says how many were, on failure too. */
+	int (*copy)(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, void *stream,
+		    uint32_t *ret_done);
+	/* Enqueue all shapes of all pairs, as one kernel; only where limits said `pairs`. */
+	int (*copy_pairs)(const uint8_t uuid[16], const struct copy_shape *shapes, uint32_t nshapes,
+			  const struct copy_pair *pairs, uint32_t npairs, void *stream);
+	/* Store value at *done when the stream gets here: by the device in a page that was pinned,
+	 * else by a thread of this process, which the stream waits for. */
+	int (*mark)(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream);
+	/* Sums.  sum_open takes memory of the device, once for a layout that is mapped; sum_close
+	 * when nothing of it is queued any more. */
+	int (*sum_open)(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n,
+			void **ret);
+	void (*sum_close)(void *sums);
+	/* Enqueue: the images of these slots are summed.  bad NULL: their trailers are stored.
+	 * Else they are compared with their trailers, where those are of that life and key, and
+	 * *bad (pinned) gets the least of what it has and of index + 1 of those that differ.  lane:
+	 * below SHM_TRANSFERS; what is of one lane is in one stream, or one after the other. */
+	int (*sum)(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane,
+		   uint64_t *bad, void *stream);
+	/* The same on a stream of the device's own, which has nothing before it. */
+	int (*mark_now)(const uint8_t uuid[16], uint64_t *done, uint64_t value);
+	/* Its memory is that of the host: a copy in RAM saves nothing. */
+	bool (*is_integrated)(const uint8_t uuid[16]);
+	/* 0: the device works; -EIO: its context is lost, and nothing runs there any more. */
+	int (*state)(const uint8_t uuid[16]);
+
+	/* The device of a stream (NULL: the thread's own): -ENODEV, it is of none of this kind. */
+	int (*find_stream)(void *stream, uint8_t ret_uuid[16]);
+	/* Events of this process.  Made beforehand: record and wait allocate nothing. */
+	int (*event_make)(const uint8_t uuid[16], void **ret_event);
+	/* whatever still waits for it goes on as if it were there */
+	void (*event_free)(void *event);
+	/* It passes when the stream, of the event's device, gets here. */
+	int (*event_record)(void *event, void *stream);
+	/* The stream, of any device of this kind, goes on when the last record has passed.
+	 * -EINVAL: it captures. */
+	int (*event_wait)(void *event, void *stream);
+	/* 1: it has passed; 0: not yet; -EIO: it never will, and nothing runs there any more. */
+	int (*event_passed)(void *event);
+};
+
+extern const struct device_bytes device_bytes_host, device_bytes_cuda;
+
+#endif

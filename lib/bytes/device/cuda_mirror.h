@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda_mirror.h - a mirror of the writer's on a GPU, as those who make it and flush it see it. */
+#ifndef GPC_DEVICE_CUDA_MIRROR_H
+#define GPC_DEVICE_CUDA_MIRROR_H
+
+#include "bytes/device/cuda.h"
+
+/* Most changes that are scattered at once. */
+#define CUDA_MIRROR_MANY 65536u
+/* There is a graph for so many changes, and one for LAUNCH_STAGE. */
+#define CUDA_MIRROR_FEW 64u
+
+struct cuda_mirror {
+	struct cuda_memory *memory;
+	int ordinal;
+	pid_t pid;
+	uint64_t table_bytes, entries, status_at;
+	uint8_t *table; /* the index's, when it could be pinned */
+	cudaStream_t stream;
+	cudaEvent_t end;
+	struct launch_stage *stage; /* pinned, for graphs */
+	cudaGraphExec_t few, staged;
+	struct launch_change *many;   /* pinned, for more than a stage holds */
+	struct mirror_status *status; /* pinned, CUDA_CHUNK bytes */
+	uint64_t *chunks;             /* scratch: a bit for each */
+	struct mirror_status shown;   /* by the last flush, or the upload */
+	bool scattered;               /* the flush under way, or the last one */
+	bool flushing, by_stage;      /* under way; it ends with stage->done = ticket */
+	uint64_t began_ns, chunks_until_ns;
+};
+
+static inline struct mirror_status *cuda_mirror_status(const struct cuda_mirror *m)
+{
+	return (struct mirror_status *)(m->memory->base + m->status_at);
+}
+
+static inline struct probe_entry *cuda_mirror_table(const struct cuda_mirror *m)
+{
+	return (struct probe_entry *)m->memory->base;
+}
+
+/* Of the last flush, as a query says it: cudaErrorNotReady while it is under way. */
+cudaError_t cuda_flush_ended(struct cuda_mirror *m);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* host_bytes.h - copies by the CPU, and what tests want of those of the host device. */
+#ifndef GPC_HOST_BYTES_H
+#define GPC_HOST_BYTES_H
+
+#include "bytes/device/bytes.h"
+
+/* One operation, here and now. */
+void host_copy_op(const struct copy_op *op);
+
+/* ---- bytes/device/host_sum.c ---- */
+int host_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n, void **ret);
+void host_sum_close(void *sums);
+int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
+	     void *stream);
+/* One trailer, here and now: stored; is it of that life and key? */
+void host_sum_store(struct shm_trailer *t, const struct sum_want *w, uint32_t crc);
+bool host_sum_is_known(const struct shm_trailer *t, const struct sum_want *w);
+
+/* For tests.  The n-th operation from now is refused with -EIO; 0: none is.  Lost: nothing that
+ * was enqueued runs any more.  device_host_delay_us holds up copies and marks, too. */
+extern uint32_t device_host_copy_fail_at;
+extern bool device_host_copy_lost;
+/* The stream that captures a graph: copies are refused there. */
+extern void *device_host_captures;
+/* Lent parts are mapped as on a file system whose pages have so many bytes at least; 0: as they
+ * are. */
+extern uint32_t device_host_map_unit;
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* host_sum.c - sums of images on the host device, by its stream's thread.
+ * Tests: t/bytes/sums-device.t t/bytes/checksums.t */
+#include "config.h"
+
+#include "index/base/crc.h"
+#include "index/base/err.h"
+#include "index/base/order.h"
+#include "bytes/device/host.h"
+#include "bytes/device/host_bytes.h"
+#include "bytes/device/host_stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sums {
+	uint32_t npieces;
+	struct sum_piece piece[];
+};
+
+struct sum_job {
+	struct stream_job job;
+	const struct sums *sums;
+	uint64_t *bad;
+	uint32_t n;
+	struct sum_want want[];
+};
+
+static uint32_t sum_of(const struct sums *s, uint32_t slot)
+{
+	uint32_t crc = 0, i;
+
+	for (i = 0; i < s->npieces; i++)
+		crc = crc32c(crc, s->piece[i].at + slot * s->piece[i].slot_stride,
+			     s->piece[i].bytes);
+	return crc;
+}
+
+void host_sum_store(struct shm_trailer *t, const struct sum_want *w, uint32_t crc)
+{
+	t->key[0] = w->key[0];
+	t->key[1] = w->key[1];
+	t->crc = crc;
+	store_release(&t->life, w->life); /* last: of shm_trailer; nobody reads it before done */
+}
+
+bool host_sum_is_known(const struct shm_trailer *t, const struct sum_want *w)
+{
+	return load_acquire(&t->life) == w->life && t->key[0] == w->key[0] &&
+	       t->key[1] == w->key[1];
+}
+
+static void sum_run(struct stream_job *job)
+{
+	struct sum_job *j = (struct sum_job *)job;
+	uint32_t i, crc;
+
+	for (i = 0; i < j->n && !load_relaxed(&device_host_copy_lost); i++) {
+		const struct sum_want *w = &j->want[i];
+
+		if (j->bad && !host_sum_is_known(w->trailer, w))
+			continue;
+		crc = sum_of(j->sums, w->slot);
+		if (!j->bad)
+			host_sum_store(w->trailer, w, crc);
+		else if (crc != w->trailer->crc)
+			store_relaxed(j->bad, MIN(load_relaxed(j->bad), (uint64_t)w->index + 1));
+	}
+}
+
+int host_sum_open(const uint8_t uuid[16] UNUSED, const struct sum_piece *pieces, uint32_t n,
+		  void **ret)
+{
+	struct sums *s = malloc(sizeof(*s) + n * sizeof(*pieces));
+
+	if (!s)
+		return err_set(ENOMEM, "no memory for sums");
+	s->npieces = n;
+	memcpy(s->piece, pieces, n * sizeof(*pieces));
+	*ret = s;
+	return 0;
+}
+
+void host_sum_close(void *sums)
+{
+	free(sums);
+}
+
+int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane UNUSED,
+	     uint64_t *bad, void *stream)
+{
+	struct sum_job *j = malloc(sizeof(*j) + n * sizeof(*want));
+
+	if (!j)
+		return err_set(ENOMEM, "no memory for a job of the host device");
+	*j = (struct sum_job){ .job.run = sum_run,
+			       .job.delay_us = load_relaxed(&device_host_delay_us),
+			       .sums = sums,
+			       .bad = bad,
+			       .n = n };
+	memcpy(j->want, want, n * sizeof(*want));
+	return stream_submit_to(stream, &j->job);
+}

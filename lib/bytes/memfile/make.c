@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory_make.c - the file of a pool's memory is made.
+ *
+ *   1  the file, with its name, mode and group, and both locks: whoever sweeps between the name and
+ *      the lock removes it, and another number is drawn
+ *   2  header and runs, with their sum, without `ready`
+ *   3  with a huge_dir: its path in part 0, then the file there
+ *   4  all pages of the images
+ *   5  part 0, where the images are in the file; `ready`
+ *
+ * Who dies in 1 leaves an empty file; in 2 to 5 one from whose part 0 a sweeper learns which other
+ * file goes with it.
+ * Tests: t/bytes/creators.t t/bytes/memory-file.t */
+#include "config.h"
+
+#include "bytes/memfile/parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "index/base/err.h"
+#include "index/base/fd.h"
+#include "index/base/order.h"
+#include "index/segment/lockfile.h"
+
+#define DRAWS 8 /* of a number, while others have that name */
+
+struct making {
+	const struct segment *s;
+	struct memory *m;
+	const struct memory_pages *pages;
+	char path[SEGMENT_PATH];   /* of the file */
+	char folder[SEGMENT_PATH]; /* of the images: a real path */
+	char huge[SEGMENT_PATH];   /* their file; empty: they are in the file itself */
+	uint32_t unit;             /* of the folder's files */
+};
+
+/* ---- files ---- */
+
+/* As the cache's other files are: those who may use it are in its group. */
+static int dress(const struct segment *s, int fd, const char *path)
+{
+	struct stat like, now;
+
+	if (fstat(s->index_fd >= 0 ? s->index_fd : s->lock_fd, &like) || fstat(fd, &now))
+		return err_sys(0, "%s", path);
+	if (now.st_gid != like.st_gid && like.st_mode & 0060 && fchown(fd, (uid_t)-1, like.st_gid))
+		return err_sys(0, "group %u for %s", (unsigned)like.st_gid, path);
+	return fchmod(fd, like.st_mode & 0660) ? err_sys(0, "mode of %s", path) : 0;
+}
+
+static int make_file(const struct segment *s, const char *path, int *ret)
+{
+	int fd = fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600), err;
+
+	if (fd < 0)
+		return err_sys(errno == EPERM || errno == EROFS ? EACCES : 0, "creating %s", path);
+	if ((err = dress(s, fd, path)) < 0) {
+		unlink(path);
+		fd_close(fd);
+		return err;
+	}
+	*ret = fd;
+	return 0;
+}
+
+/* -EAGAIN: a sweeper saw it without a lock. */
+static int lock_file(const struct segment *s, const char *suffix, int fd)
+{
+	int err = lock_try(fd, MEMORY_LOCK_MADE);
+
+	if (err == 0)
+		err = lock_share(fd, MEMORY_LOCK_USED);
+	if (err == 0 && !segment_is_named(s, suffix, fd))
+		err = -EAGAIN;
+	return err == 0 || err == -EAGAIN
+		       ? err
+		       : err_set(-err, "gpc.%s.%s: no lock: %s", s->name, suffix, strerror(-err));
+}
+
+static int draw_once(struct making *k)
+{
+	char suffix[MEMORY_SUFFIX];
+	int err;
+
+	do
+		if (getrandom(&k->m->number, sizeof(k->m->number), 0) != sizeof(k->m->number))
+			return err_sys(EIO, "no random numbers");
+	while (!k->m->number);
+	memory_suffix(k->m->number, suffix);
+	segment_path(k->s, suffix, k->path);
+	if ((err = make_file(k->s, k->path, &k->m->fd)) < 0)
+		return err == -EEXIST ? -EAGAIN : err;
+	err = lock_file(k->s, suffix, k->m->fd);
+	if (err < 0) {
+		if (segment_is_named(k->s, suffix, k->m->fd))
+			unlink(k->path);
+		memory_close(k->m);
+	}
+	return err;
+}
+
+static int draw(struct making *k)
+{
+	int i, err = -EAGAIN;
+
+	for (i = 0; i < DRAWS && err == -EAGAIN; i++)
+		err = draw_once(k);
+	return err != -EAGAIN
+		       ? err
+		       : err_set(EAGAIN, "%s: files of memory are removed as soon as they are made",
+				 k->s->name);
+}
+
+/* A file there whose number is this one, for images alone. */
+static int make_huge(struct making *k, struct shm_part *part, int *ret)
+{
+	const struct memory *m = k->m;
+	uint8_t *base, *at;
+	uint64_t bytes, place = memory_entry_place(m->nruns, 0);
+	int err = memory_map_tables(k->s, m->fd, place, sizeof(*part), &base, &bytes, &at);
+
+	if (err < 0)
+		return err;
+	memcpy(at, part, sizeof(*part)); /* its path stands before the file is there */
+	munmap(base, bytes);
+	err = make_file(k->s, k->huge, ret);
+	if (err < 0)
+		k->huge[0] = 0; /* none of ours */
+	return err;
+}
+
+/* ---- content ---- */
+
+static void describe(const struct making *k, struct shm_memory *h)
+{
+	const struct memory *m = k->m;
+
+	*h = (struct shm_memory){
+		.magic = SHM_MAGIC_MEMORY,
+		.version = SHM_VERSION,
+		.endian = SHM_ENDIAN,
+		.number = m->number,
+		.kind = m->kind,
+		.slots = m->slots,
+		.nruns = m->nruns,
+		.nparts = m->nparts,
+		.block_bytes = m->block_bytes,
+		.images = m->images,
+		.images_bytes = m->images_bytes,
+		.nodes = m->nodes,
+		.numa = m->numa,
+		.lent = m->lent,
+		.maker_pid = m->maker_pid,
+		.trailers = m->trailers,
+	};
+	memcpy(h->cache, k->s->header.id, sizeof(h->cache));
+	memcpy(h->fingerprint, m->fingerprint, sizeof(h->fingerprint));
+	memcpy(h->uuid, m->uuid, sizeof(h->uuid));
+	memcpy(h->device, m->device, sizeof(h->device));
+	h->checksum = memory_sum(h, m->run);
+}
+
+static int allocate(const char *path, int fd, uint64_t bytes)
+{
+	int err;
+
+	while ((err = posix_fallocate(fd, 0, (off_t)bytes)) == EINTR)
+		;
+	errno = err;
+	return err ? err_sys(0, "%llu bytes in %s", (unsigned long long)bytes, path) : 0;
+}
+
+static int extend(const char *path, int fd, uint64_t bytes)
+{
+	return ftruncate(fd, (off_t)bytes)
+		       ? err_sys(0, "%llu bytes for %s", (unsigned long long)bytes, path)
+		       : 0;
+}
+
+/* Steps 3 and 4, and the part of step 5. */
+static int make_images(struct making *k)
+{
+	struct memory *m = k->m;
+	struct shm_part part = { .state = SHM_READY,
+				 .bytes = m->images_bytes,
+				 .offset = m->images };
+	uint64_t end = m->images + m->images_bytes;
+	int fd = m->fd, err = 0;
+
+	if (!m->images_bytes)
+		return 0;
+	if (k->huge[0]) {
+		part.handle_bytes = (uint32_t)strlen(k->huge) + 1;
+		memcpy(part.handle, k->huge, part.handle_bytes);
+		if ((err = make_huge(k, &part, &fd)) < 0)
+			return err;
+	}
+	err = extend(k->huge[0] ? k->huge : k->path, fd, end);
+	if (err == 0)
+		err = memory_make_pages(k->s, m, fd, m->images, k->folder, k->pages);
+	if (fd != m->fd)
+		fd_close(fd);
+	else if (err == 0)
+		err = memory_store_part(m, 0, &part);
+	return err;
+}
+
+/* Steps 2 to 5. */
+static int fill(struct making *k)
+{
+	struct memory *m = k->m;
+	uint64_t bytes = memory_tables(m), mapped;
+	struct shm_memory h, *there;
+	uint8_t *base, *at;
+	int err;
+
+	if ((err = allocate(k->path, m->fd, ROUND_UP(bytes, segment_unit(m->fd)))) < 0 ||
+	    (err = memory_map_tables(k->s, m->fd, 0, bytes, &base, &mapped, &at)) < 0)
+		return err;
+	describe(k, &h);
+	there = (struct shm_memory *)at;
+	memcpy(at + SHM_PAGE, m->run, m->nruns * sizeof(*m->run));
+	memcpy(there, &h, offsetof(struct shm_memory, ready));
+	if (m->trailers) /* pages that nobody has stored to count as holes */
+		memset(at + m->trailers, 0, m->slots * sizeof(struct shm_trailer));
+	err = make_images(k);
+	/* (A) all of it, pages included, before the file says so.  Pairs with read_file() in
+	 * bytes/memfile/open.c.  If we die before it, no pool names the file, and it has no lock. */
+	if (err == 0)
+		store_release(&there->ready, SHM_READY);
+	munmap(base, mapped);
+	return err;
+}
+
+/* ---- what is asked for ---- */
+
+static int find_folder(struct making *k)
+{
+	const char *dir = k->pages->huge_dir;
+	char *real;
+
+	if (!dir || !*dir || !k->m->images_bytes) {
+		strcpy(k->folder, k->s->dir);
+		return 0;
+	}
+	real = realpath(dir, NULL);
+	if (!real)
+		return err_sys(errno == EACCES || errno == ENOMEM ? 0 : ENOENT, "huge_dir %s", dir);
+	if (strlen(real) + 1 + strlen("gpc..") + strlen(k->s->name) + MEMORY_SUFFIX >
+	    sizeof(((struct shm_part *)0)->handle)) {
+		free(real);
+		return err_set(EINVAL,
+			       "huge_dir is %s: the path of a file there must have at most "
+			       "%zu bytes",
+			       dir, sizeof(((struct shm_part *)0)->handle) - 1);
+	}
+	strcpy(k->folder, real);
+	free(real);
+	return 0;
+}
+
+static int check(struct making *k)
+{
+	struct memory *m = k->m;
+	uint64_t need[SHM_PARTS], image;
+	int err;
+
+	if ((err = memory_check_runs(m->run, m->nruns, m->nparts, m->slots, need, &image)) < 0)
+		return err;
+	if ((err = err_range("block_bytes", m->block_bytes, image, image)) < 0)
+		return err;
+	if (m->images_bytes)
+		err = err_range("images_bytes", m->images_bytes, need[0], MEMORY_BYTES / 2);
+	return err;
+}
+
+/* Where the images are, and that there is memory for them. */
+static int place(struct making *k)
+{
+	struct memory *m = k->m;
+	int err = memory_check_pages(k->pages, k->folder, &m->numa, &m->nodes, &k->unit);
+
+	m->images = 0;
+	if (m->trailers)
+		m->trailers = ROUND_UP(memory_entry_place(m->nruns, m->nparts), SHM_PAGE);
+	if (err < 0 || !m->images_bytes)
+		return err;
+	m->images_bytes = ROUND_UP(m->images_bytes, (uint64_t)k->unit);
+	if (!strcmp(k->folder, k->s->dir))
+		m->images = ROUND_UP(ROUND_UP(memory_tables(m), SHM_IMAGES), (uint64_t)k->unit);
+	return memory_check_room(k->s, k->folder, m->numa == GPC_NUMA_BIND ? m->nodes : 0,
+				 ROUND_UP(memory_tables(m), (uint64_t)k->unit) + m->images_bytes);
+}
+
+int memory_make(const struct segment *s, struct memory *m, const struct memory_pages *pages)
+{
+	static const struct memory_pages usual;
+	struct making k = { .s = s, .m = m, .pages = pages ? pages : &usual };
+	int err;
+
+	m->fd = -1;
+	m->maker_pid = (int32_t)getpid();
+	if ((err = check(&k)) < 0 || (err = find_folder(&k)) < 0 || (err = place(&k)) < 0 ||
+	    (err = draw(&k)) < 0)
+		return err;
+	if (m->images_bytes && !m->images) {
+		strcat(strcat(strcpy(k.huge, k.folder), "/"), strrchr(k.path, '/') + 1);
+	}
+	err = fill(&k);
+	if (err < 0) {
+		if (k.huge[0])
+			unlink(k.huge);
+		unlink(k.path);
+		memory_close(m);
+	}
+	return err;
+}
+
+void memory_made(struct memory *m)
+{
+	lock_drop(m->fd, MEMORY_LOCK_MADE);
+}

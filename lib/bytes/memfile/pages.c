@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory_pages.c - the pages of a pool's memory: all there before anybody uses them.
+ *
+ * Threads take steps of the file.  In each they allocate and touch every page by
+ * MADV_POPULATE_WRITE, which answers with an error where a store would raise SIGBUS; where the
+ * kernel does not know it (before Linux 5.14), by posix_fallocate and then stores.  In a tmpfs one
+ * page of each huge one comes first: then MADV_COLLAPSE makes a huge page of it, if there is any.
+ *
+ * A huge page goes where its first page is, whatever the file's policy says, and an interleaving
+ * policy puts every 512th page on one node.  So the thread's own policy rules while it touches,
+ * anew for each huge page; then the whole file is given its policy, for who asks and for pages that
+ * are swapped in.
+ * Tests: t/bytes/ram-memory.t t/bytes/creators.t t/daemon/memory.t t/index/signals.t */
+#include "config.h"
+
+#include "bytes/memfile/parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <numaif.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "index/base/err.h"
+#include "index/base/fd.h"
+#include "index/base/order.h"
+#include "index/base/parallel.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+#define HUGE       ((uint64_t)2 << 20)
+#define STEP       ((uint64_t)64 << 20)
+#define MASK_BITS  1024u /* nodes that any kernel can have */
+#define MASK_WORDS (MASK_BITS / (8 * sizeof(unsigned long)))
+#define MIB(bytes) ((unsigned long long)((bytes) >> 20))
+
+struct node_mask {
+	unsigned long word[MASK_WORDS];
+};
+
+struct touch {
+	uint8_t *base;
+	uint64_t at; /* of base, in the file */
+	uint64_t unit, done, bytes, nodes;
+	uint32_t numa;
+	int fd, err; /* err: errno of the first that failed */
+	bool collapse;
+	pthread_t caller;
+	const struct memory_pages *pages;
+};
+
+struct step {
+	struct touch *t;
+	uint64_t from, bytes; /* in base */
+};
+
+/* ---- nodes ---- */
+
+/* Those of the first 64 that this process may use; without NUMA the kernel has one. */
+static uint64_t allowed_nodes(void)
+{
+	struct node_mask all = { { 0 } };
+
+	if (get_mempolicy(NULL, all.word, MASK_BITS, NULL, MPOL_F_MEMS_ALLOWED) || !all.word[0])
+		return 1;
+	return all.word[0];
+}
+
+/* The set bit number n, counted round and round. */
+static uint64_t nth_node(uint64_t nodes, uint64_t n)
+{
+	for (n %= (uint64_t)__builtin_popcountll(nodes); n; n--)
+		nodes &= nodes - 1;
+	return nodes & -nodes;
+}
+
+static int set_policy(int mode, uint64_t nodes)
+{
+	struct node_mask mask = { { nodes } };
+
+	return set_mempolicy(mode, mask.word, MASK_BITS) ? errno : 0;
+}
+
+/* ---- touching ---- */
+
+/* Before Linux 5.14.  All kernels since have given an error there instead of a signal. */
+static int touch_old(const struct step *s, uint64_t at, uint64_t bytes)
+{
+	volatile uint8_t *p = s->t->base + at;
+	uint64_t i;
+	int err;
+
+	while ((err = posix_fallocate(s->t->fd, (off_t)(s->t->at + at), (off_t)bytes)) == EINTR)
+		;
+	for (i = 0; !err && i < bytes; i += s->t->unit)
+		p[i] = 0; /* a new file has nothing else */
+	return err;
+}
+
+static int touch_range(const struct step *s, uint64_t at, uint64_t bytes)
+{
+	if (!madvise(s->t->base + at, bytes, MADV_POPULATE_WRITE))
+		return 0;
+	if (errno == EINVAL)
+		return touch_old(s, at, bytes);
+	return errno == EFAULT || errno == ENOMEM ? ENOSPC : errno;
+}
+
+/* The first page of each huge one, then those that the kernel makes of them.  It may have none; and
+ * it collapses what has a page. */
+static int touch_huge(const struct step *s, uint64_t at, uint64_t bytes)
+{
+	uint64_t i, whole = bytes & ~(HUGE - 1);
+	int err;
+
+	for (i = 0; i < whole; i += HUGE)
+		if ((err = touch_range(s, at + i, SHM_PAGE)))
+			return err;
+	if (whole)
+		madvise(s->t->base + at, whole, MADV_COLLAPSE);
+	return 0;
+}
+
+static int touch_pages(const struct step *s, uint64_t at, uint64_t bytes)
+{
+	int err = s->t->collapse ? touch_huge(s, at, bytes) : 0;
+
+	return err ? err : touch_range(s, at, bytes);
+}
+
+static int touch_in_turns(const struct step *s)
+{
+	uint64_t each = MAX(HUGE, s->t->unit), at, n;
+	int err = 0;
+
+	for (at = s->from; !err && at < s->from + s->bytes; at += n) {
+		n = MIN(each, s->from + s->bytes - at);
+		/* a full node has others to help out */
+		err = set_policy(MPOL_PREFERRED, nth_node(s->t->nodes, at / each));
+		if (!err)
+			err = touch_pages(s, at, n);
+	}
+	return err;
+}
+
+/* With the thread's own policy, which is as before afterwards. */
+static int touch_by_policy(const struct step *s)
+{
+	struct node_mask before;
+	int mode, err;
+
+	if (s->t->numa == GPC_NUMA_DEFAULT)
+		return touch_pages(s, s->from, s->bytes);
+	if (get_mempolicy(&mode, before.word, MASK_BITS, NULL, 0))
+		return errno;
+	if (s->t->numa == GPC_NUMA_INTERLEAVE)
+		err = touch_in_turns(s);
+	else if (!(err = set_policy(MPOL_BIND, s->t->nodes)))
+		err = touch_pages(s, s->from, s->bytes);
+	set_mempolicy(mode, mode == MPOL_DEFAULT ? NULL : before.word, MASK_BITS);
+	return err;
+}
+
+static void tell(struct touch *t, uint64_t done)
+{
+	if (t->pages->progress && t->pages->progress(t->pages->progress_arg, done, t->bytes))
+		store_relaxed(&t->err, ECANCELED);
+}
+
+/* A job of parallel_run(). */
+static void touch_step(void *job)
+{
+	struct step *s = job;
+	struct touch *t = s->t;
+	uint64_t done;
+	int err = load_relaxed(&t->err) ? 0 : touch_by_policy(s);
+
+	if (err)
+		store_relaxed(&t->err, err);
+	done = order_add64(&t->done, s->bytes) + s->bytes;
+	if (!load_relaxed(&t->err) && done < t->bytes && pthread_equal(pthread_self(), t->caller))
+		tell(t, done);
+}
+
+static int touch_all(struct touch *t)
+{
+	uint64_t each = MAX(STEP, t->unit), n = (t->bytes + each - 1) / each, i;
+	uint32_t threads = t->pages->threads ? t->pages->threads : parallel_size();
+	struct step *steps;
+
+	/* small pools have work for several, too */
+	while (n < threads && each > MAX(HUGE, t->unit)) {
+		each /= 2;
+		n = (t->bytes + each - 1) / each;
+	}
+	steps = calloc(n, sizeof(*steps));
+	if (!steps)
+		return ENOMEM;
+	for (i = 0; i < n; i++)
+		steps[i] = (struct step){ t, i * each, MIN(each, t->bytes - i * each) };
+	parallel_run(threads, touch_step, steps, sizeof(*steps), (uint32_t)n);
+	free(steps);
+	return t->err;
+}
+
+/* The file's own, for the range that is mapped. */
+static int set_file_policy(const struct touch *t)
+{
+	struct node_mask mask = { { t->nodes } };
+	int mode = t->numa == GPC_NUMA_BIND ? MPOL_BIND : MPOL_INTERLEAVE;
+
+	if (t->numa == GPC_NUMA_DEFAULT)
+		return 0;
+	return mbind(t->base, t->bytes, mode, mask.word, MASK_BITS, 0) ? errno : 0;
+}
+
+/* ---- room ---- */
+
+static int no_room(const struct segment *s, uint64_t need, uint64_t there, const char *where)
+{
+	return err_set(
+		ENOSPC,
+		"%s: the memory of a pool needs %llu bytes (%llu MiB), and %llu bytes (%llu MiB) "
+		"are available %s: %llu bytes are missing; ask for fewer or smaller blocks",
+		s->name, (unsigned long long)need, MIB(need), (unsigned long long)there, MIB(there),
+		where, (unsigned long long)(need - there));
+}
+
+static uint64_t free_in(const char *folder)
+{
+	int fd = fd_peek(folder, O_RDONLY | O_DIRECTORY);
+	uint64_t there = UINT64_MAX;
+
+	if (fd >= 0) {
+		there = segment_free_space(fd);
+		close(fd);
+	}
+	return there;
+}
+
+int memory_check_room(const struct segment *s, const char *folder, uint64_t nodes, uint64_t bytes)
+{
+	uint64_t there = free_in(folder);
+	struct statfs fs;
+	char where[SEGMENT_PATH + 8];
+
+	snprintf(where, sizeof(where), "in %s", folder);
+	if (bytes > there)
+		return no_room(s, bytes, there, where);
+	if (!nodes || (!statfs(folder, &fs) && fs.f_type == HUGETLBFS_MAGIC))
+		return 0;
+	there = segment_free_on_nodes(nodes);
+	snprintf(where, sizeof(where), "on the NUMA nodes 0x%llx", (unsigned long long)nodes);
+	return bytes > there ? no_room(s, bytes, there, where) : 0;
+}
+
+/* ---- what is asked for ---- */
+
+static int check_nodes(uint32_t numa, uint64_t nodes, uint64_t *ret)
+{
+	uint64_t allowed = allowed_nodes();
+
+	if (numa == GPC_NUMA_DEFAULT && nodes)
+		return err_set(EINVAL, "nodes is 0x%llx: without a policy in numa it must be 0",
+			       (unsigned long long)nodes);
+	if (nodes & ~allowed)
+		return err_set(EINVAL,
+			       "nodes is 0x%llx: it must be within 0x%llx, the nodes that this "
+			       "process may use",
+			       (unsigned long long)nodes, (unsigned long long)allowed);
+	*ret = numa == GPC_NUMA_DEFAULT ? 0 : nodes ? nodes : allowed;
+	return 0;
+}
+
+int memory_check_pages(const struct memory_pages *p, const char *folder, uint32_t *ret_numa,
+		       uint64_t *ret_nodes, uint32_t *ret_unit)
+{
+	struct statfs fs;
+	int err;
+
+	if ((err = err_range("numa", p->numa, GPC_NUMA_DEFAULT, GPC_NUMA_BIND)) < 0 ||
+	    (err = err_range("threads", p->threads, 0, 16)) < 0 ||
+	    (err = check_nodes(p->numa, p->nodes, ret_nodes)) < 0)
+		return err;
+	if (statfs(folder, &fs))
+		return err_sys(0, "%s%s", p->huge_dir ? "huge_dir " : "", folder);
+	if (p->huge_dir && *p->huge_dir && fs.f_type != HUGETLBFS_MAGIC)
+		return err_set(EINVAL, "huge_dir is %s: it must be a folder of a hugetlbfs",
+			       p->huge_dir);
+	*ret_numa = p->numa;
+	*ret_unit = fs.f_type == HUGETLBFS_MAGIC ? MAX((uint32_t)fs.f_bsize, SHM_PAGE) : SHM_PAGE;
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+static bool is_tmpfs(int fd)
+{
+	struct statfs fs;
+
+	return !fstatfs(fd, &fs) && fs.f_type == TMPFS_MAGIC;
+}
+
+static int say(const struct segment *s, const char *folder, const struct touch *t, int err)
+{
+	uint64_t there = free_in(folder), left = t->bytes - t->done;
+
+	if (err == ECANCELED)
+		return err_set(ECANCELED,
+			       "%s: progress() has ended it: the memory of a pool was to have "
+			       "%llu bytes, of which %llu were there",
+			       s->name, (unsigned long long)t->bytes, (unsigned long long)t->done);
+	if (err == ENOSPC || err == ENOMEM)
+		return no_room(s, left, MIN(there, left - 1), "now");
+	errno = err;
+	return err_sys(0, "%s: memory by its policy %u on nodes 0x%llx", s->name, t->numa,
+		       (unsigned long long)t->nodes);
+}
+
+int memory_make_pages(const struct segment *s, const struct memory *m, int fd, uint64_t at,
+		      const char *folder, const struct memory_pages *p)
+{
+	struct touch t = {
+		.at = at,
+		.unit = segment_unit(fd),
+		.bytes = m->images_bytes,
+		.nodes = m->nodes,
+		.numa = m->numa,
+		.fd = fd,
+		.collapse = is_tmpfs(fd),
+		.caller = pthread_self(),
+		.pages = p,
+	};
+	int err = segment_map_range(s, fd, at, t.bytes, PROT_READ | PROT_WRITE, &t.base);
+
+	if (err < 0) /* huge pages are promised when they are mapped */
+		return t.unit > SHM_PAGE ? say(s, folder, &t, ENOSPC) : err;
+	tell(&t, 0);
+	err = t.err ? t.err : touch_all(&t);
+	if (!err)
+		err = set_file_policy(&t);
+	munmap(t.base, t.bytes);
+	if (!err)
+		tell(&t, t.bytes);
+	return err || t.err ? say(s, folder, &t, err ? err : t.err) : 0;
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* make.c - memory is made first, then a command names it to the writer: whoever finds the pool
+ * finds memory that is there.
+ *
+ *   the maker ...                      the command      the file
+ *   ---------------------------------  ---------------  -----------------------------------------
+ *   dies before the command            none             garbage, swept when its seat is reaped
+ *   is told the number                 carried out      the pool's: MEMORY_LOCK_MADE is dropped
+ *   is told an error                   refused          removed here
+ *   is told another pool's number      GPC_POOL_ONCE    removed here: nobody names it
+ *   could not send it                  none             removed here
+ *   gives up (-ETIMEDOUT, -ENOTCONN,   under way        locked still: nobody sweeps it, whoever runs
+ *   -EAGAIN)                                            the command; c->making keeps it.  A later call
+ *                                                       that sees the answer goes on as above
+ *   ... and closes the handle          never run: the   garbage without a pool, which gpc_close sweeps;
+ *                                      seat is left     else the pool's
+ *   ... and dies                       dropped with     the same, swept when its seat is reaped
+ *                                      its seat
+ *   dies while its command is run      carried out      the writer sees it behind READY: the pool goes
+ *                                                       again (index/writer/pool_memory.c)
+ *
+ *   its writer dies ...                the next one
+ *   ---------------------------------  ----------------------------------------------------------
+ *   before READY                       runs the command: nobody swept the file, which is locked
+ *   between READY and the live bit     ends that pool, which is FREE before the command runs again: the
+ *                                      new pool names the same memory, and the file is locked still
+ *   before the answer                  finds the pool by its maker's command
+ *
+ * The maker of VRAM has it in its maps from then on, with MEMORY_LOCK_USED, until the pool has
+ * gone.
+ * Tests: t/bytes/memory-waits.t t/bytes/once-threads.t t/bytes/pool-late.t t/bytes/pool-make.t
+ *   t/bytes/adopted.t t/bytes/memory-dies.t */
+#include "config.h"
+
+#include "bytes/memory/make.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes/memory/map.h"
+#include "index/request/request.h"
+#include "index/segment/lockfile.h"
+#include "index/segment/once.h"
+#include "index/segment/peek.h"
+
+#define LOOK_NS (5 * NS_PER_MS)    /* between looks for memory of the dead */
+#define SAY_NS  (1000 * NS_PER_MS) /* of waiting for it, before the log is told */
+
+/* ---- the bytes ---- */
+
+/* Has this pool VRAM of this device, and an owner that is dead and not reaped yet? */
+static bool is_dead_pool(const gpc *c, uint32_t pool, const uint8_t uuid[16])
+{
+	struct shm_pool p;
+
+	return seg_peek_pool(&c->seg, pool, &p) && p.memory && p.kind == GPC_VRAM &&
+	       !memcmp(p.uuid[0], uuid, 16) && p.owner >= 0 &&
+	       p.owner < c->seg.header.geometry.max_peers && p.owner != (int32_t)c->peer &&
+	       !segment_peer_alive(&c->seg, (uint32_t)p.owner);
+}
+
+/* As long as importers have memory of a dead process mapped, the GPU has it allocated: the number
+ * of such memory, or 0. */
+static uint64_t find_in_use(gpc *c, const uint8_t uuid[16])
+{
+	uint32_t i;
+
+	map_sweep(c); /* it may be this process that has it */
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
+		if (is_dead_pool(c, i, uuid))
+			return load_relaxed(&seg_pool(&c->seg, i)->memory);
+	return memory_find_used(&c->seg, uuid);
+}
+
+static int still_used(gpc *c, const struct memory *m, uint64_t used, int error)
+{
+	char who[WHO_TEXT];
+
+	memory_who(c, used, who);
+	return err_set(error, "%s: %s memory of a former pool of %s mapped",
+		       error == EAGAIN ? "timeout_ms is 0" : "time is up", who, m->device);
+}
+
+static void say_waiting(gpc *c, const struct memory *m, uint64_t used)
+{
+	char who[WHO_TEXT];
+
+	memory_who(c, used, who);
+	log_say(&c->log, LOG_WARNING,
+		"waiting to make a pool: %s memory of a former pool of %s mapped", who, m->device);
+}
+
+static int wait_unused(gpc *c, const struct memory *m, uint64_t deadline)
+{
+	uint64_t used, say = clock_ns() + SAY_NS;
+	int mine;
+
+	while ((used = find_in_use(c, m->uuid)) != 0) {
+		mine = map_find_stale(c, m->uuid);
+		if (mine >= 0) /* it would wait for itself */
+			return err_set(ESTALE,
+				       "this process has memory of the former pool %d of %s "
+				       "mapped: call gpc_pool_unmap first",
+				       mine, m->device);
+		if (!deadline)
+			return still_used(c, m, used, EAGAIN);
+		if (clock_ns() >= deadline)
+			return still_used(c, m, used, ETIMEDOUT);
+		if (clock_ns() >= say) {
+			say_waiting(c, m, used);
+			say = NEVER;
+		}
+		if (handle_help(c, LOOK_NS) <= 0)
+			clock_sleep(LOOK_NS);
+	}
+	return 0;
+}
+
+static int make_on_device(struct making *mk)
+{
+	struct shm_part part = { 0 };
+	int err = mk->device->make(mk->memory.uuid, mk->part_bytes[0], &part, &mk->allocation,
+				   &mk->base);
+
+	return err < 0 ? err : memory_store_part(&mk->memory, 0, &part);
+}
+
+/* Back to before the call.  No pool names the file, and it is locked by us. */
+static void discard(gpc *c, struct making *mk)
+{
+	if (mk->allocation)
+		mk->device->unmap(mk->allocation);
+	if (mk->memory.fd >= 0) {
+		memory_remove(&c->seg, mk->memory.number);
+		memory_close(&mk->memory);
+	}
+	free(mk);
+}
+
+/* The timeout is for what others do: the time that the making takes is not of it. */
+static int make_bytes(gpc *c, struct making *mk, uint64_t *deadline)
+{
+	struct memory *m = &mk->memory;
+	bool allocates = m->kind == GPC_VRAM && !m->lent;
+	int err = allocates ? wait_unused(c, m, *deadline) : 0;
+	uint64_t begin = clock_ns();
+
+	if (err == 0) {
+		err = memory_make(&c->seg, m, &mk->pages);
+		if (err < 0)
+			m->fd = -1; /* there is no file */
+	}
+	if (err == 0 && allocates && !m->images_bytes)
+		err = make_on_device(mk);
+	mk->request.memory = m->number;
+	if (*deadline && *deadline != NEVER)
+		*deadline += clock_ns() - begin;
+	return err;
+}
+
+/* ---- the pool is there ---- */
+
+static int adopt(gpc *c, uint32_t pool, struct making *mk)
+{
+	struct map_part *part = calloc(mk->memory.nparts, sizeof(*part));
+	int err;
+
+	if (!part)
+		return err_set(ENOMEM, "no memory to keep %u parts", mk->memory.nparts);
+	if (mk->allocation)
+		part[0] = (struct map_part){ .base = mk->base,
+					     .bytes = mk->part_bytes[0],
+					     .memory = mk->allocation };
+	err = map_adopt(c, pool, &mk->memory, mk->memory.nparts, part);
+	free(part);
+	return err;
+}
+
+/* RAM is its file; VRAM lives as long as its maker has it.  A pool whose VRAM cannot be kept is
+ * removed again, and a sweep takes its file when we have let go of it. */
+static int finish(gpc *c, uint32_t pool, struct making *mk)
+{
+	int err;
+
+	/* a pool names it; and once it is in the maps, another thread may close its descriptor */
+	memory_made(&mk->memory);
+	err = mk->memory.kind == GPC_VRAM ? adopt(c, pool, mk) : 0;
+	if (err < 0) {
+		gpc_pool_clear(c, (int)pool, 0, GPC_REMOVE, 0);
+		if (mk->allocation)
+			mk->device->unmap(mk->allocation);
+		memory_close(&mk->memory);
+		free(mk);
+		return err;
+	}
+	if (mk->memory.kind == GPC_RAM)
+		memory_close(&mk->memory);
+	free(mk);
+	return 0;
+}
+
+/* ---- answers that come late ---- */
+
+static int answer_of(gpc *c)
+{
+	int answer;
+
+	ring_turn(c);
+	pthread_mutex_lock(&c->ring_lock);
+	answer = c->making_answer;
+	pthread_mutex_unlock(&c->ring_lock);
+	return answer;
+}
+
+static bool is_there(gpc *c, int pool, const struct making *mk)
+{
+	struct shm_pool p;
+
+	return pool >= 0 && (uint32_t)pool < c->seg.header.geometry.max_pools &&
+	       seg_peek_pool(&c->seg, (uint32_t)pool, &p) && p.memory == mk->memory.number;
+}
+
+/* With pool_lock held: the answer has been taken if there is one. */
+static void settle(gpc *c)
+{
+	struct making *mk = c->making;
+	int answer = mk ? answer_of(c) : CMD_PENDING;
+
+	if (answer == CMD_PENDING)
+		return;
+	store_relaxed(&c->making, NULL);
+	pool_answered(c);
+	if (is_there(c, answer, mk))
+		finish(c, (uint32_t)answer, mk);
+	else /* refused, or the pool has gone again */
+		discard(c, mk);
+}
+
+void make_settle(gpc *c)
+{
+	if (!load_relaxed(&c->making) || pthread_mutex_trylock(&c->pool_lock))
+		return;
+	settle(c);
+	pthread_mutex_unlock(&c->pool_lock);
+}
+
+void make_close(gpc *c)
+{
+	struct making *mk = c->making;
+
+	if (!mk)
+		return;
+	c->making = NULL;
+	if (mk->allocation)
+		mk->device->unmap(mk->allocation);
+	memory_close(&mk->memory);
+	memory_sweep(&c->seg);
+	free(mk);
+}
+
+void make_abandon(gpc *c)
+{
+	free(c->making);
+	c->making = NULL;
+}
+
+/* ---- the call ---- */
+
+/* The pool's number, and *mk is finished; or an error, and *mk is discarded or kept. */
+static int add(gpc *c, struct making *mk, uint64_t deadline)
+{
+	bool pending = false;
+	int n = pool_enter(c, deadline), err;
+
+	if (n == 0) {
+		settle(c); /* one is under way at a time */
+		n = pool_send(c, &mk->request, deadline, &pending);
+		if (pending)
+			store_relaxed(&c->making, mk);
+		pool_leave(c);
+	}
+	if (n >= 0 && (mk->request.flags & GPC_POOL_ONCE) && !is_there(c, n, mk)) {
+		discard(c, mk); /* another process was first, or it has gone again */
+	} else if (n >= 0) {
+		err = finish(c, (uint32_t)n, mk);
+		n = err < 0 ? err : n;
+	} else if (!pending) {
+		discard(c, mk);
+	}
+	return n;
+}
+
+/* ---- GPC_POOL_ONCE ----
+ *
+ * Whoever makes such a pool has c->once_lock and LOCK_ONCE, so that two do not need memory for two:
+ * the first among the threads of a handle, whose descriptor is one and whose locks are one, too; the
+ * second among handles.  It is a courtesy: the writer has the last word, and who dies drops it.
+ *
+ *   once_lock  LOCK_ONCE  who looks
+ *   ---------  ---------  -------------------------------------------------------------------------
+ *   other's    -          leaves both alone: LOCK_ONCE may be that thread's
+ *   ours       other's    gives once_lock back, so that a thread may find its pool meanwhile
+ *   ours       ours       makes the pool, or finds it and gives both back, LOCK_ONCE first */
+
+/* What this handle has asked for before is answered first: it may be that pool. */
+static int once_turn(gpc *c, uint64_t deadline)
+{
+	int err = pool_enter(c, deadline);
+
+	if (err == 0) {
+		settle(c);
+		pool_leave(c);
+	}
+	return err;
+}
+
+/* 0, -EAGAIN, or -errno where there are no locks: then only once_lock is ours. */
+static int once_lock(gpc *c)
+{
+	int err;
+
+	if (pthread_mutex_trylock(&c->once_lock))
+		return -EAGAIN;
+	err = lock_try(c->seg.lock_fd, LOCK_ONCE);
+	if (err == -EAGAIN)
+		pthread_mutex_unlock(&c->once_lock);
+	return err;
+}
+
+/* A lock of the file that another handle has is not dropped by this. */
+static void once_unlock(gpc *c)
+{
+	lock_drop(c->seg.lock_fd, LOCK_ONCE);
+	pthread_mutex_unlock(&c->once_lock);
+}
+
+/* The pool's number; -ENOENT: there is none, and once_unlock() is due; or another error, as
+ * once_find(). */
+static int once_enter(gpc *c, const struct shm_pool *rq, uint64_t deadline)
+{
+	int locked, n = once_turn(c, deadline);
+
+	while (n == 0) {
+		locked = once_lock(c);
+		n = once_find(&c->seg, rq);
+		if (n != -ENOENT && locked != -EAGAIN)
+			once_unlock(c);
+		if (n != -ENOENT || locked != -EAGAIN)
+			return n;
+		if (clock_ns() >= deadline)
+			return err_set(deadline ? ETIMEDOUT : EAGAIN,
+				       "%s: another process makes a pool with GPC_POOL_ONCE, or "
+				       "another thread of this handle does",
+				       deadline ? "time is up" : "timeout_ms is 0");
+		if (handle_help(c, LOOK_NS) <= 0)
+			clock_sleep(LOOK_NS);
+		n = 0;
+	}
+	return n;
+}
+
+static int make_once(gpc *c, struct making *mk, uint64_t deadline)
+{
+	int n = once_enter(c, &mk->request, deadline);
+
+	if (n != -ENOENT) {
+		discard(c, mk);
+		return n;
+	}
+	n = make_bytes(c, mk, &deadline);
+	if (n < 0)
+		discard(c, mk);
+	else
+		n = add(c, mk, deadline);
+	once_unlock(c);
+	return n;
+}
+
+static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m, uint64_t deadline)
+{
+	struct making *mk = calloc(1, sizeof(*mk));
+	int err;
+
+	if (!mk)
+		return err_set(ENOMEM, "no memory for the description of a pool");
+	err = make_want(c, p, m, mk);
+	if (err == 0)
+		err = pool_check_demote(c, &mk->request);
+	if (err == 0 && (mk->request.flags & GPC_POOL_ONCE))
+		return make_once(c, mk, deadline);
+	if (err == 0)
+		err = make_bytes(c, mk, &deadline);
+	if (err == 0)
+		return add(c, mk, deadline);
+	discard(c, mk);
+	return err;
+}
+
+GPC_EXPORT int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	struct gpc_memory want;
+	int n = pool_check_call(c, p, timeout_ms, m != NULL);
+
+	if (n == 0 && m)
+		n = err_struct("gpc_memory", m, sizeof(want), &want, sizeof(want));
+	if (n == 0)
+		n = m ? make(c, p, &want, deadline) : pool_add(c, p, deadline);
+	if (n >= 0)
+		gpc_pool_get(c, n, p);
+	return n;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dev.h - this process's use of mirrors, for those who end a handle. */
+#ifndef GPC_DEV_H
+#define GPC_DEV_H
+
+#include "bytes/device/device.h"
+#include "index/peer/handle.h"
+
+/* Ask an opened device: the caller has a section of its own open, and the devices are locked
+ * until offload_end.  must: -ENODEV, -ESTALE and errors of the device; else any reason not to
+ * is -EAGAIN: too few keys, a mirror that lags, a device in use. */
+int offload_query(gpc *c, const struct device_query *q, bool must, struct device_result *ret);
+void offload_end(gpc *c, struct device_result *answer);
+
+/* Close every device that is still open; gpc_close calls it while the seat is still held. */
+void dev_close_all(gpc *c);
+/* Add what the launches of all devices have counted, as far as they are over, to the seat. */
+void dev_count(gpc *c);
+
+#endif

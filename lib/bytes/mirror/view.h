@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* view.h - the mirrors that this process has imported, of one device: which one is
+ * current, and when an old one can be released. */
+#ifndef GPC_IMPORT_H
+#define GPC_IMPORT_H
+
+#include "bytes/device/device.h"
+#include "index/peer/handle.h"
+
+#include <urcu/urcu-bp.h>
+
+struct import {
+	struct rcu_head rcu;
+	struct import *next; /* among the retired ones: the next younger */
+	gpc_dev *dev;
+	void *handle;
+	struct dev_view view;
+	uint32_t generation;
+	uint32_t sections; /* that began with it and are not over */
+	uint32_t settled;  /* no thread is about to count itself */
+};
+
+/* What a section slot is used for by this device.  It belongs to whoever has opened the
+ * slot, by the compare-and-swap of epoch_enter: the enterer, then its leave, later the
+ * next one that finds the slot idle, who takes the old count down. */
+struct use {
+	struct import *import;
+	uint64_t ticket;
+	uint32_t left; /* the signal is on its way */
+};
+
+struct gpc_dev {
+	gpc_dev *next;
+	gpc *c;
+	const struct device_ops *ops;
+	char device[48];
+	uint8_t uuid[16];
+	void *there;                     /* the driver's, see struct device_ops */
+	uint32_t opens;                  /* under c->dev_lock */
+	uint32_t holds;                  /* the opens together, and each pending callback */
+	uint32_t entered;                /* sections between enter and leave */
+	pthread_mutex_t lock;            /* replacing and releasing imports */
+	struct import *current;          /* RCU */
+	struct import *retired, *newest; /* oldest first; newest is the last one */
+	struct use use[GPC_SECTIONS];
+};
+
+/* A copy of the descriptor of this device's live mirror, the newest; false: none. */
+bool import_find(const gpc *c, const uint8_t uuid[16], struct shm_mirror *ret);
+/* -ESTALE, with a sentence */
+int import_none(const char *device);
+
+/* The caller's section is open: the import of the mirror that is live now, with the
+ * section counted in; -ESTALE. */
+int import_adopt(gpc_dev *d, struct import **ret);
+/* The caller has opened the slot, so what it was used for before is over. */
+void import_forget(gpc_dev *d, uint32_t slot);
+/* Copy the view of the current import for a caller with a section open; false: none. */
+bool import_view(gpc_dev *d, struct dev_view *ret);
+/* Release what is over, unless another thread is at it; never waits. */
+void import_tidy(gpc_dev *d);
+/* Nobody uses the device any more and nothing is in flight: release all, free d. */
+void import_end(gpc_dev *d);
+/* *p += v, a full barrier; v = -1 as well */
+void import_add32(uint32_t *p, uint32_t v);
+
+#endif

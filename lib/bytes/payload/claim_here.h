@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim_here.h - claims that need no writer: the key is LIVE, or PENDING with another peer. */
+#ifndef GPC_CLAIM_HERE_H
+#define GPC_CLAIM_HERE_H
+
+#include "index/request/request.h"
+
+#define CLAIM_GROUP 64u /* keys that are looked up together */
+
+/* What stands in the record of a claim. */
+struct claim_mark {
+	gpc_key key;
+	uint64_t since, number;
+	uint32_t passed; /* later claims of that peer that have ended */
+};
+
+/* false: there is none, or it has ended meanwhile. */
+bool claim_mark(const struct shm_record *r, struct claim_mark *ret);
+
+/* Is it PENDING still?  Waits for nothing. */
+bool claim_is_pending(const gpc *c, const struct gpc_claim *q);
+
+/* Up to CLAIM_GROUP keys, each for its block.  ret[i].to is CLAIM_LIVE, CLAIM_PENDING, or 0: the
+ * writer has to be asked. */
+void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		struct answer *ret);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tear.c - a transfer whose last blocks will never be whole (rule B3).
+ *
+ *   torn      what was enqueued passes: the last event says so.  Nothing lands any more
+ *   cutting   the writer hears that targets from slot `cut` on are refused
+ *   cut       it has answered: done would stand for what is whole, and the device is told to store it
+ *
+ * The stream is the caller's and may be gone by then, so the mark goes to a stream of the device's
+ * own: its place behind the copies is what the event has shown.  Nothing here waits.  If we die
+ * before the mark, the transfer never ends, and its targets are given back with our seat.
+ * Tests: t/bytes/fetch-late.t t/index/transfer-lives.t */
+#include "config.h"
+
+#include "bytes/payload/transfers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "index/peer/ring.h"
+
+void tear(gpc *c, uint32_t slot, uint32_t cut, bool enqueued)
+{
+	struct transfers *t = c->transfers;
+
+	pthread_mutex_lock(&t->lock);
+	t->slot[slot].cut = cut;
+	t->slot[slot].enqueued = enqueued;
+	transfer_set(t, slot, SLOT_TORN);
+	pthread_mutex_unlock(&t->lock);
+	map_poke(c);
+}
+
+static void take_cut(gpc *c, struct op *op)
+{
+	struct transfers *t = c->transfers;
+	uint32_t slot = (uint32_t)op->out[0].block;
+
+	pthread_mutex_lock(&t->lock);
+	if (t->slot[slot].state == SLOT_CUTTING)
+		transfer_set(t, slot, SLOT_CUT);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* False: the ring has no room, or there is no memory: later. */
+static bool send_cut(gpc *c, uint32_t slot, gpc_transfer name, uint32_t from)
+{
+	struct shm_command cmd = {
+		.op = CMD_CUT, .count = 1, .cut.transfer = name, .cut.from = from
+	};
+	struct op *op = ring_op(1, 1);
+
+	if (!op)
+		return false;
+	op->out[0].block = (gpc_block)slot;
+	op->take = take_cut;
+	if (ring_submit(c, op, &cmd) == 0)
+		return true;
+	free(op);
+	return false;
+}
+
+/* 1: what was enqueued has passed; 0: not yet; negative: the device is lost. */
+static int has_passed(const struct slot *s)
+{
+	if (!s->enqueued)
+		return 1;
+	return s->device->event_passed(s->events->event[s->stages - 1]);
+}
+
+/* One thread goes on with it: who changes the state. */
+static bool change(struct transfers *t, uint32_t slot, enum slot_state from, enum slot_state to)
+{
+	bool changed;
+
+	pthread_mutex_lock(&t->lock);
+	changed = t->slot[slot].state == from;
+	if (changed)
+		transfer_set(t, slot, to);
+	pthread_mutex_unlock(&t->lock);
+	return changed;
+}
+
+static void step_torn(gpc *c, uint32_t i)
+{
+	struct transfers *t = c->transfers;
+	struct slot *s = &t->slot[i];
+	int passed = has_passed(s);
+
+	if (passed < 0) {
+		transfer_end(c, i, -EIO, false);
+		return;
+	}
+	if (!passed || !change(t, i, SLOT_TORN, SLOT_CUTTING))
+		return;
+	if (!send_cut(c, i, transfer_name(t, i), s->cut))
+		change(t, i, SLOT_CUTTING, SLOT_TORN);
+}
+
+static void step_cut(gpc *c, uint32_t i)
+{
+	struct transfers *t = c->transfers;
+	struct slot *s = &t->slot[i];
+	uint64_t value, *word;
+	int err;
+
+	if (!change(t, i, SLOT_CUT, SLOT_BEGUN))
+		return;
+	if (!s->cut) {
+		transfer_let_go(c, i);
+		return;
+	}
+	word = transfer_word(c, i, &value);
+	err = s->device->mark_now(s->uuid, word, value);
+	transfer_end(c, i, err, !err);
+}
+
+void tear_step(gpc *c, uint32_t slot)
+{
+	struct transfers *t = c->transfers;
+	enum slot_state state;
+
+	pthread_mutex_lock(&t->lock);
+	state = t->slot[slot].state;
+	pthread_mutex_unlock(&t->lock);
+	if (state == SLOT_TORN)
+		step_torn(c, slot);
+	else if (state == SLOT_CUT)
+		step_cut(c, slot);
+}

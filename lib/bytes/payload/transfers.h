@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfers.h - what the sources of copies share.
+ *
+ *   transfer.c   slots: begun, ended, gone over       wait.c      who waits, and descriptors
+ *   tear.c       copies that are not whole            results.c   what became of each block
+ *   pair.c       two pools, planned once              enqueue.c   from pairs of slots to a stream
+ *   host.c       RAM to RAM, by threads               order.c     other streams; late releases
+ *   copy.c       gpc_copy                             mark.c      gpc_transfer_mark
+ *   bring.c      a command that binds targets; bring_copy.c the copies into these
+ *   fetch.c      gpc_fetch                            spill.c     gpc_spill, gpc_spill_ahead
+ * Tests: t/bytes/transfer.t */
+#ifndef GPC_PAYLOAD_TRANSFERS_H
+#define GPC_PAYLOAD_TRANSFERS_H
+
+#include "index/base/err.h"
+#include "index/base/worker.h"
+#include "bytes/payload/plan.h"
+#include "bytes/payload/transfer.h"
+
+#define TRANSFER_FAILURES 1024u /* that are remembered */
+#define HOST_THREADS      4u    /* that copy from RAM to RAM */
+#define ROUND             256u  /* pairs that are planned together */
+
+/* Two pools between which something was copied: freed with either map. */
+struct pair {
+	struct pair *next;
+	struct map *to, *from;
+	const struct map *by; /* whose device copies; NULL: our threads */
+	struct copy_limits limits;
+	uint64_t *slots; /* a bit for each slot of `to`; under `marks` */
+	uint32_t stages;
+	struct plan plan[]; /* of each part of the image; one stage: of all of it */
+};
+
+enum slot_state {
+	SLOT_IDLE,
+	SLOT_BEGUN,
+	SLOT_MARKED,
+	SLOT_DONE,
+	SLOT_UNTOLD,
+	SLOT_TORN,
+	SLOT_CUTTING,
+	SLOT_CUT,
+	SLOT_LOST
+};
+
+struct events { /* of a slot on one device; as long as the handle */
+	struct events *next;
+	const struct device_bytes *device;
+	uint8_t uuid[16];
+	void *event[GPC_MAX_STAGES]; /* made when a transfer of so many stages begins */
+};
+
+struct told {
+	uint32_t record, index;
+}; /* a target; its slot in the command */
+
+struct slot {
+	enum slot_state state;
+	bool commits; /* the writer does */
+	bool ranked;  /* ... when ranks say done */
+	bool rings;   /* at done the writer is told: it waits for a word of ours */
+	int err;
+	uint64_t value; /* of the transfer begun last; SHM words that equal it are done */
+	/* a rank's: the word of its leader, and what it is to say; else NULL */
+	uint64_t *word, wanted;
+	const struct device_bytes *device;
+	uint8_t uuid[16];
+	struct events *all_events, *events; /* and those of this transfer: NULL: none */
+	uint32_t stages;
+	uint32_t nmaps;
+	struct map *map[GPC_MAX_POOLS + 1];
+	gpc_block *release; /* at done */
+	uint32_t nrelease;
+
+	/* of one that the writer commits */
+	uint32_t n;        /* blocks that the call has told of */
+	struct told *told; /* these; room for GPC_TRANSFER_BLOCKS, once made */
+	uint64_t op;       /* of the first */
+	uint32_t cut;      /* torn: slots of the command that are whole */
+	bool enqueued;     /* ... and something of it was given to the device: the last event */
+};
+
+/* What a transfer that is over came to. */
+#define OUTCOMES 64u
+struct outcome {
+	gpc_transfer name;
+	uint32_t n, bad; /* bad: 1 + the block whose checksum was wrong; 0: none */
+	uint64_t refused[GPC_TRANSFER_BLOCKS / 64];
+};
+
+struct waiter {
+	struct waiter *next;
+	gpc_transfer t;
+	int fd;
+};
+
+/* A copy from RAM to RAM: threads take pairs from it, a few at a time. */
+struct job {
+	struct job *next;
+	const struct pair *pair;
+	struct copy_pair *pairs;       /* memory of the slot, kept for the next one */
+	uint32_t size, n, taken, left; /* room; pairs; taken, and not copied yet */
+	uint64_t *done, value;
+};
+
+struct transfers {
+	pthread_mutex_t lock; /* of all but the last two groups; ring_lock is taken before it */
+	uint64_t used;        /* bit: that slot is not idle */
+	struct slot slot[SHM_TRANSFERS];
+	uint64_t last;  /* value given out last */
+	uint64_t begun; /* before any was given out */
+	struct {
+		gpc_transfer name;
+		int err;
+	} failed[TRANSFER_FAILURES];
+	uint32_t nfailed; /* ever; the place of the next one, modulo their number */
+	uint32_t told;    /* of these, by a wait for all */
+	struct outcome outcome[OUTCOMES];
+	uint32_t noutcomes;     /* ever */
+	uint64_t seat_asked_ns; /* when a call last waited for the writer alone */
+	uint64_t seat_look_ns;  /* for a writer, next time */
+	uint32_t seat_missed;   /* looks in a row that found none */
+	struct waiter *waiters;
+	struct pair *pairs;
+	pthread_mutex_t marks;               /* of pair->slots, and ... */
+	const struct device_bytes *words_by; /* ... whom done words are registered with: ... */
+	uint8_t pinned[GPC_MAX_PEERS + 1];   /* ... those of these peers: enum map_chunk */
+	uint32_t integrated_told;            /* atomic */
+
+	/* host.c */
+	struct worker copier; /* its lock is of what follows */
+	struct job job[SHM_TRANSFERS];
+	struct job *first, **end; /* those with pairs that nobody has taken */
+	uint32_t most, busy;
+};
+
+/* ---- transfer.c ---- */
+
+/* With the lock held. */
+gpc_transfer transfer_name(const struct transfers *t, uint32_t slot);
+bool transfer_is_done(gpc *c, uint32_t slot);
+bool transfer_is_over(gpc *c, uint32_t slot);
+void transfer_fail(struct transfers *t, gpc_transfer name, int err);
+void transfer_set(struct transfers *t, uint32_t slot, enum slot_state state);
+/* Without it.  What the slot holds is let go: idle. */
+void transfer_let_go(gpc *c, uint32_t slot);
+/* Rule B4: a lost device has not done it. */
+void transfer_find_lost(gpc *c);
+/* Another value for one of which nothing is bound: a second try of its command. */
+void transfer_renew(gpc *c, uint32_t slot);
+
+/* ---- order.c ---- */
+
+/* What a stream was to release is the handle's own again. */
+void release_unlend(gpc *c, const gpc_block *blocks, uint32_t n);
+
+/* ---- wait.c ---- */
+
+bool transfer_feed(gpc *c);
+/* The handle goes: tell them that the transfer has ended; in a forked child they are the
+ * parent's. */
+void waiters_end(struct transfers *t, bool tell);
+
+/* ---- results.c ---- */
+
+/* With the lock held: it is over. */
+void outcome_note(gpc *c, uint32_t slot);
+
+/* ---- tear.c ---- */
+
+/* Slots of the command from `cut` on are not whole. */
+void tear(gpc *c, uint32_t slot, uint32_t cut, bool enqueued);
+/* One step of a slot that is torn, cutting or cut. */
+void tear_step(gpc *c, uint32_t slot);
+
+/* ---- enqueue.c ---- */
+
+/* The word of a peer, and of ours, as devices store it. */
+int pin_words(gpc *c, const struct device_bytes *device, uint32_t peer);
+int pin_pair(gpc *c, const struct pair *p, const struct copy_pair *pairs, uint32_t n);
+int enqueue_pairs(const struct pair *p, uint32_t stage, const struct copy_pair *pairs, uint32_t n,
+		  void *stream);
+int check_stream(const struct map *by, void *stream);
+/* Events for so many stages, with the slot begun. */
+int events_make(gpc *c, uint32_t slot, uint32_t stages);
+
+/* ---- order.c ---- */
+
+/* The device that a caller's stream is of, when no block says it. */
+int stream_device(const gpc *c, void *stream, const struct device_bytes **ret, uint8_t uuid[16]);
+
+/* ---- pair.c ---- */
+
+/* Of two maps that the caller holds: -EPROTO, or as plan_make. */
+int pair_get(gpc *c, struct map *to, struct map *from, uint32_t stages, const struct pair **ret);
+void pair_forget(gpc *c, struct map *m);
+void pair_free_all(struct transfers *t);
+
+/* ---- host.c ---- */
+
+/* The slot's memory for n pairs: -ENOMEM.  It is filled, and then copied: -EAGAIN, no thread. */
+int host_room(gpc *c, uint32_t slot, uint32_t n, struct copy_pair **ret_pairs);
+int host_start(gpc *c); /* is there a thread at all? */
+void host_submit(gpc *c, uint32_t slot, const struct pair *pair, uint32_t n);
+void host_open(struct transfers *t);
+void host_stop(struct transfers *t);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base.h - small things that every file may use.
+ * Tests: t/index/geometry.t */
+#ifndef GPC_BASE_H
+#define GPC_BASE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GPC_EXPORT        __attribute__((visibility("default")))
+#define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
+#define UNUSED            __attribute__((unused))
+
+#define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)       ((a) < (b) ? (a) : (b))
+#define MAX(a, b)       ((a) > (b) ? (a) : (b))
+#define ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))
+
+#define NS_PER_MS 1000000ull
+
+/* Lines that are asked for ahead of their use, at a time: no more than the misses that a core can
+ * wait for.  Prefetches beyond these are lost on some processors, and a lost one is a whole
+ * wait. */
+#define LINES_AHEAD 20u
+
+/* CLOCK_MONOTONIC; coarse = the kernel's last tick, 3 ns to read, up to 4 ms old */
+uint64_t clock_ns(void);
+uint64_t clock_coarse_ns(void);
+
+/* A deadline from a timeout of the API: 0 = now, -1 = never. */
+#define NEVER UINT64_MAX
+uint64_t deadline_from(int timeout_ms);
+
+/* Sleep for less than a second; a signal ends it early. */
+void clock_sleep(uint64_t ns);
+/* Between looks at what others do: each sleep is twice the one before, up to `most`. */
+struct backoff {
+	uint64_t ns, most;
+};
+void backoff_sleep(struct backoff *b);
+/* Lock it by a time of clock_ns, NEVER included; false: that has come. */
+bool clock_lock(pthread_mutex_t *lock, uint64_t until_ns);
+/* Sleep on a condition up to such a time; false: that has come. */
+bool clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* err.h - errors with a sentence.  err_set(EINVAL, "...") stores the text for gpc_last_error
+ * of this thread and returns -EINVAL; err_sys adds strerror(errno) and returns -err (err 0:
+ * -errno).  A sentence about an argument says which one, its value, and what it may be; one about
+ * a block or pool says which.  None sends its reader to gpc_last_error, where it stands. */
+#ifndef GPC_ERR_H
+#define GPC_ERR_H
+
+#include "index/base/base.h"
+
+int err_set(int err, const char *fmt, ...) PRINTF_LIKE(2, 3);
+int err_sys(int err, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* For calls that answer for each item: no item was refused, until err_set says which. */
+void err_clear(void);
+
+/* 0, or -EINVAL with a sentence. */
+int err_bad_flags(uint32_t flags, uint32_t known);
+int err_bad_timeout(int timeout_ms);
+static inline int err_flags(uint32_t flags, uint32_t known)
+{
+	return flags & ~known ? err_bad_flags(flags, known) : 0;
+}
+static inline int err_timeout(int timeout_ms)
+{
+	return timeout_ms < -1 ? err_bad_timeout(timeout_ms) : 0;
+}
+int err_range(const char *field, uint64_t value, uint64_t low, uint64_t high);
+int err_size(const char *type, uint32_t size, size_t least);
+/* A struct that a caller fills and that may grow: what `from` has, and zero for the rest.  least:
+ * its size in the first release that had it.  A caller of a later release may have a longer one, if
+ * it asks for nothing that is not known here. */
+int err_struct(const char *type, const void *from, size_t least, void *to, size_t size);
+/* The same of one that has been as long since its first release, and that is read where it is. */
+int err_known(const char *type, const void *from, size_t size);
+/* Text for people, of at most so many bytes. */
+int err_text(const char *argument, const char *text, size_t most);
+
+#endif

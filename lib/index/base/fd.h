@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fd.h - descriptors that no forked child keeps, and that nobody mistakes for a standard stream.
+ *
+ * All that the library opens is opened here, at 3 or above.  A program whose standard streams are
+ * closed goes on printing to 0, 1 and 2; a segment there would have the text in its header.
+ *
+ * A child shares the open file descriptions of its parent, hence the parent's locks: one that
+ * keeps a description of a lock file keeps a seat, or the writer's seat, for as long as it
+ * lives.  So no fork happens between the opening of such a file and the note that it is open;
+ * the child closes all that were noted, before fork(2) returns there. */
+#ifndef GPC_FD_H
+#define GPC_FD_H
+
+#include <sys/types.h>
+#include "index/base/base.h"
+
+/* open(2) with O_CLOEXEC: a descriptor, or -1 and errno. */
+int fd_open(const char *path, int flags, mode_t mode);
+/* The same for a file that is none of a cache's and is closed soon, by close(2). */
+int fd_peek(const char *path, int flags);
+/* An eventfd that is noted as those of fd_open(), and another descriptor of it, which is not: for
+ * the program, whose children may have it.  0, or -1 and errno. */
+int fd_event(int *ret_fd, int *ret_other);
+/* pipe2(2) with O_CLOEXEC and O_NONBLOCK, both noted.  0, or -1 and errno. */
+int fd_pipe(int ret_fd[2]);
+/* Only what came from fd_open(), fd_event() or fd_pipe(); in a forked child there is nothing left
+ * to close. */
+void fd_close(int fd);
+
+/* Between the two no thread of this process forks.  Short, and no call back to the caller's
+ * code in between. */
+void fd_hold(void);
+void fd_release(void);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* log.h - the library prints nothing by itself: a callback of the options, and for people the
+ * environment variable GPC_LOG (a syslog level, "debug" or 0..7; to stderr). */
+#ifndef GPC_LOG_H
+#define GPC_LOG_H
+
+#include <syslog.h>
+#include "index/base/base.h"
+
+struct log {
+	void (*call)(void *arg, int level, const char *text);
+	void *arg;
+	int level; /* of GPC_LOG; -1 = not set */
+};
+
+void log_init(struct log *l, void (*call)(void *, int, const char *), void *arg);
+void log_say(const struct log *l, int level, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handle.h - struct gpc: one attachment of this process.  Private memory; nothing here is
+ * shared with other processes. */
+#ifndef GPC_HANDLE_H
+#define GPC_HANDLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "index/base/base.h"
+#include "index/peer/epoch.h"
+#include "index/base/err.h"
+#include "gpc.h"
+#include "index/base/key.h"
+#include "index/base/log.h"
+#include "index/base/order.h"
+#include "index/base/worker.h"
+#include "index/segment/blocks.h"
+#include "index/segment/segment.h"
+
+struct writer;
+struct op;
+struct returns;
+struct back {
+	gpc_block block;
+	uint32_t record, word;
+};
+struct stock;
+struct walk;
+struct making;
+struct maps;
+struct transfers;
+
+struct refused_item { /* of a call with arrays */
+	uint32_t i;   /* index in the caller's arrays */
+	int32_t err;  /* 0: none */
+	gpc_block block;
+	gpc_key key, parent;
+	const char *keys; /* name of the array that the key stands in; NULL: "keys" */
+	uint64_t ticket;  /* of a publish without waiting */
+};
+
+/* Where CPUs are to spare, a thread looks so long before it sleeps: as long as it takes to be
+ * woken. */
+#define AWAKE_NS 50000u
+
+struct gpc {
+	struct gpc *next; /* list of all handles of the process, for fork */
+	struct segment seg;
+	struct log log;
+	uint32_t peer; /* SHM_NO_PEER = read-only */
+	uint32_t flags;
+	bool readonly;
+	uint64_t namespaces; /* of this process, once they were looked up (look/stats.c); 0 */
+	bool spare_cpus;     /* threads that wait awake keep them from nobody */
+	bool forked;         /* set in a forked child: every call answers -ECHILD */
+	struct key_secret secret;
+	gpc_key mask[GPC_MAX_SPACES];
+
+	/* sections: who opened which (0 = nobody); a thread is named by the address of its
+	 * thread control block */
+	uint64_t section_thread[SHM_SECTIONS];
+	/* references that streams are to release: of each record, and of all (refs.h) */
+	uint16_t *lent; /* made by the first */
+	uint64_t nlent;
+	pthread_mutex_t device_sections; /* sweeping sections that devices have ended */
+
+	/* millisecond ticks: the tick this process saw last, and when it saw it first */
+	uint64_t tick_raised_ns; /* by us */
+
+	/* the command ring, producer's side: ring.c */
+	pthread_mutex_t ring_lock;
+	struct op *ops, **ops_end; /* submitted, results not yet taken; by position */
+	struct back *back;         /* reservations to give back when the ring has room */
+	uint32_t back_n, back_size;
+	bool back_forgotten; /* there was no memory for some: index/peer/hold.c */
+	/* writer that has ended and that no other one has followed in time: 1 + its generation;
+	 * 0: none is known.  Of all threads: ring.c */
+	uint32_t gone;
+	/* waits for the writer end then, whatever their callers said; 0: as they said.  late: one
+	 * of them has, so the others need not begin (ring_leave) */
+	uint64_t leaves_ns;
+	uint32_t left_late;
+
+	/* the first of a publish without waiting that no gpc_ticket_wait has told of; ring_lock */
+	struct refused_item refused;
+	uint64_t told_kinds; /* bits: errnos of refused items that the log has had (refuse_log) */
+	struct stock *stock; /* reservations in hand, per pool; NULL = none wanted */
+	uint32_t quota;      /* most blocks reserved, stocks included; 0 = no limit */
+	uint32_t leader;     /* 1 + its seat; 0: we are no companion */
+	uint64_t leader_life;
+	uint32_t stock_pauses;     /* calls that wait for the quota: no refill; ring_lock */
+	pthread_mutex_t pool_lock; /* the seat's request, one at a time */
+	uint64_t pool_ticket;      /* of one without an answer so far */
+	/* memory of the pool that one asked for, until the answer is seen: bytes/memory/make.c;
+	 * pool_lock */
+	struct making *making;
+	int32_t making_answer; /* CMD_PENDING, or what the writer said; ring_lock */
+	/* of the thread that has LOCK_ONCE, or tries: before pool_lock */
+	pthread_mutex_t once_lock;
+	/* pools of CALLER blocks of ours, and what was told of them: index/request/returned.c */
+	struct returns *returns[GPC_MAX_POOLS + 1]; /* returns_lock */
+	uint64_t returns_life[GPC_MAX_POOLS + 1]; /* 1 + generation of the pool it is of; 0: none */
+	pthread_mutex_t returns_lock;
+
+	/* the writer's seat: serve.c */
+	pthread_mutex_t serve_lock, serve_gate;
+	struct writer *writer; /* not NULL: this handle holds the seat, and ... */
+	/* ... a call that waits for the writer serves by this, for so long: 1, or 0 where a
+	 * thread serves already; negative: the seat is given up.  handle_help() calls it. */
+	int (*help)(gpc *c, uint64_t ns);
+	bool serving; /* the thread of `server` runs ... */
+	/* ... and looks whether the cache has its name, from then on until it is told lost */
+	uint64_t name_ns;
+	bool nameless;
+	uint32_t wake; /* gpc_writer_serve shall return ... */
+	bool may_wake; /* ... and is what runs; with serve_lock held */
+
+	pthread_mutex_t walk_lock;
+	struct walk *walk; /* copy made by gpc_walk */
+
+	pthread_mutex_t dev_lock;
+	gpc_dev *devs;
+
+	/* questions to who keeps tiers below RAM: bytes/payload/ask.c */
+	pthread_mutex_t ask_lock;
+	uint32_t asks_watched; /* set of those that a thread waits for */
+	bool asks_settled;
+
+	struct maps *maps; /* memory of pools: bytes/memory/map.c; NULL = none yet */
+	struct transfers
+		*transfers;   /* copies under way: bytes/payload/transfer.c; NULL = none yet */
+	struct worker server; /* serve.c */
+};
+
+/* What one call changed in holds, added to the seat's counters at its end in one go (refs.c). */
+struct ref_sum {
+	int64_t refs;
+	uint64_t pools[2]; /* those of which held[] may differ from 0 */
+	int32_t held[GPC_MAX_POOLS + 1];
+};
+
+static inline void refs_sum_held(struct ref_sum *sum, uint32_t pool, int32_t by)
+{
+	sum->pools[pool >> 6] |= 1ull << (pool & 63);
+	sum->held[pool] += by;
+}
+
+/* What handle_check() answers to a handle that it refuses. */
+int handle_refuse(gpc *c);
+
+/* First line of every public call: 0, -EINVAL (NULL), -ECHILD; with `seat` also -EROFS. */
+static inline int handle_check(gpc *c, bool seat)
+{
+	if (__builtin_expect(c && !c->forked && !(seat && c->readonly), 1))
+		return 0;
+	return handle_refuse(c);
+}
+
+/* A call that waits for the writer may wait for itself.  1: it has served meanwhile; 0: it is
+ * not the writer, or a thread serves; negative: it was the writer, and cannot go on. */
+static inline int handle_help(gpc *c, uint64_t ns)
+{
+	int (*help)(gpc * c, uint64_t ns) = load_relaxed(&c->help);
+
+	return help ? help(c, ns) : 0;
+}
+
+/* Tick for a touching call: exact mode advances it by one, else once a tick_us.  A call that wants
+ * n > 1 has those from n - 1 before it on for itself. */
+uint64_t handle_ticks(gpc *c, uint32_t n);
+
+#define HANDLE_TURNS 256 /* of other threads, that handle_enter gives them when no slot is idle */
+/* The library's own sections: slot or -EAGAIN.  Lookups use them (6 ns a pair). */
+int handle_enter(gpc *c);
+void handle_leave(gpc *c, int section);
+/* End the sections whose device work is done. */
+void handle_sweep_sections(gpc *c);
+/* Name of the calling thread in section_thread, never 0.  A thread that ends in its section
+ * leaves the name to a later one. */
+static inline uint64_t handle_thread(void)
+{
+#ifdef HAVE_THREAD_POINTER
+	return (uint64_t)(uintptr_t)__builtin_thread_pointer();
+#else
+	return (uint64_t)(uintptr_t)pthread_self(); /* the same, by a call */
+#endif
+}
+/* Does the calling thread have a section of gpc_section_enter open? */
+bool handle_in_section(gpc *c);
+
+/* A read-only handle maps nothing: what needs the table or records works on a private copy
+ * (segment_refresh) that the first such call makes.
+ *
+ * Checks the handle and takes its lock; the copy of a read-only handle is made if there is
+ * none, and made anew when `fresh`.  0, and handle_copy_end is due; or a negative errno: -EBADMSG
+ * when the copy is not whole, for zeros would look like an empty cache. */
+int handle_copy_begin(gpc *c, bool fresh);
+void handle_copy_end(gpc *c);
+/* The copy of a read-only handle, for lookups: 0, or a negative errno. */
+int handle_need_copy(gpc *c);
+
+/* All handles of the process, for fork (fork.c); -ENOMEM.  In a child fork_forget has nothing to
+ * forget. */
+int fork_register(gpc *c);
+void fork_forget(gpc *c);
+/* Between the two no handle begins or ends, and no thread forks; the first one is returned.  Short,
+ * and nobody waits for another lock in between: its holder may wait for one that a fork has
+ * taken. */
+gpc *fork_hold(void);
+void fork_release(void);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* refuse.h - the sentences for what the writer refuses, or this side before it.
+ *
+ * The writer answers with a number.  Which argument, pool and block it is about the calling side
+ * knows, and of several reasons that share a number the state of that pool or block tells which
+ * it was: it is read when the answer is there, so where somebody else has changed it since, the
+ * sentence names all the reasons there are.  Each function sets a sentence and returns the
+ * error. */
+#ifndef GPC_REFUSE_H
+#define GPC_REFUSE_H
+
+#include "index/peer/handle.h"
+
+/* `argument` is a pool number that this cache can have: 0, else -EINVAL. */
+int refuse_pool_number(const gpc *c, const char *argument, int pool);
+/* There is no pool of that number now: -ENOENT; or it is going: -ESTALE. */
+int refuse_pool(const gpc *c, const char *argument, int pool);
+/* blocks[i] is no block of this cache: -EINVAL. */
+int refuse_block(const gpc *c, const char *array, uint32_t i, gpc_block block);
+/* Is the pool of the block going, or has it gone, and no other one has its number? */
+bool refuse_is_gone(const gpc *c, gpc_block block);
+/* -ESTALE if it is so, instead of -EINVAL and -EPERM: there is no such block, it is not the peer's;
+ * else err. */
+int refuse_gone(const gpc *c, gpc_block block, int err);
+/* The same of moves[i].from or moves[i].to: field is ".from" or ".to". */
+int refuse_move_block(const gpc *c, uint32_t i, const char *field, gpc_block block);
+/* blocks[i] is not held by this peer: -EPERM. */
+int refuse_unref(const gpc *c, uint32_t i, gpc_block block);
+/* Of reserve, evict, demote, promote: cmds[0] has their arguments, n as it was asked for. */
+int refuse_group(const gpc *c, const struct shm_command *cmds, uint32_t n, int32_t err);
+int refuse_publish(const gpc *c, const struct refused_item *it);
+int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, bool cancel, int32_t err);
+/* blocks[i] of gpc_reclaim; keys: the call had some. */
+int refuse_reclaim(const gpc *c, uint32_t i, gpc_block block, bool keys, int32_t err);
+/* keys[i], blocks[i] of gpc_ref: no reference was taken. */
+int refuse_ref(const gpc *c, uint32_t i, gpc_block block, int32_t err);
+
+/* Of a call that succeeds although an item was refused, behind its sentence: the log has it at level
+ * debug, the first of each errno and handle.  A program that drops the answers finds there
+ * why nothing is ever found; one that reads them may be refused a thousand times a second. */
+void refuse_log(gpc *c, const char *call, int32_t err);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wait_word.h - on which of the words of shm_wait those sleep who wait for a key, and where it stands
+ * that somebody computes it.
+ * Tests: t/index/rouse.t t/index/at-once.t */
+#ifndef GPC_WAIT_WORD_H
+#define GPC_WAIT_WORD_H
+
+#include "gpc.h"
+#include "index/segment/shm.h"
+
+static inline uint32_t wait_word(const gpc_key *key)
+{
+	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15u >> 56) % SHM_WAITS;
+}
+
+/* Which hints may name the block that is to have it. */
+static inline uint32_t wait_hint(const gpc_key *key)
+{
+	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15u >> 54) % SHM_HINTS;
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call.h - one call of lookup, match, acquire or ref: its section, what it counts, and whether
+ * a device answers for it.
+ *
+ * All four have one shape: open a section, then for each group of keys probe the table part by
+ * part, locate the records of the hits and have their lines on the way before they are used
+ * (references, stamps, counts), and at the end close the section and add the counts to the seat
+ * once.  A read-only handle works on its copy: no section, and nothing is written. */
+#ifndef GPC_CALL_H
+#define GPC_CALL_H
+
+#include "index/segment/hooks.h"
+#include "index/reader/probe_table.h"
+
+struct call {
+	gpc *c;
+	uint32_t spaces;
+	bool quiet;    /* no stamps */
+	bool counts;   /* in statistics */
+	bool refs;     /* takes references */
+	bool overflow; /* one failed for REF_CAP */
+	int section;
+	uint32_t n;     /* places of its array that uses may have */
+	uint64_t first; /* stamp of the first use; 0 = none yet */
+	uint64_t vram, ram, stale;
+	struct device_result there; /* to all keys, when blocks is not NULL */
+	struct probe probe;
+	struct ref_sum sum; /* only with refs */
+};
+
+int call_check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks);
+
+int call_begin(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs);
+/* asked: keys that this call counts as looked up */
+void call_end(struct call *a, uint64_t asked);
+
+/* Let a device answer for the whole call, if the flags say that it may or must. */
+int call_offload(struct call *a, const struct device_query *q, uint32_t flags);
+/* A device's answers; blocks of pools that are gone by now are none. */
+void call_answers(const struct call *a, uint32_t from, uint32_t n, gpc_block *blocks);
+
+#endif

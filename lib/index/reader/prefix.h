@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* prefix.h - the longest prefix of one prompt over several spaces, one of which comes first. */
+#ifndef GPC_READER_PREFIX_H
+#define GPC_READER_PREFIX_H
+
+#include "gpc.h"
+#include "index/base/base.h"
+
+struct prefix {
+	/* sets of spaces: what is in `near` is taken from there, else from far */
+	uint32_t near, far;
+	/* May the prefix go on with this block, which keys[i] has now?  0, or why it ends before
+	 * it.  Called in a section: it waits for nothing. */
+	int (*may)(void *arg, uint32_t i, gpc_block block);
+	void *arg;
+	int why; /* out, of a prefix that ends: -ENOENT, -EOVERFLOW, or what may() said */
+};
+
+/* References root to leaf, as gpc_acquire takes them; counts as one lookup of each key.  Returns
+ * the length, or a negative errno. */
+int prefix_take(gpc *c, struct prefix *p, const gpc_key *keys, uint32_t n, gpc_block *blocks);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* take.h - references on hits.
+ *
+ * They are taken one by one, with a locked instruction or two each; meanwhile the lines of the
+ * next few are on their way. */
+#ifndef GPC_TAKE_H
+#define GPC_TAKE_H
+
+#include "index/peer/refs.h"
+#include "index/reader/call.h"
+
+#include <errno.h>
+
+#define TAKE_AHEAD 8u /* references whose lines are on their way */
+
+/* The lines that the reference TAKE_AHEAD places behind i will need.
+ *
+ * Always inline: a call of a function that does nothing but prefetch has no effect that gcc knows
+ * of, and is removed. */
+static inline __attribute__((always_inline)) void
+take_prefetch(const struct call *a, const uint32_t *records, uint32_t n, uint32_t i)
+{
+	const struct segment *s = &a->c->seg;
+	uint32_t record;
+
+	if (!a->refs || i + TAKE_AHEAD >= n || records[i + TAKE_AHEAD] == SHM_NO_RECORD)
+		return;
+	record = records[i + TAKE_AHEAD];
+	if (!a->quiet)
+		__builtin_prefetch(seg_use(s, record), 1);
+	__builtin_prefetch(seg_record(s, record));
+	__builtin_prefetch(refs_cell(a->c, record), 1);
+}
+
+static inline __attribute__((always_inline)) void
+take_prefetch_first(const struct call *a, const uint32_t *records, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < TAKE_AHEAD; i++)
+		take_prefetch(a, records, n, i - TAKE_AHEAD);
+}
+
+/* On this block, or -ESTALE, -EOVERFLOW. */
+static inline int take_once(struct call *a, const gpc_key *key, gpc_block block, uint32_t record)
+{
+	int err = -ESTALE;
+
+	if (record != SHM_NO_RECORD)
+		err = refs_take(a->c, record, block, key, &a->sum);
+	a->overflow |= err == -EOVERFLOW;
+	return err;
+}
+
+/* Each space once more, in order, with the pools as they are now; one whose block does not give a
+ * reference is passed (rule S3). */
+int take_again(struct call *a, const gpc_key *key, gpc_block *block, uint32_t *record);
+
+/* Reference on a hit; if its block went meanwhile, it is looked for again before it is a miss. */
+static inline int take(struct call *a, const gpc_key *key, gpc_block *block, uint32_t *record)
+{
+	int err = take_once(a, key, *block, *record);
+
+	return err == -ESTALE ? take_again(a, key, block, record) : err;
+}
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* durable.c - removals that a restart does not undo (rule B19).
+ *
+ * The writer removes a block from the index, and the feed tells of it.  The process that keeps the
+ * file reads the feed, makes the block's place on the disk free, has that synced, and stores up to
+ * which change it has come.  A call that removes waits for that word behind the writer's answer.
+ *
+ * Keepers die and are replaced, also between two looks.  Each has a life: an even number, which it
+ * stores when it follows the feed and before it says that anything is durable; odd while it begins.
+ * `since` is what was durable before.  A removal may have been of a block that only the last
+ * keeper's file has, and whether the next one does it again depends on what it is
+ * (t/model/drop.pml):
+ *
+ *   the life that was read before the command    a drop, a clear of all          a clear of a tag, or of one pool
+ *   goes on                                      durable, as soon as it says so  the same
+ *   is over, and had said so (`since`)           durable                         durable
+ *   is over, the next one keeps that file        durable, as soon as that one    -ENOTCONN: the file has it, and it is
+ *                                                says so: its start reads the    published again
+ *                                                feed and state.cleared
+ *   is over, another file is kept, or none       -ENOTCONN                       -ENOTCONN
+ *   is over, and nobody has the lock             -ENOTCONN                       -ENOTCONN
+ *   was odd                                      as of one that is over          -ENOTCONN: the feed may be followed from
+ *                                                                                behind it
+ *
+ * `since` is only believed of the life that comes next: what stands there later may have been said
+ * by another.
+ * Tests: t/tiers/life.t t/tiers/durable.t t/tiers/drops.t */
+#include "config.h"
+
+#include <errno.h>
+#include "index/base/futex.h"
+#include "index/request/request.h"
+#include "index/segment/lockfile.h"
+
+#define LOOK_NS (20 * NS_PER_MS) /* between looks whether the keeper lives */
+
+bool keeper_lives(const gpc *c)
+{
+	/* pairs with (r) of tiers/steward/desk.c */
+	return load_acquire(&seg_desk(&c->seg)->keeper) != 0 &&
+	       lock_test(c->seg.lock_fd, LOCK_TIERS) != 0;
+}
+
+void keeper_ring(gpc *c)
+{
+	struct shm_desk *d = seg_desk(&c->seg);
+
+	/* a full barrier: what is asked for comes before the look at sleepers */
+	order_add32(&d->bell, 1);
+	if (load_relaxed(&d->sleepers))
+		futex_wake_all(&d->bell);
+}
+
+/* ---- removals ---- */
+
+static bool is_cold(const gpc *c, uint32_t pool)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, pool);
+
+	return load_acquire(&p->state) == POOL_READY && shm_is_cold(load_relaxed(&p->kind));
+}
+
+void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret)
+{
+	/* pairs with (y) of tiers/steward/desk.c, and comes before the command: who has begun that life
+	 * hears of it */
+	ret->life = load_acquire(&seg_desk(&c->seg)->life);
+	ret->remembered = drop || (pool < 0 && !tag);
+	ret->below = load_acquire(&seg_state(&c->seg)->cold_spaces) &&
+		     (drop || pool < 0 || is_cold(c, (uint32_t)pool));
+}
+
+/* The keeper has died: had it said so?  1, 0: not known yet; -ENOTCONN. */
+static int was_durable(const struct shm_desk *d, const struct removal *r, uint32_t life,
+		       uint64_t want)
+{
+	bool before;
+
+	if (r->life & 1 || life - r->life > 2)
+		return -ENOTCONN;
+	before = load_relaxed(&d->since) >= want;
+	order_fence();
+	if (life & 1 || load_relaxed(&d->life) != life)
+		return 0;
+	return before ? 1 : -ENOTCONN;
+}
+
+/* 1: it is on the disk; 0: not yet, or nobody has said so; -ENOTCONN: nobody will. */
+static int is_durable(const struct shm_desk *d, const struct removal *r, uint64_t want)
+{
+	/* pairs with (o) of tiers/steward/desk.c, and comes before the life: who has said it has begun
+	 * it */
+	bool said = load_acquire(&d->durable) >= want;
+	/* pairs with (y) of tiers/steward/desk.c */
+	uint32_t life = load_acquire(&d->life);
+
+	if (life == r->life || (r->remembered && (int32_t)(load_relaxed(&d->kept) - r->life) <= 0))
+		return said;
+	return was_durable(d, r, life, want);
+}
+
+static int wait_error(const gpc *c, int err)
+{
+	if (err == -ENOTCONN)
+		return err_set(
+			ENOTCONN,
+			"what was removed is gone from %s, and the process that kept its tiers ended "
+			"before it said that this is on the disk: some of it may be back when the file is "
+			"opened again",
+			c->seg.name);
+	return err_set(
+		ETIMEDOUT,
+		"time is up: what was removed is gone from %s, and is not known to be gone from the disk "
+		"yet",
+		c->seg.name);
+}
+
+int durable_wait(gpc *c, const struct removal *r, uint64_t deadline)
+{
+	struct shm_desk *d = seg_desk(&c->seg);
+	/* the last change has gpc_event.seq events_head; what is durable comes before a seq */
+	uint64_t want = load_acquire(&seg_state(&c->seg)->events_head) + 1, now = clock_ns(),
+		 look = now + LOOK_NS;
+	uint32_t told;
+	int is;
+
+	order_raise64(&d->asked, want, 8);
+	keeper_ring(c);
+	for (;;) {
+		told = load_acquire(&d->told);
+		is = is_durable(d, r, want);
+		if (is)
+			return is < 0 ? wait_error(c, is) : 0;
+		now = clock_ns();
+		if (now >= look && !keeper_lives(c))
+			return wait_error(c, -ENOTCONN);
+		if (now >= deadline)
+			return wait_error(c, -ETIMEDOUT);
+		if (now >= look)
+			look = now + LOOK_NS;
+		if (handle_help(c, NS_PER_MS) > 0)
+			continue;
+		order_raise64(&d->asked, want, 8);
+		order_add32(&d->waiters, 1);
+		if (!is_durable(d, r, want))
+			futex_wait(&d->told, told, MIN(deadline, look) - now);
+		order_add32(&d->waiters, (uint32_t)-1);
+	}
+}
+
+GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms), now = clock_ns(), look = now, want;
+	int err = request_check(c, 0, 0, timeout_ms != 0);
+	struct shm_desk *d;
+	uint32_t told, life, now_life;
+	bool done;
+
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err < 0)
+		return err;
+	d = seg_desk(&c->seg);
+	life = load_acquire(&d->life); /* pairs with (y) of tiers/steward/desk.c */
+	want = order_add64(&d->idle_asked, 1) + 1;
+	keeper_ring(c);
+	for (;;) {
+		told = load_acquire(&d->told);
+		/* pairs with (s) of tiers/steward/feed.c, and comes before the life */
+		done = load_acquire(&d->idle) >= want;
+		/* pairs with (y) of tiers/steward/desk.c */
+		now_life = load_acquire(&d->life);
+		if (now_life != life && !(life & 1))
+			return err_set(
+				ENOTCONN,
+				"the process that kept the tiers below RAM of %s ended, and another one does "
+				"now: whether it has all that was removed before is not known; call again",
+				c->seg.name);
+		life = now_life; /* of one that begins it is the next one */
+		if (done && !(life & 1))
+			return 0;
+		now = clock_ns();
+		if (now >= look && !keeper_lives(c))
+			return err_set(
+				ENOTCONN,
+				"no process keeps the tiers below RAM of %s: start gpcd with --disk or "
+				"--remote, or call gpc_tiers_open",
+				c->seg.name);
+		if (now >= deadline)
+			return err_set(deadline ? ETIMEDOUT : EAGAIN,
+				       "%s: the tiers below RAM of %s have work left",
+				       deadline ? "time is up" : "timeout_ms is 0", c->seg.name);
+		look = now >= look ? now + LOOK_NS : look;
+		if (handle_help(c, NS_PER_MS) <= 0)
+			futex_wait(&d->told, told, MIN(deadline, look) - now);
+	}
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* note.h - notes that a publish brings, and that a commit takes along.
+ *
+ * Both are stored with ring_lock held, when the cell of the block says that its command is being
+ * sent: no other thread sends one for it, and the writer has not seen this one. */
+#ifndef GPC_REQUEST_NOTE_H
+#define GPC_REQUEST_NOTE_H
+
+#include "index/peer/handle.h"
+
+struct publish_copy;
+
+struct notes { /* of one call; zero = none are given */
+	uint32_t group, digest_bytes, digest_stride;
+	const uint32_t *tokens;
+	const uint8_t *digests;
+	const struct publish_copy *copies; /* instead: each has its own */
+};
+
+/* Does the cache keep any? */
+static inline bool notes_kept(const gpc *c)
+{
+	return c->seg.header.geometry.note_lines != 0;
+}
+
+/* Those of the options: 0, or -EINVAL when they are not such that this cache keeps. */
+int notes_take(gpc *c, const struct gpc_publish_options *opt, struct notes *ret);
+/* Item i of the call is published under that key. */
+void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t record,
+		   const uint64_t key[2]);
+/* It gets those of another block, as long as that has this life (ring_life). */
+void notes_copy(gpc *c, gpc_block from, uint64_t life, uint32_t record, const uint64_t key[2]);
+/* The target of a move gets its source's. */
+void notes_move(gpc *c, uint32_t target);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request.h - what calls that go through the ring have in common.
+ * Tests: t/bytes/pools-made-again.t */
+#ifndef GPC_REQUEST_H
+#define GPC_REQUEST_H
+
+#include "index/peer/refs.h"
+#include "index/peer/refuse.h"
+#include "index/peer/ring.h"
+
+/* Handle, flags; waits: -EDEADLK inside an own section. */
+int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
+/* array[i] may be the key of a block: 0, -EINVAL. */
+int request_check_key(const char *array, uint32_t i, const gpc_key *key);
+/* This block is reserved by us now. */
+void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
+
+/* ---- publish.c ---- */
+
+/* The first half of gpc_rekey: the results of gpc_reclaim, by place in blocks. */
+struct publish_rekeyed {
+	const gpc_key *from;
+	const int *results;
+};
+/* gpc_publish; rekeyed, with a timeout other than 0: the second half of gpc_rekey, whose `keys` are
+ * named `to` there; NULL: by itself. */
+int publish_call(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
+		 uint32_t n, const struct gpc_publish_options *opt, uint32_t flags, int timeout_ms,
+		 const struct publish_rekeyed *rekeyed);
+
+/* ---- publish.c: bytes that were read from somewhere ---- */
+
+/* Published only if the block that they were read from has that life still (source), or, without
+ * one, if the pool has had no more than so many clears.  The notes are the source's; without one
+ * those that are given. */
+struct shm_note;
+struct publish_copy {
+	gpc_key key, parent;
+	gpc_block block;
+	uint32_t tag;
+	bool unchained;   /* no parent is looked for; its key is kept */
+	gpc_block source; /* -1: none */
+	uint32_t life;    /* of the source, as ring_life */
+	uint32_t clears; /* without a source, of the pool of the block: not where there were more */
+	/* a number of dropped_next(): not below what was dropped since, behind that one; 0: not asked */
+	uint64_t since;
+	const struct shm_note *note; /* NULL: it has none */
+	const uint32_t *tokens;      /* block_tokens, with note->has_tokens */
+};
+/* gpc_publish with GPC_NO_REF, parents first, the first one is the most recent; resident as there.
+ * At most RING_PART.  It waits for the writer until *stop is not 0 and ring_leave() says so: no
+ * answer is left open before. */
+int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
+		   const uint32_t *stop);
+
+/* -EINVAL; 0 is none. */
+int request_check_since(const gpc *c, uint64_t since);
+
+/* ---- durable.c: who keeps the tiers below RAM ---- */
+
+bool keeper_lives(const gpc *c);
+void keeper_ring(gpc *c); /* it looks */
+
+struct removal {
+	bool below;      /* blocks below RAM may be removed by it */
+	bool remembered; /* the next keeper of the same file does it, if this one has not */
+	uint32_t life;   /* of the keeper, or of the last one */
+};
+/* Of a drop, or a clear of this pool and tag; asked before its command. */
+void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret);
+/* Behind the answer: what it has removed is on disk.  -ENOTCONN: their keeper has ended before it
+ * said so. */
+int durable_wait(gpc *c, const struct removal *r, uint64_t deadline);
+
+/* ---- pool.c: pools, with memory (bytes/memory/make.c) or without ---- */
+
+/* Handle, p, its size, timeout; waits: as request_check. */
+int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits);
+/* What *p asks for, but for memory: 0, -EINVAL. */
+int pool_request(const struct gpc_pool *p, struct shm_pool *rq);
+/* The pool that it demotes to, as far as can be seen from here: -EINVAL, -EPROTO. */
+int pool_check_demote(const gpc *c, const struct shm_pool *rq);
+/* With pool_lock, once the writer has read the last request: 0; or an error, as ring_wait, and the
+ * lock is not ours. */
+int pool_enter(gpc *c, uint64_t deadline);
+void pool_leave(gpc *c);
+/* ... and then this one: the pool's number, or an error with its sentence.  Pending: it has no
+ * answer yet, and if it names memory c->making_answer will have it. */
+void pool_answered(gpc *c); /* ... when it came late */
+/* Another command with its argument in the seat: 0 or more, or an error of the ring or the
+ * writer. */
+int pool_command(gpc *c, const struct shm_command *cmd, uint64_t deadline);
+/* All of that, for a pool without memory. */
+int pool_add(gpc *c, const struct gpc_pool *p, uint64_t deadline);
+int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending);
+
+/* ---- returned.c: blocks of CALLER pools, which come back to us ----
+ *
+ * Of these the record says whether they are ours now, and nothing else is kept about them. */
+struct returns *returns_new(uint32_t slots); /* NULL: no memory */
+/* The pool is ours from now on, and all its blocks; none of them has to be told of. */
+void returns_begin(gpc *c, uint32_t pool, struct returns *r);
+/* The same for a pool of ours that was found: the call that added it got no answer. */
+int returns_adopt(gpc *c, uint32_t pool, uint32_t slots);
+/* Memory of pools that have gone: a call of ours has removed one. */
+void returns_sweep(gpc *c);
+void returns_free(gpc *c);
+/* Is it a CALLER pool of ours?  Another pool may have the number by now. */
+bool returns_is_kept(const gpc *c, uint32_t pool);
+static inline bool returns_keeps(const gpc *c, uint32_t pool)
+{
+	return load_relaxed(&c->returns_life[pool & 127]) && returns_is_kept(c, pool & 127);
+}
+
+/* Is the block one of a CALLER pool of ours, and reserved by us now? */
+static inline bool returns_has(const gpc *c, uint32_t record, gpc_block block)
+{
+	const struct shm_record *r = seg_record(&c->seg, record);
+
+	/* pairs with (K): the owner before RESERVED */
+	return returns_keeps(c, (uint32_t)block >> 24) &&
+	       WORD_STATE(load_acquire(&r->word)) == RESERVED && load_relaxed(&r->owner) == c->peer;
+}
+
+/* Blocks of all such pools that are reserved, as the writer counts them. */
+uint64_t returns_reserved(const gpc *c);
+/* The program knows that this block is its own: gpc_returned() need not tell.  True: it would have
+ * told. */
+bool returns_know(gpc *c, uint32_t record, gpc_block block);
+/* It tells of it all the same. */
+void returns_tell(gpc *c, uint32_t record, gpc_block block);
+/* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference
+ * that a thread of this process takes before the commit is that thread's, and stays. */
+#define MOVE_NOT_HELD (1ull << 63)
+void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
+/* Submit a group whose first command is cmds[0], wait for its answer: how many, and *ret with
+ * `out` of each slot, to be freed; or a negative errno. */
+int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, struct op **ret);
+/* The same with another meaning of the answer.  Pending, after an error: it is still to come, to
+ * `take`, with op->abandoned. */
+struct group_call {
+	void (*take)(gpc *c, struct op *op); /* as of struct op: op->out and op->result */
+	void (*send)(gpc *c, struct op *op); /* as of struct op; NULL */
+	void (*anew)(gpc *c, struct shm_command *cmds); /* before a second try of the commands */
+	uint8_t tag;                                    /* op->pool */
+	bool pending;                                   /* out */
+};
+int request_group_by(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+		     struct group_call *how, struct op **ret);
+
+#endif

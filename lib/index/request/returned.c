@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* returned.c - which blocks of its own an engine has back.
+ *
+ * The record is the truth: RESERVED, for the owner.  Each time a block comes back it does so
+ * in a new generation of its word, and `told` has, for each block, the generation that the
+ * owner knows of.  So nothing is told twice, however often it is looked at, and a look at all
+ * records never misses anything.
+ *
+ * The feed says which records to look at: the writer puts a GPC_RETURNED there for each
+ * return.  The pool has the number of the last one, so that a call with nothing to tell costs
+ * two loads, whatever else the feed is full of.  Only when the feed was overwritten before it
+ * was read are all records of the pool looked at, and the feed goes on from where it was when
+ * that began.
+ *
+ * A publish names a block that the program may know of by the states of others alone:
+ *
+ *   of a return      told before          not told, at the publish   at the answer
+ *   ---------------  -------------------  -------------------------  ---------------------------
+ *   publish goes     nothing to tell      known: its life ends        nothing to tell
+ *   it is refused    nothing to tell      known, for as long as it    told: it is the owner's again
+ *                                         is under way
+ *
+ * What the owner's own gpc_evict has taken carries the operation's number, and its answer tells
+ * of it: such a record is left alone here.  If nobody waits for the answer any more the block is
+ * given back, and returns once more, without a number.
+ *
+ * A pool's memory here ends with its life.  Every look at it has returns_lock, so that it is freed
+ * while nobody reads there; whether a pool is one of ours, the call of each block asks of
+ * c->returns_life alone.
+ *
+ *   c->returns[pool]   c->returns_life[pool]   the pool that has the number
+ *   ------------------ ----------------------- -------------------------------------------------
+ *   NULL               0, or of an ended life  another peer's, or none, or has no CALLER blocks
+ *   of a life          1 + its generation      ours, and has it still
+ *   of a life          the same                its life has ended: freed with the next one of any
+ *                                              number that begins, or when we are told that it went
+ * Tests: t/index/returned-lost.t t/index/returned.t t/index/returned-dies.t
+ *   t/index/returned-refused.t t/index/pool-lives.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "index/request/request.h"
+#include "index/peer/refuse.h"
+
+struct returns {
+	uint32_t slots;
+	uint64_t cursor; /* changes before it are seen */
+	uint32_t scan;   /* after a loss: the next slot; else = slots */
+	uint32_t told[]; /* by slot: generation of the word + 1 */
+};
+
+struct returns *returns_new(uint32_t slots)
+{
+	struct returns *r = calloc(1, sizeof(*r) + (size_t)slots * sizeof(r->told[0]));
+
+	if (r)
+		r->slots = r->scan = slots;
+	return r;
+}
+
+static uint32_t life(const gpc *c, uint32_t record)
+{
+	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
+}
+
+/* With returns_lock held. */
+static void sweep(gpc *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
+		if (c->returns[i] && !returns_keeps(c, i)) {
+			free(c->returns[i]);
+			c->returns[i] = NULL;
+		}
+}
+
+void returns_sweep(gpc *c)
+{
+	pthread_mutex_lock(&c->returns_lock);
+	sweep(c);
+	pthread_mutex_unlock(&c->returns_lock);
+}
+
+/* Before the call that adds the pool returns its number: so every thread that knows the number
+ * finds this. */
+void returns_begin(gpc *c, uint32_t pool, struct returns *r)
+{
+	const struct shm_pool *d = seg_pool(&c->seg, pool);
+	uint32_t i, record;
+
+	pthread_mutex_lock(&c->returns_lock);
+	if (returns_keeps(c, pool)) { /* two threads have looked for it */
+		pthread_mutex_unlock(&c->returns_lock);
+		free(r);
+		return;
+	}
+	for (i = 0; i < r->slots; i++) {
+		record = pool_record(&c->seg, GPC_BLOCK((gpc_block)pool, (gpc_block)i));
+		if (record != SHM_NO_RECORD)
+			r->told[i] = life(c, record);
+	}
+	r->cursor = load_acquire(&seg_state(&c->seg)->events_head);
+	sweep(c);
+	free(c->returns[pool]);
+	c->returns[pool] = r;
+	store_relaxed(&c->returns_life[pool], 1 + (uint64_t)load_relaxed(&d->generation));
+	pthread_mutex_unlock(&c->returns_lock);
+}
+
+int returns_adopt(gpc *c, uint32_t pool, uint32_t slots)
+{
+	struct returns *r;
+
+	if (returns_keeps(c, pool))
+		return 0;
+	r = returns_new(slots);
+	if (!r)
+		return err_set(ENOMEM, "no memory to keep %u blocks", slots);
+	returns_begin(c, pool, r);
+	return 0;
+}
+
+void returns_free(gpc *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < ARRAY_SIZE(c->returns); i++)
+		free(c->returns[i]);
+}
+
+/* With every end of a pool its generation grows. */
+bool returns_is_kept(const gpc *c, uint32_t pool)
+{
+	return 1 + (uint64_t)load_relaxed(&seg_pool(&c->seg, pool)->generation) ==
+	       load_relaxed(&c->returns_life[pool]);
+}
+
+uint64_t returns_reserved(const gpc *c)
+{
+	uint64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
+		if (returns_keeps(c, i))
+			n += load_relaxed(&seg_pool(&c->seg, i)->reserved);
+	return n;
+}
+
+/* The returns that this handle was told of, of the pool that has the block's number now; with
+ * returns_lock held.  NULL: the pool is not ours. */
+static struct returns *told_of(gpc *c, uint32_t record, gpc_block block)
+{
+	uint32_t pool = (uint32_t)block >> 24 & 127;
+	struct returns *r = returns_keeps(c, pool) ? c->returns[pool] : NULL;
+
+	return r && (uint32_t)GPC_SLOT(block) < r->slots && pool_record(&c->seg, block) == record
+		       ? r
+		       : NULL;
+}
+
+/* Under the lock: what is stored is of the life that has the number now. */
+bool returns_know(gpc *c, uint32_t record, gpc_block block)
+{
+	uint32_t now = life(c, record), slot = (uint32_t)GPC_SLOT(block);
+	struct returns *r;
+	bool untold;
+
+	if (!returns_keeps(c, (uint32_t)block >> 24 & 127))
+		return false;
+	pthread_mutex_lock(&c->returns_lock);
+	r = told_of(c, record, block);
+	untold = r && r->told[slot] != now;
+	if (untold)
+		r->told[slot] = now;
+	pthread_mutex_unlock(&c->returns_lock);
+	return untold;
+}
+
+/* The cursor may be behind its change already: the slots from there on are looked at once more. */
+void returns_tell(gpc *c, uint32_t record, gpc_block block)
+{
+	uint32_t slot = (uint32_t)GPC_SLOT(block);
+	struct returns *r;
+
+	pthread_mutex_lock(&c->returns_lock);
+	r = told_of(c, record, block);
+	if (r && r->told[slot] == life(c, record)) {
+		r->told[slot] = 0;
+		r->scan = MIN(r->scan, slot);
+	}
+	pthread_mutex_unlock(&c->returns_lock);
+}
+
+/* Has this block come back, and gpc_returned() has not told of it?  Then it tells now. */
+static bool tell(const gpc *c, struct returns *r, gpc_block block)
+{
+	uint32_t record = pool_record(&c->seg, block), word, *told;
+	const struct shm_record *rec;
+
+	if (record == SHM_NO_RECORD || (uint32_t)GPC_SLOT(block) >= r->slots)
+		return false;
+	rec = seg_record(&c->seg, record);
+	word = load_acquire(&rec->word); /* pairs with (K) */
+	told = &r->told[GPC_SLOT(block)];
+	if (WORD_STATE(word) != RESERVED || load_relaxed(&rec->owner) != c->peer ||
+	    load_relaxed(&rec->op) || *told == WORD_GEN(word) + 1)
+		return false;
+	*told = WORD_GEN(word) + 1;
+	return true;
+}
+
+enum { OTHER, BACK, LOST };
+
+/* What change `number` says, and of which block. */
+static int look_at(const gpc *c, uint64_t number, gpc_block *ret)
+{
+	const struct shm_change *ch = seg_change(&c->seg, number);
+	uint32_t what;
+
+	if (load_acquire(&ch->seq) != number + 1)
+		return LOST;
+	what = load_relaxed(&ch->what);
+	*ret = load_relaxed(&ch->block);
+	order_fence();
+	/* pairs with (N) of index/table/events.c */
+	if (load_relaxed(&ch->seq) != number + 1)
+		return LOST;
+	return what == GPC_RETURNED ? BACK : OTHER;
+}
+
+/* The feed up to head; false: it is lost. */
+static bool follow(const gpc *c, uint32_t pool, struct returns *r, uint64_t head, gpc_block *blocks,
+		   uint32_t n, uint32_t *got)
+{
+	gpc_block block;
+
+	for (; r->cursor < head && *got < n; r->cursor++)
+		switch (look_at(c, r->cursor, &block)) {
+		case LOST:
+			return false;
+		case BACK:
+			if ((uint32_t)GPC_POOL(block) == pool && tell(c, r, block))
+				blocks[(*got)++] = block;
+		}
+	return true;
+}
+
+static void scan(const gpc *c, uint32_t pool, struct returns *r, gpc_block *blocks, uint32_t n,
+		 uint32_t *got)
+{
+	gpc_block block;
+
+	for (; r->scan < r->slots && *got < n; r->scan++) {
+		block = GPC_BLOCK((gpc_block)pool, (gpc_block)r->scan);
+		if (tell(c, r, block))
+			blocks[(*got)++] = block;
+	}
+}
+
+/* With returns_lock held. */
+static uint32_t take_back(const gpc *c, uint32_t pool, struct returns *r, gpc_block *blocks,
+			  uint32_t n)
+{
+	uint64_t head = load_acquire(&seg_state(&c->seg)->events_head);
+	uint32_t got = 0;
+
+	scan(c, pool, r, blocks, n, &got);
+	if (r->scan < r->slots)
+		return got;
+	/* after the head: of what stands before the head the pool has noted the number */
+	if (load_relaxed(&seg_pool(&c->seg, pool)->returned) <= r->cursor) {
+		r->cursor = MAX(head, r->cursor);
+	} else if (!follow(c, pool, r, head, blocks, n, &got)) {
+		r->cursor = head; /* what comes during the scan stands behind it */
+		r->scan = 0;
+		scan(c, pool, r, blocks, n, &got);
+	}
+	return got;
+}
+
+/* Can blocks of this pool come back to us?  0, or why not. */
+static int check_pool(const gpc *c, uint32_t pool, const struct returns *r)
+{
+	const struct shm_pool *d = seg_pool(&c->seg, pool);
+	uint32_t state = load_acquire(&d->state);
+
+	if (state == POOL_FREE)
+		return -ENOENT;
+	if (!load_relaxed(&c->returns_life[pool]) || load_relaxed(&d->owner) != (int32_t)c->peer)
+		return -EPERM;
+	return state != POOL_READY || !r || !returns_keeps(c, pool) ? -ESTALE : 0;
+}
+
+static int pool_error(int err, int pool)
+{
+	switch (err) {
+	case -ENOENT:
+		return pool < 0 ? err_set(ENOENT, "this peer keeps no pool of CALLER blocks")
+				: err_set(ENOENT, "there is no pool %d", pool);
+	case -EPERM:
+		return err_set(EPERM, "pool %d is not one of CALLER blocks of this peer", pool);
+	default:
+		return err_set(ESTALE, "pool %d is going", pool);
+	}
+}
+
+struct question {
+	int pool;
+	gpc_block *blocks;
+	uint32_t n;
+};
+
+static int ask_pools(gpc *c, void *arg)
+{
+	const struct question *q = arg;
+	uint32_t i = q->pool < 0 ? 0 : (uint32_t)q->pool, got = 0;
+	uint32_t end = q->pool < 0 ? c->seg.header.geometry.max_pools : i + 1;
+	int err = 0, first = -ENOENT;
+
+	pthread_mutex_lock(&c->returns_lock);
+	for (; i < end && got < q->n; i++) {
+		if (q->pool < 0 && !c->returns[i])
+			continue;
+		err = check_pool(c, i, c->returns[i]);
+		if (err == 0)
+			got += take_back(c, i, c->returns[i], q->blocks + got, q->n - got);
+		if (first) /* an error counts only if no pool can be asked */
+			first = err;
+	}
+	pthread_mutex_unlock(&c->returns_lock);
+	return got ? (int)got : first ? pool_error(q->pool < 0 ? -ENOENT : first, q->pool) : 0;
+}
+
+GPC_EXPORT int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms)
+{
+	struct question q = { pool, blocks, MIN(n, (uint32_t)INT32_MAX) };
+	int err = request_check(c, 0, 0, timeout_ms != 0);
+
+	if (err == 0 && pool != -1)
+		err = refuse_pool_number(c, "pool", pool);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err < 0)
+		return err;
+	if (n && !blocks)
+		return err_set(EINVAL, "blocks is NULL");
+	if (!n)
+		return 0;
+	return ring_watch(c, ask_pools, &q, deadline_from(timeout_ms));
+}

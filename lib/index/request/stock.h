@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stock.h - blocks in hand ahead of demand: reservations of pools whose blocks the cache hands out,
+ * and evicted blocks of pools of CALLER blocks.
+ *
+ *   record                         cell    in_stock  the refill   who has the block
+ *   -----------------------------  ------  --------  -----------
+ *   ------------------------------------
+ *   LIVE                           any     -         -            the cache
+ *   DYING, for the refill          any     -         unanswered   it is on its way.  A reference that was
+ *                                                                 won in the window: another one
+ *                                                                 goes
+ *   RESERVED, op = the refill's    0       -         unanswered   the writer, about to put it in stock
+ *   the same                       STOCK   -         unanswered   the same; the peer's list has no such
+ *                                                                 block, so it takes none.  A
+ *                                                                 successor runs the refill again,
+ *                                                                 with this block
+ *   the same                       STOCK   counted   answered     the stock
+ *   RESERVED, ordinary pool        RESERVED  -       answered     the program
+ *   RESERVED, CALLER pool          0       -         answered     the program, by the record alone
+ *   RESERVED, with REC_RECALL      STOCK, 0  -       -            the writer, which takes it back
+ *
+ * in_stock is the seat's count of a CALLER pool, for gpc_pool_available; of an ordinary pool the
+ * seat's in_use says as much by what it leaves out.  It may be behind the cells by what one call
+ * moves.
+ *
+ * From a stock of ordinary blocks the writer takes back what others need.  Nobody else may have the
+ * blocks of a CALLER pool, so these go with the pool only. */
+#ifndef GPC_STOCK_H
+#define GPC_STOCK_H
+
+#include "index/request/request.h"
+
+/* Of one pool; ring_lock.  Only the cells say what lies there: the writer takes blocks back without
+ * a word, and the list names them still. */
+struct stock {
+	gpc_block *blocks;    /* [at .. n) */
+	uint32_t at, n, want; /* at: 0 of ordinary blocks, which are taken from the end */
+	uint32_t generation;  /* of a CALLER pool: another one may have its number by now */
+	bool caller;          /* the list is of evicted blocks of a CALLER pool of ours */
+	bool filling;
+};
+
+/* ---- of ordinary pools ---- */
+
+/* n blocks, or none; partial: as many as there are, up to n. */
+uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, bool partial);
+/* Refill it, behind the program's own command. */
+void stock_follow(gpc *c, uint32_t pool);
+/* Does the quota allow for n more, if need be by giving the stocks back?  False: some of a
+ * stock is under way, and has to be waited for. */
+bool stock_make_room(gpc *c, uint32_t n);
+/* For ring_watch: is nothing in stock, or on its way into it? */
+int stock_is_gone(gpc *c, void *arg);
+void stock_pause(gpc *c, int by);
+
+/* ---- of CALLER pools of ours ---- */
+
+/* Up to n, those that were evicted first before the others; refilled if there are as many.
+ * *ret_comes: fewer, and a refill is under way. */
+uint32_t stock_evict(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, bool *ret_comes);
+/* For ring_watch: has the refill of the pool been answered?  arg: the pool's number. */
+int stock_has_come(gpc *c, void *arg);
+
+#endif

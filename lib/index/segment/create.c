@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* create.c - making a cache that appears whole or not at all.
+ *
+ *   1  lock file: made or opened, LOCK_CREATE taken; no .idx there, else -EEXIST; LOCK_MAKE taken,
+ *      which another creator has in step 5
+ *   2  leftovers of a dead creator removed; a lock file that was in use before is
+ *      replaced: processes attached to the removed cache still hold their bytes in it
+ *   3  id into the lock file
+ *   4  ctl.tmp and idx.tmp: every page allocated, filled in, `ready` last, mapped
+ *   5  LOCK_CREATE released while the memory of the RAM pool is made; taken again; the
+ *      memory named in idx.tmp
+ *   6  renamed, control segment first: a name ending in .idx means a whole cache
+ *   7  all locks released
+ *
+ * A creator killed before the second rename of step 6 leaves files that step 2 of the
+ * next one removes; killed after it, the cache is there and the kernel has dropped the
+ * locks.
+ *
+ * Step 5 takes minutes for 100 GiB.  Who else creates meanwhile finds LOCK_MAKE, makes no memory of
+ * his own, and waits as long as his timeout says (gpc_create); who attaches finds no cache yet, and
+ * waits the same way.  Who removes gets LOCK_CREATE and takes all names away, that of the lock file
+ * last: the creator sees that with the next step of its memory, or when it has LOCK_CREATE again,
+ * and gives up without a look at any name, which may be another creator's by then.
+ * Tests: t/index/segment-names.t t/index/full.t t/index/create-fails.t t/index/names.t
+ *   t/index/segment.t t/bytes/creators.t */
+#include "index/segment/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "index/base/err.h"
+#include "index/base/fd.h"
+#include "index/segment/lockfile.h"
+#include "index/segment/hooks.h"
+#include "index/base/order.h"
+
+#define ALLOCATE_STEP (64ull << 20)
+#define MIB(bytes)    ((unsigned long long)(((bytes) + (1u << 20) - 1) >> 20))
+
+struct draft { /* what is to be made */
+	mode_t mode;
+	gid_t gid;                /* 0 = leave it */
+	struct shm_header header; /* of the index */
+	const struct gpc_config *cfg;
+	struct ram_draft *memory; /* of the RAM pool; NULL: it has none */
+	bool nameless;            /* it was removed meanwhile */
+};
+
+/* ---- the draft ---- */
+
+int segment_check_mode(uint32_t mode)
+{
+	if (mode & ~0660u)
+		return err_set(EINVAL, "mode is %o: only the owner and a group may be let in",
+			       (unsigned)mode);
+	if (mode && (mode & 0600) != 0600)
+		return err_set(EINVAL, "mode is %o: the owner must be able to read and write",
+			       (unsigned)mode);
+	return 0;
+}
+
+static int draft_mode(const struct gpc_config *cfg, struct draft *d)
+{
+	d->mode = cfg->mode ? cfg->mode : 0600;
+	d->gid = d->mode & 0060 ? cfg->gid : 0;
+	return segment_check_mode(cfg->mode);
+}
+
+/* gpc_create() has looked at each. */
+static int draft_devices(const struct gpc_config *cfg, struct shm_header *h)
+{
+	const char *devices = cfg->devices && *cfg->devices ? cfg->devices : "none";
+
+	int err = err_text("devices", devices, sizeof(h->devices) - 1);
+
+	if (!err)
+		strcpy(h->devices, devices);
+	return err;
+}
+
+static int draw_random(const struct gpc_config *cfg, struct shm_header *h)
+{
+	if (cfg->secret)
+		memcpy(h->secret, cfg->secret, sizeof(h->secret));
+	if ((!cfg->secret && getrandom(h->secret, sizeof(h->secret), 0) != sizeof(h->secret)) ||
+	    getrandom(h->id, sizeof(h->id), 0) != sizeof(h->id))
+		return err_sys(EIO, "no random numbers");
+	return 0;
+}
+
+static int draft_header(const struct gpc_config *cfg, struct shm_header *h)
+{
+	struct timespec now;
+	struct layout at;
+	int err;
+
+	if ((err = geometry_from_config(cfg, &h->geometry)) || (err = draft_devices(cfg, h)) ||
+	    (err = segment_boot_id(h->boot)) || (err = draw_random(cfg, h)))
+		return err;
+	clock_gettime(CLOCK_REALTIME, &now);
+	geometry_layout(&h->geometry, &at);
+	h->magic = SHM_MAGIC_INDEX;
+	h->version = SHM_VERSION;
+	h->endian = SHM_ENDIAN;
+	h->header_bytes = sizeof(*h);
+	h->page = SHM_PAGE;
+	h->bytes = at.index_bytes;
+	strcpy(h->hash, KEY_HASH_NAME);
+	memcpy(h->layout, cfg->layout, sizeof(h->layout));
+	h->block_tokens = cfg->block_tokens ? cfg->block_tokens : 16;
+	h->tick_us = cfg->tick_us ? cfg->tick_us : 1000;
+	h->free_target = cfg->free_target ? MAX(cfg->free_target, 0) : 64;
+	h->quarantine_ms = cfg->quarantine_ms ? cfg->quarantine_ms : 1000;
+	h->peer_quota = cfg->peer_quota;
+	h->created_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	h->checksum = segment_header_sum(h);
+	h->ready = SHM_READY;
+	return 0;
+}
+
+static int draft_memory(struct draft *d)
+{
+	const struct gpc_config *cfg = d->cfg;
+
+	if (!cfg->ram_memory)
+		return 0;
+	if (!cfg->ram_blocks)
+		return err_set(EINVAL, "ram_blocks is 0: with ram_memory it must be at least 1");
+	return hooks.memory_draft(cfg, cfg->ram_blocks + GEOMETRY_TRANSIT, &d->memory);
+}
+
+/* ---- files ---- */
+
+/* fchmod: the caller's umask has no say.  Group before mode, so that no other group gets
+ * in. */
+static int dress(int fd, const char *path, const struct draft *d)
+{
+	if (d->gid && fchown(fd, (uid_t)-1, d->gid))
+		return err_sys(errno == EPERM ? EINVAL : 0, "group %u for %s", (unsigned)d->gid,
+			       path);
+	if (fchmod(fd, d->mode))
+		return err_sys(0, "mode of %s", path);
+	return 0;
+}
+
+/* A new file, or -EEXIST. */
+static int make_file(const struct segment *s, const char *suffix, const struct draft *d,
+		     int *ret_fd)
+{
+	char path[SEGMENT_PATH];
+	int fd, err;
+
+	segment_path(s, suffix, path);
+	fd = fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return err_sys(errno == EPERM ? EACCES : 0, "creating %s", path);
+	err = dress(fd, path, d);
+	if (err) {
+		unlink(path);
+		fd_close(fd);
+		return err;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+/* memory: bytes that the RAM pool is going to need there besides, so that the first refusal names
+ * all of it. */
+static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes, uint64_t memory)
+{
+	uint64_t missing;
+
+	if (free_bytes >= need) /* no limit told, and none left */
+		free_bytes = 0;
+	missing = need + memory - free_bytes;
+	if (memory)
+		return err_set(
+			ENOSPC,
+			"%s lacks %llu bytes (%llu MiB): %s needs %llu MiB, %llu MiB of them "
+			"for the memory of its RAM pool, and %llu MiB are free; enlarge it "
+			"or lower ram_blocks, block_bytes, max_blocks or max_peers",
+			s->dir, (unsigned long long)missing, MIB(missing), s->name,
+			MIB(need + memory), MIB(memory), (unsigned long long)(free_bytes >> 20));
+	return err_set(ENOSPC,
+		       "%s lacks %llu bytes (%llu MiB): %s needs %llu MiB and %llu MiB "
+		       "are free; enlarge it or lower max_blocks or max_peers",
+		       s->dir, (unsigned long long)missing, MIB(missing), s->name, MIB(need),
+		       (unsigned long long)(free_bytes >> 20));
+}
+
+/* Every page now: a hole would become SIGBUS on the day the file system is full.  Kernels may
+ * undo a step when a signal comes: then it was too long for this process. */
+static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
+{
+	uint64_t at, n, step = ROUND_UP(ALLOCATE_STEP, s->unit);
+	int err;
+
+	for (at = 0; at < bytes; at += n) {
+		n = MIN(bytes - at, step);
+		err = posix_fallocate(fd, (off_t)at, (off_t)n);
+		if (err == EINTR) {
+			step = MAX(step / 2 / s->unit, 1u) * s->unit;
+			n = 0;
+			continue;
+		}
+		if (err == ENOSPC)
+			return no_space(s, bytes - at, segment_free_space(s->lock_fd), 0);
+		if (err) {
+			errno = err;
+			return err_sys(0, "%llu bytes in %s", (unsigned long long)bytes, s->dir);
+		}
+	}
+	return 0;
+}
+
+/* Fill a new file through a mapping: hugetlbfs knows no write(2). */
+static int map_new(const struct segment *s, int fd, uint64_t bytes, uint8_t **ret)
+{
+	int err;
+
+	segment_advise_huge(s, fd, bytes);
+	err = allocate_file(s, fd, ROUND_UP(bytes, s->unit));
+	return err ? err : segment_map_pages(s, fd, bytes, PROT_READ | PROT_WRITE, ret);
+}
+
+static int write_id(const struct segment *s)
+{
+	uint8_t *p;
+	int err = map_new(s, s->lock_fd, SHM_PAGE, &p);
+
+	if (err)
+		return err;
+	memcpy(p, s->header.id, sizeof(s->header.id));
+	segment_unmap_pages(s, p, SHM_PAGE);
+	return 0;
+}
+
+/* ---- content ---- */
+
+/* In the index all zeros are right: records FREE, the table empty; pools are seeded. */
+static void fill_control(const struct segment *s, uint8_t *base)
+{
+	struct shm_shared *shared = SEG_AT(base, s->at.shared, struct shm_shared, 0);
+	struct shm_section *section = SEG_AT(base, s->at.section, struct shm_section, 0);
+	uint32_t i, n = s->header.geometry.max_peers * SHM_SECTIONS;
+
+	shared->epoch = 1; /* 0 in a section means idle */
+	shared->tick = 1;  /* 0 in a stamp means never used */
+	for (i = 0; i < n; i++)
+		section[i].ticket = 1; /* idle: done < ticket */
+}
+
+static int make_segment(const struct segment *s, const char *suffix, const struct draft *d,
+			const struct shm_header *h, int *ret_fd)
+{
+	struct shm_header *there;
+	uint8_t *p;
+	int err = make_file(s, suffix, d, ret_fd);
+
+	if (err || (err = map_new(s, *ret_fd, h->bytes, &p)))
+		return err;
+	there = (struct shm_header *)p;
+	memcpy(there, h, offsetof(struct shm_header, ready));
+	if (h->magic == SHM_MAGIC_CONTROL)
+		fill_control(s, p);
+	else
+		segment_seed_pools(s, d->cfg, p);
+	/* (A) everything is in place before the file says so.  Pairs with check_ready()
+	 * in index/segment/validate.c.  If we die before it, the file has a temporary name still,
+	 * and the next creator removes it. */
+	store_release(&there->ready, h->ready);
+	segment_unmap_pages(s, p, h->bytes);
+	return 0;
+}
+
+static int rename_file(const struct segment *s, const char *from, const char *to)
+{
+	char old[SEGMENT_PATH], new[SEGMENT_PATH];
+
+	segment_path(s, from, old);
+	segment_path(s, to, new);
+	return rename(old, new) ? err_sys(0, "renaming %s", old) : 0;
+}
+
+static int removed_meanwhile(const struct segment *s)
+{
+	return err_set(ECANCELED, "%s was removed while it was made", s->name);
+}
+
+/* With each step of the memory: is it still wanted? */
+static bool is_wanted(void *arg)
+{
+	const struct segment *s = arg;
+
+	return segment_is_named(s, "lock", s->lock_fd);
+}
+
+/* Others hold it for a moment only. */
+static int lock_again(const struct segment *s)
+{
+	int err;
+
+	while ((err = segment_lock_name(s)) == -EAGAIN)
+		;
+	return err == -ESTALE ? removed_meanwhile(s) : err;
+}
+
+/* Step 5. */
+static int make_memory(const struct segment *s, struct draft *d)
+{
+	struct shm_pool made = { 0 };
+	uint8_t *index;
+	int err, lost;
+
+	if (!d->cfg->ram_memory)
+		return 0;
+	lock_drop(s->lock_fd, LOCK_CREATE);
+	err = hooks.memory_make(s, d->memory, is_wanted, (void *)s, &made);
+	if ((lost = lock_again(s)) < 0) {
+		d->nameless = true;
+		return lost;
+	}
+	if (err || (err = segment_map_writer(s, &index)))
+		return err;
+	segment_seed_memory(s, d->cfg, &made, index);
+	segment_unmap_writer(s, index);
+	return 0;
+}
+
+/* Bytes of the RAM pool's memory that are going to be in the cache's folder. */
+static uint64_t memory_here(const struct draft *d)
+{
+	return d->memory ? hooks.memory_room(d->memory) : 0;
+}
+
+/* Steps 3 to 6. */
+static int build(struct segment *s, struct draft *d)
+{
+	uint64_t need, space = segment_free_space(s->lock_fd);
+	struct shm_header control;
+	int err;
+
+	s->header = d->header;
+	s->unit = segment_unit(s->lock_fd);
+	geometry_layout(&s->header.geometry, &s->at);
+	segment_control_header(&s->header, &control);
+	need = ROUND_UP(s->at.index_bytes, s->unit) + ROUND_UP(s->at.control_bytes, s->unit) +
+	       s->unit;
+	if (need > space)
+		return no_space(s, need, space, memory_here(d));
+	if ((err = write_id(s)) ||
+	    (err = make_segment(s, "ctl.tmp", d, &control, &s->control_fd)) ||
+	    (err = make_segment(s, "idx.tmp", d, &s->header, &s->index_fd)) ||
+	    (err = segment_map(s)) || (err = make_memory(s, d)) ||
+	    (err = rename_file(s, "ctl.tmp", "ctl")))
+		return err;
+	return rename_file(s, "idx.tmp", "idx");
+}
+
+/* ---- the name ---- */
+
+static int claim_lock_file(struct segment *s, const struct draft *d)
+{
+	int err;
+
+	s->lock_fd = segment_open_file(s, "lock", O_RDWR);
+	if (s->lock_fd >= 0)
+		return segment_check_owner(s, s->lock_fd, "lock");
+	if (s->lock_fd != -ENOENT)
+		return s->lock_fd;
+	err = make_file(s, "lock", d, &s->lock_fd);
+	return err == -EEXIST ? -ESTALE : err; /* another creator was faster */
+}
+
+static int name_is_taken(struct segment *s)
+{
+	int err = -ENOENT;
+
+	s->index_fd = segment_open_file(s, "idx", O_RDONLY);
+	if (s->index_fd >= 0)
+		err = segment_read_header(s);
+	return err_set(EEXIST,
+		       err ? "a cache %s exists in %s and cannot be used: remove it"
+			   : "a cache %s exists in %s",
+		       s->name, s->dir);
+}
+
+static int remove_leftovers(const struct segment *s)
+{
+	int err;
+
+	if ((err = segment_remove_file(s, "idx.tmp")) || (err = segment_remove_file(s, "ctl.tmp")))
+		return err;
+	hooks.memory_sweep(s);
+	return segment_remove_file(s, "ctl");
+}
+
+static int is_made(const struct segment *s)
+{
+	return err_set(EAGAIN,
+		       "%s is being made by another process, which makes the memory of its RAM "
+		       "pool",
+		       s->name);
+}
+
+/* Steps 1 and 2; -ESTALE: start over. */
+static int claim_once(struct segment *s, const struct draft *d)
+{
+	struct stat st;
+	int err;
+
+	if ((err = claim_lock_file(s, d)) || (err = segment_lock_name(s)))
+		return err;
+	if (segment_has_index(s))
+		return name_is_taken(s);
+	if ((err = lock_try(s->lock_fd, LOCK_MAKE)))
+		return err == -EAGAIN
+			       ? is_made(s)
+			       : err_set(-err, "gpc.%s.lock: no lock: %s", s->name, strerror(-err));
+	if ((err = remove_leftovers(s)))
+		return err;
+	if (fstat(s->lock_fd, &st))
+		return err_sys(0, "gpc.%s.lock", s->name);
+	if (!st.st_size)
+		return 0;
+	err = segment_remove_file(s, "lock");
+	return err ? err : -ESTALE;
+}
+
+/* Most memory is made before others lose their patience. */
+static int claim(struct segment *s, const struct draft *d)
+{
+	uint64_t deadline = deadline_from(SEGMENT_PATIENCE_MS);
+	int err;
+
+	while ((err = claim_once(s, d)) == -ESTALE || (err == -EAGAIN && clock_ns() < deadline)) {
+		segment_close(s);
+		if (err == -EAGAIN)
+			clock_sleep(NS_PER_MS);
+	}
+	return err;
+}
+
+/* The lock file last, with its byte still held. */
+static void give_up(const struct segment *s, struct draft *d)
+{
+	hooks.memory_end(s, d->memory, false);
+	if (!d->nameless && !remove_leftovers(s))
+		segment_remove_file(s, "lock");
+}
+
+int segment_create(struct segment *s, const char *name, const struct gpc_config *cfg)
+{
+	struct draft d = { .cfg = cfg };
+	int err = segment_begin(s, name, cfg->dir);
+
+	if (err || (err = draft_mode(cfg, &d)) || (err = draft_header(cfg, &d.header)) ||
+	    (err = draft_memory(&d)))
+		return err;
+	if ((err = claim(s, &d))) {
+		hooks.memory_end(s, d.memory, false);
+		segment_close(s);
+		return err;
+	}
+	if ((err = build(s, &d))) {
+		give_up(s, &d);
+		segment_close(s);
+		return err;
+	}
+	hooks.memory_end(s, d.memory, true);
+	lock_drop(s->lock_fd, LOCK_MAKE);
+	lock_drop(s->lock_fd, LOCK_CREATE);
+	return 0;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dropped.c - who reads the ring of keys that were dropped.
+ *
+ * The writer stores the floor before it stores over a key, and the head behind one.  So who has
+ * copied keys and then finds the floor below them has copied what was there.  Keys that are stored
+ * over meanwhile, and were not asked for, have a greater number: the search begins too early then,
+ * never too late.
+ * Tests: t/index/drops-since.t */
+#include "config.h"
+
+#include "index/segment/dropped.h"
+
+#include <errno.h>
+#include "index/base/err.h"
+#include "index/base/order.h"
+
+uint64_t dropped_next(const struct segment *s)
+{
+	/* pairs with (x) of index/writer/drop.c */
+	return load_acquire(&seg_state(s)->drops) | 1;
+}
+
+static uint64_t number(const struct segment *s, uint64_t at)
+{
+	return load_acquire(&seg_drop(s, at)->number); /* pairs with (x) */
+}
+
+/* The first key of such a number; numbers only grow from one key to the next. */
+static uint64_t find_first(const struct segment *s, uint64_t since, uint64_t head)
+{
+	uint64_t from = head - MIN(head, SHM_DROPS), to = head, at;
+
+	while (from < to) {
+		at = from + (to - from) / 2;
+		if (number(s, at) < since)
+			from = at + 1;
+		else
+			to = at;
+	}
+	return from;
+}
+
+int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint32_t cap,
+		  uint64_t *upto)
+{
+	uint64_t next = dropped_next(s), head, at, is;
+	uint32_t n = 0;
+
+	head = load_acquire(
+		&seg_state(s)->drops_head); /* pairs with (x) of index/table/dropped.c */
+	for (at = find_first(s, since, head); at < head; at++) {
+		const struct shm_drop *d = seg_drop(s, at);
+
+		is = number(s, at);
+		if (is >= since && n == cap) {
+			next = MIN(next, is);
+			break;
+		}
+		if (is >= since)
+			out[n++] =
+				(gpc_key){ { load_relaxed(&d->key[0]), load_relaxed(&d->key[1]) } };
+	}
+	order_fence(); /* pairs with (N) of index/table/dropped.c */
+	if (load_relaxed(&seg_state(s)->drops_floor) >= since)
+		return err_set(ESTALE, "keys that were dropped since number %llu are kept no more",
+			       (unsigned long long)since);
+	if (at < head && next <= since)
+		return err_set(ENOSPC, "one drop has more than %u keys", cap);
+	*upto = next;
+	return (int)n;
+}

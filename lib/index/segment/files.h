@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* files.h - what the sources of segment.h share and nobody else needs.
+ * Tests: t/index/segment-names.t t/index/segment.t */
+#ifndef GPC_SEGMENT_FILE_H
+#define GPC_SEGMENT_FILE_H
+
+#include "index/segment/segment.h"
+
+#define SEGMENT_DIR    "/dev/shm"
+#define SEGMENT_PATH   384                            /* bytes that any path takes */
+#define SEGMENT_LET_IN "gpcd --group lets a group in" /* whom a file is closed to */
+#define SEGMENT_OTHER  ", or remove the cache"        /* that is not what is asked for */
+
+/* ---- segment.c ---- */
+
+/* Everything closed, name and directory checked and stored. */
+int segment_begin(struct segment *s, const char *name, const char *dir);
+/* DIR/gpc.NAME.suffix */
+void segment_path(const struct segment *s, const char *suffix, char path[SEGMENT_PATH]);
+/* A file of this name: descriptor, -ENOENT, -EACCES, -EBADMSG (no regular file). */
+int segment_open_file(const struct segment *s, const char *suffix, int flags);
+/* Does this name still stand for the file behind fd? */
+bool segment_is_named(const struct segment *s, const char *suffix, int fd);
+/* Map both files into s->index and s->control. */
+int segment_map(struct segment *s);
+
+/* ---- index/segment/pages.c ---- */
+
+/* Map a whole file where its huge pages, if it has any, can be mapped as such: -ENOMEM. */
+int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret);
+/* The same for bytes from .. from + bytes of a file, both multiples of its segment_unit(). */
+int segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot,
+		      uint8_t **ret);
+void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes);
+/* Huge pages for a new file, if they are to be had.  Allocating comes after it. */
+void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
+
+/* ---- index/segment/space.c ---- */
+
+/* Bytes that a new file can have now in the file system of this one; UINT64_MAX = nobody says. */
+uint64_t segment_free_space(int fd);
+/* Of memory alone: what the kernel can give without swapping anybody out, and free swap. */
+uint64_t segment_free_memory(void);
+/* Of these NUMA nodes: free, or a copy of what is on disk. */
+uint64_t segment_free_on_nodes(uint64_t nodes);
+
+/* ---- index/segment/validate.c ---- */
+
+/* What sizes of files are multiples of there: 4096, or the huge page of hugetlbfs. */
+uint32_t segment_unit(int fd);
+int segment_boot_id(uint8_t id[16]);
+uint64_t segment_header_sum(const struct shm_header *h);
+/* What the header of the control segment is beside this one of an index. */
+void segment_control_header(const struct shm_header *index, struct shm_header *ret);
+
+int segment_check_owner(const struct segment *s, int fd, const char *suffix);
+/* The header of the index, read and validated, into s->header; s->at too. */
+int segment_read_header(struct segment *s);
+/* Is enough of the index there to be worth a copy?  -EBADMSG. */
+int segment_check_extent(const struct segment *s);
+int segment_check_control(const struct segment *s);
+int segment_check_lock(const struct segment *s);
+/* All of the above, and sizes, pages and boot. */
+int segment_check_files(struct segment *s);
+int segment_check_want(const struct segment *s, const struct segment_want *want);
+
+/* ---- index/segment/create.c ---- */
+
+/* 0 = the default, or what a cache's files may have: -EINVAL. */
+int segment_check_mode(uint32_t mode);
+
+/* ---- index/segment/seed.c ---- */
+
+/* vram_blocks and ram_blocks of the configuration, into a fresh index. */
+void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg, uint8_t *index);
+/* The pool of ram_blocks has the memory, block_bytes and fingerprint of *made. */
+void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
+			 const struct shm_pool *made, uint8_t *index);
+
+/* ---- index/segment/remove.c ---- */
+
+#define SEGMENT_PATIENCE_MS 2000 /* with who creates or removes */
+
+/* Take LOCK_CREATE of s->lock_fd's file, waiting up to two seconds for whoever has it:
+ * 0, -EAGAIN, -errno; -ESTALE when the name stands for another file by then. */
+int segment_lock_name(const struct segment *s);
+/* Remove a file of this cache; absent is fine. */
+int segment_remove_file(const struct segment *s, const char *suffix);
+/* Each file of this cache, and of caches whose names begin with its own and a dot: by what follows
+ * in the file's name.  The last answer that is not 0. */
+int segment_visit(const struct segment *s,
+		  int (*visit)(const struct segment *s, const char *suffix, void *arg), void *arg);
+/* Is it how the name of a mirror's file ends? */
+bool segment_is_mirror(const char *suffix);
+/* Is there an index of this name, whatever it is? */
+bool segment_has_index(const struct segment *s);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* geometry.h - sizes and offsets of the segments, from the geometry alone. */
+#ifndef GPC_GEOMETRY_H
+#define GPC_GEOMETRY_H
+
+#include "gpc.h"
+#include "index/segment/shm.h"
+
+#define GEOMETRY_TRANSIT 64u /* transit slots of a RAM pool, by default */
+
+struct layout { /* byte offsets */
+	uint64_t state, pool, mirror, tally, xfer, table, record, change, change_note, alias, root,
+		drop, index_bytes;
+	uint64_t shared, seat, section, ring, ref, stamp, use, note, transfer, desk, ask,
+		control_bytes;
+	uint64_t column; /* bytes from a column of cells to the next one */
+};
+
+/* Fill in defaults and refuse nonsense; -EINVAL with a sentence. */
+int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret);
+/* Is this geometry, read from a segment of blocks of so many tokens, one that we could have
+ * written?  -EBADMSG. */
+int geometry_check(const struct shm_geometry *g, uint32_t block_tokens);
+/* Buckets of the table of the words of roots: where notes are kept, else none. */
+uint32_t geometry_roots(const struct shm_geometry *g);
+/* g has passed geometry_check: nothing here can overflow. */
+void geometry_layout(const struct shm_geometry *g, struct layout *ret);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pages.c - a segment's pages: large ones where the kernel has any.
+ *
+ * Whoever looks keys up goes to random lines of the table, and whoever takes over to all that
+ * there is; with pages of 4 KiB each such line costs a page walk as well.  Systems leave huge
+ * pages for shared memory switched off (shmem_enabled is "never") but since Linux 6.1 a process
+ * may ask for those of one mapping, before it is filled.  The pages are the file's: all who map it
+ * at an address of the same alignment get them, and no fault for each 4 KiB.
+ * Tests: t/index/segment.t */
+#include "index/segment/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+
+#include "index/base/err.h"
+#include "index/base/fd.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+#define HUGE ((uint64_t)2 << 20)
+
+/* Address space of `bytes`, aligned so that huge pages of a file can be mapped there. */
+static uint8_t *find_place(size_t bytes, size_t align)
+{
+	uint8_t *all = mmap(NULL, bytes + align, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint8_t *at, *end;
+
+	if (all == MAP_FAILED)
+		return NULL;
+	at = (uint8_t *)ROUND_UP((uintptr_t)all, (uintptr_t)align);
+	end = at + bytes;
+	if (at > all)
+		munmap(all, (size_t)(at - all));
+	if (all + align > at)
+		munmap(end, (size_t)(all + align - at));
+	return at;
+}
+
+/* No child inherits it, whichever instant it is forked at. */
+static void *map_at(void *at, size_t n, int prot, int fd, uint64_t from)
+{
+	void *p;
+
+	fd_hold();
+	p = mmap(at, n, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)from);
+	if (p != MAP_FAILED)
+		madvise(p, n, MADV_DONTFORK);
+	fd_release();
+	return p;
+}
+
+static int map_range(const struct segment *s, int fd, uint64_t from, size_t n, uint32_t unit,
+		     int prot, uint8_t **ret)
+{
+	void *at = find_place(n, MAX(HUGE, unit)), *p = MAP_FAILED;
+
+	if (at) {
+		p = map_at(at, n, prot, fd, from);
+		if (p == MAP_FAILED)
+			munmap(at, n);
+	}
+	if (p == MAP_FAILED)
+		return err_sys(ENOMEM, "%s: mapping %zu bytes", s->name, n);
+	*ret = p;
+	return 0;
+}
+
+int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret)
+{
+	return map_range(s, fd, 0, ROUND_UP(bytes, s->unit), s->unit, prot, ret);
+}
+
+int segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot,
+		      uint8_t **ret)
+{
+	return map_range(s, fd, from, bytes, segment_unit(fd), prot, ret);
+}
+
+void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes)
+{
+	if (p)
+		munmap(p, ROUND_UP(bytes, s->unit));
+}
+
+/* A wish.  Kernels collapse what has at least one page. */
+void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes)
+{
+	uint64_t whole = bytes & ~(HUGE - 1), at;
+	struct statfs fs;
+	uint8_t *p;
+
+	if (!whole || fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC)
+		return;
+	for (at = 0; at < whole; at += HUGE)
+		if (posix_fallocate(fd, (off_t)at, SHM_PAGE))
+			return; /* what is missing is said by who allocates the rest */
+	if (segment_map_pages(s, fd, whole, PROT_READ | PROT_WRITE, &p))
+		return;
+	madvise(p, whole, MADV_COLLAPSE);
+	segment_unmap_pages(s, p, whole);
+}

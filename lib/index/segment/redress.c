@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* redress.c - mode and group of a cache that exists, when somebody asks for others.
+ *
+ *   file                          whose mode it gets when it is made
+ *   ----------------------------  ----------------------------------
+ *   idx, ctl, lock                the configuration's
+ *   m<generation>, p<number>      the index's, as it is then
+ *   that of p<number>'s huge_dir  the index's, as it is then
+ *
+ * So the index comes first, and all others behind it, each one compared by itself: what a killed
+ * call has left, or somebody has made meanwhile with the old ones, the next call changes.  Group
+ * before mode, so that no other group gets in.
+ * Tests: t/daemon/mode-and-group.t */
+#include "config.h"
+
+#include "index/segment/hooks.h"
+#include "index/segment/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "index/base/err.h"
+#include "index/base/fd.h"
+
+struct redress {
+	mode_t mode;
+	gid_t gid; /* 0 = leave it */
+	bool changed;
+};
+
+static int not_ours(const struct segment *s, const struct stat *st, const struct redress *r)
+{
+	char group[32] = "";
+
+	if (r->gid)
+		snprintf(group, sizeof(group), ", group %u", (unsigned)r->gid);
+	return err_set(EPROTO,
+		       "%s exists with mode %03o, group %u, instead of mode %03o%s, and only its "
+		       "owner, user %u, can change them: ask for what it has" SEGMENT_OTHER,
+		       s->name, st->st_mode & 0777, (unsigned)st->st_gid, (unsigned)r->mode, group,
+		       (unsigned)st->st_uid);
+}
+
+static int redress_fd(const struct segment *s, const char *what, int fd, struct redress *r)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return err_sys(0, "%s of %s", what, s->name);
+	if ((st.st_mode & 0777) == r->mode && (!r->gid || st.st_gid == r->gid))
+		return 0;
+	if (st.st_uid != geteuid() && geteuid())
+		return not_ours(s, &st, r);
+	if (r->gid && st.st_gid != r->gid && fchown(fd, (uid_t)-1, r->gid))
+		return err_sys(errno == EPERM ? EINVAL : 0, "group %u for gpc.%s.%s",
+			       (unsigned)r->gid, s->name, what);
+	if (fchmod(fd, r->mode))
+		return err_sys(0, "mode of gpc.%s.%s", s->name, what);
+	r->changed = true;
+	return 0;
+}
+
+/* A pool's images may be in another folder. */
+static int redress_elsewhere(const struct segment *s, const char *suffix, int fd, struct redress *r)
+{
+	int there = hooks.memory_open_elsewhere(s, suffix, fd), err;
+
+	if (there < 0)
+		return there == -ENOENT ? 0 : there;
+	err = redress_fd(s, suffix, there, r);
+	fd_close(there);
+	return err;
+}
+
+static int redress_file(const struct segment *s, const char *suffix, void *arg)
+{
+	bool memory = hooks.memory_is_file(suffix);
+	int fd, err;
+
+	if (!memory && !segment_is_mirror(suffix))
+		return 0;
+	fd = segment_open_file(s, suffix, O_RDONLY);
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd; /* a mirror or a pool that has gone */
+	err = redress_fd(s, suffix, fd, arg);
+	if (!err && memory)
+		err = redress_elsewhere(s, suffix, fd, arg);
+	fd_close(fd);
+	return err;
+}
+
+int segment_redress(const struct segment *s, uint32_t mode, uint32_t gid)
+{
+	struct redress r = { .mode = mode, .gid = mode & 0060 ? gid : 0 };
+	int err = segment_check_mode(mode);
+
+	if (!mode)
+		return 0;
+	if (err || (err = redress_fd(s, "idx", s->index_fd, &r)) ||
+	    (err = redress_fd(s, "ctl", s->control_fd, &r)) ||
+	    (err = redress_fd(s, "lock", s->lock_fd, &r)) ||
+	    (err = segment_visit(s, redress_file, &r)))
+		return err;
+	return r.changed;
+}

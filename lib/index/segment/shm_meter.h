@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm_meter.h - a part of shm.h: what is counted for who looks from outside.  Nothing of the index
+ * depends on it.
+ *
+ * Cell k of a histogram counts what was at most 2^k units, and more than half of that; the last
+ * cell what was more than all others take.  Units are microseconds or milliseconds.  A cell grows
+ * before the sum does, so who dies between the two leaves a sum without its last value; who dies
+ * before has not counted it.
+ * Tests: t/index/histograms.t t/pages/segment-page.t */
+#ifndef GPC_SHM_METER_H
+#define GPC_SHM_METER_H
+
+#include <stdint.h>
+
+#define SHM_CELLS  31u
+#define SHM_COPIES 4u    /* pairs of tiers: 2 * from RAM + to RAM */
+#define SHM_METER  1024u /* where the meter is, in the page of the state */
+
+struct shm_past { /* w, r: what peers had counted that left since */
+	uint64_t lookups, hit_vram, hit_ram, miss;
+	uint64_t published, duplicate;
+	uint64_t evicted; /* keys lost for nobody in particular, too ... */
+	uint64_t demoted, promoted;
+	uint64_t dropped; /* ... and here those of clears and of pools that went */
+	uint64_t stale_refs, ring_full;
+	uint64_t fetched, spilled, bad, commands;
+	uint64_t fetched_bytes, spilled_bytes, pad[6];
+};
+_Static_assert(sizeof(struct shm_past) == 192, "past layout");
+
+struct shm_histogram {
+	uint64_t sum; /* of short ones nanoseconds, of long ones milliseconds */
+	uint64_t cell[SHM_CELLS];
+};
+_Static_assert(sizeof(struct shm_histogram) == 256, "histogram layout");
+
+/* w, r.  The writer folds the histogram of a seat that is given up into `round_trip`.  It stores
+ * the sum of both in `folded` first; then an odd number says that `folded` counts and the seat does
+ * not, until that has been cleared.  So a successor ends a fold that was begun, or begins it anew,
+ * and counts nothing twice. */
+struct shm_meter {
+	uint64_t folds;   /* odd: a fold is under way */
+	uint64_t folding; /* ... of this seat */
+	uint64_t pad0[6];
+	/* long: of keys that were evicted, since they became live there */
+	struct shm_histogram age;
+	struct shm_histogram idle; /* long: of the same, since their last use */
+	/* long: between two uses of a block, as the queue of leaves sees them */
+	struct shm_histogram gap;
+	struct shm_histogram takeover; /* short: of a new writer, until it takes commands */
+	/* short: of transfers, from their begin to their commit */
+	struct shm_histogram copy[SHM_COPIES];
+	uint64_t copied_blocks[SHM_COPIES]; /* that they brought */
+	uint64_t copied_bytes[SHM_COPIES];
+	struct shm_histogram round_trip; /* short: as in the seats, of peers that have left */
+	struct shm_histogram folded;
+	uint64_t pad1[48];
+};
+_Static_assert(sizeof(struct shm_meter) == 3072, "meter layout");
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* space.c - how much memory there is to be had.
+ *
+ * Told before it is asked for: the kernel promises pages of a tmpfs that it does not have, and ends
+ * processes when they are touched.
+ * Tests: t/index/full.t t/index/create-fails.t t/daemon/full.t t/daemon/limits.t */
+#include "config.h"
+
+#include "index/segment/files.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "index/base/fd.h"
+
+/* A file of the kernel's, as text: bytes, or -1. */
+static ssize_t read_text(const char *path, char *text, size_t room)
+{
+	int fd = fd_peek(path, O_RDONLY);
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = read(fd, text, room - 1);
+	close(fd);
+	text[MAX(n, 0)] = 0;
+	return n;
+}
+
+/* The sum of some fields, each in kB. */
+static uint64_t sum_fields(const char *text, const char *const *fields, size_t n)
+{
+	uint64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		const char *at = strstr(text, fields[i]);
+
+		if (at)
+			sum += strtoull(at + strlen(fields[i]), NULL, 10) << 10;
+	}
+	return sum;
+}
+
+static uint64_t number_in(const char *path)
+{
+	char text[64];
+
+	return read_text(path, text, sizeof(text)) > 0 ? strtoull(text, NULL, 10) : UINT64_MAX;
+}
+
+/* What the groups of processes that this one is in may still have (cgroup 2): inside a container
+ * the machine's own memory says little. */
+static uint64_t free_in_groups(void)
+{
+	char text[4096], path[4096 + 64], *at, *end;
+	uint64_t least = UINT64_MAX, most, now;
+
+	if (read_text("/proc/self/cgroup", text, sizeof(text)) <= 0)
+		return least;
+	at = strstr(text, "0::/");
+	if (!at)
+		return least;
+	at += 3;
+	at[strcspn(at, "\n")] = 0;
+	do {
+		end = strrchr(at, '/');
+		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", end[1] ? at : "");
+		most = number_in(path); /* "max" is read as 0 */
+		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.current", end[1] ? at : "");
+		now = number_in(path);
+		if (most && most != UINT64_MAX && now != UINT64_MAX)
+			least = MIN(least, most - MIN(most, now));
+		*end = 0;
+		if (end == at && end[1]) { /* the root is the last one */
+			at[0] = '/';
+			at[1] = 0;
+		}
+	} while (*at);
+	return least;
+}
+
+uint64_t segment_free_memory(void)
+{
+	static const char *const fields[] = { "\nMemAvailable:", "\nSwapFree:" };
+	uint64_t sum = 0;
+	char text[4096];
+
+	if (read_text("/proc/meminfo", text, sizeof(text)) > 0)
+		sum = sum_fields(text, fields, ARRAY_SIZE(fields));
+	return MIN(sum ? sum : UINT64_MAX, free_in_groups());
+}
+
+uint64_t segment_free_on_nodes(uint64_t nodes)
+{
+	static const char *const fields[] = { "MemFree:", "Active(file):", "Inactive(file):" };
+	char path[64], text[4096];
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < 64; i++) {
+		snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/meminfo", i);
+		if (nodes >> i & 1 && read_text(path, text, sizeof(text)) > 0)
+			sum += sum_fields(text, fields, ARRAY_SIZE(fields));
+	}
+	return sum ? sum : UINT64_MAX;
+}
+
+/* Of the size that this hugetlbfs has.  Pages that somebody has mapped and not touched yet are
+ * free, and promised. */
+static uint64_t free_huge_pages(uint64_t size)
+{
+	static const struct {
+		const char *field;
+		int sign;
+	} field[] = {
+		{ "free_hugepages", 1 },
+		{ "nr_overcommit_hugepages", 1 },
+		{ "resv_hugepages", -1 },
+		{ "surplus_hugepages", -1 },
+	};
+	char path[128];
+	int64_t sum = 0;
+	uint64_t n;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(field); i++) {
+		snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%llukB/%s",
+			 (unsigned long long)size >> 10, field[i].field);
+		n = number_in(path);
+		if (n == UINT64_MAX)
+			return n;
+		sum += field[i].sign * (int64_t)n;
+	}
+	return sum > 0 ? (uint64_t)sum * size : 0;
+}
+
+/* The limit of a tmpfs, if it has one, may exceed the memory that is left; then no error comes, but
+ * the OOM killer. */
+uint64_t segment_free_space(int fd)
+{
+	struct statfs fs;
+	uint64_t space;
+
+	if (fstatfs(fd, &fs))
+		return UINT64_MAX;
+	space = fs.f_blocks ? (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize : UINT64_MAX;
+	if (fs.f_type == HUGETLBFS_MAGIC)
+		return MIN(space, free_huge_pages((uint64_t)fs.f_bsize));
+	return fs.f_type == TMPFS_MAGIC ? MIN(space, segment_free_memory()) : space;
+}

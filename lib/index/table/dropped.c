@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dropped.c - keys that were dropped: told, and asked for by their keys.
+ *
+ * A place of the ring is in the chain of its key's hash, unless a later place has the same key, so
+ * the first one that is found has the greatest number.
+ * Tests: t/index/drops-die.t t/index/drops-since.t */
+#include "config.h"
+
+#include "index/table/dropped.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "index/table/memory.h"
+
+#define PLACE(at) ((uint32_t)(at) & (SHM_DROPS - 1))
+
+/* No peer can choose keys so that this is slow. */
+static uint32_t *chain_of(struct writer *w, const uint64_t key[2])
+{
+	uint64_t seed, mixed;
+
+	memcpy(&seed, w->seg.header.secret, sizeof(seed));
+	mixed = (key[0] ^ seed) * 0x9e3779b97f4a7c15ull;
+	mixed = (mixed ^ mixed >> 32 ^ key[1]) * 0x94d049bb133111ebull;
+	return &w->dropped.first[PLACE(mixed >> 32)];
+}
+
+static bool is_key(struct writer *w, uint32_t place, const uint64_t key[2])
+{
+	const struct shm_drop *d = dropped_at(w, place);
+
+	return d->key[0] == key[0] && d->key[1] == key[1];
+}
+
+/* ---- told ---- */
+
+static void link_place(struct writer *w, uint32_t place, uint64_t ns)
+{
+	const uint64_t *key = dropped_at(w, place)->key;
+	uint32_t *first = chain_of(w, key), *at = first;
+
+	while (*at && !is_key(w, *at - 1, key))
+		at = &w->dropped.next[*at - 1];
+	if (*at) /* that one has a smaller number */
+		*at = w->dropped.next[*at - 1];
+	w->dropped.next[place] = *first;
+	w->dropped.ns[place] = ns;
+	*first = place + 1;
+}
+
+static void unlink_place(struct writer *w, uint32_t place)
+{
+	uint32_t *at = chain_of(w, dropped_at(w, place)->key);
+
+	while (*at && *at != place + 1)
+		at = &w->dropped.next[*at - 1];
+	if (*at)
+		*at = w->dropped.next[place];
+}
+
+static void allocate(struct writer *w)
+{
+	struct dropped *d = &w->dropped;
+
+	if (!d->first)
+		d->first = writer_alloc(SHM_DROPS, sizeof(*d->first));
+	if (!d->next)
+		d->next = writer_alloc(SHM_DROPS, sizeof(*d->next));
+	if (!d->ns)
+		d->ns = writer_alloc(SHM_DROPS, sizeof(*d->ns));
+}
+
+void dropped_load(struct writer *w)
+{
+	uint64_t head = w_state(w)->drops_head, at;
+
+	if (!head)
+		return;
+	allocate(w);
+	for (at = head - MIN(head, SHM_DROPS); at < head; at++)
+		link_place(w, PLACE(at), 0);
+}
+
+void dropped_free(struct writer *w)
+{
+	free(w->dropped.first);
+	free(w->dropped.next);
+	free(w->dropped.ns);
+}
+
+void dropped_tell(struct writer *w, const uint64_t key[2], uint64_t command)
+{
+	struct shm_state *st = w_state(w);
+	uint64_t head = st->drops_head;
+	struct shm_drop *d = dropped_at(w, head);
+
+	allocate(w);
+	if (head >= SHM_DROPS) {
+		unlink_place(w, PLACE(head));
+		/* (N) the floor before the key that it stands for goes.  If we die before it, that
+		 * one is still there */
+		store_relaxed(&st->drops_floor, d->number);
+		order_stores();
+	}
+	store_relaxed(&d->key[0], key[0]);
+	store_relaxed(&d->key[1], key[1]);
+	store_relaxed(&d->command, command);
+	/* (x) the key before its number, and both before the head that counts them: if we die before
+	 * it, the command tells its keys anew */
+	store_release(&d->number, st->drops);
+	link_place(w, PLACE(head), w->now_ns);
+	store_release(&st->drops_head, head + 1);
+}
+
+uint64_t dropped_by(struct writer *w, uint64_t command)
+{
+	uint64_t head = w_state(w)->drops_head, at = head;
+
+	for (; at > head - MIN(head, SHM_DROPS); at--)
+		if (dropped_at(w, at - 1)->command == command)
+			return dropped_at(w, at - 1)->number;
+	return 0;
+}
+
+uint64_t dropped_find(struct writer *w, uint64_t number, uint64_t at)
+{
+	uint64_t head = w_state(w)->drops_head;
+
+	for (at = MAX(at, head - MIN(head, SHM_DROPS)); at < head; at++)
+		if (dropped_at(w, at)->number == number)
+			break;
+	return at;
+}
+
+/* ---- asked for ---- */
+
+static bool is_dropped(struct writer *w, const uint64_t key[2], uint64_t since)
+{
+	uint32_t at = w->dropped.first ? *chain_of(w, key) : 0;
+
+	while (at && !is_key(w, at - 1, key))
+		at = w->dropped.next[at - 1];
+	return at && dropped_at(w, at - 1)->number >= since;
+}
+
+/* When the first of the drops that are kept with this number or a greater one came; there is one. */
+static uint64_t first_ns(struct writer *w, uint64_t since)
+{
+	uint64_t head = w_state(w)->drops_head, from = head - MIN(head, SHM_DROPS), to = head, at;
+
+	while (from < to) {
+		at = from + (to - from) / 2;
+		if (dropped_at(w, at)->number < since)
+			from = at + 1;
+		else
+			to = at;
+	}
+	return from < head ? w->dropped.ns[PLACE(from)] : UINT64_MAX;
+}
+
+enum way { GOOD, GAP, BAD };
+
+/* From its parent up to a block that is older than the drops, a root or a gap. */
+static enum way look_up(struct writer *w, const struct dropped_query *q)
+{
+	uint64_t first = first_ns(w, q->since);
+	const uint64_t *parent = q->parent;
+	uint32_t at = q->up;
+
+	for (;;) {
+		const gpc_key key = { { parent[0], parent[1] } };
+
+		if (key_is_zero(&key) || key_is_root(&key))
+			return GOOD;
+		if (is_dropped(w, parent, q->since))
+			return BAD;
+		if (at == NONE)
+			return GAP;
+		if (w->owned[at].born_ns < first)
+			return GOOD;
+		parent = w_record(w, at)->parent;
+		at = w->node[at].parent;
+	}
+}
+
+/* Most prompts come block by block: the way up from the last one was good, and nothing was dropped
+ * since. */
+static bool is_known(struct writer *w, const struct wpeer *p, const struct dropped_query *q)
+{
+	return p->good.drops == w_state(w)->drops && p->good.since == q->since &&
+	       p->good.space == q->space && p->good.key[0] == q->parent[0] &&
+	       p->good.key[1] == q->parent[1];
+}
+
+bool dropped_allows(struct writer *w, uint32_t peer, const struct dropped_query *q)
+{
+	struct wpeer *p = &w->peer[peer];
+	enum way way;
+
+	if (w_state(w)->drops_floor >= q->since || is_dropped(w, q->key, q->since))
+		return false;
+	way = is_known(w, p, q) ? GOOD : look_up(w, q);
+	if (way != GOOD)
+		return way == GAP && q->gaps;
+	p->good.key[0] = q->key[0];
+	p->good.key[1] = q->key[1];
+	p->good.since = q->since;
+	p->good.drops = w_state(w)->drops;
+	p->good.space = q->space;
+	return true;
+}

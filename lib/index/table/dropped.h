@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dropped.h - the ring of keys that were dropped, as the writer has it, and publishes that come
+ * behind a drop (index/segment/dropped.h has the ring; model/since.pml).
+ *
+ * A request looks at what is there, computes the rest from it, and publishes that.  If something of
+ * it was dropped meanwhile, the rest is bad, too, though what it hangs on may be there again with
+ * other bytes.  So a publish says since when its request has looked, and goes up from its parent:
+ *
+ *   its own key, or that of a block on its way up, was dropped since    -ESTALE
+ *   the floor is not below `since`: nobody knows                        -ESTALE
+ *   it comes to a block that was published before the first drop since  it may go on: what that one
+ *                                                                       hangs on was not dropped
+ *   it comes to a root                                                  it may go on
+ *   it comes to a gap                                                   nobody knows: -ESTALE.  In a
+ *                                                                       pool that has none it has no
+ *                                                                       parent: -ENOENT; the keeper of
+ *                                                                       tiers knows (stage/)
+ *
+ * The parent's key alone is not enough: what was computed from may have been evicted before the
+ * drop, and is computed and published again behind it.
+ *
+ * When a block was published, and when a key was dropped, are the times of their passes: w->now_ns.
+ * In one pass both have the same one, and the block counts as younger; it is then asked for its
+ * parents, no more.  Neither was of this writer: both have 0, and the block counts as younger, as if
+ * it had been published when this writer began.  A block of a writer before, and a drop of this one:
+ * the block is older. */
+#ifndef GPC_WRITER_DROPPED_H
+#define GPC_WRITER_DROPPED_H
+
+#include "index/table/state.h"
+
+/* The number of a drop, from its lower half: it is no later than the first one to come. */
+static inline uint64_t dropped_number(struct writer *w, uint32_t lower)
+{
+	uint64_t next = w_state(w)->drops | 1;
+
+	return next - (uint32_t)((uint32_t)next - lower);
+}
+
+/* The usual case. */
+static inline bool dropped_any(struct writer *w, uint32_t since)
+{
+	return (uint32_t)(w_state(w)->drops | 1) != since;
+}
+
+struct dropped_query {
+	uint64_t since;
+	uint32_t space;
+	const uint64_t *key, *parent; /* 2 words each */
+	uint32_t up;                  /* the parent's record, or NONE */
+	bool gaps;                    /* they are no reason to refuse it here */
+};
+
+/* May this peer publish it? */
+bool dropped_allows(struct writer *w, uint32_t peer, const struct dropped_query *q);
+
+/* Of a drop that is under way: this key is among its own.  command: of the last one. */
+void dropped_tell(struct writer *w, const uint64_t key[2], uint64_t command);
+/* The number of the drop that this command has told, or 0. */
+uint64_t dropped_by(struct writer *w, uint64_t command);
+/* One that the ring has. */
+static inline struct shm_drop *dropped_at(struct writer *w, uint64_t at)
+{
+	return SEG_AT(w->seg.index, w->seg.at.drop, struct shm_drop, at & (SHM_DROPS - 1));
+}
+/* Its keys: the first place from `at` on that has this number, or the head. */
+uint64_t dropped_find(struct writer *w, uint64_t number, uint64_t at);
+
+/* Of a writer that begins. */
+void dropped_load(struct writer *w);
+void dropped_free(struct writer *w);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* events.c - numbered changes for the outside, without a gap across writers.
+ *
+ * Each change is prepared in its place, then the record commits, then events_head moves.  At
+ * most one prepared change can be in doubt when a writer dies, and the record it speaks of
+ * tells whether it happened: that is all a successor has to look at.
+ *
+ *   what was stored last            a successor
+ *   the change, prepared            forgets it, if its record says that it did not happen
+ *   the record's word               tells it
+ *   events_head                       has nothing to do
+ *
+ * GPC_CLEARED speaks of many records.  state.clearing stands for their words: it is stored
+ * after the change is prepared, and is 0 again when the last of them is DYING; a successor that
+ * finds it retires the others first of all.
+ * Tests: t/index/feed-each-store.t t/index/feed.t t/index/returned-dies.t */
+#include "config.h"
+
+#include <string.h>
+#include "index/segment/note.h"
+#include "index/table/events.h"
+
+/* A peer can write the note of the record: here is a copy that none can, since who reads that a
+ * block is gone finds the engine's name of it nowhere else. */
+void events_prepare_note(struct writer *w, uint32_t record)
+{
+	uint64_t number = w_state(w)->events_head & (w->seg.header.geometry.changes - 1), i;
+	uint64_t *to =
+		(uint64_t *)SEG_AT(w->seg.index, w->seg.at.change_note, struct shm_note, number);
+	uint64_t words[sizeof(struct shm_note) / sizeof(uint64_t)] = { 0 };
+	struct shm_note note;
+
+	if (record != NONE) {
+		note_copy(&note, seg_note(&w->seg, record), w_record(w, record)->key);
+		memcpy(words, &note, sizeof(words));
+	}
+	for (i = 0; i < ARRAY_SIZE(words); i++)
+		store_relaxed(&to[i], words[i]);
+}
+
+static void prepare(struct writer *w, const struct shm_change *from)
+{
+	events_write(w, from->what, from->tag, from->block, from->was, from->key, from->parent,
+		     NONE);
+}
+
+void events_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was)
+{
+	events_prepare_record(w, what, record, w_block(w, record), was);
+}
+
+void events_commit(struct writer *w)
+{
+	/* a moved block has no change of its own: nothing is prepared then */
+	if (events_place(w, 0)->seq == w_state(w)->events_head + 1)
+		events_commit_prepared(w);
+}
+
+static uint64_t clearing(uint32_t pool, uint32_t tag)
+{
+	return (uint64_t)(pool + 1) << 32 | tag;
+}
+
+/* Announced before it is done, block by block: so it is noted before it is announced, and a
+ * successor that finds the note does the rest, whoever had asked for it. */
+void events_cleared(struct writer *w, uint32_t pool, uint32_t tag)
+{
+	struct shm_change ch = { .what = GPC_CLEARED,
+				 .tag = tag,
+				 .block = GPC_BLOCK((gpc_block)pool, 0),
+				 .was = GPC_NONE };
+
+	prepare(w, &ch);
+	order_stores();
+	store_relaxed(&w_state(w)->clearing, clearing(pool, tag));
+	events_commit(w);
+}
+
+void events_clear_done(struct writer *w)
+{
+	order_stores();
+	store_relaxed(&w_state(w)->clearing, 0);
+}
+
+bool events_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag)
+{
+	uint64_t note = w_state(w)->clearing;
+
+	*ret_pool = (uint32_t)(note >> 32) - 1;
+	*ret_tag = (uint32_t)note;
+	return note && *ret_pool < w->max_pools;
+}
+
+void events_returned(struct writer *w, uint32_t record)
+{
+	struct shm_change ch = { .what = GPC_RETURNED,
+				 .block = w_block(w, record),
+				 .was = GPC_NONE };
+
+	prepare(w, &ch);
+}
+
+/* The pool's note before the head: whoever sees a change sees that it has to look for it. */
+void events_commit_returned(struct writer *w, uint32_t pool)
+{
+	store_relaxed(&w_pool(w, pool)->returned, w_state(w)->events_head + 1);
+	events_commit(w);
+}
+
+/* Of the change that was prepared last: did what it tells happen? */
+static bool has_happened(struct writer *w, const struct shm_change *ch)
+{
+	uint32_t record = w_find_record(w, ch->block);
+	bool is_live;
+
+	if (ch->what == GPC_CLEARED)
+		return w_state(w)->clearing == clearing((uint32_t)GPC_POOL(ch->block), ch->tag);
+	if (ch->what == GPC_RETURNED) /* DYING or FREE before */
+		return record != NONE && w_is(w, record, RESERVED);
+	is_live = record != NONE && w_is(w, record, LIVE) &&
+		  w_record(w, record)->key[0] == ch->key[0] &&
+		  w_record(w, record)->key[1] == ch->key[1];
+	return is_live == (ch->what != GPC_REMOVED);
+}
+
+void events_recover(struct writer *w)
+{
+	struct shm_change *ch = events_place(w, 0);
+
+	if (ch->seq != w_state(w)->events_head + 1)
+		return;
+	if (has_happened(w, ch) && ch->what == GPC_RETURNED)
+		events_commit_returned(w, (uint32_t)GPC_POOL(ch->block));
+	else if (has_happened(w, ch))
+		events_commit(w);
+	else
+		store_relaxed(&ch->seq, 0);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* holders.h - whose columns of cells have to be looked at. */
+#ifndef GPC_WRITER_INDEX_HOLDERS_H
+#define GPC_WRITER_INDEX_HOLDERS_H
+
+#include "index/table/state.h"
+
+void holders_show(struct writer *w, uint32_t peer); /* the writer has raised a cell of its column */
+/* takeover: until it has been looked, any seat may hold blocks */
+void holders_all(struct writer *w);
+void holders_end(struct writer *w, uint32_t peer); /* it is gone: its column becomes zero */
+/* Forget peers that hold nothing any more, one column a call at most. */
+void holders_housekeep(struct writer *w, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lru.c - exact least recent first, without a list in shared memory.
+ *
+ * Readers raise the stamp of a block when they use it (index/segment/stamps.h), and nothing else.  The
+ * writer keeps one queue of leaves for each pool (queue.c), by the stamp that was read when the
+ * item went in. The recorded stamp is never above the true one, so when the first item still has
+ * its recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has moved,
+ * the item goes back in with the new one.
+ *
+ * One call stamps a whole prefix with one tick, each block a little lower than the one
+ * before, so its leaf is the first to go, and the last one of blocks without a chain as well.
+ * Equal stamps are of several calls in one tick: the deeper block goes first.  A leaf in use
+ * counts as used now, by the last of all places: who lets it go stamps it no lower.  A parent
+ * whose last child went comes in with the newest of its own and its children's stamps (rule
+ * R2).
+ * Tests: t/index/order.t t/index/subtree.t t/index/two-tier.t t/index/lru.t t/index/peek.t
+ *   t/index/seed.t */
+#include "config.h"
+
+#include "index/table/grace.h"
+#include "index/table/lru.h"
+#include "index/table/memory.h"
+#include "index/table/meter.h"
+#include "index/table/queue.h"
+#include "index/table/tree.h"
+#include "index/table/uses.h"
+
+#define AHEAD       (LINES_AHEAD / 4) /* victims */
+#define FRESH_AHEAD LINES_AHEAD
+
+uint64_t lru_stamp(struct writer *w, uint32_t record)
+{
+	uint64_t now = w_tick(w) << STAMP_BITS | STAMP_PLACES, stamp;
+	uint64_t from = w_state(w)->uses_from;
+	uint32_t use = load_relaxed(seg_use(&w->seg, record));
+
+	stamp = use_stamp(use, from);
+	if (!use || stamp < from || uses_are_late(w))
+		stamp = MAX(stamp, load_relaxed(seg_stamp(&w->seg, record)));
+
+	return MIN(stamp, now); /* rule R1: a peer cannot buy itself a future */
+}
+
+/* Before it is LIVE, so no use of this life is lost; one of its last life is. */
+void lru_begin(struct writer *w, uint32_t record)
+{
+	uint64_t stamp = w_tick(w) << STAMP_BITS;
+	bool fits = use_fits(stamp, w_state(w)->uses_from);
+
+	store_relaxed(seg_use(&w->seg, record), fits ? (uint32_t)stamp : 0);
+	if (!fits || uses_are_late(w)) /* else what stamp[] has is older */
+		store_relaxed(seg_stamp(&w->seg, record), stamp);
+}
+
+/* Older, perhaps, than what stamp[] has of its last life. */
+void lru_set(struct writer *w, uint32_t record, uint64_t stamp)
+{
+	bool fits = use_fits(stamp, w_state(w)->uses_from);
+
+	store_relaxed(seg_use(&w->seg, record), fits ? (uint32_t)stamp : 0);
+	store_relaxed(seg_stamp(&w->seg, record), stamp);
+}
+
+void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
+{
+	if (use_fits(stamp, w_state(w)->uses_from))
+		use_raise(seg_use(&w->seg, record), (uint32_t)stamp);
+	else
+		order_raise64(seg_stamp(&w->seg, record), stamp, 2);
+}
+
+bool lru_may_leave(struct writer *w, uint32_t record)
+{
+	const struct node *n = &w->node[record];
+
+	return n->leaving && n->in_tree && n->first == NONE && !n->pins && !n->selected &&
+	       w_is(w, record, LIVE);
+}
+
+void lru_offer(struct writer *w, uint32_t record)
+{
+	if (__builtin_expect(w->node[record].leaving, 0) && lru_may_leave(w, record))
+		grace_leaving(w, record); /* now it is no leaf, and goes by itself */
+	if (!queue_has(w, record) && lru_is_leaf(w, record))
+		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
+}
+
+void lru_offer_all_fresh(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->nfresh; i++) {
+		/* whoever published it has stamped it since, on a processor of its own */
+		if (i + FRESH_AHEAD < w->nfresh)
+			lru_prefetch(w, w->fresh[i + FRESH_AHEAD]);
+		lru_offer(w, w->fresh[i]);
+	}
+	w->nfresh = 0;
+}
+
+/* The block leaves LIVE.  Its item must go: its next life may begin with an older stamp. */
+void lru_forget(struct writer *w, uint32_t record)
+{
+	if (queue_has(w, record))
+		queue_forget(w, &w_pool_of(w, record)->queue, record);
+}
+
+enum { CAN_GO, IN_USE, NOT_YET };
+
+/* When a VRAM block is dropped, what hangs below it in RAM goes too: may all of that go? */
+static int subtree_may_go(struct writer *w, uint32_t record)
+{
+	uint32_t i, n;
+
+	if (w->node[record].first == NONE)
+		return CAN_GO;
+	n = tree_collect(w, record, &w->below, &w->below_size, 0);
+	for (i = 0; i + 1 < n; i++) {
+		uint32_t below = w->below[i];
+
+		if (w->node[below].pins || !w_row_is_zero(w, below))
+			return IN_USE;
+		if (w->node[below].waits)
+			return NOT_YET; /* it is leaving, and readers may need it till then */
+		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
+			return NOT_YET; /* a block of RAM is between: this one goes first */
+	}
+	return CAN_GO;
+}
+
+static int may_go(struct writer *w, uint32_t record, bool demote)
+{
+	if (!w_row_is_zero(w, record))
+		return IN_USE;
+	return demote ? CAN_GO : subtree_may_go(w, record);
+}
+
+/* A victim that is dropped, or leaves VRAM, no longer holds its parent back; one that is
+ * demoted stays in the space and still holds back a parent in RAM. */
+static void select_victim(struct writer *w, uint32_t record, bool demote)
+{
+	struct node *n = &w->node[record], *p;
+
+	n->selected = true;
+	if (n->parent == NONE)
+		return;
+	p = &w->node[n->parent];
+	n->counted_out = tree_blocks(w, n->parent, record) &&
+			 !(demote && w_pool_of(w, n->parent)->kind != GPC_VRAM);
+	if (n->counted_out)
+		p->blockers--;
+	lru_inherit(w, n->parent, lru_stamp(w, record));
+	lru_offer(w, n->parent);
+	/* its turn is soon, behind the leaves of its age */
+	__builtin_prefetch(w_record(w, n->parent), 1);
+	w_row_prefetch(w, n->parent);
+	if (p->parent != NONE)
+		__builtin_prefetch(&w->node[p->parent], 1);
+}
+
+void lru_put_back(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+
+	if (n->parent != NONE && n->counted_out)
+		w->node[n->parent].blockers++;
+	n->selected = n->counted_out = false;
+	lru_offer(w, record);
+}
+
+/* Prefetch what the item number i of the front will need.  It goes soon, more or less. */
+static inline __attribute__((always_inline)) void prefetch_item(struct writer *w,
+								const struct queue *q, uint32_t i)
+{
+	uint32_t record;
+
+	if (q->front_at + i >= q->nfront)
+		return;
+	record = q->front[q->front_at + i].record;
+	__builtin_prefetch(w_record(w, record), 1);
+	w_row_prefetch(w, record);
+	lru_prefetch(w, record);
+	__builtin_prefetch(&w->node[record], 1);
+}
+
+static inline __attribute__((always_inline)) void prefetch_first(struct writer *w, struct queue *q,
+								 uint32_t n)
+{
+	uint32_t i;
+
+	queue_fill_front(w, q);
+	for (i = 0; i < n; i++)
+		prefetch_item(w, q, i);
+}
+
+/* One walk from the least recent leaf on.  Leaves that cannot go are put aside, and back at the
+ * end.  Returns how many of them may go when others have. */
+static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool demote,
+			  uint32_t **list, uint32_t *size, uint32_t *found)
+{
+	uint32_t aside = 0, later = 0, record, i;
+	struct leaf top;
+	uint64_t stamp;
+	int how;
+
+	prefetch_first(w, &p->queue, MIN(n - *found, AHEAD));
+	while (*found < n && queue_pop(w, &p->queue, &top)) {
+		if (n - *found > AHEAD)
+			prefetch_item(w, &p->queue, AHEAD - 1);
+		record = top.record;
+		if (!lru_is_leaf(w, record))
+			continue;
+		stamp = lru_stamp(w, record);
+		if (stamp > top.stamp) { /* its depth is that of its life */
+			meter_used(w, top.stamp, stamp);
+			queue_push(w, &p->queue, stamp, record);
+			continue;
+		}
+		how = may_go(w, record, demote);
+		if (how != CAN_GO) {
+			w->aside =
+				writer_grow(w->aside, &w->aside_size, aside + 1, sizeof(*w->aside));
+			if (how == IN_USE)
+				top.stamp = w_tick(w) << STAMP_BITS; /* used now */
+			later += how == NOT_YET;
+			w->aside[aside++] = top;
+			continue;
+		}
+		select_victim(w, record, demote);
+		*list = writer_grow(*list, size, *found + 1, sizeof(**list));
+		(*list)[(*found)++] = record;
+	}
+	for (i = 0; i < aside; i++)
+		queue_push(w, &p->queue, w->aside[i].stamp, w->aside[i].record);
+	return later;
+}
+
+uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote, uint32_t **list,
+		  uint32_t *size, uint32_t found)
+{
+	uint32_t before, later;
+
+	lru_offer_all_fresh(w);
+	do {
+		before = found;
+		later = pick_some(w, &w->pool[pool], n, demote, list, size, &found);
+	} while (later && found < n && found > before);
+	return found;
+}
+
+void lru_empty(struct writer *w, uint32_t pool)
+{
+	queue_empty(w, &w->pool[pool].queue);
+}
+
+void lru_add(struct writer *w, uint32_t record)
+{
+	queue_add(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lru.h - which leaf goes next. */
+#ifndef GPC_WRITER_INDEX_LRU_H
+#define GPC_WRITER_INDEX_LRU_H
+
+#include "index/table/state.h"
+
+static inline bool lru_is_leaf(struct writer *w, uint32_t record)
+{
+	const struct node *n = &w->node[record];
+
+	return n->in_tree && !n->selected && !(n->leaving && n->waits) && !n->pins &&
+	       !n->blockers && w_is(w, record, LIVE);
+}
+
+/* It has REC_LEAVING, and nothing hangs below it or reads it. */
+bool lru_may_leave(struct writer *w, uint32_t record);
+void lru_offer(struct writer *w, uint32_t record); /* it is, or became, a leaf */
+/* Choose victims, tentatively, until the list has n instead of `found`: fewer are returned when
+ * there are no more.  They are off the queue until they are retired, or lru_put_back has been
+ * called for each, last one first. */
+uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote, uint32_t **list,
+		  uint32_t *size, uint32_t found);
+void lru_put_back(struct writer *w, uint32_t record);
+/* The block leaves LIVE.  Its item must go: its next life may begin with an older stamp. */
+void lru_forget(struct writer *w, uint32_t record);
+void lru_begin(struct writer *w, uint32_t record); /* stamp = now, behind all places */
+void lru_set(struct writer *w, uint32_t record, uint64_t stamp);     /* it is not LIVE yet */
+void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp); /* rule R2 */
+uint64_t lru_stamp(struct writer *w, uint32_t record);
+void lru_offer_all_fresh(struct writer *w);
+/* lru_offer() of what was just published.  Its publisher holds it, so it cannot go before a
+ * release, which stamps it anew: its place in the queue would soon be wrong.  It enters the queue
+ * at the next lru_pick(), or when many wait. */
+static inline void lru_offer_fresh(struct writer *w, uint32_t record)
+{
+	w->fresh[w->nfresh++] = record;
+	if (w->nfresh == FRESH)
+		lru_offer_all_fresh(w);
+}
+/* Its stamp will be asked for soon. */
+static inline __attribute__((always_inline)) void lru_prefetch(struct writer *w, uint32_t record)
+{
+	__builtin_prefetch(seg_use(&w->seg, record), 1);
+}
+/* Takeover: an empty queue; then leaves, in any order. */
+void lru_empty(struct writer *w, uint32_t pool);
+void lru_add(struct writer *w, uint32_t record);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.h - private memory of the writer, which gives its seat up when there is none left. */
+#ifndef GPC_WRITER_INDEX_MEMORY_H
+#define GPC_WRITER_INDEX_MEMORY_H
+
+#include "index/table/state.h"
+
+/* run(w, arg): what it returns, or -ENOMEM as soon as there is no memory for the writer, which is
+ * in no state to go on then and must be closed. */
+int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg);
+
+/* Large arrays: zeros, or NULL; advice for what was mapped. */
+void *writer_zeroed(size_t n, size_t item);
+void writer_advise_huge(void *p, size_t bytes);
+
+/* Private memory; without it these do not return, but end writer_run() or writer_guard(). */
+void *writer_more(void *array, uint32_t *size, uint32_t want, size_t item);
+
+static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)
+{
+	return want <= *size ? array : writer_more(array, size, want, item);
+}
+
+void *writer_alloc(size_t n, size_t item);
+
+/* For other threads than the one that serves: there they end with run(), which is false.  What it
+ * calls may be stopped anywhere; then writer_no_memory() tells the thread that serves. */
+bool writer_guard(void (*run)(void *arg), void *arg);
+
+void writer_no_memory(void) __attribute__((noreturn));
+
+#endif

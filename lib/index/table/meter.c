@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meter.c - histograms that the writer keeps of what it does anyway.
+ *
+ * Nothing here costs a lookup.  When a block was used last is its stamp, which readers raise: a
+ * tick.  How long ago a tick was, the writer knows from moments that it noted down, each with the
+ * tick of then: 64 that are 20 ms apart, 64 that are four times as far apart, and so on.  So an age
+ * is right to a sixteenth of it, or to 20 ms.  Victims come in the order of their stamps, mostly,
+ * so the last answer serves the next one, too.
+ *
+ * A new writer knows nothing of the time before it: an older use, or birth, is as if it had been
+ * when that writer began.
+ * Tests: t/index/fold-stores.t t/index/histograms.t */
+#include "config.h"
+
+#include "index/segment/meter.h"
+#include "index/table/lru.h"
+#include "index/table/meter.h"
+
+#define MOMENT_NS (20 * NS_PER_MS) /* between moments of the first level */
+
+/* The cell first: shm_meter.h. */
+static void observe(struct shm_histogram *h, uint32_t cell, uint64_t value)
+{
+	store_relaxed(&h->cell[cell], h->cell[cell] + 1);
+	store_relaxed(&h->sum, h->sum + value);
+}
+
+static void observe_long(struct shm_histogram *h, uint64_t ns)
+{
+	observe(h, meter_cell((ns + NS_PER_MS - 1) / NS_PER_MS), ns / NS_PER_MS);
+}
+
+static void observe_short(struct shm_histogram *h, uint64_t ns)
+{
+	observe(h, meter_cell_short(ns), ns);
+}
+
+static uint64_t since(uint64_t then, uint64_t now)
+{
+	return now > then ? now - then : 0;
+}
+
+/* ---- moments ---- */
+
+/* The i-th one that is kept, oldest first. */
+static const struct moment *moment_at(const struct moments *m, uint32_t i)
+{
+	uint32_t first = m->n > MOMENTS ? m->n - MOMENTS : 0;
+
+	return &m->at[(first + i) % MOMENTS];
+}
+
+void meter_pass(struct writer *w, uint64_t now)
+{
+	uint32_t i;
+
+	w->now_ns = now;
+	for (i = 0; i < MOMENT_LEVELS; i++) {
+		struct moments *m = &w->moments[i];
+
+		/* the first level that is not due ends it: those behind it are due later */
+		if (m->n && since(m->at[(m->n - 1) % MOMENTS].ns, now) < MOMENT_NS << 2 * i)
+			return;
+		m->at[m->n++ % MOMENTS] = (struct moment){ w_tick(w), now };
+	}
+}
+
+/* The first moment that has at least this tick: what was stamped with it was used before. */
+static struct moment_span search(const struct moments *m, uint64_t tick)
+{
+	uint32_t low = 0, high = MIN(m->n, MOMENTS) - 1, mid;
+
+	while (high - low > 1) {
+		mid = low + (high - low) / 2;
+		if (moment_at(m, mid)->tick < tick)
+			low = mid;
+		else
+			high = mid;
+	}
+	return (struct moment_span){ moment_at(m, low)->tick, moment_at(m, high)->tick,
+				     moment_at(m, high)->ns };
+}
+
+/* When that tick was the present one.  `last` is the answer before this one. */
+static uint64_t moment_of(struct writer *w, uint64_t tick, struct moment_span *last)
+{
+	const struct moments *m = w->moments;
+	uint32_t i;
+
+	if (tick > last->after && tick <= last->upto)
+		return last->ns;
+	if (tick > m->at[(m->n - 1) % MOMENTS].tick)
+		return w->now_ns;
+	for (i = 0; i < MOMENT_LEVELS; i++, m++)
+		if (moment_at(m, 0)->tick < tick && m->at[(m->n - 1) % MOMENTS].tick >= tick) {
+			*last = search(m, tick);
+			return last->ns;
+		}
+	/* between the last of a coarse level and the first of a finer one, or before all */
+	for (i = MOMENT_LEVELS; i--;)
+		if (moment_at(&w->moments[i], 0)->tick >= tick)
+			return moment_at(&w->moments[i], 0)->ns;
+	return w->now_ns;
+}
+
+/* ---- what is noted down ---- */
+
+/* Victims of one pass were used, and born, at much the same times. */
+static void observe_like_last(struct shm_histogram *h, uint64_t ns, struct observed *last)
+{
+	if (ns >= last->upto || ns < last->from) {
+		uint64_t ms = (ns + NS_PER_MS - 1) / NS_PER_MS;
+
+		last->cell = meter_cell(ms);
+		last->ms = ns / NS_PER_MS;
+		last->from = last->ms * NS_PER_MS + 1;
+		last->upto = (last->ms + 1) * NS_PER_MS;
+	}
+	observe(h, last->cell, last->ms);
+}
+
+void meter_evicted(struct writer *w, uint32_t record)
+{
+	struct shm_meter *m = seg_meter(&w->seg);
+	uint64_t used, born = w->owned[record].born_ns;
+
+	if (!w_is(w, record, LIVE))
+		return; /* there `owned` is something else */
+	used = moment_of(w, STAMP_TICK(lru_stamp(w, record)), &w->asked[0]);
+	observe_like_last(&m->idle, since(used, w->now_ns), &w->observed[0]);
+	observe_like_last(&m->age, since(MIN(born ? born : w->began_ns, used), w->now_ns),
+			  &w->observed[1]);
+}
+
+void meter_used(struct writer *w, uint64_t then, uint64_t stamp)
+{
+	uint64_t from = STAMP_TICK(then), to = STAMP_TICK(stamp);
+
+	if (to > from)
+		observe_long(&seg_meter(&w->seg)->gap, since(moment_of(w, from, &w->asked[0]),
+							     moment_of(w, to, &w->asked[1])));
+}
+
+void meter_copied(struct writer *w, uint32_t tiers, uint32_t record)
+{
+	struct shm_meter *m = seg_meter(&w->seg);
+
+	store_relaxed(&m->copied_blocks[tiers], m->copied_blocks[tiers] + 1);
+	store_relaxed(&m->copied_bytes[tiers],
+		      m->copied_bytes[tiers] + w_pool_of(w, record)->block_bytes);
+}
+
+void meter_transfer(struct writer *w, uint32_t tiers, uint64_t begun_ns)
+{
+	observe_short(&seg_meter(&w->seg)->copy[tiers], since(begun_ns, clock_ns()));
+}
+
+/* ---- seats that are given up ---- */
+
+/* Of words that stand as they are when the fold is under way: a second run stores the same. */
+static void end_fold(struct writer *w)
+{
+	struct shm_meter *m = seg_meter(&w->seg);
+	uint64_t seat = load_relaxed(&m->folding), *to = &m->round_trip.sum, *from = &m->folded.sum;
+	uint32_t i;
+
+	for (i = 0; i <= SHM_CELLS; i++)
+		store_relaxed(&to[i], from[i]);
+	if (seat < w->max_peers)
+		for (i = 0, to = &seg_seat(&w->seg, (uint32_t)seat)->round_trip.sum; i <= SHM_CELLS;
+		     i++)
+			store_relaxed(&to[i], 0);
+	/* (q) the sum and the empty seat before the number that is even again.  Pairs with
+	 * look/meter.c.  Before it a successor does all of it once more */
+	store_release(&m->folds, m->folds + 1);
+}
+
+void meter_fold(struct writer *w, uint32_t peer)
+{
+	struct shm_meter *m = seg_meter(&w->seg);
+	const uint64_t *past = &m->round_trip.sum, *seat = &seg_seat(&w->seg, peer)->round_trip.sum;
+	uint64_t *to = &m->folded.sum;
+	uint32_t i;
+
+	order_stores(); /* the number that ended the fold before, before its sum goes */
+	for (i = 0; i <= SHM_CELLS; i++)
+		store_relaxed(&to[i], past[i] + load_relaxed(&seat[i]));
+	store_relaxed(&m->folding, peer);
+	/* (q) the sum before the number that is odd; before it a successor begins anew */
+	store_release(&m->folds, m->folds + 1);
+	order_stores(); /* ... and before what is counted already changes */
+	end_fold(w);
+}
+
+/* ---- a writer ---- */
+
+void meter_begin(struct writer *w)
+{
+	w->began_ns = clock_ns();
+	meter_pass(w, w->began_ns);
+	if (load_relaxed(&seg_meter(&w->seg)->folds) & 1)
+		end_fold(w);
+}
+
+void meter_taken_over(struct writer *w)
+{
+	if (w_state(w)->generation > 1)
+		observe_short(&seg_meter(&w->seg)->takeover, since(w->began_ns, clock_ns()));
+}

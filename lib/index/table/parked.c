@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parked.c - blocks whose grace period is over, and which somebody still refers to or reads.
+ *
+ * A peer that holds blocks behind a clear or a drop may do so for minutes, and there may be as many
+ * as the cache has.  Nobody tells the writer when one is let go: a release lowers a cell, and that
+ * is all.  So the writer looks, and no command may pay for what others hold.
+ *
+ *   who looks                         at what                                    rows
+ *   --------------------------------  -----------------------------------------  ------------------
+ *   a command that finds enough       nothing                                    none
+ *   a command that finds too few      lists of peers that may have let go since  SHORT_ROWS, and a
+ *     free blocks, before it evicts     the last whole turn                        few for each that
+ *                                                                                  is free
+ *   ... and would wait or be refused  the same                                   all; when it tries
+ *                                                                                  again, an eighth
+ *                                                                                  of the time
+ *   a look at what goes next          as a command that finds too few            the same
+ *     (GPC_PEEK)
+ *   housekeeping, each 20 ms          all lists in turn                          HOUSEKEEP_ROWS, and
+ *                                                                                  a few for each
+ *                                                                                  that is free
+ *
+ * A block stands in the list of one peer that holds it (its witness).  When that cell is zero, it is
+ * free, or goes to the list of another peer.  Those that transfers alone read have a list of their
+ * own: it is looked at whole, as there are no more of them than transfers under way have slots.
+ *
+ * What else a command walks over, and why others' blocks do not make that long:
+ *
+ *   walk                              who             bound
+ *   --------------------------------  --------------  -------------------------------------------
+ *   quarantine                        housekeeping    QUARANTINE_ROWS of retire.c in vain
+ *   lists of reservations (visit()    a command that  peers with a stock, or that gave back without
+ *     and comes_back() of recall.c)     lacks blocks    room in the ring; without CALLER blocks,
+ *                                                       which have a list of their own
+ *   grants (grant.c)                  each round      one for each thread that waits
+ *   transfers (transfer.c)            each pass       SHM_TRANSFERS of a peer, those that are told
+ *   peers (holders.c, grant_named.c)  a look at a     those whose bit is set, which holders.c takes
+ *                                       row             away
+ *   a column (holders.c)              housekeeping,   one, in order, and no more often than a
+ *                                       the dead        thousandth of the time
+ *   leaves in use (lru.c)             a victim        each goes to the end of the queue, as used now
+ *   what hangs below a block          drop, clear     what goes: the command is about it
+ *
+ * May a peer have let go?  Its seat counts its references, what it looked up, and the commands that
+ * it sent and whose answers it took.  Each way to lower a cell changes one of the four behind the
+ * cell, and a way to raise one again that leaves all as they were is a call for which it sends no
+ * command.  So a peer's own command finds what it has let go before, and so does that of another one
+ * that was told.  Housekeeping finds the rest, of which no count tells: a
+ * seat that was scribbled over; a reference more for one less, and no command since.
+ * Tests: t/index/parked.t t/index/peek.t t/index/given-up.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "index/table/memory.h"
+#include "index/table/parked.h"
+#include "index/table/record.h"
+
+#define SHORT_ROWS     1024u
+#define HOUSEKEEP_ROWS 16384u
+#define ROWS_A_FREE    8u /* more rows for each that is free */
+#define PAUSES         8u /* of the length of a whole look, until the next one for a command */
+
+int parked_init(struct writer *w)
+{
+	w->parked = calloc(w->max_peers + 1, sizeof(*w->parked));
+	return w->parked ? 0 : -ENOMEM;
+}
+
+void parked_free(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; w->parked && i <= w->max_peers; i++)
+		free(w->parked[i].at);
+	free(w->parked);
+}
+
+/* The list where it belongs: of a peer that holds it, or, where a transfer that is not over reads it
+ * (rule B6), behind those; NONE: it is not in use. */
+static uint32_t witness_of(struct writer *w, uint32_t record)
+{
+	uint32_t peer = w_next_holder(w, 0);
+
+	for (; peer < w->max_peers; peer = w_next_holder(w, peer + 1))
+		if (!w_cell_is_zero(w, record, peer))
+			return peer;
+	return w->node[record].readers ? w->max_peers : NONE;
+}
+
+static void append(struct writer *w, uint32_t list, uint32_t record)
+{
+	struct parked *p = &w->parked[list];
+
+	p->at = writer_grow(p->at, &p->size, p->n + 1, sizeof(*p->at));
+	p->at[p->n++] = record;
+	w->has_parked[list / 64] |= 1ull << list % 64;
+}
+
+void parked_add(struct writer *w, uint32_t record)
+{
+	uint32_t list = witness_of(w, record);
+
+	/* let go at this moment: any list whose turn begins anew will do */
+	append(w, list == NONE ? w->max_peers : list, record);
+	w->nparked++;
+}
+
+/* The counts are read before the rows: what is let go later changes them again. */
+static void begin_turn(struct writer *w, uint32_t list)
+{
+	struct parked *p = &w->parked[list];
+	const struct shm_seat *s;
+	uint64_t refs, moves;
+
+	if (list == w->max_peers) {
+		p->hand = p->n;
+		return;
+	}
+	s = seg_seat(&w->seg, list);
+	refs = load_acquire(&s->refs);
+	moves = load_acquire(&s->head) + load_acquire(&s->taken) + load_acquire(&s->lookups);
+	if (refs == p->refs && moves == p->moves)
+		return;
+	p->refs = refs;
+	p->moves = moves;
+	p->hand = p->n;
+}
+
+void parked_peer_ended(struct writer *w, uint32_t peer)
+{
+	w->parked[peer].hand = w->parked[peer].n;
+}
+
+/* Row i of the list: true if its block is free now. */
+static bool look_at(struct writer *w, uint32_t list, uint32_t i)
+{
+	struct parked *p = &w->parked[list];
+	uint32_t record = p->at[i], now;
+
+	if (list < w->max_peers && !w_cell_is_zero(w, record, list))
+		return false;
+	now = witness_of(w, record);
+	if (now == list)
+		return false;
+	p->at[i] = p->at[--p->n]; /* was looked at in this turn, or came since */
+	if (now != NONE) {
+		append(w, now, record);
+		return false;
+	}
+	w->nparked--;
+	record_free(w, record);
+	return true;
+}
+
+/* Up to so many rows of the turn, and more for each that is free; returns how many are not used
+ * up. */
+static uint32_t look(struct writer *w, uint32_t list, uint32_t *hand, uint32_t rows)
+{
+	struct parked *p = &w->parked[list];
+
+	for (*hand = MIN(*hand, p->n); rows && *hand; rows--)
+		if (look_at(w, list, --*hand) && rows < UINT32_MAX - ROWS_A_FREE)
+			rows += ROWS_A_FREE;
+	if (!p->n)
+		w->has_parked[list / 64] &= ~(1ull << list % 64);
+	return rows;
+}
+
+/* The first list from this one on that is not empty; above max_peers: there is none. */
+static uint32_t next_list(const struct writer *w, uint32_t list)
+{
+	uint64_t bits;
+
+	for (; list <= w->max_peers; list = (list | 63) + 1) {
+		bits = w->has_parked[list / 64] >> list % 64;
+		if (bits)
+			return list + (uint32_t)__builtin_ctzll(bits);
+	}
+	return w->max_peers + 1;
+}
+
+void parked_look(struct writer *w)
+{
+	uint32_t list = next_list(w, 0), rows = SHORT_ROWS;
+
+	for (; list <= w->max_peers && rows; list = next_list(w, list + 1)) {
+		begin_turn(w, list);
+		rows = look(w, list, &w->parked[list].hand, rows);
+	}
+}
+
+/* Without looks at a clock where there is little to look at. */
+static void look_whole(struct writer *w, uint32_t list, bool again)
+{
+	struct parked *p = &w->parked[list];
+	bool timed = p->hand > SHORT_ROWS;
+	uint64_t began = timed ? clock_ns() : 0, end;
+
+	if (timed && again && began < p->again_ns)
+		return;
+	look(w, list, &p->hand, UINT32_MAX);
+	if (!timed)
+		return;
+	end = clock_ns();
+	p->again_ns = end + (end - began) * PAUSES;
+}
+
+bool parked_look_all(struct writer *w, bool again)
+{
+	uint32_t before = w->nparked, list;
+
+	for (list = next_list(w, 0); list <= w->max_peers; list = next_list(w, list + 1)) {
+		begin_turn(w, list);
+		look_whole(w, list, again);
+	}
+	return w->nparked < before;
+}
+
+/* By a hand of its own: a peer that is busy begins the turns anew all the time, and the rows at their end
+ * would wait until it rests. */
+void parked_housekeep(struct writer *w)
+{
+	uint32_t rows = HOUSEKEEP_ROWS, i, list = w->parked_next;
+
+	for (i = 0; i <= w->max_peers && w->nparked && rows; i++) {
+		if (list > w->max_peers)
+			list = 0;
+		if (!w->parked[list].sweep)
+			w->parked[list].sweep = w->parked[list].n;
+		rows = look(w, list, &w->parked[list].sweep, rows);
+		if (rows)
+			list++;
+	}
+	w->parked_next = list;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record.h - the states of a record, each change one store of its word. */
+#ifndef GPC_WRITER_INDEX_RECORD_H
+#define GPC_WRITER_INDEX_RECORD_H
+
+#include "index/table/events.h"
+
+/* FREE or DYING -> RESERVED. */
+void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
+/* RESERVED -> LIVE; all fields are filled. */
+void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was);
+/* RESERVED -> DYING; no target of a move. */
+void record_quarantine(struct writer *w, uint32_t record);
+void record_refuse(struct writer *w, uint32_t record);
+/* DYING, or RESERVED and no target of a move, -> FREE; blocks of a CALLER pool go back to the
+ * owner. */
+void record_free(struct writer *w, uint32_t record);
+/* DYING or FREE, of a CALLER pool -> RESERVED for the owner, who is told.  op: of its own
+ * gpc_evict, whose answer names the block; else 0. */
+void record_return(struct writer *w, uint32_t record, uint64_t op);
+/* DYING, and held all the same: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts
+ * it, so that gpc_pool_available() must not. */
+void record_set_lingers(struct writer *w, uint32_t record, bool lingers);
+
+/* ---- whose reservation: the lists of a peer, and its numbers ---- */
+
+/* CALLER blocks have a list of their own: there may be as many as the cache has, for as long as
+ * their pool is there, and who looks for what may be taken back need not pass them. */
+static inline uint32_t *record_list(struct writer *w, uint32_t record, uint32_t owner)
+{
+	struct wpeer *p = &w->peer[owner];
+
+	return w_pool_of(w, record)->flags & GPC_POOL_CALLER ? &p->reserved_own : &p->reserved;
+}
+
+static inline void record_own(struct writer *w, uint32_t record, uint32_t owner)
+{
+	uint32_t *list;
+
+	if (owner >= w->max_peers)
+		return;
+	list = record_list(w, record, owner);
+	w->owned[record] = (union owned){ { *list, NONE } };
+	if (*list != NONE)
+		w->owned[*list].prev = record;
+	*list = record;
+	w->node[record].listed = true;
+	if (list == &w->peer[owner].reserved)
+		w->peer[owner].nreserved++;
+	w_tally(w, owner)->reserved++;
+}
+
+static inline void record_disown(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+	union owned *o = &w->owned[record];
+	uint32_t owner = w_record(w, record)->owner, *list;
+
+	if (!n->listed || owner >= w->max_peers)
+		return;
+	list = record_list(w, record, owner);
+	if (o->prev != NONE)
+		w->owned[o->prev].next = o->next;
+	else
+		*list = o->next;
+	if (o->next != NONE)
+		w->owned[o->next].prev = o->prev;
+	n->listed = false;
+	if (list == &w->peer[owner].reserved)
+		w->peer[owner].nreserved--;
+	w_tally(w, owner)->reserved--;
+}
+
+/* record_publish(), of a record of this pool. */
+static inline __attribute__((always_inline)) void
+record_publish_in(struct writer *w, uint32_t pool, uint32_t record, uint32_t what, gpc_block was)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = &w->pool[pool];
+
+	record_disown(w, record);
+	w->owned[record].born_ns = w->now_ns;
+	p->reserved--;
+	r->check = key_check(r->key, r->parent, r->depth, r->tag);
+	events_prepare_record(w, what, record, GPC_BLOCK(pool, (gpc_block)(record - p->first)),
+			      was);
+	/* (C) publish: key, parent, depth, tag and check before LIVE.  Pairs with the word
+	 * load of index/peer/refs.c.  Before it a successor sees a reservation; after it a LIVE block,
+	 * and makes its table entry if we did not. */
+	store_release(&r->word, WORD(LIVE, WORD_GEN(r->word)));
+	events_commit_prepared(w);
+	p->live++;
+	w_tell(w, pool);
+}
+
+/* record_reserve() of a FREE record; the caller tells the pool's numbers. */
+static inline __attribute__((always_inline)) void
+record_reserve_free(struct writer *w, struct wpool *p, uint32_t record, uint32_t owner, uint64_t op)
+{
+	struct shm_record *r = w_record(w, record);
+	uint32_t gen = WORD_GEN(r->word) + 1;
+
+	r->source = 0;
+	r->flags = 0;
+	r->owner = (uint8_t)owner;
+	r->op = op;
+	/* (K) commit: before it a successor sees FREE, or DYING with this owner and op */
+	store_release(&r->word, WORD(RESERVED, gen));
+	p->reserved++;
+	record_own(w, record, owner);
+}
+
+/* The end of record_free() where the blocks have an owner, or leave with their pool. */
+void record_free_elsewhere(struct writer *w, uint32_t record);
+
+/* Becomes FREE; the books of the state before are closed. */
+static inline __attribute__((always_inline)) void record_freed(struct writer *w, uint32_t pool,
+							       uint32_t record)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = &w->pool[pool];
+
+	/* (L) commit: a successor sees it free, and nobody's */
+	store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
+	r->owner = SHM_NO_PEER;
+	r->flags = 0;
+	r->source = 0;
+	r->op = 0;
+	w_tell(w, pool);
+	w->progress = true;
+	if (__builtin_expect(p->state == POOL_READY && !(p->flags & GPC_POOL_CALLER), 1))
+		p->free[p->nfree++] = record;
+	else
+		record_free_elsewhere(w, record);
+}
+
+/* LIVE -> DYING.  owner and op: for whom (rule C1), or SHM_NO_PEER.  The caller has the books.  The
+ * row is read next behind the grace period of its batch, which begins by a full barrier (F); whoever
+ * reads it before has one of its own. */
+static inline __attribute__((always_inline)) void record_dying(struct shm_record *r, uint32_t owner,
+							       uint64_t op)
+{
+	/* no LIVE record has it but one that is forged, and the pool has not counted that */
+	r->flags &= (uint8_t)~REC_LINGERS;
+	r->owner = (uint8_t)owner; /* rule C1: who gets it, before the commit */
+	if (owner != SHM_NO_PEER)
+		r->op = op; /* else a publication that runs again may look for it */
+	r->source = 0;
+	/* (D) commit; a full barrier, the caller's or (F), stands before the row is read again:
+	 * references taken after it fail, references taken before it are seen then.  Pairs with
+	 * (T) of index/peer/refs.c; model/refs.pml.  A successor that finds DYING empties the entries
+	 * and waits as we do. */
+	store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
+}
+
+#endif

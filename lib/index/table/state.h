@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* state.h - the writer's private memory, and the places of the segments that it writes.
+ *
+ * Records are the truth (shm.h).  All that stands here is derived: it is rebuilt by a scan when
+ * another process takes the seat (takeover/), so nothing here needs to survive.
+ * Tests: t/index/counts.t t/index/given-up.t */
+#ifndef GPC_WRITER_INDEX_STATE_H
+#define GPC_WRITER_INDEX_STATE_H
+
+#include "index/peer/handle.h"
+#include "index/segment/hooks.h"
+#include "index/segment/lockfile.h"
+#include "kernels/probe.h"
+
+#define NONE 0xffffffffu /* no record, no slot */
+
+#define FRESH 1024u /* published blocks that wait for the queue */
+
+struct records {
+	uint32_t *at, n, size;
+}; /* a list that grows */
+
+/* One per record, half a cache line.
+ *
+ *   in_tree      it has a place in the tree: it is LIVE without REC_MOVED.  Else it has no links
+ *                and no blockers
+ *   blockers     children of it that tree_blocks() counts, without those that are counted_out
+ *   selected     lru_pick() has chosen it as a victim: it is a leaf in no queue.  Only until it
+ *                is retired or put back, within the same run of a grant
+ *   counted_out  selected, and its parent's blockers do not count it any more, so that the parent
+ *                can be chosen behind it
+ *   pins         uncommitted moves that read it.  It is no victim meanwhile; a drop, a clear or a
+ *                publish over it happen all the same, and the commit answers -ESTALE
+ *   readers      of its pins, those of bound targets of transfers: it is not FREE before the last of
+ *                them has gone (rule B6).  One at most in each space
+ *   moving       one of the pins is a move's, which has it alone; all of them are copies' else
+ *   bound        it is RESERVED, and the target of a transfer that is told and has not decided it
+ *   pending      its key has an entry in the table of pending.c, and this block is it
+ *   claimed      ... because its peer claims it, and not because a transfer brings it
+ *   leaving      the record has REC_LEAVING, is LIVE and in the tree
+ *   waits        it is in the list `leaving` of one batch, and counted in its pool's `leaving`.
+ *                With `leaving` taken back in between (leave_stay) nothing happens at the end
+ *   listed       it is RESERVED, and on its owner's list (union owned)
+ *   doomed       it goes with the drop that is being carried out, and stands in that one's list
+ *   ticket       odd: it has an item in its pool's queue
+ *
+ * A leaf is LIVE and in the tree, not selected, without pins and blockers, and does not wait
+ * while it is leaving (lru_is_leaf).  Each leaf is in the queue or in `fresh`.  Who makes one
+ * calls lru_offer(); what is no leaf any more may stay in the queue, and is passed over at the
+ * front. */
+struct node {
+	uint32_t parent, first, next, prev; /* NONE: there is none */
+	uint32_t blockers;
+	uint32_t ticket;
+	uint32_t pins;
+	uint16_t readers;
+	bool in_tree : 1, selected : 1, listed : 1;
+	bool counted_out : 1;
+	bool leaving : 1;
+	bool waits : 1;
+	bool moving : 1;
+	bool bound : 1;
+	bool pending : 1, claimed : 1;
+	bool doomed : 1;
+};
+
+_Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
+
+/* What the writer knows of a bucket beside its entries. */
+struct books {
+	/* entries of its keys that live in their second one; all there are, if peers choose
+	 * their keys so */
+	uint32_t spilled;
+	uint8_t retired; /* bit: that slot is; high half: since takeover */
+};
+
+struct pending {
+	gpc_key key;
+	uint32_t space, record;
+}; /* record + 1; 0: empty */
+
+/* The writer's own part of the ring of dropped keys (dropped.c); NULL: nothing was dropped. */
+struct dropped {
+	uint32_t *first, *next; /* by hash of a key; by place: the next place + 1 */
+	uint64_t *ns;           /* by place: when it was told; 0: by a writer before */
+};
+
+union owned {
+	struct {
+		uint32_t next, prev;
+	};                /* RESERVED: list of the peer's */
+	uint64_t born_ns; /* LIVE: since when; 0: since before this writer */
+};
+
+/* The leaves of a pool, oldest first (index/table/queue.c). */
+struct leaf {
+	uint64_t stamp;
+	uint32_t depth, record, ticket;
+};
+
+struct queued {
+	uint64_t stamp;
+	uint32_t ticket, record;
+};
+
+struct bag {
+	uint64_t from;
+	struct queued *at;
+	uint32_t n, size;
+};
+
+struct queue {
+	struct leaf *front; /* the oldest, in order, from front_at on */
+	uint32_t front_at, nfront, front_size;
+	struct leaf *heap; /* as old, but come later */
+	uint32_t nheap, heap_size;
+	struct bag *bags; /* the others, by age, from `first` on */
+	uint32_t first, nbags, bags_size;
+	uint32_t queued, stale; /* items */
+	uint32_t hand;          /* bag that is cleaned next */
+	uint64_t newest;        /* no stamp is above it */
+};
+
+struct wpool {
+	uint32_t state, generation, first, slots, blocks, kind, flags, space;
+	int32_t owner, demote_to;
+	uint32_t *free, nfree; /* stack: last returned first; then ascending */
+	uint32_t live, reserved, dying;
+	/* in their grace period, promised to nobody: DYING, or REC_MOVED, which counts as dying */
+	uint32_t coming;
+	uint32_t leaving;   /* LIVE, and in a batch, to go when that is over */
+	uint32_t lingering; /* those of the DYING with REC_LINGERS */
+	struct queue queue;
+	bool removing;
+	uint64_t memory, block_bytes; /* 0: it has none */
+	uint8_t fingerprint[32];
+};
+
+struct wpeer {
+	uint64_t next, tail; /* ring positions: to start, to acknowledge */
+	/* lists of nodes: of CALLER blocks, and of all others */
+	uint32_t reserved_own, reserved;
+	uint32_t nreserved;  /* those that count against the quota */
+	bool seated;         /* its seat was seen taken, and is not reaped yet ... */
+	struct identity who; /* ... by whom it was taken */
+	bool lost;    /* its lock is free, and its process or a companion may be there still */
+	bool stalled; /* a publish waits for a bucket: the ring waits with it */
+	bool stocked; /* blocks were put in its stock */
+	bool mourned; /* it died, which was said; its seat is not free yet */
+	/* holders.c: when to look at its column, and until the next look */
+	uint64_t look_ns, look_pause_ns;
+	bool rang;       /* since the last look at transfers */
+	uint32_t claims; /* that are open */
+	/* their records from claimed_at on, the oldest first */
+	struct records claimed;
+	uint32_t claimed_at;
+	uint32_t published; /* a record, mostly the last one that it published */
+	struct transfer *transfer[SHM_TRANSFERS]; /* of this peer, by slot; NULL: none under way */
+	uint64_t told;                            /* bit: that slot's is told, and not over */
+	uint64_t again; /* position: a writer that died may have run what is before */
+	/* dropped.c: the block of this key, in that space, hangs on nothing that was dropped since,
+	 * as of so many drops */
+	struct {
+		uint64_t key[2], since, drops;
+		uint32_t space;
+	} good;
+	bool commit_known; /* index/writer/move.c: the first slot's own result, kept for last */
+	int32_t commit_result;
+};
+
+/* When which tick was the present one (index/table/meter.c): levels of which each one looks four times
+ * as far back as the one before, and is four times as coarse. */
+#define MOMENT_LEVELS 12
+#define MOMENTS       64
+struct moment {
+	uint64_t tick, ns;
+};
+/* the last one is at (n - 1) % MOMENTS */
+struct moments {
+	struct moment at[MOMENTS];
+	uint32_t n;
+};
+struct moment_span {
+	uint64_t after, upto, ns;
+}; /* ticks that have one answer */
+/* nanoseconds that count as these milliseconds, there */
+struct observed {
+	uint64_t from, upto, ms;
+	uint32_t cell;
+};
+
+struct wmirror {
+	const struct mirror_ops *ops;
+	void *mirror;
+	bool flushing, retired;
+};
+
+struct writer {
+	gpc *c;             /* the handle that holds the seat */
+	struct segment seg; /* like c's, with `index` mapped read-write */
+	int lock_fd;        /* own description of the lock file */
+	bool reaps;         /* it clears seats and serves nobody */
+	uint32_t max_blocks, max_peers, max_pools, buckets;
+	struct { /* places of seg, as they are asked for all the time: w_places() */
+		struct shm_record *record;
+		struct shm_state *state;
+		struct shm_pool *pool;
+		struct shm_tally *tally;
+		struct shm_change *change;
+		uint64_t change_mask;
+		uint64_t *holders;
+		uint64_t *tick;
+	} at;
+
+	struct node *node; /* of each record ... */
+	union owned *owned;
+	uint8_t *pool_of;
+	struct wpool pool[GPC_MAX_POOLS + 1];
+	struct wpeer *peer;
+
+	/* index/table/table.c */
+	struct probe_entry *table;
+	struct books *books;                              /* per bucket */
+	struct relocation *relocations, *old_relocations; /* these are over: spare memory */
+	struct probe_key due[2];                          /* both buckets of these were full */
+	uint32_t ndue;
+
+	/* index/table/grace.c */
+	struct batch *open, *flushing, *grace, **grace_end;
+	struct batch *spare; /* empty, for the next one */
+	uint64_t last_cookie;
+
+	/* index/table/parked.c: by peer, and behind the peers those that transfers alone read */
+	struct parked *parked;
+	uint64_t has_parked[GPC_MAX_PEERS / 64 + 1]; /* bit: that list is not empty */
+	uint32_t nparked, parked_next;               /* in all; where housekeeping goes on */
+
+	/* index/writer/retire.c */
+	struct quarantine *quarantine;
+	uint32_t nquarantine, quarantine_size, quarantine_hand; /* [0, hand): to be looked at */
+
+	/* index/table/pending.c */
+	struct pending *pending;
+	uint32_t pending_size, npending;
+	uint64_t ended_waits[SHM_WAITS / 64]; /* words whose waiters the pass will wake */
+	bool has_ended_waits;
+
+	/* index/writer/grant.c */
+	struct grant *grants, **grants_end;
+	struct leftover *leftover;
+	uint32_t nleftover, leftover_size;
+	uint32_t *picked, picked_size; /* scratch: victims */
+	uint32_t *below, below_size;   /* scratch: subtrees */
+	struct leaf *aside;            /* scratch: leaves in use */
+	uint32_t aside_size;
+
+	/* index/writer/transfer.c */
+	struct transfer *transfers; /* of all peers, that are under way */
+	struct records order;       /* scratch: targets in the order of their commit */
+
+	/* index/table/uses.c */
+	uint64_t uses_upto; /* the window is being moved to there; 0: it is not */
+	uint64_t uses_again_ns;
+	uint32_t uses_at;
+
+	/* index/table/lru.c */
+	uint32_t fresh[FRESH], nfresh; /* published since the last pick: not queued yet, perhaps */
+
+	/* index/table/mirror.c */
+	struct wmirror mirror[SHM_MIRRORS];
+	uint32_t nmirrors;
+	uint32_t *dirty, ndirty, dirty_size;
+	uint64_t *dirty_bit;
+	bool status_dirty; /* pools or spaces are others than the mirrors show */
+	struct launch_change *changes;
+	uint32_t changes_size;
+	uint64_t flush_sequence, flush_deadline_ns;
+
+	uint32_t cleared_pool;  /* its blocks go without changes of their own */
+	struct dropped dropped; /* keys */
+	struct records doomed;  /* scratch: what a drop takes */
+	bool dropping;          /* drop.c: what goes now has bad bytes, and the feed says so */
+	struct records missing; /* takeover: LIVE, without an entry */
+	struct records twice;   /* takeover: slots whose block has another */
+	/* index/writer/sweep.c */
+	bool sweep_is_due; /* there were files that no pool names */
+	uint64_t sweep_again_ns, sweep_pause_ns;
+
+	/* index/writer/loop.c: bits of peers, as in shm_shared.pending */
+	uint64_t active[4];   /* who may have commands: that rang, or were not drained */
+	uint64_t answered[4]; /* results stored since the last wake */
+	/* index/table/meter.c */
+	uint64_t began_ns; /* this writer */
+	uint64_t now_ns;   /* this pass: near enough, and costs nothing */
+	struct moments moments[MOMENT_LEVELS];
+	struct moment_span asked[2]; /* the last answers */
+	struct observed observed[2];
+
+	uint64_t awake_until_ns;    /* somebody has just asked for something */
+	uint64_t next_housekeep_ns; /* reaping and other slow checks */
+	uint64_t refs_look_ns;      /* holders.c: when to look who has references */
+	uint32_t nseated;           /* peers */
+	uint64_t lost_pause_ns;     /* reap.c: between looks at peers that are lost; 0: none is */
+	uint64_t look_behind_ns;    /* and when to look behind locks that are held */
+	bool alone;                 /* at the last look: no other peer, nothing waits */
+	/* What a command, a grant or a refill waits for may be there now: the pass makes another
+	 * round.  Set by who makes blocks, entries or seats usable: record_freed,
+	 * record_return, table_slot_usable, table_copies_done, leave_batch, reap_seat and the end
+	 * of a takeover; and by a grant that begins, or that has to look for another victim.  Only
+	 * the pass lowers it, before each round. */
+	bool progress;
+};
+
+/* Behind each change of seg. */
+static inline void w_places(struct writer *w)
+{
+	uint8_t *index = w->seg.index;
+
+	w->at.record = SEG_AT(index, w->seg.at.record, struct shm_record, 0);
+	w->at.state = SEG_AT(index, w->seg.at.state, struct shm_state, 0);
+	w->at.pool = SEG_AT(index, w->seg.at.pool, struct shm_pool, 0);
+	w->at.tally = SEG_AT(index, w->seg.at.tally, struct shm_tally, 0);
+	w->at.change = SEG_AT(index, w->seg.at.change, struct shm_change, 0);
+	w->at.change_mask = w->seg.header.geometry.changes - 1;
+	w->at.holders = seg_shared(&w->seg)->holders;
+	w->at.tick = &seg_shared(&w->seg)->tick;
+}
+
+static inline struct shm_state *w_state(struct writer *w)
+{
+	return w->at.state;
+}
+
+static inline struct shm_record *w_record(struct writer *w, uint32_t record)
+{
+	return w->at.record + record;
+}
+
+static inline struct shm_tally *w_tally(struct writer *w, uint32_t peer)
+{
+	return w->at.tally + peer;
+}
+
+static inline struct shm_pool *w_pool(struct writer *w, uint32_t pool)
+{
+	return w->at.pool + pool;
+}
+
+/* The numbers of a pool's blocks by state, for who looks from outside: behind each change of a
+ * record's word, or of those of one command, so a writer that dies between the two leaves them
+ * wrong by these until its successor has counted. */
+static inline void w_tell(struct writer *w, uint32_t pool)
+{
+	const struct wpool *p = &w->pool[pool];
+	struct shm_pool *d = w_pool(w, pool);
+
+	store_relaxed(&d->live, p->live);
+	store_relaxed(&d->reserved, p->reserved);
+	store_relaxed(&d->dying, p->dying);
+	store_relaxed(&d->lingering, p->lingering);
+}
+
+/* Blocks that count against the capacity, which is one of keys; how many more the pool may have,
+ * where no grant waits for a victim (room_of() of grant_place.c).  A dropped block that somebody
+ * holds has no key: it takes a slot, and is not charged.  If it were, a swap would lose a live key
+ * beside a free slot (model/capacity.pml). */
+static inline uint32_t w_charged(const struct wpool *p)
+{
+	return p->live + p->reserved;
+}
+
+static inline uint32_t w_room(const struct wpool *p)
+{
+	return p->blocks > w_charged(p) ? p->blocks - w_charged(p) : 0;
+}
+
+/* A key was lost for nobody in particular: no peer's tally has it. */
+static inline void w_count_lost(struct writer *w)
+{
+	struct shm_past *past = &w_state(w)->past;
+
+	store_relaxed(&past->evicted, past->evicted + 1);
+}
+
+/* A block that was to leave for another space, where its key is by now, has it for good. */
+static inline void w_count_stays(struct writer *w)
+{
+	struct shm_past *past = &w_state(w)->past;
+
+	store_relaxed(&past->published, past->published + 1);
+}
+
+static inline uint32_t w_word(struct writer *w, uint32_t record)
+{
+	return load_relaxed(&w_record(w, record)->word);
+}
+
+static inline bool w_is(struct writer *w, uint32_t record, uint32_t state)
+{
+	return WORD_STATE(w_word(w, record)) == state;
+}
+
+/* Commands carry the generation that they mean + 1, or 0 for any: when a successor runs one again,
+ * its block may be somebody else's by now. */
+static inline bool w_means(struct writer *w, uint32_t record, uint32_t life)
+{
+	return !life || life == WORD_GEN(w_word(w, record)) + 1;
+}
+
+static inline struct wpool *w_pool_of(struct writer *w, uint32_t record)
+{
+	return &w->pool[w->pool_of[record]];
+}
+
+static inline gpc_block w_block(struct writer *w, uint32_t record)
+{
+	return GPC_BLOCK(w->pool_of[record], (gpc_block)(record - w_pool_of(w, record)->first));
+}
+
+static inline gpc_key w_key(struct writer *w, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	return (gpc_key){ { r->key[0], r->key[1] } };
+}
+
+static inline uint32_t w_space(struct writer *w, uint32_t record)
+{
+	return w_pool_of(w, record)->space;
+}
+
+/* Results, or something else that the peer may wait for: it is woken. */
+static inline void w_answered(struct writer *w, uint32_t peer)
+{
+	w->answered[peer / 64] |= 1ull << peer % 64;
+}
+
+/* Record of a block id as a command names it; NONE when out of range. */
+static inline uint32_t w_find_record(struct writer *w, gpc_block block)
+{
+	uint32_t pool = (uint32_t)block >> 24, slot = (uint32_t)block & 0xffffff;
+
+	if (block < 0 || pool >= w->max_pools || slot >= w->pool[pool].slots)
+		return NONE;
+	return w->pool[pool].first + slot;
+}
+
+/* Seats whose columns may have cells, of 64. */
+static inline uint64_t w_holders(struct writer *w, uint32_t i)
+{
+	uint32_t n = w->max_peers - MIN(w->max_peers, i * 64);
+
+	return load_acquire(&w->at.holders[i]) & (n < 64 ? (1ull << n) - 1 : UINT64_MAX);
+}
+
+/* The first of them from this seat on; max_peers: there is none. */
+static inline uint32_t w_next_holder(struct writer *w, uint32_t peer)
+{
+	uint64_t bits;
+
+	for (; peer < w->max_peers; peer = (peer | 63) + 1) {
+		bits = w_holders(w, peer / 64) >> peer % 64;
+		if (bits)
+			return peer + (uint32_t)__builtin_ctzll(bits);
+	}
+	return w->max_peers;
+}
+
+/* Does this peer hold nothing of the block?  Given up before the command that made it live was
+ * answered, it is held by nobody, and the peer need not come back: the cell ends here
+ * (index/peer/hold.h). */
+static inline bool w_cell_is_zero(struct writer *w, uint32_t record, uint32_t peer)
+{
+	uint16_t *cell = seg_cell(&w->seg, record, peer);
+	uint16_t had = load_acquire(cell); /* pairs with (c) of index/peer/refs.c */
+
+	if (__builtin_expect(had != CELL_BACK, 1))
+		return !had;
+	return (w_is(w, record, LIVE) || w_is(w, record, DYING)) && order_cas16(cell, &had, 0);
+}
+
+/* No cell of the block is raised.  Who raises one and shows itself then sees what this look came
+ * behind. */
+static inline bool w_row_is_zero(struct writer *w, uint32_t record)
+{
+	uint32_t i;
+	uint64_t bits;
+
+	for (i = 0; i * 64 < w->max_peers; i++)
+		for (bits = w_holders(w, i); bits; bits &= bits - 1)
+			if (!w_cell_is_zero(w, record, i * 64 + (uint32_t)__builtin_ctzll(bits)))
+				return false;
+	return true;
+}
+
+/* Its cells will be asked for soon. */
+static inline __attribute__((always_inline)) void w_row_prefetch(struct writer *w, uint32_t record)
+{
+	uint64_t bits;
+	uint32_t i;
+
+	for (i = 0; i * 64 < w->max_peers; i++)
+		for (bits = w_holders(w, i); bits; bits &= bits - 1)
+			__builtin_prefetch(seg_cell(&w->seg, record,
+						    i * 64 + (uint32_t)__builtin_ctzll(bits)));
+}
+
+static inline uint64_t w_tick(struct writer *w)
+{
+	return load_relaxed(w->at.tick);
+}
+
+#endif

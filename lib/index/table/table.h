@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table.h - entries, buckets, relocation. */
+#ifndef GPC_WRITER_INDEX_TABLE_H
+#define GPC_WRITER_INDEX_TABLE_H
+
+#include "index/table/bucket.h"
+#include "index/table/grace.h"
+
+struct relocation { /* rule T1 */
+	struct relocation *next;
+	struct batch *batch;       /* its copy waits in here */
+	uint32_t record, from, to; /* slots */
+};
+
+/* A key made ready; that of a record. */
+static inline struct probe_key table_ready(struct writer *w, uint32_t space, const uint64_t key[2])
+{
+	return probe_masked(key, w->c->mask[space].w, w->buckets);
+}
+
+static inline struct probe_key table_key(struct writer *w, uint32_t record)
+{
+	return table_ready(w, w_space(w, record), w_record(w, record)->key);
+}
+
+enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
+struct place {
+	uint32_t slot;
+	bool spilled; /* it is in the key's second bucket */
+	/* both of its buckets are full when it is filled.  Asked before: a load of four words
+	 * stalls behind four stores to them */
+	bool full;
+};
+
+/* A copy comes into the second bucket of this key; an entry of its keys has left their second
+ * bucket. */
+void table_spill(struct writer *w, const struct probe_key *k);
+void table_unspill(struct writer *w, uint32_t bucket);
+/* Relocations that were begun ahead of need, and wait for their memory: at the end of a round of
+ * commands. */
+void table_relocate_due(struct writer *w);
+void table_relocate_ahead(struct writer *w, const struct probe_key *k);
+/* Neither bucket of the key has a usable entry: one is made, TABLE_WAIT, or TABLE_FULL. */
+int table_make_room(struct writer *w, const struct probe_key *k);
+/* A usable entry for the key: TABLE_OK; TABLE_WAIT: after the next grace periods;
+ * TABLE_FULL.  The entry is filled after the record's commit. */
+static inline __attribute__((always_inline)) int
+table_place(struct writer *w, const struct probe_key *k, struct place *ret)
+{
+	uint32_t usable = bucket_usable(w, k->first);
+
+	ret->spilled = !usable;
+	if (!usable)
+		usable = bucket_usable(w, k->second);
+	if (__builtin_expect(!usable, 0)) {
+		*ret = (struct place){ .slot = NONE };
+		return table_make_room(w, k);
+	}
+	ret->slot = (ret->spilled ? k->second : k->first) * SHM_BUCKET +
+		    (uint32_t)__builtin_ctz(usable);
+	ret->full = !(usable & (usable - 1)) && (ret->spilled || !bucket_usable(w, k->second));
+	return TABLE_OK;
+}
+
+static inline __attribute__((always_inline)) void
+table_fill(struct writer *w, gpc_block block, const struct probe_key *k, const struct place *place)
+{
+	if (place->spilled)
+		table_spill(w, k);
+	bucket_fill(w, place->slot, k, (uint32_t)block + 1);
+	if (__builtin_expect(place->full, 0))
+		table_relocate_ahead(w, k);
+}
+
+/* The key will be looked for, placed or removed soon: its first bucket; then, when that is here,
+ * its second one, if that matters. */
+static inline __attribute__((always_inline)) void table_prefetch(struct writer *w,
+								 const struct probe_key *k)
+{
+	__builtin_prefetch(&w->table[k->first * SHM_BUCKET], 1);
+	__builtin_prefetch(&w->books[k->first], 1);
+}
+
+/* Without a branch, which would be mispredicted: one that is here already costs nothing. */
+static inline __attribute__((always_inline)) void
+table_prefetch_second(struct writer *w, const struct probe_key *k, bool place)
+{
+	uint32_t usable = place ? bucket_usable(w, k->first) : 3;
+	uint32_t second = (uint32_t)bucket_spills(w, k) | !(usable & (usable - 1));
+	uint32_t bucket = k->first ^ ((k->first ^ k->second) & (0u - second));
+
+	__builtin_prefetch(&w->table[bucket * SHM_BUCKET], 1);
+	__builtin_prefetch(&w->books[bucket], 1);
+}
+
+/* Record that is LIVE under this key in this space, or NONE. */
+uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key);
+uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key,
+			  const struct probe_key *k);
+/* Empty one entry, which retires with the open batch. */
+static inline void table_wipe(struct writer *w, uint32_t slot)
+{
+	bucket_wipe(w, slot);
+	grace_slot(w, slot);
+}
+
+/* Empty every entry that names the block.  There may be two, or a relocation of it, while
+ * relocations go on or a dead writer's entries are looked for (rule T2). */
+void table_remove_copies(struct writer *w, uint32_t record, const struct probe_key *k);
+static inline __attribute__((always_inline)) void
+table_remove(struct writer *w, uint32_t record, gpc_block block, const struct probe_key *k)
+{
+	uint32_t found, bucket = k->first;
+
+	if (__builtin_expect(w->relocations || w_state(w)->recovering, 0)) {
+		table_remove_copies(w, record, k);
+		return;
+	}
+	found = bucket_slots_with(w, bucket, (uint32_t)block + 1);
+	if (!found && bucket_spills(w, k)) {
+		bucket = k->second;
+		found = bucket_slots_with(w, bucket, (uint32_t)block + 1);
+	}
+	if (__builtin_expect(!found || (found & (found - 1)), 0)) {
+		table_remove_copies(w, record, k);
+		return;
+	}
+	table_wipe(w, bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(found));
+	if (bucket != k->first)
+		table_unspill(w, k->first);
+}
+/* Every entry that names `from` names `to` instead: same key, same space. */
+void table_retier(struct writer *w, uint32_t from, uint32_t to);
+bool table_has(struct writer *w, uint32_t record);
+void table_copies_done(struct writer *w, struct batch *b);
+void table_slot_usable(struct writer *w, uint32_t slot);
+void table_set_flag(struct writer *w, uint32_t bucket);
+void table_clear_spare_flag(struct writer *w, uint32_t bucket);
+
+#endif

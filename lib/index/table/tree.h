@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tree.h - parents and children. */
+#ifndef GPC_WRITER_INDEX_TREE_H
+#define GPC_WRITER_INDEX_TREE_H
+
+#include "index/table/state.h"
+
+void tree_attach(struct writer *w, uint32_t record, uint32_t parent);
+void tree_unlink(struct writer *w, uint32_t record); /* children left lose their parent */
+void tree_replace(struct writer *w, uint32_t from, uint32_t to);
+/* The subtree below and with record, deepest first; returns how many in *list. */
+uint32_t tree_collect(struct writer *w, uint32_t record, uint32_t **list, uint32_t *size,
+		      uint32_t n);
+/* Does this child keep its parent where it is? */
+static inline bool tree_blocks(const struct writer *w, uint32_t parent, uint32_t child)
+{
+	return w->pool[w->pool_of[parent]].kind != GPC_VRAM ||
+	       w->pool[w->pool_of[child]].kind == GPC_VRAM;
+}
+
+/* Alone, without parent. */
+static inline void tree_enter(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+
+	n->parent = n->first = n->next = n->prev = NONE;
+	n->blockers = 0;
+	n->in_tree = true;
+	n->selected = n->counted_out = false;
+}
+
+/* One that has no parent gets this one, or NONE. */
+static inline void tree_join(struct writer *w, uint32_t record, uint32_t parent)
+{
+	struct node *n = &w->node[record], *p;
+
+	n->parent = parent;
+	n->next = n->prev = NONE;
+	if (parent == NONE)
+		return;
+	p = &w->node[parent];
+	n->next = p->first;
+	if (n->next != NONE)
+		w->node[n->next].prev = record;
+	p->first = record;
+	if (!n->counted_out && tree_blocks(w, parent, record))
+		p->blockers++;
+}
+
+/* tree_unlink() of one that goes, mostly a leaf without a parent. */
+static inline void tree_leave(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+
+	if (__builtin_expect(!n->in_tree || n->parent != NONE || n->first != NONE, 0))
+		tree_unlink(w, record);
+	else
+		n->in_tree = n->selected = n->counted_out = n->leaving = false;
+}
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* live.c - LIVE records, in shares.
+ * Tests: t/index/takeover-damage.t t/index/left-in-records.t t/index/takeover-large.t */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "index/takeover/takeover.h"
+#include "index/table/leave.h"
+#include "index/table/lru.h"
+#include "index/table/memory.h"
+#include "index/table/tree.h"
+#include "index/writer/pools.h"
+#include "index/base/parallel.h"
+
+#define AHEAD  16u    /* records; the processor's own guess ends with a page */
+#define SHARE  32768u /* records that are worth a thread, at least */
+#define SHARES 64u
+
+void records_add(struct records *list, uint32_t record)
+{
+	list->at = writer_grow(list->at, &list->size, list->n + 1, sizeof(*list->at));
+	list->at[list->n++] = record;
+}
+
+/* ---- threads ---- */
+
+struct guarded {
+	void (*run)(void *job);
+	void *job;
+	bool done;
+};
+
+static void run_guarded(void *arg)
+{
+	struct guarded *g = arg;
+
+	g->done = writer_guard(g->run, g->job);
+}
+
+void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes,
+		       uint32_t n)
+{
+	struct guarded *g = writer_alloc(n, sizeof(*g));
+	bool done = true;
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		g[i] = (struct guarded){ run, (char *)jobs + i * bytes, false };
+	parallel_run(sc->threads, run_guarded, g, sizeof(*g), n);
+	for (i = 0; i < n; i++)
+		done = done && g[i].done;
+	free(g);
+	if (!done)
+		writer_no_memory();
+}
+
+/* ---- shares ---- */
+
+static void add_share(struct writer *w, struct scan *sc, uint32_t pool, uint32_t first, uint32_t n)
+{
+	struct share *s = &sc->share[sc->nshares++];
+
+	*s = (struct share){ .w = w, .pool = pool, .first = first, .end = first + n };
+	s->entry = sc->entry;
+}
+
+/* Pools one after the other, each in shares of much the same size. */
+static void make_shares(struct writer *w, struct scan *sc)
+{
+	uint32_t i, j, n, from, to, size = MAX(SHARE, w->max_blocks / SHARES);
+
+	sc->share = writer_alloc(w->max_pools + w->max_blocks / size, sizeof(*sc->share));
+	for (i = 0; i < w->max_pools; i++) {
+		const struct wpool *p = &w->pool[i];
+
+		if (p->state == POOL_FREE)
+			continue;
+		n = MAX(p->slots / size, 1u);
+		for (j = 0; j < n; j++) {
+			from = (uint32_t)((uint64_t)p->slots * j / n);
+			to = (uint32_t)((uint64_t)p->slots * (j + 1) / n);
+			add_share(w, sc, i, p->first + from, to - from);
+		}
+	}
+	sc->threads = w->max_blocks >= 2 * SHARE ? parallel_size() : 1;
+}
+
+/* ---- one share ---- */
+
+static void scan_live(struct share *s, uint32_t record)
+{
+	struct writer *w = s->w;
+	const struct shm_record *r = w_record(w, record);
+
+	s->live++;
+	tree_enter(w, record);
+	w->node[record].leaving = r->flags & REC_LEAVING;
+	takeover_meet(s, record);
+	if (r->check != key_check(r->key, r->parent, r->depth, r->tag) ||
+	    w->pool[s->pool].state != POOL_READY)
+		records_add(&s->bad, record);
+	else if (r->source)
+		records_add(&s->half_moved, record);
+	if (r->flags & REC_LEAVING)
+		records_add(&s->leaving, record);
+}
+
+/* A LIVE record is as (C) of index/table/record.c made it.  From the last one to the first; parents are
+ * looked for when the records around have been met. */
+static void scan_share(void *arg)
+{
+	struct share *s = arg;
+	struct writer *w = s->w;
+	uint32_t live[TAKEOVER_GROUP], n, left = s->end, linked = s->end;
+
+	s->near = writer_alloc(TAKEOVER_NEAR_SIZE, sizeof(*s->near));
+	s->counted = writer_alloc(takeover_regions(w), sizeof(*s->counted));
+	while (linked > s->first) {
+		for (n = 0; left > s->first && n < TAKEOVER_GROUP;) {
+			left--;
+			__builtin_prefetch(w_record(w, left - MIN(left - s->first, AHEAD)));
+			pools_reset_node(w, left);
+			if (w_is(w, left, LIVE) && !(w_record(w, left)->flags & REC_MOVED))
+				scan_live(s, live[n++] = left);
+			else
+				records_add(&s->other, left);
+		}
+		takeover_note_entries(s, live, n);
+		while (linked > (left > s->first ? left + TAKEOVER_NEAR : s->first))
+			takeover_link_near(s, --linked);
+	}
+	free(s->near);
+	s->near = NULL;
+}
+
+void takeover_scan(struct writer *w, struct scan *sc)
+{
+	uint32_t i;
+
+	sc->entry = writer_alloc(w->max_blocks, 1);
+	make_shares(w, sc);
+	takeover_parallel(sc, scan_share, sc->share, sizeof(*sc->share), sc->nshares);
+	for (i = 0; i < sc->nshares; i++)
+		w->pool[sc->share[i].pool].live += sc->share[i].live;
+}
+
+void takeover_scan_end(struct scan *sc)
+{
+	uint32_t i;
+
+	for (i = 0; i < sc->nshares; i++) {
+		struct share *s = &sc->share[i];
+
+		free(s->near);
+		free(s->counted);
+		free(s->other.at);
+		free(s->bad.at);
+		free(s->half_moved.at);
+		free(s->leaving.at);
+		free(s->alone.at);
+		free(s->up.at);
+		free(s->leaves.at);
+	}
+	free(sc->share);
+	takeover_sweep_end(sc);
+	free(sc->map);
+	free(sc->entry);
+	free(sc->group);
+	free(sc->moving.at);
+	free(sc->orphans.at);
+}
+
+/* ---- leaves ---- */
+
+static void find_leaves(void *arg)
+{
+	struct share *s = arg;
+	uint32_t i;
+
+	for (i = s->first; i < s->end; i++)
+		if (lru_is_leaf(s->w, i))
+			records_add(&s->leaves, i);
+}
+
+/* Queues have had items since moves were finished. */
+void takeover_fill_queues(struct writer *w, struct scan *sc)
+{
+	uint32_t i, j;
+
+	for (i = 0; i < sc->nshares; i++) /* what waits is no leaf of the queue */
+		for (j = 0; j < sc->share[i].leaving.n; j++)
+			leave_again(w, sc->share[i].leaving.at[j]);
+	takeover_parallel(sc, find_leaves, sc->share, sizeof(*sc->share), sc->nshares);
+	for (i = 0; i < w->max_pools; i++)
+		lru_empty(w, i);
+	for (i = 0; i < sc->nshares; i++)
+		for (j = 0; j < sc->share[i].leaves.n; j++)
+			lru_add(w, sc->share[i].leaves.at[j]);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drop.c - a block whose bytes are bad, all that was computed from it, and the copies of those below
+ * RAM, which have the same bytes.
+ *
+ * The named block, in the named life, says which keys go:
+ *
+ *   the block                        goes
+ *   LIVE, at home                    it
+ *   LIVE with REC_MOVED, or DYING    what has its key in its space: the target of the move.  Is that
+ *     with it                        one nowhere, or leaving in its turn: the key in all spaces
+ *   LIVE with REC_LEAVING            it, and its key in all spaces: the target is in another one
+ *   DYING with REC_LEAVING           its key in all spaces
+ *   else                             nothing: its key was evicted, or others dropped it
+ *
+ * and of each all that hangs on it.  With CF_EVERYWHERE the key goes in all spaces of VRAM and RAM,
+ * whatever became of the block, and so does each key of what goes with it.
+ *
+ * A key that has moved away may have been evicted there, and computed again: then good bytes go.
+ *
+ *   what was stored last         a successor, which runs the command again
+ *   state.drops is odd           begins anew
+ *   some keys are told           begins anew, and tells them once more
+ *   all are; copies are DYING    the same
+ *   some blocks are DYING        the same, with what is left; EVERYWHERE: the keys that were told
+ *                                say what that is
+ *   the block is DYING           finds its command beside the last key: it makes state.drops even, and
+ *                                answers that the block went
+ *   state.drops is even again    the same
+ *
+ * So keys are told before anything goes, copies go before blocks, and the block that was named goes
+ * last.  A block that the keeper of a tier is about to publish has no record to look up: its
+ * publishes name the drops whose keys have left the tier (`since`), and are refused below keys that
+ * were dropped since (tiers/steward/drops.c).
+ *
+ * A copy that is dropped itself says nothing of the block in VRAM or RAM: its bytes may have been
+ * damaged where it lay.  So it has no number, and its keys are told nobody.
+ * Tests: t/index/drops-die.t t/index/drops-since.t t/tiers/drop-dies.t t/tiers/drops.t */
+#include "config.h"
+
+#include "index/writer/drop.h"
+#include "index/table/dropped.h"
+#include "index/table/leave.h"
+#include "index/table/table.h"
+#include "index/table/tree.h"
+#include "index/writer/retire.h"
+
+/* ---- what goes ---- */
+
+/* Leaves first: each stands in the list behind all that hangs on it. */
+static void doom(struct writer *w, uint32_t record)
+{
+	struct records *d = &w->doomed;
+	uint32_t i, end;
+
+	if (record == NONE || w->node[record].doomed || !w_is(w, record, LIVE))
+		return;
+	end = tree_collect(w, record, &d->at, &d->size, d->n);
+	for (i = d->n; i < end; i++) {
+		if (w->node[d->at[i]].doomed)
+			continue;
+		w->node[d->at[i]].doomed = true;
+		d->at[d->n++] = d->at[i];
+	}
+}
+
+static void doom_key(struct writer *w, const uint64_t key[2])
+{
+	const gpc_key k = { { key[0], key[1] } };
+	uint32_t space;
+
+	if (key_is_zero(&k) || key_is_root(&k))
+		return;
+	for (space = 0; space < GPC_MAX_SPACES; space++)
+		if (w_state(w)->spaces >> space & 1)
+			doom(w, table_find(w, space, &k));
+}
+
+/* The block has left for where its key is now. */
+static void follow(struct writer *w, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+	gpc_key key = w_key(w, record);
+	uint32_t to = r->flags & REC_MOVED ? table_find(w, w_space(w, record), &key) : NONE;
+
+	if (to != NONE && !w->node[to].leaving)
+		doom(w, to);
+	else
+		doom_key(w, r->key);
+}
+
+/* From the roots to the leaves: what hangs on a key in another space goes with it at once. */
+static void doom_everywhere(struct writer *w, const uint64_t key[2], uint64_t number)
+{
+	uint64_t head = w_state(w)->drops_head, at;
+	uint32_t from = 0, to, i;
+
+	doom_key(w, key);
+	if (number)
+		for (at = 0; (at = dropped_find(w, number, at)) < head; at++)
+			doom_key(w, dropped_at(w, at)->key);
+	while (from < w->doomed.n) {
+		to = w->doomed.n;
+		for (i = to; i-- > from;)
+			doom_key(w, w_record(w, w->doomed.at[i])->key);
+		from = to;
+	}
+}
+
+/* Returns how many of the list hang on the block that goes last. */
+static uint32_t gather(struct writer *w, uint32_t record, const struct shm_command *cmd,
+		       uint64_t number)
+{
+	const struct shm_record *r = w_record(w, record);
+	bool means = w_means(w, record, cmd->drop.life), lives = means && w_is(w, record, LIVE);
+	bool left = (lives || (means && w_is(w, record, DYING))) &&
+		    r->flags & (REC_MOVED | REC_LEAVING);
+	uint32_t first;
+
+	w->doomed.n = 0;
+	if (lives && !leave_is_moved(w, record))
+		doom(w, record);
+	if (left)
+		follow(w, record);
+	first = w->doomed.n;
+	if (cmd->flags & CF_EVERYWHERE)
+		doom_everywhere(w, lives || left ? r->key : cmd->drop.key, number);
+	return first ? first : w->doomed.n;
+}
+
+/* ---- it goes ---- */
+
+static bool is_warm(struct writer *w, uint32_t record)
+{
+	return !shm_is_cold(w_pool_of(w, record)->kind);
+}
+
+static void drop_copies(struct writer *w, uint32_t record, uint64_t *sum)
+{
+	gpc_key key = w_key(w, record);
+	uint32_t space, copy;
+
+	for (space = 0; space < GPC_MAX_SPACES; space++) {
+		if (!(w_state(w)->cold_spaces >> space & 1))
+			continue;
+		copy = table_find(w, space, &key);
+		if (copy != NONE && w_is(w, copy, LIVE))
+			retire_subtree(w, copy, sum);
+	}
+}
+
+static void drop_ends(struct writer *w)
+{
+	struct shm_state *st = w_state(w);
+
+	if (st->drops & 1)
+		/* (x) the keys, and the changes in the feed, before the number; pairs with
+		 * index/segment/dropped.c and tiers/steward/drops.c.  If we die before it, a successor comes
+		 * here, and until then each number is another one than was seen */
+		store_release(&st->drops, st->drops + 1);
+}
+
+/* The i-th in the order in which they go: behind all others those of the block that was named. */
+static uint32_t in_turn(struct writer *w, uint32_t first, uint32_t i)
+{
+	return w->doomed.at[(first + i) % w->doomed.n];
+}
+
+/* False: none is in VRAM or RAM. */
+static bool tell(struct writer *w, uint32_t first, uint64_t command)
+{
+	struct shm_state *st = w_state(w);
+	uint32_t n = w->doomed.n, i, last = n;
+
+	for (i = 0; i < n; i++)
+		if (is_warm(w, in_turn(w, first, i)))
+			last = i;
+	if (last == n)
+		return false;
+	/* odd before the feed tells of it: a keeper that finds these changes overwritten sees
+	 * another number */
+	store_relaxed(&st->drops, st->drops | 1);
+	for (i = 0; i <= last; i++)
+		if (is_warm(w, in_turn(w, first, i)))
+			dropped_tell(w, w_record(w, in_turn(w, first, i))->key,
+				     i == last ? command : 0);
+	/* a command that runs again finds here what it has told, if anything has gone */
+	order_stores();
+	return true;
+}
+
+static void carry_out(struct writer *w, uint32_t first, uint64_t command, uint64_t *sum)
+{
+	uint32_t n = w->doomed.n, i, record;
+	bool warm = tell(w, first, command), copies = warm && w_state(w)->cold_spaces;
+
+	for (i = 0; i < n; i++)
+		w->node[w->doomed.at[i]].doomed = false;
+	for (i = 0; copies && i < n; i++)
+		if (is_warm(w, w->doomed.at[i]))
+			drop_copies(w, w->doomed.at[i], sum);
+	w->dropping = true;
+	for (i = 0; i < n; i++) {
+		record = in_turn(w, first, i);
+		if (w_is(w, record, LIVE))
+			retire_subtree(w, record, sum);
+	}
+	w->dropping = false;
+	if (warm)
+		drop_ends(w);
+}
+
+int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,
+		   const struct shm_command *cmd, uint32_t record)
+{
+	uint64_t command = (uint64_t)(peer + 1) << 56 | position, number = 0;
+	uint32_t first;
+
+	if (position < w->peer[peer].again) /* a writer that died may have had it */
+		number = dropped_by(w, command);
+	first = gather(w, record, cmd, number);
+	if (first)
+		carry_out(w, first, command, &w_tally(w, peer)->dropped);
+	else
+		drop_ends(w); /* of a writer that died in it */
+	return first || number;
+}

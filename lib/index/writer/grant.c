@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant.c - commands that need blocks: reserve, evict, and the first halves of demote and
+ * promote.
+ *
+ * All or nothing without an undo.  A grant looks first and acts then.  grant_place() counts the
+ * free blocks and lets lru_pick() choose victims tentatively: these are marked `selected` and
+ * taken off the queue, and nothing else has happened.  If there are too few, they are put back,
+ * last one first, and the grant waits or is refused.  Only when there are enough does it
+ * reserve and retire, and from then on it cannot fail for want of blocks.  GPC_PARTIAL, evict
+ * and moves take what there is.
+ *
+ * Waiting.  A grant waits in the list w->grants, in the order of the commands, and is tried
+ * again in each round of the writer (grant_sweep).  It waits, and evicts nothing, while blocks
+ * of its pool that nobody was promised are in their grace period, while blocks leave the pool
+ * after a move, and while stocks come back.  An earlier grant that has not started on a pool
+ * goes before a later one.  A grant that has started waits for its victims: they come back one
+ * by one, behind flush and grace period, with the operation in their records (rule C1).  A
+ * victim that a reference has won in that time is replaced by another, and never waited for
+ * (rule S4).
+ *
+ * The end.  When all slots have their blocks, the writer first swaps group_state to
+ * GROUP_GRANTED: after that the owner waits for the answer.  Then the slots are bound and
+ * answered.  A grant that was withdrawn, whose pool goes, or whose peer has died, gives back
+ * what it has: reserved blocks are free, DYING ones become so for anybody.
+ * Tests: t/index/each-store.t t/index/wait.t t/index/capacity.t t/index/left-over.t
+ *   t/index/named-source.t t/index/reserve.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "index/writer/answer.h"
+#include "index/writer/grant.h"
+#include "index/writer/grants.h"
+#include "index/table/leave.h"
+#include "index/table/memory.h"
+#include "index/writer/move_bind.h"
+#include "index/writer/recall.h"
+#include "index/writer/retire.h"
+#include "index/writer/transfer.h"
+
+/* ---- answering ---- */
+
+static void grant_answer(struct writer *w, struct grant *g, int32_t result, int32_t why)
+{
+	grant_say(w, g->peer, g->position, g->n, result, why);
+}
+
+static void grant_remove(struct writer *w, struct grant *g)
+{
+	struct grant **at = &w->grants;
+
+	while (*at != g)
+		at = &(*at)->next;
+	*at = g->next;
+	if (!*at)
+		w->grants_end = at;
+	free(g->slot);
+	free(g);
+}
+
+/* Is the block reserved for this slot?  What an evict without GPC_TAKE has got is free by now, or
+ * reserved again, by another command; in a CALLER pool it is its owner's. */
+static bool is_of(struct writer *w, const struct grant *g, const struct grant_slot *s,
+		  uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	return r->owner == g->peer && r->op == OP_OF(g->position + (uint64_t)(s - g->slot));
+}
+
+/* A block that was named may be referenced by the peer still, and its bytes read. */
+static void give_up(struct writer *w, const struct grant *g, uint32_t record)
+{
+	if (grant_is_named(g))
+		retire_target(w, record);
+	else
+		retire_reservation(w, record);
+}
+
+/* What a slot has got so far goes back. */
+static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
+{
+	uint32_t record = s->block;
+
+	grant_unpin(w, s);
+	if (record == NONE)
+		return;
+	if (s->waits) { /* DYING: free after its grace period, for anybody */
+		w_record(w, record)->owner = SHM_NO_PEER;
+		w_record(w, record)->op = 0;
+		w_pool_of(w, record)->coming++;
+		g->waiting--;
+		s->waits = false;
+	} else if (w_is(w, record, RESERVED) && is_of(w, g, s, record)) {
+		/* a writer that died may have put it in stock already */
+		if (!grant_is_refill(g) || !recall_one(w, record))
+			give_up(w, g, record);
+	}
+	s->block = NONE;
+}
+
+static void grant_refuse(struct writer *w, struct grant *g, int32_t error)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->n; i++)
+		slot_undo(w, g, &g->slot[i]);
+	if (g->transfer)
+		transfer_told(w, g->peer, g->position);
+	if (grant_is_named(g))
+		grant_tell_named(w, g, 0, g->n, error);
+	grant_answer(w, g, error, 0);
+	grant_remove(w, g);
+}
+
+/* ---- what one slot answers ---- */
+
+static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t at)
+{
+	struct grant_slot *s = &g->slot[i];
+	struct shm_command *out = seg_command(&w->seg, g->peer, g->position + at);
+	gpc_block block = s->block == NONE ? GPC_NONE : w_block(w, s->block);
+
+	if (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) {
+		out->block = block;
+		if (grant_is_refill(g))
+			recall_put(w, s->block);
+		return;
+	}
+	out->block = s->want;
+	out->move.to = block;
+	if (s->skip)
+		return;
+	move_bind(w, s->block, s->source, s->source_word, (uint8_t)(s->copy ? REC_COPY : 0));
+	grant_unpin(w, s); /* the binding pins it now */
+	if (g->transfer)
+		transfer_bound(w, g->peer, g->position, at, s->block);
+}
+
+/* The slot has its block, and its source is what it was.  A source may have been dropped, or
+ * published over, while the grant waited: a pin keeps it from eviction only. */
+static bool slot_has_all(struct writer *w, const struct grant *g, const struct grant_slot *s)
+{
+	if (s->skip)
+		return true;
+	if (s->block == NONE)
+		return false;
+	return s->source == NONE ||
+	       (w_word(w, s->source) == s->source_word && !leave_is_moved(w, s->source) &&
+		!(g->transfer && grant_has_rival(w, g, s->source)));
+}
+
+static bool is_withdrawn(struct writer *w, const struct grant *g)
+{
+	return load_relaxed(grant_state(w, g->peer, g->position)) == GROUP_WITHDRAWN;
+}
+
+static void grant_finish(struct writer *w, struct grant *g)
+{
+	uint32_t i, done = 0;
+	bool in_order = g->kind == CMD_DEMOTE || g->kind == CMD_PROMOTE;
+	int32_t why = 0;
+
+	if (!grant_claim(w, g->peer, g->position)) {
+		grant_refuse(w, g, -ETIMEDOUT);
+		return;
+	}
+	if (grant_is_named(g)) {
+		grant_tell_named(w, g, 0, g->n, 0);
+		for (i = 0; i < g->n; i++)
+			done += g->slot[i].block != NONE;
+	}
+	for (i = grant_is_named(g) ? g->n : 0; i < g->n; i++) {
+		if (slot_has_all(w, g, &g->slot[i]))
+			slot_finish(w, g, i, done++);
+		else if (in_order)
+			break; /* the first ones, without a gap */
+	}
+	if (i < g->n)
+		why = grant_why_not(w, g, &g->slot[i]);
+	for (; i < g->n; i++)
+		slot_undo(w, g, &g->slot[i]);
+	if (g->transfer)
+		transfer_told(w, g->peer, g->position);
+	grant_answer(w, g,
+		     done || g->kind == CMD_EVICT ? (int32_t)done
+		     : why == -EALREADY           ? why
+						  : -ENOSPC,
+		     why);
+	grant_remove(w, g);
+}
+
+/* ---- start, go on, end ---- */
+
+/* 0 = go on; else the answer. */
+static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_command *cmd)
+{
+	struct wpool *p;
+	uint32_t from = cmd->pool;
+	int32_t err;
+
+	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->move.to_pool == SHM_NO_POOL)
+		g->pool = (uint32_t)w->pool[from].demote_to;
+	if (g->pool >= w->max_pools || (g->kind == CMD_DEMOTE && from >= w->max_pools))
+		return -ENOENT;
+	p = &w->pool[g->pool];
+	if (p->state != POOL_READY)
+		return p->state == POOL_FREE ? -ENOENT : -ESTALE;
+	/* CALLER blocks are the owner's from the start: it has none to reserve, and nobody else
+	 * may take them */
+	if ((p->flags & GPC_POOL_CALLER) &&
+	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->owner != (int32_t)g->peer)))
+		return -EPERM;
+	/* what is evicted for a stock is its owner's by the record, whatever becomes of the
+	 * stock */
+	if (g->kind == CMD_EVICT && (g->flags & CF_STOCK) &&
+	    !((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)g->peer))
+		return -EPERM;
+	err = g->again ? 0 : grant_quota(w, g);
+	if (err < 0 || (g->kind != CMD_DEMOTE && g->kind != CMD_PROMOTE))
+		return err;
+	return grant_take_sources(w, g, from);
+}
+
+void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd)
+{
+	bool moves = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE;
+	struct grant *g;
+	uint32_t i;
+	int32_t err = 0;
+
+	if (grant_now(w, peer, position, cmd))
+		return;
+	g = writer_alloc(1, sizeof(*g));
+	*g = (struct grant){
+		.peer = peer,
+		.kind = cmd->op,
+		.n = cmd->count,
+		.flags = cmd->flags,
+		.any = cmd->op == CMD_DEMOTE && cmd->move.any,
+		.pool = moves ? cmd->move.to_pool : cmd->pool,
+		.position = position,
+		.transfer = moves ? cmd->move.transfer : 0,
+		.headroom = cmd->op == CMD_RESERVE
+				    ? (uint32_t)MIN(cmd->reserve.headroom, (uint64_t)w->max_blocks)
+				    : 0,
+	};
+	g->slot = writer_alloc(g->n, sizeof(*g->slot));
+	/* a writer that died before it answered may have left its choice in the slots */
+	for (i = 0; i < g->n; i++)
+		g->slot[i] = (struct grant_slot){
+			.source = NONE,
+			.block = NONE,
+			.want = g->any ? GPC_NONE
+				       : load_relaxed(
+						 &seg_command(&w->seg, peer, position + i)->block),
+		};
+	*w->grants_end = g;
+	w->grants_end = &g->next;
+	i = g->n;
+	if (w->nleftover && g->kind == CMD_EVICT)
+		grant_take_leftovers(w, g); /* whatever becomes of the grant */
+	if (cmd->group_state == GROUP_WITHDRAWN)
+		err = -ETIMEDOUT;
+	else if (g->transfer)
+		err = transfer_start(w, peer, position, cmd);
+	if (err == 0)
+		err = grant_begin(w, g, cmd);
+	if (err < 0) {
+		g->n = i;
+		grant_refuse(w, g, err);
+		return;
+	}
+	/* slots beyond the quota, or from a source that cannot move on, are answered now */
+	if (grant_is_named(g))
+		grant_tell_named(w, g, g->n, i, -EDQUOT);
+	while (i > g->n) {
+		i--;
+		command_answer(w, peer, position + i, g->transfer && i == g->n ? g->why : 0);
+	}
+	w->progress = true;
+}
+
+/* Does an earlier grant wait for the same pool?  First come, first served. */
+static bool must_queue(const struct writer *w, const struct grant *g)
+{
+	const struct grant *before;
+
+	for (before = w->grants; before != g; before = before->next)
+		if (before->pool == g->pool && !before->started && g->kind != CMD_EVICT)
+			return true;
+	return false;
+}
+
+/* True: the grant has ended. */
+static bool grant_step(struct writer *w, struct grant *g)
+{
+	int32_t err;
+
+	if (w->pool[g->pool].state != POOL_READY) {
+		grant_refuse(w, g, -ESTALE);
+		return true;
+	}
+	if (!g->started && (must_queue(w, g) || grant_is_behind(w, g)))
+		return false;
+	err = grant_place(w, g);
+	if (err == GRANT_WAIT) {
+		g->waited = true;
+		return false;
+	}
+	if (err < 0 && g->kind == CMD_RESERVE && !((g->flags & CF_PARTIAL) && g->started)) {
+		grant_refuse(w, g, err);
+		return true;
+	}
+	g->started = true;
+	if (g->waiting)
+		return false;
+	grant_finish(w, g);
+	return true;
+}
+
+void grant_sweep(struct writer *w)
+{
+	struct grant *g, *next;
+	bool moved;
+
+	do {
+		for (g = w->grants; g; g = next) {
+			next = g->next;
+			if (is_withdrawn(w, g))
+				grant_refuse(w, g, -ETIMEDOUT);
+			else
+				grant_step(w, g);
+		}
+		/* victims without open sections in their way are back at once */
+		moved = retire_advance(w);
+	} while (moved && w->grants);
+	for (g = w->grants; g; g = next) {
+		next = g->next;
+		if (g->flags & CF_TRY)
+			grant_refuse(w, g, -EAGAIN);
+	}
+}
+
+void grant_cancel_peer(struct writer *w, uint32_t peer)
+{
+	struct grant *g, *next;
+
+	for (g = w->grants; g; g = next) {
+		next = g->next;
+		if (g->peer == peer)
+			grant_refuse(w, g, -ENOTCONN);
+	}
+	grant_forget_leftovers(w, peer);
+}
+
+static bool has_source_in(const struct writer *w, const struct grant *g, uint32_t pool)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->n; i++)
+		if (g->slot[i].source != NONE && w->pool_of[g->slot[i].source] == pool)
+			return true;
+	return false;
+}
+
+void grant_cancel_pool(struct writer *w, uint32_t pool)
+{
+	struct grant *g, *next;
+
+	for (g = w->grants; g; g = next) {
+		next = g->next;
+		if (g->pool == pool || has_source_in(w, g, pool))
+			grant_refuse(w, g, -ESTALE);
+	}
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant.h - commands that need blocks: reserve, evict, and the first halves of moves. */
+#ifndef GPC_WRITER_GRANT_H
+#define GPC_WRITER_GRANT_H
+
+#include "index/writer/grants.h"
+
+void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd);
+/* Start those that wait for room, finish those that have all, refuse those that only try. */
+void grant_sweep(struct writer *w);
+/* A reserve that needs no grant is answered; false: it needs one. */
+bool grant_now(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd);
+void grant_cancel_peer(struct writer *w, uint32_t peer);
+void grant_cancel_pool(struct writer *w, uint32_t pool);
+
+/* 0, and g->n is what the quota of its peer allows for; or -EDQUOT. */
+int32_t grant_quota(struct writer *w, struct grant *g);
+/* How many more blocks the quota allows for, besides what other grants are to get. */
+uint32_t grant_quota_left(struct writer *w, const struct grant *g);
+/* Of a pool without CALLER blocks, while no grant waits: does the quota allow for n more? */
+bool grant_has_quota(struct writer *w, uint32_t peer, uint32_t n);
+/* Pin the sources of a move command: 0, or why not even the first can move. */
+int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
+void grant_unpin(struct writer *w, struct grant_slot *s);
+/* Is the key of this source on its way to the target's space already, by a transfer, or is it
+ * another peer's to compute? */
+bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source);
+/* Of a transfer: why a slot that has not all it needs has it not. */
+int32_t grant_why_not(struct writer *w, const struct grant *g, const struct grant_slot *s);
+/* Must the grant wait until a block of one of its keys has left the target's space? */
+bool grant_is_behind(struct writer *w, struct grant *g);
+
+enum { GRANT_WAIT = 1 };
+/* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
+ * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
+int32_t grant_place(struct writer *w, struct grant *g);
+/* ---- blocks that the command names: grant_named.c ---- */
+
+void grant_take_named(struct writer *w, struct grant *g);
+/* What became of the slots from .. to, which stands in each before the first is answered. */
+void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to,
+		      int32_t why);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant_named.c - an eviction of blocks that the command names: they become reservations of the
+ * peer.
+ *
+ * All that is done with a victim is done with these (rules C1, S4), but for two things.  Nobody
+ * else is taken in place of one that cannot go.  And the peer may hold the block itself, by one
+ * reference, which the answer makes a reservation: its cell is PENDING from before the command is
+ * shown until the answer is taken, so it is known from any other reference of that peer, which
+ * would be a number.
+ * Tests: t/index/named-quota.t t/index/reclaim.t t/index/given-up.t */
+#include "config.h"
+
+#include <errno.h>
+#include "index/writer/grant.h"
+#include "index/writer/grants.h"
+#include "index/table/leave.h"
+#include "index/writer/retire.h"
+
+static bool has_key(struct writer *w, uint32_t record, const struct shm_command *cmd)
+{
+	uint64_t key[2] = { load_relaxed(&cmd->evict.key[0]), load_relaxed(&cmd->evict.key[1]) };
+	const struct shm_record *r = w_record(w, record);
+
+	return !(key[0] | key[1]) || (r->key[0] == key[0] && r->key[1] == key[1]);
+}
+
+/* 0: it may go.  What hangs below it is not taken along: a list that has the leaf first has it
+ * all. */
+static int32_t check(struct writer *w, const struct grant *g, uint32_t record,
+		     const struct shm_command *cmd)
+{
+	const struct node *n;
+
+	if (record == NONE || w->pool_of[record] != g->pool)
+		return -EINVAL;
+	n = &w->node[record];
+	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !has_key(w, record, cmd))
+		return -ESTALE;
+	/* leaving: its key is in another space, and it is found here until its children have
+	 * gone */
+	if (n->leaving || n->pins || n->selected || n->first != NONE ||
+	    !grant_is_alone(w, g->peer, record))
+		return -EBUSY;
+	return 0;
+}
+
+void grant_take_named(struct writer *w, struct grant *g)
+{
+	struct shm_tally *t = w_tally(w, g->peer);
+	uint32_t left = grant_quota_left(w, g), i, record;
+
+	left -= MIN(left, g->waiting); /* that a writer that died had taken */
+	for (i = 0; i < g->n; i++) {
+		struct grant_slot *s = &g->slot[i];
+
+		if (s->block != NONE)
+			continue; /* a writer that died had taken it (rule C1) */
+		record = w_find_record(w, s->want);
+		s->why = check(w, g, record, seg_command(&w->seg, g->peer, g->position + i));
+		if (!s->why && !left)
+			s->why = -EDQUOT; /* of what may go, and of nothing else */
+		s->skip = s->why != 0;
+		if (s->skip)
+			continue;
+		left -= left != UINT32_MAX;
+		s->block = record;
+		s->waits = true;
+		g->waiting++;
+		retire_count(w, record, &t->dropped);
+		retire_block(w, record, g->peer, OP_OF(g->position + i));
+	}
+}
+
+void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to,
+		      int32_t why)
+{
+	uint32_t i;
+
+	for (i = from; i < to; i++) {
+		const struct grant_slot *s = &g->slot[i];
+
+		seg_command(&w->seg, g->peer, g->position + i)->evict.why = why ? why
+									    : s->block == NONE
+										    ? s->why
+										    : 0;
+	}
+}

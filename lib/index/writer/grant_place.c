@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant_place.c - blocks for a grant: free ones first, then victims.
+ * Tests: t/index/promised.t t/index/chains-and-moves.t t/index/parked.t t/index/reserve.t
+ *   t/index/tier.t t/tiers/held-late.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "index/writer/grant.h"
+#include "index/writer/grants.h"
+#include "index/table/lru.h"
+#include "index/table/memory.h"
+#include "index/table/parked.h"
+#include "index/table/record.h"
+#include "index/table/table.h"
+#include "index/table/tree.h"
+#include "index/writer/recall.h"
+#include "index/writer/retire.h"
+
+/* Victims that are on their way to be reservations: they are neither live nor reserved, and
+ * charged all the same.  Else the room that a victim leaves would be given away, by its own grant
+ * or another one, and the pool would have more than its capacity when it comes. */
+static uint32_t promised(struct writer *w, uint32_t pool)
+{
+	const struct grant *g;
+	uint32_t n = grant_leftovers(w, pool);
+
+	for (g = w->grants; g; g = g->next)
+		if (g->pool == pool && g->waiting && grant_reserves(w, g))
+			n += g->waiting;
+	return n;
+}
+
+static uint32_t room_of(struct writer *w, uint32_t pool)
+{
+	const struct wpool *p = &w->pool[pool];
+	uint32_t room = w_room(p), out = p->dying ? promised(w, pool) : 0;
+
+	return room > out ? room - out : 0;
+}
+
+static uint32_t pop_free(struct wpool *p)
+{
+	return p->free[--p->nfree];
+}
+
+static void put_back_from(struct writer *w, uint32_t *list, uint32_t n, uint32_t keep)
+{
+	while (n > keep)
+		lru_put_back(w, list[--n]);
+}
+
+static void evict(struct writer *w, const struct grant *g, uint32_t record, uint32_t owner,
+		  uint64_t op)
+{
+	struct probe_key k = table_key(w, record);
+
+	retire_evicted(w, record, &k, owner, op, &w_tally(w, g->peer)->evicted);
+}
+
+/* Its children go before it, deepest first (rule C5). */
+static void evict_below(struct writer *w, const struct grant *g, uint32_t record)
+{
+	uint32_t n = tree_collect(w, record, &w->below, &w->below_size, 0), i;
+
+	for (i = 0; i + 1 < n; i++)
+		evict(w, g, w->below[i], SHM_NO_PEER, 0);
+}
+
+/* Give victim v to slot i.  Its old content is dropped. */
+static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v,
+			const struct probe_key *k)
+{
+	struct grant_slot *s = &g->slot[i];
+
+	s->block = v;
+	s->waits = true;
+	g->waiting++;
+	if (__builtin_expect(w->node[v].first != NONE, 0))
+		evict_below(w, g, v);
+	retire_evicted(w, v, k, g->peer, OP_OF(g->position + i), &w_tally(w, g->peer)->evicted);
+}
+
+/* slots[0 .. n) get the victims that were picked, leaf first. */
+static void take_victims(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
+{
+	struct retire_ahead ahead;
+	const struct probe_key *k;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		k = retire_prefetch(w, &ahead, w->picked, n, i);
+		take_victim(w, g, slots[i], w->picked[i], k);
+	}
+}
+
+static void take_free(struct writer *w, struct grant *g, uint32_t i)
+{
+	struct grant_slot *s = &g->slot[i];
+
+	s->block = pop_free(&w->pool[g->pool]);
+	record_reserve(w, s->block, g->peer, OP_OF(g->position + i));
+}
+
+/* The slots that still need a block, in order. */
+static uint32_t *slots_in_need(const struct grant *g, uint32_t *ret_n)
+{
+	uint32_t *list = writer_alloc(g->n, sizeof(*list)), i;
+
+	for (i = *ret_n = 0; i < g->n; i++)
+		if (g->slot[i].block == NONE && !g->slot[i].skip)
+			list[(*ret_n)++] = i;
+	return list;
+}
+
+/* There are too few.  Blocks in stocks, and those that refills wait for, are nobody's yet:
+ * stocks give them back, but not to a refill of another stock. */
+static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t least,
+			      uint32_t short_by)
+{
+	const struct grant *h;
+
+	if (g->kind == CMD_EVICT || grant_is_refill(g))
+		return -ENOSPC;
+	if (recall_some(w, g->pool, least, short_by))
+		return 0;
+	for (h = w->grants; h; h = h->next)
+		if (h->pool == g->pool && h->waiting && grant_is_refill(h))
+			return GRANT_WAIT;
+	return recall_comes(w, g->pool) ? GRANT_WAIT : -ENOSPC;
+}
+
+/* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
+ * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
+static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
+{
+	struct wpool *p = &w->pool[g->pool];
+	bool evict_only = g->kind == CMD_EVICT;
+	bool partial = (g->flags & CF_PARTIAL) || g->kind != CMD_RESERVE;
+	uint32_t room = room_of(w, g->pool), nfree, want, extra, found, i;
+	int32_t err;
+
+	nfree = evict_only ? 0 : MIN(MIN(n, p->nfree), room);
+	want = n - nfree;
+	if (want && !evict_only && p->coming && room > nfree)
+		return GRANT_WAIT;
+	/* headroom: what a later reserve could have of free blocks, transit slots excepted, and
+	 * for the rest leaves that could be evicted */
+	extra = MIN(p->nfree + p->coming, room);
+	extra -= MIN(extra, nfree);
+	extra = g->headroom > extra ? g->headroom - extra : 0;
+	/* wait for what is leaving: it makes room by itself, and may hold a victim back */
+	if (want + extra && p->leaving)
+		return GRANT_WAIT;
+	found = want + extra == 0
+			? 0
+			: lru_pick(w, g->pool, want + extra, false, &w->picked, &w->picked_size, 0);
+	if (found < want + extra) {
+		uint32_t short_by = want + extra - found;
+
+		if (!evict_only && w->nparked && parked_look_all(w, g->waited)) {
+			put_back_from(w, w->picked, found, 0);
+			return place_slots(w, g, slots, n);
+		}
+		err = look_in_stocks(w, g, partial ? 1 : short_by, short_by);
+		if (err == 0 || !partial || short_by >= n) {
+			put_back_from(w, w->picked, found, 0);
+			return err ? err : place_slots(w, g, slots, n);
+		}
+		n -= short_by;
+		nfree = MIN(nfree, n);
+		want = n - nfree;
+	}
+	put_back_from(w, w->picked, found, want);
+	take_victims(w, g, slots + nfree, want);
+	for (i = 0; i < nfree; i++)
+		take_free(w, g, slots[i]);
+	return 0;
+}
+
+/* Are fewer blocks free than it could use? */
+static bool is_short(const struct writer *w, const struct grant *g, uint32_t n)
+{
+	const struct wpool *p = &w->pool[g->pool];
+
+	return g->kind != CMD_EVICT && (uint64_t)n + g->headroom > p->nfree;
+}
+
+int32_t grant_place(struct writer *w, struct grant *g)
+{
+	uint32_t n, *slots;
+	int32_t err;
+
+	if (grant_is_named(g)) {
+		if (!g->started)
+			grant_take_named(w, g);
+		return 0;
+	}
+	slots = slots_in_need(g, &n);
+	if (w->nparked && is_short(w, g, n))
+		parked_look(w);
+	err = n ? place_slots(w, g, slots, n) : 0;
+	/* a promotion's source, for one, is let go late */
+	if (err && w->nparked && parked_look_all(w, g->waited))
+		err = place_slots(w, g, slots, n);
+	free(slots);
+	return err;
+}

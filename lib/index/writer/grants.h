@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grants.h - what grants have.  Code that retires blocks asks here, and knows nothing of how they are
+ * found. */
+#ifndef GPC_WRITER_GRANTS_H
+#define GPC_WRITER_GRANTS_H
+
+#include "index/table/state.h"
+
+struct grant_slot {
+	gpc_block want;       /* demote, promote, NAMED: as the command names it */
+	int32_t why;          /* NAMED: why it has no block */
+	uint32_t source;      /* demote, promote: pinned, stays LIVE until commit */
+	uint32_t source_word; /* its word when it was pinned */
+	uint32_t block;       /* what is given: was free, or was a victim */
+	bool waits;           /* `block` is DYING still */
+	bool copy;            /* the source stays where it is */
+	bool skip;   /* NAMED: it gets none.  Else the target space has the key already ... */
+	bool behind; /* ... in a block that is leaving: it waits */
+};
+
+struct grant { /* a group command that may wait for grace periods */
+	struct grant *next;
+	uint32_t peer, kind, n, waiting;
+	uint32_t pool; /* where `block` comes from */
+	uint32_t headroom;
+	uint16_t flags;
+	bool started;
+	bool waited; /* it was tried before, and nothing was done */
+	bool again;  /* a dead writer had begun it: its quota was checked */
+	bool behind; /* some slot is */
+	bool any;    /* a demote that names no sources: the least recent leaves */
+	uint64_t position;
+	uint64_t transfer; /* as in the command; 0: the peer commits */
+	int32_t why;       /* the command has more slots than n; 0: it has not */
+	struct grant_slot *slot;
+};
+
+/* A block that a dead writer had evicted for a command that is not answered (rule C1). */
+struct leftover {
+	uint32_t peer, record;
+	uint64_t op;
+};
+
+static inline bool grant_is_named(const struct grant *g)
+{
+	return g->kind == CMD_EVICT && (g->flags & CF_NAMED);
+}
+
+static inline bool grant_is_refill(const struct grant *g)
+{
+	return (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) && (g->flags & CF_STOCK);
+}
+
+/* Does a victim become a reservation?  Else it is free, or its owner's from the start. */
+static inline bool grant_reserves(const struct writer *w, const struct grant *g)
+{
+	return (g->kind != CMD_EVICT || (g->flags & CF_TAKE)) &&
+	       !(w->pool[g->pool].flags & GPC_POOL_CALLER);
+}
+
+#define OP_OF(position) ((position) + 1) /* 0 = no operation */
+
+/* Whether the command of the group was withdrawn: one word, which its owner swaps, too. */
+static inline uint64_t *grant_state(struct writer *w, uint32_t peer, uint64_t position)
+{
+	return &seg_command(&w->seg, peer, position)->group_state;
+}
+
+/* Does an unanswered grant have this block?  Its owner was not told of it, so no command may name
+ * it yet. */
+bool grant_holds(struct writer *w, uint32_t record);
+/* A victim has passed its grace period; in_use: but is referenced, so it is given up.
+ * True: the grant has taken it. */
+bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
+/* Is the victim one that its command names, and held by nobody but the peer that takes it back? */
+bool grant_has_alone(struct writer *w, uint32_t record);
+/* Does nobody hold the block, or only this peer, which turns its one reference into a
+ * reservation? */
+bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record);
+/* From here on its owner waits for the answer, however long that takes.  A writer that dies before
+ * the answer leaves it granted: its successor runs the command again.  False: it was withdrawn. */
+bool grant_claim(struct writer *w, uint32_t peer, uint64_t position);
+/* Answer a group of n slots, the first one last: it is the answer of the group.  why: of a transfer,
+ * why the first slot that brings nothing does not; else 0. */
+void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, int32_t result,
+	       int32_t why);
+/* ---- blocks that a dead writer had evicted: grant_again.c ---- */
+
+/* Those that it had evicted for this command are the grant's: see grant_again.c. */
+void grant_take_leftovers(struct writer *w, struct grant *g);
+/* Was it evicted by a dead writer, for a command that has not run again yet (rule C1)? */
+bool grant_expects(struct writer *w, uint32_t record);
+/* The peer has ended: nobody runs its command again. */
+void grant_forget_leftovers(struct writer *w, uint32_t peer);
+/* How many of this pool are on their way: each may become a reservation. */
+uint32_t grant_leftovers(struct writer *w, uint32_t pool);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loop.h - one pass after the other: commands, what was retired, the dead, sleep.  index/takeover/open.h
+ * makes a writer and ends it. */
+#ifndef GPC_WRITER_LOOP_H
+#define GPC_WRITER_LOOP_H
+
+#include "index/table/state.h"
+
+/* Serve until something was done, a signal or the deadline: the number of commands. */
+int writer_serve(struct writer *w, uint64_t deadline_ns);
+/* Take back what the dead held. */
+int writer_reap(struct writer *w);
+/* Both: -ENOMEM means that the writer is in no state to go on and must be closed. */
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool_memory.c - requests for pools with memory, and memory that is no more.
+ * Tests: t/index/pool-lives.t t/bytes/memory-dies.t t/bytes/pool-late.t t/bytes/pool-make.t */
+#include "config.h"
+
+#include "index/writer/pool_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "index/segment/files.h"
+#include "index/segment/lockfile.h"
+
+/* Blocks that go from one to the other have images of one size and one meaning.  A pool without
+ * memory has no images that anybody else could copy. */
+static bool images_fit(const struct wpool *to, const struct shm_pool *rq)
+{
+	return !to->memory || !rq->memory ||
+	       (to->block_bytes == rq->block_bytes &&
+		!memcmp(to->fingerprint, rq->fingerprint, sizeof(to->fingerprint)));
+}
+
+/* Each memory is one pool's.  A command that runs again finds no pool of its first run that ends
+ * still: no block of that was given to anybody, and housekeeping, which comes before commands,
+ * makes it FREE. */
+static bool is_named(const struct writer *w, uint64_t memory)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state != POOL_FREE && w->pool[i].memory == memory)
+			return true;
+	return false;
+}
+
+/* What is below RAM is copies, so it has a space of its own (rule B19); and it is one process's. */
+static int32_t cold_check(const struct writer *w, const struct shm_pool *rq)
+{
+	bool cold = shm_is_cold(rq->kind);
+	uint32_t i;
+
+	if (cold && (!(rq->flags & GPC_POOL_CALLER) || rq->memory || rq->demote_to >= 0))
+		return -EINVAL;
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state == POOL_READY && w->pool[i].space == rq->space &&
+		    (cold || shm_is_cold(w->pool[i].kind)))
+			return -EXDEV;
+	return 0;
+}
+
+int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq)
+{
+	int32_t err = cold_check(w, rq);
+
+	if (err < 0)
+		return err;
+	if (!rq->memory)
+		return rq->block_bytes ? -EINVAL : 0;
+	if (!rq->block_bytes || rq->backing_size ||
+	    (rq->kind == GPC_VRAM && !(rq->flags & GPC_POOL_OWNED)))
+		return -EINVAL;
+	if (rq->demote_to >= 0 && !images_fit(&w->pool[rq->demote_to], rq))
+		return -EPROTO;
+	return is_named(w, rq->memory) ? -EEXIST : 0;
+}
+
+/* Until its command is answered the maker has the file locked, so nobody sweeps that.  If the maker
+ * lives now, it has had the lock since before READY, and whoever gets the lock later finds the
+ * pool. If it is dead, a sweep may have looked before READY, and may remove the file at any time:
+ * the pool goes with its maker, who can tell nobody its number any more. */
+bool pool_memory_maker_died(struct writer *w, uint32_t peer)
+{
+	return lock_test(w->lock_fd, LOCK_PEER(peer)) == 0;
+}
+
+bool pool_memory_is_lost(struct writer *w, uint64_t memory)
+{
+	char suffix[24], path[SEGMENT_PATH];
+
+	snprintf(suffix, sizeof(suffix), "p%016llx", (unsigned long long)memory);
+	segment_path(&w->seg, suffix, path);
+	return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool_memory.h - what the writer has to know of the memory of pools: whose it is, and whether
+ * images fit.  It maps none, and believes no file. */
+#ifndef GPC_WRITER_POOL_MEMORY_H
+#define GPC_WRITER_POOL_MEMORY_H
+
+#include "index/table/state.h"
+
+/* A request for a pool, with memory or without: 0, -EINVAL, -EEXIST, -EPROTO.  What it demotes to
+ * has been checked to be a pool. */
+int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq);
+/* Of a pool that is READY now: must it go again? */
+bool pool_memory_maker_died(struct writer *w, uint32_t peer);
+/* Has its file been removed? */
+bool pool_memory_is_lost(struct writer *w, uint64_t memory);
+
+#endif

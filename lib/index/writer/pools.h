@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pools.h - pools that come and go, clear. */
+#ifndef GPC_WRITER_POOLS_H
+#define GPC_WRITER_POOLS_H
+
+#include "index/table/state.h"
+
+int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position);
+/* Blocks still held; pool and tag as in gpc_pool_clear.  generation: of the pool that is meant, 0 =
+ * whatever has the number. */
+int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove, uint64_t generation);
+/* Is there a pool that such a clear is meant for? */
+bool pools_clear_means(const struct writer *w, int32_t pool, uint64_t generation);
+/* One step, then the rest.  at_once: what the owner had reserved there is free; else its
+ * reservations end as the caller says, and the pool with them.  Those of a CALLER pool are free in
+ * any case: their bytes are the owner's own, and nobody else gets them. */
+void pools_kill(struct writer *w, uint32_t pool, bool at_once);
+void pools_housekeep(struct writer *w); /* emptied pools become FREE */
+int pools_load(struct writer *w);       /* takeover; -EBADMSG */
+/* Takeover, when the tree is there: clears that were announced, and pools that ended. */
+void pools_finish_clears(struct writer *w);
+void pools_reset_node(struct writer *w, uint32_t record);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reap.c - what the dead leave behind.
+ *
+ * A peer is lost when its byte of the lock file can be taken, and its seat is over when its process
+ * is gone (seat_is_over).  Between the two it asks for nothing any more, but its devices may still
+ * store: done-words into its transfers, and bytes into blocks that it has.
+ *
+ *   what it had                         goes when it is     why
+ *   ----------------------------------  ------------------  --------------------------------------
+ *   sections, commands without answer   lost                others wait for them
+ *   its pools                           lost                the one step that all wait for
+ *   reservations                        lost: quarantine    nothing is published there any more
+ *   cells, those of reservations, too   over                copies may be on their way there: no
+ *                                                           block is FREE while its row has one,
+ *                                                           whatever a successor knows of it
+ *   its transfers, and the seat         over, last          a late done-word of the old owner must
+ *                                                           not be taken for one of the next
+ *
+ * The seat of a leader whose companions go on (index/peer/companion.h) is kept, though it is over:
+ * sections, commands, pools and transfers end, but its cells stay, and no block is FREE while its
+ * row has one.
+ *
+ * While the writer holds the byte nobody can attach there, so the column of cells may be zeroed; it
+ * is never zeroed without the byte, but in one case: a child that was forked without our fork
+ * handler keeps the lock of its dead parent; then the process itself is looked at, in the same PID
+ * namespace, a few times a second.
+ *
+ * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
+ * one starts over.  FREE is stored last.
+ * Tests: t/index/worker-dies.t t/index/left-in-seats.t t/index/companions.t
+ *   t/index/fold-stores.t t/index/owner-dies.t t/index/waited-victim.t */
+#include "config.h"
+
+#include "index/peer/companion.h"
+#include "index/peer/seat.h"
+#include "index/writer/grant.h"
+#include "index/table/holders.h"
+#include "index/table/meter.h"
+#include "index/writer/pools.h"
+#include "index/writer/reap.h"
+#include "index/writer/recall.h"
+#include "index/writer/retire.h"
+#include "index/writer/sweep.h"
+#include "index/writer/transfer.h"
+
+#define LOOK_NS   (1 * NS_PER_MS)   /* until a lost peer is looked at again, doubled ... */
+#define RARELY_NS (20 * NS_PER_MS)  /* ... with each look, up to this */
+#define BEHIND_NS (250 * NS_PER_MS) /* between looks behind locks that are held */
+
+static void close_sections(struct writer *w, uint32_t peer)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHM_SECTIONS; i++)
+		epoch_end(seg_section(&w->seg, peer, i));
+}
+
+enum end { END_NOW, END_QUARANTINED, END_KEPT };
+
+static void end_reservation(struct writer *w, uint32_t record, uint32_t peer, enum end how)
+{
+	switch (how) {
+	case END_NOW:
+		retire_reservation(w, record);
+		break;
+	case END_QUARANTINED:
+		retire_quarantine(w, record, &w->peer[peer].who);
+		break;
+	case END_KEPT:
+		if (!recall_one(w, record)) /* a stock: nobody ever writes there */
+			retire_kept(w, record);
+		break;
+	}
+}
+
+static void end_list(struct writer *w, uint32_t peer, uint32_t record, enum end how)
+{
+	uint32_t next;
+
+	for (; record != NONE; record = next) {
+		struct wpool *p = w_pool_of(w, record);
+
+		next = w->owned[record].next;
+		if ((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)peer)
+			continue; /* the pool dies as a whole */
+		if (w->node[record].bound)
+			continue; /* its device may say done yet; transfer_reap() has the end */
+		end_reservation(w, record, peer, how);
+	}
+}
+
+static void end_reservations(struct writer *w, uint32_t peer, enum end how)
+{
+	end_list(w, peer, w->peer[peer].reserved, how);
+	end_list(w, peer, w->peer[peer].reserved_own, how);
+}
+
+static void kill_pools(struct writer *w, uint32_t peer, bool at_once)
+{
+	uint32_t p;
+
+	for (p = 0; p < w->max_pools; p++)
+		if (w->pool[p].state != POOL_FREE && w->pool[p].owner == (int32_t)peer) {
+			pools_kill(w, p, at_once);
+			w->pool[p].owner = -1;
+			store_relaxed(&w_pool(w, p)->owner, -1);
+		}
+}
+
+/* Readers sum up all the time, so every store is a whole one. */
+static void fold(uint64_t *past, uint64_t *from)
+{
+	store_relaxed(past, *past + load_relaxed(from));
+	store_relaxed(from, 0);
+}
+
+/* Statistics outlive the peer. */
+static void fold_statistics(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct shm_tally *t = w_tally(w, peer);
+	struct shm_past *past = &w_state(w)->past;
+	uint32_t i;
+
+	meter_fold(w, peer);
+	fold(&past->lookups, &s->lookups);
+	fold(&past->hit_vram, &s->hit_vram);
+	fold(&past->hit_ram, &s->hit_ram);
+	fold(&past->miss, &s->miss);
+	fold(&past->published, &t->published);
+	fold(&past->duplicate, &t->duplicate);
+	fold(&past->evicted, &t->evicted);
+	fold(&past->demoted, &t->demoted);
+	fold(&past->promoted, &t->promoted);
+	fold(&past->dropped, &t->dropped);
+	fold(&past->fetched, &t->fetched);
+	fold(&past->spilled, &t->spilled);
+	fold(&past->bad, &t->bad);
+	fold(&past->commands, &t->commands);
+	fold(&past->fetched_bytes, &t->fetched_bytes);
+	fold(&past->spilled_bytes, &t->spilled_bytes);
+	fold(&past->stale_refs, &s->stale_refs);
+	fold(&past->ring_full, &s->ring_full);
+	store_relaxed(&s->back_waits, 0);
+	store_relaxed(&s->refs, 0);
+	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
+		store_relaxed(&s->in_use[i], 0);
+}
+
+static void empty_ring(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+	uint64_t head = load_acquire(&s->head);
+
+	if (head - p->tail > SHM_RING) /* scribbled over */
+		head = p->next;
+	p->next = p->tail = head;
+	p->stalled = p->commit_known = p->stocked = false;
+	store_relaxed(&s->head, head);
+	store_relaxed(&s->request.memory, 0); /* no command is left that names it */
+	store_relaxed(&s->waiting, 0);        /* who was killed in its wait has not lowered it */
+	store_relaxed(&s->lost_ns, 0);
+	store_relaxed(&s->refs_since_ns, 0);
+	store_release(&s->tail, head);
+	store_relaxed(&s->taken, head); /* last: never ahead of tail */
+}
+
+/* Who sits there is noted once.  From then on its lock alone says when it is gone, whatever the
+ * seat says.  Pairs with (a) of seat.c: who it is stands there before TAKEN does. */
+void reap_note(struct writer *w, uint32_t peer)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+
+	if (p->seated)
+		return;
+	p->seated = true;
+	w->nseated++;
+	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
+}
+
+/* What others wait for ends.  Nobody sits down there meanwhile, whatever a hostile owner has
+ * stored. */
+static void silence(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+
+	if (load_relaxed(&s->state) == SEAT_FREE)
+		store_release(&s->state, SEAT_TAKEN);
+	w->peer[peer].lost = true;
+	grant_cancel_peer(w, peer);
+	close_sections(w, peer);
+	kill_pools(w, peer, false); /* its devices and companions may still write there */
+}
+
+/* With its byte held.  Others go on without it; what its devices may still store to stays.  Run
+ * again with each look: a process that has only lost its lock may ask again, and is heard no
+ * more. */
+static void lose_peer(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+	uint64_t now = clock_ns(), since = load_relaxed(&s->lost_ns);
+
+	if (!since || since > now)
+		store_relaxed(&s->lost_ns, now);
+	if (!p->lost)
+		log_say(&w->c->log, LOG_INFO,
+			"seat %u (pid %d%s%.31s) is lost: what it holds is taken "
+			"back when its process has ended",
+			peer, p->who.pid, s->label[0] ? ", " : "", s->label);
+	silence(w, peer);
+	end_reservations(w, peer, END_QUARANTINED);
+}
+
+static void mourn(struct writer *w, uint32_t peer, bool kept)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+	bool left = load_relaxed(&s->state) == SEAT_LEFT;
+
+	if (!w->peer[peer].mourned && (kept || !left))
+		log_say(&w->c->log, LOG_INFO, "seat %u (pid %d%s%.31s) %s: %s", peer,
+			w->peer[peer].who.pid, s->label[0] ? ", " : "", s->label,
+			left ? "has left" : "died",
+			kept ? "what it held is its companions', until they end"
+			     : "taking back what it held");
+	w->peer[peer].mourned = true;
+}
+
+/* It is over, and companions go on.  Run again with each look, and by each successor. */
+static void keep_seat(struct writer *w, uint32_t peer)
+{
+	if (!w->peer[peer].mourned)
+		sweep_begin(w); /* it may have been making memory */
+	mourn(w, peer, true);
+	silence(w, peer);
+	transfer_rank_gone(w, peer); /* itself has exited, or waited for what it copied */
+	if (transfer_reap(w, peer))  /* else it comes again */
+		end_reservations(w, peer, END_KEPT);
+}
+
+/* The caller knows that the seat is over and that nobody can sit down there. */
+static void reap_seat(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	/* it may have been making memory, or have asked for a pool and got no answer */
+	bool died = load_relaxed(&s->state) != SEAT_LEFT;
+	bool sweeps = died || load_relaxed(&s->request.memory);
+
+	reap_note(w, peer);
+	mourn(w, peer, false);
+	grant_cancel_peer(w, peer);
+	if (!transfer_reap(w, peer))
+		return; /* comes again */
+	/* the sections after the cells, whose counter may be behind: see seat_is_clean() */
+	holders_end(w, peer);
+	close_sections(w, peer);
+	kill_pools(w, peer, true);
+	end_reservations(w, peer, END_NOW);
+	empty_ring(w, peer);
+	fold_statistics(w, peer);
+	if (!transfer_leave_seat(w, peer))
+		return; /* others still copy for one of its transfers */
+	/* (S) all of the above before the seat is free; pairs with seat.c;
+	 * model/seat.pml */
+	store_release(&s->state, SEAT_FREE);
+	w->peer[peer].seated = w->peer[peer].lost = w->peer[peer].mourned = false;
+	w->nseated--;
+	w->progress = true;
+	if (sweeps)
+		sweep_begin(w);
+}
+
+/* Does the seat still name the owner that was noted?  A hostile owner may have freed the seat
+ * itself, and another peer may have taken it since. */
+static bool noted_is_there(struct writer *w, uint32_t peer)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+	const struct identity *who = &w->peer[peer].who;
+
+	return load_acquire(&s->state) != SEAT_FREE && s->pid == who->pid &&
+	       s->start_time == who->start_time && s->namespaces == who->namespaces;
+}
+
+/* Its life has ended.  True: come again. */
+static bool end_life(struct writer *w, uint32_t peer, bool over)
+{
+	bool kept = companion_end_life(&w->seg, w->lock_fd, peer);
+
+	if (!over)
+		lose_peer(w, peer);
+	else if (kept)
+		keep_seat(w, peer);
+	else
+		reap_seat(w, peer);
+	return !over || kept;
+}
+
+/* True: it is lost, or kept, and not over yet. */
+static bool look_at(struct writer *w, uint32_t peer, bool behind)
+{
+	bool again;
+
+	if (lock_try(w->lock_fd, LOCK_PEER(peer)) < 0) {
+		if (behind && identity_gone(&w->peer[peer].who) && noted_is_there(w, peer))
+			end_life(w, peer, true); /* the looks behind locks come again anyway */
+		return false;
+	}
+	again = end_life(w, peer, seat_is_over(&w->seg, peer, &w->peer[peer].who));
+	lock_drop(w->lock_fd, LOCK_PEER(peer));
+	return again;
+}
+
+/* Of peers that live, nothing but the lock is looked at, mostly. */
+void reap_dead(struct writer *w)
+{
+	uint64_t now = clock_ns();
+	bool behind = now >= w->look_behind_ns, lost = false;
+	uint32_t i;
+
+	if (behind)
+		w->look_behind_ns = now + BEHIND_NS;
+	for (i = 0; i < w->max_peers; i++) {
+		if (load_acquire(&seg_seat(&w->seg, i)->state) != SEAT_FREE ||
+		    !seat_is_clean(&w->seg, i))
+			reap_note(w, i);
+		if (w->peer[i].seated)
+			lost |= look_at(w, i, behind);
+	}
+	w->lost_pause_ns = !lost              ? 0
+			   : w->lost_pause_ns ? MIN(w->lost_pause_ns * 2, RARELY_NS)
+					      : LOOK_NS;
+}

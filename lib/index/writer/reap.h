@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reap.h - seats of the dead, and what they held. */
+#ifndef GPC_WRITER_REAP_H
+#define GPC_WRITER_REAP_H
+
+#include "index/table/state.h"
+
+/* Look at all seats.  w->lost_pause_ns: come again then, or 0. */
+void reap_dead(struct writer *w);
+void reap_note(struct writer *w, uint32_t peer); /* somebody sits there: remember who */
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer_decide.c - targets of transfers become LIVE, or go.
+ * Tests: t/index/transfers-die.t t/index/transfers.t t/bytes/notes-fetched.t t/bytes/checksums.t */
+#include "config.h"
+
+#include <errno.h>
+#include "index/writer/commit.h"
+#include "index/table/memory.h"
+#include "index/table/meter.h"
+#include "index/table/pending.h"
+#include "index/table/tree.h"
+#include "index/writer/move.h"
+#include "index/writer/move_bind.h"
+#include "index/writer/retire.h"
+#include "index/writer/transfers.h"
+
+/* The targets that are not decided, in the order of their commit. */
+static uint32_t list_targets(struct writer *w, const struct transfer *t)
+{
+	struct records *list = &w->order;
+	uint32_t i;
+
+	list->n = 0;
+	list->at = writer_grow(list->at, &list->size, t->n, sizeof(*list->at));
+	for (i = 0; i < t->n; i++)
+		if (t->target[i] != NONE)
+			list->at[list->n++] = t->target[i];
+	move_order(w, list->at, list->n);
+	return list->n;
+}
+
+static void forget_target(struct writer *w, struct transfer *t, uint32_t record)
+{
+	w->node[record].bound = false;
+	t->target[w_record(w, record)->op - t->op] = NONE;
+	t->left--;
+}
+
+/* Nothing is copied there any more, and what was counts for nothing. */
+static void refuse(struct writer *w, struct transfer *t, uint32_t record)
+{
+	struct shm_xfer *x = xfer_of(w, t);
+
+	move_unbind(w, record);
+	store_relaxed(&x->refused, x->refused + 1);
+	forget_target(w, t, record);
+	retire_target(w, record);
+}
+
+static void quarantine(struct writer *w, struct transfer *t, uint32_t record)
+{
+	struct shm_xfer *x = xfer_of(w, t);
+
+	move_unbind(w, record);
+	store_relaxed(&x->refused, x->refused + 1);
+	forget_target(w, t, record);
+	retire_quarantine(w, record, &w->peer[t->peer].who);
+}
+
+/* A child was published in VRAM, or not moved: its parent stays there (guarantee G). */
+static bool leaves_children(struct writer *w, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+	uint32_t source = r->source - 1;
+
+	return r->source && !(r->flags & REC_COPY) && w_pool_of(w, record)->kind == GPC_RAM &&
+	       w_pool_of(w, source)->kind == GPC_VRAM && w_space(w, source) == w_space(w, record) &&
+	       w->node[source].blockers;
+}
+
+/* The index in struct shm_meter; numbers of pools may be forged. */
+static uint32_t tiers_of(struct writer *w, const struct transfer *t)
+{
+	const struct shm_xfer *x = xfer_of(w, t);
+	uint32_t from = MIN(x->from, GPC_MAX_POOLS), to = MIN(x->to, GPC_MAX_POOLS);
+
+	return 2 * (w->pool[from].kind == GPC_RAM) + (w->pool[to].kind == GPC_RAM);
+}
+
+static void count_commit(struct writer *w, struct transfer *t, uint32_t record)
+{
+	struct shm_tally *tally = w_tally(w, t->peer);
+	bool down = w_pool_of(w, record)->kind == GPC_RAM;
+	uint64_t *n = down ? &tally->spilled : &tally->fetched;
+	uint64_t *bytes = down ? &tally->spilled_bytes : &tally->fetched_bytes;
+
+	t->brought++;
+	meter_copied(w, tiers_of(w, t), record);
+	store_relaxed(n, *n + 1);
+	store_relaxed(bytes, *bytes + w_pool(w, w->pool_of[record])->block_bytes);
+}
+
+/* False: it waits for a bucket. */
+static bool commit(struct writer *w, struct transfer *t, uint32_t record)
+{
+	uint32_t source = w_record(w, record)->source - 1;
+	int32_t err = leaves_children(w, record) ? -EPERM : move_commit_target(w, t->peer, record);
+
+	if (err == MOVE_AGAIN)
+		return false;
+	if (err < 0) {
+		refuse(w, t, record);
+		return true;
+	}
+	forget_target(w, t, record);
+	pending_end(w, record);
+	w->node[source].readers--;
+	count_commit(w, t, record);
+	return true;
+}
+
+/* What is decided is told; at the end, who waits is woken. */
+bool transfer_tell(struct writer *w, struct transfer *t)
+{
+	uint32_t peer;
+
+	/* (t) all decisions before the number that says so; pairs with look/transfers.c.  Before
+	 * it a successor counts those that are RESERVED still */
+	store_release(&xfer_of(w, t)->left, t->left);
+	if (t->left)
+		return false;
+	if (t->brought) /* one of which nothing was committed says nothing of copies */
+		meter_transfer(w, tiers_of(w, t), t->begun_ns);
+	w_answered(w, t->peer);
+	peer = t->peer;
+	transfer_remove(w, t);
+	transfer_tell_count(w, peer);
+	return true;
+}
+
+bool transfer_commit(struct writer *w, struct transfer *t)
+{
+	uint32_t i, n = list_targets(w, t);
+
+	for (i = 0; i < n; i++)
+		if (!commit(w, t, w->order.at[i]))
+			break;
+	return transfer_tell(w, t);
+}
+
+bool transfer_refuse(struct writer *w, struct transfer *t, uint64_t from)
+{
+	uint32_t i, n = list_targets(w, t);
+
+	for (i = 0; i < n; i++)
+		if (w_record(w, w->order.at[i])->op - t->op >= from)
+			refuse(w, t, w->order.at[i]);
+	return transfer_tell(w, t);
+}
+
+bool transfer_quarantine(struct writer *w, struct transfer *t)
+{
+	uint32_t i, n = list_targets(w, t);
+
+	for (i = 0; i < n; i++)
+		quarantine(w, t, w->order.at[i]);
+	return transfer_tell(w, t);
+}
+
+/* Its bytes are not what they were when they came to RAM.  Once: then its word is another one. */
+static void drop_source(struct writer *w, const struct transfer *t, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+	struct shm_tally *tally = w_tally(w, t->peer);
+	uint32_t source = r->source - 1, n;
+
+	if (!r->source || w_word(w, source) != r->source_word || !w->node[source].in_tree ||
+	    w_pool_of(w, source)->kind != GPC_RAM)
+		return;
+	n = tree_collect(w, source, &w->below, &w->below_size, 0);
+	log_say(&w->c->log, LOG_WARNING,
+		"block 0x%08x of pool %u, key %016llx%016llx: its bytes have another checksum than when "
+		"they were spilled; it is dropped, and %u blocks that descend from it",
+		(uint32_t)w_block(w, source), w->pool_of[source],
+		(unsigned long long)w_record(w, source)->key[0],
+		(unsigned long long)w_record(w, source)->key[1], n - 1);
+	store_relaxed(&tally->bad, tally->bad + 1);
+	retire_subtree(w, source, &tally->dropped);
+}
+
+/* A checksum was wrong: nothing is committed.  The source goes before its target is refused, which
+ * names it to a successor. */
+bool transfer_refuse_bad(struct writer *w, struct transfer *t, uint64_t bad)
+{
+	struct shm_xfer *x = xfer_of(w, t);
+	uint32_t slot = (uint32_t)MIN(bad - 1, (uint64_t)t->n - 1); /* 0: the peer's own fault */
+
+	store_relaxed(&x->bad, slot + 1);
+	if (bad == (uint64_t)slot + 1 && t->target[slot] != NONE)
+		drop_source(w, t, t->target[slot]);
+	return transfer_refuse(w, t, 0);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inspect.h - what the sources of inspect/ have in common.  They look at a cache as somebody who
+ * does not take part: they write nothing into the segments, so they disturb neither recency nor
+ * statistics.
+ *
+ * What the pages in front of the table and the rings tell (state, pools, mirrors, tallies, seats,
+ * sections) is of the present: index/segment/peek.h.  What needs the table or records of a read-only
+ * handle works on its copy: handle_copy_begin() in index/peer/handle.h. */
+#ifndef GPC_INSPECT_H
+#define GPC_INSPECT_H
+
+#include "index/peer/handle.h"
+#include "index/segment/peek.h"
+
+/* Who sits there, and what is counted for it, all of one owner of the seat. */
+struct inspect_peer {
+	struct shm_seat seat; /* up to `in_use` */
+	uint32_t nsections;
+	struct shm_section section[SHM_SECTIONS];
+	struct shm_tally tally;
+	bool alive; /* the kernel says so */
+};
+/* own: the seat of the handle that asks, or SHM_NO_PEER: a lock never conflicts with its own
+ * description.  false: the seat is empty. */
+bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own, struct inspect_peer *ret);
+
+/* An output struct that begins with its own size: -EINVAL when the size that the caller
+ * set has no room for any field; inspect_give copies what the caller has room for. */
+int inspect_room(const void *ret, const char *what);
+void inspect_give(void *ret, const void *from, uint32_t size);
+
+/* Pool p if it is READY: its first record and slots, both within the segment. */
+struct pool_span {
+	uint32_t first, slots;
+};
+struct pool_span inspect_span(const struct segment *s, uint32_t pool);
+
+/* The copy that gpc_walk made, if any: gpc_close calls it. */
+void walk_free(gpc *c);
+
+#endif

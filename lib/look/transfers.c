@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfers.c - which transfers are under way, whose, and how far.
+ * Tests: t/index/transfers.t t/tools/inspect-peers.t */
+#include "config.h"
+
+#include <errno.h>
+#include "look/inspect.h"
+
+#define STABLE_TRIES 64 /* of a copy that a writer may be changing */
+
+/* The value grows with each transfer of the slot, and is stored first. */
+static void read_xfer(const struct segment *s, uint32_t peer, uint32_t slot, struct shm_xfer *ret)
+{
+	uint64_t at = s->at.xfer + ((uint64_t)peer * SHM_TRANSFERS + slot) * sizeof(*ret), after;
+	uint32_t tries;
+
+	for (tries = 0; tries < STABLE_TRIES; tries++) {
+		seg_peek_index(s, at, ret, sizeof(*ret));
+		/* pairs with (t): what was decided before `left` said so is seen behind this */
+		order_fence();
+		seg_peek_index(s, at + offsetof(struct shm_xfer, value), &after, sizeof(after));
+		if (after == ret->value)
+			return;
+	}
+}
+
+static uint32_t count_ranks(const struct shm_xfer *x)
+{
+	uint32_t n = 0;
+
+	while (n < SHM_RANKS && x->rank[n] != SHM_NO_PEER)
+		n++;
+	return n;
+}
+
+/* How many of its words have the value. */
+static uint32_t count_passed(const struct segment *s, uint32_t peer, uint32_t slot,
+			     const struct shm_xfer *x, uint32_t ranks)
+{
+	uint64_t page = s->at.transfer + (uint64_t)peer * sizeof(struct shm_transfer);
+	uint64_t word[SHM_RANKS];
+	uint32_t i, n = 0;
+
+	if (ranks)
+		seg_peek_control(s,
+				 page + offsetof(struct shm_transfer, rank) + slot * sizeof(word),
+				 word, ranks * sizeof(word[0]));
+	else
+		seg_peek_control(s, page + slot * sizeof(word[0]), word, sizeof(word[0]));
+	for (i = 0; i < MAX(ranks, 1u); i++)
+		n += word[i] == x->value;
+	return n;
+}
+
+/* In another time namespace, or from a damaged segment, it may begin in our future. */
+static uint64_t age_of(const struct shm_xfer *x)
+{
+	uint64_t now = clock_ns();
+
+	return x->begun_ns < now ? now - x->begun_ns : 0;
+}
+
+static void fill(const struct segment *s, uint32_t peer, uint32_t slot, const struct shm_xfer *x,
+		 struct gpc_transfer_info *ret)
+{
+	uint32_t ranks = count_ranks(x);
+
+	ret->peer = (int32_t)peer;
+	ret->transfer = x->value * SHM_TRANSFERS + slot;
+	ret->blocks = x->n;
+	ret->left = x->left;
+	ret->ranks = MAX(ranks, 1u);
+	ret->passed = count_passed(s, peer, slot, x, ranks);
+	ret->from = x->from;
+	ret->to = x->to;
+	ret->age_ns = age_of(x);
+}
+
+static bool find_transfer(const struct segment *s, uint32_t i, struct gpc_transfer_info *ret)
+{
+	uint32_t peer, slot;
+	struct shm_xfer x;
+
+	for (peer = 0; peer < s->header.geometry.max_peers; peer++)
+		for (slot = 0; slot < SHM_TRANSFERS; slot++) {
+			read_xfer(s, peer, slot, &x);
+			if (!x.left || i--)
+				continue;
+			fill(s, peer, slot, &x, ret);
+			return true;
+		}
+	return false;
+}
+
+GPC_EXPORT int gpc_transfer_get(gpc *c, uint32_t i, struct gpc_transfer_info *ret)
+{
+	struct gpc_transfer_info info = { .size = sizeof(info) };
+	int err = handle_check(c, false);
+
+	if (!err)
+		err = inspect_room(ret, "gpc_transfer_info");
+	if (err)
+		return err;
+	if (!find_transfer(&c->seg, i, &info))
+		return err_set(ENOENT, "i is %u: so many transfers are not under way", i);
+	inspect_give(ret, &info, sizeof(info));
+	return 0;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* format.h - the bytes of a disk file.  gpc_disk(5) describes them, and t/pages/disk-page.t compares.
+ *
+ *     disk_super                 at 0           A
+ *     disk_super                 at 65536       B
+ *     group 0                    at 131072
+ *     group 1                    ...
+ *
+ * and each group, of DISK_GROUP slots, the last one too:
+ *
+ *     disk_header[DISK_GROUP]    131072 bytes
+ *     notes[DISK_GROUP]          note_bytes each, together a multiple of DISK_PAGE
+ *     images[DISK_GROUP]         slot_bytes each, a multiple of DISK_PAGE; the last group has as
+ *                                many as the file has slots
+ *
+ * So a file grows at its end, and nothing in it moves.  All numbers are little endian.
+ *
+ * The headers are the truth.  A block is there when the header of its slot has a good checksum,
+ * names this file and this slot, is of the epoch of the superblock, and is WHOLE; its bytes count
+ * when they have the header's checksum.  All else is a miss.  A header of zeros is of a free slot.
+ *
+ * Order of a write: the header becomes zeros; the image; the note; the header.  A process
+ * that dies in between leaves a slot that is free.  A machine that dies may lose any of them,
+ * for none is synced; then the header and the image do not agree, and checksums tell.
+ *
+ * Two superblocks.  B is written first; A only when B is on the disk.  So one of them is whole at
+ * any time, what the other one is; and what was acknowledged is in both.
+ * Tests: t/tiers/disk-files.t t/pages/disk-page.t */
+#ifndef GPC_DISK_FORMAT_H
+#define GPC_DISK_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DISK_MAGIC        0x6b736964637067ull /* "gpcdisk" */
+#define DISK_HEADER_MAGIC 0x746f6c73u         /* "slot" */
+#define DISK_VERSION      1u
+#define DISK_ENDIAN       0x01020304u
+#define DISK_PAGE         4096u
+#define DISK_SUPER_A      0u
+#define DISK_SUPER_B      65536u
+#define DISK_GROUPS       131072u
+#define DISK_GROUP        1024u
+#define DISK_HEADER_BYTES 128u
+
+#define DISK_MOST_SLOTS (1u << 28)
+#define DISK_MOST_IMAGE (1ull << 32)
+#define DISK_MOST_NOTE  (1u << 16)
+
+enum disk_stage { DISK_UNMADE = 0, DISK_MADE = 1 };
+enum disk_state { DISK_WHOLE = 1 };
+
+struct disk_super {
+	uint64_t magic; /* from here to `has_secret`: its maker, immutable but `slots` */
+	uint32_t version, endian;
+	uint8_t file[16];        /* id of this file, random */
+	uint8_t fingerprint[32]; /* layout of the images */
+	uint64_t slots;
+	uint64_t image_bytes, slot_bytes;
+	uint32_t note_bytes, stage;
+	uint8_t secret[16];    /* of the keys; zeros: it is kept elsewhere */
+	uint64_t secret_check; /* tells another secret from it */
+	uint64_t generation;   /* rises with each write of a superblock: the higher one counts */
+	uint64_t epoch;        /* headers of another one are of nothing */
+	/* how often it was opened: upper bits of `serial`, and of an epoch that a clear begins */
+	uint64_t opens;
+	uint64_t clock_ns; /* the file's own clock (disk_now), and when that was: */
+	uint64_t boot_ns;  /*   CLOCK_BOOTTIME */
+	uint64_t real_ns;  /*   CLOCK_REALTIME */
+	uint8_t boot[16];  /*   of the boot with this id */
+	uint8_t pad[DISK_PAGE - 192];
+	uint32_t zero;
+	uint32_t checksum; /* CRC32C of all bytes before it */
+};
+_Static_assert(sizeof(struct disk_super) == DISK_PAGE, "superblock layout");
+_Static_assert(offsetof(struct disk_super, slots) == 64, "superblock layout");
+_Static_assert(offsetof(struct disk_super, secret) == 96, "superblock layout");
+_Static_assert(offsetof(struct disk_super, epoch) == 128, "superblock layout");
+_Static_assert(offsetof(struct disk_super, boot) == 168, "superblock layout");
+
+struct disk_header {
+	uint32_t magic, state;
+	uint8_t file[16]; /* of the superblock: no header of another file counts */
+	uint64_t epoch;
+	uint64_t slot;   /* its own number: no header in another place counts */
+	uint64_t serial; /* rises with each header: of two with one key the higher counts */
+	uint64_t key[2], parent[2];
+	uint32_t depth, tag;
+	uint64_t length;     /* of the image */
+	uint64_t born_ns;    /* by the file's own clock */
+	uint64_t written_ns; /* CLOCK_REALTIME, for people */
+	uint32_t crc;        /* CRC32C of the image */
+	uint32_t note_bytes, note_crc;
+	uint32_t checksum; /* CRC32C of all bytes before it */
+};
+_Static_assert(sizeof(struct disk_header) == DISK_HEADER_BYTES, "header layout");
+_Static_assert(offsetof(struct disk_header, key) == 48, "header layout");
+_Static_assert(offsetof(struct disk_header, length) == 88, "header layout");
+_Static_assert(offsetof(struct disk_header, checksum) == 124, "header layout");
+/* A note, where its block has one; ntokens tokens of 4 bytes follow.  What is in it is its writer's
+ * affair: the file counts bytes. */
+#define DISK_NOTE_VERSION 1u
+struct disk_note {
+	uint32_t version;
+	uint32_t group; /* KV group */
+	/* ntokens: block_tokens of the cache that wrote it; 0: they are not there */
+	uint32_t digest_bytes, ntokens;
+	uint8_t digest[32];
+};
+_Static_assert(sizeof(struct disk_note) == 48, "note layout");
+
+_Static_assert(DISK_GROUP *DISK_HEADER_BYTES % DISK_PAGE == 0, "images are aligned");
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* image.h - what a remote store keeps under a key: a header of 128 bytes, and the image of a block.
+ *
+ * The header says whose image it is and what its checksum is, so bytes that are cut off, forged by
+ * accident, of another block or of another layout are known before anybody is given them.  It keeps
+ * no secret: who may write to the store can write what passes. */
+#ifndef GPC_REMOTE_IMAGE_H
+#define GPC_REMOTE_IMAGE_H
+
+#include "index/base/base.h"
+#include "gpc.h"
+#include "gpc_remote.h"
+
+#define IMAGE_MAGIC "gpcimg 1"
+
+/* Little-endian, as they lie in the store; offsets in gpc_remote(7). */
+struct image_header {
+	char magic[8];
+	uint64_t key[2], parent[2];
+	uint8_t fingerprint[32]; /* of the layout */
+	uint32_t depth, tag;
+	uint64_t bytes; /* of the image */
+	/* CLOCK_REALTIME of who wrote it: for people, nothing is decided by it */
+	uint64_t written_ns;
+	uint32_t crc; /* CRC32C of the image */
+	uint32_t reserved[6];
+	uint32_t header_crc; /* CRC32C of the 124 bytes before it */
+};
+_Static_assert(sizeof(struct image_header) == GPC_REMOTE_HEADER, "as plugins have it");
+
+struct image_what { /* what a header says, in host order */
+	gpc_key key, parent;
+	uint32_t depth, tag, crc;
+	uint64_t bytes;
+	uint8_t fingerprint[32];
+};
+
+void image_header_make(struct image_header *h, const struct image_what *w);
+/* 0, or -EBADMSG with the reason in *why: a header that is damaged, or one of another image than
+ * `want`, of which key, bytes and fingerprint count. */
+int image_header_read(const struct image_header *h, const struct image_what *want,
+		      struct image_what *ret, const char **why);
+
+#endif

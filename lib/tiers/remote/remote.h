@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remote.h - images in a store on other machines, by a plugin.
+ *
+ * One process has a store open: the one that keeps the tiers.  This room knows plugins, keys,
+ * images and failures; it knows no handle, no pool and no index.
+ *
+ *   plugin.c   finds a plugin, checks who could have written it, loads it
+ *   options.c  NAME:word=value,... in its parts
+ *   remote.c   a store: open, closed, stopped; its state and its counters
+ *   batch.c    exists, get, put, remove of blocks
+ *   call.c     the plugin called with them
+ *   lane.c     threads in which a plugin runs: it is waited for so long and no longer
+ *   reach.c    how far a chain of keys goes in the store
+ *   image.c    the header of an image
+ *
+ * The states of a store, which calls ask first (batch.c):
+ *
+ * 	UP        calls go to the plugin
+ * 	DOWN      calls answer -EHOSTDOWN at once; remote_tick makes it UP again.  So a store that is dead costs
+ * 	          the calls that are under way their deadline, once, and later ones nothing
+ * 	OFF       it has answered wrong bytes, more than REMOTE_WRONG of REMOTE_WRONG_OF images: calls answer
+ * 	          -EHOSTDOWN for ever, and remote_state says which key was the last one
+ *
+ * A plugin that has not returned grace_ms after its deadline is LOST in that lane: until it
+ * returns, and a pause behind that, all calls answer -EHOSTDOWN, and the store is shown as DOWN.
+ *
+ * A plugin with a tick of its own judges for itself what is down, part by part: then the store is
+ * UP for calls, and the plugin answers -EHOSTDOWN. */
+#ifndef GPC_REMOTE_REMOTE_H
+#define GPC_REMOTE_REMOTE_H
+
+#include "index/base/base.h"
+#include "gpc.h"
+#include "gpc_remote.h"
+
+enum {
+	REMOTE_UP = 0,
+	REMOTE_DOWN = 1,
+	REMOTE_OFF = 2,
+	REMOTE_WRONG = 3,
+	REMOTE_WRONG_OF = 1024,
+	REMOTE_TAG = 32, /* bytes of a version tag */
+};
+
+struct remote_options {
+	const char *spec; /* NAME or /PATH/gpc_remote_NAME.so, and ":options" */
+	const char *tag;  /* version of what is cached: other tags see nothing of it; NULL: "0" */
+	uint8_t fingerprint[32]; /* of the images' layout */
+	uint64_t image_bytes;
+	uint32_t lanes;       /* of calls; tick has one more */
+	uint32_t deadline_ms; /* of one call; 0 = REMOTE_DEADLINE_MS */
+	uint32_t grace_ms;    /* behind it, until a plugin is LOST; 0 = REMOTE_GRACE_MS */
+	uint64_t node, life;  /* as in gpc_remote.h; 0 = a node of its own */
+	/* When a put was given up, or begun, that no fence can end; 0: never.  It outlives this
+	 * process. NULL = a word of its own.  One thread puts at a time. */
+	uint64_t *unsure_ns;
+	void (*log)(void *arg, int level, const char *text);
+	void *log_arg;
+};
+#define REMOTE_DEADLINE_MS 2000u
+#define REMOTE_GRACE_MS    1000u
+#define REMOTE_UNSURE_NS   (3600000 * NS_PER_MS) /* no network and no server keeps a put for longer */
+
+struct remote_block {             /* of get and put */
+	gpc_key key, parent;      /* get: parent, depth, tag and crc are results */
+	uint32_t depth, tag, crc; /* crc: CRC32C of the image */
+	/* 0, or as in gpc_remote.h; get: -EBADMSG = wrong bytes; -EINPROGRESS: the plugin has
+	 * not returned, and the image is its own until remote_is_lost says otherwise */
+	int32_t result;
+	const struct iovec *image; /* where it lies; the pieces together have image_bytes */
+	uint32_t npieces;
+};
+
+struct remote_state {                /* counters never fall */
+	uint32_t state;              /* REMOTE_UP ... */
+	char plugin[64], where[256]; /* whose, and which store */
+	char why[256];               /* DOWN, OFF: what was wrong */
+	/* images asked for, that came whole, that the store did not have */
+	uint64_t gets, hits, misses;
+	uint64_t asked, there; /* keys of exists, and those that are there */
+	uint64_t puts, stored, removed;
+	uint64_t bytes_in, bytes_out; /* of images */
+	/* items that came to nothing, by cause */
+	uint64_t down, late, wrong, full, refused, other;
+	uint64_t ns; /* that calls have taken */
+};
+
+struct remote;
+
+/* What can be refused of NAME:word=value,... before there is a cache: its form, the plugin, and
+ * words that it does not take.  Values are the plugin's to judge, when it opens. */
+int remote_check(const char *spec);
+/* 0, or an error with its sentence (err_set): no such plugin, one that others could have written,
+ * an option, what the plugin's open says.  A store that does not answer is no error. */
+int remote_open(const struct remote_options *o, struct remote **ret);
+/* Calls under way end soon, with -ECANCELED, and later ones at once.  Any thread. */
+void remote_stop(struct remote *r);
+/* No call is under way.  NULL is fine.  false: the plugin has not returned from a call, or does not
+ * from its close.  Then it and all that it has stay for the life of the process. */
+bool remote_close(struct remote *r);
+/* The plugin has not returned from a call in this lane; lane = lanes: its tick. */
+bool remote_is_lost(struct remote *r, uint32_t lane);
+
+/* In one thread, about ten times a second, for as long as the store is open. */
+void remote_tick(struct remote *r);
+/* Memory where images will lie, or will lie no more; no call is under way.  What a plugin cannot
+ * register is logged, and used all the same. */
+void remote_memory(struct remote *r, void *base, uint64_t bytes, bool there);
+
+/* Each returns how many have result 0; lane < lanes; deadline_ns 0: that of the options from now
+ * on. */
+uint32_t remote_get(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+		    uint64_t deadline_ns);
+uint32_t remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n,
+		    uint64_t deadline_ns);
+uint32_t remote_exists(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+		       int32_t *results, uint64_t deadline_ns);
+/* ... behind the fences of puts that were given up.  -EOPNOTSUPP counts as removed, too: there is
+ * no fence, and a put of the last REMOTE_UNSURE_NS may bring it back. */
+uint32_t remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+		       int32_t *results, uint64_t deadline_ns);
+/* So many keys of one chain, from its first one, are in the store: a hint.  Two batches at most. */
+uint32_t remote_reach(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
+		      uint64_t deadline_ns);
+
+void remote_state(struct remote *r, struct remote_state *ret);
+/* The plugin's own counters. */
+uint32_t remote_counters(struct remote *r, struct gpc_remote_counter *ret, uint32_t n);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* desk.c - where peers find the keeper of the tiers: its lock, its bell, its numbers.
+ * Tests: t/tiers/life.t t/tiers/die.t t/tiers/durable.t t/tiers/refused.t
+ *   t/bytes/stopped-keeper.t */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include "index/base/futex.h"
+#include "index/segment/lockfile.h"
+#include "tiers/steward/steward.h"
+
+static void tell(struct shm_desk *d)
+{
+	order_add32(&d->told, 1);
+	futex_wake_all(&d->told);
+}
+
+/* Odd: who has the lock begins.  What it says from now on is no answer about what came before, and
+ * the next `since` is behind it.  One that fails leaves it so. */
+static void end_life(struct shm_desk *d)
+{
+	store_relaxed(&d->life, load_relaxed(&d->life) | 1);
+	order_fence();
+	tell(d);
+}
+
+void desk_begins(struct gpc_tiers *t)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+
+	store_relaxed(&d->since, load_relaxed(&d->durable));
+	/* (y) what the last keeper has said, and from where this one follows the feed, before its
+	 * life; pairs with index/request/durable.c.  If we die before it, the life is odd and the lock
+	 * free */
+	store_release(&d->life, load_relaxed(&d->life) + 1);
+	tell(d);
+}
+
+int desk_take(struct gpc_tiers *t)
+{
+	int err = lock_try(t->c->seg.lock_fd, LOCK_TIERS);
+
+	if (err == -EAGAIN)
+		return err_set(
+			EBUSY, "another process keeps the tiers below RAM of %s already (peer %d)",
+			t->c->seg.name, (int)load_relaxed(&seg_desk(&t->c->seg)->keeper) - 1);
+	if (err < 0)
+		return err_set(-err, "gpc.%s.lock: no lock: %s", t->c->seg.name, strerror(-err));
+	t->has_lock = true;
+	end_life(seg_desk(&t->c->seg));
+	return 0;
+}
+
+/* A file that was kept last by another life, or by none, may have all that has ever been removed;
+ * zeros: no file is kept.  If we die in between, `file` is another one than that, or nothing counts
+ * as done for it. */
+void desk_keeps(struct gpc_tiers *t, const uint8_t file[16])
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+	uint32_t life = load_relaxed(&d->life);
+
+	if (!memcmp(d->file, file, sizeof(d->file)))
+		return;
+	store_relaxed(&d->kept, life);
+	memset(d->file, 0, sizeof(d->file));
+	store_relaxed(&d->durable, 0);
+	store_relaxed(&d->drops, 0);
+	store_relaxed(&d->cleared, 0);
+	order_fence();
+	memcpy(d->file, file, sizeof(d->file));
+}
+
+/* What the last keeper had taken when it died is asked once more. */
+static void take_over(struct gpc_tiers *t)
+{
+	const struct segment *s = &t->c->seg;
+	uint32_t peer, i, word;
+
+	for (peer = 0; peer < s->header.geometry.max_peers; peer++)
+		for (i = 0; i < SHM_ASKS; i++) {
+			struct shm_ask *a = seg_ask(s, peer, i);
+
+			word = load_acquire(&a->word);
+			if (ASK_STATE(word) == ASK_TAKEN)
+				order_cas32(&a->word, word, ASK_WORD(ASK_POSTED, ASK_SEQ(word)));
+		}
+}
+
+void desk_show(struct gpc_tiers *t)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+	uint32_t i, k;
+
+	for (i = 0; i < SHM_TIERS; i++) { /* of another keeper, who had other tiers */
+		for (k = 0; k < t->ncold && t->cold[k].index != i; k++)
+			;
+		if (k == t->ncold)
+			store_relaxed(&d->tier[i].kind, 0);
+	}
+	take_over(t);
+	d->sleepers = 0;
+	desk_beat(t);
+	/* (r) which tiers there are, and what a dead keeper had taken, before who keeps them; pairs
+	 * with index/request/durable.c.  If we die before it, our lock is free and nobody keeps them */
+	store_release(&d->keeper, t->c->peer + 1);
+}
+
+void desk_leave(struct gpc_tiers *t)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+	uint32_t i;
+
+	if (!t->has_lock)
+		return;
+	/* with the lock: what stands there behind it is the next keeper's */
+	for (i = 0; i < SHM_TIERS; i++) {
+		store_relaxed(&d->tier[i].state, GPC_TIER_DOWN);
+		store_relaxed(&d->tier[i].pool, -1);
+	}
+	lock_drop(t->c->seg.lock_fd, LOCK_TIERS);
+	t->has_lock = false;
+	tell(d); /* who waits sees that nobody has the lock */
+}
+
+void desk_beat(struct gpc_tiers *t)
+{
+	store_relaxed(&seg_desk(&t->c->seg)->beat, clock_ns());
+}
+
+uint32_t desk_bell(const struct gpc_tiers *t)
+{
+	return load_acquire(&seg_desk(&t->c->seg)->bell);
+}
+
+void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+
+	/* before the bell is looked at: keeper_ring does the reverse */
+	order_add32(&d->sleepers, 1);
+	if (load_relaxed(&d->bell) == seen && !stage_stops(t))
+		futex_wait(&d->bell, seen, ns);
+	order_add32(&d->sleepers, (uint32_t)-1);
+}
+
+void desk_wake(struct gpc_tiers *t)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+
+	order_add32(&d->bell, 1);
+	futex_wake_all(&d->bell);
+}
+
+void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+
+	store_relaxed(&d->cleared, cleared);
+	store_relaxed(&d->drops, t->since);
+	/* (o) the disk has it before the number says so; pairs with index/request/durable.c.  If we die
+	 * before it, who waits sees that our lock is gone */
+	store_release(&d->durable, number);
+	order_add32(&d->told, 1);
+	if (load_relaxed(&d->waiters))
+		futex_wake_all(&d->told);
+}

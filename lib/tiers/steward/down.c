@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* down.c - from RAM to a tier, ahead of need.
+ *
+ * The blocks that are next to go from RAM are named by the writer (GPC_PEEK), held without a use,
+ * written, and published in the tier's pool, where the writer sees to it that their sources are
+ * still what was read.  So RAM's own eviction loses nothing, and no peer waits for a write.
+ *
+ *   copies      (default) the next `ahead` blocks to go have a copy below; looked at when less than that is free
+ *   exclusive   `ahead` blocks are kept free: what was written leaves RAM.  Half of them are used before any goes, but
+ *               where gpc_tiers_sync asks: swaps between VRAM and RAM take blocks for a moment
+ *
+ * The order of the pool is that in which blocks left RAM: victims come leaf first, and are
+ * published the other way round, so the first one to go from RAM is the first to go from the tier.
+ * Exclusive pools are not chained: what comes up leaves root first.  In others a copy hangs on that
+ * of its parent, so what a victim hangs on goes down with it (above.c), and is published before
+ * it.
+ * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/die.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tiers/steward/above.h"
+#include "tiers/steward/steward.h"
+
+#define CALL_MS 2000
+#define LOOK_NS \
+	(100 * NS_PER_MS) /* a look at victims where nothing has happened since the last one */
+#define PAUSE_NS   (NS_PER_MS)
+#define PAUSE_MOST (16 * NS_PER_MS)
+#define WRITE_NS   (60000 * NS_PER_MS)
+#define AFAR_NS    (10 * NS_PER_MS) /* between looks of the thread for stores */
+
+struct down { /* one batch */
+	struct gpc_tiers *t;
+	struct cold *d;
+	struct map *map;
+	/* the first to go comes first; behind them what they hang on, root last */
+	uint32_t n, victims;
+	gpc_block block[BATCH], slot[BATCH];
+	struct about about[BATCH];
+	struct above above; /* of one victim */
+	bool chains;
+	struct tier_item item[BATCH];
+	struct iovec *iov;
+	uint8_t *notes;          /* note_room each, or NULL */
+	const gpc_block *victim; /* of this pool, in the order in which they go ... */
+	uint32_t seen;           /* ... and how many of them were looked at */
+};
+
+/* ---- who is wanted below ---- */
+
+/* How often it was next to go, once for each life in RAM. */
+static bool is_wanted(struct cold *d, gpc_block block, const struct about *a)
+{
+	uint32_t count;
+	bool new;
+
+	if (!d->uses)
+		return true;
+	count = uses_count(d->uses, &a->key, block, a->word, &new);
+	tier_count(d, TIER_UNWANTED, new &&count < d->min_uses);
+	return count >= d->min_uses;
+}
+
+/* Its place in RAM is wanted, and nothing has to be written for that.  It is held by us alone. */
+static bool leave_ram(struct gpc_tiers *t, gpc_block block, const gpc_key *key)
+{
+	bool left = gpc_reclaim(t->c, key, &block, 1, NULL, 0, CALL_MS) == 1;
+
+	if (left)
+		gpc_release(t->c, &block, 1);
+	else
+		unhold_quietly(t->c, &block, 1);
+	return left;
+}
+
+/* With a reference; false: it is not what it was any more. */
+static bool take(gpc *c, gpc_block block, const gpc_key *key, struct about *ret)
+{
+	if (!hold_quietly(c, block, key))
+		return false;
+	if (about_block(c, block, ret)) /* held, it keeps its life; dropped it is not LIVE */
+		return true;
+	unhold_quietly(c, &block, 1);
+	return false;
+}
+
+static void enlist(struct down *b, gpc_block block, const struct about *a, uint32_t at)
+{
+	memmove(b->block + at + 1, b->block + at, (b->n - at) * sizeof(*b->block));
+	memmove(b->about + at + 1, b->about + at, (b->n - at) * sizeof(*b->about));
+	b->block[at] = block;
+	b->about[at] = *a;
+	b->n++;
+}
+
+enum { PASSED, CHOSEN, GONE };
+
+/* What is to become of a victim.  GONE: it has left RAM. */
+static int look_at(struct down *b, gpc_block block, struct about *ret)
+{
+	struct gpc_tiers *t = b->t;
+	bool exclusive = b->d->exclusive, there;
+
+	if (above_is_among(b->block, b->n, block) || !about_block(t->c, block, ret))
+		return PASSED;
+	there = below_has(b->d, &ret->key);
+	if (!there && is_wanted(b->d, block, ret))
+		return CHOSEN;
+	if (!exclusive || !hold_quietly(t->c, block, &ret->key))
+		return PASSED;
+	return leave_ram(t, block, &ret->key) ? GONE : PASSED;
+}
+
+/* ---- written ---- */
+
+/* So many stay: the first are the more urgent, and the last what others hang on. */
+static void cut(struct down *b, uint32_t n)
+{
+	uint32_t less = b->n - MIN(b->n, n), from = b->chains ? 0 : b->n - less;
+
+	unhold_quietly(b->t->c, b->block + from, less);
+	b->n -= less;
+	b->victims = b->chains ? b->victims - MIN(b->victims, less) : MIN(b->victims, b->n);
+	if (!b->chains)
+		return;
+	memmove(b->block, b->block + less, b->n * sizeof(*b->block));
+	memmove(b->about, b->about + less, b->n * sizeof(*b->about));
+}
+
+static void add_note(struct down *b, uint32_t i)
+{
+	uint32_t room = b->d->note_room;
+	uint8_t *to = b->notes + (size_t)i * room;
+
+	b->item[i].note = to;
+	b->item[i].note_bytes = notes_pack(b->t->c, b->block[i], &b->about[i], to, room);
+}
+
+static int write_all(struct down *b)
+{
+	uint32_t i, pieces = images_pieces(b->map);
+
+	b->iov = malloc((size_t)b->n * pieces * sizeof(*b->iov));
+	b->notes = b->d->note_room ? malloc((size_t)b->n * b->d->note_room) : NULL;
+	if (!b->iov || (b->d->note_room && !b->notes))
+		return -ENOMEM;
+	for (i = 0; i < b->n; i++) {
+		const struct about *a = &b->about[i];
+
+		images_iov(b->map, b->block[i], b->iov + i * pieces);
+		b->item[i] = (struct tier_item){
+			.slot = (uint64_t)GPC_SLOT(b->slot[i]),
+			.key = a->key,
+			.parent = a->parent,
+			.depth = a->depth,
+			.tag = a->tag,
+			.iov = b->iov + i * pieces,
+			.niov = pieces,
+			.ram = b->block[i],
+		};
+		b->item[i].has_crc =
+			images_sum(b->t->c, b->map, b->block[i], &a->key, &b->item[i].crc);
+		if (b->notes)
+			add_note(b, i);
+	}
+	b->d->ops->write(b->d->tier, b->item, b->n, clock_ns() + WRITE_NS);
+	return 0;
+}
+
+/* What it hangs on could not be written: alone it would be of no use, and that would not be looked
+ * for again. */
+static bool hangs_on_nothing(const struct down *b, uint32_t i, const gpc_block *resident)
+{
+	uint32_t k;
+
+	for (k = b->n; b->chains && --k > i;)
+		if (resident[k] == -EIO && key_same(&b->about[k].key, &b->about[i].parent))
+			return true;
+	return false;
+}
+
+/* The publishes of those that are written; resident[i] is of item i. */
+static void publish_all(struct down *b, gpc_block *resident)
+{
+	struct publish_copy copy[BATCH];
+	gpc_block got[BATCH];
+	uint32_t at[BATCH], i, k = 0;
+
+	for (i = b->n; i--;) { /* the last to go is the most recent */
+		const struct about *a = &b->about[i];
+
+		resident[i] = -EIO;
+		if (b->item[i].result || hangs_on_nothing(b, i, resident))
+			continue;
+		resident[i] = -ENOTCONN;
+		at[k] = i;
+		got[k] = -ENOTCONN;
+		copy[k++] = (struct publish_copy){
+			.key = a->key,
+			.parent = a->parent,
+			.block = b->slot[i],
+			.tag = a->tag,
+			.unchained = a->unchained || b->d->exclusive,
+			.source = b->block[i],
+			.life = WORD_GEN(a->word) + 1,
+		};
+		/* before it is published: what becomes of its parent from now on is told of it */
+		kin_enter(&b->t->kin, b->d->record + (uint32_t)GPC_SLOT(b->slot[i]), &a->parent,
+			  a->alone);
+	}
+	if (k)
+		publish_copies(b->t->c, copy, k, got, &b->t->stop);
+	for (i = 0; i < k; i++)
+		resident[at[i]] = got[i];
+}
+
+/* Of a batch that failed as a whole the disk is to blame, and the next one may be written in the
+ * same places. */
+static bool is_bad_place(const struct down *b, uint32_t at)
+{
+	int result = b->item[at].result;
+	uint32_t i;
+
+	if (result == -ESTALE || result == -ETIME || result == -ECANCELED)
+		return false;
+	for (i = 0; i < b->n && b->item[i].result; i++)
+		;
+	return i < b->n || b->n == 1;
+}
+
+/* An item that was not published, of a file: its place, and what stands there. */
+static void give_place_back(struct down *b, uint32_t i)
+{
+	bool whole = !b->item[i].result;
+
+	if (!whole && is_bad_place(b, i))
+		slots_failed(b->d, b->slot[i]);
+	else
+		slots_back(b->d, b->slot[i], &b->about[i].key, whole);
+}
+
+/* ... and of a store, which has no places: where another slot has the key the store has it, too. */
+static void give_hint_back(struct down *b, uint32_t i, gpc_block resident)
+{
+	bool whole = !b->item[i].result;
+
+	slots_back(b->d, b->slot[i], &b->about[i].key, whole && resident < 0);
+	if (whole && resident >= 0)
+		slots_lost(b->d, resident, false);
+}
+
+static uint32_t settle(struct down *b, const gpc_block *resident)
+{
+	struct gpc_tiers *t = b->t;
+	uint32_t i, written = 0, born = slots_now();
+
+	for (i = 0; i < b->n; i++) {
+		const gpc_key *key = &b->about[i].key;
+		bool whole = !b->item[i].result, live = whole && resident[i] == b->slot[i];
+
+		written += live;
+		if (live)
+			slots_live(b->d, b->slot[i], key, born);
+		else if (b->d->file)
+			give_place_back(b, i);
+		else
+			give_hint_back(b, i, resident[i]);
+		if (!whole)
+			tier_count(b->d, TIER_FAILED, 1);
+		else if (resident[i] < 0)
+			tier_count(b->d, resident[i] == -ESTALE ? TIER_OVERTAKEN : TIER_REFUSED, 1);
+		if (live && b->d->exclusive)
+			leave_ram(t, b->block[i], key);
+		else if (b->item[i].result != -EINPROGRESS)
+			unhold_quietly(t->c, &b->block[i], 1);
+	}
+	tier_count(b->d, TIER_WRITTEN, written);
+	tier_count(b->d, TIER_WRITTEN_BYTES, written * b->d->block_bytes);
+	return written;
+}
+
+/* Into at most `room` slots; returns how many have a copy now. */
+static uint32_t write_into(struct down *b, uint32_t room)
+{
+	gpc_block resident[BATCH];
+	uint32_t got = slots_take(b->d, b->slot, load_relaxed(&b->d->broken) ? 0 : room), i;
+
+	cut(b, got);
+	if (b->n && write_all(b) == 0) {
+		publish_all(b, resident);
+		return settle(b, resident);
+	}
+	for (i = 0; i < b->n; i++)
+		slots_back(b->d, b->slot[i], &b->about[i].key, false);
+	cut(b, 0);
+	return 0;
+}
+
+/* Held sources, all of one pool; returns how many have a copy now. */
+static uint32_t write_batch(struct down *b, uint32_t pool)
+{
+	uint32_t written;
+
+	if (map_get(b->t->c, pool, &b->map) < 0) {
+		cut(b, 0);
+		return 0;
+	}
+	if (b->d->file) {
+		/* until the last publish is answered, and what was refused is free on the disk: see
+		 * stage.h */
+		pthread_mutex_lock(&b->t->writing);
+		written = write_into(b, room_for(b->d, b->n, pool, b->victim, b->seen));
+		pthread_mutex_unlock(&b->t->writing);
+	} else { /* a store loses no more than a hint for it */
+		written = write_into(b, b->n);
+		tier_remote_settled(b->d->store);
+	}
+	map_put(b->t->c, b->map);
+	free(b->iov);
+	free(b->notes);
+	b->iov = NULL;
+	b->notes = NULL;
+	b->n = b->victims = 0;
+	return written;
+}
+
+/* ---- a round ---- */
+
+/* With a limit on what is written an acknowledgement waits for no more than this, and for a batch
+ * of as much. */
+#define RATE_NS (100 * NS_PER_MS)
+
+static uint32_t batch_of(const struct cold *d)
+{
+	uint64_t n = d->write_rate ? d->write_rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
+
+	n = MIN(n, (uint64_t)BATCH);
+	n = MIN(n, MAX((64ull << 20) / MAX(d->block_bytes, 1u), 1u));
+	return (uint32_t)MAX(n, 1u);
+}
+
+static bool is_early(const struct cold *d)
+{
+	return d->file && tier_disk_turn(d->file) > clock_ns() + RATE_NS;
+}
+
+/* What victims hang on stands behind them, the deepest first. */
+static void enlist_above(struct down *b, gpc_block block)
+{
+	uint32_t at = b->victims;
+	struct about a;
+
+	if (!about_block(b->t->c, block, &a) || !take(b->t->c, block, &a.key, &a))
+		return; /* dropped, with all that hangs on it */
+	while (at < b->n && b->about[at].depth >= a.depth)
+		at++;
+	enlist(b, block, &a, at);
+}
+
+/* What it hangs on joins the batch.  One that is full is written before more comes: of a long chain
+ * the root first, so that whatever ends this, nothing is there without its parent.  False: more is
+ * left, or the time for this is over. */
+static bool choose_above(struct down *b, const struct about *a, uint32_t pool, uint32_t most,
+			 uint32_t *moved)
+{
+	struct above *up = &b->above;
+	uint32_t i;
+
+	above_find(b->d, pool, a, b->block, b->n, up);
+	if (b->n && b->n + up->n + 1 > most)
+		*moved += write_batch(b, pool);
+	for (i = up->n; i-- > up->n - MIN(up->n, ABOVE_MOST);) {
+		enlist_above(b, up->block[i % ABOVE_MOST]);
+		if (b->n < most)
+			continue;
+		*moved += write_batch(b, pool);
+		if (is_early(b->d) || stage_stops(b->t))
+			return false;
+	}
+	return up->n <= ABOVE_MOST;
+}
+
+/* A victim joins the batch; returns how many have a copy now.  It is held first: what it hangs on
+ * stays as long. */
+static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uint32_t pool,
+		       uint32_t most)
+{
+	uint32_t moved = 0;
+	struct about a;
+
+	if (!take(b->t->c, victim, key, &a))
+		return 0;
+	if (b->chains && !choose_above(b, &a, pool, most, &moved)) {
+		unhold_quietly(b->t->c, &victim, 1);
+		return moved;
+	}
+	enlist(b, victim, &a, b->victims++);
+	return b->n == most ? moved + write_batch(b, pool) : moved;
+}
+
+static uint32_t spill(struct cold *d, uint32_t pool, bool drain)
+{
+	uint32_t want = room_due(d, pool, drain), most = batch_of(d), moved = 0;
+	struct gpc_tiers *t = d->t;
+	struct down *b = d->batch;
+	gpc_block *victim;
+	struct about a;
+	int n, i, what;
+
+	if (!want)
+		return 0;
+	if (is_early(d)) {
+		t->later = true;
+		return 0;
+	}
+	victim = malloc(want * sizeof(*victim));
+	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
+	/* the writer has looked what has been let go (index/table/parked.c): less may be due */
+	n = MIN(n, (int)room_due(d, pool, drain));
+	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d), .victim = victim };
+	for (i = 0; i < n && !stage_stops(t) && !is_early(d); i++) {
+		b->seen = (uint32_t)i + 1;
+		what = look_at(b, victim[i], &a);
+		moved += what == CHOSEN ? choose(b, victim[i], &a.key, pool, most) : what == GONE;
+	}
+	if (b->n)
+		moved += write_batch(b, pool);
+	free(victim);
+	return moved;
+}
+
+/* Of all pools: how many blocks have a copy now, or have left RAM. */
+static uint32_t round_of(struct cold *d, bool drain)
+{
+	struct gpc_tiers *t = d->t;
+	uint32_t p, moved = 0;
+
+	/* what we have given back counts as free from then on */
+	ring_wait(t->c, ring_last_ticket(t->c), clock_ns() + CALL_MS * NS_PER_MS);
+	for (p = 0; p < t->c->seg.header.geometry.max_pools && !stage_stops(t); p++)
+		if (cold_is_ready(d) && images_fit_pool(d, seg_pool(&t->c->seg, p)))
+			moved += spill(d, p, drain);
+	return moved;
+}
+
+/* Where nothing was published or evicted since, the same blocks are next to go, but for what was
+ * used. */
+static bool has_changed(struct gpc_tiers *t)
+{
+	return load_acquire(&seg_state(&t->c->seg)->events_head) != t->events ||
+	       clock_ns() - t->looked_ns >= LOOK_NS;
+}
+
+int down_begin(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		if (!(t->cold[i].batch = malloc(sizeof(struct down))))
+			return err_set(ENOMEM, "no memory for a batch of blocks on its way to %s",
+				       t->cold[i].store ? "the store" : "the disk");
+	return 0;
+}
+
+void down_end(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		free(t->cold[i].batch);
+}
+
+static void tell_idle(struct cold *d, uint64_t asked)
+{
+	store_release(&d->idle, asked);
+	desk_wake(d->t);
+}
+
+void down_thread(struct gpc_tiers *t)
+{
+	struct cold *d = t->disk;
+	const struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t pause = PAUSE_NS, asked, events;
+	uint32_t seen, moved;
+
+	while (!stage_stops(t)) {
+		seen = desk_bell(t);
+		asked = load_acquire(&desk->idle_asked);
+		events = load_acquire(&seg_state(&t->c->seg)->events_head);
+		if (asked == load_relaxed(&d->idle) && !has_changed(t)) {
+			desk_sleep(t, seen, pause);
+			pause = MIN(2 * pause, PAUSE_MOST);
+			continue;
+		}
+		/* Blocks that are due may be among those that were found at the start, which the
+		 * index does not know before they are published: each would be written twice, and
+		 * the one that was found be refused.  And what was found goes in the order of its
+		 * ages, known when all of it is published. */
+		if (!load_acquire(&t->published)) {
+			desk_sleep(t, seen, PAUSE_MOST);
+			continue;
+		}
+		t->later = false;
+		moved = round_of(d, asked != d->idle);
+		if (t->later && !moved)
+			desk_sleep(t, seen, PAUSE_MOST);
+		if (t->later || moved) {
+			pause = PAUSE_NS;
+			continue;
+		}
+		t->events = events;
+		t->looked_ns = clock_ns();
+		if (asked != d->idle)
+			tell_idle(d, asked);
+	}
+}
+
+/* Without has_changed: what happens to a store happens elsewhere.  Its failures are no work that is
+ * left. */
+void afar_thread(struct gpc_tiers *t)
+{
+	struct cold *d = t->store;
+	const struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t asked;
+	uint32_t seen;
+
+	while (!stage_stops(t)) {
+		seen = desk_bell(t);
+		asked = load_acquire(&desk->idle_asked);
+		if (round_of(d, false))
+			continue;
+		if (asked != d->idle)
+			tell_idle(d, asked);
+		else
+			desk_sleep(t, seen, AFAR_NS);
+	}
+}

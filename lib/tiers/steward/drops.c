@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drops.c - a block of VRAM or RAM was dropped: its bytes are bad, and so is what follows it in a
+ * prompt.
+ *
+ * The writer has removed what it finds in the pools of the tiers by the keys of the block and of
+ * its descendants.  Left are, until the call that dropped is acknowledged,
+ *
+ *   found at the start, not published yet      the index knows nothing of it
+ *   descendants below RAM alone                a block that went down before its parent hangs on nothing in the tree
+ *   descendants behind a gap                   a block between the two is nowhere by now
+ *   dropped while nobody kept the tiers        the file had it, and the index had not
+ *
+ * Which keys were bad stands in the index segment (index/segment/dropped.h).  All goes that has such a key,
+ * or an ancestor that has, up to the root, wherever that one is now: it may have been computed again
+ * since.  Nobody knows the ancestors of a block behind a gap, so it goes as well; but not from a store,
+ * most of whose blocks this node knows without their parents.  A block of VRAM or RAM without its
+ * parent goes in the same way.  A block without a parent's key goes by its own key alone.
+ *
+ * The cost is that of what goes (kin.h):
+ *
+ *   1  the number of the next drop; all that the feed tells by then, which lists what lost its parent
+ *   2  keys of drops from `since` on: they are bad
+ *   3  entries with these keys go, and their children, and so on
+ *   4  of each entry that is listed the way to the root: with a bad key on it, or a gap, it goes, with
+ *      its children, and so on; else it is listed no more
+ *   5  the writer has carried that out: `since` is the number of 1
+ *
+ *   an entry that 3 or 4 looks at        has its block
+ *   LIVE, or found and not published     it goes, or 4 finds its way
+ *   BUSY: a batch has it                 LIVE behind 4: its way is looked at then.  Else it is listed again, and
+ *                                        its publish is refused: its source was LIVE without its parent, and has gone
+ *                                        by now, or it names `since`
+ *   none: it has gone by itself          1 to 4 once more: the feed tells of it, and lists its children
+ *
+ * Between 1 and 4 engines go on: they may drop more, and compute it again.  A way that is whole may
+ * then lead through a key that was dropped before it was looked at, so the keys of such a drop, which
+ * are told before any of its blocks goes, are compared before an entry is listed no more.
+ *
+ * Where memory is missing nothing is carried out: all that was looked at is listed again, and `since`
+ * stays.  So it does without a writer.  Nothing is acknowledged meanwhile.  If this process dies, its
+ * pools go with it, and the next one begins with the number that was acknowledged last.  Of more keys
+ * than the segment keeps nobody knows: all of the tiers goes.
+ * Tests: t/tiers/alone.t t/tiers/gaps.t t/tiers/drops.t t/tiers/follow.t t/tiers/unchained.t
+ *   t/tiers/drop-dies.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "index/segment/dropped.h"
+#include "tiers/steward/steward.h"
+
+#define CALL_MS 2000
+#define DROPS   1024u /* blocks that are dropped by one call */
+
+struct follow {
+	struct gpc_tiers *t;
+	/* the keys of drops before that number are in `bad`; drops_head when it was so */
+	uint64_t seen, head;
+	/* keys that go, with all that follows them, in the order in which they are followed: of what
+	 * is bad; of what is behind a gap */
+	struct gone bad, doubt;
+	uint32_t followed[2];
+	/* of each tier: keys from which the way to the root is whole */
+	struct gone whole[SHM_TIERS];
+	struct numbers busy, children;
+	struct numbers goes; /* blocks, held */
+	bool missed;         /* an entry that had gone by itself */
+};
+
+struct entry {
+	struct cold *d;  /* NULL: in VRAM or RAM */
+	gpc_block block; /* GPC_NONE: not published */
+	gpc_key key, parent;
+};
+
+bool drops_are_due(const struct gpc_tiers *t)
+{
+	return t->since != t->told;
+}
+
+/* ---- entries ---- */
+
+static struct cold *tier_of(struct gpc_tiers *t, uint32_t record)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		if (record - t->cold[i].record < t->cold[i].blocks)
+			return returns_keeps(t->c, t->cold[i].pool) ? &t->cold[i] : NULL;
+	return NULL;
+}
+
+static gpc_block block_of(const gpc *c, uint32_t record)
+{
+	uint32_t i, first;
+	uint64_t range;
+
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
+		range = load_relaxed(&seg_pool(&c->seg, i)->range);
+		first = (uint32_t)(range >> 32);
+		if (record - first < (uint32_t)range)
+			return GPC_BLOCK((gpc_block)i, (gpc_block)(record - first));
+	}
+	return GPC_NONE;
+}
+
+/* As it is now; false: there is no such block. */
+static bool look(struct gpc_tiers *t, uint32_t number, struct entry *ret)
+{
+	const struct tier_found *found;
+	struct about a;
+
+	*ret = (struct entry){ .d = tier_of(t, number), .block = GPC_NONE };
+	if (about_record(t->c, number, &a)) {
+		ret->block = block_of(t->c, number);
+		ret->key = a.key;
+		ret->parent = a.parent;
+		return ret->block >= 0 && (ret->d || a.alone);
+	}
+	found = ret->d ? restore_at(ret->d, number - ret->d->record) : NULL;
+	if (!found)
+		return false;
+	ret->key = found->key;
+	ret->parent = found->parent;
+	return true;
+}
+
+/* The entry of that key: parents that are elsewhere than in this tier, VRAM and RAM do not count. */
+static bool find_parent(struct cold *d, const gpc_key *key, gpc_key *ret)
+{
+	const struct tier_found *found;
+	gpc_block block = slots_find(d, key);
+	struct about a;
+
+	if (block < 0 && (found = restore_find(d, key))) {
+		*ret = found->parent;
+		return true;
+	}
+	if ((block < 0 && gpc_lookup(d->t->c, 0, key, 1, &block, GPC_QUIET) != 1) ||
+	    !about_block(d->t->c, block, &a) || !key_same(&a.key, key))
+		return false;
+	*ret = a.parent;
+	return true;
+}
+
+/* A block of VRAM or RAM that came or went, or that was there when we came. */
+void drops_meet(struct gpc_tiers *t, gpc_block block)
+{
+	uint32_t record = pool_record(&t->c->seg, block);
+	const struct shm_pool *p = seg_pool(&t->c->seg, (uint32_t)GPC_POOL(block));
+	struct about a;
+
+	if (record == SHM_NO_RECORD || shm_is_cold(load_relaxed(&p->kind)) ||
+	    !(load_relaxed(&p->flags) & GPC_POOL_UNCHAINED))
+		return;
+	if (about_record(t->c, record, &a) && a.alone)
+		kin_enter(&t->kin, record, &a.parent, true);
+	else
+		kin_leave(&t->kin, record);
+}
+
+void drops_meet_all(struct gpc_tiers *t)
+{
+	const struct segment *s = &t->c->seg;
+	uint32_t pool, slot;
+
+	for (pool = 0; pool < s->header.geometry.max_pools; pool++)
+		for (slot = 0; slot < (uint32_t)load_relaxed(&seg_pool(s, pool)->range); slot++)
+			drops_meet(t, GPC_BLOCK((gpc_block)pool, (gpc_block)slot));
+}
+
+/* ---- keys ---- */
+
+/* More of them: 0, or an error. */
+static int read_keys(struct follow *f)
+{
+	struct gpc_tiers *t = f->t;
+	uint32_t had = f->bad.n;
+	int n, i;
+
+	/* pairs with (x) of index/table/dropped.c, and comes before the keys */
+	f->head = load_acquire(&seg_state(&t->c->seg)->drops_head);
+	n = dropped_since(&t->c->seg, f->seen, t->dropped, SHM_DROPS, &f->seen);
+	for (i = 0; i < n; i++)
+		if (!gone_add(&f->bad, &t->dropped[i]))
+			return -ENOMEM;
+	/* a store may have it, whether this node knows or not */
+	for (; t->store && had < f->bad.n; had++)
+		t->store->ops->forget(t->store->tier, 0, &f->bad.key[had]);
+	return MIN(n, 0);
+}
+
+/* Have all of them been dropped by us, behind the last drop of others?  What may follow them is gone
+ * already, and blocks without their parents that have come since are no business of those. */
+static bool are_ours(struct follow *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->bad.n && gone_has(&f->t->ours, &f->bad.key[i]); i++)
+		;
+	if (i < f->bad.n)
+		gone_end(&f->t->ours);
+	return i == f->bad.n;
+}
+
+/* ---- what goes ---- */
+
+static bool hold(struct follow *f, const struct entry *e)
+{
+	if (!hold_quietly(f->t->c, e->block, &e->key) || numbers_add(&f->goes, (uint32_t)e->block))
+		return true; /* or it has gone by itself, and what follows it goes */
+	unhold_quietly(f->t->c, &e->block, 1);
+	return false;
+}
+
+/* A value that may be bad, and is not known to be, stays in a store: others use it.  False: no memory. */
+static bool take(struct follow *f, const struct entry *e, struct gone *as)
+{
+	struct gpc_tiers *t = f->t;
+	bool afar = e->d && cold_is_afar(e->d);
+
+	if (as == &f->doubt && (afar || gone_has(&f->bad, &e->key)))
+		return true;
+	if (e->block >= 0 && !hold(f, e))
+		return false;
+	if (!e->d && !gone_add(&t->ours, &e->key))
+		return false;
+	if (as == &f->bad && t->store && !gone_has(as, &e->key))
+		t->store->ops->forget(t->store->tier, 0, &e->key);
+	return gone_add(as, &e->key);
+}
+
+/* An entry of which there is no block: one that a batch has is looked at later. */
+static bool pass(struct follow *f, uint32_t number)
+{
+	struct cold *d = tier_of(f->t, number);
+
+	if (d && !slots_leave(d, number - d->record))
+		return numbers_add(&f->busy, number);
+	if (!d)
+		kin_leave(&f->t->kin, number);
+	f->missed = true;
+	return true;
+}
+
+/* Entries of the keys that go that are not published, and what hangs on them, as long as there are
+ * more. */
+static bool follow_all(struct follow *f, struct gone *as, uint32_t *followed)
+{
+	struct gpc_tiers *t = f->t;
+	const struct tier_found *found;
+	struct entry e;
+	gpc_key key;
+	uint32_t i;
+
+	while (*followed < as->n) {
+		key = as->key[(*followed)++];
+		f->children.n = 0;
+		found = t->disk ? restore_find(t->disk, &key) : NULL;
+		if (found)
+			restore_forget(t->disk, found);
+		if (!kin_children(&t->kin, &key, &f->children))
+			return false;
+		for (i = 0; i < f->children.n; i++)
+			if (!look(t, f->children.at[i], &e)
+				    ? !pass(f, f->children.at[i])
+				    : key_same(&e.parent, &key) && !take(f, &e, as))
+				return false;
+	}
+	return true;
+}
+
+static bool follow_both(struct follow *f)
+{
+	return follow_all(f, &f->bad, &f->followed[0]) && follow_all(f, &f->doubt, &f->followed[1]);
+}
+
+/* ---- ways to the root ---- */
+
+enum { NOT_SEEN, WHOLE, GAP, BAD };
+
+/* From the block that has this parent on. */
+static int way_up(struct follow *f, struct cold *d, gpc_key key)
+{
+	struct gone *whole = &f->whole[d->index];
+	uint32_t had = whole->n, at;
+	int is = NOT_SEEN;
+	gpc_key up;
+
+	while (is == NOT_SEEN) {
+		at = gone_at(whole, &key);
+		if (key_is_zero(&key) || key_is_root(&key) || at < had) {
+			is = WHOLE;
+		} else if (gone_has(&f->bad, &key)) {
+			is = BAD;
+		} else if (at < whole->n || !find_parent(d, &key, &up)) { /* or a circle */
+			is = GAP;
+		} else if (gone_add(whole, &key)) {
+			key = up;
+		} else if (had) { /* it is full: begin anew */
+			gone_end(whole);
+			had = 0;
+		} else if (whole->n < GONE_MOST) {
+			break; /* no memory */
+		} else {
+			is = GAP; /* a way that long there is not */
+		}
+	}
+	while (is != WHOLE && whole->n > had)
+		gone_take_off(whole, &whole->key[whole->n - 1]);
+	return is;
+}
+
+/* More was dropped meanwhile, and one of these keys is on a way that was whole: 1. */
+static int changes(struct follow *f)
+{
+	uint32_t had = f->bad.n, i;
+	int err;
+
+	/* pairs with (x) of index/table/dropped.c */
+	if (load_acquire(&seg_state(&f->t->c->seg)->drops_head) == f->head)
+		return 0;
+	err = read_keys(f);
+	if (err < 0)
+		return err;
+	for (; had < f->bad.n; had++)
+		for (i = 0; i < SHM_TIERS; i++)
+			if (gone_has(&f->whole[i], &f->bad.key[had])) {
+				gone_end(&f->whole[0]);
+				gone_end(&f->whole[1]);
+				return 1;
+			}
+	return 0;
+}
+
+/* 0, or an error; such an entry is listed still. */
+static int look_at(struct follow *f, uint32_t number)
+{
+	struct gpc_tiers *t = f->t;
+	struct entry e;
+	struct cold *d;
+	int way, err;
+
+	if (!look(t, number, &e))
+		return pass(f, number) ? 0 : -ENOMEM;
+	d = e.d ? e.d : t->disk && returns_keeps(t->c, t->disk->pool) ? t->disk : t->store;
+	if (!d)
+		return 0;
+	do {
+		way = way_up(f, d, e.parent);
+		err = way == NOT_SEEN ? -ENOMEM : way == WHOLE ? changes(f) : 0;
+	} while (err > 0);
+	if (err == 0 && (way == BAD || (way == GAP && !cold_is_afar(d))) &&
+	    (!take(f, &e, way == BAD ? &f->bad : &f->doubt) || !follow_both(f)))
+		err = -ENOMEM;
+	return err;
+}
+
+static int look_at_listed(struct follow *f)
+{
+	struct kin *k = &f->t->kin;
+	uint32_t number;
+	int err = 0;
+
+	while (err == 0 && kin_next(k, &number)) {
+		err = look_at(f, number);
+		if (err < 0)
+			kin_list(k, number);
+	}
+	return err;
+}
+
+/* Those that are BUSY still are listed. */
+static int look_at_busy(struct follow *f)
+{
+	struct numbers busy = f->busy;
+	struct entry e;
+	uint32_t i;
+	int err = 0;
+
+	f->busy = (struct numbers){ 0 };
+	for (i = 0; i < busy.n; i++)
+		if (err == 0 && look(f->t, busy.at[i], &e))
+			err = look_at(f, busy.at[i]);
+		else
+			kin_list(&f->t->kin, busy.at[i]);
+	free(busy.at);
+	return err;
+}
+
+/* ---- the writer does it ---- */
+
+/* -ENOTCONN: it has not said that it has. */
+static int drop_held(struct follow *f)
+{
+	gpc *c = f->t->c;
+	gpc_ticket ticket = 0;
+	uint32_t i, n;
+	int err = 0;
+
+	for (i = 0; i < f->goes.n && err >= 0; i += n) {
+		n = MIN(f->goes.n - i, DROPS);
+		err = gpc_drop(c, (gpc_block *)f->goes.at + i, n, &ticket, 0, 0);
+		if (err >= 0)
+			err = gpc_ticket_wait(c, ticket, CALL_MS);
+	}
+	return err < 0 ? -ENOTCONN : 0;
+}
+
+static void end(struct follow *f, int err)
+{
+	uint32_t i;
+
+	for (i = 0; err < 0 && i < f->goes.n; i++)
+		kin_list(&f->t->kin, pool_record(&f->t->c->seg, (gpc_block)f->goes.at[i]));
+	for (i = 0; i < f->busy.n; i++)
+		kin_list(&f->t->kin, f->busy.at[i]);
+	unhold_quietly(f->t->c, (gpc_block *)f->goes.at, f->goes.n);
+	gone_end(&f->bad);
+	gone_end(&f->doubt);
+	gone_end(&f->whole[0]);
+	gone_end(&f->whole[1]);
+	free(f->busy.at);
+	free(f->children.at);
+	free(f->goes.at);
+}
+
+static void is_done(struct gpc_tiers *t, uint64_t told)
+{
+	/* (z) the writer has done what follows from these drops before the number says so; pairs
+	 * with tiers/steward/up.c and tiers/steward/learn.c.  All are threads of ours: if we die, nothing comes up
+	 * any more */
+	store_release(&t->since, told);
+}
+
+/* The feed tells of the clears, and what they mean for the file.  A store keeps what others use: a
+ * new version tag is what clears it. */
+static bool clear_all(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		if (returns_keeps(t->c, t->cold[i].pool) &&
+		    gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].gone)
+			return false;
+	for (i = 0; i < t->ncold; i++)
+		tier_count(&t->cold[i], TIER_EMPTIED, 1);
+	log_say(&t->c->log, LOG_WARNING,
+		"more than %u blocks of %s were dropped before the keeper of its tiers knew, and which "
+		"ones is not known any more: what the tiers have is forgotten%s",
+		SHM_DROPS, t->c->seg.name,
+		t->opt.remote ? "; the remote store may have some of it still: a new version tag "
+				"forgets that"
+			      : "");
+	is_done(t, t->told);
+	return true;
+}
+
+bool drops_carry_out(struct gpc_tiers *t)
+{
+	struct follow f = { .t = t, .seen = t->since, .bad.many = true, .doubt.many = true };
+	uint64_t told = t->told;
+	bool again, ours;
+	int err;
+
+	if (!drops_are_due(t))
+		return false;
+	err = read_keys(&f);
+	ours = are_ours(&f);
+	if (err == 0 && !follow_both(&f))
+		err = -ENOMEM;
+	if (err == 0 && !ours)
+		err = look_at_listed(&f);
+	if (err == 0)
+		err = look_at_busy(&f);
+	if (err == 0)
+		err = drop_held(&f);
+	again = err == 0 && (f.missed || f.goes.n);
+	if (err == 0 && !f.missed)
+		is_done(t, told);
+	end(&f, err);
+	return err == -ESTALE ? clear_all(t) : again;
+}
+
+/* ---- at the start ---- */
+
+int drops_begin(struct gpc_tiers *t)
+{
+	t->ours.many = true;
+	t->dropped = malloc(SHM_DROPS * sizeof(*t->dropped));
+	return t->dropped && kin_new(&t->kin, t->c->seg.header.geometry.max_blocks) == 0
+		       ? 0
+		       : err_set(ENOMEM, "no memory to know what follows what in the tiers");
+}
+
+void drops_end(struct gpc_tiers *t)
+{
+	free(t->dropped);
+	gone_end(&t->ours);
+	kin_end(&t->kin);
+}
+
+/* The drops that came while nobody kept the file, or the store. */
+void drops_missed(struct gpc_tiers *t)
+{
+	struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t upto;
+	int n, i;
+
+	drops_meet_all(t);
+	t->since = t->disk && !t->made ? load_relaxed(&desk->drops) | 1 : t->told;
+	n = t->opt.remote ? dropped_since(&t->c->seg, load_relaxed(&desk->swept) | 1, t->dropped,
+					  SHM_DROPS, &upto)
+			  : 0;
+	for (i = 0; i < n; i++)
+		t->store->ops->forget(t->store->tier, 0, &t->dropped[i]);
+	if (n < 0)
+		log_say(&t->c->log, LOG_WARNING,
+			"blocks of %s were dropped, and which ones is not known any more: the remote "
+			"store may have them; a new version tag forgets them",
+			t->c->seg.name);
+	/* parents that are there now may have been computed again behind one of these */
+	if (!dropped_none(&t->c->seg, t->since))
+		kin_list_all(&t->kin);
+	if (!drops_are_due(t))
+		desk_durable(t, t->cursor, load_relaxed(&desk->cleared));
+}

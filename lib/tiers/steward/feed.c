@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* feed.c - what becomes of blocks of our pools, as the feed tells (rule B19).
+ *
+ * A header is made free when the feed says that its block has gone, whatever the reason.  That is
+ * not synced, but where a peer waits, and then once for all that was told so far:
+ *
+ *   1  the feed is read to its head
+ *   2  `writing` is taken and given back: each batch that began before has made free what was
+ *   refused 3  the tier syncs 4  desk.durable = that head
+ * Tests: t/tiers/feed.t t/tiers/comes-back.t t/tiers/durable.t t/tiers/refused.t
+ *   t/tiers/stopped-writer.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "index/base/futex.h"
+#include "index/segment/dropped.h"
+#include "tiers/steward/steward.h"
+
+#define EVENTS  256u
+#define IDLE_NS (20 * NS_PER_MS)
+#define AGE_NS  (1000 * NS_PER_MS)
+#define CALL_MS 2000
+#define TURN_NS (1000 * NS_PER_MS) /* for a batch on its way down */
+#define OLD     256u               /* blocks that are asked back together */
+#define AGED    65536u             /* slots whose age is looked at at a time */
+
+/* Behind the end of its pool another one may have the number. */
+static struct cold *cold_of(struct gpc_tiers *t, gpc_block block)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		if ((uint32_t)GPC_POOL(block) == t->cold[i].pool && !t->cold[i].ended)
+			return &t->cold[i];
+	return NULL;
+}
+
+/* ---- removals ---- */
+
+static void give_up(struct cold *d, int err)
+{
+	if (d->gone)
+		return;
+	d->gone = true;
+	store_relaxed(&d->broken, 1);
+	store_relaxed(&d->told->state, GPC_TIER_DOWN);
+	log_say(&d->t->c->log, LOG_ERR,
+		"tier %s of %s: its pool has gone: %s; nothing is written there until its keeper "
+		"starts anew",
+		d->ops->name, d->t->c->seg.name, gpc_strerror(err));
+}
+
+/* The end of a pool is a clear, and the pool is not ours any more when the feed tells of that.  An
+ * earlier clear may find it so as well: then it has done all that is to be done for the end.
+ * Nothing that comes before one of these is passed over. */
+static void look_for_end(struct cold *d)
+{
+	if (returns_keeps(d->t->c, d->pool))
+		return;
+	give_up(d, -ESTALE);
+	d->ended = true;
+}
+
+/* Blocks that were written and published behind the clear, and before the tier heard of it, are
+ * lost to it as well: a read finds that out.  One that rests is cleared before it is up. */
+static void cleared(struct cold *d, uint32_t tag)
+{
+	int err;
+
+	if (!tag) {
+		/* in this order: what is written behind the clear keeps its key, and is made free
+		 * when it goes */
+		slots_forget_keys(d);
+		err = load_relaxed(&d->broken) && !d->gone ? 0 : d->ops->clear(d->tier);
+		if (err < 0)
+			rest_begin(d, "a clear", err);
+	}
+	restore_drop(d, tag);
+	if (!tag)
+		look_for_end(d);
+}
+
+static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
+{
+	struct cold *d = cold_of(t, e->block);
+
+	if (e->what == GPC_REMOVED)
+		kin_removed(&t->kin, &e->key);
+	if (!d && e->what != GPC_CLEARED)
+		drops_meet(t, e->block);
+	if (d && e->what == GPC_CLEARED)
+		cleared(d, e->tag);
+	if (e->what == GPC_CLEARED && !e->tag)
+		kin_list_all(&t->kin); /* nobody tells which keys */
+	if (!d || e->what != GPC_REMOVED)
+		return;
+	/* a store loses what was dropped, and nothing else: others use it */
+	if (cold_is_afar(d) && e->was != e->block)
+		slots_forget(d, e->block, &e->key);
+	else
+		slots_removed(d, e->block, &e->key);
+}
+
+/* The feed was overwritten before it was read.  What the index has is the truth; a clear among what
+ * is lost has left its number. */
+static void compare(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++) {
+		struct cold *d = &t->cold[i];
+
+		if (d->ended)
+			continue;
+		if (!returns_keeps(t->c, d->pool)) {
+			cleared(d, 0); /* its end may be among what is lost */
+			continue;
+		}
+		if (d->clears != load_acquire(&seg_pool(&t->c->seg, d->pool)->clears))
+			restore_drop(d, 0);
+		slots_compare(d);
+	}
+	drops_meet_all(t);
+	kin_list_all(&t->kin);
+}
+
+static void take_returned(struct cold *d)
+{
+	gpc_block back[EVENTS];
+	int n, i;
+
+	do {
+		n = gpc_returned(d->t->c, (int)d->pool, back, EVENTS, 0);
+		for (i = 0; i < n; i++)
+			slots_returned(d, back[i]);
+		if (n == -ESTALE || n == -ENOENT || n == -EPERM)
+			give_up(d, n);
+	} while (n == (int)EVENTS);
+}
+
+static bool follow(struct gpc_tiers *t)
+{
+	struct gpc_event events[EVENTS];
+	uint64_t clears[SHM_TIERS];
+	bool any = false;
+	uint64_t told = dropped_next(&t->c->seg); /* before the head */
+	uint32_t i;
+	int n;
+
+	/* pairs with (v) of index/writer/pools.c, and comes before the head: a clear that is counted is
+	 * told */
+	for (i = 0; i < t->ncold; i++)
+		clears[i] = load_acquire(&seg_pool(&t->c->seg, t->cold[i].pool)->clears);
+	do {
+		n = gpc_event_read(t->c, &t->cursor, events, EVENTS);
+		for (i = 0; n > 0 && i < (uint32_t)n; i++)
+			take_event(t, &events[i]);
+		if (n == -ESTALE)
+			compare(t);
+		any |= n != 0;
+	} while (n == (int)EVENTS || n == -ESTALE);
+	for (i = 0; i < t->ncold; i++) {
+		t->cold[i].clears = clears[i];
+		if (!t->cold[i].gone)
+			take_returned(&t->cold[i]);
+	}
+	t->told = told;
+	return any;
+}
+
+/* All that the feed has told by now, and what follows from it. */
+bool feed_follow(struct gpc_tiers *t)
+{
+	bool any = follow(t);
+
+	while (drops_carry_out(t))
+		any |= follow(t);
+	return any;
+}
+
+/* All that was answered is on the disk, or all of it goes, and with it what had to go. */
+static bool sync_one(struct cold *d)
+{
+	int err = d->file ? tier_disk_sync(d->file) : 0, lost;
+
+	if (err >= 0)
+		return true;
+	slots_forget_keys(d);
+	lost = d->ops->clear(d->tier);
+	if (lost < 0) {
+		rest_begin(d, "a sync", err);
+		return false;
+	}
+	log_say(&d->t->c->log, LOG_WARNING,
+		"tier %s of %s: a sync: %s; what was there is forgotten", d->ops->name,
+		d->t->c->seg.name, gpc_strerror(err));
+	rest_lose_all(d);
+	return true;
+}
+
+/* Steps 2 to 4; false: it is not known to be on the disk.  Without an answer who waits hears of it
+ * by the time that is up.  ends: a tier that rests is tried whatever its pause. */
+static bool acknowledge(struct gpc_tiers *t, bool ends)
+{
+	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
+	uint32_t i;
+
+	feed_follow(t);
+	if (drops_are_due(t)) /* there is no writer now, or no memory */
+		return false;
+	number = t->cursor;
+	/* a batch waits for the writer, and its answer may be late: the feed goes on meanwhile */
+	if (!clock_lock(&t->writing, clock_ns() + TURN_NS))
+		return false;
+	pthread_mutex_unlock(&t->writing);
+	for (i = 0; i < t->ncold; i++)
+		if (!rest_is_over(&t->cold[i], ends) || !sync_one(&t->cold[i]))
+			return false;
+	desk_durable(t, number, cleared_all);
+	return true;
+}
+
+/* The pools are new.  A clear that came before we read the feed may be one of them, whatever its
+ * tag. */
+int feed_begin(struct gpc_tiers *t)
+{
+	uint32_t i;
+	int err;
+
+	t->cursor = UINT64_MAX;
+	t->told = dropped_next(&t->c->seg); /* before the head: a drop is in one of both */
+	err = gpc_event_read(t->c, &t->cursor, &(struct gpc_event){ 0 }, 1);
+	for (i = 0; err >= 0 && i < t->ncold; i++) {
+		struct cold *d = &t->cold[i];
+
+		d->clears = load_acquire(&seg_pool(&t->c->seg, d->pool)->clears);
+		d->clear |= d->clears != 0;
+	}
+	return err < 0 ? err : 0;
+}
+
+/* ---- age ---- */
+
+struct old {
+	gpc_key key[OLD];
+	gpc_block block[OLD];
+	uint32_t n;
+};
+
+/* What younger blocks hang on stays until these go, and is asked for again: so many at a time. */
+static void reclaim_old(struct cold *d, struct old *o)
+{
+	int result[OLD];
+	uint32_t i, n = 0;
+
+	if (o->n && gpc_reclaim(d->t->c, o->key, o->block, o->n, result, 0, CALL_MS) > 0)
+		for (i = 0; i < o->n; i++) {
+			if (result[i])
+				continue;
+			slots_returned(d, o->block[i]);
+			n++;
+		}
+	tier_count(d, TIER_AGED, n);
+	o->n = 0;
+}
+
+static void look_at_ages(struct cold *d)
+{
+	uint32_t most = d->t->opt.max_age_s, now = slots_now(), n, i;
+	struct old o;
+	bool old;
+
+	o.n = 0;
+	for (n = 0; most && n < AGED && n < d->blocks && !load_relaxed(&d->broken); n++) {
+		i = d->aged++ % d->blocks;
+		o.block[o.n] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
+		pthread_mutex_lock(&d->lock);
+		o.key[o.n] = d->slot[i].key;
+		old = d->slot[i].state == SLOT_LIVE && now - d->slot[i].born > most;
+		pthread_mutex_unlock(&d->lock);
+		o.n += old;
+		if (o.n == OLD)
+			reclaim_old(d, &o);
+	}
+	reclaim_old(d, &o);
+}
+
+/* ---- the thread ---- */
+
+/* From here on the next keeper reads what was dropped: a store has nothing of what came before. */
+static void sweep(struct gpc_tiers *t)
+{
+	if (t->store && !drops_are_due(t) && !tier_remote_owes(t->store->store))
+		store_relaxed(&seg_desk(&t->c->seg)->swept, t->since);
+}
+
+static void tell_idle(struct gpc_tiers *t)
+{
+	struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t idle = UINT64_MAX;
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		idle = MIN(idle, load_acquire(&t->cold[i].idle));
+	if (idle == load_relaxed(&desk->idle) || !t->published)
+		return;
+	if (!acknowledge(t, false))
+		return;
+	/* (s) all that was asked for by then is done and durable before the number says so; pairs
+	 * with index/request/durable.c.  If we die before it, who waits sees that our lock is gone */
+	store_release(&desk->idle, idle);
+	order_add32(&desk->told, 1);
+	futex_wake_all(&desk->told);
+}
+
+void feed_thread(struct gpc_tiers *t)
+{
+	const struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t next_age = 0;
+	uint32_t seen, i;
+	bool more;
+
+	while (!stage_stops(t)) {
+		seen = desk_bell(t);
+		more = feed_follow(t);
+		sweep(t);
+		rest_look(t);
+		more |= !drops_are_due(t) && restore_step(t);
+		if (load_acquire(&desk->asked) > load_relaxed(&desk->durable))
+			acknowledge(t, false);
+		tell_idle(t);
+		if (clock_ns() >= next_age) {
+			for (i = 0; i < t->ncold; i++)
+				look_at_ages(&t->cold[i]);
+			next_age = clock_ns() + AGE_NS;
+		}
+		if (!more)
+			desk_sleep(t, seen, IDLE_NS);
+	}
+}
+
+void feed_end(struct gpc_tiers *t)
+{
+	if (t->begun)
+		acknowledge(t, true);
+}

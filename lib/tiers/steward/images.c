@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* images.c - blocks of RAM as the tiers below read and fill them.
+ * Tests: t/tiers/both.t t/tiers/straight.t */
+#include "config.h"
+
+#include <string.h>
+#include "bytes/device/host_bytes.h"
+#include "tiers/steward/steward.h"
+
+bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key)
+{
+	uint32_t record = pool_record(&c->seg, block);
+	struct ref_sum sum = { 0 };
+	int section = record == SHM_NO_RECORD ? -1 : handle_enter(c), err;
+
+	if (section < 0)
+		return false;
+	err = refs_take(c, record, block, key, &sum);
+	refs_account(c, &sum);
+	handle_leave(c, section);
+	return err == 0;
+}
+
+void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n)
+{
+	struct ref_sum sum = { 0 };
+	uint32_t i, record;
+
+	for (i = 0; i < n; i++) {
+		record = blocks[i] < 0 ? SHM_NO_RECORD : pool_record(&c->seg, blocks[i]);
+		if (record != SHM_NO_RECORD)
+			refs_drop(c, record, blocks[i], &sum);
+	}
+	refs_account(c, &sum);
+}
+
+bool about_record(const gpc *c, uint32_t record, struct about *ret)
+{
+	const struct shm_record *r = seg_record(&c->seg, record);
+
+	/* pairs with (C): what stands beside LIVE is that block's */
+	ret->word = load_acquire(&r->word);
+	ret->key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
+	ret->parent = (gpc_key){ { load_relaxed(&r->parent[0]), load_relaxed(&r->parent[1]) } };
+	ret->tag = load_relaxed(&r->tag);
+	ret->depth = load_relaxed(&r->depth);
+	ret->unchained = (load_relaxed(&r->flags) & REC_UNCHAINED) && key_is_zero(&ret->parent);
+	ret->alone = (load_relaxed(&r->flags) & REC_UNCHAINED) && !key_is_zero(&ret->parent);
+	order_fence();
+	return WORD_STATE(ret->word) == LIVE && load_relaxed(&r->word) == ret->word;
+}
+
+bool about_block(const gpc *c, gpc_block block, struct about *ret)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	return record != SHM_NO_RECORD && about_record(c, record, ret);
+}
+
+/* ---- which pools ---- */
+
+bool images_fit_pool(const struct cold *d, const struct shm_pool *p)
+{
+	return load_acquire(&p->state) == POOL_READY && load_relaxed(&p->kind) == GPC_RAM &&
+	       load_relaxed(&p->memory) && p->block_bytes == d->block_bytes &&
+	       !memcmp(p->fingerprint, d->fingerprint, sizeof(d->fingerprint)) &&
+	       !(load_relaxed(&p->flags) & GPC_POOL_CALLER);
+}
+
+int images_ram(const struct cold *d, uint32_t to)
+{
+	const struct segment *s = &d->t->c->seg;
+	uint32_t i,
+		space = to < s->header.geometry.max_pools ? seg_pool(s, to)->space : GPC_MAX_SPACES;
+	int any = -1;
+
+	for (i = 0; i < s->header.geometry.max_pools; i++) {
+		const struct shm_pool *p = seg_pool(s, i);
+
+		if (!images_fit_pool(d, p))
+			continue;
+		if (i == to || load_relaxed(&p->space) == space)
+			return (int)i;
+		any = any < 0 ? (int)i : any;
+	}
+	return any;
+}
+
+/* ---- bytes ---- */
+
+uint32_t images_pieces(const struct map *m)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < m->memory.nruns; i++)
+		n += m->memory.run[i].count;
+	return n;
+}
+
+void images_iov(const struct map *m, gpc_block block, struct iovec *iov)
+{
+	uint64_t slot = (uint64_t)GPC_SLOT(block);
+	uint32_t i, j;
+
+	for (i = 0; i < m->memory.nruns; i++) {
+		const struct shm_run *r = &m->memory.run[i];
+
+		for (j = 0; j < r->count; j++)
+			*iov++ = (struct iovec){ m->part[0].base + r->offset +
+							 slot * r->slot_stride + j * r->run_stride,
+						 r->bytes };
+	}
+}
+
+static struct sum_want want_of(const gpc *c, const struct map *m, gpc_block block,
+			       const gpc_key *key)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	return (struct sum_want){
+		.trailer = &m->trailers.at[GPC_SLOT(block)],
+		.key = { key->w[0], key->w[1] },
+		.slot = (uint32_t)GPC_SLOT(block),
+		.life = WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1,
+	};
+}
+
+bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		uint32_t *ret)
+{
+	struct sum_want w;
+
+	if (!m->trailers.at || pool_record(&c->seg, block) == SHM_NO_RECORD)
+		return false;
+	w = want_of(c, m, block, key);
+	if (!host_sum_is_known(w.trailer, &w))
+		return false;
+	*ret = w.trailer->crc;
+	return true;
+}
+
+void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		      uint32_t crc)
+{
+	struct sum_want w;
+
+	if (!m->trailers.at || pool_record(&c->seg, block) == SHM_NO_RECORD)
+		return;
+	w = want_of(c, m, block, key);
+	host_sum_store(w.trailer, &w, crc);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* learn.c - what a store has that the index knows nothing of: another node has put it there.
+ *
+ * The store is asked how far a prompt goes there (remote_reach: two batches), and a hint is
+ * published for each key.  From then on a lookup in the tier's space finds it, on any process of
+ * this node and without a wait.  Hints have no bytes: a get finds out, and removes those that were
+ * wrong.
+ * Tests: t/tiers/remote-kept.t t/tiers/unchained.t t/tiers/store.t */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "tiers/steward/steward.h"
+
+static void settle(struct cold *d, const struct publish_copy *copy, const gpc_block *resident,
+		   uint32_t n)
+{
+	uint32_t i, born = slots_now();
+
+	for (i = 0; i < n; i++)
+		if (resident[i] == copy[i].block)
+			slots_live(d, copy[i].block, &copy[i].key, born);
+		else
+			slots_back(d, copy[i].block, &copy[i].key, false);
+}
+
+/* At most BATCH; false: there was no room for all. */
+static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_key *parents)
+{
+	struct publish_copy copy[BATCH];
+	gpc_block slot[BATCH], resident[BATCH];
+	uint64_t clears = load_acquire(&seg_pool(&d->t->c->seg, d->pool)->clears);
+	/* pairs with (z) of tiers/steward/drops.c: of what was dropped before, the store has been told */
+	uint64_t since = load_acquire(&d->t->since);
+	uint32_t got = slots_take(d, slot, n), i;
+
+	for (i = 0; i < got; i++) {
+		resident[i] = GPC_NONE;
+		copy[i] = (struct publish_copy){ .key = keys[i],
+						 .parent = parents[i],
+						 .block = slot[i],
+						 .source = GPC_NONE,
+						 .clears = (uint32_t)clears,
+						 .since = since,
+						 .unchained = true };
+		kin_enter(&d->t->kin, d->record + (uint32_t)GPC_SLOT(slot[i]), &parents[i], true);
+	}
+	if (got)
+		publish_copies(d->t->c, copy, got, resident, &d->t->stop);
+	settle(d, copy, resident, got);
+	return got == n;
+}
+
+/* Those of them that have no hint yet. */
+static bool publish_new(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_key *before)
+{
+	gpc_key key[BATCH], parent[BATCH];
+	gpc_block there[BATCH];
+	uint32_t i, k = 0;
+
+	if (gpc_lookup(d->t->c, GPC_SPACE(d->space), keys, n, there, GPC_QUIET) < 0)
+		return false;
+	for (i = 0; i < n; i++) {
+		if (there[i] >= 0)
+			continue;
+		parent[k] = i ? keys[i - 1] : *before;
+		key[k++] = keys[i];
+	}
+	return !k || publish(d, key, k, parent);
+}
+
+static uint32_t learn_from(struct cold *d, const gpc_key *keys, uint32_t n, uint64_t deadline)
+{
+	gpc_key before = { { 0, 0 } };
+	uint8_t *has = malloc(n);
+	uint32_t reach = 0, i, some;
+	int got = has ? tier_remote_exists(d->store, keys, n, has, deadline) : 0;
+
+	while (got > 0 && reach < n && has[reach])
+		reach++;
+	free(has);
+	reach = MIN(reach, d->blocks); /* more would push out those that come first */
+	for (i = 0; i < reach; i += some) {
+		some = MIN(reach - i, BATCH);
+		if (!publish_new(d, keys + i, some, i ? &keys[i - 1] : &before))
+			return i;
+	}
+	return reach;
+}
+
+uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline)
+{
+	return n && t->store && cold_is_ready(t->store) ? learn_from(t->store, keys, n, deadline)
+							: 0;
+}

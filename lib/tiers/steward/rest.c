@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rest.c - a tier that can neither sync nor be cleared rests, and is looked at from time to time
+ * (rule B19).
+ *
+ *   it rests     nothing is written there, published from there, or acknowledged; what was there is forgotten, here and
+ *                in the index.  Its file may have all that was removed since the last
+ *                acknowledgement
+ *   a probe      clear and sync, in the thread of the feed: 1 s after the failure, then after twice as long each time, at
+ *                most 60 s; and once more when the tiers are closed
+ *   it is up     behind a probe that has succeeded: the file's epoch has everything before it behind it, and that is on the
+ *                disk.  So whatever is acknowledged or written from then on follows all removals
+ *                that were owed
+ *
+ * If this process dies while it rests nothing was acknowledged, and the next keeper goes on from
+ * `desk.durable`.
+ * Tests: t/tiers/rest.t */
+#include "config.h"
+
+#include "tiers/steward/steward.h"
+
+/* What the index says is below would only be misses.  Without a writer it is tried again.  Where
+ * its pool has gone nothing is left of it, and another pool may have the number. */
+static bool is_emptied(struct cold *d)
+{
+	if (!d->emptied && !returns_keeps(d->t->c, d->pool))
+		d->emptied = true;
+	if (!d->emptied)
+		d->emptied = gpc_pool_clear(d->t->c, (int)d->pool, 0, 0, 0) >= 0;
+	return d->emptied;
+}
+
+void rest_lose_all(struct cold *d)
+{
+	d->emptied = false;
+	is_emptied(d);
+}
+
+void rest_begin(struct cold *d, const char *what, int err)
+{
+	if (load_relaxed(&d->broken))
+		return;
+	store_relaxed(&d->broken, 1);
+	d->pause_ns = REST_NS;
+	d->probe_ns = clock_ns() + d->pause_ns;
+	store_relaxed(&d->told->state, GPC_TIER_DOWN);
+	log_say(&d->t->c->log, LOG_ERR,
+		"tier %s of %s: %s: %s; it rests: nothing is written there, and no removal is "
+		"acknowledged, until it can be cleared, which is tried in 1 s and then at intervals of up to 60 s",
+		d->ops->name, d->t->c->seg.name, what, gpc_strerror(err));
+	slots_forget_keys(d);
+	restore_drop(d, 0);
+	rest_lose_all(d);
+}
+
+/* No batch is under way meanwhile: what it had written would stand behind the clear. */
+static int probe(struct cold *d)
+{
+	int err;
+
+	pthread_mutex_lock(&d->t->writing);
+	slots_forget_keys(d);
+	err = d->ops->clear(d->tier);
+	if (err >= 0 && d->file)
+		err = tier_disk_sync(d->file);
+	if (err >= 0)
+		store_relaxed(&d->broken, 0);
+	pthread_mutex_unlock(&d->t->writing);
+	return err;
+}
+
+bool rest_is_over(struct cold *d, bool ends)
+{
+	int err;
+
+	if (!load_relaxed(&d->broken) || d->gone)
+		return true;
+	if (!ends && (!is_emptied(d) || clock_ns() < d->probe_ns))
+		return false;
+	err = probe(d);
+	if (err < 0) {
+		d->pause_ns = rest_longer(d->pause_ns);
+		d->probe_ns = clock_ns() + d->pause_ns;
+		return false;
+	}
+	store_relaxed(&d->told->state, GPC_TIER_UP);
+	log_say(&d->t->c->log, LOG_NOTICE, "tier %s of %s is up again, and empty", d->ops->name,
+		d->t->c->seg.name);
+	return true;
+}
+
+void rest_look(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		rest_is_over(&t->cold[i], false);
+}

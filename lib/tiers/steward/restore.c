@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* restore.c - what a tier had when it was opened is published again, in the background.
+ *
+ * Parents come first.  A block whose parent is nowhere, neither here nor in VRAM or RAM, is
+ * published as well: what many prompts begin with is often in VRAM alone, and when it has been
+ * computed anew all that follows it is of use again.  If nobody does that, it gets old and goes.
+ * The writer publishes only if no clear has come that we have not heard of, and a key that is live
+ * already wins.  When all are there each is used once, in the order of their ages, so that the
+ * oldest goes first.
+ *
+ * Notes are read from the file as their blocks are published, and stand there before the writer
+ * sees the command.
+ *
+ * If this process dies in between, the pool goes with it, and the next one begins with the same
+ * file.
+ * Tests: t/tiers/alone.t t/tiers/notes.t t/tiers/down-and-up.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <syslog.h>
+#include "tiers/disk/format.h"
+#include "index/segment/note.h"
+#include "tiers/steward/steward.h"
+
+#define RESTORE 512u /* published together: commands of others come between */
+
+static gpc_block block_of(const struct cold *d, const struct tier_found *f)
+{
+	return GPC_BLOCK((gpc_block)d->pool, (gpc_block)f->slot);
+}
+
+/* ---- what is there ---- */
+
+static struct tier_found *find(const struct cold *d, const gpc_key *key)
+{
+	uint32_t at;
+
+	if (d->nfound)
+		CHAINS_EACH(&d->place, chains_hash(key), at)
+	if (key_same(&d->found[at - 1].key, key))
+		return &d->found[at - 1];
+	return NULL;
+}
+
+static void put(struct cold *d, uint64_t number)
+{
+	chains_put(&d->place, (uint32_t)number, chains_hash(&d->found[number].key));
+}
+
+static bool is_orphan(const struct cold *d, const struct tier_found *f)
+{
+	gpc_block block;
+
+	return !key_is_zero(&f->parent) && !key_is_root(&f->parent) && !find(d, &f->parent) &&
+	       gpc_lookup(d->t->c, 0, &f->parent, 1, &block, GPC_QUIET) != 1;
+}
+
+/* Depth by depth: what follows an orphan is one, too.  The feed has not been read yet, and lists what
+ * loses its parent from now on. */
+static void count_orphans(struct cold *d)
+{
+	const struct tier_found *f;
+	uint64_t i;
+	bool orphan;
+
+	for (i = 0; i < d->nfound; i++) {
+		f = &d->found[i];
+		orphan = is_orphan(d, f);
+		d->orphans += orphan;
+		if (!orphan)
+			put(d, i);
+		kin_enter(&d->t->kin, d->record + (uint32_t)f->slot, &f->parent, orphan);
+	}
+	for (i = 0; d->orphans && i < d->nfound; i++)
+		if (!find(d, &d->found[i].key))
+			put(d, i);
+	tier_count(d, TIER_ORPHANS, d->orphans);
+}
+
+static int scan(struct cold *d)
+{
+	int err = d->file && !d->clear ? tier_disk_scan(d->file, &d->found, &d->nfound) : 0;
+	uint64_t i;
+	uint32_t k;
+
+	if (err < 0)
+		return err_set(-err, "tier %s of %s cannot be read: %s", d->ops->name,
+			       d->t->c->seg.name, gpc_strerror(err));
+	for (i = 0; i < d->nfound; i++)
+		d->slot[d->found[i].slot] =
+			(struct slot){ .key = d->found[i].key, .state = SLOT_BUSY };
+	for (k = d->blocks; k--;)
+		if (d->slot[k].state == SLOT_FREE)
+			d->free[d->nfree++] = k;
+	tier_count(d, TIER_FOUND, d->nfound);
+	d->there = d->nfound;
+	return chains_new(&d->place, (uint32_t)d->nfound)
+		       ? 0
+		       : err_set(ENOMEM, "no memory for %llu blocks of a tier",
+				 (unsigned long long)d->nfound);
+}
+
+int restore_begin(struct gpc_tiers *t)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < t->ncold && err == 0; i++)
+		err = scan(&t->cold[i]);
+	return err;
+}
+
+void restore_settle(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		count_orphans(&t->cold[i]);
+}
+
+/* Nobody else has BUSY slots of a file before all that was found there is published. */
+static bool waits(struct cold *d, const struct tier_found *f)
+{
+	return f && slots_is_busy(d, (uint32_t)f->slot);
+}
+
+const struct tier_found *restore_find(struct cold *d, const gpc_key *key)
+{
+	const struct tier_found *f = find(d, key);
+
+	return waits(d, f) ? f : NULL;
+}
+
+const struct tier_found *restore_at(struct cold *d, uint32_t slot)
+{
+	return d->nfound && slots_is_busy(d, slot) ? find(d, &d->slot[slot].key) : NULL;
+}
+
+void restore_forget(struct cold *d, const struct tier_found *f)
+{
+	slots_back(d, block_of(d, f), &f->key, false);
+	tier_count(d, TIER_FORGOTTEN, 1);
+	kin_removed(&d->t->kin, &f->key);
+}
+
+/* With what follows them, as in the index: parents come first in the list, those that are published
+ * among them, and what follows has that tag from then on. */
+void restore_drop(struct cold *d, uint32_t tag)
+{
+	const struct tier_found *up;
+	uint64_t i;
+
+	for (i = 0; i < d->nfound; i++) {
+		struct tier_found *f = &d->found[i];
+
+		up = tag ? find(d, &f->parent) : NULL;
+		if (up && up->tag == tag)
+			f->tag = tag;
+		if ((!tag || f->tag == tag) && waits(d, f))
+			restore_forget(d, f);
+	}
+}
+
+void restore_end(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++) {
+		free(t->cold[i].found);
+		chains_end(&t->cold[i].place);
+	}
+}
+
+/* ---- published ---- */
+
+/* Those that a clear or a drop has overtaken wait, and what the feed says of it decides. */
+static void settle(struct cold *d, const uint64_t *at, const gpc_block *resident, uint32_t n)
+{
+	uint32_t now = slots_now(), age, live = 0;
+
+	while (n--) {
+		const struct tier_found *f = &d->found[at[n]];
+		gpc_block got = resident[n];
+
+		age = (uint32_t)(f->age_ns / 1000000000u);
+		if (got == block_of(d, f)) {
+			live++;
+			slots_live(d, got, &f->key, now > age ? now - age : 0);
+		} else if (got == -ESTALE) {
+			d->next = at[n];
+		} else {
+			slots_back(d, block_of(d, f), &f->key, true);
+			kin_removed(&d->t->kin, &f->key);
+		}
+	}
+	tier_count(d, TIER_RESTORED, live);
+	d->restored += live;
+}
+
+/* What stood beside them in the file. */
+struct notes_read {
+	struct shm_note note[RESTORE];
+	uint32_t *tokens; /* block_tokens for each, where they are kept */
+	uint8_t *buffer;
+};
+
+static void end_notes(struct notes_read *r)
+{
+	if (!r)
+		return;
+	free(r->tokens);
+	free(r->buffer);
+	free(r);
+}
+
+/* NULL: none are kept, or there is no memory, and then the blocks come without. */
+static struct notes_read *begin_notes(const struct cold *d)
+{
+	const struct segment *s = &d->t->c->seg;
+	uint32_t tokens = seg_keeps(s, KEEP_TOKENS) ? s->header.block_tokens : 0;
+	struct notes_read *r;
+
+	if (!d->file || !s->header.geometry.note_lines)
+		return NULL;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return NULL;
+	r->buffer = malloc(DISK_MOST_NOTE);
+	r->tokens = malloc(((size_t)RESTORE * tokens + 1) * sizeof(*r->tokens));
+	if (r->buffer && r->tokens)
+		return r;
+	end_notes(r);
+	return NULL;
+}
+
+static void read_note(struct cold *d, const struct tier_found *f, struct notes_read *r, uint32_t i,
+		      struct publish_copy *copy)
+{
+	const struct segment *s = &d->t->c->seg;
+	uint32_t *tokens =
+		seg_keeps(s, KEEP_TOKENS) ? r->tokens + (size_t)i * s->header.block_tokens : NULL;
+
+	if (!f->note_bytes || tier_disk_note(d->file, f, r->buffer) ||
+	    !notes_unpack(d->t->c, r->buffer, f->note_bytes, &f->key, &r->note[i], tokens))
+		return;
+	copy->note = &r->note[i];
+	copy->tokens = tokens;
+}
+
+static bool publish_some(struct cold *d)
+{
+	struct publish_copy copy[RESTORE];
+	gpc_block resident[RESTORE];
+	uint64_t at[RESTORE], end = MIN(d->next + RESTORE, d->nfound);
+	struct notes_read *notes;
+	uint32_t n = 0;
+
+	if (d->next == end || load_relaxed(&d->broken))
+		return false;
+	notes = begin_notes(d);
+	for (; d->next < end; d->next++) {
+		const struct tier_found *f = &d->found[d->next];
+
+		if (!waits(d, f))
+			continue;
+		at[n] = d->next;
+		resident[n] = -ESTALE;
+		copy[n] = (struct publish_copy){
+			.key = f->key,
+			.parent = f->parent,
+			.tag = f->tag,
+			.source = GPC_NONE,
+			.block = block_of(d, f),
+			.clears = (uint32_t)d->clears,
+			.since = d->t->since,
+			.unchained = d->exclusive,
+		};
+		if (notes)
+			read_note(d, f, notes, n, &copy[n]);
+		n++;
+	}
+	if (n)
+		publish_copies(d->t->c, copy, n, resident, &d->t->stop);
+	end_notes(notes);
+	settle(d, at, resident, n);
+	return true;
+}
+
+/* ---- in order of their ages ---- */
+
+static int by_age(const void *a, const void *b)
+{
+	const struct tier_found *x = a, *y = b;
+
+	return x->age_ns < y->age_ns ? 1 : x->age_ns > y->age_ns ? -1 : 0;
+}
+
+static void use_in_order(struct cold *d)
+{
+	gpc *c = d->t->c;
+	uint64_t i, first;
+
+	if (!d->next)
+		return;
+	qsort(d->found, d->next, sizeof(*d->found), by_age);
+	first = refs_first_stamp(c, (uint32_t)d->next);
+	for (i = 0; i < d->next; i++) /* the youngest one is first */
+		refs_stamp(c, d->record + (uint32_t)d->found[i].slot, first - (d->next - 1 - i));
+}
+
+/* Who made a cache anew wants to know why a prompt is not found. */
+static void tell(const struct cold *d)
+{
+	char wait[96] = "";
+
+	if (!d->there)
+		return;
+	if (d->orphans)
+		snprintf(wait, sizeof(wait),
+			 "; %llu are of use when the blocks before them have been computed again",
+			 (unsigned long long)d->orphans);
+	log_say(&d->t->c->log, LOG_INFO, "tier %s of %s: %llu of %llu blocks are found again%s",
+		d->ops->name, d->t->c->seg.name, (unsigned long long)d->restored,
+		(unsigned long long)d->there, wait);
+}
+
+bool restore_step(struct gpc_tiers *t)
+{
+	bool more = false;
+	uint32_t i;
+
+	if (t->published)
+		return false;
+	for (i = 0; i < t->ncold; i++)
+		more |= publish_some(&t->cold[i]);
+	if (more)
+		return true;
+	for (i = 0; i < t->ncold; i++) {
+		struct cold *d = &t->cold[i];
+
+		tell(d);
+		use_in_order(d);
+		free(d->found);
+		chains_end(&d->place);
+		d->found = NULL;
+		d->place = (struct chains){ 0 };
+		d->nfound = d->next = 0;
+		store_relaxed(&d->told->ready, 1); /* for who looks: nobody orders anything by it */
+	}
+	store_release(&t->published, 1);
+	return false;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* room.c - how many blocks of RAM are to go to a tier, and how many it may take that gives up
+ * others for them.
+ *
+ * Copies of blocks that go from RAM sooner are not given up for those that go later: these would be
+ * written again, at the cost of the next ones, and so on for ever.  Where nothing changes in RAM,
+ * each block that is next to go is written once at most.  Of a tier that pools of RAM fill together
+ * each of them has its part.
+ * Tests: t/tiers/full.t t/tiers/remote-refuses.t */
+#include "config.h"
+
+#include <stdlib.h>
+#include "tiers/steward/above.h"
+#include "tiers/steward/steward.h"
+
+#define CALL_MS    2000
+#define AHEAD_MOST 4096u
+
+/* ---- what is due ---- */
+
+static uint32_t ahead_of(const struct gpc_tiers *t, const struct shm_pool *p)
+{
+	uint32_t blocks = load_relaxed(&p->blocks);
+	uint32_t ahead = t->opt.ahead ? t->opt.ahead : MIN(MAX(blocks / 16, 64u), AHEAD_MOST);
+
+	return MIN(MIN(ahead, AHEAD_MOST), blocks);
+}
+
+static uint32_t free_blocks(const struct shm_pool *p)
+{
+	uint64_t used = (uint64_t)load_relaxed(&p->live) + load_relaxed(&p->lingering) +
+			load_relaxed(&p->reserved);
+	uint32_t blocks = load_relaxed(&p->blocks);
+
+	return used < blocks ? blocks - (uint32_t)used : 0;
+}
+
+/* Of a tier that all of them fill together a pool of RAM has its part. */
+static uint32_t part_of(const struct cold *d, uint32_t pool)
+{
+	const struct segment *s = &d->t->c->seg;
+	uint32_t i, pools = 0, before = 0;
+
+	for (i = 0; i < s->header.geometry.max_pools; i++) {
+		if (!images_fit_pool(d, seg_pool(s, i)))
+			continue;
+		before += i < pool;
+		pools++;
+	}
+	return pools ? d->blocks / pools + (before < d->blocks % pools) : 0;
+}
+
+uint32_t room_due(const struct cold *d, uint32_t pool, bool drain)
+{
+	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
+	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
+
+	/* more would push each other out, and be written for ever; hints are for what is learned,
+	 * too */
+	if (cold_is_afar(d))
+		ahead = MIN(ahead, MAX(d->blocks / 2, 1u));
+	if (has >= ahead)
+		return 0;
+	if (!d->exclusive)
+		return MIN(ahead, part_of(d, pool));
+	return drain || has < ahead / 2 ? ahead - has : 0;
+}
+
+/* ---- room ---- */
+
+/* In a pool of which nothing is written just now. */
+static bool is_next(struct cold *d, uint32_t pool, gpc_block block)
+{
+	uint32_t want = room_due(d, pool, false);
+	gpc_block *next = malloc(((size_t)want + 1) * sizeof(*next));
+	int n = next && want ? gpc_evict(d->t->c, (int)pool, want, next, GPC_PEEK, CALL_MS) : 0;
+	bool is = n > 0 && above_is_among(next, (uint32_t)n, block);
+
+	free(next);
+	return is;
+}
+
+static bool is_copy_of_sooner(struct cold *d, gpc_block copy, uint32_t pool,
+			      const gpc_block *sooner, uint32_t n)
+{
+	const struct segment *s = &d->t->c->seg;
+	struct about a;
+	gpc_block block;
+	uint32_t i;
+
+	if (!about_block(d->t->c, copy, &a))
+		return false;
+	for (i = 0; i < s->header.geometry.max_pools; i++) {
+		const struct shm_pool *p = seg_pool(s, i);
+
+		if (!images_fit_pool(d, p) ||
+		    gpc_lookup(d->t->c, GPC_SPACE(load_relaxed(&p->space)), &a.key, 1, &block,
+			       GPC_QUIET) != 1 ||
+		    (uint32_t)GPC_POOL(block) != i)
+			continue;
+		if (i == pool ? above_is_among(sooner, n, block) : is_next(d, i, block))
+			return true;
+	}
+	return false;
+}
+
+uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *sooner,
+		  uint32_t nsooner)
+{
+	uint32_t has = slots_left(d);
+	gpc_block copy[BATCH];
+	int got, i;
+
+	if (n <= has || d->exclusive) /* what is exclusive is not in RAM */
+		return n;
+	got = gpc_evict(d->t->c, (int)d->pool, n - has, copy, GPC_PEEK, CALL_MS);
+	for (i = 0; i < got; i++)
+		if (is_copy_of_sooner(d, copy[i], pool, sooner, nsooner))
+			return has + (uint32_t)i;
+	return n;
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slots.c - which slot of a tier has what.
+ *
+ * The index says which blocks are there; this says which headers are on the disk, and which slots
+ * nobody uses.  Where the two differ a header is to be made free (rule B19): nobody may find it
+ * after a restart.
+ * Tests: t/tiers/feed.t t/tiers/full.t t/tiers/durable.t t/tiers/remote-refuses.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+#include "index/peer/hold.h"
+#include "tiers/steward/steward.h"
+
+#define EVICT_MS 2000
+#define REST_S   60u /* a place that cannot be written is left alone for so long */
+#define BEFORE \
+	(1u << 30) /* seconds before this machine came up that a block may have been written */
+
+int slots_new(struct cold *d)
+{
+	pthread_mutex_init(&d->lock, NULL);
+	d->slot = calloc(d->blocks, sizeof(*d->slot));
+	d->free = malloc((size_t)d->blocks * sizeof(*d->free));
+	return d->slot && d->free ? 0 : err_set(ENOMEM, "no memory to keep %u blocks", d->blocks);
+}
+
+void slots_end(struct cold *d)
+{
+	free(d->slot);
+	free(d->free);
+}
+
+uint32_t slots_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return BEFORE + (uint32_t)ts.tv_sec;
+}
+
+static uint32_t slot_of(gpc_block block)
+{
+	return (uint32_t)GPC_SLOT(block);
+}
+
+/* With the lock held. */
+static void make_free(struct cold *d, uint32_t i)
+{
+	if (key_is_zero(&d->slot[i].key))
+		return;
+	d->ops->forget(d->tier, i, &d->slot[i].key);
+	d->slot[i].key = (gpc_key){ { 0, 0 } };
+}
+
+static void push(struct cold *d, uint32_t i)
+{
+	d->slot[i].state = SLOT_FREE;
+	d->free[d->nfree++] = i;
+}
+
+/* Behind all others that may be taken. */
+static void push_last(struct cold *d, uint32_t i)
+{
+	push(d, i);
+	d->free[d->nfree - 1] = d->free[d->nresting];
+	d->free[d->nresting] = i;
+}
+
+/* Does the index say that the block has that key now? */
+static bool has_key(const struct cold *d, uint32_t i)
+{
+	struct about a;
+
+	return about_block(d->t->c, GPC_BLOCK((gpc_block)d->pool, (gpc_block)i), &a) &&
+	       key_same(&a.key, &d->slot[i].key);
+}
+
+/* It is no entry any more until its next block is about to be published. */
+static void become_busy(struct cold *d, uint32_t i)
+{
+	kin_leave(&d->t->kin, d->record + i);
+	d->slot[i].state = SLOT_BUSY;
+	d->slot[i].lost = false;
+}
+
+/* What its owner's own evict names is told nowhere else.  A store keeps what is evicted here: so
+ * the feed, which tells of it, too, must not find its key any more. */
+static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
+{
+	bool afar = cold_is_afar(d);
+	int got, i;
+
+	if (afar)
+		pthread_mutex_lock(&d->lock);
+	got = gpc_evict(d->t->c, (int)d->pool, n, blocks, 0, EVICT_MS);
+	if (got > 0 && !returns_keeps(d->t->c, d->pool))
+		got = 0; /* our pool has gone, and they are of another one that has its number */
+	if (!afar)
+		pthread_mutex_lock(&d->lock);
+	for (i = 0; i < got; i++) {
+		struct slot *s = &d->slot[slot_of(blocks[i])];
+
+		s->overtaken += s->state == SLOT_BUSY;
+		become_busy(d, slot_of(blocks[i]));
+		if (afar)
+			s->key = (gpc_key){ { 0, 0 } };
+	}
+	pthread_mutex_unlock(&d->lock);
+	got = MAX(got, 0);
+	tier_count(d, TIER_EVICTED, (uint64_t)got);
+	return (uint32_t)got;
+}
+
+uint32_t slots_left(struct cold *d)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&d->lock);
+	n = d->nfree - d->nresting;
+	pthread_mutex_unlock(&d->lock);
+	return n;
+}
+
+/* With the lock held: all but the first `keep` free ones may be taken. */
+static uint32_t pop(struct cold *d, gpc_block *blocks, uint32_t n, uint32_t keep)
+{
+	uint32_t got = 0, i;
+
+	while (got < n && d->nfree > keep) {
+		i = d->free[--d->nfree];
+		become_busy(d, i);
+		blocks[got++] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
+	}
+	d->nresting = MIN(d->nresting, d->nfree);
+	return got;
+}
+
+/* Rather than a place that has just failed, that of the least recent block: a tier that is full has
+ * no other one. */
+uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
+{
+	uint32_t got;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->nresting && slots_now() >= d->rest_until)
+		d->nresting = 0;
+	got = pop(d, blocks, n, d->nresting);
+	pthread_mutex_unlock(&d->lock);
+	if (got < n)
+		got += evict(d, blocks + got, n - got);
+	pthread_mutex_lock(&d->lock);
+	got += pop(d, blocks + got, n - got, 0);
+	pthread_mutex_unlock(&d->lock);
+	return got;
+}
+
+/* Of several who have published it the last one has it: the one whose key the index has, or who
+ * comes when all others have come. */
+void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)
+{
+	uint32_t i = slot_of(block);
+	struct slot *s = &d->slot[i];
+	struct slot was;
+
+	pthread_mutex_lock(&d->lock);
+	was = *s;
+	s->key = *key;
+	if (was.overtaken && !has_key(d, i)) {
+		*s = was;
+		s->overtaken--;
+		pthread_mutex_unlock(&d->lock);
+		return;
+	}
+	*s = (struct slot){
+		.key = *key, .born = born, .state = SLOT_LIVE, .overtaken = was.overtaken
+	};
+	/* what the feed told meanwhile was passed over, since the slot was BUSY */
+	if (!has_key(d, i)) {
+		make_free(d, i);
+		if (hold_is_owner(d->t->c, d->record + i))
+			push(d, i);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool written)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	if (written)
+		d->slot[i].key = *key;
+	make_free(d, i);
+	if (written)
+		push(d, i);
+	else
+		push_last(d, i);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_failed(struct cold *d, gpc_block block)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	make_free(d, i);
+	push_last(d, i);
+	d->nresting++;
+	d->rest_until = slots_now() + REST_S;
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_returned(struct cold *d, gpc_block block)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	/* what is told late may be of an earlier life: the slot was taken and written again */
+	if (i < d->blocks && d->slot[i].state == SLOT_LIVE && hold_is_owner(d->t->c, d->record + i))
+		push(d, i);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_removed(struct cold *d, gpc_block block, const gpc_key *key)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) &&
+	    !has_key(d, i)) {
+		make_free(d, i);
+		kin_leave(&d->t->kin, d->record + i);
+		tier_count(d, TIER_FORGOTTEN, 1);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_forget(struct cold *d, gpc_block block, const gpc_key *key)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) &&
+	    !has_key(d, i)) {
+		d->slot[i].key = (gpc_key){ { 0, 0 } };
+		kin_leave(&d->t->kin, d->record + i);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+bool slots_is_busy(struct cold *d, uint32_t slot)
+{
+	bool busy;
+
+	pthread_mutex_lock(&d->lock);
+	busy = d->slot[slot].state == SLOT_BUSY;
+	pthread_mutex_unlock(&d->lock);
+	return busy;
+}
+
+bool slots_leave(struct cold *d, uint32_t slot)
+{
+	bool busy;
+
+	pthread_mutex_lock(&d->lock);
+	busy = d->slot[slot].state == SLOT_BUSY;
+	if (!busy)
+		kin_leave(&d->t->kin, d->record + slot);
+	pthread_mutex_unlock(&d->lock);
+	return !busy;
+}
+
+void slots_lost(struct cold *d, gpc_block block, bool lost)
+{
+	pthread_mutex_lock(&d->lock);
+	d->slot[slot_of(block)].lost = lost;
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* Behind the end of its pool another one may be in its space. */
+gpc_block slots_find(const struct cold *d, const gpc_key *key)
+{
+	gpc_block block;
+
+	if (gpc_lookup(d->t->c, GPC_SPACE(d->space), key, 1, &block, GPC_QUIET) != 1)
+		return GPC_NONE;
+	return (uint32_t)GPC_POOL(block) == d->pool && slot_of(block) < d->blocks ? block
+										  : GPC_NONE;
+}
+
+bool slots_is_lost(struct cold *d, gpc_block block)
+{
+	bool lost;
+
+	pthread_mutex_lock(&d->lock);
+	lost = d->slot[slot_of(block)].lost;
+	pthread_mutex_unlock(&d->lock);
+	return lost;
+}
+
+void slots_compare(struct cold *d)
+{
+	uint32_t i;
+
+	for (i = 0; i < d->blocks; i++) {
+		pthread_mutex_lock(&d->lock);
+		if (d->slot[i].state != SLOT_BUSY && !key_is_zero(&d->slot[i].key) &&
+		    !has_key(d, i)) {
+			make_free(d, i);
+			tier_count(d, TIER_FORGOTTEN, 1);
+		}
+		pthread_mutex_unlock(&d->lock);
+	}
+}
+
+void slots_forget_keys(struct cold *d)
+{
+	uint32_t i;
+
+	pthread_mutex_lock(&d->lock);
+	for (i = 0; i < d->blocks;
+	     i++) { /* of a slot that is being written it is the old header's */
+		d->slot[i].key = (gpc_key){ { 0, 0 } };
+		if (d->slot[i].state != SLOT_BUSY)
+			kin_leave(&d->t->kin, d->record + i);
+	}
+	pthread_mutex_unlock(&d->lock);
+}

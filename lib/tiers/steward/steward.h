@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stage.h - the process that keeps the tiers below RAM: what its files share.
+ *
+ *   open.c     the seat, threads; the end
+ *   plan.c     options, and how large the file is to be
+ *   desk.c     the lock, and what stands in shared memory
+ *   slots.c    which slot of a tier has what, as this process knows it
+ *   images.c   blocks of RAM: held without a use, their bytes as pieces, their checksums
+ *   notes.c    what an engine says of a block, beside it in a file
+ *   up.c       questions: from a tier to RAM
+ *   down.c     from RAM to a tier, ahead of need; above.c, what such blocks hang on
+ *   room.c     how many of them, and for which of them others go from the tier
+ *   uses.c     which of them have been there often enough
+ *   feed.c     what the feed says of our pools: removals become durable, slots come back
+ *   rest.c     a tier that can neither sync nor be cleared, until it can
+ *   drops.c    what was said to be bad, and all that follows it; kin.c, which blocks follow which
+ *   restore.c  what was there at the start is published again
+ *   learn.c    what a store has that the index knows nothing of
+ *   disk.c     the file of lib/disk as a tier
+ *   peek.c     what such a file says of itself, and why it is refused
+ *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them;
+ *              gone.c, keys that are to be removed there
+ *
+ * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that
+ * reads the feed.  None of them is waited for by a peer's lookup, or by the writer.
+ *
+ * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under
+ * `writing`: from the choice of its slots to the answer of its publish, and what was refused is
+ * made free on the disk before the lock is given back.  An acknowledgement takes the lock once
+ * between its look at the feed and its sync.  So each batch that began before a removal is over
+ * when that is acknowledged, and each one that begins later finds its source gone.
+ * Tests: t/tiers/remote-refuses.t */
+#ifndef GPC_STAGE_H
+#define GPC_STAGE_H
+
+#include "index/base/err.h"
+#include "index/base/worker.h"
+#include "bytes/memory/map.h"
+#include "index/peer/handle.h"
+#include "index/peer/refs.h"
+#include "index/request/request.h"
+#include "tiers/steward/gone.h"
+#include "tiers/steward/kin.h"
+#include "tiers/steward/tier.h"
+
+#define BATCH       128u /* blocks that are written together, at most */
+#define CHUNK       64u  /* keys of a question that are looked at together */
+#define STAGES_MOST 16u
+
+enum { TIERS_UP, TIERS_DOWN, TIERS_AFAR, TIERS_FEED, TIERS_THREADS };
+#define READ_NS (30000 * NS_PER_MS) /* of a question without a deadline */
+
+/* ---- slots.c ----
+ *
+ *   state     the block of the pool        its header on disk    goes to
+ *   FREE      RESERVED, ours               of `key`, or none     BUSY: a batch takes it; at the start
+ *   BUSY      RESERVED, ours               being written         LIVE: published; FREE: refused
+ *   LIVE      LIVE, or gone and not        of `key`              FREE: it has come back
+ *             told of yet
+ *
+ * `key` is what a header that is on the disk names; zero: there is none, or nobody will find it any
+ * more. */
+enum slot_state { SLOT_FREE, SLOT_BUSY, SLOT_LIVE };
+
+struct slot {
+	gpc_key key;
+	uint32_t born; /* slots_now() */
+	uint8_t state;
+	/* so many have published it, and not said so yet: it was evicted and taken since */
+	uint8_t overtaken;
+	bool lost; /* a hint that others hang on: the store has not got its key any more */
+};
+
+/* ---- uses.c: how often a key has been next to go ---- */
+#define USES 65536u
+struct uses;
+struct uses *uses_new(void); /* NULL: no memory; to be freed by free() */
+/* Counted once for each life: how often so far, this one included.  *ret_new: it was counted
+ * now. */
+uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word,
+		    bool *ret_new);
+
+struct cold { /* a tier, with its pool */
+	struct gpc_tiers *t;
+	struct tier *tier;
+	const struct tier_ops *ops;
+	/* which kind it is; the other one is NULL */
+	struct tier_file *file;
+	struct tier_store *store;
+	uint32_t index, space; /* in the desk */
+	uint32_t pool, record, blocks;
+	uint64_t block_bytes;
+	uint32_t note_room; /* most of a note beside a block; 0: none is kept here, or there */
+	uint8_t fingerprint[32];
+	struct shm_tier *told;
+
+	pthread_mutex_t lock; /* of slots */
+	struct slot *slot;
+	uint32_t *free, nfree;
+	/* the first of the free ones: they could not be written; slots_now() */
+	uint32_t nresting, rest_until;
+	struct uses *uses; /* of down.c; NULL: nothing is counted */
+	uint32_t min_uses;
+	struct down *batch;  /* of down.c */
+	uint64_t write_rate; /* 0: none */
+	uint64_t idle;       /* gpc_tiers_sync: down.c has found nothing since this one */
+	/* blocks leave RAM when they are there, and it when they are in RAM */
+	bool exclusive;
+	uint32_t broken; /* nothing is written now: it rests, or its pool has gone */
+	bool gone;       /* ... for ever */
+	/* feed.c: the feed has told of that: its number is another pool's from then on */
+	bool ended;
+	bool emptied;                /* rest.c: the index has nothing of it */
+	uint64_t pause_ns, probe_ns; /* rest.c: how long it rests, and until when */
+
+	bool clear; /* at the start: what is there goes */
+
+	/* restore.c: what was there at the start, until all of it is published; from `next` on, those
+	 * whose slots are BUSY are not */
+	struct tier_found *found;
+	uint64_t nfound, next;
+	uint64_t there, orphans, restored; /* of them, for the log */
+	struct chains place;               /* as long: of keys in it */
+	uint64_t clears;                   /* of the pool, that the feed has told us of */
+	uint32_t aged;                     /* the next slot whose age is looked at */
+};
+
+struct gpc_tiers {
+	gpc *c;
+	/* dir, disk: our own copies; secret: not after it was compared */
+	struct gpc_tiers_options opt;
+	struct cold cold[SHM_TIERS];
+	uint32_t ncold;
+	struct cold *disk, *store; /* of them; NULL: there is none */
+
+	pthread_mutex_t writing; /* a batch on its way down; an acknowledgement */
+	struct worker worker[TIERS_THREADS];
+	bool has_lock, begun; /* begun: nothing can fail any more */
+	uint32_t stop;
+	bool open;        /* the gate: threads begin; under the lock of each worker */
+	bool made;        /* the file, by this keeper */
+	uint8_t file[16]; /* its id; zeros: there is none */
+
+	uint64_t events;    /* down.c: as they were when it found nothing for the disk ... */
+	uint64_t looked_ns; /* ... and when */
+	bool later;         /* down.c: blocks are due, and may not be written yet */
+	uint32_t published; /* all that was there at the start */
+	uint64_t cursor;    /* of the feed: everything before is done; feed.c */
+
+	/* drops.c, in the thread of feed.c.  Numbers as of index/segment/dropped.h */
+	uint64_t told;    /* the feed was read behind all drops before that one */
+	uint64_t since;   /* (z) what follows from drops before that one has left the tiers */
+	gpc_key *dropped; /* room for SHM_DROPS */
+	struct gone ours; /* keys that we have dropped in VRAM and RAM since */
+	struct kin kin;   /* any thread */
+};
+
+static inline bool stage_stops(const struct gpc_tiers *t)
+{
+	return load_relaxed(&t->stop) != 0;
+}
+
+/* A store on other machines: of keys that the index knows nothing of it may have the bytes, what it
+ * keeps is shared with other nodes, and its writes take their time. */
+static inline bool cold_is_afar(const struct cold *d)
+{
+	return d->store != NULL;
+}
+
+static inline bool cold_is_ready(const struct cold *d)
+{
+	return !load_relaxed(&d->broken) && (!d->store || tier_remote_ready(d->store));
+}
+
+static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
+{
+	if (n)
+		count_add(&d->told->count[what], n);
+}
+
+/* ---- plan.c ---- */
+
+struct disk_options;
+int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret);
+int plan_ram(struct gpc_tiers *t); /* the pool whose images the tiers have */
+/* keys mean the same where they are hashed with the same one */
+int plan_secret(const struct gpc_tiers *t);
+/* How the file is to be opened; *ret_slots: of how many blocks. */
+int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots);
+int plan_remote(const struct gpc_tiers *t, uint32_t blocks); /* the cache has room for so many */
+
+/* ---- desk.c ---- */
+
+int desk_take(struct gpc_tiers *t); /* -EBUSY: another process keeps tiers */
+/* The feed is followed, and nothing can fail any more: what is said from now on is this
+ * keeper's. */
+void desk_begins(struct gpc_tiers *t);
+/* This file is kept from now on; zeros: none is. */
+void desk_keeps(struct gpc_tiers *t, const uint8_t file[16]);
+void desk_show(struct gpc_tiers *t); /* questions may come */
+void desk_leave(struct gpc_tiers *t);
+/* Sleep until the bell has rung since `seen`, or so long. */
+void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns);
+uint32_t desk_bell(const struct gpc_tiers *t);
+void desk_wake(struct gpc_tiers *t); /* our own threads */
+/* A stage can take questions, or has come on with one: index/segment/beat.h. */
+void desk_beat(struct gpc_tiers *t);
+/* Everything the feed tells of removals before `number` is durable. */
+void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared);
+
+/* ---- slots.c ---- */
+
+int slots_new(struct cold *d);
+uint32_t slots_now(void); /* as slot.born */
+void slots_end(struct cold *d);
+/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless
+ * `waits`. */
+uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
+/* So many are free, less the places that rest. */
+uint32_t slots_left(struct cold *d);
+void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
+/* Not published after all.  written: a header is on the disk, and is made free before the slot
+ * is. */
+void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool written);
+/* Not written, and others were, or nobody knows: for a while it is taken only where nothing else is
+ * to be had. */
+void slots_failed(struct cold *d, gpc_block block);
+/* The block has come back: its header stays until feed.c has seen why, or the slot is written. */
+void slots_returned(struct cold *d, gpc_block block);
+/* Its key was removed: nobody finds the header any more, at the latest with the next sync. */
+void slots_removed(struct cold *d, gpc_block block, const gpc_key *key);
+/* Its hint was removed here, and the store keeps what it has. */
+void slots_forget(struct cold *d, gpc_block block, const gpc_key *key);
+/* A hint that stays, and of which the store has nothing; or has it again. */
+void slots_lost(struct cold *d, gpc_block block, bool lost);
+/* Where the index says that a key is, or GPC_NONE. */
+gpc_block slots_find(const struct cold *d, const gpc_key *key);
+bool slots_is_lost(struct cold *d, gpc_block block);
+bool slots_is_busy(struct cold *d, uint32_t slot);
+/* Its block is not LIVE: unless it is BUSY (false) it is no entry any more. */
+bool slots_leave(struct cold *d, uint32_t slot);
+/* The same for all whose block is not LIVE; all: the whole tier was made free. */
+void slots_compare(struct cold *d);
+void slots_forget_keys(struct cold *d);
+
+/* ---- room.c ---- */
+
+/* So many blocks of that pool are to have a copy, or to leave it.  drain: all that policy wants. */
+uint32_t room_due(const struct cold *d, uint32_t pool, bool drain);
+/* Of n blocks of that pool so many may be written; sooner: those that go from there before the last
+ * of them. */
+uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *sooner,
+		  uint32_t nsooner);
+
+/* ---- images.c ---- */
+
+/* References that are no use: recency stays as it is. */
+bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key);
+void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n);
+
+/* What a record says of its LIVE block, which the caller holds, or only looks at: false, it is not
+ * LIVE. */
+struct about {
+	gpc_key key, parent;
+	uint32_t tag, depth, word;
+	bool unchained; /* without a parent's key */
+	bool alone;     /* with one, and not below it */
+};
+bool about_block(const gpc *c, gpc_block block, struct about *ret);
+bool about_record(const gpc *c, uint32_t record, struct about *ret);
+
+/* May images of this tier be in that pool? */
+bool images_fit_pool(const struct cold *d, const struct shm_pool *p);
+/* RAM near the pool `to`, or -1. */
+int images_ram(const struct cold *d, uint32_t to);
+uint32_t images_pieces(const struct map *m);
+void images_iov(const struct map *m, gpc_block block, struct iovec *iov);
+/* The sum that was stored for it, of that life and key; false: none is known. */
+bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		uint32_t *ret);
+void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		      uint32_t crc);
+
+/* ---- notes.c ---- */
+
+/* Most that a note of this cache takes in a file; 0: it keeps none. */
+uint32_t notes_most(const struct segment *s);
+/* The note of a block of that life, as it stands in a file: so many bytes; 0: it has none, or none
+ * is to be had. What does not fit into `room` is left out: the tokens, or all of it. */
+uint32_t notes_pack(const gpc *c, gpc_block block, const struct about *a, void *to, uint32_t room);
+/* The other way, under that key; tokens has room for block_tokens.  What this cache does not keep
+ * is left out. false: it says nothing that this cache keeps. */
+bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key,
+		  struct shm_note *ret, uint32_t *tokens);
+
+/* ---- threads: up.c, down.c, feed.c ---- */
+
+void up_thread(struct gpc_tiers *t);
+/* Before its threads: what they need.  down_end behind them, whether they began or not. */
+int down_begin(struct gpc_tiers *t);
+void down_end(struct gpc_tiers *t);
+void down_thread(struct gpc_tiers *t);
+void afar_thread(struct gpc_tiers *t); /* the same, of stores on other machines */
+void feed_thread(struct gpc_tiers *t);
+int feed_begin(struct gpc_tiers *t);   /* once the pools are there; says which tiers begin empty */
+bool feed_follow(struct gpc_tiers *t); /* all that it tells by now; false: nothing */
+void feed_end(struct gpc_tiers *t);    /* what is known is made durable */
+
+/* ---- rest.c, in the thread of feed.c ---- */
+
+void rest_begin(struct cold *d, const char *what, int err);
+/* Nobody finds by the index what is not in the tier any more. */
+void rest_lose_all(struct cold *d);
+/* Where a pause is over, or all ends, a clear is tried; true: it does not rest, or no more. */
+bool rest_is_over(struct cold *d, bool ends);
+void rest_look(struct gpc_tiers *t);
+
+/* ---- learn.c ---- */
+
+/* Of these keys of one prompt, which stand in no pool, the first ones may be in a store: as many
+ * hints are published.  Returns how many. */
+uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline);
+
+/* ---- drops.c, in the thread of feed.c ---- */
+
+int drops_begin(struct gpc_tiers *t);
+void drops_end(struct gpc_tiers *t);
+/* A block of VRAM or RAM that the feed tells of; all that there are. */
+void drops_meet(struct gpc_tiers *t, gpc_block block);
+void drops_meet_all(struct gpc_tiers *t);
+/* All that was dropped before `told` leaves the tiers, with all that follows it.  True: it sent commands,
+ * of which the feed tells, or something that it looked at had gone: once more behind the feed. */
+bool drops_carry_out(struct gpc_tiers *t);
+bool drops_are_due(const struct gpc_tiers *t); /* it has not yet */
+/* The drops that came while nobody kept the tiers, behind the scan and before anything is
+ * published. */
+void drops_missed(struct gpc_tiers *t);
+
+/* ---- restore.c, in the thread of feed.c ---- */
+
+int restore_begin(struct gpc_tiers *t); /* before anything is written: looks */
+/* once the tiers have begun: what is of no use is made free */
+void restore_settle(struct gpc_tiers *t);
+bool restore_step(struct gpc_tiers *t); /* false: nothing is left */
+/* The block that is not published yet: of that key; in that slot; or NULL. */
+const struct tier_found *restore_find(struct cold *d, const gpc_key *key);
+const struct tier_found *restore_at(struct cold *d, uint32_t slot);
+void restore_forget(struct cold *d, const struct tier_found *f);
+/* These of them are to be forgotten; tag 0: all. */
+void restore_drop(struct cold *d, uint32_t tag);
+void restore_end(struct gpc_tiers *t);
+
+#endif

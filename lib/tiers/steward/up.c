@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* up.c - what peers ask for, from a tier to RAM.
+ *
+ * A question is answered by one thread, CHUNK keys at a time:
+ *
+ *   1  what is in VRAM or RAM counts; what is below is held, without a use; the first key that is
+ *      neither ends it
+ *   2  blocks of RAM, reserved, and claimed for the keys: others find them PENDING
+ *   3  their bytes, read and verified by the tier
+ *   4  the checksum into the trailer of the RAM slot, and a publish, parents first, that the writer
+ *      carries out only where the block below still has the life that was read
+ *
+ * All that follows from a drop leaves a tier only when the keeper has carried that out, and an engine may
+ * have computed again by then what comes before.  So each publish names the number of the first drop
+ * that had not left the tier when 1 began: the writer refuses what follows from a key that was dropped
+ * since, and, after any drop, what comes without its parent.  Other prompts wait for nothing.
+ *
+ * If this process dies, all of it is a peer's: reservations, claims and references end with the
+ * seat.  Nothing is under way behind it, since threads of it read.
+ * Tests: t/tiers/straight.t t/tiers/down-and-up.t t/tiers/follow.t t/tiers/store-lost.t
+ *   t/tiers/die.t t/bytes/stopped-keeper.t */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "index/base/futex.h"
+#include "bytes/payload/claim_here.h"
+#include "index/segment/lockfile.h"
+#include "tiers/steward/steward.h"
+
+#define IDLE_NS    (100 * NS_PER_MS)
+#define CALL_MS    2000      /* a command of ours waits so long at most */
+#define PENDING_NS (200000u) /* between looks at what another thread of ours brings */
+
+struct part { /* keys of a question that are looked at together */
+	struct gpc_tiers *t;
+	uint64_t deadline, since;
+	uint32_t to, n;
+	gpc_key key[CHUNK];
+	gpc_block warm[CHUNK];
+
+	uint32_t m;         /* items: what is to be brought, in the order of the keys */
+	struct cold *cold;  /* one tier for all of them */
+	uint32_t at[CHUNK]; /* place among the keys */
+	gpc_block below[CHUNK], ram[CHUNK];
+	struct about about[CHUNK];
+	struct gpc_claim claim[CHUNK];
+	struct tier_item item[CHUNK];
+	struct map *map;
+	struct iovec *iov;
+	gpc_key before;   /* the key before the first one, or zero */
+	gpc_block parent; /* held: a leaf would be the next to go */
+	int why;
+};
+
+static int ms_left(uint64_t deadline)
+{
+	uint64_t now = clock_ns(), ms = deadline > now ? (deadline - now) / NS_PER_MS + 1 : 0;
+
+	return (int)MIN(ms, (uint64_t)CALL_MS);
+}
+
+/* ---- 1: what is where ---- */
+
+static void cut(struct part *p, uint32_t n, int why)
+{
+	if (n >= p->n)
+		return;
+	p->n = n;
+	p->why = why;
+}
+
+/* The tier of the first key that is below; those of another tier are the next part. */
+static gpc_block find_below(struct part *p, const gpc_key *key)
+{
+	gpc_block block = GPC_NONE;
+	uint32_t i;
+
+	for (i = 0; i < p->t->ncold && block < 0; i++) {
+		struct cold *d = &p->t->cold[i];
+
+		if (p->cold && p->cold != d)
+			continue;
+		block = slots_find(d, key);
+		if (block >= 0)
+			p->cold = d;
+	}
+	return block;
+}
+
+static void find(struct part *p)
+{
+	gpc *c = p->t->c;
+	uint32_t i;
+
+	if (gpc_lookup(c, 0, p->key, p->n, p->warm, GPC_QUIET) < 0)
+		cut(p, 0, -ENOENT);
+	for (i = 0; i < p->n; i++) {
+		gpc_block below;
+
+		if (p->warm[i] >= 0)
+			continue;
+		below = find_below(p, &p->key[i]);
+		if (below < 0 || !hold_quietly(c, below, &p->key[i])) {
+			cut(p, i, -ENOENT);
+			break;
+		}
+		p->at[p->m] = i;
+		p->below[p->m] = below;
+		p->ram[p->m] = GPC_NONE;
+		about_block(c, below, &p->about[p->m++]); /* held: it keeps its life */
+	}
+}
+
+/* Items from there on are none. */
+static void cut_items(struct part *p, uint32_t m, int why)
+{
+	uint32_t i;
+
+	if (m >= p->m)
+		return;
+	cut(p, p->at[m], why);
+	unhold_quietly(p->t->c, p->below + m, p->m - m);
+	for (i = m; i < p->m; i++)
+		if (p->ram[i] >= 0)
+			gpc_release(p->t->c, &p->ram[i], 1);
+	p->m = m;
+}
+
+/* ---- 2: where to ---- */
+
+static void hold_parent(struct part *p)
+{
+	/* a hint need not know its parent; the question does */
+	const gpc_key *key = !cold_is_afar(p->cold) ? &p->about[0].parent
+			     : p->at[0]             ? &p->key[p->at[0] - 1]
+						    : &p->before;
+
+	if (key_is_zero(key) || key_is_root(key) ||
+	    gpc_lookup(p->t->c, 0, key, 1, &p->parent, GPC_QUIET) != 1 ||
+	    !hold_quietly(p->t->c, p->parent, key))
+		p->parent = GPC_NONE;
+}
+
+static void reserve(struct part *p)
+{
+	gpc *c = p->t->c;
+	int ram = images_ram(p->cold, p->to), got, err;
+
+	if (ram < 0 || (err = map_get(c, (uint32_t)ram, &p->map)) < 0) {
+		tier_count(p->cold, TIER_NO_RAM, p->m);
+		cut_items(p, 0, -ENOENT);
+		return;
+	}
+	p->iov = malloc((size_t)p->m * images_pieces(p->map) * sizeof(*p->iov));
+	got = p->iov ? gpc_reserve(c, ram, p->m, p->ram, NULL, GPC_PARTIAL, ms_left(p->deadline))
+		     : 0;
+	got = MAX(got, 0);
+	if ((uint32_t)got < p->m) {
+		tier_count(p->cold, TIER_NO_RAM, p->m - (uint32_t)got);
+		cut_items(p, (uint32_t)got, -ENOSPC);
+	}
+}
+
+/* Of what another one brings or computes there is nothing to do here; the question ends before
+ * it. */
+static void claim(struct part *p)
+{
+	gpc_key keys[CHUNK];
+	uint32_t i, mine = 0;
+	int err;
+
+	for (i = 0; i < p->m; i++)
+		keys[i] = p->key[p->at[i]];
+	err = gpc_claim(p->t->c, keys, p->ram, p->m, p->claim, 0, ms_left(p->deadline));
+	if (err < 0) {
+		cut_items(p, 0, err);
+		return;
+	}
+	for (i = 0; i < p->m && p->claim[i].state != GPC_CLAIM_PENDING; i++) {
+		if (p->claim[i].state == GPC_CLAIM_LIVE)
+			continue;
+		mine++;
+	}
+	cut_items(p, i, -EALREADY);
+	if (mine == p->m)
+		return;
+	for (i = mine = 0; i < p->m; i++) { /* live meanwhile: warm */
+		if (p->claim[i].state == GPC_CLAIM_LIVE) {
+			gpc_release(p->t->c, &p->ram[i], 1);
+			unhold_quietly(p->t->c, &p->below[i], 1);
+			continue;
+		}
+		p->at[mine] = p->at[i];
+		p->below[mine] = p->below[i];
+		p->ram[mine] = p->ram[i];
+		p->about[mine++] = p->about[i];
+	}
+	p->m = mine;
+}
+
+/* ---- 3: the bytes ---- */
+
+static uint32_t counter_of(int result)
+{
+	switch (result) {
+	case -ENOENT:
+	case -ESTALE:
+		return TIER_ABSENT;
+	case -EBADMSG:
+		return TIER_BAD;
+	case -ETIME:
+	case -EINPROGRESS:
+		return TIER_LATE;
+	default:
+		return TIER_ERRORS;
+	}
+}
+
+/* What is damaged, or not there, is no block any more: nobody is to ask for it again.  A hint that
+ * others hang on stays: a drop would take them along, and their values, which the store has and
+ * other nodes use. */
+static void remove_below(struct cold *d, gpc_block *block, const gpc_key *key)
+{
+	gpc *c = d->t->c;
+
+	if (gpc_reclaim(c, key, block, 1, NULL, 0, CALL_MS) == 1) {
+		slots_returned(d, *block);
+	} else {
+		if (cold_is_afar(d))
+			slots_lost(d, *block, true);
+		else
+			gpc_drop(c, block, 1, NULL, 0, 0);
+		unhold_quietly(c, block, 1);
+	}
+	*block = GPC_NONE;
+}
+
+static void read_all(struct part *p)
+{
+	uint32_t i, pieces = images_pieces(p->map), first = p->m;
+
+	for (i = 0; i < p->m; i++) {
+		p->item[i] = (struct tier_item){
+			.slot = (uint64_t)GPC_SLOT(p->below[i]),
+			.key = p->key[p->at[i]],
+			.ram = p->ram[i],
+			.iov = p->iov + i * pieces,
+			.niov = pieces,
+		};
+		images_iov(p->map, p->ram[i], p->iov + i * pieces);
+	}
+	p->cold->ops->read(p->cold->tier, p->item, p->m, p->deadline);
+	for (i = p->m; i--;) {
+		int result = p->item[i].result;
+
+		if (!result)
+			continue;
+		first = i;
+		if (result == -EINPROGRESS)
+			p->ram[i] = GPC_NONE;
+		tier_count(p->cold, counter_of(result), 1);
+		if (result == -EBADMSG || result == -ENOENT || result == -ESTALE)
+			remove_below(p->cold, &p->below[i], &p->key[p->at[i]]);
+	}
+	if (first < p->m)
+		cut_items(p, first, p->item[first].result);
+}
+
+/* ---- 4: findable ---- */
+
+static void leave_below(struct part *p, uint32_t i, bool brought)
+{
+	gpc *c = p->t->c;
+
+	if (brought && p->cold->exclusive &&
+	    gpc_reclaim(c, &p->key[p->at[i]], &p->below[i], 1, NULL, 0, CALL_MS) == 1)
+		slots_returned(p->cold, p->below[i]);
+	else if (brought)
+		gpc_release(c, &p->below[i], 1); /* a use */
+	else
+		unhold_quietly(c, &p->below[i], 1);
+}
+
+/* A block that the writer refuses ends the prefix; one that has come meanwhile does not. */
+static void settle(struct part *p, const gpc_block *resident)
+{
+	uint32_t i, end = p->n, brought = 0;
+
+	for (i = 0; i < p->m; i++) {
+		bool here = resident[i] == p->ram[i];
+
+		brought += here;
+		leave_below(p, i, here);
+		if (here)
+			continue;
+		gpc_release(p->t->c, &p->ram[i], 1);
+		if (resident[i] >= 0)
+			continue;
+		tier_count(p->cold, resident[i] == -ESTALE ? TIER_OVERTAKEN : TIER_REFUSED, 1);
+		if (p->at[i] < end) {
+			end = p->at[i];
+			p->why = resident[i];
+		}
+	}
+	p->n = end;
+	tier_count(p->cold, TIER_BROUGHT, brought);
+	tier_count(p->cold, TIER_BROUGHT_BYTES, brought * p->cold->block_bytes);
+}
+
+static void publish(struct part *p)
+{
+	struct publish_copy copy[CHUNK];
+	gpc_block resident[CHUNK];
+	uint32_t i;
+	int got;
+
+	for (i = 0; i < p->m; i++) {
+		const struct about *a = &p->about[i];
+
+		images_store_sum(p->t->c, p->map, p->ram[i], &p->key[p->at[i]], p->item[i].crc);
+		copy[i] = (struct publish_copy){
+			.key = p->key[p->at[i]],
+			.parent = a->parent,
+			.block = p->ram[i],
+			.tag = a->tag,
+			.unchained = a->unchained,
+			.source = p->below[i],
+			.life = WORD_GEN(a->word) + 1,
+			.since = p->since,
+		};
+		if (!cold_is_afar(p->cold))
+			continue;
+		copy[i].parent = p->item[i].parent; /* what the header says, which is verified */
+		copy[i].tag = p->item[i].tag;
+		copy[i].unchained = false;
+		/* its hint was learned from a question, and may follow nothing that was asked for */
+		kin_enter(&p->t->kin, p->cold->record + (uint32_t)GPC_SLOT(p->below[i]),
+			  &copy[i].parent, true);
+	}
+	for (i = 0; i < p->m; i++)
+		resident[i] = -ENOTCONN;
+	got = publish_copies(p->t->c, copy, p->m, resident, &p->t->stop);
+	if (got < 0)
+		p->why = got;
+	settle(p, resident);
+	p->m = 0;
+}
+
+/* ---- a question ---- */
+
+/* How many of the keys from `from` on are in VRAM or RAM now; p->why: 0, all of this part. */
+static uint32_t bring(struct part *p)
+{
+	p->m = 0;
+	p->why = 0;
+	p->cold = NULL;
+	p->map = NULL;
+	p->iov = NULL;
+	p->parent = GPC_NONE;
+	p->since = load_acquire(&p->t->since); /* pairs with (z) of tiers/steward/drops.c */
+	find(p);
+	if (p->m)
+		hold_parent(p);
+	if (p->m)
+		reserve(p);
+	if (p->m)
+		claim(p);
+	if (p->m)
+		read_all(p);
+	if (p->m)
+		publish(p);
+	cut_items(p, 0, p->why);
+	unhold_quietly(p->t->c, &p->parent, 1);
+	if (p->map)
+		map_put(p->t->c, p->map);
+	free(p->iov);
+	return p->n;
+}
+
+/* Another thread of ours brings this key. */
+static bool wait_own(struct part *p, uint32_t from)
+{
+	struct gpc_claim q = p->claim[0];
+	uint32_t i;
+
+	for (i = 0; i < CHUNK && !key_same(&p->claim[i].key, &p->key[from]); i++)
+		;
+	if (i == CHUNK || p->claim[i].state != GPC_CLAIM_PENDING ||
+	    p->claim[i].peer != (int32_t)p->t->c->peer)
+		return false;
+	q = p->claim[i];
+	while (claim_is_pending(p->t->c, &q)) {
+		if (clock_ns() >= p->deadline || stage_stops(p->t))
+			return false;
+		clock_sleep(PENDING_NS);
+	}
+	return true;
+}
+
+/* The question's keys, as they stand now: a peer may scribble on them meanwhile. */
+static uint32_t take_keys(const struct shm_ask *a, uint32_t first, uint32_t n, gpc_key *keys)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		keys[i].w[0] = load_relaxed(&a->key[first + i][0]);
+		keys[i].w[1] = load_relaxed(&a->key[first + i][1]);
+		if (key_is_zero(&keys[i]) || key_is_root(&keys[i]))
+			break;
+	}
+	return i;
+}
+
+/* Nobody here knows the key at `from`; a store may have it, and some of those that follow.  Asked
+ * once for each question. */
+static bool learn_more(struct gpc_tiers *t, const struct shm_ask *a, uint32_t from, uint32_t n,
+		       uint64_t deadline)
+{
+	gpc_key *keys = malloc((size_t)(n - from) * sizeof(*keys));
+	bool more = keys && learn(t, keys, take_keys(a, from, n - from, keys), deadline) > 0;
+
+	free(keys);
+	return more;
+}
+
+static uint32_t answer(struct gpc_tiers *t, const struct shm_ask *a, uint32_t n, int *why)
+{
+	uint64_t asked = load_relaxed(&a->deadline_ns), most = clock_ns() + READ_NS;
+	struct part p = { .t = t,
+			  .to = (uint32_t)a->to,
+			  .deadline = asked ? MIN(asked, most) : most };
+	uint32_t got = 0, had;
+	bool asked_afar = false;
+
+	*why = 0;
+	while (got < n && !*why) {
+		desk_beat(t);
+		p.n = take_keys(a, got, MIN(n - got, CHUNK), p.key);
+		p.before = (gpc_key){ { 0, 0 } };
+		if (got)
+			take_keys(a, got - 1, 1, &p.before);
+		if (!p.n)
+			break;
+		if (clock_ns() >= p.deadline || stage_stops(t)) {
+			*why = stage_stops(t) ? -ENOTCONN : -ETIMEDOUT;
+			break;
+		}
+		had = bring(&p);
+		got += had;
+		*why = p.why;
+		if (*why == -EALREADY && wait_own(&p, had))
+			*why = 0;
+		if (*why == -ENOENT && !asked_afar) {
+			asked_afar = true;
+			*why = learn_more(t, a, got, n, p.deadline) ? 0 : -ENOENT;
+		}
+	}
+	return got;
+}
+
+static void answer_one(struct gpc_tiers *t, struct shm_ask *a, uint32_t word)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+	uint32_t n = MIN(load_relaxed(&a->n), SHM_ASK_KEYS), got;
+	int why;
+
+	got = answer(t, a, n, &why);
+	count_add(&d->asks, 1);
+	count_add(&d->hits, got);
+	count_add(&d->misses, n - got);
+	store_relaxed(&a->got, (int32_t)got);
+	store_relaxed(&a->why, why);
+	/* (l) the answer before DONE; pairs with ask_wait().  If we die before it, the next keeper
+	 * does it once more */
+	order_cas32(&a->word, word, ASK_WORD(ASK_DONE, ASK_SEQ(word)));
+	if (load_relaxed(&a->waits))
+		futex_wake_all(&a->word);
+}
+
+/* The seats in turn, so that nobody's questions wait for all of another's. */
+static bool take_one(struct gpc_tiers *t, uint32_t *turn)
+{
+	const struct segment *s = &t->c->seg;
+	uint32_t peers = s->header.geometry.max_peers, k, i, word, peer;
+
+	for (k = 0; k < peers; k++) {
+		peer = (*turn + k) % peers;
+		for (i = 0; i < SHM_ASKS; i++) {
+			struct shm_ask *a = seg_ask(s, peer, i);
+
+			/* pairs with (k) of bytes/payload/ask.c: the question before POSTED */
+			word = load_acquire(&a->word);
+			if (ASK_STATE(word) != ASK_POSTED || !segment_peer_alive(s, peer))
+				continue;
+			if (!order_cas32(&a->word, word, ASK_WORD(ASK_TAKEN, ASK_SEQ(word))))
+				continue;
+			*turn = peer + 1;
+			answer_one(t, a, ASK_WORD(ASK_TAKEN, ASK_SEQ(word)));
+			return true;
+		}
+	}
+	return false;
+}
+
+void up_thread(struct gpc_tiers *t)
+{
+	uint32_t turn = 0, seen;
+
+	while (!stage_stops(t)) {
+		seen = desk_bell(t);
+		desk_beat(t);
+		if (!take_one(t, &turn))
+			desk_sleep(t, seen, IDLE_NS);
+	}
+}

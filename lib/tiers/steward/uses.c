@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* uses.c - how often a key was next to go from RAM, once for each life there: policy min_uses.
+ *
+ * The keeper counts when it looks at who is next to go; lookups count nothing.  Of the USES
+ * different keys that it has looked at last it counts exactly; a key that comes again later begins
+ * at 1.  So no block is written before its time, and one is written late only if USES other keys
+ * came in between.
+ *
+ * A life is a block and the word of its record.  One thread counts for one tier.
+ * Tests: t/tiers/uses.t */
+#include "config.h"
+
+#include <stdlib.h>
+#include "tiers/steward/steward.h"
+
+#define NIL UINT32_MAX
+
+struct use {
+	gpc_key key;     /* zero: never used */
+	gpc_block block; /* of the life that was counted last */
+	uint32_t word, count;
+	uint32_t chain; /* of one place of `first` */
+	uint32_t newer, older;
+};
+
+struct uses {
+	struct use use[USES];
+	uint32_t first[USES];
+	uint32_t newest, oldest;
+};
+
+struct uses *uses_new(void)
+{
+	struct uses *u = calloc(1, sizeof(*u));
+	uint32_t i;
+
+	for (i = 0; u && i < USES; i++) {
+		u->first[i] = NIL;
+		u->use[i].newer = i ? i - 1 : NIL;
+		u->use[i].older = i + 1 < USES ? i + 1 : NIL;
+	}
+	if (u)
+		u->oldest = USES - 1;
+	return u;
+}
+
+static uint32_t place(const gpc_key *key)
+{
+	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) % USES;
+}
+
+static uint32_t find(const struct uses *u, const gpc_key *key)
+{
+	uint32_t i = u->first[place(key)];
+
+	while (i != NIL && !key_same(&u->use[i].key, key))
+		i = u->use[i].chain;
+	return i;
+}
+
+static void unchain(struct uses *u, uint32_t i)
+{
+	uint32_t *at;
+
+	if (key_is_zero(&u->use[i].key))
+		return;
+	for (at = &u->first[place(&u->use[i].key)]; *at != i; at = &u->use[*at].chain)
+		;
+	*at = u->use[i].chain;
+}
+
+/* The oldest entry is of this key now. */
+static uint32_t take(struct uses *u, const gpc_key *key)
+{
+	uint32_t i = u->oldest, at = place(key);
+
+	unchain(u, i);
+	u->use[i].key = *key;
+	u->use[i].count = 0;
+	u->use[i].chain = u->first[at];
+	u->first[at] = i;
+	return i;
+}
+
+static void make_newest(struct uses *u, uint32_t i)
+{
+	struct use *e = &u->use[i];
+
+	if (u->newest == i)
+		return;
+	u->use[e->newer].older = e->older;
+	if (e->older != NIL)
+		u->use[e->older].newer = e->newer;
+	else
+		u->oldest = e->newer;
+	e->newer = NIL;
+	e->older = u->newest;
+	u->use[u->newest].newer = i;
+	u->newest = i;
+}
+
+uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word,
+		    bool *ret_new)
+{
+	uint32_t i = find(u, key);
+	struct use *e;
+
+	if (i == NIL)
+		i = take(u, key);
+	make_newest(u, i);
+	e = &u->use[i];
+	*ret_new = !e->count || e->block != block || e->word != word;
+	if (*ret_new) {
+		e->block = block;
+		e->word = word;
+		e->count += e->count < UINT32_MAX;
+	}
+	return e->count;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* /dev/shm is full: whoever makes a cache is told what is needed and what is there, nothing is
+ * left behind, and what is there goes on.  In a mount namespace, with a /dev/shm of its own.
+ * Tests: lib/index/segment/space.c lib/index/segment/create.c */
+#include "t/lib/crew.h"
+#include "t/lib/namespaces.h"
+
+#include <sys/resource.h>
+#include <sys/statfs.h>
+
+#define MIB    (1ull << 20)
+#define BLOCKS 16384
+#define FILES  3
+
+static bool lie; /* all of the file system seems free */
+
+int __real_fstatfs(int fd, struct statfs *fs);
+int __wrap_fstatfs(int fd, struct statfs *fs);
+
+int __wrap_fstatfs(int fd, struct statfs *fs)
+{
+	int err = __real_fstatfs(fd, fs);
+
+	if (lie)
+		fs->f_bavail = fs->f_blocks = 1u << 30;
+	return err;
+}
+
+static bool mount_size(uint64_t bytes, unsigned long flags, int inodes)
+{
+	char o[64];
+
+	snprintf(o, sizeof(o), "size=%llu,nr_inodes=%d", (unsigned long long)bytes, inodes);
+	return !mount("tmpfs", "/dev/shm", "tmpfs", flags, o);
+}
+
+static void resize(uint64_t bytes)
+{
+	need(mount_size(bytes, MS_REMOUNT, 100), "remount: %s", strerror(errno));
+}
+
+static uint64_t used(void)
+{
+	struct statfs fs;
+
+	need(!statfs("/dev/shm", &fs), "statfs: %s", strerror(errno));
+	return (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+}
+
+static int create(const char *devices, gpc **c)
+{
+	struct gpc_config cfg = {
+		.size = sizeof(cfg), .vram_blocks = BLOCKS, .max_peers = 8, .devices = devices
+	};
+
+	return gpc_create("full", &cfg, NULL, 0, c);
+}
+
+static void nothing_is_left(const char *when)
+{
+	strcpy(scratch, "/dev/shm");
+	need(scratch_files("", false) == 0, "%s: a file is left", when);
+	need(used() == 0, "%s: %d bytes are left", when, (int)used());
+}
+
+/* Refused, with these numbers: what is missing. */
+static uint64_t refused(const char *when)
+{
+	unsigned long long missing, mib, need, there;
+	char dir[32], name[32];
+	gpc *c = NULL;
+
+	must_be(create(NULL, &c), -ENOSPC);
+	need(sscanf(gpc_last_error(),
+		    "%31s lacks %llu bytes (%llu MiB): %31s needs %llu MiB "
+		    "and %llu MiB are free",
+		    dir, &missing, &mib, name, &need, &there) == 6 &&
+		     !strcmp(dir, "/dev/shm") && !strcmp(name, "full"),
+	     "%s: %s", when, gpc_last_error());
+	need(!c && missing && need, "%s: %s", when, gpc_last_error());
+	nothing_is_left(when);
+	return missing;
+}
+
+/* As much more as is said to be missing is enough, and a page less is not. */
+static int test_numbers(int me)
+{
+	uint64_t missing = refused("a MiB");
+	gpc *c;
+
+	resize(MIB + missing - 4096);
+	must_be(refused("a page less"), 4096);
+	resize(MIB + missing);
+	must_be(create(NULL, &c), 0);
+	must_be(used(), MIB + missing);
+	crew_check(c);
+	gpc_close(c);
+	must_be(gpc_unlink("full", NULL), 0);
+	nothing_is_left("removed");
+	return me;
+}
+
+/* Others were faster: it is full when the files grow, at each of them. */
+static int test_surprise(int me)
+{
+	uint64_t size, all = MIB + refused("a MiB");
+	int fell = 0;
+	gpc *c;
+
+	for (size = 4096; size < all; size += MAX(all / 40, 4096u) & ~4095ull) {
+		resize(size);
+		lie = true;
+		need(refused("full meanwhile") <= all, "more is missing than is needed: %s",
+		     gpc_last_error());
+		lie = false;
+		fell++;
+	}
+	need(fell > 20, "%d times only", fell);
+	resize(all);
+	must_be(create(NULL, &c), 0);
+	gpc_close(c);
+	return me;
+}
+
+static int test_inodes(int me)
+{
+	gpc *c = NULL;
+	int n;
+
+	for (n = 2; n < 1 + FILES; n++) { /* one is the folder's */
+		need(!umount("/dev/shm") && mount_size(64 * MIB, 0, n), "mount: %s",
+		     strerror(errno));
+		must_be(create(NULL, &c), -ENOSPC);
+		need(strstr(gpc_last_error(), "/dev/shm/gpc.full."), "%s", gpc_last_error());
+		nothing_is_left("no inode");
+	}
+	return me;
+}
+
+static int test_limit(int me)
+{
+	struct rlimit r = { MIB, MIB };
+	gpc *c = NULL;
+
+	resize(64 * MIB);
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &r);
+	must_be(create(NULL, &c), -EFBIG);
+	need(strstr(gpc_last_error(), "bytes in /dev/shm"), "%s", gpc_last_error());
+	nothing_is_left("a limit on files");
+	return me;
+}
+
+/* No room for a mirror, and full while it is used: the cache does not care. */
+static int test_filled(int me)
+{
+	gpc_block b[BLOCKS];
+	gpc_key k = crew_key(1);
+	char page[4096] = "";
+	gpc *c;
+	int fd;
+
+	resize(64 * MIB);
+	must_be(create("host", &c), 0);
+	fd = open("/dev/shm/rest", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	while (write(fd, page, sizeof(page)) > 0)
+		;
+	must_be(errno, ENOSPC);
+	must_be(gpc_writer_take(c, 0, 0), 0);
+	must_be(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1), BLOCKS);
+	must_be(gpc_publish(c, NULL, &k, b, 1, NULL, 0, -1), 1);
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, 5000), 0);
+	must_be(gpc_lookup(c, 0, &k, 1, b, 0), 1);
+	must_be(gpc_release(c, b, BLOCKS), 0);
+	crew_check(c);
+	gpc_close(c);
+	close(fd);
+	return me;
+}
+
+static bool enter(void)
+{
+	return !namespaces_leave(CLONE_NEWNS) && !namespaces_own_mounts() &&
+	       mount_size(MIB, 0, 100);
+}
+
+static const struct {
+	const char *what;
+	int (*run)(int me);
+} part[] = {
+	{ "what is missing is enough", test_numbers },
+	{ "full while the files grow", test_surprise },
+	{ "no inodes", test_inodes },
+	{ "a limit on the size of files", test_limit },
+	{ "full while it is used", test_filled },
+};
+
+/* 100: there are no namespaces. */
+static int member(int i)
+{
+	if (!enter())
+		return 100;
+	return part[i].run(i + 1) == i + 1 ? 0 : 1;
+}
+
+static int body(void)
+{
+	uint32_t i;
+	int status;
+
+	crew_begin();
+	for (i = 0; i < ARRAY_SIZE(part); i++) {
+		status = crew_status(crew_fork(member, (int)i));
+		if (status == 100)
+			skip(1, "no mount namespace with a tmpfs here");
+		else if (!is_int(status, 0, "%s", part[i].what))
+			diag("%s", crew->why);
+		memset(crew, 0, sizeof(*crew));
+	}
+	return done_testing();
+}
+
+int main(void)
+{
+	return tap_guard(60, body, NULL);
+}

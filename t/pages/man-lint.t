@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The pages are clean mdoc, name each other truly, and man/local.mk installs all of them.
+# Tests: man/
+
+srcdir=${top_srcdir:-$(dirname "$0")/../..}
+MANDOC=${MANDOC:-mandoc}
+n=0
+
+tap()	# NAME STATUS
+{
+	n=$((n + 1))
+	test "$2" = 0 && echo "ok $n - $1" || echo "not ok $n - $1"
+}
+
+is_link()
+{
+	grep -q '^\.so ' "$1"
+}
+
+lint()
+{
+	if ! command -v "$MANDOC" >/dev/null 2>&1; then
+		n=$((n + 1))
+		echo "ok $n - $1: lint # SKIP mandoc is missing"
+		return
+	fi
+	text=$("$MANDOC" -T lint -W warning "$2" 2>&1)
+	status=$?
+	test -z "$text" || echo "$text" | sed 's/^/# /'
+	tap "$1: lint" $status
+}
+
+# every page of ours that this one refers to exists
+references()
+{
+	bad=0
+	for ref in $(awk '/^\.Xr gpc/ { print $2 "." $3 }' "$2"); do
+		test -f "$srcdir/man/$ref" && continue
+		echo "# $1 refers to $ref"
+		bad=1
+	done
+	tap "$1: its references exist" $bad
+}
+
+# a link page names the page whose NAME has it
+link_target()
+{
+	target=$(awk '/^\.so / { sub(/.*\//, ""); print; exit }' "$2")
+	grep -q "^\.Nm ${1%.*}\( ,\)*$" "$srcdir/man/$target"
+	tap "$1: $target documents it" $?
+}
+
+for page in "$srcdir"/man/*.[1-8]; do
+	name=$(basename "$page")
+	if is_link "$page"; then
+		link_target "$name" "$page"
+	else
+		lint "$name" "$page"
+		references "$name" "$page"
+		test "$(awk '/^\.Dt / { print tolower($2) "." $3 }' "$page")" = "$name"
+		tap "$name: title" $?
+	fi
+	grep -q "^	%reldir%/$name\( .\)*$" "$srcdir/man/local.mk"
+	tap "$name: is installed" $?
+done
+
+echo "1..$n"

@@ -1,0 +1,314 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Includes go one way.  The table "Where things live" of ARCHITECTURE.md has a row for each
+# folder of lib/, from the top to the ground: a file includes headers of its own folder and of
+# those that its row names, which all stand below it.  A public function, which gpc.h declares for
+# all, is called along the same arrows.
+# Inside writer/ the table of its files is such an order, of calls.
+# Beside that: who may hold atomics and shared structs, and what stands alone.
+# Tests: ARCHITECTURE.md
+
+srcdir=${top_srcdir:-$(dirname "$0")/../..}
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-913-$$.XXXXXX") || exit 99
+trap 'rm -rf "$tmp"' 0
+trap 'exit 1' 1 2 15
+
+n=0
+empty()	# NAME FILE: nothing in it, else it is the diagnosis
+{
+	n=$((n + 1))
+	if test -s "$2"; then
+		echo "not ok $n - $1"
+		sed 's/^/# /' "$2"
+	else
+		echo "ok $n - $1"
+	fi
+}
+
+# "row folder" and "row folder may" of each row, FILE as ARCHITECTURE.md
+rows()
+{
+	awk -F'|' -v may="$2" '
+	/^## Where things live/ { on = 1; next }
+	/^##/ { on = 0 }
+	on && $2 ~ /^ `[a-z]+[\/.]/ {
+		gsub(/[` ]|\/`/, "", $2)
+		gsub(/\/`|[`,]/, "", $3)
+		row++
+		if (!may)
+			print row, $2
+		count = split($3, names, " ")
+		for (i = 1; may && i <= count; i++)
+			print row, $2, names[i]
+	}' "$1"
+}
+
+files()
+{
+	(cd "$srcdir" && find lib kernels -name '*.[ch]' | sort)
+}
+
+# "path folder header folder-of-header" for each include of ours
+includes()
+{
+	for path in $(files); do
+		sed -n "s|^#[ 	]*include \"\(.*\)\"|$path \1|p" "$srcdir/$path"
+	done | awk '$2 != "config.h" {
+		from = $1; to = $2
+		sub(/^lib\//, "", from)
+		if (from !~ /\//) sub(/^.*\//, "", from); else sub(/\/[^\/]*$/, "", from)
+		if (to ~ /\//)
+			sub(/\/[^\/]*$/, "", to)
+		else if (from == "kernels")     # which are compiled alone
+			to = from
+		print $1, from, $2, to
+	}'
+}
+
+rows "$srcdir/ARCHITECTURE.md" "" >"$tmp/rows"
+rows "$srcdir/ARCHITECTURE.md" yes >"$tmp/may"
+includes >"$tmp/includes"
+
+# folders, and files beside them, as rows name them: attach.c, serve.c with serve.h
+sed 's/\.[ch]$//' "$tmp/rows" | cut -d' ' -f2 | sort >"$tmp/named"
+files | sed 's|^lib/||; s|/[^/]*$||; s/\.[ch]$//' | sort -u | grep -v '^gpc\(_[a-z]*\)*$' >"$tmp/present"
+diff "$tmp/present" "$tmp/named" | grep '^[<>]' |
+	sed 's/^</has no row:/; s/^>/has a row twice, or is not there:/' >"$tmp/out"
+empty "every folder of lib/ has a row" "$tmp/out"
+
+awk 'NR == FNR { row[$2] = $1; sub(/\.[ch]$/, "", $2); row[$2] = $1; next }
+!($3 in row) { print $2 " may include " $3 ", which has no row" ; next }
+row[$3] <= $1 { print $2 " may include " $3 ", which stands above it" }' \
+	"$tmp/rows" "$tmp/may" >"$tmp/out"
+empty "rows name what stands below them" "$tmp/out"
+
+awk 'BEGIN { split("index bytes tiers look hooks.c", halls, " "); for (i in halls) floor[halls[i]] = i }
+{ from = $2; to = $3; sub(/\/.*/, "", from); sub(/\/.*/, "", to) }
+to != "kernels" && floor[to] > floor[from] { print $2 " may include " $3 ", of a hall above it" }' \
+	"$tmp/may" >"$tmp/out"
+empty "arrows between halls go down" "$tmp/out"
+
+cat >"$tmp/allowed.awk" <<'AWK'
+function plain(name) { sub(/\.[ch]$/, "", name); return name }
+NR == FNR { may[plain($2) " " plain($3)] = 1; next }
+plain($2) != plain($4) && $4 !~ /^gpc(_[a-z]*)?\.h$/ && !((plain($2) " " plain($4)) in may) {
+	print $1 " has " $3 ": no arrow goes from " $2 " to " $4
+}
+AWK
+awk -f "$tmp/allowed.awk" "$tmp/may" "$tmp/includes" >"$tmp/out"
+empty "includes go along the arrows" "$tmp/out"
+
+# A public function is declared in gpc.h, but lives in a folder.
+for path in $(files | grep '\.c$'); do
+	sed -n 's/^GPC_EXPORT .*[ *]\(gpc_[a-z0-9_]*\)(.*/\1/p' "$srcdir/$path" |
+		sed "s|\$| $path|"
+done | sed 's| lib/| |; s|/[^/ ]*$||' >"$tmp/public"
+for path in $(files | grep '\.c$'); do
+	sed 's|/\*.*\*/||; s|"[^"]*"||g; /\/\*/,/\*\//d; /^GPC_EXPORT/d' "$srcdir/$path" |
+		grep -o '\<gpc_[a-z0-9_]*(' | sort -u | sed "s|($| $path|"
+done | awk 'NR == FNR { home[$1] = $2; next }
+$1 in home {
+	from = $2
+	sub(/^lib\//, "", from)
+	sub(/\/[^\/]*$/, "", from)
+	print $2, from, $1 "()", home[$1]
+}' "$tmp/public" - >"$tmp/calls"
+awk -f "$tmp/allowed.awk" "$tmp/may" "$tmp/calls" >"$tmp/out"
+test -s "$tmp/calls" || echo "no public call was found" >>"$tmp/out"
+empty "public calls go along the arrows" "$tmp/out"
+
+# ---- inside the writer ----
+
+# "row file" of each row of the table of its files, as lib/index/writer/ has them, without .c and .h
+awk -F'|' '
+/^### Files of the writer/ { on = 1; next }
+/^#/ { on = 0 }
+on && $2 ~ /^ `/ {
+	row++
+	count = split($2 $3, words, "`")
+	for (i = 2; i <= count; i += 2)
+		if (words[i] ~ /^(table\/)?[a-z_]+\.[ch]$/) {
+			sub(/\.[ch]$/, "", words[i])
+			print row, words[i]
+		}
+}' "$srcdir/ARCHITECTURE.md" >"$tmp/order"
+cut -d' ' -f2 "$tmp/order" | sort >"$tmp/named"
+files | sed -n 's|^lib/index/writer/\(.*\)\.[ch]$|\1|p; s|^lib/index/\(table/.*\)\.[ch]$|\1|p' |
+	sort -u >"$tmp/present"
+diff "$tmp/present" "$tmp/named" | grep '^[<>]' |
+	sed 's/^</has no row:/; s/^>/has a row twice, or is not there:/' >"$tmp/out"
+empty "every file of the writer has a row" "$tmp/out"
+
+# "file function" for each function that is defined here and not static, or in a header, then
+# "file function" for each one that is called: FILE... in $1 is lib/index/writer/...
+functions()	# define or call
+{
+	for path in $(files | grep '^lib/index/\(writer\|table\)/'); do
+		awk -v what="$1" -v header="${path##*.}" -v file="$(echo "$path" |
+			sed 's|^lib/index/writer/||; s|^lib/index/||; s/\.[ch]$//')" '
+		/^#/ { next }
+		{
+			gsub(/"[^"]*"/, "\"\"")
+			gsub(/\/\*([^*]|\*[^\/])*\*\//, "")
+			if (inside && !sub(/^.*\*\//, ""))
+				next
+			inside = sub(/\/\*.*/, "")
+		}
+		what == "call" {
+			rest = $0
+			while (match(rest, /[a-z_][a-z_0-9]*\(/)) {
+				print file, substr(rest, RSTART, RLENGTH - 1)
+				rest = substr(rest, RSTART + RLENGTH)
+			}
+			next
+		}
+		/^[a-z]/ { text = "" }
+		{ text = text " " $0 }
+		/;$/ { text = "" }
+		/^{/ {
+			if (header == "h" || text !~ /^ static/)
+				if (match(text, /[a-z_][a-z_0-9]*\([^(]/)) {
+					name = substr(text, RSTART, RLENGTH)
+					while (name ~ /^__attribute__/ || name ~ /^always_inline/ || name ~ /^noreturn/) {
+						text = substr(text, RSTART + RLENGTH)
+						if (!match(text, /[a-z_][a-z_0-9]*\([^(]/))
+							break
+						name = substr(text, RSTART, RLENGTH)
+					}
+					sub(/\(.*/, "", name)
+					print file, name
+				}
+			text = ""
+		}' "$srcdir/$path"
+	done | grep -v ' __attribute__$' | sort -u
+}
+functions define >"$tmp/defined"
+functions call >"$tmp/called"
+
+cat >"$tmp/down.awk" <<'AWK'
+FILENAME ~ /order$/ { row[$2] = $1; next }
+FILENAME ~ /defined$/ { home[$2] = $1; next }
+$2 in home && row[home[$2]] < row[$1] {
+	print "lib/index/" ($1 ~ /\// ? "" : "writer/") $1 " calls " $2 "() of " home[$2] ", which stands above it"
+}
+AWK
+awk -f "$tmp/down.awk" "$tmp/order" "$tmp/defined" "$tmp/called" >"$tmp/out"
+test "$(awk 'NR == FNR { home[$2] = $1; next } $2 in home && home[$2] != $1' \
+	"$tmp/defined" "$tmp/called" | wc -l)" -ge 300 || echo "few calls were found" >>"$tmp/out"
+empty "calls inside the writer go down" "$tmp/out"
+
+# the test itself: the three that made a circle once
+for call in "table/lru retire_block" "table/record claim_key" "table/meter transfer_start"; do
+	echo "$call" >"$tmp/one"
+	awk -f "$tmp/down.awk" "$tmp/order" "$tmp/defined" "$tmp/one" | grep -q . ||
+		echo "$call() is allowed"
+done >"$tmp/out"
+empty "a call that goes up is refused" "$tmp/out"
+
+# A header of the floor could declare what stands above it, past the includes.
+for path in $(files | grep '^lib/index/table/.*\.h$'); do
+	sed -n 's/^[a-z].*[ *]\([a-z_0-9]*\)(.*/\1/p' "$srcdir/$path" | sed "s|^|$path |"
+done | awk 'NR == FNR { home[$2] = $1; next }
+$2 in home && home[$2] !~ /^table\// { print $1 " declares " $2 "() of " home[$2] }' \
+	"$tmp/defined" - >"$tmp/out"
+empty "headers of table/ declare what is defined there" "$tmp/out"
+
+# An arrow that is forbidden is refused: the test would tell.
+for arrow in "index/peer index/writer" "index/peer index/door" "index/request index/writer" \
+		"index/writer index/request" "index/reader index/request" "index/reader index/writer" \
+		"index/writer index/takeover" "index/writer index/reader" "index/table index/writer" \
+		"index/table index/takeover" "index/reader index/table" "index/takeover index/reader" \
+		"index/segment bytes/device" "index/reader look" "index/door bytes/payload" \
+		"bytes/device index/peer" "bytes/payload tiers/steward" "tiers/steward look" \
+		"index/base index/segment"; do
+	set -- $arrow
+	echo "lib/$1/x.c $1 $2/y.h $2" >"$tmp/one"
+	awk -f "$tmp/allowed.awk" "$tmp/may" "$tmp/one" | grep -q . || echo "$1 -> $2 is allowed"
+done >"$tmp/out"
+empty "arrows that must never be are refused" "$tmp/out"
+
+# in one folder headers include no header that includes them
+awk '$1 ~ /\.h$/ && $2 == $4 { sub(/^lib\//, "", $1); print $3, $1 }' "$tmp/includes" |
+	tsort >/dev/null 2>"$tmp/out"
+empty "headers of a folder make no circle" "$tmp/out"
+
+# what is declared outside a header goes round this test
+grep -nE '^extern |^	extern ' $(files | sed "s|^|$srcdir/|" | grep '\.c$') >"$tmp/out"
+empty "sources declare nothing of other files" "$tmp/out"
+
+for path in $(files); do
+	case $path in
+	*.h) continue ;;
+	esac
+	grep '^#include' "$srcdir/$path" | grep -n 'config\.h' | grep -v '^1:' |
+		sed "s|^.*|$path includes config.h after something else|"
+	own=${path%.c}.h
+	test ! -f "$srcdir/$own" || grep -q "\"${own#lib/}\"" "$srcdir/$path" ||
+		grep -qr "\"${own#lib/}\"" $(sed -n "s|^#include \"\(.*\)\"|$srcdir/lib/\1|p" \
+			"$srcdir/$path") 2>/dev/null || echo "$path does not include $own"
+done >"$tmp/out"
+empty "config.h comes first, and the own header is included" "$tmp/out"
+
+for path in $(files | grep '\.h$'); do
+	grep -L '^#ifndef GPC_[A-Z_]*H$' "$srcdir/$path"
+done >"$tmp/out"
+empty "headers have guards" "$tmp/out"
+
+files | sed "s|^|$srcdir/|" | grep -v '/lib/index/base/order\.h$' |
+	xargs grep -n '__atomic_\|__sync_\|atomic_thread_fence\|_Atomic' >"$tmp/out"
+empty "index/base/order.h alone has atomics" "$tmp/out"
+
+files | sed "s|^|$srcdir/|" | grep -v '/lib/index/segment/shm\(_command\|_memo\|_memory\|_meter\|_tiers\)*\.h$' |
+	xargs grep -n '^struct shm_[a-z_]* {' >"$tmp/out"
+empty "index/segment/shm.h and its parts alone declare shared structs" "$tmp/out"
+
+# not even system headers of a kind: any language, any device can read these
+{
+	grep -n '^#include' "$srcdir/lib/gpc.h" | grep -v '<stddef\.h>\|<stdint\.h>'
+	grep -n '^#include' "$srcdir"/lib/index/segment/shm*.h "$srcdir/kernels/probe.h" |
+		grep -v '<stdint\.h>\|/shm\.h:[0-9]*:#include "index/segment/shm_[a-z]*\.h"$'
+} >"$tmp/out"
+empty "gpc.h, shm.h with its parts, and probe.h stand alone" "$tmp/out"
+
+# a tool has gpc.h, what tools share, and its own folder
+(cd "$srcdir" && find tools -name '*.[ch]') | while read -r path; do
+	folder=$(echo "$path" | cut -d/ -f2)
+	sed -n 's/^#[ 	]*include "\(.*\)"/\1/p' "$srcdir/$path" | while read -r header; do
+		case $header in
+		gpc.h | config.h | tools/common/* | tools/"$folder"/*) ;;
+		*) echo "$path includes $header" ;;
+		esac
+	done
+done >"$tmp/out"
+empty "tools use the public header, and each its own files" "$tmp/out"
+
+# a plugin has gpc_remote.h, its own folder and the library of its store, as those of others do
+(cd "$srcdir" && find plugins -name '*.[ch]') | while read -r path; do
+	folder=$(echo "$path" | cut -d/ -f2)
+	sed -n 's/^#[ 	]*include "\(.*\)"/\1/p' "$srcdir/$path" | while read -r header; do
+		case $header in
+		gpc_remote.h | plugins/"$folder"/*) ;;
+		*) echo "$path includes $header" ;;
+		esac
+	done
+done >"$tmp/out"
+empty "plugins use gpc_remote.h, and each its own files" "$tmp/out"
+
+# the Python module has gpc.h and its own headers, and no atomics but those that count who is inside
+(cd "$srcdir" && grep -n '^#[ 	]*include "' python/src/*.[ch] | grep -v '"gpcpy\.h"\|"part\.h"\|"pages\.h"'
+	grep -n '__sync_\|atomic_thread_fence\|_Atomic' python/src/*.[ch]) >"$tmp/out"
+empty "the Python module uses the public header" "$tmp/out"
+
+# A function fits a screen; the labels of a switch are counted for nothing.
+(cd "$srcdir" && find lib plugins kernels tools python \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \
+	! -type d -exec awk '
+	/^\{/ { from = FNR; cases = 0 }
+	/^[ \t]+case / { cases++ }
+	/^\}/ {
+		if (from && FNR - from - 1 - cases > 60)
+			print FILENAME ":" from " has a function of " FNR - from - 1 - cases " lines"
+		from = 0
+	}' {} +) >"$tmp/out"
+empty "no function is longer than 60 lines" "$tmp/out"
+
+echo "1..$n"
