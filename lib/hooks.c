@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hooks.c - the library's table of what the index asks of the halls above it.
- * Tests: t/index/mirror-order.t */
+ * Tests: t/bytes/mirror-order.t */
 #include "config.h"
 
 #include "index/segment/hooks.h"
@@ -64,6 +64,7 @@ const struct hooks hooks = {
 	.handle_left = left,
 	.handle_forked = forked,
 	.handle_free = free_all,
+	.handle_count = dev_count,
 	.devices_check = device_check_list,
 	.memory_fits = ram_draft_fits,
 	.mirror_find = find_mirror,
@@ -73,6 +74,8 @@ const struct hooks hooks = {
 	.memory_room = ram_draft_room,
 	.memory_make = ram_draft_make,
 	.memory_end = ram_draft_end,
+	.pool_make = make_pool,
+	.memory_describe = memory_describe,
 	.memory_is_file = memory_is_file,
 	.memory_open_elsewhere = memory_open_elsewhere,
 	.memory_remove_named = memory_remove_named,

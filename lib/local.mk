@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # libgpc.so, and the same objects as a convenience library so that tests reach internals.
 
-lib_gpc_sources = \
-	%reldir%/hooks.c \
-	%reldir%/index/door/attach.c \
-	%reldir%/index/door/serve.c \
-	%reldir%/index/door/serve.h \
+lib_index_sources = \
 	%reldir%/index/base/base.h \
 	%reldir%/index/base/clock.c \
 	%reldir%/index/base/crc.c \
@@ -32,101 +28,9 @@ lib_gpc_sources = \
 	%reldir%/index/base/text.h \
 	%reldir%/index/base/worker.c \
 	%reldir%/index/base/worker.h \
-	%reldir%/bytes/device/bytes.h \
-	%reldir%/bytes/mirror/descriptor.c \
-	%reldir%/bytes/mirror/descriptor.h \
-	%reldir%/bytes/device/device.c \
-	%reldir%/bytes/device/device.h \
-	%reldir%/bytes/device/host.c \
-	%reldir%/bytes/device/host.h \
-	%reldir%/bytes/device/host_bytes.c \
-	%reldir%/bytes/device/host_sum.c \
-	%reldir%/bytes/device/host_bytes.h \
-	%reldir%/bytes/device/host_event.c \
-	%reldir%/bytes/device/host_import.c \
-	%reldir%/bytes/device/host_kernel.c \
-	%reldir%/bytes/device/host_kernel.h \
-	%reldir%/bytes/device/host_mirror.c \
-	%reldir%/bytes/device/host_piece.c \
-	%reldir%/bytes/device/host_piece.h \
-	%reldir%/bytes/device/host_stream.c \
-	%reldir%/bytes/device/host_stream.h \
-	%reldir%/tiers/disk/aside.c \
-	%reldir%/tiers/disk/disk.h \
-	%reldir%/tiers/disk/format.h \
-	%reldir%/tiers/disk/io.c \
-	%reldir%/tiers/disk/make.c \
-	%reldir%/tiers/disk/open.c \
-	%reldir%/tiers/disk/queue.c \
-	%reldir%/tiers/disk/scan.c \
-	%reldir%/tiers/disk/slot.c \
-	%reldir%/tiers/disk/state.h \
-	%reldir%/tiers/disk/super.c \
-	%reldir%/look/check.c \
-	%reldir%/look/check.h \
-	%reldir%/look/check_claim.c \
-	%reldir%/look/check_control.c \
-	%reldir%/look/check_dropped.c \
-	%reldir%/look/check_hold.c \
-	%reldir%/look/check_memo.c \
-	%reldir%/look/check_memory.c \
-	%reldir%/look/check_record.c \
-	%reldir%/look/check_table.c \
-	%reldir%/look/check_transfer.c \
-	%reldir%/look/claims.c \
-	%reldir%/index/reader/events.c \
-	%reldir%/look/inspect.c \
-	%reldir%/look/inspect.h \
-	%reldir%/look/meter.c \
-	%reldir%/look/note.c \
-	%reldir%/look/root.c \
-	%reldir%/look/stats.c \
-	%reldir%/look/tiers.c \
-	%reldir%/look/transfers.c \
-	%reldir%/look/walk.c \
-	%reldir%/bytes/memory/huge.c \
-	%reldir%/bytes/memory/lend.c \
-	%reldir%/bytes/memory/make.c \
-	%reldir%/bytes/memory/make.h \
-	%reldir%/bytes/memory/make_want.c \
-	%reldir%/bytes/memory/map.c \
-	%reldir%/bytes/memory/map_call.c \
-	%reldir%/bytes/memory/map.h \
-	%reldir%/bytes/memory/maps.c \
-	%reldir%/bytes/memory/maps.h \
-	%reldir%/bytes/memory/pin.c \
-	%reldir%/bytes/memory/sums.c \
-	%reldir%/bytes/memory/thread.c \
-	%reldir%/bytes/payload/ask.c \
-	%reldir%/bytes/payload/ask.h \
-	%reldir%/bytes/payload/bring.c \
-	%reldir%/bytes/payload/bring.h \
-	%reldir%/bytes/payload/bring_copy.c \
-	%reldir%/bytes/memory/who.c \
-	%reldir%/bytes/payload/claim.c \
-	%reldir%/bytes/payload/claim_here.c \
-	%reldir%/bytes/payload/claim_wait.c \
-	%reldir%/bytes/payload/claim_here.h \
-	%reldir%/bytes/payload/copy.c \
-	%reldir%/bytes/payload/enqueue.c \
-	%reldir%/bytes/payload/fetch.c \
-	%reldir%/bytes/payload/host.c \
-	%reldir%/bytes/payload/mark.c \
-	%reldir%/bytes/payload/order.c \
-	%reldir%/bytes/payload/own_sums.c \
-	%reldir%/bytes/payload/pair.c \
-	%reldir%/bytes/payload/plan.c \
-	%reldir%/bytes/payload/plan.h \
-	%reldir%/bytes/payload/plan_run.c \
-	%reldir%/bytes/payload/sum.c \
-	%reldir%/bytes/payload/sum.h \
-	%reldir%/bytes/payload/results.c \
-	%reldir%/bytes/payload/spill.c \
-	%reldir%/bytes/payload/tear.c \
-	%reldir%/bytes/payload/transfer.c \
-	%reldir%/bytes/payload/transfer.h \
-	%reldir%/bytes/payload/transfers.h \
-	%reldir%/bytes/payload/wait.c \
+	%reldir%/index/door/attach.c \
+	%reldir%/index/door/serve.c \
+	%reldir%/index/door/serve.h \
 	%reldir%/index/peer/companion.c \
 	%reldir%/index/peer/companion.h \
 	%reldir%/index/peer/epoch.c \
@@ -146,20 +50,18 @@ lib_gpc_sources = \
 	%reldir%/index/peer/rouse.h \
 	%reldir%/index/peer/seat.c \
 	%reldir%/index/peer/seat.h \
-	%reldir%/index/peer/wait_word.h \
 	%reldir%/index/peer/section.c \
+	%reldir%/index/peer/wait_word.h \
 	%reldir%/index/reader/alias.c \
 	%reldir%/index/reader/call.c \
 	%reldir%/index/reader/call.h \
-	%reldir%/bytes/mirror/dev.c \
-	%reldir%/bytes/mirror/dev.h \
+	%reldir%/index/reader/events.c \
 	%reldir%/index/reader/groups.c \
 	%reldir%/index/reader/hits.c \
 	%reldir%/index/reader/hits.h \
 	%reldir%/index/reader/keys.c \
 	%reldir%/index/reader/lookup.c \
 	%reldir%/index/reader/match.c \
-	%reldir%/bytes/mirror/offload.c \
 	%reldir%/index/reader/prefix.c \
 	%reldir%/index/reader/prefix.h \
 	%reldir%/index/reader/probe.c \
@@ -167,22 +69,11 @@ lib_gpc_sources = \
 	%reldir%/index/reader/ref.c \
 	%reldir%/index/reader/take.c \
 	%reldir%/index/reader/take.h \
-	%reldir%/bytes/mirror/view.c \
-	%reldir%/bytes/mirror/view.h \
-	%reldir%/tiers/remote/batch.c \
-	%reldir%/tiers/remote/batch.h \
-	%reldir%/tiers/remote/call.c \
-	%reldir%/tiers/remote/image.c \
-	%reldir%/tiers/remote/image.h \
-	%reldir%/tiers/remote/lane.c \
-	%reldir%/tiers/remote/lane.h \
-	%reldir%/tiers/remote/options.c \
-	%reldir%/tiers/remote/plugin.c \
-	%reldir%/tiers/remote/reach.c \
-	%reldir%/tiers/remote/remote.c \
-	%reldir%/tiers/remote/remote.h \
-	%reldir%/tiers/remote/store.h \
 	%reldir%/index/request/alias.c \
+	%reldir%/index/claim/claim.c \
+	%reldir%/index/claim/claim_here.c \
+	%reldir%/index/claim/claim_here.h \
+	%reldir%/index/claim/claim_wait.c \
 	%reldir%/index/request/dropped.c \
 	%reldir%/index/request/durable.c \
 	%reldir%/index/request/evict.c \
@@ -200,34 +91,26 @@ lib_gpc_sources = \
 	%reldir%/index/request/root.c \
 	%reldir%/index/request/stock.c \
 	%reldir%/index/request/stock.h \
-	%reldir%/bytes/mirror/sync.c \
+	%reldir%/index/segment/beat.h \
 	%reldir%/index/segment/blocks.h \
 	%reldir%/index/segment/create.c \
 	%reldir%/index/segment/dropped.c \
 	%reldir%/index/segment/dropped.h \
+	%reldir%/index/segment/descriptor.c \
+	%reldir%/index/segment/descriptor.h \
 	%reldir%/index/segment/files.h \
 	%reldir%/index/segment/geometry.c \
 	%reldir%/index/segment/geometry.h \
+	%reldir%/index/segment/hooks.h \
 	%reldir%/index/segment/lockfile.c \
 	%reldir%/index/segment/lockfile.h \
 	%reldir%/index/segment/memo.h \
-	%reldir%/bytes/memfile/open.c \
-	%reldir%/bytes/memfile/memfile.h \
-	%reldir%/index/segment/hooks.h \
-	%reldir%/bytes/memfile/create.c \
-	%reldir%/bytes/memfile/draft.c \
-	%reldir%/bytes/memfile/parts.h \
-	%reldir%/bytes/memfile/layout.c \
-	%reldir%/bytes/memfile/make.c \
-	%reldir%/bytes/memfile/pages.c \
-	%reldir%/bytes/memfile/remove.c \
-	%reldir%/index/segment/note.c \
 	%reldir%/index/segment/meter.h \
-	%reldir%/index/segment/beat.h \
+	%reldir%/index/segment/note.c \
 	%reldir%/index/segment/note.h \
-	%reldir%/index/segment/pages.c \
 	%reldir%/index/segment/once.c \
 	%reldir%/index/segment/once.h \
+	%reldir%/index/segment/pages.c \
 	%reldir%/index/segment/peek.c \
 	%reldir%/index/segment/peek.h \
 	%reldir%/index/segment/redress.c \
@@ -247,70 +130,11 @@ lib_gpc_sources = \
 	%reldir%/index/segment/space.c \
 	%reldir%/index/segment/stamps.h \
 	%reldir%/index/segment/validate.c \
-	%reldir%/tiers/steward/above.c \
-	%reldir%/tiers/steward/above.h \
-	%reldir%/tiers/steward/afar.c \
-	%reldir%/tiers/steward/afar.h \
-	%reldir%/tiers/steward/chains.h \
-	%reldir%/tiers/steward/desk.c \
-	%reldir%/tiers/steward/disk.c \
-	%reldir%/tiers/steward/down.c \
-	%reldir%/tiers/steward/drops.c \
-	%reldir%/tiers/steward/feed.c \
-	%reldir%/tiers/steward/gone.c \
-	%reldir%/tiers/steward/gone.h \
-	%reldir%/tiers/steward/images.c \
-	%reldir%/tiers/steward/kin.c \
-	%reldir%/tiers/steward/kin.h \
-	%reldir%/tiers/steward/learn.c \
-	%reldir%/tiers/steward/notes.c \
-	%reldir%/tiers/steward/open.c \
-	%reldir%/tiers/steward/peek.c \
-	%reldir%/tiers/steward/plan.c \
-	%reldir%/tiers/steward/remote.c \
-	%reldir%/tiers/steward/rest.c \
-	%reldir%/tiers/steward/restore.c \
-	%reldir%/tiers/steward/room.c \
-	%reldir%/tiers/steward/slots.c \
-	%reldir%/tiers/steward/steward.h \
-	%reldir%/tiers/steward/tier.h \
-	%reldir%/tiers/steward/up.c \
-	%reldir%/tiers/steward/uses.c \
-	%reldir%/index/takeover/live.c \
-	%reldir%/index/takeover/open.c \
-	%reldir%/index/takeover/open.h \
-	%reldir%/index/takeover/others.c \
-	%reldir%/index/takeover/say.c \
-	%reldir%/index/takeover/table.c \
-	%reldir%/index/takeover/takeover.c \
-	%reldir%/index/takeover/takeover.h \
-	%reldir%/index/takeover/tree.c \
-	%reldir%/index/writer/answer.h \
-	%reldir%/index/writer/claim.c \
-	%reldir%/index/writer/claim.h \
-	%reldir%/index/writer/command.c \
-	%reldir%/index/writer/command.h \
-	%reldir%/index/writer/commit.c \
-	%reldir%/index/writer/commit.h \
-	%reldir%/index/writer/drop.c \
-	%reldir%/index/writer/drop.h \
-	%reldir%/index/writer/grant.c \
-	%reldir%/index/writer/grant.h \
-	%reldir%/index/writer/grant_again.c \
-	%reldir%/index/writer/grant_named.c \
-	%reldir%/index/writer/grant_now.c \
-	%reldir%/index/writer/grant_place.c \
-	%reldir%/index/writer/grant_quota.c \
-	%reldir%/index/writer/grant_source.c \
-	%reldir%/index/writer/grants.c \
-	%reldir%/index/writer/grants.h \
-	%reldir%/index/writer/idle.c \
-	%reldir%/index/writer/idle.h \
 	%reldir%/index/table/bucket.h \
-	%reldir%/index/table/events.c \
-	%reldir%/index/table/events.h \
 	%reldir%/index/table/dropped.c \
 	%reldir%/index/table/dropped.h \
+	%reldir%/index/table/events.c \
+	%reldir%/index/table/events.h \
 	%reldir%/index/table/grace.c \
 	%reldir%/index/table/grace.h \
 	%reldir%/index/table/holders.c \
@@ -342,6 +166,36 @@ lib_gpc_sources = \
 	%reldir%/index/table/tree.h \
 	%reldir%/index/table/uses.c \
 	%reldir%/index/table/uses.h \
+	%reldir%/index/takeover/live.c \
+	%reldir%/index/takeover/open.c \
+	%reldir%/index/takeover/open.h \
+	%reldir%/index/takeover/others.c \
+	%reldir%/index/takeover/say.c \
+	%reldir%/index/takeover/table.c \
+	%reldir%/index/takeover/takeover.c \
+	%reldir%/index/takeover/takeover.h \
+	%reldir%/index/takeover/tree.c \
+	%reldir%/index/writer/answer.h \
+	%reldir%/index/writer/claim.c \
+	%reldir%/index/writer/claim.h \
+	%reldir%/index/writer/command.c \
+	%reldir%/index/writer/command.h \
+	%reldir%/index/writer/commit.c \
+	%reldir%/index/writer/commit.h \
+	%reldir%/index/writer/drop.c \
+	%reldir%/index/writer/drop.h \
+	%reldir%/index/writer/grant.c \
+	%reldir%/index/writer/grant.h \
+	%reldir%/index/writer/grant_again.c \
+	%reldir%/index/writer/grant_named.c \
+	%reldir%/index/writer/grant_now.c \
+	%reldir%/index/writer/grant_place.c \
+	%reldir%/index/writer/grant_quota.c \
+	%reldir%/index/writer/grant_source.c \
+	%reldir%/index/writer/grants.c \
+	%reldir%/index/writer/grants.h \
+	%reldir%/index/writer/idle.c \
+	%reldir%/index/writer/idle.h \
 	%reldir%/index/writer/loop.c \
 	%reldir%/index/writer/loop.h \
 	%reldir%/index/writer/mirrors.c \
@@ -367,6 +221,160 @@ lib_gpc_sources = \
 	%reldir%/index/writer/transfer_decide.c \
 	%reldir%/index/writer/transfer_end.c \
 	%reldir%/index/writer/transfers.h
+
+lib_bytes_sources = \
+	%reldir%/bytes/device/bytes.h \
+	%reldir%/bytes/device/device.c \
+	%reldir%/bytes/device/device.h \
+	%reldir%/bytes/device/host.c \
+	%reldir%/bytes/device/host.h \
+	%reldir%/bytes/device/host_bytes.c \
+	%reldir%/bytes/device/host_bytes.h \
+	%reldir%/bytes/device/host_event.c \
+	%reldir%/bytes/device/host_import.c \
+	%reldir%/bytes/device/host_kernel.c \
+	%reldir%/bytes/device/host_kernel.h \
+	%reldir%/bytes/device/host_mirror.c \
+	%reldir%/bytes/device/host_piece.c \
+	%reldir%/bytes/device/host_piece.h \
+	%reldir%/bytes/device/host_stream.c \
+	%reldir%/bytes/device/host_stream.h \
+	%reldir%/bytes/device/host_sum.c \
+	%reldir%/bytes/memfile/create.c \
+	%reldir%/bytes/memfile/draft.c \
+	%reldir%/bytes/memfile/layout.c \
+	%reldir%/bytes/memfile/make.c \
+	%reldir%/bytes/memfile/memfile.h \
+	%reldir%/bytes/memfile/open.c \
+	%reldir%/bytes/memfile/pages.c \
+	%reldir%/bytes/memfile/parts.h \
+	%reldir%/bytes/memfile/remove.c \
+	%reldir%/bytes/memory/huge.c \
+	%reldir%/bytes/memory/lend.c \
+	%reldir%/bytes/memory/make.c \
+	%reldir%/bytes/memory/make.h \
+	%reldir%/bytes/memory/make_want.c \
+	%reldir%/bytes/memory/map.c \
+	%reldir%/bytes/memory/map.h \
+	%reldir%/bytes/memory/map_call.c \
+	%reldir%/bytes/memory/maps.c \
+	%reldir%/bytes/memory/maps.h \
+	%reldir%/bytes/memory/pin.c \
+	%reldir%/bytes/memory/sums.c \
+	%reldir%/bytes/memory/thread.c \
+	%reldir%/bytes/memory/who.c \
+	%reldir%/bytes/mirror/dev.c \
+	%reldir%/bytes/mirror/dev.h \
+	%reldir%/bytes/mirror/offload.c \
+	%reldir%/bytes/mirror/sync.c \
+	%reldir%/bytes/mirror/view.c \
+	%reldir%/bytes/mirror/view.h \
+	%reldir%/bytes/payload/ask.c \
+	%reldir%/bytes/payload/ask.h \
+	%reldir%/bytes/payload/bring.c \
+	%reldir%/bytes/payload/bring.h \
+	%reldir%/bytes/payload/bring_copy.c \
+	%reldir%/bytes/payload/copy.c \
+	%reldir%/bytes/payload/enqueue.c \
+	%reldir%/bytes/payload/fetch.c \
+	%reldir%/bytes/payload/host.c \
+	%reldir%/bytes/payload/mark.c \
+	%reldir%/bytes/payload/order.c \
+	%reldir%/bytes/payload/own_sums.c \
+	%reldir%/bytes/payload/pair.c \
+	%reldir%/bytes/payload/plan.c \
+	%reldir%/bytes/payload/plan.h \
+	%reldir%/bytes/payload/plan_run.c \
+	%reldir%/bytes/payload/results.c \
+	%reldir%/bytes/payload/spill.c \
+	%reldir%/bytes/payload/sum.c \
+	%reldir%/bytes/payload/sum.h \
+	%reldir%/bytes/payload/tear.c \
+	%reldir%/bytes/payload/transfer.c \
+	%reldir%/bytes/payload/transfer.h \
+	%reldir%/bytes/payload/transfers.h \
+	%reldir%/bytes/payload/wait.c
+
+lib_tiers_sources = \
+	%reldir%/tiers/disk/aside.c \
+	%reldir%/tiers/disk/disk.h \
+	%reldir%/tiers/disk/format.h \
+	%reldir%/tiers/disk/io.c \
+	%reldir%/tiers/disk/make.c \
+	%reldir%/tiers/disk/open.c \
+	%reldir%/tiers/disk/queue.c \
+	%reldir%/tiers/disk/scan.c \
+	%reldir%/tiers/disk/slot.c \
+	%reldir%/tiers/disk/state.h \
+	%reldir%/tiers/disk/super.c \
+	%reldir%/tiers/remote/batch.c \
+	%reldir%/tiers/remote/batch.h \
+	%reldir%/tiers/remote/call.c \
+	%reldir%/tiers/remote/image.c \
+	%reldir%/tiers/remote/image.h \
+	%reldir%/tiers/remote/lane.c \
+	%reldir%/tiers/remote/lane.h \
+	%reldir%/tiers/remote/options.c \
+	%reldir%/tiers/remote/plugin.c \
+	%reldir%/tiers/remote/reach.c \
+	%reldir%/tiers/remote/remote.c \
+	%reldir%/tiers/remote/remote.h \
+	%reldir%/tiers/remote/store.h \
+	%reldir%/tiers/steward/above.c \
+	%reldir%/tiers/steward/above.h \
+	%reldir%/tiers/steward/afar.c \
+	%reldir%/tiers/steward/afar.h \
+	%reldir%/tiers/steward/chains.h \
+	%reldir%/tiers/steward/desk.c \
+	%reldir%/tiers/steward/disk.c \
+	%reldir%/tiers/steward/down.c \
+	%reldir%/tiers/steward/drops.c \
+	%reldir%/tiers/steward/feed.c \
+	%reldir%/tiers/steward/gone.c \
+	%reldir%/tiers/steward/gone.h \
+	%reldir%/tiers/steward/images.c \
+	%reldir%/tiers/steward/kin.c \
+	%reldir%/tiers/steward/kin.h \
+	%reldir%/tiers/steward/learn.c \
+	%reldir%/tiers/steward/notes.c \
+	%reldir%/tiers/steward/open.c \
+	%reldir%/tiers/steward/peek.c \
+	%reldir%/tiers/steward/plan.c \
+	%reldir%/tiers/steward/remote.c \
+	%reldir%/tiers/steward/rest.c \
+	%reldir%/tiers/steward/restore.c \
+	%reldir%/tiers/steward/room.c \
+	%reldir%/tiers/steward/slots.c \
+	%reldir%/tiers/steward/steward.h \
+	%reldir%/tiers/steward/tier.h \
+	%reldir%/tiers/steward/up.c \
+	%reldir%/tiers/steward/uses.c
+
+lib_look_sources = \
+	%reldir%/look/check.c \
+	%reldir%/look/check.h \
+	%reldir%/look/check_claim.c \
+	%reldir%/look/check_control.c \
+	%reldir%/look/check_dropped.c \
+	%reldir%/look/check_hold.c \
+	%reldir%/look/check_memo.c \
+	%reldir%/look/check_memory.c \
+	%reldir%/look/check_record.c \
+	%reldir%/look/check_table.c \
+	%reldir%/look/check_transfer.c \
+	%reldir%/look/claims.c \
+	%reldir%/look/inspect.c \
+	%reldir%/look/inspect.h \
+	%reldir%/look/meter.c \
+	%reldir%/look/note.c \
+	%reldir%/look/root.c \
+	%reldir%/look/stats.c \
+	%reldir%/look/tiers.c \
+	%reldir%/look/transfers.c \
+	%reldir%/look/walk.c
+
+lib_gpc_sources = %reldir%/hooks.c \
+	$(lib_index_sources) $(lib_bytes_sources) $(lib_tiers_sources) $(lib_look_sources)
 
 cuda_sources = \
 	%reldir%/bytes/device/cuda.c \
@@ -406,6 +414,11 @@ noinst_LTLIBRARIES += %reldir%/libgpc-internal.la
 
 lib_LTLIBRARIES += %reldir%/libgpc.la
 %canon_reldir%_libgpc_la_SOURCES =
+# The index by itself: "make index".
+EXTRA_LTLIBRARIES += %reldir%/libgpc-index.la
+%canon_reldir%_libgpc_index_la_SOURCES = $(lib_index_sources) $(lib_look_sources) t/lib/alone.c
+%canon_reldir%_libgpc_index_la_LIBADD = $(URCU_LIBS) $(NUMA_LIBS)
+
 %canon_reldir%_libgpc_la_LIBADD = %reldir%/libgpc-internal.la
 %canon_reldir%_libgpc_la_LDFLAGS = $(AM_LDFLAGS) $(GPC_LIB_LDFLAGS) \
 	-version-info $(GPC_LT_VERSION) -no-undefined \

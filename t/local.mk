@@ -3,7 +3,7 @@
 # t/ROOM/TOPIC.c against the library's internals, in t_scripts it is a shell script.
 
 t_programs = \
-	%reldir%/index/hostile-files.t \
+	%reldir%/bytes/hostile-files.t \
 	%reldir%/index/stock-evict-dies.t \
 	%reldir%/index/moves-die.t \
 	%reldir%/bytes/stopped-keeper.t \
@@ -86,12 +86,12 @@ t_programs = \
 	%reldir%/index/late-answers.t \
 	%reldir%/index/given-up.t \
 	%reldir%/index/pool-gone.t \
-	%reldir%/index/pool-lives.t \
+	%reldir%/bytes/pool-lives.t \
 	%reldir%/bytes/once-threads.t \
 	%reldir%/index/first-refusal.t \
-	%reldir%/index/named-source.t \
-	%reldir%/index/lent-source.t \
-	%reldir%/index/stopped-writer.t \
+	%reldir%/bytes/named-source.t \
+	%reldir%/bytes/lent-source.t \
+	%reldir%/bytes/stopped-writer.t \
 	%reldir%/tiers/stopped-writer.t \
 	%reldir%/tiers/comes-back.t \
 	%reldir%/tiers/follow.t \
@@ -109,7 +109,7 @@ t_programs = \
 	%reldir%/index/named-quota.t \
 	%reldir%/index/promised.t \
 	%reldir%/index/clear-counts.t \
-	%reldir%/bytes/claim-ends.t \
+	%reldir%/index/claim-ends.t \
 	%reldir%/index/returned-refused.t \
 	%reldir%/tiers/resize.t \
 	%reldir%/index/publish.t \
@@ -121,7 +121,7 @@ t_programs = \
 	%reldir%/index/aliases.t \
 	%reldir%/index/roots.t \
 	%reldir%/index/staged.t \
-	%reldir%/index/histograms.t \
+	%reldir%/bytes/histograms.t \
 	%reldir%/index/notes-move.t \
 	%reldir%/index/reserve.t \
 	%reldir%/index/wait.t \
@@ -167,19 +167,19 @@ t_programs = \
 	%reldir%/index/returned-lost.t \
 	%reldir%/index/sections.t \
 	%reldir%/index/feed.t \
-	%reldir%/index/mirror.t \
-	%reldir%/index/mirror-order.t \
-	%reldir%/bytes/claims.t \
+	%reldir%/bytes/mirror.t \
+	%reldir%/bytes/mirror-order.t \
+	%reldir%/index/claims.t \
 	%reldir%/index/transfers.t \
 	%reldir%/index/transfers-forged.t \
 	%reldir%/bytes/transfer-stores.t \
-	%reldir%/index/transfer-lives.t \
-	%reldir%/index/transfers-closed.t \
+	%reldir%/bytes/transfer-lives.t \
+	%reldir%/bytes/transfers-closed.t \
 	%reldir%/index/transfers-reaped.t \
 	%reldir%/bytes/pools-made-again.t \
 	%reldir%/index/companions.t \
 	%reldir%/index/companion-stores.t \
-	%reldir%/index/companion-ranks.t \
+	%reldir%/bytes/companion-ranks.t \
 	%reldir%/index/fold-stores.t \
 	%reldir%/index/window-stores.t \
 	%reldir%/tiers/drop-dies.t \
@@ -194,13 +194,13 @@ t_programs = \
 	%reldir%/index/wake-writer.t \
 	%reldir%/index/transfer-turns.t \
 	%reldir%/index/refused-late.t \
-	%reldir%/index/pool-once.t \
+	%reldir%/bytes/pool-once.t \
 	%reldir%/index/clear-idle.t \
 	%reldir%/bytes/checksums.t \
 	%reldir%/bytes/sums-forged.t \
 	%reldir%/look/stats.t \
 	%reldir%/index/counts.t \
-	%reldir%/index/low-descriptors.t \
+	%reldir%/bytes/low-descriptors.t \
 	%reldir%/index/read-only.t \
 	%reldir%/index/balance.t \
 	%reldir%/look/check-claims.t \
@@ -209,13 +209,13 @@ t_programs = \
 	%reldir%/bytes/notes-fetched.t \
 	%reldir%/index/rouse.t \
 	%reldir%/bytes/claim-in-ram.t \
-	%reldir%/index/names.t \
-	%reldir%/index/errors.t \
-	%reldir%/index/sentences.t \
-	%reldir%/index/later-structs.t \
+	%reldir%/bytes/names.t \
+	%reldir%/bytes/errors.t \
+	%reldir%/bytes/sentences.t \
+	%reldir%/tiers/later-structs.t \
 	%reldir%/index/worker.t \
-	%reldir%/index/create-fails.t \
-	%reldir%/index/refused-items.t \
+	%reldir%/bytes/create-fails.t \
+	%reldir%/bytes/refused-items.t \
 	%reldir%/look/rates.t \
 	%reldir%/bytes/ram-memory.t \
 	%reldir%/bytes/creators.t \
@@ -228,18 +228,18 @@ t_programs = \
 	%reldir%/bytes/copies-race.t \
 	%reldir%/index/groups-race.t \
 	%reldir%/index/aliases-race.t \
-	%reldir%/index/readers.t \
-	%reldir%/index/seats.t \
-	%reldir%/index/dead-seats.t \
+	%reldir%/bytes/readers.t \
+	%reldir%/bytes/seats.t \
+	%reldir%/bytes/dead-seats.t \
 	%reldir%/index/waiting.t \
-	%reldir%/index/threads.t \
+	%reldir%/bytes/threads.t \
 	%reldir%/index/standby.t \
-	%reldir%/index/worker-dies.t \
+	%reldir%/bytes/worker-dies.t \
 	%reldir%/index/recall.t \
 	%reldir%/index/owner-dies.t \
 	%reldir%/index/returned-dies.t \
 	%reldir%/tiers/die.t \
-	%reldir%/index/forked.t \
+	%reldir%/bytes/forked.t \
 	%reldir%/index/namespaces.t \
 	%reldir%/index/fork-at-open.t \
 	%reldir%/index/feed-each-store.t \
@@ -252,13 +252,13 @@ t_programs = \
 	%reldir%/bytes/copy-stores.t \
 	%reldir%/bytes/threads-die.t \
 	%reldir%/index/stopped.t \
-	%reldir%/index/signals.t \
-	%reldir%/index/clocks.t \
+	%reldir%/bytes/signals.t \
+	%reldir%/bytes/clocks.t \
 	%reldir%/bytes/copies-end.t \
 	%reldir%/bytes/map-turns.t \
-	%reldir%/index/kill-points.t \
+	%reldir%/bytes/kill-points.t \
 	%reldir%/index/root-stores.t \
-	%reldir%/index/takeover.t \
+	%reldir%/bytes/takeover.t \
 	%reldir%/index/second-run.t \
 	%reldir%/index/left-in-table.t \
 	%reldir%/index/each-store.t \
@@ -267,7 +267,7 @@ t_programs = \
 	%reldir%/index/left-in-records.t \
 	%reldir%/index/left-in-seats.t \
 	%reldir%/index/takeover-damage.t \
-	%reldir%/index/full.t \
+	%reldir%/bytes/full.t \
 	%reldir%/index/notes-die.t \
 	%reldir%/index/transfers-die.t \
 	%reldir%/index/transfer-peers.t \
@@ -275,7 +275,7 @@ t_programs = \
 	%reldir%/index/stray-stores.t \
 	%reldir%/index/liars.t \
 	%reldir%/index/stray-index.t \
-	%reldir%/index/forged-files.t \
+	%reldir%/bytes/forged-files.t \
 	%reldir%/index/hostile-at-random.t \
 	%reldir%/bytes/device.t \
 	%reldir%/bytes/ask-device.t \
@@ -285,7 +285,7 @@ t_programs = \
 	%reldir%/bytes/copy-device.t \
 	%reldir%/bytes/sums-device.t \
 	%reldir%/bytes/fetch-device.t \
-	%reldir%/index/transfers-die-device.t \
+	%reldir%/bytes/transfers-die-device.t \
 	%reldir%/kv/events.t \
 	%reldir%/kv/replay.t \
 	%reldir%/kv/lives.t \
@@ -389,6 +389,7 @@ t_scripts = \
 	%reldir%/repo/includes.t \
 	%reldir%/repo/format.t \
 	%reldir%/repo/headers.t \
+	%reldir%/repo/index.t \
 	%reldir%/kernels/spills.t \
 	%reldir%/repo/heads.t \
 	%reldir%/repo/bootstrap.t \
@@ -681,7 +682,7 @@ endif
 # a maker stops until others have looked for its pool
 %canon_reldir%_bytes_once_threads_t_LDFLAGS = -Wl,--wrap=memory_make,--wrap=once_find
 # the writer stops behind a grant
-%canon_reldir%_index_stopped_writer_t_LDFLAGS = -Wl,--wrap=grant_claim
+%canon_reldir%_bytes_stopped_writer_t_LDFLAGS = -Wl,--wrap=grant_claim
 # ... and when a batch is to be published
 %canon_reldir%_tiers_comes_back_t_LDFLAGS = -Wl,--wrap=remote_remove
 %canon_reldir%_tiers_stopped_writer_t_LDFLAGS = -Wl,--wrap=publish_copies
@@ -710,12 +711,12 @@ endif
 # one in between looks at what readers find
 %canon_reldir%_index_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
-%canon_reldir%_index_mirror_order_t_LDFLAGS = -Wl,--wrap=driver_find
+%canon_reldir%_bytes_mirror_order_t_LDFLAGS = -Wl,--wrap=driver_find
 # no thread is joined twice
 %canon_reldir%_bytes_copies_race_t_LDFLAGS = -Wl,--wrap=pthread_join
 # who clears seats dies at any store, or waits in the middle
 %canon_reldir%_bytes_fetch_late_t_LDFLAGS = -Wl,--wrap=ring_submit,--wrap=bring_ask
-%canon_reldir%_index_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
+%canon_reldir%_bytes_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
 	-Wl,--wrap=seat_count_dead
 # sleeps have no limit there
 %canon_reldir%_index_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
@@ -746,7 +747,7 @@ endif
 	-Wl,--wrap=lock_try,--wrap=segment_remove_file
 %canon_reldir%_bytes_transfer_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask
-%canon_reldir%_index_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_bytes_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_index_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_index_stock_evict_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_index_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
@@ -765,16 +766,16 @@ endif
 %canon_reldir%_index_takeover_memory_t_LDFLAGS = -Wl,--wrap=parallel_size,--wrap=parallel_run \
 	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
 # signals undo what the kernel was asked for
-%canon_reldir%_index_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
+%canon_reldir%_bytes_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 # something happens before a command is sent
 %canon_reldir%_bytes_pools_made_again_t_LDFLAGS = -Wl,--wrap=request_group_by
 # a thread cannot be started
 %canon_reldir%_bytes_order_t_LDFLAGS = -Wl,--wrap=pthread_create
-%canon_reldir%_index_create_fails_t_LDFLAGS = -Wl,--wrap=pthread_create
+%canon_reldir%_bytes_create_fails_t_LDFLAGS = -Wl,--wrap=pthread_create
 # the time of day jumps
-%canon_reldir%_index_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
+%canon_reldir%_bytes_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
 # the file system lies about what is free
-%canon_reldir%_index_full_t_LDFLAGS = -Wl,--wrap=fstatfs
+%canon_reldir%_bytes_full_t_LDFLAGS = -Wl,--wrap=fstatfs
 EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----
@@ -806,6 +807,8 @@ check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += \
 	%reldir%/repo/heads \
 	%reldir%/sh/driver \
+	%reldir%/sh/index \
+	%reldir%/sh/index.mk \
 	%reldir%/sh/lru.sh \
 	%reldir%/sh/metrics.sh \
 	%reldir%/sh/needs \
@@ -900,6 +903,11 @@ LONG_PARTS = models stores points waits copy drops grace kill prefix nested step
 	successor transfer fuzz mutants
 PART = $(LONG_PARTS)
 EXTRA_DIST += %reldir%/sh/long
+# Tests of t/index/ with an index and who looks at it, without the halls between.
+index: lib/libgpc-index.la
+	@$(MAKE) --no-print-directory -f Makefile -f $(srcdir)/%reldir%/sh/index.mk index-alone
+.PHONY: index
+
 check-long: all
 	@for part in $(PART); do \
 		echo "check-long PART=$$part"; \
@@ -951,7 +959,7 @@ t_gpu_programs = \
 	%reldir%/bytes/copy-device.t \
 	%reldir%/bytes/sums-device.t \
 	%reldir%/bytes/fetch-device.t \
-	%reldir%/index/transfers-die-device.t \
+	%reldir%/bytes/transfers-die-device.t \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 

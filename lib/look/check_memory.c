@@ -8,17 +8,17 @@
 #include <string.h>
 
 #include "look/check.h"
-#include "bytes/memfile/memfile.h"
+#include "index/segment/hooks.h"
 
 static void check_file_fits(struct check *k, uint32_t p, const struct shm_pool *pool,
-			    const struct memory *m)
+			    const struct shm_pool *m)
 {
 	if (m->kind != pool->kind)
 		check_bad(k, pool->memory, "pool %u: its memory is of kind %u, the pool of %u", p,
 			  m->kind, pool->kind);
-	if (m->slots != (uint32_t)pool->range)
+	if ((uint32_t)m->range != (uint32_t)pool->range)
 		check_bad(k, pool->memory, "pool %u: its memory has %u slots, the pool %u", p,
-			  m->slots, (uint32_t)pool->range);
+			  (uint32_t)m->range, (uint32_t)pool->range);
 	if (m->block_bytes != pool->block_bytes)
 		check_bad(k, pool->memory,
 			  "pool %u: its memory has images of %llu bytes, the pool of "
@@ -27,7 +27,7 @@ static void check_file_fits(struct check *k, uint32_t p, const struct shm_pool *
 			  (unsigned long long)pool->block_bytes);
 	if (memcmp(m->fingerprint, pool->fingerprint, sizeof(m->fingerprint)))
 		check_bad(k, pool->memory, "pool %u: its memory has another fingerprint", p);
-	if (m->kind == GPC_VRAM && memcmp(m->uuid, pool->uuid[0], sizeof(m->uuid)))
+	if (m->kind == GPC_VRAM && memcmp(m->uuid[0], pool->uuid[0], sizeof(m->uuid[0])))
 		check_bad(k, pool->memory, "pool %u: its memory is on another device", p);
 }
 
@@ -48,7 +48,7 @@ static bool is_damage(int err)
 void check_memory(struct check *k)
 {
 	uint32_t p, max = k->s->header.geometry.max_pools;
-	struct memory m;
+	struct shm_pool m;
 	int err;
 
 	for (p = 0; p < max; p++) {
@@ -64,12 +64,10 @@ void check_memory(struct check *k)
 			continue;
 		if (is_named_before(k, p, pool->memory))
 			check_bad(k, pool->memory, "pool %u: another pool has its memory, too", p);
-		err = memory_open(k->s, pool->memory, false, &m);
+		err = hooks.memory_describe(k->s, pool->memory, &m);
 		if (is_damage(err))
 			check_bad(k, pool->memory, "pool %u: its memory: %s", p, gpc_last_error());
-		if (err < 0)
-			continue;
-		check_file_fits(k, p, pool, &m);
-		memory_close(&m);
+		if (err == 0)
+			check_file_fits(k, p, pool, &m);
 	}
 }

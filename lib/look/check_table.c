@@ -6,7 +6,7 @@
 
 #include "look/check.h"
 
-#include "bytes/device/device.h"
+#include "index/segment/hooks.h"
 #include "index/segment/lockfile.h"
 #include "index/segment/peek.h"
 
@@ -134,20 +134,20 @@ static void compare_mirror(struct check *k, uint32_t i, const struct probe_entry
 static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 {
 	uint64_t slots = (uint64_t)k->s->header.geometry.buckets * SHM_BUCKET, sequence = 0;
-	const struct driver *d;
+	const struct mirror_ops *ops;
 	struct probe_entry *mirror;
 	char device[sizeof(m->device) + 1];
 	int err;
 
 	seg_copy_text(device, sizeof(device), m->device, sizeof(m->device));
-	if (driver_find(device, &d) < 0)
+	if (hooks.mirror_find(device, &ops) < 0)
 		return; /* a device of another machine or build: not ours */
 	mirror = malloc(slots * sizeof(*mirror));
 	if (!mirror) {
 		k->err = err_set(ENOMEM, "no memory to read mirror %u back", i);
 		return;
 	}
-	err = d->mirror->read(k->s, m, mirror, slots, &sequence);
+	err = ops->read(k->s, m, mirror, slots, &sequence);
 	if (err == -ESTALE && !segment_writer_alive(k->s))
 		sequence = UINT64_MAX; /* it went with its writer, as mirrors may */
 	else if (err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claims.c - which keys are claimed, by whom, and since when.
- * Tests: t/bytes/claims.t t/tools/inspect-peers.t */
+ * Tests: t/index/claims.t t/tools/inspect-peers.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter.c - histograms, as their readers see them.
- * Tests: t/index/histograms.t */
+ * Tests: t/bytes/histograms.t */
 #include "config.h"
 
 #include "look/inspect.h"

@@ -8,8 +8,8 @@
  *   t/index/read-only.t */
 #include "config.h"
 
-#include "bytes/mirror/descriptor.h"
-#include "bytes/mirror/dev.h"
+#include "index/segment/descriptor.h"
+#include "index/segment/hooks.h"
 #include "index/segment/lockfile.h"
 #include "look/inspect.h"
 #include "index/peer/companion.h"
@@ -328,7 +328,7 @@ GPC_EXPORT int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret)
 		err = inspect_room(ret, "gpc_stats");
 	if (err)
 		return err;
-	dev_count(c);
+	hooks.handle_count(c);
 	if (peer == -1)
 		stats_of_all(c, &st);
 	else

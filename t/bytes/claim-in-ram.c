@@ -2,7 +2,7 @@
 /* Two engines, each with VRAM in a space of its own, want one prompt.  They meet in the RAM that
  * they share, as gpc(7) says: who has claimed there computes, copies up and publishes; the other
  * wakes and fetches.
- * Tests: lib/bytes/payload/claim.c lib/bytes/payload/claim_wait.c */
+ * Tests: lib/index/claim/claim.c lib/index/claim/claim_wait.c */
 #include "t/lib/fetch.h"
 
 enum { PROMPT = 6 };

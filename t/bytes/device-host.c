@@ -2,7 +2,7 @@
 /* The host device as a driver: lookups in a mirror, flushes that take their time or fail,
  * its stream, imports of good and bad files.
  * Tests: lib/bytes/device/host.c lib/bytes/device/host_kernel.c lib/bytes/device/host_mirror.c
- *   lib/bytes/device/host_import.c lib/bytes/device/host_stream.c lib/bytes/mirror/descriptor.c */
+ *   lib/bytes/device/host_import.c lib/bytes/device/host_stream.c lib/index/segment/descriptor.c */
 #include "config.h"
 
 #include "t/lib/host.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rest of t/index/sentences.c: calls about memory and devices, and those that look.
+/* The rest of t/bytes/sentences.c: calls about memory and devices, and those that look.
  * Tests: lib/gpc.h lib/bytes/memory/map_call.c */
 #include "t/lib/sentences.h"
 

@@ -6,7 +6,7 @@
  * under way.
  *
  *   GPC_T_ROUNDS=1    each store of all of them; else some
- * Tests: lib/bytes/payload/bring.c lib/bytes/payload/claim.c lib/bytes/payload/order.c lib/bytes/payload/mark.c */
+ * Tests: lib/bytes/payload/bring.c lib/index/claim/claim.c lib/bytes/payload/order.c lib/bytes/payload/mark.c */
 #include "t/lib/memory_files.h"
 #include "t/lib/stores.h"
 

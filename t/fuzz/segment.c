@@ -62,7 +62,7 @@ static void take_line(void *arg, const char *line)
 /* Takeover has repaired, or removed, what was forged. */
 static void take_violation(void *arg, const char *line)
 {
-	if (!strstr(line, "outside of every pool")) /* nobody's: see t/index/hostile-files.t */
+	if (!strstr(line, "outside of every pool")) /* nobody's: see t/bytes/hostile-files.t */
 		fuzz_fail("after a takeover: %s", line);
 	(void)arg;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that need no writer: gpc_reserve out of the stock alone (GPC_IN_HAND), and who else has or
  * computes a key (gpc_claim with GPC_PEEK).
- * Tests: lib/index/request/reserve.c lib/index/request/stock.c lib/bytes/payload/claim.c lib/bytes/payload/claim_here.c
+ * Tests: lib/index/request/reserve.c lib/index/request/stock.c lib/index/claim/claim.c lib/index/claim/claim_here.c
  *   lib/index/table/pending.c lib/index/peer/wait_word.h */
 #include "t/lib/cache.h"
 

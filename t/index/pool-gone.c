@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool that goes, and one that has gone: every call that names one of its blocks says -ESTALE, from
  * the moment the pool goes, and of a block that never was, -EINVAL.
- * Tests: lib/index/peer/refuse.c lib/index/request/publish.c lib/index/request/reclaim.c lib/bytes/payload/claim.c */
+ * Tests: lib/index/peer/refuse.c lib/index/request/publish.c lib/index/request/reclaim.c lib/index/claim/claim.c */
 #include "config.h"
 
 #include "index/peer/handle.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim.pml - who computes a key that many want: index/table/pending.h, bytes/payload/claim.c (rules B13 to B15).
+/* claim.pml - who computes a key that many want: index/table/pending.h, index/claim/claim.c (rules B13 to B15).
  *
  * Two or three peers want key K; peer i has block i reserved.  CLAIM marks the block as
  * the one that will hold K, unless one is marked already (PENDING: that block and its

@@ -44,7 +44,7 @@ are()	# TEST TARGET...
 are t/index/publish.t t/index/publish.t
 are t/index/publish t/index/publish.t
 are t/index/late-answers.t t/index/late-answers.t
-are t/index/hostile-files.t lib/libgpc.la t/index/hostile-files.t tools/gpc-inspect
+are t/bytes/hostile-files.t lib/libgpc.la t/bytes/hostile-files.t tools/gpc-inspect
 are t/kv/events.t t/kv/events.t tools/gpcd
 are t/tiers/remote-plugins.t t-plugins t/tiers/remote-plugins.t
 are t/tiers/remote-kept.t t-plugins t/tiers/remote-kept.t

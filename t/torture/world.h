@@ -280,7 +280,7 @@ static const struct device_ops still = {
 	.writer.flushed = still_flushed,
 	.writer.destroy = still_destroy,
 	.writer.sweep = still_sweep,
-	.read = still_read,
+	.writer.read = still_read,
 };
 
 int __wrap_driver_find(const char *device, const struct driver **ret)

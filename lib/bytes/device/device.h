@@ -4,7 +4,7 @@
  *
  * A mirror has two halves.  The writer's half makes a mirror and brings it up to date; the peer's
  * half imports it and looks up in it.  All functions return 0 or a negative errno with
- * err_set.  bytes/mirror/descriptor.h tells how readers learn of a mirror. */
+ * err_set.  index/segment/descriptor.h tells how readers learn of a mirror. */
 #ifndef GPC_DEVICE_H
 #define GPC_DEVICE_H
 
@@ -30,10 +30,6 @@ enum { COUNT_LOOKUPS, COUNT_HIT_VRAM, COUNT_HIT_RAM, COUNT_MISS, DEVICE_COUNTERS
 
 struct device_ops {
 	struct mirror_ops writer;
-
-	/* anybody: copy a mirror back, for gpc_check */
-	int (*read)(const struct segment *s, const struct shm_mirror *desc,
-		    struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence);
 
 	/* peer: map the mirror that desc (a private copy) describes */
 	int (*import)(const struct segment *s, const struct shm_mirror *desc, void **ret_import,

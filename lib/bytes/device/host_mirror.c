@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host_mirror.c - the writer's mirror in a file: made, uploaded, flushed by a thread of its own.
- * Tests: t/bytes/device-host.t t/index/mirror.t */
+ * Tests: t/bytes/mirror.t t/bytes/device-host.t */
 #include "config.h"
 
 #include "bytes/device/host.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory_draft.c - what a caller wants a pool's RAM to be, checked, before there is a file.
- * Tests: t/bytes/ram-memory.t t/index/later-structs.t */
+ * Tests: t/bytes/ram-memory.t t/tiers/later-structs.t */
 #include "config.h"
 
 #include "bytes/memfile/parts.h"

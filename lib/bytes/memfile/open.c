@@ -462,3 +462,21 @@ int memory_open_elsewhere(const struct segment *s, const char *suffix, int fd)
 		return errno == ENOENT ? -ENOENT : err_sys(0, "%s", path);
 	return huge;
 }
+
+int memory_describe(const struct segment *s, uint64_t number, struct shm_pool *ret)
+{
+	struct memory m;
+	int err = memory_open(s, number, false, &m);
+
+	if (err < 0)
+		return err;
+	memory_close(&m);
+	*ret = (struct shm_pool){
+		.kind = m.kind,
+		.range = m.slots,
+		.block_bytes = m.block_bytes,
+	};
+	memcpy(ret->fingerprint, m.fingerprint, sizeof(ret->fingerprint));
+	memcpy(ret->uuid[0], m.uuid, sizeof(ret->uuid[0]));
+	return 0;
+}

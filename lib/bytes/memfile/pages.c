@@ -10,7 +10,7 @@
  * policy puts every 512th page on one node.  So the thread's own policy rules while it touches,
  * anew for each huge page; then the whole file is given its policy, for who asks and for pages that
  * are swapped in.
- * Tests: t/bytes/ram-memory.t t/bytes/creators.t t/daemon/memory.t t/index/signals.t */
+ * Tests: t/bytes/ram-memory.t t/bytes/signals.t t/bytes/creators.t t/daemon/memory.t */
 #include "config.h"
 
 #include "bytes/memfile/parts.h"

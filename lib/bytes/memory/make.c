@@ -377,7 +377,7 @@ static int make_once(gpc *c, struct making *mk, uint64_t deadline)
 	return n;
 }
 
-static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m, uint64_t deadline)
+int make_pool(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m, uint64_t deadline)
 {
 	struct making *mk = calloc(1, sizeof(*mk));
 	int err;
@@ -395,19 +395,4 @@ static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m, ui
 		return add(c, mk, deadline);
 	discard(c, mk);
 	return err;
-}
-
-GPC_EXPORT int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms)
-{
-	uint64_t deadline = deadline_from(timeout_ms);
-	struct gpc_memory want;
-	int n = pool_check_call(c, p, timeout_ms, m != NULL);
-
-	if (n == 0 && m)
-		n = err_struct("gpc_memory", m, sizeof(want), &want, sizeof(want));
-	if (n == 0)
-		n = m ? make(c, p, &want, deadline) : pool_add(c, p, deadline);
-	if (n >= 0)
-		gpc_pool_get(c, n, p);
-	return n;
 }

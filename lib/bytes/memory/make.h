@@ -27,6 +27,9 @@ struct making {
 int make_want(const gpc *c, const struct gpc_pool *p, const struct gpc_memory *m,
 	      struct making *mk);
 
+/* gpc_pool_make() of a pool with memory: its number. */
+int make_pool(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m, uint64_t deadline);
+
 /* Has a call that was given up got its answer by now?  Then its pool is as if it had returned.  For
  * calls that ask for the memory of a pool; waits for nobody. */
 void make_settle(gpc *c);

@@ -4,7 +4,7 @@
  * c->maps->lock is held while a map is made: two threads that want one pool make one map.  It is
  * not held while a map is unmapped; by then nobody finds it.
  * Tests: t/bytes/map-refused.t t/bytes/map-turns.t t/bytes/maps.t t/bytes/copies-race.t
- *   t/bytes/copy.t t/index/pool-lives.t */
+ *   t/bytes/copy.t t/bytes/pool-lives.t */
 #include "config.h"
 
 #include "bytes/memory/maps.h"

@@ -8,7 +8,7 @@
 #include "config.h"
 
 #include <errno.h>
-#include "bytes/mirror/descriptor.h"
+#include "index/segment/descriptor.h"
 #include "index/peer/handle.h"
 #include "index/segment/lockfile.h"
 

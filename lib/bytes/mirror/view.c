@@ -23,7 +23,7 @@
 
 #include "bytes/mirror/view.h"
 
-#include "bytes/mirror/descriptor.h"
+#include "index/segment/descriptor.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  *
  * At any moment block[i] is what the caller would get for keys[i], with one reference on it, so
  * whatever goes wrong the prefix ends there and the references behind it are dropped.
- * Tests: t/bytes/fetch-device.t t/bytes/fetch.t t/bytes/stopped-keeper.t t/index/later-structs.t */
+ * Tests: t/bytes/fetch-device.t t/bytes/fetch.t t/bytes/stopped-keeper.t t/tiers/later-structs.t */
 #include "config.h"
 
 #include "bytes/payload/ask.h"

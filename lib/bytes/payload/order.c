@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* order.c - gpc_order: a stream behind the copies of another one; gpc_release_after: blocks behind
  * a stream.
- * Tests: t/bytes/order.t t/bytes/fetch-device.t t/bytes/transfer-stores.t t/index/lent-source.t */
+ * Tests: t/bytes/order.t t/bytes/fetch-device.t t/bytes/lent-source.t t/bytes/transfer-stores.t */
 #include "config.h"
 
 #include "bytes/payload/transfers.h"

@@ -8,7 +8,7 @@
  * The stream is the caller's and may be gone by then, so the mark goes to a stream of the device's
  * own: its place behind the copies is what the event has shown.  Nothing here waits.  If we die
  * before the mark, the transfer never ends, and its targets are given back with our seat.
- * Tests: t/bytes/fetch-late.t t/index/transfer-lives.t */
+ * Tests: t/bytes/fetch-late.t t/bytes/transfer-lives.t */
 #include "config.h"
 
 #include "bytes/payload/transfers.h"

@@ -2,7 +2,7 @@
 /* transfer.c - copies under way: begun, seen to be done, over; and what a handle has of them.
  *
  * ring_lock comes before the lock here: answers are taken with the former, and change slots.
- * Tests: t/bytes/transfer.t t/bytes/copy.t t/index/transfers-closed.t */
+ * Tests: t/bytes/transfer.t t/bytes/transfers-closed.t t/bytes/copy.t */
 #include "config.h"
 
 #include "bytes/payload/transfers.h"

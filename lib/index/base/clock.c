@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clock.c - monotonic time, deadlines, sleep.
- * Tests: t/index/clocks.t t/index/err-log.t t/index/worker.t t/index/stopped-writer.t */
+ * Tests: t/index/err-log.t t/index/worker.t t/bytes/clocks.t t/bytes/stopped-writer.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* err.c - one errno for each cause, and a sentence for people.
- * Tests: t/index/errors.t t/index/err-log.t t/index/sentences.t t/index/touch.t
- *   t/index/later-structs.t */
+ * Tests: t/index/err-log.t t/index/touch.t t/bytes/errors.t t/bytes/sentences.t
+ *   t/tiers/later-structs.t */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif

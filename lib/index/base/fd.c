@@ -5,8 +5,8 @@
  * The lock is never held while memory is allocated: an allocator whose fork handlers run before
  * ours would wait for us, and we for it.  Nor is it held by the functions that take other
  * locks of the library.
- * Tests: t/index/low-descriptors.t t/index/fork-at-open.t t/index/forked.t
- *   t/daemon/descriptors.t */
+ * Tests: t/index/fork-at-open.t t/bytes/low-descriptors.t t/daemon/descriptors.t
+ *   t/bytes/forked.t */
 #include "config.h"
 
 #include "index/base/fd.h"

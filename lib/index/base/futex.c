@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* futex.c - sleeping on a word of shared memory.
- * Tests: t/index/signals.t t/index/wake.t */
+ * Tests: t/index/wake.t t/bytes/signals.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attach.c - making a cache, attaching to it, leaving it.
- * Tests: t/index/create-fails.t t/index/hostile-files.t t/index/read-only.t t/index/names.t
- *   t/index/dead-seats.t t/index/sentences.t */
+ * Tests: t/index/read-only.t t/bytes/create-fails.t t/bytes/hostile-files.t t/bytes/names.t
+ *   t/bytes/dead-seats.t t/bytes/sentences.t */
 #include "config.h"
 
 #include <errno.h>

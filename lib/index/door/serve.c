@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve.c - the seat of the writer as a handle sees it: taken, served, given up.
- * Tests: t/index/name-lost.t t/index/wake-writer.t t/index/stopped-writer.t */
+ * Tests: t/index/name-lost.t t/index/wake-writer.t t/bytes/stopped-writer.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* companion.c - who is whose companion, and who comes too late to be one.
- * Tests: t/index/companion-stores.t t/index/companions.t t/index/companion-ranks.t */
+ * Tests: t/index/companion-stores.t t/index/companions.t t/bytes/companion-ranks.t */
 #include "config.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * Two processes would write one seat.  So the child finds every handle marked; it has no
  * descriptor of a cache (fd.c), and the mappings are not inherited (MADV_DONTFORK).
- * Tests: t/index/forked.t t/index/seats.t t/index/epoch.t */
+ * Tests: t/index/epoch.t t/bytes/forked.t t/bytes/seats.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* handle.c - what every call needs of its handle: is it usable, what time is it, a
  * section.
- * Tests: t/index/many-threads.t t/index/threads.t t/index/errors.t t/index/epoch.t
+ * Tests: t/index/many-threads.t t/index/epoch.t t/bytes/threads.t t/bytes/errors.t
  *   t/look/stats.t */
 #include "config.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hold.c - the steps of a hold, and the way back of reservations.
  * Tests: t/index/late-answers.t t/index/given-up.t t/index/refused-late.t t/index/release.t
- *   t/index/time-is-up.t t/index/threads.t */
+ *   t/index/time-is-up.t t/torture/threads.t */
 #include "config.h"
 
 #include <stdlib.h>

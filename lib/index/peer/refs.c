@@ -7,7 +7,7 @@
  * adds before it looks: to a cell that has a reservation's value only where the record was
  * LIVE a moment ago, in the same section, so a publish or commit has been done and its answer
  * is all that is missing.
- * Tests: t/index/refs.t t/index/lent-source.t */
+ * Tests: t/index/refs.t t/bytes/lent-source.t */
 #include "config.h"
 
 #include <errno.h>

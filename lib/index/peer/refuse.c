@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* refuse.c - the sentences that calls with blocks answer refusals with: refuse.h.  They look at the
  * segments once more, after the refusal, so they may tell of a moment later.
- * Tests: t/index/refused-items.t t/index/pool-gone.t t/index/sentences.t t/index/first-refusal.t */
+ * Tests: t/index/pool-gone.t t/index/first-refusal.t t/bytes/refused-items.t t/bytes/sentences.t */
 #include "config.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
  *
  * The list of what is under way, and the ring behind `head`, belong to whoever has ring_lock.  A
  * thread that waits takes the answers of all threads; each op says what its answers mean (take).
- * Tests: t/index/waiting.t t/index/time-is-up.t t/index/no-writer.t t/index/stopped-writer.t
- *   t/index/window.t t/index/threads.t */
+ * Tests: t/index/waiting.t t/index/time-is-up.t t/index/no-writer.t t/index/window.t
+ *   t/index/wake.t t/index/wait.t */
 #include "config.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
  *
  * A seat is its owner's from the store of TAKEN, under the lock of its byte, until the writer has
  * reaped it: the owner stores LEFT at most, and only the writer FREE (reap.c).
- * Tests: t/index/dead-seats.t t/index/seats.t t/index/companion-stores.t t/index/namespaces.t
- *   t/index/transfers-reaped.t t/index/lost-peers.t */
+ * Tests: t/index/companion-stores.t t/index/namespaces.t t/index/transfers-reaped.t
+ *   t/index/lost-peers.t t/bytes/dead-seats.t t/bytes/seats.t */
 #include "config.h"
 
 #include <errno.h>

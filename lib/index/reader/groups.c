@@ -11,7 +11,7 @@
  * does, and what is held stays held where the shorter prefix needs it: it needs less at the end and
  * more in front. So what a group holds is one interval, and each block is taken once and given back
  * once at most.
- * Tests: t/index/groups-race.t t/index/groups.t t/index/touch.t t/index/later-structs.t */
+ * Tests: t/index/groups-race.t t/index/groups.t t/index/touch.t t/tiers/later-structs.t */
 #include "config.h"
 
 #include "index/base/key.h"

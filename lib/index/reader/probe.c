@@ -11,7 +11,7 @@
  * An entry of a pool that has died is as good as empty, and so is one in the middle of
  * being wiped: keys of a run that met one are left to the path of single keys, which
  * goes on behind it.
- * Tests: t/index/lookup.t t/index/moves-race.t t/index/readers.t */
+ * Tests: t/index/lookup.t t/index/moves-race.t t/bytes/readers.t */
 #include "config.h"
 
 #include "index/reader/probe_table.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* move.c - demote and promote: both halves around the caller's copy.
- * Tests: t/index/unsent.t t/index/refused-late.t t/index/lent-source.t t/index/named-source.t
- *   t/index/tier.t t/index/late-answers.t */
+ * Tests: t/index/unsent.t t/index/refused-late.t t/index/tier.t t/index/late-answers.t
+ *   t/index/first-refusal.t t/bytes/lent-source.t */
 #include "config.h"
 
 #include <errno.h>

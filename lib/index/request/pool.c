@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool.c - pools as a peer sees them: added, described, counted, cleared.
- * Tests: t/index/pools.t t/index/pool-lives.t t/index/stopped-writer.t t/index/later-structs.t */
+ * Tests: t/index/pools.t t/bytes/pool-lives.t t/bytes/stopped-writer.t t/tiers/later-structs.t */
 #include "config.h"
 
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "index/request/request.h"
+#include "index/segment/hooks.h"
 #include "index/segment/once.h"
 #include "index/segment/peek.h"
 
@@ -543,4 +544,19 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 		return err;
 	returns_sweep(c);
 	return held;
+}
+
+GPC_EXPORT int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	struct gpc_memory want;
+	int n = pool_check_call(c, p, timeout_ms, m != NULL);
+
+	if (n == 0 && m)
+		n = err_struct("gpc_memory", m, sizeof(want), &want, sizeof(want));
+	if (n == 0)
+		n = m ? hooks.pool_make(c, p, &want, deadline) : pool_add(c, p, deadline);
+	if (n >= 0)
+		gpc_pool_get(c, n, p);
+	return n;
 }

@@ -7,7 +7,7 @@
  * word.  So the block goes the way that all blocks go, over DYING, a grace period and RESERVED, and
  * only its caller holds it meanwhile.  A lookup finds the old key, then neither, then the new one.
  * If this process dies in between, the block is a reservation of the dead.
- * Tests: t/index/reclaim.t t/index/first-refusal.t t/index/later-structs.t */
+ * Tests: t/index/reclaim.t t/index/first-refusal.t t/tiers/later-structs.t */
 #include "config.h"
 
 #include <errno.h>

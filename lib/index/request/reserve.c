@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reserve.c - reservations: out of the stock of the handle, or by a command; and what all
  * groups of commands that bring blocks have in common.  stock.c has the stock.
- * Tests: t/index/reserve.t t/index/at-once.t t/index/wait.t t/index/later-structs.t
- *   t/python/vllm-step.t */
+ * Tests: t/index/reserve.t t/index/at-once.t t/index/wait.t t/python/vllm-step.t
+ *   t/tiers/later-structs.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* root.c - gpc_root_keep: the words of a root key, by one command.
- * Tests: t/index/roots.t t/index/stopped-writer.t */
+ * Tests: t/index/roots.t t/bytes/stopped-writer.t */
 #include "config.h"
 
 #include <endian.h>

@@ -21,8 +21,8 @@
  * waits the same way.  Who removes gets LOCK_CREATE and takes all names away, that of the lock file
  * last: the creator sees that with the next step of its memory, or when it has LOCK_CREATE again,
  * and gives up without a look at any name, which may be another creator's by then.
- * Tests: t/index/segment-names.t t/index/full.t t/index/create-fails.t t/index/names.t
- *   t/index/segment.t t/bytes/creators.t */
+ * Tests: t/index/segment-names.t t/index/segment.t t/bytes/creators.t t/bytes/full.t
+ *   t/bytes/create-fails.t t/bytes/names.t */
 #include "index/segment/files.h"
 
 #include <errno.h>

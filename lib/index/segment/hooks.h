@@ -5,7 +5,7 @@
  * the index and are known to it by this table alone.  A program has one table, from when it is
  * linked: that of the library is lib/hooks.c, and t/lib/alone.c that of an index by itself, where
  * there is no memory and no device.
- * Tests: t/index/mirror-order.t */
+ * Tests: t/bytes/mirror-order.t */
 #ifndef GPC_HOOKS_H
 #define GPC_HOOKS_H
 
@@ -16,7 +16,7 @@
 #include "kernels/launch.h"
 #include "index/segment/segment.h"
 
-/* The writer's half of a mirror: a copy of the table on a device.  All return 0 or a negative
+/* A mirror, a copy of the table on a device, as its writer and gpc_check have it.  All return 0 or a negative
  * errno with err_set. */
 struct mirror_ops {
 	/* a mirror of its own; fills uuid, bytes, handle, device of *desc.  A uuid that
@@ -37,6 +37,9 @@ struct mirror_ops {
 	/* remove what a dead writer's mirror left behind outside of process memory; who
 	 * has it imported keeps reading */
 	void (*sweep)(const struct segment *s, const struct shm_mirror *desc);
+	/* anybody: copy a mirror back, for gpc_check */
+	int (*read)(const struct segment *s, const struct shm_mirror *desc,
+		    struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence);
 };
 
 /* Keys in host memory, and answers there. */
@@ -68,6 +71,9 @@ struct hooks {
 	void (*handle_forked)(gpc *c); /* in a child: forget, and touch no device */
 	void (*handle_free)(gpc *c);   /* the last; also where it never had a seat */
 
+	/* Add what launches on devices have counted, as far as they are over, to the seat. */
+	void (*handle_count)(gpc *c);
+
 	/* ---- of a device ---- */
 
 	/* writer: who keeps a mirror on that device.  -ENODEV: not built in; -EINVAL: there is no
@@ -94,6 +100,12 @@ struct hooks {
 	void (*memory_end)(const struct segment *s, struct ram_draft *d, bool keep);
 	/* Has the cache that is there what the configuration asks for?  -EPROTO. */
 	int (*memory_fits)(const gpc *c, const struct gpc_config *cfg);
+	/* gpc_pool_make() of a pool with memory: the pool's number. */
+	int (*pool_make)(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m,
+			 uint64_t deadline);
+	/* gpc_check(): kind, slots (low half of the range), block_bytes, fingerprint and uuid[0] of
+	 * a memory, as its file says.  -ESTALE, -EBADMSG, -EACCES. */
+	int (*memory_describe)(const struct segment *s, uint64_t number, struct shm_pool *ret);
 	/* Is that file one of a memory?  Those of its bytes that are in another folder: a
 	 * descriptor, -ENOENT: none. */
 	bool (*memory_is_file)(const char *suffix);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lockfile.c - open file description locks, and whether a process is still there.
  * Tests: t/index/lockfile.t t/index/namespaces.t t/index/lost-peers.t t/index/fork-at-open.t
- *   t/index/forked.t */
+ *   t/bytes/forked.t */
 #include "index/segment/lockfile.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter.h - where the histograms of struct shm_meter are, and how one counts.
- * Tests: t/index/histograms.t */
+ * Tests: t/bytes/histograms.t */
 #ifndef GPC_METER_H
 #define GPC_METER_H
 

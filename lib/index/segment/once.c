@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* once.c - the pool that several processes ask for, and that is added once.
- * Tests: t/index/pool-once.t */
+ * Tests: t/bytes/pool-once.t */
 #include "config.h"
 
 #include "index/segment/once.h"

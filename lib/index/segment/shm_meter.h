@@ -6,7 +6,7 @@
  * cell what was more than all others take.  Units are microseconds or milliseconds.  A cell grows
  * before the sum does, so who dies between the two leaves a sum without its last value; who dies
  * before has not counted it.
- * Tests: t/index/histograms.t t/pages/segment-page.t */
+ * Tests: t/bytes/histograms.t t/pages/segment-page.t */
 #ifndef GPC_SHM_METER_H
 #define GPC_SHM_METER_H
 

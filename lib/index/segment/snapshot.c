@@ -5,8 +5,8 @@
  * raise a signal; what is missing reads as zeros, which every reader treats as empty.
  * segment_read takes a few bytes, of the present; segment_refresh copies all there is,
  * for who needs table or records.
- * Tests: t/index/segment-snapshot.t t/index/hostile-files.t t/index/read-only.t
- *   t/look/check-live.t */
+ * Tests: t/index/segment-snapshot.t t/index/read-only.t t/look/check-live.t
+ *   t/bytes/hostile-files.t */
 #include "index/segment/files.h"
 
 #include <errno.h>

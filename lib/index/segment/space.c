@@ -3,7 +3,7 @@
  *
  * Told before it is asked for: the kernel promises pages of a tmpfs that it does not have, and ends
  * processes when they are touched.
- * Tests: t/index/full.t t/index/create-fails.t t/daemon/full.t t/daemon/limits.t */
+ * Tests: t/bytes/full.t t/daemon/full.t t/daemon/limits.t t/bytes/create-fails.t */
 #include "config.h"
 
 #include "index/segment/files.h"

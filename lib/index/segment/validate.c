@@ -4,7 +4,7 @@
  * Nothing in a file is believed before it has been compared with what this library would
  * have written: one header is read by pread into private memory and checked there, and
  * all offsets are computed from its geometry.
- * Tests: t/index/forged-files.t t/index/segment-damage.t t/daemon/other-layout.t
+ * Tests: t/index/segment-damage.t t/bytes/forged-files.t t/daemon/other-layout.t
  *   t/tools/verdicts.t t/fuzz/segment.t t/daemon/exists.t */
 #include "index/segment/files.h"
 

@@ -6,7 +6,7 @@
  * starts; when that is over, the batch goes to the caller of grace_advance().  Starting the grace
  * period before the flush is over is the classic mistake: a kernel launched in between still
  * finds the old entry.
- * Tests: t/index/sections.t t/index/mirror-order.t t/torture/grace.t */
+ * Tests: t/index/sections.t t/torture/grace.t t/bytes/mirror-order.t */
 #include "config.h"
 
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  *
  * A new writer knows nothing of the time before it: an older use, or birth, is as if it had been
  * when that writer began.
- * Tests: t/index/fold-stores.t t/index/histograms.t */
+ * Tests: t/index/fold-stores.t t/bytes/histograms.t */
 #include "config.h"
 
 #include "index/segment/meter.h"

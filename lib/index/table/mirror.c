@@ -5,7 +5,7 @@
  * the changes made before, and flushes never overlap (rule T5).  Each entry is listed once,
  * with the value it has then.  A mirror whose flush fails or takes too long is retired: its
  * peers are told, and the index goes on without it.
- * Tests: t/index/mirror.t t/index/mirror-order.t t/index/readers.t t/bytes/device-mirrors.t */
+ * Tests: t/bytes/mirror.t t/bytes/mirror-order.t t/bytes/readers.t t/bytes/device-mirrors.t */
 #include "config.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static void retire_mirror(struct writer *w, uint32_t i, const char *why)
 	log_say(&w->c->log, LOG_ERR, "mirror %u (%s) is retired: %s", i, d->device, why);
 	w->mirror[i].retired = true;
 	w->mirror[i].flushing = false;
-	/* (U) pairs with the load in bytes/mirror/descriptor.c: sections that began before it are waited
+	/* (U) pairs with the load in index/segment/descriptor.c: sections that began before it are waited
 	 * for by the grace period that follows */
 	store_release(&d->state, MIRROR_RETIRED);
 	store_release(&d->generation, d->generation + 1);

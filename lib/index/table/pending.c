@@ -3,7 +3,7 @@
  *
  * An entry has a copy of what it was made for, so it can be taken out whatever has become of the
  * record.
- * Tests: t/index/at-once.t t/bytes/claim-ends.t t/bytes/claims.t */
+ * Tests: t/index/claim-ends.t t/index/at-once.t t/index/claims.t */
 #include "config.h"
 
 #include <stdlib.h>
@@ -105,7 +105,7 @@ static void leave_hint(struct writer *w, uint32_t record, const gpc_key *key)
 	for (i = 0; i < SHM_HINT_WAYS; i++)
 		if (is_hint_over(w, load_relaxed(&hint[i]), record))
 			break;
-	/* (g) the record before the hint; pairs with bytes/payload/claim_here.c.  A death before it costs
+	/* (g) the record before the hint; pairs with index/claim/claim_here.c.  A death before it costs
 	 * a question */
 	store_release(&hint[i < SHM_HINT_WAYS ? i : record % SHM_HINT_WAYS],
 		      (uint32_t)w_block(w, record) + 1);
@@ -164,7 +164,7 @@ void pending_wake(struct writer *w)
 	if (!w->has_ended_waits)
 		return;
 	w->has_ended_waits = false;
-	/* what has ended before `waiters`; bytes/payload/claim_wait.c does the reverse;
+	/* what has ended before `waiters`; index/claim/claim_wait.c does the reverse;
 	 * model/claim.pml */
 	order_fence();
 	for (i = 0; i < SHM_WAITS; i++) {

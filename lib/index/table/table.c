@@ -13,7 +13,7 @@
  *
  * A plain move loses keys: a reader that has passed the new place before the copy and comes
  * to the old one after the wipe finds neither.
- * Tests: t/index/many-spilled.t t/index/table.t t/index/readers.t t/index/seed.t */
+ * Tests: t/index/many-spilled.t t/index/table.t t/index/seed.t t/bytes/readers.t */
 #include "config.h"
 
 #include <stdlib.h>

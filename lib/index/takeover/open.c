@@ -3,8 +3,8 @@
  *
  * The seat is byte 0 of the lock file: the kernel gives it up when the process dies, so two
  * writers cannot be, and a stopped one is still the writer.
- * Tests: t/index/left-in-seats.t t/index/standby.t t/index/stopped.t t/index/seats.t
- *   t/index/names.t t/daemon/all-dead.t */
+ * Tests: t/index/left-in-seats.t t/index/standby.t t/index/stopped.t t/daemon/all-dead.t
+ *   t/bytes/seats.t t/bytes/names.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* others.c - the records that are not LIVE, and what they were wanted for.
  * Tests: t/index/stock-evict-dies.t t/index/second-run.t t/index/drops-die.t
- *   t/index/left-in-records.t t/index/promised.t t/index/transfers-closed.t */
+ *   t/index/left-in-records.t t/index/promised.t t/index/transfers-forged.t */
 #include "config.h"
 
 #include "index/takeover/takeover.h"

@@ -7,7 +7,7 @@
  *
  * Each record notes one entry, and no two the same.  So where as many entries are as were noted,
  * there is none too many; only the others are looked at one by one.
- * Tests: t/index/left-in-table.t t/index/many-spilled.t t/index/takeover-damage.t t/index/kill-points.t
+ * Tests: t/index/left-in-table.t t/index/many-spilled.t t/index/takeover-damage.t t/bytes/kill-points.t
  *   t/torture/prefix.t */
 #include "config.h"
 

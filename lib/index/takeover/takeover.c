@@ -12,8 +12,8 @@
  *                                   a LIVE block without entry gets one
  *
  * All of it writes only what a second run writes again, so it may die anywhere itself.
- * Tests: t/index/takeover.t t/index/standby.t t/index/takeover-memory.t t/index/kill-points.t
- *   t/index/feed-each-store.t t/index/forged-files.t */
+ * Tests: t/index/standby.t t/index/takeover-memory.t t/index/feed-each-store.t
+ *   t/index/takeover-says.t t/bytes/takeover.t t/torture/successor.t */
 #include "config.h"
 
 #include "index/takeover/takeover.h"

@@ -3,7 +3,7 @@
  *
  * The states are in index/table/pending.h, and so is the table that keys are looked up in.  Here
  * is what begins a claim; whatever ends the reservation ends it there.
- * Tests: t/bytes/claim-ends.t t/bytes/claims.t */
+ * Tests: t/index/claim-ends.t t/index/claims.t */
 #include "config.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@ static void mark(struct writer *w, uint32_t peer, uint32_t record, const gpc_key
 	store_relaxed(&r->parent[0], clock_ns());
 	store_relaxed(&r->parent[1], t->claims);
 	store_relaxed(&r->depth, 0);
-	/* (f) what is claimed before the mark; pairs with bytes/payload/claim_here.c,
-	 * bytes/payload/claim_wait.c. Before it a successor finds a plain reservation, and runs the
+	/* (f) what is claimed before the mark; pairs with index/claim/claim_here.c,
+	 * index/claim/claim_wait.c. Before it a successor finds a plain reservation, and runs the
 	 * command again */
 	store_release(&r->flags, (uint8_t)(r->flags | REC_CLAIM));
 	pending_add_claim(w, peer, record);

@@ -23,7 +23,7 @@
  * answered.  A grant that was withdrawn, whose pool goes, or whose peer has died, gives back
  * what it has: reserved blocks are free, DYING ones become so for anybody.
  * Tests: t/index/each-store.t t/index/wait.t t/index/capacity.t t/index/left-over.t
- *   t/index/named-source.t t/index/reserve.t */
+ *   t/index/reserve.t t/tiers/two-ways.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_source.c - the blocks that demote and promote read: pinned until the commit.
- * Tests: t/index/named-source.t t/index/tier.t */
+ * Tests: t/index/tier.t t/bytes/named-source.t */
 #include "config.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * Which devices there are stands in the header of the index.  The files that a predecessor
  * left there are swept; its mirrors are never written to.
- * Tests: t/index/mirror.t t/bytes/device-mirrors.t */
+ * Tests: t/bytes/device-mirrors.t t/bytes/mirror.t */
 #include "config.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ static void open_one(struct writer *w, const char *device)
 	memcpy(to->handle, d.handle, sizeof(to->handle));
 	store_relaxed(&to->flushed, status.sequence);
 	store_release(&to->generation, gen);
-	/* (W) published: pairs with the load in bytes/mirror/descriptor.c.  Before it a successor sees no
+	/* (W) published: pairs with the load in index/segment/descriptor.c.  Before it a successor sees no
 	 * mirror of ours, and sweeps what we left by its generation. */
 	store_release(&to->state, MIRROR_READY);
 	sweep(w, &old);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool_memory.c - requests for pools with memory, and memory that is no more.
- * Tests: t/index/pool-lives.t t/bytes/memory-dies.t t/bytes/pool-late.t t/bytes/pool-make.t */
+ * Tests: t/bytes/memory-dies.t t/bytes/pool-late.t t/bytes/pool-lives.t t/bytes/pool-make.t */
 #include "config.h"
 
 #include "index/writer/pool_memory.h"

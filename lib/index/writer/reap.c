@@ -27,8 +27,8 @@
  *
  * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
  * one starts over.  FREE is stored last.
- * Tests: t/index/worker-dies.t t/index/left-in-seats.t t/index/companions.t
- *   t/index/fold-stores.t t/index/owner-dies.t t/index/waited-victim.t */
+ * Tests: t/index/left-in-seats.t t/index/companions.t t/index/fold-stores.t t/index/owner-dies.t
+ *   t/index/waited-victim.t t/index/lost-peers.t */
 #include "config.h"
 
 #include "index/peer/companion.h"

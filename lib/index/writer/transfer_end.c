@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_end.c - transfers whose peer, rank or writer has died.
- * Tests: t/index/transfer-peers.t t/index/companion-ranks.t t/index/transfers-die-device.t
- *   t/index/transfers-reaped.t t/index/transfer-lives.t t/index/transfers-closed.t */
+ * Tests: t/index/transfer-peers.t t/index/transfers-reaped.t t/index/transfers-die.t
+ *   t/bytes/companion-ranks.t t/bytes/transfers-die-device.t t/bytes/transfer-lives.t */
 #include "config.h"
 
 #include "index/table/pending.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - what a keeper of tiers is asked for: its options, the RAM whose images it has, the size
  * of the file.
- * Tests: t/tiers/resize.t t/tiers/store.t t/daemon/disk-aside.t t/daemon/files.t
- *   t/index/later-structs.t */
+ * Tests: t/tiers/resize.t t/tiers/store.t t/tiers/later-structs.t t/daemon/disk-aside.t
+ *   t/daemon/files.t */
 #include "config.h"
 
 #include <errno.h>

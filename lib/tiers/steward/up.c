@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "index/base/futex.h"
-#include "bytes/payload/claim_here.h"
+#include "index/claim/claim_here.h"
 #include "index/segment/lockfile.h"
 #include "tiers/steward/steward.h"
 

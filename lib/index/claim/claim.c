@@ -3,15 +3,15 @@
  *
  * A claim is a mark on a reservation, by the writer (index/table/pending.h has its states and rules).
  * claim_wait.c has those who wait.
- * Tests: t/bytes/claim-in-ram.t t/bytes/claim-ends.t t/bytes/claims.t t/bytes/transfer-stores.t
- *   t/index/pool-gone.t t/index/at-once.t */
+ * Tests: t/index/claim-ends.t t/index/claims.t t/index/pool-gone.t t/index/at-once.t
+ *   t/bytes/claim-in-ram.t t/bytes/transfer-stores.t */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "index/peer/hold.h"
-#include "bytes/payload/claim_here.h"
+#include "index/claim/claim_here.h"
 
 /* ---- asking ---- */
 

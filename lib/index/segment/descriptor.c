@@ -4,7 +4,7 @@
 #include "config.h"
 
 #include "index/base/order.h"
-#include "bytes/mirror/descriptor.h"
+#include "index/segment/descriptor.h"
 #include "index/segment/peek.h"
 
 #define STABLE_TRIES 64 /* of a copy that a writer may be changing */

@@ -4,12 +4,12 @@
  * Who waits looks at the record that is to have the key, and sleeps on the word of the key's hash.
  * The writer wakes it when the claim has ended; who publishes wakes it before that, at the same
  * time as the writer (index/peer/rouse.h).
- * Tests: t/bytes/claim-in-ram.t t/bytes/claims.t t/index/transfers-die-device.t t/index/rouse.t */
+ * Tests: t/index/rouse.t t/index/claims.t t/bytes/claim-in-ram.t t/bytes/transfers-die-device.t */
 #include "config.h"
 
 #include <errno.h>
 #include "index/base/futex.h"
-#include "bytes/payload/claim_here.h"
+#include "index/claim/claim_here.h"
 #include "index/peer/wait_word.h"
 #include "index/request/stock.h"
 

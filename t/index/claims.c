@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Claims: who computes a key that many want.  Every way in which one begins and ends, what the
  * others are told, and how long it takes until a waiter is awake.
- * Tests: lib/bytes/payload/claim.c lib/bytes/payload/claim_here.c lib/bytes/payload/claim_wait.c
+ * Tests: lib/index/claim/claim.c lib/index/claim/claim_here.c lib/index/claim/claim_wait.c
  *   lib/index/writer/claim.c lib/index/table/pending.c lib/look/claims.c */
 #include "t/lib/cache.h"
 

@@ -6,10 +6,10 @@
  * may be old, another key's, or scribbled: the record alone is believed, and what none confirms is
  * asked.  A block of this very peer is asked as well: it may have been given
  * back by a command that is still on its way.
- * Tests: t/bytes/claim-ends.t t/bytes/claims.t t/index/at-once.t t/python/vllm-step.t */
+ * Tests: t/index/claim-ends.t t/index/at-once.t t/index/claims.t t/python/vllm-step.t */
 #include "config.h"
 
-#include "bytes/payload/claim_here.h"
+#include "index/claim/claim_here.h"
 
 #include "index/peer/wait_word.h"
 #include "index/segment/blocks.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Claims end when their publish is refused, whatever for; a block is claimed for one key a call; and
  * .ahead counts older claims that are open, in whatever order they end, also behind a takeover.
- * Tests: lib/bytes/payload/claim.c lib/bytes/payload/claim_here.c lib/index/request/publish.c lib/index/writer/claim.c
+ * Tests: lib/index/claim/claim.c lib/index/claim/claim_here.c lib/index/request/publish.c lib/index/writer/claim.c
  *   lib/index/table/pending.c */
 #include "config.h"
 

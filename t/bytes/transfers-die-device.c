@@ -5,7 +5,7 @@
  * device, or on the GPU of GPC_TEST_DEVICE.
  *
  *   GPC_TEST_ROUNDS=N   kills of each kind
- * Tests: lib/index/writer/transfer_end.c lib/bytes/payload/claim_wait.c */
+ * Tests: lib/index/writer/transfer_end.c lib/index/claim/claim_wait.c */
 #include "t/lib/images.h"
 
 #include "bytes/device/device.h"
