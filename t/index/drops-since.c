@@ -9,7 +9,7 @@
 #include "index/peer/handle.h"
 #include "index/segment/dropped.h"
 
-enum { VRAM = 0, RAM = 1, OTHER = 2, LOOSE = 3 };
+enum { VRAM = 0, RAM = 1, OTHER = 2, LOOSE = 3, MIXED = 4 };
 
 static gpc *c, *d; /* who writes; who holds */
 
@@ -21,7 +21,8 @@ static void begin(void)
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 0);
 	if (pool_new(c, GPC_VRAM, 64, 1, 0) != OTHER ||
-	    pool_new(c, GPC_RAM, 64, 2, GPC_POOL_UNCHAINED) != LOOSE)
+	    pool_new(c, GPC_RAM, 64, 2, GPC_POOL_UNCHAINED) != LOOSE ||
+	    pool_new(c, GPC_VRAM, 64, 2, 0) != MIXED)
 		bail("other numbers of pools");
 }
 
@@ -208,6 +209,61 @@ static void test_loose(void)
 	       "while nothing was dropped it may");
 	is_int(store_since(LOOSE, 4, 5, since, NULL), -ESTALE, "nor further down");
 	end("loose blocks");
+}
+
+/* What it hangs on in its own space was not dropped, and the request may have read the same key in
+ * another one. */
+static void test_other_space(void)
+{
+	uint64_t since, i;
+	gpc_block bad;
+
+	begin();
+	bad = store(VRAM, 0, 1);
+	for (i = 0; i < 4; i++)
+		store(OTHER, i, i + 1);
+	since = gpc_drops(c);
+	drop(bad, 0);
+	is_int(store_since(OTHER, 1, 20, since, NULL), -ESTALE,
+	       "below the key of a block that was dropped in another space");
+	is_int(store_since(OTHER, 4, 5, since, NULL), -ESTALE, "four below it, among older blocks");
+	is_int(store_since(OTHER, 4, 5, gpc_drops(c), NULL), 1, "a later request goes on");
+	since = gpc_drops(c);
+	drop(store(OTHER, 0, 30), 0);
+	is_int(store_since(OTHER, 5, 6, since, NULL), 1, "a drop of something else there: it may");
+	drop(store(VRAM, 0, 31), 0);
+	is_int(store_since(OTHER, 6, 7, since, NULL), 1, "and of something else elsewhere");
+	next_writer();
+	is_int(store_since(OTHER, 7, 8, since, NULL), 1, "the next writer knows that");
+	end("other spaces");
+}
+
+/* RAM that several GPUs share has the second half of a prompt, and what comes before is in VRAM. */
+static void test_behind_gap(void)
+{
+	uint64_t since;
+	gpc_block bad;
+
+	begin();
+	bad = store(VRAM, 0, 1);
+	store(LOOSE, 1, 2);
+	store(LOOSE, 2, 3);
+	store(LOOSE, 0, 11);
+	store(LOOSE, 11, 12);
+	since = gpc_drops(c);
+	drop(bad, GPC_EVERYWHERE);
+	is_int(store_since(LOOSE, 3, 4, since, NULL), -ESTALE,
+	       "below older blocks that hang on what was dropped, and not in the tree");
+	is_int(store_since(LOOSE, 12, 13, since, NULL), 1, "below those that have a root");
+	store(LOOSE, 70, 71);
+	store(LOOSE, 71, 72);
+	since = gpc_drops(c);
+	drop(store(LOOSE, 0, 30), 0);
+	is_int(store_since(LOOSE, 72, 73, since, NULL), -ESTALE,
+	       "below older ones whose way up has a gap");
+	store(LOOSE, 80, 81);
+	is_int(store_since(MIXED, 81, 82, since, NULL), -ESTALE, "or in VRAM, below younger ones");
+	end("older blocks behind a gap");
 }
 
 static void test_rekey(void)
@@ -500,6 +556,8 @@ static int body(void)
 	test_in_a_row();
 	test_two_requests();
 	test_loose();
+	test_other_space();
+	test_behind_gap();
 	test_rekey();
 	test_bad_numbers();
 	test_next_writer();

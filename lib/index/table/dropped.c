@@ -13,16 +13,22 @@
 #include "index/table/memory.h"
 
 #define PLACE(at) ((uint32_t)(at) & (SHM_DROPS - 1))
+#define GOODS     1024u /* prompts that are published in turns */
 
-/* No peer can choose keys so that this is slow. */
-static uint32_t *chain_of(struct writer *w, const uint64_t key[2])
+/* No peer can choose keys so that chains are long. */
+static uint32_t hash_of(struct writer *w, const uint64_t key[2])
 {
 	uint64_t seed, mixed;
 
 	memcpy(&seed, w->seg.header.secret, sizeof(seed));
 	mixed = (key[0] ^ seed) * 0x9e3779b97f4a7c15ull;
 	mixed = (mixed ^ mixed >> 32 ^ key[1]) * 0x94d049bb133111ebull;
-	return &w->dropped.first[PLACE(mixed >> 32)];
+	return (uint32_t)(mixed >> 32);
+}
+
+static uint32_t *chain_of(struct writer *w, const uint64_t key[2])
+{
+	return &w->dropped.first[PLACE(hash_of(w, key))];
 }
 
 static bool is_key(struct writer *w, uint32_t place, const uint64_t key[2])
@@ -68,6 +74,8 @@ static void allocate(struct writer *w)
 		d->next = writer_alloc(SHM_DROPS, sizeof(*d->next));
 	if (!d->ns)
 		d->ns = writer_alloc(SHM_DROPS, sizeof(*d->ns));
+	if (!d->good)
+		d->good = writer_alloc(GOODS, sizeof(*d->good));
 }
 
 void dropped_load(struct writer *w)
@@ -86,11 +94,13 @@ void dropped_free(struct writer *w)
 	free(w->dropped.first);
 	free(w->dropped.next);
 	free(w->dropped.ns);
+	free(w->dropped.good);
 }
 
-void dropped_tell(struct writer *w, const uint64_t key[2], uint64_t command)
+void dropped_tell(struct writer *w, uint32_t record, uint64_t command)
 {
 	struct shm_state *st = w_state(w);
+	const uint64_t *key = w_record(w, record)->key;
 	uint64_t head = st->drops_head;
 	struct shm_drop *d = dropped_at(w, head);
 
@@ -109,6 +119,7 @@ void dropped_tell(struct writer *w, const uint64_t key[2], uint64_t command)
 	 * it, the command tells its keys anew */
 	store_release(&d->number, st->drops);
 	link_place(w, PLACE(head), w->now_ns);
+	w->dropped.last[w_space(w, record)] = st->drops;
 	store_release(&st->drops_head, head + 1);
 }
 
@@ -158,12 +169,28 @@ static uint64_t first_ns(struct writer *w, uint64_t since)
 	return from < head ? w->dropped.ns[PLACE(from)] : UINT64_MAX;
 }
 
+/* Does an older block tell of all that it hangs on?  It would have gone with what was dropped in its
+ * own space, where it hangs on that in the tree.  Nothing is older than a drop of a writer before. */
+static bool older_tells(struct writer *w, const struct dropped_query *q)
+{
+	uint32_t i;
+
+	for (i = 0; i < GPC_MAX_SPACES; i++)
+		if (i != q->space && w->dropped.last[i] >= q->since)
+			return false;
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state != POOL_FREE && w->pool[i].space == q->space &&
+		    w->pool[i].flags & GPC_POOL_UNCHAINED)
+			return false;
+	return true;
+}
+
 enum way { GOOD, GAP, BAD };
 
-/* From its parent up to a block that is older than the drops, a root or a gap. */
+/* From its parent up to a root or a gap; or to a block that is older than the drops. */
 static enum way look_up(struct writer *w, const struct dropped_query *q)
 {
-	uint64_t first = first_ns(w, q->since);
+	uint64_t first = older_tells(w, q) ? first_ns(w, q->since) : 0;
 	const uint64_t *parent = q->parent;
 	uint32_t at = q->up;
 
@@ -183,29 +210,35 @@ static enum way look_up(struct writer *w, const struct dropped_query *q)
 	}
 }
 
-/* Most prompts come block by block: the way up from the last one was good, and nothing was dropped
- * since. */
-static bool is_known(struct writer *w, const struct wpeer *p, const struct dropped_query *q)
+static struct dropped_good *good_of(struct writer *w, const uint64_t key[2])
 {
-	return p->good.drops == w_state(w)->drops && p->good.since == q->since &&
-	       p->good.space == q->space && p->good.key[0] == q->parent[0] &&
-	       p->good.key[1] == q->parent[1];
+	return w->dropped.good ? &w->dropped.good[hash_of(w, key) % GOODS] : NULL;
 }
 
-bool dropped_allows(struct writer *w, uint32_t peer, const struct dropped_query *q)
+/* Most prompts come block by block: the way up from the last one was good, and nothing was dropped
+ * since. */
+static bool is_known(struct writer *w, const struct dropped_query *q)
 {
-	struct wpeer *p = &w->peer[peer];
+	const struct dropped_good *g = good_of(w, q->parent);
+
+	return g && g->drops == w_state(w)->drops && g->since && g->since <= q->since &&
+	       g->space == q->space && g->key[0] == q->parent[0] && g->key[1] == q->parent[1];
+}
+
+bool dropped_allows(struct writer *w, const struct dropped_query *q)
+{
+	struct dropped_good *g = good_of(w, q->key);
 	enum way way;
 
 	if (w_state(w)->drops_floor >= q->since || is_dropped(w, q->key, q->since))
 		return false;
-	way = is_known(w, p, q) ? GOOD : look_up(w, q);
+	way = is_known(w, q) ? GOOD : look_up(w, q);
 	if (way != GOOD)
 		return way == GAP && q->gaps;
-	p->good.key[0] = q->key[0];
-	p->good.key[1] = q->key[1];
-	p->good.since = q->since;
-	p->good.drops = w_state(w)->drops;
-	p->good.space = q->space;
+	if (g)
+		*g = (struct dropped_good){ .key = { q->key[0], q->key[1] },
+					    .since = q->since,
+					    .drops = w_state(w)->drops,
+					    .space = q->space };
 	return true;
 }

@@ -9,12 +9,17 @@
  *   its own key, or that of a block on its way up, was dropped since    -ESTALE
  *   the floor is not below `since`: nobody knows                        -ESTALE
  *   it comes to a block that was published before the first drop since  it may go on: what that one
- *                                                                       hangs on was not dropped
+ *     and all drops since were of blocks of this space, where each      hangs on in the tree would have
+ *     block hangs on its parent in the tree                             taken it along
+ *   the same, of another space, or of one that has blocks without       it goes on up: the request may
+ *     their parents                                                     have read the key elsewhere
  *   it comes to a root                                                  it may go on
  *   it comes to a gap                                                   nobody knows: -ESTALE.  In a
  *                                                                       pool that has none it has no
  *                                                                       parent: -ENOENT; the keeper of
  *                                                                       tiers knows (stage/)
+ *
+ * A way that was good is good for what comes next on it, until something is dropped.
  *
  * The parent's key alone is not enough: what was computed from may have been evicted before the
  * drop, and is computed and published again behind it.
@@ -51,11 +56,11 @@ struct dropped_query {
 	bool gaps;                    /* they are no reason to refuse it here */
 };
 
-/* May this peer publish it? */
-bool dropped_allows(struct writer *w, uint32_t peer, const struct dropped_query *q);
+/* May it be published? */
+bool dropped_allows(struct writer *w, const struct dropped_query *q);
 
-/* Of a drop that is under way: this key is among its own.  command: of the last one. */
-void dropped_tell(struct writer *w, const uint64_t key[2], uint64_t command);
+/* Of a drop that is under way: the key of this block is among its own.  command: of the last one. */
+void dropped_tell(struct writer *w, uint32_t record, uint64_t command);
 /* The number of the drop that this command has told, or 0. */
 uint64_t dropped_by(struct writer *w, uint64_t command);
 /* One that the ring has. */

@@ -80,9 +80,17 @@ struct pending {
 }; /* record + 1; 0: empty */
 
 /* The writer's own part of the ring of dropped keys (dropped.c); NULL: nothing was dropped. */
+/* Since that number, up to these drops, nothing was dropped of this key or of what it hangs on. */
+struct dropped_good {
+	uint64_t key[2], since, drops;
+	uint32_t space;
+};
+
 struct dropped {
-	uint32_t *first, *next; /* by hash of a key; by place: the next place + 1 */
-	uint64_t *ns;           /* by place: when it was told; 0: by a writer before */
+	uint32_t *first, *next;        /* by hash of a key; by place: the next place + 1 */
+	uint64_t *ns;                  /* by place: when it was told; 0: by a writer before */
+	struct dropped_good *good;     /* by hash of a key */
+	uint64_t last[GPC_MAX_SPACES]; /* the last drop that has told a key of a block there */
 };
 
 union owned {
@@ -157,13 +165,7 @@ struct wpeer {
 	uint32_t published; /* a record, mostly the last one that it published */
 	struct transfer *transfer[SHM_TRANSFERS]; /* of this peer, by slot; NULL: none under way */
 	uint64_t told;                            /* bit: that slot's is told, and not over */
-	uint64_t again; /* position: a writer that died may have run what is before */
-	/* dropped.c: the block of this key, in that space, hangs on nothing that was dropped since,
-	 * as of so many drops */
-	struct {
-		uint64_t key[2], since, drops;
-		uint32_t space;
-	} good;
+	uint64_t again;    /* position: a writer that died may have run what is before */
 	bool commit_known; /* index/writer/move.c: the first slot's own result, kept for last */
 	int32_t commit_result;
 };

@@ -178,21 +178,20 @@ static __attribute__((noinline)) int32_t publish_resident(struct writer *w, uint
 }
 
 /* Something was dropped since its request looked. */
-static __attribute__((noinline)) bool
-may_follow(struct writer *w, uint32_t peer, const struct wpool *p, const struct shm_command *cmd)
+static __attribute__((noinline)) bool may_follow(struct writer *w, const struct wpool *p,
+						 const struct shm_command *cmd)
 {
 	const gpc_key parent = { { cmd->publish.parent[0], cmd->publish.parent[1] } };
 	struct dropped_query q = { .since = dropped_number(w, cmd->publish.since),
 				   .space = p->space,
 				   .key = cmd->publish.key,
 				   .parent = cmd->publish.parent,
-				   .up = NONE,
-				   .gaps = cmd->flags & CF_UNCHAINED ||
-					   !(p->flags & GPC_POOL_UNCHAINED) };
+				   .up = NONE };
 
 	if (!key_is_zero(&parent) && !key_is_root(&parent))
 		q.up = table_find(w, p->space, &parent);
-	return dropped_allows(w, peer, &q);
+	q.gaps = cmd->flags & CF_UNCHAINED || (q.up == NONE && !(p->flags & GPC_POOL_UNCHAINED));
+	return dropped_allows(w, &q);
 }
 
 enum { GO_ON = INT32_MAX };
@@ -268,7 +267,7 @@ publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t recor
 	if (p->state != POOL_READY ||
 	    ((cmd->flags & (CF_SOURCE | CF_UNCLEARED)) && !may_publish(w, record, cmd)) ||
 	    ((cmd->flags & CF_SINCE) && dropped_any(w, cmd->publish.since) &&
-	     !may_follow(w, peer, p, cmd)))
+	     !may_follow(w, p, cmd)))
 		return -ESTALE;
 	if (__builtin_expect(may_be_live(w, k), 0)) {
 		resident = table_find_ready(w, p->space, &key, k);

@@ -181,8 +181,7 @@ static bool tell(struct writer *w, uint32_t first, uint64_t command)
 	store_relaxed(&st->drops, st->drops | 1);
 	for (i = 0; i <= last; i++)
 		if (is_warm(w, in_turn(w, first, i)))
-			dropped_tell(w, w_record(w, in_turn(w, first, i))->key,
-				     i == last ? command : 0);
+			dropped_tell(w, in_turn(w, first, i), i == last ? command : 0);
 	/* a command that runs again finds here what it has told, if anything has gone */
 	order_stores();
 	return true;
