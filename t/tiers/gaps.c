@@ -386,6 +386,7 @@ static void test_ours(void)
 	o = tiers_options(64);
 	t = tiers_open(&o);
 	alone(c, 500, 501);
+	alone(c, 501, 502); /* hangs on it */
 	bytes_chain(c, ram, 1, 1, &q.block, false);
 	__atomic_store_n(&held_keeper, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&hold_behind, 1, __ATOMIC_SEQ_CST);

@@ -48,4 +48,8 @@ static inline bool dropped_none(const struct segment *s, uint64_t since)
 int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint32_t cap,
 		  uint64_t *upto);
 
+/* Was something dropped since, or under way, by another peer than that?  Keys that are there no more
+ * may have been. */
+bool dropped_by_others(const struct segment *s, uint64_t since, uint32_t peer);
+
 #endif

@@ -65,6 +65,7 @@ struct follow {
 	struct numbers busy, children;
 	struct numbers goes; /* blocks, held */
 	bool missed;         /* an entry that had gone by itself */
+	bool ours;           /* nobody else has dropped anything */
 };
 
 struct entry {
@@ -190,19 +191,6 @@ static int read_keys(struct follow *f)
 	return MIN(n, 0);
 }
 
-/* Have all of them been dropped by us, behind the last drop of others?  What may follow them is gone
- * already, and blocks without their parents that have come since are no business of those. */
-static bool are_ours(struct follow *f)
-{
-	uint32_t i;
-
-	for (i = 0; i < f->bad.n && gone_has(&f->t->ours, &f->bad.key[i]); i++)
-		;
-	if (i < f->bad.n)
-		gone_end(&f->t->ours);
-	return i == f->bad.n;
-}
-
 /* ---- what goes ---- */
 
 static bool hold(struct follow *f, const struct entry *e)
@@ -222,8 +210,6 @@ static bool take(struct follow *f, const struct entry *e, struct gone *as)
 	if (as == &f->doubt && (afar || gone_has(&f->bad, &e->key)))
 		return true;
 	if (e->block >= 0 && !hold(f, e))
-		return false;
-	if (!e->d && !gone_add(&t->ours, &e->key))
 		return false;
 	if (as == &f->bad && t->store && !gone_has(as, &e->key))
 		t->store->ops->forget(t->store->tier, 0, &e->key);
@@ -356,17 +342,27 @@ static int look_at(struct follow *f, uint32_t number)
 	return err;
 }
 
+/* Behind drops of ours alone blocks of VRAM and RAM that have come without their parents since are
+ * looked at with the next drop of others: else each drop of one would be followed by another one for
+ * ever.  What has lost its parent since may follow what we have dropped. */
 static int look_at_listed(struct follow *f)
 {
 	struct kin *k = &f->t->kin;
-	uint32_t number;
+	struct numbers stay = { 0 };
+	uint32_t number, i;
 	int err = 0;
 
 	while (err == 0 && kin_next(k, &number)) {
-		err = look_at(f, number);
+		if (f->ours && kin_came(k, number) && !tier_of(f->t, number))
+			err = numbers_add(&stay, number) ? 0 : -ENOMEM;
+		else
+			err = look_at(f, number);
 		if (err < 0)
 			kin_list(k, number);
 	}
+	for (i = 0; i < stay.n; i++)
+		kin_list(k, stay.at[i]);
+	free(stay.at);
 	return err;
 }
 
@@ -460,16 +456,16 @@ bool drops_carry_out(struct gpc_tiers *t)
 {
 	struct follow f = { .t = t, .seen = t->since, .bad.many = true, .doubt.many = true };
 	uint64_t told = t->told;
-	bool again, ours;
+	bool again;
 	int err;
 
 	if (!drops_are_due(t))
 		return false;
+	f.ours = !dropped_by_others(&t->c->seg, t->since, t->c->peer);
 	err = read_keys(&f);
-	ours = are_ours(&f);
 	if (err == 0 && !follow_both(&f))
 		err = -ENOMEM;
-	if (err == 0 && !ours)
+	if (err == 0)
 		err = look_at_listed(&f);
 	if (err == 0)
 		err = look_at_busy(&f);
@@ -486,7 +482,6 @@ bool drops_carry_out(struct gpc_tiers *t)
 
 int drops_begin(struct gpc_tiers *t)
 {
-	t->ours.many = true;
 	t->dropped = malloc(SHM_DROPS * sizeof(*t->dropped));
 	return t->dropped && kin_new(&t->kin, t->c->seg.header.geometry.max_blocks) == 0
 		       ? 0
@@ -496,7 +491,6 @@ int drops_begin(struct gpc_tiers *t)
 void drops_end(struct gpc_tiers *t)
 {
 	free(t->dropped);
-	gone_end(&t->ours);
 	kin_end(&t->kin);
 }
 

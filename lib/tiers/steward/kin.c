@@ -35,7 +35,8 @@ int kin_new(struct kin *k, uint32_t records)
 	k->n = records;
 	k->hash = calloc(records, sizeof(*k->hash));
 	k->later = calloc(records, sizeof(*k->later));
-	return chains_new(&k->by, records) && k->hash && k->later ? 0 : -ENOMEM;
+	k->came = calloc(records / 64 + 1, sizeof(*k->came));
+	return chains_new(&k->by, records) && k->hash && k->later && k->came ? 0 : -ENOMEM;
 }
 
 void kin_end(struct kin *k)
@@ -43,6 +44,7 @@ void kin_end(struct kin *k)
 	chains_end(&k->by);
 	free(k->hash);
 	free(k->later);
+	free(k->came);
 }
 
 /* ---- with the lock held ---- */
@@ -62,6 +64,13 @@ static void list(struct kin *k, uint32_t number)
 	k->listed = number + 1;
 }
 
+static void set_came(struct kin *k, uint32_t number, bool came)
+{
+	uint64_t bit = UINT64_C(1) << number % 64, *at = &k->came[number / 64];
+
+	*at = came ? *at | bit : *at & ~bit;
+}
+
 /* ---- entries ---- */
 
 void kin_enter(struct kin *k, uint32_t number, const gpc_key *parent, bool listed)
@@ -71,6 +80,7 @@ void kin_enter(struct kin *k, uint32_t number, const gpc_key *parent, bool liste
 	if (!key_is_zero(parent) && !key_is_root(parent)) {
 		k->hash[number] = chains_hash(parent);
 		chains_put(&k->by, number, k->hash[number]);
+		set_came(k, number, listed);
 		if (listed)
 			list(k, number);
 	}
@@ -105,8 +115,10 @@ void kin_removed(struct kin *k, const gpc_key *key)
 
 	pthread_mutex_lock(&k->lock);
 	CHAINS_EACH(&k->by, hash, at)
-	if (k->hash[at - 1] == hash)
+	if (k->hash[at - 1] == hash) {
+		set_came(k, at - 1, false);
 		list(k, at - 1);
+	}
 	pthread_mutex_unlock(&k->lock);
 }
 
@@ -122,8 +134,10 @@ void kin_list_all(struct kin *k)
 	uint32_t i;
 
 	pthread_mutex_lock(&k->lock);
-	for (i = 0; i < k->n; i++)
+	for (i = 0; i < k->n; i++) {
+		set_came(k, i, false);
 		list(k, i);
+	}
 	pthread_mutex_unlock(&k->lock);
 }
 
@@ -140,4 +154,14 @@ bool kin_next(struct kin *k, uint32_t *ret)
 	}
 	pthread_mutex_unlock(&k->lock);
 	return any;
+}
+
+bool kin_came(struct kin *k, uint32_t number)
+{
+	bool came;
+
+	pthread_mutex_lock(&k->lock);
+	came = k->came[number / 64] >> number % 64 & 1;
+	pthread_mutex_unlock(&k->lock);
+	return came;
 }

@@ -25,7 +25,7 @@
  * nothing else.  An entry may stand here although its block has gone: whoever looks at an entry
  * looks at its record.
  *
- * 16 bytes for each record of the cache; no call but kin_children() allocates anything.  Any thread
+ * 16 bytes and a bit for each record of the cache; no call but kin_children() allocates anything.  Any thread
  * may call. */
 #ifndef GPC_STAGE_KIN_H
 #define GPC_STAGE_KIN_H
@@ -41,6 +41,7 @@ struct kin {
 	uint32_t *hash;  /* of the parent's key; 0: no entry */
 	uint32_t *later; /* listed: the next one + 1, or KIN_LAST; 0: it is not */
 	uint32_t listed; /* + 1 */
+	uint64_t *came;  /* bits: it came without its parent, whose key was not removed since */
 };
 
 struct numbers { /* zero: none */
@@ -62,5 +63,7 @@ void kin_list(struct kin *k, uint32_t number); /* if it is an entry */
 void kin_list_all(struct kin *k);
 /* One that is listed is listed no more; false: none is. */
 bool kin_next(struct kin *k, uint32_t *ret);
+/* It came without its parent, and nothing with that key was removed since. */
+bool kin_came(struct kin *k, uint32_t number);
 
 #endif

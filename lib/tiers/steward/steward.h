@@ -151,7 +151,6 @@ struct gpc_tiers {
 	uint64_t told;    /* the feed was read behind all drops before that one */
 	uint64_t since;   /* (z) what follows from drops before that one has left the tiers */
 	gpc_key *dropped; /* room for SHM_DROPS */
-	struct gone ours; /* keys that we have dropped in VRAM and RAM since */
 	struct kin kin;   /* any thread */
 };
 
