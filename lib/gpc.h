@@ -1290,8 +1290,8 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, ui
  * or one that is without its parent in VRAM or RAM, one of whose ancestors is nowhere by then.  The
  * call returns when no restart can bring them back.  A block below RAM goes alone, with its
  * descendants there.  GPC_EVERYWHERE: the key of each block, and all that follows it, in every space
- * of VRAM and RAM, whether the block is live still or not: of bytes that were computed wrongly, since
- * copies have them, too.  Without it, blocks of the key in other spaces stay: of bytes that were
+ * of VRAM and RAM, and below, whether the block is live still or not: of bytes that were computed
+ * wrongly, since copies have them, too.  Without it, blocks of the key in other spaces stay: of bytes that were
  * damaged where they lay.  Returns how many of the named blocks were dropped.  ticket (may be NULL)
  * gets the ticket.  Timeout 0 submits, as gpc_publish does, and returns 0.  -ENOTCONN, -ETIMEDOUT:
  * what was submitted is carried out. */

@@ -548,6 +548,34 @@ static void test_everywhere(void)
 	end("everywhere");
 }
 
+/* R has read key 1, which is evicted; who holds its block still finds the bytes bad, and S computes it
+ * again. */
+static void test_nowhere(void)
+{
+	uint64_t since, drops;
+	gpc_block held, moved;
+
+	begin();
+	store(VRAM, 0, 1);
+	held = hold(1);
+	must(gpc_pool_clear(c, VRAM, 0, 0, 10000));
+	since = gpc_drops(c);
+	is_int(drop(held, 0), 0, "a block whose key is nowhere");
+	ok(gpc_drops(c) == since, "which is no drop");
+	is_int(drop(held, GPC_EVERYWHERE), 0, "everywhere");
+	ok(gpc_drops(c) > since, "which is one, of the key");
+	store(VRAM, 0, 1);
+	is_int(store_since(VRAM, 1, 2, since, NULL), -ESTALE, "what follows the key is refused");
+	is_int(store_since(VRAM, 1, 2, gpc_drops(c), NULL), 1, "not of later requests");
+	must(gpc_release(d, &held, 1));
+	drops = gpc_drops(c);
+	must(gpc_reserve(c, VRAM, 1, &moved, NULL, 0, 10000));
+	is_int(drop(moved, GPC_EVERYWHERE), 0, "a block without a key");
+	ok(gpc_drops(c) == drops, "is no drop at all");
+	must(gpc_release(c, &moved, 1));
+	end("nowhere");
+}
+
 static int body(void)
 {
 	test_parent();
@@ -569,6 +597,7 @@ static int body(void)
 	test_left(false);
 	test_left(true);
 	test_everywhere();
+	test_nowhere();
 	return done_testing();
 }
 

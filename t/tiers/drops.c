@@ -469,11 +469,37 @@ static void test_killed(void)
 	tiers_finish(c, t, "killed");
 }
 
+/* Key 1 is below alone, and so is what follows it: whoever holds a block of RAM that had it drops the key. */
+static void test_everywhere(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0), *d = cache_attach(0, 0);
+	gpc_tiers *t = tiers_open(&o);
+	gpc_key k = key_of(c, 1);
+	gpc_block b;
+
+	fill(c);
+	is_int(gpc_acquire(d, 0, &k, 1, &b, 0), 1, "a block is held");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	must(gpc_pool_clear(c, vram, 0, 0, 5000));
+	is_int(gpc_drop(d, &b, 1, NULL, 0, 5000), 0,
+	       "its key is nowhere but below, where it stays");
+	is_int(tiers_below(c, 1, 8), 8, "with what follows it");
+	is_int(gpc_drop(d, &b, 1, NULL, GPC_EVERYWHERE, 5000), 1, "everywhere it is dropped");
+	is_gone(c, "everywhere");
+	must(gpc_release(d, &b, 1));
+	must(gpc_close(d));
+	t = (must(gpc_tiers_close(t)), tiers_again(c, &o));
+	is_gone(c, "everywhere, and opened again");
+	tiers_finish(c, t, "everywhere");
+}
+
 static int body(void)
 {
 	test_drop(5000, "drop");
 	test_drop(0, "drop without a wait");
 	test_exclusive();
+	test_everywhere();
 	test_below_alone();
 	test_others();
 	test_meanwhile();

@@ -72,16 +72,22 @@ int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint32_
 
 bool dropped_by_others(const struct segment *s, uint64_t since, uint32_t peer)
 {
-	uint64_t head, at, command;
+	uint64_t head, at, is, command, began = 0;
 	bool others = false;
 
 	head = load_acquire(
 		&seg_state(s)->drops_head); /* pairs with (x) of index/table/dropped.c */
 	for (at = find_first(s, since, head); at < head && !others; at++) {
-		/* of the key that comes last; those before it are of the same drop */
-		command = number(s, at) >= since ? load_relaxed(&seg_drop(s, at)->command) : 0;
-		others = command && command >> 56 != peer + 1;
+		is = number(s, at);
+		if (is < since)
+			continue;
+		/* of the key that comes last; those before it are of the same drop.  One whose last
+		 * key has none was of nothing, or its writer died before it */
+		command = load_relaxed(&seg_drop(s, at)->command);
+		others = (began && is != began) || (command && command >> 56 != peer + 1);
+		began = command ? 0 : is;
 	}
+	others |= began != 0;
 	order_fence(); /* pairs with (N) of index/table/dropped.c */
 	return others || load_relaxed(&seg_state(s)->drops_floor) >= since;
 }

@@ -97,10 +97,9 @@ void dropped_free(struct writer *w)
 	free(w->dropped.good);
 }
 
-void dropped_tell(struct writer *w, uint32_t record, uint64_t command)
+void dropped_tell(struct writer *w, const uint64_t key[2], uint32_t space, uint64_t command)
 {
 	struct shm_state *st = w_state(w);
-	const uint64_t *key = w_record(w, record)->key;
 	uint64_t head = st->drops_head;
 	struct shm_drop *d = dropped_at(w, head);
 
@@ -119,7 +118,8 @@ void dropped_tell(struct writer *w, uint32_t record, uint64_t command)
 	 * it, the command tells its keys anew */
 	store_release(&d->number, st->drops);
 	link_place(w, PLACE(head), w->now_ns);
-	w->dropped.last[w_space(w, record)] = st->drops;
+	if (space != NONE) /* else no block hangs on it in a tree */
+		w->dropped.last[space] = st->drops;
 	store_release(&st->drops_head, head + 1);
 }
 

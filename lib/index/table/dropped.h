@@ -59,8 +59,9 @@ struct dropped_query {
 /* May it be published? */
 bool dropped_allows(struct writer *w, const struct dropped_query *q);
 
-/* Of a drop that is under way: the key of this block is among its own.  command: of the last one. */
-void dropped_tell(struct writer *w, uint32_t record, uint64_t command);
+/* Of a drop that is under way: this key is among its own, of a block in that space, or NONE.  command:
+ * of the last one. */
+void dropped_tell(struct writer *w, const uint64_t key[2], uint32_t space, uint64_t command);
 /* The number of the drop that this command has told, or 0. */
 uint64_t dropped_by(struct writer *w, uint64_t command);
 /* One that the ring has. */

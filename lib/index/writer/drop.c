@@ -13,7 +13,9 @@
  *   else                             nothing: its key was evicted, or others dropped it
  *
  * and of each all that hangs on it.  With CF_EVERYWHERE the key goes in all spaces of VRAM and RAM,
- * whatever became of the block, and so does each key of what goes with it.
+ * whatever became of the block, and so does each key of what goes with it.  A key that is in none of
+ * them is told all the same, and its copies below go: who has read it may publish what follows it,
+ * and the keeper of the tiers may have that.
  *
  * A key that has moved away may have been evicted there, and computed again: then good bytes go.
  *
@@ -26,6 +28,8 @@
  *   the block is DYING           finds its command beside the last key: it makes state.drops even, and
  *                                answers that the block went
  *   state.drops is even again    the same
+ *   a key is told that is        the same; without its command, which nothing is there to count for:
+ *     nowhere                    it is told once more
  *
  * So keys are told before anything goes, copies go before blocks, and the block that was named goes
  * last.  A block that the keeper of a tier is about to publish has no record to look up: its
@@ -63,12 +67,19 @@ static void doom(struct writer *w, uint32_t record)
 	}
 }
 
+static bool is_key(const uint64_t key[2])
+{
+	const gpc_key k = { { key[0], key[1] } };
+
+	return !key_is_zero(&k) && !key_is_root(&k);
+}
+
 static void doom_key(struct writer *w, const uint64_t key[2])
 {
 	const gpc_key k = { { key[0], key[1] } };
 	uint32_t space;
 
-	if (key_is_zero(&k) || key_is_root(&k))
+	if (!is_key(key))
 		return;
 	for (space = 0; space < GPC_MAX_SPACES; space++)
 		if (w_state(w)->spaces >> space & 1)
@@ -108,7 +119,7 @@ static void doom_everywhere(struct writer *w, const uint64_t key[2], uint64_t nu
 
 /* Returns how many of the list hang on the block that goes last. */
 static uint32_t gather(struct writer *w, uint32_t record, const struct shm_command *cmd,
-		       uint64_t number)
+		       uint64_t number, uint64_t key[2])
 {
 	const struct shm_record *r = w_record(w, record);
 	bool means = w_means(w, record, cmd->drop.life), lives = means && w_is(w, record, LIVE);
@@ -122,8 +133,10 @@ static uint32_t gather(struct writer *w, uint32_t record, const struct shm_comma
 	if (left)
 		follow(w, record);
 	first = w->doomed.n;
+	key[0] = lives || left ? r->key[0] : cmd->drop.key[0];
+	key[1] = lives || left ? r->key[1] : cmd->drop.key[1];
 	if (cmd->flags & CF_EVERYWHERE)
-		doom_everywhere(w, lives || left ? r->key : cmd->drop.key, number);
+		doom_everywhere(w, key, number);
 	return first ? first : w->doomed.n;
 }
 
@@ -134,16 +147,31 @@ static bool is_warm(struct writer *w, uint32_t record)
 	return !shm_is_cold(w_pool_of(w, record)->kind);
 }
 
-static void drop_copies(struct writer *w, uint32_t record, uint64_t *sum)
+/* In that space, if it is one below RAM; or NONE. */
+static uint32_t find_copy(struct writer *w, uint32_t space, const uint64_t key[2])
 {
-	gpc_key key = w_key(w, record);
+	const gpc_key k = { { key[0], key[1] } };
+	uint32_t copy = w_state(w)->cold_spaces >> space & 1 ? table_find(w, space, &k) : NONE;
+
+	return copy != NONE && w_is(w, copy, LIVE) ? copy : NONE;
+}
+
+static bool has_copies(struct writer *w, const uint64_t key[2])
+{
+	uint32_t space;
+
+	for (space = 0; space < GPC_MAX_SPACES && find_copy(w, space, key) == NONE; space++)
+		;
+	return space < GPC_MAX_SPACES;
+}
+
+static void drop_copies(struct writer *w, const uint64_t key[2], uint64_t *sum)
+{
 	uint32_t space, copy;
 
 	for (space = 0; space < GPC_MAX_SPACES; space++) {
-		if (!(w_state(w)->cold_spaces >> space & 1))
-			continue;
-		copy = table_find(w, space, &key);
-		if (copy != NONE && w_is(w, copy, LIVE))
+		copy = find_copy(w, space, key);
+		if (copy != NONE)
 			retire_subtree(w, copy, sum);
 	}
 }
@@ -165,8 +193,8 @@ static uint32_t in_turn(struct writer *w, uint32_t first, uint32_t i)
 	return w->doomed.at[(first + i) % w->doomed.n];
 }
 
-/* False: none is in VRAM or RAM. */
-static bool tell(struct writer *w, uint32_t first, uint64_t command)
+/* key: told where no block of the list is in VRAM or RAM; or NULL, and then nothing is: false. */
+static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t command)
 {
 	struct shm_state *st = w_state(w);
 	uint32_t n = w->doomed.n, i, last = n;
@@ -174,29 +202,35 @@ static bool tell(struct writer *w, uint32_t first, uint64_t command)
 	for (i = 0; i < n; i++)
 		if (is_warm(w, in_turn(w, first, i)))
 			last = i;
-	if (last == n)
+	if (last == n && !key)
 		return false;
 	/* odd before the feed tells of it: a keeper that finds these changes overwritten sees
 	 * another number */
 	store_relaxed(&st->drops, st->drops | 1);
-	for (i = 0; i <= last; i++)
+	for (i = 0; i <= last && i < n; i++)
 		if (is_warm(w, in_turn(w, first, i)))
-			dropped_tell(w, in_turn(w, first, i), i == last ? command : 0);
+			dropped_tell(w, w_record(w, in_turn(w, first, i))->key,
+				     w_space(w, in_turn(w, first, i)), i == last ? command : 0);
+	if (last == n)
+		dropped_tell(w, key, NONE, command);
 	/* a command that runs again finds here what it has told, if anything has gone */
 	order_stores();
 	return true;
 }
 
-static void carry_out(struct writer *w, uint32_t first, uint64_t command, uint64_t *sum)
+static void carry_out(struct writer *w, uint32_t first, const uint64_t *key, uint64_t command,
+		      uint64_t *sum)
 {
 	uint32_t n = w->doomed.n, i, record;
-	bool warm = tell(w, first, command), copies = warm && w_state(w)->cold_spaces;
+	bool warm = tell(w, first, key, command), copies = warm && w_state(w)->cold_spaces;
 
 	for (i = 0; i < n; i++)
 		w->node[w->doomed.at[i]].doomed = false;
 	for (i = 0; copies && i < n; i++)
 		if (is_warm(w, w->doomed.at[i]))
-			drop_copies(w, w->doomed.at[i], sum);
+			drop_copies(w, w_record(w, w->doomed.at[i])->key, sum);
+	if (copies && key)
+		drop_copies(w, key, sum);
 	w->dropping = true;
 	for (i = 0; i < n; i++) {
 		record = in_turn(w, first, i);
@@ -211,15 +245,19 @@ static void carry_out(struct writer *w, uint32_t first, uint64_t command, uint64
 int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,
 		   const struct shm_command *cmd, uint32_t record)
 {
-	uint64_t command = (uint64_t)(peer + 1) << 56 | position, number = 0;
+	uint64_t command = (uint64_t)(peer + 1) << 56 | position, number = 0, key[2];
+	bool everywhere, is_there;
 	uint32_t first;
 
 	if (position < w->peer[peer].again) /* a writer that died may have had it */
 		number = dropped_by(w, command);
-	first = gather(w, record, cmd, number);
-	if (first)
-		carry_out(w, first, command, &w_tally(w, peer)->dropped);
+	first = gather(w, record, cmd, number, key);
+	everywhere = cmd->flags & CF_EVERYWHERE && is_key(key);
+	is_there = first || (everywhere && has_copies(w, key));
+	if (is_there || (everywhere && !number))
+		carry_out(w, first, everywhere ? key : NULL, is_there ? command : 0,
+			  &w_tally(w, peer)->dropped);
 	else
 		drop_ends(w); /* of a writer that died in it */
-	return first || number;
+	return is_there || number;
 }
