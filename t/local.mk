@@ -96,6 +96,7 @@ t_programs = \
 	%reldir%/tiers/comes-back.t \
 	%reldir%/tiers/follow.t \
 	%reldir%/tiers/lost-since.t \
+	%reldir%/tiers/copied-meanwhile.t \
 	%reldir%/tiers/unchained.t \
 	%reldir%/tiers/kin.t \
 	%reldir%/bytes/pin-refused.t \
@@ -690,6 +691,7 @@ endif
 # a keeper stands still, and has no memory
 %canon_reldir%_tiers_follow_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_carry_out,--wrap=numbers_add,--wrap=dropped_since
 %canon_reldir%_tiers_lost_since_t_LDFLAGS = -Wl,--wrap=gpc_drop
+%canon_reldir%_tiers_copied_meanwhile_t_LDFLAGS = -Wl,--wrap=drops_carry_out
 # threads of the keeper hang
 %canon_reldir%_bytes_stopped_keeper_t_LDFLAGS = -Wl,--wrap=slots_find
 # a section ends in the middle of a pass

@@ -127,7 +127,10 @@ struct shm_desk {          /* one page; k: the keeper */
 	 * never */
 	uint64_t unsure;
 	uint64_t drops; /* k: ... and what follows from it `file` has no more; 0: nobody knows */
-	uint8_t pad1[192 - 152];
+	/* k: what was dropped before that number has left VRAM and RAM, too, with what follows it without
+	 * its parent; 0 or less: nobody has looked */
+	uint64_t followed;
+	uint8_t pad1[192 - 160];
 	uint64_t late;
 	uint8_t pad3[256 - 200];
 	struct shm_tier tier[SHM_TIERS];

@@ -169,6 +169,17 @@ static uint64_t first_ns(struct writer *w, uint64_t since)
 	return from < head ? w->dropped.ns[PLACE(from)] : UINT64_MAX;
 }
 
+bool dropped_gaps(struct writer *w, uint32_t space)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state != POOL_FREE && w->pool[i].space == space &&
+		    w->pool[i].flags & GPC_POOL_UNCHAINED)
+			return true;
+	return false;
+}
+
 /* Does an older block tell of all that it hangs on?  It would have gone with what was dropped in its
  * own space, where it hangs on that in the tree.  Nothing is older than a drop of a writer before. */
 static bool older_tells(struct writer *w, const struct dropped_query *q)
@@ -178,11 +189,7 @@ static bool older_tells(struct writer *w, const struct dropped_query *q)
 	for (i = 0; i < GPC_MAX_SPACES; i++)
 		if (i != q->space && w->dropped.last[i] >= q->since)
 			return false;
-	for (i = 0; i < w->max_pools; i++)
-		if (w->pool[i].state != POOL_FREE && w->pool[i].space == q->space &&
-		    w->pool[i].flags & GPC_POOL_UNCHAINED)
-			return false;
-	return true;
+	return !dropped_gaps(w, q->space);
 }
 
 enum way { GOOD, GAP, BAD };

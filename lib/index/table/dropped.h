@@ -56,6 +56,8 @@ struct dropped_query {
 	bool gaps;                    /* they are no reason to refuse it here */
 };
 
+/* Are there blocks in that space, of VRAM or RAM, that hang on what is not in their tree? */
+bool dropped_gaps(struct writer *w, uint32_t space);
 /* May it be published? */
 bool dropped_allows(struct writer *w, const struct dropped_query *q);
 

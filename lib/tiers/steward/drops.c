@@ -427,6 +427,8 @@ static void is_done(struct gpc_tiers *t, uint64_t told)
 	 * with tiers/steward/up.c and tiers/steward/learn.c.  All are threads of ours: if we die, nothing comes up
 	 * any more */
 	store_release(&t->since, told);
+	/* by then VRAM and RAM have lost it, so less is refused than may be; pairs with index/writer/move.c */
+	store_release(&seg_desk(&t->c->seg)->followed, told);
 }
 
 /* The feed tells of the clears, and what they mean for the file.  A store keeps what others use: a
@@ -513,6 +515,7 @@ void drops_missed(struct gpc_tiers *t)
 			"blocks of %s were dropped, and which ones is not known any more: the remote "
 			"store may have them; a new version tag forgets them",
 			t->c->seg.name);
+	store_release(&desk->followed, t->since);
 	/* parents that are there now may have been computed again behind one of these */
 	if (!dropped_none(&t->c->seg, t->since))
 		kin_list_all(&t->kin);
