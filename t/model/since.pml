@@ -19,6 +19,10 @@
  * goes up from the block's parent through nodes that are younger than the request, and is refused when the key of one of them,
  * or its own, was dropped since.
  *
+ * -DSPACES: the same keys are live in another space as well, and older than all requests.  X was damaged in the first space
+ * alone, so the drop leaves the others.  A request looks in the first space and then in the other one, and publishes there: -DGAP,
+ * below blocks that hang on X by its key, as in RAM that several GPUs share.
+ *
  * Proves: once a drop was answered, no block of the prompt has bad bytes, whoever publishes; the answer counts the block, however
  * far a dead writer came.
  *
@@ -27,6 +31,8 @@
  * RUN passes -DDEATHS=2
  * RUN passes -DRING=1
  * RUN passes -DREQUESTS=3 -DDEATHS=0
+ * RUN passes -DSPACES -DREQUESTS=1
+ * RUN passes -DSPACES -DGAP -DREQUESTS=1
  * RUN fails -DNOT_COMPARED     publishes are not compared with the drops
  * RUN fails -DSINCE_LATE       a request asks for the number behind its lookup
  * RUN fails -DUNDER_WAY_IS_DONE        a drop that is under way counts as one that is over
@@ -35,6 +41,8 @@
  * RUN fails -DNOT_FOLLOWED     a block whose key has moved is no block to drop
  * RUN fails -DFLOOR_BLIND -DRING=1     keys that are kept no more are forgotten without a trace
  * RUN fails -DBORN_EARLY       a successor takes what it finds for older than all requests
+ * RUN fails -DOLDER_ENDS -DSPACES -DREQUESTS=1         a way up ends at an older block, and the drop was of another space
+ * RUN fails -DOLDER_ENDS -DSPACES -DGAP -DREQUESTS=1   ... or is of one that hangs on nothing there
  * RUN fails -DCOUNT_BLIND      a successor counts what it finds LIVE alone */
 #ifndef DEATHS
 #define DEATHS   1
@@ -56,6 +64,12 @@ byte live[KEYS] = NOTHING;
 byte born[KEYS];
 byte home;                      /* the block of X: 0 is the one that is held, 1 its target, 2 a later one */
 bool moved;                     /* block 0 says that its key has moved */
+
+#ifdef SPACES
+/* the other space; the last block of the prompt comes there */
+byte there[KEYS] = NOTHING;
+byte there_born[KEYS];
+#endif
 
 /* drops */
 byte drops;                     /* odd: one is under way */
@@ -186,6 +200,59 @@ end:	do
 
 /* ---- requests ---- */
 
+#ifdef SPACES
+/* It has read what the first space has, and the rest of what is there from the other one; it computes the last block. */
+proctype elsewhere()
+{
+	byte since, have, up, last = GOOD;
+	bool refused;
+
+	atomic {
+		since = drops & ~1;
+		do
+		:: have < KEYS - 1 && live[have] ->
+			last = (live[have] == BAD || last == BAD -> BAD : GOOD);
+			have++
+		:: else -> break
+		od;
+		do
+		:: have < KEYS - 1 && there[have] -> have++
+		:: else -> break
+		od
+	}
+	atomic {
+		step == 0 ->
+		if
+		:: have == KEYS - 1 && since != drops ->
+			refused = IS_DROPPED(KEYS - 1, since + 1);
+			up = KEYS - 1;
+			do
+			:: up > 0 && !refused ->
+				up--;
+				if
+				:: IS_DROPPED(up, since + 1) -> refused = true
+#ifdef OLDER_ENDS
+				:: !IS_DROPPED(up, since + 1) && there_born[up] <= since -> break
+#endif
+				:: !IS_DROPPED(up, since + 1) && !there[up] -> refused = true   /* a gap */
+				:: else
+				fi
+			:: else -> break
+			od
+		:: else
+		fi;
+		up = 0;
+		if
+		:: have == KEYS - 1 && !refused && there[KEYS - 2] ->
+			there[KEYS - 1] = last;
+			there_born[KEYS - 1] = drops & ~1;
+			assert(!answered || last != BAD)
+		:: else
+		fi
+	}
+}
+#endif
+
 proctype request()
 {
 	byte since, have, last, k, up;
@@ -276,6 +343,13 @@ init
 
 	atomic {
 		live[0] = BAD;
+#ifdef SPACES
+#ifndef GAP
+		there[0] = GOOD;
+#endif
+		there[1] = GOOD;
+		run elsewhere();
+#endif
 		do
 		:: n < REQUESTS -> run request(); n++
 		:: else -> break
