@@ -348,6 +348,7 @@ t_scripts = \
 	%reldir%/tools/replay-fetch.t \
 	%reldir%/tools/replay-plot.t \
 	%reldir%/tools/replay-disk.t \
+	%reldir%/tools/replay-options.t \
 	%reldir%/tools/bench.t \
 	%reldir%/tools/bench-ends.t \
 	%reldir%/tools/inspect-watch.t \

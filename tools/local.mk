@@ -126,6 +126,7 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay/image.c \
 	%reldir%/replay/image.h \
 	%reldir%/replay/kill.c \
+	%reldir%/replay/legal.c \
 	%reldir%/replay/main.c \
 	%reldir%/replay/moves.c \
 	%reldir%/replay/options.c \

@@ -143,13 +143,6 @@ static int set_pieces(struct args *a)
 	uint64_t k = PIECES_MOST;
 
 	a->in_pools = a->payload_given && a->device && strcmp(a->device, "none");
-	if (a->pieces && a->name)
-		return cli_usage(
-			"--pieces and --name exclude each other: the pools of %s have their "
-			"layouts",
-			a->name);
-	if (a->pieces && !a->in_pools)
-		return cli_usage("--pieces: give --payload and --device, too");
 	if (a->pieces && a->payload % a->pieces)
 		return cli_usage("--pieces: %llu does not divide --payload %llu",
 				 (unsigned long long)a->pieces, (unsigned long long)a->payload);
@@ -161,61 +154,14 @@ static int set_pieces(struct args *a)
 }
 
 /* The RAM has the last space, and each worker one before it. */
-static int check_fetch(const struct args *a)
+static int check_sizes(const struct args *a)
 {
-	if (a->kills && !a->fetch)
-		return cli_usage("--kill: give --fetch, too");
-	if (!a->fetch)
-		return -1;
-	if (a->name)
-		return cli_usage(
-			"--fetch and --name exclude each other: it is for a cache of its own");
-	if (!a->in_pools)
-		return cli_usage("--fetch: give --payload and --device, too");
-	if (a->workers >= GPC_MAX_SPACES)
+	if (a->fetch && a->workers >= GPC_MAX_SPACES)
 		return cli_usage(
 			"--fetch: %llu workers are too many, since each has a space: at most %d",
 			(unsigned long long)a->workers, GPC_MAX_SPACES - 1);
-	return -1;
-}
-
-static int check_disk(const struct args *a)
-{
-	const char *option = a->disk        ? "disk-blocks"
-			     : a->restarts  ? "restart"
-			     : a->disk_path ? "disk"
-					    : NULL;
-
-	if (!option)
-		return -1;
-	if (!a->disk)
-		return cli_usage("--%s: give --disk-blocks, too", option);
-	if (a->name || a->fetch)
-		return cli_usage("--disk-blocks and --%s exclude each other",
-				 a->name ? "name" : "fetch");
-	if (!a->in_pools || !a->ram)
-		return cli_usage("--disk-blocks: give --payload, --device and --ram-blocks, too");
 	if (a->disk_path && strlen(a->disk_path) >= PATH_MAX)
 		return cli_usage("--disk: the path is too long");
-	return -1;
-}
-
-/* Nothing is replayed, so there is nothing to be told about it.  -1, or the exit status. */
-static int check_plot(const struct args *a)
-{
-	const char *other = a->name            ? "name"
-			    : a->device        ? "device"
-			    : a->fetch         ? "fetch"
-			    : a->vram_given    ? "vram-blocks"
-			    : a->ram_given     ? "ram-blocks"
-			    : a->payload_given ? "payload"
-					       : NULL;
-
-	if (a->plot && other)
-		return cli_usage(
-			"--plot and --%s exclude each other: --plot computes the hits of all "
-			"capacities, and replays nothing",
-			other);
 	return -1;
 }
 
@@ -249,10 +195,8 @@ int options_parse(struct args *a, int argc, char **argv)
 		return EXIT_USAGE;
 	if (strlen(a->dir) >= PATH_MAX - 128)
 		return cli_usage("--dir: the path is too long");
-	status = check_plot(a);
+	status = options_legal(a);
 	if (status < 0)
 		status = set_pieces(a);
-	if (status < 0)
-		status = check_fetch(a);
-	return status >= 0 ? status : check_disk(a);
+	return status >= 0 ? status : check_sizes(a);
 }

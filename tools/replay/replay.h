@@ -3,6 +3,7 @@
  *
  *   main.c      the parent: what the workers need, the way out
  *   options.c   the command line
+ *   legal.c     which of its options go with which
  *   child.c     signals, and children
  *   crew.c      the workers, as the parent sees them
  *   own.c       a cache of its own: the gpcd that it starts, and the one that keeps VRAM
@@ -218,6 +219,9 @@ struct run {
 
 /* -1: go on; otherwise the exit status, that of a worker included. */
 int options_parse(struct args *a, int argc, char **argv);
+
+/* The same of options that do not go together. */
+int options_legal(const struct args *a);
 
 /* The signal that ends the replay; from replay_hold_signals on they come in during replay_poll
  * alone. */
