@@ -349,6 +349,8 @@ t_scripts = \
 	%reldir%/tools/replay-plot.t \
 	%reldir%/tools/replay-disk.t \
 	%reldir%/tools/replay-options.t \
+	%reldir%/tools/replay-sticky.t \
+	%reldir%/tools/replay-turns.t \
 	%reldir%/tools/bench.t \
 	%reldir%/tools/bench-ends.t \
 	%reldir%/tools/inspect-watch.t \
@@ -438,6 +440,7 @@ t_support = \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
 	%reldir%/data/small.svg \
+	%reldir%/data/turns.jsonl \
 	%reldir%/lib/devices.h \
 	%reldir%/lib/disk_shim.h \
 	%reldir%/lib/disk_whole.h \
@@ -815,6 +818,7 @@ EXTRA_DIST += \
 	%reldir%/sh/index \
 	%reldir%/sh/index.mk \
 	%reldir%/sh/lru.sh \
+	%reldir%/sh/replay-model.py \
 	%reldir%/sh/metrics.sh \
 	%reldir%/sh/needs \
 	%reldir%/sh/of \

@@ -122,10 +122,12 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay/crew.c \
 	%reldir%/replay/curve.c \
 	%reldir%/replay/curve.h \
+	%reldir%/replay/deal.c \
 	%reldir%/replay/fetch.c \
 	%reldir%/replay/image.c \
 	%reldir%/replay/image.h \
 	%reldir%/replay/kill.c \
+	%reldir%/replay/known.c \
 	%reldir%/replay/legal.c \
 	%reldir%/replay/main.c \
 	%reldir%/replay/moves.c \
@@ -140,8 +142,12 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay/replay.h \
 	%reldir%/replay/report.c \
 	%reldir%/replay/request.c \
+	%reldir%/replay/row.c \
+	%reldir%/replay/session.c \
 	%reldir%/replay/svg.c \
 	%reldir%/replay/trace.c \
+	%reldir%/replay/trace.h \
+	%reldir%/replay/turns.c \
 	%reldir%/replay/worker.c \
 	%reldir%/replay/worker.h
 %canon_reldir%_gpc_replay_LDADD = $(replay_kernels) lib/libgpc.la $(JANSSON_LIBS) -lm

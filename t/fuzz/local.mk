@@ -63,7 +63,9 @@ check_LTLIBRARIES += %reldir%/libgpc-fuzz.la
 %canon_reldir%_tools_t_LDFLAGS = $(fuzz_ldflags)
 %canon_reldir%_tools_t_LDADD = %reldir%/libgpc-fuzz.la $(JANSSON_LIBS) $(CURSES_LIBS)
 
-%canon_reldir%_trace_t_SOURCES = %reldir%/trace.c tools/replay/trace.c
+%canon_reldir%_trace_t_SOURCES = %reldir%/trace.c tools/replay/trace.c tools/replay/row.c \
+	tools/replay/deal.c tools/replay/known.c tools/replay/session.c tools/replay/turns.c \
+	tools/common/shown.c
 %canon_reldir%_trace_t_CPPFLAGS = $(fuzz_cppflags)
 %canon_reldir%_trace_t_CFLAGS = $(fuzz_cflags)
 %canon_reldir%_trace_t_LDFLAGS = $(fuzz_ldflags)

@@ -22,6 +22,8 @@ disk-blocks 10 payload,device,ram-blocks name,fetch,kill
 disk /nowhere/file disk-blocks name,fetch,kill
 restart 2 disk-blocks name,fetch,kill
 plot /nowhere/plot.svg - name,device,fetch,vram-blocks,ram-blocks,payload,pieces,kill,disk-blocks,disk,restart
+sticky session - -
+concurrency 4 - -
 json - - -'
 
 column()	# OPTION NUMBER: its words

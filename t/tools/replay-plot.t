@@ -81,8 +81,12 @@ run gpc-replay "$small_trace" --workers 4 --plot "$svg"
 exits 0 "without --json"
 prints '^BLOCKS  ONE CACHE  ONE EACH$' "a table"
 prints '^ *240 +78\.2 % +35\.6 %$' "of rates"
+is "$(grep -c '<path class="[a-z]* line" d="M[0-9.]* [0-9.]*L' "$svg")" 2 "two lines are drawn"
+run gpc-replay "$small_trace" --workers 4 --sticky session --plot "$svg"
+prints '^ *240 +78\.2 % +35\.6 % +72\.7 %$' "where sessions stick, a third rate"
 cmp -s "$svg" "$srcdir/t/data/small.svg"
-ok $? "the picture of README.md is up to date" || diag "gpc-replay t/data/small.jsonl --workers 4 --plot t/data/small.svg"
+ok $? "the picture of README.md is up to date" ||
+	diag "gpc-replay t/data/small.jsonl --workers 4 --sticky session --plot t/data/small.svg"
 grep -q '(t/data/small\.svg)' "$srcdir/README.md"
 ok $? "and shown there"
 

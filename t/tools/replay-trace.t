@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpc-replay reads traces that others wrote: a line that is no request is an error with
 # its number, and nothing is replayed.
-# Tests: tools/replay/trace.c
+# Tests: tools/replay/trace.c tools/replay/row.c tools/replay/known.c
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 
@@ -45,22 +45,31 @@ bad . "$(printf '[%.0s' $(awk 'BEGIN { for (i = 0; i < 5000; i++) print i }'))"
 
 # ---- JSON, but no request ----
 
-bad 'not a JSON object' '[0, 1]'
-bad 'not a JSON object' '17'
-bad 'not a JSON object' 'null'
-bad 'no array hash_ids' '{"timestamp": 1}'
-bad 'no array hash_ids' '{"timestamp": 1, "hash_ids": null}'
-bad 'no array hash_ids' '{"timestamp": 1, "hash_ids": {"0": 1}}'
-bad 'no array hash_ids' '{"timestamp": 1, "hash_ids": "0, 1"}'
-bad 'hash_ids holds' '{"timestamp": 1, "hash_ids": [0, "1"]}'
-bad 'hash_ids holds' '{"timestamp": 1, "hash_ids": [0, 1.5]}'
-bad 'hash_ids holds' '{"timestamp": 1, "hash_ids": [0, [1]]}'
-bad 'hash_ids holds' '{"timestamp": 1, "hash_ids": [0, null]}'
-bad 'hash_ids holds' '{"timestamp": 1, "hash_ids": [0, true]}'
-bad 'hash_ids holds' '{"timestamp": 1, "hash_ids": [-1]}'
-bad 'timestamp' '{"timestamp": "noon", "hash_ids": [0, 1]}'
-bad 'length' '{"timestamp": 1, "input_length": -4, "hash_ids": [0, 1]}'
-bad 'length' '{"timestamp": 1, "output_length": "9", "hash_ids": [0, 1]}'
+bad 'the row: .0,1. is not a JSON object' '[0, 1]'
+bad 'the row: 17 is not a JSON object' '17'
+bad 'the row: null is not a JSON object' 'null'
+bad 'hash_ids is missing: an array' '{"timestamp": 1}'
+bad 'hash_ids: null is not an array' '{"timestamp": 1, "hash_ids": null}'
+bad 'hash_ids: [{]"0":1[}] is not an array' '{"timestamp": 1, "hash_ids": {"0": 1}}'
+bad 'hash_ids: "0, 1" is not an array' '{"timestamp": 1, "hash_ids": "0, 1"}'
+bad 'hash_ids.1.: "1" is not a whole number from 0 to 9223372036854775807' '{"timestamp": 1, "hash_ids": [0, "1"]}'
+bad 'hash_ids.1.: 1.5 is not a whole number from 0 to 9223372036854775807' '{"timestamp": 1, "hash_ids": [0, 1.5]}'
+bad 'hash_ids.1.: .1. is not a whole number from 0 to 9223372036854775807' '{"timestamp": 1, "hash_ids": [0, [1]]}'
+bad 'hash_ids.1.: null is not a whole number from 0 to 9223372036854775807' '{"timestamp": 1, "hash_ids": [0, null]}'
+bad 'hash_ids.1.: true is not a whole number from 0 to 9223372036854775807' '{"timestamp": 1, "hash_ids": [0, true]}'
+bad 'hash_ids.0.: -1 is not' '{"timestamp": 1, "hash_ids": [-1]}'
+bad 'timestamp: "noon" is not a number' '{"timestamp": "noon", "hash_ids": [0, 1]}'
+bad 'input_length: -4 is not a whole number from 0 to 2147483647' '{"timestamp": 1, "input_length": -4, "hash_ids": [0, 1]}'
+bad 'output_length: "9" is not a whole number' '{"timestamp": 1, "output_length": "9", "hash_ids": [0, 1]}'
+
+bad 'input_length: 2147483648 is not' '{"input_length": 2147483648, "hash_ids": [0, 1]}'
+for name in '""' '-1' '1.5' '[]' 'true'; do
+	bad "session: $(printf '%s' "$name" | tr '[]' '..') is not a whole number >= 0 or a string of 1 to 256 bytes" \
+		"{\"hash_ids\": [0], \"session\": $name}"
+done
+bad 'session: "a{36}[.]{3} is not' "{\"hash_ids\": [0], \"session\": \"$(printf 'a%.0s' $(seq 257))\"}"
+bad 'session: [[]"[\\]u001B[[]2J"[]] is not' '{"hash_ids": [0], "session": ["\u001b[2J"]}'
+bad 'session_id: this row has one, and line 1 has none' '{"hash_ids": [0], "input_length": 1, "session_id": "a"}'
 
 # each id names one whole prefix
 bad 'another predecessor here than in line 1' '{"timestamp": 1, "hash_ids": [1]}'

@@ -2,7 +2,7 @@
 /* Stack distances, as a replay with one worker uses blocks: a request looks its prefix up, then
  * uses all of its blocks, leaf first.  So a block is never older than those below it: what hits is
  * a prefix, whatever the capacity.
- * Tests: t/tools/replay-plot.t */
+ * Tests: t/tools/replay-plot.t t/tools/replay-sticky.t */
 #include "config.h"
 
 #include "tools/replay/curve.h"
@@ -11,10 +11,10 @@
 #include <string.h>
 
 struct stack {
-	uint64_t *names, known; /* the different ids, sorted */
-	uint64_t *last;         /* when each was used last; 0: never */
-	uint64_t *tree;         /* of sums: which of the times 1 .. places are somebody's last */
-	uint64_t places, now;
+	uint32_t *rank; /* of each reference: which of the different ids it is */
+	uint64_t *last; /* of each id: when it was used last; 0: never */
+	uint64_t *tree; /* of sums: which of the times 1 .. places are somebody's last */
+	uint64_t known, places, now;
 	uint64_t present; /* blocks that were used at all */
 };
 
@@ -27,42 +27,56 @@ static int by_value(const void *a, const void *b)
 
 static void stack_free(struct stack *s)
 {
-	free(s->names);
+	free(s->rank);
 	free(s->last);
 	free(s->tree);
+}
+
+/* names[]: room for all ids. */
+static void rank(struct stack *s, const struct trace *t, uint64_t *names)
+{
+	const uint64_t *name;
+
+	if (t->refs)
+		memcpy(names, t->ids, t->refs * sizeof(*names));
+	qsort(names, t->refs, sizeof(*names), by_value);
+	for (uint64_t i = 0; i < t->refs; i++)
+		if (!i || names[i] != names[i - 1])
+			names[s->known++] = names[i];
+	for (uint64_t i = 0; i < t->refs; i++) {
+		name = bsearch(&t->ids[i], names, s->known, sizeof(*names), by_value);
+		s->rank[i] = (uint32_t)(name - names);
+	}
 }
 
 static int stack_make(struct stack *s, const struct trace *t)
 {
 	size_t room = t->refs + 1;
+	uint64_t *names = NULL;
 
-	*s = (struct stack){ .places = t->refs };
-	s->names = calloc(room, sizeof(*s->names));
-	s->last = calloc(room, sizeof(*s->last));
-	s->tree = calloc(room, sizeof(*s->tree));
-	if (!s->names || !s->last || !s->tree)
+	*s = (struct stack){ 0 };
+	if (t->refs < UINT32_MAX) {
+		names = calloc(room, sizeof(*names));
+		s->rank = calloc(room, sizeof(*s->rank));
+		s->last = calloc(room, sizeof(*s->last));
+		s->tree = calloc(room, sizeof(*s->tree));
+	}
+	if (!names || !s->rank || !s->last || !s->tree) {
+		free(names);
 		return -1;
-	if (t->refs)
-		memcpy(s->names, t->ids, t->refs * sizeof(*s->names));
-	qsort(s->names, t->refs, sizeof(*s->names), by_value);
-	for (uint64_t i = 0; i < t->refs; i++)
-		if (!i || s->names[i] != s->names[i - 1])
-			s->names[s->known++] = s->names[i];
+	}
+	rank(s, t, names);
+	free(names);
 	return 0;
 }
 
-static void stack_clear(struct stack *s)
+/* For so many uses. */
+static void stack_clear(struct stack *s, uint64_t uses)
 {
-	memset(s->last, 0, (s->places + 1) * sizeof(*s->last));
-	memset(s->tree, 0, (s->places + 1) * sizeof(*s->tree));
+	s->places = uses;
+	memset(s->last, 0, s->known * sizeof(*s->last));
+	memset(s->tree, 0, (uses + 1) * sizeof(*s->tree));
 	s->now = s->present = 0;
-}
-
-static uint64_t *last_of(const struct stack *s, uint64_t id)
-{
-	const uint64_t *name = bsearch(&id, s->names, s->known, sizeof(id), by_value);
-
-	return s->last + (name - s->names);
 }
 
 static void add(struct stack *s, uint64_t at, uint64_t v)
@@ -81,67 +95,91 @@ static uint64_t sum_to(const struct stack *s, uint64_t at)
 }
 
 /* 0: it was never used. */
-static uint64_t distance(const struct stack *s, uint64_t id)
+static uint64_t distance(const struct stack *s, uint32_t id)
 {
-	uint64_t last = *last_of(s, id);
+	uint64_t last = s->last[id];
 
 	return last ? s->present - sum_to(s, last) + 1 : 0;
 }
 
-static void use(struct stack *s, uint64_t id)
+static void use(struct stack *s, uint32_t id)
 {
-	uint64_t *last = last_of(s, id);
-
-	if (*last)
-		add(s, *last, -UINT64_C(1));
+	if (s->last[id])
+		add(s, s->last[id], -UINT64_C(1));
 	else
 		s->present++;
-	*last = ++s->now;
+	s->last[id] = ++s->now;
 	add(s, s->now, 1);
 }
 
 /* count[d]: how many blocks had that distance when they were looked up */
-static void replay(struct stack *s, const struct trace *t, uint32_t first, uint32_t step,
+static void replay(struct stack *s, const struct trace *t, const struct deal *d, uint32_t cache,
 		   uint64_t *count)
 {
-	stack_clear(s);
-	for (uint64_t r = first; r < t->requests; r += step) {
+	uint64_t uses = 0;
+
+	for (uint32_t r = 0; r < t->requests; r++)
+		if (d->to[r] == cache)
+			uses += t->start[r + 1] - t->start[r];
+	stack_clear(s, uses);
+	for (uint32_t r = 0; r < t->requests; r++) {
+		if (d->to[r] != cache)
+			continue;
 		for (uint64_t i = t->start[r]; i < t->start[r + 1]; i++)
-			count[distance(s, t->ids[i])]++;
+			count[distance(s, s->rank[i])]++;
 		for (uint64_t i = t->start[r + 1]; i-- > t->start[r];)
-			use(s, t->ids[i]);
+			use(s, s->rank[i]);
 	}
 }
 
-int curve_make(const struct trace *t, uint32_t caches, struct curve *ret)
+static int make(struct stack *s, const struct trace *t, const struct deal *d, struct curve *c)
 {
-	struct curve c = { 0 };
+	c->hits = calloc(s->known + 1, sizeof(*c->hits));
+	if (!c->hits)
+		return -1;
+	for (uint32_t i = 0; i < d->caches; i++)
+		replay(s, t, d, i, c->hits);
+	c->hits[0] = 0; /* the first use of each */
+	for (uint64_t k = 1; k <= s->known; k++) {
+		if (c->hits[k])
+			c->most = k;
+		c->hits[k] += c->hits[k - 1];
+	}
+	return 0;
+}
+
+int curves_make(const struct trace *t, const struct deal *deals, uint32_t n, struct curve *ret)
+{
 	struct stack s;
 	int r = stack_make(&s, t);
 
-	if (!r)
-		c.hits = calloc(s.known + 1, sizeof(*c.hits));
-	if (r || !c.hits) {
-		stack_free(&s);
-		cli_error("no memory for the distances");
-		return -1;
-	}
-	for (uint32_t i = 0; i < caches; i++)
-		replay(&s, t, i, caches, c.hits);
-	c.hits[0] = 0; /* the first use of each */
-	for (uint64_t d = 1; d <= s.known; d++) {
-		if (c.hits[d])
-			c.most = d;
-		c.hits[d] += c.hits[d - 1];
-	}
+	for (uint32_t i = 0; i < n && !r; i++)
+		r = make(&s, t, &deals[i], &ret[i]);
 	stack_free(&s);
-	*ret = c;
-	return 0;
+	if (r)
+		cli_error("no memory for the distances");
+	return r;
 }
 
 uint64_t curve_hits(const struct curve *c, uint64_t blocks)
 {
 	return c->hits[blocks < c->most ? blocks : c->most];
+}
+
+uint64_t curve_blocks(const struct curve *c, uint64_t hits)
+{
+	uint64_t low = 0, high = c->most, middle;
+
+	if (c->hits[high] < hits)
+		return UINT64_MAX;
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if (c->hits[middle] < hits)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
 void curve_free(struct curve *c)

@@ -14,23 +14,52 @@ struct curve {
 	uint64_t most;  /* a larger cache has no more hits */
 };
 
-/* Of `caches` caches of equal size, among which the requests are dealt in turn.  0, or -1 after a
- * message. */
-int curve_make(const struct trace *t, uint32_t caches, struct curve *ret);
+/* Each of caches of equal size, among which the requests are dealt so.  0, or -1 after a message;
+ * curve_free in both cases. */
+int curves_make(const struct trace *t, const struct deal *deals, uint32_t n, struct curve *ret);
 void curve_free(struct curve *c);
 uint64_t curve_hits(const struct curve *c, uint64_t blocks);
+/* The smallest cache with so many hits; UINT64_MAX: there is none. */
+uint64_t curve_blocks(const struct curve *c, uint64_t hits);
+
+/* The curves of a plot: those from STICKY on only where sessions stick. */
+enum {
+	ONE,    /* one cache for all workers */
+	EACH,   /* one for each, requests in turn */
+	STICKY, /* one for each, sessions stick; ... */
+	DIES,   /* ... and in the middle that happens to the first worker: see enum change */
+	ADDED,
+	REMOVED, /* only with two workers at least */
+	CURVES,
+	DRAWN = STICKY + 1,
+	PLAIN = EACH + 1,
+};
 
 struct point {
-	uint64_t blocks, one, each;
-}; /* blocks of the machine; hits */
+	uint64_t blocks, hits[CURVES];
+}; /* blocks of the machine */
+
+enum { SHARES = 5 };
+
+/* Blocks that a share of all possible hits needs. */
+struct needs {
+	uint64_t hits, blocks[DRAWN]; /* UINT64_MAX: no size is enough */
+};
 
 struct plot {
-	const char *trace;
-	uint32_t caches, requests;
+	const char *trace, *sticky; /* NULL: two curves */
+	uint32_t caches, requests, sessions, curves;
 	uint64_t refs;
 	struct point *points; /* each a multiple of `caches`, from small to large */
 	uint32_t n;
+	struct needs needs[SHARES];
 };
+
+/* How many of them are drawn. */
+static inline uint32_t plot_drawn(const struct plot *p)
+{
+	return p->curves < DRAWN ? p->curves : DRAWN;
+}
 
 /* --plot: all of it; the exit status. */
 int plot_trace(const struct args *a, const struct trace *t);

@@ -114,17 +114,10 @@ void disk_look(const struct run *run, struct gpc_tier *ret)
 
 /* ---- restarts ---- */
 
-static uint64_t limit_of(const struct run *run, uint64_t restarts)
-{
-	return restarts > run->a.restarts
-		       ? UINT64_MAX
-		       : run->job->requests / run->a.workers * restarts / (run->a.restarts + 1);
-}
-
 void restart_plan(struct run *run)
 {
 	if (run->a.restarts)
-		__atomic_store_n(&run->job->limit, limit_of(run, 1), __ATOMIC_RELAXED);
+		__atomic_store_n(&run->job->step, 1, __ATOMIC_RELAXED);
 }
 
 bool restart_is_due(const struct run *run)
@@ -134,11 +127,10 @@ bool restart_is_due(const struct run *run)
 
 static bool all_wait(const struct run *run)
 {
-	uint64_t limit = limit_of(run, run->restarted + 1);
-
 	for (uint32_t i = 0; i < run->a.workers; i++)
 		if (run->child[i].fd >= 0 &&
-		    __atomic_load_n(&run->job->progress[i].done, __ATOMIC_ACQUIRE) < limit)
+		    __atomic_load_n(&run->job->progress[i].done, __ATOMIC_ACQUIRE) <
+			    job_limit(run->job, i, run->restarted + 1))
 			return false;
 	return true;
 }
@@ -167,6 +159,6 @@ int restart_step(struct run *run)
 	if (own_restart_writer(run) || replay_in_child(run, wait_published))
 		return -1;
 	run->restarted++;
-	__atomic_store_n(&run->job->limit, limit_of(run, run->restarted + 1), __ATOMIC_RELAXED);
+	__atomic_store_n(&run->job->step, run->restarted + 1, __ATOMIC_RELAXED);
 	return 0;
 }

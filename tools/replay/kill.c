@@ -4,7 +4,7 @@
  * The replay is cut into as many shares as there are kills, and one.  Within each some worker is
  * killed at a random moment after a random request.  Nobody goes beyond the share before the new
  * worker has verified what it found: so all kills take place, however fast the replay is.
- * Tests: t/tools/replay-workers.t */
+ * Tests: t/tools/replay-workers.t t/tools/replay-sticky.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"
@@ -22,23 +22,27 @@ static uint64_t draw(struct killer *k, uint64_t below)
 	return below ? k->random % below : 0;
 }
 
-/* Requests that a worker may do before kill number `kills`. */
-static uint64_t limit_of(const struct run *run, uint64_t kills)
+/* One who has anything to do. */
+static uint32_t choose(struct run *run)
 {
-	if (kills > run->a.kills)
-		return UINT64_MAX;
-	return run->job->requests / run->a.workers * kills / (run->a.kills + 1);
+	uint32_t w = (uint32_t)draw(&run->killer, run->a.workers);
+
+	while (!job_limit(run->job, w, run->job->steps))
+		w = (w + 1) % (uint32_t)run->a.workers;
+	return w;
 }
 
 static void decide(struct run *run)
 {
 	struct killer *k = &run->killer;
-	uint64_t from = limit_of(run, k->done), to = limit_of(run, k->done + 1);
+	uint64_t from, to;
 
-	k->victim = (uint32_t)draw(k, run->a.workers);
-	k->target = k->left && to != UINT64_MAX ? from + draw(k, to - from) : 0;
+	k->victim = choose(run);
+	from = job_limit(run->job, k->victim, k->done);
+	to = job_limit(run->job, k->victim, k->done + 1);
+	k->target = k->left ? from + draw(k, to - from) : 0;
 	k->at_ns = 0;
-	__atomic_store_n(&run->job->limit, to, __ATOMIC_RELAXED);
+	__atomic_store_n(&run->job->step, k->done + 1, __ATOMIC_RELAXED);
 }
 
 void kill_plan(struct run *run)
@@ -67,7 +71,7 @@ static bool is_time(struct run *run)
 static void give_up(struct run *run)
 {
 	run->killer.left = 0;
-	__atomic_store_n(&run->job->limit, UINT64_MAX, __ATOMIC_RELAXED);
+	__atomic_store_n(&run->job->step, run->job->steps, __ATOMIC_RELAXED);
 }
 
 int kill_step(struct run *run)

@@ -59,11 +59,30 @@ static int make_payload(struct run *run)
 	return replay_in_child(run, forget_earlier) ? -1 : payload_settled(run->payload_fd, bytes);
 }
 
+/* Each worker's requests, in the order of the trace. */
+static int deal_job(struct run *run)
+{
+	struct job *job = run->job;
+	uint64_t *shares = (uint64_t *)job_shares(job), *order = (uint64_t *)job_order(job), n = 0;
+	struct deal d;
+
+	if (deal_make(&run->trace, job->workers, run->a.sticky, CHANGE_NONE, &d))
+		return -1;
+	for (uint32_t w = 0; w < job->workers; w++) {
+		shares[w] = n;
+		for (uint32_t i = 0; i < job->requests; i++)
+			if (d.to[i] == w)
+				order[n++] = i;
+	}
+	shares[job->workers] = n;
+	deal_free(&d);
+	return 0;
+}
+
 static int make_job(struct run *run)
 {
 	const struct trace *t = &run->trace;
-	size_t words = t->requests + 1 + t->refs;
-	size_t bytes = sizeof(struct job) + words * sizeof(uint64_t);
+	size_t bytes = sizeof(struct job) + job_words(t, run->a.workers) * sizeof(uint64_t);
 	struct job *job = MAP_FAILED;
 
 	run->job_fd = memfd_create("gpc-replay job", MFD_CLOEXEC);
@@ -89,14 +108,15 @@ static int make_job(struct run *run)
 	job->pieces = (uint32_t)run->a.pieces;
 	/* as many as one request may need: so each victim has a copy */
 	job->spill_ahead = (uint32_t)(t->longest < run->a.vram ? t->longest : run->a.vram);
-	job->limit = UINT64_MAX;
+	/* --kill and --restart exclude each other */
+	job->step = job->steps = run->a.kills + run->a.restarts + 1;
 	job->tag = job->in_pools ? REPLAY_POOL_TAG : REPLAY_TAG;
 	job->group = job->in_pools ? REPLAY_POOL_GROUP : REPLAY_GROUP;
 	job->refs = t->refs;
 	memcpy(job->words, t->start, (t->requests + 1) * sizeof(uint64_t));
 	if (t->refs)
 		memcpy(job->words + t->requests + 1, t->ids, t->refs * sizeof(uint64_t));
-	return 0;
+	return deal_job(run);
 }
 
 /* ---- the whole ---- */
@@ -137,6 +157,9 @@ static int show_result(struct run *run)
 		.kills = run->killer.done,
 		.disk_blocks = (uint32_t)run->a.disk,
 		.restarts = run->restarted,
+		.sticky = run->a.sticky_text,
+		.sessions = run->trace.sessions,
+		.concurrency = run->trace.concurrency,
 	};
 
 	disk_look(run, &r.tier);
@@ -196,6 +219,37 @@ static void clean_up(struct run *run)
 	trace_free(&run->trace);
 }
 
+/* What can be said of the options only when the trace is known. */
+static int check_trace(const struct args *a, const struct trace *t)
+{
+	if (a->concurrency && !t->turns)
+		cli_error("--concurrency: the rows of %s are whole prompts: none has a session_id",
+			  a->trace);
+	else if (a->sticky && !t->named)
+		cli_error("--sticky: no row of %s has a session or a session_id", a->trace);
+	else
+		return 0;
+	return -1;
+}
+
+static int load(struct run *run)
+{
+	const struct trace_options o = {
+		.tokens = run->a.tokens_given ? run->a.tokens : 0,
+		.concurrency = run->a.concurrency,
+	};
+
+	if (trace_load(run->a.trace, &o, &run->trace))
+		return -1;
+	if (check_trace(&run->a, &run->trace)) {
+		trace_free(&run->trace);
+		return -1;
+	}
+	if (run->trace.turns && !run->a.tokens_given)
+		run->a.tokens = TURN_TOKENS;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static struct run run = {
@@ -214,7 +268,7 @@ int main(int argc, char **argv)
 	status = options_parse(&run.a, argc, argv);
 	if (status >= 0)
 		return status;
-	if (trace_load(run.a.trace, &run.trace))
+	if (load(&run))
 		return EXIT_RUNTIME;
 	if (run.a.plot) {
 		status = plot_trace(&run.a, &run.trace);

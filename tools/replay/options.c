@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of gpc-replay.
- * Tests: t/daemon/defaults.t t/tools/replay-result.t */
+ * Tests: t/tools/replay-options.t t/daemon/defaults.t t/tools/replay-result.t */
 #include "config.h"
 
 #include "tools/replay/replay.h"
@@ -27,6 +27,8 @@ static const struct option options[] = { { "workers", required_argument, NULL, '
 					 { "disk", required_argument, NULL, 'F' },
 					 { "restart", required_argument, NULL, 'R' },
 					 { "plot", required_argument, NULL, 'P' },
+					 { "sticky", required_argument, NULL, 's' },
+					 { "concurrency", required_argument, NULL, 'c' },
 					 { "json", no_argument, NULL, 'j' },
 					 { "worker", required_argument, NULL,
 					   'W' }, /* of the parent alone */
@@ -43,7 +45,9 @@ static const struct cli_help help[] = {
 	{ "--workers N", "processes that share the requests, 1 to 240", "1" },
 	{ "--vram-blocks V", "blocks of VRAM, 1 to 16M", "10000" },
 	{ "--ram-blocks R", "blocks of RAM that VRAM demotes to, up to 16M; 0: none", "0" },
-	{ "--block-tokens B", "tokens in a block, 1 to 64k; changes no result", "16" },
+	{ "--block-tokens B",
+	  "tokens in a block, 1 to 64k; changes no result where rows are whole prompts",
+	  "16; 512 where rows are turns" },
 	{ "--payload BYTES",
 	  "bytes of memory behind each block, 24 to 16M; with --device, in "
 	  "pools with memory, VRAM there and RAM in shared memory",
@@ -77,6 +81,12 @@ static const struct cli_help help[] = {
 	  "replay nothing: compute the hit rates of all capacities, of one cache for "
 	  "all workers and of one for each, and draw them as SVG",
 	  NULL },
+	{ "--sticky HOW",
+	  "all requests of a session go to one worker: session, to the least loaded "
+	  "when it begins; hash, to that of its name",
+	  "requests are dealt in turn" },
+	{ "--concurrency S", "where rows are turns: sessions at a time, 1 to 1M",
+	  "as many as their timestamps say; 64 where these are all the same" },
 	{ "--json", "print one JSON object", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
@@ -87,6 +97,17 @@ static const struct cli_help help[] = {
 	  "130 interrupted.",
 	  NULL },
 };
+
+static bool set_sticky(struct args *a, const char *arg)
+{
+	a->sticky_text = arg;
+	a->sticky = !strcmp(arg, "session") ? STICKY_SESSION
+		    : !strcmp(arg, "hash")  ? STICKY_HASH
+					    : STICKY_NONE;
+	if (a->sticky == STICKY_NONE)
+		cli_usage("--sticky: '%s' is neither session nor hash", arg);
+	return a->sticky != STICKY_NONE;
+}
 
 static bool set_option(struct args *a, int opt, const char *arg)
 {
@@ -129,6 +150,10 @@ static bool set_option(struct args *a, int opt, const char *arg)
 		return true;
 	case 'R':
 		return cli_count("restart", arg, 0, KILLS_MOST, &a->restarts);
+	case 's':
+		return set_sticky(a, arg);
+	case 'c':
+		return cli_count("concurrency", arg, 1, CONCURRENCY_MOST, &a->concurrency);
 	case 'K':
 		return cli_count("kill", arg, 0, KILLS_MOST, &a->kills);
 	default:

@@ -9,7 +9,7 @@
  *   own.c       a cache of its own: the gpcd that it starts, and the one that keeps VRAM
  *   cache.c     the cache as it is, its writer, its devices
  *   pools.c     its pools: which one to fill, and what they must be
- *   trace.c     JSONL to arrays, every line checked
+ *   trace.h     JSONL to arrays, every line checked; who gets which request
  *   worker.c    one worker: see worker.h
  *   report.c    counters and latencies: over the pipe, summed, shown
  *   disk.c      a tier below RAM, and restarts of who keeps it
@@ -26,6 +26,7 @@
 
 #include "tools/common/cli.h"
 #include "tools/replay/payload.h"
+#include "tools/replay/trace.h"
 #include "gpc.h"
 
 #include <jansson.h>
@@ -59,19 +60,6 @@ enum {
 	FD_GATE = 5,    /* end of file = go */
 	FD_RESULT = 6,  /* one byte "attached", then one JSON object */
 };
-
-/* ---- trace ---- */
-
-struct trace {
-	uint64_t *ids;   /* of all requests, one behind the other */
-	uint64_t *start; /* requests + 1 */
-	uint32_t requests, longest;
-	uint64_t refs; /* start[requests] */
-};
-
-/* 0, or -1 after a message that names the line. */
-int trace_load(const char *path, struct trace *ret);
-void trace_free(struct trace *t);
 
 /* ---- what a worker counts ---- */
 
@@ -119,13 +107,14 @@ struct job {
 	int32_t vram, ram;                         /* pool to fill; its RAM pool, or -1 */
 	uint32_t fill, up;                         /* blocks of it to fill; kept free beside them */
 	uint64_t refs, slots;                      /* slots: of the payload */
-	uint64_t limit;                            /* requests that each worker may do for now */
+	uint64_t step, steps;                      /* that part of its share each may do for now */
 	struct job_pool pool[GPC_MAX_POOLS + 1];
 	struct job_line progress[WORKERS_MAX];
 	/* with fetch: what a worker counted up to its last request, in saved[done & 1]; who is
 	 * started again goes on from there */
 	struct counts saved[WORKERS_MAX][2];
-	uint64_t words[]; /* requests + 1 starts, then refs ids */
+	/* requests + 1 starts, refs ids, workers + 1 shares, requests in the order of the shares */
+	uint64_t words[];
 };
 
 static inline const uint64_t *job_start(const struct job *j)
@@ -136,6 +125,28 @@ static inline const uint64_t *job_start(const struct job *j)
 static inline const uint64_t *job_ids(const struct job *j)
 {
 	return j->words + j->requests + 1;
+}
+
+/* Worker w has the requests job_order(j)[job_shares(j)[w] .. job_shares(j)[w + 1]). */
+static inline const uint64_t *job_shares(const struct job *j)
+{
+	return job_ids(j) + j->refs;
+}
+
+static inline const uint64_t *job_order(const struct job *j)
+{
+	return job_shares(j) + j->workers + 1;
+}
+
+static inline uint64_t job_words(const struct trace *t, uint64_t workers)
+{
+	return 2 * (uint64_t)t->requests + 1 + t->refs + workers + 1;
+}
+
+/* Requests that worker w may do before step `step`. */
+static inline uint64_t job_limit(const struct job *j, uint32_t w, uint64_t step)
+{
+	return (job_shares(j)[w + 1] - job_shares(j)[w]) * step / j->steps;
 }
 
 /* GPC_RAM, or GPC_VRAM for all others, also for those of a pool that was not there at the start. */
@@ -155,6 +166,8 @@ bool counts_add_json(struct counts *sum, const json_t *from);
 struct report {
 	const char *trace, *cache; /* cache NULL: one of its own */
 	const char *device;        /* which has the payload; NULL: none */
+	const char *sticky;        /* NULL: requests are dealt in turn */
+	uint32_t sessions, concurrency;
 	uint32_t workers, failed, vram_blocks, ram_blocks, payload, pieces;
 	bool fetch;
 	double seconds;
@@ -174,10 +187,12 @@ void report_progress(uint64_t done, uint64_t total);
 /* ---- parent ---- */
 
 struct args {
-	const char *trace, *name, *dir, *device, *plot, *disk_path;
+	const char *trace, *name, *dir, *device, *plot, *disk_path, *sticky_text;
 	uint64_t workers, vram, ram, tokens, payload, pieces, kills;
 	uint64_t disk, restarts, spare; /* spare: blocks of RAM beside `ram` */
 	uint64_t up;                    /* blocks of VRAM beside `vram` */
+	uint64_t concurrency;
+	enum sticky sticky;
 	bool vram_given, ram_given, tokens_given, payload_given, json;
 	bool in_pools; /* the payload, on the device */
 	bool fetch;    /* a pool of it for each worker */

@@ -159,6 +159,9 @@ static json_t *to_json(const struct report *r)
 			    r->cache ? out_string(r->cache, GPC_MAX_NAME) : json_null());
 	set(o, "workers", r->workers);
 	set(o, "workers_failed", r->failed);
+	json_object_set_new(o, "sticky", r->sticky ? out_string(r->sticky, 16) : json_null());
+	set(o, "sessions", r->sessions);
+	set(o, "concurrency", r->concurrency);
 	set(o, "vram_blocks", r->vram_blocks);
 	set(o, "ram_blocks", r->ram_blocks);
 	set(o, "disk_blocks", r->disk_blocks);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The picture of --plot, as SVG.  It has its own background, and colours for light and for dark, so
  * that it can be read wherever it is shown.  Its figures stand in <metadata>, as lines of CSV.
- * Tests: t/tools/replay-plot.t */
+ * Tests: t/tools/replay-plot.t t/tools/replay-sticky.t */
 #include "config.h"
 
 #include "tools/replay/curve.h"
@@ -34,17 +34,19 @@ static const char style[] =
 	".grid { stroke: #d1d9e0; stroke-width: 1 }\n"
 	".axis { stroke: #59636e; stroke-width: 1 }\n"
 	".gap { stroke: #59636e; stroke-width: 1; stroke-dasharray: 3 3 }\n"
-	".one { stroke: #0969da } .each { stroke: #bc4c00 }\n"
+	".one { stroke: #0969da } .each { stroke: #bc4c00 } .sticky { stroke: #1a7f37 }\n"
 	".line { fill: none; stroke-width: 2.5; stroke-linejoin: round }\n"
-	".each.line { stroke-dasharray: 7 4 }\n"
-	"circle.one { fill: #0969da } circle.each { fill: #bc4c00 }\n"
+	".each.line { stroke-dasharray: 7 4 } .sticky.line { stroke-dasharray: 2 3 }\n"
+	"circle.one { fill: #0969da } circle.each { fill: #bc4c00 } circle.sticky { fill: #1a7f37 }\n"
 	"@media (prefers-color-scheme: dark) {\n"
 	"text { fill: #f0f6fc } .small { fill: #9198a1 } .back { fill: #0d1117 }\n"
 	".grid { stroke: #3d444d } .axis, .gap { stroke: #9198a1 }\n"
-	".one { stroke: #4493f8 } .each { stroke: #f0883e }\n"
-	"circle.one { fill: #4493f8 } circle.each { fill: #f0883e }\n"
+	".one { stroke: #4493f8 } .each { stroke: #f0883e } .sticky { stroke: #3fb950 }\n"
+	"circle.one { fill: #4493f8 } circle.each { fill: #f0883e } circle.sticky { fill: #3fb950 }\n"
 	"}\n"
 	"</style>\n";
+
+static const char *const class_of[DRAWN] = { "one", "each", "sticky" };
 
 /* ---- places ---- */
 
@@ -116,18 +118,28 @@ static void put_head(FILE *f, const struct plot *p)
 		LEFT, p->caches, p->caches == 1 ? "" : "s");
 	fprintf(f, "<text class=\"small\" x=\"%d\" y=\"46\">", LEFT);
 	put_text(f, file_of(p->trace));
-	fprintf(f, ": %u requests%s</text>\n", p->requests,
-		p->caches == 1 ? "" : ", dealt to the workers in turn");
+	fprintf(f, ": %u requests", p->requests);
+	if (p->sticky)
+		fprintf(f, " of %u sessions", p->sessions);
+	fprintf(f, "%s</text>\n",
+		p->caches == 1 || p->sticky ? "" : ", dealt to the workers in turn");
 }
 
 /* The figures, exactly: hits, and blocks asked for. */
 static void put_figures(FILE *f, const struct plot *p)
 {
-	fprintf(f, "<metadata>\nblocks,one_cache_hits,one_each_hits,block_refs\n");
-	for (uint32_t i = 0; i < p->n; i++)
-		fprintf(f, "%llu,%llu,%llu,%llu\n", (unsigned long long)p->points[i].blocks,
-			(unsigned long long)p->points[i].one, (unsigned long long)p->points[i].each,
+	fprintf(f, "<metadata>\nblocks,one_cache_hits,one_each_hits,block_refs%s\n",
+		p->sticky ? ",sticky_hits" : "");
+	for (uint32_t i = 0; i < p->n; i++) {
+		const struct point *at = &p->points[i];
+
+		fprintf(f, "%llu,%llu,%llu,%llu", (unsigned long long)at->blocks,
+			(unsigned long long)at->hits[ONE], (unsigned long long)at->hits[EACH],
 			(unsigned long long)p->refs);
+		if (p->sticky)
+			fprintf(f, ",%llu", (unsigned long long)at->hits[STICKY]);
+		putc('\n', f);
+	}
 	fputs("</metadata>\n", f);
 }
 
@@ -186,49 +198,56 @@ static void put_capacities(FILE *f, const struct plot *p)
 
 /* ---- the lines ---- */
 
-static uint64_t hits_of(const struct point *at, bool each)
+static void put_line(FILE *f, const struct plot *p, uint32_t curve)
 {
-	return each ? at->each : at->one;
-}
-
-static void put_line(FILE *f, const struct plot *p, bool each)
-{
-	fprintf(f, "<path class=\"%s line\" d=\"", each ? "each" : "one");
+	fprintf(f, "<path class=\"%s line\" d=\"", class_of[curve]);
 	for (uint32_t i = 0; i < p->n; i++)
 		fprintf(f, "%s%.1f %.1f", i ? "L" : "M", at_x(p, p->points[i].blocks),
-			at_y(share(p, hits_of(&p->points[i], each))));
+			at_y(share(p, p->points[i].hits[curve])));
 	fputs("\"/>\n", f);
 }
 
-static void put_key(FILE *f, int x, bool each, const char *text)
+static void put_key(FILE *f, int x, uint32_t curve, const char *text)
 {
-	fprintf(f, "<path class=\"%s line\" d=\"M%d 65h28\"/>\n", each ? "each" : "one", x);
+	fprintf(f, "<path class=\"%s line\" d=\"M%d 65h28\"/>\n", class_of[curve], x);
 	fprintf(f, "<text x=\"%d\" y=\"69.5\">%s</text>\n", x + 36, text);
 }
 
-/* Where the lines are farthest apart. */
+static void put_keys(FILE *f, const struct plot *p)
+{
+	put_key(f, LEFT, ONE, p->caches == 1 ? "one cache" : "one cache for all");
+	if (p->caches > 1 && !p->sticky)
+		put_key(f, LEFT + 190, EACH, "one cache for each, of equal parts");
+	if (p->caches > 1 && p->sticky) {
+		put_key(f, LEFT + 170, STICKY, "one for each, sessions stick");
+		put_key(f, LEFT + 410, EACH, "one for each, requests in turn");
+	}
+}
+
+/* Where the lines of one cache for all and of one for each are farthest apart. */
 static const struct point *widest(const struct plot *p)
 {
 	const struct point *most = &p->points[0];
 
 	for (uint32_t i = 1; i < p->n; i++)
-		if (p->points[i].one + most->each > p->points[i].each + most->one)
+		if (p->points[i].hits[ONE] + most->hits[EACH] >
+		    p->points[i].hits[EACH] + most->hits[ONE])
 			most = &p->points[i];
 	return most;
 }
 
-static void put_mark(FILE *f, const struct plot *p, const struct point *at, bool each)
+static void put_mark(FILE *f, const struct plot *p, const struct point *at, uint32_t curve)
 {
-	double x = at_x(p, at->blocks), rate = share(p, hits_of(at, each));
-	/* above the upper line to its left, below the lower one to its right, where there is
+	double x = at_x(p, at->blocks), rate = share(p, at->hits[curve]);
+	/* above the upper line to its left, below the others to their right, where there is
 	 * room */
-	bool right = each ? x < RIGHT - 80 : x < LEFT + 80;
+	bool right = curve == ONE ? x < LEFT + 80 : x < RIGHT - 80;
 
-	fprintf(f, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n",
-		each ? "each" : "one", x, at_y(rate));
+	fprintf(f, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", class_of[curve], x,
+		at_y(rate));
 	fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%.1f %%</text>\n",
-		right ? x + 8 : x - 8, at_y(rate) + (each ? 19 : -10), right ? "start" : "end",
-		100 * rate);
+		right ? x + 8 : x - 8, at_y(rate) + (curve == ONE ? -10 : 19),
+		right ? "start" : "end", 100 * rate);
 }
 
 static void put_gap(FILE *f, const struct plot *p)
@@ -236,12 +255,12 @@ static void put_gap(FILE *f, const struct plot *p)
 	const struct point *at = widest(p);
 	double x = at_x(p, at->blocks);
 
-	if (at->one <= at->each)
+	if (at->hits[ONE] <= at->hits[EACH])
 		return;
-	fprintf(f, "<path class=\"gap\" d=\"M%.1f %.1fV%.1f\"/>\n", x, at_y(share(p, at->one)),
-		at_y(share(p, at->each)));
-	put_mark(f, p, at, false);
-	put_mark(f, p, at, true);
+	fprintf(f, "<path class=\"gap\" d=\"M%.1f %.1fV%.1f\"/>\n", x,
+		at_y(share(p, at->hits[ONE])), at_y(share(p, at->hits[EACH])));
+	for (uint32_t i = 0; i < plot_drawn(p); i++)
+		put_mark(f, p, at, i);
 }
 
 static void put_all(FILE *f, const struct plot *p)
@@ -250,12 +269,9 @@ static void put_all(FILE *f, const struct plot *p)
 	put_figures(f, p);
 	put_rates(f);
 	put_capacities(f, p);
-	put_key(f, LEFT, false, p->caches == 1 ? "one cache" : "one cache for all");
-	if (p->caches > 1) {
-		put_key(f, LEFT + 190, true, "one cache for each, of equal parts");
-		put_line(f, p, true);
-	}
-	put_line(f, p, false);
+	put_keys(f, p);
+	for (uint32_t i = p->caches > 1 ? plot_drawn(p) : 1; i--;)
+		put_line(f, p, i);
 	if (p->caches > 1)
 		put_gap(f, p);
 	fputs("</svg>\n", f);

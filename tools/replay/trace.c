@@ -1,44 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request a line: {"timestamp": t, "input_length": n, "output_length": n,
- * "hash_ids": [id, ...]}.  Each id names a whole prefix, so it has one predecessor
- * wherever it appears; a trace that breaks this would make hits that mean nothing, and
- * is refused.
- * Tests: t/fuzz/trace.t t/tools/replay-trace.t */
+/* Lines, of which each is a row, of one format: see trace.h.
+ *
+ * An id of a whole prompt names a whole prefix, so it has one predecessor wherever it appears.  A
+ * trace that breaks this would make hits that mean nothing, and is refused.
+ * Tests: t/tools/replay-trace.t t/fuzz/trace.t t/tools/replay-turns.t */
 #include "config.h"
 
-#include "tools/replay/replay.h"
+#include "tools/common/cli.h"
+#include "tools/replay/trace.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_ID UINT64_MAX /* predecessor of a first block; ids stay below it */
-
-struct parent {
-	uint64_t id, before;
-	uint32_t line;
-}; /* line 0: an empty place */
-
-struct loader {
-	const char *path;
-	uint32_t line;
-	struct trace t;
-	size_t ids_room, start_room;
-	struct parent *parents; /* hash table, at most half full */
-	size_t places, known;
-};
-
-static int complain(const struct loader *l, const char *what)
+int trace_room(void **array, size_t *room, size_t n, size_t item)
 {
-	cli_error("%s:%u: %s", l->path, l->line, what);
-	return -1;
-}
-
-/* *array has room for one more than n afterwards. */
-static int make_room(void **array, size_t *room, size_t n, size_t item)
-{
-	size_t more = *room ? 2 * *room : 1024;
+	size_t more = *room ? 2 * *room : 8;
 	void *p;
 
 	if (n < *room)
@@ -53,35 +31,7 @@ static int make_room(void **array, size_t *room, size_t n, size_t item)
 	return 0;
 }
 
-/* ---- predecessors ---- */
-
-static struct parent *place_of(const struct loader *l, uint64_t id)
-{
-	size_t i = (size_t)((id * 0x9e3779b97f4a7c15u) >> 20) & (l->places - 1);
-
-	while (l->parents[i].line && l->parents[i].id != id)
-		i = (i + 1) & (l->places - 1);
-	return &l->parents[i];
-}
-
-static int grow_parents(struct loader *l)
-{
-	struct loader old = *l;
-
-	l->places = l->places ? 2 * l->places : 4096;
-	l->parents = calloc(l->places, sizeof(*l->parents));
-	if (!l->parents) {
-		l->parents = old.parents;
-		l->places = old.places;
-		cli_error("out of memory");
-		return -1;
-	}
-	for (size_t i = 0; i < old.places; i++)
-		if (old.parents[i].line)
-			*place_of(l, old.parents[i].id) = old.parents[i];
-	free(old.parents);
-	return 0;
-}
+/* ---- whole prompts ---- */
 
 /* In the request that is being read. */
 static bool comes_before(const struct loader *l, uint64_t id)
@@ -92,81 +42,78 @@ static bool comes_before(const struct loader *l, uint64_t id)
 	return false;
 }
 
-static int check_parent(struct loader *l, uint64_t id, uint64_t before)
+static int take_id(struct loader *l, uint64_t id, uint64_t before)
 {
-	struct parent *p;
-	char text[128];
+	const struct known_pair *p = known_add(&l->parents, id, 0, before, l->line);
 
-	if (2 * l->known >= l->places && grow_parents(l))
+	if (!p)
 		return -1;
-	p = place_of(l, id);
-	if (!p->line) {
-		*p = (struct parent){ id, before, l->line };
-		l->known++;
-	} else if (p->before != before && comes_before(l, id)) {
-		snprintf(text, sizeof(text), "id %llu comes twice in one request",
-			 (unsigned long long)id);
-		return complain(l, text);
-	} else if (p->before != before) {
-		snprintf(text, sizeof(text), "id %llu has another predecessor here than in line %u",
-			 (unsigned long long)id, p->line);
-		return complain(l, text);
+	if (p->value != before && comes_before(l, id))
+		return trace_complain(l, "hash_ids: id %llu comes twice in one request",
+				      (unsigned long long)id);
+	if (p->value != before)
+		return trace_complain(
+			l, "hash_ids: id %llu has another predecessor here than in line %u",
+			(unsigned long long)id, p->line);
+	if (trace_room((void **)&l->t.ids, &l->ids_room, l->t.refs, sizeof(*l->t.ids)))
+		return -1;
+	l->t.ids[l->t.refs++] = id;
+	return 0;
+}
+
+static int take_prompt(struct loader *l, const struct row *r, uint32_t session)
+{
+	uint64_t before = NO_ID, id;
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach((json_t *)r->ids, i, item)
+	{
+		id = (uint64_t)json_integer_value(item);
+		if (take_id(l, id, before))
+			return -1;
+		before = id;
 	}
+	if (trace_room((void **)&l->t.session, &l->session_room, l->t.requests,
+		       sizeof(*l->t.session)) ||
+	    trace_room((void **)&l->t.start, &l->start_room, l->t.requests + 1,
+		       sizeof(*l->t.start)))
+		return -1;
+	l->t.session[l->t.requests] = session;
+	l->t.start[++l->t.requests] = l->t.refs;
+	if (r->n > l->t.longest)
+		l->t.longest = r->n;
 	return 0;
 }
 
 /* ---- lines ---- */
 
-static int take_id(struct loader *l, const json_t *item, uint64_t *before)
+/* The first row says which format it is. */
+static int check_format(struct loader *l, const struct row *r)
 {
-	uint64_t id = (uint64_t)json_integer_value(item);
-
-	if (!json_is_integer(item) || json_integer_value(item) < 0)
-		return complain(l, "hash_ids holds something else than whole numbers >= 0");
-	if (check_parent(l, id, *before) ||
-	    make_room((void **)&l->t.ids, &l->ids_room, l->t.refs, sizeof(*l->t.ids)))
-		return -1;
-	l->t.ids[l->t.refs++] = id;
-	*before = id;
-	return 0;
-}
-
-static int check_fields(const struct loader *l, const json_t *o)
-{
-	static const char *const lengths[] = { "input_length", "output_length" };
-	const json_t *v = json_object_get(o, "timestamp");
-
-	if (v && !json_is_number(v))
-		return complain(l, "timestamp is not a number");
-	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
-		v = json_object_get(o, lengths[i]);
-		if (v && (!json_is_integer(v) || json_integer_value(v) < 0))
-			return complain(l, "a length is not a whole number >= 0");
+	if (!l->first) {
+		l->first = l->line;
+		l->t.turns = r->turn;
 	}
-	return 0;
+	if (r->turn == l->t.turns)
+		return 0;
+	return trace_complain(
+		l,
+		"session_id: this row has %s, and line %u has %s: the rows of a trace are "
+		"all whole prompts or all turns",
+		r->turn ? "one" : "none", l->first, r->turn ? "none" : "one");
 }
 
-static int take_request(struct loader *l, const json_t *o)
+static int take_row(struct loader *l, const json_t *o)
 {
-	const json_t *ids = json_object_get(o, "hash_ids"), *item;
-	uint64_t before = NO_ID, n = json_array_size(ids);
-	size_t i;
+	struct row r;
+	uint32_t session;
 
-	if (!json_is_object(o))
-		return complain(l, "not a JSON object");
-	if (!json_is_array(ids))
-		return complain(l, "there is no array hash_ids");
-	if (check_fields(l, o))
+	if (l->line == UINT32_MAX)
+		return trace_complain(l, "the trace has too many lines");
+	if (row_take(l, o, &r) || check_format(l, &r) || names_add(l, &r, &session))
 		return -1;
-	if (n > INT32_MAX || l->t.requests == UINT32_MAX - 1)
-		return complain(l, "too long");
-	json_array_foreach((json_t *)ids, i, item) if (take_id(l, item, &before)) return -1;
-	if (make_room((void **)&l->t.start, &l->start_room, l->t.requests + 1, sizeof(*l->t.start)))
-		return -1;
-	l->t.start[++l->t.requests] = l->t.refs;
-	if (n > l->t.longest)
-		l->t.longest = (uint32_t)n;
-	return 0;
+	return r.turn ? turns_take(l, &r, session) : take_prompt(l, &r, session);
 }
 
 static int take_line(struct loader *l, const char *text, size_t len)
@@ -184,7 +131,7 @@ static int take_line(struct loader *l, const char *text, size_t len)
 			l->path, l->line, error.text);
 		return -1;
 	}
-	r = take_request(l, o);
+	r = take_row(l, o);
 	json_decref(o);
 	return r;
 }
@@ -194,7 +141,7 @@ static int take_file(struct loader *l, FILE *f)
 	char *text = NULL;
 	size_t room = 0;
 	ssize_t len;
-	int r = make_room((void **)&l->t.start, &l->start_room, 0, sizeof(*l->t.start));
+	int r = trace_room((void **)&l->t.start, &l->start_room, 0, sizeof(*l->t.start));
 
 	if (!r)
 		l->t.start[0] = 0;
@@ -207,6 +154,8 @@ static int take_file(struct loader *l, FILE *f)
 		cli_error("%s: %s", l->path, strerror(errno));
 		r = -1;
 	}
+	if (!r)
+		r = turns_end(l);
 	if (!r && !l->t.requests) {
 		cli_error("%s: there are no requests in it", l->path);
 		r = -1;
@@ -214,9 +163,9 @@ static int take_file(struct loader *l, FILE *f)
 	return r;
 }
 
-int trace_load(const char *path, struct trace *ret)
+int trace_load(const char *path, const struct trace_options *o, struct trace *ret)
 {
-	struct loader l = { .path = path };
+	struct loader l = { .path = path, .o = o };
 	FILE *f = strcmp(path, "-") ? fopen(path, "re") : stdin;
 	int r;
 
@@ -227,7 +176,11 @@ int trace_load(const char *path, struct trace *ret)
 	r = take_file(&l, f);
 	if (f != stdin)
 		fclose(f);
-	free(l.parents);
+	free(l.parents.pairs);
+	for (uint32_t i = 0; i < l.t.sessions; i++)
+		free(l.names.text[i]);
+	names_free(&l.names);
+	turns_free(l.turns);
 	if (r)
 		trace_free(&l.t);
 	else
@@ -239,5 +192,7 @@ void trace_free(struct trace *t)
 {
 	free(t->ids);
 	free(t->start);
+	free(t->session);
+	free(t->hash);
 	*t = (struct trace){ 0 };
 }

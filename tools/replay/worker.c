@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One worker: attaches by name, replays requests i, i + N, ... in order, reports once.
+/* One worker: attaches by name, replays its share of the requests in order, reports once.
  *
  * A writer that is gone for a moment (-ENOTCONN) is waited for: nothing that was asked
  * of it is given up or asked for twice.
- * Tests: t/pages/reference.t t/tools/replay-lru.t */
+ * Tests: t/pages/reference.t t/tools/replay-lru.t t/tools/replay-sticky.t */
 #include "config.h"
 
 #include "tools/replay/worker.h"
@@ -164,9 +164,10 @@ static void wait_for_gate(void)
 
 /* ---- its share ---- */
 
-static void wait_for_limit(const struct job *j, uint64_t done)
+static void wait_for_limit(const struct worker *w, uint64_t done)
 {
-	while (done >= __atomic_load_n(&j->limit, __ATOMIC_RELAXED))
+	while (done >=
+	       job_limit(w->job, w->number, __atomic_load_n(&w->job->step, __ATOMIC_RELAXED)))
 		cli_sleep_ms(1);
 }
 
@@ -192,12 +193,13 @@ static uint64_t resume(struct worker *w)
 static int replay_share(struct worker *w)
 {
 	const uint64_t *start = job_start(w->job), *ids = job_ids(w->job);
-	uint64_t done = w->job->progress[w->number].done;
-	uint64_t i = w->number + done * w->job->workers;
+	const uint64_t *share = job_shares(w->job) + w->number, *order = job_order(w->job);
+	uint64_t done = w->job->progress[w->number].done, i;
 	int r = 0;
 
-	for (; i < w->job->requests && r >= 0; i += w->job->workers) {
-		wait_for_limit(w->job, done);
+	while (share[0] + done < share[1] && r >= 0) {
+		wait_for_limit(w, done);
+		i = order[share[0] + done];
 		r = request_replay(w, ids + start[i], (uint32_t)(start[i + 1] - start[i]));
 		if (r >= 0) /* else it may be killed before it has said why */
 			save(w, ++done);
