@@ -50,14 +50,14 @@ are_incomplete()
 	{ seen[$1] = 1; last = $1 }'
 }
 
-# The first word that is no variable is a program, and it has a source.
+# The first word that is no variable is a program, and it has a source, or is a script.
 are_caught_by_nothing()
 {
 	lines | awk -F '\t' '$7 != "=" { n = split($7, test, / \| /)
 		for (i = 1; i <= n; i++) print $1, test[i] }' |
 		sed 's/^\([^ ]*\) \([A-Z_]*=[^ ]* \)*/\1 /' |
 		while read -r name program rest; do
-			test -e "${program%.t}.c" || echo "$name: $program"
+			test -e "${program%.t}.c" || test -x "$program" || echo "$name: $program"
 		done
 }
 

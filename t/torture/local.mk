@@ -90,5 +90,7 @@ mutants: config.h
 	$(MAKE) $(AM_MAKEFLAGS) `echo $$needs` && \
 	CC='$(CC)' COMPILE='$(COMPILE)' LIBS='$(LIBS)' top_srcdir='$(abs_top_srcdir)' \
 		LINKER='$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS) $(TEST_LDFLAGS)' \
+		REPLAY_LINKER='$(LINK)' REPLAY_OBJECTS='$(tools_gpc_replay_OBJECTS)' \
+		REPLAY_LIBS='$(tools_gpc_replay_LDADD) $(LIBS)' \
 		$(SHELL) $(top_srcdir)/%reldir%/mutants/run $(MUTANT)
 .PHONY: mutants
