@@ -103,7 +103,10 @@ while :; do
 	test $times -ne 1 ||
 		echo "the replay ended too soon to be shown at work: it is made longer, with a fresh cache"
 	times=$((times * 4))
-	cat "$copy" "$copy" "$copy" "$copy" >more && mv more "$copy" || exit 1
+	# a session of turns would go on in the next copy
+	for part in 1 2 3 4; do
+		sed 's/"session_id" *: *"/&'$part./ "$copy"
+	done >more && mv more "$copy" || exit 1
 	stop_gpcd
 	gpc-inspect rm "$name" >/dev/null && start_gpcd || exit 1
 done

@@ -48,6 +48,15 @@ is "$(ls "$tmp" | grep '^gpc-demo')" '' "no file is left"
 until_ok alone
 ok $? "no process is left"
 
+# ---- rows of turns: several times over, these are other sessions each time ----
+
+start demo env TMPDIR="$tmp" sh "$demo" "$srcdir/t/data/turns.jsonl"
+other_caches="$other_caches demo-$pid"
+finish $pid
+is "$status" 0 "the demo runs with a trace of turns" || diag "$(cat "$tmp/demo.err")"
+is "$(awk '/^requests  / && !n { n = $2 } /^blocks asked for/ && !asked { asked = $4 } END { print asked / n }' \
+	"$tmp/demo.out")" "$(echo | awk '{ print 67 / 11 }')" "and each copy asks for as much as the trace"
+
 # ---- interrupted ----
 
 # long enough that it cannot end first, however busy the machine is
