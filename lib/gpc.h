@@ -939,6 +939,8 @@ struct gpc_tier { /* a tier below RAM, for tools: since its keeper opened it.  s
 	uint64_t emptied;
 	uint32_t ncounters, reserved;
 	struct gpc_tier_counter counter[8]; /* what its plugin counts of its own (gpc_remote(7)) */
+	/* as its keeper was told it, cut to fit: path of a file, or NAME:word=value,... of a store */
+	char what[512];
 };
 
 int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret);

@@ -10,6 +10,7 @@
 #include "index/segment/lockfile.h"
 
 _Static_assert(SHM_OWN == ARRAY_SIZE(((struct gpc_tier *)0)->counter), "as many as a tier has");
+_Static_assert(SHM_WHAT == sizeof(((struct gpc_tier *)0)->what), "as many as a tier has");
 
 /* Names are printed: what is none ends them. */
 static void fill_own(struct gpc_tier *ret, const struct shm_own *own)
@@ -30,8 +31,9 @@ static void fill_own(struct gpc_tier *ret, const struct shm_own *own)
 	ret->ncounters = i;
 }
 
-static void fill(struct gpc_tier *ret, const struct shm_desk *d, const struct shm_tier *t)
+static void fill(struct gpc_tier *ret, const struct shm_desk *d, uint32_t at)
 {
+	const struct shm_tier *t = &d->tier[at];
 	const uint64_t *n = t->count;
 
 	ret->kind = t->kind;
@@ -69,6 +71,7 @@ static void fill(struct gpc_tier *ret, const struct shm_desk *d, const struct sh
 	ret->emptied = n[TIER_EMPTIED];
 	if (t->kind == GPC_REMOTE)
 		fill_own(ret, d->own);
+	memcpy(ret->what, d->what[at], sizeof(ret->what) - 1);
 }
 
 GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
@@ -89,7 +92,7 @@ GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
 		;
 	if (at == SHM_TIERS)
 		return err_set(ENOENT, "i is %u: %s has fewer tiers below RAM", i, c->seg.name);
-	fill(&out, &d, &d.tier[at]);
+	fill(&out, &d, at);
 	if (lock_test(c->seg.lock_fd, LOCK_TIERS) == 0) {
 		out.pool = out.keeper = -1;
 		out.state = GPC_TIER_DOWN;

@@ -254,6 +254,7 @@ class Tier(NamedTuple):
     there: int
     emptied: int
     counters: dict[str, int]
+    what: str
 
 
 class TiersFile(NamedTuple):

@@ -272,6 +272,7 @@ static const struct field fields_tier[] = {
 	F(T, emptied, F_U64),
 	{ "counters", offsetof(T, counter), sizeof(((T *)0)->counter), F_NAMED,
 	  offsetof(T, ncounters), sizeof(struct gpc_tier_counter) },
+	F(T, what, F_TEXT),
 	END
 };
 #undef T

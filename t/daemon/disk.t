@@ -113,6 +113,7 @@ is "$(grep -c "^gpcd: disk: tier disk: $tmp/file, 200 blocks of 4096 bytes$" "$t
 run gpc-inspect stat disk --dir "$shm" --json
 like "$(cat "$tmp/out")" '"kind": "DISK"' "gpc-inspect stat shows the pool"
 like "$(cat "$tmp/out")" '"written"' "and the tier"
+like "$(cat "$tmp/out")" "\"what\": \"$tmp/file\"" "with the file that its keeper was told"
 run gpc-inspect stat disk --dir "$shm"
 like "$(cat "$tmp/out")" 'TIER +POOL +KEEPER' "also as a table"
 run gpc-inspect metrics disk --dir "$shm"

@@ -78,6 +78,7 @@ static json_t *describe(const struct gpc_tier *t)
 		json_object_set_new(o, numbers[i].field,
 				    out_need(json_integer((json_int_t)numbers[i].v)));
 	json_object_set_new(o, "counters", describe_own(t));
+	json_object_set_new(o, "what", out_string(t->what, sizeof(t->what)));
 	return o;
 }
 

@@ -95,7 +95,8 @@ struct shm_tier {      /* k */
 };
 _Static_assert(sizeof(struct shm_tier) == 256, "tier layout");
 
-#define SHM_OWN 8u
+#define SHM_WHAT 512u /* bytes: path of a file, or NAME:word=value,... of a store */
+#define SHM_OWN  8u
 struct shm_own {       /* k: what a store's plugin counts of its own */
 	char name[24]; /* [a-z0-9_]+, 0 behind it; empty: no more of them */
 	uint64_t value;
@@ -135,7 +136,9 @@ struct shm_desk {          /* one page; k: the keeper */
 	uint8_t pad3[256 - 200];
 	struct shm_tier tier[SHM_TIERS];
 	struct shm_own own[SHM_OWN]; /* of the remote store */
-	uint8_t pad2[4096 - 256 - 256 * SHM_TIERS - 32 * SHM_OWN];
+	/* k: of each tier, as its keeper was told it, cut to fit and 0 behind it */
+	char what[SHM_TIERS][SHM_WHAT];
+	uint8_t pad2[4096 - 256 - 256 * SHM_TIERS - 32 * SHM_OWN - SHM_TIERS * SHM_WHAT];
 };
 _Static_assert(sizeof(struct shm_desk) == 4096, "desk layout");
 

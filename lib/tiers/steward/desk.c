@@ -87,6 +87,13 @@ static void take_over(struct gpc_tiers *t)
 		}
 }
 
+static void say_what(struct shm_desk *d, uint32_t i, const char *what)
+{
+	memset(d->what[i], 0, sizeof(d->what[i]));
+	if (what)
+		memcpy(d->what[i], what, strnlen(what, sizeof(d->what[i]) - 1));
+}
+
 void desk_show(struct gpc_tiers *t)
 {
 	struct shm_desk *d = seg_desk(&t->c->seg);
@@ -98,6 +105,8 @@ void desk_show(struct gpc_tiers *t)
 		if (k == t->ncold)
 			store_relaxed(&d->tier[i].kind, 0);
 	}
+	say_what(d, DESK_DISK, t->opt.disk);
+	say_what(d, DESK_REMOTE, t->opt.remote);
 	take_over(t);
 	d->sleepers = 0;
 	desk_beat(t);
