@@ -362,6 +362,7 @@ t_scripts = \
 	%reldir%/pages/readme.t \
 	%reldir%/pages/engine-page.t \
 	%reldir%/daemon/metrics.t \
+	%reldir%/daemon/config.t \
 	%reldir%/daemon/key-file.t \
 	%reldir%/daemon/files.t \
 	%reldir%/daemon/dashboard.t \

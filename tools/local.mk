@@ -16,6 +16,7 @@ show_sources = $(tool_sources) \
 sbin_PROGRAMS += %reldir%/gpcd
 %canon_reldir%_gpcd_SOURCES = $(tool_sources) \
 	%reldir%/daemon/ahead.c \
+	%reldir%/daemon/config.c \
 	%reldir%/daemon/daemon.h \
 	%reldir%/daemon/endpoint.c \
 	%reldir%/daemon/keep.c \
@@ -32,8 +33,8 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/serve.c \
 	%reldir%/daemon/tiers.c \
 	%reldir%/daemon/state.c
-%canon_reldir%_gpcd_LDADD = lib/libgpc.la $(EVENTS_LIBS) $(METRICS_LIBS)
-%canon_reldir%_gpcd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) $(METRICS_CFLAGS)
+%canon_reldir%_gpcd_LDADD = lib/libgpc.la $(EVENTS_LIBS) $(METRICS_LIBS) $(INIH_LIBS)
+%canon_reldir%_gpcd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) $(METRICS_CFLAGS) $(INIH_CFLAGS)
 
 # KV events want libzmq and msgpack-c.
 events_sources = \

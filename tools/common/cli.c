@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tools have in common: cli.h.
- * Tests: t/tools/interrupt.t t/pages/tools.t t/daemon/defaults.t t/daemon/options.t */
+ * Tests: t/tools/interrupt.t t/pages/tools.t t/daemon/config.t t/daemon/defaults.t
+ *   t/daemon/options.t */
 #include "config.h"
 
 #include "tools/common/cli.h"
@@ -110,13 +111,27 @@ void cli_cache_error(int err, const char *name)
 		cli_gpc_error(err, "%s", name);
 }
 
+static const char *at_file;
+static unsigned at_line;
+
+void cli_at(const char *file, unsigned line)
+{
+	at_file = file;
+	at_line = line;
+}
+
 int cli_usage(const char *fmt, ...)
 {
+	char text[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(NULL, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	if (at_file)
+		cli_error("%s:%u: %s", at_file, at_line, text + 2 * !strncmp(text, "--", 2));
+	else
+		cli_error("%s", text);
 	fprintf(stderr, "Try '%s --help'.\n", tool);
 	return EXIT_USAGE;
 }

@@ -29,6 +29,9 @@ const char *cli_behind_name(const char *text, const char *name);
 const char *cli_gpc_text(int err);
 /* Message, then where to find help; returns EXIT_USAGE. */
 int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Until the next call: what is wrong is wrong in that line of a file, where options have no "--".
+ * file: NULL for the command line. */
+void cli_at(const char *file, unsigned line);
 /* The next option of the command line that is the tool's own, -h included; 0: no more; -1: -V or
  * what is no option has been answered, and *ret_status is the exit status. */
 struct option;

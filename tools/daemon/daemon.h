@@ -3,6 +3,7 @@
  *
  *   main.c      from start to end
  *   options.c   the command line
+ *   config.c    the file that --config names
  *   serve.c     the cache and the writer's seat
  *   keep.c      a pool of VRAM, without that seat
  *   ahead.c     what that pool spills ahead of need
@@ -164,6 +165,7 @@ int key_take(struct daemon *d);
 
 /* One of these options: false, after a message. */
 bool tiers_option(struct daemon *d, int number, const char *arg);
+bool tiers_option_is_path(int number);
 /* Their numbers, from `first` on. */
 #define TIERS_OPTIONS(first)                                                  \
 	{ "disk", required_argument, NULL, (first) + 0 },                     \
@@ -229,6 +231,16 @@ void metrics_endpoint(const char *text, char *host, size_t host_room, char *port
 
 /* -1: go on, there may be no endpoints at all; or EXIT_USAGE after a message. */
 int endpoint_check(const struct daemon *d);
+
+/* ---- config.c ---- */
+
+struct config_key {
+	char *section, *key, *value;
+	unsigned line;
+};
+/* take() gets each key of [gpc] and [gpcd], whose texts live as long as the process, and says what is
+ * wrong with it by cli_usage.  0, or the exit status after a message. */
+int config_read(const char *path, bool (*take)(void *arg, const struct config_key *k), void *arg);
 
 /* ---- gpcd-options.c ---- */
 

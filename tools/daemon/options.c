@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of gpcd: what it asks for, as a struct daemon.
- * Tests: t/daemon/defaults.t t/daemon/options.t */
+ * Tests: t/daemon/config.t t/daemon/defaults.t t/daemon/options.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -70,6 +70,7 @@ enum {
 	OPT_METRICS,
 	OPT_METRICS_PUBLIC,
 	OPT_LOG_LEVEL,
+	OPT_CONFIG,
 	OPT_TIERS,
 	OPT_BEHIND_TIERS = OPT_TIERS + 32, /* + number in tiers.c */
 };
@@ -104,6 +105,7 @@ static const struct option options[] = {
 	{ "daemonize", no_argument, NULL, OPT_DAEMONIZE },
 	{ "unlink", no_argument, NULL, OPT_UNLINK },
 	{ "quiet", no_argument, NULL, OPT_QUIET },
+	{ "config", required_argument, NULL, OPT_CONFIG },
 	{ "log-level", required_argument, NULL, OPT_LOG_LEVEL },
 	{ "keep", no_argument, NULL, OPT_KEEP },
 	{ "pieces", required_argument, NULL, OPT_PIECES },
@@ -221,6 +223,9 @@ static const struct cli_help help[] = {
 	  "answer Prometheus' scrapes of /metrics; without ADDR on 127.0.0.1", "none" },
 	{ "--metrics-public", "ADDR may be 0.0.0.0 or another one of all networks", NULL },
 	{ NULL, "\nThe process:", NULL },
+	{ "--config FILE",
+	  "options that are not given here, by their long names, in a file that engines read, too",
+	  NULL },
 	{ "--standby", "if there is a writer, wait until it is gone, then take over", NULL },
 	{ "--foreground", "stay in the foreground, as without --daemonize", NULL },
 	{ "--daemonize", "return when the daemon is ready; it logs to syslog", NULL },
@@ -573,6 +578,8 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 		return true;
 	case OPT_LOG_LEVEL:
 		return set_log_level(d, arg);
+	case OPT_CONFIG:
+		return true; /* read when the command line has been */
 	default:
 		if (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS)
 			return tiers_option(d, opt - OPT_TIERS, arg);
@@ -596,9 +603,124 @@ static void say_twice(const char *given[OPT_BEHIND_TIERS], int opt, const char *
 	given[opt] = arg;
 }
 
+/* ---- the file of --config ---- */
+
+struct line { /* the command line */
+	struct daemon *d;
+	bool has[OPT_BEHIND_TIERS];
+	const char *text[OPT_BEHIND_TIERS];
+};
+
+/* The command line beats the file: with what it says goes what that excludes. */
+static bool is_beaten(const struct line *l, const struct option *o)
+{
+	static const char *const rivals[][2] = {
+		{ "disk-bytes", "disk-blocks" },
+		{ "quiet", "log-level" },
+		{ "foreground", "daemonize" },
+	};
+	const struct option *other;
+
+	if (l->has[o->val])
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(rivals); i++)
+		for (int k = 0; k < 2; k++)
+			if (!strcmp(rivals[i][k], o->name))
+				for (other = options; other->name; other++)
+					if (!strcmp(rivals[i][!k], other->name) &&
+					    l->has[other->val])
+						return true;
+	return false;
+}
+
+static bool is_path(int opt)
+{
+	return opt == OPT_DIR || opt == OPT_PIDFILE || opt == OPT_HUGE_DIR ||
+	       (opt >= OPT_TIERS && tiers_option_is_path(opt - OPT_TIERS));
+}
+
+/* -1: neither. */
+static int truth(const char *value)
+{
+	static const char *const words[] = { "no", "yes", "false", "true", "off", "on", "0", "1" };
+
+	for (int i = 0; i < (int)ARRAY_SIZE(words); i++)
+		if (!strcmp(value, words[i]))
+			return i & 1;
+	return -1;
+}
+
+static bool take_devices(struct daemon *d, char *list)
+{
+	for (char *rest, *one = strtok_r(list, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest))
+		if (!add_device(d, one))
+			return false;
+	return true;
+}
+
+static bool take_option(const struct line *l, const struct option *o, const struct config_key *k)
+{
+	int yes = o->has_arg == no_argument ? truth(k->value) : 1;
+
+	if (yes < 0)
+		cli_usage("%s: '%s', yes or no is wanted", k->key, k->value);
+	else if (is_path(o->val) && k->value[0] != '/')
+		cli_usage(
+			"%s: '%s' does not begin with /, and processes of several folders read this file",
+			k->key, k->value);
+	else if (!yes || is_beaten(l, o))
+		return true;
+	else if (o->val == OPT_DEVICE)
+		return take_devices(l->d, k->value);
+	else
+		return set_option(l->d, o->val, k->value);
+	return false;
+}
+
+static bool take_key(void *arg, const struct config_key *k)
+{
+	struct line *l = arg;
+	const struct option *o = options;
+	bool shared = !strcmp(k->section, "gpc");
+
+	if (shared && !strcmp(k->key, "name")) {
+		if (!l->d->name)
+			l->d->name = k->value;
+		return true;
+	}
+	while (o->name && strcmp(o->name, k->key))
+		o++;
+	if (!o->name || o->val == OPT_CONFIG || o->val == 'h' || o->val == 'V')
+		cli_usage("%s: there is no such key, and '%s' is its value; [%s] has %s", k->key,
+			  k->value, k->section,
+			  shared ? "name, dir and the options about tiers, as in gpcd(8)"
+				 : "the long options of gpcd, as in gpcd(8)");
+	else if (shared && o->val != OPT_DIR && o->val < OPT_TIERS)
+		cli_usage("%s: '%s': no engine knows it; its section is [gpcd]", k->key, k->value);
+	else
+		return take_option(l, o, k);
+	return false;
+}
+
+/* NAME, what stands beside it, and the file. */
+static int take_rest(struct line *l, int argc, char **argv)
+{
+	int status;
+
+	if (optind + 1 < argc)
+		return cli_usage("one NAME only: '%s' is one argument too many", argv[optind + 1]);
+	l->d->name = argv[optind];
+	if (l->has[OPT_CONFIG]) {
+		status = config_read(l->text[OPT_CONFIG], take_key, l);
+		if (status)
+			return status;
+	}
+	return l->d->name ? 0 : cli_usage("which cache? NAME is missing");
+}
+
 int options_parse(struct daemon *d, int argc, char **argv)
 {
-	const char *given[OPT_BEHIND_TIERS] = { NULL };
+	struct line l = { .d = d };
 	int opt, status = 0;
 
 	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
@@ -606,20 +728,19 @@ int options_parse(struct daemon *d, int argc, char **argv)
 			return cli_show_help(help, sizeof(help) / sizeof(help[0]));
 		if (!set_option(d, opt, optarg))
 			return EXIT_USAGE;
-		say_twice(given, opt, optarg);
+		say_twice(l.text, opt, optarg);
+		l.has[opt] = true;
 	}
 	if (opt < 0)
 		return status;
-	if (optind == argc)
-		return cli_usage("which cache? NAME is missing");
-	if (optind + 1 < argc)
-		return cli_usage("one NAME only: '%s' is one argument too many", argv[optind + 1]);
+	status = take_rest(&l, argc, argv);
+	if (status)
+		return status;
 	if (d->foreground && d->background)
 		return cli_usage("--foreground and --daemonize exclude each other: give one");
 	if (d->quiet && d->log_level >= 0)
 		return cli_usage(
 			"--quiet and --log-level exclude each other: --quiet is --log-level warning");
-	d->name = argv[optind];
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);
 	status = endpoint_check(d);

@@ -132,6 +132,11 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 	}
 }
 
+bool tiers_option_is_path(int number)
+{
+	return number == DISK || number == KEY_FILE;
+}
+
 static bool has_tiers(const struct daemon *d)
 {
 	return d->disk[0] || d->tiers.remote;
