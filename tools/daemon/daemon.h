@@ -58,7 +58,10 @@ struct daemon {
 	uint64_t disk_bytes;
 	bool max_blocks_computed; /* --max-blocks was not given, and tiers have a share in it */
 	uint8_t secret[16];
-	struct tiers_thread *tiers_thread;
+	struct tiers_thread *tiers_thread;  /* NULL: we do not keep them ... */
+	int32_t tiers_of;                   /* ... and this process does, as was said ... */
+	char tiers_why[1280];               /* ... or why nobody does */
+	uint64_t tiers_next;                /* when to look again */
 	const char *events, *events_replay; /* endpoints; NULL: none */
 	const char *topic;                  /* of the events; NULL: empty */
 	uint64_t events_memory;             /* bytes that wait for subscribers */
@@ -130,6 +133,8 @@ bool name_is_lost(struct daemon *d);
 const char *serve_option_words(const char *text, char *ret, size_t room);
 
 int serve_open(struct daemon *d, gpc **ret);
+/* Is the writer another process than a gpcd? */
+bool serve_has_engine(gpc *c);
 /* Has the cache, if there is one, a writer?  Then that is said. */
 int serve_find_writer(struct daemon *d);
 /* 0: this process is the writer, or process_stopping is set.  A standby gets a new
@@ -192,8 +197,14 @@ int tiers_check(struct daemon *d);
 /* Before there is a cache: the secret that it is made with, and room for the blocks; 0, or the exit
  * status. */
 int tiers_prepare(struct daemon *d);
-/* The writer's own thread serves meanwhile.  0, or the exit status after a message. */
+/* The writer's own thread serves meanwhile.  0: they are open, or another process keeps the same
+ * ones; or the exit status after a message. */
 int tiers_start(struct daemon *d, gpc *c);
+/* The same without the seat, beside an engine that has it. */
+int tiers_join(struct daemon *d, gpc *c);
+/* Again and again: opens them when nobody keeps them any more. */
+void tiers_look(struct daemon *d, gpc *c);
+bool tiers_wait(const struct daemon *d); /* for that */
 void tiers_stop(struct daemon *d, gpc *c);
 
 /* Absolute; false after a message. */

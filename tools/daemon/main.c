@@ -43,6 +43,7 @@ static int run(struct daemon *d)
 	if (!status && !process_stopping)
 		status = serve_run(d, c);
 	http_stop(http);
+	tiers_stop(d, c);
 	say_notify("STOPPING=1\nSTATUS=leaving");
 	ours = c && name_is_ours(d);
 	gpc_close(c); /* drops the writer's seat, too */

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
+#include "tools/common/shown.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -227,6 +228,31 @@ int serve_find_writer(struct daemon *d)
 	return status;
 }
 
+bool serve_has_engine(gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	struct gpc_stats st = { .size = sizeof(st) };
+
+	return gpc_info_get(c, &info) >= 0 && info.writer_pid && info.writer_peer >= 0 &&
+	       gpc_stats_get(c, info.writer_peer, &st) >= 0 && strncmp(st.label, "gpcd", 4) != 0;
+}
+
+/* An engine serves what it has made: gpcd is a standby without being told, and keeps the tiers. */
+static void say_joined(const struct daemon *d, gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	struct gpc_stats st = { .size = sizeof(st) };
+	char label[64];
+
+	if (d->quiet || gpc_info_get(c, &info) < 0 || info.writer_peer < 0 ||
+	    gpc_stats_get(c, info.writer_peer, &st) < 0)
+		return;
+	shown_text(label, sizeof(label), st.label);
+	say(LOG_INFO,
+	    "%s: joined: process %d (%s) is the writer, and this one takes over when it ends",
+	    d->name, info.writer_pid, label);
+}
+
 /* There is a writer: wait for its end.  A label is given when one attaches, and until now
  * nobody could know which it would be: once more, then. */
 static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
@@ -237,12 +263,17 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 	*c = NULL;
 	d->waits = true;
 	status = serve_open(d, c);
+	if (!status && serve_has_engine(*c)) {
+		say_joined(d, *c);
+		status = tiers_join(d, *c);
+	}
 	if (!status)
 		status = process_ready(d, "standing by for the writer's seat");
 	if (status)
 		return status;
 	do {
 		state_tell(d, *c, "standing by");
+		tiers_look(d, *c);
 		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
 	} while (!process_stopping && !name_is_lost(d) &&
 		 (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
@@ -258,7 +289,7 @@ int serve_take_seat(struct daemon *d, gpc **c)
 {
 	int r = gpc_writer_take(*c, 0, 0), status;
 
-	if (r == -EAGAIN && d->standby) {
+	if (r == -EAGAIN && (d->standby || serve_has_engine(*c))) {
 		status = stand_by(d, c, &r);
 		if (status || (process_stopping && r < 0))
 			return status;
@@ -310,7 +341,8 @@ static int serve_until_end(struct daemon *d, gpc *c)
 	process_served = c;
 	while (!process_stopping) {
 		state_tell(d, c, "serving");
-		r = gpc_writer_serve(c, SERVE_MS);
+		tiers_look(d, c);
+		r = gpc_writer_serve(c, tiers_wait(d) ? TURN_MS : SERVE_MS);
 		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN) {
 			say(LOG_ERR, "%s: cannot go on serving: %s", d->name, cli_gpc_text(r));
 			break;

@@ -1,8 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiers below RAM, which this process keeps while it is the writer.
+/* The tiers below RAM: one process of those that are configured with them keeps them.
  *
  * They are opened and closed by a thread, whose commands the writer's own thread carries out
- * meanwhile.  A file that is refused ends gpcd before it says that it is ready.
+ * meanwhile.  A file that is refused ends gpcd before it says that it is ready.  Engines do the same
+ * (python/gpc/engines/tiers.py), so the table is that of both.  The library's lock decides who is
+ * first; "other" is a keeper of this cache with another file or store.
+ *
+ *   who has the seat       who keeps tiers        this process, at its start     later
+ *   ---------------------  ---------------------  -----------------------------  ------------------------
+ *   this process           nobody                 opens them, or ends: why       opens them, once a second
+ *   this process           another, the same      waits                          opens them when it ends
+ *   an engine              nobody                 opens them, or ends: why       opens them after a second
+ *   an engine              another, the same      waits                          opens them after a second
+ *   a gpcd, or nobody yet  whoever                gpcd waits for the seat; an    the same
+ *                                                 engine as beside an engine
+ *   whoever                another, other ones    ends: which, and whose         says so once
+ *
+ *   dies or ends                       then
+ *   ---------------------------------  ------------------------------------------------------------------
+ *   the keeper, with the seat          the one who wins it opens them at once, if it is configured; else
+ *                                      another one after the second
+ *   the keeper, without the seat       the writer at once, if it is configured; else another one
+ *   the writer, which is no keeper     nothing: the keeper goes on, whoever wins
+ *   the keeper's seat, and it lives    (engines) it closes them, and the winner opens them
  * Tests: t/daemon/disk-aside.t t/daemon/remote.t t/daemon/disk.t t/daemon/exists.t
  *   t/daemon/files.t */
 #include "config.h"
@@ -19,7 +39,9 @@
 #include <unistd.h>
 
 enum {
-	STEP_MS = 50, /* a step of serving, while the thread works */
+	STEP_MS = 50,    /* a step of serving, while the thread works */
+	TURN_MS = 5,     /* ... or of waiting, where another process serves */
+	GRACE_MS = 1000, /* that the writer, which may be configured with them, has first */
 	WRITER_MS = 10000,
 	TRANSIT = 64, /* slots of the RAM pool beside --ram-blocks */
 	PAGE = 4096,
@@ -437,7 +459,8 @@ static void run_beside(struct tiers_thread *t, gpc *c, void *(*run)(void *arg))
 		return;
 	}
 	while (!__atomic_load_n(&t->done, __ATOMIC_ACQUIRE))
-		gpc_writer_serve(c, STEP_MS);
+		if (gpc_writer_serve(c, STEP_MS) == -ENOTCONN)
+			cli_sleep_ms(TURN_MS); /* another process serves */
 	pthread_join(t->thread, NULL);
 }
 
@@ -455,33 +478,148 @@ static void say_tiers(const struct daemon *d, gpc *c)
 			    (unsigned long long)t.block_bytes);
 }
 
-int tiers_start(struct daemon *d, gpc *c)
-{
-	struct tiers_thread *t;
-	char words[1024];
+/* ---- who keeps them ---- */
 
-	if (!has_tiers(d))
+static bool is_same(uint32_t kind, const char *ours, const char *theirs)
+{
+	struct stat a, b;
+
+	if (strncmp(ours, theirs, sizeof(((struct gpc_tier *)NULL)->what) - 1) == 0)
+		return true;
+	return kind == GPC_DISK && !stat(ours, &a) && !stat(theirs, &b) && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+/* The process that keeps a tier of this cache, or 0; *ret_what: the first one that is not as ours is,
+ * or NULL. */
+static int32_t find_keeper(const struct daemon *d, gpc *c, const char **ret_what)
+{
+	static struct gpc_tier t;
+	struct gpc_stats st = { .size = sizeof(st) };
+	uint32_t i, n = 0;
+	int32_t keeper = -1;
+
+	*ret_what = NULL;
+	for (i = 0; t = (struct gpc_tier){ .size = sizeof(t) }, !gpc_tier_get(c, i, &t); i++) {
+		const char *ours = t.kind == GPC_DISK ? d->tiers.disk : d->tiers.remote;
+
+		if (t.keeper < 0)
+			return 0;
+		keeper = t.keeper;
+		n++;
+		if (!ours || !is_same(t.kind, ours, t.what)) {
+			*ret_what = t.what;
+			break;
+		}
+	}
+	if (keeper < 0 || gpc_stats_get(c, keeper, &st) < 0)
 		return 0;
-	t = calloc(1, sizeof(*t));
+	if (!*ret_what && n < (uint32_t) !!d->tiers.disk + !!d->tiers.remote)
+		*ret_what = "one tier less";
+	return st.pid;
+}
+
+/* Once, until it is another text: tiers_look tries again and again. */
+static void say_once(struct daemon *d, const char *text)
+{
+	if (strcmp(d->tiers_why, text))
+		say(LOG_ERR, "%s: %s", d->name, text);
+	snprintf(d->tiers_why, sizeof(d->tiers_why), "%s", text);
+}
+
+static int refused(struct daemon *d, gpc *c, const struct tiers_thread *t)
+{
+	char words[1024], text[1280];
+
+	snprintf(text, sizeof(text), "--%s: %s%s%s",
+		 d->disk[0] && !strstr(t->text, "remote") && !strstr(t->text, "plugin") ? "disk"
+											: "remote",
+		 serve_option_words(t->text, words, sizeof(words)),
+		 strstr(t->text, "resized") ? " (--disk-resize)" : "",
+		 t->result == -ENOSPC && serve_has_engine(c)
+			 ? ": engines make it with room for the tiers that they are told of "
+			   "(gpc_config, gpc_disk, gpc_remote), or with gpc_max_blocks"
+			 : "");
+	say_once(d, text);
+	return EXIT_RUNTIME;
+}
+
+/* Another process keeps them, or has the file; 0: the same ones, which are waited for. */
+static int find_kept(struct daemon *d, gpc *c, const struct tiers_thread *t)
+{
+	const char *other;
+	int32_t keeper = find_keeper(d, c, &other);
+	char text[1024];
+
+	if (!keeper)
+		return refused(d, c, t);
+	if (!other) {
+		if (keeper != d->tiers_of && !d->quiet)
+			say(LOG_INFO,
+			    "%s: process %d keeps the tiers: they are taken over when it ends",
+			    d->name, keeper);
+		d->tiers_of = keeper;
+		return 0;
+	}
+	snprintf(
+		text, sizeof(text),
+		"process %d keeps other tiers of it, with %s: give the same ones, or end that process",
+		keeper, other);
+	say_once(d, text);
+	return EXIT_RUNTIME;
+}
+
+static int open_tiers(struct daemon *d, gpc *c)
+{
+	struct tiers_thread *t = calloc(1, sizeof(*t));
+	int status;
+
 	if (!t) {
-		say(LOG_ERR, "%s: no memory for a thread", d->name);
+		say_once(d, "no memory for a thread");
 		return EXIT_RUNTIME;
 	}
 	t->d = d;
 	run_beside(t, c, open_run);
-	if (t->result < 0) {
-		say(LOG_ERR, "%s: --%s: %s%s", d->name,
-		    d->disk[0] && !strstr(t->text, "remote") && !strstr(t->text, "plugin")
-			    ? "disk"
-			    : "remote",
-		    serve_option_words(t->text, words, sizeof(words)),
-		    strstr(t->text, "resized") ? " (--disk-resize)" : "");
-		free(t);
-		return EXIT_RUNTIME;
+	if (t->result >= 0) {
+		d->tiers_thread = t;
+		d->tiers_why[0] = 0;
+		d->tiers_of = 0;
+		say_tiers(d, c);
+		return 0;
 	}
-	d->tiers_thread = t;
-	say_tiers(d, c);
-	return 0;
+	status = t->result == -EBUSY ? find_kept(d, c, t) : refused(d, c, t);
+	free(t);
+	return status;
+}
+
+int tiers_start(struct daemon *d, gpc *c)
+{
+	return has_tiers(d) && !d->tiers_thread ? open_tiers(d, c) : 0;
+}
+
+int tiers_join(struct daemon *d, gpc *c)
+{
+	return serve_has_engine(c) ? tiers_start(d, c) : 0;
+}
+
+bool tiers_wait(const struct daemon *d)
+{
+	return has_tiers(d) && !d->tiers_thread;
+}
+
+void tiers_look(struct daemon *d, gpc *c)
+{
+	uint64_t now = cli_now_ns();
+	const char *other;
+
+	if (!tiers_wait(d) || now < d->tiers_next)
+		return;
+	if (find_keeper(d, c, &other) || (!d->served && !serve_has_engine(c))) {
+		d->tiers_next = now + (d->served ? 0 : GRACE_MS * UINT64_C(1000000));
+		return;
+	}
+	d->tiers_next = now + GRACE_MS * UINT64_C(1000000);
+	open_tiers(d, c);
 }
 
 void tiers_stop(struct daemon *d, gpc *c)
