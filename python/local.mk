@@ -12,9 +12,13 @@ python_engines = \
 	%reldir%/gpc/engines/bytes.py \
 	%reldir%/gpc/engines/cache.py \
 	%reldir%/gpc/engines/config.py \
+	%reldir%/gpc/engines/file.py \
+	%reldir%/gpc/engines/keys.py \
 	%reldir%/gpc/engines/namespace.py \
 	%reldir%/gpc/engines/publisher.py \
+	%reldir%/gpc/engines/secret.py \
 	%reldir%/gpc/engines/store.py \
+	%reldir%/gpc/engines/tiers.py \
 	%reldir%/gpc/engines/weights.py \
 	%reldir%/gpc/engines/words.py \
 	%reldir%/gpc/lmcache/README.md \
@@ -138,6 +142,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_figures.py \
 	%reldir%/tests/vllm_gpu.py \
 	%reldir%/tests/vllm_manager.py \
+	%reldir%/tests/tiers.py \
 	%reldir%/tests/vllm_namespace.py \
 	%reldir%/tests/vllm_seen.py \
 	%reldir%/tests/vllm_step.py \

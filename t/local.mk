@@ -363,6 +363,7 @@ t_scripts = \
 	%reldir%/pages/engine-page.t \
 	%reldir%/daemon/metrics.t \
 	%reldir%/daemon/config.t \
+	%reldir%/python/tiers.t \
 	%reldir%/daemon/key-file.t \
 	%reldir%/daemon/files.t \
 	%reldir%/daemon/dashboard.t \

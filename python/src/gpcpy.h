@@ -166,6 +166,9 @@ void handle_unkeep(Cache *self, gpc_ticket ticket);
 /* In a callback into Python: this thread may not close. */
 extern __thread int handle_inside;
 extern bool handle_ending; /* the interpreter is about to end */
+/* A function of Python that hears what the library says: 0, or -1 with an exception. */
+int log_check(PyObject *o);
+void log_call(PyObject *const *at, int level, const char *text);
 PyObject *handle_close_all(PyObject *module, PyObject *unused);
 
 /* Without the GIL; r is assigned. */

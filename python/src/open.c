@@ -21,8 +21,8 @@ struct options { /* what the arguments by name say */
 
 /* ---- the log ---- */
 
-/* Any thread of the library. */
-static void log_line(void *arg, int level, const char *text)
+/* Any thread of the library.  What *at is may change where the interpreter is held. */
+void log_call(PyObject *const *at, int level, const char *text)
 {
 	PyGILState_STATE gil;
 	PyObject *r = NULL, *line, *log;
@@ -31,7 +31,7 @@ static void log_line(void *arg, int level, const char *text)
 		return;
 	gil = PyGILState_Ensure();
 	handle_inside++;
-	log = ((Cache *)arg)->log;
+	log = *at;
 	line = log ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;
 	Py_XINCREF(log);
 	if (line)
@@ -42,6 +42,20 @@ static void log_line(void *arg, int level, const char *text)
 	Py_XDECREF(r);
 	handle_inside--;
 	PyGILState_Release(gil);
+}
+
+static void log_line(void *arg, int level, const char *text)
+{
+	log_call(&((Cache *)arg)->log, level, text);
+}
+
+int log_check(PyObject *o)
+{
+	if (o == Py_None || PyCallable_Check(o))
+		return 0;
+	PyErr_Format(PyExc_TypeError, "log: a function of level and text is wanted, this is %.200R",
+		     o);
+	return -1;
 }
 
 /* ---- arguments ---- */
@@ -107,11 +121,8 @@ static int set_attach(struct options *p, const char *name, PyObject *o)
 		return set_flag(p, o, GPC_SERVE);
 	if (strcmp(name, "log") != 0)
 		return 1;
-	if (o != Py_None && !PyCallable_Check(o)) {
-		PyErr_Format(PyExc_TypeError,
-			     "log: a function of level and text is wanted, this is %.200R", o);
+	if (log_check(o) < 0)
 		return -1;
-	}
 	p->log = o == Py_None ? NULL : o;
 	return 0;
 }

@@ -79,12 +79,32 @@ const PyMethodDef methods_tiers[] = {
 
 /* ---- keeping ---- */
 
+struct keeping {
+	gpc_tiers *tiers;
+	PyObject *log; /* or NULL */
+};
+
+static void on_log(void *arg, int level, const char *text)
+{
+	log_call(&((struct keeping *)arg)->log, level, text);
+}
+
+static int end(struct keeping *k)
+{
+	int r;
+
+	FREELY(r = gpc_tiers_close(k->tiers)); /* its threads may log until then */
+	Py_XDECREF(k->log);
+	PyMem_Free(k);
+	return r;
+}
+
 static void drop(PyObject *capsule)
 {
-	gpc_tiers *t = PyCapsule_GetPointer(capsule, TIERS);
+	struct keeping *k = PyCapsule_GetPointer(capsule, TIERS);
 
-	if (t)
-		FREELY(gpc_tiers_close(t));
+	if (k)
+		end(k);
 }
 
 int tiers_secret(PyObject *o, uint8_t secret[16], const void **ret)
@@ -108,11 +128,20 @@ int tiers_secret(PyObject *o, uint8_t secret[16], const void **ret)
 	return r;
 }
 
-static int set_option(struct gpc_tiers_options *opt, uint8_t secret[16], const char *name,
-		      PyObject *o)
+static int set_option(struct gpc_tiers_options *opt, struct keeping *k, uint8_t secret[16],
+		      const char *name, PyObject *o)
 {
 	int r;
 
+	if (!strcmp(name, "log")) {
+		if (log_check(o) < 0)
+			return -1;
+		Py_CLEAR(k->log);
+		k->log = o == Py_None ? NULL : Py_NewRef(o);
+		opt->log = k->log ? on_log : NULL;
+		opt->log_arg = k;
+		return 0;
+	}
 	if (!strcmp(name, "secret"))
 		return tiers_secret(o, secret, &opt->secret);
 	if (!strcmp(name, "timeout"))
@@ -123,14 +152,31 @@ static int set_option(struct gpc_tiers_options *opt, uint8_t secret[16], const c
 	return r ? -1 : 0;
 }
 
-METHOD(tiers_open)
+static PyObject *open_tiers(struct keeping *k, PyObject *const *args, Py_ssize_t n,
+			    PyObject *kwnames)
 {
 	struct gpc_tiers_options opt = { .size = sizeof(opt) };
 	Py_ssize_t i, names = kwnames ? PyTuple_Size(kwnames) : 0;
+	const char *name = PyUnicode_AsUTF8AndSize(args[0], NULL), *key;
 	uint8_t secret[16];
-	const char *name, *key;
-	gpc_tiers *t = NULL;
 	int r;
+
+	for (i = 0; name && i < names; i++) {
+		key = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(kwnames, i), NULL);
+		if (!key || set_option(&opt, k, secret, key, args[n + i]) < 0)
+			return NULL;
+	}
+	if (!name)
+		return NULL;
+	/* the arguments live as long as the call, and the library copies what it keeps */
+	FREELY(r = gpc_tiers_open(name, &opt, &k->tiers));
+	return r < 0 ? error_raise(r) : PyCapsule_New(k, TIERS, drop);
+}
+
+METHOD(tiers_open)
+{
+	struct keeping *k;
+	PyObject *ret;
 
 	(void)self;
 	if (n != 1 || !PyUnicode_Check(args[0])) {
@@ -138,24 +184,20 @@ METHOD(tiers_open)
 				"tiers_open: the name of a cache is wanted, and the rest by name");
 		return NULL;
 	}
-	name = PyUnicode_AsUTF8AndSize(args[0], NULL);
-	for (i = 0; name && i < names; i++) {
-		key = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(kwnames, i), NULL);
-		if (!key || set_option(&opt, secret, key, args[n + i]) < 0)
-			return NULL;
-	}
-	if (!name)
-		return NULL;
-	/* the arguments live as long as the call, and the library copies what it keeps */
-	FREELY(r = gpc_tiers_open(name, &opt, &t));
-	return r < 0 ? error_raise(r) : PyCapsule_New(t, TIERS, drop);
+	k = PyMem_Calloc(1, sizeof(*k));
+	if (!k)
+		return PyErr_NoMemory();
+	ret = open_tiers(k, args, n, kwnames);
+	if (!ret)
+		end(k);
+	return ret;
 }
 
 METHOD(tiers_close)
 {
 	static const struct call call = { "tiers_close", 1, 1, { "tiers" } };
 	PyObject *a[MAX_ARGS];
-	gpc_tiers *t;
+	struct keeping *k;
 	int r;
 
 	(void)self;
@@ -167,10 +209,10 @@ METHOD(tiers_close)
 			     a[0]);
 		return NULL;
 	}
-	t = PyCapsule_GetPointer(a[0], TIERS);
+	k = PyCapsule_GetPointer(a[0], TIERS);
 	PyCapsule_SetName(a[0], "gpc.tiers that were closed");
 	PyCapsule_SetDestructor(a[0], NULL);
-	FREELY(r = gpc_tiers_close(t));
+	r = end(k);
 	if (r < 0)
 		return error_raise(r);
 	Py_RETURN_NONE;

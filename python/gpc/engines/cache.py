@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-seen.t t/python/vllm-manager.t
+# Tests: t/python/vllm-seen.t t/python/tiers.t t/python/vllm-manager.t
 """The cache of some engines, made by the first one."""
 
 import errno
@@ -9,6 +9,7 @@ import gpc
 
 from . import words as kept
 from .config import ConfigError
+from .tiers import Keeper, Room, has_tiers, max_blocks
 
 POOL = 0                         # ram_blocks of create
 _TRANSIT = 64                    # slots that create adds to a pool of RAM
@@ -29,12 +30,14 @@ def _create(name, conf, layout, slot_bytes, block_tokens, label, hear):
     if slots < 1:
         raise ConfigError(f"{conf.bytes_key}: {conf.bytes}, at least {(_TRANSIT + 1) * slot_bytes} are "
                           f"wanted: {_TRANSIT + 1} slots of {slot_bytes} bytes")
+    room = Room(conf, slots, slot_bytes)
     offers = max(getattr(conf, "store_threshold", 0) - 1, 0)         # each takes an alias
     return gpc.create(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve, log=hear,
                       stock=min(conf.stock, (slots + _TRANSIT) // _STOCK_SHARE),
                       timeout=conf.attach_ms / 1000, block_tokens=block_tokens, max_peers=conf.max_peers,
                       ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, block_bytes=slot_bytes, no_checksums=1,
-                      max_blocks=slots + _TRANSIT, max_aliases=min(max(_OFFERED, 2 * slots) * offers, _MOST_OFFERS), free_target=conf.free_target, keep_digests=1,
+                      max_blocks=max_blocks(conf, slots + _TRANSIT + room.blocks), secret=room.secret,
+                      max_aliases=min(max(_OFFERED, 2 * slots) * offers, _MOST_OFFERS), free_target=conf.free_target, keep_digests=1,
                       keep_tokens=int(getattr(conf, "keep_tokens", False)))
 
 
@@ -51,17 +54,18 @@ def _attach(name, conf, layout, label, timeout, hear):
 
 
 def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words):
+    """And whether this process has made it."""
     try:
-        return _attach(name, conf, layout, label, 0, hear)
+        return _attach(name, conf, layout, label, 0, hear), False
     except (gpc.NotFound, gpc.Again, gpc.TimedOut):     # there is none, or somebody makes it: create waits for that
         pass
     try:
         c = _create(name, conf, layout, slot_bytes, block_tokens, label, hear)
     except gpc.Exists:
-        return _attach(name, conf, layout, label, conf.attach_ms / 1000, hear)
+        return _attach(name, conf, layout, label, conf.attach_ms / 1000, hear), False
     if words:
         kept.keep(name, conf.dir, words)
-    return c
+    return c, True
 
 
 def _what_differs(name, conf, words):
@@ -108,8 +112,9 @@ def _compare_size(c, name, conf, slot_bytes, log):
 def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=None):
     """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one.  words: those
     of the fingerprint (words.py), to say what differs."""
+    hear = _pass_on(log)
     try:
-        c = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, _pass_on(log), words)
+        c, made = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words)
     except gpc.Error as e:
         raise _explain(e, name, conf, layout, words) from None
     have = c.pool_memory(POOL)
@@ -118,4 +123,24 @@ def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=N
         raise ConfigError(f"gpc_name: {name!r}, its slots have {have.block_bytes} bytes, and {slot_bytes} are wanted: "
                           "another cache has that name")
     _compare_size(c, name, conf, slot_bytes, log)
+    if has_tiers(conf):
+        try:
+            _keepers[id(c)] = Keeper(c, name, conf, hear, log)
+        except (gpc.Error, ConfigError):
+            alone = made and c.info().peers <= 1
+            c.close()
+            if alone:            # nobody was told of it, and the next one makes it as it is to be
+                gpc.unlink(name, dir=conf.dir or None)
+            raise
     return c
+
+
+_keepers = {}                    # id of a cache -> that of its tiers
+
+
+def close_cache(c):
+    """What open_cache has returned, with the tiers that this process keeps of it: while it serves still."""
+    keeper = _keepers.pop(id(c), None)
+    if keeper:
+        keeper.close()
+    c.close()

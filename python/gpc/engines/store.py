@@ -13,7 +13,7 @@ from collections import OrderedDict
 import gpc
 
 from .bytes import Slots, copy, size_of
-from .cache import POOL
+from .cache import POOL, close_cache
 from .publisher import Publisher
 
 log = logging.getLogger("gpc")
@@ -253,7 +253,7 @@ class Store:
         if not self.c.closed:
             with self.publishing:
                 self.publisher.collect(self.conf.wait_ms / 1000)
-            self.c.close()
+            close_cache(self.c)
 
 
 def _name(digest, piece):

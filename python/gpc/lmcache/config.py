@@ -5,6 +5,8 @@
 import gpc
 
 from ..engines.config import ConfigError, Key, read
+from ..engines.keys import CACHE
+from ..engines.tiers import check
 
 KEYS = {
     "gpc_bytes": Key(int, least=1, most=1 << 50, needed=True),
@@ -22,6 +24,7 @@ KEYS = {
     "gpc_max_peers": Key(int, 64, 2, gpc.MAX_PEERS),
     "gpc_attach_ms": Key(int, 10000, 0, 600000),
     "gpc_free_target": Key(int, 0, -1, 1 << 20),
+    **CACHE,
 }
 
 
@@ -32,7 +35,8 @@ class Config:
         for name in params:
             if name not in KEYS:
                 raise ConfigError(f"{name}: there is no such key; there are {', '.join(KEYS)}")
-        read(self, KEYS, params)
+        read(self, KEYS, params, "lmcache")
+        check(self)
         if self.slot_bytes % 4096:
             raise ConfigError(f"gpc_slot_bytes: {self.slot_bytes}, a multiple of 4096 is wanted")
         self.bytes_key = "gpc_bytes"

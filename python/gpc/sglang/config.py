@@ -5,6 +5,8 @@
 import gpc
 
 from ..engines.config import Key, read
+from ..engines.keys import CACHE
+from ..engines.tiers import check
 
 KEYS = {
     "gpc_bytes": Key(int, least=1, most=1 << 50, needed=True),
@@ -21,6 +23,7 @@ KEYS = {
     "gpc_max_peers": Key(int, 64, 2, gpc.MAX_PEERS),
     "gpc_attach_ms": Key(int, 10000, 0, 600000),
     "gpc_free_target": Key(int, 0, -1, 1 << 20),
+    **CACHE,
 }
 
 
@@ -28,5 +31,6 @@ class Config:
     """An attribute for each key, without the prefix gpc_."""
 
     def __init__(self, extra):
-        read(self, KEYS, extra)
+        read(self, KEYS, extra, "sglang")
+        check(self)
         self.bytes_key = "gpc_bytes"

@@ -5,6 +5,8 @@
 import gpc
 
 from ..engines.config import ConfigError, Key, read
+from ..engines.keys import CACHE
+from ..engines.tiers import check
 
 KEYS = {
     "gpc_bytes": Key(int, None, 1, 1 << 50),
@@ -26,6 +28,7 @@ KEYS = {
     "gpc_max_peers": Key(int, 64, 2, gpc.MAX_PEERS),
     "gpc_attach_ms": Key(int, 120000, 0, 3600000),
     "gpc_free_target": Key(int, 0, -1, 1 << 20),
+    **CACHE,
 }
 
 
@@ -33,7 +36,8 @@ class Config:
     """An attribute for each key, without the prefix gpc_."""
 
     def __init__(self, extra):
-        read(self, KEYS, extra)
+        read(self, KEYS, extra, "vllm")
+        check(self)
         self.bytes_key = "gpc_bytes" if self.bytes or not self.cpu_bytes_to_use else "cpu_bytes_to_use"
         self.bytes = self.bytes or self.cpu_bytes_to_use
         if not self.bytes:

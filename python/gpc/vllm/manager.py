@@ -16,6 +16,7 @@ import logging
 
 import gpc
 
+from ..engines.cache import close_cache
 from ..engines.namespace import Namespace
 from ..engines.publisher import Publisher
 from . import meet
@@ -508,4 +509,4 @@ class Manager:
         self.finder.asker.stop(1.0)
         self.adapters.asker.stop(1.0, 1.0)
         self.publisher.collect(1.0)
-        self.c.close()
+        close_cache(self.c)
