@@ -90,7 +90,7 @@ for given, bytes_, key in (({"gpc_bytes": 7}, 7, "gpc_bytes"), ({"cpu_bytes_to_u
                            ({"cpu_bytes_to_use": 8, "gpc_bytes": 7}, 7, "gpc_bytes")):
     is_((Config(given).bytes, Config(given).bytes_key), (bytes_, key), f"{' and '.join(given)}: {key} counts")
 raises(ConfigError, "gpc_threads: 65, 1 to 64", lambda: Config({**EXTRA, "gpc_threads": 65}), "a range")
-raises(ConfigError, "gpc_threads: '2', a number", lambda: Config({**EXTRA, "gpc_threads": "2"}), "a kind")
+raises(ConfigError, "gpc_threads: '2 k', a number", lambda: Config({**EXTRA, "gpc_threads": "2 k"}), "a kind")
 raises(ConfigError, "gpc_threads: True", lambda: Config({**EXTRA, "gpc_threads": True}), "a bool is no number")
 raises(ConfigError, "refuse, tag", lambda: Config({**EXTRA, "gpc_reset": "all"}), "one of some values")
 raises(ConfigError, "gpc_thread: there is no such key", lambda: Config({**EXTRA, "gpc_thread": 2}), "a typing error")

@@ -62,6 +62,20 @@ static const char *open_without(gpc *c, const struct gpc_tiers_options *o, uint3
 	return text;
 }
 
+/* As text, cut to fit: who scribbles on it makes no more of it. */
+static void test_what(gpc *c, const struct gpc_tiers_options *o)
+{
+	struct gpc_tier t = { .size = sizeof(t) };
+
+	must(gpc_tier_get(c, 0, &t));
+	is_str(t.what, o->disk, "the first tier tells its file");
+	must(gpc_tier_get(c, 1, &t));
+	ok(!strncmp(t.what, o->remote, sizeof(t.what) - 1), "the second one its store");
+	memset(seg_desk(&c->seg)->what[0], 'x', sizeof(seg_desk(&c->seg)->what[0]));
+	must(gpc_tier_get(c, 0, &t));
+	is_int((int)strlen(t.what), (int)sizeof(t.what) - 1, "a text without an end has one");
+}
+
 static void test_memory(void)
 {
 	struct gpc_tiers_options o;
@@ -82,6 +96,7 @@ static void test_memory(void)
 	}
 	ok(tier && afar, "both threads that write had something to be refused for");
 	t = node_keep(&o);
+	test_what(c, &o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	tiers_fill(c, ram, 1, 40, 8);
 	ok(tiers_below(c, 1, 40) >= 24, "with memory blocks go down");
