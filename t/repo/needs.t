@@ -61,6 +61,7 @@ are t/repo/heads.t
 	sed -n 's/^\(t-[a-z]*\):.*/\1/p' t/local.mk
 	sed -n 's|^[a-z]*_PROGRAMS += %reldir%|tools|p' tools/local.mk
 	sed -n '/^t_helpers/,/^$/s|^	%reldir%\(/[a-z/]*\).*|t\1|p' t/local.mk
+	sed -n 's|^pkglib_LTLIBRARIES += %reldir%|plugins|p' plugins/local.mk
 	echo lib/libgpc.la
 } | sort -u >"$tmp/targets"
 needs $known && comm -23 "$tmp/out" "$tmp/targets" >"$tmp/none" && cp "$tmp/none" "$tmp/out" &&
