@@ -83,6 +83,8 @@ def engine(name, extra):
         what, *n = line.split()
         if what == "close":
             break
+        if what == "exit":
+            return
         got = {"put": put, "found": found}[what](store, int(n[0])) if n else \
             {"keeper": lambda: keeper(c), "writer": lambda: c.info().writer_pid, "sync": lambda: c.tiers_sync(timeout=60)}[what]()
         print(json.dumps(got), flush=True)
@@ -93,6 +95,7 @@ if sys.argv[1:2] == ["engine"]:
     engine(sys.argv[2], json.loads(sys.argv[3]))
     sys.exit()
 
+import vllm_fake  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
 DEADLINE = 600                   # of one answer; the watchdog of the test comes before it
@@ -136,8 +139,8 @@ class Engine(Process):
         self.p.stdin.flush()
         return self.answer()
 
-    def close(self):
-        self.p.stdin.write("close\n")
+    def close(self, how="close"):
+        self.p.stdin.write(how + "\n")
         self.p.stdin.flush()
         return self.p.wait()
 
@@ -157,6 +160,10 @@ def refused(text, what, suffix="", **extra):
         print(f"# got {e.first!r}, want {text!r}", flush=True)
     e.p.kill()
     e.p.wait()
+
+
+def tiers_open_here():
+    return any("gpc-tiers" in open(f"/proc/self/task/{t}/comm").read() for t in os.listdir("/proc/self/task"))
 
 
 def exists(suffix):
@@ -295,6 +302,15 @@ gpc.unlink(name)
 f = Engine(gpc_disk=f"{tmp}/a.disk")
 is_(f.first, "ready", "a cache that is made again, with the size and the secret of its file")
 is_((f.ask("sync"), f.ask(f"found {MANY}")), (None, MANY), "finds all that is there")
+is_(f.close("exit"), 0, "and ends, without a close")
+is_("Traceback" in f.said(), False, "with nothing to say")
+f = Engine(gpc_max_peers=3, gpc_disk=f"{tmp}/a.disk", gpc_serve=False)
+is_(f.first, "ready", "the cache is served by nobody, and nobody keeps its tiers")
+until(lambda: gpc.attach(name, readonly=True).info().peers_alive >= 1)
+is_(f.ask("keeper"), 0, "which is no error")
+with gpc.attach(name, serve=True):
+    until(lambda: f.ask("keeper") == f.pid)
+    ok(True, "with a writer they are kept, beside it")
 f.close()
 gpc.unlink(name)
 
@@ -375,6 +391,12 @@ k._step()
 fake.writer = 1
 k._step()
 is_(k.tiers, None, "but for one that came later")
+tiers.GRACE = 1e9
+k._step()
+is_(k.tiers, None, "others wait for a while")
+fake.writer = 0
+k._step()
+is_(k.tiers, "tiers", "and the writer does not")
 k.ending.set()
 gpc.tiers_open, gpc.tiers_close = real
 
@@ -394,4 +416,17 @@ is_((os.stat(f"{tmp}/key").st_mode & 0o777, gpc.tiers_file(f"{tmp}/m.disk").has_
     "a key file is made, and the secret is nowhere else")
 close_cache(c)
 ok(c.closed, "close_cache closes the tiers, and the cache")
+gpc.unlink(name + "-m")
+
+# ---- vLLM's spec ----
+
+vllm_fake.install()
+from gpc.vllm import GPCOffloadingSpec  # noqa: E402
+
+m = GPCOffloadingSpec(vllm_fake.config(block_bytes=64, blocks_per_chunk=1, extra={
+    "gpc_weights": "w", "gpc_bytes": (64 + 40) * 4096, "gpc_stock": 0, "gpc_name": name + "-m", "gpc_disk": f"{tmp}/v.disk",
+    "gpc_disk_bytes": "1M"})).get_manager()
+is_(keeper(m.c), os.getpid(), "the manager of vLLM keeps tiers")
+m.shutdown()
+ok(not tiers_open_here(), "and has closed them when it is shut down")
 done()

@@ -14,6 +14,7 @@ A process that keeps them and loses the writer's seat closes them, so that the n
 of a cache without a writer.
 """
 
+import atexit
 import errno
 import logging
 import os
@@ -136,7 +137,10 @@ def _options(conf, hear):
 def _explain(e, name, conf):
     text = e.strerror
     key = "gpc_disk" if conf.disk and "remote" not in text and "plugin" not in text else "gpc_remote"
-    if e.errno == errno.ENOSPC and "max_blocks" in text:
+    if e.errno == errno.EUSERS:
+        key = "gpc_max_peers"
+        text += ". Who keeps tiers takes a second seat"
+    elif e.errno == errno.ENOSPC and "max_blocks" in text:
         text += (f". The engine that made {name} was not told of tiers so large: end all of its engines, run "
                  f"'gpc-inspect rm {name}' and start again")
     elif e.errno == errno.EPROTO and "secret" in text:
@@ -164,9 +168,13 @@ class Keeper:
         self.c, self.name, self.conf, self.hear, self.log = cache, name, conf, hear, log
         self.tiers, self.seat, self.told, self.idle_since = None, False, "", None
         self.ending = threading.Event()
+        if conf.remote and not conf.key_file:
+            log.warning("gpc: gpc_remote without gpc_key_file: no other machine has the secret of this cache, so none finds what "
+                        "it stores; give each of them gpc_key_file, with a copy of one file")
         self._open()
         self.thread = threading.Thread(target=self._follow, name="gpc-tiers", daemon=True)
         self.thread.start()
+        atexit.register(self.close)      # before the module closes the cache, whose writer they need
 
     # ---- what there is ----
 
@@ -273,5 +281,6 @@ class Keeper:
             gpc.tiers_close(tiers)
 
     def close(self):
+        atexit.unregister(self.close)
         self.ending.set()
         self.thread.join()
