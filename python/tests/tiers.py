@@ -243,6 +243,8 @@ raises(ConfigError, "gpc_max_peers: 2, at least 3", lambda: SGLang({"gpc_bytes":
        "too few seats")
 
 
+raises(TypeError, "log: a function of level and text is wanted", lambda: gpc.tiers_open("x", disk="/x", log=5), "a log that is none")
+
 # ---- refused at the start ----
 
 disk = {"gpc_disk": f"{tmp}/a.disk", "gpc_disk_blocks": DISK}
