@@ -24,7 +24,7 @@
  *   the writer, which is no keeper     nothing: the keeper goes on, whoever wins
  *   the keeper's seat, and it lives    (engines) it closes them, and the winner opens them
  * Tests: t/daemon/disk-aside.t t/daemon/remote.t t/daemon/disk.t t/daemon/exists.t
- *   t/daemon/files.t */
+ *   t/daemon/files.t t/python/tiers.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

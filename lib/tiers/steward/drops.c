@@ -40,8 +40,8 @@
  * stays.  So it does without a writer.  Nothing is acknowledged meanwhile.  If this process dies, its
  * pools go with it, and the next one begins with the number that was acknowledged last.  Of more keys
  * than the segment keeps nobody knows: all of the tiers goes.
- * Tests: t/tiers/alone.t t/tiers/gaps.t t/tiers/drops.t t/tiers/follow.t t/tiers/unchained.t
- *   t/tiers/drop-dies.t */
+ * Tests: t/tiers/alone.t t/tiers/gaps.t t/tiers/lost-since.t t/tiers/drops.t t/tiers/follow.t
+ *   t/tiers/unchained.t */
 #include "config.h"
 
 #include <errno.h>
