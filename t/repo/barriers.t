@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A barrier has a letter in parentheses in the comment beside it, and so has the one it pairs
-# with, in the files that the table of ARCHITECTURE.md names.
-# Tests: ARCHITECTURE.md lib/index/base/order.h
+# with, in the files that the table of lib/index/BARRIERS.md names.
+# Tests: lib/index/BARRIERS.md lib/index/base/order.h
 
 srcdir=${top_srcdir:-$(dirname "$0")/../..}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-914-$$.XXXXXX") || exit 99
@@ -56,14 +56,12 @@ function files(cell, side,  count, words, i) {
 		if (words[i] ~ /\.[ch]$/)
 			print letter, words[i], side, NR
 }
-/^## Barriers/ { on = 1; next }
-/^## / { on = 0 }
-on && $2 ~ /^ [A-Za-z] $/ {
+$2 ~ /^ [A-Za-z] $/ {
 	letter = $2
 	gsub(/ /, "", letter)
 	files($3, "release")
 	files($4, "partner")
-}' "$srcdir/ARCHITECTURE.md" >"$tmp/table"
+}' "$srcdir/lib/index/BARRIERS.md" >"$tmp/table"
 
 test -s "$tmp/table" && test -s "$tmp/told" || echo "nothing found" >"$tmp/out"
 empty "there are barriers, and a table of them" "$tmp/out"

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Includes go one way.  The table "Where things live" of ARCHITECTURE.md has a row for each
+# Includes go one way.  The table of lib/README.md has a row for each
 # folder of lib/, from the top to the ground: a file includes headers of its own folder and of
 # those that its row names, which all stand below it.  A public function, which gpc.h declares for
 # all, is called along the same arrows.
-# Inside writer/ the table of its files is such an order, of calls.
+# Inside writer/ and table/ the table of its files is such an order, of calls.
 # Beside that: who may hold atomics and shared structs, and what stands alone.
-# Tests: ARCHITECTURE.md
+# Tests: lib/README.md lib/index/writer/README.md
 
 srcdir=${top_srcdir:-$(dirname "$0")/../..}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-913-$$.XXXXXX") || exit 99
@@ -25,13 +25,11 @@ empty()	# NAME FILE: nothing in it, else it is the diagnosis
 	fi
 }
 
-# "row folder" and "row folder may" of each row, FILE as ARCHITECTURE.md
+# "row folder" and "row folder may" of each row, FILE as lib/README.md
 rows()
 {
 	awk -F'|' -v may="$2" '
-	/^## Where things live/ { on = 1; next }
-	/^##/ { on = 0 }
-	on && $2 ~ /^ `[a-z]+[\/.]/ {
+	$2 ~ /^ `[a-z]+[\/.]/ {
 		gsub(/[` ]|\/`/, "", $2)
 		gsub(/\/`|[`,]/, "", $3)
 		row++
@@ -65,8 +63,8 @@ includes()
 	}'
 }
 
-rows "$srcdir/ARCHITECTURE.md" "" >"$tmp/rows"
-rows "$srcdir/ARCHITECTURE.md" yes >"$tmp/may"
+rows "$srcdir/lib/README.md" "" >"$tmp/rows"
+rows "$srcdir/lib/README.md" yes >"$tmp/may"
 includes >"$tmp/includes"
 
 # folders, and files beside them, as rows name them: attach.c, serve.c with serve.h
@@ -121,9 +119,7 @@ empty "public calls go along the arrows" "$tmp/out"
 
 # "row file" of each row of the table of its files, as lib/index/writer/ has them, without .c and .h
 awk -F'|' '
-/^### Files of the writer/ { on = 1; next }
-/^#/ { on = 0 }
-on && $2 ~ /^ `/ {
+$2 ~ /^ `/ {
 	row++
 	count = split($2 $3, words, "`")
 	for (i = 2; i <= count; i += 2)
@@ -131,7 +127,7 @@ on && $2 ~ /^ `/ {
 			sub(/\.[ch]$/, "", words[i])
 			print row, words[i]
 		}
-}' "$srcdir/ARCHITECTURE.md" >"$tmp/order"
+}' "$srcdir/lib/index/writer/README.md" >"$tmp/order"
 cut -d' ' -f2 "$tmp/order" | sort >"$tmp/named"
 files | sed -n 's|^lib/index/writer/\(.*\)\.[ch]$|\1|p; s|^lib/index/\(table/.*\)\.[ch]$|\1|p' |
 	sort -u >"$tmp/present"

@@ -2,7 +2,7 @@
 /* order.h - every atomic access of the library.  No other file uses __atomic or fences.
  *
  * The names say the order.  A release in the sources has a letter in parentheses; the
- * acquire or fence it pairs with names that letter (ARCHITECTURE.md lists all pairs).
+ * acquire or fence it pairs with names that letter (index/BARRIERS.md lists all pairs).
  *
  * order_swap, order_add and order_cas are full barriers: on x86 a locked instruction
  * is one (rule S5), elsewhere a fence stands on both sides.
