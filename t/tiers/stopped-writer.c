@@ -25,7 +25,7 @@ static volatile uint32_t *ready; /* shared with the writer's process */
 static pid_t writer;
 static gpc *c;
 static int ram;
-static int armed, inside;
+static int armed, chained, inside;
 
 int __real_publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n,
 			  gpc_block *resident, const uint32_t *stop);
@@ -35,6 +35,8 @@ int __wrap_publish_copies(gpc *of, const struct publish_copy *copies, uint32_t n
 			  gpc_block *resident, const uint32_t *stop)
 {
 	if (load_acquire(&armed)) {
+		while (!load_acquire(&chained)) /* our own call has its answer */
+			usleep(1000);
 		store_release(&armed, 0);
 		stop_process(writer);
 		store_release(&inside, 1);
@@ -113,8 +115,10 @@ static gpc_tiers *with_batch(struct gpc_tiers_options *o, uint64_t first, uint32
 	o->flags = flags;
 	t = tiers_open(o);
 	must(gpc_tiers_sync(c, TIERS_MS));
+	store_release(&chained, 0);
 	store_release(&armed, 1);
 	bytes_chain(c, ram, first, 12, b, false);
+	store_release(&chained, 1);
 	while (!load_acquire(&inside))
 		usleep(1000);
 	store_release(&inside, 0);
