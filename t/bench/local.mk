@@ -22,6 +22,11 @@ EXTRA_PROGRAMS += %reldir%/bench-tiers
 %canon_reldir%_bench_tiers_SOURCES = %reldir%/bench-tiers.c %reldir%/times.h
 %canon_reldir%_bench_tiers_LDADD = lib/libgpc.la
 CLEANFILES += %reldir%/bench-tiers$(EXEEXT)
+# Drops beside a full tier; run by hand.
+EXTRA_PROGRAMS += %reldir%/bench-drops
+%canon_reldir%_bench_drops_SOURCES = %reldir%/bench-drops.c
+%canon_reldir%_bench_drops_LDADD = lib/libgpc-internal.la
+CLEANFILES += %reldir%/bench-drops$(EXEEXT)
 # A store in a Redis beside a plain loop; run by hand, with the path of the plugin.
 if HAVE_HIREDIS
 EXTRA_PROGRAMS += %reldir%/bench-remote
