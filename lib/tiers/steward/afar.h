@@ -18,7 +18,6 @@ struct kept { /* of a lane that is LOST: what its call was given */
 };
 
 struct tier_store {
-	struct tier tier;
 	gpc *c;
 	struct remote *remote;
 	struct shm_tier *told;

@@ -6,39 +6,24 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include "index/base/order.h"
-#include "tiers/disk/disk.h"
 #include "tiers/disk/format.h"
-#include "tiers/steward/tier.h"
-
-struct tier_file {
-	struct tier tier;
-	struct disk *disk;
-	bool notes;
-	const struct log *log;
-	const char *of;              /* whose cache */
-	uint64_t pause_ns, until_ns; /* writes fail: no more of them before that */
-};
+#include "tiers/steward/steward.h"
 
 /* A call waits for all of its operations: their memory is the caller's. */
 struct batch {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	uint32_t left;
-	uint64_t *beat; /* of a read; NULL */
+	struct gpc_tiers *t;
+	bool reads;
 };
-
-static struct disk *file_of(struct tier *t)
-{
-	return ((struct tier_file *)t)->disk;
-}
 
 static void one_ended(struct disk_op *op)
 {
 	struct batch *b = op->arg;
 
-	if (b->beat)
-		store_relaxed(b->beat, clock_ns());
+	if (b->reads)
+		desk_beat(b->t);
 	pthread_mutex_lock(&b->lock);
 	if (!--b->left)
 		pthread_cond_signal(&b->ended);
@@ -85,15 +70,16 @@ static void submit(struct disk *d, struct disk_op *op)
 	one_ended(op);
 }
 
-static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, uint32_t n,
+static void run(struct cold *d, enum disk_kind kind, struct tier_item *items, uint32_t n,
 		uint64_t deadline_ns)
 {
 	struct batch b = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			   .ended = PTHREAD_COND_INITIALIZER,
 			   .left = n,
-			   .beat = kind == DISK_READ ? t->beat : NULL };
+			   .t = d->t,
+			   .reads = kind == DISK_READ };
 	struct disk_op *ops = calloc(n, sizeof(*ops));
-	uint64_t now = disk_now(file_of(t));
+	uint64_t now = disk_now(d->file);
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
@@ -104,7 +90,7 @@ static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, ui
 		fill_op(&ops[i], kind, &items[i], &b, deadline_ns);
 		/* in the order of the call, whichever thread comes first */
 		ops[i].what.born_ns = now + i;
-		submit(file_of(t), &ops[i]);
+		submit(d->file, &ops[i]);
 	}
 	pthread_mutex_lock(&b.lock);
 	while (b.left)
@@ -117,9 +103,9 @@ static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, ui
 	free(ops);
 }
 
-static void file_read(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+void tier_disk_read(struct cold *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
-	run(t, DISK_READ, items, n, deadline_ns);
+	run(d, DISK_READ, items, n, deadline_ns);
 }
 
 static bool is_failure(int result)
@@ -130,44 +116,28 @@ static bool is_failure(int result)
 
 /* One bad place is the caller's: it takes another one.  Where nothing can be written it need not
  * try at once.  Removals, and what was written before, are not affected.  One thread writes. */
-static void file_write(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+void tier_disk_write(struct cold *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
-	struct tier_file *f = (struct tier_file *)t;
 	uint32_t i, failed = 0, whole = 0;
 
-	run(t, DISK_WRITE, items, n, deadline_ns);
+	run(d, DISK_WRITE, items, n, deadline_ns);
 	for (i = 0; i < n; i++) {
 		failed += is_failure(items[i].result);
 		whole += !items[i].result;
 	}
 	if (failed == n) {
-		if (!f->pause_ns)
-			log_say(f->log, LOG_ERR,
+		if (!d->fails_ns)
+			log_say(&d->t->c->log, LOG_ERR,
 				"tier disk of %s: writes fail: %s; they are tried again in 1 s, and then at "
 				"intervals of up to 60 s",
-				f->of, gpc_strerror(items[0].result));
-		f->pause_ns = f->pause_ns ? rest_longer(f->pause_ns) : REST_NS;
-		f->until_ns = clock_ns() + f->pause_ns;
-	} else if (whole && f->pause_ns) {
-		f->pause_ns = 0;
-		log_say(f->log, LOG_NOTICE, "tier disk of %s: writes succeed again", f->of);
+				d->t->c->seg.name, gpc_strerror(items[0].result));
+		d->fails_ns = d->fails_ns ? rest_longer(d->fails_ns) : REST_NS;
+		d->writes_ns = clock_ns() + d->fails_ns;
+	} else if (whole && d->fails_ns) {
+		d->fails_ns = 0;
+		log_say(&d->t->c->log, LOG_NOTICE, "tier disk of %s: writes succeed again",
+			d->t->c->seg.name);
 	}
-}
-
-static int file_clear(struct tier *t)
-{
-	return disk_clear(file_of(t));
-}
-
-int tier_disk_sync(struct tier_file *f)
-{
-	return disk_sync(f->disk);
-}
-
-static void file_forget(struct tier *t, uint64_t slot, const gpc_key *key)
-{
-	(void)key;
-	disk_free(file_of(t), slot);
 }
 
 /* They lie side by side for each group of slots, and are read in another order. */
@@ -185,87 +155,16 @@ static void notes_ahead(struct disk *d, const struct disk_slot *there, uint64_t 
 	free(seen);
 }
 
-int tier_disk_note(struct tier_file *f, const struct tier_found *found, void *to)
+int tier_disk_scan(struct cold *d)
 {
-	struct disk_slot what = { .slot = found->slot,
-				  .note_bytes = found->note_bytes,
-				  .note_crc = found->note_crc };
+	int err = disk_scan(d->file, &d->found, &d->nfound);
 
-	return disk_note(f->disk, &what, to);
+	if (err == 0 && d->note_room)
+		notes_ahead(d->file, d->found, d->nfound);
+	return err;
 }
 
-int tier_disk_scan(struct tier_file *f, struct tier_found **ret, uint64_t *ret_n)
+uint64_t tier_disk_turn(const struct cold *d)
 {
-	struct disk *d = f->disk;
-	struct disk_slot *there;
-	struct tier_found *found;
-	uint64_t n, i, now;
-	int err = disk_scan(d, &there, &n);
-
-	if (err < 0)
-		return err;
-	if (f->notes)
-		notes_ahead(d, there, n);
-	found = malloc((size_t)(n + 1) * sizeof(*found));
-	now = disk_now(d);
-	for (i = 0; found && i < n; i++)
-		found[i] = (struct tier_found){
-			.slot = there[i].slot,
-			.key = there[i].key,
-			.parent = there[i].parent,
-			.depth = there[i].depth,
-			.tag = there[i].tag,
-			.age_ns = there[i].born_ns < now ? now - there[i].born_ns : 0,
-			.note_bytes = there[i].note_bytes,
-			.note_crc = there[i].note_crc,
-		};
-	free(there);
-	*ret = found;
-	*ret_n = n;
-	return found ? 0 : -ENOMEM;
-}
-
-int tier_disk_begin(struct tier_file *f, bool clear)
-{
-	return disk_begin(f->disk, clear);
-}
-
-uint64_t tier_disk_turn(struct tier_file *f)
-{
-	return MAX(disk_turn(f->disk), f->until_ns);
-}
-
-static void file_close(struct tier *t)
-{
-	disk_close(file_of(t));
-	free(t);
-}
-
-static const struct tier_ops disk_ops = {
-	.name = "disk",
-	.kind = GPC_DISK,
-	.read = file_read,
-	.write = file_write,
-	.forget = file_forget,
-	.clear = file_clear,
-	.close = file_close,
-};
-
-int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of,
-	      struct tier_file **ret)
-{
-	struct tier_file *t = calloc(1, sizeof(*t));
-
-	if (!t)
-		return -ENOMEM;
-	*t = (struct tier_file){
-		.tier.ops = &disk_ops, .disk = d, .notes = notes, .log = log, .of = of
-	};
-	*ret = t;
-	return 0;
-}
-
-struct tier *tier_disk_tier(struct tier_file *f)
-{
-	return &f->tier;
+	return MAX(disk_turn(d->file), d->writes_ns);
 }

@@ -165,7 +165,10 @@ static int write_all(struct down *b)
 		if (b->notes)
 			add_note(b, i);
 	}
-	b->d->ops->write(b->d->tier, b->item, b->n, clock_ns() + WRITE_NS);
+	if (b->d->file)
+		tier_disk_write(b->d, b->item, b->n, clock_ns() + WRITE_NS);
+	else
+		tier_remote_write(b->d->store, b->item, b->n, clock_ns() + WRITE_NS);
 	return 0;
 }
 
@@ -343,7 +346,7 @@ static uint32_t batch_of(const struct cold *d)
 
 static bool is_early(const struct cold *d)
 {
-	return d->file && tier_disk_turn(d->file) > clock_ns() + RATE_NS;
+	return d->file && tier_disk_turn(d) > clock_ns() + RATE_NS;
 }
 
 /* What victims hang on stands behind them, the deepest first. */

@@ -108,7 +108,7 @@ static gpc_block block_of(const gpc *c, uint32_t record)
 /* As it is now; false: there is no such block. */
 static bool look(struct gpc_tiers *t, uint32_t number, struct entry *ret)
 {
-	const struct tier_found *found;
+	const struct disk_slot *found;
 	struct about a;
 
 	*ret = (struct entry){ .d = tier_of(t, number), .block = GPC_NONE };
@@ -129,7 +129,7 @@ static bool look(struct gpc_tiers *t, uint32_t number, struct entry *ret)
 /* The entry of that key: parents that are elsewhere than in this tier, VRAM and RAM do not count. */
 static bool find_parent(struct cold *d, const gpc_key *key, gpc_key *ret)
 {
-	const struct tier_found *found;
+	const struct disk_slot *found;
 	gpc_block block = slots_find(d, key);
 	struct about a;
 
@@ -187,7 +187,7 @@ static int read_keys(struct follow *f)
 			return -ENOMEM;
 	/* a store may have it, whether this node knows or not */
 	for (; t->store && had < f->bad.n; had++)
-		t->store->ops->forget(t->store->tier, 0, &f->bad.key[had]);
+		tier_remote_forget(t->store->store, &f->bad.key[had]);
 	return MIN(n, 0);
 }
 
@@ -212,7 +212,7 @@ static bool take(struct follow *f, const struct entry *e, struct gone *as)
 	if (e->block >= 0 && !hold(f, e))
 		return false;
 	if (as == &f->bad && t->store && !gone_has(as, &e->key))
-		t->store->ops->forget(t->store->tier, 0, &e->key);
+		tier_remote_forget(t->store->store, &e->key);
 	return gone_add(as, &e->key);
 }
 
@@ -234,7 +234,7 @@ static bool pass(struct follow *f, uint32_t number)
 static bool follow_all(struct follow *f, struct gone *as, uint32_t *followed)
 {
 	struct gpc_tiers *t = f->t;
-	const struct tier_found *found;
+	const struct disk_slot *found;
 	struct entry e;
 	gpc_key key;
 	uint32_t i;
@@ -509,7 +509,7 @@ void drops_missed(struct gpc_tiers *t)
 					  SHM_DROPS, &upto)
 			  : 0;
 	for (i = 0; i < n; i++)
-		t->store->ops->forget(t->store->tier, 0, &t->dropped[i]);
+		tier_remote_forget(t->store->store, &t->dropped[i]);
 	if (n < 0)
 		log_say(&t->c->log, LOG_WARNING,
 			"blocks of %s were dropped, and which ones is not known any more: the remote "

@@ -49,7 +49,7 @@ static void give_up(struct cold *d, int err)
 	log_say(&d->t->c->log, LOG_ERR,
 		"tier %s of %s: its pool has gone: %s; nothing is written there until its keeper "
 		"starts anew",
-		d->ops->name, d->t->c->seg.name, gpc_strerror(err));
+		d->name, d->t->c->seg.name, gpc_strerror(err));
 }
 
 /* The end of a pool is a clear, and the pool is not ours any more when the feed tells of that.  An
@@ -73,7 +73,7 @@ static void cleared(struct cold *d, uint32_t tag)
 		/* in this order: what is written behind the clear keeps its key, and is made free
 		 * when it goes */
 		slots_forget_keys(d);
-		err = load_relaxed(&d->broken) && !d->gone ? 0 : d->ops->clear(d->tier);
+		err = !d->file || (load_relaxed(&d->broken) && !d->gone) ? 0 : disk_clear(d->file);
 		if (err < 0)
 			rest_begin(d, "a clear", err);
 	}
@@ -183,18 +183,18 @@ bool feed_follow(struct gpc_tiers *t)
 /* All that was answered is on the disk, or all of it goes, and with it what had to go. */
 static bool sync_one(struct cold *d)
 {
-	int err = d->file ? tier_disk_sync(d->file) : 0, lost;
+	int err = d->file ? disk_sync(d->file) : 0, lost;
 
 	if (err >= 0)
 		return true;
 	slots_forget_keys(d);
-	lost = d->ops->clear(d->tier);
+	lost = disk_clear(d->file);
 	if (lost < 0) {
 		rest_begin(d, "a sync", err);
 		return false;
 	}
 	log_say(&d->t->c->log, LOG_WARNING,
-		"tier %s of %s: a sync: %s; what was there is forgotten", d->ops->name,
+		"tier %s of %s: a sync: %s; what was there is forgotten", d->name,
 		d->t->c->seg.name, gpc_strerror(err));
 	rest_lose_all(d);
 	return true;

@@ -199,6 +199,7 @@ static int open_disk_pool(struct gpc_tiers *t, uint32_t ram, struct disk_options
 	if (err < 0)
 		return err;
 	d->t = t;
+	d->name = "disk";
 	d->index = DESK_DISK;
 	d->min_uses = t->opt.min_uses;
 	d->write_rate = t->opt.write_rate;
@@ -212,23 +213,14 @@ static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 {
 	struct cold *d = &t->cold[0];
 	struct disk_info info;
-	struct disk *disk;
-	int err = tier_disk_error(disk_open(t->opt.disk, opt, &disk));
+	int err = tier_disk_error(disk_open(t->opt.disk, opt, &d->file));
 
 	if (err < 0)
 		return err;
-	disk_info(disk, &info);
+	disk_info(d->file, &info);
 	memcpy(t->file, info.file, sizeof(t->file));
 	t->made = info.made;
 	d->note_room = MIN(info.note_bytes, notes_most(&t->c->seg));
-	err = tier_disk(disk, d->note_room != 0, &t->c->log, t->c->seg.name, &d->file);
-	if (err < 0) {
-		disk_close(disk);
-		return err_set(ENOMEM, "no memory for a tier");
-	}
-	d->tier = tier_disk_tier(d->file);
-	d->ops = d->tier->ops;
-	d->tier->beat = &seg_desk(&t->c->seg)->beat;
 	if (info.slots != d->blocks)
 		return err_set(EAGAIN, "%s was replaced while it was opened: try again",
 			       t->opt.disk);
@@ -246,8 +238,7 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 	if (err < 0)
 		return err;
 	d->t = t;
-	d->tier = tier_remote_tier(d->store);
-	d->ops = d->tier->ops;
+	d->name = "remote";
 	d->index = DESK_REMOTE;
 	d->min_uses = t->opt.remote_uses;
 	t->store = d;
@@ -273,10 +264,8 @@ static int count_uses(struct gpc_tiers *t)
 
 static int begin_tiers(struct gpc_tiers *t)
 {
-	int err = t->store && t->store->clear ? t->store->ops->clear(t->store->tier) : 0;
+	int err = t->disk ? tier_disk_error(disk_begin(t->disk->file, t->disk->clear)) : 0;
 
-	if (err == 0 && t->disk)
-		err = tier_disk_error(tier_disk_begin(t->disk->file, t->disk->clear));
 	t->begun = err == 0;
 	return err;
 }
@@ -350,8 +339,9 @@ static void end(struct gpc_tiers *t)
 	for (i = 0; i < t->ncold; i++) {
 		slots_end(&t->cold[i]);
 		free(t->cold[i].uses);
-		if (t->cold[i].tier)
-			t->cold[i].ops->close(t->cold[i].tier);
+		disk_close(t->cold[i].file);
+		if (t->cold[i].store)
+			tier_remote_close(t->cold[i].store);
 	}
 	gpc_close(t->c);
 	drops_end(t);

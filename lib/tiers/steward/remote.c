@@ -20,9 +20,7 @@
 #include "tiers/steward/afar.h"
 
 #define TICK_NS (100 * NS_PER_MS)
-#define REST_NS \
-	(1000 * \
-	 NS_PER_MS) /* a store that takes nothing is left alone so long, and longer each time ... */
+/* a store that takes nothing is left alone for REST_NS, and longer each time */
 #define REST_MOST (8000 * NS_PER_MS)
 /* The store, or a put that was given up, may bring back what was removed: it goes again for so long,
  * and so often. */
@@ -30,11 +28,6 @@
 #define AGAIN_NS     (5000 * NS_PER_MS)
 #define AT_ONCE      (16ull << 20) /* bytes of images in one call, which has a deadline */
 #define BLOCKS_LEAST 65536u
-
-static struct tier_store *store_of(struct tier *t)
-{
-	return (struct tier_store *)t;
-}
 
 /* ---- read and write ---- */
 
@@ -124,9 +117,9 @@ static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *ite
 }
 
 /* A prefix ends where the first one is missing. */
-static void store_read(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
+		      uint64_t deadline_ns)
 {
-	struct tier_store *s = store_of(t);
 	uint32_t lane = afar_lane(s), i, k, some = at_once(s);
 	bool whole = true;
 
@@ -228,9 +221,9 @@ void tier_remote_settled(struct tier_store *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void store_write(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+void tier_remote_write(struct tier_store *s, struct tier_item *items, uint32_t n,
+		       uint64_t deadline_ns)
 {
-	struct tier_store *s = store_of(t);
 	uint32_t lane = afar_lane(s), i, some = at_once(s);
 
 	for (i = 0; i < n; i++)
@@ -265,12 +258,10 @@ int tier_remote_exists(struct tier_store *s, const gpc_key *keys, uint32_t n, ui
 
 /* ---- removals ---- */
 
-static void store_forget(struct tier *t, uint64_t slot, const gpc_key *key)
+void tier_remote_forget(struct tier_store *s, const gpc_key *key)
 {
-	struct tier_store *s = store_of(t);
 	bool told;
 
-	(void)slot;
 	pthread_mutex_lock(&s->lock);
 	told = s->blind;
 	s->blind |= !gone_add(&s->gone, key);
@@ -295,12 +286,6 @@ bool tier_remote_owes(struct tier_store *s)
 	owes = s->gone.n || s->blind || s->unsure;
 	pthread_mutex_unlock(&s->lock);
 	return owes;
-}
-
-static int store_clear(struct tier *t)
-{
-	(void)t; /* other nodes use what is there */
-	return 0;
 }
 
 static bool is_writing(const struct tier_store *s, const gpc_key *key)
@@ -456,10 +441,8 @@ void tier_remote_stop(struct tier_store *s)
 	worker_stop(&s->worker);
 }
 
-static void store_close(struct tier *t)
+void tier_remote_close(struct tier_store *s)
 {
-	struct tier_store *s = store_of(t);
-
 	tier_remote_stop(s);
 	afar_look(s);
 	if (s->memory && !s->lost)
@@ -476,16 +459,6 @@ static void store_close(struct tier *t)
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
-
-static const struct tier_ops store_ops = {
-	.name = "remote",
-	.kind = GPC_REMOTE,
-	.read = store_read,
-	.write = store_write,
-	.forget = store_forget,
-	.clear = store_clear,
-	.close = store_close,
-};
 
 /* ---- open ---- */
 
@@ -532,7 +505,6 @@ int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret)
 		free(s);
 		return err;
 	}
-	s->tier.ops = &store_ops;
 	s->c = t->c;
 	s->told = &seg_desk(&t->c->seg)->tier[DESK_REMOTE];
 	memset(seg_desk(&t->c->seg)->own, 0, sizeof(seg_desk(&t->c->seg)->own));
@@ -545,11 +517,6 @@ int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret)
 	tell_memory(t, ram, s);
 	*ret = s;
 	return 0;
-}
-
-struct tier *tier_remote_tier(struct tier_store *s)
-{
-	return &s->tier;
 }
 
 int tier_remote_start(struct tier_store *s)

@@ -46,7 +46,7 @@ void rest_begin(struct cold *d, const char *what, int err)
 	log_say(&d->t->c->log, LOG_ERR,
 		"tier %s of %s: %s: %s; it rests: nothing is written there, and no removal is "
 		"acknowledged, until it can be cleared, which is tried in 1 s and then at intervals of up to 60 s",
-		d->ops->name, d->t->c->seg.name, what, gpc_strerror(err));
+		d->name, d->t->c->seg.name, what, gpc_strerror(err));
 	slots_forget_keys(d);
 	restore_drop(d, 0);
 	rest_lose_all(d);
@@ -59,9 +59,9 @@ static int probe(struct cold *d)
 
 	pthread_mutex_lock(&d->t->writing);
 	slots_forget_keys(d);
-	err = d->ops->clear(d->tier);
-	if (err >= 0 && d->file)
-		err = tier_disk_sync(d->file);
+	err = disk_clear(d->file);
+	if (err >= 0)
+		err = disk_sync(d->file);
 	if (err >= 0)
 		store_relaxed(&d->broken, 0);
 	pthread_mutex_unlock(&d->t->writing);
@@ -83,7 +83,7 @@ bool rest_is_over(struct cold *d, bool ends)
 		return false;
 	}
 	store_relaxed(&d->told->state, GPC_TIER_UP);
-	log_say(&d->t->c->log, LOG_NOTICE, "tier %s of %s is up again, and empty", d->ops->name,
+	log_say(&d->t->c->log, LOG_NOTICE, "tier %s of %s is up again, and empty", d->name,
 		d->t->c->seg.name);
 	return true;
 }

@@ -26,14 +26,14 @@
 
 #define RESTORE 512u /* published together: commands of others come between */
 
-static gpc_block block_of(const struct cold *d, const struct tier_found *f)
+static gpc_block block_of(const struct cold *d, const struct disk_slot *f)
 {
 	return GPC_BLOCK((gpc_block)d->pool, (gpc_block)f->slot);
 }
 
 /* ---- what is there ---- */
 
-static struct tier_found *find(const struct cold *d, const gpc_key *key)
+static struct disk_slot *find(const struct cold *d, const gpc_key *key)
 {
 	uint32_t at;
 
@@ -49,7 +49,7 @@ static void put(struct cold *d, uint64_t number)
 	chains_put(&d->place, (uint32_t)number, chains_hash(&d->found[number].key));
 }
 
-static bool is_orphan(const struct cold *d, const struct tier_found *f)
+static bool is_orphan(const struct cold *d, const struct disk_slot *f)
 {
 	gpc_block block;
 
@@ -61,7 +61,7 @@ static bool is_orphan(const struct cold *d, const struct tier_found *f)
  * loses its parent from now on. */
 static void count_orphans(struct cold *d)
 {
-	const struct tier_found *f;
+	const struct disk_slot *f;
 	uint64_t i;
 	bool orphan;
 
@@ -81,13 +81,13 @@ static void count_orphans(struct cold *d)
 
 static int scan(struct cold *d)
 {
-	int err = d->file && !d->clear ? tier_disk_scan(d->file, &d->found, &d->nfound) : 0;
+	int err = d->file && !d->clear ? tier_disk_scan(d) : 0;
 	uint64_t i;
 	uint32_t k;
 
 	if (err < 0)
-		return err_set(-err, "tier %s of %s cannot be read: %s", d->ops->name,
-			       d->t->c->seg.name, gpc_strerror(err));
+		return err_set(-err, "tier %s of %s cannot be read: %s", d->name, d->t->c->seg.name,
+			       gpc_strerror(err));
 	for (i = 0; i < d->nfound; i++)
 		d->slot[d->found[i].slot] =
 			(struct slot){ .key = d->found[i].key, .state = SLOT_BUSY };
@@ -121,24 +121,24 @@ void restore_settle(struct gpc_tiers *t)
 }
 
 /* Nobody else has BUSY slots of a file before all that was found there is published. */
-static bool waits(struct cold *d, const struct tier_found *f)
+static bool waits(struct cold *d, const struct disk_slot *f)
 {
 	return f && slots_is_busy(d, (uint32_t)f->slot);
 }
 
-const struct tier_found *restore_find(struct cold *d, const gpc_key *key)
+const struct disk_slot *restore_find(struct cold *d, const gpc_key *key)
 {
-	const struct tier_found *f = find(d, key);
+	const struct disk_slot *f = find(d, key);
 
 	return waits(d, f) ? f : NULL;
 }
 
-const struct tier_found *restore_at(struct cold *d, uint32_t slot)
+const struct disk_slot *restore_at(struct cold *d, uint32_t slot)
 {
 	return d->nfound && slots_is_busy(d, slot) ? find(d, &d->slot[slot].key) : NULL;
 }
 
-void restore_forget(struct cold *d, const struct tier_found *f)
+void restore_forget(struct cold *d, const struct disk_slot *f)
 {
 	slots_back(d, block_of(d, f), &f->key, false);
 	tier_count(d, TIER_FORGOTTEN, 1);
@@ -149,11 +149,11 @@ void restore_forget(struct cold *d, const struct tier_found *f)
  * among them, and what follows has that tag from then on. */
 void restore_drop(struct cold *d, uint32_t tag)
 {
-	const struct tier_found *up;
+	const struct disk_slot *up;
 	uint64_t i;
 
 	for (i = 0; i < d->nfound; i++) {
-		struct tier_found *f = &d->found[i];
+		struct disk_slot *f = &d->found[i];
 
 		up = tag ? find(d, &f->parent) : NULL;
 		if (up && up->tag == tag)
@@ -179,12 +179,13 @@ void restore_end(struct gpc_tiers *t)
 static void settle(struct cold *d, const uint64_t *at, const gpc_block *resident, uint32_t n)
 {
 	uint32_t now = slots_now(), age, live = 0;
+	uint64_t clock = disk_now(d->file);
 
 	while (n--) {
-		const struct tier_found *f = &d->found[at[n]];
+		const struct disk_slot *f = &d->found[at[n]];
 		gpc_block got = resident[n];
 
-		age = (uint32_t)(f->age_ns / 1000000000u);
+		age = (uint32_t)((clock - MIN(f->born_ns, clock)) / 1000000000u);
 		if (got == block_of(d, f)) {
 			live++;
 			slots_live(d, got, &f->key, now > age ? now - age : 0);
@@ -235,14 +236,14 @@ static struct notes_read *begin_notes(const struct cold *d)
 	return NULL;
 }
 
-static void read_note(struct cold *d, const struct tier_found *f, struct notes_read *r, uint32_t i,
+static void read_note(struct cold *d, const struct disk_slot *f, struct notes_read *r, uint32_t i,
 		      struct publish_copy *copy)
 {
 	const struct segment *s = &d->t->c->seg;
 	uint32_t *tokens =
 		seg_keeps(s, KEEP_TOKENS) ? r->tokens + (size_t)i * s->header.block_tokens : NULL;
 
-	if (!f->note_bytes || tier_disk_note(d->file, f, r->buffer) ||
+	if (!f->note_bytes || disk_note(d->file, f, r->buffer) ||
 	    !notes_unpack(d->t->c, r->buffer, f->note_bytes, &f->key, &r->note[i], tokens))
 		return;
 	copy->note = &r->note[i];
@@ -261,7 +262,7 @@ static bool publish_some(struct cold *d)
 		return false;
 	notes = begin_notes(d);
 	for (; d->next < end; d->next++) {
-		const struct tier_found *f = &d->found[d->next];
+		const struct disk_slot *f = &d->found[d->next];
 
 		if (!waits(d, f))
 			continue;
@@ -292,9 +293,9 @@ static bool publish_some(struct cold *d)
 
 static int by_age(const void *a, const void *b)
 {
-	const struct tier_found *x = a, *y = b;
+	const struct disk_slot *x = a, *y = b;
 
-	return x->age_ns < y->age_ns ? 1 : x->age_ns > y->age_ns ? -1 : 0;
+	return x->born_ns > y->born_ns ? 1 : x->born_ns < y->born_ns ? -1 : 0;
 }
 
 static void use_in_order(struct cold *d)
@@ -322,7 +323,7 @@ static void tell(const struct cold *d)
 			 "; %llu are of use when the blocks before them have been computed again",
 			 (unsigned long long)d->orphans);
 	log_say(&d->t->c->log, LOG_INFO, "tier %s of %s: %llu of %llu blocks are found again%s",
-		d->ops->name, d->t->c->seg.name, (unsigned long long)d->restored,
+		d->name, d->t->c->seg.name, (unsigned long long)d->restored,
 		(unsigned long long)d->there, wait);
 }
 

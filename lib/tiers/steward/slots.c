@@ -50,7 +50,10 @@ static void make_free(struct cold *d, uint32_t i)
 {
 	if (key_is_zero(&d->slot[i].key))
 		return;
-	d->ops->forget(d->tier, i, &d->slot[i].key);
+	if (d->file)
+		disk_free(d->file, i);
+	else
+		tier_remote_forget(d->store, &d->slot[i].key);
 	d->slot[i].key = (gpc_key){ { 0, 0 } };
 }
 

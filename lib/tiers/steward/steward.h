@@ -35,6 +35,7 @@
 
 #include "index/base/err.h"
 #include "index/base/worker.h"
+#include "tiers/disk/disk.h"
 #include "bytes/memory/map.h"
 #include "index/peer/handle.h"
 #include "index/peer/refs.h"
@@ -82,12 +83,12 @@ uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_
 
 struct cold { /* a tier, with its pool */
 	struct gpc_tiers *t;
-	struct tier *tier;
-	const struct tier_ops *ops;
+	const char *name; /* "disk" */
 	/* which kind it is; the other one is NULL */
-	struct tier_file *file;
+	struct disk *file;
 	struct tier_store *store;
-	uint32_t index, space; /* in the desk */
+	uint64_t fails_ns, writes_ns; /* disk.c: writes fail: no more of them before that */
+	uint32_t index, space;        /* in the desk */
 	uint32_t pool, record, blocks;
 	uint64_t block_bytes;
 	uint32_t note_room; /* most of a note beside a block; 0: none is kept here, or there */
@@ -117,7 +118,7 @@ struct cold { /* a tier, with its pool */
 
 	/* restore.c: what was there at the start, until all of it is published; from `next` on, those
 	 * whose slots are BUSY are not */
-	struct tier_found *found;
+	struct disk_slot *found;
 	uint64_t nfound, next;
 	uint64_t there, orphans, restored; /* of them, for the log */
 	struct chains place;               /* as long: of keys in it */
@@ -342,9 +343,9 @@ int restore_begin(struct gpc_tiers *t); /* before anything is written: looks */
 void restore_settle(struct gpc_tiers *t);
 bool restore_step(struct gpc_tiers *t); /* false: nothing is left */
 /* The block that is not published yet: of that key; in that slot; or NULL. */
-const struct tier_found *restore_find(struct cold *d, const gpc_key *key);
-const struct tier_found *restore_at(struct cold *d, uint32_t slot);
-void restore_forget(struct cold *d, const struct tier_found *f);
+const struct disk_slot *restore_find(struct cold *d, const gpc_key *key);
+const struct disk_slot *restore_at(struct cold *d, uint32_t slot);
+void restore_forget(struct cold *d, const struct disk_slot *f);
 /* These of them are to be forgotten; tag 0: all. */
 void restore_drop(struct cold *d, uint32_t tag);
 void restore_end(struct gpc_tiers *t);

@@ -47,63 +47,23 @@ struct tier_item {
 	 * damaged; -ETIME: too late; -EINPROGRESS: too late, and the tier keeps `ram` for itself
 	 * (a claim on it is dropped): it gives it back; others: the tier's */
 	int result;
-	void *arg; /* the tier's own, during the call */
 };
 
-/* A block that is there when the tier is opened. */
-struct tier_found {
-	uint64_t slot;
-	gpc_key key, parent;
-	uint32_t depth, tag;
-	uint64_t age_ns;
-	uint32_t note_bytes, note_crc; /* of the note that was written with it; 0 bytes: none */
-};
-
-struct tier; /* the tier's own; `ops` comes first */
-
-struct tier_ops {         /* all of it, of each kind; what one kind has alone stands below */
-	const char *name; /* "disk" */
-	uint32_t kind;    /* GPC_DISK, GPC_REMOTE */
-	/* Items of a write come in the order in which they are to go: the first one is the oldest.
-	 * Return when each item has its result, by deadline_ns (CLOCK_MONOTONIC) or soon after it:
-	 * -ETIME. Nothing is stored in iov after that. */
-	void (*read)(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
-	void (*write)(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
-	/* That slot has no block any more: on the disk with the next clear or sync; in a store soon,
-	 * and it is not read there from now on. */
-	void (*forget)(struct tier *t, uint64_t slot, const gpc_key *key);
-	/* No slot has a block any more, and none will after a restart: on the disk when it returns
-	 * 0. A store keeps what others use. */
-	int (*clear)(struct tier *t);
-	void (*close)(struct tier *t);
-};
-
-struct tier {
-	const struct tier_ops *ops;
-	uint64_t *beat; /* stored with each block that was read; NULL: nobody looks */
-};
+/* Both kinds read and write in this way.  Items of a write come in the order in which they are to go:
+ * the first one is the oldest.  They return when each item has its result, by deadline_ns
+ * (CLOCK_MONOTONIC) or soon after it: -ETIME.  Nothing is stored in iov after that. */
+struct cold;
 
 /* ---- disk.c: the file of lib/disk ---- */
 
-struct disk;
-struct tier_file;
-/* notes: those of blocks that a scan finds are going to be read. */
-int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of,
-	      struct tier_file **ret);
-struct tier *tier_disk_tier(struct tier_file *f);
+void tier_disk_read(struct cold *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
+void tier_disk_write(struct cold *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
+/* All blocks that are there become d->found, parents first; once, before the first write. */
+int tier_disk_scan(struct cold *d);
+/* CLOCK_MONOTONIC: before that a write would only wait, for a limit on what is written. */
+uint64_t tier_disk_turn(const struct cold *d);
 /* peek.c: its errors by the meanings of gpc.h; the sentence stays. */
 int tier_disk_error(int err);
-/* All that was answered by `forget` and `write` is on the disk. */
-int tier_disk_sync(struct tier_file *f);
-/* All blocks that are there, parents first, *ret to be freed; once, before the first write. */
-int tier_disk_scan(struct tier_file *f, struct tier_found **ret, uint64_t *ret_n);
-/* The note of such a block, note_bytes of it: 0, or why there is none. */
-int tier_disk_note(struct tier_file *f, const struct tier_found *found, void *to);
-/* Nothing that is there was changed before it, and it is the last of an opening that may fail: then
- * nothing is.  clear: all of it goes at once with that. */
-int tier_disk_begin(struct tier_file *f, bool clear);
-/* CLOCK_MONOTONIC: before that a write would only wait, for a limit on what is written. */
-uint64_t tier_disk_turn(struct tier_file *f);
 
 /* ---- remote.c: a store on other machines ---- */
 
@@ -111,21 +71,27 @@ struct gpc_tiers;
 struct tier_store;
 /* The store that the options name, for images like those of that pool of RAM. */
 int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret);
-struct tier *tier_remote_tier(struct tier_store *s);
 /* Once its place in the desk is made. */
 int tier_remote_start(struct tier_store *s);
 uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram);
+void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
+		      uint64_t deadline_ns);
+void tier_remote_write(struct tier_store *s, struct tier_item *items, uint32_t n,
+		       uint64_t deadline_ns);
+/* Its value goes there soon, and it is not read from now on. */
+void tier_remote_forget(struct tier_store *s, const gpc_key *key);
 /* Which of these keys, of which the index knows nothing, are there all the same: has[i] = 1.
  * Returns how many. */
 int tier_remote_exists(struct tier_store *s, const gpc_key *keys, uint32_t n, uint8_t *has,
 		       uint64_t deadline_ns);
 /* false: reads and writes would come to nothing now. */
 bool tier_remote_ready(struct tier_store *s);
-/* The blocks of the last write are published, or refused, and `forget` has been told of these. */
+/* The blocks of the last write are published, or refused, and tier_remote_forget has been told of these. */
 void tier_remote_settled(struct tier_store *s);
-/* Something that `forget` was told of is there still. */
+/* Something that tier_remote_forget was told of is there still. */
 bool tier_remote_owes(struct tier_store *s);
 /* Calls under way end soon, later ones at once, and nothing more is stored in the desk. */
 void tier_remote_stop(struct tier_store *s);
+void tier_remote_close(struct tier_store *s);
 
 #endif

@@ -251,7 +251,10 @@ static void read_all(struct part *p)
 		};
 		images_iov(p->map, p->ram[i], p->iov + i * pieces);
 	}
-	p->cold->ops->read(p->cold->tier, p->item, p->m, p->deadline);
+	if (p->cold->file)
+		tier_disk_read(p->cold, p->item, p->m, p->deadline);
+	else
+		tier_remote_read(p->cold->store, p->item, p->m, p->deadline);
 	for (i = p->m; i--;) {
 		int result = p->item[i].result;
 
