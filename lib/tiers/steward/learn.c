@@ -8,8 +8,6 @@
  * Tests: t/tiers/remote-kept.t t/tiers/unchained.t t/tiers/store.t */
 #include "config.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include "tiers/steward/steward.h"
 
 static void settle(struct cold *d, const struct publish_copy *copy, const gpc_block *resident,
@@ -69,16 +67,15 @@ static bool publish_new(struct cold *d, const gpc_key *keys, uint32_t n, const g
 	return !k || publish(d, key, k, parent);
 }
 
-static uint32_t learn_from(struct cold *d, const gpc_key *keys, uint32_t n, uint64_t deadline)
+uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline)
 {
+	struct cold *d = t->store;
 	gpc_key before = { { 0, 0 } };
-	uint8_t *has = malloc(n);
-	uint32_t reach = 0, i, some;
-	int got = has ? tier_remote_exists(d->store, keys, n, has, deadline) : 0;
+	uint32_t reach, i, some;
 
-	while (got > 0 && reach < n && has[reach])
-		reach++;
-	free(has);
+	if (!n || !d || !cold_is_ready(d))
+		return 0;
+	reach = tier_remote_reach(d->store, keys, n, deadline);
 	reach = MIN(reach, d->blocks); /* more would push out those that come first */
 	for (i = 0; i < reach; i += some) {
 		some = MIN(reach - i, BATCH);
@@ -86,10 +83,4 @@ static uint32_t learn_from(struct cold *d, const gpc_key *keys, uint32_t n, uint
 			return i;
 	}
 	return reach;
-}
-
-uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline)
-{
-	return n && t->store && cold_is_ready(t->store) ? learn_from(t->store, keys, n, deadline)
-							: 0;
 }

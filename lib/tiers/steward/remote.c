@@ -237,23 +237,21 @@ void tier_remote_write(struct tier_store *s, struct tier_item *items, uint32_t n
 	afar_give(s, lane);
 }
 
-/* As far as the chain goes. */
-int tier_remote_exists(struct tier_store *s, const gpc_key *keys, uint32_t n, uint8_t *has,
-		       uint64_t deadline_ns)
+uint32_t tier_remote_reach(struct tier_store *s, const gpc_key *keys, uint32_t n,
+			   uint64_t deadline_ns)
 {
 	uint32_t lane = afar_lane(s), reach = 0, i = 0;
 
 	if (lane != NO_LANE)
 		reach = remote_reach(s->remote, lane, keys, n, deadline_of(s, deadline_ns));
 	afar_give(s, lane);
-	memset(has, 0, n);
 	pthread_mutex_lock(&s->lock);
 	while (i < reach && !s->blind && !gone_has(&s->gone, &keys[i]) && !was_removed(s, &keys[i]))
-		has[i++] = 1;
+		i++;
 	pthread_mutex_unlock(&s->lock);
 	if (i < reach)
 		is_back(s, &keys[i]);
-	return (int)i;
+	return i;
 }
 
 /* ---- removals ---- */

@@ -80,10 +80,9 @@ void tier_remote_write(struct tier_store *s, struct tier_item *items, uint32_t n
 		       uint64_t deadline_ns);
 /* Its value goes there soon, and it is not read from now on. */
 void tier_remote_forget(struct tier_store *s, const gpc_key *key);
-/* Which of these keys, of which the index knows nothing, are there all the same: has[i] = 1.
- * Returns how many. */
-int tier_remote_exists(struct tier_store *s, const gpc_key *keys, uint32_t n, uint8_t *has,
-		       uint64_t deadline_ns);
+/* So many of these keys of one prompt are there, of which the index knows nothing: the first ones. */
+uint32_t tier_remote_reach(struct tier_store *s, const gpc_key *keys, uint32_t n,
+			   uint64_t deadline_ns);
 /* false: reads and writes would come to nothing now. */
 bool tier_remote_ready(struct tier_store *s);
 /* The blocks of the last write are published, or refused, and tier_remote_forget has been told of these. */
