@@ -94,13 +94,9 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 		cleared(d, e->tag);
 	if (e->what == GPC_CLEARED && !e->tag)
 		kin_list_all(&t->kin); /* nobody tells which keys */
-	if (!d || e->what != GPC_REMOVED)
-		return;
 	/* a store loses what was dropped, and nothing else: others use it */
-	if (cold_is_afar(d) && e->was != e->block)
-		slots_forget(d, e->block, &e->key);
-	else
-		slots_removed(d, e->block, &e->key);
+	if (d && e->what == GPC_REMOVED)
+		slots_removed(d, e->block, &e->key, cold_is_afar(d) && e->was != e->block);
 }
 
 /* The feed was overwritten before it was read.  What the index has is the truth; a clear among what

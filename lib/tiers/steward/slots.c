@@ -226,31 +226,27 @@ void slots_returned(struct cold *d, gpc_block block)
 	pthread_mutex_unlock(&d->lock);
 }
 
-void slots_removed(struct cold *d, gpc_block block, const gpc_key *key)
+/* key: NULL: whichever it has. */
+static void leave_key(struct cold *d, uint32_t i, const gpc_key *key, bool kept)
 {
-	uint32_t i = slot_of(block);
+	struct slot *s = &d->slot[i];
 
 	pthread_mutex_lock(&d->lock);
-	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) &&
+	if (s->state != SLOT_BUSY && !key_is_zero(&s->key) && (!key || key_same(&s->key, key)) &&
 	    !has_key(d, i)) {
-		make_free(d, i);
 		kin_leave(&d->t->kin, d->record + i);
-		tier_count(d, TIER_FORGOTTEN, 1);
+		if (kept)
+			s->key = (gpc_key){ { 0, 0 } };
+		make_free(d, i);
+		tier_count(d, TIER_FORGOTTEN, !kept);
 	}
 	pthread_mutex_unlock(&d->lock);
 }
 
-void slots_forget(struct cold *d, gpc_block block, const gpc_key *key)
+void slots_removed(struct cold *d, gpc_block block, const gpc_key *key, bool kept)
 {
-	uint32_t i = slot_of(block);
-
-	pthread_mutex_lock(&d->lock);
-	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) &&
-	    !has_key(d, i)) {
-		d->slot[i].key = (gpc_key){ { 0, 0 } };
-		kin_leave(&d->t->kin, d->record + i);
-	}
-	pthread_mutex_unlock(&d->lock);
+	if (slot_of(block) < d->blocks)
+		leave_key(d, slot_of(block), key, kept);
 }
 
 bool slots_is_busy(struct cold *d, uint32_t slot)
@@ -307,15 +303,8 @@ void slots_compare(struct cold *d)
 {
 	uint32_t i;
 
-	for (i = 0; i < d->blocks; i++) {
-		pthread_mutex_lock(&d->lock);
-		if (d->slot[i].state != SLOT_BUSY && !key_is_zero(&d->slot[i].key) &&
-		    !has_key(d, i)) {
-			make_free(d, i);
-			tier_count(d, TIER_FORGOTTEN, 1);
-		}
-		pthread_mutex_unlock(&d->lock);
-	}
+	for (i = 0; i < d->blocks; i++)
+		leave_key(d, i, NULL, false);
 }
 
 void slots_forget_keys(struct cold *d)

@@ -227,10 +227,9 @@ void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool writte
 void slots_failed(struct cold *d, gpc_block block);
 /* The block has come back: its header stays until feed.c has seen why, or the slot is written. */
 void slots_returned(struct cold *d, gpc_block block);
-/* Its key was removed: nobody finds the header any more, at the latest with the next sync. */
-void slots_removed(struct cold *d, gpc_block block, const gpc_key *key);
-/* Its hint was removed here, and the store keeps what it has. */
-void slots_forget(struct cold *d, gpc_block block, const gpc_key *key);
+/* Its key was removed: nobody finds the header any more, at the latest with the next sync.  kept: it
+ * is a hint that was removed here, and the store keeps what it has. */
+void slots_removed(struct cold *d, gpc_block block, const gpc_key *key, bool kept);
 /* A hint that stays, and of which the store has nothing; or has it again. */
 void slots_lost(struct cold *d, gpc_block block, bool lost);
 /* Where the index says that a key is, or GPC_NONE. */
