@@ -19,13 +19,13 @@ struct use {
 	gpc_key key;     /* zero: never used */
 	gpc_block block; /* of the life that was counted last */
 	uint32_t word, count;
-	uint32_t chain; /* of one place of `first` */
 	uint32_t newer, older;
 };
 
 struct uses {
 	struct use use[USES];
-	uint32_t first[USES];
+	struct chains by;
+	uint32_t first[USES], next[USES]; /* of `by` */
 	uint32_t newest, oldest;
 };
 
@@ -35,50 +35,36 @@ struct uses *uses_new(void)
 	uint32_t i;
 
 	for (i = 0; u && i < USES; i++) {
-		u->first[i] = NIL;
 		u->use[i].newer = i ? i - 1 : NIL;
 		u->use[i].older = i + 1 < USES ? i + 1 : NIL;
 	}
-	if (u)
-		u->oldest = USES - 1;
+	if (!u)
+		return NULL;
+	u->by = (struct chains){ .first = u->first, .next = u->next, .mask = USES - 1 };
+	u->oldest = USES - 1;
 	return u;
-}
-
-static uint32_t place(const gpc_key *key)
-{
-	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) % USES;
 }
 
 static uint32_t find(const struct uses *u, const gpc_key *key)
 {
-	uint32_t i = u->first[place(key)];
+	uint32_t at;
 
-	while (i != NIL && !key_same(&u->use[i].key, key))
-		i = u->use[i].chain;
-	return i;
-}
-
-static void unchain(struct uses *u, uint32_t i)
-{
-	uint32_t *at;
-
-	if (key_is_zero(&u->use[i].key))
-		return;
-	for (at = &u->first[place(&u->use[i].key)]; *at != i; at = &u->use[*at].chain)
-		;
-	*at = u->use[i].chain;
+	CHAINS_EACH(&u->by, chains_hash(key), at)
+	if (key_same(&u->use[at - 1].key, key))
+		return at - 1;
+	return NIL;
 }
 
 /* The oldest entry is of this key now. */
 static uint32_t take(struct uses *u, const gpc_key *key)
 {
-	uint32_t i = u->oldest, at = place(key);
+	uint32_t i = u->oldest;
 
-	unchain(u, i);
+	if (!key_is_zero(&u->use[i].key))
+		chains_cut(&u->by, i, chains_hash(&u->use[i].key));
 	u->use[i].key = *key;
 	u->use[i].count = 0;
-	u->use[i].chain = u->first[at];
-	u->first[at] = i;
+	chains_put(&u->by, i, chains_hash(key));
 	return i;
 }
 
