@@ -460,10 +460,15 @@ int down_begin(struct gpc_tiers *t)
 {
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++)
-		if (!(t->cold[i].batch = malloc(sizeof(struct down))))
+	for (i = 0; i < t->ncold; i++) {
+		struct cold *d = &t->cold[i];
+
+		d->batch = malloc(sizeof(struct down));
+		d->uses = d->min_uses > 1 ? uses_new() : NULL;
+		if (!d->batch || (d->min_uses > 1 && !d->uses))
 			return err_set(ENOMEM, "no memory for a batch of blocks on its way to %s",
-				       t->cold[i].store ? "the store" : "the disk");
+				       d->store ? "the store" : "the disk");
+	}
 	return 0;
 }
 
@@ -471,8 +476,10 @@ void down_end(struct gpc_tiers *t)
 {
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++)
+	for (i = 0; i < t->ncold; i++) {
 		free(t->cold[i].batch);
+		free(t->cold[i].uses);
+	}
 }
 
 static void tell_idle(struct cold *d, uint64_t asked)

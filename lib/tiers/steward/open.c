@@ -247,19 +247,6 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 	return err == 0 ? tier_remote_start(d->store) : err;
 }
 
-static int count_uses(struct gpc_tiers *t)
-{
-	uint32_t i;
-
-	for (i = 0; i < t->ncold; i++) {
-		struct cold *d = &t->cold[i];
-
-		if (d->min_uses > 1 && !(d->uses = uses_new()))
-			return err_set(ENOMEM, "no memory to count uses");
-	}
-	return 0;
-}
-
 /* ---- 6, 7: the tiers begin ---- */
 
 static int begin_tiers(struct gpc_tiers *t)
@@ -296,8 +283,6 @@ static int look(struct gpc_tiers *t)
 		err = open_tier_remote(t, (uint32_t)ram);
 	if (err == 0 && t->opt.disk)
 		err = open_disk_file(t, &disk);
-	if (err == 0)
-		err = count_uses(t);
 	return err == 0 ? down_begin(t) : err;
 }
 
@@ -338,7 +323,6 @@ static void end(struct gpc_tiers *t)
 	desk_leave(t);
 	for (i = 0; i < t->ncold; i++) {
 		slots_end(&t->cold[i]);
-		free(t->cold[i].uses);
 		disk_close(t->cold[i].file);
 		if (t->cold[i].store)
 			tier_remote_close(t->cold[i].store);
