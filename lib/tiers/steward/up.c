@@ -163,12 +163,12 @@ static void reserve(struct part *p)
 	}
 }
 
-/* Of what another one brings or computes there is nothing to do here; the question ends before
- * it. */
+/* Of what another one brings or computes there is nothing to do here; the question ends before it.
+ * Before one that has come meanwhile this part ends: the next one finds it. */
 static void claim(struct part *p)
 {
 	gpc_key keys[CHUNK];
-	uint32_t i, mine = 0;
+	uint32_t i;
 	int err;
 
 	for (i = 0; i < p->m; i++)
@@ -178,26 +178,10 @@ static void claim(struct part *p)
 		cut_items(p, 0, err);
 		return;
 	}
-	for (i = 0; i < p->m && p->claim[i].state != GPC_CLAIM_PENDING; i++) {
-		if (p->claim[i].state == GPC_CLAIM_LIVE)
-			continue;
-		mine++;
-	}
-	cut_items(p, i, -EALREADY);
-	if (mine == p->m)
-		return;
-	for (i = mine = 0; i < p->m; i++) { /* live meanwhile: warm */
-		if (p->claim[i].state == GPC_CLAIM_LIVE) {
-			gpc_release(p->t->c, &p->ram[i], 1);
-			unhold_quietly(p->t->c, &p->below[i], 1);
-			continue;
-		}
-		p->at[mine] = p->at[i];
-		p->below[mine] = p->below[i];
-		p->ram[mine] = p->ram[i];
-		p->about[mine++] = p->about[i];
-	}
-	p->m = mine;
+	for (i = 0; i < p->m && p->claim[i].state == GPC_CLAIM_MINE; i++)
+		;
+	if (i < p->m)
+		cut_items(p, i, p->claim[i].state == GPC_CLAIM_PENDING ? -EALREADY : 0);
 }
 
 /* ---- 3: the bytes ---- */
