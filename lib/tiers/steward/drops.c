@@ -27,9 +27,9 @@
  *
  *   an entry that 3 or 4 looks at        has its block
  *   LIVE, or found and not published     it goes, or 4 finds its way
- *   BUSY: a batch has it                 LIVE behind 4: its way is looked at then.  Else it is listed again, and
- *                                        its publish is refused: its source was LIVE without its parent, and has gone
- *                                        by now, or it names `since`
+ *   BUSY: a batch has it                 it is listed again.  LIVE behind 4: 1 to 4 once more.  Else its publish is
+ *                                        refused: its source was LIVE without its parent, and has gone by now, or
+ *                                        it names `since`
  *   none: it has gone by itself          1 to 4 once more: the feed tells of it, and lists its children
  *
  * Between 1 and 4 engines go on: they may drop more, and compute it again.  A way that is whole may
@@ -366,22 +366,16 @@ static int look_at_listed(struct follow *f)
 	return err;
 }
 
-/* Those that are BUSY still are listed. */
-static int look_at_busy(struct follow *f)
+/* One that is BUSY no more is looked at in the next turn. */
+static void list_busy(struct follow *f)
 {
-	struct numbers busy = f->busy;
 	struct entry e;
 	uint32_t i;
-	int err = 0;
 
-	f->busy = (struct numbers){ 0 };
-	for (i = 0; i < busy.n; i++)
-		if (err == 0 && look(f->t, busy.at[i], &e))
-			err = look_at(f, busy.at[i]);
-		else
-			kin_list(&f->t->kin, busy.at[i]);
-	free(busy.at);
-	return err;
+	for (i = 0; i < f->busy.n; i++) {
+		f->missed |= look(f->t, f->busy.at[i], &e);
+		kin_list(&f->t->kin, f->busy.at[i]);
+	}
 }
 
 /* ---- the writer does it ---- */
@@ -409,8 +403,6 @@ static void end(struct follow *f, int err)
 
 	for (i = 0; err < 0 && i < f->goes.n; i++)
 		kin_list(&f->t->kin, pool_record(&f->t->c->seg, (gpc_block)f->goes.at[i]));
-	for (i = 0; i < f->busy.n; i++)
-		kin_list(&f->t->kin, f->busy.at[i]);
 	unhold_quietly(f->t->c, (gpc_block *)f->goes.at, f->goes.n);
 	gone_end(&f->bad);
 	gone_end(&f->doubt);
@@ -469,8 +461,7 @@ bool drops_carry_out(struct gpc_tiers *t)
 		err = -ENOMEM;
 	if (err == 0)
 		err = look_at_listed(&f);
-	if (err == 0)
-		err = look_at_busy(&f);
+	list_busy(&f);
 	if (err == 0)
 		err = drop_held(&f);
 	again = err == 0 && (f.missed || f.goes.n);
