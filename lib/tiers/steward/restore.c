@@ -203,37 +203,19 @@ static void settle(struct cold *d, const uint64_t *at, const gpc_block *resident
 /* What stood beside them in the file. */
 struct notes_read {
 	struct shm_note note[RESTORE];
-	uint32_t *tokens; /* block_tokens for each, where they are kept */
-	uint8_t *buffer;
+	uint8_t buffer[DISK_MOST_NOTE];
+	uint32_t tokens[]; /* block_tokens for each, where they are kept */
 };
-
-static void end_notes(struct notes_read *r)
-{
-	if (!r)
-		return;
-	free(r->tokens);
-	free(r->buffer);
-	free(r);
-}
 
 /* NULL: none are kept, or there is no memory, and then the blocks come without. */
 static struct notes_read *begin_notes(const struct cold *d)
 {
 	const struct segment *s = &d->t->c->seg;
 	uint32_t tokens = seg_keeps(s, KEEP_TOKENS) ? s->header.block_tokens : 0;
-	struct notes_read *r;
 
 	if (!d->file || !s->header.geometry.note_lines)
 		return NULL;
-	r = calloc(1, sizeof(*r));
-	if (!r)
-		return NULL;
-	r->buffer = malloc(DISK_MOST_NOTE);
-	r->tokens = malloc(((size_t)RESTORE * tokens + 1) * sizeof(*r->tokens));
-	if (r->buffer && r->tokens)
-		return r;
-	end_notes(r);
-	return NULL;
+	return malloc(sizeof(struct notes_read) + (size_t)RESTORE * tokens * sizeof(uint32_t));
 }
 
 static void read_note(struct cold *d, const struct disk_slot *f, struct notes_read *r, uint32_t i,
@@ -284,7 +266,7 @@ static bool publish_some(struct cold *d)
 	}
 	if (n)
 		publish_copies(d->t->c, copy, n, resident, &d->t->stop);
-	end_notes(notes);
+	free(notes);
 	settle(d, at, resident, n);
 	return true;
 }
