@@ -231,7 +231,7 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 {
 	struct cold *d = &t->cold[t->ncold];
 	uint32_t blocks = tier_remote_blocks(t, ram);
-	int err = plan_remote(t, blocks);
+	int err = plan_room(t, GPC_REMOTE, blocks);
 
 	if (err == 0)
 		err = tier_remote(t, ram, &d->store);

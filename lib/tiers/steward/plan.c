@@ -119,11 +119,11 @@ static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_by
 	return opt->disk_bytes > DISK_FRONT ? MAX((opt->disk_bytes - DISK_FRONT) / each, 1u) : 0;
 }
 
-/* Records that are no pool's, or of a pool of that kind: a dead keeper's. */
-static uint64_t records_left(const struct segment *s, uint32_t kind)
+int plan_room(const struct gpc_tiers *t, uint32_t kind, uint64_t blocks)
 {
+	const struct segment *s = &t->c->seg;
 	const struct shm_geometry *g = &s->header.geometry;
-	uint64_t taken = 0;
+	uint64_t taken = 0, left;
 	uint32_t i;
 
 	for (i = 0; i < g->max_pools; i++) {
@@ -132,42 +132,22 @@ static uint64_t records_left(const struct segment *s, uint32_t kind)
 		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->kind) != kind)
 			taken += (uint32_t)load_relaxed(&p->range);
 	}
-	return g->max_blocks - MIN(taken, (uint64_t)g->max_blocks);
-}
-
-/* Before the file is made or resized for nothing. */
-static int check_room(const struct segment *s, uint64_t slots)
-{
-	uint64_t left = records_left(s, GPC_DISK);
-
-	if (slots <= left)
-		return 0;
-	return err_set(
-		ENOSPC,
-		"disk: %llu blocks are too many: %s has max_blocks %u, of which %llu are left; make it with "
-		"more",
-		(unsigned long long)slots, s->name, s->header.geometry.max_blocks,
-		(unsigned long long)left);
-}
-
-int plan_remote(const struct gpc_tiers *t, uint32_t blocks)
-{
-	const struct segment *s = &t->c->seg;
-	uint64_t left = records_left(s, GPC_REMOTE);
-
+	left = g->max_blocks - MIN(taken, (uint64_t)g->max_blocks);
 	if (blocks <= left)
 		return 0;
 	return err_set(
 		ENOSPC,
-		"remote_blocks is %u, and these are too many: %s has max_blocks %u, of which %llu are left; ask "
-		"for fewer, or make it with more",
-		blocks, s->name, s->header.geometry.max_blocks, (unsigned long long)left);
+		"%s%llu%s too many: %s has max_blocks %u, of which %llu are left; ask for fewer, or make it with more",
+		kind == GPC_DISK ? "disk: " : "remote_blocks is ", (unsigned long long)blocks,
+		kind == GPC_DISK ? " blocks are" : ", and these are", s->name, g->max_blocks,
+		(unsigned long long)left);
 }
 
 /* slots: that are asked for, or 0; *ret_slots: as many as the file is going to have. */
-static int check_size(const struct gpc_tiers_options *opt, const struct segment *s, uint64_t slots,
-		      uint64_t image, uint32_t *ret_slots)
+static int check_size(const struct gpc_tiers *t, uint64_t slots, uint64_t image,
+		      uint32_t *ret_slots)
 {
+	const struct gpc_tiers_options *opt = &t->opt;
 	struct disk_info there;
 	int err;
 
@@ -201,7 +181,7 @@ static int check_size(const struct gpc_tiers_options *opt, const struct segment 
 		return err_set(err, "%s would have %llu blocks: a pool has at most %u", opt->disk,
 			       (unsigned long long)slots, 1u << 24);
 	*ret_slots = (uint32_t)slots;
-	return check_room(s, slots);
+	return plan_room(t, GPC_DISK, slots);
 }
 
 /* Room for notes is made with the file. */
@@ -240,5 +220,5 @@ int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint3
 		.log = &t->c->log,
 	};
 	memcpy(ret->fingerprint, p->fingerprint, sizeof(ret->fingerprint));
-	return check_size(opt, &t->c->seg, ret->slots, ret->image_bytes, ret_slots);
+	return check_size(t, ret->slots, ret->image_bytes, ret_slots);
 }

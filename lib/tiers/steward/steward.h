@@ -187,7 +187,9 @@ int plan_ram(struct gpc_tiers *t); /* the pool whose images the tiers have */
 int plan_secret(const struct gpc_tiers *t);
 /* How the file is to be opened; *ret_slots: of how many blocks. */
 int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots);
-int plan_remote(const struct gpc_tiers *t, uint32_t blocks); /* the cache has room for so many */
+/* The cache has room for so many, in the place of a dead keeper's of that kind.  Before the file is
+ * made or resized for nothing. */
+int plan_room(const struct gpc_tiers *t, uint32_t kind, uint64_t blocks);
 
 /* ---- desk.c ---- */
 
