@@ -95,8 +95,7 @@ static int scan(struct cold *d)
 		if (d->slot[k].state == SLOT_FREE)
 			d->free[d->nfree++] = k;
 	tier_count(d, TIER_FOUND, d->nfound);
-	d->there = d->nfound;
-	return chains_new(&d->place, (uint32_t)d->nfound)
+	return !d->file || chains_new(&d->place, (uint32_t)d->nfound)
 		       ? 0
 		       : err_set(ENOMEM, "no memory for %llu blocks of a tier",
 				 (unsigned long long)d->nfound);
@@ -114,10 +113,8 @@ int restore_begin(struct gpc_tiers *t)
 
 void restore_settle(struct gpc_tiers *t)
 {
-	uint32_t i;
-
-	for (i = 0; i < t->ncold; i++)
-		count_orphans(&t->cold[i]);
+	if (t->disk)
+		count_orphans(t->disk);
 }
 
 /* Nobody else has BUSY slots of a file before all that was found there is published. */
@@ -163,16 +160,6 @@ void restore_drop(struct cold *d, uint32_t tag)
 	}
 }
 
-void restore_end(struct gpc_tiers *t)
-{
-	uint32_t i;
-
-	for (i = 0; i < t->ncold; i++) {
-		free(t->cold[i].found);
-		chains_end(&t->cold[i].place);
-	}
-}
-
 /* ---- published ---- */
 
 /* Those that a clear or a drop has overtaken wait, and what the feed says of it decides. */
@@ -197,7 +184,6 @@ static void settle(struct cold *d, const uint64_t *at, const gpc_block *resident
 		}
 	}
 	tier_count(d, TIER_RESTORED, live);
-	d->restored += live;
 }
 
 /* What stood beside them in the file. */
@@ -213,7 +199,7 @@ static struct notes_read *begin_notes(const struct cold *d)
 	const struct segment *s = &d->t->c->seg;
 	uint32_t tokens = seg_keeps(s, KEEP_TOKENS) ? s->header.block_tokens : 0;
 
-	if (!d->file || !s->header.geometry.note_lines)
+	if (!s->header.geometry.note_lines)
 		return NULL;
 	return malloc(sizeof(struct notes_read) + (size_t)RESTORE * tokens * sizeof(uint32_t));
 }
@@ -296,42 +282,50 @@ static void use_in_order(struct cold *d)
 /* Who made a cache anew wants to know why a prompt is not found. */
 static void tell(const struct cold *d)
 {
+	unsigned long long there = load_relaxed(&d->told->count[TIER_FOUND]);
 	char wait[96] = "";
 
-	if (!d->there)
+	if (!there)
 		return;
 	if (d->orphans)
 		snprintf(wait, sizeof(wait),
 			 "; %llu are of use when the blocks before them have been computed again",
 			 (unsigned long long)d->orphans);
 	log_say(&d->t->c->log, LOG_INFO, "tier %s of %s: %llu of %llu blocks are found again%s",
-		d->name, d->t->c->seg.name, (unsigned long long)d->restored,
-		(unsigned long long)d->there, wait);
+		d->name, d->t->c->seg.name,
+		(unsigned long long)load_relaxed(&d->told->count[TIER_RESTORED]), there, wait);
+}
+
+static void forget_all(struct cold *d)
+{
+	free(d->found);
+	chains_end(&d->place);
+	d->found = NULL;
+	d->place = (struct chains){ 0 };
+	d->nfound = d->next = 0;
 }
 
 bool restore_step(struct gpc_tiers *t)
 {
-	bool more = false;
 	uint32_t i;
 
 	if (t->published)
 		return false;
-	for (i = 0; i < t->ncold; i++)
-		more |= publish_some(&t->cold[i]);
-	if (more)
+	if (t->disk && publish_some(t->disk))
 		return true;
-	for (i = 0; i < t->ncold; i++) {
-		struct cold *d = &t->cold[i];
-
-		tell(d);
-		use_in_order(d);
-		free(d->found);
-		chains_end(&d->place);
-		d->found = NULL;
-		d->place = (struct chains){ 0 };
-		d->nfound = d->next = 0;
-		store_relaxed(&d->told->ready, 1); /* for who looks: nobody orders anything by it */
+	if (t->disk) {
+		tell(t->disk);
+		use_in_order(t->disk);
+		forget_all(t->disk);
 	}
+	for (i = 0; i < t->ncold; i++) /* for who looks: nobody orders anything by it */
+		store_relaxed(&t->cold[i].told->ready, 1);
 	store_release(&t->published, 1);
 	return false;
+}
+
+void restore_end(struct gpc_tiers *t)
+{
+	if (t->disk)
+		forget_all(t->disk);
 }

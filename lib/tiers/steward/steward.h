@@ -120,10 +120,10 @@ struct cold { /* a tier, with its pool */
 	 * whose slots are BUSY are not */
 	struct disk_slot *found;
 	uint64_t nfound, next;
-	uint64_t there, orphans, restored; /* of them, for the log */
-	struct chains place;               /* as long: of keys in it */
-	uint64_t clears;                   /* of the pool, that the feed has told us of */
-	uint32_t aged;                     /* the next slot whose age is looked at */
+	uint64_t orphans;    /* of them */
+	struct chains place; /* as long: of keys in it */
+	uint64_t clears;     /* of the pool, that the feed has told us of */
+	uint32_t aged;       /* the next slot whose age is looked at */
 };
 
 struct gpc_tiers {
