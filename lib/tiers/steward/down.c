@@ -236,12 +236,10 @@ static bool is_bad_place(const struct down *b, uint32_t at)
 /* An item that was not published, of a file: its place, and what stands there. */
 static void give_place_back(struct down *b, uint32_t i)
 {
-	bool whole = !b->item[i].result;
-
-	if (!whole && is_bad_place(b, i))
-		slots_failed(b->d, b->slot[i]);
-	else
-		slots_back(b->d, b->slot[i], &b->about[i].key, whole);
+	slots_back(b->d, b->slot[i], &b->about[i].key,
+		   !b->item[i].result   ? WRITTEN
+		   : is_bad_place(b, i) ? BAD_PLACE
+					: UNWRITTEN);
 }
 
 /* ... and of a store, which has no places: where another slot has the key the store has it, too. */
@@ -249,7 +247,7 @@ static void give_hint_back(struct down *b, uint32_t i, gpc_block resident)
 {
 	bool whole = !b->item[i].result;
 
-	slots_back(b->d, b->slot[i], &b->about[i].key, whole && resident < 0);
+	slots_back(b->d, b->slot[i], &b->about[i].key, whole && resident < 0 ? WRITTEN : UNWRITTEN);
 	if (whole && resident >= 0)
 		slots_lost(b->d, resident, false);
 }
@@ -296,7 +294,7 @@ static uint32_t write_into(struct down *b, uint32_t room)
 		return settle(b, resident);
 	}
 	for (i = 0; i < b->n; i++)
-		slots_back(b->d, b->slot[i], &b->about[i].key, false);
+		slots_back(b->d, b->slot[i], &b->about[i].key, UNWRITTEN);
 	cut(b, 0);
 	return 0;
 }

@@ -19,7 +19,7 @@ static void settle(struct cold *d, const struct publish_copy *copy, const gpc_bl
 		if (resident[i] == copy[i].block)
 			slots_live(d, copy[i].block, &copy[i].key, born);
 		else
-			slots_back(d, copy[i].block, &copy[i].key, false);
+			slots_back(d, copy[i].block, &copy[i].key, UNWRITTEN);
 }
 
 /* At most BATCH; false: there was no room for all. */

@@ -137,7 +137,7 @@ const struct disk_slot *restore_at(struct cold *d, uint32_t slot)
 
 void restore_forget(struct cold *d, const struct disk_slot *f)
 {
-	slots_back(d, block_of(d, f), &f->key, false);
+	slots_back(d, block_of(d, f), &f->key, UNWRITTEN);
 	tier_count(d, TIER_FORGOTTEN, 1);
 	kin_removed(&d->t->kin, &f->key);
 }
@@ -179,7 +179,7 @@ static void settle(struct cold *d, const uint64_t *at, const gpc_block *resident
 		} else if (got == -ESTALE) {
 			d->next = at[n];
 		} else {
-			slots_back(d, block_of(d, f), &f->key, true);
+			slots_back(d, block_of(d, f), &f->key, WRITTEN);
 			kin_removed(&d->t->kin, &f->key);
 		}
 	}

@@ -188,30 +188,22 @@ void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t bo
 	pthread_mutex_unlock(&d->lock);
 }
 
-void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool written)
+void slots_back(struct cold *d, gpc_block block, const gpc_key *key, enum slot_back how)
 {
 	uint32_t i = slot_of(block);
 
 	pthread_mutex_lock(&d->lock);
-	if (written)
+	if (how == WRITTEN)
 		d->slot[i].key = *key;
 	make_free(d, i);
-	if (written)
+	if (how == WRITTEN)
 		push(d, i);
 	else
 		push_last(d, i);
-	pthread_mutex_unlock(&d->lock);
-}
-
-void slots_failed(struct cold *d, gpc_block block)
-{
-	uint32_t i = slot_of(block);
-
-	pthread_mutex_lock(&d->lock);
-	make_free(d, i);
-	push_last(d, i);
-	d->nresting++;
-	d->rest_until = slots_now() + REST_S;
+	if (how == BAD_PLACE) {
+		d->nresting++;
+		d->rest_until = slots_now() + REST_S;
+	}
 	pthread_mutex_unlock(&d->lock);
 }
 

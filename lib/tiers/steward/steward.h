@@ -221,12 +221,10 @@ uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
 /* So many are free, less the places that rest. */
 uint32_t slots_left(struct cold *d);
 void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
-/* Not published after all.  written: a header is on the disk, and is made free before the slot
- * is. */
-void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool written);
-/* Not written, and others were, or nobody knows: for a while it is taken only where nothing else is
- * to be had. */
-void slots_failed(struct cold *d, gpc_block block);
+/* Not published after all.  WRITTEN: a header is on the disk, and is made free before the slot is.
+ * BAD_PLACE: others were written: for a while it is taken only where nothing else is to be had. */
+enum slot_back { UNWRITTEN, WRITTEN, BAD_PLACE };
+void slots_back(struct cold *d, gpc_block block, const gpc_key *key, enum slot_back how);
 /* The block has come back: its header stays until feed.c has seen why, or the slot is written. */
 void slots_returned(struct cold *d, gpc_block block);
 /* Its key was removed: nobody finds the header any more, at the latest with the next sync.  kept: it
