@@ -233,18 +233,19 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 	uint32_t blocks = tier_remote_blocks(t, ram);
 	int err = plan_room(t, GPC_REMOTE, blocks);
 
-	if (err == 0)
-		err = tier_remote(t, ram, &d->store);
 	if (err < 0)
 		return err;
 	d->t = t;
 	d->name = "remote";
 	d->index = DESK_REMOTE;
 	d->min_uses = t->opt.remote_uses;
-	t->store = d;
 	t->ncold++;
 	err = add_pool(t, d, GPC_REMOTE, ram, blocks, t->opt.remote_space);
-	return err == 0 ? tier_remote_start(d->store) : err;
+	if (err == 0)
+		err = tier_remote(t, ram, &d->store);
+	if (err == 0)
+		t->store = d;
+	return err;
 }
 
 /* ---- 6, 7: the tiers begin ---- */

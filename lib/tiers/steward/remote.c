@@ -514,16 +514,9 @@ int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret)
 	worker_open(&s->worker, &store_kind, s);
 	tell_memory(t, ram, s);
 	*ret = s;
-	return 0;
-}
-
-int tier_remote_start(struct tier_store *s)
-{
-	int n;
-
 	show(s);
-	n = worker_start(&s->worker, 1);
-	return MIN(n, 0);
+	err = worker_start(&s->worker, 1);
+	return MIN(err, 0);
 }
 
 uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram)

@@ -69,10 +69,9 @@ int tier_disk_error(int err);
 
 struct gpc_tiers;
 struct tier_store;
-/* The store that the options name, for images like those of that pool of RAM. */
+/* The store that the options name, for images like those of that pool of RAM.  Once its place in the
+ * desk is made; where it fails behind that, *ret is to be closed all the same. */
 int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret);
-/* Once its place in the desk is made. */
-int tier_remote_start(struct tier_store *s);
 uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram);
 void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
 		      uint64_t deadline_ns);
