@@ -22,49 +22,39 @@ static void settle(struct cold *d, const struct publish_copy *copy, const gpc_bl
 			slots_back(d, copy[i].block, &copy[i].key, UNWRITTEN);
 }
 
-/* At most BATCH; false: there was no room for all. */
-static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_key *parents)
+/* Those of them that have no hint yet, at most BATCH; false: there was no room for all. */
+static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_key *before)
 {
 	struct publish_copy copy[BATCH];
-	gpc_block slot[BATCH], resident[BATCH];
+	gpc_block there[BATCH], slot[BATCH], resident[BATCH];
 	uint64_t clears = load_acquire(&seg_pool(&d->t->c->seg, d->pool)->clears);
 	/* pairs with (z) of tiers/steward/drops.c: of what was dropped before, the store has been told */
 	uint64_t since = load_acquire(&d->t->since);
-	uint32_t got = slots_take(d, slot, n), i;
-
-	for (i = 0; i < got; i++) {
-		resident[i] = GPC_NONE;
-		copy[i] = (struct publish_copy){ .key = keys[i],
-						 .parent = parents[i],
-						 .block = slot[i],
-						 .source = GPC_NONE,
-						 .clears = (uint32_t)clears,
-						 .since = since,
-						 .unchained = true };
-		kin_enter(&d->t->kin, d->record + (uint32_t)GPC_SLOT(slot[i]), &parents[i], true);
-	}
-	if (got)
-		publish_copies(d->t->c, copy, got, resident, &d->t->stop);
-	settle(d, copy, resident, got);
-	return got == n;
-}
-
-/* Those of them that have no hint yet. */
-static bool publish_new(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_key *before)
-{
-	gpc_key key[BATCH], parent[BATCH];
-	gpc_block there[BATCH];
-	uint32_t i, k = 0;
+	uint32_t i, k = 0, got;
 
 	if (gpc_lookup(d->t->c, GPC_SPACE(d->space), keys, n, there, GPC_QUIET) < 0)
 		return false;
 	for (i = 0; i < n; i++) {
 		if (there[i] >= 0)
 			continue;
-		parent[k] = i ? keys[i - 1] : *before;
-		key[k++] = keys[i];
+		resident[k] = GPC_NONE;
+		copy[k++] = (struct publish_copy){ .key = keys[i],
+						   .parent = i ? keys[i - 1] : *before,
+						   .source = GPC_NONE,
+						   .clears = (uint32_t)clears,
+						   .since = since,
+						   .unchained = true };
 	}
-	return !k || publish(d, key, k, parent);
+	got = slots_take(d, slot, k);
+	for (i = 0; i < got; i++) {
+		copy[i].block = slot[i];
+		kin_enter(&d->t->kin, d->record + (uint32_t)GPC_SLOT(slot[i]), &copy[i].parent,
+			  true);
+	}
+	if (got)
+		publish_copies(d->t->c, copy, got, resident, &d->t->stop);
+	settle(d, copy, resident, got);
+	return got == k;
 }
 
 uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline)
@@ -79,7 +69,7 @@ uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t de
 	reach = MIN(reach, d->blocks); /* more would push out those that come first */
 	for (i = 0; i < reach; i += some) {
 		some = MIN(reach - i, BATCH);
-		if (!publish_new(d, keys + i, some, i ? &keys[i - 1] : &before))
+		if (!publish(d, keys + i, some, i ? &keys[i - 1] : &before))
 			return i;
 	}
 	return reach;
