@@ -177,9 +177,9 @@ bool feed_follow(struct gpc_tiers *t)
 }
 
 /* All that was answered is on the disk, or all of it goes, and with it what had to go. */
-static bool sync_one(struct cold *d)
+static bool sync_file(struct cold *d)
 {
-	int err = d->file ? disk_sync(d->file) : 0, lost;
+	int err = disk_sync(d->file), lost;
 
 	if (err >= 0)
 		return true;
@@ -201,7 +201,6 @@ static bool sync_one(struct cold *d)
 static bool acknowledge(struct gpc_tiers *t, bool ends)
 {
 	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
-	uint32_t i;
 
 	feed_follow(t);
 	if (drops_are_due(t)) /* there is no writer now, or no memory */
@@ -211,9 +210,8 @@ static bool acknowledge(struct gpc_tiers *t, bool ends)
 	if (!clock_lock(&t->writing, clock_ns() + TURN_NS))
 		return false;
 	pthread_mutex_unlock(&t->writing);
-	for (i = 0; i < t->ncold; i++)
-		if (!rest_is_over(&t->cold[i], ends) || !sync_one(&t->cold[i]))
-			return false;
+	if (t->disk && (!rest_is_over(t->disk, ends) || !sync_file(t->disk)))
+		return false;
 	desk_durable(t, number, cleared_all);
 	return true;
 }

@@ -90,8 +90,6 @@ bool rest_is_over(struct cold *d, bool ends)
 
 void rest_look(struct gpc_tiers *t)
 {
-	uint32_t i;
-
-	for (i = 0; i < t->ncold; i++)
-		rest_is_over(&t->cold[i], false);
+	if (t->disk)
+		rest_is_over(t->disk, false);
 }
