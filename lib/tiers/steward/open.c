@@ -178,7 +178,8 @@ static void stop_threads(struct gpc_tiers *t)
 {
 	uint32_t i;
 
-	ring_leave(t->c, clock_ns() + WRITER_NS);
+	if (t->c)
+		ring_leave(t->c, clock_ns() + WRITER_NS);
 	store_release(&t->stop, 1);
 	if (t->has_lock)
 		desk_wake(t);
@@ -362,18 +363,13 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 				     .dir = opt->dir, .label = "tiers", .log = opt->log,
 				     .log_arg = opt->log_arg),
 			 0, &t->c);
-	if (err < 0) {
-		free((char *)t->opt.disk);
-		free(t);
-		return err;
-	}
-	err = open_all(t);
-	if (err < 0) {
+	if (err == 0)
+		err = open_all(t);
+	if (err == 0)
+		*ret = t;
+	else
 		end(t);
-		return err;
-	}
-	*ret = t;
-	return 0;
+	return err;
 }
 
 GPC_EXPORT int gpc_tiers_close(gpc_tiers *t)
