@@ -118,7 +118,7 @@ static bool look(struct gpc_tiers *t, uint32_t number, struct entry *ret)
 		ret->parent = a.parent;
 		return ret->block >= 0 && (ret->d || a.alone);
 	}
-	found = ret->d ? restore_at(ret->d, number - ret->d->record) : NULL;
+	found = ret->d ? restore_find(ret->d, &ret->d->slot[number - ret->d->record].key) : NULL;
 	if (!found)
 		return false;
 	ret->key = found->key;

@@ -130,11 +130,6 @@ const struct disk_slot *restore_find(struct cold *d, const gpc_key *key)
 	return waits(d, f) ? f : NULL;
 }
 
-const struct disk_slot *restore_at(struct cold *d, uint32_t slot)
-{
-	return d->nfound && slots_is_busy(d, slot) ? find(d, &d->slot[slot].key) : NULL;
-}
-
 void restore_forget(struct cold *d, const struct disk_slot *f)
 {
 	slots_back(d, block_of(d, f), &f->key, UNWRITTEN);

@@ -341,9 +341,8 @@ int restore_begin(struct gpc_tiers *t); /* before anything is written: looks */
 /* once the tiers have begun: what is of no use is made free */
 void restore_settle(struct gpc_tiers *t);
 bool restore_step(struct gpc_tiers *t); /* false: nothing is left */
-/* The block that is not published yet: of that key; in that slot; or NULL. */
+/* The block of that key that is not published yet, or NULL. */
 const struct disk_slot *restore_find(struct cold *d, const gpc_key *key);
-const struct disk_slot *restore_at(struct cold *d, uint32_t slot);
 void restore_forget(struct cold *d, const struct disk_slot *f);
 /* These of them are to be forgotten; tag 0: all. */
 void restore_drop(struct cold *d, uint32_t tag);
