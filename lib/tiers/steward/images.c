@@ -112,17 +112,21 @@ void images_iov(const struct map *m, gpc_block block, struct iovec *iov)
 	}
 }
 
-static struct sum_want want_of(const gpc *c, const struct map *m, gpc_block block,
-			       const gpc_key *key)
+/* False: sums are not kept there. */
+static bool want_of(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		    struct sum_want *ret)
 {
 	uint32_t record = pool_record(&c->seg, block);
 
-	return (struct sum_want){
+	if (!m->trailers.at || record == SHM_NO_RECORD)
+		return false;
+	*ret = (struct sum_want){
 		.trailer = &m->trailers.at[GPC_SLOT(block)],
 		.key = { key->w[0], key->w[1] },
 		.slot = (uint32_t)GPC_SLOT(block),
 		.life = WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1,
 	};
+	return true;
 }
 
 bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
@@ -130,10 +134,7 @@ bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_ke
 {
 	struct sum_want w;
 
-	if (!m->trailers.at || pool_record(&c->seg, block) == SHM_NO_RECORD)
-		return false;
-	w = want_of(c, m, block, key);
-	if (!host_sum_is_known(w.trailer, &w))
+	if (!want_of(c, m, block, key, &w) || !host_sum_is_known(w.trailer, &w))
 		return false;
 	*ret = w.trailer->crc;
 	return true;
@@ -144,8 +145,6 @@ void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const 
 {
 	struct sum_want w;
 
-	if (!m->trailers.at || pool_record(&c->seg, block) == SHM_NO_RECORD)
-		return;
-	w = want_of(c, m, block, key);
-	host_sum_store(w.trailer, &w, crc);
+	if (want_of(c, m, block, key, &w))
+		host_sum_store(w.trailer, &w, crc);
 }
