@@ -19,14 +19,14 @@ struct use {
 	gpc_key key;     /* zero: never used */
 	gpc_block block; /* of the life that was counted last */
 	uint32_t word, count;
-	uint32_t newer, older;
+	uint32_t newer, older; /* a ring: the oldest one is next to the newest */
 };
 
 struct uses {
 	struct use use[USES];
 	struct chains by;
 	uint32_t first[USES], next[USES]; /* of `by` */
-	uint32_t newest, oldest;
+	uint32_t newest;
 };
 
 struct uses *uses_new(void)
@@ -35,13 +35,12 @@ struct uses *uses_new(void)
 	uint32_t i;
 
 	for (i = 0; u && i < USES; i++) {
-		u->use[i].newer = i ? i - 1 : NIL;
-		u->use[i].older = i + 1 < USES ? i + 1 : NIL;
+		u->use[i].newer = (i + USES - 1) % USES;
+		u->use[i].older = (i + 1) % USES;
 	}
 	if (!u)
 		return NULL;
 	u->by = (struct chains){ .first = u->first, .next = u->next, .mask = USES - 1 };
-	u->oldest = USES - 1;
 	return u;
 }
 
@@ -58,7 +57,7 @@ static uint32_t find(const struct uses *u, const gpc_key *key)
 /* The oldest entry is of this key now. */
 static uint32_t take(struct uses *u, const gpc_key *key)
 {
-	uint32_t i = u->oldest;
+	uint32_t i = u->use[u->newest].newer;
 
 	if (!key_is_zero(&u->use[i].key))
 		chains_cut(&u->by, i, chains_hash(&u->use[i].key));
@@ -75,12 +74,10 @@ static void make_newest(struct uses *u, uint32_t i)
 	if (u->newest == i)
 		return;
 	u->use[e->newer].older = e->older;
-	if (e->older != NIL)
-		u->use[e->older].newer = e->newer;
-	else
-		u->oldest = e->newer;
-	e->newer = NIL;
+	u->use[e->older].newer = e->newer;
 	e->older = u->newest;
+	e->newer = u->use[u->newest].newer;
+	u->use[e->newer].older = i;
 	u->use[u->newest].newer = i;
 	u->newest = i;
 }
