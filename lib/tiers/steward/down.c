@@ -29,7 +29,6 @@
 #define PAUSE_NS   (NS_PER_MS)
 #define PAUSE_MOST (16 * NS_PER_MS)
 #define WRITE_NS   (60000 * NS_PER_MS)
-#define AFAR_NS    (10 * NS_PER_MS) /* between looks of the thread for stores */
 
 struct down { /* one batch */
 	struct gpc_tiers *t;
@@ -413,7 +412,7 @@ static uint32_t spill(struct cold *d, uint32_t pool, bool drain)
 	if (!want)
 		return 0;
 	if (is_early(d)) {
-		t->later = true;
+		d->later = true;
 		return 0;
 	}
 	victim = malloc(want * sizeof(*victim));
@@ -447,11 +446,11 @@ static uint32_t round_of(struct cold *d, bool drain)
 }
 
 /* Where nothing was published or evicted since, the same blocks are next to go, but for what was
- * used. */
-static bool has_changed(struct gpc_tiers *t)
+ * used, and a store that was down may be up. */
+static bool has_changed(const struct cold *d)
 {
-	return load_acquire(&seg_state(&t->c->seg)->events_head) != t->events ||
-	       clock_ns() - t->looked_ns >= LOOK_NS;
+	return load_acquire(&seg_state(&d->t->c->seg)->events_head) != d->events ||
+	       clock_ns() - d->looked_ns >= LOOK_NS;
 }
 
 int down_begin(struct gpc_tiers *t)
@@ -486,9 +485,9 @@ static void tell_idle(struct cold *d, uint64_t asked)
 	desk_wake(d->t);
 }
 
-void down_thread(struct gpc_tiers *t)
+static void write_down(struct cold *d)
 {
-	struct cold *d = t->disk;
+	struct gpc_tiers *t = d->t;
 	const struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t pause = PAUSE_NS, asked, events;
 	uint32_t seen, moved;
@@ -497,7 +496,7 @@ void down_thread(struct gpc_tiers *t)
 		seen = desk_bell(t);
 		asked = load_acquire(&desk->idle_asked);
 		events = load_acquire(&seg_state(&t->c->seg)->events_head);
-		if (asked == load_relaxed(&d->idle) && !has_changed(t)) {
+		if (asked == load_relaxed(&d->idle) && !has_changed(d)) {
 			desk_sleep(t, seen, pause);
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
@@ -506,42 +505,32 @@ void down_thread(struct gpc_tiers *t)
 		 * index does not know before they are published: each would be written twice, and
 		 * the one that was found be refused.  And what was found goes in the order of its
 		 * ages, known when all of it is published. */
-		if (!load_acquire(&t->published)) {
+		if (d->file && !load_acquire(&t->published)) {
 			desk_sleep(t, seen, PAUSE_MOST);
 			continue;
 		}
-		t->later = false;
+		d->later = false;
 		moved = round_of(d, asked != d->idle);
-		if (t->later && !moved)
+		if (d->later && !moved)
 			desk_sleep(t, seen, PAUSE_MOST);
-		if (t->later || moved) {
+		if (d->later || moved) {
 			pause = PAUSE_NS;
 			continue;
 		}
-		t->events = events;
-		t->looked_ns = clock_ns();
+		/* what has failed is no work that is left */
+		d->events = events;
+		d->looked_ns = clock_ns();
 		if (asked != d->idle)
 			tell_idle(d, asked);
 	}
 }
 
-/* Without has_changed: what happens to a store happens elsewhere.  Its failures are no work that is
- * left. */
+void down_thread(struct gpc_tiers *t)
+{
+	write_down(t->disk);
+}
+
 void afar_thread(struct gpc_tiers *t)
 {
-	struct cold *d = t->store;
-	const struct shm_desk *desk = seg_desk(&t->c->seg);
-	uint64_t asked;
-	uint32_t seen;
-
-	while (!stage_stops(t)) {
-		seen = desk_bell(t);
-		asked = load_acquire(&desk->idle_asked);
-		if (round_of(d, false))
-			continue;
-		if (asked != d->idle)
-			tell_idle(d, asked);
-		else
-			desk_sleep(t, seen, AFAR_NS);
-	}
+	write_down(t->store);
 }

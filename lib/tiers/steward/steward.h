@@ -105,6 +105,9 @@ struct cold { /* a tier, with its pool */
 	struct down *batch;  /* of down.c */
 	uint64_t write_rate; /* 0: none */
 	uint64_t idle;       /* gpc_tiers_sync: down.c has found nothing since this one */
+	uint64_t events;     /* down.c: as they were when it found nothing to write ... */
+	uint64_t looked_ns;  /* ... and when */
+	bool later;          /* down.c: blocks are due, and may not be written yet */
 	/* blocks leave RAM when they are there, and it when they are in RAM */
 	bool exclusive;
 	uint32_t broken; /* nothing is written now: it rests, or its pool has gone */
@@ -142,9 +145,6 @@ struct gpc_tiers {
 	bool made;        /* the file, by this keeper */
 	uint8_t file[16]; /* its id; zeros: there is none */
 
-	uint64_t events;    /* down.c: as they were when it found nothing for the disk ... */
-	uint64_t looked_ns; /* ... and when */
-	bool later;         /* down.c: blocks are due, and may not be written yet */
 	uint32_t published; /* all that was there at the start */
 	uint64_t cursor;    /* of the feed: everything before is done; feed.c */
 
