@@ -40,7 +40,7 @@ static uint32_t free_space(const gpc *c)
 
 /* That of the last keeper goes when a writer has seen that it is dead; until then it takes the
  * room, or the space. */
-static bool is_in_the_way(const gpc *c, const struct gpc_pool *of, int err)
+static bool is_in_the_way(const gpc *c, const struct gpc_pool *of)
 {
 	uint32_t i;
 
@@ -49,8 +49,7 @@ static bool is_in_the_way(const gpc *c, const struct gpc_pool *of, int err)
 
 		if (load_acquire(&p->state) != POOL_FREE && shm_is_cold(load_relaxed(&p->kind)) &&
 		    load_relaxed(&p->owner) != (int32_t)c->peer &&
-		    (err == -ENOSPC ? load_relaxed(&p->kind) == of->kind
-				    : load_relaxed(&p->space) == of->space))
+		    (load_relaxed(&p->kind) == of->kind || load_relaxed(&p->space) == of->space))
 			return true;
 	}
 	return false;
@@ -60,14 +59,13 @@ static bool is_in_the_way(const gpc *c, const struct gpc_pool *of, int err)
 static int add_when_free(gpc *c, struct gpc_pool *p)
 {
 	uint64_t deadline = clock_ns() + POOL_MS * NS_PER_MS;
-	bool room, space;
+	bool waits;
 	int n;
 
 	for (;;) {
-		room = is_in_the_way(c, p, -ENOSPC);
-		space = is_in_the_way(c, p, -EXDEV);
+		waits = is_in_the_way(c, p) && clock_ns() < deadline;
 		n = gpc_pool_make(c, p, NULL, POOL_MS);
-		if (!((n == -ENOSPC && room) || (n == -EXDEV && space)) || clock_ns() >= deadline)
+		if (!waits || (n != -ENOSPC && n != -EXDEV))
 			return n;
 		clock_sleep(NS_PER_MS);
 	}
