@@ -237,48 +237,41 @@ int feed_begin(struct gpc_tiers *t)
 
 /* ---- age ---- */
 
-struct old {
-	gpc_key key[OLD];
-	gpc_block block[OLD];
-	uint32_t n;
-};
-
 /* What younger blocks hang on stays until these go, and is asked for again: so many at a time. */
-static void reclaim_old(struct cold *d, struct old *o)
+static void reclaim_old(struct cold *d, const gpc_key *key, const gpc_block *block, uint32_t n)
 {
 	int result[OLD];
-	uint32_t i, n = 0;
+	uint32_t i;
 
-	if (o->n && gpc_reclaim(d->t->c, o->key, o->block, o->n, result, 0, CALL_MS) > 0)
-		for (i = 0; i < o->n; i++) {
-			if (result[i])
-				continue;
-			slots_returned(d, o->block[i]);
-			n++;
-		}
-	tier_count(d, TIER_AGED, n);
-	o->n = 0;
+	if (!n || gpc_reclaim(d->t->c, key, block, n, result, 0, CALL_MS) <= 0)
+		return;
+	for (i = 0; i < n; i++) {
+		if (result[i])
+			continue;
+		slots_returned(d, block[i]);
+		tier_count(d, TIER_AGED, 1);
+	}
 }
 
 static void look_at_ages(struct cold *d)
 {
-	uint32_t most = d->t->opt.max_age_s, now = slots_now(), n, i;
-	struct old o;
-	bool old;
+	uint32_t most = d->t->opt.max_age_s, now = slots_now(), n, i, old = 0;
+	gpc_key key[OLD];
+	gpc_block block[OLD];
 
-	o.n = 0;
 	for (n = 0; most && n < AGED && n < d->blocks && !load_relaxed(&d->broken); n++) {
 		i = d->aged++ % d->blocks;
-		o.block[o.n] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
+		block[old] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
 		pthread_mutex_lock(&d->lock);
-		o.key[o.n] = d->slot[i].key;
-		old = d->slot[i].state == SLOT_LIVE && now - d->slot[i].born > most;
+		key[old] = d->slot[i].key;
+		old += d->slot[i].state == SLOT_LIVE && now - d->slot[i].born > most;
 		pthread_mutex_unlock(&d->lock);
-		o.n += old;
-		if (o.n == OLD)
-			reclaim_old(d, &o);
+		if (old < OLD)
+			continue;
+		reclaim_old(d, key, block, old);
+		old = 0;
 	}
-	reclaim_old(d, &o);
+	reclaim_old(d, key, block, old);
 }
 
 /* ---- the thread ---- */
