@@ -10,18 +10,6 @@
 
 #include "tiers/steward/steward.h"
 
-static void settle(struct cold *d, const struct publish_copy *copy, const gpc_block *resident,
-		   uint32_t n)
-{
-	uint32_t i, born = slots_now();
-
-	for (i = 0; i < n; i++)
-		if (resident[i] == copy[i].block)
-			slots_live(d, copy[i].block, &copy[i].key, born);
-		else
-			slots_back(d, copy[i].block, &copy[i].key, UNWRITTEN);
-}
-
 /* Those of them that have no hint yet, at most BATCH; false: there was no room for all. */
 static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_key *before)
 {
@@ -53,7 +41,11 @@ static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_k
 	}
 	if (got)
 		publish_copies(d->t->c, copy, got, resident, &d->t->stop);
-	settle(d, copy, resident, got);
+	for (i = 0; i < got; i++)
+		if (resident[i] == slot[i])
+			slots_live(d, slot[i], &copy[i].key, slots_now());
+		else
+			slots_back(d, slot[i], &copy[i].key, UNWRITTEN);
 	return got == k;
 }
 
