@@ -42,7 +42,7 @@ struct down { /* one batch */
 	bool chains;
 	struct tier_item item[BATCH];
 	struct iovec *iov;
-	uint8_t *notes;          /* note_room each, or NULL */
+	uint8_t *notes;          /* note_room each, behind iov */
 	const gpc_block *victim; /* of this pool, in the order in which they go ... */
 	uint32_t seen;           /* ... and how many of them were looked at */
 };
@@ -141,10 +141,10 @@ static int write_all(struct down *b)
 {
 	uint32_t i, pieces = images_pieces(b->map);
 
-	b->iov = malloc((size_t)b->n * pieces * sizeof(*b->iov));
-	b->notes = b->d->note_room ? malloc((size_t)b->n * b->d->note_room) : NULL;
-	if (!b->iov || (b->d->note_room && !b->notes))
+	b->iov = malloc(b->n * (pieces * sizeof(*b->iov) + b->d->note_room));
+	if (!b->iov)
 		return -ENOMEM;
+	b->notes = (uint8_t *)(b->iov + (size_t)b->n * pieces);
 	for (i = 0; i < b->n; i++) {
 		const struct about *a = &b->about[i];
 
@@ -161,7 +161,7 @@ static int write_all(struct down *b)
 		};
 		b->item[i].has_crc =
 			images_sum(b->t->c, b->map, b->block[i], &a->key, &b->item[i].crc);
-		if (b->notes)
+		if (b->d->note_room)
 			add_note(b, i);
 	}
 	if (b->d->file)
@@ -319,9 +319,7 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 	}
 	map_put(b->t->c, b->map);
 	free(b->iov);
-	free(b->notes);
 	b->iov = NULL;
-	b->notes = NULL;
 	b->n = b->victims = 0;
 	return written;
 }
