@@ -166,8 +166,8 @@ static bool follow(struct gpc_tiers *t)
 	return any;
 }
 
-/* All that the feed has told by now, and what follows from it. */
-bool feed_follow(struct gpc_tiers *t)
+/* All that the feed has told by now, and what follows from it; false: nothing. */
+static bool feed_follow(struct gpc_tiers *t)
 {
 	bool any = follow(t);
 

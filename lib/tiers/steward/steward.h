@@ -301,9 +301,8 @@ void down_end(struct gpc_tiers *t);
 void down_thread(struct gpc_tiers *t);
 void afar_thread(struct gpc_tiers *t); /* the same, of stores on other machines */
 void feed_thread(struct gpc_tiers *t);
-int feed_begin(struct gpc_tiers *t);   /* once the pools are there; says which tiers begin empty */
-bool feed_follow(struct gpc_tiers *t); /* all that it tells by now; false: nothing */
-void feed_end(struct gpc_tiers *t);    /* what is known is made durable */
+int feed_begin(struct gpc_tiers *t); /* once the pools are there; says which tiers begin empty */
+void feed_end(struct gpc_tiers *t);  /* what is known is made durable */
 
 /* ---- rest.c, in the thread of feed.c ---- */
 
