@@ -369,7 +369,6 @@ static uint32_t bring(struct part *p)
 /* Another thread of ours brings this key. */
 static bool wait_own(struct part *p, uint32_t from)
 {
-	struct gpc_claim q = p->claim[0];
 	uint32_t i;
 
 	for (i = 0; i < CHUNK && !key_same(&p->claim[i].key, &p->key[from]); i++)
@@ -377,8 +376,7 @@ static bool wait_own(struct part *p, uint32_t from)
 	if (i == CHUNK || p->claim[i].state != GPC_CLAIM_PENDING ||
 	    p->claim[i].peer != (int32_t)p->t->c->peer)
 		return false;
-	q = p->claim[i];
-	while (claim_is_pending(p->t->c, &q)) {
+	while (claim_is_pending(p->t->c, &p->claim[i])) {
 		if (clock_ns() >= p->deadline || stage_stops(p->t))
 			return false;
 		clock_sleep(PENDING_NS);
