@@ -313,7 +313,8 @@ void feed_thread(struct gpc_tiers *t)
 		seen = desk_bell(t);
 		more = feed_follow(t);
 		sweep(t);
-		rest_look(t);
+		if (t->disk)
+			rest_is_over(t->disk, false);
 		more |= !drops_are_due(t) && restore_step(t);
 		if (load_acquire(&desk->asked) > load_relaxed(&desk->durable))
 			acknowledge(t, false);

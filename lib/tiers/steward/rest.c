@@ -87,9 +87,3 @@ bool rest_is_over(struct cold *d, bool ends)
 		d->t->c->seg.name);
 	return true;
 }
-
-void rest_look(struct gpc_tiers *t)
-{
-	if (t->disk)
-		rest_is_over(t->disk, false);
-}

@@ -311,7 +311,6 @@ void rest_begin(struct cold *d, const char *what, int err);
 void rest_lose_all(struct cold *d);
 /* Where a pause is over, or all ends, a clear is tried; true: it does not rest, or no more. */
 bool rest_is_over(struct cold *d, bool ends);
-void rest_look(struct gpc_tiers *t);
 
 /* ---- learn.c ---- */
 
