@@ -332,7 +332,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 
 static uint32_t batch_of(const struct cold *d)
 {
-	uint64_t n = d->write_rate ? d->write_rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
+	uint64_t rate = d->file ? d->t->opt.write_rate : 0;
+	uint64_t n = rate ? rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
 
 	n = MIN(n, (uint64_t)BATCH);
 	n = MIN(n, MAX((64ull << 20) / MAX(d->block_bytes, 1u), 1u));

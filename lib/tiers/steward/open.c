@@ -201,7 +201,6 @@ static int open_disk_pool(struct gpc_tiers *t, uint32_t ram, struct disk_options
 	d->name = "disk";
 	d->index = DESK_DISK;
 	d->min_uses = t->opt.min_uses;
-	d->write_rate = t->opt.write_rate;
 	d->exclusive = t->opt.flags & GPC_TIERS_EXCLUSIVE;
 	t->disk = d;
 	t->ncold = 1;

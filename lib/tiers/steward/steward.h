@@ -102,12 +102,11 @@ struct cold { /* a tier, with its pool */
 	uint32_t nresting, rest_until;
 	struct uses *uses; /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
-	struct down *batch;  /* of down.c */
-	uint64_t write_rate; /* 0: none */
-	uint64_t idle;       /* gpc_tiers_sync: down.c has found nothing since this one */
-	uint64_t events;     /* down.c: as they were when it found nothing to write ... */
-	uint64_t looked_ns;  /* ... and when */
-	bool later;          /* down.c: blocks are due, and may not be written yet */
+	struct down *batch; /* of down.c */
+	uint64_t idle;      /* gpc_tiers_sync: down.c has found nothing since this one */
+	uint64_t events;    /* down.c: as they were when it found nothing to write ... */
+	uint64_t looked_ns; /* ... and when */
+	bool later;         /* down.c: blocks are due, and may not be written yet */
 	/* blocks leave RAM when they are there, and it when they are in RAM */
 	bool exclusive;
 	uint32_t broken; /* nothing is written now: it rests, or its pool has gone */
