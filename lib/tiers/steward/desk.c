@@ -16,15 +16,6 @@ static void tell(struct shm_desk *d)
 	futex_wake_all(&d->told);
 }
 
-/* Odd: who has the lock begins.  What it says from now on is no answer about what came before, and
- * the next `since` is behind it.  One that fails leaves it so. */
-static void end_life(struct shm_desk *d)
-{
-	store_relaxed(&d->life, load_relaxed(&d->life) | 1);
-	order_fence();
-	tell(d);
-}
-
 void desk_begins(struct gpc_tiers *t)
 {
 	struct shm_desk *d = seg_desk(&t->c->seg);
@@ -39,16 +30,21 @@ void desk_begins(struct gpc_tiers *t)
 
 int desk_take(struct gpc_tiers *t)
 {
+	struct shm_desk *d = seg_desk(&t->c->seg);
 	int err = lock_try(t->c->seg.lock_fd, LOCK_TIERS);
 
 	if (err == -EAGAIN)
-		return err_set(
-			EBUSY, "another process keeps the tiers below RAM of %s already (peer %d)",
-			t->c->seg.name, (int)load_relaxed(&seg_desk(&t->c->seg)->keeper) - 1);
+		return err_set(EBUSY,
+			       "another process keeps the tiers below RAM of %s already (peer %d)",
+			       t->c->seg.name, (int)load_relaxed(&d->keeper) - 1);
 	if (err < 0)
 		return err_set(-err, "gpc.%s.lock: no lock: %s", t->c->seg.name, strerror(-err));
 	t->has_lock = true;
-	end_life(seg_desk(&t->c->seg));
+	/* Odd: who has the lock begins.  What it says from now on is no answer about what came
+	 * before, and the next `since` is behind it.  One that fails leaves it so. */
+	store_relaxed(&d->life, load_relaxed(&d->life) | 1);
+	order_fence();
+	tell(d);
 	return 0;
 }
 
