@@ -9,6 +9,7 @@ python_package = \
 	%reldir%/gpc/py.typed
 python_engines = \
 	%reldir%/gpc/engines/__init__.py \
+	%reldir%/gpc/engines/below.py \
 	%reldir%/gpc/engines/bytes.py \
 	%reldir%/gpc/engines/cache.py \
 	%reldir%/gpc/engines/config.py \
@@ -139,6 +140,9 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_failures.py \
 	%reldir%/tests/vllm_fake.py \
 	%reldir%/tests/vllm_events.py \
+	%reldir%/tests/store_below.py \
+	%reldir%/tests/below_tiers.py \
+	%reldir%/tests/vllm_below.py \
 	%reldir%/tests/vllm_figures.py \
 	%reldir%/tests/vllm_gpu.py \
 	%reldir%/tests/vllm_manager.py \

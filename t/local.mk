@@ -385,6 +385,8 @@ t_scripts = \
 	%reldir%/python/vllm-gpu.t \
 	%reldir%/python/sglang-storage.t \
 	%reldir%/python/vllm-failures.t \
+	%reldir%/python/store-below.t \
+	%reldir%/python/vllm-below.t \
 	%reldir%/python/vllm-figures.t \
 	%reldir%/python/vllm-namespace.t \
 	%reldir%/python/vllm-seen.t \

@@ -60,6 +60,8 @@ class TierFilter:
 
 class CacheHitSource(str, enum.Enum):
     HOST = "host"
+    DISK = "disk"
+    EXTERNAL_UNSPECIFIED = "external_unspecified"
 
 
 class RequestOffloadingContext:

@@ -1,9 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/lmcache-adapter.t t/python/vllm-figures.t t/python/sglang-storage.t
+# Tests: t/python/store-below.t t/python/lmcache-adapter.t t/python/vllm-figures.t
+#   t/python/sglang-storage.t
 """Objects under digests, in a cache: what an engine's storage backend does.  Any thread may call it.
 
 A digest has 32 bytes.  An object has one piece or more (bytes.py), each under a key of its own, of the digest and the
 number of the piece.  It is there when all of them are.
+
+Where an object is, and what is said of it (below.py says what becomes of a question):
+
+    an object                        exists                     get, and pin with a deadline
+    in RAM                           True                       at once
+    below RAM, as the index has it   True, and asked for        waits for it, until the deadline of the call
+    nowhere in the index, no store   False                      no wait
+    the same, and a store            waits for its answer       waits for its answer
+    of a tier that is late           False                      no wait
+    bytes of another key             False, dropped             not loaded, dropped
+
+A call has gpc_below_ms for all of its objects together.  It is made by threads of the engine that load and look ahead,
+and never by its scheduler.
 """
 
 import logging
@@ -12,6 +26,7 @@ from collections import OrderedDict
 
 import gpc
 
+from .below import RAM, STORE, Below
 from .bytes import Slots, copy, size_of
 from .cache import POOL, close_cache
 from .publisher import Publisher
@@ -19,16 +34,21 @@ from .publisher import Publisher
 log = logging.getLogger("gpc")
 
 _MOST = 4096                     # blocks of one publish
+_PART = 8                        # a call holds one of so many parts of the pool, of what it has brought
+_MS = 1000                       # of gpc_below_ms, where an engine's configuration has none
 _LOOKED = 65536                  # objects that somebody has looked for in vain
 FLAT, CHAINED = 0, 1             # the publisher's groups
 
 
 class Store:
     def __init__(self, cache, conf):
-        """conf: its tag, checksum, and wait_ms, how long a store may wait for room and for the writer."""
+        """conf: its tag, checksum, wait_ms, how long a store may wait for room and for the writer, and below_ms, how long a
+        load may wait for tiers below RAM."""
         self.c, self.conf = cache, conf
         self.slots = Slots(cache, POOL, conf.checksum)
-        self.counts = dict.fromkeys(("lookups", "hits", "loaded", "bad", "stored", "duplicate", "refused",
+        self.below = Below(cache, POOL, getattr(conf, "below_ms", _MS))
+        self.part = max(cache.pool_get(POOL).blocks // _PART, 1)
+        self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "loaded", "bad", "stored", "duplicate", "refused",
                                      "no_room"), 0)
         self.publisher = Publisher(cache, conf, {FLAT: False, CHAINED: True}, self.counts, self._keys)
         self.publishing = threading.Lock()       # the publisher's list
@@ -42,26 +62,35 @@ class Store:
 
     def keys_of(self, digest, size):
         """The keys in the cache of an object of so many bytes."""
-        keys = self._keys([_name(digest, i) for i in range(self.slots.pieces(size))])
-        return [keys[at:at + 16] for at in range(0, len(keys), 16)]
+        return _cut(self._keys([_name(digest, i) for i in range(self.slots.pieces(size))]))
 
     def touch(self, digests):
         """They are as recent as after a lookup."""
         self.release(self.pin(digests, False))
 
-    def pin(self, digests, counts=True):
-        """For each one its blocks, all referenced, or None.  counts: it is a question; else a use alone, as a store asks."""
+    def pin(self, digests, counts=True, until=None):
+        """For each one its blocks, all referenced, or None.  counts: it is a question; else a use alone, as a store asks.
+        until: what is below RAM is waited for."""
         since = self.c.drops() if counts else 0
-        keys = self._keys([_name(d, 0) for d in digests]) if digests else b""
-        flags = gpc.REF if counts else gpc.REF | gpc.TOUCH
-        first = self.c.lookup(keys, flags=flags) if digests else []
-        pinned = [self._rest(d, keys[16 * i:16 * i + 16], b, flags) if b >= 0 else None
-                  for i, (d, b) in enumerate(zip(digests, first))]
+        pinned = self._pin(digests, gpc.REF if counts else gpc.REF | gpc.TOUCH)
         if counts:
-            self.counts["lookups"] += len(digests)
-            self.counts["hits"] += sum(p is not None for p in pinned)
+            self._count(len(digests), RAM, sum(p is not None for p in pinned))
+        if until is not None and None in pinned:
+            self._bring(digests, pinned, until, counts)
+        if counts:
             self._remember([d for d, p in zip(digests, pinned) if p is None], since)
         return pinned
+
+    def _pin(self, digests, flags, until=None):
+        keys = self._keys([_name(d, 0) for d in digests]) if digests else b""
+        first = self.c.lookup(keys, flags=flags) if digests else []
+        return [self._rest(d, keys[16 * i:16 * i + 16], b, flags, until) if b >= 0 else None
+                for i, (d, b) in enumerate(zip(digests, first))]
+
+    def _count(self, lookups, source, hits):
+        self.counts["lookups"] += lookups
+        self.counts["hits"] += hits
+        self.counts["hits_" + source] += hits
 
     def _remember(self, missed, since):
         """Who asks for a prompt computes what is not there, from what is: the store of it says since when."""
@@ -76,7 +105,86 @@ class Store:
         with self.looking:
             return min(filter(None, [self.looked.pop(d, 0) for d in digests]), default=0)
 
-    def _rest(self, digest, key, block, flags):
+    # ---- below RAM ----
+
+    def deadline(self):
+        """Of what a call waits for, if it begins now."""
+        return self.below.clock() + self.below.seconds
+
+    def may_bring(self, digests, pinned):
+        """Is there any use in waiting for those that are missing?"""
+        self.below.look()
+        missing = [_name(d, 0) for d, p in zip(digests, pinned) if p is None]
+        if not self.below.mask or not missing:
+            return False
+        raw = self._keys(missing)
+        return any(self.below.where(raw)) or self.below.may_learn(raw)
+
+    def bring(self, digests, pinned, until):
+        """Those that are missing, to RAM, and pinned."""
+        self._bring(digests, pinned, until, True)
+
+    def _bring(self, digests, pinned, until, counts):
+        if not self.may_bring(digests, pinned):
+            return
+        missing = [i for i, p in enumerate(pinned) if p is None]
+        raw = [bytes(k) for k in _cut(self._keys([_name(digests[i], 0) for i in missing]))]
+        where = self.below.where(b"".join(raw))
+        known = [(k, s) for k, s in zip(raw, where) if s]
+        if known:
+            self.below.wait(b"".join(k for k, _ in known), [s for _, s in known], until, True)
+        unknown = [k for k, s in zip(raw, where) if not s]
+        if unknown and self.below.may_learn(unknown[0]):
+            self.below.wait(b"".join(unknown), [None] * len(unknown), until)
+        for i, s, p in zip(missing, where, self._pin([digests[i] for i in missing], gpc.REF | gpc.TOUCH, until)):
+            pinned[i] = p
+            if p is not None and counts:
+                self._count(0, s or STORE, 1)
+
+    def _exist(self, digests, found):
+        """Of what RAM does not have: found[i] becomes True where a tier has it."""
+        self.below.look()
+        missing = [i for i, there in enumerate(found) if not there]
+        if not self.below.mask or not missing:
+            return
+        raw = [bytes(k) for k in _cut(self._keys([_name(digests[i], 0) for i in missing]))]
+        where = self.below.where(b"".join(raw))
+        if None in where and self.below.may_learn(raw[where.index(None)]):
+            where = self._learn(raw, where)
+        for i, k, s in zip(missing, raw, where):
+            found[i] = s is not None and (s is not RAM or self._is_in_pieces(digests[i], k))
+            if found[i]:
+                self._count(0, s, 1)
+        soon = b"".join(k for i, k, s in zip(missing, raw, where) if found[i] and s is not RAM)
+        if soon:
+            self.below.hint(soon[:16 * self.part])
+
+    def _learn(self, raw, where):
+        """A store is asked for what the index does not know, up to the first one that it does not have either."""
+        until, unknown = self.deadline(), [i for i, s in enumerate(where) if s is None]
+        for at in range(0, len(unknown), self.part):
+            part = unknown[at:at + self.part]
+            n = self.below.wait(b"".join(raw[i] for i in part), [None] * len(part), until)
+            for i in part[:n]:
+                where[i] = STORE
+            if n < len(part):
+                break
+        return where
+
+    def _is_in_pieces(self, digest, key):
+        """Its first piece is in RAM, and others were not: are these below?"""
+        (block,) = self.c.lookup(key, flags=gpc.REF | gpc.TOUCH)
+        if block < 0:
+            return True                  # it has gone meanwhile
+        try:
+            n = self.slots.pieces(max(self.slots.total(gpc.SLOT(block), key), 0))
+        finally:
+            self.c.release([block])
+        return n > 1 and None not in self.below.where(self._keys([_name(digest, i) for i in range(1, n)]))
+
+    # ---- objects of several pieces ----
+
+    def _rest(self, digest, key, block, flags, until=None):
         total = self.slots.total(gpc.SLOT(block), key)
         if total < 0:
             self._bad(digest, [block])
@@ -85,7 +193,14 @@ class Store:
         n = self.slots.pieces(total)
         if n == 1:
             return [block]
-        more = self.c.lookup(self._keys([_name(digest, i) for i in range(1, n)]), flags=flags)
+        keys = self._keys([_name(digest, i) for i in range(1, n)])
+        more = self.c.lookup(keys, flags=flags)
+        if min(more) < 0 and until is not None:
+            where = self.below.where(keys)
+            if None not in where or self.below.may_learn(keys):
+                self.c.release([b for b in more if b >= 0])
+                self.below.wait(keys, where, until)
+                more = self.c.lookup(keys, flags=gpc.REF | gpc.TOUCH)
         if min(more) >= 0:
             return [block] + more
         self.c.release([block] + [b for b in more if b >= 0])
@@ -99,17 +214,25 @@ class Store:
     def exists(self, digests):
         pinned = self.pin(digests)
         self.release(pinned)
-        return [p is not None for p in pinned]
+        found = [p is not None for p in pinned]
+        if False in found:
+            self._exist(digests, found)
+        return found
 
     # ---- loading ----
 
     def get(self, digests, targets):
-        """Copy each object to the parts of its target; True where that was done.  A target is untouched otherwise."""
-        pinned = self.pin(digests)
-        try:
-            return [p is not None and self._load(d, p, t) for d, p, t in zip(digests, pinned, targets)]
-        finally:
-            self.release(pinned)
+        """Copy each object to the parts of its target; True where that was done.  A target is untouched otherwise.  Those
+        that are in RAM are copied, and let go, before others come from below: so these have room."""
+        until, done = self.deadline(), []
+        for at in range(0, len(digests), self.part):
+            some, to = digests[at:at + self.part], targets[at:at + self.part]
+            pinned = self.pin(some, True, until)
+            try:
+                done += [p is not None and self._load(d, p, t) for d, p, t in zip(some, pinned, to)]
+            finally:
+                self.release(pinned)
+        return done
 
     def size(self, digest, blocks):
         """Bytes of an object that is pinned."""
@@ -238,22 +361,38 @@ class Store:
         pinned = self.pin(digests, False)
         try:
             sizes = [p and self.size(d, p) for d, p in zip(digests, pinned)]
-            blocks = [b for p in pinned if p for b in p]
+            blocks = [b for p in pinned if p for b in p] + self._copies([d for d, p in zip(digests, pinned) if not p])
             if blocks:
                 self.c.drop(blocks, timeout=self.conf.wait_ms / 1000)
             return sizes
         finally:
             self.release(pinned)
 
+    def _copies(self, digests):
+        """Blocks below RAM of the first pieces of those that are not in RAM.  They may go meanwhile: then a drop of them is
+        none."""
+        self.below.look()
+        if not self.below.mask or not digests:
+            return []
+        found = self.c.lookup(self._keys([_name(d, 0) for d in digests]), spaces=self.below.mask, flags=gpc.QUIET)
+        return [b for b in found if b >= 0]
+
     def clear(self):
         """What has our tag, whoever stored it."""
-        self.c.pool_clear(POOL, tag=self.conf.tag, timeout=self.conf.wait_ms / 1000)
+        self.below.look()
+        for pool in [POOL] + self.below.pools():
+            self.c.pool_clear(pool, tag=self.conf.tag, timeout=self.conf.wait_ms / 1000)
 
     def close(self):
         if not self.c.closed:
+            self.below.stop()
             with self.publishing:
                 self.publisher.collect(self.conf.wait_ms / 1000)
             close_cache(self.c)
+
+
+def _cut(keys):
+    return [keys[at:at + 16] for at in range(0, len(keys), 16)]
 
 
 def _name(digest, piece):

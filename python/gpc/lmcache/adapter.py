@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/lmcache-adapter.t
+# Tests: t/python/store-below.t
 """GPCL2Adapter: LMCache's L2 on a gpc cache.  LMCache is imported here.
 
-Lookups, locks and unlocks wait for nobody, so the calls that submit them carry them out.  Stores and loads copy in
-threads.  A lock is a reference on each block of an object; a load takes references of its own.
+Locks and unlocks wait for nobody, so the calls that submit them carry them out, and so do lookups of what is in RAM, or
+nowhere.  A lookup of what is below RAM is ended by a thread, when it has come, or gpc_below_ms is over.  Stores and loads
+copy in other threads.  A lock is a reference on each block of an object; a load takes references of its own.
 """
 
 import itertools
@@ -29,6 +30,7 @@ from .tasks import Tasks
 
 log = logging.getLogger("lmcache.gpc")
 
+_WAITING = 3                     # lookups that wait for tiers below RAM at a time
 _WELL_USED = 75                  # % of a slot
 _PIECES = 8                      # of an object, for whose slots a better size is looked for
 
@@ -70,6 +72,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
         self.ids = itertools.count()
         self.stores, self.lookups, self.loads = (Tasks(create_event_notifier(), self.lock) for _ in range(3))
         self.threads = ThreadPoolExecutor(self.conf.threads, thread_name_prefix="gpc-l2")
+        self.waiting = ThreadPoolExecutor(_WAITING, thread_name_prefix="gpc-l2-below")
 
     def get_store_event_fd(self):
         return self.stores.fileno()
@@ -192,18 +195,34 @@ class GPCL2Adapter(base.L2AdapterInterface):
         try:
             at, names = self._named(keys)
             digests = [digest(n, self.layouts.of_lookup(keys[i], group_layout_descs)) for i, n in zip(at, names)]
-            pinned = self.store.pin(digests)
-            self.chains.of_lookup([keys[i] for i in at], digests, pinned)
-            with self.lock:
-                now = time.monotonic()
-                for i, n, p in zip(at, names, pinned):
-                    if p is not None:
-                        self.locked.setdefault(n, []).append((now, p))
-                        bits.set(i)
+            pinned, until = self.store.pin(digests), self.store.deadline()
+            if self.store.may_bring(digests, pinned):
+                self.waiting.submit(self._run_lookup, task, bits, keys, at, names, digests, pinned, until)
+                return task
+            self._lock(bits, keys, at, names, digests, pinned)
         except Exception:
             log.exception("gpc: lookup task %d", task)
         self.lookups.finish(task, bits)
         return task
+
+    def _run_lookup(self, task, bits, keys, at, names, digests, pinned, until):
+        try:
+            try:
+                self.store.bring(digests, pinned, until)
+            finally:
+                self._lock(bits, keys, at, names, digests, pinned)
+        except Exception:
+            log.exception("gpc: lookup task %d", task)
+        self.lookups.finish(task, bits)
+
+    def _lock(self, bits, keys, at, names, digests, pinned):
+        self.chains.of_lookup([keys[i] for i in at], digests, pinned)
+        with self.lock:
+            now = time.monotonic()
+            for i, n, p in zip(at, names, pinned):
+                if p is not None:
+                    self.locked.setdefault(n, []).append((now, p))
+                    bits.set(i)
 
     def query_lookup_and_lock_result(self, task_id):
         return self.lookups.take(task_id)
@@ -287,6 +306,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
         """Tasks under way are carried out first; locks end."""
         if self.store.c.closed:
             return
+        self.waiting.shutdown()
         self.threads.shutdown()
         self.feed.close()
         with self.lock:

@@ -16,6 +16,7 @@ KEYS = {
     "gpc_weights": Key(str, "", 0, 255),
     "gpc_wait_ms": Key(int, 1000, 1, 600000),
     "gpc_lock_s": Key(int, 600, 0, 1 << 20),
+    "gpc_below_ms": Key(int, 1000, 0, 60000),
     "gpc_stock": Key(int, 0, 0, 4096),
     "gpc_checksum": Key(bool, True),
     "gpc_threads": Key(int, 2, 1, 64),

@@ -14,6 +14,7 @@ KEYS = {
     "gpc_dir": Key(str, "", 0, 255),
     "gpc_weights": Key(str, "", 0, 255),
     "gpc_wait_ms": Key(int, 1000, 1, 600000),
+    "gpc_below_ms": Key(int, 1000, 0, 60000),
     "gpc_stock": Key(int, 0, 0, 4096),
     "gpc_checksum": Key(bool, True),
     "gpc_tag": Key(int, 1, 1, 0xffffffff),

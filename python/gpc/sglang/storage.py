@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/sglang-storage.t
+# Tests: t/python/store-below.t
 """GPCStorage: HiCache's storage on a gpc cache.  SGLang is imported here.
 
 The threads of SGLang that prefetch and back up call it at the same time.  The cache is opened when the host pool is

@@ -16,6 +16,7 @@ KEYS = {
     "gpc_dir": Key(str, "", 0, 255),
     "gpc_weights": Key(str, "", 0, 255),
     "gpc_pending_ms": Key(int, 2000, 0, 600000),
+    "gpc_below_ms": Key(int, 1000, 0, 60000),
     "gpc_claim_chunks": Key(int, 256, 0, 65536),
     "gpc_stock": Key(int, 256, 0, 4096),
     "gpc_checksum": Key(bool, True),

@@ -1,10 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-figures.t t/python/vllm-seen.t t/python/vllm-step.t t/python/vllm-manager.t
-"""What a lookup answers: keys that are pinned, keys that somebody else computes, keys to compute here.
+# Tests: t/python/vllm-figures.t t/python/vllm-seen.t t/python/vllm-below.t t/python/vllm-step.t
+#   t/python/vllm-manager.t
+"""What a lookup answers: keys that are pinned, keys that are below RAM, keys that somebody else computes, keys to compute here.
 
 Rules that keep engines from starving each other: a request that waits holds no claim and no reserved block of its
 own, and waits once, until its deadline.  A claim is held by the request that computes its key, until the store
 takes it over or the request ends.
+
+A prompt is looked for in RAM, then below it, then it is claimed.  Each step of vLLM asks anew, so what has come is
+pinned by the lookup that says HIT.  Of a question to the tiers (engines/below.py has its states):
+
+    a request                     its question                     it is told, of what RAM does not have
+    no tier has the first key     none                             as without tiers: no wait
+    a tier has some               asked, until gpc_below_ms        HIT_PENDING of these, MISS behind them
+    only a store can tell         asked as well                    RETRY: nobody knows yet whether it is there
+    asks again, it is open        the same                         the same, but HIT for what came
+    asks again, it has ended      none: no second one of a key     MISS, and it is claimed and computed
+    has waited gpc_below_ms       none any more                    MISS
+    the tier is late              none                             MISS
+    is aborted, or finishes       nobody looks at its answer       nothing
+    is preempted, and asks anew   a new one, in the time left      as above
+    sleeps, is reset              nobody's: another Request asks   as a request that begins
+
+What the keeper of the tiers brings for others is claimed by it.  Nobody waits for these claims: only questions have
+deadlines that hold for tiers.
 """
 
 import array
@@ -13,12 +32,14 @@ import time
 
 import gpc
 
+from ..engines.below import ALL, DISK, RAM, STORE, Below
 from .asker import Asker
 from .cache import POOL
 from .seen import Seen
 
 HIT, MISS, PENDING, RETRY = "HIT", "MISS", "HIT_PENDING", "RETRY"
 ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler waits for nobody
+_HITS = {RAM: "hits_ram", DISK: "hits_disk", STORE: "hits_store"}
 PAUSE = 0.05                     # seconds from an answer with too few blocks to the next question for such a request
 
 
@@ -26,9 +47,18 @@ class Request:
     """Of one request, kept in its context."""
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
                  "files", "until", "apart", "left_out", "failed", "loaded", "counted", "over", "refused", "missing",
-                 "raw", "places", "claimed", "offered", "going", "question", "since", "unread")
+                 "raw", "places", "claimed", "offered", "going", "question", "since", "unread", "allowed", "below", "came",
+                 "left", "waits_since", "wanted", "ends", "positions")
 
-    def __init__(self, generation, apart=False, left_out=False, since=0):
+    def __init__(self, generation, apart=False, allowed=ALL, since=0, left=0.0):
+        self.allowed = allowed   # by its kv_load_tiers
+        self.below = {}          # key -> [question, answer until it ends]: the tiers were asked for it
+        self.came = {}           # key -> tier that it was asked for
+        self.left = left         # seconds that it may wait for tiers yet ...
+        self.waits_since = None  # ... and since when it does
+        self.wanted = {}         # group -> keys by themselves, that are asked for at the end of this step
+        self.positions = {}      # of its keys
+        self.ends = {}           # group of keys by themselves -> where a lookup of this step has begun
         self.since = since       # what was dropped from then on may be in what it computes ...
         self.unread = set()      # ... but for these, whose load has failed, and those behind them
         self.pins = {}           # key -> block, referenced by a lookup of this step
@@ -52,7 +82,7 @@ class Request:
         self.counted = set()     # groups of full attention, and keys of others, that were looked up: see _count
         self.failed = set()      # keys whose load has failed: none for this request from then on
         self.loaded = {}         # key -> how often, where nobody tells of failed loads
-        self.left_out = left_out                 # its kv_load_tiers want nothing of this tier
+        self.left_out = not allowed
         self.going = set()       # these, and those behind them: a worker drops them, which may take effect later
         self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
 
@@ -94,9 +124,12 @@ class Finder:
         self.ahead = {}          # key -> [request, block]: claimed, not yet stored
         self.most_ahead = cache.pool_get(POOL).blocks // 4
         self.asker = Asker()
+        self.below = Below(cache, POOL, conf.below_ms, lambda: self.clock())
+        self.windows = {}        # group -> chunks that vLLM needs of it; GPCConnector tells
         self.seen = Seen(cache, conf, self.asker, ASK)
         self.shortage = Shortage(cache, lambda: self.clock())
         self.storing = ()        # the manager's
+        self.step_tokens = {}    # as well
         self.told_of_blocks = bool       # the manager's: does somebody call count_asked?
         self.asked = {}          # key -> request: to be ahead, when the writer has answered
         self.epoch = 0           # of what is ahead, or asked: drop_ahead of all ends one
@@ -131,6 +164,7 @@ class Finder:
         return req.places
 
     def lookup(self, key, req, positions):
+        req.positions = positions
         if req.apart or req.left_out or key in req.failed:
             return MISS
         if key in req.pins or key in req.loading:
@@ -145,23 +179,33 @@ class Finder:
         return HIT if key in req.pins else req.memo[key]
 
     def _single(self, key, req):
-        """Window and state groups have holes, so each key is by itself, and nobody waits for one."""
-        new = key not in req.counted
-        (block,) = self.c.lookup(self.keys_of([key], req), flags=gpc.REF | (0 if new else gpc.TOUCH))
-        if block < 0:
-            req.memo[key] = MISS
-        else:
+        """Window and state groups have holes, so each key is by itself, and nobody waits for one that is computed."""
+        new, raw = key not in req.counted, self.keys_of([key], req)
+        req.ends.setdefault(_group(key), req.positions.get(key, 0))
+        (block,) = self.c.lookup(raw, flags=gpc.REF | (0 if new else gpc.TOUCH)) if self._may_have(raw, req) else (-1,)
+        if block >= 0:
             req.pins[key] = block
+        else:
+            req.memo[key] = self._single_below(key, raw, req) if self.below.mask else MISS
+            new = new and req.memo[key] is MISS          # else it is no answer yet
         if new:
             req.counted.add(key)
-            self._count(1, block >= 0)
+            self._count(1, [key] if block >= 0 else [], req)
 
-    def _count(self, looked, hits):
+    def _count(self, looked, found, req):
         """A request is one question, however often the scheduler asks before it has room for it, and after a load that
         failed: so hits are those of vLLM.  The library counts the same ones."""
         self.counts["lookups"] += looked
-        self.counts["hits"] += hits
-        self.counts["hits_ram"] += hits
+        self.counts["hits"] += len(found)
+        for k in found:
+            self.counts[_HITS[req.came.get(k, RAM)]] += 1
+
+    def _may_have(self, raw, req):
+        """How many of the first ones the request may load, by its kv_load_tiers."""
+        n = len(raw) // 16
+        if RAM in req.allowed:
+            return n
+        return next((i for i, s in enumerate(self.below.tiers_of(raw)) if not s & req.allowed), n)
 
     def _prefix(self, key, req, positions):
         """One call for the rest of the prompt.  What is found is referenced before anybody hears of it."""
@@ -173,10 +217,12 @@ class Finder:
         if req.failed:           # nothing behind one is of use
             rest = rest[:next((i for i, k in enumerate(rest) if k in req.failed), len(rest))]
         keys = self.keys_of(rest, req)
-        blocks = self.c.acquire(keys, flags=gpc.QUIET if req.waiting else gpc.TOUCH)
+        blocks = self.c.acquire(keys[:16 * self._may_have(keys, req)], flags=gpc.QUIET if req.waiting else gpc.TOUCH)
         req.pins.update(zip(rest, blocks))
-        missed = rest[len(blocks):]
-        if not missed or not self._wait_or_claim(missed, keys[16 * len(blocks):], req):
+        missed, raw = rest[len(blocks):], keys[16 * len(blocks):]
+        if missed and self.below.mask and self._prefix_below(missed, raw, req):
+            return
+        if not missed or not self._wait_or_claim(missed, raw, req):
             req.memo.update((k, MISS) for k in missed if k not in req.pins)
             self._count_prefix(group, rest, keys, req)
 
@@ -184,20 +230,98 @@ class Finder:
         """When the answer is no wait."""
         if group in req.counted or not rest:
             return
-        req.question[group] = keys
+        req.question[group] = rest, keys
         if not self.told_of_blocks():
             self.count_asked(req)
 
     def count_asked(self, req):
         """When the request has its blocks, as vLLM counts it: until then it may be asked for again and again, and find more,
         or have it in its own prefix cache."""
-        for group, keys in req.question.items():
+        for group, (rest, keys) in req.question.items():
             if group not in req.counted:
                 req.counted.add(group)
                 n, found = len(keys) // 16, array.array("I", [0])
                 self.c.match(keys, array.array("I", [0, n]), lens=found, out=array.array("i", bytes(4 * n)))
-                self._count(n, found[0])
+                self._count(n, rest[:found[0]], req)
         req.question.clear()
+
+    # ---- below RAM ----
+
+    def _prefix_below(self, missed, raw, req):
+        """True: the memo has the answers."""
+        asked = req.below.get(missed[0])
+        if asked is None and (req.waiting or missed[0] in self.ahead or missed[0] in self.asked or
+                              not self._ask_prefix(missed, raw, req)):
+            return False
+        if not self._is_pending(missed[0], req):
+            return False
+        req.memo.update((k, req.below[k][1] if k in req.below else MISS) for k in missed)
+        return True
+
+    def _ask_prefix(self, missed, raw, req):
+        if req.left <= 0:
+            return False
+        sources = self.below.may_come(raw, req.allowed)
+        if not sources or sources[0] is None and self._computes(raw):
+            return False
+        self._ask_below(missed[:len(sources)], raw, sources, req)
+        return True
+
+    def _computes(self, raw):
+        """Does another engine compute the first of these?"""
+        (first,) = self.peek(raw[:16])
+        return first.state == gpc.CLAIM_PENDING and not self.is_brought(first)
+
+    def is_brought(self, claim):
+        """Is it the keeper of the tiers that has it pending?  A tier may hang, so nobody relies on that."""
+        return claim.state == gpc.CLAIM_PENDING and claim.peer in self.below.keepers
+
+    def _ask_below(self, keys, raw, sources, req, holes=False):
+        now = self.clock()
+        if req.waits_since is None:
+            req.waits_since = now
+        q = self.below.ask(raw, sources, req.waits_since + req.left, holes)
+        for k, s in zip(keys, sources):
+            if s is not RAM:
+                req.came[k] = s or STORE
+            req.below[k] = [q, RETRY if s is None else PENDING]
+
+    def _is_pending(self, key, req):
+        """A question that has ended is none, and its time is over."""
+        q, now = req.below[key][0], self.clock()
+        if q.is_open(now):
+            return True
+        if req.waits_since is not None and not any(x.is_open(now) for x, _ in req.below.values()):
+            req.left -= min(q.ended if q.done else now, now) - req.waits_since
+            req.waits_since = None
+            if not q.done or q.ended >= q.until:
+                req.left = 0.0
+                self.counts["late"] += 1
+        return False
+
+    def _single_below(self, key, raw, req):
+        if key in req.below:
+            return req.below[key][1] if self._is_pending(key, req) else MISS
+        if req.left <= 0:
+            return MISS
+        sources = self.below.may_come(raw, req.allowed)
+        if not sources or sources[0] is None and not self._is_near(key, req):
+            return MISS
+        req.wanted.setdefault(key[-4:], []).append((key, raw, sources[0]))
+        return RETRY if sources[0] is None else PENDING
+
+    def _is_near(self, key, req):
+        """Does vLLM need it, if the prompt is found up to where this lookup began?  It asks from there backwards.  Of those
+        farther off a store is not asked, else it were all of them."""
+        group = _group(key)
+        return group in self.windows and (req.ends[group] - req.positions.get(key, 0) <
+                                          self.windows[group] * self.step_tokens.get(group, 0))
+
+    def _ask_wanted(self, req):
+        for some in req.wanted.values():
+            some.sort(key=lambda x: req.positions.get(x[0], 0))
+            self._ask_below([k for k, _, _ in some], b"".join(r for _, r, _ in some), [s for _, _, s in some], req, True)
+        req.wanted.clear()
 
     # ---- claims ----
 
@@ -250,7 +374,7 @@ class Finder:
 
     def _claim(self, mine, keys, missed, req):
         (first,) = self.peek(keys[:16])
-        if first.state == gpc.CLAIM_PENDING and self.may_wait(req):
+        if first.state == gpc.CLAIM_PENDING and not self.is_brought(first) and self.may_wait(req):
             req.waiting = first
             req.waits_for = {k for k, c in zip(mine, self.peek(keys)) if c.state == gpc.CLAIM_PENDING} | {mine[0]}
             self._remember(missed, req)
@@ -360,9 +484,17 @@ class Finder:
             gone = list(self.ahead)
         else:
             req.over = True
+            self._end_below(req)
             gone = [k for k in req.claimed if k in self.ahead and self.ahead[k][0] is req]
         if gone:
             self.c.release([self.take_ahead(k) for k in gone])
+
+    def _end_below(self, req):
+        """Nobody looks at the answers any more."""
+        for q, _ in req.below.values():
+            q.over = True
+        req.below.clear()
+        req.wanted.clear()
 
     def unpin(self, req):
         if req.pins:
@@ -373,8 +505,12 @@ class Finder:
     def end_step(self):
         for req in self.step:
             self.unpin(req)
+            req.ends.clear()
+            if req.wanted:
+                self._ask_wanted(req)
         self.step.clear()
         self.asker.take()
+        self.below.look()
 
 
 def _group(key):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-manager.t t/python/vllm-figures.t t/python/vllm-namespace.t t/python/vllm-seen.t
-#   t/python/vllm-step.t t/python/vllm-failures.t
+#   t/python/vllm-below.t t/python/vllm-step.t
 """The scheduler's side: vLLM's OffloadingManager over a gpc cache.
 
 No vLLM here: `api` has LookupResult, PrepareStoreOutput, RequestOffloadingContext, OffloadingEvent, Medium and
@@ -16,6 +16,7 @@ import logging
 
 import gpc
 
+from ..engines.below import ALL, DISK, RAM, STORE
 from ..engines.cache import close_cache
 from ..engines.namespace import Namespace
 from ..engines.publisher import Publisher
@@ -45,7 +46,7 @@ class Manager:
         engine: its number, for meet.py."""
         self.c, self.conf, self.api = cache, conf, api
         self.groups, self.step_tokens = groups, step_tokens
-        self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_own", "waited", "gave_up", "stored", "duplicate", "refused",
+        self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "hits_own", "late", "waited", "gave_up", "stored", "duplicate", "refused",
                                      "no_room", "skipped", "failed", "seldom"), 0)
         self.where = where(cache, name, conf, layout)
         self.finder = Finder(cache, conf, groups, self.counts)
@@ -54,6 +55,10 @@ class Manager:
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
         self.storing = {}        # key -> block: reserved, a worker writes it
         self.finder.storing, self.finder.told_of_blocks = self.storing, self._has_connector
+        self.finder.step_tokens = step_tokens
+        self.sources = {RAM: api.CacheHitSource.HOST,
+                        DISK: getattr(api.CacheHitSource, "DISK", api.CacheHitSource.HOST),
+                        STORE: getattr(api.CacheHitSource, "EXTERNAL_UNSPECIFIED", api.CacheHitSource.HOST)}
         self.unfilled = set()    # blocks of these that some worker has not written
         self.loads = set()       # requests that have loads under way
         self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
@@ -84,15 +89,19 @@ class Manager:
         if req is None or req.generation != self.generation:
             if req is not None:
                 self._end_missing(req)
-            req = Request(self.generation, req is not None and req.apart, not self._is_allowed(ctx),
-                          0 if self.c.closed else self.c.drops())
+            req = Request(self.generation, req is not None and req.apart, self._allowed(ctx),
+                          0 if self.c.closed else self.c.drops(), self.finder.below.seconds)
             ctx.set_state(req)
         return req
 
-    def _is_allowed(self, ctx):
-        """By the request's kv_load_tiers."""
-        wanted = getattr(ctx, "load_tier_filter", None)
-        return wanted is None or wanted.allows(self.api.Medium.CPU, self.api.Locality.LOCAL)
+    def _allowed(self, ctx):
+        """Tiers that may load, by the request's kv_load_tiers."""
+        wanted, here, far = getattr(ctx, "load_tier_filter", None), self.api.Locality.LOCAL, self.api.Locality.REMOTE
+        if wanted is None:
+            return ALL
+        kinds = self.finder.below.kinds
+        places = {RAM: (self.api.Medium.CPU, here), DISK: (self.api.Medium.STORAGE, here), STORE: (self.api.Medium.STORAGE, far)}
+        return frozenset(t for t, place in places.items() if (t is RAM or t in kinds) and wanted.allows(*place))
 
     def _asks(self, ctx):
         """The request, when vLLM knows it.  Its keys have a salt from now on, or, with an adapter, in a later step."""
@@ -172,7 +181,8 @@ class Manager:
         return self.results[answer]
 
     def get_load_source(self, key, req_context):
-        return self.api.CacheHitSource.HOST
+        """A key that the request has waited for is of the tier that it came from."""
+        return self.sources[self._request(req_context).came.get(key, RAM)]
 
     def prepare_load(self, keys, req_context):
         """The references of the lookups become the load's.  A key that another load of the request holds has one
@@ -184,6 +194,7 @@ class Manager:
             else:
                 req.loading[k] = [req.pins.pop(k) if k in req.pins else self._find(k, req), 1]
         self.loads.add(req)
+        req.below.clear()                # if it is preempted, and looked for again, it may ask again
         return self._slots(keys, [req.loading[k][0] for k in keys], req)
 
     def _find(self, key, req):
@@ -244,7 +255,9 @@ class Manager:
 
     def count_asked(self, req_context):
         """vLLM has blocks for a request that it asked for."""
-        self.finder.count_asked(self._request(req_context))
+        req = self._request(req_context)
+        self.finder.count_asked(req)
+        req.below.clear()
 
     def count_own(self, req_context, tokens):
         """What the engine has in its own prefix cache, at the first question of a request: no lookup of gpc."""
@@ -340,7 +353,7 @@ class Manager:
             return set()
         raw, finder = self.finder.keys_of(keys, req), self.finder
         if not req.gave_up:              # else a key is not left to a peer that may be stopped
-            free = [i for i, x in enumerate(finder.peek(raw)) if x.state == gpc.CLAIM_MINE or
+            free = [i for i, x in enumerate(finder.peek(raw)) if x.state == gpc.CLAIM_MINE or finder.is_brought(x) or
                     x.state == gpc.CLAIM_LIVE and keys[i] in req.going]
             if len(free) < len(keys):
                 self.counts["skipped"] += len(keys) - len(free)
@@ -507,6 +520,7 @@ class Manager:
         self.finder.end_step()
         self.finder.drop_ahead()
         self.finder.asker.stop(1.0)
+        self.finder.below.stop()
         self.adapters.asker.stop(1.0, 1.0)
         self.publisher.collect(1.0)
         close_cache(self.c)
