@@ -5,7 +5,9 @@
 A step has 64 requests, as vLLM's scheduler has them: 8 new prompts of 16 chunks that nobody has, which are looked up, claimed
 and stored; 8 prompts that are in the cache, which are looked up and loaded; and 48 that go on, of which 4 have a chunk to
 store.  Loads and stores of the step before are completed, and its figures are taken.  Steps of new and cached prompts alone
-are told beside it, per prompt, and so are steps beside a writer that is stopped.
+are told beside it, per prompt, and so are steps beside a writer that is stopped.  Then the same steps with a disk below RAM,
+which has none of these prompts, and without it, in turn; and steps whose cached prompts are on that disk and not in RAM: they
+are asked for there, and told to be pending.
 
 PYTHONPATH=build/python:python/tests python3 python/bench/step.py [STEPS]
 """
@@ -14,6 +16,7 @@ import os
 import signal
 import statistics
 import sys
+import tempfile
 import time
 
 import vllm_fake as fake
@@ -21,6 +24,7 @@ import vllm_fake as fake
 fake.install()
 
 import gpc  # noqa: E402
+import below_tiers as tiers  # noqa: E402
 from gpc.vllm import GPCOffloadingSpec  # noqa: E402
 
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 100
@@ -28,7 +32,9 @@ CHUNKS, GOAL = 16, 50
 NAME = os.environ.get("GPC_T_CACHE", f"step-{os.getpid()}")
 EXTRA = {"gpc_name": NAME, "gpc_weights": "w", "gpc_bytes": (64 + 32768) * 4096, "gpc_stock": 512, "gpc_claim_chunks": 256}
 MISS = fake.LookupResult.MISS
+ROUNDS = 6
 serial = iter(range(10 ** 9))
+tiers.make_room()
 
 
 def manager(**more):
@@ -98,6 +104,67 @@ def tell(what, took, mark=True):
           f"; mark {GOAL}: {'met' if median <= GOAL else 'missed'}" * mark, flush=True)
 
 
+def beside_a_disk(e, folder):
+    """Steps with a disk, and without, in turn."""
+    took, keeper = {False: [], True: []}, None
+    for i in range(2 * ROUNDS):
+        on = bool(i % 2) != bool(i // 2 % 2)         # off on on off: neither is always first
+        if on != (keeper is not None):
+            keeper = tiers.Keeper(NAME, disk=folder + "/disk", disk_blocks=4096) if on else keeper.end()
+        e.m.finder.below.looked = None
+        e.m.finder.below.look()
+        assert bool(e.m.finder.below.mask) == on
+        took[on] += e.run(max(STEPS // ROUNDS, 5), 0.01)[0]
+    tell("a request of a step, without tiers", took[False])
+    tell("a request of a step, with a disk", took[True])
+    off, on = (statistics.median(t for t, _ in took[x]) for x in (False, True))
+    print(f"with a disk / without: {on / off:.3f}")
+    if keeper:
+        keeper.end()
+
+
+def on_disk(folder):
+    """The lookup of a prompt that is on disk, and of one that is in RAM: what the step pays that asks."""
+    small = {**EXTRA, "gpc_name": NAME + "-s", "gpc_bytes": (64 + 256) * 4096, "gpc_stock": 0, "gpc_below_ms": 60000}
+    m = GPCOffloadingSpec(fake.config(small)).get_manager()
+    m.set_chained({0: True})
+    keeper, took = tiers.Keeper(NAME + "-s", disk=folder + "/small", disk_blocks=2048), {"in RAM": [], "on disk": [], "nowhere": []}
+    m.finder.below.looked = None
+    m.finder.below.look()
+    prompts = [f"stored {i}" for i in range(64)]
+
+    def once(text, kind):
+        ctx, keys = fake.prompt(text, CHUNKS)
+        at = time.thread_time()
+        got = [m.lookup(k, ctx) for k in keys]
+        took[kind].append((time.thread_time() - at) * 1e6)
+        m.on_schedule_end(None)
+        while kind == "on disk" and got[0] is fake.LookupResult.HIT_PENDING:
+            time.sleep(0.001)
+            got = [m.lookup(k, ctx) for k in keys]
+            m.on_schedule_end(None)
+        m.finder.asker.settle(60)
+        m.on_request_finished(ctx)
+
+    for text in prompts:
+        ctx, keys = fake.prompt(text, CHUNKS)
+        out = fake.offer(m, keys, ctx)
+        m.complete_store(set(out.keys_to_store), ctx)
+        m.publisher.collect(60)
+        m.on_request_finished(ctx)
+        m.c.tiers_sync(60)
+    for text in prompts * 2:
+        once(text, "on disk")
+        once(text, "in RAM")
+        once(f"none {next(serial)}", "nowhere")
+    for kind, us in took.items():
+        us.sort()
+        print(f"a lookup of {CHUNKS} chunks, {kind:10} {statistics.median(us):8.1f} us (95 %: {us[len(us) * 95 // 100]:.1f})")
+    m.shutdown()
+    keeper.end()
+    gpc.unlink(NAME + "-s")
+
+
 r, w = os.pipe()
 pid = os.fork()
 if pid == 0:
@@ -114,6 +181,12 @@ try:
     tell("a prompt, in steps of prompts alone", e.run(STEPS, 0.01, 0)[0], False)
     os.kill(pid, signal.SIGSTOP)
     tell("a request, the writer is stopped", e.run(10, 0.01)[0])
+    os.kill(pid, signal.SIGCONT)
+    e.m.finder.asker.settle(60)
+    with tempfile.TemporaryDirectory() as folder:
+        e.run(3, 0.01)
+        beside_a_disk(e, folder)
+        on_disk(folder)
 finally:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
