@@ -50,6 +50,7 @@ python_engines = \
 	%reldir%/gpc/vllm/drops.py \
 	%reldir%/gpc/vllm/events.py \
 	%reldir%/gpc/vllm/finder.py \
+	%reldir%/gpc/vllm/hints.py \
 	%reldir%/gpc/vllm/image.py \
 	%reldir%/gpc/vllm/manager.py \
 	%reldir%/gpc/vllm/meet.py \
@@ -145,6 +146,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_below.py \
 	%reldir%/tests/vllm_figures.py \
 	%reldir%/tests/vllm_gpu.py \
+	%reldir%/tests/vllm_hints.py \
 	%reldir%/tests/vllm_manager.py \
 	%reldir%/tests/tiers.py \
 	%reldir%/tests/vllm_namespace.py \

@@ -209,6 +209,15 @@ class OffloadingConnector:
                 group.next_stored_chunk_idx = len(group.offload_keys)
                 group.stored += out.keys_to_store
 
+    def on_new_request(self, request):
+        self.connector_scheduler.manager.on_new_request(self.connector_scheduler._req_status[request.request_id].req_context)
+
+    def request_finished(self, request, block_ids):
+        return False, None
+
+    def request_finished_all_groups(self, request, block_ids):
+        return False, None
+
     def get_num_new_matched_tokens(self, request, num_computed_tokens):
         return self.connector_scheduler.found(request, num_computed_tokens), True
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-below.t t/python/store-below.t
+# Tests: t/python/vllm-below.t t/python/store-below.t t/python/vllm-hints.t
 """Tiers below RAM, as an engine sees them: which keys they have, and keys that they are asked for.
 
 The index knows what a disk has, and what this machine has put into a store or found there.  Of a store that other machines

@@ -11,6 +11,7 @@ from vllm.lora.request import LoRARequest as LoRARequest         # for private.c
 
 from . import model, private
 from .config import Config
+from .hints import actions_of
 
 private.check()
 
@@ -133,6 +134,24 @@ class GPCConnector(OffloadingConnector):
         return worker.take_load_errors() if worker else set()
 
     # ---- the scheduler's side: vLLM takes all that was found for stored, and asks for no store of it ----
+
+    def on_new_request(self, request):
+        super().on_new_request(request)
+        state = self.connector_scheduler._req_status.get(request.request_id)
+        if state and actions_of(state.req_context):
+            state.update_offload_keys()          # vLLM does it when it looks the request up first
+            self.connector_scheduler.manager.take_hints(state.req_context, [g.offload_keys for g in state.group_states])
+
+    def request_finished(self, request, block_ids):
+        return self._tell_hints(request, super().request_finished(request, block_ids))
+
+    def request_finished_all_groups(self, request, block_ids):
+        return self._tell_hints(request, super().request_finished_all_groups(request, block_ids))
+
+    def _tell_hints(self, request, answer):
+        """Whoever sent hints is told what became of them, with the request's answer."""
+        told = self.connector_scheduler.manager.hints.take(request.request_id)
+        return (answer[0], {**(answer[1] or {}), "kv_hints": told}) if told else answer
 
     def get_num_new_matched_tokens(self, request, num_computed_tokens):
         state = self.connector_scheduler._req_status.get(request.request_id)

@@ -25,6 +25,7 @@ from .adapters import WAIT, Adapters
 from .cache import POOL, where
 from .events import Events
 from .finder import ASK, HIT, MISS, PENDING, RETRY, Finder, Request
+from .hints import OUTCOMES, Hints
 from .image import Slots
 from .metrics import info_of, stats_of
 from .pending import Pending
@@ -47,9 +48,10 @@ class Manager:
         self.c, self.conf, self.api = cache, conf, api
         self.groups, self.step_tokens = groups, step_tokens
         self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "hits_own", "late", "waited", "gave_up", "stored", "duplicate", "refused",
-                                     "no_room", "skipped", "failed", "seldom"), 0)
+                                     "no_room", "skipped", "failed", "seldom", *("hints_" + o for o in OUTCOMES)), 0)
         self.where = where(cache, name, conf, layout)
         self.finder = Finder(cache, conf, groups, self.counts)
+        self.hints = Hints(self.finder, self.counts)
         self.namespace, self.adapters = Namespace(conf.version_file, log, unshared), Adapters(adapter_words)
         self.finder.salt = self.namespace.salt
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
@@ -149,6 +151,7 @@ class Manager:
         self.finder.step.discard(req)
         self.finder.drop_ahead(req)
         self.pending.finished(req_context.req_id)
+        self.hints.finished(req_context.req_id)
 
     def on_schedule_end(self, context):
         self.finder.end_step()
@@ -161,6 +164,33 @@ class Manager:
         if self.meeting:
             meet.remove(self.meeting)
             self.meeting = None
+
+    # ---- hints ----
+
+    def take_hints(self, req_context, groups):
+        """What an orchestrator wants to become of the prompt.  groups: its keys in each, in the order of the prompt."""
+        self.hints.arrive(req_context, lambda payload: self._meant(payload, req_context, groups))
+
+    def _meant(self, payload, ctx, groups):
+        """gpc keys of what an action is about; None: nobody knows them."""
+        req, ends = self._asks(ctx), ctx._offload_key_positions
+        if req.salt is None or req.apart:
+            return None
+        try:
+            if "block_hashes" in payload:
+                keys = [bytes.fromhex(h) + g.to_bytes(4, "big") for g in sorted(self.groups, key=self._is_hole)
+                        for h in payload["block_hashes"]]
+            else:
+                first, end = payload.get("token_range", (0, max(ends.values(), default=0)))
+                keys = [k for some in sorted(groups, key=lambda g: bool(g) and self._is_hole(int.from_bytes(g[0][-4:], "big")))
+                        for k in some if first <= ends[k] - self.step_tokens.get(int.from_bytes(k[-4:], "big"), 0) and ends[k] <= end]
+            return self.finder.keys(keys, req.salt) if keys else None
+        except (TypeError, ValueError, AttributeError, gpc.Error):
+            return None
+
+    def _is_hole(self, group):
+        """Its keys stand each by itself, and come last."""
+        return not self.groups.get(group, False)
 
     # ---- finding and loading ----
 
@@ -520,6 +550,7 @@ class Manager:
         self.finder.end_step()
         self.finder.drop_ahead()
         self.finder.asker.stop(1.0)
+        self.hints.stop()
         self.finder.below.stop()
         self.adapters.asker.stop(1.0, 1.0)
         self.publisher.collect(1.0)

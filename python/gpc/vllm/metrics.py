@@ -20,6 +20,11 @@ COUNTERS = {
     "failed": "Chunks whose store moved nothing, or a part: given back.",
     "no_room": "Chunks not stored: they had no slot when their requests ended.",
     "seldom": "Chunks not stored, since they were not offered store_threshold times.",
+    "hints_accepted": "Hints about the KV cache that are carried out.",
+    "hints_clipped": "Hints that are carried out in part.",
+    "hints_rejected": "Hints that cannot be carried out: no tier, or a target that nobody knows.",
+    "hints_not_carried_out": "Hints to retain or pin.",
+    "hints_unknown": "Hints of other kinds.",
     "skipped": "Chunks not stored, since another engine has them or computes them.",
 }
 GAUGES = {

@@ -17,7 +17,7 @@ NEEDS = {                        # (module, class) -> attributes of its objects
     (_V1 + "offloading_connector", "OffloadingConnector"): (
         "connector_scheduler", "connector_worker", "register_kv_caches", "build_connector_worker_meta",
         "get_num_new_matched_tokens", "update_state_after_alloc", "build_connector_meta", "update_connector_output",
-        "reset_cache", "get_required_kvcache_layout"),
+        "reset_cache", "get_required_kvcache_layout", "on_new_request", "request_finished", "request_finished_all_groups"),
     (_V1 + "base", "KVConnectorBase_V1"): ("get_transfer_results", "get_block_ids_with_load_errors",
                                            "get_handshake_metadata", "requires_piecewise_for_cudagraph"),
     (_V1 + "base", "KVConnectorTransferResults"): ("failed_recving",),
@@ -25,7 +25,8 @@ NEEDS = {                        # (module, class) -> attributes of its objects
     (_OFFLOADING + "scheduler", "OffloadingConnectorScheduler"): ("manager", "config", "_req_status", "_jobs"),
     (_OFFLOADING + "scheduler", "SchedulerOffloadConfig"): ("kv_group_configs", "blocks_per_chunk"),
     (_OFFLOADING + "scheduler", "GroupOffloadConfig"): ("group_idx", "sliding_window_size_in_chunks"),
-    (_OFFLOADING + "scheduler", "RequestOffloadState"): ("req", "req_context", "group_states", "transfer_jobs"),
+    (_OFFLOADING + "scheduler", "RequestOffloadState"): ("req", "req_context", "group_states", "transfer_jobs",
+                                                       "update_offload_keys"),
     (_OFFLOADING + "scheduler", "RequestGroupState"): ("next_stored_chunk_idx", "offload_keys"),
     (_OFFLOADING + "scheduler", "TransferJobStatus"): ("req_id", "is_store"),
     (_OFFLOADING + "worker", "OffloadingConnectorWorker"): ("worker", "_load_jobs"),
