@@ -177,7 +177,7 @@ class Cache:
         return self.part.address + self.run.offset + gpc.SLOT(block) * self.run.slot_stride
 
     def live(self):
-        return list(self.c.walk())
+        return [e for e in self.c.walk() if gpc.POOL(e.block) == POOL]
 
     def reserved(self):
         return self.c.stats().reserved

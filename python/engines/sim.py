@@ -6,7 +6,8 @@ The scheduler, the connector, the spec and the worker are the real ones of vLLM 
 into each position of its KV cache it writes a mark of all tokens up to there, of the salt and of the layer, and in each
 step it looks at every position that the scheduler believes computed.  So whatever is loaded from a place that is not its
 own, half, too early or of another prompt, is seen in that step, for shapes that no engine on CPUs has as well.  Some
-engines share a cache, each in a thread, and dice say who asks, who goes away, and who forgets.
+engines share a cache, each in a thread, and dice say who asks, who goes away, and who forgets.  Some cases have a disk or a store below a
+small RAM, one that is slow, or hangs now and then: `brought` counts what came from there.
 
 A case is a row of CASES.  One case has bytes changed behind gpc's back, without checksums: there the model has to see it.
 """
@@ -14,6 +15,7 @@ A case is a row of CASES.  One case has bytes changed behind gpc's back, without
 import itertools
 import os
 import random
+import shutil
 import sys
 import threading
 import time
@@ -24,6 +26,7 @@ os.environ.update(VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
 
 import make_model  # noqa: E402
+import below_tiers as tiers  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from fleet import Cache  # noqa: E402
@@ -54,6 +57,7 @@ from vllm.v1.request import Request, RequestStatus  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
 
 import gpc  # noqa: E402
+import gpc.engines.below as below  # noqa: E402
 
 TOKENS, WORDS = 16, 16           # of a block; of 4 bytes, of a position and layer
 PAGE = TOKENS * WORDS * 4
@@ -62,7 +66,7 @@ STUCK = 120                      # seconds without a step that computes
 
 #        what differs from BASE
 BASE = dict(groups="full", chunk=1, mib=4.0, blocks=120, engines=2, sequences=8, budget=256, caching=True, requests=150, seed=1,
-            checksum=True, damage=False, stock=0, prompt_only=True, reset="refuse")
+            checksum=True, damage=False, stock=0, prompt_only=True, reset="refuse", below=None, below_ms=300, hangs=False)
 CASES = {
     "full": dict(),
     "full, stock, chunks of 4": dict(chunk=4, stock=64, seed=2),
@@ -85,6 +89,13 @@ CASES = {
     "damage": dict(damage=True, seed=19),
     "damage, window": dict(groups="window full", damage=True, seed=20),
     "damage, no checksums": dict(damage=True, checksum=False, seed=21),
+    "disk": dict(mib=1.2, below="disk", seed=23),
+    "disk, window, chunks of 3": dict(groups="window full", chunk=3, mib=2.0, below="disk", seed=24),
+    "disk, states, preemption": dict(groups="state full", mib=1.5, blocks=90, sequences=16, requests=100, below="disk", seed=25),
+    "disk, damage": dict(mib=1.2, below="disk", damage=True, seed=26),
+    "disk that hangs": dict(mib=1.2, below="disk", hangs=True, below_ms=50, seed=27),
+    "store that is slow": dict(mib=1.2, below="slow", below_ms=60, seed=28),
+    "store that hangs": dict(mib=1.2, below="store", hangs=True, below_ms=50, seed=29),
 }
 MUST_FAIL = {"damage, no checksums"}
 NO_LOADS = {"states, chunks of 3"}       # vLLM keeps one state of a chunk, so none is whole
@@ -209,7 +220,7 @@ class Engine:
         case = self.case
         extra = {"spec_name": "GPCOffloadingSpec", "spec_module_path": "gpc.vllm", "gpc_bytes": int(case["mib"] * (1 << 20)),
                  "gpc_name": cache, "gpc_weights": "w", "gpc_pending_ms": 300, "gpc_stock": case["stock"],
-                 "gpc_checksum": case["checksum"], "blocks_per_chunk": case["chunk"], "gpc_reset": case["reset"],
+                 "gpc_below_ms": case["below_ms"], "gpc_checksum": case["checksum"], "blocks_per_chunk": case["chunk"], "gpc_reset": case["reset"],
                  "offload_prompt_only": case["prompt_only"]}
         c = VllmConfig(
             model_config=ModelConfig(model=self.model, dtype="float32", seed=0, skip_tokenizer_init=True),
@@ -355,6 +366,25 @@ def damage(cache, dice):
         cache.corrupt(entry)
 
 
+def keeper_of(case, called, folder):
+    """The process with the tiers below RAM of a case, or None."""
+    if not case["below"]:
+        return None
+    if case["below"] == "disk":
+        return tiers.Keeper(called, disk=os.path.join(folder, f"{called}.disk"), disk_blocks=2048, ahead=64)
+    os.makedirs(os.path.join(folder, called), exist_ok=True)
+    slow = ",slow=1" if case["below"] == "slow" else ""
+    return tiers.Keeper(called, remote=f"{tiers.FOLDER}:dir={os.path.join(folder, called)}{slow}", remote_blocks=2048, ahead=64)
+
+
+def clear_below(case, called, folder):
+    path = os.path.join(folder, called)
+    if case["below"] == "disk":
+        os.unlink(path + ".disk")
+    elif case["below"]:
+        shutil.rmtree(path)
+
+
 def sound(cache, damaged):
     """What is left when the engines have ended, and the next writer has looked after them."""
     writer = gpc.attach(cache.name, serve=True, label="after them")
@@ -377,6 +407,7 @@ def run(what, case, folder):
     called, since = f"{name}-sim", time.monotonic()
     engines = [Engine(i, case, os.path.join(folder, "model"), called) for i in range(case["engines"])]
     cache = Cache(called, checksum=case["checksum"])
+    keeper = keeper_of(case, called, folder)
     threads = [threading.Thread(target=e.run, args=(engines,)) for e in engines]
     for t in threads:
         t.start()
@@ -385,16 +416,26 @@ def run(what, case, folder):
         time.sleep(0.1)
         if case["damage"]:
             damage(cache, dice)
+        if case["hangs"] and dice.random() < 0.1:
+            keeper.stop()
+            time.sleep(dice.random())
+            keeper.go()
     errors = [e.error for e in engines if e.error]
     for e in engines:
         e.close()
+    brought = cache.c.tier(0).brought if keeper else 0
+    if keeper:
+        keeper.end()
+        clear_below(case, called, folder)
+        if not brought:
+            errors.append("the tiers have brought nothing")
     errors += sound(cache, case["damage"] or bool(errors))
     evicted = cache.c.stats().evicted
     cache.close()
     gpc.unlink(called)
     total = {k: sum(e.counts[k] for e in engines) for k in engines[0].counts}
     print(f"# {what}, seed {case['seed']}: " + ", ".join(f"{n} {k}" for k, n in total.items()) +
-          f", {evicted} evicted, {sum(e.positions for e in engines)} positions seen, {time.monotonic() - since:.0f} s", flush=True)
+          f", {evicted} evicted, {brought} brought, {sum(e.positions for e in engines)} positions seen, {time.monotonic() - since:.0f} s", flush=True)
     for e in errors:
         print("# " + e.replace("\n", "\n# "), flush=True)
     if what in MUST_FAIL:
@@ -410,6 +451,8 @@ def main():
     if not os.path.exists(os.path.join(folder, "model", "config.json")):
         make_model.make(os.path.join(folder, "model"))
     init_none_hash(sha256)
+    tiers.make_room()
+    below.PAUSE = 0.1            # else one that hangs is asked twice in a case
     seed = {"seed": int(sys.argv[3])} if len(sys.argv) > 3 else {}
     for what in sys.argv[2:3] or CASES:
         run(what, {**BASE, **CASES[what], **seed}, folder)
