@@ -424,6 +424,9 @@ struct gpc_stats { /* since attach; of one peer, or summed.  set size */
 	/* held now: for so long each look of the writer, ten a second, has found references.  None
 	 * is older, but for 0.1 s, or for the time without a writer.  Summed: the longest of all */
 	uint64_t refs_ns;
+	/* as peers have told by gpc_hits_add: blocks that they had themselves; and of hit_ram, those
+	 * that a disk, and a store, had brought for the question */
+	uint64_t hit_own, hit_disk, hit_store;
 };
 
 struct gpc_histogram { /* how long things took, or had been, since the cache was made.  set size */
@@ -1401,6 +1404,11 @@ int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms);
 int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret);
 /* [shared] peer -1 = all, summed by the reader, the departed included; -ENOENT = empty
  * seat. */
+
+int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store);
+/* [shared] For gpc_stats of this peer: so many blocks more that a request had in the memory of its
+ * engine, so nobody looked them up, and so many hits in RAM that had come from a disk, and from a
+ * store, for the request (gpc_prefetch).  Atomic; waits for nobody. */
 
 int gpc_histogram_get(gpc *c, int what, int peer, struct gpc_histogram *ret);
 /* [shared] what is GPC_AGE_EVICTED ... peer -1 = of all, the departed included; a seat: only

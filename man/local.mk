@@ -46,6 +46,7 @@ dist_man_MANS += \
 	%reldir%/gpc_grace_done.3 \
 	%reldir%/gpc_grace_start.3 \
 	%reldir%/gpc_histogram_get.3 \
+	%reldir%/gpc_hits_add.3 \
 	%reldir%/gpc_info_get.3 \
 	%reldir%/gpc_key_hash.3 \
 	%reldir%/gpc_key_import.3 \

@@ -206,6 +206,7 @@ t_programs = \
 	%reldir%/index/read-only.t \
 	%reldir%/index/balance.t \
 	%reldir%/look/check-claims.t \
+	%reldir%/look/hits-told.t \
 	%reldir%/look/check-memory.t \
 	%reldir%/bytes/fetch-late.t \
 	%reldir%/bytes/notes-fetched.t \

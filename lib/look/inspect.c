@@ -49,7 +49,7 @@ bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own, struct i
 {
 	enum {
 		SEAT_OWNER = offsetof(struct shm_seat, head),
-		SEAT_LINES = offsetof(struct shm_seat, in_use)
+		SEAT_LINES = offsetof(struct shm_seat, pad4)
 	};
 	uint64_t sections = s->at.section + (uint64_t)peer * sizeof(ret->section);
 	uint64_t tally = s->at.tally + (uint64_t)peer * sizeof(ret->tally);

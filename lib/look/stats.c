@@ -212,6 +212,9 @@ static void add_seat(const struct segment *s, uint32_t peer, const struct inspec
 	st->hit_vram += seat->hit_vram;
 	st->hit_ram += seat->hit_ram;
 	st->miss += seat->miss;
+	st->hit_own += seat->hit_own;
+	st->hit_disk += seat->hit_disk;
+	st->hit_store += seat->hit_store;
 	st->published += tally->published;
 	st->duplicate += tally->duplicate;
 	st->evicted += tally->evicted;
@@ -244,6 +247,9 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 	st->hit_vram += past->hit_vram;
 	st->hit_ram += past->hit_ram;
 	st->miss += past->miss;
+	st->hit_own += past->hit_own;
+	st->hit_disk += past->hit_disk;
+	st->hit_store += past->hit_store;
 	st->published += past->published;
 	st->duplicate += past->duplicate;
 	st->evicted += past->evicted;
@@ -336,6 +342,24 @@ GPC_EXPORT int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret)
 	if (!err)
 		inspect_give(ret, &st, sizeof(st));
 	return err;
+}
+
+/* What this peer knows of its questions, and the library cannot see. */
+GPC_EXPORT int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store)
+{
+	int err = handle_check(c, true);
+	struct shm_seat *seat;
+
+	if (err)
+		return err;
+	seat = seg_seat(&c->seg, c->peer);
+	if (own)
+		count_add(&seat->hit_own, own);
+	if (disk)
+		count_add(&seat->hit_disk, disk);
+	if (store)
+		count_add(&seat->hit_store, store);
+	return 0;
 }
 
 /* ---- mirrors ---- */

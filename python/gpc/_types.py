@@ -154,6 +154,9 @@ class Stats(NamedTuple):
     fetched_bytes: int
     spilled_bytes: int
     refs_ns: int
+    hit_own: int
+    hit_disk: int
+    hit_store: int
 
 
 class Histogram(NamedTuple):

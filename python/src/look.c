@@ -34,6 +34,24 @@ static METHOD(look_stats)
 	return ret;
 }
 
+static METHOD(look_hits_add)
+{
+	static const struct call call = { "hits_add", 0, 0, { "own", "disk", "store" } };
+	uint64_t own = 0, disk = 0, store = 0;
+	PyObject *a[MAX_ARGS];
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_u64(a[0], "own", &own) < 0 ||
+	    args_u64(a[1], "disk", &disk) < 0 || args_u64(a[2], "store", &store) < 0 ||
+	    handle_enter((Cache *)self) < 0)
+		return NULL;
+	r = gpc_hits_add(((Cache *)self)->c, own, disk, store);
+	handle_leave((Cache *)self);
+	if (r < 0)
+		return error_raise(r);
+	Py_RETURN_NONE;
+}
+
 static METHOD(look_histogram)
 {
 	static const struct call call = { "histogram", 2, 1, { "what", "peer" } };
@@ -255,6 +273,9 @@ static METHOD(look_mirror_lag)
 
 const PyMethodDef methods_look[] = {
 	ROW("info", look_info, "info()\n\nGeometry, options, writer and seat: Info."),
+	ROW("hits_add", look_hits_add,
+	    "hits_add(*, own=0, disk=0, store=0)\n\nFor stats of this peer: blocks that it had itself, and hits in RAM that a "
+	    "disk, or a store, has\nbrought for it."),
 	ROW("stats", look_stats,
 	    "stats(peer=-1)\n\nStats of one peer; -1 = all, summed.  gpc.NotFound: an empty seat."),
 	ROW("histogram", look_histogram,

@@ -150,6 +150,8 @@ ctx, keys = fake.prompt("one", 30)
 is_(lookup(m, ctx, keys), [HIT] * 30, "another request finds it in RAM")
 m.on_schedule_end(None)
 is_(count(m, "hits", "hits_ram", "hits_disk"), (60, 30, 30), "which is a hit there")
+s = m.c.stats(m.c.info().peer)
+is_((s.hit_ram, s.hit_disk, s.hit_store), (60, 30, 0), "and so the cache's own figures say")
 is_(m.get_load_source(keys[3], ctx).name, "HOST", "and a load from there")
 
 # preempted: its blocks have left again

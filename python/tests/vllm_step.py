@@ -213,7 +213,7 @@ is_(a.c.stats().claims, 0, "and nothing is claimed")
 FREE = {                                 # wait for nobody, by gpc.h
     "info": "", "stats": "", "pool_get": "", "pool_memory": "", "pool_available": "", "closed": "", "key_import": "no cache at all",
     "key_root": "no cache at all", "lookup": "wait-free", "acquire": "wait-free", "match": "wait-free", "alias_resolve": "wait-free",
-    "root_get": "no writer", "event_read": "wait-free", "walk": "wait-free", "drops": "wait-free", "dropped": "wait-free",
+    "root_get": "no writer", "event_read": "wait-free", "walk": "wait-free", "drops": "wait-free", "dropped": "wait-free", "hits_add": "waits for nobody", "tier": "no writer",
     "release": "no ring, no writer",
     "reserve": "with timeout 0, IN_HAND", "publish": "with timeout 0", "claim": "with PEEK", "claim_wait": "with timeout 0",
     "ticket_wait": "with timeout 0, of a ticket that is known to be answered",

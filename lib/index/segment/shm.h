@@ -399,7 +399,8 @@ struct shm_seat {       /* 4096 bytes */
 	 * for such */
 	uint32_t back_waits;
 	uint32_t in_use[128]; /* p: distinct blocks of each pool referenced or reserved */
-	uint8_t pad4[1024 - 320 - 512];
+	uint64_t hit_own, hit_disk, hit_store; /* p: counters, as the peer has told them */
+	uint8_t pad4[1024 - 320 - 512 - 24];
 	union {
 		struct shm_pool request; /* p: argument of CMD_POOL */
 		struct {

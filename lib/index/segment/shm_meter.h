@@ -6,7 +6,7 @@
  * cell what was more than all others take.  Units are microseconds or milliseconds.  A cell grows
  * before the sum does, so who dies between the two leaves a sum without its last value; who dies
  * before has not counted it.
- * Tests: t/bytes/histograms.t t/pages/segment-page.t */
+ * Tests: t/look/hits-told.t t/bytes/histograms.t t/pages/segment-page.t */
 #ifndef GPC_SHM_METER_H
 #define GPC_SHM_METER_H
 
@@ -24,7 +24,8 @@ struct shm_past { /* w, r: what peers had counted that left since */
 	uint64_t dropped; /* ... and here those of clears and of pools that went */
 	uint64_t stale_refs, ring_full;
 	uint64_t fetched, spilled, bad, commands;
-	uint64_t fetched_bytes, spilled_bytes, pad[6];
+	uint64_t fetched_bytes, spilled_bytes;
+	uint64_t hit_own, hit_disk, hit_store, pad[3];
 };
 _Static_assert(sizeof(struct shm_past) == 192, "past layout");
 

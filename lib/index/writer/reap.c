@@ -127,6 +127,9 @@ static void fold_statistics(struct writer *w, uint32_t peer)
 	fold(&past->hit_vram, &s->hit_vram);
 	fold(&past->hit_ram, &s->hit_ram);
 	fold(&past->miss, &s->miss);
+	fold(&past->hit_own, &s->hit_own);
+	fold(&past->hit_disk, &s->hit_disk);
+	fold(&past->hit_store, &s->hit_store);
 	fold(&past->published, &t->published);
 	fold(&past->duplicate, &t->duplicate);
 	fold(&past->evicted, &t->evicted);

@@ -71,15 +71,30 @@ class Store:
     def pin(self, digests, counts=True, until=None):
         """For each one its blocks, all referenced, or None.  counts: it is a question; else a use alone, as a store asks.
         until: what is below RAM is waited for."""
-        since = self.c.drops() if counts else 0
-        pinned = self._pin(digests, gpc.REF if counts else gpc.REF | gpc.TOUCH)
-        if counts:
-            self._count(len(digests), RAM, sum(p is not None for p in pinned))
+        if not counts:
+            return self._pin(digests, gpc.REF | gpc.TOUCH)
+        pinned, question = self.ask(digests)
         if until is not None and None in pinned:
-            self._bring(digests, pinned, until, counts)
-        if counts:
-            self._remember([d for d, p in zip(digests, pinned) if p is None], since)
+            self.bring(digests, pinned, until)
+        self.answered(digests, pinned, question)
         return pinned
+
+    def ask(self, digests):
+        """(for each one its blocks, or None; what answered() wants): a question, whose answer may come later."""
+        since = self.c.drops()
+        self.below.look()
+        later = bool(self.below.mask)    # the library counts it when it has its answer
+        return self._pin(digests, gpc.REF | gpc.TOUCH if later else gpc.REF), (since, later)
+
+    def answered(self, digests, pinned, question):
+        since, later = question
+        there = sum(p is not None for p in pinned)
+        self.counts["lookups"] += len(digests)
+        self.counts["hits"] += there
+        self.counts["hits_ram"] += there
+        if later and digests:
+            self.c.lookup(self._keys([_name(d, 0) for d in digests]))
+        self._remember([d for d, p in zip(digests, pinned) if p is None], since)
 
     def _pin(self, digests, flags, until=None):
         keys = self._keys([_name(d, 0) for d in digests]) if digests else b""
@@ -87,10 +102,11 @@ class Store:
         return [self._rest(d, keys[16 * i:16 * i + 16], b, flags, until) if b >= 0 else None
                 for i, (d, b) in enumerate(zip(digests, first))]
 
-    def _count(self, lookups, source, hits):
-        self.counts["lookups"] += lookups
-        self.counts["hits"] += hits
+    def _from_below(self, source, hits):
+        """Of those that are counted in RAM when the question has its answer."""
         self.counts["hits_" + source] += hits
+        self.counts["hits_ram"] -= hits
+        self.c.hits_add(**{source: hits})
 
     def _remember(self, missed, since):
         """Who asks for a prompt computes what is not there, from what is: the store of it says since when."""
@@ -122,9 +138,6 @@ class Store:
 
     def bring(self, digests, pinned, until):
         """Those that are missing, to RAM, and pinned."""
-        self._bring(digests, pinned, until, True)
-
-    def _bring(self, digests, pinned, until, counts):
         if not self.may_bring(digests, pinned):
             return
         missing = [i for i, p in enumerate(pinned) if p is None]
@@ -138,8 +151,8 @@ class Store:
             self.below.wait(b"".join(unknown), [None] * len(unknown), until)
         for i, s, p in zip(missing, where, self._pin([digests[i] for i in missing], gpc.REF | gpc.TOUCH, until)):
             pinned[i] = p
-            if p is not None and counts:
-                self._count(0, s or STORE, 1)
+            if p is not None and s is not RAM:
+                self._from_below(s or STORE, 1)
 
     def _exist(self, digests, found):
         """Of what RAM does not have: found[i] becomes True where a tier has it."""
@@ -153,8 +166,9 @@ class Store:
             where = self._learn(raw, where)
         for i, k, s in zip(missing, raw, where):
             found[i] = s is not None and (s is not RAM or self._is_in_pieces(digests[i], k))
-            if found[i]:
-                self._count(0, s, 1)
+            if found[i]:                 # it is brought, and told, by the load that follows
+                self.counts["hits"] += 1
+                self.counts["hits_" + s] += 1
         soon = b"".join(k for i, k, s in zip(missing, raw, where) if found[i] and s is not RAM)
         if soon:
             self.below.hint(soon[:16 * self.part])

@@ -195,20 +195,22 @@ class GPCL2Adapter(base.L2AdapterInterface):
         try:
             at, names = self._named(keys)
             digests = [digest(n, self.layouts.of_lookup(keys[i], group_layout_descs)) for i, n in zip(at, names)]
-            pinned, until = self.store.pin(digests), self.store.deadline()
+            (pinned, question), until = self.store.ask(digests), self.store.deadline()
             if self.store.may_bring(digests, pinned):
-                self.waiting.submit(self._run_lookup, task, bits, keys, at, names, digests, pinned, until)
+                self.waiting.submit(self._run_lookup, task, bits, keys, at, names, digests, pinned, question, until)
                 return task
+            self.store.answered(digests, pinned, question)
             self._lock(bits, keys, at, names, digests, pinned)
         except Exception:
             log.exception("gpc: lookup task %d", task)
         self.lookups.finish(task, bits)
         return task
 
-    def _run_lookup(self, task, bits, keys, at, names, digests, pinned, until):
+    def _run_lookup(self, task, bits, keys, at, names, digests, pinned, question, until):
         try:
             try:
                 self.store.bring(digests, pinned, until)
+                self.store.answered(digests, pinned, question)
             finally:
                 self._lock(bits, keys, at, names, digests, pinned)
         except Exception:

@@ -39,7 +39,6 @@ from .seen import Seen
 
 HIT, MISS, PENDING, RETRY = "HIT", "MISS", "HIT_PENDING", "RETRY"
 ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler waits for nobody
-_HITS = {RAM: "hits_ram", DISK: "hits_disk", STORE: "hits_store"}
 PAUSE = 0.05                     # seconds from an answer with too few blocks to the next question for such a request
 
 
@@ -197,8 +196,15 @@ class Finder:
         failed: so hits are those of vLLM.  The library counts the same ones."""
         self.counts["lookups"] += looked
         self.counts["hits"] += len(found)
+        below = {DISK: 0, STORE: 0}
         for k in found:
-            self.counts[_HITS[req.came.get(k, RAM)]] += 1
+            if (source := req.came.get(k, RAM)) is not RAM:
+                below[source] += 1
+        self.counts["hits_ram"] += len(found) - sum(below.values())
+        if any(below.values()):
+            self.counts["hits_disk"] += below[DISK]
+            self.counts["hits_store"] += below[STORE]
+            self.c.hits_add(disk=below[DISK], store=below[STORE])
 
     def _may_have(self, raw, req):
         """How many of the first ones the request may load, by its kv_load_tiers."""

@@ -294,7 +294,10 @@ class Manager:
         req = self._request(req_context)
         if OWN not in req.counted:
             req.counted.add(OWN)
-            self.counts["hits_own"] += tokens // max(self.step_tokens.values(), default=1)
+            own = tokens // max(self.step_tokens.values(), default=1)
+            self.counts["hits_own"] += own
+            if own:
+                self.c.hits_add(own=own)
 
     def _slots(self, keys, blocks, req):
         keys = list(keys)
