@@ -10,7 +10,7 @@ Where an object is, and what is said of it (below.py says what becomes of a ques
 
     an object                        exists                     get, and pin with a deadline
     in RAM                           True                       at once
-    below RAM, as the index has it   True, and asked for        waits for it, until the deadline of the call
+    below RAM, as the index has it   True                       waits for it, until the deadline of the call
     nowhere in the index, no store   False                      no wait
     the same, and a store            waits for its answer       waits for its answer
     of a tier that is late           False                      no wait
@@ -169,9 +169,6 @@ class Store:
             if found[i]:                 # it is brought, and told, by the load that follows
                 self.counts["hits"] += 1
                 self.counts["hits_" + s] += 1
-        soon = b"".join(k for i, k, s in zip(missing, raw, where) if found[i] and s is not RAM)
-        if soon:
-            self.below.hint(soon[:16 * self.part])
 
     def _learn(self, raw, where):
         """A store is asked for what the index does not know, up to the first one that it does not have either."""
@@ -195,6 +192,15 @@ class Store:
         finally:
             self.c.release([block])
         return n > 1 and None not in self.below.where(self._keys([_name(digest, i) for i in range(1, n)]))
+
+    def _ask_ahead(self, digests):
+        """They come while those before them are copied."""
+        if not self.below.mask or not digests:
+            return
+        raw = self._keys([_name(d, 0) for d in digests])
+        soon = [k for k, s in zip(_cut(raw), self.below.where(raw)) if s not in (None, RAM)]
+        if soon:
+            self.below.hint(b"".join(soon))
 
     # ---- objects of several pieces ----
 
@@ -242,6 +248,7 @@ class Store:
         for at in range(0, len(digests), self.part):
             some, to = digests[at:at + self.part], targets[at:at + self.part]
             pinned = self.pin(some, True, until)
+            self._ask_ahead(digests[at + self.part:at + 2 * self.part])
             try:
                 done += [p is not None and self._load(d, p, t) for d, p, t in zip(some, pinned, to)]
             finally:
