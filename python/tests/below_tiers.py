@@ -28,7 +28,7 @@ class Keeper:
 
     def __init__(self, name, **options):
         options.setdefault("secret", b"k" * 16)
-        self.p = subprocess.Popen([sys.executable, "-c", f"""
+        self.p = subprocess.Popen([sys.executable, "-P", "-c", f"""
 import signal, sys
 import gpc
 t = gpc.tiers_open({name!r}, timeout=60, **{options!r})

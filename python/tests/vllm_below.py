@@ -87,10 +87,11 @@ def store(m, text, n, groups=(0,)):
     return keys
 
 
-def fill(m, text):
-    """Whatever was in RAM before is below then."""
-    for i in range(4):
-        store(m, f"{text} {i}", RAM // 4)
+def fill(m, text, gone=()):
+    """What was in RAM before is below then: these keys, whatever was used when."""
+    for i in range(40):
+        if i < 4 or gone and there(m, gone):
+            store(m, f"{text} {i}", RAM // 4)
 
 
 def once(m, ctx, keys, look=lookup):
@@ -125,7 +126,7 @@ keeper = tiers.Keeper(name, disk=folder.name + "/disk", disk_blocks=2048)
 m.finder.below.look()
 is_(m.finder.below.kinds, {below.DISK}, "a tier that is opened later is seen")
 one = store(m, "one", 30)
-fill(m, "other")
+fill(m, "other", one)
 is_(there(m, one), 0, "a prompt has left RAM")
 ctx, keys = fake.prompt("nowhere", 5)
 is_((lookup(m, ctx, keys), m.finder.below.counts["asked"]), ([MISS], 0), "one that is nowhere costs no wait")
@@ -155,17 +156,17 @@ is_((s.hit_ram, s.hit_disk, s.hit_store), (60, 30, 0), "and so the cache's own f
 is_(m.get_load_source(keys[3], ctx).name, "HOST", "and a load from there")
 
 # preempted: its blocks have left again
-fill(m, "more")
-is_((there(m, one), come(m, ctx, keys)), (0, [HIT] * 30), "a request that is looked for again, once more")
+fill(m, "more", one)
+is_(come(m, ctx, keys), [HIT] * 30, "a request that is looked for again, once more")
 m.prepare_load(keys, ctx)
 m.complete_load(set(keys), ctx)
-fill(m, "yet more")
-is_((there(m, one), lookup(m, ctx, keys)[0]), (0, PENDING), "and when it was preempted")
+fill(m, "yet more", one)
+is_(lookup(m, ctx, keys)[0], PENDING, "and when it was preempted")
 is_(come(m, ctx, keys), [HIT] * 30, "it comes")
 m.on_request_finished(ctx)
 
 # the first blocks are in RAM, the middle on disk, and the end nowhere
-fill(m, "again")
+fill(m, "again", one)
 head = fake.prompt("one", 10)
 is_(once(m, *head, come), [HIT] * 10, "the first ten are in RAM")
 ctx, keys = fake.prompt("one", 40)
@@ -178,7 +179,7 @@ is_(held(m), (0, 0), "nothing is held")
 
 # ---- kv_load_tiers ----
 
-fill(m, "tiers")
+fill(m, "tiers", one)
 new = store(m, "new", 4)
 
 
@@ -192,8 +193,11 @@ is_(once(m, *wants("one", 30, (CPU,)))[0], MISS, "who takes RAM alone waits for 
 is_(once(m, *wants("new", 4, (CPU,))), [HIT] * 4, "and finds what is in RAM")
 is_(once(m, *wants("new", 4, (STORAGE, fake.Locality.REMOTE)))[0], MISS, "who takes a store alone finds nothing here")
 is_(once(m, *wants("one", 30, (STORAGE,)), come), [HIT] * 30, "who takes tiers below RAM gets what is on disk")
-on_disk = m.finder.below.tiers_of(m.finder.keys(new))
-is_(once(m, *wants("new", 4, (STORAGE,)))[0], HIT if below.DISK in on_disk[0] else MISS, "and of RAM only what is on disk as well")
+real, its = m.finder.below.tiers_of, m.finder.keys(new)
+of = m._request(wants("new", 4, (STORAGE,))[0])
+m.finder.below.tiers_of = lambda raw: [{below.RAM, below.DISK}] * 3 + [{below.RAM}]
+is_(m.finder._may_have(its, of), 3, "and of RAM what is on disk as well, and no more")
+m.finder.below.tiers_of = real
 is_(once(m, *wants("one", 30)), [MISS], "who takes nothing gets nothing")
 m.on_schedule_end(None)
 
@@ -237,8 +241,20 @@ is_(once(m, *fake.prompt("late 1", 16))[0], MISS, "another request waits for nob
 is_(m.finder.below.counts["asked"] - asked, 1, "and asks nobody")
 m.finder.asker.settle(60)
 ok(m.finder.ahead, "the first one has claimed what it computes")
+brought = fake.ns(state=gpc.CLAIM_PENDING, peer=next(iter(m.finder.below.keepers)))
+ok(m.finder.is_brought(brought), "what the keeper has pending is brought")
+ok(not m.finder.is_brought(fake.ns(state=gpc.CLAIM_PENDING, peer=m.finder.peer)), "and of others, computed")
+peek, m.finder.peek = m.finder.peek, lambda raw: [brought] * (len(raw) // 16)
+waits = fake.prompt("pending with the keeper", 4)
+is_(lookup(m, *waits), [MISS], "nobody waits for a claim of the keeper")
+m.on_schedule_end(None)
+out = fake.offer(m, waits[1], waits[0])
+is_(out.keys_to_store, waits[1], "and what is computed meanwhile is stored")
+m.complete_store(set(out.keys_to_store), waits[0], success=False)
+m.on_request_finished(waits[0])
+m.finder.peek = peek
 out = fake.offer(m, keys, ctx)
-is_(out.keys_to_store, keys, "and stores it, though the keeper may have it pending")
+is_(out.keys_to_store, keys, "and stores it")
 m.complete_store(set(keys), ctx)
 m.on_request_finished(ctx)
 m.on_schedule_end(None)

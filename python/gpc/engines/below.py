@@ -100,12 +100,12 @@ class Below:
         except gpc.Error:        # past the last
             return None
 
-    def sources(self, raw):
-        """Where the index has each key; None: nowhere."""
-        if not self.mask:
+    def sources(self, raw, ram=True):
+        """Where the index has each key; None: nowhere.  ram: False to pass over what is in RAM."""
+        mask, of = self.mask if ram else self.mask & ~(1 << self.space), self.of_pool
+        if not mask:
             return [None] * (len(raw) // 16)
-        of = self.of_pool
-        return [of.get(gpc.POOL(b)) if b >= 0 else None for b in self.c.lookup(raw, spaces=self.mask, flags=gpc.QUIET)]
+        return [of.get(gpc.POOL(b)) if b >= 0 else None for b in self.c.lookup(raw, spaces=mask, flags=gpc.QUIET)]
 
     def where(self, raw):
         """The same for who waits: None as well where nobody waits for that tier."""
@@ -136,9 +136,10 @@ class Below:
         if not self.mask:
             return []
         unsure = STORE in self.kinds and STORE in allowed and self._is_prompt(STORE, raw)
-        if not unsure and self.sources(raw[:16]) == [None]:
+        ram = RAM in allowed
+        if not unsure and self.sources(raw[:16], ram) == [None]:
             return []
-        out = self.sources(raw)
+        out = self.sources(raw, ram)
         for i, s in enumerate(out):
             if s is None and not unsure or s in (DISK, STORE) and (s not in allowed or not self._is_prompt(s, raw[16 * i:])):
                 return out[:i]
