@@ -48,8 +48,8 @@ class Store:
         self.slots = Slots(cache, POOL, conf.checksum)
         self.below = Below(cache, POOL, getattr(conf, "below_ms", _MS))
         self.part = max(cache.pool_get(POOL).blocks // _PART, 1)
-        self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "loaded", "bad", "stored", "duplicate", "refused",
-                                     "no_room"), 0)
+        self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "loaded", "bad", "stored",
+                                     "duplicate", "refused", "no_room"), 0)
         self.publisher = Publisher(cache, conf, {FLAT: False, CHAINED: True}, self.counts, self._keys)
         self.publishing = threading.Lock()       # the publisher's list
         self.looking = threading.Lock()  # of what follows

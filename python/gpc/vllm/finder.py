@@ -29,6 +29,7 @@ deadlines that hold for tiers.
 import array
 import itertools
 import time
+import types
 
 import gpc
 
@@ -39,6 +40,7 @@ from .seen import Seen
 
 HIT, MISS, PENDING, RETRY = "HIT", "MISS", "HIT_PENDING", "RETRY"
 ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler waits for nobody
+_NOTHING = types.MappingProxyType({})     # most requests have none of it
 PAUSE = 0.05                     # seconds from an answer with too few blocks to the next question for such a request
 
 
@@ -47,17 +49,16 @@ class Request:
     __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
                  "files", "until", "apart", "left_out", "failed", "loaded", "counted", "over", "refused", "missing",
                  "raw", "places", "claimed", "offered", "going", "question", "since", "unread", "allowed", "below", "came",
-                 "left", "waits_since", "wanted", "ends", "positions")
+                 "left", "waits_since", "wanted", "ends")
 
     def __init__(self, generation, apart=False, allowed=ALL, since=0, left=0.0):
         self.allowed = allowed   # by its kv_load_tiers
-        self.below = {}          # key -> [question, answer until it ends]: the tiers were asked for it
-        self.came = {}           # key -> tier that it was asked for
+        self.below = _NOTHING    # key -> (question, answer until it ends): the tiers were asked for it
+        self.came = _NOTHING     # key -> tier that it was asked for
         self.left = left         # seconds that it may wait for tiers yet ...
         self.waits_since = None  # ... and since when it does
-        self.wanted = {}         # group -> keys by themselves, that are asked for at the end of this step
-        self.positions = {}      # of its keys
-        self.ends = {}           # group of keys by themselves -> where a lookup of this step has begun
+        self.wanted = None       # group -> keys by themselves, that are asked for at the end of this step
+        self.ends = None         # group of keys by themselves -> where a lookup of this step has begun
         self.since = since       # what was dropped from then on may be in what it computes ...
         self.unread = set()      # ... but for these, whose load has failed, and those behind them
         self.pins = {}           # key -> block, referenced by a lookup of this step
@@ -163,7 +164,6 @@ class Finder:
         return req.places
 
     def lookup(self, key, req, positions):
-        req.positions = positions
         if req.apart or req.left_out or key in req.failed:
             return MISS
         if key in req.pins or key in req.loading:
@@ -174,18 +174,21 @@ class Finder:
             if self.chained.get(_group(key), False):
                 self._prefix(key, req, positions)
             else:
-                self._single(key, req)
+                self._single(key, req, positions)
         return HIT if key in req.pins else req.memo[key]
 
-    def _single(self, key, req):
+    def _single(self, key, req, positions):
         """Window and state groups have holes, so each key is by itself, and nobody waits for one that is computed."""
         new, raw = key not in req.counted, self.keys_of([key], req)
-        req.ends.setdefault(_group(key), req.positions.get(key, 0))
         (block,) = self.c.lookup(raw, flags=gpc.REF | (0 if new else gpc.TOUCH)) if self._may_have(raw, req) else (-1,)
+        if self.below.mask:
+            if req.ends is None:
+                req.ends = {}
+            req.ends.setdefault(_group(key), positions.get(key, 0))
         if block >= 0:
             req.pins[key] = block
         else:
-            req.memo[key] = self._single_below(key, raw, req) if self.below.mask else MISS
+            req.memo[key] = self._single_below(key, raw, req, positions) if self.below.mask else MISS
             new = new and req.memo[key] is MISS          # else it is no answer yet
         if new:
             req.counted.add(key)
@@ -196,15 +199,14 @@ class Finder:
         failed: so hits are those of vLLM.  The library counts the same ones."""
         self.counts["lookups"] += looked
         self.counts["hits"] += len(found)
-        below = {DISK: 0, STORE: 0}
-        for k in found:
-            if (source := req.came.get(k, RAM)) is not RAM:
-                below[source] += 1
-        self.counts["hits_ram"] += len(found) - sum(below.values())
-        if any(below.values()):
-            self.counts["hits_disk"] += below[DISK]
-            self.counts["hits_store"] += below[STORE]
-            self.c.hits_add(disk=below[DISK], store=below[STORE])
+        self.counts["hits_ram"] += len(found)
+        if req.came:
+            sources = [req.came.get(k) for k in found]
+            disk, store = sources.count(DISK), sources.count(STORE)
+            self.counts["hits_ram"] -= disk + store
+            self.counts["hits_disk"] += disk
+            self.counts["hits_store"] += store
+            self.c.hits_add(disk=disk, store=store)
 
     def _may_have(self, raw, req):
         """How many of the first ones the request may load, by its kv_load_tiers."""
@@ -223,12 +225,13 @@ class Finder:
         if req.failed:           # nothing behind one is of use
             rest = rest[:next((i for i, k in enumerate(rest) if k in req.failed), len(rest))]
         keys = self.keys_of(rest, req)
-        blocks = self.c.acquire(keys[:16 * self._may_have(keys, req)], flags=gpc.QUIET if req.waiting else gpc.TOUCH)
+        mine = keys if RAM in req.allowed else keys[:16 * self._may_have(keys, req)]
+        blocks = self.c.acquire(mine, flags=gpc.QUIET if req.waiting else gpc.TOUCH)
         req.pins.update(zip(rest, blocks))
-        missed, raw = rest[len(blocks):], keys[16 * len(blocks):]
-        if missed and self.below.mask and self._prefix_below(missed, raw, req):
+        missed = rest[len(blocks):]
+        if missed and self.below.mask and self._prefix_below(missed, keys[16 * len(blocks):], req):
             return
-        if not missed or not self._wait_or_claim(missed, raw, req):
+        if not missed or not self._wait_or_claim(missed, keys[16 * len(blocks):], req):
             req.memo.update((k, MISS) for k in missed if k not in req.pins)
             self._count_prefix(group, rest, keys, req)
 
@@ -287,10 +290,9 @@ class Finder:
         if req.waits_since is None:
             req.waits_since = now
         q = self.below.ask(raw, sources, req.waits_since + req.left, holes)
-        for k, s in zip(keys, sources):
-            if s is not RAM:
-                req.came[k] = s or STORE
-            req.below[k] = [q, RETRY if s is None else PENDING]
+        req.below, req.came = req.below or {}, req.came or {}
+        req.came.update((k, s or STORE) for k, s in zip(keys, sources) if s is not RAM)
+        req.below.update((k, (q, RETRY if s is None else PENDING)) for k, s in zip(keys, sources))
 
     def _is_pending(self, key, req):
         """A question that has ended is none, and its time is over."""
@@ -301,33 +303,34 @@ class Finder:
             req.left -= min(q.ended if q.done else now, now) - req.waits_since
             req.waits_since = None
             if not q.done or q.ended >= q.until:
-                req.left = 0.0
                 self.counts["late"] += 1
         return False
 
-    def _single_below(self, key, raw, req):
+    def _single_below(self, key, raw, req, positions):
         if key in req.below:
             return req.below[key][1] if self._is_pending(key, req) else MISS
         if req.left <= 0:
             return MISS
         sources = self.below.may_come(raw, req.allowed)
-        if not sources or sources[0] is None and not self._is_near(key, req):
+        if not sources or sources[0] is None and not self._is_near(key, req, positions):
             return MISS
-        req.wanted.setdefault(key[-4:], []).append((key, raw, sources[0]))
+        if req.wanted is None:
+            req.wanted = {}
+        req.wanted.setdefault(key[-4:], []).append((positions.get(key, 0), key, raw, sources[0]))
         return RETRY if sources[0] is None else PENDING
 
-    def _is_near(self, key, req):
+    def _is_near(self, key, req, positions):
         """Does vLLM need it, if the prompt is found up to where this lookup began?  It asks from there backwards.  Of those
         farther off a store is not asked, else it were all of them."""
         group = _group(key)
-        return group in self.windows and (req.ends[group] - req.positions.get(key, 0) <
+        return group in self.windows and (req.ends[group] - positions.get(key, 0) <
                                           self.windows[group] * self.step_tokens.get(group, 0))
 
     def _ask_wanted(self, req):
         for some in req.wanted.values():
-            some.sort(key=lambda x: req.positions.get(x[0], 0))
-            self._ask_below([k for k, _, _ in some], b"".join(r for _, r, _ in some), [s for _, _, s in some], req, True)
-        req.wanted.clear()
+            some.sort(key=lambda x: x[0])
+            self._ask_below([k for _, k, _, _ in some], b"".join(r for _, _, r, _ in some), [s for _, _, _, s in some], req, True)
+        req.wanted = None
 
     # ---- claims ----
 
@@ -490,7 +493,8 @@ class Finder:
             gone = list(self.ahead)
         else:
             req.over = True
-            self._end_below(req)
+            if req.below or req.wanted:
+                self._end_below(req)
             gone = [k for k in req.claimed if k in self.ahead and self.ahead[k][0] is req]
         if gone:
             self.c.release([self.take_ahead(k) for k in gone])
@@ -499,8 +503,7 @@ class Finder:
         """Nobody looks at the answers any more."""
         for q, _ in req.below.values():
             q.over = True
-        req.below.clear()
-        req.wanted.clear()
+        req.below, req.wanted = _NOTHING, None
 
     def unpin(self, req):
         if req.pins:
@@ -511,7 +514,7 @@ class Finder:
     def end_step(self):
         for req in self.step:
             self.unpin(req)
-            req.ends.clear()
+            req.ends = None
             if req.wanted:
                 self._ask_wanted(req)
         self.step.clear()

@@ -47,8 +47,9 @@ class Manager:
         engine: its number, for meet.py."""
         self.c, self.conf, self.api = cache, conf, api
         self.groups, self.step_tokens = groups, step_tokens
-        self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "hits_own", "late", "waited", "gave_up", "stored", "duplicate", "refused",
-                                     "no_room", "skipped", "failed", "seldom", *("hints_" + o for o in OUTCOMES)), 0)
+        self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "hits_own", "late", "waited",
+                                     "gave_up", "stored", "duplicate", "refused", "no_room", "skipped", "failed", "seldom",
+                                     *("hints_" + o for o in OUTCOMES)), 0)
         self.where = where(cache, name, conf, layout)
         self.finder = Finder(cache, conf, groups, self.counts)
         self.hints = Hints(self.finder, self.counts)
@@ -151,7 +152,8 @@ class Manager:
         self.finder.step.discard(req)
         self.finder.drop_ahead(req)
         self.pending.finished(req_context.req_id)
-        self.hints.finished(req_context.req_id)
+        if self.hints.later:
+            self.hints.finished(req_context.req_id)
 
     def on_schedule_end(self, context):
         self.finder.end_step()
@@ -224,7 +226,8 @@ class Manager:
             else:
                 req.loading[k] = [req.pins.pop(k) if k in req.pins else self._find(k, req), 1]
         self.loads.add(req)
-        req.below.clear()                # if it is preempted, and looked for again, it may ask again
+        if req.below:                    # if it is preempted, and looked for again, it may ask again
+            req.below = {}
         return self._slots(keys, [req.loading[k][0] for k in keys], req)
 
     def _find(self, key, req):
@@ -287,7 +290,8 @@ class Manager:
         """vLLM has blocks for a request that it asked for."""
         req = self._request(req_context)
         self.finder.count_asked(req)
-        req.below.clear()
+        if req.below:
+            req.below = {}
 
     def count_own(self, req_context, tokens):
         """What the engine has in its own prefix cache, at the first question of a request: no lookup of gpc."""
