@@ -27,7 +27,8 @@ from glob import glob
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = {"vllm": ["vllm_manager.py", "vllm_worker.py", "vllm_events.py", "vllm_failures.py", "vllm_figures.py",
-                  "vllm_namespace.py", "vllm_seen.py", "vllm_step.py", "vllm_words.py", "../engines/vllm_start.py"],
+                  "vllm_namespace.py", "vllm_seen.py", "vllm_step.py", "vllm_words.py", "vllm_below.py", "vllm_hints.py",
+                  "../engines/vllm_start.py"],
          "sglang": ["sglang_storage.py"], "lmcache": ["lmcache_adapter.py"]}
 
 

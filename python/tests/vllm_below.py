@@ -48,7 +48,7 @@ class Told:
 def manager(groups=None, windows=None, **more):
     m = GPCOffloadingSpec(fake.config({**EXTRA, **more}, groups=len(groups or {0: True}))).get_manager()
     m.set_chained(groups or {0: True})
-    m.finder.windows = windows or {}
+    m.windows = windows or {}
     m.finder.below.c = Told(m.c)
     return m
 

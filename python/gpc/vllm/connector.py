@@ -75,7 +75,7 @@ class GPCConnector(OffloadingConnector):
             self.connector_scheduler.manager.prompts.request_of = self._request
             self.connector_scheduler.manager.later = {}
             # one more than it says: a prompt may end inside a chunk
-            self.connector_scheduler.manager.finder.windows = {
+            self.connector_scheduler.manager.windows = {
                 g.group_idx: g.sliding_window_size_in_chunks + 1 for g in self.connector_scheduler.config.kv_group_configs
                 if g.sliding_window_size_in_chunks is not None}
             # of a state vLLM needs one chunk; so it does of a window that is no longer than a chunk

@@ -80,6 +80,15 @@ class Manager:
     def _has_connector(self):
         return self.later is not None
 
+    @property
+    def windows(self):
+        """Group -> chunks that vLLM needs of it."""
+        return self.finder.windows
+
+    @windows.setter
+    def windows(self, chunks):
+        self.finder.windows = chunks
+
     def set_chained(self, groups):
         """Which groups are of full attention, before the first request.  Chains are matched and evicted as such;
         a group that is not known to be one is kept key by key, which is right for any kind."""
