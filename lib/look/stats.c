@@ -4,8 +4,8 @@
  * Counters stand where they are counted: a peer's own in its seat, those of the writer
  * in the peer's tally; a reader adds them up.  When a seat is given up, the writer
  * folds its counters into state.past, so sums never fall.
- * Tests: t/look/rates.t t/look/stats.t t/look/feed-walk.t t/index/balance.t t/index/refs-held.t
- *   t/index/read-only.t */
+ * Tests: t/look/rates.t t/look/stats.t t/look/hits-told.t t/look/feed-walk.t t/index/balance.t
+ *   t/index/refs-held.t */
 #include "config.h"
 
 #include "index/segment/descriptor.h"

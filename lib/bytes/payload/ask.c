@@ -5,8 +5,8 @@
  * A question is a slot of this peer's (struct shm_ask has its states).  It names keys and nothing
  * else: what comes of it is in the index.  So it may be left alone at any moment, and so may its
  * answer.  Of a keeper that is stopped one late answer is enough: index/segment/beat.h.
- * Tests: t/bytes/stopped-keeper.t t/python/vllm-hints.t t/tiers/store.t
- *   t/python/vllm-below.t t/tiers/down-and-up.t */
+ * Tests: t/bytes/stopped-keeper.t t/python/vllm-hints.t t/python/vllm-below.t t/tiers/store.t
+ *   t/tiers/down-and-up.t */
 #include "config.h"
 
 #include <errno.h>

@@ -18,7 +18,7 @@
  * If this process dies, all of it is a peer's: reservations, claims and references end with the
  * seat.  Nothing is under way behind it, since threads of it read.
  * Tests: t/tiers/straight.t t/tiers/down-and-up.t t/tiers/follow.t t/tiers/store-lost.t
- *   t/tiers/die.t t/bytes/stopped-keeper.t */
+ *   t/tiers/die.t t/python/vllm-below.t */
 #include "config.h"
 
 #include <errno.h>
