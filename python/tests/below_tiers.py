@@ -19,7 +19,7 @@ def make_room(**more):
 
     def create(name, **options):
         options["max_blocks"] += ROOM
-        return real(name, secret=b"k" * 16, **{**options, **more})
+        return real(name, **{**options, "secret": b"k" * 16, **more})
     gpc.create = create
 
 

@@ -244,28 +244,33 @@ class Store:
     def get(self, digests, targets):
         """Copy each object to the parts of its target; True where that was done.  A target is untouched otherwise.  Those
         that are in RAM are copied, and let go, before others come from below: so these have room."""
-        until, done = self.deadline(), []
-        for at in range(0, len(digests), self.part):
-            some, to = digests[at:at + self.part], targets[at:at + self.part]
-            pinned = self.pin(some, True, until)
-            self._ask_ahead(digests[at + self.part:at + 2 * self.part])
-            try:
-                done += [p is not None and self._load(d, p, t) for d, p, t in zip(some, pinned, to)]
-            finally:
-                self.release(pinned)
+        until, done, spoiled = self.deadline(), [], []
+        try:
+            for at in range(0, len(digests), self.part):
+                some, to = digests[at:at + self.part], targets[at:at + self.part]
+                pinned = self.pin(some, True, until)
+                self._ask_ahead(digests[at + self.part:at + 2 * self.part])
+                try:
+                    done += [p is not None and self._load(d, p, t, spoiled) for d, p, t in zip(some, pinned, to)]
+                finally:
+                    self.release([None if any(p is blocks for _, blocks, _ in spoiled) else p for p in pinned])
+        finally:                         # behind the last part: what follows them goes as well
+            for digest, blocks, bad in spoiled:
+                self._bad(digest, bad)
+                self.release([blocks])
         return done
 
     def size(self, digest, blocks):
         """Bytes of an object that is pinned."""
         return self.slots.total(gpc.SLOT(blocks[0]), self._keys([_name(digest, 0)]))
 
-    def _load(self, digest, blocks, target):
+    def _load(self, digest, blocks, target, spoiled):
         keys = self._keys([_name(digest, i) for i in range(len(blocks))])
         total = self.slots.total(gpc.SLOT(blocks[0]), keys[:16])
         bad = [b for i, b in enumerate(blocks)
                if not self.slots.good(gpc.SLOT(b), keys[16 * i:16 * i + 16], total, i)]
         if bad:
-            self._bad(digest, bad)
+            spoiled.append((digest, blocks, bad))
             return False
         if total != size_of(target):
             log.error("gpc: %s has %d bytes, %d are wanted", digest.hex(), total, size_of(target))
