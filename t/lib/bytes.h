@@ -122,20 +122,33 @@ TAP_FN bool bytes_are(gpc *c, gpc_block b, uint64_t n, uint64_t image)
 	return true;
 }
 
-/* The chain of those numbers, written and published; referenced if told so. */
-TAP_FN void bytes_chain(gpc *c, int pool, uint64_t from, uint32_t n, gpc_block *b, bool hold)
+/* Blocks for the chain of those numbers, written. */
+TAP_FN void bytes_reserve(gpc *c, int pool, uint64_t from, uint32_t n, gpc_block *b)
 {
-	gpc_key keys[CACHE_KEYS + 1];
 	uint32_t i;
 
-	chain_keys(c, from, n, keys);
 	must(gpc_reserve(c, pool, n, b, NULL, 0, 60000));
 	for (i = 0; i < n; i++)
 		bytes_write(c, b[i], from + i, BYTES_IMAGE);
+}
+
+/* They are published; referenced if told so. */
+TAP_FN void bytes_publish(gpc *c, uint64_t from, uint32_t n, const gpc_block *b, bool hold)
+{
+	gpc_key keys[CACHE_KEYS + 1];
+
+	chain_keys(c, from, n, keys);
 	if (must(gpc_publish(c, keys, keys + 1, b, n, NULL, 0, -1)) != (int)n)
 		bail("the chain from %llu was not published", (unsigned long long)from);
 	if (!hold)
 		must(gpc_release(c, b, n));
+}
+
+/* Both. */
+TAP_FN void bytes_chain(gpc *c, int pool, uint64_t from, uint32_t n, gpc_block *b, bool hold)
+{
+	bytes_reserve(c, pool, from, n, b);
+	bytes_publish(c, from, n, b, hold);
 }
 
 /* Is key number n in that pool, with its bytes? */

@@ -25,7 +25,7 @@ static volatile uint32_t *ready; /* shared with the writer's process */
 static pid_t writer;
 static gpc *c;
 static int ram;
-static int armed, chained, inside;
+static int armed, published, inside;
 
 int __real_publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n,
 			  gpc_block *resident, const uint32_t *stop);
@@ -35,9 +35,9 @@ int __wrap_publish_copies(gpc *of, const struct publish_copy *copies, uint32_t n
 			  gpc_block *resident, const uint32_t *stop)
 {
 	if (load_acquire(&armed)) {
-		while (!load_acquire(&chained)) /* our own call has its answer */
-			usleep(1000);
 		store_release(&armed, 0);
+		while (!load_acquire(&published)) /* a stopped writer does not answer that either */
+			usleep(1000);
 		stop_process(writer);
 		store_release(&inside, 1);
 	}
@@ -104,6 +104,8 @@ static void goes_on(const struct gpc_tiers_options *o, uint64_t first, const cha
 	unlink(tiers_path);
 }
 
+/* The keeper may write as soon as the first of these is published, so it is armed by then; to keep
+ * exclusive tiers it has to only when it is asked for all that is due. */
 static gpc_tiers *with_batch(struct gpc_tiers_options *o, uint64_t first, uint32_t flags)
 {
 	gpc_block b[12];
@@ -115,10 +117,12 @@ static gpc_tiers *with_batch(struct gpc_tiers_options *o, uint64_t first, uint32
 	o->flags = flags;
 	t = tiers_open(o);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	store_release(&chained, 0);
+	bytes_reserve(c, ram, first, 12, b);
+	store_release(&published, 0);
 	store_release(&armed, 1);
-	bytes_chain(c, ram, first, 12, b, false);
-	store_release(&chained, 1);
+	bytes_publish(c, first, 12, b, false);
+	store_release(&published, 1);
+	gpc_tiers_sync(c, 0);
 	while (!load_acquire(&inside))
 		usleep(1000);
 	store_release(&inside, 0);
