@@ -429,7 +429,8 @@ static void test_writer(void)
 			pause();
 	}
 	must(gpc_tiers_sync(c, TIERS_MS));
-	ok(tier_of(c).written >= 16, "twelve writers died, and %d blocks were written",
+	/* how many more there are depends on whether the keeper kept pace */
+	ok(tier_of(c).written >= 8, "twelve writers died, and %d blocks were written",
 	   (int)tier_of(c).written);
 	check_all(c, 24, 0);
 	must(gpc_tiers_sync(c, TIERS_MS));

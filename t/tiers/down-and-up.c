@@ -224,6 +224,7 @@ static void test_orphans(void)
 	is_int(gpc_acquire(c, 0, k + 4, 5, b + 3, 0), 5, "in RAM");
 	is_int(fetch_right(c, b, 8, 1), 8, "every byte");
 	must(gpc_release(c, b, 8));
+	must(gpc_tiers_sync(c, TIERS_MS)); /* what these eight have made next to go is written */
 	must(gpc_tiers_close(t));
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
