@@ -60,7 +60,8 @@
  * 		    GPC_OPTIONS(gpc_publish_options, .tag = 7, .ticket = &t), 0, -1);
  *
  * No call is inline: the interface can be bound from any language.
- * Tests: t/bytes/sentences-bytes.t t/repo/exports.t t/bytes/sentences.t t/repo/headers.t */
+ * Tests: t/bytes/sentences-bytes.t t/repo/exports.t t/bytes/sentences.t t/repo/headers.t
+ *   t/repo/abi.t */
 #ifndef GPC_H
 #define GPC_H
 

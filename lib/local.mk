@@ -425,7 +425,7 @@ EXTRA_LTLIBRARIES += %reldir%/libgpc-index.la
 	-Wl,--version-script=$(top_srcdir)/%reldir%/libgpc.sym
 EXTRA_%canon_reldir%_libgpc_la_DEPENDENCIES = $(top_srcdir)/%reldir%/libgpc.sym
 
-EXTRA_DIST += %reldir%/libgpc.sym
+EXTRA_DIST += %reldir%/abi.txt %reldir%/libgpc.sym
 
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = %reldir%/libgpc.pc

@@ -396,6 +396,7 @@ t_scripts = \
 	%reldir%/python/vllm-words.t \
 	%reldir%/pages/man-examples.t \
 	%reldir%/pages/man-lint.t \
+	%reldir%/repo/abi.t \
 	%reldir%/repo/exports.t \
 	%reldir%/repo/includes.t \
 	%reldir%/repo/format.t \
@@ -819,6 +820,7 @@ check_LTLIBRARIES += %reldir%/lib/gpc_remote_bad.la %reldir%/lib/gpc_remote_bad_
 
 check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += \
+	%reldir%/repo/abi \
 	%reldir%/repo/heads \
 	%reldir%/sh/driver \
 	%reldir%/sh/index \

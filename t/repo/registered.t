@@ -41,7 +41,7 @@ sources()
 }
 
 registered "every header of t/" t/local.mk $(names t 'lib/*.h')
-registered "every script that tests share" t/local.mk $(names t 'sh/*.sh' sh/driver sh/needs repo/heads)
+registered "every script that tests share" t/local.mk $(names t 'sh/*.sh' sh/driver sh/needs repo/abi repo/heads)
 
 # A room has the tests of a folder of lib/, or of a part of the project; those with a local.mk of
 # their own come below, and these have what tests are helped by.
