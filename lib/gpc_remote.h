@@ -24,7 +24,7 @@
  *
  * Nothing that a store answers is believed before gpc has verified it.  A store may lose anything
  * at any time: that is a miss.
- * Tests: t/pages/remote-page.t t/repo/headers.t t/repo/abi.t t/tiers/lane-lost.t */
+ * Tests: t/pages/remote-page.t t/tiers/lane-lost.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_REMOTE_H
 #define GPC_REMOTE_H
 

@@ -402,7 +402,8 @@ else
 EXTRA_DIST += $(cuda_sources)
 endif
 
-include_HEADERS = %reldir%/gpc.h %reldir%/gpc_remote.h
+include_HEADERS = %reldir%/gpc.h %reldir%/gpc_bytes.h %reldir%/gpc_device.h %reldir%/gpc_look.h \
+	%reldir%/gpc_remote.h %reldir%/gpc_serve.h %reldir%/gpc_tiers.h
 
 # where plugins of the remote tier are
 AM_CPPFLAGS += -DPLUGIN_DIR='"$(pkglibdir)"'

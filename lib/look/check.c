@@ -12,6 +12,7 @@
 
 #include "look/check.h"
 
+#include "gpc_look.h"
 #include "look/inspect.h"
 #include "index/segment/lockfile.h"
 

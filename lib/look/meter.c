@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "look/inspect.h"
+#include "gpc_look.h"
 #include "index/segment/meter.h"
 
 #include <errno.h>

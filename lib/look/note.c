@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "gpc_look.h"
 #include "look/inspect.h"
 #include "index/segment/note.h"
 

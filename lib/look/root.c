@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "gpc_look.h"
 #include "look/inspect.h"
 #include "index/segment/root.h"
 

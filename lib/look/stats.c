@@ -8,6 +8,7 @@
  *   t/index/refs-held.t */
 #include "config.h"
 
+#include "gpc_look.h"
 #include "index/segment/descriptor.h"
 #include "index/segment/hooks.h"
 #include "index/segment/lockfile.h"

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include "gpc_look.h"
 #include "look/inspect.h"
 
 #define STABLE_TRIES 64 /* of a copy that a writer may be changing */

@@ -10,6 +10,7 @@
 #include "config.h"
 
 #include "look/inspect.h"
+#include "gpc_look.h"
 #include "index/peer/hold.h"
 #include "index/segment/note.h"
 #include "index/segment/stamps.h"

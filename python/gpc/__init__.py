@@ -9,7 +9,7 @@
 Keys are bytes, 16 for each: one bytes object of all, a list of them, or any C-contiguous buffer.
 Blocks are ints: a list, or a buffer of int32.  A call that has an `out` returns a list without it, and a
 count with it.  Times are seconds; None is no limit, 0 does not wait.  A call that fails raises gpc.Error.
-gpc.h and the manual pages of the C calls say the rest, under the same names.
+The headers and the manual pages of the C calls say the rest, under the same names.
 """
 
 import atexit as _atexit

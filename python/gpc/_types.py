@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/look.t
-"""Structs of gpc.h as named tuples.  The module compares names and order with its own."""
+"""Structs of the headers as named tuples.  The module compares names and order with its own."""
 
 from typing import NamedTuple
 

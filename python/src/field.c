@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* field.c - structs of gpc.h as named tuples of gpc._types, by tables.
+/* field.c - structs of the headers as named tuples of gpc._types, by tables.
  * Tests: t/python/look.t */
 #include "gpcpy.h"
 

@@ -16,6 +16,11 @@
 
 #include <errno.h>
 #include <gpc.h>
+#include <gpc_bytes.h>
+#include <gpc_device.h>
+#include <gpc_look.h>
+#include <gpc_serve.h>
+#include <gpc_tiers.h>
 #include <pthread.h>
 #include <stdbool.h>
 

@@ -317,7 +317,7 @@ static struct PyModuleDef definition = {
 	.m_name = "gpc._gpc",
 	.m_methods = functions,
 	.m_slots = slots,
-	.m_doc = "The calls of gpc.h; see the package gpc.",
+	.m_doc = "The calls of libgpc; see the package gpc.",
 };
 
 PyMODINIT_FUNC PyInit__gpc(void);

@@ -100,17 +100,19 @@ is_(c.pool_clear(0), 0, "pool_clear")
 is_([x.what for x in now if x.what == gpc.CLEARED], [gpc.CLEARED], "is an event")
 
 
-# ---- the header ----
+# ---- the headers ----
 
 def real_names(o):
     return {x for x in vars(o) if not x.startswith("_")}
 
 
-with open(os.path.join(os.path.dirname(__file__), "..", "..", "lib", "gpc.h")) as f:
-    header = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+header = ""
+for name in "gpc.h", "gpc_bytes.h", "gpc_device.h", "gpc_look.h", "gpc_serve.h", "gpc_tiers.h":
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "lib", name)) as f:
+        header += re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
 bodies = re.findall(r"^enum[^{;]*\{(.*?)\}", header, re.M | re.S)
 named = {x for body in bodies for x in re.findall(r"\bGPC_(\w+)\s*[=,\n}]", body + "\n")}
-is_(named - real_names(gpc._gpc), set(), "each enumerator of gpc.h has its name here")
+is_(named - real_names(gpc._gpc), set(), "each enumerator of the headers has its name here")
 
 
 def fields_of(struct):
@@ -119,7 +121,7 @@ def fields_of(struct):
 
 
 is_(fields_of("gpc_tier") ^ set(gpc.Tier._fields), {"size", "ncounters", "reserved", "counter", "counters"},
-    "a tier has the fields of gpc.h")
+    "a tier has the fields of gpc_look.h")
 
 # ---- the stub ----
 

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 
+#include "gpc_device.h"
+
 #define BATCH    256u    /* keys of a call of gpc_lookup */
 #define SLICE_US 80000.0 /* that is timed, when the copies run already */
 

@@ -17,6 +17,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "gpc_serve.h"
+
 #define PROCESSES 4
 #define CHUNKS    3
 #define GIB       ((size_t)1 << 30)

@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "gpc_device.h"
+#include "gpc_serve.h"
+
 static char name[40];
 static const char *where;
 

@@ -7,6 +7,7 @@
 #include "busy.h"
 #include "bytes/device/bytes.h"
 #include "gpc.h"
+#include "gpc_bytes.h"
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>

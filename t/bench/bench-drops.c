@@ -32,6 +32,8 @@
 #include "tiers/disk/format.h"
 #include "tiers/disk/state.h"
 #include "gpc.h"
+#include "gpc_look.h"
+#include "gpc_serve.h"
 
 #define MAX_ROUNDS 100u
 #define SMALL      4096u

@@ -5,6 +5,8 @@
 
 #include "bench-fetch.h"
 
+#include "gpc_serve.h"
+
 enum { CALLS = 1000, KEYS = 64 };
 
 struct two {

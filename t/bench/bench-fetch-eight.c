@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpc_serve.h"
+
 #define PROCESSES 8u
 #define ROUNDS    12u
 

@@ -6,6 +6,8 @@
 
 #include "bench-fetch.h"
 
+#include "gpc_device.h"
+
 #define BATCH    256u /* keys of a call by the CPU */
 #define SLICE_US 80000.0
 

@@ -5,6 +5,7 @@
 #include "bench-fetch.h"
 
 #include "bytes/device/host_stream.h"
+#include "gpc_serve.h"
 
 #include <errno.h>
 #include <unistd.h>

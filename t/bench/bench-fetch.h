@@ -5,6 +5,7 @@
 
 #include "bench-rows.h"
 #include "gpc.h"
+#include "gpc_bytes.h"
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>

@@ -11,6 +11,8 @@
 
 #include "bench-rows.h"
 #include "gpc.h"
+#include "gpc_bytes.h"
+#include "gpc_serve.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -29,6 +29,8 @@
 #include <time.h>
 #include <unistd.h>
 #include "gpc.h"
+#include "gpc_look.h"
+#include "gpc_serve.h"
 #include "times.h"
 
 #define PROMPT 256u  /* blocks of the longest */

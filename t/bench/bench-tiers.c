@@ -29,6 +29,8 @@
 #include <unistd.h>
 
 #include "gpc.h"
+#include "gpc_look.h"
+#include "gpc_serve.h"
 #include "times.h"
 
 #define CHAIN      64u

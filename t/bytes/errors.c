@@ -4,6 +4,8 @@
  * Tests: lib/index/base/err.c lib/index/peer/handle.c */
 #include "t/lib/cache.h"
 
+#include "gpc_device.h"
+
 enum { RING = 4096 }; /* commands that a peer may have under way */
 
 /* ---- texts ---- */

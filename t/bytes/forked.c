@@ -4,6 +4,8 @@
  * Tests: lib/index/peer/fork.c lib/index/segment/lockfile.c lib/index/base/fd.c */
 #include "t/lib/crew.h"
 
+#include "gpc_device.h"
+
 #define HELD 3
 
 enum { GATE_MADE, GATE_FORKED, GATE_DEAD, GATE_END };

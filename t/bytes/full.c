@@ -3,6 +3,7 @@
  * left behind, and what is there goes on.  In a mount namespace, with a /dev/shm of its own.
  * Tests: lib/index/segment/space.c lib/index/segment/create.c */
 #include "t/lib/crew.h"
+#include "gpc_device.h"
 #include "t/lib/namespaces.h"
 
 #include <sys/resource.h>

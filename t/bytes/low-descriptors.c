@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpc_device.h"
+
 static unsigned closed; /* bits */
 
 static void close_streams(void)

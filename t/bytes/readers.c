@@ -4,6 +4,7 @@
  * no id that an open section may have seen is given away.
  * Tests: lib/index/table/table.c lib/index/table/mirror.c lib/index/reader/probe.c */
 #include "t/lib/crew.h"
+#include "gpc_device.h"
 #include "t/lib/lag.h"
 
 #include "kernels/probe.h"

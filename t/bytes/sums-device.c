@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "gpc_bytes.h"
 #include "index/base/crc.h"
 #include "bytes/device/bytes.h"
 #include "bytes/device/device.h"

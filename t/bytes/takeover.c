@@ -3,6 +3,7 @@
  * that dies together with workers or with its standby, and a cache whose people are all dead.
  * Tests: lib/index/takeover/takeover.c */
 #include "t/lib/crew.h"
+#include "gpc_device.h"
 #include "t/lib/lag.h"
 
 #define ROUNDS 20

@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 
+#include "gpc_device.h"
+
 #define VRAM    64
 #define RAM     32
 #define OWN     3 /* threads with a handle each */

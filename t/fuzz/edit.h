@@ -7,6 +7,7 @@
 #ifndef GPC_FUZZ_EDIT_H
 #define GPC_FUZZ_EDIT_H
 
+#include "gpc_bytes.h"
 #include "image.h"
 #include "kernels/probe.h"
 

@@ -5,6 +5,7 @@
 #ifndef GPC_FUZZ_HONEST_H
 #define GPC_FUZZ_HONEST_H
 
+#include "gpc_bytes.h"
 #include "image.h"
 #include "index/segment/blocks.h"
 

@@ -13,6 +13,8 @@
  * Tests: lib/index/writer/command.c */
 #include "rubbish.h"
 
+#include "gpc_look.h"
+
 /* ---- steps ---- */
 
 static void step(struct fuzz_input *in)

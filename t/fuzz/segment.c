@@ -5,6 +5,7 @@
  * Tests: lib/index/segment/validate.c lib/index/takeover/ lib/look/check.c */
 #include "edit.h"
 
+#include "gpc_look.h"
 #include "look/inspect.h"
 
 enum {

@@ -4,6 +4,7 @@
 #ifndef GPC_T_GPU_WORKER_H
 #define GPC_T_GPU_WORKER_H
 
+#include "gpc_device.h"
 #include "t/lib/crew.h"
 #include "t/lib/devices.h"
 #include "work.h"

@@ -8,6 +8,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "gpc_device.h"
+
 enum { N = 8 };
 
 static struct gpc_stats mine(gpc *c)

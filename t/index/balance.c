@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include "gpc_device.h"
+
 enum { VRAM = 0, RAM = 1, N = 8 };
 
 static gpc *c;

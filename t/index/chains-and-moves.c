@@ -4,6 +4,8 @@
  * Tests: lib/index/table/tree.c lib/index/writer/grant_place.c lib/index/writer/pools.c */
 #include "t/lib/tiers.h"
 
+#include "gpc_device.h"
+
 static void goes(gpc *c, uint64_t n, const char *why)
 {
 	gpc_block b = find(c, n), out = GPC_NONE;

@@ -6,6 +6,7 @@
 
 #include "index/base/crc.h"
 #include "gpc.h"
+#include "gpc_bytes.h"
 #include "t/lib/tap.h"
 
 #define MOST 70000u

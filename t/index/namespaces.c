@@ -8,6 +8,7 @@
  *   time namespaces   clocks and start times differ, process numbers do not
  * Tests: lib/index/segment/lockfile.c lib/index/peer/seat.c */
 #include "t/lib/crew.h"
+#include "gpc_device.h"
 #include "t/lib/namespaces.h"
 
 #define BLOCKS  64

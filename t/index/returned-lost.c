@@ -4,6 +4,8 @@
  * Tests: lib/index/request/returned.c */
 #include "t/lib/returned.h"
 
+#include "gpc_device.h"
+
 enum { FLOOD = 1500 };
 
 /* ---- a feed that was overwritten ---- */

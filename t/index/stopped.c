@@ -5,6 +5,8 @@
  * Tests: lib/index/peer/epoch.c lib/index/takeover/open.c */
 #include "t/lib/crew.h"
 
+#include "gpc_device.h"
+
 #define BLOCKS 8
 
 enum {

@@ -4,6 +4,8 @@
  * Tests: lib/index/request/move.c lib/index/writer/move.c lib/index/writer/grant_source.c lib/index/writer/grant_place.c */
 #include "t/lib/copied.h"
 
+#include "gpc_device.h"
+
 enum { LONG = 20 };
 
 static void shuffle(struct gpc_move *m, uint32_t n)

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpc_device.h"
+
 enum { BLOCKS = 16, RING = 4096 };
 
 static gpc *c, *idle;

@@ -5,6 +5,8 @@
  * Tests: lib/index/writer/grant.c lib/index/writer/grants.c lib/index/peer/ring.c lib/index/request/reserve.c */
 #include "t/lib/cache.h"
 
+#include "gpc_device.h"
+
 enum { V = 8, W = 4, SHORT_MS = 15 };
 
 struct scene {

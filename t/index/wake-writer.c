@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
+#include "gpc_device.h"
 #include "index/base/base.h"
 #include "t/lib/cache.h"
 

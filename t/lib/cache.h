@@ -14,6 +14,8 @@
 #include <time.h>
 
 #include "gpc.h"
+#include "gpc_look.h"
+#include "gpc_serve.h"
 #include "tap.h"
 
 #define CACHE_KEYS 256 /* longest chain of chain_make */

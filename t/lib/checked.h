@@ -3,6 +3,7 @@
 #ifndef GPC_T_CHECKED_H
 #define GPC_T_CHECKED_H
 
+#include "gpc_look.h"
 #include "made.h"
 
 /* ---- what is reported ---- */

@@ -4,6 +4,7 @@
 #ifndef GPC_T_COUNTS_H
 #define GPC_T_COUNTS_H
 
+#include "gpc_look.h"
 #include "index/peer/handle.h"
 #include "index/segment/blocks.h"
 #include "tap.h"

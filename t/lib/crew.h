@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "gpc.h"
+#include "gpc_look.h"
 #include "index/base/key.h"
 #include "index/base/order.h"
 #include "scratch.h"

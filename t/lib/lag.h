@@ -4,6 +4,7 @@
 #define GPC_T_LAG_H
 
 #include "gpc.h"
+#include "gpc_look.h"
 #include "tap.h"
 
 /* Changes of the table that the slowest live mirror does not show yet; 0 without mirrors. */

@@ -8,6 +8,7 @@
 
 #include "cache.h"
 #include "devices.h"
+#include "gpc_device.h"
 
 TAP_FN gpc *mirror_cache(uint32_t vram, uint32_t ram)
 {

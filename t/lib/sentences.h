@@ -4,6 +4,7 @@
 #define GPC_T_SENTENCES_H
 
 #include "cache.h"
+#include "gpc_device.h"
 
 static struct out { /* every place that a call may write to */
 	gpc_block blocks[4], resident[4];

@@ -7,6 +7,7 @@
 #include "crew.h"
 
 #include "bytes/device/device.h"
+#include "gpc_device.h"
 
 #define TIME         60   /* milliseconds that a wait is given */
 #define LATE         3000 /* how late it may end on a busy machine */

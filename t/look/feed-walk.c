@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 
+#include "gpc_look.h"
+
 /* ---- information and statistics ---- */
 
 static void test_info(struct made *m)

@@ -26,7 +26,7 @@ exits 0 "which is built"
 {
 	echo '#include <errno.h>'
 	echo '#include <stdbool.h>'
-	echo '#include <gpc.h>'
+	echo '#include <gpc_bytes.h>'
 	echo 'static gpc *c; static int vram; static void *stream, *copies;'
 	awk '
 	/^struct request {/ { on = 1 }

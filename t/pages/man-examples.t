@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Pages and README teach by code: each SYNOPSIS agrees with gpc.h, each EXAMPLES block and
+# Pages and README teach by code: each SYNOPSIS agrees with its header, each EXAMPLES block and
 # each C block of README.md compiles, a program of README.md links where a library is built.
 # Tests: man/ README.md
 
@@ -78,13 +78,13 @@ for page in "$srcdir"/man/*.3; do
 	blocks "$page" "$tmp/$name-"
 	: >"$tmp/$name.c"
 	test ! -f "$tmp/$name-1.c" || mv "$tmp/$name-1.c" "$tmp/$name.c"
-	grep -q '^#include <gpc\.h>$' "$tmp/$name.c" && grep -Eq "($call)\(" "$tmp/$name.c" &&
+	grep -q '^#include <gpc[a-z_]*\.h>$' "$tmp/$name.c" && grep -Eq "($call)\(" "$tmp/$name.c" &&
 		compiles "$tmp/$name.c"
 	tap "$name: the example compiles and calls it" $? "$tmp/log"
 
 	synopsis "$page" >"$tmp/$name-synopsis.c"
 	grep -q " \**$name(" "$tmp/$name-synopsis.c" && compiles "$tmp/$name-synopsis.c"
-	tap "$name: the synopsis agrees with gpc.h" $? "$tmp/log"
+	tap "$name: the synopsis agrees with the header" $? "$tmp/log"
 done
 
 blocks "$srcdir/man/gpc_engine.7" "$tmp/engine-"

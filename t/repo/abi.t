@@ -6,7 +6,8 @@
 # A difference is one of two things.  Something new, at the end of a struct that begins with its size
 # or with a name and a bit of its own: t/repo/abi --write adds it.  Anything else breaks programs that
 # nobody builds again; it needs another soname (GPC_LT_VERSION), and a line in NEWS that says so.
-# Tests: lib/abi.txt t/repo/abi lib/gpc.h lib/gpc_remote.h lib/libgpc.sym
+# Tests: lib/abi.txt t/repo/abi lib/gpc.h lib/gpc_bytes.h lib/gpc_device.h lib/gpc_look.h
+#   lib/gpc_remote.h lib/gpc_serve.h lib/gpc_tiers.h lib/libgpc.sym
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 
@@ -50,9 +51,9 @@ changed()	# NAME, FILE, SED
 	cp "$srcdir/lib/$2" "$tmp/src/lib/$2"
 }
 changed "a field of another type" gpc.h 's/^	uint32_t tag; .*/	uint64_t tag;/'
-changed "a field that is gone" gpc.h '/^	uint64_t created_ns;/d'
-changed "a field elsewhere" gpc.h 's/^	uint32_t stages;/	uint32_t x; uint32_t stages;/'
-changed "another number" gpc.h 's/GPC_CANCEL = 1 << 9/GPC_CANCEL = 1 << 22/'
-changed "an argument more" gpc.h 's/^int gpc_unlink(/&int x, /'
+changed "a field that is gone" gpc_look.h '/^	uint64_t created_ns;/d'
+changed "a field elsewhere" gpc_tiers.h 's/^	uint32_t stages;/	uint32_t x; uint32_t stages;/'
+changed "another number" gpc_bytes.h 's/GPC_CANCEL = 1 << 9/GPC_CANCEL = 1 << 22/'
+changed "an argument more" gpc_serve.h 's/^int gpc_unlink(/&int x, /'
 changed "a symbol that is gone" libgpc.sym '/gpc_ref;/d'
 done_testing

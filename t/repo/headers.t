@@ -1,11 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A program includes the public headers with warnings of its own: each compiles alone, in C and C++, without one.
+# gpc.h is what an engine reads: it is short, and its worker runs.
 # GPC_OPTIONS works in C++, and gpc(7) has a program that does; a plugin may be written in C++.
-# Tests: lib/gpc.h lib/gpc_remote.h man/gpc.7 man/gpc_remote.7
+# Tests: lib/gpc.h lib/gpc_bytes.h lib/gpc_device.h lib/gpc_look.h lib/gpc_serve.h lib/gpc_tiers.h
+#   lib/gpc_remote.h man/gpc.7 man/gpc_remote.7
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 
+other_caches=$cache-worker
 CC=${CC:-cc}
 CXX=${CXX:-g++}
 has()
@@ -26,9 +29,9 @@ compiles()	# COMPILER STANDARD FILE [OPTION...]
 
 # ---- each header alone, and twice ----
 
-headers=$(sed -n 's/^include_HEADERS = //p' "$srcdir/lib/local.mk" | sed 's|%reldir%/||g')
-test "$(echo $headers | wc -w)" -ge 2
-ok $? "lib/local.mk names the headers that are installed"
+headers=$(sed -n '/^include_HEADERS = /,/[^\\]$/p' "$srcdir/lib/local.mk" | sed 's/.*= //; s/\\$//; s|%reldir%/||g')
+test "$(echo $headers | tr ' ' '\n' | sort)" = "$(cd "$srcdir/lib" && ls gpc.h gpc_*.h)"
+ok $? "lib/local.mk installs each header"
 
 # twice, for the guards
 alone()	# COMPILER STANDARD SUFFIX
@@ -53,6 +56,69 @@ for compiler in "$CC" clang; do
 		alone "$compiler" $standard c
 	done
 done
+
+# ---- gpc.h ----
+
+test "$(grep '^#[ 	]*include' "$srcdir/lib/gpc.h" | tr '\n' ' ')" = "#include <stddef.h> #include <stdint.h> "
+ok $? "gpc.h includes none of the others"
+for header in $headers; do
+	case $header in
+	gpc.h | gpc_remote.h) continue ;; # which is for those who write no program of gpc
+	esac
+	printf '#include <%s>\ngpc_key alone;\n' "$header" >"$tmp/whole.c"
+	compiles "$CC" c99 "$tmp/whole.c" -fsyntax-only
+	ok $? "$header brings gpc.h" "$tmp/log"
+done
+lines=$(wc -l <"$srcdir/lib/gpc.h")
+test "$lines" -le 450
+ok $? "gpc.h has at most 450 lines: $lines"
+calls=$(${CC:-cc} -E -P "$srcdir/lib/gpc.h" | tr '\n' ' ' | tr ';' '\n' | grep -c '^[^({]*[ *]gpc_[a-z0-9_]*(')
+test "$calls" -le 30 && test "$calls" -ge 20
+ok $? "and at most 30 calls: $calls"
+
+# The worker of its head, between what it says is given.
+sed -n '/^#ifndef/q; s/^ \*	//p' "$srcdir/lib/gpc.h" >"$tmp/worker"
+test "$(wc -l <"$tmp/worker")" = 12
+ok $? "its worker has 12 lines" "$tmp/worker"
+{
+	cat <<'end'
+#include <gpc.h>
+#include <stdio.h>
+static const struct gpc_field model = { .tag = 1, .len = 5, .data = "llama" };
+static void prefill(const gpc_block *blk, int hit, int got)
+{
+	printf("%d hit, %d to fill, the first in pool %d\n", hit, got, hit + got ? GPC_POOL(blk[0]) : -1);
+}
+int main(void)
+{
+	static const uint32_t tok[1009] = { 1, 2, 3 };
+	const size_t ntok = 1009;
+	gpc_key key[64];
+	gpc_block blk[63];
+	gpc *c;
+
+end
+	sed 's/^/	/; s|//.*||' "$tmp/worker"
+	printf '	return 0;\n}\n'
+} >"$tmp/worker.c"
+compiles "$CC" c99 "$tmp/worker.c" -fsyntax-only
+ok $? "which compiles" "$tmp/log"
+if test -n "$sanitized" || ! test -e "$libs/libgpc.so"; then
+	skip 8 "no shared library, or one whose sanitizer wants its own programs"
+else
+	sed "s/\"demo\"/\"$cache-worker\"/" "$tmp/worker.c" >"$tmp/named.c"
+	compiles "$CC" c99 "$tmp/named.c" -o "$tmp/worker.run" -L"$libs" -lgpc
+	ok $? "and links" "$tmp/log"
+	run gpcd "$cache-worker" --block-size 16 --vram-blocks 100 --daemonize --quiet --pidfile "$tmp/pid"
+	exits 0 "a cache for it"
+	for said in "0 hit, 63 to fill" "63 hit, 0 to fill"; do
+		run env LD_LIBRARY_PATH="$libs" "$tmp/worker.run"
+		prints "^$said, the first in pool 0\$" "it runs: $said"
+	done
+	kill "$(cat "$tmp/pid")"
+	until_ok gpc-inspect rm "$cache-worker"
+	ok $? "and leaves nothing"
+fi
 
 cxx=
 for compiler in "$CXX" clang++; do
@@ -86,7 +152,8 @@ ok $? "and a command that compiles it"
 # A temporary in the options, options in options, an array, a function, a call among others.
 cat >"$tmp/options.cc" <<'end'
 extern "C" {
-#include <gpc.h>
+#include <gpc_bytes.h>
+#include <gpc_serve.h>
 }
 #include <cstdio>
 #include <cstring>

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Includes go one way.  The table of lib/README.md has a row for each
 # folder of lib/, from the top to the ground: a file includes headers of its own folder and of
-# those that its row names, which all stand below it.  A public function, which gpc.h declares for
-# all, is called along the same arrows.
+# those that its row names, which all stand below it.  A public function, which a header declares for
+# all, is called along the same arrows, and public headers are of halls, too.
 # Inside writer/ and table/ the table of its files is such an order, of calls.
 # Beside that: who may hold atomics and shared structs, and what stands alone.
 # Tests: lib/README.md lib/index/writer/README.md
@@ -96,7 +96,65 @@ AWK
 awk -f "$tmp/allowed.awk" "$tmp/may" "$tmp/includes" >"$tmp/out"
 empty "includes go along the arrows" "$tmp/out"
 
-# A public function is declared in gpc.h, but lives in a folder.
+# ---- public headers ----
+
+# A hall has its own public headers and those of the halls below it.
+may="index:gpc.h index:gpc_serve.h
+bytes:gpc.h bytes:gpc_serve.h bytes:gpc_bytes.h bytes:gpc_device.h
+tiers:gpc.h tiers:gpc_serve.h tiers:gpc_bytes.h tiers:gpc_device.h tiers:gpc_tiers.h tiers:gpc_remote.h
+look:gpc.h look:gpc_serve.h look:gpc_bytes.h look:gpc_device.h look:gpc_tiers.h look:gpc_look.h"
+# "file header reason": t/repo/exports.t has the functions that are meant
+cat >"$tmp/apart" <<'end'
+lib/index/claim/claim_here.h gpc_bytes.h has gpc_claim, and fills in struct gpc_claim
+lib/index/base/crc.c gpc_bytes.h has gpc_crc32c
+lib/index/peer/refuse.c gpc_bytes.h says why a move was refused: struct gpc_move
+lib/index/request/pool.c gpc_bytes.h has gpc_pool_make
+lib/index/request/move.c gpc_bytes.h has gpc_demote, gpc_promote and gpc_commit
+lib/index/request/reserve.c gpc_bytes.h fills in struct gpc_move for them
+lib/index/peer/epoch.h gpc_device.h has the sections of gpc_section_enter: how many there are
+lib/index/request/durable.c gpc_tiers.h has gpc_tiers_sync
+lib/index/request/root.c gpc_look.h has gpc_root_keep
+lib/index/reader/events.c gpc_look.h has gpc_event_read
+lib/index/table/events.h gpc_look.h writes the kinds of events: GPC_STORED and the others
+lib/index/request/returned.c gpc_look.h reads them: GPC_RETURNED
+lib/bytes/payload/ask.c gpc_tiers.h has gpc_prefetch
+lib/tiers/steward/feed.c gpc_look.h follows the feed: gpc_event_read
+end
+cat >"$tmp/public.awk" <<'AWK'
+BEGIN { count = split(may, pair, /[ \n]+/); for (i = 1; i <= count; i++) { split(pair[i], word, ":"); ok[word[1], word[2]] = 1 } }
+FILENAME ~ /apart$/ { if (NF < 4) print $1 " has no reason"; apart[$1, $2] = $1 " needs no " $2; next }
+$3 !~ /^gpc(_[a-z]*)?\.h$/ || $1 ~ /^lib\/hooks\.c$/ { next }
+($1, $3) in apart { used[$1, $3] = 1; next }
+{ split($1, word, "/"); if (!((word[2], $3) in ok)) print $1 " has " $3 ", of a hall above it" }
+END { for (i in apart) if (!(i in used) && !one) print apart[i] }
+AWK
+grep -v '^lib/gpc_' "$tmp/includes" >"$tmp/inside"
+awk -v may="$may" -f "$tmp/public.awk" "$tmp/apart" "$tmp/inside" >"$tmp/out"
+test "$(grep -c ' gpc[a-z_]*\.h ' "$tmp/inside")" -ge 30 || echo "few were found" >>"$tmp/out"
+empty "public headers go along the arrows" "$tmp/out"
+
+for arrow in "index/reader/x.c gpc_bytes.h" "index/base/err.c gpc_look.h" "bytes/payload/x.c gpc_tiers.h" \
+		"bytes/mirror/x.h gpc_look.h" "tiers/disk/x.c gpc_look.h" "index/door/x.c gpc_remote.h"; do
+	set -- $arrow
+	echo "lib/$1 ${1%/*} $2 $2" >"$tmp/one"
+	awk -v may="$may" -v one=1 -f "$tmp/public.awk" "$tmp/apart" "$tmp/one" | grep -q . || echo "$1 may have $2"
+done >"$tmp/out"
+empty "a public header of a hall above is refused" "$tmp/out"
+
+# they include those of halls below, and gpc.h nothing of them
+awk '$1 ~ /^lib\/gpc_/ { print $1, $3 }' "$tmp/includes" | sed 's|^lib/||' | sort >"$tmp/one"
+cat >"$tmp/two" <<'end'
+gpc_bytes.h gpc.h
+gpc_device.h gpc.h
+gpc_look.h gpc_bytes.h
+gpc_look.h gpc_tiers.h
+gpc_serve.h gpc.h
+gpc_tiers.h gpc.h
+end
+diff "$tmp/one" "$tmp/two" >"$tmp/out"
+empty "public headers include those of halls below" "$tmp/out"
+
+# A public function is declared in its header, but lives in a folder.
 for path in $(files | grep '\.c$'); do
 	sed -n 's/^GPC_EXPORT .*[ *]\(gpc_[a-z0-9_]*\)(.*/\1/p' "$srcdir/$path" |
 		sed "s|\$| $path|"
@@ -247,8 +305,10 @@ empty "config.h comes first, and the own header is included" "$tmp/out"
 
 for path in $(files | grep '\.h$'); do
 	grep -L '^#ifndef GPC_[A-Z_]*H$' "$srcdir/$path"
+	sed -n 's/^#ifndef \(GPC_[A-Z_]*H\)$/\1/p' "$srcdir/$path" >>"$tmp/guards"
 done >"$tmp/out"
-empty "headers have guards" "$tmp/out"
+sort "$tmp/guards" | uniq -d >>"$tmp/out"
+empty "headers have guards of their own" "$tmp/out"
 
 files | sed "s|^|$srcdir/|" | grep -v '/lib/index/base/order\.h$' |
 	xargs grep -n '__atomic_\|__sync_\|atomic_thread_fence\|_Atomic' >"$tmp/out"
@@ -266,17 +326,18 @@ empty "index/segment/shm.h and its parts alone declare shared structs" "$tmp/out
 } >"$tmp/out"
 empty "gpc.h, shm.h with its parts, and probe.h stand alone" "$tmp/out"
 
-# a tool has gpc.h, what tools share, and its own folder
+# a tool has public headers, what tools share, and its own folder
 (cd "$srcdir" && find tools -name '*.[ch]') | while read -r path; do
 	folder=$(echo "$path" | cut -d/ -f2)
 	sed -n 's/^#[ 	]*include "\(.*\)"/\1/p' "$srcdir/$path" | while read -r header; do
 		case $header in
-		gpc.h | config.h | tools/common/* | tools/"$folder"/*) ;;
+		gpc_remote.h) echo "$path includes $header" ;;
+		gpc.h | gpc_*.h | config.h | tools/common/* | tools/"$folder"/*) ;;
 		*) echo "$path includes $header" ;;
 		esac
 	done
 done >"$tmp/out"
-empty "tools use the public header, and each its own files" "$tmp/out"
+empty "tools use the public headers, and each its own files" "$tmp/out"
 
 # a plugin has gpc_remote.h, its own folder and the library of its store, as those of others do
 (cd "$srcdir" && find plugins -name '*.[ch]') | while read -r path; do
@@ -290,10 +351,10 @@ empty "tools use the public header, and each its own files" "$tmp/out"
 done >"$tmp/out"
 empty "plugins use gpc_remote.h, and each its own files" "$tmp/out"
 
-# the Python module has gpc.h and its own headers, and no atomics but those that count who is inside
+# the Python module has public headers and its own, and no atomics but those that count who is inside
 (cd "$srcdir" && grep -n '^#[ 	]*include "' python/src/*.[ch] | grep -v '"gpcpy\.h"\|"part\.h"\|"pages\.h"'
 	grep -n '__sync_\|atomic_thread_fence\|_Atomic' python/src/*.[ch]) >"$tmp/out"
-empty "the Python module uses the public header" "$tmp/out"
+empty "the Python module uses the public headers" "$tmp/out"
 
 # A function fits a screen; the labels of a switch are counted for nothing.
 (cd "$srcdir" && find lib plugins kernels tools python \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \

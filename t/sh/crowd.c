@@ -2,6 +2,7 @@
 /* crowd DIR NAME SEATS - so many handles of one process, each with all of its sections used once
  * and one open.  Prints "holding" and stays so until SIGTERM. */
 #include "gpc.h"
+#include "gpc_device.h"
 
 #include <signal.h>
 #include <stdio.h>

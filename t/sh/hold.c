@@ -11,6 +11,8 @@
  * GPC_T_LIFE=yes it prints "life PEER LIFE" before "holding". SIGTERM opens the gate: all of it is
  * given back, exit status 0. */
 #include "gpc.h"
+#include "gpc_device.h"
+#include "gpc_look.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -6,6 +6,7 @@
  *
  * Prints what it is refused with, then "lying", and stays so until SIGTERM. */
 #include "gpc.h"
+#include "gpc_device.h"
 
 #include <signal.h>
 #include <stdio.h>

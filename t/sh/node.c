@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "gpc.h"
+#include "gpc_look.h"
 
 static uint32_t tokens_of_block;
 static uint64_t block_bytes;

@@ -4,6 +4,7 @@
 #ifndef GPC_T_PLAYERS_H
 #define GPC_T_PLAYERS_H
 
+#include "gpc_look.h"
 #include "index/peer/handle.h"
 #include "ledger.h"
 #include "recorder.h"

@@ -20,6 +20,7 @@
 #include "tools/bench/peer/peer.h"
 #include "tools/common/cli.h"
 #include "gpc.h"
+#include "gpc_serve.h"
 
 #include <jansson.h>
 #include <stdbool.h>

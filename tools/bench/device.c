@@ -6,6 +6,7 @@
 
 #include "tools/bench/bench.h"
 
+#include "gpc_device.h"
 #include "tools/common/cli.h"
 
 #include <errno.h>

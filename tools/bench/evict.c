@@ -11,6 +11,7 @@
 
 #include "tools/bench/bench.h"
 
+#include "gpc_device.h"
 #include "tools/common/cli.h"
 
 #include <stdlib.h>

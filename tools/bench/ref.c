@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpc_device.h"
+
 enum {
 	BATCH = 64,
 	REFS = 1 << 16,

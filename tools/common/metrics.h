@@ -12,6 +12,8 @@
 #define GPC_TOOLS_METRICS_H
 
 #include "gpc.h"
+#include "gpc_device.h"
+#include "gpc_look.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,7 +67,7 @@ struct metrics {
 	struct gpc_stats all;
 	uint64_t writer_start_ns; /* CLOCK_REALTIME; 0: there is none */
 	uint64_t tokens_queried, tokens_hit[2];
-	struct gpc_histogram histogram[GPC_COPY_RAM_RAM + 1]; /* by its number in gpc.h */
+	struct gpc_histogram histogram[GPC_COPY_RAM_RAM + 1]; /* by its number in gpc_look.h */
 	uint32_t npools, npeers, nmirrors, nspaces, ntiers, ncounters;
 	struct metrics_tier tier[METRICS_COLD];
 	struct metrics_counter counter[METRICS_COLD * METRICS_OWN];

@@ -6,6 +6,7 @@
 #include "tools/common/shown.h"
 
 #include "gpc.h"
+#include "gpc_tiers.h"
 
 #include <langinfo.h>
 #include <stdbool.h>

@@ -24,6 +24,7 @@
 
 #include "tools/common/cli.h"
 #include "gpc.h"
+#include "gpc_serve.h"
 
 #include <limits.h>
 #include <signal.h>

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
+#include "gpc_serve.h"
 #include "tools/common/output.h"
 
 #include <dirent.h>

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
+#include "gpc_device.h"
 #include "tools/common/output.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
 #ifndef GPC_TOOLS_INSPECT_SAMPLE_H
 #define GPC_TOOLS_INSPECT_SAMPLE_H
 
+#include "gpc_device.h"
 #include "tools/inspect/inspect.h"
 
 /* counters that rates are made of */

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "gpc_device.h"
+
 enum { LOOK_MS = 20 }; /* between looks for a writer */
 
 /* ---- the cache ---- */

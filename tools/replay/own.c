@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gpc_serve.h"
+
 enum {
 	END_MS = 5000,
 	END_CAUGHT_MS = 500,

@@ -8,6 +8,7 @@
 #define GPC_TOOLS_PAYLOAD_H
 
 #include "gpc.h"
+#include "gpc_bytes.h"
 
 #include <stdbool.h>
 #include <stddef.h>

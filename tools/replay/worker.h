@@ -9,6 +9,7 @@
 #ifndef GPC_TOOLS_WORKER_H
 #define GPC_TOOLS_WORKER_H
 
+#include "gpc_device.h"
 #include "tools/replay/replay.h"
 
 enum { RING_BATCH = 1024 }; /* well below what one command may name */

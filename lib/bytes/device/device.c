@@ -5,6 +5,7 @@
 
 #include "bytes/device/device.h"
 
+#include "gpc_device.h"
 #include "index/base/err.h"
 
 #include <errno.h>

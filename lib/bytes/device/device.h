@@ -5,8 +5,8 @@
  * A mirror has two halves.  The writer's half makes a mirror and brings it up to date; the peer's
  * half imports it and looks up in it.  All functions return 0 or a negative errno with
  * err_set.  index/segment/descriptor.h tells how readers learn of a mirror. */
-#ifndef GPC_DEVICE_H
-#define GPC_DEVICE_H
+#ifndef GPC_DEVICE_DEVICE_H
+#define GPC_DEVICE_DEVICE_H
 
 #include "index/base/base.h"
 #include "bytes/device/bytes.h"

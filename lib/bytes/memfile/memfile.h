@@ -25,6 +25,7 @@
 #ifndef GPC_SEGMENT_MEMORY_H
 #define GPC_SEGMENT_MEMORY_H
 
+#include "gpc_bytes.h"
 #include "index/segment/segment.h"
 
 /* What a file says, checked, in private memory. */

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "gpc_tiers.h"
 #include "index/base/futex.h"
 #include "bytes/payload/ask.h"
 #include "index/segment/beat.h"

@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include "index/base/crc.h"
+#include "gpc_bytes.h"
 #include "index/base/err.h"
 #include "index/base/order.h"
 #include "bytes/device/device.h"

@@ -8,6 +8,7 @@
 
 #include "index/base/base.h"
 #include "gpc.h"
+#include "gpc_bytes.h"
 
 #include <pthread.h>
 #include <string.h>

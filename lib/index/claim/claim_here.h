@@ -3,6 +3,7 @@
 #ifndef GPC_CLAIM_HERE_H
 #define GPC_CLAIM_HERE_H
 
+#include "gpc_bytes.h"
 #include "index/request/request.h"
 
 #define CLAIM_GROUP 64u /* keys that are looked up together */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve.h - the writer's seat as a handle sees it.  Who holds it is helped by calls that wait
  * (handle_help in index/peer/handle.h). */
-#ifndef GPC_SERVE_H
-#define GPC_SERVE_H
+#ifndef GPC_DOOR_SERVE_H
+#define GPC_DOOR_SERVE_H
 
 #include "index/peer/handle.h"
 

@@ -20,6 +20,7 @@
 #ifndef GPC_EPOCH_H
 #define GPC_EPOCH_H
 
+#include "gpc_device.h"
 #include "index/base/order.h"
 #include "index/segment/segment.h"
 

@@ -119,7 +119,7 @@ struct gpc {
 	struct walk *walk; /* copy made by gpc_walk */
 
 	pthread_mutex_t dev_lock;
-	gpc_dev *devs;
+	struct gpc_dev *devs;
 
 	/* questions to who keeps tiers below RAM: bytes/payload/ask.c */
 	pthread_mutex_t ask_lock;

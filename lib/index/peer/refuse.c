@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "gpc_bytes.h"
 #include "index/peer/refs.h"
 #include "index/peer/refuse.h"
 #include "index/peer/hold.h"

@@ -11,6 +11,8 @@
 
 #include "index/peer/handle.h"
 
+struct gpc_move; /* gpc_bytes.h */
+
 /* `argument` is a pool number that this cache can have: 0, else -EINVAL. */
 int refuse_pool_number(const gpc *c, const char *argument, int pool);
 /* There is no pool of that number now: -ENOENT; or it is going: -ESTALE. */

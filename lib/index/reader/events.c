@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "index/peer/handle.h"
+#include "gpc_look.h"
 #include "index/segment/peek.h"
 
 #include <errno.h>

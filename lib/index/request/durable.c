@@ -28,6 +28,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include "gpc_tiers.h"
 #include "index/base/futex.h"
 #include "index/request/request.h"
 #include "index/segment/lockfile.h"

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "gpc_bytes.h"
 #include "index/request/request.h"
 #include "index/segment/hooks.h"
 #include "index/segment/once.h"

@@ -8,6 +8,8 @@
 #include "index/peer/refuse.h"
 #include "index/peer/ring.h"
 
+struct gpc_move; /* gpc_bytes.h */
+
 /* Handle, flags; waits: -EDEADLK inside an own section. */
 int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
 /* array[i] may be the key of a block: 0, -EINVAL. */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "gpc_bytes.h"
 #include "index/request/request.h"
 #include "index/peer/hold.h"
 #include "index/request/stock.h"

@@ -40,6 +40,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "gpc_look.h"
 #include "index/request/request.h"
 #include "index/peer/refuse.h"
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "gpc_look.h"
 #include "index/base/key.h"
 #include "index/request/request.h"
 #include "index/segment/root.h"

@@ -4,6 +4,7 @@
 #define GPC_GEOMETRY_H
 
 #include "gpc.h"
+#include "gpc_serve.h"
 #include "index/segment/shm.h"
 
 #define GEOMETRY_TRANSIT 64u /* transit slots of a RAM pool, by default */

@@ -3,6 +3,7 @@
 #ifndef GPC_WRITER_INDEX_EVENTS_H
 #define GPC_WRITER_INDEX_EVENTS_H
 
+#include "gpc_look.h"
 #include "index/table/state.h"
 
 #define EVENTS_AHEAD 8 /* changes whose lines are asked for */

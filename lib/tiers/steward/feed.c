@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "gpc_look.h"
 #include "index/base/futex.h"
 #include "index/segment/dropped.h"
 #include "tiers/steward/steward.h"

@@ -21,6 +21,7 @@
 #include "index/base/base.h"
 #include "index/base/log.h"
 #include "gpc.h"
+#include "gpc_tiers.h"
 
 /* What fails is tried again after a second, then after twice as long each time. */
 #define REST_NS      (1000 * NS_PER_MS)

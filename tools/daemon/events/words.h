@@ -6,6 +6,7 @@
 #define GPC_TOOLS_EVENTS_WORDS_H
 
 #include "gpc.h"
+#include "gpc_look.h"
 
 #include <stdbool.h>
 

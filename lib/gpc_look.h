@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpc_look.h - for those who look at a cache: geometry, statistics, walks, events, checks.
+ *
+ * Two calls are for those who are looked at: gpc_root_keep keeps names that others read, and
+ * gpc_hits_add counts.  The others change nothing.
+ * Tests: t/repo/exports.t t/repo/headers.t t/repo/abi.t */
+#ifndef GPC_LOOK_H
+#define GPC_LOOK_H
+
+#include "gpc_bytes.h"
+#include "gpc_tiers.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GPC_ROOT_BYTES \
+	488 /* of the fields of gpc_root_keep: 8 a field, and its data, rounded up to 8 */
+
+/* ---- the cache, its peers and its devices ---- */
+
+struct gpc_info { /* set size */
+	uint32_t size, version;
+	uint32_t block_tokens, max_blocks, max_peers, max_pools;
+	uint32_t pools, peers; /* present now */
+	uint32_t mirrors;      /* live mirrors */
+	int32_t writer_pid;    /* 0 = none */
+	uint32_t writer_generation;
+	int32_t peer; /* seat of this handle; -1 = read-only */
+	uint32_t tick_us;
+	int32_t free_target;
+	uint32_t keep_tokens, keep_digests;
+	uint64_t tick, bytes; /* bytes: of all segments */
+	uint64_t buckets;
+	char hash[16];
+	char devices[64];
+	uint8_t layout[32];
+	int32_t writer_peer; /* seat of the writer; -1 = none */
+	/* read-only handles: what gpc_attach as a peer would answer now: 0, or a negative errno
+	 * ... */
+	int32_t refused;
+	char why[256]; /* ... and its sentence */
+	/* of this handle's seat: no other, here or in another cache, has had it; companions name
+	 * it.  0 = read-only */
+	uint64_t life;
+	uint32_t max_aliases;     /* that there is room for; 0 = none are kept */
+	uint64_t created_ns;      /* CLOCK_REALTIME: when the cache was made */
+	uint64_t writer_since_ns; /* CLOCK_MONOTONIC: when its writer took the seat; 0 = none */
+	/* seats whose process holds them, and those of processes that have died or left, not yet
+	 * reaped */
+	uint32_t peers_alive, peers_dead;
+};
+
+int gpc_info_get(gpc *c, struct gpc_info *ret);
+/* [shared] Geometry, options, writer and seat. */
+
+struct gpc_stats { /* since attach; of one peer, or summed.  set size */
+	uint32_t size;
+	int32_t pid; /* 0 when summed */
+	char label[32];
+	uint64_t lookups, hit_vram, hit_ram, miss; /* blocks; times block_tokens = tokens */
+	uint64_t published, duplicate; /* keys that became live; that were live already */
+	uint64_t evicted;           /* keys lost because others needed the room, of either tier */
+	uint64_t demoted, promoted; /* moves committed, to RAM and to VRAM */
+	uint64_t dropped;           /* keys lost by drops, clears, bad bytes, and ends of pools */
+	uint64_t stale_refs, ring_full;
+	uint64_t relocated, no_bucket; /* summed only: table moves, publishes refused */
+	uint64_t refs, reserved, sections, oldest_section_ns; /* held now */
+	/* summed only; as the writer counts.  What a leader had reserved and its companions keep
+	 * is dying, and reserved by nobody */
+	uint64_t live, free_blocks, dying;
+	int32_t alive; /* 1 = the process holds its seat, 0 = dead or left, not yet reaped */
+	/* 1 = pid is a number of the caller's PID namespace, 0 = of another, or it cannot be
+	 * told */
+	int32_t here;
+	/* 1 = it has closed its handle, and no writer has cleared its seat yet */
+	int32_t left;
+	uint64_t fetched, spilled; /* blocks that transfers have brought */
+	uint64_t bad; /* blocks whose bytes had another checksum than when they were spilled */
+	uint64_t transfers, claims; /* under way, open now */
+	int32_t leader;             /* the peer that it is a companion of, or -1 */
+	/* summed only: pairs of gpc_alias; one too many for each writer that died while it
+	 * stored one */
+	uint64_t aliases;
+	uint64_t commands;                     /* that the writer has carried out */
+	uint64_t pending;                      /* submitted now, and not acknowledged */
+	uint64_t fetched_bytes, spilled_bytes; /* of the images of those blocks */
+	/* held now: for so long each look of the writer, ten a second, has found references.  None
+	 * is older, but for 0.1 s, or for the time without a writer.  Summed: the longest of all */
+	uint64_t refs_ns;
+	/* as peers have told by gpc_hits_add: blocks that they had themselves; and of hit_ram, those
+	 * that a disk, and a store, had brought for the question */
+	uint64_t hit_own, hit_disk, hit_store;
+};
+
+int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret);
+/* [shared] peer -1 = all, summed by the reader, the departed included; -ENOENT = empty
+ * seat. */
+
+int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store);
+/* [shared] For gpc_stats of this peer: so many blocks more that a request had in the memory of its
+ * engine, so nobody looked them up, and so many hits in RAM that had come from a disk, and from a
+ * store, for the request (gpc_prefetch).  Atomic; waits for nobody. */
+
+struct gpc_histogram { /* how long things took, or had been, since the cache was made.  set size */
+	uint32_t size;
+	uint32_t cells; /* of cell[] that are filled: 31 */
+	/* cell[k] counts what was at most first_ns << k, and not in a cell ... */
+	uint64_t first_ns;
+	uint64_t cell[32]; /* ... before; the last of them, what was more than all others take */
+	uint64_t count;    /* sum of the cells */
+	double sum;        /* of the values, in seconds */
+	/* GPC_COPY_...: that those transfers brought, and those that go on */
+	uint64_t blocks, bytes;
+};
+/* for gpc_histogram_get.  From milliseconds to days: */
+enum {
+	GPC_AGE_EVICTED = 1,  /* keys that were evicted: since they were live in that block */
+	GPC_IDLE_EVICTED = 2, /* ... since their last use */
+	/* between two uses of a block, of those whose turn to go it would have been */
+	GPC_REUSE_GAP = 3,
+	/* from microseconds to minutes: */
+	GPC_ROUND_TRIP = 4, /* commands that a call has waited for */
+	GPC_TAKEOVER = 5,   /* new writers, from having the seat to serving */
+	/* transfers that brought blocks: from their answer to their commit */
+	GPC_COPY_VRAM_VRAM = 6,
+	GPC_COPY_VRAM_RAM = 7,
+	GPC_COPY_RAM_VRAM = 8,
+	GPC_COPY_RAM_RAM = 9
+};
+
+int gpc_histogram_get(gpc *c, int what, int peer, struct gpc_histogram *ret);
+/* [shared] what is GPC_AGE_EVICTED ... peer -1 = of all, the departed included; a seat: only
+ * GPC_ROUND_TRIP (else -EINVAL); -ENOENT = empty seat.  Cells never fall, across writers.  After
+ * the death of a writer, or of a peer, a value may be missing in sum, or altogether. */
+
+struct gpc_mirror { /* one mirror, for tools.  set size */
+	uint32_t size;
+	uint32_t generation;
+	char device[32]; /* "host", "cuda:0" as its writer named it */
+	uint8_t uuid[16];
+	uint64_t bytes;
+	uint64_t flushed; /* changes of the table that the mirror shows */
+	uint64_t changes; /* changes of the table so far */
+	uint32_t retired; /* 1 = its flush failed; lookups answer -ESTALE */
+};
+
+int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret);
+/* [shared] Mirror i of info.mirrors (retired ones follow); -ENOENT past the last.  It is
+ * changes - flushed behind the table. */
+
+/* ---- entries ---- */
+
+struct gpc_entry { /* one live block, for walks */
+	gpc_key key, parent;
+	gpc_block block;
+	uint32_t depth, tag, refs;
+	uint64_t stamp;
+	uint32_t group, digest_bytes; /* as published; zero when none was given, or none ... */
+	uint8_t digest[32];           /* ... is kept (keep_digests) */
+};
+
+int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
+/* [shared] Every entry live throughout, parents first; *cursor starts at 0; returns how
+ * many; 0 = done.  Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only
+ * handle: -EBADMSG when a file of the cache is cut off or missing. */
+
+int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint32_t *tokens, uint32_t n);
+/* [shared] The tokens that a live block was published with, up to n of them; returns how many
+ * (block_tokens at most; 0 = its publisher gave none).  -ESTALE: the block does not hold that key
+ * now.  -ENOENT: this cache keeps none (keep_tokens). */
+
+/* ---- fields of roots ---- */
+
+int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root, uint32_t flags,
+		  int timeout_ms);
+/* [writer] gpc_key_root, and the cache keeps the fields, for those who know the root alone: gpcd
+ * --events names adapter (tag 2) and salt (tag 3) of each block below it.  A call whose root is
+ * kept already is local, so that it may stand before each publish of a first block.  ret_root (may
+ * be NULL) is filled where the call fails for want of room, writer or time, too.  Fields outlive
+ * their publisher and every writer, and may be forgotten: there is room for one root in 16 of
+ * max_blocks, 64 to 4096, in buckets of four, and a full one forgets its oldest.  Every process of
+ * the cache can read them, salts included.  Returns 0.  -EINVAL: as gpc_key_root, or more than
+ * GPC_ROOT_BYTES.  -ENOENT: this cache keeps none, as neither tokens nor digests. -ENOTCONN,
+ * -ETIMEDOUT, -EAGAIN (timeout 0): what was submitted is carried out; a second call does no
+ * harm. */
+
+int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, uint32_t n, void *data,
+		 uint32_t bytes);
+/* [shared] The fields of a root that gpc_root_keep was given: up to n of them in f, which point to
+ * their bytes in data (GPC_ROOT_BYTES is enough for all).  Returns how many there are.  -ENOENT: no
+ * fields of that root are kept.  -ENOSPC: data is too short for n; f and data have a part.  Needs
+ * no seat, no section, no writer. */
+
+/* ---- the feed of changes ---- */
+
+struct gpc_event {
+	uint64_t seq;
+	uint32_t what; /* GPC_STORED ... */
+	uint32_t tag;
+	/* was: GPC_MOVED, the block that held the key before; GPC_REMOVED, `block` where
+	 * gpc_drop has removed it, else -1; -1 too of a copy below RAM that went with a block of
+	 * VRAM or RAM */
+	gpc_block block, was;
+	gpc_key key, parent;
+	uint32_t group, digest_bytes; /* as in gpc_entry; of GPC_STORED, GPC_REMOVED and ... */
+	uint8_t digest[32];           /* ... GPC_MOVED */
+};
+enum {
+	GPC_STORED = 1,
+	GPC_REMOVED = 2,
+	GPC_MOVED = 3,
+	GPC_CLEARED = 4,
+	GPC_RETURNED = 5
+}; /* a block of a CALLER pool is its owner's again */
+
+int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
+/* [shared] Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept)
+ * or UINT64_MAX (from now on).  -ESTALE: too late; walk, and go on from the new *cursor.
+ * GPC_CLEARED comes first and names a pool by slot 0 of it.  Tag 0: all entries of that
+ * pool are gone, without a GPC_REMOVED each; descendants in other pools have theirs.
+ * Another tag: every entry that goes, descendants included, has its GPC_REMOVED. */
+
+/* ---- work under way ---- */
+
+struct gpc_transfer_info { /* a transfer that is not over, for tools.  set size */
+	uint32_t size;
+	int32_t peer;
+	gpc_transfer transfer;
+	uint32_t blocks, left;  /* of its command; not decided yet */
+	uint32_t ranks, passed; /* that copy, 1 at least; that have said done */
+	int32_t from, to;       /* pools; from: of its first block when it began */
+	uint64_t age_ns;
+};
+
+int gpc_transfer_get(gpc *c, uint32_t i, struct gpc_transfer_info *ret);
+/* [shared] The i-th of those that are not over, of all peers; -ENOENT past the last. */
+
+int gpc_claim_walk(gpc *c, uint64_t *cursor, struct gpc_claim *out, uint32_t n);
+/* [shared] Every open claim, for tools; *cursor starts at 0; returns how many; 0 = the end. */
+
+/* ---- tiers below RAM ---- */
+
+struct gpc_tier_counter {
+	char name[24]; /* [a-z0-9_]+ */
+	uint64_t value;
+};
+
+struct gpc_tier { /* a tier below RAM, for tools: since its keeper opened it.  set size */
+	uint32_t size;
+	uint32_t kind; /* GPC_DISK, GPC_REMOTE */
+	int32_t pool;  /* its pool, and the peer that keeps it; -1: nobody does now */
+	int32_t keeper;
+	uint32_t ready;       /* 1: what was there when it was opened is published */
+	uint32_t state;       /* GPC_TIER_...; a disk that is kept is up */
+	uint64_t block_bytes; /* of an image */
+	/* questions of peers, to all tiers together; keys of theirs that were brought ... */
+	uint64_t asks;
+	uint64_t hits, misses;           /* ... and that were not */
+	uint64_t brought, brought_bytes; /* blocks that came to RAM */
+	uint64_t written, written_bytes; /* ... and went down */
+	uint64_t absent;                 /* looked for, and not found there */
+	uint64_t bad;                    /* a checksum was wrong: never served */
+	uint64_t errors, late;           /* reads that failed; that did not come in time */
+	uint64_t overtaken;     /* cleared, dropped or evicted while they were on their way */
+	uint64_t no_ram;        /* no block of RAM was to be had */
+	uint64_t refused;       /* by the writer: no parent there, no bucket */
+	uint64_t failed;        /* writes that failed */
+	uint64_t unwanted;      /* not written, for min_uses */
+	uint64_t evicted, aged; /* for want of room; for their age */
+	uint64_t forgotten;     /* made free for ever, after drops and clears */
+	/* in the file when it was opened; published; those behind a block that was nowhere */
+	uint64_t found, restored, orphans;
+	/* of a remote store: */
+	/* images it had no room for; images and keys it was not asked for, being down or off */
+	uint64_t full, down;
+	/* keys of which the index knew nothing, that it was asked about; that it has */
+	uint64_t asked, there;
+	/* times that all of the tier went, since more was dropped than is known */
+	uint64_t emptied;
+	uint32_t ncounters, reserved;
+	struct gpc_tier_counter counter[8]; /* what its plugin counts of its own (gpc_remote(7)) */
+	/* as its keeper was told it, cut to fit: path of a file, or NAME:word=value,... of a store */
+	char what[512];
+};
+
+int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret);
+/* [shared] The i-th tier below RAM; -ENOENT past the last. */
+
+/* ---- invariants ---- */
+
+int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
+/* [shared] Verify all invariants; report gets one line for each violation; returns their
+ * number. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpc_serve.h - for those who make a cache, remove it, or are its writer: gpcd, and engines that
+ * need no daemon.
+ *
+ * GPC_SERVE of gpc_attach and gpc_create does all that a writer has to, in a thread of the process.
+ * The calls at the end are for a program that serves in a loop of its own.
+ * Tests: t/repo/exports.t t/repo/headers.t t/repo/abi.t */
+#ifndef GPC_SERVE_H
+#define GPC_SERVE_H
+
+#include "gpc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* flags of these calls, beside those of gpc.h */
+enum {
+	GPC_IF_ABSENT = 1 << 0, /* create: attach when the name exists and fits */
+	GPC_STANDBY = 1 << 11   /* writer_take: wait until the present writer is gone */
+};
+
+struct gpc_memory; /* gpc_bytes.h */
+
+struct gpc_config { /* zero = default everywhere; set size */
+	uint32_t size;
+	uint32_t block_tokens; /* tokens a block; 16 */
+	/* records for all pools together: the largest sum at any time, transit blocks included;
+	 * 0 = what vram_blocks and ram_blocks need, or 65536 */
+	uint32_t max_blocks;
+	uint32_t max_peers;   /* 32; at most GPC_MAX_PEERS */
+	uint32_t max_pools;   /* 16; at most GPC_MAX_POOLS */
+	uint32_t vram_blocks; /* shorthand: pool 0 in space 0, no owner, demotes to pool 1 */
+	uint32_t ram_blocks;  /* shorthand: pool 1 (0 without VRAM), no owner */
+	/* recency step; 0 = 1000; 1 = a new tick with every touching call (exact order of
+	 * requests) */
+	uint32_t tick_us;
+	/* blocks the writer keeps free per pool ahead of demand; 0 = 64; -1 = none, capacity
+	 * exact */
+	int32_t free_target;
+	/* delay before a dead peer's reserved blocks are reused when its process cannot be seen
+	 * to have exited; 0 = 1000 */
+	uint32_t quarantine_ms;
+	uint32_t keep_tokens;  /* 1 = the tokens of each block are kept, 4 bytes each; 0 */
+	uint32_t keep_digests; /* 1 = a digest and a group of each block are kept; 0 */
+	/* most blocks any peer may hold reserved; 0 = no limit */
+	uint32_t peer_quota;
+	/* of the segments; 0 = 0600, group of this process.  0660 with gid lets that group in;
+	 * world bits are refused.  GPC_IF_ABSENT: the files of a cache that exists get them, if they
+	 * are this user's */
+	uint32_t mode, gid;
+	const char *dir;     /* on a tmpfs or hugetlbfs, else slower; /dev/shm */
+	const char *devices; /* "none", "host", "cuda:0,cuda:1": mirrors to keep; "none" */
+	/* fingerprint of model, dtype, parallel and block layout; attachers bring the same or
+	 * all zero */
+	uint8_t layout[32];
+	const struct gpc_memory *ram_memory; /* of the pool of ram_blocks; NULL = it has none */
+	uint32_t ram_space;                  /* space of that pool */
+	uint32_t ram_flags;                  /* ... and 0 or GPC_POOL_UNCHAINED */
+	/* pairs of gpc_alias that there is room for, 43 bytes each; 0 = an eighth of max_blocks;
+	 * -1 = none */
+	int32_t max_aliases;
+	/* 16 bytes that keys are hashed with, so that they are the same in a cache that is made
+	 * again; NULL = random.  Who knows them can construct keys that collide */
+	const void *secret;
+};
+
+int gpc_create(const char *name, const struct gpc_config *cfg, const struct gpc_attach_options *opt,
+	       uint32_t flags, gpc **ret);
+/* [shared] Make the segments and attach.  cfg and opt may be NULL.  GPC_IF_ABSENT,
+ * GPC_SERVE.  -EEXIST, -EPROTO (GPC_IF_ABSENT: it exists and differs), -ENOSPC (says how
+ * much is missing).  -EINVAL: opt->leader is set, and companions attach. */
+
+int gpc_unlink(const char *name, const char *dir);
+/* [shared] Remove the names; attached processes go on. */
+
+/* ---- being the writer ---- */
+
+int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms);
+/* [shared] Take the seat and recover.  -EAGAIN: it is taken.  GPC_STANDBY: wait for it up
+ * to the timeout, then -ETIMEDOUT.  Without it the call waits, 2 s at most, for a writer
+ * that is giving the seat up. */
+
+int gpc_writer_serve(gpc *c, int timeout_ms);
+/* [shared] Do what is due, waiting for work up to the timeout; returns the number of
+ * commands done.  -EAGAIN: another thread serves by this handle, up to the timeout, and two seconds at
+ * least; gpc_writer_take the same. */
+
+void gpc_writer_wake(gpc *c);
+/* [shared] Ends the wait of the gpc_writer_serve of this handle that runs; if none runs,
+ * the next one does not wait.  Any thread may call it, and a signal handler; NULL is
+ * fine. */
+
+int gpc_writer_drop(gpc *c);
+/* [shared] Give the seat up. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
