@@ -127,6 +127,7 @@ enum {
 	GPC_IN_HAND = 1 << 19,    /* reserve: out of the stock alone, which needs no writer */
 	GPC_GROUP = 1 << 20,      /* hash: the blocks are those of a KV group */
 	GPC_EVERYWHERE = 1 << 21, /* drop: the key, and what follows it, in every space */
+	GPC_FREE = 1 << 22,       /* reserve: no key is evicted for it, else -ENOSPC */
 };
 
 /* ---- the library ---- */

@@ -88,6 +88,7 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/metrics.c \
 	%reldir%/inspect/mirrors.c \
 	%reldir%/inspect/peers.c \
+	%reldir%/inspect/ping.c \
 	%reldir%/inspect/rates.c \
 	%reldir%/inspect/sample.c \
 	%reldir%/inspect/sample.h \

@@ -282,6 +282,7 @@ TOUCH: int
 GROUP: int
 IN_HAND: int
 EVERYWHERE: int
+FREE: int
 REF: int
 ANYWHERE: int
 PARTIAL: int

@@ -194,6 +194,7 @@ static const struct {
 	C(GROUP),
 	C(IN_HAND),
 	C(EVERYWHERE),
+	C(FREE),
 	C(REF),
 	C(ANYWHERE),
 	C(PARTIAL),

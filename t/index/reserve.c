@@ -318,11 +318,43 @@ static void test_stock_of_all(void)
 	cache_end(c);
 }
 
+/* No key goes for it: neither at once nor when the writer fills up what it keeps free, 4 of 64. */
+static void test_free_alone(void)
+{
+	struct gpc_config cfg = cache_config(64, 0);
+	gpc_block b[64], one = -7;
+	gpc *c;
+
+	cfg.free_target = 4;
+	c = cache_make(&cfg, NULL);
+	refused(gpc_reserve(c, 0, 1, b, NULL, GPC_FREE | GPC_PARTIAL, 1000), EINVAL, "partly free");
+	refused(gpc_reserve(c, 0, 1, b, NULL, GPC_FREE | GPC_IN_HAND, 1000), EINVAL,
+		"a free stock");
+	refused(gpc_reserve(c, 0, 63, b, NULL, GPC_FREE, 1000), ENOSPC, "two are for the writer");
+	chain_make(c, 0, 1, 60, NULL);
+	done(c);
+	is_int(gpc_reserve(c, 0, 2, b, NULL, GPC_FREE, 60000), 2, "two of four");
+	done(c);
+	refused(gpc_reserve(c, 0, 1, &one, NULL, GPC_FREE, 60000), ENOSPC, "the others stay");
+	done(c);
+	is_int(one, -7, "nothing is written");
+	is_int(stats_of(c, -1).evicted, 0, "nothing was evicted");
+	is_int(gpc_reserve(c, 0, 1, b + 2, NULL, 0, 60000), 1,
+	       "a reserve without the flag takes one");
+	done(c);
+	done(c);
+	ok(stats_of(c, -1).evicted > 0, "and then the writer evicts");
+	must(gpc_release(c, b, 3));
+	clean(c, "free ones alone");
+	cache_end(c);
+}
+
 /* Content of each block, as a caller who copies would have it. */
 static void tests(void)
 {
 	test_order();
 	test_free_before_eviction();
+	test_free_alone();
 	test_all_or_nothing();
 	test_leave();
 	test_long();

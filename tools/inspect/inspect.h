@@ -3,7 +3,8 @@
  *
  * A command is a function and a row in the table of main.c.  Those that look
  * attach read-only: no seat, no effect on recency, and a dead or damaged cache is as
- * good as a live one.  Only reap, clear, drop and rm act.
+ * good as a live one.  ping attaches as a peer.  Only ping --put, reap,
+ * clear, drop and rm act.
  * Tests: t/tools/inspect.t */
 #ifndef GPC_TOOLS_INSPECT_H
 #define GPC_TOOLS_INSPECT_H
@@ -26,6 +27,8 @@ enum {
 	OPT_WATCH = 1 << 8,
 	OPT_LIST = 1 << 9,
 	OPT_DRY = 1 << 10,
+	OPT_PUT = 1 << 11,
+	OPT_DEADLINE = 1 << 12,
 };
 
 /* exit status of `check`; elsewhere 1 */
@@ -39,13 +42,14 @@ struct inspect {
 	const char *dir;  /* --dir, or NULL: the library's default */
 	const char *name; /* of the cache; see inspect_name */
 	const char *key;  /* lookup, drop */
-	bool json, csv, force, stale, if_idle, list, dry_run;
-	uint32_t tag;    /* --tag, or 0 */
-	int pool;        /* --pool, or -1 */
-	uint64_t limit;  /* --limit, or UINT64_MAX */
-	uint64_t since;  /* --since, or UINT64_MAX */
-	uint64_t watch;  /* --watch, in seconds, or 0 */
-	int cannot_open; /* exit status when the cache cannot be opened */
+	bool json, csv, force, stale, if_idle, list, dry_run, put;
+	uint32_t tag;      /* --tag, or 0 */
+	int pool;          /* --pool, or -1 */
+	uint64_t limit;    /* --limit, or UINT64_MAX */
+	uint64_t since;    /* --since, or UINT64_MAX */
+	uint64_t watch;    /* --watch, in seconds, or 0 */
+	uint64_t deadline; /* --deadline, in ms, or 0 */
+	int cannot_open;   /* exit status when the cache cannot be opened */
 };
 
 /* Each prints its result and returns the exit status. */
@@ -59,6 +63,7 @@ int inspect_lookup(struct inspect *in);
 int inspect_check(struct inspect *in);
 int inspect_watch(struct inspect *in);
 int inspect_metrics(struct inspect *in);
+int inspect_ping(struct inspect *in);
 int inspect_env(struct inspect *in);
 int inspect_reap(struct inspect *in);
 int inspect_clear(struct inspect *in);

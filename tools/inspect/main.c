@@ -35,6 +35,8 @@ static const struct command {
 	  "what is stored, removed and moved, as it happens" },
 	{ "metrics", inspect_metrics, OPT_LIST, true, false, "[NAME]",
 	  "one cache, or all, for Prometheus" },
+	{ "ping", inspect_ping, OPT_PUT | OPT_POOL | OPT_DEADLINE, true, false, "[NAME]",
+	  "does its writer answer, and how soon?" },
 	{ "env", inspect_env, 0, false, false, "",
 	  "build, machine, shared memory, limits, caches" },
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
@@ -47,16 +49,24 @@ static const struct command {
 	  "remove a cache, or all of yours that no process uses" },
 };
 
-static const struct option options[] = {
-	{ "json", no_argument, NULL, 'j' },        { "dir", required_argument, NULL, 'd' },
-	{ "pool", required_argument, NULL, 'p' },  { "limit", required_argument, NULL, 'n' },
-	{ "csv", no_argument, NULL, 'c' },         { "tag", required_argument, NULL, 't' },
-	{ "if-idle", no_argument, NULL, 'I' },     { "since", required_argument, NULL, 'i' },
-	{ "watch", required_argument, NULL, 'w' }, { "force", no_argument, NULL, 'f' },
-	{ "stale", no_argument, NULL, 's' },       { "dry-run", no_argument, NULL, 'N' },
-	{ "list", no_argument, NULL, 'l' },        { "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, 'V' },     { NULL, 0, NULL, 0 }
-};
+static const struct option options[] = { { "json", no_argument, NULL, 'j' },
+					 { "dir", required_argument, NULL, 'd' },
+					 { "pool", required_argument, NULL, 'p' },
+					 { "limit", required_argument, NULL, 'n' },
+					 { "csv", no_argument, NULL, 'c' },
+					 { "tag", required_argument, NULL, 't' },
+					 { "if-idle", no_argument, NULL, 'I' },
+					 { "since", required_argument, NULL, 'i' },
+					 { "watch", required_argument, NULL, 'w' },
+					 { "force", no_argument, NULL, 'f' },
+					 { "stale", no_argument, NULL, 's' },
+					 { "dry-run", no_argument, NULL, 'N' },
+					 { "list", no_argument, NULL, 'l' },
+					 { "put", no_argument, NULL, 'u' },
+					 { "deadline", required_argument, NULL, 'D' },
+					 { "help", no_argument, NULL, 'h' },
+					 { "version", no_argument, NULL, 'V' },
+					 { NULL, 0, NULL, 0 } };
 
 static const struct cli_help help[] = {
 	{ NULL, "\nNAME may be left out if there is only one cache.\n", NULL },
@@ -64,7 +74,7 @@ static const struct cli_help help[] = {
 	  "print one JSON value, watch and stat --watch one a line; keys and stamps are hex strings",
 	  NULL },
 	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
-	{ "--pool N", "ls, clear, drop: blocks of this pool only", "all pools" },
+	{ "--pool N", "ls, clear, drop, ping --put: blocks of this pool only", "all pools" },
 	{ "--limit N", "ls, watch, stat --watch: at most so many blocks, changes or lines",
 	  "no limit" },
 	{ "--csv", "ls: print comma-separated values", NULL },
@@ -83,11 +93,17 @@ static const struct cli_help help[] = {
 	  NULL },
 	{ "--dry-run", "rm: say what would be removed, and remove nothing", NULL },
 	{ "--list", "metrics: which there are, with type, labels and help", NULL },
+	{ "--put",
+	  "ping: store, read and drop a block that is free, in a pool that has one to spare",
+	  NULL },
+	{ "--deadline MS", "ping: it has so long to answer, 1 to 600000", "1000" },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL,
 	  "\nExit status: 0 done, 1 failure, 2 wrong usage.  lookup: 1 when no block has the\n"
-	  "key.  check: 1 when it finds violations, 3 when the cache cannot be opened.",
+	  "key.  check: 1 when it finds violations, 3 when the cache cannot be opened.\n"
+	  "ping: 1 when no writer answers, 3 when the cache cannot be opened, 4 when --put\n"
+	  "fails.",
 	  NULL },
 };
 
@@ -290,6 +306,10 @@ static bool set_flag(struct inspect *in, int opt, unsigned *given)
 		in->list = true;
 		*given |= OPT_LIST;
 		break;
+	case 'u':
+		in->put = true;
+		*given |= OPT_PUT;
+		break;
 	case 'I':
 		in->if_idle = true;
 		*given |= OPT_IDLE;
@@ -327,6 +347,11 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 			return EXIT_USAGE;
 		*given |= OPT_WATCH;
 		break;
+	case 'D':
+		if (!cli_count("deadline", optarg, 1, 600000, &in->deadline))
+			return EXIT_USAGE;
+		*given |= OPT_DEADLINE;
+		break;
 	case 'i':
 		if (!cli_count("since", optarg, 0, UINT64_MAX - 1, &in->since))
 			return EXIT_USAGE;
@@ -347,10 +372,11 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 		unsigned bit;
 		const char *name;
 	} names[] = {
-		{ OPT_POOL, "pool" },    { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
-		{ OPT_STALE, "stale" },  { OPT_CSV, "csv" },     { OPT_TAG, "tag" },
-		{ OPT_IDLE, "if-idle" }, { OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
-		{ OPT_LIST, "list" },    { OPT_DRY, "dry-run" },
+		{ OPT_POOL, "pool" },         { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
+		{ OPT_STALE, "stale" },       { OPT_CSV, "csv" },     { OPT_TAG, "tag" },
+		{ OPT_IDLE, "if-idle" },      { OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
+		{ OPT_LIST, "list" },         { OPT_DRY, "dry-run" }, { OPT_PUT, "put" },
+		{ OPT_DEADLINE, "deadline" },
 	};
 	char owners[128] = "";
 	size_t i = 0, n, left = 0, used = 0;

@@ -78,9 +78,9 @@ static const char *const flag_names[] = {
 	"GPC_ANYWHERE",  "GPC_PARTIAL",    "GPC_TAKE",     "GPC_COPY",   "GPC_CANCEL",
 	"GPC_TAIL",      "GPC_STANDBY",    "GPC_REMOVE",   "GPC_DEVICE", "GPC_VERIFY_FIRST",
 	"GPC_IF_IDLE",   "GPC_NO_REF",     "GPC_PEEK",     "GPC_TOUCH",  "GPC_IN_HAND",
-	"GPC_GROUP",     "GPC_EVERYWHERE",
+	"GPC_GROUP",     "GPC_EVERYWHERE", "GPC_FREE",
 };
-_Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_EVERYWHERE, "each flag has its name");
+_Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_FREE, "each flag has its name");
 
 static void name_flags(char *ret, size_t room, uint32_t flags)
 {

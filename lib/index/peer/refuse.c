@@ -369,6 +369,12 @@ static int refuse_room(const struct shm_command *head, const char *argument, uin
 			       "n is %u, headroom %llu: %s has %u blocks, so there are never so "
 			       "many",
 			       n, headroom, text, blocks);
+	if (head->op == CMD_RESERVE && (head->flags & CF_FREE))
+		return err_set(
+			ENOSPC,
+			"n is %u, headroom %llu: of the %u blocks of %s not so many are free "
+			"beyond those that are kept free, and GPC_FREE evicts none",
+			n, headroom, blocks, text);
 	return err_set(ENOSPC,
 		       "n is %u, headroom %llu: of the %u blocks of %s not so many are free or can "
 		       "be evicted now: the others are held, or hold blocks that are",

@@ -191,7 +191,8 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t headroom, gp
 		.op = CMD_RESERVE,
 		.pool = (uint8_t)pool,
 		.reserve.headroom = headroom,
-		.flags = flags & GPC_PARTIAL ? CF_PARTIAL : 0,
+		.flags = (uint16_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) |
+				    (flags & GPC_FREE ? CF_FREE : 0)),
 	};
 	got = request_group(c, cmds, n, deadline, &op);
 	free(cmds);
@@ -257,7 +258,7 @@ static int reserve_later(gpc *c, uint32_t pool, uint32_t n, bool stock)
 GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 			   const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms)
 {
-	int err = request_check(c, flags, GPC_PARTIAL | GPC_IN_HAND, true);
+	int err = request_check(c, flags, GPC_PARTIAL | GPC_IN_HAND | GPC_FREE, true);
 	uint64_t deadline = deadline_from(timeout_ms);
 	struct gpc_reserve_options o = { 0 };
 	bool part = (flags & GPC_IN_HAND) && (flags & GPC_PARTIAL), stock;
@@ -270,6 +271,8 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		err = err_timeout(timeout_ms);
 	if (err == 0 && opt)
 		err = err_struct("gpc_reserve_options", opt, 2 * sizeof(o.size), &o, sizeof(o));
+	if (err == 0 && (flags & GPC_FREE) && (flags & (GPC_PARTIAL | GPC_IN_HAND)))
+		err = err_set(EINVAL, "GPC_FREE goes with neither GPC_PARTIAL nor GPC_IN_HAND");
 	if (err < 0)
 		return err;
 	if (n == 0)
@@ -281,7 +284,8 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		return err_set(ENOSPC, "n is %u: %s has %u blocks in all (max_blocks)", n,
 			       c->seg.name, c->seg.header.geometry.max_blocks);
 	n = MIN(n, c->seg.header.geometry.max_blocks);
-	stock = c->stock && !o.headroom && load_acquire(&p->state) == POOL_READY;
+	stock = c->stock && !o.headroom && !(flags & GPC_FREE) &&
+		load_acquire(&p->state) == POOL_READY;
 	got = stock ? stock_reserve(c, (uint32_t)pool, n, blocks, part) : 0;
 	if (got)
 		return (int)got;

@@ -83,6 +83,7 @@ enum {
 	CF_UNCHAINED = 1 << 9,
 	CF_SOURCE = 1 << 10,
 	CF_UNCLEARED = 1 << 11,
+	CF_FREE = 1 << 12, /* RESERVE: nothing is evicted for it, now or soon after */
 	/* CLEAR; IDLE: only if nobody holds any of it */
 	CF_REMOVE = 1 << 13,
 	CF_IDLE = 1 << 14,

@@ -376,6 +376,15 @@ static inline uint32_t w_room(const struct wpool *p)
 	return p->blocks > w_charged(p) ? p->blocks - w_charged(p) : 0;
 }
 
+/* Free blocks that the writer sees to ahead of demand, in a pool of which nobody is to copy the
+ * victims.  It evicts when fewer than half of them are free. */
+static inline uint32_t w_ahead(const struct writer *w, const struct wpool *p)
+{
+	if (w->seg.header.free_target <= 0 || p->demote_to >= 0 || (p->flags & GPC_POOL_CALLER))
+		return 0;
+	return MIN((uint32_t)w->seg.header.free_target, p->blocks / 16);
+}
+
 /* A key was lost for nobody in particular: no peer's tally has it. */
 static inline void w_count_lost(struct writer *w)
 {

@@ -186,6 +186,21 @@ static bool is_short(const struct writer *w, const struct grant *g, uint32_t n)
 	return g->kind != CMD_EVICT && (uint64_t)n + g->headroom > p->nfree;
 }
 
+/* CF_FREE: what is left is enough for refill() of loop.c and for a keeper that spills ahead, so that
+ * neither takes a key away for what is given here. */
+static int32_t place_free(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
+{
+	struct wpool *p = &w->pool[g->pool];
+	uint64_t stays = MAX((w_ahead(w, p) + 1) / 2, seg_pool(&w->seg, g->pool)->spill_ahead);
+	uint32_t i;
+
+	if (n + stays + g->headroom > MIN(p->nfree, room_of(w, g->pool)))
+		return -ENOSPC;
+	for (i = 0; i < n; i++)
+		take_free(w, g, slots[i]);
+	return 0;
+}
+
 int32_t grant_place(struct writer *w, struct grant *g)
 {
 	uint32_t n, *slots;
@@ -197,6 +212,11 @@ int32_t grant_place(struct writer *w, struct grant *g)
 		return 0;
 	}
 	slots = slots_in_need(g, &n);
+	if (g->flags & CF_FREE) {
+		err = n ? place_free(w, g, slots, n) : 0;
+		free(slots);
+		return err;
+	}
 	if (w->nparked && is_short(w, g, n))
 		parked_look(w);
 	err = n ? place_slots(w, g, slots, n) : 0;

@@ -203,16 +203,13 @@ static void refill(struct writer *w)
 {
 	uint32_t i, ahead, room, n;
 
-	if (w->seg.header.free_target <= 0)
-		return;
 	for (i = 0; i < w->max_pools; i++) {
 		struct wpool *p = &w->pool[i];
 
-		if (p->state != POOL_READY || p->demote_to >= 0 || p->leaving ||
-		    (p->flags & GPC_POOL_CALLER))
+		ahead = w_ahead(w, p);
+		if (p->state != POOL_READY || p->leaving || !ahead)
 			continue;
-		ahead = MIN((uint32_t)w->seg.header.free_target, p->blocks / 16);
-		room = p->blocks - MIN(p->blocks, p->live + p->reserved);
+		room = w_room(p);
 		if (room >= (ahead + 1) / 2)
 			continue;
 		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size, 0);
