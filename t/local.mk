@@ -304,6 +304,7 @@ t_scripts = \
 	%reldir%/repo/models.t \
 	%reldir%/tools/replay-ends.t \
 	%reldir%/daemon/metrics-http.t \
+	%reldir%/daemon/health.t \
 	%reldir%/python/lmcache-adapter.t \
 	%reldir%/tools/stopped-writer.t \
 	%reldir%/daemon/slow-scrapes.t \

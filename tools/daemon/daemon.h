@@ -11,6 +11,7 @@
  *   key.c       the file of the secret of the keys
  *   events/     KV events for routers, by a thread of their own
  *   http.c      scrapes of metrics, by a thread of their own
+ *   health.c    whether it lives, and whether the cache is ready
  *   endpoint.c  where both are to be had
  *   state.c     the line that SIGUSR1 asks for
  *   name.c      whether the cache still has its name
@@ -76,7 +77,15 @@ struct daemon {
 	pid_t pidfile_owner;                /* who else has it */
 	bool nameless;                      /* as of the last look */
 	uint64_t next_look;                 /* ... and when the next one is due */
+	uint64_t turned_ns;                 /* the last turn of the loop; 0: none yet */
+	bool serving;                       /* as the writer, its tiers open */
 };
+
+/* http.c looks, by another thread. */
+static inline void turn(struct daemon *d)
+{
+	__atomic_store_n(&d->turned_ns, cli_now_ns(), __ATOMIC_RELAXED);
+}
 
 /* ---- gpcd-say.c ---- */
 
@@ -233,6 +242,12 @@ struct http;
  * message. */
 int http_start(const struct daemon *d, struct http **ret);
 void http_stop(struct http *h);
+
+/* ---- gpcd-health.c ---- */
+
+/* Is the loop alive, is the cache ready?  What is wrong, a line each, or that nothing is, in ret. */
+bool health_live(const struct daemon *d, char *ret, size_t room);
+bool health_ready(const struct daemon *d, char *ret, size_t room);
 
 /* ---- gpcd-endpoint.c ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers scrapes: --metrics.
+/* Answers scrapes and probes: --metrics.
  *
  * A thread of its own looks at the cache from outside, by a read-only handle that it opens by name
  * for each look, so it has nothing in common with the thread that serves but the processor, and
@@ -16,7 +16,7 @@
  *   is the oldest of the address that has most  when one more than CONNECTIONS comes
  *
  * libmicrohttpd stops accepting at MOST of them, which are those that are on their way out, too.
- * Tests: t/daemon/slow-scrapes.t t/daemon/metrics-http.t */
+ * Tests: t/daemon/slow-scrapes.t t/daemon/metrics-http.t t/daemon/health.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"
@@ -73,6 +73,11 @@ struct http {
 	char *text; /* of the last look */
 	size_t bytes;
 	uint64_t at_ns;
+	struct probe {
+		bool well;
+		char text[2048];
+		uint64_t at_ns; /* 0: never */
+	} live, ready;
 };
 
 /* ---- the text ---- */
@@ -240,8 +245,8 @@ static void on_answered(void *arg, struct MHD_Connection *con, void **state,
 
 /* ---- requests ---- */
 
-static enum MHD_Result answer(struct MHD_Connection *con, unsigned status, const char *text,
-			      size_t bytes, const char *header, const char *value)
+static enum MHD_Result answer(struct MHD_Connection *con, unsigned status, const char *type,
+			      const char *text, size_t bytes, const char *header, const char *value)
 {
 	struct MHD_Response *r =
 		MHD_create_response_from_buffer(bytes, (void *)text, MHD_RESPMEM_MUST_COPY);
@@ -249,8 +254,7 @@ static enum MHD_Result answer(struct MHD_Connection *con, unsigned status, const
 
 	if (!r)
 		return MHD_NO;
-	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
-				status == MHD_HTTP_OK ? CONTENT : "text/plain");
+	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
 	if (header)
 		MHD_add_response_header(r, header, value);
 	sent = MHD_queue_response(con, status, r);
@@ -260,9 +264,20 @@ static enum MHD_Result answer(struct MHD_Connection *con, unsigned status, const
 
 static enum MHD_Result say_status(struct MHD_Connection *con, unsigned status, const char *text)
 {
-	return answer(con, status, text, strlen(text),
+	return answer(con, status, "text/plain; charset=utf-8", text, strlen(text),
 		      status == MHD_HTTP_METHOD_NOT_ALLOWED ? MHD_HTTP_HEADER_ALLOW : NULL,
 		      "GET, HEAD");
+}
+
+/* As with scrapes: who asks sooner hears what the last look has seen. */
+static enum MHD_Result say_probe(struct http *h, struct MHD_Connection *con, struct probe *p,
+				 bool (*ask)(const struct daemon *d, char *ret, size_t room))
+{
+	if (!p->at_ns || cli_now_ns() - p->at_ns >= LOOK_NS) {
+		p->well = ask(h->d, p->text, sizeof(p->text));
+		p->at_ns = cli_now_ns();
+	}
+	return say_status(con, p->well ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, p->text);
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *con, const char *url,
@@ -284,12 +299,17 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *con, const c
 	}
 	if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD))
 		return say_status(con, MHD_HTTP_METHOD_NOT_ALLOWED, "this is read by GET\n");
+	if (!strcmp(url, "/healthz"))
+		return say_probe(h, con, &h->live, health_live);
+	if (!strcmp(url, "/readyz"))
+		return say_probe(h, con, &h->ready, health_ready);
 	if (strcmp(url, "/metrics"))
-		return say_status(con, MHD_HTTP_NOT_FOUND, "there is only /metrics\n");
+		return say_status(con, MHD_HTTP_NOT_FOUND,
+				  "there are /metrics, /healthz and /readyz\n");
 	freshen(h);
 	if (!h->text)
 		return say_status(con, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
-	return answer(con, MHD_HTTP_OK, h->text, h->bytes, NULL, NULL);
+	return answer(con, MHD_HTTP_OK, CONTENT, h->text, h->bytes, NULL, NULL);
 }
 
 /* ---- the socket ---- */

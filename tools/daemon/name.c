@@ -56,6 +56,6 @@ bool name_is_lost(struct daemon *d)
 	if (now < d->next_look)
 		return d->nameless;
 	d->next_look = now + LOOK_NS;
-	d->nameless = !name_is_ours(d);
+	__atomic_store_n(&d->nameless, !name_is_ours(d), __ATOMIC_RELAXED); /* health.c looks */
 	return d->nameless;
 }

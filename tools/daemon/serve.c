@@ -272,6 +272,7 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 	if (status)
 		return status;
 	do {
+		turn(d);
 		state_tell(d, *c, "standing by");
 		tiers_look(d, *c);
 		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
@@ -339,7 +340,9 @@ static int serve_until_end(struct daemon *d, gpc *c)
 		return EXIT_RUNTIME;
 	}
 	process_served = c;
+	__atomic_store_n(&d->serving, true, __ATOMIC_RELAXED); /* health.c looks */
 	while (!process_stopping) {
+		turn(d);
 		state_tell(d, c, "serving");
 		tiers_look(d, c);
 		r = gpc_writer_serve(c, tiers_wait(d) ? TURN_MS : SERVE_MS);
@@ -351,6 +354,7 @@ static int serve_until_end(struct daemon *d, gpc *c)
 			break;
 	}
 	process_served = NULL;
+	__atomic_store_n(&d->serving, false, __ATOMIC_RELAXED);
 	tiers_stop(d, c);
 	return process_stopping ? 0 : EXIT_RUNTIME;
 }

@@ -458,9 +458,11 @@ static void run_beside(struct tiers_thread *t, gpc *c, void *(*run)(void *arg))
 		run(t);
 		return;
 	}
-	while (!__atomic_load_n(&t->done, __ATOMIC_ACQUIRE))
+	while (!__atomic_load_n(&t->done, __ATOMIC_ACQUIRE)) {
+		turn(t->d);
 		if (gpc_writer_serve(c, STEP_MS) == -ENOTCONN)
 			cli_sleep_ms(TURN_MS); /* another process serves */
+	}
 	pthread_join(t->thread, NULL);
 }
 

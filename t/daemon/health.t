@@ -1,0 +1,136 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# /healthz and /readyz of gpcd --metrics: a writer, a standby, tiers, a writer that is stopped, and a loop that does not turn.
+# Tests: tools/daemon/health.c tools/daemon/http.c
+
+. "${top_srcdir:-$(dirname "$0")/../..}/t/sh/metrics.sh"
+
+run gpcd --metrics 1 nobody --dir "$shm"
+case $(cat "$tmp/err") in
+*'without libmicrohttpd'*) skip_all "this gpcd has no --metrics" ;;
+esac
+
+serve()	# LABEL OPTION...: $pid, $port
+{
+	label=$1
+	shift
+	start "$label" gpcd demo --dir "$shm" --metrics 0 "$@"
+	until_ok grep -q 'serving as process\|standing by' "$tmp/$label.err" || diag "$(cat "$tmp/$label.err")"
+	port=$(sed -n 's|.*metrics at http://.*:\([0-9]*\)/metrics$|\1|p' "$tmp/$label.err")
+}
+
+ask()	# PORT PATH: the status, and the lines of the body
+{
+	"$PYTHON" -c '
+import sys, urllib.error, urllib.request
+try:
+    r = urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}{sys.argv[2]}", timeout=300)
+except urllib.error.HTTPError as e:
+    r = e
+except OSError as e:
+    sys.exit(str(e))
+assert r.headers["Content-Type"] == "text/plain; charset=utf-8", r.headers["Content-Type"]
+print(r.status, "; ".join(r.read().decode().splitlines()))' "$1" "$2" 2>&1
+}
+
+answers()	# PORT PATH WANT
+{
+	test "$(ask "$1" "$2")" = "$3"
+}
+
+soon_is()	# PORT PATH WANT NAME
+{
+	until_ok answers "$1" "$2" "$3"
+	is "$(ask "$1" "$2")" "$3" "$4"
+}
+
+# ---- a writer, and a standby ----
+
+serve one --block-size 16 --max-blocks 1k --ram-blocks 64 --block-bytes 4k
+one=$pid one_port=$port
+is "$(ask "$one_port" /healthz)" '200 alive' "a writer lives"
+soon_is "$one_port" /readyz '200 ready' "and is ready"
+is "$(ask "$one_port" /health)" '404 there are /metrics, /healthz and /readyz' "others are named"
+serve two --standby --disk "$tmp/disk" --disk-blocks 256
+two=$pid two_port=$port
+is "$(ask "$two_port" /healthz)" '200 alive' "a standby lives"
+is "$(ask "$two_port" /readyz)" '503 tier disk: no process keeps it' "it misses the tier that it is to keep"
+
+# ---- a writer that is stopped, and its successor ----
+
+kill -STOP "$one"
+soon_is "$two_port" /readyz "503 the writer, process $one, is stopped; tier disk: no process keeps it" "a stopped writer"
+kill -9 "$one"
+soon_is "$two_port" /readyz '200 ready' "the standby has taken over, and has opened its tier"
+is "$(ask "$two_port" /healthz)" '200 alive' "and lives"
+
+# ---- a name that is lost ----
+
+start worker "$helpers/hold" "$shm" demo worker 1 0 0
+worker=$pid
+until_ok grep -q holding "$tmp/worker.out" || bail "hold: $(cat "$tmp/worker.err")"
+run gpc-inspect --dir "$shm" rm demo --force
+soon_is "$two_port" /readyz "503 the cache cannot be opened: $(gpc-inspect --dir "$shm" check demo 2>&1 |
+	sed 's/^gpc-inspect: //; s/; .gpc-inspect list.*//')" "a cache that lost its name"
+is "$(ask "$two_port" /healthz)" '200 alive' "whose daemon lives"
+run gpcd demo --dir "$shm" --block-size 16 --vram-blocks 64 --daemonize --quiet
+soon_is "$two_port" /readyz '503 the cache has lost its name: no process can attach to it; tier disk: no process keeps it' \
+	"another one has the name"
+kill "$worker" "$two"
+finish "$worker"
+finish "$two"
+kill "$(gpc-inspect --dir "$shm" --json list | sed -n 's/.*"writer_pid": \([0-9]*\).*/\1/p')"
+until_ok gpc-inspect --dir "$shm" rm demo
+
+# ---- a store that does not answer ----
+
+redis=$builddir/plugins/.libs/gpc_remote_redis.so
+if test -e "$redis"; then
+	serve three --block-size 16 --max-peers 8 --ram-blocks 32 --block-bytes 4k --remote-blocks 256 --key-file "$tmp/key" \
+		--remote "$redis:server=unix:$tmp/nobody"
+	soon_is "$port" /readyz '503 tier remote: it is down' "a store that does not answer"
+	is "$(ask "$port" /healthz)" '200 alive' "which no restart heals"
+	kill "$pid"
+	finish "$pid"
+	run gpc-inspect --dir "$shm" rm demo
+else
+	skip 2 "the plugin for Redis is not built"
+fi
+
+serve three --block-size 16 --vram-blocks 32
+three=$pid three_port=$port
+# ---- a loop that does not turn ----
+
+start holder "$PYTHON" -c '
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+pid = int(sys.argv[1])
+SEIZE, INTERRUPT = 0x4206, 0x4207
+for request in SEIZE, INTERRUPT:
+    if libc.ptrace(request, pid, None, None) < 0:
+        sys.exit("ptrace: " + os.strerror(ctypes.get_errno()))
+os.waitpid(pid, 0x40000000)
+print("held", flush=True)
+signal.pause()' "$three"
+holder=$pid
+until_ok sh -c "grep -q held '$tmp/holder.out' || grep -q ptrace '$tmp/holder.err'"
+if grep -q held "$tmp/holder.out"; then
+	late()
+	{
+		ask "$three_port" /healthz >"$tmp/late"
+		grep -q "^503 the loop of process $three has not turned for [0-9]* s\$" "$tmp/late"
+	}
+	until_ok late
+	ok $? "a loop that does not turn" "$tmp/late"
+	like "$(ask "$three_port" /readyz)" "^503 the loop of process $three has not turned for [0-9]+ s" "is not ready, too"
+	kill -9 "$holder"
+	finish "$holder"
+	soon_is "$three_port" /healthz '200 alive' "it goes on"
+else
+	skip 3 "$(cat "$tmp/holder.err")"
+fi
+kill "$three"
+finish "$three"
+is "$status" 0 "and ends well"
+
+done_testing
