@@ -341,6 +341,7 @@ t_scripts = \
 	%reldir%/tools/replay-trace.t \
 	%reldir%/tools/inspect-change.t \
 	%reldir%/tools/ping.t \
+	%reldir%/tools/release.t \
 	%reldir%/daemon/disk.t \
 	%reldir%/daemon/disk-aside.t \
 	%reldir%/daemon/remote.t \

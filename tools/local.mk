@@ -90,6 +90,7 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/peers.c \
 	%reldir%/inspect/ping.c \
 	%reldir%/inspect/rates.c \
+	%reldir%/inspect/release.c \
 	%reldir%/inspect/sample.c \
 	%reldir%/inspect/sample.h \
 	%reldir%/inspect/sample_take.c \

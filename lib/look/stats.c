@@ -302,6 +302,8 @@ static int stats_of_peer(gpc *c, uint32_t peer, struct gpc_stats *st)
 		return err_set(ENOENT, "peer is %u: nobody has that seat", peer);
 	st->pid = p.seat.pid;
 	st->here = mine && (uint32_t)mine == (uint32_t)p.seat.namespaces;
+	if (same_clock(p.seat.namespaces, mine))
+		st->start_time = p.seat.start_time;
 	seg_copy_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
 	add_seat(&c->seg, peer, &p, mine, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;

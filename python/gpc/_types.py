@@ -157,6 +157,7 @@ class Stats(NamedTuple):
     hit_own: int
     hit_disk: int
     hit_store: int
+    start_time: int
 
 
 class Histogram(NamedTuple):

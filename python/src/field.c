@@ -163,7 +163,8 @@ static const struct field fields_stats[] = {
 	F(T, pending, F_U64),       F(T, fetched_bytes, F_U64),
 	F(T, spilled_bytes, F_U64), F(T, refs_ns, F_U64),
 	F(T, hit_own, F_U64),       F(T, hit_disk, F_U64),
-	F(T, hit_store, F_U64),     END
+	F(T, hit_store, F_U64),     F(T, start_time, F_U64),
+	END
 };
 #undef T
 #define T struct gpc_histogram

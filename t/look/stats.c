@@ -8,6 +8,8 @@ enum { UP = 0, DOWN = 1, N = 8 }; /* pools of the first cache */
 
 #define COUNT(...) ((struct gpc_stats){ __VA_ARGS__ })
 #define NOTHING    COUNT(.size = 0)
+#define SKIP6      " %*s %*s %*s %*s %*s %*s"
+#define SKIP18     SKIP6 SKIP6 SKIP6
 
 static const struct {
 	const char *name;
@@ -269,6 +271,19 @@ static void test_transfers(void)
 	fetch_end(c, "transfers");
 }
 
+/* The 22nd field of /proc/self/stat. */
+static void test_start(void)
+{
+	FILE *f = fopen("/proc/self/stat", "re");
+	unsigned long long start = 0;
+
+	if (!f || fscanf(f, "%*d (%*[^)]) %*c" SKIP18 " %llu", &start) != 1)
+		bail("/proc/self/stat is not to be read");
+	fclose(f);
+	ok(stats_of(c, seat[1]).start_time == start, "when the process of a seat began");
+	is_int(stats_of(c, -1).start_time, 0, "which sums do not tell");
+}
+
 static void tests(void)
 {
 	c = cache_new(N, N);
@@ -277,6 +292,7 @@ static void tests(void)
 	seat[1] = info_of(d).peer;
 	seat[2] = -1;
 	forget();
+	test_start();
 	serve_begin(c);
 	test_finds();
 	test_lost();

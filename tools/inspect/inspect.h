@@ -4,7 +4,7 @@
  * A command is a function and a row in the table of main.c.  Those that look
  * attach read-only: no seat, no effect on recency, and a dead or damaged cache is as
  * good as a live one.  ping attaches as a peer.  Only ping --put, reap,
- * clear, drop and rm act.
+ * release, clear, drop and rm act.
  * Tests: t/tools/inspect.t */
 #ifndef GPC_TOOLS_INSPECT_H
 #define GPC_TOOLS_INSPECT_H
@@ -29,6 +29,8 @@ enum {
 	OPT_DRY = 1 << 10,
 	OPT_PUT = 1 << 11,
 	OPT_DEADLINE = 1 << 12,
+	OPT_PEER = 1 << 13,
+	OPT_YES = 1 << 14,
 };
 
 /* exit status of `check`; elsewhere 1 */
@@ -42,9 +44,10 @@ struct inspect {
 	const char *dir;  /* --dir, or NULL: the library's default */
 	const char *name; /* of the cache; see inspect_name */
 	const char *key;  /* lookup, drop */
-	bool json, csv, force, stale, if_idle, list, dry_run, put;
+	bool json, csv, force, stale, if_idle, list, dry_run, put, yes;
 	uint32_t tag;      /* --tag, or 0 */
 	int pool;          /* --pool, or -1 */
+	int peer;          /* --peer, or -1 */
 	uint64_t limit;    /* --limit, or UINT64_MAX */
 	uint64_t since;    /* --since, or UINT64_MAX */
 	uint64_t watch;    /* --watch, in seconds, or 0 */
@@ -66,6 +69,7 @@ int inspect_metrics(struct inspect *in);
 int inspect_ping(struct inspect *in);
 int inspect_env(struct inspect *in);
 int inspect_reap(struct inspect *in);
+int inspect_release(struct inspect *in);
 int inspect_clear(struct inspect *in);
 int inspect_drop(struct inspect *in);
 int inspect_rm(struct inspect *in);

@@ -41,6 +41,8 @@ static const struct command {
 	  "build, machine, shared memory, limits, caches" },
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
 	  "clear the seats of processes that have died or left" },
+	{ "release", inspect_release, OPT_PEER | OPT_YES | OPT_DEADLINE, true, false, "NAME",
+	  "kill the process of --peer: what it holds is free then" },
 	{ "clear", inspect_clear, OPT_POOL | OPT_TAG | OPT_IDLE, true, false, "NAME",
 	  "forget all blocks, or those of a pool or a tag" },
 	{ "drop", inspect_drop, OPT_POOL, true, true, "NAME KEY",
@@ -63,6 +65,8 @@ static const struct option options[] = { { "json", no_argument, NULL, 'j' },
 					 { "dry-run", no_argument, NULL, 'N' },
 					 { "list", no_argument, NULL, 'l' },
 					 { "put", no_argument, NULL, 'u' },
+					 { "peer", required_argument, NULL, 'P' },
+					 { "yes", no_argument, NULL, 'y' },
 					 { "deadline", required_argument, NULL, 'D' },
 					 { "help", no_argument, NULL, 'h' },
 					 { "version", no_argument, NULL, 'V' },
@@ -96,7 +100,10 @@ static const struct cli_help help[] = {
 	{ "--put",
 	  "ping: store, read and drop a block that is free, in a pool that has one to spare",
 	  NULL },
-	{ "--deadline MS", "ping: it has so long to answer, 1 to 600000", "1000" },
+	{ "--deadline MS", "ping, release: it has so long, 1 to 600000",
+	  "ping: 1000; release: 10000" },
+	{ "--peer N", "release: the seat, as peers shows it, 0 to 249", NULL },
+	{ "--yes", "release: without a question", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL,
@@ -306,6 +313,10 @@ static bool set_flag(struct inspect *in, int opt, unsigned *given)
 		in->list = true;
 		*given |= OPT_LIST;
 		break;
+	case 'y':
+		in->yes = true;
+		*given |= OPT_YES;
+		break;
 	case 'u':
 		in->put = true;
 		*given |= OPT_PUT;
@@ -342,6 +353,12 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 		in->pool = (int)v;
 		*given |= OPT_POOL;
 		break;
+	case 'P':
+		if (!cli_count("peer", optarg, 0, GPC_MAX_PEERS - 1, &v))
+			return EXIT_USAGE;
+		in->peer = (int)v;
+		*given |= OPT_PEER;
+		break;
 	case 'w':
 		if (!cli_count("watch", optarg, 1, 86400, &in->watch))
 			return EXIT_USAGE;
@@ -376,7 +393,7 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 		{ OPT_STALE, "stale" },       { OPT_CSV, "csv" },     { OPT_TAG, "tag" },
 		{ OPT_IDLE, "if-idle" },      { OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
 		{ OPT_LIST, "list" },         { OPT_DRY, "dry-run" }, { OPT_PUT, "put" },
-		{ OPT_DEADLINE, "deadline" },
+		{ OPT_DEADLINE, "deadline" }, { OPT_PEER, "peer" },   { OPT_YES, "yes" },
 	};
 	char owners[128] = "";
 	size_t i = 0, n, left = 0, used = 0;
@@ -469,6 +486,7 @@ int main(int argc, char **argv)
 {
 	struct inspect in = {
 		.pool = -1,
+		.peer = -1,
 		.limit = UINT64_MAX,
 		.since = UINT64_MAX,
 		.cannot_open = EXIT_RUNTIME,
