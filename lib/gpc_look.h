@@ -49,6 +49,7 @@ struct gpc_info { /* set size */
 	/* seats whose process holds them, and those of processes that have died or left, not yet
 	 * reaped */
 	uint32_t peers_alive, peers_dead;
+	uint32_t quarantine_ms, peer_quota; /* as gpc_config; 0: no limit */
 };
 
 int gpc_info_get(gpc *c, struct gpc_info *ret);

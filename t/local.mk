@@ -340,6 +340,7 @@ t_scripts = \
 	%reldir%/tools/replay-result.t \
 	%reldir%/tools/replay-trace.t \
 	%reldir%/tools/inspect-change.t \
+	%reldir%/tools/command.t \
 	%reldir%/tools/ping.t \
 	%reldir%/tools/release.t \
 	%reldir%/daemon/disk.t \

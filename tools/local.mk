@@ -78,6 +78,7 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/behind.c \
 	%reldir%/inspect/change.c \
 	%reldir%/inspect/check.c \
+	%reldir%/inspect/command.c \
 	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/list.c \
 	%reldir%/inspect/ls.c \

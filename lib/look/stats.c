@@ -115,6 +115,8 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	info->peer = c->readonly ? -1 : (int32_t)c->peer;
 	info->tick_us = h->tick_us;
 	info->free_target = h->free_target;
+	info->quarantine_ms = h->quarantine_ms;
+	info->peer_quota = h->peer_quota;
 	info->keep_tokens = seg_keeps(s, KEEP_TOKENS);
 	info->keep_digests = seg_keeps(s, KEEP_DIGESTS);
 	info->tick = tick_of(s);

@@ -112,6 +112,8 @@ class Info(NamedTuple):
     writer_since_ns: int
     peers_alive: int
     peers_dead: int
+    quarantine_ms: int
+    peer_quota: int
 
 
 class Stats(NamedTuple):

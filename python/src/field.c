@@ -139,6 +139,8 @@ static const struct field fields_info[] = { F(T, version, F_U32),
 					    F(T, writer_since_ns, F_U64),
 					    F(T, peers_alive, F_U32),
 					    F(T, peers_dead, F_U32),
+					    F(T, quarantine_ms, F_U32),
+					    F(T, peer_quota, F_U32),
 					    END };
 #undef T
 #define T struct gpc_stats

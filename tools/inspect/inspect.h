@@ -31,6 +31,7 @@ enum {
 	OPT_DEADLINE = 1 << 12,
 	OPT_PEER = 1 << 13,
 	OPT_YES = 1 << 14,
+	OPT_CONFIG = 1 << 15,
 };
 
 /* exit status of `check`; elsewhere 1 */
@@ -44,7 +45,7 @@ struct inspect {
 	const char *dir;  /* --dir, or NULL: the library's default */
 	const char *name; /* of the cache; see inspect_name */
 	const char *key;  /* lookup, drop */
-	bool json, csv, force, stale, if_idle, list, dry_run, put, yes;
+	bool json, csv, force, stale, if_idle, list, dry_run, put, yes, config;
 	uint32_t tag;      /* --tag, or 0 */
 	int pool;          /* --pool, or -1 */
 	int peer;          /* --peer, or -1 */
@@ -66,6 +67,7 @@ int inspect_lookup(struct inspect *in);
 int inspect_check(struct inspect *in);
 int inspect_watch(struct inspect *in);
 int inspect_metrics(struct inspect *in);
+int inspect_command(struct inspect *in);
 int inspect_ping(struct inspect *in);
 int inspect_env(struct inspect *in);
 int inspect_reap(struct inspect *in);

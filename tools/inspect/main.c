@@ -35,6 +35,8 @@ static const struct command {
 	  "what is stored, removed and moved, as it happens" },
 	{ "metrics", inspect_metrics, OPT_LIST, true, false, "[NAME]",
 	  "one cache, or all, for Prometheus" },
+	{ "command", inspect_command, OPT_CONFIG, true, false, "[NAME]",
+	  "the command line of gpcd that makes such a cache" },
 	{ "ping", inspect_ping, OPT_PUT | OPT_POOL | OPT_DEADLINE, true, false, "[NAME]",
 	  "does its writer answer, and how soon?" },
 	{ "env", inspect_env, 0, false, false, "",
@@ -67,6 +69,7 @@ static const struct option options[] = { { "json", no_argument, NULL, 'j' },
 					 { "put", no_argument, NULL, 'u' },
 					 { "peer", required_argument, NULL, 'P' },
 					 { "yes", no_argument, NULL, 'y' },
+					 { "config", no_argument, NULL, 'C' },
 					 { "deadline", required_argument, NULL, 'D' },
 					 { "help", no_argument, NULL, 'h' },
 					 { "version", no_argument, NULL, 'V' },
@@ -104,6 +107,7 @@ static const struct cli_help help[] = {
 	  "ping: 1000; release: 10000" },
 	{ "--peer N", "release: the seat, as peers shows it, 0 to 249", NULL },
 	{ "--yes", "release: without a question", NULL },
+	{ "--config", "command: as a file for gpcd --config", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL,
@@ -313,6 +317,10 @@ static bool set_flag(struct inspect *in, int opt, unsigned *given)
 		in->list = true;
 		*given |= OPT_LIST;
 		break;
+	case 'C':
+		in->config = true;
+		*given |= OPT_CONFIG;
+		break;
 	case 'y':
 		in->yes = true;
 		*given |= OPT_YES;
@@ -394,6 +402,7 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 		{ OPT_IDLE, "if-idle" },      { OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
 		{ OPT_LIST, "list" },         { OPT_DRY, "dry-run" }, { OPT_PUT, "put" },
 		{ OPT_DEADLINE, "deadline" }, { OPT_PEER, "peer" },   { OPT_YES, "yes" },
+		{ OPT_CONFIG, "config" },
 	};
 	char owners[128] = "";
 	size_t i = 0, n, left = 0, used = 0;
