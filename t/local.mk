@@ -39,6 +39,7 @@ t_programs = \
 	%reldir%/bytes/plan-strides.t \
 	%reldir%/kv/wire.t \
 	%reldir%/kv/told.t \
+	%reldir%/tools/hot-table.t \
 	%reldir%/tools/top-layout.t \
 	%reldir%/bytes/trailers.t \
 	%reldir%/index/many-keys.t \
@@ -341,6 +342,7 @@ t_scripts = \
 	%reldir%/tools/replay-trace.t \
 	%reldir%/tools/inspect-change.t \
 	%reldir%/tools/command.t \
+	%reldir%/tools/hot.t \
 	%reldir%/tools/ping.t \
 	%reldir%/tools/release.t \
 	%reldir%/daemon/disk.t \
@@ -599,6 +601,8 @@ endif
 if HAVE_EVENTS
 %canon_reldir%_kv_wire_t_SOURCES += tools/daemon/events/wire.c tools/daemon/events/words.c
 endif
+%canon_reldir%_tools_hot_table_t_SOURCES = %reldir%/tools/hot-table.c \
+	tools/inspect/hot_table.c
 %canon_reldir%_tools_top_layout_t_SOURCES = %reldir%/tools/top-layout.c \
 	tools/common/shown.c tools/inspect/sample.c tools/inspect/top/alerts.c \
 	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/tiers.c \
@@ -812,6 +816,7 @@ t_helpers = \
 	%reldir%/sh/relayout \
 	%reldir%/sh/spoil \
 	%reldir%/sh/store \
+	%reldir%/sh/uses \
 	%reldir%/sh/within
 
 # A plugin that breaks its contract, without and with a tick.
@@ -845,6 +850,8 @@ EXTRA_DIST += \
 %canon_reldir%_sh_crowd_LDADD = lib/libgpc.la
 %canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
+%canon_reldir%_sh_uses_SOURCES = %reldir%/sh/uses.c
+%canon_reldir%_sh_uses_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
 %canon_reldir%_sh_lie_LDADD = lib/libgpc.la
 %canon_reldir%_sh_spoil_SOURCES = %reldir%/sh/spoil.c

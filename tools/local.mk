@@ -79,6 +79,9 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/change.c \
 	%reldir%/inspect/check.c \
 	%reldir%/inspect/command.c \
+	%reldir%/inspect/hot.c \
+	%reldir%/inspect/hot.h \
+	%reldir%/inspect/hot_table.c \
 	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/list.c \
 	%reldir%/inspect/ls.c \
@@ -107,7 +110,7 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/top/parts.c \
 	%reldir%/inspect/top/top.c \
 	%reldir%/inspect/top/top.h
-%canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS) $(CURSES_LIBS)
+%canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS) $(CURSES_LIBS) -lm
 %canon_reldir%_gpc_inspect_CPPFLAGS = $(AM_CPPFLAGS) $(CURSES_CFLAGS)
 if HAVE_CURSES
 %canon_reldir%_gpc_inspect_SOURCES += %reldir%/inspect/top/screen.c

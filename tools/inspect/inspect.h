@@ -32,6 +32,7 @@ enum {
 	OPT_PEER = 1 << 13,
 	OPT_YES = 1 << 14,
 	OPT_CONFIG = 1 << 15,
+	OPT_LOOKS = 1 << 16,
 };
 
 /* exit status of `check`; elsewhere 1 */
@@ -53,6 +54,7 @@ struct inspect {
 	uint64_t since;    /* --since, or UINT64_MAX */
 	uint64_t watch;    /* --watch, in seconds, or 0 */
 	uint64_t deadline; /* --deadline, in ms, or 0 */
+	uint64_t looks;    /* --looks, or 0 */
 	int cannot_open;   /* exit status when the cache cannot be opened */
 };
 
@@ -64,6 +66,7 @@ int inspect_top(struct inspect *in);
 int inspect_peers(struct inspect *in);
 int inspect_ls(struct inspect *in);
 int inspect_lookup(struct inspect *in);
+int inspect_hot(struct inspect *in);
 int inspect_check(struct inspect *in);
 int inspect_watch(struct inspect *in);
 int inspect_metrics(struct inspect *in);

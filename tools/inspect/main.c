@@ -30,6 +30,8 @@ static const struct command {
 	  "the live blocks, parents before children" },
 	{ "lookup", inspect_lookup, 0, true, true, "[NAME] KEY",
 	  "the blocks that have a key (32 hex digits)" },
+	{ "hot", inspect_hot, OPT_POOL | OPT_LIMIT | OPT_LOOKS, true, false, "[NAME]",
+	  "prefixes, roots and tags that are used most" },
 	{ "check", inspect_check, 0, true, false, "[NAME]", "verify the whole cache" },
 	{ "watch", inspect_watch, OPT_LIMIT | OPT_SINCE, true, false, "[NAME]",
 	  "what is stored, removed and moved, as it happens" },
@@ -70,6 +72,7 @@ static const struct option options[] = { { "json", no_argument, NULL, 'j' },
 					 { "peer", required_argument, NULL, 'P' },
 					 { "yes", no_argument, NULL, 'y' },
 					 { "config", no_argument, NULL, 'C' },
+					 { "looks", required_argument, NULL, 'L' },
 					 { "deadline", required_argument, NULL, 'D' },
 					 { "help", no_argument, NULL, 'h' },
 					 { "version", no_argument, NULL, 'V' },
@@ -81,9 +84,9 @@ static const struct cli_help help[] = {
 	  "print one JSON value, watch and stat --watch one a line; keys and stamps are hex strings",
 	  NULL },
 	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
-	{ "--pool N", "ls, clear, drop, ping --put: blocks of this pool only", "all pools" },
-	{ "--limit N", "ls, watch, stat --watch: at most so many blocks, changes or lines",
-	  "no limit" },
+	{ "--pool N", "ls, clear, drop, hot, ping --put: blocks of this pool only", "all pools" },
+	{ "--limit N", "ls, watch, stat --watch, hot: at most so many blocks, changes or lines",
+	  "no limit; hot: 20" },
 	{ "--csv", "ls: print comma-separated values", NULL },
 	{ "--tag T", "clear: blocks of this tag only", "all tags" },
 	{ "--if-idle", "clear: nothing, if somebody holds a block of what is to go", NULL },
@@ -107,6 +110,7 @@ static const struct cli_help help[] = {
 	  "ping: 1000; release: 10000" },
 	{ "--peer N", "release: the seat, as peers shows it, 0 to 249", NULL },
 	{ "--yes", "release: without a question", NULL },
+	{ "--looks N", "hot: so many, a quarter of a second apart, 2 to 100000", "20" },
 	{ "--config", "command: as a file for gpcd --config", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
@@ -361,6 +365,11 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 		in->pool = (int)v;
 		*given |= OPT_POOL;
 		break;
+	case 'L':
+		if (!cli_count("looks", optarg, 2, 100000, &in->looks))
+			return EXIT_USAGE;
+		*given |= OPT_LOOKS;
+		break;
 	case 'P':
 		if (!cli_count("peer", optarg, 0, GPC_MAX_PEERS - 1, &v))
 			return EXIT_USAGE;
@@ -402,7 +411,7 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 		{ OPT_IDLE, "if-idle" },      { OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
 		{ OPT_LIST, "list" },         { OPT_DRY, "dry-run" }, { OPT_PUT, "put" },
 		{ OPT_DEADLINE, "deadline" }, { OPT_PEER, "peer" },   { OPT_YES, "yes" },
-		{ OPT_CONFIG, "config" },
+		{ OPT_CONFIG, "config" },     { OPT_LOOKS, "looks" },
 	};
 	char owners[128] = "";
 	size_t i = 0, n, left = 0, used = 0;
