@@ -74,6 +74,25 @@ int gpc_create(const char *name, const struct gpc_config *cfg, const struct gpc_
 int gpc_unlink(const char *name, const char *dir);
 /* [shared] Remove the names; attached processes go on. */
 
+/* ---- settings of a cache that runs ---- */
+
+enum {                          /* and its limits */
+       GPC_SET_FREE_TARGET = 1, /* as gpc_config; 0 to 2^24: none is 0 */
+       GPC_SET_QUOTA = 2,       /* as gpc_config.peer_quota; 0 = no limit */
+       GPC_SET_LOG_LEVEL = 3,   /* of gpcd, as syslog(3): 0 to 7 */
+       GPC_SET_SPILL_AHEAD = 4, /* of a pool that demotes: 0 to its blocks */
+       GPC_SET_DISK_AHEAD = 5,  /* as gpc_tiers_options.ahead: 1 to 4096 */
+       GPC_SET_DISK_MAX_AGE = 6 /* as max_age_s there */
+};
+
+int gpc_setting_set(gpc *c, uint32_t what, int pool, int64_t value);
+/* [shared] From now on; -1: as the cache, the pool or its keeper was made.  pool: of SPILL_AHEAD, else
+ * -1.  Who goes by it reads it each time that it matters, gpcd its level every two seconds or more often.  It stays over
+ * writers, and goes with the cache, or the pool.  Holds that are above a lower quota stay. */
+
+int gpc_setting_get(gpc *c, uint32_t what, int pool, int64_t *ret);
+/* [shared] What counts now; -1: it is not set, and each gpcd, or the keeper of the tiers, has its own. */
+
 /* ---- being the writer ---- */
 
 int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms);

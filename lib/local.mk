@@ -75,6 +75,7 @@ lib_index_sources = \
 	%reldir%/index/claim/claim_here.h \
 	%reldir%/index/claim/claim_wait.c \
 	%reldir%/index/request/dropped.c \
+	%reldir%/index/request/setting.c \
 	%reldir%/index/request/durable.c \
 	%reldir%/index/request/evict.c \
 	%reldir%/index/request/move.c \
@@ -98,6 +99,7 @@ lib_index_sources = \
 	%reldir%/index/segment/dropped.h \
 	%reldir%/index/segment/descriptor.c \
 	%reldir%/index/segment/descriptor.h \
+	%reldir%/index/segment/settings.h \
 	%reldir%/index/segment/files.h \
 	%reldir%/index/segment/geometry.c \
 	%reldir%/index/segment/geometry.h \

@@ -80,6 +80,8 @@ dist_man_MANS += \
 	%reldir%/gpc_root_keep.3 \
 	%reldir%/gpc_section_enter.3 \
 	%reldir%/gpc_section_leave.3 \
+	%reldir%/gpc_setting_get.3 \
+	%reldir%/gpc_setting_set.3 \
 	%reldir%/gpc_spill.3 \
 	%reldir%/gpc_spill_ahead.3 \
 	%reldir%/gpc_stats_get.3 \

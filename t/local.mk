@@ -123,6 +123,7 @@ t_programs = \
 	%reldir%/index/groups.t \
 	%reldir%/index/aliases.t \
 	%reldir%/index/roots.t \
+	%reldir%/index/settings.t \
 	%reldir%/index/staged.t \
 	%reldir%/bytes/histograms.t \
 	%reldir%/index/notes-move.t \
@@ -344,6 +345,7 @@ t_scripts = \
 	%reldir%/tools/command.t \
 	%reldir%/tools/hot.t \
 	%reldir%/tools/ping.t \
+	%reldir%/tools/set.t \
 	%reldir%/tools/release.t \
 	%reldir%/daemon/disk.t \
 	%reldir%/daemon/disk-aside.t \

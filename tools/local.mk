@@ -98,6 +98,7 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/sample.c \
 	%reldir%/inspect/sample.h \
 	%reldir%/inspect/sample_take.c \
+	%reldir%/inspect/set.c \
 	%reldir%/inspect/stat.c \
 	%reldir%/inspect/state.c \
 	%reldir%/inspect/tiers.c \

@@ -15,6 +15,7 @@
 #include "look/inspect.h"
 #include "index/peer/companion.h"
 #include "index/segment/files.h"
+#include "index/segment/settings.h"
 
 #include <errno.h>
 #include <string.h>
@@ -96,6 +97,22 @@ static void fill_refused(const struct segment *s, struct gpc_info *info)
 		seg_copy_text(info->why, sizeof(info->why), gpc_last_error(), sizeof(info->why));
 }
 
+/* As they count now. */
+static void fill_settings(const struct segment *s, const struct shm_header *h,
+			  struct gpc_info *info)
+{
+	uint64_t word[SETTINGS], v;
+
+	seg_peek_control(s, s->at.shared + offsetof(struct shm_shared, setting), word,
+			 sizeof(word));
+	info->free_target = h->free_target;
+	info->peer_quota = h->peer_quota;
+	if (setting_value(GPC_SET_FREE_TARGET, word[GPC_SET_FREE_TARGET - 1], &v))
+		info->free_target = (int32_t)v;
+	if (setting_value(GPC_SET_QUOTA, word[GPC_SET_QUOTA - 1], &v))
+		info->peer_quota = (uint32_t)v;
+}
+
 static void fill_info(const gpc *c, struct gpc_info *info)
 {
 	const struct segment *s = &c->seg;
@@ -114,9 +131,8 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	fill_writer(s, &st, info);
 	info->peer = c->readonly ? -1 : (int32_t)c->peer;
 	info->tick_us = h->tick_us;
-	info->free_target = h->free_target;
+	fill_settings(s, h, info);
 	info->quarantine_ms = h->quarantine_ms;
-	info->peer_quota = h->peer_quota;
 	info->keep_tokens = seg_keeps(s, KEEP_TOKENS);
 	info->keep_digests = seg_keeps(s, KEEP_DIGESTS);
 	info->tick = tick_of(s);

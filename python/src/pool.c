@@ -218,6 +218,45 @@ static METHOD(pool_pin)
 	return ret;
 }
 
+static METHOD(setting_set)
+{
+	static const struct call call = { "setting_set", 2, 2, { "what", "value", "pool" } };
+	PyObject *a[MAX_ARGS], *ret;
+	uint64_t value = 0;
+	uint32_t what = 0;
+	int pool = -1, r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_u32(a[0], "what", &what) < 0 ||
+	    (a[1] != Py_None && args_u64(a[1], "value", &value) < 0) ||
+	    args_int(a[2], "pool", &pool) < 0)
+		return NULL;
+	if (value > INT64_MAX) /* no setting has as much: the library says so */
+		value = INT64_MAX;
+	if (handle_enter((Cache *)self) < 0)
+		return NULL;
+	r = gpc_setting_set(((Cache *)self)->c, what, pool, a[1] == Py_None ? -1 : (int64_t)value);
+	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+static METHOD(setting_get)
+{
+	static const struct call call = { "setting_get", 1, 1, { "what", "pool" } };
+	PyObject *a[MAX_ARGS], *ret;
+	int64_t value = -1;
+	uint32_t what = 0;
+	int pool = -1, r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_u32(a[0], "what", &what) < 0 ||
+	    args_int(a[1], "pool", &pool) < 0 || handle_enter((Cache *)self) < 0)
+		return NULL;
+	r = gpc_setting_get(((Cache *)self)->c, what, pool, &value);
+	ret = r < 0 ? error_raise(r) : value < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(value);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
 const PyMethodDef methods_pool[] = {
 	ROW("pool_add", pool_add,
 	    "pool_add(*, kind, blocks, flags=0, space=0, transit=0, demote_to=-1, gpus=0, uuid=b'',\n"
@@ -229,6 +268,11 @@ const PyMethodDef methods_pool[] = {
 	    "A pool with memory: its number.  runs: a list of Run.  progress: a function of bytes done and\n"
 	    "all; what it returns that is true ends the call."),
 	ROW("pool_get", pool_get, "pool_get(pool)\n\nPool.  gpc.NotFound: there is none."),
+	ROW("setting_set", setting_set,
+	    "setting_set(what, value, *, pool=-1)\n\nFrom now on; None: as it was made.  what: SET_..."),
+	ROW("setting_get", setting_get,
+	    "setting_get(what, *, pool=-1)\n\nWhat counts now; None: each process that goes by it has its "
+	    "own."),
 	ROW("pool_available", pool_available,
 	    "pool_available(pool)\n\nBlocks that a reserve could have now."),
 	ROW("pool_clear", pool_clear,

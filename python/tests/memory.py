@@ -149,6 +149,11 @@ a = c.pool_add(kind=gpc.VRAM, blocks=4, space=4, flags=gpc.POOL_OWNED, backing=b
 got = c.pool_get(a)
 is_((got.blocks, got.backing, got.uuid, got.owner), (4, b"words", b"u" * 16, c.info().peer), "pool_add and pool_get")
 is_(c.pool_available(a), 4, "pool_available")
+is_(c.setting_get(gpc.SET_QUOTA), 0, "no quota")
+c.setting_set(gpc.SET_QUOTA, 3)
+is_(c.setting_get(gpc.SET_QUOTA), 3, "one is set")
+c.setting_set(gpc.SET_QUOTA, None)
+is_((c.setting_get(gpc.SET_QUOTA), c.setting_get(gpc.SET_LOG_LEVEL)), (0, None), "and none again")
 raises(gpc.NotFound, "", lambda: c.pool_memory(a), "it has no memory")
 
 theirs.release()

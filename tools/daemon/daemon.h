@@ -45,9 +45,12 @@ struct daemon {
 	uint64_t next_told; /* when the next line on the way there is due */
 	char devices[64];
 	char pidfile[PATH_MAX], dir[PATH_MAX];
-	int level;     /* what the library says up to it is passed on */
-	int log_level; /* --log-level, or -1 */
-	bool create;   /* a geometry was given: make it if it is absent */
+	int level;                 /* what the library says up to it is passed on */
+	int log_level;             /* --log-level, or -1 */
+	int made_level, made_most; /* by options and environment */
+	int set_level;             /* that counts in its place, or -1 */
+	uint64_t next_level;       /* when the next look for that is due */
+	bool create;               /* a geometry was given: make it if it is absent */
 	bool standby, background, foreground, quiet, unlink_at_end;
 	bool keep;              /* own a pool of VRAM, and do not serve */
 	uint32_t pieces, space; /* --keep: of its pool ... */
@@ -98,6 +101,8 @@ void say_asked(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int say_level_named(const char *word);
 /* Which messages are wanted, of ours and of the library; takes GPC_LOG over from it. */
 void say_level(struct daemon *d);
+/* Once a second at most: the level that gpc-inspect set has set, or that of the options. */
+void say_level_of(struct daemon *d, gpc *c);
 /* The library's log; arg is a struct daemon. */
 void say_library(void *arg, int level, const char *text);
 /* The reason that keeps a file from being opened, or made where `makes` says so; err: of open(2). */

@@ -70,7 +70,8 @@ int main(int argc, char **argv)
 			    .ready_fd = -1,
 			    .pidfile_fd = -1,
 			    .demote_to = -1,
-			    .log_level = -1 };
+			    .log_level = -1,
+			    .set_level = -1 };
 	int status;
 
 	cli_init("gpcd");

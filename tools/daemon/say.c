@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What gpcd says: messages to stderr or syslog, and to the service manager.
- * Tests: t/daemon/says.t t/daemon/files.t */
+ * Tests: t/daemon/says.t t/daemon/files.t t/tools/set.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static bool to_syslog, to_journal;
-static int most = LOG_DEBUG;
+static int most = LOG_DEBUG; /* the main thread stores it, others only read */
 
 /* The journal reads the level from <N> in front of a line, and knows who we are. */
 static void put(int level, const char *line)
@@ -39,7 +39,7 @@ void say(int level, const char *fmt, ...)
 	char line[2048];
 	va_list ap;
 
-	if (level > most)
+	if (level > __atomic_load_n(&most, __ATOMIC_RELAXED))
 		return;
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
@@ -106,6 +106,25 @@ void say_level(struct daemon *d)
 	if (word && *word && level_from(word) > d->level)
 		d->level = level_from(word);
 	unsetenv("GPC_LOG");
+	d->made_level = d->level;
+	d->made_most = most;
+}
+
+void say_level_of(struct daemon *d, gpc *c)
+{
+	uint64_t now = cli_now_ns();
+	int64_t set;
+	int level;
+
+	if (now < d->next_level || gpc_setting_get(c, GPC_SET_LOG_LEVEL, -1, &set) < 0)
+		return;
+	d->next_level = now + UINT64_C(1000000000);
+	if (set == d->set_level)
+		return;
+	d->set_level = (int)set;
+	level = set >= 0 ? (int)set : d->made_level;
+	__atomic_store_n(&most, set >= 0 ? (int)set : d->made_most, __ATOMIC_RELAXED);
+	__atomic_store_n(&d->level, level, __ATOMIC_RELAXED);
 }
 
 void say_library(void *arg, int level, const char *text)
@@ -114,7 +133,7 @@ void say_library(void *arg, int level, const char *text)
 
 	char line[2048];
 
-	if (level > d->level)
+	if (level > __atomic_load_n(&d->level, __ATOMIC_RELAXED))
 		return;
 	snprintf(line, sizeof(line), "%s: %s", d->name, text);
 	put(level, line);

@@ -273,6 +273,7 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 		return status;
 	do {
 		turn(d);
+		say_level_of(d, *c);
 		state_tell(d, *c, "standing by");
 		tiers_look(d, *c);
 		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
@@ -343,6 +344,7 @@ static int serve_until_end(struct daemon *d, gpc *c)
 	__atomic_store_n(&d->serving, true, __ATOMIC_RELAXED); /* health.c looks */
 	while (!process_stopping) {
 		turn(d);
+		say_level_of(d, c);
 		state_tell(d, c, "serving");
 		tiers_look(d, c);
 		r = gpc_writer_serve(c, tiers_wait(d) ? TURN_MS : SERVE_MS);

@@ -4,7 +4,7 @@
  * A command is a function and a row in the table of main.c.  Those that look
  * attach read-only: no seat, no effect on recency, and a dead or damaged cache is as
  * good as a live one.  ping attaches as a peer.  Only ping --put, reap,
- * release, clear, drop and rm act.
+ * release, set, clear, drop and rm act.
  * Tests: t/tools/inspect.t */
 #ifndef GPC_TOOLS_INSPECT_H
 #define GPC_TOOLS_INSPECT_H
@@ -46,6 +46,8 @@ struct inspect {
 	const char *dir;  /* --dir, or NULL: the library's default */
 	const char *name; /* of the cache; see inspect_name */
 	const char *key;  /* lookup, drop */
+	char **words;     /* set: KEY=VALUE, so many */
+	int nwords;
 	bool json, csv, force, stale, if_idle, list, dry_run, put, yes, config;
 	uint32_t tag;      /* --tag, or 0 */
 	int pool;          /* --pool, or -1 */
@@ -75,6 +77,7 @@ int inspect_ping(struct inspect *in);
 int inspect_env(struct inspect *in);
 int inspect_reap(struct inspect *in);
 int inspect_release(struct inspect *in);
+int inspect_set(struct inspect *in);
 int inspect_clear(struct inspect *in);
 int inspect_drop(struct inspect *in);
 int inspect_rm(struct inspect *in);

@@ -47,6 +47,8 @@ static const struct command {
 	  "clear the seats of processes that have died or left" },
 	{ "release", inspect_release, OPT_PEER | OPT_YES | OPT_DEADLINE, true, false, "NAME",
 	  "kill the process of --peer: what it holds is free then" },
+	{ "set", inspect_set, OPT_POOL, true, false, "NAME [K=V]...",
+	  "change a cache that runs, or show what is set" },
 	{ "clear", inspect_clear, OPT_POOL | OPT_TAG | OPT_IDLE, true, false, "NAME",
 	  "forget all blocks, or those of a pool or a tag" },
 	{ "drop", inspect_drop, OPT_POOL, true, true, "NAME KEY",
@@ -84,7 +86,8 @@ static const struct cli_help help[] = {
 	  "print one JSON value, watch and stat --watch one a line; keys and stamps are hex strings",
 	  NULL },
 	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
-	{ "--pool N", "ls, clear, drop, hot, ping --put: blocks of this pool only", "all pools" },
+	{ "--pool N", "ls, clear, drop, hot, ping --put, set: blocks of this pool only",
+	  "all pools" },
 	{ "--limit N", "ls, watch, stat --watch, hot: at most so many blocks, changes or lines",
 	  "no limit; hot: 20" },
 	{ "--csv", "ls: print comma-separated values", NULL },
@@ -462,6 +465,11 @@ static int take_arguments(struct inspect *in, const struct command *cmd, int arg
 	if (argc && cmd->takes_name) {
 		in->name = argv[0];
 		argc--;
+	}
+	if (cmd->run == inspect_set) {
+		in->words = argv + 1;
+		in->nwords = argc;
+		argc = 0;
 	}
 	if (argc)
 		return cli_usage("%s: '%s' is one argument too many", cmd->name,

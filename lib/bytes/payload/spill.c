@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "index/peer/refuse.h"
+#include "index/segment/settings.h"
 
 struct spill {
 	uint32_t from, to, n, flags;
@@ -228,7 +229,7 @@ GPC_EXPORT int gpc_spill_ahead(gpc *c, int pool, void *stream, int timeout_ms, g
 	if (err < 0)
 		return err;
 	p = seg_pool(&c->seg, s.from);
-	ahead = load_relaxed(&p->spill_ahead);
+	ahead = setting_ahead(&c->seg, (uint32_t)pool);
 	if (ahead)
 		err = find_to(c, pool, -1, &s.to);
 	if (err < 0)

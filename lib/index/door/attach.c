@@ -10,6 +10,7 @@
 #include "index/base/parallel.h"
 #include "index/request/stock.h"
 #include "index/segment/lockfile.h"
+#include "index/segment/settings.h"
 #include "index/peer/companion.h"
 #include "index/peer/seat.h"
 #include "index/segment/files.h"
@@ -154,7 +155,8 @@ static int wait_for_seat(gpc *c, const struct gpc_attach_options *opt, uint64_t 
 /* The smaller of its own and the cache's. */
 static uint32_t quota_of(const gpc *c, const struct gpc_attach_options *opt)
 {
-	uint32_t own = opt ? opt->quota : 0, all = c->seg.header.peer_quota;
+	uint32_t own = opt ? opt->quota : 0;
+	uint32_t all = (uint32_t)setting_of(&c->seg, GPC_SET_QUOTA, c->seg.header.peer_quota);
 
 	return all && (!own || own > all) ? all : own;
 }

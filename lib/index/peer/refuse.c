@@ -11,6 +11,7 @@
 #include "index/peer/refs.h"
 #include "index/peer/refuse.h"
 #include "index/peer/hold.h"
+#include "index/segment/settings.h"
 
 #define BLOCK_TEXT 48
 #define KEY_TEXT   40
@@ -182,7 +183,7 @@ int refuse_ref(const gpc *c, uint32_t i, gpc_block block, int32_t err)
 static uint32_t quota_of_peer(const gpc *c)
 {
 	uint32_t own = load_relaxed(&seg_seat(&c->seg, c->peer)->quota);
-	uint32_t all = c->seg.header.peer_quota;
+	uint32_t all = (uint32_t)setting_of(&c->seg, GPC_SET_QUOTA, c->seg.header.peer_quota);
 
 	return all && (!own || own > all) ? all : own;
 }

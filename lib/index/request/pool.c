@@ -13,6 +13,7 @@
 #include "index/segment/hooks.h"
 #include "index/segment/once.h"
 #include "index/segment/peek.h"
+#include "index/segment/settings.h"
 
 #define POOL_FLAGS \
 	((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED | GPC_POOL_ONCE))
@@ -356,6 +357,7 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 {
 	struct shm_pool copy;
 	struct gpc_pool p = { 0 };
+	uint64_t word;
 	int err = handle_check(c, false);
 
 	if (err == 0)
@@ -388,7 +390,11 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 	memcpy(p.backing, copy.backing, p.backing_size);
 	p.memory = copy.memory;
 	p.block_bytes = copy.memory ? copy.block_bytes : 0;
-	p.spill_ahead = copy.spill_ahead;
+	seg_peek_control(&c->seg,
+			 c->seg.at.shared + offsetof(struct shm_shared, ahead) +
+				 (uint64_t)pool * sizeof(word),
+			 &word, sizeof(word));
+	p.spill_ahead = setting_ahead_in(word, copy.generation, copy.blocks, copy.spill_ahead);
 	p.live = MIN(copy.live, p.blocks + p.transit);
 	p.reserved = MIN(copy.reserved, p.blocks + p.transit);
 	p.dying = MIN(copy.dying, p.blocks + p.transit);

@@ -347,8 +347,12 @@ struct shm_shared {         /* one cache line for each kind of access */
 	 * the cell, and before it looks at the record again; only the writer clears it
 	 * (holders.c) */
 	uint64_t holders[4];
-	uint8_t pad3[1024 - 224];
-	uint8_t pad4[1024];
+	uint8_t pad3[32];
+	/* all, whoever sets one: 1 + its number, by GPC_SET_... - 1; 0: it is not set (settings.h) */
+	uint64_t setting[8];
+	uint8_t pad4[1024 - 320];
+	uint64_t
+		ahead[128]; /* all: of a pool, spill_ahead: its generation << 32 | 1 + its number */
 	/* Who waits for a key that another peer computes or loads sleeps on the word of the key's
 	 * hash (rule B14).  All may write here: a waiter believes nothing but records. */
 	struct shm_wait {
@@ -363,6 +367,9 @@ struct shm_shared {         /* one cache line for each kind of access */
 	uint32_t hint[1024][4];
 };
 _Static_assert(sizeof(struct shm_shared) == 20480, "shared layout");
+_Static_assert(__builtin_offsetof(struct shm_shared, setting) == 256 &&
+		       __builtin_offsetof(struct shm_shared, ahead) == 1024,
+	       "shared lines");
 #define SHM_WAITS     256u
 #define SHM_HINTS     1024u
 #define SHM_HINT_WAYS 4u

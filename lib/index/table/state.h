@@ -10,6 +10,7 @@
 #include "index/peer/handle.h"
 #include "index/segment/hooks.h"
 #include "index/segment/lockfile.h"
+#include "index/segment/settings.h"
 #include "kernels/probe.h"
 
 #define NONE 0xffffffffu /* no record, no slot */
@@ -380,9 +381,12 @@ static inline uint32_t w_room(const struct wpool *p)
  * victims.  It evicts when fewer than half of them are free. */
 static inline uint32_t w_ahead(const struct writer *w, const struct wpool *p)
 {
-	if (w->seg.header.free_target <= 0 || p->demote_to >= 0 || (p->flags & GPC_POOL_CALLER))
+	int32_t made = w->seg.header.free_target;
+
+	if (p->demote_to >= 0 || (p->flags & GPC_POOL_CALLER))
 		return 0;
-	return MIN((uint32_t)w->seg.header.free_target, p->blocks / 16);
+	return MIN((uint32_t)setting_of(&w->seg, GPC_SET_FREE_TARGET, (uint64_t)MAX(made, 0)),
+		   p->blocks / 16);
 }
 
 /* A key was lost for nobody in particular: no peer's tally has it. */

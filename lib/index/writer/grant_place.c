@@ -191,7 +191,7 @@ static bool is_short(const struct writer *w, const struct grant *g, uint32_t n)
 static int32_t place_free(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
 {
 	struct wpool *p = &w->pool[g->pool];
-	uint64_t stays = MAX((w_ahead(w, p) + 1) / 2, seg_pool(&w->seg, g->pool)->spill_ahead);
+	uint64_t stays = MAX((w_ahead(w, p) + 1) / 2, setting_ahead(&w->seg, g->pool));
 	uint32_t i;
 
 	if (n + stays + g->headroom > MIN(p->nfree, room_of(w, g->pool)))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_quota.c - how many blocks a peer may have reserved, and those that it is to get.
- * Tests: t/index/capacity.t t/index/liars.t t/index/named-quota.t t/index/reserve.t */
+ * Tests: t/index/capacity.t t/index/liars.t t/index/named-quota.t t/index/reserve.t
+ *   t/index/settings.t */
 #include "config.h"
 
 #include <errno.h>
@@ -27,7 +28,9 @@ static uint32_t promised(const struct writer *w, const struct grant *g)
 
 static uint32_t quota_of(struct writer *w, uint32_t peer)
 {
-	uint32_t own = seg_seat(&w->seg, peer)->quota, all = w->seg.header.peer_quota;
+	uint32_t own = seg_seat(&w->seg, peer)->quota, all;
+
+	all = (uint32_t)setting_of(&w->seg, GPC_SET_QUOTA, w->seg.header.peer_quota);
 
 	return all && (!own || own > all) ? all : own;
 }

@@ -17,6 +17,7 @@
 #include "gpc_look.h"
 #include "index/base/futex.h"
 #include "index/segment/dropped.h"
+#include "index/segment/settings.h"
 #include "tiers/steward/steward.h"
 
 #define EVENTS  256u
@@ -256,10 +257,11 @@ static void reclaim_old(struct cold *d, const gpc_key *key, const gpc_block *blo
 
 static void look_at_ages(struct cold *d)
 {
-	uint32_t most = d->t->opt.max_age_s, now = slots_now(), n, i, old = 0;
+	uint32_t most, now = slots_now(), n, i, old = 0;
 	gpc_key key[OLD];
 	gpc_block block[OLD];
 
+	most = (uint32_t)setting_of(&d->t->c->seg, GPC_SET_DISK_MAX_AGE, d->t->opt.max_age_s);
 	for (n = 0; most && n < AGED && n < d->blocks && !load_relaxed(&d->broken); n++) {
 		i = d->aged++ % d->blocks;
 		block[old] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include "tiers/steward/above.h"
 #include "tiers/steward/steward.h"
+#include "index/segment/settings.h"
 
 #define CALL_MS    2000
 #define AHEAD_MOST 4096u
@@ -22,6 +23,8 @@ static uint32_t ahead_of(const struct gpc_tiers *t, const struct shm_pool *p)
 {
 	uint32_t blocks = load_relaxed(&p->blocks);
 	uint32_t ahead = t->opt.ahead ? t->opt.ahead : MIN(MAX(blocks / 16, 64u), AHEAD_MOST);
+
+	ahead = (uint32_t)setting_of(&t->c->seg, GPC_SET_DISK_AHEAD, ahead);
 
 	return MIN(MIN(ahead, AHEAD_MOST), blocks);
 }
