@@ -9,7 +9,7 @@
 #ifndef GPC_TOOLS_INSPECT_HOT_H
 #define GPC_TOOLS_INSPECT_HOT_H
 
-#include "gpc.h"
+#include "gpc_look.h"
 
 #include <stdbool.h>
 

@@ -55,7 +55,7 @@ static const struct column stat_columns[] = {
 	{ "    brought from a store", "hit_store", SHOW_TEXT },
 	{ "  misses", "miss", SHOW_TEXT },
 	{ "  hit rate", "hit_rate", SHOW_SHARE },
-	{ "not looked up: engines' own", "hit_own", SHOW_TEXT },
+	{ "engines' own hits", "hit_own", SHOW_TEXT },
 	{ "published", "published", SHOW_TEXT },
 	{ "  duplicates", "duplicate", SHOW_TEXT },
 	{ "evicted", "evicted", SHOW_TEXT },

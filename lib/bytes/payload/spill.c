@@ -4,7 +4,8 @@
  *
  * The sources stay what they are until the writer commits, so there is nothing to undo: what is not
  * copied stays where it is.
- * Tests: t/bytes/spill.t t/bytes/named-source.t t/daemon/ahead.t t/tiers/later-structs.t */
+ * Tests: t/bytes/spill.t t/bytes/named-source.t t/daemon/ahead.t t/index/settings.t
+ *   t/tiers/later-structs.t */
 #include "config.h"
 
 #include "bytes/payload/bring.h"
