@@ -61,7 +61,7 @@ check_LTLIBRARIES += %reldir%/libgpc-fuzz.la
 %canon_reldir%_tools_t_CPPFLAGS = $(fuzz_cppflags) $(CURSES_CFLAGS) -Dmain=inspect_main
 %canon_reldir%_tools_t_CFLAGS = $(fuzz_cflags) -Wno-missing-prototypes
 %canon_reldir%_tools_t_LDFLAGS = $(fuzz_ldflags)
-%canon_reldir%_tools_t_LDADD = %reldir%/libgpc-fuzz.la $(JANSSON_LIBS) $(CURSES_LIBS)
+%canon_reldir%_tools_t_LDADD = %reldir%/libgpc-fuzz.la $(JANSSON_LIBS) $(CURSES_LIBS) -lm
 
 %canon_reldir%_trace_t_SOURCES = %reldir%/trace.c tools/replay/trace.c tools/replay/row.c \
 	tools/replay/deal.c tools/replay/known.c tools/replay/session.c tools/replay/turns.c \
