@@ -202,7 +202,7 @@ static void compare(struct place *p, const char *what)
 {
 	uint64_t sequence;
 
-	CK(device_cuda.read(&p->segment, &p->desc, p->back, p->entries, &sequence));
+	CK(device_cuda.writer.read(&p->segment, &p->desc, p->back, p->entries, &sequence));
 	if (sequence == p->status.sequence && !memcmp(p->table, p->back, p->bytes))
 		return;
 	fprintf(stderr, "bench-sync: %s: the mirror is not the table\n", what);

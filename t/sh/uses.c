@@ -6,7 +6,7 @@
  * an acquire and a release, at a random moment.  A fourth prompt, of tag 11, is never used.  Prints
  * the keys, as gpc-inspect does, of the last common block and of the ends of the prompts, then
  * "using"; at SIGTERM "used" with the uses of each and the seconds that it has had. */
-#include "gpc.h"
+#include "gpc_look.h"
 
 #include <inttypes.h>
 #include <signal.h>
