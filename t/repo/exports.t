@@ -98,7 +98,7 @@ find "$srcdir/lib" -name '*.c' | while read -r path; do
 	hall=${path#"$srcdir/lib/"}
 	sed -n 's/^GPC_EXPORT .*[ *]\(gpc_[a-z0-9_]*\)(.*/\1/p' "$path" | sed "s|\$| ${hall%%/*}|"
 done | sort >"$tmp/defined"
-cut -d' ' -f1 "$tmp/defined" | diff "$tmp/header" - >"$tmp/diff"
+cut -d' ' -f1 "$tmp/defined" | sort | diff "$tmp/header" - >"$tmp/diff"
 status=$?
 sed 's/^/# /' "$tmp/diff"
 tap "each is defined once" $status
