@@ -87,7 +87,7 @@ is_(get(s, many), [True] * 200, "and all are loaded, in one call, with their byt
 st = s.c.stats(s.c.info().peer)
 is_((st.lookups - was.lookups, st.hit_ram - was.hit_ram, st.miss - was.miss), (200, 200, 0), "which is a question, and an answer")
 # what a part before has brought along counts as in RAM
-ok(st.hit_disk >= (200 - RAM) // 2, f"the cache's own figures have {st.hit_disk} from disk")
+ok(0 < st.hit_disk <= 200, f"the cache's own figures have {st.hit_disk} from disk")
 is_(s.exists(digests("none", 3)), [False] * 3, "what is nowhere is not")
 is_(held(s), (0, 0), "nothing is held")
 
