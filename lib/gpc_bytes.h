@@ -221,8 +221,8 @@ int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t flags, v
 
 int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms);
 /* [shared] 0 = done, the bytes are there; transfer 0 is done.  Of a fetch or spill: and the writer
- * has committed it; -EBADMSG: a checksum was wrong, and nothing was committed.  What was refused
- * otherwise, gpc_transfer_results tells.  -EIO: it failed, and never will be.  -EAGAIN (timeout 0),
+ * has committed it; -EBADMSG: a checksum was wrong, and nothing was committed.  gpc_transfer_results
+ * tells of the other refusals.  -EIO: it failed, and never will be.  -EAGAIN (timeout 0),
  * -ETIMEDOUT: not yet.  Of the last 1024 transfers a failure is remembered. GPC_TRANSFER_ALL: all
  * that this handle began before the call; it tells of each failure once. */
 
@@ -266,8 +266,8 @@ int gpc_fetch(gpc *c, int to, const gpc_key *keys, uint32_t n, gpc_block *blocks
  * caller may release a block at any time; its bytes stay as long as it is held, also when the
  * writer has refused it because its source was dropped meanwhile. Bytes whose checksum is wrong:
  * nothing is committed, the transfer ends in -EBADMSG, the bad block is dropped with its
- * descendants.  What follows in the stream has read them, so whoever cannot take that waits for the
- * transfer first: GPC_VERIFY_FIRST says so, and takes no block without a checksum. -ENOENT,
+ * descendants.  Later work of the stream has read them; a caller that cannot take that asks
+ * for GPC_VERIFY_FIRST, which waits for the transfer first and takes no block without a checksum. -ENOENT,
  * -ENOSPC, -EDQUOT, as gpc_promote.  -ESTALE: a pool has gone, and another one got its number,
  * during the call: call again.  Timeout 0 and failures: as gpc_reserve. */
 

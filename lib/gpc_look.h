@@ -67,8 +67,8 @@ struct gpc_stats { /* since attach; of one peer, or summed.  set size */
 	uint64_t stale_refs, ring_full;
 	uint64_t relocated, no_bucket; /* summed only: table moves, publishes refused */
 	uint64_t refs, reserved, sections, oldest_section_ns; /* held now */
-	/* summed only; as the writer counts.  What a leader had reserved and its companions keep
-	 * is dying, and reserved by nobody */
+	/* summed only; as the writer counts.  A block that a leader had reserved and its companions
+	 * keep is dying, and reserved by nobody */
 	uint64_t live, free_blocks, dying;
 	int32_t alive; /* 1 = the process holds its seat, 0 = dead or left, not yet reaped */
 	/* 1 = pid is a number of the caller's PID namespace, 0 = of another, or it cannot be

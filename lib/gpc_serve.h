@@ -61,7 +61,7 @@ struct gpc_config { /* zero = default everywhere; set size */
 	 * -1 = none */
 	int32_t max_aliases;
 	/* 16 bytes that keys are hashed with, so that they are the same in a cache that is made
-	 * again; NULL = random.  Who knows them can construct keys that collide */
+	 * again; NULL = random.  With them anybody can construct keys that collide */
 	const void *secret;
 };
 
@@ -87,8 +87,9 @@ enum {                          /* and its limits */
 
 int gpc_setting_set(gpc *c, uint32_t what, int pool, int64_t value);
 /* [shared] From now on; -1: as the cache, the pool or its keeper was made.  pool: of SPILL_AHEAD, else
- * -1.  Who goes by it reads it each time that it matters, gpcd its level every two seconds or more often.  It stays over
- * writers, and goes with the cache, or the pool.  Holds that are above a lower quota stay. */
+ * -1.  Its user reads it each time that it
+ * matters, gpcd its level every two seconds or more often.  It outlives writers, and goes with the
+ * cache, or the pool.  Holds that are above a lower quota stay. */
 
 int gpc_setting_get(gpc *c, uint32_t what, int pool, int64_t *ret);
 /* [shared] What counts now; -1: it is not set, and each gpcd, or the keeper of the tiers, has its own. */

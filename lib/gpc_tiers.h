@@ -35,10 +35,10 @@ int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags
 /* [shared] The keys of one prompt, as far as they are below RAM, are brought to RAM by the process
  * that keeps the tiers: to the RAM of the space of pool `to`, if there is some with images like
  * theirs, else to any RAM.  Waits up to the timeout and returns how many of the first keys are in
- * VRAM or RAM then; timeout 0 asks, and returns how many are now.  What was asked for goes on
+ * VRAM or RAM then; timeout 0 asks, and returns how many are now.  The question goes on
  * without the caller.  Nothing is held: gpc_fetch, which asks by itself where it has time, or
- * gpc_acquire comes next.  While a block is on its way its key is PENDING (gpc_claim).  What cannot
- * be brought is a miss: bytes that are damaged, late, or cleared meanwhile, no block of RAM free.
+ * gpc_acquire comes next.  While a block is on its way its key is PENDING (gpc_claim).  These are
+ * misses: bytes that are damaged, late, or cleared meanwhile, and no block of RAM free.
  * flags: 0.  -ENOTCONN: nobody keeps tiers, or its keeper has ended meanwhile; only where some key
  * is below RAM.  -EAGAIN: 4 calls of this handle with timeout 0 are under way.  Of a call with
  * timeout 0 the first 1024 keys that are missing are asked for.  A keeper that is stopped is waited

@@ -34,7 +34,7 @@ static bool leaves(gpc *c)
 	return ended;
 }
 
-/* What transfers planned for maps goes before these. */
+/* Maps go last: plans of transfers are kept with them. */
 static void left(gpc *c)
 {
 	transfer_free(c);

@@ -3,9 +3,9 @@
  * does not take part: they write nothing into the segments, so they disturb neither recency nor
  * statistics.
  *
- * What the pages in front of the table and the rings tell (state, pools, mirrors, tallies, seats,
- * sections) is of the present: index/segment/peek.h.  What needs the table or records of a read-only
- * handle works on its copy: handle_copy_begin() in index/peer/handle.h. */
+ * The pages in front of the table and the rings (state, pools, mirrors, tallies, seats, sections)
+ * are read as they are now: index/segment/peek.h.  Calls that need the table or records of a
+ * read-only handle work on its copy: handle_copy_begin() in index/peer/handle.h. */
 #ifndef GPC_INSPECT_H
 #define GPC_INSPECT_H
 

@@ -365,7 +365,7 @@ GPC_EXPORT int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret)
 	return err;
 }
 
-/* What this peer knows of its questions, and the library cannot see. */
+/* The peer tells the sources of its hits, which the library cannot see. */
 GPC_EXPORT int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store)
 {
 	int err = handle_check(c, true);

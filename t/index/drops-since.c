@@ -211,8 +211,8 @@ static void test_loose(void)
 	end("loose blocks");
 }
 
-/* What it hangs on in its own space was not dropped, and the request may have read the same key in
- * another one. */
+/* Its parent in its own space was not dropped, and the request may have read the same key in another
+ * one. */
 static void test_other_space(void)
 {
 	uint64_t since, i;

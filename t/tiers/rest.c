@@ -80,7 +80,7 @@ static void more(gpc *c, uint64_t first, uint32_t n)
 
 /* ---- it rests ---- */
 
-/* What may be met once a second, and at once, since then. */
+/* Calls that may have come since then: one at once, and one each second. */
 static uint32_t times_of(uint64_t began, uint32_t each)
 {
 	return each * (uint32_t)(1 + (clock_ns() - began) / (1000 * NS_PER_MS));

@@ -9,7 +9,7 @@ refuses 2 '--config is an option of command' gpc-inspect --dir "$shm" stat --con
 refuses 2 'either --config or --json' gpc-inspect --dir "$shm" command --config --json
 refuses 1 'absent' gpc-inspect --dir "$shm" command absent
 
-# What is of this cache and of no other one: times, pids, numbers of memory, the file of it.
+# Without the fields that no two caches share: times, pids, numbers of memory, its file.
 shape()	# NAME
 {
 	gpc-inspect --dir "$shm" --json stat "$1" | grep -v '"created"\|"writer_since"\|"writer_pid"\|"file"\|"tick"\|"at"\|"commands"\|generation"' |

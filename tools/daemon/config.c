@@ -41,7 +41,7 @@ static int refuse(struct reader *r, unsigned line, const char *what)
 	return 0;
 }
 
-/* What fgets(3) does, for inih, and no more behind a mistake. */
+/* As fgets(3), for inih; behind a mistake the file has ended. */
 static char *next_line(char *room, int size, void *arg)
 {
 	struct reader *r = arg;

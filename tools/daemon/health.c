@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What /healthz and /readyz say, asked by the thread of http.c.
+/* Answers of /healthz and /readyz, asked by the thread of http.c.
  *
  * The main thread notes each turn of its loop, which takes 2 seconds at most, whatever it waits for.
  *

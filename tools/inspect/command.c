@@ -2,8 +2,8 @@
 /* command: the command line of gpcd that makes a cache like this one, or its configuration file.
  *
  * It has what the cache itself knows: its geometry, the pools that gpcd makes, memory of RAM, owner
- * and mode of its files.  What it cannot have is named on standard error, a line each: pools of
- * other makers, tiers, whose options are the keeper's own, and what no option says.
+ * and mode of its files.  Standard error names the rest, a line each: pools of other makers,
+ * tiers, whose options are the keeper's own, and settings that no option has.
  * Tests: t/tools/command.t */
 #include "config.h"
 
@@ -299,7 +299,7 @@ static void print_line(const struct made *m)
 	putchar('\n');
 }
 
-/* What a line of such a file cannot have. */
+/* Can a line of such a file have it? */
 static bool fits_file(const char *value)
 {
 	size_t n = strlen(value);

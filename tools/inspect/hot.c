@@ -45,7 +45,7 @@ static bool count(struct hot *h, const struct gpc_entry *e)
 	       (!e->tag || hot_count(&h->tags, &tag, e, h->looks));
 }
 
-/* What was used since that tick; 0, or a negative errno. */
+/* Count the blocks that were used since that tick; 0, or a negative errno. */
 static int walk(struct hot *h, uint64_t since)
 {
 	struct gpc_entry batch[BATCH];

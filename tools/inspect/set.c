@@ -11,7 +11,7 @@
  *   disk-max-age   gpc_setting_set                  the same
  *   mode, group    gpc_create with GPC_IF_ABSENT    the kernel, whoever attaches next
  *
- * What else gpcd has is fixed when the cache is made, or when gpcd starts.
+ * All other options of gpcd are fixed when the cache is made, or when gpcd starts.
  * Tests: t/tools/set.t */
 #include "config.h"
 

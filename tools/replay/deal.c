@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who gets which request.
+/* The worker of each request.
  *
  *                      first turn of a session                      its other turns
  *   STICKY_NONE        the request's number                         the request's number

@@ -219,7 +219,7 @@ static void clean_up(struct run *run)
 	trace_free(&run->trace);
 }
 
-/* What can be said of the options only when the trace is known. */
+/* Options that only the trace can refuse. */
 static int check_trace(const struct args *a, const struct trace *t)
 {
 	if (a->concurrency && !t->turns)

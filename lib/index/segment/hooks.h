@@ -27,8 +27,8 @@ struct mirror_ops {
 	int (*upload)(void *mirror, const struct probe_entry *table, uint64_t entries,
 		      const struct mirror_status *status);
 	/* begin to apply n changes (copied), each slot at most once, then the status, its
-	 * sequence last.  Only one flush of a mirror is in flight.  What it shows may be newer
-	 * than the change, if the table is. */
+	 * sequence last.  Only one flush of a mirror is in flight.  The mirror may show
+	 * newer entries than the change has, if the table does. */
 	int (*flush)(void *mirror, const struct launch_change *changes, uint32_t n,
 		     const struct mirror_status *status);
 	/* 0 = that flush has ended, -EAGAIN = not yet, else it failed */

@@ -40,8 +40,8 @@ int desk_take(struct gpc_tiers *t)
 	if (err < 0)
 		return err_set(-err, "gpc.%s.lock: no lock: %s", t->c->seg.name, strerror(-err));
 	t->has_lock = true;
-	/* Odd: who has the lock begins.  What it says from now on is no answer about what came
-	 * before, and the next `since` is behind it.  One that fails leaves it so. */
+	/* Odd: the holder of the lock begins.  Its answers from now on are none about the time
+	 * before, and the next `since` is behind it.  A life that fails leaves it so. */
 	store_relaxed(&d->life, load_relaxed(&d->life) | 1);
 	order_fence();
 	tell(d);

@@ -344,7 +344,7 @@ static int look_at(struct follow *f, uint32_t number)
 
 /* Behind drops of ours alone blocks of VRAM and RAM that have come without their parents since are
  * looked at with the next drop of others: else each drop of one would be followed by another one for
- * ever.  What has lost its parent since may follow what we have dropped. */
+ * ever.  A block that has lost its parent since may follow one that we dropped. */
 static int look_at_listed(struct follow *f)
 {
 	struct kin *k = &f->t->kin;

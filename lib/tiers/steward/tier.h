@@ -10,7 +10,7 @@
  * whoever writes into it, or makes it free, has it alone; whoever reads holds a reference on its
  * block.
  *
- * What a tier answers is believed after its own checks: it gives the bytes that were written under
+ * A tier checks its answers by itself, and is believed: it gives the bytes that were written under
  * that key and this layout, or an error.  Each error is a miss.
  * Tests: t/tiers/down-and-up.t */
 #ifndef GPC_STAGE_TIER_H

@@ -139,7 +139,7 @@ def _explain(e, name, conf):
     key = "gpc_disk" if conf.disk and "remote" not in text and "plugin" not in text else "gpc_remote"
     if e.errno == errno.EUSERS:
         key = "gpc_max_peers"
-        text += ". Who keeps tiers takes a second seat"
+        text += ". The process that keeps tiers takes a second seat"
     elif e.errno == errno.ENOSPC and "max_blocks" in text:
         text += (f". The engine that made {name} was not told of tiers so large: end all of its engines, run "
                  f"'gpc-inspect rm {name}' and start again")

@@ -22,7 +22,7 @@ pinned by the lookup that says HIT.  Of a question to the tiers (engines/below.p
     is preempted, and asks anew   a new one, in the time left      as above
     sleeps, is reset              nobody's: another Request asks   as a request that begins
 
-What the keeper of the tiers brings for others is claimed by it.  Nobody waits for these claims: only questions have
+The keeper of the tiers claims the blocks that it brings for others.  Nobody waits for these claims: only questions have
 deadlines that hold for tiers.
 """
 

@@ -44,7 +44,7 @@ def _get(what, name):
 
 
 def actions_of(ctx):
-    """[(number, kind, payload)] of a request's context.  What is no envelope has none."""
+    """[(number, kind, payload)] of a request's context.  Anything but an envelope has none."""
     params, out = getattr(ctx, "kv_transfer_params", None) or {}, []
     for envelope in (getattr(ctx, "kv_hints", None), *(params.get(n) for n in ("kv_hints", "kv_hint")
                                                        if isinstance(params, dict))):
