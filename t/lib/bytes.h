@@ -57,22 +57,43 @@ TAP_FN int bytes_ram(gpc *c, uint32_t blocks, uint32_t space, uint32_t flags)
 	return must(gpc_pool_make(c, &p, &m, -1));
 }
 
-/* A byte of an image, where it is. */
-TAP_FN uint8_t *bytes_place(gpc *c, gpc_block b, uint64_t i)
-{
+/* The memory of a pool, as its file says, which is opened and read for that. */
+struct bytes_runs {
 	struct gpc_run run[8];
-	int n = must(gpc_pool_memory_get(c, GPC_POOL(b), NULL, run, 8)), r;
+	int n;
+};
+
+TAP_FN struct bytes_runs bytes_runs_of(gpc *c, gpc_block b)
+{
+	struct bytes_runs r;
+
+	r.n = must(gpc_pool_memory_get(c, GPC_POOL(b), NULL, r.run, 8));
+	return r;
+}
+
+TAP_FN uint8_t *bytes_place_in(gpc *c, const struct bytes_runs *runs, gpc_block b, uint64_t i)
+{
+	const struct gpc_run *run = runs->run;
 	uint64_t size, j;
 	void *base;
+	int r;
 
-	for (r = 0; r < n && i >= run[r].count * run[r].bytes; r++)
+	for (r = 0; r < runs->n && i >= run[r].count * run[r].bytes; r++)
 		i -= run[r].count * run[r].bytes;
-	if (r == n)
+	if (r == runs->n)
 		bail("byte %llu of an image", (unsigned long long)i);
 	must(gpc_pool_map(c, GPC_POOL(b), run[r].part, &base, &size));
 	j = i / run[r].bytes;
 	return (uint8_t *)base + run[r].offset + (uint64_t)GPC_SLOT(b) * run[r].slot_stride +
 	       j * run[r].run_stride + i % run[r].bytes;
+}
+
+/* A byte of an image, where it is. */
+TAP_FN uint8_t *bytes_place(gpc *c, gpc_block b, uint64_t i)
+{
+	struct bytes_runs runs = bytes_runs_of(c, b);
+
+	return bytes_place_in(c, &runs, b, i);
 }
 
 /* Can this process follow pointers to it? */
@@ -86,12 +107,13 @@ TAP_FN bool bytes_are_here(gpc *c, gpc_block b)
 
 TAP_FN void bytes_write(gpc *c, gpc_block b, uint64_t n, uint64_t image)
 {
+	struct bytes_runs runs = bytes_runs_of(c, b);
 	bool here = bytes_are_here(c, b);
 	uint8_t piece[BYTES_PIECE];
 	uint64_t i, k;
 
 	for (i = 0; i < image; i += BYTES_PIECE) {
-		uint8_t *at = bytes_place(c, b, i);
+		uint8_t *at = bytes_place_in(c, &runs, b, i);
 
 		for (k = 0; k < BYTES_PIECE; k++)
 			piece[k] = bytes_at(n, i + k);
@@ -104,12 +126,13 @@ TAP_FN void bytes_write(gpc *c, gpc_block b, uint64_t n, uint64_t image)
 
 TAP_FN bool bytes_are(gpc *c, gpc_block b, uint64_t n, uint64_t image)
 {
+	struct bytes_runs runs = bytes_runs_of(c, b);
 	bool here = bytes_are_here(c, b);
 	uint8_t piece[BYTES_PIECE];
 	uint64_t i, k;
 
 	for (i = 0; i < image; i += BYTES_PIECE) {
-		const uint8_t *at = bytes_place(c, b, i);
+		const uint8_t *at = bytes_place_in(c, &runs, b, i);
 
 		if (here)
 			memcpy(piece, at, BYTES_PIECE);
