@@ -41,17 +41,21 @@ rows()
 	}' "$1"
 }
 
+files_here()
+{
+	find lib kernels -name '*.[ch]' | sort
+}
+
 files()
 {
-	(cd "$srcdir" && find lib kernels -name '*.[ch]' | sort)
+	(cd "$srcdir" && files_here)
 }
 
 # "path folder header folder-of-header" for each include of ours
 includes()
 {
-	for path in $(files); do
-		sed -n "s|^#[ 	]*include \"\(.*\)\"|$path \1|p" "$srcdir/$path"
-	done | awk '$2 != "config.h" {
+	(cd "$srcdir" && files_here | xargs grep '^#[ 	]*include "') |
+		sed 's|^\([^:]*\):#[ 	]*include "\(.*\)"|\1 \2|' | awk '$2 != "config.h" {
 		from = $1; to = $2
 		sub(/^lib\//, "", from)
 		if (from !~ /\//) sub(/^.*\//, "", from); else sub(/\/[^\/]*$/, "", from)
@@ -155,14 +159,25 @@ diff "$tmp/one" "$tmp/two" >"$tmp/out"
 empty "public headers include those of halls below" "$tmp/out"
 
 # A public function is declared in its header, but lives in a folder.
-for path in $(files | grep '\.c$'); do
-	sed -n 's/^GPC_EXPORT .*[ *]\(gpc_[a-z0-9_]*\)(.*/\1/p' "$srcdir/$path" |
-		sed "s|\$| $path|"
-done | sed 's| lib/| |; s|/[^/ ]*$||' >"$tmp/public"
-for path in $(files | grep '\.c$'); do
-	sed 's|/\*.*\*/||; s|"[^"]*"||g; /\/\*/,/\*\//d; /^GPC_EXPORT/d' "$srcdir/$path" |
-		grep -o '\<gpc_[a-z0-9_]*(' | sort -u | sed "s|($| $path|"
-done | awk 'NR == FNR { home[$1] = $2; next }
+(cd "$srcdir" && files_here | grep '\.c$' | xargs grep '^GPC_EXPORT ') |
+	sed -n 's/^\([^:]*\):GPC_EXPORT .*[ *]\(gpc_[a-z0-9_]*\)(.*/\2 \1/p' |
+	sed 's| lib/| |; s|/[^/ ]*$||' >"$tmp/public"
+(cd "$srcdir" && files_here | grep '\.c$' | xargs awk '
+FNR == 1 { inside = 0 }
+inside { inside = !/\*\//; next }
+{
+	sub(/\/\*.*\*\//, "")
+	gsub(/"[^"]*"/, "")
+}
+/\/\*/ { inside = 1; next }
+/^GPC_EXPORT/ { next }
+{
+	rest = " " $0
+	while (match(rest, /[^A-Za-z0-9_]gpc_[a-z0-9_]*\(/)) {
+		print substr(rest, RSTART + 1, RLENGTH - 2), FILENAME
+		rest = substr(rest, RSTART + RLENGTH - 1)
+	}
+}') | sort -u | awk 'NR == FNR { home[$1] = $2; next }
 $1 in home {
 	from = $2
 	sub(/^lib\//, "", from)
@@ -197,9 +212,15 @@ empty "every file of the writer has a row" "$tmp/out"
 # "file function" for each one that is called: FILE... in $1 is lib/index/writer/...
 functions()	# define or call
 {
-	for path in $(files | grep '^lib/index/\(writer\|table\)/'); do
-		awk -v what="$1" -v header="${path##*.}" -v file="$(echo "$path" |
-			sed 's|^lib/index/writer/||; s|^lib/index/||; s/\.[ch]$//')" '
+	(cd "$srcdir" && files_here | grep '^lib/index/\(writer\|table\)/' | xargs awk -v what="$1" '
+		FNR == 1 {
+			inside = 0
+			text = ""
+			header = substr(FILENAME, length(FILENAME))
+			file = FILENAME
+			sub(/^lib\/index\/(writer\/)?/, "", file)
+			sub(/\.[ch]$/, "", file)
+		}
 		/^#/ { next }
 		{
 			gsub(/"[^"]*"/, "\"\"")
@@ -233,8 +254,7 @@ functions()	# define or call
 					print file, name
 				}
 			text = ""
-		}' "$srcdir/$path"
-	done | grep -v ' __attribute__$' | sort -u
+		}') | grep -v ' __attribute__$' | sort -u
 }
 functions define >"$tmp/defined"
 functions call >"$tmp/called"
@@ -260,9 +280,8 @@ done >"$tmp/out"
 empty "a call that goes up is refused" "$tmp/out"
 
 # A header of the floor could declare what stands above it, past the includes.
-for path in $(files | grep '^lib/index/table/.*\.h$'); do
-	sed -n 's/^[a-z].*[ *]\([a-z_0-9]*\)(.*/\1/p' "$srcdir/$path" | sed "s|^|$path |"
-done | awk 'NR == FNR { home[$2] = $1; next }
+(cd "$srcdir" && grep '^[a-z]' lib/index/table/*.h) |
+	sed -n 's/^\([^:]*\):[a-z].*[ *]\([a-z_0-9]*\)(.*/\1 \2/p' | awk 'NR == FNR { home[$2] = $1; next }
 $2 in home && home[$2] !~ /^table\// { print $1 " declares " $2 "() of " home[$2] }' \
 	"$tmp/defined" - >"$tmp/out"
 empty "headers of table/ declare what is defined there" "$tmp/out"
@@ -290,24 +309,29 @@ empty "headers of a folder make no circle" "$tmp/out"
 grep -nE '^extern |^	extern ' $(files | sed "s|^|$srcdir/|" | grep '\.c$') >"$tmp/out"
 empty "sources declare nothing of other files" "$tmp/out"
 
-for path in $(files); do
-	case $path in
-	*.h) continue ;;
-	esac
-	grep '^#include' "$srcdir/$path" | grep -n 'config\.h' | grep -v '^1:' |
-		sed "s|^.*|$path includes config.h after something else|"
-	own=${path%.c}.h
-	test ! -f "$srcdir/$own" || grep -q "\"${own#lib/}\"" "$srcdir/$path" ||
+(cd "$srcdir" && files_here | grep '\.c$' | xargs awk '
+FNR == 1 { n = 0 }
+/^#include/ { n++ }
+/^#include/ && /config\.h/ && n > 1 { print FILENAME " includes config.h after something else" }') >"$tmp/out"
+# or a header that it includes does
+(cd "$srcdir" && files_here) | awk 'NR == FNR { has[$1 " " $3] = 1; next }
+{ there[$1] = 1; path[++n] = $1 }
+END {
+	for (i = 1; i <= n; i++) {
+		own = path[i]
+		if (sub(/\.c$/, ".h", own) && own in there && !(path[i] " " substr(own, 5) in has))
+			print path[i], own
+	}
+}' "$tmp/includes" - | while read -r path own; do
+	grep -q "\"${own#lib/}\"" "$srcdir/$path" ||
 		grep -qr "\"${own#lib/}\"" $(sed -n "s|^#include \"\(.*\)\"|$srcdir/lib/\1|p" \
 			"$srcdir/$path") 2>/dev/null || echo "$path does not include $own"
-done >"$tmp/out"
+done >>"$tmp/out"
 empty "config.h comes first, and the own header is included" "$tmp/out"
 
-for path in $(files | grep '\.h$'); do
-	grep -L '^#ifndef GPC_[A-Z_]*H$' "$srcdir/$path"
-	sed -n 's/^#ifndef \(GPC_[A-Z_]*H\)$/\1/p' "$srcdir/$path" >>"$tmp/guards"
-done >"$tmp/out"
-sort "$tmp/guards" | uniq -d >>"$tmp/out"
+(cd "$srcdir" && files_here | grep '\.h$' >"$tmp/headers"
+	xargs grep -L '^#ifndef GPC_[A-Z_]*H$' <"$tmp/headers"
+	xargs sed -n 's/^#ifndef \(GPC_[A-Z_]*H\)$/\1/p' <"$tmp/headers" | sort | uniq -d) >"$tmp/out"
 empty "headers have guards of their own" "$tmp/out"
 
 files | sed "s|^|$srcdir/|" | grep -v '/lib/index/base/order\.h$' |
@@ -327,28 +351,21 @@ empty "index/segment/shm.h and its parts alone declare shared structs" "$tmp/out
 empty "gpc.h, shm.h with its parts, and probe.h stand alone" "$tmp/out"
 
 # a tool has public headers, what tools share, and its own folder
-(cd "$srcdir" && find tools -name '*.[ch]') | while read -r path; do
-	folder=$(echo "$path" | cut -d/ -f2)
-	sed -n 's/^#[ 	]*include "\(.*\)"/\1/p' "$srcdir/$path" | while read -r header; do
-		case $header in
-		gpc_remote.h) echo "$path includes $header" ;;
-		gpc.h | gpc_*.h | config.h | tools/common/* | tools/"$folder"/*) ;;
-		*) echo "$path includes $header" ;;
-		esac
-	done
-done >"$tmp/out"
+own()	# FOLDER PATTERN [NEVER]: its files include what matches the first, and their own folder
+{
+	(cd "$srcdir" && find "$1" -name '*.[ch]' -exec grep '^#[ 	]*include "' /dev/null {} +) |
+		sed 's|^\([^:]*\):#[ 	]*include "\(.*\)"|\1 \2|' | awk -v may="$2" -v never="${3:-^$}" '{
+		split($1, at, "/")
+		folder = at[1] "/" at[2] "/"
+		if ($2 ~ never || $2 !~ may && substr($2, 1, length(folder)) != folder)
+			print $1 " includes " $2
+	}'
+}
+own tools '^gpc(_[a-z]*)?[.]h$|^config[.]h$|^tools/common/' '^gpc_remote[.]h$' >"$tmp/out"
 empty "tools use the public headers, and each its own files" "$tmp/out"
 
 # a plugin has gpc_remote.h, its own folder and the library of its store, as those of others do
-(cd "$srcdir" && find plugins -name '*.[ch]') | while read -r path; do
-	folder=$(echo "$path" | cut -d/ -f2)
-	sed -n 's/^#[ 	]*include "\(.*\)"/\1/p' "$srcdir/$path" | while read -r header; do
-		case $header in
-		gpc_remote.h | plugins/"$folder"/*) ;;
-		*) echo "$path includes $header" ;;
-		esac
-	done
-done >"$tmp/out"
+own plugins '^gpc_remote[.]h$' >"$tmp/out"
 empty "plugins use gpc_remote.h, and each its own files" "$tmp/out"
 
 # the Python module has public headers and its own, and no atomics but those that count who is inside
