@@ -3,8 +3,8 @@
  *
  * Tools look at caches that are being changed, truncated or removed.  A pread cannot
  * raise a signal; what is missing reads as zeros, which every reader treats as empty.
- * segment_read takes a few bytes, of the present; segment_refresh copies all there is,
- * for who needs table or records.
+ * segment_read takes a few bytes, of the present; segment_refresh copies all there is
+ * but what has never been written of the ring of dropped keys, for who needs table or records.
  * Tests: t/index/segment-snapshot.t t/index/read-only.t t/look/check-live.t
  *   t/bytes/hostile-files.t */
 #include "index/segment/files.h"
@@ -64,6 +64,28 @@ static bool copy_file(int fd, uint8_t *copy, uint64_t bytes)
 	return got == bytes;
 }
 
+static bool is_short(int fd, uint64_t bytes)
+{
+	struct stat st;
+
+	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size < bytes;
+}
+
+/* The ring of dropped keys, which is larger than all the rest of a small cache, as far as keys were
+ * told: its head stands before it, and nobody looks behind that. */
+static bool copy_index(struct segment *s)
+{
+	uint64_t before = s->at.drop, told, got = read_all(s->index_fd, 0, s->index, before);
+
+	if (got == before) {
+		told = MIN(seg_state(s)->drops_head, (uint64_t)SHM_DROPS) * sizeof(struct shm_drop);
+		before += told;
+		got += read_all(s->index_fd, got, s->index + got, told);
+	}
+	zero_from(s->index, got, s->at.index_bytes);
+	return got == before && !is_short(s->index_fd, s->at.index_bytes);
+}
+
 static int anonymous(uint64_t bytes, uint32_t unit, uint8_t **ret)
 {
 	size_t n = ROUND_UP(bytes, unit);
@@ -107,7 +129,7 @@ int segment_refresh(struct segment *s)
 	if ((err = anonymous(s->at.index_bytes, s->unit, &s->index)) ||
 	    (err = anonymous(s->at.control_bytes, s->unit, &s->control)))
 		return err;
-	index = copy_file(s->index_fd, s->index, s->at.index_bytes);
+	index = copy_index(s);
 	control = copy_file(s->control_fd, s->control, s->at.control_bytes);
 	if (s->header.geometry.note_lines)
 		drop_late_notes(s);
@@ -154,13 +176,6 @@ static int open_rest(struct segment *s)
 	if (pread(s->control_fd, &h, sizeof(h), 0) != sizeof(h))
 		return 0; /* cut off: zeros */
 	return segment_check_control(s);
-}
-
-static bool is_short(int fd, uint64_t bytes)
-{
-	struct stat st;
-
-	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size < bytes;
 }
 
 /* One of its files is not whole: which, and what is missing. */
