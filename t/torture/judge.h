@@ -28,6 +28,14 @@ static void copy_ring(struct segment *to, const struct segment *from, uint32_t p
 		*seg_command(to, peer, base) = *seg_command(from, peer, base);
 }
 
+/* Up to and with the key that may be half told in either, as nothing behind it was ever written. */
+static uint64_t told(const struct segment *to, const struct segment *from)
+{
+	uint64_t n = MAX(seg_state(to)->drops_head, seg_state(from)->drops_head) + 1;
+
+	return from->at.drop + MIN(n, (uint64_t)SHM_DROPS) * sizeof(struct shm_drop);
+}
+
 /* What can differ: never the headers; of the rings what was added since recording began. */
 static void copy_image(int level)
 {
@@ -35,7 +43,7 @@ static void copy_image(int level)
 	const struct segment *from = &cache[level - 1].c->seg;
 	uint32_t i;
 
-	copy(cache[level].index, from->index, from->at.state, from->at.index_bytes);
+	copy(cache[level].index, from->index, from->at.state, told(to, from));
 	copy(to->control, from->control, from->at.shared, from->at.ring);
 	copy(to->control, from->control, from->at.ref, from->at.control_bytes);
 	for (i = 0; i < WORKERS; i++)
