@@ -14,9 +14,10 @@ static_assert(sizeof(struct launch_sum_unit) == 32, "units");
 
 struct trailer {
 	uint64_t key[2];
-	uint32_t crc, life;
-	uint64_t pad;
+	uint32_t crc, life, seed, flags;
+	uint64_t word, pad[3];
 }; /* shm_trailer */
+static_assert(sizeof(struct trailer) == 64, "as shm_memory.h has it");
 
 static __device__ __forceinline__ uint32_t times(uint32_t a, uint32_t b)
 {
@@ -86,13 +87,16 @@ static __device__ void end_item(const struct launch_sum &l, uint32_t i, uint32_t
 
 	if (l.bad) {
 		if (t->life == it.life && t->key[0] == it.key[0] && t->key[1] == it.key[1] &&
-		    t->crc != crc)
+		    !t->flags && (t->crc != crc || t->seed != l.seed))
 			atomicMin((unsigned long long *)l.bad, (unsigned long long)it.index + 1);
 		return;
 	}
 	t->key[0] = it.key[0];
 	t->key[1] = it.key[1];
 	t->crc = crc;
+	t->seed = l.seed;
+	t->flags = 0;
+	t->word = 0;
 	__threadfence_system();
 	t->life = it.life;
 }

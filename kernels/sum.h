@@ -55,8 +55,8 @@ struct launch_sum {
 	 * index + 1 of those that differ */
 	uint64_t *bad;
 	uint32_t nunits, nitems;
-	uint32_t ends; /* what beginning and end of a sum add for an image of this size */
-	uint32_t pad;
+	/* what beginning, seed and end of a sum add for an image of this size; the seed itself */
+	uint32_t ends, seed;
 	struct launch_sum_item item[LAUNCH_SUM_ITEMS];
 };
 

@@ -28,6 +28,7 @@ typedef uint64_t gpc_transfer;    /* names copies of one handle; 0 = none */
 #define GPC_MAX_RANKS       16         /* processes that copy for one transfer */
 #define GPC_MAX_STAGES      16         /* of a fetch by layers */
 #define GPC_SUMS            4096       /* answers of one gpc_sums */
+#define GPC_MAX_SUMS        256        /* of an image */
 #define GPC_MAX_PIECES      65536      /* of an image, for gpc_sums_open */
 
 /* flags of these calls, beside those of gpc.h */
@@ -77,7 +78,8 @@ struct gpc_memory { /* what a pool's memory is to be; zero = default; set size *
 	uint32_t parts;
 	uint32_t numa;  /* RAM: GPC_NUMA_... */
 	uint64_t nodes; /* RAM: set of NUMA nodes; 0 = all that the process may use */
-	/* RAM: 1 = none are kept; 0 = a CRC32C of each image that a spill has brought */
+	/* RAM: 1 = none are kept; 0 = a CRC32C of each image that a spill, a tier below or gpc_seal
+	 * has brought */
 	uint32_t no_checksums;
 	/* RAM: a folder of a hugetlbfs for the file; NULL or "" = beside the cache's files, with
 	 * huge pages where the kernel gives them */
@@ -87,6 +89,13 @@ struct gpc_memory { /* what a pool's memory is to be; zero = default; set size *
 	 * -ECANCELED */
 	int (*progress)(void *arg, uint64_t done, uint64_t bytes);
 	void *progress_arg;
+	/* RAM with checksums: a word of how the bytes of an image are put together, which its sums
+	 * begin with: bytes of another one are refused.  gpc_pool_seed says it later; 0 = not told */
+	uint32_t seed;
+	/* RAM: an image has so many equal parts, each with a sum of its own (gpc_seal), at most
+	 * GPC_MAX_SUMS; block_bytes is a multiple of it.  Above 1 copies from and to VRAM make and
+	 * compare none; 0 = 1 */
+	uint32_t sums;
 };
 
 int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms);
@@ -134,6 +143,7 @@ struct gpc_pool_memory { /* the memory of a pool as it is.  set size */
 	char device[32];    /* VRAM: "host", "cuda:0" as its maker named it */
 	char file[320];     /* path of the file that describes it */
 	uint32_t checksums; /* RAM: 1 = they are kept */
+	uint32_t sums;      /* RAM: of an image */
 };
 
 int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret, struct gpc_run *runs,
@@ -367,6 +377,35 @@ int gpc_claim_drop(gpc *c, const gpc_block *blocks, uint32_t n, int timeout_ms);
 uint32_t gpc_crc32c(uint32_t crc, const void *data, uint64_t n);
 /* [local] The CRC32C that a pool of RAM keeps of an image, for those who copy themselves: of what
  * crc is of, 0 at first, and n bytes more. */
+
+#define GPC_SEAL_UNSUMMED 1u /* crc says nothing: all but the bytes is known */
+
+struct gpc_sum {        /* what is known of the bytes of a block, or of a part of them */
+	uint32_t crc;   /* CRC32C of the bytes, begun with seed: gpc_crc32c(seed, ...) */
+	uint32_t seed;  /* of how they are put together */
+	uint32_t flags; /* 0 or GPC_SEAL_UNSUMMED */
+	int32_t result; /* out of gpc_sealed: 0; -ENODATA: nothing is known */
+	uint64_t word;  /* the caller's own, of part 0: it goes along to tiers and back */
+};
+
+int gpc_seal(gpc *c, const gpc_block *blocks, const gpc_key *keys, uint32_t n, uint32_t part,
+	     const struct gpc_sum *seals);
+/* [shared] Says what n blocks have, which this process has filled, or its leader has reserved and this
+ * one filled: behind the last byte, and before the publish under these keys.  part: of the image,
+ * below gpc_memory.sums.  It counts for this life of the block under this key alone; so a store that
+ * was cut off leaves none.  Spills, fetches and tiers verify by it.  -EINVAL: a block, a part, flags.
+ * -ENODATA: the pool keeps no checksums.  Others as gpc_pool_map. */
+
+int gpc_sealed(gpc *c, const gpc_block *blocks, const gpc_key *keys, uint32_t n, uint32_t part,
+	       struct gpc_sum *ret);
+/* [shared] The same read, of blocks that the caller holds: how many have one; ret[i].result of each.
+ * Whoever uses the bytes compares seed and crc with what has arrived. */
+
+int gpc_pool_seed(gpc *c, int pool, uint32_t part, uint32_t seed);
+/* [shared] From now on images that come from below, or from VRAM, are to have this seed in that part:
+ * 1, it had another one, which was not 0; 0, else.  What is in RAM already keeps its own. */
+
+/* ---- checksums of memory of the caller's own ---- */
 
 struct gpc_piece { /* of block b: so many bytes at (char *)at + b * stride */
 	const void *at;

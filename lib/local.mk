@@ -6,6 +6,8 @@ lib_index_sources = \
 	%reldir%/index/base/clock.c \
 	%reldir%/index/base/crc.c \
 	%reldir%/index/base/crc.h \
+	%reldir%/index/base/sums.c \
+	%reldir%/index/base/sums.h \
 	%reldir%/index/base/err.c \
 	%reldir%/index/base/err.h \
 	%reldir%/index/base/fd.c \
@@ -283,6 +285,7 @@ lib_bytes_sources = \
 	%reldir%/bytes/payload/mark.c \
 	%reldir%/bytes/payload/order.c \
 	%reldir%/bytes/payload/own_sums.c \
+	%reldir%/bytes/payload/seals.c \
 	%reldir%/bytes/payload/pair.c \
 	%reldir%/bytes/payload/plan.c \
 	%reldir%/bytes/payload/plan.h \

@@ -24,6 +24,9 @@ dist_man_MANS += \
 	%reldir%/gpc_commit.3 \
 	%reldir%/gpc_copy.3 \
 	%reldir%/gpc_crc32c.3 \
+	%reldir%/gpc_seal.3 \
+	%reldir%/gpc_sealed.3 \
+	%reldir%/gpc_pool_seed.3 \
 	%reldir%/gpc_sums_ask.3 \
 	%reldir%/gpc_sums_close.3 \
 	%reldir%/gpc_sums_get.3 \

@@ -201,6 +201,7 @@ t_programs = \
 	%reldir%/bytes/pool-once.t \
 	%reldir%/index/clear-idle.t \
 	%reldir%/bytes/checksums.t \
+	%reldir%/bytes/seals.t \
 	%reldir%/bytes/sums-forged.t \
 	%reldir%/look/stats.t \
 	%reldir%/index/counts.t \

@@ -324,10 +324,7 @@ static void bench_rates(void)
 /* Headers as disk_write() stores them, chains of 64 children before parents. */
 static void store_headers(void)
 {
-	struct disk_header h = { .magic = DISK_HEADER_MAGIC,
-				 .state = DISK_WHOLE,
-				 .length = image_bytes,
-				 .epoch = d->epoch };
+	struct disk_header h = { .magic = DISK_HEADER_MAGIC, .epoch = d->epoch };
 	uint64_t i, n;
 
 	memcpy(h.file, d->super.file, 16);

@@ -149,7 +149,7 @@ TAP_FN void images_put(struct images *m, uint64_t first)
 						 .parent = remote_key(first + i + 77),
 						 .depth = i,
 						 .tag = 5,
-						 .crc = crc32c(0, at, m->bytes),
+						 .sum.crc = crc32c(0, at, m->bytes),
 						 .image = &m->iov[i],
 						 .npieces = 1,
 						 .result = -1 };

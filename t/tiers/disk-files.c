@@ -292,10 +292,14 @@ static void supers(void)
 	disk_poke(65536, junk, 4096);
 	must_refuse(&opt, EPROTO, "no disk file", "both overwritten");
 	s = whole;
-	s.version = 2;
+	s.version = DISK_VERSION - 1;
 	disk_seal_super(&s);
 	disk_poke(0, &s, sizeof(s));
-	must_refuse(&opt, EPROTO, "version 2", "another version");
+	must_refuse(&opt, EPROTO, "version 1", "an earlier version");
+	s.version = DISK_VERSION + 1;
+	disk_seal_super(&s);
+	disk_poke(0, &s, sizeof(s));
+	must_refuse(&opt, EPROTO, "version 3", "a later version");
 	s.magic = __builtin_bswap64(s.magic);
 	disk_poke(0, &s, sizeof(s));
 	must_refuse(&opt, EPROTO, "byte order", "the other byte order");

@@ -23,14 +23,10 @@ static struct {
 } gate;
 static uint32_t order[OPS], ended; /* order: slots, + 1000 for a write */
 
-int __real_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
-			 uint32_t crc);
-int __real_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
-			  bool has, uint32_t *crc);
-int __wrap_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
-			 uint32_t crc);
-int __wrap_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
-			  bool has, uint32_t *crc);
+int __real_io_read_image(struct disk *d, struct disk_op *o, uint32_t crc);
+int __real_io_write_image(struct disk *d, struct disk_op *o);
+int __wrap_io_read_image(struct disk *d, struct disk_op *o, uint32_t crc);
+int __wrap_io_write_image(struct disk *d, struct disk_op *o);
 
 static void pass_gate(void)
 {
@@ -67,18 +63,16 @@ static void wait_ended(uint32_t n)
 	pthread_mutex_unlock(&lock);
 }
 
-int __wrap_io_read_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
-			 uint32_t crc)
+int __wrap_io_read_image(struct disk *d, struct disk_op *o, uint32_t crc)
 {
 	pass_gate();
-	return __real_io_read_image(d, slot, v, n, crc);
+	return __real_io_read_image(d, o, crc);
 }
 
-int __wrap_io_write_image(struct disk *d, uint64_t slot, const struct iovec *v, uint32_t n,
-			  bool has, uint32_t *crc)
+int __wrap_io_write_image(struct disk *d, struct disk_op *o)
 {
 	pass_gate();
-	return __real_io_write_image(d, slot, v, n, has, crc);
+	return __real_io_write_image(d, o);
 }
 
 /* ---- operations ---- */

@@ -30,12 +30,10 @@ static double seconds(void)
 static struct disk_header header_of(const struct disk *d, uint64_t slot, uint64_t n)
 {
 	struct disk_header h = { .magic = DISK_HEADER_MAGIC,
-				 .state = DISK_WHOLE,
 				 .epoch = d->epoch,
 				 .slot = slot,
 				 .serial = n + 1,
-				 .depth = (uint32_t)(n % 64),
-				 .length = d->super.image_bytes };
+				 .depth = (uint32_t)(n % 64) };
 
 	memcpy(h.file, d->super.file, 16);
 	memcpy(h.key, disk_key(n).w, 16);

@@ -15,7 +15,7 @@ static struct image_what what(void)
 				.parent = { { 3, 4 } },
 				.depth = 5,
 				.tag = 6,
-				.crc = 7,
+				.sum = { 7, 0, 0x123456789abcdef0 },
 				.bytes = 4096 };
 
 	memset(w.fingerprint, 0x5a, sizeof(w.fingerprint));
@@ -32,7 +32,7 @@ static void headers(void)
 	image_header_make(&h, &w);
 	is_int(image_header_read(&h, &w, &is, &why), 0, "a header is read");
 	ok(is.parent.w[0] == 3 && is.parent.w[1] == 4 && is.depth == 5 && is.tag == 6 &&
-		   is.crc == 7,
+		   is.sum.crc == 7 && is.sum.word == w.sum.word,
 	   "and says what it was made of");
 	ok(!memcmp(&h, "gpcimg 1", 8), "it begins with its name");
 	for (i = 0; i < 8 * sizeof(h); i++) {
@@ -52,6 +52,16 @@ static void headers(void)
 	w.fingerprint[31] = 0;
 	image_header_read(&h, &w, &is, &why);
 	is_str(why, "it is an image of another layout", "another layout");
+	w = what();
+	w.sum.seed = 9;
+	is_int(image_header_read(&h, &w, &is, &why), -ENOENT, "of another structure: none for us");
+	ok(!why, "and nothing is wrong with it");
+	image_header_make(&h, &w);
+	is_int(image_header_read(&h, &w, &is, &why), 0, "of ours: it is");
+	is_int(is.sum.seed, 9, "and says so");
+	w.sum.seed = 0;
+	is_int(image_header_read(&h, &w, &is, &why), -ENOENT,
+	       "nor is one with a seed for who knows of none");
 }
 
 static void refused(const char *spec, const char *sentence)

@@ -51,7 +51,8 @@ struct sum_want {
 	uint32_t slot;  /* whose image is summed */
 	uint32_t index; /* of the block in its command */
 	uint32_t life;  /* of the trailer's block */
-	uint32_t pad;
+	uint32_t seed;  /* that the sum begins with; one in a call */
+	uint64_t word;  /* stored beside it, by the host alone */
 };
 
 /* What a device's copies can do, measured at first use. */

@@ -18,7 +18,7 @@ struct sums {
 	int ordinal;
 	void *memory; /* tables, units, parts of each lane */
 	uint64_t units_at, parts_at;
-	uint32_t nunits, ends;
+	uint32_t nunits, ends, power; /* power: a seed times it is what the seed adds */
 };
 
 /* ---- units ---- */
@@ -138,7 +138,8 @@ static int make(struct sums *s, const struct sum_piece *pieces, uint32_t n)
 	cut(pieces, n, unit, &s->nunits);
 	fill_behind(unit, s->nunits);
 	/* a sum begins with all ones before the first byte, and ends inverted */
-	s->ends = crc_times(~0u, crc_power(image)) ^ ~0u;
+	s->power = crc_power(image);
+	s->ends = crc_times(~0u, s->power) ^ ~0u;
 	e = CUDA((cudaError_t)launch_load_sum());
 	if (e == cudaSuccess)
 		e = upload(s, host, s->parts_at, c->stream);
@@ -210,6 +211,8 @@ static int launch_all(const struct sums *s, struct launch_sum *l, uint32_t block
 
 	if (err)
 		return err;
+	l->seed = n ? want[0].seed : 0;
+	l->ends = s->ends ^ crc_times(l->seed, s->power);
 	for (at = 0; e == cudaSuccess && at < n; at += l->nitems) {
 		l->nitems = MIN(n - at, LAUNCH_SUM_ITEMS);
 		for (i = 0; i < l->nitems; i++) {
@@ -250,7 +253,6 @@ int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane,
 		l.parts =
 			(struct launch_sum_part *)(memory + s->parts_at) + lane * LAUNCH_SUM_ITEMS;
 		l.nunits = s->nunits;
-		l.ends = s->ends;
 		l.bad = NULL;
 		e = cuda_check_stream(stream);
 		if (e != cudaSuccess)

@@ -13,8 +13,9 @@ int host_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32
 void host_sum_close(void *sums);
 int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
 	     void *stream);
-/* One trailer, here and now: stored; is it of that life and key? */
+/* One trailer, here and now: stored; is it of that life and key, and has it a sum? */
 void host_sum_store(struct shm_trailer *t, const struct sum_want *w, uint32_t crc);
+bool host_sum_is_of(const struct shm_trailer *t, const struct sum_want *w);
 bool host_sum_is_known(const struct shm_trailer *t, const struct sum_want *w);
 
 /* For tests.  The n-th operation from now is refused with -EIO; 0: none is.  Lost: nothing that

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host_sum.c - sums of images on the host device, by its stream's thread.
- * Tests: t/bytes/sums-device.t t/bytes/checksums.t */
+ * Tests: t/bytes/sums-device.t t/bytes/checksums.t t/bytes/seals.t */
 #include "config.h"
 
+#include "gpc_bytes.h"
 #include "index/base/crc.h"
 #include "index/base/err.h"
 #include "index/base/order.h"
@@ -27,9 +28,9 @@ struct sum_job {
 	struct sum_want want[];
 };
 
-static uint32_t sum_of(const struct sums *s, uint32_t slot)
+static uint32_t sum_of(const struct sums *s, uint32_t slot, uint32_t seed)
 {
-	uint32_t crc = 0, i;
+	uint32_t crc = seed, i;
 
 	for (i = 0; i < s->npieces; i++)
 		crc = crc32c(crc, s->piece[i].at + slot * s->piece[i].slot_stride,
@@ -42,13 +43,21 @@ void host_sum_store(struct shm_trailer *t, const struct sum_want *w, uint32_t cr
 	t->key[0] = w->key[0];
 	t->key[1] = w->key[1];
 	t->crc = crc;
+	t->seed = w->seed;
+	t->flags = 0;
+	t->word = w->word;
 	store_release(&t->life, w->life); /* last: of shm_trailer; nobody reads it before done */
+}
+
+bool host_sum_is_of(const struct shm_trailer *t, const struct sum_want *w)
+{
+	return load_acquire(&t->life) == w->life && t->key[0] == w->key[0] &&
+	       t->key[1] == w->key[1];
 }
 
 bool host_sum_is_known(const struct shm_trailer *t, const struct sum_want *w)
 {
-	return load_acquire(&t->life) == w->life && t->key[0] == w->key[0] &&
-	       t->key[1] == w->key[1];
+	return host_sum_is_of(t, w) && !(t->flags & GPC_SEAL_UNSUMMED);
 }
 
 static void sum_run(struct stream_job *job)
@@ -61,10 +70,10 @@ static void sum_run(struct stream_job *job)
 
 		if (j->bad && !host_sum_is_known(w->trailer, w))
 			continue;
-		crc = sum_of(j->sums, w->slot);
+		crc = sum_of(j->sums, w->slot, w->seed);
 		if (!j->bad)
 			host_sum_store(w->trailer, w, crc);
-		else if (crc != w->trailer->crc)
+		else if (crc != w->trailer->crc || w->seed != w->trailer->seed)
 			store_relaxed(j->bad, MIN(load_relaxed(j->bad), (uint64_t)w->index + 1));
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory_draft.c - what a caller wants a pool's RAM to be, checked, before there is a file.
- * Tests: t/bytes/ram-memory.t t/tiers/later-structs.t */
+ * Tests: t/bytes/ram-memory.t t/bytes/seals.t t/tiers/later-structs.t */
 #include "config.h"
 
 #include "bytes/memfile/parts.h"
@@ -30,8 +30,6 @@ static int check_fields(const struct gpc_memory *w, uint32_t slots)
 			       w->nruns);
 	if (!w->nruns &&
 	    (err = err_range("block_bytes", w->block_bytes, 1, MEMORY_BYTES / slots)) < 0)
-		return err;
-	if ((err = err_range("no_checksums", w->no_checksums, 0, 1)) < 0)
 		return err;
 	if (w->parts)
 		return err_set(EINVAL, "parts is %u: RAM is one file, so it must be 0", w->parts);
@@ -71,6 +69,26 @@ static int check_pages(const struct memory_pages *p)
 				  &unit);
 }
 
+int memory_draft_sums(const struct gpc_memory *want, struct memory *m)
+{
+	uint32_t sums = want->sums ? want->sums : 1;
+
+	if (err_range("no_checksums", want->no_checksums, 0, 1) < 0 ||
+	    err_range("sums", want->sums, 0, SHM_SUMS) < 0)
+		return -EINVAL;
+	if (want->no_checksums && (want->seed || want->sums > 1))
+		return err_set(EINVAL, "%s is %u: with no_checksums it must be 0",
+			       want->seed ? "seed" : "sums", want->seed ? want->seed : want->sums);
+	if (m->block_bytes % sums)
+		return err_set(EINVAL,
+			       "sums is %u: the %llu bytes of an image are no multiple of it", sums,
+			       (unsigned long long)m->block_bytes);
+	m->trailers = !want->no_checksums;
+	m->nsums = sums;
+	m->seed = want->seed;
+	return 0;
+}
+
 int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t layout[32],
 		 struct memory *ret, struct memory_pages *ret_pages)
 {
@@ -93,7 +111,8 @@ int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t la
 			EINVAL, "block_bytes is %llu: it must be 0 or %llu, the sum of the runs",
 			(unsigned long long)w.block_bytes, (unsigned long long)ret->block_bytes);
 	ret->images_bytes = bytes[0];
-	ret->trailers = !w.no_checksums;
+	if ((err = memory_draft_sums(&w, ret)) < 0)
+		return err;
 	memcpy(ret->fingerprint, is_zero(w.fingerprint, 32) ? layout : w.fingerprint, 32);
 	*ret_pages = (struct memory_pages){
 		.numa = w.numa,

@@ -159,6 +159,7 @@ static void describe(const struct making *k, struct shm_memory *h)
 		.lent = m->lent,
 		.maker_pid = m->maker_pid,
 		.trailers = m->trailers,
+		.nsums = m->nsums,
 	};
 	memcpy(h->cache, k->s->header.id, sizeof(h->cache));
 	memcpy(h->fingerprint, m->fingerprint, sizeof(h->fingerprint));
@@ -212,6 +213,17 @@ static int make_images(struct making *k)
 	return err;
 }
 
+static void make_trailers(const struct memory *m, uint8_t *at)
+{
+	uint32_t *seed =
+		(uint32_t *)(at + (uint64_t)m->slots * m->nsums * sizeof(struct shm_trailer));
+	uint32_t i;
+
+	memset(at, 0, memory_trailers_bytes(m->slots, m->nsums));
+	for (i = 0; i < m->nsums; i++)
+		seed[i] = m->seed;
+}
+
 /* Steps 2 to 5. */
 static int fill(struct making *k)
 {
@@ -229,7 +241,7 @@ static int fill(struct making *k)
 	memcpy(at + SHM_PAGE, m->run, m->nruns * sizeof(*m->run));
 	memcpy(there, &h, offsetof(struct shm_memory, ready));
 	if (m->trailers) /* pages that nobody has stored to count as holes */
-		memset(at + m->trailers, 0, m->slots * sizeof(struct shm_trailer));
+		make_trailers(m, at + m->trailers);
 	err = make_images(k);
 	/* (A) all of it, pages included, before the file says so.  Pairs with read_file() in
 	 * bytes/memfile/open.c.  If we die before it, no pool names the file, and it has no lock. */
@@ -288,6 +300,7 @@ static int place(struct making *k)
 	int err = memory_check_pages(k->pages, k->folder, &m->numa, &m->nodes, &k->unit);
 
 	m->images = 0;
+	m->nsums = MAX(m->nsums, 1u);
 	if (m->trailers)
 		m->trailers = ROUND_UP(memory_entry_place(m->nruns, m->nparts), SHM_PAGE);
 	if (err < 0 || !m->images_bytes)

@@ -34,7 +34,8 @@ struct memory {
 	uint32_t kind, slots, nruns, nparts;
 	uint64_t block_bytes, images, images_bytes, nodes;
 	uint64_t trailers; /* where in the file; to memory_make: not 0, they are wanted */
-	uint32_t numa;
+	uint32_t numa, nsums;
+	uint32_t seed; /* to memory_make: of all sums */
 	bool lent;
 	uint8_t fingerprint[32], uuid[16];
 	char device[32];
@@ -72,6 +73,8 @@ int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t la
 int memory_make(const struct segment *s, struct memory *m, const struct memory_pages *pages);
 /* The memory of the RAM pool that gpc_create() makes: as hooks.h has these. */
 struct ram_draft;
+/* What a caller wants of checksums: -EINVAL with the field. */
+int memory_draft_sums(const struct gpc_memory *want, struct memory *m);
 int ram_draft_new(const struct gpc_config *cfg, uint32_t slots, struct ram_draft **ret);
 uint64_t ram_draft_room(const struct ram_draft *d);
 int ram_draft_make(const struct segment *s, struct ram_draft *d, bool (*wanted)(void *arg),
@@ -95,9 +98,10 @@ int memory_describe(const struct segment *s, uint64_t number, struct shm_pool *r
 int memory_map_images(const struct segment *s, const struct memory *m, uint8_t **ret);
 void memory_unmap_images(const struct segment *s, const struct memory *m, uint8_t *base);
 
-/* Its trailers, likewise: one for each slot.  -ENOENT: it has none. */
+/* Its trailers, likewise: nsums for each slot, and as many seeds.  -ENOENT: it has none. */
 struct memory_trailers {
 	struct shm_trailer *at;
+	uint32_t *seed;
 	uint8_t *base;
 	uint64_t bytes;
 };

@@ -48,9 +48,15 @@ uint64_t memory_entry_place(uint32_t nruns, uint32_t i)
 	       (uint64_t)i * sizeof(struct shm_part);
 }
 
+uint64_t memory_trailers_bytes(uint32_t slots, uint32_t nsums)
+{
+	return (uint64_t)slots * nsums * sizeof(struct shm_trailer) +
+	       ROUND_UP(nsums * sizeof(uint32_t), 64);
+}
+
 uint64_t memory_tables(const struct memory *m)
 {
-	return m->trailers ? m->trailers + (uint64_t)m->slots * sizeof(struct shm_trailer)
+	return m->trailers ? m->trailers + memory_trailers_bytes(m->slots, m->nsums)
 			   : memory_entry_place(m->nruns, m->nparts);
 }
 
@@ -107,11 +113,12 @@ static int check_fields(const struct segment *s, const struct shm_memory *h, uin
 	if (h->images_bytes > MEMORY_BYTES || h->images > MEMORY_BYTES ||
 	    h->images_bytes % SHM_PAGE || h->images % SHM_IMAGES || (h->images && !h->images_bytes))
 		return forged(s, number, "impossible images");
+	if (h->nsums < 1 || h->nsums > SHM_SUMS || h->block_bytes % h->nsums)
+		return forged(s, number, "impossible checksums");
 	if (h->trailers &&
 	    (!ram || h->trailers % SHM_PAGE ||
 	     h->trailers < memory_entry_place(h->nruns, h->nparts) || h->trailers > MEMORY_BYTES ||
-	     (h->images &&
-	      h->images < h->trailers + (uint64_t)h->slots * sizeof(struct shm_trailer))))
+	     (h->images && h->images < h->trailers + memory_trailers_bytes(h->slots, h->nsums))))
 		return forged(s, number, "impossible checksums");
 	return 0;
 }
@@ -169,6 +176,7 @@ static void take_over(const struct shm_memory *h, struct memory *m)
 	m->images_bytes = h->images_bytes;
 	m->nodes = h->nodes;
 	m->trailers = h->trailers;
+	m->nsums = h->nsums;
 	m->numa = h->numa;
 	m->lent = h->lent;
 	memcpy(m->fingerprint, h->fingerprint, sizeof(m->fingerprint));
@@ -420,9 +428,11 @@ int memory_map_trailers(const struct segment *s, const struct memory *m,
 		return forged(s, m->number, "the file has holes");
 	err = memory_map_tables(s, m->fd, m->trailers, end - m->trailers, &ret->base, &ret->bytes,
 				&at);
-	if (err == 0)
-		ret->at = (struct shm_trailer *)at;
-	return err;
+	if (err)
+		return err;
+	ret->at = (struct shm_trailer *)at;
+	ret->seed = (uint32_t *)(ret->at + (uint64_t)m->slots * m->nsums);
+	return 0;
 }
 
 void memory_unmap_trailers(struct memory_trailers *t)

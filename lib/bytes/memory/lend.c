@@ -158,6 +158,7 @@ static void tell_memory(gpc *c, int pool, const struct memory *m, struct gpc_poo
 		.numa = m->numa,
 		.nodes = m->nodes,
 		.checksums = m->trailers != 0,
+		.sums = m->trailers ? m->nsums : 0,
 	};
 
 	memcpy(out.fingerprint, m->fingerprint, sizeof(out.fingerprint));

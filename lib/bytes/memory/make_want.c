@@ -27,8 +27,7 @@ static int check_ram(const struct gpc_memory *m)
 			       "be 0",
 			       m->parts);
 	if (err_range("numa", m->numa, GPC_NUMA_DEFAULT, GPC_NUMA_BIND) < 0 ||
-	    err_range("threads", m->threads, 0, MOST_THREADS) < 0 ||
-	    err_range("no_checksums", m->no_checksums, 0, 1) < 0)
+	    err_range("threads", m->threads, 0, MOST_THREADS) < 0)
 		return -EINVAL;
 	if (m->nodes && m->numa == GPC_NUMA_DEFAULT)
 		return err_set(EINVAL, "nodes is 0x%llx: with numa GPC_NUMA_DEFAULT it must be 0",
@@ -57,6 +56,9 @@ static int check_vram(const struct gpc_pool *p, const struct gpc_memory *m)
 		return err_set(EINVAL, "threads is %u: it %s 0", m->threads, only_ram);
 	if (m->no_checksums)
 		return err_set(EINVAL, "no_checksums is %u: it %s 0", m->no_checksums, only_ram);
+	if (m->seed || m->sums)
+		return err_set(EINVAL, "%s is %u: it %s 0", m->seed ? "seed" : "sums",
+			       m->seed ? m->seed : m->sums, only_ram);
 	if (m->huge_dir)
 		return err_set(EINVAL, "huge_dir is \"%s\": it %s NULL", m->huge_dir, only_ram);
 	if (m->progress)
@@ -200,7 +202,8 @@ int make_want(const gpc *c, const struct gpc_pool *p, const struct gpc_memory *m
 		mk->request.flags |= GPC_POOL_OWNED;
 	if (p->kind == GPC_RAM || (!d->lent && is_zero(d->uuid, sizeof(d->uuid))))
 		d->images_bytes = mk->part_bytes[0];
-	d->trailers = p->kind == GPC_RAM && !m->no_checksums;
+	if (p->kind == GPC_RAM && (err = memory_draft_sums(m, d)) < 0)
+		return err;
 	d->numa = m->numa;
 	d->nodes = m->nodes;
 	memcpy(d->fingerprint,

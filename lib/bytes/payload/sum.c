@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sum.c - checksums around the copies of a transfer.
- * Tests: t/bytes/sums-forged.t t/bytes/checksums.t */
+ * Tests: t/bytes/sums-forged.t t/bytes/checksums.t t/bytes/seals.t */
 #include "config.h"
 
 #include "bytes/payload/sum.h"
@@ -18,6 +18,7 @@ static struct sum_want want_of(const struct map *ram, const struct sum_item *ite
 		.slot = item->slot,
 		.index = item->index,
 		.life = item->life,
+		.seed = load_relaxed(ram->trailers.seed),
 	};
 }
 
@@ -70,9 +71,9 @@ int sum_compare(gpc *c, struct map *images, const struct map *ram, uint32_t slot
 }
 
 /* RAM is mapped as one part, whatever its layout. */
-static uint32_t sum_of(const struct map *m, uint32_t slot)
+static uint32_t sum_of(const struct map *m, uint32_t slot, uint32_t crc)
 {
-	uint32_t crc = 0, i, j;
+	uint32_t i, j;
 
 	for (i = 0; i < m->memory.nruns; i++) {
 		const struct shm_run *r = &m->memory.run[i];
@@ -90,16 +91,26 @@ bool sum_carry(const struct map *to_map, const struct map *from_map, const struc
 	       const struct sum_item *from)
 {
 	bool known = sum_is_known(from_map, from);
-	struct sum_want w;
+	struct sum_want is = { 0 }, w = { 0 };
+	bool of = sum_kept(from_map);
 	uint32_t crc;
 
 	if (!known && !sum_kept(to_map))
 		return true;
-	crc = sum_of(from_map, from->ram);
-	if (known && crc != from_map->trailers.at[from->ram].crc)
+	if (of) {
+		is = want_of(from_map, from);
+		of = host_sum_is_of(is.trailer, &is);
+	}
+	if (sum_kept(to_map))
+		w = want_of(to_map, to);
+	if (of) {
+		w.seed = is.trailer->seed;
+		w.word = is.trailer->word;
+	}
+	crc = sum_of(from_map, from->ram, w.seed);
+	if (known && crc != is.trailer->crc)
 		return false;
 	if (sum_kept(to_map)) {
-		w = want_of(to_map, to);
 		host_sum_store(w.trailer, &w, crc);
 	}
 	return true;

@@ -20,10 +20,11 @@ struct sum_item {
 	gpc_key key;
 };
 
-/* Does the memory keep sums at all? */
+/* Does the memory keep sums that copies make and compare?  Of an image of several parts the engine
+ * does (gpc_seal). */
 static inline bool sum_kept(const struct map *ram)
 {
-	return ram->trailers.at != NULL;
+	return ram->trailers.at != NULL && ram->memory.nsums == 1;
 }
 
 /* Is there a sum of the block, of this life and key? */

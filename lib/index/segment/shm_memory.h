@@ -11,7 +11,8 @@
  *     shm_memory                 header    4096   its maker, immutable once ready
  *     shm_run[nruns]             at 4096          the same
  *     shm_part[nparts]           behind, at a multiple of 64; its maker, each immutable once lent
- *     shm_trailer[slots]         at `trailers`    RAM with checksums: who has the block reserved, devices
+ *     shm_trailer[slots][nsums]  at `trailers`    RAM with checksums: who has the block reserved, devices
+ *     seeds[nsums]               behind           words of 32 bits, atomic: gpc_pool_seed
  *     images                     at `images`      RAM, and VRAM of the host device: who holds a block
  *
  * Locks of the file (OFD, lockfile.h): MEMORY_LOCK_MADE exclusive while it is made, until a pool
@@ -21,6 +22,7 @@
  * computes with a private copy. */
 #define SHM_RUNS   512u
 #define SHM_PARTS  512u
+#define SHM_SUMS   256u
 #define SHM_IMAGES ((uint64_t)2 << 20) /* images begin at a multiple of this */
 
 enum { MEMORY_LOCK_MADE = 0, MEMORY_LOCK_USED = 1 };
@@ -43,24 +45,27 @@ struct shm_memory {
 	uint8_t uuid[16]; /* VRAM: of the GPU; zeros: the host device */
 	char device[32];
 	int32_t maker_pid;
-	uint32_t pad0;
+	uint32_t nsums;    /* RAM with checksums: of an image; else 1 */
 	uint64_t checksum; /* of all bytes above, and of the runs */
 	uint32_t ready;    /* SHM_READY; (A) stored last */
 	uint32_t pad1;
 };
 _Static_assert(sizeof(struct shm_memory) == 208, "memory layout");
 
-/* The checksum of a slot's image.  It counts as long as the block is LIVE, `life` is the generation
+/* The checksum of a slot's image, or of one of its equal parts (index/base/sums.h).  It counts as long as the block is LIVE, `life` is the generation
  * of its word + 1, and the key is the record's: of any other life of the block it says nothing.
  * Stored behind the image's copy and before done, `life` last; a transfer that never ends leaves
  * what nobody believes, since its block is not LIVE. */
 struct shm_trailer {
 	uint64_t key[2];
-	uint32_t crc; /* CRC32C (RFC 3720, appendix B.4) of the image */
+	uint32_t crc; /* CRC32C (RFC 3720, appendix B.4), begun with `seed` */
 	uint32_t life;
-	uint64_t pad;
+	uint32_t seed;
+	uint32_t flags; /* GPC_SEAL_UNSUMMED: crc says nothing */
+	uint64_t word;  /* the engine's own */
+	uint64_t pad[3];
 };
-_Static_assert(sizeof(struct shm_trailer) == 32, "trailer layout");
+_Static_assert(sizeof(struct shm_trailer) == 64, "trailer layout");
 
 struct shm_run { /* as struct gpc_run */
 	uint32_t part, count;

@@ -49,6 +49,7 @@
 
 #include "index/base/base.h"
 #include "index/base/log.h"
+#include "index/base/sums.h"
 #include "gpc.h"
 
 struct disk;
@@ -127,7 +128,7 @@ struct disk_slot {
 	uint64_t slot;
 	gpc_key key, parent; /* parent: zero where there is none */
 	uint32_t depth, tag;
-	uint32_t crc; /* CRC32C of the image */
+	struct image_sum sum;
 	uint32_t note_bytes, note_crc;
 	uint64_t born_ns;    /* when it was written, by disk_now */
 	uint64_t written_ns; /* CLOCK_REALTIME, for people: it may jump */
@@ -144,9 +145,9 @@ enum disk_kind { DISK_READ, DISK_WRITE };
 
 /* One operation; all of it is the caller's, and stays until done() was called.
  *
- * READ    what.slot and what.key: wanted.  The image is stored in iov; `what` and `note` are what the header
+ * READ    what.slot, what.key and what.sum.seed: wanted.  The image is stored in iov; `what` and `note` are what the header
  *         has, once the result is 0.  Otherwise iov may hold anything.
- * WRITE   what.slot, key, parent, depth, tag; what.crc with has_crc, else it is computed; what.born_ns, 0: now; note.
+ * WRITE   what.slot, key, parent, depth, tag; what.sum, its crc with has_crc, else it is computed; what.born_ns, 0: now; note.
  *         `what` gets crc, born_ns, written_ns and serial. */
 struct disk_op {
 	enum disk_kind kind;
@@ -154,8 +155,9 @@ struct disk_op {
 	const struct iovec *iov; /* image_bytes together, in any pieces */
 	uint32_t niov;
 	bool has_crc;
-	void *note;           /* WRITE: what.note_bytes; READ: room for the most; NULL */
-	uint64_t deadline_ns; /* CLOCK_MONOTONIC: not begun after that; 0: none */
+	struct image_parts parts; /* of the image; n 0: it is one */
+	void *note;               /* WRITE: what.note_bytes; READ: room for the most; NULL */
+	uint64_t deadline_ns;     /* CLOCK_MONOTONIC: not begun after that; 0: none */
 	/* in a thread of the disk; it may submit, but neither wait for an operation nor close */
 	void (*done)(struct disk_op *op);
 	void *arg;
@@ -168,7 +170,7 @@ struct disk_op {
 /* 0: done() will be called, once.  -EAGAIN: as many wait as may; -ESHUTDOWN: it is being closed;
  * -EINVAL: a slot, a length or pieces that cannot be.  Results:
  *   -ENOENT     no block is there
- *   -ESTALE     another block is there; WRITE: a clear came meanwhile
+ *   -ESTALE     another block, or one of another structure, is there; WRITE: a clear came meanwhile
  *   -EBADMSG    damaged: header, image or note
  *   -ENODATA    the file ends before it
  *   -ETIME      its deadline passed while it waited

@@ -16,8 +16,9 @@
  * So a file grows at its end, and nothing in it moves.  All numbers are little endian.
  *
  * The headers are the truth.  A block is there when the header of its slot has a good checksum,
- * names this file and this slot, is of the epoch of the superblock, and is WHOLE; its bytes count
- * when they have the header's checksum.  All else is a miss.  A header of zeros is of a free slot.
+ * names this file and this slot, and is of the epoch of the superblock; its bytes count when they
+ * have the header's checksum, and are of the structure that is wanted, which `seed` tells
+ * (index/base/sums.h).  All else is a miss.  A header of zeros is of a free slot.
  *
  * Order of a write: the header becomes zeros; the image; the note; the header.  A process
  * that dies in between leaves a slot that is free.  A machine that dies may lose any of them,
@@ -34,7 +35,7 @@
 
 #define DISK_MAGIC        0x6b736964637067ull /* "gpcdisk" */
 #define DISK_HEADER_MAGIC 0x746f6c73u         /* "slot" */
-#define DISK_VERSION      1u
+#define DISK_VERSION      2u
 #define DISK_ENDIAN       0x01020304u
 #define DISK_PAGE         4096u
 #define DISK_SUPER_A      0u
@@ -48,7 +49,6 @@
 #define DISK_MOST_NOTE  (1u << 16)
 
 enum disk_stage { DISK_UNMADE = 0, DISK_MADE = 1 };
-enum disk_state { DISK_WHOLE = 1 };
 
 struct disk_super {
 	uint64_t magic; /* from here to `has_secret`: its maker, immutable but `slots` */
@@ -79,23 +79,24 @@ _Static_assert(offsetof(struct disk_super, epoch) == 128, "superblock layout");
 _Static_assert(offsetof(struct disk_super, boot) == 168, "superblock layout");
 
 struct disk_header {
-	uint32_t magic, state;
+	uint32_t magic;
+	uint32_t seed;    /* that the image's checksum begins with */
 	uint8_t file[16]; /* of the superblock: no header of another file counts */
 	uint64_t epoch;
 	uint64_t slot;   /* its own number: no header in another place counts */
 	uint64_t serial; /* rises with each header: of two with one key the higher counts */
 	uint64_t key[2], parent[2];
 	uint32_t depth, tag;
-	uint64_t length;     /* of the image */
+	uint64_t word;       /* the engine's own, of the image */
 	uint64_t born_ns;    /* by the file's own clock */
 	uint64_t written_ns; /* CLOCK_REALTIME, for people */
-	uint32_t crc;        /* CRC32C of the image */
+	uint32_t crc;        /* CRC32C of the image, begun with seed */
 	uint32_t note_bytes, note_crc;
 	uint32_t checksum; /* CRC32C of all bytes before it */
 };
 _Static_assert(sizeof(struct disk_header) == DISK_HEADER_BYTES, "header layout");
 _Static_assert(offsetof(struct disk_header, key) == 48, "header layout");
-_Static_assert(offsetof(struct disk_header, length) == 88, "header layout");
+_Static_assert(offsetof(struct disk_header, word) == 88, "header layout");
 _Static_assert(offsetof(struct disk_header, checksum) == 124, "header layout");
 /* A note, where its block has one; ntokens tokens of 4 bytes follow.  What is in it is its writer's
  * affair: the file counts bytes. */

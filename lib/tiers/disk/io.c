@@ -23,7 +23,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "index/base/crc.h"
 #include "index/base/fd.h"
 
 #define TRIES 8u /* without progress */
@@ -224,15 +223,6 @@ void io_free_buffers(struct disk *d)
 
 /* ---- images ---- */
 
-static uint32_t sum(const struct iovec *iov, uint32_t n)
-{
-	uint32_t i, crc = 0;
-
-	for (i = 0; i < n; i++)
-		crc = crc32c(crc, iov[i].iov_base, iov[i].iov_len);
-	return crc;
-}
-
 /* Between the caller's pieces and a buffer: bytes from `from` on. */
 static void gather(const struct iovec *iov, uint32_t n, uint8_t *buffer, uint64_t from,
 		   bool scatter)
@@ -303,36 +293,44 @@ static void leave_way(struct disk *d, struct way *w)
 		free(w->v);
 }
 
-int io_write_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n, bool has_crc,
-		   uint32_t *crc)
+static uint32_t sum(const struct disk_op *op)
 {
+	return sums_of(op->iov, op->niov, &op->parts, op->what.sum.seed);
+}
+
+int io_write_image(struct disk *d, struct disk_op *op)
+{
+	const struct iovec *iov = op->iov;
+	uint32_t n = op->niov;
 	struct way w;
 	int err = find_way(d, iov, n, &w);
 
-	if (!err && !has_crc)
-		*crc = sum(iov, n);
+	if (!err && !op->has_crc)
+		op->what.sum.crc = sum(op);
 	if (!err && w.tail) {
 		gather(iov, n, w.buffer, d->super.image_bytes - w.tail, false);
 		memset((uint8_t *)w.buffer + w.tail, 0, w.through - w.tail);
 	}
 	if (!err)
-		err = io_move(d->image_fd, true, w.v, w.n, disk_image_at(d, slot),
+		err = io_move(d->image_fd, true, w.v, w.n, disk_image_at(d, op->what.slot),
 			      d->direct ? DISK_PAGE : 1);
 	leave_way(d, &w);
 	return err;
 }
 
-int io_read_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n, uint32_t crc)
+int io_read_image(struct disk *d, struct disk_op *op, uint32_t crc)
 {
+	const struct iovec *iov = op->iov;
+	uint32_t n = op->niov;
 	struct way w;
 	int err = find_way(d, iov, n, &w);
 
 	if (!err)
-		err = io_move(d->image_fd, false, w.v, w.n, disk_image_at(d, slot),
+		err = io_move(d->image_fd, false, w.v, w.n, disk_image_at(d, op->what.slot),
 			      d->direct ? DISK_PAGE : 1);
 	if (!err && w.tail)
 		gather(iov, n, w.buffer, d->super.image_bytes - w.tail, true);
-	if (!err && sum(iov, n) != crc)
+	if (!err && sum(op) != crc)
 		err = -EBADMSG;
 	leave_way(d, &w);
 	return err;

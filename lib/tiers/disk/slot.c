@@ -4,7 +4,8 @@
  * A write frees the header before it touches the image, and stores the header when all else is in
  * the file.  The page cache keeps that order for every other process; what a loss of power makes of
  * it, checksums tell.
- * Tests: t/tiers/disk-faults.t t/tiers/disk-slots.t t/tiers/disk-kills.t t/tiers/disk-power.t */
+ * Tests: t/tiers/disk-faults.t t/tiers/disk-slots.t t/tiers/disk-kills.t t/tiers/disk-power.t
+ *   t/bytes/seals.t */
 #include "config.h"
 
 #include "tiers/disk/state.h"
@@ -31,9 +32,8 @@ int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 
 	if (!memcmp(h, &zeros, sizeof(zeros)))
 		return -ENOENT;
-	if (h->magic != DISK_HEADER_MAGIC || h->state != DISK_WHOLE || h->checksum != checksum(h) ||
-	    h->slot != slot || memcmp(h->file, d->super.file, 16) ||
-	    h->length != d->super.image_bytes || h->note_bytes > d->super.note_bytes ||
+	if (h->magic != DISK_HEADER_MAGIC || h->checksum != checksum(h) || h->slot != slot ||
+	    memcmp(h->file, d->super.file, 16) || h->note_bytes > d->super.note_bytes ||
 	    key_is_zero(&key) || key_is_root(&key) || h->epoch > load_relaxed(&d->epoch))
 		return -EBADMSG;
 	*ret = (struct disk_slot){
@@ -42,7 +42,7 @@ int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 		.parent = { { h->parent[0], h->parent[1] } },
 		.depth = h->depth,
 		.tag = h->tag,
-		.crc = h->crc,
+		.sum = { h->crc, h->seed, h->word },
 		.note_bytes = h->note_bytes,
 		.note_crc = h->note_crc,
 		.born_ns = h->born_ns,
@@ -88,7 +88,7 @@ static int store_header(struct disk *d, struct disk_slot *s, uint64_t epoch)
 {
 	struct disk_header h = {
 		.magic = DISK_HEADER_MAGIC,
-		.state = DISK_WHOLE,
+		.seed = s->sum.seed,
 		.epoch = epoch,
 		.slot = s->slot,
 		.serial = s->serial,
@@ -96,10 +96,10 @@ static int store_header(struct disk *d, struct disk_slot *s, uint64_t epoch)
 		.parent = { s->parent.w[0], s->parent.w[1] },
 		.depth = s->depth,
 		.tag = s->tag,
-		.length = d->super.image_bytes,
+		.word = s->sum.word,
 		.born_ns = s->born_ns,
 		.written_ns = s->written_ns,
-		.crc = s->crc,
+		.crc = s->sum.crc,
 		.note_bytes = s->note_bytes,
 		.note_crc = s->note_crc,
 	};
@@ -122,7 +122,7 @@ static int run_write(struct disk *d, struct disk_op *op)
 
 	if (err)
 		return err;
-	err = io_write_image(d, s->slot, op->iov, op->niov, op->has_crc, &s->crc);
+	err = io_write_image(d, op);
 	if (!err && s->note_bytes)
 		err = io_store(d, op->note, s->note_bytes, disk_note_at(d, s->slot));
 	if (err)
@@ -193,9 +193,11 @@ static int run_read(struct disk *d, struct disk_op *op)
 	struct disk_slot found;
 	int err = look(d, &op->what, op->note, &found);
 
+	if (!err && found.sum.seed != op->what.sum.seed)
+		err = -ESTALE;
 	if (err)
 		return err;
-	err = io_read_image(d, found.slot, op->iov, op->niov, found.crc);
+	err = io_read_image(d, op, found.sum.crc);
 	if (!err)
 		op->what = found;
 	return err;

@@ -138,10 +138,9 @@ int io_move(int fd, bool write, struct iovec *v, uint32_t n, uint64_t at, uint32
 int io_read(int fd, void *to, size_t n, uint64_t at);
 int io_write(int fd, const void *from, size_t n, uint64_t at);
 /* An image, from or to the caller's pieces, with its checksum: computed before it is written
- * where ret_crc is wanted, after it was read. */
-int io_write_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n, bool has_crc,
-		   uint32_t *crc);
-int io_read_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n, uint32_t crc);
+ * where it is not known, after it was read. */
+int io_write_image(struct disk *d, struct disk_op *op);
+int io_read_image(struct disk *d, struct disk_op *op, uint32_t crc);
 void io_free_buffers(struct disk *d);
 /* A header or a note, to the page cache.  -ENODATA: the file ends before it. */
 int io_store(struct disk *d, const void *from, size_t n, uint64_t at);

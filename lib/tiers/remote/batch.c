@@ -13,7 +13,6 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "index/base/crc.h"
 #include "index/base/err.h"
 #include "index/base/order.h"
 #include "tiers/remote/lane.h"
@@ -62,25 +61,20 @@ static bool give_places(const struct remote *r, struct batch *b, const struct re
 
 /* ---- get ---- */
 
-static uint32_t crc_of(const struct remote_block *block)
-{
-	uint32_t crc = 0, i;
-
-	for (i = 0; i < block->npieces; i++)
-		crc = crc32c(crc, block->image[i].iov_base, block->image[i].iov_len);
-	return crc;
-}
-
 static int verify(struct remote *r, struct batch *b, uint32_t i, struct remote_block *block)
 {
-	struct image_what want = { .key = block->key, .bytes = r->o.image_bytes }, is;
+	struct image_what want = { .key = block->key,
+				   .bytes = r->o.image_bytes,
+				   .sum = block->sum },
+			  is;
 	const char *why = "it has another length";
 	int ret = b->result[i];
 
 	memcpy(want.fingerprint, r->o.fingerprint, sizeof(want.fingerprint));
 	if (!ret)
 		ret = image_header_read(&b->header[i], &want, &is, &why);
-	if (!ret && crc_of(block) != is.crc) {
+	if (!ret &&
+	    sums_of(block->image, block->npieces, &block->parts, is.sum.seed) != is.sum.crc) {
 		why = "the checksum of its image is wrong";
 		ret = -EBADMSG;
 	}
@@ -93,7 +87,7 @@ static int verify(struct remote *r, struct batch *b, uint32_t i, struct remote_b
 	block->parent = is.parent;
 	block->depth = is.depth;
 	block->tag = is.tag;
-	block->crc = is.crc;
+	block->sum = is.sum;
 	if (count_next(&r->right) + 1 >= REMOTE_WRONG_OF && load_relaxed(&r->state) != REMOTE_OFF) {
 		store_relaxed(&r->right, 0);
 		store_relaxed(&r->wrong, 0);
@@ -176,7 +170,7 @@ static void make_headers(struct remote *r, struct batch *b, const struct remote_
 		what.parent = block[i].parent;
 		what.depth = block[i].depth;
 		what.tag = block[i].tag;
-		what.crc = block[i].crc;
+		what.sum = block[i].sum;
 		image_header_make(&b->header[i], &what);
 	}
 }

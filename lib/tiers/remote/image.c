@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* image.c - headers of images in a remote store, made and verified.
- * Tests: t/tiers/remote-image.t */
+ * Tests: t/tiers/remote-image.t t/bytes/seals.t */
 #include "config.h"
 
 #include "tiers/remote/image.h"
@@ -34,7 +34,9 @@ void image_header_make(struct image_header *h, const struct image_what *w)
 	h->tag = htole32(w->tag);
 	h->bytes = htole64(w->bytes);
 	h->written_ns = htole64((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
-	h->crc = htole32(w->crc);
+	h->crc = htole32(w->sum.crc);
+	h->seed = htole32(w->sum.seed);
+	h->word = htole64(w->sum.word);
 	h->header_crc = htole32(crc_of(h));
 }
 
@@ -60,7 +62,7 @@ int image_header_read(const struct image_header *h, const struct image_what *wan
 	struct image_what is = {
 		.depth = le32toh(h->depth),
 		.tag = le32toh(h->tag),
-		.crc = le32toh(h->crc),
+		.sum = { le32toh(h->crc), le32toh(h->seed), le64toh(h->word) },
 		.bytes = le64toh(h->bytes),
 	};
 	int i;
@@ -74,5 +76,5 @@ int image_header_read(const struct image_header *h, const struct image_what *wan
 	if (*why)
 		return -EBADMSG;
 	*ret = is;
-	return 0;
+	return is.sum.seed == want->sum.seed ? 0 : -ENOENT;
 }

@@ -8,6 +8,7 @@
 #define GPC_REMOTE_IMAGE_H
 
 #include "index/base/base.h"
+#include "index/base/sums.h"
 #include "gpc.h"
 #include "gpc_remote.h"
 
@@ -22,22 +23,26 @@ struct image_header {
 	uint64_t bytes; /* of the image */
 	/* CLOCK_REALTIME of who wrote it: for people, nothing is decided by it */
 	uint64_t written_ns;
-	uint32_t crc; /* CRC32C of the image */
-	uint32_t reserved[6];
+	uint32_t crc;  /* CRC32C of the image, begun with seed (index/base/sums.h) */
+	uint32_t seed; /* 0: not told */
+	uint64_t word; /* the engine's own, of the image */
+	uint32_t reserved[3];
 	uint32_t header_crc; /* CRC32C of the 124 bytes before it */
 };
 _Static_assert(sizeof(struct image_header) == GPC_REMOTE_HEADER, "as plugins have it");
 
 struct image_what { /* what a header says, in host order */
 	gpc_key key, parent;
-	uint32_t depth, tag, crc;
+	uint32_t depth, tag;
+	struct image_sum sum;
 	uint64_t bytes;
 	uint8_t fingerprint[32];
 };
 
 void image_header_make(struct image_header *h, const struct image_what *w);
 /* 0, or -EBADMSG with the reason in *why: a header that is damaged, or one of another image than
- * `want`, of which key, bytes and fingerprint count. */
+ * `want`, of which key, bytes and fingerprint count.  -ENOENT: a good one of another structure than
+ * `want` has in sum.seed, which another node uses. */
 int image_header_read(const struct image_header *h, const struct image_what *want,
 		      struct image_what *ret, const char **why);
 

@@ -30,6 +30,7 @@
 #define GPC_REMOTE_REMOTE_H
 
 #include "index/base/base.h"
+#include "index/base/sums.h"
 #include "gpc.h"
 #include "gpc_remote.h"
 
@@ -61,9 +62,11 @@ struct remote_options {
 #define REMOTE_GRACE_MS    1000u
 #define REMOTE_UNSURE_NS   (3600000 * NS_PER_MS) /* no network and no server keeps a put for longer */
 
-struct remote_block {             /* of get and put */
-	gpc_key key, parent;      /* get: parent, depth, tag and crc are results */
-	uint32_t depth, tag, crc; /* crc: CRC32C of the image */
+struct remote_block {        /* of get and put */
+	gpc_key key, parent; /* get: parent, depth, tag and sum are results */
+	uint32_t depth, tag;
+	struct image_sum sum;     /* get: the seed is wanted */
+	struct image_parts parts; /* of the image; n 0: it is one */
 	/* 0, or as in gpc_remote.h; get: -EBADMSG = wrong bytes; -EINPROGRESS: the plugin has
 	 * not returned, and the image is its own until remote_is_lost says otherwise */
 	int32_t result;

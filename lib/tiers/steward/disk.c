@@ -38,6 +38,7 @@ static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_i
 		.iov = it->iov,
 		.niov = it->niov,
 		.has_crc = it->has_crc,
+		.parts = it->parts,
 		.deadline_ns = deadline_ns,
 		.done = one_ended,
 		.arg = b,
@@ -46,7 +47,7 @@ static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_i
 			  .parent = it->parent,
 			  .depth = it->depth,
 			  .tag = it->tag,
-			  .crc = it->crc },
+			  .sum = it->sum },
 	};
 	if (kind == DISK_WRITE && it->note_bytes) {
 		op->note = (void *)(uintptr_t)it->note; /* it is only read */
@@ -98,7 +99,7 @@ static void run(struct cold *d, enum disk_kind kind, struct tier_item *items, ui
 	pthread_mutex_unlock(&b.lock);
 	for (i = 0; i < n; i++) {
 		items[i].result = ops[i].result;
-		items[i].crc = ops[i].what.crc;
+		items[i].sum = ops[i].what.sum;
 	}
 	free(ops);
 }

@@ -14,7 +14,7 @@
  * Exclusive pools are not chained: what comes up leaves root first.  In others a copy hangs on that
  * of its parent, so what a victim hangs on goes down with it (above.c), and is published before
  * it.
- * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/die.t */
+ * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/die.t t/bytes/seals.t */
 #include "config.h"
 
 #include <errno.h>
@@ -42,7 +42,8 @@ struct down { /* one batch */
 	bool chains;
 	struct tier_item item[BATCH];
 	struct iovec *iov;
-	uint8_t *notes;          /* note_room each, behind iov */
+	uint32_t *sums;          /* seeds and sums of each one's parts, behind iov */
+	uint8_t *notes;          /* note_room each, behind sums */
 	const gpc_block *victim; /* of this pool, in the order in which they go ... */
 	uint32_t seen;           /* ... and how many of them were looked at */
 };
@@ -137,14 +138,25 @@ static void add_note(struct down *b, uint32_t i)
 	b->item[i].note_bytes = notes_pack(b->t->c, b->block[i], &b->about[i], to, room);
 }
 
+static void add_sum(struct down *b, uint32_t i)
+{
+	uint32_t n = images_sums(b->map), *seed = b->sums + (size_t)i * 2 * n, *crc = seed + n;
+
+	b->item[i].has_crc = images_sum(b->t->c, b->map, b->block[i], &b->about[i].key, seed, crc,
+					&b->item[i].sum);
+	b->item[i].parts = (struct image_parts){ n, b->d->block_bytes / n, seed, crc };
+}
+
 static int write_all(struct down *b)
 {
 	uint32_t i, pieces = images_pieces(b->map);
 
-	b->iov = malloc(b->n * (pieces * sizeof(*b->iov) + b->d->note_room));
+	b->iov = malloc(b->n * (pieces * sizeof(*b->iov) +
+				2 * images_sums(b->map) * sizeof(*b->sums) + b->d->note_room));
 	if (!b->iov)
 		return -ENOMEM;
-	b->notes = (uint8_t *)(b->iov + (size_t)b->n * pieces);
+	b->sums = (uint32_t *)(b->iov + (size_t)b->n * pieces);
+	b->notes = (uint8_t *)(b->sums + (size_t)b->n * 2 * images_sums(b->map));
 	for (i = 0; i < b->n; i++) {
 		const struct about *a = &b->about[i];
 
@@ -159,8 +171,7 @@ static int write_all(struct down *b)
 			.niov = pieces,
 			.ram = b->block[i],
 		};
-		b->item[i].has_crc =
-			images_sum(b->t->c, b->map, b->block[i], &a->key, &b->item[i].crc);
+		add_sum(b, i);
 		if (b->d->note_room)
 			add_note(b, i);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* images.c - blocks of RAM as the tiers below read and fill them.
- * Tests: t/tiers/both.t t/tiers/straight.t */
+ * Tests: t/tiers/both.t t/tiers/straight.t t/bytes/seals.t */
 #include "config.h"
 
 #include <string.h>
@@ -112,6 +112,8 @@ void images_iov(const struct map *m, gpc_block block, struct iovec *iov)
 	}
 }
 
+/* ---- sums ---- */
+
 /* False: sums are not kept there. */
 static bool want_of(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
 		    struct sum_want *ret)
@@ -121,7 +123,7 @@ static bool want_of(const gpc *c, const struct map *m, gpc_block block, const gp
 	if (!m->trailers.at || record == SHM_NO_RECORD)
 		return false;
 	*ret = (struct sum_want){
-		.trailer = &m->trailers.at[GPC_SLOT(block)],
+		.trailer = m->trailers.at + (uint64_t)GPC_SLOT(block) * m->memory.nsums,
 		.key = { key->w[0], key->w[1] },
 		.slot = (uint32_t)GPC_SLOT(block),
 		.life = WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1,
@@ -129,22 +131,53 @@ static bool want_of(const gpc *c, const struct map *m, gpc_block block, const gp
 	return true;
 }
 
-bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
-		uint32_t *ret)
+uint32_t images_sums(const struct map *m)
 {
-	struct sum_want w;
+	return m->trailers.at ? m->memory.nsums : 1;
+}
 
-	if (!want_of(c, m, block, key, &w) || !host_sum_is_known(w.trailer, &w))
-		return false;
-	*ret = w.trailer->crc;
-	return true;
+void images_seeds(const struct map *m, uint32_t *seed)
+{
+	uint32_t i;
+
+	*seed = 0;
+	for (i = 0; m->trailers.at && i < m->memory.nsums; i++)
+		seed[i] = load_relaxed(&m->trailers.seed[i]);
+}
+
+bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
+		uint32_t *seed, uint32_t *crc, struct image_sum *ret)
+{
+	uint32_t i, n = images_sums(m);
+	struct sum_want w;
+	bool known = want_of(c, m, block, key, &w), kept = known;
+
+	*ret = (struct image_sum){ 0 };
+	images_seeds(m, seed);
+	for (i = 0; kept && i < n; i++, w.trailer++) {
+		known &= host_sum_is_known(w.trailer, &w);
+		if (!host_sum_is_of(w.trailer, &w))
+			continue;
+		crc[i] = w.trailer->crc;
+		seed[i] = w.trailer->seed;
+		ret->word = i ? ret->word : w.trailer->word;
+	}
+	ret->seed = sums_fold(seed, n);
+	ret->crc = known ? sums_fold(crc, n) : 0;
+	return known;
 }
 
 void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
-		      uint32_t crc)
+		      const struct image_sum *sum, const struct image_parts *parts)
 {
 	struct sum_want w;
+	uint32_t i;
 
-	if (want_of(c, m, block, key, &w))
-		host_sum_store(w.trailer, &w, crc);
+	if (!want_of(c, m, block, key, &w))
+		return;
+	for (i = 0; i < m->memory.nsums; i++, w.trailer++) {
+		w.seed = parts->n > 1 ? parts->seed[i] : sum->seed;
+		w.word = i ? 0 : sum->word;
+		host_sum_store(w.trailer, &w, parts->n > 1 ? parts->crc[i] : sum->crc);
+	}
 }

@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "index/base/crc.h"
 #include "index/base/key.h"
 #include "tiers/steward/afar.h"
 
@@ -34,15 +33,6 @@
 static int our_result(int result)
 {
 	return result == -ETIMEDOUT ? -ETIME : result;
-}
-
-static uint32_t crc_of(const struct tier_item *it)
-{
-	uint32_t crc = 0, i;
-
-	for (i = 0; i < it->niov; i++)
-		crc = crc32c(crc, it->iov[i].iov_base, it->iov[i].iov_len);
-	return crc;
 }
 
 static uint32_t at_once(const struct tier_store *s)
@@ -100,6 +90,8 @@ static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *ite
 
 	for (i = 0; i < k; i++)
 		b[i] = (struct remote_block){ .key = items[at[i]].key,
+					      .sum = items[at[i]].sum,
+					      .parts = items[at[i]].parts,
 					      .image = items[at[i]].iov,
 					      .npieces = items[at[i]].niov };
 	remote_get(s->remote, lane, b, k, deadline_of(s, deadline_ns));
@@ -111,7 +103,7 @@ static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *ite
 		it->parent = b[i].parent;
 		it->depth = b[i].depth;
 		it->tag = b[i].tag;
-		it->crc = b[i].crc;
+		it->sum = b[i].sum;
 	}
 	afar_keep(s, lane, items, n, true);
 }
@@ -172,10 +164,12 @@ static void write_some(struct tier_store *s, uint32_t lane, struct tier_item *it
 			.parent = it->parent,
 			.depth = it->depth,
 			.tag = it->tag,
-			.crc = it->has_crc ? it->crc : crc_of(it),
+			.sum = it->sum,
 			.image = it->iov,
 			.npieces = it->niov,
 		};
+		if (!it->has_crc)
+			b[i].sum.crc = sums_of(it->iov, it->niov, &it->parts, it->sum.seed);
 	}
 	remote_put(s->remote, lane, b, k, deadline_of(s, deadline_ns));
 	pthread_mutex_lock(&s->lock);

@@ -273,11 +273,15 @@ bool images_fit_pool(const struct cold *d, const struct shm_pool *p);
 int images_ram(const struct cold *d, uint32_t to);
 uint32_t images_pieces(const struct map *m);
 void images_iov(const struct map *m, gpc_block block, struct iovec *iov);
-/* The sum that was stored for it, of that life and key; false: none is known. */
+/* How many sums an image there has, and the seeds that new ones are to have. */
+uint32_t images_sums(const struct map *m);
+void images_seeds(const struct map *m, uint32_t *seed);
+/* What was stored for it, of that life and key: of each part, and of all.  false: some part has no
+ * sum; the seeds are there all the same, and the word, of the pool where no trailer says them. */
 bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
-		uint32_t *ret);
+		uint32_t *seed, uint32_t *crc, struct image_sum *ret);
 void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
-		      uint32_t crc);
+		      const struct image_sum *sum, const struct image_parts *parts);
 
 /* ---- notes.c ---- */
 

@@ -20,6 +20,7 @@
 
 #include "index/base/base.h"
 #include "index/base/log.h"
+#include "index/base/sums.h"
 #include "gpc.h"
 #include "gpc_tiers.h"
 
@@ -38,8 +39,9 @@ struct tier_item {
 	uint32_t depth, tag;
 	const struct iovec *iov; /* the image where it lies in RAM: pieces in their order */
 	uint32_t niov;
-	uint32_t crc; /* CRC32C of the image: of a read the answer */
-	bool has_crc; /* of a write: crc is known */
+	struct image_sum sum; /* of a read the seed is wanted, and all of it the answer */
+	bool has_crc;         /* of a write: sum.crc is known, and those of the parts */
+	struct image_parts parts;
 	/* of a write: stored beside it; at most as many bytes as the tier has room for */
 	const void *note;
 	uint32_t note_bytes;

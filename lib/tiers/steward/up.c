@@ -49,6 +49,7 @@ struct part { /* keys of a question that are looked at together */
 	struct tier_item item[CHUNK];
 	struct map *map;
 	struct iovec *iov;
+	uint32_t *sums;   /* seeds of an image's parts, then the sums of each one's */
 	gpc_key before;   /* the key before the first one, or zero */
 	gpc_block parent; /* held: a leaf would be the next to go */
 	int why;
@@ -154,8 +155,10 @@ static void reserve(struct part *p)
 		return;
 	}
 	p->iov = malloc((size_t)p->m * images_pieces(p->map) * sizeof(*p->iov));
-	got = p->iov ? gpc_reserve(c, ram, p->m, p->ram, NULL, GPC_PARTIAL, ms_left(p->deadline))
-		     : 0;
+	p->sums = malloc((size_t)(p->m + 1) * images_sums(p->map) * sizeof(*p->sums));
+	got = p->iov && p->sums
+		      ? gpc_reserve(c, ram, p->m, p->ram, NULL, GPC_PARTIAL, ms_left(p->deadline))
+		      : 0;
 	got = MAX(got, 0);
 	if ((uint32_t)got < p->m) {
 		tier_count(p->cold, TIER_NO_RAM, p->m - (uint32_t)got);
@@ -223,8 +226,9 @@ static void remove_below(struct cold *d, gpc_block *block, const gpc_key *key)
 
 static void read_all(struct part *p)
 {
-	uint32_t i, pieces = images_pieces(p->map), first = p->m;
+	uint32_t i, pieces = images_pieces(p->map), first = p->m, n = images_sums(p->map);
 
+	images_seeds(p->map, p->sums);
 	for (i = 0; i < p->m; i++) {
 		p->item[i] = (struct tier_item){
 			.slot = (uint64_t)GPC_SLOT(p->below[i]),
@@ -232,6 +236,8 @@ static void read_all(struct part *p)
 			.ram = p->ram[i],
 			.iov = p->iov + i * pieces,
 			.niov = pieces,
+			.sum.seed = sums_fold(p->sums, n),
+			.parts = { n, p->cold->block_bytes / n, p->sums, p->sums + (i + 1) * n },
 		};
 		images_iov(p->map, p->ram[i], p->iov + i * pieces);
 	}
@@ -306,7 +312,8 @@ static void publish(struct part *p)
 	for (i = 0; i < p->m; i++) {
 		const struct about *a = &p->about[i];
 
-		images_store_sum(p->t->c, p->map, p->ram[i], &p->key[p->at[i]], p->item[i].crc);
+		images_store_sum(p->t->c, p->map, p->ram[i], &p->key[p->at[i]], &p->item[i].sum,
+				 &p->item[i].parts);
 		copy[i] = (struct publish_copy){
 			.key = p->key[p->at[i]],
 			.parent = a->parent,
@@ -345,6 +352,7 @@ static uint32_t bring(struct part *p)
 	p->cold = NULL;
 	p->map = NULL;
 	p->iov = NULL;
+	p->sums = NULL;
 	p->parent = GPC_NONE;
 	p->since = load_acquire(&p->t->since); /* pairs with (z) of tiers/steward/drops.c */
 	find(p);
@@ -363,6 +371,7 @@ static uint32_t bring(struct part *p)
 	if (p->map)
 		map_put(p->t->c, p->map);
 	free(p->iov);
+	free(p->sums);
 	return p->n;
 }
 
