@@ -116,7 +116,8 @@ static __global__ void __launch_bounds__(LAUNCH_SUM_BLOCK)
 		uint32_t i = (uint32_t)(g / what.nunits),
 			 u = (uint32_t)(g - (uint64_t)i * what.nunits);
 		const struct launch_sum_unit unit = what.units[u];
-		const uint8_t *at = unit.at + what.item[i].slot * unit.slot_stride;
+		const uint8_t *at =
+			unit.at + what.slot[i * what.nblocks + unit.place] * unit.slot_stride;
 		uint32_t s = unit.rows ? sum_rows(t, at, unit.bytes, lane)
 				       : sum_bytes(t, at, unit.bytes, lane);
 

@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 #define LAUNCH_SUM_ITEMS 64u
+#define LAUNCH_SUM_SLOTS 256u   /* of all items; an image has at most so many blocks */
 #define LAUNCH_SUM_BLOCK 256u   /* threads */
 #define LAUNCH_SUM_ROW   512u   /* bytes that a warp reads together */
 #define LAUNCH_SUM_UNIT  16384u /* bytes of a unit, at most */
@@ -32,7 +33,7 @@ struct launch_sum_unit {
 	uint32_t bytes;
 	uint32_t behind; /* x^(8 * bytes of the image behind it) */
 	uint32_t rows;   /* 1: vectors, whole rows; 0: any bytes */
-	uint32_t pad;
+	uint32_t place;  /* of its block in the image */
 };
 
 /* of a block: of so many units; zeros between launches */
@@ -43,7 +44,7 @@ struct launch_sum_part {
 struct launch_sum_item {
 	uint64_t key[2];
 	void *trailer; /* struct shm_trailer, as the device addresses it */
-	uint32_t slot, index, life, pad;
+	uint32_t index, life;
 };
 
 struct launch_sum {
@@ -54,10 +55,11 @@ struct launch_sum {
 	/* NULL: trailers are stored; else compared, and *bad is the least of what it was and of
 	 * index + 1 of those that differ */
 	uint64_t *bad;
-	uint32_t nunits, nitems;
+	uint32_t nunits, nitems, nblocks; /* nblocks: of an image */
 	/* what beginning, seed and end of a sum add for an image of this size; the seed itself */
 	uint32_t ends, seed;
 	struct launch_sum_item item[LAUNCH_SUM_ITEMS];
+	uint32_t slot[LAUNCH_SUM_SLOTS]; /* nblocks of each item */
 };
 
 /* Asynchronous on `stream`, without allocation; 0 or a cudaError_t.  blocks: of threads, at

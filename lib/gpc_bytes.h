@@ -412,17 +412,22 @@ struct gpc_piece { /* of block b: so many bytes at (char *)at + b * stride */
 	uint64_t stride, bytes; /* bytes: at least 1 */
 };
 
-int gpc_sums_open(const char *device, const struct gpc_piece *pieces, uint32_t n, gpc_sums **ret);
+int gpc_sums_open(const char *device, const struct gpc_piece *pieces, uint32_t n, uint32_t blocks,
+		  gpc_sums **ret);
 /* [local] To sum images that lie in memory of the caller's own, without a cache: an image is its
- * pieces, 1 to GPC_MAX_PIECES, in this order.  device: "host" for memory of this process, or that
- * whose memory it is ("cuda:0", "GPU-uuid"): it sums where the bytes lie.  Takes 128 KiB, which are
+ * pieces, 1 to GPC_MAX_PIECES, in this order.  blocks: of an image, 1 to 256; of several it is
+ * piece 0 of each, in their order, then piece 1 of each, and so on.  device: "host" for memory of this process, or that
+ * whose memory it is ("cuda:0", "GPU-uuid"): it sums where the bytes lie.  Takes 256 KiB, which are
  * registered with the device, and about a megabyte there.  The memory stays as long as the
  * gpc_sums. -EINVAL: device is no such name, or a piece is NULL or empty.  -ENODEV: no such GPU
  * here. */
 
+int gpc_sums_seed(gpc_sums *s, uint32_t seed);
+/* [local] What is asked for from now on begins with it, as gpc_crc32c(seed, ...); 0 at first. */
+
 int gpc_sums_ask(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint32_t n, void *stream);
-/* [local] Enqueue: answers first to first + n - 1, of GPC_SUMS, become the CRC32C of these blocks'
- * images, as the bytes are when the stream gets there.  stream: of that device, NULL = its default
+/* [local] Enqueue: answers first to first + n - 1, of GPC_SUMS, become the CRC32C of n
+ * images, each of the next ones of these blocks, as the bytes are when the stream gets there.  stream: of that device, NULL = its default
  * one; all calls of one gpc_sums are in one stream, or one after the other.  "host": no stream,
  * NULL; they are there when the call returns.  Blocks are not checked: no wrong number may be among
  * them.  -EINVAL: beyond GPC_SUMS. */

@@ -31,6 +31,7 @@ dist_man_MANS += \
 	%reldir%/gpc_sums_close.3 \
 	%reldir%/gpc_sums_get.3 \
 	%reldir%/gpc_sums_open.3 \
+	%reldir%/gpc_sums_seed.3 \
 	%reldir%/gpc_create.3 \
 	%reldir%/gpc_demote.3 \
 	%reldir%/gpc_dev_close.3 \

@@ -76,7 +76,7 @@ static void one(const char *what, uint32_t npieces, uint64_t bytes, uint64_t gap
 					   bytes };
 	if (offset + npieces * SLOTS * (bytes + gap) > AREA)
 		bail("%s does not fit", what);
-	if (by->sum_open(uuid, p, npieces, &sums))
+	if (by->sum_open(uuid, p, npieces, 1, &sums))
 		bail("sum_open: %s", gpc_last_error());
 	want_all(w);
 	memset(trailer, 0, SLOTS * sizeof(*trailer));
@@ -125,7 +125,7 @@ static void each_byte(void)
 	w = (struct sum_want){
 		.trailer = &trailer[0], .key = { 1, 1 }, .slot = 2, .index = 0, .life = 9
 	};
-	if (by->sum_open(uuid, &p, 1, &sums))
+	if (by->sum_open(uuid, &p, 1, 1, &sums))
 		bail("sum_open: %s", gpc_last_error());
 	by->sum(sums, &w, 1, 0, NULL, stream);
 	settle();
@@ -164,7 +164,7 @@ static void own(void)
 	}
 	for (i = 0; i < SLOTS; i++)
 		block[i] = (i * 13) % SLOTS;
-	is_int(gpc_sums_open(name, piece, 5, &s), 0, "sums of memory of our own");
+	is_int(gpc_sums_open(name, piece, 5, 1, &s), 0, "sums of memory of our own");
 	is_int(gpc_sums_ask(s, GPC_SUMS - SLOTS, block, SLOTS, in), 0, "asked for");
 	if (device_is_gpu())
 		settle();
@@ -177,12 +177,83 @@ static void own(void)
 	fails(gpc_sums_ask(s, 0, NULL, 1, in), "blocks is NULL, and n is 1");
 	fails(gpc_sums_get(s, GPC_SUMS, crc, 1), "first is 4096 and n is 1: there are 4096");
 	is_int(gpc_sums_close(s), 0, "closed");
-	fails(gpc_sums_open("gpu", piece, 5, &none), "gpu");
-	fails(gpc_sums_open(NULL, piece, 5, &none), "device is NULL");
-	fails(gpc_sums_open(name, piece, 0, &none), "n is 0: an image has 1 to 65536 pieces");
+	fails(gpc_sums_open(name, piece, 5, 0, &none), "blocks is 0: it must be 1 to 256");
+	fails(gpc_sums_open(name, piece, 5, 257, &none), "blocks is 257: it must be 1 to 256");
+	fails(gpc_sums_open("gpu", piece, 5, 1, &none), "gpu");
+	fails(gpc_sums_open(NULL, piece, 5, 1, &none), "device is NULL");
+	fails(gpc_sums_open(name, piece, 0, 1, &none), "n is 0: an image has 1 to 65536 pieces");
 	piece[3].bytes = 0;
-	fails(gpc_sums_open(name, piece, 5, &none), "pieces[3] has 0 bytes");
+	fails(gpc_sums_open(name, piece, 5, 1, &none), "pieces[3] has 0 bytes");
 	ok(!none && !gpc_sums_close(NULL), "nothing comes of that");
+}
+
+/* An image of several blocks, that lie anywhere: piece by piece, of each of them. */
+static uint32_t truth_of_chunk(const struct sum_piece *p, uint32_t n, const uint32_t *slot,
+			       uint32_t blocks, uint32_t seed)
+{
+	uint32_t i, k, crc = seed;
+
+	for (i = 0; i < n; i++)
+		for (k = 0; k < blocks; k++)
+			crc = crc32c(crc, copy + (p[i].at - vram) + slot[k] * p[i].slot_stride,
+				     p[i].bytes);
+	return crc;
+}
+
+static void chunks(uint32_t blocks, uint32_t npieces, uint64_t bytes, uint64_t offset)
+{
+	enum { CHUNKS = 70, SEED = 0x7e57 };
+	uint32_t *slot = malloc(CHUNKS * blocks * sizeof(*slot)), crc[CHUNKS], i, wrong = 0;
+	struct gpc_piece own[8];
+	struct sum_piece p[8];
+	struct sum_want w[CHUNKS];
+	void *sums, *in = device_is_gpu() ? stream : NULL;
+	gpc_sums *s;
+
+	for (i = 0; i < npieces; i++) {
+		p[i] = (struct sum_piece){ vram + offset + i * SLOTS * bytes, bytes,
+					   bytes - 3 * i };
+		own[i] = (struct gpc_piece){ p[i].at, p[i].slot_stride, p[i].bytes };
+	}
+	for (i = 0; i < CHUNKS * blocks; i++)
+		slot[i] = (i * 31 + i / 7) % SLOTS;
+	for (i = 0; i < CHUNKS; i++)
+		w[i] = (struct sum_want){ .trailer = &trailer[i],
+					  .key = { i, 5 },
+					  .slots = slot + i * blocks,
+					  .index = i,
+					  .life = i + 1,
+					  .seed = SEED };
+	if (by->sum_open(uuid, p, npieces, blocks, &sums))
+		bail("sum_open: %s", gpc_last_error());
+	is_int(by->sum(sums, w, CHUNKS, 1, NULL, stream), 0, "chunks of %u blocks", blocks);
+	settle();
+	for (i = 0; i < CHUNKS; i++)
+		wrong += trailer[i].crc !=
+				 truth_of_chunk(p, npieces, slot + i * blocks, blocks, SEED) ||
+			 trailer[i].seed != SEED;
+	is_int(wrong, 0, "each sum, with its seed");
+	*bad = UINT64_MAX;
+	trailer[33].seed ^= 1;
+	by->sum(sums, w, CHUNKS, 1, bad, stream);
+	settle();
+	is_int(*bad, 34, "another seed differs, whatever the sum");
+	by->sum_close(sums);
+	if (gpc_sums_open(device_name(), own, npieces, blocks, &s))
+		bail("%s", gpc_last_error());
+	if (gpc_sums_seed(s, SEED))
+		bail("%s", gpc_last_error());
+	if (gpc_sums_ask(s, 3, slot, CHUNKS, in))
+		bail("%s", gpc_last_error());
+	if (device_is_gpu())
+		settle();
+	if (gpc_sums_get(s, 3, crc, CHUNKS))
+		bail("%s", gpc_last_error());
+	for (i = wrong = 0; i < CHUNKS; i++)
+		wrong += crc[i] != truth_of_chunk(p, npieces, slot + i * blocks, blocks, SEED);
+	is_int(wrong, 0, "and as gpc_sums_ask has them");
+	gpc_sums_close(s);
+	free(slot);
 }
 
 static int body(void)
@@ -210,6 +281,10 @@ static int body(void)
 	one("2 pieces of 512", 2, 512, 0, 0);
 	each_byte();
 	own();
+	chunks(2, 4, 65536, 0);
+	chunks(16, 6, 4096, 256);
+	chunks(3, 8, 1000, 5);
+	chunks(256, 2, 512, 0);
 	return done_testing();
 }
 

@@ -38,22 +38,42 @@ struct copy_pair {
 }; /* slots */
 
 /* Sums of images (struct shm_trailer): where the pieces of an image lie, and whose sums are
- * wanted. */
+ * wanted.  An image may be a chunk of several blocks: piece 0 of each of them, then piece 1 of each,
+ * and so on. */
 struct sum_piece {
 	const uint8_t *at; /* of slot 0 */
 	uint64_t slot_stride, bytes;
 };
 
+#define SUM_BLOCKS 256u
+
 struct sum_want {
 	/* pinned, where the device is a GPU; all of one call in one mapping */
 	struct shm_trailer *trailer;
 	uint64_t key[2];
-	uint32_t slot;  /* whose image is summed */
-	uint32_t index; /* of the block in its command */
-	uint32_t life;  /* of the trailer's block */
-	uint32_t seed;  /* that the sum begins with; one in a call */
-	uint64_t word;  /* stored beside it, by the host alone */
+	uint32_t slot;         /* whose image is summed: of one block ... */
+	uint32_t index;        /* of the block in its command */
+	uint32_t life;         /* of the trailer's block */
+	uint32_t seed;         /* that the sum begins with; one in a call */
+	uint64_t word;         /* stored beside it, by the host alone */
+	const uint32_t *slots; /* ... of several: of each, in their order */
 };
+
+/* The plan that all devices have: what an image's part number `part` is, of n pieces times `blocks`. */
+struct sum_part {
+	const struct sum_piece *piece;
+	uint32_t place; /* of the block in the chunk */
+};
+static inline struct sum_part sum_part_of(const struct sum_piece *pieces, uint32_t blocks,
+					  uint32_t part)
+{
+	return (struct sum_part){ &pieces[part / blocks], part % blocks };
+}
+
+static inline uint32_t sum_slot_of(const struct sum_want *w, uint32_t place)
+{
+	return w->slots ? w->slots[place] : w->slot;
+}
 
 /* What a device's copies can do, measured at first use. */
 struct copy_limits {
@@ -102,9 +122,9 @@ struct device_bytes {
 	 * else by a thread of this process, which the stream waits for. */
 	int (*mark)(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream);
 	/* Sums.  sum_open takes memory of the device, once for a layout that is mapped; sum_close
-	 * when nothing of it is queued any more. */
+	 * when nothing of it is queued any more.  blocks: of an image, at most SUM_BLOCKS. */
 	int (*sum_open)(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n,
-			void **ret);
+			uint32_t blocks, void **ret);
 	void (*sum_close)(void *sums);
 	/* Enqueue: the images of these slots are summed.  bad NULL: their trailers are stored.
 	 * Else they are compared with their trailers, where those are of that life and key, and

@@ -147,7 +147,8 @@ int cuda_event_passed(void *event);
 int cuda_find_stream(void *stream, uint8_t ret_uuid[16]);
 
 /* ---- bytes/device/cuda_sum.c ---- */
-int cuda_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n, void **ret);
+int cuda_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n,
+		  uint32_t blocks, void **ret);
 void cuda_sum_close(void *sums);
 int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
 	     void *stream);

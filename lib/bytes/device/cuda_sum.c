@@ -13,12 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(SUM_BLOCKS == LAUNCH_SUM_SLOTS, "blocks of an image");
+
 /* The way through an image of one layout, in the memory of its device. */
 struct sums {
 	int ordinal;
 	void *memory; /* tables, units, parts of each lane */
 	uint64_t units_at, parts_at;
-	uint32_t nunits, ends, power; /* power: a seed times it is what the seed adds */
+	uint32_t nunits, nblocks, ends, power; /* power: a seed times it is what the seed adds */
 };
 
 /* ---- units ---- */
@@ -38,25 +40,29 @@ static uint32_t unit_bytes(const struct sum_piece *p, uint64_t at, bool *ret_row
 }
 
 /* Into `to`, or only counted; the image's bytes. */
-static uint64_t cut(const struct sum_piece *pieces, uint32_t n, struct launch_sum_unit *to,
-		    uint32_t *ret_n)
+static uint64_t cut(const struct sum_piece *pieces, uint32_t n, uint32_t blocks,
+		    struct launch_sum_unit *to, uint32_t *ret_n)
 {
 	uint64_t all = 0, at;
 	uint32_t i, count = 0, bytes;
+	struct sum_part p;
 	bool rows;
 
-	for (i = 0; i < n; i++)
-		for (at = 0; at < pieces[i].bytes; at += bytes, all += bytes) {
-			bytes = unit_bytes(&pieces[i], at, &rows);
+	for (i = 0; i < n * blocks; i++) {
+		p = sum_part_of(pieces, blocks, i);
+		for (at = 0; at < p.piece->bytes; at += bytes, all += bytes) {
+			bytes = unit_bytes(p.piece, at, &rows);
 			if (to)
 				to[count] = (struct launch_sum_unit){
-					.at = pieces[i].at + at,
-					.slot_stride = pieces[i].slot_stride,
+					.at = p.piece->at + at,
+					.slot_stride = p.piece->slot_stride,
 					.bytes = bytes,
 					.rows = rows,
+					.place = p.place,
 				};
 			count++;
 		}
+	}
 	*ret_n = count;
 	return all;
 }
@@ -127,7 +133,7 @@ static int make(struct sums *s, const struct sum_piece *pieces, uint32_t n)
 
 	if (err)
 		return err;
-	image = cut(pieces, n, NULL, &s->nunits);
+	image = cut(pieces, n, s->nblocks, NULL, &s->nunits);
 	s->units_at = ROUND_UP(sizeof(struct launch_sum_tables), (uint64_t)256);
 	s->parts_at = ROUND_UP(s->units_at + s->nunits * sizeof(*unit), (uint64_t)256);
 	host = calloc(1, s->parts_at);
@@ -135,7 +141,7 @@ static int make(struct sums *s, const struct sum_piece *pieces, uint32_t n)
 		return err_set(ENOMEM, "no memory for the sums of an image of %u units", s->nunits);
 	fill_tables((struct launch_sum_tables *)host);
 	unit = (struct launch_sum_unit *)(host + s->units_at);
-	cut(pieces, n, unit, &s->nunits);
+	cut(pieces, n, s->nblocks, unit, &s->nunits);
 	fill_behind(unit, s->nunits);
 	/* a sum begins with all ones before the first byte, and ends inverted */
 	s->power = crc_power(image);
@@ -149,7 +155,8 @@ static int make(struct sums *s, const struct sum_piece *pieces, uint32_t n)
 	return e == cudaSuccess ? 0 : cuda_error(e, "no memory of the device for sums of images");
 }
 
-int cuda_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n, void **ret)
+int cuda_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n,
+		  uint32_t blocks, void **ret)
 {
 	struct sums *s = calloc(1, sizeof(*s));
 	struct cuda_scope scope;
@@ -157,6 +164,7 @@ int cuda_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32
 
 	if (!s)
 		return err_set(ENOMEM, "no memory for sums");
+	s->nblocks = blocks;
 	err = cuda_enter_uuid(&scope, uuid, &s->ordinal);
 	if (!err) {
 		err = make(s, pieces, n);
@@ -205,7 +213,7 @@ static int launch_all(const struct sums *s, struct launch_sum *l, uint32_t block
 {
 	cudaError_t e = cudaSuccess;
 	uint8_t *trailers = NULL;
-	uint32_t at, i;
+	uint32_t at, i, k, most = MIN(LAUNCH_SUM_ITEMS, LAUNCH_SUM_SLOTS / s->nblocks);
 	/* of one mapping */
 	int err = n ? address_of(want[0].trailer, "a trailer", (void **)&trailers) : 0;
 
@@ -214,18 +222,19 @@ static int launch_all(const struct sums *s, struct launch_sum *l, uint32_t block
 	l->seed = n ? want[0].seed : 0;
 	l->ends = s->ends ^ crc_times(l->seed, s->power);
 	for (at = 0; e == cudaSuccess && at < n; at += l->nitems) {
-		l->nitems = MIN(n - at, LAUNCH_SUM_ITEMS);
+		l->nitems = MIN(n - at, most);
 		for (i = 0; i < l->nitems; i++) {
 			const struct sum_want *x = &want[at + i];
 
 			l->item[i] = (struct launch_sum_item){
 				.key = { x->key[0], x->key[1] },
-				.slot = x->slot,
 				.index = x->index,
 				.life = x->life,
 				.trailer = trailers +
 					   ((uint8_t *)x->trailer - (uint8_t *)want[0].trailer),
 			};
+			for (k = 0; k < s->nblocks; k++)
+				l->slot[i * s->nblocks + k] = sum_slot_of(x, k);
 		}
 		e = CUDA((cudaError_t)launch_sum(l, blocks, stream));
 	}
@@ -253,6 +262,7 @@ int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane,
 		l.parts =
 			(struct launch_sum_part *)(memory + s->parts_at) + lane * LAUNCH_SUM_ITEMS;
 		l.nunits = s->nunits;
+		l.nblocks = s->nblocks;
 		l.bad = NULL;
 		e = cuda_check_stream(stream);
 		if (e != cudaSuccess)

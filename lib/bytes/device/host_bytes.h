@@ -9,10 +9,14 @@
 void host_copy_op(const struct copy_op *op);
 
 /* ---- bytes/device/host_sum.c ---- */
-int host_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n, void **ret);
+int host_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n,
+		  uint32_t blocks, void **ret);
 void host_sum_close(void *sums);
 int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
 	     void *stream);
+/* An image, here and now. */
+uint32_t host_sum_of(const struct sum_piece *pieces, uint32_t n, uint32_t blocks,
+		     const struct sum_want *w);
 /* One trailer, here and now: stored; is it of that life and key, and has it a sum? */
 void host_sum_store(struct shm_trailer *t, const struct sum_want *w, uint32_t crc);
 bool host_sum_is_of(const struct shm_trailer *t, const struct sum_want *w);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 struct sums {
-	uint32_t npieces;
+	uint32_t npieces, blocks;
 	struct sum_piece piece[];
 };
 
@@ -28,13 +28,18 @@ struct sum_job {
 	struct sum_want want[];
 };
 
-static uint32_t sum_of(const struct sums *s, uint32_t slot, uint32_t seed)
+uint32_t host_sum_of(const struct sum_piece *pieces, uint32_t n, uint32_t blocks,
+		     const struct sum_want *w)
 {
-	uint32_t crc = seed, i;
+	uint32_t crc = w->seed, i;
+	struct sum_part p;
 
-	for (i = 0; i < s->npieces; i++)
-		crc = crc32c(crc, s->piece[i].at + slot * s->piece[i].slot_stride,
-			     s->piece[i].bytes);
+	for (i = 0; i < n * blocks; i++) {
+		p = sum_part_of(pieces, blocks, i);
+		crc = crc32c(crc,
+			     p.piece->at + (uint64_t)sum_slot_of(w, p.place) * p.piece->slot_stride,
+			     p.piece->bytes);
+	}
 	return crc;
 }
 
@@ -70,7 +75,7 @@ static void sum_run(struct stream_job *job)
 
 		if (j->bad && !host_sum_is_known(w->trailer, w))
 			continue;
-		crc = sum_of(j->sums, w->slot, w->seed);
+		crc = host_sum_of(j->sums->piece, j->sums->npieces, j->sums->blocks, w);
 		if (!j->bad)
 			host_sum_store(w->trailer, w, crc);
 		else if (crc != w->trailer->crc || w->seed != w->trailer->seed)
@@ -79,13 +84,14 @@ static void sum_run(struct stream_job *job)
 }
 
 int host_sum_open(const uint8_t uuid[16] UNUSED, const struct sum_piece *pieces, uint32_t n,
-		  void **ret)
+		  uint32_t blocks, void **ret)
 {
 	struct sums *s = malloc(sizeof(*s) + n * sizeof(*pieces));
 
 	if (!s)
 		return err_set(ENOMEM, "no memory for sums");
 	s->npieces = n;
+	s->blocks = blocks;
 	memcpy(s->piece, pieces, n * sizeof(*pieces));
 	*ret = s;
 	return 0;
@@ -99,7 +105,8 @@ void host_sum_close(void *sums)
 int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane UNUSED,
 	     uint64_t *bad, void *stream)
 {
-	struct sum_job *j = malloc(sizeof(*j) + n * sizeof(*want));
+	uint32_t blocks = ((struct sums *)sums)->blocks, i, k, *slots;
+	struct sum_job *j = malloc(sizeof(*j) + n * sizeof(*want) + n * blocks * sizeof(*slots));
 
 	if (!j)
 		return err_set(ENOMEM, "no memory for a job of the host device");
@@ -108,6 +115,12 @@ int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane 
 			       .sums = sums,
 			       .bad = bad,
 			       .n = n };
-	memcpy(j->want, want, n * sizeof(*want));
+	slots = (uint32_t *)(j->want + n);
+	for (i = 0; i < n; i++, slots += blocks) {
+		j->want[i] = want[i];
+		for (k = 0; k < blocks; k++)
+			slots[k] = sum_slot_of(&want[i], k);
+		j->want[i].slots = slots;
+	}
 	return stream_submit_to(stream, &j->job);
 }

@@ -41,7 +41,7 @@ static int open_sums(struct map *m)
 	if (!pieces)
 		return err_set(ENOMEM, "no memory for the %u pieces of an image", n);
 	list_pieces(m, pieces);
-	err = m->device->sum_open(m->memory.uuid, pieces, n, &sums);
+	err = m->device->sum_open(m->memory.uuid, pieces, n, 1, &sums);
 	free(pieces);
 	if (!err) /* whole before others see it; pairs with map_sums() */
 		store_release(&m->sums, sums);

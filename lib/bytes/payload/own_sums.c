@@ -6,12 +6,11 @@
  * Tests: t/bytes/sums-device.t */
 #include "config.h"
 
-#include "index/base/crc.h"
 #include "gpc_bytes.h"
 #include "index/base/err.h"
 #include "index/base/order.h"
 #include "bytes/device/device.h"
-#include "bytes/device/device.h"
+#include "bytes/device/host_bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,11 +25,12 @@ struct gpc_sums {
 	uint8_t uuid[16];
 	void *sums;                 /* the device's; NULL: host memory */
 	struct shm_trailer *answer; /* GPC_SUMS; pages of their own */
-	uint32_t n;
+	uint32_t n, blocks;         /* blocks: of an image */
+	uint32_t seed;
 	struct sum_piece piece[];
 };
 
-static int check_pieces(const struct gpc_piece *pieces, uint32_t n, gpc_sums **ret)
+static int check_pieces(const struct gpc_piece *pieces, uint32_t n, uint32_t blocks, gpc_sums **ret)
 {
 	uint32_t i;
 
@@ -39,6 +39,8 @@ static int check_pieces(const struct gpc_piece *pieces, uint32_t n, gpc_sums **r
 	if (!pieces || n == 0 || n > GPC_MAX_PIECES)
 		return err_set(EINVAL, "pieces is %p, and n is %u: an image has 1 to %u pieces",
 			       (const void *)pieces, n, GPC_MAX_PIECES);
+	if (err_range("blocks", blocks, 1, SUM_BLOCKS) < 0)
+		return -EINVAL;
 	for (i = 0; i < n; i++)
 		if (!pieces[i].at || !pieces[i].bytes)
 			return err_set(EINVAL,
@@ -67,7 +69,7 @@ static int open_device(gpc_sums *s)
 	err = s->device->pin(s->answer, ANSWERS_BYTES);
 	if (err)
 		return err;
-	err = s->device->sum_open(s->uuid, s->piece, s->n, &s->sums);
+	err = s->device->sum_open(s->uuid, s->piece, s->n, s->blocks, &s->sums);
 	if (err)
 		s->device->unpin(s->answer);
 	return err;
@@ -92,11 +94,11 @@ static int open_sums(gpc_sums *s, const char *device)
 }
 
 GPC_EXPORT int gpc_sums_open(const char *device, const struct gpc_piece *pieces, uint32_t n,
-			     gpc_sums **ret)
+			     uint32_t blocks, gpc_sums **ret)
 {
 	gpc_sums *s;
 	uint32_t i;
-	int err = check_pieces(pieces, n, ret);
+	int err = check_pieces(pieces, n, blocks, ret);
 
 	if (err)
 		return err;
@@ -104,6 +106,7 @@ GPC_EXPORT int gpc_sums_open(const char *device, const struct gpc_piece *pieces,
 	if (!s)
 		return err_set(ENOMEM, "no memory for the %u pieces of an image", n);
 	s->n = n;
+	s->blocks = blocks;
 	for (i = 0; i < n; i++)
 		s->piece[i] = (struct sum_piece){ pieces[i].at, pieces[i].stride, pieces[i].bytes };
 	err = open_sums(s, device);
@@ -127,14 +130,19 @@ GPC_EXPORT int gpc_sums_close(gpc_sums *s)
 	return 0;
 }
 
-static uint32_t sum_here(const gpc_sums *s, uint32_t block)
+static struct sum_want want_of(gpc_sums *s, uint32_t answer, const uint32_t *blocks)
 {
-	uint32_t crc = 0, i;
+	return (struct sum_want){
+		.trailer = &s->answer[answer], .slots = blocks, .life = 1, .seed = s->seed
+	};
+}
 
-	for (i = 0; i < s->n; i++)
-		crc = crc32c(crc, s->piece[i].at + block * s->piece[i].slot_stride,
-			     s->piece[i].bytes);
-	return crc;
+GPC_EXPORT int gpc_sums_seed(gpc_sums *s, uint32_t seed)
+{
+	if (!s)
+		return err_set(EINVAL, "s is NULL");
+	s->seed = seed;
+	return 0;
 }
 
 static int ask_device(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint32_t n, void *stream)
@@ -146,9 +154,7 @@ static int ask_device(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint3
 	for (at = 0; !err && at < n; at += k) {
 		k = MIN(n - at, ITEMS);
 		for (i = 0; i < k; i++)
-			want[i] = (struct sum_want){ .trailer = &s->answer[first + at + i],
-						     .slot = blocks[at + i],
-						     .life = 1 };
+			want[i] = want_of(s, first + at + i, blocks + (size_t)(at + i) * s->blocks);
 		err = s->device->sum(s->sums, want, k, 0, NULL, stream);
 	}
 	return err;
@@ -157,6 +163,7 @@ static int ask_device(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint3
 GPC_EXPORT int gpc_sums_ask(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint32_t n,
 			    void *stream)
 {
+	struct sum_want w;
 	uint32_t i;
 
 	if (!s)
@@ -173,8 +180,10 @@ GPC_EXPORT int gpc_sums_ask(gpc_sums *s, uint32_t first, const uint32_t *blocks,
 			EINVAL,
 			"stream is %p: sums of host memory are made at once, so it must be NULL",
 			stream);
-	for (i = 0; i < n; i++)
-		s->answer[first + i].crc = sum_here(s, blocks[i]);
+	for (i = 0; i < n; i++) {
+		w = want_of(s, first + i, blocks + (size_t)i * s->blocks);
+		s->answer[first + i].crc = host_sum_of(s->piece, s->n, s->blocks, &w);
+	}
 	return 0;
 }
 
