@@ -88,6 +88,7 @@ python_sources = \
 	%reldir%/src/part.h \
 	%reldir%/src/pool.c \
 	%reldir%/src/publish.c \
+	%reldir%/src/seal.c \
 	%reldir%/src/share.c \
 	%reldir%/src/transfer.c \
 	%reldir%/src/walk.c \

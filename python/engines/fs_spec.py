@@ -6,14 +6,13 @@ the KV caches and the RAM tier, without slots of gpc and without checksums.
 fs_spec.py - a test of that worker.  TAP.
 """
 
-import ctypes
 import gc
-import mmap
 import os
+import struct
 import weakref
 from types import SimpleNamespace
 
-from gpc.vllm.image import HEADER, MAGIC
+import gpc
 from gpc.vllm.spec import API
 from gpc.vllm.worker import Worker
 from vllm.v1.kv_offload.base import OffloadingWorker
@@ -21,25 +20,33 @@ from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
 KEY = bytes(16)                  # of all rows
+SUM = struct.Struct("<IIIiQ")    # struct gpc_sum
 
 
 class Rows:
-    """The RAM tier as the worker has slots.  A row has no header: it lies in memory of our own, as far from the last one as
-    rows are.  Pages of it that nobody writes take no memory."""
+    """The RAM tier as the worker has slots, and in place of the cache.  Nobody seals a row: it is as good as one of this
+    structure without a sum."""
 
     def __init__(self, region, rows):
         self.region, self.stride = region, region._row_stride      # which would be unmapped without anybody who has it
-        self.headers = mmap.mmap(-1, rows * self.stride)
-        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.headers))
-        self.area = region._base.data_ptr() - self.base     # of row 0, seen from its header
+        self.base, self.c, self.structure = region._base.data_ptr(), self, 0
+
+    def blocks_of(self, slots):
+        return slots
+
+    def sealed(self, rows, keys, part, out):
+        SUM.pack_into(out, 0, 0, self.structure, gpc.SEAL_UNSUMMED, 0, 0)
+        out[:] = out[:SUM.size] * len(rows)
+
+    def seal(self, rows, keys, sums, part):
+        pass
 
 
 class Image:
-    """Of a row: the worker's offset of a part is from the header."""
     checksum = False
 
-    def __init__(self, rows, at, nbytes):
-        self.at, self.rank_bytes = (rows.area + at) % (1 << 64), nbytes
+    def __init__(self, at, nbytes):
+        self.at, self.rank_bytes = at, nbytes
 
     def offset(self, part):
         return self.at
@@ -48,21 +55,15 @@ class Image:
 class RegionWorker(Worker, OffloadingWorker):
     def __init__(self, region, rows, kv_caches, per_chunk, at, nbytes, conf, result):
         self.rows = Rows(region, rows)
-        super().__init__(kv_caches, per_chunk, Image(self.rows, at, nbytes), 0, conf, result)
+        super().__init__(kv_caches, per_chunk, Image(at, nbytes), 0, conf, result)
 
     def _submit(self, job_id, store, blocks, slots, *when):
         rows = [int(b) for b in slots.block_ids]
         return super()._submit(job_id, store, blocks, SimpleNamespace(block_ids=rows, keys=[KEY] * len(rows)), *when)
 
     def _attach(self, slots, timeout=None):
+        self.rows.structure = self.structure
         return self.rows
-
-    def _begin_share(self, job, chunks, lane):
-        if not job.store:                # whoever filled the row left no header
-            for row in chunks.slots:
-                HEADER.pack_into(self.rows.headers, row * self.rows.stride, MAGIC, 0, KEY, self.image.rank_bytes,
-                                 self.structure)
-        return super()._begin_share(job, chunks, lane)
 
 
 class FsSpec(TieringOffloadingSpec):

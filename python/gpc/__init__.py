@@ -19,6 +19,7 @@ from ._gpc import *  # noqa: F401,F403
 from ._types import Claim as Claim, Entry as Entry, Event as Event, Histogram as Histogram, Info as Info
 from ._types import Mirror as Mirror
 from ._types import Move as Move, Pool as Pool, PoolMemory as PoolMemory, Run as Run, Stats as Stats
+from ._types import Sum as Sum
 from ._types import Tier as Tier, TiersFile as TiersFile, Transfer as Transfer
 
 __version__ = ".".join(str(part) for part in _gpc.version())

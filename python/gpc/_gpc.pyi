@@ -7,7 +7,7 @@ limit, 0 = do not wait.  Every call may raise gpc.Error; wrong arguments are Typ
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
-from ._types import (Claim, Entry, Event, Histogram, Info, Mirror, Move, Pool, PoolMemory, Run, Stats, Tier,
+from ._types import (Claim, Entry, Event, Histogram, Info, Mirror, Move, Pool, PoolMemory, Run, Stats, Sum, Tier,
                      TiersFile, Transfer)
 
 # what has the buffer protocol; typing has a name for it since 3.12
@@ -195,6 +195,14 @@ class Cache:
     def claim_drop(self, blocks: Ints, *, timeout: Time = None) -> int: ...
     def claims(self) -> Walk[Claim]: ...
 
+    # checksums of blocks
+    def seal(self, blocks: Ints, keys: Keys, sums: Sequence[Sum] | Buffer, part: int = 0) -> None: ...
+    @overload
+    def sealed(self, blocks: Ints, keys: Keys, part: int = 0, *, out: None = None) -> list[Sum]: ...
+    @overload
+    def sealed(self, blocks: Ints, keys: Keys, part: int = 0, *, out: Buffer) -> int: ...
+    def pool_seed(self, pool: int, part: int, seed: int) -> bool: ...
+
     # pools
     def pool_add(self, *, kind: int, blocks: int, flags: int = 0, space: int = 0, transit: int = 0,
                  demote_to: int = -1, gpus: int = 0, uuid: bytes = b"", backing: bytes = b"", spill_ahead: int = 0,
@@ -203,7 +211,7 @@ class Cache:
                   demote_to: int = -1, gpus: int = 0, uuid: bytes = b"", backing: bytes = b"",
                   spill_ahead: int = 0, runs: Runs | None = None, block_bytes: int = 0, fingerprint: bytes = b"",
                   device: str | None = None, parts: int = 0, numa: int = 0, nodes: int = 0, no_checksums: int = 0,
-                  huge_dir: str | None = None, threads: int = 0, progress: Callable[[int, int], Any] | None = None,
+                  huge_dir: str | None = None, threads: int = 0, seed: int = 0, sums: int = 0, progress: Callable[[int, int], Any] | None = None,
                   timeout: Time = None) -> int: ...
     def pool_get(self, pool: int) -> Pool: ...
     def pool_available(self, pool: int) -> int: ...
@@ -256,7 +264,7 @@ def create(name: str, *, if_absent: bool = False, timeout: Time = 0.0, stock: in
            peer_quota: int = 0, mode: int = 0, gid: int = 0, devices: str | None = None, ram_space: int = 0,
            ram_flags: int = 0, max_aliases: int = 0, ram_runs: Runs | None = None, block_bytes: int = 0, fingerprint: bytes = b"",
            numa: int = 0, nodes: int = 0, no_checksums: int = 0, huge_dir: str | None = None,
-           threads: int = 0, secret: bytes | None = None) -> Cache: ...
+           threads: int = 0, seed: int = 0, sums: int = 0, secret: bytes | None = None) -> Cache: ...
 def tiers_open(name: str, *, disk: str | None = None, disk_bytes: int = 0, disk_blocks: int = 0, flags: int = 0, dir: str | None = None,
                timeout: Time = 0.0, ram: int = 0, disk_space: int = 0, disk_threads: int = 0, ahead: int = 0,
                min_uses: int = 0, max_age_s: int = 0, write_rate: int = 0, stages: int = 0,
@@ -320,6 +328,7 @@ TIER_STOPPED: int
 POOL_OWNED: int
 POOL_CALLER: int
 POOL_UNCHAINED: int
+SEAL_UNSUMMED: int
 POOL_ONCE: int
 NUMA_DEFAULT: int
 NUMA_INTERLEAVE: int

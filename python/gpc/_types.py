@@ -36,6 +36,15 @@ class Claim(NamedTuple):
     life: int = 0
 
 
+class Sum(NamedTuple):
+    """What is known of a block's bytes: crc begins with seed.  result of sealed: 0, or -ENODATA: nothing is."""
+    crc: int
+    seed: int = 0
+    flags: int = 0
+    result: int = 0
+    word: int = 0
+
+
 class Pool(NamedTuple):
     """A numbered set of blocks in one place."""
     number: int
@@ -78,6 +87,7 @@ class PoolMemory(NamedTuple):
     device: str
     file: str
     checksums: int
+    sums: int
 
 
 class Info(NamedTuple):

@@ -75,17 +75,29 @@ const struct field fields_backing[] = { F(T, block_bytes, F_U64),  F(T, fingerpr
 					F(T, device, F_STRING),    F(T, parts, F_U32),
 					F(T, numa, F_U32),         F(T, nodes, F_U64),
 					F(T, no_checksums, F_U32), F(T, huge_dir, F_STRING),
-					F(T, threads, F_U32),      END };
+					F(T, threads, F_U32),      F(T, seed, F_U32),
+					F(T, sums, F_U32),         END };
 #undef T
 #define T struct gpc_pool_memory
-static const struct field fields_memory[] = {
-	F(T, kind, F_U32),        F(T, slots, F_U32),         F(T, nruns, F_U32),
-	F(T, parts, F_U32),       F(T, parts_lent, F_U32),    F(T, memory, F_U64),
-	F(T, block_bytes, F_U64), F(T, bytes, F_U64),         F(T, huge_bytes, F_U64),
-	F(T, numa, F_U32),        F(T, mapped, F_U32),        F(T, nodes, F_U64),
-	F(T, pinned, F_U64),      F(T, fingerprint, F_BYTES), F(T, device, F_TEXT),
-	F(T, file, F_TEXT),       F(T, checksums, F_U32),     END
-};
+static const struct field fields_memory[] = { F(T, kind, F_U32),
+					      F(T, slots, F_U32),
+					      F(T, nruns, F_U32),
+					      F(T, parts, F_U32),
+					      F(T, parts_lent, F_U32),
+					      F(T, memory, F_U64),
+					      F(T, block_bytes, F_U64),
+					      F(T, bytes, F_U64),
+					      F(T, huge_bytes, F_U64),
+					      F(T, numa, F_U32),
+					      F(T, mapped, F_U32),
+					      F(T, nodes, F_U64),
+					      F(T, pinned, F_U64),
+					      F(T, fingerprint, F_BYTES),
+					      F(T, device, F_TEXT),
+					      F(T, file, F_TEXT),
+					      F(T, checksums, F_U32),
+					      F(T, sums, F_U32),
+					      END };
 #undef T
 #define T struct gpc_config
 const struct field fields_config[] = { F(T, block_tokens, F_U32),
@@ -301,6 +313,12 @@ const struct field fields_tiers[] = { F(T, flags, F_U32),         F(T, dir, F_ST
 				      F(T, remote_ms, F_U32),     END };
 #undef T
 
+#define T struct gpc_sum
+static const struct field fields_sum[] = { F(T, crc, F_U32),   F(T, seed, F_U32),
+					   F(T, flags, F_U32), F(T, result, F_I32),
+					   F(T, word, F_U64),  END };
+#undef T
+
 struct record record_run = { "Run", fields_run, sizeof(struct gpc_run), NULL };
 struct record record_move = { "Move", fields_move, sizeof(struct gpc_move), NULL };
 struct record record_claim = { "Claim", fields_claim, sizeof(struct gpc_claim), NULL };
@@ -320,11 +338,13 @@ struct record record_tier = { "Tier", fields_tier, sizeof(struct gpc_tier), NULL
 struct record record_tiers_file = { "TiersFile", fields_tiers_file, sizeof(struct gpc_tiers_file),
 				    NULL };
 
-static struct record *const records[] = { &record_run,   &record_move,      &record_claim,
-					  &record_pool,  &record_memory,    &record_info,
-					  &record_stats, &record_histogram, &record_mirror,
-					  &record_entry, &record_event,     &record_transfer,
-					  &record_tier,  &record_tiers_file };
+struct record record_sum = { "Sum", fields_sum, sizeof(struct gpc_sum), NULL };
+
+static struct record *const records[] = { &record_run,   &record_move,       &record_claim,
+					  &record_pool,  &record_memory,     &record_info,
+					  &record_stats, &record_histogram,  &record_mirror,
+					  &record_entry, &record_event,      &record_transfer,
+					  &record_tier,  &record_tiers_file, &record_sum };
 
 static newfunc tuple_new;
 

@@ -116,7 +116,7 @@ struct record { /* a struct, and the class in gpc._types that shows it */
 };
 extern struct record record_run, record_move, record_claim, record_pool, record_memory, record_info,
 	record_stats, record_histogram, record_mirror, record_entry, record_event, record_transfer,
-	record_tier, record_tiers_file;
+	record_tier, record_tiers_file, record_sum;
 extern const struct field fields_config[], fields_pool[], fields_backing[], fields_tiers[];
 
 int record_init(void);
@@ -220,7 +220,7 @@ static inline bool wait_raised(int r)
 
 extern const PyMethodDef methods_keys[], methods_find[], methods_fill[], methods_move[],
 	methods_transfer[], methods_tiers[], methods_claim[], methods_pool[], methods_memory[],
-	methods_look[], methods_walk[], methods_writer[], methods_device[];
+	methods_look[], methods_walk[], methods_writer[], methods_device[], methods_seal[];
 METHOD(tiers_open);
 METHOD(tiers_close);
 METHOD(tiers_file);

@@ -333,11 +333,11 @@ static const PyMethodDef methods_handle[] = {
 	{ NULL, NULL, 0, NULL }
 };
 
-static const PyMethodDef *const tables[] = { methods_handle, methods_keys,  methods_find,
-					     methods_fill,   methods_move,  methods_transfer,
-					     methods_tiers,  methods_claim, methods_pool,
-					     methods_memory, methods_look,  methods_walk,
-					     methods_writer, methods_device };
+static const PyMethodDef *const tables[] = { methods_handle, methods_keys,   methods_find,
+					     methods_fill,   methods_move,   methods_transfer,
+					     methods_tiers,  methods_claim,  methods_pool,
+					     methods_memory, methods_look,   methods_walk,
+					     methods_writer, methods_device, methods_seal };
 
 #define MAX_METHODS 160
 static PyMethodDef methods[MAX_METHODS];

@@ -143,7 +143,7 @@ static PyMethodDef functions[] = {
 	ROW("create", open_create,
 	    "create(name, *, if_absent=False, serve=False, ...)\n\nMake a cache and attach: a Cache.  The other "
 	    "arguments are those of attach, and the fields of\nstruct gpc_config; block_bytes, fingerprint, numa, "
-	    "nodes, no_checksums, huge_dir, threads and\nram_runs give the pool of ram_blocks memory."),
+	    "nodes, no_checksums, huge_dir, threads, seed,\nsums and ram_runs give the pool of ram_blocks memory."),
 	ROW("unlink", module_unlink,
 	    "unlink(name, dir=None)\n\nRemove the names; attached processes go on."),
 	ROW("version", module_version, "version()\n\n(major, minor) of the loaded library."),
@@ -230,6 +230,7 @@ static const struct {
 	C(POOL_OWNED),
 	C(POOL_CALLER),
 	C(POOL_UNCHAINED),
+	C(SEAL_UNSUMMED),
 	C(POOL_ONCE),
 	C(NUMA_DEFAULT),
 	C(NUMA_INTERLEAVE),

@@ -1,25 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.c - copies, headers and sums of chunks.
+/* pages.c - copies and sums of chunks.
  * Tests: t/python/vllm-worker.t */
 #include "pages.h"
 
 #include <string.h>
 
-#define NEIGHBOUR 8           /* chunks that are one unit, at most */
-#define ANY_KIND  4           /* cudaMemcpyDefault */
-#define MAX_PITCH 0x7fffffffu /* of a pitched copy of CUDA */
-#define MAGIC     "gpcV"
+#define NEIGHBOUR   8           /* chunks that are one unit, at most */
+#define ANY_KIND    4           /* cudaMemcpyDefault */
+#define MAX_PITCH   0x7fffffffu /* of a pitched copy of CUDA */
+#define MOST_BLOCKS 256         /* of a chunk that a GPU sums */
 
-struct header {
-	char magic[4];
-	uint32_t crc;
-	uint8_t key[16];
-	uint32_t bytes;
-	uint32_t structure;
-};
-_Static_assert(sizeof(struct header) == 32, "as image.py has it");
-
-/* ---- headers ---- */
+/* ---- sums ---- */
 
 static uint8_t *slot_at(const struct pages *w, int64_t i)
 {
@@ -31,63 +22,56 @@ static uint32_t first_answer(const struct pages *w)
 	return w->lane * (GPC_SUMS / PAGES_LANES);
 }
 
+/* Does the GPU sum it?  All of its blocks, in their places. */
+static bool is_whole(const struct pages *w, int64_t i)
+{
+	int64_t p, first = w->start[i];
+
+	if (!w->by || w->start[i + 1] - first != w->blocks)
+		return false;
+	for (p = 0; p < w->blocks; p++)
+		if (w->page[2 * (first + p)] != p)
+			return false;
+	return true;
+}
+
 /* What a GPU sums is there by now. */
 static uint32_t sum_of(const struct pages *w, int64_t i)
 {
 	uint32_t crc = 0;
 
-	if (w->by)
+	if (is_whole(w, i))
 		gpc_sums_get(w->by, first_answer(w) + (uint32_t)i, &crc, 1);
-	else if (w->sums)
-		crc = gpc_crc32c(0, slot_at(w, i) + w->area, w->bytes);
+	else
+		crc = gpc_crc32c(w->structure, slot_at(w, i) + w->area, w->bytes);
 	return crc;
-}
-
-static void clear(const struct pages *w, int64_t i)
-{
-	memset(slot_at(w, i) + w->head, 0, sizeof(struct header));
 }
 
 static void seal(const struct pages *w, int64_t i)
 {
-	struct header h = { .magic = MAGIC,
-			    .crc = sum_of(w, i),
-			    .bytes = (uint32_t)w->bytes,
-			    .structure = w->structure };
-
-	memcpy(h.key, w->key + 16 * i, 16);
-	memcpy(slot_at(w, i) + w->head, &h, sizeof(h));
+	w->sum[i] = (struct gpc_sum){ .crc = w->sums ? sum_of(w, i) : 0,
+				      .seed = w->structure,
+				      .flags = w->sums ? 0 : GPC_SEAL_UNSUMMED };
 }
 
-static void read_header(const struct pages *w, int64_t i, struct header *ret)
+/* Of this key, which whoever asked for it has named, and of this structure. */
+static bool is_sealed(const struct pages *w, int64_t i)
 {
-	memcpy(ret, slot_at(w, i) + w->head, sizeof(*ret));
-}
+	const struct gpc_sum *s = &w->sum[i];
 
-static bool is_of_key(const struct pages *w, int64_t i, const struct header *h)
-{
-	return !memcmp(h->magic, MAGIC, sizeof(h->magic)) && !memcmp(h->key, w->key + 16 * i, 16) &&
-	       h->bytes == w->bytes && h->structure == w->structure;
+	return !s->result && s->seed == w->structure && !(w->sums && s->flags);
 }
 
 /* Before it is copied: all that this thread can tell. */
 static bool is_good(const struct pages *w, int64_t i)
 {
-	struct header h;
-
-	read_header(w, i, &h);
-	return is_of_key(w, i, &h) && (!w->sums || w->by || h.crc == sum_of(w, i));
+	return is_sealed(w, i) && (!w->sums || is_whole(w, i) || w->sum[i].crc == sum_of(w, i));
 }
 
 /* Afterwards: what a GPU has summed. */
 static bool has_arrived(const struct pages *w, int64_t i)
 {
-	struct header h;
-
-	if (!w->by)
-		return true;
-	read_header(w, i, &h);
-	return h.crc == sum_of(w, i);
+	return !is_whole(w, i) || w->sum[i].crc == sum_of(w, i);
 }
 
 /* ---- copies ---- */
@@ -155,7 +139,7 @@ static int64_t unit(const struct pages *w, int64_t i)
 	int64_t k = 1;
 
 	while ((w->by || !w->apart) && k < NEIGHBOUR && i + k < w->n &&
-	       (w->apart || follows(w, i + k)))
+	       (w->apart || w->blocks > 1 || follows(w, i + k)))
 		k++;
 	return k;
 }
@@ -167,7 +151,7 @@ static int copy_unit(const struct pages *w, int64_t i, int64_t n)
 	int err = 0;
 
 	for (r = 0; !err && r < w->nruns; r++) {
-		if (n > w->run[r].count && !w->apart)
+		if (n > w->run[r].count && !w->apart && w->blocks == 1)
 			err = copy_tensors(w, i, n, &w->run[r]);
 		else
 			for (k = 0; !err && k < n; k++)
@@ -178,18 +162,29 @@ static int copy_unit(const struct pages *w, int64_t i, int64_t n)
 
 /* ---- sums by the GPU ---- */
 
+/* Those that it sums; between them may be others. */
+static int ask_some(const struct pages *w, int64_t i, int64_t n)
+{
+	uint32_t block[NEIGHBOUR * MOST_BLOCKS];
+	int64_t k, p;
+
+	for (k = 0; k < n; k++)
+		for (p = 0; p < w->blocks; p++)
+			block[k * w->blocks + p] = (uint32_t)w->page[2 * (w->start[i + k] + p) + 1];
+	return gpc_sums_ask(w->by, first_answer(w) + (uint32_t)i, block, (uint32_t)n,
+			    w->calls->sum_stream);
+}
+
 static int ask_sums(const struct pages *w, int64_t i, int64_t n)
 {
-	uint32_t block[NEIGHBOUR];
-	int64_t at, k, some;
+	int64_t at, some;
 	int err = 0;
 
-	for (at = i; !err && at < i + n; at += some) {
-		some = i + n - at < NEIGHBOUR ? i + n - at : NEIGHBOUR;
-		for (k = 0; k < some; k++)
-			block[k] = (uint32_t)w->page[2 * w->start[at + k] + 1];
-		err = gpc_sums_ask(w->by, first_answer(w) + (uint32_t)at, block, (uint32_t)some,
-				   w->calls->sum_stream);
+	for (at = i; !err && at < i + n; at += some ? some : 1) {
+		for (some = 0; some < NEIGHBOUR && at + some < i + n && is_whole(w, at + some);)
+			some++;
+		if (some)
+			err = ask_some(w, at, some);
 	}
 	return err;
 }
@@ -234,15 +229,6 @@ static int64_t bytes_of(const struct pages *w, int64_t i)
 	return bytes * (w->start[i + 1] - w->start[i]);
 }
 
-static int begin_store(const struct pages *w, int64_t i, int64_t n)
-{
-	int64_t k;
-
-	for (k = 0; k < n; k++)
-		clear(w, i + k);
-	return copy_unit(w, i, n);
-}
-
 static int mark_stored(const struct pages *w, uint32_t lane)
 {
 	return w->calls ? w->calls->record(w->calls->event[lane], w->calls->stream) : 0;
@@ -270,7 +256,7 @@ static int store_and_sum(const struct pages *w)
 	while (!err && done < w->n) {
 		for (; !err && at < w->n && begun - ended < ahead; begun++) {
 			n[begun % PAGES_WINDOW] = unit(w, at);
-			err = begin_store(w, at, n[begun % PAGES_WINDOW]);
+			err = copy_unit(w, at, n[begun % PAGES_WINDOW]);
 			if (!err)
 				err = mark_stored(w, begun % PAGES_WINDOW);
 			at += n[begun % PAGES_WINDOW];
@@ -303,7 +289,7 @@ static int begin_stores(const struct pages *w)
 
 	for (i = 0; !err && i < w->n; i += n) {
 		n = unit(w, i);
-		err = begin_store(w, i, n);
+		err = copy_unit(w, i, n);
 	}
 	return err ? err : mark_end(w);
 }
@@ -334,6 +320,8 @@ void pages_begin(struct pages *w)
 {
 	int64_t i;
 
+	if (w->by)
+		gpc_sums_seed(w->by, w->structure);
 	w->apart = w->stride > MAX_PITCH;
 	if (!w->apart)
 		for (w->apart = true, i = 0; i < w->nruns; i++)

@@ -2,16 +2,17 @@
 /* pages.h - chunks between KV caches and slots, for gpc.vllm's worker: a share of a job is begun
  * and ended.
  *
- *   pages.c   copies, headers and sums        share.c   what Python calls
+ *   pages.c   copies and sums        share.c   what Python calls
  *
- * A chunk's slot has a header for each part, and the part's bytes (gpc/vllm/image.py).  A store
- * clears the header, copies, and seals the header when the bytes are there; a load compares header
- * and sum, and copies what is good.  The header has a word of the structure of the part: which
- * tensor's page lies where, and how its bytes are ordered.  Bytes of another structure are bad ones.
+ * A chunk's slot has the bytes of each part, and nothing else (gpc/vllm/image.py).  A store copies,
+ * and gives back the sum of each chunk when its bytes are there, which the caller seals (gpc_seal).
+ * A load is given what was sealed, compares, and copies what is good.  Sums begin with a word of the
+ * structure of the part: which tensor's page lies where, and how its bytes are ordered.  Bytes of
+ * another structure are bad ones.
  *
  * Who sums?  This thread sums the bytes in the slots: of a load before they are copied, so bad ones
- * do not arrive. Or, where a chunk is one block, the GPU of the KV caches sums the block: of a load
- * behind the copies, so bad ones arrive, and are told all the same.
+ * do not arrive. Or the GPU of the KV caches sums the chunk's blocks, where all of them are stored
+ * or loaded: of a load behind the copies, so bad ones arrive, and are told all the same.
  *
  * Addresses are the caller's: he holds the slots, and the KV caches are there. */
 #ifndef GPC_PAGES_H
@@ -46,16 +47,17 @@ struct pages {
 	const struct pages_run *run;
 	uint32_t nruns;
 	uint8_t *base; /* of slot 0 */
-	/* of slots; in a slot: the part, its header; of the part */
-	uint64_t stride, area, head, bytes;
+	/* of slots; in a slot: the part; of the part */
+	uint64_t stride, area, bytes;
 	uint32_t structure;
-	const int64_t *slot; /* of each chunk */
-	const uint8_t *key;
+	const int64_t *slot;  /* of each chunk */
+	struct gpc_sum *sum;  /* of each: of a load what was sealed, of a store what is to be */
 	const int64_t *start; /* of its pages: n + 1 of them */
 	const int64_t *page;  /* place in the chunk, block of the engine */
 	int64_t n;
 	const struct pages_calls *calls; /* NULL: this thread copies */
-	gpc_sums *by; /* who sums: a chunk is one block then; NULL: this thread */
+	gpc_sums *by;                    /* who sums, whole chunks; NULL: this thread */
+	uint32_t blocks;                 /* of a whole chunk, with `by` */
 	uint32_t lane;
 	bool apart;      /* pitched copies take a chunk at a time */
 	int64_t *result; /* bytes moved, PAGES_BAD or PAGES_FAILED */

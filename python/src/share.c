@@ -10,30 +10,48 @@
 
 /* ---- who sums ---- */
 
+struct who {
+	gpc_sums *sums;
+	uint32_t blocks; /* of a chunk */
+};
+
 static void close_sums(PyObject *capsule)
 {
-	gpc_sums_close(PyCapsule_GetPointer(capsule, SUMS));
+	struct who *w = PyCapsule_GetPointer(capsule, SUMS);
+
+	gpc_sums_close(w->sums);
+	PyMem_Free(w);
 }
 
 METHOD(share_sums)
 {
-	static const struct call call = { "_sums_open", 2, 2, { "device", "pieces" } };
+	static const struct call call = { "_sums_open", 3, 3, { "device", "pieces", "blocks" } };
 	PyObject *a[MAX_ARGS], *keep = NULL, *ret = NULL;
 	Py_buffer pieces;
 	const char *device;
-	gpc_sums *sums;
+	struct who *w;
+	uint32_t blocks = 1;
 	int err;
 
 	(void)self;
-	if (args_parse(&call, args, n, kwnames, a) < 0 ||
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_u32(a[2], "blocks", &blocks) < 0 ||
 	    args_text(a[0], "device", &device, &keep) < 0)
 		return NULL;
+	w = PyMem_Calloc(1, sizeof(*w));
+	if (!w)
+		return PyErr_NoMemory();
+	w->blocks = blocks;
 	if (PyObject_GetBuffer(a[1], &pieces, PyBUF_SIMPLE) == 0) {
 		FREELY(err = gpc_sums_open(
 			       device, pieces.buf,
-			       (uint32_t)((size_t)pieces.len / sizeof(struct gpc_piece)), &sums));
+			       (uint32_t)((size_t)pieces.len / sizeof(struct gpc_piece)), blocks,
+			       &w->sums));
 		PyBuffer_Release(&pieces);
-		ret = err < 0 ? error_raise(err) : PyCapsule_New(sums, SUMS, close_sums);
+		ret = err < 0 ? error_raise(err) : PyCapsule_New(w, SUMS, close_sums);
+	}
+	if (!ret) {
+		gpc_sums_close(w->sums);
+		PyMem_Free(w);
 	}
 	Py_XDECREF(keep);
 	return ret;
@@ -41,7 +59,7 @@ METHOD(share_sums)
 
 /* ---- shares ---- */
 
-enum { RUNS, SLOTS, KEYS, STARTS, PAGES, CALLS, BUFFERS };
+enum { RUNS, SLOTS, OF, STARTS, PAGES, CALLS, BUFFERS };
 
 struct share {
 	struct pages w;
@@ -68,12 +86,11 @@ static void close_share(PyObject *capsule)
 
 static int fill_numbers(struct pages *w, PyObject *const *a)
 {
-	unsigned long long base = PyLong_AsUnsignedLongLong(a[8]), stride, area, head;
+	unsigned long long base = PyLong_AsUnsignedLongLong(a[8]), stride, area;
 	unsigned int structure;
 
 	w->bytes = PyLong_AsUnsignedLongLong(a[10]);
-	if (PyErr_Occurred() ||
-	    !PyArg_ParseTuple(a[9], "KKKI", &stride, &area, &head, &structure) ||
+	if (PyErr_Occurred() || !PyArg_ParseTuple(a[9], "KKI", &stride, &area, &structure) ||
 	    args_u32(a[12], "lane", &w->lane) < 0)
 		return -1;
 	w->store = PyObject_IsTrue(a[6]) == 1;
@@ -81,7 +98,6 @@ static int fill_numbers(struct pages *w, PyObject *const *a)
 	w->base = (uint8_t *)(uintptr_t)base;
 	w->stride = stride;
 	w->area = area;
-	w->head = head;
 	w->structure = structure;
 	return 0;
 }
@@ -91,7 +107,7 @@ static void fill_arrays(struct pages *w, const Py_buffer b[BUFFERS])
 	w->run = b[RUNS].buf;
 	w->nruns = (uint32_t)((size_t)b[RUNS].len / sizeof(struct pages_run));
 	w->slot = b[SLOTS].buf;
-	w->key = b[KEYS].buf;
+	w->sum = b[OF].buf;
 	w->start = b[STARTS].buf;
 	w->page = b[PAGES].buf;
 	w->n = b[SLOTS].len / 8;
@@ -103,13 +119,13 @@ static bool fits(const struct pages *w, const Py_buffer b[BUFFERS])
 	int64_t i, pages = b[PAGES].len / 16;
 
 	if (b[RUNS].len % (Py_ssize_t)sizeof(struct pages_run) || b[SLOTS].len % 8 ||
-	    b[KEYS].len != 2 * b[SLOTS].len || b[STARTS].len != b[SLOTS].len + 8 ||
-	    b[PAGES].len % 16 || (b[CALLS].buf && b[CALLS].len != sizeof(struct pages_calls)) ||
-	    w->lane >= PAGES_LANES)
+	    b[OF].len != b[SLOTS].len / 8 * (Py_ssize_t)sizeof(struct gpc_sum) ||
+	    b[STARTS].len != b[SLOTS].len + 8 || b[PAGES].len % 16 ||
+	    (b[CALLS].buf && b[CALLS].len != sizeof(struct pages_calls)) || w->lane >= PAGES_LANES)
 		return false;
 	for (i = 0; i < w->n; i++)
 		if (w->slot[i] < 0 || w->start[i] < 0 || w->start[i] > w->start[i + 1] ||
-		    (w->by && w->start[i] + 1 != w->start[i + 1]))
+		    (w->by && w->store && w->start[i] + w->blocks != w->start[i + 1]))
 			return false;
 	if (w->by && (!w->calls || w->n > GPC_SUMS / PAGES_LANES))
 		return false;
@@ -119,26 +135,31 @@ static bool fits(const struct pages *w, const Py_buffer b[BUFFERS])
 static int fill(struct share *s, PyObject *const *a)
 {
 	struct pages *w = &s->w;
+	const struct who *who;
 	int i;
 
+	w->blocks = 1;
 	if (fill_numbers(w, a) < 0)
 		return -1;
 	for (i = 0; i < BUFFERS; i++)
-		if (a[i] != Py_None && PyObject_GetBuffer(a[i], &s->b[i], PyBUF_SIMPLE) < 0)
+		if (a[i] != Py_None &&
+		    PyObject_GetBuffer(a[i], &s->b[i], i == OF ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0)
 			return -1;
 	fill_arrays(w, s->b);
 	w->calls = s->b[CALLS].buf ? &s->calls : NULL;
 	if (a[11] != Py_None) {
-		w->by = PyCapsule_GetPointer(a[11], SUMS);
-		if (!w->by)
+		who = PyCapsule_GetPointer(a[11], SUMS);
+		if (!who)
 			return -1;
+		w->by = who->sums;
+		w->blocks = who->blocks;
 		Py_INCREF(a[11]);
 		s->sums = a[11];
 	}
 	if (!fits(w, s->b)) {
 		PyErr_SetString(
 			PyExc_ValueError,
-			"runs, slots, keys, starts, pages, calls and lane do not belong together");
+			"runs, slots, of, starts, pages, calls and lane do not belong together");
 		return -1;
 	}
 	if (w->calls)
@@ -154,7 +175,7 @@ METHOD(share_begin)
 	static const struct call call = { "_share_begin",
 					  0,
 					  12,
-					  { "runs", "slots", "keys", "starts", "pages", "calls",
+					  { "runs", "slots", "of", "starts", "pages", "calls",
 					    "store", "sums", "base", "where", "bytes", "by",
 					    "lane" } };
 	PyObject *a[MAX_ARGS], *ret;

@@ -3,6 +3,7 @@
 its mapping."""
 
 import ctypes
+import errno
 import mmap
 import os
 import shutil
@@ -219,5 +220,25 @@ is_(all(isinstance(x, str) and isinstance(n, int) for x, n in tier.counters.item
 gpc.tiers_close(t)
 is_(c.tier(0).state, gpc.TIER_DOWN, "nobody keeps it")
 shutil.rmtree(os.path.dirname(disk))
+
+# ---- checksums of blocks that are filled by hand ----
+
+c = create("-sums", ram_blocks=8, block_bytes=4096, seed=7, sums=2)
+is_(c.pool_memory(0).sums, 2, "an image of two parts")
+held, keys = c.reserve(0, 2), c.key_import([b"1", b"2"])
+sums = [gpc.Sum(gpc.crc32c(b"x", 7), 7), gpc.Sum(0, 7, gpc.SEAL_UNSUMMED, word=1 << 40)]
+c.seal(held, keys, sums)
+is_(c.sealed(held, keys), sums, "sealed")
+is_([s.result for s in c.sealed(held, keys, 1)], [-errno.ENODATA] * 2, "each part by itself")
+out = bytearray(48)
+is_((c.sealed(held, keys, out=out), c.seal(held, keys, out, 1)), (2, None), "from a buffer to a buffer")
+is_(c.sealed(held, keys, part=1), sums, "the same")
+is_(c.pool_seed(0, 1, 9), True, "another seed than 7")
+is_(c.pool_seed(0, 1, 9), False, "and the same")
+raises(gpc.Invalid, "part is 2", lambda: c.sealed(held, keys, 2), "no such part")
+raises(ValueError, "sums", lambda: c.seal(held, keys, sums[:1]), "a sum is missing")
+raises(ValueError, "no multiple of 24", lambda: c.seal(held, keys, bytes(47)), "half a sum")
+raises(ValueError, "out", lambda: c.sealed(held, keys, out=bytearray(47)), "too little room")
+c.release(held)
 
 done()

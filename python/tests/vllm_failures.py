@@ -4,6 +4,7 @@ failed is none for its request; workers attach at start, or the engine ends; wai
 writer says so."""
 
 import ctypes
+import errno
 import glob
 import logging
 import os
@@ -150,7 +151,7 @@ def spoil(e, rank, key):
     """A byte of a slot."""
     worker = e.workers[rank].get_worker(None)
     beside = next(iter(worker.beside.values()))
-    at = beside.at(gpc.SLOT(e.m.c.lookup(e.m.finder.keys([key]), flags=gpc.QUIET)[0]))
+    at = beside.base + beside.stride * gpc.SLOT(e.m.c.lookup(e.m.finder.keys([key]), flags=gpc.QUIET)[0])
     view = memoryview(beside.part)
     view[at - beside.part.address + worker.image.offset(worker.part) + 9] ^= 1
     view.release()
@@ -286,7 +287,7 @@ is_((h.m.counts["failed"], h.held()), (1, (0, 0)), "and gives it back")
 worker = h.workers[0].get_worker(None)
 beside = next(iter(worker.beside.values()))
 half = out.store_spec.keys[2], out.store_spec.block_ids[2]
-is_(worker.image.good(beside.at(half[1]), 0, half[0]), False, "no header is sealed")
+is_(beside.c.sealed([gpc.BLOCK(0, half[1])], half[0])[0].result, -errno.ENODATA, "it is not sealed")
 again, _ = h.request("half", 3, groups=(0, 1))
 is_(h.lookup(again, some), [HIT, HIT, MISS, HIT], "the others are found")
 was = [h.kv[0].get(b) for b in (3, 4, 5, 11, 12)]

@@ -469,7 +469,7 @@ e.on_request_finished(waits[2])
 e.on_request_finished(waits[0])
 is_((e.pending.waiting, e.pending.left), ({}, []), "and nothing of it is kept")
 is_(e.config_info(), [dict(zip(GPCOffloadingSpec.config_info_keys({}), (
-    name, 40, 4096, e.conf.claim_chunks, e.conf.checksum)))], "facts of the cache, for vLLM's page")
+    name, 40, 1024, e.conf.claim_chunks, e.conf.checksum)))], "facts of the cache, for vLLM's page")
 settle(a)
 settle(e)
 stats = a.get_stats()

@@ -81,7 +81,7 @@ is_(run(small, "early", 8)[2] > 0, True, "and one of just now is not")
 # a cache without a table
 _made.add(name + "-n")
 none = gpc.create(name + "-n", serve=True, layout=a.where.layout, block_tokens=16, ram_blocks=40, ram_flags=gpc.POOL_UNCHAINED,
-                  block_bytes=a.c.pool_memory(0).block_bytes, no_checksums=1, max_blocks=104, keep_digests=1, max_aliases=-1)
+                  block_bytes=a.c.pool_memory(0).block_bytes, max_blocks=104, keep_digests=1, max_aliases=-1)
 said, keep = [], logging.Handler()
 keep.emit = lambda record: said.append(record.getMessage())
 logging.getLogger("vllm.gpc").addHandler(keep)

@@ -248,7 +248,7 @@ link = connector(2)
 is_(bad_load(link, "r"), ({"r"}, set()), "two KV groups, whose blocks may have one number: requests are")
 is_(bad_load(link, None), (set(), {3, 4, 5, 6}), "a load whose request does not wait: its blocks, so vLLM ends")
 
-# ---- a store that was cut off never verifies ----
+# ---- a store that was cut off: nothing is published of it, and its bytes do not verify ----
 
 ctx, keys = fake.prompt("cut", 1, tokens=16 * PER_CHUNK)
 out = fake.offer(m, keys, ctx)
@@ -260,15 +260,28 @@ class Fails:
     fence, text, abandon, on_device = mover.fence, mover.text, mover.abandon, False
     sums = None
 
-    refuse = ctypes.CFUNCTYPE(ctypes.c_int)(lambda *args: 5)
+    copied = 0
+
+    @staticmethod
+    def copy(to, to_pitch, source, pitch, width, height, kind, stream):
+        Fails.copied += 1
+        if Fails.copied > 1:
+            return 5
+        ctypes.memmove(to, source, width)
+        return 0
 
     def begin(self, fence):
-        return array("Q", [ctypes.cast(self.refuse, ctypes.c_void_p).value] * 4 + [0] * 14)
+        return array("Q", [ctypes.cast(Fails.call, ctypes.c_void_p).value] * 4 + [0] * 14)
 
 
+P, N = ctypes.c_void_p, ctypes.c_size_t
+Fails.call = ctypes.CFUNCTYPE(ctypes.c_int, P, N, P, N, N, N, ctypes.c_int, P)(Fails.copy)
 ranks[0].worker.mover = Fails()
+ranks[0].fill("torn")
+ranks[0].worker.take_unmoved()
 ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec),
-    "... and another one into its slot, which fails: the engine goes on")
+    "... and another one into its slot, which fails after one page: the engine goes on")
+is_([*ranks[0].worker.take_unmoved().values()], [out.store_spec.block_ids], "the manager is told")
 ranks[0].worker.mover = mover
 ranks[0].worker.reported = True
 ok(ranks[0].do(False, fake.blocks([1, 2, 3, 4]), out.store_spec), "its load ...")
@@ -412,7 +425,7 @@ class SumsHere(CudaMover):
 
 
 by_device = SumsHere(3, lambda: fake.ns(cuda_event=5), rt)
-by_device.sums = _gpc._sums_open("host", array("Q", [n for t in ones.worker.tensors for n in (t.address, t.stride, t.page)]))
+by_device.sums = _gpc._sums_open("host", array("Q", [n for t in ones.worker.tensors for n in (t.address, t.stride, t.page)]), 1)
 by_thread = gpc.vllm.worker.HostMover()
 ones.worker.reported = True
 blocks = [*range(30, 35), 3, 60, *range(40, 49)]
@@ -431,13 +444,47 @@ view = memoryview(m.c.pool_map(0)[0])
 base, stride = m.c.pool_runs(0)[0].offset, m.c.pool_runs(0)[0].slot_stride
 for chunk in (5, 15):
     view[base + out.store_spec.block_ids[chunk] * stride + ones.worker.image.offset(0) + 100] ^= 1
-view[base + out.store_spec.block_ids[9] * stride + 8] ^= 1       # of the key
 view.release()
+out.store_spec.keys[9] = bytes(16)
 ones.fill("empty")
 empty = ones.get([blocks[9]])
 ok(ones.do(False, fake.blocks(blocks), out.store_spec), "three of them are bad")
 is_(ones.worker.take_load_errors(), {blocks[5], blocks[9], blocks[15]}, "which is told")
 is_((ones.get(blocks[:5]), ones.get([blocks[9]])), (want[:10], empty), "what has another key is not copied, good ones are")
+m.complete_store(set(keys), ctx, success=False)
+
+# chunks of several blocks, whose blocks lie anywhere
+fours = Rank(config(0), blocks=64)
+ok(fours.worker._is_one_image(), "a chunk of four blocks is what the device can sum")
+in_fours = SumsHere(3, lambda: fake.ns(cuda_event=5), rt)
+in_fours.sums = _gpc._sums_open("host", array("Q", [n for t in fours.worker.tensors for n in (t.address, t.stride, t.page)]),
+                                PER_CHUNK)
+fours.worker.reported = True
+spread = [*range(40, 45), 3, 60, *range(20, 30), 7, 50, 9]
+ctx, keys = fake.prompt("in fours", 5, tokens=16 * PER_CHUNK)
+out = fake.offer(m, keys, ctx)
+fours.fill("in fours")
+want = fours.get(spread)
+for stores, loads in ((in_fours, by_thread), (by_thread, in_fours), (in_fours, in_fours)):
+    fours.worker.mover = stores
+    ok(fours.do(True, fake.blocks(spread), out.store_spec), f"chunks of four are stored, sums by {type(stores).__name__}")
+    fours.worker.mover = loads
+    fours.fill("empty")
+    ok(fours.do(False, fake.blocks(spread), out.store_spec), f"and loaded by {type(loads).__name__}")
+    is_((fours.get(spread), fours.worker.take_load_errors()), (want, set()), "the same bytes")
+fours.fill("empty")
+ok(fours.do(False, fake.blocks(spread[2:18], indices=(2,)), out.store_spec), "half of the first and of the last one")
+is_((fours.get(spread[2:18]), fours.worker.take_load_errors()), (want[4:36], set()), "who has no whole chunk sums in RAM")
+view = memoryview(m.c.pool_map(0)[0])
+for chunk in (0, 3):
+    view[base + out.store_spec.block_ids[chunk] * stride + fours.worker.image.offset(0) + 1000] ^= 1
+view.release()
+ok(fours.do(False, fake.blocks(spread), out.store_spec), "two of them are bad")
+is_(fours.worker.take_load_errors(), {*spread[:4], *spread[12:16]}, "which is told")
+ok(fours.do(False, fake.blocks(spread[2:18], indices=(2,)), out.store_spec), "half of a bad one")
+is_(fours.worker.take_load_errors(), {*spread[2:4], *spread[12:16]}, "is bad as well")
+fours.worker.mover = by_thread
+fours.worker.shutdown()
 m.complete_store(set(keys), ctx, success=False)
 
 # jobs that are under way together, and those of the same slots, which are not

@@ -12,6 +12,7 @@ from .config import ConfigError
 from .tiers import Keeper, Room, has_tiers, max_blocks
 
 POOL = 0                         # ram_blocks of create
+_PAGE = 4096
 _TRANSIT = 64                    # slots that create adds to a pool of RAM
 _OFFERED, _MOST_OFFERS = 64000, 1 << 22        # chunks whose offers are counted, and offers, of 43 bytes each
 _OF_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EROFS)
@@ -25,17 +26,24 @@ def _pass_on(log):
     return hear
 
 
-def _create(name, conf, layout, slot_bytes, block_tokens, label, hear):
-    slots = conf.bytes // slot_bytes - _TRANSIT
+def _stride(slot_bytes):
+    """Images begin where a disk is read to, and a GPU reads fast."""
+    return -(-slot_bytes // _PAGE) * _PAGE
+
+
+def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums, seed):
+    stride = _stride(slot_bytes)
+    slots = conf.bytes // stride - _TRANSIT
     if slots < 1:
-        raise ConfigError(f"{conf.bytes_key}: {conf.bytes}, at least {(_TRANSIT + 1) * slot_bytes} are "
-                          f"wanted: {_TRANSIT + 1} slots of {slot_bytes} bytes")
+        raise ConfigError(f"{conf.bytes_key}: {conf.bytes}, at least {(_TRANSIT + 1) * stride} are "
+                          f"wanted: {_TRANSIT + 1} slots of {stride} bytes")
     room = Room(conf, slots, slot_bytes)
     offers = max(getattr(conf, "store_threshold", 0) - 1, 0)         # each takes an alias
     return gpc.create(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve, log=hear,
                       stock=min(conf.stock, (slots + _TRANSIT) // _STOCK_SHARE),
                       timeout=conf.attach_ms / 1000, block_tokens=block_tokens, max_peers=conf.max_peers,
-                      ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, block_bytes=slot_bytes, no_checksums=1,
+                      ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, seed=seed, sums=sums,
+                      ram_runs=[gpc.Run(bytes=slot_bytes, slot_stride=stride)],
                       max_blocks=max_blocks(conf, slots + _TRANSIT + room.blocks), secret=room.secret,
                       max_aliases=min(max(_OFFERED, 2 * slots) * offers, _MOST_OFFERS), free_target=conf.free_target, keep_digests=1,
                       keep_tokens=int(getattr(conf, "keep_tokens", False)))
@@ -53,14 +61,14 @@ def _attach(name, conf, layout, label, timeout, hear):
         stock = most
 
 
-def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words):
+def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums, seed):
     """And whether this process has made it."""
     try:
         return _attach(name, conf, layout, label, 0, hear), False
     except (gpc.NotFound, gpc.Again, gpc.TimedOut):     # there is none, or somebody makes it: create waits for that
         pass
     try:
-        c = _create(name, conf, layout, slot_bytes, block_tokens, label, hear)
+        c = _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums, seed)
     except gpc.Exists:
         return _attach(name, conf, layout, label, conf.attach_ms / 1000, hear), False
     if words:
@@ -101,27 +109,29 @@ def _explain(e, name, conf, layout, words):
 
 
 def _compare_size(c, name, conf, slot_bytes, log):
-    have = (c.pool_get(POOL).blocks + _TRANSIT) * slot_bytes
+    have = (c.pool_get(POOL).blocks + _TRANSIT) * _stride(slot_bytes)
     log.info("gpc: the cache %s has %d MiB", name, have >> 20)
-    if abs(have - conf.bytes) >= slot_bytes:
+    if abs(have - conf.bytes) >= _stride(slot_bytes):
         log.warning("gpc: %s: %d MiB are asked for, and the cache %s was made with %d MiB. To change that, end all of its "
                     "engines, run 'gpc-inspect rm %s' and start again", conf.bytes_key, conf.bytes >> 20, name,
                     have >> 20, name)
 
 
-def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=None):
+def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=None, sums=1, seed=0):
     """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one.  words: those
-    of the fingerprint (words.py), to say what differs."""
+    of the fingerprint (words.py), to say what differs.  sums: parts of an image, each with one; they begin with seed."""
     hear = _pass_on(log)
     try:
-        c, made = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words)
+        c, made = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums, seed)
     except gpc.Error as e:
         raise _explain(e, name, conf, layout, words) from None
     have = c.pool_memory(POOL)
-    if have.block_bytes != slot_bytes:
+    if (have.block_bytes, have.sums) != (slot_bytes, sums):
         c.close()
-        raise ConfigError(f"gpc_name: {name!r}, its slots have {have.block_bytes} bytes, and {slot_bytes} are wanted: "
-                          "another cache has that name")
+        raise ConfigError(f"gpc_name: {name!r}, its slots have {have.block_bytes} bytes and {have.sums} checksums, and {slot_bytes} "
+                          f"and {sums} are wanted: another cache has that name")
+    if seed:
+        c.pool_seed(POOL, 0, seed)
     _compare_size(c, name, conf, slot_bytes, log)
     if has_tiers(conf):
         try:

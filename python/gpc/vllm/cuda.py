@@ -97,10 +97,10 @@ class CudaMover:
                 *(self.mine.streams + [0])[:2], *(self._make_event() for _ in range(_EVENTS))])
         return calls
 
-    def sum_images(self, pieces):
-        """From now on images of one block are summed where they are: of (address, stride, bytes) each."""
+    def sum_images(self, pieces, blocks):
+        """From now on chunks of so many blocks are summed where they are: of (address, stride, bytes) each."""
         flat = array.array("Q", [n for p in pieces for n in p])
-        self.sums = _gpc._sums_open(f"cuda:{self.device}", flat)
+        self.sums = _gpc._sums_open(f"cuda:{self.device}", flat, blocks)
 
     def begin(self, fence):
         """What this thread copies next waits for that; how it copies (struct pages_calls of pages.h)."""

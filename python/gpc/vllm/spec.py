@@ -82,7 +82,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         log.info("gpc: the cache is %s, of chunks of %d bytes and %s tokens", called, self.image.bytes,
                  " or ".join(map(str, sorted(set(tokens.values())))))
         cache = open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
-                           name.label(config.model.name, os.getpid()), log, meant)
+                           name.label(config.model.name, os.getpid()), log, meant, self.image.parts)
         self._warn_of_bytes(cache, called)
         return GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens, API,
                                     self.kv_events_config.enable_kv_cache_events, self._unshared(),
@@ -93,7 +93,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         if self.conf.bytes_key == "cpu_bytes_to_use":
             log.warning("gpc: cpu_bytes_to_use: %d MiB, which in vLLM is RAM of each engine, and here is taken for the cache "
                         "that all engines share: %s has %d MiB, however many use it. gpc_bytes is the key that says so",
-                        self.conf.bytes >> 20, called, cache.pool_memory(POOL).slots * self.image.bytes >> 20)
+                        self.conf.bytes >> 20, called, cache.pool_memory(POOL).slots * cache.pool_runs(POOL)[0].slot_stride >> 20)
 
     def _words(self):
         """Of the fingerprint."""

@@ -28,7 +28,7 @@ from . import meet
 from .cache import POOL, attach_beside, explain_attach
 from .chunks import chunks_of
 from .drops import Drops
-from .image import HEADER, Slots
+from .image import Slots
 
 log = logging.getLogger("vllm.gpc")
 
@@ -38,6 +38,8 @@ FIRST, IN_TURN, LAST = range(3)  # of jobs that are not begun
 LANES = 2                        # jobs that are under way on a device: the next one while one is copied
 MOST = 4096 // LANES             # chunks of one: answers of a gpc_sums
 MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
+SUM = 24                         # bytes of a struct gpc_sum
+MOST_BLOCKS = 256                # of a chunk that a GPU sums
 
 
 class Tensor:
@@ -123,10 +125,11 @@ class Beside:
         if run.bytes != image.bytes:
             raise ValueError(f"slots of {run.bytes} bytes, {image.bytes} are wanted")
         self.base, self.stride = self.part.address + run.offset, run.slot_stride
+        self.blocks = array("i", [gpc.BLOCK(slots.pool, 0)])[0]
         mover.open(self.part.address, self.part.nbytes)
 
-    def at(self, slot):
-        return self.base + slot * self.stride
+    def blocks_of(self, slots):
+        return array("i", [self.blocks + s for s in slots])
 
     def close(self):
         self.c.close()
@@ -159,7 +162,7 @@ class Worker:
         number, for meet.py."""
         self.blocks_per_chunk, self.image, self.part, self.conf = blocks_per_chunk, image, part, conf
         self.result, self.mover, self.label, self.engine = result, mover or HostMover(), label, engine
-        self.tensors, offset = [], 0
+        self.tensors, self.beside, offset = [], {}, 0
         for t in kv_caches.tensors:
             self.tensors.append(Tensor(t, offset))
             offset += t.page_size_bytes * blocks_per_chunk
@@ -171,27 +174,35 @@ class Worker:
         self.set_runs([runs_of([self.tensors[i] for i in sorted({r.tensor_idx for r in refs})], blocks_per_chunk)
                        for refs in kv_caches.group_data_refs])
         if self.mover.on_device and self._is_one_image():
-            self.mover.sum_images([(t.address, t.stride, t.page) for t in self.tensors])
+            self.mover.sum_images([(t.address, t.stride, t.page) for t in self.tensors], blocks_per_chunk)
         self.jobs, self.lock = queue.PriorityQueue(), threading.Lock()
         self.order = itertools.count()
         self.done, self.ended, self.errors, self.failed = [], {}, set(), set()
-        self.beside, self.bad, self.reported, self.lane = {}, 0, False, 0
+        self.bad, self.reported, self.lane = 0, False, 0
         self.unmoved, self.drops, self.tried = {}, Drops(), set()
         self.pool = ThreadPoolExecutor(conf.threads, "gpc-copy")
         self.thread = threading.Thread(target=self._run, name="gpc-jobs", daemon=True)
         self.thread.start()
 
     def set_layers(self, layers):
-        """What a chunk's bytes mean to this worker, as a word in the header of each slot.  layers: what else tells it
-        (connector.py), before the first job."""
+        """What a chunk's bytes mean to this worker, as a word that the sums of its part begin with.  layers: what else tells
+        it (connector.py), before the first job."""
         self.form = {"blocks": self.blocks_per_chunk, "tensors": [[t.page, t.offset] for t in self.tensors],
                      "groups": self.refs, "layers": list(layers)}
         self.structure = gpc.crc32c(words.bytes_of(self.form))
+        for b in self.beside.values():
+            self._seed(b)
+
+    def _seed(self, beside):
+        """What comes from a disk or a store is to be of this structure; other engines of the cache may have another."""
+        if beside.c.pool_seed(POOL, self.part, self.structure):
+            log.warning("gpc: %s: an engine has put its KV caches together otherwise than this one: neither uses what the other "
+                        "stores; other names (gpc_name) give each its cache", self.label)
 
     def _is_one_image(self):
-        """Is a chunk one block of all tensors, and all of its part?  Then its sum is that of the block."""
-        return (self.image.checksum and self.blocks_per_chunk == 1 and len(self.runs) == 1 and
-                sum(r.count * r.page for r in self.runs[0]) == self.image.rank_bytes)
+        """Is a chunk its blocks of all tensors, and all of its part?  Then its sum can be that of the blocks."""
+        return (self.image.checksum and self.blocks_per_chunk <= MOST_BLOCKS and len(self.runs) == 1 and
+                sum(r.count * r.page for r in self.runs[0]) * self.blocks_per_chunk == self.image.rank_bytes)
 
     def set_runs(self, runs):
         """Of each group."""
@@ -325,7 +336,7 @@ class Worker:
         return False
 
     def _whole(self, job, groups):
-        """A header is for all of a chunk: what a store covers in part gets none, and is told as not stored."""
+        """A sum is of all of a chunk: what a store covers in part gets none, and is told as not stored."""
         out = []
         for whole, others in (g.split(self.blocks_per_chunk) for g in groups):
             job.unmoved += others
@@ -378,33 +389,52 @@ class Worker:
                 timeout = 0 if slots.where in self.tried else SEAT
             self.tried.add(slots.where)
             b = Beside(slots, self.image, self.mover, self.label, timeout)
+            self._seed(b)
             self.beside[slots.where] = b
         return b
 
     def _begin_share(self, job, chunks, lane):
-        """(chunks, what _end_share takes).  A store that fails leaves no sealed header; the manager is told, and publishes
+        """(chunks, what _end_share takes, their sums).  A store that fails seals nothing; the manager is told, and publishes
         nothing of it."""
         try:
+            sums = bytearray(SUM * len(chunks))
+            if not job.store:
+                job.beside.c.sealed(job.beside.blocks_of(chunks.slots), chunks.keys, self.part, out=sums)
             return chunks, _gpc._share_begin(
-                store=job.store, runs=self.tables[chunks.group], slots=chunks.slots, keys=b"".join(chunks.keys),
+                store=job.store, runs=self.tables[chunks.group], slots=chunks.slots, of=sums,
                 starts=chunks.starts, pages=chunks.pages, calls=self.mover.begin(job.fence), base=job.beside.base,
-                where=(job.beside.stride, self.image.offset(self.part), HEADER.size * self.part,
-                       self.structure),
-                bytes=self.image.rank_bytes, sums=self.image.checksum, by=job.by, lane=lane)
+                where=(job.beside.stride, self.image.offset(self.part), self.structure),
+                bytes=self.image.rank_bytes, sums=self.image.checksum, by=job.by, lane=lane), sums
         except Exception:
             log.exception("gpc: slots from %d", chunks.slots[0])
-            return chunks, None
+            return chunks, None, None
 
     def _end_share(self, job, begun):
         """(chunks, of each: bytes moved, or what kind of failure)."""
-        chunks, share = begun
+        chunks, share, sums = begun
         if not share:
             return chunks, [0 if job.store else FAILED] * len(chunks)
         ends, err = _gpc._share_end(share)
         if err:
             log.error("gpc: a copy: %s", self.mover.text(err))
             self.mover.abandon()
+        if job.store:
+            ends = self._seal(job, chunks, ends, sums)
         return chunks, ends
+
+    def _seal(self, job, chunks, ends, sums):
+        """What has its bytes, behind them.  A block that is reserved no more is somebody else's by now."""
+        try:
+            whole = [i for i, n in enumerate(ends) if n > 0]
+            slots, keys = chunks.slots, chunks.keys
+            if len(whole) < len(ends):
+                slots, keys = [slots[i] for i in whole], [keys[i] for i in whole]
+                sums = b"".join(sums[SUM * i:SUM * (i + 1)] for i in whole)
+            job.beside.c.seal(job.beside.blocks_of(slots), keys, sums, self.part)
+            return ends
+        except gpc.Error as e:
+            log.error("gpc: a store into slots from %d counts for nothing: %s", chunks.slots[0], e.strerror)
+            return [0] * len(chunks)
 
     def _drop(self, beside, slots, failed):
         """Nobody is to find these, nor what follows them in a chain.  The manager still references them, so they
@@ -415,7 +445,8 @@ class Worker:
                           key.hex())
                 continue
             self.bad += 1
-            other = self.image.header(beside.at(slot), self.part)[-1] != self.structure
+            (was,) = beside.c.sealed([gpc.BLOCK(slots.pool, slot)], key, self.part)
+            other = not was.result and was.seed != self.structure
             log.error("gpc: slot %d of %s: its bytes are %snot those of key %s; it is dropped", slot,
                       slots.where.name, "of another structure of KV caches, or " * other, key.hex())
         self.drops.drop(beside.c, [gpc.BLOCK(slots.pool, slot) for slot, _, _ in failed], [key for _, key, _ in failed])
