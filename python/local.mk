@@ -98,6 +98,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/MANIFEST.in \
 	%reldir%/README.md \
 	%reldir%/bench/lookup.py \
+	%reldir%/bench/load.py \
 	%reldir%/bench/step.py \
 	%reldir%/bundle.py \
 	%reldir%/engines/README.md \

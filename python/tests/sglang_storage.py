@@ -148,9 +148,11 @@ is_(a.batch_set_v1(keys, pa.indices(0, 1, 2, 3)), [True] * 4, "and can be stored
 is_(b.batch_get_v1(keys, pb.indices(0, 1, 2, 3)), [True] * 4, "and loaded")
 is_((held(a), held(b)), ((0, 0), (0, 0)), "nothing is held")
 
-ctypes.memset(a.store.slots.piece(gpc.SLOT(a.store.c.lookup(a.store._keys([d[3] + bytes(4)]))[0]), 1024, 0)[0] - 64,
-              0, 4)
-is_((b.batch_exists(keys), b.store.counts["bad"]), (3, 2), "a slot without its header is dropped by a lookup")
+mine, b.store.slots.seed = b.store.slots.seed, 12
+is_((b.batch_exists(keys[3:]), b.store.counts["bad"]), (0, 2), "a slot of another structure is dropped by a lookup")
+b.store.slots.seed = mine
+b.store.c.ticket_wait()
+is_(a.batch_exists(keys), 3, "nobody finds it")
 b.store.pin = lambda digests, counts=True: [None] * len(digests)
 is_((b.batch_set_v1(keys[:2], pb.indices(0, 1)), b.store.counts["duplicate"]), ([True] * 2, 2),
     "a page that another engine stores meanwhile is there")
@@ -327,7 +329,7 @@ out = a.batch_get_v2([fake.PoolTransfer(SWA, swa.indices(10, 11), keys=[keys[3],
                       fake.PoolTransfer(fake.PoolName.INDEXER, [0], keys=[keys[0]])])
 is_(out, {SWA: [True, False], MAMBA: [True], KV: [True], fake.PoolName.INDEXER: [False]}, "loaded, by pool")
 is_((swa.read(10), mamba.read(9), pa.read(20)), (swa.read(3), mamba.read(2), pa.read(0)), "with their bytes")
-is_(sum(e.digest == a.names.digests([keys[2]], MAMBA)[0] for e in a.store.c.walk()), 3, "a large one takes three slots")
+is_(sum(e.digest == a.names.digests([keys[2]], MAMBA)[0] for e in a.store.c.walk()), 10, "a large one takes ten slots")
 first = a.store.c.lookup(a.store._keys([a.names.digests([keys[2]], MAMBA)[0] + bytes([0, 0, 0, 1])]))
 a.store.c.drop(first)
 is_(a.batch_exists_v2(keys, [state]).kv_hit_pages, 0, "one of which is missing: a miss")

@@ -2,21 +2,15 @@
 # Tests: t/python/sglang-storage.t
 """Bytes at addresses: what an object of an engine is, and what lies in a slot.
 
-An object is a list of (address, bytes).  It is cut into pieces that fit into a slot behind a header:
-
-    | header of 64 | bytes of the piece | unused
-
-The header is written last, behind the bytes, so a slot whose store was cut off never verifies.
+An object is a list of (address, bytes).  It is cut into pieces that fit into a slot, which has its bytes and, where the
+piece is shorter, whatever it had.  The cache keeps what is known of a slot (gpc_seal): the sum of all of its bytes, which
+begins with a word of the cache's layout, and the bytes of the object.  Both go along to a disk or a store.  A slot is sealed
+behind its bytes, so one whose store was cut off never verifies.
 """
 
 import ctypes
-import struct
 
 import gpc
-
-_HEADER = struct.Struct("<4sI16sQQ")     # magic, CRC32C of the piece or 0, gpc key, bytes of the object, of the piece
-_MAGIC = b"gpcE"
-HEADER = 64
 
 
 def address_of(buffer):
@@ -49,34 +43,40 @@ class Slots:
     """The slots of one pool, mapped here."""
 
     def __init__(self, cache, pool, checksum):
-        self.part = cache.pool_map(pool)[0]
+        self.c, self.part, self.checksum = cache, cache.pool_map(pool)[0], checksum
         (run,) = cache.pool_runs(pool)
-        self.base, self.stride, self.checksum = self.part.address + run.offset, run.slot_stride, checksum
-        self.room = run.bytes - HEADER
+        self.base, self.stride, self.room = self.part.address + run.offset, run.slot_stride, run.bytes
+        self.first = gpc.BLOCK(pool, 0)
+        self.seed = int.from_bytes(cache.info().layout[:4], "little") | 1    # 0 is of nothing
+        cache.pool_seed(pool, 0, self.seed)
 
     def pieces(self, total):
         return max(1, -(-total // self.room))
 
     def piece(self, slot, total, i):
         """The bytes of piece i of an object."""
-        return self.base + slot * self.stride + HEADER, max(0, min(self.room, total - i * self.room))
+        return self.base + slot * self.stride, max(0, min(self.room, total - i * self.room))
 
-    def _sum(self, at, n):
-        return gpc.crc32c((ctypes.c_char * n).from_address(at)) if self.checksum and n else 0
+    def _sum(self, slot):
+        return gpc.crc32c((ctypes.c_char * self.room).from_address(self.base + slot * self.stride), self.seed)
 
-    def clear(self, slot):
-        ctypes.memset(self.base + slot * self.stride, 0, HEADER)
+    def seal(self, slots, keys, total):
+        """Of all pieces of an object, behind their bytes."""
+        flags = 0 if self.checksum else gpc.SEAL_UNSUMMED
+        self.c.seal([self.first + s for s in slots], keys,
+                    [gpc.Sum(self._sum(s) if self.checksum else 0, self.seed, flags, 0, total) for s in slots])
 
-    def seal(self, slot, key, total, i):
-        at, n = self.piece(slot, total, i)
-        ctypes.memmove(at - HEADER, _HEADER.pack(_MAGIC, self._sum(at, n), key, total, n), _HEADER.size)
+    def _sealed(self, slot, key):
+        (s,) = self.c.sealed([self.first + slot], key)
+        return s
 
     def total(self, slot, key):
         """Bytes of the object that this slot has a piece of; -1: not of that key."""
-        magic, _, of, total, _ = _HEADER.unpack(ctypes.string_at(self.base + slot * self.stride, _HEADER.size))
-        return total if magic == _MAGIC and of == key and total < 1 << 50 else -1
+        s = self._sealed(slot, key)
+        return s.word if not s.result and s.seed == self.seed and s.word < 1 << 50 else -1
 
-    def good(self, slot, key, total, i):
-        at, n = self.piece(slot, total, i)
-        magic, crc, of, t, m = _HEADER.unpack(ctypes.string_at(at - HEADER, _HEADER.size))
-        return (magic, of, t, m) == (_MAGIC, key, total, n) and (not self.checksum or crc == self._sum(at, n))
+    def good(self, slot, key, total):
+        s = self._sealed(slot, key)
+        if s.result or (s.seed, s.word) != (self.seed, total):
+            return False
+        return not self.checksum or not s.flags and s.crc == self._sum(slot)

@@ -31,7 +31,7 @@ def _stride(slot_bytes):
     return -(-slot_bytes // _PAGE) * _PAGE
 
 
-def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums, seed):
+def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums):
     stride = _stride(slot_bytes)
     slots = conf.bytes // stride - _TRANSIT
     if slots < 1:
@@ -42,7 +42,7 @@ def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums, see
     return gpc.create(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve, log=hear,
                       stock=min(conf.stock, (slots + _TRANSIT) // _STOCK_SHARE),
                       timeout=conf.attach_ms / 1000, block_tokens=block_tokens, max_peers=conf.max_peers,
-                      ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, seed=seed, sums=sums,
+                      ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, sums=sums,
                       ram_runs=[gpc.Run(bytes=slot_bytes, slot_stride=stride)],
                       max_blocks=max_blocks(conf, slots + _TRANSIT + room.blocks), secret=room.secret,
                       max_aliases=min(max(_OFFERED, 2 * slots) * offers, _MOST_OFFERS), free_target=conf.free_target, keep_digests=1,
@@ -61,14 +61,14 @@ def _attach(name, conf, layout, label, timeout, hear):
         stock = most
 
 
-def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums, seed):
+def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums):
     """And whether this process has made it."""
     try:
         return _attach(name, conf, layout, label, 0, hear), False
     except (gpc.NotFound, gpc.Again, gpc.TimedOut):     # there is none, or somebody makes it: create waits for that
         pass
     try:
-        c = _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums, seed)
+        c = _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums)
     except gpc.Exists:
         return _attach(name, conf, layout, label, conf.attach_ms / 1000, hear), False
     if words:
@@ -117,12 +117,12 @@ def _compare_size(c, name, conf, slot_bytes, log):
                     have >> 20, name)
 
 
-def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=None, sums=1, seed=0):
+def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=None, sums=1):
     """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one.  words: those
-    of the fingerprint (words.py), to say what differs.  sums: parts of an image, each with one; they begin with seed."""
+    of the fingerprint (words.py), to say what differs.  sums: parts of an image, each with one."""
     hear = _pass_on(log)
     try:
-        c, made = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums, seed)
+        c, made = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums)
     except gpc.Error as e:
         raise _explain(e, name, conf, layout, words) from None
     have = c.pool_memory(POOL)
@@ -130,8 +130,6 @@ def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=N
         c.close()
         raise ConfigError(f"gpc_name: {name!r}, its slots have {have.block_bytes} bytes and {have.sums} checksums, and {slot_bytes} "
                           f"and {sums} are wanted: another cache has that name")
-    if seed:
-        c.pool_seed(POOL, 0, seed)
     _compare_size(c, name, conf, slot_bytes, log)
     if has_tiers(conf):
         try:

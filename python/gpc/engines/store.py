@@ -268,7 +268,7 @@ class Store:
         keys = self._keys([_name(digest, i) for i in range(len(blocks))])
         total = self.slots.total(gpc.SLOT(blocks[0]), keys[:16])
         bad = [b for i, b in enumerate(blocks)
-               if not self.slots.good(gpc.SLOT(b), keys[16 * i:16 * i + 16], total, i)]
+               if not self.slots.good(gpc.SLOT(b), keys[16 * i:16 * i + 16], total)]
         if bad:
             spoiled.append((digest, blocks, bad))
             return False
@@ -359,11 +359,8 @@ class Store:
 
     def _write(self, obj, blocks, keys):
         total = size_of(obj)
-        for b in blocks:
-            self.slots.clear(gpc.SLOT(b))
         copy([self.slots.piece(gpc.SLOT(b), total, i) for i, b in enumerate(blocks)], obj)
-        for i, b in enumerate(blocks):
-            self.slots.seal(gpc.SLOT(b), keys[16 * i:16 * i + 16], total, i)
+        self.slots.seal([gpc.SLOT(b) for b in blocks], keys, total)
 
     def _publish(self, names, blocks, parents, since):
         """An answer that comes later than wait_ms counts as a failure here; a later call takes it."""

@@ -18,7 +18,7 @@ from lmcache.v1.distributed.internal_api import L2StoreResult
 from lmcache.v1.distributed.l2_adapters import base
 from lmcache.v1.platform import create_event_notifier
 
-from ..engines.bytes import HEADER, address_of, size_of
+from ..engines.bytes import address_of, size_of
 from ..engines.cache import POOL, open_cache
 from ..engines.store import Store
 from .chains import Chains
@@ -37,7 +37,7 @@ _PIECES = 8                      # of an object, for whose slots a better size i
 
 def _used(size, slot):
     """How many % of its slots an object uses."""
-    return 100 * size // (max(1, -(-size // (slot - HEADER))) * slot)
+    return 100 * size // (max(1, -(-size // slot)) * slot)
 
 
 def _ill(info, stats, available, oldest, refused, conf):
@@ -178,7 +178,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
             used = _used(size, have)
             log.info("gpc: objects of %d bytes take %d slots of %d bytes, of which they use %d %%", size,
                      self.store.slots.pieces(size), have, used)
-            better = max((-(-(-(-size // n) + HEADER) // 4096) * 4096 for n in range(1, _PIECES + 1)),
+            better = max((-(-(-(-size // n)) // 4096) * 4096 for n in range(1, _PIECES + 1)),
                          key=lambda slot: (_used(size, slot), slot))
             if used < _WELL_USED and _used(size, better) > used:
                 log.warning("gpc: gpc_slot_bytes: %d: objects of %d bytes use %d %% of their slots; of %d it were "

@@ -9,7 +9,7 @@ import logging
 from ..engines.config import ConfigError
 from ..engines.weights import weights_of
 
-IMAGE_VERSION = 2                # grows when what lies in a slot changes, or its name
+IMAGE_VERSION = 3                # grows when what lies in a slot changes, or its name
 NAME = 16                        # bytes
 
 log = logging.getLogger("lmcache.gpc")

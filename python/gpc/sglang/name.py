@@ -5,7 +5,7 @@
 import hashlib
 import json
 
-IMAGE_VERSION = 2                # grows when what lies in a slot changes, or its name
+IMAGE_VERSION = 3                # grows when what lies in a slot changes, or its name
 _REPLICATED = "all ranks have the same bytes"
 
 

@@ -11,7 +11,6 @@ import logging
 
 from sglang.srt.mem_cache import hicache_storage as api
 
-from ..engines.bytes import HEADER
 from ..engines.cache import open_cache
 from ..engines.config import ConfigError
 from ..engines.namespace import Namespace
@@ -68,10 +67,9 @@ class GPCStorage(api.HiCacheStorage):
             return
         layout = fingerprint(self.config, self.weights, pages, engine.meaning(self.config, self.args))
         name = cache_name(self.conf, layout)
-        slot = -(-(n + HEADER) // 4096) * 4096
         log.info("gpc: the cache is %s, of pages of %d bytes", name, n)
         tokens = getattr(host_pool, "page_size", 1) or 1
-        self.store = Store(open_cache(name, self.conf, layout, slot, tokens,
+        self.store = Store(open_cache(name, self.conf, layout, n, tokens,
                                       f"sglang {self.config.pp_rank}.{self.config.tp_rank}", log), self.conf)
 
     def _ready(self):

@@ -11,7 +11,7 @@ import os
 from ..engines import words
 from ..engines.weights import weights_of as weights_of
 
-IMAGE_VERSION = 3                # grows when what lies in a slot changes
+IMAGE_VERSION = 4                # grows when what lies in a slot changes
 
 
 def words_of(config, weights, rank_bytes, parts, model=None):
