@@ -318,6 +318,8 @@ t_scripts = \
 	%reldir%/repo/mutants.t \
 	%reldir%/daemon/options.t \
 	%reldir%/daemon/life.t \
+	%reldir%/daemon/manager.t \
+	%reldir%/daemon/reload.t \
 	%reldir%/daemon/limits.t \
 	%reldir%/daemon/full.t \
 	%reldir%/daemon/exists.t \

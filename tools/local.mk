@@ -25,10 +25,12 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/common/metrics.h \
 	%reldir%/common/metrics_text.c \
 	%reldir%/daemon/main.c \
+	%reldir%/daemon/manager.c \
 	%reldir%/daemon/name.c \
 	%reldir%/daemon/options.c \
 	%reldir%/daemon/options_check.c \
 	%reldir%/daemon/process.c \
+	%reldir%/daemon/reload.c \
 	%reldir%/daemon/say.c \
 	%reldir%/daemon/serve.c \
 	%reldir%/daemon/tiers.c \

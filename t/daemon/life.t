@@ -65,15 +65,18 @@ finish "$first"
 is "$status" 0 "SIGINT ends it well"
 is "$(cat "$tmp/first.err")" '' "--quiet says nothing when all is well"
 
-start first env NOTIFY_SOCKET="$tmp/nobody" gpcd first --dir "$shm"
+start first env NOTIFY_SOCKET="$tmp/nobody" setsid gpcd first --dir "$shm"
 first=$pid
 until_ok writer_is first "$first"
 ok $? "a manager that is not there is no reason not to serve"
 until_ok is_written 'cannot notify' "$tmp/first.err"
 ok $? "but is told" "$tmp/first.err"
 kill -HUP "$first"
+until_ok is_written 'SIGHUP: the options were read again' "$tmp/first.err"
+ok $? "without a terminal SIGHUP does not end it" "$tmp/first.err"
+kill "$first"
 finish "$first"
-is "$status" 0 "SIGHUP ends it well"
+is "$status" 0 "as SIGTERM does"
 
 # ---- in the background ----
 

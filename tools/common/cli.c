@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tools have in common: cli.h.
  * Tests: t/tools/interrupt.t t/pages/tools.t t/daemon/config.t t/daemon/defaults.t
- *   t/daemon/options.t */
+ *   t/daemon/options.t t/daemon/reload.t */
 #include "config.h"
 
 #include "tools/common/cli.h"
@@ -21,6 +21,7 @@
 #include <time.h>
 
 static const char *tool = "gpc";
+static void (*diverted)(const char *text);
 
 /* Files that a tool opens must not take the place of a stream that is closed.  What stands there
  * refuses what the stream would be used for, as the closed one did: a result that goes nowhere
@@ -68,8 +69,17 @@ static void say(const char *detail, const char *fmt, va_list ap)
 	used = strlen(line);
 	if (detail)
 		snprintf(line + used, sizeof(line) - used, ": %s", cli_behind_name(detail, line));
+	if (diverted) {
+		diverted(line);
+		return;
+	}
 	shown_text(clean, sizeof(clean), line);
 	fprintf(stderr, "%s: %s\n", tool, clean);
+}
+
+void cli_divert(void (*to)(const char *text))
+{
+	diverted = to;
 }
 
 void cli_error(const char *fmt, ...)
@@ -132,7 +142,8 @@ int cli_usage(const char *fmt, ...)
 		cli_error("%s:%u: %s", at_file, at_line, text + 2 * !strncmp(text, "--", 2));
 	else
 		cli_error("%s", text);
-	fprintf(stderr, "Try '%s --help'.\n", tool);
+	if (!diverted)
+		fprintf(stderr, "Try '%s --help'.\n", tool);
 	return EXIT_USAGE;
 }
 

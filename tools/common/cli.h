@@ -18,6 +18,8 @@ enum { EXIT_RUNTIME = 1, EXIT_USAGE = 2 };
 void cli_init(const char *tool);
 const char *cli_tool(void);
 
+/* Messages of this file, mistakes of options among them, go there and not to stderr; NULL: to stderr. */
+void cli_divert(void (*to)(const char *text));
 /* "tool: message" on stderr. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same with the library's sentence for the call that failed with err. */

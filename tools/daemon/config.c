@@ -7,7 +7,7 @@
  *   [vllm], [sglang], [lmcache]    that engine
  *
  * python/gpc/engines/file.py reads the same, and refuses the same.
- * Tests: t/daemon/config.t */
+ * Tests: t/daemon/config.t t/daemon/reload.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -27,8 +27,9 @@ struct reader {
 	bool after_value; /* the line before has a value, or goes on with one */
 	bool goes_on;     /* this one does */
 	int status;
-	struct config_key *keys; /* as long as the process: options point into them */
+	struct config_key *keys;
 	size_t n;
+	struct reader *before; /* as long as the process: options point into its keys */
 };
 
 static int refuse(struct reader *r, unsigned line, const char *what)
@@ -158,29 +159,40 @@ static int on_key(void *arg, const char *section, const char *name, const char *
 	return 1;
 }
 
-int config_read(const char *path, bool (*take)(void *arg, const struct config_key *k), void *arg)
+static void read_keys(struct reader *r)
 {
-	static struct reader r;
-	size_t i;
-	int line;
+	int line = ini_parse_stream(next_line, r, on_key, r);
 
-	r.path = path;
-	r.f = fopen(path, "re");
-	if (!r.f)
-		return cli_usage("--config %s: %s", path, say_file(errno, false));
-	line = ini_parse_stream(next_line, &r, on_key, &r);
-	if (ferror(r.f))
-		r.status = cli_usage("--config %s: %s", path, strerror(errno));
-	fclose(r.f);
+	if (ferror(r->f))
+		r->status = cli_usage("--config %s: %s", r->path, strerror(errno));
 	if (line > 0)
-		refuse(&r, (unsigned)line, "the line is neither [SECTION] nor KEY = VALUE");
-	for (i = 0; i < r.n && !r.status; i++) {
-		if (!is_ours(r.keys[i].section))
+		refuse(r, (unsigned)line, "the line is neither [SECTION] nor KEY = VALUE");
+}
+
+int config_read(const char *shown, const char *path,
+		bool (*take)(void *arg, const struct config_key *k), void *arg)
+{
+	static struct reader *last;
+	struct reader *r = calloc(1, sizeof(*r));
+	size_t i;
+
+	if (!r)
+		return cli_usage("--config %s: no memory", shown);
+	r->before = last;
+	last = r;
+	r->path = shown;
+	r->f = fopen(path, "re");
+	if (!r->f)
+		return cli_usage("--config %s: %s", shown, say_file(errno, false));
+	read_keys(r);
+	fclose(r->f);
+	for (i = 0; i < r->n && !r->status; i++) {
+		if (!is_ours(r->keys[i].section))
 			continue;
-		cli_at(path, r.keys[i].line);
-		if (!take(arg, &r.keys[i]))
-			r.status = EXIT_USAGE;
+		cli_at(shown, r->keys[i].line);
+		if (!take(arg, &r->keys[i]))
+			r->status = EXIT_USAGE;
 		cli_at(NULL, 0);
 	}
-	return r.status;
+	return r->status;
 }

@@ -16,7 +16,9 @@
  *   state.c     the line that SIGUSR1 asks for
  *   name.c      whether the cache still has its name
  *   process.c   signals, the background, the pid file, readiness
- *   say.c       messages, and what a service manager hears
+ *   reload.c    what SIGHUP asks for
+ *   manager.c   what a service manager hears before and after readiness
+ *   say.c       messages, and the datagrams to a service manager
  *
  * Each calls those below it and none above.
  * Tests: t/daemon/life.t */
@@ -37,8 +39,22 @@ enum {
 	EXIT_PIDFILE_TAKEN = -1, /* no status yet: which it is depends on the cache */
 };
 
+enum { OPTIONS_MOST = 80 };
+
+/* An option, and what the command line or the file says of it; NULL: neither does. */
+struct option_said {
+	const char *option, *text;
+	bool at_run_time, of_tiers; /* SIGHUP changes it; so that the tiers are opened anew */
+	bool of_cache;              /* a cache that exists keeps it, whoever is restarted */
+};
+
 struct daemon {
 	const char *name;
+	int argc;
+	char **argv;
+	struct option_said said[OPTIONS_MOST]; /* in the order of the options; behind the last one
+	                                        * `option` is NULL */
+	char status[128];                      /* as process_ready was told last */
 	struct gpc_config cfg;
 	struct gpc_memory memory; /* of the RAM pool; block_bytes 0: it has none */
 	char huge_dir[PATH_MAX];
@@ -113,8 +129,9 @@ void say_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* ---- gpcd-process.c ---- */
 
 extern volatile sig_atomic_t process_stopping; /* the signal that ends it */
-extern volatile sig_atomic_t process_asked; /* SIGUSR1 has come, and state_tell has not answered */
-extern gpc *volatile process_served;        /* its wait ends with a signal; NULL: none */
+extern volatile sig_atomic_t process_asked;  /* SIGUSR1 has come, and state_tell has not answered */
+extern volatile sig_atomic_t process_reload; /* SIGHUP has, and reload_look has not read anything */
+extern gpc *volatile process_served;         /* its wait ends with a signal; NULL: none */
 
 void process_catch_signals(void);
 const char *process_end(void); /* the name of that signal */
@@ -129,6 +146,22 @@ int process_pidfile_taken(const struct daemon *d);
 void process_remove_pidfile(const struct daemon *d);
 /* Serving, or waiting for the seat: 0, or the exit status. */
 int process_ready(struct daemon *d, const char *status);
+
+/* ---- manager.c ---- */
+
+void manager_start(void);
+/* Not ready yet, and at work: the manager waits a minute more. */
+void manager_busy(const struct daemon *d, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Between two turns of the loop that does the process's work, which are no longer than this. */
+void manager_alive(void);
+int manager_turn(int most_ms);
+void manager_reloading(void);
+
+/* ---- reload.c ---- */
+
+/* If SIGHUP has come. */
+void reload_look(struct daemon *d, gpc *c);
 
 /* ---- gpcd-state.c ---- */
 
@@ -186,6 +219,7 @@ int key_take(struct daemon *d);
 /* One of these options: false, after a message. */
 bool tiers_option(struct daemon *d, int number, const char *arg);
 bool tiers_option_is_path(int number);
+bool tiers_option_is_key(int number);
 /* Their numbers, from `first` on. */
 #define TIERS_OPTIONS(first)                                                  \
 	{ "disk", required_argument, NULL, (first) + 0 },                     \
@@ -221,6 +255,9 @@ int tiers_join(struct daemon *d, gpc *c);
 void tiers_look(struct daemon *d, gpc *c);
 bool tiers_wait(const struct daemon *d); /* for that */
 void tiers_stop(struct daemon *d, gpc *c);
+/* Closes them, if this process keeps them, and opens those of n, which ends with that.  False after
+ * a message: the new ones are refused, and it has the old ones again. */
+bool tiers_change(struct daemon *d, struct daemon *n, gpc *c);
 
 /* Absolute; false after a message. */
 bool options_path(char ret[PATH_MAX], const char *option, const char *path);
@@ -271,11 +308,15 @@ struct config_key {
 	unsigned line;
 };
 /* take() gets each key of [gpc] and [gpcd], whose texts live as long as the process, and says what is
- * wrong with it by cli_usage.  0, or the exit status after a message. */
-int config_read(const char *path, bool (*take)(void *arg, const struct config_key *k), void *arg);
+ * wrong with it by cli_usage.  shown: the file as messages name it.  0, or the exit status after a
+ * message. */
+int config_read(const char *shown, const char *path,
+		bool (*take)(void *arg, const struct config_key *k), void *arg);
 
 /* ---- gpcd-options.c ---- */
 
+/* What a struct daemon is before its options are read. */
+void options_begin(struct daemon *d);
 /* -1: go on; otherwise the exit status. */
 int options_parse(struct daemon *d, int argc, char **argv);
 /* Of a cache, and of memory in it: 0, or the exit status.  Of a keeper: -1, or the exit status. */

@@ -102,6 +102,7 @@ static bool waits(const struct daemon *d, struct patience *p, int err, int most_
 	if (process_asked)
 		say_asked("%s: a keeper that waits: %s", d->name, text_of(err));
 	process_asked = 0;
+	manager_busy(d, "waiting: %s", text_of(err));
 	wait_for_signal(err == -ETIMEDOUT ? 0 : STEP_MS);
 	return !process_stopping;
 }
@@ -183,10 +184,10 @@ static bool is_there(const struct daemon *d, gpc *c, const struct gpc_pool *p)
 /* Until the next look is due, or a signal comes. */
 static void spend_time(const struct daemon *d, gpc *c, struct ahead *ahead)
 {
-	uint64_t end = cli_now_ns() + LOOK_MS * UINT64_C(1000000);
+	uint64_t end = cli_now_ns() + (uint64_t)manager_turn(LOOK_MS) * UINT64_C(1000000);
 
 	if (!d->spill_ahead) {
-		wait_for_signal(LOOK_MS);
+		wait_for_signal(manager_turn(LOOK_MS));
 		return;
 	}
 	while (!process_stopping && cli_now_ns() < end)
@@ -203,7 +204,9 @@ static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
 	if (process_ready(d, status))
 		return EXIT_RUNTIME;
 	while (!process_stopping) {
+		manager_alive();
 		spend_time(d, c, &ahead);
+		reload_look(d, c);
 		state_tell(d, c, "keeping a pool");
 		if (process_stopping)
 			break;

@@ -66,21 +66,18 @@ static int run(struct daemon *d)
 
 int main(int argc, char **argv)
 {
-	struct daemon d = { .cfg = { .size = sizeof(d.cfg) },
-			    .ready_fd = -1,
-			    .pidfile_fd = -1,
-			    .demote_to = -1,
-			    .log_level = -1,
-			    .set_level = -1 };
+	static struct daemon d;
 	int status;
 
 	cli_init("gpcd");
+	options_begin(&d);
 	status = options_parse(&d, argc, argv);
 	if (status < 0 && d.background)
 		status = process_detach(&d);
 	if (status >= 0)
 		return status;
 	process_catch_signals();
+	manager_start();
 	say_level(&d);
 	return d.keep ? keep(&d) : run(&d);
 }

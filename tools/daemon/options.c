@@ -239,7 +239,7 @@ static const struct cli_help help[] = {
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
 	{ NULL,
-	  "Exit status: 0 ended by SIGTERM, SIGINT or SIGHUP, 1 error, 2 wrong usage,\n"
+	  "Exit status: 0 ended by SIGTERM or SIGINT, 1 error, 2 wrong usage,\n"
 	  "3 the cache has a writer already.",
 	  NULL },
 };
@@ -424,13 +424,16 @@ static bool set_layout(struct daemon *d, const char *text)
 /* Absolute, since the daemon leaves its folder. */
 bool options_path(char ret[PATH_MAX], const char *option, const char *path)
 {
-	char cwd[PATH_MAX] = "";
+	static char started[PATH_MAX]; /* also when they are read again, in the background */
+	const char *cwd = "";
 	int n;
 
-	if (path[0] != '/' && !getcwd(cwd, sizeof(cwd))) {
+	if (path[0] != '/' && !started[0] && !getcwd(started, sizeof(started))) {
 		cli_error("--%s: %s", option, strerror(errno));
 		return false;
 	}
+	if (path[0] != '/')
+		cwd = started;
 	n = snprintf(ret, PATH_MAX, "%s%s%s", cwd, cwd[0] ? "/" : "", path);
 	if (*path && n >= 0 && n < PATH_MAX)
 		return true;
@@ -588,6 +591,66 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	}
 }
 
+/* What SIGHUP takes over. */
+static bool is_at_run_time(int opt)
+{
+	return opt == OPT_QUIET || opt == OPT_LOG_LEVEL ||
+	       (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS &&
+		!tiers_option_is_key(opt - OPT_TIERS));
+}
+
+static bool is_of_cache(int opt)
+{
+	switch (opt) {
+	case OPT_TICK:
+	case OPT_FREE_TARGET:
+	case OPT_LAYOUT:
+	case OPT_BLOCK_BYTES:
+	case OPT_NUMA:
+	case OPT_HUGE_DIR:
+	case OPT_KEEP_TOKENS:
+	case OPT_KEEP_DIGESTS:
+	case OPT_RAM_SPACE:
+	case OPT_UNCHAINED:
+	case OPT_MAX_ALIASES:
+		return true;
+	default:
+		return (opt >= OPT_NUMBER && opt < OPT_DEVICE) ||
+		       (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS &&
+			tiers_option_is_key(opt - OPT_TIERS));
+	}
+}
+
+void options_begin(struct daemon *d)
+{
+	*d = (struct daemon){ .cfg = { .size = sizeof(d->cfg) },
+			      .ready_fd = -1,
+			      .pidfile_fd = -1,
+			      .demote_to = -1,
+			      .log_level = -1,
+			      .set_level = -1 };
+	for (size_t i = 0; options[i].name; i++)
+		d->said[i] = (struct option_said){
+			.option = options[i].name,
+			.at_run_time = is_at_run_time(options[i].val),
+			.of_tiers = options[i].val >= OPT_TIERS,
+			.of_cache = is_of_cache(options[i].val),
+		};
+}
+
+/* Devices, which may be many, are compared as their list. */
+static bool take_said(struct daemon *d, int opt, const char *arg)
+{
+	size_t i = 0;
+
+	_Static_assert(ARRAY_SIZE(options) < OPTIONS_MOST, "one behind them is empty");
+	while (options[i].name && options[i].val != opt)
+		i++;
+	if (options[i].name && opt != OPT_DEVICE)
+		d->said[i].text = arg ? arg : "yes";
+	return set_option(d, opt, arg);
+}
+
 /* Units and wrappers put options behind those that are there already, so the last one counts; but
  * two values of one option are more often a mistake, and that is said. */
 static void say_twice(const char *given[OPT_BEHIND_TIERS], int opt, const char *arg)
@@ -674,7 +737,7 @@ static bool take_option(const struct line *l, const struct option *o, const stru
 	else if (o->val == OPT_DEVICE)
 		return take_devices(l->d, k->value);
 	else
-		return set_option(l->d, o->val, k->value);
+		return take_said(l->d, o->val, o->has_arg == no_argument ? NULL : k->value);
 	return false;
 }
 
@@ -706,13 +769,16 @@ static bool take_key(void *arg, const struct config_key *k)
 /* NAME, what stands beside it, and the file. */
 static int take_rest(struct line *l, int argc, char **argv)
 {
+	char path[PATH_MAX];
 	int status;
 
 	if (optind + 1 < argc)
 		return cli_usage("one NAME only: '%s' is one argument too many", argv[optind + 1]);
 	l->d->name = argv[optind];
 	if (l->has[OPT_CONFIG]) {
-		status = config_read(l->text[OPT_CONFIG], take_key, l);
+		if (!options_path(path, "config", l->text[OPT_CONFIG]))
+			return EXIT_USAGE;
+		status = config_read(l->text[OPT_CONFIG], path, take_key, l);
 		if (status)
 			return status;
 	}
@@ -724,10 +790,12 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	struct line l = { .d = d };
 	int opt, status = 0;
 
+	d->argc = argc;
+	d->argv = argv;
 	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
 		if (opt == 'h')
 			return cli_show_help(help, sizeof(help) / sizeof(help[0]));
-		if (!set_option(d, opt, optarg))
+		if (!take_said(d, opt, optarg))
 			return EXIT_USAGE;
 		say_twice(l.text, opt, optarg);
 		l.has[opt] = true;

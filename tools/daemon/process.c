@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpcd as a process: signals, the way into the background, the pid file, readiness.
- * Tests: t/daemon/descriptors.t t/daemon/life.t t/daemon/files.t */
+ * Tests: t/daemon/descriptors.t t/daemon/manager.t t/daemon/life.t t/daemon/reload.t
+ *   t/daemon/files.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -19,6 +20,7 @@ enum { MOST_FILES = 1024 }; /* that a process has, as a rule */
 
 volatile sig_atomic_t process_stopping;
 volatile sig_atomic_t process_asked;
+volatile sig_atomic_t process_reload;
 gpc *volatile process_served;
 
 static void on_signal(int sig)
@@ -34,15 +36,33 @@ static void on_question(int sig)
 	gpc_writer_wake(process_served);
 }
 
+static void on_hangup(int sig)
+{
+	(void)sig;
+	process_reload = 1;
+	gpc_writer_wake(process_served);
+}
+
+/* SIGHUP is then what comes when it hangs up. */
+static bool has_terminal(void)
+{
+	int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 void process_catch_signals(void)
 {
+	struct sigaction reload = { .sa_handler = on_hangup, .sa_flags = SA_RESTART };
 	struct sigaction ask = { .sa_handler = on_question, .sa_flags = SA_RESTART };
 	struct sigaction stop = { .sa_handler = on_signal };
 	struct sigaction ignore = { .sa_handler = SIG_IGN };
 
 	sigaction(SIGTERM, &stop, NULL);
 	sigaction(SIGINT, &stop, NULL);
-	sigaction(SIGHUP, &stop, NULL);
+	sigaction(SIGHUP, has_terminal() ? &stop : &reload, NULL);
 	sigaction(SIGUSR1, &ask, NULL);
 	sigaction(SIGPIPE, &ignore, NULL);
 	sigaction(SIGXFSZ, &ignore, NULL); /* a limit is an error like others */
@@ -220,6 +240,7 @@ static void leave_terminal(void)
  * taken must not touch the one of the writer. */
 int process_ready(struct daemon *d, const char *status)
 {
+	snprintf(d->status, sizeof(d->status), "%s", status);
 	if (!d->quiet)
 		say(LOG_INFO, "%s: %s", d->name, status);
 	if (d->ready) {

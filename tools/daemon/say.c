@@ -96,25 +96,34 @@ static int level_from(const char *word)
 	return level < 0 ? LOG_DEBUG : level;
 }
 
+/* A level that gpc-inspect has set counts in place of these. */
+static void count(struct daemon *d)
+{
+	bool set = d->set_level >= 0;
+
+	/* other threads look */
+	__atomic_store_n(&most, set ? d->set_level : d->made_most, __ATOMIC_RELAXED);
+	__atomic_store_n(&d->level, set ? d->set_level : d->made_level, __ATOMIC_RELAXED);
+}
+
 void say_level(struct daemon *d)
 {
+	static int from_library = -1; /* GPC_LOG, which is there the first time only */
 	const char *word = getenv("GPC_LOG");
 
-	d->level = d->log_level >= 0 ? d->log_level : d->quiet ? LOG_WARNING : LOG_INFO;
-	most = d->level;
-	to_journal = is_journal();
-	if (word && *word && level_from(word) > d->level)
-		d->level = level_from(word);
+	if (word && *word)
+		from_library = level_from(word);
 	unsetenv("GPC_LOG");
-	d->made_level = d->level;
-	d->made_most = most;
+	to_journal = is_journal();
+	d->made_most = d->log_level >= 0 ? d->log_level : d->quiet ? LOG_WARNING : LOG_INFO;
+	d->made_level = from_library > d->made_most ? from_library : d->made_most;
+	count(d);
 }
 
 void say_level_of(struct daemon *d, gpc *c)
 {
 	uint64_t now = cli_now_ns();
 	int64_t set;
-	int level;
 
 	if (now < d->next_level || gpc_setting_get(c, GPC_SET_LOG_LEVEL, -1, &set) < 0)
 		return;
@@ -122,9 +131,7 @@ void say_level_of(struct daemon *d, gpc *c)
 	if (set == d->set_level)
 		return;
 	d->set_level = (int)set;
-	level = set >= 0 ? (int)set : d->made_level;
-	__atomic_store_n(&most, set >= 0 ? (int)set : d->made_most, __ATOMIC_RELAXED);
-	__atomic_store_n(&d->level, level, __ATOMIC_RELAXED);
+	count(d);
 }
 
 void say_library(void *arg, int level, const char *text)

@@ -123,6 +123,9 @@ static int on_progress(void *arg, uint64_t done, uint64_t bytes)
 
 	if (process_stopping)
 		return 1;
+	manager_busy(d, "the RAM pool's memory is being made: %llu of %llu %ciB",
+		     (unsigned long long)done >> shift, (unsigned long long)bytes >> shift,
+		     shift == 20 ? 'M' : 'K');
 	if (d->quiet || now < d->next_told)
 		return 0;
 	d->next_told = now + UINT64_C(1000000000);
@@ -148,9 +151,9 @@ static int make(struct daemon *d, const struct gpc_attach_options *opt, gpc **re
 {
 	int r;
 
-	do
-		r = gpc_create(d->name, &d->cfg, opt, 0, ret);
-	while (r == -EAGAIN && d->standby && !process_stopping);
+	while ((r = gpc_create(d->name, &d->cfg, opt, 0, ret)) == -EAGAIN && d->standby &&
+	       !process_stopping)
+		manager_busy(d, "waiting for the process that makes the cache");
 	return r;
 }
 
@@ -274,9 +277,11 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 	do {
 		turn(d);
 		say_level_of(d, *c);
+		manager_alive();
 		state_tell(d, *c, "standing by");
+		reload_look(d, *c);
 		tiers_look(d, *c);
-		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
+		r = gpc_writer_take(*c, GPC_STANDBY, manager_turn(TURN_MS));
 	} while (!process_stopping && !name_is_lost(d) &&
 		 (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
 	*ret_taken = r;
@@ -345,9 +350,11 @@ static int serve_until_end(struct daemon *d, gpc *c)
 	while (!process_stopping) {
 		turn(d);
 		say_level_of(d, c);
+		manager_alive();
 		state_tell(d, c, "serving");
+		reload_look(d, c);
 		tiers_look(d, c);
-		r = gpc_writer_serve(c, tiers_wait(d) ? TURN_MS : SERVE_MS);
+		r = gpc_writer_serve(c, manager_turn(tiers_wait(d) ? TURN_MS : SERVE_MS));
 		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN) {
 			say(LOG_ERR, "%s: cannot go on serving: %s", d->name, cli_gpc_text(r));
 			break;

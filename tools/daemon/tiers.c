@@ -24,7 +24,7 @@
  *   the writer, which is no keeper     nothing: the keeper goes on, whoever wins
  *   the keeper's seat, and it lives    (engines) it closes them, and the winner opens them
  * Tests: t/daemon/disk-aside.t t/daemon/remote.t t/daemon/disk.t t/daemon/exists.t
- *   t/daemon/files.t t/python/tiers.t */
+ *   t/daemon/reload.t t/daemon/files.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -157,6 +157,12 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 bool tiers_option_is_path(int number)
 {
 	return number == DISK || number == KEY_FILE;
+}
+
+/* Of the cache, and not of its tiers. */
+bool tiers_option_is_key(int number)
+{
+	return number == KEY_FILE;
 }
 
 static bool has_tiers(const struct daemon *d)
@@ -460,7 +466,9 @@ static void run_beside(struct tiers_thread *t, gpc *c, void *(*run)(void *arg))
 	}
 	while (!__atomic_load_n(&t->done, __ATOMIC_ACQUIRE)) {
 		turn(t->d);
-		if (gpc_writer_serve(c, STEP_MS) == -ENOTCONN)
+		manager_busy(t->d, "opening the tiers below RAM");
+		manager_alive();
+		if (gpc_writer_serve(c, manager_turn(STEP_MS)) == -ENOTCONN)
 			cli_sleep_ms(TURN_MS); /* another process serves */
 	}
 	pthread_join(t->thread, NULL);
@@ -633,4 +641,58 @@ void tiers_stop(struct daemon *d, gpc *c)
 	run_beside(t, c, close_run);
 	free(t);
 	d->tiers_thread = NULL;
+}
+
+/* ---- other ones, while it runs ---- */
+
+struct wish {
+	struct gpc_tiers_options tiers;
+	char disk[PATH_MAX];
+	uint64_t disk_bytes;
+};
+
+static void wish_of(const struct daemon *d, struct wish *ret)
+{
+	ret->tiers = d->tiers;
+	memcpy(ret->disk, d->disk, sizeof(ret->disk));
+	ret->disk_bytes = d->disk_bytes;
+}
+
+static void take_wish(struct daemon *d, const struct wish *w)
+{
+	d->tiers = w->tiers;
+	memcpy(d->disk, w->disk, sizeof(d->disk));
+	d->disk_bytes = w->disk_bytes;
+	d->tiers.disk = d->disk[0] ? d->disk : NULL;
+	d->tiers.dir = d->dir[0] ? d->dir : NULL;
+	d->tiers.log_arg = d;
+	d->tiers_why[0] = 0;
+	d->tiers_next = 0;
+}
+
+bool tiers_change(struct daemon *d, struct daemon *n, gpc *c)
+{
+	static struct wish old, new; /* large */
+	bool kept = d->tiers_thread, served;
+
+	/* what is said at a start was said, and the cache is the one that it is */
+	n->quiet = true;
+	n->create = false;
+	n->key_file[0] = 0;
+	n->name = d->name;
+	n->cfg = d->cfg;
+	n->memory = d->memory;
+	memcpy(n->dir, d->dir, sizeof(n->dir));
+	if (tiers_prepare(n))
+		return false;
+	wish_of(d, &old);
+	wish_of(n, &new);
+	tiers_stop(d, c);
+	take_wish(d, &new);
+	served = d->served && has_tiers(d);
+	if ((!kept && !served) || !tiers_start(d, c))
+		return true; /* or tiers_look opens them */
+	take_wish(d, &old);
+	tiers_start(d, c);
+	return false;
 }
