@@ -17,9 +17,16 @@ EXTRA_DIST += \
 	%reldir%/check \
 	%reldir%/compose.yaml \
 	%reldir%/gpc.spec \
-	%reldir%/smoke
+	%reldir%/check-systemd \
+	%reldir%/smoke \
+	%reldir%/systemd-inside
 
 # builds the packages of this tree, installs and runs them in a root of their own: takes minutes
 check-packages:
 	+$(SHELL) $(srcdir)/%reldir%/check
 .PHONY: check-packages
+
+# the units under a systemd that is process 1 of a root of its own; needs root
+check-systemd: all
+	+$(SHELL) $(srcdir)/%reldir%/check-systemd
+.PHONY: check-systemd
