@@ -313,6 +313,7 @@ t_scripts = \
 	%reldir%/daemon/slow-scrapes.t \
 	%reldir%/repo/dist.t \
 	%reldir%/repo/demo.t \
+	%reldir%/daemon/alerts.t \
 	%reldir%/daemon/all-dead.t \
 	%reldir%/daemon/other-layout.t \
 	%reldir%/repo/mutants.t \
@@ -974,7 +975,8 @@ check-events: all
 check-metrics: all
 	@test -x prometheus/usr/bin/promtool || { rm -rf prometheus && mkdir prometheus && cd prometheus && \
 		apt-get download prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; }
-	$(MAKE) check TESTS='%reldir%/daemon/metrics.t %reldir%/daemon/metrics-http.t %reldir%/daemon/dashboard.t'
+	$(MAKE) check TESTS='%reldir%/daemon/metrics.t %reldir%/daemon/metrics-http.t %reldir%/daemon/dashboard.t \
+		%reldir%/daemon/alerts.t'
 .PHONY: check-metrics
 
 # ---- on a GPU ----

@@ -20,19 +20,19 @@ for line in open(sys.argv[1]):
     for suffix in ('_bucket', '_sum', '_count') if kind == 'histogram' else ('',):
         known[name + suffix] = set(labels.split()) | ({'le'} if suffix == '_bucket' else set())
 # of each scrape, and of what the query itself makes
-always = {'instance', 'job'}
+always = {'instance', 'job', 'machine'}
 
 
 def check(where, expr, legend=''):
     used = set(re.findall(r'gpc_[a-z_]+', expr))
-    if not used:
+    if not used and not expr.startswith('up{'):
         print(f'{where}: no metric')
     for name in used - set(known):
         print(f'{where}: there is no {name}')
     labels = set.union(always, *(known.get(n, set()) for n in used))
     asked = set(re.findall(r'\{\{\s*(?:\$labels\.)?([a-z]+)\s*\}\}', legend))
     asked |= set(re.findall(r'([a-z]+)\s*(?:=~|!=|="|!~)', expr))
-    for group in re.findall(r'(?:by|on|group_left)\s*\(([^)]*)\)', expr):
+    for group in re.findall(r'(?:by|on|without|group_left)\s*\(([^)]*)\)', expr):
         asked |= {g.strip() for g in group.split(',') if g.strip()}
     for name in asked - labels:
         print(f'{where}: there is no label {name}')
@@ -49,6 +49,8 @@ for p in board['panels']:
     places.add((p['gridPos']['x'], p['gridPos']['y']))
     for t in p['targets']:
         check(p['title'], t['expr'], t['legendFormat'])
+        if 'max without (instance)' not in t['expr'] and '{{instance}}' not in t['legendFormat']:
+            print(f'{p["title"]}: counts twice beside a standby')
         n += 1
 for v in board['templating']['list']:
     if v['type'] == 'query':

@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #define AT(type, field) offsetof(type, field), sizeof(((type *)0)->field)
@@ -52,6 +53,10 @@ const struct metrics_row metrics_rows[] = {
 	  M(info.max_blocks), 1 },
 	{ "index_bytes", "gauge", "Shared memory of the index, without that of pools.", OF_CACHE,
 	  NULL, M(info.bytes), 1 },
+	{ "folder_bytes", "gauge", "Size of the file system of the cache's files.", OF_CACHE, NULL,
+	  M(folder_bytes), 1 },
+	{ "folder_free_bytes", "gauge", "Bytes of it that are free.", OF_CACHE, NULL,
+	  M(folder_free_bytes), 1 },
 
 	{ "prefix_cache_queries_total", "counter", "Tokens that were looked up.", OF_CACHE, NULL,
 	  M(tokens_queried), 1 },
@@ -321,7 +326,20 @@ static uint64_t since_epoch(uint64_t monotonic_ns)
 	return told;
 }
 
-void metrics_look(struct metrics *m, const char *name, gpc *c, enum metrics_role role)
+/* Memory of a new pool comes from there, and so do the pages of files that grow. */
+static void look_folder(struct metrics *m, const char *dir)
+{
+	struct statvfs fs;
+
+	if (statvfs(dir ? dir : "/dev/shm", &fs))
+		return;
+	m->folder_bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
+	m->folder_free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+/* dir: the folder of its files; NULL: the library's default. */
+void metrics_look(struct metrics *m, const char *name, const char *dir, gpc *c,
+		  enum metrics_role role)
 {
 	memset(m, 0, sizeof(*m));
 	m->name = name;
@@ -332,6 +350,7 @@ void metrics_look(struct metrics *m, const char *name, gpc *c, enum metrics_role
 		return;
 	m->up = 1;
 	m->has_writer = m->info.writer_pid != 0;
+	look_folder(m, dir);
 	m->writer_start_ns = since_epoch(m->info.writer_since_ns);
 	m->tokens_queried = m->all.lookups * m->info.block_tokens;
 	m->tokens_hit[0] = m->all.hit_vram * m->info.block_tokens;

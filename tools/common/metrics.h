@@ -63,6 +63,7 @@ struct metrics {
 	struct metrics_events events; /* of the daemon that tells */
 	uint32_t up;                  /* 0: it could not be opened, and nothing else is known */
 	uint32_t has_writer;
+	uint64_t folder_bytes, folder_free_bytes; /* of the file system of the cache's files */
 	struct gpc_info info;
 	struct gpc_stats all;
 	uint64_t writer_start_ns; /* CLOCK_REALTIME; 0: there is none */
@@ -106,7 +107,8 @@ extern const struct metrics_row metrics_rows[];
 extern const unsigned metrics_nrows;
 
 /* Look at a cache; c NULL: it cannot be opened.  `name` must stay. */
-void metrics_look(struct metrics *m, const char *name, gpc *c, enum metrics_role role);
+void metrics_look(struct metrics *m, const char *name, const char *dir, gpc *c,
+		  enum metrics_role role);
 /* All of the caches; each family once. */
 void metrics_print(FILE *f, const struct metrics *const *list, unsigned n);
 /* The table, a line for each family: name, type, unit, labels and help with tabs between them. */

@@ -95,7 +95,7 @@ static void look(struct http *h)
 
 	if (gpc_attach(d->name, &opt, GPC_READONLY, &c) < 0)
 		c = NULL;
-	metrics_look(&h->look, d->name, c,
+	metrics_look(&h->look, d->name, opt.dir, c,
 		     __atomic_load_n(&d->served, __ATOMIC_RELAXED) ? METRICS_SERVING
 								   : METRICS_STANDBY);
 	gpc_close(c);

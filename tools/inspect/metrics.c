@@ -14,7 +14,7 @@ static void look(const struct inspect *in, const char *name, struct metrics *m)
 
 	if (inspect_attach(in, name, GPC_READONLY, &c) < 0)
 		c = NULL;
-	metrics_look(m, name, c, METRICS_NO_DAEMON);
+	metrics_look(m, name, in->dir, c, METRICS_NO_DAEMON);
 	gpc_close(c);
 }
 
