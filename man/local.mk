@@ -112,6 +112,7 @@ dist_man_MANS += \
 	%reldir%/gpc-events.7 \
 	%reldir%/gpc_remote.7 \
 	%reldir%/gpc-metrics.7 \
+	%reldir%/gpc-upgrade.7 \
 	%reldir%/gpc.7 \
 	%reldir%/gpc_engine.7 \
 	%reldir%/gpcd.8

@@ -311,6 +311,7 @@ t_scripts = \
 	%reldir%/python/lmcache-adapter.t \
 	%reldir%/tools/stopped-writer.t \
 	%reldir%/daemon/slow-scrapes.t \
+	%reldir%/daemon/upgrade.t \
 	%reldir%/repo/dist.t \
 	%reldir%/repo/demo.t \
 	%reldir%/daemon/alerts.t \

@@ -72,6 +72,10 @@ EXTRA_DIST += %reldir%/daemon/health.c %reldir%/daemon/http.c %reldir%/daemon/no
 
 dist_pkgdata_DATA = %reldir%/dashboard/gpc.json %reldir%/dashboard/gpc.rules.yml
 
+# ---- the end of a cache, whatever version has made it ----
+
+dist_pkgdata_SCRIPTS = %reldir%/daemon/gpc-drain
+
 # ---- gpc-inspect: looks at caches from outside ----
 
 bin_PROGRAMS += %reldir%/gpc-inspect

@@ -24,13 +24,15 @@
  * has memory (struct shm_memory below).
  * Offsets follow from the geometry alone (geometry.h) and are never read from a segment.
  * Fixed-width integers only.  A change here bumps SHM_VERSION and edits gpc_segment(5).
- * Tests: t/daemon/other-layout.t t/pages/segment-page.t */
+ * Tests: t/daemon/other-layout.t t/daemon/upgrade.t t/pages/segment-page.t */
 #ifndef GPC_SHM_H
 #define GPC_SHM_H
 
 #include <stdint.h>
 
-#define SHM_VERSION       7u
+#ifndef SHM_VERSION /* t/daemon/upgrade.t plays a later one */
+#define SHM_VERSION 7u
+#endif
 #define SHM_MAGIC_INDEX   0x3158444943504721ull /* "!GPCIDX1", little endian */
 #define SHM_MAGIC_CONTROL 0x314c544343504721ull /* "!GPCCTL1" */
 #define SHM_MAGIC_MIRROR  0x31524d4943504721ull /* "!GPCIMR1" */
