@@ -17,6 +17,9 @@ EXTRA_DIST += \
 	%reldir%/check \
 	%reldir%/compose.yaml \
 	%reldir%/gpc.spec \
+	%reldir%/kubernetes/check.py \
+	%reldir%/kubernetes/example.yaml \
+	%reldir%/kubernetes/gpc-device-plugin \
 	%reldir%/check-systemd \
 	%reldir%/smoke \
 	%reldir%/systemd-inside
@@ -30,3 +33,10 @@ check-packages:
 check-systemd: all
 	+$(SHELL) $(srcdir)/%reldir%/check-systemd
 .PHONY: check-systemd
+
+# the device plugin beside a kubelet that is played; grpcio and protobuf from PyPI, and root for the mounts of a pod
+check-kubernetes: all
+	@test -x kubernetes-venv/bin/pip && kubernetes-venv/bin/python -c 'import grpc, google.protobuf' 2>/dev/null || \
+		{ rm -rf kubernetes-venv && $(PYTHON) -m venv kubernetes-venv && kubernetes-venv/bin/pip -q install grpcio protobuf; }
+	timeout -k 5 300 kubernetes-venv/bin/python $(srcdir)/%reldir%/kubernetes/check.py '$(abs_top_srcdir)' '$(abs_top_builddir)'
+.PHONY: check-kubernetes
