@@ -51,7 +51,7 @@ assertions()	# STRUCT
 # what is declared in a struct: 1 NAME, its own; 2 NAME, of a union or struct in it
 fields()	# STRUCT
 {
-	cat "$srcdir"/lib/segment/shm*.h | awk -v s="struct $1 {" '
+	cat "$srcdir"/lib/index/segment/shm*.h | awk -v s="struct $1 {" '
 	{ text = text $0 "\n" }
 	END {
 		while (match(text, /\/\*([^*]|\*+[^*\/])*\*+\//))
@@ -86,7 +86,7 @@ hidden()	# STRUCT
 	done <"$tmp/fields"
 }
 
-for struct in $(sed -n 's/^struct \(shm_[a-z_]*\) {.*/\1/p' "$srcdir"/lib/segment/shm*.h); do
+for struct in $(sed -n 's/^struct \(shm_[a-z_]*\) {.*/\1/p' "$srcdir"/lib/index/segment/shm*.h); do
 	assertions "$struct" >"$tmp/$struct.c"
 	holds "$struct" "$struct is as the page has it"
 	hides=$(hidden "$struct")
