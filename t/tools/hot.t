@@ -22,6 +22,7 @@ exits 0 "a known load"
 cp "$tmp/out" "$tmp/hot.json"
 kill "$load"
 finish "$load"
+test "$status" -eq 0 && grep -q '^used' "$tmp/load.out" || bail "the load ends with $status: $(cat "$tmp/load.out" "$tmp/load.err")"
 
 key()	# N: that line of the load
 {
