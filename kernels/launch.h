@@ -71,24 +71,24 @@ int launch_scatter(struct probe_entry *table, struct mirror_status *status,
 		   const struct launch_change *changes, uint32_t n,
 		   const struct mirror_status *value, void *stream);
 
-/* The same from a stage in pinned host memory, read when the stream gets there: so that
- * a graph that was captured once flushes whatever the stage holds by then, up to `most`
- * changes (at most LAUNCH_STAGE).  All of `most` may be read, so a small flush takes a
- * graph with a small `most`.  When the mirror shows them, the stage is not read any more
+/* The same from pinned host memory, read when the stream gets there: so that
+ * a graph that was captured once flushes whatever the pinned memory holds by then, up to `most`
+ * changes (at most LAUNCH_PINNED).  All of `most` may be read, so a small flush takes a
+ * graph with a small `most`.  When the mirror shows them, the pinned memory is not read any more
  * and done = ticket, with release at system scope: the host need not ask CUDA.  One flush
- * of a stage at a time. */
-#define LAUNCH_STAGE 1024
+ * of it at a time. */
+#define LAUNCH_PINNED 1024
 
-struct launch_stage {
+struct launch_pinned {
 	uint64_t done, pad0[15]; /* stored by the device, alone in its line */
 	struct mirror_status value;
 	uint64_t ticket;
 	uint32_t n, pad1[5];
-	struct launch_change change[LAUNCH_STAGE];
+	struct launch_change change[LAUNCH_PINNED];
 };
 
-int launch_scatter_staged(struct probe_entry *table, struct mirror_status *status,
-			  struct launch_stage *stage, uint32_t most, void *stream);
+int launch_scatter_pinned(struct probe_entry *table, struct mirror_status *status,
+			  struct launch_pinned *pinned, uint32_t most, void *stream);
 
 /* When the stream gets here: totals[0 .. 4) = counters, then *done = ticket, with release
  * at system scope.  done and totals: pinned host memory, as the device addresses it. */

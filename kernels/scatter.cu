@@ -128,39 +128,39 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 
 /* The changes are on their way before their number is known. */
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
-	scatter_staged(struct probe_entry *table, struct mirror_status *status,
-		       struct launch_stage *stage, uint32_t most)
+	scatter_pinned(struct probe_entry *table, struct mirror_status *status,
+		       struct launch_pinned *pinned, uint32_t most)
 {
-	struct halves v = load_halves(stage->change, threadIdx.x, blockDim.x, 2ull * most);
-	uint32_t n = stage->n;
+	struct halves v = load_halves(pinned->change, threadIdx.x, blockDim.x, 2ull * most);
+	uint32_t n = pinned->n;
 	struct mirror_status value;
 	uint64_t ticket;
 
 	if (!threadIdx.x) {
-		value.sequence = stage->value.sequence;
-		value.ram_pools[0] = stage->value.ram_pools[0];
-		value.ram_pools[1] = stage->value.ram_pools[1];
-		value.spaces = stage->value.spaces;
-		ticket = stage->ticket;
+		value.sequence = pinned->value.sequence;
+		value.ram_pools[0] = pinned->value.ram_pools[0];
+		value.ram_pools[1] = pinned->value.ram_pools[1];
+		value.spaces = pinned->value.spaces;
+		ticket = pinned->ticket;
 	}
 	store_halves(table, v, threadIdx.x, blockDim.x, 2ull * min(n, most));
 	__syncthreads();
 	if (!threadIdx.x) {
 		store_status(status, value);
-		store_release64(&stage->done, ticket);
+		store_release64(&pinned->done, ticket);
 	}
 }
 
-extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_status *status,
-				     struct launch_stage *stage, uint32_t most, void *stream)
+extern "C" int launch_scatter_pinned(struct probe_entry *table, struct mirror_status *status,
+				     struct launch_pinned *pinned, uint32_t most, void *stream)
 {
 	uint32_t threads = (2 * most + WARP - 1) / WARP * WARP;
 
-	if (!most || most > LAUNCH_STAGE || (uintptr_t)stage % 16)
+	if (!most || most > LAUNCH_PINNED || (uintptr_t)pinned % 16)
 		return (int)cudaErrorInvalidValue;
 	if (threads > SCATTER_BLOCK)
 		threads = SCATTER_BLOCK;
-	scatter_staged<<<1, threads, 0, (cudaStream_t)stream>>>(table, status, stage, most);
+	scatter_pinned<<<1, threads, 0, (cudaStream_t)stream>>>(table, status, pinned, most);
 	return (int)cudaGetLastError();
 }
 
@@ -209,5 +209,5 @@ extern "C" int launch_signal(uint64_t *done, uint64_t ticket, const unsigned lon
 
 extern "C" int launch_load_scatter(void)
 {
-	return load_kernels(scatter_many, scatter_one, scatter_staged, signal_kernel);
+	return load_kernels(scatter_many, scatter_one, scatter_pinned, signal_kernel);
 }

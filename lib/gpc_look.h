@@ -250,11 +250,11 @@ struct gpc_tier_counter {
 	uint64_t value;
 };
 
-struct gpc_tier { /* a tier below RAM, for tools: since its keeper opened it.  set size */
+struct gpc_tier { /* a tier below RAM, for tools: since its steward opened it.  set size */
 	uint32_t size;
 	uint32_t kind; /* GPC_DISK, GPC_REMOTE */
 	int32_t pool;  /* its pool, and the peer that keeps it; -1: nobody does now */
-	int32_t keeper;
+	int32_t steward;
 	uint32_t ready;       /* 1: what was there when it was opened is published */
 	uint32_t state;       /* GPC_TIER_...; a disk that is kept is up */
 	uint64_t block_bytes; /* of an image */
@@ -284,7 +284,7 @@ struct gpc_tier { /* a tier below RAM, for tools: since its keeper opened it.  s
 	uint64_t emptied;
 	uint32_t ncounters, reserved;
 	struct gpc_tier_counter counter[8]; /* what its plugin counts of its own (gpc_remote(7)) */
-	/* as its keeper was told it, cut to fit: path of a file, or NAME:word=value,... of a store */
+	/* as its steward was told it, cut to fit: path of a file, or NAME:word=value,... of a store */
 	char what[512];
 };
 

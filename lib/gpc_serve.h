@@ -86,13 +86,13 @@ enum {                          /* and its limits */
 };
 
 int gpc_setting_set(gpc *c, uint32_t what, int pool, int64_t value);
-/* [shared] From now on; -1: as the cache, the pool or its keeper was made.  pool: of SPILL_AHEAD, else
+/* [shared] From now on; -1: as the cache, the pool or its steward was made.  pool: of SPILL_AHEAD, else
  * -1.  Its user reads it each time that it
  * matters, gpcd its level every two seconds or more often.  It outlives writers, and goes with the
  * cache, or the pool.  Holds that are above a lower quota stay. */
 
 int gpc_setting_get(gpc *c, uint32_t what, int pool, int64_t *ret);
-/* [shared] What counts now; -1: it is not set, and each gpcd, or the keeper of the tiers, has its own. */
+/* [shared] What counts now; -1: it is not set, and each gpcd, or the steward of the tiers, has its own. */
 
 /* ---- being the writer ---- */
 

@@ -24,9 +24,9 @@ enum {
 	 * miss */
 	GPC_TIER_DOWN = 0,
 	GPC_TIER_UP = 1,
-	/* switched off until its keeper starts anew: wrong bytes, or too many drops */
+	/* switched off until its steward starts anew: wrong bytes, or too many drops */
 	GPC_TIER_OFF = 2,
-	/* its keeper lives and takes no questions: it is stopped, or all its stages hang.  Nobody
+	/* its steward lives and takes no questions: it is stopped, or all its threads hang.  Nobody
 	 * waits for it, and all of it is a miss, until it goes on */
 	GPC_TIER_STOPPED = 3
 };
@@ -39,19 +39,19 @@ int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags
  * without the caller.  Nothing is held: gpc_fetch, which asks by itself where it has time, or
  * gpc_acquire comes next.  While a block is on its way its key is PENDING (gpc_claim).  These are
  * misses: bytes that are damaged, late, or cleared meanwhile, and no block of RAM free.
- * flags: 0.  -ENOTCONN: nobody keeps tiers, or its keeper has ended meanwhile; only where some key
+ * flags: 0.  -ENOTCONN: nobody keeps tiers, or its steward has ended meanwhile; only where some key
  * is below RAM.  -EAGAIN: 4 calls of this handle with timeout 0 are under way.  Of a call with
- * timeout 0 the first 1024 keys that are missing are asked for.  A keeper that is stopped is waited
+ * timeout 0 the first 1024 keys that are missing are asked for.  A steward that is stopped is waited
  * for once, at most for five seconds, and not asked until it goes on (GPC_TIER_STOPPED). */
 
 int gpc_tiers_sync(gpc *c, int timeout_ms);
-/* [shared] Returns when the keeper of the tiers has nothing left to do: what was in the file is
+/* [shared] Returns when the steward of the tiers has nothing left to do: what was in the file is
  * published, what is next to go from RAM is written as far as the policy wants it, what was removed
  * is gone from the disk for ever.  Calls that remove (gpc_drop, gpc_pool_clear) wait for the last
  * part by themselves.  -ENOTCONN: nobody keeps tiers, or another process began to during the
  * call. */
 
-/* ---- for their keeper ---- */
+/* ---- for their steward ---- */
 
 struct gpc_tiers_options { /* zero = default; set size */
 	uint32_t size;
@@ -74,11 +74,11 @@ struct gpc_tiers_options { /* zero = default; set size */
 	 * a sixteenth of the pool, 64 to 4096 */
 	uint32_t ahead;
 	/* a block is written when it is next to go for the so-manieth time in its life with this
-	 * keeper; 0 and 1 = the first time */
+	 * steward; 0 and 1 = the first time */
 	uint32_t min_uses;
 	uint32_t max_age_s;  /* blocks that were written longer ago go; 0 = none do */
 	uint64_t write_rate; /* bytes a second that are written at most; 0 = no limit */
-	uint32_t stages;     /* questions that are answered at a time; 4; at most 16 */
+	uint32_t questions;  /* questions that are answered at a time; 4; at most 16 */
 	uint32_t reserved;
 	/* a store on other machines: NAME:word=value,... of a plugin; NULL = none */
 	const char *remote;

@@ -149,8 +149,8 @@ lib_index_sources = \
 	%reldir%/index/table/lru.h \
 	%reldir%/index/table/memo.c \
 	%reldir%/index/table/memo.h \
-	%reldir%/index/table/memory.c \
-	%reldir%/index/table/memory.h \
+	%reldir%/index/table/alloc.c \
+	%reldir%/index/table/alloc.h \
 	%reldir%/index/table/meter.c \
 	%reldir%/index/table/meter.h \
 	%reldir%/index/table/mirror.c \
@@ -253,20 +253,20 @@ lib_bytes_sources = \
 	%reldir%/bytes/memfile/pages.c \
 	%reldir%/bytes/memfile/parts.h \
 	%reldir%/bytes/memfile/remove.c \
-	%reldir%/bytes/memory/huge.c \
-	%reldir%/bytes/memory/lend.c \
-	%reldir%/bytes/memory/make.c \
-	%reldir%/bytes/memory/make.h \
-	%reldir%/bytes/memory/make_want.c \
-	%reldir%/bytes/memory/map.c \
-	%reldir%/bytes/memory/map.h \
-	%reldir%/bytes/memory/map_call.c \
-	%reldir%/bytes/memory/maps.c \
-	%reldir%/bytes/memory/maps.h \
-	%reldir%/bytes/memory/pin.c \
-	%reldir%/bytes/memory/sums.c \
-	%reldir%/bytes/memory/thread.c \
-	%reldir%/bytes/memory/who.c \
+	%reldir%/bytes/mapping/huge.c \
+	%reldir%/bytes/mapping/lend.c \
+	%reldir%/bytes/mapping/make.c \
+	%reldir%/bytes/mapping/make.h \
+	%reldir%/bytes/mapping/make_want.c \
+	%reldir%/bytes/mapping/map.c \
+	%reldir%/bytes/mapping/map.h \
+	%reldir%/bytes/mapping/map_call.c \
+	%reldir%/bytes/mapping/maps.c \
+	%reldir%/bytes/mapping/maps.h \
+	%reldir%/bytes/mapping/pin.c \
+	%reldir%/bytes/mapping/sums.c \
+	%reldir%/bytes/mapping/thread.c \
+	%reldir%/bytes/mapping/who.c \
 	%reldir%/bytes/mirror/dev.c \
 	%reldir%/bytes/mirror/dev.h \
 	%reldir%/bytes/mirror/offload.c \
@@ -327,10 +327,10 @@ lib_tiers_sources = \
 	%reldir%/tiers/remote/store.h \
 	%reldir%/tiers/steward/above.c \
 	%reldir%/tiers/steward/above.h \
-	%reldir%/tiers/steward/afar.c \
-	%reldir%/tiers/steward/afar.h \
+	%reldir%/tiers/steward/store_lanes.c \
+	%reldir%/tiers/steward/store_lanes.h \
 	%reldir%/tiers/steward/chains.h \
-	%reldir%/tiers/steward/desk.c \
+	%reldir%/tiers/steward/board.c \
 	%reldir%/tiers/steward/disk.c \
 	%reldir%/tiers/steward/down.c \
 	%reldir%/tiers/steward/drops.c \

@@ -25,7 +25,7 @@ struct folder {
 	int fd;
 	unsigned long long self; /* of this store, among those of all machines */
 	int slow_ms;             /* before each item: for tests of deadlines */
-	bool afar;               /* another machine has it */
+	bool shared;             /* another machine has it */
 	char path[256];
 };
 
@@ -235,7 +235,7 @@ static void fence(void *store, const struct gpc_remote_call *call, struct gpc_re
 
 	(void)call;
 	for (i = 0; i < n; i++)
-		items[i].result = f->afar ? -EOPNOTSUPP : 0;
+		items[i].result = f->shared ? -EOPNOTSUPP : 0;
 }
 
 static int take(struct folder *f, const struct gpc_remote_option *o, char *why, size_t room)
@@ -286,7 +286,7 @@ static int open_folder(const struct gpc_remote_setup *setup, void **store, char 
 				 r == -ENOENT ? "make it"
 					      : "give a folder that this user may read");
 		else
-			f->afar = !is_local(f->fd);
+			f->shared = !is_local(f->fd);
 	}
 	if (r < 0) {
 		free(f);

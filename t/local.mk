@@ -6,7 +6,7 @@ t_programs = \
 	%reldir%/bytes/hostile-files.t \
 	%reldir%/index/stock-evict-dies.t \
 	%reldir%/index/moves-die.t \
-	%reldir%/bytes/stopped-keeper.t \
+	%reldir%/bytes/stopped-steward.t \
 	%reldir%/index/key.t \
 	%reldir%/index/geometry.t \
 	%reldir%/index/lockfile.t \
@@ -124,7 +124,7 @@ t_programs = \
 	%reldir%/index/aliases.t \
 	%reldir%/index/roots.t \
 	%reldir%/index/settings.t \
-	%reldir%/index/staged.t \
+	%reldir%/index/primed.t \
 	%reldir%/bytes/histograms.t \
 	%reldir%/index/notes-move.t \
 	%reldir%/index/reserve.t \
@@ -657,14 +657,14 @@ endif
 %canon_reldir%_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # no sync
 %canon_reldir%_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=gpc_pool_make
-# there is no memory for a thread; another keeper has the lock at once
+# there is no memory for a thread; another steward has the lock at once
 %canon_reldir%_tiers_both_t_LDFLAGS = -Wl,--wrap=malloc,--wrap=lock_drop
 # the feed stands still, or is overwritten; a publish is answered late
 %canon_reldir%_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies,--wrap=gpc_evict
 # blocks are older than they are
 %canon_reldir%_tiers_down_and_up_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gpc_reclaim
 # a plugin that does not return is lost sooner; rounds of its thread are counted
-%canon_reldir%_tiers_store_lost_t_LDFLAGS = -Wl,--wrap=remote_open,--wrap=afar_look,--wrap=remote_tick
+%canon_reldir%_tiers_store_lost_t_LDFLAGS = -Wl,--wrap=remote_open,--wrap=store_lanes_look,--wrap=remote_tick
 # where an image is read into
 %canon_reldir%_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still
@@ -673,7 +673,7 @@ endif
 %canon_reldir%_tiers_redis_names_t_LDFLAGS = -rdynamic
 # what was found at the start is not published yet
 %canon_reldir%_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_missed,--wrap=drops_carry_out
-# a keeper that stands still as it looks
+# a steward that stands still as it looks
 %canon_reldir%_tiers_gaps_t_LDFLAGS = -Wl,--wrap=gpc_lookup,--wrap=retire_subtree,--wrap=drops_carry_out
 # a disk that fails for a while
 %canon_reldir%_tiers_rest_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
@@ -687,9 +687,9 @@ endif
 	-Wl,--wrap=queue_start,--wrap=feed_begin,--wrap=uses_new
 # the writer dies at each store of a drop
 %canon_reldir%_tiers_drop_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-# a caller sleeps through the death of a keeper
+# a caller sleeps through the death of a steward
 %canon_reldir%_tiers_life_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=plan_ram
-# the keeper of a tier dies at each of these
+# the steward of a tier dies at each of these
 %canon_reldir%_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for
 %canon_reldir%_index_team_t_LDFLAGS = -Wl,--wrap=pthread_create
@@ -710,16 +710,16 @@ endif
 # a maker stops until others have looked for its pool
 %canon_reldir%_bytes_once_threads_t_LDFLAGS = -Wl,--wrap=memory_make,--wrap=once_find
 # the writer stops behind a grant
-%canon_reldir%_bytes_stopped_writer_t_LDFLAGS = -Wl,--wrap=grant_claim
+%canon_reldir%_bytes_stopped_writer_t_LDFLAGS = -Wl,--wrap=grant_mark
 # ... and when a batch is to be published
 %canon_reldir%_tiers_comes_back_t_LDFLAGS = -Wl,--wrap=remote_remove
 %canon_reldir%_tiers_stopped_writer_t_LDFLAGS = -Wl,--wrap=publish_copies
-# a keeper stands still, and has no memory
+# a steward stands still, and has no memory
 %canon_reldir%_tiers_follow_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_carry_out,--wrap=numbers_add,--wrap=dropped_since
 %canon_reldir%_tiers_lost_since_t_LDFLAGS = -Wl,--wrap=gpc_drop
 %canon_reldir%_tiers_copied_meanwhile_t_LDFLAGS = -Wl,--wrap=drops_carry_out
-# threads of the keeper hang
-%canon_reldir%_bytes_stopped_keeper_t_LDFLAGS = -Wl,--wrap=slots_find
+# threads of the steward hang
+%canon_reldir%_bytes_stopped_steward_t_LDFLAGS = -Wl,--wrap=slots_find
 # a section ends in the middle of a pass
 %canon_reldir%_tiers_back_late_t_LDFLAGS = -Wl,--wrap=grant_sweep
 # housekeeping is left out

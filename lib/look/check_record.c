@@ -108,15 +108,15 @@ void check_pools(struct check *k)
 		}
 		k->space_of[p] = pool->space % GPC_MAX_SPACES;
 		if (pool->state == POOL_READY)
-			spaces[shm_is_cold(pool->kind)] |= GPC_SPACE(k->space_of[p]);
+			spaces[shm_is_lower(pool->kind)] |= GPC_SPACE(k->space_of[p]);
 		check_pool_fields(k, p, pool);
 		claim_range(k, p, pool);
 	}
-	if (st->spaces != spaces[0] || st->cold_spaces != spaces[1])
+	if (st->spaces != spaces[0] || st->lower_spaces != spaces[1])
 		check_bad(
 			k, 0,
 			"state: the sets of spaces are 0x%x and 0x%x, the pools have 0x%x and 0x%x",
-			st->spaces, st->cold_spaces, spaces[0], spaces[1]);
+			st->spaces, st->lower_spaces, spaces[0], spaces[1]);
 }
 
 /* ---- records by key ---- */

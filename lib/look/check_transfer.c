@@ -21,8 +21,8 @@ static bool has(const struct shm_xfer *x, uint64_t op)
 	return x->left && is_sound(x) && op >= x->op && op - x->op < x->n;
 }
 
-/* The slot of its owner's transfer that the record belongs to, or SHM_TRANSFERS. */
-static uint32_t slot_of(const struct check *k, const struct shm_record *r)
+/* The channel of its owner's transfer that the record belongs to, or SHM_TRANSFERS. */
+static uint32_t channel_of(const struct check *k, const struct shm_record *r)
 {
 	uint32_t i = SHM_TRANSFERS;
 
@@ -34,7 +34,7 @@ static uint32_t slot_of(const struct check *k, const struct shm_record *r)
 
 bool check_is_target(const struct check *k, const struct shm_record *r)
 {
-	return slot_of(k, r) < SHM_TRANSFERS;
+	return channel_of(k, r) < SHM_TRANSFERS;
 }
 
 static uint64_t witness(const struct shm_xfer *x)
@@ -42,9 +42,9 @@ static uint64_t witness(const struct shm_xfer *x)
 	return check_mix(check_mix(x->value, x->op), x->left);
 }
 
-static void check_xfer(struct check *k, uint32_t peer, uint32_t slot)
+static void check_xfer(struct check *k, uint32_t peer, uint32_t channel)
 {
-	const struct shm_xfer *x = seg_xfer(k->s, peer, slot), *y;
+	const struct shm_xfer *x = seg_xfer(k->s, peer, channel), *y;
 	uint32_t i;
 
 	if (!x->left)
@@ -52,34 +52,34 @@ static void check_xfer(struct check *k, uint32_t peer, uint32_t slot)
 	if (!is_sound(x)) {
 		check_bad(
 			k, witness(x),
-			"seat %u: transfer %u is damaged (value %llu, operation %llu, %u slots, %u "
+			"seat %u: transfer %u is damaged (value %llu, operation %llu, %u entries, %u "
 			"left)",
-			peer, slot, (unsigned long long)x->value, (unsigned long long)x->op, x->n,
-			x->left);
+			peer, channel, (unsigned long long)x->value, (unsigned long long)x->op,
+			x->n, x->left);
 		return;
 	}
 	if (seg_seat(k->s, peer)->state == SEAT_FREE)
 		check_bad(k, witness(x), "seat %u: empty, but its transfer %u is not over", peer,
-			  slot);
+			  channel);
 	for (i = 0; i < SHM_RANKS && x->rank[i] != SHM_NO_PEER; i++)
 		if (x->rank[i] != SHM_RANK_GONE && x->rank[i] >= k->s->header.geometry.max_peers)
 			check_bad(k, witness(x),
 				  "seat %u: rank %u of transfer %u is seat %u, which cannot be",
-				  peer, i, slot, x->rank[i]);
-	for (i = 0; i < slot; i++) {
+				  peer, i, channel, x->rank[i]);
+	for (i = 0; i < channel; i++) {
 		y = seg_xfer(k->s, peer, i);
 		if (has(y, x->op) || has(x, y->op))
 			check_bad(k, check_mix(witness(x), witness(y)),
-				  "seat %u: transfers %u and %u have slots of one command", peer, i,
-				  slot);
+				  "seat %u: transfers %u and %u have entries of one command", peer,
+				  i, channel);
 	}
 }
 
-/* Targets, counted by slot.  A writer that was killed leaves a number that its successor counts
+/* Targets, counted by channel.  A writer that was killed leaves a number that its successor counts
  * anew. */
 static void check_left(struct check *k)
 {
-	uint32_t i, slot, n = k->s->header.geometry.max_peers * SHM_TRANSFERS;
+	uint32_t i, channel, n = k->s->header.geometry.max_peers * SHM_TRANSFERS;
 	uint32_t *count = calloc(n, sizeof(*count));
 
 	if (!count) {
@@ -91,9 +91,9 @@ static void check_left(struct check *k)
 
 		if (k->pool_of[i] == SHM_NO_POOL || WORD_STATE(r->word) != RESERVED)
 			continue;
-		slot = slot_of(k, r);
-		if (slot < SHM_TRANSFERS)
-			count[r->owner * SHM_TRANSFERS + slot]++;
+		channel = channel_of(k, r);
+		if (channel < SHM_TRANSFERS)
+			count[r->owner * SHM_TRANSFERS + channel]++;
 	}
 	for (i = 0; i < n; i++) {
 		const struct shm_xfer *x = seg_xfer(k->s, i / SHM_TRANSFERS, i % SHM_TRANSFERS);
@@ -108,11 +108,11 @@ static void check_left(struct check *k)
 
 void check_transfers(struct check *k)
 {
-	uint32_t peer, slot;
+	uint32_t peer, channel;
 
 	for (peer = 0; peer < k->s->header.geometry.max_peers; peer++)
-		for (slot = 0; slot < SHM_TRANSFERS; slot++)
-			check_xfer(k, peer, slot);
+		for (channel = 0; channel < SHM_TRANSFERS; channel++)
+			check_xfer(k, peer, channel);
 	if (segment_writer_alive(k->s))
 		check_left(k);
 }

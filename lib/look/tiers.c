@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tiers.c - the tiers below RAM, as their keeper counts.
- * Tests: t/daemon/disk.t t/bytes/stopped-keeper.t */
+/* tiers.c - the tiers below RAM, as their steward counts.
+ * Tests: t/daemon/disk.t t/bytes/stopped-steward.t */
 #include "config.h"
 
 #include <errno.h>
@@ -32,14 +32,14 @@ static void fill_own(struct gpc_tier *ret, const struct shm_own *own)
 	ret->ncounters = i;
 }
 
-static void fill(struct gpc_tier *ret, const struct shm_desk *d, uint32_t at)
+static void fill(struct gpc_tier *ret, const struct shm_board *d, uint32_t at)
 {
 	const struct shm_tier *t = &d->tier[at];
 	const uint64_t *n = t->count;
 
 	ret->kind = t->kind;
 	ret->pool = t->pool;
-	ret->keeper = (int32_t)d->keeper - 1;
+	ret->steward = (int32_t)d->steward - 1;
 	ret->ready = t->ready;
 	ret->state = t->state;
 	ret->block_bytes = t->block_bytes;
@@ -78,7 +78,7 @@ static void fill(struct gpc_tier *ret, const struct shm_desk *d, uint32_t at)
 GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
 {
 	struct gpc_tier out = { 0 };
-	struct shm_desk d;
+	struct shm_board d;
 	uint32_t at, nth;
 	int err = handle_check(c, false);
 
@@ -88,14 +88,14 @@ GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
 		err = err_size("gpc_tier", ret->size, 2 * sizeof(uint32_t));
 	if (err < 0)
 		return err;
-	seg_peek_control(&c->seg, c->seg.at.desk, &d, sizeof(d));
+	seg_peek_control(&c->seg, c->seg.at.board, &d, sizeof(d));
 	for (at = 0, nth = i; at < SHM_TIERS && (!d.tier[at].kind || nth--); at++)
 		;
 	if (at == SHM_TIERS)
 		return err_set(ENOENT, "i is %u: %s has fewer tiers below RAM", i, c->seg.name);
 	fill(&out, &d, at);
 	if (lock_test(c->seg.lock_fd, LOCK_TIERS) == 0) {
-		out.pool = out.keeper = -1;
+		out.pool = out.steward = -1;
 		out.state = GPC_TIER_DOWN;
 	} else if (out.state == GPC_TIER_UP && beat_is_over(d.beat, d.late, clock_ns())) {
 		out.state = GPC_TIER_STOPPED;

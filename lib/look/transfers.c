@@ -9,10 +9,11 @@
 
 #define STABLE_TRIES 64 /* of a copy that a writer may be changing */
 
-/* The value grows with each transfer of the slot, and is stored first. */
-static void read_xfer(const struct segment *s, uint32_t peer, uint32_t slot, struct shm_xfer *ret)
+/* The value grows with each transfer of the channel, and is stored first. */
+static void read_xfer(const struct segment *s, uint32_t peer, uint32_t channel,
+		      struct shm_xfer *ret)
 {
-	uint64_t at = s->at.xfer + ((uint64_t)peer * SHM_TRANSFERS + slot) * sizeof(*ret), after;
+	uint64_t at = s->at.xfer + ((uint64_t)peer * SHM_TRANSFERS + channel) * sizeof(*ret), after;
 	uint32_t tries;
 
 	for (tries = 0; tries < STABLE_TRIES; tries++) {
@@ -35,7 +36,7 @@ static uint32_t count_ranks(const struct shm_xfer *x)
 }
 
 /* How many of its words have the value. */
-static uint32_t count_passed(const struct segment *s, uint32_t peer, uint32_t slot,
+static uint32_t count_passed(const struct segment *s, uint32_t peer, uint32_t channel,
 			     const struct shm_xfer *x, uint32_t ranks)
 {
 	uint64_t page = s->at.transfer + (uint64_t)peer * sizeof(struct shm_transfer);
@@ -43,11 +44,11 @@ static uint32_t count_passed(const struct segment *s, uint32_t peer, uint32_t sl
 	uint32_t i, n = 0;
 
 	if (ranks)
-		seg_peek_control(s,
-				 page + offsetof(struct shm_transfer, rank) + slot * sizeof(word),
-				 word, ranks * sizeof(word[0]));
+		seg_peek_control(
+			s, page + offsetof(struct shm_transfer, rank) + channel * sizeof(word),
+			word, ranks * sizeof(word[0]));
 	else
-		seg_peek_control(s, page + slot * sizeof(word[0]), word, sizeof(word[0]));
+		seg_peek_control(s, page + channel * sizeof(word[0]), word, sizeof(word[0]));
 	for (i = 0; i < MAX(ranks, 1u); i++)
 		n += word[i] == x->value;
 	return n;
@@ -61,17 +62,17 @@ static uint64_t age_of(const struct shm_xfer *x)
 	return x->begun_ns < now ? now - x->begun_ns : 0;
 }
 
-static void fill(const struct segment *s, uint32_t peer, uint32_t slot, const struct shm_xfer *x,
+static void fill(const struct segment *s, uint32_t peer, uint32_t channel, const struct shm_xfer *x,
 		 struct gpc_transfer_info *ret)
 {
 	uint32_t ranks = count_ranks(x);
 
 	ret->peer = (int32_t)peer;
-	ret->transfer = x->value * SHM_TRANSFERS + slot;
+	ret->transfer = x->value * SHM_TRANSFERS + channel;
 	ret->blocks = x->n;
 	ret->left = x->left;
 	ret->ranks = MAX(ranks, 1u);
-	ret->passed = count_passed(s, peer, slot, x, ranks);
+	ret->passed = count_passed(s, peer, channel, x, ranks);
 	ret->from = x->from;
 	ret->to = x->to;
 	ret->age_ns = age_of(x);
@@ -79,15 +80,15 @@ static void fill(const struct segment *s, uint32_t peer, uint32_t slot, const st
 
 static bool find_transfer(const struct segment *s, uint32_t i, struct gpc_transfer_info *ret)
 {
-	uint32_t peer, slot;
+	uint32_t peer, channel;
 	struct shm_xfer x;
 
 	for (peer = 0; peer < s->header.geometry.max_peers; peer++)
-		for (slot = 0; slot < SHM_TRANSFERS; slot++) {
-			read_xfer(s, peer, slot, &x);
+		for (channel = 0; channel < SHM_TRANSFERS; channel++) {
+			read_xfer(s, peer, channel, &x);
 			if (!x.left || i--)
 				continue;
-			fill(s, peer, slot, &x, ret);
+			fill(s, peer, channel, &x, ret);
 			return true;
 		}
 	return false;

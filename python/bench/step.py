@@ -106,11 +106,11 @@ def tell(what, took, mark=True):
 
 def beside_a_disk(e, folder):
     """Steps with a disk, and without, in turn."""
-    took, keeper = {False: [], True: []}, None
+    took, steward = {False: [], True: []}, None
     for i in range(2 * ROUNDS):
         on = bool(i % 2) != bool(i // 2 % 2)         # off on on off: neither is always first
-        if on != (keeper is not None):
-            keeper = tiers.Keeper(NAME, disk=folder + "/disk", disk_blocks=4096) if on else keeper.end()
+        if on != (steward is not None):
+            steward = tiers.Steward(NAME, disk=folder + "/disk", disk_blocks=4096) if on else steward.end()
         e.m.finder.below.looked = None
         e.m.finder.below.look()
         assert bool(e.m.finder.below.mask) == on
@@ -119,8 +119,8 @@ def beside_a_disk(e, folder):
     tell("a request of a step, with a disk", took[True])
     off, on = (statistics.median(t for t, _ in took[x]) for x in (False, True))
     print(f"with a disk / without: {on / off:.3f}")
-    if keeper:
-        keeper.end()
+    if steward:
+        steward.end()
 
 
 def on_disk(folder):
@@ -128,7 +128,7 @@ def on_disk(folder):
     small = {**EXTRA, "gpc_name": NAME + "-s", "gpc_bytes": (64 + 256) * 4096, "gpc_stock": 0, "gpc_below_ms": 60000}
     m = GPCOffloadingSpec(fake.config(small)).get_manager()
     m.set_chained({0: True})
-    keeper, took = tiers.Keeper(NAME + "-s", disk=folder + "/small", disk_blocks=2048), {"in RAM": [], "on disk": [], "nowhere": []}
+    steward, took = tiers.Steward(NAME + "-s", disk=folder + "/small", disk_blocks=2048), {"in RAM": [], "on disk": [], "nowhere": []}
     m.finder.below.looked = None
     m.finder.below.look()
     prompts = [f"stored {i}" for i in range(64)]
@@ -161,7 +161,7 @@ def on_disk(folder):
         us.sort()
         print(f"a lookup of {CHUNKS} chunks, {kind:10} {statistics.median(us):8.1f} us (95 %: {us[len(us) * 95 // 100]:.1f})")
     m.shutdown()
-    keeper.end()
+    steward.end()
     gpc.unlink(NAME + "-s")
 
 

@@ -366,15 +366,15 @@ def damage(cache, dice):
         cache.corrupt(entry)
 
 
-def keeper_of(case, called, folder):
+def steward_of(case, called, folder):
     """The process with the tiers below RAM of a case, or None."""
     if not case["below"]:
         return None
     if case["below"] == "disk":
-        return tiers.Keeper(called, disk=os.path.join(folder, f"{called}.disk"), disk_blocks=2048, ahead=64)
+        return tiers.Steward(called, disk=os.path.join(folder, f"{called}.disk"), disk_blocks=2048, ahead=64)
     os.makedirs(os.path.join(folder, called), exist_ok=True)
     slow = ",slow=1" if case["below"] == "slow" else ""
-    return tiers.Keeper(called, remote=f"{tiers.FOLDER}:dir={os.path.join(folder, called)}{slow}", remote_blocks=2048, ahead=64)
+    return tiers.Steward(called, remote=f"{tiers.FOLDER}:dir={os.path.join(folder, called)}{slow}", remote_blocks=2048, ahead=64)
 
 
 def clear_below(case, called, folder):
@@ -407,7 +407,7 @@ def run(what, case, folder):
     called, since = f"{name}-sim", time.monotonic()
     engines = [Engine(i, case, os.path.join(folder, "model"), called) for i in range(case["engines"])]
     cache = Cache(called, checksum=case["checksum"])
-    keeper = keeper_of(case, called, folder)
+    steward = steward_of(case, called, folder)
     threads = [threading.Thread(target=e.run, args=(engines,)) for e in engines]
     for t in threads:
         t.start()
@@ -417,15 +417,15 @@ def run(what, case, folder):
         if case["damage"]:
             damage(cache, dice)
         if case["hangs"] and dice.random() < 0.1:
-            keeper.stop()
+            steward.stop()
             time.sleep(dice.random())
-            keeper.go()
+            steward.go()
     errors = [e.error for e in engines if e.error]
     for e in engines:
         e.close()
-    brought = cache.c.tier(0).brought if keeper else 0
-    if keeper:
-        keeper.end()
+    brought = cache.c.tier(0).brought if steward else 0
+    if steward:
+        steward.end()
         clear_below(case, called, folder)
         if not brought:
             errors.append("the tiers have brought nothing")

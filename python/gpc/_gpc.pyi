@@ -267,7 +267,7 @@ def create(name: str, *, if_absent: bool = False, timeout: Time = 0.0, stock: in
            threads: int = 0, seed: int = 0, sums: int = 0, secret: bytes | None = None) -> Cache: ...
 def tiers_open(name: str, *, disk: str | None = None, disk_bytes: int = 0, disk_blocks: int = 0, flags: int = 0, dir: str | None = None,
                timeout: Time = 0.0, ram: int = 0, disk_space: int = 0, disk_threads: int = 0, ahead: int = 0,
-               min_uses: int = 0, max_age_s: int = 0, write_rate: int = 0, stages: int = 0,
+               min_uses: int = 0, max_age_s: int = 0, write_rate: int = 0, questions: int = 0,
                remote: str | None = None, remote_tag: str | None = None, remote_blocks: int = 0, remote_space: int = 0,
                remote_uses: int = 0, remote_ms: int = 0, secret: bytes | None = None,
                log: Callable[[int, str], object] | None = None) -> object: ...

@@ -235,10 +235,10 @@ class Transfer(NamedTuple):
 
 class Tier(NamedTuple):
     """A tier below RAM, for tools.  state: TIER_DOWN, TIER_UP, TIER_OFF, for wrong bytes, or
-    TIER_STOPPED, whose keeper takes no questions."""
+    TIER_STOPPED, whose steward takes no questions."""
     kind: int
     pool: int
-    keeper: int
+    steward: int
     ready: int
     state: int
     block_bytes: int

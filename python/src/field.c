@@ -257,7 +257,7 @@ static const struct field fields_transfer[] = { F(T, peer, F_I32),
 static const struct field fields_tier[] = {
 	F(T, kind, F_U32),
 	F(T, pool, F_I32),
-	F(T, keeper, F_I32),
+	F(T, steward, F_I32),
 	F(T, ready, F_U32),
 	F(T, state, F_U32),
 	F(T, block_bytes, F_U64),
@@ -307,7 +307,7 @@ const struct field fields_tiers[] = { F(T, flags, F_U32),         F(T, dir, F_ST
 				      F(T, disk_space, F_U32),    F(T, disk_threads, F_U32),
 				      F(T, ahead, F_U32),         F(T, min_uses, F_U32),
 				      F(T, max_age_s, F_U32),     F(T, write_rate, F_U64),
-				      F(T, stages, F_U32),        F(T, remote, F_STRING),
+				      F(T, questions, F_U32),     F(T, remote, F_STRING),
 				      F(T, remote_tag, F_STRING), F(T, remote_blocks, F_U32),
 				      F(T, remote_space, F_U32),  F(T, remote_uses, F_U32),
 				      F(T, remote_ms, F_U32),     END };

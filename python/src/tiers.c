@@ -71,7 +71,7 @@ const PyMethodDef methods_tiers[] = {
 	    "prefetch(to, keys, *, flags=0, timeout=None)\n\nThe keys of one prompt come from below RAM to RAM, near the pool "
 	    "`to`: how many of the first\nkeys are in VRAM or RAM then.  timeout=0: asks, and how many are now."),
 	ROW("tiers_sync", tiers_sync,
-	    "tiers_sync(timeout=None)\n\nReturns when the keeper of the tiers below RAM has nothing left to do."),
+	    "tiers_sync(timeout=None)\n\nReturns when the steward of the tiers below RAM has nothing left to do."),
 	ROW("tier", tiers_tier,
 	    "tier(i)\n\nWhat tier number i below RAM does: Tier.  gpc.NotFound: past the last."),
 	{ NULL, NULL, 0, NULL }

@@ -23,7 +23,7 @@ def make_room(**more):
     gpc.create = create
 
 
-class Keeper:
+class Steward:
     """A process with the tiers of a cache."""
 
     def __init__(self, name, **options):

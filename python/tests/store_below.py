@@ -74,7 +74,7 @@ def held(s):
 
 s = opened(name)
 is_(s.exists(digests("none", 3)), [False] * 3, "without tiers, what is not there is not there")
-keeper = tiers.Keeper(name, disk=folder.name + "/disk", disk_blocks=2048)
+steward = tiers.Steward(name, disk=folder.name + "/disk", disk_blocks=2048)
 many = digests("many", 200)
 for at in range(0, 200, 20):
     put(s, many[at:at + 20])
@@ -115,7 +115,7 @@ is_(s.exists(digests("gone", 2)), [False] * 2, "is forgotten as well when it is 
 s.close()
 s = opened(name, 300)
 far = [d for d in many if not in_ram(s, [d])][:40]
-keeper.stop()
+steward.stop()
 since = time.monotonic()
 is_(get(s, far[:20]), [None] * 20, "of a tier that hangs nothing is loaded")
 took = time.monotonic() - since
@@ -125,21 +125,21 @@ is_((s.exists(far[20:]), get(s, far[20:])), ([False] * 20, [None] * 20), "then n
 is_(s.below.counts["asked"], asked, "and nobody asks it")
 below.PAUSE = 0.01
 s.below.late[below.DISK][0] = 0
-keeper.go()
+steward.go()
 while below.DISK in s.below.late:
     s.exists(far[20:21])
     time.sleep(0.01)
 is_(get(s, far[20:]), [True] * 20, "when it answers, all is there again")
 is_(held(s), (0, 0), "nothing is held")
 s.close()
-keeper.end()
+steward.end()
 
 # ---- a store that two machines share ----
 
 shared = tempfile.TemporaryDirectory()
 spec = f"{tiers.FOLDER}:dir={shared.name}"
 a, b = opened(name + "-d"), opened(name + "-m")
-of_a, of_b = (tiers.Keeper(name + x, remote=spec, remote_blocks=2048) for x in ("-d", "-m"))
+of_a, of_b = (tiers.Steward(name + x, remote=spec, remote_blocks=2048) for x in ("-d", "-m"))
 put(a, digests("shared", 30))
 put(a, digests("push", RAM))
 put(a, digests("again", RAM))
@@ -160,7 +160,7 @@ EXTRA = {"backend_name": "gpc", "module_path": "gpc.sglang", "class_name": "GPCS
 pool = sglang_fake.HostPool(256)
 g = GPCStorage(sglang_fake.config(EXTRA), {})
 g.register_mem_pool_host(pool)
-keeper = tiers.Keeper(name + "-w", disk=folder.name + "/sglang", disk_blocks=2048)
+steward = tiers.Steward(name + "-w", disk=folder.name + "/sglang", disk_blocks=2048)
 pages = [[f"{p} page-{i}" for i in range(40)] for p in range(3)]
 for p in range(3):
     for i in range(40):
@@ -175,7 +175,7 @@ for p in range(3):
     ok(all(pool.read(128 + i) == pool.read(40 * p + i) for i in range(40)), "with its bytes")
 ok(g.store.counts["hits_disk"] > 50, "much of it from disk")
 g.close()
-keeper.end()
+steward.end()
 
 # ---- gpc.lmcache ----
 
@@ -183,7 +183,7 @@ gpc.unlink(name + "-w")
 params = {"gpc_name": name + "-w", "gpc_weights": "w1", "gpc_bytes": (64 + RAM) * 4096, "gpc_slot_bytes": 4096,
           "gpc_free_target": -1, "gpc_wait_ms": 60000, "gpc_below_ms": 60000}
 x = GPCL2Adapter(params)
-keeper = tiers.Keeper(name + "-w", disk=folder.name + "/lmcache", disk_blocks=2048)
+steward = tiers.Steward(name + "-w", disk=folder.name + "/lmcache", disk_blocks=2048)
 
 
 def task(take, number):
@@ -215,5 +215,5 @@ is_(x.query_lookup_and_lock_result(x.submit_lookup_and_lock_task([nowhere], {}))
 x.submit_unlock(first)
 is_(held(x.store), (0, 0), "nothing is held")
 x.close()
-keeper.end()
+steward.end()
 done()

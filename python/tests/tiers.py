@@ -58,11 +58,11 @@ def found(store, n):
     return good
 
 
-def keeper(c):
+def steward(c):
     """The process that keeps the first tier, or 0."""
     try:
         t = c.tier(0)
-        return c.stats(t.keeper).pid if t.keeper >= 0 else 0
+        return c.stats(t.steward).pid if t.steward >= 0 else 0
     except gpc.Error:
         return 0
 
@@ -86,7 +86,7 @@ def engine(name, extra):
         if what == "exit":
             return
         got = {"put": put, "found": found}[what](store, int(n[0])) if n else \
-            {"keeper": lambda: keeper(c), "writer": lambda: c.info().writer_pid, "sync": lambda: c.tiers_sync(timeout=60)}[what]()
+            {"steward": lambda: steward(c), "writer": lambda: c.info().writer_pid, "sync": lambda: c.tiers_sync(timeout=60)}[what]()
         print(json.dumps(got), flush=True)
     store.close()
 
@@ -260,7 +260,7 @@ is_(exists(""), False, "and no cache is left")
 
 a = Engine(**disk)
 is_(a.first, "ready", "an engine makes a cache with a tier")
-is_(a.ask("keeper"), a.pid, "which it keeps")
+is_(a.ask("steward"), a.pid, "which it keeps")
 is_(a.ask(f"put {MANY}"), MANY, "objects are stored, five times what RAM has")
 b = Engine(**disk)
 ok(b.until_says(f"process {a.pid} keeps the tiers"), "the second engine is told who keeps them")
@@ -271,11 +271,11 @@ refused(f"process {a.pid} keeps other tiers", "one with another size, too", gpc_
 refused("is locked by another process that keeps a cache in it", "and another cache with that file", "-d", **disk)
 is_(exists("-d"), False, "whose cache goes again")
 quiet = Engine()
-is_(quiet.ask("keeper"), a.pid, "an engine without tiers is as ever")
+is_(quiet.ask("steward"), a.pid, "an engine without tiers is as ever")
 quiet.close()
 a.end(signal.SIGKILL)
-until(lambda: b.ask("keeper") == b.pid)
-is_(b.ask("writer"), b.pid, "the keeper is killed: who has the seat now keeps them")
+until(lambda: b.ask("steward") == b.pid)
+is_(b.ask("writer"), b.pid, "the steward is killed: who has the seat now keeps them")
 is_((b.ask("sync"), b.ask(f"found {MANY}")), (None, MANY), "and all hits come back")
 
 # ---- gpcd joins ----
@@ -289,12 +289,12 @@ ok(f"process {b.pid} keeps other tiers of it, with {tmp}/a.disk: give the same o
 c = Engine(gpc_serve=False)
 b.end(signal.SIGKILL)
 ok(d.until_says("tier disk: "), "the engine is killed: gpcd opens them")
-until(lambda: c.ask("keeper") == d.pid and c.ask("writer") == d.pid)
+until(lambda: c.ask("steward") == d.pid and c.ask("writer") == d.pid)
 is_((c.ask("sync"), c.ask(f"found {MANY}")), (None, MANY), "with all hits")
 e = Engine(**disk)
 ok(e.until_says(f"process {d.pid} keeps the tiers"), "an engine joins gpcd")
 d.end(signal.SIGKILL)
-until(lambda: e.ask("keeper") == e.pid)
+until(lambda: e.ask("steward") == e.pid)
 is_((e.ask("writer"), e.ask("sync"), e.ask(f"found {MANY}")), (e.pid, None, MANY), "gpcd is killed: the engine has seat, tiers and hits")
 is_((c.close(), e.close()), (0, 0), "engines end")
 
@@ -309,9 +309,9 @@ is_("Traceback" in f.said(), False, "with nothing to say")
 f = Engine(gpc_max_peers=3, gpc_disk=f"{tmp}/a.disk", gpc_serve=False)
 is_(f.first, "ready", "the cache is served by nobody, and nobody keeps its tiers")
 until(lambda: gpc.attach(name, readonly=True).info().peers_alive >= 1)
-is_(f.ask("keeper"), 0, "which is no error")
+is_(f.ask("steward"), 0, "which is no error")
 with gpc.attach(name, serve=True):
-    until(lambda: f.ask("keeper") == f.pid)
+    until(lambda: f.ask("steward") == f.pid)
     ok(True, "with a writer they are kept, beside it")
 f.close()
 gpc.unlink(name)
@@ -330,12 +330,12 @@ gpc.unlink(name + "-w")
 w = Engine("-w", gpc_max_blocks=2000)
 d = gpcd("-w", "--disk", f"{tmp}/w.disk", "--disk-blocks", str(DISK))
 ok(d.until_says("tier disk: "), "with room gpcd opens them, at any time")
-is_((w.ask("writer"), w.ask("keeper")), (w.pid, d.pid), "beside the engine, which serves on")
+is_((w.ask("writer"), w.ask("steward")), (w.pid, d.pid), "beside the engine, which serves on")
 is_((w.ask(f"put {MANY}"), w.ask(f"found {MANY}")), (MANY, MANY), "and has what is below")
 x = Engine("-w", gpc_disk=f"{tmp}/w.disk", gpc_disk_blocks=DISK)
 ok(x.until_says(f"process {d.pid} keeps the tiers"), "another engine waits for them")
 d.end()
-until(lambda: w.ask("keeper") == x.pid)
+until(lambda: w.ask("steward") == x.pid)
 is_(w.ask("writer"), w.pid, "gpcd ends: that one has them, beside the writer")
 is_((w.ask("sync"), w.ask(f"found {MANY}")), (None, MANY), "with all hits")
 is_((x.close(), w.close()), (0, 0), "engines end")
@@ -357,7 +357,7 @@ class Fake:
     def tier(self, i):
         if i or self.kept is None:
             raise gpc.NotFound(2, "fewer tiers")
-        return SimpleNamespace(kind=gpc.DISK, keeper=self.kept, what="/x", pool=1)
+        return SimpleNamespace(kind=gpc.DISK, steward=self.kept, what="/x", pool=1)
 
     def stats(self, peer):
         return SimpleNamespace(pid=100 + peer)
@@ -370,7 +370,7 @@ fake, opened, closed = Fake(), [], []
 real = gpc.tiers_open, gpc.tiers_close
 gpc.tiers_open, gpc.tiers_close = (lambda name, **o: opened.append(o) or "tiers"), closed.append
 tiers.LOOK = 1e9
-k = tiers.Keeper(fake, "m", SGLang({"gpc_bytes": 5, "gpc_disk": "/x", "gpc_disk_blocks": 5}), None, logging.getLogger("fake"))
+k = tiers.Steward(fake, "m", SGLang({"gpc_bytes": 5, "gpc_disk": "/x", "gpc_disk_blocks": 5}), None, logging.getLogger("fake"))
 k.log.disabled = True
 is_((len(opened), k.tiers), (1, "tiers"), "the writer opens them")
 fake.writer = 1
@@ -428,7 +428,7 @@ from gpc.vllm import GPCOffloadingSpec  # noqa: E402
 m = GPCOffloadingSpec(vllm_fake.config(block_bytes=64, blocks_per_chunk=1, extra={
     "gpc_weights": "w", "gpc_bytes": (64 + 40) * 4096, "gpc_stock": 0, "gpc_name": name + "-m", "gpc_disk": f"{tmp}/v.disk",
     "gpc_disk_bytes": "1M"})).get_manager()
-is_(keeper(m.c), os.getpid(), "the manager of vLLM keeps tiers")
+is_(steward(m.c), os.getpid(), "the manager of vLLM keeps tiers")
 m.shutdown()
 ok(not tiers_open_here(), "and has closed them when it is shut down")
 done()

@@ -122,7 +122,7 @@ def count(m, *names):
 m = manager()
 m.finder.below.look()
 is_(m.finder.below.mask, 0, "without tiers there is nothing below")
-keeper = tiers.Keeper(name, disk=folder.name + "/disk", disk_blocks=2048)
+steward = tiers.Steward(name, disk=folder.name + "/disk", disk_blocks=2048)
 m.finder.below.look()
 is_(m.finder.below.kinds, {below.DISK}, "a tier that is opened later is seen")
 one = store(m, "one", 30)
@@ -203,10 +203,10 @@ m.on_schedule_end(None)
 
 # ---- who goes meanwhile ----
 
-keeper.stop()
+steward.stop()
 fill_asked = m.finder.below.counts["asked"]
 ctx, keys = fake.prompt("other 0", 16)
-is_(lookup(m, ctx, keys)[0], PENDING, "a keeper that is stopped is asked")
+is_(lookup(m, ctx, keys)[0], PENDING, "a steward that is stopped is asked")
 question = m._request(ctx).below[keys[0]][0]
 m.on_request_finished(ctx)
 is_((question.over, held(m)), (True, (0, 0)), "a request that goes holds nothing")
@@ -216,7 +216,7 @@ m.on_schedule_end(None)
 m.reset_cache()
 is_(lookup(m, ctx, keys), [MISS], "a reset ends the question: what is below is of before")
 m.on_request_finished(ctx)
-keeper.go()
+steward.go()
 m.shutdown()
 
 # ---- a tier that hangs ----
@@ -227,7 +227,7 @@ fill(m, "late")
 fill(m, "later")
 below.PAUSE = 3600
 asked = m.finder.below.counts["asked"]
-keeper.stop()
+steward.stop()
 ctx, keys = fake.prompt("late 0", 16)
 since = time.monotonic()
 is_(lookup(m, ctx, keys), [PENDING] * 16, "its prompt is on disk")
@@ -241,12 +241,12 @@ is_(once(m, *fake.prompt("late 1", 16))[0], MISS, "another request waits for nob
 is_(m.finder.below.counts["asked"] - asked, 1, "and asks nobody")
 m.finder.asker.settle(60)
 ok(m.finder.ahead, "the first one has claimed what it computes")
-brought = fake.ns(state=gpc.CLAIM_PENDING, peer=next(iter(m.finder.below.keepers)))
-ok(m.finder.is_brought(brought), "what the keeper has pending is brought")
+brought = fake.ns(state=gpc.CLAIM_PENDING, peer=next(iter(m.finder.below.stewards)))
+ok(m.finder.is_brought(brought), "what the steward has pending is brought")
 ok(not m.finder.is_brought(fake.ns(state=gpc.CLAIM_PENDING, peer=m.finder.peer)), "and of others, computed")
 peek, m.finder.peek = m.finder.peek, lambda raw: [brought] * (len(raw) // 16)
-waits = fake.prompt("pending with the keeper", 4)
-is_(lookup(m, *waits), [MISS], "nobody waits for a claim of the keeper")
+waits = fake.prompt("pending with the steward", 4)
+is_(lookup(m, *waits), [MISS], "nobody waits for a claim of the steward")
 m.on_schedule_end(None)
 out = fake.offer(m, waits[1], waits[0])
 is_(out.keys_to_store, waits[1], "and what is computed meanwhile is stored")
@@ -261,17 +261,17 @@ m.on_schedule_end(None)
 m.finder.below.late[below.DISK][0] = 0
 below.PAUSE = 0.01
 is_(once(m, *fake.prompt("late 1", 16))[0], MISS, "a late tier is tried now and then, and nobody waits for that")
-keeper.go()
+steward.go()
 while below.DISK in m.finder.below.late:
     m.on_schedule_end(None)
     once(m, *fake.prompt("late 1", 16))
     time.sleep(0.01)
 is_(once(m, *fake.prompt("late 2", 16), come), [HIT] * 16, "when it answers it is asked again")
 
-# ---- its keeper dies ----
+# ---- its steward dies ----
 
-keeper.kill()
-is_(once(m, *fake.prompt("late 3", 16), come)[0], MISS, "a keeper that died brings nothing")
+steward.kill()
+is_(once(m, *fake.prompt("late 3", 16), come)[0], MISS, "a steward that died brings nothing")
 m.finder.below.look()
 is_(m.finder.below.mask, 0, "and is seen to have gone")
 is_(held(m), (0, 0), "nothing is held")
@@ -283,7 +283,7 @@ far = tempfile.TemporaryDirectory()
 spec = f"{tiers.FOLDER}:dir={far.name}"
 os.chmod(tiers.FOLDER, 0o755)
 a, b = manager(gpc_name=name + "-d"), manager(gpc_name=name + "-m")
-of_a, of_b = tiers.Keeper(name + "-d", remote=spec, remote_blocks=2048), tiers.Keeper(name + "-m", remote=spec, remote_blocks=2048)
+of_a, of_b = tiers.Steward(name + "-d", remote=spec, remote_blocks=2048), tiers.Steward(name + "-m", remote=spec, remote_blocks=2048)
 a.finder.below.look()
 b.finder.below.look()
 is_(b.finder.below.kinds, {below.STORE}, "a store is seen")
@@ -308,7 +308,7 @@ gpc.unlink(name + "-d")
 gpc.unlink(name + "-m")
 KINDS = {0: True, 1: False}
 a, b = (manager(KINDS, {1: 3}, gpc_name=name + x) for x in ("-d", "-m"))
-of_a, of_b = tiers.Keeper(name + "-d", remote=spec, remote_blocks=2048), tiers.Keeper(name + "-m", remote=spec, remote_blocks=2048)
+of_a, of_b = tiers.Steward(name + "-d", remote=spec, remote_blocks=2048), tiers.Steward(name + "-m", remote=spec, remote_blocks=2048)
 a.finder.below.look()
 b.finder.below.look()
 store(a, "windows", 12, (0, 1))

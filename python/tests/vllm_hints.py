@@ -116,7 +116,7 @@ is_([stats.get("vllm:kv_offload_gpc_hints_" + n, 0) for n in ("accepted", "clipp
 
 # ---- prefetch ----
 
-keeper = tiers.Keeper(name, disk=folder.name + "/disk", disk_blocks=2048)
+steward = tiers.Steward(name, disk=folder.name + "/disk", disk_blocks=2048)
 m.finder.below.look()
 one = store("one", 20)
 push("other", one)
@@ -166,6 +166,6 @@ for i in range(8):
     store(f"push {i}", 16)
     sync()
 ok(until(lambda: there(new) == 0), "it leaves when it has one, or is evicted")
-keeper.end()
+steward.end()
 m.shutdown()
 done()

@@ -338,30 +338,30 @@ static void bench_sync(device_timer &timer, int lg, mirror &m, uint32_t n, doubl
 	check_changes(m, list, n, round, name.c_str());
 	add(name + ", launch", "us", spread_of(us), limit, 0);
 	CK(cudaFreeHost(list));
-	if (n > LAUNCH_STAGE)
+	if (n > LAUNCH_PINNED)
 		return;
 
-	launch_stage *stage;
-	CK(cudaHostAlloc(&stage, sizeof(*stage), cudaHostAllocMapped));
-	memset(stage, 0, sizeof(*stage));
-	stage->value = status;
-	stage->n = n;
+	launch_pinned *pinned;
+	CK(cudaHostAlloc(&pinned, sizeof(*pinned), cudaHostAllocMapped));
+	memset(pinned, 0, sizeof(*pinned));
+	pinned->value = status;
+	pinned->n = n;
 	cudaGraphExec_t graph = timer.capture([&] {
-		CK(launch_scatter_staged(m.table, m.status, stage, n <= 64 ? 64 : LAUNCH_STAGE,
+		CK(launch_scatter_pinned(m.table, m.status, pinned, n <= 64 ? 64 : LAUNCH_PINNED,
 					 timer.stream));
 	});
 	us = clocked(reps, [&] {
-		fill_changes(stage->change, n, stage->value.sequence = ++round, entries);
-		stage->ticket = round;
+		fill_changes(pinned->change, n, pinned->value.sequence = ++round, entries);
+		pinned->ticket = round;
 		CK(cudaGraphLaunch(graph, timer.stream));
-		while (__atomic_load_n(&stage->done, __ATOMIC_ACQUIRE) != round)
+		while (__atomic_load_n(&pinned->done, __ATOMIC_ACQUIRE) != round)
 			;
 	});
-	check_changes(m, stage->change, n, round, name.c_str());
+	check_changes(m, pinned->change, n, round, name.c_str());
 	add(name + ", stage in a graph, waited for by its ticket", "us", spread_of(us), limit,
 	    mark);
 	CK(cudaGraphExecDestroy(graph));
-	CK(cudaFreeHost(stage));
+	CK(cudaFreeHost(pinned));
 }
 
 /* ---- all ---- */

@@ -227,44 +227,44 @@ static void check_scatter(void)
 	}
 }
 
-/* One graph, stages of several sizes. */
-static void check_staged(uint32_t most)
+/* One graph, flushes of several sizes. */
+static void check_pinned(uint32_t most)
 {
 	host_table t(1u << 15);
 	mirror m(t, 1);
 	std::vector<probe_entry> want(t.entry), have(t.entry.size());
-	launch_stage *stage;
+	launch_pinned *pinned;
 	device_timer timer;
 	bool same = true;
 
-	CK(cudaHostAlloc(&stage, sizeof(*stage), cudaHostAllocMapped));
-	memset(stage, 0, sizeof(*stage));
+	CK(cudaHostAlloc(&pinned, sizeof(*pinned), cudaHostAllocMapped));
+	memset(pinned, 0, sizeof(*pinned));
 	cudaGraphExec_t graph = timer.capture(
-		[&] { CK(launch_scatter_staged(m.table, m.status, stage, most, timer.stream)); });
+		[&] { CK(launch_scatter_pinned(m.table, m.status, pinned, most, timer.stream)); });
 	for (uint32_t n : { 0u, 1u, most / 2, most - 1, most, 1u }) {
 		mirror_status got;
 
-		stage->n = n;
-		stage->value.sequence++;
-		stage->value.spaces = n;
+		pinned->n = n;
+		pinned->value.sequence++;
+		pinned->value.spaces = n;
 		for (uint32_t i = 0; i < n; i++) {
 			uint32_t slot = (uint32_t)((i * 2654435761ull + n) % want.size());
 
-			stage->change[i].slot = slot;
+			pinned->change[i].slot = slot;
 			for (int w = 0; w < 4; w++)
-				stage->change[i].entry.w[w] = (uint32_t)mix64(4 * i + w + n);
-			want[slot] = stage->change[i].entry;
+				pinned->change[i].entry.w[w] = (uint32_t)mix64(4 * i + w + n);
+			want[slot] = pinned->change[i].entry;
 		}
 		CK(cudaGraphLaunch(graph, timer.stream));
 		CK(cudaStreamSynchronize(timer.stream));
 		CK(cudaMemcpy(have.data(), m.table, have.size() * 16, cudaMemcpyDeviceToHost));
 		CK(cudaMemcpy(&got, m.status, sizeof(got), cudaMemcpyDeviceToHost));
 		same &= !memcmp(have.data(), want.data(), have.size() * 16) &&
-			!memcmp(&got, &stage->value, 28);
+			!memcmp(&got, &pinned->value, 28);
 	}
-	ok(same, "scatter of a stage, up to %u", most);
+	ok(same, "scatter of a pinned memory, up to %u", most);
 	CK(cudaGraphExecDestroy(graph));
-	CK(cudaFreeHost(stage));
+	CK(cudaFreeHost(pinned));
 }
 
 static void check_signal(unsigned long long *counters)
@@ -423,7 +423,7 @@ int main(int argc, char **argv)
 	check_match(counters);
 	check_scatter();
 	for (uint32_t most : { 1u, 16u, 64u, 100u, 512u, 1000u, 1024u })
-		check_staged(most);
+		check_pinned(most);
 	check_signal(counters);
 	check_graph(counters);
 	if (is_long)

@@ -2,14 +2,14 @@
 /* What goes wrong between two steps of a maker: a part that cannot be told to others is not kept
  * either, and a pool that goes before its maker has the call's answer takes none of the maker's
  * other files along.
- * Tests: lib/bytes/memory/lend.c lib/bytes/memory/make.c */
+ * Tests: lib/bytes/mapping/lend.c lib/bytes/mapping/make.c */
 #include "t/lib/memory_files.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 
 #include "index/base/err.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 #include "index/segment/lockfile.h"
 
 enum { PIECE = 4096, BLOCKS = 4, PART = PIECE * BLOCKS };

@@ -2,7 +2,7 @@
 /* Checksums of images from end to end: a spill stores them, a fetch compares; what has changed
  * meanwhile is never committed, goes with its descendants, is counted and named.  VRAM is that of
  * the host device.
- * Tests: lib/bytes/payload/sum.c lib/bytes/payload/bring_copy.c lib/bytes/memory/sums.c lib/bytes/device/host_sum.c
+ * Tests: lib/bytes/payload/sum.c lib/bytes/payload/bring_copy.c lib/bytes/mapping/sums.c lib/bytes/device/host_sum.c
  *   lib/index/writer/transfer_decide.c */
 #include "t/lib/sums.h"
 

@@ -63,7 +63,7 @@ static void test_team(void)
 	uint64_t until;
 
 	opt = (struct options){ .seed = opt.seed, .workers = 3 };
-	stage_draw(&chance);
+	scene_draw(&chance);
 	round_begin("clocks:");
 	asked->makers++;
 	for (until = clock_ns() + 400 * NS_PER_MS; clock_ns() < until; nap(5000))

@@ -93,7 +93,7 @@ static uint32_t lost_slots(const gpc *c)
 	uint32_t i, n = 0;
 
 	for (i = 0; i < SHM_TRANSFERS; i++)
-		n += c->transfers->slot[i].state == SLOT_LOST;
+		n += c->transfers->channel[i].state == CHANNEL_LOST;
 	return n;
 }
 

@@ -2,7 +2,7 @@
 /* Threads copy, map, unmap, pin, wait and poll, with handles of their own and one that they
  * share, while pools go and come and another handle becomes the writer; for the thread sanitizer
  * too.  A transfer that is done has brought all bytes.
- * Tests: lib/bytes/payload/copy.c lib/bytes/memory/map.c lib/bytes/payload/wait.c */
+ * Tests: lib/bytes/payload/copy.c lib/bytes/mapping/map.c lib/bytes/payload/wait.c */
 #include "t/lib/crew.h"
 
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 #include "bytes/device/device.h"
 #include "bytes/device/host_bytes.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 
 #define OWN     2 /* threads with a handle each */
 #define SHARED  3 /* threads that share one */

@@ -2,7 +2,7 @@
 /* gpc_copy between pools with memory: VRAM of the host device in layers, RAM in images; each
  * kind of move around a copy, every byte looked at; all that is refused, and why.
  * Tests: lib/bytes/payload/copy.c lib/bytes/payload/pair.c lib/bytes/payload/enqueue.c lib/bytes/payload/transfer.c
- *   lib/bytes/memory/map.c */
+ *   lib/bytes/mapping/map.c */
 #include "t/lib/bytes.h"
 
 #include <poll.h>

@@ -117,7 +117,8 @@ static void test_withdrawn(bool spills)
 	else
 		refused(fetch(20, b, results, &t), ETIMEDOUT, "a fetch in vain");
 	is_int((int)t, 5, "which has no name");
-	is_int((int)d->transfers->slot[0].state, SLOT_UNTOLD, "its command is still in the ring");
+	is_int((int)d->transfers->channel[0].state, CHANNEL_UNTOLD,
+	       "its command is still in the ring");
 	refused(gpc_transfer_wait(d, GPC_TRANSFER_ALL, 20), ETIMEDOUT,
 		"who waits for all waits for it, too");
 	nothing_is_left("withdrawn");
@@ -159,7 +160,8 @@ static void give_up_granted(bool spills)
 			"a writer dies that has granted a fetch");
 	pthread_join(thread, NULL);
 	is_int((int)t, 5, "which has no name");
-	is_int((int)d->transfers->slot[0].state, SLOT_UNTOLD, "its command is still in the ring");
+	is_int((int)d->transfers->channel[0].state, CHANNEL_UNTOLD,
+	       "its command is still in the ring");
 	must(gpc_writer_take(c, 0, 0));
 }
 
@@ -173,7 +175,7 @@ static void test_granted(bool spills)
 	ok(is_idle(), "answered late: it goes on");
 	must(gpc_release(d, sources, N));
 	nothing_is_left("answered late");
-	ok(x->value && x->value == d->transfers->slot[0].value && x->n == N,
+	ok(x->value && x->value == d->transfers->channel[0].value && x->n == N,
 	   "the next writer has bound what was asked for");
 	is_int((int)x->refused, N, "all of it was cut");
 	end("answered late");
@@ -243,7 +245,7 @@ static void cut_is_refused(const char *what)
 		usleep(500);
 	}
 	ok(load_acquire(&refusals) >= 3, "%s: the ring is full when its CUT is sent", what);
-	ok(load_acquire(&d->transfers->slot[0].state) != SLOT_CUT, "%s: which waits", what);
+	ok(load_acquire(&d->transfers->channel[0].state) != CHANNEL_CUT, "%s: which waits", what);
 	ok(seg_seat(&d->seg, d->peer)->ring_full > had, "%s: and is counted", what);
 	store_release(&fills, 0);
 }

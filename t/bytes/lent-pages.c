@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts that are lent begin anywhere in a file, whose pages may be of any size: whoever maps them
  * sees the lender's bytes.
- * Tests: lib/bytes/memory/lend.c lib/bytes/device/host_bytes.c lib/bytes/device/host_piece.c */
+ * Tests: lib/bytes/mapping/lend.c lib/bytes/device/host_bytes.c lib/bytes/device/host_piece.c */
 #include "t/lib/cache.h"
 #include "t/lib/namespaces.h"
 

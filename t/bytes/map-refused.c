@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A map that has no thread to see its pool go is none: what the caller gave is as it was, and
  * nothing is kept.
- * Tests: lib/bytes/memory/map.c lib/bytes/memory/thread.c lib/bytes/memory/maps.c */
+ * Tests: lib/bytes/mapping/map.c lib/bytes/mapping/thread.c lib/bytes/mapping/maps.c */
 #include "t/lib/memory_files.h"
 
 #include "index/base/err.h"
-#include "bytes/memory/maps.h"
+#include "bytes/mapping/maps.h"
 
 enum { BLOCK = 4096, BLOCKS = 4 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two at once with one memory: a pool goes, or another one gets its number, while somebody maps it;
  * and processes that register memory take turns.
- * Tests: lib/bytes/memory/map.c lib/bytes/memory/pin.c lib/bytes/memory/thread.c */
+ * Tests: lib/bytes/mapping/map.c lib/bytes/mapping/pin.c lib/bytes/mapping/thread.c */
 #include "t/lib/crew.h"
 #include "t/lib/bytes.h"
 
 #include "index/base/base.h"
 #include "bytes/device/host_bytes.h"
-#include "bytes/memory/maps.h"
+#include "bytes/mapping/maps.h"
 #include "index/peer/handle.h"
 #include "index/segment/lockfile.h"
 #include "bytes/memfile/memfile.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maps of pools' memory: once in a process, stale when the pool goes, let go by themselves in a
  * process that only copied; parts that are lent; a maker that dies.
- * Tests: lib/bytes/memory/map.c lib/bytes/memory/map_call.c lib/bytes/device/host_bytes.c */
+ * Tests: lib/bytes/mapping/map.c lib/bytes/mapping/map_call.c lib/bytes/device/host_bytes.c */
 #include "t/lib/crew.h"
 #include "t/lib/bytes.h"
 
 #include "bytes/device/device.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 #include "bytes/memfile/memfile.h"
 
 static void *map_of(gpc *c, int pool, uint32_t part)

@@ -5,7 +5,7 @@
  * its file.
  *
  *   GPC_T_ROUNDS=1    each store, not each sixth one
- * Tests: lib/index/writer/pool_memory.c lib/index/writer/sweep.c lib/bytes/memory/make.c
+ * Tests: lib/index/writer/pool_memory.c lib/index/writer/sweep.c lib/bytes/mapping/make.c
  *   lib/bytes/memfile/remove.c */
 #include "t/lib/memory_files.h"
 #include "t/lib/dies.h"
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "index/base/fd.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 #include "index/peer/ring.h"
 #include "index/segment/files.h"
 #include "index/segment/lockfile.h"

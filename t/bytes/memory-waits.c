@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* VRAM is made when nobody has the former pool's any more: who waits is told for whom, and waits
  * never for itself.
- * Tests: lib/bytes/memory/make.c lib/bytes/memory/who.c */
+ * Tests: lib/bytes/mapping/make.c lib/bytes/mapping/who.c */
 #include "t/lib/memory_files.h"
 
 #include <signal.h>

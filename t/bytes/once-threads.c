@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPC_POOL_ONCE by threads of one handle, which share its descriptor and so its locks: memory is
  * made once, and a thread that finds its pool leaves the lock to the one that makes another.
- * Tests: lib/bytes/memory/make.c lib/index/segment/lockfile.h */
+ * Tests: lib/bytes/mapping/make.c lib/index/segment/lockfile.h */
 #include "config.h"
 
 #include "index/base/order.h"

@@ -3,12 +3,12 @@
  * ends are as ever; gpc_pool_pin has the error, and may have better luck later.  A pool whose checksums the
  * GPU makes is refused, with the way out.  A GPU whose memory is RAM is told once.  A device of the
  * test plays the GPU.
- * Tests: lib/bytes/memory/pin.c lib/bytes/payload/pair.c lib/bytes/payload/enqueue.c */
+ * Tests: lib/bytes/mapping/pin.c lib/bytes/payload/pair.c lib/bytes/payload/enqueue.c */
 #include "t/lib/bytes.h"
 
 #include "index/base/base.h"
 #include "bytes/device/host_bytes.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 
 enum { RAM = 0, VRAM = 1 }; /* made in this order: VRAM demotes to RAM */
 

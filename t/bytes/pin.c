@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_pool_pin: RAM that a GPU would copy is registered, chunk by chunk; a device of the test plays
  * the GPU.
- * Tests: lib/bytes/memory/pin.c */
+ * Tests: lib/bytes/mapping/pin.c */
 #include "t/lib/bytes.h"
 
 #include "index/base/base.h"
 #include "index/base/order.h"
 #include "bytes/device/host_bytes.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 
 enum { RAM = 0, VRAM = 1 }; /* made in this order: VRAM demotes to RAM */
 

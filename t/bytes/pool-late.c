@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools with memory whose making no writer answers in time: what becomes of the file, and whose
  * time the timeout counts.
- * Tests: lib/bytes/memory/make.c lib/index/writer/pool_memory.c */
+ * Tests: lib/bytes/mapping/make.c lib/index/writer/pool_memory.c */
 #include "t/lib/memory_files.h"
 
 #include "index/request/request.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that an engine allocates itself: told part by part, by its owner, once.
- * Tests: lib/bytes/memory/lend.c */
+ * Tests: lib/bytes/mapping/lend.c */
 #include "t/lib/memory_files.h"
 
 #include <pthread.h>

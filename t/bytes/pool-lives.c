@@ -2,7 +2,7 @@
 /* A pool is removed and added again, as engines do that sleep and wake: neither the memory of a
  * handle nor its descriptors grow with the number of lives, and threads may still name blocks of an
  * ended life.
- * Tests: lib/index/request/returned.c lib/index/request/pool.c lib/bytes/memory/map.c lib/bytes/memory/make.c
+ * Tests: lib/index/request/returned.c lib/index/request/pool.c lib/bytes/mapping/map.c lib/bytes/mapping/make.c
  * lib/index/writer/pool_memory.c */
 #include "config.h"
 

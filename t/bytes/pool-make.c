@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools that are made with memory: what is there then, what is refused, what becomes of the file
  * when the pool goes, and when its owner dies.
- * Tests: lib/bytes/memory/make.c lib/bytes/memory/make_want.c lib/bytes/memory/huge.c lib/index/writer/pool_memory.c
+ * Tests: lib/bytes/mapping/make.c lib/bytes/mapping/make_want.c lib/bytes/mapping/huge.c lib/index/writer/pool_memory.c
  *   lib/bytes/memfile/open.c */
 #include "t/lib/memory_files.h"
 

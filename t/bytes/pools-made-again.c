@@ -3,7 +3,7 @@
  * are another's only when they have passed.  The new pool keeps its bytes, nothing is committed of
  * the old one, and the transfer ends with -ESTALE for each block.  The same between the map of a
  * pool and the command that binds its blocks.
- * Tests: lib/bytes/payload/bring.c lib/bytes/memory/thread.c lib/index/request/request.h */
+ * Tests: lib/bytes/payload/bring.c lib/bytes/mapping/thread.c lib/index/request/request.h */
 #include <sys/mman.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rest of t/bytes/sentences.c: calls about memory and devices, and those that look.
- * Tests: lib/gpc.h lib/bytes/memory/map_call.c */
+ * Tests: lib/gpc.h lib/bytes/mapping/map_call.c */
 #include "t/lib/sentences.h"
 
 /* ---- memory ---- */
@@ -177,7 +177,7 @@ static void test_tiers(gpc *c)
 	tiers_bad("disk_blocks|16777217|16777216", disk_blocks, (1u << 24) + 1);
 	tiers_bad("disk_space|32|31", disk_space, 32);
 	tiers_bad("disk_threads|65|64", disk_threads, 65);
-	tiers_bad("stages|17|16", stages, 17);
+	tiers_bad("questions|17|16", questions, 17);
 	tiers_bad("ahead|4097|4096", ahead, 4097);
 	tiers_bad("reserved|1", reserved, 1);
 	bad(ENOENT, "no pool of RAM|memory", gpc_tiers_open(cache_name, &good, &t));

@@ -60,8 +60,8 @@ static void test_team(void)
 	pid_t h;
 
 	opt = (struct options){ .seed = opt.seed, .workers = 3 };
-	stage_draw(&chance);
-	stage.mirror = true;
+	scene_draw(&chance);
+	scene.mirror = true;
 	round_begin("signals:");
 	h = crew_fork(heckler, 0);
 	for (until = clock_ns() + 700 * NS_PER_MS; clock_ns() < until; nap(5000))

@@ -7,7 +7,7 @@
  * The calls have 50 ms; what they return says that they have used them.  Their wall clock is only
  * compared with a limit that no machine is too busy for.  A call that hangs ends with the watchdog.
  *
- * Tests: lib/index/peer/ring.c lib/index/peer/ring.h lib/index/request/pool.c lib/index/request/root.c lib/bytes/memory/make.c
+ * Tests: lib/index/peer/ring.c lib/index/peer/ring.h lib/index/request/pool.c lib/index/request/root.c lib/bytes/mapping/make.c
  * lib/index/door/serve.c lib/index/base/clock.c */
 #include "config.h"
 
@@ -31,12 +31,12 @@ static gpc_key unknown, live_key, ram_key;
 static gpc_block mine[8], live, vram_block;
 
 struct writer;
-bool __real_grant_claim(struct writer *w, uint32_t peer, uint64_t position);
-bool __wrap_grant_claim(struct writer *w, uint32_t peer, uint64_t position);
+bool __real_grant_mark(struct writer *w, uint32_t peer, uint64_t position);
+bool __wrap_grant_mark(struct writer *w, uint32_t peer, uint64_t position);
 /* What it grants here it would answer at once. */
-bool __wrap_grant_claim(struct writer *w, uint32_t peer, uint64_t position)
+bool __wrap_grant_mark(struct writer *w, uint32_t peer, uint64_t position)
 {
-	bool granted = __real_grant_claim(w, peer, position);
+	bool granted = __real_grant_mark(w, peer, position);
 
 	if (told && *told == STOP_AT_GRANT) {
 		*told = PAST;

@@ -8,7 +8,7 @@
 #include <poll.h>
 
 #include "bytes/device/host_bytes.h"
-#include "bytes/memory/maps.h"
+#include "bytes/mapping/maps.h"
 #include "bytes/payload/transfers.h"
 
 static struct map *fake(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU whose driver registers no host memory, as with confidential computing: blocks go down to RAM and up
  * again, with all their bytes, and waits hear of their ends.
- * Tests: lib/bytes/memory/pin.c lib/bytes/device/cuda_copy.c */
+ * Tests: lib/bytes/mapping/pin.c lib/bytes/device/cuda_copy.c */
 #include "t/lib/bytes.h"
 
 #include <cuda_runtime_api.h>

@@ -113,9 +113,9 @@ is "$(grep -c "^gpcd: disk: tier disk: $tmp/file, 200 blocks of 4096 bytes$" "$t
 run gpc-inspect stat disk --dir "$shm" --json
 like "$(cat "$tmp/out")" '"kind": "DISK"' "gpc-inspect stat shows the pool"
 like "$(cat "$tmp/out")" '"written"' "and the tier"
-like "$(cat "$tmp/out")" "\"what\": \"$tmp/file\"" "with the file that its keeper was told"
+like "$(cat "$tmp/out")" "\"what\": \"$tmp/file\"" "with the file that its steward was told"
 run gpc-inspect stat disk --dir "$shm"
-like "$(cat "$tmp/out")" 'TIER +POOL +KEEPER' "also as a table"
+like "$(cat "$tmp/out")" 'TIER +POOL +STEWARD' "also as a table"
 run gpc-inspect metrics disk --dir "$shm"
 like "$(cat "$tmp/out")" 'gpc_tier_kept\{cache="disk",tier="disk"\} 1' "metrics say that somebody keeps it"
 refuses 3 'has a writer already' gpcd disk --dir "$shm" $make --max-blocks 328 --disk "$tmp/file" --disk-blocks 150

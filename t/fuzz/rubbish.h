@@ -8,7 +8,7 @@
 #include "honest.h"
 
 #include "look/inspect.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 #include "bytes/payload/transfer.h"
 #include "index/peer/ring.h"
 

@@ -184,7 +184,7 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 				     b * geo->note_lines * 64,
 				     at.transfer,
 				     p * 12288,
-				     at.desk,
+				     at.board,
 				     4096,
 				     at.ask,
 				     p * 4 * 16448,

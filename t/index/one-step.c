@@ -5,7 +5,7 @@
 #include "config.h"
 
 #include "t/lib/cache.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 
 enum { BLOCKS = 64 };
 

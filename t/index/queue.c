@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer's queue of leaves against a list that is searched: whatever comes, is taken out and
  * goes, each that goes is the first of all by stamp, depth and number.
- * Tests: lib/index/table/queue.c lib/index/table/memory.c */
+ * Tests: lib/index/table/queue.c lib/index/table/alloc.c */
 #include "config.h"
 
 #include <stdlib.h>
 #include "t/lib/made.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/queue.h"
 
 #define RECORDS 8000u

@@ -28,9 +28,9 @@ static void take_answer(gpc *handle, struct op *op)
 	struct ref_sum sum = { 0 };
 	int i;
 
-	got.n = op->group ? ring_slot(handle, op, 0)->result : 0;
+	got.n = op->group ? ring_entry(handle, op, 0)->result : 0;
 	for (i = 0; i < got.n; i++)
-		request_own(handle, got.b[i] = ring_slot(handle, op, (uint32_t)i)->block, &sum);
+		request_own(handle, got.b[i] = ring_entry(handle, op, (uint32_t)i)->block, &sum);
 	refs_account(handle, &sum);
 }
 

@@ -112,7 +112,7 @@ static void test_scribbled(gpc *c)
 	is_int(info_of(c).free_target, 0, "of a cache that has none");
 	must(gpc_setting_set(c, GPC_SET_LOG_LEVEL, -1, 7));
 	is_int(now(c, GPC_SET_LOG_LEVEL, -1), 7, "one that there is");
-	is_int(now(c, GPC_SET_DISK_AHEAD, -1), -1, "each keeper has its own");
+	is_int(now(c, GPC_SET_DISK_AHEAD, -1), -1, "each steward has its own");
 	must(gpc_setting_set(c, GPC_SET_DISK_AHEAD, -1, 4096));
 	must(gpc_setting_set(c, GPC_SET_DISK_MAX_AGE, -1, UINT32_MAX));
 	is_int(now(c, GPC_SET_DISK_MAX_AGE, -1), UINT32_MAX, "or all have this one");

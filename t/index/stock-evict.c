@@ -244,7 +244,7 @@ static void test_not_the_programs(void)
 
 static void take_any(gpc *handle, struct op *op)
 {
-	op->result = ring_slot(handle, op, 0)->result;
+	op->result = ring_entry(handle, op, 0)->result;
 }
 
 /* A refill of that pool, as only a peer that forges commands sends it. */

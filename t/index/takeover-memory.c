@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A takeover in several threads, and memory that ends in one of them: the seat is free again,
  * nothing is lost, all that was allocated is given back, and the next takeover succeeds.
- * Tests: lib/index/takeover/takeover.c lib/index/table/memory.c lib/index/base/parallel.c */
+ * Tests: lib/index/takeover/takeover.c lib/index/table/alloc.c lib/index/base/parallel.c */
 #include "t/lib/cache.h"
 
 #include "index/peer/handle.h"

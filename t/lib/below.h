@@ -31,7 +31,7 @@ TAP_FN struct gpc_tiers_options tiers_options(uint32_t blocks)
 					   .disk = tiers_path,
 					   .disk_blocks = blocks,
 					   .timeout_ms = 5000,
-					   .stages = 2,
+					   .questions = 2,
 					   .disk_threads = 2 };
 }
 
@@ -178,7 +178,7 @@ TAP_FN void tiers_copy_file(const char *to)
 		bail("%s", cmd);
 }
 
-/* The keeper ends, and another one begins with that. */
+/* The steward ends, and another one begins with that. */
 TAP_FN gpc_tiers *tiers_crash(gpc *c, gpc_tiers *t, const char *copy, struct gpc_tiers_options *o)
 {
 	must(gpc_tiers_close(t));

@@ -28,10 +28,10 @@
 #include "scratch.h"
 #include "tap.h"
 
-#define CREW_GATES  64
-#define CREW_COUNTS 64
-#define CREW_POOLS  8
-#define CREW_SLOTS  1024
+#define CREW_GATES    64
+#define CREW_COUNTS   64
+#define CREW_POOLS    8
+#define CREW_CHILDREN 1024
 
 struct crew_block {     /* the bytes of a block, in a test */
 	uint32_t owner; /* member that may write, + 1 */
@@ -44,7 +44,7 @@ struct crew {
 	uint32_t gate[CREW_GATES];
 	uint64_t count[CREW_COUNTS];
 	char why[600];
-	struct crew_block block[CREW_POOLS][CREW_SLOTS];
+	struct crew_block block[CREW_POOLS][CREW_CHILDREN];
 };
 
 static struct crew *crew;
@@ -229,7 +229,7 @@ TAP_FN uint32_t crew_random(uint64_t *state, uint32_t below)
 
 TAP_FN struct crew_block *crew_at(gpc_block b)
 {
-	need(b >= 0 && GPC_POOL(b) < CREW_POOLS && GPC_SLOT(b) < CREW_SLOTS,
+	need(b >= 0 && GPC_POOL(b) < CREW_POOLS && GPC_SLOT(b) < CREW_CHILDREN,
 	     "block 0x%x is none of the test's", (unsigned)b);
 	return &crew->block[GPC_POOL(b)][GPC_SLOT(b)];
 }

@@ -43,7 +43,7 @@ TAP_FN struct gpc_tiers_options node_options(uint32_t hints, uint32_t ahead, uin
 					   .remote = spec,
 					   .remote_blocks = hints,
 					   .timeout_ms = 5000,
-					   .stages = 2,
+					   .questions = 2,
 					   .ahead = ahead,
 					   .remote_ms = ms,
 					   .log = remote_note };

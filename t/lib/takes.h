@@ -9,7 +9,7 @@
 #include "index/base/parallel.h"
 #include "kernels/probe.h"
 #include "index/table/lru.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/queue.h"
 #include "index/table/table.h"
 

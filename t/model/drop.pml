@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drop.pml - removals that no restart undoes (rule B19): tiers/steward/feed.c, tiers/steward/drops.c, tiers/steward/restore.c, tiers/steward/down.c,
- * tiers/steward/desk.c, index/request/durable.c, index/writer/drop.c.
+ * tiers/steward/board.c, index/request/durable.c, index/writer/drop.c.
  *
- * One key, which RAM has with bytes 1.  A keeper of tiers writes them to its file, publishes them, and at its start
- * publishes what the file has.  A caller drops the key, or with CLEAR clears its tag in all pools, and waits until the keeper
- * says that this is durable; then a worker computes the key anew, with bytes 2.  The keeper may be killed at any
+ * One key, which RAM has with bytes 1.  A steward of tiers writes them to its file, publishes them, and at its start
+ * publishes what the file has.  A caller drops the key, or with CLEAR clears its tag in all pools, and waits until the steward
+ * says that this is durable; then a worker computes the key anew, with bytes 2.  The steward may be killed at any
  * moment, as often as DEATHS, and the next one keeps the same file.  The file has a header in the page cache, and one on the disk,
  * which the system writes when it likes, or when it is told to.  The writer may die behind any of its stores.
  *
@@ -21,14 +21,14 @@
  * RUN fails -DSYNC_FIRST       the sync comes before the feed is read
  * RUN fails -DNO_SYNC          ... or not at all
  * RUN fails -DSAY_HEAD         the number is the head of the feed, not how far it was read
- * RUN fails -DNO_MISSED        a keeper that begins does not read what was dropped before
+ * RUN fails -DNO_MISSED        a steward that begins does not read what was dropped before
  * RUN fails -DMISSED_LATE      it reads it before it knows from where it will follow the feed
  * RUN fails -DSOURCE_BLIND     the writer publishes a copy whose source has gone
  * RUN fails -DCLEAR -DCOUNT_BLIND      the writer publishes what was found though something was cleared since
- * RUN fails -DPUBLISHED_STAYS  what was published before the writer had counted the drop is not dropped by the keeper
+ * RUN fails -DPUBLISHED_STAYS  what was published before the writer had counted the drop is not dropped by the steward
  * RUN fails -DLIVE_BLIND       a batch that was published does not look whether it is still
- * RUN fails -DCLEAR -DNO_LIFE  the number of any keeper is an answer
- * RUN fails -DCLEAR -DLIFE_EARLY       a life begins with the lock, before its keeper follows the feed
+ * RUN fails -DCLEAR -DNO_LIFE  the number of any steward is an answer
+ * RUN fails -DCLEAR -DLIFE_EARLY       a life begins with the lock, before its steward follows the feed
  * RUN fails -DCLEAR -DDEATHS=2 -DSINCE_ANY     what stood there before is believed of each life
  * RUN fails -DCLEAR -DDEATHS=2 -DREAD_ONCE     ... or of the one that was there before it was read */
 #ifndef DEATHS
@@ -41,23 +41,23 @@
 
 /* the writer's */
 byte ram = BAD;                 /* bytes of the key in RAM */
-byte cold;                      /* ... and of the block below that is LIVE */
+byte lower;                      /* ... and of the block below that is LIVE */
 byte head, clears;              /* of the feed; of the pool */
 bool counted;                   /* the drop, or it never will be */
 
 /* the file */
 byte header, disk;              /* as every process sees it; as a loss of power leaves it */
 
-/* the desk */
+/* the board */
 byte durable, asked, since;
-byte life;                      /* odd: a keeper begins; even: it follows the feed */
+byte life;                      /* odd: a steward begins; even: it follows the feed */
 bool lock;
 
-/* what a keeper knows; gone with it */
+/* what a steward knows; gone with it */
 bool writing, shown, ready;
 byte slot, found, cursor, known;
 bool due;
-byte deaths;                    /* of keepers so far */
+byte deaths;                    /* of stewards so far */
 #define FREE    0
 #define BUSY    1
 #define LIVE    2
@@ -85,8 +85,8 @@ inline publish(i)
 #ifndef COUNT_BLIND
 		:: i == FEED && number[i] != clears -> pub[i] = STALE
 #endif
-		:: cold != NOTHING -> pub[i] = NO
-		:: else -> cold = bytes[i]; pub[i] = YES
+		:: lower != NOTHING -> pub[i] = NO
+		:: else -> lower = bytes[i]; pub[i] = YES
 		fi
 	}
 }
@@ -98,11 +98,11 @@ proctype writer()
 end:	do
 	:: publish(DOWN)
 	:: publish(FEED)
-	:: atomic { submitted && !removed && !began -> began = true; if :: cold == BAD -> cold = NOTHING :: else fi }
+	:: atomic { submitted && !removed && !began -> began = true; if :: lower == BAD -> lower = NOTHING :: else fi }
 	:: atomic {
 		began && !removed ->
 		if
-		:: cold == BAD -> cold = NOTHING        /* by a successor that runs it again */
+		:: lower == BAD -> lower = NOTHING        /* by a successor that runs it again */
 		:: else
 		fi;
 		ram = NOTHING;
@@ -130,7 +130,7 @@ end:	do
 	od
 }
 
-/* ---- the keeper ---- */
+/* ---- the steward ---- */
 
 inline make_free()
 {
@@ -144,7 +144,7 @@ inline is_published()
 		slot = LIVE;
 #ifndef LIVE_BLIND
 		if
-		:: cold == NOTHING -> make_free(); slot = FREE
+		:: lower == NOTHING -> make_free(); slot = FREE
 		:: else
 		fi
 #endif
@@ -162,7 +162,7 @@ end:	do
 	   {
 endidle:	do
 		:: atomic {
-			!writing && slot == FREE && ram != NOTHING && cold == NOTHING && found == NOTHING ->
+			!writing && slot == FREE && ram != NOTHING && lower == NOTHING && found == NOTHING ->
 			writing = true;
 			slot = BUSY;
 			batch = ram
@@ -185,7 +185,7 @@ endidle:	do
 	od
 }
 
-/* Of what was removed nothing is left in the file, as far as this keeper knows it. */
+/* Of what was removed nothing is left in the file, as far as this steward knows it. */
 inline take_event()
 {
 	cursor = head;
@@ -194,9 +194,9 @@ inline take_event()
 	:: else
 	fi;
 	if
-	:: slot == LIVE && cold == NOTHING -> make_free(); slot = FREE
+	:: slot == LIVE && lower == NOTHING -> make_free(); slot = FREE
 #if !defined(PUBLISHED_STAYS) && !defined(CLEAR)
-	:: slot == LIVE && cold == BAD -> cold = NOTHING; make_free(); slot = FREE
+	:: slot == LIVE && lower == BAD -> lower = NOTHING; make_free(); slot = FREE
 #endif
 	:: else
 	fi
@@ -242,7 +242,7 @@ inline restore()
 	fi
 }
 
-/* What was dropped since the last keeper has acknowledged; a clear of a tag is not remembered. */
+/* What was dropped since the last steward has acknowledged; a clear of a tag is not remembered. */
 inline missed(to)
 {
 #ifndef CLEAR
@@ -264,7 +264,7 @@ inline missed(to)
 /* The pool is new, and so is its number of clears. */
 inline begin()
 {
-	atomic { cold = NOTHING; clears = 0 };
+	atomic { lower = NOTHING; clears = 0 };
 #ifdef MISSED_LATE
 	atomic { found = header; slot = (found -> BUSY : FREE) };
 	atomic { missed(head) };
@@ -333,7 +333,7 @@ end:	do
 		known = 0;
 		due = false;
 		batch = 0;
-		cold = NOTHING;         /* its pool goes with it */
+		lower = NOTHING;         /* its pool goes with it */
 		pub[DOWN] = IDLE;
 		pub[FEED] = IDLE;
 		bytes[DOWN] = 0;
@@ -400,7 +400,7 @@ end:	do
 proctype monitor()
 {
 end:	atomic {
-		acked && (cold == BAD || header == BAD || disk == BAD) ->
+		acked && (lower == BAD || header == BAD || disk == BAD) ->
 		assert(false)
 	}
 }

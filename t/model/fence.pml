@@ -3,11 +3,11 @@
  *
  * One key in a store that two machines share.  The first machine has it in RAM with bad bytes, puts them there, and may give a
  * put up: what was sent is on its way, and the server takes it as long as the server has the connection.  The block is dropped,
- * and the keeper unlinks the key.  A worker computes it again, and it is put once more.  The keeper may be killed at
+ * and the steward unlinks the key.  A worker computes it again, and it is put once more.  The steward may be killed at
  * any moment, as often as DEATHS; the next one keeps the same store.  The server may be started again, once: it has no
  * connection of before, and numbers new ones from 1.  The other machine has a connection of its own.
  *
- * A fence of a connection ends the one that the server lists by its name, which no other connection has ever had.  A keeper that
+ * A fence of a connection ends the one that the server lists by its name, which no other connection has ever had.  A steward that
  * begins ends each connection that bears the name of its machine and an older life, until none is listed.
  *
  * Stands for
@@ -32,13 +32,13 @@
  * RUN fails -DNO_FENCE         a put that was given up is forgotten
  * RUN fails -DUNLINK_FIRST     the key is unlinked before the fence
  * RUN fails -DBY_NUMBER        a KILL names the server's number of a connection, which may be another one's by now
- * RUN fails -DNOT_LISTED       a keeper that begins does not look for connections of the one before it
+ * RUN fails -DNOT_LISTED       a steward that begins does not look for connections of the one before it
  * RUN fails -DLISTED_ONCE -DDEATHS=2   ... or ends one of them alone
  * RUN fails -DNAME_LATE        a connection puts before the server has said that it has its name */
 #ifndef DEATHS
 #define DEATHS  1
 #endif
-#define CONNS   (DEATHS + 3)    /* the last one is the other machine's; a keeper may need two */
+#define CONNS   (DEATHS + 3)    /* the last one is the other machine's; a steward may need two */
 #define OTHER   (CONNS - 1)
 #define NONE    CONNS
 
@@ -60,9 +60,9 @@ byte ram = BAD;
 bool dropped;                   /* the writer has removed it, and an unlink is due */
 bool final;                     /* it was unlinked */
 byte deaths;
-bool gone;                      /* the keeper was killed, and the next one has not begun */
+bool gone;                      /* the steward was killed, and the next one has not begun */
 
-/* the keeper's */
+/* the steward's */
 byte conn = NONE;               /* the one it puts by */
 bool told[CONNS];               /* the server's answer to a put */
 bool in_doubt;                  /* a put was given up on `conn` */
@@ -119,7 +119,7 @@ proctype engine()
 	ram = GOOD                      /* at once: an unlink that comes behind it takes good bytes along */
 }
 
-/* ---- the keeper ---- */
+/* ---- the steward ---- */
 
 /* By name, at the server that is there now. */
 inline fence()
@@ -139,7 +139,7 @@ inline fence()
 	}
 }
 
-proctype keeper()
+proctype steward()
 {
 	byte c, k;
 
@@ -219,5 +219,5 @@ end:	do
 
 init
 {
-	atomic { run server(); run engine(); run keeper() }
+	atomic { run server(); run engine(); run steward() }
 }

@@ -16,10 +16,10 @@
  * begins anew behind the feed, and for the second one its keys are compared before an entry is listed no more.
  *
  * A prompt of three blocks.  RAM has them with bad bytes; an engine computes what RAM
- * has not, from the bytes of the block before it.  A keeper writes blocks of RAM to its tier, brings them up again, and reads the
+ * has not, from the bytes of the block before it.  A steward writes blocks of RAM to its tier, brings them up again, and reads the
  * feed of changes at its own pace.  Blocks are evicted from RAM, the last one first, and from the tier in any order.
  *
- * The keeper knows the entries of its tier by their parents' keys.  An entry whose parent was removed somewhere is listed: its way to the
+ * The steward knows the entries of its tier by their parents' keys.  An entry whose parent was removed somewhere is listed: its way to the
  * root may have a gap.  A drop takes the entries of the dropped keys, of their children, and so on; of those that are listed it
  * takes each one whose way to the root has a gap or a dropped key, and lists the others no more.  A block that comes up
  * bears the number of the drops that had left the tier when it was read, and the writer compares that as for an engine (since.pml).
@@ -29,10 +29,10 @@
  * SEARCH collapsed
  * SHORT whole -DPUBLISHES=2 -DEVICTIONS=1
  * RUN passes
- * RUN passes -DFEED=2          the keeper finds the feed overwritten, and asks for the keys of the drops
+ * RUN passes -DFEED=2          the steward finds the feed overwritten, and asks for the keys of the drops
  * RUN fails -DNOT_LISTED       a removal lists nothing
- * RUN fails -DLIST_LOOKS       a removal lists nothing where the key is there again when the keeper reads of it
- * RUN fails -DENTRY_LATE       a batch is published before the keeper knows its entries
+ * RUN fails -DLIST_LOOKS       a removal lists nothing where the key is there again when the steward reads of it
+ * RUN fails -DENTRY_LATE       a batch is published before the steward knows its entries
  * RUN fails -DUP_BLIND         what comes up is not compared with the drops
  * RUN fails -DUP_LATE          the number is asked for when the bytes are there
  * RUN fails -DFEED=2 -DLOST_UNLISTED   behind changes that were overwritten nothing is listed */
@@ -58,7 +58,7 @@
 
 byte ram[KEYS], born[KEYS];
 byte tier[KEYS];                /* in the index, and in the file */
-bool entry[KEYS], listed[KEYS]; /* as the keeper knows them */
+bool entry[KEYS], listed[KEYS]; /* as the steward knows them */
 byte number;                    /* of drops */
 bool dropped[KEYS];             /* the keys of number 1 */
 
@@ -68,7 +68,7 @@ byte whose[EVENTS];
 byte head, cursor, due_at;
 
 bool writing;                   /* a batch is on its way down */
-bool due;                       /* the keeper has read of a drop that it has not carried out */
+bool due;                       /* the steward has read of a drop that it has not carried out */
 byte bad[KEYS];                 /* ... and of which keys */
 byte carried;                   /* the number of those that have left the tier */
 bool acked;
@@ -167,7 +167,7 @@ end:	do
 	od
 }
 
-/* ---- the keeper ---- */
+/* ---- the steward ---- */
 
 proctype down()
 {

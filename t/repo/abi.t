@@ -52,7 +52,7 @@ changed()	# NAME, FILE, SED
 }
 changed "a field of another type" gpc.h 's/^	uint32_t tag; .*/	uint64_t tag;/'
 changed "a field that is gone" gpc_look.h '/^	uint64_t created_ns;/d'
-changed "a field elsewhere" gpc_tiers.h 's/^	uint32_t stages;/	uint32_t x; uint32_t stages;/'
+changed "a field elsewhere" gpc_tiers.h 's/^	uint32_t questions;/	uint32_t x; uint32_t questions;/'
 changed "another number" gpc_bytes.h 's/GPC_CANCEL = 1 << 9/GPC_CANCEL = 1 << 22/'
 changed "an argument more" gpc_serve.h 's/^int gpc_unlink(/&int x, /'
 changed "a symbol that is gone" libgpc.sym '/gpc_ref;/d'

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool of RAM that takes blocks without their parents: what follows a block that is dropped hangs
- * on nothing there, and the keeper of the tiers, which brings such blocks up, finds them by their
+ * on nothing there, and the steward of the tiers, which brings such blocks up, finds them by their
  * keys; and it knows what is on its way.
  * Tests: lib/tiers/steward/drops.c lib/tiers/steward/restore.c */
 #include "t/lib/below.h"

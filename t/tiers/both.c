@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keeper of a file and of a store: memory that is missing at its start, a pool of it that another
+/* A steward of a file and of a store: memory that is missing at its start, a pool of it that another
  * one takes the number of, and what it says at its end.
  * Tests: lib/tiers/steward/open.c lib/tiers/steward/images.c lib/tiers/steward/drops.c */
 #include "t/lib/below.h"
@@ -71,7 +71,7 @@ static void test_what(gpc *c, const struct gpc_tiers_options *o)
 	is_str(t.what, o->disk, "the first tier tells its file");
 	must(gpc_tier_get(c, 1, &t));
 	ok(!strncmp(t.what, o->remote, sizeof(t.what) - 1), "the second one its store");
-	memset(seg_desk(&c->seg)->what[0], 'x', sizeof(seg_desk(&c->seg)->what[0]));
+	memset(seg_board(&c->seg)->what[0], 'x', sizeof(seg_board(&c->seg)->what[0]));
 	must(gpc_tier_get(c, 0, &t));
 	is_int((int)strlen(t.what), (int)sizeof(t.what) - 1, "a text without an end has one");
 }
@@ -80,7 +80,7 @@ static void test_memory(void)
 {
 	struct gpc_tiers_options o;
 	gpc *c = begin(&o);
-	bool tier = false, afar = false;
+	bool tier = false, remote = false;
 	const char *text;
 	gpc_tiers *t;
 	gpc_block b[8];
@@ -91,10 +91,10 @@ static void test_memory(void)
 		text = open_without(c, &o, i);
 		tier |= strstr(text, "no memory for a batch of blocks on its way to the disk") !=
 			NULL;
-		afar |= strstr(text, "no memory for a batch of blocks on its way to the store") !=
-			NULL;
+		remote |= strstr(text, "no memory for a batch of blocks on its way to the store") !=
+			  NULL;
 	}
-	ok(tier && afar, "both threads that write had something to be refused for");
+	ok(tier && remote, "both threads that write had something to be refused for");
 	t = node_keep(&o);
 	test_what(c, &o);
 	must(gpc_tiers_sync(c, TIERS_MS));
@@ -140,15 +140,15 @@ static void test_number(void)
 	finish(c, t, "a number");
 }
 
-/* ---- the numbers of the next keeper ---- */
+/* ---- the numbers of the next steward ---- */
 
-static struct shm_desk *watched; /* NULL: nobody looks */
-static uint32_t up_with_lock;    /* tiers that are up still when the lock goes */
+static struct shm_board *watched; /* NULL: nobody looks */
+static uint32_t up_with_lock;     /* tiers that are up still when the lock goes */
 
 void __real_lock_drop(int fd, uint64_t byte);
 void __wrap_lock_drop(int fd, uint64_t byte);
 
-/* Another keeper has the lock at once, and both of its tiers are up. */
+/* Another steward has the lock at once, and both of its tiers are up. */
 void __wrap_lock_drop(int fd, uint64_t byte)
 {
 	uint32_t i;
@@ -168,9 +168,9 @@ static void test_end(void)
 	uint32_t i;
 
 	must(gpc_tiers_sync(c, TIERS_MS));
-	watched = seg_desk(&c->seg);
+	watched = seg_board(&c->seg);
 	must(gpc_tiers_close(t));
-	is_int((int)up_with_lock, 0, "a tier is down before its keeper gives the lock back");
+	is_int((int)up_with_lock, 0, "a tier is down before its steward gives the lock back");
 	for (i = 0; i < SHM_TIERS; i++)
 		is_int((int)load_relaxed(&watched->tier[i].state), GPC_TIER_UP,
 		       "what the next one says of tier %u stays", i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A value that was dropped, and removed in a store, comes back there: by a put that was given up,
  * which no fence of that store can end, or as the store has lost the removal.  Nobody here reads it,
- * and it is removed again; by the next keeper, too.
+ * and it is removed again; by the next steward, too.
  * Tests: lib/tiers/steward/remote.c lib/tiers/steward/feed.c lib/tiers/remote/batch.c */
 #include "t/lib/node.h"
 
@@ -135,7 +135,7 @@ static void late(void)
 	must(gpc_tiers_close(t));
 	copy_files(aside, store);
 	t = keep();
-	until_files(0, "so it is by the next keeper");
+	until_files(0, "so it is by the next steward");
 	must(gpc_pool_clear(c, ram, 0, 0, 60000));
 	fill(c, 1);
 	is_int(files(store), 0, "who does not store it either");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block of RAM that several GPUs share follows what was dropped in VRAM, and the keeper has not come to
+/* A block of RAM that several GPUs share follows what was dropped in VRAM, and the steward has not come to
  * that yet.  It is copied nowhere meanwhile: below a parent that was computed again nobody would find
  * it.
  * Tests: lib/index/writer/move.c lib/tiers/steward/drops.c */
@@ -9,7 +9,7 @@ enum { VRAM_SPACE = 0, RAM_SPACE = 5, LOOSE_SPACE = 6 };
 
 static int ram, vram, loose;
 
-/* ---- a keeper that has read of a drop, and stands still before it follows it ---- */
+/* ---- a steward that has read of a drop, and stands still before it follows it ---- */
 
 struct gpc_tiers;
 bool drops_are_due(const struct gpc_tiers *t);
@@ -80,7 +80,7 @@ static int body(void)
 	is_int(copy(c, 11, vram), 0, "something else is copied");
 	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	is_int(in_space(c, RAM_SPACE, 2), GPC_NONE, "the keeper has found it");
+	is_int(in_space(c, RAM_SPACE, 2), GPC_NONE, "the steward has found it");
 	is_int(in_space(c, VRAM_SPACE, 2), GPC_NONE, "and it is nowhere else");
 	is_int(in_space(c, LOOSE_SPACE, 3), GPC_NONE, "nor is what hangs on it");
 	tiers_grow(c, ram, 1, 2, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whoever takes part in a tier is killed at each step: its keeper while it writes, reads, publishes
+/* Whoever takes part in a tier is killed at each step: its steward while it writes, reads, publishes
  * and starts; a worker that has asked; the writer.  What is found afterwards has its bytes, and the
  * index is sound.
- * Tests: lib/tiers/steward/open.c lib/tiers/steward/up.c lib/tiers/steward/down.c lib/tiers/steward/desk.c */
+ * Tests: lib/tiers/steward/open.c lib/tiers/steward/up.c lib/tiers/steward/down.c lib/tiers/steward/board.c */
 #include "t/lib/below.h"
 
 #include <signal.h>
@@ -75,7 +75,7 @@ int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_
 
 /* ---- processes ---- */
 
-static pid_t keeper_start(const struct gpc_tiers_options *o, uint32_t die_at)
+static pid_t steward_start(const struct gpc_tiers_options *o, uint32_t die_at)
 {
 	gpc_tiers *t;
 	pid_t pid;
@@ -111,7 +111,7 @@ static void until_kept(gpc *c, pid_t pid)
 {
 	struct gpc_tier t = { .size = sizeof(t) };
 
-	while ((gpc_tier_get(c, 0, &t) < 0 || t.keeper < 0) && !is_dead(pid))
+	while ((gpc_tier_get(c, 0, &t) < 0 || t.steward < 0) && !is_dead(pid))
 		usleep(500);
 }
 
@@ -156,7 +156,7 @@ static void count_line(void *arg, const char *line)
 	lines++;
 }
 
-/* ---- the keeper ---- */
+/* ---- the steward ---- */
 
 static void one_life(uint32_t flags, uint32_t die_at, bool *ret_died)
 {
@@ -167,7 +167,7 @@ static void one_life(uint32_t flags, uint32_t die_at, bool *ret_died)
 	uint32_t i, n = 0;
 	pid_t pid;
 
-	pid = keeper_start(&o, die_at);
+	pid = steward_start(&o, die_at);
 	until_kept(c, pid);
 	*ret_died = false;
 	for (i = 0; i < 6 && !*ret_died; i++, n++) {
@@ -200,7 +200,7 @@ static void one_life(uint32_t flags, uint32_t die_at, bool *ret_died)
 	cache_end(c);
 }
 
-static void test_keeper(uint32_t flags, const char *what)
+static void test_steward(uint32_t flags, const char *what)
 {
 	uint32_t at, deaths = 0;
 	bool died;
@@ -212,7 +212,7 @@ static void test_keeper(uint32_t flags, const char *what)
 		if (!died && at > 60)
 			break;
 	}
-	ok(deaths >= 12, "%s: its keeper died at %u of its steps", what, deaths);
+	ok(deaths >= 12, "%s: its steward died at %u of its steps", what, deaths);
 	is_int(lines, 0, "%s: the index is sound after each", what);
 }
 
@@ -230,13 +230,13 @@ static void test_start(void)
 	must(gpc_tiers_close(t));
 	o.disk_blocks = 0;
 	for (at = 1, died = true; died && at < 60; at++) {
-		pid = keeper_start(&o, at);
+		pid = steward_start(&o, at);
 		until_kept(c, pid);
 		died = gpc_tiers_sync(c, 5000) < 0;
 		deaths += died;
 		end(pid);
 	}
-	ok(deaths >= 3, "its keeper died at %u steps of its start", deaths);
+	ok(deaths >= 3, "its steward died at %u steps of its start", deaths);
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(tiers_below(c, 1, 24), 24, "the next one finds all of its blocks");
@@ -278,7 +278,7 @@ static void test_clear_at_start(void)
 	usleep(50000);
 	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
 	pthread_join(thread, NULL);
-	ok(q.got >= 0, "all is cleared while a keeper starts");
+	ok(q.got >= 0, "all is cleared while a steward starts");
 	must(gpc_tiers_sync(q.c, TIERS_MS));
 	is_int(tiers_below(q.c, 1, 40), 0, "nothing of the file is published after that");
 	must(gpc_tiers_close(t));
@@ -304,7 +304,7 @@ static void test_durable(void)
 	tiers_fill(c, ram, 1, 40, 8);
 	must(gpc_tiers_close(t));
 	o.disk_blocks = 0;
-	pid = keeper_start(&o, UINT32_MAX);
+	pid = steward_start(&o, UINT32_MAX);
 	until_kept(c, pid);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	must(gpc_pool_get(c, tier_of(c).pool, &p));
@@ -316,7 +316,7 @@ static void test_durable(void)
 		_exit(0);
 	}
 	refused(gpc_drop(c, &b, 1, NULL, 0, 10000), ENOTCONN,
-		"a drop whose keeper dies says what may come back");
+		"a drop whose steward dies says what may come back");
 	while (waitpid(-1, NULL, 0) > 0)
 		;
 	unlink(tiers_path);
@@ -429,7 +429,7 @@ static void test_writer(void)
 			pause();
 	}
 	must(gpc_tiers_sync(c, TIERS_MS));
-	/* how many more there are depends on whether the keeper kept pace */
+	/* how many more there are depends on whether the steward kept pace */
 	ok(tier_of(c).written >= 8, "twelve writers died, and %d blocks were written",
 	   (int)tier_of(c).written);
 	check_all(c, 24, 0);
@@ -448,8 +448,8 @@ static void test_writer(void)
 static int body(void)
 {
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	test_keeper(0, "copies");
-	test_keeper(GPC_TIERS_EXCLUSIVE, "exclusive");
+	test_steward(0, "copies");
+	test_steward(GPC_TIERS_EXCLUSIVE, "exclusive");
 	test_start();
 	test_clear_at_start();
 	test_durable();

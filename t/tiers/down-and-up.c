@@ -144,7 +144,7 @@ static void test_restart(void)
 	tiers_fill(c, ram, 1, 40, 8);
 	below = tiers_below(c, 1, 40);
 	must(gpc_tiers_close(t));
-	is_int(tier_of(c).keeper, -1, "nobody keeps it");
+	is_int(tier_of(c).steward, -1, "nobody keeps it");
 	chain_keys(c, 1, 8, k);
 	o.disk_blocks = 0;
 	o.log = keep_log;

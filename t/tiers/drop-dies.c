@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer is killed before each store of a drop whose block has copies below RAM, and so have
- * its descendants, some of them below RAM alone.  The keeper of the disk goes on, or is killed with
+ * its descendants, some of them below RAM alone.  The steward of the disk goes on, or is killed with
  * it.  What was dropped is never found there again: not while there is no writer, not behind the
- * next one, not by the next keeper, and not in a cache that is made anew with that file.
+ * next one, not by the next steward, and not in a cache that is made anew with that file.
  * Tests: lib/index/writer/drop.c lib/tiers/steward/drops.c */
 #include "t/lib/below.h"
 #include "t/lib/serve_stops.h"
@@ -16,36 +16,36 @@ enum { STORES = 2000, BEHIND = 10, CHAIN = 6, HERE = 2 };
 static int ram, vram;
 static gpc *c, *d; /* who writes; who works */
 static struct gpc_tiers_options o;
-static pid_t keeper;
+static pid_t steward;
 
-/* ---- the keeper ---- */
+/* ---- the steward ---- */
 
-static void keeper_start(void)
+static void steward_start(void)
 {
-	const struct shm_desk *desk = seg_desk(&d->seg);
-	uint32_t before = load_acquire(&desk->life), life;
+	const struct shm_board *board = seg_board(&d->seg);
+	uint32_t before = load_acquire(&board->life), life;
 	gpc_tiers *t;
 
-	keeper = fork();
-	if (!keeper) {
+	steward = fork();
+	if (!steward) {
 		if (gpc_tiers_open(cache_name, &o, &t) < 0)
 			_exit(3);
 		for (;;)
 			pause();
 	}
-	while ((life = load_acquire(&desk->life)) == before || life & 1 || !tier_of(d).ready) {
-		if (waitpid(keeper, NULL, WNOHANG) == keeper)
-			bail("a keeper does not start");
+	while ((life = load_acquire(&board->life)) == before || life & 1 || !tier_of(d).ready) {
+		if (waitpid(steward, NULL, WNOHANG) == steward)
+			bail("a steward does not start");
 		usleep(200);
 	}
 	o.disk_blocks = 0;
 }
 
-static void keeper_end(int sig)
+static void steward_end(int sig)
 {
-	kill(keeper, sig);
-	kill(keeper, SIGCONT);
-	waitpid(keeper, NULL, 0);
+	kill(steward, sig);
+	kill(steward, SIGCONT);
+	waitpid(steward, NULL, 0);
 }
 
 /* ---- one drop ---- */
@@ -95,7 +95,7 @@ static bool is_in_order(uint64_t from, uint64_t store)
 	return is_so(good, store, "a copy outlives what was dropped");
 }
 
-/* killed: the keeper, too, before it has heard of anything.  False: this writer had answered before
+/* killed: the steward, too, before it has heard of anything.  False: this writer had answered before
  * it died. */
 static bool one(uint64_t from, uint64_t store, bool killed, bool *good)
 {
@@ -106,23 +106,23 @@ static bool one(uint64_t from, uint64_t store, bool killed, bool *good)
 	fill(from);
 	b = find(d, from);
 	done(d);
-	stop_process(keeper);
+	stop_process(steward);
 	serve_end();
 	must(gpc_drop(d, &b, 1, &ticket, 0, 0));
 	must(gpc_writer_drop(c));
 	answered = !writer_dies(store) || gpc_ticket_wait(d, ticket, 0) == 0;
 	*good &= is_in_order(from, store);
 	if (killed)
-		keeper_end(SIGKILL);
+		steward_end(SIGKILL);
 	must(gpc_writer_take(c, 0, 0));
 	serve_begin(c);
 	must(gpc_ticket_wait(d, ticket, 5000));
 	if (killed)
-		keeper_start();
+		steward_start();
 	else
-		kill(keeper, SIGCONT);
+		kill(steward, SIGCONT);
 	must(gpc_tiers_sync(d, TIERS_MS));
-	*good &= is_gone(from, store, killed ? "it is back, by the next keeper" : "it is back");
+	*good &= is_gone(from, store, killed ? "it is back, by the next steward" : "it is back");
 	return !answered;
 }
 
@@ -154,7 +154,7 @@ static gpc *make(const uint8_t *secret)
 
 static void unmake(const char *when)
 {
-	keeper_end(SIGKILL);
+	steward_end(SIGKILL);
 	settle(d);
 	done(d);
 	is_int(gpc_check(d, cache_line, NULL), 0, "%s: the index is sound", when);
@@ -165,7 +165,7 @@ static void unmake(const char *when)
 
 static void test(bool killed, uint64_t step)
 {
-	const char *what = killed ? "with its keeper" : "alone";
+	const char *what = killed ? "with its steward" : "alone";
 	struct gpc_tiers_file file = { .size = sizeof(file) };
 	uint64_t n, chains = 0, behind = 0;
 	bool good = true;
@@ -174,22 +174,22 @@ static void test(bool killed, uint64_t step)
 	tiers_file();
 	o = tiers_options(64);
 	o.ahead = 16; /* all of RAM */
-	keeper_start();
+	steward_start();
 	for (n = 1; n < STORES && behind < BEHIND && good; n += step)
 		behind += !one(1 + CHAIN * chains++, n, killed, &good);
 	ok(good, "a writer that dies %s before each of %d stores of a drop brings nothing back",
 	   what, (int)(n - step));
 	ok(!good || (behind == BEHIND && n > 50), "which are all");
-	keeper_end(SIGKILL);
-	keeper_start();
+	steward_end(SIGKILL);
+	steward_start();
 	must(gpc_tiers_sync(d, TIERS_MS));
-	ok(none_is_back(chains, "next keeper"), "%s: nor does the next keeper", what);
+	ok(none_is_back(chains, "next steward"), "%s: nor does the next steward", what);
 	fill(1 + CHAIN * chains);
 	unmake(what);
 
 	must(gpc_tiers_file_get(tiers_path, &file));
 	make(file.secret);
-	keeper_start();
+	steward_start();
 	must(gpc_tiers_sync(d, TIERS_MS));
 	ok(none_is_back(chains, "made anew"), "%s: nor does the file in a cache that is made anew",
 	   what);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_drop says that bytes are bad.  Copies below RAM have the same bytes, and what follows them
- * was computed from them: none of it is found again, whenever the keeper of the tiers dies, or is
+ * was computed from them: none of it is found again, whenever the steward of the tiers dies, or is
  * not there.
  * Tests: lib/tiers/steward/drops.c lib/index/writer/drop.c lib/index/request/durable.c */
 #include "t/lib/below.h"
@@ -37,7 +37,7 @@ int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_
 	return __real_publish_copies(c, p, n, resident, stop);
 }
 
-/* ---- a keeper that dies once it has read what was dropped before it ---- */
+/* ---- a steward that dies once it has read what was dropped before it ---- */
 
 static int says[2] = { -1, -1 }, goes_on[2];
 
@@ -59,7 +59,7 @@ void __wrap_drops_missed(struct gpc_tiers *t)
 	pause();
 }
 
-/* ---- a keeper that has read of a drop, and stands still before it follows it ---- */
+/* ---- a steward that has read of a drop, and stands still before it follows it ---- */
 
 struct gpc_tiers;
 bool drops_are_due(const struct gpc_tiers *t);
@@ -262,7 +262,7 @@ static void test_more_than_is_known(void)
 	tiers_finish(c, t, "more than is known");
 }
 
-/* A block is dropped behind the place from where a keeper follows the feed, which dies before it
+/* A block is dropped behind the place from where a steward follows the feed, which dies before it
  * has read of that. */
 static void test_begins(void)
 {
@@ -282,10 +282,10 @@ static void test_begins(void)
 	if (!pid)
 		_exit(gpc_tiers_open(cache_name, &o, &t) < 0 ? 3 : 5);
 	if (read(says[0], &x, 1) != 1)
-		bail("the keeper does not begin");
+		bail("the steward does not begin");
 	for (i = 0; i < 600; i++) /* more than one read of the feed brings */
 		must(gpc_pool_clear(c, ram, 77, 0, 60000));
-	is_int(drop_first(c, 0), 0, "a block is dropped while a keeper begins");
+	is_int(drop_first(c, 0), 0, "a block is dropped while a steward begins");
 	done(c);
 	if (write(goes_on[1], &x, 1) != 1)
 		bail("a pipe");
@@ -398,7 +398,7 @@ static void *ask_run(void *arg)
 }
 
 /* What follows on an exclusive disk hangs on nothing.  The first blocks are computed again before
- * the keeper has followed the drop, and the others are asked for; early: they were asked for before
+ * the steward has followed the drop, and the others are asked for; early: they were asked for before
  * the drop, and their bytes have come. */
 static void test_comes_up(bool early)
 {
@@ -439,7 +439,7 @@ static void test_comes_up(bool early)
 	tiers_finish(c, t, "comes up");
 }
 
-/* The keeper is killed behind the drop, before it has heard of it. */
+/* The steward is killed behind the drop, before it has heard of it. */
 static void test_killed(void)
 {
 	struct gpc_tiers_options o;
@@ -455,16 +455,16 @@ static void test_killed(void)
 		for (;;)
 			pause();
 	}
-	while (gpc_tier_get(c, 0, &s) < 0 || s.keeper < 0)
+	while (gpc_tier_get(c, 0, &s) < 0 || s.steward < 0)
 		usleep(500);
 	fill(c);
 	stop_process(pid);
-	is_int(drop_first(c, 200), -ETIMEDOUT, "a keeper that is stopped acknowledges nothing");
+	is_int(drop_first(c, 200), -ETIMEDOUT, "a steward that is stopped acknowledges nothing");
 	is_int(find(c, 1), -1, "the block is gone from RAM all the same");
 	is_int(tiers_below(c, 1, 2), 0, "and the writer has removed what has its bytes below");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	for (err = 0; err < 10000 && tier_of(c).keeper >= 0; err++)
+	for (err = 0; err < 10000 && tier_of(c).steward >= 0; err++)
 		usleep(500);
 	t = tiers_again(c, &o);
 	is_gone(c, "killed");

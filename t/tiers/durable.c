@@ -2,7 +2,7 @@
 /* Removals and the disk (rule B19): what a call has acknowledged does not come back, whatever was
  * on its way; who may keep tiers; pools that go.  A restart after a crash is a copy of the file as
  * it is at that moment.
- * Tests: lib/index/request/durable.c lib/tiers/steward/feed.c lib/tiers/steward/desk.c lib/tiers/steward/slots.c */
+ * Tests: lib/index/request/durable.c lib/tiers/steward/feed.c lib/tiers/steward/board.c lib/tiers/steward/slots.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>
@@ -211,8 +211,8 @@ static void test_cleared_meanwhile(void)
 	t = begin(&c, &o);
 	tiers_fill(c, ram, 1, 40, 8);
 	must(gpc_tiers_close(t));
-	/* the pool of a keeper that leaves is there a moment longer, and then the call says that
-	 * its keeper has ended */
+	/* the pool of a steward that leaves is there a moment longer, and then the call says that
+	 * its steward has ended */
 	for (i = 0; (err = gpc_pool_clear(c, -1, 0, 0, 5000)) == -ENOTCONN && i < 100; i++)
 		usleep(20000);
 	is_int(err, 0, "all is cleared while nobody keeps the tiers");
@@ -383,7 +383,7 @@ static void test_refused(void)
 	second.disk = "tiers-second.disk";
 	second.disk_blocks = 8;
 	refused(gpc_tiers_open(cache_name, &second, &u), EBUSY,
-		"a second keeper of a cache is refused");
+		"a second steward of a cache is refused");
 	chain_keys(c, 1, 8, k);
 	set(&hold_read, 1);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 100), 0,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the feed tells the keeper of a file late, or not at all: a header is freed when its block is
+/* What the feed tells the steward of a file late, or not at all: a header is freed when its block is
  * gone, and stays when the block has come again.  A restart after a crash is a copy of the file as
  * it is at that moment.
  * Tests: lib/tiers/steward/feed.c lib/tiers/steward/slots.c */
@@ -177,7 +177,7 @@ static void comes_again(void)
 	tiers_finish(c, t, "comes again");
 }
 
-/* Removed when its publish is answered, and before the keeper has taken note of that. */
+/* Removed when its publish is answered, and before the steward has taken note of that. */
 static void gone_at_once(void)
 {
 	struct gpc_tiers_options o;
@@ -229,7 +229,7 @@ static void starts_with(uint32_t n)
 	tiers_finish(c, t, n == 96 ? "starts full" : "starts with room");
 }
 
-/* The keeper finds that its pool has gone before the feed has told of it, and another pool has the
+/* The steward finds that its pool has gone before the feed has told of it, and another pool has the
  * number by then. */
 static void pool_ends(void)
 {

@@ -13,7 +13,7 @@
 
 static int ram, vram;
 
-/* ---- a keeper that stands still ---- */
+/* ---- a steward that stands still ---- */
 
 struct gpc_tiers;
 bool drops_are_due(const struct gpc_tiers *t);
@@ -155,7 +155,7 @@ static void is_gone(gpc *c, const char *when)
 /* ---- gaps ---- */
 
 /* The third block is nowhere when the first one is dropped, and all three are there again before the
- * keeper has read of any of that. */
+ * steward has read of any of that. */
 static void test_filled_again(void)
 {
 	struct gpc_tiers_options o;
@@ -175,7 +175,7 @@ static void test_filled_again(void)
 	tiers_finish(c, t, "filled again");
 }
 
-/* ... and the keeper looks at what is behind the gap, for a drop of something else that came before. */
+/* ... and the steward looks at what is behind the gap, for a drop of something else that came before. */
 static void test_while_it_looks(void)
 {
 	struct gpc_tiers_options o;
@@ -197,7 +197,7 @@ static void test_while_it_looks(void)
 	tiers_finish(c, t, "while it looks");
 }
 
-/* ... and no keeper is there. */
+/* ... and no steward is there. */
 static void test_nobody_keeps(void)
 {
 	struct gpc_tiers_options o;
@@ -218,7 +218,7 @@ static void test_nobody_keeps(void)
 	tiers_finish(c, t, "nobody keeps");
 }
 
-/* A block loses its parent when it has come to the file, and the keeper does not know yet that it
+/* A block loses its parent when it has come to the file, and the steward does not know yet that it
  * has. */
 static void test_on_its_way(void)
 {

@@ -11,7 +11,7 @@
 
 static int ram, vram;
 
-/* ---- a keeper that stands still as it looks for a block in VRAM and RAM ---- */
+/* ---- a steward that stands still as it looks for a block in VRAM and RAM ---- */
 
 int __real_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 		      uint32_t flags);
@@ -33,7 +33,7 @@ int __wrap_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, 
 	return __real_gpc_lookup(c, spaces, keys, n, blocks, flags);
 }
 
-/* ---- a writer that stands still in a drop, and a keeper that has read the feed ---- */
+/* ---- a writer that stands still in a drop, and a steward that has read the feed ---- */
 
 struct writer;
 struct gpc_tiers;
@@ -42,7 +42,7 @@ void __wrap_retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
 bool __real_drops_carry_out(struct gpc_tiers *t);
 bool __wrap_drops_carry_out(struct gpc_tiers *t);
 
-static uint32_t hold_writer, held_writer, hold_keeper, held_keeper, hold_behind;
+static uint32_t hold_writer, held_writer, hold_steward, held_steward, hold_behind;
 
 static void stand(uint32_t *on, uint32_t *told)
 {
@@ -62,10 +62,10 @@ bool __wrap_drops_carry_out(struct gpc_tiers *t)
 {
 	bool sent;
 
-	stand(&hold_keeper, &held_keeper);
+	stand(&hold_steward, &held_steward);
 	sent = __real_drops_carry_out(t);
 	if (sent)
-		stand(&hold_behind, &held_keeper);
+		stand(&hold_behind, &held_steward);
 	return sent;
 }
 
@@ -171,7 +171,7 @@ static void test_nobody_keeps(void)
 	tiers_finish(c, t, "nobody keeps");
 }
 
-/* The keeper is stopped while the first block is dropped, and that and the gap are computed
+/* The steward is stopped while the first block is dropped, and that and the gap are computed
  * again. */
 static void test_filled_since(void)
 {
@@ -187,7 +187,7 @@ static void test_filled_since(void)
 		for (;;)
 			pause();
 	}
-	while (tier_of(c).keeper < 0 || !tier_of(c).ready)
+	while (tier_of(c).steward < 0 || !tier_of(c).ready)
 		usleep(500);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	come_up(c, 1, 2);
@@ -282,7 +282,7 @@ static void *drop_run(void *arg)
 	return NULL;
 }
 
-/* The keeper has seen a block of another prompt where one of this prompt is computed again. */
+/* The steward has seen a block of another prompt where one of this prompt is computed again. */
 static void test_in_its_place(void)
 {
 	gpc *c = tiers_cache(1024);
@@ -327,8 +327,8 @@ static void test_in_its_place(void)
 	tiers_finish(c, t, "in its place");
 }
 
-/* The keeper reads the feed while the writer has begun a drop, of which the feed tells nothing yet;
- * and all that it tells later is overwritten before the keeper reads it. */
+/* The steward reads the feed while the writer has begun a drop, of which the feed tells nothing yet;
+ * and all that it tells later is overwritten before the steward reads it. */
 static void test_begun(void)
 {
 	struct gpc_tiers_options o;
@@ -344,15 +344,15 @@ static void test_begun(void)
 	pthread_create(&thread, NULL, drop_run, &q);
 	while (!__atomic_load_n(&held_writer, __ATOMIC_SEQ_CST))
 		usleep(500);
-	stands(&hold_keeper, &held_keeper);
-	__atomic_store_n(&hold_keeper, 0, __ATOMIC_SEQ_CST);
+	stands(&hold_steward, &held_steward);
+	__atomic_store_n(&hold_steward, 0, __ATOMIC_SEQ_CST);
 	usleep(2000);
-	stands(&hold_keeper, &held_keeper); /* a whole round behind the writer's first step */
+	stands(&hold_steward, &held_steward); /* a whole round behind the writer's first step */
 	__atomic_store_n(&hold_writer, 0, __ATOMIC_SEQ_CST);
 	while (find(c, 1) >= 0)
 		usleep(500);
 	tiers_overwrite_feed(c, ram);
-	__atomic_store_n(&hold_keeper, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&hold_steward, 0, __ATOMIC_SEQ_CST);
 	pthread_join(thread, NULL);
 	is_int(q.got, 1, "a block is dropped, and the feed is overwritten");
 	is_int(tiers_below(c, 4, 5), 0, "what follows it goes");
@@ -371,7 +371,7 @@ static void alone(gpc *c, uint64_t parent, uint64_t n)
 	must(gpc_release(c, &b, 1));
 }
 
-/* What the keeper itself drops, of what is without its parent in RAM, is no reason to drop what
+/* What the steward itself drops, of what is without its parent in RAM, is no reason to drop what
  * comes there later. */
 static void test_ours(void)
 {
@@ -388,10 +388,10 @@ static void test_ours(void)
 	alone(c, 500, 501);
 	alone(c, 501, 502); /* hangs on it */
 	bytes_chain(c, ram, 1, 1, &q.block, false);
-	__atomic_store_n(&held_keeper, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&held_steward, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&hold_behind, 1, __ATOMIC_SEQ_CST);
 	pthread_create(&thread, NULL, drop_run, &q);
-	while (!__atomic_load_n(&held_keeper, __ATOMIC_SEQ_CST))
+	while (!__atomic_load_n(&held_steward, __ATOMIC_SEQ_CST))
 		usleep(500);
 	is_int(find(c, 501), -1, "what is in RAM without its parent goes");
 	alone(c, 600, 601);

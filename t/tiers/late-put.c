@@ -72,7 +72,7 @@ static int there(uint64_t key)
 	return n;
 }
 
-/* As the keeper does, until it is known. */
+/* As the steward does, until it is known. */
 static int removed(struct remote *r, uint64_t key)
 {
 	gpc_key k = remote_key(key);

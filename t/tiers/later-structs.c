@@ -4,7 +4,7 @@
  * struct that a caller fills. Tests: lib/index/base/err.h lib/index/base/err.c lib/index/door/attach.c lib/index/request/pool.c
  * lib/index/request/reserve.c lib/index/request/publish.c lib/index/request/rekey.c lib/bytes/payload/fetch.c
  * lib/bytes/payload/spill.c lib/index/reader/groups.c lib/tiers/steward/plan.c lib/bytes/memfile/draft.c
- * lib/bytes/memory/make.c */
+ * lib/bytes/mapping/make.c */
 #include "config.h"
 
 #include <sys/mman.h>

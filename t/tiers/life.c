@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper of a tier dies under a call that waits for it, and another one keeps the tiers before
+/* The steward of a tier dies under a call that waits for it, and another one keeps the tiers before
  * the caller has looked: what the new one has on its disk is no answer about what the old one's
  * file still had.
- * Tests: lib/index/request/durable.c lib/tiers/steward/desk.c */
+ * Tests: lib/index/request/durable.c lib/tiers/steward/board.c */
 #include "t/lib/below.h"
 #include "t/lib/remote.h"
 
@@ -70,7 +70,7 @@ static void *run(void *arg)
 static void falls_asleep(struct call *q)
 {
 	asleep = 0;
-	__atomic_store_n(&told, &seg_desk(&q->c->seg)->told, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&told, &seg_board(&q->c->seg)->news, __ATOMIC_SEQ_CST);
 	pthread_create(&q->thread, NULL, run, q);
 	while (!__atomic_load_n(&asleep, __ATOMIC_SEQ_CST))
 		usleep(200);
@@ -85,10 +85,10 @@ static int wakes(struct call *q)
 
 /* ---- caches ---- */
 
-static pid_t keeper_start(gpc *c, const struct gpc_tiers_options *o)
+static pid_t steward_start(gpc *c, const struct gpc_tiers_options *o)
 {
-	const struct shm_desk *desk = seg_desk(&c->seg);
-	uint32_t before = load_acquire(&desk->life), life;
+	const struct shm_board *board = seg_board(&c->seg);
+	uint32_t before = load_acquire(&board->life), life;
 	gpc_tiers *t;
 	pid_t pid = fork();
 
@@ -98,7 +98,7 @@ static pid_t keeper_start(gpc *c, const struct gpc_tiers_options *o)
 		for (;;)
 			pause();
 	}
-	while ((life = load_acquire(&desk->life)) == before || life & 1 || !tier_of(c).ready)
+	while ((life = load_acquire(&board->life)) == before || life & 1 || !tier_of(c).ready)
 		usleep(500);
 	return pid;
 }
@@ -118,13 +118,13 @@ static void fill(gpc *c)
 
 /* ---- replaced ---- */
 
-/* The call sleeps while its keeper is stopped, killed, and replaced by one with that file. */
-static int replaced(struct call *q, pid_t keeper, struct gpc_tiers_options *next, gpc_tiers **ret)
+/* The call sleeps while its steward is stopped, killed, and replaced by one with that file. */
+static int replaced(struct call *q, pid_t steward, struct gpc_tiers_options *next, gpc_tiers **ret)
 {
-	stop_process(keeper);
+	stop_process(steward);
 	falls_asleep(q);
-	kill(keeper, SIGKILL);
-	waitpid(keeper, NULL, 0);
+	kill(steward, SIGKILL);
+	waitpid(steward, NULL, 0);
 	*ret = tiers_open(next);
 	must(gpc_tiers_sync(q->c, TIERS_MS));
 	return wakes(q);
@@ -135,7 +135,7 @@ static void test_same_file(void)
 	struct gpc_tiers_options o;
 	gpc *c = tiers_begin(2048, &o, &ram, &vram);
 	struct call q = { .c = c };
-	pid_t pid = keeper_start(c, &o);
+	pid_t pid = steward_start(c, &o);
 	gpc_tiers *t;
 
 	fill(c);
@@ -143,18 +143,18 @@ static void test_same_file(void)
 	q.run = run_clear;
 	q.pool = tier_of(c).pool;
 	is_int(replaced(&q, pid, &o, &t), -ENOTCONN,
-	       "a clear of the pool on disk is not answered by the next keeper");
+	       "a clear of the pool on disk is not answered by the next steward");
 	ok(tiers_below(c, 9, 8) > 0, "which has published blocks again");
 	must(gpc_tiers_close(t));
 
-	pid = keeper_start(c, &o);
+	pid = steward_start(c, &o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	q.pool = -1;
 	q.tag = 77;
 	is_int(replaced(&q, pid, &o, &t), -ENOTCONN, "nor is a clear of a tag");
 	must(gpc_tiers_close(t));
 
-	pid = keeper_start(c, &o);
+	pid = steward_start(c, &o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	q.run = run_drop;
 	q.block = find(c, 1);
@@ -166,11 +166,11 @@ static void test_same_file(void)
 		q.block = find(c, 1);
 	}
 	is_int(replaced(&q, pid, &o, &t), 1,
-	       "a drop is: the next keeper of that file has read of it");
+	       "a drop is: the next steward of that file has read of it");
 	is_int(tiers_below(c, 1, 8), 0, "and its chain is not there");
 	must(gpc_tiers_close(t));
 
-	pid = keeper_start(c, &o);
+	pid = steward_start(c, &o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	q.run = run_clear;
 	q.tag = 0;
@@ -178,7 +178,7 @@ static void test_same_file(void)
 	is_int(tiers_below(c, 1, 40), 0, "and nothing is there");
 	must(gpc_tiers_close(t));
 
-	pid = keeper_start(c, &o);
+	pid = steward_start(c, &o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	q.run = run_sync;
 	is_int(replaced(&q, pid, &o, &t), -ENOTCONN,
@@ -204,14 +204,14 @@ static void test_said_before(void)
 	o.disk_blocks = 0;
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	ok(wakes(&q) >= 0, "what the last keeper had said before it ended is so");
+	ok(wakes(&q) >= 0, "what the last steward had said before it ended is so");
 	is_int(tiers_below(c, 1, 24), 0, "and nothing of it is there");
 	must(gpc_tiers_close(t));
 	unlink(tiers_path);
 	fetch_end(c, "said before");
 }
 
-/* ---- a keeper that begins ---- */
+/* ---- a steward that begins ---- */
 
 static uint32_t hold, held;
 
@@ -261,7 +261,7 @@ static void test_begins(void)
 	pthread_join(thread, &ret);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(wakes(&q), -ENOTCONN,
-	       "a keeper that had not followed the feed does not answer for a clear of a tag");
+	       "a steward that had not followed the feed does not answer for a clear of a tag");
 	must(gpc_tiers_close(ret));
 	must(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 0));
 	unlink(tiers_path);
@@ -278,11 +278,11 @@ static void test_space(void)
 	int err;
 
 	o.disk_space = 7;
-	pid = keeper_start(c, &o);
+	pid = steward_start(c, &o);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	err = gpc_tiers_open(cache_name, &o, &t);
-	ok(err == 0, "a space that a dead keeper's pool is in is had when that has gone: %d, %s",
+	ok(err == 0, "a space that a dead steward's pool is in is had when that has gone: %d, %s",
 	   err, gpc_last_error());
 	o.disk_space = 0;
 	must(gpc_tiers_close(t));
@@ -298,7 +298,7 @@ static void test_other_file(bool drop)
 	struct gpc_tiers_options o, other;
 	gpc *c = tiers_begin(2048, &o, &ram, &vram);
 	struct call q = { .c = c, .run = drop ? run_drop : run_clear, .pool = -1 };
-	pid_t pid = keeper_start(c, &o);
+	pid_t pid = steward_start(c, &o);
 	char first[96];
 	gpc_tiers *t;
 
@@ -308,7 +308,7 @@ static void test_other_file(bool drop)
 	tiers_file();
 	other = tiers_options(64);
 	is_int(replaced(&q, pid, &other, &t), -ENOTCONN,
-	       "%s is not answered by the keeper of another file", what);
+	       "%s is not answered by the steward of another file", what);
 	must(gpc_tiers_close(t));
 	unlink(tiers_path);
 	strcpy(tiers_path, first);

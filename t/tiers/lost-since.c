@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper of the tiers drops blocks of RAM that follow bad bytes, and what it drops is told as are the
+/* The steward of the tiers drops blocks of RAM that follow bad bytes, and what it drops is told as are the
  * drops of others.  It does not take these for its own, and looks at what has lost its parent meanwhile.
  * Tests: lib/tiers/steward/drops.c lib/tiers/steward/kin.c */
 #include "t/lib/below.h"
 
 static int ram, vram, loose;
 
-/* ---- a keeper that stands still before it drops ---- */
+/* ---- a steward that stands still before it drops ---- */
 
 int __real_gpc_drop(gpc *c, const gpc_block *b, uint32_t n, gpc_ticket *t, uint32_t flags, int ms);
 int __wrap_gpc_drop(gpc *c, const gpc_block *b, uint32_t n, gpc_ticket *t, uint32_t flags, int ms);
@@ -59,7 +59,7 @@ static int drop(gpc *c, uint64_t n, int timeout_ms)
 
 /* ---- tests ---- */
 
-/* Key 2 is in RAM without the first, and the keeper drops it.  Later it is computed again, and others
+/* Key 2 is in RAM without the first, and the steward drops it.  Later it is computed again, and others
  * drop it: what is behind a gap goes. */
 static void test_dropped_again(void)
 {
@@ -72,7 +72,7 @@ static void test_dropped_again(void)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(drop(c, 1, 60000), 1, "the first block is dropped");
 	must(gpc_tiers_sync(c, TIERS_MS));
-	is_int(find(c, 2), GPC_NONE, "and the keeper has dropped the second one");
+	is_int(find(c, 2), GPC_NONE, "and the steward has dropped the second one");
 	tiers_grow(c, vram, 0, 1, 2);
 	tiers_grow(c, ram, 3, 4, 1);
 	must(gpc_tiers_sync(c, TIERS_MS));
@@ -83,7 +83,7 @@ static void test_dropped_again(void)
 	tiers_finish(c, t, "dropped again");
 }
 
-/* Key 3 is evicted when the keeper has looked at what follows, and has not dropped key 2 yet. */
+/* Key 3 is evicted when the steward has looked at what follows, and has not dropped key 2 yet. */
 static void test_lost_meanwhile(void)
 {
 	struct gpc_tiers_options o;

@@ -113,7 +113,7 @@ static void test_restart(void)
 	ok(tiers_below(c, 1, 24) == 24, "24 blocks are on the disk");
 	count(c, 24, &digests, &tokens, &unsaid);
 	is_int(digests + 100 * tokens, 1818,
-	       "18 of them with digest and tokens, as long as their keeper lives");
+	       "18 of them with digest and tokens, as long as their steward lives");
 	must(gpc_tiers_close(t));
 	notes_cursor = UINT64_MAX;
 	must(gpc_event_read(c, &notes_cursor, NULL, 0));
@@ -226,7 +226,7 @@ static void test_no_room(void)
 	must(gpc_pool_clear(c, -1, 0, 0, 5000));
 	fill(c);
 	count(c, 24, &digests, &tokens, &unsaid);
-	is_int(digests + 100 * tokens, 1818, "notes are there while the keeper lives");
+	is_int(digests + 100 * tokens, 1818, "notes are there while the steward lives");
 	must(gpc_tiers_close(t));
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a keeper of tiers that is refused leaves behind; what it must not acknowledge, and must not
+/* What a steward of tiers that is refused leaves behind; what it must not acknowledge, and must not
  * keep waiting.
- * Tests: lib/tiers/steward/open.c lib/tiers/steward/feed.c lib/tiers/steward/desk.c lib/tiers/steward/peek.c */
+ * Tests: lib/tiers/steward/open.c lib/tiers/steward/feed.c lib/tiers/steward/board.c lib/tiers/steward/peek.c */
 #include "t/lib/below.h"
 
 #include <pthread.h>
@@ -138,7 +138,7 @@ static void test_arguments(void)
 	TRY(disk_space, 32, -EINVAL, "disk_space is 32", "31");
 	TRY(disk_threads, 65, -EINVAL, "disk_threads is 65", "64");
 	TRY(ahead, 4097, -EINVAL, "ahead is 4097", "4096");
-	TRY(stages, 17, -EINVAL, "stages is 17", "16");
+	TRY(questions, 17, -EINVAL, "questions is 17", "16");
 	TRY(reserved, 1, -EINVAL, "reserved is 1", "0");
 	TRY(secret, "0123456789abcdef", -EPROTO, "secret is not that of", "made with");
 	says(gpc_tiers_file_get("", &file), -EINVAL, "disk is empty", "name a file");
@@ -216,7 +216,7 @@ static void test_removed(void)
 	fetch_end(c, "removed");
 }
 
-/* ---- the pool of a keeper that is dead goes while the next one is refused for it ---- */
+/* ---- the pool of a steward that is dead goes while the next one is refused for it ---- */
 
 static void test_in_the_way(uint32_t blocks, uint32_t space, const char *why)
 {

@@ -241,8 +241,8 @@ static void drop_first(gpc *c, uint64_t n)
 	gpc_block b = find(c, n);
 	int err = gpc_drop(c, &b, 1, NULL, 0, 5000);
 
-	/* the pool of a keeper that leaves is there a moment longer, and then the call says that
-	 * its keeper has ended */
+	/* the pool of a steward that leaves is there a moment longer, and then the call says that
+	 * its steward has ended */
 	ok(err == 1 || err == -ENOTCONN, "number %d is dropped: %d", (int)n, err);
 }
 
@@ -275,7 +275,7 @@ static void drops(void)
 	is_int(comes(c, 1, N), 0, "nor does it come later");
 	must(gpc_tiers_close(t));
 	t = keep(256);
-	is_int(comes(c, 1, N), 0, "nor from the next keeper");
+	is_int(comes(c, 1, N), 0, "nor from the next steward");
 	__atomic_store_n(&refuses, 0, __ATOMIC_SEQ_CST);
 	is_removed(c, 1, N, "until it is removed");
 	fill(c, 1, 0);

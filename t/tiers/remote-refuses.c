@@ -67,16 +67,16 @@ bool __wrap_gone_add(struct gone *g, const gpc_key *key)
 
 /* ---- slots: each is free, or somebody's ---- */
 
-uint32_t __real_slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
-uint32_t __wrap_slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
-void __real_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
-void __wrap_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
+uint32_t __real_slots_take(struct lower *d, gpc_block *blocks, uint32_t n);
+uint32_t __wrap_slots_take(struct lower *d, gpc_block *blocks, uint32_t n);
+void __real_slots_live(struct lower *d, gpc_block block, const gpc_key *key, uint32_t born);
+void __wrap_slots_live(struct lower *d, gpc_block block, const gpc_key *key, uint32_t born);
 
 static uint32_t twice, takes;
 static _Thread_local uint32_t taken_at;
 static uint32_t waits; /* with what it notes, until another one has taken slots */
 
-uint32_t __wrap_slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
+uint32_t __wrap_slots_take(struct lower *d, gpc_block *blocks, uint32_t n)
 {
 	uint32_t got = __real_slots_take(d, blocks, n), i, k, seen = 0;
 	uint8_t is_free[256] = { 0 };
@@ -96,7 +96,7 @@ uint32_t __wrap_slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 	return got;
 }
 
-void __wrap_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)
+void __wrap_slots_live(struct lower *d, gpc_block block, const gpc_key *key, uint32_t born)
 {
 	uint32_t i;
 

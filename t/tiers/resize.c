@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keeper of tiers that is refused leaves everything as it was, whichever step of its start fails:
+/* A steward of tiers that is refused leaves everything as it was, whichever step of its start fails:
  * each byte of the file, no pool, no thread, no lock, and what was dropped and cleared before is
  * still owed.
  * Tests: lib/tiers/steward/open.c lib/tiers/steward/plan.c */
@@ -163,7 +163,7 @@ static int count_threads(void)
 	return n;
 }
 
-static int cold_pools(gpc *c)
+static int lower_pools(gpc *c)
 {
 	struct gpc_pool p = { .size = sizeof(p) };
 	int i, n = 0;
@@ -181,24 +181,24 @@ static gpc *begin(struct gpc_tiers_options *o)
 	return c;
 }
 
-/* What a keeper of the file that was kept last would say of it. */
-struct desk_now {
+/* What a steward of the file that was kept last would say of it. */
+struct board_now {
 	uint8_t file[16];
 	uint64_t durable, cleared;
-	uint32_t drops, keeper, kept;
+	uint32_t drops, steward, kept;
 };
 
-static struct desk_now desk_of(gpc *c)
+static struct board_now board_of(gpc *c)
 {
-	const struct shm_desk *d = seg_desk(&c->seg);
-	struct desk_now n;
+	const struct shm_board *d = seg_board(&c->seg);
+	struct board_now n;
 
 	memset(&n, 0, sizeof(n));
 	memcpy(n.file, d->file, sizeof(n.file));
 	n.durable = d->durable;
 	n.cleared = d->cleared;
 	n.drops = d->drops;
-	n.keeper = d->keeper;
+	n.steward = d->steward;
 	n.kept = d->kept;
 	return n;
 }
@@ -206,7 +206,7 @@ static struct desk_now desk_of(gpc *c)
 static void refuse(gpc *c, const struct gpc_tiers_options *as, enum step s, const char *what)
 {
 	struct gpc_tiers_options o = *as;
-	struct desk_now desk = desk_of(c), then;
+	struct board_now board = board_of(c), then;
 	size_t before_bytes, after_bytes;
 	uint8_t *before = read_all(&before_bytes), *after;
 	int had = count_threads(), i, err;
@@ -221,12 +221,12 @@ static void refuse(gpc *c, const struct gpc_tiers_options *as, enum step s, cons
 	ok(!before == !after && before_bytes == after_bytes &&
 		   (!before || !memcmp(before, after, before_bytes)),
 	   "%s: each byte of the file is as it was", what);
-	then = desk_of(c);
-	ok(!memcmp(&desk, &then, sizeof(desk)), "%s: and what the cache knows of it", what);
+	then = board_of(c);
+	ok(!memcmp(&board, &then, sizeof(board)), "%s: and what the cache knows of it", what);
 	is_int(count_threads(), had, "%s: no thread is left", what);
-	for (i = 0; cold_pools(c) && i < 2000; i++)
+	for (i = 0; lower_pools(c) && i < 2000; i++)
 		usleep(1000);
-	is_int(cold_pools(c), 0, "%s: nor a pool", what);
+	is_int(lower_pools(c), 0, "%s: nor a pool", what);
 	free(before);
 	free(after);
 }
@@ -315,7 +315,7 @@ static void test_owed(bool drop)
 	chain_keys(c, 1, 8, k);
 	must(gpc_prefetch(c, vram, k + 1, 2, 0, 5000));
 	must(gpc_tiers_close(t));
-	for (i = 0; cold_pools(c) && i < 2000; i++)
+	for (i = 0; lower_pools(c) && i < 2000; i++)
 		usleep(1000);
 	b = find(c, 1);
 	err = drop ? gpc_drop(c, &b, 1, NULL, 0, 5000) : gpc_pool_clear(c, -1, 0, 0, 5000);

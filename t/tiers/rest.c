@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A disk that fails for a while: its tier rests, says so, acknowledges nothing, and is up again by
- * itself.  Nothing that was removed meanwhile comes back, whenever the keeper ends.
+ * itself.  Nothing that was removed meanwhile comes back, whenever the steward ends.
  * Tests: lib/tiers/steward/rest.c lib/tiers/steward/disk.c */
 #include "t/lib/below.h"
 #include "t/lib/disk_shim.h"
@@ -139,7 +139,7 @@ static void test_sync(void)
 	tiers_finish(c, t, "sync");
 }
 
-/* The keeper ends while it rests; works: the disk does again by then. */
+/* The steward ends while it rests; works: the disk does again by then. */
 static void test_ends(bool works)
 {
 	const char *when = works ? "ends, and the disk works" : "ends, and the disk fails";
@@ -164,7 +164,7 @@ static void test_ends(bool works)
 	is_int(tiers_below(c, 1, 8), 0, "%s: what was dropped does not come back", when);
 	is_int(tiers_below(c, 9, 8), works ? 0 : 8, "%s: the rest of the file", when);
 	tiers_fill(c, ram, 201, 40, 8);
-	ok(tiers_below(c, 201, 24) >= 16, "%s: the next keeper goes on", when);
+	ok(tiers_below(c, 201, 24) >= 16, "%s: the next steward goes on", when);
 	tiers_finish(c, t, when);
 }
 

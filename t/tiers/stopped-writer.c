@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer stops while the keeper of tiers waits for its answer to a batch that is on its way
+/* The writer stops while the steward of tiers waits for its answer to a batch that is on its way
  * down: gpc_tiers_close() returns all the same, and what was under way is undone when the writer
  * goes on.  The same where each of many blocks is asked for by itself (exclusive tiers), and where
  * the answer never comes.
@@ -104,7 +104,7 @@ static void goes_on(const struct gpc_tiers_options *o, uint64_t first, const cha
 	unlink(tiers_path);
 }
 
-/* The keeper may write as soon as the first of these is published, so it is armed by then; to keep
+/* The steward may write as soon as the first of these is published, so it is armed by then; to keep
  * exclusive tiers it has to only when it is asked for all that is due. */
 static gpc_tiers *with_batch(struct gpc_tiers_options *o, uint64_t first, uint32_t flags)
 {
@@ -138,7 +138,7 @@ static void test_batch(uint32_t flags, uint64_t first, const char *when)
 	goes_on(&o, first + 100, when);
 }
 
-/* A peer's removal waits for the keeper, and the keeper for the batch: the call ends by itself. */
+/* A peer's removal waits for the steward, and the steward for the batch: the call ends by itself. */
 static void test_acknowledgement(void)
 {
 	struct gpc_tiers_options o;
@@ -147,7 +147,7 @@ static void test_acknowledgement(void)
 	struct removal r;
 
 	durable_begin(c, true, -1, 0, &r);
-	r.below = true;
+	r.lower = true;
 	refused(durable_wait(c, &r, clock_ns() + 50 * NS_PER_MS), ETIMEDOUT,
 		"an acknowledgement that the batch holds up");
 	ok(is_soon(began, MOST_S * 1000), "it ends long before a limit");

@@ -2,7 +2,7 @@
 /* A store whose plugin does not return: peers have their answer and their lookups all the same,
  * what the plugin was given is nobody's until it returns, and what it stores then, or after the
  * tiers were closed, is in no block of anybody.
- * Tests: lib/tiers/steward/afar.c lib/tiers/steward/up.c lib/tiers/steward/remote.c */
+ * Tests: lib/tiers/steward/store_lanes.c lib/tiers/steward/up.c lib/tiers/steward/remote.c */
 #include "t/lib/node.h"
 
 #define WAIT_MS 100000
@@ -33,15 +33,15 @@ int __wrap_remote_open(const struct remote_options *opt, struct remote **ret)
 
 /* Rounds of the thread that looks after the store, and how many of them asked it. */
 static uint32_t looks, ticks;
-void __real_afar_look(void *s);
-void __wrap_afar_look(void *s);
+void __real_store_lanes_look(void *s);
+void __wrap_store_lanes_look(void *s);
 void __real_remote_tick(struct remote *r);
 void __wrap_remote_tick(struct remote *r);
 
-void __wrap_afar_look(void *s)
+void __wrap_store_lanes_look(void *s)
 {
 	count_add(&looks, 1);
-	__real_afar_look(s);
+	__real_store_lanes_look(s);
 }
 
 void __wrap_remote_tick(struct remote *r)

@@ -10,7 +10,7 @@
 static inline void act_evict(struct actor *w)
 {
 	uint32_t flags = one_in(w, 3) ? 0 : GPC_TAKE;
-	int i, n, pool = w->caller || one_in(w, 2) ? stage.ram : w->pool;
+	int i, n, pool = w->caller || one_in(w, 2) ? scene.ram : w->pool;
 	gpc_block b[4];
 
 	n = answer(gpc_evict(w->c, pool, 1 + crew_random(&w->seed, 4), b, flags, some_time(w)),
@@ -34,11 +34,11 @@ static inline void act_evict(struct actor *w)
 
 static inline void act_demote(struct actor *w)
 {
-	uint32_t flags = stage.engines && one_in(w, 2) ? GPC_COPY : 0;
+	uint32_t flags = scene.engines && one_in(w, 2) ? GPC_COPY : 0;
 	struct gpc_move m[4];
 	int n, results[4];
 
-	n = answer(gpc_demote(w->c, w->pool, stage.ram, NULL, 1 + crew_random(&w->seed, 4), m,
+	n = answer(gpc_demote(w->c, w->pool, scene.ram, NULL, 1 + crew_random(&w->seed, 4), m,
 			      flags, some_time(w)),
 		   "demote", ENOSPC, 0);
 	if (n <= 0)
@@ -74,7 +74,7 @@ static inline void act_clear(struct actor *w)
 		return;
 	if (one_in(w, 3))
 		pool = -1;
-	else if (stage.engines && one_in(w, 3))
+	else if (scene.engines && one_in(w, 3))
 		tag = 0;
 	r = answer(gpc_pool_clear(w->c, pool, tag, 0, 500), "clear", 0, 0);
 	count(N_CLEARED, r >= 0);
@@ -126,7 +126,7 @@ static inline int add_pool(struct actor *w, uint32_t blocks, uint32_t space, uin
 	int tries, r = -ENOSPC;
 
 	for (tries = 0; tries < 2000 && (r == -ENOSPC || r == -EAGAIN); tries++) {
-		r = stage_pool(w->c, GPC_VRAM, blocks, space, flags, -1);
+		r = scene_pool(w->c, GPC_VRAM, blocks, space, flags, -1);
 		if (r == -ENOSPC) /* those of the dead are on their way out */
 			nap(1000);
 	}
@@ -180,7 +180,7 @@ static inline void act_pool(struct actor *w)
 {
 	if (!one_in(w, 40))
 		return;
-	if (!stage.engines) {
+	if (!scene.engines) {
 		extra_pool(w);
 		return;
 	}
@@ -213,10 +213,10 @@ static inline void worker_attach(struct actor *w)
 					.stock = w->stock };
 
 	must_be(gpc_attach(CREW_NAME, &o, 0, &w->c), 0);
-	if (stage.engines)
+	if (scene.engines)
 		bring_pool(w);
 	else
-		w->pool = stage.vram;
+		w->pool = scene.vram;
 }
 
 /* All that was sent is answered, and what calls that gave up had been given is
@@ -243,9 +243,9 @@ static inline int worker_main(int place)
 
 	life_begin(place);
 	w.seed = crew_mix(opt.seed + my_name + (page->count[N_ROUNDS] << 32)) | 1;
-	w.caller = stage.engines && place % 4 == 3;
+	w.caller = scene.engines && place % 4 == 3;
 	w.stock = one_in(&w, w.caller ? 2 : 4) ? 4 : 0;
-	w.spaces = stage.engines ? GPC_SPACE(place) | GPC_SPACE(SHARED_SPACE) : GPC_SPACE(0);
+	w.spaces = scene.engines ? GPC_SPACE(place) | GPC_SPACE(SHARED_SPACE) : GPC_SPACE(0);
 	worker_attach(&w);
 	while (!load_acquire(&page->stop))
 		act(&w);

@@ -23,7 +23,7 @@ static inline gpc_block answered_to(uint32_t op, const struct shm_command *a)
 
 static void take_job(gpc *c, struct op *op)
 {
-	uint32_t kind = ring_slot(c, op, 0)->op;
+	uint32_t kind = ring_entry(c, op, 0)->op;
 	struct ref_sum sum = { 0 };
 	uint32_t i;
 
@@ -31,7 +31,7 @@ static void take_job(gpc *c, struct op *op)
 	for (i = 0; i < op->n; i++) {
 		struct shm_command *a = &job.answer[i];
 
-		*a = *ring_slot(c, op, i);
+		*a = *ring_entry(c, op, i);
 		if (job.answer[0].result <= (int32_t)i || a->op == CMD_COMMIT)
 			continue;
 		if (kind == CMD_RESERVE || (kind == CMD_EVICT && (job.answer[0].flags & CF_TAKE)))

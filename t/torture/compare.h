@@ -6,7 +6,7 @@
 #include "look/check.h"
 #include "players.h"
 #include "index/table/grace.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 
 /* ---- comparing ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was computed from bytes that were dropped as bad is never found again (rule B19): engines
- * compute, evict, ask for what is below RAM and drop, while keepers of the file are stopped and
+ * compute, evict, ask for what is below RAM and drop, while stewards of the file are stopped and
  * killed, and headers of it are lost.
  *
  * Each block has in its bytes how often it or a block before it had been dropped when it was
@@ -116,7 +116,7 @@ static bool does_drop(gpc_block b)
 	return did;
 }
 
-/* Acknowledged by a keeper, whichever that is by then. */
+/* Acknowledged by a steward, whichever that is by then. */
 static void drop_one(const gpc_key *k, uint32_t n, uint64_t *draw)
 {
 	uint32_t place = (uint32_t)crew_random(draw, LEN);
@@ -192,9 +192,9 @@ static void *engine(void *arg)
 	return NULL;
 }
 
-/* ---- keepers ---- */
+/* ---- stewards ---- */
 
-static pid_t keeper(void)
+static pid_t steward(void)
 {
 	gpc_tiers *t;
 	pid_t pid = fork();
@@ -208,7 +208,7 @@ static pid_t keeper(void)
 				pause();
 		usleep(20000);
 	}
-	fprintf(stderr, "# a keeper does not start: %s\n", gpc_last_error());
+	fprintf(stderr, "# a steward does not start: %s\n", gpc_last_error());
 	_exit(3);
 }
 
@@ -220,10 +220,10 @@ static void lose_headers(uint64_t *draw)
 		tiers_lose_header(c, 1 + STEP * crew_random(draw, CHAINS) + crew_random(draw, LEN));
 }
 
-static void *keepers(void *arg)
+static void *stewards(void *arg)
 {
 	uint64_t draw = seed * 77 + 5;
-	pid_t pid = keeper();
+	pid_t pid = steward();
 
 	(void)arg;
 	while (!__atomic_load_n(&stops, __ATOMIC_SEQ_CST)) {
@@ -238,7 +238,7 @@ static void *keepers(void *arg)
 		waitpid(pid, NULL, 0);
 		if (crew_random(&draw, 2))
 			lose_headers(&draw);
-		pid = keeper();
+		pid = steward();
 		kept++;
 	}
 	kill(pid, SIGKILL);
@@ -262,7 +262,7 @@ static void run(uint64_t ms, uint32_t flags, const char *what)
 		pthread_mutex_init(&chain[i].lock, NULL);
 	}
 	end_ns = clock_ns() + ms * NS_PER_MS;
-	if (pthread_create(&boss, NULL, keepers, NULL))
+	if (pthread_create(&boss, NULL, stewards, NULL))
 		bail("no thread");
 	for (i = 0; i < workers; i++)
 		if (pthread_create(&thread[i], NULL, engine, (void *)(i + 1)))
@@ -271,7 +271,7 @@ static void run(uint64_t ms, uint32_t flags, const char *what)
 		pthread_join(thread[i], NULL);
 	__atomic_store_n(&stops, true, __ATOMIC_SEQ_CST);
 	pthread_join(boss, NULL);
-	diag("%s: %llu blocks were found, %llu dropped, %llu evicted before that; %llu keepers killed",
+	diag("%s: %llu blocks were found, %llu dropped, %llu evicted before that; %llu stewards killed",
 	     what, (unsigned long long)found, (unsigned long long)dropped, (unsigned long long)late,
 	     (unsigned long long)kept + 1);
 	ok(found && dropped, "%s: blocks are found, and dropped", what);

@@ -9,7 +9,7 @@
 
 #include "bytes/device/device.h"
 #include "bytes/device/host_bytes.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 #include "vram.h"
 
 #define KEYS 60
@@ -217,7 +217,7 @@ static inline int some_pool(struct engine *e)
 
 	switch (crew_random(&e->w.seed, 5)) {
 	case 0:
-		return stage.ram;
+		return scene.ram;
 	case 1:
 	case 2:
 		return kept < 0 ? e->w.pool : kept;
@@ -249,7 +249,7 @@ static inline void act_spill(struct engine *e)
 	bool own = kept < 0 || one_in(&e->w, 2);
 	struct gpc_move m[MOST];
 
-	n = pool_answer(gpc_demote(e->w.c, own ? e->w.pool : kept, stage.ram, NULL,
+	n = pool_answer(gpc_demote(e->w.c, own ? e->w.pool : kept, scene.ram, NULL,
 				   1 + crew_random(&e->w.seed, MOST), m,
 				   own && one_in(&e->w, 2) ? GPC_COPY : 0, some_time(&e->w)),
 			"demote", ENOSPC);
@@ -288,13 +288,13 @@ static inline void act_fetch(struct engine *e)
 
 	find_images(e, GPC_SPACE(0), k, n, b);
 	for (i = j = 0; i < n; i++) {
-		if (b[i] >= 0 && GPC_POOL(b[i]) == stage.ram) {
+		if (b[i] >= 0 && GPC_POOL(b[i]) == scene.ram) {
 			at[j] = k[i];
 			low[j++] = b[i];
 			b[i] = GPC_NONE;
 		}
 	}
-	if (j && pool != stage.ram)
+	if (j && pool != scene.ram)
 		fetch_images(e, pool, low, j);
 	let_go(e, at, low, j);
 	let_go(e, k, b, n);
@@ -341,7 +341,7 @@ static inline void act_lose(struct engine *e)
 
 	if (one_in(&e->w, 8)) {
 		/* what the survivor has in RAM has another tag */
-		r = pool_answer(gpc_pool_clear(e->w.c, pool, pool == stage.ram ? 1 : 0, 0, 500),
+		r = pool_answer(gpc_pool_clear(e->w.c, pool, pool == scene.ram ? 1 : 0, 0, 500),
 				"clear", 0);
 		count(N_CLEARED, r >= 0);
 		return;
@@ -360,7 +360,7 @@ static inline void act_unmap(struct engine *e)
 
 	if (views[pool].memory)
 		view_drop(e->w.c, pool);
-	r = gpc_pool_pin(e->w.c, stage.ram, some_time(&e->w));
+	r = gpc_pool_pin(e->w.c, scene.ram, some_time(&e->w));
 	need(!r || r == -ETIMEDOUT || r == -EAGAIN, "pin: %s", gpc_last_error());
 	count(N_UNMAPPED, 1);
 }

@@ -21,14 +21,14 @@ static uint32_t all_blocks(void)
 	return SHARED + TRANSIT_SLOTS + 4 * KEPT + 3 * 8 * ENGINE;
 }
 
-static int fleet_stage_make(int me)
+static int fleet_scene_make(int me)
 {
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = IMAGE, .threads = 1 };
 	struct gpc_config cfg = { .max_blocks = all_blocks(),
 				  .max_peers = 32,
 				  .max_pools = POOLS,
 				  .quarantine_ms = 50,
-				  .free_target = stage.exact ? -1 : 4,
+				  .free_target = scene.exact ? -1 : 4,
 				  .tick_us = 100,
 				  .ram_blocks = SHARED,
 				  .ram_memory = &m };
@@ -39,20 +39,20 @@ static int fleet_stage_make(int me)
 	return 0;
 }
 
-static void fleet_stage_set(void)
+static void fleet_scene_set(void)
 {
 	scratch_files("", true);
 	memset(page->block, 0, sizeof(page->block));
 	page->resting = page->stop = page->leave = 0;
-	if (crew_status(crew_fork(fleet_stage_make, PLACES)))
+	if (crew_status(crew_fork(fleet_scene_make, PLACES)))
 		crew_give_up();
 }
 
-static void fleet_stage_draw(void)
+static void fleet_scene_draw(void)
 {
 	static const uint32_t pace[] = { 2000, 4000, 8000, 16000, 32000, 64000 };
 
-	stage = (struct stage){ .engines = true,
+	scene = (struct scene){ .engines = true,
 				.exact = crew_random(&chance, 2),
 				.servers = 2 + crew_random(&chance, 2),
 				.lookers = 1,
@@ -70,7 +70,7 @@ static void survivor_fills(struct actor *w, gpc_key *k, gpc_block *b)
 	for (i = 0; i < PINNED / 2; i++) {
 		k[i] = pinned_key(i);
 		do {
-			r = gpc_reserve(w->c, stage.ram, 1, &b[i], NULL, 0, 1000);
+			r = gpc_reserve(w->c, scene.ram, 1, &b[i], NULL, 0, 1000);
 			need(r == 1 || r == -ENOTCONN || r == -ETIMEDOUT || r == -ENOSPC ||
 				     r == -EAGAIN,
 			     "the survivor's reserve: %d, %s", r, gpc_last_error());
@@ -143,7 +143,7 @@ static int keeper_main(int place)
 	w.seed = my_name;
 	while (pool < 0 && !load_acquire(&page->leave)) {
 		w.c = crew_attach("keeper");
-		pool = vram_make(&w, LAYERED, KEPT, 0, stage.ram);
+		pool = vram_make(&w, LAYERED, KEPT, 0, scene.ram);
 		if (pool < 0)
 			gpc_close(w.c);
 	}
@@ -186,7 +186,7 @@ static bool is_at_rest(gpc *c, int phase, char *why)
 	struct gpc_stats st = crew_stats(c, -1);
 	struct gpc_info info = { .size = sizeof(info) };
 	uint32_t refs = references(c), want = phase < 3 ? PINNED / 2 : 0;
-	uint32_t peers = stage.servers + 1 + (phase < 3);
+	uint32_t peers = scene.servers + 1 + (phase < 3);
 	int files = scratch_files(CREW_NAME ".p", false);
 
 	views_tidy(c);
@@ -227,7 +227,7 @@ static void reserve_ram(gpc *c)
 	int r;
 
 	do /* between two writers there is none */
-		r = gpc_reserve(c, stage.ram, SHARED, b, NULL, 0, 20000);
+		r = gpc_reserve(c, scene.ram, SHARED, b, NULL, 0, 20000);
 	while (r == -ENOTCONN);
 	must_be(r, SHARED);
 	must_be(gpc_release(c, b, SHARED), 0);
@@ -303,7 +303,7 @@ static uint64_t kills(void)
 
 static uint32_t draw_places(void)
 {
-	uint32_t server = 1u << (SERVER + crew_random(&chance, stage.servers));
+	uint32_t server = 1u << (SERVER + crew_random(&chance, scene.servers));
 	uint32_t engine = 1u << (WORKER + crew_random(&chance, opt.workers));
 
 	switch (crew_random(&chance, 16)) {
@@ -355,10 +355,10 @@ static void fleet_round(const char *what, uint64_t until)
 {
 	uint64_t end = clock_ns() + stretch * ROUND_MS * NS_PER_MS;
 
-	fleet_stage_draw();
+	fleet_scene_draw();
 	round_begin(what);
 	while (clock_ns() < MIN(end, until) && kills() < opt.kills) {
-		nap(stretch * crew_random(&chance, 2 * stage.pace_us));
+		nap(stretch * crew_random(&chance, 2 * scene.pace_us));
 		tend();
 		act_of_chance();
 	}
@@ -401,7 +401,7 @@ static void fleet_run(const char *what, const struct tally *t, uint32_t n)
 	diag("--seed %llu", (unsigned long long)opt.seed);
 	torture_begin();
 	cast = (struct cast){ fleet_survivor, server_main, engine_main,
-			      keeper_main,    fleet_judge, fleet_stage_set };
+			      keeper_main,    fleet_judge, fleet_scene_set };
 	chance = crew_mix(opt.seed) | 1;
 	while (short_goes_on(&until, kills(), all_done(t, n)))
 		fleet_round(what, until);

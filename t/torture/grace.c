@@ -160,7 +160,7 @@ static void stop_somebody(void)
 	int place = LOOKER + (int)crew_random(&chance, READERS);
 
 	if (!crew_random(&chance, 6)) {
-		place = SERVER + (int)crew_random(&chance, stage.servers);
+		place = SERVER + (int)crew_random(&chance, scene.servers);
 		count(N_STOPPED_SERVERS, 1);
 	} else if (!crew_random(&chance, 6)) {
 		place = WORKER + (int)crew_random(&chance, opt.workers);
@@ -180,13 +180,13 @@ static void round_of_sections(uint64_t until)
 {
 	uint64_t end = clock_ns() + stretch * ROUND_MS * NS_PER_MS;
 
-	stage_draw(&chance);
-	stage.engines = false;
-	stage.vram = 1;
-	stage.vault = 2;
-	stage.pools = 3;
-	stage.mirror = true;
-	stage.lookers = READERS;
+	scene_draw(&chance);
+	scene.engines = false;
+	scene.vram = 1;
+	scene.vault = 2;
+	scene.pools = 3;
+	scene.mirror = true;
+	scene.lookers = READERS;
 	hands_clear();
 	store_relaxed(&device_host_flush_delay_us, crew_random(&chance, 2) * 300);
 	round_begin("grace:");
@@ -195,7 +195,7 @@ static void round_of_sections(uint64_t until)
 		tend();
 		stop_somebody();
 		if (!crew_random(&chance, 8))
-			strike(1u << (SERVER + (int)crew_random(&chance, stage.servers)));
+			strike(1u << (SERVER + (int)crew_random(&chance, scene.servers)));
 		if (!crew_random(&chance, 8))
 			strike(1u << (WORKER + (int)crew_random(&chance, opt.workers)));
 	}

@@ -13,7 +13,7 @@
 #include "team.h"
 
 #include "index/table/grace.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 
 #define AGES       12
 #define NEVER_LEFT UINT64_MAX
@@ -73,7 +73,7 @@ void __wrap_lru_forget(struct writer *w, uint32_t record)
 
 bool __wrap_mirror_flushed(struct writer *w)
 {
-	const struct batch *b = w->flushing;
+	const struct grace *b = w->flushing;
 	uint32_t i;
 
 	if (!__real_mirror_flushed(w))

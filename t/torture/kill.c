@@ -13,7 +13,7 @@
 /* One life, or several at once. */
 static void kill_somebody(void)
 {
-	uint32_t server = 1u << (SERVER + (int)crew_random(&chance, stage.servers));
+	uint32_t server = 1u << (SERVER + (int)crew_random(&chance, scene.servers));
 	uint32_t worker = 1u << (WORKER + (int)crew_random(&chance, opt.workers));
 
 	switch (crew_random(&chance, 16)) {
@@ -51,10 +51,10 @@ static void round_of_kills(uint64_t until)
 {
 	uint64_t end = clock_ns() + ROUND_MS * NS_PER_MS;
 
-	stage_draw(&chance);
+	scene_draw(&chance);
 	round_begin("kill:");
 	while (clock_ns() < MIN(end, until) && kills() < opt.kills) {
-		nap(crew_random(&chance, 2 * stage.pace_us));
+		nap(crew_random(&chance, 2 * scene.pace_us));
 		tend();
 		kill_somebody();
 	}

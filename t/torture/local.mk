@@ -32,7 +32,7 @@ torture_support = \
 	%reldir%/rest.h \
 	%reldir%/round.h \
 	%reldir%/small.h \
-	%reldir%/stage.h \
+	%reldir%/scene.h \
 	%reldir%/states.h \
 	%reldir%/survivor.h \
 	%reldir%/team.h \

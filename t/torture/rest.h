@@ -86,9 +86,9 @@ static inline bool seats_rest(const struct rest *j, char *why)
 				return false;
 			}
 	must_be(gpc_info_get(j->c, &info), 0);
-	if (!j->workers && (info.pools != stage.pools || info.peers != peers)) {
+	if (!j->workers && (info.pools != scene.pools || info.peers != peers)) {
 		snprintf(why, 300, "%u pools and %u peers, want %u and %u", info.pools, info.peers,
-			 stage.pools, peers);
+			 scene.pools, peers);
 		return false;
 	}
 	return true;
@@ -113,13 +113,13 @@ static inline void come_to(const struct rest *j)
  * whole. RAM comes last, since a block there may have its children in VRAM. */
 static inline void reserve_all(const struct rest *j)
 {
-	const uint32_t blocks[] = { RAM_BLOCKS, stage.engines ? VAULT_BLOCKS : VRAM_BLOCKS,
+	const uint32_t blocks[] = { RAM_BLOCKS, scene.engines ? VAULT_BLOCKS : VRAM_BLOCKS,
 				    VAULT_BLOCKS };
 	uint64_t before = clock_ns();
 	gpc_block b[VAULT_BLOCKS];
 	uint32_t p;
 
-	for (p = stage.pools; p--;) {
+	for (p = scene.pools; p--;) {
 		must_be(gpc_reserve(j->c, (int)p, blocks[p], b, NULL, 0, 20000), blocks[p]);
 		must_be(gpc_release(j->c, b, blocks[p]), 0);
 	}
@@ -130,9 +130,9 @@ static inline void reserve_all(const struct rest *j)
 /* Pools that went have left no hole: one as large as all of them fits. */
 static inline void whole_range(const struct rest *j)
 {
-	uint32_t rest = stage_blocks() - RAM_BLOCKS - TRANSIT - VAULT_BLOCKS -
-			(stage.engines ? 0 : VRAM_BLOCKS);
-	int pool = stage_pool(j->c, GPC_VRAM, rest, 3, 0, -1);
+	uint32_t rest = scene_blocks() - RAM_BLOCKS - TRANSIT - VAULT_BLOCKS -
+			(scene.engines ? 0 : VRAM_BLOCKS);
+	int pool = scene_pool(j->c, GPC_VRAM, rest, 3, 0, -1);
 
 	need(pool >= 0, "a pool of the %u blocks left: %s", rest, gpc_last_error());
 	must_be(gpc_pool_clear(j->c, pool, 0, GPC_REMOVE, 10000), 0);
@@ -141,7 +141,7 @@ static inline void whole_range(const struct rest *j)
 static inline void sums_rest(const struct rest *j)
 {
 	struct gpc_stats st = crew_stats(j->c, -1);
-	uint64_t all = RAM_BLOCKS + TRANSIT + VAULT_BLOCKS + (stage.engines ? 0 : VRAM_BLOCKS);
+	uint64_t all = RAM_BLOCKS + TRANSIT + VAULT_BLOCKS + (scene.engines ? 0 : VRAM_BLOCKS);
 
 	need(counts_agree(j->c), "the counts of the pools are not those of the records");
 	need(!st.reserved && !st.dying && st.live + st.free_blocks == all,
@@ -154,7 +154,7 @@ static inline int judge_main(int phase)
 {
 	struct rest j = { .workers = phase == 1,
 			  .survivor = phase < 3,
-			  .servers = (int)stage.servers };
+			  .servers = (int)scene.servers };
 
 	life_begin(PLACES - 1);
 	j.c = crew_attach("judge");

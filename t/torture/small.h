@@ -11,7 +11,7 @@
 #include "index/peer/hold.h"
 #include "tracee.h"
 #include "index/table/grace.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 
 #define RAM     0
 #define VRAM    1

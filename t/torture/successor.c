@@ -189,14 +189,14 @@ static void round_of_successors(uint64_t until, uint64_t *store)
 	uint64_t end = clock_ns() + ROUND_MS * NS_PER_MS;
 	uint32_t i, n;
 
-	stage_draw(&chance);
-	stage.servers = 0;
-	stage.pace_us = crew_random(&chance, 3) ? 1000 : 10000;
+	scene_draw(&chance);
+	scene.servers = 0;
+	scene.pace_us = crew_random(&chance, 3) ? 1000 : 10000;
 	round_begin("successor:");
-	stage.servers = 1;
+	scene.servers = 1;
 	writer_begins();
 	while (clock_ns() < MIN(end, until) && kills() < opt.kills) {
-		nap(crew_random(&chance, 2 * stage.pace_us));
+		nap(crew_random(&chance, 2 * scene.pace_us));
 		tend();
 		kill_place(SERVER);
 		for (i = 0, n = 1 + crew_random(&chance, IN_A_ROW); i < n; i++)

@@ -61,7 +61,7 @@ static inline void vault_look(struct survivor *s)
 {
 	gpc_key k[VAULT + PINNED];
 	gpc_block b[VAULT + PINNED], want;
-	uint32_t spaces = GPC_SPACE(VAULT_SPACE) | GPC_SPACE(stage.engines ? SHARED_SPACE : 0);
+	uint32_t spaces = GPC_SPACE(VAULT_SPACE) | GPC_SPACE(scene.engines ? SHARED_SPACE : 0);
 	int i;
 
 	for (i = 0; i < VAULT + PINNED; i++)
@@ -100,7 +100,7 @@ static inline void vault_change(struct survivor *s)
 		vault_drop(s, chain + (int)crew_random(&s->w.seed, (uint32_t)n));
 	} else if (n < DEEP) {
 		i = 1 + (int)crew_random(&s->w.seed, (uint32_t)(DEEP - n));
-		keep(s, stage.vault, vault_key, chain + n, i,
+		keep(s, scene.vault, vault_key, chain + n, i,
 		     n ? vault_key(chain + n - 1) : crew_no_key, s->vault + chain + n);
 		unref(&s->w, s->vault + chain + n, i);
 	}
@@ -108,7 +108,7 @@ static inline void vault_change(struct survivor *s)
 
 static inline void survivor_begin(struct survivor *s)
 {
-	int i, half = stage.engines ? 0 : PINNED / 2;
+	int i, half = scene.engines ? 0 : PINNED / 2;
 
 	s->w.c = crew_attach("survivor");
 	for (i = 0; i < VAULT; i++)
@@ -116,8 +116,8 @@ static inline void survivor_begin(struct survivor *s)
 	for (i = 0; i < PINNED; i++)
 		s->pinned[i] = GPC_NONE;
 	if (half)
-		keep(s, stage.vram, pinned_key, 0, half, crew_no_key, s->pinned);
-	keep(s, stage.ram, pinned_key, half, PINNED / 2, crew_no_key, s->pinned + half);
+		keep(s, scene.vram, pinned_key, 0, half, crew_no_key, s->pinned);
+	keep(s, scene.ram, pinned_key, half, PINNED / 2, crew_no_key, s->pinned + half);
 }
 
 static inline int survivor_main(int place)
@@ -141,7 +141,7 @@ static inline int survivor_main(int place)
 /* How many blocks it holds. */
 TAP_FN int survivor_holds(void)
 {
-	return stage.engines ? PINNED / 2 : PINNED;
+	return scene.engines ? PINNED / 2 : PINNED;
 }
 
 #endif

@@ -73,8 +73,8 @@ static inline int looker_main(int place)
 /* Who plays what; a program may have others. */
 static struct cast {
 	int (*survivor)(int), (*server)(int), (*worker)(int), (*looker)(int), (*judge)(int);
-	void (*stage)(void);
-} cast = { survivor_main, server_main, worker_main, looker_main, judge_main, stage_set };
+	void (*scene)(void);
+} cast = { survivor_main, server_main, worker_main, looker_main, judge_main, scene_set };
 
 static inline void spawn(int place)
 {
@@ -151,18 +151,18 @@ static inline void round_begin(const char *what)
 	snprintf(round_name, sizeof(round_name),
 		 "round %llu: %s, mirror %s, %s, %u servers, "
 		 "a kill every %u us",
-		 (unsigned long long)page->count[N_ROUNDS], stage.engines ? "engines" : "tiers",
-		 stage.mirror ? "host" : "none", stage.exact ? "exact" : "4 ahead", stage.servers,
-		 stage.pace_us);
+		 (unsigned long long)page->count[N_ROUNDS], scene.engines ? "engines" : "tiers",
+		 scene.mirror ? "host" : "none", scene.exact ? "exact" : "4 ahead", scene.servers,
+		 scene.pace_us);
 	if (opt.is_long && getenv("GPC_T_VERBOSE"))
 		diag("%s %s", what, round_name);
-	cast.stage();
-	for (i = 0; i < stage.servers; i++)
+	cast.scene();
+	for (i = 0; i < scene.servers; i++)
 		spawn(SERVER + (int)i);
 	spawn(SURVIVOR);
 	for (i = 0; i < opt.workers; i++)
 		spawn(WORKER + (int)i);
-	for (i = 0; i < stage.lookers; i++)
+	for (i = 0; i < scene.lookers; i++)
 		spawn(LOOKER + (int)i);
 }
 

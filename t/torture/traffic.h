@@ -149,7 +149,7 @@ static inline void act_send(struct engine *e)
 	}
 	if (!any)
 		n = j;
-	r = traffic_answer(gpc_spill(e->w.c, from, stage.ram, any ? NULL : named, (uint32_t)n, NULL,
+	r = traffic_answer(gpc_spill(e->w.c, from, scene.ram, any ? NULL : named, (uint32_t)n, NULL,
 				     flags, NULL, some_time(&e->w), &t),
 			   "spill");
 	count(N_SPILLED, r > 0 ? (uint64_t)r : 0);

@@ -8,7 +8,7 @@
 #ifndef GPC_T_WORKER_H
 #define GPC_T_WORKER_H
 
-#include "stage.h"
+#include "scene.h"
 
 #include "index/peer/handle.h"
 #include "index/segment/blocks.h"
@@ -260,7 +260,7 @@ static inline void published(struct actor *w, gpc_key key, gpc_block b, gpc_bloc
 		unref(w, &resident, 1);
 	} else {
 		need(resident == -ENOENT || resident == -EAGAIN ||
-			     (stage.engines && resident == -EXDEV),
+			     (scene.engines && resident == -EXDEV),
 		     "publish refuses with %d", resident);
 	}
 	if (resident != b) {
@@ -298,12 +298,12 @@ static inline void compute(struct actor *w, int chain, int from, int n)
 static inline void fetch(struct actor *w, int chain, int n, gpc_block *b)
 {
 	struct gpc_move m[DEEP];
-	bool keep = stage.engines && one_in(w, 2), cancel = one_in(w, 8);
+	bool keep = scene.engines && one_in(w, 2), cancel = one_in(w, 8);
 	gpc_block low[DEEP];
 	int i, r, which[DEEP], results[DEEP], count_low = 0;
 
 	for (i = 0; i < n; i++)
-		if (GPC_POOL(b[i]) == stage.ram) {
+		if (GPC_POOL(b[i]) == scene.ram) {
 			which[count_low] = i;
 			low[count_low++] = b[i];
 		}
@@ -330,7 +330,7 @@ static inline void act_request(struct actor *w)
 	hit = acquire(w, chain, want, b);
 	if (hit && one_in(w, 3))
 		fetch(w, chain, hit, b);
-	while (local < hit && (!stage.engines || GPC_POOL(b[local]) == w->pool))
+	while (local < hit && (!scene.engines || GPC_POOL(b[local]) == w->pool))
 		local++;
 	if (local == hit && hit < want)
 		compute(w, chain, hit, want - hit);

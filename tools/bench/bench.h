@@ -154,7 +154,7 @@ int plot_rows(const char *file); /* exit status */
 
 /* ---- crew.c ---- */
 
-struct crew_slot {           /* shared with one child */
+struct crew_child {          /* shared with one child */
 	int ready, go, stop; /* __atomic: both sides look at them */
 	uint64_t count[4];
 	double value[4];
@@ -163,14 +163,14 @@ struct crew_slot {           /* shared with one child */
 
 struct crew {
 	pid_t pid;
-	struct crew_slot *slot;
+	struct crew_child *child;
 };
 
 void crew_init(void);
 /* After this whatever was named is removed, however the program ends. */
 void crew_will_remove(const char *name);
 /* A child that does this and exits with what it returns; it dies with its parent. */
-void crew_start(struct crew *m, int (*run)(struct crew_slot *slot, void *arg), void *arg);
+void crew_start(struct crew *m, int (*run)(struct crew_child *child, void *arg), void *arg);
 /* Until it has set ready to that value; a child that ends instead is a failure. */
 void crew_wait_ready(struct crew *m, int value);
 /* Ask it to stop and wait; kill it. */

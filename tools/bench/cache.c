@@ -184,16 +184,16 @@ gpc *cache_attach(const char *name)
 }
 
 /* A write that does not get through its answer is a failure of the parent's call. */
-static int be_writer(struct crew_slot *slot, void *arg)
+static int be_writer(struct crew_child *child, void *arg)
 {
 	gpc *c = cache_attach(arg);
 	int r = gpc_writer_take(c, 0, 0);
 
 	if (r < 0) {
-		snprintf(slot->text, sizeof(slot->text), "writer: %s", cli_gpc_text(r));
+		snprintf(child->text, sizeof(child->text), "writer: %s", cli_gpc_text(r));
 		return EXIT_RUNTIME;
 	}
-	crew_set(&slot->ready, 1);
+	crew_set(&child->ready, 1);
 	do
 		r = gpc_writer_serve(c, -1);
 	while (r >= 0 || r == -EINTR || r == -ETIMEDOUT || r == -EAGAIN);

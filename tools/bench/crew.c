@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct crew_slot *slots;
+static struct crew_child *children;
 static volatile sig_atomic_t pids[CREW_MOST];
 static pid_t remover;
 static int to_remover = -1;
@@ -127,9 +127,9 @@ void crew_init(void)
 
 	if (sched_getaffinity(0, sizeof(cores), &cores))
 		CPU_SET(0, &cores);
-	slots = mmap(NULL, CREW_MOST * sizeof(*slots), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (slots == MAP_FAILED || pipe2(ends_of, O_CLOEXEC) || (remover = fork()) < 0) {
+	children = mmap(NULL, CREW_MOST * sizeof(*children), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (children == MAP_FAILED || pipe2(ends_of, O_CLOEXEC) || (remover = fork()) < 0) {
 		cli_error("cannot start: %s", strerror(errno));
 		exit(EXIT_RUNTIME);
 	}
@@ -167,8 +167,8 @@ void crew_set(int *word, int value)
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-static _Noreturn void be_child(struct crew_slot *slot, pid_t parent,
-			       int (*run)(struct crew_slot *slot, void *arg), void *arg)
+static _Noreturn void be_child(struct crew_child *child, pid_t parent,
+			       int (*run)(struct crew_child *child, void *arg), void *arg)
 {
 	sigset_t none;
 
@@ -183,10 +183,10 @@ static _Noreturn void be_child(struct crew_slot *slot, pid_t parent,
 	if (getppid() != parent)
 		_exit(EXIT_RUNTIME);
 	bench.seed = bench_mix(bench.seed ^ (uint64_t)getpid());
-	_exit(run(slot, arg));
+	_exit(run(child, arg));
 }
 
-void crew_start(struct crew *m, int (*run)(struct crew_slot *slot, void *arg), void *arg)
+void crew_start(struct crew *m, int (*run)(struct crew_child *child, void *arg), void *arg)
 {
 	sigset_t all, before;
 	pid_t parent = getpid();
@@ -194,13 +194,13 @@ void crew_start(struct crew *m, int (*run)(struct crew_slot *slot, void *arg), v
 
 	for (i = 0; i < CREW_MOST - 1 && pids[i]; i++)
 		;
-	m->slot = &slots[i];
-	memset(m->slot, 0, sizeof(*m->slot));
+	m->child = &children[i];
+	memset(m->child, 0, sizeof(*m->child));
 	sigfillset(&all); /* a signal finds a child that is known */
 	sigprocmask(SIG_BLOCK, &all, &before);
 	m->pid = fork();
 	if (!m->pid)
-		be_child(m->slot, parent, run, arg);
+		be_child(m->child, parent, run, arg);
 	if (m->pid > 0)
 		pids[i] = m->pid;
 	sigprocmask(SIG_SETMASK, &before, NULL);
@@ -220,11 +220,11 @@ void crew_wait_ready(struct crew *m, int value)
 {
 	int status;
 
-	while (crew_get(&m->slot->ready) != value) {
+	while (crew_get(&m->child->ready) != value) {
 		if (waitpid(m->pid, &status, WNOHANG) == m->pid) {
 			forget(m);
-			bench_fail("%s",
-				   m->slot->text[0] ? m->slot->text : "a process ended too early");
+			bench_fail("%s", m->child->text[0] ? m->child->text
+							   : "a process ended too early");
 		}
 		cli_sleep_ms(1);
 	}
@@ -245,10 +245,10 @@ void crew_finish(struct crew *m)
 
 	if (!m->pid)
 		return;
-	crew_set(&m->slot->stop, 1);
+	crew_set(&m->child->stop, 1);
 	while (waitpid(m->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	forget(m);
 	if (status)
-		bench_fail("%s", m->slot->text[0] ? m->slot->text : "a process failed");
+		bench_fail("%s", m->child->text[0] ? m->child->text : "a process failed");
 }

@@ -32,16 +32,16 @@ struct there { /* a cache with a mirror, and the way to it */
 /* ---- is there one? ---- */
 
 /* In a child: a process that has used a GPU cannot fork any more. */
-static int try_device(struct crew_slot *slot, void *arg)
+static int try_device(struct crew_child *child, void *arg)
 {
 	const struct there *t = arg;
 	gpc *c = cache_attach(t->cache.name);
 	gpc_dev *dev;
 
 	if (gpc_dev_open(c, t->device, &dev) < 0)
-		snprintf(slot->text, sizeof(slot->text), "%s", cli_gpc_text(0));
-	crew_set(&slot->ready, 1);
-	while (!crew_get(&slot->stop))
+		snprintf(child->text, sizeof(child->text), "%s", cli_gpc_text(0));
+	crew_set(&child->ready, 1);
+	while (!crew_get(&child->stop))
 		cli_sleep_ms(1);
 	gpc_close(c);
 	return 0;
@@ -53,8 +53,8 @@ static bool is_there(struct there *t, struct bench_row *row)
 
 	crew_start(&child, try_device, t);
 	crew_wait_ready(&child, 1);
-	if (child.slot->text[0])
-		row_skip(row, "%s", child.slot->text);
+	if (child.child->text[0])
+		row_skip(row, "%s", child.child->text);
 	crew_finish(&child);
 	return !row->reason[0];
 }

@@ -150,7 +150,7 @@ static double grace_value(void *arg)
 }
 
 /* Looks keys up as fast as it can. */
-static int be_reader(struct crew_slot *slot, void *arg)
+static int be_reader(struct crew_child *child, void *arg)
 {
 	struct evict *t = arg;
 	gpc *c = cache_attach(t->cache->name);
@@ -158,8 +158,8 @@ static int be_reader(struct crew_slot *slot, void *arg)
 	for (uint32_t i = 0; i < COLD; i++)
 		t->numbers[i] = t->next - 1 - bench_below(t->cache->entries / 2);
 	cache_keys(c, t->cache->salt, t->numbers, COLD, t->cold);
-	crew_set(&slot->ready, 1);
-	while (!crew_get(&slot->stop))
+	crew_set(&child->ready, 1);
+	while (!crew_get(&child->stop))
 		for (uint32_t i = 0; i < COLD; i += BATCH)
 			if (gpc_lookup(c, 0, t->cold + i, BATCH, t->found, 0) != BATCH)
 				return 1;

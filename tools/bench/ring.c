@@ -85,7 +85,7 @@ static bool is_right(struct turn *t)
 	return gpc_release(t->c, t->blocks, STEP) >= 0 && good;
 }
 
-static int be_worker(struct crew_slot *slot, void *arg)
+static int be_worker(struct crew_child *child, void *arg)
 {
 	static struct turn t;
 	int seen = 0;
@@ -94,25 +94,25 @@ static int be_worker(struct crew_slot *slot, void *arg)
 	t.salt = bench_random() >> 2;
 	t.made = bench_alloc(KEYS, sizeof(*t.made));
 	make_keys(&t, bench.quick ? KEYS_QUICK : KEYS);
-	crew_set(&slot->ready, 1);
-	while (!crew_get(&slot->stop)) {
-		if (!crew_get(&slot->go)) {
+	crew_set(&child->ready, 1);
+	while (!crew_get(&child->stop)) {
+		if (!crew_get(&child->go)) {
 			if (seen && !is_right(&t)) {
-				snprintf(slot->text, sizeof(slot->text),
+				snprintf(child->text, sizeof(child->text),
 					 "ring: a worker got a wrong answer: no figures");
 				return 1;
 			}
 			if (seen)
 				make_keys(&t, bench.quick ? KEYS_QUICK : KEYS);
 			seen = 0;
-			crew_set(&slot->ready, 1);
+			crew_set(&child->ready, 1);
 			cli_sleep_ms(1);
 			continue;
 		}
 		seen = 1;
 		if (take_turn(&t))
 			return 1;
-		__atomic_fetch_add(&slot->count[0], STEP, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&child->count[0], STEP, __ATOMIC_RELAXED);
 	}
 	gpc_close(t.c);
 	return 0;
@@ -125,7 +125,7 @@ static uint64_t count(const struct ring *r)
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < WORKERS; i++)
-		n += __atomic_load_n(&r->worker[i].slot->count[0], __ATOMIC_RELAXED);
+		n += __atomic_load_n(&r->worker[i].child->count[0], __ATOMIC_RELAXED);
 	return n;
 }
 
@@ -137,8 +137,8 @@ static double rate(void *arg)
 	uint64_t from, n;
 
 	for (uint32_t i = 0; i < r->workers; i++) {
-		crew_set(&r->worker[i].slot->ready, 0);
-		crew_set(&r->worker[i].slot->go, 1);
+		crew_set(&r->worker[i].child->ready, 0);
+		crew_set(&r->worker[i].child->go, 1);
 	}
 	cli_sleep_ms(ms / 10); /* they are at work by now */
 	from = cli_now_ns();
@@ -147,7 +147,7 @@ static double rate(void *arg)
 	n = count(r) - n;
 	from = cli_now_ns() - from;
 	for (uint32_t i = 0; i < r->workers; i++)
-		crew_set(&r->worker[i].slot->go, 0);
+		crew_set(&r->worker[i].child->go, 0);
 	for (uint32_t i = 0; i < r->workers; i++)
 		crew_wait_ready(&r->worker[i], 1);
 	return (double)n * COMMANDS * 1000 / (double)from;

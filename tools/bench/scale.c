@@ -105,9 +105,9 @@ static int read_once(struct reader *r, enum mode mode, uint32_t at)
 }
 
 /* Until the phase changes.  All keys, again and again, from another place each time. */
-static int read_on(struct crew_slot *slot, struct reader *r, enum mode mode)
+static int read_on(struct crew_child *child, struct reader *r, enum mode mode)
 {
-	int phase = crew_get(&slot->go), got;
+	int phase = crew_get(&child->go), got;
 	uint64_t from = bench_cpu_ns(), n = 0;
 	uint32_t at = 0;
 
@@ -117,12 +117,12 @@ static int read_on(struct crew_slot *slot, struct reader *r, enum mode mode)
 			return -1;
 		n += (uint64_t)got;
 		at = at + 2 * BATCH > r->set.n ? 0 : at + BATCH;
-	} while (crew_get(&slot->go) == phase);
-	slot->value[0] = (double)n * 1000 / (double)(bench_cpu_ns() - from);
+	} while (crew_get(&child->go) == phase);
+	child->value[0] = (double)n * 1000 / (double)(bench_cpu_ns() - from);
 	return mode == DISTINCT && n >= r->set.n && !lookup_verify(&r->draw) ? -1 : 0;
 }
 
-static int be_reader(struct crew_slot *slot, void *arg)
+static int be_reader(struct crew_child *child, void *arg)
 {
 	static struct reader r;
 	int phase;
@@ -132,24 +132,24 @@ static int be_reader(struct crew_slot *slot, void *arg)
 	r.cache.c = cache_attach(team.cache.name);
 	key_set_open(&r.set, &r.cache, bench.quick ? KEYS_QUICK : KEYS);
 	r.draw = (struct lookup_arg){ .set = &r.set, .batch = BATCH, .hits = 100 };
-	crew_set(&slot->ready, -1);
-	while (!crew_get(&slot->stop)) {
-		phase = crew_get(&slot->go);
-		if (phase == crew_get(&slot->ready) || !phase) {
+	crew_set(&child->ready, -1);
+	while (!crew_get(&child->stop)) {
+		phase = crew_get(&child->go);
+		if (phase == crew_get(&child->ready) || !phase) {
 			cli_sleep_ms(1);
 			continue;
 		}
 		if (phase % 3 == 1)
 			lookup_prepare(&r.draw);
-		else if (phase % 3 == 2 && read_on(slot, &r, (enum mode)slot->count[0]))
+		else if (phase % 3 == 2 && read_on(child, &r, (enum mode)child->count[0]))
 			break;
 		if (phase % 3 != 2)
-			crew_set(&slot->ready, phase);
+			crew_set(&child->ready, phase);
 	}
-	if (!crew_get(&slot->stop))
-		snprintf(slot->text, sizeof(slot->text),
+	if (!crew_get(&child->stop))
+		snprintf(child->text, sizeof(child->text),
 			 "scale: a reader got a wrong answer: no figures");
-	return !crew_get(&slot->stop);
+	return !crew_get(&child->stop);
 }
 
 /* ---- all of them ---- */
@@ -162,7 +162,7 @@ struct share { /* so many readers, doing that */
 static void all_to(uint32_t n, int phase, bool wait)
 {
 	for (uint32_t i = 0; i < n; i++)
-		crew_set(&team.reader[i].slot->go, phase);
+		crew_set(&team.reader[i].child->go, phase);
 	for (uint32_t i = 0; wait && i < n; i++)
 		crew_wait_ready(&team.reader[i], phase);
 }
@@ -174,14 +174,14 @@ static double value(void *arg)
 	double sum = 0;
 
 	for (uint32_t i = 0; i < s->n; i++)
-		team.reader[i].slot->count[0] = s->mode;
+		team.reader[i].child->count[0] = s->mode;
 	all_to(s->n, team.phase + 1, true);
 	all_to(s->n, team.phase + 2, false);
 	cli_sleep_ms(bench.quick ? WINDOW_QUICK_MS : WINDOW_MS);
 	all_to(s->n, team.phase + 3, true);
 	team.phase += 3;
 	for (uint32_t i = 0; i < s->n; i++)
-		sum += team.reader[i].slot->value[0];
+		sum += team.reader[i].child->value[0];
 	return sum / s->n;
 }
 
@@ -324,7 +324,7 @@ static void step_at(struct timespec *at)
 }
 
 /* Ten blocks come, and ten go, every millisecond. */
-static int be_changer(struct crew_slot *slot, void *arg)
+static int be_changer(struct crew_child *child, void *arg)
 {
 	struct bench_cache b = *(struct bench_cache *)arg;
 	uint64_t next = b.entries;
@@ -333,17 +333,17 @@ static int be_changer(struct crew_slot *slot, void *arg)
 
 	b.c = cache_attach(b.name);
 	bench_pin(0, 1);
-	crew_set(&slot->ready, 1);
+	crew_set(&child->ready, 1);
 	clock_gettime(CLOCK_MONOTONIC, &at);
-	while (!crew_get(&slot->stop)) {
-		if (!crew_get(&slot->go)) {
+	while (!crew_get(&child->stop)) {
+		if (!crew_get(&child->go)) {
 			cli_sleep_ms(1);
 			clock_gettime(CLOCK_MONOTONIC, &at);
 			continue;
 		}
 		cache_insert(&b, next, STEP, blocks);
 		next += STEP;
-		__atomic_fetch_add(&slot->count[0], STEP, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&child->count[0], STEP, __ATOMIC_RELAXED);
 		step_at(&at);
 	}
 	gpc_close(b.c);
@@ -374,9 +374,9 @@ static double reads_value(void *arg)
 	uint64_t until = (bench.quick ? WINDOW_QUICK_MS : WINDOW_MS) * UINT64_C(1000000);
 	bool good = true;
 
-	crew_set(&t->changer.slot->go, a->go);
+	crew_set(&t->changer.child->go, a->go);
 	cli_sleep_ms(SETTLE_MS);
-	changes = __atomic_load_n(&t->changer.slot->count[0], __ATOMIC_RELAXED);
+	changes = __atomic_load_n(&t->changer.child->count[0], __ATOMIC_RELAXED);
 	wall = cli_now_ns();
 	from = bench_cpu_ns();
 	do {
@@ -385,10 +385,10 @@ static double reads_value(void *arg)
 		ns = bench_cpu_ns() - from;
 	} while (ns < until);
 	wall = cli_now_ns() - wall;
-	changes = __atomic_load_n(&t->changer.slot->count[0], __ATOMIC_RELAXED) - changes;
+	changes = __atomic_load_n(&t->changer.child->count[0], __ATOMIC_RELAXED) - changes;
 	if (a->go)
 		t->a_second = (double)changes * 1e9 / (double)wall;
-	crew_set(&t->changer.slot->go, 0);
+	crew_set(&t->changer.child->go, 0);
 	return good && lookup_verify(&read) ? (double)n * 1000 / (double)ns : -1;
 }
 

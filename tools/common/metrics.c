@@ -165,7 +165,7 @@ const struct metrics_row metrics_rows[] = {
 	  OF_TIER, NULL, T(t.ready), 1 },
 	{ "tier_state", "gauge",
 	  "0 if the tier is down, 1 if it is up, 2 if it is switched off for wrong bytes, 3 if its "
-	  "keeper is stopped or hangs.",
+	  "steward is stopped or hangs.",
 	  OF_TIER, NULL, T(t.state), 1 },
 	{ "tier_asks_total", "counter", "Questions of peers for what is below RAM.", OF_TIER, NULL,
 	  T(t.asks), 1 },
@@ -193,7 +193,7 @@ const struct metrics_row metrics_rows[] = {
 	{ NULL, NULL, NULL, OF_TIER, "reason=\"aged\"", T(t.aged), 1 },
 	{ NULL, NULL, NULL, OF_TIER, "reason=\"forgotten\"", T(t.forgotten), 1 },
 	{ "tier_restored_blocks_total", "counter",
-	  "Blocks of an earlier keeper that were published again.", OF_TIER, NULL, T(t.restored),
+	  "Blocks of an earlier steward that were published again.", OF_TIER, NULL, T(t.restored),
 	  1 },
 	{ "tier_full_blocks_total", "counter", "Blocks that a store had no room for.", OF_TIER,
 	  NULL, T(t.full), 1 },
@@ -282,13 +282,13 @@ static void look_pools(struct metrics *m, gpc *c)
 
 static void look_tiers(struct metrics *m, gpc *c)
 {
-	for (; m->ntiers < METRICS_COLD; m->ntiers++) {
+	for (; m->ntiers < METRICS_LOWER; m->ntiers++) {
 		struct metrics_tier *t = &m->tier[m->ntiers];
 
 		t->t = (struct gpc_tier){ .size = sizeof(t->t) };
 		if (gpc_tier_get(c, m->ntiers, &t->t) < 0)
 			return;
-		t->kept = t->t.keeper >= 0;
+		t->kept = t->t.steward >= 0;
 		for (uint32_t i = 0; i < t->t.ncounters; i++)
 			m->counter[m->ncounters++] =
 				(struct metrics_counter){ t->t.kind, t->t.counter[i] };

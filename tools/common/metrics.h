@@ -23,7 +23,7 @@ enum {
 	METRICS_SHORT = GPC_ROUND_TRIP,
 	METRICS_COPIES = 4,
 	METRICS_TIERS = 4,
-	METRICS_COLD = 2,
+	METRICS_LOWER = 2,
 	METRICS_OWN = 8,
 	METRICS_MIRRORS = 2 * GPC_MAX_MIRRORS
 };
@@ -70,8 +70,8 @@ struct metrics {
 	uint64_t tokens_queried, tokens_hit[2];
 	struct gpc_histogram histogram[GPC_COPY_RAM_RAM + 1]; /* by its number in gpc_look.h */
 	uint32_t npools, npeers, nmirrors, nspaces, ntiers, ncounters;
-	struct metrics_tier tier[METRICS_COLD];
-	struct metrics_counter counter[METRICS_COLD * METRICS_OWN];
+	struct metrics_tier tier[METRICS_LOWER];
+	struct metrics_counter counter[METRICS_LOWER * METRICS_OWN];
 	struct metrics_pool pool[GPC_MAX_POOLS];
 	struct metrics_peer peer[GPC_MAX_PEERS];
 	struct gpc_mirror mirror[METRICS_MIRRORS];

@@ -116,14 +116,14 @@ static void look_at_tier(gpc *c, uint32_t kind, struct reasons *r)
 
 	for (i = 0; (err = gpc_tier_get(c, i, &t)) == 0 && t.kind != kind; i++)
 		;
-	if (err || t.keeper < 0)
+	if (err || t.steward < 0)
 		add(r, "tier %s: no process keeps it", word);
 	else if (t.state == GPC_TIER_DOWN)
 		add(r, "tier %s: it is down", word);
 	else if (t.state == GPC_TIER_OFF)
-		add(r, "tier %s: it is off until its keeper starts anew", word);
+		add(r, "tier %s: it is off until its steward starts anew", word);
 	else if (t.state == GPC_TIER_STOPPED)
-		add(r, "tier %s: its keeper takes no questions", word);
+		add(r, "tier %s: its steward takes no questions", word);
 }
 
 /* As http.c wants it: true for 200. */

@@ -4,7 +4,7 @@
  * They are opened and closed by a thread, whose commands the writer's own thread carries out
  * meanwhile.  A file that is refused ends gpcd before it says that it is ready.  Engines do the same
  * (python/gpc/engines/tiers.py), so the table is that of both.  The library's lock decides who is
- * first; "other" is a keeper of this cache with another file or store.
+ * first; "other" is a steward of this cache with another file or store.
  *
  *   who has the seat       who keeps tiers        this process, at its start     later
  *   ---------------------  ---------------------  -----------------------------  ------------------------
@@ -18,11 +18,11 @@
  *
  *   dies or ends                       then
  *   ---------------------------------  ------------------------------------------------------------------
- *   the keeper, with the seat          the one who wins it opens them at once, if it is configured; else
+ *   the steward, with the seat         the one who wins it opens them at once, if it is configured; else
  *                                      another one after the second
- *   the keeper, without the seat       the writer at once, if it is configured; else another one
- *   the writer, which is no keeper     nothing: the keeper goes on, whoever wins
- *   the keeper's seat, and it lives    (engines) it closes them, and the winner opens them
+ *   the steward, without the seat      the writer at once, if it is configured; else another one
+ *   the writer, which is no steward    nothing: the steward goes on, whoever wins
+ *   the steward's seat, and it lives   (engines) it closes them, and the winner opens them
  * Tests: t/daemon/disk-aside.t t/daemon/remote.t t/daemon/disk.t t/daemon/exists.t
  *   t/daemon/reload.t t/daemon/files.t */
 #include "config.h"
@@ -201,22 +201,22 @@ int tiers_check(struct daemon *d)
 			    : o->max_age_s                   ? "max-age"
 			    : o->write_rate                  ? "write-rate"
 							     : NULL;
-	const char *afar = o->remote_tag      ? "tag"
-			   : o->remote_blocks ? "blocks"
-			   : o->remote_uses   ? "min-uses"
-			   : o->remote_ms     ? "deadline"
-					      : NULL;
+	const char *store_option = o->remote_tag      ? "tag"
+				   : o->remote_blocks ? "blocks"
+				   : o->remote_uses   ? "min-uses"
+				   : o->remote_ms     ? "deadline"
+						      : NULL;
 
-	if (d->keep && (d->disk[0] || other || d->key_file[0] || o->remote || afar))
+	if (d->keep && (d->disk[0] || other || d->key_file[0] || o->remote || store_option))
 		return cli_usage(
 			"--keep and --%s exclude each other: the writer keeps the tiers below RAM",
-			d->key_file[0]      ? "key-file"
-			: o->remote || afar ? "remote"
-					    : "disk");
+			d->key_file[0]              ? "key-file"
+			: o->remote || store_option ? "remote"
+						    : "disk");
 	if (d->disk_bytes && o->disk_blocks)
 		return cli_usage("--disk-bytes and --disk-blocks exclude each other: give one");
-	if (afar && !o->remote)
-		return cli_usage("--remote-%s: --remote is missing: which store?", afar);
+	if (store_option && !o->remote)
+		return cli_usage("--remote-%s: --remote is missing: which store?", store_option);
 	if (other && !d->disk[0])
 		return cli_usage("--disk-%s: --disk is missing: which file?", other);
 	if (blocks_of(d) > MOST_BLOCKS)
@@ -502,27 +502,27 @@ static bool is_same(uint32_t kind, const char *ours, const char *theirs)
 
 /* The process that keeps a tier of this cache, or 0; *ret_what: the first one that is not as ours is,
  * or NULL. */
-static int32_t find_keeper(const struct daemon *d, gpc *c, const char **ret_what)
+static int32_t find_steward(const struct daemon *d, gpc *c, const char **ret_what)
 {
 	static struct gpc_tier t;
 	struct gpc_stats st = { .size = sizeof(st) };
 	uint32_t i, n = 0;
-	int32_t keeper = -1;
+	int32_t steward = -1;
 
 	*ret_what = NULL;
 	for (i = 0; t = (struct gpc_tier){ .size = sizeof(t) }, !gpc_tier_get(c, i, &t); i++) {
 		const char *ours = t.kind == GPC_DISK ? d->tiers.disk : d->tiers.remote;
 
-		if (t.keeper < 0)
+		if (t.steward < 0)
 			return 0;
-		keeper = t.keeper;
+		steward = t.steward;
 		n++;
 		if (!ours || !is_same(t.kind, ours, t.what)) {
 			*ret_what = t.what;
 			break;
 		}
 	}
-	if (keeper < 0 || gpc_stats_get(c, keeper, &st) < 0)
+	if (steward < 0 || gpc_stats_get(c, steward, &st) < 0)
 		return 0;
 	if (!*ret_what && n < (uint32_t) !!d->tiers.disk + !!d->tiers.remote)
 		*ret_what = "one tier less";
@@ -558,23 +558,23 @@ static int refused(struct daemon *d, gpc *c, const struct tiers_thread *t)
 static int find_kept(struct daemon *d, gpc *c, const struct tiers_thread *t)
 {
 	const char *other;
-	int32_t keeper = find_keeper(d, c, &other);
+	int32_t steward = find_steward(d, c, &other);
 	char text[1024];
 
-	if (!keeper)
+	if (!steward)
 		return refused(d, c, t);
 	if (!other) {
-		if (keeper != d->tiers_of && !d->quiet)
+		if (steward != d->tiers_of && !d->quiet)
 			say(LOG_INFO,
 			    "%s: process %d keeps the tiers: they are taken over when it ends",
-			    d->name, keeper);
-		d->tiers_of = keeper;
+			    d->name, steward);
+		d->tiers_of = steward;
 		return 0;
 	}
 	snprintf(
 		text, sizeof(text),
 		"process %d keeps other tiers of it, with %s: give the same ones, or end that process",
-		keeper, other);
+		steward, other);
 	say_once(d, text);
 	return EXIT_RUNTIME;
 }
@@ -624,7 +624,7 @@ void tiers_look(struct daemon *d, gpc *c)
 
 	if (!tiers_wait(d) || now < d->tiers_next)
 		return;
-	if (find_keeper(d, c, &other) || (!d->served && !serve_has_engine(c))) {
+	if (find_steward(d, c, &other) || (!d->served && !serve_has_engine(c))) {
 		d->tiers_next = now + (d->served ? 0 : GRACE_MS * UINT64_C(1000000));
 		return;
 	}

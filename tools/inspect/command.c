@@ -3,7 +3,7 @@
  *
  * It has what the cache itself knows: its geometry, the pools that gpcd makes, memory of RAM, owner
  * and mode of its files.  Standard error names the rest, a line each: pools of other makers,
- * tiers, whose options are the keeper's own, and settings that no option has.
+ * tiers, whose options are the steward's own, and settings that no option has.
  * Tests: t/tools/command.t */
 #include "config.h"
 

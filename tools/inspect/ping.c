@@ -121,7 +121,7 @@ static void look_at_memory(struct ping *p)
 		p->memory = m;
 }
 
-/* Blocks of a caller's pool are not reserved, and those below RAM are their keeper's. */
+/* Blocks of a caller's pool are not reserved, and those below RAM are their steward's. */
 static bool can_take(struct ping *p, int number)
 {
 	p->pool = (struct gpc_pool){ .size = sizeof(p->pool) };

@@ -56,7 +56,7 @@ static void take_pools(gpc *c, struct sample *s)
 			.blocks = p.blocks,
 			.slots = p.blocks + p.transit,
 			.live = p.live,
-			/* below RAM a free slot is its keeper's */
+			/* below RAM a free slot is its steward's */
 			.reserved = p.kind > GPC_RAM ? 0 : p.reserved,
 			.dying = p.dying,
 			.available = (uint32_t)available,

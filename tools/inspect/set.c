@@ -7,7 +7,7 @@
  *   quota          gpc_setting_set                  the writer, the next reserve
  *   log-level      gpc_setting_set                  each gpcd, within a second
  *   spill-ahead    gpc_setting_set, with --pool     who spills, its next look
- *   disk-ahead     gpc_setting_set                  the keeper of tiers, its next round
+ *   disk-ahead     gpc_setting_set                  the steward of tiers, its next round
  *   disk-max-age   gpc_setting_set                  the same
  *   mode, group    gpc_create with GPC_IF_ABSENT    the kernel, whoever attaches next
  *

@@ -11,7 +11,7 @@
 
 static const struct column columns[] = {
 	{ "TIER", "kind", SHOW_TEXT },       { "POOL", "pool", SHOW_TEXT },
-	{ "KEEPER", "keeper", SHOW_TEXT },   { "READY", "ready", SHOW_TEXT },
+	{ "STEWARD", "steward", SHOW_TEXT }, { "READY", "ready", SHOW_TEXT },
 	{ "STATE", "state", SHOW_TEXT },     { "IMAGE", "block_bytes", SHOW_BYTES },
 	{ "BROUGHT", "brought", SHOW_TEXT }, { "BROUGHT BYTES", "brought_bytes", SHOW_BYTES },
 	{ "WRITTEN", "written", SHOW_TEXT }, { "WRITTEN BYTES", "written_bytes", SHOW_BYTES },
@@ -72,8 +72,8 @@ static json_t *describe(const struct gpc_tier *t)
 	json_object_set_new(o, "kind", out_need(json_string(shown_kind(t->kind))));
 	json_object_set_new(o, "state", out_need(json_string(shown_tier_state(t->state))));
 	json_object_set_new(o, "pool", t->pool < 0 ? json_null() : out_need(json_integer(t->pool)));
-	json_object_set_new(o, "keeper",
-			    t->keeper < 0 ? json_null() : out_need(json_integer(t->keeper)));
+	json_object_set_new(o, "steward",
+			    t->steward < 0 ? json_null() : out_need(json_integer(t->steward)));
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		json_object_set_new(o, numbers[i].field,
 				    out_need(json_integer((json_int_t)numbers[i].v)));

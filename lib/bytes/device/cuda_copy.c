@@ -119,12 +119,12 @@ static _Thread_local struct {
 	uint64_t bytes;
 } since;
 
-struct place {
+struct copy_place {
 	uint64_t slice, row, byte;
 };
 
 /* At most PAUSE bytes of an op, from that place on. */
-static struct copy_op next_part(const struct copy_op *op, struct place *p)
+static struct copy_op next_part(const struct copy_op *op, struct copy_place *p)
 {
 	struct copy_op part = *op;
 	uint64_t slice = op->width * op->rows;
@@ -159,7 +159,7 @@ static struct copy_op next_part(const struct copy_op *op, struct place *p)
 static cudaError_t copy_in_parts(const struct cuda_copier *c, const struct copy_op *op,
 				 void *stream)
 {
-	struct place p = { 0 };
+	struct copy_place p = { 0 };
 	struct copy_op part;
 	cudaError_t e = cudaSuccess;
 

@@ -16,14 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct event {
+struct cuda_event {
 	int ordinal;
 	cudaEvent_t event;
 };
 
 int cuda_event_make(const uint8_t uuid[16], void **ret_event)
 {
-	struct event *event = calloc(1, sizeof(*event));
+	struct cuda_event *event = calloc(1, sizeof(*event));
 	struct cuda_scope scope;
 	cudaError_t e;
 	int err;
@@ -46,7 +46,7 @@ int cuda_event_make(const uint8_t uuid[16], void **ret_event)
 
 void cuda_event_free(void *event)
 {
-	struct event *e = event;
+	struct cuda_event *e = event;
 	struct cuda_scope scope;
 
 	if (cuda_enter(&scope, e->ordinal) == 0) {
@@ -59,7 +59,7 @@ void cuda_event_free(void *event)
 
 int cuda_event_record(void *event, void *stream)
 {
-	struct event *e = event;
+	struct cuda_event *e = event;
 	struct cuda_scope scope;
 	cudaError_t did;
 	int err = cuda_enter(&scope, e->ordinal);
@@ -76,7 +76,7 @@ int cuda_event_record(void *event, void *stream)
 int cuda_event_wait(void *event, void *stream)
 {
 	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-	struct event *e = event;
+	struct cuda_event *e = event;
 	struct cuda_scope scope;
 	cudaError_t did;
 	int ordinal, err;
@@ -102,7 +102,7 @@ int cuda_event_wait(void *event, void *stream)
 
 int cuda_event_passed(void *event)
 {
-	struct event *e = event;
+	struct cuda_event *e = event;
 	struct cuda_scope scope;
 	cudaError_t did;
 

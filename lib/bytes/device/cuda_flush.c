@@ -10,7 +10,7 @@
  * then the mirror shows it early, and each order in which entries reach a mirror was safe in
  * the table itself (a slot is not filled again before flush and grace period).
  *
- * Nobody waits.  A small flush says itself that it has ended, in the stage, so that the writer
+ * Nobody waits.  A small flush says itself that it has ended, in the pinned memory, so that the writer
  * reads a word of ordinary memory; CUDA is asked only when nothing is heard for a while, to
  * learn of errors.  The end of the others is an event that is asked for.
  * Tests: t/bytes/cuda-busy.t */
@@ -29,22 +29,22 @@
 #define SILENT_NS 1000000u   /* then CUDA is asked what has become of a flush */
 #define COPY_MAX  (8u << 20) /* bytes: 256 chunks take as long as a slice */
 
-/* pairs with the release of scatter.cu: the mirror shows the changes, and the stage is free */
-static bool stage_done(const struct cuda_mirror *m)
+/* pairs with the release of scatter.cu: the mirror shows the changes, and the pinned memory is free */
+static bool pinned_done(const struct cuda_mirror *m)
 {
-	return load_acquire(&m->stage->done) == m->stage->ticket;
+	return load_acquire(&m->pinned->done) == m->pinned->ticket;
 }
 
-static cudaError_t scatter_staged(struct cuda_mirror *m, const struct launch_change *changes,
+static cudaError_t scatter_pinned(struct cuda_mirror *m, const struct launch_change *changes,
 				  uint32_t n)
 {
-	m->by_stage = true;
-	m->stage->value = *m->status;
-	m->stage->ticket++;
-	m->stage->n = n;
+	m->by_graph = true;
+	m->pinned->value = *m->status;
+	m->pinned->ticket++;
+	m->pinned->n = n;
 	if (n)
-		memcpy(m->stage->change, changes, n * sizeof(*changes));
-	return CUDA(cudaGraphLaunch(n <= CUDA_MIRROR_FEW ? m->few : m->staged, m->stream));
+		memcpy(m->pinned->change, changes, n * sizeof(*changes));
+	return CUDA(cudaGraphLaunch(n <= CUDA_MIRROR_FEW ? m->few : m->full, m->stream));
 }
 
 static cudaError_t scatter(struct cuda_mirror *m, const struct launch_change *changes, uint32_t n,
@@ -125,29 +125,29 @@ static cudaError_t begin_flush(struct cuda_mirror *m, const struct launch_change
 {
 	bool slow = m->began_ns < m->chunks_until_ns;
 
-	m->scattered = m->by_stage = false;
+	m->scattered = m->by_graph = false;
 	if (m->table && (slow || n > CUDA_MIRROR_MANY) &&
 	    (mark_chunks(m, changes, n) <= COPY_MAX || n > CUDA_MIRROR_MANY))
 		return copy_chunks(m);
 	m->scattered = true;
-	return n <= LAUNCH_STAGE ? scatter_staged(m, changes, n) : scatter_many(m, changes, n);
+	return n <= LAUNCH_PINNED ? scatter_pinned(m, changes, n) : scatter_many(m, changes, n);
 }
 
-/* As a query says it.  A stage that is silent may be about to speak, or never will. */
+/* As a query says it.  A flush that is silent may be about to speak, or never will. */
 cudaError_t cuda_flush_ended(struct cuda_mirror *m)
 {
 	cudaError_t e;
 
 	if (!m->flushing)
 		return cudaSuccess;
-	if (!m->by_stage)
+	if (!m->by_graph)
 		return CUDA(cudaEventQuery(m->end));
-	if (stage_done(m))
+	if (pinned_done(m))
 		return cudaSuccess;
 	if (clock_ns() - m->began_ns < SILENT_NS)
 		return cudaErrorNotReady;
 	e = CUDA(cudaStreamQuery(m->stream));
-	return e != cudaSuccess || stage_done(m) ? e : cudaErrorUnknown;
+	return e != cudaSuccess || pinned_done(m) ? e : cudaErrorUnknown;
 }
 
 int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
@@ -167,7 +167,7 @@ int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 		m->began_ns = clock_ns();
 		*m->status = *status;
 		e = begin_flush(m, changes, n);
-		if (e == cudaSuccess && !m->by_stage)
+		if (e == cudaSuccess && !m->by_graph)
 			e = CUDA(cudaEventRecord(m->end, m->stream));
 		m->flushing = e == cudaSuccess;
 	}
@@ -184,7 +184,7 @@ int cuda_flushed(void *mirror)
 
 	if (!m->flushing)
 		return 0;
-	if (m->by_stage && !stage_done(m) && clock_ns() - m->began_ns < SILENT_NS)
+	if (m->by_graph && !pinned_done(m) && clock_ns() - m->began_ns < SILENT_NS)
 		return -EAGAIN; /* without a word to CUDA */
 	err = cuda_enter(&scope, m->ordinal);
 	if (err)

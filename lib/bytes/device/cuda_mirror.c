@@ -23,10 +23,10 @@ static void free_parts(struct cuda_mirror *m)
 			cudaStreamDestroy(m->stream);
 		if (m->few)
 			cudaGraphExecDestroy(m->few);
-		if (m->staged)
-			cudaGraphExecDestroy(m->staged);
-		if (m->stage)
-			cudaFreeHost(m->stage);
+		if (m->full)
+			cudaGraphExecDestroy(m->full);
+		if (m->pinned)
+			cudaFreeHost(m->pinned);
 		if (m->many)
 			cudaFreeHost(m->many);
 		if (m->status)
@@ -40,15 +40,15 @@ static void free_parts(struct cuda_mirror *m)
 	free(m);
 }
 
-/* A flush of up to `most` changes, whatever the stage holds when it runs. */
+/* A flush of up to `most` changes, whatever the pinned memory holds when it runs. */
 static cudaError_t capture_flush(struct cuda_mirror *m, uint32_t most, cudaGraphExec_t *ret)
 {
 	cudaError_t e = CUDA(cudaStreamBeginCapture(m->stream, cudaStreamCaptureModeRelaxed));
 
 	if (e != cudaSuccess)
 		return e;
-	e = CUDA((cudaError_t)launch_scatter_staged(cuda_mirror_table(m), cuda_mirror_status(m),
-						    m->stage, most, m->stream));
+	e = CUDA((cudaError_t)launch_scatter_pinned(cuda_mirror_table(m), cuda_mirror_status(m),
+						    m->pinned, most, m->stream));
 	return cuda_graph(m->stream, e, ret);
 }
 
@@ -65,7 +65,8 @@ static cudaError_t make_mirror_parts(struct cuda_mirror *m)
 	if (e == cudaSuccess)
 		e = CUDA(cudaEventCreateWithFlags(&m->end, cudaEventDisableTiming));
 	if (e == cudaSuccess)
-		e = CUDA(cudaHostAlloc((void **)&m->stage, sizeof(*m->stage), cudaHostAllocMapped));
+		e = CUDA(cudaHostAlloc((void **)&m->pinned, sizeof(*m->pinned),
+				       cudaHostAllocMapped));
 	if (e == cudaSuccess)
 		e = CUDA(cudaHostAlloc((void **)&m->many, CUDA_MIRROR_MANY * sizeof(*m->many),
 				       cudaHostAllocMapped));
@@ -74,11 +75,11 @@ static cudaError_t make_mirror_parts(struct cuda_mirror *m)
 	if (e == cudaSuccess)
 		memset(m->status, 0, CUDA_CHUNK);
 	if (e == cudaSuccess)
-		memset(m->stage, 0, sizeof(*m->stage));
+		memset(m->pinned, 0, sizeof(*m->pinned));
 	if (e == cudaSuccess)
 		e = capture_flush(m, CUDA_MIRROR_FEW, &m->few);
 	if (e == cudaSuccess)
-		e = capture_flush(m, LAUNCH_STAGE, &m->staged);
+		e = capture_flush(m, LAUNCH_PINNED, &m->full);
 	return e;
 }
 

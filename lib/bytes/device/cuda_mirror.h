@@ -7,7 +7,7 @@
 
 /* Most changes that are scattered at once. */
 #define CUDA_MIRROR_MANY 65536u
-/* There is a graph for so many changes, and one for LAUNCH_STAGE. */
+/* There is a graph for so many changes, and one for LAUNCH_PINNED. */
 #define CUDA_MIRROR_FEW 64u
 
 struct cuda_mirror {
@@ -18,14 +18,14 @@ struct cuda_mirror {
 	uint8_t *table; /* the index's, when it could be pinned */
 	cudaStream_t stream;
 	cudaEvent_t end;
-	struct launch_stage *stage; /* pinned, for graphs */
-	cudaGraphExec_t few, staged;
-	struct launch_change *many;   /* pinned, for more than a stage holds */
+	struct launch_pinned *pinned; /* pinned, for graphs */
+	cudaGraphExec_t few, full;
+	struct launch_change *many;   /* pinned, for more than the pinned memory holds */
 	struct mirror_status *status; /* pinned, CUDA_CHUNK bytes */
 	uint64_t *chunks;             /* scratch: a bit for each */
 	struct mirror_status shown;   /* by the last flush, or the upload */
 	bool scattered;               /* the flush under way, or the last one */
-	bool flushing, by_stage;      /* under way; it ends with stage->done = ticket */
+	bool flushing, by_graph;      /* under way; it ends with pinned->done = ticket */
 	uint64_t began_ns, chunks_until_ns;
 };
 

@@ -48,7 +48,7 @@ struct cuda_dev {
 	uint64_t (*totals)[DEVICE_COUNTERS]; /* pinned; by section; written by the device */
 	struct mirror_view *named;           /* what the word says */
 	struct cuda_query *query;            /* for questions of the host */
-	uint64_t told[DEVICE_COUNTERS];
+	uint64_t counted[DEVICE_COUNTERS];
 };
 
 struct cuda_import {
@@ -430,8 +430,8 @@ void cuda_counted(void *dev, uint64_t counts[DEVICE_COUNTERS])
 	for (i = 0; i < DEVICE_COUNTERS; i++) {
 		for (now = slot = 0; slot < SHM_SECTIONS; slot++)
 			now = MAX(now, load_relaxed(&d->totals[slot][i]));
-		counts[i] = now > d->told[i] ? now - d->told[i] : 0;
-		d->told[i] += counts[i];
+		counts[i] = now > d->counted[i] ? now - d->counted[i] : 0;
+		d->counted[i] += counts[i];
 	}
 	pthread_mutex_unlock(&d->lock);
 }

@@ -37,7 +37,7 @@ struct probe_driver {
 	CUresult (*access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
 };
 
-struct probe {
+struct cuda_probe {
 	struct probe_driver call;
 	int ordinal;
 	cudaStream_t stream;
@@ -77,7 +77,7 @@ static bool find_calls(struct probe_driver *d)
 
 /* ---- address space with three rows in it ---- */
 
-static bool create(struct probe *p, CUmemGenericAllocationHandle *ret)
+static bool create(struct cuda_probe *p, CUmemGenericAllocationHandle *ret)
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED };
 
@@ -87,7 +87,7 @@ static bool create(struct probe *p, CUmemGenericAllocationHandle *ret)
 }
 
 /* Chunk by chunk: `mapped` says how far it got, whatever happens. */
-static bool map_all(struct probe *p)
+static bool map_all(struct cuda_probe *p)
 {
 	CUmemGenericAllocationHandle h;
 	uint64_t to_row;
@@ -104,7 +104,7 @@ static bool map_all(struct probe *p)
 	return true;
 }
 
-static bool make_space(struct probe *p)
+static bool make_space(struct cuda_probe *p)
 {
 	CUmemAccessDesc desc = { .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 
@@ -124,7 +124,7 @@ static bool make_space(struct probe *p)
 	return p->call.access(p->at, p->bytes, &desc, 1) == CUDA_SUCCESS;
 }
 
-static void free_space(struct probe *p)
+static void free_space(struct cuda_probe *p)
 {
 	uint64_t at;
 
@@ -152,7 +152,7 @@ static void fill_rows(uint8_t *rows, uint32_t seed)
 	}
 }
 
-static bool done(const struct probe *p, cudaError_t e)
+static bool done(const struct cuda_probe *p, cudaError_t e)
 {
 	cudaError_t end = cudaStreamSynchronize(p->stream);
 
@@ -160,7 +160,7 @@ static bool done(const struct probe *p, cudaError_t e)
 	return e == cudaSuccess && end == cudaSuccess;
 }
 
-static bool pitched(const struct probe *p, uint8_t *host, bool to_host)
+static bool pitched(const struct cuda_probe *p, uint8_t *host, bool to_host)
 {
 	void *vram = (void *)p->row;
 
@@ -170,7 +170,7 @@ static bool pitched(const struct probe *p, uint8_t *host, bool to_host)
 							cudaMemcpyDefault, p->stream)));
 }
 
-static bool row_by_row(const struct probe *p, uint8_t *host, bool to_host)
+static bool row_by_row(const struct cuda_probe *p, uint8_t *host, bool to_host)
 {
 	cudaError_t e = cudaSuccess;
 	uint8_t *vram, *at;
@@ -185,12 +185,12 @@ static bool row_by_row(const struct probe *p, uint8_t *host, bool to_host)
 	return done(p, e);
 }
 
-static bool same(const struct probe *p)
+static bool same(const struct cuda_probe *p)
 {
 	return !memcmp(p->scratch, p->scratch + ROWS * WIDTH, ROWS * WIDTH);
 }
 
-static bool is_right(struct probe *p)
+static bool is_right(struct cuda_probe *p)
 {
 	uint8_t *put = p->scratch, *got = p->scratch + ROWS * WIDTH;
 
@@ -203,7 +203,7 @@ static bool is_right(struct probe *p)
 
 uint64_t cuda_probe_pitch(int ordinal, cudaStream_t stream)
 {
-	struct probe p = { .ordinal = ordinal, .stream = stream };
+	struct cuda_probe p = { .ordinal = ordinal, .stream = stream };
 	uint64_t most = 0;
 	bool right = find_calls(&p.call);
 	size_t i;

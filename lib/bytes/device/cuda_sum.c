@@ -16,7 +16,7 @@
 _Static_assert(SUM_BLOCKS == LAUNCH_SUM_SLOTS, "blocks of an image");
 
 /* The way through an image of one layout, in the memory of its device. */
-struct sums {
+struct cuda_sums {
 	int ordinal;
 	void *memory; /* tables, units, parts of each lane */
 	uint64_t units_at, parts_at;
@@ -108,7 +108,8 @@ static uint64_t parts_bytes(void)
 	return (uint64_t)SHM_TRANSFERS * LAUNCH_SUM_ITEMS * sizeof(struct launch_sum_part);
 }
 
-static cudaError_t upload(struct sums *s, const uint8_t *host, uint64_t bytes, cudaStream_t stream)
+static cudaError_t upload(struct cuda_sums *s, const uint8_t *host, uint64_t bytes,
+			  cudaStream_t stream)
 {
 	cudaError_t e = CUDA(cudaMalloc(&s->memory, s->parts_at + parts_bytes()));
 
@@ -122,7 +123,7 @@ static cudaError_t upload(struct sums *s, const uint8_t *host, uint64_t bytes, c
 	return e;
 }
 
-static int make(struct sums *s, const struct sum_piece *pieces, uint32_t n)
+static int make(struct cuda_sums *s, const struct sum_piece *pieces, uint32_t n)
 {
 	struct cuda_copier *c;
 	struct launch_sum_unit *unit;
@@ -158,7 +159,7 @@ static int make(struct sums *s, const struct sum_piece *pieces, uint32_t n)
 int cuda_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n,
 		  uint32_t blocks, void **ret)
 {
-	struct sums *s = calloc(1, sizeof(*s));
+	struct cuda_sums *s = calloc(1, sizeof(*s));
 	struct cuda_scope scope;
 	int err;
 
@@ -179,7 +180,7 @@ int cuda_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32
 
 void cuda_sum_close(void *sums)
 {
-	struct sums *s = sums;
+	struct cuda_sums *s = sums;
 	struct cuda_scope scope;
 
 	if (!s)
@@ -208,7 +209,7 @@ static int address_of(void *host, const char *what, void **ret)
 	return 0;
 }
 
-static int launch_all(const struct sums *s, struct launch_sum *l, uint32_t blocks,
+static int launch_all(const struct cuda_sums *s, struct launch_sum *l, uint32_t blocks,
 		      const struct sum_want *want, uint32_t n, void *stream)
 {
 	cudaError_t e = cudaSuccess;
@@ -244,7 +245,7 @@ static int launch_all(const struct sums *s, struct launch_sum *l, uint32_t block
 int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
 	     void *stream)
 {
-	const struct sums *s = sums;
+	const struct cuda_sums *s = sums;
 	uint8_t *memory = s->memory;
 	struct launch_sum l; /* 4 KiB; only what is used of it is stored */
 	struct cuda_copier *c;

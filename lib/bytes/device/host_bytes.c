@@ -2,7 +2,7 @@
 /* host_bytes.c - the host device plays a GPU: its VRAM is shared memory, its copies are jobs of the
  * stream.
  *
- * Memory that it allocates is the images of the pool's own file, which bytes/memory/map.c maps as it maps
+ * Memory that it allocates is the images of the pool's own file, which bytes/mapping/map.c maps as it maps
  * RAM.  So here are only the parts that a caller lends: pieces of a file of shared memory,
  * which the handle names by its path and tells from a later file of that name by its inode
  * (host_piece.c finds them).

@@ -16,14 +16,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct event {
+struct host_event {
 	uint32_t users; /* its maker, and jobs */
 	uint64_t recorded, passed;
 };
 
 struct event_job {
 	struct stream_job job;
-	struct event *event;
+	struct host_event *event;
 	uint64_t number;
 };
 
@@ -32,7 +32,7 @@ static pthread_cond_t passed = PTHREAD_COND_INITIALIZER;
 static bool ends;
 
 /* With the lock held. */
-static void put(struct event *e)
+static void put(struct host_event *e)
 {
 	if (!--e->users)
 		free(e);
@@ -40,7 +40,7 @@ static void put(struct event *e)
 
 int host_event_make(const uint8_t uuid[16] UNUSED, void **ret_event)
 {
-	struct event *e = calloc(1, sizeof(*e));
+	struct host_event *e = calloc(1, sizeof(*e));
 
 	if (!e)
 		return err_set(ENOMEM, "no memory for an event of the host device");
@@ -51,7 +51,7 @@ int host_event_make(const uint8_t uuid[16] UNUSED, void **ret_event)
 
 void host_event_free(void *event)
 {
-	struct event *e = event;
+	struct host_event *e = event;
 
 	pthread_mutex_lock(&lock);
 	e->passed = e->recorded;
@@ -83,7 +83,7 @@ static void wait_run(struct stream_job *job)
 	pthread_mutex_unlock(&lock);
 }
 
-static int submit(struct event *e, bool record, void *stream)
+static int submit(struct host_event *e, bool record, void *stream)
 {
 	struct event_job *j = malloc(sizeof(*j));
 	int err;
@@ -125,7 +125,7 @@ int host_event_wait(void *event, void *stream)
 
 int host_event_passed(void *event)
 {
-	const struct event *e = event;
+	const struct host_event *e = event;
 	int is;
 
 	pthread_mutex_lock(&lock);

@@ -15,14 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sums {
+struct host_sums {
 	uint32_t npieces, blocks;
 	struct sum_piece piece[];
 };
 
 struct sum_job {
 	struct stream_job job;
-	const struct sums *sums;
+	const struct host_sums *sums;
 	uint64_t *bad;
 	uint32_t n;
 	struct sum_want want[];
@@ -86,7 +86,7 @@ static void sum_run(struct stream_job *job)
 int host_sum_open(const uint8_t uuid[16] UNUSED, const struct sum_piece *pieces, uint32_t n,
 		  uint32_t blocks, void **ret)
 {
-	struct sums *s = malloc(sizeof(*s) + n * sizeof(*pieces));
+	struct host_sums *s = malloc(sizeof(*s) + n * sizeof(*pieces));
 
 	if (!s)
 		return err_set(ENOMEM, "no memory for sums");
@@ -105,7 +105,7 @@ void host_sum_close(void *sums)
 int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane UNUSED,
 	     uint64_t *bad, void *stream)
 {
-	uint32_t blocks = ((struct sums *)sums)->blocks, i, k, *slots;
+	uint32_t blocks = ((struct host_sums *)sums)->blocks, i, k, *slots;
 	struct sum_job *j = malloc(sizeof(*j) + n * sizeof(*want) + n * blocks * sizeof(*slots));
 
 	if (!j)

@@ -31,7 +31,7 @@
 
 #define DRAWS 8 /* of a number, while others have that name */
 
-struct making {
+struct file_making {
 	const struct segment *s;
 	struct memory *m;
 	const struct memory_pages *pages;
@@ -84,7 +84,7 @@ static int lock_file(const struct segment *s, const char *suffix, int fd)
 		       : err_set(-err, "gpc.%s.%s: no lock: %s", s->name, suffix, strerror(-err));
 }
 
-static int draw_once(struct making *k)
+static int draw_once(struct file_making *k)
 {
 	char suffix[MEMORY_SUFFIX];
 	int err;
@@ -106,7 +106,7 @@ static int draw_once(struct making *k)
 	return err;
 }
 
-static int draw(struct making *k)
+static int draw(struct file_making *k)
 {
 	int i, err = -EAGAIN;
 
@@ -119,7 +119,7 @@ static int draw(struct making *k)
 }
 
 /* A file there whose number is this one, for images alone. */
-static int make_huge(struct making *k, struct shm_part *part, int *ret)
+static int make_huge(struct file_making *k, struct shm_part *part, int *ret)
 {
 	const struct memory *m = k->m;
 	uint8_t *base, *at;
@@ -138,7 +138,7 @@ static int make_huge(struct making *k, struct shm_part *part, int *ret)
 
 /* ---- content ---- */
 
-static void describe(const struct making *k, struct shm_memory *h)
+static void describe(const struct file_making *k, struct shm_memory *h)
 {
 	const struct memory *m = k->m;
 
@@ -186,7 +186,7 @@ static int extend(const char *path, int fd, uint64_t bytes)
 }
 
 /* Steps 3 and 4, and the part of step 5. */
-static int make_images(struct making *k)
+static int make_images(struct file_making *k)
 {
 	struct memory *m = k->m;
 	struct shm_part part = { .state = SHM_READY,
@@ -225,7 +225,7 @@ static void make_trailers(const struct memory *m, uint8_t *at)
 }
 
 /* Steps 2 to 5. */
-static int fill(struct making *k)
+static int fill(struct file_making *k)
 {
 	struct memory *m = k->m;
 	uint64_t bytes = memory_tables(m), mapped;
@@ -253,7 +253,7 @@ static int fill(struct making *k)
 
 /* ---- what is asked for ---- */
 
-static int find_folder(struct making *k)
+static int find_folder(struct file_making *k)
 {
 	const char *dir = k->pages->huge_dir;
 	char *real;
@@ -278,7 +278,7 @@ static int find_folder(struct making *k)
 	return 0;
 }
 
-static int check(struct making *k)
+static int check(struct file_making *k)
 {
 	struct memory *m = k->m;
 	uint64_t need[SHM_PARTS], image;
@@ -294,7 +294,7 @@ static int check(struct making *k)
 }
 
 /* Where the images are, and that there is memory for them. */
-static int place(struct making *k)
+static int place(struct file_making *k)
 {
 	struct memory *m = k->m;
 	int err = memory_check_pages(k->pages, k->folder, &m->numa, &m->nodes, &k->unit);
@@ -315,7 +315,7 @@ static int place(struct making *k)
 int memory_make(const struct segment *s, struct memory *m, const struct memory_pages *pages)
 {
 	static const struct memory_pages usual;
-	struct making k = { .s = s, .m = m, .pages = pages ? pages : &usual };
+	struct file_making k = { .s = s, .m = m, .pages = pages ? pages : &usual };
 	int err;
 
 	m->fd = -1;

@@ -3,8 +3,8 @@
  * done its work.
  *
  * A section opened here is one of the peer's own in the control segment, marked as a
- * device's: it is open until its stream has raised the slot's done word to its ticket
- * (rule S1).  The slot is made idle later, by whichever call of this process comes
+ * device's: it is open until its stream has raised the place's done word to its ticket
+ * (rule S1).  The place is made idle later, by whichever call of this process comes
  * along (handle_sweep_sections).  Which mirror is looked up in: bytes/mirror/view.c.
  * Tests: t/bytes/device-moves.t t/bytes/device-sections-host.t t/bytes/device-sections.t
  *   t/bytes/device.t */
@@ -281,7 +281,7 @@ static int checked(gpc_dev *d, int err)
 	return err;
 }
 
-/* Open a section slot; what this device used it for before is over. */
+/* Open a section place; what this device used it for before is over. */
 static int open_section(gpc_dev *d)
 {
 	const gpc *c = d->c;
@@ -289,7 +289,7 @@ static int open_section(gpc_dev *d)
 
 	for (i = 0; i < GPC_SECTIONS; i++)
 		if (epoch_enter(&c->seg, c->peer, SHM_SECTION(i))) {
-			/* the ticket of an idle slot is above its done word, so it is
+			/* the ticket of an idle place is above its done word, so it is
 			 * open until this ticket is signalled, whatever kind it shows */
 			store_relaxed(&section_of(d, i)->kind, 1);
 			import_forget(d, i);
@@ -332,7 +332,7 @@ static bool use_ended(gpc_dev *d, int section)
 
 GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
 {
-	struct use *use;
+	struct section_use *use;
 	int err = dev_check(d);
 
 	if (err)

@@ -20,10 +20,10 @@ struct import {
 	uint32_t settled;  /* no thread is about to count itself */
 };
 
-/* What a section slot is used for by this device.  It belongs to whoever has opened the
- * slot, by the compare-and-swap of epoch_enter: the enterer, then its leave, later the
- * next one that finds the slot idle, who takes the old count down. */
-struct use {
+/* What a section place is used for by this device.  It belongs to whoever has opened the
+ * place, by the compare-and-swap of epoch_enter: the enterer, then its leave, later the
+ * next one that finds the place idle, who takes the old count down. */
+struct section_use {
 	struct import *import;
 	uint64_t ticket;
 	uint32_t left; /* the signal is on its way */
@@ -42,7 +42,7 @@ struct gpc_dev {
 	pthread_mutex_t lock;            /* replacing and releasing imports */
 	struct import *current;          /* RCU */
 	struct import *retired, *newest; /* oldest first; newest is the last one */
-	struct use use[GPC_SECTIONS];
+	struct section_use use[GPC_SECTIONS];
 };
 
 /* A copy of the descriptor of this device's live mirror, the newest; false: none. */
@@ -53,8 +53,8 @@ int import_none(const char *device);
 /* The caller's section is open: the import of the mirror that is live now, with the
  * section counted in; -ESTALE. */
 int import_adopt(gpc_dev *d, struct import **ret);
-/* The caller has opened the slot, so what it was used for before is over. */
-void import_forget(gpc_dev *d, uint32_t slot);
+/* The caller has opened the place, so what it was used for before is over. */
+void import_forget(gpc_dev *d, uint32_t place);
 /* Copy the view of the current import for a caller with a section open; false: none. */
 bool import_view(gpc_dev *d, struct dev_view *ret);
 /* Release what is over, unless another thread is at it; never waits. */

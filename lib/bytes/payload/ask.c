@@ -2,10 +2,10 @@
 /* ask.c - gpc_prefetch: what is below RAM is asked for, and brought by the process that keeps the
  * tiers.
  *
- * A question is a slot of this peer's (struct shm_ask has its states).  It names keys and nothing
+ * A question is a place of this peer's (struct shm_ask has its states).  It names keys and nothing
  * else: what comes of it is in the index.  So it may be left alone at any moment, and so may its
- * answer.  Of a keeper that is stopped one late answer is enough: index/segment/beat.h.
- * Tests: t/bytes/stopped-keeper.t t/python/vllm-hints.t t/python/vllm-below.t t/tiers/store.t
+ * answer.  Of a steward that is stopped one late answer is enough: index/segment/beat.h.
+ * Tests: t/bytes/stopped-steward.t t/python/vllm-hints.t t/python/vllm-below.t t/tiers/store.t
  *   t/tiers/down-and-up.t */
 #include "config.h"
 
@@ -16,16 +16,16 @@
 #include "bytes/payload/ask.h"
 #include "index/segment/beat.h"
 
-#define LOOK_NS (20 * NS_PER_MS) /* between looks whether the keeper lives */
+#define LOOK_NS (20 * NS_PER_MS) /* between looks whether the steward lives */
 
-/* The keeper takes no questions, and who waits would wait in vain. */
-static bool is_stopped(const struct shm_desk *d, uint64_t now)
+/* The steward takes no questions, and who waits would wait in vain. */
+static bool is_stopped(const struct shm_board *d, uint64_t now)
 {
 	return beat_is_over(load_relaxed(&d->beat), load_relaxed(&d->late), now);
 }
 
 /* Time is up for one that waits: the others need not. */
-static void mark_late(struct shm_desk *d, uint64_t now)
+static void mark_late(struct shm_board *d, uint64_t now)
 {
 	uint64_t beat = load_relaxed(&d->beat);
 
@@ -34,24 +34,24 @@ static void mark_late(struct shm_desk *d, uint64_t now)
 }
 
 /* A tier that says of each key whether it has it stands in the index; of another one only its
- * keeper knows. */
+ * steward knows. */
 bool ask_may_help(gpc *c, const gpc_key *key)
 {
-	const struct shm_desk *d = seg_desk(&c->seg);
-	uint32_t spaces = load_acquire(&seg_state(&c->seg)->cold_spaces);
+	const struct shm_board *d = seg_board(&c->seg);
+	uint32_t spaces = load_acquire(&seg_state(&c->seg)->lower_spaces);
 	gpc_block block;
 
 	if (!spaces)
 		return false;
-	if (is_stopped(d, clock_ns()) && keeper_lives(c))
+	if (is_stopped(d, clock_ns()) && steward_lives(c))
 		return false;
-	if (load_relaxed(&d->tier[DESK_REMOTE].kind) == GPC_REMOTE &&
-	    load_relaxed(&d->tier[DESK_REMOTE].state) == GPC_TIER_UP)
+	if (load_relaxed(&d->tier[BOARD_REMOTE].kind) == GPC_REMOTE &&
+	    load_relaxed(&d->tier[BOARD_REMOTE].state) == GPC_TIER_UP)
 		return true;
 	return gpc_lookup(c, spaces, key, 1, &block, GPC_QUIET) == 1;
 }
 
-/* ---- slots ---- */
+/* ---- places ---- */
 
 /* Once for each handle: what the last peer on this seat has left.  A question that is taken ends by
  * itself. */
@@ -69,7 +69,7 @@ static void settle(gpc *c)
 	c->asks_settled = true;
 }
 
-/* One that nobody waits for, and that is not under way; taken: a keeper that died had it. */
+/* One that nobody waits for, and that is not under way; taken: a steward that died had it. */
 static bool is_idle(gpc *c, uint32_t i)
 {
 	struct shm_ask *a = seg_ask(&c->seg, c->peer, i);
@@ -77,7 +77,7 @@ static bool is_idle(gpc *c, uint32_t i)
 
 	if (c->asks_watched & 1u << i)
 		return false;
-	if (ASK_STATE(word) == ASK_TAKEN && !keeper_lives(c))
+	if (ASK_STATE(word) == ASK_TAKEN && !steward_lives(c))
 		return order_cas32(&a->word, word, ASK_WORD(ASK_FREE, ASK_SEQ(word)));
 	return ASK_STATE(word) == ASK_FREE || ASK_STATE(word) == ASK_DONE;
 }
@@ -88,7 +88,7 @@ int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t dead
 	struct shm_ask *a;
 	uint32_t i;
 
-	if (!keeper_lives(c))
+	if (!steward_lives(c))
 		return err_set(
 			ENOTCONN,
 			"no process keeps the tiers below RAM of %s: start gpcd with --disk or "
@@ -120,7 +120,7 @@ int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t dead
 	 * it, nothing was asked */
 	store_release(&a->word, ret->word);
 	pthread_mutex_unlock(&c->ask_lock);
-	keeper_ring(c);
+	steward_ring(c);
 	return 0;
 }
 
@@ -152,14 +152,14 @@ static void sleep_on(gpc *c, struct shm_ask *a, uint32_t word, uint64_t ns)
 	if (handle_help(c, NS_PER_MS) > 0)
 		return;
 	store_relaxed(&a->waits, 1);
-	order_fence(); /* waits before the word is looked at: the keeper does the reverse */
+	order_fence(); /* waits before the word is looked at: the steward does the reverse */
 	futex_wait(&a->word, word, ns);
 	store_relaxed(&a->waits, 0);
 }
 
 int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 {
-	struct shm_desk *d = seg_desk(&c->seg);
+	struct shm_board *d = seg_board(&c->seg);
 	struct shm_ask *a = seg_ask(&c->seg, c->peer, q->i);
 	uint64_t now = clock_ns(), look = now + LOOK_NS;
 	uint32_t word;
@@ -173,7 +173,7 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 		if (ASK_STATE(word) == ASK_DONE)
 			break;
 		now = clock_ns();
-		if (now >= look && !keeper_lives(c))
+		if (now >= look && !steward_lives(c))
 			return give_up(c, q, -ENOTCONN);
 		if (now >= deadline || (now >= look && is_stopped(d, now))) {
 			mark_late(d, now);

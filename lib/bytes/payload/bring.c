@@ -4,13 +4,13 @@
  * The order (rules B1 to B7, B11):
  *
  *   1  both sides' memory is held, the way planned, the stream looked at: nothing has happened yet
- *   2  a slot and its value; bad[slot] says: none
+ *   2  a channel and its value; bad[channel] says: none
  *   3  the command.  Its answer is taken with ring_lock held: a fetch's targets get their reference
  *   there,
  *      before `taken` passes the answer, and the sources lose theirs: the writer pins them now
  *   4  copies, and behind those of each stage an event; checksums; the mark, last
  *
- * A call that gives its command up leaves a slot that is untold: the answer may still bind targets,
+ * A call that gives its command up leaves a channel that is untold: the answer may still bind targets,
  * and then they are cut.
  * Tests: t/bytes/fetch-late.t t/bytes/notes-fetched.t t/bytes/pools-made-again.t
  *   t/bytes/transfer-stores.t t/bytes/spill.t t/bytes/fetch.t */
@@ -145,15 +145,15 @@ static uint32_t all_maps(const struct bring *b, struct map *map[GPC_MAX_POOLS + 
 	return n;
 }
 
-static int make_room(gpc *c, uint32_t slot)
+static int make_room(gpc *c, uint32_t channel)
 {
-	struct slot *s = &c->transfers->slot[slot];
+	struct channel *s = &c->transfers->channel[channel];
 
-	if (!s->told)
-		s->told = malloc(GPC_TRANSFER_BLOCKS * sizeof(*s->told));
-	return s->told ? 0
-		       : err_set(ENOMEM, "no memory for a transfer of %d blocks",
-				 GPC_TRANSFER_BLOCKS);
+	if (!s->bound)
+		s->bound = malloc(GPC_TRANSFER_BLOCKS * sizeof(*s->bound));
+	return s->bound ? 0
+			: err_set(ENOMEM, "no memory for a transfer of %d blocks",
+				  GPC_TRANSFER_BLOCKS);
 }
 
 int bring_begin(struct bring *b)
@@ -173,15 +173,15 @@ int bring_begin(struct bring *b)
 	if (!err && b->by)
 		err = pin_words(b->c, b->by->device, b->c->peer);
 	if (!err)
-		err = transfer_take(b->c, &start, &b->slot);
+		err = transfer_take(b->c, &start, &b->channel);
 	if (err)
 		return err;
 	b->begun = true;
-	err = events_make(b->c, b->slot, b->stages);
+	err = events_make(b->c, b->channel, b->stages);
 	if (!err)
-		err = make_room(b->c, b->slot);
+		err = make_room(b->c, b->channel);
 	if (err) {
-		transfer_drop(b->c, b->slot);
+		transfer_drop(b->c, b->channel);
 		b->begun = false;
 		b->home = NULL;
 		b->nlots = 0;
@@ -192,15 +192,15 @@ int bring_begin(struct bring *b)
 /* ---- asked ---- */
 
 /* The answer to a command that was given up: what it brings is cut. */
-static void take_late(struct transfers *t, uint32_t slot, int32_t result)
+static void take_late(struct transfers *t, uint32_t channel, int32_t result)
 {
-	struct slot *s = &t->slot[slot];
+	struct channel *s = &t->channel[channel];
 
 	pthread_mutex_lock(&t->lock);
-	if (s->state == SLOT_BEGUN || s->state == SLOT_UNTOLD) {
+	if (s->state == CHANNEL_BEGUN || s->state == CHANNEL_UNTOLD) {
 		s->cut = 0;
 		s->enqueued = false;
-		transfer_set(t, slot, result > 0 ? SLOT_TORN : SLOT_CUT);
+		transfer_set(t, channel, result > 0 ? CHANNEL_TORN : CHANNEL_CUT);
 	}
 	pthread_mutex_unlock(&t->lock);
 }
@@ -223,7 +223,7 @@ static void take_target(gpc *c, const struct shm_command *s, bool fetches, struc
 
 static void take_answer(gpc *c, struct op *op)
 {
-	const struct shm_command *head = ring_slot(c, op, 0);
+	const struct shm_command *head = ring_entry(c, op, 0);
 	bool fetches = head->op == CMD_PROMOTE;
 	struct ref_sum sum = { 0 };
 	uint32_t i;
@@ -234,40 +234,40 @@ static void take_answer(gpc *c, struct op *op)
 		return;
 	}
 	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
-		const struct shm_command *s = ring_slot(c, op, i);
+		const struct shm_command *s = ring_entry(c, op, i);
 
 		if (s->move.to >= 0)
 			take_target(c, s, fetches, &sum);
 		op->out[i] = (struct answer){ { { s->block, s->move.to, GPC_NONE } } };
 	}
 	if (op->result >= 0 && (uint32_t)op->result < op->n)
-		op->out[op->result].result = ring_slot(c, op, (uint32_t)op->result)->result;
+		op->out[op->result].result = ring_entry(c, op, (uint32_t)op->result)->result;
 	refs_account(c, &sum);
 }
 
-/* A value tells one life of a slot; a command that was refused has used it up. */
+/* A value tells one life of a channel; a command that was refused has used it up. */
 static void ask_anew(gpc *c, struct shm_command *cmds)
 {
-	uint32_t slot = (uint32_t)cmds->move.transfer % SHM_TRANSFERS;
+	uint32_t channel = (uint32_t)cmds->move.transfer % SHM_TRANSFERS;
 
-	transfer_renew(c, slot);
-	cmds->move.transfer = transfer_name(c->transfers, slot);
+	transfer_renew(c, channel);
+	cmds->move.transfer = transfer_name(c->transfers, channel);
 	cmds->group_state = GROUP_OPEN;
 }
 
-/* The slot after a command that failed. */
+/* The channel after a command that failed. */
 static void ask_failed(struct bring *b, bool pending)
 {
 	struct transfers *t = b->c->transfers;
 
 	pthread_mutex_lock(&t->lock);
-	if (pending && t->slot[b->slot].state == SLOT_BEGUN)
-		transfer_set(t, b->slot, SLOT_UNTOLD);
+	if (pending && t->channel[b->channel].state == CHANNEL_BEGUN)
+		transfer_set(t, b->channel, CHANNEL_UNTOLD);
 	pthread_mutex_unlock(&t->lock);
 	if (pending)
 		map_poke(b->c);
 	else
-		transfer_drop(b->c, b->slot);
+		transfer_drop(b->c, b->channel);
 	b->begun = false;
 	b->home = NULL;
 	b->nlots = 0;
@@ -283,7 +283,7 @@ static struct shm_command *commands(const struct bring *b, const struct shm_comm
 		return NULL;
 	}
 	cmds[0] = *head;
-	cmds[0].move.transfer = transfer_name(b->c->transfers, b->slot);
+	cmds[0].move.transfer = transfer_name(b->c->transfers, b->channel);
 	memset(cmds[0].move.rank, SHM_NO_PEER, sizeof(cmds[0].move.rank));
 	for (i = 0; i < b->nranks; i++)
 		cmds[0].move.rank[i] = (uint8_t)b->ranks[i];
@@ -294,7 +294,7 @@ static struct shm_command *commands(const struct bring *b, const struct shm_comm
 
 static void fill_items(struct bring *b, const struct op *op, uint32_t n)
 {
-	struct slot *s = &b->c->transfers->slot[b->slot];
+	struct channel *s = &b->c->transfers->channel[b->channel];
 	uint32_t i, record;
 
 	s->op = op->position + 1;
@@ -317,14 +317,16 @@ static void fill_items(struct bring *b, const struct op *op, uint32_t n)
 
 int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline)
 {
-	struct group_call how = { .take = take_answer, .anew = ask_anew, .tag = (uint8_t)b->slot };
+	struct group_call how = { .take = take_answer,
+				  .anew = ask_anew,
+				  .tag = (uint8_t)b->channel };
 	struct shm_command *cmds = commands(b, head);
 	struct op *op = NULL;
 	int got = -ENOMEM;
 
-	/* all ones: no slot is bad; a device stores less.  Before the command, so before any
+	/* all ones: no channel is bad; a device stores less.  Before the command, so before any
 	 * done */
-	store_relaxed(&seg_transfer(&b->c->seg, b->c->peer)->bad[b->slot], UINT64_MAX);
+	store_relaxed(&seg_transfer(&b->c->seg, b->c->peer)->bad[b->channel], UINT64_MAX);
 	if (cmds)
 		got = request_group_by(b->c, cmds, b->n, deadline, &how, &op);
 	free(cmds);
@@ -361,14 +363,14 @@ int bring_check(const struct bring *b)
 /* ---- the end ---- */
 
 /* What gpc_transfer_results is to tell of, before anybody can see the transfer done. */
-static uint32_t tell_slot(struct bring *b, uint32_t n)
+static uint32_t tell_targets(struct bring *b, uint32_t n)
 {
-	struct slot *s = &b->c->transfers->slot[b->slot];
+	struct channel *s = &b->c->transfers->channel[b->channel];
 	uint32_t i, k = 0;
 
 	for (i = 0; i < n; i++)
 		if (b->item[i].to >= 0)
-			s->told[k++] = (struct told){ pool_record(&b->c->seg, b->item[i].to), i };
+			s->bound[k++] = (struct bound){ pool_record(&b->c->seg, b->item[i].to), i };
 	s->n = k;
 	return k;
 }
@@ -379,9 +381,9 @@ static gpc_transfer finish_ranks(struct bring *b)
 	gpc_transfer name;
 
 	pthread_mutex_lock(&t->lock);
-	name = transfer_name(t, b->slot);
-	t->slot[b->slot].ranked = true;
-	transfer_set(t, b->slot, SLOT_MARKED);
+	name = transfer_name(t, b->channel);
+	t->channel[b->channel].ranked = true;
+	transfer_set(t, b->channel, CHANNEL_MARKED);
 	pthread_mutex_unlock(&t->lock);
 	return name;
 }
@@ -390,7 +392,7 @@ static gpc_transfer finish_ranks(struct bring *b)
 static gpc_transfer finish_copies(struct bring *b)
 {
 	struct copy_pair *pairs;
-	uint64_t value, *word = transfer_word(b->c, b->slot, &value);
+	uint64_t value, *word = transfer_word(b->c, b->channel, &value);
 	const struct pair *p = b->lot[0].pair;
 	gpc_transfer name;
 	uint32_t i, k = 0;
@@ -398,22 +400,22 @@ static gpc_transfer finish_copies(struct bring *b)
 
 	if (b->by) {
 		err = b->by->device->mark(b->by->memory.uuid, word, value, b->stream);
-		return transfer_end(b->c, b->slot, err, !err);
+		return transfer_end(b->c, b->channel, err, !err);
 	}
-	pairs = b->c->transfers->job[b->slot].pairs;
+	pairs = b->c->transfers->job[b->channel].pairs;
 	for (i = 0; i < b->n; i++)
 		if (b->item[i].to >= 0)
 			pairs[k++] = (struct copy_pair){ (uint32_t)GPC_SLOT(b->item[i].from),
 							 (uint32_t)GPC_SLOT(b->item[i].to) };
-	name = transfer_end(b->c, b->slot, 0, true);
-	host_submit(b->c, b->slot, p, k);
+	name = transfer_end(b->c, b->channel, 0, true);
+	host_submit(b->c, b->channel, p, k);
 	return name;
 }
 
 gpc_transfer bring_finish(struct bring *b, uint32_t whole, bool all)
 {
-	gpc_transfer name = transfer_name(b->c->transfers, b->slot);
-	uint32_t told = tell_slot(b, whole), i, bound = 0;
+	gpc_transfer name = transfer_name(b->c->transfers, b->channel);
+	uint32_t told = tell_targets(b, whole), i, bound = 0;
 
 	b->begun = false;
 	for (i = 0; i < b->n; i++)
@@ -421,12 +423,12 @@ gpc_transfer bring_finish(struct bring *b, uint32_t whole, bool all)
 	if (b->lost) {
 		name = 0;
 	} else if (!bound) {
-		transfer_drop(b->c, b->slot);
+		transfer_drop(b->c, b->channel);
 		name = 0;
 	} else if (all) {
 		name = b->nranks ? finish_ranks(b) : finish_copies(b);
 	} else {
-		tear(b->c, b->slot, told ? whole : 0, b->copied);
+		tear(b->c, b->channel, told ? whole : 0, b->copied);
 		name = told ? name : 0;
 	}
 	b->home = NULL;
@@ -467,7 +469,7 @@ void bring_end(struct bring *b)
 	if (!b)
 		return;
 	if (b->begun) { /* nothing is bound */
-		transfer_drop(b->c, b->slot);
+		transfer_drop(b->c, b->channel);
 	} else {
 		for (i = 0; i < b->nlots; i++)
 			map_put(b->c, b->lot[i].map);

@@ -4,7 +4,7 @@
  *
  *   bring_new      memory of the call
  *   bring_lot      the pools on either side, mapped, and planned
- *   bring_begin    a slot, with all these maps; the stream is one that can be used
+ *   bring_begin    a channel, with all these maps; the stream is one that can be used
  *   bring_ask      the command, its answer: items have their targets
  *   bring_copy     by stages and lots to the stream; how many items are whole
  *   bring_finish   the mark behind them; or the transfer is torn
@@ -18,7 +18,7 @@
 #include "bytes/payload/transfers.h"
 #include "index/request/request.h"
 
-struct bring_item {         /* a slot of the command */
+struct bring_item {         /* an entry of the command */
 	gpc_block from, to; /* to: -1: not known yet; the target's space has the key */
 	uint32_t lot;
 	uint32_t place; /* of a fetch: in the prompt */
@@ -36,10 +36,10 @@ struct bring {
 	uint32_t n;   /* items */
 	int32_t why;  /* the writer has given fewer than were asked for; else 0 */
 	bool fetches; /* blocks come to `home`; else they leave it */
-	bool begun;   /* the slot is this call's */
+	bool begun;   /* the channel is this call's */
 	bool copied;  /* something was given to the stream */
 	bool lost;    /* ... whose end nobody will see */
-	uint32_t slot;
+	uint32_t channel;
 	uint32_t stages;
 	uint32_t nranks;
 	const int32_t *ranks;

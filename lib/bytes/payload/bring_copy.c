@@ -122,14 +122,14 @@ static int store_sums(struct bring *b, uint32_t n)
 	if (!sum_kept(ram))
 		return 0;
 	k = sum_items(b, 0, n);
-	return k ? sum_store(b->c, b->home, ram, b->slot, b->sum, k, b->stream) : 0;
+	return k ? sum_store(b->c, b->home, ram, b->channel, b->sum, k, b->stream) : 0;
 }
 
 /* By threads, from RAM to RAM: the sources, before the copies; the smallest index counts.  Nobody
  * reads `bad` before done. */
 static void carry_sums(struct bring *b, uint32_t n)
 {
-	uint64_t *bad = &seg_transfer(&b->c->seg, b->c->peer)->bad[b->slot];
+	uint64_t *bad = &seg_transfer(&b->c->seg, b->c->peer)->bad[b->channel];
 	const struct map *to = b->fetches ? b->home : b->lot[0].map;
 	const struct map *from = b->fetches ? b->lot[0].map : b->home;
 	struct sum_item source, target;
@@ -155,7 +155,7 @@ static int compare_sums(struct bring *b, uint32_t n)
 			continue;
 		k = sum_items(b, lot, n);
 		if (k)
-			err = sum_compare(b->c, b->home, b->lot[lot].map, b->slot, b->sum, k,
+			err = sum_compare(b->c, b->home, b->lot[lot].map, b->channel, b->sum, k,
 					  b->stream);
 	}
 	return err;
@@ -171,7 +171,7 @@ static int enqueue_sums(struct bring *b, uint32_t n)
 
 static int record_event(struct bring *b, uint32_t stage)
 {
-	const struct slot *s = &b->c->transfers->slot[b->slot];
+	const struct channel *s = &b->c->transfers->channel[b->channel];
 
 	return b->by->device->event_record(s->events->event[stage], b->stream);
 }
@@ -201,7 +201,7 @@ static uint32_t copy_torn(struct bring *b, uint32_t whole)
 		whole = 0;
 	if (!b->copied || !record_event(b, b->stages - 1))
 		return whole;
-	transfer_end(b->c, b->slot, -EIO, false);
+	transfer_end(b->c, b->channel, -EIO, false);
 	b->lost = true;
 	return 0;
 }
@@ -211,7 +211,7 @@ static uint32_t copy_torn(struct bring *b, uint32_t whole)
 static int copy_by_threads(struct bring *b, uint32_t n)
 {
 	struct copy_pair *pairs;
-	int err = host_room(b->c, b->slot, n, &pairs);
+	int err = host_room(b->c, b->channel, n, &pairs);
 
 	if (!err)
 		carry_sums(b, n);

@@ -4,7 +4,7 @@
  *   1  both pools' memory is held (rule B11)
  *   2  every block is looked at: nothing has been enqueued if one is refused
  *   3  the way from layout to layout, planned once; RAM that a GPU copies is registered
- *   4  a slot; the operations; the mark behind them (rule B3), also where an operation was
+ *   4  a channel; the operations; the mark behind them (rule B3), also where an operation was
  * refused
  * Tests: t/bytes/copies-race.t t/bytes/copy-device.t t/bytes/copy-dies.t t/bytes/copy.t
  *   t/bytes/copies-end.t t/bytes/copy-stores.t */
@@ -177,44 +177,44 @@ static int pin_moves(gpc *c, const struct pair *p, const struct gpc_move *moves,
 }
 
 /* On a device: the mark is enqueued whatever became of the copies, behind those that were. */
-static int by_device(gpc *c, uint32_t slot, const struct pair *p, const struct gpc_move *moves,
+static int by_device(gpc *c, uint32_t channel, const struct pair *p, const struct gpc_move *moves,
 		     uint32_t n, void *stream, gpc_transfer *ret)
 {
 	struct copy_pair pairs[ROUND];
-	uint64_t value, *word = transfer_word(c, slot, &value);
+	uint64_t value, *word = transfer_word(c, channel, &value);
 	uint32_t at = 0, k;
 	int err = 0, mark;
 
 	while (!err && (k = next_pairs(moves, n, &at, pairs, ROUND)) != 0)
 		err = enqueue_pairs(p, 0, pairs, k, stream);
 	if (!err)
-		err = p->by->device->event_record(c->transfers->slot[slot].events->event[0],
+		err = p->by->device->event_record(c->transfers->channel[channel].events->event[0],
 						  stream);
 	mark = p->by->device->mark(p->by->memory.uuid, word, value, stream);
-	*ret = transfer_end(c, slot, err ? err : mark, !mark);
+	*ret = transfer_end(c, channel, err ? err : mark, !mark);
 	return err || mark ? -EIO : 0;
 }
 
 /* By our threads: nothing is refused once there is memory for the list. */
-static int by_threads(gpc *c, uint32_t slot, const struct pair *p, const struct gpc_move *moves,
+static int by_threads(gpc *c, uint32_t channel, const struct pair *p, const struct gpc_move *moves,
 		      uint32_t n, gpc_transfer *ret)
 {
-	uint64_t value, *word = transfer_word(c, slot, &value);
+	uint64_t value, *word = transfer_word(c, channel, &value);
 	struct copy_pair *pairs;
 	uint32_t at = 0, k;
 	int err = host_start(c);
 
 	if (!err)
-		err = host_room(c, slot, n, &pairs);
+		err = host_room(c, channel, n, &pairs);
 	if (err) {
 		/* (e) nothing was enqueued, so we say done ourselves: pairs with is_done */
 		store_release(word, value);
-		transfer_end(c, slot, 0, true);
+		transfer_end(c, channel, 0, true);
 		return err;
 	}
 	k = next_pairs(moves, n, &at, pairs, n);
-	*ret = transfer_end(c, slot, 0, true);
-	host_submit(c, slot, p, k);
+	*ret = transfer_end(c, channel, 0, true);
+	host_submit(c, channel, p, k);
 	return 0;
 }
 
@@ -223,7 +223,7 @@ static int copy(gpc *c, struct map *to, struct map *from, const struct gpc_move 
 		void *stream, gpc_transfer *ret, bool *ret_over)
 {
 	const struct pair *p;
-	uint32_t slot;
+	uint32_t channel;
 	int err = pair_get(c, to, from, 1, &p);
 
 	if (!err)
@@ -233,17 +233,17 @@ static int copy(gpc *c, struct map *to, struct map *from, const struct gpc_move 
 	if (!err)
 		err = pin_moves(c, p, moves, n);
 	if (!err)
-		err = transfer_begin(c, to, from, &slot);
+		err = transfer_begin(c, to, from, &channel);
 	if (err)
 		return err;
 	*ret_over = true;
-	err = events_make(c, slot, 1);
+	err = events_make(c, channel, 1);
 	if (err) {
-		transfer_drop(c, slot);
+		transfer_drop(c, channel);
 		return err;
 	}
-	return p->by ? by_device(c, slot, p, moves, n, stream, ret)
-		     : by_threads(c, slot, p, moves, n, ret);
+	return p->by ? by_device(c, channel, p, moves, n, stream, ret)
+		     : by_threads(c, channel, p, moves, n, ret);
 }
 
 static int copy_pools(gpc *c, const struct gpc_move *first, const struct gpc_move *moves,

@@ -110,7 +110,7 @@ int enqueue_pairs(const struct pair *p, uint32_t stage, const struct copy_pair *
 
 /* ---- events ---- */
 
-static struct events *find_events(const struct slot *s)
+static struct events *find_events(const struct channel *s)
 {
 	struct events *e = s->all_events;
 
@@ -119,7 +119,7 @@ static struct events *find_events(const struct slot *s)
 	return e;
 }
 
-static struct events *new_events(struct slot *s)
+static struct events *new_events(struct channel *s)
 {
 	struct events *e = calloc(1, sizeof(*e));
 
@@ -134,11 +134,11 @@ static struct events *new_events(struct slot *s)
 	return e;
 }
 
-/* The slot is the caller's, so its list is; others see the events of this transfer when it is
+/* The channel is the caller's, so its list is; others see the events of this transfer when it is
  * marked. */
-int events_make(gpc *c, uint32_t slot, uint32_t stages)
+int events_make(gpc *c, uint32_t channel, uint32_t stages)
 {
-	struct slot *s = &c->transfers->slot[slot];
+	struct channel *s = &c->transfers->channel[channel];
 	struct events *e;
 	uint32_t i;
 	int err = 0;

@@ -11,7 +11,7 @@
  *
  * At any moment block[i] is what the caller would get for keys[i], with one reference on it, so
  * whatever goes wrong the prefix ends there and the references behind it are dropped.
- * Tests: t/bytes/fetch-device.t t/bytes/fetch.t t/bytes/stopped-keeper.t t/tiers/later-structs.t */
+ * Tests: t/bytes/fetch-device.t t/bytes/fetch.t t/bytes/stopped-steward.t t/tiers/later-structs.t */
 #include "config.h"
 
 #include "bytes/payload/ask.h"
@@ -238,7 +238,7 @@ static int bring(struct fetch *f, gpc_transfer *ret)
 
 /* The prefix ends, and goes on below RAM: it is asked for.  Who has time waits, without a hold on
  * anything, and looks once more; whatever goes wrong there is a miss. */
-static int find_below(struct fetch *f, uint64_t deadline)
+static int find_lower(struct fetch *f, uint64_t deadline)
 {
 	uint64_t now = clock_ns(), until = deadline;
 	struct asked q;
@@ -263,7 +263,7 @@ static int fetch(struct fetch *f, uint32_t flags, uint64_t deadline, gpc_transfe
 	int err = find(f);
 
 	if (!err)
-		err = find_below(f, deadline);
+		err = find_lower(f, deadline);
 
 	if (!err && b->n && !b->nranks)
 		err = find_lots(f, flags);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host.c - copies from RAM to RAM, by a few threads of the handle.
  *
- * A transfer's pairs lie in the memory of its slot.  Each thread takes as many at a time as make a
+ * A transfer's pairs lie in the memory of its channel.  Each thread takes as many at a time as make a
  * few MiB, plans and copies them; who copies the last ones of a transfer says that it is done.
  * Threads are started when there is more to do than there are, and stay.
  * Tests: t/bytes/threads-die.t t/bytes/copies-end.t */
@@ -47,7 +47,7 @@ static struct job *take(struct transfers *t, uint32_t *ret_at, uint32_t *ret_n)
 	return j;
 }
 
-/* With the lock held; the slot may be another transfer's right after the store. */
+/* With the lock held; the channel may be another transfer's right after the store. */
 static void finish(struct job *j, uint32_t n)
 {
 	j->left -= n;
@@ -89,9 +89,9 @@ int host_start(gpc *c)
 	return MIN(n, 0);
 }
 
-int host_room(gpc *c, uint32_t slot, uint32_t n, struct copy_pair **ret_pairs)
+int host_room(gpc *c, uint32_t channel, uint32_t n, struct copy_pair **ret_pairs)
 {
-	struct job *j = &c->transfers->job[slot];
+	struct job *j = &c->transfers->job[channel];
 
 	if (n > j->size) {
 		free(j->pairs);
@@ -104,17 +104,17 @@ int host_room(gpc *c, uint32_t slot, uint32_t n, struct copy_pair **ret_pairs)
 	return 0;
 }
 
-void host_submit(gpc *c, uint32_t slot, const struct pair *pair, uint32_t n)
+void host_submit(gpc *c, uint32_t channel, const struct pair *pair, uint32_t n)
 {
 	struct transfers *t = c->transfers;
-	struct job *j = &t->job[slot];
+	struct job *j = &t->job[channel];
 	uint32_t want = (n - 1) / share_of(pair) + 1;
 
 	j->pair = pair;
 	j->n = j->left = n;
 	j->taken = 0;
 	j->next = NULL;
-	j->done = transfer_word(c, slot, &j->value);
+	j->done = transfer_word(c, channel, &j->value);
 	worker_lock(&t->copier);
 	*t->end = j;
 	t->end = &j->next;

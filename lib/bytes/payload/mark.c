@@ -3,7 +3,7 @@
  * copies to a stream.
  *
  * The word stands in the page of the peer whose transfer it is, one for each rank (rule B17).  A
- * slot of our own goes with it, so that gpc_close waits for the copies: what the rank reads is
+ * channel of our own goes with it, so that gpc_close waits for the copies: what the rank reads is
  * mapped here.
  * Tests: t/bytes/ranks.t t/bytes/transfer-stores.t */
 #include "config.h"
@@ -42,7 +42,7 @@ static int find_rank(const gpc *c, uint32_t peer, gpc_transfer t, uint32_t *ret)
 	return 0;
 }
 
-/* Ours is on its way, or there.  A second one might come when the slot has another transfer, whose
+/* Ours is on its way, or there.  A second one might come when the channel has another transfer, whose
  * word it would take away. */
 static bool is_marked(gpc *c, const uint64_t *word, uint64_t value)
 {
@@ -52,8 +52,8 @@ static bool is_marked(gpc *c, const uint64_t *word, uint64_t value)
 
 	pthread_mutex_lock(&t->lock);
 	for (i = 0; i < SHM_TRANSFERS; i++)
-		marked |= t->slot[i].state != SLOT_IDLE && t->slot[i].word == word &&
-			  t->slot[i].wanted == value;
+		marked |= t->channel[i].state != CHANNEL_IDLE && t->channel[i].word == word &&
+			  t->channel[i].wanted == value;
 	pthread_mutex_unlock(&t->lock);
 	return marked;
 }
@@ -65,7 +65,7 @@ static int mark(gpc *c, uint32_t peer, gpc_transfer t, uint32_t rank, void *stre
 	uint8_t uuid[16];
 	uint64_t *word = &seg_transfer(&c->seg, peer)->rank[t % SHM_TRANSFERS][rank];
 	struct transfer_take start = { .uuid = uuid };
-	uint32_t slot;
+	uint32_t channel;
 	int err;
 
 	if (is_marked(c, word, t / SHM_TRANSFERS))
@@ -80,20 +80,20 @@ static int mark(gpc *c, uint32_t peer, gpc_transfer t, uint32_t rank, void *stre
 		err = pin_words(c, device, peer);
 	start.device = device;
 	if (!err)
-		err = transfer_take(c, &start, &slot);
+		err = transfer_take(c, &start, &channel);
 	if (err)
 		return err;
 	err = device->mark(uuid, word, t / SHM_TRANSFERS, stream);
 	if (err) {
-		transfer_drop(c, slot);
+		transfer_drop(c, channel);
 		return err;
 	}
 	pthread_mutex_lock(&all->lock);
-	all->slot[slot].word = word;
-	all->slot[slot].wanted = t / SHM_TRANSFERS;
-	all->slot[slot].rings = true;
+	all->channel[channel].word = word;
+	all->channel[channel].wanted = t / SHM_TRANSFERS;
+	all->channel[channel].rings = true;
 	pthread_mutex_unlock(&all->lock);
-	transfer_end(c, slot, 0, true);
+	transfer_end(c, channel, 0, true);
 	map_poke(c);
 	return 0;
 }

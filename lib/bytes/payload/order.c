@@ -16,7 +16,7 @@
 
 /* ---- gpc_order ---- */
 
-static int no_stage(const struct slot *s, gpc_transfer t, uint32_t stage)
+static int no_stage(const struct channel *s, gpc_transfer t, uint32_t stage)
 {
 	return err_set(EINVAL, "stage is %u: transfer %llu has %u, the first of which is 0", stage,
 		       (unsigned long long)t, s->stages);
@@ -26,12 +26,12 @@ static int no_stage(const struct slot *s, gpc_transfer t, uint32_t stage)
 static int find_event(gpc *c, gpc_transfer t, uint32_t stage, void **ret_event,
 		      const struct device_bytes **ret_device)
 {
-	const struct slot *s = &c->transfers->slot[t % SHM_TRANSFERS];
+	const struct channel *s = &c->transfers->channel[t % SHM_TRANSFERS];
 
 	*ret_event = NULL;
-	if (t / SHM_TRANSFERS != s->value || s->state == SLOT_IDLE)
+	if (t / SHM_TRANSFERS != s->value || s->state == CHANNEL_IDLE)
 		return 0;
-	if (s->state == SLOT_DONE)
+	if (s->state == CHANNEL_DONE)
 		return stage < s->stages ? 0 : no_stage(s, t, stage);
 	if (s->ranked)
 		return err_set(
@@ -176,35 +176,35 @@ static int lend(gpc *c, const gpc_block *blocks, uint32_t n)
 }
 
 /* The mark goes to our own word.  Without one the blocks stay held: the stream may still read them.
- * The thread is there before, since behind the mark the list is the slot's, and nothing may fail
+ * The thread is there before, since behind the mark the list is the channel's, and nothing may fail
  * any more. */
 static int release_by(gpc *c, const struct device_bytes *device, const uint8_t uuid[16],
 		      gpc_block *blocks, uint32_t n, void *stream)
 {
 	struct transfer_take start = { .device = device, .uuid = uuid };
-	struct slot *s;
+	struct channel *s;
 	uint64_t value, *word;
-	uint32_t slot;
+	uint32_t channel;
 	int err = map_poke(c);
 
 	if (!err)
 		err = pin_words(c, device, c->peer);
 	if (!err)
-		err = transfer_take(c, &start, &slot);
+		err = transfer_take(c, &start, &channel);
 	if (err)
 		return err;
-	word = transfer_word(c, slot, &value);
+	word = transfer_word(c, channel, &value);
 	err = device->mark(uuid, word, value, stream);
 	if (err) {
-		transfer_drop(c, slot);
+		transfer_drop(c, channel);
 		return err;
 	}
-	s = &c->transfers->slot[slot];
+	s = &c->transfers->channel[channel];
 	pthread_mutex_lock(&c->transfers->lock);
 	s->release = blocks;
 	s->nrelease = n;
 	pthread_mutex_unlock(&c->transfers->lock);
-	transfer_end(c, slot, 0, true);
+	transfer_end(c, channel, 0, true);
 	map_poke(c);
 	return 0;
 }

@@ -35,7 +35,7 @@ struct cuts {
 
 /* ---- cut ---- */
 
-struct walk {
+struct plan_walk {
 	const struct plan_side *side;
 	uint32_t run, piece;
 	uint64_t at; /* in the piece */
@@ -47,14 +47,14 @@ static bool is_one(const struct shm_run *r)
 	return r->count == 1 || r->run_stride == r->bytes;
 }
 
-static uint64_t piece_bytes(const struct walk *w)
+static uint64_t piece_bytes(const struct plan_walk *w)
 {
 	const struct shm_run *r = &w->side->run[w->run];
 
 	return is_one(r) ? r->count * r->bytes : r->bytes;
 }
 
-static uint64_t walk_address(const struct walk *w)
+static uint64_t walk_address(const struct plan_walk *w)
 {
 	const struct shm_run *r = &w->side->run[w->run];
 
@@ -62,7 +62,7 @@ static uint64_t walk_address(const struct walk *w)
 	       w->at;
 }
 
-static void walk_on(struct walk *w, uint64_t bytes)
+static void walk_on(struct plan_walk *w, uint64_t bytes)
 {
 	const struct shm_run *r = &w->side->run[w->run];
 
@@ -76,7 +76,7 @@ static void walk_on(struct walk *w, uint64_t bytes)
 	}
 }
 
-static void walk_to(struct walk *w, uint64_t at)
+static void walk_to(struct plan_walk *w, uint64_t at)
 {
 	uint64_t step;
 
@@ -119,7 +119,7 @@ static int add_cut(struct cuts *c, const struct cut *cut)
 static int cut_image(const struct plan_side *to, const struct plan_side *from, uint64_t at,
 		     uint64_t left, struct cuts *ret)
 {
-	struct walk t = { .side = to }, f = { .side = from };
+	struct plan_walk t = { .side = to }, f = { .side = from };
 	uint64_t image = plan_image_bytes(to);
 	int err = 0;
 
@@ -195,12 +195,12 @@ static int by_width(const void *va, const void *vb)
 }
 
 /* Cuts of one width and its strides, by address. */
-struct group {
+struct fold {
 	struct cut *cut;
 	uint32_t n;
 };
 
-static struct cut *find_cut(const struct group *g, uint64_t to, uint64_t from)
+static struct cut *find_cut(const struct fold *g, uint64_t to, uint64_t from)
 {
 	uint32_t low = 0, high = g->n;
 
@@ -217,7 +217,7 @@ static struct cut *find_cut(const struct group *g, uint64_t to, uint64_t from)
 	return &g->cut[low];
 }
 
-static uint64_t count_rows(const struct group *g, const struct copy_shape *s)
+static uint64_t count_rows(const struct fold *g, const struct copy_shape *s)
 {
 	uint64_t to = (uint64_t)(uintptr_t)s->to, from = (uint64_t)(uintptr_t)s->from, n = 1;
 
@@ -227,7 +227,7 @@ static uint64_t count_rows(const struct group *g, const struct copy_shape *s)
 }
 
 /* The longest row of equal steps that begins at cut i, as a shape. */
-static struct copy_shape fold_from(const struct group *g, uint32_t i, uint32_t left,
+static struct copy_shape fold_from(const struct fold *g, uint32_t i, uint32_t left,
 				   uint64_t max_pitch)
 {
 	const struct cut *a = &g->cut[i], *b;
@@ -263,7 +263,7 @@ static struct copy_shape fold_from(const struct group *g, uint32_t i, uint32_t l
 }
 
 /* Cut i itself is behind: whatever begins later ascends. */
-static void mark_folded(const struct group *g, uint32_t i, const struct copy_shape *s)
+static void mark_folded(const struct fold *g, uint32_t i, const struct copy_shape *s)
 {
 	const struct cut *a = &g->cut[i];
 	uint64_t k;
@@ -272,7 +272,7 @@ static void mark_folded(const struct group *g, uint32_t i, const struct copy_sha
 		find_cut(g, a->to + k * s->to_pitch, a->from + k * s->from_pitch)->folded = true;
 }
 
-static int fold_group(const struct group *g, uint64_t max_pitch, struct plan *p)
+static int fold_group(const struct fold *g, uint64_t max_pitch, struct plan *p)
 {
 	uint32_t i, left = g->n;
 
@@ -298,7 +298,7 @@ static int fold_group(const struct group *g, uint64_t max_pitch, struct plan *p)
 
 static int fold_cuts(struct cuts *c, uint64_t max_pitch, struct plan *p)
 {
-	struct group g = { c->cut, 0 };
+	struct fold g = { c->cut, 0 };
 	int err = 0;
 
 	qsort(c->cut, c->n, sizeof(*c->cut), by_width);

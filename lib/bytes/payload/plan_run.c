@@ -8,7 +8,7 @@
 #include "index/base/base.h"
 
 /* Operations that are gathered, and the chunk that the last one was in. */
-struct batch {
+struct op_batch {
 	const struct copy_limits *limits;
 	const struct plan_host *host;
 	uint64_t chunk_at;  /* from the host's base; chunks begin there ... */
@@ -21,7 +21,7 @@ struct batch {
 
 /* ---- out ---- */
 
-static int flush(struct batch *b)
+static int flush(struct op_batch *b)
 {
 	int err = b->n ? b->emit(b->arg, b->op, b->n) : 0;
 
@@ -29,7 +29,7 @@ static int flush(struct batch *b)
 	return err;
 }
 
-static int put(struct batch *b, const struct copy_op *op)
+static int put(struct op_batch *b, const struct copy_op *op)
 {
 	b->op[b->n++] = *op;
 	return b->n == PLAN_BATCH ? flush(b) : 0;
@@ -38,15 +38,15 @@ static int put(struct batch *b, const struct copy_op *op)
 /* ---- ends of chunks ---- */
 
 /* What of an operation is on the host's side. */
-struct place {
+struct spot {
 	uint64_t at, pitch, slice;
 };
 
-static struct place host_place(const struct batch *b, const struct copy_op *op)
+static struct spot host_place(const struct op_batch *b, const struct copy_op *op)
 {
 	const uint8_t *at = b->host->is_to ? op->to : op->from;
 
-	return (struct place){
+	return (struct spot){
 		(uint64_t)(at - b->host->base),
 		b->host->is_to ? op->to_pitch : op->from_pitch,
 		b->host->is_to ? op->to_slice : op->from_slice,
@@ -54,7 +54,7 @@ static struct place host_place(const struct batch *b, const struct copy_op *op)
 }
 
 /* Set the chunk to that of a byte; how many bytes are left in it. */
-static uint64_t chunk_left(struct batch *b, uint64_t at)
+static uint64_t chunk_left(struct op_batch *b, uint64_t at)
 {
 	if (at < b->chunk_at || at >= b->chunk_end) {
 		b->chunk_at = at - at % b->host->chunk;
@@ -63,7 +63,7 @@ static uint64_t chunk_left(struct batch *b, uint64_t at)
 	return b->chunk_end - at;
 }
 
-static uint64_t rows_span(const struct copy_op *op, const struct place *p)
+static uint64_t rows_span(const struct copy_op *op, const struct spot *p)
 {
 	return (op->rows - 1) * p->pitch + op->width;
 }
@@ -81,7 +81,7 @@ static void advance(struct copy_op *op, uint64_t to, uint64_t from)
 }
 
 /* One row, in as many pieces as it has chunks. */
-static int put_row(struct batch *b, struct copy_op op)
+static int put_row(struct op_batch *b, struct copy_op op)
 {
 	uint64_t bytes = op.width, some;
 	int err = 0;
@@ -97,13 +97,13 @@ static int put_row(struct batch *b, struct copy_op op)
 }
 
 /* Rows: those that end within a chunk, then the one that does not, and so on. */
-static int put_rows(struct batch *b, struct copy_op op)
+static int put_rows(struct op_batch *b, struct copy_op op)
 {
 	uint64_t rows = op.rows, some;
 	int err = 0;
 
 	while (err == 0 && rows) {
-		struct place p = host_place(b, &op);
+		struct spot p = host_place(b, &op);
 
 		some = fit(chunk_left(b, p.at), op.width, p.pitch, rows);
 		op.rows = MAX(some, 1u);
@@ -114,13 +114,13 @@ static int put_rows(struct batch *b, struct copy_op op)
 	return err;
 }
 
-static int put_slices(struct batch *b, struct copy_op op)
+static int put_slices(struct op_batch *b, struct copy_op op)
 {
 	uint64_t slices = op.slices, some;
 	int err = 0;
 
 	while (err == 0 && slices) {
-		struct place p = host_place(b, &op);
+		struct spot p = host_place(b, &op);
 
 		some = fit(chunk_left(b, p.at), rows_span(&op, &p), p.slice, slices);
 		op.slices = MAX(some, 1u);
@@ -131,9 +131,9 @@ static int put_slices(struct batch *b, struct copy_op op)
 	return err;
 }
 
-static int put_within_chunks(struct batch *b, const struct copy_op *op)
+static int put_within_chunks(struct op_batch *b, const struct copy_op *op)
 {
-	struct place p;
+	struct spot p;
 
 	if (!b->host->chunk)
 		return put(b, op);
@@ -177,7 +177,7 @@ static bool is_whole(const struct copy_shape *s, uint64_t n, struct copy_op *op)
 
 /* Strides are wide enough wherever pieces have bytes of their own.  Who lends two parts that lie on
  * each other gets garbage; the tests here and below keep him from operations that fail. */
-static bool can_be_pitch(const struct batch *b, const struct copy_shape *s)
+static bool can_be_pitch(const struct op_batch *b, const struct copy_shape *s)
 {
 	return s->to_slot >= s->width && s->from_slot >= s->width &&
 	       s->to_slot <= b->limits->max_pitch && s->from_slot <= b->limits->max_pitch;
@@ -190,7 +190,7 @@ static bool is_slice(uint64_t stride, uint64_t pitch, uint64_t rows, uint64_t ma
 }
 
 /* Slots are slices of rows, or rows are slices of slots. */
-static bool is_slices(const struct batch *b, const struct copy_shape *s, uint64_t n,
+static bool is_slices(const struct op_batch *b, const struct copy_shape *s, uint64_t n,
 		      struct copy_op *op)
 {
 	uint64_t most = b->limits->max_pitch;
@@ -216,7 +216,7 @@ static bool is_slices(const struct batch *b, const struct copy_shape *s, uint64_
 	return true;
 }
 
-static int put_cuts(struct batch *b, const struct copy_shape *s, uint64_t n, struct copy_op op)
+static int put_cuts(struct op_batch *b, const struct copy_shape *s, uint64_t n, struct copy_op op)
 {
 	uint64_t i;
 	int err = 0;
@@ -231,7 +231,7 @@ static int put_cuts(struct batch *b, const struct copy_shape *s, uint64_t n, str
 	return err;
 }
 
-static int put_blocks(struct batch *b, const struct copy_shape *s, uint64_t n, struct copy_op op)
+static int put_blocks(struct op_batch *b, const struct copy_shape *s, uint64_t n, struct copy_op op)
 {
 	int err = 0;
 
@@ -243,7 +243,7 @@ static int put_blocks(struct batch *b, const struct copy_shape *s, uint64_t n, s
 }
 
 /* n neighbours: the form with the fewest operations. */
-static int put_neighbours(struct batch *b, const struct copy_shape *s, uint64_t n,
+static int put_neighbours(struct op_batch *b, const struct copy_shape *s, uint64_t n,
 			  const struct copy_pair *first)
 {
 	struct copy_op op = at_slots(s, first);
@@ -273,7 +273,7 @@ int plan_run(const struct plan *p, const struct copy_limits *limits, const struc
 	     const struct copy_pair *pairs, uint32_t n,
 	     int (*emit)(void *arg, const struct copy_op *ops, uint32_t nops), void *arg)
 {
-	struct batch b;
+	struct op_batch b;
 	uint32_t i, near, k;
 	int err = 0;
 

@@ -13,14 +13,14 @@
 #include <errno.h>
 #include <string.h>
 
-static bool was_committed(const gpc *c, const struct slot *s, uint32_t i)
+static bool was_committed(const gpc *c, const struct channel *s, uint32_t i)
 {
-	const struct shm_record *r = seg_record(&c->seg, s->told[i].record);
+	const struct shm_record *r = seg_record(&c->seg, s->bound[i].record);
 	/* pairs with (C): owner and op before LIVE */
 	uint32_t word = load_acquire(&r->word);
 
 	return WORD_STATE(word) == LIVE && load_relaxed(&r->owner) == c->peer &&
-	       load_relaxed(&r->op) == s->op + s->told[i].index;
+	       load_relaxed(&r->op) == s->op + s->bound[i].index;
 }
 
 static void set_bit(uint64_t *bits, uint32_t i)
@@ -28,17 +28,17 @@ static void set_bit(uint64_t *bits, uint32_t i)
 	bits[i / 64] |= 1ull << (i & 63);
 }
 
-void outcome_note(gpc *c, uint32_t slot)
+void outcome_note(gpc *c, uint32_t channel)
 {
 	struct transfers *t = c->transfers;
-	const struct slot *s = &t->slot[slot];
-	const struct shm_xfer *x = seg_xfer(&c->seg, c->peer, slot);
+	const struct channel *s = &t->channel[channel];
+	const struct shm_xfer *x = seg_xfer(&c->seg, c->peer, channel);
 	struct outcome *o = &t->outcome[t->noutcomes++ % OUTCOMES];
 	bool ours = load_relaxed(&x->value) == s->value;
 	uint32_t i, bad = ours ? load_relaxed(&x->bad) : 0;
 
-	*o = (struct outcome){ .name = transfer_name(t, slot), .n = s->n };
-	for (i = 0; bad && i < s->n && s->told[i].index != bad - 1; i++)
+	*o = (struct outcome){ .name = transfer_name(t, channel), .n = s->n };
+	for (i = 0; bad && i < s->n && s->bound[i].index != bad - 1; i++)
 		;
 	o->bad = bad ? i + 1 : 0;
 	if (bad) {

@@ -4,7 +4,7 @@
  * Tests: t/bytes/seals.t */
 #include "config.h"
 
-#include "bytes/memory/maps.h"
+#include "bytes/mapping/maps.h"
 #include "gpc_bytes.h"
 #include "index/base/err.h"
 #include "index/base/order.h"

@@ -40,7 +40,7 @@ int sum_prepare(gpc *c, struct map *images, struct map *ram)
 	return err || images->device->in_ram ? err : map_pin_trailers(c, ram, images->device);
 }
 
-static int enqueue(gpc *c, struct map *images, const struct map *ram, uint32_t slot,
+static int enqueue(gpc *c, struct map *images, const struct map *ram, uint32_t channel,
 		   const struct sum_item *items, uint32_t n, uint64_t *bad, void *stream)
 {
 	struct sum_want want[ITEMS];
@@ -52,22 +52,22 @@ static int enqueue(gpc *c, struct map *images, const struct map *ram, uint32_t s
 		k = MIN(n - at, ITEMS);
 		for (i = 0; i < k; i++)
 			want[i] = want_of(ram, &items[at + i]);
-		err = images->device->sum(sums, want, k, slot, bad, stream);
+		err = images->device->sum(sums, want, k, channel, bad, stream);
 	}
 	return err;
 }
 
-int sum_store(gpc *c, struct map *images, const struct map *ram, uint32_t slot,
+int sum_store(gpc *c, struct map *images, const struct map *ram, uint32_t channel,
 	      const struct sum_item *items, uint32_t n, void *stream)
 {
-	return enqueue(c, images, ram, slot, items, n, NULL, stream);
+	return enqueue(c, images, ram, channel, items, n, NULL, stream);
 }
 
-int sum_compare(gpc *c, struct map *images, const struct map *ram, uint32_t slot,
+int sum_compare(gpc *c, struct map *images, const struct map *ram, uint32_t channel,
 		const struct sum_item *items, uint32_t n, void *stream)
 {
-	return enqueue(c, images, ram, slot, items, n, &seg_transfer(&c->seg, c->peer)->bad[slot],
-		       stream);
+	return enqueue(c, images, ram, channel, items, n,
+		       &seg_transfer(&c->seg, c->peer)->bad[channel], stream);
 }
 
 /* RAM is mapped as one part, whatever its layout. */

@@ -11,7 +11,7 @@
 
 #include "bytes/payload/transfers.h"
 
-/* One block of a command: `index` is its slot there. */
+/* One block of a command: `index` is its entry there. */
 struct sum_item {
 	uint32_t slot; /* whose image is summed */
 	uint32_t ram;  /* slot of the RAM pool, whose trailer is stored or compared */
@@ -29,16 +29,16 @@ static inline bool sum_kept(const struct map *ram)
 
 /* Is there a sum of the block, of this life and key? */
 bool sum_is_known(const struct map *ram, const struct sum_item *item);
-/* What both enqueues need and may take long: memory of the device, registering.  Before the slot is
+/* What both enqueues need and may take long: memory of the device, registering.  Before the channel is
  * begun. */
 int sum_prepare(gpc *c, struct map *images, struct map *ram);
 /* Enqueue: the images of `images` (VRAM) get trailers in `ram`.  Behind the copies, before the
- * mark, in their stream; slot: the transfer's. */
-int sum_store(gpc *c, struct map *images, const struct map *ram, uint32_t slot,
+ * mark, in their stream; channel: the transfer's. */
+int sum_store(gpc *c, struct map *images, const struct map *ram, uint32_t channel,
 	      const struct sum_item *items, uint32_t n, void *stream);
 /* Enqueue: the images of `images` are compared with the trailers in `ram`.  The word `bad` of the
  * transfer gets the smallest index + 1 whose image differs.  Behind the copies, before the mark. */
-int sum_compare(gpc *c, struct map *images, const struct map *ram, uint32_t slot,
+int sum_compare(gpc *c, struct map *images, const struct map *ram, uint32_t channel,
 		const struct sum_item *items, uint32_t n, void *stream);
 /* From RAM to RAM, before the copy, by the calling thread: false, the source's image is not what it
  * was.  Else the target's trailer is stored, if it keeps them.  from: of the source, to: of the

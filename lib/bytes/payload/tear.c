@@ -2,7 +2,7 @@
 /* tear.c - a transfer whose last blocks will never be whole (rule B3).
  *
  *   torn      what was enqueued passes: the last event says so.  Nothing lands any more
- *   cutting   the writer hears that targets from slot `cut` on are refused
+ *   cutting   the writer hears that targets from entry `cut` on are refused
  *   cut       it has answered: done would stand for what is whole, and the device is told to store it
  *
  * The stream is the caller's and may be gone by then, so the mark goes to a stream of the device's
@@ -18,14 +18,14 @@
 
 #include "index/peer/ring.h"
 
-void tear(gpc *c, uint32_t slot, uint32_t cut, bool enqueued)
+void tear(gpc *c, uint32_t channel, uint32_t cut, bool enqueued)
 {
 	struct transfers *t = c->transfers;
 
 	pthread_mutex_lock(&t->lock);
-	t->slot[slot].cut = cut;
-	t->slot[slot].enqueued = enqueued;
-	transfer_set(t, slot, SLOT_TORN);
+	t->channel[channel].cut = cut;
+	t->channel[channel].enqueued = enqueued;
+	transfer_set(t, channel, CHANNEL_TORN);
 	pthread_mutex_unlock(&t->lock);
 	map_poke(c);
 }
@@ -33,16 +33,16 @@ void tear(gpc *c, uint32_t slot, uint32_t cut, bool enqueued)
 static void take_cut(gpc *c, struct op *op)
 {
 	struct transfers *t = c->transfers;
-	uint32_t slot = (uint32_t)op->out[0].block;
+	uint32_t channel = (uint32_t)op->out[0].block;
 
 	pthread_mutex_lock(&t->lock);
-	if (t->slot[slot].state == SLOT_CUTTING)
-		transfer_set(t, slot, SLOT_CUT);
+	if (t->channel[channel].state == CHANNEL_CUTTING)
+		transfer_set(t, channel, CHANNEL_CUT);
 	pthread_mutex_unlock(&t->lock);
 }
 
 /* False: the ring has no room, or there is no memory: later. */
-static bool send_cut(gpc *c, uint32_t slot, gpc_transfer name, uint32_t from)
+static bool send_cut(gpc *c, uint32_t channel, gpc_transfer name, uint32_t from)
 {
 	struct shm_command cmd = {
 		.op = CMD_CUT, .count = 1, .cut.transfer = name, .cut.from = from
@@ -51,7 +51,7 @@ static bool send_cut(gpc *c, uint32_t slot, gpc_transfer name, uint32_t from)
 
 	if (!op)
 		return false;
-	op->out[0].block = (gpc_block)slot;
+	op->out[0].block = (gpc_block)channel;
 	op->take = take_cut;
 	if (ring_submit(c, op, &cmd) == 0)
 		return true;
@@ -60,7 +60,7 @@ static bool send_cut(gpc *c, uint32_t slot, gpc_transfer name, uint32_t from)
 }
 
 /* 1: what was enqueued has passed; 0: not yet; negative: the device is lost. */
-static int has_passed(const struct slot *s)
+static int has_passed(const struct channel *s)
 {
 	if (!s->enqueued)
 		return 1;
@@ -68,14 +68,15 @@ static int has_passed(const struct slot *s)
 }
 
 /* One thread goes on with it: who changes the state. */
-static bool change(struct transfers *t, uint32_t slot, enum slot_state from, enum slot_state to)
+static bool change(struct transfers *t, uint32_t channel, enum channel_state from,
+		   enum channel_state to)
 {
 	bool changed;
 
 	pthread_mutex_lock(&t->lock);
-	changed = t->slot[slot].state == from;
+	changed = t->channel[channel].state == from;
 	if (changed)
-		transfer_set(t, slot, to);
+		transfer_set(t, channel, to);
 	pthread_mutex_unlock(&t->lock);
 	return changed;
 }
@@ -83,27 +84,27 @@ static bool change(struct transfers *t, uint32_t slot, enum slot_state from, enu
 static void step_torn(gpc *c, uint32_t i)
 {
 	struct transfers *t = c->transfers;
-	struct slot *s = &t->slot[i];
+	struct channel *s = &t->channel[i];
 	int passed = has_passed(s);
 
 	if (passed < 0) {
 		transfer_end(c, i, -EIO, false);
 		return;
 	}
-	if (!passed || !change(t, i, SLOT_TORN, SLOT_CUTTING))
+	if (!passed || !change(t, i, CHANNEL_TORN, CHANNEL_CUTTING))
 		return;
 	if (!send_cut(c, i, transfer_name(t, i), s->cut))
-		change(t, i, SLOT_CUTTING, SLOT_TORN);
+		change(t, i, CHANNEL_CUTTING, CHANNEL_TORN);
 }
 
 static void step_cut(gpc *c, uint32_t i)
 {
 	struct transfers *t = c->transfers;
-	struct slot *s = &t->slot[i];
+	struct channel *s = &t->channel[i];
 	uint64_t value, *word;
 	int err;
 
-	if (!change(t, i, SLOT_CUT, SLOT_BEGUN))
+	if (!change(t, i, CHANNEL_CUT, CHANNEL_BEGUN))
 		return;
 	if (!s->cut) {
 		transfer_let_go(c, i);
@@ -114,16 +115,16 @@ static void step_cut(gpc *c, uint32_t i)
 	transfer_end(c, i, err, !err);
 }
 
-void tear_step(gpc *c, uint32_t slot)
+void tear_step(gpc *c, uint32_t channel)
 {
 	struct transfers *t = c->transfers;
-	enum slot_state state;
+	enum channel_state state;
 
 	pthread_mutex_lock(&t->lock);
-	state = t->slot[slot].state;
+	state = t->channel[channel].state;
 	pthread_mutex_unlock(&t->lock);
-	if (state == SLOT_TORN)
-		step_torn(c, slot);
-	else if (state == SLOT_CUT)
-		step_cut(c, slot);
+	if (state == CHANNEL_TORN)
+		step_torn(c, channel);
+	else if (state == CHANNEL_CUT)
+		step_cut(c, channel);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.c - copies under way: begun, seen to be done, over; and what a handle has of them.
  *
- * ring_lock comes before the lock here: answers are taken with the former, and change slots.
+ * ring_lock comes before the lock here: answers are taken with the former, and change channels.
  * Tests: t/bytes/transfer.t t/bytes/transfers-closed.t t/bytes/copy.t */
 #include "config.h"
 
@@ -15,22 +15,22 @@
 #include "index/base/log.h"
 #include "index/peer/ring.h"
 
-#define SLOT_BITS  6
-#define SANE_VALUE ((uint64_t)1 << 56) /* a larger one was scribbled there */
-#define LOOK_NS    (20000)             /* gpc_close, between looks: at first ... */
-#define LOOK_MOST  (NS_PER_MS / 2)     /* ... and later */
-#define STATE_NS   (10 * NS_PER_MS)    /* between questions whether a device works */
+#define CHANNEL_BITS 6
+#define SANE_VALUE   ((uint64_t)1 << 56) /* a larger one was scribbled there */
+#define LOOK_NS      (20000)             /* gpc_close, between looks: at first ... */
+#define LOOK_MOST    (NS_PER_MS / 2)     /* ... and later */
+#define STATE_NS     (10 * NS_PER_MS)    /* between questions whether a device works */
 
-_Static_assert(SHM_TRANSFERS == 1u << SLOT_BITS && GPC_TRANSFERS == SHM_TRANSFERS,
-	       "a name has the slot below the value");
-_Static_assert(SHM_TRANSFERS <= 64, "a bit for each slot");
+_Static_assert(SHM_TRANSFERS == 1u << CHANNEL_BITS && GPC_TRANSFERS == SHM_TRANSFERS,
+	       "a name has the channel below the value");
+_Static_assert(SHM_TRANSFERS <= 64, "a bit for each channel");
 
-gpc_transfer transfer_name(const struct transfers *t, uint32_t slot)
+gpc_transfer transfer_name(const struct transfers *t, uint32_t channel)
 {
-	return t->slot[slot].value << SLOT_BITS | slot;
+	return t->channel[channel].value << CHANNEL_BITS | channel;
 }
 
-/* ---- a slot ---- */
+/* ---- a channel ---- */
 
 const struct map *transfer_device(const struct map *to, const struct map *from)
 {
@@ -41,31 +41,31 @@ const struct map *transfer_device(const struct map *to, const struct map *from)
 	return to->device ? to : from->device ? from : NULL;
 }
 
-uint64_t *transfer_word(gpc *c, uint32_t slot, uint64_t *ret_value)
+uint64_t *transfer_word(gpc *c, uint32_t channel, uint64_t *ret_value)
 {
-	*ret_value = c->transfers->slot[slot].value;
-	return &seg_transfer(&c->seg, c->peer)->done[slot];
+	*ret_value = c->transfers->channel[channel].value;
+	return &seg_transfer(&c->seg, c->peer)->done[channel];
 }
 
 /* Pairs with (d), (h) and (e): who sees the value sees the bytes.  The word of a rank is its
  * leader's: a later transfer may have it by now, and begins only when this one is over. */
-bool transfer_is_done(gpc *c, uint32_t slot)
+bool transfer_is_done(gpc *c, uint32_t channel)
 {
-	const struct slot *s = &c->transfers->slot[slot];
+	const struct channel *s = &c->transfers->channel[channel];
 
 	if (s->word)
 		return load_acquire(s->word) >= s->wanted;
-	return load_acquire(&seg_transfer(&c->seg, c->peer)->done[slot]) == s->value;
+	return load_acquire(&seg_transfer(&c->seg, c->peer)->done[channel]) == s->value;
 }
 
 /* The writer has decided all targets. */
-bool transfer_is_over(gpc *c, uint32_t slot)
+bool transfer_is_over(gpc *c, uint32_t channel)
 {
-	const struct shm_xfer *x = seg_xfer(&c->seg, c->peer, slot);
+	const struct shm_xfer *x = seg_xfer(&c->seg, c->peer, channel);
 
 	/* pairs with (t): what became of each is seen */
 	return load_acquire(&x->left) == 0 ||
-	       load_relaxed(&x->value) != c->transfers->slot[slot].value;
+	       load_relaxed(&x->value) != c->transfers->channel[channel].value;
 }
 
 void transfer_fail(struct transfers *t, gpc_transfer name, int err)
@@ -74,17 +74,17 @@ void transfer_fail(struct transfers *t, gpc_transfer name, int err)
 	t->failed[t->nfailed++ % TRANSFER_FAILURES].err = err;
 }
 
-void transfer_set(struct transfers *t, uint32_t slot, enum slot_state state)
+void transfer_set(struct transfers *t, uint32_t channel, enum channel_state state)
 {
-	t->slot[slot].state = state;
+	t->channel[channel].state = state;
 	/* transfer_sweep() looks without the lock: what it misses is another sweep's */
-	if (state == SLOT_IDLE)
-		store_relaxed(&t->used, t->used & ~(1ull << slot));
+	if (state == CHANNEL_IDLE)
+		store_relaxed(&t->used, t->used & ~(1ull << channel));
 	else
-		store_relaxed(&t->used, t->used | 1ull << slot);
+		store_relaxed(&t->used, t->used | 1ull << channel);
 }
 
-/* ---- what a slot holds ---- */
+/* ---- what a channel holds ---- */
 
 struct held {
 	struct map *map[GPC_MAX_POOLS + 1];
@@ -94,7 +94,7 @@ struct held {
 };
 
 /* With the lock held. */
-static void take_held(struct slot *s, struct held *h)
+static void take_held(struct channel *s, struct held *h)
 {
 	memcpy(h->map, s->map, s->nmaps * sizeof(s->map[0]));
 	h->nmaps = s->nmaps;
@@ -124,21 +124,21 @@ static void put_held(gpc *c, struct held *h)
 	free(h->release);
 }
 
-void transfer_let_go(gpc *c, uint32_t slot)
+void transfer_let_go(gpc *c, uint32_t channel)
 {
 	struct transfers *t = c->transfers;
 	struct held h;
 
 	pthread_mutex_lock(&t->lock);
-	take_held(&t->slot[slot], &h);
-	transfer_set(t, slot, SLOT_IDLE);
+	take_held(&t->channel[channel], &h);
+	transfer_set(t, channel, CHANNEL_IDLE);
 	pthread_mutex_unlock(&t->lock);
 	put_held(c, &h);
 }
 
-void transfer_drop(gpc *c, uint32_t slot)
+void transfer_drop(gpc *c, uint32_t channel)
 {
-	transfer_let_go(c, slot);
+	transfer_let_go(c, channel);
 }
 
 /* ---- it goes on ---- */
@@ -147,7 +147,7 @@ void transfer_drop(gpc *c, uint32_t slot)
 static bool step_marked(gpc *c, uint32_t i, struct held *h)
 {
 	struct transfers *t = c->transfers;
-	struct slot *s = &t->slot[i];
+	struct channel *s = &t->channel[i];
 
 	if (s->ranked ? !transfer_is_over(c, i) : !transfer_is_done(c, i))
 		return false;
@@ -155,10 +155,10 @@ static bool step_marked(gpc *c, uint32_t i, struct held *h)
 	if (s->err)
 		transfer_fail(t, transfer_name(t, i), s->err);
 	if (!s->commits) {
-		transfer_set(t, i, SLOT_IDLE);
+		transfer_set(t, i, CHANNEL_IDLE);
 		return true;
 	}
-	transfer_set(t, i, SLOT_DONE);
+	transfer_set(t, i, CHANNEL_DONE);
 	return true;
 }
 
@@ -169,29 +169,29 @@ static bool step_done(gpc *c, uint32_t i)
 	if (!transfer_is_over(c, i))
 		return false;
 	outcome_note(c, i);
-	transfer_set(t, i, SLOT_IDLE);
+	transfer_set(t, i, CHANNEL_IDLE);
 	return true;
 }
 
-/* One step of a slot. */
+/* One step of a channel. */
 static void step(gpc *c, uint32_t i)
 {
 	struct transfers *t = c->transfers;
-	struct slot *s = &t->slot[i];
+	struct channel *s = &t->channel[i];
 	struct held h = { .nmaps = 0, .nrelease = 0, .release = NULL };
 	bool torn = false, bell = false;
 
 	pthread_mutex_lock(&t->lock);
 	switch (s->state) {
-	case SLOT_MARKED:
+	case CHANNEL_MARKED:
 		if (step_marked(c, i, &h))
-			bell = s->rings || (s->state == SLOT_DONE && !step_done(c, i));
+			bell = s->rings || (s->state == CHANNEL_DONE && !step_done(c, i));
 		break;
-	case SLOT_DONE:
+	case CHANNEL_DONE:
 		step_done(c, i);
 		break;
-	case SLOT_TORN:
-	case SLOT_CUT:
+	case CHANNEL_TORN:
+	case CHANNEL_CUT:
 		torn = true;
 		break;
 	default:
@@ -216,7 +216,7 @@ void transfer_sweep(gpc *c)
 /* ---- begun, ended ---- */
 
 /* With the lock held. */
-static void fill(struct transfers *t, struct slot *s, const struct transfer_take *start)
+static void fill(struct transfers *t, struct channel *s, const struct transfer_take *start)
 {
 	s->commits = start->commits;
 	s->ranked = s->rings = false;
@@ -246,8 +246,8 @@ int transfer_take(gpc *c, const struct transfer_take *start, uint32_t *ret_slot)
 	free = ~t->used;
 	if (free) {
 		i = (uint32_t)__builtin_ctzll(free);
-		fill(t, &t->slot[i], start);
-		transfer_set(t, i, SLOT_BEGUN);
+		fill(t, &t->channel[i], start);
+		transfer_set(t, i, CHANNEL_BEGUN);
 		*ret_slot = i;
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -272,24 +272,24 @@ int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot)
 			     ret_slot);
 }
 
-void transfer_renew(gpc *c, uint32_t slot)
+void transfer_renew(gpc *c, uint32_t channel)
 {
 	pthread_mutex_lock(&c->transfers->lock);
-	c->transfers->slot[slot].value = ++c->transfers->last;
+	c->transfers->channel[channel].value = ++c->transfers->last;
 	pthread_mutex_unlock(&c->transfers->lock);
 }
 
 /* Without a mark nobody stores the value: what is enqueued has no end that anybody sees. */
-gpc_transfer transfer_end(gpc *c, uint32_t slot, int err, bool marked)
+gpc_transfer transfer_end(gpc *c, uint32_t channel, int err, bool marked)
 {
 	struct transfers *t = c->transfers;
-	struct slot *s = &t->slot[slot];
+	struct channel *s = &t->channel[channel];
 	gpc_transfer name;
 
 	pthread_mutex_lock(&t->lock);
-	name = transfer_name(t, slot);
+	name = transfer_name(t, channel);
 	s->err = err ? -EIO : 0;
-	transfer_set(t, slot, marked ? SLOT_MARKED : SLOT_LOST);
+	transfer_set(t, channel, marked ? CHANNEL_MARKED : CHANNEL_LOST);
 	if (!marked)
 		transfer_fail(t, name, -EIO);
 	pthread_mutex_unlock(&t->lock);
@@ -300,9 +300,9 @@ gpc_transfer transfer_end(gpc *c, uint32_t slot, int err, bool marked)
  * runs there any more. */
 static bool is_lost(gpc *c, uint32_t i)
 {
-	const struct slot *s = &c->transfers->slot[i];
+	const struct channel *s = &c->transfers->channel[i];
 
-	return s->state == SLOT_MARKED && s->device && !s->ranked && !transfer_is_done(c, i) &&
+	return s->state == CHANNEL_MARKED && s->device && !s->ranked && !transfer_is_done(c, i) &&
 	       s->device->state(s->uuid) && !transfer_is_done(c, i);
 }
 
@@ -319,9 +319,9 @@ void transfer_find_lost(gpc *c)
 		late = false;
 		pthread_mutex_lock(&t->lock);
 		if (is_lost(c, i)) {
-			late = t->slot[i].nrelease;
+			late = t->channel[i].nrelease;
 			if (!late)
-				transfer_set(t, i, SLOT_LOST);
+				transfer_set(t, i, CHANNEL_LOST);
 			transfer_fail(t, transfer_name(t, i), -EIO);
 		}
 		pthread_mutex_unlock(&t->lock);
@@ -345,9 +345,9 @@ int transfer_open(gpc *c)
 	pthread_mutex_init(&t->marks, NULL);
 	host_open(t);
 	for (i = 0; i < SHM_TRANSFERS; i++) {
-		t->slot[i].value = load_relaxed(&shared->done[i]);
-		if (t->slot[i].value < SANE_VALUE)
-			t->last = MAX(t->last, t->slot[i].value);
+		t->channel[i].value = load_relaxed(&shared->done[i]);
+		if (t->channel[i].value < SANE_VALUE)
+			t->last = MAX(t->last, t->channel[i].value);
 		begun = load_relaxed(&seg_xfer(&c->seg, c->peer, i)->value);
 		if (begun < SANE_VALUE) /* one that was never done, too */
 			t->last = MAX(t->last, begun);
@@ -370,20 +370,20 @@ static bool is_at_work(gpc *c)
 
 	pthread_mutex_lock(&t->lock);
 	for (i = 0; i < SHM_TRANSFERS; i++)
-		works |= (t->slot[i].state == SLOT_MARKED && !t->slot[i].ranked) ||
-			 t->slot[i].state == SLOT_TORN || t->slot[i].state == SLOT_CUT;
+		works |= (t->channel[i].state == CHANNEL_MARKED && !t->channel[i].ranked) ||
+			 t->channel[i].state == CHANNEL_TORN || t->channel[i].state == CHANNEL_CUT;
 	pthread_mutex_unlock(&t->lock);
 	return works;
 }
 
 /* One that was torn and not cut so far has nothing on a device any more.  What the device has done
  * and the writer has not decided, it decides when it finds the seat empty. */
-static bool has_ended(const struct slot *s)
+static bool has_ended(const struct channel *s)
 {
 	switch (s->state) {
-	case SLOT_LOST: /* of a device that works: nobody sees its end */
+	case CHANNEL_LOST: /* of a device that works: nobody sees its end */
 		return !s->device || s->device->state(s->uuid);
-	case SLOT_MARKED: /* other processes copy */
+	case CHANNEL_MARKED: /* other processes copy */
 		return !s->ranked;
 	default:
 		return true;
@@ -411,11 +411,11 @@ bool transfer_close_all(gpc *c)
 	}
 	map_stop(c);
 	for (i = 0; i < SHM_TRANSFERS; i++)
-		ended &= has_ended(&t->slot[i]);
+		ended &= has_ended(&t->channel[i]);
 	return ended;
 }
 
-static void free_events(struct slot *s, bool device_too)
+static void free_events(struct channel *s, bool device_too)
 {
 	struct events *e;
 	uint32_t i;
@@ -434,9 +434,9 @@ static void free_slots(struct transfers *t, bool device_too)
 	uint32_t i;
 
 	for (i = 0; i < SHM_TRANSFERS; i++) {
-		free_events(&t->slot[i], device_too);
-		free(t->slot[i].release);
-		free(t->slot[i].told);
+		free_events(&t->channel[i], device_too);
+		free(t->channel[i].release);
+		free(t->channel[i].bound);
 	}
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.h - copies under way: slots, values, and who is told at the end.
+/* transfer.h - copies under way: channels, values, and who is told at the end.
  *
- * A gpc_transfer is value << 6 | slot.  Slot i of the peer has `value` of the last one begun, in
+ * A gpc_transfer is value << 6 | channel.  Channel i of the peer has `value` of the last one begun, in
  * private memory, and done[i] in the control segment, which the device stores (shm_transfer).
  *
- *   slot      done[i]   what there is                           next
+ *   channel   done[i]   what there is                           next
  *   --------  --------  --------------------------------------
  *   ------------------------------------
  *   idle      any       nothing of it is under way              begin: the next value of the handle
@@ -16,12 +16,12 @@
  *                       decide (index/writer/transfer.h)
  *   untold    before    the call has given its command up, and  answered: torn from 0, or idle when
  *                       the answer is still to come             it brought nothing
- *   torn      before    copies from slot `cut` of the command   what was enqueued has passed, by an
+ *   torn      before    copies from entry `cut` of the command  what was enqueued has passed, by an
  *                       on are not whole, and never will be     event: CMD_CUT is sent: cutting
  *   cutting   before    CMD_CUT is under way                    answered: cut
  *   cut       before    what is still bound is whole            the mark, on the device's own stream:
  *                                                               marked.  Nothing is bound: idle
- *   lost      before    the device's context is lost, or a      never: the maps stay for ever, the slot
+ *   lost      before    the device's context is lost, or a      never: the maps stay for ever, the channel
  *                       mark was refused: it has failed         is not used again
  *
  * `torn` is rule B3 for copies that the driver refused half way: some of their bytes may be on the
@@ -30,7 +30,7 @@
  * maps' thread.
  *
  * Of a transfer by ranks (shm_xfer.rank) nothing here is enqueued: it is marked at once, holds no
- * map, and ends when the writer says so.  Two more things use slots and have no writer:
+ * map, and ends when the writer says so.  Two more things use channels and have no writer:
  * gpc_release_after, whose blocks are released at done; and the mark of a rank, whose word is that
  * of the leader's page.
  *
@@ -42,7 +42,7 @@
 #ifndef GPC_PAYLOAD_TRANSFER_H
 #define GPC_PAYLOAD_TRANSFER_H
 
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 
 struct transfers; /* of a handle; c->transfers */
 
@@ -50,7 +50,7 @@ int transfer_open(gpc *c); /* -ENOMEM; after map_open */
 /* The map whose device copies between these two: a GPU's before the host's, the destination's
  * before the source's.  NULL: both are RAM. */
 const struct map *transfer_device(const struct map *to, const struct map *from);
-/* A slot, with both maps, whose holds go over to it: -EAGAIN, all are under way. */
+/* A channel, with both maps, whose holds go over to it: -EAGAIN, all are under way. */
 int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot);
 /* The same for any number of maps, or none. */
 struct transfer_take {
@@ -63,12 +63,12 @@ struct transfer_take {
 };
 int transfer_take(gpc *c, const struct transfer_take *start, uint32_t *ret_slot);
 /* Nothing of it was bound or enqueued: idle again.  The maps are put. */
-void transfer_drop(gpc *c, uint32_t slot);
+void transfer_drop(gpc *c, uint32_t channel);
 /* The word and the value that the device is to store behind the copies. */
-uint64_t *transfer_word(gpc *c, uint32_t slot, uint64_t *ret_value);
+uint64_t *transfer_word(gpc *c, uint32_t channel, uint64_t *ret_value);
 /* All is enqueued, or err says what went wrong: the name.  marked: the mark is enqueued. */
-gpc_transfer transfer_end(gpc *c, uint32_t slot, int err, bool marked);
-/* Look at all slots that are under way, and let each go on as far as it can now. */
+gpc_transfer transfer_end(gpc *c, uint32_t channel, int err, bool marked);
+/* Look at all channels that are under way, and let each go on as far as it can now. */
 void transfer_sweep(gpc *c);
 /* gpc_close: wait for all that a device still works on.  False: it may work on for ever. */
 bool transfer_close_all(gpc *c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfers.h - what the sources of copies share.
  *
- *   transfer.c   slots: begun, ended, gone over       wait.c      who waits, and descriptors
+ *   transfer.c   channels: begun, ended, gone over    wait.c      who waits, and descriptors
  *   tear.c       copies that are not whole            results.c   what became of each block
  *   pair.c       two pools, planned once              enqueue.c   from pairs of slots to a stream
  *   host.c       RAM to RAM, by threads               order.c     other streams; late releases
@@ -32,31 +32,31 @@ struct pair {
 	struct plan plan[]; /* of each part of the image; one stage: of all of it */
 };
 
-enum slot_state {
-	SLOT_IDLE,
-	SLOT_BEGUN,
-	SLOT_MARKED,
-	SLOT_DONE,
-	SLOT_UNTOLD,
-	SLOT_TORN,
-	SLOT_CUTTING,
-	SLOT_CUT,
-	SLOT_LOST
+enum channel_state {
+	CHANNEL_IDLE,
+	CHANNEL_BEGUN,
+	CHANNEL_MARKED,
+	CHANNEL_DONE,
+	CHANNEL_UNTOLD,
+	CHANNEL_TORN,
+	CHANNEL_CUTTING,
+	CHANNEL_CUT,
+	CHANNEL_LOST
 };
 
-struct events { /* of a slot on one device; as long as the handle */
+struct events { /* of a channel on one device; as long as the handle */
 	struct events *next;
 	const struct device_bytes *device;
 	uint8_t uuid[16];
 	void *event[GPC_MAX_STAGES]; /* made when a transfer of so many stages begins */
 };
 
-struct told {
+struct bound {
 	uint32_t record, index;
-}; /* a target; its slot in the command */
+}; /* a target; its entry in the command */
 
-struct slot {
-	enum slot_state state;
+struct channel {
+	enum channel_state state;
 	bool commits; /* the writer does */
 	bool ranked;  /* ... when ranks say done */
 	bool rings;   /* at done the writer is told: it waits for a word of ours */
@@ -74,11 +74,11 @@ struct slot {
 	uint32_t nrelease;
 
 	/* of one that the writer commits */
-	uint32_t n;        /* blocks that the call has told of */
-	struct told *told; /* these; room for GPC_TRANSFER_BLOCKS, once made */
-	uint64_t op;       /* of the first */
-	uint32_t cut;      /* torn: slots of the command that are whole */
-	bool enqueued;     /* ... and something of it was given to the device: the last event */
+	uint32_t n;          /* blocks that the call has told of */
+	struct bound *bound; /* these; room for GPC_TRANSFER_BLOCKS, once made */
+	uint64_t op;         /* of the first */
+	uint32_t cut;        /* torn: entries of the command that are whole */
+	bool enqueued;       /* ... and something of it was given to the device: the last event */
 };
 
 /* What a transfer that is over came to. */
@@ -99,15 +99,15 @@ struct waiter {
 struct job {
 	struct job *next;
 	const struct pair *pair;
-	struct copy_pair *pairs;       /* memory of the slot, kept for the next one */
+	struct copy_pair *pairs;       /* memory of the channel, kept for the next one */
 	uint32_t size, n, taken, left; /* room; pairs; taken, and not copied yet */
 	uint64_t *done, value;
 };
 
 struct transfers {
 	pthread_mutex_t lock; /* of all but the last two groups; ring_lock is taken before it */
-	uint64_t used;        /* bit: that slot is not idle */
-	struct slot slot[SHM_TRANSFERS];
+	uint64_t used;        /* bit: that channel is not idle */
+	struct channel channel[SHM_TRANSFERS];
 	uint64_t last;  /* value given out last */
 	uint64_t begun; /* before any was given out */
 	struct {
@@ -115,7 +115,7 @@ struct transfers {
 		int err;
 	} failed[TRANSFER_FAILURES];
 	uint32_t nfailed; /* ever; the place of the next one, modulo their number */
-	uint32_t told;    /* of these, by a wait for all */
+	uint32_t named;   /* of these, by a wait for all */
 	struct outcome outcome[OUTCOMES];
 	uint32_t noutcomes;     /* ever */
 	uint64_t seat_asked_ns; /* when a call last waited for the writer alone */
@@ -138,17 +138,17 @@ struct transfers {
 /* ---- transfer.c ---- */
 
 /* With the lock held. */
-gpc_transfer transfer_name(const struct transfers *t, uint32_t slot);
-bool transfer_is_done(gpc *c, uint32_t slot);
-bool transfer_is_over(gpc *c, uint32_t slot);
+gpc_transfer transfer_name(const struct transfers *t, uint32_t channel);
+bool transfer_is_done(gpc *c, uint32_t channel);
+bool transfer_is_over(gpc *c, uint32_t channel);
 void transfer_fail(struct transfers *t, gpc_transfer name, int err);
-void transfer_set(struct transfers *t, uint32_t slot, enum slot_state state);
-/* Without it.  What the slot holds is let go: idle. */
-void transfer_let_go(gpc *c, uint32_t slot);
+void transfer_set(struct transfers *t, uint32_t channel, enum channel_state state);
+/* Without it.  What the channel holds is let go: idle. */
+void transfer_let_go(gpc *c, uint32_t channel);
 /* Rule B4: a lost device has not done it. */
 void transfer_find_lost(gpc *c);
 /* Another value for one of which nothing is bound: a second try of its command. */
-void transfer_renew(gpc *c, uint32_t slot);
+void transfer_renew(gpc *c, uint32_t channel);
 
 /* ---- order.c ---- */
 
@@ -165,14 +165,14 @@ void waiters_end(struct transfers *t, bool tell);
 /* ---- results.c ---- */
 
 /* With the lock held: it is over. */
-void outcome_note(gpc *c, uint32_t slot);
+void outcome_note(gpc *c, uint32_t channel);
 
 /* ---- tear.c ---- */
 
 /* Slots of the command from `cut` on are not whole. */
-void tear(gpc *c, uint32_t slot, uint32_t cut, bool enqueued);
-/* One step of a slot that is torn, cutting or cut. */
-void tear_step(gpc *c, uint32_t slot);
+void tear(gpc *c, uint32_t channel, uint32_t cut, bool enqueued);
+/* One step of a channel that is torn, cutting or cut. */
+void tear_step(gpc *c, uint32_t channel);
 
 /* ---- enqueue.c ---- */
 
@@ -182,8 +182,8 @@ int pin_pair(gpc *c, const struct pair *p, const struct copy_pair *pairs, uint32
 int enqueue_pairs(const struct pair *p, uint32_t stage, const struct copy_pair *pairs, uint32_t n,
 		  void *stream);
 int check_stream(const struct map *by, void *stream);
-/* Events for so many stages, with the slot begun. */
-int events_make(gpc *c, uint32_t slot, uint32_t stages);
+/* Events for so many stages, with the channel begun. */
+int events_make(gpc *c, uint32_t channel, uint32_t stages);
 
 /* ---- order.c ---- */
 
@@ -199,10 +199,10 @@ void pair_free_all(struct transfers *t);
 
 /* ---- host.c ---- */
 
-/* The slot's memory for n pairs: -ENOMEM.  It is filled, and then copied: -EAGAIN, no thread. */
-int host_room(gpc *c, uint32_t slot, uint32_t n, struct copy_pair **ret_pairs);
+/* The channel's memory for n pairs: -ENOMEM.  It is filled, and then copied: -EAGAIN, no thread. */
+int host_room(gpc *c, uint32_t channel, uint32_t n, struct copy_pair **ret_pairs);
 int host_start(gpc *c); /* is there a thread at all? */
-void host_submit(gpc *c, uint32_t slot, const struct pair *pair, uint32_t n);
+void host_submit(gpc *c, uint32_t channel, const struct pair *pair, uint32_t n);
 void host_open(struct transfers *t);
 void host_stop(struct transfers *t);
 

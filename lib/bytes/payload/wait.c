@@ -25,13 +25,13 @@
 static int look_locked(gpc *c, gpc_transfer name)
 {
 	struct transfers *t = c->transfers;
-	uint32_t slot = (uint32_t)name & (SHM_TRANSFERS - 1), i;
-	const struct slot *s = &t->slot[slot];
+	uint32_t channel = (uint32_t)name & (SHM_TRANSFERS - 1), i;
+	const struct channel *s = &t->channel[channel];
 	uint64_t value = name / SHM_TRANSFERS;
 
 	if ((name && value <= t->begun) || value > t->last || (value > s->value && value))
 		return -EINVAL;
-	if (value == s->value && s->state != SLOT_IDLE && s->state != SLOT_LOST)
+	if (value == s->value && s->state != CHANNEL_IDLE && s->state != CHANNEL_LOST)
 		return -EAGAIN;
 	for (i = 0; i < MIN(t->nfailed, TRANSFER_FAILURES); i++)
 		if (t->failed[i].name == name)
@@ -47,14 +47,14 @@ static int look_all_locked(gpc *c, uint64_t upto)
 	int err = 0;
 
 	for (i = 0; i < SHM_TRANSFERS; i++)
-		if (t->slot[i].state != SLOT_IDLE && t->slot[i].state != SLOT_LOST &&
-		    t->slot[i].value <= upto)
+		if (t->channel[i].state != CHANNEL_IDLE && t->channel[i].state != CHANNEL_LOST &&
+		    t->channel[i].value <= upto)
 			return -EAGAIN;
-	from = MAX(t->told, t->nfailed - MIN(t->nfailed, TRANSFER_FAILURES));
+	from = MAX(t->named, t->nfailed - MIN(t->nfailed, TRANSFER_FAILURES));
 	for (i = from; i < t->nfailed; i++)
 		if (err != -EIO)
 			err = t->failed[i % TRANSFER_FAILURES].err;
-	t->told = t->nfailed;
+	t->named = t->nfailed;
 	return err;
 }
 
@@ -120,14 +120,14 @@ static bool needs_writer(gpc *c, gpc_transfer name, uint64_t upto)
 
 	pthread_mutex_lock(&t->lock);
 	for (i = 0; i < SHM_TRANSFERS; i++) {
-		const struct slot *s = &t->slot[i];
+		const struct channel *s = &t->channel[i];
 
 		if (one ? transfer_name(t, i) != name : s->value > upto)
 			continue;
-		needs |= s->state == SLOT_DONE || s->state == SLOT_CUTTING ||
-			 s->state == SLOT_UNTOLD;
-		works |= s->state == SLOT_MARKED || s->state == SLOT_TORN || s->state == SLOT_CUT ||
-			 s->state == SLOT_BEGUN;
+		needs |= s->state == CHANNEL_DONE || s->state == CHANNEL_CUTTING ||
+			 s->state == CHANNEL_UNTOLD;
+		works |= s->state == CHANNEL_MARKED || s->state == CHANNEL_TORN ||
+			 s->state == CHANNEL_CUT || s->state == CHANNEL_BEGUN;
 	}
 	pthread_mutex_unlock(&t->lock);
 	return needs && !works;
@@ -235,14 +235,14 @@ static bool needs_thread(const struct transfers *t)
 	uint32_t i;
 
 	for (i = 0; i < SHM_TRANSFERS; i++)
-		switch (t->slot[i].state) {
-		case SLOT_UNTOLD:
-		case SLOT_TORN:
-		case SLOT_CUTTING:
-		case SLOT_CUT:
+		switch (t->channel[i].state) {
+		case CHANNEL_UNTOLD:
+		case CHANNEL_TORN:
+		case CHANNEL_CUTTING:
+		case CHANNEL_CUT:
 			return true;
 		default:
-			if (t->slot[i].nrelease)
+			if (t->channel[i].nrelease)
 				return true;
 		}
 	return false;

@@ -15,10 +15,10 @@
  *                                                     gpc_seal: who has       whoever asked gpc_sealed,
  *                                                     filled the block        of what has arrived
  *                                                     what came from below:   (as a fetch)
- *                                                     the keeper, as read
+ *                                                     the steward, as read
  *     disk_header           the image in a file: of   the trailer, where it   each read, before the
  *                           all parts                 is known, else the      block is published
- *                                                     keeper, as written
+ *                                                     steward, as written
  *     image_header          the image in a store      the same                each get, the same
  *     disk_super, headers   themselves                their writer            their reader
  *

@@ -92,13 +92,13 @@ static int check_keys(const gpc_key *keys, uint32_t n)
 	return 0;
 }
 
-/* What the answers say, slot by slot: `to` has the state, or the error. */
+/* What the answers say, entry by entry: `to` has the state, or the error. */
 static void take_claims(gpc *c, struct op *op)
 {
 	uint32_t i;
 
 	for (i = 0; i < op->n; i++) {
-		const struct shm_command *s = ring_slot(c, op, i);
+		const struct shm_command *s = ring_entry(c, op, i);
 
 		op->out[i].block = s->block;
 		op->out[i].to = s->result < 0 || s->op != CMD_CLAIM ? s->result : s->claim.state;

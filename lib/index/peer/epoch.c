@@ -3,18 +3,18 @@
  *
  * Why a scan cannot miss a section.  A reader stores two words and only then, behind the
  * full barrier of its compare-and-swap, reads the table: the seat's high-water mark
- * `sections`, if the slot lies above it, and the slot's epoch.  A scanner stands behind a
+ * `sections`, if the place lies above it, and the place's epoch.  A scanner stands behind a
  * full barrier that comes after the epoch was raised, and that was raised after the entry
  * was unpublished.  Take either word.  If the scanner reads it without the reader's store,
  * the scanner's barrier came before the reader's, and the reader finds the table without
- * the entry.  So a mark that is too low for a slot is as harmless as a slot that still
+ * the entry.  So a mark that is too low for a place is as harmless as a place that still
  * reads idle: both say that the section began too late to matter.
  *
  * The mark alone bounds the scan; the state of the seat is not asked.  A seat becomes
  * TAKEN and FREE at moments of its own, while the mark is lowered, if at all, only by
- * whoever holds the seat's lock byte and has found all its slots idle.
+ * whoever holds the seat's lock byte and has found all its places idle.
  *
- * A slot's epoch is the current one or an older one (the reader may be held up between
+ * A place's epoch is the current one or an older one (the reader may be held up between
  * reading it and storing it): older only delays.  Epochs of 0 mean idle, so the first
  * epoch is 1.
  * Tests: t/index/stopped.t t/index/epoch.t t/torture/grace.t */
@@ -22,7 +22,7 @@
 
 #include "index/peer/epoch.h"
 
-/* Threads of one process raise the mark, each as far as its own slot. */
+/* Threads of one process raise the mark, each as far as its own place. */
 static void raise_mark(struct shm_seat *seat, uint32_t to)
 {
 	uint32_t mark = load_relaxed(&seat->sections);
@@ -50,18 +50,18 @@ bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i)
 
 	if (load_relaxed(&sec->epoch))
 		return false;
-	/* done < ticket holds in every idle slot but one that was never used.  From 0
+	/* done < ticket holds in every idle place but one that was never used.  From 0
 	 * only: a thread that comes late here must not touch a ticket that a device
 	 * has been given. */
 	if (__builtin_expect(!load_relaxed(&sec->ticket), 0))
 		order_cas64(&sec->ticket, 0, 1);
 	if (__builtin_expect(load_relaxed(&seg_seat(s, peer)->sections) <= i, 0))
 		raise_mark(seg_seat(s, peer), i + 1);
-	/* before the epoch, so that an open slot never shows the age of its last use; two
+	/* before the epoch, so that an open place never shows the age of its last use; two
 	 * threads that compete store nearly the same */
 	store_relaxed(&sec->since_ns, clock_coarse_ns());
-	/* (E) a full barrier: nothing of the table is read before the slot is seen.
-	 * Pairs with (F); model/grace.pml.  If we die from here on, the slot stays open
+	/* (E) a full barrier: nothing of the table is read before the place is seen.
+	 * Pairs with (F); model/grace.pml.  If we die from here on, the place stays open
 	 * until the seat is reaped. */
 	return order_cas64(&sec->epoch, 0, current(shared));
 }
@@ -102,7 +102,7 @@ bool epoch_sweep(const struct segment *s, uint32_t peer, uint32_t i)
 
 	if (load_relaxed(&sec->kind) != 1 || !load_relaxed(&sec->epoch) || done < ticket)
 		return false;
-	/* The ticket first: it counts as open again for a moment, and the slot is idle
+	/* The ticket first: it counts as open again for a moment, and the place is idle
 	 * with done < ticket; model/section.pml.  If we die between the two, the seat is
 	 * reaped with it. */
 	store_relaxed(&sec->ticket, MAX(done, ticket) + 1);

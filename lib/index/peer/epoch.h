@@ -2,20 +2,20 @@
 /* epoch.h - read-side sections and grace periods between processes.
  *
  * What liburcu does for the threads of one process, this does for processes: a reader writes
- * the current epoch into a slot of its own before it reads the table, and zero when it is
- * done.  A grace period raises the epoch to e; it is over when every slot is idle or at
+ * the current epoch into a place of its own before it reads the table, and zero when it is
+ * done.  A grace period raises the epoch to e; it is over when every place is idle or at
  * least e.
  *
  *   reader                               writer
- *     slot = epoch           (E)           unpublish; flush mirrors
+ *     place = epoch          (E)           unpublish; flush mirrors
  *     full barrier                         epoch += 1, a full barrier      (F)
- *     read table                           read slots
+ *     read table                           read places
  *
- * Either the writer sees the slot, or the reader sees the table without the entry.  A stale
- * epoch in the slot only delays.  (G) the release that clears a slot pairs with the acquire
+ * Either the writer sees the place, or the reader sees the table without the entry.  A stale
+ * epoch in the place only delays.  (G) the release that clears a place pairs with the acquire
  * of the scan: the reader's loads are over before anything is reused.
  *
- * A section around device work: the device raises `done` to the ticket of the slot, and only
+ * A section around device work: the device raises `done` to the ticket of the place, and only
  * the owner clears the epoch afterwards (rule S1). */
 #ifndef GPC_EPOCH_H
 #define GPC_EPOCH_H
@@ -25,16 +25,16 @@
 #include "index/segment/segment.h"
 
 #define SHM_OWN_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
-/* Where section i of gpc_section_enter and gpc_dev_enter stands.  Scanners read a seat's slots up
+/* Where section i of gpc_section_enter and gpc_dev_enter stands.  Scanners read a seat's places up
  * to the highest one that it has used, so those of every lookup come first. */
 #define SHM_SECTION(i) (SHM_OWN_SECTIONS + (i))
 
-/* Open slot i of peer's sections if it is idle: one full barrier.  Only the process that owns
- * the seat calls it; its threads compete for the slot. */
+/* Open place i of peer's sections if it is idle: one full barrier.  Only the process that owns
+ * the seat calls it; its threads compete for the place. */
 bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i);
-/* The slot becomes idle; a device section only if no device will signal it any more. */
+/* The place becomes idle; a device section only if no device will signal it any more. */
 void epoch_leave(const struct segment *s, uint32_t peer, uint32_t i);
-/* The slot's owner is gone, or goes: idle, and a device's late signal for what the slot was used
+/* The place's owner is gone, or goes: idle, and a device's late signal for what the place was used
  * for must not reach the ticket of its next owner (rule S1). */
 void epoch_end(struct shm_section *sec);
 bool epoch_is_open(const struct shm_section *sec);

@@ -51,42 +51,42 @@ uint64_t handle_ticks(gpc *c, uint32_t n)
 	return more_ticks(shared, 1);
 }
 
-/* Each thread begins at the slot that served it last, so threads settle on slots, and
+/* Each thread begins at the place that served it last, so threads settle on places, and
  * cache lines, of their own. */
 static int enter_any(gpc *c)
 {
 	static uint32_t threads;
 	static __thread uint32_t hint;
-	uint32_t i, slot;
+	uint32_t i, place;
 
 	if (__builtin_expect(!hint, 0))
 		hint = SHM_OWN_SECTIONS + count_next(&threads);
 	for (i = 0; i < SHM_OWN_SECTIONS; i++) {
-		slot = (hint + i) % SHM_OWN_SECTIONS;
-		if (epoch_enter(&c->seg, c->peer, slot)) {
+		place = (hint + i) % SHM_OWN_SECTIONS;
+		if (epoch_enter(&c->seg, c->peer, place)) {
 			hint += i;
-			return (int)slot;
+			return (int)place;
 		}
 	}
-	for (slot = SHM_SECTIONS; slot-- > SHM_OWN_SECTIONS;)
-		if (epoch_enter(&c->seg, c->peer, slot))
-			return (int)slot;
+	for (place = SHM_SECTIONS; place-- > SHM_OWN_SECTIONS;)
+		if (epoch_enter(&c->seg, c->peer, place))
+			return (int)place;
 	return -EAGAIN;
 }
 
-/* More threads than slots: those that have one are in a lookup, which lets go of it within
+/* More threads than places: those that have one are in a lookup, which lets go of it within
  * microseconds of processor time, so they are given the processor.  So many times at most, whatever
  * they do: a lookup takes a bounded number of steps. */
 int handle_enter(gpc *c)
 {
-	int slot = enter_any(c), turns;
+	int place = enter_any(c), turns;
 
-	for (turns = 0; __builtin_expect(slot < 0, 0) && turns < HANDLE_TURNS; turns++) {
+	for (turns = 0; __builtin_expect(place < 0, 0) && turns < HANDLE_TURNS; turns++) {
 		sched_yield();
-		slot = enter_any(c);
+		place = enter_any(c);
 	}
-	return slot >= 0
-		       ? slot
+	return place >= 0
+		       ? place
 		       : err_set(EAGAIN,
 				 "all %u sections of this handle are open: more threads than that are in "
 				 "its lookups, or sections stay open; attach another handle for some of "

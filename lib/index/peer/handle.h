@@ -91,7 +91,7 @@ struct gpc {
 	uint32_t stock_pauses;     /* calls that wait for the quota: no refill; ring_lock */
 	pthread_mutex_t pool_lock; /* the seat's request, one at a time */
 	uint64_t pool_ticket;      /* of one without an answer so far */
-	/* memory of the pool that one asked for, until the answer is seen: bytes/memory/make.c;
+	/* memory of the pool that one asked for, until the answer is seen: bytes/mapping/make.c;
 	 * pool_lock */
 	struct making *making;
 	int32_t making_answer; /* CMD_PENDING, or what the writer said; ring_lock */
@@ -126,7 +126,7 @@ struct gpc {
 	uint32_t asks_watched; /* set of those that a thread waits for */
 	bool asks_settled;
 
-	struct maps *maps; /* memory of pools: bytes/memory/map.c; NULL = none yet */
+	struct maps *maps; /* memory of pools: bytes/mapping/map.c; NULL = none yet */
 	struct transfers
 		*transfers;   /* copies under way: bytes/payload/transfer.c; NULL = none yet */
 	struct worker server; /* serve.c */
@@ -169,8 +169,8 @@ static inline int handle_help(gpc *c, uint64_t ns)
  * n > 1 has those from n - 1 before it on for itself. */
 uint64_t handle_ticks(gpc *c, uint32_t n);
 
-#define HANDLE_TURNS 256 /* of other threads, that handle_enter gives them when no slot is idle */
-/* The library's own sections: slot or -EAGAIN.  Lookups use them (6 ns a pair). */
+#define HANDLE_TURNS 256 /* of other threads, that handle_enter gives them when no place is idle */
+/* The library's own sections: place or -EAGAIN.  Lookups use them (6 ns a pair). */
 int handle_enter(gpc *c);
 void handle_leave(gpc *c, int section);
 /* End the sections whose device work is done. */

@@ -153,9 +153,9 @@ static bool give_up_slot(gpc *c, struct op *op, uint32_t i, uint32_t record, uin
 	bool *given_up;
 
 	if (op->sent && op->sent[i].record == record && op->sent[i].life == life &&
-	    ring_slot(c, op, i)->block == block)
+	    ring_entry(c, op, i)->block == block)
 		given_up = &op->sent[i].given_up;
-	else if (op->commits && ring_slot(c, op, i)->commit.to == block && op->out[i].life == life)
+	else if (op->commits && ring_entry(c, op, i)->commit.to == block && op->out[i].life == life)
 		given_up = &op->out[i].given_up;
 	else
 		return false;
@@ -167,7 +167,7 @@ static bool give_up_slot(gpc *c, struct op *op, uint32_t i, uint32_t record, uin
 }
 
 /* The answer of its publish or commit finds no reference of its own any more.  Blocks are released
- * in the order in which they were sent, as a rule: the slot behind the last one that was found is
+ * in the order in which they were sent, as a rule: the entry behind the last one that was found is
  * looked at first. */
 static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 {

@@ -41,7 +41,7 @@ struct op *ring_op(uint32_t n, uint32_t out)
 	return op;
 }
 
-struct shm_command *ring_slot(gpc *c, const struct op *op, uint32_t i)
+struct shm_command *ring_entry(gpc *c, const struct op *op, uint32_t i)
 {
 	return seg_command(&c->seg, c->peer, op->position + i);
 }
@@ -64,7 +64,7 @@ static bool is_answered(gpc *c, const struct op *op)
 	uint32_t i = op->group ? 1 : op->n;
 
 	while (i--) /* pairs with (R) */
-		if (load_acquire(&ring_slot(c, op, i)->result) == CMD_PENDING)
+		if (load_acquire(&ring_entry(c, op, i)->result) == CMD_PENDING)
 			return false;
 	return true;
 }
@@ -109,7 +109,7 @@ uint64_t ring_room(gpc *c)
 	uint64_t tail = load_acquire(&s->tail); /* pairs with (Y) */
 	struct op *op;
 
-	for (op = c->ops; op; op = op->next) /* slots whose answers are not taken yet */
+	for (op = c->ops; op; op = op->next) /* entries whose answers are not taken yet */
 		tail = MIN(tail, op->position);
 	return SHM_RING - MIN(s->head - tail, (uint64_t)SHM_RING);
 }
@@ -130,10 +130,10 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 	if (!op->ticket)
 		op->ticket = op->position + op->n;
 	for (i = 0; i < op->n; i++) {
-		struct shm_command *slot = ring_slot(c, op, i);
+		struct shm_command *entry = ring_entry(c, op, i);
 
-		*slot = cmds[i];
-		store_relaxed(&slot->result, CMD_PENDING);
+		*entry = cmds[i];
+		store_relaxed(&entry->result, CMD_PENDING);
 	}
 	if (op->send) /* index/peer/hold.h: cells after the commands, before head */
 		op->send(c, op);
@@ -447,7 +447,7 @@ static bool may_withdraw(const struct shm_command *cmd)
  * come. */
 static bool withdraw(gpc *c, struct op *op)
 {
-	struct shm_command *head = ring_slot(c, op, 0);
+	struct shm_command *head = ring_entry(c, op, 0);
 
 	if (!may_withdraw(head))
 		return true;

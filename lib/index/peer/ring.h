@@ -3,7 +3,7 @@
  *
  * One producer (this process, under ring_lock), one consumer (the writer).  A command is
  * filled first and shown by the store of `head`, so a producer that dies leaves nothing half
- * visible.  Its answer stands in its own slot; the slot is used again only when the writer
+ * visible.  Its answer stands in its own entry; the entry is used again only when the writer
  * has acknowledged it (tail) and this side has taken the answer. */
 #ifndef GPC_RING_H
 #define GPC_RING_H
@@ -13,7 +13,7 @@
 /* Commands of one submission of a long call: others have room beside it. */
 #define RING_PART (SHM_RING / 4)
 
-struct answer { /* what the answer says of one slot of a group */
+struct answer { /* what the answer says of one entry of a group */
 	union {
 		struct {
 			gpc_block block, to;
@@ -57,16 +57,16 @@ struct op { /* commands submitted together */
 	bool unwatched;   /* publish: gpc_ticket_wait tells what was refused */
 	uint8_t pool;     /* of a refill: the pool */
 	bool abandoned;   /* nobody wants the answer: give back what it brings */
-	uint32_t look_at; /* hold.c: behind the last slot whose block was given up */
+	uint32_t look_at; /* hold.c: behind the last entry whose block was given up */
 	int32_t result;
 	/* Under ring_lock, once: cells change because the commands are sent.  These stand in
-	 * their slots already and are not shown to the writer yet: it may change them. */
+	 * their entries already and are not shown to the writer yet: it may change them. */
 	void (*send)(gpc *c, struct op *op);
 	/* Under ring_lock, once: does what the answers say. */
 	void (*take)(gpc *c, struct op *op);
 	gpc_block *resident;       /* publish */
 	const struct notes *notes; /* publish: stored when it is sent; NULL = not, or not again */
-	struct sent *sent;         /* publish: by slot */
+	struct sent *sent;         /* publish: by entry */
 	struct answer out[];       /* groups */
 };
 
@@ -102,7 +102,7 @@ uint64_t ring_room(gpc *c);
 void ring_forget(gpc *c, uint64_t ticket);
 /* The ticket of what was submitted last. */
 uint64_t ring_last_ticket(gpc *c);
-struct shm_command *ring_slot(gpc *c, const struct op *op, uint32_t i);
+struct shm_command *ring_entry(gpc *c, const struct op *op, uint32_t i);
 void ring_free(gpc *c);
 /* Is there a writer, or a thread of this handle that would be one? */
 bool ring_has_writer(gpc *c);

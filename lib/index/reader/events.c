@@ -41,14 +41,14 @@ static bool copy_mapped(const struct segment *s, uint64_t number, struct change 
 /* The same by reads, each of which ends before the next one begins. */
 static bool copy_from_file(const struct segment *s, uint64_t number, struct change *ret)
 {
-	uint64_t slot = number & (s->header.geometry.changes - 1);
-	uint64_t at = s->at.change + slot * sizeof(ret->ch);
+	uint64_t place = number & (s->header.geometry.changes - 1);
+	uint64_t at = s->at.change + place * sizeof(ret->ch);
 	uint64_t before, after;
 
 	segment_read(s->index_fd, at, &before, sizeof(before));
 	segment_read(s->index_fd, at, &ret->ch, sizeof(ret->ch));
 	if (seg_keeps(s, KEEP_DIGESTS))
-		segment_read(s->index_fd, s->at.change_note + slot * sizeof(ret->note), &ret->note,
+		segment_read(s->index_fd, s->at.change_note + place * sizeof(ret->note), &ret->note,
 			     sizeof(ret->note));
 	segment_read(s->index_fd, at, &after, sizeof(after));
 	return before == number + 1 && after == number + 1;

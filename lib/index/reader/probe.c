@@ -71,7 +71,7 @@ void probe_begin(struct probe *l, const gpc *c, uint32_t spaces)
 	l->live = pool_live(s);
 	l->spaces = load_acquire(&seg_state(s)->spaces);
 	if (spaces) /* below RAM is looked only by who names the space */
-		l->spaces = (l->spaces | load_acquire(&seg_state(s)->cold_spaces)) & spaces;
+		l->spaces = (l->spaces | load_acquire(&seg_state(s)->lower_spaces)) & spaces;
 	choose_usual(l, s);
 }
 

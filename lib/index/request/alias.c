@@ -29,7 +29,7 @@ static void take_alias(gpc *c, struct op *op)
 	uint32_t i;
 
 	for (i = 0; i < op->n; i++)
-		op->result = MIN(op->result, ring_slot(c, op, i)->result);
+		op->result = MIN(op->result, ring_entry(c, op, i)->result);
 }
 
 static int alias_part(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t n,

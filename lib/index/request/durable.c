@@ -5,10 +5,10 @@
  * file reads the feed, makes the block's place on the disk free, has that synced, and stores up to
  * which change it has come.  A call that removes waits for that word behind the writer's answer.
  *
- * Keepers die and are replaced, also between two looks.  Each has a life: an even number, which it
+ * Stewards die and are replaced, also between two looks.  Each has a life: an even number, which it
  * stores when it follows the feed and before it says that anything is durable; odd while it begins.
  * `since` is what was durable before.  A removal may have been of a block that only the last
- * keeper's file has, and whether the next one does it again depends on what it is
+ * steward's file has, and whether the next one does it again depends on what it is
  * (t/model/drop.pml):
  *
  *   the life that was read before the command    a drop, a clear of all          a clear of a tag, or of one pool
@@ -33,18 +33,18 @@
 #include "index/request/request.h"
 #include "index/segment/lockfile.h"
 
-#define LOOK_NS (20 * NS_PER_MS) /* between looks whether the keeper lives */
+#define LOOK_NS (20 * NS_PER_MS) /* between looks whether the steward lives */
 
-bool keeper_lives(const gpc *c)
+bool steward_lives(const gpc *c)
 {
-	/* pairs with (r) of tiers/steward/desk.c */
-	return load_acquire(&seg_desk(&c->seg)->keeper) != 0 &&
+	/* pairs with (r) of tiers/steward/board.c */
+	return load_acquire(&seg_board(&c->seg)->steward) != 0 &&
 	       lock_test(c->seg.lock_fd, LOCK_TIERS) != 0;
 }
 
-void keeper_ring(gpc *c)
+void steward_ring(gpc *c)
 {
-	struct shm_desk *d = seg_desk(&c->seg);
+	struct shm_board *d = seg_board(&c->seg);
 
 	/* a full barrier: what is asked for comes before the look at sleepers */
 	order_add32(&d->bell, 1);
@@ -54,25 +54,25 @@ void keeper_ring(gpc *c)
 
 /* ---- removals ---- */
 
-static bool is_cold(const gpc *c, uint32_t pool)
+static bool is_lower(const gpc *c, uint32_t pool)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
 
-	return load_acquire(&p->state) == POOL_READY && shm_is_cold(load_relaxed(&p->kind));
+	return load_acquire(&p->state) == POOL_READY && shm_is_lower(load_relaxed(&p->kind));
 }
 
 void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret)
 {
-	/* pairs with (y) of tiers/steward/desk.c, and comes before the command: who has begun that life
+	/* pairs with (y) of tiers/steward/board.c, and comes before the command: who has begun that life
 	 * hears of it */
-	ret->life = load_acquire(&seg_desk(&c->seg)->life);
+	ret->life = load_acquire(&seg_board(&c->seg)->life);
 	ret->remembered = drop || (pool < 0 && !tag);
-	ret->below = load_acquire(&seg_state(&c->seg)->cold_spaces) &&
-		     (drop || pool < 0 || is_cold(c, (uint32_t)pool));
+	ret->lower = load_acquire(&seg_state(&c->seg)->lower_spaces) &&
+		     (drop || pool < 0 || is_lower(c, (uint32_t)pool));
 }
 
-/* The keeper has died: had it said so?  1, 0: not known yet; -ENOTCONN. */
-static int was_durable(const struct shm_desk *d, const struct removal *r, uint32_t life,
+/* The steward has died: had it said so?  1, 0: not known yet; -ENOTCONN. */
+static int was_durable(const struct shm_board *d, const struct removal *r, uint32_t life,
 		       uint64_t want)
 {
 	bool before;
@@ -87,12 +87,12 @@ static int was_durable(const struct shm_desk *d, const struct removal *r, uint32
 }
 
 /* 1: it is on the disk; 0: not yet, or nobody has said so; -ENOTCONN: nobody will. */
-static int is_durable(const struct shm_desk *d, const struct removal *r, uint64_t want)
+static int is_durable(const struct shm_board *d, const struct removal *r, uint64_t want)
 {
-	/* pairs with (o) of tiers/steward/desk.c, and comes before the life: who has said it has begun
+	/* pairs with (o) of tiers/steward/board.c, and comes before the life: who has said it has begun
 	 * it */
 	bool said = load_acquire(&d->durable) >= want;
-	/* pairs with (y) of tiers/steward/desk.c */
+	/* pairs with (y) of tiers/steward/board.c */
 	uint32_t life = load_acquire(&d->life);
 
 	if (life == r->life || (r->remembered && (int32_t)(load_relaxed(&d->kept) - r->life) <= 0))
@@ -118,7 +118,7 @@ static int wait_error(const gpc *c, int err)
 
 int durable_wait(gpc *c, const struct removal *r, uint64_t deadline)
 {
-	struct shm_desk *d = seg_desk(&c->seg);
+	struct shm_board *d = seg_board(&c->seg);
 	/* the last change has gpc_event.seq events_head; what is durable comes before a seq */
 	uint64_t want = load_acquire(&seg_state(&c->seg)->events_head) + 1, now = clock_ns(),
 		 look = now + LOOK_NS;
@@ -126,14 +126,14 @@ int durable_wait(gpc *c, const struct removal *r, uint64_t deadline)
 	int is;
 
 	order_raise64(&d->asked, want, 8);
-	keeper_ring(c);
+	steward_ring(c);
 	for (;;) {
-		told = load_acquire(&d->told);
+		told = load_acquire(&d->news);
 		is = is_durable(d, r, want);
 		if (is)
 			return is < 0 ? wait_error(c, is) : 0;
 		now = clock_ns();
-		if (now >= look && !keeper_lives(c))
+		if (now >= look && !steward_lives(c))
 			return wait_error(c, -ENOTCONN);
 		if (now >= deadline)
 			return wait_error(c, -ETIMEDOUT);
@@ -144,7 +144,7 @@ int durable_wait(gpc *c, const struct removal *r, uint64_t deadline)
 		order_raise64(&d->asked, want, 8);
 		order_add32(&d->waiters, 1);
 		if (!is_durable(d, r, want))
-			futex_wait(&d->told, told, MIN(deadline, look) - now);
+			futex_wait(&d->news, told, MIN(deadline, look) - now);
 		order_add32(&d->waiters, (uint32_t)-1);
 	}
 }
@@ -153,7 +153,7 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms), now = clock_ns(), look = now, want;
 	int err = request_check(c, 0, 0, timeout_ms != 0);
-	struct shm_desk *d;
+	struct shm_board *d;
 	uint32_t told, life, now_life;
 	bool done;
 
@@ -161,15 +161,15 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 		err = err_timeout(timeout_ms);
 	if (err < 0)
 		return err;
-	d = seg_desk(&c->seg);
-	life = load_acquire(&d->life); /* pairs with (y) of tiers/steward/desk.c */
+	d = seg_board(&c->seg);
+	life = load_acquire(&d->life); /* pairs with (y) of tiers/steward/board.c */
 	want = order_add64(&d->idle_asked, 1) + 1;
-	keeper_ring(c);
+	steward_ring(c);
 	for (;;) {
-		told = load_acquire(&d->told);
+		told = load_acquire(&d->news);
 		/* pairs with (s) of tiers/steward/feed.c, and comes before the life */
 		done = load_acquire(&d->idle) >= want;
-		/* pairs with (y) of tiers/steward/desk.c */
+		/* pairs with (y) of tiers/steward/board.c */
 		now_life = load_acquire(&d->life);
 		if (now_life != life && !(life & 1))
 			return err_set(
@@ -181,7 +181,7 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 		if (done && !(life & 1))
 			return 0;
 		now = clock_ns();
-		if (now >= look && !keeper_lives(c))
+		if (now >= look && !steward_lives(c))
 			return err_set(
 				ENOTCONN,
 				"no process keeps the tiers below RAM of %s: start gpcd with --disk or "
@@ -193,6 +193,6 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 				       deadline ? "time is up" : "timeout_ms is 0", c->seg.name);
 		look = now >= look ? now + LOOK_NS : look;
 		if (handle_help(c, NS_PER_MS) <= 0)
-			futex_wait(&d->told, told, MIN(deadline, look) - now);
+			futex_wait(&d->news, told, MIN(deadline, look) - now);
 	}
 }

@@ -142,7 +142,7 @@ static void take_commit(gpc *c, struct op *op)
 	uint32_t i;
 
 	for (i = 0; i < op->n; i++) {
-		const struct shm_command *s = ring_slot(c, op, i);
+		const struct shm_command *s = ring_entry(c, op, i);
 		uint32_t to = op->out[i].target;
 
 		op->result += s->result == 0;
@@ -180,7 +180,7 @@ static void send_notes(gpc *c, const struct op *op)
 	uint32_t i;
 
 	for (i = 0; i < op->n; i++) {
-		const struct shm_command *s = ring_slot(c, op, i);
+		const struct shm_command *s = ring_entry(c, op, i);
 
 		if (op->out[i].is_sent && !(s->flags & CF_CANCEL))
 			notes_move(c, pool_record(&c->seg, s->commit.to));
@@ -193,7 +193,7 @@ static void send_commit(gpc *c, struct op *op)
 	uint32_t i, from, to;
 
 	for (i = 0; i < op->n; i++) {
-		struct shm_command *s = ring_slot(c, op, i);
+		struct shm_command *s = ring_entry(c, op, i);
 		bool moves_along = !(s->commit.move_op & MOVE_NOT_HELD) && !(s->flags & CF_CANCEL);
 
 		s->commit.move_op &= ~MOVE_NOT_HELD;

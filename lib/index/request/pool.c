@@ -22,7 +22,7 @@
 
 static void take_first(gpc *c, struct op *op)
 {
-	op->result = ring_slot(c, op, 0)->result;
+	op->result = ring_entry(c, op, 0)->result;
 }
 
 /* One command, one answer.  Pending: the answer comes later, and take() gets it. */
@@ -63,12 +63,12 @@ static int kind_check(const struct gpc_pool *p)
 			"kind is %u: it must be GPC_VRAM (%d), GPC_RAM (%d), GPC_DISK (%d) or "
 			"GPC_REMOTE (%d)",
 			p->kind, GPC_VRAM, GPC_RAM, GPC_DISK, GPC_REMOTE);
-	if (shm_is_cold(p->kind) && !caller)
+	if (shm_is_lower(p->kind) && !caller)
 		return err_set(EINVAL,
-			       "flags is 0x%x: a pool below RAM is its keeper's, so it must have "
+			       "flags is 0x%x: a pool below RAM is its steward's, so it must have "
 			       "GPC_POOL_CALLER",
 			       p->flags);
-	if (shm_is_cold(p->kind) && p->demote_to != -1)
+	if (shm_is_lower(p->kind) && p->demote_to != -1)
 		return err_set(
 			EINVAL,
 			"demote_to is %d: a pool below RAM demotes to no other, so it must be -1",
@@ -470,7 +470,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 static void take_clear(gpc *c, struct op *op)
 {
 	take_first(c, op);
-	op->out[0].block = ring_slot(c, op, 0)->block;
+	op->out[0].block = ring_entry(c, op, 0)->block;
 }
 
 static int refuse_busy(const gpc *c, int pool, uint32_t tag, gpc_block held)
@@ -539,7 +539,7 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 	held = clear(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);
-	if (held >= 0 && deadline && r.below)
+	if (held >= 0 && deadline && r.lower)
 		err = durable_wait(c, &r, deadline);
 	if (err < 0)
 		return err;

@@ -36,7 +36,7 @@ struct publish { /* a call's arguments */
 /* Of what nobody waits for, the first refusal is kept until gpc_ticket_wait asks. */
 static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 {
-	const struct shm_command *s = ring_slot(c, op, i);
+	const struct shm_command *s = ring_entry(c, op, i);
 
 	if (c->refused.err)
 		return;
@@ -75,10 +75,10 @@ static bool take_resident(gpc *c, gpc_block block, const gpc_key *key, struct re
 
 static void take_publish(gpc *c, struct op *op);
 
-/* Publish the one block of slot i once more. */
+/* Publish the one block of entry i once more. */
 static bool publish_again(gpc *c, struct op *op, uint32_t i)
 {
-	struct shm_command cmd = *ring_slot(c, op, i);
+	struct shm_command cmd = *ring_entry(c, op, i);
 	struct sent *sent = malloc(sizeof(*sent));
 	struct op *again = ring_op(1, 0);
 
@@ -130,7 +130,7 @@ static gpc_block stale_if_gone(gpc *c, const struct sent *sent, gpc_block block,
 /* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release. */
 static void take_live(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
 {
-	gpc_block block = ring_slot(c, op, i)->block;
+	gpc_block block = ring_entry(c, op, i)->block;
 	uint32_t record = op->sent[i].record;
 
 	hold_step(c, record, block, HOLD_LIVE, sum);
@@ -153,7 +153,7 @@ static void take_given_up(gpc *c, const struct sent *sent, gpc_block block, bool
 
 static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
 {
-	const struct shm_command *s = ring_slot(c, op, i);
+	const struct shm_command *s = ring_entry(c, op, i);
 	gpc_key key = { { s->publish.key[0], s->publish.key[1] } };
 	const struct sent *sent = &op->sent[i];
 	gpc_block got = s->result;
@@ -302,7 +302,7 @@ static void send_publish(gpc *c, struct op *op)
 	uint32_t i;
 
 	for (i = 0; i < op->n; i++) {
-		struct shm_command *s = ring_slot(c, op, i);
+		struct shm_command *s = ring_entry(c, op, i);
 		struct sent *sent = &op->sent[i];
 		uint32_t record = pool_record(&c->seg, s->block);
 

@@ -26,7 +26,7 @@ static void send_reclaim(gpc *c, struct op *op)
 	uint32_t i, record;
 
 	for (i = 0; i < op->n; i++) {
-		record = pool_record(&c->seg, ring_slot(c, op, i)->block);
+		record = pool_record(&c->seg, ring_entry(c, op, i)->block);
 		op->out[i] = (struct answer){ .is_sent = false };
 		if (record == SHM_NO_RECORD ||
 		    (load_acquire(&c->lent) && load_relaxed(&c->lent[record])))
@@ -78,13 +78,13 @@ static bool is_of(const gpc *c, const struct op *op, uint32_t i, uint32_t record
 
 static void take_reclaim(gpc *c, struct op *op)
 {
-	int32_t head = ring_slot(c, op, 0)->result;
+	int32_t head = ring_entry(c, op, 0)->result;
 	struct ref_sum sum = { 0 };
 	uint32_t i, record;
 
 	op->result = MIN(head, (int32_t)op->n);
 	for (i = 0; i < op->n; i++) {
-		const struct shm_command *s = ring_slot(c, op, i);
+		const struct shm_command *s = ring_entry(c, op, i);
 		int32_t why = head < 0 ? head : MIN(s->evict.why, 0);
 
 		record = pool_record(&c->seg, s->block);

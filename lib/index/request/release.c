@@ -134,7 +134,7 @@ static void take_drop(gpc *c, struct op *op)
 	uint32_t i;
 
 	for (i = 0; i < op->n; i++) {
-		int32_t result = ring_slot(c, op, i)->result;
+		int32_t result = ring_entry(c, op, i)->result;
 
 		op->result += result > 0;
 	}
@@ -236,7 +236,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	}
 	if (ticket && (got >= 0 || got == -ENOTCONN || got == -ETIMEDOUT))
 		*ticket = last;
-	if (got >= 0 && deadline && r.below)
+	if (got >= 0 && deadline && r.lower)
 		err = durable_wait(c, &r, deadline);
 	return got < 0 ? got : err < 0 ? err : live;
 }

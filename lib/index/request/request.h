@@ -60,21 +60,21 @@ int request_check_since(const gpc *c, uint64_t since);
 
 /* ---- durable.c: who keeps the tiers below RAM ---- */
 
-bool keeper_lives(const gpc *c);
-void keeper_ring(gpc *c); /* it looks */
+bool steward_lives(const gpc *c);
+void steward_ring(gpc *c); /* it looks */
 
 struct removal {
-	bool below;      /* blocks below RAM may be removed by it */
-	bool remembered; /* the next keeper of the same file does it, if this one has not */
-	uint32_t life;   /* of the keeper, or of the last one */
+	bool lower;      /* blocks below RAM may be removed by it */
+	bool remembered; /* the next steward of the same file does it, if this one has not */
+	uint32_t life;   /* of the steward, or of the last one */
 };
 /* Of a drop, or a clear of this pool and tag; asked before its command. */
 void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret);
-/* Behind the answer: what it has removed is on disk.  -ENOTCONN: their keeper has ended before it
+/* Behind the answer: what it has removed is on disk.  -ENOTCONN: their steward has ended before it
  * said so. */
 int durable_wait(gpc *c, const struct removal *r, uint64_t deadline);
 
-/* ---- pool.c: pools, with memory (bytes/memory/make.c) or without ---- */
+/* ---- pool.c: pools, with memory (bytes/mapping/make.c) or without ---- */
 
 /* Handle, p, its size, timeout; waits: as request_check. */
 int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits);
@@ -136,7 +136,7 @@ void returns_tell(gpc *c, uint32_t record, gpc_block block);
 #define MOVE_NOT_HELD (1ull << 63)
 void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
 /* Submit a group whose first command is cmds[0], wait for its answer: how many, and *ret with
- * `out` of each slot, to be freed; or a negative errno. */
+ * `out` of each entry, to be freed; or a negative errno. */
 int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, struct op **ret);
 /* The same with another meaning of the answer.  Pending, after an error: it is still to come, to
  * `take`, with op->abandoned. */

@@ -87,14 +87,14 @@ static void take_group(gpc *c, struct op *op)
 {
 	void (*get)(gpc *, gpc_block, struct ref_sum *) = op->abandoned ? lose : request_own;
 	struct ref_sum sum = { 0 };
-	const struct shm_command *head = ring_slot(c, op, 0);
+	const struct shm_command *head = ring_entry(c, op, 0);
 	bool ours = brings_blocks(c, head);
 	bool moves = head->op == CMD_DEMOTE || head->op == CMD_PROMOTE;
 	uint32_t i;
 
 	op->result = MIN(head->result, (int32_t)op->n);
 	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
-		const struct shm_command *s = ring_slot(c, op, i);
+		const struct shm_command *s = ring_entry(c, op, i);
 		gpc_block to = moves ? s->move.to : GPC_NONE;
 
 		if (ours)

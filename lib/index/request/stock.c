@@ -86,7 +86,7 @@ static struct stock *stock_of(gpc *c, uint32_t pool, bool caller)
 /* The writer has put them in stock. */
 static void take_stock(gpc *c, struct op *op)
 {
-	const struct shm_command *head = ring_slot(c, op, 0);
+	const struct shm_command *head = ring_entry(c, op, 0);
 	bool caller = head->op == CMD_EVICT;
 	struct stock *s = &c->stock[op->pool];
 	int32_t i, n = MIN(head->result, (int32_t)op->n);
@@ -99,7 +99,7 @@ static void take_stock(gpc *c, struct op *op)
 	store_relaxed(&s->n, s->n - s->at);
 	s->at = 0;
 	for (i = 0; i < n && s->n < s->want; i++) {
-		s->blocks[s->n] = ring_slot(c, op, (uint32_t)i)->block;
+		s->blocks[s->n] = ring_entry(c, op, (uint32_t)i)->block;
 		store_relaxed(&s->n, s->n + 1);
 	}
 	tell_count(c, op->pool);

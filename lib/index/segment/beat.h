@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* beat.h - does the keeper of the tiers below RAM take questions now?
+/* beat.h - does the steward of the tiers below RAM take questions now?
  *
- * Its lock says that it lives.  A process that is stopped lives, and so does one whose stages all
- * hang in a read.  So each stage stores the time in `beat` whenever it looks for a question, and
- * with each part, and each block of a file, that it has read.  A stage with nothing to do looks ten
+ * Its lock says that it lives.  A process that is stopped lives, and so does one whose answering threads all
+ * hang in a read.  So each of them stores the time in `beat` whenever it looks for a question, and
+ * with each part, and each block of a file, that it has read.  One with nothing to do looks ten
  * times a second.  A peer that has waited in vain stores in `late` the beat that it found old.
  *
- *   beat                      late       the keeper                     a question
+ *   beat                      late       the steward                    a question
  *   not old                   another    takes questions                is put, and waited for
  *   old for BEAT_LATE         another    nobody has waited in vain yet  is put, and waited for; who has no
  *                                                                       answer when its own time is up
@@ -17,9 +17,9 @@
  *                                                                       beat that is over, and nobody clears it
  *
  * A successor beats before it says who keeps the tiers.  A peer that dies before it has stored `late`
- * leaves that to the next one.  A time that is scribbled over is another time of the keeper's next
+ * leaves that to the next one.  A time that is scribbled over is another time of the steward's next
  * beat; until then others wait, or do not.
- * Tests: t/bytes/stopped-keeper.t */
+ * Tests: t/bytes/stopped-steward.t */
 #ifndef GPC_SEGMENT_BEAT_H
 #define GPC_SEGMENT_BEAT_H
 

@@ -248,7 +248,7 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 	ret->use = place_array(&end, g->max_blocks, sizeof(uint32_t));
 	ret->note = place_array(&end, g->max_blocks, g->note_lines * 64ull);
 	ret->transfer = place_array(&end, g->max_peers, sizeof(struct shm_transfer));
-	ret->desk = place_array(&end, 1, sizeof(struct shm_desk));
+	ret->board = place_array(&end, 1, sizeof(struct shm_board));
 	ret->ask = place_array(&end, (uint64_t)g->max_peers * SHM_ASKS, sizeof(struct shm_ask));
 	ret->control_bytes = end;
 }

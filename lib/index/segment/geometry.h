@@ -12,7 +12,7 @@
 struct layout { /* byte offsets */
 	uint64_t state, pool, mirror, tally, xfer, table, record, change, change_note, alias, root,
 		drop, index_bytes;
-	uint64_t shared, seat, section, ring, ref, stamp, use, note, transfer, desk, ask,
+	uint64_t shared, seat, section, ring, ref, stamp, use, note, transfer, board, ask,
 		control_bytes;
 	uint64_t column; /* bytes from a column of cells to the next one */
 };

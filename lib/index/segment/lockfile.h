@@ -14,9 +14,9 @@
  *   LOCK_WRITER               of struct writer      the writer is opened and closed with serve_lock
  *   LOCK_CREATE, LOCK_MAKE    of segment_create,    the call has opened it, and no other thread
  *                             segment_unlink        sees it before the call returns
- *   LOCK_PIN, LOCK_PIN_NEXT   the handle's          maps->pin_lock: bytes/memory/pin.c
- *   LOCK_ONCE                 the handle's          once_lock: bytes/memory/make.c
- *   LOCK_TIERS                the keeper's handle   it is private to gpc_tiers, whose opening thread
+ *   LOCK_PIN, LOCK_PIN_NEXT   the handle's          maps->pin_lock: bytes/mapping/pin.c
+ *   LOCK_ONCE                 the handle's          once_lock: bytes/mapping/make.c
+ *   LOCK_TIERS                the steward's handle  it is private to gpc_tiers, whose opening thread
  *                                                   takes it and whose closing thread drops it
  *   LOCK_PEER, a peer's       the handle's          gpc_attach takes it, gpc_close drops it
  *   LOCK_PEER, of the reaped  of struct writer      the writer's thread: index/writer/reap.c

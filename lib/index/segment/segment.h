@@ -128,9 +128,9 @@ static inline struct shm_transfer *seg_transfer(const struct segment *s, uint32_
 	return SEG_AT(s->control, s->at.transfer, struct shm_transfer, peer);
 }
 
-static inline struct shm_desk *seg_desk(const struct segment *s)
+static inline struct shm_board *seg_board(const struct segment *s)
 {
-	return SEG_AT(s->control, s->at.desk, struct shm_desk, 0);
+	return SEG_AT(s->control, s->at.board, struct shm_board, 0);
 }
 
 static inline struct shm_ask *seg_ask(const struct segment *s, uint32_t peer, uint32_t i)
@@ -153,9 +153,10 @@ static inline const struct shm_mirror *seg_mirror(const struct segment *s, uint3
 	return SEG_AT(s->index, s->at.mirror, const struct shm_mirror, i);
 }
 
-static inline const struct shm_xfer *seg_xfer(const struct segment *s, uint32_t peer, uint32_t slot)
+static inline const struct shm_xfer *seg_xfer(const struct segment *s, uint32_t peer,
+					      uint32_t channel)
 {
-	return SEG_AT(s->index, s->at.xfer, const struct shm_xfer, peer *SHM_TRANSFERS + slot);
+	return SEG_AT(s->index, s->at.xfer, const struct shm_xfer, peer *SHM_TRANSFERS + channel);
 }
 
 static inline const struct shm_tally *seg_tally(const struct segment *s, uint32_t peer)

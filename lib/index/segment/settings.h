@@ -10,7 +10,7 @@
  *   quota             the writer, each reserve; gpc_attach      that of the header
  *   log_level         gpcd, every two seconds or more often     its own options
  *   spill_ahead       gpc_spill_ahead, each call; GPC_FREE      that of the pool
- *   disk_ahead        the keeper of tiers, each round           its own options
+ *   disk_ahead        the steward of tiers, each round          its own options
  *   disk_max_age      the same                                  the same
  *
  * They outlive writers, and go with the cache.  That of a pool names its generation: a pool that gets

@@ -16,8 +16,8 @@
  *     record[max_blocks] 64 w                    use[max_blocks]     u32, p and w
  *     change[]      64   w                       note[max_blocks]    p, where notes are kept
  *     change_note[] 64   w, with digests         transfer[P]   12288  p, devices
- *     alias[]      128   w (shm_memo.h)          desk        4096   the keeper of tiers (shm_tiers.h)
- *     root[]      2088   w (shm_memo.h), with notes   ask[P][4] 16448 p, the keeper of tiers
+ *     alias[]      128   w (shm_memo.h)          board       4096   the steward of tiers (shm_tiers.h)
+ *     root[]      2088   w (shm_memo.h), with notes   ask[P][4] 16448 p, the steward of tiers
  *     drop[65536]   32   w
  *
  * Beside them are one file a mirror of the host device (bytes/device/host.h) and one file a pool that
@@ -113,7 +113,7 @@ struct shm_state {           /* w, r */
 	uint64_t uses_from; /* stamp that the window of use[] begins with: stamps.h */
 	uint64_t cleared;   /* clears of all pools so far */
 	/* set of spaces that READY pools below RAM belong to; none is in `spaces` */
-	uint32_t cold_spaces;
+	uint32_t lower_spaces;
 	uint8_t pad0[4];
 	uint64_t changes;      /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t events_head;  /* next number of the changes feed */
@@ -203,7 +203,7 @@ struct shm_tally { /* w, r: what the writer counts for a peer */
 };
 _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
 
-/* A transfer that the writer commits: slot i of the peer's struct shm_transfer (index/writer/transfer.h
+/* A transfer that the writer commits: channel i of the peer's struct shm_transfer (index/writer/transfer.h
  * has the rules).  A target belongs to it whose owner is the peer and whose op is one of the n from
  * `op` on, with or without a source.  left != 0: it is not over.  `value` is stored before the
  * first target is bound, and stays when it is over. */
@@ -212,14 +212,14 @@ _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
 
 struct shm_xfer {          /* w, r */
 	uint64_t value;    /* what devices store when their copies are done */
-	uint64_t op;       /* OP_OF the first slot of its command */
-	uint32_t n;        /* slots of that command */
+	uint64_t op;       /* OP_OF the first entry of its command */
+	uint32_t n;        /* entries of that command */
 	uint32_t left;     /* targets that are not decided */
 	uint64_t begun_ns; /* CLOCK_MONOTONIC */
 	/* seats whose devices copy, then SHM_NO_PEER; none: the peer's own */
 	uint8_t rank[SHM_RANKS];
 	uint32_t refused; /* targets that were not committed */
-	uint32_t bad;     /* 1 + the first slot whose checksum was wrong; 0: none */
+	uint32_t bad;     /* 1 + the first entry whose checksum was wrong; 0: none */
 	uint8_t to, from; /* pools: of its targets; of its first source */
 	uint8_t pad[6];
 };
@@ -269,7 +269,7 @@ enum {
  *              flags    UNCHAINED; MOVED or LEAVING: the key has gone, and the block goes
  *              source_word  without source: where the parent was, + 1; a hint that may be any
  *              number
- *   DYING      owner    the peer whose command evicted it and gets it next, with op the slot of
+ *   DYING      owner    the peer whose command evicted it and gets it next, with op the entry of
  *                       that command.  SHM_NO_PEER: it becomes FREE, and op is that of the
  *                       publish still, or 0
  *              source   0
@@ -403,7 +403,7 @@ struct shm_seat {       /* 4096 bytes */
 	uint64_t lookups, hit_vram, hit_ram, miss; /* p: line 4: counters */
 	uint64_t stale_refs, ring_full;
 	uint64_t refs;     /* references held */
-	uint32_t sections; /* p: slots ever used; bounds the scan */
+	uint32_t sections; /* p: places ever used; bounds the scan */
 	/* p: 1 since a reservation that was given up found no room in the ring: the writer looks
 	 * for such */
 	uint32_t back_waits;
@@ -431,7 +431,7 @@ _Static_assert(__builtin_offsetof(struct shm_seat, head) == 128 &&
 		       __builtin_offsetof(struct shm_seat, in_use) == 320,
 	       "seat lines");
 
-/* Open: epoch != 0 and done < ticket.  Idle slots keep done < ticket too, so that a slot is
+/* Open: epoch != 0 and done < ticket.  Idle places keep done < ticket too, so that a place is
  * open from the very store of its epoch.  A device only ever raises done (rule S1). */
 struct shm_section {
 	uint64_t epoch;    /* p: (E) 0 = idle */
@@ -443,15 +443,15 @@ struct shm_section {
 };
 _Static_assert(sizeof(struct shm_section) == 64, "section layout");
 
-/* A transfer of a peer: its slot, and the value that the device stores there behind the last copy.
- * A slot has one transfer at a time, and values grow for ever: a slot is free when done equals
+/* A transfer of a peer: its channel, and the value that the device stores there behind the last copy.
+ * A channel has one transfer at a time, and values grow for ever: a channel is free when done equals
  * the value that its peer gave out last and, if the writer commits it, nothing of its shm_xfer is
  * left. Only a device stores done (rule B4). */
 #define SHM_TRANSFERS 64u /* per peer */
 
 struct shm_transfer {                 /* pages that devices can be given */
 	uint64_t done[SHM_TRANSFERS]; /* device */
-	/* p, before the transfer begins: all ones.  Device, before done: 1 + the first slot of
+	/* p, before the transfer begins: all ones.  Device, before done: 1 + the first entry of
 	 * the command whose bytes have another checksum */
 	uint64_t bad[SHM_TRANSFERS];
 	uint8_t pad[4096 - 16 * SHM_TRANSFERS];

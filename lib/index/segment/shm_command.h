@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_command.h - a command of a peer and its answer: a slot of a ring.  Part of shm.h.
+/* shm_command.h - a command of a peer and its answer: an entry of a ring.  Part of shm.h.
  *
- * A group is `count` slots with one head: the first carries the arguments, each slot one block
- * of the answer.  All slots of a group are marked before the first one is.
+ * A group is `count` entries with one head: the first carries the arguments, each entry one block
+ * of the answer.  All entries of a group are marked before the first one is.
  *
- *   command   its head (*: and each slot) has       the answer: result, and in each slot
+ *   command   its head (*: and each entry) has      the answer: result, and in each entry
  *   PUBLISH   block, key, parent, tag;              the block that has the key, or an error.  -ESTALE,
  *             SOURCE: source; SOURCE, UNCLEARED:    too: the source is not LIVE in that life; a clear came;
  *             seen; SINCE: since                    a block that it follows was dropped since, or it was
@@ -16,13 +16,13 @@
  *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
  *             block* unless `any`
  *   PROMOTE   to_pool, group_state; block*          how many; block, to
- *   DEMOTE,   the same, and transfer, rank          the same, and in the slot behind the last one the
+ *   DEMOTE,   the same, and transfer, rank          the same, and in the entry behind the last one the
  *   PROMOTE                                         reason: -EALREADY, another peer computes or
  *                                                   loads it; -ENOSPC, -EDQUOT, -ESTALE ...  Of the
- *                                                   first slot -EALREADY, too: a transfer of
+ *                                                   first entry -EALREADY, too: a transfer of
  *                                                   another life of this name, or of a name that is
  *                                                   not over
- *   CUT       transfer, from                        0: the targets of its slots from there on, into
+ *   CUT       transfer, from                        0: the targets of its entries from there on, into
  *                                                   which nothing was or will be copied, are
  *                                                   refused
  *   CLAIM     block, key, life                      block; state: CLAIM_MINE ...: that block is to
@@ -31,12 +31,12 @@
  *   UNCLAIM   block, life                           1: it was claimed
  *   ALIAS     key, means: the key it stands for     0
  *   ROOT      key; its words: the seat's `request`  0
- *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
+ *   COMMIT    block*, to*, move_op*                 of each entry: 0, or an error
  *   CLEAR     pool, tag, generation                 blocks that are still held; IDLE: -EBUSY, block: so
  *                                                   many are; before it, begun: 1, none is
  *   POOL      the seat's `request`                  the pool's number
  *   NOP       nothing                               0: what came before is done
- * Every result may be a negative errno; of a group it is the first slot's.
+ * Every result may be a negative errno; of a group it is the first entry's.
  * Tests: t/pages/segment-page.t */
 #ifndef GPC_SHM_COMMAND_H
 #define GPC_SHM_COMMAND_H
@@ -149,7 +149,7 @@ struct shm_cmd_evict {
 _Static_assert(sizeof(struct shm_cmd_evict) == 32, "evict layout");
 
 struct shm_cmd_move {            /* DEMOTE, PROMOTE */
-	uint64_t transfer;       /* value << 6 | slot; 0: the peer commits */
+	uint64_t transfer;       /* value << 6 | channel; 0: the peer commits */
 	uint8_t rank[SHM_RANKS]; /* with a transfer: as in shm_xfer */
 	int32_t to;              /* out */
 	uint8_t to_pool;
@@ -174,7 +174,7 @@ _Static_assert(sizeof(struct shm_cmd_clear) == 16, "clear layout");
 
 struct shm_cmd_cut {
 	uint64_t transfer;
-	uint64_t from; /* slot of the transfer's command */
+	uint64_t from; /* entry of the transfer's command */
 };
 _Static_assert(sizeof(struct shm_cmd_cut) == 16, "cut layout");
 
@@ -191,7 +191,7 @@ _Static_assert(sizeof(struct shm_cmd_root) == 16, "root layout");
 struct shm_command {
 	uint8_t op, pool;
 	uint16_t flags;
-	uint32_t count; /* slots of the group, this one included; 0 in followers */
+	uint32_t count; /* entries of the group, this one included; 0 in followers */
 	int32_t block;
 	int32_t result; /* (R) CMD_PENDING, then the answer */
 	union {

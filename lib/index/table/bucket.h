@@ -6,7 +6,7 @@
 
 #include "index/table/mirror.h"
 
-/* Bit i: slot i of the bucket has this value as its word number `at`, 0 or 3.  Without branches,
+/* Bit i: entry i of the bucket has this value as its word number `at`, 0 or 3.  Without branches,
  * which would be mispredicted. */
 static inline __attribute__((always_inline)) uint32_t
 bucket_match(const struct writer *w, uint32_t bucket, int at, uint32_t value)
@@ -31,17 +31,17 @@ bucket_match(const struct writer *w, uint32_t bucket, int at, uint32_t value)
 }
 
 /* Those that name this block word, or none. */
-static inline uint32_t bucket_slots_with(const struct writer *w, uint32_t bucket, uint32_t word)
+static inline uint32_t bucket_entries_with(const struct writer *w, uint32_t bucket, uint32_t word)
 {
 	return bucket_match(w, bucket, 3, word);
 }
 
-/* Bit i: slot i can be filled. */
+/* Bit i: entry i can be filled. */
 static inline uint32_t bucket_usable(const struct writer *w, uint32_t bucket)
 {
 	uint32_t q = w->books[bucket].retired;
 
-	return bucket_slots_with(w, bucket, 0) & ~(q | q >> 4);
+	return bucket_entries_with(w, bucket, 0) & ~(q | q >> 4);
 }
 
 /* May a key be in its second bucket as well as in its first?  The flag is never missing (rule T3):
@@ -51,20 +51,20 @@ static inline bool bucket_spills(const struct writer *w, const struct probe_key 
 	return w->table[k->first * SHM_BUCKET].w[2] & PROBE_OVERFLOW;
 }
 
-static inline void bucket_changed(struct writer *w, uint32_t slot)
+static inline void bucket_changed(struct writer *w, uint32_t entry)
 {
 	struct shm_state *st = w_state(w);
 
 	store_relaxed(&st->changes, st->changes + 1);
 	if (w->nmirrors)
-		mirror_dirty(w, slot);
+		mirror_dirty(w, entry);
 }
 
-/* Only an empty entry that is usable again: see table_slot_usable(). */
-static inline void bucket_fill(struct writer *w, uint32_t slot, const struct probe_key *k,
+/* Only an empty entry that is usable again: see table_entry_usable(). */
+static inline void bucket_fill(struct writer *w, uint32_t entry, const struct probe_key *k,
 			       uint32_t block_word)
 {
-	struct probe_entry *e = &w->table[slot];
+	struct probe_entry *e = &w->table[entry];
 
 	store_relaxed(&e->w[0], k->w[0]);
 	store_relaxed(&e->w[1], k->w[1]);
@@ -73,29 +73,29 @@ static inline void bucket_fill(struct writer *w, uint32_t slot, const struct pro
 	 * die before it, a successor finds key words without a block and wipes them;
 	 * model/relocate.pml. */
 	store_release(&e->w[3], block_word);
-	bucket_changed(w, slot);
+	bucket_changed(w, entry);
 }
 
 /* Bits of word 2 that are not the entry's own. */
-#define BUCKET_FLAGS(slot) ((slot) % SHM_BUCKET ? 0 : PROBE_OVERFLOW)
+#define BUCKET_FLAGS(entry) ((entry) % SHM_BUCKET ? 0 : PROBE_OVERFLOW)
 
-/* The entry is empty; its slot retires with the caller's batch. */
-static inline void bucket_wipe(struct writer *w, uint32_t slot)
+/* The entry is empty; its entry retires with the caller's batch. */
+static inline void bucket_wipe(struct writer *w, uint32_t entry)
 {
-	struct probe_entry *e = &w->table[slot];
+	struct probe_entry *e = &w->table[entry];
 
 	/* the block word first: a reader sees the entry, or an empty one */
 	store_release(&e->w[3], 0);
 	store_relaxed(&e->w[0], 0);
 	store_relaxed(&e->w[1], 0);
-	store_relaxed(&e->w[2], e->w[2] & BUCKET_FLAGS(slot));
-	bucket_changed(w, slot);
-	w->books[slot / SHM_BUCKET].retired |= (uint8_t)(1u << slot % SHM_BUCKET);
+	store_relaxed(&e->w[2], e->w[2] & BUCKET_FLAGS(entry));
+	bucket_changed(w, entry);
+	w->books[entry / SHM_BUCKET].retired |= (uint8_t)(1u << entry % SHM_BUCKET);
 }
 
-static inline void bucket_slot_usable(struct writer *w, uint32_t slot)
+static inline void bucket_entry_usable(struct writer *w, uint32_t entry)
 {
-	w->books[slot / SHM_BUCKET].retired &= (uint8_t) ~(1u << slot % SHM_BUCKET);
+	w->books[entry / SHM_BUCKET].retired &= (uint8_t) ~(1u << entry % SHM_BUCKET);
 }
 
 #endif

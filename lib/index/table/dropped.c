@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 
 #define PLACE(at) ((uint32_t)(at) & (SHM_DROPS - 1))
 #define GOODS     1024u /* prompts that are published in turns */

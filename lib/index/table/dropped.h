@@ -16,8 +16,8 @@
  *   it comes to a root                                                  it may go on
  *   it comes to a gap                                                   nobody knows: -ESTALE.  In a
  *                                                                       pool that has none it has no
- *                                                                       parent: -ENOENT; the keeper of
- *                                                                       tiers knows (stage/)
+ *                                                                       parent: -ENOENT; the steward of
+ *                                                                       tiers knows (steward/)
  *
  * A way that was good is good for what comes next on it, until something is dropped.
  *

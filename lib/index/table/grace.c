@@ -11,12 +11,12 @@
 
 #include <stdlib.h>
 #include "index/table/grace.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/mirror.h"
 
 #define BATCH_KEPT 4096 /* entries */
 
-struct batch *grace_begin(struct writer *w)
+struct grace *grace_begin(struct writer *w)
 {
 	if (w->spare) {
 		w->open = w->spare;
@@ -28,27 +28,27 @@ struct batch *grace_begin(struct writer *w)
 }
 
 /* One that is over is kept with its memory: the next one is much like it. */
-void grace_recycle(struct writer *w, struct batch *b)
+void grace_recycle(struct writer *w, struct grace *b)
 {
-	if (w->spare || b->slots_size > BATCH_KEPT || b->records_size > BATCH_KEPT ||
+	if (w->spare || b->entries_size > BATCH_KEPT || b->records_size > BATCH_KEPT ||
 	    b->moved_size || b->leaving.size) {
 		grace_free(b);
 		return;
 	}
-	*b = (struct batch){ .slots = b->slots,
-			     .slots_size = b->slots_size,
+	*b = (struct grace){ .entries = b->entries,
+			     .entries_size = b->entries_size,
 			     .records = b->records,
 			     .records_size = b->records_size };
 	w->spare = b;
 }
 
-void grace_free(struct batch *b)
+void grace_free(struct grace *b)
 {
-	struct batch *next;
+	struct grace *next;
 
 	for (; b; b = next) {
 		next = b->next;
-		free(b->slots);
+		free(b->entries);
 		free(b->records);
 		free(b->moved);
 		free(b->leaving.at);
@@ -87,9 +87,9 @@ static uint64_t start_grace(struct writer *w)
 }
 
 /* The oldest batch whose grace period is over, or NULL. */
-static struct batch *take_finished(struct writer *w)
+static struct grace *take_finished(struct writer *w)
 {
-	struct batch *b = w->grace;
+	struct grace *b = w->grace;
 
 	if (!b || !epoch_over(&w->seg, b->cookie))
 		return NULL;
@@ -100,10 +100,10 @@ static struct batch *take_finished(struct writer *w)
 	return b;
 }
 
-bool grace_advance(struct writer *w, struct batch **ret_over)
+bool grace_advance(struct writer *w, struct grace **ret_over)
 {
 	bool moved = false;
-	struct batch *b;
+	struct grace *b;
 
 	if (w->flushing && mirror_flushed(w)) {
 		b = w->flushing;

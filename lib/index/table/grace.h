@@ -3,44 +3,45 @@
 #ifndef GPC_WRITER_INDEX_GRACE_H
 #define GPC_WRITER_INDEX_GRACE_H
 
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 
 struct moved {
 	uint32_t from, to;
 }; /* to: NONE, it is not known any more */
 
 /* What waits together for the next flush and the grace period after it. */
-struct batch {
-	struct batch *next;
+struct grace {
+	struct grace *next;
 	uint64_t cookie;
-	uint32_t *slots, nslots, slots_size;       /* emptied entries: reusable afterwards */
+	uint32_t *entries, nentries, entries_size; /* emptied entries: reusable afterwards */
 	uint32_t *records, nrecords, records_size; /* DYING blocks */
 	struct moved *moved;                       /* REC_MOVED: they become DYING afterwards */
 	uint32_t nmoved, moved_size;
 	struct records leaving;         /* REC_LEAVING: the same, if nothing hangs below them */
-	bool moves;                     /* relocations of stage 1 wait in here */
+	bool moves;                     /* relocations, in their first step, wait in here */
 	void (*then)(struct writer *w); /* called when all of the above is done; or NULL */
 };
 
-struct batch *grace_begin(struct writer *w);
+struct grace *grace_begin(struct writer *w);
 
 /* The batch for what is emptied now. */
-static inline struct batch *grace_open(struct writer *w)
+static inline struct grace *grace_open(struct writer *w)
 {
 	return w->open ? w->open : grace_begin(w);
 }
 
-static inline void grace_slot(struct writer *w, uint32_t slot)
+static inline void grace_entry(struct writer *w, uint32_t entry)
 {
-	struct batch *b = grace_open(w);
+	struct grace *b = grace_open(w);
 
-	b->slots = writer_grow(b->slots, &b->slots_size, b->nslots + 1, sizeof(*b->slots));
-	b->slots[b->nslots++] = slot;
+	b->entries =
+		writer_grow(b->entries, &b->entries_size, b->nentries + 1, sizeof(*b->entries));
+	b->entries[b->nentries++] = entry;
 }
 
 static inline void grace_record(struct writer *w, uint32_t record) /* DYING */
 {
-	struct batch *b = grace_open(w);
+	struct grace *b = grace_open(w);
 
 	b->records =
 		writer_grow(b->records, &b->records_size, b->nrecords + 1, sizeof(*b->records));
@@ -49,11 +50,11 @@ static inline void grace_record(struct writer *w, uint32_t record) /* DYING */
 
 /* REC_LEAVING: it waits in the list of one batch, however often it is asked for. */
 void grace_leaving(struct writer *w, uint32_t record);
-void grace_recycle(struct writer *w, struct batch *b); /* it is over, and finished */
+void grace_recycle(struct writer *w, struct grace *b); /* it is over, and finished */
 /* Push everything one step as far as it goes without waiting: true if something moved.  *ret_over:
  * a batch whose flush and grace period are over, the caller's to finish and to free; or NULL. */
-bool grace_advance(struct writer *w, struct batch **ret_over);
+bool grace_advance(struct writer *w, struct grace **ret_over);
 bool grace_idle(struct writer *w);
-void grace_free(struct batch *b); /* and all behind it */
+void grace_free(struct grace *b); /* and all behind it */
 
 #endif

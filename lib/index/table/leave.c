@@ -24,7 +24,7 @@
 #include "index/table/grace.h"
 #include "index/table/leave.h"
 #include "index/table/lru.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/record.h"
 
 bool leave_is_moved(struct writer *w, uint32_t record)
@@ -40,7 +40,7 @@ bool leave_is_moved(struct writer *w, uint32_t record)
 
 static void wait_moved(struct writer *w, uint32_t from, uint32_t to)
 {
-	struct batch *b = grace_open(w);
+	struct grace *b = grace_open(w);
 	struct wpool *p = w_pool_of(w, from);
 
 	b->moved = writer_grow(b->moved, &b->moved_size, b->nmoved + 1, sizeof(*b->moved));
@@ -133,7 +133,7 @@ void leave_stay(struct writer *w, uint32_t record)
 	lru_offer(w, record);
 }
 
-void leave_batch(struct writer *w, const struct batch *b)
+void leave_batch(struct writer *w, const struct grace *b)
 {
 	uint32_t i;
 

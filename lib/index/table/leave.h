@@ -16,6 +16,6 @@ void leave_sources(struct writer *w, uint32_t record);
 bool leave_is_moved(struct writer *w, uint32_t record);
 void leave_again(struct writer *w, uint32_t record); /* takeover: it was leaving already */
 /* Flush and grace period are over: those that have moved go. */
-void leave_batch(struct writer *w, const struct batch *b);
+void leave_batch(struct writer *w, const struct grace *b);
 
 #endif

@@ -19,7 +19,7 @@
 
 #include "index/table/grace.h"
 #include "index/table/lru.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/meter.h"
 #include "index/table/queue.h"
 #include "index/table/tree.h"
@@ -114,9 +114,9 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 
 	if (w->node[record].first == NONE)
 		return CAN_GO;
-	n = tree_collect(w, record, &w->below, &w->below_size, 0);
+	n = tree_collect(w, record, &w->subtree, &w->subtree_size, 0);
 	for (i = 0; i + 1 < n; i++) {
-		uint32_t below = w->below[i];
+		uint32_t below = w->subtree[i];
 
 		if (w->node[below].pins || !w_row_is_zero(w, below))
 			return IN_USE;

@@ -9,7 +9,7 @@
 #include "config.h"
 
 #include <errno.h>
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/mirror.h"
 
 #define FLUSH_LIMIT_NS (2000 * NS_PER_MS)

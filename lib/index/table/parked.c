@@ -22,7 +22,7 @@
  *
  * A block stands in the list of one peer that holds it (its witness).  When that cell is zero, it is
  * free, or goes to the list of another peer.  Those that transfers alone read have a list of their
- * own: it is looked at whole, as there are no more of them than transfers under way have slots.
+ * own: it is looked at whole, as there are no more of them than transfers under way have channels.
  *
  * What else a command walks over, and why others' blocks do not make that long:
  *
@@ -52,7 +52,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/parked.h"
 #include "index/table/record.h"
 

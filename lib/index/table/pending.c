@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "index/base/futex.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/pending.h"
 
 #define FIRST_SIZE 64u /* a power of two, as all sizes */

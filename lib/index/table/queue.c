@@ -30,7 +30,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/queue.h"
 
 #define BAG    QUEUE_BAG

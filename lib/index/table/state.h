@@ -13,7 +13,7 @@
 #include "index/segment/settings.h"
 #include "kernels/probe.h"
 
-#define NONE 0xffffffffu /* no record, no slot */
+#define NONE 0xffffffffu /* no record, no entry */
 
 #define FRESH 1024u /* published blocks that wait for the queue */
 
@@ -72,7 +72,7 @@ struct books {
 	/* entries of its keys that live in their second one; all there are, if peers choose
 	 * their keys so */
 	uint32_t spilled;
-	uint8_t retired; /* bit: that slot is; high half: since takeover */
+	uint8_t retired; /* bit: that entry is; high half: since takeover */
 };
 
 struct pending {
@@ -164,10 +164,11 @@ struct wpeer {
 	struct records claimed;
 	uint32_t claimed_at;
 	uint32_t published; /* a record, mostly the last one that it published */
-	struct transfer *transfer[SHM_TRANSFERS]; /* of this peer, by slot; NULL: none under way */
-	uint64_t told;                            /* bit: that slot's is told, and not over */
+	struct transfer
+		*transfer[SHM_TRANSFERS]; /* of this peer, by channel; NULL: none under way */
+	uint64_t announced;               /* bit: that channel's is told, and not over */
 	uint64_t again;    /* position: a writer that died may have run what is before */
-	bool commit_known; /* index/writer/move.c: the first slot's own result, kept for last */
+	bool commit_known; /* index/writer/move.c: the first entry's own result, kept for last */
 	int32_t commit_result;
 };
 
@@ -229,8 +230,8 @@ struct writer {
 	uint32_t ndue;
 
 	/* index/table/grace.c */
-	struct batch *open, *flushing, *grace, **grace_end;
-	struct batch *spare; /* empty, for the next one */
+	struct grace *open, *flushing, *grace, **grace_end;
+	struct grace *spare; /* empty, for the next one */
 	uint64_t last_cookie;
 
 	/* index/table/parked.c: by peer, and behind the peers those that transfers alone read */
@@ -252,9 +253,9 @@ struct writer {
 	struct grant *grants, **grants_end;
 	struct leftover *leftover;
 	uint32_t nleftover, leftover_size;
-	uint32_t *picked, picked_size; /* scratch: victims */
-	uint32_t *below, below_size;   /* scratch: subtrees */
-	struct leaf *aside;            /* scratch: leaves in use */
+	uint32_t *picked, picked_size;   /* scratch: victims */
+	uint32_t *subtree, subtree_size; /* scratch: subtrees */
+	struct leaf *aside;              /* scratch: leaves in use */
 	uint32_t aside_size;
 
 	/* index/writer/transfer.c */
@@ -284,7 +285,7 @@ struct writer {
 	struct records doomed;  /* scratch: what a drop takes */
 	bool dropping;          /* drop.c: what goes now has bad bytes, and the feed says so */
 	struct records missing; /* takeover: LIVE, without an entry */
-	struct records twice;   /* takeover: slots whose block has another */
+	struct records twice;   /* takeover: entries whose block has another */
 	/* index/writer/sweep.c */
 	bool sweep_is_due; /* there were files that no pool names */
 	uint64_t sweep_again_ns, sweep_pause_ns;
@@ -308,7 +309,7 @@ struct writer {
 	bool alone;                 /* at the last look: no other peer, nothing waits */
 	/* What a command, a grant or a refill waits for may be there now: the pass makes another
 	 * round.  Set by who makes blocks, entries or seats usable: record_freed,
-	 * record_return, table_slot_usable, table_copies_done, leave_batch, reap_seat and the end
+	 * record_return, table_entry_usable, table_copies_done, leave_batch, reap_seat and the end
 	 * of a takeover; and by a grant that begins, or that has to look for another victim.  Only
 	 * the pass lowers it, before each round. */
 	bool progress;

@@ -19,14 +19,14 @@
 #include <stdlib.h>
 #include "index/table/bucket.h"
 #include "index/table/grace.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/table.h"
 
 #define MAX_MOVES 3 /* length of a chain of relocations */
 
-static uint32_t slot_block_word(struct writer *w, uint32_t slot)
+static uint32_t slot_block_word(struct writer *w, uint32_t entry)
 {
-	return load_relaxed(&w->table[slot].w[3]);
+	return load_relaxed(&w->table[entry].w[3]);
 }
 
 void table_set_flag(struct writer *w, uint32_t bucket)
@@ -63,9 +63,9 @@ void table_unspill(struct writer *w, uint32_t bucket)
 	table_clear_spare_flag(w, bucket);
 }
 
-void table_slot_usable(struct writer *w, uint32_t slot)
+void table_entry_usable(struct writer *w, uint32_t entry)
 {
-	bucket_slot_usable(w, slot);
+	bucket_entry_usable(w, entry);
 	w->progress = true;
 }
 
@@ -76,11 +76,11 @@ static uint32_t free_slot(struct writer *w, uint32_t bucket)
 	return usable ? bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(usable) : NONE;
 }
 
-/* Record that an occupied slot names.  The writer alone fills the table, and takeover has
+/* Record that an occupied entry names.  The writer alone fills the table, and takeover has
  * wiped what did not name a LIVE block. */
-static uint32_t slot_record(struct writer *w, uint32_t slot)
+static uint32_t slot_record(struct writer *w, uint32_t entry)
 {
-	uint32_t word = slot_block_word(w, slot);
+	uint32_t word = slot_block_word(w, entry);
 
 	return word ? w_find_record(w, (gpc_block)(word - 1)) : NONE;
 }
@@ -158,21 +158,21 @@ static inline __attribute__((always_inline)) void prefetch_ways(struct writer *w
 /* Start the last move of a chain that ends up making room in this bucket. */
 static bool relocate_from(struct writer *w, uint32_t bucket, int moves)
 {
-	uint32_t i, slot, record, other, to;
+	uint32_t i, entry, record, other, to;
 	struct probe_key k;
 
 	prefetch_records(w, bucket);
 	prefetch_ways(w, bucket);
 	for (i = 0; i < SHM_BUCKET; i++) {
-		slot = bucket * SHM_BUCKET + i;
-		record = slot_record(w, slot);
+		entry = bucket * SHM_BUCKET + i;
+		record = slot_record(w, entry);
 		if (record == NONE || relocation_of(w, record))
 			continue;
 		k = table_key(w, record);
 		other = k.first == bucket ? k.second : k.first;
 		to = free_slot(w, other);
 		if (to != NONE) {
-			relocation_start(w, record, slot, to);
+			relocation_start(w, record, entry, to);
 			return true;
 		}
 	}
@@ -246,7 +246,7 @@ int table_make_room(struct writer *w, const struct probe_key *k)
 }
 
 /* The copies of this batch have been seen by everybody: wipe the old places. */
-void table_copies_done(struct writer *w, struct batch *b)
+void table_copies_done(struct writer *w, struct grace *b)
 {
 	struct relocation **at = &w->relocations, *r;
 	struct probe_key k;
@@ -265,30 +265,30 @@ void table_copies_done(struct writer *w, struct batch *b)
 	}
 }
 
-/* Bit i: slot i of the first bucket names this block word; from bit SHM_BUCKET on, of the second
+/* Bit i: entry i of the first bucket names this block word; from bit SHM_BUCKET on, of the second
  * (rule T2). Two entries of one block are those of a relocation that is under way, a dead writer's
  * included. */
 static uint32_t entries_of(struct writer *w, const struct probe_key *k, uint32_t word)
 {
-	uint32_t found = bucket_slots_with(w, k->first, word);
+	uint32_t found = bucket_entries_with(w, k->first, word);
 
 	if (found && !w->relocations && !w_state(w)->recovering)
 		return found;
 	if (bucket_spills(w, k))
-		found |= bucket_slots_with(w, k->second, word) << SHM_BUCKET;
+		found |= bucket_entries_with(w, k->second, word) << SHM_BUCKET;
 	return found;
 }
 
-static uint32_t entry_slot(const struct probe_key *k, uint32_t bit)
+static uint32_t entry_at(const struct probe_key *k, uint32_t bit)
 {
 	return (bit < SHM_BUCKET ? k->first : k->second) * SHM_BUCKET + bit % SHM_BUCKET;
 }
 
-static void rename_entry(struct writer *w, uint32_t slot, uint32_t word)
+static void rename_entry(struct writer *w, uint32_t entry, uint32_t word)
 {
 	/* (J) one store: the same key, another block */
-	store_release(&w->table[slot].w[3], word);
-	bucket_changed(w, slot);
+	store_release(&w->table[entry].w[3], word);
+	bucket_changed(w, entry);
 }
 
 void table_remove_copies(struct writer *w, uint32_t record, const struct probe_key *k)
@@ -303,7 +303,7 @@ void table_remove_copies(struct writer *w, uint32_t record, const struct probe_k
 			at = &r->next;
 	for (; found; found &= found - 1) {
 		bit = (uint32_t)__builtin_ctz(found);
-		table_wipe(w, entry_slot(k, bit));
+		table_wipe(w, entry_at(k, bit));
 		if (bit >= SHM_BUCKET)
 			table_unspill(w, k->first);
 	}
@@ -320,7 +320,7 @@ void table_retier(struct writer *w, uint32_t from, uint32_t to)
 		if (r->record == from)
 			r->record = to;
 	for (; found; found &= found - 1)
-		rename_entry(w, entry_slot(&k, (uint32_t)__builtin_ctz(found)),
+		rename_entry(w, entry_at(&k, (uint32_t)__builtin_ctz(found)),
 			     (uint32_t)w_block(w, to) + 1);
 }
 
@@ -347,8 +347,8 @@ uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key,
 	if (bucket_spills(w, k))
 		found |= bucket_match(w, k->second, 0, k->w[0]) << SHM_BUCKET;
 	for (; found; found &= found - 1) {
-		uint32_t slot = entry_slot(k, (uint32_t)__builtin_ctz(found));
-		gpc_block b = probe_entry_block(w->table[slot], *k);
+		uint32_t entry = entry_at(k, (uint32_t)__builtin_ctz(found));
+		gpc_block b = probe_entry_block(w->table[entry], *k);
 
 		record = b < 0 ? NONE : w_find_record(w, b);
 		if (record == NONE || !w_is(w, record, LIVE) || w_space(w, record) != space)

@@ -8,8 +8,8 @@
 
 struct relocation { /* rule T1 */
 	struct relocation *next;
-	struct batch *batch;       /* its copy waits in here */
-	uint32_t record, from, to; /* slots */
+	struct grace *batch;       /* its copy waits in here */
+	uint32_t record, from, to; /* entries */
 };
 
 /* A key made ready; that of a record. */
@@ -25,7 +25,7 @@ static inline struct probe_key table_key(struct writer *w, uint32_t record)
 
 enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
 struct place {
-	uint32_t slot;
+	uint32_t entry;
 	bool spilled; /* it is in the key's second bucket */
 	/* both of its buckets are full when it is filled.  Asked before: a load of four words
 	 * stalls behind four stores to them */
@@ -53,11 +53,11 @@ table_place(struct writer *w, const struct probe_key *k, struct place *ret)
 	if (!usable)
 		usable = bucket_usable(w, k->second);
 	if (__builtin_expect(!usable, 0)) {
-		*ret = (struct place){ .slot = NONE };
+		*ret = (struct place){ .entry = NONE };
 		return table_make_room(w, k);
 	}
-	ret->slot = (ret->spilled ? k->second : k->first) * SHM_BUCKET +
-		    (uint32_t)__builtin_ctz(usable);
+	ret->entry = (ret->spilled ? k->second : k->first) * SHM_BUCKET +
+		     (uint32_t)__builtin_ctz(usable);
 	ret->full = !(usable & (usable - 1)) && (ret->spilled || !bucket_usable(w, k->second));
 	return TABLE_OK;
 }
@@ -67,7 +67,7 @@ table_fill(struct writer *w, gpc_block block, const struct probe_key *k, const s
 {
 	if (place->spilled)
 		table_spill(w, k);
-	bucket_fill(w, place->slot, k, (uint32_t)block + 1);
+	bucket_fill(w, place->entry, k, (uint32_t)block + 1);
 	if (__builtin_expect(place->full, 0))
 		table_relocate_ahead(w, k);
 }
@@ -98,10 +98,10 @@ uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key);
 uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key,
 			  const struct probe_key *k);
 /* Empty one entry, which retires with the open batch. */
-static inline void table_wipe(struct writer *w, uint32_t slot)
+static inline void table_wipe(struct writer *w, uint32_t entry)
 {
-	bucket_wipe(w, slot);
-	grace_slot(w, slot);
+	bucket_wipe(w, entry);
+	grace_entry(w, entry);
 }
 
 /* Empty every entry that names the block.  There may be two, or a relocation of it, while
@@ -116,10 +116,10 @@ table_remove(struct writer *w, uint32_t record, gpc_block block, const struct pr
 		table_remove_copies(w, record, k);
 		return;
 	}
-	found = bucket_slots_with(w, bucket, (uint32_t)block + 1);
+	found = bucket_entries_with(w, bucket, (uint32_t)block + 1);
 	if (!found && bucket_spills(w, k)) {
 		bucket = k->second;
-		found = bucket_slots_with(w, bucket, (uint32_t)block + 1);
+		found = bucket_entries_with(w, bucket, (uint32_t)block + 1);
 	}
 	if (__builtin_expect(!found || (found & (found - 1)), 0)) {
 		table_remove_copies(w, record, k);
@@ -132,8 +132,8 @@ table_remove(struct writer *w, uint32_t record, gpc_block block, const struct pr
 /* Every entry that names `from` names `to` instead: same key, same space. */
 void table_retier(struct writer *w, uint32_t from, uint32_t to);
 bool table_has(struct writer *w, uint32_t record);
-void table_copies_done(struct writer *w, struct batch *b);
-void table_slot_usable(struct writer *w, uint32_t slot);
+void table_copies_done(struct writer *w, struct grace *b);
+void table_entry_usable(struct writer *w, uint32_t entry);
 void table_set_flag(struct writer *w, uint32_t bucket);
 void table_clear_spare_flag(struct writer *w, uint32_t bucket);
 

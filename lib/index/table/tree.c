@@ -12,7 +12,7 @@
 #include "config.h"
 
 #include "index/table/lru.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/tree.h"
 
 /* Take the record out of its parent's list; the parent may have become a leaf and inherits

@@ -8,7 +8,7 @@
 #include "index/takeover/takeover.h"
 #include "index/table/leave.h"
 #include "index/table/lru.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/tree.h"
 #include "index/writer/pools.h"
 #include "index/base/parallel.h"

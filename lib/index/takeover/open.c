@@ -17,7 +17,7 @@
 #include "index/writer/grants.h"
 #include "index/table/dropped.h"
 #include "index/table/grace.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/meter.h"
 #include "index/table/parked.h"
 #include "index/table/pending.h"
@@ -64,7 +64,7 @@ static void free_all(struct writer *w)
 	parked_free(w);
 	free(w->quarantine);
 	free(w->picked);
-	free(w->below);
+	free(w->subtree);
 	free(w->aside);
 	free(w->leftover);
 	free(w->order.at);
@@ -93,7 +93,7 @@ static void free_pending(struct writer *w)
 	free_relocations(w->old_relocations);
 	while ((g = w->grants) != NULL) {
 		w->grants = g->next;
-		free(g->slot);
+		free(g->item);
 		free(g);
 	}
 	transfer_free_all(w);

@@ -7,7 +7,7 @@
 #include "index/takeover/takeover.h"
 #include "index/writer/grants.h"
 #include "index/table/leave.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/record.h"
 #include "index/writer/reap.h"
 #include "index/writer/recall.h"

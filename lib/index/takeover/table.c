@@ -15,7 +15,7 @@
 #include "index/takeover/takeover.h"
 #include "index/table/bucket.h"
 #include "index/table/leave.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/table.h"
 
 /* Inline, since gcc removes a call of a function that does nothing else. */
@@ -26,28 +26,28 @@ static inline __attribute__((always_inline)) void prefetch_bucket(const struct w
 }
 
 /* probe_entry_block(), and no spare bit is set. */
-static bool is_entry(const struct writer *w, uint32_t slot, const struct probe_key *k,
+static bool is_entry(const struct writer *w, uint32_t entry, const struct probe_key *k,
 		     gpc_block block)
 {
-	const struct probe_entry *e = &w->table[slot];
+	const struct probe_entry *e = &w->table[entry];
 
-	return probe_entry_block(*e, *k) == block && (e->w[2] & ~BUCKET_FLAGS(slot)) == k->w[2];
+	return probe_entry_block(*e, *k) == block && (e->w[2] & ~BUCKET_FLAGS(entry)) == k->w[2];
 }
 
 /* The record's entry in this bucket, the first if there are two; or NONE. */
 static uint32_t find_in(const struct writer *w, gpc_block block, const struct probe_key *k,
 			uint32_t bucket)
 {
-	uint32_t i, slot, found = 0;
+	uint32_t i, entry, found = 0;
 
 	/* without branches: where in the bucket it is, nobody can foretell */
 	for (i = 0; i < SHM_BUCKET; i++)
 		found |= (uint32_t)(w->table[bucket * SHM_BUCKET + i].w[3] == (uint32_t)block + 1)
 			 << i;
 	for (; found; found &= found - 1) {
-		slot = bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(found);
-		if (is_entry(w, slot, k, block))
-			return slot;
+		entry = bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(found);
+		if (is_entry(w, entry, k, block))
+			return entry;
 	}
 	return NONE;
 }
@@ -102,11 +102,11 @@ uint32_t takeover_regions(const struct writer *w)
 	return (w->buckets + TAKEOVER_REGION - 1) / TAKEOVER_REGION;
 }
 
-static bool is_blank(const struct writer *w, uint32_t slot)
+static bool is_blank(const struct writer *w, uint32_t entry)
 {
-	const struct probe_entry *e = &w->table[slot];
+	const struct probe_entry *e = &w->table[entry];
 
-	return !(e->w[0] | e->w[1] | (e->w[2] & ~BUCKET_FLAGS(slot)) | e->w[3]);
+	return !(e->w[0] | e->w[1] | (e->w[2] & ~BUCKET_FLAGS(entry)) | e->w[3]);
 }
 
 static void count_region(void *arg)
@@ -126,11 +126,11 @@ static void count_region(void *arg)
 }
 
 /* One that is not what its record noted: the second one of a block, or nobody's. */
-static void sweep_slot(struct writer *w, struct damage *d, uint32_t slot)
+static void sweep_entry(struct writer *w, struct damage *d, uint32_t entry)
 {
-	const struct probe_entry *e = &w->table[slot];
+	const struct probe_entry *e = &w->table[entry];
 	uint32_t record = e->w[3] ? w_find_record(w, (gpc_block)(e->w[3] - 1)) : NONE;
-	uint32_t bucket = slot / SHM_BUCKET, noted;
+	uint32_t bucket = entry / SHM_BUCKET, noted;
 	struct probe_key k;
 
 	if (record != NONE && w_is(w, record, LIVE) && !leave_is_moved(w, record)) {
@@ -138,11 +138,11 @@ static void sweep_slot(struct writer *w, struct damage *d, uint32_t slot)
 		noted = find_in(w, w_block(w, record), &k, k.first);
 		if (noted == NONE)
 			noted = find_in(w, w_block(w, record), &k, k.second);
-		if (slot == noted)
+		if (entry == noted)
 			return;
-		if (is_entry(w, slot, &k, w_block(w, record)) &&
+		if (is_entry(w, entry, &k, w_block(w, record)) &&
 		    (bucket == k.first || bucket == k.second)) {
-			records_add(&w->twice, slot);
+			records_add(&w->twice, entry);
 			if (bucket == k.second) {
 				w->books[k.first].spilled++;
 				table_set_flag(w, k.first);
@@ -152,16 +152,16 @@ static void sweep_slot(struct writer *w, struct damage *d, uint32_t slot)
 	}
 	d->halves += !e->w[3];
 	d->entries += e->w[3] && (record == NONE || !w_is(w, record, DYING));
-	table_wipe(w, slot);
+	table_wipe(w, entry);
 }
 
 static void sweep_region(struct region *r, struct damage *d)
 {
-	uint32_t slot;
+	uint32_t entry;
 
-	for (slot = r->first * SHM_BUCKET; slot < r->end * SHM_BUCKET; slot++)
-		if (!is_blank(r->w, slot))
-			sweep_slot(r->w, d, slot);
+	for (entry = r->first * SHM_BUCKET; entry < r->end * SHM_BUCKET; entry++)
+		if (!is_blank(r->w, entry))
+			sweep_entry(r->w, d, entry);
 }
 
 void takeover_sweep_table(struct writer *w, struct scan *sc)

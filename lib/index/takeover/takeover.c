@@ -23,7 +23,7 @@
 #include "index/table/grace.h"
 #include "index/table/holders.h"
 #include "index/table/leave.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/pending.h"
 #include "index/table/table.h"
 #include "index/writer/mirrors.h"
@@ -90,10 +90,10 @@ static void note_twice(struct writer *w, uint32_t from)
 
 	for (i = 0; i < 2 * SHM_BUCKET; i++) {
 		uint32_t bucket = i < SHM_BUCKET ? k.first : k.second;
-		uint32_t slot = bucket * SHM_BUCKET + i % SHM_BUCKET;
+		uint32_t entry = bucket * SHM_BUCKET + i % SHM_BUCKET;
 
-		if (w->table[slot].w[3] == word)
-			records_add(&w->twice, slot);
+		if (w->table[entry].w[3] == word)
+			records_add(&w->twice, entry);
 	}
 }
 
@@ -244,7 +244,7 @@ static void drop_twice(struct writer *w)
 	uint32_t i, j;
 
 	for (i = 0; i < w->twice.n; i++) {
-		uint32_t slot = w->twice.at[i], word = w->table[slot].w[3], record, copies = 0;
+		uint32_t entry = w->twice.at[i], word = w->table[entry].w[3], record, copies = 0;
 		struct probe_key k;
 
 		record = word ? w_find_record(w, (gpc_block)(word - 1)) : NONE;
@@ -256,8 +256,8 @@ static void drop_twice(struct writer *w)
 				  (w->table[k.second * SHM_BUCKET + j].w[3] == word);
 		if (copies < 2)
 			continue;
-		table_wipe(w, slot);
-		if (slot / SHM_BUCKET == k.second && w->books[k.first].spilled)
+		table_wipe(w, entry);
+		if (entry / SHM_BUCKET == k.second && w->books[k.first].spilled)
 			w->books[k.first].spilled--;
 	}
 	w->twice.n = 0;
@@ -267,7 +267,7 @@ static void drop_twice(struct writer *w)
 static void place_missing(struct writer *w)
 {
 	uint32_t full = 0, i = 0;
-	struct place place = { .slot = NONE };
+	struct place place = { .entry = NONE };
 
 	while (i < w->missing.n) {
 		uint32_t record = w->missing.at[i];

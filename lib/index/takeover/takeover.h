@@ -16,7 +16,7 @@
 #ifndef GPC_TAKEOVER_H
 #define GPC_TAKEOVER_H
 
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 
 #define TAKEOVER_GROUP     128u  /* records whose entries are noted together */
 #define TAKEOVER_NEAR      2048u /* records: most parents are no further away */

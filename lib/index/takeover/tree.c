@@ -8,7 +8,7 @@
 #include "config.h"
 
 #include "index/takeover/takeover.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/table.h"
 #include "index/table/tree.h"
 
@@ -30,7 +30,7 @@ struct link {
 
 /* ---- those that the table does not have ---- */
 
-static uint32_t map_slot(const struct links *l, uint32_t space, const uint64_t key[2])
+static uint32_t map_place(const struct links *l, uint32_t space, const uint64_t key[2])
 {
 	uint64_t mixed = (key[0] ^ l->seed) * 0x9e3779b97f4a7c15ull;
 
@@ -49,7 +49,7 @@ static bool is_key(struct writer *w, uint32_t record, uint32_t space, const uint
 static void map_add(struct writer *w, struct links *l, uint32_t record)
 {
 	const uint64_t *key = w_record(w, record)->key;
-	uint32_t space = w_space(w, record), at = map_slot(l, space, key);
+	uint32_t space = w_space(w, record), at = map_place(l, space, key);
 
 	while (l->map[at]) {
 		if (is_key(w, l->map[at] - 1, space, key))
@@ -62,7 +62,7 @@ static void map_add(struct writer *w, struct links *l, uint32_t record)
 static uint32_t map_find(struct writer *w, const struct links *l, uint32_t space,
 			 const uint64_t key[2])
 {
-	uint32_t at = map_slot(l, space, key);
+	uint32_t at = map_place(l, space, key);
 
 	for (; l->map[at]; at = (at + 1) & l->mask)
 		if (is_key(w, l->map[at] - 1, space, key))

@@ -298,7 +298,7 @@ static __attribute__((noinline)) int32_t publish_ends(struct writer *w, uint32_t
 	if (result == STALL || w->node[record].bound)
 		return result;
 	/* its parent has been fetched, and waits for a bucket */
-	if ((result == -ENOENT || result == -EXDEV) && w->peer[peer].told &&
+	if ((result == -ENOENT || result == -EXDEV) && w->peer[peer].announced &&
 	    transfer_settle(w, peer))
 		return STALL;
 	if (w_record(w, record)->owner == peer)
@@ -308,7 +308,7 @@ static __attribute__((noinline)) int32_t publish_ends(struct writer *w, uint32_t
 
 /* A key that is live now ends the claims of others. */
 static inline __attribute__((always_inline)) int32_t
-publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
+publish(struct writer *w, uint32_t peer, uint64_t position, const struct primed *s)
 {
 	uint32_t record = s->record;
 	struct probe_key other;
@@ -316,7 +316,7 @@ publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged 
 	int32_t result;
 
 	if (__builtin_expect(record == NONE || s->space != w_space(w, record), 0)) {
-		/* its pool has come, or has been made anew, since it was staged */
+		/* its pool has come, or has been made anew, since it was primed */
 		record = w_find_record(w, s->cmd.block);
 		if (record == NONE)
 			return -EINVAL;
@@ -358,13 +358,13 @@ static int32_t drop(struct writer *w, uint32_t peer, uint64_t position,
 	return record == NONE ? -EINVAL : drop_block(w, peer, position, cmd, record);
 }
 
-/* Only if nobody holds any of it, and then its slot says so first: if we die in the middle, others
+/* Only if nobody holds any of it, and then its entry says so first: if we die in the middle, others
  * may hold or publish something before a successor comes to this command, which has been begun and
  * is ended.  The peer that scribbles there clears what it may clear anyway. */
 static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
 		     const struct shm_command *cmd)
 {
-	struct shm_command *slot = seg_command(&w->seg, peer, position);
+	struct shm_command *entry = seg_command(&w->seg, peer, position);
 	int32_t pool = cmd->pool == SHM_NO_POOL ? -1 : cmd->pool;
 	uint32_t held;
 
@@ -372,10 +372,10 @@ static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
 	    pools_clear_means(w, pool, cmd->clear.generation)) {
 		held = idle_count_held(w, pool, cmd->clear.tag);
 		if (held) {
-			store_relaxed(&slot->block, (gpc_block)held);
+			store_relaxed(&entry->block, (gpc_block)held);
 			return -EBUSY;
 		}
-		store_relaxed(&slot->clear.begun, 1);
+		store_relaxed(&entry->clear.begun, 1);
 		order_stores();
 	}
 	return pools_clear(w, pool, cmd->clear.tag, cmd->flags & CF_REMOVE, cmd->clear.generation);
@@ -415,7 +415,7 @@ static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 	return found > skip ? (int32_t)(found - skip) : 0;
 }
 
-/* How many slots a group may claim: what the ring holds behind it. */
+/* How many entries a group may claim: what the ring holds behind it. */
 static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 {
 	uint64_t head = load_acquire(&seg_seat(&w->seg, peer)->head);
@@ -489,7 +489,7 @@ static __attribute__((noinline)) bool run_other(struct writer *w, uint32_t peer,
 }
 
 /* Nearly all are the first two. */
-bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
+bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct primed *s)
 {
 	int32_t result;
 

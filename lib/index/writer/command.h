@@ -30,8 +30,8 @@
  *       by owner and op.
  *
  * CUT names a transfer of P that is told: -EBUSY, its command waits still; 0, it is over, or its
- * slots from there on are refused now; -EINVAL, P has no such transfer, or its command no such
- * slot.
+ * entries from there on are refused now; -EINVAL, P has no such transfer, or its command no such
+ * entry.
  *
  * A command that names a record in no pool answers -EINVAL.  In a pool that is not READY the
  * record stays as it is: PUBLISH, DEMOTE, PROMOTE and COMMIT answer -ESTALE, and a COMMIT frees
@@ -43,7 +43,7 @@
 #include "index/table/table.h"
 
 /* A command soon to be run: it is copied, and the memory that it takes is on its way. */
-struct staged {
+struct primed {
 	struct shm_command cmd;
 	struct probe_key ready; /* PUBLISH: its key, for this space */
 	uint32_t record;        /* that it names, or NONE */
@@ -52,7 +52,7 @@ struct staged {
 
 /* From here on a peer may scribble on its ring, and this command stays what it is. */
 static inline __attribute__((always_inline)) void
-command_stage(struct writer *w, uint32_t peer, uint64_t position, struct staged *ret)
+command_prime(struct writer *w, uint32_t peer, uint64_t position, struct primed *ret)
 {
 	uint32_t record, op;
 
@@ -76,15 +76,15 @@ command_stage(struct writer *w, uint32_t peer, uint64_t position, struct staged 
 }
 
 /* When what was asked for is here, mostly. */
-static inline __attribute__((always_inline)) void command_stage_again(struct writer *w,
-								      const struct staged *s)
+static inline __attribute__((always_inline)) void command_prime_again(struct writer *w,
+								      const struct primed *s)
 {
 	if (s->space != NONE)
 		table_prefetch_second(w, &s->ready, true);
 }
 
-/* False: it waits for a bucket, come again.  Commands that were staged before it have run
+/* False: it waits for a bucket, come again.  Commands that were primed before it have run
  * meanwhile. */
-bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
+bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct primed *s);
 
 #endif

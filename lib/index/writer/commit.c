@@ -13,11 +13,11 @@
 #include "index/writer/answer.h"
 #include "index/writer/commit.h"
 #include "index/writer/grants.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/writer/move.h"
 #include "index/writer/retire.h"
 
-/* The target that one slot of the group names, or NONE. */
+/* The target that one entry of the group names, or NONE. */
 static uint32_t slot_target(struct writer *w, const struct shm_command *cmd)
 {
 	return w_find_record(w, load_relaxed(&cmd->commit.to));
@@ -51,7 +51,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 }
 
 struct order {
-	uint32_t slot, target, late, depth;
+	uint32_t entry, target, late, depth;
 };
 
 static int compare(const void *a, const void *b)
@@ -62,22 +62,22 @@ static int compare(const void *a, const void *b)
 		return x->late < y->late ? -1 : 1;
 	if (x->depth != y->depth)
 		return x->depth < y->depth ? -1 : 1;
-	return x->slot < y->slot ? -1 : x->slot > y->slot;
+	return x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
 /* Guarantee G: what leaves VRAM for RAM of its space, while it is live, goes leaf first; all else
  * root first. */
-static struct order order_of(struct writer *w, uint32_t slot, uint32_t target)
+static struct order order_of(struct writer *w, uint32_t entry, uint32_t target)
 {
 	const struct shm_record *t;
 	bool late;
 
 	if (target == NONE)
-		return (struct order){ .slot = slot, .target = NONE };
+		return (struct order){ .entry = entry, .target = NONE };
 	t = w_record(w, target);
 	late = w_pool_of(w, target)->kind == GPC_RAM && t->source &&
 	       w_space(w, t->source - 1) == w_space(w, target);
-	return (struct order){ slot, target, late, late ? ~t->depth : t->depth };
+	return (struct order){ entry, target, late, late ? ~t->depth : t->depth };
 }
 
 static struct order *commit_order(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
@@ -113,7 +113,7 @@ bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 	int32_t result;
 
 	for (i = 0; i < n; i++) {
-		at = list[i].slot;
+		at = list[i].entry;
 		cmd = seg_command(&w->seg, peer, position + at);
 		if (at ? load_relaxed(&cmd->result) != CMD_PENDING : p->commit_known)
 			continue;

@@ -15,7 +15,7 @@
  * and of each all that hangs on it.  With CF_EVERYWHERE the key goes in all spaces of VRAM and RAM,
  * whatever became of the block, and so does each key of what goes with it.  A key that is in none of
  * them is told all the same, and its copies below go: who has read it may publish what follows it,
- * and the keeper of the tiers may have that.
+ * and the steward of the tiers may have that.
  *
  * A key that has moved away may have been evicted there, and computed again: then good bytes go.
  *
@@ -32,7 +32,7 @@
  *     nowhere                    it is told once more
  *
  * So keys are told before anything goes, copies go before blocks, and the block that was named goes
- * last.  A block that the keeper of a tier is about to publish has no record to look up: its
+ * last.  A block that the steward of a tier is about to publish has no record to look up: its
  * publishes name the drops whose keys have left the tier (`since`), and are refused below keys that
  * were dropped since (tiers/steward/drops.c).
  *
@@ -142,16 +142,16 @@ static uint32_t gather(struct writer *w, uint32_t record, const struct shm_comma
 
 /* ---- it goes ---- */
 
-static bool is_warm(struct writer *w, uint32_t record)
+static bool is_upper(struct writer *w, uint32_t record)
 {
-	return !shm_is_cold(w_pool_of(w, record)->kind);
+	return !shm_is_lower(w_pool_of(w, record)->kind);
 }
 
 /* In that space, if it is one below RAM; or NONE. */
 static uint32_t find_copy(struct writer *w, uint32_t space, const uint64_t key[2])
 {
 	const gpc_key k = { { key[0], key[1] } };
-	uint32_t copy = w_state(w)->cold_spaces >> space & 1 ? table_find(w, space, &k) : NONE;
+	uint32_t copy = w_state(w)->lower_spaces >> space & 1 ? table_find(w, space, &k) : NONE;
 
 	return copy != NONE && w_is(w, copy, LIVE) ? copy : NONE;
 }
@@ -200,15 +200,15 @@ static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t
 	uint32_t n = w->doomed.n, i, last = n;
 
 	for (i = 0; i < n; i++)
-		if (is_warm(w, in_turn(w, first, i)))
+		if (is_upper(w, in_turn(w, first, i)))
 			last = i;
 	if (last == n && !key)
 		return false;
-	/* odd before the feed tells of it: a keeper that finds these changes overwritten sees
+	/* odd before the feed tells of it: a steward that finds these changes overwritten sees
 	 * another number */
 	store_relaxed(&st->drops, st->drops | 1);
 	for (i = 0; i <= last && i < n; i++)
-		if (is_warm(w, in_turn(w, first, i)))
+		if (is_upper(w, in_turn(w, first, i)))
 			dropped_tell(w, w_record(w, in_turn(w, first, i))->key,
 				     w_space(w, in_turn(w, first, i)), i == last ? command : 0);
 	if (last == n)
@@ -222,12 +222,12 @@ static void carry_out(struct writer *w, uint32_t first, const uint64_t *key, uin
 		      uint64_t *sum)
 {
 	uint32_t n = w->doomed.n, i, record;
-	bool warm = tell(w, first, key, command), copies = warm && w_state(w)->cold_spaces;
+	bool upper = tell(w, first, key, command), copies = upper && w_state(w)->lower_spaces;
 
 	for (i = 0; i < n; i++)
 		w->node[w->doomed.at[i]].doomed = false;
 	for (i = 0; copies && i < n; i++)
-		if (is_warm(w, w->doomed.at[i]))
+		if (is_upper(w, w->doomed.at[i]))
 			drop_copies(w, w_record(w, w->doomed.at[i])->key, sum);
 	if (copies && key)
 		drop_copies(w, key, sum);
@@ -238,7 +238,7 @@ static void carry_out(struct writer *w, uint32_t first, const uint64_t *key, uin
 			retire_subtree(w, record, sum);
 	}
 	w->dropping = false;
-	if (warm)
+	if (upper)
 		drop_ends(w);
 }
 

@@ -18,8 +18,8 @@
  * victim that a reference has won in that time is replaced by another, and never waited for
  * (rule S4).
  *
- * The end.  When all slots have their blocks, the writer first swaps group_state to
- * GROUP_GRANTED: after that the owner waits for the answer.  Then the slots are bound and
+ * The end.  When all items have their blocks, the writer first swaps group_state to
+ * GROUP_GRANTED: after that the owner waits for the answer.  Then the items are bound and
  * answered.  A grant that was withdrawn, whose pool goes, or whose peer has died, gives back
  * what it has: reserved blocks are free, DYING ones become so for anybody.
  * Tests: t/index/each-store.t t/index/wait.t t/index/capacity.t t/index/left-over.t
@@ -32,7 +32,7 @@
 #include "index/writer/grant.h"
 #include "index/writer/grants.h"
 #include "index/table/leave.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/writer/move_bind.h"
 #include "index/writer/recall.h"
 #include "index/writer/retire.h"
@@ -54,18 +54,18 @@ static void grant_remove(struct writer *w, struct grant *g)
 	*at = g->next;
 	if (!*at)
 		w->grants_end = at;
-	free(g->slot);
+	free(g->item);
 	free(g);
 }
 
-/* Is the block reserved for this slot?  What an evict without GPC_TAKE has got is free by now, or
+/* Is the block reserved for this item?  What an evict without GPC_TAKE has got is free by now, or
  * reserved again, by another command; in a CALLER pool it is its owner's. */
-static bool is_of(struct writer *w, const struct grant *g, const struct grant_slot *s,
+static bool is_of(struct writer *w, const struct grant *g, const struct grant_item *s,
 		  uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
 
-	return r->owner == g->peer && r->op == OP_OF(g->position + (uint64_t)(s - g->slot));
+	return r->owner == g->peer && r->op == OP_OF(g->position + (uint64_t)(s - g->item));
 }
 
 /* A block that was named may be referenced by the peer still, and its bytes read. */
@@ -77,8 +77,8 @@ static void give_up(struct writer *w, const struct grant *g, uint32_t record)
 		retire_reservation(w, record);
 }
 
-/* What a slot has got so far goes back. */
-static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
+/* What an item has got so far goes back. */
+static void item_undo(struct writer *w, struct grant *g, struct grant_item *s)
 {
 	uint32_t record = s->block;
 
@@ -104,7 +104,7 @@ static void grant_refuse(struct writer *w, struct grant *g, int32_t error)
 	uint32_t i;
 
 	for (i = 0; i < g->n; i++)
-		slot_undo(w, g, &g->slot[i]);
+		item_undo(w, g, &g->item[i]);
 	if (g->transfer)
 		transfer_told(w, g->peer, g->position);
 	if (grant_is_named(g))
@@ -113,11 +113,11 @@ static void grant_refuse(struct writer *w, struct grant *g, int32_t error)
 	grant_remove(w, g);
 }
 
-/* ---- what one slot answers ---- */
+/* ---- what one item answers ---- */
 
 static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t at)
 {
-	struct grant_slot *s = &g->slot[i];
+	struct grant_item *s = &g->item[i];
 	struct shm_command *out = seg_command(&w->seg, g->peer, g->position + at);
 	gpc_block block = s->block == NONE ? GPC_NONE : w_block(w, s->block);
 
@@ -137,9 +137,9 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 		transfer_bound(w, g->peer, g->position, at, s->block);
 }
 
-/* The slot has its block, and its source is what it was.  A source may have been dropped, or
+/* The item has its block, and its source is what it was.  A source may have been dropped, or
  * published over, while the grant waited: a pin keeps it from eviction only. */
-static bool slot_has_all(struct writer *w, const struct grant *g, const struct grant_slot *s)
+static bool item_has_all(struct writer *w, const struct grant *g, const struct grant_item *s)
 {
 	if (s->skip)
 		return true;
@@ -161,25 +161,25 @@ static void grant_finish(struct writer *w, struct grant *g)
 	bool in_order = g->kind == CMD_DEMOTE || g->kind == CMD_PROMOTE;
 	int32_t why = 0;
 
-	if (!grant_claim(w, g->peer, g->position)) {
+	if (!grant_mark(w, g->peer, g->position)) {
 		grant_refuse(w, g, -ETIMEDOUT);
 		return;
 	}
 	if (grant_is_named(g)) {
 		grant_tell_named(w, g, 0, g->n, 0);
 		for (i = 0; i < g->n; i++)
-			done += g->slot[i].block != NONE;
+			done += g->item[i].block != NONE;
 	}
 	for (i = grant_is_named(g) ? g->n : 0; i < g->n; i++) {
-		if (slot_has_all(w, g, &g->slot[i]))
+		if (item_has_all(w, g, &g->item[i]))
 			slot_finish(w, g, i, done++);
 		else if (in_order)
 			break; /* the first ones, without a gap */
 	}
 	if (i < g->n)
-		why = grant_why_not(w, g, &g->slot[i]);
+		why = grant_why_not(w, g, &g->item[i]);
 	for (; i < g->n; i++)
-		slot_undo(w, g, &g->slot[i]);
+		item_undo(w, g, &g->item[i]);
 	if (g->transfer)
 		transfer_told(w, g->peer, g->position);
 	grant_answer(w, g,
@@ -245,10 +245,10 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 				    ? (uint32_t)MIN(cmd->reserve.headroom, (uint64_t)w->max_blocks)
 				    : 0,
 	};
-	g->slot = writer_alloc(g->n, sizeof(*g->slot));
-	/* a writer that died before it answered may have left its choice in the slots */
+	g->item = writer_alloc(g->n, sizeof(*g->item));
+	/* a writer that died before it answered may have left its choice in the items */
 	for (i = 0; i < g->n; i++)
-		g->slot[i] = (struct grant_slot){
+		g->item[i] = (struct grant_item){
 			.source = NONE,
 			.block = NONE,
 			.want = g->any ? GPC_NONE
@@ -271,7 +271,7 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 		grant_refuse(w, g, err);
 		return;
 	}
-	/* slots beyond the quota, or from a source that cannot move on, are answered now */
+	/* items beyond the quota, or from a source that cannot move on, are answered now */
 	if (grant_is_named(g))
 		grant_tell_named(w, g, g->n, i, -EDQUOT);
 	while (i > g->n) {
@@ -359,7 +359,7 @@ static bool has_source_in(const struct writer *w, const struct grant *g, uint32_
 	uint32_t i;
 
 	for (i = 0; i < g->n; i++)
-		if (g->slot[i].source != NONE && w->pool_of[g->slot[i].source] == pool)
+		if (g->item[i].source != NONE && w->pool_of[g->item[i].source] == pool)
 			return true;
 	return false;
 }

@@ -21,23 +21,23 @@ uint32_t grant_quota_left(struct writer *w, const struct grant *g);
 bool grant_has_quota(struct writer *w, uint32_t peer, uint32_t n);
 /* Pin the sources of a move command: 0, or why not even the first can move. */
 int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
-void grant_unpin(struct writer *w, struct grant_slot *s);
+void grant_unpin(struct writer *w, struct grant_item *s);
 /* Is the key of this source on its way to the target's space already, by a transfer, or is it
  * another peer's to compute? */
 bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source);
-/* Of a transfer: why a slot that has not all it needs has it not. */
-int32_t grant_why_not(struct writer *w, const struct grant *g, const struct grant_slot *s);
+/* Of a transfer: why an item that has not all it needs has it not. */
+int32_t grant_why_not(struct writer *w, const struct grant *g, const struct grant_item *s);
 /* Must the grant wait until a block of one of its keys has left the target's space? */
 bool grant_is_behind(struct writer *w, struct grant *g);
 
 enum { GRANT_WAIT = 1 };
-/* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
+/* Find blocks for all items in need.  0: they are there or on their way; GRANT_WAIT: nothing
  * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
 int32_t grant_place(struct writer *w, struct grant *g);
 /* ---- blocks that the command names: grant_named.c ---- */
 
 void grant_take_named(struct writer *w, struct grant *g);
-/* What became of the slots from .. to, which stands in each before the first is answered. */
+/* What became of the items from .. to, which stands in each before the first is answered. */
 void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to,
 		      int32_t why);
 

@@ -2,7 +2,7 @@
 /* grant_again.c - blocks that a dead writer had evicted for a command that it did not answer.
  *
  * The command runs again, and these count first (rule C1): else it would evict as many more.  A
- * command that its writer left without an answer had done this for one slot, or nothing:
+ * command that its writer left without an answer had done this for one item, or nothing:
  *
  *   reserve, demote, promote        found by          the second run
  *   ------------------------------  ----------------  --------------------------------------------
@@ -76,18 +76,18 @@ void grant_forget_leftovers(struct writer *w, uint32_t peer)
 
 void grant_take_leftovers(struct writer *w, struct grant *g)
 {
-	uint32_t i, slot;
+	uint32_t i, item;
 
 	for (i = 0; i < w->nleftover; i++) {
 		struct leftover *l = &w->leftover[i];
 
 		if (l->peer != g->peer || l->op <= g->position || l->op > g->position + g->n)
 			continue;
-		slot = (uint32_t)(l->op - g->position - 1);
-		if (is_left_over(w, l) && g->slot[slot].block == NONE) {
-			g->slot[slot].block = l->record;
-			g->slot[slot].waits = w_is(w, l->record, DYING);
-			g->waiting += g->slot[slot].waits;
+		item = (uint32_t)(l->op - g->position - 1);
+		if (is_left_over(w, l) && g->item[item].block == NONE) {
+			g->item[item].block = l->record;
+			g->item[item].waits = w_is(w, l->record, DYING);
+			g->waiting += g->item[item].waits;
 			g->again = true;
 		}
 		*l-- = w->leftover[--w->nleftover];

@@ -51,7 +51,7 @@ void grant_take_named(struct writer *w, struct grant *g)
 
 	left -= MIN(left, g->waiting); /* that a writer that died had taken */
 	for (i = 0; i < g->n; i++) {
-		struct grant_slot *s = &g->slot[i];
+		struct grant_item *s = &g->item[i];
 
 		if (s->block != NONE)
 			continue; /* a writer that died had taken it (rule C1) */
@@ -77,7 +77,7 @@ void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, ui
 	uint32_t i;
 
 	for (i = from; i < to; i++) {
-		const struct grant_slot *s = &g->slot[i];
+		const struct grant_item *s = &g->item[i];
 
 		seg_command(&w->seg, g->peer, g->position + i)->evict.why = why ? why
 									    : s->block == NONE

@@ -53,7 +53,7 @@ bool grant_now(struct writer *w, uint32_t peer, uint64_t position, const struct 
 
 	if (!has_all_now(w, peer, cmd))
 		return false;
-	if (!grant_claim(w, peer, position)) {
+	if (!grant_mark(w, peer, position)) {
 		grant_say(w, peer, position, cmd->count, -ETIMEDOUT, 0);
 		return true;
 	}

@@ -9,7 +9,7 @@
 #include "index/writer/grant.h"
 #include "index/writer/grants.h"
 #include "index/table/lru.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/parked.h"
 #include "index/table/record.h"
 #include "index/table/table.h"
@@ -59,30 +59,30 @@ static void evict(struct writer *w, const struct grant *g, uint32_t record, uint
 }
 
 /* Its children go before it, deepest first (rule C5). */
-static void evict_below(struct writer *w, const struct grant *g, uint32_t record)
+static void evict_subtree(struct writer *w, const struct grant *g, uint32_t record)
 {
-	uint32_t n = tree_collect(w, record, &w->below, &w->below_size, 0), i;
+	uint32_t n = tree_collect(w, record, &w->subtree, &w->subtree_size, 0), i;
 
 	for (i = 0; i + 1 < n; i++)
-		evict(w, g, w->below[i], SHM_NO_PEER, 0);
+		evict(w, g, w->subtree[i], SHM_NO_PEER, 0);
 }
 
-/* Give victim v to slot i.  Its old content is dropped. */
+/* Give victim v to item i.  Its old content is dropped. */
 static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v,
 			const struct probe_key *k)
 {
-	struct grant_slot *s = &g->slot[i];
+	struct grant_item *s = &g->item[i];
 
 	s->block = v;
 	s->waits = true;
 	g->waiting++;
 	if (__builtin_expect(w->node[v].first != NONE, 0))
-		evict_below(w, g, v);
+		evict_subtree(w, g, v);
 	retire_evicted(w, v, k, g->peer, OP_OF(g->position + i), &w_tally(w, g->peer)->evicted);
 }
 
-/* slots[0 .. n) get the victims that were picked, leaf first. */
-static void take_victims(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
+/* items[0 .. n) get the victims that were picked, leaf first. */
+static void take_victims(struct writer *w, struct grant *g, const uint32_t *items, uint32_t n)
 {
 	struct retire_ahead ahead;
 	const struct probe_key *k;
@@ -90,25 +90,25 @@ static void take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 
 	for (i = 0; i < n; i++) {
 		k = retire_prefetch(w, &ahead, w->picked, n, i);
-		take_victim(w, g, slots[i], w->picked[i], k);
+		take_victim(w, g, items[i], w->picked[i], k);
 	}
 }
 
 static void take_free(struct writer *w, struct grant *g, uint32_t i)
 {
-	struct grant_slot *s = &g->slot[i];
+	struct grant_item *s = &g->item[i];
 
 	s->block = pop_free(&w->pool[g->pool]);
 	record_reserve(w, s->block, g->peer, OP_OF(g->position + i));
 }
 
-/* The slots that still need a block, in order. */
-static uint32_t *slots_in_need(const struct grant *g, uint32_t *ret_n)
+/* The items that still need a block, in order. */
+static uint32_t *items_in_need(const struct grant *g, uint32_t *ret_n)
 {
 	uint32_t *list = writer_alloc(g->n, sizeof(*list)), i;
 
 	for (i = *ret_n = 0; i < g->n; i++)
-		if (g->slot[i].block == NONE && !g->slot[i].skip)
+		if (g->item[i].block == NONE && !g->item[i].skip)
 			list[(*ret_n)++] = i;
 	return list;
 }
@@ -130,9 +130,9 @@ static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t 
 	return recall_comes(w, g->pool) ? GRANT_WAIT : -ENOSPC;
 }
 
-/* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
+/* Find blocks for all items in need.  0: they are there or on their way; GRANT_WAIT: nothing
  * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
-static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
+static int32_t place_items(struct writer *w, struct grant *g, const uint32_t *items, uint32_t n)
 {
 	struct wpool *p = &w->pool[g->pool];
 	bool evict_only = g->kind == CMD_EVICT;
@@ -160,21 +160,21 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 
 		if (!evict_only && w->nparked && parked_look_all(w, g->waited)) {
 			put_back_from(w, w->picked, found, 0);
-			return place_slots(w, g, slots, n);
+			return place_items(w, g, items, n);
 		}
 		err = look_in_stocks(w, g, partial ? 1 : short_by, short_by);
 		if (err == 0 || !partial || short_by >= n) {
 			put_back_from(w, w->picked, found, 0);
-			return err ? err : place_slots(w, g, slots, n);
+			return err ? err : place_items(w, g, items, n);
 		}
 		n -= short_by;
 		nfree = MIN(nfree, n);
 		want = n - nfree;
 	}
 	put_back_from(w, w->picked, found, want);
-	take_victims(w, g, slots + nfree, want);
+	take_victims(w, g, items + nfree, want);
 	for (i = 0; i < nfree; i++)
-		take_free(w, g, slots[i]);
+		take_free(w, g, items[i]);
 	return 0;
 }
 
@@ -186,9 +186,9 @@ static bool is_short(const struct writer *w, const struct grant *g, uint32_t n)
 	return g->kind != CMD_EVICT && (uint64_t)n + g->headroom > p->nfree;
 }
 
-/* CF_FREE: what is left is enough for refill() of loop.c and for a keeper that spills ahead, so that
+/* CF_FREE: what is left is enough for refill() of loop.c and for a steward that spills ahead, so that
  * neither takes a key away for what is given here. */
-static int32_t place_free(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
+static int32_t place_free(struct writer *w, struct grant *g, const uint32_t *items, uint32_t n)
 {
 	struct wpool *p = &w->pool[g->pool];
 	uint64_t stays = MAX((w_ahead(w, p) + 1) / 2, setting_ahead(&w->seg, g->pool));
@@ -197,13 +197,13 @@ static int32_t place_free(struct writer *w, struct grant *g, const uint32_t *slo
 	if (n + stays + g->headroom > MIN(p->nfree, room_of(w, g->pool)))
 		return -ENOSPC;
 	for (i = 0; i < n; i++)
-		take_free(w, g, slots[i]);
+		take_free(w, g, items[i]);
 	return 0;
 }
 
 int32_t grant_place(struct writer *w, struct grant *g)
 {
-	uint32_t n, *slots;
+	uint32_t n, *items;
 	int32_t err;
 
 	if (grant_is_named(g)) {
@@ -211,18 +211,18 @@ int32_t grant_place(struct writer *w, struct grant *g)
 			grant_take_named(w, g);
 		return 0;
 	}
-	slots = slots_in_need(g, &n);
+	items = items_in_need(g, &n);
 	if (g->flags & CF_FREE) {
-		err = n ? place_free(w, g, slots, n) : 0;
-		free(slots);
+		err = n ? place_free(w, g, items, n) : 0;
+		free(items);
 		return err;
 	}
 	if (w->nparked && is_short(w, g, n))
 		parked_look(w);
-	err = n ? place_slots(w, g, slots, n) : 0;
+	err = n ? place_items(w, g, items, n) : 0;
 	/* a promotion's source, for one, is let go late */
 	if (err && w->nparked && parked_look_all(w, g->waited))
-		err = place_slots(w, g, slots, n);
-	free(slots);
+		err = place_items(w, g, items, n);
+	free(items);
 	return err;
 }

@@ -21,7 +21,7 @@ static uint32_t promised(const struct writer *w, const struct grant *g)
 		    (grant_is_named(h) && !h->started))
 			continue;
 		for (i = 0; i < h->n; i++)
-			n += !h->slot[i].skip && (h->slot[i].block == NONE || h->slot[i].waits);
+			n += !h->item[i].skip && (h->item[i].block == NONE || h->item[i].waits);
 	}
 	return n;
 }

@@ -14,7 +14,7 @@
 #include "index/writer/move_bind.h"
 #include "index/writer/retire.h"
 
-void grant_unpin(struct writer *w, struct grant_slot *s)
+void grant_unpin(struct writer *w, struct grant_item *s)
 {
 	if (s->source != NONE)
 		move_unpin(w, s->source, s->copy);
@@ -29,7 +29,7 @@ bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source)
 	return other != NONE && (w->node[other].bound || w_record(w, other)->owner != g->peer);
 }
 
-int32_t grant_why_not(struct writer *w, const struct grant *g, const struct grant_slot *s)
+int32_t grant_why_not(struct writer *w, const struct grant *g, const struct grant_item *s)
 {
 	if (!g->transfer)
 		return 0;
@@ -72,7 +72,7 @@ static bool children_are_leaving(struct writer *w, const struct grant *g, uint32
 	return true;
 }
 
-static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot *s, uint32_t from)
+static int32_t source_check(struct writer *w, struct grant *g, struct grant_item *s, uint32_t from)
 {
 	uint32_t record = w_find_record(w, s->want);
 	int32_t err;
@@ -98,7 +98,7 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 	return 0;
 }
 
-static void pin(struct writer *w, struct grant *g, struct grant_slot *s)
+static void pin(struct writer *w, struct grant *g, struct grant_item *s)
 {
 	s->source_word = w_word(w, s->source);
 	s->copy = is_copied(w, g, s->source);
@@ -107,7 +107,7 @@ static void pin(struct writer *w, struct grant *g, struct grant_slot *s)
 
 /* Where the target's space has the key already, nothing is copied, and the source of a demotion
  * goes as after a commit.  If the block that has it there is leaving, wait until that has gone. */
-static void skip_resident(struct writer *w, struct grant *g, struct grant_slot *s)
+static void skip_resident(struct writer *w, struct grant *g, struct grant_item *s)
 {
 	uint32_t space = w->pool[g->pool].space, source = s->source, resident;
 	gpc_key key = w_key(w, source);
@@ -139,12 +139,12 @@ bool grant_is_behind(struct writer *w, struct grant *g)
 		return false;
 	g->behind = false;
 	for (i = 0; i < g->n; i++) {
-		struct grant_slot *s = &g->slot[i];
+		struct grant_item *s = &g->item[i];
 
 		if (!s->behind)
 			continue;
 		s->behind = false;
-		/* a source that was dropped meanwhile is left to slot_has_all() */
+		/* a source that was dropped meanwhile is left to item_has_all() */
 		if (s->source != NONE && w_word(w, s->source) == s->source_word)
 			skip_resident(w, g, s);
 	}
@@ -159,9 +159,9 @@ static int32_t pick_sources(struct writer *w, struct grant *g, uint32_t from)
 		return -EINVAL;
 	n = lru_pick(w, from, g->n, true, &w->picked, &w->picked_size, 0);
 	for (i = 0; i < n; i++) {
-		g->slot[i].source = w->picked[i];
-		g->slot[i].want = w_block(w, w->picked[i]);
-		pin(w, g, &g->slot[i]);
+		g->item[i].source = w->picked[i];
+		g->item[i].want = w_block(w, w->picked[i]);
+		pin(w, g, &g->item[i]);
 	}
 	while (i--)
 		lru_put_back(w, w->picked[i]);
@@ -177,20 +177,20 @@ int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from)
 
 	if (g->any)
 		err = pick_sources(w, g, from);
-	for (i = 0; i < g->n && g->slot[i].source == NONE; i++) {
-		err = source_check(w, g, &g->slot[i], from);
+	for (i = 0; i < g->n && g->item[i].source == NONE; i++) {
+		err = source_check(w, g, &g->item[i], from);
 		if (err < 0)
 			break;
-		pin(w, g, &g->slot[i]);
+		pin(w, g, &g->item[i]);
 	}
-	if (g->slot[0].source == NONE)
+	if (g->item[0].source == NONE)
 		return err ? err : -ENOSPC;
 	if (err)
 		g->why = err;
-	for (i = 0; i < g->n && g->slot[i].source != NONE; i++)
+	for (i = 0; i < g->n && g->item[i].source != NONE; i++)
 		;
 	g->n = i;
 	for (i = 0; i < g->n; i++)
-		skip_resident(w, g, &g->slot[i]);
+		skip_resident(w, g, &g->item[i]);
 	return 0;
 }

@@ -22,7 +22,7 @@ void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, i
 	command_answer(w, peer, position, result);
 }
 
-bool grant_claim(struct writer *w, uint32_t peer, uint64_t position)
+bool grant_mark(struct writer *w, uint32_t peer, uint64_t position)
 {
 	uint64_t *state = grant_state(w, peer, position);
 
@@ -30,16 +30,16 @@ bool grant_claim(struct writer *w, uint32_t peer, uint64_t position)
 	       load_relaxed(state) != GROUP_WITHDRAWN;
 }
 
-static struct grant_slot *slot_of(struct writer *w, uint32_t record, struct grant **ret)
+static struct grant_item *item_of(struct writer *w, uint32_t record, struct grant **ret)
 {
 	const struct shm_record *r = w_record(w, record);
-	struct grant_slot *s;
+	struct grant_item *s;
 	struct grant *g;
 
 	for (g = w->grants; g; g = g->next) {
 		if (g->peer != r->owner || r->op <= g->position || r->op > g->position + g->n)
 			continue;
-		s = &g->slot[r->op - g->position - 1];
+		s = &g->item[r->op - g->position - 1];
 		if (s->block == record) {
 			*ret = g;
 			return s;
@@ -52,7 +52,7 @@ bool grant_holds(struct writer *w, uint32_t record)
 {
 	struct grant *g;
 
-	return w->grants && slot_of(w, record, &g);
+	return w->grants && item_of(w, record, &g);
 }
 
 /* The row is read once, cell by cell: who raises one after that sees
@@ -74,7 +74,7 @@ bool grant_has_alone(struct writer *w, uint32_t record)
 {
 	struct grant *g;
 
-	return w->grants && slot_of(w, record, &g) && grant_is_named(g) &&
+	return w->grants && item_of(w, record, &g) && grant_is_named(g) &&
 	       grant_is_alone(w, g->peer, record);
 }
 
@@ -99,7 +99,7 @@ static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
 bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
 {
 	struct grant *g;
-	struct grant_slot *s = slot_of(w, record, &g);
+	struct grant_item *s = item_of(w, record, &g);
 
 	if (!s || w_pool_of(w, record)->state != POOL_READY)
 		return false;

@@ -6,7 +6,7 @@
 
 #include "index/table/state.h"
 
-struct grant_slot {
+struct grant_item {
 	gpc_block want;       /* demote, promote, NAMED: as the command names it */
 	int32_t why;          /* NAMED: why it has no block */
 	uint32_t source;      /* demote, promote: pinned, stays LIVE until commit */
@@ -27,12 +27,12 @@ struct grant { /* a group command that may wait for grace periods */
 	bool started;
 	bool waited; /* it was tried before, and nothing was done */
 	bool again;  /* a dead writer had begun it: its quota was checked */
-	bool behind; /* some slot is */
+	bool behind; /* some item is */
 	bool any;    /* a demote that names no sources: the least recent leaves */
 	uint64_t position;
 	uint64_t transfer; /* as in the command; 0: the peer commits */
-	int32_t why;       /* the command has more slots than n; 0: it has not */
-	struct grant_slot *slot;
+	int32_t why;       /* the command has more items than n; 0: it has not */
+	struct grant_item *item;
 };
 
 /* A block that a dead writer had evicted for a command that is not answered (rule C1). */
@@ -79,9 +79,9 @@ bool grant_has_alone(struct writer *w, uint32_t record);
 bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record);
 /* From here on its owner waits for the answer, however long that takes.  A writer that dies before
  * the answer leaves it granted: its successor runs the command again.  False: it was withdrawn. */
-bool grant_claim(struct writer *w, uint32_t peer, uint64_t position);
-/* Answer a group of n slots, the first one last: it is the answer of the group.  why: of a transfer,
- * why the first slot that brings nothing does not; else 0. */
+bool grant_mark(struct writer *w, uint32_t peer, uint64_t position);
+/* Answer a group of n items, the first one last: it is the answer of the group.  why: of a transfer,
+ * why the first item that brings nothing does not; else 0. */
 void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, int32_t result,
 	       int32_t why);
 /* ---- blocks that a dead writer had evicted: grant_again.c ---- */

@@ -13,7 +13,7 @@
 
 #include "index/peer/hold.h"
 #include "index/writer/idle.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 
 enum { UNKNOWN, STAYS, GOES };
 

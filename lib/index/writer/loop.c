@@ -2,7 +2,7 @@
 /* loop.c - the serving loop.  One pass takes what the rings hold, pushes retired things on, and
  * answers; between passes it sleeps on a futex that submitting peers wake, once nobody has asked
  * for something for a while.
- * Tests: t/index/stray-stores.t t/index/wake.t t/index/staged.t t/index/hostile-peer.t
+ * Tests: t/index/stray-stores.t t/index/wake.t t/index/primed.t t/index/hostile-peer.t
  *   t/index/transfer-turns.t t/index/wake-writer.t */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 #include "index/table/grace.h"
 #include "index/table/holders.h"
 #include "index/table/lru.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/meter.h"
 #include "index/table/mirror.h"
 #include "index/table/parked.h"
@@ -28,9 +28,9 @@
 #include "index/writer/transfer.h"
 
 #define ROUND         64                 /* commands of one peer before the next one's turn */
-#define STAGED        16                 /* a power of two, above ... */
-#define STAGE_AHEAD   12                 /* commands whose memory is on its way */
-#define STAGE_AGAIN   6                  /* how many later each is looked at again */
+#define PRIMED        16                 /* a power of two, above ... */
+#define PRIME_AHEAD   12                 /* commands whose memory is on its way */
+#define PRIME_AGAIN   6                  /* how many later each is looked at again */
 #define HOUSEKEEP_NS  (20 * NS_PER_MS)   /* between looks for the dead */
 #define ALONE_NS      (2000 * NS_PER_MS) /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
@@ -46,25 +46,25 @@ static uint32_t group_size(const struct shm_command *cmd)
 	return group && cmd->count && cmd->count <= SHM_RING ? cmd->count : 1;
 }
 
-/* Commands of one peer that are on their way: from `next` on, what stands before `to` is staged. */
-struct stage {
+/* Commands of one peer that are on their way: from `next` on, what stands before `to` is primed. */
+struct window {
 	uint64_t to;
-	struct staged list[STAGED];
+	struct primed list[PRIMED];
 };
 
 /* What a command touches lies anywhere: one miss after another would be most of its time. */
-static inline __attribute__((always_inline)) const struct staged *
-stage_next(struct writer *w, uint32_t peer, uint64_t next, uint64_t head, struct stage *s)
+static inline __attribute__((always_inline)) const struct primed *
+prime_next(struct writer *w, uint32_t peer, uint64_t next, uint64_t head, struct window *s)
 {
-	uint64_t to = s->to - next > STAGED ? next : s->to; /* a group has skipped it */
+	uint64_t to = s->to - next > PRIMED ? next : s->to; /* a group has skipped it */
 
-	for (; to != head && to - next < STAGE_AHEAD; to++) {
-		command_stage(w, peer, to, &s->list[to % STAGED]);
-		if (to - next >= STAGE_AGAIN)
-			command_stage_again(w, &s->list[(to - STAGE_AGAIN) % STAGED]);
+	for (; to != head && to - next < PRIME_AHEAD; to++) {
+		command_prime(w, peer, to, &s->list[to % PRIMED]);
+		if (to - next >= PRIME_AGAIN)
+			command_prime_again(w, &s->list[(to - PRIME_AGAIN) % PRIMED]);
 	}
 	s->to = to;
-	return &s->list[next % STAGED];
+	return &s->list[next % PRIMED];
 }
 
 /* Run commands of one peer in order; returns how many. */
@@ -73,28 +73,28 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct wpeer *p = &w->peer[peer];
 	uint64_t head = load_acquire(&s->head); /* (X) pairs with ring_submit */
-	const struct staged *staged;
-	struct stage stage;
+	const struct primed *primed;
+	struct window window;
 	uint32_t n = 0;
 
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
 		return 0; /* scribbled over: its own loss */
 	/* behind (X): done words that the peer saw before it sent these are seen, and a child is
 	 * published below what was fetched */
-	if (p->told && p->next != head)
+	if (p->announced && p->next != head)
 		transfer_settle(w, peer);
-	stage.to = p->next;
+	window.to = p->next;
 	while (p->next != head && n < ROUND) {
-		staged = stage_next(w, peer, p->next, head, &stage);
-		if (staged->cmd.result == CMD_PENDING) {
+		primed = prime_next(w, peer, p->next, head, &window);
+		if (primed->cmd.result == CMD_PENDING) {
 			n++;
-			p->stalled = !command_run(w, peer, p->next, staged);
+			p->stalled = !command_run(w, peer, p->next, primed);
 			if (p->stalled) {
 				n--;
 				break;
 			}
 		}
-		p->next += MIN(group_size(&staged->cmd), head - p->next);
+		p->next += MIN(group_size(&primed->cmd), head - p->next);
 	}
 	if (n)
 		count_add(&w_tally(w, peer)->commands, n);

@@ -90,22 +90,22 @@ static void end_move(struct writer *w, uint32_t target)
 	store_relaxed(&t->source_word, w->node[target].parent + 1); /* a hint for a takeover */
 }
 
-/* Behind a drop the keeper of the tiers looks for what follows it and does not hang on it in a tree.  What
+/* Behind a drop the steward of the tiers looks for what follows it and does not hang on it in a tree.  What
  * is copied to another space meanwhile may hang there on what was computed again, and nobody would find
  * it: it does not go where something was dropped on its way up, or may have been. */
 static bool may_follow(struct writer *w, uint32_t target, uint32_t parent)
 {
 	const struct shm_record *t = w_record(w, target);
-	/* pairs with tiers/steward/drops.c.  Of a keeper that is dead its pools are there still, or the next
+	/* pairs with tiers/steward/drops.c.  Of a steward that is dead its pools are there still, or the next
 	 * one's */
-	uint64_t since = load_acquire(&seg_desk(&w->seg)->followed) | 1;
+	uint64_t since = load_acquire(&seg_board(&w->seg)->followed) | 1;
 	struct dropped_query q = { .since = since,
 				   .space = w_space(w, target),
 				   .key = t->key,
 				   .parent = t->parent,
 				   .up = parent };
 
-	return !w_state(w)->cold_spaces || (w_state(w)->drops | 1) == since ||
+	return !w_state(w)->lower_spaces || (w_state(w)->drops | 1) == since ||
 	       !dropped_gaps(w, w_space(w, t->source - 1)) || dropped_allows(w, &q);
 }
 

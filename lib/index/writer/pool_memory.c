@@ -37,23 +37,23 @@ static bool is_named(const struct writer *w, uint64_t memory)
 }
 
 /* What is below RAM is copies, so it has a space of its own (rule B19); and it is one process's. */
-static int32_t cold_check(const struct writer *w, const struct shm_pool *rq)
+static int32_t lower_check(const struct writer *w, const struct shm_pool *rq)
 {
-	bool cold = shm_is_cold(rq->kind);
+	bool lower = shm_is_lower(rq->kind);
 	uint32_t i;
 
-	if (cold && (!(rq->flags & GPC_POOL_CALLER) || rq->memory || rq->demote_to >= 0))
+	if (lower && (!(rq->flags & GPC_POOL_CALLER) || rq->memory || rq->demote_to >= 0))
 		return -EINVAL;
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state == POOL_READY && w->pool[i].space == rq->space &&
-		    (cold || shm_is_cold(w->pool[i].kind)))
+		    (lower || shm_is_lower(w->pool[i].kind)))
 			return -EXDEV;
 	return 0;
 }
 
 int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq)
 {
-	int32_t err = cold_check(w, rq);
+	int32_t err = lower_check(w, rq);
 
 	if (err < 0)
 		return err;

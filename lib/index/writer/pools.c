@@ -15,7 +15,7 @@
 #include "index/writer/grant.h"
 #include "index/table/events.h"
 #include "index/table/leave.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/mirror.h"
 #include "index/table/queue.h"
 #include "index/table/record.h"
@@ -38,13 +38,13 @@ static void set_live_bit(struct writer *w, uint32_t pool, bool on)
 
 static void update_spaces(struct writer *w)
 {
-	uint32_t p, spaces[2] = { 0 }; /* of VRAM and RAM; cold */
+	uint32_t p, spaces[2] = { 0 }; /* of VRAM and RAM; lower */
 
 	for (p = 0; p < w->max_pools; p++)
 		if (w->pool[p].state == POOL_READY)
-			spaces[shm_is_cold(w->pool[p].kind)] |= 1u << w->pool[p].space;
+			spaces[shm_is_lower(w->pool[p].kind)] |= 1u << w->pool[p].space;
 	store_release(&w_state(w)->spaces, spaces[0]);
-	store_release(&w_state(w)->cold_spaces, spaces[1]);
+	store_release(&w_state(w)->lower_spaces, spaces[1]);
 	mirror_pools_changed(w);
 }
 

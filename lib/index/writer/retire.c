@@ -16,7 +16,7 @@
 #include "index/table/grace.h"
 #include "index/table/leave.h"
 #include "index/table/lru.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/meter.h"
 #include "index/table/parked.h"
 #include "index/table/record.h"
@@ -243,15 +243,15 @@ static void finish_leaving(struct writer *w, const struct records *list)
 	w->progress = true;
 }
 
-static void finish(struct writer *w, struct batch *b)
+static void finish(struct writer *w, struct grace *b)
 {
 	uint32_t i;
 
 	if (b->moves)
 		table_copies_done(w, b);
-	for (i = 0; i < b->nslots; i++)
-		bucket_slot_usable(w, b->slots[i]);
-	if (b->nslots)
+	for (i = 0; i < b->nentries; i++)
+		bucket_entry_usable(w, b->entries[i]);
+	if (b->nentries)
 		w->progress = true;
 	leave_batch(w, b);
 	if (b->leaving.n)
@@ -266,7 +266,7 @@ static void finish(struct writer *w, struct batch *b)
 bool retire_advance(struct writer *w)
 {
 	bool moved = false, again;
-	struct batch *over;
+	struct grace *over;
 
 	do {
 		again = grace_advance(w, &over);

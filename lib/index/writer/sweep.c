@@ -16,18 +16,18 @@
 #define RARELY_NS (5000 * NS_PER_MS) /* ... with each look, up to this */
 
 /* A cache that is to be swept. */
-struct job {
-	struct job *next;
+struct sweep_job {
+	struct sweep_job *next;
 	char name[GPC_MAX_NAME + 1], dir[256];
 	uint8_t id[16];
 };
 
 static struct worker sweeper; /* its lock is of ... */
-static struct job *jobs;
+static struct sweep_job *jobs;
 
 /* With descriptors of its own, by pread: the writer may be gone meanwhile, and its handle.  A
  * name that is another cache's by now is none of ours. */
-static void sweep_cache(const struct job *job)
+static void sweep_cache(const struct sweep_job *job)
 {
 	struct segment s;
 
@@ -40,7 +40,7 @@ static void sweep_cache(const struct job *job)
 
 static uint64_t sweep_step(struct worker *w)
 {
-	struct job *job = jobs;
+	struct sweep_job *job = jobs;
 
 	if (!job || worker_stops(w))
 		return NEVER;
@@ -54,7 +54,7 @@ static uint64_t sweep_step(struct worker *w)
 
 static void drop_jobs(struct worker *w UNUSED)
 {
-	struct job *job;
+	struct sweep_job *job;
 
 	while ((job = jobs) != NULL) {
 		jobs = job->next;
@@ -81,9 +81,9 @@ static void begin(void)
 
 /* ---- jobs ---- */
 
-static bool is_asked_for(const struct job *job)
+static bool is_asked_for(const struct sweep_job *job)
 {
-	const struct job *at;
+	const struct sweep_job *at;
 
 	for (at = jobs; at; at = at->next)
 		if (!memcmp(at->id, job->id, sizeof(job->id)))
@@ -94,7 +94,7 @@ static bool is_asked_for(const struct job *job)
 /* Without memory or thread nothing is swept now: the files wait for the next look. */
 static void ask_sweeper(const struct writer *w)
 {
-	struct job *job = calloc(1, sizeof(*job));
+	struct sweep_job *job = calloc(1, sizeof(*job));
 
 	if (!job)
 		return;

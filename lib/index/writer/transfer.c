@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "index/writer/grants.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/pending.h"
 #include "index/writer/transfers.h"
 
@@ -25,7 +25,7 @@
 
 /* ---- the list ---- */
 
-struct transfer *transfer_add(struct writer *w, uint32_t peer, uint32_t slot,
+struct transfer *transfer_add(struct writer *w, uint32_t peer, uint32_t channel,
 			      const struct shm_xfer *x)
 {
 	struct transfer *t = writer_alloc(1, sizeof(*t));
@@ -34,13 +34,13 @@ struct transfer *transfer_add(struct writer *w, uint32_t peer, uint32_t slot,
 	*t = (struct transfer){
 		.next = w->transfers,
 		.peer = peer,
-		.slot = slot,
+		.channel = channel,
 		.n = x->n,
 		.value = x->value,
 		.op = x->op,
 		.begun_ns = x->begun_ns,
 	};
-	w->transfers = w->peer[peer].transfer[slot] = t;
+	w->transfers = w->peer[peer].transfer[channel] = t;
 	t->target = writer_alloc(t->n, sizeof(*t->target));
 	for (i = 0; i < t->n; i++)
 		t->target[i] = NONE;
@@ -54,8 +54,8 @@ void transfer_remove(struct writer *w, struct transfer *t)
 	while (*at != t)
 		at = &(*at)->next;
 	*at = t->next;
-	w->peer[t->peer].transfer[t->slot] = NULL;
-	w->peer[t->peer].told &= ~(1ull << t->slot);
+	w->peer[t->peer].transfer[t->channel] = NULL;
+	w->peer[t->peer].announced &= ~(1ull << t->channel);
 	free(t->target);
 	free(t);
 }
@@ -70,13 +70,13 @@ void transfer_free_all(struct writer *w)
 void transfer_tell_count(struct writer *w, uint32_t peer)
 {
 	store_relaxed(&w_tally(w, peer)->transfers,
-		      (uint64_t)__builtin_popcountll(w->peer[peer].told));
+		      (uint64_t)__builtin_popcountll(w->peer[peer].announced));
 }
 
 void transfer_set_told(struct writer *w, struct transfer *t)
 {
-	t->told = true;
-	w->peer[t->peer].told |= 1ull << t->slot;
+	t->announced = true;
+	w->peer[t->peer].announced |= 1ull << t->channel;
 	transfer_tell_count(w, t->peer);
 }
 
@@ -105,15 +105,15 @@ static int32_t ranks_check(struct writer *w, const struct shm_command *cmd)
 int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 		       const struct shm_command *cmd)
 {
-	uint32_t slot = cmd->move.transfer % SHM_TRANSFERS;
+	uint32_t channel = cmd->move.transfer % SHM_TRANSFERS;
 	uint64_t value = cmd->move.transfer / SHM_TRANSFERS;
-	struct shm_xfer *x = w_xfer(w, peer, slot);
+	struct shm_xfer *x = w_xfer(w, peer, channel);
 	bool again = value == x->value && x->op == OP_OF(position);
 	int32_t err = value ? ranks_check(w, cmd) : -EINVAL;
 
 	if (err < 0)
 		return err;
-	if (w->peer[peer].transfer[slot] || x->left || (value <= x->value && !again))
+	if (w->peer[peer].transfer[channel] || x->left || (value <= x->value && !again))
 		return -EALREADY;
 	/* The operation before the value: a successor that runs the command again finds a smaller
 	 * value, or this one with this operation.  With left = 0 it takes nothing else for true */
@@ -124,7 +124,7 @@ int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 	store_relaxed(&x->bad, 0);
 	/* rule B1: before any target is bound, each of which is a release */
 	store_release(&x->value, value);
-	transfer_add(w, peer, slot, x);
+	transfer_add(w, peer, channel, x);
 	return 0;
 }
 
@@ -135,7 +135,7 @@ static struct transfer *find_begun(struct writer *w, uint32_t peer, uint64_t pos
 	for (i = 0; i < SHM_TRANSFERS; i++) {
 		struct transfer *t = w->peer[peer].transfer[i];
 
-		if (t && !t->told && t->op == OP_OF(position))
+		if (t && !t->announced && t->op == OP_OF(position))
 			return t;
 	}
 	return NULL;
@@ -183,7 +183,7 @@ void transfer_told(struct writer *w, uint32_t peer, uint64_t position)
  * there. */
 bool transfer_rank_passed(struct writer *w, const struct transfer *t, uint32_t i)
 {
-	return load_acquire(&seg_transfer(&w->seg, t->peer)->rank[t->slot][i]) == t->value;
+	return load_acquire(&seg_transfer(&w->seg, t->peer)->rank[t->channel][i]) == t->value;
 }
 
 static enum words look_at_ranks(struct writer *w, const struct transfer *t)
@@ -206,7 +206,7 @@ enum words transfer_words(struct writer *w, const struct transfer *t)
 {
 	if (xfer_has_ranks(xfer_of(w, t)))
 		return look_at_ranks(w, t);
-	return load_acquire(&seg_transfer(&w->seg, t->peer)->done[t->slot]) == t->value
+	return load_acquire(&seg_transfer(&w->seg, t->peer)->done[t->channel]) == t->value
 		       ? WORDS_DONE
 		       : WORDS_WAIT;
 }
@@ -234,7 +234,7 @@ bool transfer_look(struct writer *w, struct transfer *t)
 	case WORDS_WAIT:
 		return false;
 	case WORDS_DONE:
-		bad = load_relaxed(&seg_transfer(&w->seg, t->peer)->bad[t->slot]);
+		bad = load_relaxed(&seg_transfer(&w->seg, t->peer)->bad[t->channel]);
 		return bad == UINT64_MAX ? transfer_commit(w, t) : transfer_refuse_bad(w, t, bad);
 	case WORDS_LOST:
 		break;
@@ -271,7 +271,7 @@ void transfer_poll(struct writer *w)
 	now = clock_ns();
 	for (t = w->transfers; t; t = next) {
 		next = t->next;
-		if (!t->told ||
+		if (!t->announced ||
 		    (now - t->begun_ns >= YOUNG_NS && now < t->look_ns && !has_rung(w, t)))
 			continue;
 		t->look_ns = now + pause_of(now - t->begun_ns);
@@ -287,7 +287,7 @@ bool transfer_settle(struct writer *w, uint32_t peer)
 	uint64_t left;
 	bool any = false;
 
-	for (left = p->told; left; left &= left - 1) {
+	for (left = p->announced; left; left &= left - 1) {
 		struct transfer *t = p->transfer[__builtin_ctzll(left)];
 
 		if (transfer_words(w, t) == WORDS_WAIT)
@@ -304,7 +304,7 @@ uint64_t transfer_next_look(const struct writer *w)
 	uint64_t first = UINT64_MAX;
 
 	for (t = w->transfers; t; t = t->next)
-		if (t->told)
+		if (t->announced)
 			first = MIN(first, t->look_ns);
 	return first;
 }
@@ -313,16 +313,16 @@ uint64_t transfer_next_look(const struct writer *w)
 
 int32_t transfer_cut(struct writer *w, uint32_t peer, const struct shm_command *cmd)
 {
-	uint32_t slot = cmd->cut.transfer % SHM_TRANSFERS;
-	struct transfer *t = w->peer[peer].transfer[slot];
-	const struct shm_xfer *x = w_xfer(w, peer, slot);
+	uint32_t channel = cmd->cut.transfer % SHM_TRANSFERS;
+	struct transfer *t = w->peer[peer].transfer[channel];
+	const struct shm_xfer *x = w_xfer(w, peer, channel);
 
 	if (!cmd->cut.transfer || cmd->cut.transfer / SHM_TRANSFERS != x->value ||
 	    cmd->cut.from > x->n)
 		return -EINVAL;
 	if (!t)
 		return 0; /* over; by a writer that died before the answer, perhaps */
-	if (!t->told)
+	if (!t->announced)
 		return -EBUSY;
 	transfer_refuse(w, t, cmd->cut.from);
 	return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.h - moves that the writer commits when a device says that their copies are done.
  *
- * A transfer is (seat, slot, value), named in the DEMOTE or PROMOTE that binds its targets: a
+ * A transfer is (seat, channel, value), named in the DEMOTE or PROMOTE that binds its targets: a
  * target is a RESERVED record whose owner is that seat and whose op is one of that command's.  The
- * peer gives the copies to a stream, and behind them the store of the value to done[slot] of its
- * page, or, where ranks copy, to rank[slot][i] by each of them.  The writer looks at these words,
+ * peer gives the copies to a stream, and behind them the store of the value to done[channel] of its
+ * page, or, where ranks copy, to rank[channel][i] by each of them.  The writer looks at these words,
  * and commits or refuses.
  *
  *   transfer    shared memory                        moved by          what a successor does
@@ -29,7 +29,7 @@
  * Rules, each with the hole that it closes:
  *
  *   B1   the value is stored before the first target is bound: a successor can tell whose done counts
- *   B2   a slot carries one transfer until left is 0; values of a seat grow for ever, and the seat of a dead
+ *   B2   a channel carries one transfer until left is 0; values of a seat grow for ever, and the seat of a dead
  *        peer is free only when its process has exited: a late store never says done for another
  *        one
  *   B3   a copy that was not enqueued is CUT, and the answer awaited, before done is enqueued: done
@@ -56,11 +56,11 @@
 
 #include "index/table/state.h"
 
-/* The slot of a group's head may carry this transfer: 0; or -EALREADY, -EINVAL.  Stores value and
+/* The channel of a group's head may carry this transfer: 0; or -EALREADY, -EINVAL.  Stores value and
  * op (B1). */
 int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 		       const struct shm_command *cmd);
-/* The target of slot `at` of the group is bound. */
+/* The target of entry `at` of the group is bound. */
 void transfer_bound(struct writer *w, uint32_t peer, uint64_t position, uint32_t at,
 		    uint32_t record);
 /* The group is about to be answered: its targets are bound.  None is: it is over. */

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 #include "index/writer/commit.h"
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 #include "index/table/meter.h"
 #include "index/table/pending.h"
 #include "index/table/tree.h"
@@ -167,7 +167,7 @@ static void drop_source(struct writer *w, const struct transfer *t, uint32_t rec
 	if (!r->source || w_word(w, source) != r->source_word || !w->node[source].in_tree ||
 	    w_pool_of(w, source)->kind != GPC_RAM)
 		return;
-	n = tree_collect(w, source, &w->below, &w->below_size, 0);
+	n = tree_collect(w, source, &w->subtree, &w->subtree_size, 0);
 	log_say(&w->c->log, LOG_WARNING,
 		"block 0x%08x of pool %u, key %016llx%016llx: its bytes have another checksum than when "
 		"they were spilled; it is dropped, and %u blocks that descend from it",
@@ -183,10 +183,10 @@ static void drop_source(struct writer *w, const struct transfer *t, uint32_t rec
 bool transfer_refuse_bad(struct writer *w, struct transfer *t, uint64_t bad)
 {
 	struct shm_xfer *x = xfer_of(w, t);
-	uint32_t slot = (uint32_t)MIN(bad - 1, (uint64_t)t->n - 1); /* 0: the peer's own fault */
+	uint32_t entry = (uint32_t)MIN(bad - 1, (uint64_t)t->n - 1); /* 0: the peer's own fault */
 
-	store_relaxed(&x->bad, slot + 1);
-	if (bad == (uint64_t)slot + 1 && t->target[slot] != NONE)
-		drop_source(w, t, t->target[slot]);
+	store_relaxed(&x->bad, entry + 1);
+	if (bad == (uint64_t)entry + 1 && t->target[entry] != NONE)
+		drop_source(w, t, t->target[entry]);
 	return transfer_refuse(w, t, 0);
 }

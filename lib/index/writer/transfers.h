@@ -7,31 +7,31 @@
 
 #include "index/writer/transfer.h"
 
-/* One that a command has begun.  w->transfers has all, transfer[] of a peer its own by slot; both
+/* One that a command has begun.  w->transfers has all, transfer[] of a peer its own by channel; both
  * are made anew at a takeover, from struct shm_xfer and the records. */
 struct transfer {
 	struct transfer *next;
-	uint32_t peer, slot, n;
+	uint32_t peer, channel, n;
 	uint64_t value, op;
 	uint64_t begun_ns, look_ns;
 	uint32_t left;    /* targets that are not decided */
 	uint32_t brought; /* that this writer has committed */
-	bool told;
+	bool announced;
 	bool dead;        /* its peer is, and ranks still copy */
-	uint32_t *target; /* by slot of the command; NONE: none, or decided */
+	uint32_t *target; /* by entry of the command; NONE: none, or decided */
 };
 
 enum words { WORDS_WAIT, WORDS_DONE, WORDS_LOST };
 
-static inline struct shm_xfer *w_xfer(struct writer *w, uint32_t peer, uint32_t slot)
+static inline struct shm_xfer *w_xfer(struct writer *w, uint32_t peer, uint32_t channel)
 {
 	return SEG_AT(w->seg.index, w->seg.at.xfer, struct shm_xfer,
-		      (uint64_t)peer * SHM_TRANSFERS + slot);
+		      (uint64_t)peer * SHM_TRANSFERS + channel);
 }
 
 static inline struct shm_xfer *xfer_of(struct writer *w, const struct transfer *t)
 {
-	return w_xfer(w, t->peer, t->slot);
+	return w_xfer(w, t->peer, t->channel);
 }
 
 static inline bool xfer_is_rank(uint8_t rank)
@@ -46,7 +46,7 @@ static inline bool xfer_has_ranks(const struct shm_xfer *x)
 
 /* ---- transfer.c ---- */
 
-struct transfer *transfer_add(struct writer *w, uint32_t peer, uint32_t slot,
+struct transfer *transfer_add(struct writer *w, uint32_t peer, uint32_t channel,
 			      const struct shm_xfer *x);
 void transfer_remove(struct writer *w, struct transfer *t);
 /* For who looks: how many of this peer are under way. */
@@ -60,7 +60,8 @@ bool transfer_look(struct writer *w, struct transfer *t);
 /* ---- transfer_decide.c ---- */
 
 bool transfer_commit(struct writer *w, struct transfer *t); /* false: it waits for a bucket */
-bool transfer_refuse(struct writer *w, struct transfer *t, uint64_t from); /* slots from there on */
+bool transfer_refuse(struct writer *w, struct transfer *t,
+		     uint64_t from); /* entries from there on */
 bool transfer_refuse_bad(struct writer *w, struct transfer *t, uint64_t bad);
 /* The dead peer's own copies may be under way. */
 bool transfer_quarantine(struct writer *w, struct transfer *t);

@@ -48,7 +48,7 @@
 #define DISK_MOST_IMAGE (1ull << 32)
 #define DISK_MOST_NOTE  (1u << 16)
 
-enum disk_stage { DISK_UNMADE = 0, DISK_MADE = 1 };
+enum disk_made { DISK_UNMADE = 0, DISK_MADE = 1 };
 
 struct disk_super {
 	uint64_t magic; /* from here to `has_secret`: its maker, immutable but `slots` */
@@ -57,7 +57,7 @@ struct disk_super {
 	uint8_t fingerprint[32]; /* layout of the images */
 	uint64_t slots;
 	uint64_t image_bytes, slot_bytes;
-	uint32_t note_bytes, stage;
+	uint32_t note_bytes, made;
 	uint8_t secret[16];    /* of the keys; zeros: it is kept elsewhere */
 	uint64_t secret_check; /* tells another secret from it */
 	uint64_t generation;   /* rises with each write of a superblock: the higher one counts */

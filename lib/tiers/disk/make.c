@@ -161,7 +161,7 @@ int make_draft(struct disk *d, const struct disk_options *opt)
 		.image_bytes = opt->image_bytes,
 		.slot_bytes = ROUND_UP(opt->image_bytes, DISK_PAGE),
 		.note_bytes = opt->note_bytes,
-		.stage = DISK_UNMADE,
+		.made = DISK_UNMADE,
 		.epoch = 1,
 	};
 	memcpy(s->fingerprint, opt->fingerprint, 32);
@@ -184,7 +184,7 @@ int make_file(struct disk *d)
 	if (!err)
 		err = find_room(d, 0, disk_bytes(d, d->super.slots));
 	if (!err) {
-		d->super.stage = DISK_MADE;
+		d->super.made = DISK_MADE;
 		err = say(d, super_commit(d));
 	}
 	if (err)

@@ -261,7 +261,7 @@ static int open_super(struct disk *d, const struct disk_options *opt, const stru
 		return open_aside(d, opt, 0);
 	if (is != SUPER_GOOD)
 		return refuse_super(d->path, is, version);
-	if (st->st_size && d->super.stage == DISK_MADE)
+	if (st->st_size && d->super.made == DISK_MADE)
 		return open_made(d, opt, (uint64_t)st->st_size);
 	return open_unmade(d, opt);
 }
@@ -545,7 +545,7 @@ int disk_peek(const char *path, struct disk_info *ret)
 		is = st.st_size ? super_read(d.fd, &d.super, &d.mended, &version) : SUPER_GOOD;
 		err = is == SUPER_GOOD ? 0 : refuse_super(path, is, version);
 	}
-	if (!err && (!st.st_size || d.super.stage != DISK_MADE))
+	if (!err && (!st.st_size || d.super.made != DISK_MADE))
 		err = refuse_empty(path);
 	close(d.fd);
 	if (err)

@@ -22,7 +22,7 @@
 #define READS_IN_ROW 16u
 #define NS           1000000000ull
 
-static void put(struct queue *q, struct disk_op *op)
+static void put(struct disk_queue *q, struct disk_op *op)
 {
 	op->next = NULL;
 	*q->last = op;
@@ -30,7 +30,7 @@ static void put(struct queue *q, struct disk_op *op)
 	q->n++;
 }
 
-static struct disk_op *get(struct queue *q)
+static struct disk_op *get(struct disk_queue *q)
 {
 	struct disk_op *op = q->first;
 
@@ -82,7 +82,7 @@ static bool may_read(const struct disk *d)
 	return d->reads.n && d->reads.running < d->most_reading;
 }
 
-static struct queue *queue_of(struct disk *d, const struct disk_op *op)
+static struct disk_queue *queue_of(struct disk *d, const struct disk_op *op)
 {
 	return op->kind == DISK_READ ? &d->reads : &d->writes;
 }
@@ -103,7 +103,7 @@ static struct disk_op *next_op(struct disk *d)
 {
 	uint64_t now = clock_ns();
 	bool write = may_write(d, now), read = may_read(d);
-	struct queue *q;
+	struct disk_queue *q;
 	struct disk_op *op;
 
 	if (!write && !read)
@@ -133,7 +133,7 @@ static uint64_t wait_turn(struct disk *d)
 
 /* ---- threads ---- */
 
-static void leave(struct disk *d, struct queue *q)
+static void leave(struct disk *d, struct disk_queue *q)
 {
 	worker_lock(&d->worker);
 	q->running--;
@@ -147,7 +147,7 @@ static bool is_late(const struct disk_op *op)
 
 static void run_op(struct disk *d, struct disk_op *op)
 {
-	struct queue *q = queue_of(d, op);
+	struct disk_queue *q = queue_of(d, op);
 
 	if (is_late(op))
 		op->result = -ETIME;
@@ -178,7 +178,7 @@ static const struct worker_kind disk_kind = { .name = "gpc-disk", .step = step }
 
 int disk_submit(struct disk *d, struct disk_op *op)
 {
-	struct queue *q = queue_of(d, op);
+	struct disk_queue *q = queue_of(d, op);
 	int err = slot_check_op(d, op);
 
 	if (err)
@@ -224,7 +224,7 @@ int queue_start(struct disk *d, const struct disk_options *opt)
 
 void queue_stop(struct disk *d)
 {
-	struct queue *q[2] = { &d->reads, &d->writes };
+	struct disk_queue *q[2] = { &d->reads, &d->writes };
 	struct disk_op *op;
 	uint32_t i;
 

@@ -18,12 +18,12 @@
 
 #define IN_PAGE (DISK_PAGE / DISK_HEADER_BYTES)
 
-struct found {
+struct scanned {
 	struct disk_slot *at;
 	uint64_t n, room;
 };
 
-static int keep(struct found *f, const struct disk_slot *s)
+static int keep(struct scanned *f, const struct disk_slot *s)
 {
 	struct disk_slot *more;
 	uint64_t room = f->room ? f->room * 2 : DISK_GROUP;
@@ -40,7 +40,7 @@ static int keep(struct found *f, const struct disk_slot *s)
 }
 
 static int look_at(struct disk *d, const struct disk_header *h, uint64_t first, uint32_t n,
-		   struct found *f)
+		   struct scanned *f)
 {
 	struct disk_slot s;
 	uint32_t i;
@@ -124,7 +124,7 @@ void scan_owed(struct disk *d)
 /* ---- what is there ---- */
 
 static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, uint32_t n,
-			struct found *f)
+			struct scanned *f)
 {
 	uint32_t i, k;
 	int err = 0;
@@ -141,7 +141,7 @@ static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, u
 }
 
 static int look_at_group(struct disk *d, uint64_t first, uint64_t end, struct disk_header *h,
-			 struct found *f)
+			 struct scanned *f)
 {
 	uint32_t n = (uint32_t)MIN(end - first, DISK_GROUP);
 	uint64_t at = disk_header_at(d, first);
@@ -167,7 +167,7 @@ static int compare(const void *a, const void *b)
 	return s->serial > t->serial ? -1 : s->serial < t->serial;
 }
 
-static int drop_twins(struct disk *d, struct found *f)
+static int drop_twins(struct disk *d, struct scanned *f)
 {
 	uint64_t i, n = 0;
 	int err = 0;
@@ -185,7 +185,7 @@ static int drop_twins(struct disk *d, struct found *f)
 int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n)
 {
 	struct disk_header *h = malloc(DISK_GROUP * sizeof(*h));
-	struct found f = { NULL, 0, 0 };
+	struct scanned f = { NULL, 0, 0 };
 	uint64_t first, end = d->unmade ? 0 : MIN(d->super.slots, d->due);
 	int err = h ? 0 : -ENOMEM;
 

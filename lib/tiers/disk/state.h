@@ -23,7 +23,7 @@ struct pipe {
 	int fd[2];
 };
 
-struct queue {
+struct disk_queue {
 	struct disk_op *first, **last;
 	uint32_t n, running;
 };
@@ -64,7 +64,7 @@ struct disk {
 	struct pipe *pipes;
 
 	struct worker worker; /* its lock is of what follows */
-	struct queue reads, writes;
+	struct disk_queue reads, writes;
 	uint32_t most_waiting, most_reading, most_writing, reads_in_row;
 	void *timed;                      /* of the one thread that waits for the turn of a write */
 	uint64_t rate, burst_ns, turn_ns; /* turn_ns: when the next write may begin */

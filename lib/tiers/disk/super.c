@@ -42,7 +42,7 @@ static uint32_t checksum(const struct disk_super *s)
 
 static bool super_is_sane(const struct disk_super *s)
 {
-	return s->stage <= DISK_MADE && s->slots && s->slots <= DISK_MOST_SLOTS && s->image_bytes &&
+	return s->made <= DISK_MADE && s->slots && s->slots <= DISK_MOST_SLOTS && s->image_bytes &&
 	       s->image_bytes <= DISK_MOST_IMAGE && s->note_bytes <= DISK_MOST_NOTE &&
 	       s->slot_bytes == ROUND_UP(s->image_bytes, DISK_PAGE);
 }

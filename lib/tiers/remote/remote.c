@@ -69,8 +69,8 @@ void store_down(struct remote *r, const char *why)
 	if (order_cas32(&r->state, REMOTE_UP, REMOTE_DOWN)) {
 		r->pause_ns = 0;
 		snprintf(r->why, sizeof(r->why), "%s", why);
-		news = !r->told;
-		r->told = true;
+		news = !r->logged;
+		r->logged = true;
 	}
 	if (load_relaxed(&r->state) == REMOTE_DOWN)
 		pause_longer(r);
@@ -94,8 +94,8 @@ static void store_up(struct remote *r)
 		r->up_ns = now;
 		store_relaxed(&r->answered, !r->plugin.own.tick);
 	}
-	news = r->told && (load_relaxed(&r->answered) || now - r->up_ns >= TRUST_NS);
-	r->told &= !news;
+	news = r->logged && (load_relaxed(&r->answered) || now - r->up_ns >= TRUST_NS);
+	r->logged &= !news;
 	pthread_mutex_unlock(&r->lock);
 	if (news)
 		store_say(r, LOG_NOTICE, "answers again");

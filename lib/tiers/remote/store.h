@@ -47,7 +47,7 @@ struct remote {
 	uint64_t lost_ns, lost_pause_ns;
 	char lost_why[64];
 	uint64_t pause_ns, next_ns; /* DOWN: of the last try, and when the next one is due */
-	bool told;          /* the log has it that it is down, and not yet that it answers again */
+	bool logged;        /* the log has it that it is down, and not yet that it answers again */
 	uint64_t full_ns;   /* the log had it then that it is full; 0: never */
 	uint64_t fence_ns;  /* remote_tick's: when it asks next whether puts can be fenced ... */
 	bool told_unfenced; /* ... and the log has it that they cannot */

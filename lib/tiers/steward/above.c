@@ -19,7 +19,7 @@
 
 #include "tiers/steward/above.h"
 
-bool above_applies(const struct cold *d)
+bool above_applies(const struct lower *d)
 {
 	const struct segment *s = &d->t->c->seg;
 	uint64_t blocks = 0;
@@ -33,14 +33,14 @@ bool above_applies(const struct cold *d)
 	return d->blocks >= blocks;
 }
 
-static gpc_block copy_of(struct cold *d, const gpc_key *key)
+static gpc_block copy_of(struct lower *d, const gpc_key *key)
 {
 	gpc_block copy = slots_find(d, key);
 
 	return copy >= 0 && slots_is_lost(d, copy) ? GPC_NONE : copy;
 }
 
-bool below_has(struct cold *d, const gpc_key *key)
+bool lower_has(struct lower *d, const gpc_key *key)
 {
 	return copy_of(d, key) >= 0;
 }
@@ -61,7 +61,7 @@ bool above_is_among(const gpc_block *blocks, uint32_t n, gpc_block block)
 	return false;
 }
 
-void above_find(struct cold *d, uint32_t pool, const struct about *a, const gpc_block *chosen,
+void above_find(struct lower *d, uint32_t pool, const struct about *a, const gpc_block *chosen,
 		uint32_t nchosen, struct above *ret)
 {
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);

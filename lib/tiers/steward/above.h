@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* above.h - the ancestors of a block in RAM that a tier lacks. */
-#ifndef GPC_STAGE_ABOVE_H
-#define GPC_STAGE_ABOVE_H
+#ifndef GPC_STEWARD_ABOVE_H
+#define GPC_STEWARD_ABOVE_H
 
 #include "tiers/steward/steward.h"
 
@@ -13,12 +13,12 @@ struct above {
 };
 
 /* Do blocks go down to this tier with what they hang on? */
-bool above_applies(const struct cold *d);
+bool above_applies(const struct lower *d);
 bool above_is_among(const gpc_block *blocks, uint32_t n, gpc_block block);
 /* The tier has, or can have, the bytes of this key. */
-bool below_has(struct cold *d, const gpc_key *key);
+bool lower_has(struct lower *d, const gpc_key *key);
 /* Of a block in that pool; chosen: those that are about to be written. */
-void above_find(struct cold *d, uint32_t pool, const struct about *a, const gpc_block *chosen,
+void above_find(struct lower *d, uint32_t pool, const struct about *a, const gpc_block *chosen,
 		uint32_t nchosen, struct above *ret);
 
 #endif

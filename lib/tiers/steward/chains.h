@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* chains.h - numbers by hashes of keys: each number in one chain, at most.
  * Tests: t/tiers/kin.t */
-#ifndef GPC_STAGE_CHAINS_H
-#define GPC_STAGE_CHAINS_H
+#ifndef GPC_STEWARD_CHAINS_H
+#define GPC_STEWARD_CHAINS_H
 
 #include <stdlib.h>
 

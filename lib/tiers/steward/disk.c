@@ -10,7 +10,7 @@
 #include "tiers/steward/steward.h"
 
 /* A call waits for all of its operations: their memory is the caller's. */
-struct batch {
+struct io_batch {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	uint32_t left;
@@ -20,10 +20,10 @@ struct batch {
 
 static void one_ended(struct disk_op *op)
 {
-	struct batch *b = op->arg;
+	struct io_batch *b = op->arg;
 
 	if (b->reads)
-		desk_beat(b->t);
+		board_beat(b->t);
 	pthread_mutex_lock(&b->lock);
 	if (!--b->left)
 		pthread_cond_signal(&b->ended);
@@ -31,7 +31,7 @@ static void one_ended(struct disk_op *op)
 }
 
 static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_item *it,
-		    struct batch *b, uint64_t deadline_ns)
+		    struct io_batch *b, uint64_t deadline_ns)
 {
 	*op = (struct disk_op){
 		.kind = kind,
@@ -71,14 +71,14 @@ static void submit(struct disk *d, struct disk_op *op)
 	one_ended(op);
 }
 
-static void run(struct cold *d, enum disk_kind kind, struct tier_item *items, uint32_t n,
+static void run(struct lower *d, enum disk_kind kind, struct tier_item *items, uint32_t n,
 		uint64_t deadline_ns)
 {
-	struct batch b = { .lock = PTHREAD_MUTEX_INITIALIZER,
-			   .ended = PTHREAD_COND_INITIALIZER,
-			   .left = n,
-			   .t = d->t,
-			   .reads = kind == DISK_READ };
+	struct io_batch b = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			      .ended = PTHREAD_COND_INITIALIZER,
+			      .left = n,
+			      .t = d->t,
+			      .reads = kind == DISK_READ };
 	struct disk_op *ops = calloc(n, sizeof(*ops));
 	uint64_t now = disk_now(d->file);
 	uint32_t i;
@@ -104,7 +104,7 @@ static void run(struct cold *d, enum disk_kind kind, struct tier_item *items, ui
 	free(ops);
 }
 
-void tier_disk_read(struct cold *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+void tier_disk_read(struct lower *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
 	run(d, DISK_READ, items, n, deadline_ns);
 }
@@ -117,7 +117,7 @@ static bool is_failure(int result)
 
 /* One bad place is the caller's: it takes another one.  Where nothing can be written it need not
  * try at once.  Removals, and what was written before, are not affected.  One thread writes. */
-void tier_disk_write(struct cold *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+void tier_disk_write(struct lower *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
 	uint32_t i, failed = 0, whole = 0;
 
@@ -156,7 +156,7 @@ static void notes_ahead(struct disk *d, const struct disk_slot *there, uint64_t 
 	free(seen);
 }
 
-int tier_disk_scan(struct cold *d)
+int tier_disk_scan(struct lower *d)
 {
 	int err = disk_scan(d->file, &d->found, &d->nfound);
 
@@ -165,7 +165,7 @@ int tier_disk_scan(struct cold *d)
 	return err;
 }
 
-uint64_t tier_disk_turn(const struct cold *d)
+uint64_t tier_disk_turn(const struct lower *d)
 {
 	return MAX(disk_turn(d->file), d->writes_ns);
 }

@@ -32,7 +32,7 @@
 
 struct down { /* one batch */
 	struct gpc_tiers *t;
-	struct cold *d;
+	struct lower *d;
 	struct map *map;
 	/* the first to go comes first; behind them what they hang on, root last */
 	uint32_t n, victims;
@@ -51,7 +51,7 @@ struct down { /* one batch */
 /* ---- who is wanted below ---- */
 
 /* How often it was next to go, once for each life in RAM. */
-static bool is_wanted(struct cold *d, gpc_block block, const struct about *a)
+static bool is_wanted(struct lower *d, gpc_block block, const struct about *a)
 {
 	uint32_t count;
 	bool new;
@@ -105,7 +105,7 @@ static int look_at(struct down *b, gpc_block block, struct about *ret)
 
 	if (above_is_among(b->block, b->n, block) || !about_block(t->c, block, ret))
 		return PASSED;
-	there = below_has(b->d, &ret->key);
+	there = lower_has(b->d, &ret->key);
 	if (!there && is_wanted(b->d, block, ret))
 		return CHOSEN;
 	if (!exclusive || !hold_quietly(t->c, block, &ret->key))
@@ -320,7 +320,7 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 	}
 	if (b->d->file) {
 		/* until the last publish is answered, and what was refused is free on the disk: see
-		 * stage.h */
+		 * steward.h */
 		pthread_mutex_lock(&b->t->writing);
 		written = write_into(b, room_for(b->d, b->n, pool, b->victim, b->seen));
 		pthread_mutex_unlock(&b->t->writing);
@@ -341,7 +341,7 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
  * of as much. */
 #define RATE_NS (100 * NS_PER_MS)
 
-static uint32_t batch_of(const struct cold *d)
+static uint32_t batch_of(const struct lower *d)
 {
 	uint64_t rate = d->file ? d->t->opt.write_rate : 0;
 	uint64_t n = rate ? rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
@@ -351,7 +351,7 @@ static uint32_t batch_of(const struct cold *d)
 	return (uint32_t)MAX(n, 1u);
 }
 
-static bool is_early(const struct cold *d)
+static bool is_early(const struct lower *d)
 {
 	return d->file && tier_disk_turn(d) > clock_ns() + RATE_NS;
 }
@@ -386,7 +386,7 @@ static bool choose_above(struct down *b, const struct about *a, uint32_t pool, u
 		if (b->n < most)
 			continue;
 		*moved += write_batch(b, pool);
-		if (is_early(b->d) || stage_stops(b->t))
+		if (is_early(b->d) || steward_stops(b->t))
 			return false;
 	}
 	return up->n <= ABOVE_MOST;
@@ -410,7 +410,7 @@ static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uin
 	return b->n == most ? moved + write_batch(b, pool) : moved;
 }
 
-static uint32_t spill(struct cold *d, uint32_t pool, bool drain)
+static uint32_t spill(struct lower *d, uint32_t pool, bool drain)
 {
 	uint32_t want = room_due(d, pool, drain), most = batch_of(d), moved = 0;
 	struct gpc_tiers *t = d->t;
@@ -430,7 +430,7 @@ static uint32_t spill(struct cold *d, uint32_t pool, bool drain)
 	/* the writer has looked what has been let go (index/table/parked.c): less may be due */
 	n = MIN(n, (int)room_due(d, pool, drain));
 	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d), .victim = victim };
-	for (i = 0; i < n && !stage_stops(t) && !is_early(d); i++) {
+	for (i = 0; i < n && !steward_stops(t) && !is_early(d); i++) {
 		b->seen = (uint32_t)i + 1;
 		what = look_at(b, victim[i], &a);
 		moved += what == CHOSEN ? choose(b, victim[i], &a.key, pool, most) : what == GONE;
@@ -442,22 +442,22 @@ static uint32_t spill(struct cold *d, uint32_t pool, bool drain)
 }
 
 /* Of all pools: how many blocks have a copy now, or have left RAM. */
-static uint32_t round_of(struct cold *d, bool drain)
+static uint32_t round_of(struct lower *d, bool drain)
 {
 	struct gpc_tiers *t = d->t;
 	uint32_t p, moved = 0;
 
 	/* what we have given back counts as free from then on */
 	ring_wait(t->c, ring_last_ticket(t->c), clock_ns() + CALL_MS * NS_PER_MS);
-	for (p = 0; p < t->c->seg.header.geometry.max_pools && !stage_stops(t); p++)
-		if (cold_is_ready(d) && images_fit_pool(d, seg_pool(&t->c->seg, p)))
+	for (p = 0; p < t->c->seg.header.geometry.max_pools && !steward_stops(t); p++)
+		if (lower_is_ready(d) && images_fit_pool(d, seg_pool(&t->c->seg, p)))
 			moved += spill(d, p, drain);
 	return moved;
 }
 
 /* Where nothing was published or evicted since, the same blocks are next to go, but for what was
  * used, and a store that was down may be up. */
-static bool has_changed(const struct cold *d)
+static bool has_changed(const struct lower *d)
 {
 	return load_acquire(&seg_state(&d->t->c->seg)->events_head) != d->events ||
 	       clock_ns() - d->looked_ns >= LOOK_NS;
@@ -467,8 +467,8 @@ int down_begin(struct gpc_tiers *t)
 {
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++) {
-		struct cold *d = &t->cold[i];
+	for (i = 0; i < t->nlower; i++) {
+		struct lower *d = &t->lower[i];
 
 		d->batch = malloc(sizeof(struct down));
 		d->uses = d->min_uses > 1 ? uses_new() : NULL;
@@ -483,31 +483,31 @@ void down_end(struct gpc_tiers *t)
 {
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++) {
-		free(t->cold[i].batch);
-		free(t->cold[i].uses);
+	for (i = 0; i < t->nlower; i++) {
+		free(t->lower[i].batch);
+		free(t->lower[i].uses);
 	}
 }
 
-static void tell_idle(struct cold *d, uint64_t asked)
+static void tell_idle(struct lower *d, uint64_t asked)
 {
 	store_release(&d->idle, asked);
-	desk_wake(d->t);
+	board_wake(d->t);
 }
 
-static void write_down(struct cold *d)
+static void write_down(struct lower *d)
 {
 	struct gpc_tiers *t = d->t;
-	const struct shm_desk *desk = seg_desk(&t->c->seg);
+	const struct shm_board *board = seg_board(&t->c->seg);
 	uint64_t pause = PAUSE_NS, asked, events;
 	uint32_t seen, moved;
 
-	while (!stage_stops(t)) {
-		seen = desk_bell(t);
-		asked = load_acquire(&desk->idle_asked);
+	while (!steward_stops(t)) {
+		seen = board_bell(t);
+		asked = load_acquire(&board->idle_asked);
 		events = load_acquire(&seg_state(&t->c->seg)->events_head);
 		if (asked == load_relaxed(&d->idle) && !has_changed(d)) {
-			desk_sleep(t, seen, pause);
+			board_sleep(t, seen, pause);
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
 		}
@@ -516,13 +516,13 @@ static void write_down(struct cold *d)
 		 * the one that was found be refused.  And what was found goes in the order of its
 		 * ages, known when all of it is published. */
 		if (d->file && !load_acquire(&t->published)) {
-			desk_sleep(t, seen, PAUSE_MOST);
+			board_sleep(t, seen, PAUSE_MOST);
 			continue;
 		}
 		d->later = false;
 		moved = round_of(d, asked != d->idle);
 		if (d->later && !moved)
-			desk_sleep(t, seen, PAUSE_MOST);
+			board_sleep(t, seen, PAUSE_MOST);
 		if (d->later || moved) {
 			pause = PAUSE_NS;
 			continue;
@@ -540,7 +540,7 @@ void down_thread(struct gpc_tiers *t)
 	write_down(t->disk);
 }
 
-void afar_thread(struct gpc_tiers *t)
+void store_thread(struct gpc_tiers *t)
 {
 	write_down(t->store);
 }

@@ -69,25 +69,25 @@ struct follow {
 };
 
 struct entry {
-	struct cold *d;  /* NULL: in VRAM or RAM */
+	struct lower *d; /* NULL: in VRAM or RAM */
 	gpc_block block; /* GPC_NONE: not published */
 	gpc_key key, parent;
 };
 
 bool drops_are_due(const struct gpc_tiers *t)
 {
-	return t->since != t->told;
+	return t->since != t->heard;
 }
 
 /* ---- entries ---- */
 
-static struct cold *tier_of(struct gpc_tiers *t, uint32_t record)
+static struct lower *tier_of(struct gpc_tiers *t, uint32_t record)
 {
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++)
-		if (record - t->cold[i].record < t->cold[i].blocks)
-			return returns_keeps(t->c, t->cold[i].pool) ? &t->cold[i] : NULL;
+	for (i = 0; i < t->nlower; i++)
+		if (record - t->lower[i].record < t->lower[i].blocks)
+			return returns_keeps(t->c, t->lower[i].pool) ? &t->lower[i] : NULL;
 	return NULL;
 }
 
@@ -127,7 +127,7 @@ static bool look(struct gpc_tiers *t, uint32_t number, struct entry *ret)
 }
 
 /* The entry of that key: parents that are elsewhere than in this tier, VRAM and RAM do not count. */
-static bool find_parent(struct cold *d, const gpc_key *key, gpc_key *ret)
+static bool find_parent(struct lower *d, const gpc_key *key, gpc_key *ret)
 {
 	const struct disk_slot *found;
 	gpc_block block = slots_find(d, key);
@@ -151,7 +151,7 @@ void drops_meet(struct gpc_tiers *t, gpc_block block)
 	const struct shm_pool *p = seg_pool(&t->c->seg, (uint32_t)GPC_POOL(block));
 	struct about a;
 
-	if (record == SHM_NO_RECORD || shm_is_cold(load_relaxed(&p->kind)) ||
+	if (record == SHM_NO_RECORD || shm_is_lower(load_relaxed(&p->kind)) ||
 	    !(load_relaxed(&p->flags) & GPC_POOL_UNCHAINED))
 		return;
 	if (about_record(t->c, record, &a) && a.alone)
@@ -205,9 +205,9 @@ static bool hold(struct follow *f, const struct entry *e)
 static bool take(struct follow *f, const struct entry *e, struct gone *as)
 {
 	struct gpc_tiers *t = f->t;
-	bool afar = e->d && cold_is_afar(e->d);
+	bool is_store = e->d && lower_is_store(e->d);
 
-	if (as == &f->doubt && (afar || gone_has(&f->bad, &e->key)))
+	if (as == &f->doubt && (is_store || gone_has(&f->bad, &e->key)))
 		return true;
 	if (e->block >= 0 && !hold(f, e))
 		return false;
@@ -219,7 +219,7 @@ static bool take(struct follow *f, const struct entry *e, struct gone *as)
 /* An entry of which there is no block: one that a batch has is looked at later. */
 static bool pass(struct follow *f, uint32_t number)
 {
-	struct cold *d = tier_of(f->t, number);
+	struct lower *d = tier_of(f->t, number);
 
 	if (d && !slots_leave(d, number - d->record))
 		return numbers_add(&f->busy, number);
@@ -266,7 +266,7 @@ static bool follow_both(struct follow *f)
 enum { NOT_SEEN, WHOLE, GAP, BAD };
 
 /* From the block that has this parent on. */
-static int way_up(struct follow *f, struct cold *d, gpc_key key)
+static int way_up(struct follow *f, struct lower *d, gpc_key key)
 {
 	struct gone *whole = &f->whole[d->index];
 	uint32_t had = whole->n, at;
@@ -324,7 +324,7 @@ static int look_at(struct follow *f, uint32_t number)
 {
 	struct gpc_tiers *t = f->t;
 	struct entry e;
-	struct cold *d;
+	struct lower *d;
 	int way, err;
 
 	if (!look(t, number, &e))
@@ -336,7 +336,7 @@ static int look_at(struct follow *f, uint32_t number)
 		way = way_up(f, d, e.parent);
 		err = way == NOT_SEEN ? -ENOMEM : way == WHOLE ? changes(f) : 0;
 	} while (err > 0);
-	if (err == 0 && (way == BAD || (way == GAP && !cold_is_afar(d))) &&
+	if (err == 0 && (way == BAD || (way == GAP && !lower_is_store(d))) &&
 	    (!take(f, &e, way == BAD ? &f->bad : &f->doubt) || !follow_both(f)))
 		err = -ENOMEM;
 	return err;
@@ -413,14 +413,14 @@ static void end(struct follow *f, int err)
 	free(f->goes.at);
 }
 
-static void is_done(struct gpc_tiers *t, uint64_t told)
+static void is_done(struct gpc_tiers *t, uint64_t heard)
 {
 	/* (z) the writer has done what follows from these drops before the number says so; pairs
 	 * with tiers/steward/up.c and tiers/steward/learn.c.  All are threads of ours: if we die, nothing comes up
 	 * any more */
-	store_release(&t->since, told);
+	store_release(&t->since, heard);
 	/* by then VRAM and RAM have lost it, so less is refused than may be; pairs with index/writer/move.c */
-	store_release(&seg_desk(&t->c->seg)->followed, told);
+	store_release(&seg_board(&t->c->seg)->followed, heard);
 }
 
 /* The feed tells of the clears, and what they mean for the file.  A store keeps what others use: a
@@ -429,27 +429,27 @@ static bool clear_all(struct gpc_tiers *t)
 {
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++)
-		if (returns_keeps(t->c, t->cold[i].pool) &&
-		    gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].gone)
+	for (i = 0; i < t->nlower; i++)
+		if (returns_keeps(t->c, t->lower[i].pool) &&
+		    gpc_pool_clear(t->c, (int)t->lower[i].pool, 0, 0, 0) < 0 && !t->lower[i].gone)
 			return false;
-	for (i = 0; i < t->ncold; i++)
-		tier_count(&t->cold[i], TIER_EMPTIED, 1);
+	for (i = 0; i < t->nlower; i++)
+		tier_count(&t->lower[i], TIER_EMPTIED, 1);
 	log_say(&t->c->log, LOG_WARNING,
-		"more than %u blocks of %s were dropped before the keeper of its tiers knew, and which "
+		"more than %u blocks of %s were dropped before the steward of its tiers knew, and which "
 		"ones is not known any more: what the tiers have is forgotten%s",
 		SHM_DROPS, t->c->seg.name,
 		t->opt.remote ? "; the remote store may have some of it still: a new version tag "
 				"forgets that"
 			      : "");
-	is_done(t, t->told);
+	is_done(t, t->heard);
 	return true;
 }
 
 bool drops_carry_out(struct gpc_tiers *t)
 {
 	struct follow f = { .t = t, .seen = t->since, .bad.many = true, .doubt.many = true };
-	uint64_t told = t->told;
+	uint64_t heard = t->heard;
 	bool again;
 	int err;
 
@@ -466,7 +466,7 @@ bool drops_carry_out(struct gpc_tiers *t)
 		err = drop_held(&f);
 	again = err == 0 && (f.missed || f.goes.n);
 	if (err == 0 && !f.missed)
-		is_done(t, told);
+		is_done(t, heard);
 	end(&f, err);
 	return err == -ESTALE ? clear_all(t) : again;
 }
@@ -490,13 +490,13 @@ void drops_end(struct gpc_tiers *t)
 /* The drops that came while nobody kept the file, or the store. */
 void drops_missed(struct gpc_tiers *t)
 {
-	struct shm_desk *desk = seg_desk(&t->c->seg);
+	struct shm_board *board = seg_board(&t->c->seg);
 	uint64_t upto;
 	int n, i;
 
 	drops_meet_all(t);
-	t->since = t->disk && !t->made ? load_relaxed(&desk->drops) | 1 : t->told;
-	n = t->opt.remote ? dropped_since(&t->c->seg, load_relaxed(&desk->swept) | 1, t->dropped,
+	t->since = t->disk && !t->made ? load_relaxed(&board->drops) | 1 : t->heard;
+	n = t->opt.remote ? dropped_since(&t->c->seg, load_relaxed(&board->swept) | 1, t->dropped,
 					  SHM_DROPS, &upto)
 			  : 0;
 	for (i = 0; i < n; i++)
@@ -506,10 +506,10 @@ void drops_missed(struct gpc_tiers *t)
 			"blocks of %s were dropped, and which ones is not known any more: the remote "
 			"store may have them; a new version tag forgets them",
 			t->c->seg.name);
-	store_release(&desk->followed, t->since);
+	store_release(&board->followed, t->since);
 	/* parents that are there now may have been computed again behind one of these */
 	if (!dropped_none(&t->c->seg, t->since))
 		kin_list_all(&t->kin);
 	if (!drops_are_due(t))
-		desk_durable(t, t->cursor, load_relaxed(&desk->cleared));
+		board_durable(t, t->cursor, load_relaxed(&board->cleared));
 }

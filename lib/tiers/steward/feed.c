@@ -6,7 +6,7 @@
  *
  *   1  the feed is read to its head
  *   2  `writing` is taken and given back: each batch that began before has made free what was
- *   refused 3  the tier syncs 4  desk.durable = that head
+ *   refused 3  the tier syncs 4  board.durable = that head
  * Tests: t/tiers/feed.t t/tiers/comes-back.t t/tiers/durable.t t/tiers/refused.t
  *   t/tiers/stopped-writer.t */
 #include "config.h"
@@ -29,27 +29,27 @@
 #define AGED    65536u             /* slots whose age is looked at at a time */
 
 /* Behind the end of its pool another one may have the number. */
-static struct cold *cold_of(struct gpc_tiers *t, gpc_block block)
+static struct lower *lower_of(struct gpc_tiers *t, gpc_block block)
 {
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++)
-		if ((uint32_t)GPC_POOL(block) == t->cold[i].pool && !t->cold[i].ended)
-			return &t->cold[i];
+	for (i = 0; i < t->nlower; i++)
+		if ((uint32_t)GPC_POOL(block) == t->lower[i].pool && !t->lower[i].ended)
+			return &t->lower[i];
 	return NULL;
 }
 
 /* ---- removals ---- */
 
-static void give_up(struct cold *d, int err)
+static void give_up(struct lower *d, int err)
 {
 	if (d->gone)
 		return;
 	d->gone = true;
 	store_relaxed(&d->broken, 1);
-	store_relaxed(&d->told->state, GPC_TIER_DOWN);
+	store_relaxed(&d->shown->state, GPC_TIER_DOWN);
 	log_say(&d->t->c->log, LOG_ERR,
-		"tier %s of %s: its pool has gone: %s; nothing is written there until its keeper "
+		"tier %s of %s: its pool has gone: %s; nothing is written there until its steward "
 		"starts anew",
 		d->name, d->t->c->seg.name, gpc_strerror(err));
 }
@@ -57,7 +57,7 @@ static void give_up(struct cold *d, int err)
 /* The end of a pool is a clear, and the pool is not ours any more when the feed tells of that.  An
  * earlier clear may find it so as well: then it has done all that is to be done for the end.
  * Nothing that comes before one of these is passed over. */
-static void look_for_end(struct cold *d)
+static void look_for_end(struct lower *d)
 {
 	if (returns_keeps(d->t->c, d->pool))
 		return;
@@ -67,7 +67,7 @@ static void look_for_end(struct cold *d)
 
 /* Blocks that were written and published behind the clear, and before the tier heard of it, are
  * lost to it as well: a read finds that out.  One that rests is cleared before it is up. */
-static void cleared(struct cold *d, uint32_t tag)
+static void cleared(struct lower *d, uint32_t tag)
 {
 	int err;
 
@@ -86,7 +86,7 @@ static void cleared(struct cold *d, uint32_t tag)
 
 static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 {
-	struct cold *d = cold_of(t, e->block);
+	struct lower *d = lower_of(t, e->block);
 
 	if (e->what == GPC_REMOVED)
 		kin_removed(&t->kin, &e->key);
@@ -98,7 +98,7 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 		kin_list_all(&t->kin); /* nobody tells which keys */
 	/* a store loses what was dropped, and nothing else: others use it */
 	if (d && e->what == GPC_REMOVED)
-		slots_removed(d, e->block, &e->key, cold_is_afar(d) && e->was != e->block);
+		slots_removed(d, e->block, &e->key, lower_is_store(d) && e->was != e->block);
 }
 
 /* The feed was overwritten before it was read.  What the index has is the truth; a clear among what
@@ -107,8 +107,8 @@ static void compare(struct gpc_tiers *t)
 {
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++) {
-		struct cold *d = &t->cold[i];
+	for (i = 0; i < t->nlower; i++) {
+		struct lower *d = &t->lower[i];
 
 		if (d->ended)
 			continue;
@@ -124,7 +124,7 @@ static void compare(struct gpc_tiers *t)
 	kin_list_all(&t->kin);
 }
 
-static void take_returned(struct cold *d)
+static void take_returned(struct lower *d)
 {
 	gpc_block back[EVENTS];
 	int n, i;
@@ -143,14 +143,14 @@ static bool follow(struct gpc_tiers *t)
 	struct gpc_event events[EVENTS];
 	uint64_t clears[SHM_TIERS];
 	bool any = false;
-	uint64_t told = dropped_next(&t->c->seg); /* before the head */
+	uint64_t heard = dropped_next(&t->c->seg); /* before the head */
 	uint32_t i;
 	int n;
 
 	/* pairs with (v) of index/writer/pools.c, and comes before the head: a clear that is counted is
 	 * told */
-	for (i = 0; i < t->ncold; i++)
-		clears[i] = load_acquire(&seg_pool(&t->c->seg, t->cold[i].pool)->clears);
+	for (i = 0; i < t->nlower; i++)
+		clears[i] = load_acquire(&seg_pool(&t->c->seg, t->lower[i].pool)->clears);
 	do {
 		n = gpc_event_read(t->c, &t->cursor, events, EVENTS);
 		for (i = 0; n > 0 && i < (uint32_t)n; i++)
@@ -159,12 +159,12 @@ static bool follow(struct gpc_tiers *t)
 			compare(t);
 		any |= n != 0;
 	} while (n == (int)EVENTS || n == -ESTALE);
-	for (i = 0; i < t->ncold; i++) {
-		t->cold[i].clears = clears[i];
-		if (!t->cold[i].gone)
-			take_returned(&t->cold[i]);
+	for (i = 0; i < t->nlower; i++) {
+		t->lower[i].clears = clears[i];
+		if (!t->lower[i].gone)
+			take_returned(&t->lower[i]);
 	}
-	t->told = told;
+	t->heard = heard;
 	return any;
 }
 
@@ -179,7 +179,7 @@ static bool feed_follow(struct gpc_tiers *t)
 }
 
 /* All that was answered is on the disk, or all of it goes, and with it what had to go. */
-static bool sync_file(struct cold *d)
+static bool sync_file(struct lower *d)
 {
 	int err = disk_sync(d->file), lost;
 
@@ -214,7 +214,7 @@ static bool acknowledge(struct gpc_tiers *t, bool ends)
 	pthread_mutex_unlock(&t->writing);
 	if (t->disk && (!rest_is_over(t->disk, ends) || !sync_file(t->disk)))
 		return false;
-	desk_durable(t, number, cleared_all);
+	board_durable(t, number, cleared_all);
 	return true;
 }
 
@@ -226,10 +226,10 @@ int feed_begin(struct gpc_tiers *t)
 	int err;
 
 	t->cursor = UINT64_MAX;
-	t->told = dropped_next(&t->c->seg); /* before the head: a drop is in one of both */
+	t->heard = dropped_next(&t->c->seg); /* before the head: a drop is in one of both */
 	err = gpc_event_read(t->c, &t->cursor, &(struct gpc_event){ 0 }, 1);
-	for (i = 0; err >= 0 && i < t->ncold; i++) {
-		struct cold *d = &t->cold[i];
+	for (i = 0; err >= 0 && i < t->nlower; i++) {
+		struct lower *d = &t->lower[i];
 
 		d->clears = load_acquire(&seg_pool(&t->c->seg, d->pool)->clears);
 		d->clear |= d->clears != 0;
@@ -240,7 +240,7 @@ int feed_begin(struct gpc_tiers *t)
 /* ---- age ---- */
 
 /* What younger blocks hang on stays until these go, and is asked for again: so many at a time. */
-static void reclaim_old(struct cold *d, const gpc_key *key, const gpc_block *block, uint32_t n)
+static void reclaim_old(struct lower *d, const gpc_key *key, const gpc_block *block, uint32_t n)
 {
 	int result[OLD];
 	uint32_t i;
@@ -255,7 +255,7 @@ static void reclaim_old(struct cold *d, const gpc_key *key, const gpc_block *blo
 	}
 }
 
-static void look_at_ages(struct cold *d)
+static void look_at_ages(struct lower *d)
 {
 	uint32_t most, now = slots_now(), n, i, old = 0;
 	gpc_key key[OLD];
@@ -279,56 +279,56 @@ static void look_at_ages(struct cold *d)
 
 /* ---- the thread ---- */
 
-/* From here on the next keeper reads what was dropped: a store has nothing of what came before. */
+/* From here on the next steward reads what was dropped: a store has nothing of what came before. */
 static void sweep(struct gpc_tiers *t)
 {
 	if (t->store && !drops_are_due(t) && !tier_remote_owes(t->store->store))
-		store_relaxed(&seg_desk(&t->c->seg)->swept, t->since);
+		store_relaxed(&seg_board(&t->c->seg)->swept, t->since);
 }
 
 static void tell_idle(struct gpc_tiers *t)
 {
-	struct shm_desk *desk = seg_desk(&t->c->seg);
+	struct shm_board *board = seg_board(&t->c->seg);
 	uint64_t idle = UINT64_MAX;
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++)
-		idle = MIN(idle, load_acquire(&t->cold[i].idle));
-	if (idle == load_relaxed(&desk->idle) || !t->published)
+	for (i = 0; i < t->nlower; i++)
+		idle = MIN(idle, load_acquire(&t->lower[i].idle));
+	if (idle == load_relaxed(&board->idle) || !t->published)
 		return;
 	if (!acknowledge(t, false))
 		return;
 	/* (s) all that was asked for by then is done and durable before the number says so; pairs
 	 * with index/request/durable.c.  If we die before it, who waits sees that our lock is gone */
-	store_release(&desk->idle, idle);
-	order_add32(&desk->told, 1);
-	futex_wake_all(&desk->told);
+	store_release(&board->idle, idle);
+	order_add32(&board->news, 1);
+	futex_wake_all(&board->news);
 }
 
 void feed_thread(struct gpc_tiers *t)
 {
-	const struct shm_desk *desk = seg_desk(&t->c->seg);
+	const struct shm_board *board = seg_board(&t->c->seg);
 	uint64_t next_age = 0;
 	uint32_t seen, i;
 	bool more;
 
-	while (!stage_stops(t)) {
-		seen = desk_bell(t);
+	while (!steward_stops(t)) {
+		seen = board_bell(t);
 		more = feed_follow(t);
 		sweep(t);
 		if (t->disk)
 			rest_is_over(t->disk, false);
 		more |= !drops_are_due(t) && restore_step(t);
-		if (load_acquire(&desk->asked) > load_relaxed(&desk->durable))
+		if (load_acquire(&board->asked) > load_relaxed(&board->durable))
 			acknowledge(t, false);
 		tell_idle(t);
 		if (clock_ns() >= next_age) {
-			for (i = 0; i < t->ncold; i++)
-				look_at_ages(&t->cold[i]);
+			for (i = 0; i < t->nlower; i++)
+				look_at_ages(&t->lower[i]);
 			next_age = clock_ns() + AGE_NS;
 		}
 		if (!more)
-			desk_sleep(t, seen, IDLE_NS);
+			board_sleep(t, seen, IDLE_NS);
 	}
 }
 

@@ -2,8 +2,8 @@
 /* gone.h - a set of keys: those that are to be removed in a store, where nothing is read or written
  * under such a key until the store says that it has none of it; and those that a drop has named
  * (drops.c).  The caller has a lock around each call, or is the one thread that uses the set. */
-#ifndef GPC_STAGE_GONE_H
-#define GPC_STAGE_GONE_H
+#ifndef GPC_STEWARD_GONE_H
+#define GPC_STEWARD_GONE_H
 
 #include "tiers/steward/chains.h"
 

@@ -59,7 +59,7 @@ bool about_block(const gpc *c, gpc_block block, struct about *ret)
 
 /* ---- which pools ---- */
 
-bool images_fit_pool(const struct cold *d, const struct shm_pool *p)
+bool images_fit_pool(const struct lower *d, const struct shm_pool *p)
 {
 	return load_acquire(&p->state) == POOL_READY && load_relaxed(&p->kind) == GPC_RAM &&
 	       load_relaxed(&p->memory) && p->block_bytes == d->block_bytes &&
@@ -67,7 +67,7 @@ bool images_fit_pool(const struct cold *d, const struct shm_pool *p)
 	       !(load_relaxed(&p->flags) & GPC_POOL_CALLER);
 }
 
-int images_ram(const struct cold *d, uint32_t to)
+int images_ram(const struct lower *d, uint32_t to)
 {
 	const struct segment *s = &d->t->c->seg;
 	uint32_t i,

@@ -27,8 +27,8 @@
  *
  * 16 bytes and a bit for each record of the cache; no call but kin_children() allocates anything.  Any thread
  * may call. */
-#ifndef GPC_STAGE_KIN_H
-#define GPC_STAGE_KIN_H
+#ifndef GPC_STEWARD_KIN_H
+#define GPC_STEWARD_KIN_H
 
 #include <pthread.h>
 

@@ -11,7 +11,7 @@
 #include "tiers/steward/steward.h"
 
 /* Those of them that have no hint yet, at most BATCH; false: there was no room for all. */
-static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_key *before)
+static bool publish(struct lower *d, const gpc_key *keys, uint32_t n, const gpc_key *before)
 {
 	struct publish_copy copy[BATCH];
 	gpc_block there[BATCH], slot[BATCH], resident[BATCH];
@@ -51,11 +51,11 @@ static bool publish(struct cold *d, const gpc_key *keys, uint32_t n, const gpc_k
 
 uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline)
 {
-	struct cold *d = t->store;
+	struct lower *d = t->store;
 	gpc_key before = { { 0, 0 } };
 	uint32_t reach, i, some;
 
-	if (!n || !d || !cold_is_ready(d))
+	if (!n || !d || !lower_is_ready(d))
 		return 0;
 	reach = tier_remote_reach(d->store, keys, n, deadline);
 	reach = MIN(reach, d->blocks); /* more would push out those that come first */

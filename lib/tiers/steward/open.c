@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open.c - gpc_tiers_open: a peer that keeps the tiers below RAM, from its seat to its end.
  *
- *   1  a seat, and the keeper's lock
+ *   1  a seat, and the steward's lock
  *   2  the RAM whose images the tiers have; how large the file is to be (plan.c)
  *   3  a pool for each tier, of CALLER blocks; the store; the file is locked, and looked at
  *   4  was it cleared while nobody kept the file?  If not, what is there is read
  *   5  threads, which stand at the gate
  *   6  the file is made, or gets its size and loses what was cleared: one change of its superblocks
- *   7  the desk says which file is kept, and that peers may ask; the gate is open
+ *   7  the board says which file is kept, and that peers may ask; the gate is open
  *
  * Whatever fails gives back what was taken, in reverse.  Up to 6 nothing is changed that was there
- * before but the numbers of a dead keeper's tiers in the desk; behind it nothing fails.
+ * before but the numbers of a dead steward's tiers in the board; behind it nothing fails.
  * Tests: t/tiers/resize.t t/tiers/both.t t/tiers/die.t t/tiers/refused.t
  *   t/tiers/stopped-writer.t t/tiers/down-and-up.t */
 #include "config.h"
@@ -30,7 +30,7 @@
 static uint32_t free_space(const gpc *c)
 {
 	const struct shm_state *st = seg_state(&c->seg);
-	uint32_t taken = load_acquire(&st->spaces) | load_acquire(&st->cold_spaces),
+	uint32_t taken = load_acquire(&st->spaces) | load_acquire(&st->lower_spaces),
 		 s = GPC_MAX_SPACES - 1;
 
 	while (s && taken >> s & 1)
@@ -38,7 +38,7 @@ static uint32_t free_space(const gpc *c)
 	return s;
 }
 
-/* That of the last keeper goes when a writer has seen that it is dead; until then it takes the
+/* That of the last steward goes when a writer has seen that it is dead; until then it takes the
  * room, or the space. */
 static bool is_in_the_way(const gpc *c, const struct gpc_pool *of)
 {
@@ -47,7 +47,7 @@ static bool is_in_the_way(const gpc *c, const struct gpc_pool *of)
 	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
 		const struct shm_pool *p = seg_pool(&c->seg, i);
 
-		if (load_acquire(&p->state) != POOL_FREE && shm_is_cold(load_relaxed(&p->kind)) &&
+		if (load_acquire(&p->state) != POOL_FREE && shm_is_lower(load_relaxed(&p->kind)) &&
 		    load_relaxed(&p->owner) != (int32_t)c->peer &&
 		    (load_relaxed(&p->kind) == of->kind || load_relaxed(&p->space) == of->space))
 			return true;
@@ -71,7 +71,7 @@ static int add_when_free(gpc *c, struct gpc_pool *p)
 	}
 }
 
-static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t kind, uint32_t ram,
+static int add_pool(struct gpc_tiers *t, struct lower *d, uint32_t kind, uint32_t ram,
 		    uint32_t blocks, uint32_t space)
 {
 	const struct shm_pool *r = seg_pool(&t->c->seg, ram);
@@ -91,25 +91,25 @@ static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t kind, uint32_t
 	d->record = pool_record(&t->c->seg, GPC_BLOCK(n, 0));
 	d->block_bytes = r->block_bytes;
 	memcpy(d->fingerprint, r->fingerprint, sizeof(d->fingerprint));
-	d->told = &seg_desk(&t->c->seg)->tier[d->index];
-	memset(d->told, 0, sizeof(*d->told));
-	d->told->kind = kind;
-	d->told->block_bytes = d->block_bytes;
-	d->told->state = GPC_TIER_DOWN;
-	store_relaxed(&d->told->pool, n);
+	d->shown = &seg_board(&t->c->seg)->tier[d->index];
+	memset(d->shown, 0, sizeof(*d->shown));
+	d->shown->kind = kind;
+	d->shown->block_bytes = d->block_bytes;
+	d->shown->state = GPC_TIER_DOWN;
+	store_relaxed(&d->shown->pool, n);
 	return slots_new(d);
 }
 
 /* ---- 4: what was cleared meanwhile ---- */
 
-/* The cache counts clears of all pools, and its last keeper has noted how many its file had;
+/* The cache counts clears of all pools, and its last steward has noted how many its file had;
  * another file may lack any. */
 static void look_for_clears(struct gpc_tiers *t, uint64_t cleared)
 {
-	const struct shm_desk *desk = seg_desk(&t->c->seg);
-	bool same = !memcmp(desk->file, t->file, sizeof(t->file));
+	const struct shm_board *board = seg_board(&t->c->seg);
+	bool same = !memcmp(board->file, t->file, sizeof(t->file));
 
-	t->cold[0].clear = same ? load_relaxed(&desk->cleared) != cleared : cleared != 0;
+	t->lower[0].clear = same ? load_relaxed(&board->cleared) != cleared : cleared != 0;
 }
 
 /* ---- 5: threads ---- */
@@ -117,7 +117,7 @@ static void look_for_clears(struct gpc_tiers *t, uint64_t cleared)
 static void (*const run[])(struct gpc_tiers *t) = {
 	[TIERS_UP] = up_thread,
 	[TIERS_DOWN] = down_thread,
-	[TIERS_AFAR] = afar_thread,
+	[TIERS_STORE] = store_thread,
 	[TIERS_FEED] = feed_thread,
 };
 
@@ -137,15 +137,15 @@ static uint64_t step(struct worker *w)
 static const struct worker_kind kind[] = {
 	[TIERS_UP] = { .name = "gpc-tiers-up", .step = step },
 	[TIERS_DOWN] = { .name = "gpc-tiers-down", .step = step },
-	[TIERS_AFAR] = { .name = "gpc-tiers-afar", .step = step },
+	[TIERS_STORE] = { .name = "gpc-tiers-store", .step = step },
 	[TIERS_FEED] = { .name = "gpc-tiers-feed", .step = step },
 };
 
 static int start_threads(struct gpc_tiers *t)
 {
-	uint32_t n[] = { [TIERS_UP] = t->opt.stages ? t->opt.stages : 4,
+	uint32_t n[] = { [TIERS_UP] = t->opt.questions ? t->opt.questions : 4,
 			 [TIERS_DOWN] = t->disk ? 1 : 0,
-			 [TIERS_AFAR] = t->store ? 1 : 0,
+			 [TIERS_STORE] = t->store ? 1 : 0,
 			 [TIERS_FEED] = 1 },
 		 i;
 
@@ -154,7 +154,7 @@ static int start_threads(struct gpc_tiers *t)
 			return err_set(
 				EAGAIN,
 				"a thread that keeps the tiers of %s cannot be started: raise the limits on processes "
-				"and memory, or ask for fewer stages",
+				"and memory, or answer fewer questions at a time",
 				t->c->seg.name);
 	return 0;
 }
@@ -180,7 +180,7 @@ static void stop_threads(struct gpc_tiers *t)
 		ring_leave(t->c, clock_ns() + WRITER_NS);
 	store_release(&t->stop, 1);
 	if (t->has_lock)
-		desk_wake(t);
+		board_wake(t);
 	if (t->store)
 		tier_remote_stop(t->store->store);
 	for (i = 0; i < ARRAY_SIZE(t->worker); i++)
@@ -191,7 +191,7 @@ static void stop_threads(struct gpc_tiers *t)
 
 static int open_disk_pool(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret)
 {
-	struct cold *d = &t->cold[0];
+	struct lower *d = &t->lower[0];
 	uint32_t slots = 0;
 	int err = plan_disk(t, ram, ret, &slots);
 
@@ -199,17 +199,17 @@ static int open_disk_pool(struct gpc_tiers *t, uint32_t ram, struct disk_options
 		return err;
 	d->t = t;
 	d->name = "disk";
-	d->index = DESK_DISK;
+	d->index = BOARD_DISK;
 	d->min_uses = t->opt.min_uses;
 	d->exclusive = t->opt.flags & GPC_TIERS_EXCLUSIVE;
 	t->disk = d;
-	t->ncold = 1;
+	t->nlower = 1;
 	return add_pool(t, d, GPC_DISK, ram, slots, t->opt.disk_space);
 }
 
 static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 {
-	struct cold *d = &t->cold[0];
+	struct lower *d = &t->lower[0];
 	struct disk_info info;
 	int err = tier_disk_error(disk_open(t->opt.disk, opt, &d->file));
 
@@ -227,7 +227,7 @@ static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 
 static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 {
-	struct cold *d = &t->cold[t->ncold];
+	struct lower *d = &t->lower[t->nlower];
 	uint32_t blocks = tier_remote_blocks(t, ram);
 	int err = plan_room(t, GPC_REMOTE, blocks);
 
@@ -235,9 +235,9 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 		return err;
 	d->t = t;
 	d->name = "remote";
-	d->index = DESK_REMOTE;
+	d->index = BOARD_REMOTE;
 	d->min_uses = t->opt.remote_uses;
-	t->ncold++;
+	t->nlower++;
 	err = add_pool(t, d, GPC_REMOTE, ram, blocks, t->opt.remote_space);
 	if (err == 0)
 		err = tier_remote(t, ram, &d->store);
@@ -258,16 +258,16 @@ static int begin_tiers(struct gpc_tiers *t)
 
 static void show(struct gpc_tiers *t, uint64_t cleared)
 {
-	struct shm_desk *desk = seg_desk(&t->c->seg);
+	struct shm_board *board = seg_board(&t->c->seg);
 
-	desk_begins(t);
-	desk_keeps(t, t->file);
-	store_relaxed(&desk->cleared, cleared);
+	board_begins(t);
+	board_keeps(t, t->file);
+	store_relaxed(&board->cleared, cleared);
 	restore_settle(t);
 	drops_missed(t);
 	if (t->opt.disk)
-		store_relaxed(&t->disk->told->state, GPC_TIER_UP);
-	desk_show(t);
+		store_relaxed(&t->disk->shown->state, GPC_TIER_UP);
+	board_show(t);
 	open_gate(t);
 }
 
@@ -288,7 +288,7 @@ static int look(struct gpc_tiers *t)
 static int open_all(struct gpc_tiers *t)
 {
 	uint64_t cleared = 0;
-	int err = desk_take(t);
+	int err = board_take(t);
 
 	if (err == 0)
 		err = drops_begin(t);
@@ -319,12 +319,12 @@ static void end(struct gpc_tiers *t)
 	down_end(t);
 	feed_end(t);
 	restore_end(t);
-	desk_leave(t);
-	for (i = 0; i < t->ncold; i++) {
-		slots_end(&t->cold[i]);
-		disk_close(t->cold[i].file);
-		if (t->cold[i].store)
-			tier_remote_close(t->cold[i].store);
+	board_leave(t);
+	for (i = 0; i < t->nlower; i++) {
+		slots_end(&t->lower[i]);
+		disk_close(t->lower[i].file);
+		if (t->lower[i].store)
+			tier_remote_close(t->lower[i].store);
 	}
 	gpc_close(t->c);
 	drops_end(t);

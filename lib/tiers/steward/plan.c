@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - what a keeper of tiers is asked for: its options, the RAM whose images it has, the size
+/* plan.c - what a steward of tiers is asked for: its options, the RAM whose images it has, the size
  * of the file.
  * Tests: t/tiers/resize.t t/tiers/store.t t/tiers/later-structs.t t/daemon/disk-aside.t
  *   t/daemon/files.t */
@@ -60,7 +60,7 @@ int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers 
 	if (err == 0)
 		err = err_range("disk_threads", opt->disk_threads, 0, 64);
 	if (err == 0)
-		err = err_range("stages", opt->stages, 0, STAGES_MOST);
+		err = err_range("questions", opt->questions, 0, QUESTIONS_MOST);
 	if (err == 0)
 		err = err_range("ahead", opt->ahead, 0, 4096);
 	return err == 0 ? err_range("reserved", opt->reserved, 0, 0) : err;

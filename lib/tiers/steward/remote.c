@@ -7,7 +7,7 @@
  * dropped (gpc_drop) is removed in the store, in the background, and not read there from then on.
  *
  * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the
- * stages take another one each.
+ * threads that answer take another one each.
  * Tests: t/tiers/comes-back.t t/tiers/remote-kept.t t/tiers/remote-refuses.t t/tiers/store.t
  *   t/tiers/store-lost.t t/cluster/nodes.t */
 #include "config.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "index/base/key.h"
-#include "tiers/steward/afar.h"
+#include "tiers/steward/store_lanes.h"
 
 #define TICK_NS (100 * NS_PER_MS)
 /* a store that takes nothing is left alone for REST_NS, and longer each time */
@@ -105,14 +105,14 @@ static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *ite
 		it->tag = b[i].tag;
 		it->sum = b[i].sum;
 	}
-	afar_keep(s, lane, items, n, true);
+	store_lane_keep(s, lane, items, n, true);
 }
 
 /* A prefix ends where the first one is missing. */
 void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
 		      uint64_t deadline_ns)
 {
-	uint32_t lane = afar_lane(s), i, k, some = at_once(s);
+	uint32_t lane = store_lane(s), i, k, some = at_once(s);
 	bool whole = true;
 
 	for (i = 0; i < n; i++)
@@ -123,7 +123,7 @@ void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
 		for (k = 0; k < some; k++)
 			whole &= !items[i + k].result;
 	}
-	afar_give(s, lane);
+	store_lane_give(s, lane);
 }
 
 /* All of a call was refused, for want of room for instance: what is sent next would be, too.  To a
@@ -181,7 +181,7 @@ static void write_some(struct tier_store *s, uint32_t lane, struct tier_item *it
 		}
 	}
 	pthread_mutex_unlock(&s->lock);
-	afar_keep(s, lane, items, n, false);
+	store_lane_keep(s, lane, items, n, false);
 	note_refusals(s, b, k);
 }
 
@@ -192,7 +192,7 @@ bool tier_remote_ready(struct tier_store *s)
 	pthread_mutex_lock(&s->lock);
 	ready = clock_ns() >= s->rests_until && !s->blind;
 	pthread_mutex_unlock(&s->lock);
-	return ready && load_relaxed(&s->told->state) == GPC_TIER_UP;
+	return ready && load_relaxed(&s->shown->state) == GPC_TIER_UP;
 }
 
 /* One batch at a time, by one thread.  A drop that comes from now on finds its key here; one that
@@ -218,7 +218,7 @@ void tier_remote_settled(struct tier_store *s)
 void tier_remote_write(struct tier_store *s, struct tier_item *items, uint32_t n,
 		       uint64_t deadline_ns)
 {
-	uint32_t lane = afar_lane(s), i, some = at_once(s);
+	uint32_t lane = store_lane(s), i, some = at_once(s);
 
 	for (i = 0; i < n; i++)
 		items[i].result = -EHOSTDOWN;
@@ -228,17 +228,17 @@ void tier_remote_write(struct tier_store *s, struct tier_item *items, uint32_t n
 		some = MIN(some, n - i);
 		write_some(s, lane, items + i, some, deadline_ns);
 	}
-	afar_give(s, lane);
+	store_lane_give(s, lane);
 }
 
 uint32_t tier_remote_reach(struct tier_store *s, const gpc_key *keys, uint32_t n,
 			   uint64_t deadline_ns)
 {
-	uint32_t lane = afar_lane(s), reach = 0, i = 0;
+	uint32_t lane = store_lane(s), reach = 0, i = 0;
 
 	if (lane != NO_LANE)
 		reach = remote_reach(s->remote, lane, keys, n, deadline_of(s, deadline_ns));
-	afar_give(s, lane);
+	store_lane_give(s, lane);
 	pthread_mutex_lock(&s->lock);
 	while (i < reach && !s->blind && !gone_has(&s->gone, &keys[i]) && !was_removed(s, &keys[i]))
 		i++;
@@ -370,7 +370,7 @@ static void remove_gone(struct tier_store *s)
 static void show_own(struct tier_store *s)
 {
 	struct gpc_remote_counter c[SHM_OWN];
-	struct shm_own *own = seg_desk(&s->c->seg)->own;
+	struct shm_own *own = seg_board(&s->c->seg)->own;
 	uint32_t n = remote_counters(s->remote, c, SHM_OWN), i;
 
 	for (i = 0; i < n; i++) {
@@ -392,11 +392,11 @@ static void show(struct tier_store *s)
 	blind = s->blind;
 	pthread_mutex_unlock(&s->lock);
 	remote_state(s->remote, &st);
-	store_relaxed(&s->told->state, blind ? GPC_TIER_OFF : state[st.state]);
-	store_relaxed(&s->told->count[TIER_FULL], st.full);
-	store_relaxed(&s->told->count[TIER_DOWN], st.down);
-	store_relaxed(&s->told->count[TIER_ASKED], st.asked);
-	store_relaxed(&s->told->count[TIER_THERE], st.there);
+	store_relaxed(&s->shown->state, blind ? GPC_TIER_OFF : state[st.state]);
+	store_relaxed(&s->shown->count[TIER_FULL], st.full);
+	store_relaxed(&s->shown->count[TIER_DOWN], st.down);
+	store_relaxed(&s->shown->count[TIER_ASKED], st.asked);
+	store_relaxed(&s->shown->count[TIER_THERE], st.there);
 	show_own(s);
 }
 
@@ -412,10 +412,10 @@ static uint64_t store_step(struct worker *w)
 		remote_tick(s->remote);
 		s->tick_ns = clock_ns() + TICK_NS;
 	}
-	afar_look(s);
+	store_lanes_look(s);
 	show(s);
 	pass_hour(s);
-	if (load_relaxed(&s->told->state) == GPC_TIER_UP)
+	if (load_relaxed(&s->shown->state) == GPC_TIER_UP)
 		remove_gone(s);
 	worker_lock(w);
 	return s->hurry ? 0 : clock_ns() + TICK_NS;
@@ -425,7 +425,7 @@ static const struct worker_kind store_kind = { .name = "gpc-tiers-tick",
 					       .what = "for a store",
 					       .step = store_step };
 
-/* Its thread says in the desk what it sees, so it ends before another keeper may have its own
+/* Its thread says in the board what it sees, so it ends before another steward may have its own
  * numbers there. */
 void tier_remote_stop(struct tier_store *s)
 {
@@ -436,11 +436,11 @@ void tier_remote_stop(struct tier_store *s)
 void tier_remote_close(struct tier_store *s)
 {
 	tier_remote_stop(s);
-	afar_look(s);
+	store_lanes_look(s);
 	if (s->memory && !s->lost)
 		remote_memory(s->remote, s->memory, s->memory_bytes, false);
 	if (!remote_close(s->remote)) {
-		afar_leave(s);
+		store_lanes_leave(s);
 		return; /* what it was given stays, and so do we: its log is our peer's */
 	}
 	gone_end(&s->gone);
@@ -464,10 +464,10 @@ static int open_remote(struct gpc_tiers *t, uint32_t ram, struct remote **ret)
 		.image_bytes = p->block_bytes,
 		.lanes = LANES,
 		.deadline_ms = opt->remote_ms,
-		/* a keeper that has failed to begin had this life, too, and has put nothing */
-		.life = load_relaxed(&seg_desk(&t->c->seg)->life),
+		/* a steward that has failed to begin had this life, too, and has put nothing */
+		.life = load_relaxed(&seg_board(&t->c->seg)->life),
 		.node = key_checksum(t->c->seg.header.id, sizeof(t->c->seg.header.id)) | 1,
-		.unsure_ns = &seg_desk(&t->c->seg)->unsure,
+		.unsure_ns = &seg_board(&t->c->seg)->unsure,
 		.log = t->c->log.call,
 		.log_arg = t->c->log.arg,
 	};
@@ -498,8 +498,8 @@ int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret)
 		return err;
 	}
 	s->c = t->c;
-	s->told = &seg_desk(&t->c->seg)->tier[DESK_REMOTE];
-	memset(seg_desk(&t->c->seg)->own, 0, sizeof(seg_desk(&t->c->seg)->own));
+	s->shown = &seg_board(&t->c->seg)->tier[BOARD_REMOTE];
+	memset(seg_board(&t->c->seg)->own, 0, sizeof(seg_board(&t->c->seg)->own));
 	s->image_bytes = seg_pool(&t->c->seg, ram)->block_bytes;
 	s->deadline_ns = (t->opt.remote_ms ? t->opt.remote_ms : REMOTE_DEADLINE_MS) * NS_PER_MS;
 	s->lanes = ALL_LANES;

@@ -11,8 +11,8 @@
  *                disk.  So whatever is acknowledged or written from then on follows all removals
  *                that were owed
  *
- * If this process dies while it rests nothing was acknowledged, and the next keeper goes on from
- * `desk.durable`.
+ * If this process dies while it rests nothing was acknowledged, and the next steward goes on from
+ * `board.durable`.
  * Tests: t/tiers/rest.t */
 #include "config.h"
 
@@ -20,7 +20,7 @@
 
 /* What the index says is below would only be misses.  Without a writer it is tried again.  Where
  * its pool has gone nothing is left of it, and another pool may have the number. */
-static bool is_emptied(struct cold *d)
+static bool is_emptied(struct lower *d)
 {
 	if (!d->emptied && !returns_keeps(d->t->c, d->pool))
 		d->emptied = true;
@@ -29,20 +29,20 @@ static bool is_emptied(struct cold *d)
 	return d->emptied;
 }
 
-void rest_lose_all(struct cold *d)
+void rest_lose_all(struct lower *d)
 {
 	d->emptied = false;
 	is_emptied(d);
 }
 
-void rest_begin(struct cold *d, const char *what, int err)
+void rest_begin(struct lower *d, const char *what, int err)
 {
 	if (load_relaxed(&d->broken))
 		return;
 	store_relaxed(&d->broken, 1);
 	d->pause_ns = REST_NS;
 	d->probe_ns = clock_ns() + d->pause_ns;
-	store_relaxed(&d->told->state, GPC_TIER_DOWN);
+	store_relaxed(&d->shown->state, GPC_TIER_DOWN);
 	log_say(&d->t->c->log, LOG_ERR,
 		"tier %s of %s: %s: %s; it rests: nothing is written there, and no removal is "
 		"acknowledged, until it can be cleared, which is tried in 1 s and then at intervals of up to 60 s",
@@ -53,7 +53,7 @@ void rest_begin(struct cold *d, const char *what, int err)
 }
 
 /* No batch is under way meanwhile: what it had written would stand behind the clear. */
-static int probe(struct cold *d)
+static int probe(struct lower *d)
 {
 	int err;
 
@@ -68,7 +68,7 @@ static int probe(struct cold *d)
 	return err;
 }
 
-bool rest_is_over(struct cold *d, bool ends)
+bool rest_is_over(struct lower *d, bool ends)
 {
 	int err;
 
@@ -82,7 +82,7 @@ bool rest_is_over(struct cold *d, bool ends)
 		d->probe_ns = clock_ns() + d->pause_ns;
 		return false;
 	}
-	store_relaxed(&d->told->state, GPC_TIER_UP);
+	store_relaxed(&d->shown->state, GPC_TIER_UP);
 	log_say(&d->t->c->log, LOG_NOTICE, "tier %s of %s is up again, and empty", d->name,
 		d->t->c->seg.name);
 	return true;

@@ -26,14 +26,14 @@
 
 #define RESTORE 512u /* published together: commands of others come between */
 
-static gpc_block block_of(const struct cold *d, const struct disk_slot *f)
+static gpc_block block_of(const struct lower *d, const struct disk_slot *f)
 {
 	return GPC_BLOCK((gpc_block)d->pool, (gpc_block)f->slot);
 }
 
 /* ---- what is there ---- */
 
-static struct disk_slot *find(const struct cold *d, const gpc_key *key)
+static struct disk_slot *find(const struct lower *d, const gpc_key *key)
 {
 	uint32_t at;
 
@@ -44,12 +44,12 @@ static struct disk_slot *find(const struct cold *d, const gpc_key *key)
 	return NULL;
 }
 
-static void put(struct cold *d, uint64_t number)
+static void put(struct lower *d, uint64_t number)
 {
 	chains_put(&d->place, (uint32_t)number, chains_hash(&d->found[number].key));
 }
 
-static bool is_orphan(const struct cold *d, const struct disk_slot *f)
+static bool is_orphan(const struct lower *d, const struct disk_slot *f)
 {
 	gpc_block block;
 
@@ -59,7 +59,7 @@ static bool is_orphan(const struct cold *d, const struct disk_slot *f)
 
 /* Depth by depth: what follows an orphan is one, too.  The feed has not been read yet, and lists what
  * loses its parent from now on. */
-static void count_orphans(struct cold *d)
+static void count_orphans(struct lower *d)
 {
 	const struct disk_slot *f;
 	uint64_t i;
@@ -79,7 +79,7 @@ static void count_orphans(struct cold *d)
 	tier_count(d, TIER_ORPHANS, d->orphans);
 }
 
-static int scan(struct cold *d)
+static int scan(struct lower *d)
 {
 	int err = d->file && !d->clear ? tier_disk_scan(d) : 0;
 	uint64_t i;
@@ -106,8 +106,8 @@ int restore_begin(struct gpc_tiers *t)
 	uint32_t i;
 	int err = 0;
 
-	for (i = 0; i < t->ncold && err == 0; i++)
-		err = scan(&t->cold[i]);
+	for (i = 0; i < t->nlower && err == 0; i++)
+		err = scan(&t->lower[i]);
 	return err;
 }
 
@@ -118,19 +118,19 @@ void restore_settle(struct gpc_tiers *t)
 }
 
 /* Nobody else has BUSY slots of a file before all that was found there is published. */
-static bool waits(struct cold *d, const struct disk_slot *f)
+static bool waits(struct lower *d, const struct disk_slot *f)
 {
 	return f && slots_is_busy(d, (uint32_t)f->slot);
 }
 
-const struct disk_slot *restore_find(struct cold *d, const gpc_key *key)
+const struct disk_slot *restore_find(struct lower *d, const gpc_key *key)
 {
 	const struct disk_slot *f = find(d, key);
 
 	return waits(d, f) ? f : NULL;
 }
 
-void restore_forget(struct cold *d, const struct disk_slot *f)
+void restore_forget(struct lower *d, const struct disk_slot *f)
 {
 	slots_back(d, block_of(d, f), &f->key, UNWRITTEN);
 	tier_count(d, TIER_FORGOTTEN, 1);
@@ -139,7 +139,7 @@ void restore_forget(struct cold *d, const struct disk_slot *f)
 
 /* With what follows them, as in the index: parents come first in the list, those that are published
  * among them, and what follows has that tag from then on. */
-void restore_drop(struct cold *d, uint32_t tag)
+void restore_drop(struct lower *d, uint32_t tag)
 {
 	const struct disk_slot *up;
 	uint64_t i;
@@ -158,7 +158,7 @@ void restore_drop(struct cold *d, uint32_t tag)
 /* ---- published ---- */
 
 /* Those that a clear or a drop has overtaken wait, and what the feed says of it decides. */
-static void settle(struct cold *d, const uint64_t *at, const gpc_block *resident, uint32_t n)
+static void settle(struct lower *d, const uint64_t *at, const gpc_block *resident, uint32_t n)
 {
 	uint32_t now = slots_now(), age, live = 0;
 	uint64_t clock = disk_now(d->file);
@@ -189,7 +189,7 @@ struct notes_read {
 };
 
 /* NULL: none are kept, or there is no memory, and then the blocks come without. */
-static struct notes_read *begin_notes(const struct cold *d)
+static struct notes_read *begin_notes(const struct lower *d)
 {
 	const struct segment *s = &d->t->c->seg;
 	uint32_t tokens = seg_keeps(s, KEEP_TOKENS) ? s->header.block_tokens : 0;
@@ -199,7 +199,7 @@ static struct notes_read *begin_notes(const struct cold *d)
 	return malloc(sizeof(struct notes_read) + (size_t)RESTORE * tokens * sizeof(uint32_t));
 }
 
-static void read_note(struct cold *d, const struct disk_slot *f, struct notes_read *r, uint32_t i,
+static void read_note(struct lower *d, const struct disk_slot *f, struct notes_read *r, uint32_t i,
 		      struct publish_copy *copy)
 {
 	const struct segment *s = &d->t->c->seg;
@@ -213,7 +213,7 @@ static void read_note(struct cold *d, const struct disk_slot *f, struct notes_re
 	copy->tokens = tokens;
 }
 
-static bool publish_some(struct cold *d)
+static bool publish_some(struct lower *d)
 {
 	struct publish_copy copy[RESTORE];
 	gpc_block resident[RESTORE];
@@ -261,7 +261,7 @@ static int by_age(const void *a, const void *b)
 	return x->born_ns > y->born_ns ? 1 : x->born_ns < y->born_ns ? -1 : 0;
 }
 
-static void use_in_order(struct cold *d)
+static void use_in_order(struct lower *d)
 {
 	gpc *c = d->t->c;
 	uint64_t i, first;
@@ -275,9 +275,9 @@ static void use_in_order(struct cold *d)
 }
 
 /* Who made a cache anew wants to know why a prompt is not found. */
-static void tell(const struct cold *d)
+static void tell(const struct lower *d)
 {
-	unsigned long long there = load_relaxed(&d->told->count[TIER_FOUND]);
+	unsigned long long there = load_relaxed(&d->shown->count[TIER_FOUND]);
 	char wait[96] = "";
 
 	if (!there)
@@ -288,10 +288,10 @@ static void tell(const struct cold *d)
 			 (unsigned long long)d->orphans);
 	log_say(&d->t->c->log, LOG_INFO, "tier %s of %s: %llu of %llu blocks are found again%s",
 		d->name, d->t->c->seg.name,
-		(unsigned long long)load_relaxed(&d->told->count[TIER_RESTORED]), there, wait);
+		(unsigned long long)load_relaxed(&d->shown->count[TIER_RESTORED]), there, wait);
 }
 
-static void forget_all(struct cold *d)
+static void forget_all(struct lower *d)
 {
 	free(d->found);
 	chains_end(&d->place);
@@ -313,8 +313,8 @@ bool restore_step(struct gpc_tiers *t)
 		use_in_order(t->disk);
 		forget_all(t->disk);
 	}
-	for (i = 0; i < t->ncold; i++) /* for who looks: nobody orders anything by it */
-		store_relaxed(&t->cold[i].told->ready, 1);
+	for (i = 0; i < t->nlower; i++) /* for who looks: nobody orders anything by it */
+		store_relaxed(&t->lower[i].shown->ready, 1);
 	store_release(&t->published, 1);
 	return false;
 }

@@ -39,7 +39,7 @@ static uint32_t free_blocks(const struct shm_pool *p)
 }
 
 /* Of a tier that all of them fill together a pool of RAM has its part. */
-static uint32_t part_of(const struct cold *d, uint32_t pool)
+static uint32_t part_of(const struct lower *d, uint32_t pool)
 {
 	const struct segment *s = &d->t->c->seg;
 	uint32_t i, pools = 0, before = 0;
@@ -53,14 +53,14 @@ static uint32_t part_of(const struct cold *d, uint32_t pool)
 	return pools ? d->blocks / pools + (before < d->blocks % pools) : 0;
 }
 
-uint32_t room_due(const struct cold *d, uint32_t pool, bool drain)
+uint32_t room_due(const struct lower *d, uint32_t pool, bool drain)
 {
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
 	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
 	/* more would push each other out, and be written for ever; hints are for what is learned,
 	 * too */
-	if (cold_is_afar(d))
+	if (lower_is_store(d))
 		ahead = MIN(ahead, MAX(d->blocks / 2, 1u));
 	if (has >= ahead)
 		return 0;
@@ -72,7 +72,7 @@ uint32_t room_due(const struct cold *d, uint32_t pool, bool drain)
 /* ---- room ---- */
 
 /* In a pool of which nothing is written just now. */
-static bool is_next(struct cold *d, uint32_t pool, gpc_block block)
+static bool is_next(struct lower *d, uint32_t pool, gpc_block block)
 {
 	uint32_t want = room_due(d, pool, false);
 	gpc_block *next = malloc(((size_t)want + 1) * sizeof(*next));
@@ -83,7 +83,7 @@ static bool is_next(struct cold *d, uint32_t pool, gpc_block block)
 	return is;
 }
 
-static bool is_copy_of_sooner(struct cold *d, gpc_block copy, uint32_t pool,
+static bool is_copy_of_sooner(struct lower *d, gpc_block copy, uint32_t pool,
 			      const gpc_block *sooner, uint32_t n)
 {
 	const struct segment *s = &d->t->c->seg;
@@ -107,7 +107,7 @@ static bool is_copy_of_sooner(struct cold *d, gpc_block copy, uint32_t pool,
 	return false;
 }
 
-uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *sooner,
+uint32_t room_for(struct lower *d, uint32_t n, uint32_t pool, const gpc_block *sooner,
 		  uint32_t nsooner)
 {
 	uint32_t has = slots_left(d);

@@ -18,7 +18,7 @@
 #define BEFORE \
 	(1u << 30) /* seconds before this machine came up that a block may have been written */
 
-int slots_new(struct cold *d)
+int slots_new(struct lower *d)
 {
 	pthread_mutex_init(&d->lock, NULL);
 	d->slot = calloc(d->blocks, sizeof(*d->slot));
@@ -26,7 +26,7 @@ int slots_new(struct cold *d)
 	return d->slot && d->free ? 0 : err_set(ENOMEM, "no memory to keep %u blocks", d->blocks);
 }
 
-void slots_end(struct cold *d)
+void slots_end(struct lower *d)
 {
 	free(d->slot);
 	free(d->free);
@@ -46,7 +46,7 @@ static uint32_t slot_of(gpc_block block)
 }
 
 /* With the lock held. */
-static void make_free(struct cold *d, uint32_t i)
+static void make_free(struct lower *d, uint32_t i)
 {
 	if (key_is_zero(&d->slot[i].key))
 		return;
@@ -57,14 +57,14 @@ static void make_free(struct cold *d, uint32_t i)
 	d->slot[i].key = (gpc_key){ { 0, 0 } };
 }
 
-static void push(struct cold *d, uint32_t i)
+static void push(struct lower *d, uint32_t i)
 {
 	d->slot[i].state = SLOT_FREE;
 	d->free[d->nfree++] = i;
 }
 
 /* Behind all others that may be taken. */
-static void push_last(struct cold *d, uint32_t i)
+static void push_last(struct lower *d, uint32_t i)
 {
 	push(d, i);
 	d->free[d->nfree - 1] = d->free[d->nresting];
@@ -72,7 +72,7 @@ static void push_last(struct cold *d, uint32_t i)
 }
 
 /* Does the index say that the block has that key now? */
-static bool has_key(const struct cold *d, uint32_t i)
+static bool has_key(const struct lower *d, uint32_t i)
 {
 	struct about a;
 
@@ -81,7 +81,7 @@ static bool has_key(const struct cold *d, uint32_t i)
 }
 
 /* It is no entry any more until its next block is about to be published. */
-static void become_busy(struct cold *d, uint32_t i)
+static void become_busy(struct lower *d, uint32_t i)
 {
 	kin_leave(&d->t->kin, d->record + i);
 	d->slot[i].state = SLOT_BUSY;
@@ -90,24 +90,24 @@ static void become_busy(struct cold *d, uint32_t i)
 
 /* What its owner's own evict names is told nowhere else.  A store keeps what is evicted here: so
  * the feed, which tells of it, too, must not find its key any more. */
-static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
+static uint32_t evict(struct lower *d, gpc_block *blocks, uint32_t n)
 {
-	bool afar = cold_is_afar(d);
+	bool is_store = lower_is_store(d);
 	int got, i;
 
-	if (afar)
+	if (is_store)
 		pthread_mutex_lock(&d->lock);
 	got = gpc_evict(d->t->c, (int)d->pool, n, blocks, 0, EVICT_MS);
 	if (got > 0 && !returns_keeps(d->t->c, d->pool))
 		got = 0; /* our pool has gone, and they are of another one that has its number */
-	if (!afar)
+	if (!is_store)
 		pthread_mutex_lock(&d->lock);
 	for (i = 0; i < got; i++) {
 		struct slot *s = &d->slot[slot_of(blocks[i])];
 
 		s->overtaken += s->state == SLOT_BUSY;
 		become_busy(d, slot_of(blocks[i]));
-		if (afar)
+		if (is_store)
 			s->key = (gpc_key){ { 0, 0 } };
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -116,7 +116,7 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 	return (uint32_t)got;
 }
 
-uint32_t slots_left(struct cold *d)
+uint32_t slots_left(struct lower *d)
 {
 	uint32_t n;
 
@@ -127,7 +127,7 @@ uint32_t slots_left(struct cold *d)
 }
 
 /* With the lock held: all but the first `keep` free ones may be taken. */
-static uint32_t pop(struct cold *d, gpc_block *blocks, uint32_t n, uint32_t keep)
+static uint32_t pop(struct lower *d, gpc_block *blocks, uint32_t n, uint32_t keep)
 {
 	uint32_t got = 0, i;
 
@@ -142,7 +142,7 @@ static uint32_t pop(struct cold *d, gpc_block *blocks, uint32_t n, uint32_t keep
 
 /* Rather than a place that has just failed, that of the least recent block: a tier that is full has
  * no other one. */
-uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
+uint32_t slots_take(struct lower *d, gpc_block *blocks, uint32_t n)
 {
 	uint32_t got;
 
@@ -161,7 +161,7 @@ uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 
 /* Of several who have published it the last one has it: the one whose key the index has, or who
  * comes when all others have come. */
-void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)
+void slots_live(struct lower *d, gpc_block block, const gpc_key *key, uint32_t born)
 {
 	uint32_t i = slot_of(block);
 	struct slot *s = &d->slot[i];
@@ -188,7 +188,7 @@ void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t bo
 	pthread_mutex_unlock(&d->lock);
 }
 
-void slots_back(struct cold *d, gpc_block block, const gpc_key *key, enum slot_back how)
+void slots_back(struct lower *d, gpc_block block, const gpc_key *key, enum slot_back how)
 {
 	uint32_t i = slot_of(block);
 
@@ -207,7 +207,7 @@ void slots_back(struct cold *d, gpc_block block, const gpc_key *key, enum slot_b
 	pthread_mutex_unlock(&d->lock);
 }
 
-void slots_returned(struct cold *d, gpc_block block)
+void slots_returned(struct lower *d, gpc_block block)
 {
 	uint32_t i = slot_of(block);
 
@@ -219,7 +219,7 @@ void slots_returned(struct cold *d, gpc_block block)
 }
 
 /* key: NULL: whichever it has. */
-static void leave_key(struct cold *d, uint32_t i, const gpc_key *key, bool kept)
+static void leave_key(struct lower *d, uint32_t i, const gpc_key *key, bool kept)
 {
 	struct slot *s = &d->slot[i];
 
@@ -235,13 +235,13 @@ static void leave_key(struct cold *d, uint32_t i, const gpc_key *key, bool kept)
 	pthread_mutex_unlock(&d->lock);
 }
 
-void slots_removed(struct cold *d, gpc_block block, const gpc_key *key, bool kept)
+void slots_removed(struct lower *d, gpc_block block, const gpc_key *key, bool kept)
 {
 	if (slot_of(block) < d->blocks)
 		leave_key(d, slot_of(block), key, kept);
 }
 
-bool slots_is_busy(struct cold *d, uint32_t slot)
+bool slots_is_busy(struct lower *d, uint32_t slot)
 {
 	bool busy;
 
@@ -251,7 +251,7 @@ bool slots_is_busy(struct cold *d, uint32_t slot)
 	return busy;
 }
 
-bool slots_leave(struct cold *d, uint32_t slot)
+bool slots_leave(struct lower *d, uint32_t slot)
 {
 	bool busy;
 
@@ -263,7 +263,7 @@ bool slots_leave(struct cold *d, uint32_t slot)
 	return !busy;
 }
 
-void slots_lost(struct cold *d, gpc_block block, bool lost)
+void slots_lost(struct lower *d, gpc_block block, bool lost)
 {
 	pthread_mutex_lock(&d->lock);
 	d->slot[slot_of(block)].lost = lost;
@@ -271,7 +271,7 @@ void slots_lost(struct cold *d, gpc_block block, bool lost)
 }
 
 /* Behind the end of its pool another one may be in its space. */
-gpc_block slots_find(const struct cold *d, const gpc_key *key)
+gpc_block slots_find(const struct lower *d, const gpc_key *key)
 {
 	gpc_block block;
 
@@ -281,7 +281,7 @@ gpc_block slots_find(const struct cold *d, const gpc_key *key)
 										  : GPC_NONE;
 }
 
-bool slots_is_lost(struct cold *d, gpc_block block)
+bool slots_is_lost(struct lower *d, gpc_block block)
 {
 	bool lost;
 
@@ -291,7 +291,7 @@ bool slots_is_lost(struct cold *d, gpc_block block)
 	return lost;
 }
 
-void slots_compare(struct cold *d)
+void slots_compare(struct lower *d)
 {
 	uint32_t i;
 
@@ -299,7 +299,7 @@ void slots_compare(struct cold *d)
 		leave_key(d, i, NULL, false);
 }
 
-void slots_forget_keys(struct cold *d)
+void slots_forget_keys(struct lower *d)
 {
 	uint32_t i;
 

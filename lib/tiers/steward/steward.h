@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stage.h - the process that keeps the tiers below RAM: what its files share.
+/* steward.h - the process that keeps the tiers below RAM: what its files share.
  *
  *   open.c     the seat, threads; the end
  *   plan.c     options, and how large the file is to be
- *   desk.c     the lock, and what stands in shared memory
+ *   board.c    the lock, and what stands in shared memory
  *   slots.c    which slot of a tier has what, as this process knows it
  *   images.c   blocks of RAM: held without a use, their bytes as pieces, their checksums
  *   notes.c    what an engine says of a block, beside it in a file
@@ -18,10 +18,10 @@
  *   learn.c    what a store has that the index knows nothing of
  *   disk.c     the file of lib/disk as a tier
  *   peek.c     what such a file says of itself, and why it is refused
- *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them;
+ *   remote.c   a store of lib/remote as a tier; store_lanes.c, its lanes, and what a plugin that does not return has of them;
  *              gone.c, keys that are to be removed there
  *
- * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that
+ * Threads: `questions` that answer, one that writes to disk, one that writes to a store, one that
  * reads the feed.  None of them is waited for by a peer's lookup, or by the writer.
  *
  * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under
@@ -30,13 +30,13 @@
  * between its look at the feed and its sync.  So each batch that began before a removal is over
  * when that is acknowledged, and each one that begins later finds its source gone.
  * Tests: t/tiers/remote-refuses.t */
-#ifndef GPC_STAGE_H
-#define GPC_STAGE_H
+#ifndef GPC_STEWARD_H
+#define GPC_STEWARD_H
 
 #include "index/base/err.h"
 #include "index/base/worker.h"
 #include "tiers/disk/disk.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 #include "index/peer/handle.h"
 #include "index/peer/refs.h"
 #include "index/request/request.h"
@@ -44,11 +44,11 @@
 #include "tiers/steward/kin.h"
 #include "tiers/steward/tier.h"
 
-#define BATCH       128u /* blocks that are written together, at most */
-#define CHUNK       64u  /* keys of a question that are looked at together */
-#define STAGES_MOST 16u
+#define BATCH          128u /* blocks that are written together, at most */
+#define CHUNK          64u  /* keys of a question that are looked at together */
+#define QUESTIONS_MOST 16u
 
-enum { TIERS_UP, TIERS_DOWN, TIERS_AFAR, TIERS_FEED, TIERS_THREADS };
+enum { TIERS_UP, TIERS_DOWN, TIERS_STORE, TIERS_FEED, TIERS_THREADS };
 #define READ_NS (30000 * NS_PER_MS) /* of a question without a deadline */
 
 /* ---- slots.c ----
@@ -81,19 +81,19 @@ struct uses *uses_new(void); /* NULL: no memory; to be freed by free() */
 uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word,
 		    bool *ret_new);
 
-struct cold { /* a tier, with its pool */
+struct lower { /* a lower tier, with its pool */
 	struct gpc_tiers *t;
 	const char *name; /* "disk" */
 	/* which kind it is; the other one is NULL */
 	struct disk *file;
 	struct tier_store *store;
 	uint64_t fails_ns, writes_ns; /* disk.c: writes fail: no more of them before that */
-	uint32_t index, space;        /* in the desk */
+	uint32_t index, space;        /* in the board */
 	uint32_t pool, record, blocks;
 	uint64_t block_bytes;
 	uint32_t note_room; /* most of a note beside a block; 0: none is kept here, or there */
 	uint8_t fingerprint[32];
-	struct shm_tier *told;
+	struct shm_tier *shown;
 
 	pthread_mutex_t lock; /* of slots */
 	struct slot *slot;
@@ -132,49 +132,49 @@ struct gpc_tiers {
 	gpc *c;
 	/* dir, disk: our own copies; secret: not after it was compared */
 	struct gpc_tiers_options opt;
-	struct cold cold[SHM_TIERS];
-	uint32_t ncold;
-	struct cold *disk, *store; /* of them; NULL: there is none */
+	struct lower lower[SHM_TIERS];
+	uint32_t nlower;
+	struct lower *disk, *store; /* of them; NULL: there is none */
 
 	pthread_mutex_t writing; /* a batch on its way down; an acknowledgement */
 	struct worker worker[TIERS_THREADS];
 	bool has_lock, begun; /* begun: nothing can fail any more */
 	uint32_t stop;
 	bool open;        /* the gate: threads begin; under the lock of each worker */
-	bool made;        /* the file, by this keeper */
+	bool made;        /* the file, by this steward */
 	uint8_t file[16]; /* its id; zeros: there is none */
 
 	uint32_t published; /* all that was there at the start */
 	uint64_t cursor;    /* of the feed: everything before is done; feed.c */
 
 	/* drops.c, in the thread of feed.c.  Numbers as of index/segment/dropped.h */
-	uint64_t told;    /* the feed was read behind all drops before that one */
+	uint64_t heard;   /* the feed was read behind all drops before that one */
 	uint64_t since;   /* (z) what follows from drops before that one has left the tiers */
 	gpc_key *dropped; /* room for SHM_DROPS */
 	struct kin kin;   /* any thread */
 };
 
-static inline bool stage_stops(const struct gpc_tiers *t)
+static inline bool steward_stops(const struct gpc_tiers *t)
 {
 	return load_relaxed(&t->stop) != 0;
 }
 
 /* A store on other machines: of keys that the index knows nothing of it may have the bytes, what it
  * keeps is shared with other nodes, and its writes take their time. */
-static inline bool cold_is_afar(const struct cold *d)
+static inline bool lower_is_store(const struct lower *d)
 {
 	return d->store != NULL;
 }
 
-static inline bool cold_is_ready(const struct cold *d)
+static inline bool lower_is_ready(const struct lower *d)
 {
 	return !load_relaxed(&d->broken) && (!d->store || tier_remote_ready(d->store));
 }
 
-static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
+static inline void tier_count(struct lower *d, uint32_t what, uint64_t n)
 {
 	if (n)
-		count_add(&d->told->count[what], n);
+		count_add(&d->shown->count[what], n);
 }
 
 /* ---- plan.c ---- */
@@ -186,68 +186,68 @@ int plan_ram(struct gpc_tiers *t); /* the pool whose images the tiers have */
 int plan_secret(const struct gpc_tiers *t);
 /* How the file is to be opened; *ret_slots: of how many blocks. */
 int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots);
-/* The cache has room for so many, in the place of a dead keeper's of that kind.  Before the file is
+/* The cache has room for so many, in the place of a dead steward's of that kind.  Before the file is
  * made or resized for nothing. */
 int plan_room(const struct gpc_tiers *t, uint32_t kind, uint64_t blocks);
 
-/* ---- desk.c ---- */
+/* ---- board.c ---- */
 
-int desk_take(struct gpc_tiers *t); /* -EBUSY: another process keeps tiers */
+int board_take(struct gpc_tiers *t); /* -EBUSY: another process keeps tiers */
 /* The feed is followed, and nothing can fail any more: what is said from now on is this
- * keeper's. */
-void desk_begins(struct gpc_tiers *t);
+ * steward's. */
+void board_begins(struct gpc_tiers *t);
 /* This file is kept from now on; zeros: none is. */
-void desk_keeps(struct gpc_tiers *t, const uint8_t file[16]);
-void desk_show(struct gpc_tiers *t); /* questions may come */
-void desk_leave(struct gpc_tiers *t);
+void board_keeps(struct gpc_tiers *t, const uint8_t file[16]);
+void board_show(struct gpc_tiers *t); /* questions may come */
+void board_leave(struct gpc_tiers *t);
 /* Sleep until the bell has rung since `seen`, or so long. */
-void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns);
-uint32_t desk_bell(const struct gpc_tiers *t);
-void desk_wake(struct gpc_tiers *t); /* our own threads */
-/* A stage can take questions, or has come on with one: index/segment/beat.h. */
-void desk_beat(struct gpc_tiers *t);
+void board_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns);
+uint32_t board_bell(const struct gpc_tiers *t);
+void board_wake(struct gpc_tiers *t); /* our own threads */
+/* A thread that answers can take questions, or has come on with one: index/segment/beat.h. */
+void board_beat(struct gpc_tiers *t);
 /* Everything the feed tells of removals before `number` is durable. */
-void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared);
+void board_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared);
 
 /* ---- slots.c ---- */
 
-int slots_new(struct cold *d);
+int slots_new(struct lower *d);
 uint32_t slots_now(void); /* as slot.born */
-void slots_end(struct cold *d);
+void slots_end(struct lower *d);
 /* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless
  * `waits`. */
-uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
+uint32_t slots_take(struct lower *d, gpc_block *blocks, uint32_t n);
 /* So many are free, less the places that rest. */
-uint32_t slots_left(struct cold *d);
-void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
+uint32_t slots_left(struct lower *d);
+void slots_live(struct lower *d, gpc_block block, const gpc_key *key, uint32_t born);
 /* Not published after all.  WRITTEN: a header is on the disk, and is made free before the slot is.
  * BAD_PLACE: others were written: for a while it is taken only where nothing else is to be had. */
 enum slot_back { UNWRITTEN, WRITTEN, BAD_PLACE };
-void slots_back(struct cold *d, gpc_block block, const gpc_key *key, enum slot_back how);
+void slots_back(struct lower *d, gpc_block block, const gpc_key *key, enum slot_back how);
 /* The block has come back: its header stays until feed.c has seen why, or the slot is written. */
-void slots_returned(struct cold *d, gpc_block block);
+void slots_returned(struct lower *d, gpc_block block);
 /* Its key was removed: nobody finds the header any more, at the latest with the next sync.  kept: it
  * is a hint that was removed here, and the store keeps what it has. */
-void slots_removed(struct cold *d, gpc_block block, const gpc_key *key, bool kept);
+void slots_removed(struct lower *d, gpc_block block, const gpc_key *key, bool kept);
 /* A hint that stays, and of which the store has nothing; or has it again. */
-void slots_lost(struct cold *d, gpc_block block, bool lost);
+void slots_lost(struct lower *d, gpc_block block, bool lost);
 /* Where the index says that a key is, or GPC_NONE. */
-gpc_block slots_find(const struct cold *d, const gpc_key *key);
-bool slots_is_lost(struct cold *d, gpc_block block);
-bool slots_is_busy(struct cold *d, uint32_t slot);
+gpc_block slots_find(const struct lower *d, const gpc_key *key);
+bool slots_is_lost(struct lower *d, gpc_block block);
+bool slots_is_busy(struct lower *d, uint32_t slot);
 /* Its block is not LIVE: unless it is BUSY (false) it is no entry any more. */
-bool slots_leave(struct cold *d, uint32_t slot);
+bool slots_leave(struct lower *d, uint32_t slot);
 /* The same for all whose block is not LIVE; all: the whole tier was made free. */
-void slots_compare(struct cold *d);
-void slots_forget_keys(struct cold *d);
+void slots_compare(struct lower *d);
+void slots_forget_keys(struct lower *d);
 
 /* ---- room.c ---- */
 
 /* So many blocks of that pool are to have a copy, or to leave it.  drain: all that policy wants. */
-uint32_t room_due(const struct cold *d, uint32_t pool, bool drain);
+uint32_t room_due(const struct lower *d, uint32_t pool, bool drain);
 /* Of n blocks of that pool so many may be written; sooner: those that go from there before the last
  * of them. */
-uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *sooner,
+uint32_t room_for(struct lower *d, uint32_t n, uint32_t pool, const gpc_block *sooner,
 		  uint32_t nsooner);
 
 /* ---- images.c ---- */
@@ -268,9 +268,9 @@ bool about_block(const gpc *c, gpc_block block, struct about *ret);
 bool about_record(const gpc *c, uint32_t record, struct about *ret);
 
 /* May images of this tier be in that pool? */
-bool images_fit_pool(const struct cold *d, const struct shm_pool *p);
+bool images_fit_pool(const struct lower *d, const struct shm_pool *p);
 /* RAM near the pool `to`, or -1. */
-int images_ram(const struct cold *d, uint32_t to);
+int images_ram(const struct lower *d, uint32_t to);
 uint32_t images_pieces(const struct map *m);
 void images_iov(const struct map *m, gpc_block block, struct iovec *iov);
 /* How many sums an image there has, and the seeds that new ones are to have. */
@@ -302,18 +302,18 @@ void up_thread(struct gpc_tiers *t);
 int down_begin(struct gpc_tiers *t);
 void down_end(struct gpc_tiers *t);
 void down_thread(struct gpc_tiers *t);
-void afar_thread(struct gpc_tiers *t); /* the same, of stores on other machines */
+void store_thread(struct gpc_tiers *t); /* the same, of stores on other machines */
 void feed_thread(struct gpc_tiers *t);
 int feed_begin(struct gpc_tiers *t); /* once the pools are there; says which tiers begin empty */
 void feed_end(struct gpc_tiers *t);  /* what is known is made durable */
 
 /* ---- rest.c, in the thread of feed.c ---- */
 
-void rest_begin(struct cold *d, const char *what, int err);
+void rest_begin(struct lower *d, const char *what, int err);
 /* Nobody finds by the index what is not in the tier any more. */
-void rest_lose_all(struct cold *d);
+void rest_lose_all(struct lower *d);
 /* Where a pause is over, or all ends, a clear is tried; true: it does not rest, or no more. */
-bool rest_is_over(struct cold *d, bool ends);
+bool rest_is_over(struct lower *d, bool ends);
 
 /* ---- learn.c ---- */
 
@@ -328,7 +328,7 @@ void drops_end(struct gpc_tiers *t);
 /* A block of VRAM or RAM that the feed tells of; all that there are. */
 void drops_meet(struct gpc_tiers *t, gpc_block block);
 void drops_meet_all(struct gpc_tiers *t);
-/* All that was dropped before `told` leaves the tiers, with all that follows it.  True: it sent commands,
+/* All that was dropped before `heard` leaves the tiers, with all that follows it.  True: it sent commands,
  * of which the feed tells, or something that it looked at had gone: once more behind the feed. */
 bool drops_carry_out(struct gpc_tiers *t);
 bool drops_are_due(const struct gpc_tiers *t); /* it has not yet */
@@ -343,10 +343,10 @@ int restore_begin(struct gpc_tiers *t); /* before anything is written: looks */
 void restore_settle(struct gpc_tiers *t);
 bool restore_step(struct gpc_tiers *t); /* false: nothing is left */
 /* The block of that key that is not published yet, or NULL. */
-const struct disk_slot *restore_find(struct cold *d, const gpc_key *key);
-void restore_forget(struct cold *d, const struct disk_slot *f);
+const struct disk_slot *restore_find(struct lower *d, const gpc_key *key);
+void restore_forget(struct lower *d, const struct disk_slot *f);
 /* These of them are to be forgotten; tag 0: all. */
-void restore_drop(struct cold *d, uint32_t tag);
+void restore_drop(struct lower *d, uint32_t tag);
 void restore_end(struct gpc_tiers *t);
 
 #endif

@@ -13,8 +13,8 @@
  * A tier checks its answers by itself, and is believed: it gives the bytes that were written under
  * that key and this layout, or an error.  Each error is a miss.
  * Tests: t/tiers/down-and-up.t */
-#ifndef GPC_STAGE_TIER_H
-#define GPC_STAGE_TIER_H
+#ifndef GPC_STEWARD_TIER_H
+#define GPC_STEWARD_TIER_H
 
 #include <sys/uio.h>
 
@@ -55,16 +55,16 @@ struct tier_item {
 /* Both kinds read and write in this way.  Items of a write come in the order in which they are to go:
  * the first one is the oldest.  They return when each item has its result, by deadline_ns
  * (CLOCK_MONOTONIC) or soon after it: -ETIME.  Nothing is stored in iov after that. */
-struct cold;
+struct lower;
 
 /* ---- disk.c: the file of lib/disk ---- */
 
-void tier_disk_read(struct cold *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
-void tier_disk_write(struct cold *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
+void tier_disk_read(struct lower *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
+void tier_disk_write(struct lower *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
 /* All blocks that are there become d->found, parents first; once, before the first write. */
-int tier_disk_scan(struct cold *d);
+int tier_disk_scan(struct lower *d);
 /* CLOCK_MONOTONIC: before that a write would only wait, for a limit on what is written. */
-uint64_t tier_disk_turn(const struct cold *d);
+uint64_t tier_disk_turn(const struct lower *d);
 /* peek.c: its errors by the meanings of gpc.h; the sentence stays. */
 int tier_disk_error(int err);
 
@@ -73,7 +73,7 @@ int tier_disk_error(int err);
 struct gpc_tiers;
 struct tier_store;
 /* The store that the options name, for images like those of that pool of RAM.  Once its place in the
- * desk is made; where it fails behind that, *ret is to be closed all the same. */
+ * board is made; where it fails behind that, *ret is to be closed all the same. */
 int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret);
 uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram);
 void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
@@ -91,7 +91,7 @@ bool tier_remote_ready(struct tier_store *s);
 void tier_remote_settled(struct tier_store *s);
 /* Something that tier_remote_forget was told of is there still. */
 bool tier_remote_owes(struct tier_store *s);
-/* Calls under way end soon, later ones at once, and nothing more is stored in the desk. */
+/* Calls under way end soon, later ones at once, and nothing more is stored in the board. */
 void tier_remote_stop(struct tier_store *s);
 void tier_remote_close(struct tier_store *s);
 

@@ -10,7 +10,7 @@
  *   4  the checksum into the trailer of the RAM slot, and a publish, parents first, that the writer
  *      carries out only where the block below still has the life that was read
  *
- * All that follows from a drop leaves a tier only when the keeper has carried that out, and an engine may
+ * All that follows from a drop leaves a tier only when the steward has carried that out, and an engine may
  * have computed again by then what comes before.  So each publish names the number of the first drop
  * that had not left the tier when 1 began: the writer refuses what follows from a key that was dropped
  * since, and, after any drop, what comes without its parent.  Other prompts wait for nothing.
@@ -40,10 +40,10 @@ struct part { /* keys of a question that are looked at together */
 	gpc_key key[CHUNK];
 	gpc_block warm[CHUNK];
 
-	uint32_t m;         /* items: what is to be brought, in the order of the keys */
-	struct cold *cold;  /* one tier for all of them */
-	uint32_t at[CHUNK]; /* place among the keys */
-	gpc_block below[CHUNK], ram[CHUNK];
+	uint32_t m;          /* items: what is to be brought, in the order of the keys */
+	struct lower *lower; /* one tier for all of them */
+	uint32_t at[CHUNK];  /* place among the keys */
+	gpc_block from[CHUNK], ram[CHUNK];
 	struct about about[CHUNK];
 	struct gpc_claim claim[CHUNK];
 	struct tier_item item[CHUNK];
@@ -73,19 +73,19 @@ static void cut(struct part *p, uint32_t n, int why)
 }
 
 /* The tier of the first key that is below; those of another tier are the next part. */
-static gpc_block find_below(struct part *p, const gpc_key *key)
+static gpc_block find_lower(struct part *p, const gpc_key *key)
 {
 	gpc_block block = GPC_NONE;
 	uint32_t i;
 
-	for (i = 0; i < p->t->ncold && block < 0; i++) {
-		struct cold *d = &p->t->cold[i];
+	for (i = 0; i < p->t->nlower && block < 0; i++) {
+		struct lower *d = &p->t->lower[i];
 
-		if (p->cold && p->cold != d)
+		if (p->lower && p->lower != d)
 			continue;
 		block = slots_find(d, key);
 		if (block >= 0)
-			p->cold = d;
+			p->lower = d;
 	}
 	return block;
 }
@@ -98,19 +98,19 @@ static void find(struct part *p)
 	if (gpc_lookup(c, 0, p->key, p->n, p->warm, GPC_QUIET) < 0)
 		cut(p, 0, -ENOENT);
 	for (i = 0; i < p->n; i++) {
-		gpc_block below;
+		gpc_block from;
 
 		if (p->warm[i] >= 0)
 			continue;
-		below = find_below(p, &p->key[i]);
-		if (below < 0 || !hold_quietly(c, below, &p->key[i])) {
+		from = find_lower(p, &p->key[i]);
+		if (from < 0 || !hold_quietly(c, from, &p->key[i])) {
 			cut(p, i, -ENOENT);
 			break;
 		}
 		p->at[p->m] = i;
-		p->below[p->m] = below;
+		p->from[p->m] = from;
 		p->ram[p->m] = GPC_NONE;
-		about_block(c, below, &p->about[p->m++]); /* held: it keeps its life */
+		about_block(c, from, &p->about[p->m++]); /* held: it keeps its life */
 	}
 }
 
@@ -122,7 +122,7 @@ static void cut_items(struct part *p, uint32_t m, int why)
 	if (m >= p->m)
 		return;
 	cut(p, p->at[m], why);
-	unhold_quietly(p->t->c, p->below + m, p->m - m);
+	unhold_quietly(p->t->c, p->from + m, p->m - m);
 	for (i = m; i < p->m; i++)
 		if (p->ram[i] >= 0)
 			gpc_release(p->t->c, &p->ram[i], 1);
@@ -134,9 +134,9 @@ static void cut_items(struct part *p, uint32_t m, int why)
 static void hold_parent(struct part *p)
 {
 	/* a hint need not know its parent; the question does */
-	const gpc_key *key = !cold_is_afar(p->cold) ? &p->about[0].parent
-			     : p->at[0]             ? &p->key[p->at[0] - 1]
-						    : &p->before;
+	const gpc_key *key = !lower_is_store(p->lower) ? &p->about[0].parent
+			     : p->at[0]                ? &p->key[p->at[0] - 1]
+						       : &p->before;
 
 	if (key_is_zero(key) || key_is_root(key) ||
 	    gpc_lookup(p->t->c, 0, key, 1, &p->parent, GPC_QUIET) != 1 ||
@@ -147,10 +147,10 @@ static void hold_parent(struct part *p)
 static void reserve(struct part *p)
 {
 	gpc *c = p->t->c;
-	int ram = images_ram(p->cold, p->to), got, err;
+	int ram = images_ram(p->lower, p->to), got, err;
 
 	if (ram < 0 || (err = map_get(c, (uint32_t)ram, &p->map)) < 0) {
-		tier_count(p->cold, TIER_NO_RAM, p->m);
+		tier_count(p->lower, TIER_NO_RAM, p->m);
 		cut_items(p, 0, -ENOENT);
 		return;
 	}
@@ -161,7 +161,7 @@ static void reserve(struct part *p)
 		      : 0;
 	got = MAX(got, 0);
 	if ((uint32_t)got < p->m) {
-		tier_count(p->cold, TIER_NO_RAM, p->m - (uint32_t)got);
+		tier_count(p->lower, TIER_NO_RAM, p->m - (uint32_t)got);
 		cut_items(p, (uint32_t)got, -ENOSPC);
 	}
 }
@@ -208,14 +208,14 @@ static uint32_t counter_of(int result)
 /* What is damaged, or not there, is no block any more: nobody is to ask for it again.  A hint that
  * others hang on stays: a drop would take them along, and their values, which the store has and
  * other nodes use. */
-static void remove_below(struct cold *d, gpc_block *block, const gpc_key *key)
+static void remove_lower(struct lower *d, gpc_block *block, const gpc_key *key)
 {
 	gpc *c = d->t->c;
 
 	if (gpc_reclaim(c, key, block, 1, NULL, 0, CALL_MS) == 1) {
 		slots_returned(d, *block);
 	} else {
-		if (cold_is_afar(d))
+		if (lower_is_store(d))
 			slots_lost(d, *block, true);
 		else
 			gpc_drop(c, block, 1, NULL, 0, 0);
@@ -231,20 +231,20 @@ static void read_all(struct part *p)
 	images_seeds(p->map, p->sums);
 	for (i = 0; i < p->m; i++) {
 		p->item[i] = (struct tier_item){
-			.slot = (uint64_t)GPC_SLOT(p->below[i]),
+			.slot = (uint64_t)GPC_SLOT(p->from[i]),
 			.key = p->key[p->at[i]],
 			.ram = p->ram[i],
 			.iov = p->iov + i * pieces,
 			.niov = pieces,
 			.sum.seed = sums_fold(p->sums, n),
-			.parts = { n, p->cold->block_bytes / n, p->sums, p->sums + (i + 1) * n },
+			.parts = { n, p->lower->block_bytes / n, p->sums, p->sums + (i + 1) * n },
 		};
 		images_iov(p->map, p->ram[i], p->iov + i * pieces);
 	}
-	if (p->cold->file)
-		tier_disk_read(p->cold, p->item, p->m, p->deadline);
+	if (p->lower->file)
+		tier_disk_read(p->lower, p->item, p->m, p->deadline);
 	else
-		tier_remote_read(p->cold->store, p->item, p->m, p->deadline);
+		tier_remote_read(p->lower->store, p->item, p->m, p->deadline);
 	for (i = p->m; i--;) {
 		int result = p->item[i].result;
 
@@ -253,9 +253,9 @@ static void read_all(struct part *p)
 		first = i;
 		if (result == -EINPROGRESS)
 			p->ram[i] = GPC_NONE;
-		tier_count(p->cold, counter_of(result), 1);
+		tier_count(p->lower, counter_of(result), 1);
 		if (result == -EBADMSG || result == -ENOENT || result == -ESTALE)
-			remove_below(p->cold, &p->below[i], &p->key[p->at[i]]);
+			remove_lower(p->lower, &p->from[i], &p->key[p->at[i]]);
 	}
 	if (first < p->m)
 		cut_items(p, first, p->item[first].result);
@@ -263,17 +263,17 @@ static void read_all(struct part *p)
 
 /* ---- 4: findable ---- */
 
-static void leave_below(struct part *p, uint32_t i, bool brought)
+static void leave_lower(struct part *p, uint32_t i, bool brought)
 {
 	gpc *c = p->t->c;
 
-	if (brought && p->cold->exclusive &&
-	    gpc_reclaim(c, &p->key[p->at[i]], &p->below[i], 1, NULL, 0, CALL_MS) == 1)
-		slots_returned(p->cold, p->below[i]);
+	if (brought && p->lower->exclusive &&
+	    gpc_reclaim(c, &p->key[p->at[i]], &p->from[i], 1, NULL, 0, CALL_MS) == 1)
+		slots_returned(p->lower, p->from[i]);
 	else if (brought)
-		gpc_release(c, &p->below[i], 1); /* a use */
+		gpc_release(c, &p->from[i], 1); /* a use */
 	else
-		unhold_quietly(c, &p->below[i], 1);
+		unhold_quietly(c, &p->from[i], 1);
 }
 
 /* A block that the writer refuses ends the prefix; one that has come meanwhile does not. */
@@ -285,21 +285,21 @@ static void settle(struct part *p, const gpc_block *resident)
 		bool here = resident[i] == p->ram[i];
 
 		brought += here;
-		leave_below(p, i, here);
+		leave_lower(p, i, here);
 		if (here)
 			continue;
 		gpc_release(p->t->c, &p->ram[i], 1);
 		if (resident[i] >= 0)
 			continue;
-		tier_count(p->cold, resident[i] == -ESTALE ? TIER_OVERTAKEN : TIER_REFUSED, 1);
+		tier_count(p->lower, resident[i] == -ESTALE ? TIER_OVERTAKEN : TIER_REFUSED, 1);
 		if (p->at[i] < end) {
 			end = p->at[i];
 			p->why = resident[i];
 		}
 	}
 	p->n = end;
-	tier_count(p->cold, TIER_BROUGHT, brought);
-	tier_count(p->cold, TIER_BROUGHT_BYTES, brought * p->cold->block_bytes);
+	tier_count(p->lower, TIER_BROUGHT, brought);
+	tier_count(p->lower, TIER_BROUGHT_BYTES, brought * p->lower->block_bytes);
 }
 
 static void publish(struct part *p)
@@ -320,17 +320,17 @@ static void publish(struct part *p)
 			.block = p->ram[i],
 			.tag = a->tag,
 			.unchained = a->unchained,
-			.source = p->below[i],
+			.source = p->from[i],
 			.life = WORD_GEN(a->word) + 1,
 			.since = p->since,
 		};
-		if (!cold_is_afar(p->cold))
+		if (!lower_is_store(p->lower))
 			continue;
 		copy[i].parent = p->item[i].parent; /* what the header says, which is verified */
 		copy[i].tag = p->item[i].tag;
 		copy[i].unchained = false;
 		/* its hint was learned from a question, and may follow nothing that was asked for */
-		kin_enter(&p->t->kin, p->cold->record + (uint32_t)GPC_SLOT(p->below[i]),
+		kin_enter(&p->t->kin, p->lower->record + (uint32_t)GPC_SLOT(p->from[i]),
 			  &copy[i].parent, true);
 	}
 	for (i = 0; i < p->m; i++)
@@ -349,7 +349,7 @@ static uint32_t bring(struct part *p)
 {
 	p->m = 0;
 	p->why = 0;
-	p->cold = NULL;
+	p->lower = NULL;
 	p->map = NULL;
 	p->iov = NULL;
 	p->sums = NULL;
@@ -386,7 +386,7 @@ static bool wait_own(struct part *p, uint32_t from)
 	    p->claim[i].peer != (int32_t)p->t->c->peer)
 		return false;
 	while (claim_is_pending(p->t->c, &p->claim[i])) {
-		if (clock_ns() >= p->deadline || stage_stops(p->t))
+		if (clock_ns() >= p->deadline || steward_stops(p->t))
 			return false;
 		clock_sleep(PENDING_NS);
 	}
@@ -426,19 +426,19 @@ static uint32_t answer(struct gpc_tiers *t, const struct shm_ask *a, uint32_t n,
 			  .to = (uint32_t)a->to,
 			  .deadline = asked ? MIN(asked, most) : most };
 	uint32_t got = 0, had;
-	bool asked_afar = false;
+	bool asked_store = false;
 
 	*why = 0;
 	while (got < n && !*why) {
-		desk_beat(t);
+		board_beat(t);
 		p.n = take_keys(a, got, MIN(n - got, CHUNK), p.key);
 		p.before = (gpc_key){ { 0, 0 } };
 		if (got)
 			take_keys(a, got - 1, 1, &p.before);
 		if (!p.n)
 			break;
-		if (clock_ns() >= p.deadline || stage_stops(t)) {
-			*why = stage_stops(t) ? -ENOTCONN : -ETIMEDOUT;
+		if (clock_ns() >= p.deadline || steward_stops(t)) {
+			*why = steward_stops(t) ? -ENOTCONN : -ETIMEDOUT;
 			break;
 		}
 		had = bring(&p);
@@ -446,8 +446,8 @@ static uint32_t answer(struct gpc_tiers *t, const struct shm_ask *a, uint32_t n,
 		*why = p.why;
 		if (*why == -EALREADY && wait_own(&p, had))
 			*why = 0;
-		if (*why == -ENOENT && !asked_afar) {
-			asked_afar = true;
+		if (*why == -ENOENT && !asked_store) {
+			asked_store = true;
 			*why = learn_more(t, a, got, n, p.deadline) ? 0 : -ENOENT;
 		}
 	}
@@ -456,7 +456,7 @@ static uint32_t answer(struct gpc_tiers *t, const struct shm_ask *a, uint32_t n,
 
 static void answer_one(struct gpc_tiers *t, struct shm_ask *a, uint32_t word)
 {
-	struct shm_desk *d = seg_desk(&t->c->seg);
+	struct shm_board *d = seg_board(&t->c->seg);
 	uint32_t n = MIN(load_relaxed(&a->n), SHM_ASK_KEYS), got;
 	int why;
 
@@ -466,7 +466,7 @@ static void answer_one(struct gpc_tiers *t, struct shm_ask *a, uint32_t word)
 	count_add(&d->misses, n - got);
 	store_relaxed(&a->got, (int32_t)got);
 	store_relaxed(&a->why, why);
-	/* (l) the answer before DONE; pairs with ask_wait().  If we die before it, the next keeper
+	/* (l) the answer before DONE; pairs with ask_wait().  If we die before it, the next steward
 	 * does it once more */
 	order_cas32(&a->word, word, ASK_WORD(ASK_DONE, ASK_SEQ(word)));
 	if (load_relaxed(&a->waits))
@@ -502,10 +502,10 @@ void up_thread(struct gpc_tiers *t)
 {
 	uint32_t turn = 0, seen;
 
-	while (!stage_stops(t)) {
-		seen = desk_bell(t);
-		desk_beat(t);
+	while (!steward_stops(t)) {
+		seen = board_bell(t);
+		board_beat(t);
 		if (!take_one(t, &turn))
-			desk_sleep(t, seen, IDLE_NS);
+			board_sleep(t, seen, IDLE_NS);
 	}
 }

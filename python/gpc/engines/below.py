@@ -14,7 +14,7 @@ it, THREADS at a time, so a scheduler's step waits for no tier.
     all came                                HIT                          answered
     the tiers have no more of it            HIT, then MISS               answered
     its deadline has passed                 HIT, then MISS               the tiers leave it then, too; its thread ends it
-    the keeper of the tiers has ended       HIT, then MISS               answered; the next look finds no tier
+    the steward of the tiers has ended       HIT, then MISS               answered; the next look finds no tier
     its request has ended                   nobody asks                  it is not begun, or ends as ever
     the cache is closed                     nobody asks                  by its deadline, before the handle goes
 
@@ -42,7 +42,7 @@ THREADS = 3                      # of the four questions that a handle has under
 LOOK = 0.5                       # seconds between looks at which tiers there are
 PAUSE, MOST_PAUSE = 1.0, 30.0    # seconds until a late tier is tried again
 _FULL = 0.002                    # seconds until a question is tried again where four are under way
-_END = 0.01                      # seconds before a deadline that count as behind it: the keeper has it, too
+_END = 0.01                      # seconds before a deadline that count as behind it: the steward has it, too
 _KINDS = {gpc.DISK: DISK, gpc.REMOTE: STORE}
 
 
@@ -65,7 +65,7 @@ class Below:
         """pool: where it is brought to.  ms: of a question's deadline; 0: nothing is asked."""
         self.c, self.pool, self.seconds, self.clock = cache, pool, ms / 1000, clock
         self.space = cache.pool_get(pool).space
-        self.mask, self.of_pool, self.space_of, self.keepers, self.kinds = 0, {}, {}, frozenset(), frozenset()
+        self.mask, self.of_pool, self.space_of, self.stewards, self.kinds = 0, {}, {}, frozenset(), frozenset()
         self.late = {}           # kind -> [when it is tried next, pause, question that tries it]
         self.counts = {"asked": 0, "late": 0}
         self.queue, self.threads, self.lock = queue.SimpleQueue(), [], threading.Lock()
@@ -80,18 +80,18 @@ class Below:
         if not self.seconds or self.looked is not None and now - self.looked < LOOK:
             return
         self.looked = now
-        mask, of_pool, space_of, keepers, i = 0, {}, {}, set(), 0
+        mask, of_pool, space_of, stewards, i = 0, {}, {}, set(), 0
         while (t := self._tier(i)) is not None:
             i += 1
-            if t.kind in _KINDS and t.keeper >= 0 and t.pool >= 0 and t.state == gpc.TIER_UP:
+            if t.kind in _KINDS and t.steward >= 0 and t.pool >= 0 and t.state == gpc.TIER_UP:
                 space_of[t.pool] = self.c.pool_get(t.pool).space
                 mask |= 1 << space_of[t.pool]
                 of_pool[t.pool] = _KINDS[t.kind]
-                keepers.add(t.keeper)
+                stewards.add(t.steward)
         if mask:
             mask |= 1 << self.space
             of_pool[self.pool] = RAM
-        self.space_of, self.of_pool, self.keepers, self.kinds = space_of, of_pool, frozenset(keepers), frozenset(of_pool.values()) - {RAM}
+        self.space_of, self.of_pool, self.stewards, self.kinds = space_of, of_pool, frozenset(stewards), frozenset(of_pool.values()) - {RAM}
         self.mask = mask         # last: who sees it sees the others
 
     def _tier(self, i):
@@ -231,7 +231,7 @@ class Below:
             except gpc.Again:
                 time.sleep(min(_FULL, left))
                 continue
-            except gpc.Error as e:       # its keeper has ended
+            except gpc.Error as e:       # its steward has ended
                 log.debug("gpc: prefetch: %s", e)
                 self.looked = None
                 break

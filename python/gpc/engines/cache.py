@@ -9,7 +9,7 @@ import gpc
 
 from . import words as kept
 from .config import ConfigError
-from .tiers import Keeper, Room, has_tiers, max_blocks
+from .tiers import Steward, Room, has_tiers, max_blocks
 
 POOL = 0                         # ram_blocks of create
 _PAGE = 4096
@@ -133,7 +133,7 @@ def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=N
     _compare_size(c, name, conf, slot_bytes, log)
     if has_tiers(conf):
         try:
-            _keepers[id(c)] = Keeper(c, name, conf, hear, log)
+            _stewards[id(c)] = Steward(c, name, conf, hear, log)
         except (gpc.Error, ConfigError):
             alone = made and c.info().peers <= 1
             c.close()
@@ -143,12 +143,12 @@ def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=N
     return c
 
 
-_keepers = {}                    # id of a cache -> that of its tiers
+_stewards = {}                    # id of a cache -> that of its tiers
 
 
 def close_cache(c):
     """What open_cache has returned, with the tiers that this process keeps of it: while it serves still."""
-    keeper = _keepers.pop(id(c), None)
-    if keeper:
-        keeper.close()
+    steward = _stewards.pop(id(c), None)
+    if steward:
+        steward.close()
     c.close()

@@ -161,7 +161,7 @@ def _same(conf, tier):
         return False
 
 
-class Keeper:
+class Steward:
     """Of one process: keeps the tiers, or waits until it may."""
 
     def __init__(self, cache, name, conf, hear, log):
@@ -186,10 +186,10 @@ class Keeper:
                 tier = self.c.tier(i)
             except gpc.NotFound:
                 break
-            if tier.keeper < 0:
+            if tier.steward < 0:
                 return None
             try:
-                pid = self.c.stats(tier.keeper).pid
+                pid = self.c.stats(tier.steward).pid
             except gpc.Error:
                 return None
             if not _same(self.conf, tier) or not self._as_large(tier):

@@ -22,7 +22,7 @@ pinned by the lookup that says HIT.  Of a question to the tiers (engines/below.p
     is preempted, and asks anew   a new one, in the time left      as above
     sleeps, is reset              nobody's: another Request asks   as a request that begins
 
-The keeper of the tiers claims the blocks that it brings for others.  Nobody waits for these claims: only questions have
+The steward of the tiers claims the blocks that it brings for others.  Nobody waits for these claims: only questions have
 deadlines that hold for tiers.
 """
 
@@ -282,8 +282,8 @@ class Finder:
         return first.state == gpc.CLAIM_PENDING and not self.is_brought(first)
 
     def is_brought(self, claim):
-        """Is it the keeper of the tiers that has it pending?  A tier may hang, so nobody relies on that."""
-        return claim.state == gpc.CLAIM_PENDING and claim.peer in self.below.keepers
+        """Is it the steward of the tiers that has it pending?  A tier may hang, so nobody relies on that."""
+        return claim.state == gpc.CLAIM_PENDING and claim.peer in self.below.stewards
 
     def _ask_below(self, keys, raw, sources, req, holes=False):
         now = self.clock()

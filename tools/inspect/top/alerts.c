@@ -106,14 +106,14 @@ static void of_tiers(const struct sample *s, struct list *l)
 	for (uint32_t i = 0; i < s->ntiers; i++) {
 		const struct gpc_tier *t = &s->tier[i];
 
-		if (t->keeper >= 0 && t->state == GPC_TIER_STOPPED)
+		if (t->steward >= 0 && t->state == GPC_TIER_STOPPED)
 			say(l, LOOK_BAD,
 			    "the tier %s is stopped, and all of it is a miss: peer %d keeps it, and does "
 			    "not run, or hangs",
-			    shown_kind(t->kind), t->keeper);
-		else if (t->keeper >= 0 && t->state != GPC_TIER_UP)
+			    shown_kind(t->kind), t->steward);
+		else if (t->steward >= 0 && t->state != GPC_TIER_UP)
 			say(l, LOOK_BAD,
-			    "the tier %s is %s, and all of it is a miss: the log of its keeper says why",
+			    "the tier %s is %s, and all of it is a miss: the log of its steward says why",
 			    shown_kind(t->kind), shown_tier_state(t->state));
 	}
 }

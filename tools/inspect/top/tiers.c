@@ -32,7 +32,7 @@ static void put_tier(struct line *l, const struct top *t, uint32_t i)
 	uint64_t bad = now->bad + now->errors + now->late + now->failed;
 
 	line_put(l, LOOK_HEAD, "%s", shown_kind(now->kind));
-	if (now->keeper < 0) {
+	if (now->steward < 0) {
 		line_put(l, LOOK_WARN, "  nobody keeps it");
 		return;
 	}

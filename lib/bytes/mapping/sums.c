@@ -3,7 +3,7 @@
  * Tests: t/bytes/checksums.t */
 #include "config.h"
 
-#include "bytes/memory/maps.h"
+#include "bytes/mapping/maps.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper of the tiers is a process that is stopped, or whose stages all hang: one late answer,
+/* The steward of the tiers is a process that is stopped, or whose answering threads all hang: one late answer,
  * and then nobody puts a question, whatever its timeout; gpc_tier_get says so.  It goes on, or
  * another one begins, and bytes come from the tier again.
  *
  * That nobody waits is seen by the numbers of the questions of this handle, and not by a clock.
  *
  * Tests: lib/index/segment/beat.h lib/bytes/payload/ask.c lib/bytes/payload/fetch.c lib/look/tiers.c
- * lib/tiers/steward/up.c lib/tiers/steward/desk.c */
+ * lib/tiers/steward/up.c lib/tiers/steward/board.c */
 #include "config.h"
 
 #include <signal.h>
@@ -16,21 +16,21 @@
 
 #include "t/lib/below.h"
 
-enum { KEEPERS = 2, CHAIN = 4, STAGES = 2 };
+enum { STEWARDS = 2, CHAIN = 4, QUESTIONS = 2 };
 
 static struct {
-	uint32_t go[KEEPERS], ready[KEEPERS], hang, hanging;
-} * told; /* shared with the keepers */
-static pid_t keeper[KEEPERS];
+	uint32_t go[STEWARDS], ready[STEWARDS], hang, hanging;
+} * told; /* shared with the stewards */
+static pid_t steward[STEWARDS];
 static struct gpc_tiers_options opt;
 static gpc *c;
 static int ram, vram;
 
-struct cold;
-gpc_block __real_slots_find(const struct cold *d, const gpc_key *key);
-gpc_block __wrap_slots_find(const struct cold *d, const gpc_key *key);
+struct lower;
+gpc_block __real_slots_find(const struct lower *d, const gpc_key *key);
+gpc_block __wrap_slots_find(const struct lower *d, const gpc_key *key);
 /* By the threads that answer. */
-gpc_block __wrap_slots_find(const struct cold *d, const gpc_key *key)
+gpc_block __wrap_slots_find(const struct lower *d, const gpc_key *key)
 {
 	if (load_acquire(&told->hang))
 		order_add32(&told->hanging, 1);
@@ -39,7 +39,7 @@ gpc_block __wrap_slots_find(const struct cold *d, const gpc_key *key)
 	return __real_slots_find(d, key);
 }
 
-/* ---- keepers ---- */
+/* ---- stewards ---- */
 
 static void keep(int i)
 {
@@ -55,7 +55,7 @@ static void keep(int i)
 		pause();
 }
 
-static void keeper_begins(int i)
+static void steward_begins(int i)
 {
 	store_release(&told->go[i], 1);
 	while (!load_acquire(&told->ready[i]))
@@ -73,11 +73,11 @@ static void begin(void)
 	snprintf(cache_name, sizeof(cache_name), "one-%d-0", (int)getpid()); /* cache_make's */
 	tiers_file();
 	opt = tiers_options(64);
-	opt.stages = STAGES;
+	opt.questions = QUESTIONS;
 	opt.ahead = 8;
-	for (i = 0; i < KEEPERS; i++) {
-		keeper[i] = fork();
-		if (!keeper[i])
+	for (i = 0; i < STEWARDS; i++) {
+		steward[i] = fork();
+		if (!steward[i])
 			keep(i);
 	}
 	c = tiers_cache(512);
@@ -159,36 +159,37 @@ static void test_stopped(uint64_t first)
 {
 	uint32_t before = asked();
 
-	stop_process(keeper[0]);
-	is_int(fetches(first, 2000), 0, "a keeper is stopped: the first answer is late");
+	stop_process(steward[0]);
+	is_int(fetches(first, 2000), 0, "a steward is stopped: the first answer is late");
 	is_int(asked() - before, 1, "it was a question");
 	is_int((int)tier_of(c).state, GPC_TIER_STOPPED, "and the tier is stopped");
 	asks_nothing(first, "stopped");
-	kill(keeper[0], SIGCONT);
+	kill(steward[0], SIGCONT);
 	until_state(GPC_TIER_UP, "it goes on, and the tier is up");
 	brings(first, "it goes on");
 }
 
 static void test_without_limit(uint64_t first)
 {
-	stop_process(keeper[0]);
+	stop_process(steward[0]);
 	is_int(fetches(first, -1), 0, "a fetch without a timeout ends as well");
 	is_int((int)tier_of(c).state, GPC_TIER_STOPPED, "and the tier is stopped then");
 	asks_nothing(first, "without a limit");
-	kill(keeper[0], SIGCONT);
+	kill(steward[0], SIGCONT);
 	until_state(GPC_TIER_UP, "it goes on once more");
 	brings(first, "it goes on once more");
 }
 
-/* A stage that hangs is that of one question; when all of them hang nobody takes the next one. */
+/* A thread that hangs is that of one question; when all of them hang nobody takes the next one. */
 static void test_hanging(uint64_t first)
 {
 	int got = 0;
 
 	store_release(&told->hang, 1);
-	while (load_acquire(&told->hanging) < STAGES || tier_of(c).state != GPC_TIER_STOPPED)
+	while (load_acquire(&told->hanging) < QUESTIONS || tier_of(c).state != GPC_TIER_STOPPED)
 		got += fetches(first, 1500);
-	is_int(got, 0, "all stages hang, their answers are late, and the tier is stopped");
+	is_int(got, 0,
+	       "all threads that answer hang, their answers are late, and the tier is stopped");
 	asks_nothing(first, "hanging");
 	store_release(&told->hang, 0);
 	until_state(GPC_TIER_UP, "they go on, and the tier is up");
@@ -198,17 +199,17 @@ static void test_hanging(uint64_t first)
 
 static void test_successor(uint64_t first)
 {
-	stop_process(keeper[0]);
+	stop_process(steward[0]);
 	is_int(fetches(first, 2000), 0, "it is stopped");
 	is_int((int)tier_of(c).state, GPC_TIER_STOPPED, "and said to be so");
-	kill(keeper[0], SIGKILL);
-	waitpid(keeper[0], NULL, 0);
-	is_int((int)tier_of(c).state, GPC_TIER_DOWN, "a keeper that is dead is no stopped one");
-	keeper_begins(1);
-	is_int((int)tier_of(c).state, GPC_TIER_UP, "another keeper has begun");
-	brings(first, "another keeper");
-	kill(keeper[1], SIGKILL);
-	waitpid(keeper[1], NULL, 0);
+	kill(steward[0], SIGKILL);
+	waitpid(steward[0], NULL, 0);
+	is_int((int)tier_of(c).state, GPC_TIER_DOWN, "a steward that is dead is no stopped one");
+	steward_begins(1);
+	is_int((int)tier_of(c).state, GPC_TIER_UP, "another steward has begun");
+	brings(first, "another steward");
+	kill(steward[1], SIGKILL);
+	waitpid(steward[1], NULL, 0);
 }
 
 static int body(void)
@@ -217,7 +218,7 @@ static int body(void)
 	int i;
 
 	begin();
-	keeper_begins(0);
+	steward_begins(0);
 	tiers_fill(c, ram, FIRST, MANY, CHAIN);
 	ok(tiers_below(c, FIRST, 4 * CHAIN) == 4 * CHAIN, "chains are on the disk");
 	test_stopped(FIRST);
@@ -225,7 +226,7 @@ static int body(void)
 	test_hanging(FIRST + 2 * CHAIN);
 	test_successor(FIRST + 3 * CHAIN);
 	clean(c, "behind all of them");
-	/* the writer has yet to see that the last keeper is dead, and what it held */
+	/* the writer has yet to see that the last steward is dead, and what it held */
 	for (i = 0; i < 30000 && stats_of(c, -1).refs; i++)
 		usleep(1000);
 	unlink(opt.disk);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* make.h - memory that this process makes for a pool.
  *
- *   bytes/memory/make_want.c   what is wanted: the caller's fields become a file's description
- *   bytes/memory/make.c        made, and its pool added; answers that come late
- *   bytes/memory/lend.c        parts of the caller's own; what a pool's memory is
- *   bytes/memory/who.c         who has what a former pool left
- *   bytes/memory/huge.c        how much of RAM lies in huge pages */
+ *   bytes/mapping/make_want.c  what is wanted: the caller's fields become a file's description
+ *   bytes/mapping/make.c       made, and its pool added; answers that come late
+ *   bytes/mapping/lend.c       parts of the caller's own; what a pool's memory is
+ *   bytes/mapping/who.c        who has what a former pool left
+ *   bytes/mapping/huge.c       how much of RAM lies in huge pages */
 #ifndef GPC_MEMORY_MAKE_H
 #define GPC_MEMORY_MAKE_H
 

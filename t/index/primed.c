@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that are staged together do what they do one by one.
+/* Commands that are primed together do what they do one by one.
  *
  * Two caches get the same commands at random.  The writer of one finds each of them alone in the
  * ring; that of the other one finds bursts, so that each is copied, and
@@ -106,7 +106,7 @@ static void burst_make(bool last)
 			add(drops ? CMD_DROP : CMD_FREE,
 			    drops || !nhad ? (gpc_block)chance(BLOCKS) : had[chance(nhad)]);
 		else if (which < 19)
-			/* some longer than what is staged */
+			/* some longer than what is primed */
 			add_group(CMD_EVICT, 1 + chance(n < 30 ? 24 : 9), true);
 		else
 			key_make(add(CMD_ALIAS, GPC_NONE)->alias.key, 1 + chance(KEYS));

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bytes/memory/make.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/make.h"
+#include "bytes/mapping/map.h"
 #include "index/peer/refuse.h"
 #include "index/segment/peek.h"
 

@@ -32,13 +32,13 @@
  *   t/bytes/adopted.t t/bytes/memory-dies.t */
 #include "config.h"
 
-#include "bytes/memory/make.h"
+#include "bytes/mapping/make.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 #include "index/request/request.h"
 #include "index/segment/lockfile.h"
 #include "index/segment/once.h"

@@ -8,7 +8,7 @@
  * Tests: t/bytes/pool-make.t */
 #include "config.h"
 
-#include "bytes/memory/make.h"
+#include "bytes/mapping/make.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -7,14 +7,14 @@
  *   t/bytes/copy.t t/bytes/pool-lives.t */
 #include "config.h"
 
-#include "bytes/memory/maps.h"
+#include "bytes/mapping/maps.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "index/base/log.h"
-#include "bytes/memory/make.h"
+#include "bytes/mapping/make.h"
 #include "index/peer/refuse.h"
 
 /* ---- is it current? ---- */

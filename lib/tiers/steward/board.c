@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* desk.c - where peers find the keeper of the tiers: its lock, its bell, its numbers.
+/* board.c - where peers find the steward of the tiers: its lock, its bell, its numbers.
  * Tests: t/tiers/life.t t/tiers/die.t t/tiers/durable.t t/tiers/refused.t
- *   t/bytes/stopped-keeper.t */
+ *   t/bytes/stopped-steward.t */
 #include "config.h"
 
 #include <errno.h>
@@ -10,33 +10,33 @@
 #include "index/segment/lockfile.h"
 #include "tiers/steward/steward.h"
 
-static void tell(struct shm_desk *d)
+static void tell(struct shm_board *d)
 {
-	order_add32(&d->told, 1);
-	futex_wake_all(&d->told);
+	order_add32(&d->news, 1);
+	futex_wake_all(&d->news);
 }
 
-void desk_begins(struct gpc_tiers *t)
+void board_begins(struct gpc_tiers *t)
 {
-	struct shm_desk *d = seg_desk(&t->c->seg);
+	struct shm_board *d = seg_board(&t->c->seg);
 
 	store_relaxed(&d->since, load_relaxed(&d->durable));
-	/* (y) what the last keeper has said, and from where this one follows the feed, before its
+	/* (y) what the last steward has said, and from where this one follows the feed, before its
 	 * life; pairs with index/request/durable.c.  If we die before it, the life is odd and the lock
 	 * free */
 	store_release(&d->life, load_relaxed(&d->life) + 1);
 	tell(d);
 }
 
-int desk_take(struct gpc_tiers *t)
+int board_take(struct gpc_tiers *t)
 {
-	struct shm_desk *d = seg_desk(&t->c->seg);
+	struct shm_board *d = seg_board(&t->c->seg);
 	int err = lock_try(t->c->seg.lock_fd, LOCK_TIERS);
 
 	if (err == -EAGAIN)
 		return err_set(EBUSY,
 			       "another process keeps the tiers below RAM of %s already (peer %d)",
-			       t->c->seg.name, (int)load_relaxed(&d->keeper) - 1);
+			       t->c->seg.name, (int)load_relaxed(&d->steward) - 1);
 	if (err < 0)
 		return err_set(-err, "gpc.%s.lock: no lock: %s", t->c->seg.name, strerror(-err));
 	t->has_lock = true;
@@ -51,9 +51,9 @@ int desk_take(struct gpc_tiers *t)
 /* A file that was kept last by another life, or by none, may have all that has ever been removed;
  * zeros: no file is kept.  If we die in between, `file` is another one than that, or nothing counts
  * as done for it. */
-void desk_keeps(struct gpc_tiers *t, const uint8_t file[16])
+void board_keeps(struct gpc_tiers *t, const uint8_t file[16])
 {
-	struct shm_desk *d = seg_desk(&t->c->seg);
+	struct shm_board *d = seg_board(&t->c->seg);
 	uint32_t life = load_relaxed(&d->life);
 
 	if (!memcmp(d->file, file, sizeof(d->file)))
@@ -67,7 +67,7 @@ void desk_keeps(struct gpc_tiers *t, const uint8_t file[16])
 	memcpy(d->file, file, sizeof(d->file));
 }
 
-/* What the last keeper had taken when it died is asked once more. */
+/* What the last steward had taken when it died is asked once more. */
 static void take_over(struct gpc_tiers *t)
 {
 	const struct segment *s = &t->c->seg;
@@ -83,42 +83,42 @@ static void take_over(struct gpc_tiers *t)
 		}
 }
 
-static void say_what(struct shm_desk *d, uint32_t i, const char *what)
+static void say_what(struct shm_board *d, uint32_t i, const char *what)
 {
 	memset(d->what[i], 0, sizeof(d->what[i]));
 	if (what)
 		memcpy(d->what[i], what, strnlen(what, sizeof(d->what[i]) - 1));
 }
 
-void desk_show(struct gpc_tiers *t)
+void board_show(struct gpc_tiers *t)
 {
-	struct shm_desk *d = seg_desk(&t->c->seg);
+	struct shm_board *d = seg_board(&t->c->seg);
 	uint32_t i, k;
 
-	for (i = 0; i < SHM_TIERS; i++) { /* of another keeper, who had other tiers */
-		for (k = 0; k < t->ncold && t->cold[k].index != i; k++)
+	for (i = 0; i < SHM_TIERS; i++) { /* of another steward, who had other tiers */
+		for (k = 0; k < t->nlower && t->lower[k].index != i; k++)
 			;
-		if (k == t->ncold)
+		if (k == t->nlower)
 			store_relaxed(&d->tier[i].kind, 0);
 	}
-	say_what(d, DESK_DISK, t->opt.disk);
-	say_what(d, DESK_REMOTE, t->opt.remote);
+	say_what(d, BOARD_DISK, t->opt.disk);
+	say_what(d, BOARD_REMOTE, t->opt.remote);
 	take_over(t);
 	d->sleepers = 0;
-	desk_beat(t);
-	/* (r) which tiers there are, and what a dead keeper had taken, before who keeps them; pairs
+	board_beat(t);
+	/* (r) which tiers there are, and what a dead steward had taken, before who keeps them; pairs
 	 * with index/request/durable.c.  If we die before it, our lock is free and nobody keeps them */
-	store_release(&d->keeper, t->c->peer + 1);
+	store_release(&d->steward, t->c->peer + 1);
 }
 
-void desk_leave(struct gpc_tiers *t)
+void board_leave(struct gpc_tiers *t)
 {
-	struct shm_desk *d = seg_desk(&t->c->seg);
+	struct shm_board *d = seg_board(&t->c->seg);
 	uint32_t i;
 
 	if (!t->has_lock)
 		return;
-	/* with the lock: what stands there behind it is the next keeper's */
+	/* with the lock: what stands there behind it is the next steward's */
 	for (i = 0; i < SHM_TIERS; i++) {
 		store_relaxed(&d->tier[i].state, GPC_TIER_DOWN);
 		store_relaxed(&d->tier[i].pool, -1);
@@ -128,45 +128,45 @@ void desk_leave(struct gpc_tiers *t)
 	tell(d); /* who waits sees that nobody has the lock */
 }
 
-void desk_beat(struct gpc_tiers *t)
+void board_beat(struct gpc_tiers *t)
 {
-	store_relaxed(&seg_desk(&t->c->seg)->beat, clock_ns());
+	store_relaxed(&seg_board(&t->c->seg)->beat, clock_ns());
 }
 
-uint32_t desk_bell(const struct gpc_tiers *t)
+uint32_t board_bell(const struct gpc_tiers *t)
 {
-	return load_acquire(&seg_desk(&t->c->seg)->bell);
+	return load_acquire(&seg_board(&t->c->seg)->bell);
 }
 
-void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns)
+void board_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns)
 {
-	struct shm_desk *d = seg_desk(&t->c->seg);
+	struct shm_board *d = seg_board(&t->c->seg);
 
-	/* before the bell is looked at: keeper_ring does the reverse */
+	/* before the bell is looked at: steward_ring does the reverse */
 	order_add32(&d->sleepers, 1);
-	if (load_relaxed(&d->bell) == seen && !stage_stops(t))
+	if (load_relaxed(&d->bell) == seen && !steward_stops(t))
 		futex_wait(&d->bell, seen, ns);
 	order_add32(&d->sleepers, (uint32_t)-1);
 }
 
-void desk_wake(struct gpc_tiers *t)
+void board_wake(struct gpc_tiers *t)
 {
-	struct shm_desk *d = seg_desk(&t->c->seg);
+	struct shm_board *d = seg_board(&t->c->seg);
 
 	order_add32(&d->bell, 1);
 	futex_wake_all(&d->bell);
 }
 
-void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared)
+void board_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared)
 {
-	struct shm_desk *d = seg_desk(&t->c->seg);
+	struct shm_board *d = seg_board(&t->c->seg);
 
 	store_relaxed(&d->cleared, cleared);
 	store_relaxed(&d->drops, t->since);
 	/* (o) the disk has it before the number says so; pairs with index/request/durable.c.  If we die
 	 * before it, who waits sees that our lock is gone */
 	store_release(&d->durable, number);
-	order_add32(&d->told, 1);
+	order_add32(&d->news, 1);
 	if (load_relaxed(&d->waiters))
-		futex_wake_all(&d->told);
+		futex_wake_all(&d->news);
 }

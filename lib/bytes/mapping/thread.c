@@ -5,7 +5,7 @@
  * Tests: t/bytes/map-refused.t t/bytes/map-turns.t t/bytes/pools-made-again.t */
 #include "config.h"
 
-#include "bytes/memory/maps.h"
+#include "bytes/mapping/maps.h"
 
 #define IDLE_NS (250 * NS_PER_MS) /* between looks at maps ... */
 #define BUSY_NS (NS_PER_MS / 4)   /* ... and at copies that somebody waits for */

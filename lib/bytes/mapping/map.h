@@ -5,7 +5,7 @@
  * part, an address here.  Three kinds of users hold it, each counted:
  *
  *   the caller    gpc_pool_map, until gpc_pool_unmap
- *   a transfer    from before its addresses are computed until its slot is done (rule B11)
+ *   a transfer    from before its addresses are computed until its channel is done (rule B11)
  *   the maker     of VRAM and of lent memory, until its pool has gone
  *
  *   state of a map     the pool         users          what happens

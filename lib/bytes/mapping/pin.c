@@ -21,7 +21,7 @@
  * Tests: t/bytes/pin.t t/bytes/unregistered-cuda.t t/bytes/pin-refused.t t/bytes/map-turns.t */
 #include "config.h"
 
-#include "bytes/memory/maps.h"
+#include "bytes/mapping/maps.h"
 
 #include <errno.h>
 #include <stdio.h>

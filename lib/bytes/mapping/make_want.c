@@ -3,7 +3,7 @@
  * Tests: t/bytes/pool-make.t */
 #include "config.h"
 
-#include "bytes/memory/make.h"
+#include "bytes/mapping/make.h"
 
 #include <errno.h>
 #include <stdio.h>

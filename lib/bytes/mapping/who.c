@@ -5,7 +5,7 @@
  * Tests: t/bytes/memory-waits.t */
 #include "config.h"
 
-#include "bytes/memory/make.h"
+#include "bytes/mapping/make.h"
 
 #include <dirent.h>
 #include <fcntl.h>

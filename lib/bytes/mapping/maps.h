@@ -6,7 +6,7 @@
 
 #include "index/base/err.h"
 #include "index/base/worker.h"
-#include "bytes/memory/map.h"
+#include "bytes/mapping/map.h"
 
 struct maps {
 	pthread_mutex_t lock; /* of the list and the users of each map */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* afar.c - lanes of a store, and what a plugin that does not return still has of them.
+/* store_lanes.c - lanes of a store, and what a plugin that does not return still has of them.
  * Tests: t/tiers/store-lost.t t/daemon/remote.t */
 #include "config.h"
 
-#include "tiers/steward/afar.h"
+#include "tiers/steward/store_lanes.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #define CALL_MS 2000
 
 /* NO_LANE: each of them is LOST. */
-uint32_t afar_lane(struct tier_store *s)
+uint32_t store_lane(struct tier_store *s)
 {
 	uint32_t lane = NO_LANE;
 
@@ -26,7 +26,7 @@ uint32_t afar_lane(struct tier_store *s)
 	return lane;
 }
 
-void afar_give(struct tier_store *s, uint32_t lane)
+void store_lane_give(struct tier_store *s, uint32_t lane)
 {
 	if (lane == NO_LANE)
 		return;
@@ -41,8 +41,8 @@ void afar_give(struct tier_store *s, uint32_t lane)
 
 /* The plugin may store there, or read there, until it returns.  So these blocks are nobody's until
  * then; who waits for their keys does not wait for that. */
-void afar_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
-	       bool is_read)
+void store_lane_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
+		     bool is_read)
 {
 	struct kept *k = &s->kept[lane];
 	uint32_t i;
@@ -56,7 +56,7 @@ void afar_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uin
 }
 
 /* Lanes whose plugin has returned are free again, with what they have kept. */
-void afar_look(struct tier_store *s)
+void store_lanes_look(struct tier_store *s)
 {
 	uint32_t lane, lost;
 
@@ -84,7 +84,7 @@ void afar_look(struct tier_store *s)
 /* The plugin has images of RAM that it may read and store to until this process ends.  The handle
  * is going to be closed, and the blocks are others' then.  So the mappings stay, and what a get may
  * store goes to pages that nobody else has. */
-void afar_leave(struct tier_store *s)
+void store_lanes_leave(struct tier_store *s)
 {
 	uint32_t pools = s->c->seg.header.geometry.max_pools, i;
 	struct map *m;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* afar.h - a store on other machines: what remote.c and afar.c share. */
-#ifndef GPC_STAGE_AFAR_H
-#define GPC_STAGE_AFAR_H
+/* store_lanes.h - a store on other machines: what remote.c and store_lanes.c share. */
+#ifndef GPC_STEWARD_STORE_LANES_H
+#define GPC_STEWARD_STORE_LANES_H
 
 #include "tiers/remote/remote.h"
 #include "tiers/steward/gone.h"
 #include "tiers/steward/steward.h"
 
-#define LANES     18u /* stages, one that writes, and the thread */
+#define LANES     18u /* threads that answer, one that writes, and the thread */
 #define ALL_LANES ((1u << (LANES - 1)) - 1)
 #define NO_LANE   LANES
 
@@ -20,7 +20,7 @@ struct kept { /* of a lane that is LOST: what its call was given */
 struct tier_store {
 	gpc *c;
 	struct remote *remote;
-	struct shm_tier *told;
+	struct shm_tier *shown;
 	uint64_t image_bytes, deadline_ns;
 	void *memory; /* that the store was told of */
 	uint64_t memory_bytes;
@@ -51,14 +51,14 @@ struct tier_store {
 };
 
 /* A lane for one call.  NO_LANE: the plugin has not returned in any of them. */
-uint32_t afar_lane(struct tier_store *s);
-void afar_give(struct tier_store *s, uint32_t lane);
+uint32_t store_lane(struct tier_store *s);
+void store_lane_give(struct tier_store *s, uint32_t lane);
 /* What the plugin still has of these is kept until it returns. */
-void afar_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
-	       bool is_read);
+void store_lane_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
+		     bool is_read);
 /* Every now and then: has it? */
-void afar_look(struct tier_store *s);
+void store_lanes_look(struct tier_store *s);
 /* It never has, and the handle is going to be closed. */
-void afar_leave(struct tier_store *s);
+void store_lanes_leave(struct tier_store *s);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - private memory of the writer, and what happens when there is none.
+/* alloc.c - private memory of the writer, and what happens when there is none.
  * Tests: t/index/queue.t t/index/takeover-memory.t */
 #include "config.h"
 
@@ -7,7 +7,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include "index/table/memory.h"
+#include "index/table/alloc.h"
 
 #define HUGE ((size_t)2 << 20) /* a huge page */
 

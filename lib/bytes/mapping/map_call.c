@@ -3,12 +3,12 @@
  * Tests: t/bytes/sentences-bytes.t t/bytes/maps.t */
 #include "config.h"
 
-#include "bytes/memory/maps.h"
+#include "bytes/mapping/maps.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "bytes/memory/make.h"
+#include "bytes/mapping/make.h"
 #include "index/peer/refuse.h"
 
 /* With the lock held: a map of that pool which the caller has. */
