@@ -109,6 +109,7 @@ dist_man_MANS += \
 	%reldir%/gpc_segment.5 \
 	%reldir%/gpc-containers.7 \
 	%reldir%/gpc-cluster.7 \
+	%reldir%/gpc-words.7 \
 	%reldir%/gpc-events.7 \
 	%reldir%/gpc_remote.7 \
 	%reldir%/gpc-metrics.7 \

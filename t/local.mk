@@ -413,6 +413,7 @@ t_scripts = \
 	%reldir%/repo/exports.t \
 	%reldir%/repo/includes.t \
 	%reldir%/repo/format.t \
+	%reldir%/repo/words.t \
 	%reldir%/repo/headers.t \
 	%reldir%/repo/index.t \
 	%reldir%/kernels/spills.t \
