@@ -39,7 +39,7 @@ for daemonize in '' --daemonize; do
 done
 in_small gpcd full --block-size 16 --ram-blocks 64K --block-bytes 4k
 exits 1 "with memory for RAM"
-says 'full needs 2[0-9][0-9] MiB, 25[0-9] MiB of them for the memory of its RAM pool, and 1 MiB are free; enlarge it or lower --ram-blocks, --block-bytes, --max-blocks' \
+says 'full needs 2[0-9][0-9] MiB, 26[01] MiB of them for the memory of its RAM pool, and 1 MiB are free; enlarge it or lower --ram-blocks, --block-bytes, --max-blocks' \
 	"the first refusal counts the memory as well"
 in_small gpcd full --block-size 16 --vram-blocks 64K --daemonize --pidfile "$tmp/full.pid"
 exits 1 "with a pid file"

@@ -48,7 +48,7 @@ ok $? "then the dog is fed, again and again" "$tmp/makes.out"
 sed '1,/^READY=1$/d' "$tmp/makes.out" | grep -q EXTEND
 is $? 1 "and no time is asked for any more"
 
-# ---- a standby and a steward ----
+# ---- a standby and a keeper ----
 
 listen stands
 start standby env NOTIFY_SOCKET="$tmp/stands.socket" WATCHDOG_USEC=200000 gpcd dog --dir "$shm" --standby --quiet
@@ -60,18 +60,18 @@ ok $? "a standby feeds it" "$tmp/stands.out"
 listen keeps
 start keeper env NOTIFY_SOCKET="$tmp/keeps.socket" WATCHDOG_USEC=200000 gpcd late --dir "$shm" --keep --device host \
 	--vram-blocks 8 --block-bytes 4k
-steward=$pid
+keeper=$pid
 until_ok is_written '^STATUS=waiting: there is no cache late' "$tmp/keeps.out"
-ok $? "a steward says what it waits for" "$tmp/keeps.out"
+ok $? "a keeper says what it waits for" "$tmp/keeps.out"
 is_written '^EXTEND_TIMEOUT_USEC=' "$tmp/keeps.out"
 ok $? "and asks for time"
 start late gpcd late --dir "$shm" --block-size 16 --max-blocks 100 --max-peers 4 --quiet
 late=$pid
 until_ok is_written '^READY=1$' "$tmp/keeps.out"
-ok $? "until it keeps" "$tmp/steward.err"
+ok $? "until it keeps" "$tmp/keeper.err"
 twice_more keeps
 ok $? "and feeds the dog" "$tmp/keeps.out"
-kill "$steward" "$late"
+kill "$keeper" "$late"
 
 # ---- whose dog it is ----
 

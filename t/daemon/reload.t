@@ -131,14 +131,14 @@ start second setsid gpcd fresh --dir "$shm" --standby
 second=$pid
 until_ok says second 'standing by'
 start keeper setsid gpcd fresh --dir "$shm" --keep --device host --vram-blocks 4 --block-bytes 4k
-steward=$pid
-until_ok says steward 'keeping pool'
-kill -HUP "$second" "$steward"
+keeper=$pid
+until_ok says keeper 'keeping pool'
+kill -HUP "$second" "$keeper"
 until_ok says second 'SIGHUP: the options were read again'
 ok $? "a standby reads again" "$tmp/second.err"
-until_ok says steward 'SIGHUP: the options were read again'
-ok $? "and a steward, both without a file" "$tmp/steward.err"
-kill "$steward" "$second" "$first"
+until_ok says keeper 'SIGHUP: the options were read again'
+ok $? "and a keeper, both without a file" "$tmp/keeper.err"
+kill "$keeper" "$second" "$first"
 finish "$first"
 finish "$second"
 

@@ -91,7 +91,7 @@ static void test_check(void)
 	says("rank 0 of transfer 3 is seat 200, which cannot be");
 	*forge(3) = was;
 	forge(4)->op = was.op + 1;
-	says("transfers 3 and 4 have slots of one command");
+	says("transfers 3 and 4 have entries of one command");
 	*forge(4) = was4;
 	*cell_of(p, x.to[0]) = CELL_RESERVED;
 	clean(c, "a cell of a reservation, which it is");

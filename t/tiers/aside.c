@@ -138,7 +138,7 @@ static void others(void)
 	struct disk_options opt = aside(4), other;
 	struct disk *d, *second = NULL;
 	uint8_t junk[65536 + 4096] = { 1 };
-	uint32_t two = 2;
+	uint32_t later = DISK_VERSION + 1;
 
 	make(4);
 	truncate(disk_path, 200000);
@@ -156,9 +156,9 @@ static void others(void)
 	chmod(disk_path, 0640);
 	is_refused(&opt, EPERM, "chmod 600", "cut off, and others may read it");
 	make(4);
-	disk_poke(8, &two, sizeof(two));
-	disk_poke(65536 + 8, &two, sizeof(two));
-	is_refused(&opt, EPROTO, "version 2", "of another version");
+	disk_poke(8, &later, sizeof(later));
+	disk_poke(65536 + 8, &later, sizeof(later));
+	is_refused(&opt, EPROTO, "version 3", "of another version");
 	make(4);
 	disk_poke(0, junk, sizeof(junk));
 	is_refused(&opt, EPROTO, "no disk file", "another program's");

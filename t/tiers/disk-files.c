@@ -292,10 +292,10 @@ static void supers(void)
 	disk_poke(65536, junk, 4096);
 	must_refuse(&opt, EPROTO, "no disk file", "both overwritten");
 	s = whole;
-	s.version = DISK_VERSION - 1;
+	s.version = DISK_OLDEST - 1;
 	disk_seal_super(&s);
 	disk_poke(0, &s, sizeof(s));
-	must_refuse(&opt, EPROTO, "version 1", "an earlier version");
+	must_refuse(&opt, EPROTO, "version 0", "a version that never was");
 	s.version = DISK_VERSION + 1;
 	disk_seal_super(&s);
 	disk_poke(0, &s, sizeof(s));
@@ -305,6 +305,66 @@ static void supers(void)
 	must_refuse(&opt, EPROTO, "byte order", "the other byte order");
 	disk_poke(0, &whole, sizeof(whole));
 	ok(is_whole(&opt), "with one superblock all is there");
+}
+
+/* The file as version 1 had it: superblock `at`, and the header of a slot where it is not 4. */
+static void make_version_1(uint64_t at, uint64_t slot)
+{
+	struct disk_super s;
+	struct disk_header h;
+
+	disk_see(at, &s, sizeof(s));
+	s.version = 1;
+	disk_seal_super(&s);
+	disk_poke(at, &s, sizeof(s));
+	if (slot == 4)
+		return;
+	disk_see(disk_test_header(slot), &h, sizeof(h));
+	h.magic = DISK_HEADER_1;
+	h.seed = 1;
+	h.word = DISK_TEST_IMAGE;
+	disk_seal_header(&h);
+	disk_poke(disk_test_header(slot), &h, sizeof(h));
+}
+
+/* Blocks of version 1 are read, for who tells no structure; what is written is of version 2. */
+static void version_1(void)
+{
+	static uint8_t image[DISK_TEST_IMAGE] __attribute__((aligned(4096)));
+	struct disk_slot seeded = { .slot = 2, .key = disk_key(22), .sum.seed = 7 };
+	struct disk_options opt = disk_opt(4);
+	struct disk_super s[2];
+	struct disk_header h;
+	struct disk *d;
+
+	make(4);
+	d = disk_must(&opt);
+	is_int(disk_put(d, 1, 11, 0, 1), 0, "a second block");
+	disk_close(d);
+	make_version_1(0, 2);
+	ok(is_whole(&opt), "superblock A of version 1, B of version 2");
+	make_version_1(0, 4);
+	make_version_1(65536, 4);
+	d = disk_must(&opt);
+	is_int(disk_has(d, 2, 22), 0, "both of version 1, and so is the block");
+	is_int(disk_has(d, 1, 11), 0, "beside one of version 2");
+	is_int(disk_read(d, &seeded, image), -ESTALE, "which is none of a structure");
+	is_int(disk_put(d, 2, 23, 0, 1), 0, "its slot is written");
+	is_int(disk_has(d, 2, 23), 0, "and read");
+	disk_close(d);
+	disk_see(0, &s[0], sizeof(s[0]));
+	disk_see(65536, &s[1], sizeof(s[1]));
+	disk_see(disk_test_header(2), &h, sizeof(h));
+	ok(s[0].version == 2 && s[1].version == 2 && h.magic == DISK_HEADER_MAGIC,
+	   "the file is of version 2: %u, %u", s[0].version, s[1].version);
+	make_version_1(0, 2);
+	disk_see(disk_test_header(2), &h, sizeof(h));
+	h.word++;
+	disk_seal_header(&h);
+	disk_poke(disk_test_header(2), &h, sizeof(h));
+	d = disk_must(&opt);
+	is_int(disk_has(d, 2, 23), -EBADMSG, "a block of version 1 of another length");
+	disk_close(d);
 }
 
 /* A clear that was acknowledged stands in both superblocks. */
@@ -469,6 +529,7 @@ static int body(void)
 	outlived();
 	layouts();
 	supers();
+	version_1();
 	epochs();
 	cut();
 	sizes();

@@ -20,6 +20,10 @@
  * have the header's checksum, and are of the structure that is wanted, which `seed` tells
  * (index/base/sums.h).  All else is a miss.  A header of zeros is of a free slot.
  *
+ * Version 1 had headers with another magic, and nothing of seed and word.  Such a file becomes one
+ * of version 2 when it is opened, and its headers stay until their slots are written.  A superblock
+ * of version 1 beside one of version 2 is what a death in the middle of that leaves: both are good.
+ *
  * Order of a write: the header becomes zeros; the image; the note; the header.  A process
  * that dies in between leaves a slot that is free.  A machine that dies may lose any of them,
  * for none is synced; then the header and the image do not agree, and checksums tell.
@@ -34,8 +38,10 @@
 #include <stdint.h>
 
 #define DISK_MAGIC        0x6b736964637067ull /* "gpcdisk" */
-#define DISK_HEADER_MAGIC 0x746f6c73u         /* "slot" */
+#define DISK_HEADER_MAGIC 0x32746c73u         /* "slt2" */
+#define DISK_HEADER_1     0x746f6c73u /* "slot": version 1, seed is 1, word the image's length */
 #define DISK_VERSION      2u
+#define DISK_OLDEST       1u /* that is read */
 #define DISK_ENDIAN       0x01020304u
 #define DISK_PAGE         4096u
 #define DISK_SUPER_A      0u

@@ -113,9 +113,9 @@ static int refuse_super(const char *path, enum super_look is, uint32_t version)
 	if (is == SUPER_VERSION)
 		return err_set(
 			EPROTO,
-			"%s has version %u of the format, this is version %u: use the program "
+			"%s has version %u of the format, this reads %u to %u: use the program "
 			"that made it, or remove the file",
-			path, version, DISK_VERSION);
+			path, version, DISK_OLDEST, DISK_VERSION);
 	if (is == SUPER_ENDIAN)
 		return err_set(EPROTO,
 			       "%s was made on a machine of the other byte order: use it there, or "

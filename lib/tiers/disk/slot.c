@@ -25,14 +25,25 @@ static uint32_t checksum(const struct disk_header *h)
 	return crc32c(0, h, offsetof(struct disk_header, checksum));
 }
 
+/* Version 1 knew no structures: its bytes are for who tells none. */
+static bool sum_of(const struct disk *d, const struct disk_header *h, struct image_sum *ret)
+{
+	*ret = (struct image_sum){ h->crc, h->seed, h->word };
+	if (h->magic != DISK_HEADER_1)
+		return h->magic == DISK_HEADER_MAGIC;
+	*ret = (struct image_sum){ .crc = h->crc };
+	return h->seed == 1 && h->word == d->super.image_bytes;
+}
+
 int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 	       struct disk_slot *ret)
 {
 	const gpc_key key = { { h->key[0], h->key[1] } };
+	struct image_sum image;
 
 	if (!memcmp(h, &zeros, sizeof(zeros)))
 		return -ENOENT;
-	if (h->magic != DISK_HEADER_MAGIC || h->checksum != checksum(h) || h->slot != slot ||
+	if (!sum_of(d, h, &image) || h->checksum != checksum(h) || h->slot != slot ||
 	    memcmp(h->file, d->super.file, 16) || h->note_bytes > d->super.note_bytes ||
 	    key_is_zero(&key) || key_is_root(&key) || h->epoch > load_relaxed(&d->epoch))
 		return -EBADMSG;
@@ -42,7 +53,7 @@ int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 		.parent = { { h->parent[0], h->parent[1] } },
 		.depth = h->depth,
 		.tag = h->tag,
-		.sum = { h->crc, h->seed, h->word },
+		.sum = image,
 		.note_bytes = h->note_bytes,
 		.note_crc = h->note_crc,
 		.born_ns = h->born_ns,

@@ -53,7 +53,7 @@ static enum super_look look(const struct disk_super *s)
 		return SUPER_ENDIAN;
 	if (s->magic != DISK_MAGIC)
 		return SUPER_NONE;
-	if (s->version != DISK_VERSION)
+	if (s->version < DISK_OLDEST || s->version > DISK_VERSION)
 		return SUPER_VERSION;
 	return s->endian == DISK_ENDIAN && s->checksum == checksum(s) && super_is_sane(s)
 		       ? SUPER_GOOD
@@ -100,6 +100,7 @@ enum super_look super_read(int fd, struct disk_super *ret, bool *ret_mend, uint3
 	}
 	best = is[0] != SUPER_GOOD || (is[1] == SUPER_GOOD && s[1].generation > s[0].generation);
 	*ret = s[best];
+	ret->version = DISK_VERSION; /* the next one that is written is */
 	*ret_mend = is[!best] != SUPER_GOOD;
 	return SUPER_GOOD;
 }
