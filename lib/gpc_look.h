@@ -240,6 +240,20 @@ struct gpc_transfer_info { /* a transfer that is not over, for tools.  set size 
 int gpc_transfer_get(gpc *c, uint32_t i, struct gpc_transfer_info *ret);
 /* [shared] The i-th of those that are not over, of all peers; -ENOENT past the last. */
 
+struct gpc_slow {          /* a call that took long */
+	uint64_t ended_ns; /* CLOCK_MONOTONIC */
+	uint64_t took_ns;  /* from its begin to the answer, or until its caller gave up */
+	int32_t peer, pid;
+	uint32_t blocks;  /* or keys, of its command; 0: of commands that were sent before */
+	int32_t error;    /* 0: it was answered; -ETIMEDOUT, -ENOTCONN, -EAGAIN */
+	char command[16]; /* what it asked of the writer: reserve, publish, ...; "" as for blocks */
+};
+
+int gpc_slow_walk(gpc *c, uint64_t *cursor, struct gpc_slow *out, uint32_t n);
+/* [shared] The last 8 calls of each seat that waited for the writer longer than GPC_SET_SLOW_MS, by
+ * seat, the oldest first; of processes that have left, too, until their seat has 8 newer ones.
+ * *cursor starts at 0.  Returns how many were written; 0: that was all. */
+
 int gpc_claim_walk(gpc *c, uint64_t *cursor, struct gpc_claim *out, uint32_t n);
 /* [shared] Every open claim, for tools; *cursor starts at 0; returns how many; 0 = the end. */
 

@@ -76,13 +76,14 @@ int gpc_unlink(const char *name, const char *dir);
 
 /* ---- settings of a cache that runs ---- */
 
-enum {                          /* and its limits */
-       GPC_SET_FREE_TARGET = 1, /* as gpc_config; 0 to 2^24: none is 0 */
-       GPC_SET_QUOTA = 2,       /* as gpc_config.peer_quota; 0 = no limit */
-       GPC_SET_LOG_LEVEL = 3,   /* of gpcd, as syslog(3): 0 to 7 */
-       GPC_SET_SPILL_AHEAD = 4, /* of a pool that demotes: 0 to its blocks */
-       GPC_SET_DISK_AHEAD = 5,  /* as gpc_tiers_options.ahead: 1 to 4096 */
-       GPC_SET_DISK_MAX_AGE = 6 /* as max_age_s there */
+enum {                           /* and its limits */
+       GPC_SET_FREE_TARGET = 1,  /* as gpc_config; 0 to 2^24: none is 0 */
+       GPC_SET_QUOTA = 2,        /* as gpc_config.peer_quota; 0 = no limit */
+       GPC_SET_LOG_LEVEL = 3,    /* of gpcd, as syslog(3): 0 to 7 */
+       GPC_SET_SPILL_AHEAD = 4,  /* of a pool that demotes: 0 to its blocks */
+       GPC_SET_DISK_AHEAD = 5,   /* as gpc_tiers_options.ahead: 1 to 4096 */
+       GPC_SET_DISK_MAX_AGE = 6, /* as max_age_s there */
+       GPC_SET_SLOW_MS = 7       /* for gpc_slow_walk; 0 to 3600000: none is 0.  Else 100 */
 };
 
 int gpc_setting_set(gpc *c, uint32_t what, int pool, int64_t value);

@@ -47,6 +47,8 @@ lib_index_sources = \
 	%reldir%/index/peer/refuse.c \
 	%reldir%/index/peer/refuse.h \
 	%reldir%/index/peer/ring.c \
+	%reldir%/index/peer/slow.c \
+	%reldir%/index/peer/slow.h \
 	%reldir%/index/peer/ring.h \
 	%reldir%/index/peer/rouse.c \
 	%reldir%/index/peer/rouse.h \
@@ -368,6 +370,7 @@ lib_look_sources = \
 	%reldir%/look/check_table.c \
 	%reldir%/look/check_transfer.c \
 	%reldir%/look/claims.c \
+	%reldir%/look/slow.c \
 	%reldir%/look/inspect.c \
 	%reldir%/look/inspect.h \
 	%reldir%/look/meter.c \

@@ -20,6 +20,7 @@ dist_man_MANS += \
 	%reldir%/gpc_tiers_sync.3 \
 	%reldir%/gpc_claim_wait.3 \
 	%reldir%/gpc_claim_walk.3 \
+	%reldir%/gpc_slow_walk.3 \
 	%reldir%/gpc_close.3 \
 	%reldir%/gpc_commit.3 \
 	%reldir%/gpc_copy.3 \

@@ -210,6 +210,7 @@ t_programs = \
 	%reldir%/index/balance.t \
 	%reldir%/look/check-claims.t \
 	%reldir%/look/hits-told.t \
+	%reldir%/look/slow.t \
 	%reldir%/look/check-memory.t \
 	%reldir%/bytes/fetch-late.t \
 	%reldir%/bytes/notes-fetched.t \
@@ -351,6 +352,7 @@ t_scripts = \
 	%reldir%/tools/hot.t \
 	%reldir%/tools/ping.t \
 	%reldir%/tools/set.t \
+	%reldir%/tools/slow.t \
 	%reldir%/tools/release.t \
 	%reldir%/daemon/disk.t \
 	%reldir%/daemon/disk-aside.t \

@@ -32,6 +32,7 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/process.c \
 	%reldir%/daemon/reload.c \
 	%reldir%/daemon/say.c \
+	%reldir%/daemon/slow.c \
 	%reldir%/daemon/serve.c \
 	%reldir%/daemon/tiers.c \
 	%reldir%/daemon/state.c
@@ -87,6 +88,7 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/command.c \
 	%reldir%/inspect/hot.c \
 	%reldir%/inspect/hot.h \
+	%reldir%/inspect/slow.c \
 	%reldir%/inspect/hot_table.c \
 	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/list.c \

@@ -20,7 +20,7 @@ static void test_refused(gpc *c)
 	int64_t v = -7;
 
 	refused(gpc_setting_set(c, 0, -1, 1), EINVAL, "no setting");
-	refused(gpc_setting_set(c, 7, -1, 1), EINVAL, "nor behind the last one");
+	refused(gpc_setting_set(c, SETTINGS + 1, -1, 1), EINVAL, "nor behind the last one");
 	refused(gpc_setting_set(c, GPC_SET_QUOTA, 0, 1), EINVAL, "a pool of a cache's");
 	refused(gpc_setting_set(c, GPC_SET_QUOTA, -1, -2), EINVAL, "less than none");
 	refused(gpc_setting_set(c, GPC_SET_QUOTA, -1, 1ll << 32), EINVAL, "too many");
@@ -33,7 +33,7 @@ static void test_refused(gpc *c)
 	refused(gpc_setting_set(c, GPC_SET_SPILL_AHEAD, 1, 1), EINVAL, "one that demotes nowhere");
 	refused(gpc_setting_set(c, GPC_SET_SPILL_AHEAD, 0, 65), EINVAL, "more than it has");
 	refused(gpc_setting_get(c, GPC_SET_QUOTA, -1, NULL), EINVAL, "nowhere to put it");
-	refused(gpc_setting_get(c, 7, -1, &v), EINVAL, "none to get");
+	refused(gpc_setting_get(c, SETTINGS + 1, -1, &v), EINVAL, "none to get");
 	is_int(v, -7, "nothing is written");
 }
 

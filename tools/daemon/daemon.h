@@ -66,6 +66,8 @@ struct daemon {
 	int made_level, made_most; /* by options and environment */
 	int set_level;             /* that counts in its place, or -1 */
 	uint64_t next_level;       /* when the next look for that is due */
+	uint64_t next_slow;        /* the same for slow calls */
+	uint64_t slow_ns;          /* those that ended until then were told */
 	bool create;               /* a geometry was given: make it if it is absent */
 	bool standby, background, foreground, quiet, unlink_at_end;
 	bool keep;              /* own a pool of VRAM, and do not serve */
@@ -119,6 +121,9 @@ int say_level_named(const char *word);
 void say_level(struct daemon *d);
 /* Once a second at most: the level that gpc-inspect set has set, or that of the options. */
 void say_level_of(struct daemon *d, gpc *c);
+
+/* A line for each call that took long and ended since the last look, which is a second ago or more. */
+void say_slow(struct daemon *d, gpc *c);
 /* The library's log; arg is a struct daemon. */
 void say_library(void *arg, int level, const char *text);
 /* The reason that keeps a file from being opened, or made where `makes` says so; err: of open(2). */

@@ -350,6 +350,7 @@ static int serve_until_end(struct daemon *d, gpc *c)
 	while (!process_stopping) {
 		turn(d);
 		say_level_of(d, c);
+		say_slow(d, c);
 		manager_alive();
 		state_tell(d, c, "serving");
 		reload_look(d, c);

@@ -69,6 +69,7 @@ int inspect_peers(struct inspect *in);
 int inspect_ls(struct inspect *in);
 int inspect_lookup(struct inspect *in);
 int inspect_hot(struct inspect *in);
+int inspect_slow(struct inspect *in);
 int inspect_check(struct inspect *in);
 int inspect_watch(struct inspect *in);
 int inspect_metrics(struct inspect *in);

@@ -9,6 +9,7 @@
  *   spill-ahead    gpc_setting_set, with --pool     who spills, its next look
  *   disk-ahead     gpc_setting_set                  the steward of tiers, its next round
  *   disk-max-age   gpc_setting_set                  the same
+ *   slow-ms        gpc_setting_set                  who waits for the writer, each call
  *   mode, group    gpc_create with GPC_IF_ABSENT    the kernel, whoever attaches next
  *
  * All other options of gpcd are fixed when the cache is made, or when gpcd starts.
@@ -41,6 +42,7 @@ static const struct key {
 	{ "spill-ahead", GPC_SET_SPILL_AHEAD, 0, 1 << 24 },
 	{ "disk-ahead", GPC_SET_DISK_AHEAD, 1, 4096 },
 	{ "disk-max-age", GPC_SET_DISK_MAX_AGE, 0, UINT32_MAX },
+	{ "slow-ms", GPC_SET_SLOW_MS, 0, 3600000 },
 	{ "mode", 0, 0, 0 },
 	{ "group", 0, 0, 0 },
 };

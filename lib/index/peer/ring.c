@@ -14,6 +14,7 @@
 #include "index/segment/meter.h"
 #include "index/peer/hold.h"
 #include "index/peer/ring.h"
+#include "index/peer/slow.h"
 
 #define SHORT_NS 10000             /* the same, where the writer may wait for this processor */
 #define LOOK_NS  (100 * NS_PER_MS) /* rule C2: between looks for a writer */
@@ -383,13 +384,24 @@ static void wait_init(const gpc *c, struct wait *w, uint64_t deadline_ns)
 }
 
 /* Threads of this peer count into one histogram. */
-static void note_round_trip(gpc *c, const struct wait *w)
+static void note_round_trip(gpc *c, const struct wait *w, uint32_t op, uint32_t blocks)
 {
 	struct shm_histogram *h = &my_seat(c)->round_trip;
 	uint64_t ns = clock_ns() - w->began_ns;
 
 	count_add(&h->cell[meter_cell_short(ns)], 1);
 	count_add(&h->sum, ns);
+	if (__builtin_expect(slow_is(c, ns), 0))
+		slow_note(c, op, blocks, 0, ns);
+}
+
+/* The caller waits no longer: no round trip, and yet it took long. */
+static void note_given_up(gpc *c, const struct wait *w, uint32_t op, uint32_t blocks, int err)
+{
+	uint64_t ns = clock_ns() - w->began_ns;
+
+	if (slow_is(c, ns))
+		slow_note(c, op, blocks, err, ns);
 }
 
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns)
@@ -412,7 +424,9 @@ int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns)
 		}
 	} while (!done && err == 0);
 	if (done && waited)
-		note_round_trip(c, &w);
+		note_round_trip(c, &w, CMD_NONE, 0);
+	else if (!done)
+		note_given_up(c, &w, CMD_NONE, 0, err);
 	return done ? 0 : wait_error(c, err, deadline_ns);
 }
 
@@ -472,6 +486,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 {
 	struct wait w;
 	bool submitted = false, granted = false, taken;
+	uint32_t n = op->n; /* who takes the answer of a call that was given up frees op */
 	int err = 0;
 
 	wait_init(c, &w, deadline_ns);
@@ -499,7 +514,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 		}
 		pthread_mutex_unlock(&c->ring_lock);
 		if (taken) {
-			note_round_trip(c, &w);
+			note_round_trip(c, &w, cmds->op, n);
 			return 0;
 		}
 		if (err < 0)
@@ -507,5 +522,6 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 		err = wait_step(c, &w, seen);
 	}
 	*ret_pending = submitted;
+	note_given_up(c, &w, cmds->op, n, err);
 	return wait_error(c, err, deadline_ns);
 }

@@ -9,7 +9,7 @@
 #include "index/segment/peek.h"
 #include "index/segment/settings.h"
 
-_Static_assert(SETTINGS == GPC_SET_DISK_MAX_AGE, "each setting has its limits");
+_Static_assert(SETTINGS == GPC_SET_SLOW_MS, "each setting has its limits");
 
 static int check(gpc *c, uint32_t what, int pool)
 {
@@ -77,6 +77,7 @@ static int64_t as_made(const gpc *c, uint32_t what)
 
 	return what == GPC_SET_FREE_TARGET ? MAX(h->free_target, 0)
 	       : what == GPC_SET_QUOTA     ? (int64_t)h->peer_quota
+	       : what == GPC_SET_SLOW_MS   ? (int64_t)SLOW_MS
 					   : -1;
 }
 

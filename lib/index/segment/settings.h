@@ -12,6 +12,7 @@
  *   spill_ahead       gpc_spill_ahead, each call; GPC_FREE      that of the pool
  *   disk_ahead        the steward of tiers, each round          its own options
  *   disk_max_age      the same                                  the same
+ *   slow_ms           who has waited for an answer              100
  *
  * They outlive writers, and go with the cache.  That of a pool names its generation: a pool that gets
  * the number later is made without it.
@@ -23,7 +24,8 @@
 #include "index/base/order.h"
 #include "index/segment/segment.h"
 
-#define SETTINGS 6u /* GPC_SET_FREE_TARGET ... */
+#define SETTINGS 7u /* GPC_SET_FREE_TARGET ... */
+#define SLOW_MS  100u
 
 struct setting_limits {
 	const char *name;
@@ -36,6 +38,7 @@ static inline const struct setting_limits *setting_limits(uint32_t what)
 		{ "free_target", 0, 1 << 24 }, { "quota", 0, UINT32_MAX },
 		{ "log_level", 0, 7 },         { "spill_ahead", 0, 1 << 24 },
 		{ "disk_ahead", 1, 4096 },     { "disk_max_age", 0, UINT32_MAX },
+		{ "slow_ms", 0, 3600000 },
 	};
 
 	return &limits[what - 1];

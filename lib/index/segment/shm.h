@@ -378,6 +378,20 @@ _Static_assert(__builtin_offsetof(struct shm_shared, setting) == 256 &&
 
 enum { SEAT_FREE = 0, SEAT_TAKEN = 1, SEAT_LEFT = 2 };
 
+/* A call that took longer than GPC_SET_SLOW_MS (index/peer/slow.h). */
+#define SHM_SLOW 8u
+
+struct shm_slow {
+	uint64_t number;   /* p: (q) 1 + which one it is; 0 while it is written */
+	uint64_t ended_ns; /* p: CLOCK_MONOTONIC */
+	uint32_t took_us;
+	int32_t pid;
+	uint32_t blocks; /* or keys, of its command; 0: not known */
+	uint16_t op;     /* CMD_...; 0: of commands that were sent before */
+	uint16_t error;  /* 0: it was answered; or why the caller waits no longer: an errno */
+};
+_Static_assert(sizeof(struct shm_slow) == 32, "slow layout");
+
 struct shm_seat {       /* 4096 bytes */
 	uint32_t state; /* p: TAKEN, LEFT; w: FREE after reaping */
 	uint32_t incarnation;
@@ -409,7 +423,8 @@ struct shm_seat {       /* 4096 bytes */
 	uint32_t back_waits;
 	uint32_t in_use[128]; /* p: distinct blocks of each pool referenced or reserved */
 	uint64_t hit_own, hit_disk, hit_store; /* p: counters, as the peer has told them */
-	uint8_t pad4[1024 - 320 - 512 - 24];
+	uint64_t slow_calls; /* p: ever noted in `slow`, over all lives of the seat */
+	uint8_t pad4[1024 - 320 - 512 - 32];
 	union {
 		struct shm_pool request; /* p: argument of CMD_POOL */
 		struct {
@@ -422,7 +437,7 @@ struct shm_seat {       /* 4096 bytes */
 	/* p: of its own CALLER pools: blocks that it has evicted ahead of demand, and above them
 	 * 16 bits of the pool's generation */
 	uint32_t in_stock[128];
-	uint8_t pad6[4096 - 1024 - 2048 - 256 - 512];
+	struct shm_slow slow[SHM_SLOW]; /* p: the n-th at n % SHM_SLOW; they outlive the peer */
 };
 _Static_assert(sizeof(struct shm_seat) == 4096, "seat layout");
 _Static_assert(__builtin_offsetof(struct shm_seat, head) == 128 &&
