@@ -309,7 +309,8 @@ int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret);
 
 int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
 /* [shared] Verify all invariants; report gets one line for each violation; returns their
- * number. */
+ * number.  It waits for a writer that is in the middle of a change, 10 s at most, half a second if
+ * that process is stopped: -EAGAIN, there are violations that may be what is half done. */
 
 #ifdef __cplusplus
 }

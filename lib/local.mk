@@ -366,6 +366,7 @@ lib_look_sources = \
 	%reldir%/look/check_hold.c \
 	%reldir%/look/check_memo.c \
 	%reldir%/look/check_memory.c \
+	%reldir%/look/check_pace.c \
 	%reldir%/look/check_record.c \
 	%reldir%/look/check_table.c \
 	%reldir%/look/check_transfer.c \

@@ -33,6 +33,8 @@ t_programs = \
 	%reldir%/tools/bench-peers.t \
 	%reldir%/index/queue.t \
 	%reldir%/look/check-live.t \
+	%reldir%/look/check-waits.t \
+	%reldir%/look/check-writer.t \
 	%reldir%/bytes/device-sections-host.t \
 	%reldir%/bytes/mirror-step.t \
 	%reldir%/index/crc.t \
@@ -752,6 +754,8 @@ endif
 %canon_reldir%_bytes_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
 	-Wl,--wrap=seat_count_dead
 # sleeps have no limit there
+%canon_reldir%_look_check_waits_t_LDFLAGS = -Wl,--wrap=segment_refresh,--wrap=clock_ns
+%canon_reldir%_look_check_writer_t_LDFLAGS = -Wl,--wrap=move_switch,--wrap=segment_refresh
 %canon_reldir%_index_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # another thread forks when a file was just opened, mapped or locked
 %canon_reldir%_index_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl

@@ -3,11 +3,11 @@
  *
  * It looks at private copies, so it stops nobody and nothing can stop it.  A copy of a
  * live cache is taken while others work, hence it shows things half done; those are
- * different things in the next copy, some milliseconds later, or when a writer that waits
- * for a processor has had one.  So on a live cache a violation counts when COPIES copies
- * have it, the same line about the same words.  A dead cache does not change: one copy, made
- * when nobody lived any more.
- * Tests: t/look/check-live.t t/look/check.t t/index/churn.t t/fuzz/segment.t */
+ * different things in the next copy, when the writer has gone on (check_pace.c).  So on a live
+ * cache a violation counts when COPIES copies have it, the same line about the same words.  A dead
+ * cache does not change: one copy, made when nobody lived any more.
+ * Tests: t/look/check-live.t t/look/check.t t/look/check-waits.t t/index/churn.t
+ *   t/fuzz/segment.t */
 #include "config.h"
 
 #include "look/check.h"
@@ -27,9 +27,8 @@
 #include <sys/vfs.h>
 #include <time.h>
 
-#define COPIES         9 /* half a second */
-#define MAX_LINES      1000
-#define RECOVERY_TRIES 40 /* of 50 ms, for a writer that has just taken over */
+#define COPIES    9 /* half a second, or as long as the writer needs for a pass each */
+#define MAX_LINES 1000
 
 /* ---- lines ---- */
 
@@ -226,36 +225,14 @@ static bool is_live(const struct segment *s)
 	return false;
 }
 
-/* The next copy.  The question for the living comes first: a cache may die behind a copy that shows
- * it at work. */
-static int refresh(struct check *k, struct segment *s)
-{
-	k->still = !is_live(s);
-	return segment_refresh(s);
-}
-
-/* A successor repairs until its first grace period is over; it may be the caller itself. */
-static int wait_for_recovery(struct check *k, struct segment *s)
-{
-	int tries, err = 0;
-
-	for (tries = 0; tries < RECOVERY_TRIES && !err; tries++) {
-		if (!seg_state(s)->recovering || !segment_writer_alive(s))
-			break;
-		if (handle_help(k->c, NS_PER_MS) <= 0)
-			pause_ms(50);
-		err = refresh(k, s);
-	}
-	return err;
-}
-
 static int check_copies(struct check *k, struct segment *s)
 {
 	uint64_t *before = NULL;
-	int copy, err = wait_for_recovery(k, s);
+	int copy, err = 0;
 
 	for (copy = 0; !err; copy++) {
 		k->last = copy == COPIES - 1 || k->still;
+		k->unfinished = false;
 		check_copy(k);
 		err = k->err;
 		free(before);
@@ -268,7 +245,9 @@ static int check_copies(struct check *k, struct segment *s)
 		qsort(before, k->nbefore, sizeof(*before), by_value);
 		k->nnow = k->now_size = 0;
 		pause_ms(2u << copy);
-		err = refresh(k, s);
+		if (copy == COPIES - 2 && k->unfinished)
+			check_wait_passes(k, s);
+		err = check_next_copy(k, s, is_live);
 	}
 	free(before);
 	return err;
@@ -276,7 +255,7 @@ static int check_copies(struct check *k, struct segment *s)
 
 static int check_segment(struct check *k, struct segment *s)
 {
-	int err = refresh(k, s);
+	int err = check_next_copy(k, s, is_live);
 
 	k->s = s;
 	if (!err)

@@ -29,6 +29,10 @@ struct check {
 	uint64_t *now, nnow, now_size;
 	bool last;  /* this copy's lines are reported */
 	bool still; /* nobody lived before it was made, so the next one is the same */
+	/* check_pace.c: what stood in shm_state.passes behind the first copy, and the last one */
+	uint64_t passes_first, passes_behind;
+	bool copied, unfinished; /* the last copy has what only passes of the writer end */
+	uint32_t recovery_waits;
 	uint64_t reported;
 	void (*report)(void *arg, const char *line);
 	void *arg;
@@ -54,6 +58,14 @@ bool check_pool_ready(const struct check *k, uint32_t pool);
 bool check_is_live(const struct check *k, uint32_t record);
 /* Is the key live in the space of that pool?  After check_records. */
 bool check_key_is_live(const struct check *k, const uint64_t key[2], uint32_t pool);
+
+/* check_pace.c: the next copy that counts; -EAGAIN, there is none, other negative errnos. */
+int check_next_copy(struct check *k, struct segment *s, bool (*is_live)(const struct segment *s));
+/* Until two passes have ended since the first copy, or the writer does not serve. */
+void check_wait_passes(struct check *k, const struct segment *s);
+bool check_passes_over(const struct check *k);
+/* Has this seat a process that goes on, and not merely a lock?  (check_control.c) */
+bool check_lives(const struct check *k, uint32_t peer);
 
 void check_files(struct check *k);  /* check.c: sizes, headers, counters of the state */
 void check_pools(struct check *k);  /* check_record.c */

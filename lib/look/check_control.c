@@ -10,6 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A child may have the lock of its dead parent: companion.c judges alike. */
+bool check_lives(const struct check *k, uint32_t peer)
+{
+	const struct shm_seat *seat = seg_seat(k->s, peer);
+	const struct identity who = { seat->pid, seat->start_time, seat->namespaces };
+
+	return segment_peer_alive(k->s, peer) && !identity_gone(&who);
+}
+
 static void check_sections(struct check *k, uint32_t peer, bool seat_free)
 {
 	uint64_t epoch = seg_shared(k->s)->epoch;
@@ -38,15 +47,17 @@ static void check_sections(struct check *k, uint32_t peer, bool seat_free)
 
 /* A leader is a peer that is nobody's companion.  Its seat is kept until its companions have gone,
  * so an empty seat, or another life in it, is that of no leader: but a companion that has ended
- * stands there, too. */
+ * stands there, too, and one that has come too late, until it leaves. */
 static void check_leader(struct check *k, uint32_t peer, const struct shm_seat *seat)
 {
 	uint32_t leader = seat->leader - 1;
 
+	if (leader < k->s->header.geometry.max_peers && !seat->joined)
+		return;
 	if (leader >= k->s->header.geometry.max_peers || leader == peer)
 		check_bad(k, seat->leader, "seat %u: companion of seat %u, which cannot be", peer,
 			  leader);
-	else if (!segment_peer_alive(k->s, peer))
+	else if (!check_lives(k, peer))
 		return;
 	else if (seg_seat(k->s, leader)->state == SEAT_FREE)
 		check_bad(k, seat->leader_life, "seat %u: companion of seat %u, which is empty",
@@ -77,15 +88,37 @@ static void check_seat(struct check *k, uint32_t peer)
 
 /* ---- reference cells ---- */
 
+/* A command that has no answer, or whose answer is not taken; or a section. */
+static bool is_at_work(const struct check *k, uint32_t peer)
+{
+	const struct shm_seat *seat = seg_seat(k->s, peer);
+	bool any = seat->taken != seat->head;
+	uint32_t i;
+
+	for (i = 0; i < SHM_SECTIONS && !any; i++)
+		any = epoch_is_open(seg_section(k->s, peer, i));
+	for (i = 0; i < SHM_RING && !any; i++)
+		any = seg_command(k->s, peer, i)->op &&
+		      seg_command(k->s, peer, i)->result == CMD_PENDING;
+	return any;
+}
+
+/* A column without its bit may have cells where its peer is in between the two, or has died there, or a
+ * writer has (index/table/holders.c). */
+static bool must_show(const struct check *k, uint32_t peer)
+{
+	return !(seg_shared(k->s)->holders[peer / 64] >> peer % 64 & 1) &&
+	       segment_writer_alive(k->s) && check_lives(k, peer) && !is_at_work(k, peer);
+}
+
 /* Cells of an empty seat, and of a seat that does not show that it may have any. */
 static void check_column(struct check *k, uint32_t peer)
 {
 	bool empty = seg_seat(k->s, peer)->state == SEAT_FREE;
-	bool shown = seg_shared(k->s)->holders[peer / 64] >> peer % 64 & 1;
 	const uint16_t *cell = seg_cell(k->s, 0, peer);
 	uint32_t i, max = k->s->header.geometry.max_blocks;
 
-	if (!empty && shown)
+	if (!empty && !must_show(k, peer))
 		return;
 	for (i = 0; i < max; i++)
 		if (cell[i])

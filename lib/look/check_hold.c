@@ -22,7 +22,7 @@ static void look_for_peers(struct check *k)
 		const struct shm_seat *seat = seg_seat(k->s, p);
 
 		k->alive[p] = seat->state == SEAT_TAKEN && seat->taken <= seat->head &&
-			      seat->head - seat->taken <= SHM_RING && segment_peer_alive(k->s, p);
+			      seat->head - seat->taken <= SHM_RING && check_lives(k, p);
 	}
 }
 

@@ -20,7 +20,7 @@ static struct {
 	/* of the companion, begun or over: 1 after the first, 2 before the second */
 	uint64_t looks;
 	uint64_t stop_at;       /* it waits there ... */
-	uint64_t go;            /* ... for this */
+	uint64_t go;            /* ... for this to be as much */
 	bool in_reaper, marked; /* it goes on within the reaper, before or after the mark */
 	int result;
 	uint64_t over;
@@ -45,7 +45,7 @@ static void comes_to(uint64_t place)
 {
 	store_release(&race.looks, place);
 	if (race.stop_at == place)
-		waits_for(&race.go, 1);
+		waits_for(&race.go, place);
 }
 
 int __wrap_companion_may(const struct segment *s, uint32_t leader, uint64_t life)
@@ -71,7 +71,7 @@ int __wrap_companion_may(const struct segment *s, uint32_t leader, uint64_t life
 /* The companion goes on, and to its end, while the writer stands here. */
 static void lets_it_go_on(void)
 {
-	store_release(&race.go, 1);
+	store_release(&race.go, 2);
 	waits_for(&race.over, 1);
 	race.in_reaper = false;
 }
@@ -117,7 +117,7 @@ static pid_t meets(uint64_t place)
 
 static void goes_on(void)
 {
-	store_release(&race.go, 1);
+	store_release(&race.go, 2);
 	pthread_join(race.thread, NULL);
 }
 
@@ -136,6 +136,30 @@ static void test_reaped_before(bool taken)
 	if (e)
 		must(gpc_close(e));
 	ends(taken ? "a seat that is another's" : "a seat that is free");
+}
+
+/* It has a seat, its leader's or another, and leaves it in its next step, whenever that comes. */
+static void test_sits_late(bool there)
+{
+	pid_t a = meets(1);
+	gpc *e = NULL;
+
+	kills(a);
+	ok(comes_back(), "a leader dies and is reaped, just when a companion has looked at it");
+	if (!there)
+		e = cache_attach(0, 0);
+	store_relaxed(&race.stop_at, 2);
+	store_release(&race.go, 1);
+	waits_for(&race.looks, 2);
+	if (e)
+		must(gpc_close(e));
+	serves(4);
+	is_int(seat()->state, there ? SEAT_TAKEN : SEAT_FREE, "the companion sits down, %s",
+	       there ? "where its leader sat" : "elsewhere");
+	clean(c, "a companion that has not seen yet that it comes too late");
+	goes_on();
+	is_int(race.result, -ESTALE, "it sees that");
+	ends("a companion that sat down too late");
 }
 
 static void test_seen(void)
@@ -347,6 +371,8 @@ static int body(void)
 	count = &told->stores;
 	test_reaped_before(false);
 	test_reaped_before(true);
+	test_sits_late(true);
+	test_sits_late(false);
 	test_seen();
 	test_in_reaper(false);
 	test_in_reaper(true);

@@ -400,6 +400,7 @@ static void test_fork(void)
 	is_int(lock_test(c->seg.lock_fd, LOCK_PEER((uint32_t)told->leader)), 1,
 	       "a child has the dead one's lock");
 	ok(comes_back(), "its process is looked at, too");
+	clean(c, "a child that has the lock of who was a companion");
 	kill(told->child, SIGKILL);
 	ends("a child with the lock");
 #endif

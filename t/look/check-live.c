@@ -88,7 +88,8 @@ struct flicker {
 	bool stop;
 };
 
-/* A writer's work, slowed down: a record that dies and comes back, its entry after it. */
+/* A writer's work, slowed down: a record that dies and comes back, its entry after it.  In passes: this
+ * thread may have no processor for as long as it likes. */
 static void *flicker_run(void *arg)
 {
 	struct flicker *f = arg;
@@ -97,6 +98,8 @@ static void *flicker_run(void *arg)
 	struct shm_pool *pool = made_pool(f->m, 0);
 
 	while (!load_relaxed(&f->stop)) {
+		store_relaxed(&f->m->state->passes, f->m->state->passes + 1);
+		order_stores();
 		store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
 		store_relaxed(&pool->live, pool->live - 1);
 		store_relaxed(&pool->dying, pool->dying + 1);
@@ -104,6 +107,8 @@ static void *flicker_run(void *arg)
 		store_release(&r->word, WORD(LIVE, WORD_GEN(r->word) + 1));
 		store_relaxed(&pool->live, pool->live + 1);
 		store_relaxed(&pool->dying, pool->dying - 1);
+		order_stores();
+		store_relaxed(&f->m->state->passes, f->m->state->passes + 1);
 		nanosleep(&pause, NULL);
 	}
 	return NULL;

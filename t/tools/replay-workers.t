@@ -80,11 +80,11 @@ inspect stat shared
 exits 0 "stat while a replay runs"
 inspect ls shared
 exits 0 "ls while a replay runs"
-inspect check shared
-exits 0 "check while a replay runs"
 refuses 1 'in use by a replay with another payload' \
 	gpc-replay "$small_trace" --dir "$shm" --name shared --payload 128
 kill -CONT $writer
+inspect check shared # not of a writer that is stopped, perhaps in the middle of a change
+exits 0 "check while a replay runs"
 start two gpc-replay "$small_trace" --dir "$shm" --name shared --workers 2 --json
 finish $pid
 is "$status" 0 "a second replay beside it" || diag "$(cat "$tmp/two.err")"

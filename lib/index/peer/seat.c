@@ -47,6 +47,7 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	store_relaxed(&s->attached_ns, clock_ns());
 	store_relaxed(&s->leader, c->leader);
 	store_relaxed(&s->leader_life, c->leader_life);
+	store_relaxed(&s->joined, 0);
 	memset(s->label, 0, sizeof(s->label));
 	if (label)
 		memcpy(s->label, label, text_bad_byte(label, strnlen(label, sizeof(s->label) - 1)));
@@ -79,11 +80,13 @@ static int stay(gpc *c)
 {
 	int err = may_lead(c);
 
-	if (err < 0)
+	if (err < 0) {
 		seat_leave(c);
-	else
-		ring_doorbell(c); /* a writer that is alone hardly looks */
-	return err;
+		return err;
+	}
+	store_relaxed(&seg_seat(&c->seg, c->peer)->joined, c->leader != 0);
+	ring_doorbell(c); /* a writer that is alone hardly looks */
+	return 0;
 }
 
 int seat_take(gpc *c, const char *label, uint32_t quota)

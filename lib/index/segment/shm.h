@@ -129,7 +129,10 @@ struct shm_state {           /* w, r */
 	uint64_t drops_head; /* keys told in drop[] so far: the last SHM_DROPS are there */
 	uint64_t
 		drops_floor; /* keys of drops up to this number are there no more, perhaps; 0: all are */
-	uint8_t pad1[40];
+	/* of all writers so far, twice; odd: one is under way, or its writer has died in it.  All that a
+	 * writer changes in this segment it changes in a pass (w_pass_begin) */
+	uint64_t passes;
+	uint8_t pad1[32];
 };
 _Static_assert(sizeof(struct shm_state) == 384, "state layout");
 _Static_assert(__builtin_offsetof(struct shm_state, drops) == 320, "state lines");
@@ -403,7 +406,9 @@ struct shm_seat {       /* 4096 bytes */
 	uint64_t attached_ns; /* CLOCK_MONOTONIC */
 	uint64_t leader_life; /* p: of a companion: that of its leader (index/peer/companion.h) */
 	uint32_t leader;      /* p: ... and 1 + the leader's seat; 0: it is none */
-	uint8_t pad0[128 - 84];
+	/* p: ... 1 since that life was seen to go on behind TAKEN; else the seat is left soon */
+	uint32_t joined;
+	uint8_t pad0[128 - 88];
 	uint64_t head;  /* p: line 2: next position to write */
 	uint64_t taken; /* p: it has taken the answers before it */
 	uint8_t pad1[48];

@@ -3,7 +3,7 @@
  *
  * Records are the truth (shm.h).  All that stands here is derived: it is rebuilt by a scan when
  * another process takes the seat (takeover/), so nothing here needs to survive.
- * Tests: t/index/counts.t t/index/given-up.t */
+ * Tests: t/index/counts.t t/index/given-up.t t/look/check-writer.t */
 #ifndef GPC_WRITER_INDEX_STATE_H
 #define GPC_WRITER_INDEX_STATE_H
 
@@ -333,6 +333,21 @@ static inline void w_places(struct writer *w)
 static inline struct shm_state *w_state(struct writer *w)
 {
 	return w->at.state;
+}
+
+/* What a writer changes in its segment it changes between these two, or in a pass that the first one
+ * ends to begin the next: there, too, nothing is half done.  Who has a copy can tell whether the
+ * writer was at rest, or has gone on (look/check_pace.c). */
+static inline void w_pass_begin(struct writer *w)
+{
+	store_relaxed(&w_state(w)->passes, (w_state(w)->passes + 1) | 1);
+	order_stores();
+}
+
+static inline void w_pass_end(struct writer *w)
+{
+	order_stores();
+	store_relaxed(&w_state(w)->passes, (w_state(w)->passes | 1) + 1);
 }
 
 static inline struct shm_record *w_record(struct writer *w, uint32_t record)

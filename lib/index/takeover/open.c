@@ -141,7 +141,13 @@ static void let_go(struct writer *w)
 
 static int run_takeover(struct writer *w, uint64_t arg UNUSED)
 {
-	return takeover(w);
+	int err;
+
+	w_pass_begin(w);
+	err = takeover(w);
+	if (err == 0)
+		w_pass_end(w);
+	return err;
 }
 
 static void tell_nobody(struct writer *w)

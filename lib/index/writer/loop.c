@@ -186,6 +186,7 @@ static uint32_t drain_all(struct writer *w)
 	uint32_t done = 0, round;
 
 	do {
+		w_pass_begin(w); /* peers that always want more make one pass of all */
 		answer_bell(w);
 		round = drain_active(w);
 		done += round;
@@ -279,6 +280,7 @@ static uint32_t pass(struct writer *w)
 {
 	uint32_t n = 0, i;
 
+	w_pass_begin(w);
 	answer_bell(w);
 	for (i = 0; i < ARRAY_SIZE(w->active); i++)
 		w->active[i] = seats_of_word(w, i); /* a bell may be late, or scribbled over */
@@ -298,6 +300,7 @@ static uint32_t pass(struct writer *w)
 		unstall(w);
 	} while (w->progress);
 	pending_wake(w);
+	w_pass_end(w);
 	return n;
 }
 
@@ -391,7 +394,9 @@ int writer_serve(struct writer *w, uint64_t deadline_ns)
 
 static int run_reap(struct writer *w, uint64_t arg UNUSED)
 {
+	w_pass_begin(w);
 	reap_dead(w);
+	w_pass_end(w);
 	return 0;
 }
 

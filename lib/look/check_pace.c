@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_pace.c - the copies of a live cache that count: the writer has gone on between them.
+ *
+ * What a writer has half done is whole when its pass is over (w_pass_begin), however long that takes:
+ * a writer without a processor stays in the middle of a change, and one that is stopped stays there
+ * until it is told to go on.  So nothing follows from the time that has passed.
+ *
+ *   the writer                        its passes                   the copy
+ *   --------------------------------  ---------------------------  ---------------------------------
+ *   is dead                           any                          counts: nobody goes on with that pass
+ *   is between two passes             even, before and behind the  counts: nothing of the writer is half
+ *                                     copy the same                done
+ *   is in a pass                      not those that stood behind  counts: what the last copy had half
+ *                                     the last copy that counts    done is whole by now
+ *   is in a pass                      as behind that copy, odd     is not made: it would show the same
+ *                                                                  half again
+ *   is in that pass for PATIENCE_NS,  the same                     none any more: -EAGAIN.  Damage cannot
+ *   or is stopped in it                                            be told from what is half done
+ *   repairs: it has just taken over   any                          waits for 2 s at most, as above then
+ *
+ * A relocation is over when a grace period is, and the writer has seen that in a pass, of which one that
+ * rests has none.  Of a block with an entry in each of its buckets nothing is said before the second one
+ * (check_passes_over); a writer that does not serve for IDLE_NS has no such line.
+ *
+ * Peers are not waited for.  Each store of a peer leaves what is sound (index/peer/hold.h), so one that
+ * is stopped anywhere breaks nothing, and
+ *
+ *   a peer is                                  so of it
+ *   -----------------------------------------  -----------------------------------------------------
+ *   in a section, or its answers not taken,    a cell may stand before the bit that shows the column
+ *   or a command without answer in its ring
+ *   a companion that has not joined            its leader may be anybody: it leaves its seat
+ *   gone, with its lock or without             nothing: its seat is cleared when somebody looks
+ * Tests: t/look/check-waits.t t/look/check-writer.t */
+#include "config.h"
+
+#include "look/check.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "index/base/err.h"
+#include "index/segment/lockfile.h"
+
+#define RECOVERY_TRIES 40 /* of 50 ms, for a writer that has just taken over */
+#define LOOK_MS        5
+#define STOPPED_NS \
+	(500 *     \
+	 NS_PER_MS) /* of a process that is stopped: what has stopped it does not soon let go */
+#define PATIENCE_NS (10000 * NS_PER_MS) /* of one that gets no processor, or hangs */
+#define IDLE_NS     (5000 * NS_PER_MS)  /* twice as long as a writer sleeps, and more */
+#define PASSES_OVER 4ull                /* two of them */
+
+static void pause_ms(uint32_t ms)
+{
+	struct timespec t = { .tv_nsec = ms * 1000000l };
+
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
+}
+
+static uint64_t passes_now(const struct segment *s)
+{
+	uint64_t n;
+
+	segment_read(s->index_fd, s->at.state + offsetof(struct shm_state, passes), &n, sizeof(n));
+	return n;
+}
+
+/* The writer may be the caller itself, who serves meanwhile. */
+static void wait_a_little(struct check *k, uint32_t ms)
+{
+	if (handle_help(k->c, NS_PER_MS) <= 0)
+		pause_ms(ms);
+}
+
+/* Who serves, as far as it has a seat. */
+static bool writer_is_stopped(const struct segment *s)
+{
+	struct shm_state st;
+	struct shm_seat seat;
+	struct identity who;
+
+	segment_read(s->index_fd, s->at.state, &st, sizeof(st));
+	if (!st.writer_peer || st.writer_peer > s->header.geometry.max_peers)
+		return false;
+	segment_read(s->control_fd, s->at.seat + (st.writer_peer - 1) * sizeof(seat), &seat,
+		     offsetof(struct shm_seat, head));
+	who = (struct identity){ seat.pid, seat.start_time, seat.namespaces };
+	return seat.pid == st.writer_pid && identity_stopped(&who);
+}
+
+/* It is in the pass in which the last copy that counts has left it. */
+static bool is_in_that_pass(const struct check *k, const struct segment *s)
+{
+	return k->passes_behind & 1 && passes_now(s) == k->passes_behind && segment_writer_alive(s);
+}
+
+static int give_up(struct check *k, const struct segment *s, bool stopped)
+{
+	struct shm_state st;
+
+	segment_read(s->index_fd, s->at.state, &st, sizeof(st));
+	return err_set(EAGAIN,
+		       "the writer of %s (pid %d) %s in the middle of a change: %llu violations "
+		       "may be what is half done",
+		       s->name, st.writer_pid, stopped ? "is stopped" : "has been for 10 seconds",
+		       (unsigned long long)k->nbefore);
+}
+
+/* 0: the next copy may be made. */
+static int wait_for_pass(struct check *k, const struct segment *s)
+{
+	uint64_t now = clock_ns(), end = now + PATIENCE_NS, stopped = now;
+
+	while (is_in_that_pass(k, s)) {
+		now = clock_ns();
+		if (!writer_is_stopped(s))
+			stopped = now;
+		if (now - stopped >= STOPPED_NS || now >= end)
+			return give_up(k, s, now - stopped >= STOPPED_NS);
+		wait_a_little(k, LOOK_MS);
+	}
+	return 0;
+}
+
+bool check_passes_over(const struct check *k)
+{
+	return !segment_writer_alive(k->s) || k->passes_behind - k->passes_first >= PASSES_OVER;
+}
+
+void check_wait_passes(struct check *k, const struct segment *s)
+{
+	uint64_t end = clock_ns() + IDLE_NS;
+
+	while (segment_writer_alive(s) && passes_now(s) - k->passes_first < PASSES_OVER &&
+	       clock_ns() < end)
+		wait_a_little(k, LOOK_MS);
+}
+
+/* A successor repairs until its first grace period is over. */
+static bool repairs(struct check *k, const struct segment *s)
+{
+	return seg_state(s)->recovering && segment_writer_alive(s) &&
+	       k->recovery_waits++ < RECOVERY_TRIES;
+}
+
+static bool counts(struct check *k, const struct segment *s, bool alive)
+{
+	uint64_t before = seg_state(s)->passes, behind = passes_now(s);
+	bool good = !k->copied || !alive || before != k->passes_behind ||
+		    (before == behind && !(before & 1));
+
+	if (!good)
+		return false;
+	if (!k->copied)
+		k->passes_first = behind;
+	k->copied = true;
+	k->passes_behind = behind;
+	return true;
+}
+
+/* The question for the living comes first: a cache may die behind a copy that shows it at work. */
+int check_next_copy(struct check *k, struct segment *s, bool (*is_live)(const struct segment *s))
+{
+	bool alive;
+	int err;
+
+	for (;;) {
+		if ((err = wait_for_pass(k, s)))
+			return err;
+		alive = segment_writer_alive(s);
+		k->still = !is_live(s);
+		if ((err = segment_refresh(s)))
+			return err;
+		if (repairs(k, s))
+			wait_a_little(k, 50);
+		else if (counts(k, s, alive))
+			return 0;
+	}
+}
