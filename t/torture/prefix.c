@@ -8,6 +8,8 @@
  * threads, time or chance (world.h): --seed S --sequence I --store N goes to a failure.
  * Tests: lib/index/takeover/takeover.c lib/index/takeover/table.c lib/index/takeover/others.c lib/index/takeover/tree.c
  *   lib/index/table/record.c */
+#include <malloc.h>
+
 #include "course.h"
 #include "t/lib/options.h"
 
@@ -332,6 +334,10 @@ int main(int argc, char **argv)
 		}
 		opt.is_long |= o == 'n' || o == 't';
 	}
+	/* some ten thousand takeovers take and give back the same memory: the system need not clear it anew
+	 * for each of them */
+	mallopt(M_TRIM_THRESHOLD, 1 << 30);
+	mallopt(M_MMAP_THRESHOLD, 4 << 20);
 	scratch_make("prefix");
 	return tap_guard(opt.is_long ? 30 * 24 * 3600 : 600, body, scratch_remove);
 }
