@@ -26,61 +26,69 @@ sticky session - -
 concurrency 4 - -
 json - - -'
 
-column()	# OPTION NUMBER: its words
+# The command lines of an option, one a line: what it says, a tab, and the options with their values.  Alone with all
+# that it needs, without each of these, and with each other option, with all that both need or without.
+lines()	# OPTION
 {
-	echo "$table" | awk -v option="$1" -v n="$2" '$1 == option && $n != "-" { gsub(",", " ", $n); print $n }'
-}
-
-closure()	# OPTION...: they and all that they need
-{
-	for option; do
-		echo "$option"
-		closure $(column "$option" 3)
-	done | sort -u
-}
-
-excluded()	# OPTION...: do two of them exclude each other?
-{
-	for option; do
-		for other in $(column "$option" 4); do
-			case " $* " in
-			*" $other "*) return 0 ;;
-			esac
-		done
-	done
-	return 1
-}
-
-complete()	# OPTION...: is all there that they need?
-{
-	for option; do
-		for other in $(column "$option" 3); do
-			case " $* " in
-			*" $other "*) ;;
-			*) return 1 ;;
-			esac
-		done
-	done
-}
-
-judge()	# OPTION...: into $wrong
-{
-	args=
-	for option; do
-		args="$args --$option $(column "$option" 2)"
-	done
-	run gpc-replay /dev/null $args
-	if excluded "$@"; then
-		want='2 --[a-z-]* and --[a-z-]* exclude each other: .'
-	elif complete "$@"; then
-		want='1 /dev/null: there are no requests'
-	else
-		want='2 --[a-z-]*: give --[a-z-]*.*, too$'
-	fi
-	tried=$((tried + 1))
-	test "$status" -eq "${want%% *}" && head -n 1 "$tmp/err" | grep -q -e "^gpc-replay: ${want#* }" && return
-	wrong="$wrong
-gpc-replay$args: $status, $(head -n 1 "$tmp/err")"
+	echo "$table" | awk -v one="$1" '
+	function closure(option, set,  i, n, list) {
+		if (option in set)
+			return
+		set[option] = 1
+		n = split(needs[option], list, ",")
+		for (i = 1; i <= n; i++)
+			closure(list[i], set)
+	}
+	# do two of them exclude each other?  are all there that they need?
+	function is_there(set, what, all,  o, i, n, list) {
+		for (o in set) {
+			n = split(what[o], list, ",")
+			for (i = 1; i <= n; i++)
+				if ((list[i] in set) != all)
+					return 1
+		}
+		return 0
+	}
+	function judge(set,  k, args, want) {
+		for (k = 1; k <= count; k++)
+			if (order[k] in set)
+				args = args " --" order[k] (value[order[k]] == "-" ? "" : " " value[order[k]])
+		if (is_there(set, excludes, 0))
+			want = "2 --[a-z-]* and --[a-z-]* exclude each other: ."
+		else if (!is_there(set, needs, 1))
+			want = "1 /dev/null: there are no requests"
+		else
+			want = "2 --[a-z-]*: give --[a-z-]*.*, too$"
+		print want "\t" args
+	}
+	{
+		order[++count] = $1
+		value[$1] = $2
+		if ($3 != "-")
+			needs[$1] = $3
+		if ($4 != "-")
+			excludes[$1] = $4
+	}
+	END {
+		closure(one, all)
+		judge(all)
+		for (o in all) {
+			delete some
+			for (p in all)
+				if (p != o)
+					some[p] = 1
+			judge(some)
+		}
+		for (k = 1; k <= count; k++) {
+			delete some
+			some[one] = some[order[k]] = 1
+			judge(some)
+			delete some
+			closure(one, some)
+			closure(order[k], some)
+			judge(some)
+		}
+	}'
 }
 
 refuses 2 "--device and --plot exclude|--plot and --device exclude" gpc-replay /dev/null --plot x --device none
@@ -93,21 +101,17 @@ refuses 1 "no requests" gpc-replay /dev/null --kill 0 --restart 0 --disk-blocks 
 is "$(gpc-replay --help | grep -o '^ *--[a-z-]*' | tr -d ' -' | sort | paste -sd' ' -)" \
 	"$(echo "$table" | awk '{ print $1 }' | tr -d - | sort | paste -sd' ' -)" "the table has all options"
 
+tab=$(printf '\t')
 options=$(echo "$table" | awk '{ print $1 }')
 for one in $options; do
-	tried=0
-	wrong=
-	all=$(closure "$one")
-	judge $all
-	for other in $all; do
-		judge $(echo "$all" | grep -v -x -e "$other")
-	done
-	for other in $options; do
-		judge "$one" "$other"
-		judge $(closure "$one" "$other")
-	done
-	test -z "$wrong"
-	ok $? "--$one: $tried command lines" || diag "$wrong"
+	lines "$one" | sort -u >"$tmp/lines"
+	while IFS=$tab read -r want args; do
+		run gpc-replay /dev/null $args
+		test "$status" -eq "${want%% *}" && head -n 1 "$tmp/err" | grep -q -e "^gpc-replay: ${want#* }" ||
+			echo "gpc-replay $args: $status, $(head -n 1 "$tmp/err")"
+	done <"$tmp/lines" >"$tmp/wrong"
+	test "$(wc -l <"$tmp/lines")" -gt 20 && test ! -s "$tmp/wrong"
+	ok $? "--$one: $(wc -l <"$tmp/lines") command lines" "$tmp/wrong"
 done
 
 done_testing
