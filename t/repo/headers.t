@@ -39,12 +39,25 @@ alone()	# COMPILER STANDARD SUFFIX
 	for header in $headers; do
 		printf '#include <%s>\n#include <%s>\nint alone(void);\nint alone(void) { return 0; }\n' \
 			"$header" "$header" >"$tmp/alone.$3"
-		compiles "$1" "$2" "$tmp/alone.$3" -c -o "$tmp/alone.o"
+		compiles "$1" "$2" "$tmp/alone.$3" -fsyntax-only
 		ok $? "$header alone with ${1##*/} -std=$2" "$tmp/log"
-		compiles "$1" "$2" "$tmp/alone.$3" -c -o "$tmp/alone.o" -DHAVE_CONFIG_H -I"$builddir" \
-			-include config.h
-		ok $? "... behind config.h" "$tmp/log"
 	done
+	for header in $headers; do
+		printf '#include <%s>\n' "$header"
+	done >"$tmp/alone.$3"
+	compiles "$1" "$2" "$tmp/alone.$3" -fsyntax-only -DHAVE_CONFIG_H -I"$builddir" -include config.h
+	ok $? "all of them behind config.h" "$tmp/log"
+}
+
+# Warnings of the optimizer, too.
+whole()	# COMPILER STANDARD SUFFIX
+{
+	for header in $headers; do
+		printf '#include <%s>\n' "$header"
+	done >"$tmp/whole.$3"
+	printf 'int whole(void);\nint whole(void) { return 0; }\n' >>"$tmp/whole.$3"
+	compiles "$1" "$2" "$tmp/whole.$3" -c -o "$tmp/whole.o"
+	ok $? "all of them compiled with ${1##*/} -std=$2" "$tmp/log"
 }
 
 for compiler in "$CC" clang; do
@@ -54,6 +67,7 @@ for compiler in "$CC" clang; do
 	fi
 	for standard in c99 c11; do
 		alone "$compiler" $standard c
+		whole "$compiler" $standard c
 	done
 done
 
@@ -279,16 +293,22 @@ const struct gpc_remote_plugin gpc_remote_plugin = { sizeof(struct gpc_remote_pl
 end
 chmod 755 "$tmp"
 
+linked=yes
+test -z "$sanitized" && test -e "$libs/libgpc.so" || linked=
 for word in $cxx; do
 	compiler=$(echo "$word" | tr ':' ' ')
 	for standard in c++11 c++17 c++20; do
 		alone "$compiler" $standard cc
+		whole "$compiler" $standard cc
 		for program in shown options; do
+			case $standard$program$linked in
+			c++17*yes | c++20optionsyes) continue ;; # compiled as a whole below
+			esac
 			compiles "$compiler" $standard "$tmp/$program.cc" -fsyntax-only
 			ok $? "GPC_OPTIONS with ${compiler##*/} -std=$standard: $program" "$tmp/log"
 		done
 	done
-	if test -n "$sanitized" || ! test -e "$libs/libgpc.so"; then
+	if test -z "$linked"; then
 		skip 3 "no shared library, or one whose sanitizer wants its own programs"
 		continue
 	fi
