@@ -351,10 +351,13 @@ soon()	# TOOK MS
 until_ok()	# CMD...: until it succeeds; false after 60 s of a machine that has nothing else to do
 {
 	quiet_begin
+	looks=0
 	until "$@" >/dev/null 2>&1; do
 		quiet_count
 		test $quiet -lt 6000 || return 1
-		sleep 0.01
+		# a look may take longer than the pause, and others need the processor
+		looks=$((looks + 1))
+		test $looks -le 20 && sleep 0.01 || sleep 0.05
 	done
 }
 
