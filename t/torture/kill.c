@@ -117,7 +117,7 @@ static int body(void)
 
 int main(int argc, char **argv)
 {
-	opt = (struct options){ .seconds = 60, .kills = 1200, .workers = 4 };
+	opt = (struct options){ .seconds = 60, .kills = 800, .workers = 4 };
 	options_read(argc, argv);
 	scratch_make("torture-kill");
 	return tap_guard(opt.seconds + 90, body, scratch_remove);

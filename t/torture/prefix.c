@@ -20,7 +20,7 @@ static struct {
 	uint64_t seed, sequences, sequence, store, nest;
 	uint32_t seconds;
 	bool only, is_long;
-} opt = { .seed = 1, .sequences = 100, .nest = NEST };
+} opt = { .seed = 1, .sequences = 70, .nest = NEST };
 
 static struct {
 	uint64_t sequence, relocated, full, deepest, deepest_at, stores[KINDS], acts[KINDS];

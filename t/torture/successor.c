@@ -240,7 +240,7 @@ static int body(void)
 
 int main(int argc, char **argv)
 {
-	opt = (struct options){ .seconds = 60, .kills = 300, .workers = 3 };
+	opt = (struct options){ .seconds = 60, .kills = 200, .workers = 3 };
 	options_read(argc, argv);
 	scratch_make("torture-successor");
 	return tap_guard(opt.seconds + 90, body, scratch_remove);
