@@ -71,6 +71,26 @@ static void names(void)
 		"plugin /etc/passwd/x.so: Not a directory; correct the path");
 }
 
+/* Another folder than that of configure's prefix, where no test may write. */
+static void beside_the_library(void)
+{
+	char self[400], folder[512], path[600], spec[400], command[1700];
+	struct remote *r;
+
+	self[MAX(0, readlink("/proc/self/exe", self, sizeof(self) - 1))] = 0;
+	snprintf(folder, sizeof(folder), "%.*s/gpc", (int)(strrchr(self, '/') - self), self);
+	snprintf(path, sizeof(path), "%s/gpc_remote_beside-%d.so", folder, (int)getpid());
+	snprintf(command, sizeof(command), "mkdir -p '%s' && cp '%s' '%s'", folder, plugin, path);
+	snprintf(spec, sizeof(spec), "beside-%d:dir=%s", (int)getpid(), remote_dir);
+	if (system(command) || chmod(folder, 0755) || chmod(path, 0755))
+		bail("%s", command);
+	r = remote_start(spec, NULL, 4096, 0);
+	ok(r != NULL, "a name is looked for in the folder gpc beside the library, too");
+	remote_close(r);
+	unlink(path);
+	rmdir(folder);
+}
+
 static void options(void)
 {
 	char spec[1024];
@@ -166,6 +186,7 @@ static int body(void)
 		bail("the plugin of folders is not built");
 	files();
 	names();
+	beside_the_library();
 	options();
 	if (remote_plugin("redis", redis, sizeof(redis)))
 		options_of_redis();

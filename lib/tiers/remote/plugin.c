@@ -4,7 +4,7 @@
  * Its code runs in the process that has all bytes of the cache.  So the file and its folder belong
  * to root or to this process's user, and nobody else may write there; then nobody else changes it
  * between the check and dlopen(3) either.
- * Tests: t/tiers/remote-plugins.t */
+ * Tests: t/tiers/remote-plugins.t t/python/wheel.t */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -26,6 +26,23 @@ static bool is_name(const char *s)
 	return s[0] && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_-")];
 }
 
+/* In the folder gpc beside the library, which may be anywhere, or in that of configure's prefix. */
+static int find_installed(const char *name, char *path, size_t room)
+{
+	Dl_info self;
+	const char *end;
+	int n;
+
+	if (dladdr((void *)(uintptr_t)plugin_load, &self) &&
+	    (end = strrchr(self.dli_fname, '/')) != NULL) {
+		n = snprintf(path, room, "%.*s/gpc/gpc_remote_%s.so", (int)(end - self.dli_fname),
+			     self.dli_fname, name);
+		if ((size_t)n < room && !access(path, F_OK))
+			return n;
+	}
+	return snprintf(path, room, "%s/gpc_remote_%s.so", PLUGIN_DIR, name);
+}
+
 static int find(const char *name, char *path, size_t room)
 {
 	int n;
@@ -33,7 +50,7 @@ static int find(const char *name, char *path, size_t room)
 	if (name[0] == '/')
 		n = snprintf(path, room, "%s", name);
 	else if (is_name(name))
-		n = snprintf(path, room, "%s/gpc_remote_%s.so", PLUGIN_DIR, name);
+		n = find_installed(name, path, room);
 	else
 		return err_set(
 			EINVAL,
