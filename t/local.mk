@@ -388,6 +388,7 @@ t_scripts = \
 	%reldir%/pages/readme-tiers.t \
 	%reldir%/pages/tier-pages.t \
 	%reldir%/pages/containers.t \
+	%reldir%/pages/charges.t \
 	%reldir%/pages/remote-page.t \
 	%reldir%/python/module.t \
 	%reldir%/python/wheel.t \
@@ -452,6 +453,7 @@ t_support = \
 	%reldir%/lib/lag.h \
 	%reldir%/lib/looks.h \
 	%reldir%/lib/ram_memory.h \
+	%reldir%/lib/smaps.h \
 	%reldir%/lib/recency.h \
 	%reldir%/lib/goes.h \
 	%reldir%/lib/actor.h \
@@ -822,6 +824,7 @@ t_helpers = \
 	%reldir%/sh/clear \
 	%reldir%/sh/cost \
 	%reldir%/sh/crowd \
+	%reldir%/sh/fill \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
@@ -863,6 +866,8 @@ EXTRA_DIST += \
 %canon_reldir%_sh_cost_LDADD =
 %canon_reldir%_sh_crowd_SOURCES = %reldir%/sh/crowd.c
 %canon_reldir%_sh_crowd_LDADD = lib/libgpc.la
+%canon_reldir%_sh_fill_SOURCES = %reldir%/sh/fill.c
+%canon_reldir%_sh_fill_LDADD = lib/libgpc.la
 %canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_uses_SOURCES = %reldir%/sh/uses.c

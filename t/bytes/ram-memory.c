@@ -12,6 +12,7 @@
 
 #include "index/peer/handle.h"
 #include "index/segment/lockfile.h"
+#include "t/lib/smaps.h"
 
 /* ---- made ---- */
 
@@ -21,6 +22,7 @@ static void test_made(void)
 	const struct shm_pool *p = seg_pool(&c->seg, 1);
 	struct memory m;
 	uint8_t *base;
+	int all;
 
 	ok(p->memory && p->block_bytes == BYTES, "the pool of ram_blocks names its memory");
 	ok(!memcmp(p->fingerprint, c->seg.header.layout, 32), "of the cache's fingerprint");
@@ -34,6 +36,8 @@ static void test_made(void)
 	must(memory_map_images(&c->seg, &m, &base));
 	memset(base, 1, SLOTS * BYTES);
 	ok(m.images_bytes >= SLOTS * BYTES, "and all its bytes can be written");
+	is_int(huge_wishes(NAME ".p", &all), 0, "who maps them asks for no huge pages");
+	is_int(all, 1, "there");
 	memory_unmap_images(&c->seg, &m, base);
 	memory_close(&m);
 	memory_sweep(&c->seg);

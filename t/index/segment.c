@@ -12,6 +12,7 @@
 #include "index/segment/files.h"
 #include "index/segment/lockfile.h"
 #include "t/lib/scratch.h"
+#include "t/lib/smaps.h"
 
 #define NAME "a"
 
@@ -309,11 +310,16 @@ static void test_pages(void)
 	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .max_blocks = 65536 };
 	uint64_t sum = 0, i;
 	struct segment s;
+	int all;
 
 	is_int(segment_unlink(NAME, scratch), 0, "the small one is removed");
 	is_int(segment_create(&s, NAME, &cfg), 0, "a larger one");
+	is_int(huge_wishes("gpc." NAME, &all), 2,
+	       "its maker asks for huge pages, and is charged for them");
 	segment_close(&s);
 	is_int(segment_open(&s, NAME, scratch, NULL), 0, "opened by another");
+	is_int(huge_wishes("gpc." NAME, &all), 0, "who asks for none, and so never is");
+	is_int(all, 2, "in both segments");
 	is_int((long long)((uintptr_t)s.index & ((2 << 20) - 1)), 0,
 	       "the index lies at a huge page");
 	is_int((long long)((uintptr_t)s.control & ((2 << 20) - 1)), 0,

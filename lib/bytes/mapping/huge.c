@@ -91,7 +91,6 @@ uint64_t huge_bytes(const struct segment *s, const struct memory *m)
 		return m->images_bytes;
 	if (segment_map_range(s, m->fd, m->images, m->images_bytes, PROT_READ, &base) < 0)
 		return 0;
-	madvise(base, m->images_bytes, MADV_HUGEPAGE);
 	sum = look(m, base);
 	munmap(base, m->images_bytes);
 	return sum;

@@ -401,8 +401,6 @@ int memory_map_images(const struct segment *s, const struct memory *m, uint8_t *
 	if (err == 0)
 		err = segment_map_range(s, fd, m->images, m->images_bytes, PROT_READ | PROT_WRITE,
 					ret);
-	if (err == 0)
-		madvise(*ret, m->images_bytes, MADV_HUGEPAGE);
 	if (fd != m->fd)
 		fd_close(fd);
 	return err;

@@ -10,7 +10,8 @@
  * policy puts every 512th page on one node.  So the thread's own policy rules while it touches,
  * anew for each huge page; then the whole file is given its policy, for who asks and for pages that
  * are swapped in.
- * Tests: t/bytes/ram-memory.t t/bytes/signals.t t/bytes/creators.t t/daemon/memory.t */
+ * Tests: t/bytes/ram-memory.t t/bytes/signals.t t/bytes/creators.t t/daemon/memory.t
+ *   t/pages/charges.t */
 #include "config.h"
 
 #include "bytes/memfile/parts.h"
@@ -346,6 +347,8 @@ int memory_make_pages(const struct segment *s, const struct memory *m, int fd, u
 
 	if (err < 0) /* huge pages are promised when they are mapped */
 		return t.unit > SHM_PAGE ? say(s, folder, &t, ENOSPC) : err;
+	madvise(t.base, t.bytes,
+		MADV_HUGEPAGE); /* by its maker alone, who is charged for all of it */
 	tell(&t, 0);
 	err = t.err ? t.err : touch_all(&t);
 	if (!err)

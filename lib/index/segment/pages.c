@@ -6,7 +6,11 @@
  * pages for shared memory switched off (shmem_enabled is "never") but since Linux 6.1 a process
  * may ask for those of one mapping, before it is filled.  The pages are the file's: all who map it
  * at an address of the same alignment get them, and no fault for each 4 KiB.
- * Tests: t/index/segment.t */
+ *
+ * The kernel charges a page to the control group of the process that touches it first, and a huge page
+ * that it makes later (khugepaged) to that of a process that has asked for huge pages there
+ * (MADV_HUGEPAGE).  So the maker touches all, and asks for both; nobody else asks for either.
+ * Tests: t/index/segment.t t/pages/charges.t */
 #include "index/segment/files.h"
 
 #include <errno.h>

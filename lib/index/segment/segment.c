@@ -173,23 +173,14 @@ static int open_files(struct segment *s)
 	return 0;
 }
 
-static int map_file(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret)
-{
-	int err = segment_map_pages(s, fd, bytes, prot, ret);
-
-	if (err)
-		return err;
-	madvise(*ret, ROUND_UP(bytes, s->unit), MADV_HUGEPAGE); /* for khugepaged, later */
-	return 0;
-}
-
 int segment_map(struct segment *s)
 {
-	int err = map_file(s, s->index_fd, s->at.index_bytes, PROT_READ, &s->index);
+	int err = segment_map_pages(s, s->index_fd, s->at.index_bytes, PROT_READ, &s->index);
 
 	if (err)
 		return err;
-	return map_file(s, s->control_fd, s->at.control_bytes, PROT_READ | PROT_WRITE, &s->control);
+	return segment_map_pages(s, s->control_fd, s->at.control_bytes, PROT_READ | PROT_WRITE,
+				 &s->control);
 }
 
 static int open_once(struct segment *s, const struct segment_want *want, bool map)
@@ -242,7 +233,8 @@ int segment_map_writer(const struct segment *s, uint8_t **ret_index)
 {
 	if (s->snapshot)
 		return err_set(EROFS, "%s was opened read-only", s->name);
-	return map_file(s, s->index_fd, s->at.index_bytes, PROT_READ | PROT_WRITE, ret_index);
+	return segment_map_pages(s, s->index_fd, s->at.index_bytes, PROT_READ | PROT_WRITE,
+				 ret_index);
 }
 
 void segment_unmap_writer(const struct segment *s, uint8_t *index)
