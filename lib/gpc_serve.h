@@ -3,7 +3,8 @@
  * need no daemon.
  *
  * GPC_SERVE of gpc_attach and gpc_create does all that a writer has to, in a thread of the process.
- * The calls at the end are for a program that serves in a loop of its own.
+ * The calls at the end are for a program that serves in a loop of its own; gpc_wait_stop is for one
+ * whose waits must end by more than time.
  * Tests: t/repo/exports.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_SERVE_H
 #define GPC_SERVE_H
@@ -114,6 +115,16 @@ void gpc_writer_wake(gpc *c);
 
 int gpc_writer_drop(gpc *c);
 /* [shared] Give the seat up. */
+
+/* ---- waits that end before their time ---- */
+
+void gpc_wait_stop(int (*stop)(void *arg), void *arg);
+/* [local] From now on a call of this thread that waits asks stop(arg) at least every 0.1 s, and
+ * behind a signal handler that ran in this thread.  Once stop has said other than 0, waits of the
+ * thread end as if their time was up, until the next gpc_wait_stop; NULL: none is asked.
+ * gpc_writer_serve returns then, and no more because a handler has run.  stop may make calls of gpc
+ * that wait for nobody; it may not close the handle.  gpc_close, gpc_dev_close, gpc_dev_wait and
+ * gpc_pool_pin have limits of their own, and do not ask. */
 
 #ifdef __cplusplus
 }

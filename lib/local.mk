@@ -13,6 +13,7 @@ lib_index_sources = \
 	%reldir%/index/base/fd.c \
 	%reldir%/index/base/fd.h \
 	%reldir%/index/base/futex.c \
+	%reldir%/index/base/wait.c \
 	%reldir%/index/base/futex.h \
 	%reldir%/index/base/key.c \
 	%reldir%/index/base/key.h \

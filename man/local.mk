@@ -101,6 +101,7 @@ dist_man_MANS += \
 	%reldir%/gpc_transfer_wait.3 \
 	%reldir%/gpc_unlink.3 \
 	%reldir%/gpc_version.3 \
+	%reldir%/gpc_wait_stop.3 \
 	%reldir%/gpc_walk.3 \
 	%reldir%/gpc_writer_drop.3 \
 	%reldir%/gpc_writer_serve.3 \

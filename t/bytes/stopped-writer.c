@@ -4,11 +4,13 @@
  * waits without limit, and where the writer had granted what it was to answer.  When the writer
  * goes on, what was given up goes back, and all works.
  *
+ * Then the same where the program stops the waits (gpc_wait_stop), which have no limit of their own.
+ *
  * The calls have 50 ms; what they return says that they have used them.  Their wall clock is only
  * compared with a limit that no machine is too busy for.  A call that hangs ends with the watchdog.
  *
  * Tests: lib/index/peer/ring.c lib/index/peer/ring.h lib/index/request/pool.c lib/index/request/root.c lib/bytes/mapping/make.c
- * lib/index/door/serve.c lib/index/base/clock.c */
+ * lib/index/door/serve.c lib/index/base/clock.c lib/index/base/wait.c */
 #include "config.h"
 
 #include <signal.h>
@@ -19,8 +21,10 @@
 #include "index/peer/handle.h"
 #include "t/lib/bytes.h"
 
-#define MS     50
 #define MOST_S 20
+
+static int limit_ms = 50; /* of the calls; -1: gpc_wait_stop ends them */
+static int asked;
 
 enum { PAST = 1, STOP_AT_GRANT = 2 };
 static volatile uint32_t *told; /* shared with the writer's process */
@@ -93,50 +97,50 @@ static int reserve(void)
 {
 	gpc_block b;
 
-	return gpc_reserve(c, 0, 1, &b, NULL, 0, MS);
+	return gpc_reserve(c, 0, 1, &b, NULL, 0, limit_ms);
 }
 
 static int publish(void)
 {
-	return gpc_publish(c, NULL, &unknown, &mine[0], 1, NULL, 0, MS);
+	return gpc_publish(c, NULL, &unknown, &mine[0], 1, NULL, 0, limit_ms);
 }
 
 static int reclaim(void)
 {
-	return gpc_reclaim(c, &live_key, &live, 1, NULL, 0, MS);
+	return gpc_reclaim(c, &live_key, &live, 1, NULL, 0, limit_ms);
 }
 
 static int rekey(void)
 {
 	gpc_key to = key_of(c, 78);
 
-	return gpc_rekey(c, &live_key, NULL, &to, &live, 1, NULL, 0, MS);
+	return gpc_rekey(c, &live_key, NULL, &to, &live, 1, NULL, 0, limit_ms);
 }
 
 static int drop(void)
 {
-	return gpc_drop(c, &mine[7], 1, NULL, 0, MS);
+	return gpc_drop(c, &mine[7], 1, NULL, 0, limit_ms);
 }
 
 static int evict(void)
 {
 	gpc_block b;
 
-	return gpc_evict(c, 0, 1, &b, 0, MS);
+	return gpc_evict(c, 0, 1, &b, 0, limit_ms);
 }
 
 static int demote(void)
 {
 	struct gpc_move m;
 
-	return gpc_demote(c, vram, ram, &vram_block, 1, &m, 0, MS);
+	return gpc_demote(c, vram, ram, &vram_block, 1, &m, 0, limit_ms);
 }
 
 static int spill(void)
 {
 	gpc_transfer t;
 
-	return gpc_spill(c, vram, ram, NULL, 1, NULL, 0, NULL, MS, &t);
+	return gpc_spill(c, vram, ram, NULL, 1, NULL, 0, NULL, limit_ms, &t);
 }
 
 static int fetch(void)
@@ -144,24 +148,24 @@ static int fetch(void)
 	gpc_transfer t;
 	gpc_block b;
 
-	return gpc_fetch(c, vram, &ram_key, 1, &b, NULL, 0, NULL, MS, &t);
+	return gpc_fetch(c, vram, &ram_key, 1, &b, NULL, 0, NULL, limit_ms, &t);
 }
 
 static int alias(void)
 {
-	return gpc_alias(c, &unknown, &live_key, 1, 0, MS);
+	return gpc_alias(c, &unknown, &live_key, 1, 0, limit_ms);
 }
 
 static int claim(void)
 {
 	struct gpc_claim k;
 
-	return gpc_claim(c, &unknown, &mine[1], 1, &k, 0, MS);
+	return gpc_claim(c, &unknown, &mine[1], 1, &k, 0, limit_ms);
 }
 
 static int claim_drop(void)
 {
-	return gpc_claim_drop(c, &mine[1], 1, MS);
+	return gpc_claim_drop(c, &mine[1], 1, limit_ms);
 }
 
 static int root_keep(void)
@@ -171,14 +175,14 @@ static int root_keep(void)
 	gpc_key root;
 
 	word[0]++; /* one that is kept needs no writer */
-	return gpc_root_keep(c, &f, 1, &root, 0, MS);
+	return gpc_root_keep(c, &f, 1, &root, 0, limit_ms);
 }
 
 static int pool_add(void)
 {
 	struct gpc_pool p = pool_of(GPC_RAM, 8, 3);
 
-	return gpc_pool_make(c, &p, NULL, MS);
+	return gpc_pool_make(c, &p, NULL, limit_ms);
 }
 
 static int pool_make(void)
@@ -186,27 +190,27 @@ static int pool_make(void)
 	struct gpc_pool p = pool_of(GPC_RAM, 8, 4);
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = BYTES_IMAGE };
 
-	return gpc_pool_make(c, &p, &m, MS);
+	return gpc_pool_make(c, &p, &m, limit_ms);
 }
 
 static int pool_clear(void)
 {
-	return gpc_pool_clear(c, ram, 77, 0, MS);
+	return gpc_pool_clear(c, ram, 77, 0, limit_ms);
 }
 
 static int ticket_wait(void)
 {
-	return gpc_ticket_wait(c, gpc_ticket_last(c), MS);
+	return gpc_ticket_wait(c, gpc_ticket_last(c), limit_ms);
 }
 
 static int mirror_sync(void)
 {
-	return gpc_mirror_sync(c, gpc_ticket_last(c), MS);
+	return gpc_mirror_sync(c, gpc_ticket_last(c), limit_ms);
 }
 
 static int writer_take(void)
 {
-	return gpc_writer_take(other, GPC_STANDBY, MS);
+	return gpc_writer_take(other, GPC_STANDBY, limit_ms);
 }
 
 static const struct {
@@ -234,12 +238,25 @@ static const struct {
 	{ "gpc_writer_take", writer_take },
 };
 
+/* As a program that has no reason to stop at first. */
+static int say_stop(void *arg)
+{
+	asked++;
+	return arg == &asked && asked > 2;
+}
+
 static void in_time(int (*call)(void), const char *what)
 {
 	uint64_t began = clock_ns();
-	int got = call();
+	int got;
 
-	is_int(got, -ETIMEDOUT, "%s", what);
+	asked = 0;
+	gpc_wait_stop(limit_ms < 0 ? say_stop : NULL, &asked);
+	got = call();
+	gpc_wait_stop(NULL, NULL);
+	is_int(got, -ETIMEDOUT, "%s%s", what, limit_ms < 0 ? ", which is stopped" : "");
+	if (limit_ms < 0)
+		is_int(asked, 3, "%s: asked until it said so, and no more", what);
 	ok(is_soon(began, MOST_S * 1000), "%s: long before a limit", what);
 }
 
@@ -258,16 +275,48 @@ static void fill(void)
 	must(gpc_reserve(c, 0, 8, mine, NULL, 0, 5000));
 }
 
-static void test_each(void)
+static void test_each(int ms)
 {
 	size_t i;
 
+	limit_ms = ms;
 	fill();
 	stop_process(writer);
 	for (i = 0; i < ARRAY_SIZE(calls); i++)
 		in_time(calls[i].call, calls[i].name);
 	goes_on();
+	clean(c, "after all of these calls");
+	gpc_release(c, mine, 8); /* those that still are */
+	gpc_release(c, &live, 1);
 	gpc_pool_clear(c, -1, 0, 0, 5000);
+	limit_ms = 50;
+}
+
+/* Who says 0 for ever waits as long as the call says. */
+static void test_goes_on(void)
+{
+	gpc_block b;
+
+	stop_process(writer);
+	asked = 0;
+	gpc_wait_stop(say_stop, NULL);
+	is_int(gpc_reserve(c, 0, 1, &b, NULL, 0, 300), -ETIMEDOUT, "a wait that is not stopped");
+	ok(asked > 1, "is asked more than once: %d times", asked);
+	gpc_wait_stop(NULL, NULL);
+	goes_on();
+}
+
+/* A name that nobody makes. */
+static void test_attach(void)
+{
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir, .timeout_ms = -1 };
+	gpc *none = NULL;
+
+	asked = 0;
+	gpc_wait_stop(say_stop, &asked);
+	is_int(gpc_attach("none", &opt, 0, &none), -ENOENT, "gpc_attach waits for a name");
+	is_int(asked, 3, "and is stopped");
+	gpc_wait_stop(NULL, NULL);
 }
 
 /* ---- a thread that waits without limit ---- */
@@ -294,6 +343,10 @@ static void test_beside_another(void)
 	in_time(pool_add, "gpc_pool_make beside a thread that waits for ever");
 	in_time(pool_make, "gpc_pool_make beside it");
 	in_time(root_keep, "gpc_root_keep beside it");
+	limit_ms = -1;
+	in_time(pool_add, "gpc_pool_make beside it");
+	in_time(root_keep, "gpc_root_keep beside it");
+	limit_ms = 50;
 	kill(writer, SIGCONT);
 	pthread_join(thread, NULL);
 	ok(added >= 0, "the other call is answered when the writer goes on");
@@ -334,11 +387,21 @@ static void test_serving(void)
 		bail("no thread");
 	while (!load_relaxed(&w->may_wake))
 		sched_yield();
-	refused(gpc_writer_serve(w, MS), EAGAIN, "gpc_writer_serve beside one that has no end");
-	refused(gpc_writer_take(w, GPC_STANDBY, MS), EAGAIN, "gpc_writer_take beside it");
+	refused(gpc_writer_serve(w, limit_ms), EAGAIN,
+		"gpc_writer_serve beside one that has no end");
+	refused(gpc_writer_take(w, GPC_STANDBY, limit_ms), EAGAIN, "gpc_writer_take beside it");
+	asked = 0;
+	gpc_wait_stop(say_stop, &asked);
+	refused(gpc_writer_drop(w), EAGAIN, "gpc_writer_drop beside it, which is stopped");
+	gpc_wait_stop(NULL, NULL);
 	gpc_writer_wake(w);
 	pthread_join(thread, NULL);
 	is_int(gpc_writer_take(w, 0, 0), 0, "which gpc_writer_wake ends");
+	asked = 0;
+	gpc_wait_stop(say_stop, &asked);
+	is_int(gpc_writer_serve(w, -1), 0, "gpc_writer_serve without work is stopped");
+	is_int(asked, 3, "when it has asked");
+	gpc_wait_stop(NULL, NULL);
 	cache_end(w);
 }
 
@@ -348,7 +411,10 @@ static int body(void)
 
 	begin();
 	test_granted();
-	test_each();
+	test_attach();
+	test_goes_on();
+	test_each(50);
+	test_each(-1);
 	test_beside_another();
 	clean(c, "the writer has gone on");
 	stop_process(writer);

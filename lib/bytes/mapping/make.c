@@ -105,7 +105,7 @@ static int wait_unused(gpc *c, const struct memory *m, uint64_t deadline)
 				       mine, m->device);
 		if (!deadline)
 			return still_used(c, m, used, EAGAIN);
-		if (clock_ns() >= deadline)
+		if (wait_over(clock_ns(), deadline))
 			return still_used(c, m, used, ETIMEDOUT);
 		if (clock_ns() >= say) {
 			say_waiting(c, m, used);
@@ -348,7 +348,7 @@ static int once_enter(gpc *c, const struct shm_pool *rq, uint64_t deadline)
 			once_unlock(c);
 		if (n != -ENOENT || locked != -EAGAIN)
 			return n;
-		if (clock_ns() >= deadline)
+		if (wait_over(clock_ns(), deadline))
 			return err_set(deadline ? ETIMEDOUT : EAGAIN,
 				       "%s: another process makes a pool with GPC_POOL_ONCE, or "
 				       "another thread of this handle does",

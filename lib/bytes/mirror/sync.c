@@ -50,7 +50,7 @@ static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadli
 
 	while (!err && least_flushed(&c->seg, want) < want) {
 		err = check_writer(c, &next_test);
-		if (err || clock_ns() >= deadline)
+		if (err || wait_over(clock_ns(), deadline))
 			break;
 		err = MIN(handle_help(c, 0), 0); /* nobody else would flush */
 		if (clock_ns() < spin_until) {

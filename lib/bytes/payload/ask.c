@@ -179,6 +179,8 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 			mark_late(d, now);
 			return give_up(c, q, -ETIMEDOUT);
 		}
+		if (wait_over(now, deadline)) /* nothing is known of the steward */
+			return give_up(c, q, -ETIMEDOUT);
 		if (now >= look)
 			look = now + LOOK_NS;
 		sleep_on(c, a, word, MIN(deadline, look) - now);

@@ -197,7 +197,7 @@ GPC_EXPORT int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms)
 			err = -ENOTCONN;
 			break;
 		}
-		if (now >= until)
+		if (wait_over(now, until))
 			break;
 		pause_for(c, &b);
 	}

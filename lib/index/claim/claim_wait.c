@@ -150,7 +150,7 @@ GPC_EXPORT int gpc_claim_wait(gpc *c, const struct gpc_claim *claims, uint32_t n
 	if (ended < 0 && timeout_ms && (err = check_holds(c, deadline)) < 0)
 		return err;
 	ns = one_word(claims, n) ? LOOK_NS : MANY_NS;
-	while (ended < 0 && (now = clock_ns()) < deadline) {
+	while (ended < 0 && !wait_over(now = clock_ns(), deadline)) {
 		if (handle_help(c, NS_PER_MS) > 0) { /* this very thread served */
 			ended = find_ended(c, claims, n);
 			continue;

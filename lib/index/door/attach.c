@@ -142,7 +142,7 @@ static int wait_for_seat(gpc *c, const struct gpc_attach_options *opt, uint64_t 
 				return 0;
 			look = clock_ns() + DEAD_NS;
 		}
-		if (now >= patience)
+		if (wait_over(now, patience))
 			return no_seat(c, seat_count_dead(c));
 		if (now >= deadline && seat_all_living(c))
 			return no_seat(c, 0);
@@ -360,7 +360,8 @@ static int attach(const char *name, const struct gpc_attach_options *opt, uint32
 	if (!c)
 		return -ENOMEM;
 	c->readonly = flags & GPC_READONLY;
-	while ((err = open_segment(c, name, opt, cfg)) == -ENOENT && clock_ns() < deadline)
+	while ((err = open_segment(c, name, opt, cfg)) == -ENOENT &&
+	       !wait_over(clock_ns(), deadline))
 		clock_sleep(LOOK_NS);
 	if (err == 0 && cfg) {
 		err = config_fits(c, cfg);
@@ -422,7 +423,8 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 	if (!c)
 		return -ENOMEM;
 	/* another process may be making the cache, for as long as its memory takes */
-	while ((err = segment_create(&c->seg, name, cfg)) == -EAGAIN && clock_ns() < deadline)
+	while ((err = segment_create(&c->seg, name, cfg)) == -EAGAIN &&
+	       !wait_over(clock_ns(), deadline))
 		clock_sleep(LOOK_NS);
 	if (err == 0)
 		return complete(c, opt, deadline, true, ret);

@@ -17,15 +17,17 @@
 #define SERVE_NS    (50 * NS_PER_MS)   /* of one round of the thread */
 #define NAME_NS     (1000 * NS_PER_MS) /* between looks whether the cache has its name */
 
+#define SERVED_BY_ANOTHER "another thread serves by this handle: gpc_writer_wake ends that"
+
 /* A thread that serves again and again would have the lock back before one that waits for it is
  * awake.  So both come through the gate: who waits for the lock has that. */
 static bool serve_begin(gpc *c, uint64_t until)
 {
 	bool got;
 
-	if (!clock_lock(&c->serve_gate, until))
+	if (!wait_mutex(&c->serve_gate, until))
 		return false;
-	got = clock_lock(&c->serve_lock, until);
+	got = wait_mutex(&c->serve_lock, until);
 	pthread_mutex_unlock(&c->serve_gate);
 	return got;
 }
@@ -35,7 +37,7 @@ static int serve_begin_call(gpc *c, uint64_t deadline)
 {
 	if (serve_begin(c, MAX(deadline, clock_ns() + PATIENCE_NS)))
 		return 0;
-	return err_set(EAGAIN, "another thread serves by this handle: gpc_writer_wake ends that");
+	return err_set(EAGAIN, SERVED_BY_ANOTHER);
 }
 
 static void serve_end(gpc *c)
@@ -152,9 +154,10 @@ GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
 		serve_end(c);
 		if (err != -EAGAIN)
 			return err;
-		if (!(flags & GPC_STANDBY) && (!is_for_a_moment(c) || clock_ns() >= patience))
+		if (!(flags & GPC_STANDBY) &&
+		    (!is_for_a_moment(c) || wait_over(clock_ns(), patience)))
 			return has_writer(c);
-		if (flags & GPC_STANDBY && clock_ns() >= deadline)
+		if (flags & GPC_STANDBY && wait_over(clock_ns(), deadline))
 			return err_set(ETIMEDOUT, "%s still has a writer", c->seg.name);
 		clock_sleep(LOOK_NS);
 	}
@@ -196,7 +199,8 @@ GPC_EXPORT int gpc_writer_drop(gpc *c)
 
 	if (err < 0)
 		return err;
-	serve_begin(c, NEVER);
+	if (!serve_begin(c, NEVER))
+		return err_set(EAGAIN, SERVED_BY_ANOTHER);
 	if (!c->writer)
 		err = err_set(ENOTCONN, "this handle is not the writer");
 	drop_seat(c);

@@ -288,6 +288,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 {
 	struct shm_seat *s = my_seat(c);
 	uint64_t now, until, end;
+	bool over;
 
 	now = clock_ns();
 	if (now < w->awake_until_ns) {
@@ -296,10 +297,11 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		return 0;
 	}
 	end = end_of(c, w);
-	if ((now >= end || w->only_try) && !ring_has_writer(c))
+	over = wait_over(now, end);
+	if ((over || w->only_try) && !ring_has_writer(c))
 		return -ENOTCONN;
-	if (now >= end) {
-		if (end < w->deadline_ns)
+	if (over) {
+		if (now >= end && end < w->deadline_ns)
 			store_relaxed(&c->left_late, 1);
 		return -ETIMEDOUT;
 	}

@@ -135,7 +135,7 @@ int durable_wait(gpc *c, const struct removal *r, uint64_t deadline)
 		now = clock_ns();
 		if (now >= look && !steward_lives(c))
 			return wait_error(c, -ENOTCONN);
-		if (now >= deadline)
+		if (wait_over(now, deadline))
 			return wait_error(c, -ETIMEDOUT);
 		if (now >= look)
 			look = now + LOOK_NS;
@@ -187,7 +187,7 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 				"no process keeps the tiers below RAM of %s: start gpcd with --disk or "
 				"--remote, or call gpc_tiers_open",
 				c->seg.name);
-		if (now >= deadline)
+		if (wait_over(now, deadline))
 			return err_set(deadline ? ETIMEDOUT : EAGAIN,
 				       "%s: the tiers below RAM of %s have work left",
 				       deadline ? "time is up" : "timeout_ms is 0", c->seg.name);

@@ -231,7 +231,7 @@ int pool_enter(gpc *c, uint64_t deadline)
 {
 	int err;
 
-	if (!clock_lock(&c->pool_lock, deadline ? deadline : clock_ns() + TRY_NS))
+	if (!wait_mutex(&c->pool_lock, deadline ? deadline : clock_ns() + TRY_NS))
 		return err_set(deadline ? ETIMEDOUT : EAGAIN,
 			       "%s: another thread of this handle waits for the writer of %s to "
 			       "read its request",
@@ -455,7 +455,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 
 	while (load_acquire(&d->state) == POOL_DRAINING &&
 	       load_relaxed(&d->generation) == generation) {
-		if (clock_ns() >= deadline)
+		if (wait_over(clock_ns(), deadline))
 			return err_set(ETIMEDOUT,
 				       "pool is %d: time is up, and blocks of it are still "
 				       "held; it goes when they are given back",

@@ -451,7 +451,8 @@ static int claim(struct segment *s, const struct draft *d)
 	uint64_t deadline = deadline_from(SEGMENT_PATIENCE_MS);
 	int err;
 
-	while ((err = claim_once(s, d)) == -ESTALE || (err == -EAGAIN && clock_ns() < deadline)) {
+	while ((err = claim_once(s, d)) == -ESTALE ||
+	       (err == -EAGAIN && !wait_over(clock_ns(), deadline))) {
 		segment_close(s);
 		if (err == -EAGAIN)
 			clock_sleep(NS_PER_MS);

@@ -26,7 +26,8 @@ int segment_lock_name(const struct segment *s)
 	uint64_t deadline = deadline_from(SEGMENT_PATIENCE_MS);
 	int err;
 
-	while ((err = lock_try(s->lock_fd, LOCK_CREATE)) == -EAGAIN && clock_ns() < deadline)
+	while ((err = lock_try(s->lock_fd, LOCK_CREATE)) == -EAGAIN &&
+	       !wait_over(clock_ns(), deadline))
 		clock_sleep(NS_PER_MS);
 	if (err == -EAGAIN)
 		return err_set(EAGAIN,

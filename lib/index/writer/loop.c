@@ -362,6 +362,8 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	if (!work_is_waiting(w))
 		err = futex_wait(&shared->sleeping, 1, until - now);
 	store_relaxed(&shared->sleeping, 0);
+	if (wait_is_watched()) /* the program says itself whether it wants to */
+		return !wait_over(clock_ns(), NEVER);
 	return err != -EINTR;
 }
 

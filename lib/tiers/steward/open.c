@@ -63,7 +63,7 @@ static int add_when_free(gpc *c, struct gpc_pool *p)
 	int n;
 
 	for (;;) {
-		waits = is_in_the_way(c, p) && clock_ns() < deadline;
+		waits = is_in_the_way(c, p) && !wait_over(clock_ns(), deadline);
 		n = gpc_pool_make(c, p, NULL, POOL_MS);
 		if (!waits || (n != -ENOSPC && n != -EXDEV))
 			return n;
