@@ -92,6 +92,7 @@ python_sources = \
 	%reldir%/src/seal.c \
 	%reldir%/src/share.c \
 	%reldir%/src/transfer.c \
+	%reldir%/src/wait.c \
 	%reldir%/src/walk.c \
 	%reldir%/src/writer.c
 
@@ -130,6 +131,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/arguments.py \
 	%reldir%/tests/basic.py \
 	%reldir%/tests/errors.py \
+	%reldir%/tests/interrupt.py \
 	%reldir%/tests/leaks.py \
 	%reldir%/tests/lmcache_adapter.py \
 	%reldir%/tests/lmcache_fake.py \

@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim.c - claims: who computes a key that many want.
- * Tests: t/python/transfers.t */
+ * Tests: t/python/transfers.t t/python/interrupt.t */
 #include "gpcpy.h"
+
+/* Those that were made, and that nobody hears of. */
+static void claims_back(gpc *c, const struct array *blocks, const struct gpc_claim *claims)
+{
+	const gpc_block *b = blocks->p;
+	uint32_t i;
+
+	for (i = 0; i < blocks->n; i++)
+		if (claims[i].state == GPC_CLAIM_MINE)
+			gpc_claim_drop(c, &b[i], 1, 0);
+}
 
 static METHOD(claim_claim)
 {
@@ -23,8 +34,13 @@ static METHOD(claim_claim)
 		if (flags & GPC_PEEK) /* waits for nothing */
 			r = gpc_claim(c, keys.p, blocks.p, keys.n, out.p, flags, timeout);
 		else
-			FREELY(r = gpc_claim(c, keys.p, blocks.p, keys.n, out.p, flags, timeout));
-		ret = r < 0 ? error_raise(r) : record_list(&record_claim, out.p, keys.n);
+			WAIT(r, r = gpc_claim(c, keys.p, blocks.p, keys.n, out.p, flags, timeout));
+		if (r < 0)
+			ret = error_raise(r);
+		else if (!wait_raised(r))
+			ret = record_list(&record_claim, out.p, keys.n);
+		if (!ret && r >= 0 && !(flags & GPC_PEEK))
+			claims_back(c, &blocks, out.p);
 		handle_leave((Cache *)self);
 	}
 	array_free(&keys);
@@ -46,7 +62,7 @@ static METHOD(claim_wait)
 	if (record_array(&record_claim, a[0], "claims", &claims) == 0 &&
 	    args_time(a[1], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		WAIT_SLICES(r, timeout, r = gpc_claim_wait(c, claims.p, claims.n, slice));
+		WAIT(r, r = gpc_claim_wait(c, claims.p, claims.n, timeout));
 		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
 		handle_leave((Cache *)self);
 	}
@@ -67,8 +83,8 @@ static METHOD(claim_drop)
 	if (array_blocks(a[0], "blocks", &blocks) == 0 &&
 	    args_time(a[1], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		FREELY(r = gpc_claim_drop(c, blocks.p, blocks.n, timeout));
-		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+		WAIT(r, r = gpc_claim_drop(c, blocks.p, blocks.n, timeout));
+		ret = wait_number(r);
 		handle_leave((Cache *)self);
 	}
 	array_free(&blocks);

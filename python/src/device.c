@@ -12,6 +12,7 @@
 
 typedef struct {
 	PyObject_HEAD Cache *cache;
+	PyObject *name;
 	gpc_dev *dev;
 	int users, closed;
 	pthread_mutex_t lock;
@@ -342,8 +343,14 @@ static METHOD(device_close)
 		return NULL;
 	if (__atomic_exchange_n(&d->closed, 1, __ATOMIC_SEQ_CST))
 		Py_RETURN_NONE;
-	while (__atomic_load_n(&d->users, __ATOMIC_SEQ_CST))
+	/* in a forked child those who are inside do not exist */
+	while (!handle_forked(d->cache) && __atomic_load_n(&d->users, __ATOMIC_SEQ_CST)) {
 		FREELY(usleep(1000));
+		if (PyErr_CheckSignals() < 0) {
+			__atomic_store_n(&d->closed, 0, __ATOMIC_SEQ_CST);
+			return NULL;
+		}
+	}
 	finish(d);
 	Py_RETURN_NONE;
 }
@@ -356,9 +363,20 @@ static void device_dealloc(PyObject *o)
 
 	finish(self);
 	pthread_mutex_destroy(&self->lock);
+	Py_XDECREF(self->name);
 	Py_DECREF((PyObject *)self->cache);
 	release(o);
 	Py_DECREF((PyObject *)type);
+}
+
+static PyObject *device_repr(PyObject *o)
+{
+	Device *self = (Device *)o;
+	bool closed = __atomic_load_n(&self->closed, __ATOMIC_SEQ_CST);
+
+	return PyUnicode_FromFormat("<gpc.Device %R of cache %R, %s>", self->name,
+				    self->cache->name,
+				    closed ? "closed" : handle_state(self->cache));
 }
 
 static METHOD(device_open)
@@ -390,6 +408,7 @@ static METHOD(device_open)
 		if (ret) {
 			pthread_mutex_init(&ret->lock, NULL);
 			ret->cache = (Cache *)Py_NewRef(self);
+			ret->name = Py_NewRef(a[0]);
 			ret->dev = d;
 		} else if (d) {
 			FREELY(gpc_dev_close(d));
@@ -425,6 +444,7 @@ static PyMethodDef methods[] = {
 static PyType_Slot slots[] = {
 	{ Py_tp_doc, (void *)"This process's use of one mirror: Cache.dev_open makes it." },
 	{ Py_tp_dealloc, device_dealloc },
+	{ Py_tp_repr, device_repr },
 	{ Py_tp_methods, methods },
 	{ 0, NULL }
 };

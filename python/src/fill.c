@@ -14,8 +14,6 @@ struct reserve {
 	struct array out;
 };
 
-/* A part that is up gives nothing later, so the next one asks anew; behind those that asked
- * meanwhile. */
 static PyObject *reserve(gpc *c, struct reserve *p)
 {
 	PyObject *ret = NULL;
@@ -24,8 +22,7 @@ static PyObject *reserve(gpc *c, struct reserve *p)
 	if (p->flags & GPC_IN_HAND) /* waits for nothing */
 		r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, 0);
 	else
-		WAIT_SLICES(r, p->timeout,
-			    r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, slice));
+		WAIT(r, r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, p->timeout));
 	if (r < 0)
 		return error_raise(r);
 	if (!wait_raised(r))
@@ -58,6 +55,21 @@ static METHOD(fill_reserve)
 
 /* ---- evict and returned ---- */
 
+/* Of those that nobody hears of: what was taken is released, blocks that the caller's own allocator has
+ * now are told by returned(). */
+static void evicted_back(Cache *self, const struct array *out, uint32_t n, uint32_t flags)
+{
+	struct gpc_pool pool = { .size = sizeof(pool) };
+	const gpc_block *blocks = out->p;
+
+	if (flags & GPC_PEEK || gpc_pool_get(self->c, GPC_POOL(blocks[0]), &pool) < 0)
+		return;
+	if (pool.flags & GPC_POOL_CALLER && pool.owner == self->peer)
+		handle_leave_over(self, blocks, n);
+	else if (flags & GPC_TAKE)
+		gpc_release(self->c, blocks, n);
+}
+
 static METHOD(fill_evict)
 {
 	static const struct call call = {
@@ -75,12 +87,28 @@ static METHOD(fill_evict)
 	    args_u32(a[2], "flags", &flags) == 0 && args_time(a[3], "timeout", &timeout) == 0 &&
 	    array_out(a[4], "out", count, 4, &out) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		FREELY(r = gpc_evict(c, pool, count, out.p, flags, timeout));
-		ret = r < 0 ? error_raise(r) : array_give(&out, r);
+		WAIT(r, r = gpc_evict(c, pool, count, out.p, flags, timeout));
+		if (r < 0)
+			ret = error_raise(r);
+		else if (!wait_raised(r))
+			ret = array_give(&out, r);
+		if (!ret && r > 0)
+			evicted_back((Cache *)self, &out, (uint32_t)r, flags);
 		handle_leave((Cache *)self);
 	}
 	array_free(&out);
 	return ret;
+}
+
+/* Those that became reservations, and that nobody hears of. */
+static void reclaimed_back(gpc *c, const struct array *blocks, const int32_t *results)
+{
+	const gpc_block *b = blocks->p;
+	uint32_t i;
+
+	for (i = 0; i < blocks->n; i++)
+		if (!results[i])
+			gpc_release(c, &b[i], 1);
 }
 
 static METHOD(fill_reclaim)
@@ -104,9 +132,14 @@ static METHOD(fill_reclaim)
 	    array_out(NULL, "n", blocks.n, 4, &out) == 0 && handle_enter((Cache *)self) == 0) {
 		gpc *c = ((Cache *)self)->c;
 
-		FREELY(r = gpc_reclaim(c, any ? NULL : keys.p, blocks.p, blocks.n, out.p, flags,
-				       timeout));
-		ret = r < 0 ? error_raise(r) : array_give(&out, (int)blocks.n);
+		WAIT(r, r = gpc_reclaim(c, any ? NULL : keys.p, blocks.p, blocks.n, out.p, flags,
+					timeout));
+		if (r < 0)
+			ret = error_raise(r);
+		else if (!wait_raised(r))
+			ret = array_give(&out, (int)blocks.n);
+		if (!ret && r >= 0)
+			reclaimed_back(c, &blocks, out.p);
 		handle_leave((Cache *)self);
 	}
 	array_free(&blocks);
@@ -141,9 +174,9 @@ static METHOD(fill_rekey)
 	    args_u64(a[6], "since", &opt.since) == 0 && handle_enter((Cache *)self) == 0) {
 		gpc *c = ((Cache *)self)->c;
 
-		FREELY(r = gpc_rekey(c, any ? NULL : was.p, flat ? NULL : parents.p, keys.p,
-				     blocks.p, blocks.n, &opt, flags, timeout));
-		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+		WAIT(r, r = gpc_rekey(c, any ? NULL : was.p, flat ? NULL : parents.p, keys.p,
+				      blocks.p, blocks.n, &opt, flags, timeout));
+		ret = wait_number(r);
 		handle_leave((Cache *)self);
 	}
 	array_free(&parents);
@@ -168,11 +201,19 @@ static METHOD(fill_returned)
 	    args_time(a[2], "timeout", &timeout) == 0 &&
 	    array_out(a[3], "out", count, 4, &out) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		if (timeout)
-			FREELY(r = gpc_returned(c, pool, out.p, count, timeout));
+		r = (int)handle_take_over((Cache *)self, pool, out.p, count);
+		if (r)
+			; /* told late, and at once */
+		else if (timeout)
+			WAIT(r, r = gpc_returned(c, pool, out.p, count, timeout));
 		else
 			r = gpc_returned(c, pool, out.p, count, 0);
-		ret = r < 0 ? error_raise(r) : array_give(&out, r);
+		if (r < 0)
+			ret = error_raise(r);
+		else if (!wait_raised(r))
+			ret = array_give(&out, r);
+		if (!ret && r > 0)
+			handle_leave_over((Cache *)self, out.p, (uint32_t)r);
 		handle_leave((Cache *)self);
 	}
 	array_free(&out);
@@ -196,10 +237,10 @@ static METHOD(fill_drop)
 	if (array_blocks(a[0], "blocks", &blocks) == 0 && args_u32(a[1], "flags", &flags) == 0 &&
 	    args_time(a[2], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		FREELY(r = gpc_drop(c, blocks.p, blocks.n, &ticket, flags, timeout));
+		WAIT(r, r = gpc_drop(c, blocks.p, blocks.n, &ticket, flags, timeout));
 		if (r < 0)
 			ret = error_raise_ticket(r, ticket);
-		else
+		else if (!wait_raised(r))
 			ret = timeout ? PyLong_FromLong(r) : PyLong_FromUnsignedLongLong(ticket);
 		handle_leave((Cache *)self);
 	}
@@ -251,7 +292,7 @@ static int wait_ticket(Cache *self, gpc_ticket t, int timeout)
 	gpc *c = self->c;
 	int r;
 
-	WAIT_SLICES(r, timeout, r = gpc_ticket_wait(c, t, slice));
+	WAIT(r, r = gpc_ticket_wait(c, t, timeout));
 	if (r >= 0)
 		handle_unkeep(self, last);
 	return r;

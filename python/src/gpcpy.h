@@ -142,6 +142,12 @@ struct kept { /* memory that the library may still use */
 	struct array array;
 };
 
+struct left { /* blocks that a call had, and that nobody has heard of */
+	struct left *next;
+	uint32_t n;
+	gpc_block block[];
+};
+
 struct part;
 typedef struct {
 	PyObject_HEAD gpc *c;
@@ -155,19 +161,34 @@ typedef struct {
 	uint32_t exports;             /* views of them */
 	uint32_t unmapping, unmapped; /* calls of pool_unmap under way, so far */
 	PyObject *log;
-	PyObject *strings[4]; /* that options point into */
+	PyObject *name;
+	uint32_t max_blocks;
+	int peer;
+	uint32_t forks; /* handle_forks of when it was opened */
+	struct left *left_over;
 } Cache;
 
 extern PyTypeObject *cache_type;
 int handle_init(PyObject *module);
 /* Into the list of those that the end of the interpreter closes. */
 int handle_open(Cache *self);
-/* Each use is between these two; enter fails after close. */
+/* Each use is between these two; enter fails after close, and in a forked child. */
 int handle_enter(Cache *self);
 void handle_leave(Cache *self);
 /* Takes what array has, until ticket_wait(ticket), or close for ticket 0. */
 int handle_keep(Cache *self, struct array *a, gpc_ticket ticket);
 void handle_unkeep(Cache *self, gpc_ticket ticket);
+/* Forks that this process is the child of. */
+extern uint32_t handle_forks;
+static inline bool handle_forked(const Cache *self)
+{
+	return self->forks != handle_forks;
+}
+/* "open", "closed" or "of the parent process" */
+const char *handle_state(const Cache *self);
+/* Blocks that the next returned() of their pool tells. */
+void handle_leave_over(Cache *self, const gpc_block *blocks, uint32_t n);
+uint32_t handle_take_over(Cache *self, int pool, gpc_block *blocks, uint32_t n);
 /* In a callback into Python: this thread may not close. */
 extern __thread int handle_inside;
 extern bool handle_ending; /* the interpreter is about to end */
@@ -183,31 +204,49 @@ PyObject *handle_close_all(PyObject *module, PyObject *unused);
 		Py_END_ALLOW_THREADS              \
 	} while (0)
 
-/* Waits of which a part is as good as the whole, so that a signal is seen meanwhile.  `statement`
- * uses slice as its timeout and assigns r. */
-#define WAIT_SLICES(r, timeout_ms, statement)                               \
-	do {                                                                \
-		int left_ = (timeout_ms), slice;                            \
-		for (;;) {                                                  \
-			slice = left_ < 0 || left_ > 200 ? 200 : left_;     \
-			FREELY(statement);                                  \
-			if (left_ >= 0)                                     \
-				left_ -= slice;                             \
-			if (((r) != -ETIMEDOUT && (r) != -EINTR) || !left_) \
-				break;                                      \
-			if (PyErr_CheckSignals() < 0) {                     \
-				(r) = WAIT_RAISED;                          \
-				break;                                      \
-			}                                                   \
-		}                                                           \
-	} while (0)
+/* ---- wait.c: calls that wait, and signals ---- */
+
 #define WAIT_RAISED (-100000) /* an exception is set */
-/* The same of what gives something: an exception of a signal that came meanwhile is raised by the
- * call itself, which then gives back what it got; behind it the result would be lost. */
-static inline bool wait_raised(int r)
-{
-	return r >= 0 && PyErr_CheckSignals() < 0;
-}
+
+/* A call of the library that waits for others; the statement assigns r.  wait.c has the table. */
+#define WAIT(r, statement)                        \
+	do {                                      \
+		if (wait_begin() < 0) {           \
+			(r) = WAIT_RAISED;        \
+		} else {                          \
+			FREELY(statement);        \
+			(r) = wait_end((int)(r)); \
+		}                                 \
+	} while (0)
+int wait_init(void);
+int wait_begin(void);
+int wait_end(int r);
+/* Has a handler raised, or does it now?  Behind a call that gives something, which is then given back
+ * before the exception goes up: behind that it would be lost. */
+bool wait_raised(int r);
+/* The answer of a call that gives a number, or nothing. */
+PyObject *wait_number(int r);
+PyObject *wait_none(int r);
+/* A child of fork has one thread, which is its main one. */
+void wait_forked(void);
+/* Ask for signals within a computation of the library: other than 0 ends it. */
+int wait_look(void);
+
+/* Waits that do not ask, by parts of them: `statement` uses slice as its timeout and assigns r. */
+#define WAIT_SLICES(r, timeout_ms, statement)             \
+	do {                                              \
+		uint64_t until_ = wait_until(timeout_ms); \
+		int slice;                                \
+		do {                                      \
+			slice = wait_slice(until_);       \
+			FREELY(statement);                \
+			(r) = wait_next((r), until_);     \
+		} while ((r) == WAIT_ON);                 \
+	} while (0)
+#define WAIT_ON (-100001) /* another part */
+uint64_t wait_until(int timeout_ms);
+int wait_slice(uint64_t until_ns);
+int wait_next(int r, uint64_t until_ns);
 
 /* ---- the methods, in files by subject ---- */
 
@@ -231,6 +270,7 @@ METHOD(share_begin);
 METHOD(share_end);
 METHOD(share_sums);
 int part_init(PyObject *module);
+int tiers_init(PyObject *module);
 int walk_init(PyObject *module);
 int device_init(PyObject *module);
 /* Frees a handle's parts that nobody views; at close. */

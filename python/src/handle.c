@@ -9,12 +9,14 @@
 #include "gpcpy.h"
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 PyTypeObject *cache_type;
 __thread int handle_inside;
 bool handle_ending;
+uint32_t handle_forks;
 
 static struct open_cache { /* all that are open, for the end of the interpreter */
 	struct open_cache *next;
@@ -26,6 +28,12 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int handle_enter(Cache *self)
 {
+	if (handle_forked(self)) {
+		error_say(ECHILD,
+			  "the handle belongs to the parent process: a forked child has none; "
+			  "attach anew there, or use multiprocessing's method spawn");
+		return -1;
+	}
 	__atomic_fetch_add(&self->users, 1, __ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&self->closed, __ATOMIC_SEQ_CST)) {
 		handle_inside++;
@@ -103,6 +111,47 @@ static void unkeep_all(Cache *self)
 	}
 }
 
+/* ---- what nobody has heard of ---- */
+
+void handle_leave_over(Cache *self, const gpc_block *blocks, uint32_t n)
+{
+	struct left *l = PyMem_Malloc(sizeof(*l) + n * sizeof(*blocks)), **at;
+
+	if (!l)
+		return; /* the owner's allocator misses them: a walk tells */
+	*l = (struct left){ .n = n };
+	memcpy(l->block, blocks, n * sizeof(*blocks));
+	pthread_mutex_lock(&self->lock);
+	for (at = &self->left_over; *at; at = &(*at)->next)
+		;
+	*at = l;
+	pthread_mutex_unlock(&self->lock);
+}
+
+/* Of this pool, -1 = of any: at most n of them, taken out. */
+uint32_t handle_take_over(Cache *self, int pool, gpc_block *blocks, uint32_t n)
+{
+	uint32_t got = 0, i, kept;
+	struct left *l;
+
+	pthread_mutex_lock(&self->lock);
+	for (l = self->left_over; l; l = l->next) {
+		for (i = kept = 0; i < l->n; i++) {
+			if (got < n && (pool == -1 || GPC_POOL(l->block[i]) == pool))
+				blocks[got++] = l->block[i];
+			else
+				l->block[kept++] = l->block[i];
+		}
+		l->n = kept;
+	}
+	while ((l = self->left_over) && !l->n) {
+		self->left_over = l->next;
+		PyMem_Free(l);
+	}
+	pthread_mutex_unlock(&self->lock);
+	return got;
+}
+
 /* ---- the list of all ---- */
 
 int handle_open(Cache *self)
@@ -139,6 +188,8 @@ static void renew_locks(void)
 {
 	struct open_cache *o;
 
+	handle_forks++;
+	wait_forked();
 	pthread_mutex_init(&open_lock, NULL);
 	handle_inside = 0;
 	for (o = open_caches; o; o = o->next) {
@@ -259,14 +310,17 @@ static void handle_dealloc(PyObject *o)
 {
 	PyTypeObject *type = Py_TYPE(o);
 	Cache *self = (Cache *)o;
-	size_t i;
+	struct left *l;
 
 	PyObject_GC_UnTrack(o);
 	if (self->c)
 		finish(self);
 	Py_CLEAR(self->log);
-	for (i = 0; i < sizeof(self->strings) / sizeof(self->strings[0]); i++)
-		Py_CLEAR(self->strings[i]);
+	Py_CLEAR(self->name);
+	while ((l = self->left_over)) {
+		self->left_over = l->next;
+		PyMem_Free(l);
+	}
 	pthread_mutex_destroy(&self->lock);
 	pthread_cond_destroy(&self->left);
 	PyObject_GC_Del(o);
@@ -317,6 +371,28 @@ static PyObject *handle_exit(PyObject *o, PyObject *args)
 	return handle_close(o, NULL);
 }
 
+const char *handle_state(const Cache *self)
+{
+	if (__atomic_load_n(&self->closed, __ATOMIC_SEQ_CST))
+		return "closed";
+	return handle_forked(self) ? "of the parent process" : "open";
+}
+
+static PyObject *handle_repr(PyObject *o)
+{
+	const Cache *self = (Cache *)o;
+
+	if (self->peer < 0)
+		return PyUnicode_FromFormat(
+			"<gpc.Cache %R: %lu blocks of %lu tokens, read-only, %s>", self->name,
+			(unsigned long)self->max_blocks, (unsigned long)self->block_tokens,
+			handle_state(self));
+	return PyUnicode_FromFormat("<gpc.Cache %R: %lu blocks of %lu tokens, peer %d, %s>",
+				    self->name, (unsigned long)self->max_blocks,
+				    (unsigned long)self->block_tokens, self->peer,
+				    handle_state(self));
+}
+
 static PyObject *handle_is_closed(PyObject *o, void *unused)
 {
 	return PyBool_FromLong(__atomic_load_n(&((Cache *)o)->closed, __ATOMIC_SEQ_CST));
@@ -360,6 +436,7 @@ static PyType_Slot slots[] = {
 	{ Py_tp_doc,
 	  (void *)"One attachment to a cache: gpc.attach and gpc.create make it.  Any thread may use it." },
 	{ Py_tp_dealloc, handle_dealloc },
+	{ Py_tp_repr, handle_repr },
 	{ Py_tp_traverse, handle_traverse },
 	{ Py_tp_clear, handle_clear },
 	{ Py_tp_finalize, handle_finalize },

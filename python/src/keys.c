@@ -107,8 +107,11 @@ static METHOD(root_keep)
 	    args_time(a[2], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
 		gpc *c = ((Cache *)self)->c;
 
-		FREELY(r = gpc_root_keep(c, fields.f, fields.n, &key, flags, timeout));
-		ret = r < 0 ? error_raise(r) : PyBytes_FromStringAndSize((char *)&key, sizeof(key));
+		WAIT(r, r = gpc_root_keep(c, fields.f, fields.n, &key, flags, timeout));
+		if (r < 0)
+			ret = error_raise(r);
+		else if (!wait_raised(r))
+			ret = PyBytes_FromStringAndSize((char *)&key, sizeof(key));
 		handle_leave((Cache *)self);
 	}
 	free_fields(&fields);
@@ -450,8 +453,8 @@ static METHOD(key_alias)
 	    array_same("alias", &alias, "to", &to) && args_u32(a[2], "flags", &flags) == 0 &&
 	    args_time(a[3], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		FREELY(r = gpc_alias(c, alias.p, to.p, alias.n, flags, timeout));
-		ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+		WAIT(r, r = gpc_alias(c, alias.p, to.p, alias.n, flags, timeout));
+		ret = wait_none(r);
 		handle_leave((Cache *)self);
 	}
 	array_free(&alias);

@@ -240,7 +240,7 @@ static METHOD(look_mirror_sync)
 	    args_time(a[1], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
-	WAIT_SLICES(r, timeout, r = gpc_mirror_sync(c, t, slice));
+	WAIT(r, r = gpc_mirror_sync(c, t, timeout));
 	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
 	handle_leave((Cache *)self);
 	return ret;

@@ -16,8 +16,8 @@ static METHOD(module_unlink)
 		return NULL;
 	if (args_text(a[0], "name", &name, &keep[0]) == 0 &&
 	    args_text(a[1], "dir", &dir, &keep[1]) == 0) {
-		FREELY(r = gpc_unlink(name, dir));
-		ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+		WAIT(r, r = gpc_unlink(name, dir));
+		ret = wait_none(r);
 	}
 	Py_XDECREF(keep[0]);
 	Py_XDECREF(keep[1]);
@@ -292,15 +292,27 @@ static int constants_add(PyObject *module)
 
 /* ---- start ---- */
 
-/* Types and exceptions are kept in static variables: one interpreter of a process may have the
- * module. */
-static int module_exec(PyObject *module)
+/* Types and exceptions are kept in static variables, and threads of the library find their
+ * interpreter by PyGILState_Ensure, which is the main one: it alone may have the module, once. */
+static int check_interpreter(void)
 {
-	if (cache_type) {
+	if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
 		PyErr_SetString(PyExc_ImportError,
-				"gpc is loaded already, by another interpreter of this process");
+				"gpc works in the main interpreter of a process alone, and this is "
+				"another one: use threads, or processes");
 		return -1;
 	}
+	if (cache_type) {
+		PyErr_SetString(PyExc_ImportError, "gpc is loaded already in this process");
+		return -1;
+	}
+	return 0;
+}
+
+static int module_exec(PyObject *module)
+{
+	if (check_interpreter() < 0)
+		return -1;
 	if (gpc_version() >> 16 != GPC_VERSION_MAJOR ||
 	    (gpc_version() & 0xffff) != GPC_VERSION_MINOR) {
 		PyErr_Format(PyExc_ImportError, "gpc was built for libgpc %d.%d, and this is %d.%d",
@@ -308,16 +320,22 @@ static int module_exec(PyObject *module)
 			     (int)(gpc_version() & 0xffff));
 		return -1;
 	}
-	if (record_init() < 0 || error_init(module) < 0 || constants_add(module) < 0 ||
-	    handle_init(module) < 0 || part_init(module) < 0 || walk_init(module) < 0 ||
-	    device_init(module) < 0)
+	if (wait_init() < 0 || record_init() < 0 || error_init(module) < 0 ||
+	    constants_add(module) < 0 || handle_init(module) < 0 || part_init(module) < 0 ||
+	    walk_init(module) < 0 || device_init(module) < 0 || tiers_init(module) < 0)
 		return -1;
 	return 0;
 }
 
 static PyModuleDef_Slot slots[] = { { Py_mod_exec, module_exec },
+/* Calls count on the GIL around lists and buffers of the caller, and no build without it has run the
+ * tests: there it is switched on when this is imported. */
 #ifdef Py_mod_gil
-				    { Py_mod_gil, Py_MOD_GIL_NOT_USED },
+				    { Py_mod_gil, Py_MOD_GIL_USED },
+#endif
+#ifdef Py_mod_multiple_interpreters
+				    { Py_mod_multiple_interpreters,
+				      Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED },
 #endif
 				    { 0, NULL } };
 static struct PyModuleDef definition = {

@@ -1,7 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* move.c - moves between tiers, both halves: demote, promote, commit.
- * Tests: t/python/transfers.t */
+ * Tests: t/python/transfers.t t/python/interrupt.t */
 #include "gpcpy.h"
+
+/* Moves that were begun, and that nobody hears of, are cancelled. */
+static PyObject *give_moves(gpc *c, const struct array *moves, int r)
+{
+	struct array out = { 0 };
+	PyObject *ret = NULL;
+
+	if (r < 0)
+		return error_raise(r);
+	if (!wait_raised(r))
+		ret = record_list(&record_move, moves->p, (size_t)r);
+	if (!ret && r > 0 && array_out(NULL, "moves", (size_t)r, 4, &out) == 0)
+		gpc_commit(c, moves->p, (uint32_t)r, out.p, GPC_CANCEL, 0);
+	array_free(&out);
+	return ret;
+}
 
 static METHOD(move_demote)
 {
@@ -27,8 +43,8 @@ static METHOD(move_demote)
 	    handle_enter((Cache *)self) < 0)
 		goto out;
 	c = ((Cache *)self)->c;
-	FREELY(r = gpc_demote(c, from, to, blocks.p, count, moves.p, flags, timeout));
-	ret = r < 0 ? error_raise(r) : record_list(&record_move, moves.p, (size_t)r);
+	WAIT(r, r = gpc_demote(c, from, to, blocks.p, count, moves.p, flags, timeout));
+	ret = give_moves(c, &moves, r);
 	handle_leave((Cache *)self);
 out:
 	array_free(&blocks);
@@ -52,8 +68,8 @@ static METHOD(move_promote)
 	    array_out(NULL, "blocks", blocks.n, sizeof(struct gpc_move), &moves) == 0 &&
 	    handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		FREELY(r = gpc_promote(c, blocks.p, blocks.n, to, moves.p, flags, timeout));
-		ret = r < 0 ? error_raise(r) : record_list(&record_move, moves.p, (size_t)r);
+		WAIT(r, r = gpc_promote(c, blocks.p, blocks.n, to, moves.p, flags, timeout));
+		ret = give_moves(c, &moves, r);
 		handle_leave((Cache *)self);
 	}
 	array_free(&blocks);
@@ -76,8 +92,11 @@ static METHOD(move_commit)
 	    args_u32(a[1], "flags", &flags) == 0 && args_time(a[2], "timeout", &timeout) == 0 &&
 	    array_out(a[3], "out", moves.n, 4, &out) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		FREELY(r = gpc_commit(c, moves.p, moves.n, out.p, flags, timeout));
-		ret = r < 0 ? error_raise(r) : array_give(&out, out.own ? (int)moves.n : r);
+		WAIT(r, r = gpc_commit(c, moves.p, moves.n, out.p, flags, timeout));
+		if (r < 0)
+			ret = error_raise(r);
+		else if (!wait_raised(r))
+			ret = array_give(&out, out.own ? (int)moves.n : r);
 		handle_leave((Cache *)self);
 	}
 	array_free(&moves);

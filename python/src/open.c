@@ -168,6 +168,15 @@ static int set_option(struct options *p, bool create, PyObject *key, PyObject *o
 	return r ? -1 : 0;
 }
 
+/* Of a lot of memory, so that a signal is seen. */
+static int progress(void *arg, uint64_t done, uint64_t bytes)
+{
+	(void)arg;
+	(void)done;
+	(void)bytes;
+	return wait_look();
+}
+
 static int read_options(struct options *p, bool create, PyObject *const *args, Py_ssize_t n,
 			PyObject *kwnames)
 {
@@ -193,6 +202,8 @@ static int read_options(struct options *p, bool create, PyObject *const *args, P
 	p->config.dir = p->dir;
 	p->memory.runs = p->run_array.p;
 	p->memory.nruns = p->run_array.n;
+	if (p->config.ram_blocks && p->memory.block_bytes + p->memory.nruns) /* it is asked for */
+		p->memory.progress = progress;
 	if (p->has_memory)
 		p->config.ram_memory = &p->memory;
 	return 0;
@@ -207,6 +218,13 @@ static Cache *make(struct options *p)
 
 	if (!self)
 		return NULL;
+	self->name = PyUnicode_DecodeFSDefault(p->name);
+	if (!self->name) {
+		Py_DECREF((PyObject *)self);
+		return NULL;
+	}
+	self->forks = handle_forks;
+	self->peer = -1;
 	pthread_mutex_init(&self->lock, NULL);
 	pthread_cond_init(&self->left, NULL);
 	if (p->log) {
@@ -228,17 +246,20 @@ static PyObject *open_cache(struct options *p, bool create)
 	if (!self)
 		return NULL;
 	if (create)
-		FREELY(r = gpc_create(p->name, &p->config, &p->attach, p->flags, &c));
+		WAIT(r, r = gpc_create(p->name, &p->config, &p->attach, p->flags, &c));
 	else
-		FREELY(r = gpc_attach(p->name, &p->attach, p->flags, &c));
+		WAIT(r, r = gpc_attach(p->name, &p->attach, p->flags, &c));
 	if (r < 0) {
 		Py_DECREF((PyObject *)self);
 		return error_raise(r);
 	}
 	self->c = c;
-	if (gpc_info_get(c, &info) == 0)
+	if (gpc_info_get(c, &info) == 0) {
 		self->block_tokens = info.block_tokens;
-	if (handle_open(self) < 0) {
+		self->max_blocks = info.max_blocks;
+		self->peer = info.peer;
+	}
+	if (wait_raised(r) || handle_open(self) < 0) {
 		Py_DECREF((PyObject *)self);
 		return NULL;
 	}

@@ -9,6 +9,7 @@
 #include "part.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -105,6 +106,29 @@ void part_forget_all(Cache *self)
 	pthread_mutex_unlock(&self->lock);
 }
 
+static bool is_mapped(const struct part *p)
+{
+	return p->mapped && p->pid == getpid();
+}
+
+static PyObject *part_repr(PyObject *o)
+{
+	const struct part *p = (struct part *)o;
+	char where[32] = "RAM";
+
+	if (p->device >= 0)
+		snprintf(where, sizeof(where), "cuda:%d", p->device);
+	else if (p->device == -2)
+		snprintf(where, sizeof(where), "a GPU");
+	return PyUnicode_FromFormat(
+		"<gpc.Part %lu of pool %d, cache %R: %llu bytes of %s at %p, %s>",
+		(unsigned long)p->number, p->pool, p->cache->name, (unsigned long long)p->bytes,
+		where, p->base,
+		is_mapped(p)         ? "mapped"
+		: p->pid != getpid() ? "of the parent process"
+				     : "not mapped");
+}
+
 static PyObject *part_array_interface(PyObject *o, void *unused)
 {
 	struct part *p = (struct part *)o;
@@ -135,7 +159,7 @@ static PyObject *part_get(PyObject *o, void *which)
 	case 2:
 		return PyLong_FromUnsignedLongLong(p->bytes);
 	case 3:
-		return PyBool_FromLong(p->mapped);
+		return PyBool_FromLong(is_mapped(p));
 	default:
 		return PyLong_FromUnsignedLongLong((uintptr_t)p->base);
 	}
@@ -145,7 +169,8 @@ static PyGetSetDef getset[] = {
 	{ "pool", part_get, NULL, "The number of its pool.", (void *)0 },
 	{ "number", part_get, NULL, "Its own number, from 0.", (void *)1 },
 	{ "nbytes", part_get, NULL, "Its bytes.", (void *)2 },
-	{ "mapped", part_get, NULL, "False after pool_unmap and close.", (void *)3 },
+	{ "mapped", part_get, NULL, "False after pool_unmap and close, and in a forked child.",
+	  (void *)3 },
 	{ "address", part_get, NULL, "Where it is in this process, or on the GPU.", (void *)4 },
 	{ "__cuda_array_interface__", part_array_interface, NULL, "Bytes on a GPU.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL }
@@ -160,6 +185,7 @@ static PyMethodDef methods[] = {
 static PyType_Slot slots[] = {
 	{ Py_tp_doc, (void *)"One part of a pool's memory, mapped by pool_map: writable bytes." },
 	{ Py_tp_dealloc, part_dealloc },
+	{ Py_tp_repr, part_repr },
 	{ Py_tp_getset, getset },
 	{ Py_tp_methods, methods },
 	{ Py_bf_getbuffer, part_getbuffer },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool.c - pools: add, make, look at, clear.  part.c has their memory.
- * Tests: t/python/memory.t */
+ * Tests: t/python/memory.t t/python/interrupt.t */
 #include "gpcpy.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ struct pool_options {
 	struct gpc_memory memory;
 	struct array runs;
 	PyObject *progress;
-	bool make, failed;
+	bool make;
 	int timeout;
 };
 
@@ -64,16 +64,22 @@ static int read_options(struct pool_options *p, PyObject *const *args, Py_ssize_
 	return 0;
 }
 
-/* By the calling thread, without the GIL. */
+/* By the calling thread, without the GIL; an exception stays until the call has ended. */
 static int progress(void *arg, uint64_t done, uint64_t bytes)
 {
 	struct pool_options *p = arg;
-	PyGILState_STATE gil = PyGILState_Ensure();
-	PyObject *r = PyObject_CallFunction(p->progress, "KK", (unsigned long long)done,
-					    (unsigned long long)bytes);
-	int stop = r ? PyObject_IsTrue(r) : -1;
+	PyGILState_STATE gil;
+	PyObject *r;
+	int stop;
 
-	p->failed = stop < 0;
+	if (wait_look())
+		return 1;
+	if (!p->progress)
+		return 0;
+	gil = PyGILState_Ensure();
+	r = PyObject_CallFunction(p->progress, "KK", (unsigned long long)done,
+				  (unsigned long long)bytes);
+	stop = r ? PyObject_IsTrue(r) : -1;
 	Py_XDECREF(r);
 	PyGILState_Release(gil);
 	return stop;
@@ -89,13 +95,13 @@ static PyObject *pool_new(PyObject *self, bool make, PyObject *const *args, Py_s
 
 	if (read_options(&p, args, n, kwnames) == 0 && handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		if (p.progress) {
+		if (p.progress || (make && p.pool.kind == GPC_RAM)) {
 			p.memory.progress = progress;
 			p.memory.progress_arg = &p;
 		}
-		FREELY(r = gpc_pool_make(c, &p.pool, make ? &p.memory : NULL, p.timeout));
-		if (!p.failed)
-			ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+		WAIT(r, r = gpc_pool_make(c, &p.pool, make ? &p.memory : NULL, p.timeout));
+		if (!PyErr_Occurred())
+			ret = wait_number(r);
 		handle_leave((Cache *)self);
 	}
 	array_free(&p.runs);
@@ -158,8 +164,8 @@ static METHOD(pool_clear)
 	    args_time(a[3], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
-	FREELY(r = gpc_pool_clear(c, number, tag, flags, timeout));
-	ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+	WAIT(r, r = gpc_pool_clear(c, number, tag, flags, timeout));
+	ret = wait_number(r);
 	handle_leave((Cache *)self);
 	return ret;
 }

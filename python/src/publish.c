@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <limits.h>
 
-#define PART 1024u /* items that the library submits at once */
-
 struct publish {
 	struct array parents, keys, blocks, tokens, digests, out;
 	struct gpc_publish_options opt;
@@ -91,95 +89,27 @@ static bool may_come_later(int r, int timeout)
 	return r < 0 ? r != -EINVAL : !timeout;
 }
 
-/* n items from `from` on. */
-static int publish_some(gpc *c, const struct publish *p, uint32_t from, uint32_t n, int timeout,
-			gpc_ticket *ticket)
-{
-	const gpc_key *parents = p->parents.p, *keys = p->keys.p;
-	const gpc_block *blocks = p->blocks.p;
-	struct gpc_publish_options opt = p->opt;
-
-	if (from && opt.resident)
-		opt.resident += from;
-	if (from && opt.tokens)
-		opt.tokens += (size_t)from * (p->tokens.n / p->blocks.n);
-	if (from && opt.digests)
-		opt.digests = (const char *)opt.digests + (size_t)from * opt.digest_stride;
-	opt.ticket = ticket;
-	return gpc_publish(c, parents ? parents + from : NULL, keys + from, blocks + from, n, &opt,
-			   p->flags, timeout);
-}
-
-/* How many of an answered part are live in their own blocks. */
-static int count_live(gpc *c, const struct publish *p, uint32_t from, uint32_t n)
-{
-	const gpc_block *blocks = p->blocks.p;
-	const gpc_key *keys = p->keys.p;
-	struct gpc_pool pool = { .size = sizeof(pool), .number = -1 };
-	uint32_t i;
-	int live = 0;
-
-	for (i = from; i < from + n; i++) {
-		gpc_block found = p->opt.resident ? p->opt.resident[i] : GPC_NONE;
-
-		if (!p->opt.resident && (pool.number == GPC_POOL(blocks[i]) ||
-					 gpc_pool_get(c, GPC_POOL(blocks[i]), &pool) == 0))
-			gpc_lookup(c, GPC_SPACE(pool.space), &keys[i], 1, &found, GPC_QUIET);
-		live += found == blocks[i];
-	}
-	return live;
-}
-
-/* As gpc_publish, which sends so many at once; and a signal is seen.  What was submitted when a
- * slice was up is waited for by its ticket: nothing is submitted twice. */
-static int publish_wait(gpc *c, const struct publish *p, gpc_ticket *ticket)
-{
-	uint32_t from, n;
-	int r = 0, live = 0, timeout = p->timeout;
-	gpc_ticket sent;
-	bool late;
-
-	for (from = 0; p->opt.resident && from < p->blocks.n; from++)
-		p->opt.resident[from] = -EAGAIN;
-	for (from = 0; r >= 0 && (from == 0 || from < p->blocks.n); from += n) {
-		n = p->blocks.n - from < PART ? p->blocks.n - from : PART;
-		sent = 0;
-		late = false;
-		WAIT_SLICES(r, timeout, {
-			late = sent != 0;
-			r = late ? gpc_ticket_wait(c, sent, slice)
-				 : publish_some(c, p, from, n, slice, &sent);
-			if (r == -ETIMEDOUT && timeout > 0)
-				timeout -= slice;
-		});
-		if (sent)
-			*ticket = sent;
-		live += r < 0 ? 0 : late ? count_live(c, p, from, n) : r;
-		if (!n)
-			break;
-	}
-	return r < 0 ? r : live;
-}
-
 static PyObject *publish(Cache *self, struct publish *p)
 {
 	gpc_ticket ticket = 0;
 	gpc *c = self->c;
+	bool raised = false;
 	int r;
 
 	p->opt.resident = p->out.p;
-	if (p->timeout)
-		r = publish_wait(c, p, &ticket);
-	else /* it is submitted, and no more */
-		r = publish_some(c, p, 0, p->blocks.n, 0, &ticket);
+	p->opt.ticket = &ticket;
+	WAIT(r, r = gpc_publish(c, p->parents.p, p->keys.p, p->blocks.p, p->blocks.n, &p->opt,
+				p->flags, p->timeout));
 	if (r < 0)
 		error_raise_ticket(r, ticket);
+	else if (wait_raised(r))
+		raised = true;
 	if (p->out.p && may_come_later(r, p->timeout)) {
 		/* without a ticket: some part was submitted, or none: the last one covers it */
 		if (handle_keep(self, &p->out, ticket ? ticket : gpc_ticket_last(c)) < 0)
 			return NULL;
 	}
-	if (r < 0)
+	if (r < 0 || raised)
 		return NULL;
 	if (!p->timeout)
 		return PyLong_FromUnsignedLongLong(ticket);

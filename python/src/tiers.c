@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#define TIERS "gpc.tiers"
-
 /* ---- asking, looking ---- */
 
 static METHOD(tiers_prefetch)
@@ -24,8 +22,8 @@ static METHOD(tiers_prefetch)
 	    args_u32(a[2], "flags", &flags) == 0 && args_time(a[3], "timeout", &timeout) == 0 &&
 	    handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		FREELY(r = gpc_prefetch(c, to, keys.p, keys.n, flags, timeout));
-		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+		WAIT(r, r = gpc_prefetch(c, to, keys.p, keys.n, flags, timeout));
+		ret = wait_number(r);
 		handle_leave((Cache *)self);
 	}
 	array_free(&keys);
@@ -43,7 +41,7 @@ static METHOD(tiers_sync)
 	    args_time(a[0], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
-	WAIT_SLICES(r, timeout, r = gpc_tiers_sync(c, slice));
+	WAIT(r, r = gpc_tiers_sync(c, timeout));
 	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
 	handle_leave((Cache *)self);
 	return ret;
@@ -79,32 +77,70 @@ const PyMethodDef methods_tiers[] = {
 
 /* ---- keeping ---- */
 
-struct keeping {
-	gpc_tiers *tiers;
-	PyObject *log; /* or NULL */
-};
+typedef struct { /* what a program keeps; tiers == NULL: it was closed */
+	PyObject_HEAD gpc_tiers *tiers;
+	PyObject *name, *log; /* log: or NULL */
+	uint32_t forks;
+} Tiers;
+
+static PyTypeObject *tiers_type;
 
 static void on_log(void *arg, int level, const char *text)
 {
-	log_call(&((struct keeping *)arg)->log, level, text);
+	log_call(&((Tiers *)arg)->log, level, text);
 }
 
-static int end(struct keeping *k)
+static int end(Tiers *k)
 {
+	gpc_tiers *t = k->tiers;
 	int r;
 
-	FREELY(r = gpc_tiers_close(k->tiers)); /* its threads may log until then */
-	Py_XDECREF(k->log);
-	PyMem_Free(k);
+	k->tiers = NULL;
+	FREELY(r = gpc_tiers_close(t)); /* its threads may log until then */
 	return r;
 }
 
-static void drop(PyObject *capsule)
+static void tiers_dealloc(PyObject *o)
 {
-	struct keeping *k = PyCapsule_GetPointer(capsule, TIERS);
+	PyTypeObject *type = Py_TYPE(o);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+	Tiers *k = (Tiers *)o;
 
-	if (k)
-		end(k);
+	end(k);
+	Py_XDECREF(k->log);
+	Py_XDECREF(k->name);
+	release(o);
+	Py_DECREF((PyObject *)type);
+}
+
+static PyObject *tiers_repr(PyObject *o)
+{
+	const Tiers *k = (Tiers *)o;
+
+	return PyUnicode_FromFormat("<gpc.Tiers of cache %R, %s>", k->name,
+				    !k->tiers                  ? "closed"
+				    : k->forks != handle_forks ? "of the parent process"
+							       : "open");
+}
+
+static PyType_Slot slots[] = {
+	{ Py_tp_doc,
+	  (void *)"The tiers below RAM of a cache, kept by this process: gpc.tiers_open makes it." },
+	{ Py_tp_dealloc, tiers_dealloc },
+	{ Py_tp_repr, tiers_repr },
+	{ 0, NULL }
+};
+static PyType_Spec spec = {
+	.name = "gpc.Tiers",
+	.basicsize = sizeof(Tiers),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = slots,
+};
+
+int tiers_init(PyObject *module)
+{
+	tiers_type = (PyTypeObject *)PyType_FromSpec(&spec);
+	return tiers_type ? PyModule_AddObjectRef(module, "Tiers", (PyObject *)tiers_type) : -1;
 }
 
 int tiers_secret(PyObject *o, uint8_t secret[16], const void **ret)
@@ -128,8 +164,8 @@ int tiers_secret(PyObject *o, uint8_t secret[16], const void **ret)
 	return r;
 }
 
-static int set_option(struct gpc_tiers_options *opt, struct keeping *k, uint8_t secret[16],
-		      const char *name, PyObject *o)
+static int set_option(struct gpc_tiers_options *opt, Tiers *k, uint8_t secret[16], const char *name,
+		      PyObject *o)
 {
 	int r;
 
@@ -152,8 +188,7 @@ static int set_option(struct gpc_tiers_options *opt, struct keeping *k, uint8_t 
 	return r ? -1 : 0;
 }
 
-static PyObject *open_tiers(struct keeping *k, PyObject *const *args, Py_ssize_t n,
-			    PyObject *kwnames)
+static PyObject *open_tiers(Tiers *k, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	struct gpc_tiers_options opt = { .size = sizeof(opt) };
 	Py_ssize_t i, names = kwnames ? PyTuple_Size(kwnames) : 0;
@@ -169,14 +204,14 @@ static PyObject *open_tiers(struct keeping *k, PyObject *const *args, Py_ssize_t
 	if (!name)
 		return NULL;
 	/* the arguments live as long as the call, and the library copies what it keeps */
-	FREELY(r = gpc_tiers_open(name, &opt, &k->tiers));
-	return r < 0 ? error_raise(r) : PyCapsule_New(k, TIERS, drop);
+	WAIT(r, r = gpc_tiers_open(name, &opt, &k->tiers));
+	return r < 0 ? error_raise(r) : wait_raised(r) ? NULL : Py_NewRef((PyObject *)k);
 }
 
 METHOD(tiers_open)
 {
-	struct keeping *k;
 	PyObject *ret;
+	Tiers *k;
 
 	(void)self;
 	if (n != 1 || !PyUnicode_Check(args[0])) {
@@ -184,12 +219,13 @@ METHOD(tiers_open)
 				"tiers_open: the name of a cache is wanted, and the rest by name");
 		return NULL;
 	}
-	k = PyMem_Calloc(1, sizeof(*k));
+	k = (Tiers *)((allocfunc)PyType_GetSlot(tiers_type, Py_tp_alloc))(tiers_type, 0);
 	if (!k)
-		return PyErr_NoMemory();
+		return NULL;
+	k->name = Py_NewRef(args[0]);
+	k->forks = handle_forks;
 	ret = open_tiers(k, args, n, kwnames);
-	if (!ret)
-		end(k);
+	Py_DECREF((PyObject *)k);
 	return ret;
 }
 
@@ -197,21 +233,19 @@ METHOD(tiers_close)
 {
 	static const struct call call = { "tiers_close", 1, 1, { "tiers" } };
 	PyObject *a[MAX_ARGS];
-	struct keeping *k;
+	Tiers *k;
 	int r;
 
 	(void)self;
 	if (args_parse(&call, args, n, kwnames, a) < 0)
 		return NULL;
-	if (!PyCapsule_IsValid(a[0], TIERS)) {
+	k = (Tiers *)a[0];
+	if (Py_TYPE(a[0]) != tiers_type || !k->tiers) {
 		PyErr_Format(PyExc_TypeError,
 			     "tiers: what tiers_open has returned is wanted, once, this is %.200R",
 			     a[0]);
 		return NULL;
 	}
-	k = PyCapsule_GetPointer(a[0], TIERS);
-	PyCapsule_SetName(a[0], "gpc.tiers that were closed");
-	PyCapsule_SetDestructor(a[0], NULL);
 	r = end(k);
 	if (r < 0)
 		return error_raise(r);

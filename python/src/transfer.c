@@ -83,9 +83,8 @@ static PyObject *fetch(gpc *c, struct bring *p, struct gpc_fetch_options *opt)
 	opt->moves = p->moves.p;
 	opt->nmoves = p->moves.p ? &p->nmoves : NULL;
 	opt->results = p->results.p;
-	WAIT_SLICES(r, p->timeout,
-		    r = gpc_fetch(c, p->to, p->in.p, p->n, p->out.p, opt, p->flags, p->stream,
-				  slice, &p->t));
+	WAIT(r, r = gpc_fetch(c, p->to, p->in.p, p->n, p->out.p, opt, p->flags, p->stream,
+			      p->timeout, &p->t));
 	if (r < 0)
 		return error_raise(r);
 	if (wait_raised(r)) {
@@ -140,9 +139,9 @@ static PyObject *spill(gpc *c, struct bring *p, struct gpc_spill_options *opt)
 
 	opt->moves = p->moves.p;
 	opt->nmoves = p->moves.p ? &p->nmoves : NULL;
-	FREELY(r = gpc_spill(c, p->from, p->to, p->in.p, p->n, opt, p->flags, p->stream, p->timeout,
-			     &p->t));
-	return r < 0 ? error_raise(r) : give_bring(p, PyLong_FromLong(r));
+	WAIT(r, r = gpc_spill(c, p->from, p->to, p->in.p, p->n, opt, p->flags, p->stream,
+			      p->timeout, &p->t));
+	return give_bring(p, wait_number(r));
 }
 
 static METHOD(transfer_spill)
@@ -190,8 +189,8 @@ static METHOD(transfer_spill_ahead)
 	    args_time(a[2], "timeout", &p.timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
-	FREELY(r = gpc_spill_ahead(c, p.from, p.stream, p.timeout, &p.t));
-	ret = r < 0 ? error_raise(r) : give_bring(&p, PyLong_FromLong(r));
+	WAIT(r, r = gpc_spill_ahead(c, p.from, p.stream, p.timeout, &p.t));
+	ret = give_bring(&p, wait_number(r));
 	handle_leave((Cache *)self);
 	return ret;
 }
@@ -275,7 +274,7 @@ static METHOD(transfer_wait)
 	    args_time(a[1], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
-	WAIT_SLICES(r, timeout, r = gpc_transfer_wait(c, t, slice));
+	WAIT(r, r = gpc_transfer_wait(c, t, timeout));
 	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
 	handle_leave((Cache *)self);
 	return ret;

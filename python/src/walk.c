@@ -135,6 +135,16 @@ static PyObject *walk_start(PyObject *cache, const struct source *s, uint64_t cu
 	return (PyObject *)w;
 }
 
+static PyObject *walk_repr(PyObject *o)
+{
+	const Walk *self = (Walk *)o;
+
+	return PyUnicode_FromFormat("<gpc.Walk of %s, cache %R %s: cursor %llu%s>",
+				    self->source->name, self->cache->name,
+				    handle_state(self->cache), (unsigned long long)self->cursor,
+				    self->ended ? ", at its end" : "");
+}
+
 static PyObject *walk_cursor(PyObject *o, void *unused)
 {
 	return PyLong_FromUnsignedLongLong(((Walk *)o)->cursor);
@@ -216,6 +226,7 @@ static PyGetSetDef getset[] = { { "cursor", walk_cursor, NULL, "Where the next b
 				{ NULL, NULL, NULL, NULL, NULL } };
 static PyType_Slot slots[] = { { Py_tp_doc, (void *)"An iterator over what a cache has." },
 			       { Py_tp_dealloc, walk_dealloc },
+			       { Py_tp_repr, walk_repr },
 			       { Py_tp_iter, walk_self },
 			       { Py_tp_iternext, walk_next },
 			       { Py_tp_getset, getset },

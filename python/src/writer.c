@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* writer.c - being the writer.
- * Tests: t/python/errors.t */
+ * Tests: t/python/errors.t t/python/interrupt.t */
 #include "gpcpy.h"
+
+static bool is_writer(gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+
+	return gpc_info_get(c, &info) == 0 && info.writer_peer >= 0 &&
+	       info.writer_peer == info.peer;
+}
 
 static METHOD(writer_take)
 {
@@ -9,17 +17,18 @@ static METHOD(writer_take)
 	PyObject *a[MAX_ARGS], *ret;
 	uint32_t flags = 0;
 	int timeout = -1, r;
+	bool was;
 	gpc *c;
 
 	if (args_parse(&call, args, n, kwnames, a) < 0 || args_u32(a[0], "flags", &flags) < 0 ||
 	    args_time(a[1], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
-	if (flags & GPC_STANDBY)
-		WAIT_SLICES(r, timeout, r = gpc_writer_take(c, flags, slice));
-	else
-		FREELY(r = gpc_writer_take(c, flags, timeout));
-	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+	was = is_writer(c);
+	WAIT(r, r = gpc_writer_take(c, flags, timeout));
+	ret = wait_none(r);
+	if (!ret && r >= 0 && !was)
+		gpc_writer_drop(c);
 	handle_leave((Cache *)self);
 	return ret;
 }
@@ -35,11 +44,9 @@ static METHOD(writer_serve)
 	    args_time(a[0], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
-	FREELY(r = gpc_writer_serve(c, timeout));
-	ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+	WAIT(r, r = gpc_writer_serve(c, timeout));
+	ret = wait_number(r);
 	handle_leave((Cache *)self);
-	if (ret && PyErr_CheckSignals() < 0)
-		Py_CLEAR(ret);
 	return ret;
 }
 
@@ -65,8 +72,8 @@ static METHOD(writer_drop)
 	if (args_parse(&call, args, n, kwnames, a) < 0 || handle_enter((Cache *)self) < 0)
 		return NULL;
 	c = ((Cache *)self)->c;
-	FREELY(r = gpc_writer_drop(c));
-	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+	WAIT(r, r = gpc_writer_drop(c));
+	ret = wait_none(r);
 	handle_leave((Cache *)self);
 	return ret;
 }
