@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/look.t
 """The types of gpc._gpc.  Keys: bytes of 16 each, in one buffer or a list of bytes.  Blocks: a list of ints, or a
-buffer of int32.  Out: a writable, contiguous buffer of int32 that gets the answers.  Times: seconds, None = no
+buffer of int32 or int64.  Out: a writable, contiguous buffer of int32 that gets the answers.  Times: seconds, None = no
 limit, 0 = do not wait.  Every call may raise gpc.Error; wrong arguments are TypeError and ValueError."""
 
 from collections.abc import Callable, Iterator, Sequence

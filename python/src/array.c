@@ -237,39 +237,158 @@ static int item_number(PyObject *o, const char *name, Py_ssize_t i, long long lo
 	return 0;
 }
 
-static bool is_number32(const Py_buffer *v)
+/* The code of the items, where they are integers of so many bytes in this machine's order; else 0. */
+static char number_code(const Py_buffer *v, Py_ssize_t size)
 {
 	const char *f = v->format;
 
-	if (!f || v->itemsize != 4)
-		return false;
+	if (!f || v->itemsize != size)
+		return 0;
 	if (*f == '@' || *f == '=' || *f == '<')
 		f++;
-	return *f && !f[1] && strchr("iIlL", *f);
+	return *f && !f[1] && strchr(size == 4 ? "iIlL" : "lLqQnN", *f) ? *f : 0;
 }
 
-static int view_numbers(PyObject *o, const char *name, const char *wanted, struct array *a)
+static bool is_number32(const Py_buffer *v)
+{
+	return number_code(v, 4);
+}
+
+static int out_of_range(const char *name, size_t i, long long v, bool is_signed, long long low,
+			long long high)
+{
+	PyErr_Format(PyExc_ValueError,
+		     is_signed ? "%s[%zu]: %lld is out of range, it may be %lld to %lld"
+			       : "%s[%zu]: %llu is out of range, it may be %lld to %lld",
+		     name, i, v, low, high);
+	return -1;
+}
+
+#define LOT 16 /* items that a compiler makes into few instructions */
+
+/* The first loops have no branch, and run as fast as a copy. */
+static int narrow_words(const char *name, const int64_t *from, size_t n, bool is_signed,
+			uint32_t *to)
+{
+	uint64_t high = 0;
+	size_t i;
+
+	for (i = 0; i + LOT <= n; i += LOT)
+		for (size_t k = 0; k < LOT; k++) {
+			to[i + k] = (uint32_t)from[i + k];
+			high |= (uint64_t)from[i + k];
+		}
+	for (; i < n; i++) {
+		to[i] = (uint32_t)from[i];
+		high |= (uint64_t)from[i];
+	}
+	for (i = 0, high >>= 32 /* of negative ones, too */; high && i < n; i++)
+		if ((uint64_t)from[i] >> 32)
+			return out_of_range(name, i, from[i], is_signed, 0, UINT32_MAX);
+	return 0;
+}
+
+static int narrow_blocks(const char *name, const int64_t *from, size_t n, bool is_signed,
+			 int32_t *to)
+{
+	uint64_t wrong = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		to[i] = (int32_t)from[i];
+		wrong |= (uint64_t)(from[i] ^ to[i]);
+	}
+	for (i = 0; wrong && i < n; i++)
+		if (from[i] != to[i])
+			return out_of_range(name, i, from[i], is_signed, INT32_MIN, INT32_MAX);
+	return 0;
+}
+
+/* No id of a token, or place in an array, is negative: it would be a huge one. */
+static int refuse_negative(const char *name, const int32_t *p, size_t n)
+{
+	int32_t all = 0;
+	size_t i;
+
+	for (i = 0; i + LOT <= n; i += LOT)
+		for (size_t k = 0; k < LOT; k++)
+			all |= p[i + k];
+	for (; i < n; i++)
+		all |= p[i];
+	for (i = 0; all < 0 && i < n; i++)
+		if (p[i] < 0)
+			return out_of_range(name, i, p[i], true, 0, UINT32_MAX);
+	return 0;
+}
+
+static bool is_signed_code(char code)
+{
+	return code == 'i' || code == 'l' || code == 'q' || code == 'n';
+}
+
+/* Of 64-bit items, each of which has to fit. */
+static int narrow(const char *name, const struct array *from, char code, bool blocks,
+		  struct array *a)
+{
+	size_t n = (size_t)from->view.len / 8;
+	const int64_t *p = from->view.buf;
+	bool is_signed = is_signed_code(code);
+
+	if (own(a, name, n, 4) < 0)
+		return -1;
+	if ((uintptr_t)p % 8) {
+		PyErr_Format(
+			PyExc_ValueError,
+			"%s: its address is odd, a multiple of 8 is wanted for items of 8 bytes",
+			name);
+		return -1;
+	}
+	return blocks ? narrow_blocks(name, p, n, is_signed, a->p)
+		      : narrow_words(name, p, n, is_signed, a->p);
+}
+
+/* blocks: int32; else uint32.  keep: the view itself will do, if it is of 32-bit items: then from is
+ * the array. */
+static int view_numbers(PyObject *o, const char *name, const char *wanted, bool blocks, bool keep,
+			struct array *a)
 {
 	struct array from = { 0 };
+	bool wide = false;
+	size_t n;
+	char code;
 	int r = -1;
 
 	if (view(o, name, wanted, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT, &from) < 0)
 		return -1;
-	if (!is_number32(&from.view)) {
+	n = (size_t)from.view.len / 4;
+	if ((code = number_code(&from.view, 8))) {
+		wide = true;
+		r = narrow(name, &from, code, blocks, a);
+	} else if (!(code = number_code(&from.view, 4))) {
 		PyErr_Format(PyExc_TypeError,
 			     "%s: %s wanted, the items of this buffer are '%s' of %zd bytes", name,
 			     wanted, from.view.format ? from.view.format : "B", from.view.itemsize);
-	} else if (own(a, name, (size_t)from.view.len / 4, 4) == 0) {
+	} else if (keep && !((uintptr_t)from.view.buf % 4) && n <= INT_MAX) {
+		*a = from;
+		a->p = a->view.buf;
+		a->n = (uint32_t)n;
+		memset(&from, 0, sizeof(from));
+		r = 0;
+	} else if (own(a, name, n, 4) == 0) {
 		memcpy(a->p, from.view.buf, (size_t)from.view.len);
 		r = 0;
 	}
+	if (r == 0 && !blocks && !wide && is_signed_code(code))
+		r = refuse_negative(name, a->p, a->n);
 	array_free(&from);
 	return r;
 }
 
-static int numbers(PyObject *o, const char *name, const char *wanted, long long low, long long high,
-		   struct array *a)
+enum { BLOCKS = 1, KEEP = 2 };
+
+static int numbers(PyObject *o, const char *name, const char *wanted, int how, struct array *a)
 {
+	long long low = how & BLOCKS ? INT32_MIN : 0, high = how & BLOCKS ? INT32_MAX : UINT32_MAX;
 	Py_ssize_t n, i;
 	PyObject *v;
 	int r;
@@ -277,7 +396,7 @@ static int numbers(PyObject *o, const char *name, const char *wanted, long long 
 	if (!o)
 		return 0;
 	if (!is_sequence(o))
-		return view_numbers(o, name, wanted, a);
+		return view_numbers(o, name, wanted, how & BLOCKS, how & KEEP, a);
 	n = PySequence_Size(o);
 	if (n < 0 || own(a, name, (size_t)n, 4) < 0)
 		return -1;
@@ -293,16 +412,21 @@ static int numbers(PyObject *o, const char *name, const char *wanted, long long 
 	return 0;
 }
 
+#define WANTED(of) "a list of ints or a contiguous " of " or int64 buffer is"
+
 int array_blocks(PyObject *o, const char *name, struct array *a)
 {
-	return numbers(o, name, "a list of ints or a contiguous int32 buffer is", INT32_MIN,
-		       INT32_MAX, a);
+	return numbers(o, name, WANTED("int32"), BLOCKS, a);
 }
 
 int array_words(PyObject *o, const char *name, struct array *a)
 {
-	return numbers(o, name, "a list of ints or a contiguous uint32 buffer is", 0, UINT32_MAX,
-		       a);
+	return numbers(o, name, WANTED("uint32"), 0, a);
+}
+
+int array_tokens(PyObject *o, const char *name, struct array *a)
+{
+	return numbers(o, name, WANTED("uint32"), KEEP, a);
 }
 
 /* ---- out ---- */

@@ -72,9 +72,13 @@ struct array { /* zero = nothing */
 void array_free(struct array *a);
 /* Keys: 16 bytes each, of a buffer or a list.  None (where it may be): p = NULL. */
 int array_keys(PyObject *o, const char *name, struct array *a);
-/* int32 and uint32, copied: what a caller changes while the call runs does no harm. */
+/* int32 and uint32, copied: what a caller changes while the call runs does no harm.  Of 64-bit items
+ * each has to fit, and none of words may be negative. */
 int array_blocks(PyObject *o, const char *name, struct array *a);
 int array_words(PyObject *o, const char *name, struct array *a);
+/* The same of tokens, viewed where they have 32 bits: each value is a token, so one that another
+ * thread changes meanwhile is another token, and no more. */
+int array_tokens(PyObject *o, const char *name, struct array *a);
 /* Digests of one size: a list of bytes, or a buffer and its size. */
 int array_digests(PyObject *o, const char *name, PyObject *size, struct array *a, uint32_t *bytes);
 /* Where n items of so many bytes go: the caller's buffer, or when it gave none, our own memory. */

@@ -255,7 +255,7 @@ static PyObject *hash_arguments(Cache *self, struct hashing *h, PyObject **a)
 	PyObject *ret = NULL;
 
 	if ((a[0] != Py_None && array_keys(a[0], "parent", &h->parent) < 0) ||
-	    array_words(a[1], "tokens", &h->tokens) < 0 || extras_read(a[2], &h->extras) < 0 ||
+	    array_tokens(a[1], "tokens", &h->tokens) < 0 || extras_read(a[2], &h->extras) < 0 ||
 	    args_u32(a[3], "flags", &h->flags) < 0)
 		goto out;
 	if (h->parent.p && h->parent.n != 1) {
@@ -326,7 +326,7 @@ static int prompt_read(Cache *self, PyObject *o, const struct array *parent, uin
 {
 	size_t block = self->block_tokens ? self->block_tokens : 1;
 
-	if (array_words(o, "tokens", &m->tokens[i]) < 0 ||
+	if (array_tokens(o, "tokens", &m->tokens[i]) < 0 ||
 	    array_out(NULL, "out", (m->tokens[i].n + (flags & GPC_TAIL ? block - 1 : 0)) / block,
 		      sizeof(gpc_key), &m->keys[i]) < 0)
 		return -1;

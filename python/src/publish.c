@@ -43,7 +43,7 @@ static int read_tokens(struct publish *p, PyObject *o, uint32_t block_tokens)
 {
 	if (!o || o == Py_None)
 		return 0;
-	if (array_words(o, "tokens", &p->tokens) < 0)
+	if (array_tokens(o, "tokens", &p->tokens) < 0)
 		return -1;
 	if ((uint64_t)p->blocks.n * block_tokens != p->tokens.n) {
 		PyErr_Format(PyExc_ValueError,

@@ -46,7 +46,10 @@ raises(TypeError, "by place", lambda: c.lookup(key, 1), "too many by place")
 raises(ValueError, "blocks[0]: 2147483648", lambda: c.release([2**31]), "blocks: 2^31")
 raises(ValueError, "blocks[1]", lambda: c.release([-1, -2**70]), "blocks: -2^70")
 raises(TypeError, "blocks[0]: an int", lambda: c.release([1.5]), "blocks: a float")
-raises(TypeError, "'q' of 8 bytes", lambda: c.release(array.array("q", [1])), "blocks: int64")
+raises(TypeError, "'d' of 8 bytes", lambda: c.release(array.array("d", [1])), "blocks: doubles")
+raises(ValueError, "blocks[1]: 2147483648 is out of range, it may be -2147483648 to 2147483647",
+       lambda: c.release(array.array("q", [-1, 2**31])), "blocks: int64 that does not fit")
+is_(c.release(array.array("q", [-1, -1])), None, "blocks: int64")
 raises(TypeError, "blocks", lambda: c.release(b"abcd"), "blocks: bytes")
 raises(TypeError, "blocks", lambda: c.release(None), "blocks: None")
 raises(IndexError, "", lambda: c.release(sly.list), "blocks: a list that shrinks while it is read")
@@ -61,6 +64,38 @@ raises(ValueError, "", lambda: c.lookup(key, spaces=-1), "spaces: -1")
 raises(ValueError, "flags: 4294967296", lambda: c.lookup(key, flags=2**32), "flags: 2^32")
 raises(TypeError, "flags", lambda: c.lookup(key, flags="QUIET"), "flags: a str")
 is_(list(numbers), [1, 2, 3, 4], "nothing was written")
+
+# ---- tokens of 32 and 64 bits ----
+
+tokens = [0, 1, 2**31, 2**32 - 1] + [7] * 28
+want = c.key_hash(None, tokens)
+is_(len(want), 32, "tokens: a list, two blocks")
+for code in "ILQq":
+    if array.array(code).itemsize in (4, 8):
+        is_(c.key_hash(None, array.array(code, tokens)), want, f"tokens: items of '{code}', {array.array(code).itemsize} bytes")
+small = [t & 0x7fffffff for t in tokens]
+is_(c.key_hash(None, array.array("i", small)), c.key_hash(None, small), "tokens: int32")
+is_(c.key_hash_many(None, [array.array("q", tokens), array.array("I", tokens)]), [want] * 2, "key_hash_many takes both")
+is_(c.key_hash_group(1, 16, None, array.array("q", tokens)), c.key_hash_group(1, 16, None, tokens), "key_hash_group")
+is_(c.match(key * 4, array.array("q", [0, 2, 4])), [[], []], "start: int64")
+for at in (0, 17, 31):          # among those that are converted together, and behind them
+    for code, bad in (("q", -1), ("q", 2**32), ("q", -2**63), ("Q", 2**64 - 1), ("i", -1), ("i", -100)):
+        wrong = array.array(code, [1] * 32)
+        wrong[at] = bad
+        raises(ValueError, f"tokens[{at}]: {bad} is out of range, it may be 0 to 4294967295",
+               lambda: c.key_hash(None, wrong), f"tokens: {bad} of '{code}' at {at}")
+raw = bytearray(64 + 1)
+raw[1:] = array.array("I", small[:16]).tobytes()
+shifted = memoryview(raw)[1:].cast("I")
+is_(c.key_hash(None, shifted), c.key_hash(None, small[:16]), "tokens at an odd address")
+raw = bytearray(128 + 1)
+raises(ValueError, "address is odd", lambda: c.key_hash(None, memoryview(raw)[1:].cast("q")), "int64 at an odd address")
+raises(TypeError, "'d' of 8 bytes", lambda: c.key_hash(None, array.array("d", [1.0] * 16)), "tokens: doubles")
+raises(TypeError, "'b' of 1 bytes", lambda: c.key_hash(None, array.array("b", [1] * 16)), "tokens: bytes")
+held = array.array("I", small)
+c.key_hash(None, held)
+held.append(1)
+ok(True, "a buffer of tokens is let go with the call")
 
 # ---- relations between arrays ----
 
