@@ -92,14 +92,19 @@ static METHOD(claim_drop)
 }
 
 const PyMethodDef methods_claim[] = {
-	ROW("claim", claim_claim,
-	    "claim(keys, blocks, *, flags=0, timeout=None)\n\nblocks[i], reserved by you, is to have keys[i]: a list "
-	    "of Claim.  state: CLAIM_MINE: publish it\nin that block; CLAIM_LIVE: there is a block with it; "
-	    "CLAIM_PENDING: another block is to have it."),
-	ROW("claim_wait", claim_wait,
-	    "claim_wait(claims, timeout=None)\n\nSleeps until one of these pending claims has ended: which.  "
-	    "gpc.TimedOut, gpc.Again: none has."),
-	ROW("claim_drop", claim_drop,
-	    "claim_drop(blocks, *, timeout=None)\n\nEnd these claims; the blocks stay reserved.  How many were claimed."),
+	ROW("claim", claim_claim, "$self, keys, blocks, *, flags=0, timeout=None",
+	    "blocks[i], reserved by you, is to have keys[i]: a list of Claim.  state: "
+	    "CLAIM_MINE: publish it\n"
+	    "in that block; CLAIM_LIVE: there is a block with it; CLAIM_PENDING: another "
+	    "block is to have it."
+	    "\n"
+	    "gpc.Denied: a block that is not reserved by this handle." TIMES),
+	ROW("claim_wait", claim_wait, "$self, claims, timeout=None",
+	    "Sleeps until one of these pending claims has ended: which.  gpc.TimedOut, "
+	    "gpc.Again: none has."
+	    "\n"
+	    "EDEADLK: this handle has open claims, or blocks reserved." TIMES),
+	ROW("claim_drop", claim_drop, "$self, blocks, *, timeout=None",
+	    "End these claims; the blocks stay reserved.  How many were claimed." TIMES),
 	{ NULL, NULL, 0, NULL }
 };

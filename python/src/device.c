@@ -420,25 +420,28 @@ static METHOD(device_open)
 }
 
 const PyMethodDef methods_device[] = {
-	ROW("dev_open", device_open,
-	    "dev_open(device)\n\nA Device: \"host\", \"cuda:N\" or \"GPU-uuid\"."),
+	ROW("dev_open", device_open, "$self, device",
+	    "A Device: \"host\", \"cuda:N\" or \"GPU-uuid\"."
+	    "\n"
+	    "ENODEV: no such device, or a library without it.  gpc.Stale: there is no live mirror there now."),
 	{ NULL, NULL, 0, NULL }
 };
 
 static PyMethodDef methods[] = {
-	ROW("enter", device_enter,
-	    "enter()\n\nBefore each launch or graph launch: a section.  gpc.Stale: there is no mirror now."),
-	ROW("leave", device_leave,
-	    "leave(section, stream=None)\n\nThe section ends when the stream gets here."),
-	ROW("lookup", device_lookup,
-	    "lookup(keys, out, *, spaces=0, stream=None)\n\nInside a section: a block or -1 of each key to out, in the "
-	    "order of the stream.  Arrays of the\ndevice, with __cuda_array_interface__; on the host device, buffers."),
-	ROW("match", device_match,
-	    "match(keys, start, nseq, lens, out, *, spaces=0, stream=None)\n\nThe same for Cache.match.  What start "
-	    "holds on a GPU is yours to get right."),
-	ROW("wait", device_wait,
-	    "wait(stream=None, timeout=None)\n\nUntil the stream has done what it has so far."),
-	ROW("close", device_close, "close()\n\nWaits until the device has done what it was given."),
+	ROW("enter", device_enter, "$self",
+	    "Before each launch or graph launch: a section.  gpc.Stale: there is no mirror "
+	    "now."),
+	ROW("leave", device_leave, "$self, section, stream=None",
+	    "The section ends when the stream gets here."),
+	ROW("lookup", device_lookup, "$self, keys, out, *, spaces=0, stream=None",
+	    "Inside a section: a block or -1 of each key to out, in the order of the "
+	    "stream.  Arrays of the\n"
+	    "device, with __cuda_array_interface__; on the host device, buffers." SPACES),
+	ROW("match", device_match, "$self, keys, start, nseq, lens, out, *, spaces=0, stream=None",
+	    "The same for Cache.match.  What start holds on a GPU is yours to get right." SPACES),
+	ROW("wait", device_wait, "$self, stream=None, timeout=None",
+	    "Until the stream has done what it has so far." TIMES),
+	ROW("close", device_close, "$self", "Waits until the device has done what it was given."),
 	{ NULL, NULL, 0, NULL }
 };
 static PyType_Slot slots[] = {

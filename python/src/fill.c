@@ -330,43 +330,67 @@ static METHOD(fill_ticket_last)
 
 const PyMethodDef methods_fill[] = {
 	ROW("reserve", fill_reserve,
-	    "reserve(pool, n, *, headroom=0, flags=0, timeout=None, out=None)\n\nn blocks to write to, "
-	    "all or none: their list.  With out, an int32 buffer, how many.\nflags: PARTIAL."),
+	    "$self, pool, n, *, headroom=0, flags=0, timeout=None, out=None",
+	    "n blocks to write to, all or none: their list.  With out, an int32 buffer, "
+	    "how many.\n"
+	    "flags: PARTIAL."
+	    "\n"
+	    "n: from 0.  headroom: so many blocks stay free behind it.  gpc.NoSpace: there are not so many,\n"
+	    "nor can be evicted, or the quota is used up." TIMES),
 	ROW("publish", publish_call,
-	    "publish(parents, keys, blocks, *, tag=0, group=0, tokens=None, digests=None,\n"
-	    "        digest_size=None, flags=0, timeout=None, resident=None, since=0)\n\nReservations become references.  "
-	    "parents: a key each, all zero = none; or None: no chain.\nHow many are live in the blocks named.  "
-	    "resident=True: instead a list of what became of each:\nthe block itself, the block that has the key "
-	    "already (then referenced for you, and yours\nstays reserved), or a negative errno.  resident=buffer, "
-	    "of int32: it gets this.\ntimeout=0 submits and returns the ticket; the buffer is filled when "
-	    "ticket_wait(ticket) has\nreturned.  The same after TimedOut and NotConnected, which have the ticket as "
-	    "an attribute.\nflags: NO_REF, to publish and forget: nothing is referenced for you.\n"
-	    "since: drops() of before the request looked: what follows from bytes dropped since is refused."),
-	ROW("drop", fill_drop,
-	    "drop(blocks, *, flags=0, timeout=None)\n\nBytes are bad: unfindable now, with all descendants.  How many "
-	    "were dropped; with timeout=0 the ticket.\nflags: EVERYWHERE, the key in every space: of bytes that were "
-	    "computed wrongly."),
-	ROW("drops", fill_drops,
-	    "drops()\n\nA mark in time: ask before a request looks up or loads anything, and publish with it as since."),
-	ROW("dropped", fill_dropped,
-	    "dropped(since, keys)\n\nHow many of these keys were dropped since drops() said that number."),
-	ROW("evict", fill_evict,
-	    "evict(pool, n, *, flags=0, timeout=None, out=None)\n\nLeast recent leaves without hold: their list; "
-	    "with out, how many.  flags: TAKE, PEEK."),
-	ROW("reclaim", fill_reclaim,
-	    "reclaim(blocks, *, keys=None, flags=0, timeout=None)\n\nChosen live blocks become reservations of yours, "
-	    "leaf first: of each 0 or a negative errno.\nkeys: those that they are meant to have."),
+	    "$self, parents, keys, blocks, *, tag=0, group=0, tokens=None, digests=None, "
+	    "digest_size=None, flags=0, timeout=None, resident, since=0",
+	    "Reservations become references.  parents: a key each, all zero = none; or "
+	    "None: no chain.\n"
+	    "How many are live in the blocks named.  resident=True: instead a list of what "
+	    "became of each:\n"
+	    "the block itself, the block that has the key already (then referenced for "
+	    "you, and yours\n"
+	    "stays reserved), or a negative errno.  resident=buffer, of int32: it gets "
+	    "this.\n"
+	    "timeout=0 submits and returns the ticket; the buffer is filled when "
+	    "ticket_wait(ticket) has\n"
+	    "returned.  The same after TimedOut and NotConnected, which have the ticket as "
+	    "an attribute.\n"
+	    "flags: NO_REF, to publish and forget: nothing is referenced for you.\n"
+	    "since: drops() of before the request looked: what follows from bytes dropped "
+	    "since is refused."
+	    "\n"
+	    "tag, group: 32 bits.  tokens: block_tokens of each block, 0 to 4294967295.  gpc.Stale, gpc.Denied ... of each item\n"
+	    "are in resident, and gpc.last_error() has the first." TIMES),
+	ROW("drop", fill_drop, "$self, blocks, *, flags=0, timeout=None",
+	    "Bytes are bad: unfindable now, with all descendants.  How many were dropped; "
+	    "with timeout=0 the ticket.\n"
+	    "flags: EVERYWHERE, the key in every space: of bytes that were computed "
+	    "wrongly."
+	    "\n"
+	    "gpc.Stale: the pool of a block has gone." TIMES),
+	ROW("drops", fill_drops, "$self",
+	    "A mark in time: ask before a request looks up or loads anything, and publish "
+	    "with it as since."),
+	ROW("dropped", fill_dropped, "$self, since, keys",
+	    "How many of these keys were dropped since drops() said that number."),
+	ROW("evict", fill_evict, "$self, pool, n, *, flags=0, timeout=None, out=None",
+	    "Least recent leaves without hold: their list; with out, how many.  flags: "
+	    "TAKE, PEEK."
+	    "\n"
+	    "n: from 0, with PEEK at most 4096.  gpc.NotFound: no such pool." TIMES),
+	ROW("reclaim", fill_reclaim, "$self, blocks, *, keys=None, flags=0, timeout=None",
+	    "Chosen live blocks become reservations of yours, leaf first: of each 0 or a "
+	    "negative errno.\n"
+	    "keys: those that they are meant to have." TIMES),
 	ROW("rekey", fill_rekey,
-	    "rekey(parents, keys, blocks, *, was=None, flags=0, timeout=None, since=0)\n\nLive blocks, each held by you alone "
-	    "or by nobody, get other keys, parents before children: how\nmany did.  "
-	    "was: the keys that they are meant to have."),
-	ROW("returned", fill_returned,
-	    "returned(pool, n, *, timeout=None, out=None)\n\nOwner only: up to n CALLER blocks of the pool (-1: of "
-	    "all such) that came back.\nWaits for the first one; an empty list = none in that time."),
-	ROW("ticket_wait", fill_ticket_wait,
-	    "ticket_wait(ticket=TICKET_ALL, timeout=None)\n\nReturns when the command and all before it are "
-	    "acknowledged."),
-	ROW("ticket_last", fill_ticket_last,
-	    "ticket_last()\n\nThe ticket of the last command of this handle; 0 = none."),
+	    "$self, parents, keys, blocks, *, was=None, flags=0, timeout=None, since=0",
+	    "Live blocks, each held by you alone or by nobody, get other keys, parents "
+	    "before children: how\n"
+	    "many did.  was: the keys that they are meant to have." TIMES),
+	ROW("returned", fill_returned, "$self, pool, n, *, timeout=None, out=None",
+	    "Owner only: up to n CALLER blocks of the pool (-1: of all such) that came "
+	    "back.\n"
+	    "Waits for the first one; an empty list = none in that time." TIMES),
+	ROW("ticket_wait", fill_ticket_wait, "$self, ticket=18446744073709551615, timeout=None",
+	    "Returns when the command and all before it are acknowledged." TIMES),
+	ROW("ticket_last", fill_ticket_last, "$self",
+	    "The ticket of the last command of this handle; 0 = none."),
 	{ NULL, NULL, 0, NULL }
 };

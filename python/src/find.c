@@ -344,28 +344,41 @@ static METHOD(find_release)
 }
 
 const PyMethodDef methods_find[] = {
-	ROW("lookup", find_lookup,
-	    "lookup(keys, *, spaces=0, flags=0, out=None)\n\nEach key by itself: a list of blocks, -1 for a miss.  "
-	    "With out, an int32 buffer, the hits.\nHints, unless flags has REF.  QUIET, REF, ANYWHERE, DEVICE."),
-	ROW("match", find_match,
-	    "match(keys, start, *, spaces=0, flags=0, lens=None, out=None)\n\nThe longest prefix of each sequence "
-	    "keys[start[i]:start[i + 1]]: a list of blocks for each.\nWith lens, a uint32 buffer of their lengths, "
-	    "and out, an int32 buffer as long as keys: the sum of lens.\nHints.  QUIET, ANYWHERE, DEVICE."),
-	ROW("match_groups", find_match_groups,
-	    "match_groups(groups, *, spaces=0, multiple=0, flags=0)\n\nThe longest prefix that all KV groups of a "
-	    "prompt can go on from: its length in tokens, and for\neach group a list of blocks as long as its keys, -1 "
-	    "where none is needed.  groups: tuples of keys,\nblock_tokens (0 = the cache's) and last (of a prefix, "
-	    "so many tokens at its end are needed; 0 = all).\nHints, unless flags has REF.  QUIET, REF."),
-	ROW("acquire", find_acquire,
-	    "acquire(keys, *, spaces=0, flags=0, out=None)\n\nThe longest prefix of one prompt, referenced: a list of "
-	    "its blocks.  With out, an int32\nbuffer, its length.  QUIET."),
+	ROW("lookup", find_lookup, "$self, keys, *, spaces=0, flags=0, out=None",
+	    "Each key by itself: a list of blocks, -1 for a miss.  With out, an int32 "
+	    "buffer, the hits.\n"
+	    "Hints, unless flags has REF.  QUIET, REF, ANYWHERE, DEVICE."
+	    "\n"
+	    "A key is 16 bytes; a block is 0 to 2147483647." SPACES),
+	ROW("match", find_match, "$self, keys, start, *, spaces=0, flags=0, lens=None, out=None",
+	    "The longest prefix of each sequence keys[start[i]:start[i + 1]]: a list of "
+	    "blocks for each.\n"
+	    "With lens, a uint32 buffer of their lengths, and out, an int32 buffer as long "
+	    "as keys: the sum of lens.\n"
+	    "Hints.  QUIET, ANYWHERE, DEVICE." SPACES),
+	ROW("match_groups", find_match_groups, "$self, groups, *, spaces=0, multiple=0, flags=0",
+	    "The longest prefix that all KV groups of a prompt can go on from: its length "
+	    "in tokens, and for\n"
+	    "each group a list of blocks as long as its keys, -1 where none is needed.  "
+	    "groups: tuples of keys,\n"
+	    "block_tokens (0 = the cache's) and last (of a prefix, so many tokens at its "
+	    "end are needed; 0 = all).\n"
+	    "Hints, unless flags has REF.  QUIET, REF." SPACES),
+	ROW("acquire", find_acquire, "$self, keys, *, spaces=0, flags=0, out=None",
+	    "The longest prefix of one prompt, referenced: a list of its blocks.  With "
+	    "out, an int32\n"
+	    "buffer, its length.  QUIET."
+	    "\n"
+	    "gpc.Error (EOVERFLOW): 32768 references of this peer on one block." SPACES),
 	ROW("prefix", find_prefix,
-	    "prefix(digests, *, size=None, group=0, spaces=0, flags=0, out=None)\n\nacquire(key_import(digests)) in "
-	    "one call."),
-	ROW("ref", find_ref,
-	    "ref(keys, blocks)\n\nHints to references, verified; how many were taken: it stops at the first stale one."),
-	ROW("release", find_release,
-	    "release(blocks)\n\nOne hold less on each, root first; -1 is skipped.  gpc.Denied: a block that is not "
-	    "held;\nthe others are released."),
+	    "$self, digests, *, size=None, group=0, spaces=0, flags=0, out=None",
+	    "acquire(key_import(digests)) in one call." SPACES),
+	ROW("ref", find_ref, "$self, keys, blocks",
+	    "Hints to references, verified; how many were taken: it stops at the first "
+	    "stale one."),
+	ROW("release", find_release, "$self, blocks",
+	    "One hold less on each, root first; -1 is skipped.  gpc.Denied: a block that "
+	    "is not held;\n"
+	    "the others are released."),
 	{ NULL, NULL, 0, NULL }
 };

@@ -256,10 +256,20 @@ int wait_next(int r, uint64_t until_ns);
 
 #define METHOD(f) \
 	PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
-#define ROW(name, f, doc)                                                                  \
-	{                                                                                  \
-		name, (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS, doc \
+/* A public one has a signature, as inspect reads it, and what it does. */
+#define ROW(name, f, signature, text)                                                  \
+	{                                                                              \
+		name, (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS, \
+			name "(" signature ")\n--\n\n" text                            \
 	}
+#define PRIVATE(name, f)                                                                    \
+	{                                                                                   \
+		name, (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS, NULL \
+	}
+#define TIMES                                                                                   \
+	"\ntimeout: seconds, 0 to 2147483; None = no limit, 0 = no wait beyond a round trip.  " \
+	"gpc.TimedOut,\ngpc.Again (timeout=0), gpc.NotConnected: nobody does it.  Ctrl-C ends the wait."
+#define SPACES "\nspaces: a set, SPACE(i) | SPACE(j), i from 0 to 31; 0 = all of VRAM and RAM."
 
 extern const PyMethodDef methods_keys[], methods_find[], methods_fill[], methods_move[],
 	methods_transfer[], methods_tiers[], methods_claim[], methods_pool[], methods_memory[],

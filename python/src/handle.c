@@ -402,10 +402,11 @@ static PyObject *handle_is_closed(PyObject *o, void *unused)
 
 static const PyMethodDef methods_handle[] = {
 	{ "close", handle_close, METH_NOARGS,
-	  "close()\n\nGive every hold, section and the seat back; the cache stays.  Waits for calls of other\n"
+	  "close($self)\n--\n\nGive every hold, section and the seat back; the cache stays.  Waits for calls of other\n"
 	  "threads.  BufferError: views of its memory exist.  A second close does nothing." },
-	{ "__enter__", handle_self, METH_NOARGS, NULL },
-	{ "__exit__", handle_exit, METH_VARARGS, NULL },
+	{ "__enter__", handle_self, METH_NOARGS,
+	  "__enter__($self)\n--\n\nThe handle itself.  ValueError: it is closed." },
+	{ "__exit__", handle_exit, METH_VARARGS, "__exit__($self, *args)\n--\n\nclose()." },
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -487,34 +487,50 @@ static METHOD(key_alias_resolve)
 }
 
 const PyMethodDef methods_keys[] = {
-	ROW("key_root", key_root,
-	    "key_root(fields)\n\nThe root key of a namespace: fields is a list of (tag, bytes), tags 1 model,\n"
+	ROW("key_root", key_root, "$self, fields",
+	    "The root key of a namespace: fields is a list of (tag, bytes), tags 1 model,\n"
 	    "2 adapter, 3 salt, 4 weights version, others your own.  Their order matters."),
-	ROW("root_keep", root_keep,
-	    "root_keep(fields, *, flags=0, timeout=None)\n\nkey_root, and the cache keeps the fields for those who know "
-	    "the root alone: KV events name\nadapter and salt.  Asks the writer only where they are not kept yet."),
-	ROW("root_get", root_get,
-	    "root_get(root)\n\nThe fields of a root that root_keep was given: a list of (tag, bytes).  "
+	ROW("root_keep", root_keep, "$self, fields, *, flags=0, timeout=None",
+	    "key_root, and the cache keeps the fields for those who know the root alone: "
+	    "KV events name\n"
+	    "adapter and salt.  Asks the writer only where they are not kept yet." TIMES),
+	ROW("root_get", root_get, "$self, root",
+	    "The fields of a root that root_keep was given: a list of (tag, bytes).  "
 	    "NotFound: none are kept."),
-	ROW("key_hash", key_hash,
-	    "key_hash(parent, tokens, *, extras=None, flags=0, out=None)\n\nKeys of the full blocks of tokens "
-	    "(uint32), chained on from parent (one key, or None).\nextras: a sorted list of (token, bytes).  "
-	    "flags: TAIL.  Bytes of 16 a key; with out, a\nwritable buffer, their number."),
-	ROW("key_hash_many", key_hash_many,
-	    "key_hash_many(parent, prompts, *, flags=0)\n\nkey_hash of each of a list of prompts, several at a time: "
-	    "a list of bytes.  parent: one key\nfor all, one for each, or None.  flags: TAIL."),
+	ROW("key_hash", key_hash, "$self, parent, tokens, *, extras=None, flags=0, out=None",
+	    "Keys of the full blocks of tokens (uint32), chained on from parent (one key, "
+	    "or None).\n"
+	    "extras: a sorted list of (token, bytes).  flags: TAIL.  Bytes of 16 a key; "
+	    "with out, a\n"
+	    "writable buffer, their number."
+	    "\n"
+	    "Tokens: 0 to 4294967295 each; ValueError: one that is not, and its place."),
+	ROW("key_hash_many", key_hash_many, "$self, parent, prompts, *, flags=0",
+	    "key_hash of each of a list of prompts, several at a time: a list of bytes.  "
+	    "parent: one key\n"
+	    "for all, one for each, or None.  flags: TAIL."
+	    "\n"
+	    "Tokens as those of key_hash."),
 	ROW("key_hash_group", key_hash_group,
-	    "key_hash_group(group, block_tokens, parent, tokens, *, extras=None, flags=0, out=None)\n\nkey_hash for "
-	    "the blocks of a KV group, of block_tokens tokens each (0 = the cache's): keys of no\nother group or size."),
-	ROW("key_import", key_import,
-	    "key_import(digests, *, size=None, group=0, out=None)\n\nKeys of an engine's own digests: a list of "
-	    "bytes of one length, or a buffer and the size\nof each.  Bytes of 16 a key; with out their number."),
-	ROW("alias", key_alias,
-	    "alias(alias, to, *, flags=0, timeout=None)\n\nWhat has the key to[i] is what is looked for under alias[i]: "
-	    "true for ever, whether or not a\nblock with that key is live.  A pair may be forgotten at any time."),
-	ROW("alias_resolve", key_alias_resolve,
-	    "alias_resolve(keys, *, out=None)\n\nThe keys, those that are aliases replaced by the keys that they stand "
-	    "for: call it before\nlookup, acquire, fetch, claim, and for the parents of publish.  Bytes of 16 a key; "
-	    "with out,\na writable buffer, which may be keys itself, how many were replaced."),
+	    "$self, group, block_tokens, parent, tokens, *, extras=None, flags=0, out=None",
+	    "key_hash for the blocks of a KV group, of block_tokens tokens each (0 = the "
+	    "cache's): keys of no\n"
+	    "other group or size."
+	    "\n"
+	    "group: 0 to 4294967295.  Tokens as those of key_hash."),
+	ROW("key_import", key_import, "$self, digests, *, size=None, group=0, out=None",
+	    "Keys of an engine's own digests: a list of bytes of one length, or a buffer "
+	    "and the size\n"
+	    "of each.  Bytes of 16 a key; with out their number."),
+	ROW("alias", key_alias, "$self, alias, to, *, flags=0, timeout=None",
+	    "What has the key to[i] is what is looked for under alias[i]: true for ever, "
+	    "whether or not a\n"
+	    "block with that key is live.  A pair may be forgotten at any time." TIMES),
+	ROW("alias_resolve", key_alias_resolve, "$self, keys, *, out=None",
+	    "The keys, those that are aliases replaced by the keys that they stand for: "
+	    "call it before\n"
+	    "lookup, acquire, fetch, claim, and for the parents of publish.  Bytes of 16 a "
+	    "key; with out,\n"
+	    "a writable buffer, which may be keys itself, how many were replaced."),
 	{ NULL, NULL, 0, NULL }
 };

@@ -272,30 +272,37 @@ static METHOD(look_mirror_lag)
 }
 
 const PyMethodDef methods_look[] = {
-	ROW("info", look_info, "info()\n\nGeometry, options, writer and seat: Info."),
-	ROW("hits_add", look_hits_add,
-	    "hits_add(*, own=0, disk=0, store=0)\n\nFor stats of this peer: blocks that it had itself, and hits in RAM that a "
-	    "disk, or a store, has\nbrought for it."),
-	ROW("stats", look_stats,
-	    "stats(peer=-1)\n\nStats of one peer; -1 = all, summed.  gpc.NotFound: an empty seat."),
-	ROW("histogram", look_histogram,
-	    "histogram(what, peer=-1)\n\nHistogram of AGE_EVICTED, ROUND_TRIP ... since the cache was made; with peer only "
-	    "ROUND_TRIP.\ngpc.NotFound: an empty seat."),
-	ROW("mirror", look_mirror, "mirror(i)\n\nMirror number i.  gpc.NotFound: past the last."),
-	ROW("tokens", look_tokens,
-	    "tokens(key, block, *, out=None)\n\nThe tokens that a live block was published with: a list.  With out, a "
-	    "buffer of block_tokens\nint32, how many.  gpc.Stale: the block does not hold that key now."),
-	ROW("check", look_check,
-	    "check(report=None)\n\nVerify all invariants: the number of violations.  report gets a line for each."),
-	ROW("section_enter", look_section_enter,
-	    "section_enter()\n\nA section, in which ids without a reference keep."),
-	ROW("section_leave", look_section_leave, "section_leave(section)"),
-	ROW("grace_start", look_grace_start,
-	    "grace_start()\n\nA cookie: all sections that are open now must end."),
-	ROW("grace_done", look_grace_done, "grace_done(cookie)\n\nHave they?"),
-	ROW("mirror_sync", look_mirror_sync,
-	    "mirror_sync(ticket=TICKET_ALL, timeout=None)\n\nReturns when that command is visible on all mirrors."),
-	ROW("mirror_lag", look_mirror_lag,
-	    "mirror_lag()\n\nChanges that the slowest mirror does not show yet."),
+	ROW("info", look_info, "$self", "Geometry, options, writer and seat: Info."),
+	ROW("hits_add", look_hits_add, "$self, *, own=0, disk=0, store=0",
+	    "For stats of this peer: blocks that it had itself, and hits in RAM that a "
+	    "disk, or a store, has\n"
+	    "brought for it."),
+	ROW("stats", look_stats, "$self, peer=-1",
+	    "Stats of one peer; -1 = all, summed.  gpc.NotFound: an empty seat."
+	    "\n"
+	    "peer: -1 to MAX_PEERS - 1."),
+	ROW("histogram", look_histogram, "$self, what, peer=-1",
+	    "Histogram of AGE_EVICTED, ROUND_TRIP ... since the cache was made; with peer "
+	    "only ROUND_TRIP.\n"
+	    "gpc.NotFound: an empty seat."),
+	ROW("mirror", look_mirror, "$self, i", "Mirror number i.  gpc.NotFound: past the last."),
+	ROW("tokens", look_tokens, "$self, key, block, *, out=None",
+	    "The tokens that a live block was published with: a list.  With out, a buffer "
+	    "of block_tokens\n"
+	    "int32, how many.  gpc.Stale: the block does not hold that key now."),
+	ROW("check", look_check, "$self, report=None",
+	    "Verify all invariants: the number of violations.  report gets a line for each."),
+	ROW("section_enter", look_section_enter, "$self",
+	    "A section, in which ids without a reference keep."),
+	ROW("section_leave", look_section_leave, "$self, section",
+	    "Ends it: section is what section_enter returned, 0 to 55.  In the thread that entered it.\n"
+	    "gpc.Invalid: it is not open."),
+	ROW("grace_start", look_grace_start, "$self",
+	    "A cookie: all sections that are open now must end."),
+	ROW("grace_done", look_grace_done, "$self, cookie", "Have they?"),
+	ROW("mirror_sync", look_mirror_sync, "$self, ticket=18446744073709551615, timeout=None",
+	    "Returns when that command is visible on all mirrors." TIMES),
+	ROW("mirror_lag", look_mirror_lag, "$self",
+	    "Changes that the slowest mirror does not show yet."),
 	{ NULL, NULL, 0, NULL }
 };

@@ -135,42 +135,69 @@ static METHOD(module_space)
 
 static PyMethodDef functions[] = {
 	ROW("attach", open_attach,
-	    "attach(name, *, timeout=0.0, stock=0, quota=0, dir=None, label=None, layout=None,\n"
-	    "       serve=False, readonly=False, leader=None, life=0, log=None)\n\nTake a seat: a Cache.  Waits up to timeout for the "
-	    "name and a seat.  layout: up to 32 bytes.\nleader, life: info().peer and info().life of the peer that this one is a "
-	    "companion of.\nlog: a function of level (as in syslog) and text, which any "
-	    "thread may call."),
+	    "$module, name, *, timeout=0.0, stock=0, quota=0, dir=None, label=None, "
+	    "layout=None, serve=False, readonly=False, leader=None, life=0, log=None",
+	    "Take a seat: a Cache.  Waits up to timeout for the name and a seat.  layout: "
+	    "up to 32 bytes.\n"
+	    "leader, life: info().peer and info().life of the peer that this one is a "
+	    "companion of.\n"
+	    "log: a function of level (as in syslog) and text, which any thread may call."
+	    "\n"
+	    "gpc.NotFound: no such cache.  EUSERS: all seats are taken.  EPROTO: another version or layout." TIMES),
 	ROW("create", open_create,
-	    "create(name, *, if_absent=False, serve=False, ...)\n\nMake a cache and attach: a Cache.  The other "
-	    "arguments are those of attach, and the fields of\nstruct gpc_config; block_bytes, fingerprint, numa, "
-	    "nodes, no_checksums, huge_dir, threads, seed,\nsums and ram_runs give the pool of ram_blocks memory."),
-	ROW("unlink", module_unlink,
-	    "unlink(name, dir=None)\n\nRemove the names; attached processes go on."),
-	ROW("version", module_version, "version()\n\n(major, minor) of the loaded library."),
-	ROW("strerror", module_strerror,
-	    "strerror(err)\n\nOne sentence for an errno of gpc, of either sign."),
-	ROW("last_error", module_last_error,
-	    "last_error()\n\nThe sentence of this thread's last call: why an item was refused, where the call "
-	    "has answered for each and raised nothing; \"\" if none was."),
-	ROW("crc32c", module_crc32c,
-	    "crc32c(data, crc=0)\n\nThe CRC32C of a contiguous buffer, behind what crc is of.  Other threads run "
+	    "$module, name, *, if_absent=False, timeout=0.0, stock=0, quota=0, dir=None, "
+	    "label=None, layout=None, serve=False, log=None, block_tokens=0, max_blocks=0, "
+	    "max_peers=0, max_pools=0, vram_blocks=0, ram_blocks=0, tick_us=0, "
+	    "free_target=0, quarantine_ms=0, keep_tokens=0, keep_digests=0, peer_quota=0, "
+	    "mode=0, gid=0, devices=None, ram_space=0, ram_flags=0, max_aliases=0, "
+	    "ram_runs=None, block_bytes=0, fingerprint=b'', numa=0, nodes=0, "
+	    "no_checksums=0, huge_dir=None, threads=0, seed=0, sums=0, secret=None",
+	    "Make a cache and attach: a Cache.  The other arguments are those of attach, "
+	    "and the fields of\n"
+	    "struct gpc_config; block_bytes, fingerprint, numa, nodes, no_checksums, "
+	    "huge_dir, threads, seed, sums and\n"
+	    "ram_runs give the pool of ram_blocks memory."
+	    "\n"
+	    "gpc.Exists: the name is taken.  gpc.NoSpace: too little shared memory, and how much.\n"
+	    "EPROTO: if_absent, and what exists is different." TIMES),
+	ROW("unlink", module_unlink, "$module, name, dir=None",
+	    "Remove the names; attached processes go on."
+	    "\n"
+	    "gpc.NotFound: there is none.  gpc.Denied: it is another user's."),
+	ROW("version", module_version, "$module", "(major, minor) of the loaded library."),
+	ROW("strerror", module_strerror, "$module, err",
+	    "One sentence for an errno of gpc, of either sign."),
+	ROW("last_error", module_last_error, "$module",
+	    "The sentence of this thread's last call: why an item was refused, where the "
+	    "call has answered for each and raised nothing; \"\" if none was."),
+	ROW("crc32c", module_crc32c, "$module, data, crc=0",
+	    "The CRC32C of a contiguous buffer, behind what crc is of.  Other threads run "
 	    "meanwhile."),
-	ROW("BLOCK", module_block, "BLOCK(pool, slot)\n\nThe number of a block."),
-	ROW("POOL", module_pool, "POOL(block)\n\nThe pool of a block."),
-	ROW("SLOT", module_slot, "SLOT(block)\n\nThe slot of a block."),
-	ROW("SPACE", module_space,
-	    "SPACE(space)\n\nThe set of this one space; sets are joined by |."),
+	ROW("BLOCK", module_block, "$module, pool, slot", "The number of a block."),
+	ROW("POOL", module_pool, "$module, block", "The pool of a block."),
+	ROW("SLOT", module_slot, "$module, block", "The slot of a block."),
+	ROW("SPACE", module_space, "$module, space",
+	    "The set of this one space; sets are joined by |."),
 	ROW("tiers_open", tiers_open,
-	    "tiers_open(name, *, disk, disk_bytes=0, disk_blocks=0, flags=0, ...)\n\nKeep the tiers below RAM of that cache, by "
-	    "threads of this process, until tiers_close: the fields of\nstruct gpc_tiers_options.  The writer is another thread or "
-	    "process."),
-	ROW("tiers_close", tiers_close,
-	    "tiers_close(tiers)\n\nKeep them no more; so does the end of what tiers_open returned."),
-	ROW("tiers_file", tiers_file,
-	    "tiers_file(disk)\n\nWhat a file of a tier says of itself: TiersFile."),
-	ROW("_share_begin", share_begin, NULL),
-	ROW("_share_end", share_end, NULL),
-	ROW("_sums_open", share_sums, NULL),
+	    "$module, name, *, disk=None, disk_bytes=0, disk_blocks=0, flags=0, dir=None, "
+	    "timeout=0.0, ram=0, disk_space=0, disk_threads=0, ahead=0, min_uses=0, "
+	    "max_age_s=0, write_rate=0, stages=0, remote=None, remote_tag=None, "
+	    "remote_blocks=0, remote_space=0, remote_uses=0, remote_ms=0, secret=None, "
+	    "log=None",
+	    "Keep the tiers below RAM of that cache, by threads of this process, until "
+	    "tiers_close: the fields of\n"
+	    "struct gpc_tiers_options.  The writer is another thread or process."
+	    "\n"
+	    "gpc.NotFound: no such cache.  gpc.Busy: another process keeps its tiers." TIMES),
+	ROW("tiers_close", tiers_close, "$module, tiers",
+	    "Keep them no more; so does the end of what tiers_open returned."),
+	ROW("tiers_file", tiers_file, "$module, disk",
+	    "What a file of a tier says of itself: TiersFile."
+	    "\n"
+	    "gpc.NotFound: no such file.  EBADMSG: it is none, or damaged."),
+	PRIVATE("_share_begin", share_begin),
+	PRIVATE("_share_end", share_end),
+	PRIVATE("_sums_open", share_sums),
 	{ "_close_all", handle_close_all, METH_NOARGS, NULL },
 	{ NULL, NULL, 0, NULL }
 };

@@ -105,15 +105,21 @@ static METHOD(move_commit)
 }
 
 const PyMethodDef methods_move[] = {
-	ROW("demote", move_demote,
-	    "demote(source, to, blocks, n=0, *, flags=0, timeout=None)\n\nBegin moves of live blocks of the pool "
-	    "source, leaf first; blocks=None: of its n least recent\nleaves.  to=-1: the pool's demote_to.  A list of "
-	    "Move; to == -1 in one: nothing to copy.  COPY."),
-	ROW("promote", move_promote,
-	    "promote(blocks, to, *, flags=0, timeout=None)\n\nBegin moves of blocks that the caller references, "
-	    "root first: a list of Move.  COPY."),
-	ROW("commit", move_commit,
-	    "commit(moves, *, flags=0, timeout=None, out=None)\n\nCopies are complete: a list with 0 or a negative "
-	    "errno for each.  With out, an int32 buffer\nthat gets this: how many were committed.  CANCEL."),
+	ROW("demote", move_demote, "$self, source, to, blocks, n=0, *, flags=0, timeout=None",
+	    "Begin moves of live blocks of the pool source, leaf first; blocks=None: of "
+	    "its n least recent\n"
+	    "leaves.  to=-1: the pool's demote_to.  A list of Move; to == -1 in one: "
+	    "nothing to copy.  COPY."
+	    "\n"
+	    "gpc.NoSpace: none can go, or to is full.  gpc.Denied: the first has children that stay." TIMES),
+	ROW("promote", move_promote, "$self, blocks, to, *, flags=0, timeout=None",
+	    "Begin moves of blocks that the caller references, root first: a list of Move. "
+	    " COPY."
+	    "\n"
+	    "gpc.NoSpace: to is full.  gpc.Denied: a block that is not held." TIMES),
+	ROW("commit", move_commit, "$self, moves, *, flags=0, timeout=None, out=None",
+	    "Copies are complete: a list with 0 or a negative errno for each.  With out, "
+	    "an int32 buffer\n"
+	    "that gets this: how many were committed.  CANCEL." TIMES),
 	{ NULL, NULL, 0, NULL }
 };

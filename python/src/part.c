@@ -177,9 +177,10 @@ static PyGetSetDef getset[] = {
 };
 static PyMethodDef methods[] = {
 	ROW("__dlpack__", part_dlpack,
-	    "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n\nA capsule of its bytes, uint8."),
+	    "$self, *, stream=None, max_version=None, dl_device=None, copy=None",
+	    "A capsule of its bytes, uint8."),
 	{ "__dlpack_device__", part_dlpack_device, METH_NOARGS,
-	  "(1, 0) for the host, (2, N) for CUDA." },
+	  "__dlpack_device__($self)\n--\n\n(1, 0) for the host, (2, N) for CUDA." },
 	{ NULL, NULL, 0, NULL }
 };
 static PyType_Slot slots[] = {
@@ -456,14 +457,20 @@ static METHOD(memory_lend)
 }
 
 const PyMethodDef methods_memory[] = {
-	ROW("pool_map", memory_map,
-	    "pool_map(pool)\n\nIts memory in this process: a list of Part.  gpc.Stale: what is mapped is of a pool "
-	    "that has\ngone: pool_unmap, and call again."),
-	ROW("pool_unmap", memory_unmap,
-	    "pool_unmap(pool)\n\nUnmap all its parts.  BufferError: views of them exist.  Of __cuda_array_interface__ it "
-	    "cannot know."),
-	ROW("pool_lend", memory_lend,
-	    "pool_lend(pool, part, base, bytes=None)\n\nOwner only: this memory is that part.  base: a writable buffer, "
-	    "kept until close, or an object\nwith __cuda_array_interface__, which has to stay as long as the pool.  bytes: where\nbase does not tell."),
+	ROW("pool_map", memory_map, "$self, pool",
+	    "Its memory in this process: a list of Part.  gpc.Stale: what is mapped is of "
+	    "a pool that has\n"
+	    "gone: pool_unmap, and call again."
+	    "\n"
+	    "gpc.NotFound: no such pool, or it has no memory.  gpc.Again: not all of it has been lent."),
+	ROW("pool_unmap", memory_unmap, "$self, pool",
+	    "Unmap all its parts.  BufferError: views of them exist.  Of "
+	    "__cuda_array_interface__ it cannot know."),
+	ROW("pool_lend", memory_lend, "$self, pool, part, base, bytes=None",
+	    "Owner only: this memory is that part.  base: a writable buffer, kept until "
+	    "close, or an object\n"
+	    "with __cuda_array_interface__, which has to stay as long as the pool.  bytes: "
+	    "where\n"
+	    "base does not tell."),
 	{ NULL, NULL, 0, NULL }
 };

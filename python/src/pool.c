@@ -265,29 +265,43 @@ static METHOD(setting_get)
 
 const PyMethodDef methods_pool[] = {
 	ROW("pool_add", pool_add,
-	    "pool_add(*, kind, blocks, flags=0, space=0, transit=0, demote_to=-1, gpus=0, uuid=b'',\n"
-	    "         backing=b'', spill_ahead=0, timeout=None)\n\nA pool without memory: its number.  After "
-	    "NotConnected, TimedOut and Again it may still be added.\nflags: POOL_...; POOL_ONCE: that of the pool which is there already."),
+	    "$self, *, kind, blocks, flags=0, space=0, transit=0, demote_to=-1, gpus=0, "
+	    "uuid=b'', backing=b'', spill_ahead=0, timeout=None",
+	    "A pool without memory: its number.  After NotConnected, TimedOut and Again it "
+	    "may still be added.\n"
+	    "flags: POOL_...; POOL_ONCE: that of the pool which is there already." TIMES),
 	ROW("pool_make", pool_make,
-	    "pool_make(*, ..., runs=None, block_bytes=0, fingerprint=b'', device=None, parts=0, numa=0,\n"
-	    "          nodes=0, no_checksums=0, huge_dir=None, threads=0, progress=None, timeout=None)\n\n"
-	    "A pool with memory: its number.  runs: a list of Run.  progress: a function of bytes done and\n"
-	    "all; what it returns that is true ends the call."),
-	ROW("pool_get", pool_get, "pool_get(pool)\n\nPool.  gpc.NotFound: there is none."),
-	ROW("setting_set", setting_set,
-	    "setting_set(what, value, *, pool=-1)\n\nFrom now on; None: as it was made.  what: SET_..."),
-	ROW("setting_get", setting_get,
-	    "setting_get(what, *, pool=-1)\n\nWhat counts now; None: each process that goes by it has its "
-	    "own."),
-	ROW("pool_available", pool_available,
-	    "pool_available(pool)\n\nBlocks that a reserve could have now."),
-	ROW("pool_clear", pool_clear,
-	    "pool_clear(pool, *, tag=0, flags=0, timeout=None)\n\nForget every entry (of that tag; 0 = all) of a pool "
-	    "(-1 = all): how many are held\nstill.\nflags: REMOVE; IF_IDLE: gpc.Busy if somebody holds one."),
-	ROW("pool_memory", pool_memory,
-	    "pool_memory(pool)\n\nPoolMemory: the memory of a pool as it is."),
-	ROW("pool_runs", pool_runs, "pool_runs(pool)\n\nIts layout: a list of Run."),
-	ROW("pool_pin", pool_pin,
-	    "pool_pin(pool, *, timeout=None)\n\nRegister the pool's RAM with the GPUs of this process."),
+	    "$self, *, kind, blocks, flags=0, space=0, transit=0, demote_to=-1, gpus=0, "
+	    "uuid=b'', backing=b'', spill_ahead=0, runs=None, block_bytes=0, "
+	    "fingerprint=b'', device=None, parts=0, numa=0, nodes=0, no_checksums=0, "
+	    "huge_dir=None, threads=0, progress=None, timeout=None",
+	    "A pool with memory: its number.  runs: a list of Run.  progress: a function "
+	    "of bytes done and\n"
+	    "all; what it returns that is true ends the call."
+	    "\n"
+	    "ECANCELED: progress has ended it.  gpc.NoSpace: too little memory, and how much is missing." TIMES),
+	ROW("pool_get", pool_get, "$self, pool", "Pool.  gpc.NotFound: there is none."),
+	ROW("setting_set", setting_set, "$self, what, value, *, pool=-1",
+	    "From now on; None: as it was made.  what: SET_..."
+	    "\n"
+	    "value: as gpc_setting_set(3) says for each, 0 to 2^63 - 1.  gpc.Invalid: beyond its limit."),
+	ROW("setting_get", setting_get, "$self, what, *, pool=-1",
+	    "What counts now; None: each process that goes by it has its own."),
+	ROW("pool_available", pool_available, "$self, pool",
+	    "Blocks that a reserve could have now."),
+	ROW("pool_clear", pool_clear, "$self, pool, *, tag=0, flags=0, timeout=None",
+	    "Forget every entry (of that tag; 0 = all) of a pool (-1 = all): how many are "
+	    "held\n"
+	    "still.\n"
+	    "flags: REMOVE; IF_IDLE: gpc.Busy if somebody holds one."
+	    "\n"
+	    "gpc.NotFound: no such pool.  gpc.TimedOut: blocks of a pool that goes are held still." TIMES),
+	ROW("pool_memory", pool_memory, "$self, pool",
+	    "PoolMemory: the memory of a pool as it is."),
+	ROW("pool_runs", pool_runs, "$self, pool", "Its layout: a list of Run."),
+	ROW("pool_pin", pool_pin, "$self, pool, *, timeout=None",
+	    "Register the pool's RAM with the GPUs of this process."
+	    "\n"
+	    "EIO: the driver refused.  gpc.NotFound: no such pool, or it is not RAM." TIMES),
 	{ NULL, NULL, 0, NULL }
 };

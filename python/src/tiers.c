@@ -65,13 +65,16 @@ static METHOD(tiers_tier)
 }
 
 const PyMethodDef methods_tiers[] = {
-	ROW("prefetch", tiers_prefetch,
-	    "prefetch(to, keys, *, flags=0, timeout=None)\n\nThe keys of one prompt come from below RAM to RAM, near the pool "
-	    "`to`: how many of the first\nkeys are in VRAM or RAM then.  timeout=0: asks, and how many are now."),
-	ROW("tiers_sync", tiers_sync,
-	    "tiers_sync(timeout=None)\n\nReturns when the steward of the tiers below RAM has nothing left to do."),
-	ROW("tier", tiers_tier,
-	    "tier(i)\n\nWhat tier number i below RAM does: Tier.  gpc.NotFound: past the last."),
+	ROW("prefetch", tiers_prefetch, "$self, to, keys, *, flags=0, timeout=None",
+	    "The keys of one prompt come from below RAM to RAM, near the pool `to`: how "
+	    "many of the first\n"
+	    "keys are in VRAM or RAM then.  timeout=0: asks, and how many are now."
+	    "\n"
+	    "gpc.NotConnected: nobody keeps tiers below RAM." TIMES),
+	ROW("tiers_sync", tiers_sync, "$self, timeout=None",
+	    "Returns when the steward of the tiers below RAM has nothing left to do." TIMES),
+	ROW("tier", tiers_tier, "$self, i",
+	    "What tier number i below RAM does: Tier.  gpc.NotFound: past the last."),
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -325,36 +325,52 @@ static METHOD(transfer_results)
 }
 
 const PyMethodDef methods_transfer[] = {
-	ROW("copy", transfer_copy,
-	    "copy(moves, *, flags=0, stream=None)\n\nCopy the images in the order of the stream; returns the transfer "
-	    "at once."),
+	ROW("copy", transfer_copy, "$self, moves, *, flags=0, stream=None",
+	    "Copy the images in the order of the stream; returns the transfer at once."
+	    "\n"
+	    "gpc.Denied: a block of a move is not held."),
 	ROW("fetch", transfer_fetch,
-	    "fetch(to, keys, *, min=0, most=0, spaces=0, stages=0, ranks=None, results=None, flags=0,\n"
-	    "      stream=None, timeout=None, out=None)\n\nThe longest prefix of one prompt, wherever it is, in blocks "
-	    "of the pool to: (their list, the\ntransfer or 0).  With out, an int32 buffer, its length instead of the "
-	    "list.  results: an int32\nbuffer that gets 0 or a negative errno of each key.  With ranks, a list of "
-	    "peers that make the\ncopies: (list, transfer, moves).  flags: VERIFY_FIRST."),
+	    "$self, to, keys, *, min=0, most=0, spaces=0, stages=0, ranks=None, "
+	    "results=None, flags=0, stream=None, timeout=None, out=None",
+	    "The longest prefix of one prompt, wherever it is, in blocks of the pool to: "
+	    "(their list, the\n"
+	    "transfer or 0).  With out, an int32 buffer, its length instead of the list.  "
+	    "results: an int32\n"
+	    "buffer that gets 0 or a negative errno of each key.  With ranks, a list of "
+	    "peers that make the\n"
+	    "copies: (list, transfer, moves).  flags: VERIFY_FIRST."
+	    "\n"
+	    "min, most: blocks, 0 = any number.  stages: 0 to 16.  gpc.Stale: the pool has gone.\n"
+	    "gpc.NotFound: fewer than min can be had.  gpc.NoSpace: the first has to be copied, and to has no room." TIMES
+		    SPACES),
 	ROW("spill", transfer_spill,
-	    "spill(source, to, blocks, n=0, *, ranks=None, flags=0, stream=None, timeout=None)\n\nMove live blocks of "
-	    "the pool source, leaf first (None: its n least recent leaves), to the pool\nto (-1: its demote_to): "
-	    "(how many are on their way, the transfer).  With ranks: and the moves.\nflags: COPY."),
-	ROW("spill_ahead", transfer_spill_ahead,
-	    "spill_ahead(pool, *, stream=None, timeout=None)\n\nOne step of the pool's policy: (how many are on their "
-	    "way, the transfer)."),
-	ROW("order", transfer_order,
-	    "order(transfer, stage, stream)\n\nThe stream goes on when that stage of the transfer has been copied."),
-	ROW("release_after", transfer_release_after,
-	    "release_after(blocks, stream)\n\nrelease when the stream gets here."),
-	ROW("transfer_mark", transfer_mark,
-	    "transfer_mark(peer, transfer, stream)\n\nThis rank of that peer's transfer has given its copies to the "
-	    "stream."),
-	ROW("transfer_wait", transfer_wait,
-	    "transfer_wait(transfer=TRANSFER_ALL, timeout=None)\n\nReturns when the bytes are there, and a fetch or "
-	    "spill is committed."),
-	ROW("transfer_fd", transfer_fd,
-	    "transfer_fd(transfer)\n\nA new descriptor, readable once the transfer has ended; close it with os.close."),
-	ROW("transfer_results", transfer_results,
-	    "transfer_results(transfer, n=TRANSFER_BLOCKS, *, out=None)\n\n0 or a negative errno of each copied block; "
-	    "with out how many there are."),
+	    "$self, source, to, blocks, n=0, *, ranks=None, flags=0, stream=None, "
+	    "timeout=None",
+	    "Move live blocks of the pool source, leaf first (None: its n least recent "
+	    "leaves), to the pool\n"
+	    "to (-1: its demote_to): (how many are on their way, the transfer).  With "
+	    "ranks: and the moves.\n"
+	    "flags: COPY."
+	    "\n"
+	    "gpc.NoSpace: no leaf can go, or no room in to.  gpc.Denied: the first has children that stay." TIMES),
+	ROW("spill_ahead", transfer_spill_ahead, "$self, pool, *, stream=None, timeout=None",
+	    "One step of the pool's policy: (how many are on their way, the transfer)."
+	    "\n"
+	    "gpc.NoSpace: none of those that are due can go." TIMES),
+	ROW("order", transfer_order, "$self, transfer, stage, stream",
+	    "The stream goes on when that stage of the transfer has been copied."),
+	ROW("release_after", transfer_release_after, "$self, blocks, stream",
+	    "release when the stream gets here."),
+	ROW("transfer_mark", transfer_mark, "$self, peer, transfer, stream",
+	    "This rank of that peer's transfer has given its copies to the stream."),
+	ROW("transfer_wait", transfer_wait, "$self, transfer=18446744073709551615, timeout=None",
+	    "Returns when the bytes are there, and a fetch or spill is committed."
+	    "\n"
+	    "EBADMSG: a checksum is wrong.  gpc.NotConnected: it needs the writer, and there is none." TIMES),
+	ROW("transfer_fd", transfer_fd, "$self, transfer",
+	    "A new descriptor, readable once the transfer has ended; close it with "
+	    "os.close."),
+	ROW("transfer_results", transfer_results, "$self, transfer, n=1024, *, out=None",
+	    "0 or a negative errno of each copied block; with out how many there are."),
 	{ NULL, NULL, 0, NULL }
 };

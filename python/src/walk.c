@@ -206,18 +206,23 @@ static METHOD(walk_event_read)
 }
 
 const PyMethodDef methods_walk[] = {
-	ROW("walk", walk_entries,
-	    "walk()\n\nAn iterator over the entries that are live throughout, parents first: Entry."),
-	ROW("claims", walk_claims, "claims()\n\nAn iterator over the open claims: Claim."),
-	ROW("transfers", walk_transfers,
-	    "transfers()\n\nAn iterator over the transfers that are not over: Transfer."),
-	ROW("events", walk_events,
-	    "events(cursor=0)\n\nAn iterator over the changes so far, from the oldest that is kept; FROM_NOW: those to "
-	    "come.\nIt ends when there is none left, and goes on by the next for loop over it.  gpc.Stale: too\n"
-	    "late; walk, and go on.  Its attribute cursor is where it has read to."),
-	ROW("event_read", walk_event_read,
-	    "event_read(cursor, n=128)\n\n(a list of at most n Event, the next cursor).  gpc.Stale: too late; its "
-	    "attribute cursor is\nwhere to go on."),
+	ROW("walk", walk_entries, "$self",
+	    "An iterator over the entries that are live throughout, parents first: Entry."),
+	ROW("claims", walk_claims, "$self", "An iterator over the open claims: Claim."),
+	ROW("transfers", walk_transfers, "$self",
+	    "An iterator over the transfers that are not over: Transfer."),
+	ROW("events", walk_events, "$self, cursor=0",
+	    "An iterator over the changes so far, from the oldest that is kept; FROM_NOW: "
+	    "those to come.\n"
+	    "It ends when there is none left, and goes on by the next for loop over it.  "
+	    "gpc.Stale: too\n"
+	    "late; walk, and go on.  Its attribute cursor is where it has read to."
+	    "\n"
+	    "cursor: 0 to 2^64 - 1."),
+	ROW("event_read", walk_event_read, "$self, cursor, n=128",
+	    "(a list of at most n Event, the next cursor).  gpc.Stale: too late; its "
+	    "attribute cursor is\n"
+	    "where to go on."),
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -79,13 +79,19 @@ static METHOD(writer_drop)
 }
 
 const PyMethodDef methods_writer[] = {
-	ROW("writer_take", writer_take,
-	    "writer_take(*, flags=0, timeout=None)\n\nTake the seat and recover.  gpc.Again: it is taken.  STANDBY: "
-	    "wait for it."),
-	ROW("writer_serve", writer_serve,
-	    "writer_serve(timeout=None)\n\nDo what is due, waiting for work: the number of commands done."),
-	ROW("writer_wake", writer_wake,
-	    "writer_wake()\n\nEnds the wait of the writer_serve of this handle."),
-	ROW("writer_drop", writer_drop, "writer_drop()\n\nGive the seat up."),
+	ROW("writer_take", writer_take, "$self, *, flags=0, timeout=None",
+	    "Take the seat and recover.  gpc.Again: it is taken.  STANDBY: wait for it."
+	    "\n"
+	    "gpc.TimedOut: time is up, and STANDBY waits." TIMES),
+	ROW("writer_serve", writer_serve, "$self, timeout=None",
+	    "Do what is due, waiting for work: the number of commands done."
+	    "\n"
+	    "gpc.NotConnected: this handle is not the writer.  gpc.Again: another thread serves by it." TIMES),
+	ROW("writer_wake", writer_wake, "$self",
+	    "Ends the wait of the writer_serve of this handle."),
+	ROW("writer_drop", writer_drop, "$self",
+	    "Give the seat up."
+	    "\n"
+	    "Waits for a thread that serves by this handle.  gpc.NotConnected: it is not the writer."),
 	{ NULL, NULL, 0, NULL }
 };

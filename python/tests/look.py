@@ -3,10 +3,12 @@
 
 import array
 import ast
+import inspect
 import os
 import re
 
 import gpc
+import tap
 from tap import create, done, is_, name, ok, raises
 
 c = create(vram_blocks=600, keep_digests=1, devices="host", tick_us=1)
@@ -157,6 +159,62 @@ for node in (x for x in stub.body if isinstance(x, ast.ClassDef) and x.name == "
             except (ValueError, OSError):
                 pass
 is_(wrong, [], "each argument of the stub is one of the call")
+
+# ---- signatures, and what help says ----
+
+TWICE = {"timeout": "timeout: seconds", "spaces": "spaces: a set"}
+unlike, silent = [], []
+
+
+def look_at(where, node):
+    call = getattr(where, node.name)
+    try:
+        have = inspect.signature(call)
+    except ValueError as e:
+        unlike.append((node.name, str(e)))
+        return
+    names, kinds, defaults = [], [], []
+    for p in have.parameters.values():
+        if p.name != "self":
+            names.append(p.name)
+            kinds.append(p.kind == p.KEYWORD_ONLY)
+            defaults.append(p.default)
+    places = [x for x in node.args.args if x.arg != "self"]
+    values = [None] * (len(places) - len(node.args.defaults)) + node.args.defaults + node.args.kw_defaults
+    want = [inspect.Parameter.empty if v is None else ast.literal_eval(v) for v in values]
+    if names != arguments(node) or kinds != [False] * len(places) + [True] * len(node.args.kwonlyargs) or \
+            [x for x, y in zip(defaults, want) if y is not ... and x != y]:
+        unlike.append((node.name, str(have)))
+    text = call.__doc__ or ""
+    if len(text) < 8 or any(t not in text for n, t in TWICE.items() if n in names):
+        silent.append(node.name)
+
+
+seen, walked = set(), 0
+for owner, nodes in [(gpc, stub.body)] + [(getattr(gpc, x.name), x.body) for x in stub.body
+                                          if isinstance(x, ast.ClassDef) and x.name in ("Cache", "Device", "Part")]:
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and (owner, node.name) not in seen and not node.decorator_list[1:] and \
+                not (node.decorator_list and getattr(node.decorator_list[0], "id", "") == "property") and \
+                node.name not in ("__exit__", "__buffer__"):
+            seen.add((owner, node.name))        # of overloads the first one: it has no out
+            look_at(owner, node)
+            walked += 1
+is_(unlike, [], f"inspect.signature works on {walked} calls, as the stub has them")
+is_(silent, [], "and help tells of each, with the units of its times and spaces")
+is_([x for t in (gpc.Cache, gpc.Device) for x in dir(t) if callable(getattr(t, x)) and not x.startswith("_")
+     and (t, x) not in seen], [], "none is left out")
+
+# ---- repr ----
+
+for o, what in ((c, f"<gpc.Cache '{tap.name}': {c.info().max_blocks} blocks of 16 tokens, peer {c.info().peer}, open>"),
+                (d, f"<gpc.Device 'host' of cache '{tap.name}', open>"),
+                (c.events(), f"<gpc.Walk of events, cache '{tap.name}' open: cursor 0>")):
+    is_(repr(o), what, f"repr: {what}")
+r = gpc.attach(tap.name, readonly=True)
+is_("read-only, open" in repr(r), True, "repr of a read-only handle")
+r.close()
+is_("read-only, closed" in repr(r), True, "and when it is closed")
 
 c.close()
 raises(ValueError, "closed", lambda: d.enter(), "a device goes with its cache")
