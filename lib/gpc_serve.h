@@ -114,7 +114,8 @@ void gpc_writer_wake(gpc *c);
  * fine. */
 
 int gpc_writer_drop(gpc *c);
-/* [shared] Give the seat up. */
+/* [shared] Give the seat up.  Waits for a thread that serves by this handle; -EAGAIN: gpc_wait_stop
+ * has ended that. */
 
 /* ---- waits that end before their time ---- */
 
