@@ -136,6 +136,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/lmcache_adapter.py \
 	%reldir%/tests/lmcache_fake.py \
 	%reldir%/tests/look.py \
+	%reldir%/tests/many.py \
 	%reldir%/tests/memory.py \
 	%reldir%/tests/sglang_fake.py \
 	%reldir%/tests/sglang_storage.py \

@@ -397,6 +397,7 @@ t_scripts = \
 	%reldir%/python/memory.t \
 	%reldir%/python/transfers.t \
 	%reldir%/python/threads.t \
+	%reldir%/python/many.t \
 	%reldir%/python/interrupt.t \
 	%reldir%/python/look.t \
 	%reldir%/python/leaks.t \

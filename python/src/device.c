@@ -3,7 +3,7 @@
  *
  * The stream reads and writes the arrays after the call.  An array of the host is viewed until the
  * device's wait() or close(); memory of a GPU is its owner's to keep, as for any kernel.
- * Tests: t/python/look.t */
+ * Tests: t/python/many.t t/python/look.t */
 #include "gpcpy.h"
 
 #include <stdlib.h>

@@ -339,7 +339,7 @@ const PyMethodDef methods_fill[] = {
 	    "nor can be evicted, or the quota is used up." TIMES),
 	ROW("publish", publish_call,
 	    "$self, parents, keys, blocks, *, tag=0, group=0, tokens=None, digests=None, "
-	    "digest_size=None, flags=0, timeout=None, resident, since=0",
+	    "digest_size=None, flags=0, timeout=None, resident=None, since=0",
 	    "Reservations become references.  parents: a key each, all zero = none; or "
 	    "None: no chain.\n"
 	    "How many are live in the blocks named.  resident=True: instead a list of what "

@@ -5,7 +5,7 @@
  * others are out; a call that counts itself in afterwards sees that and goes.  Both orders are
  * sequentially consistent, so one of the two sees the other.  In a forked child nobody waits: the
  * threads that are inside exist in the parent only.
- * Tests: t/python/threads.t t/python/leaks.t */
+ * Tests: t/python/threads.t t/python/leaks.t t/python/many.t */
 #include "gpcpy.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* module.c - the module gpc._gpc: functions without a handle, constants, and its start.
- * Tests: t/python/leaks.t t/python/module.t */
+ * Tests: t/python/leaks.t t/python/many.t t/python/module.t */
 #include "gpcpy.h"
 
 /* ---- functions ---- */

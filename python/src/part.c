@@ -5,7 +5,7 @@
  * A view counts on its part and on its cache.  pool_unmap and close refuse while there is one, so
  * that no view outlives its mapping.  What is unmapped says so: a later use of the object is a
  * ValueError.
- * Tests: t/python/memory.t */
+ * Tests: t/python/memory.t t/python/many.t */
 #include "part.h"
 
 #include <errno.h>
@@ -31,8 +31,13 @@ int part_export(struct part *p)
 	pthread_mutex_unlock(&p->cache->lock);
 	if (mapped)
 		return 0;
-	PyErr_Format(PyExc_ValueError, "part %lu of pool %d is not mapped in this process any more",
-		     (unsigned long)p->number, p->pool);
+	PyErr_Format(
+		PyExc_ValueError,
+		p->pid != getpid()
+			? "part %lu of pool %d was mapped by the parent process: a forked child has "
+			  "no such memory; attach and map it anew there"
+			: "part %lu of pool %d is not mapped in this process any more",
+		(unsigned long)p->number, p->pool);
 	return -1;
 }
 

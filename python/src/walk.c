@@ -3,7 +3,7 @@
  *
  * One type iterates over all of them: it reads a batch at a time.  Events go on where they stopped,
  * when next() is called again.
- * Tests: t/python/look.t */
+ * Tests: t/python/many.t t/python/look.t */
 #include "gpcpy.h"
 
 #include <errno.h>
@@ -60,6 +60,7 @@ typedef struct {
 	PyObject *items; /* a list, of which at have been given */
 	Py_ssize_t at;
 	bool ended;
+	bool reading; /* by a thread, without the GIL */
 } Walk;
 
 static PyTypeObject *walk_type;
@@ -91,7 +92,17 @@ static PyObject *walk_next(PyObject *o)
 	while (!self->items || self->at >= PyList_Size(self->items)) {
 		if (self->ended)
 			return NULL;
+		if (self->reading) {
+			PyErr_Format(
+				PyExc_ValueError,
+				"%s: another thread is in this iterator: one iterator is for one "
+				"thread at a time",
+				self->source->name);
+			return NULL;
+		}
+		self->reading = true;
 		items = read_batch(self->cache, self->source, &self->cursor, BATCH);
+		self->reading = false;
 		if (!items)
 			return NULL;
 		Py_XDECREF(self->items);
@@ -207,7 +218,8 @@ static METHOD(walk_event_read)
 
 const PyMethodDef methods_walk[] = {
 	ROW("walk", walk_entries, "$self",
-	    "An iterator over the entries that are live throughout, parents first: Entry."),
+	    "An iterator over the entries that are live throughout, parents first: Entry.\n"
+	    "A handle has one walk at a time.  gpc.Stale: another one has begun meanwhile."),
 	ROW("claims", walk_claims, "$self", "An iterator over the open claims: Claim."),
 	ROW("transfers", walk_transfers, "$self",
 	    "An iterator over the transfers that are not over: Transfer."),

@@ -196,7 +196,7 @@ for owner, nodes in [(gpc, stub.body)] + [(getattr(gpc, x.name), x.body) for x i
     for node in nodes:
         if isinstance(node, ast.FunctionDef) and (owner, node.name) not in seen and not node.decorator_list[1:] and \
                 not (node.decorator_list and getattr(node.decorator_list[0], "id", "") == "property") and \
-                node.name not in ("__exit__", "__buffer__"):
+                node.name not in ("__exit__", "__buffer__") and not (node.decorator_list and None in node.args.kw_defaults):
             seen.add((owner, node.name))        # of overloads the first one: it has no out
             look_at(owner, node)
             walked += 1
