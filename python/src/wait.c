@@ -38,6 +38,8 @@
  *   writer_drop                 who serves            stop        the writer still
  *   close                       calls of others       a look      the handle is open
  *   Device.close                calls of others       a look      the device is open
+ *   copy, fetch, spill: the     a turn to register   by itself   in 10 s, once for a pool
+ *     first copy with a GPU     memory
  *   close, Device.close,        writer 1 s, device    by itself   closed: the exception comes behind
  *     tiers_close               10 s, stores 2 s
  *

@@ -270,6 +270,81 @@ lines = []
 is_((c.check(lines.append), lines), (0, []), "all invariants hold")
 is_(len(c.reserve(0, 1)), 1, "and the writer serves")
 
+# ---- an exception that comes with the answer ----
+
+def answered(call, what, seen):
+    """The handler lets the writer go on, and raises when the answer is there."""
+    def rang(*_):
+        goes_on(writer)
+        for _ in range(20000):          # what does not come is told by the test behind it
+            if seen():
+                break
+            time.sleep(0.001)
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, rang)
+    stopped(writer)
+    interrupted(call, f"{what}, whose answer comes with the signal,", rescue)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    goes_on(writer)
+    c.ticket_wait()
+
+
+def mine_now():
+    s = c.stats(me)
+    return s.refs, s.reserved - c.pool_get(owned).reserved
+
+
+def reserved():
+    return mine_now()[1] > before[1]
+
+
+_, low = publish("low too", 1, 0)
+keys, blocks = publish("late", 6)
+for call, what, seen in (
+        (lambda: c.reserve(v, 2), "reserve", reserved),
+        (lambda: c.reclaim(blocks[5:]), "reclaim", lambda: c.lookup(keys[80:]) == [-1]),
+        (lambda: c.demote(v, 0, None, 1), "demote", reserved),
+        (lambda: c.promote(low, v), "promote", reserved),
+        (lambda: c.claim(keys_of("claimed late", 2), hand), "claim", lambda: list(c.claims()))):
+    c.release(blocks)
+    hand = c.reserve(v, 2)
+    before = mine_now()
+    answered(call, what, seen)
+    is_((mine_now(), list(c.claims())), (before, []), "and gives back what it got")
+    c.release(hand)
+    c.ticket_wait()
+    blocks = c.acquire(keys)
+c.release(blocks + low)
+c.ticket_wait()
+before = mine_now()
+answered(lambda: c.evict(v, 1, flags=gpc.TAKE), "evict", reserved)
+is_(mine_now(), before, "and gives back what it got")
+
+
+def live():
+    return c.pool_get(owned).live
+
+
+# blocks of an allocator of its own: what one call had, the next returned() tells
+for what, call in (("evict", lambda: c.evict(owned, 1)), ("returned", lambda: c.returned(owned, 4))):
+    b = [gpc.BLOCK(owned, 0)]
+    is_((c.publish(None, c.key_import([what.encode()]), b), c.release(b)), (1, None), "a block of an allocator of the caller")
+    c.ticket_wait()
+    t = threading.Thread(target=lambda: other.pool_clear(owned))
+    begins = []
+
+    def seen():
+        if what == "returned" and not begins:
+            begins.append(t.start())
+        return not live()
+
+    answered(call, what, seen)
+    if begins:
+        t.join()
+    is_(c.returned(owned, 4, timeout=60), b, "the next returned() has it")
+
 # ---- transfers, names, being the writer ----
 
 keys, blocks = publish("ranks", 2, 0)
