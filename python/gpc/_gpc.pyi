@@ -213,7 +213,8 @@ class Cache:
                   demote_to: int = -1, gpus: int = 0, uuid: bytes = b"", backing: bytes = b"",
                   spill_ahead: int = 0, runs: Runs | None = None, block_bytes: int = 0, fingerprint: bytes = b"",
                   device: str | None = None, parts: int = 0, numa: int = 0, nodes: int = 0, no_checksums: int = 0,
-                  huge_dir: str | None = None, threads: int = 0, seed: int = 0, sums: int = 0, progress: Callable[[int, int], Any] | None = None,
+                  huge_dir: str | None = None, threads: int = 0, seed: int = 0, sums: int = 0,
+                  progress: Callable[[int, int], Any] | None = None,
                   timeout: Time = None) -> int: ...
     def pool_get(self, pool: int) -> Pool: ...
     def pool_available(self, pool: int) -> int: ...
@@ -301,6 +302,7 @@ SET_LOG_LEVEL: int
 SET_SPILL_AHEAD: int
 SET_DISK_AHEAD: int
 SET_DISK_MAX_AGE: int
+SET_SLOW_MS: int
 REF: int
 ANYWHERE: int
 PARTIAL: int

@@ -181,7 +181,7 @@ static PyMethodDef functions[] = {
 	ROW("tiers_open", tiers_open,
 	    "$module, name, *, disk=None, disk_bytes=0, disk_blocks=0, flags=0, dir=None, "
 	    "timeout=0.0, ram=0, disk_space=0, disk_threads=0, ahead=0, min_uses=0, "
-	    "max_age_s=0, write_rate=0, stages=0, remote=None, remote_tag=None, "
+	    "max_age_s=0, write_rate=0, questions=0, remote=None, remote_tag=None, "
 	    "remote_blocks=0, remote_space=0, remote_uses=0, remote_ms=0, secret=None, "
 	    "log=None",
 	    "Keep the tiers below RAM of that cache, by threads of this process, until "
@@ -228,6 +228,7 @@ static const struct {
 	C(SET_SPILL_AHEAD),
 	C(SET_DISK_AHEAD),
 	C(SET_DISK_MAX_AGE),
+	C(SET_SLOW_MS),
 	C(REF),
 	C(ANYWHERE),
 	C(PARTIAL),

@@ -274,7 +274,7 @@ const PyMethodDef methods_pool[] = {
 	    "$self, *, kind, blocks, flags=0, space=0, transit=0, demote_to=-1, gpus=0, "
 	    "uuid=b'', backing=b'', spill_ahead=0, runs=None, block_bytes=0, "
 	    "fingerprint=b'', device=None, parts=0, numa=0, nodes=0, no_checksums=0, "
-	    "huge_dir=None, threads=0, progress=None, timeout=None",
+	    "huge_dir=None, threads=0, seed=0, sums=0, progress=None, timeout=None",
 	    "A pool with memory: its number.  runs: a list of Run.  progress: a function "
 	    "of bytes done and\n"
 	    "all; what it returns that is true ends the call."

@@ -91,14 +91,13 @@ static METHOD(seal_seed)
 }
 
 const PyMethodDef methods_seal[] = {
-	ROW("seal", seal_seal,
-	    "seal(blocks, keys, sums, part=0)\n\nWhat reserved blocks have, that the caller has filled: a Sum for each, or "
-	    "a buffer of\nstruct gpc_sum.  Before they are published under these keys."),
-	ROW("sealed", seal_sealed,
-	    "sealed(blocks, keys, part=0, *, out=None)\n\nThe same of blocks that the caller holds: a list of Sum, whose "
-	    "result is 0 where something\nis known.  With out, a buffer of 24 bytes for each: how many of these."),
-	ROW("pool_seed", seal_seed,
-	    "pool_seed(pool, part, seed)\n\nImages that come from below are to have that seed.  True: they were to have "
-	    "another one."),
+	ROW("seal", seal_seal, "$self, blocks, keys, sums, part=0",
+	    "What reserved blocks have, that the caller has filled: a Sum for each, or a buffer of\n"
+	    "struct gpc_sum.  Before they are published under these keys."),
+	ROW("sealed", seal_sealed, "$self, blocks, keys, part=0, *, out=None",
+	    "The same of blocks that the caller holds: a list of Sum, whose result is 0 where something\n"
+	    "is known.  With out, a buffer of 24 bytes for each: how many of these."),
+	ROW("pool_seed", seal_seed, "$self, pool, part, seed",
+	    "Images that come from below are to have that seed.  True: they were to have another one."),
 	{ NULL, NULL, 0, NULL }
 };

@@ -26,7 +26,7 @@ trap 'exit 1' 1 2 15
 # A word, what it is called now, and where it may stay: each an ERE of file:line:text.
 cat >"$tmp/table" <<'END'
 keepers?|keeper_[a-z]+|[a-z_]+_keeper	the steward keeps lower tiers, a keeper owns VRAM for others	^tools/(replay|completions)/|^tools/daemon/(ahead|keep|daemon|options|options_check)\.[ch]:|keeper of VRAM|keeper-waits|^man/(gpc-replay\.1|gpc_engine\.7|gpcd\.8|gpc_pool_(make|get)\.3):|[Kk]eeper \(gpcd --keep\)|blocks that its keeper keeps free|if a keeper does it|A keeper that was started with$
-stages?|staged|stage_[a-z]+|[a-z_]+_stages?	a part of an image in a fetch by layers; else a question, primed, pinned	^lib/bytes/payload/|^lib/gpc[a-z_]*\.h:[0-9]*:.*(of a fetch by layers|uint32_t stages;$|gpc_order|that stage )|^man/(gpc_order|gpc_fetch)\.3:|^man/gpc_engine\.7:.*has no stages|^man/gpc\.7:[0-9]*:\.Fa stages$|^python/(src/(transfer|module|field)\.c|gpc/_gpc\.pyi|tests/transfers\.py):|later pipeline stage
+stages?|staged|stage_[a-z]+|[a-z_]+_stages?	a part of an image in a fetch by layers; else a question, primed, pinned	^lib/bytes/payload/|^lib/gpc[a-z_]*\.h:[0-9]*:.*(of a fetch by layers|uint32_t stages;$|gpc_order|that stage )|^man/(gpc_order|gpc_fetch)\.3:|^man/gpc_engine\.7:.*has no stages|^man/gpc\.7:[0-9]*:\.Fa stages$|^python/(src/(transfer|module|field)\.c|gpc/_gpc\.pyi|tests/(transfers|many)\.py):|later pipeline stage
 [a-z_]*_?cold_?[a-z_]*	lower: a tier below RAM	__attribute__\(\(.*cold|^tools/bench/evict\.c:
 afar|[a-z]+_afar|afar_[a-z]+	the store, its lanes	^$
 desk|[a-z]+_desk|desk_[a-z]+	the board: the steward's page in the index	desk calendar
