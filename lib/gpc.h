@@ -128,6 +128,7 @@ enum {
 	GPC_GROUP = 1 << 20,      /* hash: the blocks are those of a KV group */
 	GPC_EVERYWHERE = 1 << 21, /* drop: the key, and what follows it, in every space */
 	GPC_FREE = 1 << 22,       /* reserve: no key is evicted for it, else -ENOSPC */
+	GPC_ONLY = 1 << 23,       /* drop: the key alone; what follows it stays */
 };
 
 /* ---- the library ---- */
@@ -410,9 +411,9 @@ int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
 	     int timeout_ms);
 /* [writer] Unfindable now, with all descendants and their copies below RAM, held or not; a block whose
- * key has moved is followed.  Without GPC_EVERYWHERE copies in other spaces stay: for bytes damaged
- * where they lay; with it, for bytes computed wrongly.  Returns how many of the named were dropped,
- * when no restart can bring them back.  Timeout 0 submits, and returns 0. */
+ * key has moved is followed.  Copies in other spaces stay: for bytes damaged where they lay; not with
+ * GPC_EVERYWHERE: for bytes computed wrongly.  GPC_ONLY: descendants stay, where they may: for bytes
+ * that nobody has read.  Returns how many of the named went for ever.  Timeout 0 submits, returns 0. */
 
 uint64_t gpc_drops(gpc *c);
 /* [shared] A mark in time, for `since`: ask before a request looks up or loads anything.  Never 0. */

@@ -275,8 +275,8 @@ int gpc_fetch(gpc *c, int to, const gpc_key *keys, uint32_t n, gpc_block *blocks
  * when gpc_transfer_wait returns 0.  *ret: the transfer, 0 when nothing had to be copied.  The
  * caller may release a block at any time; its bytes stay as long as it is held, also when the
  * writer has refused it because its source was dropped meanwhile. Bytes whose checksum is wrong:
- * nothing is committed, the transfer ends in -EBADMSG, the bad block is dropped with its
- * descendants.  Later work of the stream has read them; a caller that cannot take that asks
+ * nothing is committed, the transfer ends in -EBADMSG, the bad block is dropped, and of what follows it
+ * what cannot be without its parent.  Later work of the stream has read them; a caller that cannot take that asks
  * for GPC_VERIFY_FIRST, which waits for the transfer first and takes no block without a checksum. -ENOENT,
  * -ENOSPC, -EDQUOT, as gpc_promote.  -ESTALE: a pool has gone, and another one got its number,
  * during the call: call again.  Timeout 0 and failures: as gpc_reserve. */

@@ -77,6 +77,7 @@ t_programs = \
 	%reldir%/tiers/store-lost.t \
 	%reldir%/tiers/straight.t \
 	%reldir%/tiers/drops.t \
+	%reldir%/tiers/drops-alone.t \
 	%reldir%/tiers/alone.t \
 	%reldir%/tiers/gaps.t \
 	%reldir%/tiers/notes.t \
@@ -106,6 +107,7 @@ t_programs = \
 	%reldir%/index/refs-held.t \
 	%reldir%/tiers/held-late.t \
 	%reldir%/index/parked.t \
+	%reldir%/index/drops-alone.t \
 	%reldir%/index/drops-die.t \
 	%reldir%/index/drops-since.t \
 	%reldir%/index/subtree.t \

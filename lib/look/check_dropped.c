@@ -24,6 +24,10 @@ static const char *look_at(const struct check *k, const struct shm_drop *d, uint
 		return "is of a drop that the floor says to be gone";
 	if (d->command >> 56 > k->s->header.geometry.max_peers)
 		return "names a seat that is none";
+	if (SHM_DROP_WHAT(d->command) > SHM_DROP_LEFT)
+		return "went in no way";
+	if (SHM_DROP_WHAT(d->command) == SHM_DROP_LEFT)
+		return key.w[0] > INT32_MAX || key.w[1] ? "names no block" : NULL;
 	return key_is_zero(&key) || key_is_root(&key) ? "has the key of no block" : NULL;
 }
 

@@ -295,6 +295,7 @@ TOUCH: int
 GROUP: int
 IN_HAND: int
 EVERYWHERE: int
+ONLY: int
 FREE: int
 SET_FREE_TARGET: int
 SET_QUOTA: int

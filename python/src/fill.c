@@ -362,7 +362,8 @@ const PyMethodDef methods_fill[] = {
 	    "Bytes are bad: unfindable now, with all descendants.  How many were dropped; "
 	    "with timeout=0 the ticket.\n"
 	    "flags: EVERYWHERE, the key in every space: of bytes that were computed "
-	    "wrongly."
+	    "wrongly.\n"
+	    "ONLY, the key alone, of bytes that no load got through its checksum: what follows it stays."
 	    "\n"
 	    "gpc.Stale: the pool of a block has gone." TIMES),
 	ROW("drops", fill_drops, "$self",

@@ -221,6 +221,7 @@ static const struct {
 	C(GROUP),
 	C(IN_HAND),
 	C(EVERYWHERE),
+	C(ONLY),
 	C(FREE),
 	C(SET_FREE_TARGET),
 	C(SET_QUOTA),

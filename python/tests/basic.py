@@ -145,6 +145,11 @@ b = c.reserve(0, 1)
 is_(c.publish(keys[64:80], keys[80:96], b, resident=True, since=since), [-errno.ESTALE], "since: computed before the drop")
 is_(c.publish(keys[64:80], keys[80:96], b, resident=True, since=c.drops()), b, "and behind it")
 is_(c.drop(b, flags=gpc.EVERYWHERE), 1, "EVERYWHERE")
+try:
+    c.drop(b, flags=gpc.ONLY | gpc.EVERYWHERE)
+    ok(False, "ONLY and EVERYWHERE are refused")
+except gpc.Error as e:
+    is_(e.errno, errno.EINVAL, "ONLY and EVERYWHERE are refused")
 c.release(b)
 c.release(blocks)
 is_(len(c.evict(0, 2)), 2, "two are evicted")

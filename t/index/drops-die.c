@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer dies before each store of a drop: of a block, of one whose key has moved away, and of a
+/* The writer dies before each store of a drop: of a block, of one whose key has moved away, of one alone, and of a
  * key everywhere, be it nowhere.  Nothing has gone of which the ring does not tell; behind the next writer all has,
  * the answer is the same, and what was computed before is refused.
  * Tests: lib/index/writer/drop.c lib/index/table/dropped.c lib/index/takeover/others.c */
@@ -9,11 +9,12 @@
 
 enum { STORES = 1000, CHAIN = 3, LEAST = 20 };
 enum { VRAM = 0, RAM = 1, OTHER = 2, LOOSE = 3 };
-enum { PLAIN, MOVED, LEFT, EVERYWHERE, NOWHERE, WAYS };
+enum { PLAIN, MOVED, LEFT, ALONE, EVERYWHERE, NOWHERE, WAYS };
 
-static const char *const names[] = { "a block", "a block that has moved",
-				     "a block that has left its space", "a key everywhere",
-				     "a key that is nowhere" };
+static const char *const names[] = {
+	"a block",       "a block that has moved", "a block that has left its space",
+	"a block alone", "a key everywhere",       "a key that is nowhere"
+};
 static gpc *d; /* who holds */
 
 static gpc_block in_space(uint32_t space, uint64_t n)
@@ -54,12 +55,12 @@ static gpc_block fill(int way, uint64_t from)
 	struct gpc_move m;
 	gpc_block held, b;
 
-	chain_make(c, VRAM, from, CHAIN, NULL);
+	chain_make(c, way == ALONE ? LOOSE : VRAM, from, CHAIN, NULL);
 	if (way == EVERYWHERE) {
 		chain_make(c, OTHER, from, CHAIN, NULL);
 		chain_make(c, LOOSE, from + 1, CHAIN - 1, NULL);
 	}
-	must(gpc_lookup(d, GPC_SPACE(0), &k, 1, &held, GPC_REF | GPC_QUIET));
+	must(gpc_lookup(d, 0, &k, 1, &held, GPC_REF | GPC_QUIET));
 	b = held;
 	if (way == NOWHERE)
 		must(gpc_pool_clear(c, VRAM, 0, 0, 10000));
@@ -90,7 +91,7 @@ static int count(int way, uint64_t from)
 	int n = 0;
 
 	for (space = 0; space < 3; space++)
-		for (i = 0; i < (way == LEFT ? 1 : CHAIN); i++)
+		for (i = 0; i < (way == LEFT || way == ALONE ? 1 : CHAIN); i++)
 			n += in_space(space, from + i) >= 0;
 	return n;
 }
@@ -98,12 +99,13 @@ static int count(int way, uint64_t from)
 static bool is_told(uint64_t since, uint64_t n)
 {
 	static gpc_key got[SHM_DROPS];
+	static uint8_t what[SHM_DROPS];
 	gpc_key k = key_of(d, n);
 	uint64_t upto;
-	int told = must(dropped_since(&d->seg, since, got, SHM_DROPS, &upto)), i;
+	int told = must(dropped_since(&d->seg, since, got, what, SHM_DROPS, &upto)), i;
 
 	for (i = 0; i < told; i++)
-		if (key_is(got[i], k))
+		if (what[i] != SHM_DROP_LEFT && key_is(got[i], k))
 			return true;
 	return false;
 }
@@ -113,6 +115,19 @@ static bool is_so(bool so, uint64_t n, const char *what)
 	if (!so)
 		diag("store %d: %s", (int)n, what);
 	return so;
+}
+
+/* What follows a block that went alone is there, and what follows that goes on. */
+static bool is_left(uint64_t from, uint64_t since)
+{
+	uint32_t i;
+
+	for (i = 1; i < CHAIN; i++)
+		if (in_space(2, from + i) < 0)
+			return false;
+	return store(LOOSE, 0, from, since) == -ESTALE && store(LOOSE, 0, from, 0) == 1 &&
+	       store(LOOSE, from, from + 9, since) == 1 &&
+	       (gpc_dropped(d, since, (gpc_key[]){ key_of(d, from) }, 1) == 0);
 }
 
 /* A request that computed it before the drop publishes behind it. */
@@ -131,7 +146,9 @@ static bool one(int way, uint64_t from, uint64_t n, bool *good)
 	struct shm_command cmd = { .op = CMD_DROP,
 				   .flags = way >= EVERYWHERE ? CF_EVERYWHERE : 0,
 				   .block = b,
-				   .drop = { .key = { k.w[0], k.w[1] }, .life = ring_life(c, b) } };
+				   .drop = { .key = { k.w[0], k.w[1] },
+					     .life = ring_life(c, b),
+					     .alone = way == ALONE } };
 	int all = count(way, from);
 	bool died;
 
@@ -146,7 +163,8 @@ static bool one(int way, uint64_t from, uint64_t n, bool *good)
 	*good &= is_so(command(c)->result == (way != NOWHERE), n, "it is not counted");
 	*good &= is_so(count(way, from) == 0, n, "something is left");
 	*good &= is_so(gpc_drops(c) > since, n, "it is not over");
-	*good &= is_so(is_refused(from, since), n, "what was computed before goes on");
+	*good &= is_so(way == ALONE ? is_left(from, since) : is_refused(from, since), n,
+		       "what was computed before goes on, or what follows is not there");
 	must(gpc_release(d, &b, 1));
 	must(gpc_pool_clear(c, -1, 0, 0, 10000));
 	return died;

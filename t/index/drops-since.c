@@ -361,20 +361,23 @@ static void test_ring(void)
 
 	begin();
 	first = gpc_drops(c);
-	is_int(dropped_since(&c->seg, first, got, SHM_DROPS, &upto), 0, "no keys yet");
+	is_int(dropped_since(&c->seg, first, got, NULL, SHM_DROPS, &upto), 0, "no keys yet");
 	ok(upto == first, "up to now");
 	drop_many(1000, 64);
 	second = gpc_drops(c);
 	drop_many(2000, 64);
 	third = gpc_drops(c);
-	is_int(dropped_since(&c->seg, first, got, SHM_DROPS, &upto), 128, "the keys of two drops");
+	is_int(dropped_since(&c->seg, first, got, NULL, SHM_DROPS, &upto), 128,
+	       "the keys of two drops");
 	ok(is_chain(got, 1000, 64) && is_chain(got + 64, 2000, 64) && upto == third,
 	   "in their order");
-	is_int(dropped_since(&c->seg, second, got, SHM_DROPS, &upto), 64, "since a number");
+	is_int(dropped_since(&c->seg, second, got, NULL, SHM_DROPS, &upto), 64, "since a number");
 	ok(is_chain(got, 2000, 64) && upto == third, "those behind it");
-	is_int(dropped_since(&c->seg, first, got, 100, &upto), 100, "as many as there is room for");
+	is_int(dropped_since(&c->seg, first, got, NULL, 100, &upto), 100,
+	       "as many as there is room for");
 	ok(upto == second, "of whole drops");
-	refused(dropped_since(&c->seg, first, got, 63, &upto), ENOSPC, "no room for one drop");
+	refused(dropped_since(&c->seg, first, got, NULL, 63, &upto), ENOSPC,
+		"no room for one drop");
 	ok(upto == second, "which says nothing");
 	chain_keys(c, 1060, 8, k);
 	is_int(gpc_dropped(c, first, k + 1, 8), 4, "so many of eight keys were dropped");
@@ -396,10 +399,10 @@ static void test_floor(void)
 	second = gpc_drops(c);
 	for (i = 0; i < SHM_DROPS; i += 64)
 		drop_many(2000, 64);
-	refused(dropped_since(&c->seg, first, got, SHM_DROPS, &upto), ESTALE,
+	refused(dropped_since(&c->seg, first, got, NULL, SHM_DROPS, &upto), ESTALE,
 		"keys are there no more");
 	refused(gpc_dropped(c, first, got, 1), ESTALE, "by key as well");
-	is_int(dropped_since(&c->seg, second, got, SHM_DROPS, &upto), SHM_DROPS,
+	is_int(dropped_since(&c->seg, second, got, NULL, SHM_DROPS, &upto), SHM_DROPS,
 	       "and the last 65,536 are");
 	store(VRAM, 0, 1);
 	is_int(store_since(VRAM, 1, 2, first, NULL), -ESTALE,

@@ -23,10 +23,10 @@ int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_
 			  const uint32_t *stop);
 int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident,
 			  const uint32_t *stop);
-int __real_dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint32_t cap,
-			 uint64_t *upto);
-int __wrap_dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint32_t cap,
-			 uint64_t *upto);
+int __real_dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint8_t *what,
+			 uint32_t cap, uint64_t *upto);
+int __wrap_dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint8_t *what,
+			 uint32_t cap, uint64_t *upto);
 bool __real_numbers_add(struct numbers *s, uint32_t number);
 bool __wrap_numbers_add(struct numbers *s, uint32_t number);
 
@@ -80,10 +80,10 @@ int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_
 	return got;
 }
 
-int __wrap_dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint32_t cap,
-			 uint64_t *upto)
+int __wrap_dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint8_t *what,
+			 uint32_t cap, uint64_t *upto)
 {
-	int n = __real_dropped_since(s, since, out, cap, upto);
+	int n = __real_dropped_since(s, since, out, what, cap, upto);
 
 	stand(&keys);
 	return n;

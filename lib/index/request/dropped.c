@@ -31,7 +31,7 @@ static int count(gpc *c, uint64_t since, const gpc_key *keys, uint32_t n)
 
 	if (!gone)
 		return err_set(ENOMEM, "no memory for the keys that were dropped");
-	got = dropped_since(&c->seg, since, gone, SHM_DROPS, &upto);
+	got = dropped_since(&c->seg, since, gone, NULL, SHM_DROPS, &upto);
 	if (got > 0)
 		qsort(gone, (size_t)got, sizeof(*gone), compare);
 	for (i = 0; got > 0 && i < n; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* release.c - giving holds back, dropping bad blocks, waiting for acknowledgement.
- * Tests: t/index/release.t t/index/first-refusal.t */
+ * Tests: t/index/release.t t/index/drops-alone.t t/index/first-refusal.t */
 #include "config.h"
 
 #include <errno.h>
@@ -159,12 +159,12 @@ static void add_key(const gpc *c, gpc_block block, struct shm_cmd_drop *drop)
 }
 
 /* *ticket tells what to wait for, if something was submitted.  deadline 0: submit only. */
-static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint16_t how, uint64_t deadline,
+static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, uint64_t deadline,
 		     gpc_ticket *ticket)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
 	struct op *op = ring_op(n, 0);
-	bool pending = false;
+	bool pending = false, everywhere = flags & GPC_EVERYWHERE;
 	uint32_t i;
 	int err;
 
@@ -176,10 +176,11 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint16_t how, 
 	for (i = 0; i < n; i++) {
 		cmds[i] = (struct shm_command){ .op = CMD_DROP,
 						.count = 1,
-						.flags = how,
+						.flags = everywhere ? CF_EVERYWHERE : 0,
 						.block = blocks[i],
-						.drop.life = ring_life(c, blocks[i]) };
-		if (how && cmds[i].drop.life)
+						.drop = { .life = ring_life(c, blocks[i]),
+							  .alone = (flags & GPC_ONLY) != 0 } };
+		if (everywhere && cmds[i].drop.life)
 			add_key(c, blocks[i], &cmds[i].drop);
 	}
 	op->take = take_drop;
@@ -209,7 +210,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 			uint32_t flags, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
-	int err = request_check(c, flags, GPC_EVERYWHERE, false), live = 0, got = 0;
+	int err = request_check(c, flags, GPC_EVERYWHERE | GPC_ONLY, false), live = 0, got = 0;
 	uint32_t done, part = RING_PART;
 	struct removal r;
 	gpc_ticket last;
@@ -218,6 +219,12 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 		err = err_timeout(timeout_ms);
 	if (err < 0)
 		return err;
+	if ((flags & GPC_ONLY) && (flags & GPC_EVERYWHERE))
+		return err_set(
+			EINVAL,
+			"flags is 0x%x: GPC_ONLY is for bytes that nothing was computed from, "
+			"GPC_EVERYWHERE for bytes that are wrong in each copy",
+			flags);
 	if (n && !blocks)
 		return err_set(EINVAL, "blocks is NULL");
 	for (done = 0; done < n; done++)
@@ -230,8 +237,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	last = ring_last_ticket(c);
 	for (done = 0; got >= 0 && done < n; done += part) {
 		part = deadline ? MIN(n - done, RING_PART) : n;
-		got = drop_part(c, blocks + done, part, flags & GPC_EVERYWHERE ? CF_EVERYWHERE : 0,
-				deadline, &last);
+		got = drop_part(c, blocks + done, part, flags, deadline, &last);
 		live += got;
 	}
 	if (ticket && (got >= 0 || got == -ENOTCONN || got == -ETIMEDOUT))

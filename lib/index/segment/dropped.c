@@ -5,7 +5,7 @@
  * copied keys and then finds the floor below them has copied what was there.  Keys that are stored
  * over meanwhile, and were not asked for, have a greater number: the search begins too early then,
  * never too late.
- * Tests: t/index/drops-since.t */
+ * Tests: t/index/drops-alone.t t/index/drops-since.t */
 #include "config.h"
 
 #include "index/segment/dropped.h"
@@ -40,8 +40,13 @@ static uint64_t find_first(const struct segment *s, uint64_t since, uint64_t hea
 	return from;
 }
 
-int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint32_t cap,
-		  uint64_t *upto)
+static bool is_asked_for(const struct shm_drop *d, const uint8_t *what)
+{
+	return what || SHM_DROP_WHAT(load_relaxed(&d->command)) == SHM_DROP_ALL;
+}
+
+int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint8_t *what,
+		  uint32_t cap, uint64_t *upto)
 {
 	uint64_t next = dropped_next(s), head, at, is;
 	uint32_t n = 0;
@@ -52,13 +57,15 @@ int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint32_
 		const struct shm_drop *d = seg_drop(s, at);
 
 		is = number(s, at);
-		if (is >= since && n == cap) {
+		if (is < since || !is_asked_for(d, what))
+			continue;
+		if (n == cap) {
 			next = MIN(next, is);
 			break;
 		}
-		if (is >= since)
-			out[n++] =
-				(gpc_key){ { load_relaxed(&d->key[0]), load_relaxed(&d->key[1]) } };
+		if (what)
+			what[n] = (uint8_t)SHM_DROP_WHAT(load_relaxed(&d->command));
+		out[n++] = (gpc_key){ { load_relaxed(&d->key[0]), load_relaxed(&d->key[1]) } };
 	}
 	order_fence(); /* pairs with (N) of index/table/dropped.c */
 	if (load_relaxed(&seg_state(s)->drops_floor) >= since)
@@ -79,7 +86,7 @@ bool dropped_by_others(const struct segment *s, uint64_t since, uint32_t peer)
 		&seg_state(s)->drops_head); /* pairs with (x) of index/table/dropped.c */
 	for (at = find_first(s, since, head); at < head && !others; at++) {
 		is = number(s, at);
-		if (is < since)
+		if (is < since || !is_asked_for(seg_drop(s, at), NULL))
 			continue;
 		/* of the key that comes last; those before it are of the same drop.  One whose last
 		 * key has none was of nothing, or its writer died before it */

@@ -6,6 +6,8 @@
  * writer tells, in this order,
  *
  *   the number                                 (it is under way)
+ *   of a key alone: blocks that hang on it,    drop[], SHM_DROP_LEFT
+ *     and stay
  *   the keys of all blocks that will go        drop[], the one that was named last, with its command
  *   of each block GPC_REMOVED, and DYING
  *   the next number                            (it is over), and only then the answer
@@ -42,14 +44,14 @@ static inline bool dropped_none(const struct segment *s, uint64_t since)
 }
 
 /* Keys of drops with the number `since` or a greater one, the oldest first, into out[]; returns how
- * many.  *upto: all that were dropped before this number are there, so it is the next `since`.
+ * many.  what[] gets SHM_DROP_...; NULL: only keys that went with what follows them are asked for.  *upto: all that were dropped before this number are there, so it is the next `since`.
  * -ESTALE: some are there no more.  -ENOSPC: out[] has not room for all keys of one drop.  With
  * cap == SHM_DROPS there is room for all.  Nothing is written to *upto with an error. */
-int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint32_t cap,
-		  uint64_t *upto);
+int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint8_t *what,
+		  uint32_t cap, uint64_t *upto);
 
-/* Was something dropped since, or under way, by another peer than that?  Keys that are there no more
- * may have been. */
+/* Was something dropped since, or under way, by another peer than that, with what follows it?  Keys that
+ * are there no more may have been. */
 bool dropped_by_others(const struct segment *s, uint64_t since, uint32_t peer);
 
 #endif

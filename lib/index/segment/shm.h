@@ -145,10 +145,21 @@ _Static_assert(__builtin_offsetof(struct shm_state, drops) == 320, "state lines"
 struct shm_drop { /* w, r */
 	uint64_t key[2];
 	uint64_t number; /* odd, and never less than of the key before */
-	/* of the last key of a drop: the command, as seat + 1 << 56 | position; of the others 0 */
+	/* of the last key of a drop: the command, as seat + 1 << 56 | position; of the others 0.  Plus
+	 * what it is, by 54 bits to the left */
 	uint64_t command;
 };
 _Static_assert(sizeof(struct shm_drop) == 32, "drop layout");
+
+enum {
+	SHM_DROP_ALL = 0, /* the key went, with what follows it */
+	SHM_DROP_KEY = 1, /* the key alone */
+	SHM_DROP_LEFT =
+		2, /* key[0] is a block of VRAM or RAM that stays, and its parent has gone so */
+};
+#define SHM_DROP_IS(what)      ((uint64_t)(what) << 54)
+#define SHM_DROP_WHAT(command) ((uint32_t)((command) >> 54 & 3))
+#define SHM_DROP_BY(command)   ((command) & ~SHM_DROP_IS(3))
 
 enum { POOL_FREE = 0, POOL_READY = 1, POOL_DRAINING = 2 };
 

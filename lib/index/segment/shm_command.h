@@ -12,7 +12,7 @@
  *   RESERVE   pool, headroom, group_state           how many; block
  *   EVICT     pool, group_state; PEEK: headroom;    how many; block.  NAMED: why, 0 or an error
  *             NAMED: block*, key*: its key or 0
- *   DROP      block, key, life                      1: it was live, or its key had moved and was
+ *   DROP      block, key, life, alone               1: it was live, or its key had moved and was
  *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
  *             block* unless `any`
  *   PROMOTE   to_pool, group_state; block*          how many; block, to
@@ -122,7 +122,8 @@ _Static_assert(sizeof(struct shm_cmd_life) == 4, "life layout");
 struct shm_cmd_drop {
 	uint64_t key[2]; /* EVERYWHERE: that the block has, or had in that life */
 	uint32_t life;
-	uint8_t pad0[4];
+	uint8_t alone; /* 1: what follows the key stays */
+	uint8_t pad0[3];
 };
 _Static_assert(sizeof(struct shm_cmd_drop) == 24, "drop layout");
 

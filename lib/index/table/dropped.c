@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dropped.c - keys that were dropped: told, and asked for by their keys.
  *
- * A place of the ring is in the chain of its key's hash, unless a later place has the same key, so
- * the first one that is found has the greatest number.
- * Tests: t/index/drops-die.t t/index/drops-since.t */
+ * A place of the ring is in the chain of its key's hash, unless a later place has the same key and
+ * went in the same way, so the first such one that is found has the greatest number.
+ * Tests: t/index/drops-die.t t/index/drops-alone.t t/index/drops-since.t */
 #include "config.h"
 
 #include "index/table/dropped.h"
@@ -31,26 +31,30 @@ static uint32_t *chain_of(struct writer *w, const uint64_t key[2])
 	return &w->dropped.first[PLACE(hash_of(w, key))];
 }
 
-static bool is_key(struct writer *w, uint32_t place, const uint64_t key[2])
+static bool is_key(struct writer *w, uint32_t place, const uint64_t key[2], uint32_t what)
 {
 	const struct shm_drop *d = dropped_at(w, place);
 
-	return d->key[0] == key[0] && d->key[1] == key[1];
+	return d->key[0] == key[0] && d->key[1] == key[1] && SHM_DROP_WHAT(d->command) == what;
 }
 
 /* ---- told ---- */
 
 static void link_place(struct writer *w, uint32_t place, uint64_t ns)
 {
-	const uint64_t *key = dropped_at(w, place)->key;
-	uint32_t *first = chain_of(w, key), *at = first;
+	const struct shm_drop *d = dropped_at(w, place);
+	uint32_t *first = chain_of(w, d->key), *at = first, what = SHM_DROP_WHAT(d->command);
 
-	while (*at && !is_key(w, *at - 1, key))
+	w->dropped.ns[place] = ns;
+	if (what == SHM_DROP_LEFT) /* it is no key */
+		return;
+	if (what == SHM_DROP_ALL)
+		w->dropped.all = d->number;
+	while (*at && !is_key(w, *at - 1, d->key, what))
 		at = &w->dropped.next[*at - 1];
 	if (*at) /* that one has a smaller number */
 		*at = w->dropped.next[*at - 1];
 	w->dropped.next[place] = *first;
-	w->dropped.ns[place] = ns;
 	*first = place + 1;
 }
 
@@ -123,12 +127,28 @@ void dropped_tell(struct writer *w, const uint64_t key[2], uint32_t space, uint6
 	store_release(&st->drops_head, head + 1);
 }
 
+void dropped_left(struct writer *w, gpc_block block)
+{
+	dropped_tell(w, (uint64_t[]){ (uint32_t)block, 0 }, NONE, SHM_DROP_IS(SHM_DROP_LEFT));
+}
+
+void dropped_end(struct writer *w)
+{
+	struct shm_state *st = w_state(w);
+
+	if (st->drops & 1)
+		/* (x) the keys, and the changes in the feed, before the number; pairs with
+		 * index/segment/dropped.c and tiers/steward/drops.c.  If we die before it, a successor comes
+		 * here, and until then each number is another one than was seen */
+		store_release(&st->drops, st->drops + 1);
+}
+
 uint64_t dropped_by(struct writer *w, uint64_t command)
 {
 	uint64_t head = w_state(w)->drops_head, at = head;
 
 	for (; at > head - MIN(head, SHM_DROPS); at--)
-		if (dropped_at(w, at - 1)->command == command)
+		if (SHM_DROP_BY(dropped_at(w, at - 1)->command) == command)
 			return dropped_at(w, at - 1)->number;
 	return 0;
 }
@@ -145,11 +165,11 @@ uint64_t dropped_find(struct writer *w, uint64_t number, uint64_t at)
 
 /* ---- asked for ---- */
 
-static bool is_dropped(struct writer *w, const uint64_t key[2], uint64_t since)
+static bool is_dropped(struct writer *w, const uint64_t key[2], uint64_t since, uint32_t what)
 {
 	uint32_t at = w->dropped.first ? *chain_of(w, key) : 0;
 
-	while (at && !is_key(w, at - 1, key))
+	while (at && !is_key(w, at - 1, key, what))
 		at = w->dropped.next[at - 1];
 	return at && dropped_at(w, at - 1)->number >= since;
 }
@@ -206,7 +226,7 @@ static enum way look_up(struct writer *w, const struct dropped_query *q)
 
 		if (key_is_zero(&key) || key_is_root(&key))
 			return GOOD;
-		if (is_dropped(w, parent, q->since))
+		if (is_dropped(w, parent, q->since, SHM_DROP_ALL))
 			return BAD;
 		if (at == NONE)
 			return GAP;
@@ -237,8 +257,12 @@ bool dropped_allows(struct writer *w, const struct dropped_query *q)
 	struct dropped_good *g = good_of(w, q->key);
 	enum way way;
 
-	if (w_state(w)->drops_floor >= q->since || is_dropped(w, q->key, q->since))
+	if (w_state(w)->drops_floor >= q->since || is_dropped(w, q->key, q->since, SHM_DROP_ALL) ||
+	    is_dropped(w, q->key, q->since, SHM_DROP_KEY))
 		return false;
+	if (w->dropped.all <
+	    q->since) /* keys that went alone, and nobody has computed from those */
+		return true;
 	way = is_known(w, q) ? GOOD : look_up(w, q);
 	if (way != GOOD)
 		return way == GAP && q->gaps;

@@ -6,8 +6,10 @@
  * it was dropped meanwhile, the rest is bad, too, though what it hangs on may be there again with
  * other bytes.  So a publish says since when its request has looked, and goes up from its parent:
  *
- *   its own key, or that of a block on its way up, was dropped since    -ESTALE
+ *   its own key, or that of a block on its way up, was dropped since    -ESTALE; of one that went alone
+ *                                                                       (SHM_DROP_KEY) its own key
  *   the floor is not below `since`: nobody knows                        -ESTALE
+ *   all drops since were of keys alone                                  it may go on
  *   it comes to a block that was published before the first drop since  it may go on: what that one
  *     and all drops since were of blocks of this space, where each      hangs on in the tree would have
  *     block hangs on its parent in the tree                             taken it along
@@ -61,9 +63,20 @@ bool dropped_gaps(struct writer *w, uint32_t space);
 /* May it be published? */
 bool dropped_allows(struct writer *w, const struct dropped_query *q);
 
+/* A drop is under way: the number is odd before the feed tells of it, so a steward that finds these changes
+ * overwritten sees another one. */
+static inline void dropped_begin(struct writer *w)
+{
+	store_relaxed(&w_state(w)->drops, w_state(w)->drops | 1);
+}
+
+/* It is over, or the one of a writer before is. */
+void dropped_end(struct writer *w);
 /* Of a drop that is under way: this key is among its own, of a block in that space, or NONE.  command:
- * of the last one. */
+ * of the last one, and SHM_DROP_IS(). */
 void dropped_tell(struct writer *w, const uint64_t key[2], uint32_t space, uint64_t command);
+/* Of one that is under way: this block of VRAM or RAM stays, and its parent goes alone. */
+void dropped_left(struct writer *w, gpc_block block);
 /* The number of the drop that this command has told, or 0. */
 uint64_t dropped_by(struct writer *w, uint64_t command);
 /* One that the ring has. */

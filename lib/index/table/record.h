@@ -110,6 +110,15 @@ record_reserve_free(struct writer *w, struct wpool *p, uint32_t record, uint32_t
 	record_own(w, record, owner);
 }
 
+/* LIVE: its parent goes, and it stays (before (D) of that parent: a successor that misses the parent
+ * finds that it may). */
+static inline void record_leave_alone(struct writer *w, uint32_t record)
+{
+	struct shm_record *r = w_record(w, record);
+
+	store_relaxed(&r->flags, (uint8_t)(r->flags | REC_UNCHAINED));
+}
+
 /* The end of record_free() where the blocks have an owner, or leave with their pool. */
 void record_free_elsewhere(struct writer *w, uint32_t record);
 

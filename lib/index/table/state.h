@@ -92,6 +92,7 @@ struct dropped {
 	uint64_t *ns;                  /* by place: when it was told; 0: by a writer before */
 	struct dropped_good *good;     /* by hash of a key */
 	uint64_t last[GPC_MAX_SPACES]; /* the last drop that has told a key of a block there */
+	uint64_t all;                  /* the last one that took what follows its keys */
 };
 
 union owned {

@@ -38,10 +38,37 @@
  *
  * A copy that is dropped itself says nothing of the block in VRAM or RAM: its bytes may have been
  * damaged where it lay.  So it has no number, and its keys are told nobody.
- * Tests: t/index/drops-die.t t/index/drops-since.t t/tiers/drop-dies.t t/tiers/drops.t */
+ *
+ * Alone (GPC_ONLY) the key goes, and its copies below RAM, and what follows it stays: nothing was
+ * computed from bytes that nobody could read.
+ *
+ *   a child of the block             then
+ *   its pool takes gaps              it stays, from then on without a parent (REC_UNCHAINED), as if it
+ *                                    had been published so; a target it is moving to takes that over
+ *   its pool takes none              it goes with all that hangs on it, and is not bad: its copies below
+ *                                    stay, and no drop has its key
+ *   it is below RAM                  it stays: pools of tiers take gaps
+ *
+ *   the block is                     then
+ *   referenced, or being read        DYING until that is over, as in any drop
+ *   on its way to another one        it is followed as above, without what hangs on the target; a target
+ *                                    that is not LIVE yet is refused
+ *   RESERVED, or of another life     nothing
+ *   computed again                   its publish is refused if it names an earlier `since`, and what
+ *                                    follows it is not
+ *
+ *   what was stored last             a successor, which runs the command again
+ *   some children stand alone        the same, with those that are left; what stands alone stays
+ *   the key is told, with those      tells it once more
+ *   the block is DYING               finds its command, and answers that it went
+ *
+ * The steward of the tiers is told of children that stay: a drop of what is before the gap takes them.
+ * Tests: t/index/drops-die.t t/index/drops-alone.t t/index/drops-since.t t/tiers/drop-dies.t
+ *   t/tiers/drops-alone.t t/tiers/drops.t */
 #include "config.h"
 
 #include "index/writer/drop.h"
+#include "index/table/alloc.h"
 #include "index/table/dropped.h"
 #include "index/table/leave.h"
 #include "index/table/table.h"
@@ -51,13 +78,19 @@
 /* ---- what goes ---- */
 
 /* Leaves first: each stands in the list behind all that hangs on it. */
-static void doom(struct writer *w, uint32_t record)
+static void doom(struct writer *w, uint32_t record, bool alone)
 {
 	struct records *d = &w->doomed;
 	uint32_t i, end;
 
 	if (record == NONE || w->node[record].doomed || !w_is(w, record, LIVE))
 		return;
+	if (alone) {
+		w->node[record].doomed = true;
+		d->at = writer_grow(d->at, &d->size, d->n + 1, sizeof(*d->at));
+		d->at[d->n++] = record;
+		return;
+	}
 	end = tree_collect(w, record, &d->at, &d->size, d->n);
 	for (i = d->n; i < end; i++) {
 		if (w->node[d->at[i]].doomed)
@@ -74,7 +107,7 @@ static bool is_key(const uint64_t key[2])
 	return !key_is_zero(&k) && !key_is_root(&k);
 }
 
-static void doom_key(struct writer *w, const uint64_t key[2])
+static void doom_key(struct writer *w, const uint64_t key[2], bool alone)
 {
 	const gpc_key k = { { key[0], key[1] } };
 	uint32_t space;
@@ -83,20 +116,20 @@ static void doom_key(struct writer *w, const uint64_t key[2])
 		return;
 	for (space = 0; space < GPC_MAX_SPACES; space++)
 		if (w_state(w)->spaces >> space & 1)
-			doom(w, table_find(w, space, &k));
+			doom(w, table_find(w, space, &k), alone);
 }
 
 /* The block has left for where its key is now. */
-static void follow(struct writer *w, uint32_t record)
+static void follow(struct writer *w, uint32_t record, bool alone)
 {
 	const struct shm_record *r = w_record(w, record);
 	gpc_key key = w_key(w, record);
 	uint32_t to = r->flags & REC_MOVED ? table_find(w, w_space(w, record), &key) : NONE;
 
 	if (to != NONE && !w->node[to].leaving)
-		doom(w, to);
+		doom(w, to, alone);
 	else
-		doom_key(w, r->key);
+		doom_key(w, r->key, alone);
 }
 
 /* From the roots to the leaves: what hangs on a key in another space goes with it at once. */
@@ -105,14 +138,14 @@ static void doom_everywhere(struct writer *w, const uint64_t key[2], uint64_t nu
 	uint64_t head = w_state(w)->drops_head, at;
 	uint32_t from = 0, to, i;
 
-	doom_key(w, key);
+	doom_key(w, key, false);
 	if (number)
 		for (at = 0; (at = dropped_find(w, number, at)) < head; at++)
-			doom_key(w, dropped_at(w, at)->key);
+			doom_key(w, dropped_at(w, at)->key, false);
 	while (from < w->doomed.n) {
 		to = w->doomed.n;
 		for (i = to; i-- > from;)
-			doom_key(w, w_record(w, w->doomed.at[i])->key);
+			doom_key(w, w_record(w, w->doomed.at[i])->key, false);
 		from = to;
 	}
 }
@@ -129,9 +162,9 @@ static uint32_t gather(struct writer *w, uint32_t record, const struct shm_comma
 
 	w->doomed.n = 0;
 	if (lives && !leave_is_moved(w, record))
-		doom(w, record);
+		doom(w, record, cmd->drop.alone);
 	if (left)
-		follow(w, record);
+		follow(w, record, cmd->drop.alone);
 	first = w->doomed.n;
 	key[0] = lives || left ? r->key[0] : cmd->drop.key[0];
 	key[1] = lives || left ? r->key[1] : cmd->drop.key[1];
@@ -176,17 +209,6 @@ static void drop_copies(struct writer *w, const uint64_t key[2], uint64_t *sum)
 	}
 }
 
-static void drop_ends(struct writer *w)
-{
-	struct shm_state *st = w_state(w);
-
-	if (st->drops & 1)
-		/* (x) the keys, and the changes in the feed, before the number; pairs with
-		 * index/segment/dropped.c and tiers/steward/drops.c.  If we die before it, a successor comes
-		 * here, and until then each number is another one than was seen */
-		store_release(&st->drops, st->drops + 1);
-}
-
 /* The i-th in the order in which they go: behind all others those of the block that was named. */
 static uint32_t in_turn(struct writer *w, uint32_t first, uint32_t i)
 {
@@ -196,7 +218,6 @@ static uint32_t in_turn(struct writer *w, uint32_t first, uint32_t i)
 /* key: told where no block of the list is in VRAM or RAM; or NULL, and then nothing is: false. */
 static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t command)
 {
-	struct shm_state *st = w_state(w);
 	uint32_t n = w->doomed.n, i, last = n;
 
 	for (i = 0; i < n; i++)
@@ -204,9 +225,7 @@ static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t
 			last = i;
 	if (last == n && !key)
 		return false;
-	/* odd before the feed tells of it: a steward that finds these changes overwritten sees
-	 * another number */
-	store_relaxed(&st->drops, st->drops | 1);
+	dropped_begin(w);
 	for (i = 0; i <= last && i < n; i++)
 		if (is_upper(w, in_turn(w, first, i)))
 			dropped_tell(w, w_record(w, in_turn(w, first, i))->key,
@@ -239,7 +258,48 @@ static void carry_out(struct writer *w, uint32_t first, const uint64_t *key, uin
 	}
 	w->dropping = false;
 	if (upper)
-		drop_ends(w);
+		dropped_end(w);
+}
+
+/* ---- it goes alone ---- */
+
+/* All of the list have one key.  False: it is below RAM alone. */
+static bool tell_alone(struct writer *w, uint64_t command)
+{
+	const uint64_t *key = NULL;
+	uint32_t i;
+
+	for (i = 0; i < w->doomed.n; i++)
+		if (is_upper(w, w->doomed.at[i]))
+			key = w_record(w, w->doomed.at[i])->key;
+	if (!key)
+		return false;
+	dropped_begin(w);
+	dropped_tell(w, key, NONE, command | SHM_DROP_IS(SHM_DROP_KEY));
+	order_stores();
+	return true;
+}
+
+static void carry_out_alone(struct writer *w, uint64_t command, uint64_t *sum)
+{
+	uint32_t i, space, copy;
+	bool upper = tell_alone(w, command);
+	const uint64_t *key = w_record(w, w->doomed.at[0])->key;
+
+	for (i = 0; i < w->doomed.n; i++)
+		w->node[w->doomed.at[i]].doomed = false;
+	for (space = 0; upper && space < GPC_MAX_SPACES; space++) {
+		copy = find_copy(w, space, key);
+		if (copy != NONE)
+			retire_alone(w, copy, sum);
+	}
+	w->dropping = true;
+	for (i = 0; i < w->doomed.n; i++)
+		if (w_is(w, w->doomed.at[i], LIVE))
+			retire_alone(w, w->doomed.at[i], sum);
+	w->dropping = false;
+	if (upper)
+		dropped_end(w);
 }
 
 int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,
@@ -252,12 +312,16 @@ int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,
 	if (position < w->peer[peer].again) /* a writer that died may have had it */
 		number = dropped_by(w, command);
 	first = gather(w, record, cmd, number, key);
+	if (cmd->drop.alone && first) {
+		carry_out_alone(w, command, &w_tally(w, peer)->dropped);
+		return 1;
+	}
 	everywhere = cmd->flags & CF_EVERYWHERE && is_key(key);
 	is_there = first || (everywhere && has_copies(w, key));
 	if (is_there || (everywhere && !number))
 		carry_out(w, first, everywhere ? key : NULL, is_there ? command : 0,
 			  &w_tally(w, peer)->dropped);
 	else
-		drop_ends(w); /* of a writer that died in it */
+		dropped_end(w); /* of a writer that died in it */
 	return is_there || number;
 }

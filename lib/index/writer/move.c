@@ -38,6 +38,8 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to)
 		store_release(&t->source, 0);
 		return;
 	}
+	/* since the move began its parent may have gone alone (record_leave_alone) */
+	t->flags |= w_record(w, from)->flags & REC_UNCHAINED;
 	table_retier(w, from, to);
 	if (w->node[from].leaving)
 		w_count_stays(w); /* in another tier */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include "index/writer/grants.h"
 #include "index/table/bucket.h"
+#include "index/table/dropped.h"
 #include "index/table/events.h"
 #include "index/table/grace.h"
 #include "index/table/leave.h"
@@ -153,6 +154,27 @@ void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 	for (i = 0; i < n; i++) /* deepest first (rule C5) */
 		retire_lost(w, list[i], sum);
 	free(list);
+}
+
+void retire_alone(struct writer *w, uint32_t record, uint64_t *sum)
+{
+	bool dropping = w->dropping;
+	uint32_t child, next;
+
+	w->dropping = false; /* what has to go as well is not bad */
+	for (child = w->node[record].first; child != NONE; child = next) {
+		next = w->node[child].next;
+		if (!(w_pool_of(w, child)->flags & GPC_POOL_UNCHAINED)) {
+			retire_subtree(w, child, sum);
+			continue;
+		}
+		if (!shm_is_lower(w_pool_of(w, child)->kind))
+			dropped_left(w, w_block(w, child));
+		record_leave_alone(w, child);
+		tree_attach(w, child, NONE);
+	}
+	w->dropping = dropping;
+	retire_lost(w, record, sum);
 }
 
 /* ---- out of the batch ---- */

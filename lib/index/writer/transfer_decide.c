@@ -6,6 +6,7 @@
 #include <errno.h>
 #include "index/writer/commit.h"
 #include "index/table/alloc.h"
+#include "index/table/dropped.h"
 #include "index/table/meter.h"
 #include "index/table/pending.h"
 #include "index/table/tree.h"
@@ -157,25 +158,27 @@ bool transfer_quarantine(struct writer *w, struct transfer *t)
 	return transfer_tell(w, t);
 }
 
-/* Its bytes are not what they were when they came to RAM.  Once: then its word is another one. */
+/* Its bytes are not what they were when they came to RAM.  Once: then its word is another one.  Nothing was
+ * computed from them, so what follows stays; and copies below RAM have their own. */
 static void drop_source(struct writer *w, const struct transfer *t, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
 	struct shm_tally *tally = w_tally(w, t->peer);
-	uint32_t source = r->source - 1, n;
+	uint32_t source = r->source - 1;
 
 	if (!r->source || w_word(w, source) != r->source_word || !w->node[source].in_tree ||
 	    w_pool_of(w, source)->kind != GPC_RAM)
 		return;
-	n = tree_collect(w, source, &w->subtree, &w->subtree_size, 0);
 	log_say(&w->c->log, LOG_WARNING,
 		"block 0x%08x of pool %u, key %016llx%016llx: its bytes have another checksum than when "
-		"they were spilled; it is dropped, and %u blocks that descend from it",
+		"they were spilled; it is dropped",
 		(uint32_t)w_block(w, source), w->pool_of[source],
 		(unsigned long long)w_record(w, source)->key[0],
-		(unsigned long long)w_record(w, source)->key[1], n - 1);
+		(unsigned long long)w_record(w, source)->key[1]);
 	store_relaxed(&tally->bad, tally->bad + 1);
-	retire_subtree(w, source, &tally->dropped);
+	dropped_begin(w);
+	retire_alone(w, source, &tally->dropped);
+	dropped_end(w);
 }
 
 /* A checksum was wrong: nothing is committed.  The source goes before its target is refused, which

@@ -25,6 +25,10 @@
  *      its children, and so on; else it is listed no more
  *   5  the writer has carried that out: `since` is the number of 1
  *
+ * Of a key that was dropped alone nothing is followed, and 4 is left out where there is nothing else: what
+ * follows it is behind a gap then, and goes with the next drop of others unless the key is there again.
+ * What follows it in VRAM and RAM has become an entry; the ring tells which (SHM_DROP_LEFT).
+ *
  *   an entry that 3 or 4 looks at        has its block
  *   LIVE, or found and not published     it goes, or 4 finds its way
  *   BUSY: a batch has it                 it is listed again.  LIVE behind 4: 1 to 4 once more.  Else its publish is
@@ -40,8 +44,8 @@
  * stays.  So it does without a writer.  Nothing is acknowledged meanwhile.  If this process dies, its
  * pools go with it, and the next one begins with the number that was acknowledged last.  Of more keys
  * than the segment keeps nobody knows: all of the tiers goes.
- * Tests: t/tiers/alone.t t/tiers/gaps.t t/tiers/lost-since.t t/tiers/drops.t t/tiers/follow.t
- *   t/tiers/unchained.t */
+ * Tests: t/tiers/alone.t t/tiers/gaps.t t/tiers/lost-since.t t/tiers/drops-alone.t
+ *   t/tiers/drops.t t/tiers/follow.t */
 #include "config.h"
 
 #include <errno.h>
@@ -172,6 +176,39 @@ void drops_meet_all(struct gpc_tiers *t)
 
 /* ---- keys ---- */
 
+/* A block of VRAM or RAM whose parent has gone alone.  The feed told of that parent before there was an
+ * entry. */
+static void meet_left(struct gpc_tiers *t, gpc_block block)
+{
+	struct about a;
+
+	drops_meet(t, block);
+	if (about_block(t->c, block, &a) && a.alone)
+		kin_removed(&t->kin, &a.parent);
+}
+
+/* False: no memory. */
+static bool take_key(struct follow *f, const gpc_key *key, uint8_t what)
+{
+	struct gpc_tiers *t = f->t;
+	const struct disk_slot *found;
+
+	switch (what) {
+	case SHM_DROP_LEFT:
+		meet_left(t, (gpc_block)key->w[0]);
+		return true;
+	case SHM_DROP_KEY:
+		found = t->disk ? restore_find(t->disk, key) : NULL;
+		if (found)
+			restore_forget(t->disk, found);
+		if (t->store)
+			tier_remote_forget(t->store->store, key);
+		return true;
+	default:
+		return gone_add(&f->bad, key);
+	}
+}
+
 /* More of them: 0, or an error. */
 static int read_keys(struct follow *f)
 {
@@ -181,9 +218,9 @@ static int read_keys(struct follow *f)
 
 	/* pairs with (x) of index/table/dropped.c, and comes before the keys */
 	f->head = load_acquire(&seg_state(&t->c->seg)->drops_head);
-	n = dropped_since(&t->c->seg, f->seen, t->dropped, SHM_DROPS, &f->seen);
+	n = dropped_since(&t->c->seg, f->seen, t->dropped, t->how, SHM_DROPS, &f->seen);
 	for (i = 0; i < n; i++)
-		if (!gone_add(&f->bad, &t->dropped[i]))
+		if (!take_key(f, &t->dropped[i], t->how[i]))
 			return -ENOMEM;
 	/* a store may have it, whether this node knows or not */
 	for (; t->store && had < f->bad.n; had++)
@@ -459,7 +496,7 @@ bool drops_carry_out(struct gpc_tiers *t)
 	err = read_keys(&f);
 	if (err == 0 && !follow_both(&f))
 		err = -ENOMEM;
-	if (err == 0)
+	if (err == 0 && f.bad.n) /* keys that went alone say nothing of what is behind a gap */
 		err = look_at_listed(&f);
 	list_busy(&f);
 	if (err == 0)
@@ -476,7 +513,8 @@ bool drops_carry_out(struct gpc_tiers *t)
 int drops_begin(struct gpc_tiers *t)
 {
 	t->dropped = malloc(SHM_DROPS * sizeof(*t->dropped));
-	return t->dropped && kin_new(&t->kin, t->c->seg.header.geometry.max_blocks) == 0
+	t->how = malloc(SHM_DROPS * sizeof(*t->how));
+	return t->dropped && t->how && kin_new(&t->kin, t->c->seg.header.geometry.max_blocks) == 0
 		       ? 0
 		       : err_set(ENOMEM, "no memory to know what follows what in the tiers");
 }
@@ -484,6 +522,7 @@ int drops_begin(struct gpc_tiers *t)
 void drops_end(struct gpc_tiers *t)
 {
 	free(t->dropped);
+	free(t->how);
 	kin_end(&t->kin);
 }
 
@@ -497,10 +536,11 @@ void drops_missed(struct gpc_tiers *t)
 	drops_meet_all(t);
 	t->since = t->disk && !t->made ? load_relaxed(&board->drops) | 1 : t->heard;
 	n = t->opt.remote ? dropped_since(&t->c->seg, load_relaxed(&board->swept) | 1, t->dropped,
-					  SHM_DROPS, &upto)
+					  t->how, SHM_DROPS, &upto)
 			  : 0;
 	for (i = 0; i < n; i++)
-		tier_remote_forget(t->store->store, &t->dropped[i]);
+		if (t->how[i] != SHM_DROP_LEFT)
+			tier_remote_forget(t->store->store, &t->dropped[i]);
 	if (n < 0)
 		log_say(&t->c->log, LOG_WARNING,
 			"blocks of %s were dropped, and which ones is not known any more: the remote "

@@ -151,6 +151,7 @@ struct gpc_tiers {
 	uint64_t heard;   /* the feed was read behind all drops before that one */
 	uint64_t since;   /* (z) what follows from drops before that one has left the tiers */
 	gpc_key *dropped; /* room for SHM_DROPS */
+	uint8_t *how;     /* SHM_DROP_... of each */
 	struct kin kin;   /* any thread */
 };
 

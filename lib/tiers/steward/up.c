@@ -17,8 +17,8 @@
  *
  * If this process dies, all of it is a peer's: reservations, claims and references end with the
  * seat.  Nothing is under way behind it, since threads of it read.
- * Tests: t/tiers/straight.t t/tiers/down-and-up.t t/tiers/follow.t t/tiers/store-lost.t
- *   t/tiers/die.t t/python/vllm-below.t */
+ * Tests: t/tiers/straight.t t/tiers/down-and-up.t t/tiers/drops-alone.t t/tiers/follow.t
+ *   t/tiers/store-lost.t t/tiers/die.t */
 #include "config.h"
 
 #include <errno.h>
@@ -205,9 +205,9 @@ static uint32_t counter_of(int result)
 	}
 }
 
-/* What is damaged, or not there, is no block any more: nobody is to ask for it again.  A hint that
- * others hang on stays: a drop would take them along, and their values, which the store has and
- * other nodes use. */
+/* What is damaged, or not there, is no block any more: nobody is to ask for it again.  What follows it
+ * stays, as its own bytes are good.  A hint that others hang on stays, too: the store may have it
+ * again. */
 static void remove_lower(struct lower *d, gpc_block *block, const gpc_key *key)
 {
 	gpc *c = d->t->c;
@@ -218,7 +218,7 @@ static void remove_lower(struct lower *d, gpc_block *block, const gpc_key *key)
 		if (lower_is_store(d))
 			slots_lost(d, *block, true);
 		else
-			gpc_drop(c, block, 1, NULL, 0, 0);
+			gpc_drop(c, block, 1, NULL, GPC_ONLY, 0);
 		unhold_quietly(c, block, 1);
 	}
 	*block = GPC_NONE;

@@ -254,7 +254,7 @@ class Store:
                     done += [p is not None and self._load(d, p, t, spoiled) for d, p, t in zip(some, pinned, to)]
                 finally:
                     self.release([None if any(p is blocks for _, blocks, _ in spoiled) else p for p in pinned])
-        finally:                         # behind the last part: what follows them goes as well
+        finally:                         # behind the last part: where the pool takes no gaps, what follows them goes as well
             for digest, blocks, bad in spoiled:
                 self._bad(digest, bad)
                 self.release([blocks])
@@ -280,12 +280,12 @@ class Store:
         return True
 
     def _bad(self, digest, blocks):
-        """Nobody is to find these, nor what follows them in a chain.  We reference them, so they have the key that we
-        asked for."""
+        """Nobody is to find these.  What follows them in a chain stays: its own bytes are good.  We reference them, so
+        they have the key that we asked for."""
         self.counts["bad"] += len(blocks)
         log.error("gpc: %s: blocks %s do not have its bytes; they are dropped", digest.hex(), blocks)
         try:
-            self.c.drop(blocks, timeout=0)
+            self.c.drop(blocks, flags=gpc.ONLY, timeout=0)
         except gpc.Error as e:
             log.error("gpc: drop: %s", e)
 

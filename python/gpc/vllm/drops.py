@@ -35,7 +35,7 @@ class Drops:
 
     def _send(self, c, blocks):
         try:
-            c.drop(blocks, timeout=0)
+            c.drop(blocks, flags=gpc.ONLY, timeout=0)
             return True
         except gpc.Error as e:
             log.debug("gpc: drop: %s", e)

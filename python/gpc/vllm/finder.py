@@ -83,7 +83,7 @@ class Request:
         self.failed = set()      # keys whose load has failed: none for this request from then on
         self.loaded = {}         # key -> how often, where nobody tells of failed loads
         self.left_out = not allowed
-        self.going = set()       # these, and those behind them: a worker drops them, which may take effect later
+        self.going = set()       # these, and what goes with them: a worker drops them, which may take effect later
         self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
 
 

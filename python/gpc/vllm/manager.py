@@ -47,6 +47,7 @@ class Manager:
         engine: its number, for meet.py."""
         self.c, self.conf, self.api = cache, conf, api
         self.groups, self.step_tokens = groups, step_tokens
+        self.gaps = bool(cache.pool_get(POOL).flags & gpc.POOL_UNCHAINED)
         self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "hits_own", "late", "waited",
                                      "gave_up", "stored", "duplicate", "refused", "no_room", "skipped", "failed", "seldom",
                                      *("hints_" + o for o in OUTCOMES)), 0)
@@ -275,11 +276,11 @@ class Manager:
         failed = [k for k, (b, _) in req.loading.items() if b in blocks]
         req.failed.update(failed)
         behind = self._behind(failed, req_context._offload_key_positions)
-        req.going.update(behind)
+        req.going.update(failed if self.gaps else behind)
         req.unread.update(behind)
 
     def _behind(self, failed, positions):
-        """They, and those that a drop of them takes along."""
+        """They, and those that follow them in a chain: computed anew, and dropped with them where the pool takes no gaps."""
         first = {}
         for k in failed:
             first[k[-4:]] = min(first.get(k[-4:], positions.get(k, 0)), positions.get(k, 0))

@@ -437,8 +437,8 @@ class Worker:
             return [0] * len(chunks)
 
     def _drop(self, beside, slots, failed):
-        """Nobody is to find these, nor what follows them in a chain.  The manager still references them, so they
-        have the keys that we were told."""
+        """Nobody is to find these.  What follows them in a chain stays: its own bytes are good.  The manager still
+        references them, so they have the keys that we were told."""
         for slot, key, why in failed:
             if why != BAD:
                 log.error("gpc: slot %d of %s, key %s, could not be copied; it is dropped", slot, slots.where.name,
