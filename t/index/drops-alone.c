@@ -160,6 +160,10 @@ static void test_both_kinds(void)
 	is_int(store(LOOSE, 1, 2, first), -ESTALE, "below a key that was dropped, and then alone");
 	is_int(store(LOOSE, 1, 2, second), 1, "by a request between the two");
 	is_int(store(LOOSE, 0, 1, second), -ESTALE, "but not the key");
+	store(LOOSE, 0, 30, 0);
+	must(drop(30, 0));
+	is_int(store(LOOSE, 1, 4, second), 1, "and that after a drop of something else");
+	is_int(store(LOOSE, 1, 5, first), -ESTALE, "though not by one of before both");
 	next_writer();
 	is_int(store(LOOSE, 1, 3, first), -ESTALE, "the next writer knows both");
 	is_int(store(LOOSE, 2, 3, second), 1, "and which is which");
