@@ -135,6 +135,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/leaks.py \
 	%reldir%/tests/lmcache_adapter.py \
 	%reldir%/tests/lmcache_fake.py \
+	%reldir%/tests/long_prompts.py \
 	%reldir%/tests/look.py \
 	%reldir%/tests/many.py \
 	%reldir%/tests/memory.py \

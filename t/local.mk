@@ -192,6 +192,7 @@ t_programs = \
 	%reldir%/index/window-stores.t \
 	%reldir%/tiers/drop-dies.t \
 	%reldir%/tiers/life.t \
+	%reldir%/tiers/long-chain.t \
 	%reldir%/bytes/fetch.t \
 	%reldir%/bytes/spill.t \
 	%reldir%/bytes/order.t \
@@ -314,6 +315,7 @@ t_scripts = \
 	%reldir%/daemon/metrics-http.t \
 	%reldir%/daemon/health.t \
 	%reldir%/python/lmcache-adapter.t \
+	%reldir%/python/long-prompts.t \
 	%reldir%/tools/stopped-writer.t \
 	%reldir%/daemon/slow-scrapes.t \
 	%reldir%/daemon/upgrade.t \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_place.c - blocks for a grant: free ones first, then victims.
  * Tests: t/index/promised.t t/index/chains-and-moves.t t/index/parked.t t/index/reserve.t
- *   t/index/tier.t t/tiers/held-late.t */
+ *   t/index/tier.t t/tiers/long-chain.t */
 #include "config.h"
 
 #include <errno.h>

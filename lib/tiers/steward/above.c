@@ -14,7 +14,7 @@
  *
  * A tier smaller than RAM could not hold them all, and would be written in a circle: there blocks
  * go down alone.
- * Tests: t/tiers/chains.t t/tiers/gaps.t t/tiers/store.t */
+ * Tests: t/tiers/chains.t t/tiers/gaps.t t/tiers/long-chain.t t/tiers/store.t */
 #include "config.h"
 
 #include "tiers/steward/above.h"

@@ -14,7 +14,7 @@
  * Exclusive pools are not chained: what comes up leaves root first.  In others a copy hangs on that
  * of its parent, so what a victim hangs on goes down with it (above.c), and is published before
  * it.
- * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/die.t t/bytes/seals.t */
+ * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/long-chain.t t/tiers/die.t t/bytes/seals.t */
 #include "config.h"
 
 #include <errno.h>

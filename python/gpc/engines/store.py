@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/store-below.t t/python/lmcache-adapter.t t/python/vllm-figures.t
-#   t/python/sglang-storage.t
+# Tests: t/python/store-below.t t/python/long-prompts.t t/python/lmcache-adapter.t
+#   t/python/vllm-figures.t t/python/sglang-storage.t
 """Objects under digests, in a cache: what an engine's storage backend does.  Any thread may call it.
 
 A digest has 32 bytes.  An object has one piece or more (bytes.py), each under a key of its own, of the digest and the
@@ -300,13 +300,39 @@ class Store:
         try:
             done = [p is not None for p in pinned]
             todo = list({d: i for i, d in reversed(list(enumerate(digests))) if not done[i]}.values())[::-1]
+            if parents:
+                before, todo = self._hanging(digests, done, todo, parents)
+                pinned += before
             self._put(digests, objects, done, todo, parents)
             if fresh is not None:
-                fresh.update(digests[i] for i, p in enumerate(pinned) if done[i] and p is None)
+                fresh.update(d for i, (d, p) in enumerate(zip(digests, pinned)) if done[i] and p is None)
             there = {digests[i] for i, good in enumerate(done) if good}
             return [d in there for d in digests]
         finally:
             self.release(pinned)
+
+    def _hanging(self, digests, done, todo, parents):
+        """(what the call has to hold besides, those of todo that do not follow an object that is nowhere any more).  A prompt
+        that is longer than RAM makes room of its own end: without that nobody would find what comes behind it.  An
+        object that is below as well may go."""
+        there, ours = {d for d, g in zip(digests, done) if g}, {digests[i] for i in todo}
+        before = list({parents[i] for i in todo if parents[i]} - there - ours)
+        pinned = self.pin(before, False) if before else []
+        self.below.look()
+        raw = self._keys([_name(d, 0) for d in before])
+        copies = self.below.sources(raw, False) if before else []
+        gone = set() if before and self.below.may_learn(raw) else {
+            d for d, p, s in zip(before, pinned, copies) if p is None and s is None}
+        held = [p for p, s in zip(pinned, copies) if s is None]
+        self.release([p for p, s in zip(pinned, copies) if s is not None])
+        left = []
+        for i in todo:
+            if parents[i] in gone:
+                gone.add(digests[i])
+            else:
+                left.append(i)
+        self.counts["no_room"] += len(todo) - len(left)
+        return held, left
 
     def _put(self, digests, objects, done, todo, parents):
         while todo:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-manager.t t/python/vllm-figures.t t/python/vllm-namespace.t t/python/vllm-seen.t
-#   t/python/vllm-below.t t/python/vllm-step.t
+# Tests: t/python/long-prompts.t t/python/vllm-manager.t t/python/vllm-figures.t
+#   t/python/vllm-namespace.t t/python/vllm-seen.t t/python/vllm-below.t
 """The scheduler's side: vLLM's OffloadingManager over a gpc cache.
 
 No vLLM here: `api` has LookupResult, PrepareStoreOutput, RequestOffloadingContext, OffloadingEvent, Medium and
@@ -340,6 +340,8 @@ class Manager:
                 rest.append(k)
         rest, seldom = finder.seen.offer(rest, lambda some: finder.keys_of(some, req), req)
         self.counts["seldom"] += seldom
+        positions = req_context._offload_key_positions
+        rest = self._hanging(rest, req, positions)
         missing = self._reserve(rest, req)
         if missing and (self.later is None or self._is_once(missing)) and finder.asked.keys() & missing and finder.asker.soon(SOON):
             return self.prepare_store(keys, req_context)
@@ -349,11 +351,37 @@ class Manager:
             req.refused.difference_update(keys)
         have = {*ahead, *(k for k in rest if finder.is_ahead(k, req))}
         now = self._storable(keys, have, missing)
+        hanging = self._hanging(now, req, positions)      # room may have been made of what they follow
+        if len(hanging) < len(now):
+            self.c.release([finder.take_ahead(k) for k in now if k not in hanging])
+            have, now = have.intersection(hanging), hanging
         self._offer_again(missing.union(have).difference(now), keys, req, req_context.req_id)
         for k in now:
             self.storing[k] = finder.take_ahead(k)
         req.going.difference_update(now)
         return self._store_output(now, req)
+
+    def _hanging(self, rest, req, positions):
+        """Of these, in the order of the prompt, those that do not follow a chunk that is nowhere any more.  A prompt that is
+        longer than RAM makes room of its own end: without that nobody would find what comes behind it, and in place of
+        it the beginning would go next."""
+        finder, before = self.finder, {}
+        for k in rest:
+            if k[-4:] not in before and self.groups.get(int.from_bytes(k[-4:], "big"), False):
+                step = self.step_tokens.get(int.from_bytes(k[-4:], "big"), 0)
+                before[k[-4:]] = finder.place_of(positions, req).get((k[-4:], positions.get(k, 0) - step))
+        ours = {g: p for g, p in before.items() if p and p not in self.storing and p not in finder.ahead and
+                not any(p in s.keys for s in self.publisher.sent)}
+        if not ours:
+            return rest
+        raw = finder.keys_of(list(ours.values()), req)
+        if finder.below.may_learn(raw):  # a store may have what the index does not know of
+            return rest
+        gone = {g for g, x, s in zip(ours, finder.peek(raw), finder.below.sources(raw))
+                if x.state == gpc.CLAIM_MINE and s is None}
+        left = [k for k in rest if k[-4:] not in gone]
+        self.counts["no_room"] += len(rest) - len(left)
+        return left
 
     def _store_later(self, keys, req, number):
         """Without GPCConnector vLLM asks for all of it again in each step, and warns."""

@@ -18,7 +18,7 @@ COUNTERS = {
     "duplicate": "Chunks that another engine had published before.",
     "refused": "Publishes that were refused.",
     "failed": "Chunks whose store moved nothing, or a part: given back.",
-    "no_room": "Chunks not stored: they had no slot when their requests ended.",
+    "no_room": "Chunks not stored: they had no slot when their requests ended, or follow one that had to go.",
     "seldom": "Chunks not stored, since they were not offered store_threshold times.",
     "hints_accepted": "Hints about the KV cache that are carried out.",
     "hints_clipped": "Hints that are carried out in part.",

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One prompt that is longer than RAM.  Who holds its last block gets no room, nothing goes, and the beginning stays (guarantee G); who
+ * does not makes room of its end, and a tier that was waited for has all of it, which comes up from the root on.
+ * Tests: lib/index/writer/grant_place.c lib/tiers/steward/down.c lib/tiers/steward/above.c */
+#include "t/lib/below.h"
+
+enum { RAM = 32, STEP = 8, LONG = 96, AHEAD = 8 };
+
+static int ram;
+
+static gpc *begin(uint32_t flags, gpc_tiers **t)
+{
+	gpc *c = tiers_cache(1024);
+	struct gpc_tiers_options o;
+
+	ram = bytes_ram(c, RAM, 0, flags);
+	tiers_file();
+	o = tiers_options(2 * LONG);
+	o.ahead = AHEAD;
+	*t = tiers_open(&o);
+	return c;
+}
+
+static int in_ram(gpc *c, uint64_t first, uint32_t n)
+{
+	int there = 0;
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		there += find(c, first + i) >= 0;
+	return there;
+}
+
+static void test_held(uint32_t flags)
+{
+	gpc_tiers *t;
+	gpc *c = begin(flags, &t);
+	gpc_block end, b[STEP];
+	gpc_key k;
+	uint32_t at;
+
+	for (at = 1; at <= RAM; at += STEP)
+		tiers_grow(c, ram, at - 1, at, STEP);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	k = key_of(c, RAM);
+	must(gpc_lookup(c, 0, &k, 1, &end, GPC_REF));
+	refused(gpc_reserve(c, ram, STEP, b, NULL, 0, 100), ENOSPC,
+		"whoever holds the last block gets no room for more");
+	refused(gpc_reserve(c, ram, STEP, b, NULL, GPC_PARTIAL, 100), ENOSPC, "nor for a part");
+	is_int(in_ram(c, 1, RAM), RAM, "and nothing has gone");
+	must(gpc_release(c, &end, 1));
+	tiers_finish(c, t, "held");
+}
+
+static void test_below(void)
+{
+	gpc_tiers *t;
+	gpc *c = begin(GPC_POOL_UNCHAINED, &t);
+	gpc_key k[CACHE_KEYS + 1];
+	uint32_t at;
+	int missing = 0;
+
+	for (at = 1; at <= LONG; at += STEP) {
+		tiers_grow(c, ram, at - 1, at, STEP);
+		must(gpc_tiers_sync(c, TIERS_MS));
+	}
+	for (at = 1; at <= LONG; at++)
+		missing += find(c, at) < 0 && tiers_block_below(c, at) < 0;
+	is_int(missing, 0, "with a tier all of a prompt three times as long as RAM is there");
+	chain_keys(c, 1, RAM - STEP, k);
+	is_int(gpc_prefetch(c, ram, k + 1, RAM - STEP, 0, 60000), RAM - STEP,
+	       "and its beginning comes up");
+	tiers_finish(c, t, "below");
+}
+
+static int body(void)
+{
+	test_held(0);
+	test_held(GPC_POOL_UNCHAINED);
+	test_below();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(100, body, cache_dir_remove);
+}
