@@ -31,6 +31,11 @@ enum {
 	GPC_TIER_STOPPED = 3
 };
 
+/* flags of gpc_prefetch */
+enum {
+	GPC_BELOW = 1 << 24, /* the other way: what is in RAM gets copies below */
+};
+
 int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags, int timeout_ms);
 /* [shared] The keys of one prompt, as far as they are below RAM, are brought to RAM by the process
  * that keeps the tiers: to the RAM of the space of pool `to`, if there is some with images like
@@ -39,7 +44,10 @@ int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags
  * without the caller.  Nothing is held: gpc_fetch, which asks by itself where it has time, or
  * gpc_acquire comes next.  While a block is on its way its key is PENDING (gpc_claim).  These are
  * misses: bytes that are damaged, late, or cleared meanwhile, and no block of RAM free.
- * flags: 0.  -ENOTCONN: nobody keeps tiers, or its steward has ended meanwhile; only where some key
+ * GPC_BELOW: blocks with these keys in RAM of the space of `to`, held or not, get copies below before RAM
+ * needs their room, with what they hang on; the keys need not be of one prompt.  Returns, with time, how many
+ * have a copy or are to get one, timeout 0: 0; gpc_tiers_sync waits for the writes.
+ * -ENOTCONN: nobody keeps tiers, or its steward has ended meanwhile; only where some key
  * is below RAM.  -EAGAIN: 4 calls of this handle with timeout 0 are under way.  Of a call with
  * timeout 0 the first 1024 keys that are missing are asked for.  A steward that is stopped is waited
  * for once, at most for five seconds, and not asked until it goes on (GPC_TIER_STOPPED). */

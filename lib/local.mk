@@ -356,7 +356,8 @@ lib_tiers_sources = \
 	%reldir%/tiers/steward/steward.h \
 	%reldir%/tiers/steward/tier.h \
 	%reldir%/tiers/steward/up.c \
-	%reldir%/tiers/steward/uses.c
+	%reldir%/tiers/steward/uses.c \
+	%reldir%/tiers/steward/wanted.c
 
 lib_look_sources = \
 	%reldir%/look/check.c \

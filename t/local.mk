@@ -55,6 +55,7 @@ t_programs = \
 	%reldir%/tiers/disk-clock.t \
 	%reldir%/tiers/disk-scan.t \
 	%reldir%/tiers/uses.t \
+	%reldir%/tiers/wanted.t \
 	%reldir%/tiers/remote-image.t \
 	%reldir%/tiers/remote-plugins.t \
 	%reldir%/tiers/remote-folder.t \

@@ -296,6 +296,7 @@ GROUP: int
 IN_HAND: int
 EVERYWHERE: int
 ONLY: int
+BELOW: int
 FREE: int
 SET_FREE_TARGET: int
 SET_QUOTA: int

@@ -222,6 +222,7 @@ static const struct {
 	C(IN_HAND),
 	C(EVERYWHERE),
 	C(ONLY),
+	C(BELOW),
 	C(FREE),
 	C(SET_FREE_TARGET),
 	C(SET_QUOTA),

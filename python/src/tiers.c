@@ -68,7 +68,8 @@ const PyMethodDef methods_tiers[] = {
 	ROW("prefetch", tiers_prefetch, "$self, to, keys, *, flags=0, timeout=None",
 	    "The keys of one prompt come from below RAM to RAM, near the pool `to`: how "
 	    "many of the first\n"
-	    "keys are in VRAM or RAM then.  timeout=0: asks, and how many are now."
+	    "keys are in VRAM or RAM then.  timeout=0: asks, and how many are now.\n"
+	    "flags: BELOW, the other way: those in RAM get copies below; how many have one, or are to get it."
 	    "\n"
 	    "gpc.NotConnected: nobody keeps tiers below RAM." TIMES),
 	ROW("tiers_sync", tiers_sync, "$self, timeout=None",

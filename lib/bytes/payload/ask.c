@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ask.c - gpc_prefetch: what is below RAM is asked for, and brought by the process that keeps the
- * tiers.
+ * tiers; or what is in RAM is to be written there.
  *
  * A question is a place of this peer's (struct shm_ask has its states).  It names keys and nothing
  * else: what comes of it is in the index.  So it may be left alone at any moment, and so may its
  * answer.  Of a steward that is stopped one late answer is enough: index/segment/beat.h.
- * Tests: t/bytes/stopped-steward.t t/python/vllm-hints.t t/python/vllm-below.t t/tiers/store.t
- *   t/tiers/down-and-up.t */
+ * Tests: t/bytes/stopped-steward.t t/tiers/wanted.t t/python/vllm-hints.t t/python/vllm-below.t
+ *   t/tiers/store.t t/tiers/down-and-up.t */
 #include "config.h"
 
 #include <errno.h>
@@ -82,8 +82,8 @@ static bool is_idle(gpc *c, uint32_t i)
 	return ASK_STATE(word) == ASK_FREE || ASK_STATE(word) == ASK_DONE;
 }
 
-int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline, bool watched,
-	     struct asked *ret)
+int ask_post(gpc *c, uint32_t how, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline,
+	     bool watched, struct asked *ret)
 {
 	struct shm_ask *a;
 	uint32_t i;
@@ -108,6 +108,7 @@ int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t dead
 	a = seg_ask(&c->seg, c->peer, i);
 	a->n = MIN(n, SHM_ASK_KEYS);
 	a->to = (int32_t)to;
+	a->how = how;
 	a->deadline_ns = deadline == NEVER ? 0 : deadline;
 	a->asked_ns = clock_ns();
 	a->got = a->why = 0;
@@ -196,7 +197,7 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 static int check_call(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags,
 		      int timeout_ms)
 {
-	int err = request_check(c, flags, 0, timeout_ms != 0);
+	int err = request_check(c, flags, GPC_BELOW, timeout_ms != 0);
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
@@ -221,6 +222,28 @@ static int count_warm(gpc *c, const gpc_key *keys, uint32_t n)
 	return got;
 }
 
+/* GPC_BELOW */
+static int send_below(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline)
+{
+	int err, one, why, got = 0;
+	struct asked q;
+	uint32_t i;
+
+	for (i = 0; i < n; i += SHM_ASK_KEYS) {
+		err = ask_post(c, ASK_BELOW, to, keys + i, MIN(n - i, SHM_ASK_KEYS), deadline,
+			       deadline != 0, &q);
+		if (err < 0 || !deadline)
+			return err;
+		one = ask_wait(c, &q, deadline, &why);
+		if (one == -ETIMEDOUT)
+			return got;
+		if (one < 0)
+			return one;
+		got += one;
+	}
+	return got;
+}
+
 GPC_EXPORT int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags,
 			    int timeout_ms)
 {
@@ -231,10 +254,13 @@ GPC_EXPORT int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uin
 
 	if (err < 0)
 		return err;
+	if (flags & GPC_BELOW)
+		return send_below(c, (uint32_t)to, keys, n, deadline);
 	len = count_warm(c, keys, n);
 	for (; len >= 0 && (uint32_t)len < n && ask_may_help(c, &keys[len]); len += got) {
 		part = MIN(n - (uint32_t)len, SHM_ASK_KEYS);
-		err = ask_post(c, (uint32_t)to, keys + len, part, deadline, deadline != 0, &q);
+		err = ask_post(c, ASK_UP, (uint32_t)to, keys + len, part, deadline, deadline != 0,
+			       &q);
 		if (err < 0)
 			return err;
 		if (!deadline)

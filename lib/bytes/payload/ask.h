@@ -11,10 +11,10 @@ struct asked {
 /* May any of these tiers have the key, as far as can be seen from here?  Not of a steward that is
  * stopped. */
 bool ask_may_help(gpc *c, const gpc_key *key);
-/* At most SHM_ASK_KEYS keys.  -ENOTCONN: no steward; -EAGAIN: SHM_ASKS are under way.  watched:
+/* how: ASK_...  At most SHM_ASK_KEYS keys.  -ENOTCONN: no steward; -EAGAIN: SHM_ASKS are under way.  watched:
  * ask_wait is due, else nobody waits for the answer. */
-int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline, bool watched,
-	     struct asked *ret);
+int ask_post(gpc *c, uint32_t how, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline,
+	     bool watched, struct asked *ret);
 /* How many of the first keys are in VRAM or RAM now; *ret_why, no more of them.  -ETIMEDOUT: it
  * goes on without the caller, whose time is up, or whose steward is stopped; -ENOTCONN: the steward has ended. */
 int ask_wait(gpc *c, const struct asked *a, uint64_t deadline, int *ret_why);

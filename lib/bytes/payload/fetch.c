@@ -247,7 +247,8 @@ static int find_lower(struct fetch *f, uint64_t deadline)
 	if (deadline && deadline != NEVER) /* the copies take some of it, too */
 		until = deadline > now ? now + (deadline - now) / 4 * 3 : now;
 	if (f->why != -ENOENT || f->len >= f->most || !ask_may_help(f->c, &f->keys[f->len]) ||
-	    ask_post(f->c, f->to, f->keys + f->len, f->n - f->len, until, deadline != 0, &q) < 0)
+	    ask_post(f->c, ASK_UP, f->to, f->keys + f->len, f->n - f->len, until, deadline != 0,
+		     &q) < 0)
 		return 0;
 	if (!deadline)
 		return 0;

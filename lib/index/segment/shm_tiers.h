@@ -27,6 +27,11 @@ enum { ASK_FREE = 0, ASK_POSTED = 1, ASK_TAKEN = 2, ASK_DONE = 3 };
 #define ASK_STATE(word)      ((word)&3u)
 #define ASK_SEQ(word)        ((word) >> 2)
 
+enum {
+	ASK_UP = 0,    /* they are to come to RAM */
+	ASK_BELOW = 1, /* those in RAM are to have copies below */
+};
+
 /* "Bring these keys of one prompt into RAM."  The word has the state, and a number that grows with
  * each question: all but the first store of a question compare and swap the whole word.
  *
@@ -49,7 +54,9 @@ struct shm_ask {
 	uint64_t deadline_ns; /* p: CLOCK_MONOTONIC; 0: none */
 	uint64_t asked_ns;    /* p: CLOCK_MONOTONIC */
 	int32_t got, why;     /* s: of the first keys so many are in VRAM or RAM; why no more */
-	uint64_t pad[3];
+	uint32_t how;         /* p: ASK_UP, ASK_BELOW */
+	uint32_t pad0;
+	uint64_t pad[2];
 	uint64_t key[SHM_ASK_KEYS][2]; /* p */
 };
 _Static_assert(sizeof(struct shm_ask) == 16448, "ask layout");

@@ -14,7 +14,8 @@
  * Exclusive pools are not chained: what comes up leaves root first.  In others a copy hangs on that
  * of its parent, so what a victim hangs on goes down with it (above.c), and is published before
  * it.
- * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/long-chain.t t/tiers/die.t t/bytes/seals.t */
+ * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/long-chain.t t/tiers/wanted.t t/tiers/die.t
+ *   t/bytes/seals.t */
 #include "config.h"
 
 #include <errno.h>
@@ -410,6 +411,39 @@ static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uin
 	return b->n == most ? moved + write_batch(b, pool) : moved;
 }
 
+/* A batch has blocks of one pool. */
+static uint32_t write_wish(struct down *b, const struct wish *wish, uint32_t most, uint32_t *pool)
+{
+	gpc_block block = wanted_find(b->d, wish);
+	uint32_t moved = 0;
+
+	if (block < 0 || above_is_among(b->block, b->n, block))
+		return 0;
+	if (b->n && (uint32_t)GPC_POOL(block) != *pool)
+		moved = write_batch(b, *pool);
+	*pool = (uint32_t)GPC_POOL(block);
+	return moved + choose(b, block, &wish->key, *pool, most);
+}
+
+/* What peers want below; nothing that is there has to stay for what is next to go. */
+static uint32_t write_wanted(struct lower *d)
+{
+	uint32_t most = batch_of(d), moved = 0, pool = 0;
+	struct down *b = d->batch;
+	struct wish wish;
+
+	*b = (struct down){ .t = d->t, .d = d, .chains = above_applies(d) };
+	while (!steward_stops(d->t) && lower_is_ready(d) && wanted_any(&d->wanted)) {
+		if (is_early(d)) {
+			d->later = true;
+			break;
+		}
+		if (wanted_take(&d->wanted, &wish, 1))
+			moved += write_wish(b, &wish, most, &pool);
+	}
+	return b->n ? moved + write_batch(b, pool) : moved;
+}
+
 static uint32_t spill(struct lower *d, uint32_t pool, bool drain)
 {
 	uint32_t want = room_due(d, pool, drain), most = batch_of(d), moved = 0;
@@ -449,6 +483,7 @@ static uint32_t round_of(struct lower *d, bool drain)
 
 	/* what we have given back counts as free from then on */
 	ring_wait(t->c, ring_last_ticket(t->c), clock_ns() + CALL_MS * NS_PER_MS);
+	moved = write_wanted(d);
 	for (p = 0; p < t->c->seg.header.geometry.max_pools && !steward_stops(t); p++)
 		if (lower_is_ready(d) && images_fit_pool(d, seg_pool(&t->c->seg, p)))
 			moved += spill(d, p, drain);
@@ -472,7 +507,7 @@ int down_begin(struct gpc_tiers *t)
 
 		d->batch = malloc(sizeof(struct down));
 		d->uses = d->min_uses > 1 ? uses_new() : NULL;
-		if (!d->batch || (d->min_uses > 1 && !d->uses))
+		if (!d->batch || (d->min_uses > 1 && !d->uses) || wanted_begin(&d->wanted) < 0)
 			return err_set(ENOMEM, "no memory for a batch of blocks on its way to %s",
 				       d->store ? "the store" : "the disk");
 	}
@@ -486,6 +521,7 @@ void down_end(struct gpc_tiers *t)
 	for (i = 0; i < t->nlower; i++) {
 		free(t->lower[i].batch);
 		free(t->lower[i].uses);
+		wanted_end(&t->lower[i].wanted);
 	}
 }
 
@@ -506,7 +542,8 @@ static void write_down(struct lower *d)
 		seen = board_bell(t);
 		asked = load_acquire(&board->idle_asked);
 		events = load_acquire(&seg_state(&t->c->seg)->events_head);
-		if (asked == load_relaxed(&d->idle) && !has_changed(d)) {
+		if (asked == load_relaxed(&d->idle) && !has_changed(d) &&
+		    !(lower_is_ready(d) && wanted_any(&d->wanted))) {
 			board_sleep(t, seen, pause);
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;

@@ -76,6 +76,29 @@ struct slot {
 #define USES 65536u
 struct uses;
 struct uses *uses_new(void); /* NULL: no memory; to be freed by free() */
+
+/* ---- wanted.c: keys that peers want below ---- */
+
+struct wish {
+	gpc_key key;
+	uint32_t space; /* of RAM */
+};
+struct wanted {
+	pthread_mutex_t lock; /* below all others */
+	struct wish *at;
+	uint32_t first, n;
+};
+struct lower;
+struct gpc_tiers;
+int wanted_begin(struct wanted *s); /* -ENOMEM */
+void wanted_end(struct wanted *s);
+bool wanted_any(struct wanted *s);
+/* The oldest ones, which leave the list; how many. */
+uint32_t wanted_take(struct wanted *s, struct wish *to, uint32_t n);
+/* Its block of RAM, if that has to be written; or GPC_NONE. */
+gpc_block wanted_find(struct lower *d, const struct wish *wish);
+/* To a question: how many of its keys have a copy, or are to get one; *why: 0, or why no more. */
+uint32_t wanted_answer(struct gpc_tiers *t, const struct shm_ask *a, uint32_t n, int *why);
 /* Counted once for each life: how often so far, this one included.  *ret_new: it was counted
  * now. */
 uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word,
@@ -103,6 +126,7 @@ struct lower { /* a lower tier, with its pool */
 	struct uses *uses; /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
 	struct down *batch; /* of down.c */
+	struct wanted wanted;
 	uint64_t idle;      /* gpc_tiers_sync: down.c has found nothing since this one */
 	uint64_t events;    /* down.c: as they were when it found nothing to write ... */
 	uint64_t looked_ns; /* ... and when */

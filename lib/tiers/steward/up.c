@@ -460,10 +460,15 @@ static void answer_one(struct gpc_tiers *t, struct shm_ask *a, uint32_t word)
 	uint32_t n = MIN(load_relaxed(&a->n), SHM_ASK_KEYS), got;
 	int why;
 
-	got = answer(t, a, n, &why);
+	if (load_relaxed(&a->how) == ASK_BELOW) {
+		why = 0;
+		got = wanted_answer(t, a, n, &why);
+	} else {
+		got = answer(t, a, n, &why);
+		count_add(&d->hits, got);
+		count_add(&d->misses, n - got);
+	}
 	count_add(&d->asks, 1);
-	count_add(&d->hits, got);
-	count_add(&d->misses, n - got);
 	store_relaxed(&a->got, (int32_t)got);
 	store_relaxed(&a->why, why);
 	/* (l) the answer before DONE; pairs with ask_wait().  If we die before it, the next steward

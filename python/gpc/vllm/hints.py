@@ -6,9 +6,9 @@ or kv_hint of a request's kv_transfer_params.
     action      is carried out as                                              told
     prefetch    its chunks are asked for below RAM, at once, by gpc_prefetch   accepted; clipped: no tier has all of them;
                                                                                rejected: no tier has any, or it is late
-    demote      when its request has ended: each chunk that has a copy below   accepted: all have a copy; clipped: not all yet;
-                leaves RAM, the others as soon as they have one, LEAVE         rejected: there is no tier
-                seconds long
+    demote      when its request has ended: chunks without a copy below are    accepted: all have a copy; clipped: not all yet;
+                written there at once, and each leaves RAM as soon as it       rejected: there is no tier
+                has one, LEAVE seconds long
     share       nothing: all engines of the cache have it                      accepted
     retain, pin not carried out                                                not carried out
     others      ignored                                                        unknown
@@ -36,6 +36,8 @@ MOST = 1 << 16                   # chunks that are to leave RAM
 MOST_ACTIONS = 64                # of a request
 _EACH = 0.2                      # seconds between looks at which have a copy
 _CALL = 1.0                      # seconds for the writer
+_ASK = 1.0                       # seconds until the steward is asked again: its list goes with it
+_SOME = 1024                     # chunks of a question
 _TARGETS = ("session", "session_id", "target", "targets")
 
 
@@ -57,12 +59,13 @@ def actions_of(ctx):
 
 
 class Leaving:
-    """Chunks that leave RAM when they have a copy below.  A thread of its own reclaims them, last ones first."""
+    """Chunks that are written below, and leave RAM when they have a copy there.  A thread of its own asks for that, and
+    reclaims them, last ones first."""
 
     def __init__(self, cache, below):
         self.c, self.below = cache, below
-        self.waiting, self.lock = deque(), threading.Lock()      # (until, keys of a prompt, last one first)
-        self.n, self.left, self.thread, self.stopped = 0, 0, None, threading.Event()
+        self.waiting, self.lock = deque(), threading.Lock()      # (until, keys of a prompt, last one first, when it is asked)
+        self.n, self.left, self.asked, self.thread, self.stopped = 0, 0, 0, None, threading.Event()
 
     def add(self, keys):
         """False: there are too many."""
@@ -70,7 +73,7 @@ class Leaving:
             if self.n + len(keys) > MOST or self.stopped.is_set():
                 return False
             self.n += len(keys)
-            self.waiting.append((time.monotonic() + LEAVE, keys))
+            self.waiting.append((time.monotonic() + LEAVE, keys, 0.0))
             if self.thread is None:
                 self.thread = threading.Thread(target=self._run, name="gpc-leaving", daemon=True)
                 self.thread.start()
@@ -79,9 +82,12 @@ class Leaving:
     def _run(self):
         while not self.stopped.wait(_EACH):
             for _ in range(len(self.waiting)):
-                until, keys = self.waiting.popleft()
+                until, keys, again = self.waiting.popleft()
                 try:
-                    rest = self._leave(keys)
+                    rest, bare = self._leave(keys)
+                    if bare and time.monotonic() >= again:
+                        again = time.monotonic() + _ASK
+                        self._write(bare)
                 except gpc.Error as e:
                     log.debug("gpc: demote: %s", e)
                     rest = keys
@@ -92,11 +98,11 @@ class Leaving:
                 with self.lock:
                     self.n -= len(keys) - len(rest)
                 if rest:
-                    self.waiting.append((until, rest))
+                    self.waiting.append((until, rest, again))
 
     def _leave(self, keys):
         """Those that stay for now: they have no copy yet, are not published yet, or are held, or others that stay follow
-        them."""
+        them; and those of them that are in RAM alone."""
         raw = b"".join(keys)
         blocks = self.c.lookup(raw, spaces=1 << self.below.space, flags=gpc.QUIET)
         there = [bool(s & {DISK, STORE}) for s in self.below.tiers_of(raw)]
@@ -109,7 +115,17 @@ class Leaving:
             done = {k for k, _ in gone}
         else:
             done = set()
-        return [k for k, b, t in zip(keys, blocks, there) if k not in done and (b >= 0 or not t)]
+        return ([k for k, b, t in zip(keys, blocks, there) if k not in done and (b >= 0 or not t)],
+                [k for k, b, t in zip(keys, blocks, there) if b >= 0 and not t])
+
+    def _write(self, keys):
+        """They are asked for, and looked at again."""
+        some = keys[-_SOME:][::-1]       # from the root on
+        try:
+            self.c.prefetch(self.below.pool, b"".join(some), flags=gpc.BELOW, timeout=0)
+            self.asked += len(some)
+        except (gpc.Again, gpc.NotConnected) as e:
+            log.debug("gpc: demote: %s", e)
 
     def stop(self):
         self.stopped.set()
