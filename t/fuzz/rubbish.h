@@ -116,6 +116,7 @@ FUZZ_FN void take_arguments(struct fuzz_input *in, struct shm_command *c, uint32
 		break;
 	case CMD_DROP:
 		c->drop.life = (uint32_t)take_odd(in);
+		c->drop.alone = (uint8_t)(fuzz_take(in, 1) % 3);
 		break;
 	case CMD_CLAIM:
 		c->claim.life = (uint32_t)take_odd(in);

@@ -47,6 +47,7 @@ static void any_arguments(struct brat *g, struct shm_command *cmd)
 		break;
 	case CMD_DROP:
 		cmd->drop.life = (uint32_t)nasty(g);
+		cmd->drop.alone = (uint8_t)below(g, 3);
 		break;
 	case CMD_CLAIM:
 		cmd->claim.life = (uint32_t)nasty(g);

@@ -355,7 +355,9 @@ static int32_t drop(struct writer *w, uint32_t peer, uint64_t position,
 {
 	uint32_t record = w_find_record(w, cmd->block);
 
-	return record == NONE ? -EINVAL : drop_block(w, peer, position, cmd, record);
+	if (record == NONE || cmd->drop.alone > (cmd->flags & CF_EVERYWHERE ? 0 : 1))
+		return -EINVAL;
+	return drop_block(w, peer, position, cmd, record);
 }
 
 /* Only if nobody holds any of it, and then its entry says so first: if we die in the middle, others
