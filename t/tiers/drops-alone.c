@@ -99,6 +99,32 @@ static void test_filled(void)
 	tiers_finish(c, t, "filled");
 }
 
+/* A block without its parent moves to VRAM of the same space, whose pool takes none: it is none the less behind the
+ * hole. */
+static void test_in_vram(void)
+{
+	struct gpc_tiers_options o;
+	struct gpc_move m;
+	gpc_tiers *t;
+	gpc *c = begin(&o, &t);
+	int above = bytes_vram(c, 16, 0, ram, 0);
+	gpc_key k = key_of(c, 4);
+	gpc_block b;
+
+	must(drop(c, 3, GPC_ONLY));
+	must(gpc_lookup(c, 0, &k, 1, &b, GPC_REF));
+	is_int(must(gpc_promote(c, &b, 1, above, &m, 0, 60000)), 1, "what is behind a hole moves");
+	bytes_copy(c, &m, 1);
+	is_int(must(gpc_commit(c, &m, 1, NULL, 0, 60000)), 1, "to VRAM");
+	must(gpc_release(c, &m.to, 1));
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(drop(c, 1, 0), 1, "what is before the hole is dropped");
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(in_ram(c, 1, CHAIN), 0, "VRAM has nothing of the chain either");
+	is_int(tiers_below(c, 1, CHAIN), 0, "nor has the disk");
+	tiers_finish(c, t, "in VRAM");
+}
+
 /* Nobody keeps the file while it is dropped. */
 static void test_unkept(void)
 {
@@ -151,6 +177,7 @@ static int body(void)
 	test_hole();
 	test_before_the_hole();
 	test_filled();
+	test_in_vram();
 	test_unkept();
 	test_bad_slot();
 	return done_testing();

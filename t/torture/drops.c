@@ -5,7 +5,8 @@
  *
  * Each block has in its bytes how often it or a block before it had been dropped when it was
  * computed.  A block that is found has the number of now, but for the time in which a drop of its
- * prompt is not acknowledged.
+ * prompt is not acknowledged.  Half of the drops are of a key alone: then its own bytes are never found again, and what follows
+ * it counts as before.
  *
  *   --seconds N --seed S --workers N
  * Tests: lib/tiers/steward/drops.c lib/tiers/steward/open.c */
@@ -21,13 +22,14 @@
 enum { CHAINS = 12, LEN = 8, MOST = 8, STEP = 16 };
 
 struct image {
-	uint64_t magic, chain, place, drops;
+	uint64_t magic, chain, place, drops, alone;
 };
 
 static struct chain {
 	pthread_mutex_t lock;
 	uint64_t drops[LEN];
-	uint32_t open; /* drops that are not acknowledged yet */
+	uint64_t alone[LEN]; /* of these keys, without what follows them */
+	uint32_t open;       /* drops that are not acknowledged yet */
 } chain[CHAINS];
 
 static gpc *c;
@@ -52,7 +54,8 @@ static uint64_t drops_of(const struct chain *x, uint32_t place)
 
 static void compute(gpc_block b, uint32_t n, uint32_t place)
 {
-	struct image m = { 0x67706364726f7073ull, n, place, drops_of(&chain[n], place) };
+	struct image m = { 0x67706364726f7073ull, n, place, drops_of(&chain[n], place),
+			   chain[n].alone[place] };
 
 	memcpy(bytes_place(c, b, 0), &m, sizeof(m));
 }
@@ -63,13 +66,15 @@ static bool is_right(gpc_block b, uint32_t n, uint32_t place)
 
 	memcpy(&m, bytes_place(c, b, 0), sizeof(m));
 	if (m.magic == 0x67706364726f7073ull && m.chain == n && m.place == place &&
-	    m.drops == drops_of(&chain[n], place))
+	    m.drops == drops_of(&chain[n], place) && m.alone == chain[n].alone[place])
 		return true;
 	if (!chain[n].open && !__atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED))
-		diag("prompt %u, block %u in pool %d: of prompt %llu, block %llu, after %llu drops, not %llu",
+		diag("prompt %u, block %u in pool %d: of prompt %llu, block %llu, after %llu and %llu drops, "
+		     "not %llu and %llu",
 		     n, place, (int)GPC_POOL(b), (unsigned long long)m.chain,
 		     (unsigned long long)m.place, (unsigned long long)m.drops,
-		     (unsigned long long)drops_of(&chain[n], place));
+		     (unsigned long long)m.alone, (unsigned long long)drops_of(&chain[n], place),
+		     (unsigned long long)chain[n].alone[place]);
 	return false;
 }
 
@@ -100,7 +105,7 @@ static void ask_and_compute(const gpc_key *k, uint32_t n, uint64_t *draw)
 
 /* Was it live?  In the moment in which a reference is taken it may be evicted, and then nothing is
  * dropped. */
-static bool does_drop(gpc_block b)
+static bool does_drop(gpc_block b, uint32_t flags)
 {
 	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 	gpc_ticket ticket = 0;
@@ -109,7 +114,7 @@ static bool does_drop(gpc_block b)
 
 	pthread_mutex_lock(&one);
 	before = stats_of(c, info_of(c).peer).dropped;
-	must(gpc_drop(c, &b, 1, &ticket, 0, 0));
+	must(gpc_drop(c, &b, 1, &ticket, flags, 0));
 	must(gpc_ticket_wait(c, ticket, -1));
 	did = stats_of(c, info_of(c).peer).dropped != before;
 	pthread_mutex_unlock(&one);
@@ -120,19 +125,20 @@ static bool does_drop(gpc_block b)
 static void drop_one(const gpc_key *k, uint32_t n, uint64_t *draw)
 {
 	uint32_t place = (uint32_t)crew_random(draw, LEN);
+	uint32_t flags = crew_random(draw, 2) ? GPC_ONLY : 0;
 	uint64_t until;
 	gpc_block b;
 	bool did;
 
 	if (gpc_lookup(c, 0, &k[place + 1], 1, &b, GPC_QUIET | GPC_REF) != 1)
 		return;
-	did = does_drop(b);
+	did = does_drop(b, flags);
 	must(gpc_release(c, &b, 1));
 	if (!did) {
 		__atomic_fetch_add(&late, 1, __ATOMIC_RELAXED);
 		return;
 	}
-	chain[n].drops[place]++;
+	++*(flags ? &chain[n].alone[place] : &chain[n].drops[place]);
 	chain[n].open++;
 	pthread_mutex_unlock(&chain[n].lock);
 	until = MAX(end_ns, clock_ns()) + 5000 * NS_PER_MS;
@@ -248,12 +254,17 @@ static void *stewards(void *arg)
 
 /* ---- a run ---- */
 
-static void run(uint64_t ms, uint32_t flags, const char *what)
+static void run(uint64_t ms, uint32_t flags, uint32_t gaps, const char *what)
 {
 	pthread_t boss, thread[MOST];
 	uintptr_t i;
 
-	c = tiers_begin(1024, &options, &ram, &vram);
+	c = tiers_cache(1024);
+	ram = bytes_ram(c, 16, 0, gaps);
+	vram = bytes_vram(c, 64, 0, ram, 0);
+	tiers_file();
+	options = tiers_options(64);
+	options.ahead = 8;
 	options.flags = flags;
 	found = dropped = late = kept = wrong = 0;
 	stops = false;
@@ -283,11 +294,12 @@ static void run(uint64_t ms, uint32_t flags, const char *what)
 
 static int body(void)
 {
-	uint64_t ms = seconds ? seconds * 500 : 1000;
+	uint64_t ms = seconds ? seconds * 333 : 1000;
 
 	diag("--seed %llu", (unsigned long long)seed);
-	run(ms, 0, "copies");
-	run(ms, GPC_TIERS_EXCLUSIVE, "exclusive");
+	run(ms, 0, 0, "copies");
+	run(ms, GPC_TIERS_EXCLUSIVE, 0, "exclusive");
+	run(ms, 0, GPC_POOL_UNCHAINED, "copies of RAM with gaps");
 	return done_testing();
 }
 

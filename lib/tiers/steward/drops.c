@@ -155,8 +155,7 @@ void drops_meet(struct gpc_tiers *t, gpc_block block)
 	const struct shm_pool *p = seg_pool(&t->c->seg, (uint32_t)GPC_POOL(block));
 	struct about a;
 
-	if (record == SHM_NO_RECORD || shm_is_lower(load_relaxed(&p->kind)) ||
-	    !(load_relaxed(&p->flags) & GPC_POOL_UNCHAINED))
+	if (record == SHM_NO_RECORD || shm_is_lower(load_relaxed(&p->kind)))
 		return;
 	if (about_record(t->c, record, &a) && a.alone)
 		kin_enter(&t->kin, record, &a.parent, true);
