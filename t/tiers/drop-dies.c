@@ -2,7 +2,8 @@
 /* The writer is killed before each store of a drop whose block has copies below RAM, and so have
  * its descendants, some of them below RAM alone.  The steward of the disk goes on, or is killed with
  * it.  What was dropped is never found there again: not while there is no writer, not behind the
- * next one, not by the next steward, and not in a cache that is made anew with that file.
+ * next one, not by the next steward, and not in a cache that is made anew with that file.  What follows a key
+ * that is dropped alone stays all the while.
  * Tests: lib/index/writer/drop.c lib/tiers/steward/drops.c */
 #include "t/lib/below.h"
 #include "t/lib/serve_stops.h"
@@ -17,6 +18,7 @@ static int ram, vram;
 static gpc *c, *d; /* who writes; who works */
 static struct gpc_tiers_options o;
 static pid_t steward;
+static uint32_t flags; /* of the drops */
 
 /* ---- the steward ---- */
 
@@ -79,7 +81,7 @@ static bool is_gone(uint64_t from, uint64_t store, const char *when)
 	gpc_key k[CHAIN + 1];
 
 	chain_keys(d, from, CHAIN, k);
-	return is_so(tiers_below(d, from, CHAIN) == 0, store, when) &
+	return is_so(tiers_below(d, from, flags ? 1 : CHAIN) == 0, store, when) &
 	       is_so(find(d, from) < 0, store, when) &
 	       is_so(gpc_prefetch(d, vram, k + 1, CHAIN, 0, 5000) == 0, store, when);
 }
@@ -90,7 +92,7 @@ static bool is_in_order(uint64_t from, uint64_t store)
 	uint32_t i;
 	bool good = true;
 
-	for (i = 0; i < HERE; i++)
+	for (i = 0; i < (flags ? 1 : HERE); i++)
 		good &= find(d, from + i) >= 0 || tiers_block_below(d, from + i) < 0;
 	return is_so(good, store, "a copy outlives what was dropped");
 }
@@ -108,7 +110,7 @@ static bool one(uint64_t from, uint64_t store, bool killed, bool *good)
 	done(d);
 	stop_process(steward);
 	serve_end();
-	must(gpc_drop(d, &b, 1, &ticket, 0, 0));
+	must(gpc_drop(d, &b, 1, &ticket, flags, 0));
 	must(gpc_writer_drop(c));
 	answered = !writer_dies(store) || gpc_ticket_wait(d, ticket, 0) == 0;
 	*good &= is_in_order(from, store);
@@ -123,6 +125,10 @@ static bool one(uint64_t from, uint64_t store, bool killed, bool *good)
 		kill(steward, SIGCONT);
 	must(gpc_tiers_sync(d, TIERS_MS));
 	*good &= is_gone(from, store, killed ? "it is back, by the next steward" : "it is back");
+	if (flags)
+		*good &= is_so(tiers_below(d, from + 1, CHAIN - 1) == CHAIN - 1 &&
+				       find(d, from + 1) >= 0,
+			       store, "what follows it has gone");
 	return !answered;
 }
 
@@ -147,7 +153,7 @@ static gpc *make(const uint8_t *secret)
 	c = cache_make(&cfg, NULL);
 	serve_begin(c);
 	d = cache_attach(0, 0);
-	ram = bytes_ram(d, 16, 0, 0);
+	ram = bytes_ram(d, 16, 0, flags ? GPC_POOL_UNCHAINED : 0);
 	vram = bytes_vram(d, 64, 0, ram, 0);
 	return c;
 }
@@ -163,13 +169,14 @@ static void unmake(const char *when)
 	cache_end(c);
 }
 
-static void test(bool killed, uint64_t step)
+static void test(bool killed, uint64_t step, uint32_t how)
 {
-	const char *what = killed ? "with its steward" : "alone";
+	const char *what = killed ? "with its steward" : "without it";
 	struct gpc_tiers_file file = { .size = sizeof(file) };
 	uint64_t n, chains = 0, behind = 0;
 	bool good = true;
 
+	flags = how;
 	make(NULL);
 	tiers_file();
 	o = tiers_options(64);
@@ -202,8 +209,10 @@ static void test(bool killed, uint64_t step)
 static int body(void)
 {
 	cache_thread = false;
-	test(false, 1);
-	test(true, 3);
+	test(false, 1, 0);
+	test(false, 1, GPC_ONLY);
+	test(true, 3, 0);
+	test(true, 3, GPC_ONLY);
 	return done_testing();
 }
 
