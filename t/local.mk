@@ -594,6 +594,7 @@ t_models = \
 	%reldir%/model/stock.pml \
 	%reldir%/model/stock-owned.pml \
 	%reldir%/model/fence.pml \
+	%reldir%/model/alone.pml \
 	%reldir%/model/gaps.pml \
 	%reldir%/model/given-up.pml \
 	%reldir%/model/since.pml \

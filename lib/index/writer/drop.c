@@ -62,7 +62,9 @@
  *   the key is told, with those      tells it once more
  *   the block is DYING               finds its command, and answers that it went
  *
- * The steward of the tiers is told of children that stay: a drop of what is before the gap takes them.
+ * The steward of the tiers is told of children that stay: a drop of what is before the gap takes them.  It is told
+ * before the record says that a child may stay, since a successor finds no child to tell of behind that
+ * (model/alone.pml).
  * Tests: t/index/drops-die.t t/index/drops-alone.t t/index/drops-since.t t/tiers/drop-dies.t
  *   t/tiers/drops-alone.t t/tiers/drops.t */
 #include "config.h"
