@@ -139,7 +139,8 @@ class Test:
         self.forget(e)
         got = e.generate(*LONG)
         is_(got["cached"], cached(2005), "all that was computed instead is stored again")
-        ok(same(got, self.mended), "with the logprobs of an own prefix hit of it")
+        # the bad slot was computed anew, behind a hit, and what follows it is as it was: no run of its own has both
+        is_(got["ids"], self.mended["ids"], "with the tokens of an own prefix hit of it")
 
     def stop_half(self, e, prompt):
         open(self.path(e.name) + ".armed", "w").close()
