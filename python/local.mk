@@ -63,6 +63,7 @@ python_engines = \
 	%reldir%/gpc/vllm/prompts.py \
 	%reldir%/gpc/vllm/seen.py \
 	%reldir%/gpc/vllm/spec.py \
+	%reldir%/gpc/vllm/trace.py \
 	%reldir%/gpc/vllm/worker.py \
 	%reldir%/gpc/vllm/writer.py
 python_sources = \
@@ -158,6 +159,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_namespace.py \
 	%reldir%/tests/vllm_seen.py \
 	%reldir%/tests/vllm_step.py \
+	%reldir%/tests/vllm_trace.py \
 	%reldir%/tests/vllm_words.py \
 	%reldir%/tests/vllm_worker.py \
 	%reldir%/wheel.py

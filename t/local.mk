@@ -419,6 +419,7 @@ t_scripts = \
 	%reldir%/python/vllm-namespace.t \
 	%reldir%/python/vllm-seen.t \
 	%reldir%/python/vllm-step.t \
+	%reldir%/python/vllm-trace.t \
 	%reldir%/python/vllm-words.t \
 	%reldir%/pages/man-examples.t \
 	%reldir%/pages/man-lint.t \

@@ -4,11 +4,20 @@
 #include "pages.h"
 
 #include <string.h>
+#include <time.h>
 
 #define NEIGHBOUR   8           /* chunks that are one unit, at most */
 #define ANY_KIND    4           /* cudaMemcpyDefault */
 #define MAX_PITCH   0x7fffffffu /* of a pitched copy of CUDA */
 #define MOST_BLOCKS 256         /* of a chunk that a GPU sums */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
 
 /* ---- sums ---- */
 
@@ -210,10 +219,11 @@ static int mark_end(const struct pages *w)
 			     : w->calls->record(w->calls->summed[w->lane], w->calls->sum_stream);
 }
 
-static int await_end(const struct pages *w)
+static int await_end(struct pages *w)
 {
 	int err = w->calls->wait(w->calls->copied[w->lane]);
 
+	w->at[PAGES_COPIED] = now_ns();
 	return err || !w->by ? err : w->calls->wait(w->calls->summed[w->lane]);
 }
 
@@ -294,7 +304,7 @@ static int begin_stores(const struct pages *w)
 	return err ? err : mark_end(w);
 }
 
-static int begin_loads(const struct pages *w)
+static int begin_loads(struct pages *w)
 {
 	int64_t i, good;
 	int err = 0;
@@ -302,6 +312,8 @@ static int begin_loads(const struct pages *w)
 	for (i = 0; !err && i < w->n;
 	     i += good + (i + good < w->n && w->result[i + good] == PAGES_BAD)) {
 		good = good_ones(w, i, unit(w, i));
+		if (good && !w->at[PAGES_FIRST])
+			w->at[PAGES_FIRST] = now_ns();
 		if (good)
 			err = copy_unit(w, i, good);
 		if (!err && good && w->by)
@@ -326,12 +338,18 @@ void pages_begin(struct pages *w)
 	if (!w->apart)
 		for (w->apart = true, i = 0; i < w->nruns; i++)
 			w->apart &= w->run[i].count >= NEIGHBOUR;
+	memset(w->at, 0, sizeof(w->at));
+	if (w->store)
+		w->at[PAGES_FIRST] = now_ns();
 	for (i = 0; i < w->n; i++)
 		w->result[i] = w->store ? 0 : PAGES_FAILED;
 	if (!w->store)
 		w->err = begin_loads(w);
 	else
 		w->err = in_streams(w) ? begin_stores(w) : store_and_sum(w);
+	w->at[PAGES_GIVEN] = w->at[PAGES_COPIED] = now_ns();
+	if (!w->at[PAGES_FIRST])
+		w->at[PAGES_FIRST] = w->at[PAGES_GIVEN];
 }
 
 void pages_end(struct pages *w)
@@ -340,6 +358,7 @@ void pages_end(struct pages *w)
 
 	if (!w->err && in_streams(w))
 		w->err = await_end(w);
+	w->at[PAGES_SUMMED] = now_ns();
 	if (w->err || (w->store && !in_streams(w)))
 		return;
 	for (i = 0; i < w->n; i++) {

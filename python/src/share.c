@@ -205,7 +205,9 @@ static PyObject *answer(const struct pages *w)
 		if (!item || PyList_SetItem(list, i, item) < 0)
 			Py_CLEAR(list);
 	}
-	return list ? Py_BuildValue("(Ni)", list, w->err) : NULL;
+	return list ? Py_BuildValue("(Ni(KKKK))", list, w->err, w->at[PAGES_FIRST],
+				    w->at[PAGES_GIVEN], w->at[PAGES_COPIED], w->at[PAGES_SUMMED])
+		    : NULL;
 }
 
 METHOD(share_end)

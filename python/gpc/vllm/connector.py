@@ -9,7 +9,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import Offlo
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 from vllm.lora.request import LoRARequest as LoRARequest         # for private.check
 
-from . import model, private
+from . import model, private, trace
 from .config import Config
 from .hints import actions_of
 
@@ -66,6 +66,8 @@ class GPCConnector(OffloadingConnector):
             model.TOLD.reset(told)
         self.several = len(kv_cache_config.kv_cache_groups) > 1
         self.layers = getattr(getattr(vllm_config, "compilation_config", None), "static_forward_context", {})
+        file = trace.opened() if self.connector_scheduler is not None else None
+        self.trace = trace.Scheduler(file, self.connector_scheduler.manager.engine) if file else None
         self.loading = {}        # request -> the engine's blocks of each group, while its load is under way
         if self.connector_scheduler is not None:
             # the spec is not told the kinds of its groups
@@ -136,6 +138,8 @@ class GPCConnector(OffloadingConnector):
     # ---- the scheduler's side: vLLM takes all that was found for stored, and asks for no store of it ----
 
     def on_new_request(self, request):
+        if self.trace:
+            self.trace.mark(request.request_id, "arrived")
         super().on_new_request(request)
         state = self.connector_scheduler._req_status.get(request.request_id)
         if state and actions_of(state.req_context):
@@ -150,10 +154,13 @@ class GPCConnector(OffloadingConnector):
 
     def _tell_hints(self, request, answer):
         """Whoever sent hints is told what became of them, with the request's answer."""
+        if self.trace:
+            self.trace.forget(request.request_id)
         told = self.connector_scheduler.manager.hints.take(request.request_id)
         return (answer[0], {**(answer[1] or {}), "kv_hints": told}) if told else answer
 
     def get_num_new_matched_tokens(self, request, num_computed_tokens):
+        since = trace.now() if self.trace else 0
         state = self.connector_scheduler._req_status.get(request.request_id)
         if state:
             self.connector_scheduler.manager.ask_again(state.req_context)
@@ -161,6 +168,8 @@ class GPCConnector(OffloadingConnector):
         state = self.connector_scheduler._req_status.get(request.request_id)
         if state and answer[0] is not None:
             self.connector_scheduler.manager.count_own(state.req_context, num_computed_tokens)
+        if self.trace:
+            self.trace.found(request.request_id, since, answer[0])
         return answer
 
     def build_connector_meta(self, scheduler_output):
@@ -173,6 +182,8 @@ class GPCConnector(OffloadingConnector):
                 at = next((i for i, k in enumerate(group.offload_keys[:group.next_stored_chunk_idx]) if k in keys), None)
                 if at is not None:
                     group.next_stored_chunk_idx = at
+        if self.trace:
+            self.trace.built(meta, scheduler_output)
         return meta
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens):
@@ -182,6 +193,8 @@ class GPCConnector(OffloadingConnector):
             self.connector_scheduler.manager.count_asked(state.req_context)
         if num_external_tokens:
             self.loading[request.request_id] = blocks.get_block_ids()
+            if self.trace:
+                self.trace.allocated(request.request_id, num_external_tokens)
 
     def _tell_unmoved(self, meta):
         """Before vLLM ends these jobs: for it none has failed."""
@@ -203,6 +216,8 @@ class GPCConnector(OffloadingConnector):
         states = self.connector_scheduler._req_status
         for request in [r for r in self.loading if r not in states or not states[r].transfer_jobs]:
             del self.loading[request]
+        if self.trace:
+            self.trace.complete(connector_output)
 
     def _store_again(self, request, groups, bad):
         """From its first bad block on, all is computed.  bad: None for all of its blocks."""

@@ -45,7 +45,7 @@ class Manager:
         """groups: number -> True where each chunk follows the one before (full attention), else False.
         step_tokens: number -> tokens of one chunk.  unshared: why no other engine has this one's KV, or nothing.
         engine: its number, for meet.py."""
-        self.c, self.conf, self.api = cache, conf, api
+        self.c, self.conf, self.api, self.engine = cache, conf, api, engine
         self.groups, self.step_tokens = groups, step_tokens
         self.gaps = bool(cache.pool_get(POOL).flags & gpc.POOL_UNCHAINED)
         self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "hits_own", "late", "waited",

@@ -24,7 +24,7 @@ import gpc
 from gpc import _gpc
 
 from ..engines import words
-from . import meet
+from . import meet, trace
 from .cache import POOL, attach_beside, explain_attach
 from .chunks import chunks_of
 from .drops import Drops
@@ -138,8 +138,9 @@ class Beside:
 class Job:
     """What a thread of the engine has asked for, and how far it is."""
 
-    def __init__(self, number, store, blocks, slots, fence, since):
+    def __init__(self, number, store, blocks, slots, fence, since, taken=0):
         self.number, self.store, self.blocks, self.slots = number, store, blocks, slots
+        self.stages = {"taken": taken}      # of trace.py
         self.fence, self.since = fence, since
         self.touched = {int(s) for s in slots.block_ids}
         self.beside, self.by, self.shares = None, None, ()
@@ -180,6 +181,8 @@ class Worker:
         self.done, self.ended, self.errors, self.failed = [], {}, set(), set()
         self.bad, self.reported, self.lane = 0, False, 0
         self.unmoved, self.drops, self.tried = {}, Drops(), set()
+        file = trace.opened()
+        self.trace = trace.Worker(file, engine, part) if file else None
         self.pool = ThreadPoolExecutor(conf.threads, "gpc-copy")
         self.thread = threading.Thread(target=self._run, name="gpc-jobs", daemon=True)
         self.thread.start()
@@ -221,7 +224,8 @@ class Worker:
 
     def _submit(self, job_id, store, blocks, slots, when=IN_TURN):
         self.ended[job_id] = threading.Event()
-        self.jobs.put((when, next(self.order), (job_id, store, blocks, slots, self.mover.fence(), time.perf_counter())))
+        self.jobs.put((when, next(self.order), (job_id, store, blocks, slots, self.mover.fence(), time.perf_counter(),
+                                                trace.now() if self.trace else 0)))
         return True
 
     def drain(self):
@@ -231,13 +235,15 @@ class Worker:
     def get_finished(self):
         with self.lock:
             done, self.done = self.done, []
-            for r, errors, unmoved in done:
+            for r, errors, unmoved, _ in done:
                 self.ended.pop(r.job_id, None)
                 if unmoved:
                     self.unmoved[r.job_id] = unmoved
                 self.errors |= errors    # told together with the end of their load
                 self.failed |= {r.job_id} if errors else set()
-        return [r for r, _, _ in done]
+        if self.trace:
+            self.trace.told([job for _, _, _, job in done if not job.store], [len(of) for of in self.runs])
+        return [r for r, _, _, _ in done]
 
     def wait(self, job_ids):
         for j in job_ids:
@@ -319,6 +325,7 @@ class Worker:
 
     def _begin(self, job):
         """Is it only begun, and to be ended later?"""
+        self._stamp(job, "begun")
         try:
             groups = chunks_of(job.blocks, job.slots, self.blocks_per_chunk)
             if job.store and self.blocks_per_chunk > 1:
@@ -366,11 +373,16 @@ class Worker:
             self.drops.again()
         except Exception:
             self._give_up(job)
+        self._stamp(job, "ended")
         # a failed load is told by its blocks, or, where nobody asks for them, by the job
         r = self.result(job.number, not job.errors or self.reported, job.moved, time.perf_counter() - job.since)
         with self.lock:
-            self.done.append((r, job.errors, job.unmoved))
+            self.done.append((r, job.errors, job.unmoved, job if self.trace else None))
         self.ended[job.number].set()
+
+    def _stamp(self, job, stage):
+        if self.trace:
+            job.stages[stage] = trace.now()
 
     def _count(self, job, chunks, ends):
         for i, n in enumerate(ends):
@@ -414,7 +426,9 @@ class Worker:
         chunks, share, sums = begun
         if not share:
             return chunks, [0 if job.store else FAILED] * len(chunks)
-        ends, err = _gpc._share_end(share)
+        ends, err, stamps = _gpc._share_end(share)
+        if self.trace:
+            self.trace.share(job, stamps)
         if err:
             log.error("gpc: a copy: %s", self.mover.text(err))
             self.mover.abandon()
