@@ -108,9 +108,12 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/engines/engine.py \
 	%reldir%/engines/fleet.py \
 	%reldir%/engines/fs_spec.py \
+	%reldir%/engines/gpu.py \
 	%reldir%/engines/half_store.py \
 	%reldir%/engines/install.sh \
 	%reldir%/engines/interfaces.py \
+	%reldir%/engines/live.py \
+	%reldir%/engines/live_engine.py \
 	%reldir%/engines/lmcache.txt \
 	%reldir%/engines/lmcache_server.py \
 	%reldir%/engines/make_model.py \
