@@ -104,6 +104,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/bench/load.py \
 	%reldir%/bench/step.py \
 	%reldir%/engines/README.md \
+	%reldir%/engines/agentic.py \
 	%reldir%/engines/check.sh \
 	%reldir%/engines/engine.py \
 	%reldir%/engines/fleet.py \

@@ -131,7 +131,7 @@ class Options:
     """What all engines of a run have."""
 
     def __init__(self, a, folder):
-        self.folder, self.vocabulary, self.block = folder, None, a.block
+        self.folder, self.vocabulary, self.block, self.gpc = folder, None, a.block, json.loads(a.gpc)
         self.model = a.model or write_model(os.path.join(folder, "model-" + a.shape), a.shape)
         with open(os.path.join(self.model, "config.json")) as f:
             m = json.load(f)
@@ -310,7 +310,8 @@ class Gpc(System):
 
     def config(self):
         extra = dict(spec_name="GPCOffloadingSpec", spec_module_path="gpc.vllm", gpc_bytes=int(self.ram * GIB), gpc_name=self.cache,
-                     gpc_weights="random weights 20", gpc_serve=self.serve, gpc_pending_ms=20000, **self.extra)
+                     gpc_weights="random weights 20", gpc_serve=self.serve,
+                     **self.options.gpc, **self.extra)
         if self.disk:
             extra.update(gpc_disk=self.disk, gpc_disk_bytes=int(self.disk_gib * GIB))
         return dict(kv_connector="GPCConnector", kv_connector_module_path="gpc.vllm", kv_role="kv_both", kv_load_failure_policy="recompute",
@@ -436,8 +437,9 @@ class Fleet:
             s.end()
         said = ""
         for e in self.engines.values():
-            with open(e.log, errors="replace") as f:
-                said += f.read()
+            if os.path.exists(e.log):
+                with open(e.log, errors="replace") as f:
+                    said += f.read()
         for x in os.listdir("/dev/shm"):     # vLLM's RAM tier of an engine that was killed; our logs name ours
             if x.startswith("vllm_offload_") and x in said:
                 os.unlink("/dev/shm/" + x)
@@ -458,4 +460,5 @@ def arguments(parser):
     parser.add_argument("--utilization", type=float, default=0.1, help="gpu_memory_utilization, which kv-gib overrides")
     parser.add_argument("--graphs", action="store_true", help="with compilation and CUDA graphs; else eager")
     parser.add_argument("--engine", default="{}", help="JSON of more AsyncEngineArgs")
+    parser.add_argument("--gpc", default="{}", help="JSON of more keys of gpc.vllm")
     parser.add_argument("--deadline", type=float, default=540, help="seconds of the run")
