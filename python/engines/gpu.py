@@ -28,7 +28,7 @@ from live import GIB, Clock, Daemon, Ended, Fleet, Options, Results, arguments, 
 
 SCHEDULER = ("arrived", "step", "found", "allocated", "sent")
 WORKER = ("taken", "begun", "first", "given", "copied", "summed", "ended", "told")
-STAGES = (*SCHEDULER, *WORKER, "complete", "scheduled")     # of gpc/vllm/trace.py, in order
+MOMENTS = (*SCHEDULER, *WORKER, "complete", "scheduled")     # of gpc/vllm/trace.py, in order
 
 
 def ms(x, digits=1):
@@ -67,8 +67,8 @@ class Run:
 
 # ---- loads ----
 
-def stages_of(path):
-    """Tokens -> medians of the milliseconds from each stage to the next one, and of all."""
+def moments_of(path):
+    """Tokens -> medians of the milliseconds from each moment to the next one, and of all."""
     loads = {}
     try:
         with open(path) as f:
@@ -78,11 +78,11 @@ def stages_of(path):
         return {}
     by = {}
     for x in loads.values():
-        if all(s in x for s in STAGES):
+        if all(s in x for s in MOMENTS):
             by.setdefault(x["tokens"], []).append(x)
     out = {}
     for tokens, some in sorted(by.items()):
-        out[tokens] = {b: statistics.median((x[b] - x[a]) / 1e6 for x in some) for a, b in zip(STAGES, STAGES[1:])}
+        out[tokens] = {b: statistics.median((x[b] - x[a]) / 1e6 for x in some) for a, b in zip(MOMENTS, MOMENTS[1:])}
         out[tokens].update(all=statistics.median((x["scheduled"] - x["arrived"]) / 1e6 for x in some), loads=len(some),
                            runs=some[0]["runs"], bytes=some[0]["bytes"],
                            copies_gbps=statistics.median(x["bytes"] / max(1, x["copied"] - x["first"]) for x in some))
@@ -155,7 +155,7 @@ async def loads(run):
                     got = await one_prompt(run, engines[k], of[k], size, 1000003 * size + 999, 16, 3)
                     res["equal"][f"{size} {k}"] = {w: got[w]["ids"] == got["own"]["ids"] and got[w]["logprobs"] == got["own"]["logprobs"]
                                                    for w in ("loaded", "other") if w in got}
-        res["stages"] = {k: stages_of(os.path.join(run.folder, "trace-" + k)) for k in kinds if k.startswith("gpc")}
+        res["moments"] = {k: moments_of(os.path.join(run.folder, "trace-" + k)) for k in kinds if k.startswith("gpc")}
     finally:
         await fleet.end()
         show_loads(run, res)
@@ -188,10 +188,10 @@ def show_loads(run, res):
     text = f"Bus: {number(bus, 1)} GB/s to the device, {number(median([b[1] for b in res['bus']]), 1)} back; medians of {len(res['bus'])}.\n\n"
     text += table(["tokens", "system", *(w + ", ms" for w in WAYS), "own + 1.15 x bus, ms", "tokens loaded", "first token equal"], rows)
     text += "\n" + table(["tokens", "ratio of medians", "is", "wanted"], marks)
-    stages = [[k, t, x["loads"], x["runs"], *(number(x[s], 2) for s in STAGES[1:]), number(x["all"], 2), number(x["copies_gbps"], 1)]
-              for k, by in res.get("stages", {}).items() for t, x in by.items()]
-    text += "\nMilliseconds from the stage before (GPC_TRACE), and GB/s from the first copy to the last one's end:\n\n"
-    text += table(["system", "tokens", "loads", "copies a block", *STAGES[1:], "all", "GB/s"], stages)
+    moments = [[k, t, x["loads"], x["runs"], *(number(x[s], 2) for s in MOMENTS[1:]), number(x["all"], 2), number(x["copies_gbps"], 1)]
+              for k, by in res.get("moments", {}).items() for t, x in by.items()]
+    text += "\nMilliseconds from the moment before (GPC_TRACE), and GB/s from the first copy to the last one's end:\n\n"
+    text += table(["system", "tokens", "loads", "copies a block", *MOMENTS[1:], "all", "GB/s"], moments)
     text += "\nTokens and logprobs equal to an own hit: " + json.dumps(res.get("equal", {})) + "\n"
     run.say("Loads", text)
 

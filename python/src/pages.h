@@ -44,7 +44,7 @@ struct pages_calls {
 
 /* When, by CLOCK_MONOTONIC in ns: the first copy is given, the last one is; the copies have ended, the
  * sums have. */
-enum { PAGES_FIRST, PAGES_GIVEN, PAGES_COPIED, PAGES_SUMMED, PAGES_STAGES };
+enum { PAGES_FIRST, PAGES_GIVEN, PAGES_COPIED, PAGES_SUMMED, PAGES_MOMENTS };
 
 struct pages {
 	bool store, sums;
@@ -66,7 +66,7 @@ struct pages {
 	bool apart;      /* pitched copies take a chunk at a time */
 	int64_t *result; /* bytes moved, PAGES_BAD or PAGES_FAILED */
 	int err;         /* that a call has answered: 0, or of CUDA or gpc */
-	uint64_t at[PAGES_STAGES];
+	uint64_t at[PAGES_MOMENTS];
 };
 
 /* All of it, but for what `calls` have still to do. */

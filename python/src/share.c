@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* share.c - pages.h for Python: a share is a capsule between its begin and its end.
- * Tests: t/python/threads.t t/python/vllm-worker.t */
+ * Tests: t/python/threads.t t/python/vllm-trace.t t/python/vllm-worker.t */
 #include "pages.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPC_TRACE: a load has a line of its scheduler and one of each worker, with all stages in order; without it there is none."""
+"""GPC_TRACE: a load has a line of its scheduler and one of each worker, with all moments in order; without it there is none."""
 
 import json
 import os
@@ -122,9 +122,9 @@ got = lines()
 is_(sorted((x["side"], x["job"], x["engine"]) for x in got), [("scheduler", 7, name + "-t"), *[("worker", 7, name + "-t")] * RANKS],
     "has a line of the scheduler and one of each worker, with its engine and its job")
 for x in got:
-    stages = trace.SCHEDULER if x["side"] == "scheduler" else trace.WORKER
-    is_([s for s in stages if s not in x], [], f"{x['side']}: no stage is missing")
-    times = [began, *(x[s] for s in stages), time.monotonic_ns()]
+    moments = trace.SCHEDULER if x["side"] == "scheduler" else trace.WORKER
+    is_([s for s in moments if s not in x], [], f"{x['side']}: no moment is missing")
+    times = [began, *(x[s] for s in moments), time.monotonic_ns()]
     ok(times == sorted(times), f"{x['side']}: they are in order")
 ends = {x["side"]: x for x in got}
 ok(ends["scheduler"]["sent"] <= ends["worker"]["taken"] and ends["worker"]["told"] <= ends["scheduler"]["complete"],
@@ -132,6 +132,6 @@ ok(ends["scheduler"]["sent"] <= ends["worker"]["taken"] and ends["worker"]["told
 is_({(x["chunks"], x["blocks"], x["bytes"], x["failed"]) for x in got if x["side"] == "worker"}, {(BLOCKS, BLOCKS, 64 * BLOCKS, 0)},
     "the worker's has what was moved")
 is_(ends["scheduler"]["tokens"], 16 * BLOCKS, "the scheduler's has the tokens")
-is_([len(d) for d in (e.link.trace.stages, e.link.trace.jobs, e.link.trace.tokens, e.link.trace.done)], [0] * 4, "nothing of it is kept")
+is_([len(d) for d in (e.link.trace.moments, e.link.trace.jobs, e.link.trace.tokens, e.link.trace.done)], [0] * 4, "nothing of it is kept")
 e.end()
 done()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-hints.t t/python/vllm-failures.t t/python/vllm-worker.t
+# Tests: t/python/vllm-hints.t t/python/vllm-trace.t t/python/vllm-failures.t t/python/vllm-worker.t
 """vLLM's OffloadingConnector, whose worker asserts that no load fails.  This one tells vLLM what was not loaded, so that
 with kv_load_failure_policy=recompute it computes that again, and lets it store again what it has computed."""
 

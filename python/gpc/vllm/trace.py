@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-trace.t
 """Where the time of a load goes.  With GPC_TRACE=FILE in its environment, an engine appends two lines of JSON to the file for
-each load: the scheduler's and the worker's, of one engine and one job.  The stages of each, in order, in nanoseconds of
+each load: the scheduler's and the worker's, of one engine and one job.  The moments of each, in order, in nanoseconds of
 CLOCK_MONOTONIC, which all processes of a machine share:
 
     scheduler                                           worker
@@ -48,18 +48,18 @@ def opened():
 
 
 class Scheduler:
-    """Stages of requests.  A request that loads nothing has no line."""
+    """Moments of requests.  A request that loads nothing has no line."""
 
     def __init__(self, file, engine):
         self.file, self.engine = file, str(engine)
-        self.stages, self.jobs, self.tokens, self.done = {}, {}, {}, set()   # request -> what; those whose load is complete
+        self.moments, self.jobs, self.tokens, self.done = {}, {}, {}, set()   # request -> what; those whose load is complete
 
-    def mark(self, request, stage):
-        self.stages.setdefault(request, {})[stage] = now()
+    def mark(self, request, moment):
+        self.moments.setdefault(request, {})[moment] = now()
 
     def found(self, request, since, tokens):
         """A question that has begun at `since`.  None: it is asked again, in a later step."""
-        self.stages.setdefault(request, {}).setdefault("step", since)
+        self.moments.setdefault(request, {}).setdefault("step", since)
         if tokens is not None:
             self.mark(request, "found")
 
@@ -76,7 +76,7 @@ class Scheduler:
             self.mark(request, "scheduled")
             self.file.line(side="scheduler", engine=self.engine, job=self.jobs[request], request=request,
                            tokens=self.tokens.get(request, 0),
-                           **{s: self.stages[request][s] for s in SCHEDULER if s in self.stages[request]})
+                           **{s: self.moments[request][s] for s in SCHEDULER if s in self.moments[request]})
             self.forget(request)
 
     def complete(self, output):
@@ -85,13 +85,13 @@ class Scheduler:
             self.done.add(request)
 
     def forget(self, request):
-        for of in (self.stages, self.jobs, self.tokens):
+        for of in (self.moments, self.jobs, self.tokens):
             of.pop(request, None)
         self.done.discard(request)
 
 
 class Worker:
-    """Stages of one worker's load jobs; of several shares the first copy and the last end."""
+    """Moments of one worker's load jobs; of several shares the first copy and the last end."""
 
     def __init__(self, file, engine, part):
         self.file, self.engine, self.part, self.lock = file, str(engine), part, threading.Lock()
@@ -99,14 +99,14 @@ class Worker:
     def share(self, job, stamps):
         """stamps: first, given, copied and summed, of pages.h.  Threads of one job come side by side."""
         with self.lock:
-            for stage, at in zip(WORKER[2:6], stamps):
-                was = job.stages.get(stage, at)
-                job.stages[stage] = min(was, at) if stage == "first" else max(was, at)
+            for moment, at in zip(WORKER[2:6], stamps):
+                was = job.moments.get(moment, at)
+                job.moments[moment] = min(was, at) if moment == "first" else max(was, at)
 
     def told(self, jobs, runs):
         """Loads that have ended.  runs: in how many pieces a block of each group is copied."""
         for job in jobs:
-            job.stages["told"] = now()
+            job.moments["told"] = now()
             self.file.line(side="worker", engine=self.engine, part=self.part, job=job.number,
                            chunks=len(job.slots.block_ids), blocks=len(job.blocks.block_ids), bytes=job.moved, runs=runs,
-                           failed=len(job.bad), **{s: job.stages[s] for s in WORKER if s in job.stages})
+                           failed=len(job.bad), **{s: job.moments[s] for s in WORKER if s in job.moments})

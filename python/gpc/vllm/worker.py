@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-worker.t t/python/vllm-gpu.t t/python/vllm-failures.t
+# Tests: t/python/vllm-worker.t t/python/vllm-gpu.t t/python/vllm-trace.t t/python/vllm-failures.t
 """The worker's side: bytes between the engine's KV caches and slots of the cache, one process for each rank.
 
 No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with
@@ -140,7 +140,7 @@ class Job:
 
     def __init__(self, number, store, blocks, slots, fence, since, taken=0):
         self.number, self.store, self.blocks, self.slots = number, store, blocks, slots
-        self.stages = {"taken": taken}      # of trace.py
+        self.moments = {"taken": taken}      # of trace.py
         self.fence, self.since = fence, since
         self.touched = {int(s) for s in slots.block_ids}
         self.beside, self.by, self.shares = None, None, ()
@@ -380,9 +380,9 @@ class Worker:
             self.done.append((r, job.errors, job.unmoved, job if self.trace else None))
         self.ended[job.number].set()
 
-    def _stamp(self, job, stage):
+    def _stamp(self, job, moment):
         if self.trace:
-            job.stages[stage] = trace.now()
+            job.moments[moment] = trace.now()
 
     def _count(self, job, chunks, ends):
         for i, n in enumerate(ends):
