@@ -400,7 +400,7 @@ class LMCache(System):
 
 def system(kind, options, ram, **more):
     """ram: GiB; an engine's share of it where each engine has its own."""
-    gpc = {"gpc": {}, "gpc-off": {"gpc_checksum": False}, "gpc-16": {"blocks_per_chunk": 16}, "gpc-disk": {}}
+    gpc = {"gpc": {}, "gpc-off": {"gpc_checksum": False}, "gpc-16": {"blocks_per_chunk": 16}, "gpc-disk": {"serve": True}}
     if kind in gpc:
         return Gpc(kind, options, ram, **{**gpc[kind], **{k: v for k, v in more.items() if k not in ("engines", "files")}})
     if kind == "none":
