@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pages.c - copies and sums of chunks.
- * Tests: t/python/vllm-worker.t */
+ * Tests: t/python/vllm-trace.t t/python/vllm-worker.t */
 #include "pages.h"
 
 #include <string.h>
