@@ -102,6 +102,7 @@ static void test_arguments(void)
 	s.flags = 0;
 	is_int(seal_at(c, b, 1, 0).result, -ENODATA, "what is not sealed is not known");
 	must(gpc_release(c, &b, 1));
+	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 60000));
 	is_int(gpc_seal(c, &b, &k, 1, 0, &s), -EINVAL,
 	       "nor is a block that is not reserved sealed: %s", gpc_last_error());
 	must(gpc_reserve(c, bare, 1, &b, NULL, 0, 60000));

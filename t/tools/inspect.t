@@ -48,7 +48,7 @@ refuses 2 "'beef' is not a key of 32 hex digits" gpc-inspect lookup one beef
 refuses 2 'is not a key' gpc-inspect lookup one "$(printf '%031dg' 0)"
 refuses 2 'is not a key' gpc-inspect lookup one "$(printf '%034d' 0)"
 refuses 2 'stat: --force is an option of rm$' gpc-inspect stat one --force
-refuses 2 'check: --limit is an option of stat, ls, hot and watch$' gpc-inspect check one --limit 3
+refuses 2 'check: --limit is an option of stat, ls, hot, slow and watch$' gpc-inspect check one --limit 3
 refuses 2 'list: --pool is an option of ls, hot, ping, set, clear and drop$' gpc-inspect list --stale --pool 3
 refuses 2 'ls: --stale is an option of rm$' gpc-inspect ls --stale --pool 3
 refuses 2 '--limit: .x. is not a number' gpc-inspect ls one --limit x
