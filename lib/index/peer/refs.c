@@ -42,7 +42,7 @@ static int add_to_special(gpc *c, uint32_t record, gpc_block block, uint16_t old
 	if (hold == HOLD_PENDING || hold == HOLD_BACK) {
 		/* our own reservation, and the block is LIVE by now: what is added to the value
 		 * counts as references.  Another thread may have made the step before us */
-		hold_step(c, record, block, HOLD_LIVE, sum);
+		hold_step_from(c, record, block, HOLD_LIVE, (uint16_t)(old + 1), sum);
 		sum->refs++;
 		return 0;
 	}

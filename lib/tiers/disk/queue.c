@@ -152,7 +152,7 @@ static void run_op(struct disk *d, struct disk_op *op)
 	if (is_late(op))
 		op->result = -ETIME;
 	else
-		disk_run(d, op);
+		slot_run(d, op);
 	leave(d, q);
 	op->done(op);
 }

@@ -283,11 +283,17 @@ int slot_check_op(const struct disk *d, const struct disk_op *op)
 	return -EINVAL;
 }
 
+void slot_run(struct disk *d, struct disk_op *op)
+{
+	op->result = op->kind == DISK_READ ? run_read(d, op) : run_write(d, op);
+}
+
 int disk_run(struct disk *d, struct disk_op *op)
 {
 	int err = slot_check_op(d, op);
 
-	if (!err)
-		err = op->kind == DISK_READ ? run_read(d, op) : run_write(d, op);
-	return op->result = err;
+	if (err)
+		return op->result = err;
+	slot_run(d, op);
+	return op->result;
 }

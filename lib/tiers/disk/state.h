@@ -153,6 +153,7 @@ void io_unmap(struct disk *d);
 int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 	       struct disk_slot *ret);
 int slot_check_op(const struct disk *d, const struct disk_op *op);
+void slot_run(struct disk *d, struct disk_op *op); /* disk_run() of one that was checked */
 
 /* ---- scan.c ---- */
 

@@ -76,17 +76,6 @@ static bool leave_ram(struct gpc_tiers *t, gpc_block block, const gpc_key *key)
 	return left;
 }
 
-/* With a reference; false: it is not what it was any more. */
-static bool take(gpc *c, gpc_block block, const gpc_key *key, struct about *ret)
-{
-	if (!hold_quietly(c, block, key))
-		return false;
-	if (about_block(c, block, ret)) /* held, it keeps its life; dropped it is not LIVE */
-		return true;
-	unhold_quietly(c, &block, 1);
-	return false;
-}
-
 static void enlist(struct down *b, gpc_block block, const struct about *a, uint32_t at)
 {
 	memmove(b->block + at + 1, b->block + at, (b->n - at) * sizeof(*b->block));
@@ -363,7 +352,7 @@ static void enlist_above(struct down *b, gpc_block block)
 	uint32_t at = b->victims;
 	struct about a;
 
-	if (!about_block(b->t->c, block, &a) || !take(b->t->c, block, &a.key, &a))
+	if (!about_block(b->t->c, block, &a) || !hold_about(b->t->c, block, &a.key, &a))
 		return; /* dropped, with all that hangs on it */
 	while (at < b->n && b->about[at].depth >= a.depth)
 		at++;
@@ -401,7 +390,7 @@ static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uin
 	uint32_t moved = 0;
 	struct about a;
 
-	if (!take(b->t->c, victim, key, &a))
+	if (!hold_about(b->t->c, victim, key, &a))
 		return 0;
 	if (b->chains && !choose_above(b, &a, pool, most, &moved)) {
 		unhold_quietly(b->t->c, &victim, 1);

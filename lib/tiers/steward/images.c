@@ -7,9 +7,8 @@
 #include "bytes/device/host_bytes.h"
 #include "tiers/steward/steward.h"
 
-bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key)
+static bool hold_record(gpc *c, uint32_t record, gpc_block block, const gpc_key *key)
 {
-	uint32_t record = pool_record(&c->seg, block);
 	struct ref_sum sum = { 0 };
 	int section = record == SHM_NO_RECORD ? -1 : handle_enter(c), err;
 
@@ -19,6 +18,11 @@ bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key)
 	refs_account(c, &sum);
 	handle_leave(c, section);
 	return err == 0;
+}
+
+bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key)
+{
+	return hold_record(c, pool_record(&c->seg, block), block, key);
 }
 
 void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n)
@@ -55,6 +59,18 @@ bool about_block(const gpc *c, gpc_block block, struct about *ret)
 	uint32_t record = pool_record(&c->seg, block);
 
 	return record != SHM_NO_RECORD && about_record(c, record, ret);
+}
+
+bool hold_about(gpc *c, gpc_block block, const gpc_key *key, struct about *ret)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	if (!hold_record(c, record, block, key))
+		return false;
+	if (about_record(c, record, ret)) /* held, it keeps its life; dropped it is not LIVE */
+		return true;
+	unhold_quietly(c, &block, 1);
+	return false;
 }
 
 /* ---- which pools ---- */

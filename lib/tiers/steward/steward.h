@@ -291,6 +291,8 @@ struct about {
 };
 bool about_block(const gpc *c, gpc_block block, struct about *ret);
 bool about_record(const gpc *c, uint32_t record, struct about *ret);
+/* hold_quietly(), and what it is; false: it is not that key's any more, and not held. */
+bool hold_about(gpc *c, gpc_block block, const gpc_key *key, struct about *ret);
 
 /* May images of this tier be in that pool? */
 bool images_fit_pool(const struct lower *d, const struct shm_pool *p);

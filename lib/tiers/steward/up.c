@@ -103,14 +103,13 @@ static void find(struct part *p)
 		if (p->warm[i] >= 0)
 			continue;
 		from = find_lower(p, &p->key[i]);
-		if (from < 0 || !hold_quietly(c, from, &p->key[i])) {
+		if (from < 0 || !hold_about(c, from, &p->key[i], &p->about[p->m])) {
 			cut(p, i, -ENOENT);
 			break;
 		}
 		p->at[p->m] = i;
 		p->from[p->m] = from;
-		p->ram[p->m] = GPC_NONE;
-		about_block(c, from, &p->about[p->m++]); /* held: it keeps its life */
+		p->ram[p->m++] = GPC_NONE;
 	}
 }
 
