@@ -137,7 +137,6 @@ lib_index_sources = \
 	%reldir%/index/segment/space.c \
 	%reldir%/index/segment/stamps.h \
 	%reldir%/index/segment/validate.c \
-	%reldir%/index/table/bucket.h \
 	%reldir%/index/table/dropped.c \
 	%reldir%/index/table/dropped.h \
 	%reldir%/index/table/events.c \
@@ -182,7 +181,6 @@ lib_index_sources = \
 	%reldir%/index/takeover/takeover.c \
 	%reldir%/index/takeover/takeover.h \
 	%reldir%/index/takeover/tree.c \
-	%reldir%/index/writer/answer.h \
 	%reldir%/index/writer/claim.c \
 	%reldir%/index/writer/claim.h \
 	%reldir%/index/writer/command.c \

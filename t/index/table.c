@@ -2,7 +2,7 @@
 /* The table where it is tight: keys are chosen by their buckets, so that buckets
  * overflow, residents are relocated, and in the end a key finds no place.  Every live
  * key is found all the time, by a thread that never stops looking, too.
- * Tests: lib/index/table/table.c lib/index/table/bucket.h */
+ * Tests: lib/index/table/table.c lib/index/table/table.h */
 #include <stdlib.h>
 
 #include "t/lib/cache.h"

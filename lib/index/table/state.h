@@ -467,6 +467,15 @@ static inline void w_answered(struct writer *w, uint32_t peer)
 	w->answered[peer / 64] |= 1ull << peer % 64;
 }
 
+/* A command ends. */
+static inline void w_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result)
+{
+	/* (R) the answer and everything it stands for; pairs with the load in ring.c.  Before
+	 * it a successor runs the command again. */
+	store_release(&seg_command(&w->seg, peer, position)->result, result);
+	w_answered(w, peer);
+}
+
 /* Record of a block id as a command names it; NONE when out of range. */
 static inline uint32_t w_find_record(struct writer *w, gpc_block block)
 {

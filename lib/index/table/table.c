@@ -17,7 +17,6 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include "index/table/bucket.h"
 #include "index/table/grace.h"
 #include "index/table/alloc.h"
 #include "index/table/table.h"

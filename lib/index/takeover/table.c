@@ -13,7 +13,6 @@
 
 #include <stdlib.h>
 #include "index/takeover/takeover.h"
-#include "index/table/bucket.h"
 #include "index/table/leave.h"
 #include "index/table/alloc.h"
 #include "index/table/table.h"

@@ -9,7 +9,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include "index/writer/answer.h"
 #include "index/writer/claim.h"
 #include "index/writer/command.h"
 #include "index/writer/commit.h"
@@ -17,7 +16,6 @@
 #include "index/writer/grant.h"
 #include "index/writer/grants.h"
 #include "index/writer/idle.h"
-#include "index/table/bucket.h"
 #include "index/table/dropped.h"
 #include "index/table/leave.h"
 #include "index/table/lru.h"
@@ -106,7 +104,8 @@ static inline __attribute__((always_inline)) void fill_record(struct writer *w, 
 {
 	struct shm_record *r = w_record(w, record);
 
-	pending_end(w, record);
+	if (w->npending)
+		pending_end(w, record);
 	lru_begin(w, record);
 	r->key[0] = cmd->publish.key[0];
 	r->key[1] = cmd->publish.key[1];
@@ -465,7 +464,7 @@ static __attribute__((noinline)) bool run_other(struct writer *w, uint32_t peer,
 		if ((cmd->flags & CF_PEEK) && group_is_sound(w, peer, position, cmd->count)) {
 			result = peek(w, peer, position, cmd);
 			for (i = cmd->count; i-- > 1;)
-				command_answer(w, peer, position + i, 0);
+				w_answer(w, peer, position + i, 0);
 			break;
 		}
 		/* fall through */
@@ -486,7 +485,7 @@ static __attribute__((noinline)) bool run_other(struct writer *w, uint32_t peer,
 	default:
 		result = -EINVAL;
 	}
-	command_answer(w, peer, position, result);
+	w_answer(w, peer, position, result);
 	return true;
 }
 
@@ -503,6 +502,6 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struc
 		return run_other(w, peer, position, &s->cmd);
 	if (__builtin_expect(result == STALL, 0))
 		return false;
-	command_answer(w, peer, position, result);
+	w_answer(w, peer, position, result);
 	return true;
 }

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include "index/writer/answer.h"
 #include "index/writer/commit.h"
 #include "index/writer/grants.h"
 #include "index/table/alloc.h"
@@ -121,7 +120,7 @@ bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 		if (result == MOVE_AGAIN)
 			break;
 		if (at) {
-			command_answer(w, peer, position + at, result);
+			w_answer(w, peer, position + at, result);
 		} else {
 			p->commit_known = true;
 			p->commit_result = result;
@@ -131,6 +130,6 @@ bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 	if (i < n)
 		return false;
 	p->commit_known = false;
-	command_answer(w, peer, position, p->commit_result);
+	w_answer(w, peer, position, p->commit_result);
 	return true;
 }

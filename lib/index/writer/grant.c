@@ -28,7 +28,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include "index/writer/answer.h"
 #include "index/writer/grant.h"
 #include "index/writer/grants.h"
 #include "index/table/leave.h"
@@ -276,7 +275,7 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 		grant_tell_named(w, g, g->n, i, -EDQUOT);
 	while (i > g->n) {
 		i--;
-		command_answer(w, peer, position + i, g->transfer && i == g->n ? g->why : 0);
+		w_answer(w, peer, position + i, g->transfer && i == g->n ? g->why : 0);
 	}
 	w->progress = true;
 }

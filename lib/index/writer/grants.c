@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include "index/peer/hold.h"
-#include "index/writer/answer.h"
 #include "index/writer/grants.h"
 #include "index/table/record.h"
 
@@ -18,8 +17,8 @@ void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, i
 	uint32_t i;
 
 	for (i = n; i-- > 1;)
-		command_answer(w, peer, position + i, (int32_t)i == result ? why : 0);
-	command_answer(w, peer, position, result);
+		w_answer(w, peer, position + i, (int32_t)i == result ? why : 0);
+	w_answer(w, peer, position, result);
 }
 
 bool grant_mark(struct writer *w, uint32_t peer, uint64_t position)

@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 #include "index/writer/grants.h"
-#include "index/table/bucket.h"
 #include "index/table/dropped.h"
 #include "index/table/events.h"
 #include "index/table/grace.h"
