@@ -51,8 +51,6 @@ lib_index_sources = \
 	%reldir%/index/peer/slow.c \
 	%reldir%/index/peer/slow.h \
 	%reldir%/index/peer/ring.h \
-	%reldir%/index/peer/rouse.c \
-	%reldir%/index/peer/rouse.h \
 	%reldir%/index/peer/seat.c \
 	%reldir%/index/peer/seat.h \
 	%reldir%/index/peer/section.c \

@@ -2,7 +2,7 @@
 /* Who waits for a claim is woken by the publish, before the writer has seen it: where CPUs are to
  * spare, only if somebody waits, and only for a key that is claimed.  Woken too early it waits
  * on.
- * Tests: lib/index/peer/rouse.c lib/index/claim/claim_wait.c lib/index/peer/wait_word.h */
+ * Tests: lib/index/request/publish.c lib/index/claim/claim_wait.c lib/index/peer/wait_word.h */
 #include "t/lib/cache.h"
 
 #include "index/peer/handle.h"

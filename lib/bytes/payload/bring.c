@@ -212,7 +212,7 @@ static void take_target(gpc *c, const struct shm_command *s, bool fetches, struc
 
 	if (to == SHM_NO_RECORD)
 		return;
-	if (notes_kept(c))
+	if (seg_keeps_notes(&c->seg))
 		notes_move(c, to);
 	if (!fetches)
 		return;

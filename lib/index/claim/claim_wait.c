@@ -3,7 +3,7 @@
  *
  * Who waits looks at the record that is to have the key, and sleeps on the word of the key's hash.
  * The writer wakes it when the claim has ended; who publishes wakes it before that, at the same
- * time as the writer (index/peer/rouse.h).
+ * time as the writer (index/request/publish.c).
  * Tests: t/index/rouse.t t/index/claims.t t/bytes/claim-in-ram.t t/bytes/transfers-die-device.t */
 #include "config.h"
 

@@ -210,7 +210,7 @@ static void send_commit(gpc *c, struct op *op)
 		else
 			op->out[i].is_sent = hold_step(c, to, s->commit.to, HOLD_PART, &sum);
 	}
-	if (notes_kept(c))
+	if (seg_keeps_notes(&c->seg))
 		send_notes(c, op);
 	refs_account(c, &sum);
 }

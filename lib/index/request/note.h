@@ -17,12 +17,6 @@ struct notes { /* of one call; zero = none are given */
 	const struct publish_copy *copies; /* instead: each has its own */
 };
 
-/* Does the cache keep any? */
-static inline bool notes_kept(const gpc *c)
-{
-	return c->seg.header.geometry.note_lines != 0;
-}
-
 /* Those of the options: 0, or -EINVAL when they are not such that this cache keeps. */
 int notes_take(gpc *c, const struct gpc_publish_options *opt, struct notes *ret);
 /* Item i of the call is published under that key. */

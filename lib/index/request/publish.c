@@ -6,16 +6,17 @@
  * the cell says "reserved" again.  If the key was live already, the library takes an ordinary
  * reference on the resident block; should that one have gone in the meantime, it publishes
  * again.  index/peer/hold.h has all that a cell can be, and what a release before the answer does.
- * Tests: t/index/publish-no-ref.t t/index/publish.t t/index/workers.t t/index/first-refusal.t
- *   t/index/returned-refused.t t/index/late-answers.t */
+ * Tests: t/index/publish-no-ref.t t/index/publish.t t/index/rouse.t t/index/workers.t
+ *   t/index/first-refusal.t t/index/returned-refused.t */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include "index/base/futex.h"
 #include "index/request/note.h"
 #include "index/request/request.h"
 #include "index/peer/hold.h"
-#include "index/peer/rouse.h"
+#include "index/peer/wait_word.h"
 #include "index/segment/dropped.h"
 
 #define PAUSE_NS (20 * NS_PER_MS) /* between looks for a writer that is gone */
@@ -316,7 +317,7 @@ static void send_publish(gpc *c, struct op *op)
 		if (record != SHM_NO_RECORD &&
 		    hold_step(c, record, s->block, sent->owned ? HOLD_SEND_OWNED : HOLD_SEND,
 			      &sum)) {
-			op->sent[i].untold = returns_know(c, record, s->block);
+			sent->untold = sent->owned && returns_know(c, record, s->block);
 			if (op->notes && s->flags & CF_SOURCE)
 				notes_copy(c, s->publish.source, s->publish.seen, record,
 					   s->publish.key);
@@ -362,7 +363,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 		refuse_log(c, "gpc_publish", first);
 	op->sent = sent;
 	op->resident = p->resident;
-	op->notes = notes_kept(c) ? &p->notes : NULL;
+	op->notes = seg_keeps_notes(&c->seg) ? &p->notes : NULL;
 	op->want_refs = p->want_refs;
 	op->no_refs = p->no_refs;
 	op->send = send_publish;
@@ -370,51 +371,34 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 	return op;
 }
 
-static void discard(struct op *op)
+/* Who waits for a claim sleeps, and so does a writer that has nothing to do.  Two wakes in a row stand
+ * between a publish and the waiter then, each as long as tens of publishes.  So who publishes wakes
+ * both at once, where waiters do not keep the processor from the writer.  The waiter finds its claim
+ * open still, and looks at it awake, for AWAKE_NS at most.  Nothing depends on that: the writer wakes
+ * who sleeps when a claim has ended, and a waiter believes nothing but records. */
+static void rouse_waiters(gpc *c, const struct shm_command *cmds, uint32_t n)
 {
-	free(op->sent);
-	free(op);
+	struct shm_shared *shared = seg_shared(&c->seg);
+	uint32_t i, record;
+
+	for (i = 0; c->spare_cpus && i < n; i++) {
+		gpc_key key = { { cmds[i].claim.key[0], cmds[i].claim.key[1] } };
+		struct shm_wait *word = &shared->wait[wait_word(&key)];
+
+		record = pool_record(&c->seg, cmds[i].block);
+		/* it may have ended by now, and another one have begun: then somebody is woken for
+		 * nothing */
+		if (record == SHM_NO_RECORD ||
+		    !(load_relaxed(&seg_record(&c->seg, record)->flags) & REC_CLAIM) ||
+		    !load_relaxed(&word->waiters))
+			continue;
+		count_add(&word->seq, 1);
+		futex_wake_all(&word->seq);
+	}
 }
 
-/* Everything at once, or nothing. */
-static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticket *t)
-{
-	struct shm_command *cmds;
-	struct op *op;
-	uint64_t ticket;
-	int err = 0;
-
-	if (n > SHM_RING)
-		return err_set(EINVAL, "n is %u: with timeout_ms 0 a call takes at most %u blocks",
-			       n, SHM_RING);
-	cmds = calloc(n, sizeof(*cmds));
-	op = cmds ? prepare_part(c, p, 0, n, cmds) : NULL;
-	if (!op) {
-		free(cmds);
-		return err_set(ENOMEM, "no memory to publish %u blocks", n);
-	}
-	n = op->n;
-	op->unwatched = true;
-	if (n) {
-		pthread_mutex_lock(&c->ring_lock);
-		ring_turn_locked(c);
-		err = ring_submit_locked(c, op, cmds);
-		ticket = op->ticket;
-		pthread_mutex_unlock(&c->ring_lock);
-		if (err == 0)
-			rouse_waiters(c, cmds, n);
-	} else {
-		ticket = ring_last_ticket(c);
-	}
-	if (err < 0 || !n)
-		discard(op);
-	if (err == 0 && t)
-		*t = ticket;
-	free(cmds);
-	return err;
-}
-
-/* Submit one part, waiting while the ring is full; *ticket tells what to wait for. */
+/* Submit one part, waiting while the ring is full, unless the deadline is 0; *ticket tells what to wait
+ * for. */
 static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline,
 		       uint64_t *ticket)
 {
@@ -427,7 +411,7 @@ static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, ui
 		if (err == 0)
 			*ticket = op->ticket;
 		pthread_mutex_unlock(&c->ring_lock);
-		if (err != -EAGAIN)
+		if (err != -EAGAIN || !deadline)
 			return err;
 		err = ring_wait(c, ring_last_ticket(c), deadline);
 		if (err < 0)
@@ -435,8 +419,9 @@ static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, ui
 	}
 }
 
-static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
-			struct shm_command *cmds, uint64_t deadline, uint64_t *ticket)
+/* Blocks from .. from + n, those that may be sent: so many; or an error, and none was. */
+static int send_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
+		     struct shm_command *cmds, uint64_t deadline, uint64_t *ticket)
 {
 	struct op *op = prepare_part(c, p, from, n, cmds);
 	int err;
@@ -444,17 +429,35 @@ static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t
 	if (!op)
 		return -ENOMEM;
 	n = op->n;
-	if (!n) {
-		discard(op);
-		return 0;
-	}
-	err = submit_part(c, op, cmds, deadline, ticket);
-	if (err < 0) {
-		discard(op);
+	op->unwatched = !deadline;
+	err = n ? submit_part(c, op, cmds, deadline, ticket) : 0;
+	if (err < 0 || !n) {
+		free(op->sent);
+		free(op);
 		return err;
 	}
-	rouse_waiters(c, cmds, n);
-	return ring_wait(c, *ticket, deadline);
+	rouse_waiters(c, cmds, n); /* behind the submission */
+	return (int)n;
+}
+
+/* Everything at once, or nothing. */
+static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticket *t)
+{
+	struct shm_command *cmds;
+	uint64_t ticket = ring_last_ticket(c);
+	int got;
+
+	if (n > SHM_RING)
+		return err_set(EINVAL, "n is %u: with timeout_ms 0 a call takes at most %u blocks",
+			       n, SHM_RING);
+	cmds = calloc(n, sizeof(*cmds));
+	if (!cmds)
+		return err_set(ENOMEM, "no memory to publish %u blocks", n);
+	got = send_part(c, p, 0, n, cmds, 0, &ticket);
+	if (got >= 0 && t)
+		*t = ticket;
+	free(cmds);
+	return MIN(got, 0);
 }
 
 /* The sentence for the first block that was refused; not all that are not live here were. */
@@ -495,8 +498,11 @@ static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t de
 		return err_set(ENOMEM, "no memory to publish %u blocks", n);
 	for (i = 0; i < n; i++)
 		p->resident[i] = -EAGAIN;
-	for (done = 0; err == 0 && done < n; done += RING_PART)
-		err = publish_part(c, p, done, MIN(n - done, RING_PART), cmds, deadline, ticket);
+	for (done = 0; err == 0 && done < n; done += RING_PART) {
+		err = send_part(c, p, done, MIN(n - done, RING_PART), cmds, deadline, ticket);
+		if (err > 0)
+			err = ring_wait(c, *ticket, deadline);
+	}
 	free(cmds);
 	if (err < 0)
 		return err;

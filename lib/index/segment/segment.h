@@ -192,4 +192,9 @@ static inline bool seg_keeps(const struct segment *s, uint32_t what)
 	return (s->header.geometry.keep & what) != 0;
 }
 
+static inline bool seg_keeps_notes(const struct segment *s)
+{
+	return s->header.geometry.note_lines != 0;
+}
+
 #endif
