@@ -35,20 +35,14 @@ static void mark_late(struct shm_board *d, uint64_t now)
 
 /* A tier that says of each key whether it has it stands in the index; of another one only its
  * steward knows. */
-bool ask_may_help(gpc *c, const gpc_key *key)
+bool ask_may_help(const gpc *c, uint32_t spaces, bool is_below)
 {
 	const struct shm_board *d = seg_board(&c->seg);
-	uint32_t spaces = load_acquire(&seg_state(&c->seg)->lower_spaces);
-	gpc_block block;
 
-	if (!spaces)
+	if (!spaces || (is_stopped(d, clock_ns()) && steward_lives(c)))
 		return false;
-	if (is_stopped(d, clock_ns()) && steward_lives(c))
-		return false;
-	if (load_relaxed(&d->tier[BOARD_REMOTE].kind) == GPC_REMOTE &&
-	    load_relaxed(&d->tier[BOARD_REMOTE].state) == GPC_TIER_UP)
-		return true;
-	return gpc_lookup(c, spaces, key, 1, &block, GPC_QUIET) == 1;
+	return is_below || (load_relaxed(&d->tier[BOARD_REMOTE].kind) == GPC_REMOTE &&
+			    load_relaxed(&d->tier[BOARD_REMOTE].state) == GPC_TIER_UP);
 }
 
 /* ---- places ---- */
@@ -135,10 +129,9 @@ static void leave(gpc *c, uint32_t i)
 }
 
 /* The caller goes, and what nobody has taken goes with it. */
-static int give_up(gpc *c, const struct asked *q, int err)
+static int give_up(gpc *c, struct shm_ask *a, const struct asked *q, int err)
 {
-	order_cas32(&seg_ask(&c->seg, c->peer, q->i)->word, q->word,
-		    ASK_WORD(ASK_FREE, ASK_SEQ(q->word)));
+	order_cas32(&a->word, q->word, ASK_WORD(ASK_FREE, ASK_SEQ(q->word)));
 	leave(c, q->i);
 	if (err == -ENOTCONN)
 		return err_set(ENOTCONN,
@@ -170,18 +163,18 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 		/* pairs with (l) of tiers/steward/up.c: the answer before DONE */
 		word = load_acquire(&a->word);
 		if (ASK_SEQ(word) != ASK_SEQ(q->word) || ASK_STATE(word) == ASK_FREE)
-			return give_up(c, q, -ENOTCONN); /* scribbled over */
+			return give_up(c, a, q, -ENOTCONN); /* scribbled over */
 		if (ASK_STATE(word) == ASK_DONE)
 			break;
 		now = clock_ns();
 		if (now >= look && !steward_lives(c))
-			return give_up(c, q, -ENOTCONN);
+			return give_up(c, a, q, -ENOTCONN);
 		if (now >= deadline || (now >= look && is_stopped(d, now))) {
 			mark_late(d, now);
-			return give_up(c, q, -ETIMEDOUT);
+			return give_up(c, a, q, -ETIMEDOUT);
 		}
 		if (wait_over(now, deadline)) /* nothing is known of the steward */
-			return give_up(c, q, -ETIMEDOUT);
+			return give_up(c, a, q, -ETIMEDOUT);
 		if (now >= look)
 			look = now + LOOK_NS;
 		sleep_on(c, a, word, MIN(deadline, look) - now);
@@ -202,14 +195,21 @@ static int check_call(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
 	if (err == 0)
-		err = refuse_pool_number(c, "to", to);
-	if (err == 0 && load_acquire(&seg_pool(&c->seg, (uint32_t)to)->state) != POOL_READY)
-		err = refuse_pool(c, "to", to);
+		err = refuse_unready(c, "to", to);
 	if (err == 0 && n > INT32_MAX)
 		err = err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
 	if (err == 0 && n && !keys)
 		err = err_set(EINVAL, "keys is NULL");
 	return err;
+}
+
+static bool is_worth_it(gpc *c, const gpc_key *key)
+{
+	uint32_t spaces = load_acquire(&seg_state(&c->seg)->lower_spaces);
+	gpc_block block;
+	bool is_below = spaces && gpc_lookup(c, spaces, key, 1, &block, GPC_QUIET) == 1;
+
+	return ask_may_help(c, spaces, is_below);
 }
 
 /* How many of the first keys are in VRAM or RAM. */
@@ -257,7 +257,7 @@ GPC_EXPORT int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uin
 	if (flags & GPC_BELOW)
 		return send_below(c, (uint32_t)to, keys, n, deadline);
 	len = count_warm(c, keys, n);
-	for (; len >= 0 && (uint32_t)len < n && ask_may_help(c, &keys[len]); len += got) {
+	for (; len >= 0 && (uint32_t)len < n && is_worth_it(c, &keys[len]); len += got) {
 		part = MIN(n - (uint32_t)len, SHM_ASK_KEYS);
 		err = ask_post(c, ASK_UP, (uint32_t)to, keys + len, part, deadline, deadline != 0,
 			       &q);

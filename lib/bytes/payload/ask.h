@@ -8,9 +8,9 @@
 struct asked {
 	uint32_t i, word;
 }; /* a question of this handle */
-/* May any of these tiers have the key, as far as can be seen from here?  Not of a steward that is
- * stopped. */
-bool ask_may_help(gpc *c, const gpc_key *key);
+/* May any of these tiers have a key, as far as can be seen from here?  Not of a steward that is
+ * stopped.  spaces: all of theirs; is_below: the key is in one of these. */
+bool ask_may_help(const gpc *c, uint32_t spaces, bool is_below);
 /* how: ASK_...  At most SHM_ASK_KEYS keys.  -ENOTCONN: no steward; -EAGAIN: SHM_ASKS are under way.  watched:
  * ask_wait is due, else nobody waits for the answer. */
 int ask_post(gpc *c, uint32_t how, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline,

@@ -32,7 +32,9 @@ struct fetch {
 	const gpc_key *keys;
 	gpc_block *block; /* of each key; referenced up to len */
 	uint32_t len;
-	int why; /* the prefix ends at len; 0: all keys */
+	int why;        /* the prefix ends at len; 0: all keys */
+	uint32_t below; /* spaces of the tiers below RAM; the key at len is in one of them */
+	bool is_below;
 	struct bring *b;
 };
 
@@ -81,13 +83,15 @@ static int find(struct fetch *f)
 	struct prefix p = { .near = GPC_SPACE(f->space),
 			    .far = others & ~GPC_SPACE(f->space),
 			    .may = may_go_on,
-			    .arg = f };
+			    .arg = f,
+			    .below = f->below };
 	int len = prefix_take(f->c, &p, f->keys, f->n, f->block);
 
 	if (len < 0)
 		return len;
 	f->len = (uint32_t)len;
 	f->why = p.why;
+	f->is_below = p.is_below;
 	return 0;
 }
 
@@ -246,7 +250,7 @@ static int find_lower(struct fetch *f, uint64_t deadline)
 
 	if (deadline && deadline != NEVER) /* the copies take some of it, too */
 		until = deadline > now ? now + (deadline - now) / 4 * 3 : now;
-	if (f->why != -ENOENT || f->len >= f->most || !ask_may_help(f->c, &f->keys[f->len]) ||
+	if (f->why != -ENOENT || f->len >= f->most || !ask_may_help(f->c, f->below, f->is_below) ||
 	    ask_post(f->c, ASK_UP, f->to, f->keys + f->len, f->n - f->len, until, deadline != 0,
 		     &q) < 0)
 		return 0;
@@ -304,15 +308,11 @@ static int check_options(const struct gpc_fetch_options *opt, uint32_t flags, co
 
 static int check_to(const gpc *c, int to)
 {
-	const struct shm_pool *p;
-	int err = refuse_pool_number(c, "to", to);
+	int err = refuse_unready(c, "to", to);
 
 	if (err)
 		return err;
-	p = seg_pool(&c->seg, (uint32_t)to);
-	if (load_acquire(&p->state) != POOL_READY)
-		return refuse_pool(c, "to", to);
-	if (!load_relaxed(&p->memory))
+	if (!load_relaxed(&seg_pool(&c->seg, (uint32_t)to)->memory))
 		return err_set(ENOENT,
 			       "to is %d: that pool has no memory, since it was made without", to);
 	return 0;
@@ -363,6 +363,7 @@ GPC_EXPORT int gpc_fetch(gpc *c, int to, const gpc_key *keys, uint32_t n, gpc_bl
 		f.opt = *opt;
 	f.pool = seg_pool(&c->seg, f.to);
 	f.space = f.pool->space;
+	f.below = load_acquire(&seg_state(&c->seg)->lower_spaces);
 	f.most = MIN(f.opt.most ? f.opt.most : GPC_TRANSFER_BLOCKS, GPC_TRANSFER_BLOCKS);
 	f.block = malloc(MAX(n, 1u) * sizeof(*f.block));
 	f.b = bring_new(c, true, stream);

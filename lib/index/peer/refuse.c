@@ -60,6 +60,14 @@ int refuse_pool(const gpc *c, const char *argument, int pool)
 		       argument, pool);
 }
 
+int refuse_unready(const gpc *c, const char *argument, int pool)
+{
+	if (pool >= 0 && (uint32_t)pool < c->seg.header.geometry.max_pools &&
+	    load_acquire(&seg_pool(&c->seg, (uint32_t)pool)->state) == POOL_READY)
+		return 0;
+	return refuse_pool(c, argument, pool);
+}
+
 static bool is_caller_pool(const gpc *c, uint32_t pool)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);

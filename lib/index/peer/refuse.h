@@ -17,6 +17,8 @@ struct gpc_move; /* gpc_bytes.h */
 int refuse_pool_number(const gpc *c, const char *argument, int pool);
 /* There is no pool of that number now: -ENOENT; or it is going: -ESTALE. */
 int refuse_pool(const gpc *c, const char *argument, int pool);
+/* The same, and 0 where it is READY. */
+int refuse_unready(const gpc *c, const char *argument, int pool);
 /* blocks[i] is no block of this cache: -EINVAL. */
 int refuse_block(const gpc *c, const char *array, uint32_t i, gpc_block block);
 /* Is the pool of the block going, or has it gone, and no other one has its number? */

@@ -20,7 +20,7 @@ int call_check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks)
 	return 0;
 }
 
-int call_begin(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs)
+static void start(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs)
 {
 	a->c = c;
 	a->spaces = spaces;
@@ -34,16 +34,28 @@ int call_begin(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool ref
 	a->there = (struct device_result){ 0 };
 	if (refs)
 		memset(&a->sum, 0, sizeof(a->sum));
-	if (!c->readonly) {
-		a->section = handle_enter(c);
-		if (a->section < 0)
-			return a->section;
-	} else {
-		int err = handle_need_copy(c);
+}
 
-		if (err)
-			return err;
-	}
+int call_begin(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs)
+{
+	start(a, c, spaces, flags, refs);
+	a->section = handle_enter(c);
+	if (a->section < 0)
+		return a->section;
+	probe_begin(&a->probe, c, spaces);
+	return 0;
+}
+
+int call_begin_any(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs)
+{
+	int err;
+
+	if (__builtin_expect(!c->readonly, 1))
+		return call_begin(a, c, spaces, flags, refs);
+	err = handle_need_copy(c);
+	if (err)
+		return err;
+	start(a, c, spaces, flags, refs);
 	probe_begin(&a->probe, c, spaces);
 	return 0;
 }
@@ -58,8 +70,6 @@ void call_end(struct call *a, uint64_t asked)
 {
 	struct shm_seat *seat;
 
-	if (a->there.blocks)
-		hooks.offload_end(a->c, &a->there);
 	if (a->refs) /* within the section: see seat_is_clean() */
 		refs_account(a->c, &a->sum);
 	if (a->section >= 0)
@@ -72,6 +82,13 @@ void call_end(struct call *a, uint64_t asked)
 	count_if(&seat->hit_ram, a->ram);
 	count_if(&seat->miss, asked - MIN(asked, a->vram + a->ram));
 	count_if(&seat->stale_refs, a->stale);
+}
+
+void call_end_offload(struct call *a, uint64_t asked)
+{
+	if (a->there.blocks)
+		hooks.offload_end(a->c, &a->there);
+	call_end(a, asked);
 }
 
 int call_offload(struct call *a, const struct device_query *q, uint32_t flags)

@@ -30,12 +30,16 @@ struct call {
 
 int call_check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks);
 
+/* Of a handle that has a seat; of any. */
 int call_begin(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs);
+int call_begin_any(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs);
 /* asked: keys that this call counts as looked up */
 void call_end(struct call *a, uint64_t asked);
 
-/* Let a device answer for the whole call, if the flags say that it may or must. */
+/* Let a device answer for the whole call, if the flags say that it may or must; call_end_offload()
+ * is due. */
 int call_offload(struct call *a, const struct device_query *q, uint32_t flags);
+void call_end_offload(struct call *a, uint64_t asked);
 /* A device's answers; blocks of pools that are gone by now are none. */
 void call_answers(const struct call *a, uint32_t from, uint32_t n, gpc_block *blocks);
 

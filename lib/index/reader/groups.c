@@ -320,7 +320,7 @@ GPC_EXPORT int gpc_match_groups(gpc *c, uint32_t spaces, const struct gpc_group 
 		err = read_arguments(c, groups, n, opt, flags, &s);
 	if (err || !n)
 		return err;
-	err = call_begin(&s.a, c, spaces, flags, flags & GPC_REF);
+	err = call_begin_any(&s.a, c, spaces, flags, flags & GPC_REF);
 	if (err)
 		return err;
 	asked = needed(&s);

@@ -119,7 +119,7 @@ GPC_EXPORT int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t
 	err = call_check_arrays(keys, n, blocks);
 	if (err || !n)
 		return err;
-	err = call_begin(&a, c, spaces, flags, flags & GPC_REF);
+	err = call_begin_any(&a, c, spaces, flags, flags & GPC_REF);
 	if (err)
 		return err;
 	a.n = n;
@@ -131,6 +131,6 @@ GPC_EXPORT int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t
 			hits += look_up_part(&a, keys, i, MIN(n - i, PROBE_GROUP), blocks + i);
 	else if (!err)
 		hits = look_up_all(&a, keys, n, blocks);
-	call_end(&a, err ? 0 : n);
+	call_end_offload(&a, err ? 0 : n);
 	return err ? err : (int)hits;
 }

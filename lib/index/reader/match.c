@@ -147,7 +147,7 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uin
 		err = check_match(flags, keys, start, nseq, len);
 	if (err || !nseq)
 		return err;
-	err = call_begin(&a, c, spaces, flags, false);
+	err = call_begin_any(&a, c, spaces, flags, false);
 	if (err)
 		return err;
 	q.n = start[nseq] - start[0];
@@ -163,7 +163,7 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uin
                                                       blocks ? blocks + at : NULL);
 		sum += len[i];
 	}
-	call_end(&a, err ? 0 : start[nseq] - start[0]);
+	call_end_offload(&a, err ? 0 : start[nseq] - start[0]);
 	return err ? err : (int)sum;
 }
 

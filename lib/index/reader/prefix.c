@@ -115,6 +115,15 @@ static void end(struct both *b, uint32_t n)
 	call_end(&b->near, n);
 }
 
+/* In the section of the call. */
+static bool is_in(const gpc *c, uint32_t spaces, const gpc_key *key)
+{
+	struct probe l;
+
+	probe_begin(&l, c, spaces);
+	return probe_one(&l, key) >= 0;
+}
+
 int prefix_take(gpc *c, struct prefix *p, const gpc_key *keys, uint32_t n, gpc_block *blocks)
 {
 	struct both b = { .has_far = p->far != 0 };
@@ -131,6 +140,7 @@ int prefix_take(gpc *c, struct prefix *p, const gpc_key *keys, uint32_t n, gpc_b
 	/* one order over both: the first block of the prompt is the youngest */
 	b.near.first = b.far.first = refs_first_stamp(c, n);
 	len = take_all(&b, p, keys, n, blocks);
+	p->is_below = p->why == -ENOENT && p->below && is_in(c, p->below, &keys[len]);
 	end(&b, n);
 	return (int)len;
 }

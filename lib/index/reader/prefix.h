@@ -14,6 +14,9 @@ struct prefix {
 	int (*may)(void *arg, uint32_t i, gpc_block block);
 	void *arg;
 	int why; /* out, of a prefix that ends: -ENOENT, -EOVERFLOW, or what may() said */
+	uint32_t
+		below; /* a set of other spaces, or 0; out, of -ENOENT: has one of them that key? */
+	bool is_below;
 };
 
 /* References root to leaf, as gpc_acquire takes them; counts as one lookup of each key.  Returns
