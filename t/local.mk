@@ -154,6 +154,7 @@ t_programs = \
 	%reldir%/index/parents-leave.t \
 	%reldir%/index/move-ends.t \
 	%reldir%/index/lru.t \
+	%reldir%/index/let-go.t \
 	%reldir%/index/peek.t \
 	%reldir%/index/reclaim.t \
 	%reldir%/index/order.t \

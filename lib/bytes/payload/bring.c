@@ -217,8 +217,10 @@ static void take_target(gpc *c, const struct shm_command *s, bool fetches, struc
 	if (!fetches)
 		return;
 	hold_step(c, to, s->move.to, HOLD_FETCHED, sum);
-	if (from != SHM_NO_RECORD)
-		refs_drop(c, from, s->block, sum);
+	if (from == SHM_NO_RECORD)
+		return;
+	refs_stamp_end(c, from);
+	refs_drop(c, from, s->block, sum);
 }
 
 static void take_answer(gpc *c, struct op *op)
@@ -456,8 +458,10 @@ void bring_unref(gpc *c, const gpc_block *blocks, uint32_t n)
 
 	for (i = 0; i < n; i++) {
 		record = pool_record(&c->seg, blocks[i]);
-		if (record != SHM_NO_RECORD)
-			refs_drop(c, record, blocks[i], &sum);
+		if (record == SHM_NO_RECORD)
+			continue;
+		refs_stamp_end(c, record);
+		refs_drop(c, record, blocks[i], &sum);
 	}
 	refs_account(c, &sum);
 }

@@ -199,6 +199,7 @@ static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref
 	} /* else, or behind a thread that has made it references meanwhile: */
 	hold_step(c, record, block, HOLD_LIVE, sum);
 	forget_answer(c, record, block);
+	refs_stamp_end(c, record);
 	return refs_drop(c, record, block, sum);
 }
 

@@ -79,7 +79,14 @@ static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t to)
 		refs_stamp_late(c, record, to);
 }
 
-/* The same for many, whose stamps descend. */
+/* What was held counts as used until now, by the last of all places: the place that the writer gives a
+ * block in use (index/table/lru.c).  Before the reference ends. */
+static inline void refs_stamp_end(const gpc *c, uint32_t record)
+{
+	refs_stamp(c, record, load_relaxed(&seg_shared(&c->seg)->tick) << STAMP_BITS);
+}
+
+/* refs_stamp() of many, whose stamps descend. */
 static inline void refs_stamp_many(const gpc *c, const uint32_t *records, uint32_t n, uint64_t to)
 {
 	uint64_t from = load_relaxed(&seg_state(&c->seg)->uses_from);

@@ -4,13 +4,14 @@
  * A seat is its owner's from the store of TAKEN, under the lock of its byte, until the writer has
  * reaped it: the owner stores LEFT at most, and only the writer FREE (reap.c).
  * Tests: t/index/companion-stores.t t/index/namespaces.t t/index/transfers-reaped.t
- *   t/index/lost-peers.t t/bytes/dead-seats.t t/bytes/seats.t */
+ *   t/index/lost-peers.t t/index/let-go.t t/bytes/dead-seats.t */
 #include "config.h"
 
 #include <errno.h>
 #include <string.h>
 #include "index/segment/lockfile.h"
 #include "index/peer/companion.h"
+#include "index/peer/hold.h"
 #include "index/peer/refs.h"
 #include "index/peer/ring.h"
 #include "index/peer/seat.h"
@@ -212,15 +213,21 @@ static void end_sections(gpc *c)
 static void end_references(gpc *c)
 {
 	struct shm_seat *s = seg_seat(&c->seg, c->peer);
+	uint16_t cell;
 	uint32_t i;
 
 	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
 		store_relaxed(&s->in_use[i], 0);
 	if (!load_relaxed(&s->refs))
 		return; /* reservations end when the writer reaps the seat */
-	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
-		if (load_relaxed(refs_cell(c, i)))
-			store_release(refs_cell(c, i), 0);
+	for (i = 0; i < c->seg.header.geometry.max_blocks; i++) {
+		cell = load_relaxed(refs_cell(c, i));
+		if (!cell)
+			continue;
+		if (hold_of(cell) == HOLD_REF)
+			refs_stamp_end(c, i);
+		store_release(refs_cell(c, i), 0);
+	}
 }
 
 void seat_leave(gpc *c)

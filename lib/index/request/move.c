@@ -128,8 +128,10 @@ static bool leave_source(gpc *c, const struct shm_command *s, struct ref_sum *su
 {
 	uint32_t from = pool_record(&c->seg, s->block);
 
-	return from != SHM_NO_RECORD && !refs_is_streams(c, from) &&
-	       refs_drop(c, from, s->block, sum);
+	if (from == SHM_NO_RECORD || refs_is_streams(c, from))
+		return false;
+	refs_stamp_end(c, from); /* a copy leaves it LIVE */
+	return refs_drop(c, from, s->block, sum);
 }
 
 /* The commit ends the reservation of its target, whatever the answer.  Where the caller has a

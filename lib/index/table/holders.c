@@ -16,10 +16,11 @@
  * before it was cleared had raised its cell before, so the writer finds the cell; one that finds it
  * gone sets it anew (model/holders.pml).  A writer that dies before it has set it again leaves a
  * cell without a bit: the next one begins with the bits of all seats that are taken.
- * Tests: t/index/refs-held.t t/index/windows.t */
+ * Tests: t/index/refs-held.t t/index/let-go.t t/index/windows.t */
 #include "config.h"
 
 #include "index/table/holders.h"
+#include "index/table/lru.h"
 #include "index/table/parked.h"
 
 #define PAUSE_NS_A_BLOCK 100u              /* a look takes a thousandth of it */
@@ -56,8 +57,10 @@ void holders_end(struct writer *w, uint32_t peer)
 	for (i = 0; i < w->max_blocks; i++) {
 		uint16_t *cell = seg_cell(&w->seg, i, peer);
 
-		if (load_relaxed(cell))
-			store_release(cell, 0);
+		if (!load_relaxed(cell))
+			continue;
+		store_release(cell, 0);
+		lru_restore(w, i);
 	}
 	order_and64(word_of(w, peer), ~(1ull << peer % 64));
 	parked_peer_ended(w, peer);

@@ -9,12 +9,25 @@
  *
  * One call stamps a whole prefix with one tick, each block a little lower than the one
  * before, so its leaf is the first to go, and the last one of blocks without a chain as well.
- * Equal stamps are of several calls in one tick: the deeper block goes first.  A leaf in use
- * counts as used now, by the last of all places: who lets it go stamps it no lower.  A parent
+ * Equal stamps are of several calls in one tick: the deeper block goes first.  A parent
  * whose last child went comes in with the newest of its own and its children's stamps (rule
  * R2).
- * Tests: t/index/order.t t/index/subtree.t t/index/two-tier.t t/index/lru.t t/index/peek.t
- *   t/index/seed.t */
+ *
+ * A leaf that is in use when its turn comes is passed over:
+ *
+ *   in use by                    its item        because
+ *   a peer's reference           used now, by    who lets it go stamps it no lower, so until then the
+ *                                the last place  recorded stamp may be above the true one, and many
+ *                                                that are held are not looked at by each walk
+ *   ... which dies with it       used now        holders_end() brings it back to its true stamp
+ *   ... or which is taken back   used now        a call looked at it for a moment, and did not use it:
+ *       by the same call                         it keeps the later place
+ *   a steward's reference        keeps its place it is let go without a use (hold_quietly()), and those
+ *                                                are few: what is being copied
+ *   what hangs below it          keeps its place that one is stamped, and not this one
+ *
+ * Tests: t/index/order.t t/index/subtree.t t/index/two-tier.t t/index/lru.t t/index/let-go.t
+ *   t/index/peek.t */
 #include "config.h"
 
 #include "index/table/grace.h"
@@ -105,7 +118,30 @@ void lru_forget(struct writer *w, uint32_t record)
 		queue_forget(w, &w_pool_of(w, record)->queue, record);
 }
 
-enum { CAN_GO, IN_USE, NOT_YET };
+enum { CAN_GO, IN_USE, KEPT, NOT_YET };
+
+/* The pools of the tiers are their steward's. */
+static bool is_steward(const struct writer *w, uint32_t peer)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state == POOL_READY && w->pool[i].owner == (int32_t)peer &&
+		    shm_is_lower(w->pool[i].kind))
+			return true;
+	return false;
+}
+
+/* Is one of those that hold it a steward? */
+static bool is_held_quietly(struct writer *w, uint32_t record)
+{
+	uint32_t peer = w_next_holder(w, 0);
+
+	for (; peer < w->max_peers; peer = w_next_holder(w, peer + 1))
+		if (!w_cell_is_zero(w, record, peer) && is_steward(w, peer))
+			return true;
+	return false;
+}
 
 /* When a VRAM block is dropped, what hangs below it in RAM goes too: may all of that go? */
 static int subtree_may_go(struct writer *w, uint32_t record)
@@ -119,7 +155,7 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 		uint32_t below = w->subtree[i];
 
 		if (w->node[below].pins || !w_row_is_zero(w, below))
-			return IN_USE;
+			return KEPT;
 		if (w->node[below].waits)
 			return NOT_YET; /* it is leaving, and readers may need it till then */
 		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
@@ -131,7 +167,7 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 static int may_go(struct writer *w, uint32_t record, bool demote)
 {
 	if (!w_row_is_zero(w, record))
-		return IN_USE;
+		return is_held_quietly(w, record) ? KEPT : IN_USE;
 	return demote ? CAN_GO : subtree_may_go(w, record);
 }
 
@@ -246,6 +282,15 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote, uint
 		later = pick_some(w, &w->pool[pool], n, demote, list, size, &found);
 	} while (later && found < n && found > before);
 	return found;
+}
+
+void lru_restore(struct writer *w, uint32_t record)
+{
+	if (!queue_has(w, record))
+		return;
+	lru_forget(w, record);
+	if (lru_is_leaf(w, record))
+		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }
 
 void lru_empty(struct writer *w, uint32_t pool)

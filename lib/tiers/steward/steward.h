@@ -277,7 +277,8 @@ uint32_t room_for(struct lower *d, uint32_t n, uint32_t pool, const gpc_block *s
 
 /* ---- images.c ---- */
 
-/* References that are no use: recency stays as it is. */
+/* References that are no use: recency stays as it is, since the writer knows a steward by its pools
+ * (index/table/lru.c). */
 bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key);
 void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n);
 
