@@ -52,6 +52,7 @@ are t/tools/inspect.t lib/libgpc.la t/sh/hold t/sh/json tools/gpc-inspect tools/
 are t/tools/replay-lru.t lib/libgpc.la t/sh/json tools/gpc-inspect tools/gpc-replay tools/gpcd
 are t/python/module.t lib/libgpc.la t-python t/sh/json tools/gpc-inspect tools/gpcd
 are t/repo/exports.t lib/libgpc.la
+are t/repo/mutants.t t/torture/mutants/apply
 are t/repo/includes.t
 are t/repo/heads.t
 
@@ -62,6 +63,7 @@ are t/repo/heads.t
 	sed -n 's|^[a-z]*_PROGRAMS += %reldir%|tools|p' tools/local.mk
 	sed -n '/^t_helpers/,/^$/s|^	%reldir%\(/[a-z/]*\).*|t\1|p' t/local.mk
 	sed -n 's|^pkglib_LTLIBRARIES += %reldir%|plugins|p' plugins/local.mk
+	sed -n 's|^check_PROGRAMS += %reldir%/mutants|t/torture/mutants|p' t/torture/local.mk
 	echo lib/libgpc.la
 } | sort -u >"$tmp/targets"
 needs $known && comm -23 "$tmp/out" "$tmp/targets" >"$tmp/none" && cp "$tmp/none" "$tmp/out" &&
