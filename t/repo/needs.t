@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # "make check TESTS=..." builds what these tests need: t/sh/needs says what that is, and refuses a name
 # that no test has.
-# Tests: t/sh/needs t/local.mk
+# Tests: t/sh/needs t/sh/of t/local.mk
 
 srcdir=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd) || exit 99
 cd "$srcdir" || exit 99
@@ -55,6 +55,12 @@ are t/repo/exports.t lib/libgpc.la
 are t/repo/mutants.t t/torture/mutants/apply
 are t/repo/includes.t
 are t/repo/heads.t
+
+sh t/sh/of . lib/bytes/mapping/huge.c >"$tmp/out" 2>&1 && grep -qx t/bytes/pool-make.t "$tmp/out"
+result "a source has the tests whose heads name it"
+! sh t/sh/of . lib/bytes/memory/huge.c >"$tmp/out" 2>&1 &&
+	grep -q 'no lib/bytes/memory/huge.c; .* like lib/bytes/mapping/huge.c$' "$tmp/out"
+result "a file that is not there is refused, with one of its name"
 
 # all of them at once: each target is one that the makefiles have
 {
