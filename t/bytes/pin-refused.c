@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU's driver registers no host memory: copies go on without, with one warning, and their bytes and
  * ends are as ever; gpc_pool_pin has the error, and may have better luck later.  A pool whose checksums the
- * GPU makes is refused, with the way out.  A GPU whose memory is RAM is told once.  A device of the
+ * GPU makes is refused, with the way out; so is one whose device
+ * makes none.  A GPU whose memory is RAM is told once.  A device of the
  * test plays the GPU.
- * Tests: lib/bytes/mapping/pin.c lib/bytes/payload/pair.c lib/bytes/payload/enqueue.c */
+ * Tests: lib/bytes/mapping/pin.c lib/bytes/payload/sum.c lib/bytes/payload/pair.c lib/bytes/payload/enqueue.c */
 #include "t/lib/bytes.h"
 
 #include "index/base/base.h"
@@ -143,6 +144,34 @@ static void test_checksums(void)
 	end(c);
 }
 
+/* It says so by a capability: its functions are not called. */
+static void test_no_sums(void)
+{
+	gpc *c = tiers(true);
+	gpc_block b[2];
+	gpc_transfer t;
+	int r;
+
+	gpu.sums = false;
+	gpu.sum_open = NULL;
+	bytes_chain(c, VRAM, 1, 2, b, false);
+	r = gpc_spill(c, VRAM, RAM, NULL, 2, NULL, 0, NULL, 1000, &t);
+	ok(r == -EOPNOTSUPP && strstr(gpc_last_error(), "pool 0 keeps checksums") &&
+		   strstr(gpc_last_error(), "pool 1, host, makes none"),
+	   "a device that makes no checksums: %d, %s", r, gpc_last_error());
+	is_int(find(c, 1), b[0], "nothing has changed");
+	end(c);
+	c = tiers(false);
+	bytes_chain(c, VRAM, 1, 2, b, false);
+	is_int(gpc_spill(c, VRAM, RAM, NULL, 2, NULL, 0, NULL, 1000, &t), 2,
+	       "a pool without them takes its blocks");
+	must(gpc_transfer_wait(c, t, 5000));
+	is_int(bytes_found(c, 1, RAM) + bytes_found(c, 2, RAM), 2, "with their bytes");
+	end(c);
+	gpu.sums = true;
+	gpu.sum_open = device_bytes_host.sum_open;
+}
+
 static void test_integrated(void)
 {
 	gpc *c;
@@ -165,6 +194,7 @@ static int body(void)
 	gpu.is_integrated = is_integrated;
 	test_copies();
 	test_checksums();
+	test_no_sums();
 	test_integrated();
 	return done_testing();
 }

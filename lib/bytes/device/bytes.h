@@ -86,6 +86,9 @@ struct device_bytes {
 	/* Its memory is RAM: copies, checksums and done words need no registration, and of a copy
 	 * between two devices the other one does it. */
 	bool in_ram;
+	/* It makes checksums.  Else sum_open(), sum() and sum_close() are not called, RAM pools that keep
+	 * checksums refuse its fetches and spills (-EOPNOTSUPP), and no_checksums makes RAM without. */
+	bool sums;
 
 	/* VRAM that other processes can map, on the device of that uuid (zeros: host).  Fills the
 	 * part's handle, offset, bytes. */

@@ -262,6 +262,7 @@ static bool is_integrated(const uint8_t uuid[16])
 }
 
 const struct device_bytes device_bytes_cuda = {
+	.sums = true,
 	.make = make,
 	.lend = lend,
 	.map = map,

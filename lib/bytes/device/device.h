@@ -62,15 +62,27 @@ struct device_ops {
 	bool (*lost)(void *dev);
 };
 
-/* A kind of device: one row of the table in device.c. */
+/* A kind of device: one row of the table in device.c, the one place that knows the kinds.  No pointer
+ * is NULL where it is built in. */
 struct driver {
-	const char *name; /* "host", "cuda" */
+	const char *name;    /* "host", "cuda" */
+	const char *forms;   /* its device strings, for sentences */
+	const char *without; /* the sentence where it is not built in */
 	/* does it answer to that device string? */
 	bool (*matches)(const char *device);
+	/* is that a whole string of it, and do two name one device?  By the text alone. */
+	bool (*is_form)(const char *device);
+	bool (*same)(const char *a, const char *b);
+	/* Are devices of that UUID of this kind?  For those, too, that this process does not see. */
+	bool (*owns)(const uint8_t uuid[16]);
+	/* a device string for such a one, for people */
+	void (*say)(const uint8_t uuid[16], char *text, size_t room);
+
+	/* NULL, all three: it is not built in, and driver_find(), driver_of() answer -ENODEV */
 	/* what names this device whichever processes see it under which number; zeros for the
 	 * host */
 	int (*identify)(const char *device, uint8_t uuid[16]);
-	const struct device_ops *mirror; /* NULL: not built in, and no finder gives it */
+	const struct device_ops *mirror;
 	const struct device_bytes *bytes;
 };
 
@@ -90,6 +102,8 @@ static inline int device_bytes_of(const uint8_t uuid[16], const struct device_by
 		*ret = d->bytes;
 	return err;
 }
+/* A device string for it, for people. */
+void driver_say(const uint8_t uuid[16], char *text, size_t room);
 /* A list of devices, as a cache is made with: each by its form, and once.  -EINVAL. */
 #define DEVICE_LIST 64 /* bytes, the final 0 included */
 int device_check_list(const char *devices);

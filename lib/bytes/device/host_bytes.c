@@ -417,6 +417,7 @@ static int host_state(const uint8_t uuid[16] UNUSED)
 
 const struct device_bytes device_bytes_host = {
 	.in_ram = true,
+	.sums = true,
 	.make = host_make,
 	.lend = host_lend,
 	.map = host_map,

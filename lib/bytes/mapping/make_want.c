@@ -167,13 +167,8 @@ static int want_device(const struct gpc_pool *p, const struct gpc_memory *m, str
 				       "uuid[0]",
 				       m->device);
 		snprintf(d->device, sizeof(d->device), "%s", m->device);
-	} else if (is_zero(u, sizeof(u))) {
-		snprintf(d->device, sizeof(d->device), "host");
 	} else {
-		snprintf(d->device, sizeof(d->device),
-			 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-"
-			 "%02x%02x",
-			 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9]);
+		driver_say(u, d->device, sizeof(d->device));
 	}
 	memcpy(d->uuid, u, sizeof(u));
 	memcpy(mk->request.uuid[0], u, sizeof(u));

@@ -92,28 +92,29 @@ static bool uuid_of(const gpc *c, uint32_t pool, uint8_t uuid[16])
 	return true;
 }
 
-/* That of any GPU, when the cache has one. */
-static bool has_gpu(const gpc *c, uint8_t uuid[16])
-{
-	uint32_t i;
-
-	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
-		if (uuid_of(c, i, uuid) && !is_zero(uuid))
-			return true;
-	return false;
-}
-
-/* A cache without GPUs has streams of the host device. */
+/* The kinds of the GPUs that the cache has are asked, each for its own.  A cache without GPUs has
+ * streams of the host device. */
 int stream_device(const gpc *c, void *stream, const struct device_bytes **ret, uint8_t uuid[16])
 {
-	int err;
+	const struct device_bytes *device = NULL, *asked = NULL;
+	int err = 0;
+	uint32_t i;
 
-	if (!has_gpu(c, uuid)) {
-		memset(uuid, 0, 16);
-		return device_bytes_of(uuid, ret);
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
+		if (!uuid_of(c, i, uuid) || is_zero(uuid))
+			continue;
+		err = device_bytes_of(uuid, &device);
+		if (err || device == asked)
+			continue;
+		asked = *ret = device;
+		err = device->find_stream(stream, uuid);
+		if (err != -ENODEV)
+			return err;
 	}
-	err = device_bytes_of(uuid, ret);
-	return err ? err : (*ret)->find_stream(stream, uuid);
+	if (asked || err)
+		return err ? err : -ENODEV;
+	memset(uuid, 0, 16);
+	return device_bytes_of(uuid, ret);
 }
 
 /* Of the first block in VRAM; if there is none, the driver is asked. */

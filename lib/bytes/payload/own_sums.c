@@ -60,12 +60,14 @@ static int find(gpc_sums *s, const char *device)
 }
 
 /* What the device's kernel reads and writes. */
-static int open_device(gpc_sums *s)
+static int open_device(gpc_sums *s, const char *device)
 {
 	int err;
 
 	if (s->device->in_ram)
 		return 0;
+	if (!s->device->sums)
+		return err_set(EOPNOTSUPP, "device is \"%s\", which makes no checksums", device);
 	err = s->device->pin(s->answer, ANSWERS_BYTES);
 	if (err)
 		return err;
@@ -87,7 +89,7 @@ static int open_sums(gpc_sums *s, const char *device)
 		return err_set(ENOMEM, "no memory for %u checksums", GPC_SUMS);
 	/* a child of fork() writes none of it, and its copy would not be what the device writes */
 	madvise(s->answer, ANSWERS_BYTES, MADV_DONTFORK);
-	err = open_device(s);
+	err = open_device(s, device);
 	if (err)
 		munmap(s->answer, ANSWERS_BYTES);
 	return err;

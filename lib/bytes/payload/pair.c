@@ -43,6 +43,18 @@ static const uint8_t *on_device(const struct pair *p, const struct map *m)
 	return m->device == p->by->device ? m->memory.uuid : NULL;
 }
 
+/* A driver copies between devices of its own kind and host memory. */
+static int check_kinds(const struct map *to, const struct map *from)
+{
+	if (!to->device || !from->device || to->device == from->device || to->device->in_ram ||
+	    from->device->in_ram)
+		return 0;
+	return err_set(EXDEV,
+		       "pools %u and %u are of devices of two kinds, which do not copy from each "
+		       "other: copy by way of RAM",
+		       from->pool, to->pool);
+}
+
 static int pair_plan(struct pair *p)
 {
 	uint8_t *bases[2][SHM_PARTS];
@@ -89,6 +101,8 @@ static int pair_make(struct map *to, struct map *from, uint32_t stages, struct p
 	struct pair *p;
 	int err = check_images(to, from);
 
+	if (!err)
+		err = check_kinds(to, from);
 	if (!err)
 		err = check_stages(to, stages);
 	if (err)

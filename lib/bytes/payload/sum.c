@@ -5,7 +5,10 @@
 
 #include "bytes/payload/sum.h"
 
+#include <errno.h>
+
 #include "index/base/crc.h"
+#include "bytes/device/device.h"
 #include "bytes/device/host_bytes.h"
 
 #define ITEMS 64u /* items that are given to the device together */
@@ -32,11 +35,26 @@ bool sum_is_known(const struct map *ram, const struct sum_item *item)
 	return host_sum_is_known(w.trailer, &w);
 }
 
+static int refuse_sums(const struct map *images, const struct map *ram)
+{
+	char device[DEVICE_LIST];
+
+	driver_say(images->memory.uuid, device, sizeof(device));
+	return err_set(
+		EOPNOTSUPP,
+		"pool %u keeps checksums, and the device of pool %u, %s, makes none: make pool "
+		"%u without them (no_checksums)",
+		ram->pool, images->pool, device, ram->pool);
+}
+
 int sum_prepare(gpc *c, struct map *images, struct map *ram)
 {
 	void *sums;
-	int err = map_sums(c, images, &sums);
+	int err;
 
+	if (!images->device->sums)
+		return refuse_sums(images, ram);
+	err = map_sums(c, images, &sums);
 	return err || images->device->in_ram ? err : map_pin_trailers(c, ram, images->device);
 }
 
