@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU's driver registers no host memory: copies go on without, with one warning, and their bytes and
  * ends are as ever; gpc_pool_pin has the error, and may have better luck later.  A pool whose checksums the
- * GPU makes is refused, with the way out; so is one whose device
- * makes none.  A GPU whose memory is RAM is told once.  A device of the
- * test plays the GPU.
- * Tests: lib/bytes/mapping/pin.c lib/bytes/payload/sum.c lib/bytes/payload/pair.c lib/bytes/payload/enqueue.c */
+ * GPU makes is refused, with the way out; so is one whose device makes none, and so are copies between
+ * GPUs of two kinds.  A GPU whose memory is RAM is told once.  A device of the test plays the GPU.
+ * Tests: lib/bytes/mapping/pin.c lib/bytes/payload/sum.c lib/bytes/payload/pair.c
+ *   lib/bytes/payload/enqueue.c */
 #include "t/lib/bytes.h"
 
 #include "index/base/base.h"
@@ -14,6 +14,8 @@
 enum { RAM = 0, VRAM = 1 }; /* made in this order: VRAM demotes to RAM */
 
 static struct device_bytes gpu; /* the host device, but for its registrations */
+static struct device_bytes second_gpu;
+static bool is_second; /* that one is found now */
 static uint32_t pins, unpins, refusals;
 static bool refuses, integrated;
 static int heard_refused, heard_integrated;
@@ -23,8 +25,9 @@ int __wrap_driver_of(const uint8_t uuid[16], const struct driver **ret);
 int __wrap_driver_of(const uint8_t uuid[16] UNUSED, const struct driver **ret)
 {
 	static const struct driver driver = { .name = "gpu", .bytes = &gpu };
+	static const struct driver second = { .name = "second", .bytes = &second_gpu };
 
-	*ret = &driver;
+	*ret = is_second ? &second : &driver;
 	return 0;
 }
 
@@ -172,6 +175,26 @@ static void test_no_sums(void)
 	gpu.sum_open = device_bytes_host.sum_open;
 }
 
+static void test_two_kinds(void)
+{
+	gpc *c = tiers(false);
+	struct gpc_move m[2];
+	gpc_block b[2];
+	int other, r;
+
+	second_gpu = gpu;
+	is_second = true;
+	other = bytes_vram(c, 4, 1, -1, 0);
+	is_second = false;
+	bytes_chain(c, VRAM, 1, 2, b, false);
+	is_int(gpc_demote(c, VRAM, other, b + 1, 1, m, GPC_COPY, 60000), 1, "one is to be copied");
+	r = bytes_copy(c, m, 1);
+	ok(r == -EXDEV && strstr(gpc_last_error(), "pools 1 and 2"),
+	   "between two kinds of devices: %d, %s", r, gpc_last_error());
+	is_int(gpc_commit(c, m, 1, NULL, GPC_CANCEL, -1), 1, "given up");
+	end(c);
+}
+
 static void test_integrated(void)
 {
 	gpc *c;
@@ -195,6 +218,7 @@ static int body(void)
 	test_copies();
 	test_checksums();
 	test_no_sums();
+	test_two_kinds();
 	test_integrated();
 	return done_testing();
 }
