@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bytes.h - what the memory of pools, and copies, need of a device.
  *
- *   bytes/device/host_bytes.c   VRAM of the host device, in the memory's own file; copies by a stream's thread
- *   bytes/device/cuda_bytes.c   allocations and IPC          bytes/device/cuda_pin.c  host memory, in chunks
- *   bytes/device/host_event.c   events of its streams
- *   bytes/device/cuda_copy.c    copies on a stream           kernels/copy.cu    those within one GPU
- *   bytes/device/cuda_event.c   events; whose a stream is
+ *   bytes/device/host_bytes.c  VRAM of the host device, in the memory's own file; copies by a stream's
+ *                              thread.  The table of the host device is at its end
+ *   bytes/device/host_sum.c    its checksums                  host_event.c   events of its streams
+ *   bytes/device/cuda_bytes.c  allocations and IPC; CUDA's table
+ *   bytes/device/cuda_pin.c    host memory, in chunks         cuda_copy.c    copies on a stream
+ *   bytes/device/cuda_sum.c    checksums                      cuda_event.c   events; whose a stream is
+ *   kernels/copy.cu            copies within one GPU
  *
  * All return 0 or a negative errno with err_set, work on the device they are told and leave the
- * caller's current device as it was.  None waits for another process's stream or event.
+ * caller's current device as it was.  None waits for another process's stream or event.  No pointer is
+ * NULL: what a device cannot do is never asked of it where a capability says so, and else refused with
+ * a sentence.  lib/bytes/README.md has a table: which thread calls each, whether it may wait, and what
+ * follows when it fails.
  * Tests: t/bytes/bytes-device.t */
 #ifndef GPC_DEVICE_BYTES_H
 #define GPC_DEVICE_BYTES_H
@@ -99,7 +104,8 @@ struct device_bytes {
 	int (*lend)(const uint8_t uuid[16], void *base, uint64_t bytes, struct shm_part *part);
 	/* A part in this process: once for each handle, counted.  -ESTALE: its maker is gone.
 	 * Opened on the device of uuid, or, where this process does not see that one, on the
-	 * thread's own as its peer.  -EBADMSG: it leads out of what its handle names. */
+	 * thread's own as its peer.  -EBADMSG: it leads out of what its handle names.  It stays valid
+	 * when its maker dies, until it is unmapped: copies under way read and write it. */
 	int (*map)(const uint8_t uuid[16], const struct shm_part *part, void **ret_memory,
 		   void **ret_base);
 	void (*unmap)(void *memory); /* of make or map */
@@ -129,17 +135,19 @@ struct device_bytes {
 	int (*sum_open)(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n,
 			uint32_t blocks, void **ret);
 	void (*sum_close)(void *sums);
-	/* Enqueue: the images of these slots are summed.  bad NULL: their trailers are stored.
+	/* Enqueue: the images of these slots are summed, by CRC32C (shm_memory.h) that begins with
+	 * `seed`, over the pieces in the order of sum_part_of().  bad NULL: their trailers are stored.
 	 * Else they are compared with their trailers, where those are of that life and key, and
 	 * *bad (pinned) gets the least of what it has and of index + 1 of those that differ.  lane:
 	 * below SHM_TRANSFERS; what is of one lane is in one stream, or one after the other. */
 	int (*sum)(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane,
 		   uint64_t *bad, void *stream);
-	/* The same on a stream of the device's own, which has nothing before it. */
+	/* As mark(), on a stream of the device's own, which has nothing before it. */
 	int (*mark_now)(const uint8_t uuid[16], uint64_t *done, uint64_t value);
 	/* Its memory is that of the host: a copy in RAM saves nothing. */
 	bool (*is_integrated)(const uint8_t uuid[16]);
-	/* 0: the device works; -EIO: its context is lost, and nothing runs there any more. */
+	/* 0: the device works; -EIO: its context is lost, and nothing runs there any more.  Asked every
+	 * 10 ms while somebody waits for copies, with a lock held: it must not wait. */
 	int (*state)(const uint8_t uuid[16]);
 
 	/* The device of a stream (NULL: the thread's own): -ENODEV, it is of none of this kind. */

@@ -4,7 +4,9 @@
  *
  * A mirror has two halves.  The writer's half makes a mirror and brings it up to date; the peer's
  * half imports it and looks up in it.  All functions return 0 or a negative errno with
- * err_set.  index/segment/descriptor.h tells how readers learn of a mirror. */
+ * err_set.  index/segment/descriptor.h tells how readers learn of a mirror.  No pointer is NULL.
+ * lib/bytes/README.md has a table: which thread calls each, whether it may wait, and what follows when
+ * it fails; and how to add a device. */
 #ifndef GPC_DEVICE_DEVICE_H
 #define GPC_DEVICE_DEVICE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sum.c - checksums around the copies of a transfer.
- * Tests: t/bytes/sums-forged.t t/bytes/checksums.t t/bytes/seals.t */
+ * Tests: t/bytes/sums-forged.t t/bytes/checksums.t t/bytes/pin-refused.t t/bytes/seals.t */
 #include "config.h"
 
 #include "bytes/payload/sum.h"

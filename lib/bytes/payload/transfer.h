@@ -5,8 +5,7 @@
  * private memory, and done[i] in the control segment, which the device stores (shm_transfer).
  *
  *   channel   done[i]   what there is                           next
- *   --------  --------  --------------------------------------
- *   ------------------------------------
+ *   --------  --------  --------------------------------------  ------------------------------------
  *   idle      any       nothing of it is under way              begin: the next value of the handle
  *   begun     before    a call is at work; it holds all maps    copies enqueued, then the mark: marked.
  *                                                               Nothing bound, nothing enqueued:

@@ -73,7 +73,7 @@ static int sleep_once(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64
 	int ended;
 
 	count_add(&word->waiters, 1);
-	/* waiters before the records: pending_wake() does the reverse; model/claim.pml */
+	/* waiters before the records: pending_wake() does the reverse; t/model/claim.pml */
 	order_fence();
 	seq = load_acquire(&word->seq);
 	ended = find_ended(c, claims, n);

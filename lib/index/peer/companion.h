@@ -17,7 +17,7 @@
  *
  * Seats and cells say all of it, so a successor goes on without any word of its predecessor.  The
  * life that ends is marked before companions are looked for, and a companion looks for that mark
- * when its seat counts: one of the two sees the other (rule S6, model/companion.pml). */
+ * when its seat counts: one of the two sees the other (rule S6, t/model/companion.pml). */
 #ifndef GPC_COMPANION_H
 #define GPC_COMPANION_H
 

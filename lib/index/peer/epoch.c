@@ -61,7 +61,7 @@ bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i)
 	 * threads that compete store nearly the same */
 	store_relaxed(&sec->since_ns, clock_coarse_ns());
 	/* (E) a full barrier: nothing of the table is read before the place is seen.
-	 * Pairs with (F); model/grace.pml.  If we die from here on, the place stays open
+	 * Pairs with (F); t/model/grace.pml.  If we die from here on, the place stays open
 	 * until the seat is reaped. */
 	return order_cas64(&sec->epoch, 0, current(shared));
 }
@@ -103,7 +103,7 @@ bool epoch_sweep(const struct segment *s, uint32_t peer, uint32_t i)
 	if (load_relaxed(&sec->kind) != 1 || !load_relaxed(&sec->epoch) || done < ticket)
 		return false;
 	/* The ticket first: it counts as open again for a moment, and the place is idle
-	 * with done < ticket; model/section.pml.  If we die between the two, the seat is
+	 * with done < ticket; t/model/section.pml.  If we die between the two, the seat is
 	 * reaped with it. */
 	store_relaxed(&sec->ticket, MAX(done, ticket) + 1);
 	epoch_leave(s, peer, i);

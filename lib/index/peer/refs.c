@@ -118,7 +118,7 @@ int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key, stru
 		return -ESTALE;
 	/* (T) the cell, a full barrier, then everything again: either the writer sees
 	 * the cell when it reads the row a second time, or we see DYING.  Pairs with
-	 * (D); model/refs.pml.  If we die from here on, reaping clears the cell. */
+	 * (D); t/model/refs.pml.  If we die from here on, reaping clears the cell. */
 	err = refs_add(c, record, block, sum);
 	if (err)
 		return err;

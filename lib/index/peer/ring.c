@@ -53,7 +53,7 @@ void ring_doorbell(gpc *c)
 
 	order_or64(&shared->pending[c->peer >> 6], 1ull << (c->peer & 63));
 	/* a full barrier stands between pending and sleeping: the writer does the reverse (Z);
-	 * model/wake.pml */
+	 * t/model/wake.pml */
 	if (load_relaxed(&shared->sleeping) && order_swap32(&shared->sleeping, 0))
 		futex_wake_all(&shared->sleeping);
 }

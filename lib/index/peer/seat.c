@@ -53,7 +53,7 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	if (label)
 		memcpy(s->label, label, text_bad_byte(label, strnlen(label, sizeof(s->label) - 1)));
 	/* (a) who we are before TAKEN; pairs with the writer's load in reap.c.  If we die
-	 * before it, the seat is still free; model/seat.pml. */
+	 * before it, the seat is still free; t/model/seat.pml. */
 	store_release(&s->state, SEAT_TAKEN);
 }
 
@@ -104,7 +104,7 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 			continue;
 		if (lock_try(c->seg.lock_fd, LOCK_PEER(i)) < 0)
 			continue;
-		/* under the lock nobody else sits down here; model/seat.pml */
+		/* under the lock nobody else sits down here; t/model/seat.pml */
 		if (load_acquire(&s->state) == SEAT_FREE && seat_is_clean(&c->seg, i)) {
 			c->peer = i;
 			sit_down(c, s, label, quota);

@@ -23,7 +23,7 @@ static struct mirror_life mirror_life(const struct segment *s, uint32_t i)
 			     sizeof(now));
 		return now;
 	}
-	/* pairs with (W), (U) of index/table/mirror.c: a state that says there is one, and behind it the
+	/* pairs with (W) of index/writer/mirrors.c, (U) of index/table/mirror.c: a state that says there is one, and behind it the
 	 * generation and the other fields */
 	now.state = load_acquire(&seg_mirror(s, i)->state);
 	now.generation = load_acquire(&seg_mirror(s, i)->generation);

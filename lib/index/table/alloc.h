@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alloc.h - private memory of the writer, which gives its seat up when there is none left. */
-#ifndef GPC_WRITER_INDEX_ALLOC_H
-#define GPC_WRITER_INDEX_ALLOC_H
+#ifndef GPC_TABLE_ALLOC_H
+#define GPC_TABLE_ALLOC_H
 
 #include "index/table/state.h"
 

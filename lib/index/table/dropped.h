@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dropped.h - the ring of keys that were dropped, as the writer has it, and publishes that come
- * behind a drop (index/segment/dropped.h has the ring; model/since.pml).
+ * behind a drop (index/segment/dropped.h has the ring; t/model/since.pml).
  *
  * A request looks at what is there, computes the rest from it, and publishes that.  If something of
  * it was dropped meanwhile, the rest is bad, too, though what it hangs on may be there again with
@@ -31,8 +31,8 @@
  * parents, no more.  Neither was of this writer: both have 0, and the block counts as younger, as if
  * it had been published when this writer began.  A block of a writer before, and a drop of this one:
  * the block is older. */
-#ifndef GPC_WRITER_DROPPED_H
-#define GPC_WRITER_DROPPED_H
+#ifndef GPC_TABLE_DROPPED_H
+#define GPC_TABLE_DROPPED_H
 
 #include "index/table/state.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* events.h - numbered changes for the outside. */
-#ifndef GPC_WRITER_INDEX_EVENTS_H
-#define GPC_WRITER_INDEX_EVENTS_H
+#ifndef GPC_TABLE_EVENTS_H
+#define GPC_TABLE_EVENTS_H
 
 #include "gpc_look.h"
 #include "index/table/state.h"

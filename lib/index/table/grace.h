@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grace.h - what waits together for a flush and a grace period. */
-#ifndef GPC_WRITER_INDEX_GRACE_H
-#define GPC_WRITER_INDEX_GRACE_H
+#ifndef GPC_TABLE_GRACE_H
+#define GPC_TABLE_GRACE_H
 
 #include "index/table/alloc.h"
 

@@ -14,7 +14,7 @@
  * lowered. To take it away the writer clears it, has a full barrier, reads the whole column, and
  * sets it again if there is a cell; meanwhile it looks at no row.  A peer that has found its bit
  * before it was cleared had raised its cell before, so the writer finds the cell; one that finds it
- * gone sets it anew (model/holders.pml).  A writer that dies before it has set it again leaves a
+ * gone sets it anew (t/model/holders.pml).  A writer that dies before it has set it again leaves a
  * cell without a bit: the next one begins with the bits of all seats that are taken.
  * Tests: t/index/refs-held.t t/index/let-go.t t/index/windows.t */
 #include "config.h"

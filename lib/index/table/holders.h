@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* holders.h - whose columns of cells have to be looked at. */
-#ifndef GPC_WRITER_INDEX_HOLDERS_H
-#define GPC_WRITER_INDEX_HOLDERS_H
+#ifndef GPC_TABLE_HOLDERS_H
+#define GPC_TABLE_HOLDERS_H
 
 #include "index/table/state.h"
 

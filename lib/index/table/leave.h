@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* leave.h - the sources of committed moves. */
-#ifndef GPC_WRITER_INDEX_LEAVE_H
-#define GPC_WRITER_INDEX_LEAVE_H
+#ifndef GPC_TABLE_LEAVE_H
+#define GPC_TABLE_LEAVE_H
 
 #include "index/table/grace.h"
 

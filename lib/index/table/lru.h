@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lru.h - which leaf goes next. */
-#ifndef GPC_WRITER_INDEX_LRU_H
-#define GPC_WRITER_INDEX_LRU_H
+#ifndef GPC_TABLE_LRU_H
+#define GPC_TABLE_LRU_H
 
 #include "index/table/state.h"
 

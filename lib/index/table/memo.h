@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memo.h - tables that forget, which the writer alone changes. */
-#ifndef GPC_WRITER_INDEX_MEMO_H
-#define GPC_WRITER_INDEX_MEMO_H
+#ifndef GPC_TABLE_MEMO_H
+#define GPC_TABLE_MEMO_H
 
 #include "index/table/state.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter.h - what the writer notes down for struct shm_meter. */
-#ifndef GPC_WRITER_INDEX_METER_H
-#define GPC_WRITER_INDEX_METER_H
+#ifndef GPC_TABLE_METER_H
+#define GPC_TABLE_METER_H
 
 #include "index/table/state.h"
 

@@ -59,7 +59,7 @@ static void retire_mirror(struct writer *w, uint32_t i, const char *why)
 	order_fence();
 }
 
-/* rule T5: the list is made, and the marks dropped, at the beginning; model/mirror.pml */
+/* rule T5: the list is made, and the marks dropped, at the beginning; t/model/mirror.pml */
 static uint32_t take_dirty(struct writer *w)
 {
 	uint32_t i, n = w->ndirty;

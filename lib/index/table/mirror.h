@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mirror.h - what changes is brought to the copies of the table on devices. */
-#ifndef GPC_WRITER_INDEX_MIRROR_H
-#define GPC_WRITER_INDEX_MIRROR_H
+#ifndef GPC_TABLE_MIRROR_H
+#define GPC_TABLE_MIRROR_H
 
 #include "index/table/state.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parked.h - blocks whose grace period is over, and which somebody still refers to or reads. */
-#ifndef GPC_WRITER_INDEX_PARKED_H
-#define GPC_WRITER_INDEX_PARKED_H
+#ifndef GPC_TABLE_PARKED_H
+#define GPC_TABLE_PARKED_H
 
 #include "index/table/state.h"
 

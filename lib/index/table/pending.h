@@ -19,8 +19,8 @@
  *      stores what ends the claim, a full barrier, and if there are waiters adds 1 to seq and wakes
  *      all of them.  Takeover does so with all words.
  * B15  pending is advice: nobody is kept from computing or publishing a key that is claimed. */
-#ifndef GPC_WRITER_INDEX_PENDING_H
-#define GPC_WRITER_INDEX_PENDING_H
+#ifndef GPC_TABLE_PENDING_H
+#define GPC_TABLE_PENDING_H
 
 #include "index/peer/wait_word.h"
 #include "index/table/state.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* queue.h - leaves by age. */
-#ifndef GPC_WRITER_INDEX_QUEUE_H
-#define GPC_WRITER_INDEX_QUEUE_H
+#ifndef GPC_TABLE_QUEUE_H
+#define GPC_TABLE_QUEUE_H
 
 #include "index/table/state.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record.h - the states of a record, each change one store of its word. */
-#ifndef GPC_WRITER_INDEX_RECORD_H
-#define GPC_WRITER_INDEX_RECORD_H
+#ifndef GPC_TABLE_RECORD_H
+#define GPC_TABLE_RECORD_H
 
 #include "index/table/events.h"
 
@@ -157,7 +157,7 @@ static inline __attribute__((always_inline)) void record_dying(struct shm_record
 	r->source = 0;
 	/* (D) commit; a full barrier, the caller's or (F), stands before the row is read again:
 	 * references taken after it fail, references taken before it are seen then.  Pairs with
-	 * (T) of index/peer/refs.c; model/refs.pml.  A successor that finds DYING empties the entries
+	 * (T) of index/peer/refs.c; t/model/refs.pml.  A successor that finds DYING empties the entries
 	 * and waits as we do. */
 	store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
 }

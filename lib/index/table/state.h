@@ -4,8 +4,8 @@
  * Records are the truth (shm.h).  All that stands here is derived: it is rebuilt by a scan when
  * another process takes the seat (takeover/), so nothing here needs to survive.
  * Tests: t/index/counts.t t/index/given-up.t t/look/check-writer.t */
-#ifndef GPC_WRITER_INDEX_STATE_H
-#define GPC_WRITER_INDEX_STATE_H
+#ifndef GPC_TABLE_STATE_H
+#define GPC_TABLE_STATE_H
 
 #include "index/peer/handle.h"
 #include "index/segment/hooks.h"
@@ -27,7 +27,8 @@ struct records {
  *                and no blockers
  *   blockers     children of it that tree_blocks() counts, without those that are counted_out
  *   selected     lru_pick() has chosen it as a victim: it is a leaf in no queue.  Only until it
- *                is retired or put back, within the same run of a grant
+ *                is retired or put back, by the same call: of a grant, refill(), peek() or
+ *                pick_sources()
  *   counted_out  selected, and its parent's blockers do not count it any more, so that the parent
  *                can be chosen behind it
  *   pins         uncommitted moves that read it.  It is no victim meanwhile; a drop, a clear or a
@@ -383,7 +384,7 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 /* Blocks that count against the capacity, which is one of keys; how many more the pool may have,
  * where no grant waits for a victim (room_of() of grant_place.c).  A dropped block that somebody
  * holds has no key: it takes a slot, and is not charged.  If it were, a swap would lose a live key
- * beside a free slot (model/capacity.pml). */
+ * beside a free slot (t/model/capacity.pml). */
 static inline uint32_t w_charged(const struct wpool *p)
 {
 	return p->live + p->reserved;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.h - entries, buckets, relocation. */
-#ifndef GPC_WRITER_INDEX_TABLE_H
-#define GPC_WRITER_INDEX_TABLE_H
+#ifndef GPC_TABLE_TABLE_H
+#define GPC_TABLE_TABLE_H
 
 #include "index/table/grace.h"
 #include "index/table/mirror.h"

@@ -7,7 +7,8 @@
  * `blockers` counts the children that keep a block where it is (guarantee G).  A RAM block stays
  * while it has any child.  A VRAM block stays while it has a child in VRAM: children in RAM
  * went before it, leaf first, and it may follow them; but when it is dropped instead, they
- * are dropped with it.
+ * are dropped with it.  A prefix is looked up from its root on, and a publish needs a live parent
+ * (rule C4), so a child without its parent would be found by nobody.
  * Tests: t/index/chains-and-moves.t t/index/lru.t */
 #include "config.h"
 

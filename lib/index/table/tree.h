@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tree.h - parents and children. */
-#ifndef GPC_WRITER_INDEX_TREE_H
-#define GPC_WRITER_INDEX_TREE_H
+#ifndef GPC_TABLE_TREE_H
+#define GPC_TABLE_TREE_H
 
 #include "index/table/state.h"
 

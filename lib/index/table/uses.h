@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* uses.h - the window of use[] (index/segment/stamps.h). */
-#ifndef GPC_WRITER_INDEX_USES_H
-#define GPC_WRITER_INDEX_USES_H
+#ifndef GPC_TABLE_USES_H
+#define GPC_TABLE_USES_H
 
 #include "index/segment/stamps.h"
 #include "index/table/state.h"

@@ -168,8 +168,8 @@ static void scan_free(struct writer *w, struct scan *sc, struct wpool *p, uint32
 		p->free[p->nfree++] = record;
 }
 
-/* A record is as (D), (K), (L) or (M) of index/table/record.c left it, a target of a move as (O) of
- * index/writer/move.c did: before the store, or after it. */
+/* A record is as (D), (K), (L) of index/table/record.h or (M) of record.c left it, a target of a move
+ * as (O) of move_bind.c and command.c of index/writer did: before the store, or after it. */
 static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);

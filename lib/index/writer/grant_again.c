@@ -20,7 +20,8 @@
  *
  * A reserve, demote or promote need not find the same block, only room.  There is room for as many
  * as the dead writer had taken: no pool has more keys and reservations than its capacity, and a
- * victim on its way counts as a reservation (promised() of grant_place.c).  An evict takes no free
+ * victim on its way counts as a reservation (promised_in_pool() of
+ * grant_place.c).  An evict takes no free
  * block, so it must find its own.
  *
  * The takeover notes those in w->leftover, before any command runs; each leaves the list when its

@@ -20,7 +20,7 @@
 /* Victims that are on their way to be reservations: they are neither live nor reserved, and
  * charged all the same.  Else the room that a victim leaves would be given away, by its own grant
  * or another one, and the pool would have more than its capacity when it comes. */
-static uint32_t promised(struct writer *w, uint32_t pool)
+static uint32_t promised_in_pool(struct writer *w, uint32_t pool)
 {
 	const struct grant *g;
 	uint32_t n = grant_leftovers(w, pool);
@@ -34,7 +34,7 @@ static uint32_t promised(struct writer *w, uint32_t pool)
 static uint32_t room_of(struct writer *w, uint32_t pool)
 {
 	const struct wpool *p = &w->pool[pool];
-	uint32_t room = w_room(p), out = p->dying ? promised(w, pool) : 0;
+	uint32_t room = w_room(p), out = p->dying ? promised_in_pool(w, pool) : 0;
 
 	return room > out ? room - out : 0;
 }

@@ -11,7 +11,7 @@
 /* Blocks that other grants of this peer are still to get.  They count against the quota already,
  * since many grants may begin before the first of them has its blocks.  One that names its blocks
  * has looked at the quota when it has started, and not before. */
-static uint32_t promised(const struct writer *w, const struct grant *g)
+static uint32_t promised_to_peer(const struct writer *w, const struct grant *g)
 {
 	const struct grant *h;
 	uint32_t i, n = 0;
@@ -41,7 +41,7 @@ uint32_t grant_quota_left(struct writer *w, const struct grant *g)
 
 	if (!quota || !grant_reserves(w, g))
 		return UINT32_MAX;
-	has = w->peer[g->peer].nreserved + promised(w, g);
+	has = w->peer[g->peer].nreserved + promised_to_peer(w, g);
 	return quota > has ? quota - has : 0;
 }
 

@@ -357,7 +357,7 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	if (until <= now)
 		return true;
 	store_relaxed(&shared->sleeping, 1);
-	/* (Z) sleeping before pending; ring.c the reverse; model/wake.pml */
+	/* (Z) sleeping before pending; ring.c the reverse; t/model/wake.pml */
 	order_fence();
 	if (!work_is_waiting(w))
 		err = futex_wait(&shared->sleeping, 1, until - now);

@@ -266,7 +266,7 @@ static void reap_seat(struct writer *w, uint32_t peer)
 	if (!transfer_leave_seat(w, peer))
 		return; /* others still copy for one of its transfers */
 	/* (S) all of the above before the seat is free; pairs with seat.c;
-	 * model/seat.pml */
+	 * t/model/seat.pml */
 	store_release(&s->state, SEAT_FREE);
 	w->peer[peer].seated = w->peer[peer].lost = w->peer[peer].mourned = false;
 	w->nseated--;

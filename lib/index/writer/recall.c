@@ -14,7 +14,7 @@
  * Both compare and swap, so one of the two gets it.  The peer's list of what lies in stock names
  * the block still, and the swap that fails tells it.  A successor that finds REC_RECALL looks at
  * the cell: 0 says that the swap was done, and the record becomes FREE; else nothing was (rule C8).
- * model/stock.pml
+ * t/model/stock.pml
  * Tests: t/index/recall.t t/index/stock.t t/index/stock-evict-dies.t t/torture/threads.t */
 #include "config.h"
 
