@@ -4,7 +4,7 @@
  * A seat is its owner's from the store of TAKEN, under the lock of its byte, until the writer has
  * reaped it: the owner stores LEFT at most, and only the writer FREE (reap.c).
  * Tests: t/index/companion-stores.t t/index/namespaces.t t/index/transfers-reaped.t
- *   t/index/lost-peers.t t/index/let-go.t t/bytes/dead-seats.t */
+ *   t/index/let-go.t t/index/lost-peers.t t/bytes/dead-seats.t */
 #include "config.h"
 
 #include <errno.h>

@@ -25,8 +25,7 @@
  *   a steward's reference        keeps its place it is let go without a use (hold_quietly()), and those
  *                                                are few: what is being copied
  *   what hangs below it          keeps its place that one is stamped, and not this one
- *
- * Tests: t/index/order.t t/index/subtree.t t/index/two-tier.t t/index/lru.t t/index/let-go.t
+ * Tests: t/index/order.t t/index/subtree.t t/index/two-tier.t t/index/let-go.t t/index/lru.t
  *   t/index/peek.t */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* images.c - blocks of RAM as the tiers below read and fill them.
- * Tests: t/tiers/both.t t/tiers/straight.t t/index/let-go.t t/bytes/seals.t */
+ * Tests: t/tiers/both.t t/tiers/straight.t t/bytes/seals.t */
 #include "config.h"
 
 #include <string.h>
