@@ -384,6 +384,7 @@ t_scripts = \
 	%reldir%/kv/vllm-events.t \
 	%reldir%/pages/reference.t \
 	%reldir%/pages/readme.t \
+	%reldir%/pages/commands.t \
 	%reldir%/pages/engine-page.t \
 	%reldir%/daemon/metrics.t \
 	%reldir%/daemon/config.t \
@@ -868,6 +869,7 @@ EXTRA_DIST += \
 	%reldir%/sh/needs \
 	%reldir%/sh/of \
 	%reldir%/sh/prom.py \
+	%reldir%/sh/examples.sh \
 	%reldir%/sh/python.sh \
 	%reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin of pytest for vLLM's own tests: what its BlockPool knows of cached blocks is a gpc cache.
 
-The engine keeps its allocator and its order of eviction, as README.md's "An engine with blocks of its own" says: each
+The engine keeps its allocator and its order of eviction, as doc/engine.md's "An engine with blocks of its own" says: each
 pool is one of GPC_POOL_CALLER.  A hash that vLLM caches is published, one that it forgets is dropped, and a lookup is
 one of gpc.  gpc has one block for a key and one key for a block; what vLLM has beyond that waits here until it can be
 published.

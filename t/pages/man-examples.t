@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Pages and README teach by code: each SYNOPSIS agrees with its header, each EXAMPLES block and
-# each C block of README.md compiles, a program of README.md links where a library is built.
-# Tests: man/ README.md
+# Pages teach by code: each SYNOPSIS agrees with its header, each EXAMPLES block and
+# each C file of doc/cmd compiles, a program there links where a library is built.
+# Tests: man/ doc/cmd/
 
 srcdir=${top_srcdir:-$(dirname "$0")/../..}
 builddir=${top_builddir:-$(dirname "$0")/../..}
@@ -60,15 +60,6 @@ synopsis()
 	/^\.Fc/ { print ");" }' "$1"
 }
 
-# each fenced block of C in its own file
-fenced()	# FILE PREFIX
-{
-	awk -v prefix="$2" '
-	/^```c$/ { n++; out = prefix n ".c"; next }
-	/^```/ { out = "" }
-	out { print > out }' "$1"
-}
-
 for page in "$srcdir"/man/*.3; do
 	name=$(basename "$page" .3)
 	grep -q '^\.so ' "$page" && continue
@@ -95,10 +86,7 @@ for file in "$tmp"/engine-*.c; do
 	tap "$(basename "$file" .c) of gpc_engine(7) compiles" $? "$tmp/log"
 done
 
-fenced "$srcdir/README.md" "$tmp/readme-"
-test -f "$tmp/readme-1.c"
-tap "README.md has an example" $?
-for file in "$tmp"/readme-*.c; do
+for file in "$srcdir"/doc/cmd/*.c; do
 	name=$(basename "$file" .c)
 	compiles "$file"
 	tap "$name compiles" $? "$tmp/log"

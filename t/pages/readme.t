@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What README.md shows, taken from there: the workers, which no compiler warns about; the
-# commands below each, which find its blocks the second time, also in RAM; and the options of the service,
-# which gpcd accepts.  Without room or without a writer the worker says so and goes on.
-# Tests: README.md tools/daemon/gpcd@.service.in
+# Programs of doc/cmd, which README.md and doc/ show: no compiler warns about them; the options of the service, which gpcd
+# accepts.  Without room or without a writer the worker says so and goes on.  What they print: t/pages/commands.t.
+# Tests: README.md doc/engine.md doc/cmd/ tools/daemon/gpcd@.service.in
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 
@@ -11,77 +10,34 @@ library=$builddir/lib/.libs
 test -e "$library/libgpc.so" || skip_all "no shared library in $builddir"
 ! grep -q '__[atu]b*san_' "$library/libgpc.so" || skip_all "a sanitizer wants its own programs"
 
-# the fenced block of that kind in which a line is like REGEX, in a cache of this test's name
-fenced()	# KIND REGEX
-{
-	awk -v kind="$1" -v regex="$2" '
-	$0 == "```" kind { on = 1; text = ""; next }
-	/^```/ { if (on && found) { printf "%s", text; exit } on = found = 0 }
-	on { text = text $0 "\n"; found = found || $0 ~ regex }' "$srcdir/README.md" |
-		sed "s/\"demo\"/\"$cache\"/; s/\([ -]\)demo\( \|\$\)/\1$cache\2/"
-}
-
 # ---- its C ----
 
-fenced c '^int main' >"$tmp/worker.c"
-grep -q "\"$cache\"" "$tmp/worker.c"
-ok $? "README.md has a worker"
-fenced c '^int match_there' >"$tmp/match.c"
-test -s "$tmp/match.c"
-ok $? "and a function for a GPU"
-fenced c 'gpc_fetch[(]' >"$tmp/bytes.c"
-grep -q "\"$cache\"" "$tmp/bytes.c"
-ok $? "and a worker that fetches"
+for file in worker match bytes serve; do
+	sed "s/\"demo\"/\"$cache\"/" "$srcdir/doc/cmd/$file.c" >"$tmp/$file.c"
+done
 for compiler in gcc clang; do
-	for file in worker match bytes; do
+	for file in worker match bytes serve; do
+		conversion=-Wconversion
+		test $file != serve || conversion=        # it is short
 		if ! command -v $compiler >/dev/null; then
 			skip 1 "there is no $compiler"
 			continue
 		fi
-		run $compiler -std=c11 -Wall -Wextra -Wconversion -Werror -I"$srcdir/lib" -c \
+		run $compiler -std=c11 -Wall -Wextra $conversion -Werror -I"$srcdir/lib" -c \
 			-o "$tmp/$file.o" "$tmp/$file.c"
 		exits 0 "$file.c: $compiler warns about nothing"
 	done
 done
 
-# ---- the commands, as they are written there ----
+# ---- the worker ----
 
-# what is not installed: the compiler of this build, and what pkg-config would say
-mkdir "$tmp/bin"
-cat >"$tmp/bin/cc" <<-END
-	#!/bin/sh
-	PATH="$PATH" exec ${CC:-cc} "\$@"
-END
-cat >"$tmp/bin/pkg-config" <<-END
-	#!/bin/sh
-	test "\$*" = '--cflags --libs libgpc' && echo -I"$srcdir/lib" -L"$library" -lgpc
-END
-chmod +x "$tmp/bin/cc" "$tmp/bin/pkg-config"
 LD_LIBRARY_PATH=$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 cd "$tmp" || exit 99
-
-fenced sh '^gpcd demo .*--vram-blocks [0-9]+ --daemonize' >"$tmp/commands"
-is "$(grep -c . "$tmp/commands")" 6 "README.md has commands that run it"
-run env PATH="$tmp/bin:$PATH" sh -e "$tmp/commands"
-exits 0 "all of them succeed"
-is "$(sed -n '1,2p' "$tmp/out")" "0 of 63 blocks were cached
-63 of 63 blocks were cached" "the first worker finds none, the second one all"
-prints "^cache: +$cache\$" "stat shows the cache"
-is "$(ls /dev/shm | grep -F "gpc.$cache.")" '' "and nothing is left"
-test -x "$tmp/worker" || bail "there is no worker"
-
+run ${CC:-cc} -I"$srcdir/lib" worker.c -L"$library" -lgpc -o worker
+exits 0 "the worker is compiled"
 run "$tmp/worker"
 is "$status $(grep -c "$cache" "$tmp/err")" '1 1' "without a cache it says so"
-
-fenced sh '^gpcd demo --keep' >"$tmp/commands"
-is "$(grep -c . "$tmp/commands")" 7 "README.md has commands for the one that fetches"
-run env PATH="$tmp/bin:$PATH" sh -e "$tmp/commands"
-exits 0 "all of them succeed"
-is "$(sed -n '1p' "$tmp/out")" '0 of 63 blocks were cached, 0 of them in RAM' "the first one finds none"
-# how many the keeper has spilled within a second is the machine's affair
-prints '^63 of 63 blocks were cached, [1-9][0-9]* of them in RAM$' "the second one all of them"
-is "$(ls /dev/shm | grep -F "gpc.$cache.")" '' "and nothing is left"
 
 # ---- the options of the service ----
 
@@ -90,8 +46,8 @@ serves()	# PID
 	gpc-inspect --json stat "$cache" >"$tmp/out" && test "$(value writer_pid)" = "$1"
 }
 
-fenced sh '^GPCD_OPTIONS=' >"$tmp/default"
-is "$(grep -cv '^#' "$tmp/default")" 1 "README.md has a file of options"
+sed "s/\([ -]\)demo\( \|\$\)/\1$cache\2/; /SPDX/d" "$srcdir/doc/cmd/service.env" >"$tmp/default"
+is "$(grep -cv '^#' "$tmp/default")" 1 "doc/operate.md has a file of options"
 unit=$srcdir/tools/daemon/gpcd@.service.in
 is "$(sed -n "s/%i\$/$cache/; s/^EnvironmentFile=-//p" "$unit")" \
 	"$(sed -n 's/^# //p' "$tmp/default")" "which the unit reads"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The worker in Python that README.md and python/README.md show, and the commands below it, as they are
+# The worker in Python that doc/engine.md and python/README.md show, and the commands below it, as they are
 # written there: the second run finds all blocks.
-# Tests: README.md python/README.md
+# Tests: doc/engine.md python/README.md
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/python.sh"
 
@@ -16,7 +16,7 @@ fenced()	# FILE KIND REGEX
 		sed "s/\"demo\"/\"$cache\"/; s/\([ -]\)demo\( \|\$\)/\1$cache\2/"
 }
 
-fenced README.md python '^    prompt = ' >"$tmp/worker.py"
+sed "s/\"demo\"/\"$cache\"/; /SPDX/d" "$srcdir/doc/cmd/worker.py" >"$tmp/worker.py"
 fenced python/README.md python '^    prompt = ' >"$tmp/other.py"
 cmp -s "$tmp/worker.py" "$tmp/other.py" && test -s "$tmp/worker.py"
 ok $? "both pages show the same worker"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The arguments that bootstrap hands to make: targets one by one, and variables with each of them.  In a copy that
 # builds nothing.
-# Tests: bootstrap README.md
+# Tests: bootstrap doc/install.md
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 
 tree="$tmp/a tree"
@@ -67,7 +67,7 @@ are "a trace is in the environment" "make " "make [demo]"
 calls =x install
 are "a value without a name is refused, and nothing made" "status 1"
 
-grep -q 'bootstrap install DESTDIR=/tmp/root' "$srcdir/README.md"
-ok $? "README.md says so"
+grep -q 'bootstrap install DESTDIR=/tmp/root' "$srcdir/doc/install.md"
+ok $? "doc/install.md says so"
 
 done_testing

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpc-replay --plot: its figures are those of replays with these capacities, of the whole trace in one cache, and of
-# each worker's part in one of its own; and the picture has them.  The picture in README.md is of this program.
-# Tests: tools/replay/plot.c tools/replay/curve.c tools/replay/svg.c t/data/small.svg README.md
+# each worker's part in one of its own; and the picture has them.  The picture in doc/worth.md is of this program.
+# Tests: tools/replay/plot.c tools/replay/curve.c tools/replay/svg.c t/data/small.svg doc/worth.md
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 
@@ -85,9 +85,9 @@ is "$(grep -c '<path class="[a-z]* line" d="M[0-9.]* [0-9.]*L' "$svg")" 2 "two l
 run gpc-replay "$small_trace" --workers 4 --sticky session --plot "$svg"
 prints '^ *240 +78\.2 % +35\.6 % +72\.7 %$' "where sessions stick, a third rate"
 cmp -s "$svg" "$srcdir/t/data/small.svg"
-ok $? "the picture of README.md is up to date" ||
+ok $? "the picture of doc/worth.md is up to date" ||
 	diag "gpc-replay t/data/small.jsonl --workers 4 --sticky session --plot t/data/small.svg"
-grep -q '(t/data/small\.svg)' "$srcdir/README.md"
+grep -q '(\.\./t/data/small\.svg)' "$srcdir/doc/worth.md"
 ok $? "and shown there"
 
 odd="$tmp/<a & b>$(printf '\033')x.jsonl"
