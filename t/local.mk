@@ -958,7 +958,7 @@ check-local: check-TESTS
 
 # ---- what takes longer than CI has time for ----
 
-# make check-long [PART=NAME...] [SECONDS=N]: the parts are in CONTRIBUTING.md.
+# make check-long [PART=NAME...] [SECONDS=N]: the parts are in t/README.md.
 LONG_PARTS = models stores points waits copy drops grace kill prefix nested step instructions \
 	successor transfer fuzz mutants
 PART = $(LONG_PARTS)
