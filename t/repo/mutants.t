@@ -64,7 +64,7 @@ are_caught_by_nothing()
 rules_without()
 {
 	lines | cut -f 2 | tr -d ' ' | tr ',' '\n' | sort -u >"$tmp/broken"
-	for rule in A C D E F G H $(sed -n 's/^\* \*\*\([TSCRB][0-9][0-9]*\)\*\* .*/\1/p' ARCHITECTURE.md)
+	for rule in A C D E F G H $(sed -n 's/^\* \*\*\([TSCRB][0-9][0-9]*\)\*\* .*/\1/p' lib/RULES.md)
 	do
 		grep -qx "$rule" "$tmp/broken" || echo "$rule"
 	done

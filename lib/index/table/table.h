@@ -73,7 +73,7 @@ static inline void bucket_fill(struct writer *w, uint32_t entry, const struct pr
 	store_relaxed(&e->w[2], k->w[2] | (e->w[2] & PROBE_OVERFLOW));
 	/* (H) key words before the block word; pairs with the entry load of index/reader/probe.c.  If we
 	 * die before it, a successor finds key words without a block and wipes them;
-	 * model/relocate.pml. */
+	 * t/model/relocate.pml. */
 	store_release(&e->w[3], block_word);
 	bucket_changed(w, entry);
 }

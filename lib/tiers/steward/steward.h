@@ -24,7 +24,7 @@
  * Threads: `questions` that answer, one that writes to disk, one that writes to a store, one that
  * reads the feed.  None of them is waited for by a peer's lookup, or by the writer.
  *
- * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under
+ * What stands against what (rule B19, and the table in lib/tiers/README.md).  A batch is written under
  * `writing`: from the choice of its slots to the answer of its publish, and what was refused is
  * made free on the disk before the lock is given back.  An acknowledgement takes the lock once
  * between its look at the feed and its sync.  So each batch that began before a removal is over
