@@ -8,7 +8,7 @@
 . "$srcdir/t/sh/examples.sh"
 
 # the plugins are of --remote folder: and --remote redis:
-for name in disk folder redis; do
+for name in python disk folder redis; do
 	if test $name = redis && ! { test -e "$examples/plugins/gpc_remote_redis.so" &&
 			command -v redis-server && command -v redis-cli; } >/dev/null; then
 		skip 4 "no redis-server, or no plugin for it"

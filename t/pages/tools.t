@@ -33,7 +33,7 @@ done
 "$builddir/tools/gpc-inspect" --help | awk '/^  [a-z]/ { print $1 }' | sort -u >"$tmp/commands"
 {
 	grep -ho '^\.Ic gpc-inspect [a-z]*' "$srcdir"/man/*.[1-8]
-	grep -ho '`gpc-inspect [a-z][a-z]*' "$srcdir"/*.md
+	grep -ho '`gpc-inspect [a-z][a-z]*' "$srcdir"/*.md "$srcdir"/doc/*.md
 } | sed 's/.*gpc-inspect //' | sort -u >"$tmp/named"
 n=$((n + 1))
 comm -13 "$tmp/commands" "$tmp/named" >"$tmp/diff"

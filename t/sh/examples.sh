@@ -32,6 +32,26 @@ cat >"$examples/bin/pkg-config" <<-END
 	test "\$*" = '--cflags --libs libgpc' && echo -I"$srcdir/lib" -L"$libs" -lgpc
 END
 printf '#!/bin/sh\nexec "%s" "$@"\n' "${PYTHON:-false}" >"$examples/bin/python3"
+# A second is enough for a reader at a terminal.  On a busy machine these wait for what it stands for: the end of a daemon
+# that was killed, and a keeper that has spilled.
+cat >"$examples/bin/gpc-inspect" <<-END
+	#!/bin/sh
+	test "\$1" != rm || for file in *.pid; do
+		tries=0
+		while pid=\$(cat "\$file" 2>/dev/null) && test -e "/proc/\$pid/exe" && test \$((tries += 1)) -lt 1200; do
+			command -p sleep 0.05
+		done
+	done
+	PATH="$PATH" exec gpc-inspect "\$@"
+END
+cat >"$examples/bin/sleep" <<-END
+	#!/bin/sh
+	tries=0
+	while pid=\$(cat keep.pid 2>/dev/null) && test -e "/proc/\$pid/exe" && test \$((tries += 1)) -lt 1200 &&
+			! gpc-inspect stat "$cache" | grep -q '^spilled: *13\$'; do
+		command -p sleep 0.05
+	done
+END
 chmod +x "$examples"/bin/*
 
 own_name()	# FILE: in a cache of this test's name
@@ -47,6 +67,8 @@ plain_text()	# FILE: without what differs in each run
 		s/\b[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9:.]+( ?[A-Z]+)?/DATE/g
 		s/\b(process|pid|PID|writer:?|peer) +[0-9]+/\1 PID/g
 		s/^(gpc_[a-z_]+\{.*\}) [0-9]+$/\1 COUNT/
+		s/^( +[0-9]+ +)[0-9]+( +gpcd )/\1PID\2/
+		s/=[0-9.]+\b/=NUMBER/g
 		s/, [1-9][0-9]* of them in RAM/, SOME of them in RAM/
 		s/ +/ /g; s/ \$//" "$1"
 }
