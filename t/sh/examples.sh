@@ -15,6 +15,7 @@ test -n "$tmp" || . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 examples=$tmp/examples
 mkdir -p "$examples/bin" "$examples/plugins" "$examples/t/data"
 cp "$srcdir"/doc/cmd/* "$examples"
+chmod u+w "$examples"/*             # those of a distribution may only be read
 ln -s "$srcdir/t/data/small.jsonl" "$examples/t/data"
 ln -s "$builddir" "$examples/build"
 chmod 755 "$examples/plugins"
