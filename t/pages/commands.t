@@ -4,7 +4,8 @@
 # are.  With GPC_DOC_WRITE=NAME.sh in the environment it writes NAME.out anew.
 # Tests: doc/ README.md doc/make t/sh/examples.sh
 
-. "${top_srcdir:-$(dirname "$0")/../..}/t/sh/examples.sh"
+. "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
+. "$srcdir/t/sh/examples.sh"
 
 test -e "$libs/libgpc.so" || skip_all "no shared library in $builddir"
 ! grep -q '__[atu]b*san_' "$libs/libgpc.so" || skip_all "a sanitizer wants its own programs"

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # examples.sh - runs the examples of doc/cmd as the pages show them, and compares what they print with their NAME.out.
 #
-#	. "${top_srcdir:-$(dirname "$0")/../..}/t/sh/examples.sh"
+#	. "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
+#	. "$srcdir/t/sh/examples.sh"
 #	example worker.sh
 #
 # An example runs in a folder that has the files of doc/cmd and what is not installed: a compiler, pkg-config, python3, and
 # the plugins by their paths.  Its cache demo has a name of the test's own, and demo again in what is printed.
 #
+# Needs: tools/gpc-replay tools/gpcd tools/gpc-inspect
+#
 # Numbers of processes, times and the like differ in each run.  plain_text turns them into words, in both texts, so NAME.out
 # has what one run has printed.
-
-test -n "$tmp" || . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 
 examples=$tmp/examples
 mkdir -p "$examples/bin" "$examples/plugins" "$examples/t/data"
