@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_pace.c - the copies of a live cache that count: the writer has gone on between them.
  *
- * What a writer has half done is whole when its pass is over (w_pass_begin), however long that takes:
+ * A change that a writer has half done is whole when its pass is over (w_pass_begin), however long that takes:
  * a writer without a processor stays in the middle of a change, and one that is stopped stays there
  * until it is told to go on.  So nothing follows from the time that has passed.
  *

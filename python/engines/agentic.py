@@ -6,7 +6,7 @@ TRACE has a row of JSON for each turn, as `aiperf synthesize agentic-code` write
 input_length, output_length, and hash_ids, the blocks that are new in this turn.  A turn's prompt is all that its session has asked
 and been answered, and these.  --synthetic N makes such rows of N sessions in place of a file.
 
-What is replayed is fixed by the trace, the options and the seed before anything is measured, and its digest is kept: the first
+The trace, the options and the seed fix the requests before anything is measured, and the result has their digest: the first
 sessions of the trace and their first turns, with --tokens for each id, sent in an order of the seed, so many sessions at a time,
 each with its next turn as soon as it has its answer.  RAM is a share of the bytes of all different blocks, the same for each system.
 
@@ -67,7 +67,7 @@ def read(path, block):
 
 
 class Plan:
-    """What is replayed."""
+    """The requests of a replay."""
 
     def __init__(self, rows, a):
         self.sessions, self.a, chosen = [], a, {}

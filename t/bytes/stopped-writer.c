@@ -292,7 +292,7 @@ static void test_each(int ms)
 	limit_ms = 50;
 }
 
-/* Who says 0 for ever waits as long as the call says. */
+/* A caller with 0 for ever waits as long as the call says. */
 static void test_goes_on(void)
 {
 	gpc_block b;

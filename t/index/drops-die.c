@@ -117,7 +117,7 @@ static bool is_so(bool so, uint64_t n, const char *what)
 	return so;
 }
 
-/* What follows a block that went alone is there, and what follows that goes on. */
+/* A child of a block that went alone is there, and what follows that goes on. */
 static bool is_left(uint64_t from, uint64_t since)
 {
 	uint32_t i;

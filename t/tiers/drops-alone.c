@@ -59,7 +59,7 @@ static void test_hole(void)
 	tiers_finish(c, t, "a hole");
 }
 
-/* What is in RAM hangs on nothing there any more, and the steward knows. */
+/* A block in RAM hangs on nothing there any more, and the steward knows. */
 static void test_before_the_hole(void)
 {
 	struct gpc_tiers_options o;

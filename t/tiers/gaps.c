@@ -371,7 +371,7 @@ static void alone(gpc *c, uint64_t parent, uint64_t n)
 	must(gpc_release(c, &b, 1));
 }
 
-/* What the steward itself drops, of what is without its parent in RAM, is no reason to drop what
+/* A drop by the steward itself, of a block without its parent in RAM, is no reason to drop what
  * comes there later. */
 static void test_ours(void)
 {

@@ -11,7 +11,7 @@
  *   any other                           a line names it, with both values: a restart takes it
  *   a mistake, or no file               a line says so, and nothing is changed
  *
- * What is not taken over is compared with the old value the next time as well, so it is named until
+ * An option that is not taken over is compared with the old value the next time as well, so it is named until
  * the restart.  Texts of options are never freed: other threads have them.
  * Tests: t/daemon/reload.t */
 #include "config.h"

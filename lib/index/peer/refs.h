@@ -79,7 +79,7 @@ static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t to)
 		refs_stamp_late(c, record, to);
 }
 
-/* What was held counts as used until now, by the last of all places: the place that the writer gives a
+/* A block that was held counts as used until now, by the last of all places: the place that the writer gives a
  * block in use (index/table/lru.c).  Before the reference ends. */
 static inline void refs_stamp_end(const gpc *c, uint32_t record)
 {

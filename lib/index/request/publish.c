@@ -371,7 +371,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 	return op;
 }
 
-/* Who waits for a claim sleeps, and so does a writer that has nothing to do.  Two wakes in a row stand
+/* A peer that waits for a claim sleeps, and so does a writer that has nothing to do.  Two wakes in a row stand
  * between a publish and the waiter then, each as long as tens of publishes.  So who publishes wakes
  * both at once, where waiters do not keep the processor from the writer.  The waiter finds its claim
  * open still, and looks at it awake, for AWAKE_NS at most.  Nothing depends on that: the writer wakes

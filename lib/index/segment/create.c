@@ -335,7 +335,7 @@ static int make_memory(const struct segment *s, struct draft *d)
 	return 0;
 }
 
-/* What the kernel makes huge pages of later is charged to the process that has asked: the maker, who
+/* A huge page that the kernel makes later is charged to the process that has asked: the maker, who
  * is charged for the small ones, and nobody else. */
 static void wish_for_huge(const struct segment *s)
 {

@@ -24,7 +24,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote, uint
 void lru_put_back(struct writer *w, uint32_t record);
 /* The block leaves LIVE.  Its item must go: its next life may begin with an older stamp. */
 void lru_forget(struct writer *w, uint32_t record);
-/* Who held it is gone, and has not stamped it: its place is that of its stamp. */
+/* Its holder is gone, and has not stamped it: its place is that of its stamp. */
 void lru_restore(struct writer *w, uint32_t record);
 void lru_begin(struct writer *w, uint32_t record); /* stamp = now, behind all places */
 void lru_set(struct writer *w, uint32_t record, uint64_t stamp);     /* it is not LIVE yet */

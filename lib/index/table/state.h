@@ -337,7 +337,7 @@ static inline struct shm_state *w_state(struct writer *w)
 	return w->at.state;
 }
 
-/* What a writer changes in its segment it changes between these two, or in a pass that the first one
+/* A writer changes its segment between these two, or in a pass that the first one
  * ends to begin the next: there, too, nothing is half done.  Who has a copy can tell whether the
  * writer was at rest, or has gone on (look/check_pace.c). */
 static inline void w_pass_begin(struct writer *w)

@@ -76,7 +76,7 @@ static void give_up(struct writer *w, const struct grant *g, uint32_t record)
 		retire_reservation(w, record);
 }
 
-/* What an item has got so far goes back. */
+/* The blocks that an item has got so far go back. */
 static void item_undo(struct writer *w, struct grant *g, struct grant_item *s)
 {
 	uint32_t record = s->block;

@@ -67,7 +67,7 @@ void board_keeps(struct gpc_tiers *t, const uint8_t file[16])
 	memcpy(d->file, file, sizeof(d->file));
 }
 
-/* What the last steward had taken when it died is asked once more. */
+/* Questions that the last steward had taken when it died are asked once more. */
 static void take_over(struct gpc_tiers *t)
 {
 	const struct segment *s = &t->c->seg;

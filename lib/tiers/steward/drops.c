@@ -27,7 +27,7 @@
  *
  * Of a key that was dropped alone nothing is followed, and 4 is left out where there is nothing else: what
  * follows it is behind a gap then, and goes with the next drop of others unless the key is there again.
- * What follows it in VRAM and RAM has become an entry; the ring tells which (SHM_DROP_LEFT).
+ * A block that follows it in VRAM and RAM has become an entry; the ring tells which (SHM_DROP_LEFT).
  *
  *   an entry that 3 or 4 looks at        has its block
  *   LIVE, or found and not published     it goes, or 4 finds its way

@@ -204,7 +204,7 @@ static uint32_t counter_of(int result)
 	}
 }
 
-/* What is damaged, or not there, is no block any more: nobody is to ask for it again.  What follows it
+/* An image that is damaged, or not there, is no block any more: nobody is to ask for it again.  What follows it
  * stays, as its own bytes are good.  A hint that others hang on stays, too: the store may have it
  * again. */
 static void remove_lower(struct lower *d, gpc_block *block, const gpc_key *key)
