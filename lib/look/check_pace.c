@@ -60,6 +60,7 @@ static void pause_ms(uint32_t ms)
 		;
 }
 
+/* Pairs with (q) of index/table/state.h: a copy stands between two of these, each a read of the file. */
 static uint64_t passes_now(const struct segment *s)
 {
 	uint64_t n;
@@ -75,7 +76,7 @@ static void wait_a_little(struct check *k, uint32_t ms)
 		pause_ms(ms);
 }
 
-/* Who serves, as far as it has a seat. */
+/* The process that serves, as far as it has a seat. */
 static bool writer_is_stopped(const struct segment *s)
 {
 	struct shm_state st;

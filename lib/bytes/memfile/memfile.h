@@ -73,7 +73,7 @@ int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t la
 int memory_make(const struct segment *s, struct memory *m, const struct memory_pages *pages);
 /* The memory of the RAM pool that gpc_create() makes: as hooks.h has these. */
 struct ram_draft;
-/* What a caller wants of checksums: -EINVAL with the field. */
+/* The checksums that a caller wants, into the draft: -EINVAL with the field. */
 int memory_draft_sums(const struct gpc_memory *want, struct memory *m);
 int ram_draft_new(const struct gpc_config *cfg, uint32_t slots, struct ram_draft **ret);
 uint64_t ram_draft_room(const struct ram_draft *d);

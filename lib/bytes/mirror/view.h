@@ -20,7 +20,7 @@ struct import {
 	uint32_t settled;  /* no thread is about to count itself */
 };
 
-/* What a section place is used for by this device.  It belongs to whoever has opened the
+/* The use of a section place by this device.  It belongs to whoever has opened the
  * place, by the compare-and-swap of epoch_enter: the enterer, then its leave, later the
  * next one that finds the place idle, who takes the old count down. */
 struct section_use {

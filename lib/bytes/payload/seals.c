@@ -78,7 +78,8 @@ static int seal_one(gpc *c, const struct map *m, gpc_block block, uint32_t i, co
 	t->seed = s->seed;
 	t->flags = s->flags;
 	t->word = s->word;
-	store_release(&t->life, WORD_GEN(word) + 1); /* last: of shm_trailer */
+	/* (d) the sum before the life that makes it count: a seal that dies before it seals nothing */
+	store_release(&t->life, WORD_GEN(word) + 1);
 	return 0;
 }
 
@@ -105,6 +106,7 @@ static bool read_one(const gpc *c, const struct map *m, gpc_block block, const g
 	const struct shm_trailer *t = trailer_of(m, block, part);
 
 	*ret = (struct gpc_sum){ .result = -ENODATA };
+	/* pairs with (d) of seal_one() */
 	if (load_acquire(&t->life) != WORD_GEN(word_of(c, block)) + 1 || t->key[0] != key->w[0] ||
 	    t->key[1] != key->w[1])
 		return false;

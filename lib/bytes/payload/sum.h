@@ -29,7 +29,7 @@ static inline bool sum_kept(const struct map *ram)
 
 /* Is there a sum of the block, of this life and key? */
 bool sum_is_known(const struct map *ram, const struct sum_item *item);
-/* What both enqueues need and may take long: memory of the device, registering.  Before the channel is
+/* Memory of the device, and registering: both enqueues need them, and they may take long.  Before the channel is
  * begun. */
 int sum_prepare(gpc *c, struct map *images, struct map *ram);
 /* Enqueue: the images of `images` (VRAM) get trailers in `ram`.  Behind the copies, before the

@@ -53,7 +53,7 @@ struct image_parts {
 	uint32_t *crc;
 };
 
-/* What stands below RAM for what so many parts have: sums, or seeds. */
+/* The one number below RAM that stands for the sums, or the seeds, of so many parts. */
 uint32_t sums_fold(const uint32_t *each, uint32_t n);
 /* The sum of an image where it lies; seed: where it has no parts. */
 uint32_t sums_of(const struct iovec *iov, uint32_t niov, const struct image_parts *p,

@@ -92,7 +92,7 @@ static int check_keys(const gpc_key *keys, uint32_t n)
 	return 0;
 }
 
-/* What the answers say, entry by entry: `to` has the state, or the error. */
+/* The answers, entry by entry: `to` has the state, or the error. */
 static void take_claims(gpc *c, struct op *op)
 {
 	uint32_t i;

@@ -338,8 +338,10 @@ static inline struct shm_state *w_state(struct writer *w)
 }
 
 /* A writer changes its segment between these two, or in a pass that the first one
- * ends to begin the next: there, too, nothing is half done.  Who has a copy can tell whether the
- * writer was at rest, or has gone on (look/check_pace.c). */
+ * ends to begin the next: there, too, nothing is half done.  A check that has a copy can tell whether
+ * the writer was at rest, or has gone on.  (q) odd before the first change and even behind the last;
+ * pairs with look/check_pace.c.  A writer that dies between leaves it odd; its successor repairs, and
+ * begins a pass. */
 static inline void w_pass_begin(struct writer *w)
 {
 	store_relaxed(&w_state(w)->passes, (w_state(w)->passes + 1) | 1);

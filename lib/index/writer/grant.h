@@ -37,7 +37,7 @@ int32_t grant_place(struct writer *w, struct grant *g);
 /* ---- blocks that the command names: grant_named.c ---- */
 
 void grant_take_named(struct writer *w, struct grant *g);
-/* What became of the items from .. to, which stands in each before the first is answered. */
+/* The results of the items from .. to, which stand in each before the first is answered. */
 void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to,
 		      int32_t why);
 

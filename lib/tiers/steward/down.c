@@ -414,7 +414,7 @@ static uint32_t write_wish(struct down *b, const struct wish *wish, uint32_t mos
 	return moved + choose(b, block, &wish->key, *pool, most);
 }
 
-/* What peers want below; nothing that is there has to stay for what is next to go. */
+/* Blocks that peers want below; nothing that is there has to stay for what is next to go. */
 static uint32_t write_wanted(struct lower *d)
 {
 	uint32_t most = batch_of(d), moved = 0, pool = 0;

@@ -24,7 +24,7 @@
  * Threads: `questions` that answer, one that writes to disk, one that writes to a store, one that
  * reads the feed.  None of them is waited for by a peer's lookup, or by the writer.
  *
- * What stands against what (rule B19, and the table in lib/tiers/README.md).  A batch is written under
+ * Each order, and the case that it is for (rule B19, and the table in lib/tiers/README.md).  A batch is written under
  * `writing`: from the choice of its slots to the answer of its publish, and what was refused is
  * made free on the disk before the lock is given back.  An acknowledgement takes the lock once
  * between its look at the feed and its sync.  So each batch that began before a removal is over
@@ -304,7 +304,7 @@ void images_iov(const struct map *m, gpc_block block, struct iovec *iov);
 /* How many sums an image there has, and the seeds that new ones are to have. */
 uint32_t images_sums(const struct map *m);
 void images_seeds(const struct map *m, uint32_t *seed);
-/* What was stored for it, of that life and key: of each part, and of all.  false: some part has no
+/* The sums that were stored for it, of that life and key: of each part, and of all.  false: some part has no
  * sum; the seeds are there all the same, and the word, of the pool where no trailer says them. */
 bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
 		uint32_t *seed, uint32_t *crc, struct image_sum *ret);
