@@ -248,7 +248,7 @@ wheel:
 endif
 .PHONY: wheel
 
-# What make check leaves out, since it takes packages from PyPI: auditwheel agrees with the wheel's tag, and pip builds the
+# A test outside of make check, since it takes packages from PyPI: auditwheel agrees with the wheel's tag, and pip builds the
 # module by itself against what "make install" installs.
 check-python-wheel: all wheel
 	rm -rf %reldir%/pip && $(MKDIR_P) %reldir%/pip/src

@@ -90,7 +90,7 @@ def moments_of(path):
 
 
 async def one_prompt(run, engines, of, size, seed, answer, logprobs):
-    """What a prompt takes: computed, an own hit, loaded after a reset, and loaded by another engine."""
+    """The times of a prompt: computed, an own hit, loaded after a reset, and loaded by another engine."""
     a, nbytes, tokens = engines[0], size * run.options.kv_bytes, [[seed, size + 1]]
     chunks = size // (run.a.block * (16 if of.name == "gpc-16" else 1))
     before = of.c.stats().published if of.name.startswith("gpc") else 0

@@ -100,7 +100,7 @@ def kill(session, number=signal.SIGKILL):
 
 
 def end_others():
-    """What a start leaves behind: sessions of ours, when this process ends."""
+    """The leftovers of a start: sessions of ours, when this process ends."""
     for p in Daemon.made:
         kill(p.pid)
 
@@ -128,7 +128,7 @@ class Daemon:
 # ---- engines ----
 
 class Options:
-    """What all engines of a run have."""
+    """The options that all engines of a run have."""
 
     def __init__(self, a, folder):
         self.folder, self.vocabulary, self.block, self.gpc = folder, None, a.block, json.loads(a.gpc)

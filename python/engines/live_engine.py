@@ -18,7 +18,7 @@ import zlib
 
 
 class Extension:
-    """What vLLM's workers can do beside: worker_extension_cls."""
+    """More calls of vLLM's workers: worker_extension_cls."""
 
     def random_weights(self, seed):
         """In place, and the same in each engine: dummy ones are so small that no block of the KV cache matters."""

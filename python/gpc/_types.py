@@ -37,7 +37,7 @@ class Claim(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """What is known of a block's bytes: crc begins with seed.  result of sealed: 0, or -ENODATA: nothing is."""
+    """The checksum of a block's bytes: crc begins with seed.  result of sealed: 0, or -ENODATA: nothing is."""
     crc: int
     seed: int = 0
     flags: int = 0

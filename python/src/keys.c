@@ -523,7 +523,7 @@ const PyMethodDef methods_keys[] = {
 	    "and the size\n"
 	    "of each.  Bytes of 16 a key; with out their number."),
 	ROW("alias", key_alias, "$self, alias, to, *, flags=0, timeout=None",
-	    "What has the key to[i] is what is looked for under alias[i]: true for ever, "
+	    "A lookup of alias[i] finds what has the key to[i]: true for ever, "
 	    "whether or not a\n"
 	    "block with that key is live.  A pair may be forgotten at any time." TIMES),
 	ROW("alias_resolve", key_alias_resolve, "$self, keys, *, out=None",

@@ -192,7 +192,7 @@ static PyMethodDef functions[] = {
 	ROW("tiers_close", tiers_close, "$module, tiers",
 	    "Keep them no more; so does the end of what tiers_open returned."),
 	ROW("tiers_file", tiers_file, "$module, disk",
-	    "What a file of a tier says of itself: TiersFile."
+	    "The description in a file of a tier: TiersFile."
 	    "\n"
 	    "gpc.NotFound: no such file.  EBADMSG: it is none, or damaged."),
 	PRIVATE("_share_begin", share_begin),

@@ -286,7 +286,7 @@ const PyMethodDef methods_pool[] = {
 	    "\n"
 	    "value: as gpc_setting_set(3) says for each, 0 to 2^63 - 1.  gpc.Invalid: beyond its limit."),
 	ROW("setting_get", setting_get, "$self, what, *, pool=-1",
-	    "What counts now; None: each process that goes by it has its own."),
+	    "The number that counts now; None: each process that goes by it has its own."),
 	ROW("pool_available", pool_available, "$self, pool",
 	    "Blocks that a reserve could have now."),
 	ROW("pool_clear", pool_clear, "$self, pool, *, tag=0, flags=0, timeout=None",

@@ -92,7 +92,7 @@ static METHOD(seal_seed)
 
 const PyMethodDef methods_seal[] = {
 	ROW("seal", seal_seal, "$self, blocks, keys, sums, part=0",
-	    "What reserved blocks have, that the caller has filled: a Sum for each, or a buffer of\n"
+	    "Sums of reserved blocks that the caller has filled: a Sum for each, or a buffer of\n"
 	    "struct gpc_sum.  Before they are published under these keys."),
 	ROW("sealed", seal_sealed, "$self, blocks, keys, part=0, *, out=None",
 	    "The same of blocks that the caller holds: a list of Sum, whose result is 0 where something\n"

@@ -75,7 +75,7 @@ const PyMethodDef methods_tiers[] = {
 	ROW("tiers_sync", tiers_sync, "$self, timeout=None",
 	    "Returns when the steward of the tiers below RAM has nothing left to do." TIMES),
 	ROW("tier", tiers_tier, "$self, i",
-	    "What tier number i below RAM does: Tier.  gpc.NotFound: past the last."),
+	    "State and counters of tier number i below RAM: Tier.  gpc.NotFound: past the last."),
 	{ NULL, NULL, 0, NULL }
 };
 

@@ -37,7 +37,7 @@ def manager(called, free_target):
 
 
 def store(m, ctx, keys):
-    """What the manager takes of these, published."""
+    """Those of these that the manager takes, published."""
     out = fake.offer(m, keys, ctx)
     m.complete_store(set(out.keys_to_store), ctx)
     m.publisher.collect(60)

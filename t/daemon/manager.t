@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What a service manager hears of gpcd: more time while memory is made or something is missing, READY=1 when it serves,
+# Messages of gpcd to a service manager: more time while memory is made or something is missing, READY=1 when it serves,
 # and WATCHDOG=1 from the loop that serves, stands by or keeps.
 # Tests: tools/daemon/manager.c tools/daemon/process.c
 

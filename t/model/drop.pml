@@ -242,7 +242,7 @@ inline restore()
 	fi
 }
 
-/* What was dropped since the last steward has acknowledged; a clear of a tag is not remembered. */
+/* Drops since the last steward has acknowledged; a clear of a tag is not remembered. */
 inline missed(to)
 {
 #ifndef CLEAR

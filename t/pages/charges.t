@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What gpc-containers(7) says of limits of memory: gpcd touches all memory of a cache that it makes, so a worker in a small
+# The limits of memory of gpc-containers(7): gpcd touches all memory of a cache that it makes, so a worker in a small
 # container fills and reads a pool that is larger than its limit, and whoever makes a cache needs room for all of it.  By
 # the pages of the files, and by control groups of memory, of version 1 or 2, where this user makes any.
 # Tests: man/gpc-containers.7 lib/bytes/memfile/pages.c lib/index/segment/create.c lib/index/segment/pages.c

@@ -16,7 +16,7 @@
 
 enum { MOST = 4096 };
 
-/* What has to work for the rest to make sense. */
+/* A call without which the rest makes no sense. */
 #define must(call) must_work((call), #call)
 
 static int must_work(int r, const char *what)

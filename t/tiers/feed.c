@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the feed tells the steward of a file late, or not at all: a header is freed when its block is
+/* Changes that the feed tells the steward of a file late, or not at all: a header is freed when its block is
  * gone, and stays when the block has come again.  A restart after a crash is a copy of the file as
  * it is at that moment.
  * Tests: lib/tiers/steward/feed.c lib/tiers/steward/slots.c */

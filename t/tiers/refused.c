@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a steward of tiers that is refused leaves behind; what it must not acknowledge, and must not
+/* The leftovers of a steward of tiers that is refused; what it must not acknowledge, and must not
  * keep waiting.
  * Tests: lib/tiers/steward/open.c lib/tiers/steward/feed.c lib/tiers/steward/board.c lib/tiers/steward/peek.c */
 #include "t/lib/below.h"

@@ -181,7 +181,7 @@ static gpc *begin(struct gpc_tiers_options *o)
 	return c;
 }
 
-/* What a steward of the file that was kept last would say of it. */
+/* The answer of a steward of the file that was kept last. */
 struct board_now {
 	uint8_t file[16];
 	uint64_t durable, cleared;

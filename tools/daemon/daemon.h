@@ -320,7 +320,7 @@ int config_read(const char *shown, const char *path,
 
 /* ---- gpcd-options.c ---- */
 
-/* What a struct daemon is before its options are read. */
+/* A struct daemon before its options are read. */
 void options_begin(struct daemon *d);
 /* -1: go on; otherwise the exit status. */
 int options_parse(struct daemon *d, int argc, char **argv);

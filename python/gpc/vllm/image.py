@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-worker.t
-"""What lies in a slot: for each part its bytes, and nothing else.
+"""The image in a slot: for each part its bytes, and nothing else.
 
     | bytes of part 0 | bytes of part 1 | ...
 

@@ -188,7 +188,7 @@ class Worker:
         self.thread.start()
 
     def set_layers(self, layers):
-        """What a chunk's bytes mean to this worker, as a word that the sums of its part begin with.  layers: what else tells
+        """The structure of a chunk's bytes for this worker, as a word that the sums of its part begin with.  layers: what else tells
         it (connector.py), before the first job."""
         self.form = {"blocks": self.blocks_per_chunk, "tensors": [[t.page, t.offset] for t in self.tensors],
                      "groups": self.refs, "layers": list(layers)}
@@ -197,7 +197,7 @@ class Worker:
             self._seed(b)
 
     def _seed(self, beside):
-        """What comes from a disk or a store is to be of this structure; other engines of the cache may have another."""
+        """Images from a disk or a store are to be of this structure; other engines of the cache may have another."""
         if beside.c.pool_seed(POOL, self.part, self.structure):
             log.warning("gpc: %s: an engine has put its KV caches together otherwise than this one: neither uses what the other "
                         "stores; other names (gpc_name) give each its cache", self.label)
@@ -437,7 +437,7 @@ class Worker:
         return chunks, ends
 
     def _seal(self, job, chunks, ends, sums):
-        """What has its bytes, behind them.  A block that is reserved no more is somebody else's by now."""
+        """Sums of the chunks that have their bytes, behind them.  A block that is reserved no more is somebody else's by now."""
         try:
             whole = [i for i, n in enumerate(ends) if n > 0]
             slots, keys = chunks.slots, chunks.keys
