@@ -19,7 +19,7 @@ static void publish(int pool, gpc_block *b)
 	for (n = 1; n <= N; n++) {
 		must(gpc_reserve(c, pool, 1, &b[n - 1], NULL, 0, 60000));
 		bytes_write(c, b[n - 1], n, BYTES_IMAGE);
-		if (must(say(c, n, b[n - 1], NULL, -1)) != 1)
+		if (must(say_note(c, n, b[n - 1], NULL, -1)) != 1)
 			bail("key %d was not published", (int)n);
 	}
 	must(gpc_release(c, b, N));
@@ -188,7 +188,7 @@ static void test_refused(bool again)
 	must(gpc_drop(c, r, 1, NULL, 0, -1));
 	must(gpc_reserve(c, VRAM, 1, &own, NULL, 0, 60000));
 	if (again)
-		must(say(c, 1, own, NULL, -1));
+		must(say_note(c, 1, own, NULL, -1));
 	else
 		must(gpc_publish(c, NULL, &k, &own, 1, NULL, 0, -1));
 	must(gpc_release(c, &own, 1));

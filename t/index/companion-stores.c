@@ -107,7 +107,7 @@ static pid_t meets(uint64_t place)
 
 	begin(4);
 	memset(&race, 0, sizeof(race));
-	a = run(leader);
+	a = companion_run(leader);
 	race.stop_at = place;
 	if (pthread_create(&race.thread, NULL, attaches, NULL))
 		bail("no thread");
@@ -236,7 +236,7 @@ static void test_companion_dies(void)
 	begin(4);
 	for (n = 1; n < STORES && died && good; n++) {
 		renew();
-		a = run(leader);
+		a = companion_run(leader);
 		*count = 0;
 		memset(&race, 0, sizeof(race));
 		died = companion_dies(n);
@@ -304,8 +304,8 @@ static void test_writer_dies(void)
 		*count = 0;
 		store_release(&told->go, 0);
 		renew();
-		a = run(leader);
-		b = run(companion);
+		a = companion_run(leader);
+		b = companion_run(companion);
 		died = writer_dies(a, n);
 		must(gpc_writer_take(c, 0, 0));
 		good = is_kept();
@@ -348,8 +348,8 @@ static void test_leaver_dies(void)
 		*count = 0;
 		store_release(&told->go, 0);
 		renew();
-		a = run(leaves);
-		b = run(companion);
+		a = companion_run(leaves);
+		b = companion_run(companion);
 		store_release(&told->go, 1);
 		while (waitpid(a, &status, 0) < 0)
 			;

@@ -31,8 +31,8 @@ static void test_dies(void)
 	int i;
 
 	begin(3);
-	a = run(leader);
-	b = run(companion);
+	a = companion_run(leader);
+	b = companion_run(companion);
 	for (i = 0; i < SLOTS; i++) /* as the companion does, now and later */
 		told->bytes[told->slot[i]] = 2;
 	kills(a);
@@ -58,8 +58,8 @@ static void test_companion_first(void)
 	pid_t a, b;
 
 	begin(4);
-	a = run(leader);
-	b = run(companion);
+	a = companion_run(leader);
+	b = companion_run(companion);
 	is_int(stats_of(c, told->leader).leader, told->leader - 1, "a companion's leader is told");
 	is_int(stats_of(c, told->leader - 1).leader, -1, "a leader has none");
 	mine = seg_seat(&c->seg, (uint32_t)told->leader);
@@ -85,8 +85,8 @@ static void test_two(void)
 	gpc *d;
 
 	begin(4);
-	a = run(leader);
-	b = run(companion);
+	a = companion_run(leader);
+	b = companion_run(companion);
 	must(attach_to(told->leader, told->life, &d));
 	kills(a);
 	kills(b);
@@ -101,8 +101,8 @@ static void test_stopped(void)
 	pid_t a, b;
 
 	begin(4);
-	a = run(leader);
-	b = run(companion);
+	a = companion_run(leader);
+	b = companion_run(companion);
 	stop_process(b);
 	kills(a);
 	ok(is_kept(), "a companion that is stopped keeps all of it");
@@ -127,8 +127,8 @@ static void test_pool(void)
 	pid_t a, b;
 
 	begin(4);
-	a = run(leader_with_pool);
-	b = run(companion);
+	a = companion_run(leader_with_pool);
+	b = companion_run(companion);
 	is_int(gpc_pool_get(c, 1, &p), 0, "a leader has a pool");
 	kills(a);
 	ok(is_kept(), "it dies: its blocks are kept");
@@ -169,8 +169,8 @@ static void test_pool_with_targets(void)
 	int pool;
 
 	begin(4);
-	a = run(leader_with_targets);
-	k = run(companion);
+	a = companion_run(leader_with_targets);
+	k = companion_run(companion);
 	kills(a);
 	ok(is_kept(), "a leader dies that has reserved in a pool of its own");
 	is_int(gpc_pool_get(c, 1, &p), -ENOENT, "its pool is not there");
@@ -209,8 +209,8 @@ static void test_stock(void)
 
 	begin(4);
 	must(gpc_pool_clear(c, 0, 0, 0, -1));
-	a = run(leader_with_stock);
-	k = run(companion);
+	a = companion_run(leader_with_stock);
+	k = companion_run(companion);
 	kills(a);
 	serves(10);
 	n = gpc_pool_available(c, 0);
@@ -239,7 +239,7 @@ static void test_elsewhere(void)
 	quarantine_ms = 10 * 1000; /* the machine runs longer */
 	begin(4);
 	quarantine_ms = 1;
-	a = run(leader);
+	a = companion_run(leader);
 	must(attach_to(told->leader, told->life, &d));
 	s = seg_seat(&d->seg, d->peer);
 	lock_drop(d->seg.lock_fd, LOCK_PEER(d->peer));
@@ -266,7 +266,7 @@ static void test_leaves(void)
 	serve_begin(c);
 	d = leads();
 	serve_end();
-	b = run(companion);
+	b = companion_run(companion);
 	must(gpc_close(d));
 	ok(is_kept(), "a leader has left: its companion keeps what was not released");
 	is_int(stats_of(c, told->leader - 1).left, 1, "it has left");
@@ -284,8 +284,8 @@ static void test_successor(void)
 	pid_t a, b;
 
 	begin(4);
-	a = run(leader);
-	b = run(companion);
+	a = companion_run(leader);
+	b = companion_run(companion);
 	must(gpc_writer_drop(c));
 	kills(a);
 	must(gpc_writer_take(c, 0, 0));
@@ -306,8 +306,8 @@ static void test_no_writer(void)
 	gpc *e;
 
 	begin(3);
-	a = run(leader);
-	b = run(companion);
+	a = companion_run(leader);
+	b = companion_run(companion);
 	must(gpc_writer_drop(c));
 	kills(a);
 	is_int(gpc_attach(cache_name, &opt, 0, &e), -EUSERS,
@@ -384,8 +384,8 @@ static void test_fork(void)
 	pid_t a, b;
 
 	begin(4);
-	a = run(leader);
-	b = run(forks);
+	a = companion_run(leader);
+	b = companion_run(forks);
 	kills(a);
 	ok(is_kept(), "a companion that has a child");
 	kills(b);
@@ -393,8 +393,8 @@ static void test_fork(void)
 	ends("a forked companion");
 #ifdef SYS_fork
 	begin(4);
-	a = run(leader);
-	b = run(forks_raw);
+	a = companion_run(leader);
+	b = companion_run(forks_raw);
 	kills(a);
 	kills(b);
 	is_int(lock_test(c->seg.lock_fd, LOCK_PEER((uint32_t)told->leader)), 1,

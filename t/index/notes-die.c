@@ -99,7 +99,7 @@ static void dies_after(gpc *w)
 		must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 		if (write(p[1], &b, sizeof(b)) != sizeof(b))
 			bail("no word");
-		must(say(c, 1, b, NULL, 0));
+		must(say_note(c, 1, b, NULL, 0));
 		die();
 	}
 	killed(pid, "killed after its publish was sent");
@@ -185,7 +185,7 @@ static void test_sent_before(void)
 	must(gpc_reserve(w, 0, 1, &b, NULL, 0, 60000));
 	serve_end();
 	must(gpc_writer_drop(c));
-	is_int(say(w, 1, b, NULL, 0), 0, "sent without a writer");
+	is_int(say_note(w, 1, b, NULL, 0), 0, "sent without a writer");
 	must(gpc_writer_take(w, 0, 0));
 	done(w);
 	ok(walk_says(w, 1) && tokens_say(w, 1, b), "the one that comes finds the notes");

@@ -193,7 +193,7 @@ static void test_refusals(void)
 		"gpc_config.keep_digests",
 		.digests = digest, .digest_bytes = 8, .digest_stride = 8);
 	REFUSED("group is given", .group = 3);
-	is_int(say(c, 1, b, NULL, -1), 1, "without notes it is published");
+	is_int(say_note(c, 1, b, NULL, -1), 1, "without notes it is published");
 	must(gpc_release(c, &b, 1));
 	cache_end(c);
 
@@ -262,7 +262,7 @@ static void test_duplicate(void)
 			 0, -1));
 	is_int(res, b, "a duplicate");
 	says_all(c, 1, b, "the first publisher's stay");
-	is_int(say(c, 2, other, NULL, -1), 1, "its block is published under another key");
+	is_int(say_note(c, 2, other, NULL, -1), 1, "its block is published under another key");
 	says_all(c, 2, other, "with that one's");
 	must(gpc_release(c, (gpc_block[3]){ b, res, other }, 3));
 	cache_end(c);

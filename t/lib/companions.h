@@ -106,7 +106,7 @@ TAP_FN void companion(void)
 }
 
 /* Runs `what`, and then lives until it is killed. */
-TAP_FN pid_t run(void (*what)(void))
+TAP_FN pid_t companion_run(void (*what)(void))
 {
 	uint64_t ready = load_acquire(&told->ready);
 	pid_t pid = fork();

@@ -46,7 +46,7 @@ TAP_FN gpc *notes_cache(struct gpc_config cfg, bool tokens, bool digests)
 }
 
 /* Key number n, without a parent, in a reservation of the caller, with what is said of it. */
-TAP_FN int say(gpc *c, uint64_t n, gpc_block block, gpc_block *resident, int timeout_ms)
+TAP_FN int say_note(gpc *c, uint64_t n, gpc_block block, gpc_block *resident, int timeout_ms)
 {
 	struct gpc_info info = info_of(c);
 	struct said s = said_of(n);
@@ -71,7 +71,7 @@ TAP_FN gpc_block say_new(gpc *c, int pool, uint64_t n)
 	gpc_block b;
 
 	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 60000));
-	if (must(say(c, n, b, NULL, -1)) != 1)
+	if (must(say_note(c, n, b, NULL, -1)) != 1)
 		bail("key %llu was not published", (unsigned long long)n);
 	return b;
 }

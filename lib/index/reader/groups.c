@@ -157,7 +157,7 @@ static uint32_t take_some(struct call *a, const gpc_key *keys, gpc_block *blocks
 	take_prefetch_first(a, record, n);
 	for (i = 0; i < n; i++) {
 		take_prefetch(a, record, n, i);
-		if (take(a, &keys[i], &blocks[i], &record[i]))
+		if (key_take(a, &keys[i], &blocks[i], &record[i]))
 			break;
 	}
 	return i;

@@ -42,7 +42,7 @@ static uint32_t use_hits(struct call *a, const gpc_key *keys, gpc_block *blocks,
 
 		take_prefetch(a, h->record, h->n, i);
 
-		if (take(a, &keys[h->at[i]], block, &h->record[i])) {
+		if (key_take(a, &keys[h->at[i]], block, &h->record[i])) {
 			*block = GPC_NONE;
 			lost++;
 			continue;

@@ -33,7 +33,7 @@ static uint32_t use_prefix(struct call *a, const gpc_key *keys, gpc_block *found
 	take_prefetch_first(a, h->record, h->n);
 	for (i = 0; i < h->n; i++) {
 		take_prefetch(a, h->record, h->n, i);
-		if (a->refs && take(a, &keys[i], &found[i], &h->record[i]))
+		if (a->refs && key_take(a, &keys[i], &found[i], &h->record[i]))
 			break;
 		if (!a->quiet)
 			hits_use_one(a, found[i], h->record[i], place + i);

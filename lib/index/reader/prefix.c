@@ -46,7 +46,7 @@ static void find_group(const struct both *b, const gpc_key *keys, uint32_t n, gp
 static int take_either(struct both *b, const gpc_key *key, gpc_block *block, uint32_t *record,
 		       bool *far)
 {
-	int err = take(*far ? &b->far : &b->near, key, block, record);
+	int err = key_take(*far ? &b->far : &b->near, key, block, record);
 
 	if (err == -ESTALE && *far) {
 		*far = false;

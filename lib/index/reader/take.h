@@ -57,7 +57,7 @@ static inline int take_once(struct call *a, const gpc_key *key, gpc_block block,
 int take_again(struct call *a, const gpc_key *key, gpc_block *block, uint32_t *record);
 
 /* Reference on a hit; if its block went meanwhile, it is looked for again before it is a miss. */
-static inline int take(struct call *a, const gpc_key *key, gpc_block *block, uint32_t *record)
+static inline int key_take(struct call *a, const gpc_key *key, gpc_block *block, uint32_t *record)
 {
 	int err = take_once(a, key, *block, *record);
 
