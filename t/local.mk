@@ -911,7 +911,10 @@ $(%canon_reldir%_fuzz_libgpc_fuzz_la_OBJECTS): LIBTOOL = $(SHELL) $(top_srcdir)/
 EXTRA_DIST += %reldir%/sh/compile %reldir%/sh/link
 # The library of the fuzzers, too: the sanitizers make its compilation the longest of all.
 $(t_programs:.t=.o): CFLAGS = $(TEST_CFLAGS)
-$(torture_programs:.t=.o) $(%canon_reldir%_fuzz_libgpc_fuzz_la_OBJECTS): CFLAGS = $(TORTURE_CFLAGS)
+$(torture_programs:.t=.o): CFLAGS = $(TORTURE_CFLAGS)
+$(%canon_reldir%_fuzz_libgpc_fuzz_la_OBJECTS) $(%canon_reldir%_fuzz_disk_t_OBJECTS) \
+$(%canon_reldir%_fuzz_ring_t_OBJECTS) $(%canon_reldir%_fuzz_segment_t_OBJECTS) \
+$(%canon_reldir%_fuzz_tools_t_OBJECTS) $(%canon_reldir%_fuzz_trace_t_OBJECTS): CFLAGS = $(FUZZ_OPTIMIZE)
 # Long ones first here and in each list, so that no processor is without work at the end.
 t_all = $(torture_programs) $(fuzz_programs) $(t_scripts) $(t_programs)
 TESTS = $(t_all)
