@@ -10,7 +10,10 @@
  *
  * and never more than what passed.  So a test that hangs on a quiet machine ends after as many
  * seconds as its limit says, whether it spins or sleeps, and one that only waits for a processor
- * loses nothing, whatever load, priority or quota keeps it from one. */
+ * loses nothing, whatever load, priority or quota keeps it from one.
+ *
+ * A look reads all of /proc, and a dozen watchdogs look beside each other, so one that has much left
+ * looks more seldom. */
 #ifndef GPC_T_PATIENCE_H
 #define GPC_T_PATIENCE_H
 
@@ -135,7 +138,17 @@ PATIENCE_FN void patience_begin(struct patience *p, pid_t root, unsigned seconds
 				.at_ns = patience_now() };
 }
 
-/* At most once in PATIENCE_LOOK: is there anything left? */
+/* From one look to the next: a limit of seconds is watched more closely than one of minutes. */
+PATIENCE_FN uint64_t patience_pause(const struct patience *p)
+{
+	uint64_t part = p->left_ns / 64;
+
+	return part < PATIENCE_LOOK       ? PATIENCE_LOOK
+	       : part > 8 * PATIENCE_LOOK ? 8 * PATIENCE_LOOK
+					  : part;
+}
+
+/* At most once in patience_pause(): is there anything left? */
 PATIENCE_FN bool patience_lasts(struct patience *p)
 {
 	uint64_t now = patience_now(), passed = now - p->at_ns, cpu = 0, had;
@@ -143,7 +156,7 @@ PATIENCE_FN bool patience_lasts(struct patience *p)
 	bool wants = false;
 	int i, n;
 
-	if (passed < PATIENCE_LOOK || !(all = calloc(PATIENCE_MOST, sizeof(*all))))
+	if (passed < patience_pause(p) || !(all = calloc(PATIENCE_MOST, sizeof(*all))))
 		return true;
 	n = patience_list(all);
 	patience_choose(all, n, p->root);
