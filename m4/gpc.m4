@@ -43,6 +43,27 @@ for gpc_flag in m4_normalize([$2]); do
 done
 ])
 
+# GPC_TEST_LINKER
+# ---------------
+# Programs of tests are many, and each has the library in it: $TEST_LDFLAGS takes the quicker one of
+# the linkers, where it is there and leads calls elsewhere as tests ask it to.
+AC_DEFUN([GPC_TEST_LINKER], [
+AC_CACHE_CHECK([whether gold links tests], [gpc_cv_test_gold], [
+	gpc_saved=$LDFLAGS
+	LDFLAGS="$LDFLAGS $TEST_LDFLAGS -fuse-ld=gold -fno-use-linker-plugin -Wl,--wrap=gpc_probe"
+	AC_LINK_IFELSE([AC_LANG_SOURCE([[
+int gpc_probe(void);
+int __wrap_gpc_probe(void);
+int __wrap_gpc_probe(void) { return 0; }
+extern const char __executable_start[], etext[];
+int main(void) { return gpc_probe() + (__executable_start > etext); }
+]])], [gpc_cv_test_gold=yes], [gpc_cv_test_gold=no])
+	LDFLAGS=$gpc_saved
+])
+AS_VAR_IF([gpc_cv_test_gold], [yes],
+	[TEST_LDFLAGS="$TEST_LDFLAGS -fuse-ld=gold -fno-use-linker-plugin"])
+])
+
 # GPC_SANITIZE(FLAGS)
 # -------------------
 # Build everything with FLAGS; an error when the compiler cannot.
