@@ -49,7 +49,7 @@ for p in board['panels']:
     places.add((p['gridPos']['x'], p['gridPos']['y']))
     for t in p['targets']:
         check(p['title'], t['expr'], t['legendFormat'])
-        if 'max without (instance)' not in t['expr'] and '{{instance}}' not in t['legendFormat']:
+        if 'max without (instance, job)' not in t['expr'] and '{{instance}}' not in t['legendFormat']:
             print(f'{p["title"]}: counts twice beside a standby')
         n += 1
 for v in board['templating']['list']:
