@@ -837,6 +837,7 @@ t_helpers = \
 	%reldir%/sh/crowd \
 	%reldir%/sh/fill \
 	%reldir%/sh/hold \
+	%reldir%/sh/ill \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
 	%reldir%/sh/node \
@@ -882,6 +883,7 @@ EXTRA_DIST += \
 %canon_reldir%_sh_fill_LDADD = lib/libgpc.la
 %canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
+%canon_reldir%_sh_ill_SOURCES = %reldir%/sh/ill.c
 %canon_reldir%_sh_uses_SOURCES = %reldir%/sh/uses.c
 %canon_reldir%_sh_uses_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
@@ -1001,12 +1003,20 @@ check-events: all
 
 # ---- metrics, read by Prometheus: Debian's package, unpacked, since an init would start its services ----
 
+prometheus_here = test -x prometheus/usr/bin/promtool || { rm -rf prometheus && mkdir prometheus && cd prometheus && \
+	apt-get download prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; }
 check-metrics: all
-	@test -x prometheus/usr/bin/promtool || { rm -rf prometheus && mkdir prometheus && cd prometheus && \
-		apt-get download prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; }
+	@$(prometheus_here)
 	$(MAKE) check TESTS='%reldir%/daemon/metrics.t %reldir%/daemon/metrics-http.t %reldir%/daemon/dashboard.t \
 		%reldir%/daemon/alerts.t'
 .PHONY: check-metrics
+
+# each alert in a real Prometheus; without one it says so, and ends with 77
+EXTRA_DIST += %reldir%/sh/alerts.py
+check-alerts: all %reldir%/sh/hold %reldir%/sh/ill %reldir%/sh/node
+	@command -v prometheus >/dev/null || { $(prometheus_here); } || :
+	@timeout -k 5 1800 $(PYTHON) $(srcdir)/%reldir%/sh/alerts.py '$(abs_top_srcdir)' '$(abs_top_builddir)'
+.PHONY: check-alerts
 
 # ---- on a GPU ----
 
