@@ -395,6 +395,7 @@ t_scripts = \
 	%reldir%/pages/readme-tiers.t \
 	%reldir%/pages/tier-pages.t \
 	%reldir%/pages/containers.t \
+	%reldir%/bytes/device-namespaces.t \
 	%reldir%/pages/charges.t \
 	%reldir%/pages/remote-page.t \
 	%reldir%/python/module.t \
@@ -842,6 +843,7 @@ t_helpers = \
 	%reldir%/sh/lie \
 	%reldir%/sh/node \
 	%reldir%/sh/notify \
+	%reldir%/sh/pair \
 	%reldir%/sh/pty \
 	%reldir%/sh/relayout \
 	%reldir%/sh/spoil \
@@ -884,6 +886,7 @@ EXTRA_DIST += \
 %canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_ill_SOURCES = %reldir%/sh/ill.c
+%canon_reldir%_sh_pair_SOURCES = %reldir%/sh/pair.c
 %canon_reldir%_sh_uses_SOURCES = %reldir%/sh/uses.c
 %canon_reldir%_sh_uses_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
@@ -1042,6 +1045,7 @@ t_gpu_scripts = \
 	%reldir%/tools/replay-pools.t \
 	%reldir%/tools/replay-pools-end.t \
 	%reldir%/tools/replay-fetch.t \
+	%reldir%/bytes/device-namespaces.t \
 	%reldir%/python/vllm-gpu.t
 t_gpu_tools = \
 	tools/gpcd \
@@ -1050,6 +1054,7 @@ t_gpu_tools = \
 	%reldir%/sh/clear \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
+	%reldir%/sh/pair \
 	%reldir%/sh/spoil \
 	%reldir%/sh/within
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_memory.c - memory of a GPU that several processes have, and host memory that GPUs read and
  * write.
- * Tests: t/bytes/cuda-bytes-dies.t t/bytes/cuda-worker-dies.t t/bytes/copy-device.t */
+ * Tests: t/bytes/device-namespaces.t t/bytes/cuda-bytes-dies.t t/bytes/cuda-worker-dies.t
+ *   t/bytes/copy-device.t */
 #include "config.h"
 
 #include "bytes/device/cuda.h"

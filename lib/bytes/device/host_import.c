@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host_import.c - a host mirror of any process: its file found, checked, mapped and read.
- * Tests: t/bytes/device-host.t */
+ * Tests: t/bytes/device-namespaces.t t/bytes/device-host.t */
 #include "config.h"
 
 #include "bytes/device/host.h"
