@@ -331,6 +331,7 @@ t_scripts = \
 	%reldir%/daemon/life.t \
 	%reldir%/daemon/manager.t \
 	%reldir%/daemon/reload.t \
+	%reldir%/daemon/bounds.t \
 	%reldir%/daemon/limits.t \
 	%reldir%/daemon/full.t \
 	%reldir%/daemon/exists.t \

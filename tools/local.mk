@@ -63,11 +63,11 @@ EXTRA_DIST += $(events_sources) %reldir%/daemon/no_events.c
 
 # Scrapes want libmicrohttpd.
 if HAVE_METRICS
-%canon_reldir%_gpcd_SOURCES += %reldir%/daemon/health.c %reldir%/daemon/http.c
+%canon_reldir%_gpcd_SOURCES += %reldir%/daemon/health.c %reldir%/daemon/http.c %reldir%/daemon/own.c
 else
 %canon_reldir%_gpcd_SOURCES += %reldir%/daemon/no_http.c
 endif
-EXTRA_DIST += %reldir%/daemon/health.c %reldir%/daemon/http.c %reldir%/daemon/no_http.c
+EXTRA_DIST += %reldir%/daemon/health.c %reldir%/daemon/http.c %reldir%/daemon/own.c %reldir%/daemon/no_http.c
 
 # ---- what Prometheus and Grafana read ----
 

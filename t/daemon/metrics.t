@@ -158,7 +158,7 @@ awk '/^\.It Li gpc_.* Pq / {
 }' "$srcdir/man/gpc-metrics.7" >"$tmp/page"
 diff "$tmp/list" "$tmp/page" >"$tmp/diff"
 ok $? "gpc-metrics(7) lists the same metrics" "$tmp/diff"
-cut -f1 "$tmp/list" | grep -vx 'gpc_daemon_serving\|gpc_events_.*' | sort >"$tmp/names"
+cut -f1 "$tmp/list" | grep -vx 'gpc_daemon_.*\|gpc_events_.*\|gpc_scrape_.*' | sort >"$tmp/names"
 sed -n 's/^# TYPE \(gpc_[a-z_]*\) .*/\1/p' "$tmp/m1" | sort | diff - "$tmp/names" >"$tmp/diff"
 ok $? "which are those of the text, but for what a daemon says of itself" "$tmp/diff"
 

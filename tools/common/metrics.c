@@ -3,7 +3,7 @@
  *
  * Names follow Prometheus: base units, _total for what only grows.  Queries and hits of the prefix
  * cache are tokens under the names that vLLM gave them.
- * Tests: t/daemon/metrics.t */
+ * Tests: t/daemon/metrics.t t/daemon/bounds.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"
@@ -26,11 +26,37 @@ const struct metrics_row metrics_rows[] = {
 	{ "daemon_serving", "gauge",
 	  "Of the gpcd that tells: 1 if it is the writer, 0 if it stands by.", OF_DAEMON, NULL,
 	  M(role), 1 },
+	{ "daemon_memory_bytes", "gauge",
+	  "Of the gpcd that tells: its memory in RAM, what is private and what others may have as well.",
+	  OF_DAEMON, "kind=\"private\"", M(own.private_bytes), 1 },
+	{ NULL, NULL, NULL, OF_DAEMON, "kind=\"shared\"", M(own.shared_bytes), 1 },
+	{ NULL, NULL, NULL, OF_DAEMON, "kind=\"file\"", M(own.file_bytes), 1 },
+	{ "daemon_descriptors", "gauge", "Of the gpcd that tells: descriptors that it has open.",
+	  OF_DAEMON, NULL, M(own.descriptors), 1 },
+	{ "daemon_descriptors_limit", "gauge",
+	  "Of the gpcd that tells: descriptors that it may have open.", OF_DAEMON, NULL,
+	  M(own.descriptors_limit), 1 },
+	{ "daemon_threads", "gauge", "Of the gpcd that tells: its threads.", OF_DAEMON, NULL,
+	  M(own.threads), 1 },
+	{ "daemon_options_bytes", "gauge",
+	  "Of the gpcd that tells: values of files of --config that it keeps.", OF_DAEMON, NULL,
+	  M(own.options_bytes), 1 },
+	{ "scrape_connections", "gauge", "Of the gpcd that tells: connections of its --metrics.",
+	  OF_DAEMON, NULL, M(own.scrapers), 1 },
+	{ "scrape_closed_total", "counter",
+	  "Connections of --metrics that were closed as they were slow.", OF_DAEMON, NULL,
+	  M(own.scrapers_closed), 1 },
+	{ "scrape_page_bytes", "gauge",
+	  "Of the gpcd that tells: length of its page before this one.", OF_DAEMON, NULL,
+	  M(own.page_bytes), 1 },
 	{ "events_connections", "gauge", "Of the gpcd that tells: clients of its --events.",
 	  OF_DAEMON, NULL, M(events.connections), 1 },
 	{ "events_waiting_bytes", "gauge",
 	  "Of the gpcd that tells: most that can wait for clients of its --events now.", OF_DAEMON,
 	  NULL, M(events.waiting_bytes), 1 },
+	{ "events_known_bytes", "gauge",
+	  "Of the gpcd that tells: its list of blocks that clients of --events know.", OF_DAEMON,
+	  NULL, M(events.known_bytes), 1 },
 	{ "events_batches_total", "counter", "Batches that the gpcd that tells has published.",
 	  OF_DAEMON, NULL, M(events.published), 1 },
 	{ "events_left_out_total", "counter",

@@ -5,7 +5,7 @@
  *   metrics_text.c  the text
  *
  * What is labelled by pool, space, mirror or peer has as many series as there are of them now, so
- * at most 127 pools, 64 pairs of space and tier, two tiers below RAM with 8 counters of their own
+ * at most 127 pools, 128 pairs of space and tier, two tiers below RAM with 8 counters of their own
  * each, 16 mirrors and 250 seats a cache.  Nothing is labelled by tag, key or process: of those
  * there may be any number. */
 #ifndef GPC_TOOLS_METRICS_H
@@ -53,7 +53,14 @@ struct metrics_counter {
 
 /* What --events of a daemon has done, since it is the writer. */
 struct metrics_events {
-	uint64_t connections, waiting_bytes, published, left_out, disconnected;
+	uint64_t connections, waiting_bytes, known_bytes, published, left_out, disconnected;
+};
+
+/* What a daemon has itself. */
+struct metrics_process {
+	uint64_t private_bytes, shared_bytes, file_bytes, descriptors, descriptors_limit, threads;
+	uint64_t options_bytes;
+	uint64_t scrapers, scrapers_closed, page_bytes;
 };
 
 /* A cache at one moment. */
@@ -61,7 +68,8 @@ struct metrics {
 	const char *name;
 	int32_t role;                 /* enum metrics_role: of the daemon that tells */
 	struct metrics_events events; /* of the daemon that tells */
-	uint32_t up;                  /* 0: it could not be opened, and nothing else is known */
+	struct metrics_process own;
+	uint32_t up; /* 0: it could not be opened, and nothing else is known */
 	uint32_t has_writer;
 	uint64_t folder_bytes, folder_free_bytes; /* of the file system of the cache's files */
 	struct gpc_info info;

@@ -7,7 +7,7 @@
  *   [vllm], [sglang], [lmcache]    that engine
  *
  * python/gpc/engines/file.py reads the same, and refuses the same.
- * Tests: t/daemon/config.t t/daemon/reload.t */
+ * Tests: t/daemon/config.t t/daemon/bounds.t t/daemon/reload.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -18,19 +18,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LINE = 198 }; /* bytes of a line: what inih takes wherever it was built */
+enum {
+	MOST_LINE = 198,     /* bytes of a line: what inih takes wherever it was built */
+	MOST_FILE = 1 << 20, /* bytes of the file */
+	MOST_KEPT = 1 << 21, /* bytes of values, of all files that this process has read */
+};
 
 struct reader {
 	FILE *f;
 	const char *path;
 	unsigned line;
+	size_t bytes;     /* so far */
 	bool after_value; /* the line before has a value, or goes on with one */
 	bool goes_on;     /* this one does */
 	int status;
 	struct config_key *keys;
 	size_t n;
-	struct reader *before; /* as long as the process: options point into its keys */
 };
+
+/* A value that an option may point to: as long as the process, and once, however often a file with it is read. */
+struct kept {
+	struct kept *next;
+	char text[];
+};
+static struct kept *kept;
+static size_t kept_bytes;
 
 static int refuse(struct reader *r, unsigned line, const char *what)
 {
@@ -52,6 +64,12 @@ static char *next_line(char *room, int size, void *arg)
 	if (r->status || !fgets(room, size < MOST_LINE + 2 ? size : MOST_LINE + 2, r->f))
 		return NULL;
 	r->line++;
+	r->bytes += strlen(room);
+	if (r->bytes > MOST_FILE) {
+		snprintf(why, sizeof(why), "the file has more than %d bytes", MOST_FILE);
+		refuse(r, r->line, why);
+		return NULL;
+	}
 	if (!strchr(room, '\n') && !feof(r->f)) {
 		snprintf(
 			why, sizeof(why),
@@ -152,11 +170,45 @@ static int on_key(void *arg, const char *section, const char *name, const char *
 		return no_memory(r);
 	r->keys = k;
 	k += r->n;
-	*k = (struct config_key){ strdup(section), strdup(name), strdup(value), r->line };
-	if (!k->section || !k->key || !k->value)
-		return no_memory(r);
+	*k = (struct config_key){ strdup(section), strdup(name), strdup(value), r->line, false };
 	r->n++;
+	return k->section && k->key && k->value ? 1 : no_memory(r);
+}
+
+/* The value lives as long as the process from now on. */
+static int keep_value(struct reader *r, struct config_key *k)
+{
+	size_t bytes = sizeof(struct kept) + strlen(k->value) + 1;
+	struct kept *v = kept;
+	char why[128];
+
+	while (v && strcmp(v->text, k->value))
+		v = v->next;
+	if (!v && kept_bytes + bytes > MOST_KEPT) {
+		snprintf(
+			why, sizeof(why),
+			"values of files have more than %d bytes so far: a restart forgets those before",
+			MOST_KEPT);
+		return refuse(r, k->line, why);
+	}
+	if (!v) {
+		v = malloc(bytes);
+		if (!v)
+			return no_memory(r);
+		strcpy(v->text, k->value);
+		v->next = kept;
+		kept = v;
+		__atomic_store_n(&kept_bytes, kept_bytes + bytes, __ATOMIC_RELAXED);
+	}
+	free(k->value);
+	k->value = v->text;
+	k->is_kept = true;
 	return 1;
+}
+
+size_t config_bytes(void)
+{
+	return __atomic_load_n(&kept_bytes, __ATOMIC_RELAXED);
 }
 
 static void read_keys(struct reader *r)
@@ -169,30 +221,40 @@ static void read_keys(struct reader *r)
 		refuse(r, (unsigned)line, "the line is neither [SECTION] nor KEY = VALUE");
 }
 
-int config_read(const char *shown, const char *path,
-		bool (*take)(void *arg, const struct config_key *k), void *arg)
+static void take_keys(struct reader *r, bool (*take)(void *arg, const struct config_key *k),
+		      void *arg)
 {
-	static struct reader *last;
-	struct reader *r = calloc(1, sizeof(*r));
-	size_t i;
-
-	if (!r)
-		return cli_usage("--config %s: no memory", shown);
-	r->before = last;
-	last = r;
-	r->path = shown;
-	r->f = fopen(path, "re");
-	if (!r->f)
-		return cli_usage("--config %s: %s", shown, say_file(errno, false));
-	read_keys(r);
-	fclose(r->f);
-	for (i = 0; i < r->n && !r->status; i++) {
-		if (!is_ours(r->keys[i].section))
+	for (size_t i = 0; i < r->n && !r->status; i++) {
+		if (!is_ours(r->keys[i].section) || !keep_value(r, &r->keys[i]))
 			continue;
-		cli_at(shown, r->keys[i].line);
+		cli_at(r->path, r->keys[i].line);
 		if (!take(arg, &r->keys[i]))
 			r->status = EXIT_USAGE;
 		cli_at(NULL, 0);
 	}
-	return r->status;
+}
+
+static void forget(struct reader *r)
+{
+	for (size_t i = 0; i < r->n; i++) {
+		free(r->keys[i].section);
+		free(r->keys[i].key);
+		if (!r->keys[i].is_kept)
+			free(r->keys[i].value);
+	}
+	free(r->keys);
+}
+
+int config_read(const char *shown, const char *path,
+		bool (*take)(void *arg, const struct config_key *k), void *arg)
+{
+	struct reader r = { .path = shown, .f = fopen(path, "re") };
+
+	if (!r.f)
+		return cli_usage("--config %s: %s", shown, say_file(errno, false));
+	read_keys(&r);
+	fclose(r.f);
+	take_keys(&r, take, arg);
+	forget(&r);
+	return r.status;
 }

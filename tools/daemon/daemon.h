@@ -11,6 +11,7 @@
  *   key.c       the file of the secret of the keys
  *   events/     KV events for routers, by a thread of their own
  *   http.c      scrapes of metrics, by a thread of their own
+ *   own.c       what this process has of memory and descriptors, and how much it may have
  *   health.c    whether it lives, and whether the cache is ready
  *   endpoint.c  where both are to be had
  *   state.c     the line that SIGUSR1 asks for
@@ -281,6 +282,12 @@ void events_stop(struct events *e);
 struct metrics_events;
 void events_tell(struct metrics_events *ret);
 
+/* ---- own.c ---- */
+
+struct metrics_process;
+/* What this process has; of --metrics nothing. */
+void own_tell(struct metrics_process *ret);
+
 /* ---- gpcd-http.c ---- */
 
 struct http;
@@ -311,12 +318,15 @@ int endpoint_check(const struct daemon *d);
 struct config_key {
 	char *section, *key, *value;
 	unsigned line;
+	bool is_kept; /* config.c: the value lives on */
 };
-/* take() gets each key of [gpc] and [gpcd], whose texts live as long as the process, and says what is
+/* take() gets each key of [gpc] and [gpcd], whose value lives as long as the process, and says what is
  * wrong with it by cli_usage.  shown: the file as messages name it.  0, or the exit status after a
  * message. */
 int config_read(const char *shown, const char *path,
 		bool (*take)(void *arg, const struct config_key *k), void *arg);
+/* Of values that live on; any thread. */
+size_t config_bytes(void);
 
 /* ---- gpcd-options.c ---- */
 

@@ -16,7 +16,7 @@
  *   is the oldest of the address that has most  when one more than CONNECTIONS comes
  *
  * libmicrohttpd stops accepting at MOST of them, which are those that are on their way out, too.
- * Tests: t/daemon/slow-scrapes.t t/daemon/metrics-http.t t/daemon/health.t */
+ * Tests: t/daemon/slow-scrapes.t t/daemon/metrics-http.t t/daemon/health.t t/daemon/bounds.t */
 #include "config.h"
 
 #include "tools/common/metrics.h"
@@ -100,6 +100,10 @@ static void look(struct http *h)
 								   : METRICS_STANDBY);
 	gpc_close(c);
 	events_tell(&h->look.events);
+	own_tell(&h->look.own);
+	h->look.own.scrapers = h->clients;
+	h->look.own.scrapers_closed = h->closed;
+	h->look.own.page_bytes = h->bytes;
 	f = open_memstream(&text, &bytes);
 	if (!f)
 		return;

@@ -81,6 +81,17 @@ int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first, int on
 bool snapshot_next(struct batches *b, struct snapshot *s, uint64_t *sequence);
 void snapshot_end(struct snapshot *s);
 
+/* Memory of what was told, and of such a copy. */
+static inline uint64_t batches_bytes(const struct batches *b)
+{
+	return (uint64_t)b->told.room * sizeof(*b->told.slot);
+}
+
+static inline uint64_t snapshot_bytes(const struct snapshot *s)
+{
+	return s->all ? ((uint64_t)s->n + 1) * sizeof(*s->all) : 0;
+}
+
 /* ---- socket.c ---- */
 
 struct endpoint {

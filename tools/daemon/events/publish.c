@@ -289,6 +289,9 @@ static struct metrics_events counted; /* stored by the publisher, loaded by whoe
 
 static void count(const struct events *e)
 {
+	__atomic_store_n(&counted.known_bytes,
+			 batches_bytes(&e->batches) + snapshot_bytes(&e->replay.snapshot),
+			 __ATOMIC_RELAXED);
 	__atomic_store_n(&counted.published, e->sent, __ATOMIC_RELAXED);
 	__atomic_store_n(&counted.left_out, e->left_out, __ATOMIC_RELAXED);
 	__atomic_store_n(&counted.disconnected, e->waiting.hung_up, __ATOMIC_RELAXED);
@@ -298,6 +301,7 @@ void events_tell(struct metrics_events *ret)
 {
 	ret->connections = accept_subscribers();
 	ret->waiting_bytes = waiting_bytes();
+	ret->known_bytes = __atomic_load_n(&counted.known_bytes, __ATOMIC_RELAXED);
 	ret->published = __atomic_load_n(&counted.published, __ATOMIC_RELAXED);
 	ret->left_out = __atomic_load_n(&counted.left_out, __ATOMIC_RELAXED);
 	ret->disconnected = __atomic_load_n(&counted.disconnected, __ATOMIC_RELAXED);
