@@ -158,6 +158,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_figures.py \
 	%reldir%/tests/vllm_gpu.py \
 	%reldir%/tests/vllm_hints.py \
+	%reldir%/tests/vllm_loads.py \
 	%reldir%/tests/vllm_manager.py \
 	%reldir%/tests/tiers.py \
 	%reldir%/tests/vllm_namespace.py \

@@ -420,6 +420,7 @@ t_scripts = \
 	%reldir%/python/vllm-below.t \
 	%reldir%/python/vllm-figures.t \
 	%reldir%/python/vllm-hints.t \
+	%reldir%/python/vllm-loads.t \
 	%reldir%/python/vllm-namespace.t \
 	%reldir%/python/vllm-seen.t \
 	%reldir%/python/vllm-step.t \

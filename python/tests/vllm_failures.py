@@ -293,7 +293,7 @@ is_((h.live(keys[0][:2]), h.live(keys[1][:2])), ([True, True], [False, True]), "
 is_((h.m.counts["failed"], h.held()), (1, (0, 0)), "and gives it back")
 worker = h.workers[0].get_worker(None)
 beside = next(iter(worker.beside.values()))
-half = out.store_spec.keys[2], out.store_spec.block_ids[2]
+half = out.store_spec.keys[32:48], out.store_spec.block_ids[2]
 is_(beside.c.sealed([gpc.BLOCK(0, half[1])], half[0])[0].result, -errno.ENODATA, "it is not sealed")
 again, _ = h.request("half", 3, groups=(0, 1))
 is_(h.lookup(again, some), [HIT, HIT, MISS, HIT], "the others are found")

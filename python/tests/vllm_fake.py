@@ -165,6 +165,28 @@ class OffloadingWorkerMetadata:
         return OffloadingWorkerMetadata({j: self.completed_jobs.get(j, 0) + other.completed_jobs.get(j, 0) for j in jobs})
 
 
+def prefix_lookup(m, keys, ctx):
+    """vLLM's: how many of the first ones are there, asked one by one; None: ask again."""
+    hits, later = 0, False
+    for k in keys:
+        got = m.lookup(k, ctx)
+        if got is LookupResult.MISS:
+            break
+        later |= got is not LookupResult.HIT
+        hits += got is not LookupResult.RETRY
+    return None if later else hits
+
+
+def hit_sources(m, ranges, start, n, ctx):
+    """vLLM's: tokens by the tier that a load of them comes from, of several the outermost; others are of nobody."""
+    order, out = list(CacheHitSource), {}
+    for token in range(start, start + n):
+        of = [m.get_load_source(k, ctx) for low, high, k in ranges if low <= token < high] or [CacheHitSource.EXTERNAL_UNSPECIFIED]
+        source = max(of, key=order.index)
+        out[source] = out.get(source, 0) + 1
+    return out
+
+
 class OffloadingConnector:
     """Where GPCConnector hooks in."""
     connector_scheduler = connector_worker = None
@@ -179,7 +201,9 @@ class OffloadingConnector:
 
     def __init__(self, vllm_config, role, kv_cache_config):
         if role == "scheduler":
-            self.connector_scheduler = kv_cache_config.half
+            self.connector_scheduler = half = kv_cache_config.half
+            half._events_tracker = ns(self_describing_enabled=getattr(half, "describes", False))
+            half._maximal_prefix_lookup = lambda keys, ctx, *more: prefix_lookup(half.manager, keys, ctx)
         else:
             self.connector_worker = kv_cache_config.half
 
@@ -220,6 +244,11 @@ class OffloadingConnector:
 
     def get_num_new_matched_tokens(self, request, num_computed_tokens):
         return self.connector_scheduler.found(request, num_computed_tokens), True
+
+    def get_external_cache_hit_sources(self, request, num_external_tokens):
+        state = self.connector_scheduler._req_status[request.request_id]
+        return hit_sources(self.connector_scheduler.manager, state.load_key_ranges, state.num_locally_computed_tokens,
+                           num_external_tokens, state.req_context)
 
     def update_state_after_alloc(self, request, blocks, num_external_tokens): ...
     def reset_cache(self): ...

@@ -238,7 +238,7 @@ link.register_kv_caches({})
 ctx, _ = fake.prompt("one", 3, tokens=16 * PER_CHUNK)
 is_([m.lookup(k, ctx) for k in keys[:2]], [fake.LookupResult.HIT, fake.LookupResult.MISS], "so the next one misses")
 slots = m.prepare_load(keys[:1], ctx)
-slots.keys = [bytes(16)]         # the slot has another key's bytes
+slots.keys = bytes(16)           # the slot has another key's bytes
 ok(ranks[1].do(False, fake.blocks(list(range(4))), slots), "with the connector the job does not fail")
 is_(link.get_block_ids_with_load_errors(), {0, 1, 2, 3}, "which tells the blocks")
 m.complete_load(set(keys[:1]), ctx)
@@ -445,7 +445,7 @@ base, stride = m.c.pool_runs(0)[0].offset, m.c.pool_runs(0)[0].slot_stride
 for chunk in (5, 15):
     view[base + out.store_spec.block_ids[chunk] * stride + ones.worker.image.offset(0) + 100] ^= 1
 view.release()
-out.store_spec.keys[9] = bytes(16)
+out.store_spec.keys = out.store_spec.keys[:16 * 9] + bytes(16) + out.store_spec.keys[16 * 10:]
 ones.fill("empty")
 empty = ones.get([blocks[9]])
 ok(ones.do(False, fake.blocks(blocks), out.store_spec), "three of them are bad")

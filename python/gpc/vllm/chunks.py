@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-failures.t t/python/vllm-worker.t
+# Tests: t/python/vllm-loads.t t/python/vllm-failures.t t/python/vllm-worker.t
 """Which bytes a job moves: chunks, each of which is pages of the engine and a slot, as the arrays of pages.c."""
 
 from array import array
 
 
-def _list(numbers):
-    return numbers.tolist() if hasattr(numbers, "tolist") else [int(n) for n in numbers]
+KEY = 16                         # bytes of a key
+
+
+def _numbers(of):
+    """vLLM has them in arrays of NumPy."""
+    if getattr(of, "dtype", None) == "int64":
+        return array("q", of.tobytes())
+    return array("q", map(int, of))
 
 
 class Chunks:
-    """Of one KV group.  pages: (place in the chunk, block of the engine); those of chunk i are from starts[i] to
-    starts[i + 1]."""
+    """Of one KV group.  keys: of all slots, one behind the other.  pages: (place in the chunk, block of the engine); those
+    of chunk i are from starts[i] to starts[i + 1]."""
 
     def __init__(self, group, slots, keys, starts, pages):
         self.group, self.slots, self.keys, self.starts, self.pages = group, slots, keys, starts, pages
@@ -20,7 +26,7 @@ class Chunks:
         return len(self.slots)
 
     def part(self, i, j):
-        return Chunks(self.group, self.slots[i:j], self.keys[i:j], self.starts[i:j + 1], self.pages)
+        return Chunks(self.group, self.slots[i:j], self.keys[KEY * i:KEY * j], self.starts[i:j + 1], self.pages)
 
     def split(self, per_chunk):
         """Of a store: (those that are covered whole, or None; slots of the others).
@@ -34,6 +40,9 @@ class Chunks:
             return None, list(self.slots)
         first = int(self.starts[1] - self.starts[0] < per_chunk)
         return self.part(first, n), list(self.slots[:first])
+
+    def key(self, i):
+        return self.keys[KEY * i:KEY * (i + 1)]
 
     def blocks(self, i):
         """Of the engine, in chunk i."""
@@ -51,7 +60,7 @@ class Chunks:
 def chunks_of(blocks, slots, per_chunk):
     """Of each group: its first chunk may begin, and its last one end, inside."""
     out, first, at = [], 0, 0
-    ids, of = _list(blocks.block_ids), _list(slots.block_ids)
+    ids, of = _numbers(blocks.block_ids), _numbers(slots.block_ids)
     for g, (n, index) in enumerate(zip(blocks.group_sizes, blocks.block_indices)):
         n, skip = int(n), int(index) % per_chunk
         if not n:
@@ -60,10 +69,10 @@ def chunks_of(blocks, slots, per_chunk):
         pages = array("q", bytes(16 * n))
         if per_chunk > 1:
             pages[::2] = array("q", [(skip + i) % per_chunk for i in range(n)])
-        pages[1::2] = array("q", ids[first:first + n])
+        pages[1::2] = ids[first:first + n]
         starts = array("q", range(-skip, chunks * per_chunk - skip + 1, per_chunk))
         starts[0], starts[-1] = 0, n
-        out.append(Chunks(g, array("q", of[at:at + chunks]), slots.keys[at:at + chunks], starts, pages))
+        out.append(Chunks(g, of[at:at + chunks], slots.keys[KEY * at:KEY * (at + chunks)], starts, pages))
         first += n
         at += chunks
     if at != len(of):

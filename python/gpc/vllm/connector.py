@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-hints.t t/python/vllm-trace.t t/python/vllm-failures.t t/python/vllm-worker.t
+# Tests: t/python/vllm-loads.t t/python/vllm-hints.t t/python/vllm-trace.t t/python/vllm-failures.t
+#   t/python/vllm-worker.t
 """vLLM's OffloadingConnector, whose worker asserts that no load fails.  This one tells vLLM what was not loaded, so that
 with kv_load_failure_policy=recompute it computes that again, and lets it store again what it has computed."""
 
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import OffloadingWorkerMetadata
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 from vllm.lora.request import LoRARequest as LoRARequest         # for private.check
 
+from ..engines.below import RAM, STORE
 from . import model, private, trace
 from .config import Config
 from .hints import actions_of
 
 private.check()
+
+_begin = itemgetter(0)
 
 
 def layers_of(kv_caches, layers):
@@ -75,6 +80,7 @@ class GPCConnector(OffloadingConnector):
                 {g.group_idx: g.sliding_window_size_in_chunks is None
                  for g in self.connector_scheduler.config.kv_group_configs})
             self.connector_scheduler.manager.prompts.request_of = self._request
+            self._ask_once()
             self.connector_scheduler.manager.later = {}
             # one more than it says: a prompt may end inside a chunk
             self.connector_scheduler.manager.windows = {
@@ -83,6 +89,17 @@ class GPCConnector(OffloadingConnector):
             # of a state vLLM needs one chunk; so it does of a window that is no longer than a chunk
             self.connector_scheduler.manager.once = {
                 g.group_idx for g in self.connector_scheduler.config.kv_group_configs if g.sliding_window_size_in_chunks == 1}
+
+    def _ask_once(self):
+        """vLLM asks for a prompt key by key.  Where it wants nothing but the number of hits, one question takes their place."""
+        scheduler, each = self.connector_scheduler, self.connector_scheduler._maximal_prefix_lookup
+        if scheduler._events_tracker.self_describing_enabled:
+            return
+
+        def look_up(keys, req_context, *more, **named):
+            n = scheduler.manager.count_hits(keys, req_context)
+            return each(keys, req_context, *more, **named) if n is None else n
+        scheduler._maximal_prefix_lookup = look_up
 
     def _request(self, number):
         state = self.connector_scheduler._req_status.get(number)
@@ -195,6 +212,21 @@ class GPCConnector(OffloadingConnector):
             self.loading[request.request_id] = blocks.get_block_ids()
             if self.trace:
                 self.trace.allocated(request.request_id, num_external_tokens)
+
+    def get_external_cache_hit_sources(self, request, num_external_tokens):
+        """vLLM asks for each key, and sweeps.  Where all came from RAM, the tokens that its loads cover are of RAM, and others of
+        nobody, as vLLM says."""
+        manager, state = self.connector_scheduler.manager, self.connector_scheduler._req_status[request.request_id]
+        if not manager.is_all_of_ram(state.req_context):
+            return super().get_external_cache_hit_sources(request, num_external_tokens)
+        at, covered = state.num_locally_computed_tokens, 0
+        end = at + num_external_tokens
+        for low, high, _ in sorted(state.load_key_ranges, key=_begin):
+            if high > at:
+                covered += max(0, min(high, end) - max(low, at))
+                at = high
+        told = {manager.sources[RAM]: covered, manager.sources[STORE]: num_external_tokens - covered}
+        return {source: n for source, n in told.items() if n}
 
     def _tell_unmoved(self, meta):
         """Before vLLM ends these jobs: for it none has failed."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-figures.t t/python/vllm-seen.t t/python/vllm-below.t t/python/vllm-step.t
-#   t/python/vllm-manager.t
+# Tests: t/python/vllm-figures.t t/python/vllm-seen.t t/python/vllm-below.t t/python/vllm-loads.t
+#   t/python/vllm-step.t t/python/vllm-manager.t
 """What a lookup answers: keys that are pinned, keys that are below RAM, keys that somebody else computes, keys to compute here.
 
 Rules that keep engines from starving each other: a request that waits holds no claim and no reserved block of its
@@ -41,12 +41,13 @@ from .seen import Seen
 HIT, MISS, PENDING, RETRY = "HIT", "MISS", "HIT_PENDING", "RETRY"
 ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler waits for nobody
 _NOTHING = types.MappingProxyType({})     # most requests have none of it
+RUN = 64                         # keys that are imported anew rather than found one by one
 PAUSE = 0.05                     # seconds from an answer with too few blocks to the next question for such a request
 
 
 class Request:
     """Of one request, kept in its context."""
-    __slots__ = ("pins", "loading", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
+    __slots__ = ("pins", "loading", "again", "run", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
                  "files", "until", "apart", "left_out", "failed", "loaded", "counted", "over", "refused", "missing",
                  "raw", "places", "claimed", "offered", "going", "question", "since", "unread", "allowed", "below", "came",
                  "left", "waits_since", "wanted", "ends")
@@ -62,7 +63,8 @@ class Request:
         self.since = since       # what was dropped from then on may be in what it computes ...
         self.unread = set()      # ... but for these, whose load has failed, and those behind them
         self.pins = {}           # key -> block, referenced by a lookup of this step
-        self.loading = {}        # key -> [block, jobs], referenced by loads under way
+        self.loading = {}        # key -> block, referenced by loads under way
+        self.again = {}          # key -> loads under way beside the first one
         self.memo = {}           # key -> answer in this step: the scheduler asks again and again
         self.waiting = None      # the claim of another peer that this request sleeps for ...
         self.waits_for = ()      # ... and the keys that are pending with it
@@ -74,7 +76,7 @@ class Request:
         self.until = None        # it is asked for: when its lookups wait no more
         self.offered = {}        # key -> whether it is stored: see Seen
         self.claimed = set()     # keys that it has, or had, ahead
-        self.raw, self.places = {}, {}           # see keys_of, place_of
+        self.raw, self.run, self.places = {}, ([], b""), {}      # see keys_of, place_of
         self.over = False        # it has ended: what it asked for is given back
         self.refused = set()     # keys that a store asked for, and that somebody else computes
         self.missing = set()     # keys that a store asked for, and that have no block yet: see Shortage
@@ -144,8 +146,11 @@ class Finder:
         return self.c.key_import(b"".join([salt + k for k in offload_keys]), size=len(salt) + len(offload_keys[0]))
 
     def keys_of(self, offload_keys, req):
-        """Of a request, which asks for each of its keys several times."""
-        raw = req.raw
+        """Of a request, which asks for each of its keys several times: the longest list of its keys by itself, since a
+        dictionary of a long prompt costs more than its keys."""
+        raw, (run, of_run), n = req.raw, req.run, len(offload_keys)
+        if n <= len(run) and offload_keys == (run if n == len(run) else run[:n]):
+            return of_run[:16 * n]
         try:
             return b"".join([raw[k] for k in offload_keys])
         except KeyError:
@@ -153,6 +158,10 @@ class Finder:
         if req.salt is None:     # and not the namespace's
             raise KeyError("nobody knows the adapter of this request yet: no lookup of this step said HIT")
         made = bytes(self.keys(offload_keys, req.salt))
+        if n >= RUN:
+            if n > len(run):
+                req.run = list(offload_keys), made
+            return made
         for i, k in enumerate(offload_keys):
             raw[k] = made[16 * i:16 * i + 16]
         return made
@@ -219,9 +228,10 @@ class Finder:
         """One call for the rest of the prompt.  What is found is referenced before anybody hears of it."""
         at, group = positions.get(key), _group(key)
         ours, pins, memo, loading = key[-4:], req.pins, req.memo, req.loading
-        rest = [key] if at is None else sorted(
-            [k for k, p in positions.items() if p >= at and k[-4:] == ours and k not in pins and k not in memo and
-             k not in loading], key=positions.__getitem__)
+        rest = [key] if at is None else [k for k, p in positions.items() if p >= at and k[-4:] == ours]
+        if pins or memo or loading:
+            rest = [k for k in rest if k not in pins and k not in memo and k not in loading]
+        rest.sort(key=positions.get)
         if req.failed:           # nothing behind one is of use
             rest = rest[:next((i for i, k in enumerate(rest) if k in req.failed), len(rest))]
         keys = self.keys_of(rest, req)

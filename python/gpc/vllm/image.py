@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-worker.t
+# Tests: t/python/vllm-loads.t t/python/vllm-worker.t
 """The image in a slot: for each part its bytes, and nothing else.
 
     | bytes of part 0 | bytes of part 1 | ...
@@ -31,6 +31,7 @@ class Slots:
     """What the worker is told: where each chunk is to go or to come from, and whose companion it has to be."""
 
     def __init__(self, where, pool, slots, keys):
+        """keys: 16 bytes for each slot, one behind the other."""
         self.where, self.pool, self.block_ids, self.keys = where, pool, slots, keys
 
     def __repr__(self):

@@ -51,7 +51,7 @@ class Manager:
         self.counts = dict.fromkeys(("lookups", "hits", "hits_ram", "hits_disk", "hits_store", "hits_own", "late", "waited",
                                      "gave_up", "stored", "duplicate", "refused", "no_room", "skipped", "failed", "seldom",
                                      *("hints_" + o for o in OUTCOMES)), 0)
-        self.where = where(cache, name, conf, layout)
+        self.where, self.first = where(cache, name, conf, layout), gpc.BLOCK(POOL, 0)
         self.finder = Finder(cache, conf, groups, self.counts)
         self.hints = Hints(self.finder, self.counts)
         self.namespace, self.adapters = Namespace(conf.version_file, log, unshared), Adapters(adapter_words)
@@ -222,6 +222,21 @@ class Manager:
         self.pending.answered(key, answer, req_context.req_id)
         return self.results[answer]
 
+    def count_hits(self, keys, req_context):
+        """How many of these, in the order of the prompt, vLLM would be told to have by lookups up to the first miss; None: only
+        these can say it."""
+        if not keys or self.pending.on or self.lookup(keys[0], req_context) is not self.results[HIT]:
+            return None
+        pins = req_context.get_state(Request).pins
+        for n, there in enumerate(map(pins.__contains__, keys)):
+            if not there:
+                return n if self.lookup(keys[n], req_context) is self.results[MISS] else None
+        return len(keys)
+
+    def is_all_of_ram(self, req_context):
+        """Has nothing of it come from below?"""
+        return not self._request(req_context).came
+
     def get_load_source(self, key, req_context):
         """A key that the request has waited for is of the tier that it came from."""
         return self.sources[self._request(req_context).came.get(key, RAM)]
@@ -230,15 +245,18 @@ class Manager:
         """The references of the lookups become the load's.  A key that another load of the request holds has one
         more."""
         req, keys = self._asks(req_context), list(keys)
-        for k in dict.fromkeys(keys):    # complete_load names each once
-            if k in req.loading:
-                req.loading[k][1] += 1
-            else:
-                req.loading[k] = [req.pins.pop(k) if k in req.pins else self._find(k, req), 1]
+        if not req.loading and list(req.pins) == keys:           # one load of all that was found
+            req.loading, req.pins = req.pins, {}
+        else:
+            for k in dict.fromkeys(keys):    # complete_load names each once
+                if k in req.loading:
+                    req.again[k] = req.again.get(k, 0) + 1
+                else:
+                    req.loading[k] = req.pins.pop(k) if k in req.pins else self._find(k, req)
         self.loads.add(req)
         if req.below:                    # if it is preempted, and looked for again, it may ask again
             req.below = {}
-        return self._slots(keys, [req.loading[k][0] for k in keys], req)
+        return self._slots(keys, [req.loading[k] for k in keys], req)
 
     def _find(self, key, req):
         """A key that no lookup of this step has pinned.  vLLM asks for none, and has no answer for one that is gone."""
@@ -248,22 +266,30 @@ class Manager:
         return block
 
     def complete_load(self, keys, req_context):
-        req, done = self._request(req_context), []
-        position = req_context._offload_key_positions
-        for k in sorted(keys, key=lambda k: position.get(k, 0)):         # released root first
-            hold = req.loading.get(k)
-            if not hold:
-                continue
-            hold[1] -= 1
-            if not hold[1]:
-                done.append(req.loading.pop(k)[0])
-                if self.later is None:
-                    req.loaded[k] = req.loaded.get(k, 0) + 1
-                    req.failed |= {k} if req.loaded[k] == LOADS else set()
+        req = self._request(req_context)
+        if not req.again and self.later is not None and req.loading.keys() == keys:
+            done, req.loading = list(req.loading.values()), {}   # each chain root first, as prepare_load had them
+        else:
+            done = self._end_loads(keys, req, req_context._offload_key_positions)
         self.c.release(done)
         if not req.loading:
             self.loads.discard(req)
         self._later_complete()
+
+    def _end_loads(self, keys, req, position):
+        """Blocks that no load of the request holds any more, root first."""
+        done = []
+        for k in sorted(keys, key=lambda k: position.get(k, 0)):
+            if k in req.again:
+                req.again[k] -= 1
+                if not req.again[k]:
+                    del req.again[k]
+            elif k in req.loading:
+                done.append(req.loading.pop(k))
+                if self.later is None:
+                    req.loaded[k] = req.loaded.get(k, 0) + 1
+                    req.failed |= {k} if req.loaded[k] == LOADS else set()
+        return done
 
     def set_unmoved(self, slots, store, req_context):
         """A worker has not filled these with what the request stores, or has not brought what they have.  A key whose load
@@ -273,7 +299,7 @@ class Manager:
             self.unfilled |= blocks
             return
         req = self._request(req_context)
-        failed = [k for k, (b, _) in req.loading.items() if b in blocks]
+        failed = [k for k, b in req.loading.items() if b in blocks]
         req.failed.update(failed)
         behind = self._behind(failed, req_context._offload_key_positions)
         req.going.update(failed if self.gaps else behind)
@@ -314,9 +340,7 @@ class Manager:
                 self.c.hits_add(own=own)
 
     def _slots(self, keys, blocks, req):
-        keys = list(keys)
-        raw = self.finder.keys_of(keys, req) if keys else b""
-        return Slots(self.where, POOL, [gpc.SLOT(b) for b in blocks], [raw[i:i + 16] for i in range(0, len(raw), 16)])
+        return Slots(self.where, POOL, [b - self.first for b in blocks], self.finder.keys_of(keys, req) if keys else b"")
 
     # ---- storing ----
 
@@ -543,7 +567,7 @@ class Manager:
             vLLM 0.33    tells that its workers have ended them: on_reset_flushed
             vLLM 0.32    has a later transfer that is complete: workers do all in order, so those before it have ended"""
         self.limbo += self.storing.values()
-        self.limbo += [block for req in self.loads for block, _ in req.loading.values()]
+        self.limbo += [block for req in self.loads for block in req.loading.values()]
         self.storing.clear()
         self.unfilled.clear()
         for req in self.loads:

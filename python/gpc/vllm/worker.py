@@ -11,6 +11,7 @@ Each job says whose companion the worker has to be.  It attaches before the firs
 manager holds is given to nobody else while this process lives.  If the manager is gone already, nothing is copied.
 """
 
+import functools
 import itertools
 import logging
 import queue
@@ -142,10 +143,13 @@ class Job:
         self.number, self.store, self.blocks, self.slots = number, store, blocks, slots
         self.moments = {"taken": taken}      # of trace.py
         self.fence, self.since = fence, since
-        self.touched = {int(s) for s in slots.block_ids}
         self.beside, self.by, self.shares = None, None, ()
         self.moved, self.errors, self.bad = 0, set(), []
         self.unmoved = []        # slots: what a store has not filled, what a load has not brought
+
+    @functools.cached_property
+    def touched(self):
+        return {int(s) for s in self.slots.block_ids}
 
     def on_device(self, mover, image):
         """Is nothing of it for a thread to copy or to sum?"""
@@ -153,7 +157,7 @@ class Job:
         return mover.on_device and bool(self.by or not image.checksum)
 
     def is_one_share(self):
-        return 0 < len(self.touched) <= MOST and sum(n > 0 for n in self.blocks.group_sizes) == 1
+        return 0 < len(self.slots.block_ids) <= MOST and sum(n > 0 for n in self.blocks.group_sizes) == 1
 
 
 class Worker:
@@ -385,6 +389,9 @@ class Worker:
             job.moments[moment] = trace.now()
 
     def _count(self, job, chunks, ends):
+        if min(ends) > 0:
+            job.moved += sum(ends)
+            return
         for i, n in enumerate(ends):
             if n > 0:
                 job.moved += n
@@ -392,7 +399,7 @@ class Worker:
             job.unmoved.append(chunks.slots[i])
             if not job.store:
                 job.errors.update(chunks.blocks(i))
-                job.bad.append((chunks.slots[i], chunks.keys[i], n))
+                job.bad.append((chunks.slots[i], chunks.key(i), n))
 
     def _attach(self, slots, timeout=None):
         b = self.beside.get(slots.where)
@@ -442,7 +449,7 @@ class Worker:
             whole = [i for i, n in enumerate(ends) if n > 0]
             slots, keys = chunks.slots, chunks.keys
             if len(whole) < len(ends):
-                slots, keys = [slots[i] for i in whole], [keys[i] for i in whole]
+                slots, keys = [slots[i] for i in whole], b"".join(map(chunks.key, whole))
                 sums = b"".join(sums[SUM * i:SUM * (i + 1)] for i in whole)
             job.beside.c.seal(job.beside.blocks_of(slots), keys, sums, self.part)
             return ends
