@@ -178,16 +178,19 @@ HOST, NOBODY = fake.CacheHitSource.HOST, fake.CacheHitSource.EXTERNAL_UNSPECIFIE
 ctx, keys = fake.prompt("long", CHUNKS)
 m._request(ctx)
 each = [(16 * i, 16 * i + 16, k) for i, k in enumerate(keys[:SHORT])]
+hybrid = link(other, (FULL, WINDOW))
+other._request(ctx)
 for ranges, own, n, want, what in (
         (each, 0, 16 * SHORT, {HOST: 16 * SHORT}, "all of it is loaded"),
         (each[2:], 32, 16 * SHORT - 32, {HOST: 16 * SHORT - 32}, "its beginning is the engine's"),
         (each[2:], 0, 16 * SHORT, {HOST: 16 * SHORT - 32, NOBODY: 32}, "its beginning is of nobody"),
-        (each[:3] + each[4:], 8, 80, {HOST: 64, NOBODY: 16}, "a gap"),
+        (each[:3] + each[4:], 8, 80, {HOST: 64, NOBODY: 16}, "a gap, of two groups"),
         (each[4:] + each, 0, 16 * SHORT, {HOST: 16 * SHORT}, "a window and all of it"),
         (each[4:] + [(0, 90, keys[0])], 16, 80, {HOST: 80}, "a state covers all before it"),
         ([], 0, 32, {NOBODY: 32}, "nothing is loaded"), (each, 0, 0, {}, "no tokens")):
-    request = a.connector_scheduler.request(ctx, ranges, own)
-    is_(a.get_external_cache_hit_sources(request, n), want, f"sources of tokens: {what}")
+    for which in (hybrid,) if ranges and [x[0] for x in ranges] != [*range(ranges[0][0], 16 * SHORT, 16)] else (a, hybrid):
+        request = which.connector_scheduler.request(ctx, ranges, own)
+        is_(which.get_external_cache_hit_sources(request, n), want, f"sources of tokens: {what}")
     is_(fake.hit_sources(m, ranges, own, n, ctx), want, "as vLLM says, which asks for each key")
 asked = Counted(m, "get_load_source")
 a.get_external_cache_hit_sources(a.connector_scheduler.request(ctx, each), 16 * SHORT)

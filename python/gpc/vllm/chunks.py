@@ -12,7 +12,7 @@ def _numbers(of):
     """vLLM has them in arrays of NumPy."""
     if getattr(of, "dtype", None) == "int64":
         return array("q", of.tobytes())
-    return array("q", map(int, of))
+    return array("q", of)
 
 
 class Chunks:

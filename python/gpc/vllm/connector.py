@@ -219,9 +219,11 @@ class GPCConnector(OffloadingConnector):
         manager, state = self.connector_scheduler.manager, self.connector_scheduler._req_status[request.request_id]
         if not manager.is_all_of_ram(state.req_context):
             return super().get_external_cache_hit_sources(request, num_external_tokens)
-        at, covered = state.num_locally_computed_tokens, 0
+        at, ranges, covered = state.num_locally_computed_tokens, state.load_key_ranges, 0
         end = at + num_external_tokens
-        for low, high, _ in sorted(state.load_key_ranges, key=_begin):
+        if ranges and not self.several:          # those of one group follow each other
+            ranges = [(ranges[0][0], ranges[-1][1], None)]
+        for low, high, _ in sorted(ranges, key=_begin):
             if high > at:
                 covered += max(0, min(high, end) - max(low, at))
                 at = high

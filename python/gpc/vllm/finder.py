@@ -228,7 +228,9 @@ class Finder:
         """One call for the rest of the prompt.  What is found is referenced before anybody hears of it."""
         at, group = positions.get(key), _group(key)
         ours, pins, memo, loading = key[-4:], req.pins, req.memo, req.loading
-        rest = [key] if at is None else [k for k, p in positions.items() if p >= at and k[-4:] == ours]
+        rest = [key] if at is None else [k for k, p in positions.items() if p >= at]
+        if len(self.chained) > 1:
+            rest = [k for k in rest if k[-4:] == ours]
         if pins or memo or loading:
             rest = [k for k in rest if k not in pins and k not in memo and k not in loading]
         rest.sort(key=positions.get)

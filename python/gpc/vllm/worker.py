@@ -130,7 +130,7 @@ class Beside:
         mover.open(self.part.address, self.part.nbytes)
 
     def blocks_of(self, slots):
-        return array("i", [self.blocks + s for s in slots])
+        return array("i", [self.blocks + s for s in slots] if self.blocks else slots)
 
     def close(self):
         self.c.close()
