@@ -83,6 +83,44 @@ def go():
     os.kill(pid, signal.SIGCONT)
 
 
+def idle(m):
+    """An engine whose requests have ended steps until nothing is left to do, and then sleeps until the next one comes."""
+    while m.has_pending_work():
+        m.on_schedule_end(None)
+        time.sleep(0.001)
+
+
+# ---- a request ends before its questions have answers: nobody is to wait for what it had claimed ----
+
+c = manager(gpc_serve=False, gpc_stock=0)
+stop()
+ctx, keys = fake.prompt("ends early", 8)
+is_((lookup(c, ctx, keys), len(c.finder.asked)), ([MISS], 8), "without a stock the writer, which is stopped, is asked")
+c.on_schedule_end(None)
+c.on_request_finished(ctx)
+ok(c.has_pending_work(), "its request ends, and vLLM goes on stepping")
+go()
+idle(c)
+while c.finder.asker.under_way > len(c.finder.asker.answers):
+    time.sleep(0.001)
+is_((c.finder.asker.under_way, len(c.finder.asked)), (0, 0), "until all answers have come")
+is_(lookup(b, fake.prompt("ends early", 8)[0], keys), [MISS], "nobody is told to wait for the engine that sleeps now")
+b.finder.asker.settle(60)
+b.finder.drop_ahead()
+b.on_schedule_end(None)
+
+gate, reserved = threading.Event(), []
+c.finder.asker.ask(gate.wait)
+ctx, keys = fake.prompt("ends before", 8)
+lookup(c, ctx, keys)
+c.on_schedule_end(None)
+c.on_request_finished(ctx)
+c.finder._reserve = lambda *a: reserved.append(a) or gpc.vllm.finder.Finder._reserve(c.finder, *a)
+gate.set()
+idle(c)
+is_((reserved, c.finder.asked), ([], {}), "a question that has not begun when its request ends is none")
+c.shutdown()
+
 # ---- out of the stock ----
 
 fill_stock(a)

@@ -437,9 +437,16 @@ class Finder:
         self.c.release([self.take_ahead(k) for k in gone])
 
     def ask(self, keys, raw, req, store):
-        """Blocks that are reserved for these keys, and claimed, in a later step: see take.  False: not now."""
+        """Blocks that are reserved for these keys, and claimed, in a later step: see take.  False: not now.
+
+            the request           the question                          its blocks and claims
+            lives                 is answered, and taken by a step      are the request's, or go back
+            has ended             has not begun: is none                none
+            has ended             is under way, or answered             go back in a later step: has_pending_work
+
+        Until they go back other engines wait for these keys, so an engine does not sleep before."""
         epoch = self.epoch
-        if not self.asker.ask(lambda: self._reserve(raw, len(keys)),
+        if not self.asker.ask(lambda: None if req.over else self._reserve(raw, len(keys)),
                               lambda answer: self._take(keys, req, store, epoch, answer)):
             return False
         self.asked.update(dict.fromkeys(keys, req))
@@ -483,7 +490,7 @@ class Finder:
                 req.refused.add(k)
                 self.counts["skipped"] += 1
         self.c.release(back)
-        if len(blocks) < len(keys):
+        if len(blocks) < len(keys) and not req.over:
             self.shortage.note()
         if store and take and not self.told_of_blocks():         # nobody offers them again
             req.refused.update(keys[len(blocks):])

@@ -538,7 +538,8 @@ class Manager:
 
     def has_pending_work(self):
         self._collect()
-        return self.publisher.busy() or self.prompts.busy() or self.adapters.asker.under_way > 0
+        return (self.publisher.busy() or self.prompts.busy() or self.adapters.asker.under_way > 0 or
+                bool(self.finder.asked))     # what comes may be claimed: see Finder.ask
 
     def _collect(self):
         """What has become of publishes.  A look at a ticket may wait for a writer that is stopped, so the asker looks."""
