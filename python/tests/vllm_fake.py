@@ -64,6 +64,10 @@ class CacheHitSource(str, enum.Enum):
     EXTERNAL_UNSPECIFIED = "external_unspecified"
 
 
+def make_offload_key(block_hash, group_idx):
+    return block_hash + group_idx.to_bytes(4, "big")
+
+
 class RequestOffloadingContext:
     policy = "chunk_level"
 
@@ -280,7 +284,7 @@ def install():
     for path, has in {
         "vllm.v1.kv_offload.base": ["LookupResult", "Medium", "Locality", "TierMatcher", "TierFilter", "RequestOffloadingContext", "PrepareStoreOutput",
                                     "OffloadingEvent", "TransferResult", "OffloadingManager", "OffloadingWorker",
-                                    "OffloadingSpec"],
+                                    "OffloadingSpec", "make_offload_key"],
         "vllm.v1.metrics.cache_hit_source": ["CacheHitSource"],
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics": ["OffloadingConnectorStats"],
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.common": ["OffloadingWorkerMetadata"],

@@ -11,7 +11,7 @@ fake.install()
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 import gpc.vllm.worker  # noqa: E402
-from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
+from gpc.vllm import GPCConnector, GPCOffloadingSpec, connector  # noqa: E402
 from tap import _made, done, is_, name, ok  # noqa: E402
 
 gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
@@ -171,6 +171,33 @@ is_(told.connector_scheduler._maximal_prefix_lookup(keys, ctx), CHUNKS, "where v
 is_(lookups.end(), CHUNKS, "it asks for each")
 other.on_request_finished(ctx)
 other.on_schedule_end(None)
+
+# ---- keys ----
+
+
+def one_by_one(state, configs):
+    """vLLM's update_offload_keys."""
+    for config, group in zip(configs, state.group_states):
+        while config.hashes_per_chunk * (len(group.offload_keys) + 1) <= len(state.req.block_hashes):
+            at = config.hashes_per_chunk * (len(group.offload_keys) + 1) - 1
+            group.offload_keys.append(fake.make_offload_key(state.req.block_hashes[at], config.group_idx))
+            state.req_context._offload_key_positions[group.offload_keys[-1]] = len(group.offload_keys) * config.tokens_per_chunk
+
+
+configs = [fake.ns(group_idx=g, hashes_per_chunk=n, tokens_per_chunk=16 * n) for g, n in ((0, 1), (3, 4))]
+both = [fake.ns(req=fake.ns(block_hashes=[]), req_context=fake.Context(), group_states=[fake.ns(offload_keys=[]) for _ in configs])
+        for _ in range(2)]
+for n in (0, 3, 4, 4, 130, 131, 140):
+    for state, make in zip(both, (connector.make_keys, one_by_one)):
+        state.req.block_hashes += [i.to_bytes(32, "big") for i in range(len(state.req.block_hashes), n)]
+        make(state, configs)
+    got, want = (([g.offload_keys for g in x.group_states], x.req_context._offload_key_positions) for x in both)
+    is_(got, want, f"{n} hashes: the keys and places that vLLM would make")
+was, connector.make_offload_key = connector.make_offload_key, lambda h, g: b"other" + h
+both[0].req.block_hashes.append(bytes(32))
+connector.make_keys(both[0], configs)
+is_(len(both[0].group_states[0].offload_keys), 140, "keys of another form are left to vLLM")
+connector.make_offload_key = was
 
 # ---- where the tokens came from ----
 

@@ -205,7 +205,7 @@ known = {n for of in private.NEEDS.values() for n in of}
 # of tensors, of the interface of connectors and of vLLM's configuration; and Python's own
 interface = {"shape", "stride", "dtype", "attn_backend", "get_name", "kv_cache_groups", "kv_connector_extra_config",
              "kv_transfer_config", "compilation_config", "TOLD", "name", "__init__"}
-python = {n for kind in (dict, list, set, str, bytes, os, os.stat_result, os.DirEntry, array, json, logging,
+python = {n for kind in (dict, list, set, str, bytes, int, os, os.stat_result, os.DirEntry, array, json, logging,
                                 contextvars.ContextVar) for n in dir(kind)}
 kinds = words_in(every)[1] | {"Namespace"} | {*dir(gpc.Cache), *dir(gpc)} | {"block_tokens", "keep_tokens", "array"}
 is_(sorted(asked - kinds - known - interface - python), [], "all that is used of vLLM beside is looked for at import")

@@ -5,11 +5,13 @@
 with kv_load_failure_policy=recompute it computes that again, and lets it store again what it has computed."""
 
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from operator import itemgetter
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import OffloadingWorkerMetadata
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 from vllm.lora.request import LoRARequest as LoRARequest         # for private.check
+from vllm.v1.kv_offload.base import make_offload_key
 
 from ..engines.below import RAM, STORE
 from . import model, private, trace
@@ -47,6 +49,22 @@ class WorkerMetadata(OffloadingWorkerMetadata):
         for job, slots in getattr(other, "unmoved", {}).items():
             merged.setdefault(job, []).extend(slots)
         return self.of(super().aggregate(other), merged)
+
+
+def make_keys(state, configs):
+    """Keys of the blocks that a request has hashes of, in each group: as update_offload_keys of vLLM makes them one by one, which
+    then finds nothing left to do."""
+    for config, group in zip(configs, state.group_states):
+        per, had = config.hashes_per_chunk, len(group.offload_keys)
+        hashes, tail = state.req.block_hashes, config.group_idx.to_bytes(4, "big")
+        keys = [h + tail for h in islice(hashes, per * had + per - 1, None, per)]
+        if not keys:
+            continue
+        if keys[0] != make_offload_key(hashes[per * had + per - 1], config.group_idx):
+            return               # another form: vLLM knows it
+        group.offload_keys += keys
+        step = config.tokens_per_chunk
+        state.req_context._offload_key_positions.update(zip(keys, range(step * (had + 1), step * (had + len(keys) + 1), step)))
 
 
 class GPCConnector(OffloadingConnector):
@@ -181,6 +199,7 @@ class GPCConnector(OffloadingConnector):
         state = self.connector_scheduler._req_status.get(request.request_id)
         if state:
             self.connector_scheduler.manager.ask_again(state.req_context)
+            make_keys(state, self.connector_scheduler.config.kv_group_configs)
         answer = super().get_num_new_matched_tokens(request, num_computed_tokens)
         state = self.connector_scheduler._req_status.get(request.request_id)
         if state and answer[0] is not None:
