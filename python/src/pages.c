@@ -202,10 +202,10 @@ static int ask_sums(const struct pages *w, int64_t i, int64_t n)
  * told. */
 static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 {
-	int err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
+	int err = w->calls->record(w->calls->so_far[w->lane], w->calls->stream);
 
 	if (!err)
-		err = w->calls->follow(w->calls->sum_stream, w->calls->copied[w->lane], 0);
+		err = w->calls->follow(w->calls->sum_stream, w->calls->so_far[w->lane], 0);
 	return err ? err : ask_sums(w, i, n);
 }
 

@@ -40,6 +40,9 @@ struct pages_calls {
 	void *stream, *sum_stream;
 	void *event[PAGES_WINDOW];
 	void *copied[PAGES_LANES], *summed[PAGES_LANES];
+	/* what the sums follow, many times a share: a thread sleeps for the others, so a device
+	 * interrupts the host for each record of these */
+	void *so_far[PAGES_LANES];
 };
 
 /* When, by CLOCK_MONOTONIC in ns: the first copy is given, the last one is; the copies have ended, the

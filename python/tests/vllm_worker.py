@@ -271,7 +271,7 @@ class Fails:
         return 0
 
     def begin(self, fence):
-        return array("Q", [ctypes.cast(Fails.call, ctypes.c_void_p).value] * 4 + [0] * 14)
+        return array("Q", [ctypes.cast(Fails.call, ctypes.c_void_p).value] * 4 + [0] * 16)
 
 
 P, N = ctypes.c_void_p, ctypes.c_size_t
@@ -327,7 +327,7 @@ class Runtime:
     """Its calls from pages.c are of C, those from cuda.py of Python."""
 
     def __init__(self, fails=""):
-        self.calls, self.fails, self.events = [], fails, 100
+        self.calls, self.fails, self.events, self.sleeps = [], fails, 100, set()
         self.cudaMemcpy2DAsync = ctypes.CFUNCTYPE(ctypes.c_int, P, N, P, N, N, N, ctypes.c_int, P)(self._copy)
         self.cudaStreamWaitEvent = ctypes.CFUNCTYPE(ctypes.c_int, P, P, ctypes.c_uint)(
             lambda *a: self._say("cudaStreamWaitEvent", *a))
@@ -350,6 +350,7 @@ class Runtime:
             elif called == "cudaEventCreateWithFlags":
                 self.events += 1
                 args[0]._obj.value = self.events
+                self.sleeps |= {self.events} if args[1] & 1 else set()
             else:
                 return self._say(called, *(a.value if hasattr(a, "value") else a for a in args))
             return 0
@@ -388,7 +389,7 @@ is_(rt.names().count("Memcpy2DAsync"), 1, "no other one is tried")
 is_(gpu.worker.bad, 0, "the slot is not bad, but its key is to be found by nobody")
 rt.fails = ""
 gpu.worker.shutdown()
-is_(rt.names()[-14:], ["HostUnregister"] + ["EventDestroy"] * 12 + ["StreamDestroy"], "and gives back what it had")
+is_(rt.names()[-16:], ["HostUnregister"] + ["EventDestroy"] * 14 + ["StreamDestroy"], "and gives back what it had")
 m.complete_store(set(keys), ctx, success=False)
 
 # ---- chunks of one block, beside each other and apart, by this thread and by the runtime ----
@@ -440,6 +441,15 @@ for stores, loads in ((by_device, by_thread), (by_thread, by_device), (by_device
     ones.fill("empty")
     ok(ones.do(False, fake.blocks(blocks), out.store_spec), f"and loaded by {type(loads).__name__}")
     is_((ones.get(blocks), ones.worker.take_load_errors()), (want, set()), "the same bytes")
+rt.calls.clear()
+ones.worker.mover = by_device
+ones.do(False, fake.blocks(blocks), out.store_spec)
+# of a load: the fence, the copies so far for the sums, and the ends
+waits, fence, recorded = ({c[n] for c in rt.calls if c[0] == call} for call, n in (("cudaEventSynchronize", 1), ("cudaStreamWaitEvent", 2),
+                                                                               ("cudaEventRecord", 1)))
+fence -= {5}
+ok(waits and waits <= rt.sleeps, "a thread sleeps for the ends of a load")
+ok(fence and not fence & rt.sleeps and recorded == waits | fence, "no thread is woken by what the sums follow")
 view = memoryview(m.c.pool_map(0)[0])
 base, stride = m.c.pool_runs(0)[0].offset, m.c.pool_runs(0)[0].slot_stride
 for chunk in (5, 15):

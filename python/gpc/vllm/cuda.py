@@ -18,7 +18,8 @@ log = logging.getLogger("vllm.gpc")
 
 _NON_BLOCKING, _PORTABLE = 1, 1
 _BLOCKING_WAIT, _NO_TIMING = 1, 2
-_EVENTS = 8 + 2 + 2              # of units; of the copies and the sums of both lanes (struct pages_calls)
+_EVENTS = 8 + 2 + 2              # of units; of the copies and the sums of both lanes (struct pages_calls) ...
+_SO_FAR = 2                      # ... and of the copies so far, which streams alone wait for
 _RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
 _pointer, _size = ctypes.c_void_p, ctypes.c_size_t
 
@@ -70,10 +71,10 @@ class CudaMover:
     def _address(self, name):
         return ctypes.cast(getattr(self.rt, name), _pointer).value
 
-    def _make_event(self):
-        """Who waits for it sleeps."""
+    def _make_event(self, wait=_BLOCKING_WAIT):
+        """Who waits for it sleeps: each record of such an event interrupts the host."""
         e = _pointer()
-        self._call("cudaEventCreateWithFlags", ctypes.byref(e), _BLOCKING_WAIT | _NO_TIMING)
+        self._call("cudaEventCreateWithFlags", ctypes.byref(e), wait | _NO_TIMING)
         with self.lock:
             self.events.append(e)
         return e.value
@@ -94,7 +95,8 @@ class CudaMover:
             calls = self.mine.calls = array.array("Q", [
                 *(self._address(f) for f in ("cudaMemcpy2DAsync", "cudaEventRecord", "cudaEventSynchronize",
                                              "cudaStreamWaitEvent")),
-                *(self.mine.streams + [0])[:2], *(self._make_event() for _ in range(_EVENTS))])
+                *(self.mine.streams + [0])[:2], *(self._make_event() for _ in range(_EVENTS)),
+                *(self._make_event(0) for _ in range(_SO_FAR))])
         return calls
 
     def sum_images(self, pieces, blocks):
