@@ -162,6 +162,13 @@ async def loads(run):
         res.save()
 
 
+def ratios(x, y):
+    """Of two systems' times of the same rounds: of their medians, and the median of those of each round, which a slow round of
+    both does not move."""
+    both = [a / b for a, b in zip(x, y) if a and b]
+    return (number(median(x) / median(y)), number(median(both))) if both else ("-", "-")
+
+
 def show_loads(run, res):
     if not res.get("raw"):
         return
@@ -178,16 +185,14 @@ def show_loads(run, res):
             if (g := m.get("gpc", {}).get(w)) is None:
                 continue
             limit = m["gpc"]["own"] + 1.15 * nbytes / (bus * 1e9)
-            marks.append([size, f"{w}: gpc / limit", number(g / limit), "<= 1"])
-            if m.get("lmcache", {}).get(w):
-                marks.append([size, f"{w}: gpc / LMCache", number(g / m["lmcache"][w]), "< 1"])
-            if m.get("gpc-off", {}).get(w):
-                marks.append([size, f"{w}: gpc / without checksums", number(g / m["gpc-off"][w]), "<= 1.03"])
-            if m.get("gpc-16", {}).get(w):
-                marks.append([size, f"{w}: chunks of 16 / of 1", number(m["gpc-16"][w] / g), "<= 1"])
+            marks.append([size, f"{w}: gpc / limit", number(g / limit), "-", "<= 1"])
+            for what, mine, other, wanted in (("gpc / LMCache", "gpc", "lmcache", "< 1"), ("gpc / without checksums", "gpc", "gpc-off", "<= 1.03"),
+                                              ("chunks of 16 / of 1", "gpc-16", "gpc", "<= 1")):
+                if m.get(mine, {}).get(w) and m.get(other, {}).get(w):
+                    marks.append([size, f"{w}: {what}", *ratios(kinds[mine][w], kinds[other][w]), wanted])
     text = f"Bus: {number(bus, 1)} GB/s to the device, {number(median([b[1] for b in res['bus']]), 1)} back; medians of {len(res['bus'])}.\n\n"
     text += table(["tokens", "system", *(w + ", ms" for w in WAYS), "own + 1.15 x bus, ms", "tokens loaded", "first token equal"], rows)
-    text += "\n" + table(["tokens", "ratio of medians", "is", "wanted"], marks)
+    text += "\n" + table(["tokens", "ratio", "of medians", "median of rounds", "wanted"], marks)
     moments = [[k, t, x["loads"], x["runs"], *(number(x[s], 2) for s in MOMENTS[1:]), number(x["all"], 2), number(x["copies_gbps"], 1)]
               for k, by in res.get("moments", {}).items() for t, x in by.items()]
     text += "\nMilliseconds from the moment before (GPC_TRACE), and GB/s from the first copy to the last one's end:\n\n"
