@@ -101,6 +101,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/MANIFEST.in \
 	%reldir%/README.md \
 	%reldir%/bench/lookup.py \
+	%reldir%/bench/bus.py \
 	%reldir%/bench/load.py \
 	%reldir%/bench/step.py \
 	%reldir%/engines/README.md \

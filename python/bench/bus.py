@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bus.py - how near copies of blocks come to the bus of a GPU: GB/s to the device, medians.
+
+Blocks of 2 MiB go from host memory to a KV cache of 32 layers, as loads of gpc.vllm do: rows of 64 KiB, whose distances in the
+KV cache are those of layers.  Told beside one copy of all bytes, for memory of the runtime and for files of a tmpfs that are
+registered; by one stream and by several in turn; with events behind every eight blocks, as sums want them.
+
+python3 python/bench/bus.py [ROUNDS]         needs a GPU and the CUDA runtime, by itself or with PyTorch
+"""
+
+import ctypes
+import mmap
+import random
+import statistics
+import sys
+import tempfile
+import time
+
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+LAYERS, PAGE, BLOCKS, BEHIND = 32, 65536, 512, 8
+BLOCK, TOTAL = LAYERS * PAGE, LAYERS * PAGE * BLOCKS
+ANY_KIND, NON_BLOCKING, PORTABLE = 4, 1, 1
+PLAIN, SLEEPING = 2, 3           # events without times; whoever waits for the latter sleeps
+HUGE = getattr(mmap, "MADV_HUGEPAGE", 14)
+
+
+def runtime():
+    try:
+        import torch  # noqa: F401      brings one
+    except ImportError:
+        pass
+    for name in ("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    sys.exit("bus.py: no CUDA runtime is found")
+
+
+rt = runtime()
+pointer, size = ctypes.c_void_p, ctypes.c_size_t
+rt.cudaMemcpyAsync.argtypes = [pointer, pointer, size, ctypes.c_int, pointer]
+rt.cudaMemcpy2DAsync.argtypes = [pointer, size, pointer, size, size, size, ctypes.c_int, pointer]
+rt.cudaGetErrorString.restype = ctypes.c_char_p
+
+
+def call(name, *args):
+    err = getattr(rt, name)(*args)
+    if err:
+        sys.exit(f"bus.py: {name}: {rt.cudaGetErrorString(err).decode()}")
+
+
+def made(name, *args):
+    p = pointer()
+    call(name, ctypes.byref(p), *args)
+    return p
+
+
+class File:
+    """A file of a tmpfs, registered with the device."""
+
+    def __init__(self, huge):
+        self.file = tempfile.TemporaryFile(dir="/dev/shm")
+        self.file.truncate(TOTAL + (2 << 20))
+        self.map = mmap.mmap(self.file.fileno(), TOTAL + (2 << 20))
+        if huge:
+            try:
+                self.map.madvise(HUGE)
+            except OSError:
+                pass
+        first = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        self.address = -(-first // (2 << 20)) * (2 << 20)
+        ctypes.memset(self.address, 1, TOTAL)
+        call("cudaHostRegister", pointer(self.address), size(TOTAL), PORTABLE)
+
+    def end(self):
+        call("cudaHostUnregister", pointer(self.address))
+
+
+def one(host, device, streams, behind):
+    rt.cudaMemcpyAsync(device, host, TOTAL, ANY_KIND, streams[0])
+
+
+def whole(order):
+    """Blocks as they are."""
+    def copy(host, device, streams, behind):
+        for n, (slot, block) in enumerate(order):
+            rt.cudaMemcpyAsync(device + block * BLOCK, host + slot * BLOCK, BLOCK, ANY_KIND, streams[n % len(streams)])
+            behind(n, streams)
+    return copy
+
+
+def rows(order):
+    def copy(host, device, streams, behind):
+        for n, (slot, block) in enumerate(order):
+            rt.cudaMemcpy2DAsync(device + block * PAGE, BLOCKS * PAGE, host + slot * BLOCK, PAGE, PAGE, LAYERS, ANY_KIND,
+                                 streams[n % len(streams)])
+            behind(n, streams)
+    return copy
+
+
+def follower(kind):
+    """Every few blocks another stream follows the copies so far."""
+    event, other = made("cudaEventCreateWithFlags", kind), made("cudaStreamCreateWithFlags", NON_BLOCKING)
+
+    def behind(n, streams):
+        if n % BEHIND == BEHIND - 1:
+            rt.cudaEventRecord(event, pointer(streams[0]))
+            rt.cudaStreamWaitEvent(other, event, 0)
+    return behind
+
+
+def rate(copy, host, device, streams, behind):
+    took = []
+    for i in range(ROUNDS + 1):
+        call("cudaDeviceSynchronize")
+        since = time.perf_counter()
+        copy(host, device, streams, behind)
+        call("cudaDeviceSynchronize")
+        took.append(time.perf_counter() - since)
+    return TOTAL / statistics.median(took[1:]) / 1e9
+
+
+def main():
+    device = made("cudaMalloc", size(TOTAL)).value
+    streams = [made("cudaStreamCreateWithFlags", NON_BLOCKING).value for _ in range(4)]
+    pairs = [(i, i) for i in range(BLOCKS)]
+    apart = list(zip(random.Random(1).sample(range(BLOCKS), BLOCKS), random.Random(2).sample(range(BLOCKS), BLOCKS)))
+    alone = lambda n, streams: None      # noqa: E731
+    runtimes = made("cudaHostAlloc", size(TOTAL), PORTABLE)
+    ctypes.memset(runtimes, 1, TOTAL)
+    files = [File(False), File(True)]
+    memories = (("memory of the runtime", runtimes.value), ("a file", files[0].address), ("a file, huge pages asked for", files[1].address))
+    for name, host in memories:
+        for what, copy, n, behind in (
+                ("one copy", one, 1, alone), ("blocks, in order", whole(pairs), 1, alone), ("blocks", whole(apart), 1, alone),
+                ("blocks, 2 streams", whole(apart), 2, alone), ("rows, in order", rows(pairs), 1, alone), ("rows", rows(apart), 1, alone),
+                ("rows, 2 streams", rows(apart), 2, alone), ("rows, 4 streams", rows(apart), 4, alone),
+                ("rows, another stream follows", rows(apart), 1, follower(PLAIN)),
+                ("rows, it follows events that wake", rows(apart), 1, follower(SLEEPING))):
+            print(f"{name:30} {what:36} {rate(copy, host, device, streams[:n], behind):6.2f} GB/s", flush=True)
+    for f in files:
+        f.end()
+
+
+main()
