@@ -100,7 +100,7 @@ static int copy(const struct pages *w, uint8_t *slot, uint64_t slot_pitch, int64
 	}
 	if (w->calls)
 		return w->calls->copy(to, to_pitch, from, from_pitch, width, rows, ANY_KIND,
-				      w->calls->stream);
+				      w->stream);
 	for (i = 0; i < rows; i++)
 		memcpy(to + i * to_pitch, from + i * from_pitch, width);
 	return 0;
@@ -202,7 +202,7 @@ static int ask_sums(const struct pages *w, int64_t i, int64_t n)
  * told. */
 static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 {
-	int err = w->calls->record(w->calls->so_far[w->lane], w->calls->stream);
+	int err = w->calls->record(w->calls->so_far[w->lane], w->stream);
 
 	if (!err)
 		err = w->calls->follow(w->calls->sum_stream, w->calls->so_far[w->lane], 0);
@@ -211,10 +211,20 @@ static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 
 /* ---- the end of a share in streams ---- */
 
+/* The first stream goes on behind both. */
+static int join(const struct pages *w)
+{
+	int err = w->calls->record(w->calls->so_far[w->lane], w->calls->second);
+
+	return err ? err : w->calls->follow(w->calls->stream, w->calls->so_far[w->lane], 0);
+}
+
 static int mark_end(const struct pages *w)
 {
-	int err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
+	int err = !w->store && w->calls->second ? join(w) : 0;
 
+	if (!err)
+		err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
 	return err || !w->by ? err
 			     : w->calls->record(w->calls->summed[w->lane], w->calls->sum_stream);
 }
@@ -304,6 +314,12 @@ static int begin_stores(const struct pages *w)
 	return err ? err : mark_end(w);
 }
 
+static void take_turns(struct pages *w)
+{
+	if (w->calls && w->calls->second)
+		w->stream = w->stream == w->calls->stream ? w->calls->second : w->calls->stream;
+}
+
 static int begin_loads(struct pages *w)
 {
 	int64_t i, good;
@@ -318,6 +334,7 @@ static int begin_loads(struct pages *w)
 			err = copy_unit(w, i, good);
 		if (!err && good && w->by)
 			err = sum_loaded(w, i, good);
+		take_turns(w);
 	}
 	return err || !w->calls ? err : mark_end(w);
 }
@@ -334,6 +351,7 @@ void pages_begin(struct pages *w)
 
 	if (w->by)
 		gpc_sums_seed(w->by, w->structure);
+	w->stream = w->calls ? w->calls->stream : NULL;
 	w->apart = w->stride > MAX_PITCH;
 	if (!w->apart)
 		for (w->apart = true, i = 0; i < w->nruns; i++)

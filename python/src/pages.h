@@ -38,6 +38,7 @@ struct pages_calls {
 	int (*wait)(void *event);
 	int (*follow)(void *stream, void *event, unsigned int flags);
 	void *stream, *sum_stream;
+	void *second; /* copies of loads take turns with it, so that one begins while one ends; NULL: none */
 	void *event[PAGES_WINDOW];
 	void *copied[PAGES_LANES], *summed[PAGES_LANES];
 	/* what the sums follow, many times a share: a thread sleeps for the others, so a device
@@ -66,6 +67,7 @@ struct pages {
 	gpc_sums *by;                    /* who sums, whole chunks; NULL: this thread */
 	uint32_t blocks;                 /* of a whole chunk, with `by` */
 	uint32_t lane;
+	void *stream;    /* of the next copies */
 	bool apart;      /* pitched copies take a chunk at a time */
 	int64_t *result; /* bytes moved, PAGES_BAD or PAGES_FAILED */
 	int err;         /* that a call has answered: 0, or of CUDA or gpc */

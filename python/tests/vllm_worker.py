@@ -271,7 +271,7 @@ class Fails:
         return 0
 
     def begin(self, fence):
-        return array("Q", [ctypes.cast(Fails.call, ctypes.c_void_p).value] * 4 + [0] * 16)
+        return array("Q", [ctypes.cast(Fails.call, ctypes.c_void_p).value] * 4 + [0] * 17)
 
 
 P, N = ctypes.c_void_p, ctypes.c_size_t
@@ -327,7 +327,7 @@ class Runtime:
     """Its calls from pages.c are of C, those from cuda.py of Python."""
 
     def __init__(self, fails=""):
-        self.calls, self.fails, self.events, self.sleeps = [], fails, 100, set()
+        self.calls, self.fails, self.events, self.streams, self.sleeps = [], fails, 100, 76, set()
         self.cudaMemcpy2DAsync = ctypes.CFUNCTYPE(ctypes.c_int, P, N, P, N, N, N, ctypes.c_int, P)(self._copy)
         self.cudaStreamWaitEvent = ctypes.CFUNCTYPE(ctypes.c_int, P, P, ctypes.c_uint)(
             lambda *a: self._say("cudaStreamWaitEvent", *a))
@@ -346,7 +346,8 @@ class Runtime:
     def __getattr__(self, called):
         def call(*args):
             if called == "cudaStreamCreateWithFlags":
-                args[0]._obj.value = 77
+                self.streams += 1
+                args[0]._obj.value = self.streams
             elif called == "cudaEventCreateWithFlags":
                 self.events += 1
                 args[0]._obj.value = self.events
@@ -373,9 +374,9 @@ out = fake.offer(m, keys, ctx)
 gpu.fill("gpu")
 want = gpu.get(range(4))
 ok(gpu.do(True, fake.blocks([0, 1, 2, 3]), out.store_spec), "a store by the runtime")
-is_(rt.names(), ["SetDevice", "HostRegister", "SetDevice", "StreamWaitEvent"] + ["Memcpy2DAsync"] * 8 +
+is_(rt.names(), ["SetDevice", "HostRegister", "SetDevice", "StreamWaitEvent", "StreamWaitEvent"] + ["Memcpy2DAsync"] * 8 +
     ["EventRecord", "EventSynchronize"], "it registers, waits for the engine's stream, copies, and waits for its own")
-is_(rt.calls[3], ("cudaStreamWaitEvent", 77, 55, 0), "the fence of the job")
+is_(rt.calls[3:5], [("cudaStreamWaitEvent", 77, 55, 0), ("cudaStreamWaitEvent", 78, 55, 0)], "the fence of the job, in each stream")
 gpu.fill("empty")
 ok(gpu.do(False, fake.blocks([0, 1, 2, 3]), out.store_spec), "a load by the runtime")
 is_(gpu.get(range(4)), want, "the same bytes")
@@ -389,7 +390,7 @@ is_(rt.names().count("Memcpy2DAsync"), 1, "no other one is tried")
 is_(gpu.worker.bad, 0, "the slot is not bad, but its key is to be found by nobody")
 rt.fails = ""
 gpu.worker.shutdown()
-is_(rt.names()[-16:], ["HostUnregister"] + ["EventDestroy"] * 14 + ["StreamDestroy"], "and gives back what it had")
+is_(rt.names()[-17:], ["HostUnregister"] + ["EventDestroy"] * 14 + ["StreamDestroy"] * 2, "and gives back what it had")
 m.complete_store(set(keys), ctx, success=False)
 
 # ---- chunks of one block, beside each other and apart, by this thread and by the runtime ----
@@ -417,12 +418,39 @@ for called, mover in (("this thread", ones.worker.mover), ("the runtime", CudaMo
     mover.close()
 ok(copies < 2 * 16, f"{copies} copies for them: a row is a block where slots and blocks follow each other")
 
+# ---- streams: one thread begins and ends the jobs of a device that has nothing to sum ----
+
+ones.worker.mover, ones.worker.image.checksum = CudaMover(3, lambda: fake.ns(cuda_event=5), rt), False
+ctx, keys = fake.prompt("streams", 16, tokens=16)
+out = fake.offer(m, keys, ctx)
+ones.fill("streams")
+want, blocks = ones.get([*range(0, 32, 2)]), [*range(0, 32, 2)]
+used = []
+for store in (True, False):
+    rt.calls.clear()
+    ok(ones.do(store, fake.blocks(blocks), out.store_spec), "stored" if store else "loaded")
+    used.append([c[-1] for c in rt.calls if c[0] == "cudaMemcpy2DAsync"])
+    ends = [c[1:] for c in rt.calls if c[0] in ("cudaEventRecord", "cudaStreamWaitEvent", "cudaEventSynchronize")]
+    ones.fill("empty") if store else None
+is_(ones.get(blocks), want, "the same bytes")
+first, second = rt.streams - 1, rt.streams
+is_(({*used[0]}, {*used[1]}), ({first}, {first, second}), "copies of a load take turns in two streams, those of a store do not")
+is_([ends[-4][1], ends[-3], ends[-2][1], ends[-1]], [second, (first, ends[-4][0], 0), first, (ends[-2][0],)],
+    "the first stream goes on behind both, and a thread waits for that")
+ones.worker.mover.close()
+ones.worker.image.checksum = True
+m.complete_store(set(keys), ctx, success=False)
+
 # ---- images that the device of the KV caches sums: here the calling thread, which wants no stream for it ----
 
 
 class SumsHere(CudaMover):
+    made = 0
+
     def _make_stream(self):
-        return super()._make_stream() if not self.streams else 0
+        """For copies, sums, and copies again."""
+        self.made += 1
+        return super()._make_stream() if self.made % 3 != 2 else 0
 
 
 by_device = SumsHere(3, lambda: fake.ns(cuda_event=5), rt)

@@ -2,7 +2,7 @@
 # Tests: t/python/vllm-gpu.t
 """Copies between KV caches on a GPU and slots in RAM, by the CUDA runtime that is in this process with PyTorch.
 
-Each thread that copies has a stream of its own.  A job's fence is an event behind what the engine has given to its
+Each thread that copies has streams of its own, and copies of a load take turns in two of them.  A job's fence is an event behind what the engine has given to its
 stream when it gave us the job: a store waits for the kernels that fill the blocks, a load for those that still read
 what was in them.
 """
@@ -91,11 +91,12 @@ class CudaMover:
         calls = getattr(self.mine, "calls", None)
         if calls is None:
             self._call("cudaSetDevice", self.device)
-            self.mine.streams = [self._make_stream() for _ in range(2 if self.sums else 1)]
+            self.mine.streams = copies, sums, second = [self._make_stream(), self._make_stream() if self.sums else 0,
+                                                        self._make_stream()]
             calls = self.mine.calls = array.array("Q", [
                 *(self._address(f) for f in ("cudaMemcpy2DAsync", "cudaEventRecord", "cudaEventSynchronize",
                                              "cudaStreamWaitEvent")),
-                *(self.mine.streams + [0])[:2], *(self._make_event() for _ in range(_EVENTS)),
+                copies, sums, second, *(self._make_event() for _ in range(_EVENTS)),
                 *(self._make_event(0) for _ in range(_SO_FAR))])
         return calls
 
@@ -107,14 +108,14 @@ class CudaMover:
     def begin(self, fence):
         """What this thread copies next waits for that; how it copies (struct pages_calls of pages.h)."""
         calls = self._mine()
-        for s in self.mine.streams:
+        for s in filter(None, self.mine.streams):
             self._call("cudaStreamWaitEvent", _pointer(s), _pointer(fence.cuda_event), 0)
         return calls
 
     def abandon(self):
         """After a copy that failed: when this returns, none of this thread is under way."""
         try:
-            for s in self.mine.streams:
+            for s in filter(None, self.mine.streams):
                 self._call("cudaStreamSynchronize", _pointer(s))
         except CudaError as e:
             log.error("gpc: %s", e)
