@@ -12,6 +12,11 @@ EXTRA_PROGRAMS += %reldir%/bench-plan
 EXTRA_PROGRAMS += %reldir%/bench-ram
 %canon_reldir%_bench_ram_SOURCES = %reldir%/bench-ram.c %reldir%/bench-rows.c %reldir%/bench-rows.h
 %canon_reldir%_bench_ram_LDADD = lib/libgpc-internal.la
+# The memory of a pool, beside a bare program with as many threads; run by hand.
+EXTRA_PROGRAMS += %reldir%/bench-fill
+%canon_reldir%_bench_fill_SOURCES = %reldir%/bench-fill.c %reldir%/bench-rows.c %reldir%/bench-rows.h
+%canon_reldir%_bench_fill_LDADD = lib/libgpc-internal.la
+CLEANFILES += %reldir%/bench-fill$(EXEEXT)
 # A disk file beside fio, and a scan of many headers; run by hand.
 EXTRA_PROGRAMS += %reldir%/bench-disk
 %canon_reldir%_bench_disk_SOURCES = %reldir%/bench-disk.c
