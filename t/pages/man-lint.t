@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The pages are clean mdoc, name each other truly, and man/local.mk installs all of them.
+# The pages are clean mdoc, name each other truly and at most ten under SEE ALSO, gpc(7) names each call, and
+# man/local.mk installs all of them.
 # Tests: man/
 
 srcdir=${top_srcdir:-$(dirname "$0")/../..}
@@ -60,6 +61,13 @@ for page in "$srcdir"/man/*.[1-8]; do
 		references "$name" "$page"
 		test "$(awk '/^\.Dt / { print tolower($2) "." $3 }' "$page")" = "$name"
 		tap "$name: title" $?
+		test "$(awk '/^\.Sh / { see = /SEE ALSO/ } see && /^\.Xr / { n++ } END { print n + 0 }' "$page")" -le 10
+		tap "$name: SEE ALSO of at most ten" $?
+		case $name in *.3)
+			grep -q "^\.Xr ${name%.3} 3\( ,\)*$" "$srcdir/man/gpc.7"
+			tap "$name: gpc(7) names it" $?
+			;;
+		esac
 	fi
 	grep -q "^	%reldir%/$name\( .\)*$" "$srcdir/man/local.mk"
 	tap "$name: is installed" $?
