@@ -29,10 +29,10 @@
  *   peer   an attachment, with a numbered seat.
  *   writer the one process that changes the index: gpcd, or an attached process (GPC_SERVE).
  *
- * The library has more calls, by purpose: gpc_serve.h makes and serves a cache, gpc_bytes.h has the
- * bytes of blocks, gpc_device.h lookups of a GPU, gpc_tiers.h what is below RAM, gpc_look.h what tools
- * read.  gpc_remote.h is for authors of plugins.  Each call has a page in section 3; gpc(7) explains
- * the words, and gpc_engine(7) an engine with its own allocator.
+ * Other headers have the other calls: gpc_serve.h makes and serves a cache, gpc_bytes.h moves the
+ * bytes of blocks, gpc_device.h looks up on a GPU, gpc_tiers.h is for tiers below RAM, gpc_look.h for
+ * tools, gpc_remote.h for authors of plugins.  Each call has a page in section 3; gpc(7) explains the
+ * words, and gpc_engine(7) an engine with its own allocator.
  *
  * Calls return >= 0, or a negative errno.  One meaning each:
  *   -EINVAL    an argument is out of range        -ENOENT    no such name, key, pool or peer
@@ -58,8 +58,8 @@
  * Local and shared calls wait for nobody, unless the comment says so.  Any thread may use a handle.
  *
  * Timeouts are milliseconds: -1 = no limit, 0 = one round trip to the writer at most (0.1 s).  After
- * -ETIMEDOUT, -ENOTCONN, and -EAGAIN of timeout 0, gpc_reserve and gpc_evict give nothing later; what
- * other calls have submitted is carried out.
+ * -ETIMEDOUT, -ENOTCONN, and -EAGAIN of timeout 0, gpc_reserve and gpc_evict give nothing later; the
+ * submitted commands of other calls are carried out.
  *
  * Arrays and structs belong to the caller.  Outputs are unchanged on failure unless the call says
  * otherwise.  A struct that begins with its size may grow: the caller sets the size, a field that is
@@ -101,14 +101,13 @@ typedef uint64_t gpc_ticket; /* names a command of this peer; grows; 0 = none */
 #define GPC_MAX_GROUPS 64         /* KV groups of one gpc_match_groups */
 #define GPC_TICKET_ALL UINT64_MAX /* all commands submitted so far */
 
-/* Options of a call, in place: a pointer to a struct of that type, its size set.  It lasts as long
- * as the block around it; in C++, where the macro is at the end of this file, as long as the full
- * expression. */
+/* Options of a call, in place: a pointer to a struct of that type, its size set.  The struct lasts as
+ * long as the block around it, in C++ (see the end of this file) as long as the full expression. */
 #ifndef __cplusplus
 #define GPC_OPTIONS(type, ...) (&(struct type){ .size = sizeof(struct type), __VA_ARGS__ })
 #endif
 
-/* Flags.  Each call names those that it takes; the other bits are in the headers of their calls. */
+/* Flags.  Each call names the flags that it takes; the other headers have the other bits. */
 enum {
 	GPC_SERVE = 1 << 1,       /* attach, create: a thread takes the empty writer's seat */
 	GPC_READONLY = 1 << 2,    /* attach: no seat, for tools; works on dead and damaged caches */
@@ -123,12 +122,12 @@ enum {
 	GPC_IF_IDLE = 1 << 15,    /* clear: only if nobody holds a block of it, else -EBUSY */
 	GPC_NO_REF = 1 << 16,     /* publish, rekey: nothing is referenced for the caller */
 	GPC_PEEK = 1 << 17,       /* evict, claim: say what would happen, change nothing */
-	GPC_TOUCH = 1 << 18,      /* finding: a use, which statistics do not count */
-	GPC_IN_HAND = 1 << 19,    /* reserve: out of the stock alone, which needs no writer */
+	GPC_TOUCH = 1 << 18,      /* finding: count as a use, but not in statistics */
+	GPC_IN_HAND = 1 << 19,    /* reserve: out of the stock alone, without the writer */
 	GPC_GROUP = 1 << 20,      /* hash: the blocks are those of a KV group */
-	GPC_EVERYWHERE = 1 << 21, /* drop: the key, and what follows it, in every space */
-	GPC_FREE = 1 << 22,       /* reserve: no key is evicted for it, else -ENOSPC */
-	GPC_ONLY = 1 << 23,       /* drop: the key alone; what follows it stays */
+	GPC_EVERYWHERE = 1 << 21, /* drop: the key and its descendants, in every space */
+	GPC_FREE = 1 << 22,       /* reserve: free blocks alone, else -ENOSPC */
+	GPC_ONLY = 1 << 23,       /* drop: the key alone; its descendants stay */
 };
 
 /* ---- the library ---- */
@@ -150,8 +149,8 @@ const char *gpc_last_error(void);
 struct gpc_attach_options { /* zero = default; set size */
 	uint32_t size;
 	int32_t timeout_ms; /* for the name and a free seat to appear; 0 */
-	/* blocks of each pool that this peer has in hand, so that gpc_reserve needs no round trip,
-	 * and gpc_evict none in its own CALLER pools; 0, at most 1024 */
+	/* blocks of each pool that this peer has in hand: gpc_reserve needs no round trip for them,
+	 * nor does gpc_evict in its own CALLER pools; 0, at most 1024 */
 	uint32_t stock;
 	uint32_t quota;     /* most blocks that this peer may hold reserved; 0 = no limit */
 	const char *dir;    /* of the segments; /dev/shm */
@@ -159,8 +158,8 @@ struct gpc_attach_options { /* zero = default; set size */
 	uint8_t layout[32]; /* gpc_config.layout that the cache must have; zero = any */
 	void (*log)(void *arg, int level, const char *text); /* level as in syslog(3) */
 	void *log_arg;
-	/* 1 + the peer that this one is a companion of, a worker that reads and writes blocks which
-	 * that peer holds: they are kept until their last companion has ended; 0 = none */
+	/* 1 + the leader of this companion, 0 = none: a companion reads and writes blocks that its
+	 * leader holds, and they are kept until the last companion has ended */
 	int32_t leader;
 	uint64_t life; /* gpc_info.life of the leader */
 };
@@ -182,10 +181,10 @@ int gpc_close(gpc *c);
 enum { GPC_VRAM = 1, GPC_RAM = 2, GPC_DISK = 3, GPC_REMOTE = 4 };
 enum {
 	GPC_POOL_OWNED = 1 << 0, /* the adding process is the owner */
-	/* OWNED, with an allocator of its own: it has each block reserved that has no key */
+	/* OWNED, and the owner allocates: it has every block without a key reserved */
 	GPC_POOL_CALLER = 1 << 1,
 	GPC_POOL_UNCHAINED = 1 << 2, /* blocks may be published without a live parent */
-	GPC_POOL_ONCE = 1 << 3 /* for gpc_pool_make alone: not a second one of the same kind */
+	GPC_POOL_ONCE = 1 << 3       /* gpc_pool_make alone: return an equal pool if there is one */
 };
 
 struct gpc_pool { /* set size */
@@ -193,7 +192,7 @@ struct gpc_pool { /* set size */
 	int32_t number; /* out */
 	uint32_t kind, flags, space;
 	uint32_t blocks;      /* capacity */
-	uint32_t transit;     /* RAM: slots beyond it, for blocks in use without a key; 0 = 64 */
+	uint32_t transit;     /* RAM: slots beyond blocks, in use without a key; 0 = 64 */
 	uint32_t generation;  /* out: changes when the memory behind the pool changed */
 	int32_t owner;        /* out: peer, or -1 */
 	int32_t demote_to;    /* pool that gpc_demote moves to by default, or -1 */
@@ -212,19 +211,19 @@ struct gpc_pool { /* set size */
 };
 
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
-/* [shared] -ENOENT: there is none, or it is being removed; calls that want its blocks then say
- * -ESTALE.  Compare generation before you use a mapping of the bytes. */
+/* [shared] -ENOENT: there is none, or it is being removed; calls for its blocks then return -ESTALE.
+ * Compare generation before you use a mapping of the bytes. */
 
 int gpc_pool_available(gpc *c, int pool);
-/* [shared] Blocks that a reserve could have now; in a CALLER pool, that gpc_evict could bring back.
- * A hint for schedulers: cheap, too low while two peers hold one block, too high while somebody
- * holds a block without its ancestors. */
+/* [shared] The number of blocks that a reserve could have now; in a CALLER pool, that gpc_evict could
+ * bring back.  Cheap, and a hint for schedulers: too low while two peers hold one block, too high while
+ * a peer holds a block without its ancestors. */
 
 int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
 /* [writer] Forget every entry of that tag (0 = all) of a pool (-1 = all pools), with all descendants
- * in the space.  Held blocks become unfindable and come back with their last hold; returns how many
- * there are.  GPC_REMOVE waits for those holds, up to the timeout.  GPC_IF_IDLE: -EBUSY, and nothing
- * has changed, where somebody holds one of the blocks. */
+ * in the space.  Held blocks become unfindable, and their slots are free after the last hold; returns
+ * the number of such blocks.  GPC_REMOVE waits for those holds, up to the timeout.  GPC_IF_IDLE: if
+ * somebody holds one of the blocks, -EBUSY, and nothing has changed. */
 
 /* ---- keys ---- */
 
@@ -235,7 +234,7 @@ struct gpc_field {
 	const void *data;
 };
 struct gpc_extra {           /* content not in the tokens (image, embedding), where it begins */
-	uint32_t token, len; /* token counts from the first one of the call */
+	uint32_t token, len; /* token: 0 is the first one of the prompt */
 	const void *data;
 };
 
@@ -255,9 +254,9 @@ struct gpc_prompt {
 };
 
 int gpc_key_hash(gpc *c, const struct gpc_prompt *p, uint32_t n, uint32_t flags);
-/* [local] One key for each full block of n prompts, on from any parent; returns how many there are
- * together.  GPC_TAIL.  GPC_GROUP: group and block_tokens enter every key.  No prompt's keys overlap
- * another one's tokens, parent or keys. */
+/* [local] One key for each full block of n prompts, each from any parent on; returns the number of
+ * all keys.  GPC_TAIL.  GPC_GROUP: group and block_tokens enter every key.  The keys of a prompt must
+ * not overlap tokens, parent or keys of another one. */
 
 int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uint32_t n,
 		   uint32_t group, gpc_key *ret_keys);
@@ -267,12 +266,12 @@ int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride,
 int gpc_alias(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t n, uint32_t flags,
 	      int timeout_ms);
 /* [writer] Store n pairs, in order: the content of `to` is also looked for under `alias`.  A pair is
- * true for ever and holds nothing; it may be forgotten, and is then a miss.  Returns 0.  -EINVAL: a
- * zero or root key, or alias[i] is to[i].  -ENOENT: this cache keeps none. */
+ * true for ever and holds no block; a forgotten pair is a miss.  Returns 0.  -EINVAL: a zero or root
+ * key, or alias[i] is to[i].  -ENOENT: this cache keeps no aliases. */
 
 int gpc_alias_resolve(gpc *c, gpc_key *keys, uint32_t n);
-/* [shared] Each key that is an alias becomes the key that it stands for; returns how many were.  No
- * other call knows aliases: resolve keys and parents before it. */
+/* [shared] Replace each alias by the key that it stands for; returns the number of aliases.  No other
+ * call knows aliases: resolve keys and parents first. */
 
 /* ---- finding: wait-free.  A hint is a block without a reference ---- */
 
@@ -283,31 +282,31 @@ int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_blo
 
 int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *start, uint32_t nseq,
 	      uint32_t *len, gpc_block *blocks, uint32_t flags);
-/* [shared] Longest prefix of each sequence keys[start[i] .. start[i+1]) of chained keys, as hints:
- * len[i] blocks; blocks (may be NULL) is indexed like keys, and gets the matched part alone.
+/* [shared] Longest prefix of each sequence keys[start[i] .. start[i+1]) of chained keys, as hints.
+ * len[i] gets its length; blocks (may be NULL) is indexed like keys, written as far as they match.
  * Returns the sum of len.  GPC_QUIET, GPC_TOUCH, GPC_ANYWHERE, GPC_DEVICE. */
 
 struct gpc_group { /* a KV group of one prompt.  set size, the same one in all groups */
 	uint32_t size;
 	uint32_t block_tokens; /* of a block of this group; 0 = the cache's */
-	/* a prefix needs those blocks that hold some of its last so many tokens; 0 = all blocks.  A
-	 * sliding window of w tokens needs w - 1, a state 1 */
+	/* a prefix needs the blocks that hold its last `last` tokens; 0 = all blocks.  A sliding
+	 * window of w tokens needs w - 1, a state 1 */
 	uint32_t last;
 	uint32_t n;          /* keys */
-	const gpc_key *keys; /* keys[i] is of the block of tokens i * block_tokens and on */
+	const gpc_key *keys; /* keys[i]: the block from token i * block_tokens on */
 	gpc_block *blocks;   /* room for n */
 };
 
 struct gpc_match_options { /* zero = default; set size */
 	uint32_t size;
-	uint32_t multiple; /* the length is a multiple of so many tokens (a chunk); 0 = of any */
+	uint32_t multiple; /* tokens, a chunk: the length is a multiple of it; 0 = any */
 };
 
 int gpc_match_groups(gpc *c, uint32_t spaces, const struct gpc_group *groups, uint32_t n,
 		     const struct gpc_match_options *opt, uint32_t flags);
 /* [shared] The longest prefix of one prompt that every one of n groups can go on from; returns its
- * tokens.  groups[g].blocks gets each block that is needed at the index of its key, else -1:
- * gpc_release takes the array as it is.  Hints unless GPC_REF.  GPC_QUIET, GPC_TOUCH.  On failure
+ * tokens.  groups[g].blocks[i] gets the block of keys[i] if the group needs it, else -1: gpc_release
+ * takes the array as it is.  Hints unless GPC_REF.  GPC_QUIET, GPC_TOUCH.  On failure
  * nothing is held; -EOVERFLOW has written -1 everywhere. */
 
 int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
@@ -316,25 +315,25 @@ int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_bl
  * it are untouched.  GPC_QUIET, GPC_TOUCH. */
 
 int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
-/* [shared] Hints to references, verified; stops at the first stale one, returns how many it took. */
+/* [shared] Turn hints into verified references, up to the first stale hint; returns their number. */
 
 int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n);
-/* [shared] One hold less on each, root first.  A reference ends as a use, of each block a little
- * older than the one before it; a reservation goes back to the free list; -1 is skipped.  A block
- * may be released before its publish is answered: nothing of it is then held.  -EPERM: a block that
- * is not held; the others are released all the same. */
+/* [shared] Give one hold on each block back, root first; -1 is skipped.  The end of a reference is a
+ * use, and each block counts as a little older than the one before it; a reserved block is free again.
+ * A block may be released before its publish is answered: the publish then leaves no hold.  -EPERM: a
+ * block is not held; the others are released all the same. */
 
 /* ---- filling ---- */
 
 struct gpc_reserve_options { /* zero = default; set size */
 	uint32_t size;
-	uint32_t headroom; /* only if so many more blocks of the capacity stay available; 0 */
+	uint32_t headroom; /* blocks of the capacity that must stay available; 0 */
 };
 
 int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms);
-/* [writer] ([shared] with a stock in hand.)  All n or none, for the caller to write; returns n.  Free
- * blocks first, then the least recent leaves that nobody holds, whose keys are lost.  GPC_PARTIAL:
+/* [writer] ([shared] with a stock in hand.)  Get n blocks to write, or none; returns n.  Free blocks
+ * come first, then the least recent leaves without a hold, and their keys are lost.  GPC_PARTIAL:
  * up to n, for the first blocks of the prompt.  GPC_IN_HAND: at once, out of the stock; else -EAGAIN.
  * -ENOSPC, -EDQUOT, -ESTALE: the pool has gone.  -EPERM: a CALLER pool. */
 
@@ -349,8 +348,8 @@ struct gpc_publish_options { /* zero = default; set size */
 		*tokens;     /* ... n times the cache's block_tokens of them (keep_tokens), ... */
 	const void *digests; /* ... and names of 1 to 32 digest_bytes each (keep_digests) */
 	uint32_t digest_bytes, digest_stride;
-	/* gpc_drops() of before the request's first lookup or load: what follows from bytes dropped
-	 * since is refused; 0: not asked */
+	/* gpc_drops() from before the request's first lookup or load: a block that follows a block
+	 * dropped since is refused; 0: no check */
 	uint64_t since;
 };
 
@@ -366,7 +365,7 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  *                  block follows a drop since opt->since, -EAGAIN no bucket or not submitted,
  *                  -EINVAL no such block, a zero or root key, or its own parent, -EOVERFLOW
  * GPC_NO_REF: blocks that go live are released with the answer, and others are hints.
- * Timeout 0 submits all n (at most 4096) or none (-EAGAIN), and returns 0.  Then, and after -ENOTCONN
+ * Timeout 0 submits all n (at most 4096) or none (-EAGAIN), and returns 0.  Then, as after -ENOTCONN
  * and -ETIMEDOUT, a later call fills resident: keep it until gpc_ticket_wait or gpc_close returns. */
 
 int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms);
@@ -379,48 +378,49 @@ gpc_ticket gpc_ticket_last(gpc *c);
 /* ---- room: for engines with an allocator of their own, see gpc_engine(7) ---- */
 
 int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
-/* [writer] ([shared] out of the stock of its own CALLER pool.)  The least recent leaves that nobody
- * holds go; returns how many after their grace period, 0 = none could.  Blocks of a CALLER pool are
- * the owner's again.  GPC_TAKE, in a CALLER pool by its owner alone (-EPERM).  GPC_PEEK: hints of at
- * most 4096 that would go, at once. */
+/* [writer] ([shared] out of the stock of its own CALLER pool.)  Evict the least recent leaves that
+ * nobody holds; returns their number after their grace period, 0 = none could go.  Blocks of a CALLER
+ * pool are the owner's again.  GPC_TAKE: in a CALLER pool for its owner alone (-EPERM).  GPC_PEEK: name
+ * at most 4096 blocks that would go, as hints, at once. */
 
 int gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results,
 		uint32_t flags, int timeout_ms);
 /* [writer] Chosen live blocks, leaf first, become reservations of the caller (in a CALLER pool, of
- * its owner).  keys (may be NULL) are those that they must have; a zero key is any.  One reference of
- * the caller becomes the reservation, and is not to be released before return.  Returns how many;
+ * its owner).  keys (may be NULL) are the keys that they must have; a zero key is any.  One reference
+ * of the caller becomes the reservation: do not release it before return.  Returns their number;
  * results[i] (may be NULL) is 0, -EBUSY: another hold or a live child, -ESTALE: not live with that
  * key, -EPERM: another's CALLER pool, -EDQUOT, -EINVAL.  After -ETIMEDOUT, -EAGAIN or -ENOTCONN a
- * block may have lost its key; a reference of the caller stays a hold, to be released once. */
+ * block may have lost its key; a reference of the caller stays a hold: release it once. */
 
 int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, const gpc_key *to,
 	      const gpc_block *blocks, uint32_t n, const struct gpc_publish_options *opt,
 	      uint32_t flags, int timeout_ms);
 /* [writer] gpc_reclaim with the keys `from` (NULL: any), then gpc_publish under `to`: a partial block
- * became full.  Returns how many have the new key; opt->resident has the answer of either step.  A
+ * became full.  Returns the number with the new key; opt->resident has the answer of either step.  A
  * second call goes on where the first one stopped.  GPC_NO_REF.  Give it time: after -ETIMEDOUT the
  * old key may be gone, and the bytes with it. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
-/* [shared] Owner only (-EPERM): up to n blocks of its CALLER pool (-1: of all) that were evicted,
- * cleared, dropped or moved, and that nobody holds any more.  Each return is told once.  Waits for
- * the first one up to the timeout; returns how many, 0 = none in that time. */
+/* [shared] Owner only (-EPERM): up to n blocks of its CALLER pool (-1: of all) that came back, since
+ * they were evicted, cleared, dropped or moved and have no hold left.  Each return is told once.  Waits
+ * up to the timeout for the first one; returns their number, 0 = none in that time. */
 
 /* ---- bytes that turn out to be bad ---- */
 
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
 	     int timeout_ms);
-/* [writer] Unfindable now, with all descendants and their copies below RAM, held or not; a block whose
- * key has moved is followed.  Copies in other spaces stay: for bytes damaged where they lay; not with
- * GPC_EVERYWHERE: for bytes computed wrongly.  GPC_ONLY: descendants stay, where they may: for bytes
- * that nobody has read.  Returns how many of the named went for ever.  Timeout 0 submits, returns 0. */
+/* [writer] Make blocks unfindable, held or not, with all descendants and their copies below RAM; a key
+ * that has moved is followed.  Flags 0, for bytes damaged where they lie: copies in other spaces stay.
+ * GPC_EVERYWHERE, for bytes computed wrongly: those copies go, too.  GPC_ONLY, for bytes that nobody has
+ * read: descendants stay, where they may.  Returns the number of named blocks that were dropped.
+ * Timeout 0 submits, and returns 0. */
 
 uint64_t gpc_drops(gpc *c);
 /* [shared] A mark in time, for `since`: ask before a request looks up or loads anything.  Never 0. */
 
 int gpc_dropped(gpc *c, uint64_t since, const gpc_key *keys, uint32_t n);
-/* [shared] How many of these keys were dropped since.  -ESTALE: more than 65,536 keys were, and
- * nobody knows. */
+/* [shared] The number of these keys that were dropped since.  -ESTALE: more than 65,536 keys were
+ * dropped since, so the cache cannot tell. */
 
 #ifdef __cplusplus
 }
@@ -435,9 +435,9 @@ template <typename T> inline T *gpc_options_at(T &&options) noexcept
 }
 }
 
-/* Designators are of C++20; GCC and Clang have them before.  A field that is left out is zero, and
- * g++ would warn of it (-Wmissing-field-initializers) wherever the macro is used.  It does not warn
- * of macros of a system header, which the rest of this file is: only the macro stands here. */
+/* Designators belong to C++20; GCC and Clang accept them before.  A field that is left out is zero, and
+ * g++ would warn of that (-Wmissing-field-initializers) at each use of the macro.  It does not warn of
+ * macros of a system header.  The pragma makes the rest of this file one: nothing else stands here. */
 #ifdef __GNUC__
 #pragma GCC system_header
 #define GPC_OPTIONS(type, ...) \

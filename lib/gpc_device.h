@@ -19,7 +19,7 @@ typedef struct gpc_dev gpc_dev; /* this process's use of one mirror */
 #define GPC_SECTIONS    56 /* sections that one peer may have open */
 
 /* ---- sections and grace periods.  A block that was seen in a section is not given to another key
- * before the section has ended.  -EDEADLK of a [writer] call of the thread in a section, but for
+ * before the section has ended.  A [writer] call of a thread in a section is -EDEADLK, but for
  * gpc_drop, gpc_pool_make without memory, and with timeout 0 gpc_publish, gpc_commit,
  * gpc_ticket_wait, gpc_mirror_sync and gpc_pool_clear ---- */
 
@@ -30,8 +30,8 @@ int gpc_section_leave(gpc *c, int section);
 /* [shared] -EINVAL: it is no open section of gpc_section_enter. */
 
 uint64_t gpc_grace_start(gpc *c);
-/* [shared] Returns a cookie for a grace period: all sections that are open now must
- * end. */
+/* [shared] Returns a cookie for a grace period: the time until all sections that are open now have
+ * ended. */
 
 int gpc_grace_done(gpc *c, uint64_t cookie);
 /* [shared] 1 = the grace period is over, 0 = not yet. */
@@ -44,11 +44,11 @@ int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms);
  * there. */
 
 int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret);
-/* [shared] "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: none, or the
+/* [shared] "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: no such device, or the
  * cache was made without one of that kind; -ESTALE: no mirror there now. */
 
 int gpc_dev_close(gpc_dev *d);
-/* [local] Waits until the device has done what this process gave to it. */
+/* [local] Waits until the device has done all work of this process. */
 
 int gpc_dev_enter(gpc_dev *d);
 /* [shared] Before each launch or graph launch: adopts a replaced mirror, opens a section,
@@ -68,7 +68,7 @@ int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys, const uint
 /* [local] The same for gpc_match. */
 
 int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms);
-/* [local] Wait until the stream has done what was given to it so far. */
+/* [local] Wait until the stream has done all work that it has so far. */
 
 #ifdef __cplusplus
 }

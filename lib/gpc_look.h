@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_look.h - for those who look at a cache: geometry, statistics, walks, events, checks.
+/* gpc_look.h - for tools that look at a cache: geometry, statistics, walks, events, checks.
  *
- * Two calls are for those who are looked at: gpc_root_keep keeps names that others read, and
- * gpc_hits_add counts.  The others change nothing.
+ * Two calls are for engines: gpc_root_keep keeps names that tools read, and gpc_hits_add counts.  The
+ * others change nothing.
  * Tests: t/repo/exports.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_LOOK_H
 #define GPC_LOOK_H
@@ -40,14 +40,14 @@ struct gpc_info { /* set size */
 	 * ... */
 	int32_t refused;
 	char why[256]; /* ... and its sentence */
-	/* of this handle's seat: no other, here or in another cache, has had it; companions name
-	 * it.  0 = read-only */
+	/* a number of this handle's seat that no other seat has had, here or in another cache;
+	 * companions name it.  0 = read-only */
 	uint64_t life;
-	uint32_t max_aliases;     /* that there is room for; 0 = none are kept */
+	uint32_t max_aliases;     /* room for aliases; 0 = none are kept */
 	uint64_t created_ns;      /* CLOCK_REALTIME: when the cache was made */
 	uint64_t writer_since_ns; /* CLOCK_MONOTONIC: when its writer took the seat; 0 = none */
-	/* seats whose process holds them, and those of processes that have died or left, not yet
-	 * reaped */
+	/* seats that a process holds, and seats of dead or departed processes that are not reaped
+	 * yet */
 	uint32_t peers_alive, peers_dead;
 	uint32_t quarantine_ms, peer_quota; /* as gpc_config; 0: no limit */
 };
@@ -60,7 +60,7 @@ struct gpc_stats { /* since attach; of one peer, or summed.  set size */
 	int32_t pid; /* 0 when summed */
 	char label[32];
 	uint64_t lookups, hit_vram, hit_ram, miss; /* blocks; times block_tokens = tokens */
-	uint64_t published, duplicate; /* keys that became live; that were live already */
+	uint64_t published, duplicate; /* keys that became live; keys that were live already */
 	uint64_t evicted;           /* keys lost because others needed the room, of either tier */
 	uint64_t demoted, promoted; /* moves committed, to RAM and to VRAM */
 	uint64_t dropped;           /* keys lost by drops, clears, bad bytes, and ends of pools */
@@ -68,32 +68,32 @@ struct gpc_stats { /* since attach; of one peer, or summed.  set size */
 	uint64_t relocated, no_bucket; /* summed only: table moves, publishes refused */
 	uint64_t refs, reserved, sections, oldest_section_ns; /* held now */
 	/* summed only; as the writer counts.  A block that a leader had reserved and its companions
-	 * keep is dying, and reserved by nobody */
+	 * keep counts as dying, and not as reserved */
 	uint64_t live, free_blocks, dying;
 	int32_t alive; /* 1 = the process holds its seat, 0 = dead or left, not yet reaped */
-	/* 1 = pid is a number of the caller's PID namespace, 0 = of another, or it cannot be
-	 * told */
+	/* 1 = pid is a number of the caller's PID namespace, 0 = of another one, or unknown */
 	int32_t here;
-	/* 1 = it has closed its handle, and no writer has cleared its seat yet */
+	/* 1 = the peer has closed its handle, and no writer has cleared its seat yet */
 	int32_t left;
 	uint64_t fetched, spilled; /* blocks that transfers have brought */
 	uint64_t bad; /* blocks whose bytes had another checksum than when they were spilled */
 	uint64_t transfers, claims; /* under way, open now */
-	int32_t leader;             /* the peer that it is a companion of, or -1 */
+	int32_t leader;             /* of a companion: the peer of its leader; or -1 */
 	/* summed only: pairs of gpc_alias; one too many for each writer that died while it
-	 * stored one */
+	 * stored a pair */
 	uint64_t aliases;
-	uint64_t commands;                     /* that the writer has carried out */
+	uint64_t commands;                     /* done by the writer */
 	uint64_t pending;                      /* submitted now, and not acknowledged */
 	uint64_t fetched_bytes, spilled_bytes; /* of the images of those blocks */
-	/* held now: for so long each look of the writer, ten a second, has found references.  None
-	 * is older, but for 0.1 s, or for the time without a writer.  Summed: the longest of all */
+	/* held now: the time in which each look of the writer, ten a second, has found references.
+	 * No reference is older, but for 0.1 s, or for the time without a writer.  Summed: the
+	 * longest of all */
 	uint64_t refs_ns;
-	/* as peers have told by gpc_hits_add: blocks that they had themselves; and of hit_ram, those
-	 * that a disk, and a store, had brought for the question */
+	/* from gpc_hits_add: blocks that peers had in their own memory; and, of hit_ram, blocks that
+	 * a disk, and a store, had brought for the request */
 	uint64_t hit_own, hit_disk, hit_store;
-	/* of the process pid, as /proc/PID/stat tells it, in ticks since boot: with it no other process
-	 * is taken for that one.  0 when summed, and where time namespaces differ */
+	/* of the process pid, as in /proc/PID/stat, in ticks since boot: it tells the process from a
+	 * later one with the same pid.  0 when summed, and where time namespaces differ */
 	uint64_t start_time;
 };
 
@@ -102,26 +102,26 @@ int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret);
  * seat. */
 
 int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store);
-/* [shared] For gpc_stats of this peer: so many blocks more that a request had in the memory of its
- * engine, so nobody looked them up, and so many hits in RAM that had come from a disk, and from a
- * store, for the request (gpc_prefetch).  Atomic; waits for nobody. */
+/* [shared] Add to gpc_stats of this peer: own, blocks of a request that its engine had in its own memory
+ * and never looked up; disk and store, hits in RAM that a disk or a store had brought for the request
+ * (gpc_prefetch).  Atomic; waits for nobody. */
 
 struct gpc_histogram { /* how long things took, or had been, since the cache was made.  set size */
 	uint32_t size;
-	uint32_t cells; /* of cell[] that are filled: 31 */
-	/* cell[k] counts what was at most first_ns << k, and not in a cell ... */
+	uint32_t cells; /* used cells of cell[]: 31 */
+	/* cell[k] counts values of at most first_ns << k that no cell before has; ... */
 	uint64_t first_ns;
-	uint64_t cell[32]; /* ... before; the last of them, what was more than all others take */
+	uint64_t cell[32]; /* ... the last used cell counts all larger values */
 	uint64_t count;    /* sum of the cells */
 	double sum;        /* of the values, in seconds */
-	/* GPC_COPY_...: that those transfers brought, and those that go on */
+	/* GPC_COPY_...: that these transfers have brought, and those that go on */
 	uint64_t blocks, bytes;
 };
 /* for gpc_histogram_get.  From milliseconds to days: */
 enum {
 	GPC_AGE_EVICTED = 1,  /* keys that were evicted: since they were live in that block */
 	GPC_IDLE_EVICTED = 2, /* ... since their last use */
-	/* between two uses of a block, of those whose turn to go it would have been */
+	/* between two uses of a block that was next to go in between */
 	GPC_REUSE_GAP = 3,
 	/* from microseconds to minutes: */
 	GPC_ROUND_TRIP = 4, /* commands that a call has waited for */
@@ -150,8 +150,8 @@ struct gpc_mirror { /* one mirror, for tools.  set size */
 };
 
 int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret);
-/* [shared] Mirror i of info.mirrors (retired ones follow); -ENOENT past the last.  It is
- * changes - flushed behind the table. */
+/* [shared] Mirror i of info.mirrors (retired ones follow); -ENOENT past the last.  It lacks the last
+ * (changes - flushed) changes of the table. */
 
 /* ---- entries ---- */
 
@@ -165,12 +165,12 @@ struct gpc_entry { /* one live block, for walks */
 };
 
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
-/* [shared] Every entry live throughout, parents first; *cursor starts at 0; returns how
- * many; 0 = done.  Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only
+/* [shared] Every entry that is live all the time, parents first; *cursor starts at 0; returns the
+ * number; 0 = done.  Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only
  * handle: -EBADMSG when a file of the cache is cut off or missing. */
 
 int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint32_t *tokens, uint32_t n);
-/* [shared] The tokens that a live block was published with, up to n of them; returns how many
+/* [shared] The tokens that a live block was published with, up to n of them; returns their number
  * (block_tokens at most; 0 = its publisher gave none).  -ESTALE: the block does not hold that key
  * now.  -ENOENT: this cache keeps none (keep_tokens). */
 
@@ -178,21 +178,21 @@ int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint32_t *tokens
 
 int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root, uint32_t flags,
 		  int timeout_ms);
-/* [writer] gpc_key_root, and the cache keeps the fields, for those who know the root alone: gpcd
+/* [writer] gpc_key_root, and the cache keeps the fields for programs that know only the root: gpcd
  * --events names adapter (tag 2) and salt (tag 3) of each block below it.  A call whose root is
- * kept already is local, so that it may stand before each publish of a first block.  ret_root (may
- * be NULL) is filled where the call fails for want of room, writer or time, too.  Fields outlive
+ * kept already is local, so it may stand before each publish of a first block.  ret_root (may
+ * be NULL) is filled even if the call fails for want of room, writer or time.  Fields outlive
  * their publisher and every writer, and may be forgotten: there is room for one root in 16 of
- * max_blocks, 64 to 4096, in buckets of four, and a full one forgets its oldest.  Every process of
+ * max_blocks, 64 to 4096, in buckets of four, and a full bucket forgets its oldest root.  Every process of
  * the cache can read them, salts included.  Returns 0.  -EINVAL: as gpc_key_root, or more than
- * GPC_ROOT_BYTES.  -ENOENT: this cache keeps none, as neither tokens nor digests. -ENOTCONN,
- * -ETIMEDOUT, -EAGAIN (timeout 0): what was submitted is carried out; a second call does no
- * harm. */
+ * GPC_ROOT_BYTES.  -ENOENT: this cache keeps neither tokens nor digests, and so no fields.
+ * -ENOTCONN, -ETIMEDOUT, -EAGAIN (timeout 0): a submitted command is carried out; a second call does
+ * no harm. */
 
 int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, uint32_t n, void *data,
 		 uint32_t bytes);
 /* [shared] The fields of a root that gpc_root_keep was given: up to n of them in f, which point to
- * their bytes in data (GPC_ROOT_BYTES is enough for all).  Returns how many there are.  -ENOENT: no
+ * their bytes in data (GPC_ROOT_BYTES is enough for all).  Returns the number of all.  -ENOENT: no
  * fields of that root are kept.  -ENOSPC: data is too short for n; f and data have a part.  Needs
  * no seat, no section, no writer. */
 
@@ -202,7 +202,7 @@ struct gpc_event {
 	uint64_t seq;
 	uint32_t what; /* GPC_STORED ... */
 	uint32_t tag;
-	/* was: GPC_MOVED, the block that held the key before; GPC_REMOVED, `block` where
+	/* was: of GPC_MOVED, the block that held the key before; of GPC_REMOVED, `block` if
 	 * gpc_drop has removed it, else -1; -1 too of a copy below RAM that went with a block of
 	 * VRAM or RAM */
 	gpc_block block, was;
@@ -231,22 +231,22 @@ struct gpc_transfer_info { /* a transfer that is not over, for tools.  set size 
 	uint32_t size;
 	int32_t peer;
 	gpc_transfer transfer;
-	uint32_t blocks, left;  /* of its command; not decided yet */
-	uint32_t ranks, passed; /* that copy, 1 at least; that have said done */
+	uint32_t blocks, left;  /* blocks of its command; blocks that are undecided yet */
+	uint32_t ranks, passed; /* ranks that copy, 1 at least; ranks that are done */
 	int32_t from, to;       /* pools; from: of its first block when it began */
 	uint64_t age_ns;
 };
 
 int gpc_transfer_get(gpc *c, uint32_t i, struct gpc_transfer_info *ret);
-/* [shared] The i-th of those that are not over, of all peers; -ENOENT past the last. */
+/* [shared] The i-th transfer that is not over, of all peers; -ENOENT past the last. */
 
 struct gpc_slow {          /* a call that took long */
 	uint64_t ended_ns; /* CLOCK_MONOTONIC */
 	uint64_t took_ns;  /* from its begin to the answer, or until its caller gave up */
 	int32_t peer, pid;
-	uint32_t blocks;  /* or keys, of its command; 0: of commands that were sent before */
+	uint32_t blocks;  /* or keys, of its command; 0: it waited for earlier commands */
 	int32_t error;    /* 0: it was answered; -ETIMEDOUT, -ENOTCONN, -EAGAIN */
-	char command[16]; /* what it asked of the writer: reserve, publish, ...; "" as for blocks */
+	char command[16]; /* the command: reserve, publish, ...; "" with blocks 0 */
 };
 
 int gpc_slow_walk(gpc *c, uint64_t *cursor, struct gpc_slow *out, uint32_t n);
@@ -269,17 +269,17 @@ struct gpc_tier { /* a tier below RAM, for tools: since its steward opened it.  
 	uint32_t kind; /* GPC_DISK, GPC_REMOTE */
 	int32_t pool;  /* its pool, and the peer that keeps it; -1: nobody does now */
 	int32_t steward;
-	uint32_t ready;       /* 1: what was there when it was opened is published */
+	uint32_t ready;       /* 1: the blocks that it had when it was opened are published */
 	uint32_t state;       /* GPC_TIER_...; a disk that is kept is up */
 	uint64_t block_bytes; /* of an image */
-	/* questions of peers, to all tiers together; keys of theirs that were brought ... */
+	/* questions of peers, to all tiers together; keys in them that were brought ... */
 	uint64_t asks;
-	uint64_t hits, misses;           /* ... and that were not */
+	uint64_t hits, misses;           /* ... and keys that were not */
 	uint64_t brought, brought_bytes; /* blocks that came to RAM */
 	uint64_t written, written_bytes; /* ... and went down */
 	uint64_t absent;                 /* looked for, and not found there */
 	uint64_t bad;                    /* a checksum was wrong: never served */
-	uint64_t errors, late;           /* reads that failed; that did not come in time */
+	uint64_t errors, late;           /* reads that failed; reads that came too late */
 	uint64_t overtaken;     /* cleared, dropped or evicted while they were on their way */
 	uint64_t no_ram;        /* no block of RAM was to be had */
 	uint64_t refused;       /* by the writer: no parent there, no bucket */
@@ -287,18 +287,18 @@ struct gpc_tier { /* a tier below RAM, for tools: since its steward opened it.  
 	uint64_t unwanted;      /* not written, for min_uses */
 	uint64_t evicted, aged; /* for want of room; for their age */
 	uint64_t forgotten;     /* made free for ever, after drops and clears */
-	/* in the file when it was opened; published; those behind a block that was nowhere */
+	/* blocks in the file when it was opened; published; blocks whose parent was in no tier */
 	uint64_t found, restored, orphans;
 	/* of a remote store: */
-	/* images it had no room for; images and keys it was not asked for, being down or off */
+	/* images that it had no room for; images and keys that were not asked of it while down or off */
 	uint64_t full, down;
-	/* keys of which the index knew nothing, that it was asked about; that it has */
+	/* keys unknown to the index that it was asked for; of these, keys that it has */
 	uint64_t asked, there;
-	/* times that all of the tier went, since more was dropped than is known */
+	/* times that all of the tier was forgotten, after more drops than the cache remembers */
 	uint64_t emptied;
 	uint32_t ncounters, reserved;
-	struct gpc_tier_counter counter[8]; /* what its plugin counts of its own (gpc_remote(7)) */
-	/* as its steward was told it, cut to fit: path of a file, or NAME:word=value,... of a store */
+	struct gpc_tier_counter counter[8]; /* of its plugin (gpc_remote(7)) */
+	/* option of its steward, cut to fit: path of a file, or NAME:word=value,... of a store */
 	char what[512];
 };
 
@@ -310,7 +310,7 @@ int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret);
 int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
 /* [shared] Verify all invariants; report gets one line for each violation; returns their
  * number.  It waits for a writer that is in the middle of a change, 10 s at most, half a second if
- * that process is stopped: -EAGAIN, there are violations that may be what is half done. */
+ * that process is stopped; then -EAGAIN, if violations may come from the unfinished change. */
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_remote.h - for those who write a plugin: how gpc reaches a store of images on other machines.
+/* gpc_remote.h - for authors of plugins: how gpc reaches a store of images on other machines.
  *
  * A plugin is a shared object that defines one symbol,
  *
@@ -7,23 +7,22 @@
  * 		.size = sizeof(struct gpc_remote_plugin), .abi = GPC_REMOTE_ABI, .name = "mine", ...
  * 	};
  *
- * It is loaded by the one process that keeps the tiers of a cache, gpcd as a rule, and by no
- * worker.  gpc_remote(7) has the whole contract, and a plugin that is short enough to read.
+ * One process loads it: the one that keeps the tiers of a cache, gpcd as a rule.  gpc_remote(7) has the
+ * whole contract, and a plugin that is short enough to read.
  *
- *   value  what a store keeps under a key: a header of GPC_REMOTE_HEADER bytes, in which gpc names
- *   the
- *          key and keeps checksums, and behind it the image of a block.  The image lies in the
- *          memory of the cache, in one piece as a rule: it is sent from there and comes to there.
- *          A store looks at none of it, and may keep the two apart, as long as they come back
+ *   value  the bytes that a store keeps under a key: a header of GPC_REMOTE_HEADER bytes, in which gpc
+ *          names the key and keeps checksums, and behind it the image of a block.  The image lies in
+ *          the memory of the cache, in one piece as a rule: it is sent from there and comes to there.
+ *          A store need not look at either.  It may keep the two apart, as long as they come back
  *          together.
  *   key    GPC_REMOTE_KEY bytes at most, of [A-Za-z0-9._:-], with a 0 behind them.  Two nodes that share
- *          a key file, a layout and a version tag use the same keys for the same contents, so
- *          whoever writes a key that is there writes the same bytes.
- *   lane   one of `lanes` numbers from 0.  Calls of different lanes run at the same time, those of one
- *          lane do not.  What belongs to a lane, a connection for instance, needs no lock.
+ *          a key file, a layout and a version tag use the same keys for the same contents, so a second
+ *          put of a key writes the same bytes.
+ *   lane   one of `lanes` numbers from 0.  Calls of different lanes run at the same time, calls of one
+ *          lane do not.  The state of a lane, a connection for instance, needs no lock.
  *
- * Nothing that a store answers is believed before gpc has verified it.  A store may lose anything
- * at any time: that is a miss.
+ * gpc verifies each answer of a store before it uses the answer.  A store may lose anything at any
+ * time: that is a miss.
  * Tests: t/pages/remote-page.t t/tiers/lane-lost.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_REMOTE_H
 #define GPC_REMOTE_H
@@ -46,7 +45,7 @@ struct gpc_remote_item {
 	const char *key;
 	uint32_t key_bytes; /* without the final 0 */
 	uint32_t npieces;   /* of the image: 1 to 65536; 0 in exists and remove */
-	void *header;       /* put: read only; get: where it goes ... */
+	void *header;       /* put: read only; get: room for it ... */
 	/* ... as the pieces of the image, in their order, none of them empty */
 	const struct iovec *image;
 	uint64_t image_bytes; /* all pieces together */
@@ -63,20 +62,20 @@ struct gpc_remote_item {
  * 	-EFBIG        put: the store takes no value of that length
  * 	-EACCES       the store refuses this user, or this command to it
  * 	-EAGAIN       the store answers that it cannot now (it is loading, or moves the key)
- * 	-EHOSTDOWN    the store is not reached, this is known, and nothing was tried
+ * 	-EHOSTDOWN    the store is known to be down, and nothing was tried
  * 	-ETIMEDOUT    the deadline has passed
  * 	-ECANCELED    the call was cancelled
- * 	-EOPNOTSUPP   fence: nobody can know that of this store
+ * 	-EOPNOTSUPP   fence: this store cannot tell
  * 	-EIO          anything else
  *
- * Of an item whose result is not 0 a get may have filled header and image in part.  A put that
- * ended in -EIO, -ETIMEDOUT or -ECANCELED was given up: it may change the store later. */
+ * A get may have filled header and image of a failed item in part.  A put that ended in -EIO,
+ * -ETIMEDOUT or -ECANCELED was given up: it may change the store later. */
 
-struct gpc_remote_call { /* what goes with each call; may grow at its end */
+struct gpc_remote_call { /* common to all calls; may grow at its end */
 	uint32_t size;
 	uint32_t lane;
-	uint64_t deadline_ns; /* CLOCK_MONOTONIC: nothing is waited for beyond it */
-	/* becomes readable when the call is to end now; nothing is read from it.  -1 = none */
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC: the call waits no longer than this */
+	/* becomes readable when the call is to end now; read nothing from it.  -1 = none */
 	int cancel_fd;
 	int reserved;
 };
@@ -90,7 +89,7 @@ struct gpc_remote_word { /* an option that a plugin takes */
 	const char *help; /* a phrase for people */
 };
 
-struct gpc_remote_setup { /* what open is told; may grow at its end */
+struct gpc_remote_setup { /* argument of open; may grow at its end */
 	uint32_t size;
 	uint32_t lanes;       /* of exists, get, put, remove and tick */
 	uint64_t value_bytes; /* no value is longer */
@@ -102,8 +101,8 @@ struct gpc_remote_setup { /* what open is told; may grow at its end */
 	 * close has returned. */
 	void (*log)(void *log_arg, int level, const char *text);
 	void *log_arg;
-	/* Processes keep a cache one after the other: all of them have the same `node`, which
-	 * nobody else has, and each next one has a greater `life`. */
+	/* Processes keep a cache one after the other.  All of them have the same `node`, which no
+	 * other cache has, and each next one has a greater `life`. */
 	uint64_t node, life;
 };
 
@@ -119,24 +118,23 @@ struct gpc_remote_plugin { /* may grow at its end: size says which functions the
 	const char *about;                   /* a phrase for people */
 	const struct gpc_remote_word *words; /* ends with a NULL word; NULL = no options */
 
-	/* A store, in *store, which is not NULL: 0 without one is an error.  It need not be reached
-	 * yet: a store that is down is 0, and tick goes on. Otherwise a negative errno, with a
-	 * sentence of at most room - 1 bytes in why: what was wrong with which option, and the
-	 * remedy. */
+	/* Returns 0 and a store in *store, which is not NULL.  The store need not be reached yet: a
+	 * store that is down is 0, and tick goes on.  Or returns a negative errno, with a sentence
+	 * of at most room - 1 bytes in why: which option is wrong, how, and the remedy. */
 	int (*open)(const struct gpc_remote_setup *setup, void **store, char *why, size_t room);
-	/* No call is under way; NULL is never closed.  What has not returned after some seconds is
-	 * left as it is. */
+	/* No call is under way; NULL is never closed.  gpc gives up a close that takes more than
+	 * some seconds. */
 	void (*close)(void *store);
 
-	/* Each fills result of all n items, at most GPC_REMOTE_BATCH, and returns before the
-	 * deadline and some milliseconds, whatever the store does.  Order within a batch is free.
+	/* Each of these four calls fills the result of all n items, at most GPC_REMOTE_BATCH.  It
+	 * returns within some milliseconds after the deadline, whatever the store does.  Order within
+	 * a batch is free.
 	 *
-	 * Until it returns, items, headers and images are the plugin's.  After a second behind the
-	 * deadline gpc goes on without it: the store is down until it returns, and the images are
-	 * given to nobody else. Once it has returned it stores nowhere any more.  A plugin that
-	 * does so all the same spoils the bytes of others: it is code of this process, from which
-	 * nothing can be kept.  Readers that verify checksums (GPC_VERIFY_FIRST) find such
-	 * bytes. */
+	 * Until the call returns, items, headers and images belong to the plugin.  A second after the
+	 * deadline gpc goes on without the call: the store is down until it returns, and nobody else
+	 * gets the images.  After the return the plugin writes to none of them.  A plugin that does
+	 * so all the same spoils the bytes of others, and gpc cannot prevent that within one process.
+	 * Readers that verify checksums (GPC_VERIFY_FIRST) find such bytes. */
 	void (*exists)(void *store, const struct gpc_remote_call *call,
 		       struct gpc_remote_item *items, uint32_t n);
 	void (*get)(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
@@ -146,16 +144,16 @@ struct gpc_remote_plugin { /* may grow at its end: size says which functions the
 	void (*remove)(void *store, const struct gpc_remote_call *call,
 		       struct gpc_remote_item *items, uint32_t n);
 
-	/* About ten times a second, in a lane of its own, from a thread on which nobody waits:
-	 * connect again, look for what has changed.  0: the store is reached.  A negative errno: it
-	 * is not, with a sentence in why.  NULL: gpc itself keeps off a store whose calls have
-	 * failed, for longer each time, 30 s at most. */
+	/* Called about ten times a second, in a lane of its own, from a thread on which nobody waits:
+	 * connect again, look for changes.  0: the store is reached.  A negative errno: it is not
+	 * reached, with a sentence in why.  NULL: gpc itself makes pauses after failed calls, longer
+	 * each time, 30 s at most. */
 	int (*tick)(void *store, const struct gpc_remote_call *call, char *why, size_t room);
-	/* Images will lie at base (there = 1), or will no more (0): for those who register memory.
-	 * No call is under way.  Returns 0 or a negative errno, after which images may lie there
-	 * all the same.  NULL: not wanted. */
+	/* Images will lie at base (there = 1), or will no more (0): for plugins that register memory.
+	 * No call is under way.  Returns 0 or a negative errno; images may lie there even after an
+	 * error.  NULL: not wanted. */
 	int (*memory)(void *store, void *base, uint64_t bytes, int there);
-	/* Up to n counters of the plugin's own; returns how many there are.  Any thread.  NULL:
+	/* Up to n counters of the plugin's own; returns the number of all.  Any thread.  NULL:
 	 * none. */
 	uint32_t (*counters)(void *store, struct gpc_remote_counter *ret, uint32_t n);
 	/* Where the store is, without secrets, for people.  Any thread.  NULL: the name is
@@ -165,9 +163,9 @@ struct gpc_remote_plugin { /* may grow at its end: size says which functions the
 	/* A call as exists, of n keys, in the lane of removals and in that of tick.  Result 0: no
 	 * put of this key that has ended, and none of an earlier life of this node, can change the
 	 * store behind a remove that is called from now on.  A value that such a put has stored
-	 * by now is there. -EOPNOTSUPP: nobody can know that here; gpc then removes what was dropped again
-	 * and again, for an hour.  Others: not yet, and gpc asks again.  NULL: as if each result
-	 * were -EOPNOTSUPP. */
+	 * by now is there.  -EOPNOTSUPP: this store cannot tell; gpc then removes dropped keys again
+	 * and again, for an hour.  Other results: not yet, and gpc asks again.  NULL: as if each
+	 * result were -EOPNOTSUPP. */
 	void (*fence)(void *store, const struct gpc_remote_call *call,
 		      struct gpc_remote_item *items, uint32_t n);
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_serve.h - for those who make a cache, remove it, or are its writer: gpcd, and engines that
+/* gpc_serve.h - for programs that make a cache, remove it, or are its writer: gpcd, and engines that
  * need no daemon.
  *
- * GPC_SERVE of gpc_attach and gpc_create does all that a writer has to, in a thread of the process.
- * The calls at the end are for a program that serves in a loop of its own; gpc_wait_stop is for one
- * whose waits must end by more than time.
+ * GPC_SERVE of gpc_attach and gpc_create does all the work of a writer in a thread of the process.  The
+ * calls at the end are for a program that serves in a loop of its own.  gpc_wait_stop ends waits before
+ * their time.
  * Tests: t/repo/exports.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_SERVE_H
 #define GPC_SERVE_H
@@ -27,7 +27,7 @@ struct gpc_config { /* zero = default everywhere; set size */
 	uint32_t size;
 	uint32_t block_tokens; /* tokens a block; 16 */
 	/* records for all pools together: the largest sum at any time, transit blocks included;
-	 * 0 = what vram_blocks and ram_blocks need, or 65536 */
+	 * 0 = enough for vram_blocks and ram_blocks, or 65536 */
 	uint32_t max_blocks;
 	uint32_t max_peers;   /* 32; at most GPC_MAX_PEERS */
 	uint32_t max_pools;   /* 16; at most GPC_MAX_POOLS */
@@ -55,14 +55,13 @@ struct gpc_config { /* zero = default everywhere; set size */
 	/* fingerprint of model, dtype, parallel and block layout; attachers bring the same or
 	 * all zero */
 	uint8_t layout[32];
-	const struct gpc_memory *ram_memory; /* of the pool of ram_blocks; NULL = it has none */
+	const struct gpc_memory *ram_memory; /* of the pool of ram_blocks; NULL = no memory */
 	uint32_t ram_space;                  /* space of that pool */
 	uint32_t ram_flags;                  /* ... and 0 or GPC_POOL_UNCHAINED */
-	/* pairs of gpc_alias that there is room for, 43 bytes each; 0 = an eighth of max_blocks;
-	 * -1 = none */
+	/* room for pairs of gpc_alias, 43 bytes each; 0 = an eighth of max_blocks; -1 = none */
 	int32_t max_aliases;
-	/* 16 bytes that keys are hashed with, so that they are the same in a cache that is made
-	 * again; NULL = random.  With them anybody can construct keys that collide */
+	/* 16 bytes that keys are hashed with, so that a cache that is made again has the same keys;
+	 * NULL = random.  Keep them secret: with them anybody can construct keys that collide */
 	const void *secret;
 };
 
@@ -88,44 +87,43 @@ enum {                           /* and its limits */
 };
 
 int gpc_setting_set(gpc *c, uint32_t what, int pool, int64_t value);
-/* [shared] From now on; -1: as the cache, the pool or its steward was made.  pool: of SPILL_AHEAD, else
- * -1.  Its user reads it each time that it
- * matters, gpcd its level every two seconds or more often.  It outlives writers, and goes with the
- * cache, or the pool.  Holds that are above a lower quota stay. */
+/* [shared] Set a value from now on; -1: as the cache, the pool or its steward was made.  pool: of
+ * SPILL_AHEAD, else -1.  The process that uses a setting reads it each time that it matters; gpcd reads
+ * its level every two seconds or more often.  A setting outlives writers, and goes with the cache, or
+ * the pool.  Holds that are above a lower quota stay. */
 
 int gpc_setting_get(gpc *c, uint32_t what, int pool, int64_t *ret);
-/* [shared] What counts now; -1: it is not set, and each gpcd, or the steward of the tiers, has its own. */
+/* [shared] The present value; -1: not set, and each gpcd, or the steward of the tiers, has its own. */
 
 /* ---- being the writer ---- */
 
 int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms);
-/* [shared] Take the seat and recover.  -EAGAIN: it is taken.  GPC_STANDBY: wait for it up
- * to the timeout, then -ETIMEDOUT.  Without it the call waits, 2 s at most, for a writer
- * that is giving the seat up. */
+/* [shared] Take the writer's seat and recover.  -EAGAIN: the seat is taken.  GPC_STANDBY: wait for the
+ * seat up to the timeout, then -ETIMEDOUT.  Without GPC_STANDBY the call waits, 2 s at most, for a
+ * writer that is giving the seat up. */
 
 int gpc_writer_serve(gpc *c, int timeout_ms);
-/* [shared] Do what is due, waiting for work up to the timeout; returns the number of
- * commands done.  -EAGAIN: another thread serves by this handle, up to the timeout, and two seconds at
- * least; gpc_writer_take the same. */
+/* [shared] Do all work that is due, and wait for work up to the timeout; returns the number of
+ * commands done.  -EAGAIN: another thread serves by this handle, for the timeout, or for two seconds if
+ * that is longer; so does gpc_writer_take. */
 
 void gpc_writer_wake(gpc *c);
 /* [shared] Ends the wait of the gpc_writer_serve of this handle that runs; if none runs,
- * the next one does not wait.  Any thread may call it, and a signal handler; NULL is
- * fine. */
+ * the next one does not wait.  Any thread and any signal handler may call it; NULL is fine. */
 
 int gpc_writer_drop(gpc *c);
 /* [shared] Give the seat up.  Waits for a thread that serves by this handle; -EAGAIN: gpc_wait_stop
- * has ended that. */
+ * has ended that wait. */
 
 /* ---- waits that end before their time ---- */
 
 void gpc_wait_stop(int (*stop)(void *arg), void *arg);
-/* [local] From now on a call of this thread that waits asks stop(arg) at least every 0.1 s, and
- * behind a signal handler that ran in this thread.  Once stop has said other than 0, waits of the
- * thread end as if their time was up, until the next gpc_wait_stop; NULL: none is asked.
- * gpc_writer_serve returns then, and no more because a handler has run.  stop may make calls of gpc
- * that wait for nobody; it may not close the handle.  gpc_close, gpc_dev_close, gpc_dev_wait and
- * gpc_pool_pin have limits of their own, and do not ask. */
+/* [local] From now on each waiting call of this thread asks stop(arg) at least every 0.1 s, and after a
+ * signal handler that ran in this thread.  Once stop has returned another value than 0, waits of the
+ * thread end as if their time was up, until the next gpc_wait_stop; with NULL no function is asked.
+ * Then gpc_writer_serve returns, too, and a signal handler alone no longer ends it.  stop may make
+ * calls of gpc that wait for nobody; it may not close the handle.  gpc_close, gpc_dev_close,
+ * gpc_dev_wait and gpc_pool_pin have limits of their own, and do not ask. */
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_tiers.h - tiers below RAM: bytes on disk, or with a remote store.
  *
- * One process of the cache keeps them (gpcd does with --disk), and each is a pool of the index in a
- * space of its own.  The bytes of a block come to RAM before anybody else has them.  gpc_drop and
- * gpc_pool_clear (gpc.h) reach into them: each says how far.
+ * One process of the cache keeps them (gpcd does with --disk), and each tier is a pool of the index in a
+ * space of its own.  The bytes of a block come to RAM before any other process can use them.  gpc_drop
+ * and gpc_pool_clear (gpc.h) reach into the tiers, and their pages say how far.
  * Tests: t/repo/exports.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_TIERS_H
 #define GPC_TIERS_H
@@ -20,44 +20,41 @@ typedef struct gpc_tiers gpc_tiers; /* the tiers that this process keeps */
 
 /* state of a tier, see gpc_tier_get (gpc_look.h) */
 enum {
-	/* the store does not answer, the disk rests, or nobody keeps the tier: all of it is a
-	 * miss */
+	/* the store does not answer, the disk rests, or nobody keeps the tier: lookups in it miss */
 	GPC_TIER_DOWN = 0,
 	GPC_TIER_UP = 1,
 	/* switched off until its steward starts anew: wrong bytes, or too many drops */
 	GPC_TIER_OFF = 2,
-	/* its steward lives and takes no questions: it is stopped, or all its threads hang.  Nobody
-	 * waits for it, and all of it is a miss, until it goes on */
+	/* its steward lives and takes no questions: it is stopped, or all its threads hang.  Calls
+	 * do not wait for it, and lookups in the tier miss, until it goes on */
 	GPC_TIER_STOPPED = 3
 };
 
 /* flags of gpc_prefetch */
 enum {
-	GPC_BELOW = 1 << 24, /* the other way: what is in RAM gets copies below */
+	GPC_BELOW = 1 << 24, /* the other way: blocks in RAM get copies below */
 };
 
 int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags, int timeout_ms);
-/* [shared] The keys of one prompt, as far as they are below RAM, are brought to RAM by the process
- * that keeps the tiers: to the RAM of the space of pool `to`, if there is some with images like
- * theirs, else to any RAM.  Waits up to the timeout and returns how many of the first keys are in
- * VRAM or RAM then; timeout 0 asks, and returns how many are now.  The question goes on
- * without the caller.  Nothing is held: gpc_fetch, which asks by itself where it has time, or
- * gpc_acquire comes next.  While a block is on its way its key is PENDING (gpc_claim).  These are
- * misses: bytes that are damaged, late, or cleared meanwhile, and no block of RAM free.
+/* [shared] Ask the process that keeps the tiers to bring the keys of one prompt, as far as they are below
+ * RAM, to RAM: to RAM of the space of pool `to`, if it has images like theirs, else to any RAM.  Waits
+ * up to the timeout and returns how many of the first keys are in VRAM or RAM then.  Timeout 0 asks for
+ * the first 1024 missing keys, and returns how many are there now.  The question goes on without the
+ * caller.  Nothing is held: call gpc_acquire next, or gpc_fetch, which asks by itself if it has time.
+ * While a block is on its way its key is PENDING (gpc_claim).  Bytes that are damaged, late, or cleared
+ * meanwhile are misses, and so are all keys while no block of RAM is free.
  * GPC_BELOW: blocks with these keys in RAM of the space of `to`, held or not, get copies below before RAM
- * needs their room, with what they hang on; the keys need not be of one prompt.  Returns, with time, how many
- * have a copy or are to get one, timeout 0: 0; gpc_tiers_sync waits for the writes.
- * -ENOTCONN: nobody keeps tiers, or its steward has ended meanwhile; only where some key
- * is below RAM.  -EAGAIN: 4 calls of this handle with timeout 0 are under way.  Of a call with
- * timeout 0 the first 1024 keys that are missing are asked for.  A steward that is stopped is waited
- * for once, at most for five seconds, and not asked until it goes on (GPC_TIER_STOPPED). */
+ * needs their room, and so do their ancestors; the keys need not be of one prompt.  With time, returns
+ * how many have a copy or are to get one; timeout 0 returns 0.  gpc_tiers_sync waits for the writes.
+ * -ENOTCONN: some key is below RAM, and nobody keeps the tiers, or their steward has ended meanwhile.
+ * -EAGAIN: 4 calls of this handle with timeout 0 are under way.  A call waits for a stopped steward
+ * once, at most for five seconds, and later calls do not ask until it goes on (GPC_TIER_STOPPED). */
 
 int gpc_tiers_sync(gpc *c, int timeout_ms);
-/* [shared] Returns when the steward of the tiers has nothing left to do: what was in the file is
- * published, what is next to go from RAM is written as far as the policy wants it, what was removed
- * is gone from the disk for ever.  Calls that remove (gpc_drop, gpc_pool_clear) wait for the last
- * part by themselves.  -ENOTCONN: nobody keeps tiers, or another process began to during the
- * call. */
+/* [shared] Returns when the steward of the tiers has nothing left to do: the blocks of the file are
+ * published, blocks that are next to go from RAM are written as far as the policy wants it, and removed
+ * blocks are gone from the disk for ever.  gpc_drop and gpc_pool_clear wait for the last part by
+ * themselves.  -ENOTCONN: nobody keeps the tiers, or another process began to during the call. */
 
 /* ---- for their steward ---- */
 
@@ -65,50 +62,50 @@ struct gpc_tiers_options { /* zero = default; set size */
 	uint32_t size;
 	uint32_t flags;     /* GPC_TIERS_... */
 	const char *dir;    /* of the cache; /dev/shm */
-	int32_t timeout_ms; /* for the cache, a seat and a writer to appear */
+	int32_t timeout_ms; /* time for the cache, a seat and a writer to appear */
 	/* the RAM pool whose images the tiers have, + 1; 0 = the first one with memory.  Others
 	 * with images of the same size and fingerprint are served as well */
 	int32_t ram;
 	/* path of a file; it is made, 0600, where there is none; NULL = no disk */
 	const char *disk;
-	/* of that file, about; 0 = as it is, and where there is none disk_blocks is given */
+	/* size of that file, about; 0 = as it is, and a new file needs disk_blocks */
 	uint64_t disk_bytes;
-	uint32_t disk_blocks;  /* or so many blocks; 0 = what disk_bytes is enough for */
+	uint32_t disk_blocks;  /* or its size in blocks; 0 = as disk_bytes is enough for */
 	uint32_t disk_space;   /* space of its pool; 0 = the highest one without pools */
-	uint32_t disk_threads; /* that read and write; 8; at most 64 */
-	/* so many blocks, next to go from each RAM pool, have a copy below before they go, and
-	 * so has what they hang on there, if the tier has as many blocks as RAM; with
-	 * GPC_TIERS_EXCLUSIVE, so many blocks of RAM are kept free, half of them at least.  0 =
-	 * a sixteenth of the pool, 64 to 4096 */
+	uint32_t disk_threads; /* threads that read and write; 8; at most 64 */
+	/* the number of blocks, next to go from each RAM pool, that have a copy below before they
+	 * go.  Their ancestors in the pool have one, too, if the tier has as many blocks as RAM.
+	 * With GPC_TIERS_EXCLUSIVE this number of blocks of RAM is kept free, and at least half of
+	 * it at any time.  0 = a sixteenth of the pool, 64 to 4096 */
 	uint32_t ahead;
-	/* a block is written when it is next to go for the so-manieth time in its life with this
-	 * steward; 0 and 1 = the first time */
+	/* a block is written when it is next to go for the Nth time since this steward began;
+	 * 0 and 1 = the first time */
 	uint32_t min_uses;
 	uint32_t max_age_s;  /* blocks that were written longer ago go; 0 = none do */
-	uint64_t write_rate; /* bytes a second that are written at most; 0 = no limit */
+	uint64_t write_rate; /* most bytes written in a second; 0 = no limit */
 	uint32_t questions;  /* questions that are answered at a time; 4; at most 16 */
 	uint32_t reserved;
 	/* a store on other machines: NAME:word=value,... of a plugin; NULL = none */
 	const char *remote;
-	/* version of what is cached, 1 to 32 bytes of [A-Za-z0-9._-]: whoever has another one
-	 * sees nothing of it; NULL = "0" */
+	/* version of the cached content, 1 to 32 bytes of [A-Za-z0-9._-]: a cache with another tag
+	 * sees none of it; NULL = "0" */
 	const char *remote_tag;
-	/* so many keys in the store are known here; 0 = 4 times the RAM pool, at least 65536 */
+	/* the number of keys in the store that are known here; 0 = 4 times the RAM pool, at least 65536 */
 	uint32_t remote_blocks;
 	uint32_t remote_space; /* space of their pool; 0 = the highest one without pools */
 	uint32_t remote_uses;  /* as min_uses */
-	uint32_t remote_ms;    /* a call to the store has so long; 0 = 2000 */
-	/* 16 bytes, if the cache was made with them: the file keeps no copy, and one that was
-	 * written under others is refused.  NULL = the file keeps those of the cache */
+	uint32_t remote_ms;    /* time for a call to the store; 0 = 2000 */
+	/* 16 bytes, if the cache was made with them: the file keeps no copy, and a file that was
+	 * written under other bytes is refused.  NULL = the file keeps the secret of the cache */
 	const void *secret;
 	void (*log)(void *arg, int level, const char *text); /* level as in syslog(3) */
 	void *log_arg;
 };
 enum {
-	/* a block is in RAM or below it: what was brought up leaves the disk, and what was
-	 * written leaves RAM.  Default: both keep it */
+	/* a block is in RAM or below it: a block that was brought up leaves the disk, and a written
+	 * block leaves RAM.  Default: both keep it */
 	GPC_TIERS_EXCLUSIVE = 1 << 0,
-	/* a file of another size is grown, or cut: what was beyond the end is lost */
+	/* a file of another size is grown, or cut: blocks beyond the new end are lost */
 	GPC_TIERS_RESIZE = 1 << 1,
 	/* the file goes through the page cache; default: O_DIRECT where it can */
 	GPC_TIERS_BUFFERED = 1 << 2,
@@ -119,18 +116,18 @@ enum {
 int gpc_tiers_open(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret);
 /* [writer] Attach to the cache as a peer of its own, and keep its tiers below RAM with threads of
  * this process, until gpc_tiers_close.  Each tier is a pool of the index (GPC_DISK) in a space of
- * its own, whose blocks can be looked up, counted, walked, dropped and cleared like others; they go
- * when this process ends, and the file stays: what is in it is published again by the next call, in
- * the background.  gpc_tiers_sync waits for that. -EBUSY: another process keeps the tiers of this
- * cache, or has the file.  -EPROTO: the file is none, of another version, or of images of another
- * size or fingerprint, or its keys were hashed with another secret.  -EACCES: another user's, or
- * others may read it.  -EBADMSG: damaged.  -ENOSPC: no room for the file, or for so many blocks in
- * the cache (max_blocks) or another pool (max_pools).  -ENOENT: no such RAM pool.  In each case the
- * file is as it was, and the sentence has the remedy.  -ENOTCONN: no writer. */
+ * its own.  Its blocks can be looked up, counted, walked, dropped and cleared like others.  The pool
+ * goes when this process ends, and the file stays: the next call publishes its blocks again, in the
+ * background, and gpc_tiers_sync waits for that.  -EBUSY: another process keeps the tiers of this
+ * cache, or has the file.  -EPROTO: not such a file, or one of another version, another image size or
+ * fingerprint, or with keys under another secret.  -EACCES: the file is another user's, or others may
+ * read it.  -EBADMSG: damaged.  -ENOSPC: no room for the file, or for its blocks in the cache
+ * (max_blocks), or for another pool (max_pools).  -ENOENT: no such RAM pool.  In each case the file is
+ * as it was, and the sentence has the remedy.  -ENOTCONN: no writer. */
 
 int gpc_tiers_close(gpc_tiers *t);
-/* [writer] Questions that are open end with what has come so far; threads end; the pools go.  Waits
- * for the writer for two seconds at most.  NULL is fine. */
+/* [writer] Answers open questions with the blocks that have come so far, ends the threads, and removes
+ * the pools.  Waits for the writer for two seconds at most.  NULL is fine. */
 
 struct gpc_tiers_file { /* a file that is there.  set size */
 	uint32_t size;
@@ -140,9 +137,9 @@ struct gpc_tiers_file { /* a file that is there.  set size */
 };
 
 int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret);
-/* [local] What such a file says of itself: for who makes the cache anew that it belongs to.  Nobody
- * has to keep it, and it is not locked.  -ENOENT: no such file.  -EPROTO, -EBADMSG, -EACCES as
- * above. */
+/* [local] Read the description of itself in such a file, for a program that makes its cache anew.  The
+ * call needs no steward, and does not lock the file.  -ENOENT: no such file.  -EPROTO, -EBADMSG,
+ * -EACCES as above. */
 
 #ifdef __cplusplus
 }
