@@ -54,7 +54,7 @@ class Engine:
         """Asked for, and there is no room yet."""
         ctx, keys = fake.prompt(prompt, chunks)
         ctx.req_id = f"r{next(numbers)}"
-        self.half._req_status[ctx.req_id] = fake.ns(req_context=ctx, req=None)
+        self.half._req_status[ctx.req_id] = fake.ns(req_context=ctx, req=None, group_states=())
         self.ask(ctx, keys)
         self.m.on_schedule_end(None)
         return ctx, keys
@@ -63,7 +63,7 @@ class Engine:
         """again: how often the scheduler has no room at first."""
         ctx, keys = fake.prompt(prompt, chunks)
         ctx.req_id = f"r{next(numbers)}"
-        self.half._req_status[ctx.req_id] = fake.ns(req_context=ctx, req=None)
+        self.half._req_status[ctx.req_id] = fake.ns(req_context=ctx, req=None, group_states=())
         own = 0
         while own < chunks and keys[own] in self.own:
             own += 1

@@ -179,7 +179,9 @@ class Finder:
             return HIT
         if key not in req.memo:
             self.asker.take()
-            self.step.add(req)
+            if req not in self.step:
+                self.below.look()        # an engine that had nothing to do has not looked
+                self.step.add(req)
             if self.chained.get(_group(key), False):
                 self._prefix(key, req, positions)
             else:
@@ -538,7 +540,6 @@ class Finder:
                 self._ask_wanted(req)
         self.step.clear()
         self.asker.take()
-        self.below.look()
 
 
 def _group(key):
