@@ -21,7 +21,7 @@ die()
 	exit 1
 }
 
-parts="${*:-vllm configs step sglang lmcache fs sim pair core restart chunks tp weights shapes serve ttft}"
+parts="${*:-vllm configs step sglang lmcache fs sim pair core restart chunks tp weights tiers shapes serve ttft}"
 
 test -e "$build/python/gpc/_gpc.abi3.so" || die "this build has no Python module: configure says why"
 ! grep -q '__[at]san_' "$build/lib/.libs/libgpc.so" || die "a sanitizer wants its own programs"

@@ -12,25 +12,31 @@ FOLDER gets the model and the engines' logs.  Parts, all by default:
     chunks      chunks of 8 blocks
     tp          two tensor-parallel ranks
     weights     weights that change in a running engine, and a version of them
+    tiers       RAM for a third of the prompts, a file and Redis behind it: kills of an engine and of gpcd, and the cache
+                removed, as a restart of the machine does it, with the file and without
 core and restart go on with the engines of pair.
 """
 
 import os
+import shutil
+import subprocess
 import sys
 import traceback
 
 import gpc
 import make_model
-from fleet import Cache, Engine, end_all, same, wait
+from fleet import Cache, Engine, Processes, end_all, same, wait
 
 import tap
 from tap import is_, name, ok
 
-PARTS = ("pair", "core", "restart", "chunks", "tp", "weights")
+PARTS = ("pair", "core", "restart", "chunks", "tp", "weights", "tiers")
 BLOCK = 32                       # tokens
 LONG, BRANCH, BOTH = [[1, 2005]], [[1, 1000], [2, 333]], [[3, 3000]]
 HALF, AGAIN = [[4, 2000]], [[5, 2000]]
 PROMPTS = (LONG, BRANCH, BOTH, HALF, AGAIN)
+CHUNK = 4 * 2 * 2 * 64 * 2 * BLOCK          # bytes: layers, K and V, heads, their size, of two bytes
+FEW = 120                        # chunks that RAM has in tiers; the prompts have 320
 BAD = 50                         # the chunk of LONG whose bytes are changed
 
 
@@ -49,6 +55,7 @@ class Test:
     def engine(self, called, cores=(0,), suffix="", half=False, extra=None, **options):
         extra = {"gpc_bytes": 256 << 20, "gpc_name": name + suffix, "gpc_stock": 0, "gpc_pending_ms": 60000,
                  **(extra or {})}
+        extra = {k: v for k, v in extra.items() if v is not None}
         env = {}
         if half:                 # with a worker of its own
             extra |= {"spec_name": "HalfStoreSpec", "spec_module_path": "half_store"}
@@ -100,6 +107,13 @@ class Test:
         wait(lambda: not cache.reserved(), what + ": no slot is reserved")
         is_([e.block for e in cache.bad()], [], what + ": all live slots have the bytes of their keys")
         is_(cache.c.check(), 0, what + ": no invariant is broken")
+
+    def sound_ram(self, cache, what):
+        """The same, of RAM: the process that keeps the tiers has slots of these reserved."""
+        wait(lambda: cache.available() == FEW, what + ": all slots of RAM are free or could be")
+        is_([e.block for e in cache.bad()], [], what + ": all live slots of RAM have the bytes of their keys")
+        is_(cache.c.check(), 0, what + ": no invariant is broken")
+        cache.c.tiers_sync(timeout=60)
 
     # ---- parts ----
 
@@ -235,12 +249,111 @@ class Test:
         b.quit()
         self.finish(a, "-w")
 
+    def tiers(self):
+        server = Redis(self.folder, self.path("redis.sock"))
+        conf, disk = self.path("tiers.conf"), self.path("disk")
+        for f in (disk, self.path("key")):
+            if os.path.exists(f):
+                os.unlink(f)
+        with open(conf, "w") as f:
+            f.write(f"[gpc]\nname = {name}-d\ndisk = {disk}\ndisk-bytes = {400 * (CHUNK + 4096)}\ndisk-ahead = {FEW}\nkey-file = {self.path('key')}\n"
+                    f"{server.line()}\n[engines]\nbytes = {(64 + FEW) * CHUNK}\n[vllm]\nbelow-ms = 60000\n")
+        keys = {"gpc_config": conf, "gpc_bytes": None, "gpc_name": None}
+        a = self.engine("keeps", (0,), half=True, extra=keys)
+        b = self.engine("asks", (1,), extra={**keys, "gpc_serve": False})
+        a.ready(), b.ready()
+        cache = Cache(name + "-d")
+        for prompt in (LONG, BRANCH, BOTH, HALF):
+            self.right(a, prompt, "with little RAM", 0 if prompt != BRANCH else None)
+            cache.c.tiers_sync(timeout=60)       # else a prompt evicts what nobody has written
+        self.below(b, LONG, cached(2005), "what has left RAM", ("disk", "store"))
+        daemon = Gpcd(self.folder, conf)
+        wait(lambda: daemon.said("standing by"), "gpcd stands by")
+        self.stop_half(a, AGAIN)
+        a.kill()
+        wait(lambda: cache.c.info().writer_pid == daemon.pid(), "gpcd serves when the engine that made the cache was killed")
+        self.right(b, AGAIN, "which was in the middle of a store")
+        self.below(b, BOTH, cached(3000), "gpcd keeps the tiers of that engine", ("disk", "store"))
+        self.forget(b)
+        b.send("generate", prompt=LONG, n=8)
+        daemon.kill()
+        is_(b.answer()["ids"], self.reference[str(LONG), 0]["ids"], "gpcd was killed while an engine asks: the tokens are right")
+        again = Gpcd(self.folder, conf)
+        wait(lambda: again.said("are found again"), "another gpcd serves, and has read the file")
+        cache.c.tiers_sync(timeout=60)
+        self.below(b, HALF, cached(2000), "that one keeps the tiers", ("disk", "store"))
+        self.sound_ram(cache, "after the kills")
+        for what, lost, sources in (("the machine starts again", None, ("disk", "store")), ("and without its disk", disk, ("store",))):
+            if lost and not server.process:
+                print(f"# skipped: {what}: there is no redis-server", flush=True)
+                break
+            b.quit()
+            cache.close()
+            again.quit()
+            gpc.unlink(name + "-d")
+            if lost:
+                os.unlink(lost)
+            again = Gpcd(self.folder, conf)
+            b = self.engine("later", (1,), extra=keys).ready()
+            cache = Cache(name + "-d")
+            cache.c.tiers_sync(timeout=60)
+            for prompt, n in ((LONG, 2005), (BOTH, 3000)):
+                self.below(b, prompt, cached(n), what, sources)
+        self.sound_ram(cache, "after that")
+        b.quit()
+        cache.close()
+        again.quit()
+        server.quit()
+        gpc.unlink(name + "-d")
+
+    def below(self, e, prompt, hit, what, sources):
+        """A prompt that has left RAM, by its figures: some of its chunks come from one of these sources."""
+        def count():
+            return sum(e.metric(f"kv_offload_gpc_hits_{s}") for s in sources)
+        self.forget(e)
+        before = count()
+        self.right(e, prompt, what, hit)
+        ok(count() > before, f"{what}: from {' or '.join(sources)}")
+
     def finish(self, e, suffix, parts=1):
         e.quit()
         cache = Cache(name + suffix, parts)
         self.sound(cache, "when the engine has ended")
         cache.close()
         gpc.unlink(name + suffix)
+
+
+class Redis(Processes):
+    """A server of its own, where there is one."""
+
+    def __init__(self, folder, socket):
+        self.socket, self.process = socket, None
+        if shutil.which("redis-server"):
+            self.start("redis", folder, ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder],
+                       (0,), {}, stdin=subprocess.DEVNULL)
+            wait(lambda: os.path.exists(socket), "redis-server listens")
+
+    def line(self):
+        plugin = os.path.join(os.environ["GPC_T_BUILD"], "plugins", ".libs", "gpc_remote_redis.so")
+        return f"remote = {plugin}:server=unix:{self.socket}" if self.process else ""
+
+    def quit(self):
+        if self.process:
+            self.kill()
+
+
+class Gpcd(Processes):
+    def __init__(self, folder, conf):
+        Gpcd.n = getattr(Gpcd, "n", 0) + 1
+        gpcd = os.path.join(os.environ["GPC_T_BUILD"], "tools", "gpcd")
+        self.start(f"gpcd-{Gpcd.n}", folder, [gpcd, "--config", conf], (0,), {}, stdin=subprocess.DEVNULL)
+
+    def pid(self):
+        return next((p for p, shown in self.pids().items() if "--config" in shown), 0)
+
+    def quit(self):
+        self.process.terminate()
+        self.process.wait(60)
 
 
 def run(test, wanted):
@@ -268,7 +381,7 @@ def main():
         print("# " + traceback.format_exc().replace("\n", "\n# "))
         ok(False, "it got to its end")
     finally:
-        for suffix in ("", "-c", "-t", "-w"):
+        for suffix in ("", "-c", "-t", "-w", "-d"):
             end_all(name + suffix)
     tap.done()
 
