@@ -92,6 +92,26 @@ def idle(m):
 
 # ---- a request ends before its questions have answers: nobody is to wait for what it had claimed ----
 
+fill_stock(a)
+gate = threading.Event()
+a.finder.asker.ask(gate.wait)
+ctx, keys = fake.prompt("ends before", 8)
+is_((lookup(a, ctx, keys), len(a.finder.ahead)), ([MISS], 8), "a prompt has blocks of the stock, whose claim is behind another question")
+a.on_schedule_end(None)
+block = a.finder.ahead[keys[0]][1]
+a.on_request_finished(ctx)
+again = []
+while block not in again:
+    again += a.c.reserve(0, 64, flags=gpc.PARTIAL, timeout=60)
+gate.set()
+a.finder.asker.settle(60)
+is_(lookup(b, fake.prompt("ends before", 8)[0], keys), [MISS],
+    "when the claim's turn comes the request has ended, and its blocks are another one's: nobody waits for its keys")
+a.c.release(again)
+b.finder.asker.settle(60)
+b.finder.drop_ahead()
+b.on_schedule_end(None)
+
 c = manager(gpc_serve=False, gpc_stock=0)
 stop()
 ctx, keys = fake.prompt("ends early", 8)

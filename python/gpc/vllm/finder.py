@@ -427,10 +427,11 @@ class Finder:
 
     def _claim_ahead(self, keys, raw, req):
         """They have blocks.  A store does not wait for the claim, and what was published, or given back, is claimed by
-        nobody."""
+        nobody: a block of a request that has ended may be another one's by then."""
         held = [self.ahead[k] for k in keys]
         blocks = [b for _, b in held]
-        self.asker.ask(lambda: self.c.claim(raw, blocks, timeout=ASK), lambda claims: self._keep(keys, held, claims or ()))
+        self.asker.ask(lambda: None if req.over else self.c.claim(raw, blocks, timeout=ASK),
+                       lambda claims: self._keep(keys, held, claims or ()))
 
     def _keep(self, keys, held, claims):
         """What somebody else turns out to compute is not ours to hold, nor what follows it."""
