@@ -344,6 +344,29 @@ static bool in_streams(const struct pages *w)
 	return w->calls && (!w->store || w->by || !w->sums);
 }
 
+static int follow_fence(const struct pages *w)
+{
+	void *const stream[] = { w->calls->stream, w->calls->sum_stream, w->calls->second };
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; !err && w->calls->fence && i < sizeof(stream) / sizeof(stream[0]); i++)
+		if (stream[i])
+			err = w->calls->follow(stream[i], w->calls->fence, 0);
+	return err;
+}
+
+static int begin(struct pages *w)
+{
+	int err = w->calls ? follow_fence(w) : 0;
+
+	if (err)
+		return err;
+	if (!w->store)
+		return begin_loads(w);
+	return in_streams(w) ? begin_stores(w) : store_and_sum(w);
+}
+
 /* What is not done when a call fails: a store has sealed nothing, and is of no bytes. */
 void pages_begin(struct pages *w)
 {
@@ -361,10 +384,7 @@ void pages_begin(struct pages *w)
 		w->at[PAGES_FIRST] = now_ns();
 	for (i = 0; i < w->n; i++)
 		w->result[i] = w->store ? 0 : PAGES_FAILED;
-	if (!w->store)
-		w->err = begin_loads(w);
-	else
-		w->err = in_streams(w) ? begin_stores(w) : store_and_sum(w);
+	w->err = begin(w);
 	w->at[PAGES_GIVEN] = w->at[PAGES_COPIED] = now_ns();
 	if (!w->at[PAGES_FIRST])
 		w->at[PAGES_FIRST] = w->at[PAGES_GIVEN];

@@ -44,6 +44,7 @@ struct pages_calls {
 	/* what the sums follow, many times a share: a thread sleeps for the others, so a device
 	 * interrupts the host for each record of these */
 	void *so_far[PAGES_LANES];
+	void *fence; /* an event that all streams follow first; NULL: none */
 };
 
 /* When, by CLOCK_MONOTONIC in ns: the first copy is given, the last one is; the copies have ended, the

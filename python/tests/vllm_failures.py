@@ -144,7 +144,7 @@ class Refuses:
         return f"error {err}"
 
     def begin(self, fence):
-        return array("Q", [ctypes.cast(self.refuse, ctypes.c_void_p).value] * 4 + [0] * 17)
+        return array("Q", [ctypes.cast(self.refuse, ctypes.c_void_p).value] * 4 + [0] * 18)
 
 
 def spoil(e, rank, key):

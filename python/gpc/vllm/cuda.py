@@ -97,7 +97,7 @@ class CudaMover:
                 *(self._address(f) for f in ("cudaMemcpy2DAsync", "cudaEventRecord", "cudaEventSynchronize",
                                              "cudaStreamWaitEvent")),
                 copies, sums, second, *(self._make_event() for _ in range(_EVENTS)),
-                *(self._make_event(0) for _ in range(_SO_FAR))])
+                *(self._make_event(0) for _ in range(_SO_FAR)), 0])
         return calls
 
     def sum_images(self, pieces, blocks):
@@ -108,8 +108,7 @@ class CudaMover:
     def begin(self, fence):
         """What this thread copies next waits for that; how it copies (struct pages_calls of pages.h)."""
         calls = self._mine()
-        for s in filter(None, self.mine.streams):
-            self._call("cudaStreamWaitEvent", _pointer(s), _pointer(fence.cuda_event), 0)
+        calls[-1] = fence.cuda_event     # C follows it: a call from here would let the engine's thread have the interpreter
         return calls
 
     def abandon(self):
