@@ -565,6 +565,29 @@ is_([r.job_id for r in ones.worker.get_finished()], [110, 113, 114, 111, 112], "
 ones.worker.mover = by_thread
 ones.fill("empty")
 
+# the engine's thread hands a load over to one that waits for it, and waits for no other
+
+gpc.vllm.worker.HAND_OVER = 60
+while not ones.worker.idle:
+    time.sleep(0.001)
+ones.worker.submit_load(120, halves[0], fake.blocks(blocks[:8]))
+ok(ones.worker.got.is_set(), "a load that is submitted to a thread without work is taken when that returns")
+ones.worker.drain()
+Gate.begun.clear()
+Gate.go.clear()
+ones.worker.mover = Gate()
+ones.worker.submit_load(121, halves[0], fake.blocks(blocks[:8]))
+Gate.begun.wait()
+ones.worker.submit_load(122, halves[1], fake.blocks(blocks[8:]))
+ok(not ones.worker.got.is_set() and not Gate.go.is_set(), "one behind another is not")
+Gate.go.set()
+ones.worker.drain()
+is_([r.job_id for r in ones.worker.get_finished()], [120, 121, 122], "all of them end")
+ones.worker.take_load_errors()
+ones.worker.mover = by_thread
+ones.fill("empty")
+gpc.vllm.worker.HAND_OVER = 0.001
+
 # one of several shares takes the lanes for itself, and one that fails at once ends after those before it
 ones.fill("shares")
 want = ones.get(blocks)

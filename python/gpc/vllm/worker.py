@@ -39,6 +39,7 @@ FIRST, IN_TURN, LAST = range(3)  # of jobs that are not begun
 LANES = 2                        # jobs that are under way on a device: the next one while one is copied
 MOST = 4096 // LANES             # chunks of one: answers of a gpc_sums
 MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
+HAND_OVER = 0.001                # seconds
 SUM = 24                         # bytes of a struct gpc_sum
 MOST_BLOCKS = 256                # of a chunk that a GPU sums
 
@@ -182,6 +183,7 @@ class Worker:
             self.mover.sum_images([(t.address, t.stride, t.page) for t in self.tensors], blocks_per_chunk)
         self.jobs, self.lock = queue.PriorityQueue(), threading.Lock()
         self.order = itertools.count()
+        self.idle, self.got = False, threading.Event()           # does the thread wait for a job, and has it one
         self.done, self.ended, self.errors, self.failed = [], {}, set(), set()
         self.bad, self.reported, self.lane = 0, False, 0
         self.unmoved, self.drops, self.tried = {}, Drops(), set()
@@ -227,9 +229,12 @@ class Worker:
         return self._submit(job_id, False, dst_spec, src_spec, FIRST if expedited else IN_TURN)
 
     def _submit(self, job_id, store, blocks, slots, when=IN_TURN):
-        self.ended[job_id] = threading.Event()
+        self.ended[job_id], idle = threading.Event(), self.idle
+        self.got.clear()
         self.jobs.put((when, next(self.order), (job_id, store, blocks, slots, self.mover.fence(), time.perf_counter(),
                                                 trace.now() if self.trace else 0)))
+        if idle and not store:           # else it may wait for the interpreter as long as a step goes on without a pause
+            self.got.wait(HAND_OVER)
         return True
 
     def drain(self):
@@ -305,7 +310,10 @@ class Worker:
         while True:
             while under and (len(under) == LANES or self.jobs.empty()):
                 self._end(under.popleft())
+            self.idle = True
             asked = self.jobs.get()[-1]
+            self.idle = False
+            self.got.set()
             job = Job(*asked) if asked else None
             while under and not (job and self._goes_beside(job, under[-1])):
                 self._end(under.popleft())
