@@ -142,7 +142,7 @@ a.ask(ctx, keys)
 was = b.told()
 other, _ = fake.prompt("waits", 4)
 other.req_id = "other"
-b.half._req_status["other"] = fake.ns(req_context=other, req=None)
+b.half._req_status["other"] = fake.ns(req_context=other, req=None, group_states=())
 is_(b.ask(other, keys), (0, True), "another engine computes it")
 b.m.on_schedule_end(None)
 is_(b.told(), was, "the question has no answer yet")
