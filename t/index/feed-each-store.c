@@ -395,7 +395,7 @@ static void test_act(const struct act *a)
 	struct gpc_config cfg = cache_config(VRAM, RAM);
 	bool died = true, good = true;
 
-	cfg.max_blocks = 4096;
+	cfg.max_blocks = 96;
 	cfg.max_pools = POOLS;
 	c = cache_make(&cfg, NULL);
 	memset(&told, 0, sizeof(told));
