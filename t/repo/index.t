@@ -24,7 +24,7 @@ index()	# TEST...
 	make --no-print-directory index INDEX_TESTS="$*" >"$tmp/out" 2>&1
 }
 
-index t/index/publish t/index/each-store t/index/groups
+index t/index/publish t/index/window-stores t/index/groups
 result "three tests, with an index alone"
 tail -n 1 "$tmp/out" | grep -q '^[1-9][0-9]* passed, 0 failed$'
 result "all of them passed"
