@@ -33,6 +33,10 @@ headers=$(sed -n '/^include_HEADERS = /,/[^\\]$/p' "$srcdir/lib/local.mk" | sed 
 test "$(echo $headers | tr ' ' '\n' | sort)" = "$(cd "$srcdir/lib" && ls gpc.h gpc_*.h)"
 ok $? "lib/local.mk installs each header"
 
+# Headers ask for no standard but C++11, so each is alone in the oldest one of a compiler.
+is "$(cd "$srcdir/lib" && grep -h '__STDC_VERSION__\|__cplusplus *[<>=]' $headers)" \
+	'#if defined(__cplusplus) && __cplusplus >= 201103L' "headers ask for no standard but C++11"
+
 # twice, for the guards
 alone()	# COMPILER STANDARD SUFFIX
 {
@@ -42,11 +46,6 @@ alone()	# COMPILER STANDARD SUFFIX
 		compiles "$1" "$2" "$tmp/alone.$3" -fsyntax-only
 		ok $? "$header alone with ${1##*/} -std=$2" "$tmp/log"
 	done
-	for header in $headers; do
-		printf '#include <%s>\n' "$header"
-	done >"$tmp/alone.$3"
-	compiles "$1" "$2" "$tmp/alone.$3" -fsyntax-only -DHAVE_CONFIG_H -I"$builddir" -include config.h
-	ok $? "all of them behind config.h" "$tmp/log"
 }
 
 # Warnings of the optimizer, too.
@@ -54,7 +53,10 @@ whole()	# COMPILER STANDARD SUFFIX
 {
 	for header in $headers; do
 		printf '#include <%s>\n' "$header"
-	done >"$tmp/whole.$3"
+	done >"$tmp/alone.$3"
+	compiles "$1" "$2" "$tmp/alone.$3" -fsyntax-only -DHAVE_CONFIG_H -I"$builddir" -include config.h
+	ok $? "all of them behind config.h" "$tmp/log"
+	cp "$tmp/alone.$3" "$tmp/whole.$3"
 	printf 'int whole(void);\nint whole(void) { return 0; }\n' >>"$tmp/whole.$3"
 	compiles "$1" "$2" "$tmp/whole.$3" -c -o "$tmp/whole.o"
 	ok $? "all of them compiled with ${1##*/} -std=$2" "$tmp/log"
@@ -65,8 +67,8 @@ for compiler in "$CC" clang; do
 		skip 1 "there is no $compiler"
 		continue
 	fi
+	alone "$compiler" c99 c
 	for standard in c99 c11; do
-		alone "$compiler" $standard c
 		whole "$compiler" $standard c
 	done
 done
@@ -297,8 +299,8 @@ linked=yes
 test -z "$sanitized" && test -e "$libs/libgpc.so" || linked=
 for word in $cxx; do
 	compiler=$(echo "$word" | tr ':' ' ')
+	alone "$compiler" c++11 cc
 	for standard in c++11 c++17 c++20; do
-		alone "$compiler" $standard cc
 		whole "$compiler" $standard cc
 		for program in shown options; do
 			case $standard$program$linked in
