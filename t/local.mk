@@ -439,6 +439,7 @@ t_scripts = \
 	%reldir%/repo/heads.t \
 	%reldir%/repo/bootstrap.t \
 	%reldir%/repo/needs.t \
+	%reldir%/repo/until-ok.t \
 	%reldir%/repo/leaves-nothing.t \
 	%reldir%/repo/barriers.t \
 	%reldir%/pages/segment-page.t \

@@ -323,15 +323,15 @@ quiet_begin()	# $quiet is 0
 	quiet_at=$(date +%s)
 }
 
-quiet_count()	# $quiet grows
+quiet_count()	# $quiet grows; how often this comes is chance, so that no script shares a name with it
 {
-	now=$(date +%s)
-	test "$now" -gt "$quiet_at" || return 0
-	read -r load load load running load </proc/loadavg || running=1
-	running=$((${running%%/*} - 1))
-	test "$running" -gt "$processors" || running=$processors
-	quiet=$((quiet + (now - quiet_at) * 100 * processors / running))
-	quiet_at=$now
+	quiet_now=$(date +%s)
+	test "$quiet_now" -gt "$quiet_at" || return 0
+	read -r quiet_not quiet_not quiet_not quiet_runs quiet_not </proc/loadavg || quiet_runs=1
+	quiet_runs=$((${quiet_runs%%/*} - 1))
+	test "$quiet_runs" -gt "$processors" || quiet_runs=$processors
+	quiet=$((quiet + (quiet_now - quiet_at) * 100 * processors / quiet_runs))
+	quiet_at=$quiet_now
 }
 
 # Is it little more than so many milliseconds, for a machine as busy as this one?  See is_soon() in
@@ -351,13 +351,13 @@ soon()	# TOOK MS
 until_ok()	# CMD...: until it succeeds; false after 60 s of a machine that has nothing else to do
 {
 	quiet_begin
-	looks=0
+	quiet_looks=0
 	until "$@" >/dev/null 2>&1; do
 		quiet_count
 		test $quiet -lt 6000 || return 1
 		# a look may take longer than the pause, and others need the processor
-		looks=$((looks + 1))
-		test $looks -le 20 && sleep 0.01 || sleep 0.05
+		quiet_looks=$((quiet_looks + 1))
+		test $quiet_looks -le 20 && sleep 0.01 || sleep 0.05
 	done
 }
 
