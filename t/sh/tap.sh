@@ -386,9 +386,8 @@ long_trace()	# the whole one, $times over
 			for (i = 1; i <= NR; i++)
 				print line[i]
 	}' "$whole_trace" >"$tmp/long.jsonl"
-	requests=$(grep -c . "$tmp/long.jsonl")
-	refs=$(sed 's/.*"hash_ids": \[//; s/\].*//' "$tmp/long.jsonl" | awk -F, '
-		{ n += NF } END { print n }')
+	requests=$((times * $(grep -c . "$whole_trace")))
+	refs=$((times * $(sed 's/.*"hash_ids": \[//; s/\].*//' "$whole_trace" | awk -F, '{ n += NF } END { print n }')))
 }
 
 # All workers on that cache have published something; together they have asked for so many
