@@ -47,7 +47,7 @@ TAP_FN void count_times(void)
 /* Which instructions others can notice, and what an undisturbed run leaves. */
 TAP_FN void map_points(void)
 {
-	bool call;
+	bool call, store;
 
 	k_now = 0;
 	round_begin();
@@ -61,9 +61,10 @@ TAP_FN void map_points(void)
 	for (k_now = 1; k_now <= MOST_STEPS; k_now++) {
 		now->place[k_now].pc = tracee_pc();
 		call = tracee_calls_system();
+		store = tracee_may_store();
 		if (!tracee_step())
 			break;
-		if (small_changed() || call)
+		if (((call || store) && small_changed()) || call)
 			add_point(k_now);
 	}
 	need(k_now <= MOST_STEPS, "it does not end");

@@ -272,6 +272,72 @@ TAP_FN bool tracee_calls_system(void)
 #endif
 }
 
+#if defined(__x86_64__)
+/* Instructions that load, compare, jump, or compute in registers; pushes and calls store to the stack
+ * alone, which is the tracee's own.  True: not known to be one of these. */
+static inline bool may_store(unsigned long word)
+{
+	const uint8_t *at = (const uint8_t *)&word;
+	bool in_register;
+
+	at += at[0] == 0x66;
+	at += (at[0] & 0xf0) == 0x40; /* rex */
+	in_register = at[1] >= 0xc0;
+	switch (at[0]) {
+	case 0x0f: /* jcc, cmov, movzx, movsx */
+		return (at[1] & 0xf0) != 0x80 && (at[1] & 0xf0) != 0x40 && (at[1] & 0xf6) != 0xb6;
+	case 0x03: /* add, or, and, sub, xor, cmp, movsxd, test, mov: to a register */
+	case 0x0b:
+	case 0x23:
+	case 0x2b:
+	case 0x33:
+	case 0x38 ... 0x3d:
+	case 0x63:
+	case 0x84:
+	case 0x85:
+	case 0x8a:
+	case 0x8b:
+	case 0x8d:
+	case 0x50 ... 0x5f: /* push, pop */
+	case 0x70 ... 0x7f: /* jcc */
+	case 0xb8 ... 0xbf: /* mov */
+	case 0xc3:          /* ret */
+	case 0xe8:          /* call */
+	case 0xe9:          /* jmp */
+	case 0xeb:
+		return false;
+	case 0x01: /* the same to a register or to memory, and shifts */
+	case 0x09:
+	case 0x21:
+	case 0x29:
+	case 0x31:
+	case 0x81:
+	case 0x83:
+	case 0x88:
+	case 0x89:
+	case 0xc1:
+	case 0xd1:
+	case 0xf7:
+		return !in_register;
+	default:
+		return true;
+	}
+}
+#else
+static inline bool may_store(unsigned long word)
+{
+	(void)word;
+	return true;
+}
+#endif
+
+/* Can others notice the next instruction? */
+TAP_FN bool tracee_may_store(void)
+{
+	look();
+	return may_store(tracee_next.word);
+}
+
 /* ---- may we? ---- */
 
 static inline void tracee_probe(void)
