@@ -4,6 +4,14 @@
 
 t_programs = \
 	%reldir%/bytes/hostile-files.t \
+	%reldir%/index/feed-each-store.t \
+	%reldir%/index/recall.t \
+	%reldir%/bytes/copy-stores.t \
+	%reldir%/bytes/memory-dies.t \
+	%reldir%/index/each-store.t \
+	%reldir%/bytes/stopped-writer.t \
+	%reldir%/index/takeover-large.t \
+	%reldir%/index/transfers-die.t \
 	%reldir%/index/stock-evict-dies.t \
 	%reldir%/index/moves-die.t \
 	%reldir%/bytes/stopped-steward.t \
@@ -96,7 +104,6 @@ t_programs = \
 	%reldir%/index/first-refusal.t \
 	%reldir%/bytes/named-source.t \
 	%reldir%/bytes/lent-source.t \
-	%reldir%/bytes/stopped-writer.t \
 	%reldir%/tiers/stopped-writer.t \
 	%reldir%/tiers/comes-back.t \
 	%reldir%/tiers/follow.t \
@@ -249,21 +256,17 @@ t_programs = \
 	%reldir%/bytes/threads.t \
 	%reldir%/index/standby.t \
 	%reldir%/bytes/worker-dies.t \
-	%reldir%/index/recall.t \
 	%reldir%/index/owner-dies.t \
 	%reldir%/index/returned-dies.t \
 	%reldir%/tiers/die.t \
 	%reldir%/bytes/forked.t \
 	%reldir%/index/namespaces.t \
 	%reldir%/index/fork-at-open.t \
-	%reldir%/index/feed-each-store.t \
 	%reldir%/index/many-spilled.t \
 	%reldir%/index/alias-stores.t \
 	%reldir%/index/takeover-says.t \
-	%reldir%/bytes/memory-dies.t \
 	%reldir%/bytes/copy-dies.t \
 	%reldir%/index/lost-peers.t \
-	%reldir%/bytes/copy-stores.t \
 	%reldir%/bytes/threads-die.t \
 	%reldir%/index/stopped.t \
 	%reldir%/bytes/signals.t \
@@ -275,15 +278,12 @@ t_programs = \
 	%reldir%/bytes/takeover.t \
 	%reldir%/index/second-run.t \
 	%reldir%/index/left-in-table.t \
-	%reldir%/index/each-store.t \
-	%reldir%/index/takeover-large.t \
 	%reldir%/index/takeover-memory.t \
 	%reldir%/index/left-in-records.t \
 	%reldir%/index/left-in-seats.t \
 	%reldir%/index/takeover-damage.t \
 	%reldir%/bytes/full.t \
 	%reldir%/index/notes-die.t \
-	%reldir%/index/transfers-die.t \
 	%reldir%/index/transfer-peers.t \
 	%reldir%/index/hostile-peer.t \
 	%reldir%/index/stray-stores.t \
