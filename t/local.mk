@@ -829,6 +829,8 @@ endif
 %canon_reldir%_bytes_create_fails_t_LDFLAGS = -Wl,--wrap=pthread_create
 # the time of day jumps
 %canon_reldir%_bytes_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
+# other file systems
+%canon_reldir%_index_segment_damage_t_LDFLAGS = -Wl,--wrap=fstatfs
 # the file system lies about what is free
 %canon_reldir%_bytes_full_t_LDFLAGS = -Wl,--wrap=fstatfs
 EXTRA_DIST += $(t_support) $(t_models)

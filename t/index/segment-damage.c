@@ -8,6 +8,8 @@
 #include <grp.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/vfs.h>
+#include <time.h>
 
 #include "index/segment/files.h"
 #include "index/segment/lockfile.h"
@@ -106,8 +108,43 @@ static void test_forgeries(void)
 	FORGE(tick_us, 0, -EBADMSG, "no tick");
 	FORGE(free_target, -1, -EBADMSG, "less than nothing ahead");
 	FORGE(hash[0], 'S', -EPROTO, "another hash");
-	FORGE(boot[3], good.boot[3] ^ 1, -EBADMSG, "another boot");
 	FORGE(secret[0], good.secret[0] ^ 1, 0, "another secret: nobody could know");
+}
+
+/* What the system says of the file system; 0: as it is. */
+static long fs_type;
+int __real_fstatfs(int fd, struct statfs *fs);
+int __wrap_fstatfs(int fd, struct statfs *fs);
+int __wrap_fstatfs(int fd, struct statfs *fs)
+{
+	int r = __real_fstatfs(fd, fs);
+
+	if (fs_type)
+		fs->f_type = (__fsword_t)fs_type;
+	return r;
+}
+
+/* Whether a cache is of this boot is told by its boot id, which a container may have of its own. */
+static void test_boot(void)
+{
+	struct shm_header before = good;
+	struct timespec now, up;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	clock_gettime(CLOCK_BOOTTIME, &up);
+	before.created_ns = (uint64_t)(now.tv_sec - up.tv_sec - 60) * 1000000000u;
+	is_int(open_forged(before), 0, "its boot id is ours: whatever the clock says");
+	before.boot[3] ^= 1;
+	is_int(open_forged(before), -EBADMSG, "another one: a copy that was kept over a boot");
+	ok(strstr(gpc_last_error(), "before the last boot"), "as is said: %s", gpc_last_error());
+	FORGE(boot[3], good.boot[3] ^ 1, 0,
+	      "made since the boot: a container has an id of its own");
+	fs_type = 0xef53;
+	FORGE(boot[3], good.boot[3] ^ 1, -EBADMSG, "on a disk: of another boot or machine");
+	FORGE(boot[3], good.boot[3], 0, "which is no matter where the id is ours");
+	fs_type = 0x6969;
+	FORGE(boot[3], good.boot[3] ^ 1, -EBADMSG, "on a network: of another machine");
+	fs_type = 0;
 }
 
 static void test_unready(void)
@@ -272,6 +309,7 @@ static int body(void)
 	scratch_patch(scratch_file(NAME, "idx"), 0, NULL, &good, sizeof(good));
 	test_flips();
 	test_forgeries();
+	test_boot();
 	test_unready();
 	test_sizes();
 	test_kinds();

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "index/base/err.h"
@@ -274,17 +275,44 @@ int segment_check_lock(const struct segment *s)
 	return 0;
 }
 
+/* No byte of it outlives a boot, and no other machine has it. */
+static bool is_of_memory(int fd)
+{
+	struct statfs fs;
+
+	return !fstatfs(fd, &fs) &&
+	       (is_hugetlbfs(&fs) || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+}
+
+/* As the clocks say now. */
+static bool is_since_boot(uint64_t created_ns)
+{
+	struct timespec now, up;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	clock_gettime(CLOCK_BOOTTIME, &up);
+	return (int64_t)(created_ns / 1000000000u) >= (int64_t)now.tv_sec - (int64_t)up.tv_sec - 1;
+}
+
+/*   boot id  file system  made since boot  it is
+ *   -------  -----------  ---------------  --------------------------------------------------------
+ *   ours     any          any              of this boot
+ *   another  of memory    yes              of this boot: containers of systemd-nspawn and LXC see a
+ *                                          boot id of their own, and services in them may see that
+ *                                          of the machine
+ *   another  of memory    no               a copy that was kept over a boot
+ *   another  any other    any              of another boot, or of another machine */
 static int check_boot(const struct segment *s)
 {
 	uint8_t boot[16];
 	int err = segment_boot_id(boot);
 
-	if (!err && memcmp(boot, s->header.boot, sizeof(boot)))
-		err = err_set(EBADMSG,
-			      "%s was made before the last boot, or on another "
-			      "machine: remove it",
-			      s->name);
-	return err;
+	if (err || !memcmp(boot, s->header.boot, sizeof(boot)) ||
+	    (is_of_memory(s->index_fd) && is_since_boot(s->header.created_ns)))
+		return err;
+	return err_set(EBADMSG,
+		       "%s was made before the last boot, or on another machine: remove it",
+		       s->name);
 }
 
 /* ---- what the opener wants ---- */
