@@ -332,6 +332,7 @@ t_scripts = \
 	%reldir%/daemon/manager.t \
 	%reldir%/daemon/reload.t \
 	%reldir%/daemon/bounds.t \
+	%reldir%/daemon/units.t \
 	%reldir%/daemon/limits.t \
 	%reldir%/daemon/full.t \
 	%reldir%/daemon/exists.t \
