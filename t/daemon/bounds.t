@@ -155,9 +155,12 @@ reread()	# TIMES
 # of no use to gpcd, and larger than what is
 more=$(printf '[vllm]\nnote = 1\n'; yes " $(printf '%0190d' 0)" | head -n 500)
 write 'log-level = info' "$more"
-serve conf setsid gpcd --config "$conf"
+serve conf setsid sh -c 'ulimit -S -n 64; exec "$@"' sh gpcd --config "$conf"
 reread 5
 look
+hard=$(ulimit -H -n)
+test "$hard" != unlimited && test "$hard" -le 65536 || hard=65536
+is "$(now daemon_descriptors_limit)" "$hard" "a soft limit of descriptors is raised, as systemd has one of 1024"
 is "$(now daemon_options_bytes | grep -c '[1-9]')" 1 "values of options that are kept are told"
 before=$(now daemon_options_bytes)
 private=$(now daemon_memory_bytes private)

@@ -76,6 +76,7 @@ int main(int argc, char **argv)
 		status = process_detach(&d);
 	if (status >= 0)
 		return status;
+	process_raise_descriptors();
 	process_catch_signals();
 	manager_start();
 	say_level(&d);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,6 +52,20 @@ static bool has_terminal(void)
 	if (fd >= 0)
 		close(fd);
 	return fd >= 0;
+}
+
+void process_raise_descriptors(void)
+{
+	struct rlimit n;
+	rlim_t most;
+
+	if (getrlimit(RLIMIT_NOFILE, &n))
+		return;
+	most = n.rlim_max < DESCRIPTORS_MOST ? n.rlim_max : DESCRIPTORS_MOST;
+	if (n.rlim_cur >= most)
+		return;
+	n.rlim_cur = most;
+	setrlimit(RLIMIT_NOFILE, &n);
 }
 
 void process_catch_signals(void)

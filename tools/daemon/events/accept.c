@@ -37,7 +37,7 @@
 #include <unistd.h>
 
 enum {
-	DESCRIPTORS = 65536,
+	DESCRIPTORS = DESCRIPTORS_MOST,
 	OF_OUR_OWN = 64,
 	GREETING = 64 /* bytes */
 };
@@ -60,14 +60,9 @@ void accept_limit(void)
 	struct rlimit most;
 	rlim_t now;
 
-	if (getrlimit(RLIMIT_NOFILE, &most))
+	if (getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur > INT32_MAX)
 		return;
 	now = most.rlim_cur;
-	most.rlim_cur = most.rlim_max < DESCRIPTORS ? most.rlim_max : DESCRIPTORS;
-	if (now < most.rlim_cur && !setrlimit(RLIMIT_NOFILE, &most))
-		now = most.rlim_cur;
-	if (now > INT32_MAX)
-		return;
 	now -= now > 2 * OF_OUR_OWN ? OF_OUR_OWN : now / 2;
 	__atomic_store_n(&highest, (int)now, __ATOMIC_RELAXED);
 }

@@ -112,7 +112,7 @@ bool endpoint_frame(struct endpoint *e, const void *bytes, size_t n, bool more);
 
 enum { HANDSHAKE_MS = 5000, DEAD_S = 120, DEAD_ASK_S = 15 };
 
-/* As many descriptors as there may be, and some of them for gpcd itself. */
+/* Of as many descriptors as there may be, some are for gpcd itself. */
 void accept_limit(void);
 uint64_t accept_turned_away(void);
 /* What this thread listens on from now on is an endpoint of subscribers, 0, or of those who ask, 1;
