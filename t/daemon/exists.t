@@ -45,5 +45,8 @@ refuses 1 "made was made for another model .* remove the cache \('gpc-inspect --
 refuses 1 'exists with --max-blocks 112 instead of 212: .*; --max-blocks was not given, and is what the pools and the tiers of --disk and --remote need together$' \
 	gpcd made --dir "$shm" --block-size 16 --vram-blocks 8 --ram-blocks 40 --block-bytes 4k \
 	--disk "$tmp/file" --disk-blocks 100
+refuses 1 'exists with --max-blocks 112 instead of 198: .* need together; its pool of VRAM has 8 blocks, and --vram-blocks is 4; its pool of RAM has 40 blocks, and --ram-blocks is 30$' \
+	gpcd made --dir "$shm" --block-size 16 --vram-blocks 4 --ram-blocks 30 --block-bytes 4k \
+	--disk "$tmp/file" --disk-blocks 100
 
 done_testing

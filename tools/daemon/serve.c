@@ -81,18 +81,46 @@ const char *serve_option_words(const char *text, char *ret, size_t room)
 	return ret;
 }
 
+/* Room that nobody has typed follows from pools: those of the cache that have another size than the options say. */
+static void name_pools(const struct daemon *d, char *ret, size_t room)
+{
+	const struct gpc_attach_options opt = { .size = sizeof(opt),
+						.dir = d->dir[0] ? d->dir : NULL };
+	size_t used = strlen(ret);
+	gpc *c;
+
+	if (gpc_attach(d->name, &opt, GPC_READONLY, &c) < 0)
+		return;
+	for (int i = 0; i < 2 && used < room; i++) {
+		struct gpc_pool p = { .size = sizeof(p) };
+		bool got = gpc_pool_get(c, i, &p) >= 0, ram = got && p.kind == GPC_RAM;
+		uint32_t want = ram ? d->cfg.ram_blocks : d->cfg.vram_blocks;
+
+		if (got && (ram || p.kind == GPC_VRAM) && p.blocks != want)
+			used += (size_t)snprintf(
+				ret + used, room - used,
+				"; its pool of %s has %u blocks, and --%s-blocks is %u",
+				ram ? "RAM" : "VRAM", p.blocks, ram ? "ram" : "vram", want);
+	}
+	gpc_close(c);
+}
+
 /* Of a cache that is there and is another one: which command removes it, and where a number comes
  * from that nobody has typed. */
 static const char *how_to_have(const struct daemon *d, int err, char *ret, size_t room)
 {
 	ret[0] = 0;
-	if (err == -EPROTO && strstr(cli_gpc_text(err), "remove the cache"))
-		snprintf(ret, room, " ('gpc-inspect %s%s%srm %s')%s", d->dir[0] ? "--dir " : "",
-			 d->dir, d->dir[0] ? " " : "", d->name,
-			 d->max_blocks_computed && strstr(cli_gpc_text(err), "max_blocks")
-				 ? "; --max-blocks was not given, and is what the pools and the "
-				   "tiers of --disk and --remote need together"
-				 : "");
+	if (err != -EPROTO || !strstr(cli_gpc_text(err), "remove the cache"))
+		return ret;
+	snprintf(ret, room, " ('gpc-inspect %s%s%srm %s')", d->dir[0] ? "--dir " : "", d->dir,
+		 d->dir[0] ? " " : "", d->name);
+	if (!d->max_blocks_computed || !strstr(cli_gpc_text(err), "max_blocks"))
+		return ret;
+	strncat(ret,
+		"; --max-blocks was not given, and is what the pools and the tiers of --disk and "
+		"--remote need together",
+		room - strlen(ret) - 1);
+	name_pools(d, ret, room);
 	return ret;
 }
 
@@ -100,17 +128,16 @@ static const char *how_to_have(const struct daemon *d, int err, char *ret, size_
 static int cannot_open(const struct daemon *d, int err)
 {
 	const char *text = cli_gpc_text(err);
-	char words[1024], how[PATH_MAX + 512];
+	char words[1024], how[PATH_MAX + 768];
 
+	serve_option_words(cli_behind_name(text, d->name), words, sizeof(words));
 	if (err == -ENOENT && !d->create && strncmp(text, "there is no cache", 17) == 0)
 		say(LOG_ERR, "%s; --block-size makes one", text);
 	else if (err == -EBADMSG)
 		say(LOG_ERR, "%s: %s; 'gpc-inspect %s%s%srm %s' removes it", d->name, text,
 		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
 	else
-		say(LOG_ERR, "%s: %s%s", d->name,
-		    serve_option_words(cli_behind_name(text, d->name), words, sizeof(words)),
-		    how_to_have(d, err, how, sizeof(how)));
+		say(LOG_ERR, "%s: %s%s", d->name, words, how_to_have(d, err, how, sizeof(how)));
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
 }
 
