@@ -110,6 +110,7 @@ t_programs = \
 	%reldir%/tiers/lost-since.t \
 	%reldir%/tiers/copied-meanwhile.t \
 	%reldir%/tiers/unchained.t \
+	%reldir%/tiers/gone.t \
 	%reldir%/tiers/kin.t \
 	%reldir%/bytes/pin-refused.t \
 	%reldir%/index/refs-held.t \

@@ -32,7 +32,7 @@
  *
  * t/daemon/bounds.t drives them there, but for clients and what waits for them
  * (t/daemon/events-memory.t, t/daemon/events-strangers.t), what was removed in a store
- * (t/tiers/remote-kept.t) and answers of Redis (t/tiers/redis-ill.t).
+ * (t/tiers/gone.t) and answers of Redis (t/tiers/redis-ill.t).
  * Tests: t/daemon/bounds.t */
 #include "config.h"
 

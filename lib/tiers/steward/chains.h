@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* chains.h - numbers by hashes of keys: each number in one chain, at most.
- * Tests: t/tiers/kin.t */
+ * Tests: t/tiers/kin.t t/tiers/gone.t */
 #ifndef GPC_STEWARD_CHAINS_H
 #define GPC_STEWARD_CHAINS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gone.c - keys in an array without holes, and chains by place.
- * Tests: t/tiers/remote-kept.t t/tiers/remote-refuses.t */
+ * Tests: t/tiers/gone.t t/tiers/remote-kept.t t/tiers/remote-refuses.t */
 #include "config.h"
 
 #include "tiers/steward/gone.h"
