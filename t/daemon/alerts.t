@@ -46,7 +46,8 @@ ILL = {
     'GpcTierDown': {'gpc_tier_state{tier="disk"}': '0x40'},
     'GpcTierWrongBytes': {'gpc_tier_state{tier="disk"}': '2x40'},
     'GpcTierStopped': {'gpc_tier_state{tier="disk"}': '3x40'},
-    'GpcTierUnkept': {'gpc_tier_kept{tier="disk"}': '0x40'},
+    # a tier that nobody keeps is down, which is not told twice
+    'GpcTierUnkept': {'gpc_tier_kept{tier="disk"}': '0x40', 'gpc_tier_state{tier="disk"}': '0x40'},
     'GpcMirrorRetired': {'gpc_mirror_retired{mirror="0",device="cuda:0"}': '1x40'},
     'GpcWriterRestarts': {'gpc_writer_generation': '1+1x40'},
     'GpcPeersDead': {'gpc_peers{state="dead"}': '1x40'},
