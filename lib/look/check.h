@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check.h - one pass over a private copy of a cache, by the files check*.c.
  *
- * Whatever stands in the copy, every number is bounded before it is used: damage becomes
- * lines, never a signal. */
+ * Every number of the copy is bounded before it is used: damage becomes lines, never a signal. */
 #ifndef GPC_CHECK_H
 #define GPC_CHECK_H
 

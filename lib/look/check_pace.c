@@ -69,7 +69,7 @@ static uint64_t passes_now(const struct segment *s)
 	return n;
 }
 
-/* The writer may be the caller itself, who serves meanwhile. */
+/* The writer may be the caller itself, which serves meanwhile. */
 static void wait_a_little(struct check *k, uint32_t ms)
 {
 	if (handle_help(k->c, NS_PER_MS) <= 0)

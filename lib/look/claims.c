@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claims.c - which keys are claimed, by whom, and since when.
+/* claims.c - the claimed keys, their peers, and the age of each claim.
  * Tests: t/index/claims.t t/tools/inspect-peers.t */
 #include "config.h"
 

@@ -12,7 +12,7 @@
 #include "index/peer/handle.h"
 #include "index/segment/peek.h"
 
-/* Who sits there, and what is counted for it, all of one owner of the seat. */
+/* The process on a seat, and its counters, all of one owner of the seat. */
 struct inspect_peer {
 	struct shm_seat seat; /* up to `in_use` */
 	uint32_t nsections;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats.c - what is there, who is there, and what they did.
+/* stats.c - the blocks, the peers, and the counters of both.
  *
  * Counters stand where they are counted: a peer's own in its seat, those of the writer
  * in the peer's tally; a reader adds them up.  When a seat is given up, the writer
@@ -84,7 +84,7 @@ static void fill_writer(const struct segment *s, const struct shm_state *st, str
 	info->writer_since_ns = alive ? st->served_ns : 0;
 }
 
-/* What a process that attaches would hear.  A handle that is attached has heard it. */
+/* The answer to a process that attaches now.  An attached handle has had it. */
 static void fill_refused(const struct segment *s, struct gpc_info *info)
 {
 	if (!s->snapshot)
@@ -288,8 +288,8 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 	st->aliases = state->aliases;
 }
 
-/* As the writer counts them, see struct shm_pool.  What it does not count as anything else is free:
- * numbers that do not fit together leave nothing. */
+/* As the writer counts them, see struct shm_pool.  Blocks that it counts in no other state are
+ * free: numbers that do not fit together leave none. */
 static void add_blocks(const struct segment *s, const struct shm_state *state, struct gpc_stats *st)
 {
 	struct shm_pool pool;

@@ -3,9 +3,9 @@
  *
  * The first call of a walk makes a private copy; the others hand it out.  A record is
  * copied between two loads of its word: the same word, LIVE, before and after, and the
- * copy is the block's.  Whoever is live from the first load to the last is in the copy;
- * a key that moves to another block in between may be passed at both places, so the
- * moves that the feed tells of are looked up again at the end.
+ * copy is the block's.  A key that is live from the first load to the last is in the copy; a key
+ * that moves to another block in between may be passed at both places, so the moves that the feed
+ * tells of are looked up again at the end.
  * Tests: t/look/feed-walk.t t/index/feed.t */
 #include "config.h"
 
@@ -30,8 +30,8 @@ struct walk {
 	struct gpc_entry entry[];
 };
 
-/* What is gathered, and by record: where its entry stands + 1, and the record + 1 that
- * its key is just coming from. */
+/* The gathered entries; and by record, the place of its entry + 1, and the record + 1 that its
+ * key is just coming from. */
 struct gather {
 	const struct segment *s;
 	struct walk *walk;

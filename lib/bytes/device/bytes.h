@@ -80,7 +80,7 @@ static inline uint32_t sum_slot_of(const struct sum_want *w, uint32_t place)
 	return w->slots ? w->slots[place] : w->slot;
 }
 
-/* What a device's copies can do, measured at first use. */
+/* The abilities of a device's copies, measured at first use. */
 struct copy_limits {
 	uint64_t max_pitch; /* larger ones are not to be used; UINT64_MAX: none is too large */
 	bool slices;        /* an op may have more than one slice */

@@ -39,7 +39,7 @@ extern uint32_t device_cuda_fail_at;
 bool cuda_injected(void);
 #define CUDA(call) (cuda_injected() ? cudaErrorUnknown : (call))
 
-/* What went wrong, with CUDA's own text: -ENODEV, -ENOMEM, -EINVAL, -EAGAIN or -EIO. */
+/* The error, with CUDA's own text: -ENODEV, -ENOMEM, -EINVAL, -EAGAIN or -EIO. */
 int cuda_error(cudaError_t e, const char *what) __attribute__((cold));
 
 /* ---- bytes/device/cuda_thread.c ---- */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_bytes.c - the memory of pools on GPUs: made, lent, mapped; and the table.
  *
- * A part names an allocation by its IPC handle and where in it the part begins, since a handle is
- * always of the whole one.  Who maps opens it on the GPU where it is: there it is like
- * memory of this process, for streams and kernels of that GPU, and other GPUs of this process reach
- * it as their peer (cuda_copier.c).  Where this process does not see that GPU, it is opened on the
- * thread's own one, which CUDA makes its peer.
+ * A part names an allocation by its IPC handle, and the offset of the part in it, since a handle
+ * always names a whole allocation.  A map opens the allocation on its own GPU. There it is like
+ * memory of this process, for streams and kernels of that GPU, and other GPUs of this process
+ * reach it as their peer (cuda_copier.c).  If this process does not see that GPU, the map opens
+ * the allocation on the thread's own GPU, which CUDA makes its peer.
  *
- * What another process has opened stays allocated when its maker has died, until all have
- * closed it; after that death it can no longer be opened: -ESTALE.
+ * An allocation that another process has opened survives its maker, until all have closed it.
+ * After the death of the maker no process can open it any more: -ESTALE.
  * Tests: t/bytes/cuda-bytes-dies.t t/bytes/copy-device.t t/bytes/bytes-device.t */
 #include "config.h"
 
@@ -175,7 +175,7 @@ static int lend(const uint8_t uuid[16], void *base, uint64_t bytes, struct shm_p
 
 /* ---- mapped ---- */
 
-/* A part may be forged: it must not lead out of what its handle names. */
+/* A part may be forged: it must not lead out of the allocation of its handle. */
 static int check_part(const struct cuda_memory *m, const struct shm_part *part)
 {
 	CUdeviceptr start = 0;
@@ -195,7 +195,7 @@ static int check_part(const struct cuda_memory *m, const struct shm_part *part)
 	return 0;
 }
 
-/* Where it is; or, when this process does not see that one, the thread's own. */
+/* The GPU of the allocation; or the thread's own, if this process does not see that one. */
 static int enter_near(struct cuda_scope *s, const uint8_t uuid[16], int *ret_ordinal)
 {
 	int err = cuda_enter_uuid(s, uuid, ret_ordinal);

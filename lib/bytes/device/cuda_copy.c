@@ -108,12 +108,12 @@ static cudaError_t copy_whole(const struct copy_op *op, cudaStream_t stream)
  *
  * The engine that copies to host memory does one stream's copies to their end before another
  * stream's: 64 bytes out of a decode step waited 2.5 ms for 128 MiB of ours, and 10 ms for 512 MiB
- * (H200).  What is no copy lets the others come in between; an event does not, a word that the
- * stream writes does.  One costs about 2 us of the copies' time. */
+ * (H200).  Any operation but a copy lets other streams in, for instance a word that the stream
+ * writes; an event does not.  One costs about 2 us of the copies' time. */
 
 #define PAUSE ((uint64_t)8 << 20) /* bytes from one to the next: 1 % of the rate, 160 us */
 
-/* What this thread has given to a stream since the last one. */
+/* This thread's work in a stream since the last one. */
 static _Thread_local struct {
 	void *stream;
 	uint64_t bytes;

@@ -6,8 +6,8 @@
  * once, which saves a quarter of the time.  But beside a process that keeps the GPU
  * busy a kernel waits for a time slice, for milliseconds, while a copy of CUDA_CHUNK bytes
  * or more does not: so when a scatter was slow, flushes copy whole chunks of the index for a
- * while, which is pinned as well.  What such a copy reads may be newer than the flush:
- * then the mirror shows it early, and each order in which entries reach a mirror was safe in
+ * while, which is pinned as well.  Such a copy may read entries that are newer than the flush:
+ * then the mirror shows them early, and each order in which entries reach a mirror was safe in
  * the table itself (a slot is not filled again before flush and grace period).
  *
  * Nobody waits.  A small flush says itself that it has ended, in the pinned memory, so that the writer

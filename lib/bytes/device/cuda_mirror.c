@@ -40,7 +40,7 @@ static void free_parts(struct cuda_mirror *m)
 	free(m);
 }
 
-/* A flush of up to `most` changes, whatever the pinned memory holds when it runs. */
+/* A flush of up to `most` changes, with the content of the pinned memory when it runs. */
 static cudaError_t capture_flush(struct cuda_mirror *m, uint32_t most, cudaGraphExec_t *ret)
 {
 	cudaError_t e = CUDA(cudaStreamBeginCapture(m->stream, cudaStreamCaptureModeRelaxed));
@@ -137,7 +137,7 @@ int cuda_create(const struct segment *s, const char *device, uint32_t generation
 	m->table_bytes = cuda_table_bytes(s);
 	m->entries = m->table_bytes / sizeof(struct probe_entry);
 	m->status_at = cuda_status_at(s);
-	/* a predecessor's mirror says which GPU it was, whatever number it has here */
+	/* a predecessor's mirror names its GPU by UUID: its number here may be another */
 	err = uuid_is_set(desc->uuid) ? cuda_ordinal_of(desc->uuid, &m->ordinal)
 				      : cuda_ordinal(device, &m->ordinal);
 	if (!err)
@@ -159,7 +159,8 @@ int cuda_create(const struct segment *s, const char *device, uint32_t generation
 	return err;
 }
 
-/* Freeing what a flush uses would wait for it: memory is lost instead, until the process ends. */
+/* To free memory of a flush would wait for the flush: the memory is lost instead, until the
+ * process ends. */
 void cuda_destroy(void *mirror)
 {
 	struct cuda_mirror *m = mirror;

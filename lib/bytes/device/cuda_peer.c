@@ -7,8 +7,8 @@
  * released when nothing of this process can be looking at it any more (bytes/mirror/view.c).
  *
  * Counters are in device memory as well.  The kernel that ends a section copies them, as
- * totals, to the section's place in pinned memory before it raises the ticket: whoever sees the
- * section ended finds there what was counted, and adds what is new.
+ * totals, to the section's place in pinned memory before it raises the ticket: a thread that sees
+ * the section ended finds the totals there, and adds the new part.
  * Tests: t/bytes/cuda-worker-dies.t t/bytes/cuda-graph.t t/bytes/cuda-peer.t t/bytes/device-sections.t
  *   t/bytes/cuda-workers.t */
 #include "config.h"
@@ -255,8 +255,8 @@ static cudaError_t store_word(struct cuda_dev *d, struct mirror_view *view)
 	return e;
 }
 
-/* Under the lock of whoever replaces imports.  The word is one store of 8 bytes, behind the
- * view that it names. */
+/* Under the lock of the thread that replaces imports.  The word is one store of 8 bytes, behind
+ * the view that it names. */
 int cuda_adopt(void *dev, void *import)
 {
 	struct cuda_dev *d = dev;
@@ -379,7 +379,7 @@ int cuda_match(void *dev, const struct dev_view *view UNUSED, uint32_t spaces, c
 						      blocks, d->there->counters, stream)));
 }
 
-/* The counters first, then the ticket: whoever sees the ticket finds them. */
+/* The counters first, then the ticket: a thread that sees the ticket finds the counters. */
 int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream)
 {
 	struct cuda_dev *d = dev;

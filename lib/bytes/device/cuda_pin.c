@@ -4,8 +4,8 @@
  * A registration is of all GPUs of the process, whichever is current while it is made.  It is made
  * with one that this process uses already, so that no other one gets a context for it.
  *
- * The list's lock is held while the driver works, up to a tenth of a second a GiB: who pins the
- * same waits for that, and nobody else needs it.
+ * The list's lock is held while the driver works, up to a tenth of a second a GiB: a second pin
+ * of the same memory waits for that, and nobody else needs the lock.
  * Tests: t/bytes/bytes-device.t */
 #include "config.h"
 
@@ -74,7 +74,7 @@ static bool is_pinned(const uint8_t *at)
 	return e == cudaSuccess && a.type == cudaMemoryTypeHost;
 }
 
-/* The whole of it, by whoever it was. */
+/* True: all of it is registered, by any thread. */
 static bool is_registered(const uint8_t *base, uint64_t bytes)
 {
 	return is_pinned(base) && is_pinned(base + bytes - 1);

@@ -89,7 +89,7 @@ cudaError_t cuda_check_stream(cudaStream_t stream)
 	return cudaSuccess;
 }
 
-/* Whatever another thread captures, what is done here is not part of it. */
+/* The work of this thread is not part of a capture of another one. */
 int cuda_enter(struct cuda_scope *s, int ordinal)
 {
 	int err = cuda_switch(ordinal, &s->before);

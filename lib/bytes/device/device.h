@@ -26,8 +26,8 @@ struct dev_view {
 };
 _Static_assert(GPC_MAX_SPACES == LAUNCH_SPACES, "kernels know all spaces");
 
-/* What lookups of a view add to, in the order of gpc_stats and of a seat: keys asked
- * for, hits by tier, misses.  A match asks for all keys of its sequences. */
+/* The counters of lookups of a view, in the order of gpc_stats and of a seat: keys asked for,
+ * hits by tier, misses.  A match asks for all keys of its sequences. */
 enum { COUNT_LOOKUPS, COUNT_HIT_VRAM, COUNT_HIT_RAM, COUNT_MISS, DEVICE_COUNTERS };
 
 struct device_ops {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host_event.c - events of the host device: a stream waits until another one has got to a place.
  *
- * An event counts its records, and a job of the stream counts them as passed.  Who waits does so
- * for the records that there are, and keeps the event until then.
+ * An event counts its records, and a job of the stream counts them as passed.  A wait covers the
+ * records that exist at its begin, and keeps the event until then.
  * Tests: t/bytes/order.t */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make.c - memory is made first, then a command names it to the writer: whoever finds the pool
- * finds memory that is there.
+/* make.c - memory is made first, then a command names it to the writer: a process that finds the
+ * pool finds complete memory.
  *
  *   the maker ...                      the command      the file
  *   ---------------------------------  ---------------  -----------------------------------------
@@ -303,7 +303,7 @@ static int add(gpc *c, struct making *mk, uint64_t deadline)
  *   ours       other's    gives once_lock back, so that a thread may find its pool meanwhile
  *   ours       ours       makes the pool, or finds it and gives both back, LOCK_ONCE first */
 
-/* What this handle has asked for before is answered first: it may be that pool. */
+/* The earlier commands of this handle are answered first: one may have added that pool. */
 static int once_turn(gpc *c, uint64_t deadline)
 {
 	int err = pool_enter(c, deadline);

@@ -30,10 +30,10 @@ int make_want(const gpc *c, const struct gpc_pool *p, const struct gpc_memory *m
 /* gpc_pool_make() of a pool with memory: its number. */
 int make_pool(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m, uint64_t deadline);
 
-/* Has a call that was given up got its answer by now?  Then its pool is as if it had returned.  For
- * calls that ask for the memory of a pool; waits for nobody. */
+/* Has a call that was given up got its answer by now? Then its pool is treated as if the call had
+ * returned.  For calls about the memory of a pool; waits for nobody. */
 void make_settle(gpc *c);
-/* gpc_close, when the seat is given up: what was never answered is nobody's. */
+/* gpc_close, when the seat is given up: memory of unanswered calls belongs to nobody. */
 void make_close(gpc *c);
 void make_abandon(gpc *c); /* in a forked child: forget, touch no device */
 
@@ -41,8 +41,8 @@ void make_abandon(gpc *c); /* in a forked child: forget, touch no device */
 uint64_t huge_bytes(const struct segment *s, const struct memory *m);
 
 #define WHO_TEXT 128
-/* "process 12 has", "processes 12, 34 have": who has the memory of that number open; or "some
- * process has". */
+/* "process 12 has", "processes 12, 34 have": the processes that have the memory of that number
+ * open; or "some process has". */
 void memory_who(const gpc *c, uint64_t number, char ret[WHO_TEXT]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make_want.c - what gpc_pool_make is asked for, field by field.
+/* make_want.c - the arguments of gpc_pool_make, checked field by field.
  * Tests: t/bytes/pool-make.t */
 #include "config.h"
 
@@ -90,7 +90,7 @@ static int check_fields(const struct gpc_pool *p, const struct gpc_memory *m)
 
 /* ---- layout ---- */
 
-/* Each part is there for something: a pool waits until all are lent. */
+/* Each part has a piece: a pool waits until all parts are lent. */
 static int check_parts(const struct making *mk)
 {
 	uint32_t i;
@@ -146,7 +146,8 @@ static bool is_zero(const uint8_t *p, size_t n)
 	return !n;
 }
 
-/* By its name if there is one; else by the UUID of the pool, zeros being the host device. */
+/* The device of that name; without a name, of the UUID of the pool, where zeros mean the host
+ * device. */
 static int want_device(const struct gpc_pool *p, const struct gpc_memory *m, struct making *mk)
 {
 	struct memory *d = &mk->memory;

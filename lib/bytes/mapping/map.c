@@ -58,7 +58,7 @@ static struct map *map_new(uint32_t pool, uint32_t nparts)
 	return m;
 }
 
-/* What it has is let go; the caller's own memory stays. */
+/* The map's memory is unmapped; the caller's own memory stays. */
 static void map_free(gpc *c, struct map *m)
 {
 	uint32_t i;
@@ -208,8 +208,8 @@ static uint32_t *users(struct map *m, bool caller)
 	return caller ? &m->callers : &m->transfers;
 }
 
-/* Rule B11: the hold comes first, the comparison after it, addresses last.  A pool that goes after
- * the comparison leaves the map to who has it. */
+/* Rule B11: the hold comes first, the comparison after it, addresses last.  If the pool goes
+ * after the comparison, the owner of the map keeps it. */
 int map_get_locked(gpc *c, uint32_t pool, bool caller, struct map **ret)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);

@@ -73,7 +73,7 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *m, uint32_t nparts,
  * nothing has changed. */
 int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what,
 		   const struct shm_part *told);
-/* What this process has of a pool's memory: parts, registered bytes. */
+/* The share of a pool's memory that this process has: parts, registered bytes. */
 struct map_seen {
 	uint32_t parts;
 	uint64_t pinned;

@@ -35,7 +35,7 @@ static int find_stale(gpc *h, const uint8_t uuid[16])
 	return pool;
 }
 
-/* Another handle whose lock is taken is passed over: who waits looks again. */
+/* Another handle whose lock is taken is passed over: the waiting thread looks again. */
 int map_find_stale(gpc *c, const uint8_t uuid[16])
 {
 	int pool = -1;
@@ -101,8 +101,8 @@ GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64
 	return err;
 }
 
-/* What copies use stays as long as they do, and nothing new is copied there: the next use maps it
- * anew.  The maker's own stays with its pool. */
+/* Memory in use by copies stays as long as they last, and no new copy goes there: the next use
+ * maps it anew.  The maker's own stays with its pool. */
 GPC_EXPORT int gpc_pool_unmap(gpc *c, int pool)
 {
 	struct map *m;

@@ -66,7 +66,8 @@ static void close_workers(struct maps *s)
 	worker_close(&s->pinner);
 }
 
-/* What a lost device may still read or write has a transfer, and stays for the process's life. */
+/* Maps with transfers on a lost device are leaked on purpose: the device may still read or write
+ * them. */
 void map_close_all(gpc *c)
 {
 	struct maps *s = c->maps;

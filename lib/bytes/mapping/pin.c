@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pin.c - host memory registered with GPUs, so that their copy engines read and write it.
  *
- * It takes 50 to 100 ms a GiB, and meanwhile the driver holds locks that every CUDA call of the
- * machine may want.  So it is done in chunks, by one process of the cache at a time (LOCK_PIN),
- * which lets the others have a turn after each: whoever waits for LOCK_PIN has LOCK_PIN_NEXT, so
- * that who has just dropped it comes after him.  The locks are a courtesy: nothing is wrong where
- * two register at once, and a process that is stopped while it has one holds nobody up for long.
+ * Registering takes 50 to 100 ms a GiB, and meanwhile the driver holds locks that every CUDA call
+ * of the machine may want.  So it is done in chunks, by one process of the cache at a time
+ * (LOCK_PIN), and the others have a turn after each chunk.  The process that waits for LOCK_PIN
+ * has LOCK_PIN_NEXT, so the process that has just dropped LOCK_PIN comes after it.  The locks are
+ * a courtesy: two processes may register at once, and a process that is stopped with a lock
+ * delays nobody for long.
  *
  * Where the driver refuses, as with confidential computing, or where little memory may be locked,
  * copies go on without:
@@ -15,9 +16,9 @@
  *   PINNED      -                          -
  *   REFUSED     -                          registers it, or an error
  *
- * The driver then copies through memory of its own.  To RAM, the call that copies returns when its
- * bytes are there; from RAM, when they have been read.  A stream keeps its order, so what it does
- * behind a copy, the done word among it, follows the bytes all the same.
+ * The driver then copies through memory of its own.  A copy to RAM returns when its bytes are
+ * there; a copy from RAM returns when they have been read.  A stream keeps its order, so its work
+ * behind a copy, the done word included, follows the bytes all the same.
  * Tests: t/bytes/pin.t t/bytes/unregistered-cuda.t t/bytes/pin-refused.t t/bytes/map-turns.t */
 #include "config.h"
 
@@ -31,7 +32,7 @@
 #include "index/peer/refuse.h"
 #include "index/segment/lockfile.h"
 
-#define PATIENCE_NS (10000 * NS_PER_MS) /* with the process whose turn it is */
+#define PATIENCE_NS (10000 * NS_PER_MS) /* with the process that has the turn */
 
 uint64_t map_pin_chunk = PIN_CHUNK;
 const struct device_bytes *map_pin_device;
@@ -54,8 +55,8 @@ static bool wait_lock(gpc *c, uint64_t byte, uint64_t until)
 	return !err;
 }
 
-/* False: it is not ours, and we go on all the same.  So do the next chunks, without a wait for each,
- * until a turn is to be had. */
+/* False: we have no turn, and go on all the same.  So do the next chunks, without a wait for
+ * each, until a turn is to be had. */
 static bool take_turn(gpc *c)
 {
 	uint64_t until = c->maps->pin_alone ? 0 : clock_ns() + PATIENCE_NS;
@@ -125,8 +126,7 @@ static int pin_range(gpc *c, struct map *m, const struct device_bytes *device, u
 	return err;
 }
 
-/* The look without a lock is for copies: what is registered stays so as long as they have the
- * map. */
+/* Copies look without a lock: memory stays registered as long as they have the map. */
 int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes,
 	    bool must)
 {
@@ -195,7 +195,7 @@ void pin_drop(struct map *m)
 
 /* ---- gpc_pool_pin ---- */
 
-/* What GPUs the cache's VRAM is on says who registers; NULL: nobody has to. */
+/* A GPU that has VRAM of the cache: it registers; NULL: none has to. */
 static const struct device_bytes *find_pinner(const gpc *c)
 {
 	static const uint8_t host[16];
@@ -235,7 +235,7 @@ static void pin_all(gpc *c)
 	pthread_mutex_lock(&s->lock);
 	while ((m = find_wanted(s)) != NULL) {
 		pthread_mutex_unlock(&s->lock);
-		device = find_pinner(c); /* the last VRAM may have gone: nobody has to, then */
+		device = find_pinner(c); /* the last VRAM may have gone: then no GPU has to */
 		err = device ? map_pin(c, m, device, 0, m->memory.images_bytes, true) : 0;
 		pthread_mutex_lock(&s->lock);
 		if (err)
@@ -299,7 +299,8 @@ static int wait_pinned(gpc *c, struct map *m, int timeout_ms)
 	return m->pin_error ? err_set(-m->pin_error, "%s", s->pin_why) : 0;
 }
 
-/* With a hold of the map, which the thread gets one more of; it is there before it is asked. */
+/* The caller holds the map, and the thread gets a hold of its own; the thread runs before it is
+ * asked. */
 static int pin_wait(gpc *c, struct map *m, int timeout_ms)
 {
 	struct maps *s = c->maps;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sums.c - the way through an image of a map, as its device wants it for sums.
+/* sums.c - the list of pieces of an image in a map, in the form that its device sums.
  * Tests: t/bytes/checksums.t */
 #include "config.h"
 

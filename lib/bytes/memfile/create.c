@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_create.c - the memory of the RAM pool that gpc_create() makes: drafted before there is a
- * file, made while the cache has no name yet, and kept or removed with it.
+/* memory_create.c - the memory of the RAM pool that gpc_create() makes: drafted before the cache
+ * has a file, made while the cache has no name, and kept or removed with the cache.
  * Tests: t/bytes/ram-memory.t */
 #include "config.h"
 
@@ -83,7 +83,7 @@ void ram_draft_end(const struct segment *s, struct ram_draft *d, bool keep)
 	free(d);
 }
 
-/* Pages stay where they are: another policy is another memory. */
+/* Pages stay on their nodes: another policy is another memory. */
 static int numa_fits(const gpc *c, uint64_t number, const struct memory_pages *want)
 {
 	struct memory m;

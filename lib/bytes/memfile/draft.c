@@ -18,7 +18,7 @@ static bool is_zero(const uint8_t *p, size_t n)
 	return true;
 }
 
-/* What says nothing of RAM is to be left alone. */
+/* Fields that are not for RAM must not be set. */
 static int check_fields(const struct gpc_memory *w, uint32_t slots)
 {
 	int err = err_range("nruns", w->nruns, 0, GPC_MAX_RUNS);

@@ -6,11 +6,11 @@
  *	low <= k0 * step0 + k1 * step1 + k2 * step2 + k3 * step3 <= high,    0 <= k <= most
  *
  * has a solution, where the k count slots and pieces of both, those of the second one backwards.
- * Steps that are equal make one, and a step whose multiples fill the gaps of a larger one takes it
- * in.  Two that are left are decided in as many steps as Euclid's algorithm takes.  Of three or
- * four that have a unit in common, the remainders may tell; else one is tried value by value:
- * where one stride nests in the other these are two or three values.  What would take more than
- * TRIES of them altogether is refused as too irregular.
+ * Equal steps become one, and a step whose multiples fill the gaps of a larger step absorbs that.
+ * Two remaining steps are decided in as many rounds as Euclid's algorithm takes.  If three or
+ * four remain with a common unit, their remainders may decide.  Else one count is tried value by
+ * value: if one stride nests in the other, it has two or three values.  A layout that would take
+ * more than TRIES values in all is refused as too irregular.
  * Tests: t/bytes/runs.t */
 #include "config.h"
 
@@ -68,8 +68,9 @@ static bool two_meet(const struct sum *s)
 	last = MIN(x->most, (uint64_t)s->high / x->step);
 	if (first > last)
 		return false;
-	/* For each x from first to last, what is left for y meets 0 .. y_end.  So where it has
-	 * any multiple of y's step, it has one there: beyond y_end, then y_end as well. */
+	/* For each x from first to last, what is left for y meets 0 .. y_end.  So if it contains
+	 * any multiple of y's step, it contains one there; if that is beyond y_end, it contains
+	 * y_end as well. */
 	c = ((uint64_t)s->high - first * x->step) % y->step;
 	if (c <= width)
 		return true;
@@ -82,7 +83,7 @@ static void drop(struct sum *s, int i)
 	s->term[i] = s->term[--s->n];
 }
 
-/* Terms that are none, or are multiples of others without a gap. */
+/* Remove terms that can only be zero, and terms that are multiples of others without a gap. */
 static void fold(struct sum *s)
 {
 	int i, j;
@@ -109,7 +110,8 @@ static uint64_t common(uint64_t a, uint64_t b)
 	return b ? common(b, a % b) : a;
 }
 
-/* In units of what divides all steps: pieces in each other's gaps need no search.  0 < low. */
+/* In units of the common divisor of all steps: pieces in each other's gaps need no search.  0 <
+ * low. */
 static void scale(struct sum *s)
 {
 	uint64_t unit = 0;
@@ -123,7 +125,7 @@ static void scale(struct sum *s)
 	s->high = (int64_t)((uint64_t)s->high / unit);
 }
 
-/* The values of term i that the others can complete: how many, from *ret_first. */
+/* The number of values of term i that the other terms can complete, from *ret_first on. */
 static uint64_t feasible(const struct sum *s, int i, uint64_t all, uint64_t *ret_first)
 {
 	const struct term *t = &s->term[i];
@@ -207,7 +209,7 @@ static uint64_t run_end(const struct shm_run *r, uint32_t slots)
 	return r->offset + slots_span(r, slots) + pieces_span(r) + r->bytes;
 }
 
-/* Pieces in a row that cannot end at BYTES_MOST, at whatever distance they are: no stride helps. */
+/* Pieces in a row that cannot end at BYTES_MOST with any stride. */
 static int check_room(uint32_t i, uint64_t bytes, uint64_t n, const char *what, uint64_t left)
 {
 	if (n <= 1 || bytes <= left / (n - 1))
@@ -247,8 +249,9 @@ static int check_run(const struct shm_run *r, uint32_t i, uint32_t nparts, uint3
 	return check_field(i, "run_stride", r->run_stride, r->bytes, left / (r->count - 1));
 }
 
-/* A run with itself: pieces of one slot, or one piece of two, are apart, which the limits of the
- * strides have seen to.  So a later slot's piece lies on one further on in an earlier slot. */
+/* A run with itself.  By the limits of the strides, two pieces of one slot are apart, and so is
+ * one piece of two slots.  So an overlap is of a later slot's piece and a piece further on in an
+ * earlier slot. */
 static int check_alone(const struct shm_run *r, uint32_t i, uint32_t slots)
 {
 	uint32_t tries = 0;
@@ -334,7 +337,7 @@ int memory_check_runs(const struct shm_run *run, uint32_t nruns, uint32_t nparts
 	for (i = 0; i < nruns; i++) {
 		if ((err = check_run(&run[i], i, nparts, slots)) < 0)
 			return err;
-		/* Pieces that do not overlap end at BYTES_MOST, so this is no more than that. */
+		/* Pieces that do not overlap end at BYTES_MOST, so this is at most BYTES_MOST. */
 		if ((err = check_field(i, "count", run[i].count, 1,
 				       (BYTES_MOST - image) / run[i].bytes)) < 0)
 			return err;

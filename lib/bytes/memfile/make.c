@@ -8,8 +8,8 @@
  *   4  all pages of the images
  *   5  part 0, where the images are in the file; `ready`
  *
- * Who dies in 1 leaves an empty file; in 2 to 5 one from whose part 0 a sweeper learns which other
- * file goes with it.
+ * A death in 1 leaves an empty file; a death in 2 to 5 leaves a file from whose part 0 a sweeper
+ * learns which other file goes with it.
  * Tests: t/bytes/creators.t t/bytes/memory-file.t */
 #include "config.h"
 

@@ -28,7 +28,7 @@
 #include "gpc_bytes.h"
 #include "index/segment/segment.h"
 
-/* What a file says, checked, in private memory. */
+/* The content of a file, checked, in private memory. */
 struct memory {
 	uint64_t number;
 	uint32_t kind, slots, nruns, nparts;
@@ -119,7 +119,7 @@ int memory_remove(const struct segment *s, uint64_t number);
 /* Remove every file of this cache that no pool names, as above.  Anybody who may write there.
  * Where s is not open (segment_create), there is no index, hence no pool. */
 void memory_sweep(const struct segment *s);
-/* Is there a file that no pool names?  A sweep would look at it, whoever has it. */
+/* Is there a file that no pool names?  A sweep would look at it, even if a process has it open. */
 bool memory_find_unnamed(const struct segment *s);
 /* Is a file of VRAM of this device, which no pool names any more, still locked as used?  Then
  * somebody has that memory mapped: its number; else 0. */

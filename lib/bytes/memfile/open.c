@@ -213,8 +213,8 @@ static int no_memory(const struct segment *s, uint64_t number)
 		       s->name, (unsigned long long)number);
 }
 
-/* Who removes a file has both locks meanwhile: a file that still has its name once we share one
- * of them stays until we are done. */
+/* A process that removes a file has both locks meanwhile.  So a file that still has its name once
+ * we share a lock stays until we are done. */
 static int share(const struct segment *s, const char *suffix, const struct memory *m,
 		 uint64_t number)
 {

@@ -8,8 +8,8 @@
  *
  * A huge page goes where its first page is, whatever the file's policy says, and an interleaving
  * policy puts every 512th page on one node.  So the thread's own policy rules while it touches,
- * anew for each huge page; then the whole file is given its policy, for who asks and for pages that
- * are swapped in.
+ * anew for each huge page; then the whole file is given its policy, for queries and for pages
+ * that are swapped in.
  * Tests: t/bytes/ram-memory.t t/bytes/signals.t t/bytes/creators.t t/daemon/memory.t
  *   t/pages/charges.t */
 #include "config.h"

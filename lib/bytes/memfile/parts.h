@@ -31,8 +31,7 @@ int memory_map_tables(const struct segment *s, int fd, uint64_t at, uint64_t byt
 void memory_suffix(uint64_t number, char ret[MEMORY_SUFFIX]);
 /* The number that a suffix is of; 0: it is none of a memory's. */
 uint64_t memory_suffix_number(const char *suffix);
-/* What stands in a file, ready or not: its header and its runs, and the sum is right: 0,
- * -EBADMSG. */
+/* Read header and runs of a file, ready or not, and check their sum: 0, -EBADMSG. */
 int memory_read_header(int fd, struct shm_memory *h, struct shm_run run[SHM_RUNS]);
 void memory_read_entry(int fd, uint32_t nruns, uint32_t i, struct shm_part *ret);
 /* The path that a handle has, if it is one that memory_make can have written for this number: the

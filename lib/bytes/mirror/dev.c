@@ -273,7 +273,7 @@ static void end_if_lost(gpc_dev *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* What the driver answered. */
+/* The driver's answer. */
 static int checked(gpc_dev *d, int err)
 {
 	if (err == -EIO)

@@ -14,11 +14,11 @@
  *     it, and it may take seconds: each import counts the sections that began with it
  *
  * A launch uses the current import, which may be newer than the one its section began
- * with.  So imports are released oldest first: whoever is counted anywhere holds back
- * all that came later.  The flavour of liburcu is the one that needs no registration of
- * threads: a library meets threads it knows nothing of.
- * Tests: t/bytes/device-sections-host.t t/bytes/ask-device.t t/bytes/device-namespaces.t
- *   t/bytes/device.t t/bytes/device-mirrors.t */
+ * with.  So imports are released oldest first: a user that is counted anywhere holds back all
+ * later imports.  The flavour of liburcu is the one that needs no registration of threads: a
+ * library meets threads it knows nothing of.
+ * Tests: t/bytes/device-sections-host.t t/bytes/ask-device.t t/bytes/device.t
+ *   t/bytes/device-mirrors.t */
 #include "config.h"
 
 #include "bytes/mirror/view.h"

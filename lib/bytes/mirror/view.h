@@ -20,9 +20,9 @@ struct import {
 	uint32_t settled;  /* no thread is about to count itself */
 };
 
-/* The use of a section place by this device.  It belongs to whoever has opened the
- * place, by the compare-and-swap of epoch_enter: the enterer, then its leave, later the
- * next one that finds the place idle, who takes the old count down. */
+/* The use of a section place by this device.  It belongs to the thread that has opened the place
+ * by the compare-and-swap of epoch_enter, then to its leave.  Later it belongs to the next thread
+ * that finds the place idle, and that takes the old count down. */
 struct section_use {
 	struct import *import;
 	uint64_t ticket;

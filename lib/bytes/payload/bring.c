@@ -93,7 +93,7 @@ static bool is_same_device(const struct map *a, const struct map *b)
 								     sizeof(a->memory.uuid))));
 }
 
-/* One stream, one mark: all copies are of one device, or all are our threads', who do one lot. */
+/* One stream, one mark: all copies are of one device, or our threads make all of them as one lot. */
 static int check_by(struct bring *b, const struct pair *p)
 {
 	if (!b->nlots)
@@ -364,7 +364,7 @@ int bring_check(const struct bring *b)
 
 /* ---- the end ---- */
 
-/* What gpc_transfer_results is to tell of, before anybody can see the transfer done. */
+/* The blocks for gpc_transfer_results, stored before anybody can see the transfer done. */
 static uint32_t tell_targets(struct bring *b, uint32_t n)
 {
 	struct channel *s = &b->c->transfers->channel[b->channel];
@@ -390,7 +390,7 @@ static gpc_transfer finish_ranks(struct bring *b)
 	return name;
 }
 
-/* The mark, by whoever copied. */
+/* The mark, by the copier. */
 static gpc_transfer finish_copies(struct bring *b)
 {
 	struct copy_pair *pairs;

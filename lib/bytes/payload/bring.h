@@ -65,7 +65,7 @@ int bring_begin(struct bring *b);
 int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline);
 /* Of the first n items; returns how many of them are whole. */
 uint32_t bring_copy(struct bring *b, uint32_t n, int *ret_err);
-/* What sums say of item i; its key is known. */
+/* The verdict of the sums on item i; its key is known. */
 void bring_sum_item(const struct bring *b, uint32_t i, struct sum_item *ret);
 /* The items before `whole` are; all: there are none behind these, else those are cut.  The name, or
  * 0: nothing is on its way. */

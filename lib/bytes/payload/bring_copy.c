@@ -194,7 +194,8 @@ static int copy_stages(struct bring *b, uint32_t n, uint32_t *ret_whole)
 	return err;
 }
 
-/* What is torn waits for the last event; without one nobody sees the end of what was enqueued. */
+/* A torn transfer waits for the last event; without an event nobody sees the end of the enqueued
+ * copies. */
 static uint32_t copy_torn(struct bring *b, uint32_t whole)
 {
 	if (whole && enqueue_sums(b, whole))

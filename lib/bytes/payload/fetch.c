@@ -240,8 +240,8 @@ static int bring(struct fetch *f, gpc_transfer *ret)
 	return f->len < f->opt.min ? too_short(f) : 0;
 }
 
-/* The prefix ends, and goes on below RAM: it is asked for.  Who has time waits, without a hold on
- * anything, and looks once more; whatever goes wrong there is a miss. */
+/* The prefix ends, and goes on below RAM: it is asked for.  A caller with time waits, without a
+ * hold on any block, and looks once more; an error there is a miss. */
 static int find_lower(struct fetch *f, uint64_t deadline)
 {
 	uint64_t now = clock_ns(), until = deadline;

@@ -2,8 +2,8 @@
 /* host.c - copies from RAM to RAM, by a few threads of the handle.
  *
  * A transfer's pairs lie in the memory of its channel.  Each thread takes as many at a time as make a
- * few MiB, plans and copies them; who copies the last ones of a transfer says that it is done.
- * Threads are started when there is more to do than there are, and stay.
+ * few MiB, plans and copies them; the thread that copies the last ones of a transfer marks it
+ * done. Threads are started when there is more to do than there are, and stay.
  * Tests: t/bytes/threads-die.t t/bytes/copies-end.t */
 #include "config.h"
 

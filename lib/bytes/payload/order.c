@@ -51,7 +51,7 @@ static int find_event(gpc *c, gpc_transfer t, uint32_t stage, void **ret_event,
 	return 0;
 }
 
-/* Events live as long as the handle: whoever records this one anew makes the stream wait a little
+/* Events live as long as the handle: a new record of this one makes the stream wait a little
  * longer. */
 GPC_EXPORT int gpc_order(gpc *c, gpc_transfer t, uint32_t stage, void *stream)
 {

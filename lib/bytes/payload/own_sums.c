@@ -59,7 +59,7 @@ static int find(gpc_sums *s, const char *device)
 	return err;
 }
 
-/* What the device's kernel reads and writes. */
+/* Memory that the device's kernel reads and writes. */
 static int open_device(gpc_sums *s, const char *device)
 {
 	int err;

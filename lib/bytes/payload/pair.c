@@ -148,7 +148,7 @@ static void say_integrated(gpc *c, const struct pair *p)
 		c->seg.name, p->from->pool, p->to->pool);
 }
 
-/* Planned without the lock; who comes second with the same drops his own. */
+/* Planned without the lock; a thread that comes second drops its own plan. */
 int pair_get(gpc *c, struct map *to, struct map *from, uint32_t stages, const struct pair **ret)
 {
 	struct transfers *t = c->transfers;

@@ -262,7 +262,7 @@ static struct copy_shape fold_from(const struct fold *g, uint32_t i, uint32_t le
 	return best;
 }
 
-/* Cut i itself is behind: whatever begins later ascends. */
+/* Cut i need not be marked: fold_group() only looks at later cuts. */
 static void mark_folded(const struct fold *g, uint32_t i, const struct copy_shape *s)
 {
 	const struct cut *a = &g->cut[i];

@@ -37,7 +37,7 @@ static int put(struct op_batch *b, const struct copy_op *op)
 
 /* ---- ends of chunks ---- */
 
-/* What of an operation is on the host's side. */
+/* The part of an operation on the host's side. */
 struct spot {
 	uint64_t at, pitch, slice;
 };
@@ -175,8 +175,8 @@ static bool is_whole(const struct copy_shape *s, uint64_t n, struct copy_op *op)
 	return true;
 }
 
-/* Strides are wide enough wherever pieces have bytes of their own.  Who lends two parts that lie on
- * each other gets garbage; the tests here and below keep him from operations that fail. */
+/* Strides are wide enough wherever pieces have bytes of their own.  An engine that lends two
+ * overlapping parts gets garbage; the tests here and below keep it from operations that fail. */
 static bool can_be_pitch(const struct op_batch *b, const struct copy_shape *s)
 {
 	return s->to_slot >= s->width && s->from_slot >= s->width &&

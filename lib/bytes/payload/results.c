@@ -3,8 +3,8 @@
  *
  * The writer counts what it refused, and names the one that was bad.  Which ones it refused the
  * records say, and are asked when this handle sees that the transfer is over: a target that was
- * committed is LIVE, its owner and op still those of the command.  One that has left again by then
- * is told as refused, which it is for whoever wants to use it.
+ * committed is LIVE, its owner and op still those of the command.  A block that has left again by
+ * then is reported as refused, since nobody can use it.
  * Tests: t/bytes/fetch.t t/bytes/ranks.t */
 #include "config.h"
 

@@ -67,7 +67,7 @@ static int has_passed(const struct channel *s)
 	return s->device->event_passed(s->events->event[s->stages - 1]);
 }
 
-/* One thread goes on with it: who changes the state. */
+/* One thread goes on with it: the thread that changes the state. */
 static bool change(struct transfers *t, uint32_t channel, enum channel_state from,
 		   enum channel_state to)
 {

@@ -47,8 +47,8 @@ uint64_t *transfer_word(gpc *c, uint32_t channel, uint64_t *ret_value)
 	return &seg_transfer(&c->seg, c->peer)->done[channel];
 }
 
-/* Pairs with (d), (h) and (e): who sees the value sees the bytes.  The word of a rank is its
- * leader's: a later transfer may have it by now, and begins only when this one is over. */
+/* Pairs with (d), (h) and (e): a thread that sees the value sees the bytes.  The word of a rank
+ * is its leader's: a later transfer may have it by now, and begins only when this one is over. */
 bool transfer_is_done(gpc *c, uint32_t channel)
 {
 	const struct channel *s = &c->transfers->channel[channel];
@@ -296,8 +296,8 @@ gpc_transfer transfer_end(gpc *c, uint32_t channel, int err, bool marked)
 	return name;
 }
 
-/* With the lock held.  What the last look at the word said is the truth: after the question nothing
- * runs there any more. */
+/* With the lock held.  The last look at the word is the truth: after the question nothing runs
+ * there any more. */
 static bool is_lost(gpc *c, uint32_t i)
 {
 	const struct channel *s = &c->transfers->channel[i];
@@ -352,9 +352,9 @@ int transfer_open(gpc *c)
 		if (begun < SANE_VALUE) /* one that was never done, too */
 			t->last = MAX(t->last, begun);
 	}
-	/* What a dead peer gave out there may still be stored while its process exits.  It is at
-	 * most SHM_TRANSFERS above what was done, for one peer, and before now in microseconds, for
-	 * all. */
+	/* Copies that a dead peer gave to a stream may still store there while its process exits.
+	 * It is at most SHM_TRANSFERS above what was done, for one peer, and before now in
+	 * microseconds, for all. */
 	t->begun = t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
 	c->transfers = t;
 	map_watch(c, pair_forget, transfer_feed);
@@ -376,8 +376,8 @@ static bool is_at_work(gpc *c)
 	return works;
 }
 
-/* One that was torn and not cut so far has nothing on a device any more.  What the device has done
- * and the writer has not decided, it decides when it finds the seat empty. */
+/* One that was torn and not cut so far has nothing on a device any more.  When the writer finds
+ * the seat empty, it decides the transfers that the device has ended. */
 static bool has_ended(const struct channel *s)
 {
 	switch (s->state) {
@@ -450,7 +450,7 @@ static void unpin_words(gpc *c)
 			t->words_by->unpin(seg_transfer(&c->seg, i));
 }
 
-/* Who still waits is told by a descriptor that is readable: the transfer has ended. */
+/* Waiting threads see a readable descriptor: the transfer has ended. */
 void transfer_free(gpc *c)
 {
 	struct transfers *t = c->transfers;

@@ -81,7 +81,7 @@ struct channel {
 	bool enqueued;       /* ... and something of it was given to the device: the last event */
 };
 
-/* What a transfer that is over came to. */
+/* The result of a transfer that is over. */
 #define OUTCOMES 64u
 struct outcome {
 	gpc_transfer name;
@@ -143,7 +143,7 @@ bool transfer_is_done(gpc *c, uint32_t channel);
 bool transfer_is_over(gpc *c, uint32_t channel);
 void transfer_fail(struct transfers *t, gpc_transfer name, int err);
 void transfer_set(struct transfers *t, uint32_t channel, enum channel_state state);
-/* Without it.  What the channel holds is let go: idle. */
+/* Without it.  The channel releases its holds: idle. */
 void transfer_let_go(gpc *c, uint32_t channel);
 /* Rule B4: a lost device has not done it. */
 void transfer_find_lost(gpc *c);
@@ -152,7 +152,7 @@ void transfer_renew(gpc *c, uint32_t channel);
 
 /* ---- order.c ---- */
 
-/* What a stream was to release is the handle's own again. */
+/* References that a stream was to release are the handle's own again. */
 void release_unlend(gpc *c, const gpc_block *blocks, uint32_t n);
 
 /* ---- wait.c ---- */

@@ -163,7 +163,7 @@ static int writers_turn(gpc *c, uint64_t now)
 	return err;
 }
 
-/* Until the next look.  Who is the writer serves. */
+/* Until the next look.  A caller that is the writer serves meanwhile. */
 static void pause_for(gpc *c, struct backoff *b)
 {
 	ring_turn(c); /* answers to what is torn */

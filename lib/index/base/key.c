@@ -119,7 +119,7 @@ uint64_t key_checksum(const void *data, size_t n)
 	return key.w[0] ^ key.w[1];
 }
 
-/* Against accidents, not people: whoever can write a record can write its check. */
+/* Against accidents, not people: a process that can write a record can write its check. */
 /* ---- roots and imports ---- */
 
 int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n, gpc_key *ret)

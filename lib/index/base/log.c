@@ -17,7 +17,7 @@
 static const char *const level_names[] = { "emerg",   "alert",  "crit", "err",
 					   "warning", "notice", "info", "debug" };
 
-/* Whoever sets the variable wants to see something: an unknown word means everything. */
+/* A user who sets the variable wants to see something: an unknown word means all levels. */
 static int level_from(const char *word)
 {
 	size_t i;

@@ -27,7 +27,7 @@ uint32_t parallel_size(void)
 						       : MIN((uint32_t)CPU_COUNT(&set), MOST);
 }
 
-/* Whoever has time takes the next: another program may be on one of the processors. */
+/* A thread that has time takes the next one: another program may use one of the processors. */
 static void do_jobs(struct team *t)
 {
 	uint32_t i;

@@ -2,7 +2,7 @@
 /* text.h - text that people read: UTF-8 without control characters.
  *
  * Names, labels and device strings come from other processes and from the bytes of segments.
- * What a terminal or a log gets of them moves no cursor and begins no escape sequence. */
+ * Their form for a terminal or a log moves no cursor and begins no escape sequence. */
 #ifndef GPC_TEXT_H
 #define GPC_TEXT_H
 

@@ -8,7 +8,7 @@
 
 #define CLAIM_GROUP 64u /* keys that are looked up together */
 
-/* What stands in the record of a claim. */
+/* The content of a claim's record. */
 struct claim_mark {
 	gpc_key key;
 	uint64_t since, number;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim_wait.c - waiting for what another peer computes or loads (rules B13 to B15).
  *
- * Who waits looks at the record that is to have the key, and sleeps on the word of the key's hash.
- * The writer wakes it when the claim has ended; who publishes wakes it before that, at the same
- * time as the writer (index/request/publish.c).
+ * A waiting thread looks at the record that is to have the key, and sleeps on the word of the
+ * key's hash. The writer wakes it when the claim has ended; a publisher wakes it before that, at
+ * the same time as the writer (index/request/publish.c).
  * Tests: t/index/rouse.t t/index/claims.t t/bytes/claim-in-ram.t t/bytes/transfers-die-device.t */
 #include "config.h"
 
@@ -53,7 +53,7 @@ static bool one_word(const struct gpc_claim *claims, uint32_t n)
 	return true;
 }
 
-/* Who was woken before the claim has ended: that is about to come. */
+/* A thread may wake before the claim has ended: the end is about to come. */
 static int look_awake(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64_t ns)
 {
 	uint64_t until = clock_ns() + MIN(ns, AWAKE_NS);
@@ -85,8 +85,8 @@ static int sleep_once(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64
 	return ended;
 }
 
-/* What this peer has reserved beside stocks, transfers and CALLER blocks, as the writer counts
- * it. */
+/* The reservations of this peer beside stocks, transfers and CALLER blocks, as the writer counts
+ * them. */
 static uint64_t count_reserved(const gpc *c)
 {
 	const struct shm_tally *t = seg_tally(&c->seg, c->peer);
@@ -108,7 +108,7 @@ static uint64_t count_reserved(const gpc *c)
 	return all > other ? all - other : 0;
 }
 
-/* Rule B15.  What is on its way back counts for nothing, so the writer is asked first. */
+/* Rule B15.  Blocks on their way back do not count, so the writer is asked first. */
 static int check_holds(gpc *c, uint64_t deadline)
 {
 	const struct shm_tally *t = seg_tally(&c->seg, c->peer);

@@ -315,7 +315,7 @@ static int ram_fits(const gpc *c, const struct gpc_config *cfg)
 	return 0;
 }
 
-/* What the header does not say of a configuration that asks for it (GPC_IF_ABSENT). */
+/* Fields of a configuration that the header of the cache lacks (GPC_IF_ABSENT). */
 static int config_fits(const gpc *c, const struct gpc_config *cfg)
 {
 	int err = 0;
@@ -436,7 +436,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 
 /* ---- leaving ---- */
 
-/* What was submitted without waiting; nobody reads the answers any more. */
+/* Commands that were submitted without waiting; nobody reads the answers any more. */
 static void finish_commands(gpc *c)
 {
 	ring_forget(c, 0);

@@ -20,7 +20,7 @@
 #define SERVED_BY_ANOTHER "another thread serves by this handle: gpc_writer_wake ends that"
 
 /* A thread that serves again and again would have the lock back before one that waits for it is
- * awake.  So both come through the gate: who waits for the lock has that. */
+ * awake.  So both come through the gate: the thread that waits for the lock holds the gate. */
 static bool serve_begin(gpc *c, uint64_t until)
 {
 	bool got;
@@ -68,7 +68,7 @@ static int serve_once(gpc *c, uint64_t deadline_ns)
 	return n;
 }
 
-/* What c->help is while this handle holds the seat: a thread that serves, ours or the program's,
+/* The value of c->help while this handle holds the seat: a serving thread, ours or the program's,
  * does more than this would. */
 static int help(gpc *c, uint64_t ns)
 {
@@ -116,8 +116,8 @@ static int32_t dead_writer(gpc *c)
 	return identity_gone(&who) ? who.pid : 0;
 }
 
-/* Whoever gives the seat up, or has it only to clear seats, says that it is nobody's; whoever has
- * just got it has not said anything yet. */
+/* A process that gives the seat up, or has it only to clear seats, marks it as nobody's; a
+ * process that has just got it has marked nothing yet. */
 static bool is_for_a_moment(gpc *c)
 {
 	return !load_relaxed(&seg_state(&c->seg)->writer_pid) || dead_writer(c);
@@ -189,7 +189,8 @@ GPC_EXPORT void gpc_writer_wake(gpc *c)
 	if (!c || c->readonly || c->forked)
 		return;
 	store_relaxed(&c->wake, 1);
-	ring_doorbell(c); /* wake before the bell: who answers it reads wake then */
+	ring_doorbell(
+		c); /* wake before the bell: the thread that answers the bell reads wake then */
 	errno = saved;
 }
 
@@ -253,7 +254,7 @@ int serve_start(gpc *c)
 {
 	int err;
 
-	/* the seat first: whoever calls next finds a writer */
+	/* the seat first: the next call finds a writer */
 	err = take_seat(c);
 	if (err < 0 && err != -EAGAIN)
 		return err;

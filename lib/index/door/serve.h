@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.h - the writer's seat as a handle sees it.  Who holds it is helped by calls that wait
+/* serve.h - the writer's seat as a handle sees it.  Waiting calls help the holder of the seat
  * (handle_help in index/peer/handle.h). */
 #ifndef GPC_DOOR_SERVE_H
 #define GPC_DOOR_SERVE_H

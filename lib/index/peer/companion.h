@@ -35,8 +35,8 @@ int companion_may(const struct segment *s, uint32_t leader, uint64_t life);
 /* Does a companion of the present life of `leader` live?  lock_fd: a description of the lock file
  * that has none of their bytes. */
 bool companion_lives(const struct segment *s, int lock_fd, uint32_t leader);
-/* The present life of `leader` ends; by whoever has its lock.  True: companions are left, now or
- * until a later look. */
+/* The present life of `leader` ends; by the holder of its lock.  True: companions are left, now
+ * or until a later look. */
 bool companion_end_life(const struct segment *s, int lock_fd, uint32_t leader);
 
 #endif

@@ -11,8 +11,8 @@
  * reads idle: both say that the section began too late to matter.
  *
  * The mark alone bounds the scan; the state of the seat is not asked.  A seat becomes
- * TAKEN and FREE at moments of its own, while the mark is lowered, if at all, only by
- * whoever holds the seat's lock byte and has found all its places idle.
+ * TAKEN and FREE at moments of its own, while only the holder of the seat's lock byte lowers the
+ * mark, after it has found all places idle.
  *
  * A place's epoch is the current one or an older one (the reader may be held up between
  * reading it and storing it): older only delays.  Epochs of 0 mean idle, so the first
@@ -150,9 +150,8 @@ bool epoch_over(const struct segment *s, uint64_t cookie)
 	return scan_sections(s, cookie) >= cookie;
 }
 
-/* What a scan proves is kept in `completed`, so that of many pollers one scans.  It
- * proves nothing about grace periods that began after it did: hence the epoch as it
- * was before. */
+/* `completed` keeps the result of a scan, so that one of many pollers scans.  It proves nothing
+ * about grace periods that began after it did: hence the epoch as it was before. */
 bool epoch_done(const struct segment *s, uint64_t cookie)
 {
 	struct shm_shared *shared = seg_shared(s);
@@ -164,13 +163,13 @@ bool epoch_done(const struct segment *s, uint64_t cookie)
 	proved = load_relaxed(&shared->epoch);
 	if (known >= cookie && known <= proved)
 		return true;
-	/* after (F) of every grace period up to `proved`: whoever raised the epoch to
-	 * what was read did it with a full barrier, which this one follows */
+	/* after (F) of every grace period up to `proved`: the thread that raised the epoch to the
+	 * value read did it with a full barrier, which this one follows */
 	order_fence();
 	proved = scan_sections(s, proved);
 	for (tries = 3; known < proved && tries; tries--) {
-		/* (B) a full barrier: the sections found idle are over for whoever
-		 * believes it.  If we die before it, the next poller scans for itself. */
+		/* (B) a full barrier: the sections found idle are over for each reader of the
+		 * result.  If we die before it, the next poller scans for itself. */
 		if (order_cas64(&shared->completed, known, proved))
 			break;
 		known = load_relaxed(&shared->completed);

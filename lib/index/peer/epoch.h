@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epoch.h - read-side sections and grace periods between processes.
  *
- * What liburcu does for the threads of one process, this does for processes: a reader writes
- * the current epoch into a place of its own before it reads the table, and zero when it is
- * done.  A grace period raises the epoch to e; it is over when every place is idle or at
- * least e.
+ * This is liburcu's scheme for processes instead of threads: a reader writes the current epoch
+ * into a place of its own before it reads the table, and zero when it is done.  A grace period
+ * raises the epoch to e; it is over when every place is idle or at least e.
  *
  *   reader                               writer
  *     place = epoch          (E)           unpublish; flush mirrors

@@ -32,9 +32,9 @@ static uint64_t more_ticks(struct shm_shared *shared, uint32_t n)
 	return tick;
 }
 
-/* Whoever moves the time of the last step moves the tick.  If it dies in between, the step is
- * left out.  In time namespaces with clocks of their own the last step may seem long ago, or yet
- * to come: a process makes one step at a time all the same. */
+/* The thread that moves the time of the last step moves the tick.  If it dies in between, the
+ * step is left out.  In time namespaces with clocks of their own the last step may seem long ago,
+ * or yet to come: a process makes one step at a time all the same. */
 uint64_t handle_ticks(gpc *c, uint32_t n)
 {
 	struct shm_shared *shared = seg_shared(&c->seg);

@@ -56,8 +56,8 @@ struct gpc {
 	struct key_secret secret;
 	gpc_key mask[GPC_MAX_SPACES];
 
-	/* sections: who opened which (0 = nobody); a thread is named by the address of its
-	 * thread control block */
+	/* sections: the thread that opened each (0 = none), named by the address of its thread
+	 * control block */
 	uint64_t section_thread[SHM_SECTIONS];
 	/* references that streams are to release: of each record, and of all (refs.h) */
 	uint16_t *lent; /* made by the first */
@@ -121,7 +121,7 @@ struct gpc {
 	pthread_mutex_t dev_lock;
 	struct gpc_dev *devs;
 
-	/* questions to who keeps tiers below RAM: bytes/payload/ask.c */
+	/* questions to the steward of tiers below RAM: bytes/payload/ask.c */
 	pthread_mutex_t ask_lock;
 	uint32_t asks_watched; /* set of those that a thread waits for */
 	bool asks_settled;
@@ -132,7 +132,7 @@ struct gpc {
 	struct worker server; /* serve.c */
 };
 
-/* What one call changed in holds, added to the seat's counters at its end in one go (refs.c). */
+/* Changes of holds by one call, added to the seat's counters at its end in one go (refs.c). */
 struct ref_sum {
 	int64_t refs;
 	uint64_t pools[2]; /* those of which held[] may differ from 0 */
@@ -145,7 +145,7 @@ static inline void refs_sum_held(struct ref_sum *sum, uint32_t pool, int32_t by)
 	sum->held[pool] += by;
 }
 
-/* What handle_check() answers to a handle that it refuses. */
+/* The answer of handle_check() to a handle that it refuses. */
 int handle_refuse(gpc *c);
 
 /* First line of every public call: 0, -EINVAL (NULL), -ECHILD; with `seat` also -EROFS. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hold.h - what a peer holds of a block, and how that ends.
  *
- * A hold is one word in shared memory: the cell of (block, peer).  Whoever looks at the
- * segments can tell who owns a reservation, so gpc_check can tell when nobody does.
+ * A hold is one word in shared memory: the cell of (block, peer).  The segments name the owner of
+ * each reservation, so gpc_check finds reservations without an owner.
  *
  *   cell       the record                      who ends it, and by what
  *   ---------  ------------------------------  ------------------------------------------

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring.c - commands of this peer, the producer's side: submitting, taking answers, waiting.
  *
- * The list of what is under way, and the ring behind `head`, belong to whoever has ring_lock.  A
- * thread that waits takes the answers of all threads; each op says what its answers mean (take).
+ * The list of what is under way, and the ring behind `head`, belong to the holder of ring_lock.
+ * A thread that waits takes the answers of all threads; each op says what its answers mean
+ * (take).
  * Tests: t/index/waiting.t t/index/time-is-up.t t/index/no-writer.t t/index/window.t
  *   t/index/wake.t t/index/wait.t */
 #include "config.h"

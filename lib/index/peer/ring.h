@@ -89,7 +89,7 @@ int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
 /* This handle is to be closed, whatever its threads wait for: from `when` on no wait for the writer
  * is longer than LAST_NS, and behind one that was, none begins. */
 void ring_leave(gpc *c, uint64_t when);
-/* What FREE and DROP say about their block: its present generation + 1; 0 = there is none. */
+/* The word about their block in FREE and DROP: its present generation + 1; 0 = no such block. */
 uint32_t ring_life(gpc *c, gpc_block block);
 /* Take what was answered; give back what waits for room. */
 void ring_turn(gpc *c);

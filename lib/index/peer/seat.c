@@ -57,8 +57,8 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	store_release(&s->state, SEAT_TAKEN);
 }
 
-/* The sections first: a reference is taken, and counted, within a section.  Acquires: whoever
- * sees one of these stores sees those of (a), which came before. */
+/* The sections first: a reference is taken, and counted, within a section.  Acquires: a process
+ * that sees one of these stores sees the earlier stores of (a). */
 bool seat_is_clean(const struct segment *s, uint32_t peer)
 {
 	const struct shm_seat *seat = seg_seat(s, peer);

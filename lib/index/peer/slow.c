@@ -32,8 +32,8 @@ void slow_note(gpc *c, uint32_t op, uint32_t blocks, int err, uint64_t took_ns)
 	store_relaxed(&e->op, (uint16_t)op);
 	store_relaxed(&e->error, (uint16_t)-err);
 	store_relaxed(&seat->slow_calls, n + 1);
-	/* (q) the entry before its number; pairs with look/slow.c.  Who dies before it leaves an
-	 * entry that counts and is not shown */
+	/* (q) the entry before its number; pairs with look/slow.c.  A process that dies before it
+	 * leaves an entry that counts and is not shown */
 	store_release(&e->number, n + 1);
 	pthread_mutex_unlock(&c->ring_lock);
 }

@@ -163,7 +163,7 @@ static uint32_t take_some(struct call *a, const gpc_key *keys, gpc_block *blocks
 	return i;
 }
 
-/* What the group needs for `end` and nothing else; false: `end` is shorter now. */
+/* Hold the blocks that the group needs for `end`, and no others; false: `end` is shorter now. */
 static bool hold(struct search *s, struct group *g)
 {
 	uint32_t i, m, got, from = need_from(g, s->end);

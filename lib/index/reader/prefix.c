@@ -102,7 +102,7 @@ static uint32_t take_all(struct both *b, struct prefix *p, const gpc_key *keys, 
 	return n;
 }
 
-/* What the far call has counted are hits of the near one, which counts all keys. */
+/* Hits that the far call has counted are hits of the near one, which counts all keys. */
 static void end(struct both *b, uint32_t n)
 {
 	if (b->has_far) {

@@ -70,7 +70,7 @@ void probe_begin(struct probe *l, const gpc *c, uint32_t spaces)
 	l->buckets = s->header.geometry.buckets;
 	l->live = pool_live(s);
 	l->spaces = load_acquire(&seg_state(s)->spaces);
-	if (spaces) /* below RAM is looked only by who names the space */
+	if (spaces) /* lookups go below RAM only if they name the space */
 		l->spaces = (l->spaces | load_acquire(&seg_state(s)->lower_spaces)) & spaces;
 	choose_usual(l, s);
 }
@@ -149,7 +149,7 @@ static inline __attribute__((always_inline)) struct probe_key key_of(const struc
 	return probe_masked(key->w, l->mask.w, l->buckets);
 }
 
-/* What an entry of the key has in its first three words, as probe_prepare makes it. */
+/* The first three words of an entry of the key, as probe_prepare makes them. */
 #ifdef ORDER_VECTORS
 typedef __m128i wanted;
 

@@ -17,7 +17,7 @@
 				  * before what their hits need is asked for */
 #define PROBE_PARTS (PROBE_GROUP / PROBE_PART)
 
-/* What every probe of one call needs, loaded once. */
+/* The inputs of every probe of one call, loaded once. */
 struct probe {
 	const gpc *c;
 	const struct probe_entry *table;

@@ -63,8 +63,8 @@ static bool is_lower(const gpc *c, uint32_t pool)
 
 void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret)
 {
-	/* pairs with (y) of tiers/steward/board.c, and comes before the command: who has begun that life
-	 * hears of it */
+	/* pairs with (y) of tiers/steward/board.c, and comes before the command: a steward that
+	 * has begun that life sees the command */
 	ret->life = load_acquire(&seg_board(&c->seg)->life);
 	ret->remembered = drop || (pool < 0 && !tag);
 	ret->lower = load_acquire(&seg_state(&c->seg)->lower_spaces) &&
@@ -89,8 +89,8 @@ static int was_durable(const struct shm_board *d, const struct removal *r, uint3
 /* 1: it is on the disk; 0: not yet, or nobody has said so; -ENOTCONN: nobody will. */
 static int is_durable(const struct shm_board *d, const struct removal *r, uint64_t want)
 {
-	/* pairs with (o) of tiers/steward/board.c, and comes before the life: who has said it has begun
-	 * it */
+	/* pairs with (o) of tiers/steward/board.c, and comes before the life: a steward that has
+	 * acknowledged has begun its life */
 	bool said = load_acquire(&d->durable) >= want;
 	/* pairs with (y) of tiers/steward/board.c */
 	uint32_t life = load_acquire(&d->life);

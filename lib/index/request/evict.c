@@ -18,7 +18,8 @@ struct evict { /* a call's arguments */
 	struct shm_command *cmds; /* for one part */
 };
 
-/* One submission.  What is only named stays, so each part goes on behind those before it. */
+/* One submission.  Blocks that are only named stay, so each part goes on behind the parts before
+ * it. */
 static int evict_part(gpc *c, const struct evict *e, uint32_t n, uint32_t before, gpc_block *blocks)
 {
 	struct op *op;
@@ -53,8 +54,8 @@ static int wait_for_refill(gpc *c, struct evict *e)
 		       e->deadline ? "time is up" : "timeout_ms is 0", e->pool);
 }
 
-/* What is in stock was evicted first, and what is on its way into it next: a command comes behind
- * both.  When that finds none, the refill of another thread may have had the last ones. */
+/* Blocks in stock were evicted first, and blocks on their way into it next: a command comes
+ * behind both.  When that finds none, the refill of another thread may have had the last ones. */
 static int evict_all(gpc *c, struct evict *e, uint32_t n, gpc_block *blocks, bool stock)
 {
 	uint32_t done = 0, before;

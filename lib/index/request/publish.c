@@ -485,8 +485,8 @@ static void tell_kept(const struct publish *p, uint32_t n)
 			p->resident[i] = p->rekeyed->results[i];
 }
 
-/* In parts; returns how many are live in their own block.  What is not submitted before the time is
- * up stays as it is said to be first: reserved. */
+/* In parts; returns how many are live in their own block.  Blocks that are not submitted before
+ * the time is up keep their first result: reserved. */
 static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t deadline,
 			uint64_t *ticket)
 {

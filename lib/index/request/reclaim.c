@@ -3,8 +3,9 @@
  *
  * A block that this handle has one reference on is offered: its cell is PENDING while the command
  * is under way, so that a release of it comes by release_hold, and any other reference of this
- * process makes it a number.  What the writer gives was offered or held by nobody when its grace
- * period was over, and nobody gets a reference after that.  So the answer finds
+ * process makes it a number.  A block that the writer gives was offered to nobody and held by
+ * nobody when its grace period was over, and nobody gets a reference after that.  So the answer
+ * finds
  *
  *   PENDING   the program's hold, which is a reservation from now on
  *   1         the same: the answer to an older call, which was given up, made it a reference again

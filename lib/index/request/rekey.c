@@ -36,7 +36,7 @@ static int check_to(const gpc *c, const gpc_key *parents, const gpc_key *to,
 	return err;
 }
 
-/* What is left for the publish. */
+/* The part that is left for the publish. */
 static int time_left(int timeout_ms, uint64_t deadline)
 {
 	uint64_t now = clock_ns();

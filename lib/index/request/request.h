@@ -58,7 +58,7 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 /* -EINVAL; 0 is none. */
 int request_check_since(const gpc *c, uint64_t since);
 
-/* ---- durable.c: who keeps the tiers below RAM ---- */
+/* ---- durable.c: the steward of the tiers below RAM ---- */
 
 bool steward_lives(const gpc *c);
 void steward_ring(gpc *c); /* it looks */
@@ -78,7 +78,7 @@ int durable_wait(gpc *c, const struct removal *r, uint64_t deadline);
 
 /* Handle, p, its size, timeout; waits: as request_check. */
 int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits);
-/* What *p asks for, but for memory: 0, -EINVAL. */
+/* Check the fields of *p, but for memory: 0, -EINVAL. */
 int pool_request(const struct gpc_pool *p, struct shm_pool *rq);
 /* The pool that it demotes to, as far as can be seen from here: -EINVAL, -EPROTO. */
 int pool_check_demote(const gpc *c, const struct shm_pool *rq);

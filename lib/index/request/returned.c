@@ -214,7 +214,7 @@ static bool tell(const gpc *c, struct returns *r, gpc_block block)
 
 enum { OTHER, BACK, LOST };
 
-/* What change `number` says, and of which block. */
+/* The event of change `number`, and its block. */
 static int look_at(const gpc *c, uint64_t number, gpc_block *ret)
 {
 	const struct shm_change *ch = seg_change(&c->seg, number);

@@ -67,7 +67,7 @@ static void forget(gpc *c, uint32_t pool)
 	tell_count(c, pool);
 }
 
-/* What the list names of another pool, which had the number before, has gone with it. */
+/* Blocks in the list of an earlier pool of that number have gone with it. */
 static struct stock *stock_of(gpc *c, uint32_t pool, bool caller)
 {
 	struct stock *s = &c->stock[pool];
@@ -106,7 +106,7 @@ static void take_stock(gpc *c, struct op *op)
 }
 
 /* Would the quota allow for n more?  The count has what lies in stocks; what is under way to
- * them is added.  What other threads ask for at this moment only the writer knows. */
+ * them is added.  Only the writer knows the requests of other threads at this moment. */
 static bool quota_allows(gpc *c, uint32_t n)
 {
 	uint64_t has = load_relaxed(&seg_tally(&c->seg, c->peer)->reserved), owned;

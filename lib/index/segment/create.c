@@ -16,11 +16,12 @@
  * next one removes; killed after it, the cache is there and the kernel has dropped the
  * locks.
  *
- * Step 5 takes minutes for 100 GiB.  Who else creates meanwhile finds LOCK_MAKE, makes no memory of
- * his own, and waits as long as his timeout says (gpc_create); who attaches finds no cache yet, and
- * waits the same way.  Who removes gets LOCK_CREATE and takes all names away, that of the lock file
- * last: the creator sees that with the next step of its memory, or when it has LOCK_CREATE again,
- * and gives up without a look at any name, which may be another creator's by then.
+ * Step 5 takes minutes for 100 GiB.  Another creator meanwhile finds LOCK_MAKE, makes no memory
+ * of its own, and waits up to its timeout (gpc_create); a process that attaches finds no cache
+ * yet, and waits the same way.  A remover gets LOCK_CREATE and takes all names away, that of the
+ * lock file last: the creator sees that with the next step of its memory, or when it has
+ * LOCK_CREATE again, and gives up without a look at any name, which may be another creator's by
+ * then.
  * Tests: t/index/segment-names.t t/index/segment.t t/bytes/creators.t t/bytes/full.t
  *   t/bytes/create-fails.t t/bytes/names.t */
 #include "index/segment/files.h"
@@ -335,8 +336,8 @@ static int make_memory(const struct segment *s, struct draft *d)
 	return 0;
 }
 
-/* A huge page that the kernel makes later is charged to the process that has asked: the maker, who
- * is charged for the small ones, and nobody else. */
+/* A huge page that the kernel makes later is charged to the process that has asked: the maker,
+ * which is charged for the small ones, and no other process. */
 static void wish_for_huge(const struct segment *s)
 {
 	madvise(s->index, ROUND_UP(s->at.index_bytes, s->unit), MADV_HUGEPAGE);

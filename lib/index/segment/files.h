@@ -46,11 +46,11 @@ uint64_t segment_free_on_nodes(uint64_t nodes);
 
 /* ---- index/segment/validate.c ---- */
 
-/* What sizes of files are multiples of there: 4096, or the huge page of hugetlbfs. */
+/* The unit of file sizes there: 4096, or the huge page of hugetlbfs. */
 uint32_t segment_unit(int fd);
 int segment_boot_id(uint8_t id[16]);
 uint64_t segment_header_sum(const struct shm_header *h);
-/* What the header of the control segment is beside this one of an index. */
+/* The header of the control segment that belongs to this header of an index. */
 void segment_control_header(const struct shm_header *index, struct shm_header *ret);
 
 int segment_check_owner(const struct segment *s, int fd, const char *suffix);
@@ -81,8 +81,8 @@ void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
 
 #define SEGMENT_PATIENCE_MS 2000 /* with who creates or removes */
 
-/* Take LOCK_CREATE of s->lock_fd's file, waiting up to two seconds for whoever has it:
- * 0, -EAGAIN, -errno; -ESTALE when the name stands for another file by then. */
+/* Take LOCK_CREATE of s->lock_fd's file, waiting up to two seconds for its holder: 0, -EAGAIN,
+ * -errno; -ESTALE when the name stands for another file by then. */
 int segment_lock_name(const struct segment *s);
 /* Remove a file of this cache; absent is fine. */
 int segment_remove_file(const struct segment *s, const char *suffix);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* geometry.c - sizes and offsets of the segments, from the geometry alone.
  *
- * What a user chooses is max_blocks, max_peers, max_pools and max_aliases; the rest follows, so
- * that a geometry found in a segment is either one that this file would make, or is refused.
+ * A user chooses max_blocks, max_peers, max_pools and max_aliases, and the rest follows.  So a
+ * geometry found in a segment is refused unless this file would make it.
  * Tests: t/index/geometry.t */
 #include "index/segment/geometry.h"
 

@@ -34,8 +34,8 @@ struct mirror_ops {
 	/* 0 = that flush has ended, -EAGAIN = not yet, else it failed */
 	int (*flushed)(void *mirror);
 	void (*destroy)(void *mirror);
-	/* remove what a dead writer's mirror left behind outside of process memory; who
-	 * has it imported keeps reading */
+	/* remove the leftovers of a dead writer's mirror outside of process memory; processes
+	 * that have imported it keep reading */
 	void (*sweep)(const struct segment *s, const struct shm_mirror *desc);
 	/* anybody: copy a mirror back, for gpc_check */
 	int (*read)(const struct segment *s, const struct shm_mirror *desc,
@@ -76,8 +76,8 @@ struct hooks {
 
 	/* ---- of a device ---- */
 
-	/* writer: who keeps a mirror on that device.  -ENODEV: not built in; -EINVAL: there is no
-	 * such kind. */
+	/* writer: the mirror functions of that device.  -ENODEV: not built in; -EINVAL: there is
+	 * no such kind. */
 	int (*mirror_find)(const char *device, const struct mirror_ops **ret);
 	/* A list of devices, as a cache is made with: -EINVAL. */
 	int (*devices_check)(const char *devices);

@@ -44,13 +44,13 @@ int lock_test(int fd, uint64_t byte);
 bool segment_writer_alive(const struct segment *s);
 bool segment_peer_alive(const struct segment *s, uint32_t peer);
 
-/* Who a process is, in the eyes of its own PID and time namespaces; namespaces: 0 = unknown. */
+/* The identity of a process, in its own PID and time namespaces; namespaces: 0 = unknown. */
 struct identity {
 	int32_t pid;
 	uint64_t start_time, namespaces;
 };
 void identity_self(struct identity *ret);
-/* What becomes of its files and its GPU work is over once it is GONE, and not before: the kernel
+/* The end of its files and of its GPU work is certain once it is GONE, and not before: the kernel
  * drops its locks earlier on its way out, and then ends what the process had on devices.
  *
  *   its number, seen from here                    answer

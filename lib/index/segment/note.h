@@ -2,9 +2,9 @@
 /* note.h - notes: what an engine says of a block beside its key (struct shm_note).
  *
  * A seqlock whose sequence is the word of the block's record.  The peer that has the block RESERVED
- * stores the note, and nobody does once it is LIVE; who reads one finds the word LIVE before, and
- * the same after.  A note is in memory that every peer can write: what is read of it is checked,
- * and nothing of the index depends on it. */
+ * stores the note, and nobody does once it is LIVE; a reader of a note finds the word LIVE
+ * before, and the same word after.  A note is in memory that every peer can write: what is read
+ * of it is checked, and nothing of the index depends on it. */
 #ifndef GPC_NOTE_H
 #define GPC_NOTE_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pages.c - a segment's pages: large ones where the kernel has any.
  *
- * Whoever looks keys up goes to random lines of the table, and whoever takes over to all that
- * there is; with pages of 4 KiB each such line costs a page walk as well.  Systems leave huge
- * pages for shared memory switched off (shmem_enabled is "never") but since Linux 6.1 a process
- * may ask for those of one mapping, before it is filled.  The pages are the file's: all who map it
- * at an address of the same alignment get them, and no fault for each 4 KiB.
+ * A lookup goes to random lines of the table, and a takeover to all lines; with pages of 4 KiB
+ * each such line costs a page walk as well.  Systems leave huge pages for shared memory switched
+ * off (shmem_enabled is "never") but since Linux 6.1 a process may ask for those of one mapping,
+ * before it is filled.  The pages are the file's: all who map it at an address of the same
+ * alignment get them, and no fault for each 4 KiB.
  *
  * The kernel charges a page to the control group of the process that touches it first, and a huge page
  * that it makes later (khugepaged) to that of a process that has asked for huge pages there
@@ -103,7 +103,7 @@ void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes)
 		return;
 	for (at = 0; at < whole; at += HUGE)
 		if (posix_fallocate(fd, (off_t)at, SHM_PAGE))
-			return; /* what is missing is said by who allocates the rest */
+			return; /* the code that allocates the rest reports missing memory */
 	if (segment_map_pages(s, fd, whole, PROT_READ | PROT_WRITE, &p))
 		return;
 	madvise(p, whole, MADV_COLLAPSE);

@@ -4,8 +4,8 @@
  * Creating and removing exclude each other by the byte LOCK_CREATE.  The index goes
  * first: without it the name means nothing, and whatever a killed remover leaves is
  * swept by the next creator or remover.  The lock file goes last, with the byte still
- * held; whoever waits for the byte finds that the name stands for another file, and
- * starts over.
+ * held; a process that waits for the byte finds that the name stands for another file, and starts
+ * over.
  * Tests: t/index/segment-names.t t/tools/inspect-rm.t t/python/vllm-words.t */
 #include "index/segment/files.h"
 
@@ -157,7 +157,7 @@ bool segment_has_index(const struct segment *s)
 	return !faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW);
 }
 
-/* What a killed creator or remover left goes as well, although there is no cache then. */
+/* The leftovers of a killed creator or remover go as well, although there is no cache then. */
 int segment_unlink(const char *name, const char *dir)
 {
 	struct segment s;

@@ -194,8 +194,8 @@ static int open_once(struct segment *s, const struct segment_want *want, bool ma
 	return map ? segment_map(s) : 0;
 }
 
-/* What looks like damage may be two halves of a removal and a creation: if the name
- * stands for another file by now, look again. */
+/* Apparent damage may be two halves of a removal and a creation: if the name stands for another
+ * file by now, look again. */
 static int open_name(struct segment *s, const char *name, const char *dir,
 		     const struct segment_want *want, bool map)
 {

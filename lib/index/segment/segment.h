@@ -28,7 +28,7 @@ struct segment {
 	struct shm_header header; /* of the index: a private copy, validated */
 };
 
-/* What opening wants; fields of zero do not matter. */
+/* Conditions for opening; fields of zero do not matter. */
 struct segment_want {
 	const uint8_t *layout;           /* 32 bytes, all zero = any; -EPROTO on mismatch */
 	const struct gpc_config *config; /* IF_ABSENT: must fit; -EPROTO */
@@ -44,8 +44,7 @@ int segment_create(struct segment *s, const char *name, const struct gpc_config 
 /* -ENOENT, -EPROTO, -EBADMSG, -EACCES. */
 int segment_open(struct segment *s, const char *name, const char *dir,
 		 const struct segment_want *want);
-/* What segment_open would answer now, with its sentence; nothing is mapped, nothing stays
- * open. */
+/* The present answer of segment_open, with its sentence; nothing is mapped, nothing stays open. */
 int segment_verdict(const char *name, const char *dir);
 /* For tools: nothing is mapped and nothing copied yet; no signal whatever happens to the
  * files.  Damage beyond the header is not an error here. */

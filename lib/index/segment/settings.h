@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* settings.h - what may be set while a cache runs, and how everybody who goes by it reads it.
  *
- * A setting is a word of the control segment, and nobody is told: who goes by it loads it each time.
- * Any peer may store one, so what is read is a number within its limits, or it is not set.
+ * A setting is a word of the control segment.  No process is told of a change: each loads the
+ * word at each use. Any peer may store one, so what is read is a number within its limits, or it
+ * is not set.
  *
  *   setting           who reads it, and when                    not set
  *   ----------------  ----------------------------------------  -------------------------------

@@ -183,7 +183,7 @@ struct shm_pool { /* w, r */
 	uint8_t pad0[4];
 	/* of this pool, by tag or whole: what was not published before is not after */
 	uint64_t clears;
-	/* line 22: blocks by state, for who looks; each writer counts anew */
+	/* line 22: blocks by state, for tools; each writer counts anew */
 	uint32_t live, reserved, dying;
 	uint32_t lingering; /* those of the dying with REC_LINGERS */
 	uint8_t pad1[2048 - 1408 - 16];
@@ -263,8 +263,8 @@ enum {
 	REC_CLAIM = REC_QUARANTINE /* RESERVED: it is to have the key that stands in it */
 };
 
-/* What the fields of a record mean in each state.  A state's row holds from the store of the word
- * on: fields are filled before it, so a successor may find those of the next state already.
+/* The meaning of the fields of a record in each state.  A state's row holds from the store of the
+ * word on: fields are filled before it, so a successor may find those of the next state already.
  *
  *   FREE       nothing is read; the first store after the word clears owner, op, source and flags
  *   RESERVED   owner    the peer whose reservation it is
@@ -364,13 +364,15 @@ struct shm_shared {         /* one cache line for each kind of access */
 	 * (holders.c) */
 	uint64_t holders[4];
 	uint8_t pad3[32];
-	/* all, whoever sets one: 1 + its number, by GPC_SET_... - 1; 0: it is not set (settings.h) */
+	/* all, any peer sets one: 1 + its number, by GPC_SET_... - 1; 0: it is not set
+	 * (settings.h) */
 	uint64_t setting[8];
 	uint8_t pad4[1024 - 320];
 	uint64_t
 		ahead[128]; /* all: of a pool, spill_ahead: its generation << 32 | 1 + its number */
-	/* Who waits for a key that another peer computes or loads sleeps on the word of the key's
-	 * hash (rule B14).  All may write here: a waiter believes nothing but records. */
+	/* A peer that waits for a key, while another one computes or loads it, sleeps on the word
+	 * of the key's hash (rule B14).  All may write here: a waiter believes nothing but
+	 * records. */
 	struct shm_wait {
 		/* all: futex word, moves when a claim has ended, or is about to, and somebody
 		 * waits */

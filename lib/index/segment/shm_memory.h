@@ -18,8 +18,8 @@
  * Locks of the file (OFD, lockfile.h): MEMORY_LOCK_MADE exclusive while it is made, until a pool
  * names it; MEMORY_LOCK_USED shared by each process that has a part mapped, the maker of VRAM
  * included.  A file that no pool of the index names and that nobody has locked is garbage, which
- * anybody may remove.  All that is read here may be forged by a peer: who maps checks it, and
- * computes with a private copy. */
+ * anybody may remove.  A peer may forge all that is read here: the process that maps checks it,
+ * and computes with a private copy. */
 #define SHM_RUNS   512u
 #define SHM_PARTS  512u
 #define SHM_SUMS   256u

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_meter.h - a part of shm.h: what is counted for who looks from outside.  Nothing of the index
- * depends on it.
+/* shm_meter.h - a part of shm.h: counters for tools.  Nothing of the index depends on it.
  *
  * Cell k of a histogram counts what was at most 2^k units, and more than half of that; the last
  * cell what was more than all others take.  Units are microseconds or milliseconds.  A cell grows
- * before the sum does, so who dies between the two leaves a sum without its last value; who dies
+ * before the sum does, so a death between the two leaves a sum without its last value; a death
  * before has not counted it.
  * Tests: t/look/hits-told.t t/bytes/histograms.t t/pages/segment-page.t */
 #ifndef GPC_SHM_METER_H

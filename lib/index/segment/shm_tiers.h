@@ -3,8 +3,9 @@
  * control segment.
  *
  * The steward is a peer like others, with a lock of its own (LOCK_TIERS).  The pools of the tiers
- * are its own, so what is in them is in the index.  Here stand only questions, and numbers: who
- * scribbles on them makes others wait, or bring what nobody wants, and nothing else.
+ * are its own, so what is in them is in the index.  Only questions and numbers are here: a
+ * process that scribbles on them makes others wait, or bring unwanted blocks, and does no other
+ * harm.
  * Tests: t/daemon/disk.t t/pages/segment-page.t */
 #ifndef GPC_SHM_TIERS_H
 #define GPC_SHM_TIERS_H
@@ -44,8 +45,8 @@ enum {
  *   TAKEN    FREE     the peer, when no steward has the lock
  *   DONE     FREE     the peer
  *
- * A peer that dies leaves its questions as they are.  What is TAKEN ends, and nobody reads the
- * answer; who sits on the seat next waits for that, and frees the others. */
+ * A peer that dies leaves its questions as they are.  A question that is TAKEN ends, and nobody
+ * reads the answer; the next peer on the seat waits for that, and frees the others. */
 struct shm_ask {
 	uint32_t word;        /* futex */
 	uint32_t n;           /* p: keys; at most SHM_ASK_KEYS */

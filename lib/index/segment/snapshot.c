@@ -2,9 +2,9 @@
 /* snapshot.c - a look from outside: pread, nothing mapped.
  *
  * Tools look at caches that are being changed, truncated or removed.  A pread cannot
- * raise a signal; what is missing reads as zeros, which every reader treats as empty.
- * segment_read takes a few bytes, of the present; segment_refresh copies all there is
- * but what has never been written of the ring of dropped keys, for who needs table or records.
+ * raise a signal; missing bytes read as zeros, which every reader treats as empty. segment_read
+ * takes a few bytes, of the present; segment_refresh copies all of it, for readers of table or
+ * records, but for the unwritten part of the ring of dropped keys.
  * Tests: t/index/segment-snapshot.t t/index/read-only.t t/look/check-live.t
  *   t/bytes/hostile-files.t */
 #include "index/segment/files.h"
@@ -221,8 +221,8 @@ static int snapshot_once(struct segment *s)
 	return 0;
 }
 
-/* As in segment_open, what looks damaged may be half removed and half made anew.  Who asks why it
- * cannot be looked at hears what an attaching process would. */
+/* As in segment_open, what looks damaged may be half removed and half made anew.  A caller that
+ * asks for the reason hears the sentence that an attaching process would. */
 int segment_snapshot(struct segment *s, const char *name, const char *dir)
 {
 	bool replaced = true;

@@ -54,7 +54,7 @@ static uint64_t number_in(const char *path)
 	return read_text(path, text, sizeof(text)) > 0 ? strtoull(text, NULL, 10) : UINT64_MAX;
 }
 
-/* What the groups of processes that this one is in may still have (cgroup 2): inside a container
+/* The memory that the control groups of this process still allow (cgroup 2): inside a container
  * the machine's own memory says little. */
 static uint64_t free_in_groups(void)
 {

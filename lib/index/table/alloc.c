@@ -12,8 +12,8 @@
 #define HUGE ((size_t)2 << 20) /* a huge page */
 
 /* A writer without memory stops where it is, like a killed one: the segments are sound at any
- * instruction, and whoever takes the seat next goes on.  What the interrupted functions had
- * allocated for themselves is lost. */
+ * instruction, and whoever takes the seat next goes on.  Memory that the interrupted functions
+ * had allocated for themselves is lost. */
 static __thread jmp_buf *way_out;
 
 int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg)

@@ -23,8 +23,9 @@ static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size
 
 void *writer_alloc(size_t n, size_t item);
 
-/* For other threads than the one that serves: there they end with run(), which is false.  What it
- * calls may be stopped anywhere; then writer_no_memory() tells the thread that serves. */
+/* For other threads than the one that serves: there they end with run(), which is false.
+ * Functions that it calls may be stopped anywhere; then writer_no_memory() tells the thread that
+ * serves. */
 bool writer_guard(void (*run)(void *arg), void *arg);
 
 void writer_no_memory(void) __attribute__((noreturn));

@@ -62,7 +62,7 @@ static uint64_t clearing(uint32_t pool, uint32_t tag)
 }
 
 /* Announced before it is done, block by block: so it is noted before it is announced, and a
- * successor that finds the note does the rest, whoever had asked for it. */
+ * successor that finds the note does the rest, even if the peer that asked is dead. */
 void events_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 {
 	struct shm_change ch = { .what = GPC_CLEARED,
@@ -100,7 +100,7 @@ void events_returned(struct writer *w, uint32_t record)
 	prepare(w, &ch);
 }
 
-/* The pool's note before the head: whoever sees a change sees that it has to look for it. */
+/* The pool's note before the head: a reader of a change sees the note that tells it to look. */
 void events_commit_returned(struct writer *w, uint32_t pool)
 {
 	store_relaxed(&w_pool(w, pool)->returned, w_state(w)->events_head + 1);

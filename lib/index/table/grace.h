@@ -9,7 +9,7 @@ struct moved {
 	uint32_t from, to;
 }; /* to: NONE, it is not known any more */
 
-/* What waits together for the next flush and the grace period after it. */
+/* Blocks that wait together for the next flush and the grace period after it. */
 struct grace {
 	struct grace *next;
 	uint64_t cookie;

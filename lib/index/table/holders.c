@@ -77,7 +77,7 @@ static bool has_cells(struct writer *w, uint32_t peer)
 	return any;
 }
 
-/* What the seat counts is only a reason to look. */
+/* The count of the seat is only a reason to look. */
 static bool is_due(struct writer *w, uint32_t peer, uint64_t now_ns)
 {
 	return now_ns >= w->peer[peer].look_ns && !load_relaxed(&seg_seat(&w->seg, peer)->refs);

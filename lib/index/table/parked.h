@@ -12,7 +12,8 @@ struct parked {
 	uint32_t hand;        /* rows that this turn has yet to look at */
 	uint32_t sweep;       /* ... and that housekeeping has */
 	uint64_t refs, moves; /* of its seat, when the turn began */
-	uint64_t again_ns;    /* a whole look for who has looked already is not due before */
+	uint64_t
+		again_ns; /* a whole look, for a command that has looked already, is not due before */
 };
 
 int parked_init(struct writer *w); /* -ENOMEM */

@@ -51,7 +51,7 @@ static void grow(struct writer *w)
 	free(old);
 }
 
-/* What stands behind and would be nearer to its place is moved up. */
+/* Entries behind it that would be nearer to their place move up. */
 static void take_out(struct writer *w, uint32_t at)
 {
 	uint32_t next = at, mask = w->pending_size - 1, home;
@@ -236,9 +236,9 @@ void pending_end_now(struct writer *w, uint32_t record)
 	/* the flag is of RESERVED alone: a state that comes next has stored its own, perhaps */
 	if (w_is(w, record, RESERVED))
 		store_release(&r->flags, (uint8_t)(r->flags & ~REC_CLAIM));
-	/* (u) the flag goes before key, since and number change: who copies some of what comes
-	 * instead finds no flag in his second look, or another number.  If we die among them, a
-	 * successor finds a plain reservation, and runs the command again */
+	/* (u) the flag goes before key, since and number change: a reader that copies some of the
+	 * new values finds no flag in its second look, or another number.  If we die among them,
+	 * a successor finds a plain reservation, and runs the command again */
 	order_stores();
 }
 

@@ -41,7 +41,7 @@ static inline void pending_end(struct writer *w, uint32_t record)
 }
 /* The key is live in `record`: ends the claim of another block. */
 void pending_live(struct writer *w, uint32_t record);
-/* At the end of a pass: who waits for what has ended in it. */
+/* At the end of a pass: wake the threads that wait for claims which have ended in it. */
 void pending_wake(struct writer *w);
 void pending_wake_all(struct writer *w);
 void pending_free(struct writer *w);

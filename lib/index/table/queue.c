@@ -6,7 +6,7 @@
  * bag, and the present one is the front.  Bags do not span equal times: one begins with a tick
  * when the last one has BAG items, and one that has grown large is split in two.
  *
- * Why that.  What comes is nearly always the newest, and what goes is the oldest.  A heap of all
+ * Why that.  A new item is nearly always the newest, and the oldest one goes.  A heap of all
  * would move each item through its whole height, and each level is a cache miss: twenty of them
  * for a million leaves.  A list in the order of coming is no order by age, since stamps grow
  * without a word to the writer (lru.c), and items come back with new ones.
@@ -93,8 +93,8 @@ static uint32_t run_end(struct leaf *list, uint32_t from, uint32_t n)
 	return to;
 }
 
-/* What came together is in order, or in the opposite one: few runs, which are merged two by two.
- * spare has room for all. */
+/* Items that came together are in order, or in the opposite order: few runs, which are merged two
+ * by two. spare has room for all. */
 static void sort_runs(struct leaf *list, uint32_t n, struct leaf *spare)
 {
 	uint32_t ends[SORTED / 2 + 1], m = 0, at, i, k;

@@ -12,8 +12,8 @@
  *   DYING -> FREE, RESERVED -> FREE      record_free
  *   DYING -> RESERVED, FREE -> RESERVED  record_return, in a pool of CALLER blocks
  *
- * Nothing here knows what comes of it: who ends a reservation that is the target of a move has
- * unbound it before (retire_reservation).
+ * Nothing here knows the consequences: a caller that ends a reservation which is the target of a
+ * move has unbound it before (retire_reservation).
  * Tests: t/index/counts.t t/torture/prefix.t */
 #include "config.h"
 
@@ -35,7 +35,7 @@ void record_set_lingers(struct writer *w, uint32_t record, bool lingers)
 	w_tell(w, w->pool_of[record]);
 }
 
-/* The record's word is about to change: the books of its present state. */
+/* The record's word is about to change: take it out of the books of its present state. */
 static void leave_state(struct writer *w, uint32_t record)
 {
 	struct wpool *p = w_pool_of(w, record);

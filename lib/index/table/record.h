@@ -15,7 +15,7 @@ void record_refuse(struct writer *w, uint32_t record);
 /* DYING, or RESERVED and no target of a move, -> FREE; blocks of a CALLER pool go back to the
  * owner. */
 void record_free(struct writer *w, uint32_t record);
-/* DYING or FREE, of a CALLER pool -> RESERVED for the owner, who is told.  op: of its own
+/* DYING or FREE, of a CALLER pool -> RESERVED for the owner, which is told.  op: of its own
  * gpc_evict, whose answer names the block; else 0. */
 void record_return(struct writer *w, uint32_t record, uint64_t op);
 /* DYING, and held all the same: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts
@@ -143,15 +143,15 @@ static inline __attribute__((always_inline)) void record_freed(struct writer *w,
 		record_free_elsewhere(w, record);
 }
 
-/* LIVE -> DYING.  owner and op: for whom (rule C1), or SHM_NO_PEER.  The caller has the books.  The
- * row is read next behind the grace period of its batch, which begins by a full barrier (F); whoever
- * reads it before has one of its own. */
+/* LIVE -> DYING.  owner and op: of the peer that gets it (rule C1), or SHM_NO_PEER.  The caller
+ * has the books.  The row is read next behind the grace period of its batch, which begins by a
+ * full barrier (F); an earlier reader has one of its own. */
 static inline __attribute__((always_inline)) void record_dying(struct shm_record *r, uint32_t owner,
 							       uint64_t op)
 {
 	/* no LIVE record has it but one that is forged, and the pool has not counted that */
 	r->flags &= (uint8_t)~REC_LINGERS;
-	r->owner = (uint8_t)owner; /* rule C1: who gets it, before the commit */
+	r->owner = (uint8_t)owner; /* rule C1: the peer that gets it, before the commit */
 	if (owner != SHM_NO_PEER)
 		r->op = op; /* else a publication that runs again may look for it */
 	r->source = 0;

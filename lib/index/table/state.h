@@ -47,9 +47,9 @@ struct records {
  *   ticket       odd: it has an item in its pool's queue
  *
  * A leaf is LIVE and in the tree, not selected, without pins and blockers, and does not wait
- * while it is leaving (lru_is_leaf).  Each leaf is in the queue or in `fresh`.  Who makes one
- * calls lru_offer(); what is no leaf any more may stay in the queue, and is passed over at the
- * front. */
+ * while it is leaving (lru_is_leaf).  Each leaf is in the queue or in `fresh`.  A function that
+ * makes a leaf calls lru_offer(); a block that is no leaf any more may stay in the queue, and is
+ * passed over at the front. */
 struct node {
 	uint32_t parent, first, next, prev; /* NONE: there is none */
 	uint32_t blockers;
@@ -68,7 +68,7 @@ struct node {
 
 _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
 
-/* What the writer knows of a bucket beside its entries. */
+/* The writer's notes of a bucket, beside its entries. */
 struct books {
 	/* entries of its keys that live in their second one; all there are, if peers choose
 	 * their keys so */
@@ -153,7 +153,7 @@ struct wpeer {
 	uint32_t reserved_own, reserved;
 	uint32_t nreserved;  /* those that count against the quota */
 	bool seated;         /* its seat was seen taken, and is not reaped yet ... */
-	struct identity who; /* ... by whom it was taken */
+	struct identity who; /* ... by the process that took it */
 	bool lost;    /* its lock is free, and its process or a companion may be there still */
 	bool stalled; /* a publish waits for a bucket: the ring waits with it */
 	bool stocked; /* blocks were put in its stock */
@@ -309,11 +309,11 @@ struct writer {
 	uint64_t lost_pause_ns;     /* reap.c: between looks at peers that are lost; 0: none is */
 	uint64_t look_behind_ns;    /* and when to look behind locks that are held */
 	bool alone;                 /* at the last look: no other peer, nothing waits */
-	/* What a command, a grant or a refill waits for may be there now: the pass makes another
-	 * round.  Set by who makes blocks, entries or seats usable: record_freed,
-	 * record_return, table_entry_usable, table_copies_done, leave_batch, reap_seat and the end
-	 * of a takeover; and by a grant that begins, or that has to look for another victim.  Only
-	 * the pass lowers it, before each round. */
+	/* A command, a grant or a refill may get what it waits for now: the pass makes another
+	 * round.  Set by functions that make blocks, entries or seats usable: record_freed,
+	 * record_return, table_entry_usable, table_copies_done, leave_batch, reap_seat and the
+	 * end of a takeover; and by a grant that begins, or that has to look for another victim.
+	 * Only the pass lowers it, before each round. */
 	bool progress;
 };
 
@@ -369,9 +369,9 @@ static inline struct shm_pool *w_pool(struct writer *w, uint32_t pool)
 	return w->at.pool + pool;
 }
 
-/* The numbers of a pool's blocks by state, for who looks from outside: behind each change of a
- * record's word, or of those of one command, so a writer that dies between the two leaves them
- * wrong by these until its successor has counted. */
+/* The numbers of a pool's blocks by state, for tools.  They change behind each change of a
+ * record's word, or of the words of one command.  So a writer that dies between the two leaves
+ * them wrong by these blocks until its successor has counted. */
 static inline void w_tell(struct writer *w, uint32_t pool)
 {
 	const struct wpool *p = &w->pool[pool];
@@ -523,8 +523,8 @@ static inline bool w_cell_is_zero(struct writer *w, uint32_t record, uint32_t pe
 	return (w_is(w, record, LIVE) || w_is(w, record, DYING)) && order_cas16(cell, &had, 0);
 }
 
-/* No cell of the block is raised.  Who raises one and shows itself then sees what this look came
- * behind. */
+/* No cell of the block is raised.  A peer that raises one and shows itself then sees the stores
+ * that this look came behind. */
 static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 {
 	uint32_t i;

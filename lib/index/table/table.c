@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.c - the writer's side of the table.
  *
- * What readers are promised: a key that is live before they start and stays so is found in at
- * most two buckets, whatever the writer does meanwhile.
+ * The promise to readers: a key that is live before they start and stays so is found in at most
+ * two buckets, during all work of the writer.
  *
  *   publish    fill an empty entry of the first bucket; else set the first bucket's flag,
  *              then fill one of the second                                  (rule T3)
@@ -217,8 +217,8 @@ static void due_go_on(struct writer *w)
 	relocate_due(w, &k);
 }
 
-/* What a relocation looks at lies anywhere.  So each one waits until two more are due, or for the
- * end of the commands: when its records are here their other buckets are asked for. */
+/* A relocation looks at random lines.  So each one waits until two more are due, or for the end
+ * of the commands: when its records are here their other buckets are asked for. */
 void table_relocate_ahead(struct writer *w, const struct probe_key *k)
 {
 	if (w->ndue == ARRAY_SIZE(w->due))

@@ -157,8 +157,8 @@ static void tell_nobody(struct writer *w)
 	store_relaxed(&w_state(w)->served_ns, 0);
 }
 
-/* Before the takeover: whoever finds the seat taken can tell one that serves from one that will
- * soon give the seat up. */
+/* Before the takeover: a process that finds the seat taken can tell a serving writer from one
+ * that will soon give the seat up. */
 static void tell_who(struct writer *w)
 {
 	uint32_t peer = w->c->peer;
@@ -206,7 +206,7 @@ int writer_open(gpc *c, bool reaps, struct writer **ret)
 	return 0;
 }
 
-/* What is still under way is left to the next writer, as a killed one would leave it. */
+/* Work under way is left to the next writer, as a killed one would leave it. */
 void writer_close(struct writer *w)
 {
 	tell_nobody(w);

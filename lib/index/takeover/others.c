@@ -82,7 +82,7 @@ static void keep_leftover(struct writer *w, uint32_t record)
 	w->leftover[w->nleftover++] = (struct leftover){ r->owner, record, r->op };
 }
 
-/* What the owner of a CALLER pool has goes with the pool; or it never learnt that it had a
+/* The blocks of the owner of a CALLER pool go with the pool; or the owner never learnt of the
  * pool, since the writer died while it made it. */
 static bool pool_took_it(struct writer *w, uint32_t record)
 {

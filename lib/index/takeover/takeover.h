@@ -48,8 +48,8 @@ struct open_group {
 	uint64_t position;
 }; /* in their order */
 
-/* What no death of a writer leaves, only damage: told when it is repaired.  lost: with what hung
- * below them. */
+/* Faults that come from damage alone, and from no death of a writer: logged when they are
+ * repaired.  lost: with their descendants. */
 struct damage {
 	uint32_t bad, bad_lost;         /* LIVE, and the checksum is wrong */
 	uint32_t orphans, orphans_lost; /* LIVE, and the parent is not there */

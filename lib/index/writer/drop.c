@@ -13,9 +13,9 @@
  *   else                             nothing: its key was evicted, or others dropped it
  *
  * and of each all that hangs on it.  With CF_EVERYWHERE the key goes in all spaces of VRAM and RAM,
- * whatever became of the block, and so does each key of what goes with it.  A key that is in none of
- * them is told all the same, and its copies below go: who has read it may publish what follows it,
- * and the steward of the tiers may have that.
+ * whatever became of the block, and so does each key of what goes with it.  A key that is in none
+ * of them is told all the same, and its copies below go: a peer that has read it may publish
+ * blocks behind it, and the steward of the tiers may have those.
  *
  * A key that has moved away may have been evicted there, and computed again: then good bytes go.
  *

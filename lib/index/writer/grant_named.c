@@ -24,8 +24,8 @@ static bool has_key(struct writer *w, uint32_t record, const struct shm_command 
 	return !(key[0] | key[1]) || (r->key[0] == key[0] && r->key[1] == key[1]);
 }
 
-/* 0: it may go.  What hangs below it is not taken along: a list that has the leaf first has it
- * all. */
+/* 0: it may go.  Its descendants are not taken along: a list that has the leaf first has all of
+ * them. */
 static int32_t check(struct writer *w, const struct grant *g, uint32_t record,
 		     const struct shm_command *cmd)
 {

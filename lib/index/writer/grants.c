@@ -54,8 +54,8 @@ bool grant_holds(struct writer *w, uint32_t record)
 	return w->grants && item_of(w, record, &g);
 }
 
-/* The row is read once, cell by cell: who raises one after that sees
- * DYING, or is seen when the grace period is over. */
+/* The row is read once, cell by cell: a peer that raises a cell after that sees DYING, or is seen
+ * when the grace period is over. */
 bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record)
 {
 	uint32_t i;

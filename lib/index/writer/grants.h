@@ -15,7 +15,7 @@ struct grant_item {
 	bool waits;           /* `block` is DYING still */
 	bool copy;            /* the source stays where it is */
 	bool skip;   /* NAMED: it gets none.  Else the target space has the key already ... */
-	bool behind; /* ... in a block that is leaving: it waits */
+	bool behind; /* ... in a block that is leaving, so the key must wait */
 };
 
 struct grant { /* a group command that may wait for grace periods */

@@ -52,7 +52,7 @@ struct window {
 	struct primed list[PRIMED];
 };
 
-/* What a command touches lies anywhere: one miss after another would be most of its time. */
+/* A command touches random lines: one miss after another would be most of its time. */
 static inline __attribute__((always_inline)) const struct primed *
 prime_next(struct writer *w, uint32_t peer, uint64_t next, uint64_t head, struct window *s)
 {
@@ -135,7 +135,7 @@ static uint64_t seats_of_word(const struct writer *w, uint32_t i)
 	return n < 64 ? (1ull << n) - 1 : UINT64_MAX;
 }
 
-/* Who rang?  One who has left wants its seat taken back now. */
+/* Which peer rang?  A peer that has left wants its seat taken back now. */
 static void answer_bell(struct writer *w)
 {
 	struct shm_shared *shared = seg_shared(&w->seg);
@@ -218,8 +218,8 @@ static void refill(struct writer *w)
 	}
 }
 
-/* Nobody can die, and nothing waits for what only a look would tell.  Who comes rings, so the next
- * pass notes its seat. */
+/* Nobody can die, and nothing waits for what only a look would tell.  A peer that comes rings, so
+ * the next pass notes its seat. */
 static bool no_other_peers(const struct writer *w)
 {
 	uint32_t own = w->c->peer;
@@ -327,9 +327,9 @@ static bool flush_ends_soon(struct writer *w)
 	return false;
 }
 
-/* Who has asked for something often asks for more, and to wake the writer takes longer than most
- * answers.  Not where processors are few: who would ask, or was woken just now, may wait for this
- * one. */
+/* A peer that has asked for something often asks for more, and to wake the writer takes longer
+ * than most answers.  With few processors the writer does not spin: a peer that would ask, or was
+ * woken just now, may wait for this processor. */
 static bool is_asked_again(struct writer *w)
 {
 	while (clock_ns() < w->awake_until_ns) {

@@ -92,9 +92,10 @@ static void end_move(struct writer *w, uint32_t target)
 	store_relaxed(&t->source_word, w->node[target].parent + 1); /* a hint for a takeover */
 }
 
-/* Behind a drop the steward of the tiers looks for what follows it and does not hang on it in a tree.  What
- * is copied to another space meanwhile may hang there on what was computed again, and nobody would find
- * it: it does not go where something was dropped on its way up, or may have been. */
+/* After a drop the steward of the tiers looks for descendants that are not below the block in a
+ * tree.  A block that is copied to another space meanwhile may follow a block there that was
+ * computed again, and no drop would find it.  So it does not go if one of its ancestors was
+ * dropped, or may have been. */
 static bool may_follow(struct writer *w, uint32_t target, uint32_t parent)
 {
 	const struct shm_record *t = w_record(w, target);

@@ -36,7 +36,8 @@ static bool is_named(const struct writer *w, uint64_t memory)
 	return false;
 }
 
-/* What is below RAM is copies, so it has a space of its own (rule B19); and it is one process's. */
+/* Blocks below RAM are copies, so they have a space of their own (rule B19), and belong to one
+ * process. */
 static int32_t lower_check(const struct writer *w, const struct shm_pool *rq)
 {
 	bool lower = shm_is_lower(rq->kind);
@@ -70,7 +71,7 @@ int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq)
 /* Until its command is answered the maker has the file locked, so nobody sweeps that.  If the maker
  * lives now, it has had the lock since before READY, and whoever gets the lock later finds the
  * pool. If it is dead, a sweep may have looked before READY, and may remove the file at any time:
- * the pool goes with its maker, who can tell nobody its number any more. */
+ * the pool goes with its maker, which can tell nobody its number any more. */
 bool pool_memory_maker_died(struct writer *w, uint32_t peer)
 {
 	return lock_test(w->lock_fd, LOCK_PEER(peer)) == 0;

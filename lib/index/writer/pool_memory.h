@@ -6,8 +6,8 @@
 
 #include "index/table/state.h"
 
-/* A request for a pool, with memory or without: 0, -EINVAL, -EEXIST, -EPROTO.  What it demotes to
- * has been checked to be a pool. */
+/* A request for a pool, with memory or without: 0, -EINVAL, -EEXIST, -EPROTO.  The caller has
+ * checked that its demote_to is a pool. */
 int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq);
 /* Of a pool that is READY now: must it go again? */
 bool pool_memory_maker_died(struct writer *w, uint32_t peer);

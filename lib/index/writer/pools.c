@@ -3,7 +3,7 @@
  *
  * A pool is READY from the store of its bit in live_pools until that bit is cleared: the one
  * step in which all its blocks die (guarantee E).  Readers load the bit in every call and
- * again for every reference.  What follows, block by block, only cleans up.
+ * again for every reference.  The rest, block by block, only cleans up.
  * Tests: t/index/clear-counts.t t/index/one-step.t t/index/caller.t t/index/clear.t
  *   t/index/owner-dies.t t/index/chains-and-moves.t */
 #include "config.h"
@@ -140,7 +140,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 }
 
 /* Generations are odd while a pool is READY, and even from its end to its next life: so each of
- * the two makes one step, whoever makes it, however often it is begun. */
+ * the two makes one step, by any process, and if begun again. */
 static uint32_t generation_of_life(uint32_t before)
 {
 	return (before + 1) | 1;

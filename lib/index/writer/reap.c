@@ -169,8 +169,8 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	store_relaxed(&s->taken, head); /* last: never ahead of tail */
 }
 
-/* Who sits there is noted once.  From then on its lock alone says when it is gone, whatever the
- * seat says.  Pairs with (a) of seat.c: who it is stands there before TAKEN does. */
+/* The process of a seat is noted once.  From then on its lock alone says when it is gone,
+ * whatever the seat says.  Pairs with (a) of seat.c: its identity is there before TAKEN. */
 void reap_note(struct writer *w, uint32_t peer)
 {
 	const struct shm_seat *s = seg_seat(&w->seg, peer);

@@ -11,8 +11,8 @@ struct quarantine {
 	struct identity who;
 };
 
-/* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:
- * for whom (rule C1), or SHM_NO_PEER. */
+/* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op: of the
+ * peer that gets it (rule C1), or SHM_NO_PEER. */
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 /* The same of a victim, whose key is ready (retire_prefetch): nothing has it instead, which the
  * histograms note, and one more in *sum; unless it is leaving, and lives in another space. */
@@ -36,8 +36,8 @@ void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
  * VRAM or RAM a drop is under way: it tells of those that stay. */
 void retire_alone(struct writer *w, uint32_t record, uint64_t *sum);
 /* A LIVE block's key goes, and nothing has it instead: one more in *sum, or, if that is NULL, in
- * what the writer counts for nobody in particular.  Whoever calls retire_block() says so before,
- * unless the key has moved, as that of a block that is leaving has. */
+ * what the writer counts for nobody in particular.  A caller of retire_block() says so before,
+ * unless the key has moved, as the key of a leaving block has. */
 void retire_count(struct writer *w, uint32_t record, uint64_t *sum);
 void retire_dying(struct writer *w, uint32_t record); /* takeover: DYING already */
 /* RESERVED -> FREE; the target of a move forgets its source before.  That of a transfer stays

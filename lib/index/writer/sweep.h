@@ -11,13 +11,13 @@
 #include "index/table/state.h"
 
 /* There may be files that no pool names: a pool has ended, somebody has died, or a writer took
- * over.  Sweep, and again until there are none.  One look is too few: importers have VRAM mapped
- * still, the locks of who died go one after the other, and a writer that died may have been the
- * only one who knew of a file. */
+ * over.  Sweep, and again until there are none.  One look is too few: importers still have VRAM
+ * mapped, the locks of a dead process go one after the other, and a dead writer may have been the
+ * only process that knew of a file. */
 void sweep_begin(struct writer *w);
 void sweep_housekeep(struct writer *w, uint64_t now);
-/* False: the writer comes back soon.  What stays for long is looked at when it looks at other
- * things. */
+/* False: the writer comes back soon.  A file that stays for long is looked at together with other
+ * files. */
 bool sweep_is_quiet(const struct writer *w);
 
 #endif

@@ -110,7 +110,7 @@ static bool commit(struct writer *w, struct transfer *t, uint32_t record)
 	return true;
 }
 
-/* What is decided is told; at the end, who waits is woken. */
+/* The decided blocks are told; at the end, waiting threads are woken. */
 bool transfer_tell(struct writer *w, struct transfer *t)
 {
 	uint32_t peer;

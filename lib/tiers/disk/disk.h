@@ -101,7 +101,7 @@ int disk_open(const char *path, const struct disk_options *opt, struct disk **re
  * disk_info and disk_close may be called, and a file that did not exist is gone again with
  * disk_close. */
 int disk_begin(struct disk *d, bool clear);
-/* What waits in the queues is answered with -ECANCELED; what is under way ends.  NULL is fine. */
+/* Requests in the queues are answered with -ECANCELED; requests under way end.  NULL is fine. */
 void disk_close(struct disk *d);
 
 struct disk_info {
@@ -183,8 +183,8 @@ int disk_run(struct disk *d, struct disk_op *op);
 
 int disk_clear(struct disk *d); /* all of the file, durably */
 int disk_sync(struct disk *d);  /* all that was answered, durably */
-/* The header becomes FREE, and is on the disk when the next clear or sync has been
- * answered: for who evicts.  A write does it by itself before it begins. */
+/* The header becomes FREE, and is on the disk when the next clear or sync has been answered: for
+ * evictions.  A write does it by itself before it begins. */
 int disk_free(struct disk *d, uint64_t slot);
 /* The header alone, and the note, as they are now: results as of a read. */
 int disk_look(struct disk *d, struct disk_slot *what, void *note);

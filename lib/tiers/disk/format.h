@@ -104,8 +104,8 @@ _Static_assert(sizeof(struct disk_header) == DISK_HEADER_BYTES, "header layout")
 _Static_assert(offsetof(struct disk_header, key) == 48, "header layout");
 _Static_assert(offsetof(struct disk_header, word) == 88, "header layout");
 _Static_assert(offsetof(struct disk_header, checksum) == 124, "header layout");
-/* A note, where its block has one; ntokens tokens of 4 bytes follow.  What is in it is its writer's
- * affair: the file counts bytes. */
+/* A note, where its block has one; ntokens tokens of 4 bytes follow.  Only its writer knows its
+ * content: the file counts bytes. */
 #define DISK_NOTE_VERSION 1u
 struct disk_note {
 	uint32_t version;

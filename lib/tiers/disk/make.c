@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* make.c - a file is made, grown, cut.
  *
- *   made     a superblock that says UNMADE, the room, both superblocks.  Who dies before these leaves an
- *            empty file or one that says UNMADE: it holds nothing, and the next one makes it anew
+ *   made  a superblock that says UNMADE, the room, both superblocks.  A death before these leaves
+ *   an empty file or one that says UNMADE: it holds nothing, and the next one makes it anew
  *   grown    the file ends where the superblocks say, what lies beyond is cut off first; room; headers of the last
  *            group that lie beyond are made free; superblocks
  *   cut      superblocks; the end.  A death in between leaves a longer file, which nobody reads

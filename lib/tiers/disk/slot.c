@@ -25,7 +25,7 @@ static uint32_t checksum(const struct disk_header *h)
 	return crc32c(0, h, offsetof(struct disk_header, checksum));
 }
 
-/* Version 1 knew no structures: its bytes are for who tells none. */
+/* Version 1 knew no structures: its bytes are for pools without a seed. */
 static bool sum_of(const struct disk *d, const struct disk_header *h, struct image_sum *ret)
 {
 	*ret = (struct image_sum){ h->crc, h->seed, h->word };

@@ -121,7 +121,7 @@ void aside_end(struct disk *d, bool made);
 /* ---- make.c ---- */
 
 void make_geometry(struct disk *d); /* group_bytes, images_at, of the superblock */
-/* What a file of opt says of itself, in d->super. */
+/* The superblock of the file of opt, in d->super. */
 int make_draft(struct disk *d, const struct disk_options *opt);
 /* The file, empty or never finished, becomes that.  On failure it is empty. */
 int make_file(struct disk *d);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* super.c - the two superblocks: which one counts, the epoch, the file's clock, and syncs.
  *
- * B is stored and synced before A is touched, so there is always one that is whole.  What was
- * acknowledged stands in both: one that is damaged afterwards takes nothing back.
+ * B is stored and synced before A is touched, so there is always one that is whole.  Both have
+ * all that was acknowledged: later damage of one takes nothing back.
  * Tests: t/tiers/disk-clock.t t/tiers/disk-power.t t/tiers/aside.t t/tiers/disk-kills.t
  *   t/tiers/disk-faults.t t/tiers/disk-files.t */
 #include "config.h"
@@ -119,7 +119,7 @@ int super_store(struct disk *d, uint64_t at)
 	return io_write(d->fd, s, sizeof(*s), at);
 }
 
-/* What a failed sync could not write is gone, and the next sync says nothing of it. */
+/* Bytes that a failed sync could not write are gone, and the next sync does not report them. */
 static int sync_now(struct disk *d)
 {
 	int err;

@@ -95,7 +95,7 @@ static int verify(struct remote *r, struct batch *b, uint32_t i, struct remote_b
 	return 0;
 }
 
-/* What is wrong would be wrong again, for every node.  So there is time for that, even where the
+/* A wrong value would be wrong again, for every node.  So there is time for that, even where the
  * get has used it up. */
 static void remove_wrong(struct remote *r, uint32_t lane, const struct remote_block *block,
 			 uint32_t n, uint64_t deadline_ns)

@@ -152,7 +152,7 @@ static const char *name_of(const struct remote *r, plugin_call call)
 				   : "remove";
 }
 
-/* Whatever is asked, the next answer will be the same: a person has to know. */
+/* The next answer to any question will be the same: a person has to know. */
 static void tell_refusal(struct remote *r, plugin_call call, const struct batch *b, uint32_t n)
 {
 	const struct gpc_remote_plugin *p = &r->plugin.own;

@@ -2,8 +2,8 @@
 /* image.h - what a remote store keeps under a key: a header of 128 bytes, and the image of a block.
  *
  * The header says whose image it is and what its checksum is, so bytes that are cut off, forged by
- * accident, of another block or of another layout are known before anybody is given them.  It keeps
- * no secret: who may write to the store can write what passes. */
+ * accident, of another block or of another layout are known before anybody is given them.  It
+ * keeps no secret: a client that may write to the store can write values that pass. */
 #ifndef GPC_REMOTE_IMAGE_H
 #define GPC_REMOTE_IMAGE_H
 
@@ -21,7 +21,7 @@ struct image_header {
 	uint8_t fingerprint[32]; /* of the layout */
 	uint32_t depth, tag;
 	uint64_t bytes; /* of the image */
-	/* CLOCK_REALTIME of who wrote it: for people, nothing is decided by it */
+	/* CLOCK_REALTIME of the machine that wrote it: for people, nothing is decided by it */
 	uint64_t written_ns;
 	uint32_t crc;  /* CRC32C of the image, begun with seed (index/base/sums.h) */
 	uint32_t seed; /* 0: not told */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.h - threads in which plugins run, one a lane: who asks waits for them so long and no longer.
+/* lane.h - threads in which plugins run, one a lane: a caller waits for them up to a deadline.
  *
  *   state    the plugin           who asks
  *   IDLE     is not called        may ask

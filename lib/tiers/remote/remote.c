@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote.c - a store: opened, watched, stopped, closed.
  *
- * What calls find out on their way is stored relaxed: a call that does not see yet that the store
- * is down costs a deadline more, and nothing else follows from the order.
+ * Findings of calls are stored relaxed: a call that does not see yet that the store is down costs
+ * a deadline more, and nothing else depends on the order.
  * Tests: t/tiers/lane-lost.t t/tiers/late-put.t t/tiers/remote-folder.t */
 #include "config.h"
 

@@ -90,8 +90,8 @@ struct remote_state {                /* counters never fall */
 
 struct remote;
 
-/* What can be refused of NAME:word=value,... before there is a cache: its form, the plugin, and
- * words that it does not take.  Values are the plugin's to judge, when it opens. */
+/* Check NAME:word=value,... as far as that is possible without a cache: its form, the plugin, and
+ * words that the plugin does not take.  Values are the plugin's to judge, when it opens. */
 int remote_check(const char *spec);
 /* 0, or an error with its sentence (err_set): no such plugin, one that others could have written,
  * an option, what the plugin's open says.  A store that does not answer is no error. */
@@ -106,8 +106,8 @@ bool remote_is_lost(struct remote *r, uint32_t lane);
 
 /* In one thread, about ten times a second, for as long as the store is open. */
 void remote_tick(struct remote *r);
-/* Memory where images will lie, or will lie no more; no call is under way.  What a plugin cannot
- * register is logged, and used all the same. */
+/* Memory where images will lie, or will lie no more; no call is under way.  Memory that a plugin
+ * cannot register is logged, and used all the same. */
 void remote_memory(struct remote *r, void *base, uint64_t bytes, bool there);
 
 /* Each returns how many have result 0; lane < lanes; deadline_ns 0: that of the options from now

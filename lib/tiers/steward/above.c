@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* above.c - what a block hangs on goes down with it.
  *
- * A block is of use only behind the blocks before it in its prompt.  What many prompts begin with
- * is used all the time, so it is never next to go from RAM, and by itself would never be written:
- * when the cache is made anew, all that follows it would be without a parent.  So with a block go
- * those of its ancestors that the tier lacks, as far as they are in the same pool of RAM.
+ * A block is of use only behind the blocks before it in its prompt.  The common beginning of many
+ * prompts is used all the time, so it is never next to go from RAM, and by itself would never be
+ * written: when the cache is made anew, all that follows it would be without a parent.  So with a
+ * block go those of its ancestors that the tier lacks, as far as they are in the same pool of
+ * RAM.
  *
  * The walk ends at the first ancestor that is about to get a copy, or has one.  Copies are chained:
  * what that one hangs on was published before it, and does not go before it, be it for want of room

@@ -95,7 +95,7 @@ void board_show(struct gpc_tiers *t)
 	struct shm_board *d = seg_board(&t->c->seg);
 	uint32_t i, k;
 
-	for (i = 0; i < SHM_TIERS; i++) { /* of another steward, who had other tiers */
+	for (i = 0; i < SHM_TIERS; i++) { /* of another steward, which had other tiers */
 		for (k = 0; k < t->nlower && t->lower[k].index != i; k++)
 			;
 		if (k == t->nlower)
@@ -164,7 +164,7 @@ void board_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared)
 	store_relaxed(&d->cleared, cleared);
 	store_relaxed(&d->drops, t->since);
 	/* (o) the disk has it before the number says so; pairs with index/request/durable.c.  If we die
-	 * before it, who waits sees that our lock is gone */
+	 * before it, a waiting process sees that our lock is gone */
 	store_release(&d->durable, number);
 	order_add32(&d->news, 1);
 	if (load_relaxed(&d->waiters))

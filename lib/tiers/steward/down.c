@@ -87,7 +87,7 @@ static void enlist(struct down *b, gpc_block block, const struct about *a, uint3
 
 enum { PASSED, CHOSEN, GONE };
 
-/* What is to become of a victim.  GONE: it has left RAM. */
+/* The decision about a victim.  GONE: it has left RAM. */
 static int look_at(struct down *b, gpc_block block, struct about *ret)
 {
 	struct gpc_tiers *t = b->t;
@@ -172,8 +172,8 @@ static int write_all(struct down *b)
 	return 0;
 }
 
-/* What it hangs on could not be written: alone it would be of no use, and that would not be looked
- * for again. */
+/* Its ancestors could not be written: alone the block would be of no use, and nobody would look
+ * for the ancestors again. */
 static bool hangs_on_nothing(const struct down *b, uint32_t i, const gpc_block *resident)
 {
 	uint32_t k;
@@ -346,7 +346,7 @@ static bool is_early(const struct lower *d)
 	return d->file && tier_disk_turn(d) > clock_ns() + RATE_NS;
 }
 
-/* What victims hang on stands behind them, the deepest first. */
+/* The ancestors of victims stand behind them, the deepest first. */
 static void enlist_above(struct down *b, gpc_block block)
 {
 	uint32_t at = b->victims;
@@ -359,8 +359,8 @@ static void enlist_above(struct down *b, gpc_block block)
 	enlist(b, block, &a, at);
 }
 
-/* What it hangs on joins the batch.  One that is full is written before more comes: of a long chain
- * the root first, so that whatever ends this, nothing is there without its parent.  False: more is
+/* Its ancestors join the batch.  A full batch is written before more comes: of a long chain the
+ * root first, so that whatever ends this, nothing is there without its parent.  False: more is
  * left, or the time for this is over. */
 static bool choose_above(struct down *b, const struct about *a, uint32_t pool, uint32_t most,
 			 uint32_t *moved)

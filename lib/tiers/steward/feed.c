@@ -101,8 +101,8 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 		slots_removed(d, e->block, &e->key, lower_is_store(d) && e->was != e->block);
 }
 
-/* The feed was overwritten before it was read.  What the index has is the truth; a clear among what
- * is lost has left its number. */
+/* The feed was overwritten before it was read.  The index is the truth; a clear among the lost
+ * events has left its number. */
 static void compare(struct gpc_tiers *t)
 {
 	uint32_t i;
@@ -239,7 +239,7 @@ int feed_begin(struct gpc_tiers *t)
 
 /* ---- age ---- */
 
-/* What younger blocks hang on stays until these go, and is asked for again: so many at a time. */
+/* Ancestors of younger blocks stay until these go, and are asked for again: this many at a time. */
 static void reclaim_old(struct lower *d, const gpc_key *key, const gpc_block *block, uint32_t n)
 {
 	int result[OLD];
@@ -299,7 +299,8 @@ static void tell_idle(struct gpc_tiers *t)
 	if (!acknowledge(t, false))
 		return;
 	/* (s) all that was asked for by then is done and durable before the number says so; pairs
-	 * with index/request/durable.c.  If we die before it, who waits sees that our lock is gone */
+	 * with index/request/durable.c.  If we die before it, a waiting process sees that our
+	 * lock is gone */
 	store_release(&board->idle, idle);
 	order_add32(&board->news, 1);
 	futex_wake_all(&board->news);

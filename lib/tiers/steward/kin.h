@@ -22,8 +22,8 @@
  *     from there.
  *
  * A drop follows children from the keys that were dropped, and looks at what is listed.  It looks at
- * nothing else.  An entry may stand here although its block has gone: whoever looks at an entry
- * looks at its record.
+ * nothing else.  An entry may stand here although its block has gone: a look at an entry is
+ * followed by a look at its record.
  *
  * 16 bytes and a bit for each record of the cache; no call but kin_children() allocates anything.  Any thread
  * may call. */

@@ -3,8 +3,9 @@
  *
  * The blocks of its pool are hints: this node has stored that key, or has been told that it is
  * there.  So a hint that is evicted takes nothing away from the store, and a clear of the pool
- * makes this node forget what it knows; a new version tag is what makes all nodes forget.  What is
- * dropped (gpc_drop) is removed in the store, in the background, and not read there from then on.
+ * makes this node forget what it knows; a new version tag is what makes all nodes forget.
+ * Dropped blocks (gpc_drop) are removed in the store, in the background, and not read there from
+ * then on.
  *
  * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the
  * threads that answer take another one each.
@@ -289,7 +290,7 @@ static bool is_writing(const struct tier_store *s, const gpc_key *key)
 	return i < s->nwriting;
 }
 
-/* What is on its way there is removed when it has arrived. */
+/* Values on their way there are removed when they have arrived. */
 static uint32_t take_gone(struct tier_store *s, gpc_key *keys)
 {
 	uint32_t n, i, k = 0;

@@ -18,8 +18,8 @@
 
 #include "tiers/steward/steward.h"
 
-/* What the index says is below would only be misses.  Without a writer it is tried again.  Where
- * its pool has gone nothing is left of it, and another pool may have the number. */
+/* Entries of the index below RAM would only be misses.  Without a writer it is tried again.
+ * Where its pool has gone nothing is left of it, and another pool may have the number. */
 static bool is_emptied(struct lower *d)
 {
 	if (!d->emptied && !returns_keeps(d->t->c, d->pool))

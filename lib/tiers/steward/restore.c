@@ -181,7 +181,7 @@ static void settle(struct lower *d, const uint64_t *at, const gpc_block *residen
 	tier_count(d, TIER_RESTORED, live);
 }
 
-/* What stood beside them in the file. */
+/* Their notes in the file. */
 struct notes_read {
 	struct shm_note note[RESTORE];
 	uint8_t buffer[DISK_MOST_NOTE];
@@ -274,7 +274,7 @@ static void use_in_order(struct lower *d)
 		refs_stamp(c, d->record + (uint32_t)d->found[i].slot, first - (d->next - 1 - i));
 }
 
-/* Who made a cache anew wants to know why a prompt is not found. */
+/* A user who made a cache anew wants to know why a prompt is not found. */
 static void tell(const struct lower *d)
 {
 	unsigned long long there = load_relaxed(&d->shown->count[TIER_FOUND]);
@@ -313,7 +313,7 @@ bool restore_step(struct gpc_tiers *t)
 		use_in_order(t->disk);
 		forget_all(t->disk);
 	}
-	for (i = 0; i < t->nlower; i++) /* for who looks: nobody orders anything by it */
+	for (i = 0; i < t->nlower; i++) /* for tools: nothing is ordered by it */
 		store_relaxed(&t->lower[i].shown->ready, 1);
 	store_release(&t->published, 1);
 	return false;

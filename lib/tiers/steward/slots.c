@@ -88,8 +88,8 @@ static void become_busy(struct lower *d, uint32_t i)
 	d->slot[i].lost = false;
 }
 
-/* What its owner's own evict names is told nowhere else.  A store keeps what is evicted here: so
- * the feed, which tells of it, too, must not find its key any more. */
+/* No event tells of blocks that the owner's own evict names.  A store keeps what is evicted here:
+ * so the feed, which tells of it, too, must not find its key any more. */
 static uint32_t evict(struct lower *d, gpc_block *blocks, uint32_t n)
 {
 	bool is_store = lower_is_store(d);

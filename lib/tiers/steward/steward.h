@@ -67,7 +67,8 @@ struct slot {
 	gpc_key key;
 	uint32_t born; /* slots_now() */
 	uint8_t state;
-	/* so many have published it, and not said so yet: it was evicted and taken since */
+	/* publishers of this slot that have not called slots_live() yet, although it was evicted
+	 * and taken since */
 	uint8_t overtaken;
 	bool lost; /* a hint that others hang on: the store has not got its key any more */
 };
@@ -282,8 +283,7 @@ uint32_t room_for(struct lower *d, uint32_t n, uint32_t pool, const gpc_block *s
 bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key);
 void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n);
 
-/* What a record says of its LIVE block, which the caller holds, or only looks at: false, it is not
- * LIVE. */
+/* The record of a LIVE block, which the caller holds, or only looks at; false: it is not LIVE. */
 struct about {
 	gpc_key key, parent;
 	uint32_t tag, depth, word;
@@ -316,10 +316,10 @@ void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const 
 /* Most that a note of this cache takes in a file; 0: it keeps none. */
 uint32_t notes_most(const struct segment *s);
 /* The note of a block of that life, as it stands in a file: so many bytes; 0: it has none, or none
- * is to be had. What does not fit into `room` is left out: the tokens, or all of it. */
+ * is to be had. Parts that do not fit into `room` are left out: the tokens, or the whole note. */
 uint32_t notes_pack(const gpc *c, gpc_block block, const struct about *a, void *to, uint32_t room);
-/* The other way, under that key; tokens has room for block_tokens.  What this cache does not keep
- * is left out. false: it says nothing that this cache keeps. */
+/* The other way, under that key; tokens has room for block_tokens.  Parts that this cache does
+ * not keep are left out.  false: it has no part that this cache keeps. */
 bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key,
 		  struct shm_note *ret, uint32_t *tokens);
 

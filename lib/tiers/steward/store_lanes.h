@@ -53,7 +53,7 @@ struct tier_store {
 /* A lane for one call.  NO_LANE: the plugin has not returned in any of them. */
 uint32_t store_lane(struct tier_store *s);
 void store_lane_give(struct tier_store *s, uint32_t lane);
-/* What the plugin still has of these is kept until it returns. */
+/* Those that the plugin still has are kept until it returns. */
 void store_lane_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
 		     bool is_read);
 /* Every now and then: has it? */

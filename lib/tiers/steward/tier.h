@@ -7,7 +7,7 @@
  * has bytes only.
  *
  * All calls may be made by several threads at a time.  One slot is kept apart by the service:
- * whoever writes into it, or makes it free, has it alone; whoever reads holds a reference on its
+ * a thread that writes into it, or makes it free, has it alone; a reader holds a reference on its
  * block.
  *
  * A tier checks its answers by itself, and is believed: it gives the bytes that were written under
@@ -24,7 +24,7 @@
 #include "gpc.h"
 #include "gpc_tiers.h"
 
-/* What fails is tried again after a second, then after twice as long each time. */
+/* A failed call is tried again after a second, then after twice as long each time. */
 #define REST_NS      (1000 * NS_PER_MS)
 #define REST_MOST_NS (60000 * NS_PER_MS)
 static inline uint64_t rest_longer(uint64_t ns)

@@ -204,9 +204,9 @@ static uint32_t counter_of(int result)
 	}
 }
 
-/* An image that is damaged, or not there, is no block any more: nobody is to ask for it again.  What follows it
- * stays, as its own bytes are good.  A hint that others hang on stays, too: the store may have it
- * again. */
+/* An image that is damaged, or not there, is no block any more: nobody is to ask for it again.
+ * Blocks behind it stay, since their own bytes are good.  A hint that others hang on stays, too:
+ * the store may have it again. */
 static void remove_lower(struct lower *d, gpc_block *block, const gpc_key *key)
 {
 	gpc *c = d->t->c;

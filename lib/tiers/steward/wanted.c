@@ -2,8 +2,9 @@
 /* wanted.c - keys that a peer wants below, before RAM needs their room.
  *
  * A question with ASK_BELOW names keys of blocks in RAM.  It is answered when each of them is in the list of
- * each tier that lacks it, or the list is full; down.c takes them from there, before victims.  What is in a list
- * is nothing but a key: the block may be evicted, dropped or written by then, and is looked for again.
+ * each tier that lacks it, or the list is full; down.c takes them from there, before victims.  An
+ * item of a list is only a key: the block may be evicted, dropped or written by then, and is
+ * looked for again.
  *
  *   the block when its turn comes        then
  *   in RAM, without a copy               it is written, held or not, with what it hangs on (above.c)
