@@ -61,6 +61,7 @@ python_engines = \
 	%reldir%/gpc/vllm/pending.py \
 	%reldir%/gpc/vllm/private.py \
 	%reldir%/gpc/vllm/prompts.py \
+	%reldir%/gpc/vllm/register.py \
 	%reldir%/gpc/vllm/seen.py \
 	%reldir%/gpc/vllm/spec.py \
 	%reldir%/gpc/vllm/trace.py \
@@ -151,6 +152,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/threads.py \
 	%reldir%/tests/transfers.py \
 	%reldir%/tests/vllm_failures.py \
+	%reldir%/tests/cuda_fake.py \
 	%reldir%/tests/vllm_fake.py \
 	%reldir%/tests/vllm_events.py \
 	%reldir%/tests/store_below.py \
@@ -167,6 +169,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_step.py \
 	%reldir%/tests/vllm_trace.py \
 	%reldir%/tests/vllm_words.py \
+	%reldir%/tests/vllm_register.py \
 	%reldir%/tests/vllm_worker.py \
 	%reldir%/wheel.py
 

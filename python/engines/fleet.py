@@ -170,10 +170,11 @@ class Cache:
         self.name, self.parts, self.checksum = name, parts, checksum
         self.c = gpc.attach(name, label="test", timeout=10)
         self.part = self.c.pool_map(POOL)[0]
-        (self.run,) = self.c.pool_runs(POOL)
+        self.runs = self.c.pool_runs(POOL)       # one of each part
 
-    def at(self, block):
-        return self.part.address + self.run.offset + gpc.SLOT(block) * self.run.slot_stride
+    def at(self, block, part=0):
+        run = self.runs[part]
+        return self.part.address + run.offset + gpc.SLOT(block) * run.slot_stride
 
     def live(self):
         return [e for e in self.c.walk() if gpc.POOL(e.block) == POOL]
@@ -194,19 +195,19 @@ class Cache:
         return out
 
     def good(self, entry, part):
-        (has,), n = self.c.sealed([entry.block], entry.key, part), self.run.bytes // self.parts
-        at = self.at(entry.block) + part * n
+        (has,), n, at = self.c.sealed([entry.block], entry.key, part), self.runs[part].bytes, self.at(entry.block, part)
         return not has.result and (not self.checksum or has.crc == gpc.crc32c((ctypes.c_char * n).from_address(at), has.seed))
 
     def corrupt(self, entry):
         """One bit in the middle."""
-        at = ctypes.c_ubyte.from_address(self.at(entry.block) + self.run.bytes // 2)
+        at = ctypes.c_ubyte.from_address(self.at(entry.block) + self.runs[0].bytes // 2)
         at.value ^= 1
 
     def fill(self, entry, random):
         """Other numbers of that size in all of its bytes, under a seal that stays."""
-        n = self.run.bytes // 4
-        (ctypes.c_float * n).from_address(self.at(entry.block))[:] = [random.gauss(0, 1) for _ in range(n)]
+        for part, run in enumerate(self.runs):
+            n = run.bytes // 4
+            (ctypes.c_float * n).from_address(self.at(entry.block, part))[:] = [random.gauss(0, 1) for _ in range(n)]
 
     def close(self):
         self.c.close()

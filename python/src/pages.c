@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pages.c - copies and sums of chunks.
- * Tests: t/python/vllm-trace.t t/python/vllm-worker.t */
+ * Tests: t/python/vllm-register.t t/python/vllm-trace.t t/python/vllm-worker.t */
 #include "pages.h"
 
 #include <string.h>
@@ -133,13 +133,15 @@ static int copy_tensors(const struct pages *w, int64_t i, int64_t n, const struc
 	return err;
 }
 
-/* Chunks of one page, in slots and blocks that follow each other. */
+/* Chunks of one page, in slots and blocks that follow each other, in memory that one copy may go
+ * through (gpc/vllm/register.py). */
 static bool follows(const struct pages *w, int64_t i)
 {
 	const int64_t *page = &w->page[2 * w->start[i]];
 
-	return w->start[i + 1] - w->start[i] == 1 && w->start[i] - w->start[i - 1] == 1 &&
-	       w->slot[i] == w->slot[i - 1] + 1 && page[0] == page[-2] && page[1] == page[-1] + 1;
+	return !(w->each && w->slot[i] % w->each == 0) && w->start[i + 1] - w->start[i] == 1 &&
+	       w->start[i] - w->start[i - 1] == 1 && w->slot[i] == w->slot[i - 1] + 1 &&
+	       page[0] == page[-2] && page[1] == page[-1] + 1;
 }
 
 /* Chunks from i on whose copies, or whose sums, are given together. */

@@ -58,6 +58,7 @@ struct pages {
 	uint8_t *base; /* of slot 0 */
 	/* of slots; in a slot: the part; of the part */
 	uint64_t stride, area, bytes;
+	uint32_t each; /* slots from slot 0 on: no copy goes from so many to the next; 0: any may */
 	uint32_t structure;
 	const int64_t *slot;  /* of each chunk */
 	struct gpc_sum *sum;  /* of each: of a load what was sealed, of a store what is to be */

@@ -87,10 +87,11 @@ static void close_share(PyObject *capsule)
 static int fill_numbers(struct pages *w, PyObject *const *a)
 {
 	unsigned long long base = PyLong_AsUnsignedLongLong(a[8]), stride, area;
-	unsigned int structure;
+	unsigned int structure, each;
 
 	w->bytes = PyLong_AsUnsignedLongLong(a[10]);
-	if (PyErr_Occurred() || !PyArg_ParseTuple(a[9], "KKI", &stride, &area, &structure) ||
+	if (PyErr_Occurred() ||
+	    !PyArg_ParseTuple(a[9], "KKII", &stride, &area, &structure, &each) ||
 	    args_u32(a[12], "lane", &w->lane) < 0)
 		return -1;
 	w->store = PyObject_IsTrue(a[6]) == 1;
@@ -99,6 +100,7 @@ static int fill_numbers(struct pages *w, PyObject *const *a)
 	w->stride = stride;
 	w->area = area;
 	w->structure = structure;
+	w->each = each;
 	return 0;
 }
 

@@ -30,7 +30,7 @@ from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
 gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
 HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
-EXTRA = {"gpc_weights": "w", "gpc_bytes": (64 + 40) * 4096, "gpc_stock": 0, "gpc_free_target": -1,
+EXTRA = {"gpc_weights": "w", "gpc_bytes": (64 + 40) * 2 * 4096, "gpc_stock": 0, "gpc_free_target": -1,
          "gpc_pending_ms": 60000, "gpc_attach_ms": 60000}
 jobs = iter(range(1, 1000))
 logs = []
@@ -153,7 +153,7 @@ def spoil(e, rank, key):
     beside = next(iter(worker.beside.values()))
     at = beside.base + beside.stride * gpc.SLOT(e.m.c.lookup(e.m.finder.keys([key]), flags=gpc.QUIET)[0])
     view = memoryview(beside.part)
-    view[at - beside.part.address + worker.image.offset(worker.part) + 9] ^= 1
+    view[at - beside.part.address + beside.area + 9] ^= 1
     view.release()
 
 

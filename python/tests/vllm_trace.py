@@ -35,7 +35,7 @@ class Scheduler:
 class Engine:
     def __init__(self, suffix):
         _made.add(name + suffix)
-        extra = {"gpc_name": name + suffix, "gpc_weights": "w", "gpc_bytes": 104 * 4096, "gpc_stock": 0, "gpc_free_target": -1}
+        extra = {"gpc_name": name + suffix, "gpc_weights": "w", "gpc_bytes": 104 * RANKS * 4096, "gpc_stock": 0, "gpc_free_target": -1}
         conf = dict(extra=extra, world=RANKS, block_bytes=64, engine_id=name + suffix)
         specs = [GPCOffloadingSpec(fake.config(rank=r, **conf)) for r in range(RANKS)]
         self.m = GPCOffloadingSpec(fake.config(**conf)).get_manager()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-seen.t t/python/tiers.t t/python/vllm-manager.t
+# Tests: t/python/vllm-seen.t t/python/vllm-register.t t/python/tiers.t t/python/vllm-manager.t
 """The cache of some engines, made by the first one."""
 
 import errno
@@ -31,8 +31,14 @@ def _stride(slot_bytes):
     return -(-slot_bytes // _PAGE) * _PAGE
 
 
+def _runs(slot_bytes, sums, slots):
+    """Each part of the image by itself, slot after slot: what one rank copies, and registers, lies together."""
+    part = slot_bytes // sums
+    return [gpc.Run(bytes=part, offset=i * slots * _stride(part), slot_stride=_stride(part)) for i in range(sums)]
+
+
 def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums):
-    stride = _stride(slot_bytes)
+    stride = sums * _stride(slot_bytes // sums)
     slots = conf.bytes // stride - _TRANSIT
     if slots < 1:
         raise ConfigError(f"{conf.bytes_key}: {conf.bytes}, at least {(_TRANSIT + 1) * stride} are "
@@ -43,7 +49,7 @@ def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums):
                       stock=min(conf.stock, (slots + _TRANSIT) // _STOCK_SHARE),
                       timeout=conf.attach_ms / 1000, block_tokens=block_tokens, max_peers=conf.max_peers,
                       ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, sums=sums,
-                      ram_runs=[gpc.Run(bytes=slot_bytes, slot_stride=stride)],
+                      ram_runs=_runs(slot_bytes, sums, slots + _TRANSIT),
                       max_blocks=max_blocks(conf, slots + _TRANSIT + room.blocks), secret=room.secret,
                       max_aliases=min(max(_OFFERED, 2 * slots) * offers, _MOST_OFFERS), free_target=conf.free_target, keep_digests=1,
                       keep_tokens=int(getattr(conf, "keep_tokens", False)))
@@ -108,10 +114,20 @@ def _explain(e, name, conf, layout, words):
     return e
 
 
-def _compare_size(c, name, conf, slot_bytes, log):
-    have = (c.pool_get(POOL).blocks + _TRANSIT) * _stride(slot_bytes)
+def slot_stride(c):
+    """What a slot takes."""
+    return sum(r.slot_stride for r in c.pool_runs(POOL))
+
+
+def bytes_of(c):
+    """Of all slots."""
+    return c.pool_memory(POOL).slots * slot_stride(c)
+
+
+def _compare_size(c, name, conf, log):
+    have, stride = bytes_of(c), slot_stride(c)
     log.info("gpc: the cache %s has %d MiB", name, have >> 20)
-    if abs(have - conf.bytes) >= _stride(slot_bytes):
+    if abs(have - conf.bytes) >= stride:
         log.warning("gpc: %s: %d MiB are asked for, and the cache %s was made with %d MiB. To change that, end all of its "
                     "engines, run 'gpc-inspect rm %s' and start again", conf.bytes_key, conf.bytes >> 20, name,
                     have >> 20, name)
@@ -130,7 +146,7 @@ def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=N
         c.close()
         raise ConfigError(f"gpc_name: {name!r}, its slots have {have.block_bytes} bytes and {have.sums} checksums, and {slot_bytes} "
                           f"and {sums} are wanted: another cache has that name")
-    _compare_size(c, name, conf, slot_bytes, log)
+    _compare_size(c, name, conf, log)
     if has_tiers(conf):
         try:
             _stewards[id(c)] = Steward(c, name, conf, hear, log)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-gpu.t
+# Tests: t/python/vllm-gpu.t t/python/vllm-register.t
 """Copies between KV caches on a GPU and slots in RAM, by the CUDA runtime that is in this process with PyTorch.
 
 Each thread that copies has streams of its own, and copies of a load take turns in two of them.  A job's fence is an event behind what the engine has given to its
 stream when it gave us the job: a store waits for the kernels that fill the blocks, a load for those that still read
-what was in them.
+what was in them.  Slots are registered with the GPU by a thread (register.py), for which no copy waits.
 """
 
 import array
@@ -14,9 +14,12 @@ import threading
 
 from gpc import _gpc
 
+from .register import Refused, Registration
+
 log = logging.getLogger("vllm.gpc")
 
 _NON_BLOCKING, _PORTABLE = 1, 1
+_ALREADY = 712                   # cudaErrorHostMemoryAlreadyRegistered
 _BLOCKING_WAIT, _NO_TIMING = 1, 2
 _EVENTS = 8 + 2 + 2              # of units; of the copies and the sums of both lanes (struct pages_calls) ...
 _SO_FAR = 2                      # ... and of the copies so far, which streams alone wait for
@@ -37,6 +40,32 @@ def runtime():
     raise CudaError(f"none of {', '.join(_RUNTIMES)} is in this process")
 
 
+class Driver:
+    """What registers memory: calls of register.py's thread, and of who closes."""
+
+    def __init__(self, device, rt, text):
+        self.device, self.rt, self.text = device, rt, text
+
+    def _check(self, name, err):
+        if err:
+            self.rt.cudaGetLastError()   # nobody else is to be told of it
+            raise Refused(f"{name}: {self.text(err)} ({err})")
+
+    def start(self):
+        self._check("cudaSetDevice", self.rt.cudaSetDevice(self.device))
+
+    def register(self, address, nbytes):
+        err = self.rt.cudaHostRegister(_pointer(address), _size(nbytes), _PORTABLE)
+        if err == _ALREADY:
+            self.rt.cudaGetLastError()
+            return True
+        self._check("cudaHostRegister", err)
+
+    def unregister(self, address):
+        if err := self.rt.cudaHostUnregister(_pointer(address)):
+            log.error("gpc: cudaHostUnregister: %s (%d)", self.text(err), err)
+
+
 class CudaMover:
     on_device = True
 
@@ -44,7 +73,7 @@ class CudaMover:
         """device: its ordinal.  record(): an event of the engine's stream, with cuda_event (torch.cuda.Event)."""
         self.device, self.record, self.rt, self.sums = device, record, rt or runtime(), None
         self.mine = threading.local()
-        self.lock, self.streams, self.events, self.registered = threading.Lock(), [], [], []
+        self.lock, self.streams, self.events, self.registrations = threading.Lock(), [], [], {}
 
     def _call(self, name, *args):
         err = getattr(self.rt, name)(*args)
@@ -59,14 +88,10 @@ class CudaMover:
     def fence(self):
         return self.record()
 
-    def open(self, address, nbytes):
+    def open(self, base, slots, stride, folder):
         """Registered memory is copied without a stop on the way.  Otherwise the copies are slower, not wrong."""
-        try:
-            self._call("cudaSetDevice", self.device)
-            self._call("cudaHostRegister", _pointer(address), _size(nbytes), _PORTABLE)
-            self.registered.append(address)
-        except CudaError as e:
-            log.warning("gpc: the slots are not registered with the GPU: %s", e)
+        r = self.registrations[base] = Registration(Driver(self.device, self.rt, self.text), base, slots, stride, folder)
+        return r.each
 
     def _address(self, name):
         return ctypes.cast(getattr(self.rt, name), _pointer).value
@@ -119,12 +144,18 @@ class CudaMover:
         except CudaError as e:
             log.error("gpc: %s", e)
 
-    def release(self, address):
-        if address in self.registered:
-            self.registered.remove(address)
-            self._call("cudaHostUnregister", _pointer(address))
+    def release(self, base):
+        if r := self.registrations.pop(base, None):
+            r.close()
+
+    def registering(self):
+        """Is a thread at it?  And the bytes that are registered."""
+        some = [*self.registrations.values()]
+        return any(r.running() for r in some), sum(r.registered() for r in some)
 
     def close(self):
+        for base in [*self.registrations]:
+            self.release(base)
         self.sums = None
         for e in self.events:
             self._call("cudaEventDestroy", e)

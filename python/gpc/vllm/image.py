@@ -4,6 +4,9 @@
 
     | bytes of part 0 | bytes of part 1 | ...
 
+That is its order in files and stores.  In RAM the parts of all slots lie together, part by part (engines/cache.py), so
+what a rank copies, and registers with its GPU, is one piece of memory.
+
 A part is what one rank stores; where all ranks hold the same bytes (MLA) there is one, of rank 0.  What is known of
 them is sealed in the cache (gpc_seal): each part has its sum, which goes along to a disk or a store and comes back with
 the block.  A store seals behind the bytes, so what was cut off is never published, and a block of another life has none.

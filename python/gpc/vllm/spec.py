@@ -11,9 +11,8 @@ from vllm.v1.kv_offload import base
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from ..engines import words
-from ..engines.cache import open_cache
+from ..engines.cache import bytes_of, open_cache
 from . import metrics, model, name
-from .cache import POOL
 from .config import Config, ConfigError
 from .image import Image
 from .manager import Manager
@@ -93,7 +92,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         if self.conf.bytes_key == "cpu_bytes_to_use":
             log.warning("gpc: cpu_bytes_to_use: %d MiB, which in vLLM is RAM of each engine, and here is taken for the cache "
                         "that all engines share: %s has %d MiB, however many use it. gpc_bytes is the key that says so",
-                        self.conf.bytes >> 20, called, cache.pool_memory(POOL).slots * cache.pool_runs(POOL)[0].slot_stride >> 20)
+                        self.conf.bytes >> 20, called, bytes_of(cache) >> 20)
 
     def _words(self):
         """Of the fingerprint."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-worker.t t/python/vllm-gpu.t t/python/vllm-trace.t t/python/vllm-failures.t
+# Tests: t/python/vllm-worker.t t/python/vllm-gpu.t t/python/vllm-register.t t/python/vllm-trace.t
+#   t/python/vllm-failures.t
 """The worker's side: bytes between the engine's KV caches and slots of the cache, one process for each rank.
 
 No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with
@@ -97,8 +98,9 @@ class HostMover:
     def fence(self):
         """Called by the engine's thread when it gives us a job: what it has computed is in memory already."""
 
-    def open(self, address, nbytes):
-        pass
+    def open(self, base, slots, stride, folder):
+        """So many slots are copied from now on, the first one at base.  Slots of a piece, which no copy leaves; 0: there are none."""
+        return 0
 
     def begin(self, fence):
         """This thread copies for the job of that fence, with these calls (struct pages_calls of pages.h); None: by itself."""
@@ -110,31 +112,42 @@ class HostMover:
     def abandon(self):
         """After a copy that failed: when this returns, none of this thread is under way."""
 
-    def release(self, address):
-        """The end of open."""
+    def release(self, base):
+        """The end of open, when no copy is under way."""
 
     def close(self):
         pass
 
 
 class Beside:
-    """The attachment beside one manager, and the slots of its cache."""
+    """The attachment beside one manager, and a rank's part of the slots of its cache: `area` bytes behind base and each
+    stride."""
 
-    def __init__(self, slots, image, mover, label, timeout):
+    def __init__(self, slots, image, part, mover, label, timeout):
         self.c = attach_beside(slots.where, label, timeout)
-        self.part = self.c.pool_map(slots.pool)[0]
-        (run,) = self.c.pool_runs(slots.pool)
-        if run.bytes != image.bytes:
-            raise ValueError(f"slots of {run.bytes} bytes, {image.bytes} are wanted")
+        self.part, runs = self.c.pool_map(slots.pool)[0], self.c.pool_runs(slots.pool)
+        if sum(r.count * r.bytes for r in runs) != image.bytes:
+            raise ValueError(f"slots of {sum(r.count * r.bytes for r in runs)} bytes, {image.bytes} are wanted")
+        run, self.area = _run_of(runs, image.offset(part), image.rank_bytes)
         self.base, self.stride = self.part.address + run.offset, run.slot_stride
         self.blocks = array("i", [gpc.BLOCK(slots.pool, 0)])[0]
-        mover.open(self.part.address, self.part.nbytes)
+        self.each = mover.open(self.base, self.c.pool_memory(slots.pool).slots, self.stride, slots.where.dir)
 
     def blocks_of(self, slots):
         return array("i", [self.blocks + s for s in slots] if self.blocks else slots)
 
     def close(self):
         self.c.close()
+
+
+def _run_of(runs, offset, nbytes):
+    """The run that has these bytes of an image, and where in it they begin."""
+    at = 0
+    for r in runs:
+        if r.count == 1 and at <= offset and offset + nbytes <= at + r.bytes:
+            return r, offset - at
+        at += r.count * r.bytes
+    raise ValueError(f"{nbytes} bytes from {offset} on lie in several pieces of a slot")
 
 
 class Job:
@@ -298,7 +311,7 @@ class Worker:
             self.thread.join()
         self.pool.shutdown()
         for b in self.beside.values():
-            self.mover.release(b.part.address)
+            self.mover.release(b.base)
             b.close()
         self.beside.clear()
         self.mover.close()
@@ -415,7 +428,7 @@ class Worker:
             if timeout is None:
                 timeout = 0 if slots.where in self.tried else SEAT
             self.tried.add(slots.where)
-            b = Beside(slots, self.image, self.mover, self.label, timeout)
+            b = Beside(slots, self.image, self.part, self.mover, self.label, timeout)
             self._seed(b)
             self.beside[slots.where] = b
         return b
@@ -430,7 +443,7 @@ class Worker:
             return chunks, _gpc._share_begin(
                 store=job.store, runs=self.tables[chunks.group], slots=chunks.slots, of=sums,
                 starts=chunks.starts, pages=chunks.pages, calls=self.mover.begin(job.fence), base=job.beside.base,
-                where=(job.beside.stride, self.image.offset(self.part), self.structure),
+                where=(job.beside.stride, job.beside.area, self.structure, job.beside.each),
                 bytes=self.image.rank_bytes, sums=self.image.checksum, by=job.by, lane=lane), sums
         except Exception:
             log.exception("gpc: slots from %d", chunks.slots[0])

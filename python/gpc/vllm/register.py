@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests: t/python/vllm-register.t
+"""The slots of a rank registered with its GPU: in pieces, by a thread, one process of the machine at a time.
+
+A copy between a GPU and memory that is not registered goes through memory of the driver: it is slower, and the call that
+copies waits for it.  So nobody waits for a piece:
+
+    piece       a copy that touches it          who ends that
+    NEW         through the driver's memory     the thread, which begins when the worker has attached
+    UNDER_WAY   the same, or straight: the      the thread
+                driver looks when it is asked
+    DONE        straight                        close(), after the last copy
+    OTHERS      straight                        who has registered it before us
+    REFUSED     through the driver's memory     nobody: it is told once, and later pieces are not tried
+    ENDED       there is none                   -
+
+A piece is of whole slots, and no copy goes from one piece to another (pages.c): the driver refuses a copy of which one
+part is registered and another one is not, or by itself.
+
+While it registers, the driver holds locks that every CUDA call of the machine may want.  So a piece is small, whoever has
+registered one leaves the driver alone for as long as that took, and a lock of the cache's folder gives the turns.  It goes
+with the process that has it.  A process that is stopped with it holds nobody up for longer than PATIENCE; then the
+others go on without a lock."""
+
+import errno
+import fcntl
+import logging
+import os
+import threading
+import time
+
+log = logging.getLogger("vllm.gpc")
+
+PIECE = 64 << 20                 # bytes that are registered at a time: some milliseconds
+PATIENCE = 10                    # seconds
+POLL = 0.001
+MOST_PAUSE = 0.1
+_PAGE = 4096
+
+NEW, UNDER_WAY, DONE, OTHERS, REFUSED, ENDED = "new", "under way", "done", "others'", "refused", "ended"
+
+
+class Refused(RuntimeError):
+    """The driver does not register this."""
+
+
+class Turns:
+    """One process of the machine at a time: a lock of a folder that all of them see."""
+
+    def __init__(self, folder):
+        self.alone = False       # whose turn it is has it for too long
+        try:
+            self.fd = os.open(folder or "/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            self.fd = -1
+
+    def take(self, stop):
+        """False: it is not ours, and we go on all the same."""
+        until = time.monotonic() + (0 if self.alone else PATIENCE)
+        while self.fd >= 0 and not stop.is_set():
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.alone = False
+                return True
+            except OSError as e:
+                if e.errno not in (errno.EWOULDBLOCK, errno.EINTR):
+                    return False         # a file system without such locks
+            if time.monotonic() >= until:
+                self.alone = True
+                return False
+            stop.wait(POLL)
+        return False
+
+    def give(self, stop):
+        """Who waits looks meanwhile."""
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+        stop.wait(2 * POLL)
+
+    def close(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class Registration:
+    """Memory of `slots` slots from `base` on, `stride` bytes each."""
+
+    def __init__(self, driver, base, slots, stride, folder):
+        """driver: start(), of the thread that calls; register(address, nbytes): None, or True where another one has
+        registered it, or Refused; unregister(address)."""
+        self.driver, self.base, self.nbytes = driver, base, slots * stride
+        self.each = max(1, PIECE // stride)      # slots of a piece
+        if base % _PAGE or stride % _PAGE:       # a page would be of two pieces
+            self.each = max(1, slots)
+        step = self.each * stride
+        self.pieces = [(base + at, min(step, self.nbytes - at)) for at in range(0, self.nbytes, step)]
+        self.states = [NEW] * len(self.pieces)
+        self.turns, self.stop = Turns(folder), threading.Event()
+        self.thread = threading.Thread(target=self._run, name="gpc-register", daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        since = time.monotonic()
+        try:
+            self.driver.start()
+            for i in range(len(self.pieces)):
+                if self.stop.is_set():
+                    return
+                self._one(i)
+            log.info("gpc: %d MiB of slots are registered with the GPU, %.1f s after the first one was begun",
+                     self.nbytes >> 20, time.monotonic() - since)
+        except Refused as e:
+            log.warning("gpc: %d of %d MiB of slots are registered with the GPU, and no more of them: %s; copies of the others "
+                        "are slower, and otherwise the same", self.registered() >> 20, self.nbytes >> 20, e)
+
+    def _one(self, i):
+        ours = self.turns.take(self.stop)
+        try:
+            if self.stop.is_set():
+                return
+            self.states[i], since = UNDER_WAY, time.monotonic()
+            try:
+                self.states[i] = OTHERS if self.driver.register(*self.pieces[i]) else DONE
+            except Refused:
+                self.states[i] = REFUSED
+                raise
+            self.stop.wait(min(time.monotonic() - since, MOST_PAUSE))
+        finally:
+            if ours:
+                self.turns.give(self.stop)
+
+    def registered(self):
+        """Bytes."""
+        return sum(n for (_, n), s in zip(self.pieces, self.states) if s in (DONE, OTHERS))
+
+    def running(self):
+        return self.thread.is_alive()
+
+    def close(self):
+        """When no copy is under way.  It waits for the piece that is being registered."""
+        self.stop.set()
+        self.thread.join()
+        self.turns.close()
+        for i, (address, _) in enumerate(self.pieces):
+            if self.states[i] == DONE:
+                self.driver.unregister(address)
+            self.states[i] = ENDED

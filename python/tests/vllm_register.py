@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slots of a rank registered with its GPU, by a runtime that copies here: loads and stores before a piece is registered,
+meanwhile, after it and where the driver refuses have the same bytes, and no copy goes from one piece to another; each rank
+registers its part alone; the end comes in the middle; one process at a time, whatever becomes of the one that has its turn."""
+
+import fcntl
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+
+import vllm_fake as fake
+
+fake.install()
+
+import gpc.vllm.finder  # noqa: E402
+import gpc.vllm.worker  # noqa: E402
+from cuda_fake import Runtime  # noqa: E402
+from gpc.vllm import GPCOffloadingSpec, register  # noqa: E402
+from gpc.vllm.cuda import CudaMover  # noqa: E402
+from tap import _made, done, is_, name, ok  # noqa: E402
+
+gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
+register.PATIENCE = 60
+PAGE, BLOCKS, WORLD, SLOT, SLOTS = 256, 64, 2, 4096, 64 + 64
+register.PIECE = 5 * SLOT        # not a part of SLOTS
+_made.add(name)
+
+
+class Gated(Runtime):
+    """Each registration waits until it is let go."""
+
+    def __init__(self, fails=""):
+        super().__init__(fails)
+        self.begun, self.gate, self.refuse_from = threading.Semaphore(0), threading.Semaphore(0), 1 << 30
+
+    def cudaHostRegister(self, address, nbytes, flags):
+        self.begun.release()
+        self.gate.acquire()
+        self.refuse_from -= 1
+        return 2 if self.refuse_from < 0 else super().cudaHostRegister(address, nbytes, flags)
+
+    def let(self, n=1):
+        for _ in range(n):
+            self.gate.release()
+
+
+class Said(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+    def about(self, text):
+        return [line for line in self.lines if text in line]
+
+
+said = Said()
+logging.getLogger("vllm.gpc").addHandler(said)
+logging.getLogger("vllm.gpc").setLevel(logging.INFO)
+
+
+def config(rank=0):
+    return fake.config({"gpc_name": name, "gpc_weights": "w", "gpc_bytes": SLOTS * WORLD * SLOT, "gpc_stock": 0,
+                        "gpc_free_target": -1, "gpc_checksum": False}, rank=rank, world=WORLD, blocks_per_chunk=1, block_bytes=PAGE)
+
+
+class Rank:
+    def __init__(self, rt, rank=0):
+        self.rt, self.kv = rt, fake.Tensor(BLOCKS, PAGE, 0)
+        self.worker = GPCOffloadingSpec(config(rank)).get_worker(fake.caches([self.kv]))
+        self.worker.mover = CudaMover(rank, lambda: fake.ns(cuda_event=5), rt)
+        self.job = 0
+
+    def registration(self):
+        (r,) = self.worker.mover.registrations.values()
+        return r
+
+    def fill(self, text):
+        for b in range(BLOCKS):
+            self.kv.put(b, f"{text} {b} ".encode())
+
+    def get(self, blocks):
+        return [self.kv.get(b) for b in blocks]
+
+    def do(self, store, blocks, slots):
+        self.job += 1
+        if store:
+            self.worker.submit_store(self.job, fake.blocks(blocks), slots)
+        else:
+            self.worker.submit_load(self.job, slots, fake.blocks(blocks))
+        self.worker.wait({self.job})
+        (r,) = self.worker.get_finished()
+        return r.success
+
+    def there_and_back(self, slots, text, what):
+        """Blocks in a row, so that copies take as many slots as they may."""
+        blocks = list(range(len(slots.block_ids)))
+        self.fill(text)
+        want = self.get(blocks)
+        ok(self.do(True, blocks, slots), f"{what}: stored")
+        self.fill("empty")
+        ok(self.do(False, blocks, slots), f"{what}: loaded")
+        ok(self.get(blocks) == want, f"{what}: the same bytes")
+        is_(self.rt.crossed, 0, f"{what}: no copy goes from one piece to another")
+
+
+m = GPCOffloadingSpec(config()).get_manager()
+m.set_chained({0: True})
+ctx, keys = fake.prompt("one", 32, tokens=16)
+slots = fake.offer(m, keys, ctx).store_spec
+at = slots.block_ids
+ok(sum(b == a + 1 for a, b in zip(at, at[1:])) > 16, "slots that follow each other")
+
+# ---- before, meanwhile, afterwards ----
+
+rt = Gated()
+rank = Rank(rt)
+rank.there_and_back(slots, "before", "before the first piece")
+r = rank.registration()
+is_((r.each, len(r.pieces), r.registered()), (5, 26, 0), "pieces of whole slots, of which none is registered")
+copies = rt.names().count("Memcpy2DAsync")
+ok(copies < 2 * 32, f"{copies} copies")
+rt.let(7)
+for _ in range(8):
+    rt.begun.acquire()
+is_(Counter(r.states), {register.DONE: 7, register.UNDER_WAY: 1, register.NEW: 18}, "some are, and one is under way")
+is_(rank.worker.mover.registering(), (True, 7 * 5 * SLOT), "which the worker tells")
+rank.there_and_back(slots, "meanwhile", "while some are")
+rt.let(100)
+r.thread.join()
+is_((set(r.states), r.registered(), rank.worker.mover.registering()), ({register.DONE}, SLOTS * SLOT, (False, SLOTS * SLOT)), "all are")
+is_(sum(rt.ranges.values()), SLOTS * SLOT, "what was registered is all slots, of one rank")
+rank.there_and_back(slots, "afterwards", "when all are")
+is_(len(said.about("of slots are registered")), 1, "which is told once")
+
+# ---- the other rank ----
+
+second = Rank(Runtime(), 1)
+second.there_and_back(slots, "rank 1", "another rank")
+second.registration().thread.join()
+base = [rank.worker.beside[slots.where].c.pool_map(0)[0].address, second.worker.beside[slots.where].c.pool_map(0)[0].address]
+mine, theirs = ({a - b + i for a, n in some.ranges.items() for i in range(0, n, SLOT)}
+                for some, b in zip((rt, second.rt), base))
+is_((len(mine & theirs), len(mine | theirs)), (0, WORLD * SLOTS), "each has registered its part of all slots")
+kept = rank.get(range(32))
+ok(rank.do(False, list(range(32)), slots), "and the first one ...")
+ok(rank.get(range(32)) == kept, "... has its bytes")
+second.worker.shutdown()
+is_(second.rt.ranges, {}, "the end: nothing is registered")
+rank.worker.shutdown()
+is_(rt.ranges, {}, "nor here")
+
+# ---- the end in the middle ----
+
+rt = Gated()
+rank = Rank(rt)
+rank.there_and_back(slots, "middle", "registering")
+r = rank.registration()
+rt.let(3)
+for _ in range(4):
+    rt.begun.acquire()
+end = threading.Thread(target=rank.worker.shutdown)
+end.start()
+r.stop.wait()
+rt.let(100)
+end.join()
+names = rt.names()
+is_((names.count("HostRegister"), names.count("HostUnregister"), rt.ranges), (4, 4, {}), "it ends with the piece that is under way")
+is_(set(r.states), {register.ENDED}, "and nothing is left of it")
+ok(names.index("HostUnregister") > max(i for i, n in enumerate(names) if n == "Memcpy2DAsync"), "after the last copy")
+
+# ---- a driver that refuses ----
+
+said.lines.clear()
+rt = Gated()
+rt.refuse_from = 3
+rt.let(100)
+rank = Rank(rt)
+rank.there_and_back(slots, "refused", "where the driver refuses")
+r = rank.registration()
+r.thread.join()
+is_(Counter(r.states), {register.DONE: 3, register.REFUSED: 1, register.NEW: 22}, "after the first refusal no piece is tried")
+is_(rt.names().count("GetLastError"), 1, "nobody else is told")
+is_([len(said.about(t)) for t in ("and no more of them: cudaHostRegister: a failure (2)", "60 of 512 KiB")], [1, 0], "one warning")
+rank.there_and_back(slots, "some", "with three pieces")
+rank.worker.shutdown()
+is_((rt.ranges, rt.names().count("HostUnregister")), ({}, 3), "these are given back")
+
+# ---- what others have registered ----
+
+rt = Runtime()
+rank = Rank(rt)
+rank.worker.mover = None
+mover = CudaMover(0, lambda: fake.ns(cuda_event=5), rt)
+memory = fake.Tensor(SLOTS, SLOT, 0)
+base = (memory.data_ptr() + 4095) & ~4095
+rt.ranges[base] = 2 * SLOT
+mover.open(base, SLOTS - 1, SLOT, None)
+mover.registrations[base].thread.join()
+is_(Counter(mover.registrations[base].states), {register.OTHERS: 1, register.DONE: 25}, "a piece that another one has registered")
+mover.release(base)
+is_(rt.ranges, {base: 2 * SLOT}, "stays his")
+mover.release(base)
+rank.worker.mover = gpc.vllm.worker.HostMover()
+rank.worker.shutdown()
+
+# ---- one process at a time ----
+
+
+class Driver:
+    """Of a process, as far as turns go."""
+    under, most, order, lock = 0, 0, [], threading.Lock()
+
+    def __init__(self, who):
+        self.who = who
+
+    def start(self):
+        pass
+
+    def register(self, address, nbytes):
+        with Driver.lock:
+            Driver.under += 1
+            Driver.most = max(Driver.most, Driver.under)
+            Driver.order.append(self.who)
+        threading.Event().wait(0.001)
+        with Driver.lock:
+            Driver.under -= 1
+
+    def unregister(self, address):
+        pass
+
+
+def registration(who, folder):
+    return register.Registration(Driver(who), 1 << 30, 100, SLOT, folder)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    with open("/dev/null") as nothing:   # nobody begins before both are there
+        fd = os.open(folder, os.O_RDONLY)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        both = [registration(who, folder) for who in "ab"]
+        os.close(fd)
+    for x in both:
+        x.thread.join()
+    is_((Driver.most, Counter(Driver.order)), (1, {"a": 20, "b": 20}), "two processes: one at a time")
+    turns = sum(x != y for x, y in zip(Driver.order, Driver.order[1:]))
+    ok(turns > 1, f"{turns} turns: who has had one leaves the next to the other")
+    for x in both:
+        x.close()
+
+    code = "import fcntl, os, sys, time; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print(flush=True); time.sleep(600)"
+    holder = subprocess.Popen([sys.executable, "-c", code, folder], stdout=subprocess.PIPE)
+    holder.stdout.readline()
+    a = registration("a", folder)
+    a.stop.wait(0.05)
+    is_(a.registered(), 0, "a process that has its turn")
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    a.thread.join()
+    is_(a.registered(), 100 * SLOT, "is killed: its turn is over")
+    a.close()
+
+    holder = subprocess.Popen([sys.executable, "-c", code, folder], stdout=subprocess.PIPE)
+    holder.stdout.readline()
+    holder.send_signal(signal.SIGSTOP)
+    register.PATIENCE = 0.05
+    a = registration("a", folder)
+    a.thread.join()
+    is_(a.registered(), 100 * SLOT, "is stopped: the others go on without")
+    a.close()
+    register.PATIENCE = 60
+    a = registration("a", folder)
+    a.stop.wait(0.01)
+    a.close()
+    is_(a.registered(), 0, "who ends while he waits has registered nothing")
+    holder.kill()
+    holder.wait()
+a = registration("a", "/nonexistent")
+a.thread.join()
+is_(a.registered(), 100 * SLOT, "without a folder there are no turns")
+a.close()
+
+m.complete_store(set(keys), ctx, success=False)
+m.shutdown()
+done()
