@@ -164,9 +164,10 @@ int gpc_pool_unmap(gpc *c, int pool);
 int gpc_pool_pin(gpc *c, int pool, int timeout_ms);
 /* [shared] Have a thread register the pool's RAM with the GPUs of this process, in chunks,
  * one process of the cache at a time; waits up to the timeout.  -EAGAIN, -ETIMEDOUT: the
- * thread goes on.  Copies between RAM and a GPU register the chunks that they touch by themselves.  If
- * the driver refuses, they copy without, which takes longer, and this call answers -EIO.  A cache
- * without GPUs needs nothing: 0.  -ENOENT: no such pool, or no RAM. */
+ * thread goes on.  Copies between RAM and a GPU register the chunks that they touch by themselves.
+ * While the thread is at the pool, and if the driver refuses, they copy without, which takes longer.
+ * If the driver refuses, this call answers -EIO.  A cache without GPUs needs nothing: 0.  -ENOENT: no
+ * such pool, or no RAM. */
 
 /* ---- moves between tiers: both halves around the caller's copy ---- */
 

@@ -113,6 +113,8 @@ t_programs = \
 	%reldir%/tiers/gone.t \
 	%reldir%/tiers/kin.t \
 	%reldir%/bytes/pin-refused.t \
+	%reldir%/bytes/pin-meanwhile.t \
+	%reldir%/bytes/short-record.t \
 	%reldir%/index/refs-held.t \
 	%reldir%/tiers/held-late.t \
 	%reldir%/index/parked.t \
@@ -758,6 +760,10 @@ endif
 %canon_reldir%_index_no_writer_t_LDFLAGS = -Wl,--wrap=futex_wait
 # a device of the test in place of the host's
 %canon_reldir%_bytes_pin_refused_t_LDFLAGS = -Wl,--wrap=driver_of
+# and a lock that somebody waits for
+%canon_reldir%_bytes_pin_meanwhile_t_LDFLAGS = -Wl,--wrap=driver_of,--wrap=pthread_mutex_lock
+# huge pages are counted
+%canon_reldir%_bytes_short_record_t_LDFLAGS = -Wl,--wrap=huge_bytes
 # a thread that finds no section gives others the processor
 %canon_reldir%_index_many_threads_t_LDFLAGS = -Wl,--wrap=sched_yield
 # a reference is taken in the middle of an eviction

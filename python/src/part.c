@@ -275,7 +275,8 @@ static PyObject *map_parts(Cache *cache, int pool, const struct gpc_pool_memory 
 static METHOD(memory_map)
 {
 	static const struct call call = { "pool_map", 1, 1, { "pool" } };
-	struct gpc_pool_memory m = { .size = sizeof(m) };
+	/* what counts huge pages takes its time; the device stands behind it */
+	struct gpc_pool_memory m = { .size = offsetof(struct gpc_pool_memory, huge_bytes) };
 	PyObject *a[MAX_ARGS], *ret;
 	int pool = 0, r;
 
@@ -283,6 +284,10 @@ static METHOD(memory_map)
 	    handle_enter((Cache *)self) < 0)
 		return NULL;
 	r = gpc_pool_memory_get(((Cache *)self)->c, pool, &m, NULL, 0);
+	if (r >= 0 && m.kind == GPC_VRAM) {
+		m.size = sizeof(m);
+		r = gpc_pool_memory_get(((Cache *)self)->c, pool, &m, NULL, 0);
+	}
 	ret = r < 0 ? error_raise(r) : map_parts((Cache *)self, pool, &m);
 	handle_leave((Cache *)self);
 	return ret;

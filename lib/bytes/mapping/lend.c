@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lend.c - parts of the caller's own for a pool that was made without; and what the memory of a
  * pool is, for anybody.
- * Tests: t/bytes/pool-lend.t t/bytes/adopted.t t/bytes/lent-pages.t */
+ * Tests: t/bytes/pool-lend.t t/bytes/short-record.t t/bytes/adopted.t t/bytes/lent-pages.t */
 #include "config.h"
 
 #include <errno.h>
@@ -165,7 +165,8 @@ static void tell_memory(gpc *c, int pool, const struct memory *m, struct gpc_poo
 	memcpy(out.device, m->device, sizeof(out.device));
 	tell_parts(m, &out);
 	tell_file(m, &out);
-	if (m->kind == GPC_RAM)
+	/* 5 ms a GiB: who maps the memory has a record that ends before */
+	if (m->kind == GPC_RAM && ret->size > offsetof(struct gpc_pool_memory, huge_bytes))
 		out.huge_bytes = huge_bytes(&c->seg, m);
 	if (!c->readonly) {
 		struct map_seen seen = map_look(c, (uint32_t)pool, m->number);

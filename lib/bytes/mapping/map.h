@@ -45,12 +45,13 @@ struct map {
 	uint8_t *images;             /* of the file, mapped */
 	uint8_t *pins;               /* of the images: a byte for each chunk, enum map_chunk */
 	const struct device_bytes *pinner; /* what they are registered with */
-	bool pin_wanted; /* by gpc_pool_pin: the thread has a hold of it; c->maps' lock */
-	int pin_error;   /* what became of that */
+	/* by gpc_pool_pin: the thread has a hold of it; stored with c->maps' lock, read by copies */
+	bool pin_wanted;
+	int pin_error;                          /* what became of that */
 	struct memory_trailers trailers;        /* of RAM with checksums; at NULL: it has none */
 	const struct device_bytes *trailers_by; /* they are registered with; c->maps->pin_lock */
-	void *sums;             /* of device: the way through an image; the same lock */
-	struct map_part part[]; /* memory.nparts; at least 1 */
+	void *sums;                             /* of device: the way through an image; sums_lock */
+	struct map_part part[];                 /* memory.nparts; at least 1 */
 };
 
 #define PIN_CHUNK \
@@ -86,7 +87,8 @@ extern const struct device_bytes *map_pin_device;
 
 enum map_chunk { CHUNK_NEW, CHUNK_PINNED, CHUNK_REFUSED };
 /* Register the chunks that hold these bytes of the images, with the GPUs that `device` drives;
- * waits.  Without `must` it is no error where that is refused: copies go on without (pin.c). */
+ * waits.  Without `must` it is no error where that is refused, and nothing is done while gpc_pool_pin
+ * is at it: copies go on without (pin.c). */
 int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes,
 	    bool must);
 /* To the log, once of a handle: what cannot be registered, with the last error's sentence. */

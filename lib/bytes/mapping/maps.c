@@ -36,6 +36,8 @@ int map_open(gpc *c)
 	if (!s)
 		return err_set(ENOMEM, "no memory for a handle");
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->sums_lock, NULL);
+	pthread_mutex_init(&s->pin_next, NULL);
 	pthread_mutex_init(&s->pin_lock, NULL);
 	worker_open(&s->watcher, &maps_kind, c);
 	worker_open(&s->pinner, &pin_kind, c);

@@ -13,9 +13,10 @@ struct maps {
 	struct map *first;
 	void (*forget)(gpc *c, struct map *m);
 	bool (*feed)(gpc *c);
+	pthread_mutex_t sums_lock; /* of the ways through images: sums.c */
 
 	/* pin.c: chunks are registered one after the other; the rest is under `lock` */
-	pthread_mutex_t pin_lock;
+	pthread_mutex_t pin_next, pin_lock; /* by pin_enter() */
 	pthread_cond_t pin_ended;
 	struct worker pinner; /* its lock is of ... */
 	bool pin_asked;
@@ -40,6 +41,8 @@ void map_free_list(gpc *c, struct map *m);
 
 /* ---- pin.c ---- */
 
+void pin_enter(struct maps *s);
+void pin_leave(struct maps *s);
 int pin_prepare(struct map *m); /* of images: -ENOMEM */
 void pin_drop(struct map *m);   /* before it is unmapped */
 extern const struct worker_kind pin_kind;

@@ -13,13 +13,20 @@
  *
  *   chunk       a copy that touches it     gpc_pool_pin
  *   NEW         registers it, or REFUSED   registers it, or an error
+ *   NEW, and gpc_pool_pin is at the pool's memory
+ *               goes on without            -
  *   PINNED      -                          -
  *   REFUSED     -                          registers it, or an error
  *
- * The driver then copies through memory of its own.  A copy to RAM returns when its bytes are
- * there; a copy from RAM returns when they have been read.  A stream keeps its order, so its work
- * behind a copy, the done word included, follows the bytes all the same.
- * Tests: t/bytes/pin.t t/bytes/unregistered-cuda.t t/bytes/pin-refused.t t/bytes/map-turns.t */
+ * So a program that has asked for all of it begins to copy at once, and no copy waits for the chunks
+ * that come before its own.  Whoever registers has pin_lock for one chunk: others who need a chunk,
+ * or the trailers, which have to be registered, wait for that one.
+ *
+ * The driver then copies through memory of its own.  To RAM, the call that copies returns when its
+ * bytes are there; from RAM, when they have been read.  A stream keeps its order, so what it does
+ * behind a copy, the done word among it, follows the bytes all the same.
+ * Tests: t/bytes/pin.t t/bytes/pin-meanwhile.t t/bytes/unregistered-cuda.t t/bytes/pin-refused.t
+ *   t/bytes/map-turns.t */
 #include "config.h"
 
 #include "bytes/mapping/maps.h"
@@ -36,6 +43,22 @@
 
 uint64_t map_pin_chunk = PIN_CHUNK;
 const struct device_bytes *map_pin_device;
+
+/* ---- whose turn it is in this process ---- */
+
+/* Whoever has just left comes after those who wait: a mutex alone would let the thread that registers
+ * one chunk after the other in again before them. */
+void pin_enter(struct maps *s)
+{
+	pthread_mutex_lock(&s->pin_next);
+	pthread_mutex_lock(&s->pin_lock);
+	pthread_mutex_unlock(&s->pin_next);
+}
+
+void pin_leave(struct maps *s)
+{
+	pthread_mutex_unlock(&s->pin_lock);
+}
 
 /* ---- chunks ---- */
 
@@ -106,22 +129,21 @@ static bool is_settled(const struct map *m, uint64_t i, bool must)
 	return chunk == CHUNK_PINNED || (chunk == CHUNK_REFUSED && !must);
 }
 
-static int pin_range(gpc *c, struct map *m, const struct device_bytes *device, uint64_t i,
-		     uint64_t end, bool must)
+/* With pin_lock. */
+static int settle_chunk(gpc *c, struct map *m, const struct device_bytes *device, uint64_t i,
+			bool must)
 {
-	int err = 0;
+	int err;
 
+	if (worker_stops(&c->maps->pinner))
+		return err_set(EINTR, "the handle is being closed");
+	if (is_settled(m, i, must))
+		return 0;
 	m->pinner = device;
-	for (; !err && i < end; i++) {
-		if (worker_stops(&c->maps->pinner))
-			return err_set(EINTR, "the handle is being closed");
-		if (is_settled(m, i, must))
-			continue;
-		err = pin_chunk(c, m, i);
-		if (err && !must) {
-			refuse_chunk(c, m, i);
-			err = 0;
-		}
+	err = pin_chunk(c, m, i);
+	if (err && !must) {
+		refuse_chunk(c, m, i);
+		err = 0;
 	}
 	return err;
 }
@@ -130,19 +152,19 @@ static int pin_range(gpc *c, struct map *m, const struct device_bytes *device, u
 int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes,
 	    bool must)
 {
-	uint64_t from = at / map_pin_chunk, end, i;
-	int err;
+	uint64_t i = at / map_pin_chunk, end;
+	int err = 0;
 
-	if (!m->images || !bytes || at >= m->memory.images_bytes)
+	if (m->memory.kind != GPC_RAM || !m->images || !bytes || at >= m->memory.images_bytes)
 		return 0;
 	end = MIN((at + bytes - 1) / map_pin_chunk + 1, chunk_count(m));
-	for (i = from; i < end && is_settled(m, i, must); i++)
-		;
-	if (i == end)
-		return 0;
-	pthread_mutex_lock(&c->maps->pin_lock);
-	err = pin_range(c, m, device, from, end, must);
-	pthread_mutex_unlock(&c->maps->pin_lock);
+	for (; !err && i < end; i++) {
+		if (is_settled(m, i, must) || (!must && load_relaxed(&m->pin_wanted)))
+			continue;
+		pin_enter(c->maps);
+		err = settle_chunk(c, m, device, i, must);
+		pin_leave(c->maps);
+	}
 	return err;
 }
 
@@ -165,14 +187,14 @@ int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device)
 
 	if (load_acquire(&m->trailers_by) == device)
 		return 0;
-	pthread_mutex_lock(&c->maps->pin_lock);
+	pin_enter(c->maps);
 	if (!m->trailers_by)
 		err = device->pin(m->trailers.base, m->trailers.bytes);
 	if (err)
 		err = refuse_trailers(m, err);
 	else /* registered before others see it; pairs with the acquire */
 		store_release(&m->trailers_by, device);
-	pthread_mutex_unlock(&c->maps->pin_lock);
+	pin_leave(c->maps);
 	return err;
 }
 
@@ -241,7 +263,7 @@ static void pin_all(gpc *c)
 		if (err)
 			snprintf(s->pin_why, sizeof(s->pin_why), "%s", gpc_last_error());
 		m->pin_error = err;
-		m->pin_wanted = false;
+		store_relaxed(&m->pin_wanted, false);
 		m->transfers--;
 		pthread_cond_broadcast(&s->pin_ended);
 	}
@@ -310,7 +332,7 @@ static int pin_wait(gpc *c, struct map *m, int timeout_ms)
 	if (!is_pinned(m)) {
 		if (n >= 0 && !m->pin_wanted) {
 			m->transfers++;
-			m->pin_wanted = true;
+			store_relaxed(&m->pin_wanted, true);
 			ask_pinner(s);
 		}
 		err = n < 0 ? n : wait_pinned(c, m, timeout_ms);

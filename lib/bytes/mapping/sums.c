@@ -53,10 +53,10 @@ int map_sums(gpc *c, struct map *m, void **ret)
 	int err = 0;
 
 	if (!load_acquire(&m->sums)) {
-		pthread_mutex_lock(&c->maps->pin_lock);
+		pthread_mutex_lock(&c->maps->sums_lock);
 		if (!m->sums)
 			err = open_sums(m);
-		pthread_mutex_unlock(&c->maps->pin_lock);
+		pthread_mutex_unlock(&c->maps->sums_lock);
 	}
 	*ret = m->sums;
 	return err;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* enqueue.c - what a device needs before it copies, and the copies of a list of pairs.
- * Tests: t/bytes/pin-refused.t t/bytes/copy.t */
+ * Tests: t/bytes/pin-meanwhile.t t/bytes/pin-refused.t t/bytes/copy.t */
 #include "config.h"
 
 #include "bytes/payload/transfers.h"

@@ -119,9 +119,15 @@ def slot_stride(c):
     return sum(r.slot_stride for r in c.pool_runs(POOL))
 
 
+def slots_of(c):
+    """All of them, transit included.  pool_memory, which says it too, reads all of /proc/self/smaps."""
+    p = c.pool_get(POOL)
+    return p.blocks + p.transit
+
+
 def bytes_of(c):
     """Of all slots."""
-    return c.pool_memory(POOL).slots * slot_stride(c)
+    return slots_of(c) * slot_stride(c)
 
 
 def _compare_size(c, name, conf, log):

@@ -26,6 +26,7 @@ import gpc
 from gpc import _gpc
 
 from ..engines import words
+from ..engines.cache import slots_of
 from . import meet, trace
 from .cache import POOL, attach_beside, explain_attach
 from .chunks import chunks_of
@@ -131,7 +132,7 @@ class Beside:
         run, self.area = _run_of(runs, image.offset(part), image.rank_bytes)
         self.base, self.stride = self.part.address + run.offset, run.slot_stride
         self.blocks = array("i", [gpc.BLOCK(slots.pool, 0)])[0]
-        self.each = mover.open(self.base, self.c.pool_memory(slots.pool).slots, self.stride, slots.where.dir)
+        self.each = mover.open(self.base, slots_of(self.c), self.stride, slots.where.dir)
 
     def blocks_of(self, slots):
         return array("i", [self.blocks + s for s in slots] if self.blocks else slots)
