@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpc.vllm's worker on layered tensors of PyTorch: each block is a page of each of 64 layers.  Its bytes go to RAM
-that two processes share and come back the same: behind kernels that fill them, beside a matrix product, and from an
-engine that is killed with copies under way.  The figures are diagnostics.
+that two processes share and come back the same: behind kernels that fill them, beside a matrix product, before their
+slots are registered and meanwhile, and from an engine that is killed with copies under way.  The figures are diagnostics.
 
 Without a GPU, or without PyTorch, it is skipped; GPC_T_TORCH=cpu has it run on the CPU, on little."""
 
 import ctypes
+import fcntl
 import os
 import signal
 import subprocess
@@ -28,7 +29,7 @@ if not WHERE:
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 import gpc.vllm.worker  # noqa: E402
-from gpc.vllm import GPCOffloadingSpec  # noqa: E402
+from gpc.vllm import GPCOffloadingSpec, register  # noqa: E402
 from gpc.vllm.image import Image  # noqa: E402
 from tap import _made, done, is_, name, ok  # noqa: E402
 
@@ -158,8 +159,34 @@ def victim(text):
         i += 1
 
 
+def registrations(engine):
+    return [*engine.worker.mover.registrations.values()] if GPU else []
+
+
+def await_registered(engine):
+    """All bytes of its slots, or less where the driver has refused."""
+    for r in registrations(engine):
+        r.thread.join()
+    return sum(r.registered() for r in registrations(engine))
+
+
+def neighbour(text):
+    """Registers its slots while another engine registers its own."""
+    e = Engine()
+    keys, blocks, out = e.store(text, 4)
+    e.fill(blocks, keys)
+    good = e.finish(e.submit(True, blocks, out.store_spec))
+    print("attached", flush=True)
+    nbytes = await_registered(e)
+    e.stored(keys)
+    e.wipe()
+    print(int(good and e.load(text, 4) == (4, 0, True)), nbytes, flush=True)
+    e.close()
+    sys.exit(0)
+
+
 if len(sys.argv) > 1:
-    victim(sys.argv[1])
+    (neighbour if sys.argv[1].startswith("neighbour") else victim)(sys.argv[1])
 
 # ---- there and back ----
 
@@ -296,11 +323,14 @@ def rates(what, engine, blocks, slots, more):
     engine.worker.image.checksum = True
 
 
+await_registered(e)
 spare_keys, _, spare = e.store("spare", CHUNKS)
 rates("even layers", e, beside_blocks, beside_slots.store_spec, spare.store_spec)
 uneven = Engine(uneven=True)
 keys, blocks, out = uneven.store("uneven", CHUNKS)
 more_keys, _, more = uneven.store("more", CHUNKS)
+uneven.finish(uneven.submit(True, blocks, out.store_spec))
+await_registered(uneven)
 rates("uneven layers", uneven, blocks, out.store_spec, more.store_spec)
 blocks.sort(key=lambda b: b * 7919 % 1009)
 rates("uneven layers, scattered blocks", uneven, blocks, out.store_spec, more.store_spec)
@@ -315,6 +345,65 @@ uneven.close()
 e.worker.image.checksum = True
 ok(e.finish(e.submit(True, beside_blocks, beside_slots.store_spec)), "stored with a checksum again")
 e.stored(beside_keys)
+
+# ---- before slots are registered, meanwhile, and the end in the middle ----
+
+
+def timed_load(engine, text):
+    since = time.perf_counter()
+    got = engine.load(text, CHUNKS)
+    return got, 1e3 * (time.perf_counter() - since)
+
+
+register.PATIENCE = 600
+turn = os.open("/dev/shm", os.O_RDONLY)
+fcntl.flock(turn, fcntl.LOCK_EX)         # nobody's slots are registered
+early = Engine()
+early.wipe()
+early.load("beside", CHUNKS)             # it attaches
+got, before = timed_load(early, "beside")
+is_(got, (CHUNKS, 0, True), "a load before its slots are registered: every page is right")
+is_(sum(r.registered() for r in registrations(early)), 0, "none is")
+keys, blocks, out = early.store("early", CHUNKS)
+early.fill(blocks, keys)
+ok(early.finish(early.submit(True, blocks, out.store_spec)), "and a store")
+early.stored(keys)
+since = time.perf_counter()
+fcntl.flock(turn, fcntl.LOCK_UN)
+meanwhile, good = [], True
+while any(r.running() for r in registrations(early)) or not meanwhile:
+    early.wipe()
+    got, took = timed_load(early, "early")
+    good &= got == (CHUNKS, 0, True)
+    meanwhile.append(took)
+took_all = time.perf_counter() - since
+ok(good, f"{len(meanwhile)} loads while they are registered")
+early.wipe()
+got, after = timed_load(early, "early")
+is_(got, (CHUNKS, 0, True), "and one when all are")
+print(f"# a load of {CHUNKS} blocks: {before:.1f} ms before slots are registered, {median(meanwhile):.1f} ({max(meanwhile):.1f} at most) "
+      f"meanwhile, {after:.1f} when all are; {await_registered(early) >> 20} MiB in {took_all:.2f} s, in pieces of {register.PIECE >> 20} MiB")
+early.close()
+for pieces in (0, 3):
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    early = Engine()
+    early.load("early", CHUNKS)
+    fcntl.flock(turn, fcntl.LOCK_UN)
+    some = registrations(early)
+    while any(r.running() and r.registered() < pieces * register.PIECE for r in some):
+        time.sleep(0.0002)
+    early.close()
+    is_([s for r in some for s in r.states if s != register.ENDED], [], "an engine ends while it registers: nothing is left")
+early = Engine()
+is_(early.load("early", CHUNKS), (CHUNKS, 0, True), "the next one has its bytes")
+child = subprocess.Popen([sys.executable, __file__, "neighbour"], stdout=subprocess.PIPE, text=True)
+is_(child.stdout.readline(), "attached\n", "a second process")
+mine = await_registered(early)
+is_(child.stdout.readline(), f"1 {mine}\n", "both have registered all their slots")
+ok(not GPU or mine == sum(r.nbytes for r in registrations(early)), "which is all of them")
+child.wait()
+early.close()
+os.close(turn)
 
 # ---- two processes, one of which is killed with copies under way ----
 
