@@ -549,6 +549,7 @@ t_cuda_programs = \
 	%reldir%/bytes/cuda-bytes-dies.t \
 	%reldir%/bytes/cuda-killed.t \
 	%reldir%/bytes/cuda-done-word.t \
+	%reldir%/bytes/registering-cuda.t \
 	%reldir%/bytes/unregistered-cuda.t
 t_work = %reldir%/gpu/work.lo
 t_work_ldadd = lib/libgpc-internal.la $(t_work)
@@ -573,6 +574,7 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 %canon_reldir%_bytes_cuda_killed_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_bytes_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
 %canon_reldir%_bytes_unregistered_cuda_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cudaHostRegister
+%canon_reldir%_bytes_registering_cuda_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cudaHostRegister
 %canon_reldir%_bytes_cuda_busy_t_LDADD = $(t_work_ldadd)
 if HAVE_CUDA
 t_programs += $(t_cuda_programs)

@@ -9,8 +9,8 @@
  * CU_STREAM_WRITE_VALUE_DEFAULT has, by CUDA's description, a memory fence before the write like
  * __threadfence_system, for all that the stream has done: so who sees the value sees the
  * bytes.  It takes no processor of the GPU, and a kernel that fills it does not hold it up.
- * Tests: t/bytes/cuda-done-word.t t/bytes/cuda-killed.t t/bytes/unregistered-cuda.t
- *   t/bytes/bytes-device.t */
+ * Tests: t/bytes/cuda-done-word.t t/bytes/cuda-killed.t t/bytes/registering-cuda.t
+ *   t/bytes/unregistered-cuda.t t/bytes/bytes-device.t */
 #include "config.h"
 
 #include "bytes/device/cuda.h"

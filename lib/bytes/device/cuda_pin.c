@@ -4,8 +4,9 @@
  * A registration is of all GPUs of the process, whichever is current while it is made.  It is made
  * with one that this process uses already, so that no other one gets a context for it.
  *
- * The list's lock is held while the driver works, up to a tenth of a second a GiB: a second pin
- * of the same memory waits for that, and nobody else needs the lock.
+ * The list's lock is free while the driver works, up to a tenth of a second a GiB: others pin
+ * other memory meanwhile.  When two threads pin the same memory at once, the driver refuses one of
+ * them, and finds the memory registered for it.
  * Tests: t/bytes/bytes-device.t */
 #include "config.h"
 
@@ -80,55 +81,76 @@ static bool is_registered(const uint8_t *base, uint64_t bytes)
 	return is_pinned(base) && is_pinned(base + bytes - 1);
 }
 
-static int pin(uint8_t *base, uint64_t bytes)
+static int register_bytes(uint8_t *base, uint64_t bytes, bool *ret_ours)
 {
-	struct range *r = calloc(1, sizeof(*r));
+	cudaError_t e = CUDA(
+		cudaHostRegister(base, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped));
 	char what[160];
-	cudaError_t e;
 
-	if (!r)
-		return err_set(ENOMEM, "no memory to register memory");
-	*r = (struct range){ .next = ranges, .base = base, .bytes = bytes, .pid = getpid() };
-	e = CUDA(cudaHostRegister(base, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped));
-	r->ours = e == cudaSuccess;
+	*ret_ours = e == cudaSuccess;
 	if (e == cudaErrorHostMemoryAlreadyRegistered && is_registered(base, bytes)) {
 		cudaGetLastError();
 		e = cudaSuccess;
 	}
-	if (e != cudaSuccess) {
+	if (e == cudaSuccess)
+		return 0;
+	snprintf(what, sizeof(what), "%llu bytes of host memory at %p cannot be registered",
+		 (unsigned long long)bytes, (void *)base);
+	return cuda_error(e, what);
+}
+
+static void keep(struct range *r)
+{
+	struct range *there;
+
+	pthread_mutex_lock(&lock);
+	there = *find(r->base);
+	if (there) { /* by another thread at the same time */
+		there->ours |= r->ours;
 		free(r);
-		snprintf(what, sizeof(what), "%llu bytes of host memory at %p cannot be registered",
-			 (unsigned long long)bytes, (void *)base);
-		return cuda_error(e, what);
+	} else {
+		r->next = ranges;
+		ranges = r;
 	}
-	ranges = r;
-	return 0;
+	pthread_mutex_unlock(&lock);
+}
+
+static int pin(uint8_t *base, uint64_t bytes)
+{
+	struct range *r = calloc(1, sizeof(*r));
+	struct cuda_scope scope;
+	int err;
+
+	if (!r)
+		return err_set(ENOMEM, "no memory to register memory");
+	*r = (struct range){ .base = base, .bytes = bytes, .pid = getpid() };
+	err = cuda_enter(&scope, choose());
+	if (!err) {
+		err = register_bytes(base, bytes, &r->ours);
+		cuda_leave(&scope);
+	}
+	if (err)
+		free(r);
+	else
+		keep(r);
+	return err;
 }
 
 int cuda_pin_bytes(void *base, uint64_t bytes)
 {
-	struct cuda_scope scope;
+	uint64_t has;
 	struct range *r;
-	int err;
 
 	pthread_mutex_lock(&lock);
 	r = *find(base);
-	if (r) {
-		err = r->bytes == bytes
-			      ? 0
-			      : err_set(EINVAL,
-					"bytes is %llu: the memory at %p is registered with %llu",
-					(unsigned long long)bytes, base,
-					(unsigned long long)r->bytes);
-	} else {
-		err = cuda_enter(&scope, choose());
-		if (!err) {
-			err = pin(base, bytes);
-			cuda_leave(&scope);
-		}
-	}
+	has = r ? r->bytes : 0;
 	pthread_mutex_unlock(&lock);
-	return err;
+	if (!has)
+		return pin(base, bytes);
+	return has == bytes
+		       ? 0
+		       : err_set(EINVAL, "bytes is %llu: the memory at %p is registered with %llu",
+				 (unsigned long long)bytes, base, (unsigned long long)has);
 }
 
 void cuda_unpin_bytes(void *base)

@@ -25,8 +25,8 @@
  * The driver then copies through memory of its own.  To RAM, the call that copies returns when its
  * bytes are there; from RAM, when they have been read.  A stream keeps its order, so what it does
  * behind a copy, the done word among it, follows the bytes all the same.
- * Tests: t/bytes/pin.t t/bytes/pin-meanwhile.t t/bytes/unregistered-cuda.t t/bytes/pin-refused.t
- *   t/bytes/map-turns.t */
+ * Tests: t/bytes/pin.t t/bytes/pin-meanwhile.t t/bytes/registering-cuda.t
+ *   t/bytes/unregistered-cuda.t t/bytes/pin-refused.t t/bytes/map-turns.t */
 #include "config.h"
 
 #include "bytes/mapping/maps.h"
