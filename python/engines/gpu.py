@@ -10,6 +10,8 @@
     recovery   the same while gpcd and an engine are killed; the engine starts again
     ranks      two tensor-parallel ranks: tokens and logprobs
     sleep      an engine sleeps, wakes and loads
+    start      from an engine's start to its first token, and requests while its slots are registered: with gpc, which makes its
+               cache or finds it, against without
 
 Results are OUT/PART.json, written as they come, and OUT/gpu.md.  A part that the deadline leaves no time is left out."""
 
@@ -533,7 +535,90 @@ async def sleep(run):
     run.say("Sleep and wake", "\n".join(json.dumps(r) for r in rows) + "\n")
 
 
-PARTS = {f.__name__: f for f in (loads, idle, mixed, disk, recovery, ranks, sleep)}
+# ---- the start ----
+
+async def registering(e):
+    """Is any rank at it?  And bytes that are registered, of all ranks."""
+    got = (await e.ask("workers", call="registering"))["answers"]
+    return any(x[0] for x in got), sum(x[1] for x in got)
+
+
+async def one_start(run, fleet, of, name, seed, known):
+    """known: a prompt that the cache has, or None.  Requests go on until the slots are registered, or for a while."""
+    a, since = run.a, time.monotonic()
+    (e,) = await fleet.add(of, [name])
+    ready, out = time.monotonic(), {"meanwhile": [], "after": []}
+    first = await e.generate([[seed, a.idle_tokens]], 16, 3)
+    out.update(start_s=ready - since, first_token_s=first["first"] - since, first_ttft=first["ttft"])
+    out["registering"], out["registered"] = await registering(e)
+    if known:
+        got = await e.generate(known, 16, 3)
+        out["load"] = {"ttft": got["ttft"], "cached": got["cached"], "ids": got["ids"], "registering": (await registering(e))[0]}
+    busy, i, until = True, 0, time.monotonic() + a.start_seconds
+    while len(out["after"]) < a.start_requests and time.monotonic() < until:
+        got = await e.generate([[seed + 1 + i, a.idle_tokens]], 4)
+        out["meanwhile" if busy else "after"].append(got["ttft"])
+        if busy:
+            busy, out["registered"] = await registering(e)
+            out["registered_s"] = time.monotonic() - ready
+        i += 1
+    out["ended"] = not busy
+    return e, out
+
+
+async def start(run):
+    a, res = run.a, run.results("start")
+    raw = res["raw"] = {"none": [], "makes": [], "finds": []}
+    for i in range(a.start_rounds):
+        if run.clock.left() < 90:
+            run.clock.say("no time is left for more rounds")
+            break
+        for kind in ("none", "gpc")[::1 if i % 2 else -1]:
+            fleet = run.fleet()
+            try:
+                if kind == "none":
+                    _, got = await one_start(run, fleet, system("none", run.options, 0), "none-a", 10000 * (i + 1), None)
+                    raw["none"].append(got)
+                    continue
+                of = system("gpc", run.options, a.start_ram_gib, serve=True)
+                e, got = await one_start(run, fleet, of, "gpc-a", 10000 * (i + 1), None)
+                raw["makes"].append(got)
+                known, before = [[4242 + i, a.hit_tokens + 1]], of.c.stats().published
+                want = await e.generate(known, 16, 3)
+                await e.settle()
+                stored = await of.stored(before, a.hit_tokens // a.block)
+                await e.quit()
+                _, got = await one_start(run, fleet, Again(of), "gpc-b", 10000 * (i + 1) + 5000, known)
+                got["load"].update(stored=stored, equal=got["load"].pop("ids") == want["ids"])
+                raw["finds"].append(got)
+            finally:
+                await fleet.end()
+                res.save()
+    rows, marks = [], []
+    for k, some in raw.items():
+        if some:
+            rows.append([k, len(some), *(number(median([x[f] for x in some]), 2) for f in ("start_s", "first_token_s")),
+                         ms(median([x["first_ttft"] for x in some])), ms(median([t for x in some for t in x["meanwhile"]])),
+                         ms(max(t for x in some for t in x["meanwhile"])), ms(median([t for x in some for t in x["after"]])),
+                         some[-1]["registered"] >> 20, number(median([x["registered_s"] for x in some]), 1), all(x["ended"] for x in some)])
+    for k in ("makes", "finds"):
+        for f in ("start_s", "first_token_s", "first_ttft"):
+            if raw[k] and raw["none"]:
+                marks.append([f"{f}: gpc, which {k} its cache / none", number(median([x[f] for x in raw[k]]) / median([x[f] for x in raw["none"]])),
+                              "<= 1.1"])
+        if raw[k] and raw["none"]:
+            plain = median([t for x in raw["none"] for t in x["meanwhile"] + x["after"]])
+            marks.append([f"TTFT while it registers, which {k} its cache / none", number(median([t for x in raw[k] for t in x["meanwhile"]]) / plain),
+                          "<= 1.1"])
+    text = f"RAM of {a.start_ram_gib:g} GiB, prompts of {a.idle_tokens} tokens.\n\n" + table(
+        ["engine", "rounds", "start, s", "first token since the start, s", "first TTFT, ms", "meanwhile", "the longest", "afterwards",
+         "MiB registered", "s since ready", "all"], rows)
+    text += "\n" + table(["ratio of medians", "is", "wanted"], marks)
+    text += "\nLoads by an engine that finds its cache: " + json.dumps([x["load"] for x in raw["finds"]]) + "\n"
+    run.say("The start", text)
+
+
+PARTS = {f.__name__: f for f in (loads, idle, mixed, disk, recovery, ranks, sleep, start)}
 
 
 def main():
@@ -555,6 +640,10 @@ def main():
     p.add_argument("--idle-requests", type=int, default=24)
     p.add_argument("--idle-tokens", type=int, default=2048)
     p.add_argument("--hit-tokens", type=int, default=8192)
+    p.add_argument("--start-ram-gib", type=float, default=64, help="RAM of gpc in start")
+    p.add_argument("--start-rounds", type=int, default=3)
+    p.add_argument("--start-requests", type=int, default=8, help="of start, when all slots are registered")
+    p.add_argument("--start-seconds", type=float, default=60, help="that start waits for that")
     p.add_argument("--disk-ram-gib", type=float, default=8)
     p.add_argument("--disk-gib", type=float, default=30)
     p.add_argument("--tmpfs-gib", type=float, default=60)

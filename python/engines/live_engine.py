@@ -34,6 +34,13 @@ class Extension:
                     w.copy_(torch.randn(w.shape, generator=g, device=w.device, dtype=w.dtype) * scale)
         return True
 
+    def registering(self):
+        """Is gpc.vllm registering slots with the GPU?  And the bytes that are."""
+        from vllm.distributed.kv_transfer import get_kv_transfer_group, has_kv_transfer_group
+        worker = has_kv_transfer_group() and getattr(get_kv_transfer_group(), "connector_worker", None)
+        mover = worker and getattr(worker.worker, "mover", None)
+        return list(mover.registering()) if mover else [False, 0]
+
     def bus(self, nbytes, times):
         """GB/s of one copy from registered memory to the device, and back: medians."""
         import torch
