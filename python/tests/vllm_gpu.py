@@ -3,7 +3,8 @@
 that two processes share and come back the same: behind kernels that fill them, beside a matrix product, before their
 slots are registered and meanwhile, and from an engine that is killed with copies under way.  The figures are diagnostics.
 
-Without a GPU, or without PyTorch, it is skipped; GPC_T_TORCH=cpu has it run on the CPU, on little."""
+Without a GPU, or without PyTorch, it is skipped; GPC_T_TORCH=cpu has it run on the CPU, on little.  GPC_T_PIECE_MIB:
+slots are registered in pieces of so many MiB."""
 
 import ctypes
 import fcntl
@@ -40,6 +41,7 @@ BLOCKS, ROUNDS, KILLS = 4096 if GPU else 2 * CHUNKS, 9 if GPU else 2, 8 if GPU e
 UNEVEN = [1 + (5 * i + i * i) % 7 for i in range(LAYERS)]        # pages before each layer, where they lie unevenly
 THREADS = int(os.environ.get("GPC_T_THREADS", 8 if GPU else 2))
 SLOTS = 64 + 8 * CHUNKS
+register.PIECE = int(os.environ.get("GPC_T_PIECE_MIB", register.PIECE >> 20)) << 20
 
 
 def synchronize():
@@ -256,6 +258,7 @@ def copies_beside(n, store):
     return took, all([e.finish(j) for j in jobs]), busy
 
 
+await_registered(e)
 beside_keys, beside_blocks, beside_slots = e.store("beside", CHUNKS)
 e.fill(beside_blocks, beside_keys)
 synchronize()
@@ -323,7 +326,6 @@ def rates(what, engine, blocks, slots, more):
     engine.worker.image.checksum = True
 
 
-await_registered(e)
 spare_keys, _, spare = e.store("spare", CHUNKS)
 rates("even layers", e, beside_blocks, beside_slots.store_spec, spare.store_spec)
 uneven = Engine(uneven=True)
@@ -355,6 +357,15 @@ def timed_load(engine, text):
     return got, 1e3 * (time.perf_counter() - since)
 
 
+def kernel():
+    """Milliseconds of one that is small, from its launch to its end."""
+    since = time.perf_counter()
+    small.add_(1)
+    synchronize()
+    return 1e3 * (time.perf_counter() - since)
+
+
+small = torch.zeros(64, device=WHERE)
 register.PATIENCE = 600
 turn = os.open("/dev/shm", os.O_RDONLY)
 fcntl.flock(turn, fcntl.LOCK_EX)         # nobody's slots are registered
@@ -370,12 +381,13 @@ ok(early.finish(early.submit(True, blocks, out.store_spec)), "and a store")
 early.stored(keys)
 since = time.perf_counter()
 fcntl.flock(turn, fcntl.LOCK_UN)
-meanwhile, good = [], True
+meanwhile, good, kernels = [], True, []
 while any(r.running() for r in registrations(early)) or not meanwhile:
     early.wipe()
     got, took = timed_load(early, "early")
     good &= got == (CHUNKS, 0, True)
     meanwhile.append(took)
+    kernels += [kernel() for _ in range(20)]
 took_all = time.perf_counter() - since
 ok(good, f"{len(meanwhile)} loads while they are registered")
 early.wipe()
@@ -383,6 +395,9 @@ got, after = timed_load(early, "early")
 is_(got, (CHUNKS, 0, True), "and one when all are")
 print(f"# a load of {CHUNKS} blocks: {before:.1f} ms before slots are registered, {median(meanwhile):.1f} ({max(meanwhile):.1f} at most) "
       f"meanwhile, {after:.1f} when all are; {await_registered(early) >> 20} MiB in {took_all:.2f} s, in pieces of {register.PIECE >> 20} MiB")
+alone = [kernel() for _ in range(200)]
+print(f"# a small kernel and its end: {median(kernels):.3f} ms ({max(kernels):.3f} at most) while slots are registered, {median(alone):.3f} "
+      f"({max(alone):.3f}) afterwards")
 early.close()
 for pieces in (0, 3):
     fcntl.flock(turn, fcntl.LOCK_EX)

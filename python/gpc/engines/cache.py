@@ -125,6 +125,10 @@ def slots_of(c):
     return p.blocks + p.transit
 
 
+def image_bytes(c):
+    return sum(r.count * r.bytes for r in c.pool_runs(POOL))
+
+
 def bytes_of(c):
     """Of all slots."""
     return slots_of(c) * slot_stride(c)
@@ -147,11 +151,12 @@ def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=N
         c, made = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums)
     except gpc.Error as e:
         raise _explain(e, name, conf, layout, words) from None
-    have = c.pool_memory(POOL)
-    if (have.block_bytes, have.sums) != (slot_bytes, sums):
-        c.close()
-        raise ConfigError(f"gpc_name: {name!r}, its slots have {have.block_bytes} bytes and {have.sums} checksums, and {slot_bytes} "
-                          f"and {sums} are wanted: another cache has that name")
+    if [r.bytes for r in c.pool_runs(POOL)] != [slot_bytes // sums] * sums:     # as this gpc makes them
+        have = c.pool_memory(POOL)
+        if (have.block_bytes, have.sums) != (slot_bytes, sums):
+            c.close()
+            raise ConfigError(f"gpc_name: {name!r}, its slots have {have.block_bytes} bytes and {have.sums} checksums, and {slot_bytes} "
+                              f"and {sums} are wanted: another cache has that name")
     _compare_size(c, name, conf, log)
     if has_tiers(conf):
         try:

@@ -2,6 +2,7 @@
 # Tests: t/python/vllm-figures.t t/python/vllm-manager.t
 """Metrics for vLLM's Prometheus page."""
 
+from ..engines.cache import image_bytes
 from .cache import POOL
 
 COUNTERS = {
@@ -60,5 +61,5 @@ def stats_of(api, counts, cache, storing, ahead, writer):
 
 def info_of(cache, name, conf):
     """Labels of vllm:kv_offload_config_info, of vLLM 0.33."""
-    return dict(zip(INFO, (name, cache.pool_get(POOL).blocks, cache.pool_memory(POOL).block_bytes, conf.claim_chunks,
+    return dict(zip(INFO, (name, cache.pool_get(POOL).blocks, image_bytes(cache), conf.claim_chunks,
                            conf.checksum)))
