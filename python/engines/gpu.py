@@ -643,7 +643,7 @@ def main():
     p.add_argument("--start-ram-gib", type=float, default=64, help="RAM of gpc in start")
     p.add_argument("--start-rounds", type=int, default=3)
     p.add_argument("--start-requests", type=int, default=8, help="of start, when all slots are registered")
-    p.add_argument("--start-seconds", type=float, default=60, help="that start waits for that")
+    p.add_argument("--start-seconds", type=float, default=120, help="that start waits for that")
     p.add_argument("--disk-ram-gib", type=float, default=8)
     p.add_argument("--disk-gib", type=float, default=30)
     p.add_argument("--tmpfs-gib", type=float, default=60)

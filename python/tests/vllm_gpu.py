@@ -3,8 +3,8 @@
 that two processes share and come back the same: behind kernels that fill them, beside a matrix product, before their
 slots are registered and meanwhile, and from an engine that is killed with copies under way.  The figures are diagnostics.
 
-Without a GPU, or without PyTorch, it is skipped; GPC_T_TORCH=cpu has it run on the CPU, on little.  GPC_T_PIECE_MIB:
-slots are registered in pieces of so many MiB."""
+Without a GPU, or without PyTorch, it is skipped; GPC_T_TORCH=cpu has it run on the CPU, on little.  GPC_T_PIECE_MIB and
+GPC_T_REST: other ones than PIECE and REST of gpc.vllm.register."""
 
 import ctypes
 import fcntl
@@ -42,6 +42,7 @@ UNEVEN = [1 + (5 * i + i * i) % 7 for i in range(LAYERS)]        # pages before 
 THREADS = int(os.environ.get("GPC_T_THREADS", 8 if GPU else 2))
 SLOTS = 64 + 8 * CHUNKS
 register.PIECE = int(os.environ.get("GPC_T_PIECE_MIB", register.PIECE >> 20)) << 20
+register.REST = float(os.environ.get("GPC_T_REST", register.REST))
 
 
 def synchronize():
@@ -394,10 +395,10 @@ early.wipe()
 got, after = timed_load(early, "early")
 is_(got, (CHUNKS, 0, True), "and one when all are")
 print(f"# a load of {CHUNKS} blocks: {before:.1f} ms before slots are registered, {median(meanwhile):.1f} ({max(meanwhile):.1f} at most) "
-      f"meanwhile, {after:.1f} when all are; {await_registered(early) >> 20} MiB in {took_all:.2f} s, in pieces of {register.PIECE >> 20} MiB")
+      f"meanwhile, {after:.1f} when all are; {await_registered(early) >> 20} MiB in {took_all:.2f} s, in pieces of {register.PIECE >> 20} MiB, rest {register.REST:g}")
 alone = [kernel() for _ in range(200)]
-print(f"# a small kernel and its end: {median(kernels):.3f} ms ({max(kernels):.3f} at most) while slots are registered, {median(alone):.3f} "
-      f"({max(alone):.3f}) afterwards")
+print(f"# a small kernel and its end: {sum(kernels) / len(kernels):.3f} ms ({median(kernels):.3f} median, {max(kernels):.3f} at most) while "
+      f"slots are registered, {sum(alone) / len(alone):.3f} ({median(alone):.3f}, {max(alone):.3f}) afterwards")
 early.close()
 for pieces in (0, 3):
     fcntl.flock(turn, fcntl.LOCK_EX)

@@ -25,7 +25,7 @@ from gpc.vllm.cuda import CudaMover  # noqa: E402
 from tap import _made, done, is_, name, ok  # noqa: E402
 
 gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
-register.PATIENCE = 60
+register.PATIENCE, register.REST = 60, 0
 PAGE, BLOCKS, WORLD, SLOT, SLOTS = 256, 64, 2, 4096, 64 + 64
 register.PIECE = 5 * SLOT        # not a part of SLOTS
 _made.add(name)

@@ -17,10 +17,11 @@ copies waits for it.  So nobody waits for a piece:
 A piece is of whole slots, and no copy goes from one piece to another (pages.c): the driver refuses a copy of which one
 part is registered and another one is not, or by itself.
 
-While it registers, the driver holds locks that every CUDA call of the machine may want.  So a piece is small, whoever has
-registered one leaves the driver alone for as long as that took, and a lock of the cache's folder gives the turns.  It goes
-with the process that has it.  A process that is stopped with it holds nobody up for longer than PATIENCE; then the
-others go on without a lock."""
+While it registers, the driver holds locks that CUDA calls may want: those of this process, whose engine launches kernels, and
+those of others.  So a piece is small, and whoever has registered one leaves the driver alone for REST times as long as
+that took: a tenth of the time is the most that an engine loses.  Others have their turns meanwhile, by a lock of the
+cache's folder.  It goes with the process that has it.  A process that is stopped with it holds nobody up for longer than
+PATIENCE; then the others go on without a lock."""
 
 import errno
 import fcntl
@@ -32,9 +33,9 @@ import time
 log = logging.getLogger("vllm.gpc")
 
 PIECE = 64 << 20                 # bytes that are registered at a time: some milliseconds
+REST, MOST_REST = 9, 0.2         # times as long as the piece took; seconds
 PATIENCE = 10                    # seconds
 POLL = 0.001
-MOST_PAUSE = 0.1
 _PAGE = 4096
 
 NEW, UNDER_WAY, DONE, OTHERS, REFUSED, ENDED = "new", "under way", "done", "others'", "refused", "ended"
@@ -71,10 +72,8 @@ class Turns:
             stop.wait(POLL)
         return False
 
-    def give(self, stop):
-        """Who waits looks meanwhile."""
+    def give(self):
         fcntl.flock(self.fd, fcntl.LOCK_UN)
-        stop.wait(2 * POLL)
 
     def close(self):
         if self.fd >= 0:
@@ -114,20 +113,21 @@ class Registration:
                         "are slower, and otherwise the same", self.registered() >> 20, self.nbytes >> 20, e)
 
     def _one(self, i):
-        ours = self.turns.take(self.stop)
+        ours, since = self.turns.take(self.stop), time.monotonic()
         try:
             if self.stop.is_set():
                 return
-            self.states[i], since = UNDER_WAY, time.monotonic()
+            self.states[i] = UNDER_WAY
             try:
                 self.states[i] = OTHERS if self.driver.register(*self.pieces[i]) else DONE
             except Refused:
                 self.states[i] = REFUSED
                 raise
-            self.stop.wait(min(time.monotonic() - since, MOST_PAUSE))
         finally:
             if ours:
-                self.turns.give(self.stop)
+                self.turns.give()
+        # who waits for his turn looks meanwhile
+        self.stop.wait(max(2 * POLL, min(REST * (time.monotonic() - since), MOST_REST)))
 
     def registered(self):
         """Bytes."""
