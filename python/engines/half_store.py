@@ -11,6 +11,7 @@ import os
 import time
 from array import array
 
+from gpc import _gpc
 from gpc.vllm import GPCOffloadingSpec
 from gpc.vllm.worker import HostMover
 
@@ -35,7 +36,8 @@ class HalfMover(HostMover):
             ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER)(lambda event, stream: 0),
             ctypes.CFUNCTYPE(ctypes.c_int, POINTER)(lambda event: 0),
             ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, ctypes.c_uint)(lambda stream, event, flags: 0))
-        self.calls = array("Q", [ctypes.cast(f, POINTER).value for f in self.functions] + [0] * 14)
+        self.calls = array("Q", [ctypes.cast(f, POINTER).value for f in self.functions] +
+                           [0] * (_gpc._SHARE_CALLS - len(self.functions)))
 
     def begin(self, fence):
         return self.calls

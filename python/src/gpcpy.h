@@ -280,6 +280,8 @@ METHOD(tiers_file);
 METHOD(open_attach);
 METHOD(open_create);
 METHOD(publish_call);
+/* Words of the table of calls that a share takes: those of struct pages_calls. */
+extern const long share_calls;
 METHOD(share_begin);
 METHOD(share_end);
 METHOD(share_sums);

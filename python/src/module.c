@@ -313,6 +313,8 @@ static int constants_add(PyObject *module)
 	for (i = 0; i < sizeof(constants) / sizeof(constants[0]); i++)
 		if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
 			return -1;
+	if (PyModule_AddIntConstant(module, "_SHARE_CALLS", share_calls) < 0)
+		return -1;
 	if (add_u64(module, "TICKET_ALL", GPC_TICKET_ALL) < 0 ||
 	    add_u64(module, "TRANSFER_ALL", GPC_TRANSFER_ALL) < 0 ||
 	    add_u64(module, "FROM_NOW", UINT64_MAX) < 0)

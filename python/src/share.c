@@ -172,6 +172,8 @@ static int fill(struct share *s, PyObject *const *a)
 	return w->result ? 0 : -1;
 }
 
+const long share_calls = sizeof(struct pages_calls) / 8;
+
 METHOD(share_begin)
 {
 	static const struct call call = { "_share_begin",

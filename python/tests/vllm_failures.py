@@ -17,6 +17,7 @@ import vllm_fake as fake
 fake.install()
 
 import gpc  # noqa: E402
+from gpc import _gpc  # noqa: E402
 import gpc.vllm.drops  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 import gpc.vllm.manager  # noqa: E402
@@ -144,7 +145,7 @@ class Refuses:
         return f"error {err}"
 
     def begin(self, fence):
-        return array("Q", [ctypes.cast(self.refuse, ctypes.c_void_p).value] * 4 + [0] * 18)
+        return array("Q", [ctypes.cast(self.refuse, ctypes.c_void_p).value] * 4 + [0] * (_gpc._SHARE_CALLS - 4))
 
 
 def spoil(e, rank, key):

@@ -273,7 +273,7 @@ class Fails:
         return 0
 
     def begin(self, fence):
-        return array("Q", [ctypes.cast(Fails.call, ctypes.c_void_p).value] * 4 + [0] * 18)
+        return array("Q", [ctypes.cast(Fails.call, ctypes.c_void_p).value] * 4 + [0] * (_gpc._SHARE_CALLS - 4))
 
 
 P, N = ctypes.c_void_p, ctypes.c_size_t
