@@ -69,7 +69,11 @@ began killed
 number=$(cat "$TMPDIR/test")
 kill -9 "$pid" "$number"
 finish "$pid"
-until_ok is_gone "$number"
+is_reaped()	# PID: the sweep takes one that its parent has not seen for alive
+{
+	! kill -0 "$1"
+}
+until_ok is_reaped "$number"
 is "$(ls -d /dev/shm/gpc-test-"$number"-* | wc -l)" 1 "both are killed: a folder is left"
 run "$within" --sweep
 prints "^# /dev/shm/gpc-test-$number-abc was left behind" "the sweep says what it finds"
