@@ -187,13 +187,14 @@ const struct metrics_row metrics_rows[] = {
 	  NULL, S(live), 1 },
 #define T(field) AT(struct metrics_tier, field)
 	{ "tier_kept", "gauge", "1 if a process keeps the tier.", OF_TIER, NULL, T(kept), 1 },
-	{ "tier_ready", "gauge", "1 if what was in the tier when it was opened is published.",
-	  OF_TIER, NULL, T(t.ready), 1 },
+	{ "tier_ready", "gauge",
+	  "1 if the blocks that the tier had when it was opened are published.", OF_TIER, NULL,
+	  T(t.ready), 1 },
 	{ "tier_state", "gauge",
 	  "0 if the tier is down, 1 if it is up, 2 if it is switched off for wrong bytes, 3 if its "
 	  "steward is stopped or hangs.",
 	  OF_TIER, NULL, T(t.state), 1 },
-	{ "tier_asks_total", "counter", "Questions of peers for what is below RAM.", OF_TIER, NULL,
+	{ "tier_asks_total", "counter", "Questions of peers for blocks below RAM.", OF_TIER, NULL,
 	  T(t.asks), 1 },
 	{ "tier_brought_blocks_total", "counter", "Blocks that came from a tier to RAM.", OF_TIER,
 	  NULL, T(t.brought), 1 },
@@ -233,8 +234,8 @@ const struct metrics_row metrics_rows[] = {
 	{ "tier_emptied_total", "counter",
 	  "Times that all of a tier went, since more blocks had been dropped than the cache keeps in mind.",
 	  OF_TIER, NULL, T(t.emptied), 1 },
-	{ "tier_store_total", "counter", "What the plugin of a store counts of its own.",
-	  OF_COUNTER, NULL, AT(struct metrics_counter, c.value), 1 },
+	{ "tier_store_total", "counter", "Counters of the plugin of a store.", OF_COUNTER, NULL,
+	  AT(struct metrics_counter, c.value), 1 },
 #define R(field) AT(struct gpc_mirror, field)
 	{ "mirror_bytes", "gauge", "Memory of a mirror.", OF_MIRROR, NULL, R(bytes), 1 },
 	{ "mirror_changes", "gauge", "Changes of the table so far.", OF_MIRROR, NULL, R(changes),
