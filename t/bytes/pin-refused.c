@@ -128,7 +128,22 @@ static void test_copies(void)
 	map_pin_device = NULL;
 	is_int(heard_integrated, 0, "a GPU with memory of its own");
 	end(c);
-	is_int(unpins, pins, "what was registered is not any more, and nothing else");
+	is_int(unpins, pins, "what was registered is not any more");
+}
+
+/* A chunk that is refused to the end. */
+static void test_refused_to_the_end(void)
+{
+	gpc *c = tiers(false);
+	struct gpc_move m[2];
+
+	pins = unpins = 0;
+	refuses = true;
+	is_int(down(c, 1, 2, m), 0, "two blocks are copied down");
+	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "and committed");
+	end(c);
+	refuses = false;
+	is_int(pins + unpins, 0, "what was never registered is not unregistered");
 }
 
 static void test_checksums(void)
@@ -216,6 +231,7 @@ static int body(void)
 	gpu.unpin = unpin;
 	gpu.is_integrated = is_integrated;
 	test_copies();
+	test_refused_to_the_end();
 	test_checksums();
 	test_no_sums();
 	test_two_kinds();
