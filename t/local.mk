@@ -1090,7 +1090,8 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 		test -f $$hidden || hidden=$$p; \
 		cp $$hidden $@/$$p || exit; \
 	done
-	$(MKDIR_P) $@/bench && cp $(bench_gpu_programs) %reldir%/bench/bench-ram$(EXEEXT) $@/bench
+	$(MKDIR_P) $@/bench && cp $(bench_gpu_programs) %reldir%/bench/bench-ram$(EXEEXT) \
+		%reldir%/bench/bench-fill$(EXEEXT) $@/bench
 	cp lib/.libs/libgpc.so.[0-9] $@/lib
 	$(STRIP) -g $@/*.t $@/there $@/bench/* $@/tools/* $@/lib/* 2>/dev/null || :
 	ldd $(t_gpu_programs) $@/tools/* $@/bench/* $@/%reldir%/sh/json | \

@@ -143,7 +143,7 @@ $(bench_gpu_nvcc_programs): %reldir%/gpu.cuh $(kernel_objects)
 
 CLEANFILES += $(bench_gpu_programs) %reldir%/busy.d %reldir%/busy.lo %reldir%/busy.o
 
-bench-gpu-programs: $(bench_gpu_programs) %reldir%/bench-ram$(EXEEXT)
+bench-gpu-programs: $(bench_gpu_programs) %reldir%/bench-ram$(EXEEXT) %reldir%/bench-fill$(EXEEXT)
 bench-gpu: bench-gpu-programs
 	%reldir%/kernels-check
 	%reldir%/bench-gpu $(BENCHFLAGS)
