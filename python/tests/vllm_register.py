@@ -211,6 +211,19 @@ mover.release(base)
 rank.worker.mover = gpc.vllm.worker.HostMover()
 rank.worker.shutdown()
 
+# ---- a worker that does not get so far ----
+
+peers = m.c.info().peers
+rank = Rank(Runtime())
+seed, rank.worker._seed = rank.worker._seed, lambda beside: 1 // 0
+said.lines.clear()
+ok(not rank.do(False, list(range(32)), slots), "an attachment that fails behind its first steps")
+is_((m.c.info().peers, rank.worker.beside, rank.rt.calls), (peers, {}, []), "has no seat, and nothing is registered")
+rank.worker._seed = seed
+rank.there_and_back(slots, "again", "the next job")
+rank.worker.shutdown()
+is_((m.c.info().peers, rank.rt.ranges), (peers, {}), "and its end")
+
 # ---- one process at a time ----
 
 

@@ -128,15 +128,25 @@ class Beside:
     """The attachment beside one manager, and a rank's part of the slots of its cache: `area` bytes behind base and each
     stride."""
 
-    def __init__(self, slots, image, part, mover, label, timeout):
-        self.c = attach_beside(slots.where, label, timeout)
-        self.part, runs = self.c.pool_map(slots.pool)[0], self.c.pool_runs(slots.pool)
+    def __init__(self, slots, image, part, label, timeout):
+        self.c, self.pool, self.dir = attach_beside(slots.where, label, timeout), slots.pool, slots.where.dir
+        try:
+            self._find(image, part)
+        except Exception:
+            self.close()
+            raise
+
+    def _find(self, image, part):
+        self.part, runs = self.c.pool_map(self.pool)[0], self.c.pool_runs(self.pool)
         if sum(r.count * r.bytes for r in runs) != image.bytes:
             raise ValueError(f"slots of {sum(r.count * r.bytes for r in runs)} bytes, {image.bytes} are wanted")
         run, self.area = _run_of(runs, image.offset(part), image.rank_bytes)
         self.base, self.stride = self.part.address + run.offset, run.slot_stride
-        self.blocks = array("i", [gpc.BLOCK(slots.pool, 0)])[0]
-        self.each = mover.open(self.base, slots_of(self.c), self.stride, slots.where.dir)
+        self.blocks = array("i", [gpc.BLOCK(self.pool, 0)])[0]
+
+    def open(self, mover):
+        """It is used from now on: copies may begin."""
+        self.each = mover.open(self.base, slots_of(self.c), self.stride, self.dir)
 
     def blocks_of(self, slots):
         return array("i", [self.blocks + s for s in slots] if self.blocks else slots)
@@ -433,8 +443,13 @@ class Worker:
             if timeout is None:
                 timeout = 0 if slots.where in self.tried else SEAT
             self.tried.add(slots.where)
-            b = Beside(slots, self.image, self.part, self.mover, self.label, timeout)
-            self._seed(b)
+            b = Beside(slots, self.image, self.part, self.label, timeout)
+            try:
+                self._seed(b)
+            except Exception:
+                b.close()
+                raise
+            b.open(self.mover)
             self.beside[slots.where] = b
         return b
 
