@@ -537,12 +537,6 @@ async def sleep(run):
 
 # ---- the start ----
 
-async def registering(e):
-    """Is any rank at it?  And bytes that are registered, of all ranks."""
-    got = (await e.ask("workers", call="registering"))["answers"]
-    return any(x[0] for x in got), sum(x[1] for x in got)
-
-
 async def one_start(run, fleet, of, name, seed, known):
     """known: a prompt that the cache has, or None.  Requests go on until the slots are registered, or for a while."""
     a, since = run.a, time.monotonic()
@@ -550,16 +544,16 @@ async def one_start(run, fleet, of, name, seed, known):
     ready, out = time.monotonic(), {"meanwhile": [], "after": []}
     first = await e.generate([[seed, a.idle_tokens]], 16, 3)
     out.update(start_s=ready - since, first_token_s=first["first"] - since, first_ttft=first["ttft"])
-    out["registering"], out["registered"] = await registering(e)
+    out["registering"], out["registered"] = await e.registering()
     if known:
         got = await e.generate(known, 16, 3)
-        out["load"] = {"ttft": got["ttft"], "cached": got["cached"], "ids": got["ids"], "registering": (await registering(e))[0]}
+        out["load"] = {"ttft": got["ttft"], "cached": got["cached"], "ids": got["ids"], "registering": (await e.registering())[0]}
     busy, i, until = True, 0, time.monotonic() + a.start_seconds
     while len(out["after"]) < a.start_requests and time.monotonic() < until:
         got = await e.generate([[seed + 1 + i, a.idle_tokens]], 4)
         out["meanwhile" if busy else "after"].append(got["ttft"])
         if busy:
-            busy, out["registered"] = await registering(e)
+            busy, out["registered"] = await e.registering()
             out["registered_s"] = time.monotonic() - ready
         i += 1
     out["ended"] = not busy
