@@ -17,8 +17,8 @@
  * with.  So imports are released oldest first: a user that is counted anywhere holds back all
  * later imports.  The flavour of liburcu is the one that needs no registration of threads: a
  * library meets threads it knows nothing of.
- * Tests: t/bytes/device-sections-host.t t/bytes/ask-device.t t/bytes/device.t
- *   t/bytes/device-mirrors.t */
+ * Tests: t/bytes/device-sections-host.t t/bytes/ask-device.t t/bytes/device-namespaces.t
+ *   t/bytes/device.t t/bytes/device-mirrors.t */
 #include "config.h"
 
 #include "bytes/mirror/view.h"
