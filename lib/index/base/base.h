@@ -35,7 +35,7 @@ uint64_t deadline_from(int timeout_ms);
 
 /* Sleep for less than a second; a signal ends it early. */
 void clock_sleep(uint64_t ns);
-/* Between looks at what others do: each sleep is twice the one before, up to `most`. */
+/* Pauses between looks at other processes: each sleep is twice the last one, up to `most`. */
 struct backoff {
 	uint64_t ns, most;
 };

@@ -133,7 +133,7 @@ int err_size(const char *type, uint32_t size, size_t least)
 		       type, size, type, least);
 }
 
-/* No struct will ever have so many bytes: it is not looked for them behind one that has not. */
+/* No struct will ever have this many bytes, so a larger size is refused unread. */
 #define STRUCT_MOST 4096u
 
 static int check_struct(const char *type, const void *from, size_t least, size_t size)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* err.h - errors with a sentence.  err_set(EINVAL, "...") stores the text for gpc_last_error
  * of this thread and returns -EINVAL; err_sys adds strerror(errno) and returns -err (err 0:
- * -errno).  A sentence about an argument says which one, its value, and what it may be; one about
- * a block or pool says which.  None sends its reader to gpc_last_error, where it stands. */
+ * -errno).  A sentence about an argument has its name, its value and its limits; a sentence about
+ * a block or pool names it.  No sentence points to gpc_last_error, which is where the reader has
+ * it from. */
 #ifndef GPC_ERR_H
 #define GPC_ERR_H
 
@@ -30,7 +31,8 @@ int err_size(const char *type, uint32_t size, size_t least);
  * its size in the first release that had it.  A caller of a later release may have a longer one, if
  * it asks for nothing that is not known here. */
 int err_struct(const char *type, const void *from, size_t least, void *to, size_t size);
-/* The same of one that has been as long since its first release, and that is read where it is. */
+/* The same for a struct that has had this size since its first release, and that is read in
+ * place. */
 int err_known(const char *type, const void *from, size_t size);
 /* Text for people, of at most so many bytes. */
 int err_text(const char *argument, const char *text, size_t most);

@@ -110,8 +110,8 @@ int fd_peek(const char *path, int flags)
 	return open_high(path, flags, 0);
 }
 
-/* Of either the one number goes to the library, the other to the caller: neither closes or writes
- * to what the other one has, whatever becomes of it. */
+/* One descriptor goes to the library, the other to the caller: neither can close the descriptor
+ * of the other one, or write to it. */
 int fd_event(int *ret_fd, int *ret_other)
 {
 	uint64_t *spare = calloc(PART / 64, sizeof(*spare));

@@ -4,10 +4,10 @@
  * All that the library opens is opened here, at 3 or above.  A program whose standard streams are
  * closed goes on printing to 0, 1 and 2; a segment there would have the text in its header.
  *
- * A child shares the open file descriptions of its parent, hence the parent's locks: one that
- * keeps a description of a lock file keeps a seat, or the writer's seat, for as long as it
- * lives.  So no fork happens between the opening of such a file and the note that it is open;
- * the child closes all that were noted, before fork(2) returns there. */
+ * A child shares the open file descriptions of its parent, hence the parent's locks: a child with
+ * a description of a lock file keeps a seat, or the writer's seat, as long as it lives.  So no
+ * fork happens between the opening of such a file and the note that it is open; the child closes
+ * all that were noted, before fork(2) returns there. */
 #ifndef GPC_FD_H
 #define GPC_FD_H
 
@@ -18,8 +18,8 @@
 int fd_open(const char *path, int flags, mode_t mode);
 /* The same for a file that is none of a cache's and is closed soon, by close(2). */
 int fd_peek(const char *path, int flags);
-/* An eventfd that is noted as those of fd_open(), and another descriptor of it, which is not: for
- * the program, whose children may have it.  0, or -1 and errno. */
+/* An eventfd that is noted like the descriptors of fd_open(), and a second descriptor of it that
+ * is not noted: for the program, whose children may have it.  0, or -1 and errno. */
 int fd_event(int *ret_fd, int *ret_other);
 /* pipe2(2) with O_CLOEXEC and O_NONBLOCK, both noted.  0, or -1 and errno. */
 int fd_pipe(int ret_fd[2]);

@@ -179,7 +179,7 @@ int key_import(const struct key_secret *s, const void *digests, uint32_t bytes, 
 
 /* ---- chains ---- */
 
-/* Blocks of one kind: the cache's own, or those of a KV group. */
+/* Blocks of one kind: the cache's own, or the blocks of a KV group. */
 struct kind {
 	const struct key_secret *s;
 	uint32_t block_tokens;

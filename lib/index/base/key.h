@@ -43,7 +43,7 @@ int key_hash(const struct key_secret *s, uint32_t block_tokens, const struct gpc
 	     uint32_t n, uint32_t flags, void (*run)(struct lanes *l, uint32_t blocks));
 /* The number of keys of p[i], or an error. */
 int key_hash_check(uint32_t block_tokens, const struct gpc_prompt *p, uint32_t i, uint32_t flags);
-/* One that was checked, from token `at` on, where a block begins.  parent: of that block. */
+/* Hash a checked prompt, from token `at` on, where a block begins.  parent: of that block. */
 void key_hash_rest(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p,
 		   uint32_t flags, size_t at, const gpc_key *parent);
 int key_import(const struct key_secret *s, const void *digests, uint32_t bytes, uint32_t stride,

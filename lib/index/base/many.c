@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* many.c - keys of prompts, of several at a time.
  *
- * A lane has one prompt, and takes the next one when that has ended, so prompts of different
- * lengths keep all lanes busy until few are left.  A lane that has none repeats what lane 0 does,
- * which stores the same keys to the same place.
+ * A lane has one prompt, and takes the next prompt after its end, so prompts of different lengths
+ * keep all lanes busy until few are left.  A lane that has none repeats what lane 0 does, which
+ * stores the same keys to the same place.
  * Tests: t/index/many-keys.t t/index/keys.t */
 #include "config.h"
 

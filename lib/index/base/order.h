@@ -146,7 +146,7 @@ static inline bool order_cas32(uint32_t *p, uint32_t from, uint32_t to)
 	return ok;
 }
 
-/* If *p is *from make it `to`, else say in *from what it is. */
+/* If *p is *from make it `to`, else store its value in *from. */
 static inline bool order_cas16(uint16_t *p, uint16_t *from, uint16_t to)
 {
 	bool ok;
@@ -182,7 +182,7 @@ static inline void order_raise64(uint64_t *p, uint64_t v, int tries)
 			return;
 }
 
-/* One attempt to make *p, which was *old, `to`; else *old is what it is. */
+/* One attempt to make *p, which was *old, `to`; after a failure *old has its value. */
 static inline bool order_raise_from32(uint32_t *p, uint32_t *old, uint32_t to)
 {
 	return __atomic_compare_exchange_n(p, old, to, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -192,8 +192,8 @@ static inline bool order_raise_from32(uint32_t *p, uint32_t *old, uint32_t to)
 #define ORDER_VECTORS 1
 #endif
 
-/* Four 32-bit words, 16-byte aligned, each read once and untorn; the four need not be of
- * one moment.
+/* Four 32-bit words, 16-byte aligned, each read once and untorn; they may be of different
+ * moments.
  *
  * x86-64 reads them with one SSE load, which AVX processors do as one access.  Not
  * through __atomic on a 16-byte type: libatomic may do that with a locked

@@ -8,8 +8,8 @@
 
 /* Processors that this thread may use, at most 16: more wait for the same memory. */
 uint32_t parallel_size(void);
-/* run() for each of the n jobs of so many bytes, in at most `threads` threads, of which the caller
- * is one.  Returns when all are done.  Threads that the system does not give are done without. */
+/* run() for each of the n jobs of `bytes` bytes, in at most `threads` threads, the caller
+ * included.  Returns when all are done.  Threads that the system does not give are done without. */
 void parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n);
 
 #endif

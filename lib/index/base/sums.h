@@ -3,8 +3,8 @@
  *
  * A sum is CRC32C of the bytes, begun with a seed: a word of how they are put together (dtypes,
  * order of layers, tensors), which the engine knows and 0 leaves open.  The same bytes have another
- * sum with another seed.  The seed stands beside the sum, so bytes of another structure are told
- * from damaged ones, and are refused whatever their sum.
+ * sum with another seed.  The seed stands beside the sum, so bytes of another structure differ
+ * from damaged ones, and are refused with any sum.
  *
  *     where                 covers                    made by                 verified by
  *     --------------------  ------------------------  ----------------------  -------------------------
@@ -53,7 +53,7 @@ struct image_parts {
 	uint32_t *crc;
 };
 
-/* The one number below RAM that stands for the sums, or the seeds, of so many parts. */
+/* The one number below RAM for the sums, or the seeds, of n parts. */
 uint32_t sums_fold(const uint32_t *each, uint32_t n);
 /* The sum of an image where it lies; seed: where it has no parts. */
 uint32_t sums_of(const struct iovec *iov, uint32_t niov, const struct image_parts *p,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim.c - who computes a key that many want.
+/* claim.c - one peer computes a key that many want.
  *
  * A claim is a mark on a reservation, by the writer (index/table/pending.h has its states and rules).
- * claim_wait.c has those who wait.
+ * claim_wait.c has the waits.
  * Tests: t/index/claim-ends.t t/index/claims.t t/index/pool-gone.t t/index/at-once.t
  *   t/bytes/claim-in-ram.t t/bytes/transfer-stores.t */
 #include "config.h"
@@ -62,8 +62,8 @@ static int refuse_twice(const gpc_block *blocks, gpc_block block)
 		       j, (unsigned)block, i);
 }
 
-/* A claim of a block that has one ends that, so of two keys in one call only the last would have
- * it: whatever becomes of these keys, and before any is asked for. */
+/* A claim of a block ends its earlier claim, so with two keys for a block in one call only the
+ * last key would keep a claim.  Such a call is refused before any key is asked for. */
 static int check_twice(const gpc_block *blocks, uint32_t n)
 {
 	gpc_block *sorted = malloc((size_t)n * sizeof(*sorted));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim_here.c - what this process can say of a claim by itself.
+/* claim_here.c - the answers about a claim that this process has by itself.
  *
- * Only MINE changes anything, so only MINE is the writer's to say.  LIVE is a lookup.  For PENDING
- * the writer notes in shm_shared.hint, by the key's hash, in which blocks such keys are pending; a note
- * may be old, another key's, or scribbled: the record alone is believed, and what none confirms is
- * asked.  A block of this very peer is asked as well: it may have been given
- * back by a command that is still on its way.
+ * Only MINE changes anything, so only the writer may answer MINE.  LIVE is a lookup.  For PENDING
+ * the writer notes in shm_shared.hint, by the key's hash, in which blocks such keys are pending;
+ * a note may be old, another key's, or scribbled: only the record is believed, and a key that no
+ * record confirms is asked of the writer.  A block of this very peer is asked as well: it may
+ * have been given back by a command that is still on its way.
  * Tests: t/index/claim-ends.t t/index/at-once.t t/index/claims.t t/python/vllm-step.t */
 #include "config.h"
 

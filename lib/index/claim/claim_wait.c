@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim_wait.c - waiting for what another peer computes or loads (rules B13 to B15).
+/* claim_wait.c - waiting for keys that another peer computes or loads (rules B13 to B15).
  *
  * A waiting thread looks at the record that is to have the key, and sleeps on the word of the
  * key's hash. The writer wakes it when the claim has ended; a publisher wakes it before that, at

@@ -21,7 +21,7 @@
 #define DEAD_NS       (20 * NS_PER_MS)   /* between looks for the dead on seats */
 #define SPARE_CPUS    4                  /* for a peer, the writer and those who work */
 #define PATIENCE_NS   (1000 * NS_PER_MS) /* with a writer that has dead seats to clear */
-#define LAST_WORDS_NS (1000 * NS_PER_MS) /* for what was submitted without waiting */
+#define LAST_WORDS_NS (1000 * NS_PER_MS) /* for commands that were submitted without waiting */
 
 /* ---- the handle ---- */
 
@@ -112,18 +112,18 @@ static int no_seat(const gpc *c, uint32_t dead)
 		       all, c->seg.name, dead);
 }
 
-/* Seats of the dead are as good as free, and without a writer we clear them ourselves.  That takes
- * a whole takeover, since only a takeover knows what the dead had; it leaves the mirrors alone, so
- * no device is opened.  0, -EAGAIN: another process has the writer's seat, or what prevents a
- * takeover. */
+/* Seats of the dead are as good as free, and without a writer we clear them ourselves.  That
+ * takes a whole takeover, since only a takeover knows the holds of dead processes; it leaves the
+ * mirrors alone, so no device is opened.  0, -EAGAIN: another process has the writer's seat, or
+ * something prevents a takeover. */
 static int clear_seats(gpc *c, uint32_t *ret_dead)
 {
 	*ret_dead = seat_count_dead(c);
 	return *ret_dead ? serve_reap(c) : 0;
 }
 
-/* Until the deadline; while seats are on their way from one peer to another, or the dead have some
- * that another process has to clear, at least for a while. */
+/* Until the deadline; at least for a while if seats are on their way from one peer to another, or
+ * if another process has to clear seats of dead peers. */
 static int wait_for_seat(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 {
 	uint64_t quarantine = MIN(c->seg.header.quarantine_ms * NS_PER_MS, PATIENCE_NS);
@@ -296,7 +296,7 @@ static int pool_fits(const gpc *c, uint32_t number, uint32_t kind, uint32_t bloc
 	return 0;
 }
 
-/* Where the pool of ram_blocks is, and what it asks of parents. */
+/* Space and flags of the pool of ram_blocks. */
 static int ram_fits(const gpc *c, const struct gpc_config *cfg)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, cfg->vram_blocks ? 1 : 0);

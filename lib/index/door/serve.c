@@ -102,7 +102,7 @@ static int take_seat(gpc *c)
 	return 0;
 }
 
-/* The one who said last that it was the writer, and surely is no more; 0: there is none such. */
+/* The last process that was marked as the writer, and surely is no writer any more; 0: none. */
 static int32_t dead_writer(gpc *c)
 {
 	uint32_t peer = load_relaxed(&seg_state(&c->seg)->writer_peer) - 1;
@@ -209,7 +209,7 @@ GPC_EXPORT int gpc_writer_drop(gpc *c)
 	return err;
 }
 
-/* Of gpcd the daemon looks; here nobody else would, and a name that has gone does not come back. */
+/* gpcd looks for its name by itself; here nobody else would, and a lost name does not come back. */
 static void look_at_name(gpc *c)
 {
 	uint64_t now = clock_ns();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* companion.c - who is whose companion, and who comes too late to be one.
+/* companion.c - companions and their leaders, and processes that come too late to be one.
  * Tests: t/index/companion-stores.t t/index/companions.t t/bytes/companion-ranks.t */
 #include "config.h"
 

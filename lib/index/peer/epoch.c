@@ -119,8 +119,8 @@ uint64_t epoch_start(const struct segment *s)
 	return order_add64(&seg_shared(s)->epoch, 1) + 1;
 }
 
-/* Oldest open epoch among the sections of all seats, at most `oldest`.  One that is above the
- * word says nothing about its age, since somebody has scribbled: it counts as the oldest. */
+/* Oldest open epoch among the sections of all seats, at most `oldest`.  A place above the word
+ * tells no age, since somebody has scribbled: it counts as the oldest. */
 static uint64_t scan_sections(const struct segment *s, uint64_t oldest)
 {
 	uint32_t peer, i, mark, peers = s->header.geometry.max_peers;
@@ -150,8 +150,8 @@ bool epoch_over(const struct segment *s, uint64_t cookie)
 	return scan_sections(s, cookie) >= cookie;
 }
 
-/* `completed` keeps the result of a scan, so that one of many pollers scans.  It proves nothing
- * about grace periods that began after it did: hence the epoch as it was before. */
+/* `completed` keeps the result of a scan, so that one of many pollers scans.  A scan proves
+ * nothing about grace periods that began after it: hence the epoch from before the scan. */
 bool epoch_done(const struct segment *s, uint64_t cookie)
 {
 	struct shm_shared *shared = seg_shared(s);

@@ -24,8 +24,8 @@
 #include "index/segment/segment.h"
 
 #define SHM_OWN_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
-/* Where section i of gpc_section_enter and gpc_dev_enter stands.  Scanners read a seat's places up
- * to the highest one that it has used, so those of every lookup come first. */
+/* Where section i of gpc_section_enter and gpc_dev_enter stands.  Scanners read a seat's places
+ * up to its highest used place, so the places of lookups come first. */
 #define SHM_SECTION(i) (SHM_OWN_SECTIONS + (i))
 
 /* Open place i of peer's sections if it is idle: one full barrier.  Only the process that owns

@@ -21,7 +21,7 @@ int handle_refuse(gpc *c)
 
 #define ENDS_IN_ZEROS ((1ull << (32 - STAMP_BITS)) - 1)
 
-/* None of the n ticks has stamps whose lower half could be 0, which is the half of no use. */
+/* No tick of the n has a stamp whose lower half could be 0, which means no use. */
 static uint64_t more_ticks(struct shm_shared *shared, uint32_t n)
 {
 	uint64_t tick;
@@ -74,9 +74,9 @@ static int enter_any(gpc *c)
 	return -EAGAIN;
 }
 
-/* More threads than places: those that have one are in a lookup, which lets go of it within
- * microseconds of processor time, so they are given the processor.  So many times at most, whatever
- * they do: a lookup takes a bounded number of steps. */
+/* More threads than places: a thread with a place is in a lookup, and gives the place up within
+ * microseconds of processor time, so it gets the processor.  So many times at most, whatever they
+ * do: a lookup takes a bounded number of steps. */
 int handle_enter(gpc *c)
 {
 	int place = enter_any(c), turns;

@@ -97,7 +97,7 @@ struct gpc {
 	int32_t making_answer; /* CMD_PENDING, or what the writer said; ring_lock */
 	/* of the thread that has LOCK_ONCE, or tries: before pool_lock */
 	pthread_mutex_t once_lock;
-	/* pools of CALLER blocks of ours, and what was told of them: index/request/returned.c */
+	/* our pools of CALLER blocks, and their returns: index/request/returned.c */
 	struct returns *returns[GPC_MAX_POOLS + 1]; /* returns_lock */
 	uint64_t returns_life[GPC_MAX_POOLS + 1]; /* 1 + generation of the pool it is of; 0: none */
 	pthread_mutex_t returns_lock;
@@ -135,7 +135,7 @@ struct gpc {
 /* Changes of holds by one call, added to the seat's counters at its end in one go (refs.c). */
 struct ref_sum {
 	int64_t refs;
-	uint64_t pools[2]; /* those of which held[] may differ from 0 */
+	uint64_t pools[2]; /* records whose held[] may differ from 0 */
 	int32_t held[GPC_MAX_POOLS + 1];
 };
 

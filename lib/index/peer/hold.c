@@ -22,7 +22,7 @@ enum {
 	STAY = HOLD_BAD
 };
 
-/* By event and by what the cell has: what it has then, or STAY: the event does not apply. */
+/* By event and by the cell's value: the new value, or STAY: the event does not apply. */
 /* clang-format off */
 static const uint8_t next[][HOLD_BAD + 1] = {
 	/*                 NONE  REFS  PEND  BACK  RSVD  STOCK */
@@ -242,8 +242,8 @@ static void send_back(gpc *c, struct op *op)
 	c->back_n -= op->n;
 }
 
-/* Of the last n of the list, keep those that are still reserved, and return how many: what was
- * published meanwhile needs no FREE. */
+/* Keep the still reserved blocks among the last n of the list, and return their number: a block
+ * that was published meanwhile needs no FREE. */
 static uint32_t keep_reserved(gpc *c, uint32_t n)
 {
 	struct back *list = c->back + c->back_n - n;

@@ -121,7 +121,7 @@ enum hold_event {
 	HOLD_FETCHED
 };
 
-/* The usual step: cells, and what it adds to the seat's counters. */
+/* The usual step: cells, and its sums for the seat's counters. */
 static const struct hold_usual {
 	uint16_t from, to;
 	int8_t held, refs;
@@ -167,8 +167,8 @@ static inline bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold
 	return true;
 }
 
-/* The two steps between stock and program, of which many are made: the caller adds to held[] what
- * they bring.  False: the writer has taken the block back. */
+/* The two frequent steps between stock and program: the caller adds their sums to held[].  False:
+ * the writer has taken the block back. */
 static inline bool hold_take(uint16_t *cell)
 {
 	uint16_t stock = CELL_STOCK;

@@ -2,11 +2,11 @@
 /* refs.c - taking, dropping and counting references.
  *
  * The counts.  A block counts once in the seat's in_use[pool] while the own cell says that the
- * program holds it: references, RESERVED or PENDING (index/peer/hold.h).  Each change of a cell is
- * one step from an old value to a new one, and who makes it counts the difference.  refs_take
- * adds before it looks: to a cell that has a reservation's value only where the record was
- * LIVE a moment ago, in the same section, so a publish or commit has been done and its answer
- * is all that is missing.
+ * program holds it: references, RESERVED or PENDING (index/peer/hold.h).  Each change of a cell
+ * is one step from an old value to a new one, and the thread that makes the step counts the
+ * difference.  refs_take adds before it looks: to a cell that has a reservation's value only
+ * where the record was LIVE a moment ago, in the same section, so a publish or commit has been
+ * done and its answer is all that is missing.
  * Tests: t/index/refs.t t/bytes/lent-source.t */
 #include "config.h"
 
@@ -46,8 +46,8 @@ static int add_to_special(gpc *c, uint32_t record, gpc_block block, uint16_t old
 		sum->refs++;
 		return 0;
 	}
-	/* Threads at the cap at the same moment overshoot it by one each; below the
-	 * next value there is room for as many as it has references. */
+	/* Threads at the cap at the same moment overshoot it by one each; there is room for that
+	 * below the next value. */
 	count_sub(refs_cell(c, record), 1);
 	if (hold != HOLD_REF)
 		return -ESTALE;
@@ -129,8 +129,8 @@ int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key, stru
 }
 
 /* The window may be moved at this moment: then the use is in stamp[], which is not looked at, and
- * goes to use[] as well.  Either we see the new window, or the writer sees a tick that the old one
- * did not have. */
+ * goes to use[] as well.  Either we see the new window, or the writer sees a tick that the old
+ * window lacks. */
 void refs_stamp_late(const gpc *c, uint32_t record, uint64_t to)
 {
 	order_raise64(seg_stamp(&c->seg, record), to, 2);
@@ -160,8 +160,7 @@ int refs_lend_begin(gpc *c)
 	return 0;
 }
 
-/* Counted first, then compared: of two threads that lend the last one at most one is told that it
- * has. */
+/* Counted first, then compared: if two threads lend the last reference, at most one succeeds. */
 bool refs_lend(gpc *c, uint32_t record)
 {
 	uint16_t cell;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refuse.c - the sentences that calls with blocks answer refusals with: refuse.h.  They look at the
- * segments once more, after the refusal, so they may tell of a moment later.
+/* refuse.c - the sentences that calls with blocks answer refusals with: refuse.h.  They look at
+ * the segments once more, after the refusal, so they may describe a later moment.
  * Tests: t/index/pool-gone.t t/index/first-refusal.t t/bytes/refused-items.t t/bytes/sentences.t */
 #include "config.h"
 
@@ -482,7 +482,7 @@ static int refuse_taken(const struct shm_command *head, uint32_t to)
 		       block, to);
 }
 
-/* One of demote and promote, whose target is pool `to`. */
+/* A demote or a promote, with the target pool `to`. */
 static int refuse_move(const gpc *c, const struct shm_command *head, uint32_t to, uint32_t n,
 		       int32_t err)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refuse.h - the sentences for what the writer refuses, or this side before it.
+/* refuse.h - the sentences for refusals of the writer, or of this side before it.
  *
- * The writer answers with a number.  Which argument, pool and block it is about the calling side
- * knows, and of several reasons that share a number the state of that pool or block tells which
- * it was: it is read when the answer is there, so where somebody else has changed it since, the
- * sentence names all the reasons there are.  Each function sets a sentence and returns the
- * error. */
+ * The writer answers with a number.  The calling side knows the argument, pool and block.  If
+ * several reasons share a number, the state of that pool or block tells the reason.  The state is
+ * read when the answer is there: if another process has changed it since, the sentence names all
+ * possible reasons.  Each function sets a sentence and returns the error. */
 #ifndef GPC_REFUSE_H
 #define GPC_REFUSE_H
 
@@ -23,14 +22,13 @@ int refuse_unready(const gpc *c, const char *argument, int pool);
 int refuse_block(const gpc *c, const char *array, uint32_t i, gpc_block block);
 /* Is the pool of the block going, or has it gone, and no other one has its number? */
 bool refuse_is_gone(const gpc *c, gpc_block block);
-/* -ESTALE if it is so, instead of -EINVAL and -EPERM: there is no such block, it is not the peer's;
- * else err. */
+/* If so, -ESTALE in place of -EINVAL (no such block) and -EPERM (not the peer's block); else err. */
 int refuse_gone(const gpc *c, gpc_block block, int err);
 /* The same of moves[i].from or moves[i].to: field is ".from" or ".to". */
 int refuse_move_block(const gpc *c, uint32_t i, const char *field, gpc_block block);
 /* blocks[i] is not held by this peer: -EPERM. */
 int refuse_unref(const gpc *c, uint32_t i, gpc_block block);
-/* Of reserve, evict, demote, promote: cmds[0] has their arguments, n as it was asked for. */
+/* For reserve, evict, demote, promote: cmds[0] has their arguments, with the n of the call. */
 int refuse_group(const gpc *c, const struct shm_command *cmds, uint32_t n, int32_t err);
 int refuse_publish(const gpc *c, const struct refused_item *it);
 int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, bool cancel, int32_t err);
@@ -39,9 +37,9 @@ int refuse_reclaim(const gpc *c, uint32_t i, gpc_block block, bool keys, int32_t
 /* keys[i], blocks[i] of gpc_ref: no reference was taken. */
 int refuse_ref(const gpc *c, uint32_t i, gpc_block block, int32_t err);
 
-/* Of a call that succeeds although an item was refused, behind its sentence: the log has it at level
- * debug, the first of each errno and handle.  A program that drops the answers finds there
- * why nothing is ever found; one that reads them may be refused a thousand times a second. */
+/* For a call that succeeds although an item was refused, behind its sentence: log it at level
+ * debug, the first of each errno and handle.  A program that drops the answers finds there why it
+ * never hits; a program that reads them may be refused a thousand times a second. */
 void refuse_log(gpc *c, const char *call, int32_t err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring.c - commands of this peer, the producer's side: submitting, taking answers, waiting.
  *
- * The list of what is under way, and the ring behind `head`, belong to the holder of ring_lock.
+ * The list of commands under way, and the ring behind `head`, belong to the holder of ring_lock.
  * A thread that waits takes the answers of all threads; each op says what its answers mean
  * (take).
  * Tests: t/index/waiting.t t/index/time-is-up.t t/index/no-writer.t t/index/window.t
@@ -227,8 +227,8 @@ bool ring_has_writer(gpc *c)
 	return (c->flags & GPC_SERVE) || lock_test(c->seg.lock_fd, LOCK_WRITER) != 0;
 }
 
-/* One wait that has seen no writer spares the others theirs.  A writer has served since, or a standby is
- * about to, when
+/* One wait that has seen no writer spares the other waits their time.  A writer has served since,
+ * or a standby is about to, when
  *
  *   generation    lock      then
  *   ----------    --------  ----------------------------------------------------------------

@@ -13,7 +13,7 @@
 /* Commands of one submission of a long call: others have room beside it. */
 #define RING_PART (SHM_RING / 4)
 
-struct answer { /* what the answer says of one entry of a group */
+struct answer { /* the answer for one entry of a group */
 	union {
 		struct {
 			gpc_block block, to;
@@ -38,7 +38,7 @@ struct sent {                /* publish: one command */
 	uint32_t life;       /* of its block */
 	uint32_t generation; /* of its pool */
 	bool owned;          /* a CALLER block of ours: the record alone says that it is reserved */
-	bool untold;         /* one whose return gpc_returned has not told */
+	bool untold;         /* a block whose return gpc_returned has not told */
 	bool given_up;       /* the block was released before the answer */
 };
 
@@ -54,7 +54,7 @@ struct op { /* commands submitted together */
 	bool taken;
 	bool want_refs;   /* publish: a resident block is referenced */
 	bool no_refs;     /* publish: what is live is released with the answer */
-	bool unwatched;   /* publish: gpc_ticket_wait tells what was refused */
+	bool unwatched;   /* publish: gpc_ticket_wait reports refusals */
 	uint8_t pool;     /* of a refill: the pool */
 	bool abandoned;   /* nobody wants the answer: give back what it brings */
 	uint32_t look_at; /* hold.c: behind the last entry whose block was given up */
@@ -86,8 +86,8 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadline_ns);
 /* Wait until everything up to the ticket has been answered and taken. */
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
-/* This handle is to be closed, whatever its threads wait for: from `when` on no wait for the writer
- * is longer than LAST_NS, and behind one that was, none begins. */
+/* This handle is to be closed: from `when` on no wait for the writer is longer than LAST_NS, and
+ * after a wait of that length none begins. */
 void ring_leave(gpc *c, uint64_t when);
 /* The word about their block in FREE and DROP: its present generation + 1; 0 = no such block. */
 uint32_t ring_life(gpc *c, gpc_block block);
@@ -100,7 +100,7 @@ void ring_take_locked(gpc *c);
 uint64_t ring_room(gpc *c);
 /* Answers to this ticket (0 = any) are stored nowhere: the memory for them is gone. */
 void ring_forget(gpc *c, uint64_t ticket);
-/* The ticket of what was submitted last. */
+/* The ticket of the last command. */
 uint64_t ring_last_ticket(gpc *c);
 struct shm_command *ring_entry(gpc *c, const struct op *op, uint32_t i);
 void ring_free(gpc *c);

@@ -179,8 +179,8 @@ static uint64_t incarnations(const gpc *c)
 	return sum;
 }
 
-/* If no seat was sat down on anew between the two sums, each peer that is found sat there
- * before the first sum was complete, so at that moment all seats were taken. */
+/* If no seat was taken anew between the two sums, each peer that is found had its seat before the
+ * first sum was complete.  So at that moment all seats were taken. */
 bool seat_all_living(gpc *c)
 {
 	uint64_t before = incarnations(c);
@@ -242,7 +242,7 @@ void seat_leave(gpc *c)
 	ring_doorbell(c);
 }
 
-/* It stays TAKEN, without its lock: a writer finds a dead peer, whose process has not exited
+/* The seat stays TAKEN, without its lock: a writer finds a dead peer whose process has not exited
  * yet. */
 void seat_forsake(gpc *c)
 {

@@ -10,7 +10,7 @@
  * its owner may have stored that by itself, and died.  As long as a cell has a reference a
  * section is open or `refs` is not 0; cells of reservations are known to the writer. */
 bool seat_is_clean(const struct segment *s, uint32_t peer);
-/* The lock of this seat is free.  May what its owner had be given to others?
+/* The lock of this seat is free.  May other peers get the blocks of its owner?
  *
  *   the seat      its process (identity_look)    answer
  *   ------------  -----------------------------  ----------------------------------------------
@@ -37,8 +37,8 @@ bool seat_all_living(gpc *c);
 /* Sections and references end here, the references of a leader with its companions; reservations
  * and the seat itself are taken back by the writer. */
 void seat_leave(gpc *c);
-/* As if this process had died: a device may write to what is reserved, and nobody sees when it
- * ends. */
+/* As if this process had died: a device may write to reserved blocks, and nobody sees the end of
+ * that. */
 void seat_forsake(gpc *c);
 
 #endif

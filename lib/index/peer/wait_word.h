@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait_word.h - on which of the words of shm_wait those sleep who wait for a key, and where it stands
- * that somebody computes it.
+/* wait_word.h - the word of shm_wait on which waits for a key sleep, and the place that says that
+ * a peer computes the key.
  * Tests: t/index/rouse.t t/index/at-once.t */
 #ifndef GPC_WAIT_WORD_H
 #define GPC_WAIT_WORD_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.h - one call of lookup, match, acquire or ref: its section, what it counts, and whether
- * a device answers for it.
+/* call.h - one call of lookup, match, acquire or ref: its section, its counts, and whether a
+ * device answers for it.
  *
  * All four have one shape: open a section, then for each group of keys probe the table part by
  * part, locate the records of the hits and have their lines on the way before they are used

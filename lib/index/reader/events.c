@@ -2,9 +2,8 @@
 /* events.c - reading the feed of numbered changes.
  *
  * The segment numbers changes from 0 and keeps number + 1 in each (0 = being written).
- * To callers a change is that number + 1, and the cursor is the one that comes next: so
- * a cursor is never 0 again after the first call, and who starts with 0 misses nothing
- * unnoticed.
+ * For callers a change is that number + 1, and the cursor is the next number.  So a cursor is
+ * never 0 again after the first call, and a caller that starts with 0 notices each loss.
  * Tests: t/index/feed.t t/look/feed-walk.t */
 #include "config.h"
 
@@ -38,7 +37,7 @@ static bool copy_mapped(const struct segment *s, uint64_t number, struct change 
 	return load_relaxed(&from->seq) == seq;
 }
 
-/* The same by reads, each of which ends before the next one begins. */
+/* The same by reads, one after the other. */
 static bool copy_from_file(const struct segment *s, uint64_t number, struct change *ret)
 {
 	uint64_t place = number & (s->header.geometry.changes - 1);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* groups.c - the longest prefix that all KV groups of a prompt can go on from: gpc_match_groups.
  *
- * `end` is the longest prefix that may still be right, and it only shrinks.  A block that is needed
- * for `end` and is missing is needed for every shorter prefix that reaches into it, too; so the
- * next one to try ends where the missing block begins, or before.  A group that needs all is looked
- * at from the root on, the others backwards from the end: each key is looked up once at most,
- * however often `end` shrinks.
+ * `end` is the longest prefix that may still be right, and it only shrinks.  Every shorter prefix
+ * that reaches into a missing block needs it, too.  So the next prefix to try ends where the
+ * missing block begins, or before.  A group that needs all blocks is looked at from the root on,
+ * other groups backwards from the end: each key is looked up once at most, even if `end` shrinks
+ * often.
  *
- * References are taken when all groups agree.  One that fails shrinks `end` as a missing block
- * does, and what is held stays held where the shorter prefix needs it: it needs less at the end and
- * more in front. So what a group holds is one interval, and each block is taken once and given back
- * once at most.
+ * References are taken when all groups agree.  A failed reference shrinks `end` like a missing
+ * block, and held blocks stay held if the shorter prefix needs them: it needs fewer at the end
+ * and more in front. So what a group holds is one interval, and each block is taken once and
+ * given back once at most.
  * Tests: t/index/groups-race.t t/index/groups.t t/index/touch.t t/tiers/later-structs.t */
 #include "config.h"
 
@@ -28,7 +28,7 @@ struct group {
 	 * ... */
 	uint32_t seen;
 	uint32_t looked, ahead;  /* ... and looked up from here on; so many at a time */
-	uint32_t held, held_end; /* references: on these and what is between */
+	uint32_t held, held_end; /* references: on these and the blocks between */
 };
 
 struct search {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hits.c - what a pass over keys does with those that were found.
+/* hits.c - the work of a pass over keys on the found blocks.
  *
  * First all of a part are located, which asks for the lines that their use will need, and then
  * used: by then the lines have arrived.

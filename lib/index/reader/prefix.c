@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* prefix.c - the longest prefix over several spaces.
  *
- * Two calls, each with the spaces of its own: keys that are not in the near ones are asked for in
- * the far ones, group by group, and the references are taken in the order of the keys, from
- * whichever has it.
+ * Two calls, each with spaces of its own.  Keys that are not in the near spaces are looked up in
+ * the far ones, group by group, and the references are taken in the order of the keys, in either
+ * set of spaces.
  * Tests: t/index/spaces.t t/index/moves-race.t t/index/moves-seen.t t/index/ask.t */
 #include "config.h"
 

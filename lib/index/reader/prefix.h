@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prefix.h - the longest prefix of one prompt over several spaces, one of which comes first. */
+/* prefix.h - the longest prefix of one prompt over several spaces, with one space first. */
 #ifndef GPC_READER_PREFIX_H
 #define GPC_READER_PREFIX_H
 

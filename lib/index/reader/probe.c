@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c - probing the host table.
  *
- * A probe costs one cache line, and what matters is how many of them are on their way at
- * the same time: with each key that is compared, the first bucket of another one further on is
- * asked for, which hides the comparing behind the waiting.  It is done without branches
- * that depend on the data.  The few second buckets are asked for when a part has been compared,
- * and looked at when the next one has been.  A single key takes branches instead, since
- * speculation is then what overlaps the reads.
+ * A probe costs one cache line, and the number of lines on their way at a time matters.  So with
+ * each key that is compared, the first bucket of a later key is prefetched, and the comparison
+ * hides behind the wait.  It is done without branches that depend on the data.  The few second
+ * buckets are asked for when a part has been compared, and looked at when the next one has been.
+ * A single key takes branches instead, since speculation is then what overlaps the reads.
  *
- * An entry of a pool that has died is as good as empty, and so is one in the middle of
- * being wiped: keys of a run that met one are left to the path of single keys, which
- * goes on behind it.
+ * An entry of a dead pool counts as empty, and so does a half wiped entry: keys of a run that met
+ * one are left to the path of single keys, which goes on behind it.
  * Tests: t/index/lookup.t t/index/moves-race.t t/bytes/readers.t */
 #include "config.h"
 
@@ -269,7 +267,7 @@ compare_key(const struct prober *k, const struct probe_entry *e, const gpc_key *
 	f->second += (uint32_t)block >> 31 & overflows;
 }
 
-/* Compare a part, and with each of its keys ask for another one, as long as there are any. */
+/* Compare a part, and with each of its keys prefetch a further one, as long as there are any. */
 static void compare_part(struct probe_run *r, struct probe_part *part, struct found *f,
 			 gpc_block *blocks)
 {
@@ -319,8 +317,8 @@ void probe_first(struct probe_run *r, uint32_t from, uint32_t n, struct probe_pa
 	prefetch_seconds(r, part);
 }
 
-/* One by one: keys that met a block of a pool that is not live, and all misses where one of the
- * keys met an entry in the middle of being wiped. */
+/* One by one: keys that met a block of a pool that is not live, and all misses if one of the keys
+ * met a half wiped entry. */
 static void settle_part(const struct probe_run *r, const struct probe_part *part, gpc_block *blocks)
 {
 	bool wiped = part->odd.wiped >> 31;
@@ -402,8 +400,8 @@ static void start(struct probe_run *r, const struct probe *l, const gpc_key *key
 	r->spaces = l->spaces;
 }
 
-/* Keys that are not in the first space have no others behind them on their way, so where there are
- * several spaces more keys go together. */
+/* With several spaces more keys go together, since keys that are not in the first space have no
+ * later lines on their way. */
 void probe_start(struct probe_run *r, const struct probe *l, const gpc_key *keys, uint32_t n)
 {
 	start(r, l, keys, n, l->spaces & (l->spaces - 1) ? PROBE_GROUP : PROBE_PART);

@@ -52,7 +52,7 @@ static inline int take_once(struct call *a, const gpc_key *key, gpc_block block,
 	return err;
 }
 
-/* Each space once more, in order, with the pools as they are now; one whose block does not give a
+/* Each space once more, in order, with the pools as they are now; a space whose block gives no
  * reference is passed (rule S3). */
 int take_again(struct call *a, const gpc_key *key, gpc_block *block, uint32_t *record);
 

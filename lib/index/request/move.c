@@ -169,8 +169,8 @@ static bool is_held(gpc *c, uint32_t record)
 	return hold == HOLD_REF || hold == HOLD_PENDING;
 }
 
-/* Is the block the target of the move that the command names?  It need not have a source any
- * more: the writer forgets one that was dropped. */
+/* Is the block the target of the move that the command names?  It may have no source any more:
+ * the writer forgets a dropped source. */
 static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
 {
 	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->commit.move_op;

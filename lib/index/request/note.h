@@ -22,7 +22,7 @@ int notes_take(gpc *c, const struct gpc_publish_options *opt, struct notes *ret)
 /* Item i of the call is published under that key. */
 void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t record,
 		   const uint64_t key[2]);
-/* It gets those of another block, as long as that has this life (ring_life). */
+/* It gets the notes of another block, as long as that block has this life (ring_life). */
 void notes_copy(gpc *c, gpc_block from, uint64_t life, uint32_t record, const uint64_t key[2]);
 /* The target of a move gets its source's. */
 void notes_move(gpc *c, uint32_t target);

@@ -225,7 +225,7 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 	}
 }
 
-/* Another thread that has the lock waits for the writer as long as its own caller has said.  The
+/* Another thread that has the lock waits for the writer up to the timeout of its own caller.  The
  * writer may have yet to read the request of a call that was given up. */
 int pool_enter(gpc *c, uint64_t deadline)
 {

@@ -4,8 +4,8 @@
  * Rule S3: the cell of a block counts as a reference before its publish is shown to the writer,
  * so that there is no instant between "reserved" and "referenced".  If the publish is refused,
  * the cell says "reserved" again.  If the key was live already, the library takes an ordinary
- * reference on the resident block; should that one have gone in the meantime, it publishes
- * again.  index/peer/hold.h has all that a cell can be, and what a release before the answer does.
+ * reference on the resident block; if that block has gone in the meantime, it publishes again.
+ * index/peer/hold.h has all that a cell can be, and what a release before the answer does.
  * Tests: t/index/publish-no-ref.t t/index/publish.t t/index/rouse.t t/index/workers.t
  *   t/index/first-refusal.t t/index/returned-refused.t */
 #include "config.h"
@@ -115,8 +115,7 @@ static bool is_of(const gpc *c, const struct sent *sent)
 	return hold_life(c, sent->record) == sent->life;
 }
 
-/* Its reservation may have become anything: its pool is going, or has gone, or another one has the
- * number. */
+/* Its reservation may be lost: its pool is going, or has gone, or another pool has the number. */
 static gpc_block stale_if_gone(gpc *c, const struct sent *sent, gpc_block block, gpc_block got)
 {
 	uint32_t pool = (uint32_t)block >> 24;
@@ -141,8 +140,8 @@ static void take_live(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct 
 	}
 }
 
-/* The program has given it up, and the answer changes no cell but one on its way back that needs
- * none any more. */
+/* The program has given it up, and the answer changes only a cell on its way back that is no
+ * longer needed. */
 static void take_given_up(gpc *c, const struct sent *sent, gpc_block block, bool live,
 			  struct ref_sum *sum)
 {
@@ -172,7 +171,7 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 	}
 	if (got >= 0 && op->resident && op->want_refs) {
 		if (!take_resident(c, got, &key, sum, &err)) {
-			/* what was given up meanwhile is on its way back */
+			/* blocks that were given up meanwhile are on their way back */
 			bool ours =
 				is_of(c, sent) && !sent->given_up &&
 				hold_of(load_relaxed(refs_cell(c, sent->record))) == HOLD_PENDING;
@@ -397,8 +396,8 @@ static void rouse_waiters(gpc *c, const struct shm_command *cmds, uint32_t n)
 	}
 }
 
-/* Submit one part, waiting while the ring is full, unless the deadline is 0; *ticket tells what to wait
- * for. */
+/* Submit one part, waiting while the ring is full, unless the deadline is 0; *ticket is the one
+ * to wait for. */
 static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline,
 		       uint64_t *ticket)
 {
@@ -419,7 +418,8 @@ static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, ui
 	}
 }
 
-/* Blocks from .. from + n, those that may be sent: so many; or an error, and none was. */
+/* The number of blocks, from `from` on and at most n, that may be sent; or an error, and none was
+ * sent. */
 static int send_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
 		     struct shm_command *cmds, uint64_t deadline, uint64_t *ticket)
 {

@@ -87,7 +87,7 @@ GPC_EXPORT int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n)
 	return err;
 }
 
-/* The first item that was refused of what was published without waiting, once. */
+/* The first refused item of the publishes without waiting, once. */
 static void tell_refused(gpc *c, uint64_t ticket)
 {
 	struct refused_item it;

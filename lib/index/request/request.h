@@ -32,9 +32,9 @@ int publish_call(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_
 
 /* ---- publish.c: bytes that were read from somewhere ---- */
 
-/* Published only if the block that they were read from has that life still (source), or, without
- * one, if the pool has had no more than so many clears.  The notes are the source's; without one
- * those that are given. */
+/* Published only if the block that the bytes were read from still has that life (source), or,
+ * without a source, if the pool has had no more clears than this.  The notes are the source's;
+ * without a source the given ones. */
 struct shm_note;
 struct publish_copy {
 	gpc_key key, parent;
@@ -44,7 +44,7 @@ struct publish_copy {
 	gpc_block source; /* -1: none */
 	uint32_t life;    /* of the source, as ring_life */
 	uint32_t clears; /* without a source, of the pool of the block: not where there were more */
-	/* a number of dropped_next(): not below what was dropped since, behind that one; 0: not asked */
+	/* a number of dropped_next(): not below a block that was dropped since; 0: no check */
 	uint64_t since;
 	const struct shm_note *note; /* NULL: it has none */
 	const uint32_t *tokens;      /* block_tokens, with note->has_tokens */
@@ -129,7 +129,7 @@ uint64_t returns_reserved(const gpc *c);
 /* The program knows that this block is its own: gpc_returned() need not tell.  True: it would have
  * told. */
 bool returns_know(gpc *c, uint32_t record, gpc_block block);
-/* It tells of it all the same. */
+/* It reports the return all the same. */
 void returns_tell(gpc *c, uint32_t record, gpc_block block);
 /* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference
  * that a thread of this process takes before the commit is that thread's, and stays. */

@@ -81,8 +81,8 @@ static void lose(gpc *c, gpc_block block, struct ref_sum *sum)
 		release_locked(c, record, block, HOLD_LOSE, sum);
 }
 
-/* Reservations that the answer brings, those for moves included, are the program's, or go back
- * where it has given the call up. */
+/* Reservations of the answer, for moves too, belong to the program, or go back if it has given
+ * the call up. */
 static void take_group(gpc *c, struct op *op)
 {
 	void (*get)(gpc *, gpc_block, struct ref_sum *) = op->abandoned ? lose : request_own;

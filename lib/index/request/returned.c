@@ -3,14 +3,13 @@
  *
  * The record is the truth: RESERVED, for the owner.  Each time a block comes back it does so
  * in a new generation of its word, and `told` has, for each block, the generation that the
- * owner knows of.  So nothing is told twice, however often it is looked at, and a look at all
- * records never misses anything.
+ * owner knows of.  So each return is told once, even after many looks, and a look at all records
+ * misses none.
  *
  * The feed says which records to look at: the writer puts a GPC_RETURNED there for each
- * return.  The pool has the number of the last one, so that a call with nothing to tell costs
- * two loads, whatever else the feed is full of.  Only when the feed was overwritten before it
- * was read are all records of the pool looked at, and the feed goes on from where it was when
- * that began.
+ * return.  The pool has the number of the last return, so a call with nothing to tell costs two
+ * loads, even with a full feed.  All records of the pool are looked at only when the feed was
+ * overwritten before it was read; the feed then goes on from where it was when that look began.
  *
  * A publish names a block that the program may know of by the states of others alone:
  *
@@ -270,7 +269,7 @@ static uint32_t take_back(const gpc *c, uint32_t pool, struct returns *r, gpc_bl
 	scan(c, pool, r, blocks, n, &got);
 	if (r->scan < r->slots)
 		return got;
-	/* after the head: of what stands before the head the pool has noted the number */
+	/* after the head: the pool has noted the number of each return before the head */
 	if (load_relaxed(&seg_pool(&c->seg, pool)->returned) <= r->cursor) {
 		r->cursor = MAX(head, r->cursor);
 	} else if (!follow(c, pool, r, head, blocks, n, &got)) {

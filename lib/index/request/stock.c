@@ -17,7 +17,7 @@ static uint16_t *cell_of(const gpc *c, gpc_block block)
 }
 
 /* n blocks of the list, or none; partial: up to n.  Blocks that the writer has taken back are passed over.
- * The cell of the block that comes next is prefetched: its miss would be most of what this costs. */
+ * The cell of the next block is prefetched: its miss would be most of the cost. */
 static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks,
 			  bool partial)
 {
@@ -121,7 +121,7 @@ static bool quota_allows(gpc *c, uint32_t n)
 	return has + n <= c->quota;
 }
 
-/* Ask for what is missing, without waiting, unless a call of the program waits for the quota. */
+/* Ask for the missing blocks, without waiting, unless a call of the program waits for the quota. */
 static void stock_refill(gpc *c, uint32_t pool)
 {
 	struct stock *s = &c->stock[pool];
@@ -251,7 +251,7 @@ uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, boo
 
 /* ---- CALLER pools ---- */
 
-/* Up to n.  A block whose cell says something else has gone with the pool. */
+/* Up to n.  A block with another cell has gone with the pool. */
 static uint32_t pop_owned(gpc *c, struct stock *s, uint32_t n, gpc_block *blocks)
 {
 	uint32_t got = 0;

@@ -20,18 +20,18 @@
  *   RESERVED, with REC_RECALL      STOCK, 0  -       -            the writer, which takes it back
  *
  * in_stock is the seat's count of a CALLER pool, for gpc_pool_available; of an ordinary pool the
- * seat's in_use says as much by what it leaves out.  It may be behind the cells by what one call
- * moves.
+ * seat's in_use says as much by what it leaves out.  It may lag behind the cells by the blocks
+ * that one call moves.
  *
- * From a stock of ordinary blocks the writer takes back what others need.  Nobody else may have the
- * blocks of a CALLER pool, so these go with the pool only. */
+ * The writer takes ordinary blocks back from a stock when other peers need them.  Nobody else may
+ * have the blocks of a CALLER pool, so these go with the pool only. */
 #ifndef GPC_STOCK_H
 #define GPC_STOCK_H
 
 #include "index/request/request.h"
 
-/* Of one pool; ring_lock.  Only the cells say what lies there: the writer takes blocks back without
- * a word, and the list names them still. */
+/* Of one pool; ring_lock.  Only the cells tell the content of the stock: the writer takes blocks
+ * back silently, and the list still names them. */
 struct stock {
 	gpc_block *blocks;    /* [at .. n) */
 	uint32_t at, n, want; /* at: 0 of ordinary blocks, which are taken from the end */
@@ -55,8 +55,8 @@ void stock_pause(gpc *c, int by);
 
 /* ---- of CALLER pools of ours ---- */
 
-/* Up to n, those that were evicted first before the others; refilled if there are as many.
- * *ret_comes: fewer, and a refill is under way. */
+/* Up to n blocks, the first evicted ones first; refilled if it has that many.  *ret_comes: it has
+ * fewer, and a refill is under way. */
 uint32_t stock_evict(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, bool *ret_comes);
 /* For ring_watch: has the refill of the pool been answered?  arg: the pool's number. */
 int stock_has_come(gpc *c, void *arg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* descriptor.h - what the index says of a mirror.
+/* descriptor.h - the index's description of a mirror.
  *
  * A descriptor is published like this: state = NONE; the other fields; the generation;
  * state = READY, each of the last two with release.  A reader's copy counts when it

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dropped.c - who reads the ring of keys that were dropped.
+/* dropped.c - readers of the ring of dropped keys.
  *
- * The writer stores the floor before it stores over a key, and the head behind one.  So who has
- * copied keys and then finds the floor below them has copied what was there.  Keys that are stored
- * over meanwhile, and were not asked for, have a greater number: the search begins too early then,
- * never too late.
+ * The writer stores the floor before it stores over a key, and the head behind a key.  So a
+ * reader that has copied keys, and then finds the floor below them, has copied whole keys.  Keys
+ * that are stored over meanwhile, and were not asked for, have a greater number: the search
+ * begins too early then, never too late.
  * Tests: t/index/drops-alone.t t/index/drops-since.t */
 #include "config.h"
 

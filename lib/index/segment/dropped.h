@@ -13,10 +13,12 @@
  *   the next number                            (it is over), and only then the answer
  *
  * A time is given as the number of the first drop that was not over then: `since`.  A drop that was
- * under way then has this number, and one that came later a greater one; so whoever has read
- * something since then may have had bad bytes of keys that dropped_since() tells, and of no others.
+ * under way then has this number, and one that came later a greater one; so a request that has
+ * read bytes since then may have read bad bytes of keys that dropped_since() returns, and of no
+ * others.
  *
- * A reader gets this for `since`, whatever the writer does meanwhile, and wherever one died:
+ * A reader gets this for `since`, during any work of the writer, and after a death of a writer at
+ * any point:
  *
  *   - every key of each drop that has a number from `since` on and is over when the call begins;
  *   - keys of a drop under way, perhaps not all of them, as long as none of its blocks is DYING; all
@@ -44,14 +46,15 @@ static inline bool dropped_none(const struct segment *s, uint64_t since)
 }
 
 /* Keys of drops with the number `since` or a greater one, the oldest first, into out[]; returns how
- * many.  what[] gets SHM_DROP_...; NULL: only keys that went with what follows them are asked for.  *upto: all that were dropped before this number are there, so it is the next `since`.
- * -ESTALE: some are there no more.  -ENOSPC: out[] has not room for all keys of one drop.  With
- * cap == SHM_DROPS there is room for all.  Nothing is written to *upto with an error. */
+ * many.  what[] gets SHM_DROP_...; NULL: only keys that went with their descendants.  *upto: all
+ * that were dropped before this number are there, so it is the next `since`. -ESTALE: some are
+ * there no more.  -ENOSPC: out[] has not room for all keys of one drop.  With cap == SHM_DROPS
+ * there is room for all.  Nothing is written to *upto with an error. */
 int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint8_t *what,
 		  uint32_t cap, uint64_t *upto);
 
-/* Was something dropped since, or under way, by another peer than that, with what follows it?  Keys that
- * are there no more may have been. */
+/* Has a peer other than that dropped a block with its descendants since, or is such a drop under
+ * way?  Keys that are there no more may have been. */
 bool dropped_by_others(const struct segment *s, uint64_t since, uint32_t peer);
 
 #endif

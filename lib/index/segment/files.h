@@ -41,7 +41,7 @@ void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 uint64_t segment_free_space(int fd);
 /* Of memory alone: what the kernel can give without swapping anybody out, and free swap. */
 uint64_t segment_free_memory(void);
-/* Of these NUMA nodes: free, or a copy of what is on disk. */
+/* Memory of these NUMA nodes that is free, or a copy of bytes on disk. */
 uint64_t segment_free_on_nodes(uint64_t nodes);
 
 /* ---- index/segment/validate.c ---- */
@@ -86,8 +86,8 @@ void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
 int segment_lock_name(const struct segment *s);
 /* Remove a file of this cache; absent is fine. */
 int segment_remove_file(const struct segment *s, const char *suffix);
-/* Each file of this cache, and of caches whose names begin with its own and a dot: by what follows
- * in the file's name.  The last answer that is not 0. */
+/* Each file of this cache, and of caches whose names begin with its name and a dot, by the rest
+ * of the file's name.  The last answer that is not 0. */
 int segment_visit(const struct segment *s,
 		  int (*visit)(const struct segment *s, const char *suffix, void *arg), void *arg);
 /* Is it how the name of a mirror's file ends? */

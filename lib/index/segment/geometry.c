@@ -28,8 +28,7 @@ _Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 4 
 		       1ull << 48,
 	       "offsets fit");
 
-/* Half of the entries are in use when every block is live; an odd one out gets its
- * bucket. */
+/* Half of the entries are in use when every block is live; an odd block gets a bucket of its own. */
 static uint32_t buckets_for(uint32_t max_blocks)
 {
 	return MAX(2u, (max_blocks + 1) / 2);
@@ -55,7 +54,7 @@ static uint32_t changes_for(uint32_t max_blocks)
 	return n;
 }
 
-/* One for the note itself, and those that the tokens behind it take. */
+/* One line for the note itself, and the lines of the tokens behind it. */
 static uint32_t note_lines_for(uint32_t keep, uint32_t block_tokens)
 {
 	if (!keep)
@@ -70,7 +69,7 @@ static void derive(struct shm_geometry *g, uint32_t block_tokens)
 	g->changes = changes_for(g->max_blocks);
 }
 
-/* The fields that do not shape the segment, and would be no use if absurd. */
+/* The fields that do not shape the segment, but need sane values. */
 static int check_policy(const struct gpc_config *cfg)
 {
 	int err;

@@ -19,8 +19,8 @@ struct layout { /* byte offsets */
 
 /* Fill in defaults and refuse nonsense; -EINVAL with a sentence. */
 int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret);
-/* Is this geometry, read from a segment of blocks of so many tokens, one that we could have
- * written?  -EBADMSG. */
+/* Could we have written this geometry, read from a segment with blocks of that many tokens?
+ * -EBADMSG. */
 int geometry_check(const struct shm_geometry *g, uint32_t block_tokens);
 /* Buckets of the table of the words of roots: where notes are kept, else none. */
 uint32_t geometry_roots(const struct shm_geometry *g);

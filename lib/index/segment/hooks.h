@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hooks.h - calls that the index makes upward: the one place where an arrow does not go down.
+/* hooks.h - calls that the index makes upward: the only upward arrows.
  *
- * The index finds blocks and changes them; memory, devices and copies are other halls, which know
- * the index and are known to it by this table alone.  A program has one table, from when it is
- * linked: that of the library is lib/hooks.c, and t/lib/alone.c that of an index by itself, where
- * there is no memory and no device.
+ * The index finds blocks and changes them; memory, devices and copies are other halls.  They know
+ * the index, and the index knows them by this table alone.  A program has one table, from when it
+ * is linked: that of the library is lib/hooks.c, and t/lib/alone.c that of an index by itself,
+ * where there is no memory and no device.
  * Tests: t/bytes/mirror-order.t */
 #ifndef GPC_HOOKS_H
 #define GPC_HOOKS_H
@@ -65,7 +65,8 @@ struct hooks {
 
 	int (*handle_open)(gpc *c);   /* before it has a seat: -ENOMEM */
 	int (*handle_seated)(gpc *c); /* it has one: -ENOMEM */
-	/* It is about to leave its seat: copies end.  False: one goes on, and the seat has to wait. */
+	/* It is about to leave its seat: copies end.  False: a transfer goes on, and the seat has
+	 * to wait. */
 	bool (*handle_leaves)(gpc *c);
 	void (*handle_left)(gpc *c);   /* the segment is mapped still */
 	void (*handle_forked)(gpc *c); /* in a child: forget, and touch no device */

@@ -6,8 +6,9 @@
  * lock never conflicts with its own description, so every handle and every writer role opens
  * the file anew (rule S2).  All descriptors are O_CLOEXEC and closed in forked children.
  *
- * Nor does one exclude threads that share a description: each takes the other's lock, and the first
- * that drops it drops it for both.  So each lock has one thread of its description at a time:
+ * A lock does not exclude threads that share a description: each takes the other's lock, and the
+ * first one that drops it drops it for both.  So each lock has one thread of its description at a
+ * time:
  *
  *   lock                      description           one thread, since
  *   ------------------------  --------------------  ---------------------------------------------

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memo.h - tables that forget: which bucket a key has, and what a place in it says.  shm_memo.h has
- * the rules.
+/* memo.h - tables that forget: the bucket of a key, and the content of its places.  shm_memo.h
+ * has the rules.
  *
  * A bucket is an array of words: of each place the key, the value and the check; behind the last
  * place the turn.  The writer, readers and gpc_check ask the same functions.  The shape of a table
@@ -44,8 +44,8 @@ static inline struct memo memo_roots(const struct segment *s)
 	return memo_of(s, s->at.root, geometry_roots(&s->header.geometry), SHM_ROOTS, MEMO_WORDS);
 }
 
-/* One more word into a hash.  Both steps are one to one, so two inputs that differ in one word
- * differ. */
+/* One more word into a hash.  Both steps are one to one, so inputs that differ in one word have
+ * different results. */
 static inline uint64_t memo_mix(uint64_t h, uint64_t word)
 {
 	h = (h ^ word) * 0x9e3779b97f4a7c15ull;

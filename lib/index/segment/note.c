@@ -26,9 +26,9 @@ void note_store(const struct segment *s, uint32_t record, const struct shm_note 
 	/* pairs with (K): the block's last life is over before we know that it is ours */
 	if (WORD_STATE(load_acquire(&seg_record(s, record)->word)) != RESERVED)
 		return;
-	/* (n) a reader that copies some of what follows finds another word than the one before it,
-	 * since RESERVED comes before these stores, and its second look after its loads.  If we die
-	 * among them, a successor finds a reservation, whose note nobody reads. */
+	/* (n) a reader that copies some of the later stores finds another word than before them,
+	 * since RESERVED comes before these stores, and its second look after its loads.  If we
+	 * die among them, a successor finds a reservation, whose note nobody reads. */
 	order_stores();
 	memcpy(words, from, sizeof(words));
 	for (i = 0; i < ARRAY_SIZE(words); i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* note.h - notes: what an engine says of a block beside its key (struct shm_note).
+/* note.h - notes of an engine about a block, beside its key (struct shm_note).
  *
  * A seqlock whose sequence is the word of the block's record.  The peer that has the block RESERVED
  * stores the note, and nobody does once it is LIVE; a reader of a note finds the word LIVE

@@ -49,7 +49,7 @@ void seg_peek_state(const struct segment *s, struct shm_state *ret)
 }
 
 /* Its writer stores state and generation last (Q), and a description changes only after its
- * state has: what is the same READY and generation before and after is one description. */
+ * state has: so the same READY and generation before and after mean one description. */
 bool seg_peek_pool(const struct segment *s, uint32_t pool, struct shm_pool *ret)
 {
 	uint64_t at = s->at.pool + (uint64_t)pool * sizeof(*ret);

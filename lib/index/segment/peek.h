@@ -3,8 +3,9 @@
  * maps nothing.  A look writes nothing, so it disturbs neither recency nor statistics, and it reads
  * exactly the bytes that are asked for, so it costs the same in a cache of any size.
  *
- * Between two reads others go on.  A fetch copies each word once, in no order; a reader that
- * needs words of one moment reads the words that mark the moment, fetches, and reads them again. */
+ * Other processes go on between two reads.  A fetch copies each word once, in no order; a reader
+ * that needs words of one moment reads the words that mark the moment, fetches, and reads them
+ * again. */
 #ifndef GPC_PEEK_H
 #define GPC_PEEK_H
 

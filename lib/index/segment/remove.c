@@ -101,8 +101,7 @@ static int remove_mirror(const struct segment *s, const char *suffix, void *arg)
 	return segment_is_mirror(suffix) ? segment_remove_file(s, suffix) : 0;
 }
 
-/* Without a lock file there would be nobody to exclude, were it not for a creator that
- * makes one now: so one is made. */
+/* Without a lock file a creator may make one now, which the removal must exclude: so one is made. */
 static int open_lock_file(struct segment *s)
 {
 	char path[SEGMENT_PATH];

@@ -148,8 +148,8 @@ bool segment_is_named(const struct segment *s, const char *suffix, int fd)
 
 /* ---- opening ---- */
 
-/* A file beside the index that cannot be had.  Beside what is no index of ours nothing is missing:
- * the one that is in the way is to be named. */
+/* A file beside the index that cannot be had.  Beside a file that is no index of ours no other
+ * file is missing: the sentence names that file. */
 static int no_file_beside(struct segment *s, const char *suffix, int err)
 {
 	char path[SEGMENT_PATH];

@@ -51,8 +51,8 @@ int segment_verdict(const char *name, const char *dir);
 int segment_snapshot(struct segment *s, const char *name, const char *dir);
 /* Of a snapshot: copy both files, the first time or anew; -ENOMEM. */
 int segment_refresh(struct segment *s);
-/* Of a snapshot: -EBADMSG where the index is not whole now, so that what was just read of it may
- * be zeros that never stood there. */
+/* Of a snapshot: -EBADMSG if the index is not whole now, so that bytes just read may be zeros
+ * that were never stored there. */
 int segment_check_index(const struct segment *s);
 /* The same for the copies that segment_refresh made. */
 int segment_check_copies(const struct segment *s);

@@ -152,7 +152,7 @@ struct shm_drop { /* w, r */
 _Static_assert(sizeof(struct shm_drop) == 32, "drop layout");
 
 enum {
-	SHM_DROP_ALL = 0, /* the key went, with what follows it */
+	SHM_DROP_ALL = 0, /* the key went, with its descendants */
 	SHM_DROP_KEY = 1, /* the key alone */
 	SHM_DROP_LEFT =
 		2, /* key[0] is a block of VRAM or RAM that stays, and its parent has gone so */
@@ -320,7 +320,7 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
  * the tokens follow, if the cache keeps them.  The generation in the record's word is its sequence:
  * the block's peer stores it while the block is RESERVED, and from LIVE on it stays. */
 struct shm_note {
-	uint64_t key[2]; /* whose note it is: of another key it says nothing */
+	uint64_t key[2]; /* the key of the note: for another key it means nothing */
 	uint32_t group;
 	uint8_t digest_bytes; /* 0 = none; more than 32: scribbled over */
 	uint8_t has_tokens;
@@ -339,9 +339,9 @@ _Static_assert(sizeof(struct shm_note) == 64, "note layout");
 #define STAMP_TICK(s) ((s) >> STAMP_BITS)
 
 /* A cell of ref[]: what one peer holds of one block.  A number of references, or one of the
- * values below, for a block that is reserved, or was until a moment ago.  Threads of the peer
- * that take references at the same moment add to it, so each value has room above it.
- * index/peer/hold.h says which values go with which state of the record. */
+ * values below, for a block that is reserved, or was until a moment ago.  Threads of the peer may
+ * take references at the same moment, so each value has room above it. index/peer/hold.h says
+ * which values go with which state of the record. */
 #define CELL_REFS     0x9fffu /* the most that is a number of references */
 #define CELL_PENDING  0xa000u /* p: reserved; a command makes it one reference */
 #define CELL_BACK     0xb000u /* p: given up; its way back has not begun */
@@ -379,9 +379,9 @@ struct shm_shared {         /* one cache line for each kind of access */
 		uint32_t seq;
 		uint32_t waiters; /* p: threads that wait */
 	} wait[256];
-	/* w: by the hash of a key that a block is reserved for, blocks that have such keys, + 1; each
-	 * claim that is open has a place, but where more than four of one hash are.  Only hints that
-	 * save a question: any may be old or scribbled, and records are believed alone */
+	/* w: blocks + 1, by the hash of the key that they are reserved for; each open claim has a
+	 * place, unless more than four have one hash.  Only hints that save a question: any may
+	 * be old or scribbled, and records are believed alone */
 	uint32_t hint[1024][4];
 };
 _Static_assert(sizeof(struct shm_shared) == 20480, "shared layout");

@@ -64,12 +64,12 @@ enum {
 	CMD_LAST = CMD_ROOT
 };
 
-/* flags of a command: no two have one value, whatever commands they belong to */
+/* flags of all commands: each flag has its own value */
 enum {
 	/* RESERVE */
 	CF_PARTIAL = 1 << 0,
 	CF_TRY = 1 << 1, /* any group that is given blocks */
-	/* DROP: the key, and what follows it, in every space */
+	/* DROP: the key and its descendants, in every space */
 	CF_EVERYWHERE = 1 << 2,
 	CF_STOCK = 1 << 3, /* EVICT with TAKE, too: for a stock */
 	/* EVICT: its blocks are reserved; only name; with TAKE, these */

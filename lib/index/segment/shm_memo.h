@@ -14,9 +14,9 @@
  * stores the words of a place in any order, over other words or none, and nothing orders them for
  * a reader, which loads each once.  A place holds a value only where `check` is the hash of key
  * and value (index/segment/memo.h).  One word of another value always shows in it; two or more
- * agree with it by chance, once in 2^64.  So a torn place is a miss, and so is one whose writer
- * died between two stores.  It guards against accidents: a process that can write here can write
- * a check.  Zeros are no value, as no key is zero. */
+ * agree with it by chance, once in 2^64.  So a torn place is a miss, and so is a place whose
+ * writer died between two stores.  It guards against accidents: a process that can write here can
+ * write a check.  Zeros are no value, as no key is zero. */
 #define SHM_ALIASES    3u /* places of a bucket */
 #define SHM_ROOTS      4u
 #define SHM_ROOT_WORDS 61u

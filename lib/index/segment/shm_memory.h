@@ -35,7 +35,7 @@ struct shm_memory {
 	uint32_t kind;     /* GPC_VRAM, GPC_RAM */
 	uint32_t slots, nruns, nparts;
 	uint64_t block_bytes; /* of an image: sum of the runs' pieces */
-	/* where in this file, and how many, whole pages; both 0: the parts say where else;
+	/* offset in this file and bytes, whole pages; both 0: the parts name another place;
 	 * images 0: from the beginning of another file, whose path part 0's handle is */
 	uint64_t images, images_bytes;
 	uint64_t nodes;
@@ -53,7 +53,7 @@ struct shm_memory {
 _Static_assert(sizeof(struct shm_memory) == 208, "memory layout");
 
 /* The checksum of a slot's image, or of one of its equal parts (index/base/sums.h).  It counts as long as the block is LIVE, `life` is the generation
- * of its word + 1, and the key is the record's: of any other life of the block it says nothing.
+ * of its word + 1, and the key is the record's: for any other life of the block it means nothing.
  * Stored behind the image's copy and before done, `life` last; a transfer that never ends leaves
  * what nobody believes, since its block is not LIVE. */
 struct shm_trailer {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shm_meter.h - a part of shm.h: counters for tools.  Nothing of the index depends on it.
  *
- * Cell k of a histogram counts what was at most 2^k units, and more than half of that; the last
- * cell what was more than all others take.  Units are microseconds or milliseconds.  A cell grows
- * before the sum does, so a death between the two leaves a sum without its last value; a death
- * before has not counted it.
+ * Cell k of a histogram counts values of at most 2^k units, and more than half of that; the last
+ * cell counts larger values.  Units are microseconds or milliseconds.  A cell grows before the
+ * sum does, so a death between the two leaves a sum without its last value; a death before has
+ * not counted it.
  * Tests: t/look/hits-told.t t/bytes/histograms.t t/pages/segment-page.t */
 #ifndef GPC_SHM_METER_H
 #define GPC_SHM_METER_H
@@ -35,9 +35,9 @@ struct shm_histogram {
 _Static_assert(sizeof(struct shm_histogram) == 256, "histogram layout");
 
 /* w, r.  The writer folds the histogram of a seat that is given up into `round_trip`.  It stores
- * the sum of both in `folded` first; then an odd number says that `folded` counts and the seat does
- * not, until that has been cleared.  So a successor ends a fold that was begun, or begins it anew,
- * and counts nothing twice. */
+ * the sum of both in `folded` first; then an odd number says that `folded` counts in place of the
+ * seat, until the seat has been cleared.  So a successor ends a fold that was begun, or begins it
+ * anew, and counts nothing twice. */
 struct shm_meter {
 	uint64_t folds;   /* odd: a fold is under way */
 	uint64_t folding; /* ... of this seat */

@@ -136,8 +136,8 @@ struct shm_board {         /* one page; s: the steward */
 	 * never */
 	uint64_t unsure;
 	uint64_t drops; /* s: ... and what follows from it `file` has no more; 0: nobody knows */
-	/* s: what was dropped before that number has left VRAM and RAM, too, with what follows it without
-	 * its parent; 0 or less: nobody has looked */
+	/* s: blocks dropped before that number have left VRAM and RAM, too, with descendants that
+	 * have no parent there; 0 or less: nobody has looked */
 	uint64_t followed;
 	uint8_t pad1[192 - 160];
 	uint64_t late;

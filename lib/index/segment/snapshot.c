@@ -104,8 +104,8 @@ static int anonymous(uint64_t bytes, uint32_t unit, uint8_t **ret)
 #define RECORDS_A_READ 256u
 
 /* The control segment was copied after the index: a note may be of a later life of its block.
- * Whose word is still the one that was copied has had that note all the while, by the rule of
- * index/segment/note.h; the others are copied without. */
+ * A record whose word is still the copied one has had that note all the time, by the rule of
+ * index/segment/note.h; other records are copied without. */
 static void drop_late_notes(const struct segment *s)
 {
 	struct shm_record now[RECORDS_A_READ];
@@ -178,7 +178,7 @@ static int open_rest(struct segment *s)
 	return segment_check_control(s);
 }
 
-/* One of its files is not whole: which, and what is missing. */
+/* One of its files is not whole: the sentence names the file and the missing part. */
 static int say_cut(const struct segment *s, const char *suffix, int fd, uint64_t bytes)
 {
 	struct stat st;

@@ -3,16 +3,17 @@
  *
  * A stamp is a tick, and below it the place of the block in the array of the call that used it.  A
  * use stores the lower half of its stamp, to an array that is half as large: use[].  Halves are
- * compared as serial numbers, so a raise needs nothing else.  Which stamp a half is the half of
- * follows from state.uses_from, the beginning of the window:
+ * compared as serial numbers, so a raise needs nothing else.  The stamp of a half follows from
+ * state.uses_from, the beginning of the window:
  *
  *   uses_from                    uses_from + USE_SPAN           uses_from + 2^31
  *   |  uses of the window: use[]  |  until the writer has moved  |
  *   |                             |  the window: stamp[]         |
  *
- * The writer moves the window long before it is over (index/table/uses.c): what is older goes from use[]
- * to stamp[], and only then it stores where the new window begins.  If there is no writer for so
- * long, uses go to stamp[] until the next one has done it (rule R3).
+ * The writer moves the window long before it is over (index/table/uses.c): it first moves older
+ * halves from use[] to stamp[], and only then stores the beginning of the new window.  If there
+ * is no writer for so long, uses go to stamp[] until the next writer has moved the window (rule
+ * R3).
  * Tests: t/index/windows.t */
 #ifndef GPC_STAMPS_H
 #define GPC_STAMPS_H
@@ -22,14 +23,13 @@
 
 #define USE_SPAN (3ull << 29) /* stamps of a window: 1.5 M ticks */
 
-/* May use[] have this stamp?  A half of 0 says that there is none: no tick ends so
- * (handle_ticks). */
+/* May use[] have this stamp?  A half of 0 means no use: no tick has such a half (handle_ticks). */
 static inline bool use_fits(uint64_t stamp, uint64_t from)
 {
 	return stamp - from < USE_SPAN && (uint32_t)stamp;
 }
 
-/* 0: none.  A use from before the window, of a call that was held up, is told as what it is. */
+/* 0: none.  A use from before the window, of a delayed call, keeps its own stamp. */
 static inline uint64_t use_stamp(uint32_t use, uint64_t from)
 {
 	return use ? from + (uint64_t)(int64_t)(int32_t)(use - (uint32_t)from) : 0;
@@ -46,7 +46,7 @@ static inline void use_raise(uint32_t *use, uint32_t to)
 			return;
 }
 
-/* For who only looks. */
+/* For tools that only look. */
 static inline uint64_t seg_last_use(const struct segment *s, uint32_t record)
 {
 	uint64_t use =

@@ -41,7 +41,7 @@ events_write(struct writer *w, uint32_t what, uint32_t tag, gpc_block block, gpc
 	__builtin_prefetch(events_place(w, EVENTS_AHEAD), 1);
 }
 
-/* Of what the record says. */
+/* Of the record's content. */
 static inline __attribute__((always_inline)) void
 events_prepare_record(struct writer *w, uint32_t what, uint32_t record, gpc_block block,
 		      gpc_block was)
@@ -62,7 +62,7 @@ static inline void events_commit_prepared(struct writer *w)
 void events_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was);
 void events_commit(struct writer *w);
 void events_recover(struct writer *w);
-/* A pool is cleared: told, and noted until events_clear_done(). */
+/* A pool is cleared: the event is added, and noted until events_clear_done(). */
 void events_cleared(struct writer *w, uint32_t pool, uint32_t tag);
 void events_clear_done(struct writer *w);
 bool events_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag);

@@ -7,11 +7,10 @@
  * its recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has moved,
  * the item goes back in with the new one.
  *
- * One call stamps a whole prefix with one tick, each block a little lower than the one
- * before, so its leaf is the first to go, and the last one of blocks without a chain as well.
- * Equal stamps are of several calls in one tick: the deeper block goes first.  A parent
- * whose last child went comes in with the newest of its own and its children's stamps (rule
- * R2).
+ * One call stamps a whole prefix with one tick, each block a little lower than the one before.
+ * So its leaf is the first to go, and of blocks without a chain the last one. Equal stamps are of
+ * several calls in one tick: the deeper block goes first.  A parent whose last child went comes
+ * in with the newest of its own and its children's stamps (rule R2).
  *
  * A leaf that is in use when its turn comes is passed over:
  *
@@ -131,7 +130,7 @@ static bool is_steward(const struct writer *w, uint32_t peer)
 	return false;
 }
 
-/* Is one of those that hold it a steward? */
+/* Is one of its holders a steward? */
 static bool is_held_quietly(struct writer *w, uint32_t record)
 {
 	uint32_t peer = w_next_holder(w, 0);
@@ -142,7 +141,7 @@ static bool is_held_quietly(struct writer *w, uint32_t record)
 	return false;
 }
 
-/* When a VRAM block is dropped, what hangs below it in RAM goes too: may all of that go? */
+/* When a VRAM block is dropped, its descendants in RAM go, too: may all of them go? */
 static int subtree_may_go(struct writer *w, uint32_t record)
 {
 	uint32_t i, n;

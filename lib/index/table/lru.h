@@ -13,7 +13,7 @@ static inline bool lru_is_leaf(struct writer *w, uint32_t record)
 	       !n->blockers && w_is(w, record, LIVE);
 }
 
-/* It has REC_LEAVING, and nothing hangs below it or reads it. */
+/* It has REC_LEAVING, no descendants and no readers. */
 bool lru_may_leave(struct writer *w, uint32_t record);
 void lru_offer(struct writer *w, uint32_t record); /* it is, or became, a leaf */
 /* Choose victims, tentatively, until the list has n instead of `found`: fewer are returned when
@@ -31,9 +31,9 @@ void lru_set(struct writer *w, uint32_t record, uint64_t stamp);     /* it is no
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp); /* rule R2 */
 uint64_t lru_stamp(struct writer *w, uint32_t record);
 void lru_offer_all_fresh(struct writer *w);
-/* lru_offer() of what was just published.  Its publisher holds it, so it cannot go before a
- * release, which stamps it anew: its place in the queue would soon be wrong.  It enters the queue
- * at the next lru_pick(), or when many wait. */
+/* lru_offer() of a block that was just published.  Its publisher holds it, so it cannot go before
+ * a release, which stamps it anew: its place in the queue would soon be wrong.  It enters the
+ * queue at the next lru_pick(), or when many wait. */
 static inline void lru_offer_fresh(struct writer *w, uint32_t record)
 {
 	w->fresh[w->nfresh++] = record;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memo.c - values of keys, stored in tables that forget.
  *
- * A value is written where its key stands already, else where no value is, else over the oldest one
- * of its bucket.  `turn` is the place behind the one that was filled last, so, since places are
- * filled in turn, the oldest.
+ * A value is written where its key is already, else to an empty place, else over the oldest value
+ * of its bucket.  `turn` is the place behind the last filled one.  Places are filled in turn, so
+ * it is the oldest.
  *
  * If we die between two stores, the place holds no value: its check does not agree.  The command has
  * no answer, and its argument is the peer's still, so a successor runs it again, finds the place by
@@ -18,8 +18,7 @@
 #include "index/segment/root.h"
 #include "index/table/memo.h"
 
-/* It holds no value as long as the check is the old one: that the check comes last is not
- * needed. */
+/* The place holds no value as long as the check is the old one, so the check need not come last. */
 static void fill(const struct memo *m, uint64_t *at, const gpc_key *key, const uint64_t *value)
 {
 	uint64_t h = memo_hash(m, key);

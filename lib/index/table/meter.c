@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meter.c - histograms that the writer keeps of what it does anyway.
+/* meter.c - histograms of the writer's own work.
  *
  * Nothing here costs a lookup.  When a block was used last is its stamp, which readers raise: a
- * tick.  How long ago a tick was, the writer knows from moments that it noted down, each with the
- * tick of then: 64 that are 20 ms apart, 64 that are four times as far apart, and so on.  So an age
- * is right to a sixteenth of it, or to 20 ms.  Victims come in the order of their stamps, mostly,
- * so the last answer serves the next one, too.
+ * tick.  The writer knows the age of a tick from noted moments, each with its tick: 64 that are
+ * 20 ms apart, 64 that are four times as far apart, and so on.  So an age is right to a sixteenth
+ * of it, or to 20 ms.  Victims come in the order of their stamps, mostly, so the last answer
+ * serves the next one, too.
  *
- * A new writer knows nothing of the time before it: an older use, or birth, is as if it had been
+ * A new writer does not know the time before it: an older use, or birth, counts as if it had been
  * when that writer began.
  * Tests: t/index/fold-stores.t t/bytes/histograms.t */
 #include "config.h"

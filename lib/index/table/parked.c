@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parked.c - blocks whose grace period is over, and which somebody still refers to or reads.
+/* parked.c - blocks whose grace period is over, and that a peer still refers to or reads.
  *
  * A peer that holds blocks behind a clear or a drop may do so for minutes, and there may be as many
- * as the cache has.  Nobody tells the writer when one is let go: a release lowers a cell, and that
- * is all.  So the writer looks, and no command may pay for what others hold.
+ * as the cache has.  Nobody tells the writer of a release: it only lowers a cell.  So the writer
+ * looks, and no command may pay for holds of other peers.
  *
  *   who looks                         at what                                    rows
  *   --------------------------------  -----------------------------------------  ------------------
@@ -41,12 +41,12 @@
  *   leaves in use (lru.c)             a victim        each goes to the end of the queue, as used now
  *   what hangs below a block          drop, clear     what goes: the command is about it
  *
- * May a peer have let go?  Its seat counts its references, what it looked up, and the commands that
- * it sent and whose answers it took.  Each way to lower a cell changes one of the four behind the
- * cell, and a way to raise one again that leaves all as they were is a call for which it sends no
- * command.  So a peer's own command finds what it has let go before, and so does that of another one
- * that was told.  Housekeeping finds the rest, of which no count tells: a
- * seat that was scribbled over; a reference more for one less, and no command since.
+ * May a peer have let go?  Its seat counts its references, its lookups, its commands, and the
+ * answers that it took.  Each way to lower a cell changes one of these four counts behind the
+ * cell.  A raise that brings all four back is a call that sends no command. So a peer's own
+ * command finds its earlier releases, and so does a command of a peer that knows of them.
+ * Housekeeping finds the rest, which no count shows: a seat that was scribbled over, or a
+ * reference taken for one released, and no command since.
  * Tests: t/index/parked.t t/index/peek.t t/index/given-up.t */
 #include "config.h"
 
@@ -101,12 +101,12 @@ void parked_add(struct writer *w, uint32_t record)
 {
 	uint32_t list = witness_of(w, record);
 
-	/* let go at this moment: any list whose turn begins anew will do */
+	/* released at this moment: any list whose turn begins anew will do */
 	append(w, list == NONE ? w->max_peers : list, record);
 	w->nparked++;
 }
 
-/* The counts are read before the rows: what is let go later changes them again. */
+/* The counts are read before the rows: a later release changes them again. */
 static void begin_turn(struct writer *w, uint32_t list)
 {
 	struct parked *p = &w->parked[list];

@@ -5,7 +5,7 @@
 
 #include "index/table/state.h"
 
-/* Those that one peer was seen to hold.  A turn begins when the peer may have let go of some of
+/* Blocks that one peer was seen to hold.  A turn begins when the peer may have let go of some of
  * them: rows [0, hand) are still to be looked at in it. */
 struct parked {
 	uint32_t *at, n, size;
@@ -23,7 +23,7 @@ void parked_add(struct writer *w, uint32_t record); /* it is in use */
 void parked_peer_ended(struct writer *w, uint32_t peer);
 /* Too few blocks are free, and others may serve: a look of bounded length. */
 void parked_look(struct writer *w);
-/* Nothing else would serve: a whole look at those of which some may be free.  again: this command
+/* No other way is left: a whole look at blocks of which some may be free.  again: this command
  * has looked already.  True: some are free now. */
 bool parked_look_all(struct writer *w, bool again);
 void parked_housekeep(struct writer *w);

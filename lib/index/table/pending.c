@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pending.c - keys that a block is reserved for, by space and key: an open table of records.
  *
- * An entry has a copy of what it was made for, so it can be taken out whatever has become of the
+ * An entry has a copy of its space and key, so it can be taken out after any change of the
  * record.
  * Tests: t/index/claim-ends.t t/index/at-once.t t/index/claims.t */
 #include "config.h"
@@ -89,8 +89,9 @@ uint32_t pending_find(struct writer *w, uint32_t space, const gpc_key *key)
 	return p->record && is_so(w, p) ? p->record - 1 : NONE;
 }
 
-/* May a hint be overwritten?  Not where it names the block of a key that is pending still: those who
- * ask by themselves would not find it.  Others may write there, too: any block may be named. */
+/* May a hint be overwritten?  Not if the hint names the block of a key that is still pending:
+ * peers that ask by themselves would not find it.  Others may write there, too: any block may be
+ * named. */
 static bool is_hint_over(const struct writer *w, uint32_t hint, uint32_t record)
 {
 	uint32_t of = pool_record(&w->seg, (gpc_block)hint - 1);
@@ -190,8 +191,8 @@ void pending_wake_all(struct writer *w)
 
 /* ---- the end ---- */
 
-/* Of the entry that the record has: its key stands in the record still, since who changes that asks
- * first. */
+/* Take out the record's entry: the record still has its key, since a change of the key comes
+ * after this. */
 static void remove_entry(struct writer *w, uint32_t record)
 {
 	gpc_key key = w_key(w, record);
@@ -202,7 +203,7 @@ static void remove_entry(struct writer *w, uint32_t record)
 	note_end(w, &key);
 }
 
-/* Of those that are older one more has passed: nothing to do where claims end in order. */
+/* One more of the older claims has ended: nothing to do if claims end in order. */
 static void leave_order(struct writer *w, struct wpeer *p, uint32_t record)
 {
 	struct records *l = &p->claimed;

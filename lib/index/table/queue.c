@@ -8,8 +8,8 @@
  *
  * Why that.  A new item is nearly always the newest, and the oldest one goes.  A heap of all
  * would move each item through its whole height, and each level is a cache miss: twenty of them
- * for a million leaves.  A list in the order of coming is no order by age, since stamps grow
- * without a word to the writer (lru.c), and items come back with new ones.
+ * for a million leaves.  A list in the order of arrival is not in the order of age, since stamps
+ * grow without a word to the writer (lru.c), and items come back with new stamps.
  *
  *   to come    one store behind the last bag; an item that is older than that bag's `from` looks
  *              for its bag, log2(bags) steps, the one cost that grows with the pool

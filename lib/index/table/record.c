@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c - the states of a record, and in whose hands it is.
+/* record.c - the states of a record, and its owner in each.
  *
  * Each transition is one store of the word:
  *

@@ -24,8 +24,8 @@ void record_set_lingers(struct writer *w, uint32_t record, bool lingers);
 
 /* ---- whose reservation: the lists of a peer, and its numbers ---- */
 
-/* CALLER blocks have a list of their own: there may be as many as the cache has, for as long as
- * their pool is there, and who looks for what may be taken back need not pass them. */
+/* CALLER blocks have a list of their own.  There may be as many as the cache has blocks, as long
+ * as their pool lives, and a look for blocks to take back need not pass them. */
 static inline uint32_t *record_list(struct writer *w, uint32_t record, uint32_t owner)
 {
 	struct wpeer *p = &w->peer[owner];

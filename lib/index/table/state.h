@@ -82,7 +82,7 @@ struct pending {
 }; /* record + 1; 0: empty */
 
 /* The writer's own part of the ring of dropped keys (dropped.c); NULL: nothing was dropped. */
-/* Since that number, up to these drops, nothing was dropped of this key or of what it hangs on. */
+/* From that number up to these drops, no drop took this key or an ancestor. */
 struct dropped_good {
 	uint64_t key[2], since, drops;
 	uint32_t space;
@@ -93,7 +93,7 @@ struct dropped {
 	uint64_t *ns;                  /* by place: when it was told; 0: by a writer before */
 	struct dropped_good *good;     /* by hash of a key */
 	uint64_t last[GPC_MAX_SPACES]; /* the last drop that has told a key of a block there */
-	uint64_t all;                  /* the last one that took what follows its keys */
+	uint64_t all;                  /* the last drop that took the descendants of its keys */
 };
 
 union owned {
@@ -285,7 +285,7 @@ struct writer {
 	uint32_t cleared_pool;  /* its blocks go without changes of their own */
 	struct dropped dropped; /* keys */
 	struct records doomed;  /* scratch: what a drop takes */
-	bool dropping;          /* drop.c: what goes now has bad bytes, and the feed says so */
+	bool dropping; /* drop.c: the blocks that go now have bad bytes, and the feed says so */
 	struct records missing; /* takeover: LIVE, without an entry */
 	struct records twice;   /* takeover: entries whose block has another */
 	/* index/writer/sweep.c */
@@ -383,9 +383,9 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 	store_relaxed(&d->lingering, p->lingering);
 }
 
-/* Blocks that count against the capacity, which is one of keys; how many more the pool may have,
- * where no grant waits for a victim (room_of() of grant_place.c).  A dropped block that somebody
- * holds has no key: it takes a slot, and is not charged.  If it were, a swap would lose a live key
+/* Blocks that count against the capacity, which is a number of keys; the room that is left while
+ * no grant waits for a victim (room_of() of grant_place.c).  A dropped block that somebody holds
+ * has no key: it takes a slot, and is not charged.  If it were, a swap would lose a live key
  * beside a free slot (t/model/capacity.pml). */
 static inline uint32_t w_charged(const struct wpool *p)
 {

@@ -265,7 +265,7 @@ void table_copies_done(struct writer *w, struct grace *b)
 }
 
 /* Bit i: entry i of the first bucket names this block word; from bit SHM_BUCKET on, of the second
- * (rule T2). Two entries of one block are those of a relocation that is under way, a dead writer's
+ * (rule T2). Two entries of one block belong to a relocation that is under way, a dead writer's
  * included. */
 static uint32_t entries_of(struct writer *w, const struct probe_key *k, uint32_t word)
 {

@@ -136,7 +136,7 @@ void table_unspill(struct writer *w, uint32_t bucket);
  * commands. */
 void table_relocate_due(struct writer *w);
 void table_relocate_ahead(struct writer *w, const struct probe_key *k);
-/* Neither bucket of the key has a usable entry: one is made, TABLE_WAIT, or TABLE_FULL. */
+/* No bucket of the key has a usable entry: make one (TABLE_WAIT), or TABLE_FULL. */
 int table_make_room(struct writer *w, const struct probe_key *k);
 /* A usable entry for the key: TABLE_OK; TABLE_WAIT: after the next grace periods;
  * TABLE_FULL.  The entry is filled after the record's commit. */

@@ -29,7 +29,7 @@ static inline void tree_enter(struct writer *w, uint32_t record)
 	n->selected = n->counted_out = false;
 }
 
-/* One that has no parent gets this one, or NONE. */
+/* A block without a parent gets this one, or NONE. */
 static inline void tree_join(struct writer *w, uint32_t record, uint32_t parent)
 {
 	struct node *n = &w->node[record], *p;

@@ -8,9 +8,9 @@
  *   has been left     uses_from, and uses_late = 2   counts uses_late down by two more windows
  *
  * Whoever uses a block meanwhile stores a half that is newer, which the swap does not clear.  A
- * call that was held up may store one from before the window: it is told as what it is, for 2^31
- * stamps, if stamp[] has no later one, and goes there with the next window.  One that was held up
- * for longer counts as used now, while it still runs.
+ * delayed call may store a use from before the window.  For 2^31 stamps the use keeps its own
+ * stamp, if stamp[] has no later one, and goes there with the next window.  A use of a longer
+ * delay counts as a use of now, while the call still runs.
  *
  * uses_late says that stamp[] may have the later use of the two.  A use that misses its window
  * looks at uses_from again, behind a full barrier, and then stores to use[] as well, so only those

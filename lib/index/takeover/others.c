@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* others.c - the records that are not LIVE, and what they were wanted for.
+/* others.c - the records that are not LIVE, and their purpose.
  * Tests: t/index/stock-evict-dies.t t/index/second-run.t t/index/drops-die.t
  *   t/index/left-in-records.t t/index/promised.t t/index/transfers-forged.t */
 #include "config.h"

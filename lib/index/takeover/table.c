@@ -5,8 +5,8 @@
  * each costs one line of the table, which is asked for well before it is looked at; going by the
  * entries, each would cost a record and all that is kept for it.
  *
- * Each record notes one entry, and no two the same.  So where as many entries are as were noted,
- * there is none too many; only the others are looked at one by one.
+ * Each record notes one entry, and no two the same.  So a part of the table with as many entries
+ * as were noted has no spare entry; only other parts are looked at one by one.
  * Tests: t/index/left-in-table.t t/index/many-spilled.t t/index/takeover-damage.t t/bytes/kill-points.t
  *   t/torture/prefix.t */
 #include "config.h"
@@ -124,7 +124,7 @@ static void count_region(void *arg)
 	}
 }
 
-/* One that is not what its record noted: the second one of a block, or nobody's. */
+/* An entry that its record has not noted: the second one of a block, or of no block. */
 static void sweep_entry(struct writer *w, struct damage *d, uint32_t entry)
 {
 	const struct probe_entry *e = &w->table[entry];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* takeover.c - from what a writer left in memory to one that can go on.
+/* takeover.c - from the memory that a writer left to a writer that can go on.
  *
- * After SIGKILL the segments hold a prefix of the dead writer's stores.  Records say what is
- * true; everything else is made from them.  Readers look up all the time, so the order
- * matters (rule T7):
+ * After SIGKILL the segments hold a prefix of the dead writer's stores.  Records are the truth;
+ * everything else is made from them.  Readers look up all the time, so the order matters (rule
+ * T7):
  *
  *   before the first grace period   wipe entries that name no LIVE block, and half-filled
  *                                   ones; set missing overflow flags; finish moves (C3);
@@ -206,7 +206,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	if (!w->reaps)
 		mirrors_open(w);
 	grace_open(w)->then = takeover_finish;
-	sweep_begin(w); /* pools whose end its writer did not outlive */
+	sweep_begin(w); /* pools whose writer died during their end */
 	takeover_say(w, d);
 	return 0;
 }
@@ -263,7 +263,7 @@ static void drop_twice(struct writer *w)
 	w->twice.n = 0;
 }
 
-/* A LIVE block whose entry its writer did not come to: nobody could find it yet. */
+/* A LIVE block whose writer died before it made the entry: no lookup could find it yet. */
 static void place_missing(struct writer *w)
 {
 	uint32_t full = 0, i = 0;

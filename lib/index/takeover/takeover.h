@@ -53,7 +53,7 @@ struct open_group {
 struct damage {
 	uint32_t bad, bad_lost;         /* LIVE, and the checksum is wrong */
 	uint32_t orphans, orphans_lost; /* LIVE, and the parent is not there */
-	uint32_t states;                /* no state, nobody's reservation, no such source */
+	uint32_t states;                /* no state, a reservation without owner, no such source */
 	uint32_t entries;               /* of a block that is not LIVE, or has another key */
 	uint32_t halves;                /* without a block: one may be left by a death */
 	uint32_t flags;                 /* overflow flags that were missing */

@@ -45,7 +45,7 @@ static bool is_key(struct writer *w, uint32_t record, uint32_t space, const uint
 	return r->key[0] == key[0] && r->key[1] == key[1] && w_space(w, record) == space;
 }
 
-/* The first of several with one key: the others are forged. */
+/* The first of several records with one key: the others are forged. */
 static void map_add(struct writer *w, struct links *l, uint32_t record)
 {
 	const uint64_t *key = w_record(w, record)->key;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim.c - the commands that claim a key for a reservation, and what a successor finds of claims.
+/* claim.c - the commands that claim a key for a reservation, and the claims that a successor
+ * finds.
  *
  * The states are in index/table/pending.h, and so is the table that keys are looked up in.  Here
  * is what begins a claim; whatever ends the reservation ends it there.
@@ -40,8 +41,8 @@ static int32_t tell(struct shm_command *out, struct writer *w, uint32_t record, 
 	return 0;
 }
 
-/* Claims of its peer that are older and open: without those that are later, of which depth says how
- * many have ended. */
+/* Older open claims of its peer: all its open claims but the later ones, and depth counts the
+ * later ones that have ended. */
 static uint32_t count_ahead(struct writer *w, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
@@ -142,7 +143,7 @@ static int compare_age(const void *a, const void *b, void *arg)
 	return (x > y) - (x < y);
 }
 
-/* A writer that died may have counted some of those that are older, and not the others. */
+/* A writer that died may have counted only some of the older ones. */
 static void load_order(struct writer *w, uint32_t peer)
 {
 	struct records *l = &w->peer[peer].claimed;

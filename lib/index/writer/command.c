@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command.c - what one command of a peer does.
+/* command.c - the work of one command of a peer.
  *
  * A command comes from memory that a peer may scribble on: the caller has copied it, and
  * every field is checked before use.  Running a command twice is harmless: a successor runs
@@ -146,8 +146,8 @@ static bool may_publish(struct writer *w, uint32_t record, const struct shm_comm
 		       (uint32_t)w_pool(w, (uint32_t)(w_pool_of(w, record) - w->pool))->clears;
 }
 
-/* The key is live in another block.  In VRAM, or where this one is no better: that one stays.  In
- * RAM: the block just computed takes its place (rule C4). */
+/* The key is live in another block.  In VRAM, or if this block is no better: the other block
+ * stays.  In RAM: the block just computed takes its place (rule C4). */
 static __attribute__((noinline)) int32_t publish_resident(struct writer *w, uint32_t peer,
 							  uint64_t position, uint32_t record,
 							  const struct shm_command *cmd,
@@ -390,8 +390,8 @@ static int32_t alias(struct writer *w, const struct shm_command *cmd)
 	return memo_store_alias(w, &alias, &to);
 }
 
-/* GPC_PEEK: victims are chosen as for an evict, and put back.  A peer that asks means to make room, and
- * has counted what has been let go since as held. */
+/* GPC_PEEK: victims are chosen as for an evict, and put back.  A peer that asks wants to make
+ * room, and counts blocks that were released since as held. */
 static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 		    const struct shm_command *cmd)
 {

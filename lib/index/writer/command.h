@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command.h - what one command of a peer does.
+/* command.h - the work of one command of a peer.
  *
  * Which record a command of peer P may name, by its state, and what it answers else:
  *
@@ -25,9 +25,8 @@
  *       already: -EALREADY.  DEMOTE: no child stays in VRAM, PROMOTE: P has a reference on it:
  *       -EPERM.
  *   (4) To cancel it is too late then: -EEXIST.
- *   (5) The row is zero, or P's cell alone is PENDING.  One that runs again finds what it has
- *   taken,
- *       by owner and op.
+ *   (5) The row is zero, or P's cell alone is PENDING.  A command that runs again finds the
+ *   blocks that it has taken, by owner and op.
  *
  * CUT names a transfer of P that is told: -EBUSY, its command waits still; 0, it is over, or its
  * entries from there on are refused now; -EINVAL, P has no such transfer, or its command no such

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* commit.c - the targets of one commit, each after those that it needs (move.c commits a target).
  *
- * The order of the call counts for nothing.  A commit that has to wait for a bucket goes on at
- * the next pass: its results tell the answered moves, and commit_known tells it of the head.
+ * The order in the call does not count.  A commit that has to wait for a bucket goes on at the
+ * next pass: its results tell the answered moves, and commit_known tells it of the head.
  * Tests: t/index/moves-die.t t/index/move-ends.t t/index/publish.t t/index/late-answers.t
  *   t/torture/threads.t */
 #include "config.h"

@@ -2,7 +2,7 @@
 /* drop.c - a block whose bytes are bad, all that was computed from it, and the copies of those below
  * RAM, which have the same bytes.
  *
- * The named block, in the named life, says which keys go:
+ * The named block, in the named life, decides which keys go:
  *
  *   the block                        goes
  *   LIVE, at home                    it
@@ -36,8 +36,8 @@
  * publishes name the drops whose keys have left the tier (`since`), and are refused below keys that
  * were dropped since (tiers/steward/drops.c).
  *
- * A copy that is dropped itself says nothing of the block in VRAM or RAM: its bytes may have been
- * damaged where it lay.  So it has no number, and its keys are told nobody.
+ * A drop of a copy does not concern the block in VRAM or RAM: the bytes of the copy may have been
+ * damaged where it lay.  So it has no number, and nobody is told of its keys.
  *
  * Alone (GPC_ONLY) the key goes, and its copies below RAM, and what follows it stays: nothing was
  * computed from bytes that nobody could read.
@@ -217,7 +217,7 @@ static uint32_t in_turn(struct writer *w, uint32_t first, uint32_t i)
 	return w->doomed.at[(first + i) % w->doomed.n];
 }
 
-/* key: told where no block of the list is in VRAM or RAM; or NULL, and then nothing is: false. */
+/* key: told if no block of the list is in VRAM or RAM; NULL: none is told, false. */
 static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t command)
 {
 	uint32_t n = w->doomed.n, i, last = n;
@@ -234,7 +234,7 @@ static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t
 				     w_space(w, in_turn(w, first, i)), i == last ? command : 0);
 	if (last == n)
 		dropped_tell(w, key, NONE, command);
-	/* a command that runs again finds here what it has told, if anything has gone */
+	/* a command that runs again finds its told keys here, if any block has gone */
 	order_stores();
 	return true;
 }

@@ -20,8 +20,8 @@
  *
  * The end.  When all items have their blocks, the writer first swaps group_state to
  * GROUP_GRANTED: after that the owner waits for the answer.  Then the items are bound and
- * answered.  A grant that was withdrawn, whose pool goes, or whose peer has died, gives back
- * what it has: reserved blocks are free, DYING ones become so for anybody.
+ * answered.  A grant gives its blocks back when it was withdrawn, when its pool goes, or when its
+ * peer has died: reserved blocks are free, and DYING blocks become free for any peer.
  * Tests: t/index/each-store.t t/index/wait.t t/index/capacity.t t/index/left-over.t
  *   t/index/reserve.t t/tiers/two-ways.t */
 #include "config.h"
@@ -210,8 +210,8 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	if ((p->flags & GPC_POOL_CALLER) &&
 	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->owner != (int32_t)g->peer)))
 		return -EPERM;
-	/* what is evicted for a stock is its owner's by the record, whatever becomes of the
-	 * stock */
+	/* blocks that are evicted for a stock belong to its owner by the record, with or without
+	 * the stock */
 	if (g->kind == CMD_EVICT && (g->flags & CF_STOCK) &&
 	    !((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)g->peer))
 		return -EPERM;

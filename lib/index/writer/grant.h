@@ -6,7 +6,8 @@
 #include "index/writer/grants.h"
 
 void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd);
-/* Start those that wait for room, finish those that have all, refuse those that only try. */
+/* Start grants that wait for room, finish grants that have all blocks, refuse grants that only
+ * try. */
 void grant_sweep(struct writer *w);
 /* A reserve that needs no grant is answered; false: it needs one. */
 bool grant_now(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_now.c - a reserve whose blocks are free: they are given at once, and nothing waits.
  *
- * The command is claimed before anything is reserved: a successor that finds it so runs it again, as
- * ever.
+ * The command is claimed before anything is reserved: a successor that finds the claim runs the
+ * command again.
  * Tests: t/index/churn.t */
 #include "config.h"
 

@@ -17,9 +17,9 @@
 #include "index/writer/recall.h"
 #include "index/writer/retire.h"
 
-/* Victims that are on their way to be reservations: they are neither live nor reserved, and
- * charged all the same.  Else the room that a victim leaves would be given away, by its own grant
- * or another one, and the pool would have more than its capacity when it comes. */
+/* Victims on their way to be reservations: they are not live and not reserved, but are charged.
+ * Else the room that a victim leaves would be given away, by its own grant or another one, and
+ * the pool would have more than its capacity when it comes. */
 static uint32_t promised_in_pool(struct writer *w, uint32_t pool)
 {
 	const struct grant *g;
@@ -113,7 +113,7 @@ static uint32_t *items_in_need(const struct grant *g, uint32_t *ret_n)
 	return list;
 }
 
-/* There are too few.  Blocks in stocks, and those that refills wait for, are nobody's yet:
+/* There are too few.  Blocks in stocks, and blocks that refills wait for, have no user yet:
  * stocks give them back, but not to a refill of another stock. */
 static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t least,
 			      uint32_t short_by)
@@ -149,7 +149,7 @@ static int32_t place_items(struct writer *w, struct grant *g, const uint32_t *it
 	extra = MIN(p->nfree + p->coming, room);
 	extra -= MIN(extra, nfree);
 	extra = g->headroom > extra ? g->headroom - extra : 0;
-	/* wait for what is leaving: it makes room by itself, and may hold a victim back */
+	/* wait for leaving blocks: they make room by themselves, and may hold a victim back */
 	if (want + extra && p->leaving)
 		return GRANT_WAIT;
 	found = want + extra == 0
@@ -186,8 +186,8 @@ static bool is_short(const struct writer *w, const struct grant *g, uint32_t n)
 	return g->kind != CMD_EVICT && (uint64_t)n + g->headroom > p->nfree;
 }
 
-/* CF_FREE: what is left is enough for refill() of loop.c and for a steward that spills ahead, so that
- * neither takes a key away for what is given here. */
+/* CF_FREE: the rest is enough for refill() of loop.c and for a steward that spills ahead, so that
+ * none of the two evicts a key because of this grant. */
 static int32_t place_free(struct writer *w, struct grant *g, const uint32_t *items, uint32_t n)
 {
 	struct wpool *p = &w->pool[g->pool];
@@ -220,7 +220,7 @@ int32_t grant_place(struct writer *w, struct grant *g)
 	if (w->nparked && is_short(w, g, n))
 		parked_look(w);
 	err = n ? place_items(w, g, items, n) : 0;
-	/* a promotion's source, for one, is let go late */
+	/* for instance, a promotion's source goes late */
 	if (err && w->nparked && parked_look_all(w, g->waited))
 		err = place_items(w, g, items, n);
 	free(items);

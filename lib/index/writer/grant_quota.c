@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grant_quota.c - how many blocks a peer may have reserved, and those that it is to get.
+/* grant_quota.c - the blocks that a peer may have reserved, including blocks that it is to get.
  * Tests: t/index/capacity.t t/index/liars.t t/index/named-quota.t t/index/reserve.t
  *   t/index/settings.t */
 #include "config.h"
@@ -9,8 +9,8 @@
 #include "index/writer/grants.h"
 
 /* Blocks that other grants of this peer are still to get.  They count against the quota already,
- * since many grants may begin before the first of them has its blocks.  One that names its blocks
- * has looked at the quota when it has started, and not before. */
+ * since many grants may begin before the first of them has its blocks.  A grant that names its
+ * blocks looks at the quota when it starts, and not before. */
 static uint32_t promised_to_peer(const struct writer *w, const struct grant *g)
 {
 	const struct grant *h;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants.c - what grants have: whose a block is, a victim that comes back to its grant, and answers.
+/* grants.c - the blocks of grants: the owner of a block, a victim that comes back to its grant,
+ * and answers.
  *
  * A victim of a grant is DYING, with owner and op of the command (rule C1), until its batch is
  * over.  Nothing here goes on with a grant: grant_sweep() looks at it again.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* idle.c - who holds something of what a clear would take.
+/* idle.c - holders of blocks that a clear would take.
  *
  * Of tag 0 that is every block of the pool, whatever its state: a program that has reserved it, or
  * references a block whose key has gone, is at work there.  Of another tag it is the blocks with
  * that tag, as far as they have a key; and always what hangs below such a block, in any pool of the
- * space. A stock is nobody's, and neither is what a peer has given back.  A block that a move reads
- * or writes is held by the move.
+ * space. Blocks in a stock have no user, and blocks that a peer has given back have none.  A
+ * block that a move reads or writes is held by the move.
  * Tests: t/index/clear-idle.t */
 #include "config.h"
 
@@ -64,7 +64,7 @@ static bool is_named(const struct idle *l, uint32_t record)
 	return is_in_pool(l, record) && (!l->tag || w_record(l->w, record)->tag == l->tag);
 }
 
-/* It, or one that it hangs below. */
+/* The block, or one of its ancestors. */
 static bool goes(struct idle *l, uint32_t record)
 {
 	const struct node *node = l->w->node;

@@ -46,7 +46,7 @@ static uint32_t group_size(const struct shm_command *cmd)
 	return group && cmd->count && cmd->count <= SHM_RING ? cmd->count : 1;
 }
 
-/* Commands of one peer that are on their way: from `next` on, what stands before `to` is primed. */
+/* Commands of one peer on their way: those from `next` to before `to` are primed. */
 struct window {
 	uint64_t to;
 	struct primed list[PRIMED];
@@ -101,7 +101,7 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	return n;
 }
 
-/* Acknowledge what is done, in order, and wake who waits for it. */
+/* Acknowledge finished commands, in order, and wake their waiting threads. */
 static void acknowledge(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.h - one pass after the other: commands, what was retired, the dead, sleep.  index/takeover/open.h
- * makes a writer and ends it. */
+/* loop.h - one pass after the other: commands, retired blocks, dead peers, sleep.
+ * index/takeover/open.h makes a writer and ends it. */
 #ifndef GPC_WRITER_LOOP_H
 #define GPC_WRITER_LOOP_H
 

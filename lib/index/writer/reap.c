@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reap.c - what the dead leave behind.
+/* reap.c - the leftovers of dead peers.
  *
  * A peer is lost when its byte of the lock file can be taken, and its seat is over when its process
- * is gone (seat_is_over).  Between the two it asks for nothing any more, but its devices may still
- * store: done-words into its transfers, and bytes into blocks that it has.
+ * is gone (seat_is_over).  Between the two it sends no more commands, but its devices may still
+ * store: done-words into its transfers, and bytes into its blocks.
  *
  *   what it had                         goes when it is     why
  *   ----------------------------------  ------------------  --------------------------------------
@@ -238,7 +238,7 @@ static void keep_seat(struct writer *w, uint32_t peer)
 		sweep_begin(w); /* it may have been making memory */
 	mourn(w, peer, true);
 	silence(w, peer);
-	transfer_rank_gone(w, peer); /* itself has exited, or waited for what it copied */
+	transfer_rank_gone(w, peer); /* the peer itself has exited, or waited for its copies */
 	if (transfer_reap(w, peer))  /* else it comes again */
 		end_reservations(w, peer, END_KEPT);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reap.h - seats of the dead, and what they held. */
+/* reap.h - seats of dead peers, and their holds. */
 #ifndef GPC_WRITER_REAP_H
 #define GPC_WRITER_REAP_H
 

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recall.c - reservations that the writer takes back: the stock of a peer, and what a peer has
- * given back while its ring was full.
+/* recall.c - reservations that the writer takes back: the stock of a peer, and blocks that a peer
+ * has given back while its ring was full.
  *
- * A stock is what the library of a peer has in hand and its program does not have.  It is there
- * to save round trips, and must not keep blocks from a program that needs them, or a pool from
- * going.  The peer may be asleep for ever, so the writer takes without asking:
+ * A stock is the blocks that the library of a peer has in hand and its program has not.  It is
+ * there to save round trips, and must not keep blocks from a program that needs them, or a pool
+ * from going.  The peer may be asleep for ever, so the writer takes without asking:
  *
  *   peer                             writer
  *     cell: STOCK -> RESERVED          record: REC_RECALL
  *     the program has the block        cell: STOCK -> 0
  *                                      record: FREE
  *
- * Both compare and swap, so one of the two gets it.  The peer's list of what lies in stock names
- * the block still, and the swap that fails tells it.  A successor that finds REC_RECALL looks at
- * the cell: 0 says that the swap was done, and the record becomes FREE; else nothing was (rule C8).
- * t/model/stock.pml
+ * Both compare and swap, so one of the two gets it.  The peer's list of its stock still names the
+ * block, and its swap fails.  A successor that finds REC_RECALL looks at the cell: 0 says that
+ * the swap was done, and the record becomes FREE; else nothing was (rule C8). t/model/stock.pml
  * Tests: t/index/recall.t t/index/stock.t t/index/stock-evict-dies.t t/torture/threads.t */
 #include "config.h"
 

@@ -10,7 +10,7 @@ void recall_put(struct writer *w, uint32_t record);
 /* Take up to n reservations of a pool back, if there are at least `least`; returns how many
  * blocks became free. */
 uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t least, uint32_t n);
-/* This one, if its owner's program does not have it. */
+/* Take this block back, if its owner's program does not have it. */
 bool recall_one(struct writer *w, uint32_t record);
 /* Can more be taken back when the commands that stand in the rings have run? */
 bool recall_comes(struct writer *w, uint32_t pool);

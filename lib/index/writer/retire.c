@@ -240,7 +240,8 @@ static int deepest_first(const void *a, const void *b)
 	return x->depth == y->depth ? 0 : x->depth > y->depth ? -1 : 1;
 }
 
-/* Those with REC_LEAVING.  Deepest first: what hangs below one may have been on its way as well. */
+/* Those with REC_LEAVING.  Deepest first: descendants of a block may have been on their way as
+ * well. */
 static void finish_leaving(struct writer *w, const struct records *list)
 {
 	struct depth *order = writer_alloc(list->n, sizeof(*order));
@@ -357,7 +358,7 @@ static enum identity_answer look_at(struct identity *who, const struct identity 
 	return identity_look(who);
 }
 
-/* Those of one owner stand side by side, mostly: it is looked at once. */
+/* Records of one owner are mostly side by side: the owner is looked at once. */
 void retire_poll_quarantine(struct writer *w)
 {
 	enum identity_answer owner = IDENTITY_UNKNOWN;

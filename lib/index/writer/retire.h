@@ -32,8 +32,8 @@ void retire_some(struct writer *w, const uint32_t *list, uint32_t n);
 /* retire_block, with all descendants, deepest first; they are counted. */
 void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
 /* retire_block, counted, without what hangs on it: a child whose pool takes blocks without their
- * parents (GPC_POOL_UNCHAINED) stays, and any other one goes, with all that hangs on it.  Of a block of
- * VRAM or RAM a drop is under way: it tells of those that stay. */
+ * parents (GPC_POOL_UNCHAINED) stays, and any other one goes, with all that hangs on it.  A drop
+ * of a block of VRAM or RAM is under way: it tells of children that stay. */
 void retire_alone(struct writer *w, uint32_t record, uint64_t *sum);
 /* A LIVE block's key goes, and nothing has it instead: one more in *sum, or, if that is NULL, in
  * what the writer counts for nobody in particular.  A caller of retire_block() says so before,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.h - moves that the writer commits when a device says that their copies are done.
+/* transfer.h - moves that the writer commits when a device has reported the end of their copies.
  *
  * A transfer is (seat, channel, value), named in the DEMOTE or PROMOTE that binds its targets: a
  * target is a RESERVED record whose owner is that seat and whose op is one of that command's.  The

@@ -37,7 +37,7 @@ static void forget_target(struct writer *w, struct transfer *t, uint32_t record)
 	t->left--;
 }
 
-/* Nothing is copied there any more, and what was counts for nothing. */
+/* No more copies go there, and earlier ones do not count. */
 static void refuse(struct writer *w, struct transfer *t, uint32_t record)
 {
 	struct shm_xfer *x = xfer_of(w, t);
@@ -120,7 +120,7 @@ bool transfer_tell(struct writer *w, struct transfer *t)
 	store_release(&xfer_of(w, t)->left, t->left);
 	if (t->left)
 		return false;
-	if (t->brought) /* one of which nothing was committed says nothing of copies */
+	if (t->brought) /* a transfer without commits tells nothing about copies */
 		meter_transfer(w, tiers_of(w, t), t->begun_ns);
 	w_answered(w, t->peer);
 	peer = t->peer;

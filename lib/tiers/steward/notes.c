@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notes.c - what an engine says of a block (struct shm_note), as it lies beside the block in a
- * file.
+/* notes.c - the notes of an engine about a block (struct shm_note), as they lie beside the block
+ * in a file.
  *
  *   struct disk_note, and the tokens behind it (tiers/disk/format.h)
  *
  * On the way down it is copied from the block of RAM, which is held.  At the next start it goes,
  * with the publish of the block, into the note of its record in the pool of the tier, and from
- * there to RAM with each copy.  Nobody reads it in the file but then.
+ * there to RAM with each copy.  Nobody reads it in the file at other times.
  *
- * A note is no part of the block: one that is damaged, or that did not fit, leaves a block without
- * it.
+ * A note is no part of the block: if it is damaged, or did not fit, the block comes without it.
  * Tests: t/tiers/notes.t */
 #include "config.h"
 
@@ -36,7 +35,7 @@ uint32_t notes_most(const struct segment *s)
 	return most <= DISK_MOST_NOTE ? (uint32_t)most : (uint32_t)sizeof(struct disk_note);
 }
 
-/* False: the block's life is over, or its note says nothing. */
+/* False: the block's life is over, or its note is empty. */
 static bool copy(const gpc *c, gpc_block block, const struct about *a, struct shm_note *ret,
 		 uint32_t *tokens)
 {
