@@ -19,7 +19,7 @@ struct check {
 	uint64_t by_key_mask, seed[2];
 	uint32_t space_of[GPC_MAX_POOLS + 1];
 	uint8_t *named;            /* by record: a command of its owner names it */
-	bool alive[GPC_MAX_PEERS]; /* seats whose process lives, hence goes on */
+	bool alive[GPC_MAX_PEERS]; /* seats with a living process, which goes on */
 	bool open_sections;        /* some section holds grace periods back */
 
 	/* lines: only those that earlier copies had too count (check.c) */

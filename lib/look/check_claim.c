@@ -2,8 +2,8 @@
 /* check_claim.c - claims: the table of index/table/pending.h.
  *
  * The marks in the records are the truth; what the writer counts for a peer follows from them.  A
- * writer that was killed leaves a number that its successor counts anew, and marks that it ends:
- * only of one that lives is anything said.
+ * killed writer leaves a number that its successor counts anew, and marks that the successor
+ * ends: only a living writer is judged.
  * Tests: t/look/check-claims.t */
 #include "config.h"
 

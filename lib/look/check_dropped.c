@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_dropped.c - the ring of keys that were dropped (index/segment/dropped.h).
+/* check_dropped.c - the ring of dropped keys (index/segment/dropped.h).
  *
- * A writer that was killed while it told a key leaves the place behind the last one half written:
- * where the ring is full, that is the oldest place, whose key the floor says to be gone.
+ * A writer that was killed while it added a key leaves the place behind the last one half
+ * written.  In a full ring that is the oldest place, and the floor says that its key is gone.
  * Tests: t/index/drops-since.t */
 #include "config.h"
 
@@ -45,7 +45,7 @@ static void check_floor(struct check *k)
 			  st->drops_floor, st->drops, st->drops_head);
 }
 
-/* The first fault tells of all: a wrong head makes one of each place. */
+/* Only the first fault is reported: a wrong head makes each place a fault. */
 void check_dropped(struct check *k)
 {
 	uint64_t head = seg_state(k->s)->drops_head, at, before = 0;

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* Which peers live; of those whose ring is scribbled over nothing more is said. */
+/* The living peers; a peer whose ring is scribbled over is not judged further. */
 static void look_for_peers(struct check *k)
 {
 	uint32_t p;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_memo.c - the tables that forget.
  *
- * A place whose check is wrong holds no value, and is no violation: a writer that was killed while
- * it stored one leaves that, a copy that is taken meanwhile shows it, and every reader passes it
- * over.
+ * A place with a wrong check holds no value, and is no violation: a writer that was killed during
+ * a store leaves such a place, a copy at that moment shows it, and every reader passes it over.
  * Tests: t/look/check.t t/index/aliases.t t/index/roots.t */
 #include "config.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_pace.c - the copies of a live cache that count: the writer has gone on between them.
  *
- * A change that a writer has half done is whole when its pass is over (w_pass_begin), however long that takes:
- * a writer without a processor stays in the middle of a change, and one that is stopped stays there
- * until it is told to go on.  So nothing follows from the time that has passed.
+ * A change of a writer is complete when its pass is over (w_pass_begin), after any time: a writer
+ * without a processor stays in the middle of a change, and a stopped one stays there until it may
+ * go on.  So the passed time proves nothing.
  *
  *   the writer                        its passes                   the copy
  *   --------------------------------  ---------------------------  ---------------------------------
@@ -45,12 +45,10 @@
 
 #define RECOVERY_TRIES 40 /* of 50 ms, for a writer that has just taken over */
 #define LOOK_MS        5
-#define STOPPED_NS \
-	(500 *     \
-	 NS_PER_MS) /* of a process that is stopped: what has stopped it does not soon let go */
-#define PATIENCE_NS (10000 * NS_PER_MS) /* of one that gets no processor, or hangs */
-#define IDLE_NS     (5000 * NS_PER_MS)  /* twice as long as a writer sleeps, and more */
-#define PASSES_OVER 4ull                /* two of them */
+#define STOPPED_NS     (500 * NS_PER_MS) /* of a stopped process: a debugger may stop it for long */
+#define PATIENCE_NS    (10000 * NS_PER_MS) /* of a process that gets no processor, or hangs */
+#define IDLE_NS        (5000 * NS_PER_MS)  /* twice as long as a writer sleeps, and more */
+#define PASSES_OVER    4ull                /* two of them */
 
 static void pause_ms(uint32_t ms)
 {

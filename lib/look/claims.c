@@ -39,7 +39,7 @@ static bool is_claim(const struct shm_record *r)
 	return WORD_STATE(r->word) == RESERVED && (r->flags & REC_CLAIM) && !r->source;
 }
 
-/* Pairs with (u): what was copied has been of one claim all the time. */
+/* Pairs with (u): the copied fields are of one claim. */
 static bool is_still(const struct segment *s, uint32_t record, const struct shm_record *r)
 {
 	struct shm_record now;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspect.c - who sits on a seat, where a pool is, and output structs that grow.
+/* inspect.c - the process on a seat, the place of a pool, and output structs that grow.
  * Tests: t/look/feed-walk.t */
 #include "config.h"
 
@@ -41,10 +41,10 @@ static bool same_owner(const struct shm_seat *a, const struct shm_seat *b)
 	       a->attached_ns == b->attached_ns && !memcmp(a->label, b->label, sizeof(a->label));
 }
 
-/* Every owner has an incarnation of its own, stores it before it is TAKEN (a), and what it leaves
- * is cleared before the seat is FREE (S): between two looks at the same owner nobody else sat
- * there.  Its state is of the second look, which comes after the look at the lock: a process
- * stores LEFT before its lock goes. */
+/* Every owner has an incarnation of its own, stores it before TAKEN (a), and its state is cleared
+ * before FREE (S).  So two looks that see the same owner see no other one between.  Its state is
+ * of the second look, which comes after the look at the lock: a process stores LEFT before its
+ * lock goes. */
 bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own, struct inspect_peer *ret)
 {
 	enum {

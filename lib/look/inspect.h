@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspect.h - what the sources of inspect/ have in common.  They look at a cache as somebody who
- * does not take part: they write nothing into the segments, so they disturb neither recency nor
- * statistics.
+/* inspect.h - what the sources of inspect/ have in common.  They look at a cache from outside:
+ * they write nothing into the segments, so recency and statistics stay as they are.
  *
  * The pages in front of the table and the rings (state, pools, mirrors, tallies, seats, sections)
  * are read as they are now: index/segment/peek.h.  Calls that need the table or records of a

@@ -39,8 +39,8 @@ static void add_seat(const struct segment *s, uint32_t peer, struct shm_histogra
 	add(to, &h);
 }
 
-/* One moment's sum: no seat was folded meanwhile, or the one that is being folded is left out for
- * the sum that has it.  Pairs with (q) of index/table/meter.c. */
+/* One moment's sum: no seat was folded meanwhile, or a seat that is being folded is left out,
+ * since the saved sum has it.  Pairs with (q) of index/table/meter.c. */
 static void sum_round_trips(const struct segment *s, struct shm_histogram *ret)
 {
 	struct {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stats.c - the blocks, the peers, and the counters of both.
  *
- * Counters stand where they are counted: a peer's own in its seat, those of the writer
- * in the peer's tally; a reader adds them up.  When a seat is given up, the writer
- * folds its counters into state.past, so sums never fall.
+ * Each counter is kept by its process: a peer's own in its seat, the writer's in the peer's
+ * tally; a reader adds them up.  When a seat is given up, the writer folds its counters into
+ * state.past, so sums never fall.
  * Tests: t/look/rates.t t/look/stats.t t/look/hits-told.t t/look/feed-walk.t t/index/balance.t
  *   t/index/refs-held.t */
 #include "config.h"
@@ -71,7 +71,7 @@ static uint64_t tick_of(const struct segment *s)
 	return tick;
 }
 
-/* Without a writer the words say who was the last one. */
+/* Without a writer the words name the last one. */
 static void fill_writer(const struct segment *s, const struct shm_state *st, struct gpc_info *info)
 {
 	bool alive = segment_writer_alive(s);

@@ -162,8 +162,7 @@ static bool is_copied(const struct gather *g, uint32_t record)
 	return g->at[record] && g->walk->entry[g->at[record] - 1].block != GPC_NONE;
 }
 
-/* The key moved from one block to the other while we looked: only where it went to
- * counts. */
+/* The key moved from one block to the other while we looked: only its new block counts. */
 static int follow_move(struct gather *g, gpc_block from, gpc_block to)
 {
 	uint32_t old = pool_record(g->s, from), new = pool_record(g->s, to);
@@ -184,8 +183,8 @@ static int follow_move(struct gather *g, gpc_block from, gpc_block to)
 	return 0;
 }
 
-/* All moves since the copy began, and the last ones before: of those the source may still
- * have been live.  Moves go on meanwhile; the feed is followed until there is no more. */
+/* All moves since the copy began, and the last ones before it, whose sources may still have been
+ * live.  Moves go on meanwhile; the feed is followed until there is no more. */
 static int follow_moves(struct gather *g, uint64_t head)
 {
 	uint64_t n = head - MIN(head, RECENT_MOVES), left = FOLLOW_LIMIT;

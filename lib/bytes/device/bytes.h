@@ -10,10 +10,10 @@
  *   kernels/copy.cu            copies within one GPU
  *
  * All return 0 or a negative errno with err_set, work on the device they are told and leave the
- * caller's current device as it was.  None waits for another process's stream or event.  No pointer is
- * NULL: what a device cannot do is never asked of it where a capability says so, and else refused with
- * a sentence.  lib/bytes/README.md has a table: which thread calls each, whether it may wait, and what
- * follows when it fails.
+ * caller's current device as it was.  None waits for another process's stream or event.  No
+ * pointer is NULL.  A device is never asked for something that its capabilities exclude; it
+ * refuses other impossible calls with a sentence.  lib/bytes/README.md has a table: which thread
+ * calls each, whether it may wait, and what follows when it fails.
  * Tests: t/bytes/bytes-device.t */
 #ifndef GPC_DEVICE_BYTES_H
 #define GPC_DEVICE_BYTES_H
@@ -22,7 +22,7 @@
 #include "index/segment/shm.h"
 
 /* rows of `width` bytes, `to_pitch` and `from_pitch` apart; `slices` of these, `to_slice` and
- * `from_slice` apart.  One row: the pitches say nothing; one slice: the slice strides neither. */
+ * `from_slice` apart.  With one row the pitches are unused, and with one slice the slice strides. */
 struct copy_op {
 	uint8_t *to;
 	const uint8_t *from;
@@ -84,7 +84,7 @@ static inline uint32_t sum_slot_of(const struct sum_want *w, uint32_t place)
 struct copy_limits {
 	uint64_t max_pitch; /* larger ones are not to be used; UINT64_MAX: none is too large */
 	bool slices;        /* an op may have more than one slice */
-	bool pairs;         /* copy_pairs() is the faster way, here where it can be had */
+	bool pairs;         /* copy_pairs() is the faster way, if possible at all */
 };
 
 struct device_bytes {
@@ -103,8 +103,8 @@ struct device_bytes {
 	 * or is none of that device. */
 	int (*lend)(const uint8_t uuid[16], void *base, uint64_t bytes, struct shm_part *part);
 	/* A part in this process: once for each handle, counted.  -ESTALE: its maker is gone.
-	 * Opened on the device of uuid, or, where this process does not see that one, on the
-	 * thread's own as its peer.  -EBADMSG: it leads out of what its handle names.  It stays valid
+	 * Opened on the device of uuid, or, if this process does not see it, on the thread's own
+	 * device as its peer.  -EBADMSG: it leads out of what its handle names.  It stays valid
 	 * when its maker dies, until it is unmapped: copies under way read and write it. */
 	int (*map)(const uint8_t uuid[16], const struct shm_part *part, void **ret_memory,
 		   void **ret_base);
@@ -154,7 +154,7 @@ struct device_bytes {
 	int (*find_stream)(void *stream, uint8_t ret_uuid[16]);
 	/* Events of this process.  Made beforehand: record and wait allocate nothing. */
 	int (*event_make)(const uint8_t uuid[16], void **ret_event);
-	/* whatever still waits for it goes on as if it were there */
+	/* streams that still wait for it go on as if it had passed */
 	void (*event_free)(void *event);
 	/* It passes when the stream, of the event's device, gets here. */
 	int (*event_record)(void *event, void *stream);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.h - what the parts of the cuda device share.
+/* cuda.h - declarations that the parts of the cuda device share.
  *
  *   bytes/device/cuda.c         the driver's table; errors
  *   bytes/device/cuda_name.c    devices by number and UUID
@@ -87,8 +87,8 @@ void cuda_memory_put(struct cuda_memory *m);
  * it by that. */
 int cuda_memory_lend(void *base, int ordinal, cudaIpcMemHandle_t *ret);
 
-/* Make host memory known to all devices, as often as one likes; whole pages.  id and offset say
- * what is mapped there: another mapping may have been there before. */
+/* Make host memory known to all devices, as often as one likes; whole pages.  id and offset name
+ * the mapping: another one may have been there before. */
 int cuda_pin(void *base, uint64_t bytes, const uint8_t id[16], uint64_t offset);
 void cuda_unpin(void *base);
 

@@ -2,10 +2,10 @@
 /* cuda_copier.c - what copies need of each GPU, found out at first use and kept: how wide a launch
  * is, which pitch is too large, whether streams write words; and whether it still works.
  *
- * Two GPUs.  Memory that another process has made is opened on the GPU where it is
- * (cuda_bytes.c), so each pointer here belongs to one GPU of this process.  The other GPU's copy
- * engine reaches it when that one may access its peer: both directions are enabled with
- * the first question for the limits between the two.
+ * Two GPUs.  Memory of another process is opened on its own GPU (cuda_bytes.c), so each pointer
+ * here belongs to one GPU of this process.  The other GPU's copy engine reaches it when that one
+ * may access its peer: both directions are enabled with the first question for the limits between
+ * the two.
  * Tests: t/bytes/cuda-killed.t */
 #include "config.h"
 

@@ -2,12 +2,12 @@
 /* cuda_copy.c - copies on a stream of the caller's, and the word that says that they are done.
  *
  * Host memory and other GPUs: one pitched copy for each op, by the copy engine, which no kernel
- * of anybody holds up.  Within one GPU: a kernel (kernels/copy.cu), since there the driver's own
- * copies are kernels as well, and slower ones.  Nothing here waits, and nothing is allocated.
+ * delays.  Within one GPU: a kernel (kernels/copy.cu), since there the driver's own copies are
+ * kernels as well, and slower ones.  Nothing here waits, and nothing is allocated.
  *
  * The mark is a word that the stream writes behind them.  cuStreamWriteValue64 with
  * CU_STREAM_WRITE_VALUE_DEFAULT has, by CUDA's description, a memory fence before the write like
- * __threadfence_system, for all that the stream has done: so who sees the value sees the
+ * __threadfence_system, for all that the stream has done: so a reader of the value sees the
  * bytes.  It takes no processor of the GPU, and a kernel that fills it does not hold it up.
  * Tests: t/bytes/cuda-done-word.t t/bytes/cuda-killed.t t/bytes/registering-cuda.t
  *   t/bytes/unregistered-cuda.t t/bytes/bytes-device.t */

@@ -77,7 +77,7 @@ static bool marked(const struct cuda_mirror *m, uint64_t chunk)
 	return chunk * CUDA_CHUNK < m->table_bytes && (m->chunks[chunk >> 6] >> (chunk & 63) & 1);
 }
 
-/* One copy for each run of chunks; the table's end is taken along with what is before it. */
+/* One copy for each run of chunks; the table's end goes with the chunk before it. */
 static cudaError_t copy_chunks(struct cuda_mirror *m)
 {
 	uint64_t chunk = 0, from, to;

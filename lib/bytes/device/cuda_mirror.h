@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_mirror.h - a mirror of the writer's on a GPU, as those who make it and flush it see it. */
+/* cuda_mirror.h - a mirror of the writer's on a GPU, for the sources that make it and flush it. */
 #ifndef GPC_DEVICE_CUDA_MIRROR_H
 #define GPC_DEVICE_CUDA_MIRROR_H
 
@@ -7,7 +7,7 @@
 
 /* Most changes that are scattered at once. */
 #define CUDA_MIRROR_MANY 65536u
-/* There is a graph for so many changes, and one for LAUNCH_PINNED. */
+/* There is a graph for this number of changes, and one for LAUNCH_PINNED. */
 #define CUDA_MIRROR_FEW 64u
 
 struct cuda_mirror {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_peer.c - a peer's lookups in the memory of a GPU.
  *
- * Kernels are told a word in device memory of this process, never a mirror: the word names a
- * view, the view the mirror (launch.h).  So a captured graph finds each later mirror, too.
- * A view never changes while kernels may read it: it belongs to its import, which is
+ * Kernels get the address of a word in device memory of this process, never a mirror: the word
+ * names a view, the view the mirror (launch.h).  So a captured graph finds each later mirror,
+ * too. A view never changes while kernels may read it: it belongs to its import, which is
  * released when nothing of this process can be looking at it any more (bytes/mirror/view.c).
  *
  * Counters are in device memory as well.  The kernel that ends a section copies them, as

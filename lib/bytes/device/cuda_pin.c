@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_pin.c - host memory that copies of GPUs read and write: registered once in this process.
  *
- * A registration is of all GPUs of the process, whichever is current while it is made.  It is made
- * with one that this process uses already, so that no other one gets a context for it.
+ * A registration is of all GPUs of the process, whichever is current while it is made.  It is
+ * made with a device that this process uses already, so that no other device gets a context for
+ * it.
  *
  * The list's lock is free while the driver works, up to a tenth of a second a GiB: others pin
  * other memory meanwhile.  When two threads pin the same memory at once, the driver refuses one of

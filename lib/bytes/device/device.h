@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.h - the kinds of devices, and what a mirror needs of one.  `host` keeps the mirror in one
- * more shared segment and runs "kernels" on a stream thread; `cuda` (another file) keeps it in VRAM.
+/* device.h - the kinds of devices, and the functions of a device that a mirror needs.  `host`
+ * keeps the mirror in one more shared segment and runs "kernels" on a stream thread; `cuda`
+ * (another file) keeps it in VRAM.
  *
  * A mirror has two halves.  The writer's half makes a mirror and brings it up to date; the peer's
  * half imports it and looks up in it.  All functions return 0 or a negative errno with

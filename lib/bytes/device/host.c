@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.c - the device that every machine has: its table, and what a peer does there.
+/* host.c - the device that every machine has: its table, and a peer's work on it.
  *
  * Launches are jobs of one thread of this process; the seat itself has their counters.
  * Tests: t/bytes/device-host.t */

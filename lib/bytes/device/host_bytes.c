@@ -314,8 +314,8 @@ static void mark_run(struct stream_job *job)
 	struct mark_job *m = (struct mark_job *)job;
 
 	/* (d) the bytes before done; pairs with the acquire of
-	 * transfer_is_done in bytes/payload/transfer.c.  If we die
-	 * before it, the transfer never ends, and what it was to fill stays a reservation. */
+	 * transfer_is_done in bytes/payload/transfer.c.  If we die before it, the transfer never
+	 * ends, and its targets stay reservations. */
 	if (!load_relaxed(&device_host_copy_lost))
 		store_release(m->done, m->value);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_bytes.h - copies by the CPU, and what tests want of those of the host device. */
+/* host_bytes.h - copies by the CPU, and hooks of tests for copies of the host device. */
 #ifndef GPC_HOST_BYTES_H
 #define GPC_HOST_BYTES_H
 
@@ -28,7 +28,7 @@ extern uint32_t device_host_copy_fail_at;
 extern bool device_host_copy_lost;
 /* The stream that captures a graph: copies are refused there. */
 extern void *device_host_captures;
-/* Lent parts are mapped as on a file system whose pages have so many bytes at least; 0: as they
+/* Lent parts are mapped as on a file system whose pages have at least this many bytes; 0: as they
  * are. */
 extern uint32_t device_host_map_unit;
 

@@ -29,7 +29,7 @@ struct host_mirror {
 	uint64_t bytes, entries;
 	uint32_t buckets;
 	pid_t pid;             /* a forked child has no mapping, and the file is its parent's */
-	struct worker flusher; /* its lock is of what follows */
+	struct worker flusher; /* the lock protects the following fields */
 	bool busy;
 	uint64_t due;
 	int result; /* of the last flush */

@@ -20,10 +20,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define STREAMS 8u /* the first one, and those of tests */
+#define STREAMS 8u /* the first stream, and streams of tests */
 
 struct host_stream {
-	struct worker worker; /* its lock is of what follows */
+	struct worker worker; /* the lock protects the following fields */
 	struct stream_job *first, *last;
 	uint64_t due, submitted, completed; /* due: of the first job, 0: not known yet */
 	bool open;
@@ -196,8 +196,8 @@ void host_stream_close(void *stream)
 	store_relaxed(&s->open, false);
 }
 
-/* At exit, and when the library is unloaded: the threads' code goes away.  One that waits for an
- * event of another one is woken first. */
+/* At exit, and when the library is unloaded: the threads' code goes away.  A stream that waits
+ * for an event of another one is woken first. */
 __attribute__((destructor)) static void stream_end(void)
 {
 	uint32_t i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host_stream.h - the host device's streams: threads of the process that do jobs in order.
  *
- * A caller's `stream` is the first one, whatever it is, unless host_stream_open() gave it. */
+ * A caller's `stream` is the first one for each value that is not from host_stream_open(). */
 #ifndef GPC_STREAM_H
 #define GPC_STREAM_H
 
@@ -24,8 +24,8 @@ int stream_submit_to(void *stream, struct stream_job *job);
  * 0), -ETIMEDOUT. */
 int stream_wait(int timeout_ms);
 
-/* For tests: one more stream, whose jobs are in no order with those of others.  Closed when it has
- * done its jobs. */
+/* For tests: one more stream, with no order between its jobs and jobs of other streams.  Closed
+ * when it has done its jobs. */
 void *host_stream_open(void);
 void host_stream_close(void *stream);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* huge.c - how much of a pool's RAM lies in huge pages: asked of the kernel, as this process would
+/* huge.c - the share of a pool's RAM in huge pages: asked of the kernel, as this process would
  * see it mapped.
  *
  * The images are mapped once more, one page of each 2 MiB is made present, which maps a huge page

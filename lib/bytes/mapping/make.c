@@ -138,7 +138,7 @@ static void discard(gpc *c, struct making *mk)
 	free(mk);
 }
 
-/* The timeout is for what others do: the time that the making takes is not of it. */
+/* The timeout bounds waits for other processes, and not the making itself. */
 static int make_bytes(gpc *c, struct making *mk, uint64_t *deadline)
 {
 	struct memory *m = &mk->memory;
@@ -178,7 +178,7 @@ static int adopt(gpc *c, uint32_t pool, struct making *mk)
 }
 
 /* RAM is its file; VRAM lives as long as its maker has it.  A pool whose VRAM cannot be kept is
- * removed again, and a sweep takes its file when we have let go of it. */
+ * removed again, and a sweep takes its file when we have closed it. */
 static int finish(gpc *c, uint32_t pool, struct making *mk)
 {
 	int err;

@@ -37,7 +37,7 @@ void make_settle(gpc *c);
 void make_close(gpc *c);
 void make_abandon(gpc *c); /* in a forked child: forget, touch no device */
 
-/* Bytes of the images of this file that huge pages hold; 0 where that cannot be told. */
+/* Bytes of the images of this file in huge pages; 0 if unknown. */
 uint64_t huge_bytes(const struct segment *s, const struct memory *m);
 
 #define WHO_TEXT 128

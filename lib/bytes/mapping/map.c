@@ -385,9 +385,9 @@ static int check_apart(const struct map *m, const struct map_part *what)
 	return 0;
 }
 
-/* Told to all and kept here in one step under the lock: what cannot be told is not kept, and a map
- * that another thread finds has the part as soon as anybody has it.  If we die between the two,
- * the pool goes with us. */
+/* Told to all and kept here in one step under the lock: a part that cannot be told is not kept,
+ * and a map that another thread finds has the part as soon as any process has it.  If we die
+ * between the two, the pool goes with us. */
 static int keep_part(struct map *m, uint32_t part, const struct map_part *what,
 		     const struct shm_part *told)
 {

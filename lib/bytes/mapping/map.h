@@ -19,8 +19,8 @@
  * one, too: others read there as long as they hold its blocks.
  *
  * map_get takes the hold first and compares then: the pool READY, its memory number that of the
- * map.  So a number that goes after the comparison finds the hold, and what is mapped stays as long
- * as the copies that use it. */
+ * map.  So a number that goes after the comparison finds the hold, and the map stays as long as
+ * the copies that use it. */
 #ifndef GPC_MEMORY_MAP_H
 #define GPC_MEMORY_MAP_H
 
@@ -97,8 +97,8 @@ void pin_say_refused(gpc *c, const char *what);
 int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device);
 /* VRAM: what its device needs to sum its images; made at first use. */
 int map_sums(gpc *c, struct map *m, void **ret);
-/* A pool of this device that has gone, and whose memory some handle of this process still has by
- * gpc_pool_map, the maker's own included; -1. */
+/* A former pool of this device whose memory a handle of this process, the maker's own included,
+ * still has by gpc_pool_map; -1. */
 int map_find_stale(gpc *c, const uint8_t uuid[16]);
 /* Unmap what is stale and unused.  Called where a call is slow anyway, and by the thread. */
 void map_sweep(gpc *c);

@@ -33,7 +33,8 @@ struct maps {
 
 /* Has the pool, READY or also DRAINING, memory of that number now? */
 bool map_pool_has(const gpc *c, uint32_t pool, uint64_t number, bool draining_too);
-/* With the lock held: the map of what the pool has now, one user more; made if there is none. */
+/* With the lock held: the map of the pool's present memory, with one user more; made if there is
+ * none. */
 int map_get_locked(gpc *c, uint32_t pool, bool caller, struct map **ret);
 
 /* Unmap maps that nobody finds any more. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thread.c - the thread of a handle that has maps: it unmaps what is stale, so that the memory of a
- * dead pool goes though nobody calls anything, and tells those who wait for copies by a
- * descriptor.
+/* thread.c - the thread of a handle that has maps: it unmaps stale maps, so that the memory of a
+ * dead pool goes without any call, and makes descriptors readable for waits on copies.
  * Tests: t/bytes/map-refused.t t/bytes/map-turns.t t/bytes/pools-made-again.t */
 #include "config.h"
 

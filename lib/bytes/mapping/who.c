@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* who.c - who has the memory of a former pool: the attached processes that have its file open, as
- * far as /proc tells this one.  Other users' processes, and those of other PID namespaces, stay
- * unnamed.
+/* who.c - the attached processes that have the file of a former pool open, as far as /proc shows
+ * them to this process.  Other users' processes, and those of other PID namespaces, stay unnamed.
  * Tests: t/bytes/memory-waits.t */
 #include "config.h"
 

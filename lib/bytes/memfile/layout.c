@@ -68,9 +68,9 @@ static bool two_meet(const struct sum *s)
 	last = MIN(x->most, (uint64_t)s->high / x->step);
 	if (first > last)
 		return false;
-	/* For each x from first to last, what is left for y meets 0 .. y_end.  So if it contains
-	 * any multiple of y's step, it contains one there; if that is beyond y_end, it contains
-	 * y_end as well. */
+	/* For each x from first to last, the rest for y meets 0 .. y_end.  So if it contains any
+	 * multiple of y's step, it contains one there; if that is beyond y_end, it contains y_end
+	 * as well. */
 	c = ((uint64_t)s->high - first * x->step) % y->step;
 	if (c <= width)
 		return true;

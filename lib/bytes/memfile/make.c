@@ -43,7 +43,7 @@ struct file_making {
 
 /* ---- files ---- */
 
-/* As the cache's other files are: those who may use it are in its group. */
+/* As the cache's other files: its users are in its group. */
 static int dress(const struct segment *s, int fd, const char *path)
 {
 	struct stat like, now;
@@ -118,7 +118,7 @@ static int draw(struct file_making *k)
 				 k->s->name);
 }
 
-/* A file there whose number is this one, for images alone. */
+/* A file there with this number, for images alone. */
 static int make_huge(struct file_making *k, struct shm_part *part, int *ret)
 {
 	const struct memory *m = k->m;

@@ -94,7 +94,7 @@ void memory_close(struct memory *m); /* fd -1 is fine */
 /* gpc_check(): kind, slots (low half of the range), block_bytes, fingerprint and uuid[0]. */
 int memory_describe(const struct segment *s, uint64_t number, struct shm_pool *ret);
 /* Map the images of a file, where huge pages can be; unmap.  -ENOENT: it has none; -ESTALE,
- * -EBADMSG: with huge_dir, what is wrong with that file. */
+ * -EBADMSG: with huge_dir, the fault of that file. */
 int memory_map_images(const struct segment *s, const struct memory *m, uint8_t **ret);
 void memory_unmap_images(const struct segment *s, const struct memory *m, uint8_t *base);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - the file of a pool's memory: opened, checked, mapped.
  *
- * Its maker stores in it through a mapping; everybody else reads it by pread into private memory,
- * so that what was checked is what is used.  A peer may forge any byte of it later on: the
- * images are mapped at the place and with the length that were checked.
+ * Its maker stores in it through a mapping; other processes read it by pread into private memory,
+ * so that they use the checked bytes.  A peer may forge any byte of it later on: the images are
+ * mapped at the place and with the length that were checked.
  * Tests: t/bytes/trailers.t t/bytes/copy-stores.t t/bytes/memory-file.t t/bytes/sums-forged.t
  *   t/bytes/pool-make.t */
 #include "config.h"

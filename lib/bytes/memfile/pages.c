@@ -68,7 +68,7 @@ struct step {
 
 /* ---- nodes ---- */
 
-/* Those of the first 64 that this process may use; without NUMA the kernel has one. */
+/* The nodes among the first 64 that this process may use; without NUMA the kernel has one. */
 static uint64_t allowed_nodes(void)
 {
 	struct node_mask all = { { 0 } };
@@ -118,8 +118,8 @@ static int touch_range(const struct step *s, uint64_t at, uint64_t bytes)
 	return errno == EFAULT || errno == ENOMEM ? ENOSPC : errno;
 }
 
-/* The first page of each huge one, then those that the kernel makes of them.  It may have none; and
- * it collapses what has a page. */
+/* The first page of each huge one, then the huge pages that the kernel makes of them.  The kernel
+ * may have none; and it collapses ranges with a page. */
 static int touch_huge(const struct step *s, uint64_t at, uint64_t bytes)
 {
 	uint64_t i, whole = bytes & ~(HUGE - 1);

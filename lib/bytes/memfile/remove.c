@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_remove.c - the files of memory that go: with their pool, or because their maker died.
+/* memory_remove.c - files of memory that are removed: with their pool, or because their maker
+ * died.
  *
  * A pool names a number from the command that added it until it is FREE again, and that command is
  * carried out even when its peer has died meanwhile: so a number in a seat's request counts, too,
@@ -131,10 +132,10 @@ int memory_remove_named(const struct segment *s, const char *suffix, void *arg)
 
 /* ---- sweeping ---- */
 
-/* A cache that has lost its name must leave alone what the next one of that name has made.  So its
- * files are told by their header, and those without one, or of an earlier cache, are of whose
- * index has the name.  The caller has MEMORY_LOCK_MADE, which the next cache's maker gives up only
- * when that cache has the name. */
+/* A cache that has lost its name must leave the files of the next cache of that name alone.  So
+ * the header of a file tells its cache, and a file without one, or of an earlier cache, belongs
+ * to the cache whose index has the name.  The caller has MEMORY_LOCK_MADE, which the next cache's
+ * maker gives up only when that cache has the name. */
 static bool is_ours(const struct segment *s, const struct shm_memory *h)
 {
 	if (h && !memcmp(h->cache, s->header.id, sizeof(h->cache)))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dev.h - this process's use of mirrors, for those who end a handle. */
+/* dev.h - this process's use of mirrors, for the end of a handle. */
 #ifndef GPC_DEV_H
 #define GPC_DEV_H
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sync.c - waiting until the mirrors show what was acknowledged.
+/* sync.c - waiting until the mirrors show all acknowledged changes.
  *
- * The writer flushes by itself; here it is only watched, through the number of changes
- * that each mirror's descriptor says it shows.  No device is asked, so it works in
- * processes that have none.
+ * The writer flushes by itself; here the call only watches the number of changes in each mirror's
+ * descriptor.  No device is asked, so it works in processes that have none.
  * Tests: t/bytes/mirror-step.t */
 #include "config.h"
 

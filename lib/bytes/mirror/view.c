@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view.c - which mirror a process looks up in, and until when.
+/* view.c - the mirror that a process looks up in, and the end of its use.
  *
  * A mirror may be replaced at any time: a new writer publishes its own, a failed one is
  * retired.  gpc_dev_enter opens a section in the control segment first and only then

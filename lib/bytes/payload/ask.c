@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ask.c - gpc_prefetch: what is below RAM is asked for, and brought by the process that keeps the
- * tiers; or what is in RAM is to be written there.
+/* ask.c - gpc_prefetch: a question to the process that keeps the tiers: bring blocks from below
+ * RAM, or write blocks of RAM there.
  *
- * A question is a place of this peer's (struct shm_ask has its states).  It names keys and nothing
- * else: what comes of it is in the index.  So it may be left alone at any moment, and so may its
- * answer.  Of a steward that is stopped one late answer is enough: index/segment/beat.h.
+ * A question is a place of this peer's (struct shm_ask has its states).  It names only keys: the
+ * result is in the index.  So it may be left alone at any moment, and so may its answer.  Of a
+ * steward that is stopped one late answer is enough: index/segment/beat.h.
  * Tests: t/bytes/stopped-steward.t t/tiers/wanted.t t/python/vllm-hints.t t/python/vllm-below.t
  *   t/tiers/store.t t/tiers/down-and-up.t */
 #include "config.h"
@@ -24,7 +24,7 @@ static bool is_stopped(const struct shm_board *d, uint64_t now)
 	return beat_is_over(load_relaxed(&d->beat), load_relaxed(&d->late), now);
 }
 
-/* Time is up for one that waits: the others need not. */
+/* Time is up for one question: the others need not wait. */
 static void mark_late(struct shm_board *d, uint64_t now)
 {
 	uint64_t beat = load_relaxed(&d->beat);
@@ -33,8 +33,7 @@ static void mark_late(struct shm_board *d, uint64_t now)
 		store_relaxed(&d->late, beat);
 }
 
-/* A tier that says of each key whether it has it stands in the index; of another one only its
- * steward knows. */
+/* The index has all keys of some tiers; only the steward knows the keys of the others. */
 bool ask_may_help(const gpc *c, uint32_t spaces, bool is_below)
 {
 	const struct shm_board *d = seg_board(&c->seg);
@@ -63,7 +62,7 @@ static void settle(gpc *c)
 	c->asks_settled = true;
 }
 
-/* One that nobody waits for, and that is not under way; taken: a steward that died had it. */
+/* A place that nobody waits for, and that is not under way; taken: a dead steward had it. */
 static bool is_idle(gpc *c, uint32_t i)
 {
 	struct shm_ask *a = seg_ask(&c->seg, c->peer, i);

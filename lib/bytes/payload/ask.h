@@ -15,8 +15,9 @@ bool ask_may_help(const gpc *c, uint32_t spaces, bool is_below);
  * ask_wait is due, else nobody waits for the answer. */
 int ask_post(gpc *c, uint32_t how, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline,
 	     bool watched, struct asked *ret);
-/* How many of the first keys are in VRAM or RAM now; *ret_why, no more of them.  -ETIMEDOUT: it
- * goes on without the caller, whose time is up, or whose steward is stopped; -ENOTCONN: the steward has ended. */
+/* How many of the first keys are in VRAM or RAM now; *ret_why, no more of them.  -ETIMEDOUT: the
+ * question goes on without the caller: its time is up, or the steward is stopped; -ENOTCONN: the
+ * steward has ended. */
 int ask_wait(gpc *c, const struct asked *a, uint64_t deadline, int *ret_why);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bring.h - one transfer that the writer commits, from the maps to the mark: what fetch and spill
- * share.
+/* bring.h - one transfer that the writer commits, from the maps to the mark: the common part of
+ * fetch and spill.
  *
  *   bring_new      memory of the call
  *   bring_lot      the pools on either side, mapped, and planned

@@ -100,7 +100,7 @@ void bring_sum_item(const struct bring *b, uint32_t i, struct sum_item *ret)
 			  : item_of(b, i, item->from, item->to);
 }
 
-/* Those of the lot; of a fetch those that have a sum. */
+/* The items of the lot; of a fetch those with a sum. */
 static uint32_t sum_items(struct bring *b, uint32_t lot, uint32_t n)
 {
 	uint32_t i, k = 0;

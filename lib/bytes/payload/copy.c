@@ -71,7 +71,7 @@ static bool may_be_read(const gpc *c, uint32_t record, gpc_block block, uint32_t
 	       load_relaxed(&seg_record(&c->seg, to)->source) == record + 1;
 }
 
-/* Both pools are mapped by now, so their slots are those of the layouts, unless somebody forged
+/* Both pools are mapped by now, so their slots are within the layouts, unless somebody forged
  * them. */
 static int check_move(const gpc *c, uint32_t i, const struct gpc_move *m, const struct pair *p)
 {
@@ -176,7 +176,7 @@ static int pin_moves(gpc *c, const struct pair *p, const struct gpc_move *moves,
 	return err;
 }
 
-/* On a device: the mark is enqueued whatever became of the copies, behind those that were. */
+/* On a device: the mark is enqueued behind the enqueued copies, even if some were refused. */
 static int by_device(gpc *c, uint32_t channel, const struct pair *p, const struct gpc_move *moves,
 		     uint32_t n, void *stream, gpc_transfer *ret)
 {

@@ -149,7 +149,7 @@ static int find_lots(struct fetch *f, uint32_t flags)
 
 /* ---- the command ---- */
 
-/* The writer was asked, and said no: what is before the first one is there all the same. */
+/* The writer has refused: the blocks before the first refused one are there all the same. */
 static bool is_refusal(int err)
 {
 	return err == -ENOSPC || err == -EALREADY || err == -EDQUOT || err == -EPERM ||
@@ -176,7 +176,7 @@ static int ask(struct fetch *f, uint64_t deadline)
 	int got = bring_ask(b, &head, deadline);
 
 	if (got == -ESTALE && why_not(f, 0) == -ENOENT)
-		got = -ENOENT; /* the first one has gone since it was looked up: a miss */
+		got = -ENOENT; /* the first block has gone since its lookup: a miss */
 	if (got < 0) {
 		if (got != -ENOENT && (!is_refusal(got) || !b->item[0].place))
 			return got;

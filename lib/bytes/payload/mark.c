@@ -42,8 +42,8 @@ static int find_rank(const gpc *c, uint32_t peer, gpc_transfer t, uint32_t *ret)
 	return 0;
 }
 
-/* Ours is on its way, or there.  A second one might come when the channel has another transfer, whose
- * word it would take away. */
+/* Ours is on its way, or there.  A second mark might come when the channel has another transfer,
+ * and would take its word away. */
 static bool is_marked(gpc *c, const uint64_t *word, uint64_t value)
 {
 	struct transfers *t = c->transfers;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* own_sums.c - checksums of images in memory of the caller's own (gpc_sums_open).
  *
- * A device stores them as the trailers of shm_memory.h, whose keys and lives say nothing here: in
- * memory of ours that is registered with it.  Host memory is summed by the calling thread.
+ * A device stores them as the trailers of shm_memory.h, in memory of ours that is registered with
+ * it; keys and lives are unused here.  Host memory is summed by the calling thread.
  * Tests: t/bytes/sums-device.t */
 #include "config.h"
 

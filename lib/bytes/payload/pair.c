@@ -85,7 +85,7 @@ static void pair_free(struct pair *p)
 	free(p);
 }
 
-/* Parts of equal size: a cut within what is one access of a device would be slow. */
+/* Parts of equal size: a cut within one access of a device would be slow. */
 static int check_stages(const struct map *to, uint32_t stages)
 {
 	if (to->memory.block_bytes % stages)

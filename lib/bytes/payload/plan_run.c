@@ -80,7 +80,7 @@ static void advance(struct copy_op *op, uint64_t to, uint64_t from)
 	op->from += from;
 }
 
-/* One row, in as many pieces as it has chunks. */
+/* One row, a piece for each of its chunks. */
 static int put_row(struct op_batch *b, struct copy_op op)
 {
 	uint64_t bytes = op.width, some;
@@ -96,7 +96,7 @@ static int put_row(struct op_batch *b, struct copy_op op)
 	return err;
 }
 
-/* Rows: those that end within a chunk, then the one that does not, and so on. */
+/* Rows: the rows that end within a chunk, then the row that crosses its end, and so on. */
 static int put_rows(struct op_batch *b, struct copy_op op)
 {
 	uint64_t rows = op.rows, some;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* results.c - what became of each block of a transfer: gpc_transfer_results.
+/* results.c - the result of each block of a transfer: gpc_transfer_results.
  *
- * The writer counts what it refused, and names the one that was bad.  Which ones it refused the
- * records say, and are asked when this handle sees that the transfer is over: a target that was
- * committed is LIVE, its owner and op still those of the command.  A block that has left again by
- * then is reported as refused, since nobody can use it.
+ * The writer counts its refusals, and names the bad block.  The records tell the refused blocks,
+ * and are read when this handle sees that the transfer is over: a target that was committed is
+ * LIVE, its owner and op still those of the command.  A block that has left again by then is
+ * reported as refused, since nobody can use it.
  * Tests: t/bytes/fetch.t t/bytes/ranks.t */
 #include "config.h"
 

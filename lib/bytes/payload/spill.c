@@ -2,8 +2,8 @@
 /* spill.c - gpc_spill: demote, copies and commit in one call; gpc_spill_ahead: before anybody needs
  * the room.
  *
- * The sources stay what they are until the writer commits, so there is nothing to undo: what is not
- * copied stays where it is.
+ * The sources stay as they are until the writer commits, so there is nothing to undo: blocks that
+ * are not copied stay in place.
  * Tests: t/bytes/spill.t t/bytes/named-source.t t/daemon/ahead.t t/index/settings.t
  *   t/tiers/later-structs.t */
 #include "config.h"
@@ -43,7 +43,7 @@ static int begin(struct bring *b, const struct spill *s)
 	return err ? err : bring_begin(b);
 }
 
-/* How many are on their way, or there already; *ret_copied: the former. */
+/* The number of blocks on their way, or there already; *ret_copied: those on their way. */
 static int spill_with(struct bring *b, const struct spill *s, uint32_t *ret_copied,
 		      gpc_transfer *ret)
 {
@@ -198,9 +198,9 @@ static uint32_t under_way(gpc *c, uint32_t pool)
 	return n;
 }
 
-/* Blocks of the capacity that nobody has and no key is in, or that wait for no more than a grace
- * period until that is so; of a CALLER pool those that are its owner's, whatever that does with
- * them.  The numbers are of this moment, each for itself: a step too much or too little. */
+/* Blocks of the capacity without a key and a user, or that wait only for a grace period to be so;
+ * in a CALLER pool all blocks of its owner count.  The numbers are of this moment, each for
+ * itself: a step too much or too little. */
 static uint32_t free_blocks(const gpc *c, uint32_t pool)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);

@@ -88,7 +88,7 @@ int sum_compare(gpc *c, struct map *images, const struct map *ram, uint32_t chan
 		       &seg_transfer(&c->seg, c->peer)->bad[channel], stream);
 }
 
-/* RAM is mapped as one part, whatever its layout. */
+/* RAM is mapped as one part, with any layout. */
 static uint32_t sum_of(const struct map *m, uint32_t slot, uint32_t crc)
 {
 	uint32_t i, j;

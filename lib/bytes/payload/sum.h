@@ -2,10 +2,10 @@
 /* sum.h - checksums of the images in RAM (struct shm_trailer).
  *
  * A spill sums the source's image where it lies, and stores the trailer of the target's slot; a
- * fetch compares what has arrived with the trailer of the slot that it was read from (rule B16).
- * The VRAM's device does both, in the order of the stream; from RAM to RAM the trailer goes along
- * with the image, when that has been compared. A block whose trailer is of another life, or has
- * none, is unverified. */
+ * fetch compares the arrived bytes with the trailer of the source's slot (rule B16). The VRAM's
+ * device does both, in the order of the stream; from RAM to RAM the trailer goes along with the
+ * image, when that has been compared. A block whose trailer is of another life, or has none, is
+ * unverified. */
 #ifndef GPC_PAYLOAD_SUM_H
 #define GPC_PAYLOAD_SUM_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.c - copies under way: begun, seen to be done, over; and what a handle has of them.
+/* transfer.c - copies under way: begun, seen to be done, over; and the transfers of a handle.
  *
  * ring_lock comes before the lock here: answers are taken with the former, and change channels.
  * Tests: t/bytes/transfer.t t/bytes/transfers-closed.t t/bytes/copy.t */
@@ -115,7 +115,7 @@ static void release_lent(gpc *c, const gpc_block *blocks, uint32_t n)
 			gpc_last_error());
 }
 
-/* Without: the maps' lock is taken before ours, for what is unmapped is forgotten. */
+/* Without the lock: the maps' lock is taken before ours, since unmapped memory is forgotten. */
 static void put_held(gpc *c, struct held *h)
 {
 	while (h->nmaps)
@@ -279,7 +279,7 @@ void transfer_renew(gpc *c, uint32_t channel)
 	pthread_mutex_unlock(&c->transfers->lock);
 }
 
-/* Without a mark nobody stores the value: what is enqueued has no end that anybody sees. */
+/* Without a mark nobody stores the value: nobody sees the end of the enqueued copies. */
 gpc_transfer transfer_end(gpc *c, uint32_t channel, int err, bool marked)
 {
 	struct transfers *t = c->transfers;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.h - copies under way: channels, values, and who is told at the end.
+/* transfer.h - copies under way: channels, values, and the wakes at the end.
  *
  * A gpc_transfer is value << 6 | channel.  Channel i of the peer has `value` of the last one begun, in
  * private memory, and done[i] in the control segment, which the device stores (shm_transfer).

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfers.h - what the sources of copies share.
+/* transfers.h - declarations that the sources of copies share.
  *
  *   transfer.c   channels: begun, ended, gone over    wait.c      who waits, and descriptors
  *   tear.c       copies that are not whole            results.c   what became of each block
@@ -62,7 +62,7 @@ struct channel {
 	bool rings;   /* at done the writer is told: it waits for a word of ours */
 	int err;
 	uint64_t value; /* of the transfer begun last; SHM words that equal it are done */
-	/* a rank's: the word of its leader, and what it is to say; else NULL */
+	/* of a rank: the word of its leader, and the value to store; else NULL */
 	uint64_t *word, wanted;
 	const struct device_bytes *device;
 	uint8_t uuid[16];
@@ -129,7 +129,7 @@ struct transfers {
 	uint32_t integrated_told;            /* atomic */
 
 	/* host.c */
-	struct worker copier; /* its lock is of what follows */
+	struct worker copier; /* the lock protects the following fields */
 	struct job job[SHM_TRANSFERS];
 	struct job *first, **end; /* those with pairs that nobody has taken */
 	uint32_t most, busy;
@@ -147,7 +147,7 @@ void transfer_set(struct transfers *t, uint32_t channel, enum channel_state stat
 void transfer_let_go(gpc *c, uint32_t channel);
 /* Rule B4: a lost device has not done it. */
 void transfer_find_lost(gpc *c);
-/* Another value for one of which nothing is bound: a second try of its command. */
+/* Another value for a channel with nothing bound: a second try of its command. */
 void transfer_renew(gpc *c, uint32_t channel);
 
 /* ---- order.c ---- */

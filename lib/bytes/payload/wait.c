@@ -111,7 +111,7 @@ static int say(const gpc *c, gpc_transfer name, int err, int timeout_ms)
 
 /* ---- for the writer ---- */
 
-/* Is it the writer's turn with what is waited for, and with nothing a device's? */
+/* Do all awaited transfers wait for the writer, and none for a device? */
 static bool needs_writer(gpc *c, gpc_transfer name, uint64_t upto)
 {
 	struct transfers *t = c->transfers;
@@ -134,7 +134,7 @@ static bool needs_writer(gpc *c, gpc_transfer name, uint64_t upto)
 }
 
 /* 0, or -ENOTCONN: two looks in a row found no writer, so a standby has had its time.  The handle
- * keeps what it saw, for waits that are shorter than that. */
+ * keeps the last finding, for waits that are shorter than that. */
 static int writers_turn(gpc *c, uint64_t now)
 {
 	struct transfers *t = c->transfers;
@@ -166,7 +166,7 @@ static int writers_turn(gpc *c, uint64_t now)
 /* Until the next look.  A caller that is the writer serves meanwhile. */
 static void pause_for(gpc *c, struct backoff *b)
 {
-	ring_turn(c); /* answers to what is torn */
+	ring_turn(c); /* answers for torn transfers */
 	if (handle_help(c, b->ns) > 0)
 		b->ns = MIN(2 * b->ns, b->most);
 	else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space.c - how much memory there is to be had.
+/* space.c - the memory that is left.
  *
- * Told before it is asked for: the kernel promises pages of a tmpfs that it does not have, and ends
- * processes when they are touched.
+ * The check comes before the allocation: the kernel promises pages of a tmpfs that it does not
+ * have, and ends processes that touch them.
  * Tests: t/bytes/full.t t/daemon/full.t t/daemon/limits.t t/bytes/create-fails.t */
 #include "config.h"
 

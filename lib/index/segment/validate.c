@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* validate.c - is this a cache of ours, whole, and the one that the opener wants?
+/* validate.c - is this a whole cache of ours, with the geometry that the opener wants?
  *
  * Nothing in a file is believed before it has been compared with what this library would
  * have written: one header is read by pread into private memory and checked there, and
@@ -102,8 +102,8 @@ static int check_size(const struct segment *s, int fd, const char *suffix, uint6
 #define MISSING (64ull << 20)
 #define LAYOUTS 1000 /* more there will never be: a larger number is damage */
 
-/* Half a cache can be looked at, and a small one that is gone; but a page with a header must not
- * make anybody copy, check and list the tens of gigabytes that it speaks of. */
+/* Half a cache can be looked at, and so can a small removed one; but a page with a header must
+ * not make anybody copy, check and list the tens of gigabytes that it speaks of. */
 int segment_check_extent(const struct segment *s)
 {
 	uint64_t want = s->at.index_bytes, there;
@@ -162,9 +162,8 @@ void segment_control_header(const struct shm_header *index, struct shm_header *r
 	ret->checksum = segment_header_sum(ret);
 }
 
-/* (A) A creator stores `ready` last and renames afterwards, so whoever finds the name
- * finds it set; a file under that name without it was made by other means, or is being
- * repaired. */
+/* (A) A creator stores `ready` last and renames afterwards, so a process that finds the name
+ * finds it set; a file under that name without it was made by other means, or is being repaired. */
 static int check_ready(const struct segment *s, const struct shm_header *h)
 {
 	if (h->magic == SHM_MAGIC_INDEX && h->ready == SHM_READY)

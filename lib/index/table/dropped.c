@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dropped.c - keys that were dropped: told, and asked for by their keys.
+/* dropped.c - dropped keys: added to the ring, and found by key.
  *
  * A place of the ring is in the chain of its key's hash, unless a later place has the same key and
  * went in the same way, so the first such one that is found has the greatest number.
@@ -200,8 +200,9 @@ bool dropped_gaps(struct writer *w, uint32_t space)
 	return false;
 }
 
-/* Does an older block tell of all that it hangs on?  It would have gone with what was dropped in its
- * own space, where it hangs on that in the tree.  Nothing is older than a drop of a writer before. */
+/* Does an older block vouch for all its ancestors?  The block would have gone with a dropped
+ * ancestor in its own space, since it is below it in the tree.  No block counts as older than a
+ * drop of an earlier writer. */
 static bool older_tells(struct writer *w, const struct dropped_query *q)
 {
 	uint32_t i;

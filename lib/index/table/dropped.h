@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dropped.h - the ring of keys that were dropped, as the writer has it, and publishes that come
- * behind a drop (index/segment/dropped.h has the ring; t/model/since.pml).
+/* dropped.h - the ring of dropped keys on the writer's side, and publishes that come behind a
+ * drop (index/segment/dropped.h has the ring; t/model/since.pml).
  *
- * A request looks at what is there, computes the rest from it, and publishes that.  If something of
- * it was dropped meanwhile, the rest is bad, too, though what it hangs on may be there again with
- * other bytes.  So a publish says since when its request has looked, and goes up from its parent:
+ * A request finds blocks, computes the rest from them, and publishes the rest.  If a found block
+ * was dropped meanwhile, the rest is bad, too, even if its parent is there again with other
+ * bytes.  So a publish says since when its request has looked, and goes up from its parent:
  *
  *   its own key, or that of a block on its way up, was dropped since    -ESTALE; of one that went alone
  *                                                                       (SHM_DROP_KEY) its own key
@@ -58,19 +58,19 @@ struct dropped_query {
 	bool gaps;                    /* they are no reason to refuse it here */
 };
 
-/* Are there blocks in that space, of VRAM or RAM, that hang on what is not in their tree? */
+/* Does that space have blocks of VRAM or RAM with ancestors outside their tree? */
 bool dropped_gaps(struct writer *w, uint32_t space);
 /* May it be published? */
 bool dropped_allows(struct writer *w, const struct dropped_query *q);
 
-/* A drop is under way: the number is odd before the feed tells of it, so a steward that finds these changes
- * overwritten sees another one. */
+/* A drop is under way: the number is odd before the feed tells of it, so a steward that finds
+ * these changes overwritten sees another number. */
 static inline void dropped_begin(struct writer *w)
 {
 	store_relaxed(&w_state(w)->drops, w_state(w)->drops | 1);
 }
 
-/* It is over, or the one of a writer before is. */
+/* The drop is over, or the drop of an earlier writer is. */
 void dropped_end(struct writer *w);
 /* Of a drop that is under way: this key is among its own, of a block in that space, or NONE.  command:
  * of the last one, and SHM_DROP_IS(). */

@@ -20,8 +20,8 @@
 #include "index/segment/note.h"
 #include "index/table/events.h"
 
-/* A peer can write the note of the record: here is a copy that none can, since who reads that a
- * block is gone finds the engine's name of it nowhere else. */
+/* A peer can write the note of the record: this copy is out of their reach, since a reader of a
+ * removal finds the engine's name of the block nowhere else. */
 void events_prepare_note(struct writer *w, uint32_t record)
 {
 	uint64_t number = w_state(w)->events_head & (w->seg.header.geometry.changes - 1), i;
@@ -107,7 +107,7 @@ void events_commit_returned(struct writer *w, uint32_t pool)
 	events_commit(w);
 }
 
-/* Of the change that was prepared last: did what it tells happen? */
+/* Did the change that was prepared last happen? */
 static bool has_happened(struct writer *w, const struct shm_change *ch)
 {
 	uint32_t record = w_find_record(w, ch->block);

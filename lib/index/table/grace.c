@@ -27,7 +27,7 @@ struct grace *grace_begin(struct writer *w)
 	return w->open;
 }
 
-/* One that is over is kept with its memory: the next one is much like it. */
+/* A batch that is over is kept with its memory: the next one is much like it. */
 void grace_recycle(struct writer *w, struct grace *b)
 {
 	if (w->spare || b->entries_size > BATCH_KEPT || b->records_size > BATCH_KEPT ||

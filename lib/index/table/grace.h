@@ -24,7 +24,7 @@ struct grace {
 
 struct grace *grace_begin(struct writer *w);
 
-/* The batch for what is emptied now. */
+/* The batch for entries that are emptied now. */
 static inline struct grace *grace_open(struct writer *w)
 {
 	return w->open ? w->open : grace_begin(w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holders.c - whose columns of cells have to be looked at.
+/* holders.c - the columns of cells that have to be looked at.
  *
  * A column is one peer's, so peers that hold the same blocks share no line.  For each victim the
- * writer reads one line of each column, so it should not read those of peers that hold nothing.
+ * writer reads one line of each column, so it should not read columns of peers that hold nothing.
  *
  *   peer                               writer
  *     cell += 1, a full barrier          state = DYING, a full barrier, at

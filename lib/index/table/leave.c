@@ -55,8 +55,8 @@ void leave_moved(struct writer *w, uint32_t from, uint32_t to)
 	struct shm_record *f = w_record(w, from);
 
 	/* (m) after the entries name the target; pairs with the load in walk.c.  Before it a
-	 * successor finds both LIVE, and the target names this one: it renames what is left to
-	 * rename, and comes here. */
+	 * successor finds both LIVE, and the target names this one: it renames the other entries,
+	 * and comes here. */
 	store_release(&f->flags, (uint8_t)((f->flags & ~REC_LEAVING) | REC_MOVED));
 	lru_forget(w, from);
 	w_pool_of(w, from)->live--;

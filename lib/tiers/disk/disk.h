@@ -11,8 +11,8 @@
  *   tiers/disk/scan.c     all that are there, parents first
  *   tiers/disk/queue.c    threads: reads before writes, a bound, a rate
  *
- * It knows no cache and no handle.  A slot has a number and holds one block or none; which block
- * goes where is the caller's to say.
+ * It knows no cache and no handle.  A slot has a number and holds one block or none; the caller
+ * chooses the slot of a block.
  *
  * What holds
  *   1  A read gives the bytes that were written under that key, or an error.  (Checksums of 32
@@ -24,8 +24,8 @@
  *      may be missing, and is then a miss.
  *   4  A file that is refused is left as it was, byte for byte.
  *   5  Where a sync fails, the kernel may have dropped what it could not write, and where disk_free
- *      fails, a header stays.  From then on disk_sync answers -EIO, until a disk_clear
- *      succeeds: its epoch has all of it behind it.
+ *      fails, a header stays.  From then on disk_sync answers -EIO, until a disk_clear succeeds
+ *      with a new epoch.
  *
  * Legal states of a slot, and what is seen of it
  *
@@ -57,8 +57,8 @@ struct disk;
 /* ---- a file ---- */
 
 enum {
-	DISK_CREATE = 1, /* make it where there is none, or an empty one */
-	/* give it `slots`, where it has more or fewer; those beyond the new end are lost */
+	DISK_CREATE = 1, /* make a missing or empty file */
+	/* change its number of slots to `slots`; blocks beyond the new end are lost */
 	DISK_RESIZE = 2,
 	DISK_BUFFERED = 4,    /* no O_DIRECT */
 	DISK_KEEP_SECRET = 8, /* a file that is made keeps the secret that is given */
@@ -98,8 +98,8 @@ struct disk_options { /* zero = default */
 int disk_open(const char *path, const struct disk_options *opt, struct disk **ret);
 /* Behind disk_open with DISK_LATER.  The file is made, gets its size and, with clear, loses all its
  * blocks: at once, or not at all.  Before it only disk_scan, which finds what is going to be there,
- * disk_info and disk_close may be called, and a file that did not exist is gone again with
- * disk_close. */
+ * disk_info and disk_close may be called, and disk_close removes a file that did not exist
+ * before. */
 int disk_begin(struct disk *d, bool clear);
 /* Requests in the queues are answered with -ECANCELED; requests under way end.  NULL is fine. */
 void disk_close(struct disk *d);
@@ -136,14 +136,14 @@ struct disk_slot {
 };
 
 /* The clock that says how old a block is, the file's own, in ns: it never goes back and counts no
- * jump of the clock of the day.  While the machine is up it goes on,
- * whether the file is open or not; over a restart of the machine it takes the difference of the
- * days, where that is not negative. */
+ * jump of the clock of the day.  While the machine is up the clock goes on, with the file open or
+ * not; over a restart of the machine it advances by the difference of the days, if that is not
+ * negative. */
 uint64_t disk_now(const struct disk *d);
 
 enum disk_kind { DISK_READ, DISK_WRITE };
 
-/* One operation; all of it is the caller's, and stays until done() was called.
+/* One operation; its memory is the caller's, and stays until done() was called.
  *
  * READ    what.slot, what.key and what.sum.seed: wanted.  The image is stored in iov; `what` and `note` are what the header
  *         has, once the result is 0.  Otherwise iov may hold anything.

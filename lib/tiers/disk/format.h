@@ -29,7 +29,7 @@
  * for none is synced; then the header and the image do not agree, and checksums tell.
  *
  * Two superblocks.  B is written first; A only when B is on the disk.  So one of them is whole at
- * any time, what the other one is; and what was acknowledged is in both.
+ * any time, and all that was acknowledged is in both.
  * Tests: t/tiers/disk-files.t t/pages/disk-page.t */
 #ifndef GPC_DISK_FORMAT_H
 #define GPC_DISK_FORMAT_H

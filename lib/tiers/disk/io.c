@@ -2,9 +2,9 @@
 /* io.c - whole transfers: interrupted ones and short ones go on, and direct ones get the alignment
  * that they need.
  *
- * With O_DIRECT, memory and lengths must be aligned.  Pieces that are go as they are; an
- * image that ends within a page has that end go through a buffer; any other image goes through one
- * as a whole.  It waits for its reads in this thread, so none arrives after the process has ended.
+ * With O_DIRECT, memory and lengths must be aligned.  Aligned pieces go directly; if an image
+ * ends within a page, its end goes through a buffer; any other image goes through a buffer as a
+ * whole.  It waits for its reads in this thread, so none arrives after the process has ended.
  *
  * Headers and notes are stored through a mapping of the file.  A write(2) of them would take the
  * inode's lock alone, hence wait for every direct write under way, and these for it.  The kernel

@@ -323,8 +323,8 @@ static void open_direct(struct disk *d)
 	d->direct = true;
 }
 
-/* A mapping keeps its descriptor's file open for as long as the memory of a process lives, which
- * may be longer than the process: on a machine with a GPU it was, by 17 to 100 ms.  So it is none
+/* A mapping keeps its descriptor's file open for as long as the memory of a process lives, and
+ * that may outlive the process: on a machine with a GPU it did, by 17 to 100 ms.  So it is none
  * that has the lock. */
 static void map(struct disk *d)
 {
@@ -396,7 +396,7 @@ static int open_file(struct disk *d, const struct disk_options *opt)
 	return err ? err_set(-err, "threads for %s cannot be started", d->path) : 0;
 }
 
-/* Both superblocks are stored, so that one that was damaged is whole. */
+/* Both superblocks are stored, so that a damaged one is whole again. */
 int disk_begin(struct disk *d, bool clear)
 {
 	int err = d->damaged ? aside_begin(d) : 0;

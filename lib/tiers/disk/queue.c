@@ -2,16 +2,16 @@
 /* queue.c - threads, and what waits for them.
  *
  * Reads go before writes, for somebody waits for a read.  Still one write goes after READS_IN_ROW
- * reads, so that a write ends at all; and one thread never writes, where there are several, so
- * that a read never waits for all of them.  There is one thread more than were asked for then,
- * which never reads: where a bad place of the disk holds up all reads, a write goes on, and with it
- * the acknowledgements of removals that wait for it.
+ * reads, so that each write ends.  With several threads one never writes, so that a read never
+ * waits for all of them.  In that case there is a further thread, which never reads.  If a bad
+ * place of the disk blocks all reads, writes go on, and so do acknowledgements of removals that
+ * wait for a write.
  *
  * A thread that takes an operation wakes one more if something is left.  A thread that submits in
  * done() looks at the queues itself, so none wakes for nothing behind a busy one.
  *
- * The rate is one number: when the next write may begin.  Each write moves it on by what its
- * bytes take at that rate; a pause leaves it behind by the burst at most.
+ * The rate is one number: when the next write may begin.  Each write moves it on by the time that
+ * its bytes take at that rate; a pause leaves it behind by the burst at most.
  * Tests: t/tiers/disk-queue.t */
 #include "config.h"
 
@@ -90,7 +90,8 @@ static struct disk_queue *queue_of(struct disk *d, const struct disk_op *op)
 /* The disk whose thread this is: it looks for the next one itself, after done(). */
 static __thread struct disk *mine;
 
-/* Somebody who sleeps can take what is left, or wait for the turn of a write: nobody does. */
+/* A sleeping thread could take a waiting operation, or wait for the turn of a write: then none
+ * does. */
 static void wake_one(struct disk *d, uint64_t now)
 {
 	bool write = d->writes.n && d->writes.running < d->most_writing;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scan.c - all blocks that a file has, parents first.
  *
- * Headers are read a group at a time; where the disk refuses one page of them, a page at a time, so
- * that the others are not lost.  Such a page is written anew, free: its blocks are lost, and one
- * that could be read again later would bring back keys that were removed meanwhile.  Parts of the
- * file that were never written are passed over.
+ * Headers are read a group at a time; if the disk refuses a page of them, a page at a time, so
+ * that the other pages are not lost.  Such a page is written anew, free: its blocks are lost, and
+ * one that could be read again later would bring back keys that were removed meanwhile.  Parts of
+ * the file that were never written are passed over.
  * Tests: t/tiers/disk-scan.t t/tiers/disk-faults.t t/tiers/disk-slots.t */
 #include "config.h"
 

@@ -63,7 +63,7 @@ struct disk {
 	struct buffer *buffers;
 	struct pipe *pipes;
 
-	struct worker worker; /* its lock is of what follows */
+	struct worker worker; /* the lock protects the following fields */
 	struct disk_queue reads, writes;
 	uint32_t most_waiting, most_reading, most_writing, reads_in_row;
 	void *timed;                      /* of the one thread that waits for the turn of a write */

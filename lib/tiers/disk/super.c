@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* super.c - the two superblocks: which one counts, the epoch, the file's clock, and syncs.
+/* super.c - the two superblocks: the valid one, the epoch, the file's clock, and syncs.
  *
- * B is stored and synced before A is touched, so there is always one that is whole.  Both have
- * all that was acknowledged: later damage of one takes nothing back.
+ * B is stored and synced before A is touched, so one is always whole.  Both have all that was
+ * acknowledged: later damage of one takes nothing back.
  * Tests: t/tiers/disk-clock.t t/tiers/disk-power.t t/tiers/aside.t t/tiers/disk-kills.t
  *   t/tiers/disk-faults.t t/tiers/disk-files.t */
 #include "config.h"
@@ -60,13 +60,13 @@ static enum super_look look(const struct disk_super *s)
 		       : SUPER_BAD;
 }
 
-/* Of one that the file ends within only the magic is believed; what is missing is zeros. */
+/* If the file ends within a superblock, only its magic is believed; the missing bytes are zeros. */
 static enum super_look look_short(const struct disk_super *s)
 {
 	return s->magic == DISK_MAGIC ? SUPER_BAD : look(s);
 }
 
-/* Another version is only believed where neither is good: it may be a bit that flipped. */
+/* Another version is only believed if both are bad: it may be a flipped bit. */
 static enum super_look worse(const enum super_look is[2])
 {
 	static const enum super_look order[] = { SUPER_UNREAD, SUPER_VERSION, SUPER_ENDIAN,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch.c - exists, get, put and remove of blocks: keys and headers made, the plugin asked, what it
+/* batch.c - exists, get, put and remove of blocks: keys and headers made, the plugin asked, its
  * answers verified and counted.  Images go to and come from where they lie; only headers are made
  * here.
  * Tests: t/tiers/comes-back.t t/tiers/lane-lost.t t/tiers/late-put.t t/tiers/remote-folder.t */
@@ -305,7 +305,7 @@ static void ask_fences(struct remote *r, uint32_t lane, const gpc_key *keys, uin
 	note_fence(r, results, n);
 }
 
-/* Of those whose fence stands, or that have none. */
+/* Keys whose fence stands, or that have none. */
 static uint32_t remove_batch(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
 			     int32_t *results, uint64_t deadline_ns)
 {

@@ -171,7 +171,7 @@ static void tell_refusal(struct remote *r, plugin_call call, const struct batch 
 			name_of(r, call));
 }
 
-/* May the plugin be asked?  One with a tick knows for itself what is down. */
+/* May the plugin be asked?  A plugin with a tick knows by itself that a server is down. */
 static int may_ask(const struct remote *r)
 {
 	uint32_t state = load_relaxed(&r->state);

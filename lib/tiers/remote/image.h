@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image.h - what a remote store keeps under a key: a header of 128 bytes, and the image of a block.
+/* image.h - the value that a remote store keeps under a key: a header of 128 bytes, and the image
+ * of a block.
  *
- * The header says whose image it is and what its checksum is, so bytes that are cut off, forged by
- * accident, of another block or of another layout are known before anybody is given them.  It
- * keeps no secret: a client that may write to the store can write values that pass. */
+ * The header has the key and the checksum of the image.  So damaged bytes, and bytes of another
+ * block or layout, are found before any request gets them.  It keeps no secret: a client that may
+ * write to the store can write values that pass. */
 #ifndef GPC_REMOTE_IMAGE_H
 #define GPC_REMOTE_IMAGE_H
 
@@ -40,9 +41,9 @@ struct image_what { /* what a header says, in host order */
 };
 
 void image_header_make(struct image_header *h, const struct image_what *w);
-/* 0, or -EBADMSG with the reason in *why: a header that is damaged, or one of another image than
- * `want`, of which key, bytes and fingerprint count.  -ENOENT: a good one of another structure than
- * `want` has in sum.seed, which another node uses. */
+/* 0, or -EBADMSG with the reason in *why: the header is damaged, or differs from `want` in key,
+ * bytes or fingerprint.  -ENOENT: a good one of another structure than `want` has in sum.seed,
+ * which another node uses. */
 int image_header_read(const struct image_header *h, const struct image_what *want,
 		      struct image_what *ret, const char **why);
 

@@ -12,8 +12,8 @@
 #include "index/base/err.h"
 #include "tiers/remote/store.h"
 
-/* One option of the text, ended by a 0 in place of its comma; returns what follows it, NULL:
- * nothing. */
+/* One option of the text, ended by a 0 in place of its comma; returns the text behind it; NULL:
+ * none. */
 static char *split(char *text, struct gpc_remote_option *ret)
 {
 	char *to = text, *value = NULL;

@@ -45,7 +45,8 @@ enum {
 
 struct remote_options {
 	const char *spec; /* NAME or /PATH/gpc_remote_NAME.so, and ":options" */
-	const char *tag;  /* version of what is cached: other tags see nothing of it; NULL: "0" */
+	const char *
+		tag; /* version of the cached content: caches with other tags see none of it; NULL: "0" */
 	uint8_t fingerprint[32]; /* of the images' layout */
 	uint64_t image_bytes;
 	uint32_t lanes;       /* of calls; tick has one more */
@@ -93,8 +94,8 @@ struct remote;
 /* Check NAME:word=value,... as far as that is possible without a cache: its form, the plugin, and
  * words that the plugin does not take.  Values are the plugin's to judge, when it opens. */
 int remote_check(const char *spec);
-/* 0, or an error with its sentence (err_set): no such plugin, one that others could have written,
- * an option, what the plugin's open says.  A store that does not answer is no error. */
+/* 0, or an error with its sentence (err_set): no such plugin, a plugin that others could have
+ * written, an option, an error of the plugin's open.  A store that does not answer is no error. */
 int remote_open(const struct remote_options *o, struct remote **ret);
 /* Calls under way end soon, with -ECANCELED, and later ones at once.  Any thread. */
 void remote_stop(struct remote *r);
@@ -104,7 +105,7 @@ bool remote_close(struct remote *r);
 /* The plugin has not returned from a call in this lane; lane = lanes: its tick. */
 bool remote_is_lost(struct remote *r, uint32_t lane);
 
-/* In one thread, about ten times a second, for as long as the store is open. */
+/* In one thread, about ten times a second, as long as the store is open. */
 void remote_tick(struct remote *r);
 /* Memory where images will lie, or will lie no more; no call is under way.  Memory that a plugin
  * cannot register is logged, and used all the same. */

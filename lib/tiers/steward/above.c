@@ -3,18 +3,17 @@
  *
  * A block is of use only behind the blocks before it in its prompt.  The common beginning of many
  * prompts is used all the time, so it is never next to go from RAM, and by itself would never be
- * written: when the cache is made anew, all that follows it would be without a parent.  So with a
- * block go those of its ancestors that the tier lacks, as far as they are in the same pool of
- * RAM.
+ * written: when the cache is made anew, all that follows it would be without a parent.  So
+ * ancestors that the tier lacks go with a block, as far as they are in the same pool of RAM.
  *
- * The walk ends at the first ancestor that is about to get a copy, or has one.  Copies are chained:
- * what that one hangs on was published before it, and does not go before it, be it for want of room
- * or for its age.  That is not so in a file that had blocks without their parents when it was
- * opened, and a store may lose any of them: there the walk goes on to the root, once for a batch,
- * since what it finds is in it.
+ * The walk ends at the first ancestor that is about to get a copy, or has one.  Copies are
+ * chained: the ancestors of that one were published before it, and do not go before it, for want
+ * of room or for their age.  A file may have had blocks without their parents when it was opened,
+ * and a store may lose any block: there the walk goes on to the root, once for a batch, since the
+ * found ancestors are in the batch.
  *
- * A tier smaller than RAM could not hold them all, and would be written in a circle: there blocks
- * go down alone.
+ * A tier smaller than RAM could not hold all ancestors, and would be written in a circle: there
+ * blocks go down alone.
  * Tests: t/tiers/chains.t t/tiers/gaps.t t/tiers/long-chain.t t/tiers/store.t */
 #include "config.h"
 
@@ -27,7 +26,7 @@ bool above_applies(const struct lower *d)
 	uint32_t i;
 
 	if (d->exclusive)
-		return false; /* they stay in RAM, and what is there is not below */
+		return false; /* they stay in RAM, and a block in RAM is not below */
 	for (i = 0; i < s->header.geometry.max_pools; i++)
 		if (images_fit_pool(d, seg_pool(s, i)))
 			blocks += load_relaxed(&seg_pool(s, i)->blocks);
@@ -46,8 +45,7 @@ bool lower_has(struct lower *d, const gpc_key *key)
 	return copy_of(d, key) >= 0;
 }
 
-/* Without copies below it, it may be the next one to go from a tier that is full: for what hangs on
- * it, of all. */
+/* Without descendants below it, it may be the next one to go from a full tier. */
 static void use(gpc *c, gpc_block copy, const gpc_key *key)
 {
 	if (hold_quietly(c, copy, key))

@@ -12,7 +12,7 @@ struct above {
 	gpc_block block[ABOVE_MOST]; /* i-th ancestor at i % ABOVE_MOST: the parent first */
 };
 
-/* Do blocks go down to this tier with what they hang on? */
+/* Do blocks go down to this tier with their ancestors? */
 bool above_applies(const struct lower *d);
 bool above_is_among(const gpc_block *blocks, uint32_t n, gpc_block block);
 /* The tier has, or can have, the bytes of this key. */

@@ -21,9 +21,9 @@ void board_begins(struct gpc_tiers *t)
 	struct shm_board *d = seg_board(&t->c->seg);
 
 	store_relaxed(&d->since, load_relaxed(&d->durable));
-	/* (y) what the last steward has said, and from where this one follows the feed, before its
-	 * life; pairs with index/request/durable.c.  If we die before it, the life is odd and the lock
-	 * free */
+	/* (y) the words of the last steward, and the place in the feed from which this one
+	 * follows, before its life; pairs with index/request/durable.c.  If we die before it, the
+	 * life is odd and the lock free */
 	store_release(&d->life, load_relaxed(&d->life) + 1);
 	tell(d);
 }
@@ -106,8 +106,9 @@ void board_show(struct gpc_tiers *t)
 	take_over(t);
 	d->sleepers = 0;
 	board_beat(t);
-	/* (r) which tiers there are, and what a dead steward had taken, before who keeps them; pairs
-	 * with index/request/durable.c.  If we die before it, our lock is free and nobody keeps them */
+	/* (r) the tiers, and the questions that a dead steward had taken, before the new
+	 * steward's name; pairs with index/request/durable.c.  If we die before it, our lock is
+	 * free and nobody keeps them */
 	store_release(&d->steward, t->c->peer + 1);
 }
 

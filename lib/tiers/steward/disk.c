@@ -115,8 +115,8 @@ static bool is_failure(int result)
 	       result != -EINVAL;
 }
 
-/* One bad place is the caller's: it takes another one.  Where nothing can be written it need not
- * try at once.  Removals, and what was written before, are not affected.  One thread writes. */
+/* The caller handles one bad place: it takes another one.  Where nothing can be written it need
+ * not try at once.  Removals, and earlier writes, are not affected.  One thread writes. */
 void tier_disk_write(struct lower *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
 	uint32_t i, failed = 0, whole = 0;

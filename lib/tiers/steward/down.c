@@ -6,8 +6,9 @@
  * still what was read.  So RAM's own eviction loses nothing, and no peer waits for a write.
  *
  *   copies      (default) the next `ahead` blocks to go have a copy below; looked at when less than that is free
- *   exclusive   `ahead` blocks are kept free: what was written leaves RAM.  Half of them are used before any goes, but
- *               where gpc_tiers_sync asks: swaps between VRAM and RAM take blocks for a moment
+ *   exclusive  `ahead` blocks are kept free: what was written leaves RAM.  Half of them are used
+ *   before any goes, unless gpc_tiers_sync asks: swaps between VRAM and RAM take blocks for a
+ *   moment
  *
  * The order of the pool is that in which blocks left RAM: victims come leaf first, and are
  * published the other way round, so the first one to go from RAM is the first to go from the tier.
@@ -35,7 +36,7 @@ struct down { /* one batch */
 	struct gpc_tiers *t;
 	struct lower *d;
 	struct map *map;
-	/* the first to go comes first; behind them what they hang on, root last */
+	/* the first to go comes first; behind them their ancestors, root last */
 	uint32_t n, victims;
 	gpc_block block[BATCH], slot[BATCH];
 	struct about about[BATCH];
@@ -105,7 +106,8 @@ static int look_at(struct down *b, gpc_block block, struct about *ret)
 
 /* ---- written ---- */
 
-/* So many stay: the first are the more urgent, and the last what others hang on. */
+/* This number stays: the first ones are the more urgent, and the last ones are ancestors of
+ * others. */
 static void cut(struct down *b, uint32_t n)
 {
 	uint32_t less = b->n - MIN(b->n, n), from = b->chains ? 0 : b->n - less;
@@ -233,7 +235,7 @@ static bool is_bad_place(const struct down *b, uint32_t at)
 	return i < b->n || b->n == 1;
 }
 
-/* An item that was not published, of a file: its place, and what stands there. */
+/* An item of a file that was not published: its place, and the content of the place. */
 static void give_place_back(struct down *b, uint32_t i)
 {
 	slots_back(b->d, b->slot[i], &b->about[i].key,
@@ -309,8 +311,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 		return 0;
 	}
 	if (b->d->file) {
-		/* until the last publish is answered, and what was refused is free on the disk: see
-		 * steward.h */
+		/* until the last publish is answered, and refused blocks are free on the disk:
+		 * see steward.h */
 		pthread_mutex_lock(&b->t->writing);
 		written = write_into(b, room_for(b->d, b->n, pool, b->victim, b->seen));
 		pthread_mutex_unlock(&b->t->writing);
@@ -327,8 +329,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 
 /* ---- a round ---- */
 
-/* With a limit on what is written an acknowledgement waits for no more than this, and for a batch
- * of as much. */
+/* With a limit on writes an acknowledgement waits for no more than this, and for a batch of this
+ * size. */
 #define RATE_NS (100 * NS_PER_MS)
 
 static uint32_t batch_of(const struct lower *d)
@@ -382,8 +384,8 @@ static bool choose_above(struct down *b, const struct about *a, uint32_t pool, u
 	return up->n <= ABOVE_MOST;
 }
 
-/* A victim joins the batch; returns how many have a copy now.  It is held first: what it hangs on
- * stays as long. */
+/* A victim joins the batch; returns how many have a copy now.  The block is held first: its
+ * ancestors stay as long. */
 static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uint32_t pool,
 		       uint32_t most)
 {
@@ -414,7 +416,7 @@ static uint32_t write_wish(struct down *b, const struct wish *wish, uint32_t mos
 	return moved + choose(b, block, &wish->key, *pool, most);
 }
 
-/* Blocks that peers want below; nothing that is there has to stay for what is next to go. */
+/* Blocks that peers want below; no block there has to stay for blocks that are next to go. */
 static uint32_t write_wanted(struct lower *d)
 {
 	uint32_t most = batch_of(d), moved = 0, pool = 0;
@@ -450,7 +452,7 @@ static uint32_t spill(struct lower *d, uint32_t pool, bool drain)
 	}
 	victim = malloc(want * sizeof(*victim));
 	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
-	/* the writer has looked what has been let go (index/table/parked.c): less may be due */
+	/* the writer has looked for releases (index/table/parked.c): less may be due */
 	n = MIN(n, (int)room_due(d, pool, drain));
 	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d), .victim = victim };
 	for (i = 0; i < n && !steward_stops(t) && !is_early(d); i++) {
@@ -479,8 +481,8 @@ static uint32_t round_of(struct lower *d, bool drain)
 	return moved;
 }
 
-/* Where nothing was published or evicted since, the same blocks are next to go, but for what was
- * used, and a store that was down may be up. */
+/* If nothing was published or evicted since, the same blocks are next to go, but for used ones,
+ * and a store that was down may be up. */
 static bool has_changed(const struct lower *d)
 {
 	return load_acquire(&seg_state(&d->t->c->seg)->events_head) != d->events ||
@@ -537,10 +539,10 @@ static void write_down(struct lower *d)
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
 		}
-		/* Blocks that are due may be among those that were found at the start, which the
-		 * index does not know before they are published: each would be written twice, and
-		 * the one that was found be refused.  And what was found goes in the order of its
-		 * ages, known when all of it is published. */
+		/* Due blocks may be among the blocks found at the start, which the index does not
+		 * know before they are published: each would be written twice, and the found one
+		 * would be refused.  And what was found goes in the order of its ages, known when
+		 * all of it is published. */
 		if (d->file && !load_acquire(&t->published)) {
 			board_sleep(t, seen, PAUSE_MOST);
 			continue;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drops.c - a block of VRAM or RAM was dropped: its bytes are bad, and so is what follows it in a
- * prompt.
+/* drops.c - a block of VRAM or RAM was dropped: its bytes are bad, and so are the blocks that
+ * follow it in a prompt.
  *
- * The writer has removed what it finds in the pools of the tiers by the keys of the block and of
- * its descendants.  Left are, until the call that dropped is acknowledged,
+ * The writer has removed the blocks that it finds in the pools of the tiers by the keys of the
+ * block and of its descendants.  Left are, until the call that dropped is acknowledged,
  *
  *   found at the start, not published yet      the index knows nothing of it
  *   descendants below RAM alone                a block that went down before its parent hangs on nothing in the tree
  *   descendants behind a gap                   a block between the two is nowhere by now
  *   dropped while nobody kept the tiers        the file had it, and the index had not
  *
- * Which keys were bad stands in the index segment (index/segment/dropped.h).  All goes that has such a key,
- * or an ancestor that has, up to the root, wherever that one is now: it may have been computed again
- * since.  Nobody knows the ancestors of a block behind a gap, so it goes as well; but not from a store,
- * most of whose blocks this node knows without their parents.  A block of VRAM or RAM without its
- * parent goes in the same way.  A block without a parent's key goes by its own key alone.
+ * Which keys were bad stands in the index segment (index/segment/dropped.h).  Each block with
+ * such a key goes, and each block with such an ancestor, up to the root, in any tier: the
+ * ancestor may have been computed again since.  Nobody knows the ancestors of a block behind a
+ * gap, so it goes as well; but not from a store, most of whose blocks this node knows without
+ * their parents.  A block of VRAM or RAM without its parent goes in the same way.  A block
+ * without a parent's key goes by its own key alone.
  *
- * The cost is that of what goes (kin.h):
+ * The cost grows with the blocks that go (kin.h):
  *
  *   1  the number of the next drop; all that the feed tells by then, which lists what lost its parent
  *   2  keys of drops from `since` on: they are bad
@@ -40,10 +41,10 @@
  * then lead through a key that was dropped before it was looked at, so the keys of such a drop, which
  * are told before any of its blocks goes, are compared before an entry is listed no more.
  *
- * Where memory is missing nothing is carried out: all that was looked at is listed again, and `since`
- * stays.  So it does without a writer.  Nothing is acknowledged meanwhile.  If this process dies, its
- * pools go with it, and the next one begins with the number that was acknowledged last.  Of more keys
- * than the segment keeps nobody knows: all of the tiers goes.
+ * If memory is missing, nothing is carried out: all entries that were looked at are listed again,
+ * and `since` stays.  So it does without a writer.  Nothing is acknowledged meanwhile.  If this
+ * process dies, its pools go with it, and the next one begins with the number that was
+ * acknowledged last.  Of more keys than the segment keeps nobody knows: all of the tiers goes.
  * Tests: t/tiers/alone.t t/tiers/gaps.t t/tiers/lost-since.t t/tiers/drops-alone.t
  *   t/tiers/drops.t t/tiers/follow.t */
 #include "config.h"
@@ -60,8 +61,8 @@ struct follow {
 	struct gpc_tiers *t;
 	/* the keys of drops before that number are in `bad`; drops_head when it was so */
 	uint64_t seen, head;
-	/* keys that go, with all that follows them, in the order in which they are followed: of what
-	 * is bad; of what is behind a gap */
+	/* keys that go with their descendants, in the order in which they are followed: bad keys;
+	 * keys behind a gap */
 	struct gone bad, doubt;
 	uint32_t followed[2];
 	/* of each tier: keys from which the way to the root is whole */
@@ -232,7 +233,7 @@ static int read_keys(struct follow *f)
 static bool hold(struct follow *f, const struct entry *e)
 {
 	if (!hold_quietly(f->t->c, e->block, &e->key) || numbers_add(&f->goes, (uint32_t)e->block))
-		return true; /* or it has gone by itself, and what follows it goes */
+		return true; /* or it has gone by itself, and its descendants go */
 	unhold_quietly(f->t->c, &e->block, 1);
 	return false;
 }
@@ -252,7 +253,7 @@ static bool take(struct follow *f, const struct entry *e, struct gone *as)
 	return gone_add(as, &e->key);
 }
 
-/* An entry of which there is no block: one that a batch has is looked at later. */
+/* An entry without a block: an entry that a batch has is looked at later. */
 static bool pass(struct follow *f, uint32_t number)
 {
 	struct lower *d = tier_of(f->t, number);
@@ -265,8 +266,7 @@ static bool pass(struct follow *f, uint32_t number)
 	return true;
 }
 
-/* Entries of the keys that go that are not published, and what hangs on them, as long as there are
- * more. */
+/* Unpublished entries of the keys that go, and their descendants, as long as there are more. */
 static bool follow_all(struct follow *f, struct gone *as, uint32_t *followed)
 {
 	struct gpc_tiers *t = f->t;
@@ -378,8 +378,8 @@ static int look_at(struct follow *f, uint32_t number)
 	return err;
 }
 
-/* Behind drops of ours alone blocks of VRAM and RAM that have come without their parents since are
- * looked at with the next drop of others: else each drop of one would be followed by another one for
+/* After drops of our own alone, blocks of VRAM and RAM that have come without their parents since
+ * are looked at with the next drop of another peer: else each drop would lead to another one for
  * ever.  A block that has lost its parent since may follow one that we dropped. */
 static int look_at_listed(struct follow *f)
 {
@@ -451,16 +451,16 @@ static void end(struct follow *f, int err)
 
 static void is_done(struct gpc_tiers *t, uint64_t heard)
 {
-	/* (z) the writer has done what follows from these drops before the number says so; pairs
-	 * with tiers/steward/up.c and tiers/steward/learn.c.  All are threads of ours: if we die, nothing comes up
-	 * any more */
+	/* (z) the writer has done the work of these drops before the number says so; pairs with
+	 * tiers/steward/up.c and tiers/steward/learn.c.  All are threads of ours: if we die,
+	 * nothing comes up any more */
 	store_release(&t->since, heard);
 	/* by then VRAM and RAM have lost it, so less is refused than may be; pairs with index/writer/move.c */
 	store_release(&seg_board(&t->c->seg)->followed, heard);
 }
 
-/* The feed tells of the clears, and what they mean for the file.  A store keeps what others use: a
- * new version tag is what clears it. */
+/* The feed has the clears, and their effect on the file.  A store keeps what others use: a new
+ * version tag is what clears it. */
 static bool clear_all(struct gpc_tiers *t)
 {
 	uint32_t i;
@@ -495,7 +495,7 @@ bool drops_carry_out(struct gpc_tiers *t)
 	err = read_keys(&f);
 	if (err == 0 && !follow_both(&f))
 		err = -ENOMEM;
-	if (err == 0 && f.bad.n) /* keys that went alone say nothing of what is behind a gap */
+	if (err == 0 && f.bad.n) /* keys that went alone do not concern blocks behind a gap */
 		err = look_at_listed(&f);
 	list_busy(&f);
 	if (err == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feed.c - what becomes of blocks of our pools, as the feed tells (rule B19).
+/* feed.c - the ends of blocks of our pools, from the feed (rule B19).
  *
- * A header is made free when the feed says that its block has gone, whatever the reason.  That is
- * not synced, but where a peer waits, and then once for all that was told so far:
+ * A header is made free when the feed says that its block has gone, for any reason.  That is
+ * synced only if a peer waits, and then once for all events so far:
  *
  *   1  the feed is read to its head
  *   2  `writing` is taken and given back: each batch that began before has made free what was
@@ -168,7 +168,7 @@ static bool follow(struct gpc_tiers *t)
 	return any;
 }
 
-/* All that the feed has told by now, and what follows from it; false: nothing. */
+/* Read all events of the feed, and act on them; false: none. */
 static bool feed_follow(struct gpc_tiers *t)
 {
 	bool any = follow(t);
@@ -198,8 +198,8 @@ static bool sync_file(struct lower *d)
 	return true;
 }
 
-/* Steps 2 to 4; false: it is not known to be on the disk.  Without an answer who waits hears of it
- * by the time that is up.  ends: a tier that rests is tried whatever its pause. */
+/* Steps 2 to 4; false: it is not known to be on the disk.  Without an answer the waiting peer
+ * learns it when its time is up.  ends: a resting tier is tried even during its pause. */
 static bool acknowledge(struct gpc_tiers *t, bool ends)
 {
 	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
@@ -218,8 +218,7 @@ static bool acknowledge(struct gpc_tiers *t, bool ends)
 	return true;
 }
 
-/* The pools are new.  A clear that came before we read the feed may be one of them, whatever its
- * tag. */
+/* The pools are new.  A clear that came before we read the feed may be one of them, with any tag. */
 int feed_begin(struct gpc_tiers *t)
 {
 	uint32_t i;
@@ -279,7 +278,7 @@ static void look_at_ages(struct lower *d)
 
 /* ---- the thread ---- */
 
-/* From here on the next steward reads what was dropped: a store has nothing of what came before. */
+/* From here on the next steward reads the drops: a store has none of the earlier dropped blocks. */
 static void sweep(struct gpc_tiers *t)
 {
 	if (t->store && !drops_are_due(t) && !tier_remote_owes(t->store->store))

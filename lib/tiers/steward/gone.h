@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gone.h - a set of keys: those that are to be removed in a store, where nothing is read or written
- * under such a key until the store says that it has none of it; and those that a drop has named
- * (drops.c).  The caller has a lock around each call, or is the one thread that uses the set. */
+/* gone.h - a set of keys: keys to be removed in a store, which are not read or written there
+ * until the store has confirmed the removal; and keys that a drop has named (drops.c).  The
+ * caller has a lock around each call, or is the one thread that uses the set. */
 #ifndef GPC_STEWARD_GONE_H
 #define GPC_STEWARD_GONE_H
 
@@ -19,7 +19,8 @@ struct gone { /* zero: none */
 
 bool gone_add(struct gone *g, const gpc_key *key); /* false: no memory, or too many */
 bool gone_has(const struct gone *g, const gpc_key *key);
-/* Its place in key[], or UINT32_MAX; as many were added before, where none was taken off. */
+/* Its place in key[], or UINT32_MAX; the place is the number of earlier keys, if none was taken
+ * off. */
 uint32_t gone_at(const struct gone *g, const gpc_key *key);
 void gone_take_off(struct gone *g, const gpc_key *key);
 /* Up to n of them, others than the last time where there are more. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kin.c - chains by place, of entries with the hashes of their parents' keys, and one of those that
- * are listed.
+/* kin.c - chains by place, of entries with the hashes of their parents' keys, and a chain of the
+ * listed entries.
  * Tests: t/tiers/kin.t t/tiers/lost-since.t t/tiers/follow.t t/tiers/unchained.t */
 #include "config.h"
 

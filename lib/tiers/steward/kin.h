@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kin.h - entries of the tiers by the keys of their parents, and those whose way to the root may
- * have a gap.
+/* kin.h - entries of the tiers by the keys of their parents, and a list of entries whose way to
+ * the root may have a gap.
  *
  * An entry has the number of its record.  It is
  *
@@ -51,7 +51,7 @@ bool numbers_add(struct numbers *s, uint32_t number); /* false: no memory */
 
 int kin_new(struct kin *k, uint32_t records); /* -ENOMEM */
 void kin_end(struct kin *k);
-/* It is an entry with that parent from now on, and with no other one. */
+/* It is an entry with that parent from now on, and with no other parent. */
 void kin_enter(struct kin *k, uint32_t number, const gpc_key *parent, bool listed);
 void kin_leave(struct kin *k, uint32_t number);
 /* All with that parent are added, perhaps some of others; false: no memory. */

@@ -16,7 +16,7 @@ static bool publish(struct lower *d, const gpc_key *keys, uint32_t n, const gpc_
 	struct publish_copy copy[BATCH];
 	gpc_block there[BATCH], slot[BATCH], resident[BATCH];
 	uint64_t clears = load_acquire(&seg_pool(&d->t->c->seg, d->pool)->clears);
-	/* pairs with (z) of tiers/steward/drops.c: of what was dropped before, the store has been told */
+	/* pairs with (z) of tiers/steward/drops.c: the store knows of earlier drops */
 	uint64_t since = load_acquire(&d->t->since);
 	uint32_t i, k = 0, got;
 

@@ -9,8 +9,9 @@
  *   6  the file is made, or gets its size and loses what was cleared: one change of its superblocks
  *   7  the board says which file is kept, and that peers may ask; the gate is open
  *
- * Whatever fails gives back what was taken, in reverse.  Up to 6 nothing is changed that was there
- * before but the numbers of a dead steward's tiers in the board; behind it nothing fails.
+ * A failed step gives the results of the earlier steps back, in reverse.  Up to 6 nothing is
+ * changed that was there before but the numbers of a dead steward's tiers in the board; behind it
+ * nothing fails.
  * Tests: t/tiers/resize.t t/tiers/both.t t/tiers/die.t t/tiers/refused.t
  *   t/tiers/stopped-writer.t t/tiers/down-and-up.t */
 #include "config.h"
@@ -24,7 +25,7 @@
 #include "tiers/steward/steward.h"
 
 #define POOL_MS   10000
-#define WRITER_NS (1500 * NS_PER_MS) /* for the writer, of what is under way at the end */
+#define WRITER_NS (1500 * NS_PER_MS) /* for the writer, of work under way at the end */
 /* ---- 3: its pool ---- */
 
 static uint32_t free_space(const gpc *c)

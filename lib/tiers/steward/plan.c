@@ -11,10 +11,9 @@
 #include "tiers/disk/disk.h"
 #include "tiers/steward/steward.h"
 
-#define DISK_HEAD_BYTES \
-	128u /* beside each image, with what stands before all of them: an estimate */
-#define DISK_FRONT ((uint64_t)131072)
-#define PAGE       4096u
+#define DISK_HEAD_BYTES 128u /* beside each image, with the part before all of them: an estimate */
+#define DISK_FRONT      ((uint64_t)131072)
+#define PAGE            4096u
 
 #define FLAGS (GPC_TIERS_EXCLUSIVE | GPC_TIERS_RESIZE | GPC_TIERS_BUFFERED | GPC_TIERS_STRICT)
 

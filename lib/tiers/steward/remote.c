@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote.c - a store on other machines (lib/remote) as a tier.
  *
- * The blocks of its pool are hints: this node has stored that key, or has been told that it is
- * there.  So a hint that is evicted takes nothing away from the store, and a clear of the pool
- * makes this node forget what it knows; a new version tag is what makes all nodes forget.
- * Dropped blocks (gpc_drop) are removed in the store, in the background, and not read there from
- * then on.
+ * The blocks of its pool are hints: this node has stored that key, or has learned that the store
+ * has it.  So an eviction of a hint takes nothing from the store, and a clear of the pool makes
+ * this node forget its hints; a new version tag makes all nodes forget. Dropped blocks (gpc_drop)
+ * are removed in the store, in the background, and not read there from then on.
  *
- * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the
- * threads that answer take another one each.
+ * A thread of its own calls remote_tick, and removes.  It has a lane of the store; each answering
+ * thread takes another lane for its calls.
  * Tests: t/tiers/comes-back.t t/tiers/remote-kept.t t/tiers/remote-refuses.t t/tiers/store.t
  *   t/tiers/store-lost.t t/cluster/nodes.t */
 #include "config.h"
@@ -22,8 +21,8 @@
 #define TICK_NS (100 * NS_PER_MS)
 /* a store that takes nothing is left alone for REST_NS, and longer each time */
 #define REST_MOST (8000 * NS_PER_MS)
-/* The store, or a put that was given up, may bring back what was removed: it goes again for so long,
- * and so often. */
+/* The store, or a given-up put, may bring a removed key back: it is removed again, for this time
+ * and this often. */
 #define HOUR_NS      REMOTE_UNSURE_NS
 #define AGAIN_NS     (5000 * NS_PER_MS)
 #define AT_ONCE      (16ull << 20) /* bytes of images in one call, which has a deadline */
@@ -51,8 +50,8 @@ static bool was_removed(const struct tier_store *s, const gpc_key *key)
 	return gone_has(&s->was[0], key) || gone_has(&s->was[1], key);
 }
 
-/* Those that are to be removed there get this result; at: the others.  Returns how many these
- * are. */
+/* Keys that are to be removed there get this result; at: the places of the others.  Returns how
+ * many these are. */
 static uint32_t pass_gone(struct tier_store *s, struct tier_item *items, uint32_t n, uint32_t *at,
 			  int result)
 {
@@ -70,7 +69,7 @@ static uint32_t pass_gone(struct tier_store *s, struct tier_item *items, uint32_
 }
 
 /* It was removed there, and is there again: the store has lost the removal, or somebody else has
- * put it.  Only what this node has put since is known to be another one. */
+ * put it.  Only a value that this node has put since is known to be another one. */
 static bool is_back(struct tier_store *s, const gpc_key *key)
 {
 	bool back;
@@ -196,8 +195,8 @@ bool tier_remote_ready(struct tier_store *s)
 	return ready && load_relaxed(&s->shown->state) == GPC_TIER_UP;
 }
 
-/* One batch at a time, by one thread.  A drop that comes from now on finds its key here; one that
- * came before finds that it is gone. */
+/* One batch at a time, by one thread.  A later drop finds its key here; an earlier drop finds
+ * that the key is gone. */
 static void begin_writing(struct tier_store *s, const struct tier_item *items, uint32_t n)
 {
 	uint32_t i;
@@ -313,7 +312,7 @@ static void tell_refusal(struct tier_store *s)
 	s->told_refusal = true;
 }
 
-/* With the lock held.  Those that no fence keeps down are told by -EOPNOTSUPP. */
+/* With the lock held.  -EOPNOTSUPP marks keys that no fence keeps removed. */
 static void settle_removed(struct tier_store *s, const gpc_key *key, int result)
 {
 	if (result && result != -EOPNOTSUPP)
@@ -324,7 +323,7 @@ static void settle_removed(struct tier_store *s, const gpc_key *key, int result)
 		gone_add(&s->was[0], key); /* without room for it the store has to be believed */
 }
 
-/* A new hour; and what may have come back goes once more, wherever it is met. */
+/* A new hour: keys that may have come back are removed once more when they are met. */
 static void pass_hour(struct tier_store *s)
 {
 	uint64_t now = clock_ns();

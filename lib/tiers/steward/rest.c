@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rest.c - a tier that can neither sync nor be cleared rests, and is looked at from time to time
+/* rest.c - a tier that cannot sync and cannot be cleared rests, and is tried from time to time
  * (rule B19).
  *
  *   it rests     nothing is written there, published from there, or acknowledged; what was there is forgotten, here and

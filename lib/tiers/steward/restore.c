@@ -57,8 +57,8 @@ static bool is_orphan(const struct lower *d, const struct disk_slot *f)
 	       gpc_lookup(d->t->c, 0, &f->parent, 1, &block, GPC_QUIET) != 1;
 }
 
-/* Depth by depth: what follows an orphan is one, too.  The feed has not been read yet, and lists what
- * loses its parent from now on. */
+/* Depth by depth: a child of an orphan is an orphan, too.  The feed has not been read yet, and
+ * lists what loses its parent from now on. */
 static void count_orphans(struct lower *d)
 {
 	const struct disk_slot *f;
@@ -157,7 +157,7 @@ void restore_drop(struct lower *d, uint32_t tag)
 
 /* ---- published ---- */
 
-/* Those that a clear or a drop has overtaken wait, and what the feed says of it decides. */
+/* Blocks that a clear or a drop has overtaken wait for its event in the feed. */
 static void settle(struct lower *d, const uint64_t *at, const gpc_block *resident, uint32_t n)
 {
 	uint32_t now = slots_now(), age, live = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* room.c - how many blocks of RAM are to go to a tier, and how many it may take that gives up
- * others for them.
+/* room.c - the number of blocks of RAM that are to go to a tier, and the number that a tier may
+ * take when it gives up others for them.
  *
- * Copies of blocks that go from RAM sooner are not given up for those that go later: these would be
- * written again, at the cost of the next ones, and so on for ever.  Where nothing changes in RAM,
- * each block that is next to go is written once at most.  Of a tier that pools of RAM fill together
- * each of them has its part.
+ * Copies of blocks that go from RAM sooner are not given up for blocks that go later: the former
+ * would be written again, at the cost of the next ones, for ever.  Where nothing changes in RAM,
+ * each block that is next to go is written once at most.  Of a tier that pools of RAM fill
+ * together each of them has its part.
  * Tests: t/tiers/full.t t/tiers/remote-refuses.t */
 #include "config.h"
 

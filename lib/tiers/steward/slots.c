@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slots.c - which slot of a tier has what.
+/* slots.c - the content of each slot of a tier.
  *
- * The index says which blocks are there; this says which headers are on the disk, and which slots
- * nobody uses.  Where the two differ a header is to be made free (rule B19): nobody may find it
- * after a restart.
+ * The index knows the blocks of a tier; this file knows the headers on the disk, and the unused
+ * slots.  Where the two differ a header is to be made free (rule B19): nobody may find it after a
+ * restart.
  * Tests: t/tiers/feed.t t/tiers/full.t t/tiers/durable.t t/tiers/remote-refuses.t */
 #include "config.h"
 
@@ -140,7 +140,7 @@ static uint32_t pop(struct lower *d, gpc_block *blocks, uint32_t n, uint32_t kee
 	return got;
 }
 
-/* Rather than a place that has just failed, that of the least recent block: a tier that is full has
+/* The place of the least recent block rather than a place that has just failed: a full tier has
  * no other one. */
 uint32_t slots_take(struct lower *d, gpc_block *blocks, uint32_t n)
 {
@@ -212,7 +212,7 @@ void slots_returned(struct lower *d, gpc_block block)
 	uint32_t i = slot_of(block);
 
 	pthread_mutex_lock(&d->lock);
-	/* what is told late may be of an earlier life: the slot was taken and written again */
+	/* a late event may be of an earlier life: the slot was taken and written again */
 	if (i < d->blocks && d->slot[i].state == SLOT_LIVE && hold_is_owner(d->t->c, d->record + i))
 		push(d, i);
 	pthread_mutex_unlock(&d->lock);

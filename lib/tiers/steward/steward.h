@@ -174,7 +174,7 @@ struct gpc_tiers {
 
 	/* drops.c, in the thread of feed.c.  Numbers as of index/segment/dropped.h */
 	uint64_t heard;   /* the feed was read behind all drops before that one */
-	uint64_t since;   /* (z) what follows from drops before that one has left the tiers */
+	uint64_t since;   /* (z) the descendants of drops before that one have left the tiers */
 	gpc_key *dropped; /* room for SHM_DROPS */
 	uint8_t *how;     /* SHM_DROP_... of each */
 	struct kin kin;   /* any thread */
@@ -240,7 +240,7 @@ void board_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared);
 int slots_new(struct lower *d);
 uint32_t slots_now(void); /* as slot.born */
 void slots_end(struct lower *d);
-/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless
+/* Up to n free slots, BUSY from now on; for missing ones the least recent blocks go, unless
  * `waits`. */
 uint32_t slots_take(struct lower *d, gpc_block *blocks, uint32_t n);
 /* So many are free, less the places that rest. */
@@ -252,8 +252,8 @@ enum slot_back { UNWRITTEN, WRITTEN, BAD_PLACE };
 void slots_back(struct lower *d, gpc_block block, const gpc_key *key, enum slot_back how);
 /* The block has come back: its header stays until feed.c has seen why, or the slot is written. */
 void slots_returned(struct lower *d, gpc_block block);
-/* Its key was removed: nobody finds the header any more, at the latest with the next sync.  kept: it
- * is a hint that was removed here, and the store keeps what it has. */
+/* Its key was removed: nobody finds the header any more, at the latest with the next sync.  kept:
+ * a hint was removed here, and the store keeps its value. */
 void slots_removed(struct lower *d, gpc_block block, const gpc_key *key, bool kept);
 /* A hint that stays, and of which the store has nothing; or has it again. */
 void slots_lost(struct lower *d, gpc_block block, bool lost);
@@ -292,7 +292,7 @@ struct about {
 };
 bool about_block(const gpc *c, gpc_block block, struct about *ret);
 bool about_record(const gpc *c, uint32_t record, struct about *ret);
-/* hold_quietly(), and what it is; false: it is not that key's any more, and not held. */
+/* hold_quietly(), and its record; false: it has another key by now, and is not held. */
 bool hold_about(gpc *c, gpc_block block, const gpc_key *key, struct about *ret);
 
 /* May images of this tier be in that pool? */

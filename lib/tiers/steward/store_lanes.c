@@ -55,7 +55,7 @@ void store_lane_keep(struct tier_store *s, uint32_t lane, struct tier_item *item
 		gpc_claim_drop(s->c, k->block, k->n, CALL_MS);
 }
 
-/* Lanes whose plugin has returned are free again, with what they have kept. */
+/* Lanes whose plugin has returned are free again, and so are the blocks that they have kept. */
 void store_lanes_look(struct tier_store *s)
 {
 	uint32_t lane, lost;

@@ -28,7 +28,7 @@ struct tier_store {
 	pthread_mutex_t lock;  /* below it */
 	pthread_cond_t change; /* of lanes */
 	uint32_t lanes;        /* bits of those that are free ... */
-	uint32_t lost;         /* ... and of those whose plugin has not returned */
+	uint32_t lost;         /* ... and of lanes whose plugin has not returned */
 	struct kept kept[LANES];
 	/* nothing is written until then, as the last call was refused */
 	uint64_t rest_ns, rests_until;

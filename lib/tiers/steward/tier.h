@@ -2,9 +2,9 @@
 /* tier.h - a tier below RAM, as the service that keeps it sees it.
  *
  * Each such tier has a pool in the index, of a kind of its own (GPC_DISK, GPC_REMOTE), in a space
- * of its own, of CALLER blocks of the service's handle.  A slot of the pool is a slot of the tier:
- * the service says which block goes where, and who has a key is a lookup in that space.  The tier
- * has bytes only.
+ * of its own, of CALLER blocks of the service's handle.  A slot of the pool is a slot of the
+ * tier: the service chooses the slot of a block, and a lookup in that space finds the slot of a
+ * key.  The tier has bytes only.
  *
  * All calls may be made by several threads at a time.  One slot is kept apart by the service:
  * a thread that writes into it, or makes it free, has it alone; a reader holds a reference on its
@@ -82,7 +82,7 @@ void tier_remote_write(struct tier_store *s, struct tier_item *items, uint32_t n
 		       uint64_t deadline_ns);
 /* Its value goes there soon, and it is not read from now on. */
 void tier_remote_forget(struct tier_store *s, const gpc_key *key);
-/* So many of these keys of one prompt are there, of which the index knows nothing: the first ones. */
+/* The number of first keys of one prompt, unknown to the index, that the tier has. */
 uint32_t tier_remote_reach(struct tier_store *s, const gpc_key *keys, uint32_t n,
 			   uint64_t deadline_ns);
 /* false: reads and writes would come to nothing now. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* up.c - what peers ask for, from a tier to RAM.
+/* up.c - answers to questions of peers: from a tier to RAM.
  *
  * A question is answered by one thread, CHUNK keys at a time:
  *

@@ -80,7 +80,7 @@ gpc_block wanted_find(struct lower *d, const struct wish *wish)
 	return block;
 }
 
-/* It has a copy, or a tier is to write one. */
+/* The block has a copy, or a tier is to write one. */
 static bool want(struct gpc_tiers *t, const struct wish *wish, int *why)
 {
 	bool is = false;
