@@ -57,7 +57,7 @@ static void check_one(struct check *k, uint32_t i)
 		bad_claim(k, i, "claimed, but a transfer has it");
 }
 
-/* Of blocks in pools that are on their way out, too: their claims end with the reservations. */
+/* Also for blocks in pools that are being removed: their claims end with the reservations. */
 static uint32_t check_counts(struct check *k, struct claim *list)
 {
 	uint32_t i, n = 0, peers = k->s->header.geometry.max_peers;

@@ -45,9 +45,9 @@ static void check_sections(struct check *k, uint32_t peer, bool seat_free)
 	}
 }
 
-/* A leader is a peer that is nobody's companion.  Its seat is kept until its companions have
- * gone, so an empty seat, or a seat with another life, belongs to no leader.  But a companion
- * that has ended is still listed there, and so is one that has come too late, until it leaves. */
+/* A leader is no companion of another peer.  Its seat is kept until its companions have gone, so
+ * an empty seat, or a seat with another life, belongs to no leader.  But a companion that has
+ * ended is still listed there, and so is one that has come too late, until it leaves. */
 static void check_leader(struct check *k, uint32_t peer, const struct shm_seat *seat)
 {
 	uint32_t leader = seat->leader - 1;

@@ -42,8 +42,8 @@ static void name(struct check *k, uint32_t peer, gpc_block block)
 		k->named[record] = 1;
 }
 
-/* Commands that end a reservation, or make it a reference.  One without an answer counts even
- * before `head` shows it: the cells of its blocks may have been stored already. */
+/* Commands that end a reservation, or make it a reference.  A command without an answer counts
+ * even before `head` shows it: the cells of its blocks may have been stored already. */
 static void name_blocks(struct check *k, uint32_t peer)
 {
 	const struct shm_seat *seat = seg_seat(k->s, peer);

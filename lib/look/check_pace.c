@@ -19,8 +19,8 @@
  *   repairs: it has just taken over   any                          waits for 2 s at most, as above then
  *
  * A relocation is over when a grace period is, and the writer has seen that in a pass, of which one that
- * rests has none.  Of a block with an entry in each of its buckets nothing is said before the second one
- * (check_passes_over); a writer that does not serve for IDLE_NS has no such line.
+ * rests has none.  A block with an entry in each of its buckets is not judged before the second
+ * one (check_passes_over); a writer that does not serve for IDLE_NS has no such line.
  *
  * Peers are not waited for.  Each store of a peer leaves what is sound (index/peer/hold.h), so one that
  * is stopped anywhere breaks nothing, and

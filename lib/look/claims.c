@@ -10,8 +10,7 @@
 
 #define BATCH 256u /* records that are read together */
 
-/* Of claims with a smaller number of the same peer no count is kept for others: `ahead` is 0
- * here. */
+/* No count is kept of a peer's claims with a smaller number: `ahead` is 0 here. */
 static void fill(const struct segment *s, const struct shm_record *r, gpc_block block,
 		 struct gpc_claim *ret)
 {

@@ -34,7 +34,7 @@ static bool read_entry(const struct segment *s, uint32_t peer, uint32_t i, struc
 	       ret->op <= CMD_LAST;
 }
 
-/* Those of a seat, the oldest first. */
+/* The notes of a seat, the oldest first. */
 static uint32_t read_seat(const struct segment *s, uint32_t peer, struct shm_slow ret[SHM_SLOW])
 {
 	uint32_t n = 0, i;

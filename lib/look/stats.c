@@ -34,8 +34,8 @@ static uint32_t count_pools(const struct segment *s, const struct shm_state *st)
 	return n;
 }
 
-/* Whose lock is free has left or died; its seat may be cleared meanwhile, and then it is
- * nobody's. */
+/* A peer whose lock is free has left or died; its seat may be cleared meanwhile, and then has no
+ * owner. */
 static void count_peers(const gpc *c, struct gpc_info *info)
 {
 	const struct segment *s = &c->seg;

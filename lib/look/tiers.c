@@ -13,7 +13,7 @@
 _Static_assert(SHM_OWN == ARRAY_SIZE(((struct gpc_tier *)0)->counter), "as many as a tier has");
 _Static_assert(SHM_WHAT == sizeof(((struct gpc_tier *)0)->what), "as many as a tier has");
 
-/* Names are printed: what is none ends them. */
+/* Names are printed: any other character ends them. */
 static void fill_own(struct gpc_tier *ret, const struct shm_own *own)
 {
 	uint32_t i, k;

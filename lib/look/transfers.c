@@ -18,7 +18,7 @@ static void read_xfer(const struct segment *s, uint32_t peer, uint32_t channel,
 
 	for (tries = 0; tries < STABLE_TRIES; tries++) {
 		seg_peek_index(s, at, ret, sizeof(*ret));
-		/* pairs with (t): what was decided before `left` said so is seen behind this */
+		/* pairs with (t): decisions before `left` are seen behind this */
 		order_fence();
 		seg_peek_index(s, at + offsetof(struct shm_xfer, value), &after, sizeof(after));
 		if (after == ret->value)

@@ -104,8 +104,8 @@ struct device_bytes {
 	int (*lend)(const uint8_t uuid[16], void *base, uint64_t bytes, struct shm_part *part);
 	/* A part in this process: once for each handle, counted.  -ESTALE: its maker is gone.
 	 * Opened on the device of uuid, or, if this process does not see it, on the thread's own
-	 * device as its peer.  -EBADMSG: it leads out of what its handle names.  It stays valid
-	 * when its maker dies, until it is unmapped: copies under way read and write it. */
+	 * device as its peer.  -EBADMSG: it leads out of the allocation of its handle.  It stays
+	 * valid when its maker dies, until it is unmapped: copies under way read and write it. */
 	int (*map)(const uint8_t uuid[16], const struct shm_part *part, void **ret_memory,
 		   void **ret_base);
 	void (*unmap)(void *memory); /* of make or map */

@@ -41,7 +41,7 @@ int cuda_error(cudaError_t e, const char *what)
 {
 	int code = EIO;
 
-	cudaGetLastError(); /* what is not sticky is over with it */
+	cudaGetLastError(); /* errors that are not sticky are over with it */
 	switch (e) {
 	case cudaErrorNoDevice:
 	case cudaErrorInvalidDevice:

@@ -43,8 +43,8 @@ bool cuda_injected(void);
 int cuda_error(cudaError_t e, const char *what) __attribute__((cold));
 
 /* ---- bytes/device/cuda_thread.c ---- */
-/* The calling thread works on this device, until cuda_leave.  Its context is what is kept, not
- * its device: to set a device makes a context there. */
+/* The calling thread works on this device, until cuda_leave.  Keep its context, not its device:
+ * to set a device makes a context there. */
 struct cuda_scope {
 	CUcontext before;
 	enum cudaStreamCaptureMode mode;

@@ -293,7 +293,7 @@ static cudaError_t launch_pairs(struct launch_copy *l, uint32_t blocks,
 static cudaError_t launch_all(uint32_t blocks, const struct copy_shape *shapes, uint32_t nshapes,
 			      const struct copy_pair *pairs, uint32_t npairs, void *stream)
 {
-	struct launch_copy l; /* 4 KiB; only what is used of it is stored */
+	struct launch_copy l; /* 4 KiB; only the used part is stored */
 	cudaError_t e = cudaSuccess;
 	uint64_t off;
 	uint32_t i;
@@ -324,7 +324,7 @@ int cuda_copy_pairs(const uint8_t uuid[16], const struct copy_shape *shapes, uin
 		return err;
 	err = cuda_copier(ordinal, &c);
 	if (!err) {
-		cudaGetLastError();            /* what is left of others is no error of a launch */
+		cudaGetLastError(); /* an earlier error of other calls is no error of a launch */
 		e = cuda_check_stream(stream); /* a launch on another GPU would fault */
 		if (e == cudaSuccess)
 			e = launch_all(c->blocks, shapes, nshapes, pairs, npairs, stream);

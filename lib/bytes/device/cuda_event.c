@@ -2,8 +2,8 @@
 /* cuda_event.c - events between the streams of this process, and which GPU a stream is of.
  *
  * An event has no clock, so that to record it and to wait for it takes next to nothing.  It belongs
- * to a GPU and is recorded there; streams of any GPU wait for it.  All is done outside of what
- * other threads capture.
+ * to a GPU and is recorded there; streams of any GPU wait for it.  All is done outside of
+ * captures of other threads.
  * Tests: t/bytes/fetch-device.t */
 #include "config.h"
 

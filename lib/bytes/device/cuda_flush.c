@@ -26,7 +26,7 @@
 
 #define SLOW_NS   500000u    /* a scatter that waited for somebody */
 #define CHUNKS_NS 200000000u /* then chunks, for so long */
-#define SILENT_NS 1000000u   /* then CUDA is asked what has become of a flush */
+#define SILENT_NS 1000000u   /* then CUDA is asked for the result of a flush */
 #define COPY_MAX  (8u << 20) /* bytes: 256 chunks take as long as a slice */
 
 /* pairs with the release of scatter.cu: the mirror shows the changes, and the pinned memory is free */

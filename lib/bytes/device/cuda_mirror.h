@@ -39,7 +39,7 @@ static inline struct probe_entry *cuda_mirror_table(const struct cuda_mirror *m)
 	return (struct probe_entry *)m->memory->base;
 }
 
-/* Of the last flush, as a query says it: cudaErrorNotReady while it is under way. */
+/* The state of the last flush, from a query: cudaErrorNotReady while it is under way. */
 cudaError_t cuda_flush_ended(struct cuda_mirror *m);
 
 #endif

@@ -307,7 +307,7 @@ static int use(const struct cuda_dev *d, cudaStream_t stream, CUcontext *ret_bef
 	cudaError_t e;
 	int err;
 
-	cudaGetLastError(); /* what is left of others is no error of a launch */
+	cudaGetLastError(); /* an earlier error of other calls is no error of a launch */
 	err = cuda_switch(d->ordinal, ret_before);
 	if (err)
 		return err;

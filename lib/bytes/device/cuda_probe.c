@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_probe.c - how far apart may rows be?  CUDA says 2 GiB; several GPUs and drivers copy rightly
- * what is farther apart, and layers of a large pool are.  So it is tried once, and the bytes
- * are compared.
+/* cuda_probe.c - how far apart may rows be?  CUDA says 2 GiB; several GPUs and drivers copy rows
+ * that are farther apart correctly, and layers of a large pool are.  So it is tried once, and the
+ * bytes are compared.
  *
  * The memory for it is mostly address space.  Three rows lie in pages of their own, a pitch apart;
  * every other address that a pitch that was cut to 32 bits, with or without its sign, could lead

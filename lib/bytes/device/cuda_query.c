@@ -2,10 +2,10 @@
 /* cuda_query.c - questions of the host, answered by a GPU.
  *
  * Keys go through pinned memory, which the kernel reads by itself: for thousands of keys that
- * is faster than a copy and a launch.  Small questions are graphs, captured once, of a few
- * sizes; what is missing to the size is filled with zero keys, which are never found.  Of
- * sequences a search reads few keys, unless the blocks are wanted: then all are copied over
- * first.  Buffers grow to the largest question and stay.
+ * is faster than a copy and a launch.  Small questions are graphs, captured once, of a few sizes;
+ * the rest up to the size is filled with zero keys, which are never found.  A search in sequences
+ * reads few keys, unless the blocks are wanted: then all keys are copied over first.  Buffers
+ * grow to the largest question and stay.
  * Tests: t/bytes/ask-device.t */
 #include "config.h"
 
@@ -237,7 +237,7 @@ int cuda_query_ask(struct cuda_query **query, struct mirror_view *const *word,
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(l->stream));
 	if (e != cudaSuccess)
-		cudaStreamSynchronize(l->stream); /* what was begun uses the buffers */
+		cudaStreamSynchronize(l->stream); /* work that was begun uses the buffers */
 	if (e != cudaSuccess)
 		return cuda_error(e, "the device has not answered");
 	*ret = (struct device_result){ .blocks = l->blocks, .len = l->len };

@@ -195,7 +195,7 @@ void cuda_sum_close(void *sums)
 
 /* ---- launched ---- */
 
-/* Where the device sees this host memory. */
+/* The device's address of this host memory. */
 static int address_of(void *host, const char *what, void **ret)
 {
 	struct cudaPointerAttributes a;
@@ -247,7 +247,7 @@ int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane,
 {
 	const struct cuda_sums *s = sums;
 	uint8_t *memory = s->memory;
-	struct launch_sum l; /* 4 KiB; only what is used of it is stored */
+	struct launch_sum l; /* 4 KiB; only the used part is stored */
 	struct cuda_copier *c;
 	struct cuda_scope scope;
 	cudaError_t e;

@@ -158,7 +158,8 @@ static int map_pages(int fd, struct mapped *m, uint64_t unit)
 	return 0;
 }
 
-/* The handle comes from a file that any peer can write: what it says is believed when it is so. */
+/* The handle comes from a file that any peer can write: its words are checked before they are
+ * used. */
 static int open_part(const struct shm_part *part, struct mapped *m)
 {
 	struct handle h;

@@ -45,7 +45,7 @@
 #include "index/segment/peek.h"
 
 #define LOOK_NS (5 * NS_PER_MS)    /* between looks for memory of the dead */
-#define SAY_NS  (1000 * NS_PER_MS) /* of waiting for it, before the log is told */
+#define SAY_NS  (1000 * NS_PER_MS) /* of waiting for it, before a line in the log */
 
 /* ---- the bytes ---- */
 

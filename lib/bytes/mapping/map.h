@@ -44,7 +44,7 @@ struct map {
 	bool unwanted;               /* gpc_pool_unmap came while copies were under way */
 	uint8_t *images;             /* of the file, mapped */
 	uint8_t *pins;               /* of the images: a byte for each chunk, enum map_chunk */
-	const struct device_bytes *pinner; /* what they are registered with */
+	const struct device_bytes *pinner; /* the device that they are registered with */
 	/* by gpc_pool_pin: the thread has a hold of it; stored with c->maps' lock, read by copies */
 	bool pin_wanted;
 	int pin_error;                          /* what became of that */
@@ -100,7 +100,7 @@ int map_sums(gpc *c, struct map *m, void **ret);
 /* A former pool of this device whose memory a handle of this process, the maker's own included,
  * still has by gpc_pool_map; -1. */
 int map_find_stale(gpc *c, const uint8_t uuid[16]);
-/* Unmap what is stale and unused.  Called where a call is slow anyway, and by the thread. */
+/* Unmap stale and unused maps.  Called where a call is slow anyway, and by the thread. */
 void map_sweep(gpc *c);
 
 /* ---- with the handle ---- */

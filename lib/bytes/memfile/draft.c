@@ -59,7 +59,7 @@ static void take_runs(const struct gpc_memory *w, struct memory *m)
 		};
 }
 
-/* Now, and again when the file is made: what is wrong is said before anything is made at all. */
+/* Now, and again when the file is made: errors are reported before anything is made. */
 static int check_pages(const struct memory_pages *p)
 {
 	uint32_t numa, unit;

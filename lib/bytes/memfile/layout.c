@@ -25,7 +25,7 @@
 #define BYTES_MOST ((uint64_t)1 << 62) /* so that all differences and sums fit int64_t */
 #define SLOTS_MOST (1u << 24)
 #define TRIES      (1u << 16) /* of all pairs of runs together, beside ... */
-#define TRIES_EACH 4u         /* ... so many for each pair */
+#define TRIES_EACH 4u         /* ... this number for each pair */
 
 struct term {
 	uint64_t step, most;

@@ -20,7 +20,7 @@
 uint64_t memory_entry_place(uint32_t nruns, uint32_t i);
 /* The bytes of all but the images: tables, and trailers if it has them. */
 uint64_t memory_tables(const struct memory *m);
-/* Those of the trailers, and of the seeds behind them. */
+/* The bytes of the trailers, and of the seeds behind them. */
 uint64_t memory_trailers_bytes(uint32_t slots, uint32_t nsums);
 uint64_t memory_sum(const struct shm_memory *h, const struct shm_run *run);
 /* Map those pages of a file that have `bytes` bytes at `at`: ret is their address, ret_base and

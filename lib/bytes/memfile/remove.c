@@ -153,9 +153,9 @@ static bool is_used_vram(int fd)
 }
 
 /* With MEMORY_LOCK_MADE nobody can make a pool of it any more, and with MEMORY_LOCK_USED nobody can
- * begin to use it.  Of RAM nobody has to be asked: its bytes stay with who has them mapped.  VRAM
- * that is used is not locked even for a moment: memory_find_used() would take it for one in the
- * making. */
+ * begin to use it.  RAM needs no question: its bytes stay with processes that have them mapped.
+ * VRAM that is used is not locked even for a moment: memory_find_used() would take it for one in
+ * the making. */
 static bool is_garbage(const struct segment *s, uint64_t number, int fd)
 {
 	struct shm_run run[SHM_RUNS];

@@ -76,6 +76,6 @@ GPC_EXPORT int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms)
 	err = gpc_ticket_wait(c, t, timeout_ms);
 	if (err)
 		return err;
-	/* what was acknowledged has been stored and counted before its result */
+	/* acknowledged changes were stored and counted before their result */
 	return wait_for_flush(c, load_acquire(&seg_state(&c->seg)->changes), timeout_ms, deadline);
 }

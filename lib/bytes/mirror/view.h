@@ -53,11 +53,11 @@ int import_none(const char *device);
 /* The caller's section is open: the import of the mirror that is live now, with the
  * section counted in; -ESTALE. */
 int import_adopt(gpc_dev *d, struct import **ret);
-/* The caller has opened the place, so what it was used for before is over. */
+/* The caller has opened the place, so its earlier use is over. */
 void import_forget(gpc_dev *d, uint32_t place);
 /* Copy the view of the current import for a caller with a section open; false: none. */
 bool import_view(gpc_dev *d, struct dev_view *ret);
-/* Release what is over, unless another thread is at it; never waits. */
+/* Release imports that are over, unless another thread does so; never waits. */
 void import_tidy(gpc_dev *d);
 /* Nobody uses the device any more and nothing is in flight: release all, free d. */
 void import_end(gpc_dev *d);

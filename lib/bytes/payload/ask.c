@@ -3,8 +3,8 @@
  * RAM, or write blocks of RAM there.
  *
  * A question is a place of this peer's (struct shm_ask has its states).  It names only keys: the
- * result is in the index.  So it may be left alone at any moment, and so may its answer.  Of a
- * steward that is stopped one late answer is enough: index/segment/beat.h.
+ * result is in the index.  So it may be left alone at any moment, and so may its answer.  One
+ * late answer is enough to know a stopped steward: index/segment/beat.h.
  * Tests: t/bytes/stopped-steward.t t/tiers/wanted.t t/python/vllm-hints.t t/python/vllm-below.t
  *   t/tiers/store.t t/tiers/down-and-up.t */
 #include "config.h"

@@ -191,7 +191,7 @@ int bring_begin(struct bring *b)
 
 /* ---- asked ---- */
 
-/* The answer to a command that was given up: what it brings is cut. */
+/* The answer to a command that was given up: its targets are cut. */
 static void take_late(struct transfers *t, uint32_t channel, int32_t result)
 {
 	struct channel *s = &t->channel[channel];
@@ -344,7 +344,7 @@ int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline
 }
 
 /* Between the map and the answer a pool may have gone, and another one have got its number.  From
- * the answer on targets and pinned sources keep the pools what they are, so one look is enough
+ * the answer on targets and pinned sources keep the pools as they are, so one look is enough
  * (rule B11). */
 int bring_check(const struct bring *b)
 {

@@ -63,7 +63,7 @@ int bring_begin(struct bring *b);
 /* b->item[].from are in the head, or the writer chooses; how many, which are all items from then
  * on, with their `to`.  An error: no transfer is begun any more. */
 int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline);
-/* Of the first n items; returns how many of them are whole. */
+/* Copy the first n items; returns the number that are whole. */
 uint32_t bring_copy(struct bring *b, uint32_t n, int *ret_err);
 /* The verdict of the sums on item i; its key is known. */
 void bring_sum_item(const struct bring *b, uint32_t i, struct sum_item *ret);

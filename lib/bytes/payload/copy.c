@@ -26,7 +26,7 @@ static bool is_skipped(const struct gpc_move *m)
 	return m->to == GPC_NONE;
 }
 
-/* The same pools as those of the first move that is not skipped. */
+/* The same pools as in the first move that is not skipped. */
 static int check_pools(const gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t *ret_first)
 {
 	uint32_t i, first = n;

@@ -26,7 +26,7 @@ static int pin_slot(gpc *c, struct map *m, const struct device_bytes *device, ui
 }
 
 /* The first copy of a process registers the page of words that say it is done, too; a rank that of
- * its leader.  Where that is refused the device has another way to store there (bytes.h). */
+ * its leader.  If that is refused, the device has another way to store there (bytes.h). */
 int pin_words(gpc *c, const struct device_bytes *device, uint32_t peer)
 {
 	struct transfers *t = c->transfers;

@@ -121,8 +121,7 @@ void host_submit(gpc *c, uint32_t channel, const struct pair *pair, uint32_t n)
 	want += t->busy;
 	worker_post_all(&t->copier);
 	worker_unlock(&t->copier);
-	worker_start(&t->copier,
-		     MIN(want, t->most)); /* those that cannot be had are done without */
+	worker_start(&t->copier, MIN(want, t->most)); /* missing threads are done without */
 }
 
 void host_open(struct transfers *t)

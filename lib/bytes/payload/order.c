@@ -117,7 +117,7 @@ int stream_device(const gpc *c, void *stream, const struct device_bytes **ret, u
 	return device_bytes_of(uuid, ret);
 }
 
-/* Of the first block in VRAM; if there is none, the driver is asked. */
+/* The device of the first block in VRAM; without one, the driver is asked. */
 static int find_device(const gpc *c, const gpc_block *blocks, uint32_t n, void *stream,
 		       const struct device_bytes **ret, uint8_t uuid[16])
 {

@@ -44,7 +44,7 @@ struct plan {
  * runs are checked (memory_check_runs). */
 int plan_make(const struct plan_side *to, const struct plan_side *from,
 	      const struct copy_limits *limits, struct plan *ret);
-/* The same for so many bytes of the image, at least 1, from `at` on. */
+/* The same for a part of the image, at least 1 byte, from `at` on. */
 int plan_make_part(const struct plan_side *to, const struct plan_side *from,
 		   const struct copy_limits *limits, uint64_t at, uint64_t bytes, struct plan *ret);
 uint64_t plan_image_bytes(const struct plan_side *s);

@@ -183,7 +183,7 @@ static bool can_be_pitch(const struct op_batch *b, const struct copy_shape *s)
 	       s->to_slot <= b->limits->max_pitch && s->from_slot <= b->limits->max_pitch;
 }
 
-/* A slice is `height` pitches, and has so many rows at most. */
+/* A slice is `height` pitches, and has at most that many rows. */
 static bool is_slice(uint64_t stride, uint64_t pitch, uint64_t rows, uint64_t max_pitch)
 {
 	return stride <= max_pitch && stride % pitch == 0 && stride / pitch >= rows;

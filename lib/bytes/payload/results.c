@@ -58,7 +58,7 @@ static int of_outcome(const struct outcome *o, uint32_t i)
 	return o->refused[i / 64] >> (i & 63) & 1 ? -ESTALE : 0;
 }
 
-/* With the lock held: -ENOENT, it is not among those that are remembered. */
+/* With the lock held: -ENOENT, it is not among the remembered ones. */
 static int find(struct transfers *t, gpc_transfer name, int *results, uint32_t n)
 {
 	uint32_t i, k;

@@ -106,7 +106,7 @@ static int check_pool(const gpc *c, const char *argument, int pool)
 	return 0;
 }
 
-/* `from` is a pool; `to` as given, or -1: what it demotes to. */
+/* `from` is a pool; `to` as given, or -1: its demote_to. */
 static int find_to(const gpc *c, int from, int to, uint32_t *ret)
 {
 	int32_t demotes = load_relaxed(&seg_pool(&c->seg, (uint32_t)from)->demote_to);
@@ -212,8 +212,8 @@ static uint32_t free_blocks(const gpc *c, uint32_t pool)
 	return used < blocks ? blocks - (uint32_t)used : 0;
 }
 
-/* To another space the blocks are copied, and those that have a copy are asked for as well: the
- * command tells them by to == -1. */
+/* To another space the blocks are copied, and blocks that have a copy are in the command as well:
+ * its answer marks them by to == -1. */
 GPC_EXPORT int gpc_spill_ahead(gpc *c, int pool, void *stream, int timeout_ms, gpc_transfer *ret)
 {
 	struct spill s = { .from = (uint32_t)pool, .deadline = deadline_from(timeout_ms) };

@@ -20,8 +20,8 @@ struct sum_item {
 	gpc_key key;
 };
 
-/* Does the memory keep sums that copies make and compare?  Of an image of several parts the engine
- * does (gpc_seal). */
+/* Does the memory keep sums that copies make and compare?  The engine sums an image of several
+ * parts (gpc_seal). */
 static inline bool sum_kept(const struct map *ram)
 {
 	return ram->trailers.at != NULL && ram->memory.nsums == 1;
@@ -40,9 +40,8 @@ int sum_store(gpc *c, struct map *images, const struct map *ram, uint32_t channe
  * transfer gets the smallest index + 1 whose image differs.  Behind the copies, before the mark. */
 int sum_compare(gpc *c, struct map *images, const struct map *ram, uint32_t channel,
 		const struct sum_item *items, uint32_t n, void *stream);
-/* From RAM to RAM, before the copy, by the calling thread: false, the source's image is not what it
- * was.  Else the target's trailer is stored, if it keeps them.  from: of the source, to: of the
- * target. */
+/* From RAM to RAM, before the copy, by the calling thread: false, the source's image has changed.
+ * Else the target's trailer is stored, if it keeps them.  from: of the source, to: of the target. */
 bool sum_carry(const struct map *to_map, const struct map *from_map, const struct sum_item *to,
 	       const struct sum_item *from);
 

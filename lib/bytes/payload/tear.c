@@ -59,7 +59,7 @@ static bool send_cut(gpc *c, uint32_t channel, gpc_transfer name, uint32_t from)
 	return false;
 }
 
-/* 1: what was enqueued has passed; 0: not yet; negative: the device is lost. */
+/* 1: the enqueued copies have passed; 0: not yet; negative: the device is lost. */
 static int has_passed(const struct channel *s)
 {
 	if (!s->enqueued)

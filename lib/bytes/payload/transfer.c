@@ -63,7 +63,7 @@ bool transfer_is_over(gpc *c, uint32_t channel)
 {
 	const struct shm_xfer *x = seg_xfer(&c->seg, c->peer, channel);
 
-	/* pairs with (t): what became of each is seen */
+	/* pairs with (t): the result of each is seen */
 	return load_acquire(&x->left) == 0 ||
 	       load_relaxed(&x->value) != c->transfers->channel[channel].value;
 }
@@ -77,7 +77,7 @@ void transfer_fail(struct transfers *t, gpc_transfer name, int err)
 void transfer_set(struct transfers *t, uint32_t channel, enum channel_state state)
 {
 	t->channel[channel].state = state;
-	/* transfer_sweep() looks without the lock: what it misses is another sweep's */
+	/* transfer_sweep() looks without the lock: another sweep finds missed ones */
 	if (state == CHANNEL_IDLE)
 		store_relaxed(&t->used, t->used & ~(1ull << channel));
 	else
@@ -143,7 +143,7 @@ void transfer_drop(gpc *c, uint32_t channel)
 
 /* ---- it goes on ---- */
 
-/* With the lock held, one that is marked: false, nothing has happened. */
+/* With the lock held, a marked channel: false, nothing has happened. */
 static bool step_marked(gpc *c, uint32_t i, struct held *h)
 {
 	struct transfers *t = c->transfers;
@@ -306,7 +306,7 @@ static bool is_lost(gpc *c, uint32_t i)
 	       s->device->state(s->uuid) && !transfer_is_done(c, i);
 }
 
-/* Blocks that are to be released then are nobody's to read any more. */
+/* Nobody may read blocks that are to be released then. */
 void transfer_find_lost(gpc *c)
 {
 	struct transfers *t = c->transfers;
@@ -349,12 +349,12 @@ int transfer_open(gpc *c)
 		if (t->channel[i].value < SANE_VALUE)
 			t->last = MAX(t->last, t->channel[i].value);
 		begun = load_relaxed(&seg_xfer(&c->seg, c->peer, i)->value);
-		if (begun < SANE_VALUE) /* one that was never done, too */
+		if (begun < SANE_VALUE) /* also a transfer that was never done */
 			t->last = MAX(t->last, begun);
 	}
 	/* Copies that a dead peer gave to a stream may still store there while its process exits.
-	 * It is at most SHM_TRANSFERS above what was done, for one peer, and before now in
-	 * microseconds, for all. */
+	 * The value is at most SHM_TRANSFERS above the done value of one peer, and for all peers
+	 * below the present time in microseconds. */
 	t->begun = t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
 	c->transfers = t;
 	map_watch(c, pair_forget, transfer_feed);
@@ -376,7 +376,7 @@ static bool is_at_work(gpc *c)
 	return works;
 }
 
-/* One that was torn and not cut so far has nothing on a device any more.  When the writer finds
+/* A torn transfer that is not cut yet has nothing on a device any more.  When the writer finds
  * the seat empty, it decides the transfers that the device has ended. */
 static bool has_ended(const struct channel *s)
 {
@@ -457,7 +457,7 @@ void transfer_free(gpc *c)
 
 	if (!t)
 		return;
-	map_watch(c, NULL, NULL); /* maps outlive what was planned for them */
+	map_watch(c, NULL, NULL); /* maps outlive the plans for them */
 	host_stop(t);
 	unpin_words(c);
 	waiters_end(t, true);

@@ -48,7 +48,7 @@ struct events { /* of a channel on one device; as long as the handle */
 	struct events *next;
 	const struct device_bytes *device;
 	uint8_t uuid[16];
-	void *event[GPC_MAX_STAGES]; /* made when a transfer of so many stages begins */
+	void *event[GPC_MAX_STAGES]; /* made when a transfer of that many stages begins */
 };
 
 struct bound {
@@ -59,14 +59,14 @@ struct channel {
 	enum channel_state state;
 	bool commits; /* the writer does */
 	bool ranked;  /* ... when ranks say done */
-	bool rings;   /* at done the writer is told: it waits for a word of ours */
+	bool rings;   /* wake the writer when done: it waits for a word of ours */
 	int err;
 	uint64_t value; /* of the transfer begun last; SHM words that equal it are done */
 	/* of a rank: the word of its leader, and the value to store; else NULL */
 	uint64_t *word, wanted;
 	const struct device_bytes *device;
 	uint8_t uuid[16];
-	struct events *all_events, *events; /* and those of this transfer: NULL: none */
+	struct events *all_events, *events; /* and the fields of this transfer: NULL: none */
 	uint32_t stages;
 	uint32_t nmaps;
 	struct map *map[GPC_MAX_POOLS + 1];
@@ -74,7 +74,7 @@ struct channel {
 	uint32_t nrelease;
 
 	/* of one that the writer commits */
-	uint32_t n;          /* blocks that the call has told of */
+	uint32_t n;          /* blocks that the call has reported */
 	struct bound *bound; /* these; room for GPC_TRANSFER_BLOCKS, once made */
 	uint64_t op;         /* of the first */
 	uint32_t cut;        /* torn: entries of the command that are whole */
@@ -182,7 +182,7 @@ int pin_pair(gpc *c, const struct pair *p, const struct copy_pair *pairs, uint32
 int enqueue_pairs(const struct pair *p, uint32_t stage, const struct copy_pair *pairs, uint32_t n,
 		  void *stream);
 int check_stream(const struct map *by, void *stream);
-/* Events for so many stages, with the channel begun. */
+/* Events for that many stages, with the channel begun. */
 int events_make(gpc *c, uint32_t channel, uint32_t stages);
 
 /* ---- order.c ---- */

@@ -144,7 +144,7 @@ static int writers_turn(gpc *c, uint64_t now)
 	if (ring_writer_is_gone(c))
 		return -ENOTCONN;
 	pthread_mutex_lock(&t->lock);
-	if (now - t->seat_asked_ns > SEAT_OLD_NS) { /* what was missed then, is nothing now */
+	if (now - t->seat_asked_ns > SEAT_OLD_NS) { /* the earlier misses do not count now */
 		t->seat_missed = 0;
 		t->seat_look_ns = now + SEAT_NS;
 	}
@@ -229,7 +229,8 @@ void waiters_end(struct transfers *t, bool tell)
 	}
 }
 
-/* With the lock held: does the thread have to go on with one that no call may come back to? */
+/* With the lock held: does the thread have to go on with a transfer that no call may come back
+ * to? */
 static bool needs_thread(const struct transfers *t)
 {
 	uint32_t i;

@@ -2,10 +2,10 @@
 /* claim_here.c - the answers about a claim that this process has by itself.
  *
  * Only MINE changes anything, so only the writer may answer MINE.  LIVE is a lookup.  For PENDING
- * the writer notes in shm_shared.hint, by the key's hash, in which blocks such keys are pending;
- * a note may be old, another key's, or scribbled: only the record is believed, and a key that no
- * record confirms is asked of the writer.  A block of this very peer is asked as well: it may
- * have been given back by a command that is still on its way.
+ * the writer notes the blocks of pending keys in shm_shared.hint, by the key's hash.  A note may
+ * be old, another key's, or scribbled: only the record is believed, and a key that no record
+ * confirms is asked of the writer.  A key that is pending in a block of this peer is asked as
+ * well: the block may have been given back by a command that is still on its way.
  * Tests: t/index/claim-ends.t t/index/at-once.t t/index/claims.t t/python/vllm-step.t */
 #include "config.h"
 
@@ -24,7 +24,7 @@ static bool is_ready(const gpc *c, gpc_block block)
 	return load_acquire(&seg_pool(&c->seg, (uint32_t)GPC_POOL(block))->state) == POOL_READY;
 }
 
-/* How many from there on are of one pool, which has one space. */
+/* The number of blocks from there on in one pool, which has one space. */
 static uint32_t count_alike(const gpc_block *blocks, uint32_t n)
 {
 	uint32_t i = 1;
@@ -34,7 +34,7 @@ static uint32_t count_alike(const gpc_block *blocks, uint32_t n)
 	return i;
 }
 
-/* Pairs with (f): a mark that is seen has what stands beside it; and with (u), by the second
+/* Pairs with (f): a reader of the mark sees the fields beside it; and with (u), by the second
  * look. */
 bool claim_mark(const struct shm_record *r, struct claim_mark *ret)
 {

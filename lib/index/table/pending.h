@@ -18,7 +18,7 @@
  * writer
  *      stores what ends the claim, a full barrier, and if there are waiters adds 1 to seq and wakes
  *      all of them.  Takeover does so with all words.
- * B15  pending is advice: nobody is kept from computing or publishing a key that is claimed. */
+ * B15 pending is advice: every peer may compute and publish a claimed key. */
 #ifndef GPC_TABLE_PENDING_H
 #define GPC_TABLE_PENDING_H
 
@@ -31,7 +31,7 @@ uint32_t pending_find(struct writer *w, uint32_t space, const gpc_key *key);
 void pending_add(struct writer *w, uint32_t record);
 /* A peer claims the key of this record: it is the youngest of the peer's claims. */
 void pending_add_claim(struct writer *w, uint32_t peer, uint32_t record);
-/* The record is about to leave RESERVED, or its source: ends a claim, wakes.  Anything may be
+/* The record is about to leave RESERVED, or its source: ends a claim, wakes.  Any record may be
  * asked. */
 void pending_end_now(struct writer *w, uint32_t record);
 static inline void pending_end(struct writer *w, uint32_t record)

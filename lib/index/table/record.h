@@ -18,8 +18,8 @@ void record_free(struct writer *w, uint32_t record);
 /* DYING or FREE, of a CALLER pool -> RESERVED for the owner, which is told.  op: of its own
  * gpc_evict, whose answer names the block; else 0. */
 void record_return(struct writer *w, uint32_t record, uint64_t op);
-/* DYING, and held all the same: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts
- * it, so that gpc_pool_available() must not. */
+/* DYING, but held: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts it, so
+ * that gpc_pool_available() must not. */
 void record_set_lingers(struct writer *w, uint32_t record, bool lingers);
 
 /* ---- whose reservation: the lists of a peer, and its numbers ---- */
@@ -129,7 +129,7 @@ static inline __attribute__((always_inline)) void record_freed(struct writer *w,
 	struct shm_record *r = w_record(w, record);
 	struct wpool *p = &w->pool[pool];
 
-	/* (L) commit: a successor sees it free, and nobody's */
+	/* (L) commit: a successor sees it free, without owner */
 	store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
 	r->owner = SHM_NO_PEER;
 	r->flags = 0;
@@ -144,12 +144,12 @@ static inline __attribute__((always_inline)) void record_freed(struct writer *w,
 }
 
 /* LIVE -> DYING.  owner and op: of the peer that gets it (rule C1), or SHM_NO_PEER.  The caller
- * has the books.  The row is read next behind the grace period of its batch, which begins by a
+ * keeps the books.  The row is read next behind the grace period of its batch, which begins by a
  * full barrier (F); an earlier reader has one of its own. */
 static inline __attribute__((always_inline)) void record_dying(struct shm_record *r, uint32_t owner,
 							       uint64_t op)
 {
-	/* no LIVE record has it but one that is forged, and the pool has not counted that */
+	/* only a forged LIVE record has it, and the pool has not counted that */
 	r->flags &= (uint8_t)~REC_LINGERS;
 	r->owner = (uint8_t)owner; /* rule C1: the peer that gets it, before the commit */
 	if (owner != SHM_NO_PEER)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.c - the serving loop.  One pass takes what the rings hold, pushes retired things on, and
- * answers; between passes it sleeps on a futex that submitting peers wake, once nobody has asked
- * for something for a while.
+/* loop.c - the serving loop.  One pass takes the commands of the rings, pushes retired blocks on,
+ * and answers.  After a while without commands it sleeps between passes, on a futex that
+ * submitting peers wake.
  * Tests: t/index/stray-stores.t t/index/wake.t t/index/primed.t t/index/hostile-peer.t
  *   t/index/transfer-turns.t t/index/wake-writer.t */
 #include "config.h"
@@ -27,11 +27,11 @@
 #include "index/writer/sweep.h"
 #include "index/writer/transfer.h"
 
-#define ROUND         64                 /* commands of one peer before the next one's turn */
-#define PRIMED        16                 /* a power of two, above ... */
-#define PRIME_AHEAD   12                 /* commands whose memory is on its way */
-#define PRIME_AGAIN   6                  /* how many later each is looked at again */
-#define HOUSEKEEP_NS  (20 * NS_PER_MS)   /* between looks for the dead */
+#define ROUND         64               /* commands of one peer before the next one's turn */
+#define PRIMED        16               /* a power of two, above ... */
+#define PRIME_AHEAD   12               /* commands whose memory is on its way */
+#define PRIME_AGAIN   6                /* each is looked at again after this number of later ones */
+#define HOUSEKEEP_NS  (20 * NS_PER_MS) /* between looks for the dead */
 #define ALONE_NS      (2000 * NS_PER_MS) /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
@@ -156,8 +156,8 @@ static void answer_bell(struct writer *w)
 	}
 }
 
-/* False: it has nothing more, and will ring.  Its ring is looked at behind the swap that has taken
- * its bell, and it rings behind its commands. */
+/* False: the peer has no more commands, and will ring.  Its ring is looked at behind the swap
+ * that has taken its bell, and it rings behind its commands. */
 static bool serve_peer(struct writer *w, uint32_t peer, uint32_t *done)
 {
 	const struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -186,7 +186,7 @@ static uint32_t drain_all(struct writer *w)
 	uint32_t done = 0, round;
 
 	do {
-		w_pass_begin(w); /* peers that always want more make one pass of all */
+		w_pass_begin(w); /* peers with always more commands would make one endless pass */
 		answer_bell(w);
 		round = drain_active(w);
 		done += round;
@@ -218,8 +218,8 @@ static void refill(struct writer *w)
 	}
 }
 
-/* Nobody can die, and nothing waits for what only a look would tell.  A peer that comes rings, so
- * the next pass notes its seat. */
+/* No peer can die, and nothing waits for a finding that needs a look.  A peer that comes rings,
+ * so the next pass notes its seat. */
 static bool no_other_peers(const struct writer *w)
 {
 	uint32_t own = w->c->peer;
@@ -238,7 +238,7 @@ static bool pools_are_quiet(const struct writer *w)
 	return sweep_is_quiet(w);
 }
 
-/* Somebody has come since, or something waits now. */
+/* A peer has come since, or a command waits now. */
 static void notice_company(struct writer *w, uint64_t now)
 {
 	if (!w->alone || no_other_peers(w))
@@ -362,7 +362,7 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	if (!work_is_waiting(w))
 		err = futex_wait(&shared->sleeping, 1, until - now);
 	store_relaxed(&shared->sleeping, 0);
-	if (wait_is_watched()) /* the program says itself whether it wants to */
+	if (wait_is_watched()) /* the program itself decides that */
 		return !wait_over(clock_ns(), NEVER);
 	return err != -EINTR;
 }

@@ -6,7 +6,7 @@
 #include "index/table/state.h"
 
 /* The key of `from` is live in `to` as well: the entry names `to` from here on, and `from`
- * waits for its end (rule C3).  A takeover ends a commit by it. */
+ * waits for its end (rule C3).  A takeover ends a commit with it. */
 void move_switch(struct writer *w, uint32_t from, uint32_t to);
 /* Commit one target, which stays RESERVED if that fails: 0, MOVE_AGAIN: no bucket yet; -ESTALE,
  * -EEXIST, -ENOENT, -EAGAIN. */

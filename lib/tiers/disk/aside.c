@@ -10,8 +10,8 @@
  *   of another user, locked, no regular file       refused            refused
  *
  * Nothing is changed before disk_begin.  There the damaged file, whose lock is kept, gets the
- * first free name of a few, and an empty file gets the old name.  Where that cannot become a disk
- * file it goes again, and the damaged one has its name back.  A process that dies in between
+ * first free name of a few, and an empty file gets the old name.  If that cannot become a disk
+ * file, it goes again, and the damaged file has its name back.  A process that dies in between
  * leaves an empty file, or none, beside the damaged one's new name.
  * Tests: t/tiers/aside.t t/daemon/disk-aside.t */
 #include "config.h"

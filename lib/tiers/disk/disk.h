@@ -80,7 +80,7 @@ struct disk_options { /* zero = default */
 	uint32_t queue;        /* reads that may wait, and as many writes; 256 */
 	uint64_t write_rate;   /* bytes a second; 0: no limit */
 	uint64_t write_burst;  /* bytes at once, after a pause; 0: one second's */
-	const struct log *log; /* what is said once; NULL: nothing.  Outlives the disk */
+	const struct log *log; /* messages; NULL: none.  Outlives the disk */
 };
 
 /* Open it for this process alone, make it if asked to, start the threads.
@@ -188,8 +188,8 @@ int disk_sync(struct disk *d);  /* all that was answered, durably */
 int disk_free(struct disk *d, uint64_t slot);
 /* The header alone, and the note, as they are now: results as of a read. */
 int disk_look(struct disk *d, struct disk_slot *what, void *note);
-/* The note alone, of a block that a scan or a look has told of: what->note_bytes of it.  -EBADMSG:
- * it is damaged, or the slot has been written since. */
+/* The note alone, of a block from a scan or a look: what->note_bytes of it.  -EBADMSG: it is
+ * damaged, or the slot has been written since. */
 int disk_note(struct disk *d, const struct disk_slot *what, void *note);
 /* The notes beside the 1024 headers around this slot are going to be read: the system may begin. */
 void disk_note_ahead(struct disk *d, uint64_t slot);

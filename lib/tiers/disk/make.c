@@ -8,7 +8,7 @@
  *   cut      superblocks; the end.  A death in between leaves a longer file, which nobody reads
  *   cleared  with one of these, or alone: the same superblocks have another epoch
  *
- * Where superblocks cannot be written both get the bytes again that they had.
+ * If superblocks cannot be written, both get their old bytes again.
  * Tests: t/tiers/disk-kills.t t/tiers/disk-power.t t/tiers/disk-files.t */
 #include "config.h"
 
@@ -122,7 +122,7 @@ static int set_end(struct disk *d, uint64_t end)
 		   : 0;
 }
 
-/* After an error, whose sentence stays: what cannot be cut off is never looked at. */
+/* After an error, whose sentence stays: a part that cannot be cut off is never read. */
 static void set_end_again(struct disk *d, uint64_t end)
 {
 	if (ftruncate(d->fd, (off_t)end) && d->log)
@@ -196,7 +196,7 @@ int make_file(struct disk *d)
 /* ---- other sizes ---- */
 
 /* As it was: both superblocks, and headers of the last group that no slot has, of before it was
- * cut.  Of what cannot be read nothing is known. */
+ * cut.  Unreadable bytes tell nothing. */
 struct before {
 	struct disk_super at[2];
 	bool known[2];
@@ -246,7 +246,7 @@ static void stay_small(struct disk *d, const struct before *b, uint64_t slots, u
 
 static int grow(struct disk *d, const struct before *b, uint64_t old, uint64_t now)
 {
-	int err = set_end(d, old); /* headers of before it was cut would come back */
+	int err = set_end(d, old); /* old headers from before the cut would come back */
 
 	if (!err)
 		err = find_room(d, old, now);

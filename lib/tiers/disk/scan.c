@@ -3,8 +3,8 @@
  *
  * Headers are read a group at a time; if the disk refuses a page of them, a page at a time, so
  * that the other pages are not lost.  Such a page is written anew, free: its blocks are lost, and
- * one that could be read again later would bring back keys that were removed meanwhile.  Parts of
- * the file that were never written are passed over.
+ * a page that could be read again later would bring removed keys back.  Parts of the file that
+ * were never written are passed over.
  * Tests: t/tiers/disk-scan.t t/tiers/disk-faults.t t/tiers/disk-slots.t */
 #include "config.h"
 
@@ -82,7 +82,7 @@ static int owe(struct disk *d, uint64_t what)
 	return 0;
 }
 
-/* Nobody knows what was in it; if it cannot be written either, no removal is acknowledged. */
+/* Its content is unknown; if it cannot be written, no removal is acknowledged. */
 static void free_page(struct disk *d, uint64_t first)
 {
 	static const uint8_t page[DISK_PAGE];
@@ -153,7 +153,7 @@ static int look_at_group(struct disk *d, uint64_t first, uint64_t end, struct di
 	return look_at(d, h, first, n, f);
 }
 
-/* Parents are less deep than their children.  Of one key the last one comes first. */
+/* Parents are less deep than their children.  If a key is there twice, the last one comes first. */
 static int compare(const void *a, const void *b)
 {
 	const struct disk_slot *s = a, *t = b;

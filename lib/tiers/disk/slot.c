@@ -94,7 +94,7 @@ static int clear_if_used(struct disk *d, uint64_t slot)
 
 /* ---- write ---- */
 
-/* Unless a clear came meanwhile: its epoch would take this block for one that came after it. */
+/* Unless a clear came meanwhile: with its epoch this block would count as a later one. */
 static int store_header(struct disk *d, struct disk_slot *s, uint64_t epoch)
 {
 	struct disk_header h = {
@@ -216,8 +216,8 @@ static int run_read(struct disk *d, struct disk_op *op)
 
 /* ---- what goes away ---- */
 
-/* A header that could not be freed would outlive the next sync: nothing is acknowledged then.  Of a
- * file that was cut it is gone. */
+/* A header that could not be freed would outlive the next sync: nothing is acknowledged then.  In
+ * a file that was cut it is gone. */
 int disk_free(struct disk *d, uint64_t slot)
 {
 	int err = slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;

@@ -91,7 +91,7 @@ static inline uint64_t disk_image_at(const struct disk *d, uint64_t slot)
 	return disk_group_at(d, slot) + d->images_at + slot % DISK_GROUP * d->super.slot_bytes;
 }
 
-/* Of a file with these many slots. */
+/* For a file with this number of slots. */
 static inline uint64_t disk_bytes(const struct disk *d, uint64_t slots)
 {
 	return disk_image_at(d, slots - 1) + d->super.slot_bytes;
@@ -153,7 +153,7 @@ void io_unmap(struct disk *d);
 int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 	       struct disk_slot *ret);
 int slot_check_op(const struct disk *d, const struct disk_op *op);
-void slot_run(struct disk *d, struct disk_op *op); /* disk_run() of one that was checked */
+void slot_run(struct disk *d, struct disk_op *op); /* disk_run() of a checked operation */
 
 /* ---- scan.c ---- */
 

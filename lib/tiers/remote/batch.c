@@ -32,8 +32,8 @@ static void name_item(const struct remote *r, struct batch *b, uint32_t i, const
 	item->result = -EIO;
 }
 
-/* Where images lie is the batch's own: a plugin that is LOST may look there long after the caller
- * has gone. */
+/* The list of pieces belongs to the batch: a LOST plugin may read it long after the caller has
+ * gone. */
 static bool give_places(const struct remote *r, struct batch *b, const struct remote_block *block,
 			uint32_t n)
 {
@@ -180,8 +180,8 @@ static uint64_t *unsure(struct remote *r)
 	return r->o.unsure_ns ? r->o.unsure_ns : &r->unsure_ns;
 }
 
-/* Of a put that no fence can end the time is known before it is sent, as this process may be killed
- * before the answer.  Returns what stood there. */
+/* The time of a put that no fence can end is stored before the put, since this process may be
+ * killed before the answer.  Returns what stood there. */
 static uint64_t begin_unfenced(struct remote *r)
 {
 	uint64_t before = load_relaxed(unsure(r));
@@ -279,7 +279,7 @@ uint32_t remote_exists(struct remote *r, uint32_t lane, const gpc_key *keys, uin
 
 /* ---- remove ---- */
 
-/* Where they could be fenced and cannot any more, one may have been given up meanwhile. */
+/* If they could be fenced and cannot any more, a put may have been given up meanwhile. */
 static void note_fence(struct remote *r, const int32_t *result, uint32_t n)
 {
 	uint32_t i;

@@ -16,16 +16,16 @@ struct batch { /* of one lane; while that is LOST all but `result` is the plugin
 	struct image_header header[GPC_REMOTE_BATCH];
 	char key[GPC_REMOTE_BATCH][GPC_REMOTE_KEY + 1];
 	struct iovec *piece; /* of all images */
-	uint32_t npieces;    /* it has room for so many */
+	uint32_t npieces;    /* the number that there is room for */
 	int32_t result[GPC_REMOTE_BATCH];
 
-	/* what is called, in the lane's thread */
+	/* the function to call, in the lane's thread */
 	struct remote *r;
 	plugin_call call;
 	struct gpc_remote_call with;
 	uint32_t n;
 	char why[256]; /* of tick */
-	int tick;      /* what it has answered */
+	int tick;      /* its answer */
 };
 
 /* ---- call.c ---- */

@@ -232,7 +232,7 @@ void batch_ask(struct remote *r, plugin_call call, uint32_t lane, uint32_t n, ui
 	tell_refusal(r, call, b, n);
 }
 
-/* Of a lane that is LOST nothing may be touched. */
+/* Nothing of a LOST lane may be touched. */
 bool batch_is_mine(struct remote *r, uint32_t lane, uint32_t n)
 {
 	struct batch *b = &r->batch[lane];

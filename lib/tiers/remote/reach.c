@@ -3,9 +3,9 @@
  *
  * A prompt can have more blocks than a batch has items.  The first batch asks for keys at equal
  * distances, the last one among them: where all are there the whole chain is taken to be.
- * Otherwise the second batch looks between the last one that is there and the first one that is
- * not.  Stores lose single keys at any time, so the answer is a hint, as `exists` of each key would
- * be: the get tells.
+ * Otherwise the second batch looks between the last present key and the first missing one.
+ * Stores lose single keys at any time, so the answer is a hint, as `exists` of each key would be:
+ * the get tells.
  * Tests: t/tiers/remote-folder.t */
 #include "config.h"
 
@@ -24,8 +24,8 @@ static uint32_t places(uint32_t lo, uint32_t hi, uint32_t *at)
 	return count;
 }
 
-/* Asks at these places: *ret_lo is behind the last one of a row that is there, *ret_hi the first
- * one that is not. */
+/* Asks at these places: *ret_lo is behind the last key of the present row, *ret_hi the first
+ * missing one. */
 static void narrow(struct remote *r, uint32_t lane, const gpc_key *keys, uint64_t deadline_ns,
 		   uint32_t *lo, uint32_t *hi)
 {

@@ -80,7 +80,7 @@ void store_down(struct remote *r, const char *why)
 			  why);
 }
 
-/* An outage is told once.  It is over when a call was answered, which not every plugin's tick
+/* An outage is logged once.  It is over when a call was answered, which not every plugin's tick
  * knows. */
 static void store_up(struct remote *r)
 {

@@ -78,10 +78,10 @@ struct remote_block {        /* of get and put */
 struct remote_state {                /* counters never fall */
 	uint32_t state;              /* REMOTE_UP ... */
 	char plugin[64], where[256]; /* whose, and which store */
-	char why[256];               /* DOWN, OFF: what was wrong */
+	char why[256];               /* DOWN, OFF: the reason */
 	/* images asked for, that came whole, that the store did not have */
 	uint64_t gets, hits, misses;
-	uint64_t asked, there; /* keys of exists, and those that are there */
+	uint64_t asked, there; /* keys of exists, and keys that are there */
 	uint64_t puts, stored, removed;
 	uint64_t bytes_in, bytes_out; /* of images */
 	/* items that came to nothing, by cause */
@@ -123,7 +123,8 @@ uint32_t remote_exists(struct remote *r, uint32_t lane, const gpc_key *keys, uin
  * no fence, and a put of the last REMOTE_UNSURE_NS may bring it back. */
 uint32_t remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
 		       int32_t *results, uint64_t deadline_ns);
-/* So many keys of one chain, from its first one, are in the store: a hint.  Two batches at most. */
+/* The number of keys of one chain, from its first one, in the store: a hint.  Two batches at
+ * most. */
 uint32_t remote_reach(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
 		      uint64_t deadline_ns);
 

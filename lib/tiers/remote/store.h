@@ -32,7 +32,7 @@ struct remote {
 	uint32_t prefix_bytes;
 	int cancel_fd; /* readable once remote_stop was called */
 
-	/* Any thread, relaxed: what is read late costs a call, or a tick. */
+	/* Any thread, relaxed: a late value costs a call, or a tick. */
 	uint32_t state, stopped;
 	uint64_t refused;      /* bits of calls that the store refuses to us, as the log has it */
 	uint32_t right, wrong; /* images since the last wrong one, and wrong ones */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* above.c - what a block hangs on goes down with it.
+/* above.c - the ancestors of a block go down with it.
  *
  * A block is of use only behind the blocks before it in its prompt.  The common beginning of many
  * prompts is used all the time, so it is never next to go from RAM, and by itself would never be

@@ -17,7 +17,7 @@ bool above_applies(const struct lower *d);
 bool above_is_among(const gpc_block *blocks, uint32_t n, gpc_block block);
 /* The tier has, or can have, the bytes of this key. */
 bool lower_has(struct lower *d, const gpc_key *key);
-/* Of a block in that pool; chosen: those that are about to be written. */
+/* For a block in that pool; chosen: the blocks that are about to be written. */
 void above_find(struct lower *d, uint32_t pool, const struct about *a, const gpc_block *chosen,
 		uint32_t nchosen, struct above *ret);
 

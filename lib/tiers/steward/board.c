@@ -119,7 +119,7 @@ void board_leave(struct gpc_tiers *t)
 
 	if (!t->has_lock)
 		return;
-	/* with the lock: what stands there behind it is the next steward's */
+	/* with the lock: later values there are the next steward's */
 	for (i = 0; i < SHM_TIERS; i++) {
 		store_relaxed(&d->tier[i].state, GPC_TIER_DOWN);
 		store_relaxed(&d->tier[i].pool, -1);

@@ -51,7 +51,7 @@ static inline void chains_cut(struct chains *c, uint32_t number, uint32_t hash)
 	*at = c->next[number];
 }
 
-/* Those with that hash, and some with others; at: a number + 1. */
+/* The entries with that hash, and some with others; at: a number + 1. */
 #define CHAINS_EACH(c, hash, at) \
 	for (at = (c)->first[(hash) & (c)->mask]; at; at = (c)->next[at - 1])
 

@@ -55,7 +55,7 @@ static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_i
 	}
 }
 
-/* Where as many wait as may, this thread does it itself. */
+/* If the queue is full, this thread does it itself. */
 static void submit(struct disk *d, struct disk_op *op)
 {
 	int err = disk_submit(d, op);
@@ -115,8 +115,8 @@ static bool is_failure(int result)
 	       result != -EINVAL;
 }
 
-/* The caller handles one bad place: it takes another one.  Where nothing can be written it need
- * not try at once.  Removals, and earlier writes, are not affected.  One thread writes. */
+/* The caller handles one bad place: it takes another one.  If nothing can be written, it need not
+ * try at once.  Removals, and earlier writes, are not affected.  One thread writes. */
 void tier_disk_write(struct lower *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
 	uint32_t i, failed = 0, whole = 0;

@@ -12,9 +12,9 @@
  *
  * The order of the pool is that in which blocks left RAM: victims come leaf first, and are
  * published the other way round, so the first one to go from RAM is the first to go from the tier.
- * Exclusive pools are not chained: what comes up leaves root first.  In others a copy hangs on that
- * of its parent, so what a victim hangs on goes down with it (above.c), and is published before
- * it.
+ * Exclusive pools are not chained: blocks that come up leave root first.  In other pools a copy
+ * needs the copy of its parent, so the ancestors of a victim go down with it (above.c), and are
+ * published before it.
  * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/long-chain.t t/tiers/wanted.t t/tiers/die.t
  *   t/bytes/seals.t */
 #include "config.h"
@@ -211,7 +211,7 @@ static void publish_all(struct down *b, gpc_block *resident)
 			.source = b->block[i],
 			.life = WORD_GEN(a->word) + 1,
 		};
-		/* before it is published: what becomes of its parent from now on is told of it */
+		/* before it is published: from now on it follows the fate of its parent */
 		kin_enter(&b->t->kin, b->d->record + (uint32_t)GPC_SLOT(b->slot[i]), &a->parent,
 			  a->alone);
 	}
@@ -221,7 +221,7 @@ static void publish_all(struct down *b, gpc_block *resident)
 		resident[at[i]] = got[i];
 }
 
-/* Of a batch that failed as a whole the disk is to blame, and the next one may be written in the
+/* If a batch fails as a whole, the disk is the cause, and the next batch may be written in the
  * same places. */
 static bool is_bad_place(const struct down *b, uint32_t at)
 {
@@ -355,7 +355,7 @@ static void enlist_above(struct down *b, gpc_block block)
 	struct about a;
 
 	if (!about_block(b->t->c, block, &a) || !hold_about(b->t->c, block, &a.key, &a))
-		return; /* dropped, with all that hangs on it */
+		return; /* dropped, with all descendants */
 	while (at < b->n && b->about[at].depth >= a.depth)
 		at++;
 	enlist(b, block, &a, at);
@@ -541,8 +541,8 @@ static void write_down(struct lower *d)
 		}
 		/* Due blocks may be among the blocks found at the start, which the index does not
 		 * know before they are published: each would be written twice, and the found one
-		 * would be refused.  And what was found goes in the order of its ages, known when
-		 * all of it is published. */
+		 * would be refused.  And found blocks go in the order of their ages, known when
+		 * all are published. */
 		if (d->file && !load_acquire(&t->published)) {
 			board_sleep(t, seen, PAUSE_MOST);
 			continue;
@@ -555,7 +555,7 @@ static void write_down(struct lower *d)
 			pause = PAUSE_NS;
 			continue;
 		}
-		/* what has failed is no work that is left */
+		/* a failed write is no work that is left */
 		d->events = events;
 		d->looked_ns = clock_ns();
 		if (asked != d->idle)

@@ -44,7 +44,8 @@
  * If memory is missing, nothing is carried out: all entries that were looked at are listed again,
  * and `since` stays.  So it does without a writer.  Nothing is acknowledged meanwhile.  If this
  * process dies, its pools go with it, and the next one begins with the number that was
- * acknowledged last.  Of more keys than the segment keeps nobody knows: all of the tiers goes.
+ * acknowledged last.  The segment keeps no more keys than that: beyond them all of the tiers
+ * goes.
  * Tests: t/tiers/alone.t t/tiers/gaps.t t/tiers/lost-since.t t/tiers/drops-alone.t
  *   t/tiers/drops.t t/tiers/follow.t */
 #include "config.h"
@@ -402,7 +403,7 @@ static int look_at_listed(struct follow *f)
 	return err;
 }
 
-/* One that is BUSY no more is looked at in the next turn. */
+/* An entry that is no longer BUSY is looked at in the next turn. */
 static void list_busy(struct follow *f)
 {
 	struct entry e;

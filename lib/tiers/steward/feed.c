@@ -66,13 +66,13 @@ static void look_for_end(struct lower *d)
 }
 
 /* Blocks that were written and published behind the clear, and before the tier heard of it, are
- * lost to it as well: a read finds that out.  One that rests is cleared before it is up. */
+ * lost to it as well: a read finds that out.  A resting tier is cleared before it is up. */
 static void cleared(struct lower *d, uint32_t tag)
 {
 	int err;
 
 	if (!tag) {
-		/* in this order: what is written behind the clear keeps its key, and is made free
+		/* in this order: a block written behind the clear keeps its key, and is made free
 		 * when it goes */
 		slots_forget_keys(d);
 		err = !d->file || (load_relaxed(&d->broken) && !d->gone) ? 0 : disk_clear(d->file);
@@ -96,7 +96,7 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 		cleared(d, e->tag);
 	if (e->what == GPC_CLEARED && !e->tag)
 		kin_list_all(&t->kin); /* nobody tells which keys */
-	/* a store loses what was dropped, and nothing else: others use it */
+	/* a store loses dropped blocks, and no others: other machines use it */
 	if (d && e->what == GPC_REMOVED)
 		slots_removed(d, e->block, &e->key, lower_is_store(d) && e->was != e->block);
 }
@@ -113,7 +113,7 @@ static void compare(struct gpc_tiers *t)
 		if (d->ended)
 			continue;
 		if (!returns_keeps(t->c, d->pool)) {
-			cleared(d, 0); /* its end may be among what is lost */
+			cleared(d, 0); /* its end may be among the lost events */
 			continue;
 		}
 		if (d->clears != load_acquire(&seg_pool(&t->c->seg, d->pool)->clears))
@@ -178,7 +178,7 @@ static bool feed_follow(struct gpc_tiers *t)
 	return any;
 }
 
-/* All that was answered is on the disk, or all of it goes, and with it what had to go. */
+/* All answered removals are on the disk, or all of the tier goes, and the removals with it. */
 static bool sync_file(struct lower *d)
 {
 	int err = disk_sync(d->file), lost;

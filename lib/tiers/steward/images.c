@@ -42,7 +42,7 @@ bool about_record(const gpc *c, uint32_t record, struct about *ret)
 {
 	const struct shm_record *r = seg_record(&c->seg, record);
 
-	/* pairs with (C): what stands beside LIVE is that block's */
+	/* pairs with (C): the fields beside LIVE are that block's */
 	ret->word = load_acquire(&r->word);
 	ret->key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
 	ret->parent = (gpc_key){ { load_relaxed(&r->parent[0]), load_relaxed(&r->parent[1]) } };

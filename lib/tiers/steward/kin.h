@@ -61,7 +61,7 @@ bool kin_children(struct kin *k, const gpc_key *parent, struct numbers *to);
 void kin_removed(struct kin *k, const gpc_key *key);
 void kin_list(struct kin *k, uint32_t number); /* if it is an entry */
 void kin_list_all(struct kin *k);
-/* One that is listed is listed no more; false: none is. */
+/* Take an entry off the list; false: the list is empty. */
 bool kin_next(struct kin *k, uint32_t *ret);
 /* It came without its parent, and nothing with that key was removed since. */
 bool kin_came(struct kin *k, uint32_t number);

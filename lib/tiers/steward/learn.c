@@ -3,14 +3,13 @@
  *
  * The store is asked how far a prompt goes there (remote_reach: two batches), and a hint is
  * published for each key.  From then on a lookup in the tier's space finds it, on any process of
- * this node and without a wait.  Hints have no bytes: a get finds out, and removes those that were
- * wrong.
+ * this node and without a wait.  Hints have no bytes: a get checks them, and removes wrong ones.
  * Tests: t/tiers/remote-kept.t t/tiers/unchained.t t/tiers/store.t */
 #include "config.h"
 
 #include "tiers/steward/steward.h"
 
-/* Those of them that have no hint yet, at most BATCH; false: there was no room for all. */
+/* The keys without a hint yet, at most BATCH; false: there was no room for all. */
 static bool publish(struct lower *d, const gpc_key *keys, uint32_t n, const gpc_key *before)
 {
 	struct publish_copy copy[BATCH];
@@ -58,7 +57,7 @@ uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t de
 	if (!n || !d || !lower_is_ready(d))
 		return 0;
 	reach = tier_remote_reach(d->store, keys, n, deadline);
-	reach = MIN(reach, d->blocks); /* more would push out those that come first */
+	reach = MIN(reach, d->blocks); /* more would push out the first ones */
 	for (i = 0; i < reach; i += some) {
 		some = MIN(reach - i, BATCH);
 		if (!publish(d, keys + i, some, i ? &keys[i - 1] : &before))

@@ -39,7 +39,7 @@ static uint32_t free_space(const gpc *c)
 	return s;
 }
 
-/* That of the last steward goes when a writer has seen that it is dead; until then it takes the
+/* The pool of the last steward goes when a writer has seen its death; until then it takes the
  * room, or the space. */
 static bool is_in_the_way(const gpc *c, const struct gpc_pool *of)
 {

@@ -126,8 +126,8 @@ void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
 	store_lane_give(s, lane);
 }
 
-/* All of a call was refused, for want of room for instance: what is sent next would be, too.  To a
- * part of a store that is down nothing was sent. */
+/* All of a call was refused, for want of room for instance: the next values would be refused,
+ * too.  To a part of a store that is down nothing was sent. */
 static void note_refusals(struct tier_store *s, const struct remote_block *b, uint32_t n)
 {
 	uint32_t i, stored = 0, down = 0, lost = 0;
@@ -425,7 +425,7 @@ static const struct worker_kind store_kind = { .name = "gpc-tiers-tick",
 					       .what = "for a store",
 					       .step = store_step };
 
-/* Its thread says in the board what it sees, so it ends before another steward may have its own
+/* Its thread stores its findings in the board, so it ends before another steward may have its own
  * numbers there. */
 void tier_remote_stop(struct tier_store *s)
 {
@@ -441,7 +441,7 @@ void tier_remote_close(struct tier_store *s)
 		remote_memory(s->remote, s->memory, s->memory_bytes, false);
 	if (!remote_close(s->remote)) {
 		store_lanes_leave(s);
-		return; /* what it was given stays, and so do we: its log is our peer's */
+		return; /* its memory stays, and so do we: its log is our peer's */
 	}
 	gone_end(&s->gone);
 	gone_end(&s->was[0]);

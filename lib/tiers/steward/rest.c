@@ -19,7 +19,7 @@
 #include "tiers/steward/steward.h"
 
 /* Entries of the index below RAM would only be misses.  Without a writer it is tried again.
- * Where its pool has gone nothing is left of it, and another pool may have the number. */
+ * If its pool has gone, nothing is left of it, and another pool may have the number. */
 static bool is_emptied(struct lower *d)
 {
 	if (!d->emptied && !returns_keeps(d->t->c, d->pool))
@@ -52,7 +52,7 @@ void rest_begin(struct lower *d, const char *what, int err)
 	rest_lose_all(d);
 }
 
-/* No batch is under way meanwhile: what it had written would stand behind the clear. */
+/* No batch is under way meanwhile: its blocks would come behind the clear. */
 static int probe(struct lower *d)
 {
 	int err;

@@ -137,8 +137,8 @@ void restore_forget(struct lower *d, const struct disk_slot *f)
 	kin_removed(&d->t->kin, &f->key);
 }
 
-/* With what follows them, as in the index: parents come first in the list, those that are published
- * among them, and what follows has that tag from then on. */
+/* With their descendants, as in the index: parents come first in the list, published ones too,
+ * and descendants have that tag from then on. */
 void restore_drop(struct lower *d, uint32_t tag)
 {
 	const struct disk_slot *up;

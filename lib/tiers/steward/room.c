@@ -3,9 +3,9 @@
  * take when it gives up others for them.
  *
  * Copies of blocks that go from RAM sooner are not given up for blocks that go later: the former
- * would be written again, at the cost of the next ones, for ever.  Where nothing changes in RAM,
- * each block that is next to go is written once at most.  Of a tier that pools of RAM fill
- * together each of them has its part.
+ * would be written again, at the cost of the next ones, for ever.  While RAM does not change,
+ * each block that is next to go is written once at most.  Pools of RAM that fill a tier together
+ * have equal parts of it.
  * Tests: t/tiers/full.t t/tiers/remote-refuses.t */
 #include "config.h"
 
@@ -38,7 +38,7 @@ static uint32_t free_blocks(const struct shm_pool *p)
 	return used < blocks ? blocks - (uint32_t)used : 0;
 }
 
-/* Of a tier that all of them fill together a pool of RAM has its part. */
+/* The part of a pool of RAM in a tier that all of them fill together. */
 static uint32_t part_of(const struct lower *d, uint32_t pool)
 {
 	const struct segment *s = &d->t->c->seg;
@@ -58,7 +58,7 @@ uint32_t room_due(const struct lower *d, uint32_t pool, bool drain)
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
 	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
-	/* more would push each other out, and be written for ever; hints are for what is learned,
+	/* more would push each other out, and be written for ever; hints are for learned keys,
 	 * too */
 	if (lower_is_store(d))
 		ahead = MIN(ahead, MAX(d->blocks / 2, 1u));
@@ -71,7 +71,7 @@ uint32_t room_due(const struct lower *d, uint32_t pool, bool drain)
 
 /* ---- room ---- */
 
-/* In a pool of which nothing is written just now. */
+/* In a pool without writes at this moment. */
 static bool is_next(struct lower *d, uint32_t pool, gpc_block block)
 {
 	uint32_t want = room_due(d, pool, false);
@@ -114,7 +114,7 @@ uint32_t room_for(struct lower *d, uint32_t n, uint32_t pool, const gpc_block *s
 	gpc_block copy[BATCH];
 	int got, i;
 
-	if (n <= has || d->exclusive) /* what is exclusive is not in RAM */
+	if (n <= has || d->exclusive) /* blocks of an exclusive tier are not in RAM */
 		return n;
 	got = gpc_evict(d->t->c, (int)d->pool, n - has, copy, GPC_PEEK, CALL_MS);
 	for (i = 0; i < got; i++)

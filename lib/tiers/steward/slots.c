@@ -2,7 +2,7 @@
 /* slots.c - the content of each slot of a tier.
  *
  * The index knows the blocks of a tier; this file knows the headers on the disk, and the unused
- * slots.  Where the two differ a header is to be made free (rule B19): nobody may find it after a
+ * slots.  If the two differ, a header is to be made free (rule B19): nobody may find it after a
  * restart.
  * Tests: t/tiers/feed.t t/tiers/full.t t/tiers/durable.t t/tiers/remote-refuses.t */
 #include "config.h"
@@ -80,7 +80,7 @@ static bool has_key(const struct lower *d, uint32_t i)
 	       key_same(&a.key, &d->slot[i].key);
 }
 
-/* It is no entry any more until its next block is about to be published. */
+/* The slot is no entry until its next block is about to be published. */
 static void become_busy(struct lower *d, uint32_t i)
 {
 	kin_leave(&d->t->kin, d->record + i);
@@ -88,8 +88,8 @@ static void become_busy(struct lower *d, uint32_t i)
 	d->slot[i].lost = false;
 }
 
-/* No event tells of blocks that the owner's own evict names.  A store keeps what is evicted here:
- * so the feed, which tells of it, too, must not find its key any more. */
+/* No event tells of blocks that the owner's own evict names.  A store keeps blocks that are
+ * evicted here: so the feed, which has the eviction, too, must not find the key any more. */
 static uint32_t evict(struct lower *d, gpc_block *blocks, uint32_t n)
 {
 	bool is_store = lower_is_store(d);
@@ -99,7 +99,7 @@ static uint32_t evict(struct lower *d, gpc_block *blocks, uint32_t n)
 		pthread_mutex_lock(&d->lock);
 	got = gpc_evict(d->t->c, (int)d->pool, n, blocks, 0, EVICT_MS);
 	if (got > 0 && !returns_keeps(d->t->c, d->pool))
-		got = 0; /* our pool has gone, and they are of another one that has its number */
+		got = 0; /* our pool has gone, and they belong to another pool of its number */
 	if (!is_store)
 		pthread_mutex_lock(&d->lock);
 	for (i = 0; i < got; i++) {

@@ -70,7 +70,7 @@ struct slot {
 	/* publishers of this slot that have not called slots_live() yet, although it was evicted
 	 * and taken since */
 	uint8_t overtaken;
-	bool lost; /* a hint that others hang on: the store has not got its key any more */
+	bool lost; /* a hint with descendants: the store has lost its key */
 };
 
 /* ---- uses.c: how often a key has been next to go ---- */
@@ -136,20 +136,20 @@ struct lower { /* a lower tier, with its pool */
 	bool exclusive;
 	uint32_t broken; /* nothing is written now: it rests, or its pool has gone */
 	bool gone;       /* ... for ever */
-	/* feed.c: the feed has told of that: its number is another pool's from then on */
+	/* feed.c: the feed has reported the pool's end; its number may be reused */
 	bool ended;
 	bool emptied;                /* rest.c: the index has nothing of it */
 	uint64_t pause_ns, probe_ns; /* rest.c: how long it rests, and until when */
 
-	bool clear; /* at the start: what is there goes */
+	bool clear; /* at the start: present blocks go */
 
-	/* restore.c: what was there at the start, until all of it is published; from `next` on, those
-	 * whose slots are BUSY are not */
+	/* restore.c: the blocks found at the start, until all are published; from `next` on,
+	 * blocks with BUSY slots are not */
 	struct disk_slot *found;
 	uint64_t nfound, next;
 	uint64_t orphans;    /* of them */
 	struct chains place; /* as long: of keys in it */
-	uint64_t clears;     /* of the pool, that the feed has told us of */
+	uint64_t clears;     /* of the pool, from the feed */
 	uint32_t aged;       /* the next slot whose age is looked at */
 };
 
@@ -212,15 +212,15 @@ int plan_ram(struct gpc_tiers *t); /* the pool whose images the tiers have */
 int plan_secret(const struct gpc_tiers *t);
 /* How the file is to be opened; *ret_slots: of how many blocks. */
 int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots);
-/* The cache has room for so many, in the place of a dead steward's of that kind.  Before the file is
- * made or resized for nothing. */
+/* The number that the cache has room for, in the place of a dead steward's pool of that kind.
+ * Before the file is made or resized for nothing. */
 int plan_room(const struct gpc_tiers *t, uint32_t kind, uint64_t blocks);
 
 /* ---- board.c ---- */
 
 int board_take(struct gpc_tiers *t); /* -EBUSY: another process keeps tiers */
-/* The feed is followed, and nothing can fail any more: what is said from now on is this
- * steward's. */
+/* The feed is followed, and nothing can fail any more: from now on the board has this steward's
+ * words. */
 void board_begins(struct gpc_tiers *t);
 /* This file is kept from now on; zeros: none is. */
 void board_keeps(struct gpc_tiers *t, const uint8_t file[16]);
@@ -243,7 +243,7 @@ void slots_end(struct lower *d);
 /* Up to n free slots, BUSY from now on; for missing ones the least recent blocks go, unless
  * `waits`. */
 uint32_t slots_take(struct lower *d, gpc_block *blocks, uint32_t n);
-/* So many are free, less the places that rest. */
+/* The number of free slots, less the places that rest. */
 uint32_t slots_left(struct lower *d);
 void slots_live(struct lower *d, gpc_block block, const gpc_key *key, uint32_t born);
 /* Not published after all.  WRITTEN: a header is on the disk, and is made free before the slot is.
@@ -257,7 +257,7 @@ void slots_returned(struct lower *d, gpc_block block);
 void slots_removed(struct lower *d, gpc_block block, const gpc_key *key, bool kept);
 /* A hint that stays, and of which the store has nothing; or has it again. */
 void slots_lost(struct lower *d, gpc_block block, bool lost);
-/* Where the index says that a key is, or GPC_NONE. */
+/* The block of a key by the index, or GPC_NONE. */
 gpc_block slots_find(const struct lower *d, const gpc_key *key);
 bool slots_is_lost(struct lower *d, gpc_block block);
 bool slots_is_busy(struct lower *d, uint32_t slot);
@@ -269,10 +269,11 @@ void slots_forget_keys(struct lower *d);
 
 /* ---- room.c ---- */
 
-/* So many blocks of that pool are to have a copy, or to leave it.  drain: all that policy wants. */
+/* The number of blocks of that pool that are to have a copy, or to leave it.  drain: all that
+ * policy wants. */
 uint32_t room_due(const struct lower *d, uint32_t pool, bool drain);
-/* Of n blocks of that pool so many may be written; sooner: those that go from there before the last
- * of them. */
+/* The number of n blocks of that pool that may be written; sooner: blocks that go from there
+ * before the last of them. */
 uint32_t room_for(struct lower *d, uint32_t n, uint32_t pool, const gpc_block *sooner,
 		  uint32_t nsooner);
 
@@ -315,8 +316,8 @@ void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const 
 
 /* Most that a note of this cache takes in a file; 0: it keeps none. */
 uint32_t notes_most(const struct segment *s);
-/* The note of a block of that life, as it stands in a file: so many bytes; 0: it has none, or none
- * is to be had. Parts that do not fit into `room` are left out: the tokens, or the whole note. */
+/* The note of a block of that life, in the form of a file; returns its bytes; 0: no note, or none
+ * available. Parts that do not fit into `room` are left out: the tokens, or the whole note. */
 uint32_t notes_pack(const gpc *c, gpc_block block, const struct about *a, void *to, uint32_t room);
 /* The other way, under that key; tokens has room for block_tokens.  Parts that this cache does
  * not keep are left out.  false: it has no part that this cache keeps. */
@@ -326,27 +327,27 @@ bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key 
 /* ---- threads: up.c, down.c, feed.c ---- */
 
 void up_thread(struct gpc_tiers *t);
-/* Before its threads: what they need.  down_end behind them, whether they began or not. */
+/* Before its threads: the state that they need.  down_end after them, even if they never began. */
 int down_begin(struct gpc_tiers *t);
 void down_end(struct gpc_tiers *t);
 void down_thread(struct gpc_tiers *t);
 void store_thread(struct gpc_tiers *t); /* the same, of stores on other machines */
 void feed_thread(struct gpc_tiers *t);
 int feed_begin(struct gpc_tiers *t); /* once the pools are there; says which tiers begin empty */
-void feed_end(struct gpc_tiers *t);  /* what is known is made durable */
+void feed_end(struct gpc_tiers *t);  /* make known removals durable */
 
 /* ---- rest.c, in the thread of feed.c ---- */
 
 void rest_begin(struct lower *d, const char *what, int err);
-/* Nobody finds by the index what is not in the tier any more. */
+/* No lookup finds blocks that have left the tier. */
 void rest_lose_all(struct lower *d);
-/* Where a pause is over, or all ends, a clear is tried; true: it does not rest, or no more. */
+/* If a pause is over, or at the end, a clear is tried; true: it does not rest, or no longer. */
 bool rest_is_over(struct lower *d, bool ends);
 
 /* ---- learn.c ---- */
 
-/* Of these keys of one prompt, which stand in no pool, the first ones may be in a store: as many
- * hints are published.  Returns how many. */
+/* Publish a hint for each of the first of these keys of one prompt, unknown to the index, that a
+ * store has.  Returns how many. */
 uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline);
 
 /* ---- drops.c, in the thread of feed.c ---- */
@@ -367,7 +368,7 @@ void drops_missed(struct gpc_tiers *t);
 /* ---- restore.c, in the thread of feed.c ---- */
 
 int restore_begin(struct gpc_tiers *t); /* before anything is written: looks */
-/* once the tiers have begun: what is of no use is made free */
+/* once the tiers have begun: useless blocks are made free */
 void restore_settle(struct gpc_tiers *t);
 bool restore_step(struct gpc_tiers *t); /* false: nothing is left */
 /* The block of that key that is not published yet, or NULL. */

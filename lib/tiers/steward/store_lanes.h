@@ -27,12 +27,12 @@ struct tier_store {
 
 	pthread_mutex_t lock;  /* below it */
 	pthread_cond_t change; /* of lanes */
-	uint32_t lanes;        /* bits of those that are free ... */
+	uint32_t lanes;        /* bits of the free ones ... */
 	uint32_t lost;         /* ... and of lanes whose plugin has not returned */
 	struct kept kept[LANES];
 	/* nothing is written until then, as the last call was refused */
 	uint64_t rest_ns, rests_until;
-	struct gone gone; /* what is to be removed there ... */
+	struct gone gone; /* keys to be removed there ... */
 	bool blind; /* ... and more of it than can be kept in mind: nothing is read any more */
 	/* Keys that were removed within this hour, and the one before: each goes again if it is met.
 	 * unsure: a put that was given up may bring it back, so it is not put, and goes again and

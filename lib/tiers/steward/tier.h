@@ -40,7 +40,7 @@ struct tier_item {
 	const struct iovec *iov; /* the image where it lies in RAM: pieces in their order */
 	uint32_t niov;
 	struct image_sum sum; /* of a read the seed is wanted, and all of it the answer */
-	bool has_crc;         /* of a write: sum.crc is known, and those of the parts */
+	bool has_crc;         /* of a write: sum.crc is known, and so are the sums of the parts */
 	struct image_parts parts;
 	/* of a write: stored beside it; at most as many bytes as the tier has room for */
 	const void *note;
@@ -89,7 +89,7 @@ uint32_t tier_remote_reach(struct tier_store *s, const gpc_key *keys, uint32_t n
 bool tier_remote_ready(struct tier_store *s);
 /* The blocks of the last write are published, or refused, and tier_remote_forget has been told of these. */
 void tier_remote_settled(struct tier_store *s);
-/* Something that tier_remote_forget was told of is there still. */
+/* A key of tier_remote_forget is there still. */
 bool tier_remote_owes(struct tier_store *s);
 /* Calls under way end soon, later ones at once, and nothing more is stored in the board. */
 void tier_remote_stop(struct tier_store *s);

@@ -40,7 +40,7 @@ struct part { /* keys of a question that are looked at together */
 	gpc_key key[CHUNK];
 	gpc_block warm[CHUNK];
 
-	uint32_t m;          /* items: what is to be brought, in the order of the keys */
+	uint32_t m;          /* items: the blocks to bring, in the order of the keys */
 	struct lower *lower; /* one tier for all of them */
 	uint32_t at[CHUNK];  /* place among the keys */
 	gpc_block from[CHUNK], ram[CHUNK];
@@ -72,7 +72,7 @@ static void cut(struct part *p, uint32_t n, int why)
 	p->why = why;
 }
 
-/* The tier of the first key that is below; those of another tier are the next part. */
+/* The tier of the first key that is below; keys of another tier are the next part. */
 static gpc_block find_lower(struct part *p, const gpc_key *key)
 {
 	gpc_block block = GPC_NONE;
@@ -165,8 +165,8 @@ static void reserve(struct part *p)
 	}
 }
 
-/* Of what another one brings or computes there is nothing to do here; the question ends before it.
- * Before one that has come meanwhile this part ends: the next one finds it. */
+/* A key that another peer brings or computes needs nothing here; the question ends before it.
+ * This part ends before a block that has come meanwhile: the next part finds it. */
 static void claim(struct part *p)
 {
 	gpc_key keys[CHUNK];
@@ -205,8 +205,8 @@ static uint32_t counter_of(int result)
 }
 
 /* An image that is damaged, or not there, is no block any more: nobody is to ask for it again.
- * Blocks behind it stay, since their own bytes are good.  A hint that others hang on stays, too:
- * the store may have it again. */
+ * Blocks behind it stay, since their own bytes are good.  A hint with descendants stays, too: the
+ * store may have its key again. */
 static void remove_lower(struct lower *d, gpc_block *block, const gpc_key *key)
 {
 	gpc *c = d->t->c;
@@ -275,7 +275,7 @@ static void leave_lower(struct part *p, uint32_t i, bool brought)
 		unhold_quietly(c, &p->from[i], 1);
 }
 
-/* A block that the writer refuses ends the prefix; one that has come meanwhile does not. */
+/* A block that the writer refuses ends the prefix; a block that has come meanwhile does not. */
 static void settle(struct part *p, const gpc_block *resident)
 {
 	uint32_t i, end = p->n, brought = 0;
@@ -406,7 +406,7 @@ static uint32_t take_keys(const struct shm_ask *a, uint32_t first, uint32_t n, g
 	return i;
 }
 
-/* Nobody here knows the key at `from`; a store may have it, and some of those that follow.  Asked
+/* The key at `from` is unknown here; a store may have it, and some of the following keys.  Asked
  * once for each question. */
 static bool learn_more(struct gpc_tiers *t, const struct shm_ask *a, uint32_t from, uint32_t n,
 		       uint64_t deadline)
@@ -477,7 +477,7 @@ static void answer_one(struct gpc_tiers *t, struct shm_ask *a, uint32_t word)
 		futex_wake_all(&a->word);
 }
 
-/* The seats in turn, so that nobody's questions wait for all of another's. */
+/* The seats in turn, so that no peer's questions wait for all questions of another one. */
 static bool take_one(struct gpc_tiers *t, uint32_t *turn)
 {
 	const struct segment *s = &t->c->seg;

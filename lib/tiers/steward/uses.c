@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* uses.c - how often a key was next to go from RAM, once for each life there: policy min_uses.
  *
- * The steward counts when it looks at blocks that are next to go; lookups count nothing.  Of the
- * USES different keys that it has looked at last it counts exactly; a key that comes again later
- * begins at 1.  So no block is written before its time, and one is written late only if USES
- * other keys came in between.
+ * The steward counts when it looks at blocks that are next to go; lookups count nothing.  The
+ * counts of the last USES different keys are exact; a key that comes again later begins at 1.  So
+ * no block is written before its time, and one is written late only if USES other keys came in
+ * between.
  *
  * A life is a block and the word of its record.  One thread counts for one tier.
  * Tests: t/tiers/uses.t */
