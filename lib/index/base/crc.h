@@ -12,7 +12,7 @@
 
 #define CRC_POLYNOMIAL 0x82f63b78u
 
-/* Of what `crc` is of, and n bytes more; 0 at first. */
+/* The sum of the bytes of `crc` and n bytes more; crc is 0 at first. */
 uint32_t crc32c(uint32_t crc, const void *at, size_t n);
 /* The same without the processor's instruction, for tests. */
 uint32_t crc32c_plain(uint32_t crc, const void *at, size_t n);

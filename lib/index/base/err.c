@@ -20,7 +20,7 @@
 
 static __thread char last_error[ERR_TEXT];
 
-/* Sentences quote names and devices, those of damaged segments too. */
+/* Sentences quote names and devices, from damaged segments too. */
 static void clean_last_error(void)
 {
 	char raw[ERR_TEXT];
@@ -32,7 +32,7 @@ static void clean_last_error(void)
 	text_clean(last_error, sizeof(last_error), raw);
 }
 
-/* errno stays what it was: callers go on to use it. */
+/* errno keeps its value: callers go on to use it. */
 int err_set(int err, const char *fmt, ...)
 {
 	int saved = errno;

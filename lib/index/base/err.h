@@ -34,7 +34,7 @@ int err_struct(const char *type, const void *from, size_t least, void *to, size_
 /* The same for a struct that has had this size since its first release, and that is read in
  * place. */
 int err_known(const char *type, const void *from, size_t size);
-/* Text for people, of at most so many bytes. */
+/* Text for people, of at most this many bytes. */
 int err_text(const char *argument, const char *text, size_t most);
 
 #endif

@@ -19,7 +19,7 @@ struct lanes {
 	gpc_key *key[LANES];           /* ... and where its key goes */
 };
 
-/* So many blocks of each chain, and on to the next one. */
+/* This many blocks of each chain, and on to the next one. */
 typedef void lanes_run(struct lanes *l, uint32_t blocks);
 
 /* The i-th way that this processor has, the fastest first; NULL: there is none. */

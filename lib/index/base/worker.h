@@ -47,7 +47,7 @@ struct worker_kind {
 struct worker {
 	const struct worker_kind *kind;
 	void *arg;
-	pthread_mutex_t lock; /* of what follows, and of its owner's work */
+	pthread_mutex_t lock; /* protects the following fields, and its owner's work */
 	pthread_cond_t work, done;
 	uint32_t threads, idle; /* idle: threads that sleep */
 	bool stop, listed;

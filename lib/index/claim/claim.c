@@ -144,7 +144,7 @@ static int ask_part(gpc *c, uint32_t cmd, const gpc_key *keys, const gpc_block *
 
 /* ---- what a claim is ---- */
 
-/* Of the claim of that key; 0: it has ended meanwhile. */
+/* The number of the claim of that key; 0: it has ended meanwhile. */
 static uint64_t age_of(const struct shm_record *r, const gpc_key *key)
 {
 	struct claim_mark mark;
@@ -192,8 +192,8 @@ static int refuse_claim(const gpc *c, uint32_t i, gpc_block block, int32_t err)
 		       (unsigned)block);
 }
 
-/* Those that this process cannot answer, by their numbers; in the order of the call, as the writer
- * is asked. */
+/* The keys that this process cannot answer, by number, in the order of the call: the writer is
+ * asked for them. */
 static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
 		    uint64_t deadline, struct answer *a)
 {

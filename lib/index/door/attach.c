@@ -338,7 +338,7 @@ static int config_fits(const gpc *c, const struct gpc_config *cfg)
 	return err;
 }
 
-/* Of a cache that exists: the maker's files, so what may be changed is. */
+/* In a cache that exists: the maker's files are changed as far as that is allowed. */
 static int redress(const gpc *c, const struct gpc_config *cfg)
 {
 	int changed = segment_redress(&c->seg, cfg->mode, cfg->gid);

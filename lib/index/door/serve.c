@@ -19,8 +19,8 @@
 
 #define SERVED_BY_ANOTHER "another thread serves by this handle: gpc_writer_wake ends that"
 
-/* A thread that serves again and again would have the lock back before one that waits for it is
- * awake.  So both come through the gate: the thread that waits for the lock holds the gate. */
+/* A thread that serves again and again would have the lock back before a waiting thread is awake.
+ * So both come through the gate: the thread that waits for the lock holds the gate. */
 static bool serve_begin(gpc *c, uint64_t until)
 {
 	bool got;

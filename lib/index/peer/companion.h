@@ -26,7 +26,7 @@
 struct segment;
 struct shm_seat;
 
-/* Of who sits there now, or sat there last.  Never 0.  A seat has each number once; the time keeps
+/* Of the present or last peer of the seat.  Never 0.  A seat has each number once; the time keeps
  * caches of one name apart, one after the other. */
 uint64_t companion_life(const struct shm_seat *seat);
 /* May a seat that names this life of `leader` count?  0, -ESTALE: that life is over, -EINVAL: a

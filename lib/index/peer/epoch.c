@@ -50,9 +50,8 @@ bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i)
 
 	if (load_relaxed(&sec->epoch))
 		return false;
-	/* done < ticket holds in every idle place but one that was never used.  From 0
-	 * only: a thread that comes late here must not touch a ticket that a device
-	 * has been given. */
+	/* done < ticket holds in every idle place that was ever used.  From 0 only: a thread that
+	 * comes late here must not touch a ticket that a device has been given. */
 	if (__builtin_expect(!load_relaxed(&sec->ticket), 0))
 		order_cas64(&sec->ticket, 0, 1);
 	if (__builtin_expect(load_relaxed(&seg_seat(s, peer)->sections) <= i, 0))

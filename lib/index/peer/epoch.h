@@ -24,7 +24,7 @@
 #include "index/segment/segment.h"
 
 #define SHM_OWN_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
-/* Where section i of gpc_section_enter and gpc_dev_enter stands.  Scanners read a seat's places
+/* The place of section i of gpc_section_enter and gpc_dev_enter.  Scanners read a seat's places
  * up to its highest used place, so the places of lookups come first. */
 #define SHM_SECTION(i) (SHM_OWN_SECTIONS + (i))
 

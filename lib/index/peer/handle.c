@@ -75,8 +75,8 @@ static int enter_any(gpc *c)
 }
 
 /* More threads than places: a thread with a place is in a lookup, and gives the place up within
- * microseconds of processor time, so it gets the processor.  So many times at most, whatever they
- * do: a lookup takes a bounded number of steps. */
+ * microseconds of processor time, so it gets the processor.  At most this many times, for any
+ * behaviour of others: a lookup takes a bounded number of steps. */
 int handle_enter(gpc *c)
 {
 	int place = enter_any(c), turns;

@@ -39,8 +39,7 @@ struct refused_item { /* of a call with arrays */
 	uint64_t ticket;  /* of a publish without waiting */
 };
 
-/* Where CPUs are to spare, a thread looks so long before it sleeps: as long as it takes to be
- * woken. */
+/* With CPUs to spare, a thread looks this long before it sleeps: the time of a wake. */
 #define AWAKE_NS 50000u
 
 struct gpc {
@@ -81,7 +80,8 @@ struct gpc {
 	uint64_t leaves_ns;
 	uint32_t left_late;
 
-	/* the first of a publish without waiting that no gpc_ticket_wait has told of; ring_lock */
+	/* the first refusal of a publish without waiting that no gpc_ticket_wait has reported;
+	 * ring_lock */
 	struct refused_item refused;
 	uint64_t told_kinds; /* bits: errnos of refused items that the log has had (refuse_log) */
 	struct stock *stock; /* reservations in hand, per pool; NULL = none wanted */
@@ -109,7 +109,7 @@ struct gpc {
 	 * thread serves already; negative: the seat is given up.  handle_help() calls it. */
 	int (*help)(gpc *c, uint64_t ns);
 	bool serving; /* the thread of `server` runs ... */
-	/* ... and looks whether the cache has its name, from then on until it is told lost */
+	/* ... and looks whether the cache has its name, from then on until its loss is logged */
 	uint64_t name_ns;
 	bool nameless;
 	uint32_t wake; /* gpc_writer_serve shall return ... */
@@ -123,7 +123,7 @@ struct gpc {
 
 	/* questions to the steward of tiers below RAM: bytes/payload/ask.c */
 	pthread_mutex_t ask_lock;
-	uint32_t asks_watched; /* set of those that a thread waits for */
+	uint32_t asks_watched; /* set of questions that a thread waits for */
 	bool asks_settled;
 
 	struct maps *maps; /* memory of pools: bytes/mapping/map.c; NULL = none yet */

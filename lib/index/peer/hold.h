@@ -145,7 +145,7 @@ static inline uint32_t hold_life(const gpc *c, uint32_t record)
 	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word));
 }
 
-/* A cell that has not what it usually has. */
+/* A cell with an unusual value. */
 bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event, uint16_t cell,
 		    struct ref_sum *sum);
 

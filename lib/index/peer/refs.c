@@ -15,7 +15,7 @@
 #include "index/peer/hold.h"
 
 /* Pools are below GPC_MAX_POOLS + 1 = 128: pool_record has checked, and block ids have
- * no more bits.  The counters are unsigned; what is added may be negative. */
+ * no more bits.  The counters are unsigned; the addend may be negative. */
 void refs_account(gpc *c, const struct ref_sum *sum)
 {
 	struct shm_seat *seat = seg_seat(&c->seg, c->peer);
@@ -40,8 +40,8 @@ static int add_to_special(gpc *c, uint32_t record, gpc_block block, uint16_t old
 	enum hold hold = hold_of(old);
 
 	if (hold == HOLD_PENDING || hold == HOLD_BACK) {
-		/* our own reservation, and the block is LIVE by now: what is added to the value
-		 * counts as references.  Another thread may have made the step before us */
+		/* our own reservation, and the block is LIVE by now: references are added to its
+		 * value.  Another thread may have made the step before us */
 		hold_step_from(c, record, block, HOLD_LIVE, (uint16_t)(old + 1), sum);
 		sum->refs++;
 		return 0;
@@ -70,8 +70,8 @@ static int refs_add(gpc *c, uint32_t record, gpc_block block, struct ref_sum *su
 
 bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	/* (c) what was done with the block is done; pairs with the writer's reading of
-	 * the row before it frees.  If we die before it, reaping clears the cell. */
+	/* (c) the uses of the block are over; pairs with the writer's reading of the row before
+	 * it frees.  If we die before it, reaping clears the cell. */
 	uint16_t old = order_dec16(refs_cell(c, record), CELL_REFS);
 
 	if (!old)
@@ -103,8 +103,8 @@ static bool still_there(const gpc *c, uint32_t record, gpc_block block, const gp
 {
 	struct pool_set live = pool_live(&c->seg);
 
-	/* the pool's bit is part of the state: clearing it is how a pool dies; and its
-	 * range is part of what the id means */
+	/* the pool's bit is part of the state: a pool dies when it is cleared; and its range is
+	 * part of the id's meaning */
 	return pool_set_has(&live, (uint32_t)block >> 24) &&
 	       pool_record(&c->seg, block) == record && live_word(seg_record(&c->seg, record), key);
 }
@@ -147,7 +147,7 @@ int refs_lend_begin(gpc *c)
 
 	if (load_acquire(&c->lent))
 		return 0;
-	/* of the pages of zeros that this asks for, those of records that are lent become memory */
+	/* of these pages of zeros, only pages of lent records become memory */
 	lent = calloc(c->seg.header.geometry.max_blocks, sizeof(*lent));
 	if (!lent)
 		return err_set(ENOMEM, "no memory to tell what streams are to release");

@@ -28,7 +28,7 @@ static inline uint16_t *refs_cell(const gpc *c, uint32_t record)
 /* Reference on a LIVE block that holds `key`: 0, -ESTALE (not that key any more), -EOVERFLOW.
  * Inside a section: see refs.c for what the counts owe to it. */
 int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key, struct ref_sum *sum);
-/* One reference less; false: there was none. */
+/* Release a reference; false: there was none. */
 bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
 
 /* A reference that a stream is to release (gpc_release_after) stays in the cell, and is not the
@@ -44,7 +44,7 @@ static inline bool refs_any_lent(const gpc *c)
 	return __builtin_expect(load_relaxed(&c->nlent) != 0, 0);
 }
 
-/* Has the program no reference there beside those that streams are to release? */
+/* Are all references of the program there such that streams release them? */
 static inline bool refs_is_streams(const gpc *c, uint32_t record)
 {
 	return refs_any_lent(c) && refs_all_lent(c, record);

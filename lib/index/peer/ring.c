@@ -474,8 +474,8 @@ static bool withdraw(gpc *c, struct op *op)
 	return true;
 }
 
-/* With ring_lock held.  A command that would be withdrawn at once is not sent: the ring is left to those
- * that the next writer is to carry out. */
+/* With ring_lock held.  A command that would be withdrawn at once is not sent: the ring is left
+ * to commands that the next writer is to carry out. */
 static int submit_in_call(gpc *c, struct op *op, const struct shm_command *cmds, bool *submitted)
 {
 	if (may_withdraw(cmds) && ring_writer_is_gone(c))
@@ -507,7 +507,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 			if (!granted && !withdraw(c, op) && err == -ETIMEDOUT) {
 				granted = true;
 				err = 0;
-				/* or until its writer dies; one that is stopped brings it late */
+				/* or until its writer dies; a stopped writer brings it late */
 				w.deadline_ns = clock_ns() + GRANTED_NS;
 				w.only_try = false;
 			} else {

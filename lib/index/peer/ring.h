@@ -53,10 +53,10 @@ struct op { /* commands submitted together */
 	bool waited;  /* somebody frees it after it was taken */
 	bool taken;
 	bool want_refs;   /* publish: a resident block is referenced */
-	bool no_refs;     /* publish: what is live is released with the answer */
+	bool no_refs;     /* publish: live blocks are released with the answer */
 	bool unwatched;   /* publish: gpc_ticket_wait reports refusals */
 	uint8_t pool;     /* of a refill: the pool */
-	bool abandoned;   /* nobody wants the answer: give back what it brings */
+	bool abandoned;   /* nobody wants the answer: give its blocks back */
 	uint32_t look_at; /* hold.c: behind the last entry whose block was given up */
 	int32_t result;
 	/* Under ring_lock, once: cells change because the commands are sent.  These stand in
@@ -91,10 +91,10 @@ int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
 void ring_leave(gpc *c, uint64_t when);
 /* The word about their block in FREE and DROP: its present generation + 1; 0 = no such block. */
 uint32_t ring_life(gpc *c, gpc_block block);
-/* Take what was answered; give back what waits for room. */
+/* Take the answers; give back blocks that wait for room. */
 void ring_turn(gpc *c);
 void ring_turn_locked(gpc *c);
-/* Only take what was answered. */
+/* Only take the answers. */
 void ring_take_locked(gpc *c);
 /* Commands that the ring has room for, with ring_lock held. */
 uint64_t ring_room(gpc *c);

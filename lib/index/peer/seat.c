@@ -148,7 +148,7 @@ static bool is_kept(const gpc *c, uint32_t peer, const struct identity *who)
 }
 
 /* As reap_dead() would judge, but without its locks: the number is only a reason to try a
- * reaping.  One that nobody has looked at since the lock is free is to be noted as lost. */
+ * reaping.  A seat that nobody has looked at since its lock is free is to be noted as lost. */
 uint32_t seat_count_dead(gpc *c)
 {
 	uint32_t i, n = 0;

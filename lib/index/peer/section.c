@@ -40,7 +40,7 @@ GPC_EXPORT int gpc_section_enter(gpc *c)
 
 /* The mark goes before the place becomes idle: after that it is the next owner's.  The thread that
  * entered takes its mark back without a locked instruction, which would cost as much as entering
- * does.  Of several other threads that leave the section, one gets the mark. */
+ * does.  If several other threads leave the section, one gets the mark. */
 static bool take_mark(gpc *c, int section)
 {
 	uint64_t *mark = &c->section_thread[section];

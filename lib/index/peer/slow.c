@@ -24,7 +24,7 @@ void slow_note(gpc *c, uint32_t op, uint32_t blocks, int err, uint64_t took_ns)
 	n = load_relaxed(&seat->slow_calls);
 	e = &seat->slow[n % SHM_SLOW];
 	store_relaxed(&e->number, 0);
-	order_stores(); /* (q) it is nobody's before it changes; pairs with look/slow.c */
+	order_stores(); /* (q) the entry has no owner before it changes; pairs with look/slow.c */
 	store_relaxed(&e->ended_ns, clock_ns());
 	store_relaxed(&e->took_us, (uint32_t)MIN(took_ns / 1000, (uint64_t)UINT32_MAX));
 	store_relaxed(&e->pid, seat->pid);

@@ -9,7 +9,7 @@
 
 #include "index/peer/handle.h"
 
-/* Whether so many nanoseconds are to be noted.  Waits for nobody. */
+/* Is a call of this many nanoseconds to be noted?  Waits for nobody. */
 bool slow_is(const gpc *c, uint64_t took_ns);
 
 /* op: CMD_..., or 0.  err: 0, or a negative errno.  ring_lock is not held. */

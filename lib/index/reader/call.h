@@ -30,7 +30,7 @@ struct call {
 
 int call_check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks);
 
-/* Of a handle that has a seat; of any. */
+/* For a handle with a seat; for any handle. */
 int call_begin(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs);
 int call_begin_any(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs);
 /* asked: keys that this call counts as looked up */

@@ -24,10 +24,10 @@ struct group {
 	const gpc_key *keys;
 	gpc_block *blocks;
 	uint32_t n, tokens, last; /* as in struct gpc_group */
-	/* last 0: so many are found, from the root on.  Else all are found from here to the end
-	 * ... */
+	/* last 0: the number of found keys, from the root on.  Else all are found from here to
+	 * the end ... */
 	uint32_t seen;
-	uint32_t looked, ahead;  /* ... and looked up from here on; so many at a time */
+	uint32_t looked, ahead;  /* ... and looked up from here on; this many at a time */
 	uint32_t held, held_end; /* references: on these and the blocks between */
 };
 
@@ -250,7 +250,7 @@ static int read_group(const gpc *c, const struct gpc_group *from, uint32_t i, st
 	return 0;
 }
 
-/* The least common multiple, or what is longer than any prefix. */
+/* The least common multiple, or a number above any prefix. */
 static uint64_t multiple_of_both(uint64_t a, uint32_t b)
 {
 	uint64_t x = a, y = b, rest;

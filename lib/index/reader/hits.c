@@ -10,7 +10,7 @@
 
 #include "index/peer/refs.h"
 
-/* Where the hits are, without a branch that depends on the data. */
+/* The places of the hits, without a branch that depends on the data. */
 static uint32_t collect(const gpc_block *blocks, uint32_t n, uint8_t *at)
 {
 	uint32_t i, hits = 0;

@@ -7,7 +7,7 @@
 #include "index/base/base.h"
 
 struct prefix {
-	/* sets of spaces: what is in `near` is taken from there, else from far */
+	/* sets of spaces: keys in `near` are taken from there, others from far */
 	uint32_t near, far;
 	/* May the prefix go on with this block, which keys[i] has now?  0, or why it ends before
 	 * it.  Called in a section: it waits for nothing. */

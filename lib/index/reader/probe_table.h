@@ -32,8 +32,8 @@ struct probe {
 
 /* spaces as the caller gave them; 0 = every space with a pool */
 void probe_begin(struct probe *l, const gpc *c, uint32_t spaces);
-/* Is the usual pool where it was?  One without blocks goes without a grace period, and another may
- * have its number, and other records, before the call ends: ask after blocks were found. */
+/* Is the usual pool where it was?  A pool without blocks goes without a grace period, and another
+ * one may have its number, with other records, before the call ends: ask after blocks were found. */
 static inline bool probe_usual_stays(const struct probe *l)
 {
 	return load_relaxed(&seg_pool(&l->c->seg, l->usual >> 24)->range) == l->usual_range;
@@ -54,7 +54,7 @@ gpc_block lookup_in_space(const struct probe *l, uint32_t space, const gpc_key *
  * buckets are asked for key by key, LINES_AHEAD keys before their turn. */
 struct probe_run {
 	const struct probe *l;  /* its live pools may be renewed meanwhile */
-	uint32_t spaces, space; /* all, and the one that is asked first */
+	uint32_t spaces, space; /* all, and the first one */
 	/* keys of a part, at most: one space is asked in smaller ones */
 	uint32_t part;
 	uint32_t n, asked;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dropped.c - what was dropped since a request has looked.
+/* dropped.c - drops since the first look of a request.
  * Tests: t/index/drops-since.t */
 #include "config.h"
 

@@ -7,7 +7,7 @@
  *
  * Stewards die and are replaced, also between two looks.  Each has a life: an even number, which it
  * stores when it follows the feed and before it says that anything is durable; odd while it begins.
- * `since` is what was durable before.  A removal may have been of a block that only the last
+ * `since` is the earlier value of durable.  A removal may have been of a block that only the last
  * steward's file has, and whether the next one does it again depends on what it is
  * (t/model/drop.pml):
  *
@@ -46,7 +46,7 @@ void steward_ring(gpc *c)
 {
 	struct shm_board *d = seg_board(&c->seg);
 
-	/* a full barrier: what is asked for comes before the look at sleepers */
+	/* a full barrier: the request comes before the look at sleepers */
 	order_add32(&d->bell, 1);
 	if (load_relaxed(&d->sleepers))
 		futex_wake_all(&d->bell);
@@ -177,7 +177,7 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 				"the process that kept the tiers below RAM of %s ended, and another one does "
 				"now: whether it has all that was removed before is not known; call again",
 				c->seg.name);
-		life = now_life; /* of one that begins it is the next one */
+		life = now_life; /* of a steward that begins it is the next one */
 		if (done && !(life & 1))
 			return 0;
 		now = clock_ns();

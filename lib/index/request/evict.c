@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evict.c - the least recent leaves of a pool: evicted, or only named.  Of a CALLER pool its owner
- * may have some in stock: stock.c.  This is the caller's side.  The writer's is
+/* evict.c - the least recent leaves of a pool: evicted, or only named.  The owner of a CALLER
+ * pool may have some blocks in stock: stock.c.  This is the caller's side.  The writer's is
  * index/writer/grant_place.c, and which block goes is decided by index/table/lru.c.
  * Tests: t/index/peek.t t/index/stock-evict.t t/index/caller.t */
 #include "config.h"

@@ -134,10 +134,10 @@ static bool leave_source(gpc *c, const struct shm_command *s, struct ref_sum *su
 	return refs_drop(c, from, s->block, sum);
 }
 
-/* The commit ends the reservation of its target, whatever the answer.  Where the caller has a
+/* The commit ends the reservation of its target, whatever the answer.  If the caller has a
  * reference on the source, the target's cell counts as one before the commit is shown to the
- * writer, so that the reference moves without a gap: `takes_along`.  `is_sent`: this command is the
- * one that ends the reservation. */
+ * writer, so that the reference moves without a gap: `takes_along`.  `is_sent`: this command ends
+ * the reservation. */
 static void take_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };

@@ -75,8 +75,8 @@ void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t recor
 }
 
 /* The source of a move that began is LIVE and pinned.  source_word is its word: the same word
- * means the same life of the block.  One that is over ends the move with it, and then nobody
- * reads the note of the target. */
+ * means the same life of the block.  The end of that life ends the move, and then nobody reads
+ * the note of the target. */
 /* The note in `from` means nothing if the word has changed. */
 static void copy_note(const struct segment *s, uint32_t from, uint32_t word, uint32_t to,
 		      const uint64_t key[2])

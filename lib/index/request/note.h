@@ -17,7 +17,7 @@ struct notes { /* of one call; zero = none are given */
 	const struct publish_copy *copies; /* instead: each has its own */
 };
 
-/* Those of the options: 0, or -EINVAL when they are not such that this cache keeps. */
+/* The notes of the options: 0, or -EINVAL when this cache cannot keep them. */
 int notes_take(gpc *c, const struct gpc_publish_options *opt, struct notes *ret);
 /* Item i of the call is published under that key. */
 void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t record,

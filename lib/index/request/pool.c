@@ -255,7 +255,7 @@ void pool_answered(gpc *c)
 	store_relaxed(&seg_seat(&c->seg, c->peer)->request.memory, 0);
 }
 
-/* Of a command that names memory: the answer is told, however late it comes. */
+/* For a command that names memory: the answer is taken, even if it is late. */
 static void take_made(gpc *c, struct op *op)
 {
 	take_first(c, op);

@@ -34,7 +34,7 @@ struct publish { /* a call's arguments */
 	const struct publish_rekeyed *rekeyed; /* NULL: it is no gpc_rekey */
 };
 
-/* Of what nobody waits for, the first refusal is kept until gpc_ticket_wait asks. */
+/* The first refusal of publishes without a wait is kept until gpc_ticket_wait asks. */
 static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 {
 	const struct shm_command *s = ring_entry(c, op, i);
@@ -206,8 +206,8 @@ static void take_publish(gpc *c, struct op *op)
 	op->sent = NULL;
 }
 
-/* Does the program have the reservation?  Of CALLER blocks the record tells, since the owner
- * may not have asked yet which came back. */
+/* Does the program have the reservation?  For CALLER blocks the record decides, since the owner
+ * may not have asked for returns yet. */
 static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 {
 	switch (hold_of(load_relaxed(refs_cell(c, record)))) {
@@ -294,8 +294,8 @@ static void tell(gpc *c, const struct publish *p, uint32_t i, int32_t err)
 	refuse_publish(c, &it);
 }
 
-/* Rule S3: from here on each block counts as referenced.  One that another thread has published or
- * given up since, or that stands here twice, is left out. */
+/* Rule S3: from here on each block counts as referenced.  A block that another thread has
+ * published or given up since, or that is here twice, is left out. */
 static void send_publish(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -332,7 +332,7 @@ static void send_publish(gpc *c, struct op *op)
 	refs_account(c, &sum);
 }
 
-/* Prepare blocks from .. from + n; the op has those that may be sent (none: n = 0). */
+/* Prepare blocks from .. from + n; the op has the ones that may be sent (none: n = 0). */
 static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
 			       struct shm_command *cmds)
 {

@@ -40,8 +40,8 @@ static inline __attribute__((always_inline)) void prefetch_lines(const gpc *c, u
 	__builtin_prefetch(seg_use(&c->seg, record), 1);
 }
 
-/* The locked instructions of a release wait for its lines, so those of the next few are asked for
- * before.  Returns the number of blocks that are not held, and where the first of them is. */
+/* The locked instructions of a release wait for its lines, so the lines of the next few are
+ * prefetched.  Returns the number of blocks that are not held, and where the first of them is. */
 static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t stamp,
 			      struct ref_sum *sum, bool *returned, uint32_t *ret_bad)
 {

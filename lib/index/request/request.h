@@ -68,10 +68,10 @@ struct removal {
 	bool remembered; /* the next steward of the same file does it, if this one has not */
 	uint32_t life;   /* of the steward, or of the last one */
 };
-/* Of a drop, or a clear of this pool and tag; asked before its command. */
+/* For a drop, or a clear of this pool and tag; called before its command. */
 void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret);
-/* Behind the answer: what it has removed is on disk.  -ENOTCONN: their steward has ended before it
- * said so. */
+/* After the answer: its removals are on disk.  -ENOTCONN: their steward has ended before it said
+ * so. */
 int durable_wait(gpc *c, const struct removal *r, uint64_t deadline);
 
 /* ---- pool.c: pools, with memory (bytes/mapping/make.c) or without ---- */

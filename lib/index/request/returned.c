@@ -148,7 +148,7 @@ uint64_t returns_reserved(const gpc *c)
 	return n;
 }
 
-/* The returns that this handle was told of, of the pool that has the block's number now; with
+/* The returns that this handle knows, of the pool that has the block's number now; with
  * returns_lock held.  NULL: the pool is not ours. */
 static struct returns *told_of(gpc *c, uint32_t record, gpc_block block)
 {
@@ -160,7 +160,7 @@ static struct returns *told_of(gpc *c, uint32_t record, gpc_block block)
 		       : NULL;
 }
 
-/* Under the lock: what is stored is of the life that has the number now. */
+/* Under the lock: the stored value is of the life that has the number now. */
 bool returns_know(gpc *c, uint32_t record, gpc_block block)
 {
 	uint32_t now = life(c, record), slot = (uint32_t)GPC_SLOT(block);
@@ -273,7 +273,7 @@ static uint32_t take_back(const gpc *c, uint32_t pool, struct returns *r, gpc_bl
 	if (load_relaxed(&seg_pool(&c->seg, pool)->returned) <= r->cursor) {
 		r->cursor = MAX(head, r->cursor);
 	} else if (!follow(c, pool, r, head, blocks, n, &got)) {
-		r->cursor = head; /* what comes during the scan stands behind it */
+		r->cursor = head; /* returns during the scan come behind it */
 		r->scan = 0;
 		scan(c, pool, r, blocks, n, &got);
 	}

@@ -105,8 +105,8 @@ static void take_stock(gpc *c, struct op *op)
 	tell_count(c, op->pool);
 }
 
-/* Would the quota allow for n more?  The count has what lies in stocks; what is under way to
- * them is added.  Only the writer knows the requests of other threads at this moment. */
+/* Would the quota allow for n more?  The count has the blocks in stocks; blocks on their way to
+ * them are added.  Only the writer knows the requests of other threads at this moment. */
 static bool quota_allows(gpc *c, uint32_t n)
 {
 	uint64_t has = load_relaxed(&seg_tally(&c->seg, c->peer)->reserved), owned;

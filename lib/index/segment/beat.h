@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* beat.h - does the steward of the tiers below RAM take questions now?
  *
- * Its lock says that it lives.  A process that is stopped lives, and so does one whose answering threads all
- * hang in a read.  So each of them stores the time in `beat` whenever it looks for a question, and
- * with each part, and each block of a file, that it has read.  One with nothing to do looks ten
- * times a second.  A peer that has waited in vain stores in `late` the beat that it found old.
+ * Its lock says that it lives.  A stopped process lives, and so does a process whose answering
+ * threads all hang in a read.  So each of them stores the time in `beat` whenever it looks for a
+ * question, and with each part, and each block of a file, that it has read.  A steward with
+ * nothing to do looks ten times a second.  A peer that has waited in vain stores in `late` the
+ * beat that it found old.
  *
  *   beat                      late       the steward                    a question
  *   not old                   another    takes questions                is put, and waited for

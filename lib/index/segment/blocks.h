@@ -56,8 +56,8 @@ static inline uint32_t pool_record(const struct segment *s, gpc_block block)
 	return first + slot;
 }
 
-/* Is it the child of another block?  Not the first one of a chain, and not one that stands
- * alone. */
+/* Is it the child of another block?  Not the first block of a chain, and not a block without a
+ * chain. */
 static inline bool record_has_parent(const struct shm_record *r)
 {
 	const gpc_key parent = { { r->parent[0], r->parent[1] } };

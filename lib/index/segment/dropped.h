@@ -35,8 +35,8 @@
 
 #include "index/segment/segment.h"
 
-/* The number of the first drop that is not over: odd, so never 0.  Behind it loads of the caller see
- * all that the drops before it have done; what it reads of the feed, too. */
+/* The number of the first drop that is not over: odd, so never 0.  Later loads of the caller see
+ * all effects of earlier drops, and so do its reads of the feed. */
 uint64_t dropped_next(const struct segment *s);
 
 /* Is the number of the first drop that is not over still this one?  Then nothing was dropped since. */

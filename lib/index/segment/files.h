@@ -39,7 +39,7 @@ void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 
 /* Bytes that a new file can have now in the file system of this one; UINT64_MAX = nobody says. */
 uint64_t segment_free_space(int fd);
-/* Of memory alone: what the kernel can give without swapping anybody out, and free swap. */
+/* Of memory alone: memory that the kernel can give without swapping, and free swap. */
 uint64_t segment_free_memory(void);
 /* Memory of these NUMA nodes that is free, or a copy of bytes on disk. */
 uint64_t segment_free_on_nodes(uint64_t nodes);

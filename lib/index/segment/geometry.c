@@ -94,7 +94,7 @@ static int check_policy(const struct gpc_config *cfg)
 	return 0;
 }
 
-/* Of the shorthand pool of ram_blocks. */
+/* For the shorthand pool of ram_blocks. */
 static int check_ram(const struct gpc_config *cfg)
 {
 	int err = err_range("ram_space", cfg->ram_space, 0, GPC_MAX_SPACES - 1);

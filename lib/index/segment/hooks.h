@@ -44,7 +44,7 @@ struct mirror_ops {
 
 /* Keys in host memory, and answers there. */
 struct device_query {
-	uint32_t spaces; /* 0 = those of the mirror's status */
+	uint32_t spaces; /* 0 = the spaces of the mirror's status */
 	const gpc_key *keys;
 	uint32_t n;
 	const uint32_t *start; /* of sequences, from 0 to n; NULL: each key by itself */
@@ -61,7 +61,7 @@ struct device_result {
 struct ram_draft; /* memory that is wanted for the RAM pool, and is not made yet */
 
 struct hooks {
-	/* ---- of a handle: what it has of memory, devices and copies ---- */
+	/* ---- of a handle: its memory, devices and copies ---- */
 
 	int (*handle_open)(gpc *c);   /* before it has a seat: -ENOMEM */
 	int (*handle_seated)(gpc *c); /* it has one: -ENOMEM */
@@ -90,7 +90,7 @@ struct hooks {
 
 	/* ---- of the memory of pools, which lies in files beside the segments ---- */
 
-	/* gpc_create(): of cfg->ram_memory, for so many slots.  NULL: none is wanted. */
+	/* gpc_create(): of cfg->ram_memory, for that many slots.  NULL: none is wanted. */
 	int (*memory_draft)(const struct gpc_config *cfg, uint32_t slots, struct ram_draft **ret);
 	uint64_t (*memory_room)(const struct ram_draft *d); /* bytes of the cache's folder */
 	/* Make it: memory, block_bytes and fingerprint of *pool.  Asks with each step whether it is
@@ -107,8 +107,8 @@ struct hooks {
 	/* gpc_check(): kind, slots (low half of the range), block_bytes, fingerprint and uuid[0] of
 	 * a memory, as its file says.  -ESTALE, -EBADMSG, -EACCES. */
 	int (*memory_describe)(const struct segment *s, uint64_t number, struct shm_pool *ret);
-	/* Is that file one of a memory?  Those of its bytes that are in another folder: a
-	 * descriptor, -ENOENT: none. */
+	/* Is that file one of a memory?  The part of its bytes in another folder: a descriptor,
+	 * -ENOENT: none. */
 	bool (*memory_is_file)(const char *suffix);
 	int (*memory_open_elsewhere)(const struct segment *s, const char *suffix, int fd);
 	/* For segment_visit(): remove a file of memory, locked or not, and whatever it says. */

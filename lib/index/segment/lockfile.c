@@ -125,8 +125,8 @@ static uint64_t namespace_of(const char *path)
 	return stat(path, &ns) ? 0 : ns.st_ino;
 }
 
-/* Start times are told in the clock of the reader's time namespace.  Inodes of namespaces have
- * 32 bits. */
+/* Start times are in the clock of the reader's time namespace.  Inodes of namespaces have 32
+ * bits. */
 static uint64_t namespaces(void)
 {
 	uint64_t pid = namespace_of("/proc/self/ns/pid");

@@ -74,7 +74,7 @@ static inline uint64_t memo_at(const struct memo *m, uint32_t bucket)
 	return m->at + bucket * 8ull * (memo_turn(m) + 1);
 }
 
-/* Each word once.  False: no value, or a torn one, or one that no writer has stored. */
+/* Each word once.  False: no value, a torn value, or a value that no writer has stored. */
 static inline bool memo_read(const struct memo *m, const uint64_t *bucket, uint32_t place,
 			     gpc_key *ret_key, uint64_t *ret)
 {

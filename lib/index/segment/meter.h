@@ -23,7 +23,7 @@ static inline uint32_t meter_cell(uint64_t units)
 	return MIN(k, SHM_CELLS - 1);
 }
 
-/* Units of a whole number: what is a little more than 2^k of them belongs into the next cell. */
+/* Units of a whole number: a value a little above 2^k of them belongs into the next cell. */
 static inline uint32_t meter_cell_short(uint64_t ns)
 {
 	return meter_cell((ns + 999) / 1000);

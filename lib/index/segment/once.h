@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* once.h - is a pool the one that GPC_POOL_ONCE asks for?  The writer decides by it, and a peer
- * words the refusal, or looks before it makes memory. */
+/* once.h - does a pool match the GPC_POOL_ONCE call?  The writer decides by it, and a peer words
+ * the refusal, or looks before it makes memory. */
 #ifndef GPC_SEGMENT_ONCE_H
 #define GPC_SEGMENT_ONCE_H
 

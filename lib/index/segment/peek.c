@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peek.c - what stands in the segments now.
+/* peek.c - the present content of the segments.
  * Tests: t/index/stock-evict.t */
 #include "config.h"
 

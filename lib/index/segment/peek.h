@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peek.h - what stands in the segments now: from the mapping, or by pread from a snapshot, which
- * maps nothing.  A look writes nothing, so it disturbs neither recency nor statistics, and it reads
- * exactly the bytes that are asked for, so it costs the same in a cache of any size.
+/* peek.h - the present content of the segments: from the mapping, or by pread from a snapshot,
+ * which maps nothing.  A look writes nothing, so it disturbs neither recency nor statistics, and
+ * it reads exactly the bytes that are asked for, so it costs the same in a cache of any size.
  *
  * Other processes go on between two reads.  A fetch copies each word once, in no order; a reader
  * that needs words of one moment reads the words that mark the moment, fetches, and reads them
@@ -15,7 +15,7 @@
 void seg_peek_index(const struct segment *s, uint64_t at, void *to, size_t bytes);
 void seg_peek_control(const struct segment *s, uint64_t at, void *to, size_t bytes);
 void seg_peek_state(const struct segment *s, struct shm_state *ret);
-/* One READY description of that pool; false: there is none, or it changes all the time. */
+/* A READY description of that pool; false: none, or it changes all the time. */
 bool seg_peek_pool(const struct segment *s, uint32_t pool, struct shm_pool *ret);
 uint32_t seg_peek_seat_state(const struct segment *s, uint32_t peer);
 /* Blocks of a pool that the seat's owner holds; an empty seat holds none. */

@@ -49,7 +49,7 @@ int segment_verdict(const char *name, const char *dir);
 /* For tools: nothing is mapped and nothing copied yet; no signal whatever happens to the
  * files.  Damage beyond the header is not an error here. */
 int segment_snapshot(struct segment *s, const char *name, const char *dir);
-/* Of a snapshot: copy both files, the first time or anew; -ENOMEM. */
+/* In a snapshot: copy both files, the first time or anew; -ENOMEM. */
 int segment_refresh(struct segment *s);
 /* Of a snapshot: -EBADMSG if the index is not whole now, so that bytes just read may be zeros
  * that were never stored there. */

@@ -15,8 +15,8 @@
  *   disk_max_age      the same                                  the same
  *   slow_ms           who has waited for an answer              100
  *
- * They outlive writers, and go with the cache.  That of a pool names its generation: a pool that gets
- * the number later is made without it.
+ * They outlive writers, and go with the cache.  The setting of a pool names its generation: a
+ * later pool of that number is made without it.
  * Tests: t/index/settings.t */
 #ifndef GPC_SETTINGS_H
 #define GPC_SETTINGS_H

@@ -46,7 +46,7 @@
 #define SHM_MIRRORS   8u
 #define SHM_BUCKET    4u /* entries a bucket */
 #define SHM_NO_PEER   0xffu
-#define SHM_NO_POOL   0xffu /* of a command: every pool, or the one that `pool` demotes to */
+#define SHM_NO_POOL   0xffu /* of a command: every pool, or the demote_to of `pool` */
 #define SHM_NO_RECORD 0xffffffffu
 
 /* bytes of the lock file */
@@ -109,7 +109,8 @@ struct shm_state {           /* w, r */
 	uint32_t spaces;        /* set of spaces that READY pools of VRAM and RAM belong to */
 	uint64_t live_pools[2]; /* bit p: pool p is READY; all its blocks die when it is cleared */
 	uint32_t writer_peer;   /* its seat + 1; 0 = none */
-	uint32_t uses_late; /* so many windows are to end until stamp[] is older than use[] again */
+	uint32_t
+		uses_late; /* the number of windows that end until stamp[] is older than use[] again */
 	uint64_t uses_from; /* stamp that the window of use[] begins with: stamps.h */
 	uint64_t cleared;   /* clears of all pools so far */
 	/* set of spaces that READY pools below RAM belong to; none is in `spaces` */
@@ -118,7 +119,8 @@ struct shm_state {           /* w, r */
 	uint64_t changes;      /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t events_head;  /* next number of the changes feed */
 	uint64_t events_floor; /* cursors below are too late */
-	uint64_t clearing; /* pool + 1 << 32 | tag: GPC_CLEARED is told, and not done; 0 = none */
+	uint64_t
+		clearing; /* pool + 1 << 32 | tag: GPC_CLEARED is announced, and not done; 0 = none */
 	uint64_t relocated, no_bucket; /* counters */
 	uint64_t aliases;              /* no fewer than there are in alias[]; it only grows */
 	uint64_t served_ns;            /* CLOCK_MONOTONIC: since when the writer has had the seat */
@@ -145,8 +147,8 @@ _Static_assert(__builtin_offsetof(struct shm_state, drops) == 320, "state lines"
 struct shm_drop { /* w, r */
 	uint64_t key[2];
 	uint64_t number; /* odd, and never less than of the key before */
-	/* of the last key of a drop: the command, as seat + 1 << 56 | position; of the others 0.  Plus
-	 * what it is, by 54 bits to the left */
+	/* of the last key of a drop: the command, as seat + 1 << 56 | position; of the others 0.
+	 * Plus its kind, 54 bits to the left */
 	uint64_t command;
 };
 _Static_assert(sizeof(struct shm_drop) == 32, "drop layout");
@@ -181,11 +183,11 @@ struct shm_pool { /* w, r */
 	uint8_t fingerprint[32]; /* of the images */
 	uint32_t spill_ahead;    /* blocks that are to be free, or clean, ahead of need */
 	uint8_t pad0[4];
-	/* of this pool, by tag or whole: what was not published before is not after */
+	/* of this pool, by tag or whole: a publish begun before one does not succeed after it */
 	uint64_t clears;
 	/* line 22: blocks by state, for tools; each writer counts anew */
 	uint32_t live, reserved, dying;
-	uint32_t lingering; /* those of the dying with REC_LINGERS */
+	uint32_t lingering; /* the dying ones with REC_LINGERS */
 	uint8_t pad1[2048 - 1408 - 16];
 };
 _Static_assert(sizeof(struct shm_pool) == 2048, "pool layout");
@@ -255,8 +257,8 @@ enum {
 	/* LIVE: its key names another block of its space; no entry names it, and it goes after a
 	 * grace period (leave.c) */
 	REC_MOVED = 1 << 4,
-	/* LIVE: its key has gone to another space; it goes after a grace period, when nothing
-	 * hangs below it */
+	/* LIVE: its key has gone to another space; it goes after a grace period, when it has no
+	 * descendants */
 	REC_LEAVING = 1 << 5,
 	REC_LINGERS = 1 << 6,      /* DYING: held when it could be FREE, or, CALLER, when it left */
 	REC_RECALL = 1 << 7,       /* RESERVED: the writer takes it back from a stock */
@@ -440,7 +442,7 @@ struct shm_seat {       /* 4096 bytes */
 	 * for such */
 	uint32_t back_waits;
 	uint32_t in_use[128]; /* p: distinct blocks of each pool referenced or reserved */
-	uint64_t hit_own, hit_disk, hit_store; /* p: counters, as the peer has told them */
+	uint64_t hit_own, hit_disk, hit_store; /* p: counters, from gpc_hits_add */
 	uint64_t slow_calls; /* p: ever noted in `slow`, over all lives of the seat */
 	uint8_t pad4[1024 - 320 - 512 - 32];
 	union {

@@ -87,14 +87,14 @@ enum {
 	/* CLEAR; IDLE: only if nobody holds any of it */
 	CF_REMOVE = 1 << 13,
 	CF_IDLE = 1 << 14,
-	/* PUBLISH: not below what was dropped since */
+	/* PUBLISH: not below a block dropped since */
 	CF_SINCE = 1 << 15
 };
 
 #define CMD_PENDING INT32_MIN /* result of a command that is not done */
 
-/* Of a group that is given blocks: does its owner still wait?  Owner and writer compare and swap,
- * so a call whose time is up knows that nothing will be given to it. */
+/* For a group that is given blocks: does its owner still wait?  Owner and writer compare and
+ * swap, so a call whose time is up knows that nothing will be given to it. */
 enum { GROUP_OPEN = 0, GROUP_WITHDRAWN = 1 /* p */, GROUP_GRANTED = 2 /* w */ };
 
 enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 }; /* answers to claims, in `state` */
@@ -122,7 +122,7 @@ _Static_assert(sizeof(struct shm_cmd_life) == 4, "life layout");
 struct shm_cmd_drop {
 	uint64_t key[2]; /* EVERYWHERE: that the block has, or had in that life */
 	uint32_t life;
-	uint8_t alone; /* 1: what follows the key stays */
+	uint8_t alone; /* 1: the key's descendants stay */
 	uint8_t pad0[3];
 };
 _Static_assert(sizeof(struct shm_cmd_drop) == 24, "drop layout");

@@ -20,7 +20,7 @@ struct shm_past { /* w, r: what peers had counted that left since */
 	uint64_t published, duplicate;
 	uint64_t evicted; /* keys lost for nobody in particular, too ... */
 	uint64_t demoted, promoted;
-	uint64_t dropped; /* ... and here those of clears and of pools that went */
+	uint64_t dropped; /* ... and here the ends by clears and by ends of pools */
 	uint64_t stale_refs, ring_full;
 	uint64_t fetched, spilled, bad, commands;
 	uint64_t fetched_bytes, spilled_bytes;

@@ -3,9 +3,8 @@
  * control segment.
  *
  * The steward is a peer like others, with a lock of its own (LOCK_TIERS).  The pools of the tiers
- * are its own, so what is in them is in the index.  Only questions and numbers are here: a
- * process that scribbles on them makes others wait, or bring unwanted blocks, and does no other
- * harm.
+ * are its own, so their blocks are in the index.  Only questions and numbers are here: a process
+ * that scribbles on them makes others wait, or bring unwanted blocks, and does no other harm.
  * Tests: t/daemon/disk.t t/pages/segment-page.t */
 #ifndef GPC_SHM_TIERS_H
 #define GPC_SHM_TIERS_H
@@ -54,8 +53,8 @@ struct shm_ask {
 	uint32_t waits;       /* p: 1, a thread sleeps on word */
 	uint64_t deadline_ns; /* p: CLOCK_MONOTONIC; 0: none */
 	uint64_t asked_ns;    /* p: CLOCK_MONOTONIC */
-	int32_t got, why;     /* s: of the first keys so many are in VRAM or RAM; why no more */
-	uint32_t how;         /* p: ASK_UP, ASK_BELOW */
+	int32_t got, why; /* s: the number of first keys in VRAM or RAM; the reason for the end */
+	uint32_t how;     /* p: ASK_UP, ASK_BELOW */
 	uint32_t pad0;
 	uint64_t pad[2];
 	uint64_t key[SHM_ASK_KEYS][2]; /* p */
@@ -88,14 +87,14 @@ enum {
 	TIER_DOWN, /* a store had no room; was not asked, since it was not up */
 	TIER_ASKED,
 	TIER_THERE,   /* keys that a store was asked about; that it has */
-	TIER_EMPTIED, /* times that nobody knew what was dropped: all of it went */
+	TIER_EMPTIED, /* times that drops were unknown: all of the tier went */
 	TIER_COUNTS
 };
 
 struct shm_tier {      /* s */
 	uint32_t kind; /* GPC_DISK, GPC_REMOTE; 0: there is none */
 	int32_t pool;
-	uint32_t ready; /* 1: what was there at the start is published */
+	uint32_t ready; /* 1: the blocks found at the start are published */
 	uint32_t state; /* GPC_TIER_DOWN, _UP, _OFF; that it is stopped others see */
 	uint64_t block_bytes;
 	uint64_t pad1[5];

@@ -111,7 +111,7 @@ uint64_t segment_free_on_nodes(uint64_t nodes)
 	return sum ? sum : UINT64_MAX;
 }
 
-/* Of the size that this hugetlbfs has.  Pages that somebody has mapped and not touched yet are
+/* For the page size of this hugetlbfs.  Pages that somebody has mapped and not touched yet are
  * free, and promised. */
 static uint64_t free_huge_pages(uint64_t size)
 {

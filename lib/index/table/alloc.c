@@ -56,7 +56,7 @@ void writer_advise_huge(void *p, size_t bytes)
 		madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
-/* calloc() does not touch what it has just got from the system. */
+/* calloc() does not touch memory that is fresh from the system. */
 void *writer_zeroed(size_t n, size_t item)
 {
 	void *p = calloc(n ? n : 1, item);

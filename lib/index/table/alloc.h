@@ -9,7 +9,7 @@
  * in no state to go on then and must be closed. */
 int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg);
 
-/* Large arrays: zeros, or NULL; advice for what was mapped. */
+/* Large arrays: zeros, or NULL; advice for the mapping. */
 void *writer_zeroed(size_t n, size_t item);
 void writer_advise_huge(void *p, size_t bytes);
 
@@ -23,9 +23,8 @@ static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size
 
 void *writer_alloc(size_t n, size_t item);
 
-/* For other threads than the one that serves: there they end with run(), which is false.
- * Functions that it calls may be stopped anywhere; then writer_no_memory() tells the thread that
- * serves. */
+/* For threads that do not serve: there they end with run(), which is false. Functions that it
+ * calls may be stopped anywhere; then writer_no_memory() tells the thread that serves. */
 bool writer_guard(void (*run)(void *arg), void *arg);
 
 void writer_no_memory(void) __attribute__((noreturn));

@@ -122,7 +122,7 @@ void dropped_tell(struct writer *w, const uint64_t key[2], uint32_t space, uint6
 	 * it, the command tells its keys anew */
 	store_release(&d->number, st->drops);
 	link_place(w, PLACE(head), w->now_ns);
-	if (space != NONE) /* else no block hangs on it in a tree */
+	if (space != NONE) /* else no block is below it in a tree */
 		w->dropped.last[space] = st->drops;
 	store_release(&st->drops_head, head + 1);
 }

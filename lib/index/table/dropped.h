@@ -75,11 +75,11 @@ void dropped_end(struct writer *w);
 /* Of a drop that is under way: this key is among its own, of a block in that space, or NONE.  command:
  * of the last one, and SHM_DROP_IS(). */
 void dropped_tell(struct writer *w, const uint64_t key[2], uint32_t space, uint64_t command);
-/* Of one that is under way: this block of VRAM or RAM stays, and its parent goes alone. */
+/* For a drop under way: this block of VRAM or RAM stays, and its parent goes alone. */
 void dropped_left(struct writer *w, gpc_block block);
-/* The number of the drop that this command has told, or 0. */
+/* The number of this command's drop, or 0. */
 uint64_t dropped_by(struct writer *w, uint64_t command);
-/* One that the ring has. */
+/* A key of the ring. */
 static inline struct shm_drop *dropped_at(struct writer *w, uint64_t at)
 {
 	return SEG_AT(w->seg.index, w->seg.at.drop, struct shm_drop, at & (SHM_DROPS - 1));
@@ -87,7 +87,7 @@ static inline struct shm_drop *dropped_at(struct writer *w, uint64_t at)
 /* Its keys: the first place from `at` on that has this number, or the head. */
 uint64_t dropped_find(struct writer *w, uint64_t number, uint64_t at);
 
-/* Of a writer that begins. */
+/* For a writer that begins. */
 void dropped_load(struct writer *w);
 void dropped_free(struct writer *w);
 

@@ -8,7 +8,7 @@
 
 #define EVENTS_AHEAD 8 /* changes whose lines are asked for */
 
-/* Where change number events_head + n goes. */
+/* The place of change number events_head + n. */
 static inline struct shm_change *events_place(struct writer *w, uint64_t n)
 {
 	return w->at.change + ((w_state(w)->events_head + n) & w->at.change_mask);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grace.c - what was emptied waits for a flush and a grace period.
+/* grace.c - emptied entries and blocks wait for a flush and a grace period.
  *
  * Emptied table entries, copies of relocations and DYING blocks gather in the open batch.
  * One flush at a time takes the batch along; when all mirrors have it, a grace period

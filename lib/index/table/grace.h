@@ -17,7 +17,7 @@ struct grace {
 	uint32_t *records, nrecords, records_size; /* DYING blocks */
 	struct moved *moved;                       /* REC_MOVED: they become DYING afterwards */
 	uint32_t nmoved, moved_size;
-	struct records leaving;         /* REC_LEAVING: the same, if nothing hangs below them */
+	struct records leaving;         /* REC_LEAVING: the same, if they have no descendants */
 	bool moves;                     /* relocations, in their first step, wait in here */
 	void (*then)(struct writer *w); /* called when all of the above is done; or NULL */
 };

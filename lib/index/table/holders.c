@@ -13,9 +13,10 @@
  * Either the writer finds bit and cell, or the peer sees DYING.  A bit stays when the cells are
  * lowered. To take it away the writer clears it, has a full barrier, reads the whole column, and
  * sets it again if there is a cell; meanwhile it looks at no row.  A peer that has found its bit
- * before it was cleared had raised its cell before, so the writer finds the cell; one that finds it
- * gone sets it anew (t/model/holders.pml).  A writer that dies before it has set it again leaves a
- * cell without a bit: the next one begins with the bits of all seats that are taken.
+ * before it was cleared had raised its cell before, so the writer finds the cell; a peer that
+ * finds it gone sets it anew (t/model/holders.pml).  A writer that dies before it has set it
+ * again leaves a cell without a bit: the next one begins with the bits of all seats that are
+ * taken.
  * Tests: t/index/refs-held.t t/index/let-go.t t/index/windows.t */
 #include "config.h"
 
@@ -40,7 +41,7 @@ void holders_show(struct writer *w, uint32_t peer)
 		order_or64(word_of(w, peer), bit);
 }
 
-/* A seat that is free has no cells.  One that is taken now shows itself. */
+/* A seat that is free has no cells.  A reference that is taken now shows itself. */
 void holders_all(struct writer *w)
 {
 	uint32_t i;

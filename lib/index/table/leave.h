@@ -15,7 +15,7 @@ void leave_stay(struct writer *w, uint32_t record);
 void leave_sources(struct writer *w, uint32_t record);
 bool leave_is_moved(struct writer *w, uint32_t record);
 void leave_again(struct writer *w, uint32_t record); /* takeover: it was leaving already */
-/* Flush and grace period are over: those that have moved go. */
+/* Flush and grace period are over: blocks that have moved go. */
 void leave_batch(struct writer *w, const struct grace *b);
 
 #endif

@@ -169,8 +169,8 @@ static int may_go(struct writer *w, uint32_t record, bool demote)
 	return demote ? CAN_GO : subtree_may_go(w, record);
 }
 
-/* A victim that is dropped, or leaves VRAM, no longer holds its parent back; one that is
- * demoted stays in the space and still holds back a parent in RAM. */
+/* A victim that is dropped, or leaves VRAM, no longer holds its parent back; a demoted victim
+ * stays in the space and still holds back a parent in RAM. */
 static void select_victim(struct writer *w, uint32_t record, bool demote)
 {
 	struct node *n = &w->node[record], *p;

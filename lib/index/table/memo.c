@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memo.c - values of keys, stored in tables that forget.
+/* memo.c - values of keys, stored in forgetful tables.
  *
  * A value is written where its key is already, else to an empty place, else over the oldest value
  * of its bucket.  `turn` is the place behind the last filled one.  Places are filled in turn, so

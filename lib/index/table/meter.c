@@ -42,7 +42,7 @@ static uint64_t since(uint64_t then, uint64_t now)
 
 /* ---- moments ---- */
 
-/* The i-th one that is kept, oldest first. */
+/* The i-th kept moment, oldest first. */
 static const struct moment *moment_at(const struct moments *m, uint32_t i)
 {
 	uint32_t first = m->n > MOMENTS ? m->n - MOMENTS : 0;
@@ -65,7 +65,7 @@ void meter_pass(struct writer *w, uint64_t now)
 	}
 }
 
-/* The first moment that has at least this tick: what was stamped with it was used before. */
+/* The first moment with at least this tick: a use with this stamp was before it. */
 static struct moment_span search(const struct moments *m, uint64_t tick)
 {
 	uint32_t low = 0, high = MIN(m->n, MOMENTS) - 1, mid;
@@ -103,7 +103,7 @@ static uint64_t moment_of(struct writer *w, uint64_t tick, struct moment_span *l
 	return w->now_ns;
 }
 
-/* ---- what is noted down ---- */
+/* ---- notes ---- */
 
 /* Victims of one pass were used, and born, at much the same times. */
 static void observe_like_last(struct shm_histogram *h, uint64_t ns, struct observed *last)
@@ -188,7 +188,7 @@ void meter_fold(struct writer *w, uint32_t peer)
 	store_relaxed(&m->folding, peer);
 	/* (q) the sum before the number that is odd; before it a successor begins anew */
 	store_release(&m->folds, m->folds + 1);
-	order_stores(); /* ... and before what is counted already changes */
+	order_stores(); /* ... and before counted values change */
 	end_fold(w);
 }
 

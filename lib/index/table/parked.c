@@ -153,8 +153,7 @@ static bool look_at(struct writer *w, uint32_t list, uint32_t i)
 	return true;
 }
 
-/* Up to so many rows of the turn, and more for each that is free; returns how many are not used
- * up. */
+/* Up to that many rows of the turn, and more for each free block; returns the number not used up. */
 static uint32_t look(struct writer *w, uint32_t list, uint32_t *hand, uint32_t rows)
 {
 	struct parked *p = &w->parked[list];

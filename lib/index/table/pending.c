@@ -165,8 +165,7 @@ void pending_wake(struct writer *w)
 	if (!w->has_ended_waits)
 		return;
 	w->has_ended_waits = false;
-	/* what has ended before `waiters`; index/claim/claim_wait.c does the reverse;
-	 * t/model/claim.pml */
+	/* the end before `waiters`; index/claim/claim_wait.c does the reverse; t/model/claim.pml */
 	order_fence();
 	for (i = 0; i < SHM_WAITS; i++) {
 		struct shm_wait *word = &shared->wait[i];

@@ -73,7 +73,7 @@ static void merge(struct leaf *list, uint32_t n, uint32_t m, struct leaf *spare)
 	memcpy(&list[k], &spare[i], (n - i) * sizeof(*list));
 }
 
-/* Where the run that begins at `from` ends; one that falls is turned round. */
+/* The end of the run that begins at `from`; a falling run is reversed. */
 static uint32_t run_end(struct leaf *list, uint32_t from, uint32_t n)
 {
 	uint32_t to = from + 1, i, j;
@@ -303,7 +303,7 @@ prefetch_items(struct writer *w, const struct bag *b, uint32_t from, uint32_t to
 	}
 }
 
-/* Those of the bag that are not stale go to list; returns how many. */
+/* Fresh items of the bag go to list; returns their number. */
 static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, struct leaf *list)
 {
 	uint32_t i, n = 0;
@@ -364,7 +364,7 @@ bool queue_pop_slow(struct writer *w, struct queue *q, struct leaf *ret)
 	return true;
 }
 
-/* ---- what is stale ---- */
+/* ---- stale items ---- */
 
 static uint32_t drop_stale(struct writer *w, struct queue *q, struct leaf *list, uint32_t from,
 			   uint32_t to)

@@ -20,8 +20,8 @@ static inline bool queue_is_stale(const struct writer *w, uint32_t record, uint3
 void queue_push_slow(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record);
 bool queue_pop_slow(struct writer *w, struct queue *q, struct leaf *ret);
 
-/* A record that is not in the queue enters, with its present depth.  Here is what is done with
- * nearly all: they are the newest, and the last bag has room. */
+/* A record that is not in the queue enters, with its present depth.  The case of nearly all
+ * items: they are the newest, and the last bag has room. */
 static inline void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
 {
 	struct bag *b = q->nbags ? &q->bags[q->first + q->nbags - 1] : NULL;
@@ -49,7 +49,7 @@ static inline bool queue_pop(struct writer *w, struct queue *q, struct leaf *ret
 
 /* A record that is in the queue leaves it out of turn. */
 void queue_forget(struct writer *w, struct queue *q, uint32_t record);
-/* So that the front has what goes next, if there is anything. */
+/* Fill the front with the next items, if there are any. */
 void queue_fill_front(struct writer *w, struct queue *q);
 /* Takeover: fills an empty queue, in any order; nothing is popped before all are there. */
 void queue_add(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record);

@@ -89,9 +89,9 @@ struct dropped_good {
 };
 
 struct dropped {
-	uint32_t *first, *next;        /* by hash of a key; by place: the next place + 1 */
-	uint64_t *ns;                  /* by place: when it was told; 0: by a writer before */
-	struct dropped_good *good;     /* by hash of a key */
+	uint32_t *first, *next;    /* by hash of a key; by place: the next place + 1 */
+	uint64_t *ns;              /* by place: the time of its event; 0: by an earlier writer */
+	struct dropped_good *good; /* by hash of a key */
 	uint64_t last[GPC_MAX_SPACES]; /* the last drop that has told a key of a block there */
 	uint64_t all;                  /* the last drop that took the descendants of its keys */
 };
@@ -140,7 +140,7 @@ struct wpool {
 	/* in their grace period, promised to nobody: DYING, or REC_MOVED, which counts as dying */
 	uint32_t coming;
 	uint32_t leaving;   /* LIVE, and in a batch, to go when that is over */
-	uint32_t lingering; /* those of the DYING with REC_LINGERS */
+	uint32_t lingering; /* the DYING ones with REC_LINGERS */
 	struct queue queue;
 	bool removing;
 	uint64_t memory, block_bytes; /* 0: it has none */
@@ -151,7 +151,7 @@ struct wpeer {
 	uint64_t next, tail; /* ring positions: to start, to acknowledge */
 	/* lists of nodes: of CALLER blocks, and of all others */
 	uint32_t reserved_own, reserved;
-	uint32_t nreserved;  /* those that count against the quota */
+	uint32_t nreserved;  /* blocks that count against the quota */
 	bool seated;         /* its seat was seen taken, and is not reaped yet ... */
 	struct identity who; /* ... by the process that took it */
 	bool lost;    /* its lock is free, and its process or a companion may be there still */
@@ -168,9 +168,9 @@ struct wpeer {
 	uint32_t published; /* a record, mostly the last one that it published */
 	struct transfer
 		*transfer[SHM_TRANSFERS]; /* of this peer, by channel; NULL: none under way */
-	uint64_t announced;               /* bit: that channel's is told, and not over */
-	uint64_t again;    /* position: a writer that died may have run what is before */
-	bool commit_known; /* index/writer/move.c: the first entry's own result, kept for last */
+	uint64_t announced; /* bit: that channel's transfer has begun, and is not over */
+	uint64_t again;     /* position: a dead writer may have run the commands before it */
+	bool commit_known;  /* index/writer/move.c: the first entry's own result, kept for last */
 	int32_t commit_result;
 };
 

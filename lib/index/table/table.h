@@ -32,7 +32,7 @@ bucket_match(const struct writer *w, uint32_t bucket, int at, uint32_t value)
 #endif
 }
 
-/* Those that name this block word, or none. */
+/* The entries that name this block word, or none. */
 static inline uint32_t bucket_entries_with(const struct writer *w, uint32_t bucket, uint32_t word)
 {
 	return bucket_match(w, bucket, 3, word);
@@ -177,7 +177,7 @@ static inline __attribute__((always_inline)) void table_prefetch(struct writer *
 	__builtin_prefetch(&w->books[k->first], 1);
 }
 
-/* Without a branch, which would be mispredicted: one that is here already costs nothing. */
+/* Without a branch, which would be mispredicted: a present line costs nothing. */
 static inline __attribute__((always_inline)) void
 table_prefetch_second(struct writer *w, const struct probe_key *k, bool place)
 {

@@ -47,7 +47,7 @@ static inline void tree_join(struct writer *w, uint32_t record, uint32_t parent)
 		p->blockers++;
 }
 
-/* tree_unlink() of one that goes, mostly a leaf without a parent. */
+/* tree_unlink() of a block that goes, mostly a leaf without a parent. */
 static inline void tree_leave(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record];

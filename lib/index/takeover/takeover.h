@@ -67,7 +67,7 @@ struct scan {
 	uint8_t *entry;
 	struct region *region; /* of the table */
 	uint32_t nregions;
-	uint32_t *map; /* of those that the table does not have */
+	uint32_t *map; /* of records that the table does not have */
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
 	struct records moving;  /* targets of moves */
@@ -96,7 +96,7 @@ void takeover_others(struct writer *w, struct scan *sc);
 /* ---- index/takeover/table.c ---- */
 
 uint32_t takeover_regions(const struct writer *w);
-/* Note the entries of so many LIVE records of a share. */
+/* Note the entries of that many LIVE records of a share. */
 void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n);
 /* Wipe the entries that no record has, and set missing flags. */
 void takeover_sweep_table(struct writer *w, struct scan *sc);

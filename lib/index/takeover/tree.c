@@ -28,7 +28,7 @@ struct link {
 	uint32_t hint;   /* what the record says where the parent is; NONE: it was looked at */
 };
 
-/* ---- those that the table does not have ---- */
+/* ---- records that the table does not have ---- */
 
 static uint32_t map_place(const struct links *l, uint32_t space, const uint64_t key[2])
 {
@@ -100,7 +100,7 @@ static bool is_parent(const struct shm_record *r, const struct shm_record *up)
 /* ---- near parents ---- */
 
 /* A prompt's blocks are reserved together and evicted together: most of them lie within some
- * thousand records.  A map of those that the scan met last fits the processor's own cache. */
+ * thousand records.  A map of the last records of the scan fits the processor's own cache. */
 static uint32_t *near_place(const struct share *s, const uint64_t key[2])
 {
 	return &s->near[(key[0] ^ key[1]) * 0x9e3779b97f4a7c15ull >> 32 & (TAKEOVER_NEAR_SIZE - 1)];
@@ -153,8 +153,7 @@ static void link_ask(const struct writer *w, struct link *k, uint32_t bucket)
 	k->bucket = bucket;
 }
 
-/* Where the parent was when the block was published; it may have moved, or be another block by
- * now. */
+/* The parent's block when the block was published; the parent may have moved since. */
 static uint32_t hint_of(const struct writer *w, const struct shm_record *r)
 {
 	return !r->source && r->source_word - 1 < w->max_blocks ? r->source_word - 1 : NONE;

@@ -25,7 +25,7 @@ static void mark(struct writer *w, uint32_t peer, uint32_t record, const gpc_key
 	store_relaxed(&r->parent[0], clock_ns());
 	store_relaxed(&r->parent[1], t->claims);
 	store_relaxed(&r->depth, 0);
-	/* (f) what is claimed before the mark; pairs with index/claim/claim_here.c,
+	/* (f) the claimed fields before the mark; pairs with index/claim/claim_here.c,
 	 * index/claim/claim_wait.c. Before it a successor finds a plain reservation, and runs the
 	 * command again */
 	store_release(&r->flags, (uint8_t)(r->flags | REC_CLAIM));

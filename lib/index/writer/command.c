@@ -130,7 +130,7 @@ static bool was_published(struct writer *w, uint32_t peer, uint64_t position, ui
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
 }
 
-/* A publish may depend on this: the block that the bytes were read from is what it was; or no clear
+/* A publish may depend on this: the block that the bytes were read from is unchanged; or no clear
  * has come since its publisher looked.  A second run that finds it done already does not ask. */
 static bool may_publish(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {
@@ -337,7 +337,7 @@ give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd, uint32
 
 	if (record == NONE)
 		return -EINVAL;
-	/* what was released before its publish was answered is live by now (rule C7) */
+	/* a block released before the answer to its publish is live by now (rule C7) */
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
 	    grant_holds(w, record) || w->node[record].bound || !w_means(w, record, cmd->free.life))
 		return -EPERM;
@@ -361,7 +361,7 @@ static int32_t drop(struct writer *w, uint32_t peer, uint64_t position,
 
 /* Only if nobody holds any of it, and then its entry says so first: if we die in the middle, others
  * may hold or publish something before a successor comes to this command, which has been begun and
- * is ended.  The peer that scribbles there clears what it may clear anyway. */
+ * is ended.  A peer that scribbles there only clears pools that it may clear anyway. */
 static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
 		     const struct shm_command *cmd)
 {

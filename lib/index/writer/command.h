@@ -19,8 +19,8 @@
  *   (1) A reservation of another peer, one that a grant has not answered for, or the target of a
  *       transfer, with or without its source: PUBLISH and FREE -EPERM, COMMIT -ESTALE.  Nor is
  *       the target of a move published.
- *   (2) A publish that runs again finds what it has done, by owner and op, and answers as before.
- *   (3) Nor is another move reading it: -ENOSPC.  With a transfer: a copy reads what no move
+ *   (2) A publish that runs again finds its own work, by owner and op, and answers as before. (3)
+ *   Nor is another move reading it: -ENOSPC.  With a transfer: a copy reads what no move
  *       reads, a move what nobody reads, and the key is not on its way to the target's space
  *       already: -EALREADY.  DEMOTE: no child stays in VRAM, PROMOTE: P has a reference on it:
  *       -EPERM.
@@ -49,7 +49,7 @@ struct primed {
 	uint32_t space;
 };
 
-/* From here on a peer may scribble on its ring, and this command stays what it is. */
+/* From here on a peer may scribble on its ring, and this command stays as it is. */
 static inline __attribute__((always_inline)) void
 command_prime(struct writer *w, uint32_t peer, uint64_t position, struct primed *ret)
 {
@@ -74,7 +74,7 @@ command_prime(struct writer *w, uint32_t peer, uint64_t position, struct primed 
 	table_prefetch(w, &ret->ready);
 }
 
-/* When what was asked for is here, mostly. */
+/* Mostly when the prefetched lines are here. */
 static inline __attribute__((always_inline)) void command_prime_again(struct writer *w,
 								      const struct primed *s)
 {

@@ -77,9 +77,9 @@
 #include "index/table/tree.h"
 #include "index/writer/retire.h"
 
-/* ---- what goes ---- */
+/* ---- the blocks that go ---- */
 
-/* Leaves first: each stands in the list behind all that hangs on it. */
+/* Leaves first: each stands in the list behind all its descendants. */
 static void doom(struct writer *w, uint32_t record, bool alone)
 {
 	struct records *d = &w->doomed;
@@ -134,7 +134,7 @@ static void follow(struct writer *w, uint32_t record, bool alone)
 		doom_key(w, r->key, alone);
 }
 
-/* From the roots to the leaves: what hangs on a key in another space goes with it at once. */
+/* From the roots to the leaves: descendants of a key in another space go with it at once. */
 static void doom_everywhere(struct writer *w, const uint64_t key[2], uint64_t number)
 {
 	uint64_t head = w_state(w)->drops_head, at;
@@ -152,7 +152,7 @@ static void doom_everywhere(struct writer *w, const uint64_t key[2], uint64_t nu
 	}
 }
 
-/* Returns how many of the list hang on the block that goes last. */
+/* Returns the number of descendants of the last block in the list. */
 static uint32_t gather(struct writer *w, uint32_t record, const struct shm_command *cmd,
 		       uint64_t number, uint64_t key[2])
 {

@@ -136,7 +136,7 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 		transfer_bound(w, g->peer, g->position, at, s->block);
 }
 
-/* The item has its block, and its source is what it was.  A source may have been dropped, or
+/* The item has its block, and its source is unchanged.  A source may have been dropped, or
  * published over, while the grant waited: a pin keeps it from eviction only. */
 static bool item_has_all(struct writer *w, const struct grant *g, const struct grant_item *s)
 {

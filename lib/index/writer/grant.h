@@ -18,7 +18,7 @@ void grant_cancel_pool(struct writer *w, uint32_t pool);
 int32_t grant_quota(struct writer *w, struct grant *g);
 /* How many more blocks the quota allows for, besides what other grants are to get. */
 uint32_t grant_quota_left(struct writer *w, const struct grant *g);
-/* Of a pool without CALLER blocks, while no grant waits: does the quota allow for n more? */
+/* For a pool without CALLER blocks, while no grant waits: does the quota allow n more? */
 bool grant_has_quota(struct writer *w, uint32_t peer, uint32_t n);
 /* Pin the sources of a move command: 0, or why not even the first can move. */
 int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
@@ -26,7 +26,7 @@ void grant_unpin(struct writer *w, struct grant_item *s);
 /* Is the key of this source on its way to the target's space already, by a transfer, or is it
  * another peer's to compute? */
 bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source);
-/* Of a transfer: why an item that has not all it needs has it not. */
+/* For a transfer: the reason of an item that lacks something. */
 int32_t grant_why_not(struct writer *w, const struct grant *g, const struct grant_item *s);
 /* Must the grant wait until a block of one of its keys has left the target's space? */
 bool grant_is_behind(struct writer *w, struct grant *g);

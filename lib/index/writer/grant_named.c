@@ -2,11 +2,11 @@
 /* grant_named.c - an eviction of blocks that the command names: they become reservations of the
  * peer.
  *
- * All that is done with a victim is done with these (rules C1, S4), but for two things.  Nobody
- * else is taken in place of one that cannot go.  And the peer may hold the block itself, by one
- * reference, which the answer makes a reservation: its cell is PENDING from before the command is
- * shown until the answer is taken, so it is known from any other reference of that peer, which
- * would be a number.
+ * All that is done with a victim is done with these (rules C1, S4), but for two things.  No other
+ * block is taken in place of a block that cannot go.  And the peer may hold the block itself, by
+ * one reference, which the answer makes a reservation: its cell is PENDING from before the
+ * command is shown until the answer is taken, so it is known from any other reference of that
+ * peer, which would be a number.
  * Tests: t/index/named-quota.t t/index/reclaim.t t/index/given-up.t */
 #include "config.h"
 
@@ -58,7 +58,7 @@ void grant_take_named(struct writer *w, struct grant *g)
 		record = w_find_record(w, s->want);
 		s->why = check(w, g, record, seg_command(&w->seg, g->peer, g->position + i));
 		if (!s->why && !left)
-			s->why = -EDQUOT; /* of what may go, and of nothing else */
+			s->why = -EDQUOT; /* of blocks that may go, and of no others */
 		s->skip = s->why != 0;
 		if (s->skip)
 			continue;

@@ -49,7 +49,7 @@ int32_t grant_quota(struct writer *w, struct grant *g)
 {
 	uint32_t room;
 
-	if (grant_is_named(g)) /* grant_take_named(), for those of its blocks that go */
+	if (grant_is_named(g)) /* grant_take_named(), for its blocks that go */
 		return 0;
 	room = grant_quota_left(w, g);
 	if (!room || (room < g->n && g->kind == CMD_RESERVE && !(g->flags & CF_PARTIAL)))

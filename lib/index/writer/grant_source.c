@@ -105,8 +105,8 @@ static void pin(struct writer *w, struct grant *g, struct grant_item *s)
 	move_pin(w, s->source, s->copy);
 }
 
-/* Where the target's space has the key already, nothing is copied, and the source of a demotion
- * goes as after a commit.  If the block that has it there is leaving, wait until that has gone. */
+/* If the target's space has the key already, nothing is copied, and the source of a demotion goes
+ * as after a commit.  If the block that has it there is leaving, wait until that has gone. */
 static void skip_resident(struct writer *w, struct grant *g, struct grant_item *s)
 {
 	uint32_t space = w->pool[g->pool].space, source = s->source, resident;

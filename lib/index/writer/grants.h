@@ -11,7 +11,7 @@ struct grant_item {
 	int32_t why;          /* NAMED: why it has no block */
 	uint32_t source;      /* demote, promote: pinned, stays LIVE until commit */
 	uint32_t source_word; /* its word when it was pinned */
-	uint32_t block;       /* what is given: was free, or was a victim */
+	uint32_t block;       /* the given block: was free, or was a victim */
 	bool waits;           /* `block` is DYING still */
 	bool copy;            /* the source stays where it is */
 	bool skip;   /* NAMED: it gets none.  Else the target space has the key already ... */
@@ -72,7 +72,7 @@ bool grant_holds(struct writer *w, uint32_t record);
 /* A victim has passed its grace period; in_use: but is referenced, so it is given up.
  * True: the grant has taken it. */
 bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
-/* Is the victim one that its command names, and held by nobody but the peer that takes it back? */
+/* Does its command name the victim, and has only the peer that takes it back a hold? */
 bool grant_has_alone(struct writer *w, uint32_t record);
 /* Does nobody hold the block, or only this peer, which turns its one reference into a
  * reservation? */
@@ -86,7 +86,7 @@ void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, i
 	       int32_t why);
 /* ---- blocks that a dead writer had evicted: grant_again.c ---- */
 
-/* Those that it had evicted for this command are the grant's: see grant_again.c. */
+/* Blocks that it had evicted for this command belong to the grant: see grant_again.c. */
 void grant_take_leftovers(struct writer *w, struct grant *g);
 /* Was it evicted by a dead writer, for a command that has not run again yet (rule C1)? */
 bool grant_expects(struct writer *w, uint32_t record);

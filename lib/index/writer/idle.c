@@ -2,10 +2,10 @@
 /* idle.c - holders of blocks that a clear would take.
  *
  * Of tag 0 that is every block of the pool, whatever its state: a program that has reserved it, or
- * references a block whose key has gone, is at work there.  Of another tag it is the blocks with
- * that tag, as far as they have a key; and always what hangs below such a block, in any pool of the
- * space. Blocks in a stock have no user, and blocks that a peer has given back have none.  A
- * block that a move reads or writes is held by the move.
+ * references a block whose key has gone, is at work there.  With another tag it is the blocks of
+ * that tag with a key.  Descendants of such a block always count, in any pool of the space.
+ * Blocks in a stock have no user, and blocks that a peer has given back have none.  A block that
+ * a move reads or writes is held by the move.
  * Tests: t/index/clear-idle.t */
 #include "config.h"
 

@@ -5,8 +5,8 @@
 
 #include "index/table/state.h"
 
-/* Blocks that are held of what pools_clear() would take; pool -1 = all, tag 0 = any.  No promise: a
- * peer may take a reference as soon as its row was read. */
+/* The held blocks that pools_clear() would take; pool -1 = all, tag 0 = any.  No promise: a peer
+ * may take a reference as soon as its row was read. */
 uint32_t idle_count_held(struct writer *w, int32_t pool, uint32_t tag);
 
 #endif

@@ -99,8 +99,8 @@ static void end_move(struct writer *w, uint32_t target)
 static bool may_follow(struct writer *w, uint32_t target, uint32_t parent)
 {
 	const struct shm_record *t = w_record(w, target);
-	/* pairs with tiers/steward/drops.c.  Of a steward that is dead its pools are there still, or the next
-	 * one's */
+	/* pairs with tiers/steward/drops.c.  The pools of a dead steward are still there, or the
+	 * next one's */
 	uint64_t since = load_acquire(&seg_board(&w->seg)->followed) | 1;
 	struct dropped_query q = { .since = since,
 				   .space = w_space(w, target),

@@ -61,7 +61,7 @@ void move_unbind(struct writer *w, uint32_t target)
 	if (!w_is(w, target, RESERVED) || !t->source)
 		return;
 	end_transfer(w, target);
-	/* in this order: a source without its flags would look like one that a move has alone */
+	/* in this order: a source without its flags would look like a move's only source */
 	store_release(&t->source, 0);
 	store_release(&t->flags, 0);
 	move_unpin(w, source, flags & REC_COPY);

@@ -9,7 +9,7 @@
 /* A request for a pool, with memory or without: 0, -EINVAL, -EEXIST, -EPROTO.  The caller has
  * checked that its demote_to is a pool. */
 int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq);
-/* Of a pool that is READY now: must it go again? */
+/* Must a pool that is READY now go again? */
 bool pool_memory_maker_died(struct writer *w, uint32_t peer);
 /* Has its file been removed? */
 bool pool_memory_is_lost(struct writer *w, uint64_t memory);

@@ -316,9 +316,8 @@ static void clear_pool(struct writer *w, uint32_t pool, uint32_t tag)
 	retire_all(w, pool, tag);
 }
 
-/* A clear that a writer died in is ended before any other event is told.  The end of a pool is
- * told once more: its writer may have died before it told of it, or before all of its blocks
- * went. */
+/* A clear of a dead writer is ended before any other event is added.  The event of a pool's end
+ * is added once more: its writer may have died before that event, or before all blocks went. */
 void pools_finish_clears(struct writer *w)
 {
 	uint32_t pool, tag, i;

@@ -11,9 +11,9 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position);
 int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove, uint64_t generation);
 /* Is there a pool that such a clear is meant for? */
 bool pools_clear_means(const struct writer *w, int32_t pool, uint64_t generation);
-/* One step, then the rest.  at_once: what the owner had reserved there is free; else its
- * reservations end as the caller says, and the pool with them.  Those of a CALLER pool are free in
- * any case: their bytes are the owner's own, and nobody else gets them. */
+/* One step, then the rest.  at_once: the owner's reservations there are free; else its
+ * reservations end as the caller says, and the pool with them.  Reservations of a CALLER pool are
+ * free in any case: the bytes are the owner's own, and nobody else gets them. */
 void pools_kill(struct writer *w, uint32_t pool, bool at_once);
 void pools_housekeep(struct writer *w); /* emptied pools become FREE */
 int pools_load(struct writer *w);       /* takeover; -EBADMSG */

@@ -315,7 +315,7 @@ static bool look_at(struct writer *w, uint32_t peer, bool behind)
 	return again;
 }
 
-/* Of peers that live, nothing but the lock is looked at, mostly. */
+/* For living peers mostly only the lock is looked at. */
 void reap_dead(struct writer *w)
 {
 	uint64_t now = clock_ns();

@@ -160,7 +160,7 @@ void retire_alone(struct writer *w, uint32_t record, uint64_t *sum)
 	bool dropping = w->dropping;
 	uint32_t child, next;
 
-	w->dropping = false; /* what has to go as well is not bad */
+	w->dropping = false; /* descendants that have to go as well are not bad */
 	for (child = w->node[record].first; child != NONE; child = next) {
 		next = w->node[child].next;
 		if (!(w_pool_of(w, child)->flags & GPC_POOL_UNCHAINED)) {
@@ -240,8 +240,8 @@ static int deepest_first(const void *a, const void *b)
 	return x->depth == y->depth ? 0 : x->depth > y->depth ? -1 : 1;
 }
 
-/* Those with REC_LEAVING.  Deepest first: descendants of a block may have been on their way as
- * well. */
+/* The blocks with REC_LEAVING.  Deepest first: descendants of a block may have been on their way
+ * as well. */
 static void finish_leaving(struct writer *w, const struct records *list)
 {
 	struct depth *order = writer_alloc(list->n, sizeof(*order));
@@ -254,7 +254,7 @@ static void finish_leaving(struct writer *w, const struct records *list)
 		record = order[i].record;
 		w->node[record].waits = false;
 		w_pool_of(w, record)->leaving--;
-		if (w->missing.n) /* takeover: its target may be one that nobody finds yet */
+		if (w->missing.n) /* takeover: lookups may not find its target yet */
 			grace_leaving(w, record);
 		else if (lru_may_leave(w, record))
 			retire_block(w, record, SHM_NO_PEER, 0);
@@ -326,7 +326,7 @@ void retire_kept(struct writer *w, uint32_t record)
 		retire_target(w, record);
 }
 
-/* ---- those that wait for something else ---- */
+/* ---- blocks that wait for something else ---- */
 
 /* A dead peer's reservation: its kernels may still write there until its process is gone. */
 void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who)

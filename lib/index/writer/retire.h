@@ -27,7 +27,7 @@ struct retire_ahead {
 };
 const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a,
 					const uint32_t *list, uint32_t n, uint32_t i);
-/* retire_subtree() of what lru_pick() has chosen, leaf first, for nobody in particular. */
+/* retire_subtree() of the choice of lru_pick(), leaf first, for no peer in particular. */
 void retire_some(struct writer *w, const uint32_t *list, uint32_t n);
 /* retire_block, with all descendants, deepest first; they are counted. */
 void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
@@ -40,8 +40,8 @@ void retire_alone(struct writer *w, uint32_t record, uint64_t *sum);
  * unless the key has moved, as the key of a leaving block has. */
 void retire_count(struct writer *w, uint32_t record, uint64_t *sum);
 void retire_dying(struct writer *w, uint32_t record); /* takeover: DYING already */
-/* RESERVED -> FREE; the target of a move forgets its source before.  That of a transfer stays
- * RESERVED. */
+/* RESERVED -> FREE; the target of a move forgets its source before.  The target of a transfer
+ * stays RESERVED. */
 void retire_reservation(struct writer *w, uint32_t record);
 /* RESERVED -> DYING of a transfer's target, into which nothing is copied any more; FREE when nobody
  * refers to it. */

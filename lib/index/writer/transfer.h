@@ -66,11 +66,11 @@ void transfer_bound(struct writer *w, uint32_t peer, uint64_t position, uint32_t
 /* The group is about to be answered: its targets are bound.  None is: it is over. */
 void transfer_told(struct writer *w, uint32_t peer, uint64_t position);
 int32_t transfer_cut(struct writer *w, uint32_t peer, const struct shm_command *cmd);
-/* Decide those that are done.  Cheap when none is under way. */
+/* Decide the transfers that are done.  Cheap when none is under way. */
 void transfer_poll(struct writer *w);
-/* Before commands of a peer, which may have been sent since its device said done: decide what is
- * done. True: some was done, which is decided now or waits for a bucket, so a command that missed
- * it runs again. Not needed where wpeer.told is 0. */
+/* Before commands of a peer, which may have been sent since its device said done: decide finished
+ * transfers. True: some was done, which is decided now or waits for a bucket, so a command that
+ * missed it runs again. Not needed where wpeer.told is 0. */
 bool transfer_settle(struct writer *w, uint32_t peer);
 /* When to look again, if nobody rings: clock_ns, or UINT64_MAX. */
 uint64_t transfer_next_look(const struct writer *w);

@@ -116,7 +116,7 @@ bool transfer_tell(struct writer *w, struct transfer *t)
 	uint32_t peer;
 
 	/* (t) all decisions before the number that says so; pairs with look/transfers.c.  Before
-	 * it a successor counts those that are RESERVED still */
+	 * it a successor counts targets that are still RESERVED */
 	store_release(&xfer_of(w, t)->left, t->left);
 	if (t->left)
 		return false;
@@ -158,8 +158,8 @@ bool transfer_quarantine(struct writer *w, struct transfer *t)
 	return transfer_tell(w, t);
 }
 
-/* Its bytes are not what they were when they came to RAM.  Once: then its word is another one.  Nothing was
- * computed from them, so what follows stays; and copies below RAM have their own. */
+/* Its bytes have changed since they came to RAM.  Once: then its word is another one.  Nothing
+ * was computed from them, so descendants stay; and copies below RAM have their own bytes. */
 static void drop_source(struct writer *w, const struct transfer *t, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);

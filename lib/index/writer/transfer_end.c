@@ -10,7 +10,7 @@
 
 /* ---- death ---- */
 
-/* Only ranks that live go on to copy; what they copy is refused when they have passed. */
+/* Only living ranks go on to copy; their copies are refused when they have passed. */
 static void take_sources(struct writer *w, struct transfer *t)
 {
 	uint32_t i;

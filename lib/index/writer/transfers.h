@@ -7,8 +7,8 @@
 
 #include "index/writer/transfer.h"
 
-/* One that a command has begun.  w->transfers has all, transfer[] of a peer its own by channel; both
- * are made anew at a takeover, from struct shm_xfer and the records. */
+/* A transfer that a command has begun.  w->transfers has all, transfer[] of a peer its own by
+ * channel; both are made anew at a takeover, from struct shm_xfer and the records. */
 struct transfer {
 	struct transfer *next;
 	uint32_t peer, channel, n;
