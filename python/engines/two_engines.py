@@ -289,11 +289,10 @@ class Test:
                 break
             b.quit()
             cache.close()
-            again.quit()
+            again.quit()         # the engine keeps the tiers from now on
             gpc.unlink(name + "-d")
             if lost:
                 os.unlink(lost)
-            again = Gpcd(self.folder, conf)
             b = self.engine("later", (1,), extra=keys).ready()
             cache = Cache(name + "-d")
             cache.c.tiers_sync(timeout=60)
@@ -302,7 +301,6 @@ class Test:
         self.sound_ram(cache, "after that")
         b.quit()
         cache.close()
-        again.quit()
         server.quit()
         gpc.unlink(name + "-d")
 
@@ -352,8 +350,9 @@ class Gpcd(Processes):
         return next((p for p, shown in self.pids().items() if "--config" in shown), 0)
 
     def quit(self):
-        self.process.terminate()
-        self.process.wait(60)
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(60)
 
 
 def run(test, wanted):

@@ -117,6 +117,12 @@ def count(m, *names):
     return tuple(m.counts[n] for n in names)
 
 
+def wants(text, n, *matchers):
+    ctx, keys = fake.prompt(text, n)
+    ctx.load_tier_filter = fake.TierFilter(tuple(fake.TierMatcher(*x) for x in matchers))
+    return ctx, keys
+
+
 # ---- a disk ----
 
 m = manager()
@@ -126,13 +132,11 @@ idle = manager()
 steward = tiers.Steward(name, disk=folder.name + "/disk", disk_blocks=2048)
 m.finder.below.look()
 is_(m.finder.below.kinds, {below.DISK}, "a tier that is opened later is seen")
-one = store(m, "one", 30)
-fill(m, "other", one)
+two, one = store(m, "two", 5), store(m, "one", 30)
+fill(m, "other", one + two)
 is_(there(m, one), 0, "a prompt has left RAM")
-ctx, keys = fake.prompt("nowhere", 5)
-lookup(idle, ctx, keys)
-is_(idle.finder.below.kinds, {below.DISK}, "an engine that had nothing to do meanwhile sees it at its first question")
-idle.on_schedule_end(None)
+ctx, keys = wants("two", 5, (STORAGE,), (CPU,))
+is_(lookup(idle, ctx, keys), [PENDING] * 5, "an engine that had nothing to do meanwhile sees the tier at its first question")
 idle.on_request_finished(ctx)
 idle.shutdown()
 ctx, keys = fake.prompt("nowhere", 5)
@@ -188,12 +192,6 @@ is_(held(m), (0, 0), "nothing is held")
 
 fill(m, "tiers", one)
 new = store(m, "new", 4)
-
-
-def wants(text, n, *matchers):
-    ctx, keys = fake.prompt(text, n)
-    ctx.load_tier_filter = fake.TierFilter(tuple(fake.TierMatcher(*x) for x in matchers))
-    return ctx, keys
 
 
 is_(once(m, *wants("one", 30, (CPU,)))[0], MISS, "who takes RAM alone waits for no tier")

@@ -179,9 +179,7 @@ class Finder:
             return HIT
         if key not in req.memo:
             self.asker.take()
-            if req not in self.step:
-                self.below.look()        # an engine that had nothing to do has not looked
-                self.step.add(req)
+            self.step.add(req)
             if self.chained.get(_group(key), False):
                 self._prefix(key, req, positions)
             else:
@@ -541,6 +539,7 @@ class Finder:
                 self._ask_wanted(req)
         self.step.clear()
         self.asker.take()
+        self.below.look()
 
 
 def _group(key):

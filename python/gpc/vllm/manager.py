@@ -102,6 +102,7 @@ class Manager:
         if req is None or req.generation != self.generation:
             if req is not None:
                 self._end_missing(req)
+            self.finder.below.look()     # an engine that had nothing to do has had no step that looks
             req = Request(self.generation, req is not None and req.apart, self._allowed(ctx),
                           0 if self.c.closed else self.c.drops(), self.finder.below.seconds)
             ctx.set_state(req)
