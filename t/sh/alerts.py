@@ -129,7 +129,7 @@ class World:
             self.end(label)
 
 
-# ---- what is scraped beside the daemons ----
+# ---- a page beside the daemons ----
 
 def textfile(w):
     """The page of a node_exporter whose textfile collector has `gpc-inspect metrics` of all caches."""
@@ -195,7 +195,7 @@ class Report:
         self.rows, self.failed, self.twice, self.seen = {}, [], set(), set()
 
     def of(self, alert, where):
-        """What of this alert fires there; a pair that differs in where it was scraped alone is noted, and each other alert."""
+        """The alerts of this name that fire there.  Two that differ in their scrape alone are noted, and so is each other one."""
         firing = self.p.firing()
         self.seen |= {(l['alertname'], l['cache']) for l in firing if 'cache' in l}
         got = [l for l in firing if l['alertname'] == alert and where in (l.get('cache'), l.get('instance'))]
@@ -303,7 +303,7 @@ class Caches:
         return [d for d in self.w.ports if d not in ('prometheus', 'redis-server')]
 
 
-# ---- what happens to them ----
+# ---- causes, and their ends ----
 
 def holder(w, c, r):
     w.helper('holder', 'hold', w.shm, 'pair', 'holder', 60, 4, 1)

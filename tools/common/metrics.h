@@ -56,7 +56,7 @@ struct metrics_events {
 	uint64_t connections, waiting_bytes, known_bytes, published, left_out, disconnected;
 };
 
-/* What a daemon has itself. */
+/* Of a daemon itself. */
 struct metrics_process {
 	uint64_t private_bytes, shared_bytes, file_bytes, descriptors, descriptors_limit, threads;
 	uint64_t options_bytes;

@@ -11,7 +11,7 @@
  *   key.c       the file of the secret of the keys
  *   events/     KV events for routers, by a thread of their own
  *   http.c      scrapes of metrics, by a thread of their own
- *   own.c       what this process has of memory and descriptors, and how much it may have
+ *   own.c       memory and descriptors of this process, with their bounds
  *   health.c    whether it lives, and whether the cache is ready
  *   endpoint.c  where both are to be had
  *   state.c     the line that SIGUSR1 asks for
@@ -290,7 +290,7 @@ void events_tell(struct metrics_events *ret);
 /* ---- own.c ---- */
 
 struct metrics_process;
-/* What this process has; of --metrics nothing. */
+/* The numbers of this process, but those of --metrics. */
 void own_tell(struct metrics_process *ret);
 
 /* ---- gpcd-http.c ---- */

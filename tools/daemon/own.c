@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this process has of memory and descriptors, for metrics; and how much each part of it may
- * have.  gpcd(8) has the same.
+/* Memory and descriptors of this process, for metrics; and the bound of each part.  gpcd(8) has the
+ * same.
  *
  * Shared memory, the index and RAM of pools, is of the cache: index_bytes, pool_memory_bytes.  The
  * rest is private: daemon_memory_bytes{kind="private"}.  Descriptors are daemon_descriptors, of
@@ -14,8 +14,8 @@
  *   the page            what 127 pools and 250 seats have: 500 KiB    scrape_page_bytes
  *   clients of          a quarter of --events-memory at 64 KiB each,  events_connections,
  *     --events          16 at least; all descriptors but 64           events_disconnected_total
- *   what waits for      --events-memory                               events_waiting_bytes,
- *     them                                                            events_left_out_total
+ *   batches that wait   --events-memory                               events_waiting_bytes,
+ *     for them                                                        events_left_out_total
  *   blocks that they    288 bytes for each block of --max-blocks      events_known_bytes
  *     know
  *   values of --config  2 MiB, each value once; the file has 1 MiB    daemon_options_bytes
@@ -30,8 +30,8 @@
  *   slow calls, hot     nothing: they are in the index                slow, hot of gpc-inspect
  *     prefixes
  *
- * t/daemon/bounds.t drives them there, but for clients and what waits for them
- * (t/daemon/events-memory.t, t/daemon/events-strangers.t), what was removed in a store
+ * t/daemon/bounds.t drives them there, but for clients and batches
+ * (t/daemon/events-memory.t, t/daemon/events-strangers.t), keys that were removed in a store
  * (t/tiers/gone.t) and answers of Redis (t/tiers/redis-ill.t).
  * Tests: t/daemon/bounds.t */
 #include "config.h"
