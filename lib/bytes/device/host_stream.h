@@ -20,12 +20,11 @@ struct stream_job {
 int stream_submit(struct stream_job *job);
 /* The same, to the stream that a caller names. */
 int stream_submit_to(void *stream, struct stream_job *job);
-/* Until all that was submitted to the first stream before this call is done: 0, -EAGAIN (timeout
- * 0), -ETIMEDOUT. */
+/* Wait until all earlier jobs of the first stream are done: 0, -EAGAIN (timeout 0), -ETIMEDOUT. */
 int stream_wait(int timeout_ms);
 
-/* For tests: one more stream, with no order between its jobs and jobs of other streams.  Closed
- * when it has done its jobs. */
+/* For tests: one more stream, with no order between its jobs and jobs of other streams.  The
+ * stream is closed after its jobs. */
 void *host_stream_open(void);
 void host_stream_close(void *stream);
 

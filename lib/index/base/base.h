@@ -40,16 +40,16 @@ struct backoff {
 	uint64_t ns, most;
 };
 void backoff_sleep(struct backoff *b);
-/* Lock it by a time of clock_ns, NEVER included; false: that has come. */
+/* Lock it by a time of clock_ns, NEVER included; false: the time is up. */
 bool clock_lock(pthread_mutex_t *lock, uint64_t until_ns);
-/* Is a wait of this thread over, by its deadline or by gpc_wait_stop?  The program's function may run,
- * so no lock is held but those of a call that waits. */
+/* Is a wait of this thread over, by its deadline or by gpc_wait_stop?  The program's function may
+ * run, so only locks of waiting calls are held. */
 bool wait_over(uint64_t now, uint64_t deadline_ns);
-/* Does gpc_wait_stop say? */
+/* Is it over by gpc_wait_stop? */
 bool wait_is_watched(void);
 /* clock_lock, and such a wait. */
 bool wait_mutex(pthread_mutex_t *lock, uint64_t until_ns);
-/* Sleep on a condition up to such a time; false: that has come. */
+/* Sleep on a condition up to such a time; false: the time is up. */
 bool clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
 
 #endif

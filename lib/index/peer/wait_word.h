@@ -13,7 +13,7 @@ static inline uint32_t wait_word(const gpc_key *key)
 	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15u >> 56) % SHM_WAITS;
 }
 
-/* Which hints may name the block that is to have it. */
+/* The hints that may name the block of the key. */
 static inline uint32_t wait_hint(const gpc_key *key)
 {
 	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15u >> 54) % SHM_HINTS;

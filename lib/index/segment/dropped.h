@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dropped.h - keys whose bytes were bad, by the number of the drop: a ring in the index segment.
  *
- * Each drop of blocks of VRAM or RAM has a number, odd and greater than that of the one before: it
- * stands in state.drops while the drop is under way, and the next even one when it is over.  The
- * writer tells, in this order,
+ * Each drop of blocks of VRAM or RAM has a number, odd and greater than the number of the drop
+ * before.  state.drops has this number while the drop is under way, and the next even number when
+ * it is over.  The writer tells, in this order,
  *
  *   the number                                 (it is under way)
  *   of a key alone: blocks that hang on it,    drop[], SHM_DROP_LEFT
@@ -47,14 +47,14 @@ static inline bool dropped_none(const struct segment *s, uint64_t since)
 
 /* Keys of drops with the number `since` or a greater one, the oldest first, into out[]; returns how
  * many.  what[] gets SHM_DROP_...; NULL: only keys that went with their descendants.  *upto: all
- * that were dropped before this number are there, so it is the next `since`. -ESTALE: some are
- * there no more.  -ENOSPC: out[] has not room for all keys of one drop.  With cap == SHM_DROPS
+ * keys dropped before this number are there, so it is the next `since`. -ESTALE: some are
+ * overwritten.  -ENOSPC: out[] has not room for all keys of one drop.  With cap == SHM_DROPS
  * there is room for all.  Nothing is written to *upto with an error. */
 int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint8_t *what,
 		  uint32_t cap, uint64_t *upto);
 
 /* Has a peer other than that dropped a block with its descendants since, or is such a drop under
- * way?  Keys that are there no more may have been. */
+ * way?  Overwritten keys may have been. */
 bool dropped_by_others(const struct segment *s, uint64_t since, uint32_t peer);
 
 #endif

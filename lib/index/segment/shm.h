@@ -54,7 +54,7 @@
 #define LOCK_CREATE   1
 #define LOCK_PIN      2 /* the process that registers memory with GPUs now */
 #define LOCK_MAKE     3 /* the process that makes this cache and its memory */
-#define LOCK_PIN_NEXT 4 /* the one that does next */
+#define LOCK_PIN_NEXT 4 /* the process that registers next */
 #define LOCK_ONCE     5 /* the process that makes a pool with GPC_POOL_ONCE */
 #define LOCK_TIERS    6 /* the process that keeps the tiers below RAM */
 #define LOCK_PEER(i)  (64 + (i))
@@ -122,7 +122,7 @@ struct shm_state {           /* w, r */
 	uint64_t
 		clearing; /* pool + 1 << 32 | tag: GPC_CLEARED is announced, and not done; 0 = none */
 	uint64_t relocated, no_bucket; /* counters */
-	uint64_t aliases;              /* no fewer than there are in alias[]; it only grows */
+	uint64_t aliases;              /* at least the number of pairs in alias[]; it only grows */
 	uint64_t served_ns;            /* CLOCK_MONOTONIC: since when the writer has had the seat */
 	struct shm_past past;          /* lines 2 to 4 */
 	/* line 5: drops of blocks of VRAM and RAM so far, twice.  Odd: one is under way, and this is
@@ -130,18 +130,18 @@ struct shm_state {           /* w, r */
 	uint64_t drops;
 	uint64_t drops_head; /* keys told in drop[] so far: the last SHM_DROPS are there */
 	uint64_t
-		drops_floor; /* keys of drops up to this number are there no more, perhaps; 0: all are */
-	/* of all writers so far, twice; odd: one is under way, or its writer has died in it.  All that a
-	 * writer changes in this segment it changes in a pass (w_pass_begin) */
+		drops_floor; /* keys of drops up to this number may be overwritten; 0: all are there */
+	/* passes of all writers so far, twice; odd: a pass is under way, or its writer has died
+	 * in it.  A writer changes this segment only in a pass (w_pass_begin) */
 	uint64_t passes;
 	uint8_t pad1[32];
 };
 _Static_assert(sizeof(struct shm_state) == 384, "state layout");
 _Static_assert(__builtin_offsetof(struct shm_state, drops) == 320, "state lines");
 
-/* Key k of all that were dropped is at k % SHM_DROPS.  Each is told before its block is DYING, so
- * what a writer that died has done of a drop is told whole; index/segment/dropped.h has who reads it, and
- * how. */
+/* Key k of all that were dropped is at k % SHM_DROPS.  Each is added before its block is DYING,
+ * so the ring has the whole part of a drop that a dead writer has done; index/segment/dropped.h
+ * has the readers. */
 #define SHM_DROPS 65536u
 
 struct shm_drop { /* w, r */
@@ -157,7 +157,7 @@ enum {
 	SHM_DROP_ALL = 0, /* the key went, with its descendants */
 	SHM_DROP_KEY = 1, /* the key alone */
 	SHM_DROP_LEFT =
-		2, /* key[0] is a block of VRAM or RAM that stays, and its parent has gone so */
+		2, /* key[0] is a block of VRAM or RAM that stays, and its parent has gone alone */
 };
 #define SHM_DROP_IS(what)      ((uint64_t)(what) << 54)
 #define SHM_DROP_WHAT(command) ((uint32_t)((command) >> 54 & 3))
@@ -211,23 +211,23 @@ struct shm_tally { /* w, r: what the writer counts for a peer */
 	uint64_t reserved; /* blocks the peer holds reserved now */
 	uint64_t commands;
 	uint64_t fetched, spilled; /* blocks that transfers have committed */
-	uint64_t bad;              /* whose bytes had another checksum */
+	uint64_t bad;              /* blocks whose bytes had another checksum */
 	uint64_t claims;           /* of this peer, ever; a claim's number */
 	uint64_t claims_open;
 	uint64_t fetched_bytes, spilled_bytes; /* of those blocks */
-	uint64_t transfers;                    /* under way; 0: there are none in xfer[] */
+	uint64_t transfers;                    /* transfers under way; 0: none in xfer[] */
 };
 _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
 
 /* A transfer that the writer commits: channel i of the peer's struct shm_transfer (index/writer/transfer.h
- * has the rules).  A target belongs to it whose owner is the peer and whose op is one of the n from
- * `op` on, with or without a source.  left != 0: it is not over.  `value` is stored before the
- * first target is bound, and stays when it is over. */
+ * has the rules).  Its targets have the peer as owner, and one of the n numbers from `op` on as
+ * op, with or without a source.  left != 0: it is not over.  `value` is stored before the first
+ * target is bound, and stays when it is over. */
 #define SHM_RANKS     16u
 #define SHM_RANK_GONE 0xfeu /* in place of a seat whose process has exited without done */
 
 struct shm_xfer {          /* w, r */
-	uint64_t value;    /* what devices store when their copies are done */
+	uint64_t value;    /* the value that devices store when their copies are done */
 	uint64_t op;       /* OP_OF the first entry of its command */
 	uint32_t n;        /* entries of that command */
 	uint32_t left;     /* targets that are not decided */
@@ -262,7 +262,7 @@ enum {
 	REC_LEAVING = 1 << 5,
 	REC_LINGERS = 1 << 6,      /* DYING: held when it could be FREE, or, CALLER, when it left */
 	REC_RECALL = 1 << 7,       /* RESERVED: the writer takes it back from a stock */
-	REC_CLAIM = REC_QUARANTINE /* RESERVED: it is to have the key that stands in it */
+	REC_CLAIM = REC_QUARANTINE /* RESERVED: it is to have the key in its record */
 };
 
 /* The meaning of the fields of a record in each state.  A state's row holds from the store of the
@@ -333,9 +333,9 @@ struct shm_note {
 _Static_assert(sizeof(struct shm_note) == 64, "note layout");
 
 /* A stamp is the tick of the last use, and below it the place of the block in the array of the
- * call that used it: STAMP_PLACES at the front, and less further back.  Of an array with more
- * places each further STAMP_PLACES + 1 have a tick of their own, the one before.  use[] has the
- * lower half of a stamp, which is never 0: 0 is none (stamps.h). */
+ * call that used it: STAMP_PLACES at the front, and less further back.  In a longer array each
+ * further STAMP_PLACES + 1 places have a tick of their own, the one before.  use[] has the lower
+ * half of a stamp, which is never 0: 0 is none (stamps.h). */
 #define STAMP_BITS    10
 #define STAMP_PLACES  ((1u << STAMP_BITS) - 1)
 #define STAMP_TICK(s) ((s) >> STAMP_BITS)
@@ -373,8 +373,7 @@ struct shm_shared {         /* one cache line for each kind of access */
 	uint64_t
 		ahead[128]; /* all: of a pool, spill_ahead: its generation << 32 | 1 + its number */
 	/* A peer that waits for a key, while another one computes or loads it, sleeps on the word
-	 * of the key's hash (rule B14).  All may write here: a waiter believes nothing but
-	 * records. */
+	 * of the key's hash (rule B14).  All may write here: a waiter believes only records. */
 	struct shm_wait {
 		/* all: futex word, moves when a claim has ended, or is about to, and somebody
 		 * waits */
@@ -400,7 +399,7 @@ enum { SEAT_FREE = 0, SEAT_TAKEN = 1, SEAT_LEFT = 2 };
 #define SHM_SLOW 8u
 
 struct shm_slow {
-	uint64_t number;   /* p: (q) 1 + which one it is; 0 while it is written */
+	uint64_t number;   /* p: (q) 1 + its number; 0 while it is written */
 	uint64_t ended_ns; /* p: CLOCK_MONOTONIC */
 	uint32_t took_us;
 	int32_t pid;
@@ -421,25 +420,25 @@ struct shm_seat {       /* 4096 bytes */
 	uint64_t attached_ns; /* CLOCK_MONOTONIC */
 	uint64_t leader_life; /* p: of a companion: that of its leader (index/peer/companion.h) */
 	uint32_t leader;      /* p: ... and 1 + the leader's seat; 0: it is none */
-	/* p: ... 1 since that life was seen to go on behind TAKEN; else the seat is left soon */
+	/* p: ... 1 once that life was seen to go on behind TAKEN; else the peer leaves the seat
+	 * soon */
 	uint32_t joined;
 	uint8_t pad0[128 - 88];
 	uint64_t head;  /* p: line 2: next position to write */
-	uint64_t taken; /* p: it has taken the answers before it */
+	uint64_t taken; /* p: the peer has taken the answers before it */
 	uint8_t pad1[48];
-	uint64_t tail;          /* w: line 3: everything before it is done */
-	uint32_t done;          /* w: futex word, moves when results were stored */
-	uint32_t waiting;       /* p: threads that sleep on done */
-	uint64_t lost_ns;       /* w: when its lock was seen free, and its process not gone; 0 */
-	uint64_t ended;         /* w, p when it leaves: the life that nobody joins any more; 0 */
-	uint64_t refs_since_ns; /* w: since when each of its looks has found references; 0 */
+	uint64_t tail;    /* w: line 3: everything before it is done */
+	uint32_t done;    /* w: futex word, moves when results were stored */
+	uint32_t waiting; /* p: threads that sleep on done */
+	uint64_t lost_ns; /* w: the time when its lock was free, and its process not gone; 0 */
+	uint64_t ended;   /* w, p when it leaves: the life that no companion may join any more; 0 */
+	uint64_t refs_since_ns; /* w: the time since which each look has found references; 0 */
 	uint8_t pad2[24];
 	uint64_t lookups, hit_vram, hit_ram, miss; /* p: line 4: counters */
 	uint64_t stale_refs, ring_full;
 	uint64_t refs;     /* references held */
 	uint32_t sections; /* p: places ever used; bounds the scan */
-	/* p: 1 since a reservation that was given up found no room in the ring: the writer looks
-	 * for such */
+	/* p: 1 once a given-up reservation found no room in the ring: the writer looks for such */
 	uint32_t back_waits;
 	uint32_t in_use[128]; /* p: distinct blocks of each pool referenced or reserved */
 	uint64_t hit_own, hit_disk, hit_store; /* p: counters, from gpc_hits_add */
@@ -454,7 +453,7 @@ struct shm_seat {       /* 4096 bytes */
 	};
 	/* p: short: commands that were waited for, from submission to answer */
 	struct shm_histogram round_trip;
-	/* p: of its own CALLER pools: blocks that it has evicted ahead of demand, and above them
+	/* p: for its own CALLER pools: the number of blocks evicted ahead of demand, and above it
 	 * 16 bits of the pool's generation */
 	uint32_t in_stock[128];
 	struct shm_slow slow[SHM_SLOW]; /* p: the n-th at n % SHM_SLOW; they outlive the peer */
@@ -479,9 +478,9 @@ struct shm_section {
 _Static_assert(sizeof(struct shm_section) == 64, "section layout");
 
 /* A transfer of a peer: its channel, and the value that the device stores there behind the last copy.
- * A channel has one transfer at a time, and values grow for ever: a channel is free when done equals
- * the value that its peer gave out last and, if the writer commits it, nothing of its shm_xfer is
- * left. Only a device stores done (rule B4). */
+ * A channel has one transfer at a time, and values grow for ever: a channel is free when done
+ * equals the last value of its peer and, if the writer commits it, its shm_xfer is over. Only a
+ * device stores done (rule B4). */
 #define SHM_TRANSFERS 64u /* per peer */
 
 struct shm_transfer {                 /* pages that devices can be given */

@@ -90,9 +90,9 @@ static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
 		record_reserve(w, record, g->peer, op);
 	else
 		/* The answer only names it.  If we die before the answer, the next run evicts
-		 * another one: a key more is lost that was next to go, and no block is given
-		 * twice.  To keep it DYING until the answer would keep it from use, for as long
-		 * as the last block of the group takes. */
+		 * another one: one more key is lost, the next to go, and no block is given twice.
+		 * If it stayed DYING until the answer, it would be unusable until the last block
+		 * of the group. */
 		record_free(w, record);
 }
 

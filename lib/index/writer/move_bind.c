@@ -74,7 +74,8 @@ static void forget_sources_of(struct writer *w, const struct wpool *of, uint32_t
 	for (i = of->first; i < of->first + of->slots; i++) {
 		const struct shm_record *t = w_record(w, i);
 
-		/* of a transfer a device may read yet: the pool goes when that is over (rule B6) */
+		/* a device may still read it for a transfer: the pool goes when that is over
+		 * (rule B6) */
 		if (w_is(w, i, RESERVED) && t->source && w->pool_of[t->source - 1] == pool &&
 		    !w->node[i].bound)
 			move_unbind(w, i);

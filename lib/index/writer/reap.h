@@ -7,6 +7,6 @@
 
 /* Look at all seats.  w->lost_pause_ns: come again then, or 0. */
 void reap_dead(struct writer *w);
-void reap_note(struct writer *w, uint32_t peer); /* somebody sits there: remember who */
+void reap_note(struct writer *w, uint32_t peer); /* a peer has the seat: note its process */
 
 #endif
