@@ -37,7 +37,7 @@ ok $? "the cache is gone"
 run "$PYTHON" -c '
 import re, sys, gpc
 page = open(sys.argv[1]).read()
-table = page[page.index("## Calls"):page.index("What is not as in C")]
+table = page[page.index("## Calls"):page.index("Differences from C")]
 listed = {name for name in re.findall(r"`([a-z_]+)", table)} - {"help", "with", "serve"}
 there = {n for t in (gpc.Cache, gpc.Device) for n in dir(t) if not n.startswith("_")} | {"attach", "create", "unlink"}
 print(sorted(listed ^ there - {"closed"}))' "$srcdir/python/README.md"

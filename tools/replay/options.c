@@ -86,7 +86,7 @@ static const struct cli_help help[] = {
 	  "when it begins; hash, to that of its name",
 	  "requests are dealt in turn" },
 	{ "--concurrency S", "where rows are turns: sessions at a time, 1 to 1M",
-	  "as many as their timestamps say; 64 where these are all the same" },
+	  "the number that their timestamps imply; 64 if all timestamps are the same" },
 	{ "--json", "print one JSON object", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
