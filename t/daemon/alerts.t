@@ -34,6 +34,7 @@ WELL = {
     'gpc_eviction_idle_seconds_bucket{le="30"}': '0x40', 'gpc_eviction_idle_seconds_bucket{le="3600"}': '0+60x40',
     'gpc_eviction_idle_seconds_bucket{le="+Inf"}': '0+60x40',
     'gpc_folder_bytes': '1000x40', 'gpc_folder_free_bytes': '500x40', 'gpc_daemon_serving': '1x40',
+    'gpc_daemon_descriptors': '40x40', 'gpc_daemon_descriptors_limit': '1024x40',
 }
 GONE = '1x9 stale'
 ILL = {
@@ -58,8 +59,11 @@ ILL = {
     'GpcRoundTripsSlow': {'gpc_round_trip_seconds_bucket{le="0.01"}': '0+50x40'},
     'GpcCacheTooSmall': {'gpc_eviction_idle_seconds_bucket{le="30"}': '0+50x40'},
     'GpcFolderFull': {'gpc_folder_free_bytes': '20x40'},
+    'GpcDescriptorsShort': {'gpc_daemon_descriptors': '1000x40'},
 }
-KEEP = {'GpcScrapeDead': {'instance': '127.0.0.1:9400'}}
+# of one daemon, whatever the other one tells
+KEEP = {'GpcScrapeDead': {'instance': '127.0.0.1:9400'}, 'GpcDescriptorsShort': {'instance': '127.0.0.1:9400', 'cache': 'demo'}}
+OF_ONE = {'up', 'gpc_daemon_descriptors'}
 text = open(sys.argv[1]).read()
 rules = {}
 for part in re.split(r'\n\s+- alert: ', text)[1:]:
@@ -76,12 +80,12 @@ def series(name, values, instance, cache='demo', job='gpc'):
 
 def daemons(ill):
     for instance, serves in (('127.0.0.1:9400', 1), ('127.0.0.1:9401', 0)):
-        told = WELL | {'up': '1x40'} | (ill if serves or 'up' not in ill else {})
+        told = WELL | {'up': '1x40'} | (ill if serves or not set(ill) <= OF_ONE else {})
         for name, values in told.items():
             yield series(name, f'{serves}x40' if name == 'gpc_daemon_serving' and not ill else values, instance)
     # gpc-inspect metrics, as node_exporter tells what it has said
     told = WELL | ({n: v for n, v in ill.items() if n != 'up'})
-    yield from (series(n, v, '127.0.0.1:9100', job='node') for n, v in told.items() if n != 'gpc_daemon_serving')
+    yield from (series(n, v, '127.0.0.1:9100', job='node') for n, v in told.items() if not n.startswith('gpc_daemon_'))
     # a cache of the same name on another machine, which is well
     yield from (series(n, v, '10.0.0.7:9400') for n, v in (WELL | {'up': '1x40'}).items())
 

@@ -100,9 +100,10 @@ class World:
                 raise TimeoutError(f'{MOST} seconds were too few until {what}')
             time.sleep(BEAT)
 
-    def gpcd(self, label, cache, *options, folder=None, says=None):
+    def gpcd(self, label, cache, *options, folder=None, says=None, limit=None):
         before = self.said(label).count('serving as process') if os.path.exists(self.path(label + '.log')) else 0
-        self.start(label, 'gpcd', cache, '--dir', folder or self.shm, '--metrics', self.port(label), *options)
+        limited = ('sh', '-c', f'ulimit -n {limit}; exec "$@"', 'sh') if limit else ()
+        self.start(label, *limited, 'gpcd', cache, '--dir', folder or self.shm, '--metrics', self.port(label), *options)
         self.until_said(label, says or 'serving as process', 1 if says else before + 1)
 
     def helper(self, label, name, *arguments):
@@ -247,6 +248,7 @@ class Report:
 # ---- the caches ----
 
 SIZE = ('--block-size', 16, '--max-peers', 16)
+DESCRIPTORS, CLIENTS = 76, 58   # of one daemon: 13 are its own, and a look at the cache takes some for a moment
 RAM = SIZE + ('--ram-blocks', 64, '--block-bytes', '4k', '--max-blocks', 2000)
 
 
@@ -282,6 +284,7 @@ class Caches:
         w.gpcd('slow', 'slow', *SIZE, '--vram-blocks', 64)
         w.gpcd('slow-standby', 'slow', *SIZE, '--vram-blocks', 64, '--standby', says='standing by')
         w.gpcd('small', 'small', *SIZE, '--vram-blocks', 64, folder=w.small)
+        w.gpcd('few', 'few', *SIZE, '--vram-blocks', 64, limit=DESCRIPTORS)
         w.gpcd('bytes', 'bytes', *RAM)
         w.start('bytes-keeper', 'gpcd', 'bytes', '--dir', w.shm, '--keep', '--device', 'host', '--vram-blocks', 32,
                 '--block-bytes', '4k', '--demote-to', 0)
@@ -438,6 +441,31 @@ def full_folder(w, c, r):
     r.ends('GpcFolderFull')
 
 
+def few_descriptors(w, c, r):
+    """Clients that ask for nothing: gpcd ends them after some seconds, and others come.  Their address is another one than that
+    of Prometheus, whose connection would be closed for one of theirs."""
+    stop = threading.Event()
+
+    def crowd():
+        there = []
+        while not stop.is_set():
+            for s in there[:CLIENTS // 3]:
+                s.close()
+            there = there[CLIENTS // 3:]
+            time.sleep(0.1)
+            while len(there) < CLIENTS:
+                there.append(socket.create_connection(('127.0.0.1', w.port('few')), source_address=('127.0.0.2', 0)))
+            time.sleep(1)
+        for s in there:
+            s.close()
+    t = threading.Thread(target=crowd)
+    t.start()
+    r.fires('GpcDescriptorsShort', 'few', 'connections take nearly all descriptors')
+    stop.set()
+    t.join()
+    r.ends('GpcDescriptorsShort')
+
+
 def wrong_store(w, c, r):
     node = f'{w.build}/t/sh/node'
     for prompt, n in (1, 16), (2, 60), (3, 60):
@@ -474,7 +502,7 @@ GONE = ('GpcWriterMissing', 'GpcTierUnkept', 'GpcPeersDead', 'GpcDaemonsGone')
 BESIDE = {'folder': GONE, 'again': GONE, 'mirror': GONE, 'damaged': GONE}
 
 # Those of a turn are at the same time; each turn would be in the way of the one before.
-TURNS = ((again_and_again, too_small, full_table, bad_bytes, retired_mirror, slow_writer, full_folder, wrong_store, dead_store,
+TURNS = ((again_and_again, too_small, full_table, bad_bytes, retired_mirror, slow_writer, full_folder, few_descriptors, wrong_store, dead_store,
           unreadable, holder),
          (stopped_writer,), (all_dead, lone_dead))
 
