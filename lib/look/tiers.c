@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tiers.c - the tiers below RAM, as their steward counts.
- * Tests: t/daemon/disk.t t/bytes/stopped-steward.t */
+ * Tests: t/tiers/life.t t/daemon/disk.t t/bytes/stopped-steward.t */
 #include "config.h"
 
 #include <errno.h>
@@ -94,9 +94,11 @@ GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
 	if (at == SHM_TIERS)
 		return err_set(ENOENT, "i is %u: %s has fewer tiers below RAM", i, c->seg.name);
 	fill(&out, &d, at);
-	if (lock_test(c->seg.lock_fd, LOCK_TIERS) == 0) {
+	/* odd: the words are still those of the steward before */
+	if (lock_test(c->seg.lock_fd, LOCK_TIERS) == 0 || d.life & 1) {
 		out.pool = out.steward = -1;
 		out.state = GPC_TIER_DOWN;
+		out.ready = 0;
 	} else if (out.state == GPC_TIER_UP && beat_is_over(d.beat, d.late, clock_ns())) {
 		out.state = GPC_TIER_STOPPED;
 	}

@@ -2,7 +2,7 @@
 /* The steward of a tier dies under a call that waits for it, and another one keeps the tiers before
  * the caller has looked: what the new one has on its disk is no answer about what the old one's
  * file still had.
- * Tests: lib/index/request/durable.c lib/tiers/steward/board.c */
+ * Tests: lib/index/request/durable.c lib/tiers/steward/board.c lib/look/tiers.c */
 #include "t/lib/below.h"
 #include "t/lib/remote.h"
 
@@ -244,6 +244,7 @@ static void test_begins(void)
 			      .demote_to = -1,
 			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED };
 	gpc_tiers *t = tiers_open(&o);
+	struct gpc_tier tier;
 	pthread_t thread;
 	void *ret;
 	int pool;
@@ -256,6 +257,10 @@ static void test_begins(void)
 	pthread_create(&thread, NULL, open_run, &o);
 	while (!__atomic_load_n(&held, __ATOMIC_SEQ_CST))
 		usleep(200);
+	tier = tier_of(c);
+	ok(tier.steward < 0 && tier.pool < 0 && !tier.ready && tier.state == GPC_TIER_DOWN,
+	   "nobody keeps the tier while a steward begins: steward %d, pool %d, ready %u, state %u",
+	   tier.steward, tier.pool, tier.ready, tier.state);
 	falls_asleep(&q);
 	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
 	pthread_join(thread, &ret);
