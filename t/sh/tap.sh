@@ -361,9 +361,13 @@ until_ok()	# CMD...: until it succeeds; false after 60 s of a machine that has n
 	done
 }
 
-is_gone()	# PID: not there any more, or waiting for its parent to notice
+# PID: not there any more, or waiting for its parent to notice.  Its memory goes before its locks do, and
+# its first thread may go before the others.
+is_gone()
 {
-	! test -e "/proc/$1/exe"
+	test ! -e "/proc/$1/exe" || return 1
+	set -- "$1" "/proc/$1/task"/*
+	test ! -e "/proc/$1" || { test $# -eq 2 && grep -q '^State:.*[ZX]' "/proc/$1/status" 2>/dev/null; } || test ! -e "/proc/$1"
 }
 
 # ---- replays to look at, or to disturb ----
