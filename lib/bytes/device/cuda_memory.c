@@ -106,6 +106,24 @@ int cuda_memory_lend(void *base, int ordinal, cudaIpcMemHandle_t *ret)
 	return err;
 }
 
+static int refuse_handle(cudaError_t e)
+{
+	int err = cuda_error(e, "memory of another process cannot be opened");
+
+	/* the writer of the memory is gone, or going */
+	if (e == cudaErrorInvalidResourceHandle || e == cudaErrorMapBufferObjectFailed ||
+	    e == cudaErrorAlreadyMapped)
+		return -ESTALE;
+	if (e == cudaErrorDeviceUninitialized) /* CUDA knows a process by its number alone */
+		return err_set(
+			EIO,
+			"memory of another process cannot be opened: CUDA has answered %s, as "
+			"it does when the other process has the number of this one, %d, in another "
+			"PID namespace: see gpc-containers(7)",
+			cudaGetErrorName(e), (int)getpid());
+	return err;
+}
+
 static int open_handle(const uint8_t handle[64], int ordinal, struct cuda_memory **ret)
 {
 	struct cuda_memory *m = calloc(1, sizeof(*m));
@@ -118,12 +136,7 @@ static int open_handle(const uint8_t handle[64], int ordinal, struct cuda_memory
 		cudaIpcOpenMemHandle((void **)&m->base, m->handle, cudaIpcMemLazyEnablePeerAccess));
 	if (e != cudaSuccess) {
 		free(m);
-		cuda_error(e, "memory of another process cannot be opened");
-		/* its writer is gone, or going */
-		return e == cudaErrorInvalidResourceHandle || e == cudaErrorMapBufferObjectFailed ||
-				       e == cudaErrorAlreadyMapped
-			       ? -ESTALE
-			       : cuda_error(e, "memory of another process cannot be opened");
+		return refuse_handle(e);
 	}
 	m->imported = true;
 	note_memory(m, ordinal);
