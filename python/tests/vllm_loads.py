@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a load of a long prompt costs the scheduler: one question for all of its chunks, with the answer that vLLM's lookups one by
+"""The cost of a load of a long prompt for the scheduler: one question for all of its chunks, with the answer that vLLM's lookups one by
 one would have; references that go from the lookup to the load, and to others of it; where the tokens came from."""
 
 import pickle

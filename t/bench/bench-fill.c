@@ -12,7 +12,7 @@
  *   write      pwrite of 1 MiB of zeros: pages without a mapping
  *
  * Files lie in the threads' way in turn, so with several of them each lock of a file has its share.
- * Whoever comes after one that has freed huge pages is the fastest, so before each one as much
+ * The run behind one that has freed huge pages is the fastest, so before each one as much
  * memory is taken in huge pages and freed again.  The mark is of the fastest way with several
  * files. */
 #include "config.h"

@@ -111,7 +111,7 @@ static void test_forgeries(void)
 	FORGE(secret[0], good.secret[0] ^ 1, 0, "another secret: nobody could know");
 }
 
-/* What the system says of the file system; 0: as it is. */
+/* The type of the file system that statfs() answers; 0: as it is. */
 static long fs_type;
 int __real_fstatfs(int fd, struct statfs *fs);
 int __wrap_fstatfs(int fd, struct statfs *fs);

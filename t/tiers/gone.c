@@ -68,7 +68,7 @@ static void test_bound(void)
 	ok(in_use() - before < 65536, "at the end all of it is given back");
 }
 
-/* What a drop has named follows from the blocks of the cache, and has that bound. */
+/* The keys that a drop has named follow from the blocks of the cache, and have that bound. */
 static void test_many(void)
 {
 	struct gone g = { .many = true };

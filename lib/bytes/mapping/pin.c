@@ -46,7 +46,7 @@ const struct device_bytes *map_pin_device;
 
 /* ---- whose turn it is in this process ---- */
 
-/* Whoever has just left comes after those who wait: a mutex alone would let the thread that registers
+/* A thread that has just left comes after those who wait: a mutex alone would let the thread that registers
  * one chunk after the other in again before them. */
 void pin_enter(struct maps *s)
 {

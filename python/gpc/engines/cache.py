@@ -115,7 +115,7 @@ def _explain(e, name, conf, layout, words):
 
 
 def slot_stride(c):
-    """What a slot takes."""
+    """The bytes of a slot."""
     return sum(r.slot_stride for r in c.pool_runs(POOL))
 
 

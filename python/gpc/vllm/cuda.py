@@ -41,7 +41,7 @@ def runtime():
 
 
 class Driver:
-    """What registers memory: calls of register.py's thread, and of who closes."""
+    """Registers memory: called by the thread of register.py, and by the one that closes."""
 
     def __init__(self, device, rt, text):
         self.device, self.rt, self.text = device, rt, text
@@ -97,7 +97,7 @@ class CudaMover:
         return ctypes.cast(getattr(self.rt, name), _pointer).value
 
     def _make_event(self, wait=_BLOCKING_WAIT):
-        """Who waits for it sleeps: each record of such an event interrupts the host."""
+        """A thread that waits for it sleeps, so each record of such an event interrupts the host."""
         e = _pointer()
         self._call("cudaEventCreateWithFlags", ctypes.byref(e), wait | _NO_TIMING)
         with self.lock:
