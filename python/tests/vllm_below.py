@@ -307,6 +307,27 @@ for x in (a, b):
 of_a.end()
 of_b.end()
 
+# ---- a disk beside the store ----
+
+gpc.unlink(name + "-d")
+a = manager(gpc_name=name + "-d")
+of_a = tiers.Steward(name + "-d", disk=os.path.join(far.name, "disk"), disk_blocks=1024, remote=spec, remote_blocks=2048)
+a.finder.below.look()
+is_(a.finder.below.kinds, {below.DISK, below.STORE}, "a disk and a store are seen")
+store(a, "both", 20)
+fill(a, "b")
+fill(a, "bb")
+ctx, keys = fake.prompt("both", 20)
+is_(come(a, ctx, keys), [HIT] * 20, "what both have comes")
+is_(count(a, "hits_ram", "hits_disk", "hits_store"), (0, 20, 0), "from the disk")
+raw = a.finder.keys(keys)
+a.c.tiers_sync(60)
+is_(a.finder.below.may_come(raw, {below.DISK}), [below.DISK] * 20, "who wants it from the disk gets it")
+is_(a.finder.below.may_come(raw, {below.STORE}), [below.STORE] * 20, "and who wants it from the store")
+a.finder.asker.settle(60)
+a.shutdown()
+of_a.end()
+
 # ---- groups of windows: each key by itself ----
 
 gpc.unlink(name + "-d")

@@ -65,7 +65,7 @@ class Below:
         """pool: where it is brought to.  ms: of a question's deadline; 0: nothing is asked."""
         self.c, self.pool, self.seconds, self.clock = cache, pool, ms / 1000, clock
         self.space = cache.pool_get(pool).space
-        self.mask, self.of_pool, self.space_of, self.stewards, self.kinds = 0, {}, {}, frozenset(), frozenset()
+        self.mask, self.stores, self.of_pool, self.space_of, self.stewards, self.kinds = 0, 0, {}, {}, frozenset(), frozenset()
         self.late = {}           # kind -> [when it is tried next, pause, question that tries it]
         self.counts = {"asked": 0, "late": 0}
         self.queue, self.threads, self.lock = queue.SimpleQueue(), [], threading.Lock()
@@ -92,6 +92,7 @@ class Below:
             mask |= 1 << self.space
             of_pool[self.pool] = RAM
         self.space_of, self.of_pool, self.stewards, self.kinds = space_of, of_pool, frozenset(stewards), frozenset(of_pool.values()) - {RAM}
+        self.stores = sum(1 << space_of[p] for p in space_of if of_pool[p] is STORE)
         self.mask = mask         # last: who sees it sees the others
 
     def _tier(self, i):
@@ -101,8 +102,16 @@ class Below:
             return None
 
     def sources(self, raw, ram=True):
-        """Where the index has each key; None: nowhere.  ram: False to pass over what is in RAM."""
-        mask, of = self.mask if ram else self.mask & ~(1 << self.space), self.of_pool
+        """Where the index has each key; None: nowhere.  ram: False to pass over what is in RAM.  A disk is before a store, as
+        it is for the steward, whatever their spaces are."""
+        mask = self.mask if ram else self.mask & ~(1 << self.space)
+        out = self._found(raw, mask & ~self.stores)
+        if None in out and mask & self.stores:
+            out = [s or t for s, t in zip(out, self._found(raw, mask & self.stores))]
+        return out
+
+    def _found(self, raw, mask):
+        of = self.of_pool
         if not mask:
             return [None] * (len(raw) // 16)
         return [of.get(gpc.POOL(b)) if b >= 0 else None for b in self.c.lookup(raw, spaces=mask, flags=gpc.QUIET)]
@@ -140,6 +149,8 @@ class Below:
         if not unsure and self.sources(raw[:16], ram) == [None]:
             return []
         out = self.sources(raw, ram)
+        if STORE in allowed and DISK not in allowed and DISK in out:
+            out = [t if s is DISK and t else s for s, t in zip(out, self._found(raw, self.stores))]
         for i, s in enumerate(out):
             if s is None and not unsure or s in (DISK, STORE) and (s not in allowed or not self._is_prompt(s, raw[16 * i:])):
                 return out[:i]
