@@ -408,8 +408,9 @@ int tiers_prepare(struct daemon *d)
 		return status;
 	if (d->tiers.remote && !d->key_file[0] && d->create && !d->quiet)
 		say(LOG_WARNING,
-		    "%s: --remote without --key-file: no other machine has the secret of this cache, so none finds what "
-		    "it stores; give each of them --key-file, with a copy of one file",
+		    "%s: --remote without --key-file: the secret of this cache goes with it, so neither the next cache of "
+		    "this machine nor another machine finds what it stores; give each of them --key-file, with a copy of "
+		    "one file",
 		    d->name);
 	status = d->disk[0] ? look_at_file(d, &file) : 0;
 	if (status)

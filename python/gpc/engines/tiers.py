@@ -169,8 +169,8 @@ class Steward:
         self.tiers, self.seat, self.told, self.idle_since = None, False, "", None
         self.ending = threading.Event()
         if conf.remote and not conf.key_file:
-            log.warning("gpc: gpc_remote without gpc_key_file: no other machine has the secret of this cache, so none finds what "
-                        "it stores; give each of them gpc_key_file, with a copy of one file")
+            log.warning("gpc: gpc_remote without gpc_key_file: the secret of this cache goes with it, so neither the next cache of "
+                        "this machine nor another machine finds what it stores; give each of them gpc_key_file, with a copy of one file")
         self._open()
         self.thread = threading.Thread(target=self._follow, name="gpc-tiers", daemon=True)
         self.thread.start()
