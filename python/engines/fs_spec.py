@@ -27,9 +27,9 @@ class Rows:
     """The RAM tier as the worker has slots, and in place of the cache.  Nobody seals a row: it is as good as one of this
     structure without a sum."""
 
-    def __init__(self, region, rows):
+    def __init__(self, region, rows, at):
         self.region, self.stride = region, region._row_stride      # which would be unmapped without anybody who has it
-        self.base, self.c, self.structure = region._base.data_ptr(), self, 0
+        self.base, self.area, self.each, self.c, self.structure = region._base.data_ptr(), at, rows, self, 0
 
     def blocks_of(self, slots):
         return slots
@@ -54,12 +54,12 @@ class Image:
 
 class RegionWorker(Worker, OffloadingWorker):
     def __init__(self, region, rows, kv_caches, per_chunk, at, nbytes, conf, result):
-        self.rows = Rows(region, rows)
+        self.rows = Rows(region, rows, at)
         super().__init__(kv_caches, per_chunk, Image(at, nbytes), 0, conf, result)
 
     def _submit(self, job_id, store, blocks, slots, *when):
         rows = [int(b) for b in slots.block_ids]
-        return super()._submit(job_id, store, blocks, SimpleNamespace(block_ids=rows, keys=[KEY] * len(rows)), *when)
+        return super()._submit(job_id, store, blocks, SimpleNamespace(block_ids=rows, keys=KEY * len(rows)), *when)
 
     def _attach(self, slots, timeout=None):
         self.rows.structure = self.structure

@@ -21,11 +21,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import traceback
 
 import gpc
 import make_model
 from fleet import Cache, Engine, Processes, end_all, same, wait
+from gpc.engines.below import LOOK
 
 import tap
 from tap import is_, name, ok
@@ -280,6 +282,7 @@ class Test:
         is_(b.answer()["ids"], self.reference[str(LONG), 0]["ids"], "gpcd was killed while an engine asks: the tokens are right")
         again = Gpcd(self.folder, conf)
         wait(lambda: again.said("are found again"), "another gpcd serves, and has read the file")
+        time.sleep(2 * LOOK)             # an engine that has just looked for tiers looks again then
         cache.c.tiers_sync(timeout=60)
         self.below(b, HALF, cached(2000), "that one keeps the tiers", ("disk", "store"))
         self.sound_ram(cache, "after the kills")
