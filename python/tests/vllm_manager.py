@@ -499,6 +499,10 @@ logging.getLogger("vllm.gpc").removeHandler(keep)
 # ---- identity ----
 
 raises(gpc.Error, "differs: weights is given w2 here and given w1 there", lambda: manager(gpc_weights="w2"), "a cache of that name with other weights")
+_made.add(name + "-f")
+with gpc.create(name + "-f", block_tokens=16, ram_blocks=64):
+    raises(gpc.Error, f"gpc_name: {name}-f has no fingerprint, as gpcd makes", lambda: manager(config=fake.config({**EXTRA, "gpc_name": name + "-f"})),
+           "a cache of that name without any")
 
 # ---- death in the middle of a store ----
 

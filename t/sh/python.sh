@@ -17,7 +17,7 @@ PYTHONPATH=$builddir/python:$srcdir/python/tests
 PYTHONDONTWRITEBYTECODE=1
 TMPDIR=$tmp
 GPC_T_CACHE=$cache
-other_caches="$cache-d $cache-m $cache-w $cache-z"
+other_caches="$cache-d $cache-f $cache-m $cache-w $cache-z"
 export LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE GPC_T_CACHE TMPDIR
 
 python_test()	# NAME

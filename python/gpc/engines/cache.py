@@ -82,10 +82,15 @@ def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear,
     return c, True
 
 
+_NO_FINGERPRINT = "no fingerprint"
+
+
 def _what_differs(name, conf, words):
     """In the words of the two fingerprints, where the cache has kept its own.  gpc.Error: it has no fingerprint for us,
     being one of another gpc."""
     with gpc.attach(name, dir=conf.dir or None, timeout=0) as c:
+        if not any(c.info().layout):
+            return _NO_FINGERPRINT
         theirs = words and kept.read(name, conf.dir, c.info().layout)
     return theirs and kept.tell(words, theirs)
 
@@ -100,6 +105,9 @@ def _explain(e, name, conf, layout, words):
             why = _what_differs(name, conf, words)
         except gpc.Error as other:
             return gpc.Error(other.errno, f"gpc_name: {other.strerror}")
+        if why is _NO_FINGERPRINT:
+            return gpc.Error(e.errno, f"gpc_name: {name} has no fingerprint, as gpcd makes a cache without --layout. man gpcd, \"A "
+                             "service, step by step\", says how gpcd gets it; or give this engine another gpc_name, or none")
         why = why or (
             "weights, configuration of the model, dtype or layout of the KV cache, sizes of blocks and chunks, or "
             f"parallel sizes: its fingerprint is not ours, {layout[:8].hex()}")
