@@ -3,6 +3,8 @@
 # t/ROOM/TOPIC.c against the library's internals, in t_scripts it is a shell script.
 
 t_programs = \
+	%reldir%/daemon/events-strangers.t \
+	%reldir%/kv/attacks.t \
 	%reldir%/bytes/hostile-files.t \
 	%reldir%/index/feed-each-store.t \
 	%reldir%/index/recall.t \
@@ -308,9 +310,7 @@ t_programs = \
 	%reldir%/kv/lives.t \
 	%reldir%/kv/slow.t \
 	%reldir%/daemon/events-memory.t \
-	%reldir%/daemon/events-strangers.t \
 	%reldir%/kv/namespaces.t \
-	%reldir%/kv/attacks.t \
 	%reldir%/tiers/late-put.t \
 	%reldir%/tiers/redis.t
 
