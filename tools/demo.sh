@@ -15,9 +15,13 @@ name=demo-$$
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-$name.XXXXXX") || exit 1
 replay=
 
-is_running()	# PID: still there, and not just waiting for us to notice its end
+# PID: still there, and not just waiting for us to notice its end.  Its memory goes before its locks do, and its first
+# thread may go before the others.
+is_running()
 {
-	test -e "/proc/$1/exe"
+	test ! -e "/proc/$1/exe" || return 0
+	set -- "$1" "/proc/$1/task"/*
+	test -e "/proc/$1" && { test $# -gt 2 || ! grep -q '^State:.*[ZX]' "/proc/$1/status" 2>/dev/null; } && test -e "/proc/$1"
 }
 
 stop_gpcd()

@@ -38,9 +38,16 @@ printf '#!/bin/sh\nexec "%s" "$@"\n' "${PYTHON:-false}" >"$examples/bin/python3"
 # that was killed, and a keeper that has spilled.
 cat >"$examples/bin/gpc-inspect" <<-END
 	#!/bin/sh
+	# its locks go behind its memory, when no thread is left
+	is_there()
+	{
+		test ! -e "/proc/\$1/exe" || return 0
+		set -- "\$1" "/proc/\$1/task"/*
+		test -e "/proc/\$1" && { test \$# -gt 2 || ! grep -q '^State:.*[ZX]' "/proc/\$1/status" 2>/dev/null; }
+	}
 	test "\$1" != rm || for file in *.pid; do
 		tries=0
-		while pid=\$(cat "\$file" 2>/dev/null) && test -e "/proc/\$pid/exe" && test \$((tries += 1)) -lt 1200; do
+		while pid=\$(cat "\$file" 2>/dev/null) && is_there "\$pid" && test \$((tries += 1)) -lt 1200; do
 			command -p sleep 0.05
 		done
 	done
