@@ -102,7 +102,8 @@ class Engine:
     def settle(self):
         self.m.publisher.collect(60)
         self.m.on_schedule_end(None)
-        self.m.c.ticket_wait()
+        for c in [self.m.c, *(b.c for spec in self.workers for b in spec.get_worker(None).beside.values())]:
+            c.ticket_wait()              # each handle has a ring of its own: drops come by the workers'
 
     def lookup(self, ctx, keys):
         return [self.m.lookup(k, ctx) for k in keys]
