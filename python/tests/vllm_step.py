@@ -124,6 +124,7 @@ idle(c)
 while c.finder.asker.under_way > len(c.finder.asker.answers):
     time.sleep(0.001)
 is_((c.finder.asker.under_way, len(c.finder.asked)), (0, 0), "until all answers have come")
+c.c.ticket_wait()                # it has given back the blocks; the writer takes each handle's ring when it likes
 is_(lookup(b, fake.prompt("ends early", 8)[0], keys), [MISS], "nobody is told to wait for the engine that sleeps now")
 b.finder.asker.settle(60)
 b.finder.drop_ahead()
