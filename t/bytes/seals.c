@@ -219,6 +219,8 @@ static void forget(gpc *c, int pool)
 		must(gpc_reserve(c, pool, 16, more, NULL, 0, 60000));
 		must(gpc_release(c, more, 16));
 	}
+	/* a question below RAM finds room only when the writer has them back */
+	must(gpc_ticket_wait(c, GPC_TICKET_ALL, -1));
 }
 
 static gpc_block bring(gpc *c, int pool, uint64_t n)

@@ -189,6 +189,8 @@ static void hold_up(struct held_up *h)
 	must(gpc_publish(h->c, NULL, h->k + 8, h->b + 8, 1,
 			 GPC_OPTIONS(gpc_publish_options, .resident = &h->res, .ticket = &h->t), 0,
 			 0));
+	while (gpc_ticket_wait(h->c, h->t, 20) == -ETIMEDOUT && entries(h->d) == 2 * FULL)
+		; /* the writer has not begun */
 	refused(gpc_ticket_wait(h->c, h->t, 20), ETIMEDOUT,
 		"a section is open: no room is made yet");
 	is_int(misses(h->d, h->k, h->b, 2 * FULL), 0, "the others are found all the while");

@@ -360,6 +360,7 @@ static void test_ram_goes(void)
 	set(&hold_read, 0);
 	pthread_join(thread, NULL);
 	is_int(q.got, 0, "nothing came");
+	must(gpc_pool_unmap(c, ram)); /* the new pool may have its number */
 	again = bytes_ram(c, 16, 0, 0);
 	is_int(gpc_prefetch(c, vram, q.k + 1, 8, 0, 10000), 8,
 	       "another pool, of whatever number, is served: %d", again);

@@ -247,7 +247,7 @@ static void gaps_stay_there(void)
 	is_int(values(), 7, "a file and a store have what follows a block in VRAM");
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	must(gpc_pool_clear(c, vram, 0, 0, 5000));
-	bytes_chain(c, ram, 601, 1, b, false);
+	bytes_chain(c, vram, 601, 1, b, false); /* of RAM it could be below already */
 	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1, "that has gone, and another block is dropped");
 	is_int((int)node_tier(c).forgotten, 7, "the file has lost them");
 	usleep(1200000); /* a tick of the store's thread, and some */
