@@ -393,7 +393,8 @@ int gpc_seal(gpc *c, const gpc_block *blocks, const gpc_key *keys, uint32_t n, u
  * reserved them.  Call it behind the last byte, and before the publish under these keys.  part: of the
  * image, below gpc_memory.sums.  A sum counts for this life of the block under this key alone, so an
  * interrupted fill leaves none.  Spills, fetches and tiers verify by it.  -EINVAL: a block, a part, flags.
- * -ENODATA: the pool keeps no checksums.  Others as gpc_pool_map. */
+ * -EPERM: another peer has reserved a block.  -ENODATA: the pool keeps no checksums.  Others as
+ * gpc_pool_map.  Blocks before the refused one have their sums. */
 
 int gpc_sealed(gpc *c, const gpc_block *blocks, const gpc_key *keys, uint32_t n, uint32_t part,
 	       struct gpc_sum *ret);

@@ -78,8 +78,9 @@ static bool is_good(gpc *c, gpc_block b, uint64_t n, uint32_t seed, uint32_t par
 
 static void test_arguments(void)
 {
-	gpc *c = tiers_cache(256);
+	gpc *c = tiers_cache(256), *d;
 	gpc_key k = key_of(c, 1);
+	struct gpc_info info = { .size = sizeof(info) };
 	struct gpc_sum s = { 0 };
 	gpc_block b, none = 1 << 20;
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = 64, .no_checksums = 1 };
@@ -100,7 +101,19 @@ static void test_arguments(void)
 	s.flags = 2;
 	is_int(gpc_seal(c, &b, &k, 1, 0, &s), -EINVAL, "no such flag: %s", gpc_last_error());
 	s.flags = 0;
+	d = cache_attach(0, 0);
+	is_int(gpc_seal(d, &b, &k, 1, 0, &s), -EPERM, "nor does another peer seal it: %s",
+	       gpc_last_error());
+	must(gpc_close(d));
 	is_int(seal_at(c, b, 1, 0).result, -ENODATA, "what is not sealed is not known");
+	must(gpc_info_get(c, &info));
+	must(gpc_attach(cache_name,
+			GPC_OPTIONS(gpc_attach_options, .dir = cache_dir, .timeout_ms = 60000,
+				    .leader = info.peer + 1, .life = info.life),
+			0, &d));
+	is_int(gpc_seal(d, &b, &k, 1, 0, &s), 0, "its companion does");
+	is_int(seal_at(c, b, 1, 0).result, 0, "and it is known");
+	must(gpc_close(d));
 	must(gpc_release(c, &b, 1));
 	must(gpc_ticket_wait(c, GPC_TICKET_ALL, 60000));
 	is_int(gpc_seal(c, &b, &k, 1, 0, &s), -EINVAL,

@@ -61,6 +61,15 @@ static uint64_t word_of(const gpc *c, gpc_block block)
 	return load_acquire(&seg_record(&c->seg, pool_record(&c->seg, block))->word);
 }
 
+/* By us, or by our leader.  The word is read before the owner: an owner of a later life passes for a
+ * sum of this life, which nobody compares then. */
+static bool is_ours(const gpc *c, gpc_block block)
+{
+	uint32_t owner = seg_record(&c->seg, pool_record(&c->seg, block))->owner;
+
+	return owner == c->peer || (c->leader && owner == c->leader - 1);
+}
+
 static int seal_one(gpc *c, const struct map *m, gpc_block block, uint32_t i, const gpc_key *key,
 		    uint32_t part, const struct gpc_sum *s)
 {
@@ -69,6 +78,8 @@ static int seal_one(gpc *c, const struct map *m, gpc_block block, uint32_t i, co
 
 	if (WORD_STATE(word) != RESERVED)
 		return err_set(EINVAL, "blocks[%u] is %d: it is not reserved", i, block);
+	if (!is_ours(c, block))
+		return err_set(EPERM, "blocks[%u] is %d: another peer has reserved it", i, block);
 	if (s->flags & ~GPC_SEAL_UNSUMMED)
 		return err_set(EINVAL, "seals[%u].flags is 0x%x: it must be 0 or 0x%x", i, s->flags,
 			       GPC_SEAL_UNSUMMED);
