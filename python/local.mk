@@ -21,6 +21,7 @@ python_engines = \
 	%reldir%/gpc/engines/secret.py \
 	%reldir%/gpc/engines/store.py \
 	%reldir%/gpc/engines/tiers.py \
+	%reldir%/gpc/engines/wants.py \
 	%reldir%/gpc/engines/weights.py \
 	%reldir%/gpc/engines/words.py \
 	%reldir%/gpc/lmcache/README.md \
@@ -152,6 +153,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/threads.py \
 	%reldir%/tests/transfers.py \
 	%reldir%/tests/vllm_failures.py \
+	%reldir%/tests/vllm_gpcd.py \
 	%reldir%/tests/cuda_fake.py \
 	%reldir%/tests/vllm_fake.py \
 	%reldir%/tests/vllm_events.py \

@@ -162,6 +162,12 @@ static void test_fits(void)
 	other = memory;
 	other.fingerprint[0] = 1;
 	is_int(fits(other), -EPROTO, "%s", gpc_last_error());
+	other = memory;
+	other.sums = 2;
+	is_int(fits(other), -EPROTO, "%s", gpc_last_error());
+	ok(strstr(gpc_last_error(), "exists with sums 1 instead of 2"), "which are named");
+	other.sums = 1;
+	is_int(fits(other), 0, "as many sums");
 	is_int(files(NAME ".p"), 1, "and no second file was made");
 	end(c);
 	cfg.ram_memory = NULL;

@@ -36,6 +36,7 @@ differs 'with --device none instead of host' --device host
 differs 'with --vram-blocks 8, not 9' --vram-blocks 9
 differs 'with --ram-blocks 40, not 39' --vram-blocks 8 --ram-blocks 39
 differs 'with --block-bytes 4096, not 8192' --vram-blocks 8 --ram-blocks 40 --block-bytes 8k
+differs 'with --sums 1 instead of 4' --vram-blocks 8 --ram-blocks 40 --block-bytes 4k --sums 4
 differs 'with --ram-space 0, not 3' --vram-blocks 8 --ram-blocks 40 --ram-space 3
 differs 'it was not made with --unchained' --vram-blocks 8 --ram-blocks 40 --unchained
 refuses 1 "made was made for another model .* remove the cache \('gpc-inspect --dir $shm rm made'\)" \

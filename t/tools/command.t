@@ -56,6 +56,7 @@ round one --block-size 32 --vram-blocks 100
 round two --block-size 1 --vram-blocks 64 --ram-blocks 128 --tick exact --free-target 0 --max-aliases 0 --max-peers 5
 round ram --block-size 16 --ram-blocks 64 --block-bytes 4099 --ram-space 3 --unchained --numa interleave --keep-tokens \
 	--max-blocks 1000 --max-aliases 100 --quota 17
+round parts --block-size 16 --ram-blocks 20 --block-bytes 12k --sums 3
 round all --block-size 16 --vram-blocks 64 --ram-blocks 8 --block-bytes 4k --device host --layout 00ff10 --keep-digests \
 	--keep-tokens --quarantine 77 --tick 250 --free-target 9 --max-pools 3 --mode 0640 --group "$(id -g)"
 round "it's a name" --block-size 16

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of gpcd: what it asks for, as a struct daemon.
- * Tests: t/daemon/config.t t/daemon/defaults.t t/daemon/options.t */
+ * Tests: t/daemon/config.t t/daemon/defaults.t t/daemon/options.t t/python/vllm-gpcd.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -52,6 +52,7 @@ enum {
 	OPT_UNLINK,
 	OPT_QUIET,
 	OPT_BLOCK_BYTES,
+	OPT_SUMS,
 	OPT_NUMA,
 	OPT_HUGE_DIR,
 	OPT_KEEP,
@@ -90,6 +91,7 @@ static const struct option options[] = {
 	{ "tick", required_argument, NULL, OPT_TICK },
 	{ "free-target", required_argument, NULL, OPT_FREE_TARGET },
 	{ "block-bytes", required_argument, NULL, OPT_BLOCK_BYTES },
+	{ "sums", required_argument, NULL, OPT_SUMS },
 	{ "numa", required_argument, NULL, OPT_NUMA },
 	{ "huge-dir", required_argument, NULL, OPT_HUGE_DIR },
 	{ "keep-tokens", no_argument, NULL, OPT_KEEP_TOKENS },
@@ -146,6 +148,10 @@ static const struct cli_help help[] = {
 	{ "--block-bytes B",
 	  "give the RAM pool memory of its own, B bytes a block; with --keep that of its pool",
 	  NULL },
+	{ "--sums N",
+	  "blocks of that memory have N parts with a checksum each, 1 to 256: one for each worker of "
+	  "an engine",
+	  "1" },
 	{ "--numa POLICY",
 	  "of that memory: default, interleave or bind, the last two with :NODES, as in bind:0,2-3",
 	  "default" },
@@ -441,6 +447,16 @@ bool options_path(char ret[PATH_MAX], const char *option, const char *path)
 	return false;
 }
 
+static bool set_sums(struct daemon *d, const char *arg)
+{
+	uint64_t n;
+
+	if (!cli_count("sums", arg, 1, GPC_MAX_SUMS, &n))
+		return false;
+	d->memory.sums = (uint32_t)n;
+	return true;
+}
+
 static bool set_ram_space(struct daemon *d, const char *arg)
 {
 	uint64_t n;
@@ -553,6 +569,8 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 		return true;
 	case OPT_BLOCK_BYTES:
 		return cli_count("block-bytes", arg, 1, MOST_BYTES, &d->memory.block_bytes);
+	case OPT_SUMS:
+		return set_sums(d, arg);
 	case OPT_NUMA:
 		return set_numa(d, arg);
 	case OPT_HUGE_DIR:
@@ -606,6 +624,7 @@ static bool is_of_cache(int opt)
 	case OPT_FREE_TARGET:
 	case OPT_LAYOUT:
 	case OPT_BLOCK_BYTES:
+	case OPT_SUMS:
 	case OPT_NUMA:
 	case OPT_HUGE_DIR:
 	case OPT_KEEP_TOKENS:

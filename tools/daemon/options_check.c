@@ -33,6 +33,11 @@ int options_check_cache(struct daemon *d)
 			"gpcd NAME --keep");
 	if (d->memory.block_bytes && !d->cfg.ram_blocks)
 		return cli_usage("--block-bytes: --ram-blocks is missing");
+	if (d->memory.sums && !d->memory.block_bytes)
+		return cli_usage("--sums: --block-bytes is missing");
+	if (d->memory.sums && d->memory.block_bytes % d->memory.sums)
+		return cli_usage("--sums: %u does not divide --block-bytes %llu", d->memory.sums,
+				 (unsigned long long)d->memory.block_bytes);
 	if (d->memory.numa && !d->memory.block_bytes)
 		return cli_usage("--numa: --block-bytes is missing");
 	if (d->huge_dir[0] && !d->memory.block_bytes)
@@ -55,7 +60,8 @@ int options_check_keep(struct daemon *d)
 		return -1;
 	if (d->cfg.block_tokens || d->cfg.max_blocks || d->cfg.ram_blocks || d->cfg.max_peers ||
 	    d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->cfg.max_aliases ||
-	    d->standby || d->unlink_at_end || d->memory.numa || d->huge_dir[0] || d->ram_given)
+	    d->standby || d->unlink_at_end || d->memory.numa || d->memory.sums || d->huge_dir[0] ||
+	    d->ram_given)
 		return cli_usage(
 			"--keep and options of a cache, --standby and --unlink exclude each "
 			"other: a keeper makes no cache and serves none");

@@ -16,6 +16,8 @@ enum {
 	TURN_MS = 200, /* between two looks for a signal that ends a standby */
 	SERVE_MS = 2000,
 	SEAT_MS = 5000, /* for the writer to free the first handle's seat */
+	TRANSIT = 64,   /* slots of the RAM pool beside --ram-blocks */
+	PAGE = 4096,
 };
 
 const char *serve_option_words(const char *text, char *ret, size_t room)
@@ -37,6 +39,7 @@ const char *serve_option_words(const char *text, char *ret, size_t room)
 		{ "quarantine_ms", "--quarantine" },
 		{ "peer_quota", "--quota" },
 		{ "block_bytes", "--block-bytes" },
+		{ "with sums", "with --sums" },
 		{ "huge_dir", "--huge-dir" },
 		{ "numa is", "--numa is" },
 		{ "with another secret than the one that is given",
@@ -162,6 +165,29 @@ static int on_progress(void *arg, uint64_t done, uint64_t bytes)
 	return 0;
 }
 
+/* Each part of a block by itself, slot after slot, as engines make it: the part that one of their
+ * workers copies, and registers with its GPU, lies together (python/gpc/engines/cache.py). */
+static void set_runs(struct daemon *d)
+{
+	static struct gpc_run runs[GPC_MAX_SUMS];
+	uint32_t i, n = d->memory.sums;
+	uint64_t part, stride, slots = (uint64_t)d->cfg.ram_blocks + TRANSIT;
+
+	if (n <= 1)
+		return;
+	part = d->memory.block_bytes / n;
+	stride = (part + PAGE - 1) / PAGE * PAGE;
+	if (stride > INT64_MAX / slots / n)
+		return; /* the library refuses so much */
+	for (i = 0; i < n; i++)
+		runs[i] = (struct gpc_run){ .count = 1,
+					    .bytes = part,
+					    .offset = i * slots * stride,
+					    .slot_stride = stride };
+	d->memory.runs = runs;
+	d->memory.nruns = n;
+}
+
 static void set_memory(struct daemon *d)
 {
 	if (!d->memory.block_bytes)
@@ -170,6 +196,7 @@ static void set_memory(struct daemon *d)
 	d->memory.huge_dir = d->huge_dir[0] ? d->huge_dir : NULL;
 	d->memory.progress = on_progress;
 	d->memory.progress_arg = d;
+	set_runs(d);
 	d->cfg.ram_memory = &d->memory;
 }
 

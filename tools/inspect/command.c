@@ -4,7 +4,7 @@
  * It has what the cache itself knows: its geometry, the pools that gpcd makes, memory of RAM, owner
  * and mode of its files.  Standard error names the rest, a line each: pools of other makers,
  * tiers, whose options are the steward's own, and settings that no option has.
- * Tests: t/tools/command.t */
+ * Tests: t/tools/command.t t/python/vllm-gpcd.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_OPTIONS = 48, VALUE = 320, TRANSIT = 64, EXACT_US = 1 };
+enum { MOST_OPTIONS = 48, VALUE = 320, TRANSIT = 64, EXACT_US = 1, PAGE = 4096 };
 
 struct made {
 	const struct inspect *in;
@@ -209,19 +209,48 @@ static void add_huge_dir(struct made *m, const struct gpc_pool_memory *p)
 		add(m, "huge-dir", "%s", dir);
 }
 
+/* Does --sums lay them out so?  Part by part, each at a multiple of a page. */
+static bool is_in_parts(const struct gpc_pool_memory *p, const struct gpc_run *runs)
+{
+	uint64_t part = p->sums ? p->block_bytes / p->sums : 0;
+	uint64_t stride = (part + PAGE - 1) / PAGE * PAGE;
+
+	if (p->sums <= 1 || p->nruns != p->sums)
+		return false;
+	for (uint32_t i = 0; i < p->nruns; i++)
+		if (runs[i].count != 1 || runs[i].bytes != part || runs[i].part ||
+		    runs[i].slot_stride != stride || runs[i].offset != i * p->slots * stride)
+			return false;
+	return true;
+}
+
+static void add_sums(struct made *m, const struct gpc_pool_memory *p, const struct gpc_run *runs)
+{
+	if (is_in_parts(p, runs)) {
+		add(m, "sums", "%u", p->sums);
+		return;
+	}
+	if (p->nruns != 1)
+		note(m, "pool %d has a layout of %u runs, which no option says", m->ram, p->nruns);
+	if (!p->checksums)
+		note(m, "pool %d keeps no checksums, which no option says", m->ram);
+	if (p->sums > 1)
+		note(m,
+		     "pool %d keeps %u checksums of a block, and not in the layout that --sums makes",
+		     m->ram, p->sums);
+}
+
 static void add_memory(struct made *m)
 {
+	static struct gpc_run runs[GPC_MAX_RUNS];
 	struct gpc_pool_memory p = { .size = sizeof(p) };
 
-	if (gpc_pool_memory_get(m->c, m->ram, &p, NULL, 0) < 0)
+	if (gpc_pool_memory_get(m->c, m->ram, &p, runs, GPC_MAX_RUNS) < 0)
 		return;
 	add(m, "block-bytes", "%" PRIu64, p.block_bytes);
 	add_numa(m, &p);
 	add_huge_dir(m, &p);
-	if (p.nruns != 1)
-		note(m, "pool %d has a layout of %u runs, which no option says", m->ram, p.nruns);
-	if (!p.checksums)
-		note(m, "pool %d keeps no checksums, which no option says", m->ram);
+	add_sums(m, &p, runs);
 	if (memcmp(p.fingerprint, m->info.layout, sizeof(p.fingerprint)))
 		note(m, "pool %d has a fingerprint of its own, which no option says", m->ram);
 }

@@ -106,6 +106,28 @@ static int numa_fits(const gpc *c, uint64_t number, const struct memory_pages *w
 		c->seg.name, m.numa, (unsigned long long)m.nodes, numa, (unsigned long long)nodes);
 }
 
+/* Those who seal its blocks reckon with so many parts. */
+static int sums_fit(const gpc *c, uint64_t number, const struct gpc_memory *want)
+{
+	struct gpc_memory w;
+	struct memory m;
+	uint32_t have;
+	int err = err_struct("gpc_memory", want, sizeof(w), &w, sizeof(w));
+
+	if (err < 0 || !w.sums)
+		return MIN(err, 0);
+	err = memory_open(&c->seg, number, false, &m);
+	if (err < 0)
+		return err;
+	have = m.trailers ? m.nsums : 0;
+	memory_close(&m);
+	if (have == w.sums)
+		return 0;
+	return err_set(EPROTO,
+		       "%s exists with sums %u instead of %u: ask for what it has" SEGMENT_OTHER,
+		       c->seg.name, have, w.sums);
+}
+
 /* The pool of ram_blocks, of a configuration that wants memory for it. */
 int ram_draft_fits(const gpc *c, const struct gpc_config *cfg)
 {
@@ -128,6 +150,8 @@ int ram_draft_fits(const gpc *c, const struct gpc_config *cfg)
 			"%s exists, but with block_bytes %llu, not %llu: ask for what it has" SEGMENT_OTHER,
 			c->seg.name, (unsigned long long)p->block_bytes,
 			(unsigned long long)m.block_bytes);
+	if ((err = sums_fit(c, load_relaxed(&p->memory), cfg->ram_memory)) < 0)
+		return err;
 	if (pages.numa && (err = numa_fits(c, load_relaxed(&p->memory), &pages)) < 0)
 		return err;
 	if (memcmp(p->fingerprint, m.fingerprint, sizeof(m.fingerprint)))

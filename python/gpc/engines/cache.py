@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-seen.t t/python/vllm-register.t t/python/tiers.t t/python/vllm-manager.t
+# Tests: t/python/vllm-seen.t t/python/vllm-gpcd.t t/python/vllm-register.t t/python/tiers.t
+#   t/python/vllm-manager.t
 """The cache of some engines, made by the first one."""
 
 import errno
@@ -10,6 +11,7 @@ import gpc
 from . import words as kept
 from .config import ConfigError
 from .tiers import Steward, Room, has_tiers, max_blocks
+from .wants import Wants
 
 POOL = 0                         # ram_blocks of create
 _PAGE = 4096
@@ -37,9 +39,13 @@ def _runs(slot_bytes, sums, slots):
     return [gpc.Run(bytes=part, offset=i * slots * _stride(part), slot_stride=_stride(part)) for i in range(sums)]
 
 
+def _slots(conf, stride):
+    return conf.bytes // stride - _TRANSIT
+
+
 def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums):
     stride = sums * _stride(slot_bytes // sums)
-    slots = conf.bytes // stride - _TRANSIT
+    slots = _slots(conf, stride)
     if slots < 1:
         raise ConfigError(f"{conf.bytes_key}: {conf.bytes}, at least {(_TRANSIT + 1) * stride} are "
                           f"wanted: {_TRANSIT + 1} slots of {stride} bytes")
@@ -60,7 +66,10 @@ def _attach(name, conf, layout, label, timeout, hear):
     while True:
         c = gpc.attach(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve, stock=stock,
                        timeout=timeout, log=hear)
-        most = c.pool_get(POOL).blocks // _STOCK_SHARE
+        try:
+            most = c.pool_get(POOL).blocks // _STOCK_SHARE
+        except gpc.NotFound:
+            return c             # it is refused by who looks at its pool
         if stock <= most:
             return c
         c.close()                # its size is that of the engine that made it
@@ -95,7 +104,7 @@ def _what_differs(name, conf, words):
     return theirs and kept.tell(words, theirs)
 
 
-def _explain(e, name, conf, layout, words):
+def _explain(e, name, conf, layout, words, wants):
     """The same error in the words of the configuration."""
     if e.errno == errno.ENOSPC:
         return gpc.NoSpace(e.errno, f"{conf.bytes_key}: {conf.bytes}: {e.strerror}. Ask for less, or make room: a tmpfs "
@@ -106,8 +115,9 @@ def _explain(e, name, conf, layout, words):
         except gpc.Error as other:
             return gpc.Error(other.errno, f"gpc_name: {other.strerror}")
         if why is _NO_FINGERPRINT:
-            return gpc.Error(e.errno, f"gpc_name: {name} has no fingerprint, as gpcd makes a cache without --layout. man gpcd, \"A "
-                             "service, step by step\", says how gpcd gets it; or give this engine another gpc_name, or none")
+            return gpc.Error(e.errno, f"gpc_name: {name} has no fingerprint, as gpcd makes a cache without --layout. For this engine "
+                             f"[gpcd] of gpcd's file needs {wants.lines()}; end gpcd, run 'gpc-inspect rm {name}', and start it again. Or "
+                             "give this engine another gpc_name, or none")
         why = why or (
             "weights, configuration of the model, dtype or layout of the KV cache, sizes of blocks and chunks, or "
             f"parallel sizes: its fingerprint is not ours, {layout[:8].hex()}")
@@ -155,16 +165,16 @@ def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=N
     """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one.  words: those
     of the fingerprint (words.py), to say what differs.  sums: parts of an image, each with one."""
     hear = _pass_on(log)
+    wants = Wants(layout, slot_bytes, block_tokens, sums, _slots(conf, sums * _stride(slot_bytes // sums)),
+                  getattr(conf, "keep_tokens", False))
     try:
         c, made = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums)
     except gpc.Error as e:
-        raise _explain(e, name, conf, layout, words) from None
-    if [r.bytes for r in c.pool_runs(POOL)] != [slot_bytes // sums] * sums:     # as this gpc makes them
-        have = c.pool_memory(POOL)
-        if (have.block_bytes, have.sums) != (slot_bytes, sums):
-            c.close()
-            raise ConfigError(f"gpc_name: {name!r}, its slots have {have.block_bytes} bytes and {have.sums} checksums, and {slot_bytes} "
-                              f"and {sums} are wanted: another cache has that name")
+        raise _explain(e, name, conf, layout, words, wants) from None
+    lacking = not made and wants.lacking(c)
+    if lacking:
+        c.close()
+        raise ConfigError(f"gpc_name: {wants.refusal(name, lacking)}")
     _compare_size(c, name, conf, log)
     if has_tiers(conf):
         try:
