@@ -28,6 +28,7 @@
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
+#include "tools/common/shown.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -555,27 +556,46 @@ static int refused(struct daemon *d, gpc *c, const struct tiers_thread *t)
 	return EXIT_RUNTIME;
 }
 
+/* A process in the words of its own seat: that of the tiers says no more than that. */
+static const char *name_process(gpc *c, int32_t pid, char *ret, size_t room)
+{
+	struct gpc_stats st;
+	char label[64];
+
+	snprintf(ret, room, "process %d", pid);
+	for (int i = 0; i < GPC_MAX_PEERS; i++) {
+		st = (struct gpc_stats){ .size = sizeof(st) };
+		if (gpc_stats_get(c, i, &st) < 0 || st.pid != pid || !strcmp(st.label, "tiers"))
+			continue;
+		shown_text(label, sizeof(label), st.label);
+		snprintf(ret, room, "process %d (%s)", pid, label);
+		break;
+	}
+	return ret;
+}
+
 /* Another process keeps them, or has the file; 0: the same ones, which are waited for. */
 static int find_kept(struct daemon *d, gpc *c, const struct tiers_thread *t)
 {
 	const char *other;
 	int32_t steward = find_steward(d, c, &other);
-	char text[1024];
+	char text[1024], who[96];
 
 	if (!steward)
 		return refused(d, c, t);
+	name_process(c, steward, who, sizeof(who));
 	if (!other) {
 		if (steward != d->tiers_of && !d->quiet)
 			say(LOG_INFO,
-			    "%s: process %d keeps the tiers: they are taken over when it ends",
-			    d->name, steward);
+			    "%s: %s keeps the tiers: this one, process %d, takes them over when that "
+			    "one ends, unless another is first",
+			    d->name, who, (int)getpid());
 		d->tiers_of = steward;
 		return 0;
 	}
-	snprintf(
-		text, sizeof(text),
-		"process %d keeps other tiers of it, with %s: give the same ones, or end that process",
-		steward, other);
+	snprintf(text, sizeof(text),
+		 "%s keeps other tiers of it, with %s: give the same ones, or end that process",
+		 who, other);
 	say_once(d, text);
 	return EXIT_RUNTIME;
 }

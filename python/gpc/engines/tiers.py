@@ -209,6 +209,17 @@ class Steward:
         except gpc.Error:
             return True
 
+    def _process(self, pid):
+        """It, in the words of its own seat: that of the tiers says no more than that."""
+        for i in range(gpc.MAX_PEERS):
+            try:
+                st = self.c.stats(i)
+            except gpc.Error:
+                continue
+            if st.pid == pid and st.label != "tiers":
+                return f"process {pid} ({st.label})"
+        return f"process {pid}"
+
     # ---- keeping ----
 
     def _open(self):
@@ -229,10 +240,11 @@ class Steward:
             self.log.info("gpc: this process keeps the tiers of %s: %s", self.name,
                           " and ".join(t for t in (self.conf.disk, self.conf.remote) if t))
         elif others and others[1]:
-            raise ConfigError(f"gpc_disk, gpc_remote: process {others[0]} keeps other tiers of {self.name}, with {others[1]}: "
+            raise ConfigError(f"gpc_disk, gpc_remote: {self._process(others[0])} keeps other tiers of {self.name}, with {others[1]}: "
                               "give the same ones, or end that process")
         elif others:
-            self._tell(logging.INFO, f"process {others[0]} keeps the tiers of {self.name}: they are taken over when it ends")
+            self._tell(logging.INFO, f"{self._process(others[0])} keeps the tiers of {self.name}: this one, process {os.getpid()}, takes "
+                       "them over when that one ends, unless another is first")
 
     def _tell(self, level, text):
         """Once, until it is another text."""
@@ -249,8 +261,8 @@ class Steward:
         seat = info.writer_peer == info.peer
         if self.tiers:
             if self.seat and not seat and info.writer_pid:
-                self.log.warning("gpc: the writer of %s is process %d now, so this one keeps its tiers no more", self.name,
-                                 info.writer_pid)
+                self.log.warning("gpc: the writer of %s is %s now, so this one, process %d, keeps its tiers no more", self.name,
+                                 self._process(info.writer_pid), os.getpid())
                 self._close()
             self.seat = self.seat or seat
             return
@@ -261,7 +273,7 @@ class Steward:
             self._open()
             self.idle_since = now
         elif others and others[1]:
-            self._tell(logging.ERROR, f"process {others[0]} keeps other tiers of {self.name}, with {others[1]}")
+            self._tell(logging.ERROR, f"{self._process(others[0])} keeps other tiers of {self.name}, with {others[1]}")
 
     def _follow(self):
         while not self.ending.wait(LOOK):
