@@ -404,6 +404,46 @@ is_(k.tiers, "tiers", "and the writer does not")
 k.ending.set()
 gpc.tiers_open, gpc.tiers_close = real
 
+# ---- key files that are missing: the table of tools/daemon/key.c ----
+
+_made.add(name + "-k")
+key, own, kept = f"{tmp}/k.key", f"{tmp}/own.disk", f"{tmp}/kept.disk"
+
+
+def has(path):
+    with open(path) as f:
+        return bytes.fromhex(f.read().strip())
+
+
+for path, more in ((own, {}), (kept, {"gpc_key_file": f"{tmp}/kept.key"})):
+    e = Engine("-k", gpc_disk=path, gpc_disk_blocks=DISK, **more)
+    is_((e.first, e.ask(f"put {MANY}")), ("ready", MANY), f"a disk, {'its secret in a key file' if more else 'with its secret'}")
+    e.close()
+    gpc.unlink(name + "-k")
+refused(f"there is no file {key}, and the keys in {kept} were hashed with a secret that a key file has", "no key file, and the disk has a check alone",
+        "-k", gpc_disk=kept, gpc_key_file=key)
+refused(f"the keys in {own} were hashed with another secret than that of {tmp}/kept.key, and it has that secret", "another secret than that of the disk",
+        "-k", gpc_disk=own, gpc_key_file=f"{tmp}/kept.key")
+is_((exists("-k"), os.path.exists(key)), (False, False), "neither makes a cache or a key file")
+e = Engine("-k", gpc_disk=own, gpc_key_file=key)
+is_((e.first, has(key), os.stat(key).st_mode & 0o777), ("ready", gpc.tiers_file(own).secret, 0o600), "no key file, and the disk has a secret: that one")
+ok(e.until_says(f"{key} is made, with the secret of {own}"), "which is said")
+is_((e.ask("sync"), e.ask(f"found {MANY}")), (None, MANY), "and what is there is found")
+os.unlink(key)
+e.close()
+e = Engine("-k", gpc_disk=own, gpc_key_file=key)
+is_((e.first, has(key)), ("ready", gpc.tiers_file(own).secret), "the cache is there, and of that secret")
+e.close()
+os.unlink(key)
+gpc.unlink(name + "-k")
+e = Engine("-k", gpc_max_blocks=2000)
+refused(f"there is no file {key}, and it is made with a new cache, or with the secret of a disk", "no key file, and a cache is there", "-k",
+        gpc_disk=f"{tmp}/new.disk", gpc_disk_blocks=5, gpc_key_file=key)
+refused("secret", "the cache has another secret than the disk", "-k", gpc_disk=own, gpc_key_file=key)
+is_(os.path.exists(key), False, "neither makes a key file")
+e.close()
+gpc.unlink(name + "-k")
+
 # ---- in this process: nothing is configured, and the end ----
 
 _made.add(name + "-m")

@@ -139,18 +139,62 @@ serve third $make --disk "$tmp/file"
 stop TERM
 ok "$status" "a cache that is made again has the secret of the file"
 run gpc-inspect rm disk --dir "$shm"
-refuses 1 'secret' gpcd disk --dir "$shm" $make --disk "$tmp/file" --key-file "$tmp/key"
-is "$(stat -c '%a %s' "$tmp/key")" '600 33' "the key file is made"
-like "$(cat "$tmp/err")" "--key-file $tmp/key: made, with a new secret" "which the log says"
 serve fourth $make --disk "$tmp/other" --disk-blocks 50 --key-file "$tmp/key"
+is "$(stat -c '%a %s' "$tmp/key")" '600 33' "the key file is made"
+like "$(cat "$tmp/fourth.err")" "--key-file $tmp/key: made, with a new secret" "which the log says"
 stop TERM
 run gpc-inspect rm disk --dir "$shm"
 refuses 1 'secret' gpcd disk --dir "$shm" $make --disk "$tmp/other"
+refuses 1 "the keys in $tmp/file were hashed with another secret than that of --key-file $tmp/key, and it has that secret: remove $tmp/file, or name a key file that is not there, which is made with it" \
+	gpcd disk --dir "$shm" $make --disk "$tmp/file" --key-file "$tmp/key"
+mv "$tmp/key" "$tmp/key.aside"
+refuses 1 "--key-file $tmp/key: there is no such file, and the keys in $tmp/other were hashed with a secret that a key file has: put back the one that it was made with, or remove $tmp/other\$" \
+	gpcd disk --dir "$shm" $make --disk "$tmp/other" --key-file "$tmp/key"
+is "$(ls "$tmp" | grep -c '^key$')" 0 "and no key file is made"
+mv "$tmp/key.aside" "$tmp/key"
 serve fifth $make --disk "$tmp/other" --key-file "$tmp/key"
 stop TERM
 ok "$status" "with the key file it is accepted"
-refuses 1 '--key-file has not the secret of disk: .*gpc-inspect rm disk' gpcd disk --dir "$shm" --disk "$tmp/other" \
+refuses 1 "--key-file $tmp/key2: there is no such file, and the keys in $tmp/other were hashed with a secret" gpcd disk --dir "$shm" \
+	--disk "$tmp/other" --key-file "$tmp/key2"
+refuses 1 "--key-file $tmp/key2: there is no such file, and it is made with a new cache, or with the secret of --disk: give the one" \
+	gpcd disk --dir "$shm" --disk "$tmp/new" --disk-blocks 50 --key-file "$tmp/key2"
+refuses 1 "exists with another secret than that of --key-file or --disk: .*gpc-inspect --dir $shm rm disk'.; there is no file $tmp/key2\$" \
+	gpcd disk --dir "$shm" --block-size 16 --key-file "$tmp/key2"
+refuses 1 "exists with another secret than that of --key-file or --disk" gpcd disk --dir "$shm" --block-size 16 --disk "$tmp/file" \
+	--ram-blocks 64 --block-bytes 4k --max-blocks 178 --max-peers 8 --key-file "$tmp/key2"
+is "$(ls "$tmp" | grep -c 'key2')" 0 "none of that has made the key file"
+echo 000102030405060708090a0b0c0d0e0f >"$tmp/key2"
+chmod 600 "$tmp/key2"
+refuses 1 '--key-file has not the secret of disk: .*gpc-inspect rm disk' gpcd disk --dir "$shm" --disk "$tmp/new" --disk-blocks 50 \
 	--key-file "$tmp/key2"
+rm "$tmp/key2"
+
+# the disk has the secret: the key file gets it, and then both are needed no more than one
+run gpc-inspect rm disk --dir "$shm"
+serve gets $make --disk "$tmp/file" --key-file "$tmp/key2"
+like "$(cat "$tmp/gets.err")" "--key-file $tmp/key2: made, with the secret of $tmp/file" "a key file for a disk with a secret of its own gets that"
+is "$(stat -c '%a %s' "$tmp/key2")" '600 33' "as any"
+stop TERM
+serve both $make --disk "$tmp/file" --key-file "$tmp/key2"
+stop TERM
+ok "$status" "it is taken with the cache"
+run gpc-inspect rm disk --dir "$shm"
+serve anew $make --disk "$tmp/file" --key-file "$tmp/key2"
+stop TERM
+ok "$status" "and without"
+run gpc-inspect rm disk --dir "$shm"
+mv "$tmp/file" "$tmp/file.aside"
+serve alone $make --disk "$tmp/file" --disk-blocks 150 --key-file "$tmp/key2"
+stop TERM
+mv "$tmp/file.aside" "$tmp/file"
+rm "$tmp/key2"
+serve keeps --disk "$tmp/file" --key-file "$tmp/key2"
+like "$(cat "$tmp/keeps.err")" "--key-file $tmp/key2: made, with the secret of $tmp/file" "also of a cache that is there: it is that secret"
+stop TERM
+rm "$tmp/key2"
+refuses 1 "--key-file $tmp/nowhere/key: it cannot be made: its folder does not exist" gpcd disk --dir "$shm" $make --disk "$tmp/file" \
+	--key-file "$tmp/nowhere/key"
 
 # ---- refused, untouched ----
 

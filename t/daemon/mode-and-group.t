@@ -98,6 +98,8 @@ refuses 1 'made exists with --numa default on the nodes 0x[0-9a-f]+ instead of i
 # shellcheck disable=SC2086
 refuses 1 'made exists with another secret than that of --key-file or --disk: give the one that it was made with, or remove the cache \(' \
 	gpcd made --dir "$shm" $make --key-file "$tmp/key"
+test ! -e "$tmp/key"
+ok $? "and no key file is made for it"
 inspect rm made
 serves --key-file "$tmp/key" --numa interleave
 ok $? "made anew it has them" "$tmp/err"

@@ -151,6 +151,12 @@ fresh
 # shellcheck disable=SC2086
 serve ours never $make
 end TERM
+refuses 1 "--key-file $tmp/other-key: there is no such file, and it is made with a new cache" gpcd bad --dir "$shm" \
+	--key-file "$tmp/other-key" --remote-blocks 1024 --remote "$plugin:how=never,flag=$tmp/flag"
+test ! -e "$tmp/other-key"
+ok $? "which is not made"
+echo 000102030405060708090a0b0c0d0e0f >"$tmp/other-key"
+chmod 600 "$tmp/other-key"
 refuses 1 '--remote: .*secret' gpcd bad --dir "$shm" --key-file "$tmp/other-key" --remote-blocks 1024 \
 	--remote "$plugin:how=never,flag=$tmp/flag"
 like "$(cat "$tmp/err")" 'gpc-inspect rm bad' "with the remedy"

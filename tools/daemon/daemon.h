@@ -82,6 +82,7 @@ struct daemon {
 	uint64_t disk_bytes;
 	bool max_blocks_computed; /* --max-blocks was not given, and tiers have a share in it */
 	uint8_t secret[16];
+	enum { KEY_THERE, KEY_ABSENT, KEY_OF_DISK, KEY_DRAWN } key; /* where that is from: key.c */
 	struct tiers_thread *tiers_thread;  /* NULL: we do not keep them ... */
 	int32_t tiers_of;                   /* ... and this process does, as was said ... */
 	char tiers_why[1280];               /* ... or why nobody does */
@@ -222,8 +223,19 @@ int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
 
 /* ---- gpcd-key.c ---- */
 
-/* d->secret from --key-file, which is made if it is absent; 0, or the exit status. */
-int key_take(struct daemon *d);
+/* Each returns 0, or the exit status after a message. */
+
+/* d->secret from --key-file; or there is none: KEY_ABSENT. */
+int key_look(struct daemon *d);
+/* What an absent one is to be: made now, made later (KEY_OF_DISK, KEY_DRAWN), or refused.  disk: what the file of --disk
+ * says of itself, no blocks: there is none. */
+struct gpc_tiers_file;
+int key_plan(struct daemon *d, const struct gpc_tiers_file *disk,
+	     bool (*is_absent)(const struct daemon *d));
+/* A secret for a cache that is there, or comes; no file. */
+int key_draw(struct daemon *d);
+/* With d->secret, or a new one; another process's, if that is faster. */
+int key_make(struct daemon *d);
 
 /* ---- gpcd-tiers.c ---- */
 

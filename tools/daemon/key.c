@@ -12,6 +12,26 @@
  *   before FILE.XXXXXX is removed       the key, and a second name of it
  *
  *   two make it at a time               link() refuses the second, which reads the first one's
+ *
+ * A key file is made for a new secret, or for the secret that a disk has; never where it would be refused.  A disk
+ * that was made without --key-file has its secret, another one no more than a check of it.
+ *
+ *   the key file           --disk              the cache           then
+ *   ---------------------  ------------------  ------------------  --------------------------------------
+ *   absent                 none, or a new one  none, and is made   made, with a new secret, before the cache
+ *   absent                 none, or a new one  there               refused, and not made
+ *   absent                 has a secret        none, or of that    made with that secret, when the disk is open
+ *   absent                 has a secret        of another          refused, and not made
+ *   absent                 has a check         whichever           refused, and not made
+ *   with a secret          none, a new one,    none, or of that    taken
+ *                          or of that secret
+ *   with a secret          of another          whichever           refused: the disk, or gpc_create, says so
+ *   with a secret          whichever           of another          refused
+ *   another user's, open   whichever           whichever           refused
+ *   to others, no key
+ *
+ * Who finds none looks again before it refuses: another process makes the key file first, and then cache and disk.
+ * python/gpc/engines/secret.py and tiers.py do the same for engines.
  * Tests: t/daemon/key-file.t t/daemon/files.t */
 #include "config.h"
 
@@ -60,7 +80,7 @@ static int refuse_text(const struct daemon *d, const char *text)
 	return no_key(d, what);
 }
 
-static int read_key(struct daemon *d, int fd)
+static int read_key(const struct daemon *d, int fd, uint8_t ret[DIGITS / 2])
 {
 	char text[DIGITS + 3] = "";
 	struct stat st;
@@ -77,10 +97,30 @@ static int read_key(struct daemon *d, int fd)
 	if (n < 0)
 		return no_key(d, strerror(errno));
 	text[strcspn(text, "\n")] = 0;
-	if (strlen(text) != DIGITS ||
-	    cli_hex(text, d->secret, sizeof(d->secret)) != (int)sizeof(d->secret))
+	if (strlen(text) != DIGITS || cli_hex(text, ret, DIGITS / 2) != DIGITS / 2)
 		return refuse_text(d, text);
 	return 0;
+}
+
+static void use_secret(struct daemon *d)
+{
+	d->cfg.secret = d->tiers.secret = d->secret;
+}
+
+int key_look(struct daemon *d)
+{
+	int fd = open(d->key_file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), status;
+
+	if (fd < 0 && errno != ENOENT)
+		return cannot_open(d, errno);
+	d->key = fd < 0 ? KEY_ABSENT : KEY_THERE;
+	if (fd < 0)
+		return 0;
+	status = read_key(d, fd, d->secret);
+	close(fd);
+	if (!status)
+		use_secret(d);
+	return status;
 }
 
 /* ---- made ---- */
@@ -101,15 +141,12 @@ static int write_all(int fd, const char *text, size_t n)
 	return fsync(fd) ? -errno : 0;
 }
 
-static int write_key(int fd)
+static int write_key(int fd, const uint8_t secret[DIGITS / 2])
 {
-	uint8_t secret[DIGITS / 2];
 	char text[DIGITS + 2];
 	size_t i;
 
-	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
-		return -errno;
-	for (i = 0; i < sizeof(secret); i++)
+	for (i = 0; i < DIGITS / 2; i++)
 		snprintf(text + 2 * i, 3, "%02x", secret[i]);
 	text[2 * i] = '\n';
 	return write_all(fd, text, 2 * i + 1);
@@ -152,7 +189,7 @@ static int make_key(struct daemon *d, bool *ret_ours)
 	fd = mkostemp(path, O_CLOEXEC); /* with mode 0600 */
 	if (fd < 0)
 		return -errno;
-	err = write_key(fd);
+	err = write_key(fd, d->secret);
 	close(fd);
 	if (!err)
 		err = give_name(path, d->key_file);
@@ -163,27 +200,101 @@ static int make_key(struct daemon *d, bool *ret_ours)
 	return err ? err : sync_folder(d);
 }
 
-/* Made where there is none; two that make it at a time have one. */
-int key_take(struct daemon *d)
+static int refuse_other(const struct daemon *d, const char *disk)
 {
-	const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-	int fd = open(d->key_file, flags), err = 0, status;
-	bool ours = false;
+	say(LOG_ERR,
+	    "%s: --key-file %s: another process has made it meanwhile, with another secret than that of %s: move it away, "
+	    "or remove %s",
+	    d->name, d->key_file, disk ? disk : "the cache", disk ? disk : "the cache");
+	return EXIT_RUNTIME;
+}
 
-	if (fd < 0 && errno == ENOENT) {
-		err = make_key(d, &ours);
-		if (err)
-			return cannot_open(d, -err);
-		fd = open(d->key_file, flags);
-	}
-	if (fd < 0)
-		return cannot_open(d, errno);
-	status = read_key(d, fd);
-	close(fd);
+int key_draw(struct daemon *d)
+{
+	if (getrandom(d->secret, sizeof(d->secret), 0) != sizeof(d->secret))
+		return no_key(d, strerror(errno));
+	use_secret(d);
+	d->key = KEY_DRAWN;
+	return 0;
+}
+
+int key_make(struct daemon *d)
+{
+	const char *disk = d->key == KEY_OF_DISK ? d->disk : NULL;
+	bool made = false, any = d->key == KEY_ABSENT;
+	uint8_t ours[DIGITS / 2];
+	int err, status = any ? key_draw(d) : 0;
+
 	if (status)
 		return status;
-	if (ours)
-		say(LOG_INFO, "%s: --key-file %s: made, with a new secret", d->name, d->key_file);
-	d->cfg.secret = d->tiers.secret = d->secret;
+	d->key = KEY_THERE; /* it is tried once */
+	memcpy(ours, d->secret, sizeof(ours));
+	err = make_key(d, &made);
+	if (err)
+		return cannot_open(d, -err);
+	status = key_look(d);
+	if (status)
+		return status;
+	if (!any && memcmp(ours, d->secret, sizeof(ours)))
+		return refuse_other(d, disk);
+	if (made)
+		say(LOG_INFO, "%s: --key-file %s: made, with %s%s", d->name, d->key_file,
+		    disk ? "the secret of " : "a new secret", disk ? disk : "");
 	return 0;
+}
+
+/* ---- whether ---- */
+
+/* What could not be made in the end is refused at the beginning. */
+static int of_disk(struct daemon *d)
+{
+	char folder[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%s", d->key_file);
+	*(strrchr(folder, '/') + 1) = 0;
+	if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS))
+		return cannot_open(d, errno);
+	d->key = KEY_OF_DISK;
+	use_secret(d);
+	return 0;
+}
+
+static int refuse_absent(const struct daemon *d)
+{
+	return no_key(
+		d, "there is no such file, and it is made with a new cache, or with the secret of "
+		   "--disk: give the one that this cache was made with, or leave the option out");
+}
+
+/* The disk has a check of its secret alone. */
+static int refuse_lost(const struct daemon *d)
+{
+	say(LOG_ERR,
+	    "%s: --key-file %s: there is no such file, and the keys in %s were hashed with a secret that a key file has: "
+	    "put back the one that it was made with, or remove %s",
+	    d->name, d->key_file, d->disk, d->disk);
+	return EXIT_RUNTIME;
+}
+
+int key_plan(struct daemon *d, const struct gpc_tiers_file *disk,
+	     bool (*is_absent)(const struct daemon *d))
+{
+	bool absent;
+	int status;
+
+	if (d->key != KEY_ABSENT)
+		return 0;
+	if (disk->has_secret)
+		return of_disk(d);
+	absent = is_absent(d);
+	if (absent && d->create && !disk->blocks)
+		return key_make(d);
+	status = key_look(d);
+	if (status || d->key != KEY_ABSENT)
+		return status;
+	if (disk->blocks)
+		return refuse_lost(d);
+	if (!d->create)
+		return absent ? 0 : refuse_absent(d);
+	return key_draw(d); /* it is compared with that of the cache, if there is one still */
 }

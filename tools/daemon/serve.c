@@ -140,7 +140,9 @@ static int cannot_open(const struct daemon *d, int err)
 		say(LOG_ERR, "%s: %s; 'gpc-inspect %s%s%srm %s' removes it", d->name, text,
 		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
 	else
-		say(LOG_ERR, "%s: %s%s", d->name, words, how_to_have(d, err, how, sizeof(how)));
+		say(LOG_ERR, "%s: %s%s%s%s", d->name, words, how_to_have(d, err, how, sizeof(how)),
+		    d->key == KEY_DRAWN ? "; there is no file " : "",
+		    d->key == KEY_DRAWN ? d->key_file : "");
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
 }
 
@@ -246,7 +248,10 @@ int serve_open(struct daemon *d, gpc **ret)
 		r = gpc_attach(d->name, &opt, 0, ret);
 	if (r < 0 && process_stopping)
 		return EXIT_STOPPED; /* what was made of it is removed */
-	return r < 0 ? cannot_open(d, r) : 0;
+	if (r < 0)
+		return cannot_open(d, r);
+	return d->key == KEY_DRAWN ? key_make(d)
+				   : 0; /* the cache has gone meanwhile, and is made */
 }
 
 /* A writer that is stopped serves nobody, and --standby would wait for ever. */

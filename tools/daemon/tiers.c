@@ -255,7 +255,7 @@ static int look_at_file(struct daemon *d, struct gpc_tiers_file *ret)
 		say(LOG_ERR, "%s: --disk: %s", d->name, cli_gpc_text(r));
 		return EXIT_RUNTIME;
 	}
-	if (ret->has_secret && !d->cfg.secret) {
+	if (ret->has_secret && (!d->cfg.secret || d->key == KEY_ABSENT)) {
 		memcpy(d->secret, ret->secret, sizeof(d->secret));
 		d->cfg.secret = d->secret;
 	}
@@ -327,7 +327,13 @@ static bool find_other(const struct daemon *d, const struct gpc_tiers_file *f, c
 			"%s has blocks of %llu bytes, these have %llu: name another file, or remove this one",
 			d->disk, (unsigned long long)f->block_bytes,
 			(unsigned long long)d->memory.block_bytes);
-	if (f->has_secret ? memcmp(d->secret, f->secret, sizeof(d->secret)) != 0 : !d->key_file[0])
+	if (f->has_secret && memcmp(d->secret, f->secret, sizeof(d->secret)) != 0)
+		return snprintf(
+			why, room,
+			"the keys in %s were hashed with another secret than that of --key-file %s, and it has that "
+			"secret: remove %s, or name a key file that is not there, which is made with it",
+			d->disk, d->key_file, d->disk);
+	if (!f->has_secret && !d->key_file[0])
 		return snprintf(
 			why, room,
 			"the keys in %s were hashed with another secret: give the key file that it was made "
@@ -403,10 +409,10 @@ int tiers_prepare(struct daemon *d)
 {
 	struct gpc_tiers_file file = { .size = sizeof(file) };
 	uint64_t blocks = blocks_of(d);
-	int status = d->key_file[0] ? key_take(d) : 0;
+	int status = d->key_file[0] ? key_look(d) : 0;
 
 	if (status || !has_tiers(d))
-		return status;
+		return status ? status : key_plan(d, &file, is_absent);
 	if (d->tiers.remote && !d->key_file[0] && d->create && !d->quiet)
 		say(LOG_WARNING,
 		    "%s: --remote without --key-file: the secret of this cache goes with it, so neither the next cache of "
@@ -433,7 +439,8 @@ int tiers_prepare(struct daemon *d)
 		d->cfg.max_blocks =
 			(uint32_t)(d->cfg.vram_blocks + d->cfg.ram_blocks + TRANSIT + blocks);
 	}
-	return refuse_early(d, &file);
+	status = refuse_early(d, &file);
+	return status ? status : key_plan(d, &file, is_absent);
 }
 
 /* ---- the thread ---- */
@@ -616,7 +623,10 @@ static int open_tiers(struct daemon *d, gpc *c)
 		d->tiers_why[0] = 0;
 		d->tiers_of = 0;
 		say_tiers(d, c);
-		return 0;
+		status = d->key == KEY_OF_DISK ? key_make(d) : 0;
+		if (status)
+			tiers_stop(d, c);
+		return status;
 	}
 	status = t->result == -EBUSY ? find_kept(d, c, t) : refused(d, c, t);
 	free(t);

@@ -50,13 +50,14 @@ def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums):
         raise ConfigError(f"{conf.bytes_key}: {conf.bytes}, at least {(_TRANSIT + 1) * stride} are "
                           f"wanted: {_TRANSIT + 1} slots of {stride} bytes")
     room = Room(conf, slots, slot_bytes)
+    most = max_blocks(conf, slots + _TRANSIT + room.blocks)
     offers = max(getattr(conf, "store_threshold", 0) - 1, 0)         # each takes an alias
     return gpc.create(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve, log=hear,
                       stock=min(conf.stock, (slots + _TRANSIT) // _STOCK_SHARE),
                       timeout=conf.attach_ms / 1000, block_tokens=block_tokens, max_peers=conf.max_peers,
                       ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, sums=sums,
                       ram_runs=_runs(slot_bytes, sums, slots + _TRANSIT),
-                      max_blocks=max_blocks(conf, slots + _TRANSIT + room.blocks), secret=room.secret,
+                      max_blocks=most, secret=room.secret(),
                       max_aliases=min(max(_OFFERED, 2 * slots) * offers, _MOST_OFFERS), free_target=conf.free_target, keep_digests=1,
                       keep_tokens=int(getattr(conf, "keep_tokens", False)))
 

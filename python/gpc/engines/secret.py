@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/tiers.t
 """The file of the secret that keys are hashed with: gpc_key_file.  As tools/daemon/key.c has it: it is made beside its name
-and gets the name when all of it is on the disk; two that make it at a time have one."""
+and gets the name when all of it is on the disk; two that make it at a time have one.  That file has the table of what is made,
+taken and refused."""
 
 import os
 import re
@@ -30,12 +31,12 @@ def _read(path):
     return bytes.fromhex(text.strip().decode())
 
 
-def _make(path):
+def _make(path, secret):
     folder = os.path.dirname(path)
     fd, new = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=folder)
     try:
         with open(fd, "wb") as f:
-            f.write(os.urandom(_DIGITS // 2).hex().encode() + b"\n")
+            f.write(secret.hex().encode() + b"\n")
             f.flush()
             os.fsync(f.fileno())
         try:
@@ -54,14 +55,36 @@ def _make(path):
         os.close(fd)
 
 
-def take_key(path):
-    """16 bytes of the file, which is made where there is none."""
+def _cannot(path, e):
+    return ConfigError(f"gpc_key_file: {path}: {e.strerror}")
+
+
+def read_key(path):
+    """16 bytes of the file, or None: there is none."""
     path = os.path.abspath(path)
     try:
-        try:
-            return _read(path)
-        except FileNotFoundError:
-            _make(path)
-            return _read(path)
+        return _read(path)
+    except FileNotFoundError:
+        return None
     except OSError as e:
-        raise ConfigError(f"gpc_key_file: {path}: {e.strerror}") from None
+        raise _cannot(path, e) from None
+
+
+def make_key(path, disk="", secret=None):
+    """16 bytes of the file, made with a new secret, or with that of a disk: another process may be faster."""
+    path = os.path.abspath(path)
+    try:
+        _make(path, secret or os.urandom(_DIGITS // 2))
+        there = _read(path)
+    except OSError as e:
+        raise _cannot(path, e) from None
+    if secret and there != secret:
+        raise ConfigError(f"gpc_key_file: another process has made {path} meanwhile, with another secret than that of {disk}: move it "
+                          f"away, or remove {disk}")
+    return there
+
+
+def refuse_lost(path, disk):
+    """The disk has a check of its secret alone."""
+    return ConfigError(f"gpc_key_file: there is no file {path}, and the keys in {disk} were hashed with a secret that a key file has: put "
+                       f"back the one that it was made with, or remove {disk}")

@@ -24,7 +24,7 @@ import time
 import gpc
 
 from .config import ConfigError
-from .secret import take_key
+from .secret import make_key, read_key, refuse_lost
 
 FRONT, HEADER, PAGE = 131072, 128, 4096          # of the file; of each block; blocks begin at multiples of
 _MOST = 1 << 24                                  # blocks of a pool
@@ -61,16 +61,22 @@ def check(conf):
 # ---- room, before the cache is made ----
 
 class Room:
-    """secret: that the cache is made with, or None; blocks: of all tiers."""
+    """blocks: of all tiers."""
 
     def __init__(self, conf, slots, slot_bytes):
-        self.secret, self.blocks = None, 0
-        if getattr(conf, "key_file", ""):
-            self.secret = take_key(conf.key_file)
+        self.key_file = getattr(conf, "key_file", "")
+        self.known, self.blocks = read_key(self.key_file) if self.key_file else None, 0
         if getattr(conf, "disk", ""):
             self.blocks += self._of_disk(conf, slot_bytes)
         if getattr(conf, "remote", ""):
             self.blocks += conf.remote_blocks or min(max(4 * slots, 65536), _MOST)
+
+    def secret(self):
+        """That the cache is made with, or None.  All else was looked at: a key file that is missing is made now, but for one
+        with the secret of a disk, which the steward makes."""
+        if self.key_file and self.known is None:
+            self.known = make_key(self.key_file)
+        return self.known
 
     def _file(self, conf):
         try:
@@ -102,11 +108,16 @@ class Room:
         if file.block_bytes != slot_bytes:
             raise ConfigError(f"gpc_disk: {conf.disk} has blocks of {file.block_bytes} bytes, and these have {slot_bytes}: name "
                               "another file, or remove this one")
-        if file.has_secret and self.secret is not None and self.secret != file.secret:
+        if self.key_file and self.known is None and not file.has_secret:
+            self.known = read_key(self.key_file)         # another process makes it before the disk
+            if self.known is None:
+                raise refuse_lost(self.key_file, conf.disk)
+        if file.has_secret and self.known is not None and self.known != file.secret:
             raise ConfigError(f"gpc_key_file: the keys in {conf.disk} were hashed with another secret than that of "
-                              f"{conf.key_file}: give none, or remove {conf.disk}")
+                              f"{conf.key_file}, and it has that secret: remove {conf.disk}, or name a key file that is not there, "
+                              "which is made with it")
         if file.has_secret:
-            self.secret = file.secret
+            self.known = file.secret
         return blocks or file.blocks
 
 
@@ -120,10 +131,18 @@ def max_blocks(conf, needed):
 
 # ---- opening ----
 
-def _options(conf, hear):
+def _look(disk):
+    """What the file says of itself; None: nothing that counts here."""
+    try:
+        return gpc.tiers_file(disk)
+    except gpc.Error:
+        return None
+
+
+def _options(conf, hear, secret):
     opt = {"dir": conf.dir or None, "timeout": 0, "log": hear}
-    if conf.key_file:
-        opt["secret"] = take_key(conf.key_file)
+    if secret:
+        opt["secret"] = secret
     if conf.disk:
         opt |= {"disk": conf.disk, "disk_blocks": conf.disk_blocks, "disk_bytes": conf.disk_bytes,
                 "flags": sum(flag for word, flag in _FLAGS.items() if getattr(conf, "disk_" + word)),
@@ -166,7 +185,7 @@ class Steward:
 
     def __init__(self, cache, name, conf, hear, log):
         self.c, self.name, self.conf, self.hear, self.log = cache, name, conf, hear, log
-        self.tiers, self.seat, self.told, self.idle_since = None, False, "", None
+        self.tiers, self.seat, self.told, self.idle_since, self.thread = None, False, "", None, None
         self.ending = threading.Event()
         if conf.remote and not conf.key_file:
             log.warning("gpc: gpc_remote without gpc_key_file: the secret of this cache goes with it, so neither the next cache of "
@@ -228,7 +247,10 @@ class Steward:
         others = self._others()
         if others is None:
             try:
-                self.tiers = gpc.tiers_open(self.name, **_options(self.conf, self.hear))
+                secret, missing = self._secret()
+                self.tiers = gpc.tiers_open(self.name, **_options(self.conf, self.hear, secret))
+                if missing:
+                    self._make_key(secret)
             except gpc.NotConnected:
                 return
             except gpc.Error as e:
@@ -245,6 +267,35 @@ class Steward:
         elif others:
             self._tell(logging.INFO, f"{self._process(others[0])} keeps the tiers of {self.name}: this one, process {os.getpid()}, takes "
                        "them over when that one ends, unless another is first")
+
+    def _secret(self):
+        """(that of the key file, or None; is there no such file, and is it the disk's).  The cache is there, so a new one were
+        another than that of the cache."""
+        path = self.conf.key_file
+        known = read_key(path) if path else None
+        if not path or known:
+            return known, False
+        file = _look(self.conf.disk) if self.conf.disk else None
+        if file and file.has_secret:
+            return file.secret, True
+        known = read_key(path)           # another process makes it before the cache and the disk
+        if known:
+            return known, False
+        if file:
+            raise refuse_lost(path, self.conf.disk)
+        raise ConfigError(f"gpc_key_file: there is no file {path}, and it is made with a new cache, or with the secret of a disk: give the "
+                          f"one that {self.name} was made with, or leave the key out")
+
+    def _make_key(self, secret):
+        try:
+            make_key(self.conf.key_file, self.conf.disk, secret)
+        except ConfigError as e:
+            if self.thread is None:      # at the start it is a mistake of who configures it; later the tiers go on without
+                self._close()
+                raise
+            self._tell(logging.ERROR, str(e))
+            return
+        self.log.info("gpc: %s is made, with the secret of %s", self.conf.key_file, self.conf.disk)
 
     def _tell(self, level, text):
         """Once, until it is another text."""
