@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpcd --key-file: gpcd is killed at each step of making it, and the next one starts; several make one at a time;
-# what an empty file, or a part of a key, is told.
+# what an empty file, or a part of a key, is told; another one makes key file, cache and disk behind the look for the first.
 # Tests: tools/daemon/key.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
@@ -129,6 +129,85 @@ for round in 1 2 3; do
 	done
 done
 is "$(ls "$tmp/keys" | grep -c -x key)" 1 "there is one file of that name"
+
+# ---- another one is faster, behind the look for the file ----
+
+cat >"$tmp/late.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+enum { WITH_MODE = 020000100 };	/* O_CREAT, O_TMPFILE */
+
+static int look(const char *name, const char *path, int flags, mode_t mode)	/* once, when there is none */
+{
+	int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, name);
+	const char *file = getenv("LATE_FILE"), *run = getenv("LATE_RUN");
+	int fd = real(path, flags, mode), err = errno;
+	static int done;
+
+	if (fd < 0 && err == ENOENT && file && run && !strcmp(path, file) && !done++) {
+		unsetenv("LD_PRELOAD");
+		if (system(run))
+			abort();
+	}
+	errno = err;
+	return fd;
+}
+
+#define LOOK(name)                                                        \
+	int name(const char *path, int flags, ...)                        \
+	{                                                                 \
+		va_list ap;                                               \
+		mode_t mode;                                              \
+                                                                          \
+		va_start(ap, flags);                                      \
+		mode = flags & WITH_MODE ? va_arg(ap, mode_t) : 0;        \
+		va_end(ap);                                               \
+		return look(#name, path, flags, mode);                    \
+	}
+
+LOOK(open)
+LOOK(open64)
+END
+${CC:-cc} -shared -fPIC -o "$tmp/late.so" "$tmp/late.c" -ldl 2>"$tmp/log" || bail "$(cat "$tmp/log")"
+
+later()	# NAME COMMAND OPTION...: COMMAND runs behind the look; gpcd serves with the key of that
+{
+	name=$1 command=$2
+	shift 2
+	rm -f "$key"
+	start late env LATE_FILE="$key" LATE_RUN="$command" LD_PRELOAD="$tmp/late.so" gpcd demo --dir "$shm" "$@" --key-file "$key"
+	late=$pid
+	until_ok sh -c "grep -q 'serving as process' '$tmp/late.err' || ! kill -0 $late 2>/dev/null"
+	grep -q 'serving as process' "$tmp/late.err" && ! grep -q 'key-file.*: made' "$tmp/late.err"
+	ok $? "$name: its key is taken" "$tmp/late.err"
+	kill "$late" 2>/dev/null
+	finish "$late"
+	gpc-inspect --dir "$shm" rm demo >/dev/null 2>&1
+}
+
+cat >"$tmp/other" <<END
+#!/bin/sh
+gpcd demo --dir "$shm" "\$@" --key-file "$key" --daemonize --pidfile "$tmp/other.pid" >"$tmp/other.log" 2>&1 || exit 1
+kill "\$(cat "$tmp/other.pid")"
+while test -e "$tmp/other.pid"; do sleep 0.01; done
+END
+chmod 755 "$tmp/other"
+# shellcheck disable=SC2086
+{
+later "another one makes the cache" "$tmp/other $make" $make
+ram="--block-size 16 --ram-blocks 8 --block-bytes 4k --max-blocks 200 --max-peers 8"
+later "another one makes cache and disk" "$tmp/other $ram --disk $tmp/keys/disk --disk-blocks 9" $ram --disk "$tmp/keys/disk"
+later "the disk alone is left of that" \
+	"rm $tmp/keys/disk; $tmp/other $ram --disk $tmp/keys/disk --disk-blocks 9 && gpc-inspect --dir $shm rm demo" \
+	$ram --disk "$tmp/keys/disk"
+}
+rm -f "$tmp/keys/disk"
 
 # ---- what an earlier one left behind ----
 
