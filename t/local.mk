@@ -347,6 +347,7 @@ t_scripts = \
 	%reldir%/daemon/memory.t \
 	%reldir%/daemon/keep.t \
 	%reldir%/daemon/keeper-waits.t \
+	%reldir%/daemon/joins.t \
 	%reldir%/tools/inspect.t \
 	%reldir%/tools/inspect-peers.t \
 	%reldir%/tools/behind.t \

@@ -29,6 +29,7 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/name.c \
 	%reldir%/daemon/options.c \
 	%reldir%/daemon/options_check.c \
+	%reldir%/daemon/patience.c \
 	%reldir%/daemon/process.c \
 	%reldir%/daemon/reload.c \
 	%reldir%/daemon/say.c \

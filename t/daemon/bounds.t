@@ -6,12 +6,12 @@
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/metrics.sh"
 
-run gpcd --metrics 1 nobody --dir "$shm"
+run gpcd --metrics 1 nobody --dir "$shm/nowhere"
 case $(cat "$tmp/err") in
 *'without libmicrohttpd'*) skip_all "this gpcd has no --metrics" ;;
 esac
 events="--events ipc://$tmp/events --events-memory 1M --events-replay ipc://$tmp/replay"
-case $(gpcd --events ipc:///nowhere/s nobody --dir "$shm" 2>&1) in
+case $(gpcd --events ipc:///nowhere/s nobody --dir "$shm/nowhere" 2>&1) in
 *'without libzmq'*) events= ;;
 esac
 NODE_DIR=$shm

@@ -103,8 +103,8 @@ free third '3>&1'
 ends_well "$pid" third
 free many '3>&1 4>&2 7>&1 9</dev/null'
 ends_well "$pid" many
-run sh -c "gpcd absent --dir '$shm' --daemonize 3>&1 | cat; exit 0"
-says 'there is no cache absent' "one that cannot start says why"
+run sh -c "gpcd absent --dir '$shm/nowhere' --daemonize 3>&1 | cat; exit 0"
+says 'absent: .*nowhere: No such' "one that cannot start says why"
 
 # ---- one place that opens ----
 

@@ -5,7 +5,7 @@
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/metrics.sh"
 
-run gpcd --metrics 1 nobody --dir "$shm"
+run gpcd --metrics 1 nobody --dir "$shm/nowhere"
 case $(cat "$tmp/err") in
 *'without libmicrohttpd'*) skip_all "this gpcd has no --metrics" ;;
 esac

@@ -137,7 +137,7 @@ for end in TERM INT; do
 	is "$(ls "$shm")" '' "and nothing is left of that"
 	echo END >&3
 	sed -u /END/q <&3 >"$tmp/said"
-	like "$(cat "$tmp/said")" "ended by SIG$end before there was a cache" "which it says"
+	like "$(cat "$tmp/said")" "ended by SIG$end before it had the cache" "which it says"
 done
 exec 3>&-
 

@@ -5,7 +5,7 @@
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/metrics.sh"
 
-run gpcd --metrics 1 nobody --dir "$shm"
+run gpcd --metrics 1 nobody --dir "$shm/nowhere"
 case $(cat "$tmp/err") in
 *'without libmicrohttpd'*) skip_all "this gpcd has no --metrics" ;;
 esac
@@ -45,8 +45,8 @@ for everywhere in 0.0.0.0 '[::]' '[0::0]' '[::ffff:0.0.0.0]'; do
 		gpcd demo --dir "$shm" --metrics "$everywhere:9400"
 done
 refuses 2 '--metrics-public: --metrics is missing' gpcd demo --dir "$shm" --metrics-public
-refuses 1 'no cache demo' gpcd demo --dir "$shm" --metrics-public --metrics 0.0.0.0:9400
-refuses 1 'no cache demo' gpcd demo --dir "$shm" --metrics 127.0.0.2:9400
+refuses 1 'nowhere: No such' gpcd demo --dir "$shm/nowhere" --metrics-public --metrics 0.0.0.0:9400
+refuses 1 'nowhere: No such' gpcd demo --dir "$shm/nowhere" --metrics 127.0.0.2:9400
 
 # ---- a writer ----
 

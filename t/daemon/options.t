@@ -106,10 +106,6 @@ for device in cuda: cuda:x cuda:-1 GPU- GPU-zz GPU-AB GPU-0123456789 GPU-0123456
 		gpcd "$cache" --block-size 16 --device $device
 done
 
-refuses 1 "there is no cache $cache in $shm; --block-size makes one" \
-	gpcd "$cache" --dir "$shm"
-refuses 1 "there is no cache $cache in $shm; --block-size makes one" \
-	gpcd "$cache" --dir "$shm" --standby
 for option in --max-blocks --vram-blocks --ram-blocks --max-peers --max-pools; do
 	refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" $option 3
 done
@@ -272,7 +268,7 @@ else
 	refuses 2 "--keep and --events exclude" gpcd "$cache" --keep --events ipc:///tmp/x
 	refuses 1 "events tcp://no.such.host.invalid:5557: this machine has no such address or host name" \
 		gpcd nowhere --dir "$shm" --block-size 16 --vram-blocks 8 --events tcp://no.such.host.invalid:5557
-	refuses 1 "no cache $cache" gpcd "$cache" --dir "$shm" --events-public --events 'tcp://*:5557'
+	refuses 1 "nowhere: No such file" gpcd "$cache" --dir "$shm/nowhere" --events-public --events 'tcp://*:5557'
 fi
 
 done_testing

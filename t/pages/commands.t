@@ -15,7 +15,7 @@ cd "$tmp" || exit 99
 for file in "$srcdir"/doc/cmd/*.sh; do
 	name=${file##*/}
 	grep -q 'python3\|redis' "$file" && continue
-	if grep -q curl "$file" && { ! command -v curl >/dev/null || gpcd --metrics 1 nobody --dir "$shm" 2>&1 | grep -q 'without lib'; }; then
+	if grep -q curl "$file" && { ! command -v curl >/dev/null || gpcd --metrics 1 nobody --dir "$shm/nowhere" 2>&1 | grep -q 'without lib'; }; then
 		skip 3 "$name: no curl, or a gpcd without metrics"
 		continue
 	fi

@@ -8,11 +8,13 @@
  * 1000 on, and from the end of the chain it spills TRANSFERS blocks to where the pool demotes, each
  * by a transfer of its own whose copy it never makes.  Prints the keys as gpc-inspect does, then
  * "holding", and stays so. With GPC_T_LEADER="PEER LIFE" it is that one's companion, and with
- * GPC_T_LIFE=yes it prints "life PEER LIFE" before "holding". SIGTERM opens the gate: all of it is
+ * GPC_T_LIFE=yes it prints "life PEER LIFE" before "holding". With GPC_T_MAKES=SEATS it is an engine:
+ * it makes the cache, of 20 blocks of RAM with memory and room for more, and serves it. SIGTERM opens the gate: all of it is
  * given back, exit status 0. */
 #include "gpc.h"
 #include "gpc_device.h"
 #include "gpc_look.h"
+#include "gpc_serve.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -89,6 +91,25 @@ static void find_leader(struct gpc_attach_options *opt)
 		opt->leader++;
 }
 
+static void begin(const char *name, const struct gpc_attach_options *opt, gpc **ret)
+{
+	struct gpc_memory memory = { .size = sizeof(memory), .block_bytes = 4096 };
+	struct gpc_config cfg = { .size = sizeof(cfg),
+				  .dir = opt->dir,
+				  .block_tokens = 16,
+				  .max_blocks = 1000,
+				  .ram_blocks = 20,
+				  .ram_memory = &memory };
+	const char *seats = getenv("GPC_T_MAKES");
+
+	if (!seats) {
+		must(gpc_attach(name, opt, 0, ret));
+		return;
+	}
+	cfg.max_peers = (uint32_t)atoi(seats);
+	must(gpc_create(name, &cfg, opt, GPC_SERVE, ret));
+}
+
 static void print_life(gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
@@ -135,7 +156,7 @@ int main(int argc, char **argv)
 	if (refs > MOST || reserved > MOST || claims > reserved || transfers > refs)
 		return 2;
 	find_leader(&opt);
-	must(gpc_attach(argv[2], &opt, 0, &c));
+	begin(argv[2], &opt, &c);
 	print_life(c);
 	if (refs + reserved)
 		must(gpc_reserve(c, pool, refs + reserved, blocks, NULL, 0, 5000));

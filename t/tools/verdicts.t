@@ -21,18 +21,19 @@ patch()	# SUFFIX OFFSET OCTAL...: bytes there
 
 as=                      # who looks, and serves: a command in front, or nothing
 
-# What gpcd has to say, without what it adds: its sentence, or "served".
+# What gpcd has to say, without what it adds: its sentence, or "served".  One that is not there would be waited for.
 of_gpcd()
 {
 	rm -f "$tmp/x.pid"
-	run $as gpcd x --dir "$shm" --daemonize --quiet ${1:+--pidfile "$tmp/x.pid"}
-	if test "$status" -eq 0; then
-		kill -TERM "$(cat "$tmp/x.pid")"
-		until_ok is_gone "$(cat "$tmp/x.pid")"
+	start x $as gpcd x --dir "$shm" --quiet ${1:+--pidfile "$tmp/x.pid"}
+	until_ok eval "is_gone $pid || grep -q waiting '$tmp/x.err' || test -s '$tmp/x.pid'"
+	kill -TERM "$pid" 2>/dev/null
+	finish "$pid"
+	if test "$status" -eq 0 && ! test -s "$tmp/x.err"; then
 		echo served
 	else
 		sed "s/^gpcd: \(x: \)\{0,1\}//; s/; 'gpc-inspect .* removes it\$//
-			s/; --block-size makes one\$//" "$tmp/err"
+			s/^waiting: //; s/; an engine makes it, .*//" "$tmp/x.err"
 	fi
 }
 

@@ -90,7 +90,9 @@ mutants: config.h
 	$(MAKE) $(AM_MAKEFLAGS) `echo $$needs` && \
 	CC='$(CC)' COMPILE='$(COMPILE)' LIBS='$(LIBS)' top_srcdir='$(abs_top_srcdir)' \
 		LINKER='$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS) $(TEST_LDFLAGS)' \
-		REPLAY_LINKER='$(LINK)' REPLAY_OBJECTS='$(tools_gpc_replay_OBJECTS)' \
+		TOOL_LINKER='$(LINK)' REPLAY_OBJECTS='$(tools_gpc_replay_OBJECTS)' \
 		REPLAY_LIBS='$(tools_gpc_replay_LDADD) $(LIBS)' \
+		DAEMON_OBJECTS='$(tools_gpcd_OBJECTS)' DAEMON_LIBS='$(tools_gpcd_LDADD) $(LIBS)' \
+		INSPECT_OBJECTS='$(tools_gpc_inspect_OBJECTS)' INSPECT_LIBS='$(tools_gpc_inspect_LDADD) $(LIBS)' \
 		$(SHELL) $(top_srcdir)/%reldir%/mutants/run $(MUTANT)
 .PHONY: mutants

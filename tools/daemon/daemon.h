@@ -16,6 +16,7 @@
  *   endpoint.c  where both are to be had
  *   state.c     the line that SIGUSR1 asks for
  *   name.c      whether the cache still has its name
+ *   patience.c  a wait for what another process makes
  *   process.c   signals, the background, the pid file, readiness
  *   reload.c    what SIGHUP asks for
  *   manager.c   what a service manager hears before and after readiness
@@ -94,6 +95,8 @@ struct daemon {
 	bool events_public, metrics_public; /* an endpoint may be one of all networks */
 	int ready_fd;                       /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;          /* waits: for the seat, or did */
+	bool waited;                        /* for the cache that it has joined */
+	struct http *http;                  /* NULL: nothing is scraped, or not yet */
 	bool made;                          /* the cache was not there before us */
 	int pidfile_fd;                     /* locked; -1: none */
 	bool made_pidfile;                  /* it was not there before us */
@@ -158,6 +161,22 @@ int process_pidfile_taken(const struct daemon *d);
 void process_remove_pidfile(const struct daemon *d);
 /* Serving, or waiting for the seat: 0, or the exit status. */
 int process_ready(struct daemon *d, const char *status);
+
+/* ---- patience.c ---- */
+
+struct patience {
+	const char *who;   /* this process is, as the log names it */
+	uint64_t until_ns; /* 0: it has no end */
+	int most_ms, said; /* said: for what it waits, by error */
+};
+
+struct patience patience_for(const char *who, int most_ms); /* 0: without an end */
+/* What there is not yet: text, and behind it the remedy, are said once for each err.  True after a pause: look again;
+ * false: a signal has come, or it has lasted too long. */
+bool patience_lasts(const struct daemon *d, struct patience *p, int err, const char *text,
+		    const char *remedy, int pause_ms);
+/* Less where a signal that somebody waits for comes, or has come. */
+void patience_pause(int ms);
 
 /* ---- manager.c ---- */
 

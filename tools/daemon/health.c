@@ -6,6 +6,7 @@
  *   the main thread ...                 /healthz            /readyz
  *   ----------------------------------  ------------------  ------------------------------------------
  *   has not turned yet: it starts       alive               no writer, until it is one
+ *   waits for a cache to join           alive               the cache cannot be opened: there is none
  *   recovers the cache as its writer    alive, however      not serving yet
  *                                       long that takes
  *   stands by                           alive               as the writer that there is, whosever it is

@@ -12,7 +12,6 @@
 #include "tools/daemon/daemon.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,22 +34,6 @@ static void lay_out(const struct daemon *d, struct gpc_run *run)
 				 .run_stride = piece * d->cfg.vram_blocks };
 }
 
-static void wait_for_signal(int ms)
-{
-	sigset_t ends, before;
-	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
-
-	sigemptyset(&ends);
-	sigaddset(&ends, SIGTERM);
-	sigaddset(&ends, SIGINT);
-	sigaddset(&ends, SIGHUP);
-	sigaddset(&ends, SIGUSR1);
-	sigprocmask(SIG_BLOCK, &ends, &before);
-	if (!process_stopping && !process_asked)
-		ppoll(NULL, 0, &t, &before);
-	sigprocmask(SIG_SETMASK, &before, NULL);
-}
-
 /* ---- until there is what it needs ----
  *
  *   it lacks              the library says      it waits     and says so
@@ -63,16 +46,6 @@ static void wait_for_signal(int ms)
  *   anything else         another error         not at all
  *
  * A signal ends each of them after a part, with the status of a keeper that was ended. */
-struct patience {
-	uint64_t until_ns;
-	int said; /* for what it waits, by error */
-};
-
-static struct patience patience_of(int ms)
-{
-	return (struct patience){ .until_ns = cli_now_ns() + (uint64_t)ms * UINT64_C(1000000) };
-}
-
 static const char *text_of(int err)
 {
 	return err == -ENOTCONN ? "no process is the writer: start gpcd" : cli_gpc_text(err);
@@ -91,20 +64,10 @@ static const char *remedy_of(int err)
 }
 
 /* True: again. */
-static bool waits(const struct daemon *d, struct patience *p, int err, int most_ms)
+static bool waits(const struct daemon *d, struct patience *p, int err)
 {
-	if (process_stopping || cli_now_ns() >= p->until_ns)
-		return false;
-	if (p->said != err)
-		say(LOG_WARNING, "%s: waiting up to %d seconds: %s%s", d->name, most_ms / 1000,
-		    text_of(err), remedy_of(err));
-	p->said = err;
-	if (process_asked)
-		say_asked("%s: a keeper that waits: %s", d->name, text_of(err));
-	process_asked = 0;
-	manager_busy(d, "waiting: %s", text_of(err));
-	wait_for_signal(err == -ETIMEDOUT ? 0 : STEP_MS);
-	return !process_stopping;
+	return patience_lasts(d, p, err, text_of(err), remedy_of(err),
+			      err == -ETIMEDOUT ? 0 : STEP_MS);
 }
 
 /* A pool that an earlier try has asked for, and of which it was not told in time. */
@@ -145,7 +108,7 @@ static int keep_make(const struct daemon *d, gpc *c, struct gpc_pool *p)
 				.block_bytes = d->memory.block_bytes,
 				.device = d->devices };
 	struct gpc_pool want;
-	struct patience patience = patience_of(MAKE_MS);
+	struct patience patience = patience_for("a keeper", MAKE_MS);
 	int r;
 
 	lay_out(d, &run);
@@ -159,7 +122,7 @@ static int keep_make(const struct daemon *d, gpc *c, struct gpc_pool *p)
 	memcpy(m.fingerprint, d->cfg.layout, sizeof(m.fingerprint));
 	do
 		r = try_make(c, &want, &m, p);
-	while ((r == -ENOTCONN || r == -ETIMEDOUT) && waits(d, &patience, r, MAKE_MS));
+	while ((r == -ENOTCONN || r == -ETIMEDOUT) && waits(d, &patience, r));
 	if (r < 0 && process_stopping)
 		return 0;
 	if (r < 0)
@@ -187,11 +150,11 @@ static void spend_time(const struct daemon *d, gpc *c, struct ahead *ahead)
 	uint64_t end = cli_now_ns() + (uint64_t)manager_turn(LOOK_MS) * UINT64_C(1000000);
 
 	if (!d->spill_ahead) {
-		wait_for_signal(manager_turn(LOOK_MS));
+		patience_pause(manager_turn(LOOK_MS));
 		return;
 	}
 	while (!process_stopping && cli_now_ns() < end)
-		wait_for_signal(ahead_step(ahead, d, c));
+		patience_pause(ahead_step(ahead, d, c));
 }
 
 static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
@@ -225,12 +188,12 @@ static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
 
 static int keep_attach(const struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
 {
-	struct patience patience = patience_of(CACHE_MS);
+	struct patience patience = patience_for("a keeper", CACHE_MS);
 	int r;
 
 	do
 		r = gpc_attach(d->name, opt, 0, ret);
-	while ((r == -ENOENT || r == -EUSERS) && waits(d, &patience, r, CACHE_MS));
+	while ((r == -ENOENT || r == -EUSERS) && waits(d, &patience, r));
 	if (r < 0 && process_stopping)
 		return 0;
 	if (r < 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpcd - the writer of one cache, as a daemon.
  *
- * Makes the cache or attaches to it, takes the writer's seat, serves until SIGTERM or
+ * Makes the cache or attaches to it, where it must after a wait, takes the writer's seat, serves until SIGTERM or
  * SIGINT.  The cache stays when gpcd goes (a standby or the next gpcd goes on with it)
  * unless --unlink says otherwise.  "Ready" means: serving, or, as a standby, waiting
  * for the seat.  With --keep it owns a pool of VRAM instead, and serves nobody.
- * Tests: t/daemon/life.t t/daemon/fails.t */
+ * Tests: t/daemon/life.t t/daemon/fails.t t/daemon/joins.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -26,23 +26,31 @@ static int start(struct daemon *d, gpc **c)
 	return status;
 }
 
+static int end_early(const struct daemon *d, int status)
+{
+	http_stop(d->http);
+	if (status != EXIT_STOPPED)
+		return status;
+	say_notify("STOPPING=1\nSTATUS=leaving");
+	if (!d->quiet)
+		say(LOG_INFO, "%s: ended by %s before it had the cache", d->name, process_end());
+	return 0;
+}
+
 static int run(struct daemon *d)
 {
-	struct http *http = NULL;
 	gpc *c = NULL;
 	int status = start(d, &c);
 	bool ours, gone;
 
-	if (status == EXIT_STOPPED && !d->quiet)
-		say(LOG_INFO, "%s: ended by %s before there was a cache", d->name, process_end());
 	if (status)
-		return status == EXIT_STOPPED ? 0 : status;
-	status = http_start(d, &http);
+		return end_early(d, status);
+	status = d->http ? 0 : http_start(d, &d->http); /* one that has waited has it already */
 	if (!status)
 		status = serve_take_seat(d, &c);
 	if (!status && !process_stopping)
 		status = serve_run(d, c);
-	http_stop(http);
+	http_stop(d->http);
 	tiers_stop(d, c);
 	say_notify("STOPPING=1\nSTATUS=leaving");
 	ours = c && name_is_ours(d);

@@ -134,7 +134,7 @@ static const struct cli_help help[] = {
 	  NULL },
 	{ NULL,
 	  "Serve the prefix cache NAME as its writer.  With --block-size it makes the cache\n"
-	  "if there is none; without it the cache must exist.",
+	  "if there is none; without it it waits for the cache that another process makes.",
 	  NULL },
 	{ NULL, "\nThe cache:", NULL },
 	{ "--block-size N", "tokens in a block, 1 to 64k", NULL },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache and its writer's seat: made or attached to, waited for, served, removed.
- * Tests: t/daemon/fails.t t/daemon/limits.t t/daemon/memory.t t/daemon/full.t
- *   t/daemon/all-dead.t t/daemon/exists.t */
+ * Tests: t/daemon/fails.t t/daemon/limits.t t/daemon/memory.t t/daemon/joins.t t/daemon/full.t
+ *   t/daemon/all-dead.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -18,6 +19,8 @@ enum {
 	SEAT_MS = 5000, /* for the writer to free the first handle's seat */
 	TRANSIT = 64,   /* slots of the RAM pool beside --ram-blocks */
 	PAGE = 4096,
+	STEP_MS = 100, /* between two looks for a cache that is to come */
+	MAKER_MS = 1000,
 };
 
 const char *serve_option_words(const char *text, char *ret, size_t room)
@@ -134,9 +137,7 @@ static int cannot_open(const struct daemon *d, int err)
 	char words[1024], how[PATH_MAX + 768];
 
 	serve_option_words(cli_behind_name(text, d->name), words, sizeof(words));
-	if (err == -ENOENT && !d->create && strncmp(text, "there is no cache", 17) == 0)
-		say(LOG_ERR, "%s; --block-size makes one", text);
-	else if (err == -EBADMSG)
+	if (err == -EBADMSG)
 		say(LOG_ERR, "%s: %s; 'gpc-inspect %s%s%srm %s' removes it", d->name, text,
 		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
 	else
@@ -223,6 +224,88 @@ static int make_or_attach(struct daemon *d, const struct gpc_attach_options *opt
 	return r == -EEXIST ? gpc_create(d->name, &d->cfg, opt, GPC_IF_ABSENT, ret) : r;
 }
 
+/* 0, or the exit status. */
+static int opened(const struct daemon *d, int r)
+{
+	if (r < 0 && process_stopping)
+		return EXIT_STOPPED; /* what was made of it is removed */
+	return r < 0 ? cannot_open(d, r) : 0;
+}
+
+/* ---- a cache that another process makes ----
+ *
+ * Without --block-size gpcd joins what an engine makes, which may take its time to come.
+ *
+ *   there is                           the library says     gpcd
+ *   ---------------------------------  -------------------  -----------------------------------------
+ *   no cache of that name, or one that -ENOENT              waits, without a limit: under a service
+ *   is being made, or was removed                           manager it would fail for good before
+ *                                                           the engine has loaded its model
+ *   a cache without a free seat        -EUSERS              waits: a worker that ends leaves one
+ *   a cache with a writer, an engine   0                    joins, and is ready; so does each one
+ *                                                           that has waited
+ *   a cache with a writer, a gpcd      0                    as ever: status 3, with --standby a standby
+ *   a cache without a writer           0                    takes the seat; a maker has MAKER_MS first
+ *   one of another format or model     -EPROTO              ends, status 1: a person has to choose
+ *   a damaged one                      -EBADMSG             the same
+ *   one that is closed to this user    -EACCES              the same
+ *   no folder for it                   -ENOENT              the same: it is a wrong option
+ *
+ *   then                                       gpcd
+ *   -----------------------------------------  ------------------------------------------------------
+ *   it is removed before gpcd is ready         waits for the next one
+ *   it is removed later                        ends, status 1, as ever; started anew it waits
+ *   SIGTERM or SIGINT comes while it waits     ends, status 0
+ *
+ * All that needs no cache is looked at before: the options, the key file, the file of --disk or its
+ * folder, the options of the store, the port of --metrics.  Files are looked at again when there is
+ * the cache. */
+
+/* cli_gpc_text(err) is the library's sentence. */
+static bool is_to_come(const struct daemon *d, int err)
+{
+	struct stat st;
+
+	return err == -EUSERS || (err == -ENOENT && !stat(d->dir[0] ? d->dir : "/dev/shm", &st) &&
+				  S_ISDIR(st.st_mode));
+}
+
+static bool goes_on_waiting(struct daemon *d, struct patience *p, int err)
+{
+	const char *text = cli_gpc_text(err);
+
+	turn(d);
+	return is_to_come(d, err) &&
+	       patience_lasts(d, p, err, text,
+			      strncmp(text, "there is no cache", 17)
+				      ? ""
+				      : "; an engine makes it, or a gpcd with --block-size",
+			      STEP_MS);
+}
+
+static int join(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
+{
+	struct patience p = patience_for("a daemon", 0);
+	int r = gpc_attach(d->name, opt, 0, ret), status;
+
+	if (r >= 0 || !is_to_come(d, r))
+		return opened(d, r);
+	status = d->http ? 0 : http_start(d, &d->http);
+	if (status)
+		return status;
+	while (r < 0 && goes_on_waiting(d, &p, r))
+		r = gpc_attach(d->name, opt, 0, ret);
+	if (r < 0)
+		return opened(d, r);
+	d->waited = true;
+	status = tiers_prepare(d);
+	if (status) {
+		gpc_close(*ret);
+		*ret = NULL;
+	}
+	return status;
+}
+
 int serve_open(struct daemon *d, gpc **ret)
 {
 	struct gpc_attach_options opt = {
@@ -242,16 +325,10 @@ int serve_open(struct daemon *d, gpc **ret)
 	r = tiers_prepare(d);
 	if (r)
 		return r;
-	if (d->create)
-		r = make_or_attach(d, &opt, ret);
-	else
-		r = gpc_attach(d->name, &opt, 0, ret);
-	if (r < 0 && process_stopping)
-		return EXIT_STOPPED; /* what was made of it is removed */
-	if (r < 0)
-		return cannot_open(d, r);
-	return d->key == KEY_DRAWN ? key_make(d)
-				   : 0; /* the cache has gone meanwhile, and is made */
+	r = d->create ? opened(d, make_or_attach(d, &opt, ret)) : join(d, &opt, ret);
+	return r || d->key != KEY_DRAWN
+		       ? r
+		       : key_make(d); /* the cache has gone meanwhile, and is made */
 }
 
 /* A writer that is stopped serves nobody, and --standby would wait for ever. */
@@ -351,10 +428,25 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 	return EXIT_RUNTIME;
 }
 
+/* The name is there a moment before its maker has the seat: who has waited for the name would often be first, and the
+ * engine that serves what it makes would not. */
+static void let_maker_go_first(struct daemon *d, gpc *c)
+{
+	uint64_t until = cli_now_ns() + MAKER_MS * UINT64_C(1000000);
+	struct gpc_info info = { .size = sizeof(info) };
+
+	while (!process_stopping && cli_now_ns() < until && gpc_info_get(c, &info) >= 0 &&
+	       !info.writer_pid)
+		patience_pause(STEP_MS);
+}
+
 int serve_take_seat(struct daemon *d, gpc **c)
 {
-	int r = gpc_writer_take(*c, 0, 0), status;
+	int r, status;
 
+	if (d->waited)
+		let_maker_go_first(d, *c);
+	r = gpc_writer_take(*c, 0, 0);
 	if (r == -EAGAIN && (d->standby || serve_has_engine(*c))) {
 		status = stand_by(d, c, &r);
 		if (status || (process_stopping && r < 0))

@@ -24,7 +24,7 @@
  *   the writer, which is no steward    nothing: the steward goes on, whoever wins
  *   the steward's seat, and it lives   (engines) it closes them, and the winner opens them
  * Tests: t/daemon/disk-aside.t t/daemon/remote.t t/daemon/disk.t t/daemon/exists.t
- *   t/daemon/reload.t t/daemon/files.t */
+ *   t/daemon/joins.t t/daemon/reload.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -265,7 +265,8 @@ static int look_at_file(struct daemon *d, struct gpc_tiers_file *ret)
 /* ---- what is refused before RAM is made, which may take long ----
  *
  * The library refuses all of it, and more, when it opens the tier; these are its sentences.  Only
- * who makes the cache is spared the way there.  Of a cache that exists the file may be what another
+ * who makes the cache is spared the way there, or who waits for it: of the latter's file another process may
+ * know the size, and of its cache the memory and the secret.  Of a cache that exists the file may be what another
  * gpcd makes, or has, by now: so what was found counts if there is no cache behind that. */
 
 static bool is_absent(const struct daemon *d)
@@ -297,7 +298,7 @@ static bool find_new(const struct daemon *d, char *why, size_t room)
 {
 	char folder[PATH_MAX];
 
-	if (!d->tiers.disk_blocks && !d->disk_bytes)
+	if (d->create && !d->tiers.disk_blocks && !d->disk_bytes)
 		return snprintf(
 			why, room,
 			"--disk-bytes and --disk-blocks are 0, and %s %s: one of them must say how large it "
@@ -333,7 +334,7 @@ static bool find_other(const struct daemon *d, const struct gpc_tiers_file *f, c
 			"the keys in %s were hashed with another secret than that of --key-file %s, and it has that "
 			"secret: remove %s, or name a key file that is not there, which is made with it",
 			d->disk, d->key_file, d->disk);
-	if (!f->has_secret && !d->key_file[0])
+	if (!f->has_secret && d->create && !d->key_file[0])
 		return snprintf(
 			why, room,
 			"the keys in %s were hashed with another secret: give the key file that it was made "
@@ -388,9 +389,9 @@ static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
 	char why[PATH_MAX + 256];
 	bool found;
 
-	if (!d->create || !is_absent(d))
+	if (!is_absent(d))
 		return 0;
-	found = find_no_ram(d, f, why, sizeof(why));
+	found = d->create && find_no_ram(d, f, why, sizeof(why));
 	if (!found && d->disk[0])
 		found = f->blocks ? find_other(d, f, why, sizeof(why))
 				  : find_new(d, why, sizeof(why));
