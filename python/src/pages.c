@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#define NEIGHBOUR   8           /* chunks that are one unit, at most */
+#define NEIGHBOUR   8           /* at most this many chunks are one unit */
 #define ANY_KIND    4           /* cudaMemcpyDefault */
 #define MAX_PITCH   0x7fffffffu /* of a pitched copy of CUDA */
 #define MOST_BLOCKS 256         /* of a chunk that a GPU sums */
@@ -31,7 +31,7 @@ static uint32_t first_answer(const struct pages *w)
 	return w->lane * (GPC_SUMS / PAGES_LANES);
 }
 
-/* Does the GPU sum it?  All of its blocks, in their places. */
+/* Does the GPU sum the chunk?  It does if the chunk has all of its blocks, in their places. */
 static bool is_whole(const struct pages *w, int64_t i)
 {
 	int64_t p, first = w->start[i];
@@ -44,7 +44,7 @@ static bool is_whole(const struct pages *w, int64_t i)
 	return true;
 }
 
-/* What a GPU sums is there by now. */
+/* If the GPU has summed the chunk, its answer is there by now. */
 static uint32_t sum_of(const struct pages *w, int64_t i)
 {
 	uint32_t crc = 0;
@@ -63,7 +63,7 @@ static void seal(const struct pages *w, int64_t i)
 				      .flags = w->sums ? 0 : GPC_SEAL_UNSUMMED };
 }
 
-/* Of this key, which whoever asked for it has named, and of this structure. */
+/* Is the chunk sealed under the key that the caller asked for, and has it this structure? */
 static bool is_sealed(const struct pages *w, int64_t i)
 {
 	const struct gpc_sum *s = &w->sum[i];
@@ -71,13 +71,13 @@ static bool is_sealed(const struct pages *w, int64_t i)
 	return !s->result && s->seed == w->structure && !(w->sums && s->flags);
 }
 
-/* Before it is copied: all that this thread can tell. */
+/* Before the chunk is copied: as far as this thread can tell. */
 static bool is_good(const struct pages *w, int64_t i)
 {
 	return is_sealed(w, i) && (!w->sums || is_whole(w, i) || w->sum[i].crc == sum_of(w, i));
 }
 
-/* Afterwards: what a GPU has summed. */
+/* After the copy: of the chunks that the GPU has summed. */
 static bool has_arrived(const struct pages *w, int64_t i)
 {
 	return !is_whole(w, i) || w->sum[i].crc == sum_of(w, i);
@@ -119,7 +119,7 @@ static int copy_chunk(const struct pages *w, int64_t i, const struct pages_run *
 	return err;
 }
 
-/* Neighbours: of each tensor one copy, whose rows are the chunks. */
+/* Neighbours: one copy for each tensor, whose rows are the chunks. */
 static int copy_tensors(const struct pages *w, int64_t i, int64_t n, const struct pages_run *r)
 {
 	const int64_t *page = &w->page[2 * w->start[i]];
@@ -133,8 +133,8 @@ static int copy_tensors(const struct pages *w, int64_t i, int64_t n, const struc
 	return err;
 }
 
-/* Chunks of one page, in slots and blocks that follow each other, in memory that one copy may go
- * through (gpc/vllm/register.py). */
+/* Do chunks i and i + 1 have one page each, in slots and blocks that follow each other, in memory
+ * that one copy may go through (gpc/vllm/register.py)? */
 static bool follows(const struct pages *w, int64_t i)
 {
 	const int64_t *page = &w->page[2 * w->start[i]];
@@ -144,7 +144,7 @@ static bool follows(const struct pages *w, int64_t i)
 	       page[0] == page[-2] && page[1] == page[-1] + 1;
 }
 
-/* Chunks from i on whose copies, or whose sums, are given together. */
+/* The number of chunks from i on whose copies, or whose sums, are given together. */
 static int64_t unit(const struct pages *w, int64_t i)
 {
 	int64_t k = 1;
@@ -173,7 +173,7 @@ static int copy_unit(const struct pages *w, int64_t i, int64_t n)
 
 /* ---- sums by the GPU ---- */
 
-/* Those that it sums; between them may be others. */
+/* Ask for the sums of the chunks that the GPU sums; other chunks may lie between them. */
 static int ask_some(const struct pages *w, int64_t i, int64_t n)
 {
 	uint32_t block[NEIGHBOUR * MOST_BLOCKS];
@@ -200,8 +200,8 @@ static int ask_sums(const struct pages *w, int64_t i, int64_t n)
 	return err;
 }
 
-/* Behind the copies so far: of these chunks.  Who follows an event follows what it was when he was
- * told. */
+/* Ask for the sums of these chunks, behind the copies so far.  cudaStreamWaitEvent() captures the
+ * event's state at the time of the call. */
 static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 {
 	int err = w->calls->record(w->calls->so_far[w->lane], w->stream);
@@ -213,7 +213,7 @@ static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 
 /* ---- the end of a share in streams ---- */
 
-/* The first stream goes on behind both. */
+/* The first stream continues when both are done. */
 static int join(const struct pages *w)
 {
 	int err = w->calls->record(w->calls->so_far[w->lane], w->calls->second);
@@ -268,7 +268,7 @@ static int end_store(const struct pages *w, int64_t i, int64_t n, uint32_t lane)
 	return err;
 }
 
-/* Sums of a unit are made while the next ones are copied. */
+/* A unit is summed while the next ones are copied. */
 static int store_and_sum(const struct pages *w)
 {
 	uint32_t begun = 0, ended = 0, ahead = w->calls ? PAGES_WINDOW : 1;
@@ -290,7 +290,7 @@ static int store_and_sum(const struct pages *w)
 	return err;
 }
 
-/* Up to the first one that is bad; that one is told. */
+/* The number of chunks up to the first bad one, which is reported. */
 static int64_t good_ones(const struct pages *w, int64_t i, int64_t n)
 {
 	int64_t k;
@@ -303,7 +303,7 @@ static int64_t good_ones(const struct pages *w, int64_t i, int64_t n)
 	return k;
 }
 
-/* Nothing of it is for this thread to sum. */
+/* This thread has no chunk to sum. */
 static int begin_stores(const struct pages *w)
 {
 	int64_t i, n;
@@ -369,7 +369,8 @@ static int begin(struct pages *w)
 	return in_streams(w) ? begin_stores(w) : store_and_sum(w);
 }
 
-/* What is not done when a call fails: a store has sealed nothing, and is of no bytes. */
+/* If a call fails, a store has sealed nothing, and its results are 0 bytes.  The results of a load
+ * are PAGES_FAILED then. */
 void pages_begin(struct pages *w)
 {
 	int64_t i;

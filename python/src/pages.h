@@ -4,17 +4,18 @@
  *
  *   pages.c   copies and sums        share.c   what Python calls
  *
- * A chunk's slot has the bytes of each part, and nothing else (gpc/vllm/image.py).  A store copies,
- * and gives back the sum of each chunk when its bytes are there, which the caller seals (gpc_seal).
- * A load is given what was sealed, compares, and copies what is good.  Sums begin with a word of the
- * structure of the part: which tensor's page lies where, and how its bytes are ordered.  Bytes of
- * another structure are bad ones.
+ * A chunk's slot has the bytes of each part, and nothing else (gpc/vllm/image.py).  A store
+ * copies, and returns the sum of each chunk when its bytes are there; the caller seals the chunk
+ * with it (gpc_seal).  A load gets the sealed sums, compares, and copies the good chunks.  Each
+ * sum begins with a word for the structure of the part: which tensor's page lies where, and how
+ * its bytes are ordered.  Bytes of another structure are bad ones.
  *
- * Who sums?  This thread sums the bytes in the slots: of a load before they are copied, so bad ones
- * do not arrive. Or the GPU of the KV caches sums the chunk's blocks, where all of them are stored
- * or loaded: of a load behind the copies, so bad ones arrive, and are told all the same.
+ * Either this thread or the GPU sums.  This thread sums the bytes in the slots.  In a load it does
+ * so before they are copied, so bad bytes do not arrive.  The GPU of the KV caches sums a chunk's
+ * blocks if all of them are stored or loaded.  In a load it does so after the copies, so bad bytes
+ * arrive, but are reported all the same.
  *
- * Addresses are the caller's: he holds the slots, and the KV caches are there. */
+ * The caller gives the addresses.  It holds the slots, and keeps the KV caches in memory. */
 #ifndef GPC_PAGES_H
 #define GPC_PAGES_H
 
@@ -30,7 +31,7 @@ struct pages_run {
 	int64_t address, offset, page, stride, count, pitch, host_pitch;
 };
 
-/* Of the CUDA runtime, or of what takes its place. */
+/* Functions of the CUDA runtime, or of a library in its place. */
 struct pages_calls {
 	int (*copy)(void *to, size_t to_pitch, const void *from, size_t pitch, size_t width,
 		    size_t height, int kind, void *stream);
@@ -38,17 +39,19 @@ struct pages_calls {
 	int (*wait)(void *event);
 	int (*follow)(void *stream, void *event, unsigned int flags);
 	void *stream, *sum_stream;
-	void *second; /* copies of loads take turns with it, so that one begins while one ends; NULL: none */
+	/* loads copy in turns on it and on `stream`, so that one copy begins while another ends;
+	 * NULL: there is none */
+	void *second;
 	void *event[PAGES_WINDOW];
 	void *copied[PAGES_LANES], *summed[PAGES_LANES];
-	/* what the sums follow, many times a share: a thread sleeps for the others, so a device
-	 * interrupts the host for each record of these */
+	/* The event that the sums wait for, many times in a share.  A thread sleeps for the other
+	 * events, so a device interrupts the host for each record of those. */
 	void *so_far[PAGES_LANES];
-	void *fence; /* an event that all streams follow first; NULL: none */
+	void *fence; /* an event that all streams wait for first; NULL: none */
 };
 
-/* When, by CLOCK_MONOTONIC in ns: the first copy is given, the last one is; the copies have ended, the
- * sums have. */
+/* The times, by CLOCK_MONOTONIC in ns, when the first copy was given, when the last one was given,
+ * when the copies had ended, and when the sums had ended. */
 enum { PAGES_FIRST, PAGES_GIVEN, PAGES_COPIED, PAGES_SUMMED, PAGES_MOMENTS };
 
 struct pages {
@@ -56,30 +59,33 @@ struct pages {
 	const struct pages_run *run;
 	uint32_t nruns;
 	uint8_t *base; /* of slot 0 */
-	/* of slots; in a slot: the part; of the part */
+	/* distance of slots; where the part begins in a slot; bytes of the part */
 	uint64_t stride, area, bytes;
-	uint32_t each; /* slots from slot 0 on: no copy goes from so many to the next; 0: any may */
+	/* slots are in runs of this many, from slot 0 on, and no copy goes from one run to the
+	 * next; 0: any copy may */
+	uint32_t each;
 	uint32_t structure;
-	const int64_t *slot;  /* of each chunk */
-	struct gpc_sum *sum;  /* of each: of a load what was sealed, of a store what is to be */
-	const int64_t *start; /* of its pages: n + 1 of them */
-	const int64_t *page;  /* place in the chunk, block of the engine */
+	const int64_t *slot; /* of each chunk */
+	/* of each chunk: in a load the sealed sum, in a store the sum to be sealed */
+	struct gpc_sum *sum;
+	const int64_t *start; /* where each chunk's pages begin in `page`: n + 1 numbers */
+	const int64_t *page;  /* pairs of: place in the chunk, block of the engine */
 	int64_t n;
 	const struct pages_calls *calls; /* NULL: this thread copies */
-	gpc_sums *by;                    /* who sums, whole chunks; NULL: this thread */
+	gpc_sums *by;                    /* sums whole chunks; NULL: this thread does */
 	uint32_t blocks;                 /* of a whole chunk, with `by` */
 	uint32_t lane;
 	void *stream;    /* of the next copies */
-	bool apart;      /* pitched copies take a chunk at a time */
+	bool apart;      /* pitched copies take one chunk each */
 	int64_t *result; /* bytes moved, PAGES_BAD or PAGES_FAILED */
-	int err;         /* that a call has answered: 0, or of CUDA or gpc */
+	int err;         /* the error of a call, of CUDA or gpc; 0: none */
 	uint64_t at[PAGES_MOMENTS];
 };
 
-/* All of it, but for what `calls` have still to do. */
+/* Do all of it except for the work that `calls` still have to do. */
 void pages_begin(struct pages *w);
-/* Wait for that; the results are there.  After an error copies may be under way: they are the
- * caller's to end. */
+/* Wait for that work; the results are there then.  After an error copies may still be under way,
+ * and the caller has to end them. */
 void pages_end(struct pages *w);
 
 #endif

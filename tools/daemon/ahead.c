@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a keeper does between two looks at its pool: it spills ahead, one transfer after the other.
+/* The work of a keeper between two looks at its pool: it spills ahead, one transfer after the
+ * other.
  *
- * Where nothing is due, or nothing comes of it, the pause grows: a block whose parent is not where
- * it would go is refused each time, and who copies it again at once heats the machine.
+ * The pause grows where nothing is due or no transfer succeeds.  A block whose parent is not in
+ * the target tier is refused each time, so copying it again at once would only heat the machine.
  * Tests: t/daemon/ahead.t */
 #include "config.h"
 
@@ -16,7 +17,7 @@ enum {
 	PAUSE_MOST_MS = 64,
 };
 
-/* What passes by itself is nobody's concern. */
+/* Errors that pass by themselves are not logged. */
 static void tell(struct ahead *a, const struct daemon *d, int err)
 {
 	if (err == a->told || err == -ENOTCONN || err == -ETIMEDOUT || err == -EAGAIN ||
@@ -47,7 +48,7 @@ static bool has_come(gpc *c, gpc_transfer t)
 	return false;
 }
 
-/* That of the last step.  While its end is not known, it is waited for again. */
+/* Has the last step's transfer ended?  As long as that is not known, the next step asks again. */
 static bool has_ended(struct ahead *a, const struct daemon *d, gpc *c)
 {
 	int r = a->transfer ? gpc_transfer_wait(c, a->transfer, CALL_MS) : 0;

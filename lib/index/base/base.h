@@ -20,9 +20,9 @@
 
 #define NS_PER_MS 1000000ull
 
-/* Lines that are asked for ahead of their use, at a time: no more than the misses that a core can
- * wait for.  Prefetches beyond these are lost on some processors, and a lost one is a whole
- * wait. */
+/* The number of cache lines to prefetch at a time: no more than the misses that a core can wait
+ * for.  Some processors drop prefetches beyond these, and a dropped prefetch costs a whole
+ * miss. */
 #define LINES_AHEAD 20u
 
 /* CLOCK_MONOTONIC; coarse = the kernel's last tick, 3 ns to read, up to 4 ms old */
@@ -40,16 +40,16 @@ struct backoff {
 	uint64_t ns, most;
 };
 void backoff_sleep(struct backoff *b);
-/* Lock it by a time of clock_ns, NEVER included; false: the time is up. */
+/* Lock it before a time of clock_ns, which may be NEVER.  False: the time is up. */
 bool clock_lock(pthread_mutex_t *lock, uint64_t until_ns);
 /* Is a wait of this thread over, by its deadline or by gpc_wait_stop?  The program's function may
  * run, so only locks of waiting calls are held. */
 bool wait_over(uint64_t now, uint64_t deadline_ns);
-/* Is it over by gpc_wait_stop? */
+/* Does this thread have a function of gpc_wait_stop, which may end its waits early? */
 bool wait_is_watched(void);
-/* clock_lock, and such a wait. */
+/* clock_lock() for a wait that gpc_wait_stop may end. */
 bool wait_mutex(pthread_mutex_t *lock, uint64_t until_ns);
-/* Sleep on a condition up to such a time; false: the time is up. */
+/* Sleep on a condition until a time of clock_ns.  False: the time is up. */
 bool clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
 
 #endif

@@ -32,7 +32,7 @@ uint64_t clock_coarse_ns(void)
 	return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
-/* Without a wait there is no need to ask what time it is: zero is over at any time. */
+/* A timeout of 0 is over at any time, so the clock is not read. */
 uint64_t deadline_from(int timeout_ms)
 {
 	if (timeout_ms < 0)
@@ -55,7 +55,8 @@ void backoff_sleep(struct backoff *b)
 	b->ns = MIN(2 * b->ns, b->most);
 }
 
-/* ThreadSanitizer does not know the call with a clock; for it, and only for it, the other one. */
+/* ThreadSanitizer does not know pthread_cond_clockwait(); under it alone, the other call is
+ * used. */
 #ifdef __SANITIZE_THREAD__
 static int lock_until(pthread_mutex_t *lock, uint64_t until_ns)
 {

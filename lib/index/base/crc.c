@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crc.c - CRC32C by the processor's instruction, three runs at a time; by tables where it has
- * none.
+/* crc.c - CRC32C by the processor's instruction, three runs at a time, or by tables where the
+ * processor has no such instruction.
  * Tests: t/index/crc.t */
 #include "config.h"
 
@@ -63,7 +63,7 @@ static void make_tables(void)
 	run_power[1] = crc_power(2 * RUN);
 }
 
-/* `crc` is the plain remainder in these: complemented by the callers. */
+/* In these functions `crc` is the plain remainder: the callers complement it. */
 static uint32_t by_tables(uint32_t crc, const uint8_t *p, size_t n)
 {
 	uint64_t v;

@@ -20,7 +20,7 @@
 
 static __thread char last_error[ERR_TEXT];
 
-/* Sentences quote names and devices, from damaged segments too. */
+/* Sentences quote names and devices, which may come from damaged segments. */
 static void clean_last_error(void)
 {
 	char raw[ERR_TEXT];

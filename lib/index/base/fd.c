@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fd.c - descriptors that no forked child keeps: a set of numbers, and a lock that fork takes.
- * And none below 3.
+ * None of them is below 3.
  *
  * The lock is never held while memory is allocated: an allocator whose fork handlers run before
- * ours would wait for us, and we for it.  Nor is it held by the functions that take other
- * locks of the library.
+ * ours would wait for us, and we for it.  A function that takes another lock of the library does
+ * not hold it either.
  * Tests: t/index/fork-at-open.t t/bytes/low-descriptors.t t/daemon/descriptors.t
  *   t/bytes/forked.t */
 #include "config.h"
@@ -26,7 +26,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int hook_error;
 static uint64_t first_part[PART / 64], *part[PARTS] = { first_part };
 
-/* Before fork(2) returns in the child: nothing that allocates or takes another lock. */
+/* It runs in the child before fork(2) returns there, so it allocates nothing and takes no other
+ * lock. */
 static void close_all(void)
 {
 	uint32_t i, j;
@@ -54,8 +55,8 @@ void fd_release(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* With the lock held; *spare becomes the part of the set that this number belongs to, where
- * there is none yet. */
+/* With the lock held.  If there is no part of the set for this number yet, *spare becomes that
+ * part. */
 static bool note(int fd, uint64_t **spare)
 {
 	uint32_t at = (uint32_t)fd / PART;
@@ -81,8 +82,9 @@ static bool is_closed(int fd)
 	return fcntl(fd, F_GETFD) < 0 && errno == EBADF;
 }
 
-/* As long as one of 0 to 2 is closed, open(2) would return it: /dev/null stands there meanwhile,
- * so not even for an instant does a number of theirs name the file. */
+/* open(2) returns the lowest free number, so one of 0 to 2 if the program has closed it.
+ * /dev/null takes these numbers meanwhile, so no standard stream names the file even for an
+ * instant. */
 static int open_high(const char *path, int flags, mode_t mode)
 {
 	int low[3], n = 0, fd, high, saved;
@@ -91,7 +93,7 @@ static int open_high(const char *path, int flags, mode_t mode)
 	       (low[n] = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0)
 		n++;
 	fd = open(path, flags | O_CLOEXEC, mode);
-	if (fd >= 0 && fd < 3) { /* there is no /dev/null, or somebody closes 0 to 2 now */
+	if (fd >= 0 && fd < 3) { /* there is no /dev/null, or the program closes 0 to 2 now */
 		high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 		saved = errno;
 		close(fd);
@@ -110,8 +112,8 @@ int fd_peek(const char *path, int flags)
 	return open_high(path, flags, 0);
 }
 
-/* One descriptor goes to the library, the other to the caller: neither can close the descriptor
- * of the other one, or write to it. */
+/* The library has one descriptor and the caller the other, so neither can close the other's
+ * descriptor or write to it. */
 int fd_event(int *ret_fd, int *ret_other)
 {
 	uint64_t *spare = calloc(PART / 64, sizeof(*spare));
@@ -147,7 +149,7 @@ int fd_event(int *ret_fd, int *ret_other)
 	return 0;
 }
 
-/* Above the standard streams, as all. */
+/* Raise both ends above the standard streams, like all descriptors. */
 static int raise_pipe(int fd[2])
 {
 	int i, high, saved;

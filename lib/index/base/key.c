@@ -82,8 +82,8 @@ static inline gpc_key message_end(struct message *m)
 	return sip_end(&m->sip, m->bytes << 56, ROUNDS_C, ROUNDS_D);
 }
 
-/* Zero means no key.  A call of its own, so that it stays a branch: a conditional move would make
- * w[0] wait for w[1], and the next block of a chain waits for w[0]. */
+/* Zero means no key.  This is a call of its own so that it stays a branch.  With a conditional
+ * move w[0] would wait for w[1], and the next block of a chain waits for w[0]. */
 static __attribute__((cold, noinline)) gpc_key key_one(void)
 {
 	return (gpc_key){ { 1, 0 } };
@@ -187,7 +187,7 @@ struct kind {
 	uint64_t group; /* second word, of a group */
 };
 
-/* The words in front of the parent. */
+/* Append the words in front of the parent. */
 static inline void kind_words(const struct kind *kind, struct message *m, uint64_t tokens,
 			      uint64_t extras)
 {
@@ -202,8 +202,8 @@ static inline uint64_t two_tokens(const uint32_t *t)
 	return t[0] | (uint64_t)t[1] << 32;
 }
 
-/* The usual case: an even number of tokens, no extras.  m: after the words in front of the
- * parent, which are the same in all such blocks. */
+/* The usual case: an even number of tokens, no extras.  m has the words in front of the parent,
+ * which are the same in all such blocks. */
 static inline gpc_key plain_block(struct message m, gpc_key parent, const uint32_t *t,
 				  uint32_t tokens)
 {

@@ -36,14 +36,15 @@ gpc_key siphash128(const struct key_secret *s, const void *data, size_t n, int c
 void key_masks(const struct key_secret *s, gpc_key mask[GPC_MAX_SPACES]);
 
 int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n, gpc_key *ret);
-/* The keys of n prompts, with GPC_TAIL and GPC_GROUP: their number, or an error and no key.  run: how to
- * hash several side by side, NULL: one after the other. */
+/* The keys of n prompts, with GPC_TAIL and GPC_GROUP.  Returns their number, or an error and no
+ * key.  run: the way to hash several prompts side by side; NULL: one after the other. */
 struct lanes;
 int key_hash(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p,
 	     uint32_t n, uint32_t flags, void (*run)(struct lanes *l, uint32_t blocks));
 /* The number of keys of p[i], or an error. */
 int key_hash_check(uint32_t block_tokens, const struct gpc_prompt *p, uint32_t i, uint32_t flags);
-/* Hash a checked prompt, from token `at` on, where a block begins.  parent: of that block. */
+/* Hash a checked prompt from token `at` on, where a block begins.  parent: the key before that
+ * block. */
 void key_hash_rest(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p,
 		   uint32_t flags, size_t at, const gpc_key *parent);
 int key_import(const struct key_secret *s, const void *digests, uint32_t bytes, uint32_t stride,

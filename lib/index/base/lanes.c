@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lanes.c - the ways that there are of hashing chains side by side, and which this processor
- * has.
+/* lanes.c - the ways to hash chains side by side, and which of them this processor has.
  * Tests: t/index/many-keys.t */
 #include "config.h"
 

@@ -11,15 +11,16 @@
 #define LANES 8
 
 struct lanes {
-	struct sip begun;              /* in front of a block's parent: the same for all blocks */
+	/* the words in front of a block's parent, the same for all blocks */
+	struct sip begun;
 	uint64_t last;                 /* the last word of a block's message */
 	uint32_t words;                /* of a block's tokens, two in each */
 	gpc_key parent[LANES];         /* of the next block of each chain */
 	const uint32_t *tokens[LANES]; /* ... its tokens */
-	gpc_key *key[LANES];           /* ... and where its key goes */
+	gpc_key *key[LANES];           /* ... and the place that its key goes to */
 };
 
-/* This many blocks of each chain, and on to the next one. */
+/* Hash this many blocks of each chain, and move on to the next block of each. */
 typedef void lanes_run(struct lanes *l, uint32_t blocks);
 
 /* The i-th way that this processor has, the fastest first; NULL: there is none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.c - what the library has to say, if anybody wants to hear it.
+/* log.c - messages of the library, for those who want them.
  * Tests: t/index/err-log.t */
 #include "index/base/log.h"
 
@@ -17,7 +17,7 @@
 static const char *const level_names[] = { "emerg",   "alert",  "crit", "err",
 					   "warning", "notice", "info", "debug" };
 
-/* A user who sets the variable wants to see something: an unknown word means all levels. */
+/* A user who sets the variable wants to see messages, so an unknown word means all levels. */
 static int level_from(const char *word)
 {
 	size_t i;
@@ -47,7 +47,7 @@ static void say_to_stderr(int level, const char *text)
 			 level_names[level & 7], text);
 
 	if (n > 0 && write(STDERR_FILENO, line, MIN((size_t)n, sizeof(line) - 1)) < 0)
-		return; /* nobody left to tell */
+		return; /* stderr is gone, so nobody would read it */
 }
 
 void log_say(const struct log *l, int level, const char *fmt, ...)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.h - the library prints nothing by itself: a callback of the options, and for people the
- * environment variable GPC_LOG (a syslog level, "debug" or 0..7; to stderr). */
+/* log.h - messages of the library.  The library prints nothing by itself: messages go to a
+ * callback of the options, and, for people, to stderr if the environment variable GPC_LOG is set
+ * (a syslog level, "debug" or 0..7). */
 #ifndef GPC_LOG_H
 #define GPC_LOG_H
 

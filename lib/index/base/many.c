@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* many.c - keys of prompts, of several at a time.
  *
- * A lane has one prompt, and takes the next prompt after its end, so prompts of different lengths
- * keep all lanes busy until few are left.  A lane that has none repeats what lane 0 does, which
- * stores the same keys to the same place.
+ * A lane has one prompt.  When the prompt ends, the lane takes the next one, so prompts of
+ * different lengths keep all lanes busy until few are left.  A lane without a prompt repeats the
+ * work of lane 0, which stores the same keys to the same place.
  * Tests: t/index/many-keys.t t/index/keys.t */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "index/base/err.h"
 #include "index/base/lanes.h"
 
-/* Fewer than these are faster one after the other. */
+/* Fewer prompts than these are faster one after the other. */
 #define FEW 3
 
 struct many {
@@ -101,7 +101,7 @@ static __attribute__((noinline)) void hash_lanes(struct many *m,
 		lane_rest(m, --m->busy);
 }
 
-/* How many keys there are in all: nothing is hashed before all prompts are seen to be sound. */
+/* The number of keys in all.  Nothing is hashed before all prompts are checked. */
 static int check(uint32_t block_tokens, const struct gpc_prompt *p, uint32_t n, uint32_t flags)
 {
 	uint64_t keys = 0;

@@ -4,8 +4,8 @@
  * The names say the order.  A release in the sources has a letter in parentheses; the
  * acquire or fence it pairs with names that letter (index/BARRIERS.md lists all pairs).
  *
- * order_swap, order_add and order_cas are full barriers: on x86 a locked instruction
- * is one (rule S5), elsewhere a fence stands on both sides.
+ * order_swap, order_add and order_cas are full barriers.  On x86 a locked instruction is one (rule
+ * S5); elsewhere they have a fence on both sides.
  * Tests: t/repo/barriers.t */
 #ifndef GPC_ORDER_H
 #define GPC_ORDER_H
@@ -21,7 +21,7 @@
 #define store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 
-/* counters that several threads raise and nobody orders by */
+/* for counters that several threads raise, and by which nobody orders anything */
 #define count_add(p, v) ((void)__atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
 #define count_next(p)   __atomic_fetch_add((p), 1, __ATOMIC_RELAXED)
 #define count_sub(p, v) ((void)__atomic_fetch_sub((p), (v), __ATOMIC_RELAXED))
@@ -29,7 +29,7 @@
 static inline void order_fence(void)
 {
 #ifdef __SANITIZE_THREAD__
-	/* which knows no fences; a locked instruction is one as well */
+	/* ThreadSanitizer knows no fences; a locked instruction is one as well */
 	uint32_t here = 0;
 
 	__atomic_fetch_add(&here, 1, __ATOMIC_SEQ_CST);
@@ -146,7 +146,7 @@ static inline bool order_cas32(uint32_t *p, uint32_t from, uint32_t to)
 	return ok;
 }
 
-/* If *p is *from make it `to`, else store its value in *from. */
+/* If *p is *from, make it `to`; else store its value in *from. */
 static inline bool order_cas16(uint16_t *p, uint16_t *from, uint16_t to)
 {
 	bool ok;
@@ -157,9 +157,9 @@ static inline bool order_cas16(uint16_t *p, uint16_t *from, uint16_t to)
 	return ok;
 }
 
-/* Lower a cell by one if it is from 1 to `most`; returns the old value, or 0 = nothing was
- * lowered.  Release: what the caller did with the block is over before the writer can see
- * the cell at zero. */
+/* Lower a cell by one if it is from 1 to `most`.  Returns the old value, or 0 if nothing was
+ * lowered.  It is a release: the caller's uses of the block are over before the writer can see the
+ * cell at zero. */
 static inline uint16_t order_dec16(uint16_t *p, uint16_t most)
 {
 	uint16_t v = load_relaxed(p);
@@ -182,7 +182,7 @@ static inline void order_raise64(uint64_t *p, uint64_t v, int tries)
 			return;
 }
 
-/* One attempt to make *p, which was *old, `to`; after a failure *old has its value. */
+/* One attempt to make *p `to`; *p was *old before.  After a failure *old has the value of *p. */
 static inline bool order_raise_from32(uint32_t *p, uint32_t *old, uint32_t to)
 {
 	return __atomic_compare_exchange_n(p, old, to, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -195,10 +195,10 @@ static inline bool order_raise_from32(uint32_t *p, uint32_t *old, uint32_t to)
 /* Four 32-bit words, 16-byte aligned, each read once and untorn; they may be of different
  * moments.
  *
- * x86-64 reads them with one SSE load, which AVX processors do as one access.  Not
- * through __atomic on a 16-byte type: libatomic may do that with a locked
- * compare-and-swap, a write, and the table is mapped read-only.  The thread sanitizer
- * cannot see through the intrinsic. */
+ * x86-64 reads them with one SSE load, which AVX processors do as one access.  It does not use
+ * __atomic on a 16-byte type: libatomic may read it by a locked compare-and-swap, which is a
+ * write, and the table is mapped read-only.  The thread sanitizer cannot see through the
+ * intrinsic. */
 struct words4 {
 	uint32_t w[4];
 };
@@ -208,7 +208,7 @@ static inline __attribute__((always_inline)) __m128i load_vector4(const uint32_t
 {
 	__m128i x = _mm_load_si128((const __m128i *)(const void *)p);
 
-	__asm__("" : "+x"(x)); /* not again, however often it is used */
+	__asm__("" : "+x"(x)); /* the compiler reads it once, however often it is used */
 	return x;
 }
 #endif

@@ -27,7 +27,8 @@ uint32_t parallel_size(void)
 						       : MIN((uint32_t)CPU_COUNT(&set), MOST);
 }
 
-/* A thread that has time takes the next one: another program may use one of the processors. */
+/* Each thread takes the next job when it has time, since another program may use one of the
+ * processors. */
 static void do_jobs(struct team *t)
 {
 	uint32_t i;

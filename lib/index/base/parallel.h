@@ -6,10 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Processors that this thread may use, at most 16: more wait for the same memory. */
+/* The number of processors that this thread may use, at most 16: more would wait for the same
+ * memory. */
 uint32_t parallel_size(void);
-/* run() for each of the n jobs of `bytes` bytes, in at most `threads` threads, the caller
- * included.  Returns when all are done.  Threads that the system does not give are done without. */
+/* Call run() for each of the n jobs of `bytes` bytes, in at most `threads` threads, the caller
+ * included.  It returns when all are done.  If the system gives fewer threads, these do all the
+ * work. */
 void parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n);
 
 #endif

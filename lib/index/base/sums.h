@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sums.h - the one format of checksums, wherever an image lies.
  *
- * A sum is CRC32C of the bytes, begun with a seed: a word of how they are put together (dtypes,
- * order of layers, tensors), which the engine knows and 0 leaves open.  The same bytes have another
- * sum with another seed.  The seed stands beside the sum, so bytes of another structure differ
- * from damaged ones, and are refused with any sum.
+ * A sum is CRC32C of the bytes, begun with a seed.  The seed is a word that says how the bytes are
+ * put together (dtypes, order of layers, tensors): the engine knows that, and 0 leaves it open.
+ * The same bytes have another sum with another seed.  The seed is stored beside the sum, so that
+ * bytes of another structure can be told from damaged bytes.  Bytes of another structure are
+ * refused, whatever their sum.
  *
  *     where                 covers                    made by                 verified by
  *     --------------------  ------------------------  ----------------------  -------------------------
@@ -29,10 +30,11 @@
  *                                                                             another's, and stays
  *     a copy cut off        no trailer of this life   no header, or a sum     no value, or a sum that
  *                                                     that differs            differs
- *     a pool without a seed (0) takes what has none, and nothing that has one.
+ *     A pool without a seed (0) takes images that have none, and no image that has one.
  *
- * Below RAM an image of several parts has one sum: that of the parts' sums, and the seed of their
- * seeds.  They are taken apart again where the image comes up, by the seeds that the pool has. */
+ * Below RAM an image of several parts has one sum and one seed: the sum of the parts' sums, and
+ * the seed of the parts' seeds.  When the image comes up, it is split into parts again, by the
+ * seeds that the pool has. */
 #ifndef GPC_SUMS_H
 #define GPC_SUMS_H
 
@@ -41,11 +43,11 @@
 
 struct image_sum { /* of an image, of all parts */
 	uint32_t crc, seed;
-	uint64_t word; /* the engine's own, which goes along */
+	uint64_t word; /* the engine's own word, which is stored along with it */
 };
 
-/* n at most 1: an image as a whole, which image_sum has all of.  Else each of n parts of
- * `bytes` has its seed, and gets its crc. */
+/* n at most 1: the image is a whole, and image_sum has all about it.  Else each of n parts of
+ * `bytes` bytes has its seed, and gets its crc. */
 struct image_parts {
 	uint32_t n;
 	uint64_t bytes;
@@ -53,9 +55,9 @@ struct image_parts {
 	uint32_t *crc;
 };
 
-/* The one number below RAM for the sums, or the seeds, of n parts. */
+/* The one number that stands below RAM for the sums, or the seeds, of n parts. */
 uint32_t sums_fold(const uint32_t *each, uint32_t n);
-/* The sum of an image where it lies; seed: where it has no parts. */
+/* The sum of an image where it lies.  seed: of an image that has no parts. */
 uint32_t sums_of(const struct iovec *iov, uint32_t niov, const struct image_parts *p,
 		 uint32_t seed);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c - which bytes are text, and others made visible.
+/* text.c - which bytes are text; makes the others visible.
  * Tests: t/tools/foreign-text.t */
 #include "index/base/text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the character at s[0 .. n), or 0: control characters (C0, DEL, C1), and what RFC 3629
- * calls ill-formed: overlong, surrogates, beyond U+10FFFF, cut. */
+/* Bytes of the character at s[0 .. n), or 0: these are control characters (C0, DEL, C1), and
+ * sequences that RFC 3629 calls ill-formed: overlong, surrogates, beyond U+10FFFF, cut. */
 static size_t character(const unsigned char *s, size_t n)
 {
 	static const unsigned long least[] = { 0, 0, 0x80, 0x800, 0x10000 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait.c - the end of a thread's waits before their time, as its program says (gpc_wait_stop).
+/* wait.c - a program ends the waits of a thread before their time (gpc_wait_stop).
  *
- * Each wait for another process asks wait_over() between two sleeps, which are 0.1 s long at most.
- * A stopped wait ends like a wait whose time is up, so a stopped call leaves the same state as a
- * timeout.  The answer lasts until the next gpc_wait_stop: a call of several waits ends with the
- * first of them.
+ * Each wait for another process asks wait_over() between two sleeps, which are 0.1 s long at
+ * most.  A stopped wait ends like a wait whose time is up, so a stopped call leaves the same state
+ * as a timeout.  The answer lasts until the next gpc_wait_stop, so a call of several waits ends
+ * with the first of them.
  * Tests: t/bytes/stopped-writer.t */
 #include "config.h"
 

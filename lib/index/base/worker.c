@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker.c - threads, and a list of the workers that have had some, for fork(2).
+/* worker.c - threads, and for fork(2) a list of the workers that have had threads.
  * Tests: t/index/worker.t */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 
 #include "index/base/err.h"
 
-#define STACK ((size_t)1 << 20) /* and what the program has of thread-local memory */
+#define STACK ((size_t)1 << 20) /* with room for the program's thread-local memory */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct worker *list;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker.h - the threads of the library: all of them are started, woken, ended and forked here.
+/* worker.h - the threads of the library.  All of them are started, woken and ended here, and
+ * fork(2) is handled here.
  *
  * A worker has some threads, one lock and one flag that ends them.  A thread calls step() with the
  * lock held.  step() gives the lock back while it works, has it again when it returns, and says
@@ -16,17 +17,18 @@
  *   stopped              0         -ESHUTDOWN        worker_close()
  *   any, in a child      0         starts threads    as open
  *
- * A poster changes the state that step() reads, under the lock.  So no post is missed: a step that saw
- * nothing sleeps before the lock is free.
+ * A poster holds the lock while it changes the state that step() reads.  So no post is missed: a
+ * step that saw nothing sleeps before the lock is free.
  *
- * fork(2) waits for the locks of all workers that have had threads.  The child has no thread of its
- * parent's; its locks are free, nobody waits, and forget() has dropped the work, which is the
- * parent's.  A worker of a handle is closed in the child like any other.
+ * fork(2) waits for the locks of all workers that have had threads.  The child has none of its
+ * parent's threads.  Its locks are free and nobody waits for them, and forget() has dropped the
+ * work, which stays the parent's.  A handle's worker is closed in the child like any other.
  *
- * Signals of the program are blocked in all threads; each has the name of its kind.
+ * All threads block the signals of the program, and each has the name of its kind.
  *
- * Order of locks: that of the list (worker.c), then one worker's.  A thread with a worker's lock calls
- * nothing here but worker_post(), worker_post_all(), worker_tell() and worker_await() of that one. */
+ * Order of locks: the lock of the list (worker.c), then the lock of one worker.  Of the functions
+ * here, a thread with a worker's lock calls only worker_post(), worker_post_all(), worker_tell()
+ * and worker_await() of that worker. */
 #ifndef GPC_WORKER_H
 #define GPC_WORKER_H
 
@@ -39,15 +41,18 @@ struct worker;
 
 struct worker_kind {
 	const char *name; /* of the threads, at most 15 bytes */
-	const char *what; /* behind "cannot start a thread"; NULL: start() sets no sentence */
+	/* follows "cannot start a thread" in the sentence; NULL: start() sets no sentence */
+	const char *what;
 	uint64_t (*step)(struct worker *w);
-	void (*forget)(struct worker *w); /* in a forked child; NULL: the child uses no work */
+	/* called in a forked child; NULL: the child uses no work */
+	void (*forget)(struct worker *w);
 };
 
 struct worker {
 	const struct worker_kind *kind;
 	void *arg;
-	pthread_mutex_t lock; /* protects the following fields, and its owner's work */
+	/* protects the following fields, and the work of the worker's owner */
+	pthread_mutex_t lock;
 	pthread_cond_t work, done;
 	uint32_t threads, idle; /* idle: threads that sleep */
 	bool stop, listed;
@@ -56,14 +61,14 @@ struct worker {
 };
 
 void worker_open(struct worker *w, const struct worker_kind *kind, void *arg);
-/* At least n threads, if they can be had: how many there are.  -EAGAIN, -ENOMEM: there is none.
- * -ESHUTDOWN: it has stopped. */
+/* Start threads until there are n, if they can be had.  Returns the number that there are.
+ * -EAGAIN, -ENOMEM: there is none.  -ESHUTDOWN: the worker has stopped. */
 int worker_start(struct worker *w, uint32_t n);
-/* The threads shall end, as soon as their steps return; nobody waits for that. */
+/* Tell the threads to end as soon as their steps return; it does not wait for that. */
 void worker_halt(struct worker *w);
-/* They have ended.  One thread calls it, none of the worker's. */
+/* The same, and wait until they have ended.  One thread calls it, and none of the worker's own. */
 void worker_stop(struct worker *w);
-/* The same, and nothing of the worker is left. */
+/* The same, and free everything of the worker. */
 void worker_close(struct worker *w);
 
 /* ---- with the lock held ---- */
@@ -76,7 +81,8 @@ static inline void worker_post_all(struct worker *w)
 {
 	pthread_cond_broadcast(&w->work);
 }
-/* A thread of another kind waits for what a step has done, up to a time: false, that has come. */
+/* A thread of another kind waits for the result of a step, up to a time.  False: the time has
+ * come. */
 bool worker_await(struct worker *w, uint64_t until_ns);
 static inline void worker_tell(struct worker *w)
 {
@@ -91,7 +97,7 @@ static inline void worker_unlock(struct worker *w)
 {
 	pthread_mutex_unlock(&w->lock);
 }
-/* Without the lock, too: a long step may look now and then. */
+/* It may be called without the lock, too: a long step may look now and then. */
 static inline bool worker_stops(const struct worker *w)
 {
 	return load_relaxed(&w->stop);

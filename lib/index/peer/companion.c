@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* companion.c - companions and their leaders, and processes that come too late to be one.
+/* companion.c - companions and their leaders, and processes that come too late to be a companion.
  * Tests: t/index/companion-stores.t t/index/companions.t t/bytes/companion-ranks.t */
 #include "config.h"
 
@@ -18,8 +18,8 @@ uint64_t companion_life(const struct shm_seat *seat)
 	       (uint32_t)load_relaxed(&seat->attached_ns);
 }
 
-/* `ended` is read before the life: if the life is still that one then, no later owner of the seat
- * has stored `ended` before we read it. */
+/* `ended` is read before the life.  If the seat still has that life then, no later owner of the
+ * seat has stored `ended` before we read it. */
 static bool goes_on(const struct segment *s, uint32_t leader, uint64_t life)
 {
 	const struct shm_seat *seat = seg_seat(s, leader);
@@ -32,9 +32,9 @@ static bool goes_on(const struct segment *s, uint32_t leader, uint64_t life)
 
 int companion_may(const struct segment *s, uint32_t leader, uint64_t life)
 {
-	/* (j) who our leader is, and TAKEN, before `ended` is read; the reverse of
-	 * companion_end_life(). If we die before it, this seat is a dead companion's, which nobody
-	 * waits for. */
+	/* (j) our leader's name and TAKEN are stored before `ended` is read; companion_end_life()
+	 * does the reverse.  If we die before it, this seat is a dead companion's, and nobody
+	 * waits for that. */
 	order_fence();
 	if (!goes_on(s, leader, life))
 		return err_set(ESTALE,
@@ -49,7 +49,8 @@ int companion_may(const struct segment *s, uint32_t leader, uint64_t life)
 	return 0;
 }
 
-/* A companion whose process may still write counts, as a leader's own would: seat_is_over(). */
+/* A companion counts as alive if its process may still write, just as a leader does:
+ * seat_is_over(). */
 static bool is_alive(const struct segment *s, int lock_fd, uint32_t peer)
 {
 	const struct shm_seat *seat = seg_seat(s, peer);
@@ -80,9 +81,9 @@ bool companion_end_life(const struct segment *s, int lock_fd, uint32_t leader)
 {
 	struct shm_seat *seat = seg_seat(s, leader);
 
-	/* (i) the mark, a full barrier, before companions are looked for; pairs with goes_on().  If
-	 * we die before the mark, the next writer finds the lock free, and marks it; after it, a
-	 * life that nobody joins. */
+	/* (i) the mark is stored, a full barrier, before companions are looked for; pairs with
+	 * goes_on().  If we die before the mark, the next writer finds the lock free, and marks
+	 * it.  If we die after it, nobody joins that life. */
 	store_release(&seat->ended, companion_life(seat));
 	order_fence();
 	return companion_lives(s, lock_fd, leader); /* behind (j) of each */

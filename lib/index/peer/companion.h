@@ -2,8 +2,9 @@
 /* companion.h - peers that read and write what another peer holds.
  *
  * In many engines one process holds blocks and others write them.  A companion is a peer with a
- * seat and a lock of its own, whose seat names the life of its leader.  What the leader holds is
- * given to others only when the leader's life is over and no companion of that life is left:
+ * seat and a lock of its own, whose seat names the life of its leader.  Blocks that the leader
+ * holds are given to others only when the leader's life is over and no companion of that life is
+ * left:
  *
  *   leader                     companions  its seat  cells, blocks                     a companion may come
  *   -------------------------  ----------  --------  --------------------------------
@@ -15,9 +16,9 @@
  *                                                    they are, so no block is FREE
  *   gone, or LEFT              none        FREE      zero, then FREE                   no: another life
  *
- * Seats and cells say all of it, so a successor goes on without any word of its predecessor.  The
+ * Seats and cells have all of this, so a successor needs nothing else of its predecessor.  The
  * life that ends is marked before companions are looked for, and a companion looks for that mark
- * when its seat counts: one of the two sees the other (rule S6, t/model/companion.pml). */
+ * once its seat is TAKEN: so one of the two sees the other (rule S6, t/model/companion.pml). */
 #ifndef GPC_COMPANION_H
 #define GPC_COMPANION_H
 
@@ -26,17 +27,18 @@
 struct segment;
 struct shm_seat;
 
-/* Of the present or last peer of the seat.  Never 0.  A seat has each number once; the time keeps
- * caches of one name apart, one after the other. */
+/* The life of the seat's present or last peer, never 0.  A seat has each number once.  The number
+ * contains the time, which keeps apart caches of one name that follow each other. */
 uint64_t companion_life(const struct shm_seat *seat);
-/* May a seat that names this life of `leader` count?  0, -ESTALE: that life is over, -EINVAL: a
- * companion leads nobody.  Asked before the seat is taken, and again after it. */
+/* May a seat that names this life of `leader` count?  0: it may.  -ESTALE: that life is over.
+ * -EINVAL: the leader is a companion itself.  It is called before the seat is taken, and again
+ * afterwards. */
 int companion_may(const struct segment *s, uint32_t leader, uint64_t life);
 /* Does a companion of the present life of `leader` live?  lock_fd: a description of the lock file
- * that has none of their bytes. */
+ * by which none of the companions' bytes is locked. */
 bool companion_lives(const struct segment *s, int lock_fd, uint32_t leader);
-/* The present life of `leader` ends; by the holder of its lock.  True: companions are left, now
- * or until a later look. */
+/* The present life of `leader` ends.  The holder of the leader's lock calls it.  True: companions
+ * are left, and a later look may find none. */
 bool companion_end_life(const struct segment *s, int lock_fd, uint32_t leader);
 
 #endif

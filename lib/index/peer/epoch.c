@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epoch.c - read-side sections and grace periods between processes.
  *
- * Why a scan cannot miss a section.  A reader stores two words and only then, behind the
- * full barrier of its compare-and-swap, reads the table: the seat's high-water mark
- * `sections`, if the place lies above it, and the place's epoch.  A scanner stands behind a
- * full barrier that comes after the epoch was raised, and that was raised after the entry
- * was unpublished.  Take either word.  If the scanner reads it without the reader's store,
- * the scanner's barrier came before the reader's, and the reader finds the table without
- * the entry.  So a mark that is too low for a place is as harmless as a place that still
- * reads idle: both say that the section began too late to matter.
+ * A scan cannot miss a section, for this reason.  A reader stores two words: the place's epoch
+ * and, if the place lies above it, the seat's high-water mark `sections`.  Only then, behind the
+ * full barrier of its compare-and-swap, does it read the table.  A writer unpublishes an entry,
+ * then raises the epoch, then passes a full barrier, and then scans.  Take either word.  If the
+ * scanner reads it without the reader's store, the scanner's barrier came before the reader's, so
+ * the reader finds the table without the entry.  So a mark that is too low for a place is as
+ * harmless as a place that still reads idle: both say that the section began too late to matter.
  *
- * The mark alone bounds the scan; the state of the seat is not asked.  A seat becomes
- * TAKEN and FREE at moments of its own, while only the holder of the seat's lock byte lowers the
- * mark, after it has found all places idle.
+ * The mark alone bounds the scan, and the state of the seat does not.  A seat becomes TAKEN and
+ * FREE at moments of its own.  Only the holder of the seat's lock byte lowers the mark, after it
+ * has found all places idle.
  *
  * A place's epoch is the current one or an older one (the reader may be held up between
  * reading it and storing it): older only delays.  Epochs of 0 mean idle, so the first
@@ -22,7 +21,7 @@
 
 #include "index/peer/epoch.h"
 
-/* Threads of one process raise the mark, each as far as its own place. */
+/* Threads of one process raise the mark, each to cover its own place. */
 static void raise_mark(struct shm_seat *seat, uint32_t to)
 {
 	uint32_t mark = load_relaxed(&seat->sections);
@@ -50,8 +49,9 @@ bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i)
 
 	if (load_relaxed(&sec->epoch))
 		return false;
-	/* done < ticket holds in every idle place that was ever used.  From 0 only: a thread that
-	 * comes late here must not touch a ticket that a device has been given. */
+	/* done < ticket holds in every idle place that was ever used.  The ticket is raised from 0
+	 * only: a thread that comes here late must leave a ticket alone that a device has been
+	 * given. */
 	if (__builtin_expect(!load_relaxed(&sec->ticket), 0))
 		order_cas64(&sec->ticket, 0, 1);
 	if (__builtin_expect(load_relaxed(&seg_seat(s, peer)->sections) <= i, 0))
@@ -59,8 +59,8 @@ bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i)
 	/* before the epoch, so that an open place never shows the age of its last use; two
 	 * threads that compete store nearly the same */
 	store_relaxed(&sec->since_ns, clock_coarse_ns());
-	/* (E) a full barrier: nothing of the table is read before the place is seen.
-	 * Pairs with (F); t/model/grace.pml.  If we die from here on, the place stays open
+	/* (E) a full barrier: other processes can see the place before we read anything of the
+	 * table.  Pairs with (F); t/model/grace.pml.  If we die from here on, the place stays open
 	 * until the seat is reaped. */
 	return order_cas64(&sec->epoch, 0, current(shared));
 }
@@ -71,8 +71,8 @@ void epoch_leave(const struct segment *s, uint32_t peer, uint32_t i)
 
 	if (load_relaxed(&sec->kind))
 		store_relaxed(&sec->kind, 0);
-	/* (G) what the section read is read; pairs with the loads of epoch_is_open.
-	 * If we die before it, the section lasts until the seat is reaped. */
+	/* (G) the section's loads are done before the place is idle; pairs with the loads of
+	 * epoch_is_open.  If we die before it, the section lasts until the seat is reaped. */
 	store_release(&sec->epoch, 0);
 }
 
@@ -101,9 +101,9 @@ bool epoch_sweep(const struct segment *s, uint32_t peer, uint32_t i)
 
 	if (load_relaxed(&sec->kind) != 1 || !load_relaxed(&sec->epoch) || done < ticket)
 		return false;
-	/* The ticket first: it counts as open again for a moment, and the place is idle
-	 * with done < ticket; t/model/section.pml.  If we die between the two, the seat is
-	 * reaped with it. */
+	/* The ticket comes first.  The place counts as open again for a moment, and then is idle
+	 * with done < ticket; t/model/section.pml.  If we die between the two, the seat is reaped
+	 * with it. */
 	store_relaxed(&sec->ticket, MAX(done, ticket) + 1);
 	epoch_leave(s, peer, i);
 	return true;
@@ -118,8 +118,8 @@ uint64_t epoch_start(const struct segment *s)
 	return order_add64(&seg_shared(s)->epoch, 1) + 1;
 }
 
-/* Oldest open epoch among the sections of all seats, at most `oldest`.  A place above the word
- * tells no age, since somebody has scribbled: it counts as the oldest. */
+/* The oldest open epoch among the sections of all seats, at most `oldest`.  A place whose word
+ * somebody has scribbled over tells no age, so it counts as the oldest. */
 static uint64_t scan_sections(const struct segment *s, uint64_t oldest)
 {
 	uint32_t peer, i, mark, peers = s->header.geometry.max_peers;
@@ -142,7 +142,7 @@ static uint64_t scan_sections(const struct segment *s, uint64_t oldest)
 	return oldest;
 }
 
-/* For the writer: it believes no word that a peer might have scribbled over. */
+/* For the writer, which does not believe words that a peer might have scribbled over. */
 bool epoch_over(const struct segment *s, uint64_t cookie)
 {
 	order_fence(); /* after (F), as in epoch_done */
@@ -150,7 +150,7 @@ bool epoch_over(const struct segment *s, uint64_t cookie)
 }
 
 /* `completed` keeps the result of a scan, so that one of many pollers scans.  A scan proves
- * nothing about grace periods that began after it: hence the epoch from before the scan. */
+ * nothing about grace periods that began after it, so the epoch is read before the scan. */
 bool epoch_done(const struct segment *s, uint64_t cookie)
 {
 	struct shm_shared *shared = seg_shared(s);
@@ -167,8 +167,8 @@ bool epoch_done(const struct segment *s, uint64_t cookie)
 	order_fence();
 	proved = scan_sections(s, proved);
 	for (tries = 3; known < proved && tries; tries--) {
-		/* (B) a full barrier: the sections found idle are over for each reader of the
-		 * result.  If we die before it, the next poller scans for itself. */
+		/* (B) a full barrier: the sections that were found idle are over for each reader
+		 * of the result.  If we die before it, the next poller scans for itself. */
 		if (order_cas64(&shared->completed, known, proved))
 			break;
 		known = load_relaxed(&shared->completed);

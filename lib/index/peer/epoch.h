@@ -33,8 +33,8 @@
 bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i);
 /* The place becomes idle; a device section only if no device will signal it any more. */
 void epoch_leave(const struct segment *s, uint32_t peer, uint32_t i);
-/* The place's owner is gone, or goes: idle, and a device's late signal for what the place was used
- * for must not reach the ticket of its next owner (rule S1). */
+/* The owner of the place has gone, or leaves it.  The place becomes idle.  A late signal of a
+ * device, for the last use of the place, must not reach the ticket of the next owner (rule S1). */
 void epoch_end(struct shm_section *sec);
 bool epoch_is_open(const struct shm_section *sec);
 /* End a device section whose work is done; the caller excludes others who do the same. */
@@ -44,7 +44,7 @@ bool epoch_sweep(const struct segment *s, uint32_t peer, uint32_t i);
 uint64_t epoch_start(const struct segment *s);
 /* Is the grace period over?  Never waits; scans the sections of all seats at most once. */
 bool epoch_done(const struct segment *s, uint64_t cookie);
-/* The same from the sections alone, whatever the line says. */
+/* The same from the sections alone, without `completed`. */
 bool epoch_over(const struct segment *s, uint64_t cookie);
 
 #endif

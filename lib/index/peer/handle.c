@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* handle.c - what every call needs of its handle: is it usable, what time is it, a
- * section.
+/* handle.c - checks that every call makes of its handle, the present tick, and sections.
  * Tests: t/index/many-threads.t t/index/epoch.t t/bytes/threads.t t/bytes/errors.t
  *   t/look/stats.t */
 #include "config.h"
@@ -21,7 +20,8 @@ int handle_refuse(gpc *c)
 
 #define ENDS_IN_ZEROS ((1ull << (32 - STAMP_BITS)) - 1)
 
-/* No tick of the n has a stamp whose lower half could be 0, which means no use. */
+/* Raise the tick by n or a few more: none of the n has a stamp whose lower half could be 0, which
+ * means no use. */
 static uint64_t more_ticks(struct shm_shared *shared, uint32_t n)
 {
 	uint64_t tick;
@@ -33,8 +33,8 @@ static uint64_t more_ticks(struct shm_shared *shared, uint32_t n)
 }
 
 /* The thread that moves the time of the last step moves the tick.  If it dies in between, the
- * step is left out.  In time namespaces with clocks of their own the last step may seem long ago,
- * or yet to come: a process makes one step at a time all the same. */
+ * step is left out.  In time namespaces with clocks of their own the last step may seem to be long
+ * ago, or yet to come.  A process makes one step at a time all the same. */
 uint64_t handle_ticks(gpc *c, uint32_t n)
 {
 	struct shm_shared *shared = seg_shared(&c->seg);
@@ -51,8 +51,8 @@ uint64_t handle_ticks(gpc *c, uint32_t n)
 	return more_ticks(shared, 1);
 }
 
-/* Each thread begins at the place that served it last, so threads settle on places, and
- * cache lines, of their own. */
+/* Each thread begins at the place that it had last, so threads settle on places, and on cache
+ * lines, of their own. */
 static int enter_any(gpc *c)
 {
 	static uint32_t threads;
@@ -74,9 +74,9 @@ static int enter_any(gpc *c)
 	return -EAGAIN;
 }
 
-/* More threads than places: a thread with a place is in a lookup, and gives the place up within
- * microseconds of processor time, so it gets the processor.  At most this many times, for any
- * behaviour of others: a lookup takes a bounded number of steps. */
+/* There are more threads than places.  A thread with a place is in a lookup, and gives the place
+ * up within microseconds of processor time, so we yield the processor to it.  We do so a limited
+ * number of times, whatever the others do: a lookup takes a bounded number of steps. */
 int handle_enter(gpc *c)
 {
 	int place = enter_any(c), turns;

@@ -39,7 +39,7 @@ struct refused_item { /* of a call with arrays */
 	uint64_t ticket;  /* of a publish without waiting */
 };
 
-/* With CPUs to spare, a thread looks this long before it sleeps: the time of a wake. */
+/* If there are spare CPUs, a thread looks this long before it sleeps: as long as a wake takes. */
 #define AWAKE_NS 50000u
 
 struct gpc {
@@ -49,8 +49,8 @@ struct gpc {
 	uint32_t peer; /* SHM_NO_PEER = read-only */
 	uint32_t flags;
 	bool readonly;
-	uint64_t namespaces; /* of this process, once they were looked up (look/stats.c); 0 */
-	bool spare_cpus;     /* threads that wait awake keep them from nobody */
+	uint64_t namespaces; /* of this process, 0 until they were looked up (look/stats.c) */
+	bool spare_cpus;     /* a thread that waits awake takes its CPU from nobody */
 	bool forked;         /* set in a forked child: every call answers -ECHILD */
 	struct key_secret secret;
 	gpc_key mask[GPC_MAX_SPACES];
@@ -58,7 +58,7 @@ struct gpc {
 	/* sections: the thread that opened each (0 = none), named by the address of its thread
 	 * control block */
 	uint64_t section_thread[SHM_SECTIONS];
-	/* references that streams are to release: of each record, and of all (refs.h) */
+	/* references that streams are to release: of each record, and of all records (refs.h) */
 	uint16_t *lent; /* made by the first */
 	uint64_t nlent;
 	pthread_mutex_t device_sections; /* sweeping sections that devices have ended */
@@ -72,30 +72,31 @@ struct gpc {
 	struct back *back;         /* reservations to give back when the ring has room */
 	uint32_t back_n, back_size;
 	bool back_forgotten; /* there was no memory for some: index/peer/hold.c */
-	/* writer that has ended and that no other one has followed in time: 1 + its generation;
-	 * 0: none is known.  Of all threads: ring.c */
+	/* 1 + the generation of a writer that has ended without a successor in time; 0: none is
+	 * known.  All threads share it: ring.c */
 	uint32_t gone;
-	/* waits for the writer end then, whatever their callers said; 0: as they said.  late: one
-	 * of them has, so the others need not begin (ring_leave) */
+	/* the time when waits for the writer end, whatever their callers said; 0: as they said.
+	 * late: one wait has ended so, and the others need not begin (ring_leave) */
 	uint64_t leaves_ns;
 	uint32_t left_late;
 
 	/* the first refusal of a publish without waiting that no gpc_ticket_wait has reported;
 	 * ring_lock */
 	struct refused_item refused;
-	uint64_t told_kinds; /* bits: errnos of refused items that the log has had (refuse_log) */
+	/* set of the errnos of refused items that are in the log already (refuse_log) */
+	uint64_t told_kinds;
 	struct stock *stock; /* reservations in hand, per pool; NULL = none wanted */
 	uint32_t quota;      /* most blocks reserved, stocks included; 0 = no limit */
 	uint32_t leader;     /* 1 + its seat; 0: we are no companion */
 	uint64_t leader_life;
 	uint32_t stock_pauses;     /* calls that wait for the quota: no refill; ring_lock */
 	pthread_mutex_t pool_lock; /* the seat's request, one at a time */
-	uint64_t pool_ticket;      /* of one without an answer so far */
+	uint64_t pool_ticket;      /* of a request that has no answer so far */
 	/* memory of the pool that one asked for, until the answer is seen: bytes/mapping/make.c;
 	 * pool_lock */
 	struct making *making;
 	int32_t making_answer; /* CMD_PENDING, or what the writer said; ring_lock */
-	/* of the thread that has LOCK_ONCE, or tries: before pool_lock */
+	/* of the thread that has LOCK_ONCE, or tries to get it; taken before pool_lock */
 	pthread_mutex_t once_lock;
 	/* our pools of CALLER blocks, and their returns: index/request/returned.c */
 	struct returns *returns[GPC_MAX_POOLS + 1]; /* returns_lock */
@@ -105,15 +106,16 @@ struct gpc {
 	/* the writer's seat: serve.c */
 	pthread_mutex_t serve_lock, serve_gate;
 	struct writer *writer; /* not NULL: this handle holds the seat, and ... */
-	/* ... a call that waits for the writer serves by this, for so long: 1, or 0 where a
-	 * thread serves already; negative: the seat is given up.  handle_help() calls it. */
+	/* ... a call that waits for the writer serves by this, for that long.  1: it has served;
+	 * 0: a thread serves already; negative: the seat is given up.  handle_help() calls it. */
 	int (*help)(gpc *c, uint64_t ns);
 	bool serving; /* the thread of `server` runs ... */
-	/* ... and looks whether the cache has its name, from then on until its loss is logged */
+	/* ... and from this time on looks whether the cache still has its name, until the loss is
+	 * logged */
 	uint64_t name_ns;
 	bool nameless;
 	uint32_t wake; /* gpc_writer_serve shall return ... */
-	bool may_wake; /* ... and is what runs; with serve_lock held */
+	bool may_wake; /* ... and it is running; with serve_lock held */
 
 	pthread_mutex_t walk_lock;
 	struct walk *walk; /* copy made by gpc_walk */
@@ -132,7 +134,8 @@ struct gpc {
 	struct worker server; /* serve.c */
 };
 
-/* Changes of holds by one call, added to the seat's counters at its end in one go (refs.c). */
+/* Changes of holds by one call.  They are added to the seat's counters at the end of the call
+ * (refs.c). */
 struct ref_sum {
 	int64_t refs;
 	uint64_t pools[2]; /* records whose held[] may differ from 0 */
@@ -165,18 +168,19 @@ static inline int handle_help(gpc *c, uint64_t ns)
 	return help ? help(c, ns) : 0;
 }
 
-/* Tick for a touching call: exact mode advances it by one, else once a tick_us.  A call that wants
- * n > 1 has those from n - 1 before it on for itself. */
+/* The tick for a call that uses blocks.  In exact mode the call raises the tick by one, else the
+ * tick moves once a tick_us.  A call that wants n > 1 ticks has the one returned and the n - 1
+ * before it for itself. */
 uint64_t handle_ticks(gpc *c, uint32_t n);
 
-#define HANDLE_TURNS 256 /* of other threads, that handle_enter gives them when no place is idle */
+#define HANDLE_TURNS 256 /* yields to other threads by handle_enter when no place is idle */
 /* The library's own sections: place or -EAGAIN.  Lookups use them (6 ns a pair). */
 int handle_enter(gpc *c);
 void handle_leave(gpc *c, int section);
 /* End the sections whose device work is done. */
 void handle_sweep_sections(gpc *c);
-/* Name of the calling thread in section_thread, never 0.  A thread that ends in its section
- * leaves the name to a later one. */
+/* The name of the calling thread in section_thread, never 0.  If a thread ends within its section,
+ * a later thread may have the same name. */
 static inline uint64_t handle_thread(void)
 {
 #ifdef HAVE_THREAD_POINTER
@@ -188,24 +192,24 @@ static inline uint64_t handle_thread(void)
 /* Does the calling thread have a section of gpc_section_enter open? */
 bool handle_in_section(gpc *c);
 
-/* A read-only handle maps nothing: what needs the table or records works on a private copy
- * (segment_refresh) that the first such call makes.
+/* A read-only handle maps nothing.  Calls that need the table or records work on a private copy
+ * (segment_refresh), which the first such call makes.
  *
- * Checks the handle and takes its lock; the copy of a read-only handle is made if there is
- * none, and made anew when `fresh`.  0, and handle_copy_end is due; or a negative errno: -EBADMSG
- * when the copy is not whole, for zeros would look like an empty cache. */
+ * It checks the handle and takes its lock.  It makes the copy of a read-only handle if there is
+ * none, and makes it anew if `fresh`.  0: the caller ends with handle_copy_end().  Else a negative
+ * errno: -EBADMSG if the copy is not whole, since zeros would look like an empty cache. */
 int handle_copy_begin(gpc *c, bool fresh);
 void handle_copy_end(gpc *c);
 /* The copy of a read-only handle, for lookups: 0, or a negative errno. */
 int handle_need_copy(gpc *c);
 
-/* All handles of the process, for fork (fork.c); -ENOMEM.  In a child fork_forget has nothing to
- * forget. */
+/* A list of all handles of the process, for fork (fork.c); -ENOMEM.  In a child the list is
+ * empty. */
 int fork_register(gpc *c);
 void fork_forget(gpc *c);
-/* Between the two no handle begins or ends, and no thread forks; the first one is returned.  Short,
- * and nobody waits for another lock in between: its holder may wait for one that a fork has
- * taken. */
+/* Between the two no handle begins or ends, and no thread forks.  The first handle is returned.
+ * The time between is short, and the caller waits for no other lock in it: the holder of that lock
+ * may wait for a lock that a fork has taken. */
 gpc *fork_hold(void);
 void fork_release(void);
 

@@ -22,7 +22,7 @@ enum {
 	STAY = HOLD_BAD
 };
 
-/* By event and by the cell's value: the new value, or STAY: the event does not apply. */
+/* By event and by the cell's value: the new value.  STAY: the event does not apply. */
 /* clang-format off */
 static const uint8_t next[][HOLD_BAD + 1] = {
 	/*                 NONE  REFS  PEND  BACK  RSVD  STOCK */
@@ -49,7 +49,7 @@ static const uint16_t value[] = {
 	[HOLD_STOCK] = CELL_STOCK,
 };
 
-/* Does the block count in the seat's in_use?  What lies in stock does not: any reserve can get
+/* Does the block count in the seat's in_use?  A block in stock does not, since any reserve can get
  * it. */
 static int32_t cell_is_held(uint16_t cell)
 {
@@ -79,7 +79,8 @@ bool hold_has_owned(const gpc *c, uint32_t record, gpc_block block)
 	       load_relaxed(refs_cell(c, record)) != CELL_STOCK;
 }
 
-/* Threads that take references at the same moment add to the cell; they count those themselves. */
+/* Threads that take references at the same moment add to the cell.  They count their references
+ * themselves. */
 bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event, uint16_t cell,
 		    struct ref_sum *sum)
 {
@@ -102,8 +103,8 @@ bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event ev
 
 /* ---- the way back ---- */
 
-/* With ring_lock held.  If there is no memory for the list, the cell says it, and is looked
- * for. */
+/* With ring_lock held.  If there is no memory for the list, the cell keeps the state BACK, and
+ * find_forgotten() looks for it. */
 static void remember_back(gpc *c, uint32_t record, gpc_block block, uint32_t life)
 {
 	uint32_t want = c->back_n + 1;
@@ -121,7 +122,7 @@ static void remember_back(gpc *c, uint32_t record, gpc_block block, uint32_t lif
 	c->back[c->back_n++] = (struct back){ block, record, WORD(RESERVED, life) };
 }
 
-/* The life is read before the step: until then the cell keeps the record in it. */
+/* The life is read before the step, while the cell still keeps the record in that life. */
 bool release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 		    struct ref_sum *sum)
 {
@@ -133,7 +134,7 @@ bool release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event ev
 	return true;
 }
 
-/* Has a command that is not taken yet made the block a reservation? */
+/* Has a command whose answer is not taken yet made the block a reservation? */
 static bool is_reclaimed(gpc *c, uint32_t record)
 {
 	uint64_t at = load_relaxed(&seg_record(&c->seg, record)->op) - 1;
@@ -145,8 +146,8 @@ static bool is_reclaimed(gpc *c, uint32_t record)
 	return false;
 }
 
-/* Slot i of these commands makes the block of that life a reference, unless it was given up before:
- * then a later command has the block. */
+/* Entry i of these commands makes the block of that life a reference.  If the block was given up
+ * before, the entry is not the one: a later command has the block then. */
 static bool give_up_slot(gpc *c, struct op *op, uint32_t i, uint32_t record, uint32_t life,
 			 gpc_block block)
 {
@@ -166,9 +167,9 @@ static bool give_up_slot(gpc *c, struct op *op, uint32_t i, uint32_t record, uin
 	return true;
 }
 
-/* The answer of its publish or commit finds no reference of its own any more.  Blocks are released
- * in the order in which they were sent, as a rule: the entry behind the last one that was found is
- * looked at first. */
+/* The answer of the block's publish or commit is to find no reference of its own any more.  Blocks
+ * are mostly released in the order in which they were sent, so the search begins at the entry
+ * behind the last one that was found. */
 static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 {
 	uint32_t life = hold_life(c, record), i;
@@ -183,20 +184,21 @@ static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 				return;
 }
 
-/* A command that makes it a reference is under way.  It may have done so, and the block may
- * have gone since, but not become anything new: this cell keeps it.  From here on the answer changes
- * nothing: the writer may end the hold before it is taken, and the cell be another thread's. */
+/* A command that makes the block a reference is under way.  It may have done so, and the block may
+ * have left the table since, but it has not become anything new: this cell keeps it.  From here on
+ * the answer changes nothing.  The writer may end the hold before the answer is taken, and the
+ * cell may be another thread's by then. */
 static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
 	if (hold_is_owner(c, record)) {
-		if (is_reclaimed(c, record)) /* the answer gives it back */
+		if (is_reclaimed(c, record)) /* the answer of the reclaim gives it back */
 			return hold_step(c, record, block, HOLD_GONE, sum);
 		forget_answer(c, record, block);
-		/* a CALLER block is LIVE, or the owner's by its record alone */
+		/* a CALLER block is LIVE, or it is the owner's by its record alone */
 		if (hold_is_pool_owner(c, block) ? hold_step(c, record, block, HOLD_GONE, sum)
 						 : release_locked(c, record, block, HOLD_GIVE, sum))
 			return true;
-	} /* else, or behind a thread that has made it references meanwhile: */
+	} /* in other cases, or if another thread has made it references meanwhile: */
 	hold_step(c, record, block, HOLD_LIVE, sum);
 	forget_answer(c, record, block);
 	refs_stamp_end(c, record);
@@ -210,7 +212,7 @@ bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, stru
 
 	pthread_mutex_lock(&c->ring_lock);
 	if (hold_of(load_relaxed(cell)) == HOLD_PENDING)
-		ring_take_locked(c); /* the answer may have come */
+		ring_take_locked(c); /* the answer may have come by now */
 	switch (hold_of(load_relaxed(cell))) {
 	case HOLD_REF:
 		refs_stamp(c, record, stamp);
@@ -223,14 +225,15 @@ bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, stru
 		held = true;
 		release_locked(c, record, block, HOLD_GIVE, sum);
 		break;
-	default: /* CALLER blocks stay their owner's */
+	default: /* a CALLER block stays its owner's */
 		held = hold_has_owned(c, record, block);
 	}
 	pthread_mutex_unlock(&c->ring_lock);
 	return held;
 }
 
-/* FREE stands in the ring, for the last ones of the list; now the cells, and then it is shown. */
+/* FREE of the last ones of the list stands in the ring: now change the cells, before the commands
+ * are shown. */
 static void send_back(gpc *c, struct op *op)
 {
 	const struct back *list = c->back + c->back_n - op->n;
@@ -242,7 +245,7 @@ static void send_back(gpc *c, struct op *op)
 	c->back_n -= op->n;
 }
 
-/* Keep the still reserved blocks among the last n of the list, and return their number: a block
+/* Keep those of the last n of the list that are still reserved, and return their number.  A block
  * that was published meanwhile needs no FREE. */
 static uint32_t keep_reserved(gpc *c, uint32_t n)
 {
@@ -262,7 +265,7 @@ static uint32_t keep_reserved(gpc *c, uint32_t n)
 	return kept;
 }
 
-/* Find those for which there was no memory: their cells are BACK. */
+/* Find the blocks for which the list had no memory: their cells are BACK. */
 static void find_forgotten(gpc *c)
 {
 	uint32_t pool, slot, slots, first;
@@ -315,8 +318,8 @@ void release_send_locked(gpc *c)
 	if (!c->back_n && c->back_forgotten)
 		find_forgotten(c);
 	while (c->back_n) {
-		room = ring_room(c); /* once: the writer makes more of it meanwhile */
-		if (!room) {         /* the writer may take them by itself: recall.c */
+		room = ring_room(c); /* it is asked once, since the writer goes on making room */
+		if (!room) {         /* the writer may take the blocks back by itself: recall.c */
 			count_add(&s->ring_full, 1);
 			store_relaxed(&s->back_waits, 1);
 		}

@@ -4,74 +4,87 @@
  * A hold is one word in shared memory: the cell of (block, peer).  The segments name the owner of
  * each reservation, so gpc_check finds reservations without an owner.
  *
- *   cell       the record                      who ends it, and by what
+ *   cell       the record                      how the hold ends
  *   ---------  ------------------------------  ------------------------------------------
- *   n          LIVE, DYING                     the program, by a release: n - 1
- *   RESERVED   RESERVED by this peer           the program: publish, commit or release
- *   STOCK      RESERVED by this peer           the peer takes it: RESERVED.  The writer takes
- *                                              it back (recall.c): 0, and the record is FREE.
- *                                              Both compare and swap
- *   STOCK      the same, in a pool of CALLER   the peer takes it: 0, and the record alone says that
- *              blocks of this peer             the program has it.  The writer takes it back only
- *                                              when the pool goes
- *   PENDING    RESERVED by this peer, or       the answer to the publish or commit that names
- *              LIVE, DYING by that command     the block; counts as one reference
- *   PENDING    LIVE, DYING, or RESERVED by     the answer to the reclaim that names the block: a
- *              this peer by that command       reservation, or still a reference
- *   BACK       RESERVED by this peer           given up: the command FREE, which waits for room
- *                                              in the ring; or the writer, when somebody needs
- *                                              the block and the ring has run (recall.c)
- *   BACK       LIVE, DYING by the command      the same, before a publish or commit made it LIVE:
- *              that was under way              the writer, when it looks whether somebody holds
- *                                              the block (w_cell_is_zero); or the peer
- *   0          RESERVED by this peer, and      the command
- *              - a command that is not
- *                answered, or whose answer the
- *                peer has not taken, has given
- *                the block to the peer, or
+ *   n          LIVE or DYING                   The program releases: n becomes n - 1.
+ *   RESERVED   RESERVED by this peer           The program publishes, commits or releases.
+ *   STOCK      RESERVED by this peer           The peer takes the block: the cell becomes
+ *                                              RESERVED.  Or the writer takes it back
+ *                                              (recall.c): the cell becomes 0, and the
+ *                                              record FREE.  Both compare and swap.
+ *   STOCK      RESERVED by this peer, a        The peer takes the block: the cell becomes 0,
+ *              CALLER block of its own pool    and from then on the record alone says that
+ *                                              the program has the block.  The writer takes
+ *                                              it back only when the pool goes.
+ *   PENDING    RESERVED by this peer; or LIVE  The publish or commit that names the block is
+ *              or DYING by that command        answered.  Until then the cell counts as one
+ *                                              reference.
+ *   PENDING    LIVE or DYING; or RESERVED by   The reclaim that names the block is answered:
+ *              this peer by that command       the hold is a reservation then, or still a
+ *                                              reference.
+ *   BACK       RESERVED by this peer           The program has given the block up.  The
+ *                                              command FREE ends the hold; it waits for room
+ *                                              in the ring.  Or the writer ends it, when
+ *                                              somebody needs the block and the ring has
+ *                                              run (recall.c).
+ *   BACK       LIVE, or DYING since; given up  The writer ends it when it looks whether
+ *              while a publish or commit was   somebody holds the block (w_cell_is_zero).
+ *              under way that has made it      Or the peer ends it.
+ *              LIVE
+ *   0          RESERVED by this peer, and      The command ends it.
+ *              - a command has given the
+ *                block to the peer, and has
+ *                no answer yet, or one that
+ *                the peer has not taken; or
  *              - a FREE, PUBLISH or COMMIT
- *                that is not answered names it
- *   0          RESERVED by this peer, which    the owner, by a publish.  The blocks of such a
- *              is the owner of the pool, and  pool are its own from the start and whenever they
- *              the pool has CALLER blocks      come back: the record alone says so.  Given up while
- *                                              a publish of it is under way, it is so at once:
- *                                              LIVE it is nobody's, and refused the owner's
- *   0          RESERVED by this peer, the      the writer, when the transfer's done word says so
- *              target of a transfer            (index/writer/transfer.h); no command of the peer
- *   n          the same, of a fetch            the same, and then the program by a release, whatever the
- *                                              writer has decided: LIVE or DYING
- *   0          RESERVED, with REC_RECALL       the writer, which is taking it back; a successor
- *                                              goes on
- *   0          all else                        nobody: there is no hold
+ *                names it, and has no answer
+ *   0          RESERVED by this peer, which    The owner publishes the block.  The blocks of
+ *              owns the pool, and the pool     such a pool are the owner's from the start and
+ *              has CALLER blocks               whenever they come back: the record alone says
+ *                                              so.  If the owner gives such a block up while
+ *                                              a publish of it is under way, it is at once
+ *                                              as if no hold were there: once LIVE the block
+ *                                              is nobody's, and after a refusal the owner's.
+ *   0          RESERVED by this peer, the      The writer ends it when the transfer's done
+ *              target of a transfer            word says so (index/writer/transfer.h).  No
+ *                                              command of the peer ends it.
+ *   n          RESERVED by this peer, the      The writer ends the reservation in the same
+ *              target of a fetch               way, and the program the references, by
+ *                                              releases: whether the writer has made the
+ *                                              block LIVE or DYING.
+ *   0          RESERVED, with REC_RECALL       The writer is taking the block back; a
+ *                                              successor goes on with that.
+ *   0          any other state                 There is no hold.
  *
- * All else is an error that gpc_check reports while the peer lives.  Each store goes from one
- * line of the table to another, so a look at any moment finds no error:
+ * Any other pair is an error, which gpc_check reports while the peer lives.  Each store goes from
+ * one line of the table to another, so a look at any moment finds no error:
  *
- *   - the cells that a command changes are stored after the command stands in the ring and
- *     before `head` shows it (ring.c); gpc_check reads all unanswered commands of the ring
- *   - the cells that an answer changes are stored before `taken` passes it
- *   - the writer stores STOCK before the answer
+ *   - The cells that a command changes are stored after the command stands in the ring and
+ *     before `head` shows it (ring.c).  gpc_check reads all unanswered commands of the ring.
+ *   - The cells that an answer changes are stored before `taken` passes the answer.
+ *   - The writer stores STOCK before the answer.
  *
  * Rule C9: a late answer ends no hold of others.  A command that changes a cell notes the life of
- * its block, and its answer changes the cell in that life alone.  Commands of one submission are
- * answered one by one and taken together, so a block may have been released, evicted and granted to
- * another thread of the handle before its answer is taken.  In the same life the block may have been
- * given up, and have become another thread's reference or, as a CALLER block, another publish's: a
- * release says so to the command (given_up), and its answer ends at most the way back, BACK.  The
- * peer need not come for the answer: no hold that was given up stops others until then.
+ * its block, and its answer changes the cell in that life alone.  The commands of one submission
+ * are answered one by one and taken together.  So before the answer is taken, the block may have
+ * been released, evicted and granted to another thread of the handle.  In the same life, the block
+ * may also have been given up, and may have become another thread's reference; a CALLER block may
+ * have become part of another publish.  Therefore a release tells the command that its block was
+ * given up (given_up), and the answer ends at most the way back, BACK.  The peer need not come for
+ * the answer: a hold that was given up stops nobody until then.
  *
- * The writer, for its part, lets no life
- * end while a cell is not 0: a block becomes FREE
+ * The writer lets no life end while a cell is not 0.  A block becomes FREE
  *
- *   from DYING       when its row is zero (retire.c)
- *   from RESERVED    by a FREE, whose cell is 0 since it was sent; by a recall, which swaps the cell to 0; when
- *                    no answer has told of it; or from REC_RECALL.  A refused commit, a refused
- *                    transfer and a reclaim that is given up leave a cell to their answer: DYING
- *                    first (retire_target)
+ *   from DYING       when its row is zero (retire.c);
+ *   from RESERVED    by a FREE: its cell has been 0 since the FREE was sent; by a recall, which
+ *                    swaps the cell to 0; when no answer has told the peer of the block; or
+ *                    with REC_RECALL.  A refused commit, a refused transfer and a reclaim that
+ *                    is given up leave the cell to their answer, so the block becomes DYING
+ *                    first (retire_target).
  *
- * Rule C7: a publish that is under way and given up is followed by a FREE of that life of the
- * block: when the publish succeeds, FREE finds nothing to free, and when it does not, the
- * reservation ends.  The peer need not come back for either. */
+ * Rule C7: if a publish is given up while it is under way, a FREE of that life of the block
+ * follows it.  When the publish succeeds, the FREE finds nothing to free.  When the publish fails,
+ * the FREE ends the reservation.  The peer need not come back for either. */
 #ifndef GPC_HOLD_H
 #define GPC_HOLD_H
 
@@ -102,13 +115,13 @@ static inline uint32_t hold_refs(uint16_t cell)
 	return cell <= CELL_REFS ? cell : hold_of(cell) == HOLD_PENDING;
 }
 
-/* from what to what: index/peer/hold.c */
+/* The moments at which a cell changes; index/peer/hold.c has the steps. */
 enum hold_event {
 	HOLD_GRANT,      /* an answer brings the block to the program */
 	HOLD_SEND,       /* a command is sent that makes it a reference */
 	HOLD_SEND_OWNED, /* ... of a CALLER block: its reservation has no cell */
 	HOLD_PART,       /* a command is sent that ends it, whatever the answer */
-	HOLD_LIVE,       /* the command has made it LIVE */
+	HOLD_LIVE,       /* References that a cell counts as. */
 	HOLD_REFUSED,    /* the command was refused: still reserved */
 	/* ... and the block is not reserved by a cell: the writer has freed it, or it is the
 	 * owner's */

@@ -4,9 +4,9 @@
  * The counts.  A block counts once in the seat's in_use[pool] while the own cell says that the
  * program holds it: references, RESERVED or PENDING (index/peer/hold.h).  Each change of a cell
  * is one step from an old value to a new one, and the thread that makes the step counts the
- * difference.  refs_take adds before it looks: to a cell that has a reservation's value only
- * where the record was LIVE a moment ago, in the same section, so a publish or commit has been
- * done and its answer is all that is missing.
+ * difference.  refs_take adds to the cell before it looks at the record again.  If the cell has a
+ * reservation's value, the record was LIVE a moment ago, in the same section: so a publish or
+ * commit is done, and only its answer is missing.
  * Tests: t/index/refs.t t/bytes/lent-source.t */
 #include "config.h"
 
@@ -14,8 +14,8 @@
 #include "index/peer/refs.h"
 #include "index/peer/hold.h"
 
-/* Pools are below GPC_MAX_POOLS + 1 = 128: pool_record has checked, and block ids have
- * no more bits.  The counters are unsigned; the addend may be negative. */
+/* Pool numbers are below GPC_MAX_POOLS + 1 = 128, since pool_record has checked them and block ids
+ * have no more bits.  The counters are unsigned; the addend may be negative. */
 void refs_account(gpc *c, const struct ref_sum *sum)
 {
 	struct shm_seat *seat = seg_seat(&c->seg, c->peer);
@@ -40,14 +40,14 @@ static int add_to_special(gpc *c, uint32_t record, gpc_block block, uint16_t old
 	enum hold hold = hold_of(old);
 
 	if (hold == HOLD_PENDING || hold == HOLD_BACK) {
-		/* our own reservation, and the block is LIVE by now: references are added to its
-		 * value.  Another thread may have made the step before us */
+		/* It is our own reservation, and the block is LIVE by now, so references are added
+		 * to the cell's value.  Another thread may have made this step before us. */
 		hold_step_from(c, record, block, HOLD_LIVE, (uint16_t)(old + 1), sum);
 		sum->refs++;
 		return 0;
 	}
-	/* Threads at the cap at the same moment overshoot it by one each; there is room for that
-	 * below the next value. */
+	/* Threads that reach the cap at the same moment may exceed it by one each.  There is room
+	 * for that below the next value. */
 	count_sub(refs_cell(c, record), 1);
 	if (hold != HOLD_REF)
 		return -ESTALE;
@@ -70,8 +70,8 @@ static int refs_add(gpc *c, uint32_t record, gpc_block block, struct ref_sum *su
 
 bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	/* (c) the uses of the block are over; pairs with the writer's reading of the row before
-	 * it frees.  If we die before it, reaping clears the cell. */
+	/* (c) the uses of the block are over before the cell is lowered; pairs with the writer's
+	 * reading of the row before it frees.  If we die before it, reaping clears the cell. */
 	uint16_t old = order_dec16(refs_cell(c, record), CELL_REFS);
 
 	if (!old)
@@ -85,10 +85,9 @@ bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 /* The word that a record has while it is LIVE and holds `key`, else 0 (FREE, generation
  * 0).
  *
- * The key is written before the word becomes LIVE (the acquire pairs with (C))
- * and again only after the word has left this generation.  A second look at the word,
- * after the key, that finds it unchanged proves that both halves of the key are of
- * this generation. */
+ * The key is written before the word becomes LIVE (the acquire pairs with (C)), and again only
+ * after the word has left this generation.  The word is read again after the key.  If it is
+ * unchanged, both halves of the key are of this generation. */
 static uint32_t live_word(const struct shm_record *r, const gpc_key *key)
 {
 	uint32_t word = load_acquire(&r->word);
@@ -103,8 +102,8 @@ static bool still_there(const gpc *c, uint32_t record, gpc_block block, const gp
 {
 	struct pool_set live = pool_live(&c->seg);
 
-	/* the pool's bit is part of the state: a pool dies when it is cleared; and its range is
-	 * part of the id's meaning */
+	/* The pool's bit is part of the state, since a pool dies when its bit is cleared.  Its
+	 * range is part of the id's meaning. */
 	return pool_set_has(&live, (uint32_t)block >> 24) &&
 	       pool_record(&c->seg, block) == record && live_word(seg_record(&c->seg, record), key);
 }
@@ -113,11 +112,11 @@ int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key, stru
 {
 	int err;
 
-	/* a hint that is stale already costs no barrier and leaves the cell alone */
+	/* a hint that is already stale then costs no barrier, and no store to the cell */
 	if (!live_word(seg_record(&c->seg, record), key))
 		return -ESTALE;
-	/* (T) the cell, a full barrier, then everything again: either the writer sees
-	 * the cell when it reads the row a second time, or we see DYING.  Pairs with
+	/* (T) the cell is raised, a full barrier, and then everything is read again.  Either the
+	 * writer sees the cell when it reads the row a second time, or we see DYING.  Pairs with
 	 * (D); t/model/refs.pml.  If we die from here on, reaping clears the cell. */
 	err = refs_add(c, record, block, sum);
 	if (err)
@@ -128,9 +127,9 @@ int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key, stru
 	return -ESTALE;
 }
 
-/* The window may be moved at this moment: then the use is in stamp[], which is not looked at, and
- * goes to use[] as well.  Either we see the new window, or the writer sees a tick that the old
- * window lacks. */
+/* The window may be moved at this moment.  Then the use is in stamp[], which is not looked at, and
+ * goes to use[] as well.  Either we see the new window, or the writer sees a tick that is beyond
+ * the old window. */
 void refs_stamp_late(const gpc *c, uint32_t record, uint64_t to)
 {
 	order_raise64(seg_stamp(&c->seg, record), to, 2);
@@ -147,7 +146,7 @@ int refs_lend_begin(gpc *c)
 
 	if (load_acquire(&c->lent))
 		return 0;
-	/* of these pages of zeros, only pages of lent records become memory */
+	/* pages of zeros: only those with lent records take memory */
 	lent = calloc(c->seg.header.geometry.max_blocks, sizeof(*lent));
 	if (!lent)
 		return err_set(ENOMEM, "no memory to tell what streams are to release");
@@ -160,7 +159,8 @@ int refs_lend_begin(gpc *c)
 	return 0;
 }
 
-/* Counted first, then compared: if two threads lend the last reference, at most one succeeds. */
+/* The reference is counted first and compared then: if two threads lend the last reference, at
+ * most one succeeds. */
 bool refs_lend(gpc *c, uint32_t record)
 {
 	uint16_t cell;

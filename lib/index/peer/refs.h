@@ -7,16 +7,17 @@
  *     LIVE and the key: granted                row is zero?  only then FREE
  *     else cell -= 1: a miss
  *
- * Either the writer sees the cell or the peer sees DYING.  A counter and a ledger could not
- * be updated together, so a kill between them would be ambiguous; a cell belongs to one peer
- * and dies with it. */
+ * Either the writer sees the cell or the peer sees DYING.  A shared counter would need a ledger of
+ * its owners.  The two could not be updated in one step, so a kill between them would leave them
+ * in doubt.  A cell belongs to one peer, and dies with it. */
 #ifndef GPC_REFS_H
 #define GPC_REFS_H
 
 #include "index/peer/handle.h"
 #include "index/segment/stamps.h"
 
-#define REF_CAP 0x8000u /* leaves room for racing undos below CELL_REFS */
+/* leaves room below CELL_REFS for threads that exceed it and take that back */
+#define REF_CAP 0x8000u
 
 void refs_account(gpc *c, const struct ref_sum *sum);
 
@@ -25,15 +26,15 @@ static inline uint16_t *refs_cell(const gpc *c, uint32_t record)
 	return seg_cell(&c->seg, record, c->peer);
 }
 
-/* Reference on a LIVE block that holds `key`: 0, -ESTALE (not that key any more), -EOVERFLOW.
- * Inside a section: see refs.c for what the counts owe to it. */
+/* Take a reference on a LIVE block that holds `key`: 0; -ESTALE, it no longer holds that key;
+ * -EOVERFLOW.  It is called in a section, and refs.c says why the counts need that. */
 int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key, struct ref_sum *sum);
 /* Release a reference; false: there was none. */
 bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
 
-/* A reference that a stream is to release (gpc_release_after) stays in the cell, and is not the
- * program's to release again: a cell of n has n less those lent.  Threads that release one
- * reference twice at the same moment are not told apart. */
+/* A reference that a stream is to release (gpc_release_after) stays in the cell, and the program
+ * may not release it again.  A cell of n leaves the program n less the lent ones.  If threads
+ * release one reference twice at the same moment, that is not noticed. */
 int refs_lend_begin(gpc *c);             /* -ENOMEM */
 bool refs_lend(gpc *c, uint32_t record); /* false: there was none that is not lent */
 void refs_lend_end(gpc *c, uint32_t record);
@@ -44,14 +45,15 @@ static inline bool refs_any_lent(const gpc *c)
 	return __builtin_expect(load_relaxed(&c->nlent) != 0, 0);
 }
 
-/* Are all references of the program there such that streams release them? */
+/* Will streams release all references of the program? */
 static inline bool refs_is_streams(const gpc *c, uint32_t record)
 {
 	return refs_any_lent(c) && refs_all_lent(c, record);
 }
 
-/* A cell of ours is not zero any more: the writer looks at our column.  Behind the cell, which is a
- * full barrier, and before state and key are read again. */
+/* A cell of ours is not zero any more, so the writer has to look at our column.  It is called
+ * behind the store of the cell, which is a full barrier, and before state and key are read
+ * again. */
 static inline void refs_show(const gpc *c)
 {
 	uint64_t *word = &seg_shared(&c->seg)->holders[c->peer >> 6], bit = 1ull << (c->peer & 63);
@@ -60,17 +62,17 @@ static inline void refs_show(const gpc *c)
 		order_or64(word, bit);
 }
 
-/* The stamp of the first block of an array of n that a call uses; each one behind it has one
- * less. */
+/* The stamp of the first block in a call's array of n.  Each further block has a stamp that is
+ * lower by one. */
 static inline uint64_t refs_first_stamp(gpc *c, uint32_t n)
 {
 	return handle_ticks(c, n / (STAMP_PLACES + 1) + 1) << STAMP_BITS | STAMP_PLACES;
 }
 
-/* The window has passed, and the writer has not moved it. */
+/* The tick is beyond the window, which the writer has not moved yet. */
 void refs_stamp_late(const gpc *c, uint32_t record, uint64_t to);
 
-/* Use: raise the block's stamp (rule R1). */
+/* The block is used: raise its stamp (rule R1). */
 static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t to)
 {
 	if (__builtin_expect(use_fits(to, load_relaxed(&seg_state(&c->seg)->uses_from)), 1))
@@ -79,8 +81,9 @@ static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t to)
 		refs_stamp_late(c, record, to);
 }
 
-/* A block that was held counts as used until now, by the last of all places: the place that the writer gives a
- * block in use (index/table/lru.c).  Before the reference ends. */
+/* A block that was held counts as used until now.  It gets the last of all places of the tick,
+ * which the writer gives to blocks in use, too (index/table/lru.c).  It is called before the
+ * reference ends. */
 static inline void refs_stamp_end(const gpc *c, uint32_t record)
 {
 	refs_stamp(c, record, load_relaxed(&seg_shared(&c->seg)->tick) << STAMP_BITS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refuse.c - the sentences that calls with blocks answer refusals with: refuse.h.  They look at
- * the segments once more, after the refusal, so they may describe a later moment.
+/* refuse.c - the sentences of refusals (refuse.h).  These functions look at the segments once more
+ * after the refusal, so a sentence may describe a later moment.
  * Tests: t/index/pool-gone.t t/index/first-refusal.t t/bytes/refused-items.t t/bytes/sentences.t */
 #include "config.h"
 
@@ -93,7 +93,7 @@ int refuse_gone(const gpc *c, gpc_block block, int err)
 	return (err == -EINVAL || err == -EPERM) && refuse_is_gone(c, block) ? -ESTALE : err;
 }
 
-/* array[i]field is none. */
+/* The block array[i]field is no block. */
 static int no_block(const gpc *c, const char *array, uint32_t i, const char *field, gpc_block block)
 {
 	uint32_t pool = (uint32_t)block >> 24, slots;
@@ -125,7 +125,8 @@ int refuse_move_block(const gpc *c, uint32_t i, const char *field, gpc_block blo
 	return no_block(c, "moves", i, field, block);
 }
 
-/* Why it is not a reservation of this peer's to use: one of these is true of each block. */
+/* The reason why this peer cannot use the block as its reservation: one of these is true of each
+ * block. */
 static const char *why_not_reserved(const gpc *c, gpc_block block, char *room, size_t n)
 {
 	uint32_t record = pool_record(&c->seg, block);
@@ -160,7 +161,7 @@ int refuse_unref(const gpc *c, uint32_t i, gpc_block block)
 	char text[BLOCK_TEXT];
 
 	if (pool_record(&c->seg, block) == SHM_NO_RECORD) {
-		refuse_block(c, "blocks", i, block); /* its sentence, not its errno */
+		refuse_block(c, "blocks", i, block); /* only its sentence is wanted */
 		return -EPERM;
 	}
 	if (refs_is_streams(c, pool_record(&c->seg, block)) &&
@@ -354,7 +355,7 @@ static int refuse_quota(const gpc *c, uint32_t n)
 		       quota_of_peer(c));
 }
 
-/* "pool 1, to": the argument is named where its name says more than "pool". */
+/* "pool 1, to": the argument is named if its name says more than "pool". */
 static const char *pool_text(char text[BLOCK_TEXT], const char *argument, uint32_t pool)
 {
 	if (strcmp(argument, "pool"))
@@ -390,7 +391,7 @@ static int refuse_room(const struct shm_command *head, const char *argument, uin
 		       n, headroom, blocks, text);
 }
 
-/* For the pool that is to give blocks. */
+/* Of the pool that is to give blocks. */
 static int refuse_place(const gpc *c, const struct shm_command *head, const char *argument,
 			uint32_t pool, uint32_t n, int32_t err)
 {
@@ -456,7 +457,7 @@ static int refuse_to_move(const gpc *c, const struct shm_command *head, uint32_t
 		       block);
 }
 
-/* A transfer that cannot begin, since another one has its first block or that block's key. */
+/* A transfer cannot begin, since another one has its first block or that block's key. */
 static int refuse_taken(const struct shm_command *head, uint32_t to)
 {
 	char block[BLOCK_TEXT];
@@ -547,6 +548,6 @@ void refuse_log(gpc *c, const char *call, int32_t err)
 
 	if (told & kind)
 		return;
-	store_relaxed(&c->told_kinds, told | kind); /* two threads may both tell */
+	store_relaxed(&c->told_kinds, told | kind); /* two threads may both log it */
 	log_say(&c->log, LOG_DEBUG, "%s has refused an item: %s", call, gpc_last_error());
 }

@@ -2,8 +2,8 @@
 /* ring.c - commands of this peer, the producer's side: submitting, taking answers, waiting.
  *
  * The list of commands under way, and the ring behind `head`, belong to the holder of ring_lock.
- * A thread that waits takes the answers of all threads; each op says what its answers mean
- * (take).
+ * A waiting thread takes the answers of all threads.  The op's function take() carries out the
+ * meaning of its answers.
  * Tests: t/index/waiting.t t/index/time-is-up.t t/index/no-writer.t t/index/window.t
  *   t/index/wake.t t/index/wait.t */
 #include "config.h"
@@ -17,9 +17,9 @@
 #include "index/peer/ring.h"
 #include "index/peer/slow.h"
 
-#define SHORT_NS 10000             /* the same, where the writer may wait for this processor */
+#define SHORT_NS 10000             /* the same, if the writer may be waiting for this processor */
 #define LOOK_NS  (100 * NS_PER_MS) /* rule C2: between looks for a writer */
-/* for an answer that is about to come: behind a grant, and of a handle that is being closed */
+/* the wait for an answer that is sure to come: after a grant, and when a handle is being closed */
 #define GRANTED_NS (1000 * NS_PER_MS)
 #define LAST_NS    (500 * NS_PER_MS)
 
@@ -53,8 +53,8 @@ void ring_doorbell(gpc *c)
 	struct shm_shared *shared = seg_shared(&c->seg);
 
 	order_or64(&shared->pending[c->peer >> 6], 1ull << (c->peer & 63));
-	/* a full barrier stands between pending and sleeping: the writer does the reverse (Z);
-	 * t/model/wake.pml */
+	/* A full barrier stands between `pending` and `sleeping`; the writer does the reverse (Z);
+	 * t/model/wake.pml. */
 	if (load_relaxed(&shared->sleeping) && order_swap32(&shared->sleeping, 0))
 		futex_wake_all(&shared->sleeping);
 }
@@ -71,7 +71,7 @@ static bool is_answered(gpc *c, const struct op *op)
 	return true;
 }
 
-/* The cells have what the answers bring before `taken` passes them, so gpc_check finds each
+/* The cells change as the answers say before `taken` passes these, so gpc_check finds each
  * reservation in one of the two. */
 static void note_taken(gpc *c)
 {
@@ -216,8 +216,8 @@ void ring_free(gpc *c)
 
 struct wait {
 	uint64_t began_ns;
-	uint64_t deadline_ns, look_ns; /* look_ns: for a writer, next time */
-	uint32_t missed;               /* looks that found none */
+	uint64_t deadline_ns, look_ns; /* look_ns: the time of the next look for a writer */
+	uint32_t missed;               /* looks for a writer that found none */
 	uint64_t awake_until_ns;       /* it sleeps after that */
 	bool only_try;                 /* a timeout of 0 */
 };
@@ -227,17 +227,17 @@ bool ring_has_writer(gpc *c)
 	return (c->flags & GPC_SERVE) || lock_test(c->seg.lock_fd, LOCK_WRITER) != 0;
 }
 
-/* One wait that has seen no writer spares the other waits their time.  A writer has served since,
- * or a standby is about to, when
+/* If one wait has seen no writer, the other waits need not take their time.  The table says
+ * whether a writer has served since, or a standby is about to:
  *
  *   generation    lock      then
  *   ----------    --------  ----------------------------------------------------------------
- *   as it was     not held  nobody has come: no wait has anything to wait for
- *   as it was     held      it is known no more, and each wait gives the next writer its time
- *   another one   any       the same: that one has ended since, if the lock is not held
+ *   as it was     not held nobody has come, so no wait has anything to wait for
+ *   as it was     held      the mark is removed, and each wait gives the next writer its time
+ *   another one   any       the same; if the lock is not held, that writer has ended, too
  *
- * A thread that stores what it has seen behind another one that saw more is corrected by the next
- * look at the lock. */
+ * A thread may store what it has seen after another thread that saw more has stored.  The next
+ * look at the lock corrects that. */
 static uint32_t life_of_writer(const gpc *c)
 {
 	return load_relaxed(&seg_state(&c->seg)->generation) + 1;
@@ -284,7 +284,7 @@ static uint64_t end_of(const gpc *c, const struct wait *w)
 	return leaves ? MIN(leaves, w->deadline_ns) : w->deadline_ns;
 }
 
-/* One step of a wait whose condition was false when `done` had the value `seen`. */
+/* One step of a wait.  Its condition was false when `done` had the value `seen`. */
 static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 {
 	struct shm_seat *s = my_seat(c);
@@ -315,7 +315,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 	handle_sweep_sections(c); /* rule S4: our own device sections */
 	if (now >= w->look_ns) {
 		w->missed = ring_has_writer(c) ? 0 : w->missed + 1;
-		if (w->missed >= 2) { /* a standby had its time */
+		if (w->missed >= 2) { /* a standby has had its time */
 			ring_note_gone(c);
 			return -ENOTCONN;
 		}
@@ -323,7 +323,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 	}
 	until = MIN(MIN(end, w->look_ns), now + LOOK_NS);
 	count_add(&s->waiting, 1);
-	order_fence(); /* waiting before done: the writer does the reverse */
+	order_fence(); /* `waiting` is stored before `done` is read; the writer does the reverse */
 	if (load_relaxed(&s->done) == seen)
 		futex_wait(&s->done, seen, until - now);
 	count_sub(&s->waiting, 1);
@@ -331,7 +331,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 	return 0;
 }
 
-/* The number of the writer's process if it is stopped, so that no wait helps; else 0. */
+/* The PID of the writer if it is stopped, so that waiting does not help; else 0. */
 static int stopped_writer(const gpc *c)
 {
 	uint32_t seat = load_relaxed(&seg_state(&c->seg)->writer_peer);
@@ -386,7 +386,7 @@ static void wait_init(const gpc *c, struct wait *w, uint64_t deadline_ns)
 	w->began_ns = w->awake_until_ns - awake_ns(c);
 }
 
-/* Threads of this peer count into one histogram. */
+/* Several threads of this peer count into one histogram. */
 static void note_round_trip(gpc *c, const struct wait *w, uint32_t op, uint32_t blocks)
 {
 	struct shm_histogram *h = &my_seat(c)->round_trip;
@@ -398,7 +398,7 @@ static void note_round_trip(gpc *c, const struct wait *w, uint32_t op, uint32_t 
 		slow_note(c, op, blocks, 0, ns);
 }
 
-/* The caller waits no longer: no round trip, and yet it took long. */
+/* The caller stops waiting.  This is no round trip, but it may have taken long. */
 static void note_given_up(gpc *c, const struct wait *w, uint32_t op, uint32_t blocks, int err)
 {
 	uint64_t ns = clock_ns() - w->began_ns;
@@ -470,12 +470,13 @@ static bool withdraw(gpc *c, struct op *op)
 		return true;
 	if (!order_cas64(&head->group_state, GROUP_OPEN, GROUP_WITHDRAWN))
 		return false;
-	ring_doorbell(c); /* it may wait for what takes long */
+	/* the writer may be sleeping until an operation that takes long is done */
+	ring_doorbell(c);
 	return true;
 }
 
-/* With ring_lock held.  A command that would be withdrawn at once is not sent: the ring is left
- * to commands that the next writer is to carry out. */
+/* With ring_lock held.  A command that would be withdrawn at once is not sent: it would take room
+ * in the ring from commands that the next writer is to carry out. */
 static int submit_in_call(gpc *c, struct op *op, const struct shm_command *cmds, bool *submitted)
 {
 	if (may_withdraw(cmds) && ring_writer_is_gone(c))
@@ -489,7 +490,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 {
 	struct wait w;
 	bool submitted = false, granted = false, taken;
-	uint32_t n = op->n; /* who takes the answer of a call that was given up frees op */
+	uint32_t n = op->n; /* if the call is given up, the thread that takes its answer frees op */
 	int err = 0;
 
 	wait_init(c, &w, deadline_ns);
@@ -502,12 +503,12 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 		ring_turn_locked(c);
 		if (!submitted && err == 0)
 			err = submit_in_call(c, op, cmds, &submitted);
-		taken = op->taken; /* perhaps by another thread, which is done with it */
+		taken = op->taken; /* another thread may have taken it, and be done with it */
 		if (!taken && err < 0 && submitted) {
 			if (!granted && !withdraw(c, op) && err == -ETIMEDOUT) {
 				granted = true;
 				err = 0;
-				/* or until its writer dies; a stopped writer brings it late */
+				/* or until its writer dies; a stopped writer answers late */
 				w.deadline_ns = clock_ns() + GRANTED_NS;
 				w.only_try = false;
 			} else {

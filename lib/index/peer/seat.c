@@ -17,9 +17,9 @@
 #include "index/peer/seat.h"
 #include "index/base/text.h"
 
-/* A seat that says it is free may have leftovers of a hostile owner.  An open section would
- * hold every grace period for as long as we sit here, and with a wrong head the writer would
- * not look at the ring. */
+/* A seat that says that it is free may have leftovers of a hostile owner.  An open section would
+ * stop every grace period for as long as we sit here.  With a wrong head the writer would not look
+ * at the ring. */
 static void make_clean(gpc *c, struct shm_seat *s)
 {
 	uint32_t i;
@@ -29,7 +29,8 @@ static void make_clean(gpc *c, struct shm_seat *s)
 			epoch_end(seg_section(&c->seg, c->peer, i));
 	store_relaxed(&s->head, load_relaxed(&s->tail));
 	store_relaxed(&s->taken, load_relaxed(&s->tail));
-	store_relaxed(&s->waiting, 0); /* of threads that are gone: each answer would wake them */
+	/* of threads that have gone: each answer would try to wake them */
+	store_relaxed(&s->waiting, 0);
 	store_relaxed(&s->lost_ns, 0);
 	store_relaxed(&s->refs_since_ns, 0);
 }
@@ -52,13 +53,13 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	memset(s->label, 0, sizeof(s->label));
 	if (label)
 		memcpy(s->label, label, text_bad_byte(label, strnlen(label, sizeof(s->label) - 1)));
-	/* (a) who we are before TAKEN; pairs with the writer's load in reap.c.  If we die
-	 * before it, the seat is still free; t/model/seat.pml. */
+	/* (a) our name and process are stored before TAKEN; pairs with the writer's load in
+	 * reap.c.  If we die before it, the seat is still free; t/model/seat.pml. */
 	store_release(&s->state, SEAT_TAKEN);
 }
 
-/* The sections first: a reference is taken, and counted, within a section.  Acquires: a process
- * that sees one of these stores sees the earlier stores of (a). */
+/* The sections are read first: a reference is taken, and counted, within a section.  The loads are
+ * acquires, so a process that sees one of these stores sees the earlier stores of (a). */
 bool seat_is_clean(const struct segment *s, uint32_t peer)
 {
 	const struct shm_seat *seat = seg_seat(s, peer);
@@ -75,8 +76,8 @@ static int may_lead(gpc *c)
 	return c->leader ? companion_may(&c->seg, c->leader - 1, c->leader_life) : 0;
 }
 
-/* Its leader may have ended while it sat down, and whoever looked for companions not have seen
- * it. */
+/* Our leader may have ended while we sat down, and whoever looked for its companions may have
+ * missed us. */
 static int stay(gpc *c)
 {
 	int err = may_lead(c);
@@ -86,7 +87,7 @@ static int stay(gpc *c)
 		return err;
 	}
 	store_relaxed(&seg_seat(&c->seg, c->peer)->joined, c->leader != 0);
-	ring_doorbell(c); /* a writer that is alone hardly looks */
+	ring_doorbell(c); /* a writer without peers hardly looks */
 	return 0;
 }
 
@@ -104,7 +105,7 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 			continue;
 		if (lock_try(c->seg.lock_fd, LOCK_PEER(i)) < 0)
 			continue;
-		/* under the lock nobody else sits down here; t/model/seat.pml */
+		/* while we hold the lock nobody else sits down here; t/model/seat.pml */
 		if (load_acquire(&s->state) == SEAT_FREE && seat_is_clean(&c->seg, i)) {
 			c->peer = i;
 			sit_down(c, s, label, quota);
@@ -115,7 +116,8 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 	return err_set(EUSERS, "no seat of %s is free", c->seg.name);
 }
 
-/* A time that is still to come was stored in another time namespace, or is scribbled over. */
+/* A time that is still to come was stored in another time namespace, or somebody has scribbled
+ * over it. */
 static bool is_over_after(uint64_t lost_ns, uint64_t wait_ns)
 {
 	uint64_t now = clock_ns();
@@ -140,15 +142,15 @@ bool seat_is_over(const struct segment *s, uint32_t peer, const struct identity 
 	}
 }
 
-/* The lock of this seat is free, or its process gone.  Is its life over, and do companions go
- * on? */
+/* The lock of this seat is free, or its process has gone.  Is its life over except for companions
+ * that go on? */
 static bool is_kept(const gpc *c, uint32_t peer, const struct identity *who)
 {
 	return seat_is_over(&c->seg, peer, who) && companion_lives(&c->seg, c->seg.lock_fd, peer);
 }
 
-/* As reap_dead() would judge, but without its locks: the number is only a reason to try a
- * reaping.  A seat that nobody has looked at since its lock is free is to be noted as lost. */
+/* It judges as reap_dead() would, but without its locks: the number is only a reason to try a
+ * reaping.  A seat whose lock is free counts also if no writer has noted it as lost yet. */
 uint32_t seat_count_dead(gpc *c)
 {
 	uint32_t i, n = 0;
@@ -180,13 +182,13 @@ static uint64_t incarnations(const gpc *c)
 }
 
 /* If no seat was taken anew between the two sums, each peer that is found had its seat before the
- * first sum was complete.  So at that moment all seats were taken. */
+ * first sum was complete.  So all seats were taken at that moment. */
 bool seat_all_living(gpc *c)
 {
 	uint64_t before = incarnations(c);
 	uint32_t i;
 
-	order_fence(); /* incarnations before states, and states before them */
+	order_fence(); /* incarnations are read before states, and states before them */
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
 		const struct shm_seat *s = seg_seat(&c->seg, i);
 		struct identity who;
@@ -219,7 +221,7 @@ static void end_references(gpc *c)
 	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
 		store_relaxed(&s->in_use[i], 0);
 	if (!load_relaxed(&s->refs))
-		return; /* reservations end when the writer reaps the seat */
+		return; /* the reservations end when the writer reaps the seat */
 	for (i = 0; i < c->seg.header.geometry.max_blocks; i++) {
 		cell = load_relaxed(refs_cell(c, i));
 		if (!cell)
@@ -236,14 +238,15 @@ void seat_leave(gpc *c)
 
 	end_sections(c);
 	if (!companion_end_life(&c->seg, c->seg.lock_fd, c->peer))
-		end_references(c);           /* else they are the companions', too */
-	store_release(&s->state, SEAT_LEFT); /* our stores above before it: see (S) */
+		/* references of a leader belong to its companions, too */
+		end_references(c);
+	store_release(&s->state, SEAT_LEFT); /* our stores above come before it: see (S) */
 	lock_drop(c->seg.lock_fd, LOCK_PEER(c->peer));
 	ring_doorbell(c);
 }
 
-/* The seat stays TAKEN, without its lock: a writer finds a dead peer whose process has not exited
- * yet. */
+/* The seat stays TAKEN, without its lock, so a writer finds a dead peer whose process has not
+ * exited yet. */
 void seat_forsake(gpc *c)
 {
 	end_sections(c);

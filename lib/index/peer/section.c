@@ -38,9 +38,9 @@ GPC_EXPORT int gpc_section_enter(gpc *c)
 	return section;
 }
 
-/* The mark goes before the place becomes idle: after that it is the next owner's.  The thread that
- * entered takes its mark back without a locked instruction, which would cost as much as entering
- * does.  If several other threads leave the section, one gets the mark. */
+/* The mark is taken before the place becomes idle, since after that it is the next owner's.  The
+ * thread that entered takes its mark without a locked instruction, which would cost as much as
+ * entering does.  If several other threads leave the section, only one gets the mark. */
 static bool take_mark(gpc *c, int section)
 {
 	uint64_t *mark = &c->section_thread[section];
@@ -51,7 +51,7 @@ static bool take_mark(gpc *c, int section)
 	return true;
 }
 
-/* Only what gpc_section_enter has opened, and once. */
+/* It leaves only a section that gpc_section_enter has opened, and only once. */
 GPC_EXPORT int gpc_section_leave(gpc *c, int section)
 {
 	int err = handle_check(c, true);
@@ -65,7 +65,7 @@ GPC_EXPORT int gpc_section_leave(gpc *c, int section)
 	return 0;
 }
 
-/* 0, a cookie whose grace period is always over, where there is no seat to ask from. */
+/* Without a seat it returns 0, a cookie whose grace period is always over. */
 GPC_EXPORT uint64_t gpc_grace_start(gpc *c)
 {
 	if (handle_check(c, true))

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shm.h - every byte that processes share.  gpc_segment(5) documents the same.
  *
- * Two segments.  Peers map the index read-only: only the writer stores there.  The control
- * segment is mapped read-write by all; each peer writes only what is its own.  The column on
- * the right says who:  w: the writer   p: the peer that owns the seat   r: everybody reads.
+ * There are two segments.  Peers map the index read-only, and only the writer stores there.  The
+ * control segment is mapped read-write by all; each peer writes only what is its own.  The column
+ * on the right has a letter: w, the writer stores; p, the peer that owns the seat stores; r,
+ * everybody reads.
  *
  *   index segment                              control segment
  *     header      4096   immutable               header      4096   immutable copy
@@ -20,10 +21,10 @@
  *     root[]      2088   w (shm_memo.h), with notes   ask[P][4] 16448 p, the steward of tiers
  *     drop[65536]   32   w
  *
- * Beside them are one file a mirror of the host device (bytes/device/host.h) and one file a pool that
- * has memory (struct shm_memory below).
- * Offsets follow from the geometry alone (geometry.h) and are never read from a segment.
- * Fixed-width integers only.  A change here bumps SHM_VERSION and edits gpc_segment(5).
+ * Beside them there is one file for each mirror of the host device (bytes/device/host.h), and one
+ * for each pool that has memory (struct shm_memory below).  Offsets follow from the geometry alone
+ * (geometry.h) and are never read from a segment.  Fixed-width integers only.  A change here bumps
+ * SHM_VERSION and edits gpc_segment(5).
  * Tests: t/daemon/other-layout.t t/daemon/upgrade.t t/pages/segment-page.t */
 #ifndef GPC_SHM_H
 #define GPC_SHM_H
@@ -40,13 +41,14 @@
 #define SHM_ENDIAN        0x01020304u
 #define SHM_READY         0x59444552u /* "REDY", stored last */
 
-#define SHM_PAGE      4096u
-#define SHM_SECTIONS  64u   /* per peer; the first 8 are the library's own lookups */
-#define SHM_RING      4096u /* commands per peer, power of two */
-#define SHM_MIRRORS   8u
-#define SHM_BUCKET    4u /* entries a bucket */
-#define SHM_NO_PEER   0xffu
-#define SHM_NO_POOL   0xffu /* of a command: every pool, or the demote_to of `pool` */
+#define SHM_PAGE     4096u
+#define SHM_SECTIONS 64u   /* per peer; the first 8 are the library's own lookups */
+#define SHM_RING     4096u /* commands per peer, power of two */
+#define SHM_MIRRORS  8u
+#define SHM_BUCKET   4u /* entries a bucket */
+#define SHM_NO_PEER  0xffu
+/* in a command: every pool, or the pool that demote_to of `pool` names */
+#define SHM_NO_POOL   0xffu
 #define SHM_NO_RECORD 0xffffffffu
 
 /* bytes of the lock file */
@@ -116,39 +118,43 @@ struct shm_state {           /* w, r */
 	/* set of spaces that READY pools below RAM belong to; none is in `spaces` */
 	uint32_t lower_spaces;
 	uint8_t pad0[4];
-	uint64_t changes;      /* line 1: stores to table entries so far: what mirrors lag by */
+	/* line 1: the number of stores to table entries so far; a mirror's lag is counted in
+	 * them */
+	uint64_t changes;
 	uint64_t events_head;  /* next number of the changes feed */
-	uint64_t events_floor; /* cursors below are too late */
+	uint64_t events_floor; /* a cursor of a reader that is below this number is too late */
 	uint64_t
-		clearing; /* pool + 1 << 32 | tag: GPC_CLEARED is announced, and not done; 0 = none */
+		/* pool + 1 << 32 | tag of a clear whose GPC_CLEARED is in the feed while the clear
+		 * goes on; 0 = none */
+		clearing;
 	uint64_t relocated, no_bucket; /* counters */
 	uint64_t aliases;              /* at least the number of pairs in alias[]; it only grows */
 	uint64_t served_ns;            /* CLOCK_MONOTONIC: since when the writer has had the seat */
 	struct shm_past past;          /* lines 2 to 4 */
-	/* line 5: drops of blocks of VRAM and RAM so far, twice.  Odd: one is under way, and this is
-	 * its number */
+	/* line 5: twice the number of drops of blocks of VRAM and RAM so far.  If odd, a drop is
+	 * under way, and this is its number. */
 	uint64_t drops;
 	uint64_t drops_head; /* keys told in drop[] so far: the last SHM_DROPS are there */
 	uint64_t
 		drops_floor; /* keys of drops up to this number may be overwritten; 0: all are there */
-	/* passes of all writers so far, twice; odd: a pass is under way, or its writer has died
-	 * in it.  A writer changes this segment only in a pass (w_pass_begin) */
+	/* Twice the number of passes of all writers so far.  If odd, a pass is under way, or its
+	 * writer has died in it.  A writer changes this segment only in a pass (w_pass_begin). */
 	uint64_t passes;
 	uint8_t pad1[32];
 };
 _Static_assert(sizeof(struct shm_state) == 384, "state layout");
 _Static_assert(__builtin_offsetof(struct shm_state, drops) == 320, "state lines");
 
-/* Key k of all that were dropped is at k % SHM_DROPS.  Each is added before its block is DYING,
- * so the ring has the whole part of a drop that a dead writer has done; index/segment/dropped.h
- * has the readers. */
+/* Dropped key k, counted over all drops, is at k % SHM_DROPS.  Each key is added before its block
+ * is DYING, so the ring has all that a dead writer has done of a drop. index/segment/dropped.h has
+ * the readers. */
 #define SHM_DROPS 65536u
 
 struct shm_drop { /* w, r */
 	uint64_t key[2];
 	uint64_t number; /* odd, and never less than of the key before */
-	/* of the last key of a drop: the command, as seat + 1 << 56 | position; of the others 0.
-	 * Plus its kind, 54 bits to the left */
+	/* Of the last key of a drop: its command, as seat + 1 << 56 | position; of the other keys
+	 * 0.  Plus the kind, 54 bits to the left. */
 	uint64_t command;
 };
 _Static_assert(sizeof(struct shm_drop) == 32, "drop layout");
@@ -183,7 +189,8 @@ struct shm_pool { /* w, r */
 	uint8_t fingerprint[32]; /* of the images */
 	uint32_t spill_ahead;    /* blocks that are to be free, or clean, ahead of need */
 	uint8_t pad0[4];
-	/* of this pool, by tag or whole: a publish begun before one does not succeed after it */
+	/* Clears of this pool so far, by tag or whole.  A publish that was begun before a clear
+	 * does not succeed after it. */
 	uint64_t clears;
 	/* line 22: blocks by state, for tools; each writer counts anew */
 	uint32_t live, reserved, dying;
@@ -219,10 +226,11 @@ struct shm_tally { /* w, r: what the writer counts for a peer */
 };
 _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
 
-/* A transfer that the writer commits: channel i of the peer's struct shm_transfer (index/writer/transfer.h
- * has the rules).  Its targets have the peer as owner, and one of the n numbers from `op` on as
- * op, with or without a source.  left != 0: it is not over.  `value` is stored before the first
- * target is bound, and stays when it is over. */
+/* A transfer that the writer commits; index/writer/transfer.h has the rules.  Entry i belongs to
+ * channel i of the peer's struct shm_transfer.  The owner of its targets is the peer, and their op
+ * is one of the n numbers from `op` on, with or without a source.  While left is not 0 the
+ * transfer is not over.  `value` is stored before the first target is bound, and stays when the
+ * transfer is over. */
 #define SHM_RANKS     16u
 #define SHM_RANK_GONE 0xfeu /* in place of a seat whose process has exited without done */
 
@@ -232,7 +240,8 @@ struct shm_xfer {          /* w, r */
 	uint32_t n;        /* entries of that command */
 	uint32_t left;     /* targets that are not decided */
 	uint64_t begun_ns; /* CLOCK_MONOTONIC */
-	/* seats whose devices copy, then SHM_NO_PEER; none: the peer's own */
+	/* The seats whose devices copy, then SHM_NO_PEER.  If there is none, the peer's own device
+	 * copies. */
 	uint8_t rank[SHM_RANKS];
 	uint32_t refused; /* targets that were not committed */
 	uint32_t bad;     /* 1 + the first entry whose checksum was wrong; 0: none */
@@ -254,43 +263,48 @@ enum {
 	REC_UNCHAINED = 1 << 0,  /* published without a parent link */
 	REC_QUARANTINE = 1 << 1, /* DYING: was reserved by a peer that may still write */
 	REC_COPY = 1 << 3,       /* RESERVED target: the source stays live */
-	/* LIVE: its key names another block of its space; no entry names it, and it goes after a
-	 * grace period (leave.c) */
+	/* LIVE: its key names another block of its space.  No entry names this block, and it goes
+	 * after a grace period (leave.c). */
 	REC_MOVED = 1 << 4,
-	/* LIVE: its key has gone to another space; it goes after a grace period, when it has no
-	 * descendants */
+	/* LIVE: its key has gone to another space.  The block goes after a grace period, as soon
+	 * as it has no descendants. */
 	REC_LEAVING = 1 << 5,
-	REC_LINGERS = 1 << 6,      /* DYING: held when it could be FREE, or, CALLER, when it left */
+	/* DYING: somebody held it when it could otherwise become FREE; in a CALLER pool, when it
+	 * left */
+	REC_LINGERS = 1 << 6,
 	REC_RECALL = 1 << 7,       /* RESERVED: the writer takes it back from a stock */
 	REC_CLAIM = REC_QUARANTINE /* RESERVED: it is to have the key in its record */
 };
 
-/* The meaning of the fields of a record in each state.  A state's row holds from the store of the
- * word on: fields are filled before it, so a successor may find those of the next state already.
+/* The meaning of the fields of a record in each state.  The meaning of a state holds from the store
+ * of the word on.  The fields are filled before that store, so a successor may find those of the
+ * next state already.
  *
- *   FREE       nothing is read; the first store after the word clears owner, op, source and flags
- *   RESERVED   owner    the peer whose reservation it is
- *              op       the command that gave it the block, as ring position + 1.  0: none, a
- *                       CALLER block is its owner's because it came back
- *              source   0, or it is the target of a move: the block that is read, with
- *                       source_word, and key, parent, depth, tag are those of the moving key
- *              flags    of a target: COPY, UNCHAINED; of any: RECALL; of no target: CLAIM, and
- *                       then key is what its owner computes, parent[0] since when (CLOCK_MONOTONIC, ns), parent[1]
- *                       the number of the claim (shm_tally.claims, + 1), depth how many later
- *                       claims of that peer have ended
- *   LIVE       owner    the peer that published it, or began its move
- *              op       the publish, or the command that began the move: by these two a command
- *                       that runs again finds that it was done
- *              source   0, or the REC_MOVED block that the key came from and that is LIVE too
- *              flags    UNCHAINED; MOVED or LEAVING: the key has gone, and the block goes
- *              source_word  without source: where the parent was, + 1; a hint that may be any
- *              number
- *   DYING      owner    the peer whose command evicted it and gets it next, with op the entry of
- *                       that command.  SHM_NO_PEER: it becomes FREE, and op is that of the
- *                       publish still, or 0
+ *   FREE       Nothing is read.  The first store after the word clears owner, op, source and flags.
+ *   RESERVED   owner    The peer whose reservation it is.
+ *              op       1 + the ring position of the command that gave it the block.  0: a CALLER
+ *                       block came back to its owner, without a command.
+ *              source   0; or, in the target of a move, 1 + the block that is read.  Then
+ *                       source_word is that block's word, and key, parent, depth and tag are
+ *                       those of the moving key.
+ *              flags    A target may have COPY and UNCHAINED, any block RECALL, and a block that
+ *                       is no target CLAIM.  With CLAIM, key is the key that the owner computes,
+ *                       parent[0] the time since when (CLOCK_MONOTONIC, ns), parent[1] the
+ *                       number of the claim (shm_tally.claims, which counts it), and depth the
+ *                       number of later claims of that peer that have ended.
+ *   LIVE       owner    The peer that published it, or began its move.
+ *              op       The publish, or the command that began the move.  By owner and op a
+ *                       command that runs again finds that it was done.
+ *              source   0; or 1 + the REC_MOVED block, LIVE as well, that the key came from.
+ *              flags    UNCHAINED.  MOVED or LEAVING: the key has gone, and the block goes.
+ *              source_word  Without a source: 1 + the record in which the parent was.  It is a
+ *                       hint, and may be any number.
+ *   DYING      owner    The peer whose command evicted it and gets it next; op is the entry of
+ *                       that command.  SHM_NO_PEER: the block becomes FREE, and op is still the
+ *                       publish's, or 0.
  *              source   0
- *              flags    QUARANTINE: it waits for its dead owner's process to be gone, too;
- *                       LINGERS; the others mean nothing any more */
+ *              flags    QUARANTINE: it also waits until the process of its dead owner is gone.
+ *                       LINGERS.  The other flags mean nothing any more. */
 struct shm_record {    /* w, r: the only truth about a block */
 	uint32_t word; /* {generation:29, state:3}: one store commits */
 	uint8_t owner; /* a peer, or SHM_NO_PEER */

@@ -4,38 +4,45 @@
  * A group is `count` entries with one head: the first carries the arguments, each entry one block
  * of the answer.  All entries of a group are marked before the first one is.
  *
- *   command   its head (*: and each entry) has      the answer: result, and in each entry
- *   PUBLISH   block, key, parent, tag;              the block that has the key, or an error.  -ESTALE,
- *             SOURCE: source; SOURCE, UNCLEARED:    too: the source is not LIVE in that life; a clear came;
- *             seen; SINCE: since                    a block that it follows was dropped since, or it was
+ * In the table * marks a field that each entry of a group has, and a name before a colon is a
+ * flag.
+ *
+ *   command   arguments                             answer: result, and in each entry
+ *   PUBLISH   block, key, parent, tag               The block that has the key, or an error.
+ *             SOURCE: source, seen                  -ESTALE, too, if the source is not LIVE in that
+ *             UNCLEARED: seen                       life, if the pool was cleared meanwhile, or if
+ *             SINCE: since                          the key or one that it follows was dropped since.
  *   FREE      block, life                           0
- *   RESERVE   pool, headroom, group_state           how many; block
- *   EVICT     pool, group_state; PEEK: headroom;    how many; block.  NAMED: why, 0 or an error
- *             NAMED: block*, key*: its key or 0
- *   DROP      block, key, life, alone               1: it was live, or its key had moved and was
- *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
- *             block* unless `any`
- *   PROMOTE   to_pool, group_state; block*          how many; block, to
- *   DEMOTE,   the same, and transfer, rank          the same, and in the entry behind the last one the
- *   PROMOTE                                         reason: -EALREADY, another peer computes or
- *                                                   loads it; -ENOSPC, -EDQUOT, -ESTALE ...  Of the
- *                                                   first entry -EALREADY, too: a transfer of
- *                                                   another life of this name, or of a name that is
- *                                                   not over
- *   CUT       transfer, from                        0: the targets of its entries from there on, into
- *                                                   which nothing was or will be copied, are
- *                                                   refused
- *   CLAIM     block, key, life                      block; state: CLAIM_MINE ...: that block is to
- *                                                   have the key, or has it; ahead: older claims of
- *                                                   its owner that are open
- *   UNCLAIM   block, life                           1: it was claimed
+ *   RESERVE   pool, headroom, group_state           The number of blocks; block.
+ *   EVICT     pool, group_state                     The number of blocks; block.  NAMED: why, which is
+ *             PEEK: headroom                        0 or an error.
+ *             NAMED: block*, key* (or 0)
+ *   DROP      block, key, life, alone               1 if the key was live, or had moved and was
+ *                                                   dropped in its new block; else 0.
+ *   DEMOTE    pool, to_pool, any, group_state       The number of moves; block: the source, to: its
+ *             block* unless `any`                   target.
+ *   PROMOTE   to_pool, group_state, block*          The number of moves; block, to.
+ *   DEMOTE,   the same, and transfer, rank          The same, and in the entry behind the last move
+ *   PROMOTE                                         the reason of the end: -EALREADY, another peer
+ *   of a                                            computes or loads the next; -ENOSPC, -EDQUOT,
+ *   transfer                                        -ESTALE ...  The first entry may have -EALREADY
+ *                                                   also since a transfer of this name is not over,
+ *                                                   or since the name is of another life.
+ *   CUT       transfer, from                        0.  The targets of the entries from there on are
+ *                                                   refused: no copy into them was or will be begun.
+ *   CLAIM     block, key, life                      state: CLAIM_MINE ...; block: the block that is
+ *                                                   to have the key, or has it; ahead: older open
+ *                                                   claims of that block's owner.
+ *   UNCLAIM   block, life                           1: it was claimed.
  *   ALIAS     key, means: the key it stands for     0
- *   ROOT      key; its words: the seat's `request`  0
- *   COMMIT    block*, to*, move_op*                 of each entry: 0, or an error
- *   CLEAR     pool, tag, generation                 blocks that are still held; IDLE: -EBUSY, block: so
- *                                                   many are; before it, begun: 1, none is
- *   POOL      the seat's `request`                  the pool's number
- *   NOP       nothing                               0: what came before is done
+ *   ROOT      key; its words are in the seat's      0
+ *             `request`
+ *   COMMIT    block*, to*, move_op*                 0 or an error, for each entry.
+ *   CLEAR     pool, tag, generation                 The number of blocks that are still held.
+ *                                                   IDLE: -EBUSY, and block: their number; if there
+ *                                                   is none, begun becomes 1 before the clear.
+ *   POOL      the seat's `request`                  The pool's number.
+ *   NOP       nothing                               0: all commands before it are done.
  * Every result may be a negative errno; of a group it is the first entry's.
  * Tests: t/pages/segment-page.t */
 #ifndef GPC_SHM_COMMAND_H
@@ -72,44 +79,45 @@ enum {
 	/* DROP: the key and its descendants, in every space */
 	CF_EVERYWHERE = 1 << 2,
 	CF_STOCK = 1 << 3, /* EVICT with TAKE, too: for a stock */
-	/* EVICT: its blocks are reserved; only name; with TAKE, these */
+	/* EVICT.  TAKE: its blocks are reserved.  PEEK: it only names them.  NAMED, with TAKE:
+	 * these blocks. */
 	CF_TAKE = 1 << 4,
 	CF_PEEK = 1 << 5,
 	CF_NAMED = 1 << 6,
 	CF_COPY = 1 << 7,   /* DEMOTE, PROMOTE */
 	CF_CANCEL = 1 << 8, /* COMMIT */
-	/* PUBLISH: no parent is looked for; only if `source` still has that life; only if the
-	 * block's pool has had so many clears */
+	/* PUBLISH.  UNCHAINED: no parent is looked for.  SOURCE: only if `source` still has that
+	 * life.  UNCLEARED: only if the block's pool has had as many clears as `seen` says. */
 	CF_UNCHAINED = 1 << 9,
 	CF_SOURCE = 1 << 10,
 	CF_UNCLEARED = 1 << 11,
 	CF_FREE = 1 << 12, /* RESERVE: nothing is evicted for it, now or soon after */
-	/* CLEAR; IDLE: only if nobody holds any of it */
+	/* CLEAR.  IDLE: only if nobody holds any of it. */
 	CF_REMOVE = 1 << 13,
 	CF_IDLE = 1 << 14,
-	/* PUBLISH: not below a block dropped since */
+	/* PUBLISH: not below a block that was dropped since */
 	CF_SINCE = 1 << 15
 };
 
 #define CMD_PENDING INT32_MIN /* result of a command that is not done */
 
 /* For a group that is given blocks: does its owner still wait?  Owner and writer compare and
- * swap, so a call whose time is up knows that nothing will be given to it. */
+ * swap.  So a call whose time is up knows that it will be given nothing. */
 enum { GROUP_OPEN = 0, GROUP_WITHDRAWN = 1 /* p */, GROUP_GRANTED = 2 /* w */ };
 
 enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 }; /* answers to claims, in `state` */
 
-/* In all of them a life is the generation of the block that is meant + 1; 0: any. */
+/* In all commands a life is 1 + the generation of the block that is meant; 0: any. */
 
 struct shm_cmd_publish {
 	uint64_t key[2], parent[2];
 	uint32_t tag;
 	int32_t source; /* SOURCE: the block that the bytes were read from */
-	/* SOURCE: its life.  UNCLEARED: the clears of the block's pool as the publisher knows them,
-	 * the lower half */
+	/* SOURCE: its life.  UNCLEARED: the lower half of the clears of the block's pool, as the
+	 * publisher knows them. */
 	uint32_t seen;
-	/* SINCE: the lower half of dropped_next() of before what it was computed from was looked
-	 * for */
+	/* SINCE: the lower half of dropped_next(), read before the publisher looked up the blocks
+	 * that it computed from. */
 	uint32_t since;
 };
 _Static_assert(sizeof(struct shm_cmd_publish) == 48, "publish layout");
@@ -120,7 +128,7 @@ struct shm_cmd_life { /* FREE, UNCLAIM */
 _Static_assert(sizeof(struct shm_cmd_life) == 4, "life layout");
 
 struct shm_cmd_drop {
-	uint64_t key[2]; /* EVERYWHERE: that the block has, or had in that life */
+	uint64_t key[2]; /* EVERYWHERE: the key that the block has, or had in that life */
 	uint32_t life;
 	uint8_t alone; /* 1: the key's descendants stay */
 	uint8_t pad0[3];
@@ -142,7 +150,7 @@ struct shm_cmd_reserve {
 _Static_assert(sizeof(struct shm_cmd_reserve) == 8, "reserve layout");
 
 struct shm_cmd_evict {
-	uint64_t headroom; /* PEEK: victims that are passed over */
+	uint64_t headroom; /* PEEK: this many victims are passed over */
 	uint64_t key[2];
 	int32_t why; /* out */
 	uint8_t pad0[4];
@@ -175,7 +183,7 @@ _Static_assert(sizeof(struct shm_cmd_clear) == 16, "clear layout");
 
 struct shm_cmd_cut {
 	uint64_t transfer;
-	uint64_t from; /* entry of the transfer's command */
+	uint64_t from; /* the first entry of the transfer's command that is cut */
 };
 _Static_assert(sizeof(struct shm_cmd_cut) == 16, "cut layout");
 

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pending.h - keys that a block is reserved for: claimed, or loaded by a transfer.
  *
- * A private table from (space, key) to the record; the truth is in the records (REC_CLAIM; the
- * target of a transfer, with its source), from which a takeover makes it anew.
+ * This is a private table from (space, key) to the record.  The truth is in the records: in
+ * REC_CLAIM, or in the target of a transfer with its source.  A takeover makes the table anew from
+ * these.
  *
- *   claim of a key    begins                   ends                                successor
- *   ----------------  -----------------------  ----------------------------------
- *   ------------------------
- *   none              CLAIM: MINE              -                                   -
- *   marked            the flag, behind key,    publish of the block, or of the     notes what is marked; ends
- *                     since, number            key by anybody; a refused publish   what is LIVE by now; wakes
- *                                              of it; UNCLAIM; the reservation     all
- *                                              ends in whatever way
+ *   claim     begins                   ends                          a successor
+ *   --------  -----------------------  ----------------------------  ------------------------
+ *   none      -                        CLAIM is answered MINE        has nothing to do
+ *   marked    The flag is stored       The block is published.       notes each marked record,
+ *             behind key, since and    Somebody publishes the key.   ends the claims whose key
+ *             number.                  A publish of the block is     is LIVE by now, and wakes
+ *                                      refused.  UNCLAIM is sent.    all that wait
+ *                                      The reservation ends in any
+ *                                      other way.
  *
- * B13  a claim is a mark and a key on a reservation, set and taken away by the writer.
- * B14  who waits raises `waiters` (locked), reads `seq`, looks at the record, sleeps on `seq`.  The
- * writer
- *      stores what ends the claim, a full barrier, and if there are waiters adds 1 to seq and wakes
- *      all of them.  Takeover does so with all words.
- * B15 pending is advice: every peer may compute and publish a claimed key. */
+ * Rule B13: a claim is a mark and a key on a reservation; only the writer sets it and takes it
+ * away.
+ *
+ * Rule B14: a waiting thread raises `waiters` (locked), reads `seq`, looks at the record, and
+ * sleeps on `seq`.  The writer stores the end of the claim, passes a full barrier, and if there
+ * are waiters adds 1 to `seq` and wakes all of them.  A takeover does so with all words.
+ *
+ * Rule B15: pending is advice: every peer may compute and publish a claimed key. */
 #ifndef GPC_TABLE_PENDING_H
 #define GPC_TABLE_PENDING_H
 
@@ -27,21 +31,22 @@
 
 /* The record that is to have the key, or NONE. */
 uint32_t pending_find(struct writer *w, uint32_t space, const gpc_key *key);
-/* A transfer's target is bound; it is in no table if another record is there already. */
+/* The target of a transfer is bound.  It enters the table unless another record is there
+ * already. */
 void pending_add(struct writer *w, uint32_t record);
 /* A peer claims the key of this record: it is the youngest of the peer's claims. */
 void pending_add_claim(struct writer *w, uint32_t peer, uint32_t record);
-/* The record is about to leave RESERVED, or its source: ends a claim, wakes.  Any record may be
- * asked. */
+/* The record, or its source, is about to leave RESERVED: end its claim, and wake the threads that
+ * wait for it.  It may be called for any record. */
 void pending_end_now(struct writer *w, uint32_t record);
 static inline void pending_end(struct writer *w, uint32_t record)
 {
 	if (__builtin_expect(w->node[record].pending, 0))
 		pending_end_now(w, record);
 }
-/* The key is live in `record`: ends the claim of another block. */
+/* The key is live in `record`: a claim of the key by another block ends. */
 void pending_live(struct writer *w, uint32_t record);
-/* At the end of a pass: wake the threads that wait for claims which have ended in it. */
+/* At the end of a pass: wake the threads that wait for claims that have ended in the pass. */
 void pending_wake(struct writer *w);
 void pending_wake_all(struct writer *w);
 void pending_free(struct writer *w);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* command.h - the work of one command of a peer.
  *
- * Which record a command of peer P may name, by its state, and what it answers else:
+ * The table says which record a command of peer P may name, by the record's state, and the answer
+ * in any other state:
  *
  *              FREE      RESERVED                     LIVE                   DYING
  *   PUBLISH    -EPERM    by P (1)                     -EPERM (2)             -EPERM (2)
@@ -11,26 +12,26 @@
  *   DEMOTE,    -ESTALE   -ESTALE                      not MOVED (3); else    -ESTALE
  *   PROMOTE                                           -ESTALE
  *   EVICT,     -ESTALE   -ESTALE                      a leaf with that key   -ESTALE
- *   NAMED                                            that nobody else holds
- *                                                    (5); else -EBUSY, -ESTALE
+ *   NAMED                                             that nobody else holds
+ *                                                     (5); else -EBUSY, -ESTALE
  *   COMMIT     -ESTALE   by P, the target of the      0 if this move made    -ESTALE
  *                        move that it names (1)       it LIVE (4)
  *
- *   (1) A reservation of another peer, one that a grant has not answered for, or the target of a
- *       transfer, with or without its source: PUBLISH and FREE -EPERM, COMMIT -ESTALE.  Nor is
- *       the target of a move published.
- *   (2) A publish that runs again finds its own work, by owner and op, and answers as before. (3)
- *   Nor is another move reading it: -ENOSPC.  With a transfer: a copy reads what no move
- *       reads, a move what nobody reads, and the key is not on its way to the target's space
- *       already: -EALREADY.  DEMOTE: no child stays in VRAM, PROMOTE: P has a reference on it:
- *       -EPERM.
- *   (4) To cancel it is too late then: -EEXIST.
- *   (5) The row is zero, or P's cell alone is PENDING.  A command that runs again finds the
- *   blocks that it has taken, by owner and op.
+ *   (1) A record that another peer has reserved, that a grant has not answered for, or that is the
+ *       target of a transfer, with or without its source: PUBLISH and FREE answer -EPERM, COMMIT
+ *       -ESTALE.  The target of a move cannot be published either.
+ *   (2) A publish that runs again finds its own work, by owner and op, and answers as before.
+ *   (3) A source that another move reads: -ENOSPC.  With a transfer, a copy may read what no move
+ *       reads, a move may read what nobody else reads, and the key may not be on its way to the
+ *       target's space already; else -EALREADY.  DEMOTE: if a child would stay in VRAM, -EPERM.
+ *       PROMOTE: if P has no reference on the source, -EPERM.
+ *   (4) It is too late to cancel it then: -EEXIST.
+ *   (5) The row is zero, or P's cell alone is PENDING.  A command that runs again finds the blocks
+ *       that it has taken, by owner and op.
  *
- * CUT names a transfer of P that is told: -EBUSY, its command waits still; 0, it is over, or its
- * entries from there on are refused now; -EINVAL, P has no such transfer, or its command no such
- * entry.
+ * CUT names a transfer of P that P has been told of.  -EBUSY: the transfer's command still waits.
+ * 0: the transfer is over, or its entries from there on are refused now.  -EINVAL: P has no such
+ * transfer, or its command no such entry.
  *
  * A command that names a record in no pool answers -EINVAL.  In a pool that is not READY the
  * record stays as it is: PUBLISH, DEMOTE, PROMOTE and COMMIT answer -ESTALE, and a COMMIT frees
@@ -41,15 +42,15 @@
 #include "index/table/lru.h"
 #include "index/table/table.h"
 
-/* A command soon to be run: it is copied, and the memory that it takes is on its way. */
+/* A command that will run soon: it is copied, and the memory that it needs is prefetched. */
 struct primed {
 	struct shm_command cmd;
 	struct probe_key ready; /* PUBLISH: its key, for this space */
-	uint32_t record;        /* that it names, or NONE */
+	uint32_t record;        /* the record that it names, or NONE */
 	uint32_t space;
 };
 
-/* From here on a peer may scribble on its ring, and this command stays as it is. */
+/* Copy the command.  From here on a peer may scribble on its ring, and the copy stays as it is. */
 static inline __attribute__((always_inline)) void
 command_prime(struct writer *w, uint32_t peer, uint64_t position, struct primed *ret)
 {
@@ -74,7 +75,7 @@ command_prime(struct writer *w, uint32_t peer, uint64_t position, struct primed 
 	table_prefetch(w, &ret->ready);
 }
 
-/* Mostly when the prefetched lines are here. */
+/* It is called again when the prefetched lines have mostly arrived. */
 static inline __attribute__((always_inline)) void command_prime_again(struct writer *w,
 								      const struct primed *s)
 {
@@ -82,8 +83,8 @@ static inline __attribute__((always_inline)) void command_prime_again(struct wri
 		table_prefetch_second(w, &s->ready, true);
 }
 
-/* False: it waits for a bucket, come again.  Commands that were primed before it have run
- * meanwhile. */
+/* False: the command waits for a bucket, so call it again later.  Commands that were primed before
+ * it have run meanwhile. */
 bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct primed *s);
 
 #endif

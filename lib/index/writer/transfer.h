@@ -1,56 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.h - moves that the writer commits when a device has reported the end of their copies.
  *
- * A transfer is (seat, channel, value), named in the DEMOTE or PROMOTE that binds its targets: a
- * target is a RESERVED record whose owner is that seat and whose op is one of that command's.  The
- * peer gives the copies to a stream, and behind them the store of the value to done[channel] of its
- * page, or, where ranks copy, to rank[channel][i] by each of them.  The writer looks at these words,
- * and commits or refuses.
+ * A transfer is (seat, channel, value), and the DEMOTE or PROMOTE that binds its targets names
+ * it.  A target is a RESERVED record whose owner is that seat and whose op is one of that
+ * command's.  The peer gives the copies to a stream, and behind them the store of the value to
+ * done[channel] of its page.  Where ranks copy, each rank stores the value to rank[channel][i]
+ * instead.  The writer looks at these words, and commits or refuses.
  *
- *   transfer    shared memory                        moved by          what a successor does
- *   ----------  -----------------------------------  ----------------
- *   ---------------------------------
- *   over        xfer.left = 0                        the peer's next   nothing
- *   bound       targets RESERVED with a source,      writer            the targets are FREE, and the
- *   untold      the command has no answer                              command runs again
- *   bound       the same, answered                   device: done      counts `left`, pins sources, looks
- *   stale       the source DYING or of another life  drop, clear, a    waits for done: refused.  The source
- *                                                    pool that goes    is not FREE, nor its pool, before
- *   cut         a target RESERVED without source     CUT, the death    waits for done: refused
- *                                                    of an owner
- *   deciding    done == value (every rank's); some   writer            LIVE with a source: goes on as after
- *               targets LIVE or DYING already                          any commit; the rest: decides
- *   refused     the target DYING                     writer            frees it when row and pins are zero
- *   lost        the target DYING and quarantined     reaper            frees it when the process has exited
- *   waits for   owner dead, ranks that live have     ranks: done, or   the same: the owner's seat stays taken
- *   ranks       not all said done; targets           death             until they have
- *               RESERVED without source
+ *   transfer    shared memory                        moved by          a successor
+ *   ----------  -----------------------------------  ----------------  ---------------------------------
+ *   over        xfer.left is 0                       the peer's next   does nothing
+ *   bound,      targets are RESERVED with a source,  the writer        frees the targets, and runs the
+ *   unanswered  the command has no answer                              command again
+ *   bound,      the same, the command is answered    the device, by    counts `left`, pins the sources,
+ *   answered                                         done              and looks at done
+ *   stale       the source is DYING, or in another   drop, clear, or   waits for done, then refuses.  The
+ *               life                                 the end of the    source and its pool are not FREE
+ *                                                    pool              before
+ *   cut         a target is RESERVED, no source      CUT, or the       waits for done, then refuses
+ *                                                    owner's death
+ *   deciding    done is the value (of each rank);    the writer        handles LIVE with a source as after
+ *               some targets are LIVE or DYING                         any commit, and decides the others
+ *   refused     the target is DYING                  the writer        frees it when row and pins are zero
+ *   lost        the target is DYING, quarantined     the reaper        frees it when the process has exited
+ *   waits for   the owner is dead, ranks that live   the ranks, by     does the same: the owner's seat
+ *   ranks       have not all said done; targets are  done or by their  stays taken until they have
+ *               RESERVED without source              death
  *
  * Rules, each with the hole that it closes:
  *
- *   B1   the value is stored before the first target is bound: a successor can tell whose done counts
- *   B2   a channel carries one transfer until left is 0; values of a seat grow for ever, and the seat of a dead
- *        peer is free only when its process has exited: a late store never says done for another
- *        one
- *   B3   a copy that was not enqueued is CUT, and the answer awaited, before done is enqueued: done
- *        stands for all that is still bound
- *   B4   nobody but a device stores done
- *   B5   a bound target changes its state at done, at its owner's death, or by CUT; all else takes its
- *        source away only
- *   B6   a bound source is pinned: it is no victim, and it is not FREE.  Copies share a source, a move has
- *        it alone
- *   B7   a refused target goes DYING, never FREE: its owner may hold it by a cell
- *   B8   at death: look once; commit if done; quarantine the rest; then cells and pins go
- *   B10  a commit compares the source's word, too
- *   B17  of ranks each must say done; a transfer is lost when one of them has died without, and its
- *   targets are
- *        free when every rank has said done or its process has exited
- *   B18  a peer has at most SHM_TRANSFERS; the writer looks at old ones less often; they hold up no
- *   ring
+ *   B1   The value is stored before the first target is bound, so a successor can tell whose done
+ *        counts.
+ *   B2   A channel carries one transfer until left is 0.  The values of a seat grow for ever, and the
+ *        seat of a dead peer is free only when its process has exited: so a late store never says
+ *        done for another transfer.
+ *   B3   A copy that was not enqueued is CUT, and the answer awaited, before done is enqueued: so
+ *        done stands for all that is still bound.
+ *   B4   Nobody but a device stores done.
+ *   B5   Only done, the death of its owner or CUT changes the state of a bound target.  Any other
+ *        event takes its source away, and nothing else.
+ *   B6   A bound source is pinned: it is no victim, and it is not FREE.  Copies may share a source; a
+ *        move has its source alone.
+ *   B7   A refused target becomes DYING, never FREE at once: its owner may hold it by a cell.
+ *   B8   When a peer dies, its done words are looked at once.  A transfer that is done commits, the
+ *        others are quarantined; then the cells and pins of the peer go.
+ *   B10  A commit compares the source's word, too.
+ *   B17  Where ranks copy, each rank must say done.  If a rank dies before it has, the transfer is
+ *        lost.  Its targets are free when every rank has said done or its process has exited.
+ *   B18  A peer has at most SHM_TRANSFERS transfers.  The writer looks at old ones less often, and
+ *        they hold up no ring.
  *
- * The cell of a target's owner is 0, or a number of references (a fetch raises it before it
- * enqueues done, rule B7): the reservation is the transfer's, and no command of the peer ends it.
- * PUBLISH, FREE and COMMIT of such a target answer -EPERM, -EPERM and -ESTALE. */
+ * The cell of a target's owner is 0, or a number of references: a fetch raises it before it
+ * enqueues done (rule B7).  The reservation is the transfer's, and no command of the peer ends
+ * it.  PUBLISH, FREE and COMMIT of such a target answer -EPERM, -EPERM and -ESTALE. */
 #ifndef GPC_WRITER_TRANSFER_H
 #define GPC_WRITER_TRANSFER_H
 
