@@ -109,7 +109,7 @@ static inline enum hold hold_of(uint16_t cell)
 	return cell ? HOLD_REF : HOLD_NONE;
 }
 
-/* References that a cell stands for. */
+/* References that a cell counts as. */
 static inline uint32_t hold_refs(uint16_t cell)
 {
 	return cell <= CELL_REFS ? cell : hold_of(cell) == HOLD_PENDING;
@@ -121,10 +121,10 @@ enum hold_event {
 	HOLD_SEND,       /* a command is sent that makes it a reference */
 	HOLD_SEND_OWNED, /* ... of a CALLER block: its reservation has no cell */
 	HOLD_PART,       /* a command is sent that ends it, whatever the answer */
-	HOLD_LIVE,       /* References that a cell counts as. */
+	HOLD_LIVE,       /* the command has made it LIVE */
 	HOLD_REFUSED,    /* the command was refused: still reserved */
-	/* ... and the block is not reserved by a cell: the writer has freed it, or it is the
-	 * owner's */
+	/* The command was refused, and no cell reserves the block: the writer has freed it, or it
+	 * is the owner's. */
 	HOLD_GONE,
 	HOLD_GIVE,  /* the program gives it up */
 	HOLD_LOSE,  /* nobody wants the answer that brings it */
@@ -158,7 +158,7 @@ static inline uint32_t hold_life(const gpc *c, uint32_t record)
 	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word));
 }
 
-/* A cell with an unusual value. */
+/* Handles a cell that has an unusual value. */
 bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event, uint16_t cell,
 		    struct ref_sum *sum);
 

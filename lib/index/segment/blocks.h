@@ -8,7 +8,7 @@
 #include "index/base/order.h"
 #include "index/segment/segment.h"
 
-/* Is pool p READY, in this copy of state.live_pools? */
+/* Which pools are READY, in this copy of state.live_pools. */
 struct pool_set {
 	uint64_t bits[2];
 };
@@ -17,7 +17,7 @@ static inline struct pool_set pool_live(const struct segment *s)
 {
 	const struct shm_state *st = seg_state(s);
 
-	/* (P) the writer clears a bit with release before anything of the pool is reused */
+	/* (P) the writer clears a bit by a release before anything of the pool is reused */
 	return (struct pool_set){ { load_acquire(&st->live_pools[0]),
 				    load_acquire(&st->live_pools[1]) } };
 }
@@ -27,7 +27,8 @@ static inline bool pool_set_has(const struct pool_set *set, uint32_t pool)
 	return pool < 128 && (set->bits[pool >> 6] >> (pool & 63) & 1);
 }
 
-/* First record of a pool's range, and how many it has: 0 where they would not be in the segment. */
+/* The first record of a pool's range, and the number of its records: 0 if they would lie outside
+ * of the segment. */
 static inline uint32_t pool_first(const struct segment *s, uint64_t range, uint32_t *ret_slots)
 {
 	uint32_t first = (uint32_t)(range >> 32), slots = (uint32_t)range;
@@ -37,8 +38,9 @@ static inline uint32_t pool_first(const struct segment *s, uint64_t range, uint3
 	return first;
 }
 
-/* Record of a block id, or SHM_NO_RECORD: negative, no such pool, slot out of range.  The
- * range of a pool is one 64-bit word and stays while any of its blocks is held. */
+/* The record of a block id.  SHM_NO_RECORD: the id is negative, there is no such pool, or the slot
+ * is out of range.  The range of a pool is one 64-bit word, and stays while any of its blocks is
+ * held. */
 static inline uint32_t pool_record(const struct segment *s, gpc_block block)
 {
 	const struct shm_geometry *g = &s->header.geometry;
@@ -56,8 +58,8 @@ static inline uint32_t pool_record(const struct segment *s, gpc_block block)
 	return first + slot;
 }
 
-/* Is it the child of another block?  Not the first block of a chain, and not a block without a
- * chain. */
+/* Is the block the child of another block?  The first block of a chain is not, nor is a block
+ * without a chain. */
 static inline bool record_has_parent(const struct shm_record *r)
 {
 	const gpc_key parent = { { r->parent[0], r->parent[1] } };

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* create.c - making a cache that appears whole or not at all.
  *
- *   1  lock file: made or opened, LOCK_CREATE taken; no .idx there, else -EEXIST; LOCK_MAKE taken,
- *      which another creator has in step 5
- *   2  leftovers of a dead creator removed; a lock file that was in use before is
- *      replaced: processes attached to the removed cache still hold their bytes in it
- *   3  id into the lock file
- *   4  ctl.tmp and idx.tmp: every page allocated, filled in, `ready` last, mapped
- *   5  LOCK_CREATE released while the memory of the RAM pool is made; taken again; the
- *      memory named in idx.tmp
- *   6  renamed, control segment first: a name ending in .idx means a whole cache
- *   7  all locks released
+ *   1  The lock file is made or opened, and LOCK_CREATE taken.  If there is an .idx, the answer is
+ *      -EEXIST.  LOCK_MAKE is taken; another creator has it while it is in step 5.
+ *   2  Leftovers of a dead creator are removed.  A lock file that was in use before is replaced:
+ *      processes attached to the removed cache still hold their bytes in it.
+ *   3  The id is stored in the lock file.
+ *   4  ctl.tmp and idx.tmp are made: every page is allocated, then the content is filled in, `ready`
+ *      last, and they are mapped.
+ *   5  LOCK_CREATE is released while the memory of the RAM pool is made, and taken again.  Then
+ *      idx.tmp names the memory.
+ *   6  The files are renamed, the control segment first: a name that ends in .idx means a whole
+ *      cache.
+ *   7  All locks are released.
  *
- * A creator killed before the second rename of step 6 leaves files that step 2 of the
- * next one removes; killed after it, the cache is there and the kernel has dropped the
- * locks.
+ * A creator that is killed before the second rename of step 6 leaves files, which step 2 of the
+ * next creator removes.  If it is killed after that, the cache is there, and the kernel has
+ * dropped the locks.
  *
- * Step 5 takes minutes for 100 GiB.  Another creator meanwhile finds LOCK_MAKE, makes no memory
- * of its own, and waits up to its timeout (gpc_create); a process that attaches finds no cache
- * yet, and waits the same way.  A remover gets LOCK_CREATE and takes all names away, that of the
- * lock file last: the creator sees that with the next step of its memory, or when it has
- * LOCK_CREATE again, and gives up without a look at any name, which may be another creator's by
- * then.
+ * Step 5 takes minutes for 100 GiB.  Another creator finds LOCK_MAKE meanwhile, makes no memory of
+ * its own, and waits up to its timeout (gpc_create).  A process that attaches finds no cache yet,
+ * and waits the same way.  A remover gets LOCK_CREATE and takes all names away, the lock file's
+ * last.  The creator notices that at the next step of its memory, or when it has LOCK_CREATE
+ * again.  It gives up then and touches no name, since the names may be another creator's by then.
  * Tests: t/index/segment-names.t t/index/segment.t t/bytes/creators.t t/bytes/full.t
  *   t/bytes/create-fails.t t/bytes/names.t */
 #include "index/segment/files.h"
@@ -46,13 +47,13 @@
 #define ALLOCATE_STEP (64ull << 20)
 #define MIB(bytes)    ((unsigned long long)(((bytes) + (1u << 20) - 1) >> 20))
 
-struct draft { /* what is to be made */
+struct draft { /* the cache that is to be made */
 	mode_t mode;
 	gid_t gid;                /* 0 = leave it */
 	struct shm_header header; /* of the index */
 	const struct gpc_config *cfg;
 	struct ram_draft *memory; /* of the RAM pool; NULL: it has none */
-	bool nameless;            /* it was removed meanwhile */
+	bool nameless;            /* the lock file has lost its name meanwhile */
 };
 
 /* ---- the draft ---- */
@@ -75,7 +76,7 @@ static int draft_mode(const struct gpc_config *cfg, struct draft *d)
 	return segment_check_mode(cfg->mode);
 }
 
-/* gpc_create() has looked at each. */
+/* gpc_create() has checked each device. */
 static int draft_devices(const struct gpc_config *cfg, struct shm_header *h)
 {
 	const char *devices = cfg->devices && *cfg->devices ? cfg->devices : "none";
@@ -140,8 +141,8 @@ static int draft_memory(struct draft *d)
 
 /* ---- files ---- */
 
-/* fchmod: the caller's umask has no say.  Group before mode, so that no other group gets
- * in. */
+/* fchmod is used, so that the caller's umask has no effect.  The group is set before the mode, so
+ * that no other group gets in. */
 static int dress(int fd, const char *path, const struct draft *d)
 {
 	if (d->gid && fchown(fd, (uid_t)-1, d->gid))
@@ -173,13 +174,13 @@ static int make_file(const struct segment *s, const char *suffix, const struct d
 	return 0;
 }
 
-/* memory: bytes that the RAM pool is going to need there besides, so that the first refusal names
- * all of it. */
+/* memory: the bytes that the RAM pool is going to need there as well; so the first refusal names
+ * the whole need. */
 static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes, uint64_t memory)
 {
 	uint64_t missing;
 
-	if (free_bytes >= need) /* no limit told, and none left */
+	if (free_bytes >= need) /* the file system tells no limit, and nothing is left */
 		free_bytes = 0;
 	missing = need + memory - free_bytes;
 	if (memory)
@@ -197,8 +198,9 @@ static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes,
 		       (unsigned long long)(free_bytes >> 20));
 }
 
-/* Every page now: a hole would become SIGBUS on the day the file system is full.  Kernels may
- * undo a step when a signal comes: then it was too long for this process. */
+/* Each page is allocated now, since a hole would become SIGBUS on the day the file system is
+ * full.  Kernels may undo a step when a signal comes.  The step was too long for this process
+ * then, and is halved. */
 static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
 {
 	uint64_t at, n, step = ROUND_UP(ALLOCATE_STEP, s->unit);
@@ -222,7 +224,7 @@ static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
 	return 0;
 }
 
-/* Fill a new file through a mapping: hugetlbfs knows no write(2). */
+/* Fill a new file through a mapping, since hugetlbfs has no write(2). */
 static int map_new(const struct segment *s, int fd, uint64_t bytes, uint8_t **ret)
 {
 	int err;
@@ -246,7 +248,8 @@ static int write_id(const struct segment *s)
 
 /* ---- content ---- */
 
-/* In the index all zeros are right: records FREE, the table empty; pools are seeded. */
+/* In the index zeros are right: records are FREE, and the table is empty.  The pools are seeded
+ * elsewhere. */
 static void fill_control(const struct segment *s, uint8_t *base)
 {
 	struct shm_shared *shared = SEG_AT(base, s->at.shared, struct shm_shared, 0);
@@ -274,9 +277,9 @@ static int make_segment(const struct segment *s, const char *suffix, const struc
 		fill_control(s, p);
 	else
 		segment_seed_pools(s, d->cfg, p);
-	/* (A) everything is in place before the file says so.  Pairs with check_ready()
-	 * in index/segment/validate.c.  If we die before it, the file has a temporary name still,
-	 * and the next creator removes it. */
+	/* (A) everything is in place before the file says so.  Pairs with check_ready() in
+	 * index/segment/validate.c.  If we die before it, the file still has a temporary name, and
+	 * the next creator removes it. */
 	store_release(&there->ready, h->ready);
 	segment_unmap_pages(s, p, h->bytes);
 	return 0;
@@ -296,7 +299,7 @@ static int removed_meanwhile(const struct segment *s)
 	return err_set(ECANCELED, "%s was removed while it was made", s->name);
 }
 
-/* With each step of the memory: is it still wanted? */
+/* Called at each step of the memory: is it still wanted? */
 static bool is_wanted(void *arg)
 {
 	const struct segment *s = arg;
@@ -304,7 +307,7 @@ static bool is_wanted(void *arg)
 	return segment_is_named(s, "lock", s->lock_fd);
 }
 
-/* Others hold it for a moment only. */
+/* Others hold the lock only for a moment. */
 static int lock_again(const struct segment *s)
 {
 	int err;
@@ -336,15 +339,15 @@ static int make_memory(const struct segment *s, struct draft *d)
 	return 0;
 }
 
-/* A huge page that the kernel makes later is charged to the process that has asked: the maker,
- * which is charged for the small ones, and no other process. */
+/* The kernel charges a huge page that it makes later to a process that has asked for it: to the
+ * maker, which is charged for the small pages, and to no other process. */
 static void wish_for_huge(const struct segment *s)
 {
 	madvise(s->index, ROUND_UP(s->at.index_bytes, s->unit), MADV_HUGEPAGE);
 	madvise(s->control, ROUND_UP(s->at.control_bytes, s->unit), MADV_HUGEPAGE);
 }
 
-/* Bytes of the RAM pool's memory that are going to be in the cache's folder. */
+/* The bytes of the RAM pool's memory that are going to lie in the cache's folder. */
 static uint64_t memory_here(const struct draft *d)
 {
 	return d->memory ? hooks.memory_room(d->memory) : 0;
@@ -446,7 +449,7 @@ static int claim_once(struct segment *s, const struct draft *d)
 	return err ? err : -ESTALE;
 }
 
-/* Most memory is made before others lose their patience. */
+/* Most of the memory is made before others lose their patience. */
 static int claim(struct segment *s, const struct draft *d)
 {
 	uint64_t deadline = deadline_from(SEGMENT_PATIENCE_MS);
@@ -461,7 +464,7 @@ static int claim(struct segment *s, const struct draft *d)
 	return err;
 }
 
-/* The lock file last, with its byte still held. */
+/* Remove the files, the lock file last, with its byte still held. */
 static void give_up(const struct segment *s, struct draft *d)
 {
 	hooks.memory_end(s, d->memory, false);

@@ -9,7 +9,7 @@
 
 #define STABLE_TRIES 64 /* of a copy that a writer may be changing */
 
-/* The two of a mirror by which a copy of it is judged. */
+/* The two fields of a mirror by which a copy of it is judged. */
 struct mirror_life {
 	uint32_t state, generation;
 };
@@ -23,8 +23,8 @@ static struct mirror_life mirror_life(const struct segment *s, uint32_t i)
 			     sizeof(now));
 		return now;
 	}
-	/* pairs with (W) of index/writer/mirrors.c, (U) of index/table/mirror.c: a state that says there is one, and behind it the
-	 * generation and the other fields */
+	/* pairs with (W) of index/writer/mirrors.c, (U) of index/table/mirror.c: the state is
+	 * loaded first, and behind it the generation and the other fields */
 	now.state = load_acquire(&seg_mirror(s, i)->state);
 	now.generation = load_acquire(&seg_mirror(s, i)->generation);
 	return now;
@@ -41,8 +41,8 @@ bool descriptor_read(const struct segment *s, uint32_t i, struct shm_mirror *ret
 			return false;
 		seg_peek_index(s, s->at.mirror + i * sizeof(*ret), ret, sizeof(*ret));
 		order_fence();
-		/* while fields change the state is NONE, and when it is READY again the
-		 * generation is another one: so the state is looked at first */
+		/* While fields change the state is NONE, and when it is READY again the generation
+		 * is another one.  So the state is looked at first. */
 		after = mirror_life(s, i);
 		if (after.state != before.state || after.generation != before.generation)
 			continue;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dropped.c - readers of the ring of dropped keys.
  *
- * The writer stores the floor before it stores over a key, and the head behind a key.  So a
- * reader that has copied keys, and then finds the floor below them, has copied whole keys.  Keys
- * that are stored over meanwhile, and were not asked for, have a greater number: the search
- * begins too early then, never too late.
+ * The writer stores the floor before it stores over a key, and the head behind a key.  So if a
+ * reader copies keys and then finds the floor below them, it has copied whole keys.  A key may be
+ * stored over while the search looks for the first number.  The new key has a greater number, so
+ * the search begins too early then, never too late.
  * Tests: t/index/drops-alone.t t/index/drops-since.t */
 #include "config.h"
 
@@ -25,7 +25,7 @@ static uint64_t number(const struct segment *s, uint64_t at)
 	return load_acquire(&seg_drop(s, at)->number); /* pairs with (x) */
 }
 
-/* The first key of such a number; numbers only grow from one key to the next. */
+/* The first key with such a number; the numbers never fall from one key to the next. */
 static uint64_t find_first(const struct segment *s, uint64_t since, uint64_t head)
 {
 	uint64_t from = head - MIN(head, SHM_DROPS), to = head, at;
@@ -88,8 +88,9 @@ bool dropped_by_others(const struct segment *s, uint64_t since, uint32_t peer)
 		is = number(s, at);
 		if (is < since || !is_asked_for(seg_drop(s, at), NULL))
 			continue;
-		/* of the key that comes last; those before it are of the same drop.  One whose last
-		 * key has none was of nothing, or its writer died before it */
+		/* Only the last key of a drop has the command; the keys before it are of the same
+		 * drop.  If the last key has none, the drop was of nothing, or its writer died
+		 * before it stored the command. */
 		command = load_relaxed(&seg_drop(s, at)->command);
 		others = (began && is != began) || (command && command >> 56 != peer + 1);
 		began = command ? 0 : is;

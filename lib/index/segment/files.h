@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.h - what the sources of segment.h share and nobody else needs.
+/* files.h - functions that the sources of segment.h share, and that no other file needs.
  * Tests: t/index/segment-names.t t/index/segment.t */
 #ifndef GPC_SEGMENT_FILE_H
 #define GPC_SEGMENT_FILE_H
@@ -26,22 +26,23 @@ int segment_map(struct segment *s);
 
 /* ---- index/segment/pages.c ---- */
 
-/* Map a whole file where its huge pages, if it has any, can be mapped as such: -ENOMEM. */
+/* Map a whole file so that its huge pages, if it has any, can be mapped as such: -ENOMEM. */
 int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret);
 /* The same for bytes from .. from + bytes of a file, both multiples of its segment_unit(). */
 int segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot,
 		      uint8_t **ret);
 void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes);
-/* Huge pages for a new file, if they are to be had.  Allocating comes after it. */
+/* Ask for huge pages for a new file, if there are any.  The file is allocated after it. */
 void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 
 /* ---- index/segment/space.c ---- */
 
-/* Bytes that a new file can have now in the file system of this one; UINT64_MAX = nobody says. */
+/* The bytes that a new file can have now in the file system of this one.  UINT64_MAX: the system
+ * does not say. */
 uint64_t segment_free_space(int fd);
-/* Of memory alone: memory that the kernel can give without swapping, and free swap. */
+/* The same of memory alone: memory that the kernel can give without swapping, and free swap. */
 uint64_t segment_free_memory(void);
-/* Memory of these NUMA nodes that is free, or a copy of bytes on disk. */
+/* Memory of these NUMA nodes that is free, or that only has copies of bytes on disk. */
 uint64_t segment_free_on_nodes(uint64_t nodes);
 
 /* ---- index/segment/validate.c ---- */
@@ -54,19 +55,19 @@ uint64_t segment_header_sum(const struct shm_header *h);
 void segment_control_header(const struct shm_header *index, struct shm_header *ret);
 
 int segment_check_owner(const struct segment *s, int fd, const char *suffix);
-/* The header of the index, read and validated, into s->header; s->at too. */
+/* Read the header of the index, validate it, and store it in s->header; set s->at, too. */
 int segment_read_header(struct segment *s);
 /* Is enough of the index there to be worth a copy?  -EBADMSG. */
 int segment_check_extent(const struct segment *s);
 int segment_check_control(const struct segment *s);
 int segment_check_lock(const struct segment *s);
-/* All of the above, and sizes, pages and boot. */
+/* All of the above, and the files' sizes, pages and boot. */
 int segment_check_files(struct segment *s);
 int segment_check_want(const struct segment *s, const struct segment_want *want);
 
 /* ---- index/segment/create.c ---- */
 
-/* 0 = the default, or what a cache's files may have: -EINVAL. */
+/* 0 = the default, or a mode that a cache's files may have; else -EINVAL. */
 int segment_check_mode(uint32_t mode);
 
 /* ---- index/segment/seed.c ---- */
@@ -79,18 +80,18 @@ void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
 
 /* ---- index/segment/remove.c ---- */
 
-#define SEGMENT_PATIENCE_MS 2000 /* with who creates or removes */
+#define SEGMENT_PATIENCE_MS 2000 /* the wait for a process that creates or removes */
 
-/* Take LOCK_CREATE of s->lock_fd's file, waiting up to two seconds for its holder: 0, -EAGAIN,
- * -errno; -ESTALE when the name stands for another file by then. */
+/* Take LOCK_CREATE of s->lock_fd's file, and wait up to two seconds for its holder.  0, -EAGAIN or
+ * -errno; -ESTALE if the name stands for another file by then. */
 int segment_lock_name(const struct segment *s);
-/* Remove a file of this cache; absent is fine. */
+/* Remove a file of this cache; it may be absent. */
 int segment_remove_file(const struct segment *s, const char *suffix);
-/* Each file of this cache, and of caches whose names begin with its name and a dot, by the rest
- * of the file's name.  The last answer that is not 0. */
+/* Visit each file of this cache, and of caches whose names begin with its name and a dot.  The
+ * function gets the rest of the file's name.  Returns the last answer that is not 0. */
 int segment_visit(const struct segment *s,
 		  int (*visit)(const struct segment *s, const char *suffix, void *arg), void *arg);
-/* Is it how the name of a mirror's file ends? */
+/* Does the name of a mirror's file end so? */
 bool segment_is_mirror(const char *suffix);
 /* Is there an index of this name, whatever it is? */
 bool segment_has_index(const struct segment *s);

@@ -28,7 +28,8 @@ _Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 4 
 		       1ull << 48,
 	       "offsets fit");
 
-/* Half of the entries are in use when every block is live; an odd block gets a bucket of its own. */
+/* Half of the entries are in use when every block is live.  An odd block has a bucket of its
+ * own. */
 static uint32_t buckets_for(uint32_t max_blocks)
 {
 	return MAX(2u, (max_blocks + 1) / 2);
@@ -69,7 +70,7 @@ static void derive(struct shm_geometry *g, uint32_t block_tokens)
 	g->changes = changes_for(g->max_blocks);
 }
 
-/* The fields that do not shape the segment, but need sane values. */
+/* Check the fields that do not shape the segment, but need sane values. */
 static int check_policy(const struct gpc_config *cfg)
 {
 	int err;
@@ -110,7 +111,7 @@ static int check_ram(const struct gpc_config *cfg)
 	return 0;
 }
 
-/* Records that the shorthand pools of the config take. */
+/* The number of records that the shorthand pools of the config take. */
 static int shorthand_blocks(const struct gpc_config *cfg, uint64_t *ret)
 {
 	uint64_t ram = cfg->ram_blocks ? (uint64_t)cfg->ram_blocks + GEOMETRY_TRANSIT : 0;
@@ -198,7 +199,7 @@ uint32_t geometry_roots(const struct shm_geometry *g)
 	return g->note_lines ? n / SHM_ROOTS : 0;
 }
 
-/* The next region begins on a page. */
+/* The next region begins on a page boundary. */
 static uint64_t place_array(uint64_t *end, uint64_t count, uint64_t bytes)
 {
 	uint64_t at = *end;
@@ -207,8 +208,8 @@ static uint64_t place_array(uint64_t *end, uint64_t count, uint64_t bytes)
 	return at;
 }
 
-/* A line more than the cells take: the cells of one block are in different sets of a processor's
- * cache. */
+/* A column has one line more than its cells take, so that the cells of one block fall into
+ * different sets of a processor's cache. */
 static uint64_t column_bytes(uint32_t max_blocks)
 {
 	return ROUND_UP(max_blocks * 2ull, 64u) + 64;

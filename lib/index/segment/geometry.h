@@ -19,12 +19,12 @@ struct layout { /* byte offsets */
 
 /* Fill in defaults and refuse nonsense; -EINVAL with a sentence. */
 int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret);
-/* Could we have written this geometry, read from a segment with blocks of that many tokens?
- * -EBADMSG. */
+/* Could this library have made this geometry?  It was read from a segment whose blocks have that
+ * many tokens.  -EBADMSG: no. */
 int geometry_check(const struct shm_geometry *g, uint32_t block_tokens);
-/* Buckets of the table of the words of roots: where notes are kept, else none. */
+/* The number of buckets of the table of the words of roots; 0 if no notes are kept. */
 uint32_t geometry_roots(const struct shm_geometry *g);
-/* g has passed geometry_check: nothing here can overflow. */
+/* g has passed geometry_check(), so nothing here can overflow. */
 void geometry_layout(const struct shm_geometry *g, struct layout *ret);
 
 #endif

@@ -74,9 +74,9 @@ struct proc_stat {
 	uint64_t start_time;
 };
 
-/* The fields of /proc/PID/stat that follow the command's name, which may hold anything:
- * state is the 3rd of the file, the number of threads the 20th, the start time the
- * 22nd. */
+/* The fields of /proc/PID/stat that follow the command's name, which may contain any characters.
+ * In the file the state is field 3, the number of threads field 20, and the start time field
+ * 22. */
 static bool proc_read(const char *path, struct proc_stat *ret)
 {
 	char text[1024], *field;
@@ -105,8 +105,8 @@ static bool proc_read(const char *path, struct proc_stat *ret)
 	return ret->start_time != 0;
 }
 
-/* A /proc mounted for another PID namespace would tell us about other people's
- * processes. */
+/* Is /proc that of our PID namespace?  If not, it would tell us about other processes of the same
+ * numbers. */
 static bool proc_is_ours(void)
 {
 	char self[32];
@@ -125,8 +125,8 @@ static uint64_t namespace_of(const char *path)
 	return stat(path, &ns) ? 0 : ns.st_ino;
 }
 
-/* Start times are in the clock of the reader's time namespace.  Inodes of namespaces have 32
- * bits. */
+/* The namespaces as one number.  Start times are in the clock of the reader's time namespace.
+ * Inodes of namespaces have 32 bits. */
 static uint64_t namespaces(void)
 {
 	uint64_t pid = namespace_of("/proc/self/ns/pid");
@@ -146,9 +146,9 @@ void identity_self(struct identity *ret)
 		ret->start_time = st.start_time;
 }
 
-/* kill() decides whether the number is in use: a /proc mounted with hidepid lacks
- * processes that are alive.  A dead group leader stays a zombie while its other threads
- * run, and they share its files; hence the count of threads. */
+/* kill() decides whether the number is in use, since a /proc mounted with hidepid lacks processes
+ * that are alive.  A dead group leader stays a zombie while its other threads run, and these share
+ * its files.  So the threads are counted. */
 static enum identity_answer look(const struct identity *id, char *ret_state)
 {
 	struct proc_stat st;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lockfile.h - OFD byte locks: liveness, seats and the writer's seat.
  *
- * The kernel drops them when the last descriptor of the open file description goes, SIGKILL
- * included; they work across PID namespaces and no store in shared memory can fake them.  A
- * lock never conflicts with its own description, so every handle and every writer role opens
- * the file anew (rule S2).  All descriptors are O_CLOEXEC and closed in forked children.
+ * The kernel drops a lock when the last descriptor of its open file description goes, after
+ * SIGKILL as well.  The locks work across PID namespaces, and no store in shared memory can fake
+ * them.  A lock never conflicts with its own description, so every handle and every writer role
+ * opens the file anew (rule S2).  All descriptors are O_CLOEXEC and closed in forked children.
  *
- * A lock does not exclude threads that share a description: each takes the other's lock, and the
- * first one that drops it drops it for both.  So each lock has one thread of its description at a
- * time:
+ * A lock does not exclude threads that share a description: each would get the other's lock, and
+ * the first one that drops it would drop it for both.  So each lock has one thread of its
+ * description at a time:
  *
  *   lock                      description           one thread, since
  *   ------------------------  --------------------  ---------------------------------------------
@@ -21,9 +21,10 @@
  *                                                   takes it and whose closing thread drops it
  *   LOCK_PEER, a peer's       the handle's          gpc_attach takes it, gpc_close drops it
  *   LOCK_PEER, of the reaped  of struct writer      the writer's thread: index/writer/reap.c
- *   MEMORY_LOCK_MADE, _USED   of struct memory, or  who makes a memory has it for itself until
- *                             of one sweep          memory_made(); a map's is shared until the last
- *                                                   user is gone, and a sweep opens its own
+ *   MEMORY_LOCK_MADE, _USED   of struct memory, or  the maker has it exclusively until
+ *                             of one sweep          memory_made(); a map's lock is shared until
+ *                                                   the last user is gone; a sweep opens a
+ *                                                   description of its own
  *   a tier's file             of struct disk        disk_open() to disk_close(): tiers/disk/open.c */
 #ifndef GPC_LOCKFILE_H
 #define GPC_LOCKFILE_H
@@ -32,16 +33,15 @@
 
 struct segment;
 
-/* Exclusive lock of one byte, never waiting: 0, -EAGAIN (another holds it), -errno. */
+/* Take an exclusive lock of one byte, without waiting: 0, -EAGAIN (another holds it), -errno. */
 int lock_try(int fd, uint64_t byte);
-/* The same, shared with others that share it; it conflicts with an exclusive one only. */
+/* The same, but shared: it conflicts with an exclusive lock only. */
 int lock_share(int fd, uint64_t byte);
 void lock_drop(int fd, uint64_t byte);
 /* 1 = another description holds it, 0 = free, -errno.  Works on a read-only descriptor. */
 int lock_test(int fd, uint64_t byte);
 
-/* Does a process hold the writer's seat, that seat?  The kernel says so, not the
- * segment. */
+/* Does a process hold the writer's seat?  The kernel says so, not the segment. */
 bool segment_writer_alive(const struct segment *s);
 bool segment_peer_alive(const struct segment *s, uint32_t peer);
 
@@ -51,14 +51,15 @@ struct identity {
 	uint64_t start_time, namespaces;
 };
 void identity_self(struct identity *ret);
-/* The end of its files and of its GPU work is certain once it is GONE, and not before: the kernel
- * drops its locks earlier on its way out, and then ends what the process had on devices.
+/* Once a process is GONE its files are closed and its GPU work has ended.  Before that neither is
+ * certain: a dying process first loses its locks, and only then does the kernel end its work on
+ * devices.
  *
  *   its number, seen from here                    answer
  *   --------------------------------------------  -------
  *   other PID or time namespaces, or unknown      UNKNOWN   the number is another process's here
  *   nobody's                                      GONE
- *   in use, but /proc does not show it (hidepid)  UNKNOWN   it, or who has the number by now
+ *   in use, but /proc does not show it (hidepid)  UNKNOWN   it may be this process, or a later one
  *   in use since another time                     GONE      the number was given again
  *   a zombie with no other thread, or dead        GONE
  *   a zombie whose other threads run              THERE     they share its files
@@ -66,7 +67,7 @@ void identity_self(struct identity *ret);
 enum identity_answer { IDENTITY_GONE, IDENTITY_THERE, IDENTITY_UNKNOWN };
 enum identity_answer identity_look(const struct identity *id);
 bool identity_gone(const struct identity *id);
-/* Is it stopped, by a signal or a debugger?  false: it cannot be told, as well. */
+/* Is it stopped, by a signal or a debugger?  It is also false if that is not known. */
 bool identity_stopped(const struct identity *id);
 
 #endif

@@ -2,9 +2,9 @@
 /* memo.h - tables that forget: the bucket of a key, and the content of its places.  shm_memo.h
  * has the rules.
  *
- * A bucket is an array of words: of each place the key, the value and the check; behind the last
- * place the turn.  The writer, readers and gpc_check ask the same functions.  The shape of a table
- * is known when they are compiled, so of an alias no loop is left.
+ * A bucket is an array of words: each place has the key, the value and the check, and the turn
+ * follows the last place.  The writer, readers and gpc_check call the same functions.  The shape
+ * of a table is a constant for the compiler, so the code for an alias has no loop.
  * Tests: t/index/aliases-race.t t/index/aliases.t */
 #ifndef GPC_SEGMENT_MEMO_H
 #define GPC_SEGMENT_MEMO_H
@@ -15,7 +15,7 @@
 #include "index/segment/segment.h"
 
 struct memo {
-	uint64_t at;      /* in the index segment */
+	uint64_t at;      /* the table's offset in the index segment */
 	uint32_t buckets; /* 0: this cache keeps none */
 	uint32_t places;  /* of a bucket */
 	uint32_t words;   /* of a value */
@@ -44,8 +44,8 @@ static inline struct memo memo_roots(const struct segment *s)
 	return memo_of(s, s->at.root, geometry_roots(&s->header.geometry), SHM_ROOTS, MEMO_WORDS);
 }
 
-/* One more word into a hash.  Both steps are one to one, so inputs that differ in one word have
- * different results. */
+/* Mix one more word into a hash.  Both steps are one to one, so inputs that differ in one word
+ * have different results. */
 static inline uint64_t memo_mix(uint64_t h, uint64_t word)
 {
 	h = (h ^ word) * 0x9e3779b97f4a7c15ull;
@@ -63,7 +63,7 @@ static inline uint32_t memo_bucket(const struct memo *m, const gpc_key *key)
 	return (uint32_t)((memo_hash(m, key) >> 32) * m->buckets >> 32);
 }
 
-/* The words of a bucket without its turn, and where it lies. */
+/* The number of words of a bucket before its turn, which is also the turn's index. */
 static inline uint32_t memo_turn(const struct memo *m)
 {
 	return m->places * (m->words + 3);
@@ -74,7 +74,8 @@ static inline uint64_t memo_at(const struct memo *m, uint32_t bucket)
 	return m->at + bucket * 8ull * (memo_turn(m) + 1);
 }
 
-/* Each word once.  False: no value, a torn value, or a value that no writer has stored. */
+/* Each word is loaded once.  False: there is no value, or a torn one, or one that no writer has
+ * stored. */
 static inline bool memo_read(const struct memo *m, const uint64_t *bucket, uint32_t place,
 			     gpc_key *ret_key, uint64_t *ret)
 {
@@ -88,7 +89,7 @@ static inline bool memo_read(const struct memo *m, const uint64_t *bucket, uint3
 	return !key_is_zero(ret_key) && load_relaxed(&at[i]) == h;
 }
 
-/* The place that holds this key, with its value; or m->places.  The hash is computed only where the
+/* The place that holds this key, with its value; or m->places.  The hash is computed only if the
  * key agrees. */
 static inline uint32_t memo_find(const struct memo *m, const uint64_t *bucket, const gpc_key *key,
 				 uint64_t *ret)
@@ -106,7 +107,7 @@ static inline uint32_t memo_find(const struct memo *m, const uint64_t *bucket, c
 	return i;
 }
 
-/* The key that this one stands for, if it is an alias. */
+/* If this key is an alias: the key that it stands for. */
 static inline bool memo_alias(const struct segment *s, const gpc_key *alias, gpc_key *ret_to)
 {
 	const struct memo m = memo_aliases(s);

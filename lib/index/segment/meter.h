@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meter.h - where the histograms of struct shm_meter are, and how one counts.
+/* meter.h - the places of the histograms of struct shm_meter, and how values are counted.
  * Tests: t/bytes/histograms.t */
 #ifndef GPC_METER_H
 #define GPC_METER_H
@@ -23,7 +23,8 @@ static inline uint32_t meter_cell(uint64_t units)
 	return MIN(k, SHM_CELLS - 1);
 }
 
-/* Units of a whole number: a value a little above 2^k of them belongs into the next cell. */
+/* The cell of a time in whole units.  A value a little above 2^k units belongs in the next
+ * cell. */
 static inline uint32_t meter_cell_short(uint64_t ns)
 {
 	return meter_cell((ns + 999) / 1000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* note.c - notes of blocks: stored by their peer, copied by everybody.
+/* note.c - notes of blocks: a block's peer stores its note, and every process may copy it.
  * Tests: t/index/notes-die.t t/index/notes-move.t t/index/notes.t t/index/notes-race.t
  *   t/bytes/notes-fetched.t */
 #include "config.h"
@@ -14,8 +14,8 @@ static uint32_t *tokens_of(struct shm_note *note)
 	return (uint32_t *)(note + 1);
 }
 
-/* Between the words of a note there is no order: a successor, and any reader, looks at it only when
- * the block is LIVE, and then all of it was stored before the command was shown. */
+/* The words of a note are stored in any order.  A successor, and any reader, looks at the note
+ * only when the block is LIVE, and all of it was stored before the command was shown. */
 void note_store(const struct segment *s, uint32_t record, const struct shm_note *from,
 		const uint32_t *tokens)
 {
@@ -26,9 +26,9 @@ void note_store(const struct segment *s, uint32_t record, const struct shm_note 
 	/* pairs with (K): the block's last life is over before we know that it is ours */
 	if (WORD_STATE(load_acquire(&seg_record(s, record)->word)) != RESERVED)
 		return;
-	/* (n) a reader that copies some of the later stores finds another word than before them,
-	 * since RESERVED comes before these stores, and its second look after its loads.  If we
-	 * die among them, a successor finds a reservation, whose note nobody reads. */
+	/* (n) RESERVED comes before these stores.  So a reader that copies some of them finds, by
+	 * its second look after its loads, another word than before.  If we die among the stores,
+	 * a successor finds a reservation, whose note nobody reads. */
 	order_stores();
 	memcpy(words, from, sizeof(words));
 	for (i = 0; i < ARRAY_SIZE(words); i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* once.c - the pool that several processes ask for, and that is added once.
+/* once.c - a pool that several processes ask for, and that is added only once.
  * Tests: t/bytes/pool-once.t */
 #include "config.h"
 

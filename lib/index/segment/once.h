@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* once.h - does a pool match the GPC_POOL_ONCE call?  The writer decides by it, and a peer words
- * the refusal, or looks before it makes memory. */
+/* once.h - does a pool match a GPC_POOL_ONCE call?  The writer decides by it.  A peer uses it for
+ * the sentence of a refusal, and to look before it makes memory. */
 #ifndef GPC_SEGMENT_ONCE_H
 #define GPC_SEGMENT_ONCE_H
 
 #include "index/segment/segment.h"
 
-/* From ONCE_BLOCKS on: it is that pool, and the field was asked for otherwise. */
+/* From ONCE_BLOCKS on: it is the same pool, but the call asks for another value of that field. */
 enum once {
 	ONCE_OTHER,
 	ONCE_SAME,
@@ -19,11 +19,11 @@ enum once {
 	ONCE_BACKING
 };
 
-/* `have` as it stands in the index, `want` as pool_request() fills it. */
+/* `have` is as it stands in the index, and `want` as pool_request() fills it. */
 enum once once_compare(const struct shm_pool *have, const struct shm_pool *want);
 
-/* The first pool that is READY and the same: its number.  None: -ENOENT; or -EEXIST, with the
- * sentence, where one differs in a field. */
+/* The number of the first READY pool that is the same.  -ENOENT: there is none.  -EEXIST, with a
+ * sentence: one differs in a field. */
 int once_find(const struct segment *s, const struct shm_pool *want);
 
 #endif

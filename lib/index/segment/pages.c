@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.c - a segment's pages: large ones where the kernel has any.
+/* pages.c - a segment's pages, large ones if the kernel has any.
  *
  * A lookup goes to random lines of the table, and a takeover to all lines; with pages of 4 KiB
  * each such line costs a page walk as well.  Systems leave huge pages for shared memory switched
  * off (shmem_enabled is "never") but since Linux 6.1 a process may ask for huge pages of one
- * mapping, before it is filled.  The pages are the file's: all who map it at an address of the
- * same alignment get them, and no fault for each 4 KiB.
+ * mapping, before it is filled.  The huge pages belong to the file: a process that maps it at an
+ * address of the same alignment gets them, and has no fault for each 4 KiB.
  *
- * The kernel charges a page to the control group of the process that touches it first, and a huge page
- * that it makes later (khugepaged) to that of a process that has asked for huge pages there
- * (MADV_HUGEPAGE).  So the maker touches all pages, and asks for both; no other process asks for
- * either.
+ * The kernel charges a page to the control group of the process that touches it first.  It charges
+ * a huge page that it makes later (khugepaged) to the group of a process that has asked for huge
+ * pages there (MADV_HUGEPAGE).  So the maker touches all pages and asks for huge ones, and no
+ * other process asks.
  * Tests: t/index/segment.t t/pages/charges.t */
 #include "index/segment/files.h"
 
@@ -47,7 +47,7 @@ static uint8_t *find_place(size_t bytes, size_t align)
 	return at;
 }
 
-/* No child inherits it, even if forked during the call. */
+/* No child inherits the mapping, even if it is forked during the call. */
 static void *map_at(void *at, size_t n, int prot, int fd, uint64_t from)
 {
 	void *p;
@@ -93,7 +93,7 @@ void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes)
 		munmap(p, ROUND_UP(bytes, s->unit));
 }
 
-/* A wish.  Kernels collapse ranges that have at least one page. */
+/* It is only a wish.  Kernels collapse ranges that have at least one page. */
 void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes)
 {
 	uint64_t whole = bytes & ~(HUGE - 1), at;

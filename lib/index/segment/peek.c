@@ -48,8 +48,9 @@ void seg_peek_state(const struct segment *s, struct shm_state *ret)
 	seg_peek_index(s, s->at.state, ret, sizeof(*ret));
 }
 
-/* Its writer stores state and generation last (Q), and a description changes only after its
- * state has: so the same READY and generation before and after mean one description. */
+/* The writer stores state and generation last (Q), and a description changes only after its state
+ * has.  So if a pool is READY with the same generation before and after, all of it is one
+ * description. */
 bool seg_peek_pool(const struct segment *s, uint32_t pool, struct shm_pool *ret)
 {
 	uint64_t at = s->at.pool + (uint64_t)pool * sizeof(*ret);
@@ -89,7 +90,7 @@ uint32_t seg_peek_seat_state(const struct segment *s, uint32_t peer)
 	return seat.state;
 }
 
-/* One of the seat's counters, which stands at `at` there. */
+/* One of the seat's counters, which is at offset `at` of the seat. */
 static uint32_t peek_counter(const struct segment *s, uint32_t peer, const uint32_t *mapped,
 			     size_t at)
 {

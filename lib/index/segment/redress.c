@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* redress.c - mode and group of a cache that exists, when somebody asks for others.
+/* redress.c - the mode and group of an existing cache are changed, when somebody asks for that.
  *
- *   file                          whose mode it gets when it is made
+ *   file                          mode that it is made with
  *   ----------------------------  ----------------------------------
  *   idx, ctl, lock                the configuration's
  *   m<generation>, p<number>      the index's, as it is then
  *   that of p<number>'s huge_dir  the index's, as it is then
  *
- * So the index comes first, and all others behind it, each one compared by itself: what a killed
- * call has left, or somebody has made meanwhile with the old ones, the next call changes.  Group
- * before mode, so that no other group gets in.
+ * So the index comes first, and the others follow, each compared by itself.  A killed call may
+ * leave files with the old mode and group, and another process may make some meanwhile.  The next
+ * call changes these.  The group is set before the mode, so that no other group gets in.
  * Tests: t/daemon/mode-and-group.t */
 #include "config.h"
 
@@ -64,7 +64,7 @@ static int redress_fd(const struct segment *s, const char *what, int fd, struct 
 	return 0;
 }
 
-/* A pool's images may be in another folder. */
+/* A pool's images may lie in another folder. */
 static int redress_elsewhere(const struct segment *s, const char *suffix, int fd, struct redress *r)
 {
 	int there = hooks.memory_open_elsewhere(s, suffix, fd), err;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remove.c - taking a cache's names away.
  *
- * Creating and removing exclude each other by the byte LOCK_CREATE.  The index goes
- * first: without it the name means nothing, and whatever a killed remover leaves is
- * swept by the next creator or remover.  The lock file goes last, with the byte still
- * held; a process that waits for the byte finds that the name stands for another file, and starts
- * over.
+ * Creating and removing exclude each other by the byte LOCK_CREATE.  The index goes first: without
+ * it the name means nothing, and the next creator or remover sweeps the files that a killed
+ * remover has left.  The lock file goes last, with the byte still held.  A process that waits for
+ * the byte finds then that the name stands for another file, and starts over.
  * Tests: t/index/segment-names.t t/tools/inspect-rm.t t/python/vllm-words.t */
 #include "index/segment/files.h"
 
@@ -39,7 +38,7 @@ int segment_lock_name(const struct segment *s)
 	return segment_is_named(s, "lock", s->lock_fd) ? 0 : -ESTALE;
 }
 
-/* In a sticky folder a group that may use a file may not remove it. */
+/* In a sticky folder only the owner may remove a file, and not the group that may use it. */
 static int cannot_remove(const char *path)
 {
 	int err = errno;
@@ -64,8 +63,8 @@ int segment_remove_file(const struct segment *s, const char *suffix)
 	return cannot_remove(path);
 }
 
-/* Mirrors of the host device: m and a number.  "a.m1" is a name that a cache may have,
- * and its files must survive the removal of "a". */
+/* Mirrors of the host device have an m and a number.  "a.m1" is a name that a cache may have, and
+ * its files must survive the removal of "a". */
 bool segment_is_mirror(const char *suffix)
 {
 	return suffix[0] == 'm' && suffix[1] && !suffix[1 + strspn(suffix + 1, "0123456789.-")];
@@ -101,7 +100,8 @@ static int remove_mirror(const struct segment *s, const char *suffix, void *arg)
 	return segment_is_mirror(suffix) ? segment_remove_file(s, suffix) : 0;
 }
 
-/* Without a lock file a creator may make one now, which the removal must exclude: so one is made. */
+/* Without a lock file a creator might make one now.  The removal has to exclude that, so it makes
+ * one itself. */
 static int open_lock_file(struct segment *s)
 {
 	char path[SEGMENT_PATH];
@@ -156,7 +156,7 @@ bool segment_has_index(const struct segment *s)
 	return !faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW);
 }
 
-/* The leftovers of a killed creator or remover go as well, although there is no cache then. */
+/* The leftovers of a killed creator or remover are removed as well, even if there is no cache. */
 int segment_unlink(const char *name, const char *dir)
 {
 	struct segment s;

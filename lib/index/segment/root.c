@@ -38,7 +38,7 @@ bool root_proves(const struct segment *s, const struct shm_words *value, const g
 	return n >= 0 && key_root(&secret, f, (uint32_t)n, &made) == 0 && key_same(&made, root);
 }
 
-/* From a snapshot, too: the bucket is copied. */
+/* The bucket is copied, so this works for a snapshot, too. */
 bool root_find(const struct segment *s, const gpc_key *root, struct shm_words *ret)
 {
 	const struct memo m = memo_roots(s);

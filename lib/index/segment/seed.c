@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seed.c - the pools that gpc_config's shorthand names are there from the start:
- * nobody who finds the cache finds it without them.
+/* seed.c - the pools of gpc_config's shorthand.  They are made with the cache, so every process
+ * that finds the cache finds them in it.
  * Tests: t/index/pools.t t/bytes/ram-memory.t */
 #include "config.h"
 
@@ -48,7 +48,7 @@ void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg, u
 		st->spaces |= GPC_SPACE(cfg->ram_space);
 }
 
-/* Nobody else sees the index yet. */
+/* No other process sees the index yet. */
 void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
 			 const struct shm_pool *made, uint8_t *index)
 {

@@ -18,7 +18,7 @@
 #include "index/base/err.h"
 #include "index/base/fd.h"
 
-#define OPEN_TRIES 8 /* while others remove the name and make it again */
+#define OPEN_TRIES 8 /* tries while other processes remove the name and make it again */
 
 /* ---- names ---- */
 
@@ -42,7 +42,7 @@ int segment_name_check(const char *name)
 	return 0;
 }
 
-/* The directory is resolved once: a daemon may change its own. */
+/* The directory is resolved once, since a daemon may change its working directory. */
 static int resolve_dir(struct segment *s, const char *dir)
 {
 	const char *given = dir && *dir ? dir : SEGMENT_DIR;
@@ -89,7 +89,7 @@ static int no_permission(const char *path)
 	int saved = errno;
 	struct stat st;
 
-	if (lstat(path, &st)) { /* a folder on the way is closed */
+	if (lstat(path, &st)) { /* a folder on the path is closed to us */
 		errno = saved;
 		return err_sys(EACCES, "%s", path);
 	}
@@ -118,7 +118,7 @@ static int open_error(const struct segment *s, const char *suffix, const char *p
 	}
 }
 
-/* O_NONBLOCK: a FIFO of that name must not keep us waiting. */
+/* O_NONBLOCK is there since a FIFO of that name would keep us waiting. */
 int segment_open_file(const struct segment *s, const char *suffix, int flags)
 {
 	char path[SEGMENT_PATH];
@@ -148,8 +148,8 @@ bool segment_is_named(const struct segment *s, const char *suffix, int fd)
 
 /* ---- opening ---- */
 
-/* A file beside the index that cannot be had.  Beside a file that is no index of ours no other
- * file is missing: the sentence names that file. */
+/* A file beside the index cannot be opened.  If the index is no index of ours, no other file is
+ * missing; the sentence names the index then. */
 static int no_file_beside(struct segment *s, const char *suffix, int err)
 {
 	char path[SEGMENT_PATH];
@@ -194,7 +194,7 @@ static int open_once(struct segment *s, const struct segment_want *want, bool ma
 	return map ? segment_map(s) : 0;
 }
 
-/* Apparent damage may be two halves of a removal and a creation: if the name stands for another
+/* Apparent damage may be two halves of a removal and a creation.  If the name stands for another
  * file by now, look again. */
 static int open_name(struct segment *s, const char *name, const char *dir,
 		     const struct segment_want *want, bool map)
@@ -242,7 +242,7 @@ void segment_unmap_writer(const struct segment *s, uint8_t *index)
 	segment_unmap_pages(s, index, s->at.index_bytes);
 }
 
-/* By way of /proc: the name may be gone, or another file's by now. */
+/* It goes by way of /proc, since the name may be gone, or another file's by now. */
 int segment_open_lock(const struct segment *s)
 {
 	char path[64];
@@ -276,7 +276,7 @@ void segment_close(struct segment *s)
 	close_files(s);
 }
 
-/* The child has no descriptors to close (fd.c), and no mappings to undo, except those of a
+/* The child has no descriptors to close (fd.c), and no mappings to undo except those of a
  * snapshot. */
 void segment_abandon(struct segment *s)
 {

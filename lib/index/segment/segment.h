@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* segment.h - the files of one cache: made, opened, validated, mapped, removed.
  *
- * DIR/gpc.NAME.idx .ctl .lock; host mirrors add DIR/gpc.NAME.m<generation>, pools with memory
- * DIR/gpc.NAME.p<number> (memory.h). */
+ * The files are DIR/gpc.NAME.idx, .ctl and .lock.  Host mirrors add DIR/gpc.NAME.m<generation>,
+ * and pools with memory DIR/gpc.NAME.p<number> (memory.h). */
 #ifndef GPC_SEGMENT_H
 #define GPC_SEGMENT_H
 
@@ -14,11 +14,11 @@
 struct segment {
 	char dir[256], name[GPC_MAX_NAME + 1];
 	int index_fd, control_fd, lock_fd; /* -1 = not open; a snapshot keeps them for pread */
-	/* nothing is mapped: `index` and `control` are private copies, NULL until
-	 * segment_refresh makes them */
+	/* Nothing is mapped: `index` and `control` are private copies, and NULL until
+	 * segment_refresh makes them. */
 	bool snapshot;
-	/* a snapshot in which something was missing: a file, or its end; zeros stand there,
-	 * lock_fd may be -1 */
+	/* A snapshot in which a file, or the end of one, was missing.  Zeros stand there, and
+	 * lock_fd may be -1. */
 	bool truncated;
 	bool cut;      /* the copies are not whole: a file ended too early */
 	uint32_t unit; /* files are multiples of it: 4096, or a huge page */
@@ -28,38 +28,40 @@ struct segment {
 	struct shm_header header; /* of the index: a private copy, validated */
 };
 
-/* Conditions for opening; fields of zero do not matter. */
+/* Conditions for opening; a field of zero sets none. */
 struct segment_want {
 	const uint8_t *layout;           /* 32 bytes, all zero = any; -EPROTO on mismatch */
-	const struct gpc_config *config; /* IF_ABSENT: must fit; -EPROTO */
+	const struct gpc_config *config; /* IF_ABSENT: the existing cache must fit it; -EPROTO */
 };
 
-/* -EINVAL: empty, longer than GPC_MAX_NAME, '/' or control characters, or begins with '.'. */
+/* -EINVAL: the name is empty, longer than GPC_MAX_NAME, contains '/' or control characters, or
+ * begins with '.'. */
 int segment_name_check(const char *name);
 /* -EEXIST, -ENOSPC (says how much is missing), -EINVAL, -EACCES, -EAGAIN (another process
  * has been creating or removing the name for two seconds).  On success opened and mapped
- * like segment_open does.  The names appear only when the content is complete: a creator
- * killed at any point leaves nothing that an attacher would take for a cache. */
+ * like segment_open does.  The names appear only when the content is complete, so a creator that
+ * is killed at any point leaves nothing that an attaching process would take for a cache. */
 int segment_create(struct segment *s, const char *name, const struct gpc_config *cfg);
 /* -ENOENT, -EPROTO, -EBADMSG, -EACCES. */
 int segment_open(struct segment *s, const char *name, const char *dir,
 		 const struct segment_want *want);
-/* The present answer of segment_open, with its sentence; nothing is mapped, nothing stays open. */
+/* The present answer of segment_open(), with its sentence.  Nothing is mapped, and nothing stays
+ * open. */
 int segment_verdict(const char *name, const char *dir);
-/* For tools: nothing is mapped and nothing copied yet; no signal whatever happens to the
- * files.  Damage beyond the header is not an error here. */
+/* For tools.  Nothing is mapped, and nothing copied yet, so no signal comes, whatever happens to
+ * the files.  Damage beyond the header is no error here. */
 int segment_snapshot(struct segment *s, const char *name, const char *dir);
-/* In a snapshot: copy both files, the first time or anew; -ENOMEM. */
+/* In a snapshot: copy both files, for the first time or again; -ENOMEM. */
 int segment_refresh(struct segment *s);
-/* Of a snapshot: -EBADMSG if the index is not whole now, so that bytes just read may be zeros
- * that were never stored there. */
+/* Of a snapshot: -EBADMSG if the index is not whole now.  The bytes that were just read may be
+ * zeros then that were never stored there. */
 int segment_check_index(const struct segment *s);
 /* The same for the copies that segment_refresh made. */
 int segment_check_copies(const struct segment *s);
 /* Bytes of a file as they are now; zeros from where it ends. */
 void segment_read(int fd, uint64_t at, void *to, uint64_t bytes);
-/* Its files get that mode, and that group (0 = as it is): 1 = something has changed, 0 = they had
- * them, or mode is 0; -EPROTO: they are another user's. */
+/* The cache's files get that mode, and that group (0: it stays).  1: something has changed; 0:
+ * they had them already, or mode is 0; -EPROTO: the files are another user's. */
 int segment_redress(const struct segment *s, uint32_t mode, uint32_t gid);
 /* A second, writable mapping of the index for the writer. */
 int segment_map_writer(const struct segment *s, uint8_t **ret_index);
@@ -67,14 +69,14 @@ void segment_unmap_writer(const struct segment *s, uint8_t *index);
 /* Another open file description of the lock file. */
 int segment_open_lock(const struct segment *s);
 void segment_close(struct segment *s);
-/* In a forked child, whose descriptors are closed already: forget them, and the mappings
- * (they are MADV_DONTFORK). */
+/* For a forked child, whose descriptors are closed already: forget them and the mappings, which
+ * are MADV_DONTFORK. */
 void segment_abandon(struct segment *s);
-/* Index first, then the rest, and what killed creators left; -ENOENT: there was no index.
- * -EACCES, -EAGAIN as above. */
+/* Remove the index first, then the other files, and the leftovers of killed creators.  -ENOENT:
+ * there was no index.  -EACCES, -EAGAIN as above. */
 int segment_unlink(const char *name, const char *dir);
 
-/* ---- typed places; i is in range, the caller has checked ---- */
+/* ---- typed places; the caller has checked that i is in range ---- */
 #define SEG_AT(base, off, type, i) ((type *)((base) + (off)) + (i))
 
 static inline struct shm_shared *seg_shared(const struct segment *s)

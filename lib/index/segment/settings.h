@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.h - what may be set while a cache runs, and how everybody who goes by it reads it.
+/* settings.h - values that may be set while a cache runs, and how they are read.
  *
  * A setting is a word of the control segment.  No process is told of a change: each loads the
- * word at each use. Any peer may store one, so what is read is a number within its limits, or it
- * is not set.
+ * word at each use.  Any peer may store one, so a reader takes a number within the setting's
+ * limits, and any other number as not set.
  *
- *   setting           who reads it, and when                    not set
- *   ----------------  ----------------------------------------  -------------------------------
+ *   setting           reader, and when                    not set ----------------
+ *   ---------------------------------------- -------------------------------
  *   free_target       the writer, each pass                     that of the header
  *   quota             the writer, each reserve; gpc_attach      that of the header
  *   log_level         gpcd, every two seconds or more often     its own options
  *   spill_ahead       gpc_spill_ahead, each call; GPC_FREE      that of the pool
  *   disk_ahead        the steward of tiers, each round          its own options
  *   disk_max_age      the same                                  the same
- *   slow_ms           who has waited for an answer              100
+ *   slow_ms           a peer that has waited for an answer              100
  *
- * They outlive writers, and go with the cache.  The setting of a pool names its generation: a
- * later pool of that number is made without it.
+ * Settings outlive writers, and end with the cache.  The setting of a pool names the pool's
+ * generation, so a later pool of that number begins without it.
  * Tests: t/index/settings.t */
 #ifndef GPC_SETTINGS_H
 #define GPC_SETTINGS_H
@@ -45,7 +45,7 @@ static inline const struct setting_limits *setting_limits(uint32_t what)
 	return &limits[what - 1];
 }
 
-/* The number in such a word; false: it is not set. */
+/* The number in such a word.  False: it is not set. */
 static inline bool setting_value(uint32_t what, uint64_t word, uint64_t *ret)
 {
 	const struct setting_limits *l = setting_limits(what);
@@ -65,7 +65,7 @@ static inline uint64_t setting_of(const struct segment *s, uint32_t what, uint64
 	return v;
 }
 
-/* Of a pool: its generation above, 1 + the number below. */
+/* The word of a pool: the pool's generation above, 1 + the number below. */
 static inline uint32_t setting_ahead_in(uint64_t word, uint32_t generation, uint32_t blocks,
 					uint32_t otherwise)
 {

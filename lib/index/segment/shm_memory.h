@@ -17,8 +17,8 @@
  *
  * Locks of the file (OFD, lockfile.h): MEMORY_LOCK_MADE exclusive while it is made, until a pool
  * names it; MEMORY_LOCK_USED shared by each process that has a part mapped, the maker of VRAM
- * included.  A file that no pool of the index names and that nobody has locked is garbage, which
- * anybody may remove.  A peer may forge all that is read here: the process that maps checks it,
+ * included.  A file that no pool of the index names, and that nobody has locked, is garbage: any
+ * process may remove it.  A peer may forge all of this.  The process that maps the file checks it,
  * and computes with a private copy. */
 #define SHM_RUNS   512u
 #define SHM_PARTS  512u
@@ -35,34 +35,36 @@ struct shm_memory {
 	uint32_t kind;     /* GPC_VRAM, GPC_RAM */
 	uint32_t slots, nruns, nparts;
 	uint64_t block_bytes; /* of an image: sum of the runs' pieces */
-	/* offset in this file and bytes, whole pages; both 0: the parts name another place;
-	 * images 0: from the beginning of another file, whose path part 0's handle is */
+	/* Offset in this file and bytes, in whole pages.  If both are 0 the parts name another
+	 * place.  If images is 0 alone they are another file from its beginning on, whose path is
+	 * in part 0's handle. */
 	uint64_t images, images_bytes;
 	uint64_t nodes;
-	uint64_t trailers;   /* where in this file, before its images; 0: no checksums */
+	uint64_t trailers;   /* their place in this file, before its images; 0: no checksums */
 	uint32_t numa, lent; /* lent: 1 = the parts are the maker's own allocations */
 	uint8_t fingerprint[32];
 	uint8_t uuid[16]; /* VRAM: of the GPU; zeros: the host device */
 	char device[32];
 	int32_t maker_pid;
-	uint32_t nsums;    /* RAM with checksums: of an image; else 1 */
+	uint32_t nsums;    /* RAM with checksums: the number of checksums of an image; else 1 */
 	uint64_t checksum; /* of all bytes above, and of the runs */
 	uint32_t ready;    /* SHM_READY; (A) stored last */
 	uint32_t pad1;
 };
 _Static_assert(sizeof(struct shm_memory) == 208, "memory layout");
 
-/* The checksum of a slot's image, or of one of its equal parts (index/base/sums.h).  It counts as long as the block is LIVE, `life` is the generation
- * of its word + 1, and the key is the record's: for any other life of the block it means nothing.
- * Stored behind the image's copy and before done, `life` last; a transfer that never ends leaves
- * what nobody believes, since its block is not LIVE. */
+/* The checksum of a slot's image, or of one of its equal parts (index/base/sums.h).  It counts as
+ * long as the block is LIVE, `life` is 1 + the generation of its word, and the key is the
+ * record's.  For any other life of the block it means nothing.  It is stored behind the image's
+ * copy and before done, `life` last.  A transfer that never ends may leave a checksum, which
+ * nobody believes, since its block is not LIVE. */
 struct shm_trailer {
 	uint64_t key[2];
 	uint32_t crc; /* CRC32C (RFC 3720, appendix B.4), begun with `seed` */
 	uint32_t life;
 	uint32_t seed;
 	uint32_t flags; /* GPC_SEAL_UNSUMMED: crc says nothing */
-	uint64_t word;  /* the engine's own */
+	uint64_t word;  /* the engine's own word */
 	uint64_t pad[3];
 };
 _Static_assert(sizeof(struct shm_trailer) == 64, "trailer layout");
@@ -74,10 +76,11 @@ struct shm_run { /* as struct gpc_run */
 _Static_assert(sizeof(struct shm_run) == 40, "run layout");
 
 struct shm_part {
-	uint32_t state; /* 0, then SHM_READY: (A) stored last, when it is lent */
+	uint32_t state; /* 0, then SHM_READY: (A) stored last, when the part is lent */
 	uint32_t handle_bytes;
-	uint64_t bytes;      /* that can be used, from `offset` */
-	uint64_t offset;     /* of the part in what the handle names */
+	uint64_t bytes; /* bytes that can be used, from `offset` on */
+	/* where the part begins in the allocation or file that the handle names */
+	uint64_t offset;
 	uint8_t handle[232]; /* cudaIpcMemHandle_t; the host device, huge pages: a path */
 };
 _Static_assert(sizeof(struct shm_part) == 256, "part layout");

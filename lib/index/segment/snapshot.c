@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* snapshot.c - a look from outside: pread, nothing mapped.
  *
- * Tools look at caches that are being changed, truncated or removed.  A pread cannot
- * raise a signal; missing bytes read as zeros, which every reader treats as empty. segment_read
- * takes a few bytes, of the present; segment_refresh copies all of it, for readers of table or
- * records, but for the unwritten part of the ring of dropped keys.
+ * Tools look at caches that are being changed, truncated or removed.  A pread cannot raise a
+ * signal.  Missing bytes read as zeros, which every reader treats as empty.  segment_read reads a
+ * few bytes as they are now.  segment_refresh copies everything for readers of the table or
+ * records, except for the unwritten part of the ring of dropped keys.
  * Tests: t/index/segment-snapshot.t t/index/read-only.t t/look/check-live.t
  *   t/bytes/hostile-files.t */
 #include "index/segment/files.h"
@@ -19,10 +19,10 @@
 #include "index/base/err.h"
 #include "index/base/fd.h"
 
-#define SNAPSHOT_TRIES 8 /* while others remove the name and make it again */
+#define SNAPSHOT_TRIES 8 /* tries while other processes remove the name and make it again */
 #define CHUNK          (1u << 30)
 
-/* The rest of a copy becomes zeros, whole pages without touching them. */
+/* The rest of a copy becomes zero; whole pages are not touched for that. */
 static void zero_from(uint8_t *copy, uint64_t got, uint64_t bytes)
 {
 	uint64_t page = MIN(ROUND_UP(got, SHM_PAGE), bytes);
@@ -32,7 +32,7 @@ static void zero_from(uint8_t *copy, uint64_t got, uint64_t bytes)
 		madvise(copy + page, bytes - page, MADV_DONTNEED);
 }
 
-/* How much of it was there. */
+/* The number of bytes that were there. */
 static uint64_t read_all(int fd, uint64_t at, uint8_t *to, uint64_t bytes)
 {
 	uint64_t got = 0;
@@ -55,7 +55,7 @@ void segment_read(int fd, uint64_t at, void *to, uint64_t bytes)
 	memset((uint8_t *)to + got, 0, bytes - got);
 }
 
-/* true: all of it was there */
+/* true: all of them were there */
 static bool copy_file(int fd, uint8_t *copy, uint64_t bytes)
 {
 	uint64_t got = read_all(fd, 0, copy, bytes);
@@ -71,8 +71,8 @@ static bool is_short(int fd, uint64_t bytes)
 	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size < bytes;
 }
 
-/* The ring of dropped keys, which is larger than all the rest of a small cache, as far as keys were
- * told: its head stands before it, and nobody looks behind that. */
+/* The ring of dropped keys is larger than all the rest of a small cache.  It is copied only up to
+ * the keys that were stored: its head stands before it, and nobody looks behind that. */
 static bool copy_index(struct segment *s)
 {
 	uint64_t before = s->at.drop, told, got = read_all(s->index_fd, 0, s->index, before);
@@ -105,7 +105,7 @@ static int anonymous(uint64_t bytes, uint32_t unit, uint8_t **ret)
 
 /* The control segment was copied after the index: a note may be of a later life of its block.
  * A record whose word is still the copied one has had that note all the time, by the rule of
- * index/segment/note.h; other records are copied without. */
+ * index/segment/note.h; other records are copied without their notes. */
 static void drop_late_notes(const struct segment *s)
 {
 	struct shm_record now[RECORDS_A_READ];
@@ -138,7 +138,8 @@ int segment_refresh(struct segment *s)
 	return 0;
 }
 
-/* The kernel lets us read it: but for root, only what we would attach to as well. */
+/* The kernel lets us read the file.  Unless we are root, we read only files that we would also
+ * attach to. */
 static int check_reader(const struct segment *s, int fd, const char *suffix)
 {
 	return geteuid() ? segment_check_owner(s, fd, suffix) : 0;
@@ -158,7 +159,7 @@ static int open_index(struct segment *s)
 	return err ? err : segment_check_extent(s);
 }
 
-/* The control segment and the lock file may be missing; but they must not be others'. */
+/* The control segment and the lock file may be missing, but may not belong to others. */
 static int open_rest(struct segment *s)
 {
 	struct shm_header h;
@@ -174,7 +175,7 @@ static int open_rest(struct segment *s)
 	if ((err = check_reader(s, s->control_fd, "ctl")))
 		return err;
 	if (pread(s->control_fd, &h, sizeof(h), 0) != sizeof(h))
-		return 0; /* cut off: zeros */
+		return 0; /* the file is cut off: zeros stand there */
 	return segment_check_control(s);
 }
 
@@ -221,8 +222,8 @@ static int snapshot_once(struct segment *s)
 	return 0;
 }
 
-/* As in segment_open, what looks damaged may be half removed and half made anew.  A caller that
- * asks for the reason hears the sentence that an attaching process would. */
+/* As in segment_open, a cache that looks damaged may be half removed and half made anew.  A caller
+ * that asks for the reason gets the sentence that an attaching process would get. */
 int segment_snapshot(struct segment *s, const char *name, const char *dir)
 {
 	bool replaced = true;

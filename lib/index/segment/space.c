@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* space.c - the memory that is left.
  *
- * The check comes before the allocation: the kernel promises pages of a tmpfs that it does not
- * have, and ends processes that touch them.
+ * The check comes before the allocation, since the kernel promises pages of a tmpfs that it does
+ * not have, and kills processes that touch them.
  * Tests: t/bytes/full.t t/daemon/full.t t/daemon/limits.t t/bytes/create-fails.t */
 #include "config.h"
 
@@ -18,7 +18,7 @@
 
 #include "index/base/fd.h"
 
-/* A file of the kernel's, as text: bytes, or -1. */
+/* A text file of the kernel: its bytes, or -1. */
 static ssize_t read_text(const char *path, char *text, size_t room)
 {
 	int fd = fd_peek(path, O_RDONLY);
@@ -54,7 +54,7 @@ static uint64_t number_in(const char *path)
 	return read_text(path, text, sizeof(text)) > 0 ? strtoull(text, NULL, 10) : UINT64_MAX;
 }
 
-/* The memory that the control groups of this process still allow (cgroup 2): inside a container
+/* The memory that the control groups of this process still allow (cgroup 2).  Inside a container
  * the machine's own memory says little. */
 static uint64_t free_in_groups(void)
 {
@@ -111,8 +111,8 @@ uint64_t segment_free_on_nodes(uint64_t nodes)
 	return sum ? sum : UINT64_MAX;
 }
 
-/* For the page size of this hugetlbfs.  Pages that somebody has mapped and not touched yet are
- * free, and promised. */
+/* The free huge pages of this hugetlbfs's page size.  Pages that somebody has mapped and not
+ * touched yet count as free, but are promised. */
 static uint64_t free_huge_pages(uint64_t size)
 {
 	static const struct {
@@ -140,8 +140,8 @@ static uint64_t free_huge_pages(uint64_t size)
 	return sum > 0 ? (uint64_t)sum * size : 0;
 }
 
-/* The limit of a tmpfs, if it has one, may exceed the memory that is left; then no error comes, but
- * the OOM killer. */
+/* The limit of a tmpfs, if it has one, may exceed the memory that is left.  Then a write past that
+ * memory meets the OOM killer, and no error. */
 uint64_t segment_free_space(int fd)
 {
 	struct statfs fs;

@@ -78,7 +78,7 @@ int segment_check_owner(const struct segment *s, int fd, const char *suffix)
 		s->name, suffix, (unsigned)st.st_uid, (unsigned)st.st_gid, st.st_mode & 07777);
 }
 
-/* A hole in a tmpfs file becomes SIGBUS on the day the file system is full. */
+/* A hole in a tmpfs file would become SIGBUS on the day the file system is full. */
 static int check_size(const struct segment *s, int fd, const char *suffix, uint64_t bytes)
 {
 	uint64_t want = ROUND_UP(bytes, s->unit);
@@ -100,10 +100,10 @@ static int check_size(const struct segment *s, int fd, const char *suffix, uint6
 }
 
 #define MISSING (64ull << 20)
-#define LAYOUTS 1000 /* more there will never be: a larger number is damage */
+#define LAYOUTS 1000 /* no larger layout number will ever exist, so it would be damage */
 
-/* Half a cache can be looked at, and so can a small removed one; but a page with a header must
- * not make anybody copy, check and list the tens of gigabytes that it speaks of. */
+/* Half a cache can be looked at, and so can a small removed one.  But a page with a header must
+ * not make a tool copy, check and list the tens of gigabytes that the header claims. */
 int segment_check_extent(const struct segment *s)
 {
 	uint64_t want = s->at.index_bytes, there;
@@ -162,8 +162,8 @@ void segment_control_header(const struct shm_header *index, struct shm_header *r
 	ret->checksum = segment_header_sum(ret);
 }
 
-/* (A) A creator stores `ready` last and renames afterwards, so a process that finds the name
- * finds it set; a file under that name without it was made by other means, or is being repaired. */
+/* (A) A creator stores `ready` last and renames afterwards, so a process that finds the name finds
+ * it set.  A file of that name without it was made by other means, or is being repaired. */
 static int check_ready(const struct segment *s, const struct shm_header *h)
 {
 	if (h->magic == SHM_MAGIC_INDEX && h->ready == SHM_READY)
@@ -186,8 +186,8 @@ static const char *plain(const char *from, size_t n, char *to)
 	return to;
 }
 
-/* Layout 1 had its checksum at the same place; of those to come only the first fields are known,
- * and that their numbers are small. */
+/* Layout 1 had its checksum at the same place.  Of later layouts only the first fields are known,
+ * and that the layout's number is small. */
 static bool is_other_layout(const struct shm_header *h)
 {
 	if (h->version < SHM_VERSION)
@@ -195,7 +195,7 @@ static bool is_other_layout(const struct shm_header *h)
 	return h->version > SHM_VERSION && h->version <= LAYOUTS;
 }
 
-/* Which of the two is older, and how to get rid of it. */
+/* The sentence says which of the two is older, and how to get rid of it. */
 static int other_layout(const struct segment *s, const struct shm_header *h)
 {
 	bool usual = !strcmp(s->dir, SEGMENT_DIR), older = h->version < SHM_VERSION;
@@ -274,7 +274,8 @@ int segment_check_lock(const struct segment *s)
 	return 0;
 }
 
-/* No byte of it outlives a boot, and no other machine has it. */
+/* Is the file in memory?  None of its bytes outlives a boot then, and no other machine has
+ * them. */
 static bool is_of_memory(int fd)
 {
 	struct statfs fs;
@@ -283,7 +284,7 @@ static bool is_of_memory(int fd)
 	       (is_hugetlbfs(&fs) || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
 
-/* As the clocks say now. */
+/* By the clocks as they are now. */
 static bool is_since_boot(uint64_t created_ns)
 {
 	struct timespec now, up;
@@ -344,7 +345,7 @@ static int check_field(const struct segment *s, const char *field, int64_t has, 
 		       s->name, field, (long long)has, (long long)given);
 }
 
-/* The number of tokens a block is compared always: keys depend on it. */
+/* The number of tokens in a block is always compared, since keys depend on it. */
 static int check_config(const struct segment *s, const struct gpc_config *cfg)
 {
 	const struct shm_header *h = &s->header;
