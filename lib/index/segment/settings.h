@@ -5,15 +5,15 @@
  * word at each use.  Any peer may store one, so a reader takes a number within the setting's
  * limits, and any other number as not set.
  *
- *   setting           reader, and when                    not set ----------------
- *   ---------------------------------------- -------------------------------
+ *   setting           reader, and when                          not set
+ *   ----------------  ----------------------------------------  -------------------------------
  *   free_target       the writer, each pass                     that of the header
  *   quota             the writer, each reserve; gpc_attach      that of the header
  *   log_level         gpcd, every two seconds or more often     its own options
  *   spill_ahead       gpc_spill_ahead, each call; GPC_FREE      that of the pool
  *   disk_ahead        the steward of tiers, each round          its own options
  *   disk_max_age      the same                                  the same
- *   slow_ms           a peer that has waited for an answer              100
+ *   slow_ms           a peer that has waited for an answer      100
  *
  * Settings outlive writers, and end with the cache.  The setting of a pool names the pool's
  * generation, so a later pool of that number begins without it.

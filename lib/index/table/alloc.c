@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alloc.c - private memory of the writer, and what happens when there is none.
+/* alloc.c - private memory of the writer, and the end of a writer that gets none.
  * Tests: t/index/queue.t t/index/takeover-memory.t */
 #include "config.h"
 
@@ -11,9 +11,9 @@
 
 #define HUGE ((size_t)2 << 20) /* a huge page */
 
-/* A writer without memory stops where it is, like a killed one: the segments are sound at any
- * instruction, and whoever takes the seat next goes on.  Memory that the interrupted functions
- * had allocated for themselves is lost. */
+/* A writer that gets no memory stops where it is, like a killed one.  The segments are sound at
+ * any instruction, and the next process on the seat goes on.  Memory that the interrupted
+ * functions had allocated for themselves is lost. */
 static __thread jmp_buf *way_out;
 
 int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg)
@@ -46,8 +46,8 @@ void writer_no_memory(void)
 	longjmp(*way_out, 1);
 }
 
-/* Large arrays in huge pages, where the system gives them: faults would take a good part of a
- * takeover's time. */
+/* Large arrays lie in huge pages if the system gives them, since page faults would take a good
+ * part of a takeover's time. */
 void writer_advise_huge(void *p, size_t bytes)
 {
 	uintptr_t from = ROUND_UP((uintptr_t)p, HUGE), to = ((uintptr_t)p + bytes) & ~(HUGE - 1);
@@ -56,7 +56,7 @@ void writer_advise_huge(void *p, size_t bytes)
 		madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
-/* calloc() does not touch memory that is fresh from the system. */
+/* calloc() does not touch memory that comes fresh from the system. */
 void *writer_zeroed(size_t n, size_t item)
 {
 	void *p = calloc(n ? n : 1, item);

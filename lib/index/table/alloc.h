@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alloc.h - private memory of the writer, which gives its seat up when there is none left. */
+/* alloc.h - private memory of the writer, which gives up its seat when there is none left. */
 #ifndef GPC_TABLE_ALLOC_H
 #define GPC_TABLE_ALLOC_H
 
 #include "index/table/state.h"
 
-/* run(w, arg): what it returns, or -ENOMEM as soon as there is no memory for the writer, which is
- * in no state to go on then and must be closed. */
+/* Returns the answer of run(w, arg), or -ENOMEM as soon as there is no memory for the writer.  The
+ * writer is in no state to go on then, and must be closed. */
 int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg);
 
-/* Large arrays: zeros, or NULL; advice for the mapping. */
+/* For large arrays: memory of zeros, or NULL; and advice for its mapping. */
 void *writer_zeroed(size_t n, size_t item);
 void writer_advise_huge(void *p, size_t bytes);
 
-/* Private memory; without it these do not return, but end writer_run() or writer_guard(). */
+/* Private memory.  Without memory these functions do not return, but end writer_run() or
+ * writer_guard(). */
 void *writer_more(void *array, uint32_t *size, uint32_t want, size_t item);
 
 static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)
@@ -23,8 +24,9 @@ static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size
 
 void *writer_alloc(size_t n, size_t item);
 
-/* For threads that do not serve: there they end with run(), which is false. Functions that it
- * calls may be stopped anywhere; then writer_no_memory() tells the thread that serves. */
+/* For threads that do not serve.  Without memory run() ends at once, and writer_guard() is false:
+ * functions that run() calls may be stopped anywhere.  Then writer_no_memory() tells the thread
+ * that serves. */
 bool writer_guard(void (*run)(void *arg), void *arg);
 
 void writer_no_memory(void) __attribute__((noreturn));

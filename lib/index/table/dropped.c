@@ -2,7 +2,7 @@
 /* dropped.c - dropped keys: added to the ring, and found by key.
  *
  * A place of the ring is in the chain of its key's hash, unless a later place has the same key and
- * went in the same way, so the first such one that is found has the greatest number.
+ * the same kind of drop.  So the first such place that is found has the greatest number.
  * Tests: t/index/drops-die.t t/index/drops-alone.t t/index/drops-since.t */
 #include "config.h"
 
@@ -13,9 +13,9 @@
 #include "index/table/alloc.h"
 
 #define PLACE(at) ((uint32_t)(at) & (SHM_DROPS - 1))
-#define GOODS     1024u /* prompts that are published in turns */
+#define GOODS     1024u /* prompts whose publishes may alternate */
 
-/* No peer can choose keys so that chains are long. */
+/* The hash is keyed, so no peer can choose keys that make chains long. */
 static uint32_t hash_of(struct writer *w, const uint64_t key[2])
 {
 	uint64_t seed, mixed;
@@ -38,7 +38,7 @@ static bool is_key(struct writer *w, uint32_t place, const uint64_t key[2], uint
 	return d->key[0] == key[0] && d->key[1] == key[1] && SHM_DROP_WHAT(d->command) == what;
 }
 
-/* ---- told ---- */
+/* ---- keys are stored ---- */
 
 static void link_place(struct writer *w, uint32_t place, uint64_t ns)
 {
@@ -46,13 +46,13 @@ static void link_place(struct writer *w, uint32_t place, uint64_t ns)
 	uint32_t *first = chain_of(w, d->key), *at = first, what = SHM_DROP_WHAT(d->command);
 
 	w->dropped.ns[place] = ns;
-	if (what == SHM_DROP_LEFT) /* it is no key */
+	if (what == SHM_DROP_LEFT) /* the place has no key */
 		return;
 	if (what == SHM_DROP_ALL)
 		w->dropped.all = d->number;
 	while (*at && !is_key(w, *at - 1, d->key, what))
 		at = &w->dropped.next[*at - 1];
-	if (*at) /* that one has a smaller number */
+	if (*at) /* that place has a smaller number */
 		*at = w->dropped.next[*at - 1];
 	w->dropped.next[place] = *first;
 	*first = place + 1;
@@ -110,19 +110,19 @@ void dropped_tell(struct writer *w, const uint64_t key[2], uint32_t space, uint6
 	allocate(w);
 	if (head >= SHM_DROPS) {
 		unlink_place(w, PLACE(head));
-		/* (N) the floor before the key that it stands for goes.  If we die before it, that
-		 * one is still there */
+		/* (N) the floor is stored before the key that it stands for goes.  If we die
+		 * before it, that key is still there. */
 		store_relaxed(&st->drops_floor, d->number);
 		order_stores();
 	}
 	store_relaxed(&d->key[0], key[0]);
 	store_relaxed(&d->key[1], key[1]);
 	store_relaxed(&d->command, command);
-	/* (x) the key before its number, and both before the head that counts them: if we die before
-	 * it, the command tells its keys anew */
+	/* (x) the key is stored before its number, and both before the head that counts them.  If
+	 * we die before it, the command stores its keys anew. */
 	store_release(&d->number, st->drops);
 	link_place(w, PLACE(head), w->now_ns);
-	if (space != NONE) /* else no block is below it in a tree */
+	if (space != NONE) /* without a space no block is below it in a tree */
 		w->dropped.last[space] = st->drops;
 	store_release(&st->drops_head, head + 1);
 }
@@ -138,8 +138,9 @@ void dropped_end(struct writer *w)
 
 	if (st->drops & 1)
 		/* (x) the keys, and the changes in the feed, before the number; pairs with
-		 * index/segment/dropped.c and tiers/steward/drops.c.  If we die before it, a successor comes
-		 * here, and until then each number is another one than was seen */
+		 * index/segment/dropped.c and tiers/steward/drops.c.  If we die before it, a
+		 * successor comes here, and until then nobody finds the number that it saw
+		 * before */
 		store_release(&st->drops, st->drops + 1);
 }
 
@@ -163,7 +164,7 @@ uint64_t dropped_find(struct writer *w, uint64_t number, uint64_t at)
 	return at;
 }
 
-/* ---- asked for ---- */
+/* ---- keys are asked for ---- */
 
 static bool is_dropped(struct writer *w, const uint64_t key[2], uint64_t since, uint32_t what)
 {
@@ -174,7 +175,7 @@ static bool is_dropped(struct writer *w, const uint64_t key[2], uint64_t since, 
 	return at && dropped_at(w, at - 1)->number >= since;
 }
 
-/* When the first of the drops that are kept with this number or a greater one came; there is one. */
+/* The time of the first kept drop with this number or a greater one; there is such a drop. */
 static uint64_t first_ns(struct writer *w, uint64_t since)
 {
 	uint64_t head = w_state(w)->drops_head, from = head - MIN(head, SHM_DROPS), to = head, at;
@@ -200,9 +201,9 @@ bool dropped_gaps(struct writer *w, uint32_t space)
 	return false;
 }
 
-/* Does an older block vouch for all its ancestors?  The block would have gone with a dropped
- * ancestor in its own space, since it is below it in the tree.  No block counts as older than a
- * drop of an earlier writer. */
+/* Does an older block vouch for all its ancestors?  Below them in the tree of its space, it would
+ * have gone with a dropped ancestor.  No block counts as older than a drop of an earlier
+ * writer. */
 static bool older_tells(struct writer *w, const struct dropped_query *q)
 {
 	uint32_t i;
@@ -215,7 +216,7 @@ static bool older_tells(struct writer *w, const struct dropped_query *q)
 
 enum way { GOOD, GAP, BAD };
 
-/* From its parent up to a root or a gap; or to a block that is older than the drops. */
+/* Go from its parent up to a root, to a gap, or to a block that is older than the drops. */
 static enum way look_up(struct writer *w, const struct dropped_query *q)
 {
 	uint64_t first = older_tells(w, q) ? first_ns(w, q->since) : 0;
@@ -243,8 +244,8 @@ static struct dropped_good *good_of(struct writer *w, const uint64_t key[2])
 	return w->dropped.good ? &w->dropped.good[hash_of(w, key) % GOODS] : NULL;
 }
 
-/* Most prompts come block by block: the way up from the last one was good, and nothing was dropped
- * since. */
+/* Most prompts come block by block.  If the way up from the last block was good and nothing was
+ * dropped since, this one is good. */
 static bool is_known(struct writer *w, const struct dropped_query *q)
 {
 	const struct dropped_good *g = good_of(w, q->parent);
@@ -262,7 +263,7 @@ bool dropped_allows(struct writer *w, const struct dropped_query *q)
 	    is_dropped(w, q->key, q->since, SHM_DROP_KEY))
 		return false;
 	if (w->dropped.all <
-	    q->since) /* keys that went alone, and nobody has computed from those */
+	    q->since) /* only keys that went alone were dropped, and none of them is an ancestor */
 		return true;
 	way = is_known(w, q) ? GOOD : look_up(w, q);
 	if (way != GOOD)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* events.c - numbered changes for the outside, without a gap across writers.
  *
- * Each change is prepared in its place, then the record commits, then events_head moves.  At
- * most one prepared change can be in doubt when a writer dies, and the record it speaks of
- * tells whether it happened: that is all a successor has to look at.
+ * Each change is prepared in its place, then the record commits, then events_head moves.  At most
+ * one prepared change can be in doubt when a writer dies.  The record that it names tells whether
+ * it happened, and a successor need look at nothing else.
  *
  *   what was stored last            a successor
- *   the change, prepared            forgets it, if its record says that it did not happen
+ *   the change, prepared            looks at its record: if the change did not happen, it is
+ *                                   forgotten
  *   the record's word               tells it
  *   events_head                       has nothing to do
  *
- * GPC_CLEARED speaks of many records.  state.clearing stands for their words: it is stored
- * after the change is prepared, and is 0 again when the last of them is DYING; a successor that
- * finds it retires the others first of all.
+ * GPC_CLEARED is about many records.  state.clearing stands for their words: it is stored after
+ * the change is prepared, and is 0 again when the last record is DYING.  A successor that finds it
+ * set retires the other records first of all.
  * Tests: t/index/feed-each-store.t t/index/feed.t t/index/returned-dies.t */
 #include "config.h"
 
@@ -20,8 +21,8 @@
 #include "index/segment/note.h"
 #include "index/table/events.h"
 
-/* A peer can write the note of the record: this copy is out of their reach, since a reader of a
- * removal finds the engine's name of the block nowhere else. */
+/* A peer can write the note of the record, so the change gets a copy that peers cannot reach.  A
+ * reader of a removal finds the engine's name of the block nowhere else. */
 void events_prepare_note(struct writer *w, uint32_t record)
 {
 	uint64_t number = w_state(w)->events_head & (w->seg.header.geometry.changes - 1), i;
@@ -51,7 +52,7 @@ void events_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block 
 
 void events_commit(struct writer *w)
 {
-	/* a moved block has no change of its own: nothing is prepared then */
+	/* a moved block has no change of its own, so nothing is prepared for it */
 	if (events_place(w, 0)->seq == w_state(w)->events_head + 1)
 		events_commit_prepared(w);
 }
@@ -61,8 +62,9 @@ static uint64_t clearing(uint32_t pool, uint32_t tag)
 	return (uint64_t)(pool + 1) << 32 | tag;
 }
 
-/* Announced before it is done, block by block: so it is noted before it is announced, and a
- * successor that finds the note does the rest, even if the peer that asked is dead. */
+/* The change is announced before it is done, block by block, so it is noted before it is
+ * announced.  A successor that finds the note does the rest, even if the peer that asked is
+ * dead. */
 void events_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 {
 	struct shm_change ch = { .what = GPC_CLEARED,
@@ -100,14 +102,15 @@ void events_returned(struct writer *w, uint32_t record)
 	prepare(w, &ch);
 }
 
-/* The pool's note before the head: a reader of a change sees the note that tells it to look. */
+/* The pool's note is stored before the head, so a reader of a change sees the note that tells it
+ * to look. */
 void events_commit_returned(struct writer *w, uint32_t pool)
 {
 	store_relaxed(&w_pool(w, pool)->returned, w_state(w)->events_head + 1);
 	events_commit(w);
 }
 
-/* Did the change that was prepared last happen? */
+/* Has the change happened that was prepared last? */
 static bool has_happened(struct writer *w, const struct shm_change *ch)
 {
 	uint32_t record = w_find_record(w, ch->block);
@@ -115,7 +118,7 @@ static bool has_happened(struct writer *w, const struct shm_change *ch)
 
 	if (ch->what == GPC_CLEARED)
 		return w_state(w)->clearing == clearing((uint32_t)GPC_POOL(ch->block), ch->tag);
-	if (ch->what == GPC_RETURNED) /* DYING or FREE before */
+	if (ch->what == GPC_RETURNED) /* the record was DYING or FREE before */
 		return record != NONE && w_is(w, record, RESERVED);
 	is_live = record != NONE && w_is(w, record, LIVE) &&
 		  w_record(w, record)->key[0] == ch->key[0] &&

@@ -6,7 +6,7 @@
 #include "gpc_look.h"
 #include "index/table/state.h"
 
-#define EVENTS_AHEAD 8 /* changes whose lines are asked for */
+#define EVENTS_AHEAD 8 /* changes whose lines are prefetched */
 
 /* The place of change number events_head + n. */
 static inline struct shm_change *events_place(struct writer *w, uint64_t n)
@@ -22,8 +22,9 @@ events_write(struct writer *w, uint32_t what, uint32_t tag, gpc_block block, gpc
 {
 	struct shm_change *ch = events_place(w, 0);
 
-	/* (N) a reader that copies some of the new content sees the number change, since the
-	 * stores of both are in this order, and its loads in the other one */
+	/* (N) the number is stored before the new content, and a reader loads them in the opposite
+	 * order.  So a reader that copies some of the new content sees that the number has
+	 * changed. */
 	store_relaxed(&ch->seq, 0);
 	order_stores();
 	store_relaxed(&ch->what, what);
@@ -37,11 +38,11 @@ events_write(struct writer *w, uint32_t what, uint32_t tag, gpc_block block, gpc
 	if (__builtin_expect(seg_keeps(&w->seg, KEEP_DIGESTS), 0))
 		events_prepare_note(w, record);
 	store_release(&ch->seq, w_state(w)->events_head + 1);
-	/* else the barrier behind DYING would wait for these stores */
+	/* otherwise the barrier behind DYING would wait for these stores */
 	__builtin_prefetch(events_place(w, EVENTS_AHEAD), 1);
 }
 
-/* Of the record's content. */
+/* A change about the record, with its content. */
 static inline __attribute__((always_inline)) void
 events_prepare_record(struct writer *w, uint32_t what, uint32_t record, gpc_block block,
 		      gpc_block was)

@@ -3,9 +3,9 @@
  *
  * Emptied table entries, copies of relocations and DYING blocks gather in the open batch.
  * One flush at a time takes the batch along; when all mirrors have it, a grace period
- * starts; when that is over, the batch goes to the caller of grace_advance().  Starting the grace
- * period before the flush is over is the classic mistake: a kernel launched in between still
- * finds the old entry.
+ * starts; when that is over, the batch goes to the caller of grace_advance().  The grace period
+ * must not start before the flush is over: a kernel that is launched in between would still find
+ * the old entry.
  * Tests: t/index/sections.t t/torture/grace.t t/bytes/mirror-order.t */
 #include "config.h"
 
@@ -27,7 +27,7 @@ struct grace *grace_begin(struct writer *w)
 	return w->open;
 }
 
-/* A batch that is over is kept with its memory: the next one is much like it. */
+/* A batch that is over keeps its memory, since the next one is much like it. */
 void grace_recycle(struct writer *w, struct grace *b)
 {
 	if (w->spare || b->entries_size > BATCH_KEPT || b->records_size > BATCH_KEPT ||
@@ -79,7 +79,8 @@ static uint64_t start_grace(struct writer *w)
 {
 	uint64_t *epoch = &seg_shared(&w->seg)->epoch;
 
-	/* lowered, or so high that it might wrap; sections above it count as old */
+	/* Somebody has lowered it, or raised it so far that it might wrap; sections above it count
+	 * as old. */
 	if (load_relaxed(epoch) - w->last_cookie > 1ull << 56)
 		order_swap64(epoch, w->last_cookie);
 	w->last_cookie = MAX(epoch_start(&w->seg), w->last_cookie + 1);

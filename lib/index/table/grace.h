@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grace.h - what waits together for a flush and a grace period. */
+/* grace.h - entries and blocks that wait together for a flush and a grace period. */
 #ifndef GPC_TABLE_GRACE_H
 #define GPC_TABLE_GRACE_H
 
@@ -7,7 +7,7 @@
 
 struct moved {
 	uint32_t from, to;
-}; /* to: NONE, it is not known any more */
+}; /* to: the target; NONE: it is not known any more */
 
 /* Blocks that wait together for the next flush and the grace period after it. */
 struct grace {
@@ -15,10 +15,11 @@ struct grace {
 	uint64_t cookie;
 	uint32_t *entries, nentries, entries_size; /* emptied entries: reusable afterwards */
 	uint32_t *records, nrecords, records_size; /* DYING blocks */
-	struct moved *moved;                       /* REC_MOVED: they become DYING afterwards */
+	/* REC_MOVED: the blocks become DYING afterwards */
+	struct moved *moved;
 	uint32_t nmoved, moved_size;
 	struct records leaving;         /* REC_LEAVING: the same, if they have no descendants */
-	bool moves;                     /* relocations, in their first step, wait in here */
+	bool moves;                     /* the copies of relocations wait in this batch */
 	void (*then)(struct writer *w); /* called when all of the above is done; or NULL */
 };
 
@@ -48,13 +49,15 @@ static inline void grace_record(struct writer *w, uint32_t record) /* DYING */
 	b->records[b->nrecords++] = record;
 }
 
-/* REC_LEAVING: it waits in the list of one batch, however often it is asked for. */
+/* A block with REC_LEAVING.  It waits in the list of one batch only, however often this is
+ * called. */
 void grace_leaving(struct writer *w, uint32_t record);
-void grace_recycle(struct writer *w, struct grace *b); /* it is over, and finished */
-/* Push everything one step as far as it goes without waiting: true if something moved.  *ret_over:
- * a batch whose flush and grace period are over, the caller's to finish and to free; or NULL. */
+void grace_recycle(struct writer *w, struct grace *b); /* the batch is over, and its work done */
+/* Push each batch one step on, as far as that needs no waiting.  True: something moved.
+ * *ret_over: a batch whose flush and grace period are over, for the caller to finish and to free;
+ * or NULL. */
 bool grace_advance(struct writer *w, struct grace **ret_over);
 bool grace_idle(struct writer *w);
-void grace_free(struct grace *b); /* and all behind it */
+void grace_free(struct grace *b); /* and all batches behind it */
 
 #endif

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* holders.c - the columns of cells that have to be looked at.
+/* holders.c - the columns of cells that the writer has to look at.
  *
- * A column is one peer's, so peers that hold the same blocks share no line.  For each victim the
- * writer reads one line of each column, so it should not read columns of peers that hold nothing.
+ * A column belongs to one peer, so peers that hold the same blocks share no cache line.  For each
+ * victim the writer reads one line of each column, so it should not read the columns of peers that
+ * hold nothing.  Each seat has a bit, which says that its column may have a cell:
  *
  *   peer                               writer
- *     cell += 1, a full barrier          state = DYING, a full barrier, at
- *                                        the latest that of the grace period
- *     its bit, unless it is set          of each seat whose bit is set: the cell
+ *     cell += 1, a full barrier          state = DYING, a full barrier (at the
+ *                                        latest that of the grace period)
+ *     set its bit, unless it is set      read the cell of each seat whose bit is set
  *     re-read state and key
  *
  * Either the writer finds bit and cell, or the peer sees DYING.  A bit stays when the cells are
- * lowered. To take it away the writer clears it, has a full barrier, reads the whole column, and
- * sets it again if there is a cell; meanwhile it looks at no row.  A peer that has found its bit
- * before it was cleared had raised its cell before, so the writer finds the cell; a peer that
- * finds it gone sets it anew (t/model/holders.pml).  A writer that dies before it has set it
- * again leaves a cell without a bit: the next one begins with the bits of all seats that are
- * taken.
+ * lowered.  To take it away the writer clears it, has a full barrier, reads the whole column, and
+ * sets it again if there is a cell; it looks at no row in between.  If a peer found its bit set
+ * before the clear, it had raised its cell before, so the writer finds the cell.  A peer that
+ * finds the bit gone sets it anew (t/model/holders.pml).  A writer may die before it has set the
+ * bit again, and leave a cell without a bit.  So the next writer begins with the bits of all seats
+ * that are taken.
  * Tests: t/index/refs-held.t t/index/let-go.t t/index/windows.t */
 #include "config.h"
 
@@ -24,9 +25,10 @@
 #include "index/table/lru.h"
 #include "index/table/parked.h"
 
-#define PAUSE_NS_A_BLOCK 100u              /* a look takes a thousandth of it */
-#define REFS_LOOK_NS     (100 * NS_PER_MS) /* between looks who has references */
-#define PAUSES           32u               /* the longest pause of a peer that keeps coming back */
+#define PAUSE_NS_A_BLOCK 100u /* a look takes at most a thousandth of this */
+/* the time between two looks at which peers have references */
+#define REFS_LOOK_NS (100 * NS_PER_MS)
+#define PAUSES       32u /* the longest pause of a peer that keeps coming back */
 
 static uint64_t *word_of(struct writer *w, uint32_t peer)
 {
@@ -41,7 +43,7 @@ void holders_show(struct writer *w, uint32_t peer)
 		order_or64(word_of(w, peer), bit);
 }
 
-/* A seat that is free has no cells.  A reference that is taken now shows itself. */
+/* A free seat has no cells.  A peer that takes a reference from now on sets its bit itself. */
 void holders_all(struct writer *w)
 {
 	uint32_t i;
@@ -78,13 +80,13 @@ static bool has_cells(struct writer *w, uint32_t peer)
 	return any;
 }
 
-/* The count of the seat is only a reason to look. */
+/* The seat's own count is only a reason to look. */
 static bool is_due(struct writer *w, uint32_t peer, uint64_t now_ns)
 {
 	return now_ns >= w->peer[peer].look_ns && !load_relaxed(&seg_seat(&w->seg, peer)->refs);
 }
 
-/* For people alone.  A time that is yet to come is of another clock. */
+/* This serves people alone.  A time that is yet to come is of another clock. */
 static void note_refs(struct writer *w, uint64_t now_ns)
 {
 	uint32_t peer;

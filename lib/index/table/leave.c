@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* leave.c - the source of a committed move goes when every reader can find the target.
  *
- * A commit makes the target LIVE and leaves the source LIVE too, so that a section that was open
- * then finds the key wherever it looks: an entry that was read before the commit names a block
- * that still gives references, and a space that was asked before the target had its entry is no
- * matter, since the source has its own.  The source waits in the open batch.  When that has passed
- * flush and grace period, every open section has begun after the target could be found, and the
+ * A commit makes the target LIVE and leaves the source LIVE, too.  So a section that was open then
+ * finds the key wherever it looks.  An entry that it read before the commit names a block that
+ * still gives references.  If it asked a space before the target had its entry there, it finds the
+ * source's own entry.  The source waits in the open batch.  When that batch has passed its flush
+ * and its grace period, every open section has begun after the target could be found, and the
  * source becomes DYING.
  *
- *   REC_MOVED     of the target's space: no entry names it, it is in no tree and no queue, and it
- *                 counts as dying.  The target still names it as its source: if the key goes, by
- *                 whatever command, the source goes first (leave_sources).
- *   REC_LEAVING   of another space: it has its entry there, its parent and its children.  It goes
- *                 when it is a leaf and no move reads it: at once after the grace period, or as
- *                 soon as that is so.  No command takes it before the grace period is over; after
- *                 it, a block that others hang below is a victim like any other, behind them.
+ *   REC_MOVED     The source is of the target's space.  No entry names it, it is in no tree and no
+ *                 queue, and it counts as dying.  The target still names it as its source.  If any
+ *                 command ends the key, the source goes first (leave_sources).
+ *   REC_LEAVING   The source is of another space, and has its entry, parent and children there.
+ *                 It goes after the grace period, as soon as it is a leaf and no move reads it.
+ *                 No command takes it before the grace period is over.  After it, a source that
+ *                 has children is a victim like any other block, and its children go first.
  *
- * Both stand in the record, so a successor goes on with what it finds (takeover.c has the table of
- * all that it can find).
+ * Both flags are in the record, so a successor can go on (takeover.c has the table of all that it
+ * may find).
  * Tests: t/index/parents-leave.t t/index/sources-wait.t t/index/moves-seen.t */
 #include "config.h"
 
@@ -31,7 +31,7 @@ bool leave_is_moved(struct writer *w, uint32_t record)
 {
 	const struct wpool *p = w_pool_of(w, record);
 
-	/* a forged segment may have it in the tree, or between the pools */
+	/* in a forged segment it may be in the tree, or between the pools */
 	return (w_record(w, record)->flags & REC_MOVED) && w_is(w, record, LIVE) &&
 	       !w->node[record].in_tree && p->state != POOL_FREE && record - p->first < p->slots;
 }
@@ -54,17 +54,17 @@ void leave_moved(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct shm_record *f = w_record(w, from);
 
-	/* (m) after the entries name the target; pairs with the load in walk.c.  Before it a
-	 * successor finds both LIVE, and the target names this one: it renames the other entries,
-	 * and comes here. */
+	/* (m) the flag is stored after the entries name the target; pairs with the load in
+	 * walk.c.  Before it a successor finds both LIVE, and the target names this one.  It
+	 * renames the other entries then, and comes here. */
 	store_release(&f->flags, (uint8_t)((f->flags & ~REC_LEAVING) | REC_MOVED));
 	lru_forget(w, from);
 	w_pool_of(w, from)->live--;
 	wait_moved(w, from, to);
 }
 
-/* The target inherits the uses of its source, which were uses of the key, and forgets it: a later
- * life of that block has nothing to do with the target. */
+/* The target inherits the uses of its source, since they were uses of the key.  Then it forgets
+ * the source, whose next life has nothing to do with the target. */
 static void let_target_go(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct shm_record *t = to == NONE ? NULL : w_record(w, to);
@@ -76,7 +76,7 @@ static void let_target_go(struct writer *w, uint32_t from, uint32_t to)
 	store_relaxed(&t->source_word, w->node[to].parent + 1); /* a hint for a takeover */
 }
 
-/* REC_MOVED -> DYING: the rest of its end, and no change for the feed. */
+/* REC_MOVED -> DYING, which the feed does not report. */
 static void end(struct writer *w, uint32_t record)
 {
 	record_dying(w_record(w, record), SHM_NO_PEER, 0);
@@ -105,8 +105,8 @@ void leave_space(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 
-	/* after the target has its entry: before it a successor finds both LIVE, and the target
-	 * names this one */
+	/* The flag is stored after the target has its entry.  Before it a successor finds both
+	 * LIVE, and the target names this one. */
 	store_release(&r->flags, r->flags | REC_LEAVING);
 	w->node[record].leaving = true;
 	lru_forget(w, record);
@@ -139,7 +139,7 @@ void leave_batch(struct writer *w, const struct grace *b)
 
 	for (i = 0; i < b->nmoved; i++) {
 		if (!leave_is_moved(w, b->moved[i].from))
-			continue; /* the key has gone, and leave_sources() took it along */
+			continue; /* the key has gone, and leave_sources() took this one along */
 		let_target_go(w, b->moved[i].from, b->moved[i].to);
 		end(w, b->moved[i].from);
 	}

@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lru.c - exact least recent first, without a list in shared memory.
+/* lru.c - exact least-recently-used order, without a list in shared memory.
  *
- * Readers raise the stamp of a block when they use it (index/segment/stamps.h), and nothing else.  The
- * writer keeps one queue of leaves for each pool (queue.c), by the stamp that was read when the
- * item went in. The recorded stamp is never above the true one, so when the first item still has
- * its recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has moved,
- * the item goes back in with the new one.
+ * Readers raise the stamp of a block when they use it (index/segment/stamps.h), and do nothing
+ * else.  The writer keeps one queue of leaves for each pool (queue.c), ordered by the stamp that
+ * was read when the item went in.  The recorded stamp is never above the true one.  So if the
+ * first item still has its recorded stamp, no other leaf can be older, and it is the least
+ * recent.  If its stamp has moved, the item goes back in with the new one.
  *
- * One call stamps a whole prefix with one tick, each block a little lower than the one before.
- * So its leaf is the first to go, and of blocks without a chain the last one. Equal stamps are of
- * several calls in one tick: the deeper block goes first.  A parent whose last child went comes
- * in with the newest of its own and its children's stamps (rule R2).
+ * One call stamps a whole prefix with one tick, each block a little lower than the one before.  So
+ * its leaf is the first to go; of blocks without a chain it is the last one.  Equal stamps come
+ * from several calls in one tick; of these the deeper block goes first.  When the last child of a
+ * parent has gone, the parent enters the queue with the newest of its own and its children's
+ * stamps (rule R2).
  *
  * A leaf that is in use when its turn comes is passed over:
  *
  *   in use by                    its item        because
- *   a peer's reference           used now, by    who lets it go stamps it no lower, so until then the
- *                                the last place  recorded stamp may be above the true one, and many
- *                                                that are held are not looked at by each walk
- *   ... which dies with it       used now        holders_end() brings it back to its true stamp
- *   ... or which is taken back   used now        a call looked at it for a moment, and did not use it:
- *       by the same call                         it keeps the later place
- *   a steward's reference        keeps its place it is let go without a use (hold_quietly()), and those
- *                                                are few: what is being copied
- *   what hangs below it          keeps its place that one is stamped, and not this one
+ *   a peer's reference           used now, the   the peer stamps it no lower when it lets it go.  Until
+ *                                last place      then the recorded stamp may be above the true one, and
+ *                                                walks need not look at all held leaves each time
+ *   ... which dies with its      used now        holders_end() brings it back to its true stamp
+ *       peer
+ *   ... or which is taken back   used now        a call looked at it for a moment without a use; the
+ *       by the same call                         leaf keeps the later place
+ *   a steward's reference        keeps its       the steward lets it go without a use (hold_quietly()),
+ *                                place           and holds few: the blocks that it copies
+ *   a block that hangs below it  keeps its       uses stamp that block, and not this one
+ *                                place
  * Tests: t/index/order.t t/index/subtree.t t/index/two-tier.t t/index/let-go.t t/index/lru.t
  *   t/index/peek.t */
 #include "config.h"
@@ -52,18 +55,19 @@ uint64_t lru_stamp(struct writer *w, uint32_t record)
 	return MIN(stamp, now); /* rule R1: a peer cannot buy itself a future */
 }
 
-/* Before it is LIVE, so no use of this life is lost; one of its last life is. */
+/* The stamp is set before the block is LIVE, so no use of this life is lost; a use of its last
+ * life is. */
 void lru_begin(struct writer *w, uint32_t record)
 {
 	uint64_t stamp = w_tick(w) << STAMP_BITS;
 	bool fits = use_fits(stamp, w_state(w)->uses_from);
 
 	store_relaxed(seg_use(&w->seg, record), fits ? (uint32_t)stamp : 0);
-	if (!fits || uses_are_late(w)) /* else what stamp[] has is older */
+	if (!fits || uses_are_late(w)) /* otherwise the stamp in stamp[] is older */
 		store_relaxed(seg_stamp(&w->seg, record), stamp);
 }
 
-/* Older, perhaps, than what stamp[] has of its last life. */
+/* The stamp may be older than the one that stamp[] has of the block's last life. */
 void lru_set(struct writer *w, uint32_t record, uint64_t stamp)
 {
 	bool fits = use_fits(stamp, w_state(w)->uses_from);
@@ -91,7 +95,7 @@ bool lru_may_leave(struct writer *w, uint32_t record)
 void lru_offer(struct writer *w, uint32_t record)
 {
 	if (__builtin_expect(w->node[record].leaving, 0) && lru_may_leave(w, record))
-		grace_leaving(w, record); /* now it is no leaf, and goes by itself */
+		grace_leaving(w, record); /* it is no leaf from now on, and goes by itself */
 	if (!queue_has(w, record) && lru_is_leaf(w, record))
 		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }
@@ -101,7 +105,7 @@ void lru_offer_all_fresh(struct writer *w)
 	uint32_t i;
 
 	for (i = 0; i < w->nfresh; i++) {
-		/* whoever published it has stamped it since, on a processor of its own */
+		/* its publisher has stamped it since, on another processor */
 		if (i + FRESH_AHEAD < w->nfresh)
 			lru_prefetch(w, w->fresh[i + FRESH_AHEAD]);
 		lru_offer(w, w->fresh[i]);
@@ -109,7 +113,7 @@ void lru_offer_all_fresh(struct writer *w)
 	w->nfresh = 0;
 }
 
-/* The block leaves LIVE.  Its item must go: its next life may begin with an older stamp. */
+/* The block leaves LIVE.  Its item must go, since its next life may begin with an older stamp. */
 void lru_forget(struct writer *w, uint32_t record)
 {
 	if (queue_has(w, record))
@@ -118,7 +122,7 @@ void lru_forget(struct writer *w, uint32_t record)
 
 enum { CAN_GO, IN_USE, KEPT, NOT_YET };
 
-/* The pools of the tiers are their steward's. */
+/* The pools of the tiers belong to their steward. */
 static bool is_steward(const struct writer *w, uint32_t peer)
 {
 	uint32_t i;
@@ -141,7 +145,7 @@ static bool is_held_quietly(struct writer *w, uint32_t record)
 	return false;
 }
 
-/* When a VRAM block is dropped, its descendants in RAM go, too: may all of them go? */
+/* When a VRAM block is dropped, its descendants in RAM go with it: may all of them go? */
 static int subtree_may_go(struct writer *w, uint32_t record)
 {
 	uint32_t i, n;
@@ -155,9 +159,10 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 		if (w->node[below].pins || !w_row_is_zero(w, below))
 			return KEPT;
 		if (w->node[below].waits)
-			return NOT_YET; /* it is leaving, and readers may need it till then */
+			/* it is leaving, and readers may need it until it has left */
+			return NOT_YET;
 		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
-			return NOT_YET; /* a block of RAM is between: this one goes first */
+			return NOT_YET; /* a block of RAM lies between, and has to go first */
 	}
 	return CAN_GO;
 }
@@ -169,8 +174,8 @@ static int may_go(struct writer *w, uint32_t record, bool demote)
 	return demote ? CAN_GO : subtree_may_go(w, record);
 }
 
-/* A victim that is dropped, or leaves VRAM, no longer holds its parent back; a demoted victim
- * stays in the space and still holds back a parent in RAM. */
+/* If the victim is dropped, or leaves VRAM, it no longer holds its parent back.  A demoted victim
+ * stays in the space, and still holds back a parent in RAM. */
 static void select_victim(struct writer *w, uint32_t record, bool demote)
 {
 	struct node *n = &w->node[record], *p;
@@ -185,7 +190,7 @@ static void select_victim(struct writer *w, uint32_t record, bool demote)
 		p->blockers--;
 	lru_inherit(w, n->parent, lru_stamp(w, record));
 	lru_offer(w, n->parent);
-	/* its turn is soon, behind the leaves of its age */
+	/* its turn comes soon, behind the leaves of its age */
 	__builtin_prefetch(w_record(w, n->parent), 1);
 	w_row_prefetch(w, n->parent);
 	if (p->parent != NONE)
@@ -202,7 +207,7 @@ void lru_put_back(struct writer *w, uint32_t record)
 	lru_offer(w, record);
 }
 
-/* Prefetch what the item number i of the front will need.  It goes soon, more or less. */
+/* Prefetch the lines that item number i of the front will need.  It goes more or less soon. */
 static inline __attribute__((always_inline)) void prefetch_item(struct writer *w,
 								const struct queue *q, uint32_t i)
 {
@@ -227,8 +232,8 @@ static inline __attribute__((always_inline)) void prefetch_first(struct writer *
 		prefetch_item(w, q, i);
 }
 
-/* One walk from the least recent leaf on.  Leaves that cannot go are put aside, and back at the
- * end.  Returns how many of them may go when others have. */
+/* One walk from the least recent leaf on.  Leaves that cannot go are put aside, and put back at
+ * the end.  Returns the number of these that may go when others have gone. */
 static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool demote,
 			  uint32_t **list, uint32_t *size, uint32_t *found)
 {
@@ -245,7 +250,7 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 		if (!lru_is_leaf(w, record))
 			continue;
 		stamp = lru_stamp(w, record);
-		if (stamp > top.stamp) { /* its depth is that of its life */
+		if (stamp > top.stamp) { /* its depth is the depth in that life */
 			meter_used(w, top.stamp, stamp);
 			queue_push(w, &p->queue, stamp, record);
 			continue;

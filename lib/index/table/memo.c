@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memo.c - values of keys, stored in forgetful tables.
  *
- * A value is written where its key is already, else to an empty place, else over the oldest value
- * of its bucket.  `turn` is the place behind the last filled one.  Places are filled in turn, so
- * it is the oldest.
+ * A value is written to the place that has its key already, else to an empty place, else over the
+ * oldest value of its bucket.  `turn` is the place behind the last filled one.  Places are filled
+ * in turn, so that place is the oldest.
  *
- * If we die between two stores, the place holds no value: its check does not agree.  The command has
- * no answer, and its argument is the peer's still, so a successor runs it again, finds the place by
- * its key or as the first that holds none, and fills it.  `turn` moves after that.  Where it has
- * not, the place is the one that is forgotten next, too early and no worse.
+ * If we die between two stores, the place holds no value: its check does not agree.  The command
+ * has no answer, and the peer still keeps its argument.  So a successor runs it again, finds the
+ * place by its key or as the first that holds no value, and fills it.  `turn` moves after that.
+ * If it has not moved, the place is forgotten next: that is too early, and no worse.
  * Tests: t/index/alias-stores.t t/index/root-stores.t t/index/aliases-race.t t/index/aliases.t
  *   t/index/roots.t */
 #include "config.h"
@@ -48,7 +48,7 @@ static uint32_t find_room(const struct memo *m, const uint64_t *bucket, uint32_t
 	return m->places;
 }
 
-/* taken: counts places that hold a value; NULL: nobody counts them. */
+/* taken: counts the places that hold a value; NULL: they are not counted. */
 static void store(struct writer *w, const struct memo *m, const gpc_key *key, const uint64_t *value,
 		  uint64_t *taken)
 {
@@ -64,7 +64,7 @@ static void store(struct writer *w, const struct memo *m, const gpc_key *key, co
 		at = find_room(m, bucket, oldest);
 		if (at == m->places)
 			at = oldest;
-		else if (taken) /* first: a reader that finds 0 looks no further */
+		else if (taken) /* stored first, since a reader that finds 0 looks no further */
 			store_relaxed(taken, *taken + 1);
 	}
 	fill(m, bucket + at * (m->words + 3), key, value);
@@ -83,7 +83,8 @@ int32_t memo_store_alias(struct writer *w, const gpc_key *alias, const gpc_key *
 	if (!m.buckets)
 		return -ENOENT;
 	memo_alias(&w->seg, to, &final);
-	if (!key_same(alias, &final)) /* else `to` is an alias of it: that says the same */
+	/* otherwise `to` is an alias of `alias` already, which says the same */
+	if (!key_same(alias, &final))
 		store(w, &m, alias, final.w, &w_state(w)->aliases);
 	return 0;
 }

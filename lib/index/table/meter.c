@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter.c - histograms of the writer's own work.
  *
- * Nothing here costs a lookup.  When a block was used last is its stamp, which readers raise: a
- * tick.  The writer knows the age of a tick from noted moments, each with its tick: 64 that are
- * 20 ms apart, 64 that are four times as far apart, and so on.  So an age is right to a sixteenth
- * of it, or to 20 ms.  Victims come in the order of their stamps, mostly, so the last answer
- * serves the next one, too.
+ * None of this makes a lookup slower.  The time of a block's last use is its stamp, a tick, which
+ * readers raise.  The writer knows the age of a tick from noted moments, each with its tick: 64
+ * that are 20 ms apart, 64 that are four times as far apart, and so on.  So an age is right to a
+ * sixteenth of it, or to 20 ms.  Victims mostly come in the order of their stamps, so the last
+ * answer often serves for the next one, too.
  *
- * A new writer does not know the time before it: an older use, or birth, counts as if it had been
- * when that writer began.
+ * A new writer does not know the time before its start.  An older use or birth counts as if it had
+ * happened at that start.
  * Tests: t/index/fold-stores.t t/bytes/histograms.t */
 #include "config.h"
 
@@ -18,7 +18,7 @@
 
 #define MOMENT_NS (20 * NS_PER_MS) /* between moments of the first level */
 
-/* The cell first: shm_meter.h. */
+/* The cell is raised first: shm_meter.h. */
 static void observe(struct shm_histogram *h, uint32_t cell, uint64_t value)
 {
 	store_relaxed(&h->cell[cell], h->cell[cell] + 1);
@@ -58,14 +58,14 @@ void meter_pass(struct writer *w, uint64_t now)
 	for (i = 0; i < MOMENT_LEVELS; i++) {
 		struct moments *m = &w->moments[i];
 
-		/* the first level that is not due ends it: those behind it are due later */
+		/* if one level is not due, the levels behind it are due later */
 		if (m->n && since(m->at[(m->n - 1) % MOMENTS].ns, now) < MOMENT_NS << 2 * i)
 			return;
 		m->at[m->n++ % MOMENTS] = (struct moment){ w_tick(w), now };
 	}
 }
 
-/* The first moment with at least this tick: a use with this stamp was before it. */
+/* The first moment with at least this tick; a use with this stamp was before it. */
 static struct moment_span search(const struct moments *m, uint64_t tick)
 {
 	uint32_t low = 0, high = MIN(m->n, MOMENTS) - 1, mid;
@@ -81,7 +81,7 @@ static struct moment_span search(const struct moments *m, uint64_t tick)
 				     moment_at(m, high)->ns };
 }
 
-/* When that tick was the present one.  `last` is the answer before this one. */
+/* The time when that tick was the present one.  `last` is the previous answer. */
 static uint64_t moment_of(struct writer *w, uint64_t tick, struct moment_span *last)
 {
 	const struct moments *m = w->moments;
@@ -96,7 +96,7 @@ static uint64_t moment_of(struct writer *w, uint64_t tick, struct moment_span *l
 			*last = search(m, tick);
 			return last->ns;
 		}
-	/* between the last of a coarse level and the first of a finer one, or before all */
+	/* between the last moment of a coarse level and the first of a finer one, or before all */
 	for (i = MOMENT_LEVELS; i--;)
 		if (moment_at(&w->moments[i], 0)->tick >= tick)
 			return moment_at(&w->moments[i], 0)->ns;
@@ -105,7 +105,7 @@ static uint64_t moment_of(struct writer *w, uint64_t tick, struct moment_span *l
 
 /* ---- notes ---- */
 
-/* Victims of one pass were used, and born, at much the same times. */
+/* Victims of one pass were mostly used, and born, at about the same time. */
 static void observe_like_last(struct shm_histogram *h, uint64_t ns, struct observed *last)
 {
 	if (ns >= last->upto || ns < last->from) {
@@ -125,7 +125,7 @@ void meter_evicted(struct writer *w, uint32_t record)
 	uint64_t used, born = w->owned[record].born_ns;
 
 	if (!w_is(w, record, LIVE))
-		return; /* there `owned` is something else */
+		return; /* `owned` has another meaning there */
 	used = moment_of(w, STAMP_TICK(lru_stamp(w, record)), &w->asked[0]);
 	observe_like_last(&m->idle, since(used, w->now_ns), &w->observed[0]);
 	observe_like_last(&m->age, since(MIN(born ? born : w->began_ns, used), w->now_ns),
@@ -157,7 +157,8 @@ void meter_transfer(struct writer *w, uint32_t tiers, uint64_t begun_ns)
 
 /* ---- seats that are given up ---- */
 
-/* Of words that stand as they are when the fold is under way: a second run stores the same. */
+/* The words that it reads stay as they are while the fold is under way, so a second run stores the
+ * same. */
 static void end_fold(struct writer *w)
 {
 	struct shm_meter *m = seg_meter(&w->seg);
@@ -170,8 +171,8 @@ static void end_fold(struct writer *w)
 		for (i = 0, to = &seg_seat(&w->seg, (uint32_t)seat)->round_trip.sum; i <= SHM_CELLS;
 		     i++)
 			store_relaxed(&to[i], 0);
-	/* (q) the sum and the empty seat before the number that is even again.  Pairs with
-	 * look/meter.c.  Before it a successor does all of it once more */
+	/* (q) the sum and the empty seat are stored before the number that is even again.  Pairs
+	 * with look/meter.c.  Before it a successor does all of it once more. */
 	store_release(&m->folds, m->folds + 1);
 }
 
@@ -182,13 +183,14 @@ void meter_fold(struct writer *w, uint32_t peer)
 	uint64_t *to = &m->folded.sum;
 	uint32_t i;
 
-	order_stores(); /* the number that ended the fold before, before its sum goes */
+	order_stores(); /* the number that ended the last fold is stored before its sum goes */
 	for (i = 0; i <= SHM_CELLS; i++)
 		store_relaxed(&to[i], past[i] + load_relaxed(&seat[i]));
 	store_relaxed(&m->folding, peer);
-	/* (q) the sum before the number that is odd; before it a successor begins anew */
+	/* (q) the sum is stored before the number that is odd.  Before it a successor begins
+	 * anew. */
 	store_release(&m->folds, m->folds + 1);
-	order_stores(); /* ... and before counted values change */
+	order_stores(); /* ... and that number before counted values change */
 	end_fold(w);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meter.h - what the writer notes down for struct shm_meter. */
+/* meter.h - values that the writer notes for struct shm_meter. */
 #ifndef GPC_TABLE_METER_H
 #define GPC_TABLE_METER_H
 
@@ -8,13 +8,14 @@
 /* A writer begins: ends a fold that its predecessor had begun. */
 void meter_begin(struct writer *w);
 void meter_taken_over(struct writer *w);
-/* Each pass begins with it. */
+/* Called at the beginning of each pass. */
 void meter_pass(struct writer *w, uint64_t now);
 /* Before the record leaves LIVE. */
 void meter_evicted(struct writer *w, uint32_t record);
 /* A leaf was used since it went into its queue: the stamps of then and now. */
 void meter_used(struct writer *w, uint64_t then, uint64_t stamp);
-/* A block was committed, into that record; a transfer is over.  tiers: as in shm_meter.h. */
+/* A block was committed, into that record; and the end of a transfer.  tiers: as in
+ * shm_meter.h. */
 void meter_copied(struct writer *w, uint32_t tiers, uint32_t record);
 void meter_transfer(struct writer *w, uint32_t tiers, uint64_t begun_ns);
 /* The histogram of a seat that is given up, before the seat is FREE. */

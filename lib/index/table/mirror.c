@@ -3,8 +3,8 @@
  *
  * A flush takes the marks of all changed entries along when it begins, so it covers exactly
  * the changes made before, and flushes never overlap (rule T5).  Each entry is listed once,
- * with the value it has then.  A mirror whose flush fails or takes too long is retired: its
- * peers are told, and the index goes on without it.
+ * with the value it has then.  A mirror whose flush fails or takes too long is retired: its peers
+ * learn of it, and the index goes on without it.
  * Tests: t/bytes/mirror.t t/bytes/mirror-order.t t/bytes/readers.t t/bytes/device-mirrors.t */
 #include "config.h"
 
@@ -52,14 +52,14 @@ static void retire_mirror(struct writer *w, uint32_t i, const char *why)
 	log_say(&w->c->log, LOG_ERR, "mirror %u (%s) is retired: %s", i, d->device, why);
 	w->mirror[i].retired = true;
 	w->mirror[i].flushing = false;
-	/* (U) pairs with the load in index/segment/descriptor.c: sections that began before it are waited
-	 * for by the grace period that follows */
+	/* (U) pairs with the load in index/segment/descriptor.c: the grace period that follows
+	 * waits for sections that began before it */
 	store_release(&d->state, MIRROR_RETIRED);
 	store_release(&d->generation, d->generation + 1);
 	order_fence();
 }
 
-/* rule T5: the list is made, and the marks dropped, at the beginning; t/model/mirror.pml */
+/* rule T5: the list is made, and the marks are dropped, at the beginning; t/model/mirror.pml */
 static uint32_t take_dirty(struct writer *w)
 {
 	uint32_t i, n = w->ndirty;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mirror.h - what changes is brought to the copies of the table on devices. */
+/* mirror.h - brings changes of the table to its copies on devices. */
 #ifndef GPC_TABLE_MIRROR_H
 #define GPC_TABLE_MIRROR_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parked.c - blocks whose grace period is over, and that a peer still refers to or reads.
  *
- * A peer that holds blocks behind a clear or a drop may do so for minutes, and there may be as many
- * as the cache has.  Nobody tells the writer of a release: it only lowers a cell.  So the writer
- * looks, and no command may pay for holds of other peers.
+ * A peer may go on holding blocks for minutes after a clear or a drop, and it may hold as many as
+ * the cache has.  Nobody tells the writer of a release, which only lowers a cell.  So the writer
+ * has to look, but no command may pay for the holds of other peers.
  *
  *   who looks                         at what                                    rows
  *   --------------------------------  -----------------------------------------  ------------------
@@ -20,11 +20,13 @@
  *                                                                                  a few for each
  *                                                                                  that is free
  *
- * A block stands in the list of one peer that holds it (its witness).  When that cell is zero, it is
- * free, or goes to the list of another peer.  Those that transfers alone read have a list of their
- * own: it is looked at whole, as there are no more of them than transfers under way have channels.
+ * A block is in the list of one peer that holds it (its witness).  When that cell is zero, the
+ * block is free, or goes to the list of another peer.  Blocks that only transfers read have a list
+ * of their own.  It is looked at as a whole, since it is no longer than the number of channels of
+ * transfers under way.
  *
- * What else a command walks over, and why others' blocks do not make that long:
+ * These are the other things that a command walks over, with the bound that keeps the blocks of
+ * others from making the walk long:
  *
  *   walk                              who             bound
  *   --------------------------------  --------------  -------------------------------------------
@@ -39,14 +41,15 @@
  *   a column (holders.c)              housekeeping,   one, in order, and no more often than a
  *                                       the dead        thousandth of the time
  *   leaves in use (lru.c)             a victim        each goes to the end of the queue, as used now
- *   what hangs below a block          drop, clear     what goes: the command is about it
+ *   what hangs below a block          drop, clear     the blocks that go: the command is about
+ *                                                     them
  *
  * May a peer have let go?  Its seat counts its references, its lookups, its commands, and the
  * answers that it took.  Each way to lower a cell changes one of these four counts behind the
- * cell.  A raise that brings all four back is a call that sends no command. So a peer's own
- * command finds its earlier releases, and so does a command of a peer that knows of them.
- * Housekeeping finds the rest, which no count shows: a seat that was scribbled over, or a
- * reference taken for one released, and no command since.
+ * cell.  All four may return to their old values only by calls that send no command.  So a peer's
+ * own command finds its earlier releases, and so does a command of a peer that knows of them.
+ * Housekeeping finds the releases that no count shows: in a seat that was scribbled over, or of a
+ * peer that took one reference for each one released and has sent no command since.
  * Tests: t/index/parked.t t/index/peek.t t/index/given-up.t */
 #include "config.h"
 
@@ -59,7 +62,8 @@
 #define SHORT_ROWS     1024u
 #define HOUSEKEEP_ROWS 16384u
 #define ROWS_A_FREE    8u /* more rows for each that is free */
-#define PAUSES         8u /* of the length of a whole look, until the next one for a command */
+/* the part of the length of a whole look that passes until the next one for a command */
+#define PAUSES 8u
 
 int parked_init(struct writer *w)
 {
@@ -76,8 +80,8 @@ void parked_free(struct writer *w)
 	free(w->parked);
 }
 
-/* The list where it belongs: of a peer that holds it, or, where a transfer that is not over reads it
- * (rule B6), behind those; NONE: it is not in use. */
+/* The list that the record belongs to: of a peer that holds it; or the list behind the peers', if
+ * a transfer that is not over reads it (rule B6).  NONE: it is not in use. */
 static uint32_t witness_of(struct writer *w, uint32_t record)
 {
 	uint32_t peer = w_next_holder(w, 0);
@@ -101,12 +105,12 @@ void parked_add(struct writer *w, uint32_t record)
 {
 	uint32_t list = witness_of(w, record);
 
-	/* released at this moment: any list whose turn begins anew will do */
+	/* It was released at this moment, so any list whose turn begins anew will do. */
 	append(w, list == NONE ? w->max_peers : list, record);
 	w->nparked++;
 }
 
-/* The counts are read before the rows: a later release changes them again. */
+/* The counts are read before the rows, so a later release changes the counts again. */
 static void begin_turn(struct writer *w, uint32_t list)
 {
 	struct parked *p = &w->parked[list];
@@ -132,7 +136,7 @@ void parked_peer_ended(struct writer *w, uint32_t peer)
 	w->parked[peer].hand = w->parked[peer].n;
 }
 
-/* Row i of the list: true if its block is free now. */
+/* Look at row i of the list.  True: its block is free now. */
 static bool look_at(struct writer *w, uint32_t list, uint32_t i)
 {
 	struct parked *p = &w->parked[list];
@@ -143,7 +147,7 @@ static bool look_at(struct writer *w, uint32_t list, uint32_t i)
 	now = witness_of(w, record);
 	if (now == list)
 		return false;
-	p->at[i] = p->at[--p->n]; /* was looked at in this turn, or came since */
+	p->at[i] = p->at[--p->n]; /* it was looked at in this turn, or came since */
 	if (now != NONE) {
 		append(w, now, record);
 		return false;
@@ -153,7 +157,8 @@ static bool look_at(struct writer *w, uint32_t list, uint32_t i)
 	return true;
 }
 
-/* Up to that many rows of the turn, and more for each free block; returns the number not used up. */
+/* Look at up to that many rows of the turn, and at some more for each free block.  Returns the
+ * number not used up. */
 static uint32_t look(struct writer *w, uint32_t list, uint32_t *hand, uint32_t rows)
 {
 	struct parked *p = &w->parked[list];
@@ -189,7 +194,7 @@ void parked_look(struct writer *w)
 	}
 }
 
-/* Without looks at a clock where there is little to look at. */
+/* It reads no clock if there is little to look at. */
 static void look_whole(struct writer *w, uint32_t list, bool again)
 {
 	struct parked *p = &w->parked[list];
@@ -216,8 +221,8 @@ bool parked_look_all(struct writer *w, bool again)
 	return w->nparked < before;
 }
 
-/* By a hand of its own: a peer that is busy begins the turns anew all the time, and the rows at their end
- * would wait until it rests. */
+/* It has a place of its own in each list: a busy peer begins the turns anew all the time, so the
+ * rows at their end would wait until that peer rests. */
 void parked_housekeep(struct writer *w)
 {
 	uint32_t rows = HOUSEKEEP_ROWS, i, list = w->parked_next;

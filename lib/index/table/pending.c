@@ -28,7 +28,7 @@ static bool is_key(const struct pending *p, uint32_t space, const gpc_key *key)
 	return p->space == space && key_same(&p->key, key);
 }
 
-/* Its place, or that of the empty entry where it would be. */
+/* Its place, or the empty entry where it would be. */
 static uint32_t find_place(const struct writer *w, uint32_t space, const gpc_key *key)
 {
 	uint32_t at = place_of(w, space, key);
@@ -51,7 +51,7 @@ static void grow(struct writer *w)
 	free(old);
 }
 
-/* Entries behind it that would be nearer to their place move up. */
+/* Entries behind it that would be nearer to their place there move up. */
 static void take_out(struct writer *w, uint32_t at)
 {
 	uint32_t next = at, mask = w->pending_size - 1, home;
@@ -70,7 +70,7 @@ static void take_out(struct writer *w, uint32_t at)
 	w->npending--;
 }
 
-/* A pool that has gone took its blocks along. */
+/* A pool that has gone has taken its blocks along. */
 static bool is_so(struct writer *w, const struct pending *p)
 {
 	uint32_t record = p->record - 1;
@@ -89,9 +89,9 @@ uint32_t pending_find(struct writer *w, uint32_t space, const gpc_key *key)
 	return p->record && is_so(w, p) ? p->record - 1 : NONE;
 }
 
-/* May a hint be overwritten?  Not if the hint names the block of a key that is still pending:
- * peers that ask by themselves would not find it.  Others may write there, too: any block may be
- * named. */
+/* May a hint be overwritten?  Not if it names the block of a key that is still pending, since
+ * peers that look by themselves would not find that block.  Others may write there, too, so it may
+ * name any block. */
 static bool is_hint_over(const struct writer *w, uint32_t hint, uint32_t record)
 {
 	uint32_t of = pool_record(&w->seg, (gpc_block)hint - 1);
@@ -106,8 +106,8 @@ static void leave_hint(struct writer *w, uint32_t record, const gpc_key *key)
 	for (i = 0; i < SHM_HINT_WAYS; i++)
 		if (is_hint_over(w, load_relaxed(&hint[i]), record))
 			break;
-	/* (g) the record before the hint; pairs with index/claim/claim_here.c.  A death before it costs
-	 * a question */
+	/* (g) the record is stored before the hint; pairs with index/claim/claim_here.c.  A death
+	 * before it costs somebody a question. */
 	store_release(&hint[i < SHM_HINT_WAYS ? i : record % SHM_HINT_WAYS],
 		      (uint32_t)w_block(w, record) + 1);
 }
@@ -146,9 +146,9 @@ void pending_add_claim(struct writer *w, uint32_t peer, uint32_t record)
 	store_relaxed(&w_tally(w, peer)->claims_open, w->peer[peer].claims);
 }
 
-/* ---- who waits ---- */
+/* ---- waiting threads ---- */
 
-/* Awake when all stores of this pass have been made: pending_wake(). */
+/* The threads are woken when all stores of this pass have been made: pending_wake(). */
 static void note_end(struct writer *w, const gpc_key *key)
 {
 	uint32_t i = wait_word(key);
@@ -165,7 +165,8 @@ void pending_wake(struct writer *w)
 	if (!w->has_ended_waits)
 		return;
 	w->has_ended_waits = false;
-	/* the end before `waiters`; index/claim/claim_wait.c does the reverse; t/model/claim.pml */
+	/* the end is stored before `waiters` is read; index/claim/claim_wait.c does the reverse;
+	 * t/model/claim.pml */
 	order_fence();
 	for (i = 0; i < SHM_WAITS; i++) {
 		struct shm_wait *word = &shared->wait[i];
@@ -190,7 +191,7 @@ void pending_wake_all(struct writer *w)
 
 /* ---- the end ---- */
 
-/* Take out the record's entry: the record still has its key, since a change of the key comes
+/* Take out the record's entry.  The record still has its key, since a change of the key comes
  * after this. */
 static void remove_entry(struct writer *w, uint32_t record)
 {
@@ -202,7 +203,7 @@ static void remove_entry(struct writer *w, uint32_t record)
 	note_end(w, &key);
 }
 
-/* One more of the older claims has ended: nothing to do if claims end in order. */
+/* One more of the older claims has ended.  If claims end in order, there is nothing to do. */
 static void leave_order(struct writer *w, struct wpeer *p, uint32_t record)
 {
 	struct records *l = &p->claimed;
@@ -214,7 +215,7 @@ static void leave_order(struct writer *w, struct wpeer *p, uint32_t record)
 		p->claimed_at++;
 	else if (i < l->n)
 		memmove(l->at + i, l->at + i + 1, (--l->n - i) * sizeof(*l->at));
-	if (p->claimed_at > l->n / 2) { /* as many are moved as have left since the last time */
+	if (p->claimed_at > l->n / 2) { /* the list is moved up when as many have left as remain */
 		l->n -= p->claimed_at;
 		memmove(l->at, l->at + p->claimed_at, l->n * sizeof(*l->at));
 		p->claimed_at = 0;
@@ -233,12 +234,12 @@ void pending_end_now(struct writer *w, uint32_t record)
 	leave_order(w, &w->peer[r->owner], record);
 	w->peer[r->owner].claims--;
 	store_relaxed(&w_tally(w, r->owner)->claims_open, w->peer[r->owner].claims);
-	/* the flag is of RESERVED alone: a state that comes next has stored its own, perhaps */
+	/* the flag means this in RESERVED alone: the next state may have stored its own by now */
 	if (w_is(w, record, RESERVED))
 		store_release(&r->flags, (uint8_t)(r->flags & ~REC_CLAIM));
-	/* (u) the flag goes before key, since and number change: a reader that copies some of the
-	 * new values finds no flag in its second look, or another number.  If we die among them,
-	 * a successor finds a plain reservation, and runs the command again */
+	/* (u) the flag goes before key, since and number change.  So a reader that copies some of
+	 * the new values finds no flag in its second look, or another number.  If we die among
+	 * these stores, a successor finds a plain reservation, and runs the command again. */
 	order_stores();
 }
 

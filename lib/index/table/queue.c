@@ -6,25 +6,27 @@
  * bag, and the present one is the front.  Bags do not span equal times: one begins with a tick
  * when the last one has BAG items, and one that has grown large is split in two.
  *
- * Why that.  A new item is nearly always the newest, and the oldest one goes.  A heap of all
- * would move each item through its whole height, and each level is a cache miss: twenty of them
- * for a million leaves.  A list in the order of arrival is not in the order of age, since stamps
- * grow without a word to the writer (lru.c), and items come back with new stamps.
+ * The reason is this.  A new item is nearly always the newest, and the item that goes is the
+ * oldest.  One heap of all items would move each item through its whole height, and each level is
+ * a cache miss: twenty of them for a million leaves.  A list in the order of arrival is not in the
+ * order of age, since stamps grow without a word to the writer (lru.c), and items come back with
+ * new stamps.
  *
- *   to come    one store behind the last bag; an item that is older than that bag's `from` looks
- *              for its bag, log2(bags) steps, the one cost that grows with the pool
- *   to go      the next item of the front; once in BAG items a bag is taken in and sorted, within
- *              the nearest caches: log2(BAG) comparisons an item, fewer if they come in order
- *   to leave   out of turn: two stores; the item stays behind, stale
+ *   to come    one store behind the last bag; an item that is older than that bag's `from`
+ *              searches its bag in log2(bags) steps, the only cost that grows with the pool
+ *   to go      the next item of the front is taken; once in BAG items a bag is taken in and
+ *              sorted, within the nearest caches: log2(BAG) comparisons an item, fewer if they
+ *              come in order
+ *   to leave   two stores, for an item that leaves out of turn; it stays behind, stale
  *   memory     16 bytes an item; at most half as many are stale as are queued, and BAG more
  *
- * What always holds.  A bag has stamps from its `from` up to the next one's, so equal stamps are
- * never in two bags, and the front has none that a bag might have.  The front is the last bag
- * that was taken in, sorted, and a heap of items of its span that came later.
+ * These invariants hold.  A bag has stamps from its `from` up to the next bag's `from`.  So equal
+ * stamps are never in two bags, and the front has no stamp that a bag might have.  The front is
+ * the last bag that was taken in, sorted, and a heap of items of its span that came later.
  *
  * The node's ticket is odd while it is queued, and changes whenever it comes or goes.  An item
- * with another ticket is stale, and is dropped where it is met.  When many are, bags are gone
- * through one by one, and a bag that has become small is put together with the next.
+ * with another ticket is stale, and is dropped when it is met.  When many items are stale, the
+ * bags are cleaned one by one, and a bag that has become small is joined with the next.
  * Tests: t/index/queue.t t/index/lru.t */
 #include "config.h"
 
@@ -33,28 +35,30 @@
 #include "index/table/alloc.h"
 #include "index/table/queue.h"
 
-#define BAG    QUEUE_BAG
-#define LARGE  (4 * BAG)         /* worth splitting */
-#define SORTED (16 * BAG)        /* what does not split is sorted all the same, up to here */
+#define BAG   QUEUE_BAG
+#define LARGE (4 * BAG) /* worth splitting */
+/* a bag that cannot be split is sorted all the same, up to this size */
+#define SORTED (16 * BAG)
 #define AHEAD  (LINES_AHEAD / 2) /* items of a bag, of a node and a record each */
-#define SAMPLE 15                /* stamps of which the middle one splits a bag */
+#define SAMPLE 15                /* number of stamps whose middle one splits a bag */
 
 /* ---- the front ---- */
 
-/* The deeper one goes first. */
+/* The deeper item goes first. */
 static inline uint64_t among_equals(const struct leaf *a)
 {
 	return (uint64_t)~a->depth << 32 | a->record;
 }
 
-/* Without branches, which would be mispredicted: many that came within a tick have equal stamps. */
+/* It has no branches, which would be mispredicted: many items that came within a tick have equal
+ * stamps. */
 static inline bool goes_before(const struct leaf *a, const struct leaf *b)
 {
 	return (a->stamp < b->stamp) |
 	       ((a->stamp == b->stamp) & (among_equals(a) < among_equals(b)));
 }
 
-/* The runs list[0 .. n) and list[n .. m) become one; spare has room for the first. */
+/* Merge the runs list[0 .. n) and list[n .. m); spare has room for the first. */
 static void merge(struct leaf *list, uint32_t n, uint32_t m, struct leaf *spare)
 {
 	uint32_t i = 0, j = n, k = 0;
@@ -73,7 +77,7 @@ static void merge(struct leaf *list, uint32_t n, uint32_t m, struct leaf *spare)
 	memcpy(&list[k], &spare[i], (n - i) * sizeof(*list));
 }
 
-/* The end of the run that begins at `from`; a falling run is reversed. */
+/* The end of the run that begins at `from`.  A falling run is reversed. */
 static uint32_t run_end(struct leaf *list, uint32_t from, uint32_t n)
 {
 	uint32_t to = from + 1, i, j;
@@ -93,8 +97,8 @@ static uint32_t run_end(struct leaf *list, uint32_t from, uint32_t n)
 	return to;
 }
 
-/* Items that came together are in order, or in the opposite order: few runs, which are merged two
- * by two. spare has room for all. */
+/* Items that came together are in order, or in the opposite order.  So there are few runs, which
+ * are merged two by two.  spare has room for all. */
 static void sort_runs(struct leaf *list, uint32_t n, struct leaf *spare)
 {
 	uint32_t ends[SORTED / 2 + 1], m = 0, at, i, k;
@@ -147,7 +151,7 @@ static void heap_order(struct queue *q)
 		heap_down(q, i, q->heap[i]);
 }
 
-/* The next one of all; the front is not empty. */
+/* The next item of all; the front is not empty. */
 static struct leaf front_pop(struct queue *q)
 {
 	struct leaf item;
@@ -173,7 +177,7 @@ static struct bag *bag_at(const struct queue *q, uint32_t i)
 	return &q->bags[q->first + i];
 }
 
-/* The last bag that does not begin after the stamp; the first one does not. */
+/* The last bag that does not begin after the stamp; the first bag never does. */
 static uint32_t bag_of(const struct queue *q, uint64_t stamp)
 {
 	uint32_t low = 0, high = q->nbags, mid;
@@ -224,7 +228,7 @@ static void bag_remove(struct queue *q, uint32_t i)
 		q->first++;
 }
 
-/* A stamp from about the middle of the bag, above its least one; 0: all are equal. */
+/* A stamp from about the middle of the bag, above its least one.  0: all are equal. */
 static uint64_t middle(const struct bag *b)
 {
 	uint64_t some[SAMPLE], least = UINT64_MAX, next = UINT64_MAX;
@@ -269,7 +273,7 @@ static bool bag_split(struct queue *q, uint32_t i)
 /* ---- coming and going ---- */
 
 /* Is the stamp of a newer tick than all others, and the last bag full?  A bag begins with the
- * least stamp of a tick, so that all stamps of that tick are in it. */
+ * least stamp of a tick, so that it has all stamps of that tick. */
 static bool begins_bag(const struct queue *q, uint64_t stamp)
 {
 	return stamp > (q->newest | STAMP_PLACES) &&
@@ -320,8 +324,8 @@ static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, s
 	return n;
 }
 
-/* The first bag becomes the front, which is empty, and so is the heap.  A bag that is very large
- * and cannot be split has equal stamps.  It becomes the heap: to sort it would take long. */
+/* The front and its heap are empty, and the first bag becomes the front.  A very large bag that
+ * cannot be split has equal stamps.  It becomes the heap, since sorting it would take long. */
 static void take_bag(struct writer *w, struct queue *q)
 {
 	struct bag *b;

@@ -20,8 +20,8 @@ static inline bool queue_is_stale(const struct writer *w, uint32_t record, uint3
 void queue_push_slow(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record);
 bool queue_pop_slow(struct writer *w, struct queue *q, struct leaf *ret);
 
-/* A record that is not in the queue enters, with its present depth.  The case of nearly all
- * items: they are the newest, and the last bag has room. */
+/* A record that is not in the queue enters it, with its present depth.  Nearly all items are the
+ * newest, and find room in the last bag. */
 static inline void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
 {
 	struct bag *b = q->nbags ? &q->bags[q->first + q->nbags - 1] : NULL;
@@ -35,7 +35,7 @@ static inline void queue_push(struct writer *w, struct queue *q, uint64_t stamp,
 	q->newest = MAX(q->newest, stamp);
 }
 
-/* False: it is empty. */
+/* False: the queue is empty. */
 static inline bool queue_pop(struct writer *w, struct queue *q, struct leaf *ret)
 {
 	if (q->nheap || q->front_at == q->nfront ||
@@ -51,7 +51,7 @@ static inline bool queue_pop(struct writer *w, struct queue *q, struct leaf *ret
 void queue_forget(struct writer *w, struct queue *q, uint32_t record);
 /* Fill the front with the next items, if there are any. */
 void queue_fill_front(struct writer *w, struct queue *q);
-/* Takeover: fills an empty queue, in any order; nothing is popped before all are there. */
+/* Takeover: fill an empty queue, in any order; nothing is popped before all items are there. */
 void queue_add(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record);
 void queue_empty(struct writer *w, struct queue *q);
 void queue_free(struct queue *q); /* the nodes keep their tickets */

@@ -8,12 +8,12 @@
  *   LIVE -> DYING       record_dying     a successor empties the entries and starts over
  *   RESERVED -> DYING   record_quarantine        a successor starts the quarantine anew
  *   RESERVED -> DYING   record_refuse    a successor waits for a grace period, too
- *   DYING -> RESERVED   record_reserve   for whom the victim was taken (rule C1)
+ *   DYING -> RESERVED   record_reserve   by the peer that the victim was taken for (rule C1)
  *   DYING -> FREE, RESERVED -> FREE      record_free
  *   DYING -> RESERVED, FREE -> RESERVED  record_return, in a pool of CALLER blocks
  *
- * Nothing here knows the consequences: a caller that ends a reservation which is the target of a
- * move has unbound it before (retire_reservation).
+ * These functions do not care for the consequences.  A caller that ends the reservation of a
+ * move's target has unbound it before (retire_reservation).
  * Tests: t/index/counts.t t/torture/prefix.t */
 #include "config.h"
 
@@ -35,7 +35,8 @@ void record_set_lingers(struct writer *w, uint32_t record, bool lingers)
 	w_tell(w, w->pool_of[record]);
 }
 
-/* The record's word is about to change: take it out of the books of its present state. */
+/* The record's word is about to change, so take the record out of the books of its present
+ * state. */
 static void leave_state(struct writer *w, uint32_t record)
 {
 	struct wpool *p = w_pool_of(w, record);
@@ -67,9 +68,9 @@ void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t 
 	w_tell(w, w->pool_of[record]);
 }
 
-/* The change is prepared, the record commits, the change's number is noted in the pool, and the
- * feed moves.  If we die in between, events_recover() does the rest; if we die before the change
- * is prepared, scan_free() of the takeover does all of it. */
+/* First the change is prepared; then the record commits; then the change's number is noted in the
+ * pool; then the feed moves.  If we die in between, events_recover() does the rest; if we die
+ * before the change is prepared, scan_free() of the takeover does all of it. */
 void record_return(struct writer *w, uint32_t record, uint64_t op)
 {
 	uint32_t owner = (uint32_t)w_pool_of(w, record)->owner;
@@ -78,18 +79,18 @@ void record_return(struct writer *w, uint32_t record, uint64_t op)
 	record_reserve(w, record, owner, op);
 	events_commit_returned(w, w->pool_of[record]);
 	if (owner < w->max_peers)
-		w_answered(w, owner); /* it may wait for this */
+		w_answered(w, owner); /* the owner may wait for this */
 	w->progress = true;
 }
 
 void record_free_elsewhere(struct writer *w, uint32_t record)
 {
-	/* pools_housekeep() takes a whole pool that is not READY when all are free */
+	/* pools_housekeep() takes a whole pool that is not READY when all its blocks are free */
 	if (w_pool_of(w, record)->state == POOL_READY)
 		record_return(w, record, 0);
 }
 
-/* RESERVED or DYING -> FREE; blocks of a CALLER pool go back to the owner. */
+/* RESERVED or DYING -> FREE; a CALLER block goes back to its owner. */
 void record_free(struct writer *w, uint32_t record)
 {
 	leave_state(w, record);
@@ -103,8 +104,9 @@ static void reserved_dying(struct writer *w, uint32_t record, uint8_t flags)
 	leave_state(w, record);
 	r->source = 0;
 	r->flags = flags;
-	/* (M) commit: a successor starts the quarantine anew, or lets a refused target go; before
-	 * it, it sees a reservation of the peer, hence the owner last */
+	/* (M) commit: after it a successor starts the quarantine anew, or lets a refused target
+	 * go.  Before it the successor sees a reservation of the peer, so the owner is stored
+	 * last. */
 	store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
 	store_release(&r->owner, SHM_NO_PEER);
 	w_pool_of(w, record)->dying++;
@@ -116,8 +118,8 @@ void record_quarantine(struct writer *w, uint32_t record)
 	reserved_dying(w, record, REC_QUARANTINE);
 }
 
-/* Its owner may hold it by a cell, and goes on to (rule B7): there is no other reference, and no
- * entry ever named it. */
+/* Its owner may go on holding it by a cell (rule B7).  There is no other reference, and no entry
+ * ever named it. */
 void record_refuse(struct writer *w, uint32_t record)
 {
 	reserved_dying(w, record, 0);

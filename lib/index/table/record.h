@@ -9,23 +9,23 @@
 void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 /* RESERVED -> LIVE; all fields are filled. */
 void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was);
-/* RESERVED -> DYING; no target of a move. */
+/* RESERVED -> DYING; the record is no target of a move. */
 void record_quarantine(struct writer *w, uint32_t record);
 void record_refuse(struct writer *w, uint32_t record);
-/* DYING, or RESERVED and no target of a move, -> FREE; blocks of a CALLER pool go back to the
+/* DYING, or RESERVED without being the target of a move, -> FREE.  A CALLER block goes back to its
  * owner. */
 void record_free(struct writer *w, uint32_t record);
-/* DYING or FREE, of a CALLER pool -> RESERVED for the owner, which is told.  op: of its own
- * gpc_evict, whose answer names the block; else 0. */
+/* DYING or FREE, in a CALLER pool, -> RESERVED for the owner, whose events say so.  op: of the
+ * owner's gpc_evict whose answer names the block; else 0. */
 void record_return(struct writer *w, uint32_t record, uint64_t op);
-/* DYING, but held: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts it, so
- * that gpc_pool_available() must not. */
+/* The block is DYING, but held, so it will not be free soon (gpc_spill_ahead).  In a CALLER pool
+ * its holder counts it, so gpc_pool_available() must not. */
 void record_set_lingers(struct writer *w, uint32_t record, bool lingers);
 
-/* ---- whose reservation: the lists of a peer, and its numbers ---- */
+/* ---- the owner of a reservation: the lists of a peer, and their lengths ---- */
 
-/* CALLER blocks have a list of their own.  There may be as many as the cache has blocks, as long
- * as their pool lives, and a look for blocks to take back need not pass them. */
+/* CALLER blocks have a list of their own.  As long as their pool lives there may be as many as the
+ * cache has blocks.  A look for blocks to take back need not pass over them. */
 static inline uint32_t *record_list(struct writer *w, uint32_t record, uint32_t owner)
 {
 	struct wpeer *p = &w->peer[owner];
@@ -71,7 +71,7 @@ static inline void record_disown(struct writer *w, uint32_t record)
 	w_tally(w, owner)->reserved--;
 }
 
-/* record_publish(), of a record of this pool. */
+/* The same as record_publish(), for a record of this pool. */
 static inline __attribute__((always_inline)) void
 record_publish_in(struct writer *w, uint32_t pool, uint32_t record, uint32_t what, gpc_block was)
 {
@@ -84,16 +84,16 @@ record_publish_in(struct writer *w, uint32_t pool, uint32_t record, uint32_t wha
 	r->check = key_check(r->key, r->parent, r->depth, r->tag);
 	events_prepare_record(w, what, record, GPC_BLOCK(pool, (gpc_block)(record - p->first)),
 			      was);
-	/* (C) publish: key, parent, depth, tag and check before LIVE.  Pairs with the word
-	 * load of index/peer/refs.c.  Before it a successor sees a reservation; after it a LIVE block,
-	 * and makes its table entry if we did not. */
+	/* (C) publish: key, parent, depth, tag and check are stored before LIVE.  Pairs with the
+	 * word load of index/peer/refs.c.  Before it a successor sees a reservation.  After it the
+	 * successor sees a LIVE block, and makes its table entry if we did not. */
 	store_release(&r->word, WORD(LIVE, WORD_GEN(r->word)));
 	events_commit_prepared(w);
 	p->live++;
 	w_tell(w, pool);
 }
 
-/* record_reserve() of a FREE record; the caller tells the pool's numbers. */
+/* The same as record_reserve() for a FREE record; the caller updates the pool's numbers. */
 static inline __attribute__((always_inline)) void
 record_reserve_free(struct writer *w, struct wpool *p, uint32_t record, uint32_t owner, uint64_t op)
 {
@@ -104,14 +104,14 @@ record_reserve_free(struct writer *w, struct wpool *p, uint32_t record, uint32_t
 	r->flags = 0;
 	r->owner = (uint8_t)owner;
 	r->op = op;
-	/* (K) commit: before it a successor sees FREE, or DYING with this owner and op */
+	/* (K) commit: before it a successor sees FREE, or DYING with this owner and op. */
 	store_release(&r->word, WORD(RESERVED, gen));
 	p->reserved++;
 	record_own(w, record, owner);
 }
 
-/* LIVE: its parent goes, and it stays (before (D) of that parent: a successor that misses the parent
- * finds that it may). */
+/* LIVE: the record's parent goes, and the record stays.  It comes before (D) of that parent, so a
+ * successor that misses the parent finds that the record may stay. */
 static inline void record_leave_alone(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
@@ -119,17 +119,17 @@ static inline void record_leave_alone(struct writer *w, uint32_t record)
 	store_relaxed(&r->flags, (uint8_t)(r->flags | REC_UNCHAINED));
 }
 
-/* The end of record_free() where the blocks have an owner, or leave with their pool. */
+/* The end of record_free() if the blocks have an owner, or leave with their pool. */
 void record_free_elsewhere(struct writer *w, uint32_t record);
 
-/* Becomes FREE; the books of the state before are closed. */
+/* The record becomes FREE; the books of the state before are closed. */
 static inline __attribute__((always_inline)) void record_freed(struct writer *w, uint32_t pool,
 							       uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 	struct wpool *p = &w->pool[pool];
 
-	/* (L) commit: a successor sees it free, without owner */
+	/* (L) commit: a successor sees it free, without owner. */
 	store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
 	r->owner = SHM_NO_PEER;
 	r->flags = 0;
@@ -144,21 +144,21 @@ static inline __attribute__((always_inline)) void record_freed(struct writer *w,
 }
 
 /* LIVE -> DYING.  owner and op: of the peer that gets it (rule C1), or SHM_NO_PEER.  The caller
- * keeps the books.  The row is read next behind the grace period of its batch, which begins by a
- * full barrier (F); an earlier reader has one of its own. */
+ * keeps the books.  The row is read next after the grace period of its batch, which begins with a
+ * full barrier (F); an earlier reader has a full barrier of its own. */
 static inline __attribute__((always_inline)) void record_dying(struct shm_record *r, uint32_t owner,
 							       uint64_t op)
 {
-	/* only a forged LIVE record has it, and the pool has not counted that */
+	/* only a forged LIVE record has the flag, and the pool has not counted that */
 	r->flags &= (uint8_t)~REC_LINGERS;
-	r->owner = (uint8_t)owner; /* rule C1: the peer that gets it, before the commit */
+	r->owner = (uint8_t)owner; /* rule C1: the peer that gets it is stored before the commit */
 	if (owner != SHM_NO_PEER)
-		r->op = op; /* else a publication that runs again may look for it */
+		r->op = op; /* otherwise a publication that runs again may look for it */
 	r->source = 0;
-	/* (D) commit; a full barrier, the caller's or (F), stands before the row is read again:
-	 * references taken after it fail, references taken before it are seen then.  Pairs with
-	 * (T) of index/peer/refs.c; t/model/refs.pml.  A successor that finds DYING empties the entries
-	 * and waits as we do. */
+	/* (D) commit; a full barrier, the caller's or (F), stands before the row is read again.  A
+	 * reference that is taken after the barrier fails, and one that was taken before it is
+	 * seen then.  Pairs with (T) of index/peer/refs.c; t/model/refs.pml.  A successor that
+	 * finds DYING empties the entries and waits as we do. */
 	store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
 }
 

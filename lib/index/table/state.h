@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state.h - the writer's private memory, and the places of the segments that it writes.
  *
- * Records are the truth (shm.h).  All that stands here is derived: it is rebuilt by a scan when
- * another process takes the seat (takeover/), so nothing here needs to survive.
+ * Records are the truth (shm.h).  Everything here is derived from them.  A scan rebuilds it when
+ * another process takes the seat (takeover/), so none of it has to survive.
  * Tests: t/index/counts.t t/index/given-up.t t/look/check-writer.t */
 #ifndef GPC_TABLE_STATE_H
 #define GPC_TABLE_STATE_H
@@ -15,41 +15,45 @@
 
 #define NONE 0xffffffffu /* no record, no entry */
 
-#define FRESH 1024u /* published blocks that wait for the queue */
+#define FRESH 1024u /* published blocks that wait to enter the queue */
 
 struct records {
 	uint32_t *at, n, size;
 }; /* a list that grows */
 
-/* One per record, half a cache line.
+/* One for each record, half a cache line.
  *
- *   in_tree      it has a place in the tree: it is LIVE without REC_MOVED.  Else it has no links
- *                and no blockers
- *   blockers     children of it that tree_blocks() counts, without those that are counted_out
- *   selected     lru_pick() has chosen it as a victim: it is a leaf in no queue.  Only until it
- *                is retired or put back, by the same call: of a grant, refill(), peek() or
- *                pick_sources()
- *   counted_out  selected, and its parent's blockers do not count it any more, so that the parent
- *                can be chosen behind it
- *   pins         uncommitted moves that read it.  It is no victim meanwhile; a drop, a clear or a
- *                publish over it happen all the same, and the commit answers -ESTALE
- *   readers      of its pins, those of bound targets of transfers: it is not FREE before the last of
- *                them has gone (rule B6).  One at most in each space
- *   moving       one of the pins is a move's, which has it alone; all of them are copies' else
- *   bound        it is RESERVED, and the target of a transfer that is told and has not decided it
- *   pending      its key has an entry in the table of pending.c, and this block is it
- *   claimed      ... because its peer claims it, and not because a transfer brings it
- *   leaving      the record has REC_LEAVING, is LIVE and in the tree
- *   waits        it is in the list `leaving` of one batch, and counted in its pool's `leaving`.
- *                With `leaving` taken back in between (leave_stay) nothing happens at the end
- *   listed       it is RESERVED, and on its owner's list (union owned)
- *   doomed       it goes with the drop that is being carried out, and stands in that one's list
- *   ticket       odd: it has an item in its pool's queue
+ *   in_tree      The record has a place in the tree: it is LIVE without REC_MOVED.  Otherwise it has
+ *                no links and no blockers.
+ *   blockers     The number of its children that tree_blocks() counts, without those that are
+ *                counted_out.
+ *   selected     lru_pick() has chosen it as a victim: it is a leaf in no queue.  That lasts until
+ *                it is retired or put back by the same call: of a grant, refill(), peek() or
+ *                pick_sources().
+ *   counted_out  It is selected, and its parent's blockers do not count it any more, so that the
+ *                parent can be chosen after it.
+ *   pins         The number of uncommitted moves that read it.  It is no victim meanwhile.  A drop,
+ *                a clear or a publish over it still happens, and the commit answers -ESTALE.
+ *   readers      The number of its pins that belong to bound targets of transfers.  It is not FREE
+ *                before the last of them has gone (rule B6).  There is at most one in each space.
+ *   moving       One of the pins belongs to a move, which has the record alone.  Otherwise all pins
+ *                belong to copies.
+ *   bound        It is RESERVED, and the target of a transfer that is answered and has not decided
+ *                it yet.
+ *   pending      Its key has an entry in the table of pending.c, and the entry names this record.
+ *   claimed      ... because its peer claims the key, and not because a transfer brings it.
+ *   leaving      The record has REC_LEAVING, is LIVE and in the tree.
+ *   waits        It is in the list `leaving` of one batch, and counted in its pool's `leaving`.  If
+ *                the flag `leaving` was taken back in between (leave_stay), the end of the batch
+ *                does nothing to it.
+ *   listed       It is RESERVED, and in its owner's list (union owned).
+ *   doomed       It goes with the drop that is being carried out, and is in the list of that drop.
+ *   ticket       odd: it has an item in its pool's queue.
  *
- * A leaf is LIVE and in the tree, not selected, without pins and blockers, and does not wait
- * while it is leaving (lru_is_leaf).  Each leaf is in the queue or in `fresh`.  A function that
- * makes a leaf calls lru_offer(); a block that is no leaf any more may stay in the queue, and is
- * passed over at the front. */
+ * A leaf is LIVE and in the tree, not selected, without pins and blockers; if it is leaving, it
+ * does not wait (lru_is_leaf).  Each leaf is in the queue or in `fresh`.  A function that makes a
+ * leaf calls lru_offer().  A block that is no leaf any more may stay in the queue, and is passed
+ * over at the front. */
 struct node {
 	uint32_t parent, first, next, prev; /* NONE: there is none */
 	uint32_t blockers;
@@ -70,10 +74,10 @@ _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
 
 /* The writer's notes of a bucket, beside its entries. */
 struct books {
-	/* entries of its keys that live in their second one; all there are, if peers choose
-	 * their keys so */
+	/* The number of entries of its keys that are in their second bucket.  It may be all
+	 * entries of the table, if peers choose their keys so. */
 	uint32_t spilled;
-	uint8_t retired; /* bit: that entry is; high half: since takeover */
+	uint8_t retired; /* bit i: entry i is retired; high half: since takeover */
 };
 
 struct pending {
@@ -89,18 +93,19 @@ struct dropped_good {
 };
 
 struct dropped {
-	uint32_t *first, *next;    /* by hash of a key; by place: the next place + 1 */
-	uint64_t *ns;              /* by place: the time of its event; 0: by an earlier writer */
-	struct dropped_good *good; /* by hash of a key */
-	uint64_t last[GPC_MAX_SPACES]; /* the last drop that has told a key of a block there */
+	/* by hash of a key: the first place + 1; by place: the next place + 1 */
+	uint32_t *first, *next;
+	uint64_t *ns;                  /* by place: the time of its drop; 0: by an earlier writer */
+	struct dropped_good *good;     /* by hash of a key */
+	uint64_t last[GPC_MAX_SPACES]; /* the last drop of a key of a block there */
 	uint64_t all;                  /* the last drop that took the descendants of its keys */
 };
 
 union owned {
 	struct {
 		uint32_t next, prev;
-	};                /* RESERVED: list of the peer's */
-	uint64_t born_ns; /* LIVE: since when; 0: since before this writer */
+	};                /* RESERVED: links of the peer's list */
+	uint64_t born_ns; /* LIVE: the time since when; 0: since before this writer */
 };
 
 /* The leaves of a pool, oldest first (index/table/queue.c). */
@@ -123,7 +128,7 @@ struct bag {
 struct queue {
 	struct leaf *front; /* the oldest, in order, from front_at on */
 	uint32_t front_at, nfront, front_size;
-	struct leaf *heap; /* as old, but come later */
+	struct leaf *heap; /* items of the same time that came later */
 	uint32_t nheap, heap_size;
 	struct bag *bags; /* the others, by age, from `first` on */
 	uint32_t first, nbags, bags_size;
@@ -137,9 +142,10 @@ struct wpool {
 	int32_t owner, demote_to;
 	uint32_t *free, nfree; /* stack: last returned first; then ascending */
 	uint32_t live, reserved, dying;
-	/* in their grace period, promised to nobody: DYING, or REC_MOVED, which counts as dying */
+	/* Blocks in their grace period that are promised to nobody: DYING, or REC_MOVED, which
+	 * counts as dying. */
 	uint32_t coming;
-	uint32_t leaving;   /* LIVE, and in a batch, to go when that is over */
+	uint32_t leaving;   /* LIVE blocks that are in a batch, and go when it is over */
 	uint32_t lingering; /* the DYING ones with REC_LINGERS */
 	struct queue queue;
 	bool removing;
@@ -149,33 +155,33 @@ struct wpool {
 
 struct wpeer {
 	uint64_t next, tail; /* ring positions: to start, to acknowledge */
-	/* lists of nodes: of CALLER blocks, and of all others */
+	/* lists of nodes: of CALLER blocks, and of all other blocks */
 	uint32_t reserved_own, reserved;
 	uint32_t nreserved;  /* blocks that count against the quota */
 	bool seated;         /* its seat was seen taken, and is not reaped yet ... */
 	struct identity who; /* ... by the process that took it */
-	bool lost;    /* its lock is free, and its process or a companion may be there still */
+	bool lost;    /* its lock is free, and its process or a companion may still be there */
 	bool stalled; /* a publish waits for a bucket: the ring waits with it */
-	bool stocked; /* blocks were put in its stock */
-	bool mourned; /* it died, which was said; its seat is not free yet */
-	/* holders.c: when to look at its column, and until the next look */
+	bool stocked; /* its stock was given blocks */
+	bool mourned; /* its death is logged, and its seat is not free yet */
+	/* holders.c: the time of the next look at its column, and the pause until the one after */
 	uint64_t look_ns, look_pause_ns;
-	bool rang;       /* since the last look at transfers */
-	uint32_t claims; /* that are open */
+	bool rang;       /* it has sent something since the last look at transfers */
+	uint32_t claims; /* open claims */
 	/* their records from claimed_at on, the oldest first */
 	struct records claimed;
 	uint32_t claimed_at;
 	uint32_t published; /* a record, mostly the last one that it published */
 	struct transfer
 		*transfer[SHM_TRANSFERS]; /* of this peer, by channel; NULL: none under way */
-	uint64_t announced; /* bit: that channel's transfer has begun, and is not over */
-	uint64_t again;     /* position: a dead writer may have run the commands before it */
+	uint64_t announced; /* bit: that channel's transfer has begun, and is not over yet */
+	uint64_t again;     /* ring position: a dead writer may have run the commands before it */
 	bool commit_known;  /* index/writer/move.c: the first entry's own result, kept for last */
 	int32_t commit_result;
 };
 
-/* When which tick was the present one (index/table/meter.c): levels of which each one looks four times
- * as far back as the one before, and is four times as coarse. */
+/* The time when each tick was the present one (index/table/meter.c).  There are levels: each looks
+ * back four times as far as the one before, and is four times as coarse. */
 #define MOMENT_LEVELS 12
 #define MOMENTS       64
 struct moment {
@@ -188,8 +194,8 @@ struct moments {
 };
 struct moment_span {
 	uint64_t after, upto, ns;
-}; /* ticks that have one answer */
-/* nanoseconds that count as these milliseconds, there */
+}; /* a range of ticks that have the same answer */
+/* nanoseconds that count as these milliseconds, in that cell */
 struct observed {
 	uint64_t from, upto, ms;
 	uint32_t cell;
@@ -207,7 +213,7 @@ struct writer {
 	int lock_fd;        /* own description of the lock file */
 	bool reaps;         /* it clears seats and serves nobody */
 	uint32_t max_blocks, max_peers, max_pools, buckets;
-	struct { /* places of seg, as they are asked for all the time: w_places() */
+	struct { /* places of seg that are needed all the time: w_places() */
 		struct shm_record *record;
 		struct shm_state *state;
 		struct shm_pool *pool;
@@ -227,23 +233,26 @@ struct writer {
 	/* index/table/table.c */
 	struct probe_entry *table;
 	struct books *books;                              /* per bucket */
-	struct relocation *relocations, *old_relocations; /* these are over: spare memory */
-	struct probe_key due[2];                          /* both buckets of these were full */
+	struct relocation *relocations, *old_relocations; /* those that are over are spare memory */
+	struct probe_key due[2];                          /* keys whose buckets were both full */
 	uint32_t ndue;
 
 	/* index/table/grace.c */
 	struct grace *open, *flushing, *grace, **grace_end;
-	struct grace *spare; /* empty, for the next one */
+	struct grace *spare; /* empty batches, for later use */
 	uint64_t last_cookie;
 
-	/* index/table/parked.c: by peer, and behind the peers those that transfers alone read */
+	/* index/table/parked.c: one list for each peer, and behind these one for blocks that only
+	 * transfers read */
 	struct parked *parked;
 	uint64_t has_parked[GPC_MAX_PEERS / 64 + 1]; /* bit: that list is not empty */
-	uint32_t nparked, parked_next;               /* in all; where housekeeping goes on */
+	/* blocks in all lists; the list that housekeeping looks at next */
+	uint32_t nparked, parked_next;
 
 	/* index/writer/retire.c */
 	struct quarantine *quarantine;
-	uint32_t nquarantine, quarantine_size, quarantine_hand; /* [0, hand): to be looked at */
+	/* [0, hand) are still to be looked at */
+	uint32_t nquarantine, quarantine_size, quarantine_hand;
 
 	/* index/table/pending.c */
 	struct pending *pending;
@@ -270,54 +279,58 @@ struct writer {
 	uint32_t uses_at;
 
 	/* index/table/lru.c */
-	uint32_t fresh[FRESH], nfresh; /* published since the last pick: not queued yet, perhaps */
+	/* published since the last pick, and perhaps not queued yet */
+	uint32_t fresh[FRESH], nfresh;
 
 	/* index/table/mirror.c */
 	struct wmirror mirror[SHM_MIRRORS];
 	uint32_t nmirrors;
 	uint32_t *dirty, ndirty, dirty_size;
 	uint64_t *dirty_bit;
-	bool status_dirty; /* pools or spaces are others than the mirrors show */
+	bool status_dirty; /* the pools or spaces differ from those that the mirrors show */
 	struct launch_change *changes;
 	uint32_t changes_size;
 	uint64_t flush_sequence, flush_deadline_ns;
 
-	uint32_t cleared_pool;  /* its blocks go without changes of their own */
+	uint32_t cleared_pool;  /* the blocks of this pool go without changes of their own */
 	struct dropped dropped; /* keys */
-	struct records doomed;  /* scratch: what a drop takes */
+	struct records doomed;  /* scratch: the blocks that a drop takes */
 	bool dropping; /* drop.c: the blocks that go now have bad bytes, and the feed says so */
 	struct records missing; /* takeover: LIVE, without an entry */
-	struct records twice;   /* takeover: entries whose block has another */
+	struct records twice;   /* takeover: entries whose block has another entry */
 	/* index/writer/sweep.c */
 	bool sweep_is_due; /* there were files that no pool names */
 	uint64_t sweep_again_ns, sweep_pause_ns;
 
 	/* index/writer/loop.c: bits of peers, as in shm_shared.pending */
-	uint64_t active[4];   /* who may have commands: that rang, or were not drained */
+	uint64_t active[4];   /* peers that may have commands: they rang, or were not drained */
 	uint64_t answered[4]; /* results stored since the last wake */
 	/* index/table/meter.c */
 	uint64_t began_ns; /* this writer */
-	uint64_t now_ns;   /* this pass: near enough, and costs nothing */
+	uint64_t now_ns;   /* time of this pass: close enough, and free of cost */
 	struct moments moments[MOMENT_LEVELS];
-	struct moment_span asked[2]; /* the last answers */
+	struct moment_span asked[2]; /* the last two answers */
 	struct observed observed[2];
 
-	uint64_t awake_until_ns;    /* somebody has just asked for something */
+	uint64_t awake_until_ns;    /* somebody has asked for something just before */
 	uint64_t next_housekeep_ns; /* reaping and other slow checks */
-	uint64_t refs_look_ns;      /* holders.c: when to look who has references */
-	uint32_t nseated;           /* peers */
-	uint64_t lost_pause_ns;     /* reap.c: between looks at peers that are lost; 0: none is */
-	uint64_t look_behind_ns;    /* and when to look behind locks that are held */
-	bool alone;                 /* at the last look: no other peer, nothing waits */
-	/* A command, a grant or a refill may get what it waits for now: the pass makes another
-	 * round.  Set by functions that make blocks, entries or seats usable: record_freed,
-	 * record_return, table_entry_usable, table_copies_done, leave_batch, reap_seat and the
-	 * end of a takeover; and by a grant that begins, or that has to look for another victim.
-	 * Only the pass lowers it, before each round. */
+	/* holders.c: the time of the next look at which peers have references */
+	uint64_t refs_look_ns;
+	uint32_t nseated; /* peers */
+	/* reap.c: the time between looks at peers that are lost; 0: none is */
+	uint64_t lost_pause_ns;
+	uint64_t look_behind_ns; /* and the time of the next look behind locks that are held */
+	/* at the last look there was no other peer, and nothing waited */
+	bool alone;
+	/* A command, a grant or a refill may get now the thing that it waits for, so the pass
+	 * makes another round.  It is set by functions that make blocks, entries or seats usable:
+	 * record_freed, record_return, table_entry_usable, table_copies_done, leave_batch,
+	 * reap_seat and the end of a takeover.  It is also set by a grant that begins, or that has
+	 * to look for another victim.  Only the pass lowers it, before each round. */
 	bool progress;
 };
 
-/* Behind each change of seg. */
+/* Called after each change of seg. */
 static inline void w_places(struct writer *w)
 {
 	uint8_t *index = w->seg.index;
@@ -337,11 +350,11 @@ static inline struct shm_state *w_state(struct writer *w)
 	return w->at.state;
 }
 
-/* A writer changes its segment between these two, or in a pass that the first one
- * ends to begin the next: there, too, nothing is half done.  A check that has a copy can tell whether
- * the writer was at rest, or has gone on.  (q) odd before the first change and even behind the last;
- * pairs with look/check_pace.c.  A writer that dies between leaves it odd; its successor repairs, and
- * begins a pass. */
+/* A writer changes its segment between these two calls, or in a pass: the end of one pass is the
+ * beginning of the next, and nothing is half done there.  A check that has a copy can tell whether
+ * the writer was at rest, or has gone on.  (q) the number is odd before the first change and even
+ * after the last; pairs with look/check_pace.c.  A writer that dies in between leaves it odd.  Its
+ * successor repairs the segment, and begins a pass. */
 static inline void w_pass_begin(struct writer *w)
 {
 	store_relaxed(&w_state(w)->passes, (w_state(w)->passes + 1) | 1);
@@ -369,9 +382,9 @@ static inline struct shm_pool *w_pool(struct writer *w, uint32_t pool)
 	return w->at.pool + pool;
 }
 
-/* The numbers of a pool's blocks by state, for tools.  They change behind each change of a
- * record's word, or of the words of one command.  So a writer that dies between the two leaves
- * them wrong by these blocks until its successor has counted. */
+/* The numbers of a pool's blocks by state, for tools.  They change after each change of a record's
+ * word, or of the words of one command.  A writer that dies between the two leaves them wrong by
+ * these blocks, until its successor has counted. */
 static inline void w_tell(struct writer *w, uint32_t pool)
 {
 	const struct wpool *p = &w->pool[pool];
@@ -383,10 +396,10 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 	store_relaxed(&d->lingering, p->lingering);
 }
 
-/* Blocks that count against the capacity, which is a number of keys; the room that is left while
- * no grant waits for a victim (room_of() of grant_place.c).  A dropped block that somebody holds
- * has no key: it takes a slot, and is not charged.  If it were, a swap would lose a live key
- * beside a free slot (t/model/capacity.pml). */
+/* Blocks that count against the capacity, which is a number of keys.  The rest of the capacity is
+ * the room while no grant waits for a victim (room_of() of grant_place.c).  A dropped block that
+ * somebody holds has no key: it takes a slot, and is not charged.  If it were charged, a swap
+ * would lose a live key beside a free slot (t/model/capacity.pml). */
 static inline uint32_t w_charged(const struct wpool *p)
 {
 	return p->live + p->reserved;
@@ -397,8 +410,8 @@ static inline uint32_t w_room(const struct wpool *p)
 	return p->blocks > w_charged(p) ? p->blocks - w_charged(p) : 0;
 }
 
-/* Free blocks that the writer sees to ahead of demand, in a pool of which nobody is to copy the
- * victims.  It evicts when fewer than half of them are free. */
+/* The free blocks that the writer provides ahead of demand, in a pool whose victims are not
+ * copied.  It evicts when fewer than half of them are free. */
 static inline uint32_t w_ahead(const struct writer *w, const struct wpool *p)
 {
 	int32_t made = w->seg.header.free_target;
@@ -409,7 +422,7 @@ static inline uint32_t w_ahead(const struct writer *w, const struct wpool *p)
 		   p->blocks / 16);
 }
 
-/* A key was lost for nobody in particular: no peer's tally has it. */
+/* A key was lost, and no peer's tally counts it. */
 static inline void w_count_lost(struct writer *w)
 {
 	struct shm_past *past = &w_state(w)->past;
@@ -417,7 +430,7 @@ static inline void w_count_lost(struct writer *w)
 	store_relaxed(&past->evicted, past->evicted + 1);
 }
 
-/* A block that was to leave for another space, where its key is by now, has it for good. */
+/* A block that was to leave for another space, which has its key by now, stays for good. */
 static inline void w_count_stays(struct writer *w)
 {
 	struct shm_past *past = &w_state(w)->past;
@@ -435,8 +448,8 @@ static inline bool w_is(struct writer *w, uint32_t record, uint32_t state)
 	return WORD_STATE(w_word(w, record)) == state;
 }
 
-/* Commands carry the generation that they mean + 1, or 0 for any: when a successor runs one again,
- * its block may be somebody else's by now. */
+/* A command names 1 + the generation that it means, or 0 for any.  When a successor runs the
+ * command again, its block may be somebody else's by now. */
 static inline bool w_means(struct writer *w, uint32_t record, uint32_t life)
 {
 	return !life || life == WORD_GEN(w_word(w, record)) + 1;
@@ -464,7 +477,7 @@ static inline uint32_t w_space(struct writer *w, uint32_t record)
 	return w_pool_of(w, record)->space;
 }
 
-/* Results, or something else that the peer may wait for: it is woken. */
+/* There are results, or something else that the peer may wait for: it is woken. */
 static inline void w_answered(struct writer *w, uint32_t peer)
 {
 	w->answered[peer / 64] |= 1ull << peer % 64;
@@ -473,13 +486,13 @@ static inline void w_answered(struct writer *w, uint32_t peer)
 /* A command ends. */
 static inline void w_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result)
 {
-	/* (R) the answer and everything it stands for; pairs with the load in ring.c.  Before
-	 * it a successor runs the command again. */
+	/* (R) the answer is stored after everything that it stands for; pairs with the load in
+	 * ring.c.  Before it a successor runs the command again. */
 	store_release(&seg_command(&w->seg, peer, position)->result, result);
 	w_answered(w, peer);
 }
 
-/* Record of a block id as a command names it; NONE when out of range. */
+/* The record of a block id that a command names; NONE if it is out of range. */
 static inline uint32_t w_find_record(struct writer *w, gpc_block block)
 {
 	uint32_t pool = (uint32_t)block >> 24, slot = (uint32_t)block & 0xffffff;
@@ -489,7 +502,7 @@ static inline uint32_t w_find_record(struct writer *w, gpc_block block)
 	return w->pool[pool].first + slot;
 }
 
-/* Seats whose columns may have cells, of 64. */
+/* The seats whose columns may have cells: 64 of them, as bits. */
 static inline uint64_t w_holders(struct writer *w, uint32_t i)
 {
 	uint32_t n = w->max_peers - MIN(w->max_peers, i * 64);
@@ -510,9 +523,9 @@ static inline uint32_t w_next_holder(struct writer *w, uint32_t peer)
 	return w->max_peers;
 }
 
-/* Does this peer hold nothing of the block?  Given up before the command that made it live was
- * answered, it is held by nobody, and the peer need not come back: the cell ends here
- * (index/peer/hold.h). */
+/* Does this peer hold nothing of the block?  If the peer gave the block up before the command that
+ * made it live was answered, nobody holds it, and the peer need not come back.  The cell ends here
+ * then (index/peer/hold.h). */
 static inline bool w_cell_is_zero(struct writer *w, uint32_t record, uint32_t peer)
 {
 	uint16_t *cell = seg_cell(&w->seg, record, peer);
@@ -523,8 +536,8 @@ static inline bool w_cell_is_zero(struct writer *w, uint32_t record, uint32_t pe
 	return (w_is(w, record, LIVE) || w_is(w, record, DYING)) && order_cas16(cell, &had, 0);
 }
 
-/* No cell of the block is raised.  A peer that raises one and shows itself then sees the stores
- * that this look came behind. */
+/* No cell of the block is raised.  A peer that raises one later and then sets its bit sees the
+ * stores that came before this look. */
 static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 {
 	uint32_t i;
@@ -537,7 +550,7 @@ static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 	return true;
 }
 
-/* Its cells will be asked for soon. */
+/* Its cells will be read soon. */
 static inline __attribute__((always_inline)) void w_row_prefetch(struct writer *w, uint32_t record)
 {
 	uint64_t bits;

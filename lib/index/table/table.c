@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.c - the writer's side of the table.
  *
- * The promise to readers: a key that is live before they start and stays so is found in at most
- * two buckets, during all work of the writer.
+ * The promise to readers is this: a key that is live before they start, and stays live, is found
+ * in at most two buckets, during all work of the writer.
  *
  *   publish    fill an empty entry of the first bucket; else set the first bucket's flag,
  *              then fill one of the second                                  (rule T3)
@@ -11,8 +11,8 @@
  *   relocate   copy to the other bucket; flush, grace period; wipe the old one; flush, grace
  *              period; only then is the old place used                      (rule T1)
  *
- * A plain move loses keys: a reader that has passed the new place before the copy and comes
- * to the old one after the wipe finds neither.
+ * A plain move would lose keys: a reader that passes the new place before the copy, and comes to
+ * the old place after the wipe, would find the key in neither.
  * Tests: t/index/many-spilled.t t/index/table.t t/index/seed.t t/bytes/readers.t */
 #include "config.h"
 
@@ -34,7 +34,7 @@ void table_set_flag(struct writer *w, uint32_t bucket)
 
 	if (e->w[2] & PROBE_OVERFLOW)
 		return;
-	/* (I) the flag stands before the spilled copy does (entry_fill is a release) */
+	/* (I) the flag is stored before the spilled copy (entry_fill is a release) */
 	store_release(&e->w[2], e->w[2] | PROBE_OVERFLOW);
 	bucket_changed(w, bucket * SHM_BUCKET);
 }
@@ -75,8 +75,8 @@ static uint32_t free_slot(struct writer *w, uint32_t bucket)
 	return usable ? bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(usable) : NONE;
 }
 
-/* Record that an occupied entry names.  The writer alone fills the table, and takeover has
- * wiped what did not name a LIVE block. */
+/* The record that an occupied entry names.  Only the writer fills the table, and a takeover has
+ * wiped entries that did not name a LIVE block. */
 static uint32_t slot_record(struct writer *w, uint32_t entry)
 {
 	uint32_t word = slot_block_word(w, entry);
@@ -84,7 +84,7 @@ static uint32_t slot_record(struct writer *w, uint32_t entry)
 	return word ? w_find_record(w, (gpc_block)(word - 1)) : NONE;
 }
 
-/* Its memory is for the next one: they come and go all the time. */
+/* Its memory is kept for the next relocation, since relocations come and go all the time. */
 static void relocation_end(struct writer *w, struct relocation **at)
 {
 	struct relocation *r = *at;
@@ -137,7 +137,7 @@ static inline __attribute__((always_inline)) void prefetch_records(struct writer
 	}
 }
 
-/* The buckets that the records of a bucket could go to. */
+/* Prefetch the buckets that the records of a bucket could go to. */
 static inline __attribute__((always_inline)) void prefetch_ways(struct writer *w, uint32_t bucket)
 {
 	uint32_t i, record, other;
@@ -154,7 +154,7 @@ static inline __attribute__((always_inline)) void prefetch_ways(struct writer *w
 	}
 }
 
-/* Start the last move of a chain that ends up making room in this bucket. */
+/* Start the last move of a chain that makes room in this bucket in the end. */
 static bool relocate_from(struct writer *w, uint32_t bucket, int moves)
 {
 	uint32_t i, entry, record, other, to;
@@ -217,8 +217,8 @@ static void due_go_on(struct writer *w)
 	relocate_due(w, &k);
 }
 
-/* A relocation looks at random lines.  So each one waits until two more are due, or for the end
- * of the commands: when its records are here their other buckets are asked for. */
+/* A relocation looks at random lines.  So each one waits until two more are due, or until the end
+ * of the commands.  When its records are here, their other buckets are prefetched. */
 void table_relocate_ahead(struct writer *w, const struct probe_key *k)
 {
 	if (w->ndue == ARRAY_SIZE(w->due))
@@ -244,7 +244,7 @@ int table_make_room(struct writer *w, const struct probe_key *k)
 	return TABLE_FULL;
 }
 
-/* The copies of this batch have been seen by everybody: wipe the old places. */
+/* All readers can see the copies of this batch: wipe the old places. */
 void table_copies_done(struct writer *w, struct grace *b)
 {
 	struct relocation **at = &w->relocations, *r;
@@ -264,9 +264,9 @@ void table_copies_done(struct writer *w, struct grace *b)
 	}
 }
 
-/* Bit i: entry i of the first bucket names this block word; from bit SHM_BUCKET on, of the second
- * (rule T2). Two entries of one block belong to a relocation that is under way, a dead writer's
- * included. */
+/* Bit i: entry i of the first bucket names this block word; bits from SHM_BUCKET on are for the
+ * second bucket (rule T2).  If two entries name one block, they belong to a relocation that is
+ * under way, perhaps of a dead writer. */
 static uint32_t entries_of(struct writer *w, const struct probe_key *k, uint32_t word)
 {
 	uint32_t found = bucket_entries_with(w, k->first, word);
@@ -285,7 +285,7 @@ static uint32_t entry_at(const struct probe_key *k, uint32_t bit)
 
 static void rename_entry(struct writer *w, uint32_t entry, uint32_t word)
 {
-	/* (J) one store: the same key, another block */
+	/* (J) one store replaces the block, for the same key */
 	store_release(&w->table[entry].w[3], word);
 	bucket_changed(w, entry);
 }
@@ -314,7 +314,8 @@ void table_retier(struct writer *w, uint32_t from, uint32_t to)
 	uint32_t found = entries_of(w, &k, (uint32_t)w_block(w, from) + 1);
 	struct relocation *r;
 
-	/* both copies of a relocation in flight are renamed, so it goes on (rule T2) */
+	/* Both copies of a relocation in flight are renamed, so the relocation goes on (rule
+	 * T2). */
 	for (r = w->relocations; r; r = r->next)
 		if (r->record == from)
 			r->record = to;

@@ -6,9 +6,9 @@
 #include "index/table/grace.h"
 #include "index/table/mirror.h"
 
-/* ---- the four entries of a bucket, as the writer looks at them and stores them ---- */
+/* ---- the four entries of a bucket, as the writer reads and stores them ---- */
 
-/* Bit i: entry i of the bucket has this value as its word number `at`, 0 or 3.  Without branches,
+/* Bit i: word number `at` (0 or 3) of the bucket's entry i has this value.  It has no branches,
  * which would be mispredicted. */
 static inline __attribute__((always_inline)) uint32_t
 bucket_match(const struct writer *w, uint32_t bucket, int at, uint32_t value)
@@ -47,7 +47,7 @@ static inline uint32_t bucket_usable(const struct writer *w, uint32_t bucket)
 }
 
 /* May a key be in its second bucket as well as in its first?  The flag is never missing (rule T3):
- * a takeover sets it before it looks for anything. */
+ * a takeover sets all needed flags before it looks for any key. */
 static inline bool bucket_spills(const struct writer *w, const struct probe_key *k)
 {
 	return w->table[k->first * SHM_BUCKET].w[2] & PROBE_OVERFLOW;
@@ -62,7 +62,7 @@ static inline void bucket_changed(struct writer *w, uint32_t entry)
 		mirror_dirty(w, entry);
 }
 
-/* Only an empty entry that is usable again: see table_entry_usable(). */
+/* The entry has to be empty and usable again: see table_entry_usable(). */
 static inline void bucket_fill(struct writer *w, uint32_t entry, const struct probe_key *k,
 			       uint32_t block_word)
 {
@@ -71,22 +71,22 @@ static inline void bucket_fill(struct writer *w, uint32_t entry, const struct pr
 	store_relaxed(&e->w[0], k->w[0]);
 	store_relaxed(&e->w[1], k->w[1]);
 	store_relaxed(&e->w[2], k->w[2] | (e->w[2] & PROBE_OVERFLOW));
-	/* (H) key words before the block word; pairs with the entry load of index/reader/probe.c.  If we
-	 * die before it, a successor finds key words without a block and wipes them;
-	 * t/model/relocate.pml. */
+	/* (H) the key words are stored before the block word; pairs with the entry load of
+	 * index/reader/probe.c.  If we die before it, a successor finds key words without a block
+	 * and wipes them; t/model/relocate.pml. */
 	store_release(&e->w[3], block_word);
 	bucket_changed(w, entry);
 }
 
-/* Bits of word 2 that are not the entry's own. */
+/* bits of word 2 that do not belong to the entry itself */
 #define BUCKET_FLAGS(entry) ((entry) % SHM_BUCKET ? 0 : PROBE_OVERFLOW)
 
-/* The entry is empty; its entry retires with the caller's batch. */
+/* Empty the entry; it retires with the caller's batch. */
 static inline void bucket_wipe(struct writer *w, uint32_t entry)
 {
 	struct probe_entry *e = &w->table[entry];
 
-	/* the block word first: a reader sees the entry, or an empty one */
+	/* the block word goes first, so a reader sees the entry, or an empty one */
 	store_release(&e->w[3], 0);
 	store_relaxed(&e->w[0], 0);
 	store_relaxed(&e->w[1], 0);
@@ -104,11 +104,11 @@ static inline void bucket_entry_usable(struct writer *w, uint32_t entry)
 
 struct relocation { /* rule T1 */
 	struct relocation *next;
-	struct grace *batch;       /* its copy waits in here */
+	struct grace *batch;       /* the batch in which its copy waits */
 	uint32_t record, from, to; /* entries */
 };
 
-/* A key made ready; that of a record. */
+/* A key made ready; and the key of a record. */
 static inline struct probe_key table_ready(struct writer *w, uint32_t space, const uint64_t key[2])
 {
 	return probe_masked(key, w->c->mask[space].w, w->buckets);
@@ -123,23 +123,23 @@ enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
 struct place {
 	uint32_t entry;
 	bool spilled; /* it is in the key's second bucket */
-	/* both of its buckets are full when it is filled.  Asked before: a load of four words
-	 * stalls behind four stores to them */
+	/* Both buckets are full once it is filled.  The answer is computed before, since a load of
+	 * four words stalls behind four stores to them. */
 	bool full;
 };
 
-/* A copy comes into the second bucket of this key; an entry of its keys has left their second
+/* A copy comes into the second bucket of this key; and: an entry of its keys has left their second
  * bucket. */
 void table_spill(struct writer *w, const struct probe_key *k);
 void table_unspill(struct writer *w, uint32_t bucket);
-/* Relocations that were begun ahead of need, and wait for their memory: at the end of a round of
- * commands. */
+/* Carry out relocations that were begun ahead of need and have waited for their memory; at the end
+ * of a round of commands. */
 void table_relocate_due(struct writer *w);
 void table_relocate_ahead(struct writer *w, const struct probe_key *k);
-/* No bucket of the key has a usable entry: make one (TABLE_WAIT), or TABLE_FULL. */
+/* No bucket of the key has a usable entry.  Begin to make one (TABLE_WAIT); or TABLE_FULL. */
 int table_make_room(struct writer *w, const struct probe_key *k);
-/* A usable entry for the key: TABLE_OK; TABLE_WAIT: after the next grace periods;
- * TABLE_FULL.  The entry is filled after the record's commit. */
+/* A usable entry for the key: TABLE_OK.  TABLE_WAIT: there will be one after the next grace
+ * periods.  TABLE_FULL: there is none.  The entry is filled after the record's commit. */
 static inline __attribute__((always_inline)) int
 table_place(struct writer *w, const struct probe_key *k, struct place *ret)
 {
@@ -168,8 +168,8 @@ table_fill(struct writer *w, gpc_block block, const struct probe_key *k, const s
 		table_relocate_ahead(w, k);
 }
 
-/* The key will be looked for, placed or removed soon: its first bucket; then, when that is here,
- * its second one, if that matters. */
+/* The key will be looked for, placed or removed soon.  Prefetch its first bucket; and, when that
+ * is here, its second bucket, if it matters. */
 static inline __attribute__((always_inline)) void table_prefetch(struct writer *w,
 								 const struct probe_key *k)
 {
@@ -177,7 +177,7 @@ static inline __attribute__((always_inline)) void table_prefetch(struct writer *
 	__builtin_prefetch(&w->books[k->first], 1);
 }
 
-/* Without a branch, which would be mispredicted: a present line costs nothing. */
+/* It has no branch, which would be mispredicted: a prefetch of a present line costs nothing. */
 static inline __attribute__((always_inline)) void
 table_prefetch_second(struct writer *w, const struct probe_key *k, bool place)
 {
@@ -189,7 +189,7 @@ table_prefetch_second(struct writer *w, const struct probe_key *k, bool place)
 	__builtin_prefetch(&w->books[bucket], 1);
 }
 
-/* Record that is LIVE under this key in this space, or NONE. */
+/* The record that is LIVE under this key in this space, or NONE. */
 uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key);
 uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key,
 			  const struct probe_key *k);
@@ -200,7 +200,7 @@ static inline void table_wipe(struct writer *w, uint32_t entry)
 	grace_entry(w, entry);
 }
 
-/* Empty every entry that names the block.  There may be two, or a relocation of it, while
+/* Empty every entry that names the block.  There may be two, or a relocation of the block, while
  * relocations go on or a dead writer's entries are looked for (rule T2). */
 void table_remove_copies(struct writer *w, uint32_t record, const struct probe_key *k);
 static inline __attribute__((always_inline)) void
@@ -225,7 +225,7 @@ table_remove(struct writer *w, uint32_t record, gpc_block block, const struct pr
 	if (bucket != k->first)
 		table_unspill(w, k->first);
 }
-/* Every entry that names `from` names `to` instead: same key, same space. */
+/* Every entry that names `from` gets the name `to` instead: same key, same space. */
 void table_retier(struct writer *w, uint32_t from, uint32_t to);
 bool table_has(struct writer *w, uint32_t record);
 void table_copies_done(struct writer *w, struct grace *b);

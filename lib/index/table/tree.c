@@ -2,13 +2,13 @@
 /* tree.c - parents and children, in the writer's private memory.
  *
  * A record stores its parent's key, since parents move between tiers and keys do not
- * (rule C4); here the link is a record number that follows every move.
+ * (rule C4); here the link is a record number, which changes with every move.
  *
  * `blockers` counts the children that keep a block where it is (guarantee G).  A RAM block stays
- * while it has any child.  A VRAM block stays while it has a child in VRAM: children in RAM
- * went before it, leaf first, and it may follow them; but when it is dropped instead, they
+ * while it has any child.  A VRAM block stays while it has a child in VRAM.  Its children in RAM
+ * have gone there before it, leaf first, and it may follow them.  If it is dropped instead, they
  * are dropped with it.  A prefix is looked up from its root on, and a publish needs a live parent
- * (rule C4), so a child without its parent would be found by nobody.
+ * (rule C4), so nobody would find a child without its parent.
  * Tests: t/index/chains-and-moves.t t/index/lru.t */
 #include "config.h"
 
@@ -16,8 +16,8 @@
 #include "index/table/alloc.h"
 #include "index/table/tree.h"
 
-/* Take the record out of its parent's list; the parent may have become a leaf and inherits
- * the record's stamp (rule R2). */
+/* Take the record out of its parent's list.  The parent may be a leaf now, and inherits the
+ * record's stamp (rule R2). */
 static void leave_parent(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record], *p;
@@ -91,7 +91,7 @@ uint32_t tree_collect(struct writer *w, uint32_t record, uint32_t **list, uint32
 {
 	uint32_t at = record, next;
 
-	/* post-order without recursion: chains are thousands of blocks deep */
+	/* post-order without recursion, since chains are thousands of blocks deep */
 	while (w->node[at].first != NONE)
 		at = w->node[at].first;
 	for (;;) {

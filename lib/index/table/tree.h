@@ -6,9 +6,11 @@
 #include "index/table/state.h"
 
 void tree_attach(struct writer *w, uint32_t record, uint32_t parent);
-void tree_unlink(struct writer *w, uint32_t record); /* children left lose their parent */
+/* the children that are left lose their parent */
+void tree_unlink(struct writer *w, uint32_t record);
 void tree_replace(struct writer *w, uint32_t from, uint32_t to);
-/* The subtree below and with record, deepest first; returns how many in *list. */
+/* Collect the record and the subtree below it, deepest first; returns the number of records in
+ * *list. */
 uint32_t tree_collect(struct writer *w, uint32_t record, uint32_t **list, uint32_t *size,
 		      uint32_t n);
 /* Does this child keep its parent where it is? */
@@ -47,7 +49,7 @@ static inline void tree_join(struct writer *w, uint32_t record, uint32_t parent)
 		p->blockers++;
 }
 
-/* tree_unlink() of a block that goes, mostly a leaf without a parent. */
+/* The same as tree_unlink(), for a block that goes: it is mostly a leaf without a parent. */
 static inline void tree_leave(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record];

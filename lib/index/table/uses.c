@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* uses.c - moves the window of use[] (index/segment/stamps.h, rule R3).
  *
- *   the old window    what a successor finds         and does
+ *   the old window    a successor finds              and does
  *   ---------------   ----------------------------   -----------------------------------------
  *   is half over      some uses are in stamp[], too  the same again: stamp[] is only raised,
- *                                                    and use[] cleared only behind that
+ *                                                    and use[] is cleared only after that
  *   has been left     uses_from, and uses_late = 2   counts uses_late down by two more windows
  *
- * Whoever uses a block meanwhile stores a half that is newer, which the swap does not clear.  A
- * delayed call may store a use from before the window.  For 2^31 stamps the use keeps its own
- * stamp, if stamp[] has no later one, and goes there with the next window.  A use of a longer
+ * A peer that uses a block meanwhile stores a newer half, which the swap does not clear.  A
+ * delayed call may store a use from before the window.  For 2^31 stamps that use keeps its own
+ * stamp, if stamp[] has no later one, and goes to stamp[] with the next window.  A use of a longer
  * delay counts as a use of now, while the call still runs.
  *
  * uses_late says that stamp[] may have the later use of the two.  A use that misses its window
- * looks at uses_from again, behind a full barrier, and then stores to use[] as well, so only those
- * count that are over before the window has moved: they are behind the tick that is read here after
- * the same barrier.
+ * looks at uses_from again, behind a full barrier, and then stores to use[] as well.  So only
+ * those missed uses count that are over before the window has moved: they are behind the tick that
+ * is read here after the same barrier.
  * Tests: t/index/window-stores.t t/index/windows.t */
 #include "config.h"
 
 #include "index/table/uses.h"
 
-#define FAR      (1ull << 31)    /* the most that it is moved by */
+#define FAR      (1ull << 31)    /* the longest step of the window */
 #define CHUNK    65536u          /* records a step */
-#define PAUSE_NS (1 * NS_PER_MS) /* between two steps, if they do not lag */
+#define PAUSE_NS (1 * NS_PER_MS) /* the pause between two steps, if they do not lag */
 
 static uint64_t present(struct writer *w)
 {
@@ -41,7 +41,8 @@ static void take(struct writer *w, uint32_t record, uint64_t from, uint64_t upto
 		order_raise64(seg_stamp(&w->seg, record), stamp, 2);
 		order_cas32(at, use, 0);
 	} else if (stamp > (present(w) | STAMP_PLACES)) {
-		order_cas32(at, use, (uint32_t)present(w)); /* of no window, or scribbled over */
+		/* the half is of no window, or scribbled over */
+		order_cas32(at, use, (uint32_t)present(w));
 	}
 }
 
@@ -51,7 +52,7 @@ static void move_window(struct writer *w, uint64_t from)
 	uint32_t late = load_relaxed(&st->uses_late);
 
 	store_relaxed(&st->uses_late, 2);
-	order_stores(); /* a successor that finds the window finds that, too */
+	order_stores(); /* a successor that finds the window finds uses_late, too */
 	store_relaxed(&st->uses_from, w->uses_upto);
 	order_fence(); /* pairs with that of refs_stamp_late() */
 	if ((present(w) | STAMP_PLACES) - from < USE_SPAN)

@@ -6,14 +6,14 @@
 #include "index/segment/stamps.h"
 #include "index/table/state.h"
 
-/* One step of moving the window, if that is due.  A load and a comparison else. */
+/* One step of moving the window, if that is due; otherwise a load and a comparison. */
 void uses_pass(struct writer *w, uint64_t now_ns);
 
 #define USES_DUE (1ull << 30) /* stamps of the window that have passed when it is moved */
 
-/* May stamp[] have a later use of this window than use[]?  Where a use has missed its window; and
- * while the window is being moved: a use that was held up, or a parent's that is its child's, may
- * come to use[] behind a later one that has left it. */
+/* May stamp[] have a later use of this window than use[]?  It may if a use has missed its window;
+ * and while the window is being moved.  Then a use that was held up, or a use that a parent
+ * inherits from its child, may come to use[] after a later one has left it. */
 static inline bool uses_are_late(struct writer *w)
 {
 	const struct shm_state *st = w_state(w);
