@@ -92,7 +92,7 @@ static int check_keys(const gpc_key *keys, uint32_t n)
 	return 0;
 }
 
-/* The answers, entry by entry: `to` has the state, or the error. */
+/* The answers, entry by entry.  `to` has the state, or the error. */
 static void take_claims(gpc *c, struct op *op)
 {
 	uint32_t i;
@@ -106,7 +106,8 @@ static void take_claims(gpc *c, struct op *op)
 	}
 }
 
-/* Commands one by one, answered together: 0 and *ret, to be freed; or a negative errno. */
+/* Send commands one by one, which are answered together: 0 and *ret, which the caller frees; or a
+ * negative errno. */
 static int ask_part(gpc *c, uint32_t cmd, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
 		    uint64_t deadline, struct op **ret)
 {
@@ -142,7 +143,7 @@ static int ask_part(gpc *c, uint32_t cmd, const gpc_key *keys, const gpc_block *
 	return err;
 }
 
-/* ---- what a claim is ---- */
+/* ---- the description of a claim ---- */
 
 /* The number of the claim of that key; 0: it has ended meanwhile. */
 static uint64_t age_of(const struct shm_record *r, const gpc_key *key)
@@ -156,7 +157,8 @@ static uint64_t age_of(const struct shm_record *r, const gpc_key *key)
 	return mark.since < now ? now - mark.since : 0;
 }
 
-/* The record may be another's by now: then its life is another one, and a wait ends at once. */
+/* The record may be another's by now.  Then it has another life, and a wait for it ends at
+ * once. */
 static void describe(const gpc *c, const struct answer *a, const gpc_key *key,
 		     struct gpc_claim *ret)
 {
@@ -192,8 +194,8 @@ static int refuse_claim(const gpc *c, uint32_t i, gpc_block block, int32_t err)
 		       (unsigned)block);
 }
 
-/* The keys that this process cannot answer, by number, in the order of the call: the writer is
- * asked for them. */
+/* This process cannot answer these keys, which are given by number, in the order of the call.  The
+ * writer is asked for them. */
 static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
 		    uint64_t deadline, struct answer *a)
 {
@@ -221,7 +223,7 @@ static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32
 	return 0;
 }
 
-/* Nobody is known to have what this process cannot answer. */
+/* If this process cannot answer for a key, nobody is known to have it. */
 static int peek_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
 		     struct gpc_claim *ret)
 {
@@ -242,8 +244,8 @@ static int peek_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint3
 	return mine;
 }
 
-/* At most CLAIM_GROUP keys, the call's from `from` on.  How many are ours; the first that was
- * refused is the call's error. */
+/* At most CLAIM_GROUP keys, from `from` on in the call.  Returns the number of keys that are
+ * ours.  The error of the first refused key is that of the call. */
 static int claim_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
 		      uint32_t from, uint64_t deadline, struct gpc_claim *ret)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim_here.c - the answers about a claim that this process has by itself.
+/* claim_here.c - the answers about a claim that this process can give without the writer.
  *
  * Only MINE changes anything, so only the writer may answer MINE.  LIVE is a lookup.  For PENDING
  * the writer notes the blocks of pending keys in shm_shared.hint, by the key's hash.  A note may
- * be old, another key's, or scribbled: only the record is believed, and a key that no record
- * confirms is asked of the writer.  A key that is pending in a block of this peer is asked as
- * well: the block may have been given back by a command that is still on its way.
+ * be old, another key's, or scribbled, so only the record is believed.  If no record confirms a
+ * key, the writer is asked.  The writer is also asked if a block of this peer has the pending key:
+ * a command that gives that block back may still be on its way.
  * Tests: t/index/claim-ends.t t/index/at-once.t t/index/claims.t t/python/vllm-step.t */
 #include "config.h"
 
@@ -24,7 +24,7 @@ static bool is_ready(const gpc *c, gpc_block block)
 	return load_acquire(&seg_pool(&c->seg, (uint32_t)GPC_POOL(block))->state) == POOL_READY;
 }
 
-/* The number of blocks from there on in one pool, which has one space. */
+/* The number of blocks from there on that are in one pool, which has one space. */
 static uint32_t count_alike(const gpc_block *blocks, uint32_t n)
 {
 	uint32_t i = 1;
@@ -34,8 +34,8 @@ static uint32_t count_alike(const gpc_block *blocks, uint32_t n)
 	return i;
 }
 
-/* Pairs with (f): a reader of the mark sees the fields beside it; and with (u), by the second
- * look. */
+/* It pairs with (f): a reader of the mark sees the fields beside it; and, by its second look, with
+ * (u). */
 bool claim_mark(const struct shm_record *r, struct claim_mark *ret)
 {
 	uint32_t word = load_acquire(&r->word);
@@ -51,7 +51,7 @@ bool claim_mark(const struct shm_record *r, struct claim_mark *ret)
 	       load_relaxed(&r->parent[1]) == ret->number && load_relaxed(&r->word) == word;
 }
 
-/* Older claims of that peer that are open, as index/table/pending.c counts them. */
+/* The older claims of that peer that are open, as index/table/pending.c counts them. */
 static uint32_t count_ahead(const gpc *c, const struct claim_mark *mark, uint32_t owner)
 {
 	const struct shm_tally *t = seg_tally(&c->seg, owner);
@@ -90,7 +90,7 @@ static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struc
 	const uint32_t *hint = seg_shared(&c->seg)->hint[wait_hint(key)];
 	uint32_t i;
 
-	/* pairs with (g): the record before the hint */
+	/* pairs with (g): the record is stored before the hint */
 	for (i = 0; i < SHM_HINT_WAYS; i++)
 		if (is_pending_in(c, space, key, (gpc_block)load_acquire(&hint[i]) - 1, ret))
 			return;

@@ -12,13 +12,13 @@
 struct claim_mark {
 	gpc_key key;
 	uint64_t since, number;
-	uint32_t passed; /* later claims of that peer that have ended */
+	uint32_t passed; /* the number of later claims of that peer that have ended */
 };
 
-/* false: there is none, or it has ended meanwhile. */
+/* False: there is no claim, or it has ended meanwhile. */
 bool claim_mark(const struct shm_record *r, struct claim_mark *ret);
 
-/* Is it PENDING still?  Waits for nothing. */
+/* Is it still PENDING?  It never waits. */
 bool claim_is_pending(const gpc *c, const struct gpc_claim *q);
 
 /* Up to CLAIM_GROUP keys, each for its block.  ret[i].to is CLAIM_LIVE, CLAIM_PENDING, or 0: the

@@ -13,10 +13,11 @@
 #include "index/peer/wait_word.h"
 #include "index/request/stock.h"
 
-#define LOOK_NS (20 * NS_PER_MS) /* a sleeper looks so often whether anything has changed */
-#define MANY_NS (NS_PER_MS)      /* ... that waits for keys of several words */
+/* the time after which a sleeper looks whether anything has changed */
+#define LOOK_NS (20 * NS_PER_MS)
+#define MANY_NS (NS_PER_MS) /* ... if it waits for keys of several words */
 
-/* Pairs with (f): a mark that is seen has the key that stands beside it. */
+/* It pairs with (f): if a mark is seen, so is the key that stands beside it. */
 bool claim_is_pending(const gpc *c, const struct gpc_claim *q)
 {
 	uint32_t record = pool_record(&c->seg, q->block);
@@ -53,7 +54,7 @@ static bool one_word(const struct gpc_claim *claims, uint32_t n)
 	return true;
 }
 
-/* A thread may wake before the claim has ended: the end is about to come. */
+/* A thread may be woken before the claim has ended, since the end is about to come. */
 static int look_awake(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64_t ns)
 {
 	uint64_t until = clock_ns() + MIN(ns, AWAKE_NS);
@@ -65,7 +66,7 @@ static int look_awake(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64
 	return ended;
 }
 
-/* Rule B14: waiters, then seq, then the records, then sleep. */
+/* Rule B14: raise `waiters`, read `seq`, look at the records, and sleep, in this order. */
 static int sleep_once(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64_t ns)
 {
 	struct shm_wait *word = &seg_shared(&c->seg)->wait[wait_word(&claims[0].key)];
@@ -73,7 +74,8 @@ static int sleep_once(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64
 	int ended;
 
 	count_add(&word->waiters, 1);
-	/* waiters before the records: pending_wake() does the reverse; t/model/claim.pml */
+	/* `waiters` is raised before the records are read; pending_wake() does the reverse;
+	 * t/model/claim.pml */
 	order_fence();
 	seq = load_acquire(&word->seq);
 	ended = find_ended(c, claims, n);
@@ -85,7 +87,7 @@ static int sleep_once(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64
 	return ended;
 }
 
-/* The reservations of this peer beside stocks, transfers and CALLER blocks, as the writer counts
+/* The reservations of this peer without stocks, transfers and CALLER blocks, as the writer counts
  * them. */
 static uint64_t count_reserved(const gpc *c)
 {
@@ -108,7 +110,7 @@ static uint64_t count_reserved(const gpc *c)
 	return all > other ? all - other : 0;
 }
 
-/* Rule B15.  Blocks on their way back do not count, so the writer is asked first. */
+/* Rule B15.  Blocks on their way back must not count, so the writer is asked first. */
 static int check_holds(gpc *c, uint64_t deadline)
 {
 	const struct shm_tally *t = seg_tally(&c->seg, c->peer);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alias.c - keys that are aliases become the keys that they stand for: gpc_alias_resolve.
+/* alias.c - replaces aliases by the keys that they stand for: gpc_alias_resolve.
  *
- * It reads the table of aliases and nothing else, stores nothing, and needs no section: a pair is
- * true whenever it was read (index/segment/shm_memo.h).
+ * It reads the table of aliases alone, and stores nothing.  It needs no section, since a pair is
+ * true at whatever time it was read (index/segment/shm_memo.h).
  * Tests: t/index/aliases.t */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - what calls of lookup, match, acquire and ref do once: see call.h.
+/* call.c - steps that calls of lookup, match, acquire and ref do once: see call.h.
  * Tests: t/index/touch.t t/index/lookup-calls.t t/index/ask.t */
 #include "config.h"
 
@@ -70,7 +70,7 @@ void call_end(struct call *a, uint64_t asked)
 {
 	struct shm_seat *seat;
 
-	if (a->refs) /* within the section: see seat_is_clean() */
+	if (a->refs) /* it ends within the section: see seat_is_clean() */
 		refs_account(a->c, &a->sum);
 	if (a->section >= 0)
 		handle_leave(a->c, a->section);

@@ -15,9 +15,9 @@
 #include <limits.h>
 #include <string.h>
 
-#define START_TRIES 8 /* to catch the oldest change while it is being overwritten */
+#define START_TRIES 8 /* tries to read the oldest change while it is being overwritten */
 
-struct change { /* with the note beside it, where digests are kept */
+struct change { /* a change, with the note beside it if digests are kept */
 	struct shm_change ch;
 	struct shm_note note;
 };
@@ -37,7 +37,7 @@ static bool copy_mapped(const struct segment *s, uint64_t number, struct change 
 	return load_relaxed(&from->seq) == seq;
 }
 
-/* The same by reads, one after the other. */
+/* The same by reading the file, one word after the other. */
 static bool copy_from_file(const struct segment *s, uint64_t number, struct change *ret)
 {
 	uint64_t place = number & (s->header.geometry.changes - 1);
@@ -53,7 +53,7 @@ static bool copy_from_file(const struct segment *s, uint64_t number, struct chan
 	return before == number + 1 && after == number + 1;
 }
 
-/* Change `number`, if the feed still has it and had it all the while. */
+/* Copy change `number`, if the feed has it and had it during the whole copy. */
 static bool copy_change(const struct segment *s, uint64_t number, struct gpc_event *out)
 {
 	struct change it = { .note = { .group = 0 } };
@@ -121,8 +121,8 @@ static int changes_oldest(const struct segment *s, uint64_t *cursor, struct gpc_
 
 	for (tries = 0; tries < START_TRIES; tries++) {
 		head = head_of(s);
-		/* the oldest one may be the very place that is being overwritten: a
-		 * little later with each try */
+		/* the oldest change may lie in the very place that is being overwritten, so each
+		 * try begins a little later */
 		from = MIN(oldest_of(s, head) + (1u << tries) - 1, head);
 		got = copy_changes(s, from, head, out, n);
 		if (got || from == head || !n) {
@@ -177,7 +177,8 @@ GPC_EXPORT int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, u
 		err = changes_oldest(&c->seg, cursor, out, n);
 	else
 		err = changes_next(&c->seg, cursor, out, n);
-	cut = segment_check_index(&c->seg); /* after the reads: they were whole */
+	/* it is checked after the reads, which were whole then */
+	cut = segment_check_index(&c->seg);
 	if (cut < 0)
 		*cursor = start;
 	return cut < 0 ? cut : err;

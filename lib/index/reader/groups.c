@@ -3,14 +3,14 @@
  *
  * `end` is the longest prefix that may still be right, and it only shrinks.  Every shorter prefix
  * that reaches into a missing block needs it, too.  So the next prefix to try ends where the
- * missing block begins, or before.  A group that needs all blocks is looked at from the root on,
- * other groups backwards from the end: each key is looked up once at most, even if `end` shrinks
- * often.
+ * missing block begins, or before.  A group that needs all blocks is searched from the root on,
+ * and any other group backwards from the end.  So each key is looked up once at most, even if
+ * `end` shrinks often.
  *
  * References are taken when all groups agree.  A failed reference shrinks `end` like a missing
- * block, and held blocks stay held if the shorter prefix needs them: it needs fewer at the end
- * and more in front. So what a group holds is one interval, and each block is taken once and
- * given back once at most.
+ * block, and held blocks stay held if the shorter prefix needs them.  It needs fewer blocks at the
+ * end and more in front.  So the held blocks of a group are one interval, and each block is taken
+ * once and given back once at most.
  * Tests: t/index/groups-race.t t/index/groups.t t/index/touch.t t/tiers/later-structs.t */
 #include "config.h"
 
@@ -24,11 +24,11 @@ struct group {
 	const gpc_key *keys;
 	gpc_block *blocks;
 	uint32_t n, tokens, last; /* as in struct gpc_group */
-	/* last 0: the number of found keys, from the root on.  Else all are found from here to
-	 * the end ... */
+	/* last 0: the number of found keys, from the root on.  Otherwise all keys from here to the
+	 * end are found ... */
 	uint32_t seen;
-	uint32_t looked, ahead;  /* ... and looked up from here on; this many at a time */
-	uint32_t held, held_end; /* references: on these and the blocks between */
+	uint32_t looked, ahead;  /* ... and looked up from here on; `ahead` of them at a time */
+	uint32_t held, held_end; /* references: on the blocks from `held` to `held_end` */
 };
 
 struct search {
@@ -51,7 +51,7 @@ static uint32_t need_from(const struct group *g, uint32_t end)
 
 /* ---- finding ---- */
 
-/* At most PROBE_GROUP keys.  A block without a record is none. */
+/* Look up at most PROBE_GROUP keys.  A block without a record counts as none. */
 static void look(struct search *s, struct group *g, uint32_t from, uint32_t n)
 {
 	gpc_block *blocks = g->blocks + from;
@@ -86,9 +86,9 @@ static void find_all(struct search *s, struct group *g)
 	}
 }
 
-/* The keys from `from` to g->seen, at most PROBE_GROUP, and more in front of them the longer it
- * takes to find something: states are far apart, and one lookup after the other would wait for
- * memory each time. */
+/* Look up the keys from `from` to g->seen, at most PROBE_GROUP.  The longer it takes to find one,
+ * the more keys in front of them are looked up at a time: states are far apart, and single lookups
+ * in turn would wait for memory each time. */
 static void look_back(struct search *s, struct group *g, uint32_t from)
 {
 	uint32_t n;
@@ -147,7 +147,7 @@ static void give_back(struct search *s, struct group *g, uint32_t to)
 		g->held = g->held_end = to;
 }
 
-/* Root to leaf; how many, up to the first that fails. */
+/* Take references from root to leaf.  Returns the number of those before the first that fails. */
 static uint32_t take_some(struct call *a, const gpc_key *keys, gpc_block *blocks, uint32_t n)
 {
 	uint32_t i, record[PROBE_GROUP];
@@ -163,7 +163,7 @@ static uint32_t take_some(struct call *a, const gpc_key *keys, gpc_block *blocks
 	return i;
 }
 
-/* Hold the blocks that the group needs for `end`, and no others; false: `end` is shorter now. */
+/* Hold the blocks that the group needs for `end`, and no others.  False: `end` is shorter now. */
 static bool hold(struct search *s, struct group *g)
 {
 	uint32_t i, m, got, from = need_from(g, s->end);
@@ -263,7 +263,7 @@ static uint64_t multiple_of_both(uint64_t a, uint32_t b)
 	return MIN(a / x * b, (uint64_t)INT32_MAX + 1);
 }
 
-/* The caller's array has structs of the size that it knows. */
+/* Read the caller's array, whose structs have the size that the caller knows. */
 static int read_groups(const gpc *c, const struct gpc_group *groups, uint32_t multiple,
 		       struct search *s)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hits.c - the work of a pass over keys on the found blocks.
+/* hits.c - a pass over keys uses the found blocks.
  *
- * First all of a part are located, which asks for the lines that their use will need, and then
- * used: by then the lines have arrived.
+ * First all hits of a part are located, which prefetches the lines that their use will need.  Then
+ * they are used: by that time the lines have arrived.
  * Tests: t/index/lookup-calls.t */
 #include "config.h"
 

@@ -6,8 +6,8 @@
 #include "index/reader/hits.h"
 #include "index/reader/take.h"
 
-/* All of them, as hints and no more: nothing is located, stamped or counted.  A mask for each pool,
- * and the last one for misses, spare a decision a key. */
+/* Copy all answers as hints: nothing is located, stamped or counted.  A mask for each pool, and
+ * the last one for misses, save a branch for each key. */
 static uint32_t copy_hints(const struct call *a, uint32_t n, gpc_block *blocks)
 {
 	int32_t none[256]; /* by the top byte of a block */
@@ -24,8 +24,8 @@ static uint32_t copy_hints(const struct call *a, uint32_t n, gpc_block *blocks)
 	return hits;
 }
 
-/* Uses of a part's hits.  Returns how many are none after all.  A key at REF_CAP counts as a
- * miss: a block without its reference must not look like one with it. */
+/* Use the hits of a part.  Returns the number of hits that are misses after all.  A key at REF_CAP
+ * counts as a miss, since a block without its reference must not look like one that has it. */
 static uint32_t use_hits(struct call *a, const gpc_key *keys, gpc_block *blocks, struct hits *h,
 			 uint32_t place)
 {
@@ -52,7 +52,7 @@ static uint32_t use_hits(struct call *a, const gpc_key *keys, gpc_block *blocks,
 	return lost;
 }
 
-/* Keys that a device has answered to, and a single one. */
+/* For keys that a device has answered, and for a single key. */
 static uint32_t look_up_part(struct call *a, const gpc_key *all, uint32_t from, uint32_t n,
 			     gpc_block *blocks)
 {
@@ -66,9 +66,9 @@ static uint32_t look_up_part(struct call *a, const gpc_key *all, uint32_t from, 
 	return h.n - use_hits(a, all + from, blocks, &h, from);
 }
 
-/* The next group of a run: its parts are compared, each one while the second buckets of the one
- * before are on their way; then the hits are used, whose lines have arrived by then.  Returns the
- * number of hits. */
+/* Look up the next group of a run.  Each of its parts is compared while the second buckets of the
+ * part before are on their way.  Then the hits are used, whose lines have arrived by then.
+ * Returns the number of hits. */
 static uint32_t look_up_group(struct call *a, struct probe_run *run, uint32_t from, uint32_t n,
 			      gpc_block *blocks)
 {

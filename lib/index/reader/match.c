@@ -21,10 +21,11 @@ static uint32_t leading_hits(const gpc_block *blocks, uint32_t n)
 static void locate_prefix(const struct call *a, gpc_block *found, uint32_t n, struct hits *h)
 {
 	hits_locate(a, found, leading_hits(found, n), h);
-	h->n = leading_hits(found, h->n); /* they are at 0, 1, 2 ... */
+	h->n = leading_hits(found, h->n); /* they are at places 0, 1, 2 ... */
 }
 
-/* Root to leaf, cut at the first failure (rule T8).  Returns how many of the part are used. */
+/* Use the hits from root to leaf, up to the first failure (rule T8).  Returns the number of used
+ * hits of the part. */
 static uint32_t use_prefix(struct call *a, const gpc_key *keys, gpc_block *found, struct hits *h,
 			   gpc_block *blocks, uint32_t place)
 {
@@ -43,7 +44,7 @@ static uint32_t use_prefix(struct call *a, const gpc_key *keys, gpc_block *found
 	return i;
 }
 
-/* In parts, as look_up_group() goes.  A part with a miss is the last one. */
+/* It goes in parts, as look_up_group() does.  A part with a miss is the last one. */
 static uint32_t match_run(struct call *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
 {
 	gpc_block found[4][PROBE_GROUP];
@@ -75,7 +76,7 @@ static uint32_t match_run(struct call *a, const gpc_key *keys, uint32_t n, gpc_b
 	return len;
 }
 
-/* A sequence whose length a device knows. */
+/* A sequence whose length a device has found. */
 static uint32_t match_there(struct call *a, uint32_t from, uint32_t n, gpc_block *blocks)
 {
 	gpc_block found[PROBE_GROUP];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* prefix.c - the longest prefix over several spaces.
  *
- * Two calls, each with spaces of its own.  Keys that are not in the near spaces are looked up in
- * the far ones, group by group, and the references are taken in the order of the keys, in either
- * set of spaces.
+ * It makes two calls, each with spaces of its own.  Keys that are not in the near spaces are
+ * looked up in the far ones, group by group.  The references are taken in the order of the keys,
+ * in either set of spaces.
  * Tests: t/index/spaces.t t/index/moves-race.t t/index/moves-seen.t t/index/ask.t */
 #include "config.h"
 
@@ -18,7 +18,7 @@ struct both {
 	bool has_far;
 };
 
-/* A block for each key of the group, or -1; from_far: it is a far one. */
+/* A block for each key of the group, or -1; from_far: it is in a far space. */
 static void find_group(const struct both *b, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 		       bool *from_far)
 {
@@ -42,7 +42,7 @@ static void find_group(const struct both *b, const gpc_key *keys, uint32_t n, gp
 		blocks[at[i]] = found[i];
 }
 
-/* A key may have moved from one side to the other meanwhile: each is asked once more. */
+/* A key may have moved from one side to the other meanwhile, so each side is asked once more. */
 static int take_either(struct both *b, const gpc_key *key, gpc_block *block, uint32_t *record,
 		       bool *far)
 {
@@ -102,7 +102,7 @@ static uint32_t take_all(struct both *b, struct prefix *p, const gpc_key *keys, 
 	return n;
 }
 
-/* Hits that the far call has counted are hits of the near one, which counts all keys. */
+/* The far call's hits are added to the near call, which counts all keys. */
 static void end(struct both *b, uint32_t n)
 {
 	if (b->has_far) {
@@ -115,7 +115,7 @@ static void end(struct both *b, uint32_t n)
 	call_end(&b->near, n);
 }
 
-/* In the section of the call. */
+/* It is called in the section of the call. */
 static bool is_in(const gpc *c, uint32_t spaces, const gpc_key *key)
 {
 	struct probe l;
@@ -137,7 +137,7 @@ int prefix_take(gpc *c, struct prefix *p, const gpc_key *keys, uint32_t n, gpc_b
 		call_end(&b.near, 0);
 		return err;
 	}
-	/* one order over both: the first block of the prompt is the youngest */
+	/* both calls have one order: the first block of the prompt is the youngest */
 	b.near.first = b.far.first = refs_first_stamp(c, n);
 	len = take_all(&b, p, keys, n, blocks);
 	p->is_below = p->why == -ENOENT && p->below && is_in(c, p->below, &keys[len]);

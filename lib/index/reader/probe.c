@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c - probing the host table.
  *
- * A probe costs one cache line, and the number of lines on their way at a time matters.  So with
- * each key that is compared, the first bucket of a later key is prefetched, and the comparison
- * hides behind the wait.  It is done without branches that depend on the data.  The few second
- * buckets are asked for when a part has been compared, and looked at when the next one has been.
- * A single key takes branches instead, since speculation is then what overlaps the reads.
+ * A probe costs one cache line, so the number of lines that are fetched at the same time matters.
+ * With each key that is compared, the first bucket of a later key is prefetched, and the
+ * comparison hides behind the wait.  The comparison has no branches that depend on the data.  The
+ * few second buckets are prefetched when a part has been compared, and looked at when the next
+ * part has been.  A single key takes branches instead, since the processor's speculation overlaps
+ * the reads then.
  *
- * An entry of a dead pool counts as empty, and so does a half wiped entry: keys of a run that met
- * one are left to the path of single keys, which goes on behind it.
+ * An entry of a dead pool counts as empty, and so does a half wiped entry.  Keys of a run that met
+ * such an entry are left to the path of single keys, which searches on behind it.
  * Tests: t/index/lookup.t t/index/moves-race.t t/bytes/readers.t */
 #include "config.h"
 
@@ -19,8 +20,8 @@
 static inline __attribute__((always_inline)) struct probe_entry
 entry_load(const struct probe_entry *e)
 {
-	/* Pairs with (H), (I), (J) of index/table/table.c, and needs no order of its own: any mix of old
-	 * and new words is the entry or a miss, and a hit is a hint. */
+	/* Pairs with (H), (I), (J) of index/table/table.c.  It needs no order of its own: any mix
+	 * of old and new words is the entry or a miss, and a hit is a hint. */
 	struct words4 x = load_words4(e->w);
 
 	return (struct probe_entry){ { x.w[0], x.w[1], x.w[2], x.w[3] } };
@@ -75,7 +76,7 @@ void probe_begin(struct probe *l, const gpc *c, uint32_t spaces)
 
 /* ---- one key ---- */
 
-/* A pool that was added after the call began may have got a key that was there before. */
+/* Since the call began, a pool may have been added, with the number of an earlier one. */
 static bool is_usable(const struct probe *l, gpc_block block)
 {
 	struct pool_set now;
@@ -128,7 +129,7 @@ gpc_block probe_one(const struct probe *l, const gpc_key *key)
 
 /* ---- many keys ---- */
 
-struct prober { /* what all keys of a part need, in registers */
+struct prober { /* the values that all keys of a part need, in registers */
 	gpc_key mask;
 	const struct probe_entry *table;
 	uint32_t buckets, usual, usual_slots;
@@ -147,7 +148,7 @@ static inline __attribute__((always_inline)) struct probe_key key_of(const struc
 	return probe_masked(key->w, l->mask.w, l->buckets);
 }
 
-/* The first three words of an entry of the key, as probe_prepare makes them. */
+/* The first three words of the key's entry, as probe_prepare makes them. */
 #ifdef ORDER_VECTORS
 typedef __m128i wanted;
 
@@ -162,7 +163,8 @@ static inline __attribute__((always_inline)) wanted want(const struct prober *r,
 	return _mm_or_si128(w, _mm_and_si128(_mm_cmpeq_epi32(w, _mm_setzero_si128()), least));
 }
 
-/* Has the entry the key's bits?  All ones in each word that has; word 3 counts as one. */
+/* Has the entry the key's bits?  All bits are set in each word that has them; word 3 always
+ * counts. */
 static inline __attribute__((always_inline)) __m128i has_bits(__m128i entry, wanted k)
 {
 	return _mm_cmpeq_epi32(_mm_and_si128(entry, _mm_setr_epi32(-1, -1, (int)PROBE_KEY2, 0)), k);
@@ -176,7 +178,8 @@ static inline __attribute__((always_inline)) uint32_t bucket_matches(const struc
 	__m128i ab = _mm_packs_epi32(has_bits(x, k), has_bits(load_vector4(e[1].w), k));
 	__m128i cd = _mm_packs_epi32(has_bits(load_vector4(e[2].w), k),
 				     has_bits(load_vector4(e[3].w), k));
-	__m128i all = _mm_packs_epi16(ab, cd); /* a word for each entry, a byte for each of its */
+	/* a word for each entry, a byte for each of the entry's words */
+	__m128i all = _mm_packs_epi16(ab, cd);
 
 	*overflows = (uint32_t)_mm_extract_epi16(x, 4) & PROBE_OVERFLOW;
 	return (uint32_t)_mm_movemask_ps(
@@ -202,10 +205,10 @@ static inline uint32_t bucket_matches(const struct probe_entry *e, wanted k, uin
 }
 #endif
 
-/* The block of the bucket's entry that is the key's.  Its word is read after the key's
- * bits: inside a section a place that had this key's bits is not given to another.  An entry in
- * the middle of being wiped leaves its sign in `wiped`: it must not hide another one.  `odd` gets
- * a bit for that, and for any block that is not of the usual pool. */
+/* The block of the bucket's entry that is the key's.  Its word is read after the key's bits:
+ * inside a section, a place that had this key's bits is not given to another key.  An entry that
+ * is half wiped leaves its sign in `wiped`, since it must not hide another entry.  `odd` gets a
+ * bit for that, and for any block that is not of the usual pool. */
 static inline __attribute__((always_inline)) gpc_block match_bucket(const struct prober *l,
 								    const struct probe_entry *e,
 								    wanted k, uint32_t *overflows,
@@ -249,7 +252,7 @@ static void run_in_space(struct probe_run *r, const struct probe *l, uint32_t sp
 		r->bucket[r->asked] = prefetch_bucket(&k, key_of(&k, &keys[r->asked]).first);
 }
 
-struct found { /* what the comparisons of a part add up to */
+struct found { /* the sum of the comparisons of a part */
 	uint32_t second, misses;
 	struct probe_odd odd;
 };
@@ -267,7 +270,7 @@ compare_key(const struct prober *k, const struct probe_entry *e, const gpc_key *
 	f->second += (uint32_t)block >> 31 & overflows;
 }
 
-/* Compare a part, and with each of its keys prefetch a further one, as long as there are any. */
+/* Compare a part, and with each of its keys prefetch a later key, as long as there are any. */
 static void compare_part(struct probe_run *r, struct probe_part *part, struct found *f,
 			 gpc_block *blocks)
 {
@@ -317,8 +320,8 @@ void probe_first(struct probe_run *r, uint32_t from, uint32_t n, struct probe_pa
 	prefetch_seconds(r, part);
 }
 
-/* One by one: keys that met a block of a pool that is not live, and all misses if one of the keys
- * met a half wiped entry. */
+/* Look up keys one by one: those that met a block of a pool that is not live, and all misses if
+ * one of the keys met a half wiped entry. */
 static void settle_part(const struct probe_run *r, const struct probe_part *part, gpc_block *blocks)
 {
 	bool wiped = part->odd.wiped >> 31;
@@ -345,7 +348,7 @@ static void second_buckets(const struct probe_run *r, struct probe_part *part, g
 		settle_part(r, part, blocks);
 }
 
-/* All of a group's keys in one space. */
+/* Look up all keys of a group in one space. */
 static void group_in_space(const struct probe *l, uint32_t space, const gpc_key *keys, uint32_t n,
 			   gpc_block *blocks)
 {
@@ -357,7 +360,7 @@ static void group_in_space(const struct probe *l, uint32_t space, const gpc_key 
 	second_buckets(&r, &part, blocks);
 }
 
-/* Spaces behind the first are asked for the keys that are still without a block. */
+/* In the spaces after the first, only those keys are looked up that have no block yet. */
 static void next_space(const struct probe *l, uint32_t space, const gpc_key *keys, uint32_t n,
 		       gpc_block *blocks)
 {
@@ -395,13 +398,13 @@ void probe_rest(const struct probe_run *r, struct probe_part *part, gpc_block *b
 static void start(struct probe_run *r, const struct probe *l, const gpc_key *keys, uint32_t n,
 		  uint32_t part)
 {
-	/* a space without a pool when there are none: nothing is looked at there */
+	/* with no space at all, a space without a pool is taken, in which nothing is looked up */
 	run_in_space(r, l, l->spaces ? (uint32_t)__builtin_ctz(l->spaces) : 0, keys, n, part);
 	r->spaces = l->spaces;
 }
 
-/* With several spaces more keys go together, since keys that are not in the first space have no
- * later lines on their way. */
+/* With several spaces more keys go together, since keys that are not in the first space prefetch
+ * no further lines. */
 void probe_start(struct probe_run *r, const struct probe *l, const gpc_key *keys, uint32_t n)
 {
 	start(r, l, keys, n, l->spaces & (l->spaces - 1) ? PROBE_GROUP : PROBE_PART);

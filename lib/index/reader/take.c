@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* take.c - a reference that failed, tried again.
+/* take.c - tries a failed reference again.
  * Tests: t/index/moves-refs.t t/index/refs.t */
 #include "config.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* take.h - references on hits.
  *
- * They are taken one by one, with a locked instruction or two each; meanwhile the lines of the
- * next few are on their way. */
+ * They are taken one by one, with a locked instruction or two each.  The lines of the next few are
+ * prefetched meanwhile. */
 #ifndef GPC_TAKE_H
 #define GPC_TAKE_H
 
@@ -13,10 +13,10 @@
 
 #define TAKE_AHEAD 8u /* references whose lines are on their way */
 
-/* The lines that the reference TAKE_AHEAD places behind i will need.
+/* Prefetch the lines that the reference TAKE_AHEAD places behind i will need.
  *
- * Always inline: a call of a function that does nothing but prefetch has no effect that gcc knows
- * of, and is removed. */
+ * It is always inline: gcc sees no effect in a function that does nothing but prefetch, and
+ * removes calls of it. */
 static inline __attribute__((always_inline)) void
 take_prefetch(const struct call *a, const uint32_t *records, uint32_t n, uint32_t i)
 {
@@ -41,7 +41,7 @@ take_prefetch_first(const struct call *a, const uint32_t *records, uint32_t n)
 		take_prefetch(a, records, n, i - TAKE_AHEAD);
 }
 
-/* On this block, or -ESTALE, -EOVERFLOW. */
+/* A reference on this block: 0, or -ESTALE, -EOVERFLOW. */
 static inline int take_once(struct call *a, const gpc_key *key, gpc_block block, uint32_t record)
 {
 	int err = -ESTALE;
@@ -52,11 +52,12 @@ static inline int take_once(struct call *a, const gpc_key *key, gpc_block block,
 	return err;
 }
 
-/* Each space once more, in order, with the pools as they are now; a space whose block gives no
- * reference is passed (rule S3). */
+/* Look in each space once more, in order, with the pools as they are now.  A space whose block
+ * gives no reference is passed over (rule S3). */
 int take_again(struct call *a, const gpc_key *key, gpc_block *block, uint32_t *record);
 
-/* Reference on a hit; if its block went meanwhile, it is looked for again before it is a miss. */
+/* Take a reference on a hit.  If its block went meanwhile, the key is looked for again before it
+ * counts as a miss. */
 static inline int key_take(struct call *a, const gpc_key *key, gpc_block *block, uint32_t *record)
 {
 	int err = take_once(a, key, *block, *record);

@@ -23,7 +23,7 @@ static int check_pairs(const gpc_key *alias, const gpc_key *to, uint32_t n)
 	return 0;
 }
 
-/* The worst of the answers. */
+/* The answer of the whole call is the worst of the answers. */
 static void take_alias(gpc *c, struct op *op)
 {
 	uint32_t i;
@@ -49,7 +49,7 @@ static int alias_part(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t 
 						.alias.means = { to[i].w[0], to[i].w[1] } };
 	op->take = take_alias;
 	err = ring_call(c, op, cmds, deadline, &pending);
-	if (err == 0 && op->result < 0) /* of a writer that refuses what this side does not */
+	if (err == 0 && op->result < 0) /* a writer may refuse a pair that this side accepts */
 		err = err_set(-op->result, "a pair was refused: %s", gpc_strerror(op->result));
 	if (!pending)
 		free(op);

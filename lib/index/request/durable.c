@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* durable.c - removals that a restart does not undo (rule B19).
  *
- * The writer removes a block from the index, and the feed tells of it.  The process that keeps the
- * file reads the feed, makes the block's place on the disk free, has that synced, and stores up to
- * which change it has come.  A call that removes waits for that word behind the writer's answer.
+ * The writer removes a block from the index, and puts that into the feed.  The steward reads the
+ * feed, frees the block's place on the disk, syncs that, and stores the number of the change up to
+ * which it has come.  A call that removes waits for that number after the writer's answer.
  *
- * Stewards die and are replaced, also between two looks.  Each has a life: an even number, which it
- * stores when it follows the feed and before it says that anything is durable; odd while it begins.
- * `since` is the earlier value of durable.  A removal may have been of a block that only the last
- * steward's file has, and whether the next one does it again depends on what it is
- * (t/model/drop.pml):
+ * Stewards die and are replaced, also between two looks.  Each has a life, an even number.  It
+ * stores this number when it follows the feed, and before it says that anything is durable; the
+ * number is odd while the steward begins.  `since` is the value of durable that the last life has
+ * left.  A removal may have been of a block that only the last steward's file has.  Whether the
+ * next steward does the removal again depends on its kind (t/model/drop.pml):
  *
- *   the life that was read before the command    a drop, a clear of all          a clear of a tag, or of one pool
- *   goes on                                      durable, as soon as it says so  the same
- *   is over, and had said so (`since`)           durable                         durable
- *   is over, the next one keeps that file        durable, as soon as that one    -ENOTCONN: the file has it, and it is
- *                                                says so: its start reads the    published again
- *                                                feed and state.cleared
- *   is over, another file is kept, or none       -ENOTCONN                       -ENOTCONN
- *   is over, and nobody has the lock             -ENOTCONN                       -ENOTCONN
- *   was odd                                      as of one that is over          -ENOTCONN: the feed may be followed from
- *                                                                                behind it
+ *   the life that was read before the command  a drop, a clear of all          a clear of a tag, or of one pool
+ *   -----------------------------------------  ------------------------------  ----------------------------------
+ *   goes on                                    durable, as soon as it says so  the same
+ *   is over, and had said so (`since`)         durable                         durable
+ *   is over; the next one keeps that file      durable, as soon as the next    -ENOTCONN: the file has the block,
+ *                                              one says so, since its start    which is published again
+ *                                              reads the feed and
+ *                                              state.cleared
+ *   is over; another file is kept, or none     -ENOTCONN                       -ENOTCONN
+ *   is over, and nobody has the lock           -ENOTCONN                       -ENOTCONN
+ *   was odd                                    as of a life that is over       -ENOTCONN: the next life may follow
+ *                                                                              the feed from behind the removal
  *
- * `since` is only believed of the life that comes next: what stands there later may have been said
- * by another.
+ * `since` is believed only of the life that comes next, since a later life may have stored a value
+ * of its own there.
  * Tests: t/tiers/life.t t/tiers/durable.t t/tiers/drops.t */
 #include "config.h"
 
@@ -33,7 +35,7 @@
 #include "index/request/request.h"
 #include "index/segment/lockfile.h"
 
-#define LOOK_NS (20 * NS_PER_MS) /* between looks whether the steward lives */
+#define LOOK_NS (20 * NS_PER_MS) /* the time between looks whether the steward lives */
 
 bool steward_lives(const gpc *c)
 {
@@ -46,7 +48,7 @@ void steward_ring(gpc *c)
 {
 	struct shm_board *d = seg_board(&c->seg);
 
-	/* a full barrier: the request comes before the look at sleepers */
+	/* a full barrier: the request is stored before `sleepers` is read */
 	order_add32(&d->bell, 1);
 	if (load_relaxed(&d->sleepers))
 		futex_wake_all(&d->bell);
@@ -63,15 +65,15 @@ static bool is_lower(const gpc *c, uint32_t pool)
 
 void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret)
 {
-	/* pairs with (y) of tiers/steward/board.c, and comes before the command: a steward that
-	 * has begun that life sees the command */
+	/* It pairs with (y) of tiers/steward/board.c, and comes before the command: a steward that
+	 * has begun that life sees the command. */
 	ret->life = load_acquire(&seg_board(&c->seg)->life);
 	ret->remembered = drop || (pool < 0 && !tag);
 	ret->lower = load_acquire(&seg_state(&c->seg)->lower_spaces) &&
 		     (drop || pool < 0 || is_lower(c, (uint32_t)pool));
 }
 
-/* The steward has died: had it said so?  1, 0: not known yet; -ENOTCONN. */
+/* The steward has died: had it said so before?  1: yes; 0: it is not known yet; -ENOTCONN: no. */
 static int was_durable(const struct shm_board *d, const struct removal *r, uint32_t life,
 		       uint64_t want)
 {
@@ -86,11 +88,11 @@ static int was_durable(const struct shm_board *d, const struct removal *r, uint3
 	return before ? 1 : -ENOTCONN;
 }
 
-/* 1: it is on the disk; 0: not yet, or nobody has said so; -ENOTCONN: nobody will. */
+/* 1: it is on the disk.  0: not yet, or nobody has said so yet.  -ENOTCONN: nobody will say so. */
 static int is_durable(const struct shm_board *d, const struct removal *r, uint64_t want)
 {
-	/* pairs with (o) of tiers/steward/board.c, and comes before the life: a steward that has
-	 * acknowledged has begun its life */
+	/* It pairs with (o) of tiers/steward/board.c, and comes before the life: a steward that
+	 * has acknowledged has begun its life. */
 	bool said = load_acquire(&d->durable) >= want;
 	/* pairs with (y) of tiers/steward/board.c */
 	uint32_t life = load_acquire(&d->life);
@@ -119,7 +121,8 @@ static int wait_error(const gpc *c, int err)
 int durable_wait(gpc *c, const struct removal *r, uint64_t deadline)
 {
 	struct shm_board *d = seg_board(&c->seg);
-	/* the last change has gpc_event.seq events_head; what is durable comes before a seq */
+	/* the last change has events_head as its gpc_event.seq; `durable` is the seq before which
+	 * all is durable */
 	uint64_t want = load_acquire(&seg_state(&c->seg)->events_head) + 1, now = clock_ns(),
 		 look = now + LOOK_NS;
 	uint32_t told;
@@ -167,7 +170,7 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 	steward_ring(c);
 	for (;;) {
 		told = load_acquire(&d->news);
-		/* pairs with (s) of tiers/steward/feed.c, and comes before the life */
+		/* It pairs with (s) of tiers/steward/feed.c, and comes before the life. */
 		done = load_acquire(&d->idle) >= want;
 		/* pairs with (y) of tiers/steward/board.c */
 		now_life = load_acquire(&d->life);
@@ -177,7 +180,7 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 				"the process that kept the tiers below RAM of %s ended, and another one does "
 				"now: whether it has all that was removed before is not known; call again",
 				c->seg.name);
-		life = now_life; /* of a steward that begins it is the next one */
+		life = now_life; /* the steward that was beginning then is the next one */
 		if (done && !(life & 1))
 			return 0;
 		now = clock_ns();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evict.c - the least recent leaves of a pool: evicted, or only named.  The owner of a CALLER
- * pool may have some blocks in stock: stock.c.  This is the caller's side.  The writer's is
- * index/writer/grant_place.c, and which block goes is decided by index/table/lru.c.
+/* evict.c - the least recent leaves of a pool: evicted, or only named.  The owner of a CALLER pool
+ * may have some blocks in stock: stock.c.  This is the caller's side.  The writer's side is
+ * index/writer/grant_place.c, and index/table/lru.c decides which block goes.
  * Tests: t/index/peek.t t/index/stock-evict.t t/index/caller.t */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include "index/request/stock.h"
 
-#define TRY_NS (100 * NS_PER_MS) /* for a refill to be answered, with a timeout of 0 */
+#define TRY_NS (100 * NS_PER_MS) /* the wait for a refill's answer, with a timeout of 0 */
 
 struct evict { /* a call's arguments */
 	uint32_t pool;
@@ -18,8 +18,8 @@ struct evict { /* a call's arguments */
 	struct shm_command *cmds; /* for one part */
 };
 
-/* One submission.  Blocks that are only named stay, so each part goes on behind the parts before
- * it. */
+/* One submission.  Blocks that are only named stay, so each part passes over the blocks of the
+ * parts before it. */
 static int evict_part(gpc *c, const struct evict *e, uint32_t n, uint32_t before, gpc_block *blocks)
 {
 	struct op *op;
@@ -40,7 +40,7 @@ static int evict_part(gpc *c, const struct evict *e, uint32_t n, uint32_t before
 	return got;
 }
 
-/* 1: it has been answered. */
+/* 1: the refill has been answered. */
 static int wait_for_refill(gpc *c, struct evict *e)
 {
 	uint64_t until = e->deadline ? e->deadline : clock_ns() + TRY_NS;
@@ -54,8 +54,8 @@ static int wait_for_refill(gpc *c, struct evict *e)
 		       e->deadline ? "time is up" : "timeout_ms is 0", e->pool);
 }
 
-/* Blocks in stock were evicted first, and blocks on their way into it next: a command comes
- * behind both.  When that finds none, the refill of another thread may have had the last ones. */
+/* Blocks in stock were evicted first, and blocks on their way to it next, so a command comes after
+ * both.  If the command finds none, the refill of another thread may have had the last ones. */
 static int evict_all(gpc *c, struct evict *e, uint32_t n, gpc_block *blocks, bool stock)
 {
 	uint32_t done = 0, before;
@@ -76,7 +76,8 @@ static int evict_all(gpc *c, struct evict *e, uint32_t n, gpc_block *blocks, boo
 		done += got > 0 ? (uint32_t)got : 0;
 	}
 	if (stock && done == n)
-		stock_evict(c, e->pool, 0, blocks, &comes); /* refilled, behind the command */
+		/* the stock is refilled after the command */
+		stock_evict(c, e->pool, 0, blocks, &comes);
 	return got < 0 && !done ? got : (int)done;
 }
 

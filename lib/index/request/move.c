@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* move.c - demote and promote: both halves around the caller's copy.
+/* move.c - demote and promote: the calls before and after the caller's copy.
  * Tests: t/index/unsent.t t/index/refused-late.t t/index/tier.t t/index/late-answers.t
  *   t/index/first-refusal.t t/bytes/lent-source.t */
 #include "config.h"
@@ -11,7 +11,7 @@
 #include "index/request/request.h"
 #include "index/peer/hold.h"
 
-/* One submission of begins; moves are filled for those that began. */
+/* One submission of moves that begin; moves[] is filled for those that have begun. */
 static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *blocks, uint32_t n,
 		      struct gpc_move *moves, uint64_t deadline)
 {
@@ -107,8 +107,9 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 
 /* ---- commit ---- */
 
-/* The cell that stood for a reference on the target.  True: the program has that reference.  In
- * another life, or given up before, it has none, and what the cell says is others' (rule C9). */
+/* The cell stood for a reference on the target.  True: the program has that reference.  In another
+ * life of the block, or after the block was given up, the program has none, and the cell's value
+ * belongs to others (rule C9). */
 static bool take_target(gpc *c, const struct answer *a, const struct shm_command *s,
 			struct ref_sum *sum)
 {
@@ -122,7 +123,7 @@ static bool take_target(gpc *c, const struct answer *a, const struct shm_command
 	return s->result >= 0;
 }
 
-/* The reference that has moved along ends on the source.  False: there is none of the program's any
+/* The reference has moved along, so it ends on the source.  False: the program has none there any
  * more, since another thread has released it, or given it to a stream. */
 static bool leave_source(gpc *c, const struct shm_command *s, struct ref_sum *sum)
 {
@@ -134,10 +135,10 @@ static bool leave_source(gpc *c, const struct shm_command *s, struct ref_sum *su
 	return refs_drop(c, from, s->block, sum);
 }
 
-/* The commit ends the reservation of its target, whatever the answer.  If the caller has a
- * reference on the source, the target's cell counts as one before the commit is shown to the
- * writer, so that the reference moves without a gap: `takes_along`.  `is_sent`: this command ends
- * the reservation. */
+/* The commit ends the reservation of its target, whatever its answer.  If the caller has a
+ * reference on the source (`takes_along`), the target's cell counts as a reference before the
+ * commit is shown to the writer.  So the reference moves without a gap.  `is_sent`: this command
+ * ends the reservation. */
 static void take_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -159,7 +160,7 @@ static void take_commit(gpc *c, struct op *op)
 	refs_account(c, &sum);
 }
 
-/* By the program: the stream's stay where they are until the stream gets there. */
+/* Does the program itself hold it?  References of streams stay until the stream gets there. */
 static bool is_held(gpc *c, uint32_t record)
 {
 	enum hold hold = hold_of(load_relaxed(refs_cell(c, record)));
@@ -169,14 +170,14 @@ static bool is_held(gpc *c, uint32_t record)
 	return hold == HOLD_REF || hold == HOLD_PENDING;
 }
 
-/* Is the block the target of the move that the command names?  It may have no source any more:
+/* Is the block the target of the move that the command names?  It may have lost its source, since
  * the writer forgets a dropped source. */
 static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
 {
 	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->commit.move_op;
 }
 
-/* A commit that is sent a second time stores none: its target may be LIVE by now. */
+/* A commit that is sent a second time stores no notes, since its target may be LIVE by now. */
 static void send_notes(gpc *c, const struct op *op)
 {
 	uint32_t i;
@@ -272,7 +273,7 @@ GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int 
 		return err_set(EINVAL, "moves is NULL");
 	if (n > SHM_RING)
 		return err_set(EINVAL, "n is %u: at most %u moves a call", n, SHM_RING);
-	some = calloc(MAX(n, 1u), sizeof(*some)); /* those with something to commit */
+	some = calloc(MAX(n, 1u), sizeof(*some)); /* the moves that have something to commit */
 	list = calloc(MAX(n, 1u), sizeof(*list));
 	if (!some || !list)
 		err = err_set(ENOMEM, "no memory to commit %u moves", n);

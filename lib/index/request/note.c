@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* note.c - what a caller says of its blocks, into the notes.
+/* note.c - a caller's words about its blocks are stored in the notes.
  * Tests: t/index/notes.t */
 #include "config.h"
 
@@ -74,9 +74,9 @@ void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t recor
 	note_store(&c->seg, record, &note, tokens);
 }
 
-/* The source of a move that began is LIVE and pinned.  source_word is its word: the same word
- * means the same life of the block.  The end of that life ends the move, and then nobody reads
- * the note of the target. */
+/* The source of a move that began is LIVE and pinned, and source_word is its word.  The same word
+ * means the same life of the block.  The end of that life ends the move, and then nobody reads the
+ * note of the target. */
 /* The note in `from` means nothing if the word has changed. */
 static void copy_note(const struct segment *s, uint32_t from, uint32_t word, uint32_t to,
 		      const uint64_t key[2])

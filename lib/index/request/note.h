@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* note.h - notes that a publish brings, and that a commit takes along.
  *
- * Both are stored with ring_lock held, when the cell of the block says that its command is being
- * sent: no other thread sends one for it, and the writer has not seen this one. */
+ * Both are stored with ring_lock held, when the block's cell says that its command is being sent.
+ * So no other thread sends a command for the block, and the writer has not seen this one. */
 #ifndef GPC_REQUEST_NOTE_H
 #define GPC_REQUEST_NOTE_H
 
@@ -10,21 +10,21 @@
 
 struct publish_copy;
 
-struct notes { /* of one call; zero = none are given */
+struct notes { /* the notes of one call; zero = none are given */
 	uint32_t group, digest_bytes, digest_stride;
 	const uint32_t *tokens;
 	const uint8_t *digests;
-	const struct publish_copy *copies; /* instead: each has its own */
+	const struct publish_copy *copies; /* in place of these: each copy has its own note */
 };
 
-/* The notes of the options: 0, or -EINVAL when this cache cannot keep them. */
+/* The notes of the options: 0, or -EINVAL if this cache cannot keep them. */
 int notes_take(gpc *c, const struct gpc_publish_options *opt, struct notes *ret);
 /* Item i of the call is published under that key. */
 void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t record,
 		   const uint64_t key[2]);
-/* It gets the notes of another block, as long as that block has this life (ring_life). */
+/* The record gets the notes of another block, as long as that block has this life (ring_life). */
 void notes_copy(gpc *c, gpc_block from, uint64_t life, uint32_t record, const uint64_t key[2]);
-/* The target of a move gets its source's. */
+/* The target of a move gets the note of its source. */
 void notes_move(gpc *c, uint32_t target);
 
 #endif

@@ -18,14 +18,14 @@
 #define POOL_FLAGS \
 	((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED | GPC_POOL_ONCE))
 #define MAX_SLOTS (1u << 24)        /* 24 bits of a block id */
-#define TRY_NS    (100 * NS_PER_MS) /* for another thread, with a timeout of 0 */
+#define TRY_NS    (100 * NS_PER_MS) /* the wait for another thread, with a timeout of 0 */
 
 static void take_first(gpc *c, struct op *op)
 {
 	op->result = ring_entry(c, op, 0)->result;
 }
 
-/* One command, one answer.  Pending: the answer comes later, and take() gets it. */
+/* One command, one answer.  Pending: the answer comes later, and goes to take(). */
 static int call_with(gpc *c, const struct shm_command *cmd, void (*take)(gpc *c, struct op *op),
 		     uint64_t deadline, bool *ret_pending)
 {
@@ -133,7 +133,7 @@ int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 	return 0;
 }
 
-/* As images_fit() of the writer's pool_memory.c, in words. */
+/* The same check as images_fit() of the writer's pool_memory.c, with a sentence. */
 static int images_check(const struct shm_pool *rq, const struct shm_pool *to)
 {
 	if (!rq->block_bytes || !to->memory)
@@ -152,7 +152,7 @@ static int images_check(const struct shm_pool *rq, const struct shm_pool *to)
 	return 0;
 }
 
-/* As tiers_fit() of pools.c: the writer has the last word. */
+/* The same check as tiers_fit() of pools.c; the writer decides. */
 int pool_check_demote(const gpc *c, const struct shm_pool *rq)
 {
 	struct shm_pool to;
@@ -225,8 +225,8 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 	}
 }
 
-/* Another thread that has the lock waits for the writer up to the timeout of its own caller.  The
- * writer may have yet to read the request of a call that was given up. */
+/* Another thread that has the lock waits for the writer, up to the timeout of its own caller.  The
+ * writer may not have read the request yet that belongs to a call that was given up. */
 int pool_enter(gpc *c, uint64_t deadline)
 {
 	int err;
@@ -255,15 +255,15 @@ void pool_answered(gpc *c)
 	store_relaxed(&seg_seat(&c->seg, c->peer)->request.memory, 0);
 }
 
-/* For a command that names memory: the answer is taken, even if it is late. */
+/* For a command that names memory: it takes the answer, even if it comes late. */
 static void take_made(gpc *c, struct op *op)
 {
 	take_first(c, op);
 	c->making_answer = op->result;
 }
 
-/* A sweep may look at the number at any time, and at that alone: whether our ring has something
- * left tells it what the number is worth.  The rest is published with the command. */
+/* A sweep may look at the number at any time, and at nothing else.  It believes the number if our
+ * ring has a command left.  The other fields are published with the command. */
 static void store_request(gpc *c, const struct shm_pool *rq)
 {
 	struct shm_pool *to = &seg_seat(&c->seg, c->peer)->request;
@@ -274,7 +274,7 @@ static void store_request(gpc *c, const struct shm_pool *rq)
 	memcpy((uint8_t *)to + behind, (const uint8_t *)rq + behind, sizeof(*to) - behind);
 }
 
-/* The answer of the writer, or why there is none. */
+/* The answer of the writer, or the reason why there is none. */
 static int send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending)
 {
 	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
@@ -309,7 +309,7 @@ int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pe
 	if ((rq->flags & GPC_POOL_CALLER) && !(returns = returns_new(rq->blocks)))
 		return err_set(ENOMEM, "no memory to keep %u blocks", rq->blocks);
 	n = send(c, rq, deadline, ret_pending);
-	if (n >= 0 && returns) /* all blocks are ours from the start */
+	if (n >= 0 && returns) /* the pool's blocks are all ours from the start */
 		returns_begin(c, (uint32_t)n, returns);
 	else
 		free(returns);
@@ -436,7 +436,8 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 		return no_pool(c, pool);
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
 		held += seg_peek_held(&c->seg, i, (uint32_t)pool);
-	if (d.flags & GPC_POOL_CALLER) { /* in_use counts its references, not its reservations */
+	/* in_use counts the owner's references, but not its reservations */
+	if (d.flags & GPC_POOL_CALLER) {
 		seg_peek_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
 		held += n.reserved + n.dying - n.lingering;
 		held -= MIN(in_stock(c, d.owner, (uint32_t)pool, d.generation),
@@ -448,7 +449,7 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 
 /* ---- clear ---- */
 
-/* A removed pool goes by itself when its last hold has gone: wait for that. */
+/* A removed pool goes when its last hold has gone: wait for that. */
 static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline)
 {
 	const struct shm_pool *d = seg_pool(&c->seg, (uint32_t)pool);
@@ -466,7 +467,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 	return 0;
 }
 
-/* How many blocks are held, where that is why nothing was cleared. */
+/* The number of held blocks, if these are the reason why nothing was cleared. */
 static void take_clear(gpc *c, struct op *op)
 {
 	take_first(c, op);

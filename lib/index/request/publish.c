@@ -2,10 +2,10 @@
 /* publish.c - reservations become references.
  *
  * Rule S3: the cell of a block counts as a reference before its publish is shown to the writer,
- * so that there is no instant between "reserved" and "referenced".  If the publish is refused,
- * the cell says "reserved" again.  If the key was live already, the library takes an ordinary
- * reference on the resident block; if that block has gone in the meantime, it publishes again.
- * index/peer/hold.h has all that a cell can be, and what a release before the answer does.
+ * so that there is no instant between "reserved" and "referenced".  If the publish is refused, the
+ * cell says "reserved" again.  If the key was live already, the library takes an ordinary
+ * reference on the resident block.  If that block has gone in the meantime, it publishes again.
+ * index/peer/hold.h has all values of a cell, and the effect of a release before the answer.
  * Tests: t/index/publish-no-ref.t t/index/publish.t t/index/rouse.t t/index/workers.t
  *   t/index/first-refusal.t t/index/returned-refused.t */
 #include "config.h"
@@ -19,22 +19,23 @@
 #include "index/peer/wait_word.h"
 #include "index/segment/dropped.h"
 
-#define PAUSE_NS (20 * NS_PER_MS) /* between looks for a writer that is gone */
+#define PAUSE_NS (20 * NS_PER_MS) /* the time between looks for a writer that is gone */
 
 struct publish { /* a call's arguments */
 	const gpc_key *parents, *keys;
 	const gpc_block *blocks;
 	uint32_t tag;
-	gpc_block *resident; /* answers, by place in blocks; NULL = nobody asks */
+	gpc_block *resident; /* answers, by place in blocks; NULL: they are not wanted */
 	bool want_refs, no_refs;
 	uint16_t how;   /* flags of each command */
 	uint32_t since; /* with CF_SINCE */
 	struct notes notes;
-	const struct publish_copy *copies; /* by place in blocks; NULL: bytes of the caller's own */
-	const struct publish_rekeyed *rekeyed; /* NULL: it is no gpc_rekey */
+	/* by place in blocks; NULL: the bytes are the caller's own */
+	const struct publish_copy *copies;
+	const struct publish_rekeyed *rekeyed; /* NULL: the call is no gpc_rekey */
 };
 
-/* The first refusal of publishes without a wait is kept until gpc_ticket_wait asks. */
+/* The first refusal of publishes without a wait is kept until gpc_ticket_wait asks for it. */
 static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 {
 	const struct shm_command *s = ring_entry(c, op, i);
@@ -59,7 +60,8 @@ static void answer(gpc *c, struct op *op, uint32_t i, gpc_block what)
 		note_refused(c, op, i, what);
 }
 
-/* The key is live in another block: reference that one.  False: it has gone. */
+/* The key is live in another block: take a reference on that block.  False: that block has
+ * gone. */
 static bool take_resident(gpc *c, gpc_block block, const gpc_key *key, struct ref_sum *sum,
 			  int *err)
 {
@@ -76,7 +78,7 @@ static bool take_resident(gpc *c, gpc_block block, const gpc_key *key, struct re
 
 static void take_publish(gpc *c, struct op *op);
 
-/* Publish the one block of entry i once more. */
+/* Publish the block of entry i alone, once more. */
 static bool publish_again(gpc *c, struct op *op, uint32_t i)
 {
 	struct shm_command cmd = *ring_entry(c, op, i);
@@ -100,8 +102,8 @@ fail:
 	return false;
 }
 
-/* The publish was refused, or the key is live in another block.  The cell says reserved again,
- * if the block was not given up meanwhile; of a CALLER block only the record says so. */
+/* The publish was refused, or the key is live in another block.  If the block was not given up
+ * meanwhile, its cell says "reserved" again.  For a CALLER block only the record says so. */
 static void refused(gpc *c, const struct sent *sent, gpc_block block, struct ref_sum *sum)
 {
 	bool cell = !sent->owned && hold_is_owner(c, sent->record);
@@ -109,13 +111,15 @@ static void refused(gpc *c, const struct sent *sent, gpc_block block, struct ref
 	hold_step(c, sent->record, block, cell ? HOLD_REFUSED : HOLD_GONE, sum);
 }
 
-/* Is the cell still that of the command?  In another life its hold has ended (rule C9). */
+/* Is the cell still that of the command?  In another life of the block the command's hold has
+ * ended (rule C9). */
 static bool is_of(const gpc *c, const struct sent *sent)
 {
 	return hold_life(c, sent->record) == sent->life;
 }
 
-/* Its reservation may be lost: its pool is going, or has gone, or another pool has the number. */
+/* The reservation may be lost, since its pool is going, or has gone, or another pool has the
+ * number. */
 static gpc_block stale_if_gone(gpc *c, const struct sent *sent, gpc_block block, gpc_block got)
 {
 	uint32_t pool = (uint32_t)block >> 24;
@@ -127,7 +131,7 @@ static gpc_block stale_if_gone(gpc *c, const struct sent *sent, gpc_block block,
 	return refuse_gone(c, block, got);
 }
 
-/* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release. */
+/* GPC_NO_REF: the reference that HOLD_LIVE has made ends at once, as by gpc_release. */
 static void take_live(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
 {
 	gpc_block block = ring_entry(c, op, i)->block;
@@ -140,8 +144,8 @@ static void take_live(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct 
 	}
 }
 
-/* The program has given it up, and the answer changes only a cell on its way back that is no
- * longer needed. */
+/* The program has given the block up.  So the answer changes only a cell that is on its way back
+ * and no longer needed. */
 static void take_given_up(gpc *c, const struct sent *sent, gpc_block block, bool live,
 			  struct ref_sum *sum)
 {
@@ -206,7 +210,7 @@ static void take_publish(gpc *c, struct op *op)
 	op->sent = NULL;
 }
 
-/* Does the program have the reservation?  For CALLER blocks the record decides, since the owner
+/* Does the program have the reservation?  For a CALLER block the record decides, since the owner
  * may not have asked for returns yet. */
 static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 {
@@ -220,8 +224,9 @@ static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 	}
 }
 
-/* For the command.  A number from which no lower half tells the next one is below the floor by far, and so
- * is the one that stands for it: each drop has a key. */
+/* The lower half of `since`, for the command.  A number that is too old for its lower half to name
+ * it is far below the floor.  The number that its lower half names then is below the floor, too,
+ * since each drop has a key. */
 static uint32_t lower_half(const gpc *c, uint64_t since)
 {
 	uint64_t next = dropped_next(&c->seg);
@@ -240,14 +245,14 @@ static void add_source(const gpc *c, const struct publish_copy *from, struct shm
 			   (from->since ? CF_SINCE : 0) | (from->unchained ? CF_UNCHAINED : 0));
 }
 
-/* A claim ends with each answer to a publish of its block: then the writer says no. */
+/* A claim ends with each answer to a publish of its block, so the writer says no then. */
 static bool has_claim(gpc *c, uint32_t record, gpc_block block)
 {
 	return load_relaxed(&seg_record(&c->seg, record)->flags) & REC_CLAIM &&
 	       is_reserved_by_us(c, record, block);
 }
 
-/* The command for block i; or why not. */
+/* The command for block i; or the reason why there is none. */
 static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_command *cmd)
 {
 	gpc_block block = p->blocks[i];
@@ -278,7 +283,7 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 	return 0;
 }
 
-/* The sentence for block i. */
+/* Set the sentence for block i. */
 static void tell(gpc *c, const struct publish *p, uint32_t i, int32_t err)
 {
 	struct refused_item it = { .i = i, .err = err, .block = p->blocks[i], .key = p->keys[i] };
@@ -294,8 +299,8 @@ static void tell(gpc *c, const struct publish *p, uint32_t i, int32_t err)
 	refuse_publish(c, &it);
 }
 
-/* Rule S3: from here on each block counts as referenced.  A block that another thread has
- * published or given up since, or that is here twice, is left out. */
+/* Rule S3: from here on each block counts as referenced.  A block is left out if another thread
+ * has published it or given it up since, or if it is in the array twice. */
 static void send_publish(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -328,11 +333,11 @@ static void send_publish(gpc *c, struct op *op)
 		answer(c, op, i, refuse_gone(c, s->block, -EPERM));
 		s->op = CMD_NOP;
 	}
-	op->notes = NULL; /* they are the caller's */
+	op->notes = NULL; /* the notes belong to the caller */
 	refs_account(c, &sum);
 }
 
-/* Prepare blocks from .. from + n; the op has the ones that may be sent (none: n = 0). */
+/* Prepare blocks from .. from + n.  The op has those that may be sent (n = 0: none). */
 static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
 			       struct shm_command *cmds)
 {
@@ -370,11 +375,12 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 	return op;
 }
 
-/* A peer that waits for a claim sleeps, and so does a writer that has nothing to do.  Two wakes in a row stand
- * between a publish and the waiter then, each as long as tens of publishes.  So who publishes wakes
- * both at once, where waiters do not keep the processor from the writer.  The waiter finds its claim
- * open still, and looks at it awake, for AWAKE_NS at most.  Nothing depends on that: the writer wakes
- * who sleeps when a claim has ended, and a waiter believes nothing but records. */
+/* A peer that waits for a claim sleeps, and so does a writer without work.  Then two wakes in a
+ * row stand between a publish and the waiting peer, each as long as tens of publishes.  So a
+ * publisher wakes both at once, unless the waiting threads would keep the processor from the
+ * writer.  A woken thread finds its claim still open, and looks at it awake, for AWAKE_NS at
+ * most.  Nothing depends on that: the writer wakes the sleepers when a claim has ended, and they
+ * believe only records. */
 static void rouse_waiters(gpc *c, const struct shm_command *cmds, uint32_t n)
 {
 	struct shm_shared *shared = seg_shared(&c->seg);
@@ -385,8 +391,8 @@ static void rouse_waiters(gpc *c, const struct shm_command *cmds, uint32_t n)
 		struct shm_wait *word = &shared->wait[wait_word(&key)];
 
 		record = pool_record(&c->seg, cmds[i].block);
-		/* it may have ended by now, and another one have begun: then somebody is woken for
-		 * nothing */
+		/* The claim may have ended by now, and another may have begun; then somebody is
+		 * woken for nothing. */
 		if (record == SHM_NO_RECORD ||
 		    !(load_relaxed(&seg_record(&c->seg, record)->flags) & REC_CLAIM) ||
 		    !load_relaxed(&word->waiters))
@@ -396,8 +402,8 @@ static void rouse_waiters(gpc *c, const struct shm_command *cmds, uint32_t n)
 	}
 }
 
-/* Submit one part, waiting while the ring is full, unless the deadline is 0; *ticket is the one
- * to wait for. */
+/* Submit one part, and wait while the ring is full, unless the deadline is 0.  *ticket is the
+ * ticket to wait for. */
 static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline,
 		       uint64_t *ticket)
 {
@@ -418,8 +424,8 @@ static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, ui
 	}
 }
 
-/* The number of blocks, from `from` on and at most n, that may be sent; or an error, and none was
- * sent. */
+/* Send blocks from `from` on, at most n.  Returns the number of blocks that were sent; or an
+ * error, and none was sent. */
 static int send_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
 		     struct shm_command *cmds, uint64_t deadline, uint64_t *ticket)
 {
@@ -436,7 +442,7 @@ static int send_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
 		free(op);
 		return err;
 	}
-	rouse_waiters(c, cmds, n); /* behind the submission */
+	rouse_waiters(c, cmds, n); /* after the submission */
 	return (int)n;
 }
 
@@ -460,7 +466,8 @@ static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticke
 	return MIN(got, 0);
 }
 
-/* The sentence for the first block that was refused; not all that are not live here were. */
+/* Set the sentence for the first block that was refused; not every block that is not live was
+ * refused. */
 static void tell_first(gpc *c, const struct publish *p, uint32_t n)
 {
 	uint32_t i;
@@ -475,7 +482,8 @@ static void tell_first(gpc *c, const struct publish *p, uint32_t n)
 		}
 }
 
-/* A block that was not reclaimed, and is not reserved by us otherwise, tells why. */
+/* If a block was not reclaimed, and is not our reservation for another reason, its sentence tells
+ * why. */
 static void tell_kept(const struct publish *p, uint32_t n)
 {
 	uint32_t i;
@@ -485,8 +493,8 @@ static void tell_kept(const struct publish *p, uint32_t n)
 			p->resident[i] = p->rekeyed->results[i];
 }
 
-/* In parts; returns how many are live in their own block.  Blocks that are not submitted before
- * the time is up keep their first result: reserved. */
+/* Publish in parts.  Returns the number of blocks that are live in their own block.  Blocks that
+ * are not submitted before the time is up keep their first result: reserved. */
 static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t deadline,
 			uint64_t *ticket)
 {
@@ -515,7 +523,7 @@ static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t de
 	return (int)live;
 }
 
-/* Is it still under way?  Its ticket names it then. */
+/* Is the command still under way?  Then its ticket names it. */
 static bool is_pending(int err)
 {
 	return err == -ENOTCONN || err == -ETIMEDOUT;
@@ -542,7 +550,7 @@ static int publish_all(gpc *c, struct publish *p, uint32_t n, uint64_t deadline,
 	return got;
 }
 
-/* No number that gpc_drops() has said yet is one of another cache, or of none. */
+/* A number that gpc_drops() has not returned yet belongs to another cache, or to none. */
 int request_check_since(const gpc *c, uint64_t since)
 {
 	if (!since || ((since & 1) && since <= dropped_next(&c->seg)))
@@ -627,10 +635,11 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 		err_set(ENOMEM, "no memory to publish %u blocks", n);
 	while (is_pending(got) && ticket && !load_relaxed(stop)) {
 		if (got == -ENOTCONN)
-			clock_sleep(PAUSE_NS); /* who is known to be gone is not waited for */
+			/* the writer is known to have gone, so the call does not wait for it */
+			clock_sleep(PAUSE_NS);
 		got = ring_wait(c, ticket, clock_ns() + 100 * NS_PER_MS);
 	}
-	/* the answer is still to come, and `resident` may be gone then */
+	/* the answer is still to come, and the array `resident` may be gone by then */
 	if (is_pending(got) && ticket)
 		ring_forget(c, ticket);
 	free(keys);

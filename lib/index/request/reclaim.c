@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reclaim.c - live blocks that the caller chooses become its reservations; and get another key.
  *
- * A block that this handle has one reference on is offered: its cell is PENDING while the command
- * is under way, so that a release of it comes by release_hold, and any other reference of this
- * process makes it a number.  A block that the writer gives was offered to nobody and held by
- * nobody when its grace period was over, and nobody gets a reference after that.  So the answer
- * finds
+ * A block on which this handle has one reference is offered.  Its cell is PENDING while the
+ * command is under way, so a release of the block goes through release_hold, and any other
+ * reference of this process turns the cell into a number.  When the grace period of a block was
+ * over that the writer gives, the block was offered to nobody else and held by nobody, and nobody
+ * gets a reference after that.  So the answer finds the cell
  *
- *   PENDING   the program's hold, which is a reservation from now on
+ *   PENDING   it is the program's hold, and becomes a reservation
  *   1         the same: the answer to an older call, which was given up, made it a reference again
- *   0         nobody's: it was held by nobody, and is the program's; or it was released meanwhile, or nobody
- *             wants the answer, and goes back
- *   BACK      released, and on its way
+ *   0         there is no hold.  If nobody held the block, it is the program's now.  If it was
+ *             released meanwhile, or nobody wants the answer, it goes back
+ *   BACK      the block was released, and is on its way back
  * Tests: t/index/reclaim.t t/index/pool-gone.t t/index/first-refusal.t */
 #include "config.h"
 
@@ -37,7 +37,7 @@ static void send_reclaim(gpc *c, struct op *op)
 	}
 }
 
-/* The writer has given it. */
+/* The writer has given the block. */
 static void take_given(gpc *c, const struct op *op, uint32_t i, uint32_t record, gpc_block block,
 		       struct ref_sum *sum)
 {
@@ -60,16 +60,16 @@ static void take_given(gpc *c, const struct op *op, uint32_t i, uint32_t record,
 		request_own(c, block, sum);
 }
 
-/* Is it still what the command gave?  A release may have given it back, and another command taken
- * it. */
+/* Is the block still the one that the command gave?  A release may have given it back, and another
+ * command may have taken it. */
 static bool is_given(gpc *c, const struct op *op, uint32_t i, uint32_t record)
 {
 	return hold_is_owner(c, record) &&
 	       load_relaxed(&seg_record(&c->seg, record)->op) == op->position + i + 1;
 }
 
-/* Is the cell still that of the command (rule C9)?  A reservation that the writer has begun for it,
- * and given up, has another life, and its number. */
+/* Is the cell still that of the command (rule C9)?  If the writer has begun a reservation for the
+ * command and given it up, that reservation has another life, with a number of its own. */
 static bool is_of(const gpc *c, const struct op *op, uint32_t i, uint32_t record)
 {
 	return op->out[i].is_sent &&
@@ -101,7 +101,7 @@ static void take_reclaim(gpc *c, struct op *op)
 }
 
 struct reclaim {             /* a call's arguments */
-	const gpc_key *keys; /* NULL: whatever key it has */
+	const gpc_key *keys; /* NULL: each block has any key */
 	const gpc_block *blocks;
 	int *results;
 };
@@ -118,15 +118,15 @@ static uint32_t part_of(gpc *c, const struct reclaim *r, uint32_t from, uint32_t
 	return i;
 }
 
-/* Does it end the call, or is it said of each block? */
+/* Does the error end the call, or belong to one block? */
 static bool ends_call(int err)
 {
 	return err == -EAGAIN || err == -ETIMEDOUT || err == -ENOTCONN || err == -ENOMEM ||
 	       err == -EINTR;
 }
 
-/* The blocks pass a grace period: what keeps the answer away is an open section, more often than
- * the writer. */
+/* The blocks pass a grace period, so an open section delays the answer more often than the writer
+ * does. */
 static int tell_late(gpc *c, int err)
 {
 	uint32_t i, peer;
@@ -174,7 +174,7 @@ static int reclaim_part(gpc *c, const struct reclaim *r, uint32_t from, uint32_t
 	return got;
 }
 
-/* How many; or, if the first submission was not answered, why. */
+/* The number of reclaimed blocks; or, if the first submission was not answered, the reason. */
 static int reclaim_all(gpc *c, const struct reclaim *r, uint32_t n, uint64_t deadline)
 {
 	struct shm_command *cmds = calloc(MIN(n, RING_PART), sizeof(*cmds));

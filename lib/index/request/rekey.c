@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rekey.c - live blocks get other keys: they are reclaimed, and then published.
  *
- * The key of a LIVE record never changes.  Readers compare it before and after they raise their
- * cell, with the word between (refs_take), and a mirror, an entry or an event that was made of it
- * may be on its way; each of these would need an answer of its own if a key could change under one
- * word.  So the block goes the way that all blocks go, over DYING, a grace period and RESERVED, and
- * only its caller holds it meanwhile.  A lookup finds the old key, then neither, then the new one.
- * If this process dies in between, the block is a reservation of the dead.
+ * The key of a LIVE record never changes.  Readers compare the key, together with the word, before
+ * and after they raise their cell (refs_take).  A mirror, an entry or an event that has the key
+ * may be on its way.  If a key could change under one word, each of these would need a solution of
+ * its own.  So the block passes through the same states as any other: DYING, a grace period and
+ * RESERVED.  Only its caller holds it meanwhile.  A lookup finds the old key, then neither, then
+ * the new one.  If this process dies in between, the block is a reservation of the dead.
  * Tests: t/index/reclaim.t t/index/first-refusal.t t/tiers/later-structs.t */
 #include "config.h"
 
@@ -15,9 +15,9 @@
 #include "index/request/note.h"
 #include "index/request/request.h"
 
-#define ROUND_TRIP_MS 100 /* with a timeout of 0: until the answer to the publish */
+#define ROUND_TRIP_MS 100 /* with a timeout of 0: the wait for the answer to the publish */
 
-/* Before anything has changed: gpc_publish would say so when the old key is gone. */
+/* This comes before any change, since gpc_publish would refuse it when the old key is gone. */
 static int check_to(const gpc *c, const gpc_key *parents, const gpc_key *to,
 		    const gpc_block *blocks, uint32_t n)
 {
@@ -36,7 +36,7 @@ static int check_to(const gpc *c, const gpc_key *parents, const gpc_key *to,
 	return err;
 }
 
-/* The part that is left for the publish. */
+/* The part of the timeout that is left for the publish. */
 static int time_left(int timeout_ms, uint64_t deadline)
 {
 	uint64_t now = clock_ns();
@@ -48,7 +48,7 @@ static int time_left(int timeout_ms, uint64_t deadline)
 	return deadline > now ? (int)((deadline - now) / NS_PER_MS) + 1 : 1;
 }
 
-/* gpc_publish has the parents first, gpc_reclaim the leaf. */
+/* gpc_publish gets the parents first, gpc_reclaim the leaf. */
 static int reclaim_back(gpc *c, const gpc_key *from, const gpc_block *blocks, uint32_t n,
 			int *results, int timeout_ms)
 {
@@ -101,8 +101,8 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 	err = check_to(c, parents, to, blocks, n);
 	if (err < 0)
 		return err;
-	/* the bytes are live now.  A drop that comes before they are a reservation takes them along, and
-	 * behind that nothing would */
+	/* The bytes are live now.  A drop that comes before they are a reservation takes them
+	 * along.  A later drop would not. */
 	if (!o.since)
 		o.since = gpc_drops(c);
 	o.size = sizeof(o);

@@ -40,8 +40,9 @@ static inline __attribute__((always_inline)) void prefetch_lines(const gpc *c, u
 	__builtin_prefetch(seg_use(&c->seg, record), 1);
 }
 
-/* The locked instructions of a release wait for its lines, so the lines of the next few are
- * prefetched.  Returns the number of blocks that are not held, and where the first of them is. */
+/* The locked instructions of a release wait for its cache lines, so the lines of the next few
+ * releases are prefetched.  Returns the number of blocks that are not held, and the place of the
+ * first of them. */
 static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t stamp,
 			      struct ref_sum *sum, bool *returned, uint32_t *ret_bad)
 {
@@ -87,7 +88,7 @@ GPC_EXPORT int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n)
 	return err;
 }
 
-/* The first refused item of the publishes without waiting, once. */
+/* The first refused item of the publishes without waiting; it is reported once. */
 static void tell_refused(gpc *c, uint64_t ticket)
 {
 	struct refused_item it;
@@ -140,8 +141,8 @@ static void take_drop(gpc *c, struct op *op)
 	}
 }
 
-/* The key that the block has, or had until it was dropped or its pool cleared: from the time of one
- * word. */
+/* The key that the block has, or had until it was dropped or its pool cleared; word and key are of
+ * one time. */
 static void add_key(const gpc *c, gpc_block block, struct shm_cmd_drop *drop)
 {
 	const struct shm_record *r = seg_record(&c->seg, pool_record(&c->seg, block));
@@ -158,7 +159,7 @@ static void add_key(const gpc *c, gpc_block block, struct shm_cmd_drop *drop)
 	drop->key[1] = key[1];
 }
 
-/* *ticket tells what to wait for, if something was submitted.  deadline 0: submit only. */
+/* *ticket is the ticket to wait for, if something was submitted.  deadline 0: submit only. */
 static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, uint64_t deadline,
 		     gpc_ticket *ticket)
 {
@@ -195,7 +196,7 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags
 	}
 	err = ring_call(c, op, cmds, deadline, &pending);
 	free(cmds);
-	if (pending) /* gpc_ticket_wait tells when it is done */
+	if (pending) /* gpc_ticket_wait says when it is done */
 		*ticket = ring_last_ticket(c);
 	if (err == 0) {
 		err = op->result;

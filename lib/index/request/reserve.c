@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reserve.c - reservations: out of the stock of the handle, or by a command; and what all
- * groups of commands that bring blocks have in common.  stock.c has the stock.
+/* reserve.c - reservations, out of the handle's stock or by a command; and functions of all groups
+ * of commands that bring blocks.  stock.c has the stock.
  * Tests: t/index/reserve.t t/index/at-once.t t/index/wait.t t/python/vllm-step.t
  *   t/tiers/later-structs.t */
 #include "config.h"
@@ -12,7 +12,7 @@
 #include "index/peer/hold.h"
 #include "index/request/stock.h"
 
-#define TRY_NS (100 * NS_PER_MS) /* for the stock to go back, with a timeout of 0 */
+#define TRY_NS (100 * NS_PER_MS) /* the wait until the stock has gone back, with a timeout of 0 */
 
 int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
 {
@@ -55,7 +55,7 @@ void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
 	uint32_t record = pool_record(&c->seg, to);
 
 	*ret = (struct gpc_move){ .from = from, .to = to };
-	if (record != SHM_NO_RECORD) { /* reserved by us: it does not change under us */
+	if (record != SHM_NO_RECORD) { /* we have reserved it, so it does not change meanwhile */
 		const struct shm_record *r = seg_record(&c->seg, record);
 
 		ret->key = (gpc_key){ { r->key[0], r->key[1] } };
@@ -81,8 +81,8 @@ static void lose(gpc *c, gpc_block block, struct ref_sum *sum)
 		release_locked(c, record, block, HOLD_LOSE, sum);
 }
 
-/* Reservations of the answer, for moves too, belong to the program, or go back if it has given
- * the call up. */
+/* Reservations of the answer, also those of moves, belong to the program.  They go back if it has
+ * given the call up. */
 static void take_group(gpc *c, struct op *op)
 {
 	void (*get)(gpc *, gpc_block, struct ref_sum *) = op->abandoned ? lose : request_own;
@@ -133,7 +133,7 @@ static int group_once(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t dea
 	return err < 0 ? err : op->result;
 }
 
-/* The quota is used up, perhaps by the stock: try once more when that has gone back. */
+/* The quota is used up, perhaps by the stock: give the stock back, and try once more. */
 static int group_again(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 		       struct group_call *how, struct op **ret)
 {
@@ -212,7 +212,7 @@ static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t headroom, gpc
 
 	while (done < n) {
 		uint32_t part = MIN(n - done, RING_PART);
-		/* what the later parts need has to be there for the first to succeed */
+		/* the blocks of the later parts have to be there for the first part to succeed */
 		uint64_t rest = flags & GPC_PARTIAL ? 0 : n - done - part;
 
 		got = reserve_part(c, pool, part, headroom + rest, blocks + done, flags, deadline);
@@ -245,7 +245,7 @@ static int reserve_new(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks,
 	return count;
 }
 
-/* The stock has too little: it is asked for, and nobody waits. */
+/* The stock has too few blocks: it is refilled, and nobody waits. */
 static int reserve_later(gpc *c, uint32_t pool, uint32_t n, bool stock)
 {
 	if (stock)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* returned.c - which blocks of its own an engine has back.
  *
- * The record is the truth: RESERVED, for the owner.  Each time a block comes back it does so
- * in a new generation of its word, and `told` has, for each block, the generation that the
- * owner knows of.  So each return is told once, even after many looks, and a look at all records
- * misses none.
+ * The record is the truth: RESERVED, for the owner.  Each time a block comes back, its word has a
+ * new generation, and `told` has, for each block, the generation that the owner knows of.  So each
+ * return is reported once, even after many looks, and a look at all records misses none.
  *
  * The feed says which records to look at: the writer puts a GPC_RETURNED there for each
- * return.  The pool has the number of the last return, so a call with nothing to tell costs two
- * loads, even with a full feed.  All records of the pool are looked at only when the feed was
- * overwritten before it was read; the feed then goes on from where it was when that look began.
+ * return.  The pool has the number of the last return, so a call with nothing to report costs two
+ * loads, even with a full feed.  All records of the pool are looked at only if the feed was
+ * overwritten before it was read.  The feed is then read on from the place where it was when that
+ * look began.
  *
- * A publish names a block that the program may know of by the states of others alone:
+ * A program may publish a block before gpc_returned() has reported its return:
  *
  *   of a return      told before          not told, at the publish   at the answer
  *   ---------------  -------------------  -------------------------  ---------------------------
@@ -19,13 +19,13 @@
  *   it is refused    nothing to tell      known, for as long as it    told: it is the owner's again
  *                                         is under way
  *
- * What the owner's own gpc_evict has taken carries the operation's number, and its answer tells
- * of it: such a record is left alone here.  If nobody waits for the answer any more the block is
- * given back, and returns once more, without a number.
+ * A block that the owner's own gpc_evict has taken carries the operation's number, and the answer
+ * reports it, so gpc_returned() passes over it.  If nobody waits for the answer any more, the
+ * block is given back, and returns once more, without a number.
  *
- * A pool's memory here ends with its life.  Every look at it has returns_lock, so that it is freed
- * while nobody reads there; whether a pool is one of ours, the call of each block asks of
- * c->returns_life alone.
+ * The memory that is kept for a pool here ends with the pool's life.  It is read with returns_lock
+ * held, so nobody reads it when it is freed.  c->returns_life alone says, without the lock,
+ * whether a pool is one of ours.
  *
  *   c->returns[pool]   c->returns_life[pool]   the pool that has the number
  *   ------------------ ----------------------- -------------------------------------------------
@@ -45,8 +45,8 @@
 
 struct returns {
 	uint32_t slots;
-	uint64_t cursor; /* changes before it are seen */
-	uint32_t scan;   /* after a loss: the next slot; else = slots */
+	uint64_t cursor; /* the changes before it are read */
+	uint32_t scan;   /* after a loss: the next slot to look at; else = slots */
 	uint32_t told[]; /* by slot: generation of the word + 1 */
 };
 
@@ -83,15 +83,15 @@ void returns_sweep(gpc *c)
 	pthread_mutex_unlock(&c->returns_lock);
 }
 
-/* Before the call that adds the pool returns its number: so every thread that knows the number
- * finds this. */
+/* It comes before the call that adds the pool returns its number, so every thread that knows the
+ * number finds this. */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r)
 {
 	const struct shm_pool *d = seg_pool(&c->seg, pool);
 	uint32_t i, record;
 
 	pthread_mutex_lock(&c->returns_lock);
-	if (returns_keeps(c, pool)) { /* two threads have looked for it */
+	if (returns_keeps(c, pool)) { /* two threads have looked for the pool */
 		pthread_mutex_unlock(&c->returns_lock);
 		free(r);
 		return;
@@ -130,7 +130,7 @@ void returns_free(gpc *c)
 		free(c->returns[i]);
 }
 
-/* With every end of a pool its generation grows. */
+/* The pool's generation grows with every end of a pool. */
 bool returns_is_kept(const gpc *c, uint32_t pool)
 {
 	return 1 + (uint64_t)load_relaxed(&seg_pool(&c->seg, pool)->generation) ==
@@ -148,7 +148,7 @@ uint64_t returns_reserved(const gpc *c)
 	return n;
 }
 
-/* The returns that this handle knows, of the pool that has the block's number now; with
+/* The returns of the pool that has the block's number now, as this handle knows them; with
  * returns_lock held.  NULL: the pool is not ours. */
 static struct returns *told_of(gpc *c, uint32_t record, gpc_block block)
 {
@@ -160,7 +160,7 @@ static struct returns *told_of(gpc *c, uint32_t record, gpc_block block)
 		       : NULL;
 }
 
-/* Under the lock: the stored value is of the life that has the number now. */
+/* Under the lock the stored value is of the life that has the number now. */
 bool returns_know(gpc *c, uint32_t record, gpc_block block)
 {
 	uint32_t now = life(c, record), slot = (uint32_t)GPC_SLOT(block);
@@ -178,7 +178,8 @@ bool returns_know(gpc *c, uint32_t record, gpc_block block)
 	return untold;
 }
 
-/* The cursor may be behind its change already: the slots from there on are looked at once more. */
+/* The cursor may be behind the block's change already, so the slots from there on are looked at
+ * once more. */
 void returns_tell(gpc *c, uint32_t record, gpc_block block)
 {
 	uint32_t slot = (uint32_t)GPC_SLOT(block);
@@ -193,7 +194,7 @@ void returns_tell(gpc *c, uint32_t record, gpc_block block)
 	pthread_mutex_unlock(&c->returns_lock);
 }
 
-/* Has this block come back, and gpc_returned() has not told of it?  Then it tells now. */
+/* Has this block come back without a report by gpc_returned()?  Then it is reported now. */
 static bool tell(const gpc *c, struct returns *r, gpc_block block)
 {
 	uint32_t record = pool_record(&c->seg, block), word, *told;
@@ -230,7 +231,7 @@ static int look_at(const gpc *c, uint64_t number, gpc_block *ret)
 	return what == GPC_RETURNED ? BACK : OTHER;
 }
 
-/* The feed up to head; false: it is lost. */
+/* Read the feed up to head.  False: part of it is lost. */
 static bool follow(const gpc *c, uint32_t pool, struct returns *r, uint64_t head, gpc_block *blocks,
 		   uint32_t n, uint32_t *got)
 {
@@ -269,18 +270,19 @@ static uint32_t take_back(const gpc *c, uint32_t pool, struct returns *r, gpc_bl
 	scan(c, pool, r, blocks, n, &got);
 	if (r->scan < r->slots)
 		return got;
-	/* after the head: the pool has noted the number of each return before the head */
+	/* it is read after the head, since the pool notes the number of each return before the
+	 * head moves */
 	if (load_relaxed(&seg_pool(&c->seg, pool)->returned) <= r->cursor) {
 		r->cursor = MAX(head, r->cursor);
 	} else if (!follow(c, pool, r, head, blocks, n, &got)) {
-		r->cursor = head; /* returns during the scan come behind it */
+		r->cursor = head; /* returns during the scan are in the feed behind it */
 		r->scan = 0;
 		scan(c, pool, r, blocks, n, &got);
 	}
 	return got;
 }
 
-/* Can blocks of this pool come back to us?  0, or why not. */
+/* Can blocks of this pool come back to us?  0, or the reason why not. */
 static int check_pool(const gpc *c, uint32_t pool, const struct returns *r)
 {
 	const struct shm_pool *d = seg_pool(&c->seg, pool);

@@ -14,7 +14,7 @@
 
 _Static_assert(GPC_ROOT_BYTES == SHM_ROOT_WORDS * 8, "what the public header says");
 
-/* The message that is hashed. */
+/* Write the message that is hashed. */
 static int write_fields(const struct gpc_field *f, uint32_t n, struct shm_words *ret)
 {
 	uint64_t at = 0, more;
@@ -38,7 +38,8 @@ static int write_fields(const struct gpc_field *f, uint32_t n, struct shm_words 
 	return 0;
 }
 
-/* As a pool is asked for (pool.c): one request at a time, which the writer may have yet to read. */
+/* It is sent as pool.c asks for a pool: one request at a time, and the writer may not have read
+ * the last one yet. */
 static int keep(gpc *c, const struct shm_words *words, const gpc_key *root, uint64_t deadline)
 {
 	struct shm_command cmd = { .op = CMD_ROOT,

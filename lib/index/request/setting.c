@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* setting.c - what may be set while a cache runs: index/segment/settings.h.
+/* setting.c - values that may be set while a cache runs: index/segment/settings.h.
  * Tests: t/index/settings.t */
 #include "config.h"
 
@@ -34,7 +34,8 @@ static int check_value(uint32_t what, int64_t value)
 		       (unsigned long long)l->most);
 }
 
-/* The generation is of before the look at the rest: a pool that goes meanwhile takes it along. */
+/* The generation is read before the rest, so a pool that goes meanwhile takes the setting
+ * along. */
 static int set_ahead(gpc *c, uint32_t pool, int64_t value)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);

@@ -16,8 +16,9 @@ static uint16_t *cell_of(const gpc *c, gpc_block block)
 	return record == SHM_NO_RECORD ? NULL : refs_cell(c, record);
 }
 
-/* n blocks of the list, or none; partial: up to n.  Blocks that the writer has taken back are passed over.
- * The cell of the next block is prefetched: its miss would be most of the cost. */
+/* n blocks of the list, or none; with `partial` up to n.  Blocks that the writer has taken back
+ * are passed over.  The cell of the next block is prefetched, since its cache miss would be most
+ * of the cost. */
 static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks,
 			  bool partial)
 {
@@ -43,7 +44,7 @@ static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *
 	return 0;
 }
 
-/* ---- whose the list is ---- */
+/* ---- the pool that a list belongs to ---- */
 
 static uint32_t generation_of(const gpc *c, uint32_t pool)
 {
@@ -83,7 +84,7 @@ static struct stock *stock_of(gpc *c, uint32_t pool, bool caller)
 
 /* ---- refills ---- */
 
-/* The writer has put them in stock. */
+/* The writer has put the blocks in stock. */
 static void take_stock(gpc *c, struct op *op)
 {
 	const struct shm_command *head = ring_entry(c, op, 0);
@@ -105,8 +106,9 @@ static void take_stock(gpc *c, struct op *op)
 	tell_count(c, op->pool);
 }
 
-/* Would the quota allow for n more?  The count has the blocks in stocks; blocks on their way to
- * them are added.  Only the writer knows the requests of other threads at this moment. */
+/* Would the quota allow for n more?  The seat's count includes the blocks in stocks; blocks on
+ * their way to them are added.  Only the writer knows the requests that other threads have sent by
+ * now. */
 static bool quota_allows(gpc *c, uint32_t n)
 {
 	uint64_t has = load_relaxed(&seg_tally(&c->seg, c->peer)->reserved), owned;
@@ -114,7 +116,7 @@ static bool quota_allows(gpc *c, uint32_t n)
 
 	if (!c->quota)
 		return true;
-	owned = returns_reserved(c); /* the quota is not for these */
+	owned = returns_reserved(c); /* the quota does not count these */
 	has -= MIN(owned, has);
 	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
 		has += c->stock[i].filling && !c->stock[i].caller ? c->stock[i].want : 0;
@@ -152,7 +154,7 @@ static void stock_refill(gpc *c, uint32_t pool)
 
 /* ---- back to the writer ---- */
 
-/* All that is in stock goes back, but for CALLER blocks; with ring_lock held. */
+/* Give back all blocks in stock except for CALLER blocks; with ring_lock held. */
 static void stock_give_locked(gpc *c)
 {
 	struct ref_sum sum = { 0 };
@@ -175,7 +177,7 @@ static void stock_give_locked(gpc *c)
 	release_send_locked(c);
 }
 
-/* Empty all stocks, so that the program can have their share of the quota.  True: all of it
+/* Empty all stocks, so that the program can have their share of the quota.  True: each block
  * stands in the ring as FREE, before the program's command. */
 static bool stock_give_all(gpc *c)
 {
@@ -241,7 +243,7 @@ uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, boo
 		s = stock_of(c, pool, false);
 		got = stock_pop(c, s, n, blocks, partial);
 	}
-	if (got) /* else stock_follow(), behind the program's command */
+	if (got) /* otherwise stock_follow() does, behind the program's command */
 		stock_refill(c, pool);
 	pthread_mutex_unlock(&c->ring_lock);
 	if (got)
@@ -251,7 +253,7 @@ uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, boo
 
 /* ---- CALLER pools ---- */
 
-/* Up to n.  A block with another cell has gone with the pool. */
+/* Up to n blocks.  A block with another cell has gone with the pool. */
 static uint32_t pop_owned(gpc *c, struct stock *s, uint32_t n, gpc_block *blocks)
 {
 	uint32_t got = 0;

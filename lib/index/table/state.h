@@ -264,9 +264,10 @@ struct writer {
 	struct grant *grants, **grants_end;
 	struct leftover *leftover;
 	uint32_t nleftover, leftover_size;
-	uint32_t *picked, picked_size;   /* scratch: victims */
-	uint32_t *subtree, subtree_size; /* scratch: subtrees */
-	struct leaf *aside;              /* scratch: leaves in use */
+	uint32_t *picked, picked_size; /* scratch: victims */
+	/* the end up to which the window is being moved; 0: it is not being moved */
+	uint32_t *subtree, subtree_size;
+	struct leaf *aside; /* scratch: leaves in use */
 	uint32_t aside_size;
 
 	/* index/writer/transfer.c */
@@ -274,7 +275,8 @@ struct writer {
 	struct records order;       /* scratch: targets in the order of their commit */
 
 	/* index/table/uses.c */
-	uint64_t uses_upto; /* the window is being moved to there; 0: it is not */
+	/* the end up to which the window is being moved; 0: it is not being moved */
+	uint64_t uses_upto;
 	uint64_t uses_again_ns;
 	uint32_t uses_at;
 
