@@ -17,11 +17,13 @@
 #include "index/segment/hooks.h"
 #include "index/door/serve.h"
 
-#define LOOK_NS       (5 * NS_PER_MS)    /* between looks for a name or a seat */
-#define DEAD_NS       (20 * NS_PER_MS)   /* between looks for the dead on seats */
-#define SPARE_CPUS    4                  /* for a peer, the writer and those who work */
-#define PATIENCE_NS   (1000 * NS_PER_MS) /* with a writer that has dead seats to clear */
-#define LAST_WORDS_NS (1000 * NS_PER_MS) /* for commands that were submitted without waiting */
+#define LOOK_NS (5 * NS_PER_MS)  /* the time between looks for a name or a seat */
+#define DEAD_NS (20 * NS_PER_MS) /* the time between looks for dead peers in seats */
+/* CPUs for a peer, the writer and the program's own work */
+#define SPARE_CPUS  4
+#define PATIENCE_NS (1000 * NS_PER_MS) /* the wait for a writer that has dead seats to clear */
+/* the wait for commands that were submitted without waiting */
+#define LAST_WORDS_NS (1000 * NS_PER_MS)
 
 /* ---- the handle ---- */
 
@@ -65,7 +67,7 @@ static int stock_new(gpc *c, uint32_t want)
 {
 	uint32_t i;
 
-	if (c->quota) /* the program's own need comes first */
+	if (c->quota) /* the program's own quota comes first */
 		want = MIN(want, c->quota / 2);
 	if (!want)
 		return 0;
@@ -79,7 +81,7 @@ static int stock_new(gpc *c, uint32_t want)
 	return c->stock ? 0 : err_set(ENOMEM, "no memory for a stock of %u blocks", want);
 }
 
-/* Everything private; the segment and the seat are dealt with by the callers. */
+/* Free all private memory; the callers deal with the segment and the seat. */
 static void handle_free(gpc *c)
 {
 	stock_free(c);
@@ -112,18 +114,18 @@ static int no_seat(const gpc *c, uint32_t dead)
 		       all, c->seg.name, dead);
 }
 
-/* Seats of the dead are as good as free, and without a writer we clear them ourselves.  That
- * takes a whole takeover, since only a takeover knows the holds of dead processes; it leaves the
- * mirrors alone, so no device is opened.  0, -EAGAIN: another process has the writer's seat, or
- * something prevents a takeover. */
+/* Seats of dead peers are almost free, and without a writer we clear them ourselves.  That needs a
+ * whole takeover, since only a takeover knows the holds of dead processes.  It leaves the mirrors
+ * alone, so no device is opened.  0.  -EAGAIN: another process has the writer's seat, or something
+ * prevents a takeover. */
 static int clear_seats(gpc *c, uint32_t *ret_dead)
 {
 	*ret_dead = seat_count_dead(c);
 	return *ret_dead ? serve_reap(c) : 0;
 }
 
-/* Until the deadline; at least for a while if seats are on their way from one peer to another, or
- * if another process has to clear seats of dead peers. */
+/* Wait until the deadline.  Wait at least a little if seats are passing from one peer to another,
+ * or if another process has to clear seats of dead peers. */
 static int wait_for_seat(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 {
 	uint64_t quarantine = MIN(c->seg.header.quarantine_ms * NS_PER_MS, PATIENCE_NS);
@@ -152,7 +154,7 @@ static int wait_for_seat(gpc *c, const struct gpc_attach_options *opt, uint64_t 
 	return err;
 }
 
-/* The smaller of its own and the cache's. */
+/* The smaller of the program's own quota and the cache's. */
 static uint32_t quota_of(const gpc *c, const struct gpc_attach_options *opt)
 {
 	uint32_t own = opt ? opt->quota : 0;
@@ -244,14 +246,16 @@ static int open_segment(gpc *c, const char *name, const struct gpc_attach_option
 	return segment_open(&c->seg, name, dir, &want);
 }
 
-/* A cache that its maker cannot have is none that anybody asked for. */
+/* The maker cannot have a handle, so the cache that it has just made is removed: nobody else asked
+ * for it. */
 static void unmake(const gpc *c)
 {
 	if (segment_is_named(&c->seg, "idx", c->seg.index_fd))
 		segment_unlink(c->seg.name, c->seg.dir);
 }
 
-/* Finish a handle whose segment is open, or take everything back; made: the cache as well. */
+/* Finish a handle whose segment is open, or take everything back.  made: take back the cache as
+ * well. */
 static int complete(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline, bool made,
 		    gpc **ret)
 {
@@ -296,7 +300,7 @@ static int pool_fits(const gpc *c, uint32_t number, uint32_t kind, uint32_t bloc
 	return 0;
 }
 
-/* Space and flags of the pool of ram_blocks. */
+/* Compare space and flags of the pool of ram_blocks. */
 static int ram_fits(const gpc *c, const struct gpc_config *cfg)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, cfg->vram_blocks ? 1 : 0);
@@ -315,7 +319,7 @@ static int ram_fits(const gpc *c, const struct gpc_config *cfg)
 	return 0;
 }
 
-/* Fields of a configuration that the header of the cache lacks (GPC_IF_ABSENT). */
+/* Compare the fields of a configuration that the header of the cache lacks (GPC_IF_ABSENT). */
 static int config_fits(const gpc *c, const struct gpc_config *cfg)
 {
 	int err = 0;
@@ -338,7 +342,7 @@ static int config_fits(const gpc *c, const struct gpc_config *cfg)
 	return err;
 }
 
-/* In a cache that exists: the maker's files are changed as far as that is allowed. */
+/* The cache exists: the modes of its files are changed as far as that is allowed. */
 static int redress(const gpc *c, const struct gpc_config *cfg)
 {
 	int changed = segment_redress(&c->seg, cfg->mode, cfg->gid);
@@ -386,7 +390,8 @@ GPC_EXPORT int gpc_attach(const char *name, const struct gpc_attach_options *opt
 		err = err_set(EINVAL, "ret is NULL");
 	if (err == 0)
 		err = segment_name_check(name);
-	/* what there is under other names, from outside, can be looked at and removed */
+	/* caches under other names, from outside of the folder, can only be looked at and
+	 * removed */
 	if (err == 0 && !(flags & GPC_READONLY))
 		err = err_text("name", name, GPC_MAX_NAME);
 	return err < 0 ? err : attach(name, opt, flags, NULL, ret);
@@ -422,7 +427,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 	c = handle_new(opt, flags);
 	if (!c)
 		return -ENOMEM;
-	/* another process may be making the cache, for as long as its memory takes */
+	/* another process may be making the cache, and takes as long as its memory does */
 	while ((err = segment_create(&c->seg, name, cfg)) == -EAGAIN &&
 	       !wait_over(clock_ns(), deadline))
 		clock_sleep(LOOK_NS);
@@ -436,7 +441,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 
 /* ---- leaving ---- */
 
-/* Commands that were submitted without waiting; nobody reads the answers any more. */
+/* Wait for commands that were submitted without waiting; nobody reads the answers any more. */
 static void finish_commands(gpc *c)
 {
 	ring_forget(c, 0);
@@ -448,7 +453,7 @@ GPC_EXPORT int gpc_close(gpc *c)
 {
 	if (!c)
 		return 0;
-	if (c->forked) { /* descriptors and mappings are gone already */
+	if (c->forked) { /* the descriptors and mappings are gone already */
 		serve_stop(c);
 		hooks.handle_forked(c);
 		handle_free(c);
@@ -464,7 +469,7 @@ GPC_EXPORT int gpc_close(gpc *c)
 		else
 			seat_forsake(c);
 		serve_leave(c);
-		hooks.handle_left(c); /* while the segment is there */
+		hooks.handle_left(c); /* called while the segment is still there */
 	}
 	log_say(&c->log, LOG_DEBUG, "left %s", c->seg.name);
 	fork_forget(c);

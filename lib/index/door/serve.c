@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.c - the seat of the writer as a handle sees it: taken, served, given up.
+/* serve.c - the writer's seat is taken, served and given up by a handle.
  * Tests: t/index/name-lost.t t/index/wake-writer.t t/bytes/stopped-writer.t */
 #include "config.h"
 
@@ -12,15 +12,15 @@
 #include "index/writer/loop.h"
 #include "index/door/serve.h"
 
-#define LOOK_NS     (5 * NS_PER_MS)    /* between looks whether the seat is empty */
-#define PATIENCE_NS (2000 * NS_PER_MS) /* with a writer that is giving the seat up */
-#define SERVE_NS    (50 * NS_PER_MS)   /* of one round of the thread */
-#define NAME_NS     (1000 * NS_PER_MS) /* between looks whether the cache has its name */
+#define LOOK_NS     (5 * NS_PER_MS)    /* the time between looks whether the seat is empty */
+#define PATIENCE_NS (2000 * NS_PER_MS) /* the wait for a writer that is giving up the seat */
+#define SERVE_NS    (50 * NS_PER_MS)   /* the time of one round of the thread */
+#define NAME_NS     (1000 * NS_PER_MS) /* the time between looks whether the cache has its name */
 
 #define SERVED_BY_ANOTHER "another thread serves by this handle: gpc_writer_wake ends that"
 
 /* A thread that serves again and again would have the lock back before a waiting thread is awake.
- * So both come through the gate: the thread that waits for the lock holds the gate. */
+ * So each passes the gate, which a waiting thread holds until it has the lock. */
 static bool serve_begin(gpc *c, uint64_t until)
 {
 	bool got;
@@ -32,7 +32,7 @@ static bool serve_begin(gpc *c, uint64_t until)
 	return got;
 }
 
-/* Within a call, and a moment: the thread that serves may do so for ever. */
+/* For a call, which waits only a moment: the thread that serves may do so for ever. */
 static int serve_begin_call(gpc *c, uint64_t deadline)
 {
 	if (serve_begin(c, MAX(deadline, clock_ns() + PATIENCE_NS)))
@@ -68,8 +68,8 @@ static int serve_once(gpc *c, uint64_t deadline_ns)
 	return n;
 }
 
-/* The value of c->help while this handle holds the seat: a serving thread, ours or the program's,
- * does more than this would. */
+/* The value of c->help while this handle holds the seat.  If a thread serves already, ours or the
+ * program's, it does more than this function would. */
 static int help(gpc *c, uint64_t ns)
 {
 	bool helped;
@@ -102,7 +102,8 @@ static int take_seat(gpc *c)
 	return 0;
 }
 
-/* The last process that was marked as the writer, and surely is no writer any more; 0: none. */
+/* The PID of the last process that was marked as the writer, and that surely is no writer any
+ * more; 0: none. */
 static int32_t dead_writer(gpc *c)
 {
 	uint32_t peer = load_relaxed(&seg_state(&c->seg)->writer_peer) - 1;
@@ -116,8 +117,8 @@ static int32_t dead_writer(gpc *c)
 	return identity_gone(&who) ? who.pid : 0;
 }
 
-/* A process that gives the seat up, or has it only to clear seats, marks it as nobody's; a
- * process that has just got it has marked nothing yet. */
+/* Will the holder of the seat soon give it up?  A process that gives up the seat, or has it only
+ * to clear seats, marks it as nobody's.  A process that has just got it has marked nothing yet. */
 static bool is_for_a_moment(gpc *c)
 {
 	return !load_relaxed(&seg_state(&c->seg)->writer_pid) || dead_writer(c);
@@ -127,7 +128,7 @@ static int has_writer(gpc *c)
 {
 	int32_t pid = dead_writer(c);
 
-	if (pid) /* made without fork handlers */
+	if (pid) /* a child was made without fork handlers */
 		return err_set(EAGAIN,
 			       "the writer of %s, process %d, has died, but a child of it "
 			       "keeps its lock: end that child",
@@ -181,7 +182,8 @@ GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
 	return n;
 }
 
-/* Nothing here but atomic operations and one system call: a signal handler may be anywhere. */
+/* It only uses atomic operations and one system call, since it may be called in a signal
+ * handler. */
 GPC_EXPORT void gpc_writer_wake(gpc *c)
 {
 	int saved = errno;
@@ -190,7 +192,9 @@ GPC_EXPORT void gpc_writer_wake(gpc *c)
 		return;
 	store_relaxed(&c->wake, 1);
 	ring_doorbell(
-		c); /* wake before the bell: the thread that answers the bell reads wake then */
+		/* `wake` is stored before the bell: the thread that answers the bell reads `wake`
+		 * then */
+		c);
 	errno = saved;
 }
 
@@ -209,7 +213,7 @@ GPC_EXPORT int gpc_writer_drop(gpc *c)
 	return err;
 }
 
-/* gpcd looks for its name by itself; here nobody else would, and a lost name does not come back. */
+/* gpcd looks for its name itself.  Here nobody else would, and a lost name does not come back. */
 static void look_at_name(gpc *c)
 {
 	uint64_t now = clock_ns();
@@ -254,7 +258,7 @@ int serve_start(gpc *c)
 {
 	int err;
 
-	/* the seat first: the next call finds a writer */
+	/* the seat is taken first, so the next call finds a writer */
 	err = take_seat(c);
 	if (err < 0 && err != -EAGAIN)
 		return err;

@@ -74,7 +74,8 @@ void probe_begin(struct probe *l, const gpc *c, uint32_t spaces)
 	choose_usual(l, s);
 }
 
-/* ---- one key ---- */
+/* A pool that was added after the call began counts, too: a key that was live before may have
+ * moved to it. */
 
 /* Since the call began, a pool may have been added, with the number of an earlier one. */
 static bool is_usable(const struct probe *l, gpc_block block)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* live.c - LIVE records, in shares.
+/* live.c - scans the LIVE records, in shares.
  * Tests: t/index/takeover-damage.t t/index/left-in-records.t t/index/takeover-large.t */
 #include "config.h"
 
@@ -13,8 +13,8 @@
 #include "index/writer/pools.h"
 #include "index/base/parallel.h"
 
-#define AHEAD  16u    /* records; the processor's own guess ends with a page */
-#define SHARE  32768u /* records that are worth a thread, at least */
+#define AHEAD  16u    /* records; the processor's own prefetch ends with a page */
+#define SHARE  32768u /* the least number of records that is worth a thread */
 #define SHARES 64u
 
 void records_add(struct records *list, uint32_t record)
@@ -65,7 +65,7 @@ static void add_share(struct writer *w, struct scan *sc, uint32_t pool, uint32_t
 	s->entry = sc->entry;
 }
 
-/* Pools one after the other, each in shares of much the same size. */
+/* The pools follow each other, each in shares of about the same size. */
 static void make_shares(struct writer *w, struct scan *sc)
 {
 	uint32_t i, j, n, from, to, size = MAX(SHARE, w->max_blocks / SHARES);
@@ -106,8 +106,8 @@ static void scan_live(struct share *s, uint32_t record)
 		records_add(&s->leaving, record);
 }
 
-/* A LIVE record is as (C) of index/table/record.c made it.  From the last one to the first; parents are
- * looked for when the records around have been met. */
+/* A LIVE record is as (C) of index/table/record.h made it.  The scan goes from the last record to
+ * the first; parents are looked for when the records around have been met. */
 static void scan_share(void *arg)
 {
 	struct share *s = arg;
@@ -183,12 +183,12 @@ static void find_leaves(void *arg)
 			records_add(&s->leaves, i);
 }
 
-/* Queues have had items since moves were finished. */
+/* The queues have had items since moves were finished. */
 void takeover_fill_queues(struct writer *w, struct scan *sc)
 {
 	uint32_t i, j;
 
-	for (i = 0; i < sc->nshares; i++) /* what waits is no leaf of the queue */
+	for (i = 0; i < sc->nshares; i++) /* a waiting record is no leaf of the queue */
 		for (j = 0; j < sc->share[i].leaving.n; j++)
 			leave_again(w, sc->share[i].leaving.at[j]);
 	takeover_parallel(sc, find_leaves, sc->share, sizeof(*sc->share), sc->nshares);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open.c - the life of a writer: it gets the seat and takes over; it gives the seat up.
  *
- * The seat is byte 0 of the lock file: the kernel gives it up when the process dies, so two
- * writers cannot be, and a stopped one is still the writer.
+ * The seat is byte 0 of the lock file.  The kernel gives it up when the process dies, so there are
+ * never two writers, and a stopped process is still the writer.
  * Tests: t/index/left-in-seats.t t/index/standby.t t/index/stopped.t t/daemon/all-dead.t
  *   t/bytes/seats.t t/bytes/names.t */
 #include "config.h"
@@ -31,7 +31,7 @@ static size_t node_bytes(const struct writer *w)
 	return (size_t)w->max_blocks * sizeof(*w->node);
 }
 
-/* On lines of their own, which calloc() does not promise. */
+/* The nodes are on cache lines of their own, which calloc() does not promise. */
 static struct node *map_nodes(const struct writer *w)
 {
 	void *p = mmap(NULL, node_bytes(w), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -134,7 +134,7 @@ static void let_go(struct writer *w)
 {
 	if (w->seg.index)
 		segment_unmap_writer(&w->c->seg, w->seg.index);
-	fd_close(w->lock_fd); /* gives the seat up */
+	fd_close(w->lock_fd); /* the seat is given up */
 	free_pending(w);
 	free_all(w);
 }
@@ -157,8 +157,8 @@ static void tell_nobody(struct writer *w)
 	store_relaxed(&w_state(w)->served_ns, 0);
 }
 
-/* Before the takeover: a process that finds the seat taken can tell a serving writer from one
- * that will soon give the seat up. */
+/* It comes before the takeover.  So a process that finds the seat taken can tell a serving writer
+ * from one that will soon give up the seat. */
 static void tell_who(struct writer *w)
 {
 	uint32_t peer = w->c->peer;
@@ -206,7 +206,7 @@ int writer_open(gpc *c, bool reaps, struct writer **ret)
 	return 0;
 }
 
-/* Work under way is left to the next writer, as a killed one would leave it. */
+/* Work under way is left to the next writer, as a killed writer would leave it. */
 void writer_close(struct writer *w)
 {
 	tell_nobody(w);

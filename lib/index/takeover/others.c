@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* others.c - the records that are not LIVE, and their purpose.
+/* others.c - scans the records that are not LIVE, and finds their purpose.
  * Tests: t/index/stock-evict-dies.t t/index/second-run.t t/index/drops-die.t
  *   t/index/left-in-records.t t/index/promised.t t/index/transfers-forged.t */
 #include "config.h"
@@ -23,9 +23,9 @@ static void scan_ring(struct writer *w, struct scan *sc, uint32_t peer)
 	uint64_t head = load_acquire(&s->head), at;
 
 	p->tail = p->next = load_relaxed(&s->tail);
-	w_answered(w, peer); /* perhaps, and the tail not stored */
+	w_answered(w, peer); /* the command may be answered, with the tail not stored */
 	if (head - p->tail > SHM_RING)
-		return; /* scribbled over: served no more, until it is reaped */
+		return; /* scribbled over: the peer is not served any more until it is reaped */
 	p->again = head;
 	for (at = p->tail; at != head; at++) {
 		const struct shm_command *c = seg_command(&w->seg, peer, at);
@@ -49,7 +49,7 @@ static uint32_t open_operation(const struct scan *sc, uint32_t peer, uint64_t op
 
 	if (!op)
 		return CMD_NONE;
-	while (from < to) { /* the last group that begins before it */
+	while (from < to) { /* find the last group that begins before it */
 		at = from + (to - from) / 2;
 		g = &sc->group[at];
 		if (g->peer < peer || (g->peer == peer && g->position < op))
@@ -82,8 +82,8 @@ static void keep_leftover(struct writer *w, uint32_t record)
 	w->leftover[w->nleftover++] = (struct leftover){ r->owner, record, r->op };
 }
 
-/* The blocks of the owner of a CALLER pool go with the pool; or the owner never learnt of the
- * pool, since the writer died while it made it. */
+/* A pool takes along the blocks of its owner if they are CALLER blocks.  It also does if the owner
+ * never learnt of the pool, since the writer died while it made the pool. */
 static bool pool_took_it(struct writer *w, uint32_t record)
 {
 	const struct wpool *p = w_pool_of(w, record);
@@ -109,9 +109,10 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	bool taken = r->owner < w->max_peers && pool_took_it(w, record);
 
 	if (taken || (!(told && transfer_names(w, record)) && !recall_resume(w, record, told))) {
-		/* the owner was never told: nobody writes there; the command runs again */
+		/* the owner never learnt of the block, so nobody writes there; the command runs
+		 * again */
 		if (taken)
-			recall_resume(w, record, false); /* it leaves a stock, too */
+			recall_resume(w, record, false); /* the block leaves a stock, too */
 		sc->damage.states += r->owner >= w->max_peers;
 		r->source = 0;
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
@@ -119,7 +120,7 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	}
 	w_pool_of(w, record)->reserved++;
 	record_own(w, record, r->owner);
-	reap_note(w, r->owner); /* whatever its seat says */
+	reap_note(w, r->owner); /* whatever its seat says now */
 	if (kind == CMD_EVICT)
 		keep_leftover(w, record);
 	sc->damage.states += r->source > w->max_blocks;
@@ -155,7 +156,7 @@ static void scan_free(struct writer *w, struct scan *sc, struct wpool *p, uint32
 {
 	struct shm_record *r = w_record(w, record);
 
-	sc->damage.states += WORD_STATE(r->word) != FREE; /* no state at all */
+	sc->damage.states += WORD_STATE(r->word) != FREE; /* it has no valid state */
 	if (WORD_STATE(r->word) != FREE)
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
 	r->owner = SHM_NO_PEER;
@@ -168,8 +169,9 @@ static void scan_free(struct writer *w, struct scan *sc, struct wpool *p, uint32
 		p->free[p->nfree++] = record;
 }
 
-/* A record is as (D), (K), (L) of index/table/record.h or (M) of record.c left it, a target of a move
- * as (O) of move_bind.c and command.c of index/writer did: before the store, or after it. */
+/* A record is as (D), (K), (L) of index/table/record.h or (M) of record.c left it, and the target
+ * of a move as (O) of move_bind.c and command.c of index/writer did: before the store, or after
+ * it. */
 static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
@@ -190,7 +192,8 @@ static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 	scan_free(w, sc, w_pool_of(w, record), record);
 }
 
-/* From the last record of a pool to the first: that is how free blocks are stacked. */
+/* It goes from the last record of a pool to the first, since free blocks are stacked in that
+ * order. */
 void takeover_others(struct writer *w, struct scan *sc)
 {
 	uint32_t i, j;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* say.c - the damage that a takeover found, and the blocks that were lost by it.
+/* say.c - logs the damage that a takeover found, and the blocks that were lost by it.
  *
  * A death between two stores leaves one entry without its block, or one block without its entry;
- * entries of DYING blocks; entries twice; spare flags; and reservations that no peer knows. The
- * log has none of that.  Children whose parent was on its way to RAM lose it when the process
- * that copied it dies: that is no damage, but the children are gone, so the log has it.
+ * entries of DYING blocks; entries twice; spare flags; and reservations that no peer knows.  The
+ * log has none of these.  If children have a parent that was on its way to RAM, and the process
+ * that copied it dies, they lose it.  That is no damage, but the children are gone, so the log has
+ * it.
  * Tests: t/index/takeover-says.t */
 #include "config.h"
 

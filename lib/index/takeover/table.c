@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - the table against the records.
+/* table.c - compares the table with the records.
  *
- * Records lie in no order of the table, so this is all waiting for memory.  Going by the records,
- * each costs one line of the table, which is asked for well before it is looked at; going by the
- * entries, each would cost a record and all that is kept for it.
+ * The order of records has nothing to do with the order of the table, so this work mainly waits
+ * for memory.  If it goes by the records, each costs one line of the table, which is prefetched
+ * early.  If it went by the entries, each would cost a record and all the data kept for it.
  *
- * Each record notes one entry, and no two the same.  So a part of the table with as many entries
- * as were noted has no spare entry; only other parts are looked at one by one.
+ * Each record notes one entry, and no two records note the same.  So if a part of the table has as
+ * many entries as were noted, it has no spare entry.  Only the other parts are looked at entry by
+ * entry.
  * Tests: t/index/left-in-table.t t/index/many-spilled.t t/index/takeover-damage.t t/bytes/kill-points.t
  *   t/torture/prefix.t */
 #include "config.h"
@@ -17,14 +18,14 @@
 #include "index/table/alloc.h"
 #include "index/table/table.h"
 
-/* Inline, since gcc removes a call of a function that does nothing else. */
+/* Inline, since gcc removes a call of a function that only prefetches. */
 static inline __attribute__((always_inline)) void prefetch_bucket(const struct writer *w,
 								  uint32_t bucket)
 {
 	__builtin_prefetch(&w->table[bucket * SHM_BUCKET]);
 }
 
-/* probe_entry_block(), and no spare bit is set. */
+/* Like probe_entry_block(); and no spare bit is set. */
 static bool is_entry(const struct writer *w, uint32_t entry, const struct probe_key *k,
 		     gpc_block block)
 {
@@ -39,7 +40,7 @@ static uint32_t find_in(const struct writer *w, gpc_block block, const struct pr
 {
 	uint32_t i, entry, found = 0;
 
-	/* without branches: where in the bucket it is, nobody can foretell */
+	/* there are no branches, since nobody can predict the place in the bucket */
 	for (i = 0; i < SHM_BUCKET; i++)
 		found |= (uint32_t)(w->table[bucket * SHM_BUCKET + i].w[3] == (uint32_t)block + 1)
 			 << i;
@@ -89,11 +90,11 @@ void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n)
 
 /* ---- entries that no record has noted ---- */
 
-struct region { /* of the table; one thread's at a time */
+struct region { /* a region of the table; one thread works on it at a time */
 	struct writer *w;
 	uint32_t first, end; /* buckets */
 	uint32_t entries;
-	struct records no_flag; /* buckets that have spilled, and do not say so */
+	struct records no_flag; /* buckets that have spilled without their flag */
 };
 
 uint32_t takeover_regions(const struct writer *w)
@@ -124,7 +125,7 @@ static void count_region(void *arg)
 	}
 }
 
-/* An entry that its record has not noted: the second one of a block, or of no block. */
+/* An entry that its record has not noted: the second entry of a block, or an entry of no block. */
 static void sweep_entry(struct writer *w, struct damage *d, uint32_t entry)
 {
 	const struct probe_entry *e = &w->table[entry];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* takeover.c - from the memory that a writer left to a writer that can go on.
+/* takeover.c - makes a writer that can go on from the memory that another has left.
  *
  * After SIGKILL the segments hold a prefix of the dead writer's stores.  Records are the truth;
  * everything else is made from them.  Readers look up all the time, so the order matters (rule
@@ -7,11 +7,11 @@
  *
  *   before the first grace period   wipe entries that name no LIVE block, and half-filled
  *                                   ones; set missing overflow flags; finish moves (C3);
- *                                   publish new mirrors; no empty entry is used
- *   after it                        of two entries of one block one goes; spare flags go;
- *                                   a LIVE block without entry gets one
+ *                                   publish new mirrors; use no empty entry
+ *   after it                        remove one of two entries of one block; remove spare
+ *                                   flags; make entries for LIVE blocks without one
  *
- * All of it writes only what a second run writes again, so it may die anywhere itself.
+ * It only writes what a second run would write again, so it may die anywhere itself.
  * Tests: t/index/standby.t t/index/takeover-memory.t t/index/feed-each-store.t
  *   t/index/takeover-says.t t/bytes/takeover.t t/torture/successor.t */
 #include "config.h"
@@ -47,8 +47,8 @@ static void pin_sources(struct writer *w, const struct records *moving)
 
 /* ---- moves that were half done ----
  *
- * What a dead writer can have left of a move, and what becomes of it.  S is the source, T the
- * target.
+ * The table has all that a dead writer can have left of a move, and what becomes of it.  S is the
+ * source, T the target.
  *
  *   T                       S                       then
  *   RESERVED, source = S    LIVE                    T waits for its commit, S is pinned
@@ -56,13 +56,13 @@ static void pin_sources(struct writer *w, const struct records *moving)
  *                           life of it
  *   one space:
  *   LIVE, source = S        LIVE, named by entries  the entries are renamed, S is marked and waits
- *   LIVE, source = S        LIVE, some are renamed  the same; of two entries one goes later
+ *   LIVE, source = S        LIVE, some are renamed  the same; later one of two entries goes
  *   LIVE, source = S        REC_MOVED               S waits
  *   LIVE, source = S        DYING, or another life  T forgets S
- *   LIVE, moved on itself:  REC_MOVED               both wait: each stands for itself
+ *   LIVE, moved on itself:  REC_MOVED               both wait, each for itself
  *     REC_MOVED, source = S
- *   DYING or beyond         REC_MOVED               cannot be: S was DYING first (leave_sources);
- *                                                   forged, S waits and goes
+ *   DYING or beyond         REC_MOVED               impossible, since S was DYING first
+ *                                                   (leave_sources); if forged, S waits and goes
  *   another space:
  *   LIVE, source = S        LIVE                    S is marked and waits; with REC_COPY it stays
  *   LIVE, source = S,       LIVE                    T gets its entry after the grace period, and S
@@ -70,19 +70,20 @@ static void pin_sources(struct writer *w, const struct records *moving)
  *   LIVE                    REC_LEAVING             S waits
  *   any other, or gone      REC_LEAVING             S waits: the key has left, whatever became of T
  *
- * To wait is to begin anew: flush and grace period count from here.
+ * A block that waits begins anew: its flush and its grace period count from here.
  *
- * Of transfers (index/writer/transfer.h; transfer_load, by struct shm_xfer):
+ * The same for transfers (index/writer/transfer.h; transfer_load, by struct shm_xfer):
  *
  *   xfer                    its targets             then
  *   left = 0, or not        RESERVED, no answer     they are FREE, left = 0, and the command runs again
  *   left                    RESERVED, answered      `left` is counted anew; done is looked at
- *   left                    some LIVE, or DYING     the same: what is RESERVED still is decided
+ *   left                    some LIVE, or DYING     the same: those that are still RESERVED are decided
  *   left                    none RESERVED           left = 0: its peer is woken
- *   left, its peer dead     RESERVED                the reaper looks, and has what ranks copy wait
- *   left, and no sense      any                     left = 0: they are reservations like others */
+ *   left, its peer dead     RESERVED                the reaper looks; targets of living ranks wait
+ *   left, senseless         any                     left = 0: they are ordinary reservations */
 
-/* Its writer died while it renamed the two entries of a relocation: one names each block. */
+/* Its writer died while it renamed the two entries of a relocation, so one entry names each
+ * block. */
 static void note_twice(struct writer *w, uint32_t from)
 {
 	uint32_t i, word = (uint32_t)w_block(w, from) + 1;
@@ -122,11 +123,11 @@ static void finish_move(struct writer *w, uint8_t *entry, uint32_t to)
 		if (entry[to] == ENTRY_SEEN && entry[from] == ENTRY_SEEN)
 			note_twice(w, from);
 		entry[to] = MAX(entry[to], entry[from]);
-		entry[from] = 0; /* it is to have none any more */
+		entry[from] = 0; /* it is to have no entry any more */
 		move_switch(w, from, to);
 		return;
 	}
-	store_release(&t->source, 0); /* before the flags, as in index/writer/move.c */
+	store_release(&t->source, 0); /* stored before the flags, as in index/writer/move.c */
 	t->flags &= REC_UNCHAINED | REC_LEAVING;
 }
 
@@ -148,7 +149,7 @@ static uint32_t count_live(const struct writer *w)
 	return n;
 }
 
-/* How many of the list went, and how many with them. */
+/* The number of blocks of the list that went, and of those that went with them. */
 static void retire_all(struct writer *w, const struct records *bad, uint32_t *n, uint32_t *lost)
 {
 	uint32_t i, before = count_live(w);
@@ -206,7 +207,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	if (!w->reaps)
 		mirrors_open(w);
 	grace_open(w)->then = takeover_finish;
-	sweep_begin(w); /* pools whose writer died during their end */
+	sweep_begin(w); /* a writer may have died while these pools ended */
 	takeover_say(w, d);
 	return 0;
 }
@@ -224,7 +225,8 @@ static void run_attempt(void *arg)
 	a->err = take_over(a->w, &a->sc);
 }
 
-/* Without memory a server tries again and again: each time all of a scan is given back. */
+/* A server without memory tries again and again, so everything of a scan is given back each
+ * time. */
 int takeover(struct writer *w)
 {
 	struct attempt a = { .w = w };
@@ -238,7 +240,7 @@ int takeover(struct writer *w)
 
 /* ---- after the first grace period ---- */
 
-/* One of two entries of a block goes; the block may have gone altogether by now. */
+/* One of two entries of a block goes.  The block itself may have gone by now. */
 static void drop_twice(struct writer *w)
 {
 	uint32_t i, j;
@@ -263,7 +265,7 @@ static void drop_twice(struct writer *w)
 	w->twice.n = 0;
 }
 
-/* A LIVE block whose writer died before it made the entry: no lookup could find it yet. */
+/* A LIVE block whose writer died before it made the entry.  No lookup has been able to find it. */
 static void place_missing(struct writer *w)
 {
 	uint32_t full = 0, i = 0;
@@ -288,7 +290,7 @@ static void place_missing(struct writer *w)
 		w->missing.at[i] = w->missing.at[--w->missing.n];
 	}
 	takeover_say_full(w, full);
-	if (w->missing.n) /* come again when room was made */
+	if (w->missing.n) /* it is called again when room was made */
 		grace_open(w)->then = takeover_finish;
 }
 

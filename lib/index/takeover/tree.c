@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree.c - parents and children again, from the keys that records store.
+/* tree.c - finds parents and children again, from the keys that records store.
  *
- * By now the table says where a key lives, for all but a few: LIVE blocks whose entry was not
- * made yet.  These have a map of their own.  All of it is random access: what a step needs is
- * asked for in the step before, some records earlier.
+ * By now the table says where a key lives, except for a few: LIVE blocks whose entry was not made
+ * yet.  These have a map of their own.  All of this is random access, so each step prefetches the
+ * lines of the next step, some records ahead.
  * Tests: t/index/takeover-large.t t/index/left-in-table.t t/index/left-in-records.t t/torture/prefix.t */
 #include "config.h"
 
@@ -12,20 +12,21 @@
 #include "index/table/table.h"
 #include "index/table/tree.h"
 
-#define STEP  6u /* records between two steps of one */
-#define AHEAD 8u /* links: nodes that are asked for before their turn */
+#define STEP  6u /* records between two steps of one record */
+#define AHEAD 8u /* links whose nodes are prefetched before their turn */
 
 struct links {
 	uint32_t *map; /* by hash of (space, key): record + 1 */
 	uint32_t mask;
-	uint64_t seed; /* no segment can be forged so that this is slow */
+	/* makes the hash unpredictable, so that no forged segment can make this slow */
+	uint64_t seed;
 };
 
 struct link {
-	uint32_t record, up; /* up: the parent, perhaps; or NONE */
+	uint32_t record, up; /* up: the possible parent; or NONE */
 	struct probe_key parent;
-	uint32_t bucket; /* asked for */
-	uint32_t hint;   /* what the record says where the parent is; NONE: it was looked at */
+	uint32_t bucket; /* the bucket that was prefetched */
+	uint32_t hint;   /* where the record says the parent is; NONE: it was looked at */
 };
 
 /* ---- records that the table does not have ---- */
@@ -45,7 +46,7 @@ static bool is_key(struct writer *w, uint32_t record, uint32_t space, const uint
 	return r->key[0] == key[0] && r->key[1] == key[1] && w_space(w, record) == space;
 }
 
-/* The first of several records with one key: the others are forged. */
+/* If several records have one key, the first counts: the others are forged. */
 static void map_add(struct writer *w, struct links *l, uint32_t record)
 {
 	const uint64_t *key = w_record(w, record)->key;
@@ -90,7 +91,7 @@ static void make_map(struct writer *w, struct scan *sc, struct links *l)
 		map_add(w, l, w->missing.at[i]);
 }
 
-/* The depth, too: blocks of a forged segment could be each other's parents. */
+/* The depth is compared, too, since blocks of a forged segment could be each other's parents. */
 static bool is_parent(const struct shm_record *r, const struct shm_record *up)
 {
 	return r->parent[0] == up->key[0] && r->parent[1] == up->key[1] && r->depth > up->depth &&
@@ -99,8 +100,8 @@ static bool is_parent(const struct shm_record *r, const struct shm_record *up)
 
 /* ---- near parents ---- */
 
-/* A prompt's blocks are reserved together and evicted together: most of them lie within some
- * thousand records.  A map of the last records of the scan fits the processor's own cache. */
+/* A prompt's blocks are reserved together and evicted together, so most of them lie within some
+ * thousand records.  A map of the last records of the scan fits in the processor's own cache. */
 static uint32_t *near_place(const struct share *s, const uint64_t key[2])
 {
 	return &s->near[(key[0] ^ key[1]) * 0x9e3779b97f4a7c15ull >> 32 & (TAKEOVER_NEAR_SIZE - 1)];
@@ -111,8 +112,8 @@ void takeover_meet(struct share *s, uint32_t record)
 	*near_place(s, w_record(s->w, record)->key) = record + 1;
 }
 
-/* A move that is half done comes first: its commit gives the target the source's place in the
- * tree. */
+/* A move that is half done has to be finished first, since its commit gives the target the
+ * source's place in the tree. */
 static bool may_join(struct writer *w, uint32_t record, uint32_t up)
 {
 	const struct shm_record *r = w_record(w, record), *u = w_record(w, up);
@@ -153,7 +154,7 @@ static void link_ask(const struct writer *w, struct link *k, uint32_t bucket)
 	k->bucket = bucket;
 }
 
-/* The parent's block when the block was published; the parent may have moved since. */
+/* The parent's block at the time of the publish; the parent may have moved since. */
 static uint32_t hint_of(const struct writer *w, const struct shm_record *r)
 {
 	return !r->source && r->source_word - 1 < w->max_blocks ? r->source_word - 1 : NONE;
@@ -175,7 +176,7 @@ static void link_start(struct writer *w, struct link *k, uint32_t record)
 	__builtin_prefetch(&w->node[k->hint]);
 }
 
-/* The hint is the parent, or the table is asked. */
+/* If the hint is the parent, take it, or else ask the table. */
 static void link_hint(struct writer *w, struct link *k)
 {
 	uint32_t hint = k->hint;
@@ -188,7 +189,7 @@ static void link_hint(struct writer *w, struct link *k)
 		link_ask(w, k, k->parent.first);
 }
 
-/* The table's word for it: NONE is not the last word. */
+/* Look in the table.  If it has no such key, the map is asked later. */
 static void link_look(struct writer *w, struct link *k)
 {
 	uint32_t i;
@@ -217,7 +218,7 @@ static void link_end(struct share *s, struct link *k)
 	bool is;
 
 	if (k->up == NONE && k->bucket == k->parent.first)
-		link_look(w, k); /* the hint was none of the parent */
+		link_look(w, k); /* the hint was not the parent */
 	if (k->up == NONE)
 		link_look(w, k);
 	is = k->up != NONE && w->node[k->up].in_tree &&
@@ -226,7 +227,7 @@ static void link_end(struct share *s, struct link *k)
 	records_add(&s->up, is ? k->up : NONE);
 }
 
-/* Each step asks for the lines of the next one, which comes STEP records later. */
+/* Each step prefetches the lines of the next one, which comes STEP records later. */
 static void find_parents(void *arg)
 {
 	struct share *s = arg;
@@ -256,14 +257,14 @@ static void find_and_join(struct writer *w, struct scan *sc, const struct links 
 		records_add(&sc->orphans, record);
 }
 
-/* Else its move is done, and brought a parent. */
+/* It has no parent and no move; a finished move would have brought a parent. */
 static bool stands_alone(const struct writer *w, uint32_t record)
 {
 	return w->node[record].in_tree && w->node[record].parent == NONE;
 }
 
-/* Nodes that tree_attach() writes to: the two, and AHEAD / 2 links later the parent's first child.
- * Inline, since gcc removes a call of a function that does nothing else. */
+/* Prefetch the nodes that tree_attach() writes to: the two, and AHEAD / 2 links later the parent's
+ * first child.  Inline, since gcc removes a call of a function that only prefetches. */
 static inline __attribute__((always_inline)) void prefetch_link(const struct writer *w,
 								const struct share *s, uint32_t i)
 {

@@ -2,8 +2,8 @@
 /* claim.c - the commands that claim a key for a reservation, and the claims that a successor
  * finds.
  *
- * The states are in index/table/pending.h, and so is the table that keys are looked up in.  Here
- * is what begins a claim; whatever ends the reservation ends it there.
+ * index/table/pending.h has the states, and the table in which keys are looked up.  A claim begins
+ * here.  It ends there, with the reservation at the latest.
  * Tests: t/index/claim-ends.t t/index/claims.t */
 #include "config.h"
 
@@ -25,9 +25,9 @@ static void mark(struct writer *w, uint32_t peer, uint32_t record, const gpc_key
 	store_relaxed(&r->parent[0], clock_ns());
 	store_relaxed(&r->parent[1], t->claims);
 	store_relaxed(&r->depth, 0);
-	/* (f) the claimed fields before the mark; pairs with index/claim/claim_here.c,
-	 * index/claim/claim_wait.c. Before it a successor finds a plain reservation, and runs the
-	 * command again */
+	/* (f) the claimed fields are stored before the mark; pairs with index/claim/claim_here.c,
+	 * index/claim/claim_wait.c.  Before it a successor finds a plain reservation, and runs the
+	 * command again. */
 	store_release(&r->flags, (uint8_t)(r->flags | REC_CLAIM));
 	pending_add_claim(w, peer, record);
 }
@@ -41,8 +41,8 @@ static int32_t tell(struct shm_command *out, struct writer *w, uint32_t record, 
 	return 0;
 }
 
-/* Older open claims of its peer: all its open claims but the later ones, and depth counts the
- * later ones that have ended. */
+/* The older open claims of its peer: all its open claims except for the later ones.  depth counts
+ * the later ones that have ended. */
 static uint32_t count_ahead(struct writer *w, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
@@ -87,11 +87,11 @@ int32_t claim_key(struct writer *w, uint32_t peer, uint64_t position, const stru
 		return tell(out, w, other, CLAIM_LIVE, 0);
 	had = w_key(w, record);
 	if (w->node[record].pending && key_same(&had, &key))
-		return tell(out, w, record, CLAIM_MINE, 0); /* it runs again */
+		return tell(out, w, record, CLAIM_MINE, 0); /* the command runs again */
 	other = pending_find(w, w_space(w, record), &key);
 	if (other != NONE)
 		return tell(out, w, other, CLAIM_PENDING, count_ahead(w, other));
-	pending_end(w, record); /* of another key */
+	pending_end(w, record); /* the claim of another key */
 	mark(w, peer, record, &key);
 	return tell(out, w, record, CLAIM_MINE, 0);
 }
@@ -112,7 +112,7 @@ int32_t claim_end(struct writer *w, uint32_t peer, const struct shm_command *cmd
 
 /* ---- takeover ---- */
 
-/* Told again are marks of reservations, whose key is not live, each key once. */
+/* A mark is noted again if it is on a reservation and its key is not live; each key only once. */
 static void load_one(struct writer *w, uint32_t peer, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
@@ -143,7 +143,7 @@ static int compare_age(const void *a, const void *b, void *arg)
 	return (x > y) - (x < y);
 }
 
-/* A writer that died may have counted only some of the older ones. */
+/* A writer that died may have counted only some of the older claims. */
 static void load_order(struct writer *w, uint32_t peer)
 {
 	struct records *l = &w->peer[peer].claimed;

@@ -8,7 +8,8 @@
 int32_t claim_key(struct writer *w, uint32_t peer, uint64_t position,
 		  const struct shm_command *cmd);
 int32_t claim_end(struct writer *w, uint32_t peer, const struct shm_command *cmd);
-/* Takeover: the marks that the scan has found; transfers add theirs.  Then all are woken. */
+/* Takeover: note the marks that the scan has found; transfers add theirs.  Then all waiting
+ * threads are woken. */
 void claim_load(struct writer *w);
 
 #endif

@@ -43,14 +43,14 @@ static int32_t parent_elsewhere(struct writer *w, const gpc_key *parent)
 	return -ENOENT;
 }
 
-/* The fields of a record beside its key. */
+/* The fields of a record that come from its parent, not from the command. */
 struct chain {
 	uint64_t parent[2];
 	uint32_t depth, up;
 	uint8_t flags;
 };
 
-/* No key of this peer's last block: where the table names it, or nowhere. */
+/* The parent is not this peer's last block.  It is where the table names it, or nowhere. */
 static __attribute__((noinline)) int32_t find_parent(struct writer *w, const struct wpool *p,
 						     struct chain *ret)
 {
@@ -77,7 +77,8 @@ static inline __attribute__((always_inline)) int32_t find_chain(struct writer *w
 	uint32_t last = w->peer[peer].published;
 	const struct shm_record *r = w_record(w, last);
 
-	/* an unchained one's is known, and not looked for: of a publish from below RAM */
+	/* The parent of an unchained block is known and not looked for: a publish from below
+	 * RAM. */
 	*ret = (struct chain){ .up = NONE, .parent = { parent.w[0], parent.w[1] } };
 	if (cmd->flags & CF_UNCHAINED) {
 		ret->flags = REC_UNCHAINED;
@@ -85,7 +86,7 @@ static inline __attribute__((always_inline)) int32_t find_chain(struct writer *w
 	}
 	if (key_is_zero(&parent) || key_is_root(&parent))
 		return 0;
-	/* a block that is LIVE and in the tree is what the table names */
+	/* the table names this block if it is LIVE and in the tree */
 	if (!w->node[last].in_tree || WORD_STATE(load_relaxed(&r->word)) != LIVE ||
 	    w_space(w, last) != p->space || r->key[0] != parent.w[0] || r->key[1] != parent.w[1] ||
 	    r->depth == UINT32_MAX)
@@ -95,8 +96,7 @@ static inline __attribute__((always_inline)) int32_t find_chain(struct writer *w
 	return 0;
 }
 
-/* A claim of the block ends first: since when and by which number it was claimed stand in place of
- * a parent. */
+/* A claim of the block ends first, since its time and its number stand in place of a parent. */
 static inline __attribute__((always_inline)) void fill_record(struct writer *w, uint32_t record,
 							      uint64_t position,
 							      const struct shm_command *cmd,
@@ -118,8 +118,8 @@ static inline __attribute__((always_inline)) void fill_record(struct writer *w, 
 	store_relaxed(&r->source_word, chain->up + 1);
 }
 
-/* By a writer that died before the answer.  Since then another peer's command may have dropped
- * it, or begun to, but the publisher holds it. */
+/* Has a writer that died before the answer published it?  Another peer's command may have dropped
+ * it since, or begun to, but the publisher holds it. */
 static bool was_published(struct writer *w, uint32_t peer, uint64_t position, uint32_t record,
 			  const gpc_key *key)
 {
@@ -130,8 +130,9 @@ static bool was_published(struct writer *w, uint32_t peer, uint64_t position, ui
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
 }
 
-/* A publish may depend on this: the block that the bytes were read from is unchanged; or no clear
- * has come since its publisher looked.  A second run that finds it done already does not ask. */
+/* A publish may depend on one of two conditions: the block that the bytes were read from is
+ * unchanged; or no clear has come since its publisher looked.  A second run that finds the publish
+ * done already does not check them. */
 static bool may_publish(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {
 	uint32_t source;
@@ -146,8 +147,8 @@ static bool may_publish(struct writer *w, uint32_t record, const struct shm_comm
 		       (uint32_t)w_pool(w, (uint32_t)(w_pool_of(w, record) - w->pool))->clears;
 }
 
-/* The key is live in another block.  In VRAM, or if this block is no better: the other block
- * stays.  In RAM: the block just computed takes its place (rule C4). */
+/* The key is live in another block.  In VRAM, or if this block is no better, the other block
+ * stays.  In RAM, the block that was just computed takes its place (rule C4). */
 static __attribute__((noinline)) int32_t publish_resident(struct writer *w, uint32_t peer,
 							  uint64_t position, uint32_t record,
 							  const struct shm_command *cmd,
@@ -166,7 +167,7 @@ static __attribute__((noinline)) int32_t publish_resident(struct writer *w, uint
 				     .depth = old->depth,
 				     .flags = old->flags & REC_UNCHAINED });
 	r->source_word = old->word;
-	/* (O) rule C3: a successor goes on from here, or, before LIVE, runs it again */
+	/* (O) rule C3: a successor goes on from here; before LIVE it runs the command again */
 	store_release(&r->source, resident + 1);
 	record_publish(w, record, GPC_MOVED, w_block(w, resident));
 	move_switch(w, resident, record);
@@ -176,7 +177,7 @@ static __attribute__((noinline)) int32_t publish_resident(struct writer *w, uint
 	return cmd->block;
 }
 
-/* Something was dropped since its request looked. */
+/* Some key was dropped after the request looked. */
 static __attribute__((noinline)) bool may_follow(struct writer *w, const struct wpool *p,
 						 const struct shm_command *cmd)
 {
@@ -195,8 +196,8 @@ static __attribute__((noinline)) bool may_follow(struct writer *w, const struct 
 
 enum { GO_ON = INT32_MAX };
 
-/* No plain reservation: what a second run finds, a block that is not this peer's to publish, one
- * that is claimed, or what publish_resident() has left. */
+/* The block is no plain reservation: a second run finds its own work, or the block is not this
+ * peer's to publish, or it is claimed, or publish_resident() has left it so. */
 static __attribute__((noinline)) int32_t publish_other(struct writer *w, uint32_t peer,
 						       uint64_t position, uint32_t record,
 						       const struct shm_command *cmd)
@@ -211,7 +212,7 @@ static __attribute__((noinline)) int32_t publish_other(struct writer *w, uint32_
 		return -EPERM;
 	if (r->source) {
 		if (r->op != OP_OF(position))
-			return -EPERM;  /* the target of a move */
+			return -EPERM;  /* it is the target of a move */
 		move_unbind(w, record); /* a writer died in publish_resident() */
 	}
 	return GO_ON;
@@ -231,14 +232,14 @@ static bool may_be_live(const struct writer *w, const struct probe_key *k)
 	       (bucket_spills(w, k) && bucket_match(w, k->second, 0, k->w[0]));
 }
 
-/* No parent, or no entry. */
+/* There is no parent, or no entry. */
 static __attribute__((noinline)) int32_t publish_nowhere(struct writer *w, uint32_t record,
 							 int32_t why)
 {
 	if (why == TABLE_WAIT)
 		return STALL;
 	if (w_pool_of(w, record)->flags & GPC_POOL_CALLER)
-		/* its return, if it is to be told, is of no evict: index/request/returned.c */
+		/* a return of the block comes from no evict: index/request/returned.c */
 		w_record(w, record)->op = 0;
 	return why == TABLE_FULL ? -EAGAIN : why;
 }
@@ -289,14 +290,14 @@ publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t recor
 	return cmd->block;
 }
 
-/* It is not live in its block, or was before.  By any answer the peer's claim of the
- * block is over. */
+/* The key is not live in this block; or the publish was done before.  After any answer the peer's
+ * claim of the block is over. */
 static __attribute__((noinline)) int32_t publish_ends(struct writer *w, uint32_t peer,
 						      uint32_t record, int32_t result)
 {
 	if (result == STALL || w->node[record].bound)
 		return result;
-	/* its parent has been fetched, and waits for a bucket */
+	/* its parent was fetched, and that fetch waits for a bucket */
 	if ((result == -ENOENT || result == -EXDEV) && w->peer[peer].announced &&
 	    transfer_settle(w, peer))
 		return STALL;
@@ -315,7 +316,7 @@ publish(struct writer *w, uint32_t peer, uint64_t position, const struct primed 
 	int32_t result;
 
 	if (__builtin_expect(record == NONE || s->space != w_space(w, record), 0)) {
-		/* its pool has come, or has been made anew, since it was primed */
+		/* its pool has come, or was made anew, after the command was primed */
 		record = w_find_record(w, s->cmd.block);
 		if (record == NONE)
 			return -EINVAL;
@@ -337,12 +338,13 @@ give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd, uint32
 
 	if (record == NONE)
 		return -EINVAL;
-	/* a block released before the answer to its publish is live by now (rule C7) */
+	/* a block that was released before the answer to its publish is live by now (rule C7) */
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
 	    grant_holds(w, record) || w->node[record].bound || !w_means(w, record, cmd->free.life))
 		return -EPERM;
 	p = w_pool_of(w, record);
-	/* what the owner's own gpc_evict has brought, and it was not told: now it is */
+	/* The owner's own gpc_evict has brought the block, and was not told of it; now it is
+	 * told. */
 	if (!(p->flags & GPC_POOL_CALLER) || p->owner != (int32_t)peer || p->state != POOL_READY ||
 	    w_record(w, record)->op)
 		retire_reservation(w, record);
@@ -359,9 +361,10 @@ static int32_t drop(struct writer *w, uint32_t peer, uint64_t position,
 	return drop_block(w, peer, position, cmd, record);
 }
 
-/* Only if nobody holds any of it, and then its entry says so first: if we die in the middle, others
- * may hold or publish something before a successor comes to this command, which has been begun and
- * is ended.  A peer that scribbles there only clears pools that it may clear anyway. */
+/* With IDLE: clear only if nobody holds any of it, and store first in the entry that this was so.
+ * If we die in between, others may hold or publish a block before a successor comes to this
+ * command.  The command has begun by then, and the successor ends it.  A peer that scribbles there
+ * only clears pools that it may clear anyway. */
 static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
 		     const struct shm_command *cmd)
 {
@@ -390,8 +393,8 @@ static int32_t alias(struct writer *w, const struct shm_command *cmd)
 	return memo_store_alias(w, &alias, &to);
 }
 
-/* GPC_PEEK: victims are chosen as for an evict, and put back.  A peer that asks wants to make
- * room, and counts blocks that were released since as held. */
+/* GPC_PEEK: victims are chosen as for an evict, and put back.  A peer that asks for them wants to
+ * make room; blocks that were released only since then count as held. */
 static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 		    const struct shm_command *cmd)
 {
@@ -416,7 +419,7 @@ static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 	return found > skip ? (int32_t)(found - skip) : 0;
 }
 
-/* How many entries a group may claim: what the ring holds behind it. */
+/* May a group have that many entries?  The ring must hold all of them. */
 static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 {
 	uint64_t head = load_acquire(&seg_seat(&w->seg, peer)->head);
@@ -424,7 +427,7 @@ static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, u
 	return n >= 1 && n <= SHM_RING && head - position >= n && head - position <= SHM_RING;
 }
 
-/* Of any other kind. */
+/* A command of any other kind. */
 static __attribute__((noinline)) bool run_other(struct writer *w, uint32_t peer, uint64_t position,
 						const struct shm_command *cmd)
 {
@@ -489,7 +492,7 @@ static __attribute__((noinline)) bool run_other(struct writer *w, uint32_t peer,
 	return true;
 }
 
-/* Nearly all are the first two. */
+/* Nearly all commands are of the first two kinds. */
 bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct primed *s)
 {
 	int32_t result;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* commit.c - the targets of one commit, each after those that it needs (move.c commits a target).
  *
- * The order in the call does not count.  A commit that has to wait for a bucket goes on at the
- * next pass: its results tell the answered moves, and commit_known tells it of the head.
+ * The order in the call does not count.  A commit that has to wait for a bucket goes on in the
+ * next pass.  The results in its entries show which moves are answered, and commit_known shows it
+ * for the head.
  * Tests: t/index/moves-die.t t/index/move-ends.t t/index/publish.t t/index/late-answers.t
  *   t/torture/threads.t */
 #include "config.h"
@@ -15,7 +16,7 @@
 #include "index/writer/move.h"
 #include "index/writer/retire.h"
 
-/* The target that one entry of the group names, or NONE. */
+/* The target that an entry of the group names, or NONE. */
 static uint32_t slot_target(struct writer *w, const struct shm_command *cmd)
 {
 	return w_find_record(w, load_relaxed(&cmd->commit.to));
@@ -32,12 +33,13 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	t = w_record(w, target);
 	if (t->owner != peer || t->op != load_relaxed(&cmd->commit.move_op))
 		return -ESTALE;
-	/* committed before: by a writer that died, or a retry; too late to give it up */
+	/* It was committed before, by a writer that died or a first try.  It is too late to give
+	 * it up. */
 	if (w_is(w, target, LIVE))
 		return load_relaxed(&cmd->flags) & CF_CANCEL ? -EEXIST : 0;
 	if (!w_is(w, target, RESERVED) || grant_holds(w, target) || w->node[target].bound)
 		return -ESTALE;
-	/* its peer may hold it by a cell until it takes the answer (rule C9) */
+	/* its peer may hold it by a cell until the peer takes the answer (rule C9) */
 	if (load_relaxed(&cmd->flags) & CF_CANCEL) {
 		retire_target(w, target);
 		return 0;
@@ -63,7 +65,7 @@ static int compare(const void *a, const void *b)
 	return x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
-/* Guarantee G: what leaves VRAM for RAM of its space, while it is live, goes leaf first; all else
+/* Guarantee G: a live block that leaves VRAM for RAM of its space goes leaf first; any other goes
  * root first. */
 static struct order order_of(struct writer *w, uint32_t entry, uint32_t target)
 {

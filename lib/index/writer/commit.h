@@ -7,7 +7,7 @@
 
 /* Targets in the order of their commit (guarantee G). */
 void move_order(struct writer *w, uint32_t *targets, uint32_t n);
-/* One group of CMD_COMMIT; false: waits for a bucket, come again. */
+/* One group of CMD_COMMIT.  False: it waits for a bucket, so call it again later. */
 bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n);
 
 #endif

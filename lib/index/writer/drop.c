@@ -1,70 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drop.c - a block whose bytes are bad, all that was computed from it, and the copies of those below
- * RAM, which have the same bytes.
+/* drop.c - drops of a block whose bytes are bad, of everything that was computed from it, and of
+ * their copies below RAM, which have the same bytes.
  *
- * The named block, in the named life, decides which keys go:
+ * The command names a block in one of its lives.  The block's state decides which keys go:
  *
- *   the block                        goes
- *   LIVE, at home                    it
- *   LIVE with REC_MOVED, or DYING    what has its key in its space: the target of the move.  Is that
- *     with it                        one nowhere, or leaving in its turn: the key in all spaces
- *   LIVE with REC_LEAVING            it, and its key in all spaces: the target is in another one
+ *   the block                        these go
+ *   LIVE, at home                    the block
+ *   LIVE with REC_MOVED, or DYING    the block that has its key in its space: the target of the move.
+ *     with it                        If that is nowhere, or is leaving, too: the key in all spaces
+ *   LIVE with REC_LEAVING            the block, and its key in all spaces, since the target is in
+ *                                    another space
  *   DYING with REC_LEAVING           its key in all spaces
- *   else                             nothing: its key was evicted, or others dropped it
+ *   any other                        nothing: its key was evicted, or others dropped it
  *
- * and of each all that hangs on it.  With CF_EVERYWHERE the key goes in all spaces of VRAM and RAM,
- * whatever became of the block, and so does each key of what goes with it.  A key that is in none
- * of them is told all the same, and its copies below go: a peer that has read it may publish
- * blocks behind it, and the steward of the tiers may have those.
+ * Each of these takes along all blocks that hang on it.  With CF_EVERYWHERE the key goes in all
+ * spaces of VRAM and RAM, whatever has become of the block, and so does the key of each block that
+ * goes with it.  A key that is in none of these spaces is put into drop[] all the same, and its
+ * copies below RAM go.  A peer that has read such a block may publish blocks behind it, and the
+ * steward of the tiers may have them.
  *
- * A key that has moved away may have been evicted there, and computed again: then good bytes go.
+ * A key that has moved away may have been evicted there and computed again: then good bytes go.
  *
- *   what was stored last         a successor, which runs the command again
+ *   what was stored last         a successor runs the command again, and
  *   state.drops is odd           begins anew
- *   some keys are told           begins anew, and tells them once more
- *   all are; copies are DYING    the same
- *   some blocks are DYING        the same, with what is left; EVERYWHERE: the keys that were told
- *                                say what that is
+ *   some keys are in drop[]      begins anew, and adds them once more
+ *   all are; copies are DYING    does the same
+ *   some blocks are DYING        does the same with the others; with EVERYWHERE the keys in drop[] say
+ *                                which these are
  *   the block is DYING           finds its command beside the last key: it makes state.drops even, and
  *                                answers that the block went
- *   state.drops is even again    the same
- *   a key is told that is        the same; without its command, which nothing is there to count for:
- *     nowhere                    it is told once more
+ *   state.drops is even again    does the same
+ *   drop[] has a key that is     adds it once more: the command is not beside it, since it has
+ *     nowhere                    nothing to count
  *
- * So keys are told before anything goes, copies go before blocks, and the block that was named goes
- * last.  A block that the steward of a tier is about to publish has no record to look up: its
- * publishes name the drops whose keys have left the tier (`since`), and are refused below keys that
- * were dropped since (tiers/steward/drops.c).
+ * So keys are stored in drop[] before anything goes, copies go before blocks, and the named block
+ * goes last.  A block that the steward of a tier is about to publish has no record to look up.
+ * Its publishes name the drops whose keys have left the tier (`since`), and are refused below keys
+ * that were dropped since (tiers/steward/drops.c).
  *
- * A drop of a copy does not concern the block in VRAM or RAM: the bytes of the copy may have been
- * damaged where it lay.  So it has no number, and nobody is told of its keys.
+ * A drop of a copy does not concern the block in VRAM or RAM, since the bytes of the copy may have
+ * been damaged where they lay.  So such a drop has no number, and its keys are not in drop[].
  *
- * Alone (GPC_ONLY) the key goes, and its copies below RAM, and what follows it stays: nothing was
- * computed from bytes that nobody could read.
+ * With GPC_ONLY the key goes alone with its copies below RAM, and the blocks behind it stay:
+ * nothing was computed from bytes that nobody could read.
  *
  *   a child of the block             then
- *   its pool takes gaps              it stays, from then on without a parent (REC_UNCHAINED), as if it
- *                                    had been published so; a target it is moving to takes that over
- *   its pool takes none              it goes with all that hangs on it, and is not bad: its copies below
- *                                    stay, and no drop has its key
- *   it is below RAM                  it stays: pools of tiers take gaps
+ *   in a pool that takes gaps        stays without a parent from then on (REC_UNCHAINED), as if it had
+ *                                    been published so; a target to which it is moving does the same
+ *   in a pool that takes none        goes with all that hangs on it.  Its bytes are not bad: its copies
+ *                                    below stay, and no drop has its key
+ *   below RAM                        stays: pools of tiers take gaps
  *
  *   the block is                     then
- *   referenced, or being read        DYING until that is over, as in any drop
- *   on its way to another one        it is followed as above, without what hangs on the target; a target
- *                                    that is not LIVE yet is refused
- *   RESERVED, or of another life     nothing
- *   computed again                   its publish is refused if it names an earlier `since`, and what
- *                                    follows it is not
+ *   referenced, or being read        it is DYING until that is over, as in any drop
+ *   on its way to another block      the target goes as above, without the blocks that hang on it; a
+ *                                    target that is not LIVE yet is refused
+ *   RESERVED, or of another life     nothing happens
+ *   computed again                   its publish is refused if it names an earlier `since`; a publish
+ *                                    of a block behind it is not
  *
- *   what was stored last             a successor, which runs the command again
- *   some children stand alone        the same, with those that are left; what stands alone stays
- *   the key is told, with those      tells it once more
+ *   what was stored last             a successor runs the command again, and
+ *   some children have no parent     does the same with the other children; these stay
+ *   the key and those are in drop[]  adds the key once more
  *   the block is DYING               finds its command, and answers that it went
  *
- * The steward of the tiers is told of children that stay: a drop of what is before the gap takes them.  It is told
- * before the record says that a child may stay, since a successor finds no child to tell of behind that
- * (model/alone.pml).
+ * drop[] tells the steward of the tiers of children that stay, since a drop of a block before the
+ * gap takes these along.  It does so before the record says that a child may stay: after that a
+ * successor finds no child to tell of (model/alone.pml).
  * Tests: t/index/drops-die.t t/index/drops-alone.t t/index/drops-since.t t/tiers/drop-dies.t
  *   t/tiers/drops-alone.t t/tiers/drops.t */
 #include "config.h"
@@ -79,7 +81,7 @@
 
 /* ---- the blocks that go ---- */
 
-/* Leaves first: each stands in the list behind all its descendants. */
+/* Leaves first: each block is in the list behind all its descendants. */
 static void doom(struct writer *w, uint32_t record, bool alone)
 {
 	struct records *d = &w->doomed;
@@ -121,7 +123,7 @@ static void doom_key(struct writer *w, const uint64_t key[2], bool alone)
 			doom(w, table_find(w, space, &k), alone);
 }
 
-/* The block has left for where its key is now. */
+/* The block has left: follow its key to the place where it is now. */
 static void follow(struct writer *w, uint32_t record, bool alone)
 {
 	const struct shm_record *r = w_record(w, record);
@@ -134,7 +136,7 @@ static void follow(struct writer *w, uint32_t record, bool alone)
 		doom_key(w, r->key, alone);
 }
 
-/* From the roots to the leaves: descendants of a key in another space go with it at once. */
+/* From the roots to the leaves: the descendants of a key in another space go at once with it. */
 static void doom_everywhere(struct writer *w, const uint64_t key[2], uint64_t number)
 {
 	uint64_t head = w_state(w)->drops_head, at;
@@ -175,14 +177,14 @@ static uint32_t gather(struct writer *w, uint32_t record, const struct shm_comma
 	return first ? first : w->doomed.n;
 }
 
-/* ---- it goes ---- */
+/* ---- the blocks go ---- */
 
 static bool is_upper(struct writer *w, uint32_t record)
 {
 	return !shm_is_lower(w_pool_of(w, record)->kind);
 }
 
-/* In that space, if it is one below RAM; or NONE. */
+/* The copy in that space, if that is a space below RAM; or NONE. */
 static uint32_t find_copy(struct writer *w, uint32_t space, const uint64_t key[2])
 {
 	const gpc_key k = { { key[0], key[1] } };
@@ -211,13 +213,15 @@ static void drop_copies(struct writer *w, const uint64_t key[2], uint64_t *sum)
 	}
 }
 
-/* The i-th in the order in which they go: behind all others those of the block that was named. */
+/* The i-th block in the order in which they go: the blocks of the named block go after all
+ * others. */
 static uint32_t in_turn(struct writer *w, uint32_t first, uint32_t i)
 {
 	return w->doomed.at[(first + i) % w->doomed.n];
 }
 
-/* key: told if no block of the list is in VRAM or RAM; NULL: none is told, false. */
+/* Store the keys in drop[].  key: stored if no block of the list is in VRAM or RAM.  If it is NULL
+ * then, none is stored: false. */
 static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t command)
 {
 	uint32_t n = w->doomed.n, i, last = n;
@@ -234,7 +238,7 @@ static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t
 				     w_space(w, in_turn(w, first, i)), i == last ? command : 0);
 	if (last == n)
 		dropped_tell(w, key, NONE, command);
-	/* a command that runs again finds its told keys here, if any block has gone */
+	/* if any block has gone, a command that runs again finds its keys here */
 	order_stores();
 	return true;
 }
@@ -263,9 +267,9 @@ static void carry_out(struct writer *w, uint32_t first, const uint64_t *key, uin
 		dropped_end(w);
 }
 
-/* ---- it goes alone ---- */
+/* ---- the key goes alone ---- */
 
-/* All of the list have one key.  False: it is below RAM alone. */
+/* All blocks of the list have one key.  False: it is only below RAM. */
 static bool tell_alone(struct writer *w, uint64_t command)
 {
 	const uint64_t *key = NULL;
@@ -311,7 +315,7 @@ int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,
 	bool everywhere, is_there;
 	uint32_t first;
 
-	if (position < w->peer[peer].again) /* a writer that died may have had it */
+	if (position < w->peer[peer].again) /* a writer that died may have run it */
 		number = dropped_by(w, command);
 	first = gather(w, record, cmd, number, key);
 	if (cmd->drop.alone && first) {
@@ -324,6 +328,6 @@ int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,
 		carry_out(w, first, everywhere ? key : NULL, is_there ? command : 0,
 			  &w_tally(w, peer)->dropped);
 	else
-		dropped_end(w); /* of a writer that died in it */
+		dropped_end(w); /* the drop of a writer that died in it */
 	return is_there || number;
 }

@@ -5,9 +5,9 @@
 
 #include "index/table/state.h"
 
-/* CMD_DROP of this record: it goes with its descendants, and, if it is in VRAM or RAM, with the
- * copies of all these keys below RAM; all are counted.  1: something went, now or in a run
- * before. */
+/* CMD_DROP of this record.  The record goes with its descendants.  If it is in VRAM or RAM, the
+ * copies of all these keys below RAM go, too.  All of them are counted.  1: a block went, now or
+ * in a run before. */
 int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,
 		   const struct shm_command *cmd, uint32_t record);
 

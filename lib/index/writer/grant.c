@@ -2,23 +2,23 @@
 /* grant.c - commands that need blocks: reserve, evict, and the first halves of demote and
  * promote.
  *
- * All or nothing without an undo.  A grant looks first and acts then.  grant_place() counts the
- * free blocks and lets lru_pick() choose victims tentatively: these are marked `selected` and
- * taken off the queue, and nothing else has happened.  If there are too few, they are put back,
- * last one first, and the grant waits or is refused.  Only when there are enough does it
- * reserve and retire, and from then on it cannot fail for want of blocks.  GPC_PARTIAL, evict
- * and moves take what there is.
+ * A grant is done as a whole or not at all, without an undo: it looks first and acts then.
+ * grant_place() counts the free blocks and lets lru_pick() choose victims tentatively: these are
+ * marked `selected` and taken off the queue, and nothing else has happened.  If there are too few,
+ * they are put back, last one first, and the grant waits or is refused.  Only when there are
+ * enough does it reserve and retire, and from then on it cannot fail for want of blocks.
+ * GPC_PARTIAL, evict and moves take what there is.
  *
- * Waiting.  A grant waits in the list w->grants, in the order of the commands, and is tried
- * again in each round of the writer (grant_sweep).  It waits, and evicts nothing, while blocks
- * of its pool that nobody was promised are in their grace period, while blocks leave the pool
- * after a move, and while stocks come back.  An earlier grant that has not started on a pool
- * goes before a later one.  A grant that has started waits for its victims: they come back one
- * by one, behind flush and grace period, with the operation in their records (rule C1).  A
- * victim that a reference has won in that time is replaced by another, and never waited for
+ * This is how it waits.  A grant waits in the list w->grants, in the order of the commands, and is
+ * tried again in each round of the writer (grant_sweep).  It waits, and evicts nothing, while
+ * blocks of its pool that nobody was promised are in their grace period, while blocks leave the
+ * pool after a move, and while stocks come back.  An earlier grant that has not started on a pool
+ * goes before a later one.  A grant that has started waits for its victims: they come back one by
+ * one, behind flush and grace period, with the operation in their records (rule C1).  A victim
+ * that somebody has taken a reference on in that time is replaced by another, and never waited for
  * (rule S4).
  *
- * The end.  When all items have their blocks, the writer first swaps group_state to
+ * This is how it ends.  When all items have their blocks, the writer first swaps group_state to
  * GROUP_GRANTED: after that the owner waits for the answer.  Then the items are bound and
  * answered.  A grant gives its blocks back when it was withdrawn, when its pool goes, or when its
  * peer has died: reserved blocks are free, and DYING blocks become free for any peer.
@@ -57,8 +57,8 @@ static void grant_remove(struct writer *w, struct grant *g)
 	free(g);
 }
 
-/* Is the block reserved for this item?  What an evict without GPC_TAKE has got is free by now, or
- * reserved again, by another command; in a CALLER pool it is its owner's. */
+/* Is the block reserved for this item?  A block that an evict without GPC_TAKE got is free by now,
+ * or reserved again by another command.  In a CALLER pool it is its owner's. */
 static bool is_of(struct writer *w, const struct grant *g, const struct grant_item *s,
 		  uint32_t record)
 {
@@ -67,7 +67,7 @@ static bool is_of(struct writer *w, const struct grant *g, const struct grant_it
 	return r->owner == g->peer && r->op == OP_OF(g->position + (uint64_t)(s - g->item));
 }
 
-/* A block that was named may be referenced by the peer still, and its bytes read. */
+/* The peer may still refer to a block that it named, and read its bytes. */
 static void give_up(struct writer *w, const struct grant *g, uint32_t record)
 {
 	if (grant_is_named(g))
@@ -84,7 +84,7 @@ static void item_undo(struct writer *w, struct grant *g, struct grant_item *s)
 	grant_unpin(w, s);
 	if (record == NONE)
 		return;
-	if (s->waits) { /* DYING: free after its grace period, for anybody */
+	if (s->waits) { /* DYING: it is free for anybody after its grace period */
 		w_record(w, record)->owner = SHM_NO_PEER;
 		w_record(w, record)->op = 0;
 		w_pool_of(w, record)->coming++;
@@ -112,7 +112,7 @@ static void grant_refuse(struct writer *w, struct grant *g, int32_t error)
 	grant_remove(w, g);
 }
 
-/* ---- what one item answers ---- */
+/* ---- the answer to one item ---- */
 
 static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t at)
 {
@@ -131,13 +131,13 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	if (s->skip)
 		return;
 	move_bind(w, s->block, s->source, s->source_word, (uint8_t)(s->copy ? REC_COPY : 0));
-	grant_unpin(w, s); /* the binding pins it now */
+	grant_unpin(w, s); /* from now on the binding pins it */
 	if (g->transfer)
 		transfer_bound(w, g->peer, g->position, at, s->block);
 }
 
 /* The item has its block, and its source is unchanged.  A source may have been dropped, or
- * published over, while the grant waited: a pin keeps it from eviction only. */
+ * published over, while the grant waited, since a pin only keeps it from eviction. */
 static bool item_has_all(struct writer *w, const struct grant *g, const struct grant_item *s)
 {
 	if (s->skip)
@@ -191,7 +191,7 @@ static void grant_finish(struct writer *w, struct grant *g)
 
 /* ---- start, go on, end ---- */
 
-/* 0 = go on; else the answer. */
+/* 0: go on; any other value is the answer. */
 static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_command *cmd)
 {
 	struct wpool *p;
@@ -205,13 +205,13 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	p = &w->pool[g->pool];
 	if (p->state != POOL_READY)
 		return p->state == POOL_FREE ? -ENOENT : -ESTALE;
-	/* CALLER blocks are the owner's from the start: it has none to reserve, and nobody else
-	 * may take them */
+	/* CALLER blocks are their owner's from the start.  The owner has none to reserve, and
+	 * nobody else may take them. */
 	if ((p->flags & GPC_POOL_CALLER) &&
 	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->owner != (int32_t)g->peer)))
 		return -EPERM;
-	/* blocks that are evicted for a stock belong to its owner by the record, with or without
-	 * the stock */
+	/* Blocks that are evicted for a stock belong to the pool's owner by the record, whether
+	 * the stock has them or not. */
 	if (g->kind == CMD_EVICT && (g->flags & CF_STOCK) &&
 	    !((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)g->peer))
 		return -EPERM;
@@ -258,7 +258,7 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 	w->grants_end = &g->next;
 	i = g->n;
 	if (w->nleftover && g->kind == CMD_EVICT)
-		grant_take_leftovers(w, g); /* whatever becomes of the grant */
+		grant_take_leftovers(w, g); /* this happens whatever becomes of the grant */
 	if (cmd->group_state == GROUP_WITHDRAWN)
 		err = -ETIMEDOUT;
 	else if (g->transfer)
@@ -270,7 +270,7 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 		grant_refuse(w, g, err);
 		return;
 	}
-	/* items beyond the quota, or from a source that cannot move on, are answered now */
+	/* items beyond the quota, or with a source that cannot move, are answered now */
 	if (grant_is_named(g))
 		grant_tell_named(w, g, g->n, i, -EDQUOT);
 	while (i > g->n) {
@@ -291,7 +291,7 @@ static bool must_queue(const struct writer *w, const struct grant *g)
 	return false;
 }
 
-/* True: the grant has ended. */
+/* True: the grant is over. */
 static bool grant_step(struct writer *w, struct grant *g)
 {
 	int32_t err;
@@ -331,7 +331,7 @@ void grant_sweep(struct writer *w)
 			else
 				grant_step(w, g);
 		}
-		/* victims without open sections in their way are back at once */
+		/* victims that no open section delays are back at once */
 		moved = retire_advance(w);
 	} while (moved && w->grants);
 	for (g = w->grants; g; g = next) {

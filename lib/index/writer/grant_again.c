@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_again.c - blocks that a dead writer had evicted for a command that it did not answer.
  *
- * The command runs again, and these count first (rule C1): else it would evict as many more.  A
- * command that its writer left without an answer had done this for one item, or nothing:
+ * The command runs again, and uses these blocks first (rule C1), or it would evict as many more.
+ * A writer that died before the answer has left one of these for an item, or nothing:
  *
  *   reserve, demote, promote        found by          the second run
  *   ------------------------------  ----------------  --------------------------------------------
@@ -18,22 +18,21 @@
  *   victim: RESERVED, op            w->leftover       answers with it: of GPC_TAKE, or named
  *   victim: FREE, without GPC_TAKE  nobody            evicts another one (victim_is_ours)
  *
- * A reserve, demote or promote need not find the same block, only room.  There is room for as many
- * as the dead writer had taken: no pool has more keys and reservations than its capacity, and a
- * victim on its way counts as a reservation (promised_in_pool() of
- * grant_place.c).  An evict takes no free
- * block, so it must find its own.
+ * A reserve, demote or promote need not find the same block, but only room.  There is room for as
+ * many blocks as the dead writer had taken: no pool has more keys and reservations than its
+ * capacity, and a victim on its way counts as a reservation (promised_in_pool() of
+ * grant_place.c).  An evict takes no free block, so it must find its own.
  *
- * The takeover notes those in w->leftover, before any command runs; each leaves the list when its
- * command begins, or its peer ends.  Until then a DYING one is charged as if it were to be reserved, which it is
- * with GPC_TAKE.
+ * The takeover notes the blocks of an evict in w->leftover, before any command runs.  Each leaves
+ * the list when its command begins, or its peer ends.  Until then a DYING block is charged as if
+ * it were to be reserved; with GPC_TAKE it is.
  * Tests: t/index/left-over.t t/index/each-store.t t/index/promised.t */
 #include "config.h"
 
 #include "index/writer/grants.h"
 
-/* Is it the command's still?  If its grace period has ended before the command ran again, it was
- * freed. */
+/* Does it still belong to the command?  If its grace period has ended before the command ran
+ * again, it was freed. */
 static bool is_left_over(struct writer *w, const struct leftover *l)
 {
 	const struct shm_record *r = w_record(w, l->record);

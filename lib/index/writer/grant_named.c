@@ -2,11 +2,11 @@
 /* grant_named.c - an eviction of blocks that the command names: they become reservations of the
  * peer.
  *
- * All that is done with a victim is done with these (rules C1, S4), but for two things.  No other
- * block is taken in place of a block that cannot go.  And the peer may hold the block itself, by
- * one reference, which the answer makes a reservation: its cell is PENDING from before the
- * command is shown until the answer is taken, so it is known from any other reference of that
- * peer, which would be a number.
+ * They are treated like any victim (rules C1, S4), with two differences.  No other block is taken
+ * in place of a block that cannot go.  And the peer may hold the block itself, by one reference,
+ * which the answer makes a reservation.  Its cell is PENDING from before the command is shown
+ * until the answer is taken.  So it differs from any other reference of that peer, which would be
+ * a number.
  * Tests: t/index/named-quota.t t/index/reclaim.t t/index/given-up.t */
 #include "config.h"
 
@@ -24,8 +24,8 @@ static bool has_key(struct writer *w, uint32_t record, const struct shm_command 
 	return !(key[0] | key[1]) || (r->key[0] == key[0] && r->key[1] == key[1]);
 }
 
-/* 0: it may go.  Its descendants are not taken along: a list that has the leaf first has all of
- * them. */
+/* 0: it may go.  Its descendants are not taken along, since a list that has the leaf first has all
+ * of them. */
 static int32_t check(struct writer *w, const struct grant *g, uint32_t record,
 		     const struct shm_command *cmd)
 {
@@ -36,8 +36,8 @@ static int32_t check(struct writer *w, const struct grant *g, uint32_t record,
 	n = &w->node[record];
 	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !has_key(w, record, cmd))
 		return -ESTALE;
-	/* leaving: its key is in another space, and it is found here until its children have
-	 * gone */
+	/* It is leaving: its key is in another space, and is found here until its children have
+	 * gone. */
 	if (n->leaving || n->pins || n->selected || n->first != NONE ||
 	    !grant_is_alone(w, g->peer, record))
 		return -EBUSY;
@@ -49,7 +49,7 @@ void grant_take_named(struct writer *w, struct grant *g)
 	struct shm_tally *t = w_tally(w, g->peer);
 	uint32_t left = grant_quota_left(w, g), i, record;
 
-	left -= MIN(left, g->waiting); /* that a writer that died had taken */
+	left -= MIN(left, g->waiting); /* the blocks that a dead writer had taken */
 	for (i = 0; i < g->n; i++) {
 		struct grant_item *s = &g->item[i];
 
@@ -58,7 +58,7 @@ void grant_take_named(struct writer *w, struct grant *g)
 		record = w_find_record(w, s->want);
 		s->why = check(w, g, record, seg_command(&w->seg, g->peer, g->position + i));
 		if (!s->why && !left)
-			s->why = -EDQUOT; /* of blocks that may go, and of no others */
+			s->why = -EDQUOT; /* only blocks that may go get this answer */
 		s->skip = s->why != 0;
 		if (s->skip)
 			continue;

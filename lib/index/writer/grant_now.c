@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grant_now.c - a reserve whose blocks are free: they are given at once, and nothing waits.
+/* grant_now.c - a reserve gets free blocks at once, without waiting.
  *
  * The command is claimed before anything is reserved: a successor that finds the claim runs the
  * command again.
@@ -12,7 +12,7 @@
 #include "index/table/record.h"
 #include "index/writer/recall.h"
 
-#define AHEAD 6 /* blocks whose lines are asked for */
+#define AHEAD 6 /* blocks whose lines are prefetched */
 
 static inline __attribute__((always_inline)) void prefetch_free(struct writer *w,
 								const struct wpool *p, uint32_t n,

@@ -17,9 +17,9 @@
 #include "index/writer/recall.h"
 #include "index/writer/retire.h"
 
-/* Victims on their way to be reservations: they are not live and not reserved, but are charged.
- * Else the room that a victim leaves would be given away, by its own grant or another one, and
- * the pool would have more than its capacity when it comes. */
+/* Victims on their way to be reservations.  They are neither live nor reserved, but are charged.
+ * Otherwise the room that a victim leaves would be given away, by its own grant or another, and
+ * the pool would have more than its capacity when the victim comes. */
 static uint32_t promised_in_pool(struct writer *w, uint32_t pool)
 {
 	const struct grant *g;
@@ -113,8 +113,8 @@ static uint32_t *items_in_need(const struct grant *g, uint32_t *ret_n)
 	return list;
 }
 
-/* There are too few.  Blocks in stocks, and blocks that refills wait for, have no user yet:
- * stocks give them back, but not to a refill of another stock. */
+/* There are too few.  Blocks in stocks, and blocks that refills wait for, have no user yet.  So
+ * stocks give them back, except to a refill of another stock. */
 static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t least,
 			      uint32_t short_by)
 {
@@ -130,8 +130,8 @@ static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t 
 	return recall_comes(w, g->pool) ? GRANT_WAIT : -ENOSPC;
 }
 
-/* Find blocks for all items in need.  0: they are there or on their way; GRANT_WAIT: nothing
- * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
+/* Find blocks for all items in need.  0: they are there or on their way.  GRANT_WAIT: nothing was
+ * done, so call it again later.  -ENOSPC: nothing was done, and waiting would not help. */
 static int32_t place_items(struct writer *w, struct grant *g, const uint32_t *items, uint32_t n)
 {
 	struct wpool *p = &w->pool[g->pool];
@@ -144,8 +144,8 @@ static int32_t place_items(struct writer *w, struct grant *g, const uint32_t *it
 	want = n - nfree;
 	if (want && !evict_only && p->coming && room > nfree)
 		return GRANT_WAIT;
-	/* headroom: what a later reserve could have of free blocks, transit slots excepted, and
-	 * for the rest leaves that could be evicted */
+	/* headroom: a later reserve must be able to get that many, from free blocks without
+	 * transit slots, and for the rest from leaves that could be evicted */
 	extra = MIN(p->nfree + p->coming, room);
 	extra -= MIN(extra, nfree);
 	extra = g->headroom > extra ? g->headroom - extra : 0;
@@ -186,8 +186,8 @@ static bool is_short(const struct writer *w, const struct grant *g, uint32_t n)
 	return g->kind != CMD_EVICT && (uint64_t)n + g->headroom > p->nfree;
 }
 
-/* CF_FREE: the rest is enough for refill() of loop.c and for a steward that spills ahead, so that
- * none of the two evicts a key because of this grant. */
+/* CF_FREE: leave enough for refill() of loop.c, and for a steward that spills ahead, so that
+ * neither evicts a key because of this grant. */
 static int32_t place_free(struct writer *w, struct grant *g, const uint32_t *items, uint32_t n)
 {
 	struct wpool *p = &w->pool[g->pool];
@@ -220,7 +220,7 @@ int32_t grant_place(struct writer *w, struct grant *g)
 	if (w->nparked && is_short(w, g, n))
 		parked_look(w);
 	err = n ? place_items(w, g, items, n) : 0;
-	/* for instance, a promotion's source goes late */
+	/* for instance, the source of a promotion goes late */
 	if (err && w->nparked && parked_look_all(w, g->waited))
 		err = place_items(w, g, items, n);
 	free(items);

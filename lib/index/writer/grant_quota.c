@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grant_quota.c - the blocks that a peer may have reserved, including blocks that it is to get.
+/* grant_quota.c - the number of blocks that a peer may have reserved, which includes blocks that
+ * it is still to get.
  * Tests: t/index/capacity.t t/index/liars.t t/index/named-quota.t t/index/reserve.t
  *   t/index/settings.t */
 #include "config.h"
@@ -10,7 +11,7 @@
 
 /* Blocks that other grants of this peer are still to get.  They count against the quota already,
  * since many grants may begin before the first of them has its blocks.  A grant that names its
- * blocks looks at the quota when it starts, and not before. */
+ * blocks looks at the quota only when it starts. */
 static uint32_t promised_to_peer(const struct writer *w, const struct grant *g)
 {
 	const struct grant *h;
@@ -49,7 +50,7 @@ int32_t grant_quota(struct writer *w, struct grant *g)
 {
 	uint32_t room;
 
-	if (grant_is_named(g)) /* grant_take_named(), for its blocks that go */
+	if (grant_is_named(g)) /* grant_take_named() does so, for those of its blocks that go */
 		return 0;
 	room = grant_quota_left(w, g);
 	if (!room || (room < g->n && g->kind == CMD_RESERVE && !(g->flags & CF_PARTIAL)))

@@ -38,7 +38,8 @@ int32_t grant_why_not(struct writer *w, const struct grant *g, const struct gran
 	return s->block == NONE ? -ENOSPC : -ESTALE;
 }
 
-/* A transfer reads blocks of several pools: within a space it moves them, else it copies them. */
+/* A transfer reads blocks of several pools: it moves those of the same space, and copies the
+ * others. */
 static bool is_copied(struct writer *w, const struct grant *g, uint32_t source)
 {
 	if (g->transfer && g->kind == CMD_PROMOTE)
@@ -46,7 +47,8 @@ static bool is_copied(struct writer *w, const struct grant *g, uint32_t source)
 	return g->flags & CF_COPY;
 }
 
-/* May one more read it?  Copies for transfers share a source; all else has it alone. */
+/* May one more reader have it?  Copies for transfers share a source; any other reader has it
+ * alone. */
 static int32_t reader_check(struct writer *w, const struct grant *g, uint32_t source)
 {
 	const struct node *n = &w->node[source];
@@ -106,7 +108,8 @@ static void pin(struct writer *w, struct grant *g, struct grant_item *s)
 }
 
 /* If the target's space has the key already, nothing is copied, and the source of a demotion goes
- * as after a commit.  If the block that has it there is leaving, wait until that has gone. */
+ * as after a commit.  If the block that has the key there is leaving, the item waits until it has
+ * gone. */
 static void skip_resident(struct writer *w, struct grant *g, struct grant_item *s)
 {
 	uint32_t space = w->pool[g->pool].space, source = s->source, resident;
@@ -125,7 +128,7 @@ static void skip_resident(struct writer *w, struct grant *g, struct grant_item *
 	leave_stay(w, resident);
 	s->skip = true;
 	if (g->kind == CMD_DEMOTE && !(g->flags & CF_COPY) && !leave_is_moved(w, source)) {
-		retire_count(w, source, NULL); /* it was live in both */
+		retire_count(w, source, NULL); /* it was live in both spaces */
 		leave_space(w, source);
 	}
 	grant_unpin(w, s);
@@ -144,7 +147,7 @@ bool grant_is_behind(struct writer *w, struct grant *g)
 		if (!s->behind)
 			continue;
 		s->behind = false;
-		/* a source that was dropped meanwhile is left to item_has_all() */
+		/* item_has_all() deals with a source that was dropped meanwhile */
 		if (s->source != NONE && w_word(w, s->source) == s->source_word)
 			skip_resident(w, g, s);
 	}
@@ -169,7 +172,7 @@ static int32_t pick_sources(struct writer *w, struct grant *g, uint32_t from)
 	return n ? 0 : -ENOSPC;
 }
 
-/* 0, or why not even the first source can move. */
+/* 0, or the reason why not even the first source can move. */
 int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from)
 {
 	uint32_t i;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants.c - the blocks of grants: the owner of a block, a victim that comes back to its grant,
- * and answers.
+/* grants.c - the blocks of grants: their owner, the return of a victim to its grant, and answers.
  *
  * A victim of a grant is DYING, with owner and op of the command (rule C1), until its batch is
- * over.  Nothing here goes on with a grant: grant_sweep() looks at it again.
+ * over.  These functions do not continue a grant: grant_sweep() looks at it again.
  * Tests: t/index/reclaim.t t/index/wait.t */
 #include "config.h"
 
@@ -55,7 +54,7 @@ bool grant_holds(struct writer *w, uint32_t record)
 	return w->grants && item_of(w, record, &g);
 }
 
-/* The row is read once, cell by cell: a peer that raises a cell after that sees DYING, or is seen
+/* The row is read once, cell by cell.  A peer that raises a cell after that sees DYING, or is seen
  * when the grace period is over. */
 bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record)
 {
@@ -84,15 +83,15 @@ static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
 	uint64_t op = w_record(w, record)->op;
 
 	if (p->flags & GPC_POOL_CALLER)
-		/* an operation belongs to one ring: only the owner's own is noted */
+		/* an operation number belongs to one ring, so only the owner's own is noted */
 		record_return(w, record, p->owner == (int32_t)g->peer ? op : 0);
 	else if (g->kind != CMD_EVICT || (g->flags & CF_TAKE))
 		record_reserve(w, record, g->peer, op);
 	else
-		/* The answer only names it.  If we die before the answer, the next run evicts
-		 * another one: one more key is lost, the next to go, and no block is given twice.
-		 * If it stayed DYING until the answer, it would be unusable until the last block
-		 * of the group. */
+		/* The answer only names the block.  If we die before the answer, the next run
+		 * evicts another block: one more key is lost, which would go next anyway, and no
+		 * block is given twice.  If the block stayed DYING until the answer, it would be
+		 * unusable until the last block of the group. */
 		record_free(w, record);
 }
 
@@ -108,7 +107,7 @@ bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
 	if (in_use) {
 		s->block = NONE;
 		s->why = -ESTALE;   /* NAMED */
-		w->progress = true; /* grant_sweep looks for another */
+		w->progress = true; /* grant_sweep() looks for another block */
 		return false;
 	}
 	victim_is_ours(w, g, record);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* idle.c - holders of blocks that a clear would take.
  *
- * Of tag 0 that is every block of the pool, whatever its state: a program that has reserved it, or
- * references a block whose key has gone, is at work there.  With another tag it is the blocks of
- * that tag with a key.  Descendants of such a block always count, in any pool of the space.
- * Blocks in a stock have no user, and blocks that a peer has given back have none.  A block that
- * a move reads or writes is held by the move.
+ * With tag 0 these are all blocks of the pool, in any state: a program that has reserved a block,
+ * or references a block whose key has gone, is at work there.  With another tag they are the
+ * blocks of that tag that have a key.  Descendants of such a block always count, in any pool of
+ * the space.  A block in a stock has no user, and a block that a peer has given back has none
+ * either.  A block that a move reads or writes is held by the move.
  * Tests: t/index/clear-idle.t */
 #include "config.h"
 
@@ -21,7 +21,7 @@ struct idle {
 	struct writer *w;
 	int32_t pool;
 	uint32_t tag;
-	uint8_t *known; /* of each record: does it go?  So each is climbed over once */
+	uint8_t *known; /* for each record: does it go?  So no ancestor is looked at twice */
 };
 
 static bool cells_hold(struct writer *w, uint32_t record)
@@ -64,7 +64,7 @@ static bool is_named(const struct idle *l, uint32_t record)
 	return is_in_pool(l, record) && (!l->tag || w_record(l->w, record)->tag == l->tag);
 }
 
-/* The block, or one of its ancestors. */
+/* Does the block go, or one of its ancestors? */
 static bool goes(struct idle *l, uint32_t record)
 {
 	const struct node *node = l->w->node;

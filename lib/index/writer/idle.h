@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* idle.h - does anybody hold what a clear would take? */
+/* idle.h - does anybody hold blocks that a clear would take? */
 #ifndef GPC_WRITER_IDLE_H
 #define GPC_WRITER_IDLE_H
 
 #include "index/table/state.h"
 
-/* The held blocks that pools_clear() would take; pool -1 = all, tag 0 = any.  No promise: a peer
- * may take a reference as soon as its row was read. */
+/* The number of held blocks that pools_clear() would take; pool -1 = all, tag 0 = any.  It is no
+ * promise, since a peer may take a reference as soon as its row was read. */
 uint32_t idle_count_held(struct writer *w, int32_t pool, uint32_t tag);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop.c - the serving loop.  One pass takes the commands of the rings, pushes retired blocks on,
- * and answers.  After a while without commands it sleeps between passes, on a futex that
- * submitting peers wake.
+ * and answers.  After a while without commands the loop sleeps between passes, on a futex; peers
+ * that submit wake it.
  * Tests: t/index/stray-stores.t t/index/wake.t t/index/primed.t t/index/hostile-peer.t
  *   t/index/transfer-turns.t t/index/wake-writer.t */
 #include "config.h"
@@ -27,12 +27,13 @@
 #include "index/writer/sweep.h"
 #include "index/writer/transfer.h"
 
-#define ROUND         64               /* commands of one peer before the next one's turn */
-#define PRIMED        16               /* a power of two, above ... */
-#define PRIME_AHEAD   12               /* commands whose memory is on its way */
-#define PRIME_AGAIN   6                /* each is looked at again after this number of later ones */
-#define HOUSEKEEP_NS  (20 * NS_PER_MS) /* between looks for the dead */
-#define ALONE_NS      (2000 * NS_PER_MS) /* the same, when nobody else is there */
+#define ROUND       64 /* commands of one peer before the next peer has its turn */
+#define PRIMED      16 /* a power of two, above ... */
+#define PRIME_AHEAD 12 /* commands whose memory is prefetched at a time */
+/* each command is looked at again when this number of later ones have been primed */
+#define PRIME_AGAIN   6
+#define HOUSEKEEP_NS  (20 * NS_PER_MS)   /* the time between looks for dead peers */
+#define ALONE_NS      (2000 * NS_PER_MS) /* the same, when no other peer is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
 
@@ -46,17 +47,18 @@ static uint32_t group_size(const struct shm_command *cmd)
 	return group && cmd->count && cmd->count <= SHM_RING ? cmd->count : 1;
 }
 
-/* Commands of one peer on their way: those from `next` to before `to` are primed. */
+/* The primed commands of one peer: from `next` to before `to`. */
 struct window {
 	uint64_t to;
 	struct primed list[PRIMED];
 };
 
-/* A command touches random lines: one miss after another would be most of its time. */
+/* A command touches random lines.  Without prefetching it would spend most of its time on one
+ * cache miss after another. */
 static inline __attribute__((always_inline)) const struct primed *
 prime_next(struct writer *w, uint32_t peer, uint64_t next, uint64_t head, struct window *s)
 {
-	uint64_t to = s->to - next > PRIMED ? next : s->to; /* a group has skipped it */
+	uint64_t to = s->to - next > PRIMED ? next : s->to; /* a group has skipped past it */
 
 	for (; to != head && to - next < PRIME_AHEAD; to++) {
 		command_prime(w, peer, to, &s->list[to % PRIMED]);
@@ -67,7 +69,7 @@ prime_next(struct writer *w, uint32_t peer, uint64_t next, uint64_t head, struct
 	return &s->list[next % PRIMED];
 }
 
-/* Run commands of one peer in order; returns how many. */
+/* Run commands of one peer in order; returns their number. */
 static uint32_t drain(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -78,9 +80,9 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	uint32_t n = 0;
 
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
-		return 0; /* scribbled over: its own loss */
-	/* behind (X): done words that the peer saw before it sent these are seen, and a child is
-	 * published below what was fetched */
+		return 0; /* the head was scribbled over, at its owner's own loss */
+	/* Behind (X): the writer sees all done words that the peer saw before it sent these
+	 * commands, so a child is published below its fetched parent. */
 	if (p->announced && p->next != head)
 		transfer_settle(w, peer);
 	window.to = p->next;
@@ -112,7 +114,7 @@ static void acknowledge(struct writer *w, uint32_t peer)
 		p->tail++;
 	store_release(&s->tail, p->tail); /* (Y) pairs with ring.c */
 	store_release(&s->done, s->done + 1);
-	order_fence(); /* results before `waiting`: ring.c does the reverse */
+	order_fence(); /* results are stored before `waiting` is read: ring.c does the reverse */
 	if (load_relaxed(&s->waiting))
 		futex_wake_all(&s->done);
 }
@@ -127,7 +129,7 @@ static void acknowledge_all(struct writer *w)
 			acknowledge(w, i * 64 + (uint32_t)__builtin_ctzll(bits));
 }
 
-/* The seats that there are, of 64. */
+/* The seats that exist, of 64. */
 static uint64_t seats_of_word(const struct writer *w, uint32_t i)
 {
 	uint32_t n = w->max_peers - MIN(w->max_peers, i * 64);
@@ -135,7 +137,7 @@ static uint64_t seats_of_word(const struct writer *w, uint32_t i)
 	return n < 64 ? (1ull << n) - 1 : UINT64_MAX;
 }
 
-/* Which peer rang?  A peer that has left wants its seat taken back now. */
+/* Find the peers that rang.  A peer that has left rings to have its seat taken back now. */
 static void answer_bell(struct writer *w)
 {
 	struct shm_shared *shared = seg_shared(&w->seg);
@@ -149,15 +151,15 @@ static void answer_bell(struct writer *w)
 		w->active[i] |= bits;
 		for (; bits; bits &= bits - 1) {
 			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
-			w->peer[peer].rang = true; /* it may have seen its done word */
+			w->peer[peer].rang = true; /* it may have rung since it saw its done word */
 			if (load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
 				w->next_housekeep_ns = 0;
 		}
 	}
 }
 
-/* False: the peer has no more commands, and will ring.  Its ring is looked at behind the swap
- * that has taken its bell, and it rings behind its commands. */
+/* False: the peer has no more commands, and will ring for new ones.  Its ring is looked at after
+ * the swap that has taken its bell, and the peer rings after it has stored its commands. */
 static bool serve_peer(struct writer *w, uint32_t peer, uint32_t *done)
 {
 	const struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -186,7 +188,8 @@ static uint32_t drain_all(struct writer *w)
 	uint32_t done = 0, round;
 
 	do {
-		w_pass_begin(w); /* peers with always more commands would make one endless pass */
+		/* peers that always have more commands would make one endless pass */
+		w_pass_begin(w);
 		answer_bell(w);
 		round = drain_active(w);
 		done += round;
@@ -198,8 +201,8 @@ static uint32_t drain_all(struct writer *w)
 	return done;
 }
 
-/* Blocks ahead of demand, so that a reserve need not wait for a grace period.  Not in a
- * pool that demotes: a peer is to copy its blocks before they go. */
+/* Free blocks ahead of demand, so that a reserve need not wait for a grace period.  It is not done
+ * in a pool that demotes, since a peer is to copy its blocks before they go. */
 static void refill(struct writer *w)
 {
 	uint32_t i, ahead, room, n;
@@ -218,8 +221,8 @@ static void refill(struct writer *w)
 	}
 }
 
-/* No peer can die, and nothing waits for a finding that needs a look.  A peer that comes rings,
- * so the next pass notes its seat. */
+/* No peer can die, and nothing waits for a change that only a look would find.  A peer that comes
+ * rings, so the next pass notes its seat. */
 static bool no_other_peers(const struct writer *w)
 {
 	uint32_t own = w->c->peer;
@@ -238,7 +241,7 @@ static bool pools_are_quiet(const struct writer *w)
 	return sweep_is_quiet(w);
 }
 
-/* A peer has come since, or a command waits now. */
+/* Has a peer come since, or does a command wait now? */
 static void notice_company(struct writer *w, uint64_t now)
 {
 	if (!w->alone || no_other_peers(w))
@@ -284,14 +287,14 @@ static uint32_t pass(struct writer *w)
 	answer_bell(w);
 	for (i = 0; i < ARRAY_SIZE(w->active); i++)
 		w->active[i] = seats_of_word(w, i); /* a bell may be late, or scribbled over */
-	/* else commands come first: a dead writer's find the victims that it took for them (rule
-	 * C1) */
+	/* otherwise commands come first: those of a dead writer find the victims that it took for
+	 * them (rule C1) */
 	if (w->missing.n)
 		retire_advance(w);
 	housekeep(w);
 	do {
 		w->progress = false;
-		if (!w->missing.n) { /* rule T7: then commands */
+		if (!w->missing.n) { /* rule T7: commands run only then */
 			transfer_poll(w);
 			n += drain_all(w);
 		}
@@ -327,9 +330,9 @@ static bool flush_ends_soon(struct writer *w)
 	return false;
 }
 
-/* A peer that has asked for something often asks for more, and to wake the writer takes longer
- * than most answers.  With few processors the writer does not spin: a peer that would ask, or was
- * woken just now, may wait for this processor. */
+/* A peer that has asked for something often asks for more, and waking the writer takes longer than
+ * most answers.  With few processors the writer does not spin: a peer that is about to ask, or was
+ * just woken, may be waiting for this processor. */
 static bool is_asked_again(struct writer *w)
 {
 	while (clock_ns() < w->awake_until_ns) {
@@ -340,7 +343,7 @@ static bool is_asked_again(struct writer *w)
 	return false;
 }
 
-/* False: a signal handler has run, whose program may want to do something about it. */
+/* False: a signal handler has run, and its program may want to act on it. */
 static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 {
 	struct shm_shared *shared = seg_shared(&w->seg);
@@ -357,18 +360,19 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	if (until <= now)
 		return true;
 	store_relaxed(&shared->sleeping, 1);
-	/* (Z) sleeping before pending; ring.c the reverse; t/model/wake.pml */
+	/* (Z) `sleeping` is stored before `pending` is read; ring.c does the reverse;
+	 * t/model/wake.pml */
 	order_fence();
 	if (!work_is_waiting(w))
 		err = futex_wait(&shared->sleeping, 1, until - now);
 	store_relaxed(&shared->sleeping, 0);
-	if (wait_is_watched()) /* the program itself decides that */
+	if (wait_is_watched()) /* the program decides itself how long it waits */
 		return !wait_over(clock_ns(), NEVER);
 	return err != -EINTR;
 }
 
-/* gpc_writer_wake() stores before it rings, and each pass begins with the answer to the bell.  It
- * is kept for gpc_writer_serve() when another call of this handle serves meanwhile. */
+/* gpc_writer_wake() stores before it rings, and each pass begins with the answer to the bell.  The
+ * value is kept for gpc_writer_serve() if another call of this handle serves meanwhile. */
 static bool is_woken(gpc *c)
 {
 	return (c->serving && worker_stops(&c->server)) ||

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mirrors.c - the copies on devices begin and end with their writer.
  *
- * Which devices there are stands in the header of the index.  The files that a predecessor
- * left there are swept; its mirrors are never written to.
+ * The header of the index names the devices.  The files that a predecessor has left there are
+ * swept, and its mirrors are never written to.
  * Tests: t/bytes/device-mirrors.t t/bytes/mirror.t */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "index/table/mirror.h"
 #include "index/writer/mirrors.h"
 
-/* The rest of a predecessor's mirror, outside of its process. */
+/* The parts of a predecessor's mirror that lie outside of its process. */
 static void sweep(struct writer *w, struct shm_mirror *old)
 {
 	const struct mirror_ops *ops;
@@ -22,7 +22,7 @@ static void sweep(struct writer *w, struct shm_mirror *old)
 		ops->sweep(&w->seg, old);
 }
 
-/* Generations name mirrors: no two of a cache ever had the same. */
+/* Generations name mirrors, so no two mirrors of a cache ever had the same. */
 static uint32_t next_generation(struct writer *w)
 {
 	uint32_t i, gen = w_state(w)->generation;
@@ -43,7 +43,7 @@ static bool has_mirror_on(struct writer *w, const char *device)
 	return false;
 }
 
-/* Two writers may number their devices differently: the first one's UUID stays. */
+/* Two writers may number their devices differently, so the first writer's UUID stays. */
 static void find_predecessor(struct writer *w, const char *device, uint8_t uuid[16])
 {
 	uint32_t i;
@@ -56,8 +56,8 @@ static void find_predecessor(struct writer *w, const char *device, uint8_t uuid[
 	}
 }
 
-/* One device of the list: create, upload, publish (rule T6).  A device that cannot be had
- * costs its mirror, never the index. */
+/* One device of the list: create, upload, publish (rule T6).  If a device fails, the cache goes
+ * without its mirror, and the index is unharmed. */
 static void open_one(struct writer *w, const char *device)
 {
 	struct wmirror m = { 0 };
@@ -82,15 +82,15 @@ static void open_one(struct writer *w, const char *device)
 	memcpy(to->handle, d.handle, sizeof(to->handle));
 	store_relaxed(&to->flushed, status.sequence);
 	store_release(&to->generation, gen);
-	/* (W) published: pairs with the load in index/segment/descriptor.c.  Before it a successor sees no
-	 * mirror of ours, and sweeps what we left by its generation. */
+	/* (W) published: pairs with the load in index/segment/descriptor.c.  Before it a successor
+	 * sees no mirror of ours, and sweeps the files that we left by their generation. */
 	store_release(&to->state, MIRROR_READY);
 	sweep(w, &old);
 	w->mirror[w->nmirrors++] = m;
 }
 
-/* Before the first change: nothing is dirty yet, and nothing is freed until a grace period
- * that begins after this (rule T6). */
+/* It comes before the first change: nothing is dirty yet, and nothing is freed until a grace
+ * period that begins after this (rule T6). */
 void mirrors_open(struct writer *w)
 {
 	char list[sizeof(w->seg.header.devices) + 1], *device, *rest = list;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mirrors.h - mirrors are made, and closed. */
+/* mirrors.h - mirrors are made and closed. */
 #ifndef GPC_WRITER_MIRRORS_H
 #define GPC_WRITER_MIRRORS_H
 

@@ -3,8 +3,9 @@
  *
  *   begin    target: RESERVED, names its source; source: LIVE, pinned
  *   commit   target LIVE                       the commit point
- *            the entry names the target        one store, readers find either block; or, in
- *                                              another space, the target has one of its own
+ *            the entry names the target        one store, after which readers find either block;
+ *                                              or, in another space, the target gets an entry of
+ *                                              its own
  *            source: REC_MOVED, REC_LEAVING    leave.c has the rest of its life
  *
  * A successor that finds both LIVE goes on from there.
@@ -33,12 +34,12 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct shm_record *t = w_record(w, to);
 
-	if (!w->node[from].in_tree) { /* of a forged segment: LIVE, in no pool */
+	if (!w->node[from].in_tree) { /* in a forged segment: LIVE, and in no pool */
 		t->flags &= REC_UNCHAINED;
 		store_release(&t->source, 0);
 		return;
 	}
-	/* since the move began its parent may have gone alone (record_leave_alone) */
+	/* its parent may have gone alone since the move began (record_leave_alone) */
 	t->flags |= w_record(w, from)->flags & REC_UNCHAINED;
 	table_retier(w, from, to);
 	if (w->node[from].leaving)
@@ -60,14 +61,15 @@ static void count_move(struct writer *w, uint32_t peer, uint32_t target)
 	store_relaxed(n, *n + 1);
 }
 
-/* Parent of a target in its own space: NONE for a first block; -ENOENT. */
+/* The parent of a target in its own space: NONE for a first block; -ENOENT. */
 static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 {
 	struct shm_record *t = w_record(w, target);
 	struct wpool *p = w_pool_of(w, target);
 	gpc_key parent = { { t->parent[0], t->parent[1] } };
 
-	/* where it came from its parent may have been missing; here it is looked for anew */
+	/* In the space that it came from its parent may have been missing; here it is looked for
+	 * anew. */
 	if (!key_is_zero(&parent) && !(p->flags & GPC_POOL_UNCHAINED))
 		t->flags &= (uint8_t)~REC_UNCHAINED;
 	*ret = NONE;
@@ -82,7 +84,8 @@ static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 	return 0;
 }
 
-/* A target that is LIVE is none any more.  The source first, as in move_unbind(). */
+/* A target that is LIVE is no target any more.  The source is cleared first, as in
+ * move_unbind(). */
 static void end_move(struct writer *w, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
@@ -94,13 +97,13 @@ static void end_move(struct writer *w, uint32_t target)
 
 /* After a drop the steward of the tiers looks for descendants that are not below the block in a
  * tree.  A block that is copied to another space meanwhile may follow a block there that was
- * computed again, and no drop would find it.  So it does not go if one of its ancestors was
+ * computed again, and no drop would find it.  So it is not copied if one of its ancestors was
  * dropped, or may have been. */
 static bool may_follow(struct writer *w, uint32_t target, uint32_t parent)
 {
 	const struct shm_record *t = w_record(w, target);
-	/* pairs with tiers/steward/drops.c.  The pools of a dead steward are still there, or the
-	 * next one's */
+	/* It pairs with tiers/steward/drops.c.  The pools of a dead steward are still there, or
+	 * those of the next one. */
 	uint64_t since = load_acquire(&seg_board(&w->seg)->followed) | 1;
 	struct dropped_query q = { .since = since,
 				   .space = w_space(w, target),
@@ -112,7 +115,7 @@ static bool may_follow(struct writer *w, uint32_t target, uint32_t parent)
 	       !dropped_gaps(w, w_space(w, t->source - 1)) || dropped_allows(w, &q);
 }
 
-/* The key becomes live in a space where it was not. */
+/* The key becomes live in a space that did not have it. */
 static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
@@ -147,8 +150,8 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	return 0;
 }
 
-/* Is the target what move_bind() made of the source?  A source that was moved elsewhere
- * meanwhile is in no tree.  In a forged segment the source may be in no pool, or the target
+/* Is the target as move_bind() made it from the source?  A source that was moved elsewhere
+ * meanwhile is in no tree.  In a forged segment the source may be in no pool; or the target may be
  * deeper, so that it could get below its own children. */
 static bool is_copy(struct writer *w, uint32_t source, uint32_t target)
 {
@@ -166,7 +169,7 @@ int32_t move_commit_target(struct writer *w, uint32_t peer, uint32_t target)
 	bool keep = t->flags & REC_COPY;
 	int32_t err;
 
-	/* without a source: a writer died while it gave this one back, or the transfer is cut */
+	/* It has no source: a writer died while it gave this one back, or the transfer is cut. */
 	if (w_pool_of(w, target)->state != POOL_READY || !t->source)
 		return -ESTALE;
 	if (w_word(w, source) != t->source_word || !is_copy(w, source, target))
@@ -180,9 +183,9 @@ int32_t move_commit_target(struct writer *w, uint32_t peer, uint32_t target)
 	}
 	err = commit_new(w, peer, target);
 	if (err != 0)
-		return err; /* commit_one() gives it back, which unpins */
+		return err; /* commit_one() gives it back, which unpins the source */
 	take_recency(w, source, target);
-	if (keep || w->node[source].leaving) /* the key is live in one space more */
+	if (keep || w->node[source].leaving) /* the key is live in one more space */
 		store_relaxed(&tally->published, tally->published + 1);
 	if (!keep)
 		leave_space(w, source);

@@ -17,7 +17,7 @@ void move_pin(struct writer *w, uint32_t source, bool keep)
 void move_unpin(struct writer *w, uint32_t source, bool keep)
 {
 	w->node[source].pins--;
-	if (!keep) /* its target's pin follows that of the grant */
+	if (!keep) /* the pin of its target replaces that of the grant */
 		w->node[source].moving = w->node[source].pins != 0;
 	lru_offer(w, source);
 }
@@ -36,14 +36,14 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	t->tag = s->tag;
 	t->flags = flags | (s->flags & REC_UNCHAINED);
 	t->source_word = source_word;
-	/* (O) bound: a successor that sees the source sees all of the above; before it, it
-	 * sees a plain reservation */
+	/* (O) bound: a successor that sees the source sees all of the above.  Before it the
+	 * successor sees a plain reservation. */
 	store_release(&t->source, source + 1);
 	move_pin(w, source, flags & REC_COPY);
 	lru_set(w, target, lru_stamp(w, source));
 }
 
-/* It is the target of a transfer, perhaps. */
+/* The record may be the target of a transfer. */
 static void end_transfer(struct writer *w, uint32_t record)
 {
 	if (!w->node[record].bound || !w_record(w, record)->source)
@@ -61,7 +61,7 @@ void move_unbind(struct writer *w, uint32_t target)
 	if (!w_is(w, target, RESERVED) || !t->source)
 		return;
 	end_transfer(w, target);
-	/* in this order: a source without its flags would look like a move's only source */
+	/* in this order, since a source without its flags would look like a move's only source */
 	store_release(&t->source, 0);
 	store_release(&t->flags, 0);
 	move_unpin(w, source, flags & REC_COPY);
@@ -74,15 +74,15 @@ static void forget_sources_of(struct writer *w, const struct wpool *of, uint32_t
 	for (i = of->first; i < of->first + of->slots; i++) {
 		const struct shm_record *t = w_record(w, i);
 
-		/* a device may still read it for a transfer: the pool goes when that is over
-		 * (rule B6) */
+		/* A device may still read it for a transfer; the pool goes when that is over (rule
+		 * B6). */
 		if (w_is(w, i, RESERVED) && t->source && w->pool_of[t->source - 1] == pool &&
 		    !w->node[i].bound)
 			move_unbind(w, i);
 	}
 }
 
-/* Only records of pools are looked at: a forged segment may have anything between them. */
+/* Only records of pools are looked at, since a forged segment may have anything between them. */
 void move_forget_sources(struct writer *w, uint32_t pool)
 {
 	uint32_t p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool_memory.c - requests for pools with memory, and memory that is no more.
+/* pool_memory.c - requests for pools with memory, and the memory of pools that have ended.
  * Tests: t/bytes/memory-dies.t t/bytes/pool-late.t t/bytes/pool-lives.t t/bytes/pool-make.t */
 #include "config.h"
 
@@ -14,8 +14,8 @@
 #include "index/segment/files.h"
 #include "index/segment/lockfile.h"
 
-/* Blocks that go from one to the other have images of one size and one meaning.  A pool without
- * memory has no images that anybody else could copy. */
+/* Blocks that go from one pool to the other have images of one size and one meaning.  A pool
+ * without memory has no images that any other process could copy. */
 static bool images_fit(const struct wpool *to, const struct shm_pool *rq)
 {
 	return !to->memory || !rq->memory ||
@@ -23,9 +23,9 @@ static bool images_fit(const struct wpool *to, const struct shm_pool *rq)
 		!memcmp(to->fingerprint, rq->fingerprint, sizeof(to->fingerprint)));
 }
 
-/* Each memory is one pool's.  A command that runs again finds no pool of its first run that ends
- * still: no block of that was given to anybody, and housekeeping, which comes before commands,
- * makes it FREE. */
+/* Each memory belongs to one pool.  A command that runs again finds no pool of its first run that
+ * is still ending: no block of such a pool was given to anybody, and housekeeping, which comes
+ * before commands, makes the pool FREE. */
 static bool is_named(const struct writer *w, uint64_t memory)
 {
 	uint32_t i;
@@ -36,7 +36,7 @@ static bool is_named(const struct writer *w, uint64_t memory)
 	return false;
 }
 
-/* Blocks below RAM are copies, so they have a space of their own (rule B19), and belong to one
+/* Blocks below RAM are copies, so they have a space of their own (rule B19).  They belong to one
  * process. */
 static int32_t lower_check(const struct writer *w, const struct shm_pool *rq)
 {
@@ -68,10 +68,10 @@ int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq)
 	return is_named(w, rq->memory) ? -EEXIST : 0;
 }
 
-/* Until its command is answered the maker has the file locked, so nobody sweeps that.  If the maker
- * lives now, it has had the lock since before READY, and whoever gets the lock later finds the
- * pool. If it is dead, a sweep may have looked before READY, and may remove the file at any time:
- * the pool goes with its maker, which can tell nobody its number any more. */
+/* The maker has the file locked until its command is answered, so nobody sweeps the file.  If the
+ * maker lives now, it has had the lock since before READY, and a later holder of the lock finds
+ * the pool.  If the maker is dead, a sweep may have looked before READY, and may remove the file
+ * at any time.  Then the pool goes with its maker, which can tell nobody its number any more. */
 bool pool_memory_maker_died(struct writer *w, uint32_t peer)
 {
 	return lock_test(w->lock_fd, LOCK_PEER(peer)) == 0;

@@ -33,12 +33,12 @@ static void set_live_bit(struct writer *w, uint32_t pool, bool on)
 
 	/* (P) the one step; pairs with pool_live() */
 	store_release(&st->live_pools[pool >> 6], on ? bits | bit : bits & ~bit);
-	order_fence(); /* before any row is read: like (D) for the whole pool */
+	order_fence(); /* it comes before any row is read: like (D) for the whole pool */
 }
 
 static void update_spaces(struct writer *w)
 {
-	uint32_t p, spaces[2] = { 0 }; /* of VRAM and RAM; lower */
+	uint32_t p, spaces[2] = { 0 }; /* of VRAM and RAM; of lower tiers */
 
 	for (p = 0; p < w->max_pools; p++)
 		if (w->pool[p].state == POOL_READY)
@@ -54,7 +54,7 @@ void pools_reset_node(struct writer *w, uint32_t record)
 		(struct node){ .parent = NONE, .first = NONE, .next = NONE, .prev = NONE };
 }
 
-/* Private memory for a pool that stands in w->pool; the caller sets its nodes. */
+/* Private memory for a pool that is in w->pool; the caller sets its nodes. */
 static void pool_attach(struct writer *w, uint32_t number)
 {
 	struct wpool *p = &w->pool[number];
@@ -65,7 +65,7 @@ static void pool_attach(struct writer *w, uint32_t number)
 	memset(&w->pool_of[p->first], (int)number, p->slots);
 }
 
-/* Records of no pool are FREE, but in a forged segment. */
+/* Records of no pool are FREE, except in a forged segment. */
 static void free_range(struct writer *w, uint32_t first, uint32_t n)
 {
 	struct shm_record *r;
@@ -106,8 +106,8 @@ static bool find_range(const struct writer *w, uint32_t slots, uint32_t *ret_fir
 	return false;
 }
 
-/* Within a space the tiers are VRAM above RAM, and the tree knows no others: a block below another
- * one in a pool of the same kind would hold that back for ever (guarantee G). */
+/* Within a space the tiers are VRAM and below it RAM, and the tree knows no others.  A block below
+ * another block in a pool of the same kind would hold that one back for ever (guarantee G). */
 static bool tiers_fit(const struct wpool *to, const struct shm_pool *rq)
 {
 	return to->space != rq->space || (rq->kind == GPC_VRAM && to->kind == GPC_RAM);
@@ -124,7 +124,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 				    GPC_POOL_ONCE) ||
 	    rq->gpus > 16 || rq->backing_size > sizeof(rq->backing))
 		return -EINVAL;
-	/* such a pool is one process's */
+	/* a pool with an owner belongs to one process */
 	if ((rq->flags & GPC_POOL_ONCE) && (rq->flags & GPC_POOL_OWNED))
 		return -EINVAL;
 	if (to >= 0 && ((uint32_t)to >= w->max_pools || w->pool[to].state != POOL_READY))
@@ -139,8 +139,8 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 	return pool_memory_check(w, rq);
 }
 
-/* Generations are odd while a pool is READY, and even from its end to its next life: so each of
- * the two makes one step, by any process, and if begun again. */
+/* Generations are odd while a pool is READY, and even from its end to its next life.  So each of
+ * the two changes is one step, by whatever process, and also if it is begun again. */
 static uint32_t generation_of_life(uint32_t before)
 {
 	return (before + 1) | 1;
@@ -197,7 +197,7 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 
 static void pool_shut(struct writer *w, uint32_t pool);
 
-/* The pool that this command has added: its writer died before the answer. */
+/* The pool that this command has added, if its writer died before the answer. */
 static int32_t added_before(struct writer *w, uint64_t maker)
 {
 	uint32_t i;
@@ -208,9 +208,9 @@ static int32_t added_before(struct writer *w, uint64_t maker)
 	return -ENOENT;
 }
 
-/* GPC_POOL_ONCE: the pool that is asked for, if there is one.  Nothing is stored for that: if we
- * die before the answer, a successor looks again, and may find none, or add it; nobody was told of
- * this one. */
+/* GPC_POOL_ONCE: the pool that is asked for, if it exists.  Nothing is stored.  If we die before
+ * the answer, a successor looks again, and may find none, or add one: nobody was told of this
+ * one. */
 static int32_t find_once(struct writer *w, const struct shm_pool *rq)
 {
 	int32_t found = -ENOENT;
@@ -292,8 +292,9 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 	struct shm_pool *d = w_pool(w, pool);
 	uint32_t i;
 
-	/* (v) the change in the feed before the number of clears, so whoever sees the number finds
-	 * that; pairs with tiers/steward/feed.c.  A successor that ends the clear counts once more. */
+	/* (v) the change is in the feed before the number of clears, so a process that sees the
+	 * number finds the change; pairs with tiers/steward/feed.c.  A successor that ends the
+	 * clear counts once more. */
 	store_release(&d->clears, d->clears + 1);
 	w->cleared_pool = tag ? NONE : pool;
 	for (i = 0; i < p->slots; i++) {
@@ -302,7 +303,7 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 		if (tag && r->tag != tag)
 			continue;
 		if (leave_is_moved(w, p->first + i))
-			continue; /* its key is in another block, which counts */
+			continue; /* its key is in another block, which is counted */
 		if (w_is(w, p->first + i, LIVE))
 			retire_subtree(w, p->first + i, &w_state(w)->past.dropped);
 	}
@@ -316,8 +317,9 @@ static void clear_pool(struct writer *w, uint32_t pool, uint32_t tag)
 	retire_all(w, pool, tag);
 }
 
-/* A clear of a dead writer is ended before any other event is added.  The event of a pool's end
- * is added once more: its writer may have died before that event, or before all blocks went. */
+/* A clear of a dead writer is ended before any other event is added.  The event of a pool's end is
+ * added once more, since its writer may have died before that event, or before all blocks had
+ * gone. */
 void pools_finish_clears(struct writer *w)
 {
 	uint32_t pool, tag, i;
@@ -351,8 +353,8 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	w->next_housekeep_ns = 0; /* pools_housekeep() ends it */
 }
 
-/* The reservations of a pool's owner go with it; where a command of the owner has the cell, with the
- * answer to that (rule C9). */
+/* The reservations of a pool's owner go with the pool.  If a command of the owner has the cell,
+ * its reservation goes with the answer to that command (rule C9). */
 static void free_reservations_of(struct writer *w, uint32_t pool, int32_t owner)
 {
 	const struct wpool *p = &w->pool[pool];
@@ -373,7 +375,7 @@ void pools_kill(struct writer *w, uint32_t pool, bool at_once)
 		free_reservations_of(w, pool, owner);
 }
 
-/* The generation that the caller saw; shutting a pool makes it one higher. */
+/* Is it the generation that the caller saw?  Shutting a pool makes it one higher. */
 static bool is_generation(const struct wpool *p, uint64_t generation)
 {
 	return p->state != POOL_FREE &&
@@ -394,8 +396,8 @@ static bool is_meant(const struct writer *w, uint32_t p, int32_t pool)
 	return (pool < 0 || p == (uint32_t)pool) && w->pool[p].state != POOL_FREE;
 }
 
-/* When all of them are cleared: a descendant may be in a pool that was cleared before its
- * ancestor's. */
+/* It counts when all of them are cleared, since a descendant may be in a pool that was cleared
+ * before its ancestor's. */
 static uint32_t count_held(struct writer *w, int32_t pool, bool remove)
 {
 	uint32_t p, held = 0;
@@ -413,7 +415,8 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove, u
 
 	if (pool < 0) /* a second run counts once more, which does no harm */
 		store_relaxed(&st->cleared, st->cleared + 1);
-	/* done by a writer that died before the answer: the number may be another pool's by now */
+	/* A writer that died before the answer has done it: the number may be another pool's by
+	 * now. */
 	if (pool >= 0 && generation && (uint32_t)pool < w->max_pools &&
 	    !is_generation(&w->pool[pool], generation))
 		return 0;
@@ -451,14 +454,14 @@ void pools_housekeep(struct writer *w)
 		*p = (struct wpool){ .state = POOL_FREE };
 		store_relaxed(&w_pool(w, i)->range, 0);
 		store_release(&w_pool(w, i)->state, POOL_FREE);
-		/* if we die here, the file is garbage, which the next writer sweeps */
+		/* if we die here, the file is garbage, and the next writer sweeps it */
 		if (memory)
 			sweep_begin(w);
 	}
 }
 
-/* Takeover of a pool that ends: the first stores of pool_shut(), of which any may have been
- * made. */
+/* Takeover of a pool that was ending: repeat the first stores of pool_shut(), any of which may
+ * have been made. */
 static void end_again(struct writer *w, uint32_t pool)
 {
 	struct shm_pool *d = w_pool(w, pool);
@@ -470,7 +473,7 @@ static void end_again(struct writer *w, uint32_t pool)
 	store_release(&d->state, POOL_DRAINING);
 }
 
-/* Takeover: descriptions become private state again; (Q): READY without the live bit. */
+/* Takeover: descriptions become private state again; (Q) READY without the live bit. */
 int pools_load(struct writer *w)
 {
 	uint32_t i;
@@ -481,7 +484,8 @@ int pools_load(struct writer *w)
 		bool live = w_state(w)->live_pools[i >> 6] >> (i & 63) & 1;
 
 		if (d->state == POOL_DRAINING && !d->range)
-			store_release(&d->state, POOL_FREE); /* died in pools_housekeep() */
+			/* its writer died in pools_housekeep() */
+			store_release(&d->state, POOL_FREE);
 		if (d->state == POOL_FREE)
 			continue;
 		if (d->state > POOL_DRAINING || !slots || slots > 1u << 24 ||

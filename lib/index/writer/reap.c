@@ -5,25 +5,25 @@
  * is gone (seat_is_over).  Between the two it sends no more commands, but its devices may still
  * store: done-words into its transfers, and bytes into its blocks.
  *
- *   what it had                         goes when it is     why
+ *   it had goes when it is why
  *   ----------------------------------  ------------------  --------------------------------------
  *   sections, commands without answer   lost                others wait for them
  *   its pools                           lost                the one step that all wait for
  *   reservations                        lost: quarantine    nothing is published there any more
  *   cells, those of reservations, too   over                copies may be on their way there: no
- *                                                           block is FREE while its row has one,
- *                                                           whatever a successor knows of it
+ *                                                           block is FREE while its row has a
+ *                                                           cell, whatever a successor knows of it
  *   its transfers, and the seat         over, last          a late done-word of the old owner must
- *                                                           not be taken for one of the next
+ *                                                           not be taken for one of the next owner
  *
- * The seat of a leader whose companions go on (index/peer/companion.h) is kept, though it is over:
- * sections, commands, pools and transfers end, but its cells stay, and no block is FREE while its
- * row has one.
+ * The seat of a leader whose companions go on (index/peer/companion.h) is kept, though it is
+ * over.  Its sections, commands, pools and transfers end, but its cells stay, and no block is FREE
+ * while its row has a cell.
  *
- * While the writer holds the byte nobody can attach there, so the column of cells may be zeroed; it
- * is never zeroed without the byte, but in one case: a child that was forked without our fork
- * handler keeps the lock of its dead parent; then the process itself is looked at, in the same PID
- * namespace, a few times a second.
+ * While the writer holds the byte nobody can attach there, so it may set the column of cells to
+ * zero.  It never does so without the byte, except in one case.  A child that was forked without
+ * our fork handler keeps the lock of its dead parent.  Then the process itself is looked at, in
+ * the same PID namespace, a few times a second.
  *
  * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
  * one starts over.  FREE is stored last.
@@ -43,9 +43,9 @@
 #include "index/writer/sweep.h"
 #include "index/writer/transfer.h"
 
-#define LOOK_NS   (1 * NS_PER_MS)   /* until a lost peer is looked at again, doubled ... */
-#define RARELY_NS (20 * NS_PER_MS)  /* ... with each look, up to this */
-#define BEHIND_NS (250 * NS_PER_MS) /* between looks behind locks that are held */
+#define LOOK_NS   (1 * NS_PER_MS)   /* the time until a lost peer is looked at again, doubled ... */
+#define RARELY_NS (20 * NS_PER_MS)  /* ... with each look, up to this time */
+#define BEHIND_NS (250 * NS_PER_MS) /* the time between looks behind locks that are held */
 
 static void close_sections(struct writer *w, uint32_t peer)
 {
@@ -67,7 +67,7 @@ static void end_reservation(struct writer *w, uint32_t record, uint32_t peer, en
 		retire_quarantine(w, record, &w->peer[peer].who);
 		break;
 	case END_KEPT:
-		if (!recall_one(w, record)) /* a stock: nobody ever writes there */
+		if (!recall_one(w, record)) /* it is in a stock, so no program ever wrote there */
 			retire_kept(w, record);
 		break;
 	}
@@ -84,7 +84,7 @@ static void end_list(struct writer *w, uint32_t peer, uint32_t record, enum end 
 		if ((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)peer)
 			continue; /* the pool dies as a whole */
 		if (w->node[record].bound)
-			continue; /* its device may say done yet; transfer_reap() has the end */
+			continue; /* its device may still say done; transfer_reap() ends it */
 		end_reservation(w, record, peer, how);
 	}
 }
@@ -107,7 +107,7 @@ static void kill_pools(struct writer *w, uint32_t peer, bool at_once)
 		}
 }
 
-/* Readers sum up all the time, so every store is a whole one. */
+/* Readers sum up these counters all the time, so each store is of a whole word. */
 static void fold(uint64_t *past, uint64_t *from)
 {
 	store_relaxed(past, *past + load_relaxed(from));
@@ -162,15 +162,16 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	p->stalled = p->commit_known = p->stocked = false;
 	store_relaxed(&s->head, head);
 	store_relaxed(&s->request.memory, 0); /* no command is left that names it */
-	store_relaxed(&s->waiting, 0);        /* who was killed in its wait has not lowered it */
+	/* a thread that was killed in its wait has not lowered it */
+	store_relaxed(&s->waiting, 0);
 	store_relaxed(&s->lost_ns, 0);
 	store_relaxed(&s->refs_since_ns, 0);
 	store_release(&s->tail, head);
-	store_relaxed(&s->taken, head); /* last: never ahead of tail */
+	store_relaxed(&s->taken, head); /* stored last, so that it is never ahead of tail */
 }
 
-/* The process of a seat is noted once.  From then on its lock alone says when it is gone,
- * whatever the seat says.  Pairs with (a) of seat.c: its identity is there before TAKEN. */
+/* The process of a seat is noted once.  From then on its lock alone says when it has gone,
+ * whatever the seat says.  Pairs with (a) of seat.c: the identity is there before TAKEN. */
 void reap_note(struct writer *w, uint32_t peer)
 {
 	const struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -183,8 +184,8 @@ void reap_note(struct writer *w, uint32_t peer)
 	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
 }
 
-/* What others wait for ends.  Nobody sits down there meanwhile, whatever a hostile owner has
- * stored. */
+/* End the holds that others wait for.  Nobody sits down there meanwhile, whatever a hostile owner
+ * has stored. */
 static void silence(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -194,12 +195,12 @@ static void silence(struct writer *w, uint32_t peer)
 	w->peer[peer].lost = true;
 	grant_cancel_peer(w, peer);
 	close_sections(w, peer);
-	kill_pools(w, peer, false); /* its devices and companions may still write there */
+	kill_pools(w, peer, false); /* its devices and companions may still write to their memory */
 }
 
-/* With its byte held.  Others go on without it; what its devices may still store to stays.  Run
- * again with each look: a process that has only lost its lock may ask again, and is heard no
- * more. */
+/* Called with the seat's byte held.  Others go on without the peer, and memory to which its
+ * devices may still store stays.  It runs again with each look: a process that has only lost its
+ * lock may ask again, and gets no answer any more. */
 static void lose_peer(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -231,7 +232,7 @@ static void mourn(struct writer *w, uint32_t peer, bool kept)
 	w->peer[peer].mourned = true;
 }
 
-/* It is over, and companions go on.  Run again with each look, and by each successor. */
+/* The seat is over, and companions go on.  It runs again with each look, and in each successor. */
 static void keep_seat(struct writer *w, uint32_t peer)
 {
 	if (!w->peer[peer].mourned)
@@ -239,7 +240,7 @@ static void keep_seat(struct writer *w, uint32_t peer)
 	mourn(w, peer, true);
 	silence(w, peer);
 	transfer_rank_gone(w, peer); /* the peer itself has exited, or waited for its copies */
-	if (transfer_reap(w, peer))  /* else it comes again */
+	if (transfer_reap(w, peer))  /* if not, keep_seat() is called again */
 		end_reservations(w, peer, END_KEPT);
 }
 
@@ -256,7 +257,7 @@ static void reap_seat(struct writer *w, uint32_t peer)
 	grant_cancel_peer(w, peer);
 	if (!transfer_reap(w, peer))
 		return; /* comes again */
-	/* the sections after the cells, whose counter may be behind: see seat_is_clean() */
+	/* the sections go after the cells, whose counter may be behind: see seat_is_clean() */
 	holders_end(w, peer);
 	close_sections(w, peer);
 	kill_pools(w, peer, true);
@@ -265,7 +266,7 @@ static void reap_seat(struct writer *w, uint32_t peer)
 	fold_statistics(w, peer);
 	if (!transfer_leave_seat(w, peer))
 		return; /* others still copy for one of its transfers */
-	/* (S) all of the above before the seat is free; pairs with seat.c;
+	/* (S) all stores above come before the seat is free; pairs with seat.c;
 	 * t/model/seat.pml */
 	store_release(&s->state, SEAT_FREE);
 	w->peer[peer].seated = w->peer[peer].lost = w->peer[peer].mourned = false;
@@ -286,7 +287,7 @@ static bool noted_is_there(struct writer *w, uint32_t peer)
 	       s->start_time == who->start_time && s->namespaces == who->namespaces;
 }
 
-/* Its life has ended.  True: come again. */
+/* The life of the seat has ended.  True: companions are left, so look again. */
 static bool end_life(struct writer *w, uint32_t peer, bool over)
 {
 	bool kept = companion_end_life(&w->seg, w->lock_fd, peer);
@@ -300,14 +301,14 @@ static bool end_life(struct writer *w, uint32_t peer, bool over)
 	return !over || kept;
 }
 
-/* True: it is lost, or kept, and not over yet. */
+/* True: the peer is lost, or its seat kept, and it is not over yet. */
 static bool look_at(struct writer *w, uint32_t peer, bool behind)
 {
 	bool again;
 
 	if (lock_try(w->lock_fd, LOCK_PEER(peer)) < 0) {
 		if (behind && identity_gone(&w->peer[peer].who) && noted_is_there(w, peer))
-			end_life(w, peer, true); /* the looks behind locks come again anyway */
+			end_life(w, peer, true); /* the looks behind locks come again in any case */
 		return false;
 	}
 	again = end_life(w, peer, seat_is_over(&w->seg, peer, &w->peer[peer].who));
@@ -315,7 +316,7 @@ static bool look_at(struct writer *w, uint32_t peer, bool behind)
 	return again;
 }
 
-/* For living peers mostly only the lock is looked at. */
+/* For living peers mostly nothing but the lock is looked at. */
 void reap_dead(struct writer *w)
 {
 	uint64_t now = clock_ns();

@@ -5,7 +5,7 @@
 
 #include "index/table/state.h"
 
-/* Look at all seats.  w->lost_pause_ns: come again then, or 0. */
+/* Look at all seats.  w->lost_pause_ns: the time until the next look at lost peers, or 0. */
 void reap_dead(struct writer *w);
 void reap_note(struct writer *w, uint32_t peer); /* a peer has the seat: note its process */
 

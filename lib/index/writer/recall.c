@@ -2,18 +2,19 @@
 /* recall.c - reservations that the writer takes back: the stock of a peer, and blocks that a peer
  * has given back while its ring was full.
  *
- * A stock is the blocks that the library of a peer has in hand and its program has not.  It is
- * there to save round trips, and must not keep blocks from a program that needs them, or a pool
- * from going.  The peer may be asleep for ever, so the writer takes without asking:
+ * A stock has the blocks that a peer's library has in hand, and that its program does not have.
+ * It saves round trips.  It must not keep blocks from a program that needs them, or a pool from
+ * going.  The peer may be asleep for ever, so the writer takes blocks back without asking:
  *
  *   peer                             writer
  *     cell: STOCK -> RESERVED          record: REC_RECALL
  *     the program has the block        cell: STOCK -> 0
  *                                      record: FREE
  *
- * Both compare and swap, so one of the two gets it.  The peer's list of its stock still names the
- * block, and its swap fails.  A successor that finds REC_RECALL looks at the cell: 0 says that
- * the swap was done, and the record becomes FREE; else nothing was (rule C8). t/model/stock.pml
+ * Both compare and swap, so one of the two gets the block.  The peer's list of its stock still
+ * names the block, and its swap fails.  A successor that finds REC_RECALL looks at the cell.  If
+ * it is 0, the swap was done, and the record becomes FREE; if not, it was not done (rule C8;
+ * t/model/stock.pml).
  * Tests: t/index/recall.t t/index/stock.t t/index/stock-evict-dies.t t/torture/threads.t */
 #include "config.h"
 
@@ -30,10 +31,10 @@ static uint16_t *cell_of(struct writer *w, uint32_t record)
 void recall_put(struct writer *w, uint32_t record)
 {
 	/* (w) RESERVED before the cell says STOCK; pairs with the swap of hold_take in index/peer/hold.h.
-	 * Before it a successor finds a reservation that was not answered: it frees it, and runs
-	 * the command again.  A thread of the peer that takes the block for a live one may have
-	 * raised the cell, and is about to lower it: it lowers numbers of references only, so
-	 * either order leaves what is stored here. */
+	 * Before it a successor finds a reservation that was not answered: it frees the block, and
+	 * runs the command again.  A thread of the peer that takes the block for a live one may
+	 * have raised the cell, and is about to lower it.  It only lowers numbers of references,
+	 * so in either order the value that is stored here stays. */
 	store_release(cell_of(w, record), CELL_STOCK);
 	holders_show(w, w_record(w, record)->owner);
 	w->peer[w_record(w, record)->owner].stocked = true;
@@ -45,8 +46,9 @@ static bool is_in_stock(struct writer *w, uint32_t record)
 	       load_relaxed(cell_of(w, record)) == CELL_STOCK;
 }
 
-/* Has its peer given it up, and nothing of that peer is left to run?  Without room in the ring
- * there is no FREE; but a publish of the block may stand there, which comes first (rule C7). */
+/* Has its peer given the block up, and is none of that peer's commands for it left to run?
+ * Without room in the ring there is no FREE.  But a publish of the block may stand in the ring,
+ * which comes first (rule C7). */
 static bool is_given_back(struct writer *w, uint32_t record)
 {
 	const struct wpeer *p;
@@ -60,7 +62,7 @@ static bool is_given_back(struct writer *w, uint32_t record)
 	       !grant_holds(w, record);
 }
 
-/* Has the peer given a block of this pool up, but has something left to run before? */
+/* Has the peer given up a block of this pool whose earlier commands have still to run? */
 static bool comes_back(struct writer *w, uint32_t peer, uint32_t pool)
 {
 	uint32_t record = w->peer[peer].reserved;
@@ -84,7 +86,7 @@ bool recall_comes(struct writer *w, uint32_t pool)
 
 static bool may_recall(struct writer *w, uint32_t record)
 {
-	/* a transfer's target is in no stock, whatever its cell says */
+	/* the target of a transfer is in no stock, whatever its cell says */
 	return !w->node[record].bound && (is_in_stock(w, record) || is_given_back(w, record));
 }
 
@@ -94,7 +96,8 @@ static bool recall(struct writer *w, uint32_t record)
 	uint16_t cell = load_relaxed(cell_of(w, record)) == CELL_BACK ? CELL_BACK : CELL_STOCK;
 	uint8_t flags = r->flags;
 
-	store_relaxed(&r->flags, flags | REC_RECALL); /* before the swap, which is a barrier */
+	/* the flags are stored before the swap, which is a barrier */
+	store_relaxed(&r->flags, flags | REC_RECALL);
 	if (!order_cas16(cell_of(w, record), &cell, 0)) {
 		store_relaxed(&r->flags, flags);
 		return false;
@@ -108,8 +111,8 @@ bool recall_one(struct writer *w, uint32_t record)
 	return may_recall(w, record) && recall(w, record);
 }
 
-/* Take back up to n blocks of the pool; or count them, up to n.  Blocks of grants that are not
- * answered are on the lists as well, but in no stock. */
+/* Take back up to n blocks of the pool; or count them, up to n.  Blocks of unanswered grants are
+ * in the lists as well, but in no stock. */
 static uint32_t visit(struct writer *w, uint32_t pool, uint32_t n, bool take)
 {
 	uint32_t peer, record, next, got = 0;
@@ -133,7 +136,7 @@ uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t least, uint32_t n
 	return visit(w, pool, n, true);
 }
 
-/* The pool is not READY any more, and no grant in it is left. */
+/* The pool is not READY any more, and has no grant left. */
 void recall_pool(struct writer *w, uint32_t pool)
 {
 	const struct wpool *p = &w->pool[pool];
@@ -153,8 +156,8 @@ bool recall_resume(struct writer *w, uint32_t record, bool told)
 		return false;
 	cell = cell_of(w, record);
 	if (!told || w_pool_of(w, record)->state != POOL_READY) {
-		/* it was put in stock for a command that runs again, or its pool goes: it must
-		 * leave the stock; the flag first, for the next successor */
+		/* It was put in stock for a command that runs again, or its pool goes, so it must
+		 * leave the stock.  The flag comes first, for the next successor. */
 		if (load_relaxed(cell) == CELL_STOCK)
 			store_relaxed(&r->flags, r->flags | REC_RECALL);
 		order_cas16(cell, &stock, 0);

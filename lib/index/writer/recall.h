@@ -5,16 +5,16 @@
 
 #include "index/table/state.h"
 
-/* This block is for the stock of its owner: into it, before the answer. */
+/* This block is for the stock of its owner: put it there, before the answer. */
 void recall_put(struct writer *w, uint32_t record);
-/* Take up to n reservations of a pool back, if there are at least `least`; returns how many
- * blocks became free. */
+/* Take back up to n reservations of a pool, if there are at least `least`.  Returns the number of
+ * blocks that became free. */
 uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t least, uint32_t n);
 /* Take this block back, if its owner's program does not have it. */
 bool recall_one(struct writer *w, uint32_t record);
-/* Can more be taken back when the commands that stand in the rings have run? */
+/* Can more be taken back once the commands in the rings have run? */
 bool recall_comes(struct writer *w, uint32_t pool);
-/* Take back all that can be, of a pool that goes. */
+/* Take back all that can be taken back, of a pool that goes. */
 void recall_pool(struct writer *w, uint32_t pool);
 /* Takeover, of a RESERVED block.  told: the command that reserved it is answered.  False: its
  * owner does not have it, and the caller frees it. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retire.c - from unpublished to reusable: what the states of records (index/table/record.c), table,
- * tree and queues have to do with the batches (index/table/grace.c).
+/* retire.c - the way of a block from unpublished to reusable.  It connects the states of records
+ * (index/table/record.c), the table, the tree and the queues with the batches
+ * (index/table/grace.c).
  *
  * A block is retired in this order: DYING; its entries are emptied; it leaves queue and tree; it
  * joins the open batch.  When flush and grace period of the batch are over, entries are usable,
@@ -27,7 +28,7 @@
 
 #define AHEAD           (LINES_AHEAD / 2) /* blocks */
 #define AHEAD_AGAIN     4
-#define QUARANTINE_ROWS 16384u /* that are looked at in vain, each time */
+#define QUARANTINE_ROWS 16384u /* the most rows that are looked at in vain each time */
 _Static_assert(AHEAD <= RETIRE_AHEAD, "they fit");
 
 /* ---- into the batch ---- */
@@ -54,15 +55,15 @@ const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a
 	return &a->ready[i % RETIRE_AHEAD];
 }
 
-/* The holders of a block that its owner evicts are counted at once: references that are taken behind
- * the barrier fail, and those that were taken before it are seen. */
+/* The holders of a block that its owner evicts are counted at once.  References that are taken
+ * after the barrier fail, and those that were taken before it are seen. */
 static __attribute__((noinline)) void count_held(struct writer *w, uint32_t record)
 {
 	order_fence();
 	record_set_lingers(w, record, !w_row_is_zero(w, record));
 }
 
-/* k: its key, in its space. */
+/* k: its key, ready for its space. */
 static inline __attribute__((always_inline)) void
 retire(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t owner, uint64_t op)
 {
@@ -101,7 +102,7 @@ void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op
 void retire_evicted(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t owner,
 		    uint64_t op, uint64_t *sum)
 {
-	if (__builtin_expect(!w->node[record].leaving, 1)) { /* else its key is elsewhere */
+	if (__builtin_expect(!w->node[record].leaving, 1)) { /* otherwise its key is elsewhere */
 		meter_evicted(w, record);
 		store_relaxed(sum, *sum + 1);
 	}
@@ -160,7 +161,7 @@ void retire_alone(struct writer *w, uint32_t record, uint64_t *sum)
 	bool dropping = w->dropping;
 	uint32_t child, next;
 
-	w->dropping = false; /* descendants that have to go as well are not bad */
+	w->dropping = false; /* descendants that have to go as well are not bad themselves */
 	for (child = w->node[record].first; child != NONE; child = next) {
 		next = w->node[child].next;
 		if (!(w_pool_of(w, child)->flags & GPC_POOL_UNCHAINED)) {
@@ -178,7 +179,7 @@ void retire_alone(struct writer *w, uint32_t record, uint64_t *sum)
 
 /* ---- out of the batch ---- */
 
-/* Somebody waits for it, or holds it, or reads it; or it was held before. */
+/* Somebody waits for the block, or holds it, or reads it; or it was held before. */
 static __attribute__((noinline)) void arrive_late(struct writer *w, uint32_t record, bool held)
 {
 	struct shm_record *r = w_record(w, record);
@@ -195,7 +196,8 @@ static __attribute__((noinline)) void arrive_late(struct writer *w, uint32_t rec
 	if (r->owner != SHM_NO_PEER) {
 		if (grant_arrived(w, record, in_use))
 			return;
-		r->owner = SHM_NO_PEER; /* rule S4: not waited for, another victim is taken */
+		/* rule S4: it is not waited for, and another victim is taken */
+		r->owner = SHM_NO_PEER;
 		r->op = 0;
 	} else {
 		w_pool_of(w, record)->coming--;
@@ -240,8 +242,8 @@ static int deepest_first(const void *a, const void *b)
 	return x->depth == y->depth ? 0 : x->depth > y->depth ? -1 : 1;
 }
 
-/* The blocks with REC_LEAVING.  Deepest first: descendants of a block may have been on their way
- * as well. */
+/* The blocks with REC_LEAVING, deepest first, since descendants of a block may have been on their
+ * way as well. */
 static void finish_leaving(struct writer *w, const struct records *list)
 {
 	struct depth *order = writer_alloc(list->n, sizeof(*order));
@@ -305,7 +307,7 @@ void retire_reservation(struct writer *w, uint32_t record)
 {
 	move_unbind(w, record);
 	if (w->node[record].bound)
-		return; /* something may be copied there yet (rule B5) */
+		return; /* something may still be copied there (rule B5) */
 	record_free(w, record);
 }
 
@@ -322,13 +324,13 @@ void retire_target(struct writer *w, uint32_t record)
 void retire_kept(struct writer *w, uint32_t record)
 {
 	move_unbind(w, record);
-	if (!w->node[record].bound) /* else other ranks copy there */
+	if (!w->node[record].bound) /* otherwise other ranks copy there */
 		retire_target(w, record);
 }
 
-/* ---- blocks that wait for something else ---- */
+/* ---- blocks that wait for a process to end ---- */
 
-/* A dead peer's reservation: its kernels may still write there until its process is gone. */
+/* The reservation of a dead peer, whose kernels may write there until its process has gone. */
 void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who)
 {
 	if (w_is(w, record, RESERVED)) {
@@ -346,7 +348,7 @@ void retire_quarantine(struct writer *w, uint32_t record, const struct identity 
 	};
 }
 
-/* Until its owner is gone, if that can be seen from here; else for a time. */
+/* It lasts until its owner has gone, if that can be seen from here; else for a time. */
 static bool is_quarantined(const struct quarantine *q, enum identity_answer owner)
 {
 	return owner == IDENTITY_THERE || (owner == IDENTITY_UNKNOWN && clock_ns() < q->until_ns);
@@ -358,7 +360,7 @@ static enum identity_answer look_at(struct identity *who, const struct identity 
 	return identity_look(who);
 }
 
-/* Records of one owner are mostly side by side: the owner is looked at once. */
+/* Records of one owner are mostly side by side, so the owner is looked at once. */
 void retire_poll_quarantine(struct writer *w)
 {
 	enum identity_answer owner = IDENTITY_UNKNOWN;
@@ -376,7 +378,9 @@ void retire_poll_quarantine(struct writer *w)
 			owner = look_at(&who, &q->who);
 		if (is_quarantined(q, owner))
 			continue;
-		rows++; /* it pays for itself: there are no more of them than there were */
+		/* a block that is freed costs nothing: there are no more of them than there
+		 * were */
+		rows++;
 		*q = w->quarantine[--w->nquarantine];
 		if (w_row_is_zero(w, record))
 			record_free(w, record);

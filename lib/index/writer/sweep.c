@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sweep.c - a thread of the process that sweeps the memory of ended pools, for as long as there is
- * something to sweep.
+/* sweep.c - a thread of the process that sweeps the memory of ended pools, as long as there is
+ * some.
  * Tests: t/bytes/memory-dies.t */
 #include "config.h"
 
@@ -12,8 +12,9 @@
 #include "index/base/worker.h"
 #include "index/segment/hooks.h"
 
-#define AGAIN_NS  (50 * NS_PER_MS)   /* between looks for what could not be removed, doubled ... */
-#define RARELY_NS (5000 * NS_PER_MS) /* ... with each look, up to this */
+/* the time between looks for files that could not be removed, doubled ... */
+#define AGAIN_NS  (50 * NS_PER_MS)
+#define RARELY_NS (5000 * NS_PER_MS) /* ... with each look, up to this time */
 
 /* A cache that is to be swept. */
 struct sweep_job {
@@ -22,11 +23,11 @@ struct sweep_job {
 	uint8_t id[16];
 };
 
-static struct worker sweeper; /* its lock is of ... */
+static struct worker sweeper; /* its lock protects ... */
 static struct sweep_job *jobs;
 
-/* With descriptors of its own, by pread: the writer may be gone meanwhile, and its handle.  A
- * name that is another cache's by now is none of ours. */
+/* It has descriptors of its own, and uses pread: the writer and its handle may be gone meanwhile.
+ * If the name is another cache's by now, it touches nothing. */
 static void sweep_cache(const struct sweep_job *job)
 {
 	struct segment s;
@@ -62,7 +63,8 @@ static void drop_jobs(struct worker *w UNUSED)
 	}
 }
 
-/* No sentence: the call in whose course this writer serves knows of no thread. */
+/* start() sets no sentence, since the call in whose course this writer serves does not know of a
+ * thread. */
 static const struct worker_kind sweeper_kind = { .name = "gpc-sweep",
 						 .step = sweep_step,
 						 .forget = drop_jobs };
@@ -91,7 +93,7 @@ static bool is_asked_for(const struct sweep_job *job)
 	return false;
 }
 
-/* Without memory or thread nothing is swept now: the files wait for the next look. */
+/* Without memory or a thread nothing is swept now: the files wait for the next look. */
 static void ask_sweeper(const struct writer *w)
 {
 	struct sweep_job *job = calloc(1, sizeof(*job));
@@ -114,7 +116,7 @@ static void ask_sweeper(const struct writer *w)
 	worker_unlock(&sweeper);
 }
 
-/* At exit, and when the library is unloaded: the thread's code goes away. */
+/* At exit, and when the library is unloaded, since the thread's code goes then. */
 __attribute__((destructor)) static void sweeper_end(void)
 {
 	begin();
@@ -124,7 +126,7 @@ __attribute__((destructor)) static void sweeper_end(void)
 
 /* ---- the writer's side ---- */
 
-/* As a rule there is nothing, and no thread is started for it. */
+/* Mostly there is nothing to sweep, and no thread is started. */
 void sweep_begin(struct writer *w)
 {
 	w->sweep_is_due = hooks.memory_find_unnamed(&w->seg);

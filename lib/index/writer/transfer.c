@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.c - when the devices have copied, the writer decides.
+/* transfer.c - the writer decides transfers when the devices have copied.
  *
- * When a transfer is looked at (rule B18).  Its peer rings when it sees its done word, which counts
- * as well; so does a rank:
+ * The age of a transfer says how often it is looked at (rule B18).  Its peer rings when it sees
+ * its done word, and the writer looks then, too; so does a rank:
  *
  *   age           looked at
  *   below 10 ms   in each pass, and every 50 us
@@ -66,7 +66,7 @@ void transfer_free_all(struct writer *w)
 		transfer_remove(w, w->transfers);
 }
 
-/* Before the first number that is left, and behind the last one. */
+/* Called before the first `left` is stored, and after the last one has become 0. */
 void transfer_tell_count(struct writer *w, uint32_t peer)
 {
 	store_relaxed(&w_tally(w, peer)->transfers,
@@ -82,7 +82,7 @@ void transfer_set_told(struct writer *w, struct transfer *t)
 
 /* ---- begin ---- */
 
-/* Up to 16 seats, each taken, none twice. */
+/* Up to 16 seats, each of them taken, and none twice. */
 static int32_t ranks_check(struct writer *w, const struct shm_command *cmd)
 {
 	uint32_t i, j;
@@ -115,14 +115,15 @@ int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 		return err;
 	if (w->peer[peer].transfer[channel] || x->left || (value <= x->value && !again))
 		return -EALREADY;
-	/* The operation before the value: a successor that runs the command again finds a smaller
-	 * value, or this one with this operation.  With left = 0 it takes nothing else for true */
+	/* The operation is stored before the value.  A successor that runs the command again finds
+	 * a smaller value, or this one with this operation.  As left is 0, it believes nothing
+	 * else. */
 	store_release(&x->op, OP_OF(position));
 	store_relaxed(&x->n, cmd->count);
 	memcpy(x->rank, cmd->move.rank, sizeof(x->rank));
 	store_relaxed(&x->refused, 0);
 	store_relaxed(&x->bad, 0);
-	/* rule B1: before any target is bound, each of which is a release */
+	/* rule B1: the value is stored before any target is bound, each of which is a release */
 	store_release(&x->value, value);
 	transfer_add(w, peer, channel, x);
 	return 0;
@@ -163,7 +164,7 @@ void transfer_told(struct writer *w, uint32_t peer, uint64_t position)
 	struct shm_xfer *x;
 
 	if (!t)
-		return; /* it was refused */
+		return; /* the command was refused */
 	if (!t->left) {
 		transfer_remove(w, t); /* nothing is copied */
 		return;
@@ -172,15 +173,15 @@ void transfer_told(struct writer *w, uint32_t peer, uint64_t position)
 	transfer_set_told(w, t);
 	t->begun_ns = t->look_ns = clock_ns();
 	store_relaxed(&x->begun_ns, t->begun_ns);
-	/* before the answer, since its peer takes 0 for over.  A successor that finds no answer
-	 * sets it to 0, and the command runs again */
+	/* It is stored before the answer, since its peer takes 0 for over.  A successor that finds
+	 * no answer sets it to 0, and the command runs again. */
 	store_release(&x->left, t->left);
 }
 
 /* ---- look ---- */
 
-/* Has it passed its copies?  Pairs with (d) of host_bytes.c, (h) and (e) of payload/: the bytes are
- * there. */
+/* Has the rank passed its copies?  Pairs with (d) of host_bytes.c, (h) and (e) of payload/: the
+ * bytes are there. */
 bool transfer_rank_passed(struct writer *w, const struct transfer *t, uint32_t i)
 {
 	return load_acquire(&seg_transfer(&w->seg, t->peer)->rank[t->channel][i]) == t->value;
@@ -211,8 +212,8 @@ enum words transfer_words(struct writer *w, const struct transfer *t)
 		       : WORDS_WAIT;
 }
 
-/* The peer is dead, and was a rank that did not pass: its copies may be under way until it is
- * gone. */
+/* The peer is dead, and was a rank that did not pass.  Its copies may be under way until its
+ * process is gone. */
 static bool owner_copies(struct writer *w, const struct transfer *t)
 {
 	const struct shm_xfer *x = xfer_of(w, t);
@@ -321,7 +322,7 @@ int32_t transfer_cut(struct writer *w, uint32_t peer, const struct shm_command *
 	    cmd->cut.from > x->n)
 		return -EINVAL;
 	if (!t)
-		return 0; /* over; by a writer that died before the answer, perhaps */
+		return 0; /* it is over; a writer may have died before the answer */
 	if (!t->announced)
 		return -EBUSY;
 	transfer_refuse(w, t, cmd->cut.from);

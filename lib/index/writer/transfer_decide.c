@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_decide.c - targets of transfers become LIVE, or go.
+/* transfer_decide.c - the targets of transfers become LIVE, or go.
  * Tests: t/index/transfers-die.t t/index/transfers.t t/bytes/notes-fetched.t t/bytes/checksums.t */
 #include "config.h"
 
@@ -37,7 +37,7 @@ static void forget_target(struct writer *w, struct transfer *t, uint32_t record)
 	t->left--;
 }
 
-/* No more copies go there, and earlier ones do not count. */
+/* No more copies go to the target, and earlier copies do not count. */
 static void refuse(struct writer *w, struct transfer *t, uint32_t record)
 {
 	struct shm_xfer *x = xfer_of(w, t);
@@ -58,7 +58,7 @@ static void quarantine(struct writer *w, struct transfer *t, uint32_t record)
 	retire_quarantine(w, record, &w->peer[t->peer].who);
 }
 
-/* A child was published in VRAM, or not moved: its parent stays there (guarantee G). */
+/* Was a child published in VRAM, or not moved?  Then its parent stays there (guarantee G). */
 static bool leaves_children(struct writer *w, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
@@ -69,7 +69,7 @@ static bool leaves_children(struct writer *w, uint32_t record)
 	       w->node[source].blockers;
 }
 
-/* The index in struct shm_meter; numbers of pools may be forged. */
+/* The index in struct shm_meter.  Pool numbers may be forged. */
 static uint32_t tiers_of(struct writer *w, const struct transfer *t)
 {
 	const struct shm_xfer *x = xfer_of(w, t);
@@ -110,17 +110,17 @@ static bool commit(struct writer *w, struct transfer *t, uint32_t record)
 	return true;
 }
 
-/* The decided blocks are told; at the end, waiting threads are woken. */
+/* Show the decided blocks to the peer; at the end, wake waiting threads. */
 bool transfer_tell(struct writer *w, struct transfer *t)
 {
 	uint32_t peer;
 
-	/* (t) all decisions before the number that says so; pairs with look/transfers.c.  Before
-	 * it a successor counts targets that are still RESERVED */
+	/* (t) all decisions are stored before the number that counts them; pairs with
+	 * look/transfers.c.  Before it a successor counts targets that are still RESERVED. */
 	store_release(&xfer_of(w, t)->left, t->left);
 	if (t->left)
 		return false;
-	if (t->brought) /* a transfer without commits tells nothing about copies */
+	if (t->brought) /* a transfer without commits says nothing about copies */
 		meter_transfer(w, tiers_of(w, t), t->begun_ns);
 	w_answered(w, t->peer);
 	peer = t->peer;
@@ -158,8 +158,9 @@ bool transfer_quarantine(struct writer *w, struct transfer *t)
 	return transfer_tell(w, t);
 }
 
-/* Its bytes have changed since they came to RAM.  Once: then its word is another one.  Nothing
- * was computed from them, so descendants stay; and copies below RAM have their own bytes. */
+/* The source's bytes have changed since they came to RAM.  It is dropped once, since its word is
+ * another one then.  Nothing was computed from these bytes, so descendants stay; and copies below
+ * RAM have bytes of their own. */
 static void drop_source(struct writer *w, const struct transfer *t, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
@@ -181,8 +182,8 @@ static void drop_source(struct writer *w, const struct transfer *t, uint32_t rec
 	dropped_end(w);
 }
 
-/* A checksum was wrong: nothing is committed.  The source goes before its target is refused, which
- * names it to a successor. */
+/* A checksum was wrong, so nothing is committed.  The source goes before its target is refused,
+ * which names the source to a successor. */
 bool transfer_refuse_bad(struct writer *w, struct transfer *t, uint64_t bad)
 {
 	struct shm_xfer *x = xfer_of(w, t);

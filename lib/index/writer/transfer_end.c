@@ -10,7 +10,7 @@
 
 /* ---- death ---- */
 
-/* Only living ranks go on to copy; their copies are refused when they have passed. */
+/* Only living ranks still copy.  Their copies are refused when they have passed. */
 static void take_sources(struct writer *w, struct transfer *t)
 {
 	uint32_t i;
@@ -21,16 +21,16 @@ static void take_sources(struct writer *w, struct transfer *t)
 	t->dead = true;
 }
 
-/* False: come again. */
+/* False: it is not over, so call it again later. */
 static bool reap_one(struct writer *w, struct transfer *t)
 {
 	bool ranks = xfer_has_ranks(xfer_of(w, t));
 
-	/* a reaper serves nobody, so a bucket that is not there now never will be */
+	/* A reaper serves nobody, so a bucket that is missing now will always be missing. */
 	if (w->missing.n && !w->reaps)
 		return false;
 	if (t->dead)
-		return true; /* the poll ends it */
+		return true; /* the poll ends the transfer */
 	if (!w->missing.n && transfer_words(w, t) != WORDS_WAIT) {
 		if (transfer_look(w, t))
 			return true;
@@ -41,7 +41,7 @@ static bool reap_one(struct writer *w, struct transfer *t)
 	if (!ranks)
 		return transfer_quarantine(w, t);
 	take_sources(w, t);
-	transfer_look(w, t); /* it may have been the last one to be waited for */
+	transfer_look(w, t); /* it may have been the last rank to be waited for */
 	return true;
 }
 
@@ -58,7 +58,7 @@ bool transfer_reap(struct writer *w, uint32_t peer)
 	return true;
 }
 
-/* A rank that did not pass never will. */
+/* A rank that has not passed by now never will. */
 static void mark_gone(struct writer *w, const struct transfer *t, uint32_t peer)
 {
 	struct shm_xfer *x = xfer_of(w, t);
@@ -74,7 +74,7 @@ void transfer_rank_gone(struct writer *w, uint32_t peer)
 	const struct transfer *t;
 
 	for (t = w->transfers; t; t = t->next)
-		if (t->peer != peer) /* of its own it knows: `dead` */
+		if (t->peer != peer) /* its own transfers know it by `dead` */
 			mark_gone(w, t, peer);
 }
 
@@ -82,7 +82,8 @@ bool transfer_leave_seat(struct writer *w, uint32_t peer)
 {
 	uint32_t i;
 
-	transfer_rank_gone(w, peer); /* first: two may be ranks of each other */
+	/* it comes first, since two peers may be ranks of each other */
+	transfer_rank_gone(w, peer);
 	for (i = 0; i < SHM_TRANSFERS; i++)
 		if (w->peer[peer].transfer[i])
 			return false;
@@ -129,7 +130,7 @@ static bool load_xfers(struct writer *w, uint32_t peer)
 			store_release(&x->left, 0);
 			continue;
 		}
-		for (j = 0; j < SHM_RANKS; j++) /* forged: no such seat will ever pass */
+		for (j = 0; j < SHM_RANKS; j++) /* forged: such a seat will never pass */
 			if (xfer_is_rank(x->rank[j]) && x->rank[j] >= w->max_peers)
 				x->rank[j] = SHM_RANK_GONE;
 		transfer_set_told(w, transfer_add(w, peer, i, x));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfers.h - what the sources of transfers share: transfer.c, transfer_decide.c,
+/* transfers.h - functions that the sources of transfers share: transfer.c, transfer_decide.c,
  * transfer_end.c.
  * Tests: t/index/transfers-forged.t t/index/transfers.t */
 #ifndef GPC_WRITER_TRANSFERS_H
@@ -7,18 +7,19 @@
 
 #include "index/writer/transfer.h"
 
-/* A transfer that a command has begun.  w->transfers has all, transfer[] of a peer its own by
- * channel; both are made anew at a takeover, from struct shm_xfer and the records. */
+/* A transfer that a command has begun.  w->transfers has all of them, and transfer[] of a peer its
+ * own by channel.  A takeover makes both anew, from struct shm_xfer and the records. */
 struct transfer {
 	struct transfer *next;
 	uint32_t peer, channel, n;
 	uint64_t value, op;
 	uint64_t begun_ns, look_ns;
 	uint32_t left;    /* targets that are not decided */
-	uint32_t brought; /* that this writer has committed */
+	uint32_t brought; /* targets that this writer has committed */
 	bool announced;
-	bool dead;        /* its peer is, and ranks still copy */
-	uint32_t *target; /* by entry of the command; NONE: none, or decided */
+	bool dead; /* its peer is dead, and ranks still copy */
+	/* the target of each entry of the command; NONE: there is none, or it is decided */
+	uint32_t *target;
 };
 
 enum words { WORDS_WAIT, WORDS_DONE, WORDS_LOST };
@@ -49,12 +50,12 @@ static inline bool xfer_has_ranks(const struct shm_xfer *x)
 struct transfer *transfer_add(struct writer *w, uint32_t peer, uint32_t channel,
 			      const struct shm_xfer *x);
 void transfer_remove(struct writer *w, struct transfer *t);
-/* For who looks: how many of this peer are under way. */
+/* For tools: the number of this peer's transfers that are under way. */
 void transfer_tell_count(struct writer *w, uint32_t peer);
 void transfer_set_told(struct writer *w, struct transfer *t);
 bool transfer_rank_passed(struct writer *w, const struct transfer *t, uint32_t i);
 enum words transfer_words(struct writer *w, const struct transfer *t);
-/* Look, and decide.  True: it is over, and gone; so the others. */
+/* Look at it, and decide.  True: it is over, and freed; true has the same meaning below. */
 bool transfer_look(struct writer *w, struct transfer *t);
 
 /* ---- transfer_decide.c ---- */
@@ -63,7 +64,7 @@ bool transfer_commit(struct writer *w, struct transfer *t); /* false: it waits f
 bool transfer_refuse(struct writer *w, struct transfer *t,
 		     uint64_t from); /* entries from there on */
 bool transfer_refuse_bad(struct writer *w, struct transfer *t, uint64_t bad);
-/* The dead peer's own copies may be under way. */
+/* Copies of the dead peer itself may be under way. */
 bool transfer_quarantine(struct writer *w, struct transfer *t);
 bool transfer_tell(struct writer *w, struct transfer *t);
 
